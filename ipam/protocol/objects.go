@@ -1,0 +1,305 @@
+package protocol
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Version is the number that this program writes into the `protocol` field of
+// every lease and sub-lease. A writer that meets a higher number leaves the
+// object alone: it cannot know what it would destroy.
+const Version = 1
+
+// Identifiers. They are distinct types so that one cannot be passed for another.
+type (
+	// UID is a Kubernetes object's UID.
+	UID string
+	// Revision is a Kubernetes resourceVersion: opaque but for equality here.
+	Revision string
+	// NodeName is the name of a Node.
+	NodeName string
+	// PoolName is the name of an IPPool, at most 63 characters.
+	PoolName string
+	// StoreID identifies one node store for as long as it exists.
+	StoreID string
+)
+
+// Meta is what the API server adds to an object. The zero Meta is that of an
+// object which has not been created.
+type Meta struct {
+	Name     string   `json:"name"`
+	UID      UID      `json:"uid,omitempty"`
+	Revision Revision `json:"revision,omitempty"`
+	// Deleting says that a deletionTimestamp is set.
+	Deleting bool `json:"deleting,omitempty"`
+}
+
+// A Holder is who may hand out a block's addresses: one node, or the cluster,
+// on whose behalf the controller acts. The zero Holder is nobody.
+type Holder struct {
+	// Node is the node's name; empty where the cluster holds.
+	Node NodeName `json:"node,omitempty"`
+	// Cluster says that the controller hands out the block's addresses.
+	Cluster bool `json:"cluster,omitempty"`
+}
+
+// String returns "node NAME", "the cluster" or "nobody".
+func (h Holder) String() string {
+	switch {
+	case h.Cluster:
+		return "the cluster"
+	case h.Node != "":
+		return "node " + string(h.Node)
+	default:
+		return "nobody"
+	}
+}
+
+// A Grantee is to whom an address of a cluster-held block, or a ceded one, has
+// been granted: a claim or a sub-lease, identified by its UID alone. The other
+// fields are for people.
+type Grantee struct {
+	Kind      GranteeKind `json:"kind"`
+	UID       UID         `json:"uid"`
+	Namespace string      `json:"namespace,omitempty"`
+	Name      string      `json:"name,omitempty"`
+}
+
+// String returns "claim NAMESPACE/NAME" or "sub-lease NAME".
+func (g Grantee) String() string {
+	if g.Kind == GranteeSubLease {
+		return "sub-lease " + g.Name
+	}
+	return "claim " + g.Namespace + "/" + g.Name
+}
+
+// GranteeKind says what kind of object a grant stands for.
+type GranteeKind string
+
+// The kinds of grantee.
+const (
+	GranteeClaim    GranteeKind = "Claim"
+	GranteeSubLease GranteeKind = "SubLease"
+)
+
+// A Grant gives one address of a block to a claim or a sub-lease.
+type Grant struct {
+	Addr netip.Addr `json:"address"`
+	To   Grantee    `json:"to"`
+	// Freeing says that the controller wants the address back: a use that
+	// reads it must not answer its ADD.
+	Freeing bool `json:"freeing,omitempty"`
+}
+
+// A Lease is the exclusive right of its holder to hand out a block's addresses
+// (IPLease). Its name is a function of pool and block, so that the API server
+// itself refuses a second lease of a block.
+type Lease struct {
+	Meta
+	Protocol int
+	Pool     PoolName
+	PoolUID  UID
+	Block    netip.Prefix
+	Holder   Holder
+	// Store and Term are the holder's: which store answers for the lease, and
+	// in which of the seat's terms it last said so. Empty and 0 where the
+	// cluster holds.
+	Store StoreID
+	Term  int64
+	// Turn is changed by every fencing write.
+	Turn   int64
+	Ceded  []netip.Addr
+	Grants []Grant
+}
+
+// GrantsOf returns the grants of l to uid, in the lease's order.
+func (l Lease) GrantsOf(uid UID) []Grant {
+	var own []Grant
+	for _, g := range l.Grants {
+		if g.To.UID == uid {
+			own = append(own, g)
+		}
+	}
+	return own
+}
+
+// GrantOf returns the grant of a, if a is granted.
+func (l Lease) GrantOf(a netip.Addr) (Grant, bool) {
+	i := slices.IndexFunc(l.Grants, func(g Grant) bool { return g.Addr == a })
+	if i < 0 {
+		return Grant{}, false
+	}
+	return l.Grants[i], true
+}
+
+// Clone returns a copy of l that shares no memory with it.
+func (l Lease) Clone() Lease {
+	l.Ceded, l.Grants = slices.Clone(l.Ceded), slices.Clone(l.Grants)
+	return l
+}
+
+// LeaseName returns the name of the lease of block in pool:
+// "<pool>.<base address in fixed-width hex>.<prefix length>".
+func LeaseName(pool PoolName, block netip.Prefix) string {
+	return fmt.Sprintf("%s.%x.%d", pool, block.Addr().AsSlice(), block.Bits())
+}
+
+// ParseLeaseName is the inverse of [LeaseName].
+func ParseLeaseName(name string) (PoolName, netip.Prefix, error) {
+	bad := func() (PoolName, netip.Prefix, error) {
+		return "", netip.Prefix{}, fmt.Errorf("lease name %q: want <pool>.<hex address>.<prefix length>", name)
+	}
+	rest, length, ok := cutLast(name, ".")
+	if !ok {
+		return bad()
+	}
+	pool, base, ok := cutLast(rest, ".")
+	if !ok || pool == "" {
+		return bad()
+	}
+	var raw []byte
+	if n, err := fmt.Sscanf(base, "%x", &raw); n != 1 || err != nil {
+		return bad()
+	}
+	addr, ok := netip.AddrFromSlice(raw)
+	if !ok {
+		return bad()
+	}
+	bits, err := strconv.Atoi(length)
+	if err != nil {
+		return bad()
+	}
+	block := netip.PrefixFrom(addr, bits)
+	if !block.IsValid() || block != block.Masked() || LeaseName(PoolName(pool), block) != name {
+		return bad()
+	}
+	return PoolName(pool), block, nil
+}
+
+func cutLast(s, sep string) (before, after string, found bool) {
+	i := strings.LastIndex(s, sep)
+	if i < 0 {
+		return s, "", false
+	}
+	return s[:i], s[i+len(sep):], true
+}
+
+// PodRef names a pod, and whom it belongs to, as far as siblings are told by it.
+type PodRef struct {
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name,omitempty"`
+	UID       UID    `json:"uid,omitempty"`
+	// Owner is the pod's controller, zero if it has none.
+	Owner OwnerRef `json:"owner,omitzero"`
+}
+
+// String returns "namespace/name".
+func (p PodRef) String() string { return p.Namespace + "/" + p.Name }
+
+// OwnerRef names the controller of an object.
+type OwnerRef struct {
+	Kind string `json:"kind,omitempty"`
+	Name string `json:"name,omitempty"`
+	UID  UID    `json:"uid,omitempty"`
+}
+
+// ClaimRef names an IPAMClaim.
+type ClaimRef struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	UID       UID    `json:"uid"`
+}
+
+// String returns "namespace/name".
+func (c ClaimRef) String() string { return c.Namespace + "/" + c.Name }
+
+// A SubLease (IPSubLease) is a node's request for, and record of, addresses
+// granted out of blocks, or its use of a claim. Exactly one of Use and Request
+// is set.
+type SubLease struct {
+	Meta
+	Protocol int
+	Node     NodeName
+	Store    StoreID
+	Term     int64
+	Turn     int64
+	Use      *Use
+	Request  *Request
+}
+
+// A Use says that a node lets a pod use a claim's addresses. While it exists the
+// claim's addresses are not freed.
+type Use struct {
+	Claim     ClaimRef `json:"claim"`
+	Pod       PodRef   `json:"pod"`
+	Interface string   `json:"interface"`
+}
+
+// UseName returns the name of use i, 0 or 1, of a claim. There are two names
+// and not more: during a live migration two nodes use a claim, never three.
+func UseName(claim UID, i int) string { return fmt.Sprintf("%s.%d", claim, i) }
+
+// A Request asks the controller for addresses that the node has no block for.
+type Request struct {
+	Pod       PodRef   `json:"pod"`
+	Interface string   `json:"interface"`
+	Wants     []Wanted `json:"wants"`
+}
+
+// Wanted is one address that a [Request] asks for: any of the ranges of a pool.
+type Wanted struct {
+	Pool   PoolName `json:"pool"`
+	Ranges []string `json:"ranges"` // "first-last", inclusive
+}
+
+// A Pool is what the protocol reads of an IPPool before it relies on a lease.
+type Pool struct {
+	Meta
+	// Open says that blocks may be leased.
+	Open bool
+	// Bits is the prefix length of the pool's blocks, by family; 0 where the
+	// controller has not decided it.
+	Bits4, Bits6 int
+}
+
+// BlockBits returns the prefix length of p's blocks in the family of a.
+func (p Pool) BlockBits(a netip.Addr) int {
+	if a.Is4() {
+		return p.Bits4
+	}
+	return p.Bits6
+}
+
+// A Seat says who a node's agent is, that it is alive, and its term
+// (a coordination Lease).
+type Seat struct {
+	Meta
+	Node    NodeName
+	NodeUID UID
+	// Store, Machine and Boot are the agent's identity: it serves only under a
+	// seat that names all three.
+	Store   StoreID
+	Machine string
+	Boot    string
+	// Term is raised by whoever sits down.
+	Term int64
+	// Fence is F, as this agent understands it; 0 means never by time.
+	Fence time.Duration
+	// Beat is the wall-clock time of the last heartbeat, for people: nobody
+	// decides by another machine's clock.
+	Beat time.Time
+	// Turn changes with every write.
+	Turn int64
+	// Recalls are what the controller asks the holder to cede.
+	Recalls []Recall
+}
+
+// A Recall asks a holder to cede free addresses of a lease.
+type Recall struct {
+	Lease  string   `json:"lease"`
+	Ranges []string `json:"ranges,omitempty"`
+}

@@ -1,0 +1,80 @@
+package protocol
+
+import (
+	"net/netip"
+	"time"
+)
+
+// A Right is what a node holds of the cluster, as its store records it: a lease
+// of a block or the use of a claim. Both live the same life, drawn in
+// docs/leases.md:
+//
+//	        Note        created, confirmed           Let go
+//	(none) ------> Noted -----------------> Held --------------> Releasing
+//	  ^              |                        ^                    |    |
+//	  |   not mine,  |                        |  fencing write     |    |
+//	  +--------------+                        +--------------------+    |
+//	  |                 a live read shows it gone, or another's         |
+//	  +-----------------------------------------------------------------+
+//
+// A right gives addresses only while it is Held and its Term is the seat's.
+type Right struct {
+	Kind  RightKind `json:"kind"`
+	Name  string    `json:"name"`
+	Phase Phase     `json:"phase"`
+	// UID and Revision are those of the last answer about the object.
+	UID      UID      `json:"uid,omitempty"`
+	Revision Revision `json:"revision,omitempty"`
+	Term     int64    `json:"term,omitempty"`
+	Turn     int64    `json:"turn,omitempty"`
+	// NotedAt is when the name was noted, for the looks after 1, 5 and 30
+	// minutes.
+	NotedAt time.Time `json:"notedAt,omitzero"`
+
+	// Of a lease.
+	Pool    PoolName     `json:"pool,omitempty"`
+	PoolUID UID          `json:"poolUID,omitempty"`
+	Block   netip.Prefix `json:"block,omitzero"`
+
+	// Of a use.
+	Use *Use `json:"use,omitempty"`
+}
+
+// RightKind says what object stands behind a [Right].
+type RightKind string
+
+// The kinds of right.
+const (
+	RightLease RightKind = "Lease"
+	RightUse   RightKind = "Use"
+)
+
+// Phase is where a [Right] stands in its life.
+type Phase string
+
+// The phases. A store that reads another word refuses to open.
+const (
+	// Noted: a create is about to be sent, or was, and nothing is known of it.
+	Noted Phase = "Noted"
+	// Held: the object exists, is this store's, and was confirmed.
+	Held Phase = "Held"
+	// Releasing: the right has been given away on disk; a delete is under way
+	// or about to be. It gives nothing, also after a restart.
+	Releasing Phase = "Releasing"
+	// Lost: a live read showed the object under another holder. What pods
+	// still use of it is reported; it gives nothing and is never deleted here.
+	Lost Phase = "Lost"
+)
+
+// Valid reports whether p is one of the phases.
+func (p Phase) Valid() bool {
+	switch p {
+	case Noted, Held, Releasing, Lost:
+		return true
+	default:
+		return false
+	}
+}
+
+// Serves reports whether addresses may be given out by r in term.
+func (r Right) Serves(term int64) bool { return r.Phase == Held && r.Term == term }
