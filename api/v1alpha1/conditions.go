@@ -1,0 +1,68 @@
+package v1alpha1
+
+// LeasesFinalizer keeps a deleted pool until no lease of its name is left.
+const LeasesFinalizer = "tenure.dev/leases"
+
+// Types of an IPPool's conditions.
+const (
+	// PoolReady says whether the pool hands out addresses.
+	PoolReady = "Ready"
+	// PoolExhausted says whether every address of the pool is taken or out of
+	// reach.
+	PoolExhausted = "Exhausted"
+	// PoolOverlapping says whether the pool shares addresses with another pool
+	// of its domain.
+	PoolOverlapping = "Overlapping"
+)
+
+// Reasons of the condition Ready.
+const (
+	// ReasonOpen (True): blocks of the pool may be leased.
+	ReasonOpen = "Open"
+	// ReasonInvalidSpec (False): the message lists every fault of the spec.
+	ReasonInvalidSpec = "InvalidSpec"
+	// ReasonBlockSizeChanging (False): leases with an earlier block size are
+	// being given back; the pool opens when the last one is.
+	ReasonBlockSizeChanging = "BlockSizeChanging"
+	// ReasonEarlierPool (False): leases of a deleted pool of the same name are
+	// being given back; the pool opens when the last one is.
+	ReasonEarlierPool = "EarlierPool"
+	// ReasonRestored (False): the API server's data went back in time; the pool
+	// opens when the agents have put their leases back.
+	ReasonRestored = "Restored"
+	// ReasonOverlap (False): the pool shares addresses with another pool of its
+	// domain and has not been opened.
+	ReasonOverlap = "Overlap"
+	// ReasonDeleting (False): the pool was deleted and waits for its leases.
+	ReasonDeleting = "Deleting"
+)
+
+// Reasons of the condition Exhausted.
+const (
+	// ReasonNoAddressFree (True): the message says how many addresses are out of
+	// reach on nodes that do not answer.
+	ReasonNoAddressFree = "NoAddressFree"
+	// ReasonAddressesFree (False).
+	ReasonAddressesFree = "AddressesFree"
+)
+
+// Reasons of the condition Overlapping.
+const (
+	// ReasonSharedAddresses (True): the message names the other pools.
+	ReasonSharedAddresses = "SharedAddresses"
+	// ReasonDisjoint (False).
+	ReasonDisjoint = "Disjoint"
+)
+
+// Reasons for which a sub-lease's request is refused.
+const (
+	// RefusedExhausted: no address of a wanted range can be had now.
+	RefusedExhausted = "Exhausted"
+	// RefusedInUse: the one address that was wanted is another's; the message
+	// says whose.
+	RefusedInUse = "InUse"
+	// RefusedNotAssignable: the wanted addresses are not the pool's to give.
+	RefusedNotAssignable = "NotAssignable"
+	// RefusedPoolNotReady: the pool is closed, invalid, being deleted or absent.
+	RefusedPoolNotReady = "PoolNotReady"
+)
