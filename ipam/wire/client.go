@@ -1,0 +1,116 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"syscall"
+	"time"
+)
+
+// Outcomes of a call that a caller is expected to tell apart.
+var (
+	// ErrNoAgent is returned when nobody listens on the socket: the request
+	// has reached nobody.
+	ErrNoAgent = errors.New("no agent listens")
+
+	// ErrNoAnswer is returned when the agent hung up, or the context ended,
+	// after the request may have been sent: it may or may not have been served.
+	ErrNoAnswer = errors.New("no answer from the agent")
+)
+
+// A Conn is a client's connection to the agent. It serves one call at a time.
+type Conn struct {
+	nc     net.Conn
+	socket string
+}
+
+// Dial connects to the agent's socket. Its error wraps [ErrNoAgent] where
+// nobody listens there.
+func Dial(ctx context.Context, socket string) (*Conn, error) {
+	var d net.Dialer
+	for {
+		nc, err := d.DialContext(ctx, "unix", socket)
+		switch {
+		case err == nil:
+			return &Conn{nc: nc, socket: socket}, nil
+		case errors.Is(err, syscall.EAGAIN):
+			// The queue of the socket is full: the agent is busy, not gone.
+			if err := pause(ctx, 5*time.Millisecond); err != nil {
+				return nil, fmt.Errorf("%s: %w: its queue is full: %w", socket, ErrNoAgent, err)
+			}
+		case errors.Is(err, syscall.ENOENT), errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.ENOTDIR):
+			return nil, fmt.Errorf("%s: %w", socket, ErrNoAgent)
+		default:
+			return nil, fmt.Errorf("%s: %w: %w", socket, ErrNoAgent, err)
+		}
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-t.C:
+		return nil
+	}
+}
+
+// Close hangs up. A request that is being served learns of it.
+func (c *Conn) Close() error { return c.nc.Close() }
+
+// Call sends req and waits for its answer until ctx ends. An error means that
+// there is no answer, and wraps [ErrNoAnswer] where the request may have been
+// served all the same; c is of no further use. A failure that the agent answers
+// is no error of Call: it is in the Response.
+func (c *Conn) Call(ctx context.Context, req Request) (Response, error) {
+	req.Version = Version
+	if deadline, ok := ctx.Deadline(); ok {
+		req.DeadlineMillis = max(1, time.Until(deadline).Milliseconds())
+	}
+	frame, err := appendFrame(nil, req)
+	if err != nil {
+		return Response{}, err
+	}
+	// Hanging up is the one way to wake a read that is under way, and it is
+	// what tells the agent that nobody waits any longer.
+	stop := context.AfterFunc(ctx, func() { c.nc.Close() })
+	defer stop()
+
+	var resp Response
+	if _, err = c.nc.Write(frame); err == nil {
+		err = readFrame(c.nc, &resp)
+	}
+	if err != nil {
+		return Response{}, c.noAnswer(ctx, err)
+	}
+	if resp.Version < 1 {
+		return Response{}, &FrameError{fmt.Sprintf("%s: an answer of version %d; want 1 or more", c.socket, resp.Version)}
+	}
+	return resp, nil
+}
+
+func (c *Conn) noAnswer(ctx context.Context, err error) error {
+	switch {
+	case ctx.Err() != nil:
+		err = context.Cause(ctx)
+	case err == io.EOF:
+		err = errors.New("it hung up")
+	}
+	return fmt.Errorf("%s: %w: %w", c.socket, ErrNoAnswer, err)
+}
+
+// Call connects to socket, makes one call, and hangs up. Its errors are those
+// of [Dial] and [Conn.Call].
+func Call(ctx context.Context, socket string, req Request) (Response, error) {
+	c, err := Dial(ctx, socket)
+	if err != nil {
+		return Response{}, err
+	}
+	defer c.Close()
+	return c.Call(ctx, req)
+}
