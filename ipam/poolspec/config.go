@@ -1,0 +1,196 @@
+package poolspec
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+
+	"github.com/tenure-ipam/tenure/allocator"
+)
+
+// Type is the value of "type" under "ipam" that means this plugin.
+const Type = "tenure"
+
+// DefaultDomain is the implicit pool of inline ranges in whereabouts' form whose
+// configuration has no network_name.
+const DefaultDomain = "default-domain"
+
+// Defaults of a [Config].
+const (
+	DefaultSocket     = "/run/tenure/agent.sock"
+	DefaultDataDir    = "/var/lib/tenure/local"
+	DefaultJournalDir = "/var/lib/tenure/journal"
+)
+
+// Mode is who hands out the addresses of a configuration.
+type Mode uint8
+
+// The modes.
+const (
+	ModeCluster Mode = iota // the node's agent
+	ModeLocal               // the plugin itself, from a file on this host
+)
+
+// String returns "cluster" or "local", as in the configuration.
+func (m Mode) String() string {
+	switch m {
+	case ModeCluster:
+		return "cluster"
+	case ModeLocal:
+		return "local"
+	default:
+		return fmt.Sprintf("Mode(%d)", uint8(m))
+	}
+}
+
+// Config is one CNI network configuration as Tenure reads it. It shares no
+// memory with the text and must not be changed: callers keep it by content.
+type Config struct {
+	// CNIVersion is as in the text; empty is 0.1.0, as the CNI library has it.
+	CNIVersion string
+	// Name is the network's, never empty.
+	Name string
+	Mode Mode
+
+	// Socket is where the agent listens, JournalDir where DELs are kept that
+	// found no agent; both matter in cluster mode only. DataDir is where local
+	// mode keeps its state. All are absolute and have defaults.
+	Socket, JournalDir, DataDir string
+
+	// Sources say where addresses come from, in order. There is at least one.
+	Sources []Source
+	// Requested are the addresses that were asked for by name. If there are
+	// any, exactly these are assigned. Those of inline sources have been
+	// checked against them; for a named pool that is the caller's.
+	Requested []Requested
+
+	// Routes and DNS go into the result as they are.
+	Routes []Route
+	DNS    DNS
+	// ResolvConf is a file of the host from which DNS is to be read with
+	// [ParseResolvConf]; empty if there is none. DNS is empty if it is set.
+	ResolvConf string
+
+	// Pod is whose sandbox this is, as far as the runtime says.
+	Pod Pod
+	// AllowPersistentIPs says that addresses of this network may outlive their
+	// pods, by claims.
+	AllowPersistentIPs bool
+	// ReportFull says that STATUS is to answer with an error while a pool of
+	// this network is full.
+	ReportFull bool
+
+	// ValidAttachments are what GC is to keep, if HasValidAttachments. Without
+	// it GC has been told nothing and must free nothing; with it and an empty
+	// list, everything of the network is garbage.
+	ValidAttachments    []AttachmentRef
+	HasValidAttachments bool
+
+	// PrevResult is the result that CHECK is to compare with, as JSON; nil if
+	// there is none. See [Config.PrevAddresses].
+	PrevResult json.RawMessage
+
+	// Ignored has a sentence for each key that was read and has no effect,
+	// starting with the key's path. It is for people.
+	Ignored []string
+}
+
+// Source is where addresses of a configuration come from.
+type Source struct {
+	// Pool is the pool's name: a DNS label of at most 63 characters.
+	Pool string
+	// Implicit is what the pool must hold at least, where the configuration
+	// describes it inline; nil for a named pool. Sources of one configuration
+	// and pool share it.
+	Implicit *PoolText
+	// View is what this configuration may take of the pool, by name or not.
+	View allocator.View
+	// Families are the families of which one address each is taken: exactly
+	// one for inline ranges. Nil is one address of each family that the pool
+	// has.
+	Families []allocator.Family
+	// Ranges are the inline ranges as the configuration describes them, for
+	// [Source.Answer]. A gateway may lie outside its range, so they are no
+	// input for [allocator.NewShape].
+	Ranges []allocator.Range
+}
+
+// Requested is an address asked for by name.
+type Requested struct {
+	Addr netip.Addr
+	// Bits is the prefix length asked for with it; 0 if there was none.
+	Bits int
+	// Path is where it was asked for: "runtimeConfig.ips[0]".
+	Path string
+}
+
+// Route is a route for the result. A zero GW is none; Table and Scope are nil
+// where the configuration says nothing.
+type Route struct {
+	Dst                   netip.Prefix
+	GW                    netip.Addr
+	MTU, AdvMSS, Priority int
+	Table, Scope          *int
+}
+
+// DNS is what the result says about name resolution.
+type DNS struct {
+	Nameservers []string
+	Domain      string
+	Search      []string
+	Options     []string
+}
+
+// Pod identifies a pod by what a Kubernetes runtime puts into CNI_ARGS. Fields
+// that it did not say are empty.
+type Pod struct {
+	Namespace, Name, UID string
+	// Sandbox is the ID of the pod's infrastructure container.
+	Sandbox string
+}
+
+// AttachmentRef is one attachment that GC is to keep. An empty IfName means all
+// interfaces of the container.
+type AttachmentRef struct {
+	ContainerID string
+	IfName      string
+}
+
+// ParseConfig reads the configuration that a CNI plugin gets on stdin, and
+// CNI_ARGS. Its error joins one [*Fault] for each thing that is wrong.
+func ParseConfig(stdin []byte, cniArgs string) (*Config, error) {
+	fs := faults{kind: ErrConfig}
+	fs.add("ipam", "is not read yet", "build a later version")
+	return nil, fs.err()
+}
+
+// ParseRelease reads of a configuration only what DEL and GC need: CNIVersion,
+// Name, Mode, the paths and the valid attachments. Faults elsewhere do not
+// matter to it, since what a configuration says today must not keep an address
+// that it led to yesterday.
+func ParseRelease(stdin []byte) (*Config, error) {
+	return ParseConfig(stdin, "")
+}
+
+// ParseNetwork reads the configuration in a NetworkAttachmentDefinition, single
+// or list, and returns one Config for each plugin in it whose IPAM is Tenure's:
+// none is a network of somebody else. object is the definition's name, which a
+// configuration without a name gets.
+func ParseNetwork(config []byte, object string) ([]*Config, error) {
+	c, err := ParseConfig(config, "")
+	return []*Config{c}, err
+}
+
+// Answer returns the prefix length and the gateway (zero: none) that a result
+// gives with address a of this source; in is the pool's range that a lies in.
+func (s Source) Answer(a netip.Addr, in allocator.Range) (bits int, gateway netip.Addr) {
+	return in.Prefix.Bits(), in.Gateway
+}
+
+// CheckVersion returns an error if a result of c's CNI version cannot hold these
+// addresses: up to 0.2.0 there is one of each family.
+func (c *Config) CheckVersion(addrs []netip.Addr) error { return nil }
+
+// PrevAddresses returns the addresses in PrevResult. ok is false if there is no
+// PrevResult.
+func (c *Config) PrevAddresses() (addrs []netip.Prefix, ok bool, err error) { return nil, false, nil }

@@ -1,0 +1,61 @@
+package poolspec
+
+import (
+	"errors"
+	"fmt"
+)
+
+// What kind of text a [Fault] lies in, for the caller that maps errors to CNI
+// codes. Every error of [ParseConfig], [ParseRelease] and [ParseNetwork] is one
+// of them for [errors.Is].
+var (
+	// ErrDecode: the configuration is not a JSON object.
+	ErrDecode = errors.New("configuration cannot be decoded")
+	// ErrConfig: a key of the configuration is missing, unknown or wrong.
+	ErrConfig = errors.New("configuration is invalid")
+	// ErrArgs: CNI_ARGS is wrong.
+	ErrArgs = errors.New("CNI_ARGS is invalid")
+	// ErrVersion: the configuration's cniVersion cannot express the result.
+	ErrVersion = errors.New("cniVersion cannot express the result")
+	// ErrPool: a pool's text is wrong.
+	ErrPool = errors.New("pool is invalid")
+)
+
+// A Fault is one thing that is wrong in a text, where it stands, and what to do
+// about it.
+type Fault struct {
+	// Path says where: "ipam.ranges[0][1].subnet", "spec.ranges[2].start",
+	// "CNI_ARGS IP".
+	Path string
+	// Problem says what is wrong there; it reads on from Path.
+	Problem string
+	// Remedy says what to do.
+	Remedy string
+
+	kind error
+}
+
+// Error returns "PATH: PROBLEM; REMEDY".
+func (f *Fault) Error() string { return f.Path + ": " + f.Problem + "; " + f.Remedy }
+
+// Unwrap returns the sentinel of the text that f lies in.
+func (f *Fault) Unwrap() error { return f.kind }
+
+// faults collects what is wrong in one text.
+type faults struct {
+	kind error
+	list []error
+}
+
+// add reports a fault at path.
+func (fs *faults) add(path, problem, remedy string) {
+	fs.list = append(fs.list, &Fault{Path: path, Problem: problem, Remedy: remedy, kind: fs.kind})
+}
+
+// addf is add with a problem that needs formatting.
+func (fs *faults) addf(path, remedy, format string, args ...any) {
+	fs.add(path, fmt.Sprintf(format, args...), remedy)
+}
+
+// err returns all faults joined, or nil.
+func (fs *faults) err() error { return errors.Join(fs.list...) }

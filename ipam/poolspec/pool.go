@@ -1,0 +1,142 @@
+package poolspec
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"go4.org/netipx"
+
+	"github.com/tenure-ipam/tenure/allocator"
+)
+
+// RangeText is one range of a pool as a person writes it.
+type RangeText struct {
+	// CIDR is required, without host bits.
+	CIDR string
+	// Start and End are the first and last address that may be given; empty
+	// is the first or last of the CIDR.
+	Start, End string
+	// Exclude and StaticOnly are lists of addresses, CIDRs and "first-last".
+	// Each must have an address in common with the CIDR.
+	Exclude, StaticOnly []string
+	// Gateway lies in the CIDR; empty is none.
+	Gateway string
+}
+
+// PoolText is what a person writes of a pool, and what is written for them of an
+// implicit one.
+type PoolText struct {
+	Ranges []RangeText
+	// BlockSize is the number of addresses in a block, a power of two of at
+	// most [allocator.MaxBlockSize]. Zero leaves it to Tenure.
+	BlockSize int
+}
+
+// ParsePool returns the shape of the pool. Its error joins one [*Fault] for each
+// thing that is wrong, with paths as in an IPPool: "spec.ranges[1].start".
+func ParsePool(t PoolText) (*allocator.Shape, error) {
+	fs := faults{kind: ErrPool}
+	if len(t.Ranges) == 0 {
+		fs.add("spec.ranges", "is empty", "add a range with a cidr such as 10.0.0.0/24")
+	}
+	if s := t.BlockSize; s < 0 || s > allocator.MaxBlockSize || s&(s-1) != 0 {
+		fs.addf("spec.blockSize", fmt.Sprintf("write a power of two from 1 to %d, or leave it out", allocator.MaxBlockSize),
+			"%d is not the size of a block", s)
+	}
+	var ranges []allocator.Range
+	var index []int // of each of ranges, where it stands in t
+	for i, rt := range t.Ranges {
+		r, ok := rt.parse(&fs, fmt.Sprintf("spec.ranges[%d]", i))
+		if ok {
+			ranges, index = append(ranges, r), append(index, i)
+		}
+	}
+	shape, err := allocator.NewShape(ranges)
+	addRangeErrors(&fs, err, index)
+	if err := fs.err(); err != nil {
+		return nil, err
+	}
+	return shape, nil
+}
+
+// parse types r. What relates its parts to each other, and to other ranges, is
+// left to [allocator.NewShape]. It is not ok if any part does not parse.
+func (r RangeText) parse(fs *faults, path string) (allocator.Range, bool) {
+	before := len(fs.list)
+	out := allocator.Range{
+		Start:   optionalAddr(fs, path+".start", r.Start),
+		End:     optionalAddr(fs, path+".end", r.End),
+		Gateway: optionalAddr(fs, path+".gateway", r.Gateway),
+	}
+	if r.CIDR == "" {
+		fs.add(path+".cidr", "is missing", remedyCIDR)
+	} else if p, ok := parseNetwork(fs, path+".cidr", r.CIDR); ok {
+		out.Prefix = p
+	}
+	out.Exclude = parseSpans(fs, path+".exclude", r.Exclude, out.Prefix)
+	out.StaticOnly = parseSpans(fs, path+".staticOnly", r.StaticOnly, out.Prefix)
+	return out, len(fs.list) == before
+}
+
+// optionalAddr is [parseAddr] for a field that may be empty.
+func optionalAddr(fs *faults, path, text string) netip.Addr {
+	if text == "" {
+		return netip.Addr{}
+	}
+	a, _ := parseAddr(fs, path, text)
+	return a
+}
+
+// parseSpans reads a list of address ranges. One that has nothing in common with
+// p is refused, since it does nothing; a zero p skips that check.
+func parseSpans(fs *faults, path string, texts []string, p netip.Prefix) []netipx.IPRange {
+	var spans []netipx.IPRange
+	for i, text := range texts {
+		at := fmt.Sprintf("%s[%d]", path, i)
+		r, ok := parseSpan(fs, at, text, false)
+		if !ok {
+			continue
+		}
+		if p.IsValid() && !r.Overlaps(netipx.RangeOfPrefix(p)) {
+			fs.addf(at, "remove it, or move it to the range that it belongs to", "%s lies outside %v", text, p)
+			continue
+		}
+		spans = append(spans, r)
+	}
+	return spans
+}
+
+// addRangeErrors turns the errors of [allocator.NewShape] into faults; index
+// says where each of its ranges stands in the text.
+func addRangeErrors(fs *faults, err error, index []int) {
+	for _, e := range unjoin(err) {
+		var re *allocator.RangeError
+		if !errors.As(e, &re) {
+			fs.add("spec.ranges", e.Error(), "correct the ranges")
+			continue
+		}
+		field, remedy := re.Field, "choose an address inside the cidr"
+		switch {
+		case field == "prefix":
+			field, remedy = "cidr", "describe the addresses in one range, or in two pools if they are two networks"
+		case field == "start" && strings.Contains(re.Reason, "overlaps"):
+			remedy = "let ranges of one cidr follow each other without a common address"
+		case field == "start" && strings.Contains(re.Reason, "comes after"):
+			remedy = "write the lower address as the start"
+		}
+		fs.add(fmt.Sprintf("spec.ranges[%d].%s", index[re.Index], field), re.Reason, remedy)
+	}
+}
+
+// unjoin returns the errors that err joins, or err alone.
+func unjoin(err error) []error {
+	if err == nil {
+		return nil
+	}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		return joined.Unwrap()
+	}
+	return []error{err}
+}
