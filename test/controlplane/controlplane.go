@@ -1,0 +1,223 @@
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/tenure-ipam/tenure/test/sandbox"
+)
+
+// Options configures a control plane. The zero value is etcd and an API server
+// without fsync.
+type Options struct {
+	// Dir is where data, keys and logs go. It is made if it does not exist,
+	// and kept. Empty stands for a temporary directory that Stop removes.
+	Dir string
+
+	// Fsync has etcd wait for the disk, as in production, and as benchmarks
+	// should; Dir then belongs on one ([sandbox.Disk]). Without it etcd
+	// loses nothing when processes are killed, only when the machine is.
+	Fsync bool
+
+	// CRDs are files and directories of CustomResourceDefinitions to
+	// install before Start returns, and before the controller manager
+	// starts: it takes half a minute to notice later ones.
+	CRDs []string
+
+	// Controllers are the names of the controllers that
+	// kube-controller-manager runs ("*" for its default set), for example
+	// [GarbageCollector]. With none it is not started.
+	Controllers []string
+
+	// APIServerArgs are added to the API server's arguments, after ours.
+	APIServerArgs []string
+}
+
+// Names of the controllers that tests ask for most.
+const (
+	GarbageCollector = "garbage-collector-controller"
+	Namespaces       = "namespace-controller"
+	ServiceAccounts  = "serviceaccount-controller"
+	StatefulSets     = "statefulset-controller"
+)
+
+// readyTimeout is how long a component may take to become ready: it bounds the
+// wait on a machine that is busy with other things, not the usual time.
+const readyTimeout = 90 * time.Second
+
+// ControlPlane is a running control plane. Its methods must not be called
+// concurrently, except Config and AddUser.
+type ControlPlane struct {
+	o       Options
+	dir     string
+	tempDir bool
+	pki     *pki
+	admin   *rest.Config
+
+	etcd, apiserver, kcm *process
+}
+
+// Start starts what o asks for and returns when it is ready and the CRDs are
+// served. Ctx bounds the start alone. It refuses to run outside a sandbox.
+func Start(ctx context.Context, o Options) (*ControlPlane, error) {
+	if !sandbox.Inside() {
+		return nil, errors.New("controlplane: starts in a sandbox only, so that nothing of it is left: see sandbox.Main")
+	}
+	cp := &ControlPlane{o: o, dir: o.Dir, tempDir: o.Dir == ""}
+	if err := cp.start(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("start control plane: %w", err), cp.Stop())
+	}
+	return cp, nil
+}
+
+func (cp *ControlPlane) start(ctx context.Context) error {
+	if err := cp.prepare(); err != nil {
+		return err
+	}
+	if err := cp.etcd.start(ctx); err != nil {
+		return err
+	}
+	if err := cp.apiserver.start(ctx); err != nil {
+		return err
+	}
+	if err := cp.InstallCRDs(ctx, cp.o.CRDs...); err != nil {
+		return err
+	}
+	if len(cp.o.Controllers) > 0 {
+		return cp.kcm.start(ctx)
+	}
+	return nil
+}
+
+// prepare makes the directory, the keys and the components, none of which runs.
+func (cp *ControlPlane) prepare() (err error) {
+	if cp.tempDir {
+		if cp.dir, err = os.MkdirTemp("", "controlplane"); err != nil {
+			return err
+		}
+	}
+	if cp.dir, err = filepath.Abs(cp.dir); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(cp.dir, 0o755); err != nil {
+		return err
+	}
+	if cp.pki, err = newPKI(cp.dir); err != nil {
+		return err
+	}
+	etcdURL, err := cp.newEtcd()
+	if err != nil {
+		return err
+	}
+	if err := cp.newAPIServer(etcdURL); err != nil {
+		return err
+	}
+	return cp.newControllerManager()
+}
+
+// Config returns a configuration for clients with all rights, which the caller
+// may change. Client-side throttling is off.
+func (cp *ControlPlane) Config() *rest.Config { return rest.CopyConfig(cp.admin) }
+
+// Dir returns the directory of data, keys and logs.
+func (cp *ControlPlane) Dir() string { return cp.dir }
+
+// StopAPIServer kills the API server, as a crash would: connections break, its
+// data stays. It is a no-op if the API server does not run.
+func (cp *ControlPlane) StopAPIServer() error { return cp.apiserver.stop() }
+
+// StartAPIServer starts the API server again, on the same port and data, and
+// returns when it is ready. It is a no-op if the API server runs.
+func (cp *ControlPlane) StartAPIServer(ctx context.Context) error { return cp.apiserver.start(ctx) }
+
+// PauseAPIServer freezes the API server: connections stay open and nothing is
+// answered until ResumeAPIServer, as when the network loses every packet.
+func (cp *ControlPlane) PauseAPIServer() error { return cp.apiserver.pause() }
+
+// ResumeAPIServer undoes PauseAPIServer.
+func (cp *ControlPlane) ResumeAPIServer() error { return cp.apiserver.resume() }
+
+// StopEtcd kills etcd; the API server then answers with errors.
+func (cp *ControlPlane) StopEtcd() error { return cp.etcd.stop() }
+
+// StartEtcd starts etcd again on the data that it had.
+func (cp *ControlPlane) StartEtcd(ctx context.Context) error { return cp.etcd.start(ctx) }
+
+// PauseEtcd freezes etcd: the API server then waits for it.
+func (cp *ControlPlane) PauseEtcd() error { return cp.etcd.pause() }
+
+// ResumeEtcd undoes PauseEtcd.
+func (cp *ControlPlane) ResumeEtcd() error { return cp.etcd.resume() }
+
+// StopControllerManager kills the controller manager.
+func (cp *ControlPlane) StopControllerManager() error { return cp.kcm.stop() }
+
+// StartControllerManager starts the controller manager, with Options.Controllers.
+func (cp *ControlPlane) StartControllerManager(ctx context.Context) error {
+	if len(cp.o.Controllers) == 0 {
+		return errors.New("controlplane: Options.Controllers names no controller to run")
+	}
+	return cp.kcm.start(ctx)
+}
+
+// Stop ends every component and removes the temporary directory. It can be
+// called again.
+func (cp *ControlPlane) Stop() error {
+	var errs []error
+	for _, p := range []*process{cp.kcm, cp.apiserver, cp.etcd} {
+		if p != nil {
+			errs = append(errs, p.stop())
+		}
+	}
+	if cp.tempDir && cp.dir != "" {
+		errs = append(errs, os.RemoveAll(cp.dir))
+	}
+	return errors.Join(errs...)
+}
+
+// TB is what New needs of a test; [testing.TB] and Ginkgo's GinkgoT have it.
+type TB interface {
+	Helper()
+	Context() context.Context
+	Cleanup(func())
+	Failed() bool
+	Fatalf(format string, args ...any)
+	Logf(format string, args ...any)
+}
+
+// New starts a control plane that ends with the test, and shows the end of its
+// logs if the test has failed. It fails the test if that is not possible.
+func New(t TB, o Options) *ControlPlane {
+	t.Helper()
+	cp, err := Start(t.Context(), o)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("control plane:\n%s", cp.Logs())
+		}
+		if err := cp.Stop(); err != nil {
+			t.Fatalf("stop control plane: %v", err)
+		}
+	})
+	return cp
+}
+
+// Logs returns the last lines of every component's log.
+func (cp *ControlPlane) Logs() string {
+	var b strings.Builder
+	for _, p := range []*process{cp.etcd, cp.apiserver, cp.kcm} {
+		if tail := p.logTail(); tail != "" {
+			fmt.Fprintf(&b, "%s:\n%s\n", p.name, tail)
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,98 @@
+// Package programs finds the programs that tests and the demo run: those of a
+// control plane, the reference CNI plugins, and Tenure's own.
+package programs
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+)
+
+// Module is the module that the tests are of.
+const Module = "github.com/tenure-ipam/tenure"
+
+// envAssets is the variable by which controller-runtime's envtest and its
+// setup tool agree on where the programs of a control plane are.
+const envAssets = "KUBEBUILDER_ASSETS"
+
+// Find returns the path of the program name of the control plane: in the
+// directory $KUBEBUILDER_ASSETS if that is set, else in bin/rig, where `make
+// rig` builds it, else in PATH.
+func Find(name string) (string, error) {
+	if assets := os.Getenv(envAssets); assets != "" {
+		return executable(filepath.Join(assets, name))
+	}
+	rig, err := RigDir()
+	if err != nil {
+		return "", err
+	}
+	if path, err := executable(filepath.Join(rig, name)); err == nil {
+		return path, nil
+	}
+	path, err := exec.LookPath(name)
+	if err != nil {
+		return "", fmt.Errorf("%s is neither in %s nor in PATH: run `make rig`, or set %s", name, rig, envAssets)
+	}
+	return path, nil
+}
+
+// RigDir returns bin/rig of the repository: the directory of the reference CNI
+// plugins, and of the control plane's programs that `make rig` built.
+func RigDir() (string, error) {
+	root, err := Root()
+	return filepath.Join(root, "bin", "rig"), err
+}
+
+// Root returns the repository's top directory: the one above the working
+// directory (tests run in that of their package) that holds the module.
+func Root() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for from := dir; ; dir = filepath.Dir(dir) {
+		mod, err := os.ReadFile(filepath.Join(dir, "go.mod"))
+		if err == nil && bytes.HasPrefix(bytes.TrimSpace(mod), []byte("module "+Module+"\n")) {
+			return dir, nil
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return "", err
+		}
+		if dir == filepath.Dir(dir) {
+			return "", fmt.Errorf("%s is not in a checkout of %s", from, Module)
+		}
+	}
+}
+
+// Build compiles Tenure's program cmd/name as it ships, into dir, and returns
+// the program's path.
+func Build(ctx context.Context, dir, name string) (string, error) {
+	root, err := Root()
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, name)
+	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", path, "./cmd/"+name)
+	build.Dir = root
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build cmd/%s: %w\n%s", name, err, out)
+	}
+	return path, nil
+}
+
+func executable(path string) (string, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return "", err
+	}
+	if !info.Mode().IsRegular() || info.Mode()&0o111 == 0 {
+		return "", fmt.Errorf("%s is not a program", path)
+	}
+	return path, nil
+}
