@@ -1,0 +1,263 @@
+package allocator
+
+import (
+	"net/netip"
+	"slices"
+
+	"go4.org/netipx"
+)
+
+// Range is one CIDR of a pool.
+type Range struct {
+	// Prefix is the CIDR, masked. Addresses are answered with its length.
+	Prefix netip.Prefix
+
+	// Start and End are the first and last address that may be given. The zero
+	// Addr is the first or last of the CIDR.
+	Start, End netip.Addr
+
+	// Exclude are addresses that are never given. Ranges may reach beyond the
+	// CIDR; what lies outside has no meaning. Where several ranges share one
+	// CIDR, an exclude of one of them counts for all.
+	Exclude []netipx.IPRange
+
+	// StaticOnly are addresses that are given only to who asks for them by
+	// name. They are clipped and shared as excludes are.
+	StaticOnly []netipx.IPRange
+
+	// Gateway lies in the CIDR and is never given. Zero is none.
+	Gateway netip.Addr
+}
+
+// Shape says which addresses a pool has, and which of them are ordinary, that is
+// may be handed out to somebody who did not ask for them by name. Never given at
+// all are, within each CIDR:
+//
+//   - the network and broadcast address of an IPv4 prefix of /30 or shorter,
+//   - the subnet-router anycast address (the lowest) of an IPv6 prefix of /126
+//     or shorter,
+//   - gateways and excluded addresses.
+//
+// All addresses of /31, /32, /127 and /128 may be given. A Shape is immutable
+// and safe for concurrent use. Both nil and the zero Shape are a pool without
+// addresses.
+type Shape struct {
+	ranges   []Range  // as given, with Start and End filled in
+	located  []Range  // the same, by Start
+	usable   byFamily // may be given at all
+	ordinary byFamily // may be given unasked
+}
+
+// NewShape returns the Shape of a pool of these ranges. Where they cannot be a
+// pool, its error joins one [*RangeError] for each fault. Two CIDRs must be
+// disjoint, or equal with disjoint start–end.
+func NewShape(ranges []Range) (*Shape, error) {
+	filled, err := check(ranges)
+	if err != nil {
+		return nil, err
+	}
+	s := &Shape{ranges: filled, located: slices.Clone(filled)}
+	slices.SortFunc(s.located, func(a, b Range) int { return a.Start.Compare(b.Start) })
+
+	var all, never, static netipx.IPSetBuilder
+	for _, r := range filled {
+		all.AddRange(netipx.IPRangeFrom(r.Start, r.End))
+		for _, a := range reserved(r.Prefix) {
+			never.Add(a)
+		}
+		if r.Gateway.IsValid() {
+			never.Add(r.Gateway)
+		}
+		addClipped(&never, r.Exclude, r.Prefix)
+		addClipped(&static, r.StaticOnly, r.Prefix)
+	}
+	// The builders saw only ranges that check has seen, so they cannot fail.
+	neverSet, err := never.IPSet()
+	if err != nil {
+		return nil, err
+	}
+	staticSet, err := static.IPSet()
+	if err != nil {
+		return nil, err
+	}
+	all.RemoveSet(neverSet)
+	usable, err := all.IPSet()
+	if err != nil {
+		return nil, err
+	}
+	all.RemoveSet(staticSet)
+	ordinary, err := all.IPSet()
+	if err != nil {
+		return nil, err
+	}
+	s.usable, s.ordinary = split(usable), split(ordinary)
+	return s, nil
+}
+
+// addClipped adds to b what rr and p have in common.
+func addClipped(b *netipx.IPSetBuilder, rr []netipx.IPRange, p netip.Prefix) {
+	whole := netipx.RangeOfPrefix(p)
+	for _, r := range rr {
+		if !r.Overlaps(whole) {
+			continue
+		}
+		from, to := r.From(), r.To()
+		if from.Less(whole.From()) {
+			from = whole.From()
+		}
+		if whole.To().Less(to) {
+			to = whole.To()
+		}
+		b.AddRange(netipx.IPRangeFrom(from, to))
+	}
+}
+
+// reserved returns the addresses of p that no host may have.
+func reserved(p netip.Prefix) []netip.Addr {
+	switch first := p.Addr(); {
+	case p.Bits() > first.BitLen()-2:
+		return nil
+	case first.Is4():
+		return []netip.Addr{first, netipx.PrefixLastIP(p)}
+	default:
+		return []netip.Addr{first}
+	}
+}
+
+// Ranges returns the ranges in the order in which they were given, with Start
+// and End filled in.
+func (s *Shape) Ranges() []Range {
+	if s == nil {
+		return nil
+	}
+	return slices.Clone(s.ranges)
+}
+
+// Families returns the families of the ranges, in the order of [Families].
+func (s *Shape) Families() []Family {
+	var ff []Family
+	for _, f := range Families() {
+		if _, ok := s.widest(f); ok {
+			ff = append(ff, f)
+		}
+	}
+	return ff
+}
+
+// widest returns the length of the shortest prefix of family f.
+func (s *Shape) widest(f Family) (bits int, ok bool) {
+	if s == nil {
+		return 0, false
+	}
+	for _, r := range s.ranges {
+		if FamilyOf(r.Prefix.Addr()) == f && (!ok || r.Prefix.Bits() < bits) {
+			bits, ok = r.Prefix.Bits(), true
+		}
+	}
+	return bits, ok
+}
+
+// Capacity returns how many addresses of family f can be given, ordinary and
+// static-only together, or [math.MaxInt64] where that does not fit.
+func (s *Shape) Capacity(f Family) int64 {
+	if s == nil {
+		return 0
+	}
+	return s.usable.of(f).count()
+}
+
+// Locate returns the range from whose Start to End a lies, whether or not a can
+// be given.
+func (s *Shape) Locate(a netip.Addr) (Range, bool) {
+	if s == nil || FamilyOf(a) == 0 {
+		return Range{}, false
+	}
+	i, found := slices.BinarySearchFunc(s.located, a, func(r Range, a netip.Addr) int {
+		return r.Start.Compare(a)
+	})
+	if !found {
+		i-- // the last that starts before a
+	}
+	if i < 0 || s.located[i].End.Less(a) {
+		return Range{}, false
+	}
+	return s.located[i], true
+}
+
+// Ordinary reports whether a may be handed out unasked.
+func (s *Shape) Ordinary(a netip.Addr) bool {
+	return s != nil && s.ordinary.of(FamilyOf(a)).contains(a)
+}
+
+// ordinaryIn returns which addresses of the block p are ordinary.
+func (s *Shape) ordinaryIn(p netip.Prefix) bitmap {
+	if s == nil {
+		return bitmap{}
+	}
+	return s.ordinary.of(FamilyOf(p.Addr())).mask(p)
+}
+
+// Block returns the block of prefix length bits that a lies in, whether or not
+// the pool has addresses there. It is the zero Prefix if a has no such prefix.
+func (s *Shape) Block(a netip.Addr, bits int) netip.Prefix {
+	p, err := a.WithZone("").Prefix(bits)
+	if err != nil {
+		return netip.Prefix{}
+	}
+	return p
+}
+
+// NextBlock returns the first block of prefix length bits, at or after the one
+// that from lies in, that has an ordinary address within v. Blocks are aligned
+// in absolute terms. A from that is not of family f counts as the lowest
+// address; ok is false where there is no such block, and for a length that the
+// family does not have.
+//
+// It costs a binary search in the fragments of s and of v for every fragment of
+// v that it passes without meeting one of s.
+func (s *Shape) NextBlock(f Family, bits int, v View, from netip.Addr) (block netip.Prefix, ok bool) {
+	if s == nil || bits < 0 || bits > f.BitLen() {
+		return netip.Prefix{}, false
+	}
+	if FamilyOf(from) != f {
+		from = f.lowest()
+	}
+	ordinary := s.ordinary.of(f)
+	for at := s.Block(from, bits).Addr(); ; {
+		a, i, ok := ordinary.next(at)
+		if !ok {
+			return netip.Prefix{}, false
+		}
+		at, ok = v.next(f, a)
+		if !ok {
+			return netip.Prefix{}, false
+		}
+		if !ordinary[i].To().Less(at) {
+			return s.Block(at, bits), true
+		}
+	}
+}
+
+// BlockBits returns the prefix length of the pool's blocks of family f: the
+// largest power of two of at most 64 addresses that leaves 256 blocks or more in
+// the pool's widest CIDR of that family, or one address where none does:
+//
+//	10.0.0.0/24 -> 32    10.0.0.0/20 -> 28    10.0.0.0/16 -> 26
+//	10.0.0.0/30 -> 32    2001:db8::/64 -> 122
+//
+// An override above zero is the number of addresses instead, lowered to a power
+// of two of at most [MaxBlockSize]. In a family that the pool does not have, a
+// block without override is one address.
+func BlockBits(s *Shape, f Family, override int) int {
+	log := 0
+	if override > 0 {
+		for log < maxLog && 2<<log <= override {
+			log++
+		}
+		return f.BitLen() - log
+	}
+	if widest, ok := s.widest(f); ok {
+		log = min(max(f.BitLen()-widest-8, 0), 6)
+	}
+	return f.BitLen() - log
+}
