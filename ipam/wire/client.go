@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -24,6 +25,7 @@ var (
 // A Conn is a client's connection to the agent. It serves one call at a time.
 type Conn struct {
 	nc     net.Conn
+	r      *bufio.Reader
 	socket string
 }
 
@@ -35,7 +37,7 @@ func Dial(ctx context.Context, socket string) (*Conn, error) {
 		nc, err := d.DialContext(ctx, "unix", socket)
 		switch {
 		case err == nil:
-			return &Conn{nc: nc, socket: socket}, nil
+			return &Conn{nc: nc, r: bufio.NewReader(nc), socket: socket}, nil
 		case errors.Is(err, syscall.EAGAIN):
 			// The queue of the socket is full: the agent is busy, not gone.
 			if err := pause(ctx, 5*time.Millisecond); err != nil {
@@ -83,7 +85,7 @@ func (c *Conn) Call(ctx context.Context, req Request) (Response, error) {
 
 	var resp Response
 	if _, err = c.nc.Write(frame); err == nil {
-		err = readFrame(c.nc, &resp)
+		err = readFrame(c.r, &resp)
 	}
 	if err != nil {
 		return Response{}, c.noAnswer(ctx, err)
