@@ -303,3 +303,11 @@ type Recall struct {
 	Lease  string   `json:"lease"`
 	Ranges []string `json:"ranges,omitempty"`
 }
+
+// A Publication is what a holder tells people about one block. No right rests on
+// it.
+type Publication struct {
+	Used, Free  int
+	Allocations []string // "address namespace/pod interface"
+	At          time.Time
+}

@@ -25,8 +25,11 @@ type Right struct {
 	// UID and Revision are those of the last answer about the object.
 	UID      UID      `json:"uid,omitempty"`
 	Revision Revision `json:"revision,omitempty"`
-	Term     int64    `json:"term,omitempty"`
 	Turn     int64    `json:"turn,omitempty"`
+	// Said is the term that the object carries; Term is the one in which the
+	// right serves, 0 while it waits for a fencing write or a confirmation.
+	Said int64 `json:"said,omitempty"`
+	Term int64 `json:"term,omitempty"`
 	// NotedAt is when the name was noted, for the looks after 1, 5 and 30
 	// minutes.
 	NotedAt time.Time `json:"notedAt,omitzero"`

@@ -1,0 +1,188 @@
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"reflect"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// CreateLease creates l and returns it with what the API server added.
+func (a *API) CreateLease(ctx context.Context, l protocol.Lease) (protocol.Lease, protocol.Outcome, error) {
+	obj := ToLease(l)
+	out, err := a.create(ctx, obj)
+	if out != protocol.Done {
+		return protocol.Lease{}, out, err
+	}
+	return decided(LeaseOf(obj))
+}
+
+// ReadLease reads a lease live.
+func (a *API) ReadLease(ctx context.Context, name string) (protocol.Lease, protocol.Outcome, error) {
+	var obj v1alpha1.IPLease
+	out, err := a.get(ctx, client.ObjectKey{Name: name}, &obj)
+	if out != protocol.Done {
+		return protocol.Lease{}, out, err
+	}
+	return decided(LeaseOf(&obj))
+}
+
+// UpdateLease changes old into next by compare-and-swap on old's UID and
+// Revision. Only the fields that differ are sent.
+func (a *API) UpdateLease(ctx context.Context, old, next protocol.Lease) (protocol.Lease, protocol.Outcome, error) {
+	was, is := ToLease(old).Spec, ToLease(next).Spec
+	spec := map[string]any{}
+	if was.Protocol != is.Protocol {
+		spec["protocol"] = is.Protocol
+	}
+	if was.Holder != is.Holder {
+		spec["holder"] = map[string]any{"kind": is.Holder.Kind, "node": orNull(is.Holder.Node)}
+	}
+	if was.Store != is.Store {
+		spec["store"] = orNull(is.Store)
+	}
+	if was.Term != is.Term {
+		spec["term"] = is.Term
+	}
+	if was.Turn != is.Turn {
+		spec["turn"] = is.Turn
+	}
+	if !reflect.DeepEqual(was.Ceded, is.Ceded) {
+		spec["ceded"] = is.Ceded
+	}
+	if !reflect.DeepEqual(was.Grants, is.Grants) {
+		spec["grants"] = is.Grants
+	}
+	obj := &v1alpha1.IPLease{ObjectMeta: metav1.ObjectMeta{Name: old.Name}}
+	out, err := a.swap(ctx, obj, old.Meta, map[string]any{"spec": spec})
+	if out != protocol.Done {
+		return protocol.Lease{}, out, err
+	}
+	return decided(LeaseOf(obj))
+}
+
+func orNull(s string) any {
+	if s == "" {
+		return nil
+	}
+	return s
+}
+
+// DeleteLease deletes the lease of exactly this name, UID and revision.
+func (a *API) DeleteLease(ctx context.Context, m protocol.Meta) (protocol.Outcome, error) {
+	return a.remove(ctx, &v1alpha1.IPLease{ObjectMeta: metav1.ObjectMeta{Name: m.Name}}, m)
+}
+
+// LeasesOfPool lists the leases of a pool's name live, whoever holds them.
+func (a *API) LeasesOfPool(ctx context.Context, pool protocol.PoolName) ([]protocol.Lease, error) {
+	return a.leases(ctx, client.MatchingFields{"spec.pool": string(pool)})
+}
+
+// LeasesOfNode lists the leases that a node holds, live.
+func (a *API) LeasesOfNode(ctx context.Context, node protocol.NodeName) ([]protocol.Lease, error) {
+	return a.leases(ctx, client.MatchingFields{"spec.holder.node": string(node)})
+}
+
+// Leases lists all leases live.
+func (a *API) Leases(ctx context.Context) ([]protocol.Lease, error) { return a.leases(ctx) }
+
+func (a *API) leases(ctx context.Context, opts ...client.ListOption) ([]protocol.Lease, error) {
+	var list v1alpha1.IPLeaseList
+	if err := a.c.List(ctx, &list, opts...); err != nil {
+		return nil, fmt.Errorf("list leases: %w", err)
+	}
+	leases := make([]protocol.Lease, 0, len(list.Items))
+	var errs []error
+	for i := range list.Items {
+		l, err := LeaseOf(&list.Items[i])
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		leases = append(leases, l)
+	}
+	// A lease that cannot be read is somebody's right all the same: a decision
+	// that needs all of them must not be taken without it.
+	return leases, errors.Join(errs...)
+}
+
+// PublishLease writes a lease's status. No right rests on it, so it carries the
+// UID and no revision: the last writer wins.
+func (a *API) PublishLease(ctx context.Context, name string, uid protocol.UID, p protocol.Publication) (protocol.Outcome, error) {
+	fields := map[string]any{"used": p.Used, "free": p.Free, "published": metav1.NewTime(p.At), "allocations": nil}
+	if len(p.Allocations) > 0 {
+		fields["allocations"] = p.Allocations
+	}
+	obj := &v1alpha1.IPLease{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	return a.swapStatus(ctx, obj, protocol.Meta{Name: name, UID: uid}, fields)
+}
+
+// decided turns an object that cannot be understood into a definite answer: it
+// exists, and nothing may be concluded from it.
+func decided[T any](v T, err error) (T, protocol.Outcome, error) {
+	if err != nil {
+		var zero T
+		return zero, protocol.Unknown, err
+	}
+	return v, protocol.Done, nil
+}
+
+// LeaseOf reads an IPLease.
+func LeaseOf(o *v1alpha1.IPLease) (protocol.Lease, error) {
+	var errs []error
+	block, err := netip.ParsePrefix(o.Spec.Block)
+	errs = append(errs, err)
+	l := protocol.Lease{
+		Meta: metaOf(o), Protocol: int(o.Spec.Protocol),
+		Pool: protocol.PoolName(o.Spec.Pool), PoolUID: protocol.UID(o.Spec.PoolUID), Block: block,
+		Holder: protocol.Holder{Node: protocol.NodeName(o.Spec.Holder.Node), Cluster: o.Spec.Holder.Kind == v1alpha1.HolderCluster},
+		Store:  protocol.StoreID(o.Spec.Store), Term: o.Spec.Term, Turn: o.Spec.Turn,
+	}
+	for _, c := range o.Spec.Ceded {
+		addr, err := netip.ParseAddr(c)
+		errs = append(errs, err)
+		l.Ceded = append(l.Ceded, addr)
+	}
+	for _, g := range o.Spec.Grants {
+		addr, err := netip.ParseAddr(g.Address)
+		errs = append(errs, err)
+		l.Grants = append(l.Grants, protocol.Grant{Addr: addr, Freeing: g.Freeing, To: protocol.Grantee{
+			Kind: protocol.GranteeKind(g.To.Kind), UID: protocol.UID(g.To.UID), Namespace: g.To.Namespace, Name: g.To.Name,
+		}})
+	}
+	if err := errors.Join(errs...); err != nil {
+		return protocol.Lease{}, fmt.Errorf("read lease %s: %w", o.Name, err)
+	}
+	return l, nil
+}
+
+// ToLease writes an IPLease.
+func ToLease(l protocol.Lease) *v1alpha1.IPLease {
+	o := &v1alpha1.IPLease{
+		ObjectMeta: metav1.ObjectMeta{Name: l.Name},
+		Spec: v1alpha1.IPLeaseSpec{
+			Protocol: int32(l.Protocol), Pool: string(l.Pool), PoolUID: string(l.PoolUID), Block: l.Block.String(),
+			Holder: v1alpha1.Holder{Kind: v1alpha1.HolderNode, Node: string(l.Holder.Node)},
+			Store:  string(l.Store), Term: l.Term, Turn: l.Turn,
+		},
+	}
+	if l.Holder.Cluster {
+		o.Spec.Holder = v1alpha1.Holder{Kind: v1alpha1.HolderCluster}
+	}
+	for _, c := range l.Ceded {
+		o.Spec.Ceded = append(o.Spec.Ceded, c.String())
+	}
+	for _, g := range l.Grants {
+		o.Spec.Grants = append(o.Spec.Grants, v1alpha1.Grant{Address: g.Addr.String(), Freeing: g.Freeing, To: v1alpha1.Grantee{
+			Kind: v1alpha1.GranteeKind(g.To.Kind), UID: string(g.To.UID), Namespace: g.To.Namespace, Name: g.To.Name,
+		}})
+	}
+	return o
+}

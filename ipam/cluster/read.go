@@ -1,0 +1,129 @@
+package cluster
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+
+	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/ipam/poolspec"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// ReadPool reads what the protocol needs of a pool, live.
+func (a *API) ReadPool(ctx context.Context, name protocol.PoolName) (protocol.Pool, protocol.Outcome, error) {
+	var obj v1alpha1.IPPool
+	out, err := a.get(ctx, client.ObjectKey{Name: string(name)}, &obj)
+	if out != protocol.Done {
+		return protocol.Pool{}, out, err
+	}
+	return PoolOf(&obj), out, nil
+}
+
+// ReadIPPool reads a whole pool live.
+func (a *API) ReadIPPool(ctx context.Context, name protocol.PoolName) (*v1alpha1.IPPool, protocol.Outcome, error) {
+	var obj v1alpha1.IPPool
+	out, err := a.get(ctx, client.ObjectKey{Name: string(name)}, &obj)
+	return &obj, out, err
+}
+
+// PoolOf reads what the protocol needs of an IPPool.
+func PoolOf(o *v1alpha1.IPPool) protocol.Pool {
+	p := protocol.Pool{Meta: metaOf(o), Open: o.Status.Leasing == v1alpha1.LeasingOpen}
+	if b := o.Status.BlockPrefixLengths; b != nil {
+		if b.IPv4 != nil {
+			p.Bits4 = int(*b.IPv4)
+		}
+		if b.IPv6 != nil {
+			p.Bits6 = int(*b.IPv6)
+		}
+	}
+	return p
+}
+
+// PoolText returns the ranges of an IPPool as text, for [poolspec.ParsePool].
+func PoolText(o *v1alpha1.IPPool) poolspec.PoolText {
+	var t poolspec.PoolText
+	for _, r := range o.Spec.Ranges {
+		t.Ranges = append(t.Ranges, poolspec.RangeText{
+			CIDR: r.CIDR, Start: r.Start, End: r.End, Exclude: r.Exclude, StaticOnly: r.StaticOnly, Gateway: r.Gateway,
+		})
+	}
+	if o.Spec.BlockSize != nil {
+		t.BlockSize = int(*o.Spec.BlockSize)
+	}
+	return t
+}
+
+// ReadClaim reads a claim live.
+func (a *API) ReadClaim(ctx context.Context, namespace, name string) (protocol.Claim, protocol.Outcome, error) {
+	var obj ipamclaims.IPAMClaim
+	out, err := a.get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &obj)
+	if out != protocol.Done {
+		return protocol.Claim{}, out, err
+	}
+	return ClaimOf(&obj), out, nil
+}
+
+// VMLabel is the label by which KubeVirt's controller names a claim's virtual
+// machine.
+const VMLabel = "kubevirt.io/vm"
+
+// ConditionIPsAllocated is the type of a claim's condition, customary since
+// OVN-Kubernetes.
+const ConditionIPsAllocated = "IPsAllocated"
+
+// ClaimOf reads an IPAMClaim. Elements of its status that are no CIDRs are left
+// out: the status is a copy, and whoever needs it compares it with the leases.
+func ClaimOf(o *ipamclaims.IPAMClaim) protocol.Claim {
+	c := protocol.Claim{
+		Meta: metaOf(o), Namespace: o.Namespace, Network: o.Spec.Network, Interface: o.Spec.Interface,
+		Owner: OwnerOf(o), VM: o.Labels[VMLabel],
+	}
+	for _, ip := range o.Status.IPs {
+		if p, err := netip.ParsePrefix(ip); err == nil {
+			c.IPs = append(c.IPs, p)
+		}
+	}
+	if cond := meta.FindStatusCondition(o.Status.Conditions, ConditionIPsAllocated); cond != nil && cond.Status == metav1.ConditionFalse {
+		c.Failed = cond.Reason + ": " + cond.Message
+	}
+	return c
+}
+
+// OwnerOf returns the controller of an object, or its first owner where none is
+// marked as the controller.
+func OwnerOf(o metav1.Object) protocol.OwnerRef {
+	owners := o.GetOwnerReferences()
+	if len(owners) == 0 {
+		return protocol.OwnerRef{}
+	}
+	i := max(0, slices.IndexFunc(owners, func(r metav1.OwnerReference) bool { return r.Controller != nil && *r.Controller }))
+	return protocol.OwnerRef{Kind: owners[i].Kind, Name: owners[i].Name, UID: protocol.UID(owners[i].UID)}
+}
+
+// PodRefOf names a pod and its controller.
+func PodRefOf(o *corev1.Pod) protocol.PodRef {
+	return protocol.PodRef{Namespace: o.Namespace, Name: o.Name, UID: protocol.UID(o.UID), Owner: OwnerOf(o)}
+}
+
+// ReadPod reads a pod live.
+func (a *API) ReadPod(ctx context.Context, namespace, name string) (*corev1.Pod, protocol.Outcome, error) {
+	var obj corev1.Pod
+	out, err := a.get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &obj)
+	return &obj, out, err
+}
+
+// ReadNodeUID reads the UID of a Node live.
+func (a *API) ReadNodeUID(ctx context.Context, name protocol.NodeName) (protocol.UID, protocol.Outcome, error) {
+	var obj metav1.PartialObjectMetadata
+	obj.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Node"))
+	out, err := a.get(ctx, client.ObjectKey{Name: string(name)}, &obj)
+	return protocol.UID(obj.UID), out, err
+}

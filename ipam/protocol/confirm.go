@@ -1,0 +1,166 @@
+package protocol
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// ConfirmLease decides, by the pool as read live after the lease was created,
+// whether the lease may serve: the pool under which it was created is there,
+// open, and has blocks of this size. why is a sentence for a person.
+func ConfirmLease(r Right, pool Pool, outcome Outcome) (ok bool, why string) {
+	switch {
+	case outcome == NotFound:
+		return false, fmt.Sprintf("pool %s does not exist", r.Pool)
+	case pool.UID != r.PoolUID:
+		return false, fmt.Sprintf("pool %s was deleted and created again", r.Pool)
+	case pool.Deleting:
+		return false, fmt.Sprintf("pool %s is being deleted", r.Pool)
+	case !pool.Open:
+		return false, fmt.Sprintf("pool %s is closed", r.Pool)
+	case pool.BlockBits(r.Block.Addr()) != r.Block.Bits():
+		return false, fmt.Sprintf("pool %s has other blocks than %v", r.Pool, r.Block)
+	}
+	return true, ""
+}
+
+// A Claim is what the protocol reads of an IPAMClaim.
+type Claim struct {
+	Meta
+	Namespace string
+	Network   string
+	Interface string
+	// IPs is the status's copy of the grants.
+	IPs []netip.Prefix
+	// Owner is the first owner reference, zero if there is none; VM is the label
+	// by which KubeVirt's controller names the virtual machine.
+	Owner OwnerRef
+	VM    string
+	// Failed says, in the words of its condition, why the controller could not
+	// allocate; empty otherwise.
+	Failed string
+}
+
+// Ref names c.
+func (c Claim) Ref() ClaimRef { return ClaimRef{Namespace: c.Namespace, Name: c.Name, UID: c.UID} }
+
+// UseEvidence is what an agent has read live, after its use was created, to
+// decide whether the use may serve.
+type UseEvidence struct {
+	Own Use
+	// Other is the claim's other use; nil if that name does not exist.
+	Other *SubLease
+	Claim Claim
+	// Leases are the leases of the blocks that hold Claim.IPs.
+	Leases []Lease
+}
+
+// ConfirmUse decides whether a use may serve, and with which addresses: every
+// address of the claim's status must be granted to its UID, on its block's lease,
+// and not be marked freeing. why is a sentence for a person.
+func ConfirmUse(self Self, e UseEvidence) (granted []Granted, why string) {
+	name := e.Own.Claim.String()
+	if e.Claim.UID != e.Own.Claim.UID {
+		return nil, fmt.Sprintf("claim %s was deleted", name)
+	}
+	if e.Claim.Deleting {
+		return nil, fmt.Sprintf("claim %s is being deleted", name)
+	}
+	if o := e.Other; o != nil && o.Use != nil && o.Use.Claim.UID == e.Own.Claim.UID {
+		if o.Node == self.Node {
+			return nil, fmt.Sprintf("claim %s is in use twice on node %s", name, o.Node)
+		}
+		if !Siblings(e.Own.Pod, o.Use.Pod, e.Claim) {
+			return nil, fmt.Sprintf("claim %s is in use by pod %s on node %s, which is not the same workload", name, o.Use.Pod, o.Node)
+		}
+	}
+	if len(e.Claim.IPs) == 0 {
+		return nil, fmt.Sprintf("claim %s has no addresses", name)
+	}
+	for _, ip := range e.Claim.IPs {
+		g, ok := grantIn(e.Leases, ip.Addr(), e.Claim.UID)
+		if !ok {
+			return nil, fmt.Sprintf("claim %s: status names %v, which Tenure has not granted to it", name, ip)
+		}
+		if g.Freeing {
+			return nil, fmt.Sprintf("claim %s: %v is being freed", name, ip)
+		}
+		granted = append(granted, g.Granted)
+	}
+	return granted, ""
+}
+
+// Granted is an address that a claim has, and the pool it is of.
+type Granted struct {
+	Addr netip.Addr
+	Pool PoolName
+}
+
+type grantOn struct {
+	Granted
+	Freeing bool
+}
+
+func grantIn(leases []Lease, a netip.Addr, uid UID) (grantOn, bool) {
+	for _, l := range leases {
+		if !l.Block.Contains(a) || !l.Holder.Cluster && !slices.Contains(l.Ceded, a) {
+			continue
+		}
+		if g, ok := l.GrantOf(a); ok && g.To.UID == uid {
+			return grantOn{Granted: Granted{Addr: a, Pool: l.Pool}, Freeing: g.Freeing}, true
+		}
+	}
+	return grantOn{}, false
+}
+
+// Siblings reports whether two pods on two nodes may use claim c at once, being
+// one workload on the move: the same pod name under one StatefulSet, or two pods
+// of the VirtualMachineInstance that the claim belongs to. Two replicas are never
+// siblings.
+func Siblings(a, b PodRef, c Claim) bool {
+	if a.Namespace != b.Namespace || a.Owner.UID == "" || a.Owner.UID != b.Owner.UID {
+		return false
+	}
+	switch a.Owner.Kind {
+	case "StatefulSet":
+		return a.Name == b.Name
+	case "VirtualMachineInstance":
+		return ownsVMI(a.Owner, c)
+	default:
+		return false
+	}
+}
+
+// ownsVMI reports whether c belongs to the virtual machine of instance vmi: the
+// two have one name.
+func ownsVMI(vmi OwnerRef, c Claim) bool {
+	switch c.Owner.Kind {
+	case "VirtualMachine":
+		return c.Owner.Name == vmi.Name
+	case "VirtualMachineInstance":
+		return c.Owner.UID == vmi.UID
+	default:
+		return c.VM != "" && c.VM == vmi.Name
+	}
+}
+
+// BelongsTo reports whether pod may use claim c at all: the claim has no owner, or
+// the pod is of its owner. Owners of a kind that Tenure does not know are not
+// held against the pod. why is a sentence for a person.
+func BelongsTo(pod PodRef, c Claim) (ok bool, why string) {
+	switch {
+	case c.Owner.UID == "", pod.Owner.UID == c.Owner.UID, pod.UID == c.Owner.UID:
+		return true, ""
+	case c.Owner.Kind == "VirtualMachine" && pod.Owner.Kind == "VirtualMachineInstance" && ownsVMI(pod.Owner, c):
+		return true, ""
+	case c.Owner.Kind == "Deployment" && pod.Owner.Kind == "ReplicaSet" && strings.HasPrefix(pod.Owner.Name, c.Owner.Name+"-"):
+		return true, ""
+	}
+	switch c.Owner.Kind {
+	case "Pod", "StatefulSet", "ReplicaSet", "Deployment", "DaemonSet", "Job", "VirtualMachine", "VirtualMachineInstance":
+		return false, fmt.Sprintf("claim %s/%s belongs to %s %s, which does not own pod %s", c.Namespace, c.Name, c.Owner.Kind, c.Owner.Name, pod)
+	}
+	return true, ""
+}

@@ -1,0 +1,230 @@
+package protocol
+
+import (
+	"fmt"
+	"time"
+)
+
+// An Instant is one moment by the two clocks that a machine has. Since takes the
+// longer of both: the boot clock does not jump, the wall clock does not stop.
+type Instant struct {
+	Boot time.Duration // since boot, suspends included
+	Wall time.Time
+}
+
+// Since returns how long ago earlier was, by the clock that says longer.
+func (i Instant) Since(earlier Instant) time.Duration {
+	return max(i.Boot-earlier.Boot, i.Wall.Sub(earlier.Wall))
+}
+
+// An Identity is what a seat must name for its agent to serve under it.
+type Identity struct {
+	Node    NodeName
+	NodeUID UID
+	Store   StoreID
+	Machine string
+	Boot    string
+	// Fence is F: without an accepted heartbeat for so long the agent gives out
+	// nothing new. 0 means never by time.
+	Fence time.Duration
+}
+
+// A Sitting is an agent's side of its seat.
+type Sitting struct {
+	Self Identity
+	// Term is the confirmed term, 0 while the agent has no seat.
+	Term int64
+	// LastTerm is the highest term this agent has had or seen.
+	LastTerm int64
+	// Sent is when the last accepted heartbeat was sent.
+	Sent Instant
+	// Seen is the seat as last read or written; its UID is empty where unknown.
+	Seen Seat
+	// Pending is a heartbeat whose answer is not known.
+	Pending *Beat
+	// Stranger is since when another machine's seat has been seen unchanged.
+	Stranger *Watch
+}
+
+// A Beat is a heartbeat on its way.
+type Beat struct {
+	Turn int64
+	Sent Instant
+}
+
+// A Watch is since when a seat has stood at a revision.
+type Watch struct {
+	Revision Revision
+	Since    Instant
+}
+
+// Resume returns the sitting of an agent that starts: with the term and the last
+// heartbeat of its store where these are of this very boot, else without a seat.
+func Resume(self Identity, boot string, term int64, sent Instant) Sitting {
+	s := Sitting{Self: self, LastTerm: term}
+	if boot == self.Boot && boot != "" && term > 0 {
+		s.Term, s.Sent = term, sent
+	}
+	return s
+}
+
+// Serving reports whether the agent may give out addresses at now; if not, why.
+func (s Sitting) Serving(now Instant) (bool, string) {
+	switch {
+	case s.Term == 0 && s.Stranger != nil:
+		return false, fmt.Sprintf("the seat of node %s is held by another machine (store %s, machine %s)", s.Self.Node, s.Seen.Store, s.Seen.Machine)
+	case s.Term == 0:
+		return false, fmt.Sprintf("the seat of node %s is not confirmed yet", s.Self.Node)
+	case s.Self.Fence > 0 && now.Since(s.Sent) >= s.Self.Fence:
+		return false, fmt.Sprintf("no heartbeat of node %s was accepted for %v: the API server does not answer", s.Self.Node, s.Self.Fence)
+	}
+	return true, ""
+}
+
+// BeatEvery returns how often to send heartbeats.
+func (s Sitting) BeatEvery() time.Duration {
+	if s.Self.Fence <= 0 {
+		return time.Minute
+	}
+	return s.Self.Fence / 4
+}
+
+// SeatCall is what to ask of the API server next about the seat.
+type SeatCall uint8
+
+// The calls.
+const (
+	SeatNone SeatCall = iota
+	SeatRead
+	SeatCreate
+	SeatUpdate
+)
+
+// SeatEvent is what happened to the seat: the zero Call is a tick of the clock,
+// any other the outcome of that call.
+type SeatEvent struct {
+	Now     Instant
+	Call    SeatCall
+	Outcome Outcome
+	Seat    Seat
+	Why     string
+}
+
+// SeatResult is what a step of the seat leads to.
+type SeatResult struct {
+	Next Sitting
+	// Call is sent after Next is taken over; Write is what a create or update
+	// carries, by compare-and-swap on its Meta.
+	Call  SeatCall
+	Write Seat
+	// Accepted says that a heartbeat was accepted: Next.Term and Next.Sent go to
+	// the store.
+	Accepted bool
+	Why      string
+}
+
+// StepSeat is the life of an agent's side of its seat, docs/leases.md "The seat".
+func StepSeat(s Sitting, ev SeatEvent) SeatResult {
+	switch ev.Call {
+	case SeatNone:
+		if s.Seen.UID == "" || s.Pending != nil || s.Stranger != nil {
+			return SeatResult{Next: s, Call: SeatRead}
+		}
+		return s.beat(ev.Now, s.Term)
+	case SeatRead:
+		return s.read(ev)
+	case SeatCreate, SeatUpdate:
+		return s.written(ev)
+	}
+	panic(fmt.Sprintf("protocol: seat call %d", ev.Call))
+}
+
+func (s Sitting) read(ev SeatEvent) SeatResult {
+	switch ev.Outcome {
+	case NotFound:
+		s.Seen, s.Stranger = Seat{}, nil
+		return s.sitDown(ev.Now)
+	case Done:
+	case Unknown, Exists, Conflict, Refused:
+		return SeatResult{Next: s, Why: ev.Why}
+	}
+	seat := ev.Seat
+	s.Seen, s.LastTerm = seat, max(s.LastTerm, seat.Term)
+	switch {
+	case s.names(seat):
+		s.Stranger = nil
+		if s.Pending != nil && seat.Turn == s.Pending.Turn {
+			return s.accept(seat, s.Pending.Sent)
+		}
+		if seat.Term < s.LastTerm { // the seat has gone back: begin anew above all that was
+			return s.sitDown(ev.Now)
+		}
+		return s.beat(ev.Now, seat.Term)
+	case seat.Machine == s.Self.Machine:
+		s.Stranger = nil
+		return s.sitDown(ev.Now)
+	}
+	// Another machine sits there. It may be alive, or be the one that this
+	// machine replaces: half of its F without a change tells.
+	s.Term = 0
+	if s.Stranger == nil || s.Stranger.Revision != seat.Revision {
+		s.Stranger = &Watch{Revision: seat.Revision, Since: ev.Now}
+	}
+	if f := seat.Fence; f > 0 && ev.Now.Since(s.Stranger.Since) >= f/2 {
+		s.Stranger = nil
+		return s.sitDown(ev.Now)
+	}
+	_, why := s.Serving(ev.Now)
+	return SeatResult{Next: s, Why: why}
+}
+
+func (s Sitting) written(ev SeatEvent) SeatResult {
+	switch ev.Outcome {
+	case Done:
+		sent := ev.Now
+		if s.Pending != nil {
+			sent = s.Pending.Sent
+		}
+		return s.accept(ev.Seat, sent)
+	case Conflict, Exists, NotFound:
+		s.Seen.UID = ""
+		return SeatResult{Next: s, Call: SeatRead, Why: ev.Why}
+	case Unknown:
+		return SeatResult{Next: s, Why: ev.Why}
+	case Refused:
+		s.Pending = nil
+		return SeatResult{Next: s, Why: ev.Why}
+	}
+	panic(fmt.Sprintf("protocol: seat outcome %v", ev.Outcome))
+}
+
+func (s Sitting) names(seat Seat) bool {
+	return seat.Store == s.Self.Store && seat.Machine == s.Self.Machine && seat.Boot == s.Self.Boot
+}
+
+func (s Sitting) accept(seat Seat, sent Instant) SeatResult {
+	s.Seen, s.Pending, s.Stranger = seat, nil, nil
+	s.Term, s.LastTerm, s.Sent = seat.Term, max(s.LastTerm, seat.Term), sent
+	return SeatResult{Next: s, Accepted: true}
+}
+
+// sitDown begins a new term.
+func (s Sitting) sitDown(now Instant) SeatResult {
+	s.Term = 0
+	return s.beat(now, s.LastTerm+1)
+}
+
+// beat writes the seat in term.
+func (s Sitting) beat(now Instant, term int64) SeatResult {
+	write := s.Seen
+	write.Node, write.NodeUID, write.Store = s.Self.Node, s.Self.NodeUID, s.Self.Store
+	write.Machine, write.Boot, write.Fence = s.Self.Machine, s.Self.Boot, s.Self.Fence
+	write.Term, write.Turn, write.Beat = term, s.Seen.Turn+1, now.Wall
+	s.Pending = &Beat{Turn: write.Turn, Sent: now}
+	call := SeatUpdate
+	if s.Seen.UID == "" {
+		call = SeatCreate
+		write.Meta = Meta{}
+	}
+	return SeatResult{Next: s, Call: call, Write: write}
+}

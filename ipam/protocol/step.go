@@ -1,0 +1,263 @@
+package protocol
+
+import (
+	"fmt"
+	"time"
+)
+
+// Call is what to ask of the API server next about one right. There is at most
+// one call after each step, and it is sent only after the step's record is on
+// disk.
+type Call uint8
+
+// The calls.
+const (
+	// CallNone: nothing to do now.
+	CallNone Call = iota
+	// CallCreate creates the object, named, with this store and the seat's term.
+	CallCreate
+	// CallRead reads the object live.
+	CallRead
+	// CallConfirm reads live whatever must be true before the right serves: the
+	// pool of a lease; the other name, the grants and the claim of a use.
+	CallConfirm
+	// CallFence updates the object by compare-and-swap: next turn, seat's term.
+	CallFence
+	// CallDelete deletes the object, with UID and resourceVersion.
+	CallDelete
+)
+
+func (c Call) String() string {
+	names := [...]string{"None", "Create", "Read", "Confirm", "Fence", "Delete"}
+	if int(c) >= len(names) {
+		return fmt.Sprintf("Call(%d)", uint8(c))
+	}
+	return names[c]
+}
+
+// EventKind says what happened to a right.
+type EventKind uint8
+
+// The events.
+const (
+	// EventWant: somebody needs the right to serve.
+	EventWant EventKind = iota
+	// EventLook: time to look again: at start, after a new term, 1, 5 and 30
+	// minutes after a create in doubt, when a watch reported a change.
+	EventLook
+	// EventLetGo: nothing needs the right. The caller has made sure, in the
+	// transaction of this step, that no attachment rests on it.
+	EventLetGo
+	// EventAnswer: a call returned.
+	EventAnswer
+)
+
+func (k EventKind) String() string {
+	names := [...]string{"Want", "Look", "LetGo", "Answer"}
+	if int(k) >= len(names) {
+		return fmt.Sprintf("EventKind(%d)", uint8(k))
+	}
+	return names[k]
+}
+
+// An Event is what happened to a right.
+type Event struct {
+	Kind EventKind
+	// Now is the time of the event, for the looks after a create in doubt.
+	Now time.Time
+
+	// Of an answer: to which call, with what outcome, and the object as the
+	// API server showed it, where Outcome is Done or the call was a read.
+	Call    Call
+	Outcome Outcome
+	Object  Object
+	// Why says, in words for a person, why a confirmation was refused or a call
+	// failed.
+	Why string
+}
+
+// An Object is what the protocol reads of a lease or a sub-lease.
+type Object struct {
+	Meta
+	Protocol int
+	Node     NodeName // empty where the cluster holds
+	Store    StoreID
+	Term     int64
+	Turn     int64
+	// Granted says that something of it is granted: it cannot be given back.
+	Granted bool
+	// Matches says that it is what the name stands for: the expected pool and
+	// block, or claim.
+	Matches bool
+}
+
+// ObjectOf returns what the protocol reads of l, which should be the lease of r.
+func (r Right) ObjectOf(l Lease) Object {
+	return Object{
+		Meta: l.Meta, Protocol: l.Protocol, Node: l.Holder.Node, Store: l.Store, Term: l.Term, Turn: l.Turn,
+		Granted: len(l.Grants) > 0,
+		Matches: l.Pool == r.Pool && l.Block == r.Block,
+	}
+}
+
+// ObjectOfUse returns what the protocol reads of s, which should be the use of r.
+func (r Right) ObjectOfUse(s SubLease) Object {
+	return Object{
+		Meta: s.Meta, Protocol: s.Protocol, Node: s.Node, Store: s.Store, Term: s.Term, Turn: s.Turn,
+		Matches: s.Use != nil && r.Use != nil && s.Use.Claim.UID == r.Use.Claim.UID,
+	}
+}
+
+// Self is who acts: a node's agent in the term of its seat.
+type Self struct {
+	Node  NodeName
+	Store StoreID
+	// Term is the seat's confirmed term, 0 while there is none. Without a term
+	// no right is created, fenced or deleted: steps answer VerdictLater.
+	Term int64
+}
+
+func (s Self) owns(o Object) bool { return o.Node == s.Node && o.Store == s.Store }
+
+// Verdict says how a step left the right, for whoever waits for it.
+type Verdict uint8
+
+// The verdicts.
+const (
+	// VerdictNone: a call is under way; the next answer tells.
+	VerdictNone Verdict = iota
+	// VerdictServes: Held in the seat's term.
+	VerdictServes
+	// VerdictTaken: the object is another's.
+	VerdictTaken
+	// VerdictRefused: confirmed not to serve, or refused by the API server for
+	// good; Result.Why says why.
+	VerdictRefused
+	// VerdictLater: nothing can be said or done now; look again later.
+	VerdictLater
+	// VerdictGone: the record has been forgotten, rightly.
+	VerdictGone
+)
+
+func (v Verdict) String() string {
+	names := [...]string{"None", "Serves", "Taken", "Refused", "Later", "Gone"}
+	if int(v) >= len(names) {
+		return fmt.Sprintf("Verdict(%d)", uint8(v))
+	}
+	return names[v]
+}
+
+// A Result is what a step leads to.
+type Result struct {
+	// Next is the record to keep, unless Forget says to remove it. It must be on
+	// disk before Call is sent.
+	Next    Right
+	Forget  bool
+	Call    Call
+	Verdict Verdict
+	Why     string
+}
+
+// Looks are the times after which a create in doubt is looked for again.
+var looks = [...]time.Duration{time.Minute, 5 * time.Minute, 30 * time.Minute}
+
+// LooksLast is the age at which a create that no look has found is given up;
+// the hourly list of the node's own objects finds what comes later.
+const LooksLast = 30 * time.Minute
+
+// NextLook returns when to look for a create in doubt that was noted at noted
+// and last looked for at now, and whether there is such a time.
+func NextLook(noted, now time.Time) (time.Time, bool) {
+	for _, d := range looks {
+		if at := noted.Add(d); at.After(now) {
+			return at, true
+		}
+	}
+	return time.Time{}, false
+}
+
+// Step is the life of a right, drawn at [Right]: the record and an event give the
+// next record and at most one call. A record of the zero Phase is one that the
+// store does not have yet; Kind, Name and the fields of its kind must be set.
+//
+// The rules of docs/leases.md stand here: a record that says less than the
+// cluster is written before a call that gives away, one that says more only after
+// an answer; only a live read forgets; a right given away comes back only by a
+// fencing write, confirmed like a new one.
+func Step(r Right, self Self, ev Event) Result {
+	if ev.Kind == EventAnswer {
+		return answer(r, self, ev)
+	}
+	if self.Term == 0 {
+		return Result{Next: r, Verdict: VerdictLater, Why: "the agent has no seat"}
+	}
+	switch ev.Kind {
+	case EventWant:
+		return want(r, self, ev)
+	case EventLook:
+		return look(r, self, ev)
+	case EventLetGo:
+		return letGo(r)
+	case EventAnswer: // above
+	}
+	panic(fmt.Sprintf("protocol: event %v", ev.Kind))
+}
+
+func want(r Right, self Self, ev Event) Result {
+	switch r.Phase {
+	case "", Noted:
+		r.Phase, r.NotedAt = Noted, ev.Now
+		return Result{Next: r, Call: CallCreate}
+	case Held:
+		if r.Term == self.Term {
+			return Result{Next: r, Verdict: VerdictServes}
+		}
+		return Result{Next: r, Call: CallFence}
+	case Releasing:
+		if r.UID == "" {
+			return Result{Next: r, Call: CallRead}
+		}
+		return Result{Next: r, Call: CallFence}
+	case Lost:
+		return Result{Next: r, Verdict: VerdictTaken, Why: "another holds it"}
+	}
+	panic(fmt.Sprintf("protocol: phase %q of %s", r.Phase, r.Name))
+}
+
+func look(r Right, self Self, _ Event) Result {
+	switch r.Phase {
+	case "":
+		return Result{Next: r, Forget: true, Verdict: VerdictGone}
+	case Noted, Lost:
+		return Result{Next: r, Call: CallRead}
+	case Held:
+		if r.Term != self.Term {
+			return Result{Next: r, Call: CallFence}
+		}
+		return Result{Next: r, Call: CallRead}
+	case Releasing:
+		if r.UID == "" {
+			return Result{Next: r, Call: CallRead}
+		}
+		return Result{Next: r, Call: CallDelete}
+	}
+	panic(fmt.Sprintf("protocol: phase %q of %s", r.Phase, r.Name))
+}
+
+func letGo(r Right) Result {
+	switch r.Phase {
+	case "":
+		return Result{Next: r, Forget: true, Verdict: VerdictGone}
+	case Noted: // whether there is an object to delete, a read tells
+		return Result{Next: r, Call: CallRead}
+	case Held:
+		r.Phase = Releasing
+		return Result{Next: r, Call: CallDelete}
+	case Releasing:
+		return Result{Next: r, Call: CallDelete}
+	case Lost: // nothing rests on it any more; if it is ours after all, it goes back
+		r.Phase = Releasing
+		return Result{Next: r, Call: CallRead}
+	}
+	panic(fmt.Sprintf("protocol: phase %q of %s", r.Phase, r.Name))
+}
