@@ -1,0 +1,80 @@
+package store
+
+import (
+	"errors"
+	"io"
+	"os"
+	"syscall"
+
+	bolt "go.etcd.io/bbolt"
+)
+
+// The file is made larger ahead of need, and its new part takes up space at
+// once, so that a full disk is met here, before anything is written, and not in
+// the middle of a commit.
+//
+//	+------ in use ------+- free pages -+------ reserve ------+---- step ----+
+//	                                    ^ full: a change that adds is refused
+//
+// The last part, the reserve, is for changes that delete: bbolt writes every
+// page that a change touches anew before it can reuse the old one. A commit
+// that frees a few hundred attachments at a time touches less than half of it.
+const (
+	reserve = 1 << 20
+	step    = 1 << 20
+)
+
+// makeRoom sees to it that the file has room for a batch, and reports whether
+// it has not: then err is why, and what adds must be refused.
+func (s *Store) makeRoom(bt *bolt.Tx) (err error) {
+	free := int64(s.db.Stats().FreePageN) * int64(s.db.Info().PageSize)
+	if s.size-bt.Size()+free >= reserve+step/2 {
+		return nil
+	}
+	if info, err := s.f.Stat(); err == nil {
+		s.size = info.Size() // bbolt makes it larger too, when a batch is large
+	}
+	room := s.size - bt.Size() + free
+	if room >= reserve+step/2 {
+		return nil
+	}
+	err = s.o.grow(s.f, bt.Size(), bt.Size()+reserve+step)
+	if err == nil {
+		s.size = max(s.size, bt.Size()+reserve+step)
+		return nil
+	}
+	if room >= reserve {
+		return nil
+	}
+	return err
+}
+
+// grow makes f's part between two offsets take up space on the device, whatever
+// is there. Where the file system cannot do that by itself (EOPNOTSUPP), the
+// part beyond the end is filled with zeros.
+func grow(f *os.File, from, to int64) error {
+	err := syscall.Fallocate(int(f.Fd()), 0, from, to-from)
+	if errors.Is(err, syscall.EOPNOTSUPP) {
+		return fillZero(f, to)
+	}
+	if err != nil {
+		return os.NewSyscallError("fallocate", err)
+	}
+	return f.Sync()
+}
+
+func fillZero(f *os.File, to int64) error {
+	end, err := f.Seek(0, io.SeekEnd)
+	if err != nil {
+		return err
+	}
+	zeros := make([]byte, 64<<10)
+	for at := end; at < to; {
+		n, err := f.WriteAt(zeros[:min(int64(len(zeros)), to-at)], at)
+		if err != nil {
+			return errors.Join(err, f.Truncate(end))
+		}
+		at += int64(n)
+	}
+	return f.Sync()
+}

@@ -1,0 +1,190 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+
+	bolt "go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
+
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// Options are how a store is opened. The zero Options are those of a store that
+// is read and written and has no witness.
+type Options struct {
+	// ReadOnly opens an existing file for reading; several processes may at a
+	// time. Nothing is written, not even to repair.
+	ReadOnly bool
+
+	// Witness, if not empty, is the path of a small file on a file system that
+	// a reboot empties (/run). It follows every commit before its answer, so
+	// that Open can tell a store that was put back to an earlier state, or
+	// exchanged, while the machine ran: then it returns ErrOlder. See
+	// [Store.Witnessed] for when the file is missing.
+	Witness string
+
+	// Fail, if not nil, is called at the named points of every commit, for
+	// crash tests only: "before-commit", "after-commit", "before-answer".
+	Fail func(point string)
+
+	// grow makes the file's part from one offset to another take up space.
+	// Tests replace it to run out of space.
+	grow func(f *os.File, from, to int64) error
+}
+
+// A Store is an open store. Its methods may be called by several goroutines at
+// a time.
+type Store struct {
+	path string
+	o    Options
+	id   protocol.StoreID
+	db   *bolt.DB
+	f    *os.File // db's own; db closes it
+
+	witness   *witness // nil without Options.Witness
+	witnessed bool
+
+	// synced is the number of the last bbolt transaction that is on disk and
+	// witnessed. bbolt lets readers see a commit while it is still being
+	// synced: what they read must not be answered before this number says so.
+	synced atomic.Uint64
+	// syncing is held while a commit is under way.
+	syncing sync.Mutex
+
+	mu      sync.Mutex // guards the fields below
+	wake    sync.Cond
+	queue   []*call
+	closing bool
+	stopped chan struct{} // closed when the committer has returned
+
+	// Of the committer alone.
+	broken error // bbolt contradicted itself while it wrote
+	size   int64 // the file's
+}
+
+// Open opens the store at path, and makes it, and its directory, if there is
+// none. The whole file is checked, which takes about a millisecond per thousand
+// attachments. If another process has it open, Open returns ErrLocked at once.
+func Open(path string, o Options) (*Store, error) {
+	return open(path, o, tryLock)
+}
+
+// OpenLocal is Open for processes that live for one call: if others have the
+// store open, it waits for them until ctx ends.
+func OpenLocal(ctx context.Context, path string, o Options) (*Store, error) {
+	return open(path, o, func(f *os.File, readOnly bool) error { return waitLock(ctx, f, readOnly) })
+}
+
+// ID returns the store's ID: random, made once with the store.
+func (s *Store) ID() protocol.StoreID { return s.id }
+
+// Path returns the path that the store was opened by.
+func (s *Store) Path() string { return s.path }
+
+// Witnessed reports whether Open found the witness that Options name and the
+// store agreed with it. If it is false although the store's Identity is of the
+// machine's present boot, the witness was lost, and with it the proof that the
+// store is the latest: treat it as ErrOlder. The first Update makes the witness.
+func (s *Store) Witnessed() bool { return s.witnessed }
+
+// Close waits for calls that are under way and closes the store. A second Close
+// does nothing.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	first := !s.closing
+	s.closing = true
+	s.wake.Signal()
+	s.mu.Unlock()
+	<-s.stopped
+	if !first {
+		return nil
+	}
+	return s.explain(errors.Join(s.db.Close(), s.witness.close()))
+}
+
+// View calls fn with what is on disk now. fn must not call Update, must not
+// keep what it reads of a table, and sees no change that happens meanwhile. A
+// View that lasts makes the file grow while others write.
+func (s *Store) View(fn func(*Tx) error) error {
+	bt, err := s.db.Begin(false)
+	if err != nil {
+		return s.explain(err)
+	}
+	number := uint64(bt.ID())
+	err = s.read(bt, fn)
+	if err == nil && number > s.synced.Load() {
+		err = s.explain(s.settle(number))
+	}
+	return err
+}
+
+// read runs fn on bt and ends bt, also if fn panics.
+func (s *Store) read(bt *bolt.Tx, fn func(*Tx) error) error {
+	defer bt.Rollback() //nolint:errcheck // of a transaction that only read
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	b, err := newBatch(bt, s.id)
+	if err != nil {
+		return s.explain(err)
+	}
+	tx := b.begin()
+	err = tx.run(fn)
+	return s.verdict(tx, err)
+}
+
+// verdict returns what a call ends with whose function returned err: an error
+// of the function's own as it is, one of the store's with the file and the
+// remedy.
+func (s *Store) verdict(tx *Tx, err error) error {
+	switch {
+	case tx.err == nil:
+		return err
+	case errors.Is(err, tx.err):
+		return s.explain(err)
+	default:
+		return s.explain(tx.err)
+	}
+}
+
+// settle waits until the transaction, which a reader has already seen, is on
+// disk.
+func (s *Store) settle(number uint64) error {
+	s.syncing.Lock()
+	defer s.syncing.Unlock()
+	if number > s.synced.Load() {
+		return errors.New("the last commit did not reach the disk: nothing can be answered from it before the next one does")
+	}
+	return nil
+}
+
+// explain adds to an error the file and what to do about it.
+func (s *Store) explain(err error) error { return explain(s.path, err) }
+
+func explain(path string, err error) error {
+	var remedy string
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, bolterrors.ErrDatabaseNotOpen):
+		return fmt.Errorf("store %s: %w", path, ErrClosed)
+	case errors.Is(err, ErrLocked):
+		remedy = "another process has it open: stop that one first (a second agent on this node?)"
+	case errors.Is(err, ErrCorrupt), errors.Is(err, ErrOlder):
+		remedy = "move the file away and start again: a new store is made"
+	case isFull(err):
+		remedy = "make room on its file system"
+	}
+	switch {
+	case remedy == "":
+		return fmt.Errorf("store %s: %w", path, err)
+	case isFull(err) && !errors.Is(err, ErrFull):
+		return fmt.Errorf("store %s: %w: %w: %s", path, ErrFull, err, remedy)
+	default:
+		return fmt.Errorf("store %s: %w: %s", path, err, remedy)
+	}
+}
