@@ -23,6 +23,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:printcolumn:name="Store",type=string,JSONPath=`.spec.store`,priority=1
 // +kubebuilder:printcolumn:name="Published",type=date,JSONPath=`.status.published`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="!isCIDR(self.spec.block) || (self.metadata.name.startsWith(self.spec.pool + '.') && self.metadata.name.matches('[.]([0-9a-f]{8}[.][0-9]{2}|[0-9a-f]{32}[.][0-9]{3})$') && (cidr(self.spec.block).ip().family() == 4 ? size(self.metadata.name) == size(self.spec.pool) + 12 && int(self.metadata.name.substring(size(self.spec.pool) + 10)) == cidr(self.spec.block).prefixLength() && [self.spec.block.split('/', 2)[0].split('.', 4).map(o, int(o))].all(o, [0, 1, 2, 3].all(i, '0123456789abcdef'.indexOf(self.metadata.name.charAt(size(self.spec.pool) + 1 + 2 * i)) * 16 + '0123456789abcdef'.indexOf(self.metadata.name.charAt(size(self.spec.pool) + 2 + 2 * i)) == o[i])) : size(self.metadata.name) == size(self.spec.pool) + 37 && int(self.metadata.name.substring(size(self.spec.pool) + 34)) == cidr(self.spec.block).prefixLength() && [self.spec.block.split('/', 2)[0].split('::', 2).map(h, h == ” ? [] : h.split(':', 8).map(g, [3, 2, 1, 0].map(k, size(g) > k ? '0123456789abcdef'.indexOf(g.charAt(size(g) - 1 - k)) : 0)))].all(p, [0, 1, 2, 3, 4, 5, 6, 7].all(i, (i < size(p[0]) ? p[0][i] : i < 8 - size(p[size(p) - 1]) ? [0, 0, 0, 0] : p[size(p) - 1][i - 8 + size(p[size(p) - 1])]) == [0, 1, 2, 3].map(k, '0123456789abcdef'.indexOf(self.metadata.name.charAt(size(self.spec.pool) + 1 + 4 * i + k)))))))",message="metadata.name must be spec.pool, the base address of spec.block in hex, and its prefix length, joined by dots: lan.0a000040.26 for 10.0.0.64/26 of lan"
 type IPLease struct {
 	metav1.TypeMeta `json:",inline"`
 	// metadata is the object's metadata. Leases have neither finalizers nor
@@ -52,34 +53,48 @@ type IPLeaseList struct {
 }
 
 // IPLeaseSpec is the right to a block.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.store) == (self.holder.kind == 'Node')",message="is set where holder.kind is Node, and only there",fieldPath=".store"
+// +kubebuilder:validation:XValidation:rule="self.holder.kind == 'Node' || !has(self.term) || self.term == 0",message="is 0 where holder.kind is Cluster: terms are those of a node's seat",fieldPath=".term"
+// +kubebuilder:validation:XValidation:rule="self.holder.kind == 'Cluster' || !has(self.store) || !has(oldSelf.store) || self.store == oldSelf.store",message="must not change while a node holds: a new store leases anew",fieldPath=".store"
+// +kubebuilder:validation:XValidation:rule="!has(self.ceded) || !isCIDR(self.block) || self.ceded.all(a, !isIP(a) || cidr(self.block).containsIP(a))",message="has an address outside block",fieldPath=".ceded"
+// +kubebuilder:validation:XValidation:rule="!has(self.grants) || !isCIDR(self.block) || self.grants.all(g, !isIP(g.address) || cidr(self.block).containsIP(g.address))",message="has an address outside block",fieldPath=".grants"
+// +kubebuilder:validation:XValidation:rule="self.holder.kind == 'Cluster' || !has(self.grants) || (has(self.ceded) && self.grants.all(g, g.address in self.ceded))",message="has a granted address that is not ceded: a node's addresses are granted only once it has ceded them, and not taken back while granted",fieldPath=".grants"
 type IPLeaseSpec struct {
 	// protocol is the version of the lease protocol that the last writer speaks.
 	// A writer that meets a higher number than its own leaves the object alone.
 	// +required
 	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:XValidation:rule="self >= oldSelf",message="must not fall: the object was written by a newer program, which must be the one to change it"
 	Protocol int32 `json:"protocol"`
 
 	// pool is the name of the block's pool.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="is immutable: a lease of another pool is another object"
 	Pool string `json:"pool"`
 
 	// poolUID is the UID of the pool that the lease was made under.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="is immutable: a lease of another pool is another object"
 	PoolUID string `json:"poolUID"`
 
 	// block is the block as a CIDR in canonical form, of at most 256 addresses.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=43
+	// +kubebuilder:validation:XValidation:rule="isCIDR(self) && cidr(self) == cidr(self).masked() && string(cidr(self)) == self",message="is not a CIDR in canonical form: write one such as 10.0.0.64/26 or fd00::40/122"
+	// +kubebuilder:validation:XValidation:rule="!isCIDR(self) || cidr(self).prefixLength() >= (cidr(self).ip().family() == 4 ? 24 : 120)",message="has more than 256 addresses: lease smaller blocks"
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="is immutable: a lease of another block is another object"
 	Block string `json:"block"`
 
 	// holder is who may hand out the block's addresses that are neither ceded nor
 	// granted.
 	// +required
+	// +kubebuilder:validation:XValidation:rule="self.kind == 'Cluster' || self == oldSelf",message="must not change but to the cluster: nodes never hand leases to each other"
 	Holder Holder `json:"holder"`
 
 	// store is the ID of the node store that answers for the lease; empty where
@@ -107,12 +122,14 @@ type IPLeaseSpec struct {
 	// +kubebuilder:validation:MaxItems=256
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=39
+	// +kubebuilder:validation:items:XValidation:rule="isIP(self) && ip.isCanonical(self)",message="is not an IP address in canonical form: write one such as 10.0.0.5 or fd00::5"
 	Ceded []string `json:"ceded,omitempty"`
 
 	// grants are the addresses of the block that belong to claims and sub-leases.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:XValidation:rule="[self.map(g, g.address)].all(l, l.all(a, l.indexOf(a) == l.lastIndexOf(a)))",message="grant one address twice: an address has one owner"
 	Grants []Grant `json:"grants,omitempty"`
 }
 
@@ -150,6 +167,7 @@ type Grant struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=39
+	// +kubebuilder:validation:XValidation:rule="isIP(self) && ip.isCanonical(self)",message="is not an IP address in canonical form: write one such as 10.0.0.5 or fd00::5"
 	Address string `json:"address"`
 
 	// to is whose the address is.

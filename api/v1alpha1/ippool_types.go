@@ -20,6 +20,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$')",message="metadata.name must be at most 63 lower-case letters, digits and '-', without dots: leases are named after the pool"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || has(self.status)",message="status must not be removed",fieldPath=".status"
 type IPPool struct {
 	metav1.TypeMeta `json:",inline"`
 	// metadata is the object's metadata. A name has at most 63 characters and no
@@ -57,6 +58,7 @@ type IPPoolSpec struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:XValidation:rule="self.all(a, !isCIDR(a.cidr) || self.all(b, !isCIDR(b.cidr) || cidr(a.cidr) == cidr(b.cidr) || !cidr(a.cidr).containsCIDR(b.cidr)))",message="has a cidr that lies within another: write one range, or two pools if they are two networks"
 	Ranges []Range `json:"ranges"`
 
 	// blockSize is how many addresses a node leases at once, in each family: a
@@ -107,6 +109,13 @@ const (
 )
 
 // Range is one CIDR of a pool, or a part of one.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.start) || !isIP(self.start) || !isCIDR(self.cidr) || cidr(self.cidr).containsIP(self.start)",message="lies outside cidr: write an address of cidr, or leave it out",messageExpression="'lies outside cidr: write an address of ' + self.cidr + ', or leave it out'",fieldPath=".start"
+// +kubebuilder:validation:XValidation:rule="!has(self.end) || !isIP(self.end) || !isCIDR(self.cidr) || cidr(self.cidr).containsIP(self.end)",message="lies outside cidr: write an address of cidr, or leave it out",messageExpression="'lies outside cidr: write an address of ' + self.cidr + ', or leave it out'",fieldPath=".end"
+// +kubebuilder:validation:XValidation:rule="!has(self.gateway) || !isIP(self.gateway) || !isCIDR(self.cidr) || cidr(self.cidr).containsIP(self.gateway)",message="lies outside cidr: write an address of cidr, or leave it out",messageExpression="'lies outside cidr: write an address of ' + self.cidr + ', or leave it out'",fieldPath=".gateway"
+// +kubebuilder:validation:XValidation:rule="!has(self.exclude) || !isCIDR(self.cidr) || self.exclude.all(e, e.split('-', 2).exists(a, isIP(a) ? cidr(self.cidr).containsIP(a) : !isCIDR(a) || cidr(self.cidr).containsCIDR(a) || cidr(a).containsCIDR(self.cidr)))",message="has an element outside cidr: remove it, or move it to the range that it belongs to",messageExpression="'has an element outside ' + self.cidr + ': remove it, or move it to the range that it belongs to'",fieldPath=".exclude"
+// +kubebuilder:validation:XValidation:rule="!has(self.staticOnly) || !isCIDR(self.cidr) || self.staticOnly.all(e, e.split('-', 2).exists(a, isIP(a) ? cidr(self.cidr).containsIP(a) : !isCIDR(a) || cidr(self.cidr).containsCIDR(a) || cidr(a).containsCIDR(self.cidr)))",message="has an element outside cidr: remove it, or move it to the range that it belongs to",messageExpression="'has an element outside ' + self.cidr + ': remove it, or move it to the range that it belongs to'",fieldPath=".staticOnly"
+// +kubebuilder:validation:XValidation:rule="!has(self.start) || !has(self.end) || [self.start, self.end].filter(a, isIP(a) && ip(a).family() == 4).map(a, a.split('.', 4).map(o, int(o))).map(o, o[0] * 16777216 + o[1] * 65536 + o[2] * 256 + o[3]).isSorted()",message="comes before start: write the lower address as start and the higher one as end",fieldPath=".end"
 type Range struct {
 	// cidr is the subnet, without host bits. Its length is that of the addresses
 	// given out of the range. Network address, broadcast address (IPv4, /30 and
@@ -114,6 +123,8 @@ type Range struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=43
+	// +kubebuilder:validation:XValidation:rule="isCIDR(self)",message="is not a CIDR: write address/length, for example 10.0.0.0/16 or fd00::/64"
+	// +kubebuilder:validation:XValidation:rule="!isCIDR(self) || cidr(self) == cidr(self).masked()",message="has host bits set: write the subnet's own address, 10.0.0.0/24 instead of 10.0.0.7/24"
 	CIDR string `json:"cidr"`
 
 	// start is the first address of cidr that belongs to the pool. Left out, it
@@ -121,6 +132,7 @@ type Range struct {
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=39
+	// +kubebuilder:validation:XValidation:rule="isIP(self)",message="is not an IP address: write one such as 10.0.0.5 or fd00::5"
 	Start string `json:"start,omitempty"`
 
 	// end is the last address of cidr that belongs to the pool. Left out, it is
@@ -128,6 +140,7 @@ type Range struct {
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=39
+	// +kubebuilder:validation:XValidation:rule="isIP(self)",message="is not an IP address: write one such as 10.0.0.5 or fd00::5"
 	End string `json:"end,omitempty"`
 
 	// exclude are addresses of cidr that are never given out: each an address, a
@@ -137,6 +150,9 @@ type Range struct {
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=79
+	// +kubebuilder:validation:items:XValidation:rule="isIP(self) || isCIDR(self) || (self.contains('-') && self.split('-', 2).all(a, isIP(a)))",message="is none of an address, a CIDR and first-last: write for example 10.0.0.5, 10.0.0.64/26 or 10.0.0.10-10.0.0.19"
+	// +kubebuilder:validation:items:XValidation:rule="!isCIDR(self) || cidr(self) == cidr(self).masked()",message="has host bits set: write the subnet's own address, 10.0.0.0/24 instead of 10.0.0.7/24"
+	// +kubebuilder:validation:items:XValidation:rule="self.split('-', 2).filter(a, isIP(a) && ip(a).family() == 4).map(a, a.split('.', 4).map(o, int(o))).map(o, o[0] * 16777216 + o[1] * 65536 + o[2] * 256 + o[3]).isSorted()",message="ends before it starts: write first-last with the lower address first"
 	Exclude []string `json:"exclude,omitempty"`
 
 	// staticOnly are addresses of cidr that are given only to those who ask for
@@ -146,6 +162,9 @@ type Range struct {
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=79
+	// +kubebuilder:validation:items:XValidation:rule="isIP(self) || isCIDR(self) || (self.contains('-') && self.split('-', 2).all(a, isIP(a)))",message="is none of an address, a CIDR and first-last: write for example 10.0.0.5, 10.0.0.64/26 or 10.0.0.10-10.0.0.19"
+	// +kubebuilder:validation:items:XValidation:rule="!isCIDR(self) || cidr(self) == cidr(self).masked()",message="has host bits set: write the subnet's own address, 10.0.0.0/24 instead of 10.0.0.7/24"
+	// +kubebuilder:validation:items:XValidation:rule="self.split('-', 2).filter(a, isIP(a) && ip(a).family() == 4).map(a, a.split('.', 4).map(o, int(o))).map(o, o[0] * 16777216 + o[1] * 65536 + o[2] * 256 + o[3]).isSorted()",message="ends before it starts: write first-last with the lower address first"
 	StaticOnly []string `json:"staticOnly,omitempty"`
 
 	// gateway is the subnet's router, an address of cidr. It is never given out,
@@ -153,15 +172,20 @@ type Range struct {
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=39
+	// +kubebuilder:validation:XValidation:rule="isIP(self)",message="is not an IP address: write one such as 10.0.0.5 or fd00::5"
 	Gateway string `json:"gateway,omitempty"`
 }
 
 // Route is a route that comes with an address.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.gw) || !isIP(self.gw) || !isCIDR(self.dst) || ip(self.gw).family() == cidr(self.dst).ip().family()",message="is not of dst's IP family: write a next hop of the same family, or leave it out",fieldPath=".gw"
 type Route struct {
 	// dst is the destination, as a CIDR without host bits.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=43
+	// +kubebuilder:validation:XValidation:rule="isCIDR(self)",message="is not a CIDR: write address/length, for example 10.0.0.0/16 or fd00::/64"
+	// +kubebuilder:validation:XValidation:rule="!isCIDR(self) || cidr(self) == cidr(self).masked()",message="has host bits set: write the subnet's own address, 10.0.0.0/24 instead of 10.0.0.7/24"
 	Dst string `json:"dst"`
 
 	// gw is the next hop. Left out, it is the gateway of the range that the
@@ -169,6 +193,7 @@ type Route struct {
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=39
+	// +kubebuilder:validation:XValidation:rule="isIP(self)",message="is not an IP address: write one such as 10.0.0.5 or fd00::5"
 	GW string `json:"gw,omitempty"`
 }
 
@@ -183,6 +208,7 @@ type DNS struct {
 	// +kubebuilder:validation:MaxItems=16
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=39
+	// +kubebuilder:validation:items:XValidation:rule="isIP(self)",message="is not an IP address: write one such as 10.0.0.53 or fd00::53"
 	Nameservers []string `json:"nameservers,omitempty"`
 
 	// domain is the local domain.
@@ -209,6 +235,9 @@ type DNS struct {
 }
 
 // IPPoolStatus is what the controller made of a pool.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.leasing) || self.leasing == 'Closed' || has(self.blockPrefixLengths)",message="is Open before blockPrefixLengths are decided: write them first",fieldPath=".leasing"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.blockPrefixLengths) || ((!has(oldSelf.leasing) || oldSelf.leasing == 'Closed') && (!has(self.leasing) || self.leasing == 'Closed')) || (has(self.blockPrefixLengths) && (!has(oldSelf.blockPrefixLengths.ipv4) || (has(self.blockPrefixLengths.ipv4) && self.blockPrefixLengths.ipv4 == oldSelf.blockPrefixLengths.ipv4)) && (!has(oldSelf.blockPrefixLengths.ipv6) || (has(self.blockPrefixLengths.ipv6) && self.blockPrefixLengths.ipv6 == oldSelf.blockPrefixLengths.ipv6)))",message="changes while leasing is Open: close the pool first, and open it when no lease of the earlier size is left",fieldPath=".blockPrefixLengths"
 type IPPoolStatus struct {
 	// observedGeneration is the generation of the spec that this status is about.
 	// +optional

@@ -19,6 +19,9 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:printcolumn:name="Turn",type=integer,JSONPath=`.spec.turn`,priority=1
 // +kubebuilder:printcolumn:name="Store",type=string,JSONPath=`.spec.store`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:validation:XValidation:rule="has(self.spec.use) ? self.metadata.name in [self.spec.use.claim.uid + '.0', self.spec.use.claim.uid + '.1'] : !self.metadata.name.contains('.')",message="metadata.name must be the claim's UID with .0 or .1 for a use, and have no dot for a request"
+// +kubebuilder:validation:XValidation:rule="!has(self.spec.use) || !has(self.status) || (!has(self.status.granted) && !has(self.status.refused))",message="must be empty: only requests are answered",fieldPath=".status"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || (!has(oldSelf.status.granted) && !has(oldSelf.status.refused)) || (has(self.status) && self.status == oldSelf.status)",message="is written once: what was answered stands",fieldPath=".status"
 type IPSubLease struct {
 	metav1.TypeMeta `json:",inline"`
 	// metadata is the object's metadata. A use is named <claim UID>.0 or .1; the
@@ -49,23 +52,29 @@ type IPSubLeaseList struct {
 
 // IPSubLeaseSpec is what a node asks for, or uses. Only term, turn, protocol and
 // a use's pod and interface may change.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.use) != has(self.request)",message="must have exactly one of use and request"
+// +kubebuilder:validation:XValidation:rule="has(self.use) == has(oldSelf.use)",message="must not turn from a use into a request, or back: write another sub-lease instead"
 type IPSubLeaseSpec struct {
 	// protocol is the version of the lease protocol that the last writer speaks.
 	// A writer that meets a higher number than its own leaves the object alone.
 	// +required
 	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:XValidation:rule="self >= oldSelf",message="must not fall: the object was written by a newer program, which must be the one to change it"
 	Protocol int32 `json:"protocol"`
 
 	// node is the name of the node whose agent wrote this.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="is immutable: write another sub-lease instead"
 	Node string `json:"node"`
 
 	// store is the ID of that node's store.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="is immutable: write another sub-lease instead"
 	Store string `json:"store"`
 
 	// term is the term of the node's seat in which this was last confirmed.
@@ -85,6 +94,7 @@ type IPSubLeaseSpec struct {
 
 	// request asks the controller for addresses that the node has no block for.
 	// +optional
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="is immutable: write another sub-lease instead"
 	Request *Request `json:"request,omitempty"`
 }
 
@@ -92,6 +102,7 @@ type IPSubLeaseSpec struct {
 type Use struct {
 	// claim is the claim.
 	// +required
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="is immutable: write another sub-lease instead"
 	Claim ClaimReference `json:"claim"`
 
 	// pod is the pod that uses it.
@@ -140,6 +151,7 @@ type Want struct {
 	// +kubebuilder:validation:MaxItems=256
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=79
+	// +kubebuilder:validation:items:XValidation:rule="self.contains('-') && self.split('-', 2).all(a, isIP(a))",message="is not first-last: write for example 10.0.0.10-10.0.0.19"
 	Ranges []string `json:"ranges"`
 }
 
@@ -212,6 +224,8 @@ type OwnerReference struct {
 
 // IPSubLeaseStatus is the controller's answer to a request: all that was wanted,
 // or a refusal.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.granted) || !has(self.refused)",message="must not have both granted and refused: all that was wanted is granted, or nothing"
 type IPSubLeaseStatus struct {
 	// granted are the addresses, in the order of the request's wants.
 	// +optional
@@ -231,6 +245,7 @@ type Granted struct {
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=39
+	// +kubebuilder:validation:XValidation:rule="isIP(self) && ip.isCanonical(self)",message="is not an IP address in canonical form: write one such as 10.0.0.5 or fd00::5"
 	Address string `json:"address"`
 
 	// lease is the name of the block's lease.
