@@ -21,11 +21,13 @@ const Module = "github.com/tenure-ipam/tenure"
 const envAssets = "KUBEBUILDER_ASSETS"
 
 // Find returns the path of the program name of the control plane: in the
-// directory $KUBEBUILDER_ASSETS if that is set, else in bin/rig, where `make
-// rig` builds it, else in PATH.
+// directory $KUBEBUILDER_ASSETS if that has it (envtest's lacks some), else in
+// bin/rig, where `make rig` builds it, else in PATH.
 func Find(name string) (string, error) {
 	if assets := os.Getenv(envAssets); assets != "" {
-		return executable(filepath.Join(assets, name))
+		if path, err := executable(filepath.Join(assets, name)); err == nil {
+			return path, nil
+		}
 	}
 	rig, err := RigDir()
 	if err != nil {

@@ -1,0 +1,52 @@
+package programs_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tenure-ipam/tenure/test/programs"
+)
+
+func TestFind(t *testing.T) {
+	assets, bin := t.TempDir(), t.TempDir()
+	for _, path := range []string{
+		filepath.Join(assets, "in-assets"), filepath.Join(bin, "in-assets"),
+		filepath.Join(bin, "in-path"),
+	} {
+		if err := os.WriteFile(path, []byte("#!/bin/sh\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(assets, "in-path"), []byte("not a program"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("KUBEBUILDER_ASSETS", assets)
+	t.Setenv("PATH", bin)
+	for name, want := range map[string]string{"in-assets": assets, "in-path": bin} {
+		got, err := programs.Find(name)
+		if err != nil || got != filepath.Join(want, name) {
+			t.Errorf("Find(%s) = %q, %v; want it in %s", name, got, err, want)
+		}
+	}
+	if _, err := programs.Find("nowhere"); err == nil || !strings.Contains(err.Error(), "make rig") {
+		t.Errorf("Find of a program that is nowhere: %v; want the remedy", err)
+	}
+}
+
+func TestRootHoldsTheModule(t *testing.T) {
+	root, err := programs.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"go.mod", "test/programs/programs.go"} {
+		if _, err := os.Stat(filepath.Join(root, name)); err != nil {
+			t.Error(err)
+		}
+	}
+	t.Chdir("/")
+	if got, err := programs.Root(); err == nil {
+		t.Errorf("root seen from / is %q; want an error", got)
+	}
+}

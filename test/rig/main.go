@@ -1,0 +1,109 @@
+// Command rig builds the programs that Tenure's tests and demo run against: a
+// real Kubernetes control plane and the reference CNI plugins, at the versions
+// of this module's go.mod. It builds only what is missing or outdated.
+//
+//	go run . DIRECTORY
+//
+// Programs of the control plane that $KUBEBUILDER_ASSETS has are used instead
+// of built, and so are those in PATH, if they are not older than the oldest
+// Kubernetes that Tenure supports.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Args[1:], os.Getenv, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "rig:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string, getenv func(string) string, out io.Writer) error {
+	if len(args) != 1 {
+		return errors.New("usage: rig DIRECTORY")
+	}
+	dir, err := filepath.Abs(args[0])
+	if err != nil {
+		return err
+	}
+	unlock, err := lock(dir)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+
+	versions, err := moduleVersions(ctx)
+	if err != nil {
+		return err
+	}
+	m, err := newManifest(dir, versions)
+	if err != nil {
+		return err
+	}
+	var missing []program
+	for _, p := range all {
+		switch path, ok := elsewhere(ctx, p, getenv); {
+		case ok:
+			fmt.Fprintf(out, "rig: %s: using %s\n", p.name, path)
+		case m.current(p):
+			fmt.Fprintf(out, "rig: %s %s: up to date\n", p.name, versions[p.module])
+		default:
+			missing = append(missing, p)
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	return build(ctx, out, m, missing)
+}
+
+// build makes the programs missing, one after the other: two links of this size
+// at once need 4 GiB.
+func build(ctx context.Context, out io.Writer, m *manifest, missing []program) error {
+	t := newTicker(out)
+	for _, p := range missing {
+		t.stay("%s %s: to build", p.name, m.versions[p.module])
+	}
+	t.stay("looking for what there is to compile; the first time, this downloads the sources")
+	packages, err := stalePackages(ctx, t, missing)
+	if err != nil {
+		return err
+	}
+	meter := newMeter(t, packages, missing)
+	for _, p := range missing {
+		if err := m.build(ctx, p, meter); err != nil {
+			return fmt.Errorf("build %s: %w", p.name, err)
+		}
+		meter.built(p)
+	}
+	t.stay("done after %v: %s", meter.gone().Round(time.Second), m.dir)
+	return nil
+}
+
+// lock makes dir and waits for its lock, so that two rigs do not build the same
+// at once.
+func lock(dir string) (unlock func(), err error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
+		return nil, errors.Join(fmt.Errorf("lock %s: %w", dir, err), f.Close())
+	}
+	return func() { f.Close() }, nil
+}

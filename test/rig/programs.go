@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// program is one program of the rig.
+type program struct {
+	name   string
+	module string // whose version it has
+	pkg    string
+
+	// controlPlane programs may come from elsewhere. The CNI plugins do not:
+	// tests look for them in one directory, and they take seconds to build.
+	controlPlane bool
+}
+
+// The modules that the programs are of.
+const (
+	kubernetes = "k8s.io/kubernetes"
+	etcd       = "go.etcd.io/etcd/server/v3"
+	plugins    = "github.com/containernetworking/plugins"
+)
+
+// oldestKubernetes is the oldest minor version 1.N that Tenure supports.
+const oldestKubernetes = 32
+
+var all = []program{
+	{"kube-apiserver", kubernetes, kubernetes + "/cmd/kube-apiserver", true},
+	{"kube-controller-manager", kubernetes, kubernetes + "/cmd/kube-controller-manager", true},
+	{"kubectl", kubernetes, kubernetes + "/cmd/kubectl", true},
+	{"etcd", etcd, etcd, true},
+	{"bridge", plugins, plugins + "/plugins/main/bridge", false},
+	{"macvlan", plugins, plugins + "/plugins/main/macvlan", false},
+	{"loopback", plugins, plugins + "/plugins/main/loopback", false},
+	{"host-local", plugins, plugins + "/plugins/ipam/host-local", false},
+	{"static", plugins, plugins + "/plugins/ipam/static", false},
+	{"tuning", plugins, plugins + "/plugins/meta/tuning", false},
+}
+
+// ldflags strips the program and, for those of Kubernetes, stamps the version:
+// unstamped ones call themselves "v0.0.0-master+$Format:%H$", which kubectl
+// cannot parse.
+func (p program) ldflags(version string) string {
+	flags := "-s -w"
+	if p.module != kubernetes {
+		return flags
+	}
+	parts := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)
+	for _, pkg := range []string{"k8s.io/component-base/version", "k8s.io/client-go/pkg/version"} {
+		for _, kv := range [][2]string{
+			{"gitVersion", version}, {"gitMajor", parts[0]}, {"gitMinor", parts[1]},
+			{"gitTreeState", "clean"}, {"gitCommit", "unknown"}, {"buildDate", "2026-01-01T00:00:00Z"},
+		} {
+			flags += fmt.Sprintf(" -X %s.%s=%s", pkg, kv[0], kv[1])
+		}
+	}
+	return flags
+}
+
+// elsewhere finds p outside the rig: what $KUBEBUILDER_ASSETS has was chosen by
+// the user, what PATH has must not be too old.
+func elsewhere(ctx context.Context, p program, getenv func(string) string) (path string, ok bool) {
+	if !p.controlPlane {
+		return "", false
+	}
+	if assets := getenv("KUBEBUILDER_ASSETS"); assets != "" {
+		path = filepath.Join(assets, p.name)
+		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
+			return path, true
+		}
+	}
+	for _, dir := range filepath.SplitList(getenv("PATH")) {
+		path = filepath.Join(dir, p.name)
+		info, err := os.Stat(path)
+		if err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+			return path, p.module != kubernetes || supported(ctx, path, p.name)
+		}
+	}
+	return "", false
+}
+
+var kubernetesVersion = regexp.MustCompile(`v1\.(\d+)\.`)
+
+// supported reports whether the program of Kubernetes at path is not too old.
+func supported(ctx context.Context, path, name string) bool {
+	args := []string{"--version"}
+	if name == "kubectl" {
+		args = []string{"version", "--client"}
+	}
+	said, err := exec.CommandContext(ctx, path, args...).Output()
+	found := kubernetesVersion.FindSubmatch(said)
+	if err != nil || found == nil {
+		return false
+	}
+	minor, err := strconv.Atoi(string(found[1]))
+	return err == nil && minor >= oldestKubernetes
+}

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// script writes a program into dir that prints said.
+func script(t *testing.T, dir, name, said string) string {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	if err := os.WriteFile(path, []byte("#!/bin/sh\necho '"+said+"'\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestElsewhere(t *testing.T) {
+	assets, bin := t.TempDir(), t.TempDir()
+	chosen := script(t, assets, "kube-apiserver", "Kubernetes v1.20.1")
+	kubectl := script(t, bin, "kubectl", "Client Version: v1.32.4")
+	etcdPath := script(t, bin, "etcd", "etcd Version: 3.4.23")
+	script(t, bin, "kube-apiserver", "Kubernetes v1.36.3")
+	script(t, bin, "kube-controller-manager", "Kubernetes v1.31.9")
+	script(t, bin, "bridge", "CNI bridge plugin v0.9.0")
+	getenv := func(key string) string {
+		return map[string]string{"KUBEBUILDER_ASSETS": assets, "PATH": "/nowhere:" + bin}[key]
+	}
+	want := map[string]string{
+		"kube-apiserver":          chosen,  // the user's word, whatever its version
+		"kubectl":                 kubectl, // the oldest that is supported
+		"kube-controller-manager": "",      // too old
+		"etcd":                    etcdPath,
+		"bridge":                  "", // tests look for plugins in the rig
+	}
+	for _, p := range all {
+		path, ok := elsewhere(t.Context(), p, getenv)
+		if !ok {
+			path = ""
+		}
+		if path != want[p.name] {
+			t.Errorf("%s: %q; want %q", p.name, path, want[p.name])
+		}
+	}
+}
+
+func TestOutdated(t *testing.T) {
+	versions := map[string]string{kubernetes: "v1.36.3", etcd: "v3.6.8", plugins: "v1.9.1"}
+	m, err := newManifest(t.TempDir(), versions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := all[0]
+	if m.current(p) {
+		t.Error("a program that is not there is current")
+	}
+	script(t, m.dir, p.name, "")
+	if m.current(p) {
+		t.Error("a program of unknown origin is current")
+	}
+	if err := os.WriteFile(m.from(p), []byte(m.fingerprint(p)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if !m.current(p) {
+		t.Error("a program just built is not current")
+	}
+	m.pins = append(m.pins, "another version"...)
+	if m.current(p) {
+		t.Error("a program is current although go.mod has changed")
+	}
+}
+
+func TestStamp(t *testing.T) {
+	flags := all[0].ldflags("v1.36.3")
+	for _, want := range []string{
+		"-X k8s.io/component-base/version.gitVersion=v1.36.3",
+		"-X k8s.io/client-go/pkg/version.gitMajor=1", "-X k8s.io/client-go/pkg/version.gitMinor=36",
+	} {
+		if !strings.Contains(flags, want) {
+			t.Errorf("flags %q do not have %q", flags, want)
+		}
+	}
+}
+
+func TestMeter(t *testing.T) {
+	now := time.Unix(0, 0)
+	var out strings.Builder
+	m := newMeter(&ticker{out: &out, now: func() time.Time { return now }, last: now}, 100, nil)
+	var said strings.Builder
+	w := m.watch(all[0], &said)
+	for range 50 {
+		if _, err := io.WriteString(w, "k8s.io/api/core/v1\n"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := io.WriteString(w, "# k8s.io/api\nx.go:1: syntax"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(w, " error\n"); err != nil {
+		t.Fatal(err)
+	}
+	now = now.Add(time.Minute)
+	if m.compiled != 50 || m.left() != time.Minute {
+		t.Errorf("after half the packages and a minute: %d compiled, %v left; want 50, 1m", m.compiled, m.left())
+	}
+	if got, want := said.String(), "# k8s.io/api\nx.go:1: syntax error\n"; got != want {
+		t.Errorf("the compiler's words: %q; want %q", got, want)
+	}
+	if _, err := io.WriteString(w, "k8s.io/api/apps/v1\n"); err != nil {
+		t.Fatal(err)
+	}
+	if want := "rig: kube-apiserver: 51 of 100 packages compiled, 1m0s gone, about 1m0s left\n"; !strings.HasSuffix(out.String(), want) {
+		t.Errorf("progress %q; want it to end with %q", out.String(), want)
+	}
+}
