@@ -1,0 +1,118 @@
+// Package node decides which addresses an attachment gets, keeps and gives back,
+// on one transaction of the node's store. The agent and local mode share it: what
+// differs is where blocks come from and who else may know of an attachment.
+package node
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/ipam/journal"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+	"github.com/tenure-ipam/tenure/ipam/store"
+)
+
+// A Slot is one address that an attachment needs.
+type Slot struct {
+	Pool  protocol.PoolName
+	Shape *allocator.Shape // of the pool, as it is now
+
+	// Family is the address's. It may be zero where Exact is set.
+	Family allocator.Family
+
+	// View is what the network may take of the pool, by name or not.
+	View allocator.View
+
+	// Exact is the address that was asked for by name; the zero Addr is any
+	// ordinary one.
+	Exact netip.Addr
+
+	// BlockBits is the prefix length of the pool's blocks where each block is a
+	// lease, by whose name the address is then recorded. It is 0 in local mode,
+	// which has no leases.
+	BlockBits int
+
+	// Answer says with which prefix length and gateway (zero: none) the address
+	// is answered; in is the range of Shape that it lies in. Nil answers the
+	// range's own.
+	Answer func(a netip.Addr, in allocator.Range) (bits int, gateway netip.Addr)
+}
+
+// An Ask is an ADD: what one attachment needs, and all that is known of it.
+type Ask struct {
+	Key store.Key
+	Pod protocol.PodRef // zero where the runtime does not name a pod
+
+	// Netns, NetnsID and Boot are recorded: see [store.Attachment].
+	Netns, NetnsID, Boot string
+	Now                  time.Time
+
+	// Slots are the addresses to take, in the order of the answer.
+	Slots []Slot
+
+	// Granted are given instead of Slots where the cluster has granted the
+	// addresses: no block of this node has them. Use names the right by which
+	// they may be answered, and Claim the claim if they are a claim's.
+	Granted []store.Address
+	Use     string
+	Claim   *protocol.ClaimRef
+
+	// Journalled are the DELs of Key that found no agent. They come before this
+	// ADD and are applied first, in its transaction. The caller lists them and
+	// makes the ADD without another call of Key in between, and removes them
+	// from the journal, durably, after the commit and before the answer: an
+	// entry that outlives a crash there frees what nobody was answered.
+	Journalled []journal.Entry
+
+	// Gone reports whether the network namespace of an attachment is gone. What
+	// cannot be verified is not gone. Nil is a function that always says no.
+	Gone func(store.Attachment) bool
+
+	// Serves reports whether new addresses may be handed out of the lease of
+	// that name. Nil is a function that always says yes, for local mode.
+	Serves func(tx *store.Tx, lease string) (bool, error)
+}
+
+func (a Ask) gone(x store.Attachment) bool { return a.Gone != nil && a.Gone(x) }
+
+func (a Ask) serves(tx *store.Tx, lease string) (bool, error) {
+	if a.Serves == nil {
+		return true, nil
+	}
+	return a.Serves(tx, lease)
+}
+
+// check reports an Ask that contradicts itself: a fault of the caller.
+func (a Ask) check() error {
+	var errs []error
+	switch {
+	case len(a.Slots) == 0 && len(a.Granted) == 0:
+		errs = append(errs, errors.New("it needs no address"))
+	case len(a.Slots) > 0 && len(a.Granted) > 0:
+		errs = append(errs, errors.New("it has both slots and granted addresses"))
+	case (len(a.Granted) > 0) != (a.Use != ""):
+		errs = append(errs, fmt.Errorf("it has %d granted addresses by the right %q", len(a.Granted), a.Use))
+	}
+	for i, s := range a.Slots {
+		if !s.Exact.IsValid() && s.Family.BitLen() == 0 {
+			errs = append(errs, fmt.Errorf("slot %d names neither a family nor an address", i))
+		}
+	}
+	for _, e := range a.Journalled {
+		if k := (store.Key{Network: e.Network, ContainerID: e.ContainerID, IfName: e.IfName}); k != a.Key {
+			errs = append(errs, fmt.Errorf("the journalled DEL of %s is another attachment's", k))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// attachment returns the record of a with these addresses.
+func (a Ask) attachment(addrs []store.Address) store.Attachment {
+	return store.Attachment{
+		Key: a.Key, Pod: a.Pod, Netns: a.Netns, NetnsID: a.NetnsID, Boot: a.Boot, Created: a.Now,
+		Addresses: addrs, Claim: a.Claim, Use: a.Use,
+	}
+}
