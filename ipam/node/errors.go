@@ -10,13 +10,16 @@ import (
 )
 
 // A NoRoomError says that no open block of this node has an address for the
-// slot: the one that was asked for by name, or any.
+// slot: the one that was asked for by name, or any. A slot without a family says
+// that the pool has no ranges.
 type NoRoomError struct{ Slot Slot }
 
 func (e *NoRoomError) Error() string {
 	switch s := e.Slot; {
 	case s.Exact.IsValid():
 		return fmt.Sprintf("pool %s has no block here that may give %v", s.Pool, s.Exact)
+	case s.Family == 0:
+		return fmt.Sprintf("pool %s has no ranges", s.Pool)
 	case s.View.IsAll():
 		return fmt.Sprintf("pool %s has no free %v address", s.Pool, s.Family)
 	default:

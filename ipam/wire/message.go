@@ -68,6 +68,8 @@ type Response struct {
 	Version int     `json:"v"`
 	Result  *Result `json:"result,omitempty"`
 	Error   *Error  `json:"error,omitempty"`
+	// Warnings are for the runtime's log, whatever the outcome.
+	Warnings []string `json:"warnings,omitempty"`
 }
 
 // A Result is what an ADD gives its interface.

@@ -1,0 +1,119 @@
+package node
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/ipam/poolspec"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+	"github.com/tenure-ipam/tenure/ipam/store"
+	"github.com/tenure-ipam/tenure/ipam/wire"
+)
+
+// A Pool is what [Slots] needs to know of a pool.
+type Pool struct {
+	Shape *allocator.Shape
+	// BlockBits4 and BlockBits6 are the prefix lengths of the pool's blocks; 0
+	// where there are no leases.
+	BlockBits4, BlockBits6 int
+}
+
+func (p Pool) blockBits(f allocator.Family) int {
+	if f == allocator.IPv4 {
+		return p.BlockBits4
+	}
+	return p.BlockBits6
+}
+
+// Slots returns what an attachment to c's network needs: the addresses that were
+// asked for by name if there are any, else one of each family of each source.
+// pools has every pool of c.Sources, by name. The errors are [*NoRoomError], for
+// a pool without ranges, and [*UnassignableError].
+func Slots(c *poolspec.Config, pools map[string]Pool) ([]Slot, error) {
+	if len(c.Requested) > 0 {
+		return requestedSlots(c, pools)
+	}
+	var slots []Slot
+	for _, src := range c.Sources {
+		p := pools[src.Pool]
+		families := src.Families
+		if families == nil {
+			families = p.Shape.Families()
+		}
+		if len(families) == 0 {
+			return nil, &NoRoomError{Slot: Slot{Pool: protocol.PoolName(src.Pool)}}
+		}
+		for _, f := range families {
+			slots = append(slots, slotOf(src, p, f))
+		}
+	}
+	return slots, nil
+}
+
+func slotOf(src poolspec.Source, p Pool, f allocator.Family) Slot {
+	return Slot{
+		Pool: protocol.PoolName(src.Pool), Shape: p.Shape, Family: f, View: src.View,
+		BlockBits: p.blockBits(f), Answer: src.Answer,
+	}
+}
+
+func requestedSlots(c *poolspec.Config, pools map[string]Pool) ([]Slot, error) {
+	var slots []Slot
+	for _, r := range c.Requested {
+		src := sourceOf(c, pools, r.Addr)
+		s := slotOf(src, pools[src.Pool], allocator.FamilyOf(r.Addr))
+		s.Exact = r.Addr
+		if in, ok := s.Shape.Locate(r.Addr); ok && r.Bits != 0 {
+			if bits, _ := src.Answer(r.Addr, in); bits != r.Bits {
+				return nil, &UnassignableError{Addr: r.Addr, Pool: s.Pool,
+					Reason: fmt.Errorf("%s asks for it with the prefix length %d, and its range has %d", r.Path, r.Bits, bits)}
+			}
+		}
+		slots = append(slots, s)
+	}
+	return slots, nil
+}
+
+// sourceOf returns the source that may give a: the first whose view and pool
+// have it, else the first whose pool has it, else the first. Where none may,
+// [Hold] says why.
+func sourceOf(c *poolspec.Config, pools map[string]Pool, a netip.Addr) poolspec.Source {
+	best := c.Sources[0]
+	found := false
+	for _, src := range c.Sources {
+		if _, ok := pools[src.Pool].Shape.Locate(a); !ok {
+			continue
+		}
+		if src.View.Contains(a) {
+			return src
+		}
+		if !found {
+			best, found = src, true
+		}
+	}
+	return best
+}
+
+// Result returns the result of an ADD that holds x on c's network. Its error is
+// that of [poolspec.Config.CheckVersion].
+func Result(c *poolspec.Config, x store.Attachment) (*wire.Result, error) {
+	r := &wire.Result{DNS: wire.DNS(c.DNS)}
+	var addrs []netip.Addr
+	for _, a := range x.Addresses {
+		addrs = append(addrs, a.Addr)
+		r.IPs = append(r.IPs, wire.IP{Address: netip.PrefixFrom(a.Addr, a.Bits), Gateway: a.Gateway})
+	}
+	for _, route := range c.Routes {
+		r.Routes = append(r.Routes, wire.Route(route))
+	}
+	if err := c.CheckVersion(addrs); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// PodOf returns the pod that the runtime names in c.
+func PodOf(c *poolspec.Config) protocol.PodRef {
+	return protocol.PodRef{Namespace: c.Pod.Namespace, Name: c.Pod.Name, UID: protocol.UID(c.Pod.UID)}
+}
