@@ -41,15 +41,31 @@ func (f *Fault) Error() string { return f.Path + ": " + f.Problem + "; " + f.Rem
 // Unwrap returns the sentinel of the text that f lies in.
 func (f *Fault) Unwrap() error { return f.kind }
 
+// maxFaults bounds what is said of one text: who has that many faults needs to
+// see no more, and a hostile text must not make a long error.
+const maxFaults = 32
+
 // faults collects what is wrong in one text.
 type faults struct {
 	kind error
 	list []error
+	n    int // how many there were, kept or not
 }
+
+// full reports whether further faults would not be kept.
+func (fs *faults) full() bool { return len(fs.list) >= maxFaults }
 
 // add reports a fault at path.
 func (fs *faults) add(path, problem, remedy string) {
-	fs.list = append(fs.list, &Fault{Path: path, Problem: problem, Remedy: remedy, kind: fs.kind})
+	fs.keep(&Fault{Path: path, Problem: problem, Remedy: remedy, kind: fs.kind})
+}
+
+// keep reports f.
+func (fs *faults) keep(f *Fault) {
+	fs.n++
+	if !fs.full() {
+		fs.list = append(fs.list, f)
+	}
 }
 
 // addf is add with a problem that needs formatting.

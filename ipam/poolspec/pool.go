@@ -45,16 +45,14 @@ func ParsePool(t PoolText) (*allocator.Shape, error) {
 		fs.addf("spec.blockSize", fmt.Sprintf("write a power of two from 1 to %d, or leave it out", allocator.MaxBlockSize),
 			"%d is not the size of a block", s)
 	}
-	var ranges []allocator.Range
-	var index []int // of each of ranges, where it stands in t
+	ranges := make([]allocator.Range, len(t.Ranges)) // zero where one does not parse
 	for i, rt := range t.Ranges {
-		r, ok := rt.parse(&fs, fmt.Sprintf("spec.ranges[%d]", i))
-		if ok {
-			ranges, index = append(ranges, r), append(index, i)
+		if r, ok := rt.parse(&fs, fmt.Sprintf("spec.ranges[%d]", i)); ok {
+			ranges[i] = r
 		}
 	}
 	shape, err := allocator.NewShape(ranges)
-	addRangeErrors(&fs, err, index)
+	addRangeErrors(&fs, err, ranges)
 	if err := fs.err(); err != nil {
 		return nil, err
 	}
@@ -64,7 +62,7 @@ func ParsePool(t PoolText) (*allocator.Shape, error) {
 // parse types r. What relates its parts to each other, and to other ranges, is
 // left to [allocator.NewShape]. It is not ok if any part does not parse.
 func (r RangeText) parse(fs *faults, path string) (allocator.Range, bool) {
-	before := len(fs.list)
+	before := fs.n
 	out := allocator.Range{
 		Start:   optionalAddr(fs, path+".start", r.Start),
 		End:     optionalAddr(fs, path+".end", r.End),
@@ -77,7 +75,7 @@ func (r RangeText) parse(fs *faults, path string) (allocator.Range, bool) {
 	}
 	out.Exclude = parseSpans(fs, path+".exclude", r.Exclude, out.Prefix)
 	out.StaticOnly = parseSpans(fs, path+".staticOnly", r.StaticOnly, out.Prefix)
-	return out, len(fs.list) == before
+	return out, fs.n == before
 }
 
 // optionalAddr is [parseAddr] for a field that may be empty.
@@ -108,13 +106,16 @@ func parseSpans(fs *faults, path string, texts []string, p netip.Prefix) []netip
 	return spans
 }
 
-// addRangeErrors turns the errors of [allocator.NewShape] into faults; index
-// says where each of its ranges stands in the text.
-func addRangeErrors(fs *faults, err error, index []int) {
+// addRangeErrors turns the errors of [allocator.NewShape] about ranges into
+// faults. Those of ranges that did not parse are known already.
+func addRangeErrors(fs *faults, err error, ranges []allocator.Range) {
 	for _, e := range unjoin(err) {
 		var re *allocator.RangeError
 		if !errors.As(e, &re) {
 			fs.add("spec.ranges", e.Error(), "correct the ranges")
+			continue
+		}
+		if !ranges[re.Index].Prefix.IsValid() {
 			continue
 		}
 		field, remedy := re.Field, "choose an address inside the cidr"
@@ -126,7 +127,7 @@ func addRangeErrors(fs *faults, err error, index []int) {
 		case field == "start" && strings.Contains(re.Reason, "comes after"):
 			remedy = "write the lower address as the start"
 		}
-		fs.add(fmt.Sprintf("spec.ranges[%d].%s", index[re.Index], field), re.Reason, remedy)
+		fs.add(fmt.Sprintf("spec.ranges[%d].%s", re.Index, field), re.Reason, remedy)
 	}
 }
 

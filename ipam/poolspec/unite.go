@@ -1,6 +1,15 @@
 package poolspec
 
-import "net/netip"
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"go4.org/netipx"
+
+	"github.com/tenure-ipam/tenure/allocator"
+)
 
 // Member is one configuration's share of an implicit pool.
 type Member struct {
@@ -35,9 +44,187 @@ const (
 	DisagreePrefix
 )
 
+// String says of the disagreement what Member's owner should know.
+func (d Disagreement) String() string {
+	switch d.Kind {
+	case DisagreeGateway:
+		return fmt.Sprintf("%s: gateway %s of %v is not the pool's, which is %s by %s, the older",
+			d.Member, d.Says, d.Prefix, d.Decided, d.Decider)
+	case DisagreePrefix:
+		return fmt.Sprintf("%s: range %s lies within %s of %s; no address is given twice, but pods of the two see different prefix lengths",
+			d.Member, d.Says, d.Decided, d.Decider)
+	default:
+		return fmt.Sprintf("%s: disagrees with %s", d.Member, d.Decider)
+	}
+}
+
 // Unite returns the implicit pool of members, which are given oldest first: the
-// union of what each may take, and what they disagree about. The pool does not
-// depend on the order but for gateways, where the oldest decides.
+// union of what each may take, and what they disagree about. The pool depends on
+// the order only where gateways differ: the oldest decides. Of a member's text,
+// StaticOnly and BlockSize do not count. The error is that of [ParsePool] on the
+// first member whose text is none.
 func Unite(members []Member) (PoolText, []Disagreement, error) {
-	return PoolText{}, nil, nil
+	var parts []part
+	for _, m := range members {
+		shape, err := ParsePool(m.Pool)
+		if err != nil {
+			return PoolText{}, nil, fmt.Errorf("unite %s: %w", m.Name, err)
+		}
+		for _, r := range shape.Ranges() {
+			parts = append(parts, part{m.Name, r})
+		}
+	}
+	var found []Disagreement
+	ranges := unite(parts, func(d Disagreement) {
+		if !slices.Contains(found, d) {
+			found = append(found, d)
+		}
+	})
+	return PoolText{Ranges: ranges}, found, nil
+}
+
+// part is one range of one member.
+type part struct {
+	member string
+	rng    allocator.Range
+}
+
+// unite returns the union of parts as a pool's ranges, one for each CIDR that
+// lies in no other, in order of family and address:
+//
+//	parts    10.0.0.0/24 from .10 to .19    10.0.0.0/24 from .30 to .39
+//	united   10.0.0.0/24 from .10 to .39 without .20 to .29
+//
+// What no part may take is left out of the pool, so that its capacity, and with
+// it the pressure, is what there is to give. Report may be nil.
+func unite(parts []part, report func(Disagreement)) []RangeText {
+	outers := outermost(parts)
+	within := make([][]part, len(outers))
+	for _, p := range parts {
+		// The last that starts at or before p contains it.
+		i, found := slices.BinarySearchFunc(outers, p.rng.Prefix.Addr(), func(o netip.Prefix, a netip.Addr) int {
+			return o.Addr().Compare(a)
+		})
+		if !found {
+			i--
+		}
+		within[i] = append(within[i], p)
+	}
+	var ranges []RangeText
+	for i, outer := range outers {
+		ranges = append(ranges, uniteWithin(outer, within[i], report))
+	}
+	return ranges
+}
+
+// outermost returns the CIDRs of parts that lie in no other.
+func outermost(parts []part) []netip.Prefix {
+	var all []netip.Prefix
+	for _, p := range parts {
+		all = append(all, p.rng.Prefix)
+	}
+	slices.SortFunc(all, func(a, b netip.Prefix) int {
+		return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
+	})
+	var outer []netip.Prefix
+	for _, p := range all { // a wider one comes before what lies in it
+		if len(outer) == 0 || !outer[len(outer)-1].Overlaps(p) {
+			outer = append(outer, p)
+		}
+	}
+	return outer
+}
+
+// uniteWithin returns the pool's range outer, which contains parts.
+func uniteWithin(outer netip.Prefix, parts []part, report func(Disagreement)) RangeText {
+	var first, gateway part // that has the CIDR, and that decides on the gateway
+	for _, p := range parts {
+		if p.rng.Prefix != outer {
+			continue
+		}
+		if !first.rng.Prefix.IsValid() {
+			first = p
+		}
+		if !gateway.rng.Prefix.IsValid() && outer.Contains(p.rng.Gateway) {
+			gateway = p
+		}
+	}
+	text := RangeText{CIDR: outer.String()}
+	if gateway.rng.Prefix.IsValid() {
+		text.Gateway = gateway.rng.Gateway.String()
+	}
+	var union, never netipx.IPSetBuilder
+	for _, p := range parts {
+		if gw := p.rng.Gateway; outer.Contains(gw) && gw != gateway.rng.Gateway {
+			never.Add(gw) // a router all the same
+		}
+		union.AddSet(contribution(p.rng, outer))
+		if report != nil {
+			compare(p, outer, first, gateway, report)
+		}
+	}
+	union.RemoveSet(built(&never))
+	text.bound(outer, built(&union).Ranges())
+	return text
+}
+
+// contribution returns what r adds to the pool's range outer. A pool leaves out
+// the ends and the gateway of its own CIDR by itself.
+func contribution(r allocator.Range, outer netip.Prefix) *netipx.IPSet {
+	if r.Prefix != outer {
+		return usable(r)
+	}
+	var b netipx.IPSetBuilder
+	b.AddRange(span(r))
+	for _, x := range r.Exclude {
+		b.RemoveRange(x)
+	}
+	return built(&b)
+}
+
+// built returns b's set. Only addresses that were parsed went into it, so that it
+// cannot fail.
+func built(b *netipx.IPSetBuilder) *netipx.IPSet {
+	set, err := b.IPSet()
+	if err != nil {
+		panic("poolspec: " + err.Error())
+	}
+	return set
+}
+
+// compare reports what p sees differently from the pool's range outer.
+func compare(p part, outer netip.Prefix, first, gateway part, report func(Disagreement)) {
+	if p.rng.Prefix != outer {
+		report(Disagreement{
+			Kind: DisagreePrefix, Member: p.member, Decider: first.member, Prefix: outer,
+			Says: p.rng.Prefix.String(), Decided: outer.String(),
+		})
+		return
+	}
+	if gw := p.rng.Gateway; gw.IsValid() && gw != gateway.rng.Gateway {
+		report(Disagreement{
+			Kind: DisagreeGateway, Member: p.member, Decider: gateway.member, Prefix: outer,
+			Says: gw.String(), Decided: gateway.rng.Gateway.String(),
+		})
+	}
+}
+
+// bound sets start, end and excludes so that exactly given, ranges inside outer
+// in order, is left.
+func (r *RangeText) bound(outer netip.Prefix, given []netipx.IPRange) {
+	if len(given) == 0 {
+		r.Exclude = []string{outer.String()}
+		return
+	}
+	whole := netipx.RangeOfPrefix(outer)
+	from, to := given[0].From(), given[len(given)-1].To()
+	if from != whole.From() {
+		r.Start = from.String()
+	}
+	if to != whole.To() {
+		r.End = to.String()
+	}
+	for i, g := range given[1:] {
+		r.Exclude = append(r.Exclude, spanText(netipx.IPRangeFrom(given[i].To().Next(), g.From().Prev())))
+	}
 }

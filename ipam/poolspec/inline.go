@@ -1,0 +1,173 @@
+package poolspec
+
+import (
+	"net/netip"
+
+	"go4.org/netipx"
+
+	"github.com/tenure-ipam/tenure/allocator"
+)
+
+// inlineRange is a range that a configuration describes.
+type inlineRange struct {
+	path string
+	allocator.Range
+}
+
+// inlineSet are ranges of one family of which one address is taken.
+type inlineSet struct {
+	path   string
+	pool   string
+	ranges []inlineRange
+}
+
+// maxRanges bounds how many ranges one configuration describes, because each is
+// compared with all others.
+const maxRanges = 256
+
+// countRanges returns how many ranges sets have.
+func countRanges(sets []inlineSet) int {
+	n := 0
+	for _, set := range sets {
+		n += len(set.ranges)
+	}
+	return n
+}
+
+// inline turns sets into the configuration's sources. Sets of one pool share its
+// text.
+func (p *parser) inline(sets []inlineSet) {
+	p.gateways(sets)
+	if n := countRanges(sets); n > maxRanges {
+		p.addf(p.ipam.path, "make IPPools of them", "describes %d ranges, more than %d", n, maxRanges)
+	}
+	if p.n > p.mark {
+		return // what follows could only repeat it
+	}
+	texts := map[string]*PoolText{}
+	for _, set := range sets {
+		if texts[set.pool] == nil {
+			texts[set.pool] = &PoolText{Ranges: unite(partsOf(sets, set.pool), nil)}
+		}
+		src := Source{Pool: set.pool, Implicit: texts[set.pool]}
+		var mine netipx.IPSetBuilder
+		for _, r := range set.ranges {
+			src.Ranges = append(src.Ranges, r.Range)
+			mine.AddSet(usable(r.Range))
+		}
+		src.Families = []allocator.Family{allocator.FamilyOf(src.Ranges[0].Prefix.Addr())}
+		view := built(&mine)
+		if len(view.Ranges()) == 0 {
+			p.add(set.path, "leaves no address to give", "widen the range, or exclude less of it")
+			continue
+		}
+		src.View = allocator.NewView(view)
+		p.cfg.Sources = append(p.cfg.Sources, src)
+	}
+	p.checkRequested()
+}
+
+// gateways reports ranges of one CIDR with two gateways: pods of one network
+// would not agree on the way out.
+func (p *parser) gateways(sets []inlineSet) {
+	seen := map[netip.Prefix]inlineRange{}
+	for _, set := range sets {
+		for _, r := range set.ranges {
+			if !r.Gateway.IsValid() {
+				continue
+			}
+			first, ok := seen[r.Prefix]
+			if !ok {
+				seen[r.Prefix] = r
+			} else if first.Gateway != r.Gateway {
+				p.addf(r.path, "give both the same gateway", "has gateway %v, and %s of the same %v has %v",
+					r.Gateway, first.path, r.Prefix, first.Gateway)
+			}
+		}
+	}
+}
+
+// partsOf returns the ranges of the sets of one pool.
+func partsOf(sets []inlineSet, pool string) []part {
+	var parts []part
+	for _, set := range sets {
+		for _, r := range set.ranges {
+			if set.pool == pool {
+				parts = append(parts, part{rng: r.Range})
+			}
+		}
+	}
+	return parts
+}
+
+// span returns r's first to last address.
+func span(r allocator.Range) netipx.IPRange {
+	whole := netipx.RangeOfPrefix(r.Prefix)
+	from, to := r.Start, r.End
+	if !from.IsValid() {
+		from = whole.From()
+	}
+	if !to.IsValid() {
+		to = whole.To()
+	}
+	return netipx.IPRangeFrom(from, to)
+}
+
+// usable returns the addresses of r that may be given to somebody who sees the
+// network as r does.
+func usable(r allocator.Range) *netipx.IPSet {
+	var b netipx.IPSetBuilder
+	b.AddRange(span(r))
+	for _, x := range r.Exclude {
+		b.RemoveRange(x)
+	}
+	network, broadcast := ends(r.Prefix)
+	for _, a := range []netip.Addr{network, broadcast, r.Gateway} {
+		if a.IsValid() {
+			b.Remove(a)
+		}
+	}
+	return built(&b)
+}
+
+// checkSpan reports a start or an end that does not fit. Zero ones do.
+func (p *parser) checkSpan(r *inlineRange, startKey, endKey string) {
+	before := p.n
+	if r.Start.IsValid() && !r.Prefix.Contains(r.Start) {
+		p.addf(r.path+"."+startKey, "choose an address inside it", "%v lies outside %v", r.Start, r.Prefix)
+	}
+	if r.End.IsValid() && !r.Prefix.Contains(r.End) {
+		p.addf(r.path+"."+endKey, "choose an address inside it", "%v lies outside %v", r.End, r.Prefix)
+	}
+	if p.n == before && r.Start.IsValid() && r.End.IsValid() && r.End.Less(r.Start) {
+		p.addf(r.path+"."+startKey, "write the lower address as the start", "%v comes after the end %v", r.Start, r.End)
+	}
+}
+
+// Answer returns the prefix length and the gateway (zero: none) that a result
+// gives with address a of this source; in is the pool's range that a lies in.
+//
+// For a named pool both are the pool's. An inline source answers what its own
+// configuration says, whatever others add to the pool, except that the pool
+// decides between different gateways of the same CIDR.
+func (s Source) Answer(a netip.Addr, in allocator.Range) (bits int, gateway netip.Addr) {
+	own, ok := s.own(a)
+	if !ok {
+		return in.Prefix.Bits(), in.Gateway
+	}
+	gateway = own.Gateway
+	if gateway.IsValid() && in.Gateway.IsValid() && in.Prefix == own.Prefix {
+		gateway = in.Gateway
+	}
+	return own.Prefix.Bits(), gateway
+}
+
+// own returns the inline range from whose start to end a lies.
+func (s Source) own(a netip.Addr) (allocator.Range, bool) {
+	for _, r := range s.Ranges {
+		if span(r).Contains(a) {
+			return r, true
+		}
+	}
+	return allocator.Range{}, false
+}

@@ -1,0 +1,246 @@
+package poolspec
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+)
+
+// object is a JSON object with its members in the order of the text, so that
+// faults come in that order, and duplicates can be seen.
+type object struct {
+	path   string // of the object itself; empty at the top
+	fields []field
+}
+
+// field is one member of an [object].
+type field struct {
+	key string
+	raw json.RawMessage
+}
+
+// at returns the path of member key.
+func (o object) at(key string) string {
+	if o.path == "" {
+		return key
+	}
+	return o.path + "." + key
+}
+
+// find returns member key as it stands, also if it is null or empty.
+func (o object) find(key string) (json.RawMessage, bool) {
+	for _, f := range o.fields {
+		if f.key == key {
+			return f.raw, true
+		}
+	}
+	return nil, false
+}
+
+// get returns member key if it says something: null, "" and [] do not.
+func (o object) get(key string) (json.RawMessage, bool) {
+	raw, ok := o.find(key)
+	return raw, ok && !says(raw, kindNothing)
+}
+
+// set gives member key the value raw.
+func (o *object) set(key string, raw json.RawMessage) {
+	for i := range o.fields {
+		if o.fields[i].key == key {
+			o.fields[i].raw = raw
+			return
+		}
+	}
+	o.fields = append(o.fields, field{key, raw})
+}
+
+// kind is what a JSON value is, by its first byte.
+type kind uint8
+
+const (
+	kindNothing kind = iota // null, "" or []
+	kindString
+	kindNumber
+	kindBool
+	kindList
+	kindObject
+)
+
+func (k kind) String() string {
+	return [...]string{"empty", "a string", "a number", "a boolean", "a list", "an object"}[k]
+}
+
+// kindOf returns what raw, which is valid JSON, is.
+func kindOf(raw json.RawMessage) kind {
+	raw = bytes.TrimSpace(raw)
+	switch raw[0] {
+	case 'n':
+		return kindNothing
+	case '"':
+		if len(raw) == 2 {
+			return kindNothing
+		}
+		return kindString
+	case '[':
+		if len(bytes.TrimSpace(raw[1:len(raw)-1])) == 0 {
+			return kindNothing
+		}
+		return kindList
+	case '{':
+		return kindObject
+	case 't', 'f':
+		return kindBool
+	default:
+		return kindNumber
+	}
+}
+
+// says reports whether raw is of kind k.
+func says(raw json.RawMessage, k kind) bool { return kindOf(raw) == k }
+
+// want reports whether raw is of kind k, and a fault if it is not.
+func (fs *faults) want(path string, raw json.RawMessage, k kind, remedy string) bool {
+	if says(raw, k) {
+		return true
+	}
+	fs.add(path, "is "+kindOf(raw).String()+", not "+k.String(), remedy)
+	return false
+}
+
+// document reads the text of a whole configuration.
+func (fs *faults) document(text []byte) (object, bool) {
+	kind := fs.kind
+	fs.kind = ErrDecode
+	defer func() { fs.kind = kind }()
+
+	const where, remedy = "configuration", "pass one JSON object"
+	var raw json.RawMessage
+	if err := json.Unmarshal(text, &raw); err != nil {
+		var syntax *json.SyntaxError
+		if errors.As(err, &syntax) {
+			fs.addf(where, "correct the JSON there", "%v at byte %d", syntax, syntax.Offset)
+		} else {
+			fs.add(where, err.Error(), remedy)
+		}
+		return object{}, false
+	}
+	if !fs.want(where, raw, kindObject, remedy) {
+		return object{}, false
+	}
+	return object{fields: members(raw)}, true
+}
+
+// dict reads the object raw. A key that it has twice is a fault.
+func (fs *faults) dict(path string, raw json.RawMessage) (object, bool) {
+	if !fs.want(path, raw, kindObject, "write an object in braces") {
+		return object{}, false
+	}
+	o := object{path: path, fields: members(raw)}
+	fs.unique(o, func(string) bool { return true })
+	return o, true
+}
+
+// unique reports which of the keys that matter o has twice.
+func (fs *faults) unique(o object, matters func(key string) bool) {
+	seen := make(map[string]bool, len(o.fields))
+	for _, f := range o.fields {
+		if seen[f.key] && matters(f.key) {
+			fs.add(o.at(f.key), "appears twice", "keep one of the two")
+		}
+		seen[f.key] = true
+	}
+}
+
+// members returns the members of raw, a valid JSON object.
+func members(raw json.RawMessage) []field {
+	dec := json.NewDecoder(bytes.NewReader(raw))
+	if _, err := dec.Token(); err != nil { // the brace
+		return nil
+	}
+	var ff []field
+	for dec.More() {
+		key, err := dec.Token()
+		if err != nil {
+			return ff
+		}
+		name, _ := key.(string)
+		f := field{key: name}
+		if err := dec.Decode(&f.raw); err != nil {
+			return ff
+		}
+		ff = append(ff, f)
+	}
+	return ff
+}
+
+// items reads the list raw.
+func (fs *faults) items(path string, raw json.RawMessage) []json.RawMessage {
+	if says(raw, kindNothing) || !fs.want(path, raw, kindList, "write a list in brackets") {
+		return nil
+	}
+	var out []json.RawMessage
+	if err := json.Unmarshal(raw, &out); err != nil {
+		fs.add(path, err.Error(), "write a list in brackets")
+	}
+	return out
+}
+
+// text reads the string at o's key; absent and empty are the same.
+func (fs *faults) text(o object, key string) string {
+	raw, ok := o.get(key)
+	if !ok {
+		return ""
+	}
+	return fs.textOf(o.at(key), raw)
+}
+
+// textOf reads the string raw.
+func (fs *faults) textOf(path string, raw json.RawMessage) string {
+	if !fs.want(path, raw, kindString, "write a string in quotes") {
+		return ""
+	}
+	var s string
+	if err := json.Unmarshal(raw, &s); err != nil {
+		fs.add(path, err.Error(), "write a string in quotes")
+	}
+	return s
+}
+
+// texts reads the list of strings at o's key. Where one is none, or is empty,
+// it reports that and returns an empty string in its place.
+func (fs *faults) texts(o object, key string) []string {
+	raw, ok := o.get(key)
+	if !ok {
+		return nil
+	}
+	var out []string
+	for i, item := range fs.items(o.at(key), raw) {
+		out = append(out, fs.textOf(fmt.Sprintf("%s[%d]", o.at(key), i), item))
+	}
+	return out
+}
+
+// flag reads the boolean at o's key; absent is otherwise.
+func (fs *faults) flag(o object, key string, otherwise bool) bool {
+	raw, ok := o.get(key)
+	if !ok || !fs.want(o.at(key), raw, kindBool, "write true or false without quotes") {
+		return otherwise
+	}
+	return bytes.TrimSpace(raw)[0] == 't'
+}
+
+// number reads the whole number at o's key, which is not negative. It is nil if
+// absent.
+func (fs *faults) number(o object, key string) *int {
+	raw, ok := o.get(key)
+	if !ok || !fs.want(o.at(key), raw, kindNumber, "write a whole number without quotes") {
+		return nil
+	}
+	var n int
+	if err := json.Unmarshal(raw, &n); err != nil || n < 0 {
+		fs.add(o.at(key), string(raw)+" is not a whole number from zero up", "write one")
+		return nil
+	}
+	return &n
+}

@@ -1,0 +1,262 @@
+package poolspec
+
+import (
+	"fmt"
+	"path"
+	"strings"
+
+	"github.com/tenure-ipam/tenure/allocator"
+)
+
+// ParseConfig reads the configuration that a CNI plugin gets on stdin, and
+// CNI_ARGS. Its error joins one [*Fault] for each thing that is wrong.
+func ParseConfig(stdin []byte, cniArgs string) (*Config, error) {
+	p := parser{faults: faults{kind: ErrConfig}}
+	if top, ok := p.document(stdin); ok {
+		p.config(top, cniArgs)
+	}
+	if err := p.err(); err != nil {
+		return nil, err
+	}
+	return &p.cfg, nil
+}
+
+// parser reads one configuration.
+type parser struct {
+	faults
+	cfg  Config
+	ipam object
+	form form
+	runtime
+	// mark is how many faults there were before the sources were read.
+	mark int
+}
+
+// runtime is what "runtimeConfig" and "args" say to an IPAM plugin.
+type runtime struct {
+	ranges object // has ipRanges
+	ips    object // has ips
+	args   object // has ips
+}
+
+// isTopKey reports whether the key matters to Tenure outside "ipam". All others
+// belong to the plugin that calls it.
+func isTopKey(name string) bool {
+	switch name {
+	case "cniVersion", "name", "ipam", "runtimeConfig", "args", "prevResult",
+		"allowPersistentIPs", keyAttachments, keyOldAttachments:
+		return true
+	default:
+		return false
+	}
+}
+
+// config reads a whole configuration into p.cfg. Each part reports its own
+// faults, so that all of them are found.
+func (p *parser) config(top object, cniArgs string) {
+	p.unique(top, isTopKey)
+	p.cfg.CNIVersion = p.text(top, "cniVersion")
+	p.name(top)
+	p.cfg.AllowPersistentIPs = p.flag(top, "allowPersistentIPs", false)
+	if raw, ok := top.get("prevResult"); ok {
+		p.cfg.PrevResult = raw
+	}
+	p.attachments(top)
+	p.runtimeConfig(top)
+
+	raw, ok := top.get("ipam")
+	if !ok {
+		p.add(top.at("ipam"), "is missing", `add "ipam": {"type": "tenure", …}`)
+		return
+	}
+	if p.ipam, ok = p.dict(top.at("ipam"), raw); !ok {
+		return
+	}
+	p.settings()
+	p.result()
+	p.keys()
+	p.requested(cniArgs)
+	p.sources()
+	p.version(top)
+}
+
+func (p *parser) name(top object) {
+	p.cfg.Name = p.text(top, "name")
+	const remedy = `name the network, such as "storage"`
+	switch {
+	case p.cfg.Name == "":
+		p.add(top.at("name"), "is missing", remedy)
+	case !isNetworkName(p.cfg.Name):
+		p.addf(top.at("name"), "use letters, digits, _, . and -, with a letter or digit first", "%q cannot be a network's name", p.cfg.Name)
+	}
+}
+
+// settings reads what is neither about addresses nor about the result.
+func (p *parser) settings() {
+	p.text(p.ipam, "type") // who calls has looked at it; here it has to be a string
+	switch mode := p.text(p.ipam, "mode"); mode {
+	case "", "cluster":
+	case "local":
+		p.cfg.Mode = ModeLocal
+	default:
+		p.addf(p.ipam.at("mode"), `write "cluster" or "local"`, "%q is no mode", mode)
+	}
+	p.cfg.Socket = p.absolute("socket", DefaultSocket)
+	p.cfg.JournalDir = p.absolute("journalDir", DefaultJournalDir)
+	p.cfg.DataDir = p.absolute("dataDir", DefaultDataDir)
+	p.cfg.ReportFull = p.flag(p.ipam, "statusWhenFull", false)
+
+	if p.cfg.Mode == ModeLocal {
+		for _, key := range []string{"socket", "journalDir"} {
+			if _, ok := p.ipam.get(key); ok {
+				p.add(p.ipam.at(key), "has no meaning in local mode, which has no agent", "remove it")
+			}
+		}
+	} else if _, ok := p.ipam.get("dataDir"); ok {
+		p.ignore("dataDir", "in cluster mode the agent keeps the state")
+	}
+}
+
+// absolute reads the path at key.
+func (p *parser) absolute(key, otherwise string) string {
+	s := p.text(p.ipam, key)
+	switch {
+	case s == "":
+		return otherwise
+	case !path.IsAbs(s):
+		p.addf(p.ipam.at(key), "write a path that starts with /", "%q is a relative path", s)
+	}
+	return s
+}
+
+// ignore notes that key has no effect.
+func (p *parser) ignore(key, why string) {
+	p.cfg.Ignored = append(p.cfg.Ignored, p.ipam.at(key)+": "+why)
+}
+
+// keys decides the form and goes through every key once.
+func (p *parser) keys() {
+	var defining []string
+	for _, f := range p.ipam.fields {
+		if form := definesForm(f.key); form != 0 && !says(f.raw, kindNothing) {
+			p.form |= form
+			defining = append(defining, f.key)
+		}
+	}
+	if _, ok := p.runtime.ranges.get("ipRanges"); ok && p.form == 0 {
+		p.form = formHostLocal
+	}
+	switch p.form {
+	case formNamed, formWhereabouts, formHostLocal:
+	case 0:
+		remedy := `name a pool with "pool", or describe addresses with "range" or "subnet"`
+		if p.cfg.Mode == ModeLocal {
+			remedy = `describe addresses with "subnet" or "range"`
+		}
+		p.add(p.ipam.path, "does not say where addresses come from", remedy)
+	default:
+		p.addf(p.ipam.path, "keep one of them", "has %s, which are different ways to say where addresses come from",
+			strings.Join(defining, " and "))
+		p.form = 0
+	}
+	known := keys()
+	for _, f := range p.ipam.fields {
+		p.key(known, f)
+	}
+}
+
+// key treats one key of "ipam" by the table.
+func (p *parser) key(known []key, f field) {
+	for _, k := range known {
+		if k.name != f.key {
+			continue
+		}
+		switch {
+		case says(f.raw, kindNothing):
+		case k.how == unneeded:
+			p.ignore(f.key, k.why)
+		case k.how == refused:
+			if f.key != "enable_l3" || p.flag(p.ipam, f.key, false) {
+				p.add(p.ipam.at(f.key), "is not supported", k.why)
+			}
+		case p.form != 0 && k.forms&p.form == 0:
+			remedy := "remove it"
+			if p.form == formNamed {
+				remedy += "; what it says belongs to the IPPool"
+			}
+			p.addf(p.ipam.at(f.key), remedy, "belongs to %v, and this configuration uses %v", k.forms, p.form)
+		}
+		return
+	}
+	names := make([]string, len(known))
+	for i, k := range known {
+		names[i] = k.name
+	}
+	p.unknownKey(p.ipam, f.key, names)
+}
+
+// sources reads where addresses come from, by the form.
+func (p *parser) sources() {
+	p.mark = p.n
+	switch p.form {
+	case formNamed:
+		p.named()
+	case formWhereabouts:
+		p.whereabouts()
+	case formHostLocal:
+		p.hostLocal()
+	}
+}
+
+// named reads "pool" and "pools".
+func (p *parser) named() {
+	type entry struct{ path, name string }
+	var entries []entry
+	if name := p.text(p.ipam, "pool"); name != "" {
+		entries = append(entries, entry{p.ipam.at("pool"), name})
+	}
+	for i, name := range p.texts(p.ipam, "pools") {
+		if name != "" { // else it is reported
+			entries = append(entries, entry{fmt.Sprintf("%s[%d]", p.ipam.at("pools"), i), name})
+		}
+	}
+	if p.cfg.Mode == ModeLocal && len(entries) > 0 {
+		p.add(entries[0].path, "names a pool, which only a cluster has",
+			`describe the addresses here with "subnet" or "range", or remove "mode": "local"`)
+		return
+	}
+	for i, e := range entries {
+		if !isPoolName(e.name) {
+			p.addf(e.path, "use at most 63 lower-case letters, digits and -, with a letter or digit at both ends", "%q cannot be a pool's name", e.name)
+			continue
+		}
+		for _, earlier := range entries[:i] {
+			if earlier.name == e.name {
+				p.addf(e.path, "name each pool once", "%q is named twice", e.name)
+			}
+		}
+		p.cfg.Sources = append(p.cfg.Sources, Source{Pool: e.name})
+	}
+}
+
+// version checks that the result can be expressed in the configuration's CNI
+// version, as far as that is known before addresses are.
+func (p *parser) version(top object) {
+	if !p.cfg.oldVersion() {
+		return
+	}
+	var families []allocator.Family // of the addresses to come
+	for _, r := range p.cfg.Requested {
+		families = append(families, allocator.FamilyOf(r.Addr))
+	}
+	if len(families) == 0 {
+		for _, s := range p.cfg.Sources {
+			families = append(families, s.Families...)
+		}
+	}
+	for _, f := range allocator.Families() {
+		if n := countFamily(families, f); n > 1 {
+			p.keep(p.cfg.versionFault(top.at("cniVersion"), f, n))
+		}
+	}
+}
