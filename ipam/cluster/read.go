@@ -109,15 +109,8 @@ func OwnerOf(o metav1.Object) protocol.OwnerRef {
 }
 
 // PodRefOf names a pod and its controller.
-func PodRefOf(o *corev1.Pod) protocol.PodRef {
-	return protocol.PodRef{Namespace: o.Namespace, Name: o.Name, UID: protocol.UID(o.UID), Owner: OwnerOf(o)}
-}
-
-// ReadPod reads a pod live.
-func (a *API) ReadPod(ctx context.Context, namespace, name string) (*corev1.Pod, protocol.Outcome, error) {
-	var obj corev1.Pod
-	out, err := a.get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &obj)
-	return &obj, out, err
+func PodRefOf(o metav1.Object) protocol.PodRef {
+	return protocol.PodRef{Namespace: o.GetNamespace(), Name: o.GetName(), UID: protocol.UID(o.GetUID()), Owner: OwnerOf(o)}
 }
 
 // ReadNodeUID reads the UID of a Node live.

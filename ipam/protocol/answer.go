@@ -120,6 +120,9 @@ func readOwn(r Right, self Self, o Object) Result {
 			return fence(r, self)
 		}
 		r.take(o)
+		if r.Kind == RightUse {
+			return Result{Next: r, Call: CallConfirm}
+		}
 		return Result{Next: r, Verdict: VerdictServes}
 	case Releasing:
 		// Under another UID it is a create of ours that came late: as empty.
@@ -141,8 +144,13 @@ func confirmed(r Right, self Self, ev Event) Result {
 		r.Phase = Held
 		return serve(r, self)
 	case Refused:
-		if r.Phase == Held { // attachments rest on it: it is reported, not deleted under them
-			r.Phase = Lost
+		if r.Phase == Held {
+			// Attachments may rest on it: it is not deleted under them. A use that
+			// was only renewed goes on for those; one that had vanished, or is of
+			// an earlier term, is not ours any more.
+			if r.Term != self.Term {
+				r.Phase = Lost
+			}
 			return Result{Next: r, Verdict: VerdictRefused, Why: ev.Why}
 		}
 		r.Phase = Releasing

@@ -39,8 +39,9 @@ type Right struct {
 	PoolUID UID          `json:"poolUID,omitempty"`
 	Block   netip.Prefix `json:"block,omitzero"`
 
-	// Of a use.
-	Use *Use `json:"use,omitempty"`
+	// Of a use; Leases are those of the blocks that the claim's addresses are in.
+	Use    *Use     `json:"use,omitempty"`
+	Leases []string `json:"leases,omitempty"`
 }
 
 // RightKind says what object stands behind a [Right].

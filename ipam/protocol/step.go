@@ -45,6 +45,9 @@ const (
 	// EventLook: time to look again: at start, after a new term, 1, 5 and 30
 	// minutes after a create in doubt, when a watch reported a change.
 	EventLook
+	// EventRenew: somebody needs a use that is Held for another attachment: it is
+	// written and confirmed anew, for Use.
+	EventRenew
 	// EventLetGo: nothing needs the right. The caller has made sure, in the
 	// transaction of this step, that no attachment rests on it.
 	EventLetGo
@@ -53,7 +56,7 @@ const (
 )
 
 func (k EventKind) String() string {
-	names := [...]string{"Want", "Look", "LetGo", "Answer"}
+	names := [...]string{"Want", "Look", "Renew", "LetGo", "Answer"}
 	if int(k) >= len(names) {
 		return fmt.Sprintf("EventKind(%d)", uint8(k))
 	}
@@ -65,6 +68,9 @@ type Event struct {
 	Kind EventKind
 	// Now is the time of the event, for the looks after a create in doubt.
 	Now time.Time
+
+	// Use is, of a renewal, what the use is for from now on.
+	Use *Use
 
 	// Of an answer: to which call, with what outcome, and the object as the
 	// API server showed it, where Outcome is Done or the call was a read.
@@ -196,6 +202,12 @@ func Step(r Right, self Self, ev Event) Result {
 		return want(r, self, ev)
 	case EventLook:
 		return look(r, self, ev)
+	case EventRenew:
+		r.Use = ev.Use
+		if r.Phase != Held {
+			return want(r, self, ev)
+		}
+		return Result{Next: r, Call: CallFence}
 	case EventLetGo:
 		return letGo(r)
 	case EventAnswer: // above

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+
+	"github.com/spf13/pflag"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/tenure-ipam/tenure/ipam/agent"
+	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/daemon"
+	"github.com/tenure-ipam/tenure/ipam/poolspec"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+const usage = `tenured is Tenure's node agent. It runs once on each node, as root.
+
+In a cluster it needs no flags: it takes its node's name from NODE_NAME and its
+credentials from its service account. Elsewhere, give --node and --kubeconfig.
+
+Flags:
+`
+
+// options are the flags.
+type options struct {
+	daemon     daemon.Config
+	kubeconfig string
+	debug      bool
+}
+
+// run reads the flags and serves until ctx ends.
+func run(ctx context.Context, args []string, getenv func(string) string, stderr io.Writer) error {
+	opts, err := parse(args, getenv, stderr)
+	if errors.Is(err, pflag.ErrHelp) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	level := slog.LevelInfo
+	if opts.debug {
+		level = slog.LevelDebug
+	}
+	log := slog.New(slog.NewJSONHandler(stderr, &slog.HandlerOptions{Level: level}))
+	rc, err := restConfig(opts.kubeconfig)
+	if err != nil {
+		return err
+	}
+	d, err := daemon.New(opts.daemon, rc, log)
+	if err != nil {
+		return err
+	}
+	return d.Run(ctx)
+}
+
+func parse(args []string, getenv func(string) string, stderr io.Writer) (options, error) {
+	a := agent.DefaultConfig("")
+	opts := options{daemon: daemon.Config{Agent: a, SeatNamespace: cluster.DefaultSeatNamespace}}
+	c := &opts.daemon
+	node := ""
+	flags := pflag.NewFlagSet("tenured", pflag.ContinueOnError)
+	flags.SetOutput(stderr)
+	flags.Usage = func() { fmt.Fprint(stderr, usage, flags.FlagUsages()) }
+	flags.StringVar(&node, "node", getenv("NODE_NAME"), "name of the node to serve (default: $NODE_NAME)")
+	flags.StringVar(&opts.kubeconfig, "kubeconfig", "", "path of a kubeconfig; empty: the service account of this pod")
+	flags.StringVar(&c.Store, "store", "/var/lib/tenure/agent/store.db", "path of the store: which addresses this node has promised")
+	flags.StringVar(&c.Socket, "socket", poolspec.DefaultSocket, "path of the socket for the CNI plugin; its lock lies beside it")
+	flags.StringVar(&c.Agent.JournalDir, "journal", a.JournalDir, "directory where the CNI plugin leaves DELs that found no agent")
+	flags.StringVar(&c.Listen, "listen", "127.0.0.1:9471", "address for /healthz, /readyz and /metrics; empty: none")
+	flags.StringVar(&c.SeatNamespace, "seat-namespace", c.SeatNamespace, "namespace of the nodes' seats")
+	flags.DurationVar(&c.Agent.Fence, "fence", a.Fence, "F: without an accepted heartbeat for so long nothing new is given out; 0: never by time. The same on all nodes")
+	flags.DurationVar(&c.Agent.Wait, "wait", a.Wait, "how long an ADD waits for a claim, a pool or a block before it answers \"try again later\"")
+	flags.DurationVar(&c.Agent.Idle, "idle", a.Idle, "how long a lease that nothing uses is kept")
+	flags.DurationVar(&c.Agent.PublishEvery, "publish-every", a.PublishEvery, "how often at most a lease's status is written")
+	flags.DurationVar(&c.Agent.SweepEvery, "sweep-every", a.SweepEvery, "how far apart the two looks are that make an attachment garbage")
+	flags.StringVar(&c.Agent.Machine, "machine-id", "", "what tells this machine from others (default: the firmware's UUID, else /etc/machine-id)")
+	flags.BoolVar(&opts.debug, "debug", false, "log more")
+	if err := flags.Parse(args); err != nil {
+		return opts, err
+	}
+	if flags.NArg() > 0 {
+		return opts, fmt.Errorf("unexpected argument %q: see tenured --help", flags.Arg(0))
+	}
+	if node == "" {
+		return opts, errors.New("no node name: set NODE_NAME or give --node")
+	}
+	c.Agent.Node = protocol.NodeName(node)
+	return opts, identify(&c.Agent)
+}
+
+// identify fills in the machine and its boot.
+func identify(c *agent.Config) error {
+	var err error
+	if c.Machine == "" {
+		if c.Machine, err = daemon.MachineID(); err != nil {
+			return err
+		}
+	}
+	c.Boot, err = daemon.BootID()
+	return err
+}
+
+func restConfig(kubeconfig string) (*rest.Config, error) {
+	if kubeconfig == "" {
+		rc, err := rest.InClusterConfig()
+		if err != nil {
+			return nil, fmt.Errorf("no --kubeconfig, and not in a cluster: %w", err)
+		}
+		return rc, nil
+	}
+	rc, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("read kubeconfig %s: %w", kubeconfig, err)
+	}
+	return rc, nil
+}

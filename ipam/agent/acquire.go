@@ -1,0 +1,341 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"net/netip"
+	"sync"
+
+	"go4.org/netipx"
+
+	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+	"github.com/tenure-ipam/tenure/ipam/store"
+)
+
+// A need is one address that nothing leased can give.
+type need struct {
+	family allocator.Family
+	view   allocator.View
+	exact  netip.Addr // the one address that will do; zero: any of view
+}
+
+// demand collects what waits for blocks of one pool and bounds how many are
+// acquired at once.
+type demand struct {
+	mu      sync.Mutex
+	running int                           // guarded by mu; acquires under way
+	waiting int                           // guarded by mu; ADDs that wait
+	landed  chan struct{}                 // guarded by mu; closed and replaced whenever an acquire ends
+	cursor  map[allocator.Family]position // guarded by mu; where to probe next
+}
+
+type position struct {
+	addr netip.Addr
+	set  bool
+}
+
+// An ExhaustedError says that a pool has no block left for this node.
+type ExhaustedError struct {
+	Pool   protocol.PoolName
+	Family allocator.Family
+	View   allocator.View
+}
+
+func (e *ExhaustedError) Error() string {
+	if e.View.IsAll() {
+		return fmt.Sprintf("pool %s is exhausted: no %v block is free", e.Pool, e.Family)
+	}
+	return fmt.Sprintf("pool %s is exhausted within %v: no %v block is free", e.Pool, e.View, e.Family)
+}
+
+// A HeldError says that a requested address lies in a block that another holds.
+type HeldError struct {
+	Addr   netip.Addr
+	Pool   protocol.PoolName
+	Holder protocol.Holder
+	To     string // to whom it is granted, if it is
+}
+
+func (e *HeldError) Error() string {
+	if e.To != "" {
+		return fmt.Sprintf("address %v of pool %s belongs to %s", e.Addr, e.Pool, e.To)
+	}
+	return fmt.Sprintf("address %v of pool %s is in a block that %v holds", e.Addr, e.Pool, e.Holder)
+}
+
+// obtain sees to it that enough acquires are under way and waits until one has
+// ended, whoever began it. It returns nil if it is worth looking again, and the
+// error of the acquire that it began itself.
+func (a *Agent) obtain(ctx context.Context, p *pool, n need) error {
+	if n.exact.IsValid() { // only that block will do: nobody else's acquire helps
+		return a.obtainExact(ctx, p, n)
+	}
+	own, landed := a.join(p, n)
+	defer p.demand.leave()
+	select {
+	case err := <-own:
+		return err
+	case <-landed:
+		return nil
+	case <-ctx.Done():
+		return &notReadyError{Pool: p.name, Why: "has no block for this node yet: " + context.Cause(ctx).Error()}
+	}
+}
+
+// join adds an ADD to those that wait for blocks of p. It begins an acquire,
+// whose outcome own then has, unless enough are under way. landed closes when
+// any ends.
+func (a *Agent) join(p *pool, n need) (own <-chan error, landed <-chan struct{}) {
+	d := &p.demand
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.waiting++
+	if d.landed == nil {
+		d.landed = make(chan struct{})
+	}
+	if d.running >= a.wantedAcquires(p, n, d.waiting) {
+		return nil, d.landed
+	}
+	d.running++
+	result := make(chan error, 1)
+	a.background(func(ctx context.Context) {
+		result <- a.acquire(ctx, p, n)
+		d.land()
+	})
+	return result, d.landed
+}
+
+func (d *demand) leave() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.waiting--
+}
+
+// land ends an acquire and wakes whoever waits.
+func (d *demand) land() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.running--
+	if d.landed != nil {
+		close(d.landed)
+	}
+	d.landed = make(chan struct{})
+}
+
+// wantedAcquires returns how many acquires should run while so many ADDs wait.
+func (a *Agent) wantedAcquires(p *pool, n need, waiting int) int {
+	known, _, _ := p.now()
+	size := 1
+	if known != nil {
+		size = 1 << min(8, n.family.BitLen()-known.bits(n.family))
+	}
+	return min(a.cfg.Parallel, (waiting+size-1)/size)
+}
+
+// acquire leases one more block that meets n.
+func (a *Agent) acquire(ctx context.Context, p *pool, n need) error {
+	known, absent, _ := p.now()
+	if why := unready(known, absent); why != "" {
+		return &notReadyError{Pool: p.name, Why: why}
+	}
+	if !known.Open {
+		return &notReadyError{Pool: p.name, Why: "is closed: see its condition Ready"}
+	}
+	var last error
+	for range a.cfg.Probes {
+		block, ok, err := a.candidate(p, known, n, nil)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			return &ExhaustedError{Pool: p.name, Family: n.family, View: n.view}
+		}
+		if done, err := a.tryBlock(ctx, known, block); done {
+			return err
+		} else if err != nil {
+			last = err
+		}
+	}
+	// The pool is nearly full, or this node unlucky: one list tells which blocks
+	// nobody holds.
+	held, err := a.heldBlocks(ctx, p.name)
+	if err != nil {
+		return errors.Join(err, last)
+	}
+	for range a.cfg.Probes {
+		block, ok, err := a.candidate(p, known, n, held)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			return &ExhaustedError{Pool: p.name, Family: n.family, View: n.view}
+		}
+		if done, err := a.tryBlock(ctx, known, block); done {
+			return err
+		} else if err != nil {
+			last = err
+		}
+		held[block] = true
+	}
+	return fmt.Errorf("pool %s: others were faster at every block: %w", p.name, last)
+}
+
+// tryBlock tries to lease a block. done says that there is no use in trying
+// another: it worked, or nothing will now.
+func (a *Agent) tryBlock(ctx context.Context, known *knownPool, block netip.Prefix) (done bool, err error) {
+	r, res, err := a.drive(ctx, leaseRight(known.Pool, block), protocol.Event{Kind: protocol.EventWant})
+	if err != nil {
+		return true, err
+	}
+	switch res.Verdict {
+	case protocol.VerdictServes:
+		a.log.InfoContext(ctx, "block leased", "pool", known.Name, "block", block)
+		return true, nil
+	case protocol.VerdictTaken:
+		return false, fmt.Errorf("block %v: %s", block, res.Why)
+	case protocol.VerdictLater:
+		if a.term() == 0 {
+			return true, laterError("lease "+r.Name, res)
+		}
+		return false, laterError("lease "+r.Name, res)
+	case protocol.VerdictRefused:
+		return true, laterError("lease "+r.Name, res)
+	case protocol.VerdictGone, protocol.VerdictNone:
+	}
+	return false, laterError("lease "+r.Name, res)
+}
+
+// heldBlocks lists which blocks of a pool somebody holds.
+func (a *Agent) heldBlocks(ctx context.Context, name protocol.PoolName) (map[netip.Prefix]bool, error) {
+	leases, err := a.cl.Leases.LeasesOfPool(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	held := make(map[netip.Prefix]bool, len(leases))
+	for _, l := range leases {
+		held[l.Block] = true
+	}
+	return held, nil
+}
+
+// candidate returns the next block to try for n: one that this node has no
+// record of and that is not in held, going round the pool from where the last
+// probe ended, at first from a point hashed from the node's name, so that nodes
+// do not meet. Each block is returned once in a round; ok is false after it.
+func (a *Agent) candidate(p *pool, known *knownPool, n need, held map[netip.Prefix]bool) (block netip.Prefix, ok bool, err error) {
+	d := &p.demand
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.cursor == nil {
+		d.cursor = map[allocator.Family]position{}
+	}
+	bits := known.bits(n.family)
+	if bits == 0 {
+		return netip.Prefix{}, false, nil
+	}
+	from := d.cursor[n.family]
+	if !from.set {
+		from = position{addr: known.shape.Spread(n.family, hashOf(a.cfg.Node)), set: true}
+	}
+	err = a.st.View(func(tx *store.Tx) error {
+		var first netip.Prefix
+		for at := from.addr; ; {
+			found, more := known.shape.NextBlock(n.family, bits, n.view, at)
+			if !more { // begin again at the start of the pool
+				found, more = known.shape.NextBlock(n.family, bits, n.view, netip.Addr{})
+			}
+			if !more || found == first {
+				return nil
+			}
+			if !first.IsValid() {
+				first = found
+			}
+			at = netipx.PrefixLastIP(found).Next() // behind the last address of all: the lowest
+			_, mine, err := tx.Right(protocol.LeaseName(p.name, found))
+			if err != nil {
+				return err
+			}
+			if !mine && !held[found] {
+				block, ok = found, true
+				d.cursor[n.family] = position{addr: at, set: true}
+				return nil
+			}
+		}
+	})
+	return block, ok, err
+}
+
+func hashOf(node protocol.NodeName) uint64 {
+	h := fnv.New64a()
+	h.Write([]byte(node)) // never fails
+	return h.Sum64()
+}
+
+// obtainExact leases the block of one address that was asked for by name.
+func (a *Agent) obtainExact(ctx context.Context, p *pool, n need) error {
+	known, absent, _ := p.now()
+	if why := unready(known, absent); why != "" {
+		return &notReadyError{Pool: p.name, Why: why}
+	}
+	if !known.Open {
+		return &notReadyError{Pool: p.name, Why: "is closed: see its condition Ready"}
+	}
+	block := known.shape.Block(n.exact, known.bits(n.family))
+	// Not the ADD's context: a lease is settled even if the runtime gives up.
+	r, res, err := a.drive(context.WithoutCancel(ctx), leaseRight(known.Pool, block), protocol.Event{Kind: protocol.EventWant})
+	switch {
+	case err != nil:
+		return err
+	case res.Verdict == protocol.VerdictServes:
+		return nil
+	case res.Verdict != protocol.VerdictTaken:
+		return &notReadyError{Pool: p.name, Why: "gave no lease of " + block.String() + ": " + res.Why}
+	}
+	l, out, err := a.cl.Leases.ReadLease(ctx, r.Name)
+	if out != protocol.Done {
+		return &notReadyError{Pool: p.name, Why: fmt.Sprintf("has %v in a block whose lease cannot be read: %v", n.exact, err)}
+	}
+	held := &HeldError{Addr: n.exact, Pool: p.name, Holder: l.Holder}
+	if g, ok := l.GrantOf(n.exact); ok {
+		held.To = g.To.String()
+	}
+	return held
+}
+
+// reserve acquires ahead of need what the pool's use on this node suggests.
+func (a *Agent) reserve(p *pool) {
+	known, _, _ := p.now()
+	if known == nil || !known.Open || known.Deleting {
+		return
+	}
+	for _, f := range known.shape.Families() {
+		var c allocator.Counts
+		err := a.st.View(func(tx *store.Tx) error {
+			var err error
+			c, err = allocator.NewSpace(tx.Table(p.name), known.shape).Counts(f)
+			return err
+		})
+		if err != nil || c.Taken == 0 {
+			continue
+		}
+		size := 1 << (f.BitLen() - known.bits(f))
+		wanted := allocator.Wanted(c.Taken, c.Free, size, known.Pressure)
+		d := &p.demand
+		d.mu.Lock()
+		begin := min(wanted, a.cfg.Parallel) - d.running
+		d.running += max(0, begin)
+		d.mu.Unlock()
+		for range begin {
+			a.background(func(ctx context.Context) {
+				err := a.acquire(ctx, p, need{family: f})
+				d.land()
+				if err != nil {
+					a.log.DebugContext(ctx, "no reserve", "pool", p.name, "error", err)
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,395 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/attach/npwg"
+	"github.com/tenure-ipam/tenure/ipam/journal"
+	"github.com/tenure-ipam/tenure/ipam/node"
+	"github.com/tenure-ipam/tenure/ipam/poolspec"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+	"github.com/tenure-ipam/tenure/ipam/store"
+	"github.com/tenure-ipam/tenure/ipam/wire"
+)
+
+// An addition is one ADD on its way through the agent.
+type addition struct {
+	req  wire.Request
+	conf *poolspec.Config
+	key  store.Key
+	pod  Pod
+	sel  npwg.Selection // what the pod's annotation says of this interface
+	ask  node.Ask
+}
+
+// add answers an ADD: docs/how-an-add-travels.md follows it.
+func (a *Agent) add(ctx context.Context, req wire.Request) (*wire.Result, error) {
+	conf, err := poolspec.ParseConfig(req.Config, req.Args)
+	if err != nil {
+		return nil, err
+	}
+	key := store.Key{Network: conf.Name, ContainerID: req.ContainerID, IfName: req.IfName}
+	unlock, err := a.keys.lock(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	ctx, cancel := context.WithTimeoutCause(ctx, a.cfg.Wait, fmt.Errorf("waited %v", a.cfg.Wait))
+	defer cancel()
+
+	add := &addition{req: req, conf: conf, key: key}
+	add.ask = node.Ask{
+		Key: key, Netns: req.Netns, NetnsID: req.NetnsID, Boot: a.cfg.Boot, Now: a.clock.Now().Wall, Gone: a.netns.Gone, Serves: a.leaseServes,
+	}
+	if err := a.consumeJournal(ctx, add); err != nil {
+		return nil, err
+	}
+	if err := a.selectPod(ctx, add, false); err != nil {
+		return nil, err
+	}
+	att, err := a.hold(ctx, add)
+	if err != nil {
+		return nil, err
+	}
+	a.touch(att)
+	return a.result(conf, att), nil
+}
+
+// consumeJournal applies the DELs of this attachment that found no agent.
+func (a *Agent) consumeJournal(ctx context.Context, add *addition) error {
+	entries, damaged, err := journal.OfKey(a.cfg.JournalDir, add.key.Network, add.key.ContainerID, add.key.IfName)
+	for _, name := range damaged {
+		a.log.WarnContext(ctx, "journal entry damaged, set aside", "file", name)
+	}
+	if err != nil {
+		return err
+	}
+	return a.applyJournal(ctx, add.key, entries)
+}
+
+// applyJournal applies and removes DELs of one key, whose lock the caller holds.
+// First the store, then the file: between the two a crash leaves a DEL that is
+// applied again, and no ADD has been answered meanwhile.
+func (a *Agent) applyJournal(ctx context.Context, key store.Key, entries []journal.Entry) error {
+	if len(entries) == 0 {
+		return nil
+	}
+	if err := a.releaseLocked(ctx, key, 0); err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if err := journal.Remove(a.cfg.JournalDir, e); err != nil {
+			return err
+		}
+		a.log.InfoContext(ctx, "address released", "verb", "DEL", "sandbox", e.ContainerID, "interface", e.IfName, "journalled", e.Time)
+	}
+	return nil
+}
+
+// A podError says that the pod of an ADD cannot be read: what it selects is not
+// known.
+type podError struct{ Why string }
+
+func (e *podError) Error() string { return e.Why }
+
+// A selectionError says what is wrong with what the pod selects.
+type selectionError struct{ Why string }
+
+func (e *selectionError) Error() string { return e.Why }
+
+func (a *Agent) findPod(ctx context.Context, named poolspec.Pod, live bool) (Pod, protocol.Outcome, error) {
+	if live {
+		return a.cl.Pods.ReadPod(ctx, named.Namespace, named.Name)
+	}
+	return a.cl.Pods.Pod(ctx, named.Namespace, named.Name, protocol.UID(named.UID))
+}
+
+// selectPod finds the pod, live if asked to, and in its annotation the element
+// that this ADD belongs to.
+func (a *Agent) selectPod(ctx context.Context, add *addition, live bool) error {
+	named := add.conf.Pod
+	if named.Name == "" { // not a pod's sandbox, or a runtime that does not say
+		return nil
+	}
+	uid := protocol.UID(named.UID)
+	pod, out, err := a.findPod(ctx, named, live)
+	switch {
+	case out == protocol.Done && !pod.Is(uid):
+		return &podError{Why: fmt.Sprintf("pod %s/%s has UID %s, and the runtime asks for one with UID %s", named.Namespace, named.Name, pod.UID, uid)}
+	case out == protocol.NotFound:
+		return &podError{Why: fmt.Sprintf("pod %s/%s does not exist", named.Namespace, named.Name)}
+	case out != protocol.Done:
+		return a.selectKnown(add, uid, err)
+	}
+	add.pod, add.ask.Pod = pod, pod.PodRef
+	if uid != "" {
+		add.ask.Pod.UID = uid // of a static pod this is not the mirror's
+	}
+	selections, err := npwg.Parse(pod.Networks, pod.Namespace)
+	if err != nil {
+		return &selectionError{Why: fmt.Sprintf("pod %s: annotation %s: %v", pod.PodRef, npwg.AnnotationNetworks, err)}
+	}
+	sel, ok := npwg.ByInterface(selections, add.req.IfName)
+	if !ok && add.req.IfName != defaultInterface && !live {
+		// The watch may be behind: what a hot-plugged interface asks for must not
+		// be missed.
+		return a.selectPod(ctx, add, true)
+	}
+	add.sel = sel
+	return nil
+}
+
+// defaultInterface is the default network's, which no element selects.
+const defaultInterface = "eth0"
+
+// selectKnown stands in for a pod that cannot be read: what the same interface of
+// the same pod has already, it may have again.
+func (a *Agent) selectKnown(add *addition, uid protocol.UID, cause error) error {
+	known := false
+	err := a.st.View(func(tx *store.Tx) error {
+		if uid == "" {
+			return nil
+		}
+		for att, err := range tx.OfPod(uid, add.key.IfName) {
+			if err != nil {
+				return err
+			}
+			if att.Network == add.key.Network {
+				known, add.ask.Pod = true, att.Pod
+				if att.Claim != nil {
+					add.sel.Claim = att.Claim.Name
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil || known {
+		return err
+	}
+	return &podError{Why: fmt.Sprintf("pod %s/%s cannot be read, so that it is not known which addresses it asks for: %v", add.conf.Pod.Namespace, add.conf.Pod.Name, cause)}
+}
+
+// hold gives the attachment its addresses: a claim's, the ones asked for by name,
+// or any.
+func (a *Agent) hold(ctx context.Context, add *addition) (store.Attachment, error) {
+	if err := checkSelection(add); err != nil {
+		return store.Attachment{}, err
+	}
+	if add.sel.Claim != "" {
+		return a.holdClaim(ctx, add)
+	}
+	slots, err := a.slots(ctx, add.conf)
+	if err != nil {
+		return store.Attachment{}, err
+	}
+	add.ask.Slots = slots
+	for {
+		att, err := a.commit(ctx, add)
+		var room *node.NoRoomError
+		if !errors.As(err, &room) {
+			return att, err
+		}
+		s := room.Slot
+		p, err := a.pool(s.Pool)
+		if err != nil {
+			return store.Attachment{}, err
+		}
+		if err := a.obtain(ctx, p, need{family: s.Family, view: s.View, exact: s.Exact}); err != nil {
+			return store.Attachment{}, err
+		}
+	}
+}
+
+func checkSelection(add *addition) error {
+	asked := len(add.conf.Requested) > 0 || len(add.sel.IPs) > 0
+	switch {
+	case add.sel.Claim != "" && asked:
+		return &selectionError{Why: fmt.Sprintf("interface %s asks for ips and names claim %s: only one of ips and ipam-claim-reference is allowed", add.key.IfName, add.sel.Claim)}
+	case len(add.sel.IPs) > 0 && len(add.conf.Requested) == 0:
+		return &selectionError{Why: fmt.Sprintf("interface %s asks for ips %v, which did not reach the IPAM plugin: a plugin of network %s must declare the capability ips", add.key.IfName, add.sel.IPs, add.conf.Name)}
+	}
+	return nil
+}
+
+// commit makes the ADD one transaction of the store, if the agent may give out
+// addresses; what the pod's interface has already it may have again.
+func (a *Agent) commit(ctx context.Context, add *addition) (att store.Attachment, err error) {
+	err = a.st.Update(ctx, func(tx *store.Tx) error {
+		if ok, why := a.serving(); !ok {
+			if known, err := a.knows(tx, add); err != nil || !known {
+				return errors.Join(err, &notServingError{Why: why})
+			}
+		}
+		if err := a.useServes(tx, add.ask.Use); err != nil {
+			return err
+		}
+		var err error
+		att, err = node.Hold(tx, add.ask)
+		return err
+	})
+	return att, err
+}
+
+// errUseGone says that a use was let go between its confirmation and the commit.
+var errUseGone = errors.New("the use of the claim was given back meanwhile")
+
+// useServes returns errUseGone unless name, if there is one, is a use under which
+// addresses may be answered now.
+func (a *Agent) useServes(tx *store.Tx, name string) error {
+	if name == "" {
+		return nil
+	}
+	r, ok, err := tx.Right(name)
+	if err == nil && (!ok || !r.Serves(a.term())) {
+		err = errUseGone
+	}
+	return err
+}
+
+// knows reports whether the interface of the pod has addresses that it may be
+// answered again: under this key, or under an earlier sandbox's that is gone.
+func (a *Agent) knows(tx *store.Tx, add *addition) (bool, error) {
+	if _, ok, err := tx.Attachment(add.key); err != nil || ok {
+		return ok, err
+	}
+	if add.ask.Pod.UID == "" {
+		return false, nil
+	}
+	for att, err := range tx.OfPod(add.ask.Pod.UID, add.key.IfName) {
+		if err != nil {
+			return false, err
+		}
+		if att.Network == add.key.Network && att.Boot == a.cfg.Boot && a.netns.Gone(att) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// leaseServes reports whether addresses may be given out of a lease now.
+func (a *Agent) leaseServes(tx *store.Tx, name string) (bool, error) {
+	if ok, _ := a.serving(); !ok {
+		return false, nil
+	}
+	r, ok, err := tx.Right(name)
+	return ok && r.Serves(a.term()), err
+}
+
+// holdClaim gives the attachment a claim's addresses.
+func (a *Agent) holdClaim(ctx context.Context, add *addition) (store.Attachment, error) {
+	if ok, why := a.serving(); !ok {
+		return a.holdKnownClaim(ctx, add, why)
+	}
+	c, err := a.awaitClaim(ctx, add.ask.Pod.Namespace, add.sel.Claim)
+	if err != nil {
+		return store.Attachment{}, err
+	}
+	if err := checkClaim(c, add.ask.Pod, add.conf.Name, add.key.IfName); err != nil {
+		return store.Attachment{}, err
+	}
+	unlock, err := a.claims.lock(ctx, c.UID)
+	if err != nil {
+		return store.Attachment{}, err
+	}
+	defer unlock()
+	ref := c.Ref()
+	for {
+		name, addrs, err := a.use(ctx, c, protocol.Use{Claim: ref, Pod: add.ask.Pod, Interface: add.key.IfName}, add.conf.Sources, add.key)
+		if err != nil {
+			return store.Attachment{}, err
+		}
+		add.ask.Granted, add.ask.Use, add.ask.Claim = addrs, name, &ref
+		att, err := a.commit(ctx, add)
+		if !errors.Is(err, errUseGone) || ctx.Err() != nil {
+			return att, err
+		}
+	}
+}
+
+// holdKnownClaim answers a pod's interface with the claim's addresses that it
+// already has, while the agent cannot ask for anything new.
+func (a *Agent) holdKnownClaim(ctx context.Context, add *addition, why string) (att store.Attachment, err error) {
+	err = a.st.Update(ctx, func(tx *store.Tx) error {
+		known, err := a.knows(tx, add)
+		if err != nil || !known {
+			return errors.Join(err, &notServingError{Why: why})
+		}
+		for old, err := range tx.OfPod(add.ask.Pod.UID, add.key.IfName) {
+			if err != nil {
+				return err
+			}
+			if old.Claim != nil && old.Claim.Name == add.sel.Claim && old.Network == add.key.Network {
+				add.ask.Granted, add.ask.Use, add.ask.Claim = old.Addresses, old.Use, old.Claim
+			}
+		}
+		if add.ask.Claim == nil {
+			return &notServingError{Why: why}
+		}
+		att, err = node.Hold(tx, add.ask)
+		return err
+	})
+	return att, err
+}
+
+// slots returns the addresses that an attachment needs: those asked for by name,
+// or one of each family of each source.
+func (a *Agent) slots(ctx context.Context, conf *poolspec.Config) ([]node.Slot, error) {
+	var slots []node.Slot
+	var pools []string
+	left := map[netip.Addr]poolspec.Requested{}
+	for _, want := range conf.Requested {
+		left[want.Addr] = want
+	}
+	for _, src := range conf.Sources {
+		p, known, err := a.ready(ctx, protocol.PoolName(src.Pool))
+		if err != nil {
+			return nil, err
+		}
+		pools = append(pools, src.Pool)
+		slot := node.Slot{Pool: p.name, Shape: known.shape, View: src.View, Answer: src.Answer}
+		if len(conf.Requested) > 0 {
+			more, err := requestedOf(conf, src, slot, known, left)
+			if err != nil {
+				return nil, err
+			}
+			slots = append(slots, more...)
+			continue
+		}
+		families := src.Families
+		if families == nil {
+			families = known.shape.Families()
+		}
+		for _, f := range families {
+			slot.Family, slot.BlockBits = f, known.bits(f)
+			slots = append(slots, slot)
+		}
+	}
+	for _, want := range left {
+		return nil, &selectionError{Why: fmt.Sprintf("%s: %v is in no range of %v", want.Path, want.Addr, pools)}
+	}
+	return slots, nil
+}
+
+// requestedOf returns the slots of the requested addresses that lie in src, in the
+// order of the request, and takes them out of left.
+func requestedOf(conf *poolspec.Config, src poolspec.Source, slot node.Slot, known *knownPool, left map[netip.Addr]poolspec.Requested) ([]node.Slot, error) {
+	var slots []node.Slot
+	for _, want := range conf.Requested {
+		in, ok := known.shape.Locate(want.Addr)
+		if _, open := left[want.Addr]; !open || !ok || !src.View.Contains(want.Addr) {
+			continue
+		}
+		if bits, _ := src.Answer(want.Addr, in); want.Bits != 0 && want.Bits != bits {
+			return nil, &selectionError{Why: fmt.Sprintf("%s: %v has prefix length %d, and its range %v has %d: leave it out, or correct it", want.Path, want.Addr, want.Bits, in.Prefix, bits)}
+		}
+		delete(left, want.Addr)
+		slot.Exact, slot.Family = want.Addr, allocator.FamilyOf(want.Addr)
+		slot.BlockBits = known.bits(slot.Family)
+		slots = append(slots, slot)
+	}
+	return slots, nil
+}

@@ -1,0 +1,156 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+	"github.com/tenure-ipam/tenure/ipam/store"
+	"github.com/tenure-ipam/tenure/ipam/wire"
+)
+
+// Agent serves one node. Make one with [New]; it is safe for concurrent use
+// while [Agent.Run] runs.
+type Agent struct {
+	cfg     Config
+	st      *store.Store
+	cl      Cluster
+	clock   Clock
+	netns   Namespaces
+	log     *slog.Logger
+	metrics *Metrics
+
+	keys     keyedLock[store.Key]    // serialises the calls of one attachment
+	rights   keyedLock[string]       // serialises the steps of one right
+	claims   keyedLock[protocol.UID] // serialises what this node does with one claim
+	schedule schedule
+	sweeper  sweeper
+
+	mu      sync.Mutex
+	sitting protocol.Sitting                     // guarded by mu
+	pools   map[protocol.PoolName]*pool          // guarded by mu
+	idle    map[string]protocol.Instant          // guarded by mu; since when a lease has been empty
+	public  map[string]publication               // guarded by mu; what a lease's status was last told
+	queue   func(task func(context.Context))     // set by Run: runs a task that Run waits for
+	follow  func(protocol.PoolName, *pool) error // set by Run
+}
+
+// New returns an agent on st. It does no I/O and starts nothing.
+func New(cfg Config, st *store.Store, cl Cluster, clock Clock, netns Namespaces, log *slog.Logger) (*Agent, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("agent configuration: %w", err)
+	}
+	return &Agent{
+		cfg: cfg, st: st, cl: cl, clock: clock, netns: netns, log: log, metrics: newMetrics(),
+		pools: map[protocol.PoolName]*pool{}, idle: map[string]protocol.Instant{}, public: map[string]publication{},
+	}, nil
+}
+
+// Metrics returns the agent's collectors. The caller registers them.
+func (a *Agent) Metrics() *Metrics { return a.metrics }
+
+// Run serves ln until ctx ends. Before the first request it reads what the store
+// has; it does not wait for the API server. It returns after every goroutine that
+// it started has.
+func (a *Agent) Run(ctx context.Context, ln net.Listener, limits wire.Limits) error {
+	g, ctx := errgroup.WithContext(ctx)
+	a.mu.Lock()
+	a.queue = func(task func(context.Context)) {
+		g.Go(func() error { task(ctx); return nil })
+	}
+	a.follow = func(name protocol.PoolName, p *pool) error {
+		g.Go(func() error { return a.followPool(ctx, name, p) })
+		return nil
+	}
+	a.mu.Unlock()
+	if err := a.resume(ctx); err != nil {
+		return fmt.Errorf("resume from the store: %w", err)
+	}
+	g.Go(func() error { return a.runSeat(ctx) })
+	g.Go(func() error { return a.maintain(ctx) })
+	g.Go(func() error { return wire.Serve(ctx, ln, a, limits, a.log) })
+	return g.Wait()
+}
+
+// resume takes up what the store has: the seat if it is of this boot, the pools,
+// and a look at every right that does not serve.
+func (a *Agent) resume(ctx context.Context) error {
+	var id store.Identity
+	var kept []Pool
+	err := a.st.View(func(tx *store.Tx) error {
+		var err error
+		if id, err = tx.Identity(); err != nil {
+			return err
+		}
+		if kept, err = keptPools(tx); err != nil {
+			return err
+		}
+		for r, err := range tx.Rights() {
+			if err != nil {
+				return err
+			}
+			if !r.Serves(id.Term) {
+				a.schedule.at(r.Name, a.clock.Now().Wall)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	self := protocol.Identity{Node: a.cfg.Node, Store: a.st.ID(), Machine: a.cfg.Machine, Boot: a.cfg.Boot, Fence: a.cfg.Fence}
+	sent := protocol.Instant{Boot: id.BeatSentBoot, Wall: id.BeatSentWall}
+	boot := id.Boot
+	if id.Node != a.cfg.Node || id.Machine != a.cfg.Machine {
+		boot = "" // another node's or machine's store: its seat proves nothing here
+	}
+	a.mu.Lock()
+	a.sitting = protocol.Resume(self, boot, id.Term, sent)
+	a.mu.Unlock()
+	for _, p := range kept {
+		a.adoptPool(ctx, protocol.PoolName(p.Name), p)
+	}
+	a.log.InfoContext(ctx, "agent resumes", "node", a.cfg.Node, "store", a.st.ID(), "term", id.Term, "pools", len(kept), "seated", a.seated())
+	return nil
+}
+
+func (a *Agent) seated() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.sitting.Term != 0
+}
+
+// serving reports whether the agent may give out addresses now; if not, why.
+func (a *Agent) serving() (bool, string) {
+	now := a.clock.Now()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.sitting.Serving(now)
+}
+
+// Ready reports whether the agent can serve an ADD now; if not, why.
+func (a *Agent) Ready() (bool, string) { return a.serving() }
+
+// background runs task in a goroutine that Run waits for.
+func (a *Agent) background(task func(context.Context)) {
+	a.mu.Lock()
+	queue := a.queue
+	a.mu.Unlock()
+	queue(task)
+}
+
+// wait pauses for d or until ctx ends; it reports whether it was the former.
+func (a *Agent) wait(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-a.clock.After(d):
+		return true
+	}
+}

@@ -1,0 +1,112 @@
+package agent
+
+import (
+	"context"
+	"time"
+
+	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/ipam/poolspec"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+	"github.com/tenure-ipam/tenure/ipam/store"
+)
+
+// Cluster is what the agent needs of the cluster. Every read of Leases,
+// SubLeases, Seats and Claims is live.
+type Cluster struct {
+	Leases    Leases
+	SubLeases SubLeases
+	Seats     Seats
+	Claims    Claims
+	Pools     Pools
+	Pods      Pods
+}
+
+// Leases are the calls on leases. An outcome of Unknown means that a write may
+// still happen; err says why, for people. All methods may run at once.
+type Leases interface {
+	CreateLease(ctx context.Context, l protocol.Lease) (protocol.Lease, protocol.Outcome, error)
+	ReadLease(ctx context.Context, name string) (protocol.Lease, protocol.Outcome, error)
+	UpdateLease(ctx context.Context, old, next protocol.Lease) (protocol.Lease, protocol.Outcome, error)
+	DeleteLease(ctx context.Context, m protocol.Meta) (protocol.Outcome, error)
+	LeasesOfPool(ctx context.Context, pool protocol.PoolName) ([]protocol.Lease, error)
+	LeasesOfNode(ctx context.Context, node protocol.NodeName) ([]protocol.Lease, error)
+	PublishLease(ctx context.Context, name string, uid protocol.UID, p protocol.Publication) (protocol.Outcome, error)
+}
+
+// SubLeases are the calls on sub-leases.
+type SubLeases interface {
+	CreateSubLease(ctx context.Context, s protocol.SubLease) (protocol.SubLease, protocol.Outcome, error)
+	ReadSubLease(ctx context.Context, name string) (protocol.SubLease, protocol.Outcome, error)
+	UpdateSubLease(ctx context.Context, old, next protocol.SubLease) (protocol.SubLease, protocol.Outcome, error)
+	DeleteSubLease(ctx context.Context, m protocol.Meta) (protocol.Outcome, error)
+	SubLeasesOfNode(ctx context.Context, node protocol.NodeName) ([]protocol.SubLease, error)
+}
+
+// Seats are the calls on the node's seat.
+type Seats interface {
+	ReadSeat(ctx context.Context, node protocol.NodeName) (protocol.Seat, protocol.Outcome, error)
+	CreateSeat(ctx context.Context, s protocol.Seat) (protocol.Seat, protocol.Outcome, error)
+	UpdateSeat(ctx context.Context, s protocol.Seat) (protocol.Seat, protocol.Outcome, error)
+	ReadNodeUID(ctx context.Context, node protocol.NodeName) (protocol.UID, protocol.Outcome, error)
+}
+
+// Claims reads claims.
+type Claims interface {
+	ReadClaim(ctx context.Context, namespace, name string) (protocol.Claim, protocol.Outcome, error)
+}
+
+// Pools reads and follows pools by name.
+type Pools interface {
+	ReadPool(ctx context.Context, name protocol.PoolName) (protocol.Pool, protocol.Outcome, error)
+	// Follow calls changed with the pool as it is, and again whenever it has
+	// changed, until ctx ends; exists is false while there is none. changed is
+	// not called concurrently for one Follow.
+	Follow(ctx context.Context, name protocol.PoolName, changed func(p Pool, exists bool)) error
+}
+
+// A Pool is what the agent knows of an IPPool. Its JSON form is kept in the
+// store, so that a restart finds it while the API server is away.
+type Pool struct {
+	protocol.Pool
+	Text     poolspec.PoolText  `json:"text"`
+	Routes   []poolspec.Route   `json:"routes,omitempty"`
+	DNS      poolspec.DNS       `json:"dns,omitzero"`
+	Pressure allocator.Pressure `json:"pressure"`
+}
+
+// A Pod is what the agent knows of a pod.
+type Pod struct {
+	protocol.PodRef
+	// Networks is the pod's selection annotation.
+	Networks string
+	// Terminating says that the pod is being deleted.
+	Terminating bool
+	// MirrorOf is, of a static pod's mirror, the UID by which the runtime knows
+	// the pod.
+	MirrorOf protocol.UID
+}
+
+// Is reports whether uid, as the runtime told it, is p's. An empty uid is
+// anybody's.
+func (p Pod) Is(uid protocol.UID) bool { return uid == "" || uid == p.UID || uid == p.MirrorOf }
+
+// Pods finds pods of this node.
+type Pods interface {
+	// Pod returns a pod, from a watch if that has it with this uid, else live.
+	Pod(ctx context.Context, namespace, name string, uid protocol.UID) (Pod, protocol.Outcome, error)
+	// ReadPod returns a pod live.
+	ReadPod(ctx context.Context, namespace, name string) (Pod, protocol.Outcome, error)
+}
+
+// A Clock tells the time and waits.
+type Clock interface {
+	Now() protocol.Instant
+	After(d time.Duration) <-chan time.Time
+}
+
+// Namespaces looks at network namespaces of the host.
+type Namespaces interface {
+	// Gone reports whether the network namespace of an attachment certainly does
+	// not exist any more. What cannot be told is not gone.
+	Gone(a store.Attachment) bool
+}

@@ -1,0 +1,9 @@
+// Package agent is the node's side of Tenure: it answers the CNI plugin over the
+// node socket, hands out addresses of the blocks that its node has leased, and
+// keeps those leases. It runs the steps of package protocol on the node's store
+// and on the small interfaces that it declares of the cluster; it knows neither
+// Kubernetes nor CNI.
+//
+// docs/how-an-add-travels.md follows one ADD through it, docs/leases.md says why
+// each step stands where it does.
+package agent

@@ -1,0 +1,203 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/tenure-ipam/tenure/ipam/node"
+	"github.com/tenure-ipam/tenure/ipam/poolspec"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+	"github.com/tenure-ipam/tenure/ipam/store"
+	"github.com/tenure-ipam/tenure/ipam/wire"
+)
+
+// CodeClaimRefused is the CNI error code for a claim that the pod may not have.
+const CodeClaimRefused wire.Code = 101
+
+// Serve answers one request of the plugin. It logs one line for an ADD or a DEL.
+func (a *Agent) Serve(ctx context.Context, req wire.Request) wire.Response {
+	began := a.clock.Now()
+	resp := wire.Response{Version: wire.Version}
+	var err error
+	switch req.Verb {
+	case wire.Add:
+		resp.Result, err = a.add(ctx, req)
+	case wire.Del:
+		err = a.del(ctx, req)
+	case wire.Check:
+		err = a.check(req)
+	case wire.GC:
+		err = a.collect(ctx, req)
+	case wire.Status:
+		err = a.status(req)
+	case wire.Ping:
+	}
+	if err != nil {
+		resp.Result, resp.Error = nil, wireError(err)
+	}
+	took := a.clock.Now().Since(began)
+	a.metrics.request(req.Verb, resp.Error, took)
+	a.logRequest(ctx, req, resp, took)
+	return resp
+}
+
+func (a *Agent) logRequest(ctx context.Context, req wire.Request, resp wire.Response, took time.Duration) {
+	attrs := []any{"verb", string(req.Verb), "sandbox", req.ContainerID, "interface", req.IfName, "took", took}
+	switch {
+	case resp.Error != nil:
+		a.log.WarnContext(ctx, "request refused", append(attrs, "code", uint(resp.Error.Code), "error", resp.Error.Error())...)
+	case req.Verb == wire.Add:
+		addrs := make([]string, len(resp.Result.IPs))
+		for i, ip := range resp.Result.IPs {
+			addrs[i] = ip.Address.String()
+		}
+		a.log.InfoContext(ctx, "address held", append(attrs, "address", addrs)...)
+	case req.Verb == wire.Del:
+		a.log.InfoContext(ctx, "address released", attrs...)
+	}
+}
+
+// wireError adds the agent's own errors to those of [node.WireError].
+func wireError(err error) *wire.Error {
+	var claim *ClaimError
+	if errors.As(err, &claim) {
+		if claim.Later {
+			return &wire.Error{Code: wire.CodeTryAgainLater, Msg: err.Error()}
+		}
+		return &wire.Error{Code: CodeClaimRefused, Msg: err.Error()}
+	}
+	var notReady *notReadyError
+	var notServing *notServingError
+	var exhausted *ExhaustedError
+	var held *HeldError
+	var podErr *podError
+	for _, later := range []any{&notReady, &notServing, &exhausted, &held, &podErr} {
+		if errors.As(err, later) {
+			return &wire.Error{Code: wire.CodeTryAgainLater, Msg: err.Error()}
+		}
+	}
+	var selection *selectionError
+	if errors.As(err, &selection) {
+		return &wire.Error{Code: wire.CodeInvalidConfig, Msg: err.Error()}
+	}
+	return node.WireError(err)
+}
+
+// A notServingError says why the agent gives out nothing new.
+type notServingError struct{ Why string }
+
+func (e *notServingError) Error() string { return "this node gives out no new addresses: " + e.Why }
+
+// del frees what an attachment has. It needs neither the API server nor the
+// network's configuration to be right.
+func (a *Agent) del(ctx context.Context, req wire.Request) error {
+	conf, err := poolspec.ParseRelease(req.Config)
+	if err != nil {
+		return err
+	}
+	return a.release(ctx, store.Key{Network: conf.Name, ContainerID: req.ContainerID, IfName: req.IfName}, 0)
+}
+
+// release frees an attachment, of that generation only unless it is 0, and lets
+// go of what nothing rests on any more.
+func (a *Agent) release(ctx context.Context, key store.Key, generation uint64) error {
+	unlock, err := a.keys.lock(ctx, key)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return a.releaseLocked(ctx, key, generation)
+}
+
+// releaseLocked is release for a caller that holds the key's lock.
+func (a *Agent) releaseLocked(ctx context.Context, key store.Key, generation uint64) error {
+	var freed store.Attachment
+	var ok bool
+	err := a.st.Update(ctx, func(tx *store.Tx) error {
+		var err error
+		freed, ok, err = node.ReleaseIf(tx, key, generation)
+		return err
+	})
+	if err != nil || !ok {
+		return err
+	}
+	if freed.Use != "" {
+		r := protocol.Right{Kind: protocol.RightUse, Name: freed.Use}
+		a.background(func(ctx context.Context) { a.letGo(ctx, r) })
+	}
+	a.touch(freed)
+	return nil
+}
+
+// check is CNI's CHECK.
+func (a *Agent) check(req wire.Request) error {
+	conf, err := poolspec.ParseConfig(req.Config, req.Args)
+	if err != nil {
+		return err
+	}
+	prev, _, err := conf.PrevAddresses()
+	if err != nil {
+		return err
+	}
+	key := store.Key{Network: conf.Name, ContainerID: req.ContainerID, IfName: req.IfName}
+	return a.st.View(func(tx *store.Tx) error { return node.Check(tx, key, prev) })
+}
+
+// status is CNI's STATUS: whether an ADD could be served now.
+func (a *Agent) status(req wire.Request) error {
+	conf, err := poolspec.ParseConfig(req.Config, req.Args)
+	if err != nil {
+		return err
+	}
+	if ok, why := a.serving(); !ok {
+		return &wire.Error{Code: wire.CodeNotAvailable, Msg: "this node gives out no new addresses", Details: why}
+	}
+	if !conf.ReportFull {
+		return nil
+	}
+	for _, src := range conf.Sources {
+		if full, why := a.full(protocol.PoolName(src.Pool)); full {
+			return &wire.Error{Code: wire.CodeNotAvailable, Msg: "a pool of this network is full", Details: why}
+		}
+	}
+	return nil
+}
+
+// collect is CNI's GC. It frees what existed when the call began, is not listed,
+// and has no network namespace any more.
+func (a *Agent) collect(ctx context.Context, req wire.Request) error {
+	conf, err := poolspec.ParseRelease(req.Config)
+	if err != nil {
+		return err
+	}
+	if !conf.HasValidAttachments {
+		return &wire.Error{Code: wire.CodeInvalidConfig, Msg: "GC without cni.dev/valid-attachments: nothing is freed", Details: "the runtime must list the attachments to keep, or an empty list"}
+	}
+	var garbage []store.Attachment
+	err = a.st.View(func(tx *store.Tx) error {
+		for att, err := range tx.OfNetwork(conf.Name) {
+			if err != nil {
+				return err
+			}
+			if !listed(conf.ValidAttachments, att.Key) && a.netns.Gone(att) {
+				garbage = append(garbage, att)
+			}
+		}
+		return nil
+	})
+	errs := []error{err}
+	for _, att := range garbage {
+		errs = append(errs, a.release(ctx, att.Key, att.Generation))
+	}
+	return errors.Join(errs...)
+}
+
+func listed(valid []poolspec.AttachmentRef, key store.Key) bool {
+	for _, v := range valid {
+		if v.ContainerID == key.ContainerID && (v.IfName == "" || v.IfName == key.IfName) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,288 @@
+package agent
+
+import (
+	"context"
+	"time"
+
+	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/ipam/journal"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+	"github.com/tenure-ipam/tenure/ipam/store"
+)
+
+// How often maintain does what.
+const (
+	lookEvery    = time.Second
+	idleEvery    = 5 * time.Second
+	journalEvery = 5 * time.Second
+	ownEvery     = time.Hour
+)
+
+// maintain does what no request asks for, until ctx ends: looks at rights that are
+// in doubt, journalled DELs, idle leases and uses, publication, garbage, and the
+// hourly list of what the API server has in this node's name.
+func (a *Agent) maintain(ctx context.Context) error {
+	jobs := []struct {
+		every time.Duration
+		do    func(context.Context)
+		next  time.Time
+	}{
+		{every: lookEvery, do: a.lookAgain},
+		{every: journalEvery, do: a.drainJournal},
+		{every: idleEvery, do: a.giveBack},
+		{every: max(lookEvery, a.cfg.PublishEvery/6), do: a.publish},
+		{every: a.cfg.SweepEvery, do: a.sweep},
+		{every: ownEvery, do: a.listOwn},
+	}
+	for {
+		now := a.clock.Now().Wall
+		for i := range jobs {
+			if !jobs[i].next.After(now) {
+				jobs[i].do(ctx)
+				jobs[i].next = now.Add(jobs[i].every)
+			}
+		}
+		if !a.wait(ctx, lookEvery) {
+			return nil
+		}
+	}
+}
+
+// lookAgain looks at the rights whose time has come, a few at once.
+func (a *Agent) lookAgain(ctx context.Context) {
+	if !a.seated() {
+		return
+	}
+	names := a.schedule.due(a.clock.Now().Wall)
+	inParallel(a.cfg.Parallel, names, func(name string) {
+		r, ok := a.right(name)
+		if !ok {
+			return
+		}
+		ev := protocol.Event{Kind: protocol.EventLook}
+		if r.Kind == protocol.RightUse && r.Phase == protocol.Noted {
+			ev.Kind = protocol.EventLetGo // the ADD that wanted it is gone, or asks again
+		}
+		if _, res, err := a.drive(ctx, r, ev); err != nil && ctx.Err() == nil {
+			a.schedule.at(name, a.clock.Now().Wall.Add(retryAfter))
+			a.log.DebugContext(ctx, "look put off", "right", name, "error", err, "verdict", res.Verdict)
+		}
+	})
+}
+
+func (a *Agent) right(name string) (r protocol.Right, ok bool) {
+	err := a.st.View(func(tx *store.Tx) error {
+		var err error
+		r, ok, err = tx.Right(name)
+		return err
+	})
+	if err != nil {
+		a.log.Error("right not read", "right", name, "error", err)
+	}
+	return r, ok && err == nil
+}
+
+// drainJournal applies the DELs that found no agent.
+func (a *Agent) drainJournal(ctx context.Context) {
+	entries, damaged, err := journal.List(a.cfg.JournalDir)
+	for _, name := range damaged {
+		a.log.WarnContext(ctx, "journal entry damaged, set aside", "file", name)
+	}
+	if err != nil {
+		a.log.WarnContext(ctx, "journal not read", "error", err)
+	}
+	for _, e := range entries {
+		key := store.Key{Network: e.Network, ContainerID: e.ContainerID, IfName: e.IfName}
+		unlock, err := a.keys.lock(ctx, key)
+		if err != nil {
+			return
+		}
+		// Under the lock an ADD may have consumed it meanwhile: read again.
+		own, _, err := journal.OfKey(a.cfg.JournalDir, e.Network, e.ContainerID, e.IfName)
+		if err == nil {
+			err = a.applyJournal(ctx, key, own)
+		}
+		unlock()
+		if err != nil {
+			a.log.WarnContext(ctx, "journalled DEL not applied", "sandbox", e.ContainerID, "interface", e.IfName, "error", err)
+		}
+	}
+}
+
+// giveBack lets go of leases and uses that nothing has needed for a while.
+func (a *Agent) giveBack(ctx context.Context) {
+	if !a.seated() {
+		return
+	}
+	var rights []protocol.Right
+	err := a.st.View(func(tx *store.Tx) error {
+		rights = rights[:0]
+		for r, err := range tx.Rights() {
+			if err != nil {
+				return err
+			}
+			if r.Phase == protocol.Held || r.Phase == protocol.Lost {
+				rights = append(rights, r)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		a.log.ErrorContext(ctx, "store not read", "error", err)
+		return
+	}
+	idle := a.idleRights(rights)
+	inParallel(a.cfg.Parallel, idle, func(r protocol.Right) { a.letGo(ctx, r) })
+}
+
+// idleRights returns which of rights to let go: empty for long enough, and not
+// part of the reserve of a pool that the node uses.
+func (a *Agent) idleRights(rights []protocol.Right) []protocol.Right {
+	now := a.clock.Now()
+	empty := map[string]bool{}
+	spare := map[protocol.PoolName]map[allocator.Family]int{} // free addresses beyond the reserve
+	err := a.st.View(func(tx *store.Tx) error {
+		for _, r := range rights {
+			switch err := unused(tx, r); err {
+			case nil:
+				empty[r.Name] = true
+			case errInUse:
+			default:
+				return err
+			}
+			if _, ok := spare[r.Pool]; r.Kind == protocol.RightLease && !ok {
+				spare[r.Pool] = a.spare(tx, r.Pool)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		a.log.Error("store not read", "error", err)
+		return nil
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var idle []protocol.Right
+	for _, r := range rights {
+		if !empty[r.Name] {
+			delete(a.idle, r.Name)
+			continue
+		}
+		since, ok := a.idle[r.Name]
+		if !ok {
+			a.idle[r.Name] = now
+			since = now
+		}
+		after := a.cfg.Idle
+		if r.Kind == protocol.RightLease && a.pressed(r.Pool) {
+			after = 0
+		}
+		if now.Since(since) < after {
+			continue
+		}
+		if r.Kind == protocol.RightLease {
+			f, size := allocator.FamilyOf(r.Block.Addr()), 1<<(r.Block.Addr().BitLen()-r.Block.Bits())
+			if spare[r.Pool][f] < size {
+				continue // part of the reserve
+			}
+			spare[r.Pool][f] -= size
+		}
+		delete(a.idle, r.Name)
+		idle = append(idle, r)
+	}
+	return idle
+}
+
+// spare returns how many free addresses the node has in a pool beyond the reserve
+// that its use of the pool suggests.
+func (a *Agent) spare(tx *store.Tx, name protocol.PoolName) map[allocator.Family]int {
+	more := map[allocator.Family]int{}
+	pressure := allocator.PressureLow
+	a.mu.Lock()
+	p := a.pools[name]
+	a.mu.Unlock()
+	if p != nil {
+		if known, absent, _ := p.now(); known != nil {
+			pressure = known.Pressure
+			if absent || known.Deleting || !known.Open {
+				pressure = allocator.PressureExhausted
+			}
+		}
+	}
+	for _, f := range allocator.Families() {
+		c, err := allocator.NewSpace(tx.Table(name), nil).Counts(f)
+		if err != nil {
+			a.log.Error("pool state not read", "pool", name, "error", err)
+			continue
+		}
+		reserve := 0
+		if c.Taken > 0 {
+			reserve = allocator.Reserve(c.Taken, pressure)
+		}
+		more[f] = c.Free - reserve
+	}
+	return more
+}
+
+// pressed reports whether idle leases of a pool go back at once. a.mu must be
+// held.
+func (a *Agent) pressed(name protocol.PoolName) bool {
+	p := a.pools[name]
+	if p == nil {
+		return false
+	}
+	known, absent, _ := p.now()
+	return absent || known != nil && (known.Pressure != allocator.PressureLow || known.Deleting || !known.Open)
+}
+
+// listOwn asks the API server, once an hour and at start, for everything in this
+// node's name: a create whose answer was lost may have landed after its looks.
+func (a *Agent) listOwn(ctx context.Context) {
+	if !a.seated() {
+		return
+	}
+	leases, err := a.cl.Leases.LeasesOfNode(ctx, a.cfg.Node)
+	if err != nil {
+		a.log.WarnContext(ctx, "own leases not listed", "error", err)
+	}
+	for _, l := range leases {
+		if l.Store == a.st.ID() {
+			a.adoptStray(ctx, protocol.Right{Kind: protocol.RightLease, Name: l.Name, Pool: l.Pool, PoolUID: l.PoolUID, Block: l.Block})
+		}
+	}
+	subs, err := a.cl.SubLeases.SubLeasesOfNode(ctx, a.cfg.Node)
+	if err != nil {
+		a.log.WarnContext(ctx, "own sub-leases not listed", "error", err)
+	}
+	for _, s := range subs {
+		if s.Store == a.st.ID() && s.Use != nil {
+			a.adoptStray(ctx, protocol.Right{Kind: protocol.RightUse, Name: s.Name, Use: s.Use})
+		}
+	}
+}
+
+// adoptStray takes up an object in this store's name that the store has no record
+// of: a create that came late, from which nothing was given. It goes back.
+func (a *Agent) adoptStray(ctx context.Context, r protocol.Right) {
+	if _, known := a.right(r.Name); known {
+		return
+	}
+	unlock, err := a.rights.lock(ctx, r.Name)
+	if err != nil {
+		return
+	}
+	defer unlock()
+	err = a.st.Update(ctx, func(tx *store.Tx) error {
+		if _, known, err := tx.Right(r.Name); err != nil || known {
+			return err
+		}
+		r.Phase = protocol.Releasing // a read follows before anything is deleted
+		return tx.PutRight(r)
+	})
+	if err != nil {
+		a.log.WarnContext(ctx, "stray right not taken up", "right", r.Name, "error", err)
+		return
+	}
+	a.log.InfoContext(ctx, "stray right found, giving it back", "right", r.Name)
+	a.schedule.at(r.Name, a.clock.Now().Wall)
+}

@@ -1,0 +1,216 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+
+	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/ipam/poolspec"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+	"github.com/tenure-ipam/tenure/ipam/store"
+)
+
+// pool is a pool that this node uses, as last heard of, and the demand for its
+// blocks.
+type pool struct {
+	name protocol.PoolName
+
+	mu      sync.Mutex
+	known   *knownPool    // guarded by mu; nil until heard of
+	absent  bool          // guarded by mu; the API server says that there is none
+	changed chan struct{} // guarded by mu; closed and replaced at each change
+
+	demand demand
+}
+
+// knownPool is an immutable view of a pool: a change replaces it.
+type knownPool struct {
+	Pool
+	shape *allocator.Shape
+}
+
+// bits returns the prefix length of p's blocks of family f.
+func (p *knownPool) bits(f allocator.Family) int {
+	if f == allocator.IPv4 {
+		return p.Bits4
+	}
+	return p.Bits6
+}
+
+func newPool(name protocol.PoolName) *pool {
+	return &pool{name: name, changed: make(chan struct{})}
+}
+
+// now returns the pool as last heard of, and a channel that closes when that
+// changes.
+func (p *pool) now() (known *knownPool, absent bool, changed <-chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.known, p.absent, p.changed
+}
+
+func (p *pool) set(known *knownPool, absent bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.known, p.absent = known, absent
+	close(p.changed)
+	p.changed = make(chan struct{})
+}
+
+// A notReadyError says why nothing can be taken from a pool now; it may change.
+type notReadyError struct {
+	Pool protocol.PoolName
+	Why  string
+}
+
+func (e *notReadyError) Error() string { return fmt.Sprintf("pool %s %s", e.Pool, e.Why) }
+
+// ready returns pool name once it can be used, waiting until ctx ends.
+func (a *Agent) ready(ctx context.Context, name protocol.PoolName) (*pool, *knownPool, error) {
+	p, err := a.pool(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	for {
+		known, absent, changed := p.now()
+		why := unready(known, absent)
+		if why == "" {
+			return p, known, nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, nil, &notReadyError{Pool: name, Why: why}
+		}
+	}
+}
+
+func unready(known *knownPool, absent bool) string {
+	switch {
+	case absent:
+		return "does not exist: create the IPPool, or correct the name in the network configuration"
+	case known == nil:
+		return "has not been read yet: the API server does not answer"
+	case known.Deleting:
+		return "is being deleted"
+	case known.Bits4 == 0 && known.Bits6 == 0:
+		return "has not been opened by the controller yet: see its condition Ready"
+	}
+	return ""
+}
+
+// pool returns the entry of a pool, and follows the pool from then on.
+func (a *Agent) pool(name protocol.PoolName) (*pool, error) {
+	a.mu.Lock()
+	p, ok := a.pools[name]
+	if !ok {
+		p = newPool(name)
+		a.pools[name] = p
+	}
+	follow := a.follow
+	a.mu.Unlock()
+	if ok {
+		return p, nil
+	}
+	return p, follow(name, p)
+}
+
+// adoptPool takes up a pool that the store has kept.
+func (a *Agent) adoptPool(ctx context.Context, name protocol.PoolName, kept Pool) {
+	shape, err := poolspec.ParsePool(kept.Text)
+	if err != nil {
+		a.log.WarnContext(ctx, "kept pool not understood", "pool", name, "error", err)
+		return
+	}
+	p := newPool(name)
+	p.known = &knownPool{Pool: kept, shape: shape}
+	a.mu.Lock()
+	a.pools[name] = p
+	follow := a.follow
+	a.mu.Unlock()
+	if err := follow(name, p); err != nil {
+		a.log.WarnContext(ctx, "pool not followed", "pool", name, "error", err)
+	}
+}
+
+// followPool keeps p as the API server has it until ctx ends.
+func (a *Agent) followPool(ctx context.Context, name protocol.PoolName, p *pool) error {
+	return a.cl.Pools.Follow(ctx, name, func(heard Pool, exists bool) {
+		if err := a.hear(ctx, p, heard, exists); err != nil {
+			a.log.WarnContext(ctx, "pool not taken over", "pool", name, "error", err)
+		}
+	})
+}
+
+// hear takes over a pool as heard: first in the store, with the allocation state
+// made to follow its shape, then in memory.
+func (a *Agent) hear(ctx context.Context, p *pool, heard Pool, exists bool) error {
+	was, _, _ := p.now()
+	if !exists {
+		p.set(was, true) // what is leased of it stays until it is given back
+		return nil
+	}
+	shape, err := poolspec.ParsePool(heard.Text)
+	if err != nil {
+		return err // the controller says the same in the pool's condition
+	}
+	text, err := json.Marshal(heard)
+	if err != nil {
+		return fmt.Errorf("encode pool: %w", err)
+	}
+	err = a.st.Update(ctx, func(tx *store.Tx) error {
+		if err := tx.PutPool(p.name, text); err != nil {
+			return err
+		}
+		return allocator.NewSpace(tx.Table(p.name), shape).Reshape()
+	})
+	if err != nil {
+		return err
+	}
+	p.set(&knownPool{Pool: heard, shape: shape}, false)
+	return nil
+}
+
+// keptPools returns the pools that the store has records of.
+func keptPools(tx *store.Tx) ([]Pool, error) {
+	var kept []Pool
+	for _, name := range tx.Pools() {
+		text, ok, err := tx.Pool(name)
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			continue
+		}
+		var p Pool
+		if err := json.Unmarshal(text, &p); err != nil {
+			return nil, fmt.Errorf("kept pool %s: %w", name, err)
+		}
+		kept = append(kept, p)
+	}
+	return kept, nil
+}
+
+// shapeOf returns the shape under which the store's state of a pool stands: that
+// in memory, or before any was heard, that of the store's record.
+func (a *Agent) shapeOf(tx *store.Tx, name protocol.PoolName) (*allocator.Shape, error) {
+	a.mu.Lock()
+	p := a.pools[name]
+	a.mu.Unlock()
+	if p != nil {
+		if known, _, _ := p.now(); known != nil {
+			return known.shape, nil
+		}
+	}
+	text, ok, err := tx.Pool(name)
+	if err != nil || !ok {
+		return nil, err
+	}
+	var kept Pool
+	if err := json.Unmarshal(text, &kept); err != nil {
+		return nil, fmt.Errorf("kept pool %s: %w", name, err)
+	}
+	return poolspec.ParsePool(kept.Text)
+}

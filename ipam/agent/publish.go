@@ -1,0 +1,171 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+	"github.com/tenure-ipam/tenure/ipam/store"
+)
+
+// publication is what the status of a lease was last told, and when.
+type publication struct {
+	uid  protocol.UID
+	used int
+	free int
+	who  []string
+	at   protocol.Instant
+}
+
+func (p publication) same(o publication) bool {
+	return p.uid == o.uid && p.used == o.used && p.free == o.free && slices.Equal(p.who, o.who)
+}
+
+// touch notes that the pools of an attachment have changed: their reserve is
+// looked after.
+func (a *Agent) touch(att store.Attachment) {
+	var last protocol.PoolName
+	for _, addr := range att.Addresses {
+		if addr.Pool == last || addr.Lease == "" {
+			continue
+		}
+		last = addr.Pool
+		if p, err := a.pool(addr.Pool); err == nil {
+			a.reserve(p)
+		}
+	}
+}
+
+// publish writes the status of leases whose content has changed, each at most
+// every PublishEvery. It is for people; what fails is tried again next time.
+func (a *Agent) publish(ctx context.Context) {
+	now := a.clock.Now()
+	current, err := a.publications()
+	if err != nil {
+		a.log.ErrorContext(ctx, "store not read", "error", err)
+		return
+	}
+	var due []string
+	a.mu.Lock()
+	for name := range a.public {
+		if _, ok := current[name]; !ok {
+			delete(a.public, name)
+		}
+	}
+	for name, p := range current {
+		last, told := a.public[name]
+		if !told || !p.same(last) && now.Since(last.at) >= a.cfg.PublishEvery {
+			due = append(due, name)
+		}
+	}
+	a.mu.Unlock()
+	inParallel(2, due, func(name string) {
+		p := current[name]
+		out, err := a.cl.Leases.PublishLease(ctx, name, p.uid, protocol.Publication{Used: p.used, Free: p.free, Allocations: p.who, At: now.Wall})
+		if out != protocol.Done {
+			a.log.DebugContext(ctx, "lease status not written", "lease", name, "error", err)
+			return
+		}
+		p.at = now
+		a.mu.Lock()
+		a.public[name] = p
+		a.mu.Unlock()
+	})
+}
+
+// publications returns what there is to say about each Held lease.
+func (a *Agent) publications() (map[string]publication, error) {
+	all := map[string]publication{}
+	err := a.st.View(func(tx *store.Tx) error {
+		clear(all)
+		info, err := blocks(tx)
+		if err != nil {
+			return err
+		}
+		for r, err := range tx.Rights() {
+			if err != nil {
+				return err
+			}
+			if r.Kind == protocol.RightLease && r.Phase == protocol.Held {
+				b := info[blockKey{r.Pool, r.Block}]
+				all[r.Name] = publication{uid: r.UID, used: b.Taken, free: b.Free}
+			}
+		}
+		for att, err := range tx.Attachments() {
+			if err != nil {
+				return err
+			}
+			for _, addr := range att.Addresses {
+				if p, ok := all[addr.Lease]; ok {
+					p.who = append(p.who, whoHas(addr.Addr, att))
+					all[addr.Lease] = p
+				}
+			}
+		}
+		return nil
+	})
+	for name, p := range all {
+		slices.Sort(p.who)
+		all[name] = p
+	}
+	return all, err
+}
+
+// whoHas says who has an address, as "address namespace/pod interface".
+func whoHas(a netip.Addr, att store.Attachment) string {
+	who := att.Pod.String()
+	if att.Pod.Name == "" {
+		who = att.ContainerID
+	}
+	return fmt.Sprintf("%v %s %s", a, who, att.IfName)
+}
+
+type blockKey struct {
+	pool  protocol.PoolName
+	block netip.Prefix
+}
+
+// blocks returns the state of every block that is open on this node.
+func blocks(tx *store.Tx) (map[blockKey]allocator.BlockInfo, error) {
+	info := map[blockKey]allocator.BlockInfo{}
+	for _, name := range tx.Pools() {
+		space := allocator.NewSpace(tx.Table(name), nil)
+		for _, f := range allocator.Families() {
+			for b, err := range space.Blocks(f) {
+				if err != nil {
+					return nil, err
+				}
+				info[blockKey{name, b.Prefix}] = b
+			}
+		}
+	}
+	return info, nil
+}
+
+// full reports whether a pool has no address left for this node; if so, in which
+// words.
+func (a *Agent) full(name protocol.PoolName) (bool, string) {
+	p, err := a.pool(name)
+	if err != nil {
+		return false, ""
+	}
+	known, _, _ := p.now()
+	if known == nil || known.Pressure != allocator.PressureExhausted {
+		return false, ""
+	}
+	free := 0
+	err = a.st.View(func(tx *store.Tx) error {
+		for _, f := range known.shape.Families() {
+			c, err := allocator.NewSpace(tx.Table(name), known.shape).Counts(f)
+			if err != nil {
+				return err
+			}
+			free += c.Free
+		}
+		return nil
+	})
+	return err == nil && free == 0, fmt.Sprintf("pool %s is exhausted", name)
+}

@@ -1,0 +1,255 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+	"github.com/tenure-ipam/tenure/ipam/store"
+)
+
+// maxSteps bounds how many calls one drive makes: a right that changes under its
+// holder's hands so often is looked at again later.
+const maxSteps = 12
+
+// errInUse stops a right from being let go while something rests on it.
+var errInUse = errors.New("something rests on it")
+
+// drive steps a right, from ev on, until there is nothing to call: each step is a
+// store transaction, each call is sent after its commit. fresh is the record to
+// begin with where the store has none. A right that cannot be settled now is
+// looked at again by itself.
+func (a *Agent) drive(ctx context.Context, fresh protocol.Right, ev protocol.Event) (protocol.Right, protocol.Result, error) {
+	release, err := a.rights.lock(ctx, fresh.Name)
+	if err != nil {
+		return fresh, protocol.Result{Verdict: protocol.VerdictLater, Why: err.Error()}, err
+	}
+	defer release()
+	var refused string // why the right was refused, while it is being given back
+	for range maxSteps {
+		ev.Now = a.clock.Now().Wall
+		res, err := a.step(ctx, fresh, ev)
+		if err != nil {
+			return fresh, protocol.Result{Verdict: protocol.VerdictLater, Why: err.Error()}, err
+		}
+		if res.Verdict == protocol.VerdictRefused {
+			refused = res.Why
+		}
+		if res.Call == protocol.CallNone {
+			a.settle(res)
+			if refused != "" {
+				res.Verdict, res.Why = protocol.VerdictRefused, refused
+			}
+			return res.Next, res, nil
+		}
+		ev = a.call(ctx, res)
+	}
+	a.schedule.at(fresh.Name, a.clock.Now().Wall.Add(retryAfter))
+	return fresh, protocol.Result{Verdict: protocol.VerdictLater, Why: fresh.Name + " changes too often"}, nil
+}
+
+// retryAfter is when a right that could not be settled is looked at again.
+const retryAfter = 5 * time.Second
+
+// settle plans the next look at a right that a drive has left.
+func (a *Agent) settle(res protocol.Result) {
+	r, now := res.Next, a.clock.Now().Wall
+	switch {
+	case res.Forget || res.Verdict == protocol.VerdictServes:
+		a.schedule.drop(r.Name)
+	case r.Phase == protocol.Noted:
+		if at, ok := protocol.NextLook(r.NotedAt, now); ok {
+			a.schedule.at(r.Name, at)
+		} else {
+			a.schedule.at(r.Name, now.Add(time.Minute))
+		}
+	case r.Phase == protocol.Lost:
+		a.schedule.at(r.Name, now.Add(time.Minute))
+	default:
+		a.schedule.at(r.Name, now.Add(retryAfter))
+	}
+	if res.Verdict == protocol.VerdictTaken && r.Phase == protocol.Lost {
+		a.log.Warn("right lost", "right", r.Name, "error", res.Why)
+	}
+}
+
+// step runs one step in a store transaction, with everything that follows from it
+// on this node.
+func (a *Agent) step(ctx context.Context, fresh protocol.Right, ev protocol.Event) (res protocol.Result, err error) {
+	seated := a.seated()
+	err = a.st.Update(ctx, func(tx *store.Tx) error {
+		id, err := tx.Identity()
+		if err != nil {
+			return err
+		}
+		self := protocol.Self{Node: a.cfg.Node, Store: id.Store}
+		if seated {
+			self.Term = id.Term
+		}
+		was, known, err := tx.Right(fresh.Name)
+		if err != nil {
+			return err
+		}
+		if !known {
+			was = fresh
+			was.Phase = ""
+		}
+		if ev.Kind == protocol.EventLetGo {
+			if err := unused(tx, was); err != nil {
+				return err
+			}
+		}
+		res = protocol.Step(was, self, ev)
+		return a.record(tx, was, known, res)
+	})
+	return res, err
+}
+
+// unused returns errInUse if an attachment rests on r.
+func unused(tx *store.Tx, r protocol.Right) error {
+	switch r.Kind {
+	case protocol.RightUse:
+		for _, err := range tx.OfUse(r.Name) {
+			if err != nil {
+				return err
+			}
+			return errInUse
+		}
+	case protocol.RightLease:
+		space := allocator.NewSpace(tx.Table(r.Pool), nil)
+		open, err := space.IsOpen(r.Block)
+		if err != nil || !open {
+			return err
+		}
+		for _, err := range space.Addresses(r.Block) {
+			if err != nil {
+				return err
+			}
+			return errInUse
+		}
+	}
+	return nil
+}
+
+// record writes the outcome of a step: the right, and of a lease whether its
+// block gives addresses.
+func (a *Agent) record(tx *store.Tx, was protocol.Right, known bool, res protocol.Result) error {
+	if was.Kind == protocol.RightLease {
+		if err := a.openBlock(tx, was, res); err != nil {
+			return err
+		}
+	}
+	if res.Forget {
+		if !known {
+			return nil
+		}
+		return tx.DeleteRight(was.Name)
+	}
+	return tx.PutRight(res.Next)
+}
+
+// openBlock makes the node's allocation state follow a lease: its block is open
+// while the lease is Held, or Lost with attachments on it. Whether addresses are
+// given out of an open block, [protocol.Right.Serves] says at each ADD.
+func (a *Agent) openBlock(tx *store.Tx, was protocol.Right, res protocol.Result) error {
+	stays := !res.Forget && (res.Next.Phase == protocol.Held || res.Next.Phase == protocol.Lost)
+	shape, err := a.shapeOf(tx, was.Pool)
+	if err != nil {
+		return err
+	}
+	space := allocator.NewSpace(tx.Table(was.Pool), shape)
+	open, err := space.IsOpen(was.Block)
+	switch {
+	case err != nil || open == stays:
+		return err
+	case stays:
+		return space.Open(was.Block)
+	default:
+		return space.Close(was.Block)
+	}
+}
+
+// call sends a step's call and returns its answer.
+func (a *Agent) call(ctx context.Context, res protocol.Result) protocol.Event {
+	r := res.Next
+	ev := protocol.Event{Kind: protocol.EventAnswer, Call: res.Call}
+	var err error
+	switch r.Kind {
+	case protocol.RightLease:
+		ev.Object, ev.Outcome, err = a.callLease(ctx, r, res.Call)
+	case protocol.RightUse:
+		ev.Object, ev.Outcome, err = a.callUse(ctx, r, res.Call)
+	}
+	a.metrics.apiCall(r.Kind, res.Call, ev.Outcome)
+	if err != nil {
+		ev.Why = err.Error()
+	}
+	return ev
+}
+
+func (a *Agent) callLease(ctx context.Context, r protocol.Right, call protocol.Call) (protocol.Object, protocol.Outcome, error) {
+	var l protocol.Lease
+	var out protocol.Outcome
+	var err error
+	switch call {
+	case protocol.CallCreate:
+		l, out, err = a.cl.Leases.CreateLease(ctx, protocol.Lease{
+			Meta: protocol.Meta{Name: r.Name}, Protocol: protocol.Version, Pool: r.Pool, PoolUID: r.PoolUID, Block: r.Block,
+			Holder: protocol.Holder{Node: a.cfg.Node}, Store: a.st.ID(), Term: a.term(), Turn: 1,
+		})
+	case protocol.CallRead:
+		l, out, err = a.cl.Leases.ReadLease(ctx, r.Name)
+	case protocol.CallFence:
+		old := protocol.Lease{Meta: meta(r), Protocol: protocol.Version, Pool: r.Pool, Block: r.Block, Holder: protocol.Holder{Node: a.cfg.Node}, Term: r.Said, Turn: r.Turn}
+		next := old
+		next.Term, next.Turn = a.term(), r.Turn+1
+		l, out, err = a.cl.Leases.UpdateLease(ctx, old, next)
+	case protocol.CallDelete:
+		out, err = a.cl.Leases.DeleteLease(ctx, meta(r))
+	case protocol.CallConfirm:
+		var p protocol.Pool
+		p, out, err = a.cl.Pools.ReadPool(ctx, r.Pool)
+		if out == protocol.Done || out == protocol.NotFound {
+			out, err = confirmation(protocol.ConfirmLease(r, p, out))
+		}
+		return protocol.Object{}, out, err
+	case protocol.CallNone:
+		panic("agent: no call to send")
+	}
+	return r.ObjectOf(l), out, err
+}
+
+func meta(r protocol.Right) protocol.Meta {
+	return protocol.Meta{Name: r.Name, UID: r.UID, Revision: r.Revision}
+}
+
+// confirmation turns a decision into the answer to a CallConfirm.
+func confirmation(ok bool, why string) (protocol.Outcome, error) {
+	if ok {
+		return protocol.Done, nil
+	}
+	return protocol.Refused, errors.New(why)
+}
+
+func (a *Agent) term() int64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.sitting.Term
+}
+
+// leaseRight returns the record of a lease that is not known yet.
+func leaseRight(p Pool, block netip.Prefix) protocol.Right {
+	name := protocol.PoolName(p.Name)
+	return protocol.Right{Kind: protocol.RightLease, Name: protocol.LeaseName(name, block), Pool: name, PoolUID: p.UID, Block: block}
+}
+
+func laterError(what string, res protocol.Result) error {
+	if res.Why == "" {
+		return fmt.Errorf("%s: not settled yet", what)
+	}
+	return fmt.Errorf("%s: %s", what, res.Why)
+}

@@ -1,0 +1,141 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+	"github.com/tenure-ipam/tenure/ipam/store"
+)
+
+// seatRetry is how soon a heartbeat that was not accepted is tried again, give or
+// take a half, so that agents do not come all at once after an outage.
+const seatRetry = 4 * time.Second
+
+// runSeat keeps the node's seat until ctx ends.
+func (a *Agent) runSeat(ctx context.Context) error {
+	for {
+		accepted, err := a.beat(ctx)
+		if err != nil && ctx.Err() == nil {
+			return err
+		}
+		pause := seatRetry/2 + rand.N(seatRetry)
+		if accepted {
+			a.mu.Lock()
+			pause = a.sitting.BeatEvery()
+			a.mu.Unlock()
+		}
+		if !a.wait(ctx, pause) {
+			return nil
+		}
+	}
+}
+
+// beat sends one heartbeat, with whatever reads and writes that takes. Its error
+// means that the store cannot be written: an agent that cannot record what it was
+// told must not go on.
+func (a *Agent) beat(ctx context.Context) (accepted bool, err error) {
+	a.learnNode(ctx)
+	ev := protocol.SeatEvent{Now: a.clock.Now()}
+	for range maxSteps {
+		a.mu.Lock()
+		res := protocol.StepSeat(a.sitting, ev)
+		had := a.sitting.Term
+		if !res.Accepted {
+			a.sitting = res.Next
+		}
+		a.mu.Unlock()
+		if res.Accepted {
+			return true, a.accept(ctx, had, res.Next)
+		}
+		if had != 0 && res.Next.Term == 0 {
+			a.log.WarnContext(ctx, "seat lost", "node", a.cfg.Node, "error", res.Why)
+		}
+		if res.Call == protocol.SeatNone {
+			if res.Why != "" {
+				a.log.WarnContext(ctx, "heartbeat not accepted", "node", a.cfg.Node, "error", res.Why)
+			}
+			return false, nil
+		}
+		ev = a.callSeat(ctx, res)
+	}
+	return false, nil
+}
+
+func (a *Agent) callSeat(ctx context.Context, res protocol.SeatResult) protocol.SeatEvent {
+	ev := protocol.SeatEvent{Call: res.Call}
+	var err error
+	switch res.Call {
+	case protocol.SeatRead:
+		ev.Seat, ev.Outcome, err = a.cl.Seats.ReadSeat(ctx, a.cfg.Node)
+	case protocol.SeatCreate:
+		ev.Seat, ev.Outcome, err = a.cl.Seats.CreateSeat(ctx, res.Write)
+	case protocol.SeatUpdate:
+		ev.Seat, ev.Outcome, err = a.cl.Seats.UpdateSeat(ctx, res.Write)
+	case protocol.SeatNone:
+	}
+	if err != nil {
+		ev.Why = err.Error()
+	}
+	ev.Now = a.clock.Now()
+	return ev
+}
+
+// accept takes over a heartbeat that the API server has accepted: first on disk,
+// then in memory. In a new term no right serves until it has been said again.
+func (a *Agent) accept(ctx context.Context, had int64, next protocol.Sitting) error {
+	var again []string
+	err := a.st.Update(ctx, func(tx *store.Tx) error {
+		again = again[:0]
+		err := tx.PutIdentity(store.Identity{
+			Node: next.Self.Node, Machine: next.Self.Machine, Boot: next.Self.Boot, Term: next.Term, SeatUID: next.Seen.UID,
+			BeatSentWall: next.Sent.Wall, BeatSentBoot: next.Sent.Boot, Fence: next.Self.Fence,
+		})
+		if err != nil || next.Term == had {
+			return err
+		}
+		for r, err := range tx.Rights() {
+			if err != nil {
+				return err
+			}
+			if !r.Serves(next.Term) {
+				again = append(again, r.Name)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("record the seat: %w", err)
+	}
+	a.mu.Lock()
+	a.sitting = next
+	a.mu.Unlock()
+	if next.Term != had {
+		a.log.InfoContext(ctx, "seat taken", "node", a.cfg.Node, "term", next.Term, "rights", len(again))
+		for _, name := range again {
+			a.schedule.at(name, a.clock.Now().Wall)
+		}
+	}
+	return nil
+}
+
+// learnNode puts the Node's UID into the identity. An agent outside a cluster's
+// nodes, as in a test, has none, and says so.
+func (a *Agent) learnNode(ctx context.Context) {
+	a.mu.Lock()
+	known := a.sitting.Self.NodeUID != ""
+	a.mu.Unlock()
+	if known {
+		return
+	}
+	uid, out, err := a.cl.Seats.ReadNodeUID(ctx, a.cfg.Node)
+	if out != protocol.Done {
+		a.log.WarnContext(ctx, "node not read: the seat names no node", "node", a.cfg.Node, "error", err)
+		return
+	}
+	a.mu.Lock()
+	a.sitting.Self.NodeUID = uid
+	a.mu.Unlock()
+}

@@ -1,0 +1,278 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/ipam/poolspec"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+	"github.com/tenure-ipam/tenure/ipam/store"
+)
+
+// A ClaimError says why a pod may not have a claim's addresses. Later says that
+// this may change by itself.
+type ClaimError struct {
+	Claim string // "namespace/name"
+	Why   string
+	Later bool
+}
+
+func (e *ClaimError) Error() string { return fmt.Sprintf("claim %s: %s", e.Claim, e.Why) }
+
+// claimWait is how often an ADD looks for a claim that is not ready, at first.
+const claimWait = 50 * time.Millisecond
+
+// awaitClaim returns a claim as soon as it has addresses, waiting until ctx ends:
+// KubeVirt's controller makes claims asynchronously.
+func (a *Agent) awaitClaim(ctx context.Context, namespace, name string) (protocol.Claim, error) {
+	wait := claimWait
+	for {
+		c, out, err := a.cl.Claims.ReadClaim(ctx, namespace, name)
+		why := ""
+		switch {
+		case out == protocol.NotFound:
+			why = "does not exist yet"
+		case out != protocol.Done:
+			why = fmt.Sprintf("cannot be read: %v", err)
+		case c.Deleting:
+			return c, &ClaimError{Claim: namespace + "/" + name, Why: "is being deleted"}
+		case len(c.IPs) > 0:
+			return c, nil
+		case c.Failed != "":
+			why = "has no addresses: " + c.Failed
+		default:
+			why = "has no addresses yet: the controller has not allocated them"
+		}
+		select {
+		case <-ctx.Done():
+			return c, &ClaimError{Claim: namespace + "/" + name, Why: why, Later: true}
+		case <-a.clock.After(wait):
+			wait = min(2*wait, 16*claimWait)
+		}
+	}
+}
+
+// checkClaim returns why pod's interface ifName on network may not have c at all.
+func checkClaim(c protocol.Claim, pod protocol.PodRef, network, ifName string) error {
+	refuse := func(format string, args ...any) error {
+		return &ClaimError{Claim: c.Ref().String(), Why: fmt.Sprintf(format, args...)}
+	}
+	switch {
+	case c.Network != network:
+		return refuse("is of network %q, and this attachment is to %q", c.Network, network)
+	case c.Interface != "" && c.Interface != ifName:
+		return refuse("is for interface %q, and this one is %q", c.Interface, ifName)
+	}
+	if ok, why := protocol.BelongsTo(pod, c); !ok {
+		return &ClaimError{Claim: c.Ref().String(), Why: why}
+	}
+	return nil
+}
+
+// use makes sure that this node has a confirmed use of c for pod's interface and
+// returns its name, with the claim's addresses. It must run under the claim's
+// lock. What it read live is as new as this call.
+func (a *Agent) use(ctx context.Context, c protocol.Claim, ask protocol.Use, sources []poolspec.Source, key store.Key) (name string, addrs []store.Address, err error) {
+	addrs, leases, err := a.claimAddresses(ctx, c, sources)
+	if err != nil {
+		return "", nil, err
+	}
+	// Not the ADD's context: a use is settled even if the runtime gives up, and
+	// given back later.
+	settle := context.WithoutCancel(ctx)
+	names, err := a.useNames(c.UID)
+	if err != nil {
+		return "", nil, err
+	}
+	var why string
+	for _, name := range names {
+		r := protocol.Right{Kind: protocol.RightUse, Name: name, Use: &ask, Leases: leases}
+		if err := a.sameNode(r, ask, key); err != nil {
+			return "", nil, err
+		}
+		got, res, err := a.drive(settle, r, protocol.Event{Kind: protocol.EventRenew, Use: &ask})
+		if err != nil {
+			return "", nil, err
+		}
+		switch res.Verdict {
+		case protocol.VerdictServes:
+			return got.Name, addrs, nil
+		case protocol.VerdictTaken:
+			why = res.Why
+			continue
+		case protocol.VerdictRefused:
+			return "", nil, &ClaimError{Claim: c.Ref().String(), Why: res.Why}
+		case protocol.VerdictLater, protocol.VerdictGone, protocol.VerdictNone:
+			return "", nil, &ClaimError{Claim: c.Ref().String(), Why: "use not settled: " + res.Why, Later: true}
+		}
+	}
+	return "", nil, &ClaimError{Claim: c.Ref().String(), Why: "is in use on two other nodes: " + why, Later: true}
+}
+
+// useNames returns the names of a claim's uses in the order to try them: one that
+// this node has a record of is the only one.
+func (a *Agent) useNames(claim protocol.UID) ([]string, error) {
+	names := []string{protocol.UseName(claim, 0), protocol.UseName(claim, 1)}
+	err := a.st.View(func(tx *store.Tx) error {
+		for _, name := range names {
+			_, ok, err := tx.Right(name)
+			if err != nil {
+				return err
+			}
+			if ok {
+				names = []string{name}
+				return nil
+			}
+		}
+		return nil
+	})
+	return names, err
+}
+
+// sameNode refuses what may not share this node's use r: another interface of the
+// same pod, or another pod that still runs.
+func (a *Agent) sameNode(r protocol.Right, ask protocol.Use, key store.Key) error {
+	var others []store.Attachment
+	err := a.st.View(func(tx *store.Tx) error {
+		others = others[:0]
+		for att, err := range tx.OfUse(r.Name) {
+			if err != nil {
+				return err
+			}
+			if att.Key != key {
+				others = append(others, att)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, att := range others {
+		if why := a.mayShare(att, ask); why != "" {
+			return &ClaimError{Claim: ask.Claim.String(), Why: why, Later: att.IfName == ask.Interface}
+		}
+	}
+	return nil
+}
+
+// mayShare returns why another attachment of a claim on this node forbids a new
+// one: while its sandbox is there, there would be two.
+func (a *Agent) mayShare(att store.Attachment, ask protocol.Use) string {
+	switch {
+	case att.Pod.UID == ask.Pod.UID && att.IfName != ask.Interface:
+		return fmt.Sprintf("is already used by interface %s of this pod", att.IfName)
+	case a.netns.Gone(att):
+		return ""
+	default:
+		return fmt.Sprintf("is in use by pod %s on this node", att.Pod)
+	}
+}
+
+// claimAddresses returns a claim's addresses as the attachment will have them, and
+// the names of the leases of their blocks.
+func (a *Agent) claimAddresses(ctx context.Context, c protocol.Claim, sources []poolspec.Source) (addrs []store.Address, leases []string, err error) {
+	for _, ip := range c.IPs {
+		found := false
+		for _, src := range sources {
+			p, known, err := a.ready(ctx, protocol.PoolName(src.Pool))
+			if err != nil {
+				return nil, nil, err
+			}
+			in, ok := known.shape.Locate(ip.Addr())
+			if !ok {
+				continue
+			}
+			bits, gateway := src.Answer(ip.Addr(), in)
+			addrs = append(addrs, store.Address{Addr: ip.Addr(), Bits: bits, Gateway: gateway, Pool: p.name})
+			block := known.shape.Block(ip.Addr(), known.bits(allocator.FamilyOf(ip.Addr())))
+			leases = append(leases, protocol.LeaseName(p.name, block))
+			found = true
+			break
+		}
+		if !found {
+			return nil, nil, &ClaimError{Claim: c.Ref().String(), Why: fmt.Sprintf("has address %v, which is in no pool of network %s", ip.Addr(), c.Network)}
+		}
+	}
+	return addrs, leases, nil
+}
+
+// callUse sends a step's call about the use of a claim.
+func (a *Agent) callUse(ctx context.Context, r protocol.Right, call protocol.Call) (protocol.Object, protocol.Outcome, error) {
+	var s protocol.SubLease
+	var out protocol.Outcome
+	var err error
+	switch call {
+	case protocol.CallCreate:
+		s, out, err = a.cl.SubLeases.CreateSubLease(ctx, protocol.SubLease{
+			Meta: protocol.Meta{Name: r.Name}, Protocol: protocol.Version, Node: a.cfg.Node, Store: a.st.ID(), Term: a.term(), Turn: 1, Use: r.Use,
+		})
+	case protocol.CallRead:
+		s, out, err = a.cl.SubLeases.ReadSubLease(ctx, r.Name)
+	case protocol.CallFence:
+		old := protocol.SubLease{Meta: meta(r), Protocol: protocol.Version, Term: r.Said, Turn: r.Turn, Use: &protocol.Use{}}
+		next := old
+		next.Term, next.Turn, next.Use = a.term(), r.Turn+1, r.Use
+		s, out, err = a.cl.SubLeases.UpdateSubLease(ctx, old, next)
+	case protocol.CallDelete:
+		out, err = a.cl.SubLeases.DeleteSubLease(ctx, meta(r))
+	case protocol.CallConfirm:
+		out, err = a.confirmUse(ctx, r)
+		return protocol.Object{}, out, err
+	case protocol.CallNone:
+		panic("agent: no call to send")
+	}
+	return r.ObjectOfUse(s), out, err
+}
+
+// confirmUse reads live what a use rests on, in the order that docs/leases.md
+// gives: the other name, then the claim and the leases of its addresses.
+func (a *Agent) confirmUse(ctx context.Context, r protocol.Right) (protocol.Outcome, error) {
+	e := protocol.UseEvidence{Own: *r.Use}
+	other, out, err := a.cl.SubLeases.ReadSubLease(ctx, otherUse(r))
+	switch out {
+	case protocol.Done:
+		e.Other = &other
+	case protocol.NotFound:
+	case protocol.Unknown, protocol.Exists, protocol.Conflict, protocol.Refused:
+		return protocol.Unknown, err
+	}
+	e.Claim, out, err = a.cl.Claims.ReadClaim(ctx, r.Use.Claim.Namespace, r.Use.Claim.Name)
+	if out != protocol.Done && out != protocol.NotFound {
+		return protocol.Unknown, err
+	}
+	for _, name := range r.Leases {
+		l, out, err := a.cl.Leases.ReadLease(ctx, name)
+		switch out {
+		case protocol.Done:
+			e.Leases = append(e.Leases, l)
+		case protocol.NotFound:
+		case protocol.Unknown, protocol.Exists, protocol.Conflict, protocol.Refused:
+			return protocol.Unknown, err
+		}
+	}
+	_, why := protocol.ConfirmUse(protocol.Self{Node: a.cfg.Node}, e)
+	return confirmation(why == "", why)
+}
+
+func otherUse(r protocol.Right) string {
+	if first := protocol.UseName(r.Use.Claim.UID, 0); r.Name != first {
+		return first
+	}
+	return protocol.UseName(r.Use.Claim.UID, 1)
+}
+
+// letGo gives a right back if nothing rests on it.
+func (a *Agent) letGo(ctx context.Context, r protocol.Right) {
+	_, res, err := a.drive(ctx, r, protocol.Event{Kind: protocol.EventLetGo})
+	switch {
+	case errors.Is(err, errInUse):
+	case err != nil:
+		a.log.WarnContext(ctx, "right not given back", "right", r.Name, "error", err)
+	case res.Forget:
+		a.log.DebugContext(ctx, "right given back", "right", r.Name)
+	}
+}

@@ -1,0 +1,130 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// Annotations of pods that a node reads.
+const (
+	AnnotationNetworks = "k8s.v1.cni.cncf.io/networks"
+	// annotationMirror is, on the mirror of a static pod, the UID by which the
+	// runtime knows the pod.
+	annotationMirror = corev1.MirrorPodAnnotationKey
+)
+
+// FollowPool calls changed with the pool of that name as it is, nil if there is
+// none, and again whenever it has changed, until ctx ends. It watches by name: the
+// API server keeps an index of names, and tests every other selector on every event.
+func FollowPool(ctx context.Context, c client.WithWatch, name protocol.PoolName, changed func(*v1alpha1.IPPool)) error {
+	selector := fields.OneTermEqualSelector("metadata.name", string(name))
+	handler := cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(o any) { changed(o.(*v1alpha1.IPPool)) },
+		UpdateFunc: func(_, o any) { changed(o.(*v1alpha1.IPPool)) },
+		DeleteFunc: func(any) { changed(nil) },
+	}
+	kept, run := cache.NewInformerWithOptions(cache.InformerOptions{
+		ListerWatcher: listWatch(c, selector, func() client.ObjectList { return &v1alpha1.IPPoolList{} }),
+		ObjectType:    &v1alpha1.IPPool{}, Handler: handler, Transform: strip,
+	})
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		run.RunWithContext(ctx)
+	}()
+	if cache.WaitForCacheSync(ctx.Done(), run.HasSynced) && len(kept.ListKeys()) == 0 {
+		changed(nil)
+	}
+	<-done
+	return nil
+}
+
+// PodCache watches the metadata of one node's pods.
+type PodCache struct {
+	store cache.Store
+	run   cache.Controller
+}
+
+// NewPodCache returns a cache of the pods of node. It starts nothing.
+func NewPodCache(c client.WithWatch, node protocol.NodeName) *PodCache {
+	selector := fields.OneTermEqualSelector("spec.nodeName", string(node))
+	p := &PodCache{}
+	p.store, p.run = cache.NewInformerWithOptions(cache.InformerOptions{
+		ListerWatcher: listWatch(c, selector, func() client.ObjectList {
+			var list metav1.PartialObjectMetadataList
+			list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
+			return &list
+		}),
+		ObjectType: podMetadata(), Handler: cache.ResourceEventHandlerFuncs{}, Transform: strip,
+	})
+	return p
+}
+
+// Run watches until ctx ends.
+func (p *PodCache) Run(ctx context.Context) { p.run.RunWithContext(ctx) }
+
+// Get returns what the watch has of a pod.
+func (p *PodCache) Get(namespace, name string) (*metav1.PartialObjectMetadata, bool) {
+	o, ok, err := p.store.GetByKey(namespace + "/" + name)
+	if err != nil || !ok {
+		return nil, false
+	}
+	pod, ok := o.(*metav1.PartialObjectMetadata)
+	return pod, ok
+}
+
+// ReadPodMetadata reads the metadata of a pod live.
+func (a *API) ReadPodMetadata(ctx context.Context, namespace, name string) (*metav1.PartialObjectMetadata, protocol.Outcome, error) {
+	pod := podMetadata()
+	out, err := a.get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, pod)
+	return pod, out, err
+}
+
+func podMetadata() *metav1.PartialObjectMetadata {
+	var pod metav1.PartialObjectMetadata
+	pod.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
+	return &pod
+}
+
+// MirrorOf returns the UID by which the runtime knows the static pod that o
+// mirrors, "" if o mirrors none.
+func MirrorOf(o metav1.Object) protocol.UID {
+	return protocol.UID(o.GetAnnotations()[annotationMirror])
+}
+
+// listWatch lists and watches the objects that selector tells by their fields.
+func listWatch(c client.WithWatch, selector fields.Selector, list func() client.ObjectList) cache.ListerWatcher {
+	options := func(raw metav1.ListOptions) client.ListOption {
+		return &client.ListOptions{FieldSelector: selector, Raw: &raw}
+	}
+	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, raw metav1.ListOptions) (runtime.Object, error) {
+			l := list()
+			return l, c.List(ctx, l, options(raw))
+		},
+		WatchFuncWithContext: func(ctx context.Context, raw metav1.ListOptions) (watch.Interface, error) {
+			return c.Watch(ctx, list(), options(raw))
+		},
+	}, c)
+}
+
+// strip drops what no reader of a cache needs.
+func strip(o any) (any, error) {
+	obj, ok := o.(metav1.Object)
+	if !ok {
+		return nil, fmt.Errorf("cache: %T is no object", o)
+	}
+	obj.SetManagedFields(nil)
+	return o, nil
+}

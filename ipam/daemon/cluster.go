@@ -1,0 +1,87 @@
+package daemon
+
+import (
+	"context"
+	"net/netip"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/ipam/agent"
+	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/poolspec"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// pools is the cluster's pools as the agent wants them.
+type pools struct {
+	*cluster.API
+	c client.WithWatch
+}
+
+// Follow implements agent.Pools.
+func (p pools) Follow(ctx context.Context, name protocol.PoolName, changed func(agent.Pool, bool)) error {
+	return cluster.FollowPool(ctx, p.c, name, func(o *v1alpha1.IPPool) {
+		if o == nil {
+			changed(agent.Pool{}, false)
+			return
+		}
+		changed(poolOf(o), true)
+	})
+}
+
+func poolOf(o *v1alpha1.IPPool) agent.Pool {
+	p := agent.Pool{Pool: cluster.PoolOf(o), Text: cluster.PoolText(o)}
+	for _, r := range o.Spec.Routes {
+		// Admission and the controller have refused what does not parse.
+		dst, err := netip.ParsePrefix(r.Dst)
+		if err != nil {
+			continue
+		}
+		gw, _ := netip.ParseAddr(r.GW)
+		p.Routes = append(p.Routes, poolspec.Route{Dst: dst, GW: gw})
+	}
+	if d := o.Spec.DNS; d != nil {
+		p.DNS = poolspec.DNS{Nameservers: d.Nameservers, Domain: d.Domain, Search: d.Search, Options: d.Options}
+	}
+	if o.Status.Pressure != "" {
+		if pressure, err := allocator.ParsePressure(string(o.Status.Pressure)); err == nil {
+			p.Pressure = pressure
+		}
+	}
+	return p
+}
+
+// pods is the node's pods as the agent wants them.
+type pods struct {
+	api   *cluster.API
+	cache *cluster.PodCache
+}
+
+// Pod implements agent.Pods.
+func (p pods) Pod(ctx context.Context, namespace, name string, uid protocol.UID) (agent.Pod, protocol.Outcome, error) {
+	if o, ok := p.cache.Get(namespace, name); ok {
+		if pod := podOf(o); pod.Is(uid) {
+			return pod, protocol.Done, nil
+		}
+	}
+	return p.ReadPod(ctx, namespace, name)
+}
+
+// ReadPod implements agent.Pods.
+func (p pods) ReadPod(ctx context.Context, namespace, name string) (agent.Pod, protocol.Outcome, error) {
+	o, out, err := p.api.ReadPodMetadata(ctx, namespace, name)
+	if out != protocol.Done {
+		return agent.Pod{}, out, err
+	}
+	return podOf(o), out, nil
+}
+
+func podOf(o metav1.Object) agent.Pod {
+	return agent.Pod{
+		PodRef: cluster.PodRefOf(o), Networks: o.GetAnnotations()[cluster.AnnotationNetworks],
+		Terminating: o.GetDeletionTimestamp() != nil, MirrorOf: cluster.MirrorOf(o),
+	}
+}

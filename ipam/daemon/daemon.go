@@ -1,0 +1,185 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tenure-ipam/tenure/ipam/agent"
+	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/store"
+	"github.com/tenure-ipam/tenure/ipam/wire"
+)
+
+// Config configures a [Daemon].
+type Config struct {
+	Agent agent.Config
+
+	// Store is the path of the node's store, Socket that of the node socket. A
+	// lock file lies beside the socket.
+	Store, Socket string
+
+	// Listen is where health, readiness and metrics are served over HTTP; empty
+	// is nowhere.
+	Listen string
+
+	// SeatNamespace is the namespace of the seats.
+	SeatNamespace string
+
+	// Clock is the machine's clock; nil is [Clock].
+	Clock agent.Clock
+}
+
+// Daemon is one node's agent and what it needs around it.
+type Daemon struct {
+	cfg  Config
+	rest *rest.Config
+	log  *slog.Logger
+}
+
+// New returns a daemon that talks to the cluster of rc. It does no I/O.
+func New(cfg Config, rc *rest.Config, log *slog.Logger) (*Daemon, error) {
+	if err := cfg.Agent.Validate(); err != nil {
+		return nil, err
+	}
+	if cfg.Store == "" || cfg.Socket == "" {
+		return nil, fmt.Errorf("Store is %q and Socket %q, both must be set", cfg.Store, cfg.Socket)
+	}
+	if cfg.Clock == nil {
+		cfg.Clock = Clock{}
+	}
+	rc = rest.CopyConfig(rc)
+	// The lease protocol bounds its own calls; client-go's default of 5 a second
+	// would make a burst of ADDs wait for nothing.
+	rc.QPS, rc.Burst = 200, 400
+	return &Daemon{cfg: cfg, rest: rc, log: log}, nil
+}
+
+// Run serves until ctx ends. The lock is held before the store is opened, and the
+// store is open before the socket is: of two daemons on one host only one gets
+// that far.
+func (d *Daemon) Run(ctx context.Context) (err error) {
+	lock, err := lockBeside(d.cfg.Socket)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, lock.Close()) }()
+
+	if err := os.MkdirAll(filepath.Dir(d.cfg.Store), 0o700); err != nil {
+		return fmt.Errorf("make the store's directory: %w", err)
+	}
+	st, err := store.Open(d.cfg.Store, store.Options{})
+	if err != nil {
+		return fmt.Errorf("open the store: %w", err)
+	}
+	defer func() { err = errors.Join(err, st.Close()) }()
+
+	cl, podCache, err := d.cluster()
+	if err != nil {
+		return err
+	}
+	a, err := agent.New(d.cfg.Agent, st, cl, d.cfg.Clock, Namespaces{Boot: d.cfg.Agent.Boot}, d.log)
+	if err != nil {
+		return err
+	}
+	ln, err := listen(d.cfg.Socket)
+	if err != nil {
+		return err
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return a.Run(ctx, ln, wire.DefaultLimits()) })
+	g.Go(func() error { podCache.Run(ctx); return nil })
+	if d.cfg.Listen != "" {
+		g.Go(func() error { return serveHTTP(ctx, d.cfg.Listen, a) })
+	}
+	return g.Wait()
+}
+
+func (d *Daemon) cluster() (agent.Cluster, *cluster.PodCache, error) {
+	scheme, err := cluster.Scheme()
+	if err != nil {
+		return agent.Cluster{}, nil, err
+	}
+	c, err := client.NewWithWatch(d.rest, client.Options{Scheme: scheme})
+	if err != nil {
+		return agent.Cluster{}, nil, fmt.Errorf("make a client: %w", err)
+	}
+	api := cluster.NewAPI(c)
+	if d.cfg.SeatNamespace != "" {
+		api.SeatNamespace = d.cfg.SeatNamespace
+	}
+	cache := cluster.NewPodCache(c, d.cfg.Agent.Node)
+	return agent.Cluster{
+		Leases: api, SubLeases: api, Seats: api, Claims: api, Pools: pools{api, c}, Pods: pods{api, cache},
+	}, cache, nil
+}
+
+// lockBeside takes the lock that lies beside the socket, in a directory that does
+// not survive a reboot, as the store does.
+func lockBeside(socket string) (*os.File, error) {
+	if err := os.MkdirAll(filepath.Dir(socket), 0o700); err != nil {
+		return nil, fmt.Errorf("make the socket's directory: %w", err)
+	}
+	path := socket + ".lock"
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open the lock: %w", err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		return nil, errors.Join(fmt.Errorf("lock %s: another tenured serves %s; stop it first: %w", path, socket, err), f.Close())
+	}
+	return f, nil
+}
+
+// listen opens the node socket. What lies there is a dead daemon's: the lock is
+// held.
+func listen(socket string) (net.Listener, error) {
+	if err := os.Remove(socket); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("remove the old socket: %w", err)
+	}
+	ln, err := net.Listen("unix", socket)
+	if err != nil {
+		return nil, fmt.Errorf("open the node socket: %w", err)
+	}
+	if err := os.Chmod(socket, 0o600); err != nil {
+		return nil, errors.Join(fmt.Errorf("restrict the node socket: %w", err), ln.Close())
+	}
+	return ln, nil
+}
+
+// serveHTTP serves health, readiness and metrics until ctx ends.
+func serveHTTP(ctx context.Context, addr string, a *agent.Agent) error {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(a.Metrics(), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	mux := http.NewServeMux()
+	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if ok, why := a.Ready(); !ok {
+			http.Error(w, why, http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintln(w, "ok")
+	})
+	srv := &http.Server{Addr: addr, Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	stop := context.AfterFunc(ctx, func() { _ = srv.Close() }) // Serve's error tells
+	defer stop()
+	if err := srv.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve health and metrics: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,21 @@
+package store
+
+import (
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// keyPool is under which key of the node bucket a pool's description stands.
+func keyPool(name protocol.PoolName) []byte { return []byte("pool/" + string(name)) }
+
+// Pool returns what the node last heard of a pool, as PutPool was given it: the
+// store does not read it.
+func (tx *Tx) Pool(name protocol.PoolName) (description []byte, ok bool, err error) {
+	payload, err := tx.get(&tx.node, keyPool(name))
+	return payload, payload != nil, err
+}
+
+// PutPool records what the node heard of a pool, so that a restart finds it while
+// nobody can be asked.
+func (tx *Tx) PutPool(name protocol.PoolName, description []byte) error {
+	return tx.put(&tx.node, keyPool(name), description)
+}
