@@ -1,0 +1,19 @@
+// Command tenure is the IPAM CNI plugin. Runtimes call it; docs/local-mode.md
+// says how to try it by hand.
+package main
+
+import (
+	"context"
+	"os"
+	"time"
+
+	"github.com/tenure-ipam/tenure/ipam/plugin"
+)
+
+// version is set by the build.
+var version = "development"
+
+func main() {
+	p := plugin.Plugin{Stdout: os.Stdout, Stderr: os.Stderr, Now: time.Now, About: "CNI IPAM plugin tenure " + version}
+	os.Exit(p.Run(context.Background()))
+}

@@ -1,0 +1,62 @@
+package plugin
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+
+	"github.com/containernetworking/cni/pkg/types"
+	"github.com/containernetworking/cni/pkg/version"
+
+	"github.com/tenure-ipam/tenure/ipam/node"
+	"github.com/tenure-ipam/tenure/ipam/wire"
+)
+
+// cniError is the one place where errors meet CNI's. What the agent or local
+// mode answered keeps its code. No answer means that the agent is not there, or
+// not yet: try again later. It returns nil, untyped, for nil.
+func cniError(err error) error {
+	if err == nil {
+		return nil
+	}
+	if noAnswer(err) {
+		return types.NewError(types.ErrTryAgainLater, err.Error(), "is the node's agent (tenured) running?")
+	}
+	e := node.WireError(err)
+	// Every fault of a configuration is told at once, one a line; logs and
+	// events have one line for all of them.
+	return types.NewError(uint(e.Code), strings.ReplaceAll(e.Msg, "\n", " | "), e.Details)
+}
+
+// noAnswer reports whether err says that the agent has not answered.
+func noAnswer(err error) bool {
+	_, format := errors.AsType[*wire.FrameError](err)
+	return format || errors.Is(err, wire.ErrNoAgent) || errors.Is(err, wire.ErrNoAnswer)
+}
+
+// versionOf returns the CNI version of the configuration, or "".
+func versionOf(stdin []byte) string {
+	v, err := (&version.ConfigDecoder{}).Decode(stdin)
+	if err != nil {
+		return ""
+	}
+	return v
+}
+
+// printError prints e as the CNI specification has it. The CNI library leaves
+// cniVersion out.
+func (c *call) printError(e *types.Error) error {
+	v := c.version
+	if v == "" {
+		v = version.Current()
+	}
+	text, err := json.MarshalIndent(struct {
+		CNIVersion string `json:"cniVersion"`
+		*types.Error
+	}{v, e}, "", "    ")
+	if err != nil {
+		return err
+	}
+	_, err = c.Stdout.Write(append(text, '\n'))
+	return err
+}

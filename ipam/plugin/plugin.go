@@ -1,0 +1,207 @@
+// Package plugin is the CNI plugin "tenure": the verbs of an IPAM plugin. It is
+// thin. In cluster mode it passes each call on to the node's agent and journals
+// the DELs that find none; in local mode it serves the call itself. It knows no
+// Kubernetes and runs for milliseconds, so nothing in it is prepared that a call
+// may not need.
+package plugin
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/containernetworking/cni/pkg/ns"
+	"github.com/containernetworking/cni/pkg/skel"
+	"github.com/containernetworking/cni/pkg/types"
+	"github.com/containernetworking/cni/pkg/version"
+
+	"github.com/tenure-ipam/tenure/ipam/journal"
+	"github.com/tenure-ipam/tenure/ipam/local"
+	"github.com/tenure-ipam/tenure/ipam/netns"
+	"github.com/tenure-ipam/tenure/ipam/poolspec"
+	"github.com/tenure-ipam/tenure/ipam/wire"
+)
+
+// patience is how long a call waits for the agent's answer, or in local mode for
+// other processes. The agent's own waits are far shorter, and runtimes wait
+// longer.
+const patience = 30 * time.Second
+
+// Plugin is what a call needs of its process beside its standard input and its
+// environment, which it reads by itself as every CNI plugin does.
+type Plugin struct {
+	Stdout, Stderr io.Writer
+	Now            func() time.Time
+	// About is printed to people who run the plugin by hand.
+	About string
+}
+
+// Run serves the one call that the environment describes, and returns the exit
+// status. Results and errors go to Stdout, warnings to Stderr.
+func (p Plugin) Run(ctx context.Context) int {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	c := &call{Plugin: p, ctx: ctx}
+	e := skel.PluginMainFuncsWithError(skel.CNIFuncs{
+		Add: c.add, Del: c.del, Check: c.check, Status: c.status, GC: c.gc,
+	}, version.All, p.About)
+	if e == nil {
+		return 0
+	}
+	if err := c.printError(e); err != nil {
+		c.warn(err.Error())
+	}
+	return 1
+}
+
+// call is one call of the plugin.
+type call struct {
+	Plugin
+	ctx     context.Context
+	version string // the configuration's, once it is known
+}
+
+func (c *call) add(args *skel.CmdArgs) error {
+	c.version = versionOf(args.StdinData)
+	conf, err := poolspec.ParseConfig(args.StdinData, args.Args)
+	if err != nil {
+		return cniError(err)
+	}
+	// skel checks the same afterwards, when the address is taken and printed.
+	if same, e := ns.CheckNetNS(args.Netns); e == nil && same && !override(args) {
+		return types.NewError(types.ErrInvalidNetNS, "CNI_NETNS is the network namespace that the plugin runs in",
+			"set CNI_NETNS_OVERRIDE=1 if that is meant")
+	}
+	dns, err := resolvConf(conf)
+	if err != nil {
+		return cniError(err)
+	}
+	resp, err := c.ask(wire.Add, args, conf)
+	if err != nil {
+		return cniError(err)
+	}
+	if resp.Result == nil {
+		return types.NewError(types.ErrInternal, "the agent answered ADD without a result", "")
+	}
+	if dns != nil {
+		resp.Result.DNS = wire.DNS(*dns)
+	}
+	return c.printResult(*resp.Result)
+}
+
+// override reports whether the caller says that plugin and container may share
+// their network namespace, as skel reads it.
+func override(args *skel.CmdArgs) bool {
+	switch args.NetnsOverride {
+	case "1", "true", "TRUE", "True":
+		return true
+	default:
+		return false
+	}
+}
+
+// resolvConf returns what the host's file says that conf names, nil if it names
+// none. The agent may not see the host's files.
+func resolvConf(conf *poolspec.Config) (*poolspec.DNS, error) {
+	if conf.ResolvConf == "" {
+		return nil, nil
+	}
+	text, err := os.ReadFile(conf.ResolvConf)
+	if err != nil {
+		return nil, &wire.Error{Code: wire.CodeIO, Msg: fmt.Sprintf("ipam.resolvConf: %v", err)}
+	}
+	dns := poolspec.ParseResolvConf(text)
+	return &dns, nil
+}
+
+// del never fails for want of an agent: the DEL is journalled, and the agent
+// applies it when it is back. That holds, too, where the agent could not carry
+// it out; it has said so in its log. Where not even the journal can be written,
+// the agent's own collection of garbage frees the addresses, since a DEL that
+// fails would keep the pod, and with it the node, from going on.
+func (c *call) del(args *skel.CmdArgs) error {
+	c.version = versionOf(args.StdinData)
+	conf, err := poolspec.ParseRelease(args.StdinData)
+	if err != nil {
+		return cniError(err)
+	}
+	_, err = c.ask(wire.Del, args, conf)
+	if err == nil || conf.Mode == poolspec.ModeLocal {
+		return cniError(err)
+	}
+	c.warn(fmt.Sprintf("DEL is journalled in %s for the agent: %v", conf.JournalDir, err))
+	_, err = journal.Write(conf.JournalDir, journal.Entry{
+		Network: conf.Name, ContainerID: args.ContainerID, IfName: args.IfName, Netns: args.Netns, Time: c.Now(),
+	})
+	if err != nil {
+		c.warn(fmt.Sprintf("DEL is lost, the agent frees the addresses when it finds the sandbox gone: %v", err))
+	}
+	return nil
+}
+
+func (c *call) check(args *skel.CmdArgs) error {
+	c.version = versionOf(args.StdinData)
+	conf, err := poolspec.ParseConfig(args.StdinData, args.Args)
+	if err == nil && conf.PrevResult == nil {
+		err = &wire.Error{Code: wire.CodeInvalidConfig, Msg: "prevResult is missing: CHECK compares with the result of ADD"}
+	}
+	if err == nil {
+		_, err = c.ask(wire.Check, args, conf)
+	}
+	return cniError(err)
+}
+
+func (c *call) status(args *skel.CmdArgs) error {
+	c.version = versionOf(args.StdinData)
+	conf, err := poolspec.ParseConfig(args.StdinData, "")
+	if err == nil {
+		_, err = c.ask(wire.Status, args, conf)
+	}
+	if noAnswer(err) {
+		return types.NewError(types.ErrPluginNotAvailable, err.Error(), "is the node's agent (tenured) running?")
+	}
+	return cniError(err)
+}
+
+func (c *call) gc(args *skel.CmdArgs) error {
+	c.version = versionOf(args.StdinData)
+	conf, err := poolspec.ParseRelease(args.StdinData)
+	if err == nil && !conf.HasValidAttachments {
+		err = &wire.Error{Code: wire.CodeInvalidConfig,
+			Msg: "cni.dev/valid-attachments is missing: without it, GC cannot tell what to keep and frees nothing"}
+	}
+	if err == nil {
+		_, err = c.ask(wire.GC, args, conf)
+	}
+	return cniError(err)
+}
+
+// ask has the call served, by the agent or in local mode here. An error that was
+// answered is a *wire.Error; others mean that there is no answer.
+func (c *call) ask(verb wire.Verb, args *skel.CmdArgs, conf *poolspec.Config) (wire.Response, error) {
+	req := wire.Request{
+		Verb: verb, ContainerID: args.ContainerID, Netns: args.Netns, NetnsID: netns.ID(args.Netns),
+		IfName: args.IfName, Args: args.Args, Config: args.StdinData,
+	}
+	var resp wire.Response
+	if conf.Mode == poolspec.ModeLocal {
+		resp = local.Serve(c.ctx, req, c.Now())
+	} else {
+		var err error
+		if resp, err = wire.Call(c.ctx, conf.Socket, req); err != nil {
+			return resp, err
+		}
+	}
+	for _, w := range resp.Warnings {
+		c.warn(w)
+	}
+	if resp.Error != nil {
+		return resp, resp.Error
+	}
+	return resp, nil
+}
+
+// warn tells whoever reads the runtime's log.
+func (c *call) warn(text string) { fmt.Fprintln(c.Stderr, "tenure:", text) }

@@ -1,0 +1,35 @@
+package plugin
+
+import (
+	"net"
+	"net/netip"
+
+	"github.com/containernetworking/cni/pkg/types"
+	types100 "github.com/containernetworking/cni/pkg/types/100"
+
+	"github.com/tenure-ipam/tenure/ipam/wire"
+)
+
+// printResult prints r in the configuration's version. An IPAM plugin's result
+// has no interfaces.
+func (c *call) printResult(r wire.Result) error {
+	result := &types100.Result{CNIVersion: types100.ImplementedSpecVersion, DNS: types.DNS(r.DNS)}
+	for _, ip := range r.IPs {
+		result.IPs = append(result.IPs, &types100.IPConfig{Address: ipNet(ip.Address), Gateway: ip.Gateway.AsSlice()})
+	}
+	for _, route := range r.Routes {
+		result.Routes = append(result.Routes, &types.Route{
+			Dst: ipNet(route.Dst), GW: route.GW.AsSlice(),
+			MTU: route.MTU, AdvMSS: route.AdvMSS, Priority: route.Priority, Table: route.Table, Scope: route.Scope,
+		})
+	}
+	versioned, err := result.GetAsVersion(c.version)
+	if err != nil {
+		return err
+	}
+	return versioned.PrintTo(c.Stdout)
+}
+
+func ipNet(p netip.Prefix) net.IPNet {
+	return net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
+}
