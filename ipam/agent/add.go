@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 
-	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/attach/npwg"
 	"github.com/tenure-ipam/tenure/ipam/journal"
 	"github.com/tenure-ipam/tenure/ipam/node"
@@ -56,7 +54,7 @@ func (a *Agent) add(ctx context.Context, req wire.Request) (*wire.Result, error)
 		return nil, err
 	}
 	a.touch(att)
-	return a.result(conf, att), nil
+	return a.result(conf, att)
 }
 
 // consumeJournal applies the DELs of this attachment that found no agent.
@@ -335,61 +333,16 @@ func (a *Agent) holdKnownClaim(ctx context.Context, add *addition, why string) (
 	return att, err
 }
 
-// slots returns the addresses that an attachment needs: those asked for by name,
-// or one of each family of each source.
+// slots returns what an attachment to the network needs, once all its pools can be
+// used.
 func (a *Agent) slots(ctx context.Context, conf *poolspec.Config) ([]node.Slot, error) {
-	var slots []node.Slot
-	var pools []string
-	left := map[netip.Addr]poolspec.Requested{}
-	for _, want := range conf.Requested {
-		left[want.Addr] = want
-	}
+	pools := map[string]node.Pool{}
 	for _, src := range conf.Sources {
-		p, known, err := a.ready(ctx, protocol.PoolName(src.Pool))
+		_, known, err := a.ready(ctx, protocol.PoolName(src.Pool))
 		if err != nil {
 			return nil, err
 		}
-		pools = append(pools, src.Pool)
-		slot := node.Slot{Pool: p.name, Shape: known.shape, View: src.View, Answer: src.Answer}
-		if len(conf.Requested) > 0 {
-			more, err := requestedOf(conf, src, slot, known, left)
-			if err != nil {
-				return nil, err
-			}
-			slots = append(slots, more...)
-			continue
-		}
-		families := src.Families
-		if families == nil {
-			families = known.shape.Families()
-		}
-		for _, f := range families {
-			slot.Family, slot.BlockBits = f, known.bits(f)
-			slots = append(slots, slot)
-		}
+		pools[src.Pool] = node.Pool{Shape: known.shape, BlockBits4: known.Bits4, BlockBits6: known.Bits6}
 	}
-	for _, want := range left {
-		return nil, &selectionError{Why: fmt.Sprintf("%s: %v is in no range of %v", want.Path, want.Addr, pools)}
-	}
-	return slots, nil
-}
-
-// requestedOf returns the slots of the requested addresses that lie in src, in the
-// order of the request, and takes them out of left.
-func requestedOf(conf *poolspec.Config, src poolspec.Source, slot node.Slot, known *knownPool, left map[netip.Addr]poolspec.Requested) ([]node.Slot, error) {
-	var slots []node.Slot
-	for _, want := range conf.Requested {
-		in, ok := known.shape.Locate(want.Addr)
-		if _, open := left[want.Addr]; !open || !ok || !src.View.Contains(want.Addr) {
-			continue
-		}
-		if bits, _ := src.Answer(want.Addr, in); want.Bits != 0 && want.Bits != bits {
-			return nil, &selectionError{Why: fmt.Sprintf("%s: %v has prefix length %d, and its range %v has %d: leave it out, or correct it", want.Path, want.Addr, want.Bits, in.Prefix, bits)}
-		}
-		delete(left, want.Addr)
-		slot.Exact, slot.Family = want.Addr, allocator.FamilyOf(want.Addr)
-		slot.BlockBits = known.bits(slot.Family)
-		slots = append(slots, slot)
-	}
-	return slots, nil
+	return node.Slots(conf, pools)
 }

@@ -1,0 +1,269 @@
+// Package fleet runs the agents of many nodes in one process, against one real
+// API server, and watches every answer that they give: an address that is
+// answered to two owners at once fails the test.
+package fleet
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tenure-ipam/tenure/ipam/agent"
+	"github.com/tenure-ipam/tenure/ipam/daemon"
+	"github.com/tenure-ipam/tenure/ipam/netns"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+	"github.com/tenure-ipam/tenure/ipam/store"
+	"github.com/tenure-ipam/tenure/ipam/wire"
+	"k8s.io/client-go/rest"
+)
+
+// Fleet is the agents of many nodes.
+type Fleet struct {
+	t        testing.TB
+	rest     *rest.Config
+	dir      string
+	Observer *Observer
+	// Change, if set, changes a node's configuration before it starts.
+	Change func(*daemon.Config)
+
+	mu    sync.Mutex
+	nodes map[string]*Node // guarded by mu
+}
+
+// New returns a fleet without nodes. When the test ends, every node is stopped
+// and every store checked.
+func New(t testing.TB, rc *rest.Config) *Fleet {
+	f := &Fleet{t: t, rest: rc, dir: t.TempDir(), Observer: NewObserver(t), nodes: map[string]*Node{}}
+	t.Cleanup(f.close)
+	return f
+}
+
+// Node is one node's agent.
+type Node struct {
+	Name  string
+	fleet *Fleet
+	cfg   daemon.Config
+
+	stop context.CancelFunc
+	done chan error
+}
+
+// Start starts the agent of a node, the first time with a new store, and waits
+// until it is ready.
+func (f *Fleet) Start(name string) *Node {
+	f.t.Helper()
+	n := f.Launch(name)
+	n.AwaitReady()
+	return n
+}
+
+// Launch is Start without the wait.
+func (f *Fleet) Launch(name string) *Node {
+	f.t.Helper()
+	f.mu.Lock()
+	n, ok := f.nodes[name]
+	if !ok {
+		n = &Node{Name: name, fleet: f, cfg: f.config(name)}
+		f.nodes[name] = n
+	}
+	f.mu.Unlock()
+	log := slog.New(slog.NewTextHandler(logFile(f.t, filepath.Join(f.dir, name+".log")), &slog.HandlerOptions{Level: slog.LevelDebug}))
+	d, err := daemon.New(n.cfg, f.rest, log)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	n.stop, n.done = stop, make(chan error, 1)
+	go func() { n.done <- d.Run(ctx) }()
+	return n
+}
+
+func (f *Fleet) config(name string) daemon.Config {
+	c := agent.DefaultConfig(protocol.NodeName(name))
+	boot, err := daemon.BootID()
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	c.Machine, c.Boot = "machine-of-"+name, boot
+	dir := filepath.Join(f.dir, name)
+	c.JournalDir = filepath.Join(dir, "journal")
+	cfg := daemon.Config{Agent: c, Store: filepath.Join(dir, "store.db"), Socket: filepath.Join(dir, "agent.sock")}
+	if f.Change != nil {
+		f.Change(&cfg)
+	}
+	return cfg
+}
+
+func logFile(t testing.TB, path string) *os.File {
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := file.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return file
+}
+
+// Config returns the node's configuration. A change takes effect at the next
+// start.
+func (n *Node) Config() *daemon.Config { return &n.cfg }
+
+// AwaitReady waits until the agent answers that it can serve.
+func (n *Node) AwaitReady() {
+	n.fleet.t.Helper()
+	deadline := time.Now().Add(30 * time.Second)
+	conf := []byte(`{"cniVersion":"1.1.0","name":"probe","type":"probe","ipam":{"type":"tenure","pool":"probe"}}`)
+	for {
+		resp, err := n.call(wire.Request{Verb: wire.Status, Config: conf})
+		if err == nil && resp.Error == nil {
+			return
+		}
+		select {
+		case err := <-n.done:
+			n.fleet.t.Fatalf("agent of %s ended: %v", n.Name, err)
+		case <-time.After(20 * time.Millisecond):
+		}
+		if time.Now().After(deadline) {
+			n.fleet.t.Fatalf("agent of %s is not ready: %v %v\n%s", n.Name, err, resp.Error, n.Log())
+		}
+	}
+}
+
+func (n *Node) call(req wire.Request) (wire.Response, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	return wire.Call(ctx, n.cfg.Socket, req)
+}
+
+// Stop stops the agent as SIGTERM does, and waits for it.
+func (n *Node) Stop() {
+	n.fleet.t.Helper()
+	if n.stop == nil {
+		return
+	}
+	n.stop()
+	if err := <-n.done; err != nil {
+		n.fleet.t.Errorf("agent of %s ends with %v", n.Name, err)
+	}
+	n.stop = nil
+}
+
+// Log returns what the agent has logged.
+func (n *Node) Log() string {
+	text, err := os.ReadFile(filepath.Join(n.fleet.dir, n.Name+".log"))
+	return string(text) + errText(err)
+}
+
+func errText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// Check checks the node's store, which must not be open.
+func (n *Node) Check() error {
+	st, err := store.Open(n.cfg.Store, store.Options{})
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return errors.Join(st.Check(), st.Close())
+}
+
+func (f *Fleet) close() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for name, n := range f.nodes {
+		n.Stop()
+		if err := n.Check(); err != nil {
+			f.t.Errorf("store of %s: %v", name, err)
+		}
+		if f.t.Failed() && len(f.nodes) <= 4 {
+			f.t.Logf("log of %s:\n%s", name, n.Log())
+		}
+	}
+}
+
+// An Interface is one interface of one pod's sandbox on one node.
+type Interface struct {
+	Network   string
+	Sandbox   string
+	IfName    string
+	Namespace string // of the pod
+	Pod       string
+	PodUID    string
+	// Netns is the path of the network namespace; a file stands in for one where
+	// only its coming and going matters.
+	Netns string
+	// IPAM is the "ipam" section; Top are further keys of the configuration.
+	IPAM map[string]any
+	Top  map[string]any
+}
+
+func (i Interface) request(verb wire.Verb) (wire.Request, error) {
+	conf := map[string]any{"cniVersion": "1.1.0", "name": i.Network, "type": "bridge", "ipam": i.IPAM}
+	for k, v := range i.Top {
+		conf[k] = v
+	}
+	raw, err := json.Marshal(conf)
+	if err != nil {
+		return wire.Request{}, err
+	}
+	req := wire.Request{Verb: verb, ContainerID: i.Sandbox, IfName: i.IfName, Netns: i.Netns, NetnsID: netns.ID(i.Netns), Config: raw}
+	if i.Pod != "" {
+		req.Args = fmt.Sprintf("IgnoreUnknown=1;K8S_POD_NAMESPACE=%s;K8S_POD_NAME=%s;K8S_POD_UID=%s", i.Namespace, i.Pod, i.PodUID)
+	}
+	return req, nil
+}
+
+// Add asks for i's addresses, as the plugin does. The observer sees the answer.
+func (n *Node) Add(i Interface) (*wire.Result, error) {
+	req, err := i.request(wire.Add)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := n.call(req)
+	switch {
+	case err != nil:
+		return nil, err
+	case resp.Error != nil:
+		return nil, resp.Error
+	}
+	n.fleet.Observer.added(n.Name, i, resp.Result)
+	return resp.Result, nil
+}
+
+// Del gives i's addresses back. The observer forgets them before the call: from
+// then on others may have them.
+func (n *Node) Del(i Interface) error {
+	n.fleet.Observer.deleting(n.Name, i)
+	return n.send(wire.Del, i)
+}
+
+// CheckAdd is CNI's CHECK.
+func (n *Node) CheckAdd(i Interface) error { return n.send(wire.Check, i) }
+
+func (n *Node) send(verb wire.Verb, i Interface) error {
+	req, err := i.request(verb)
+	if err != nil {
+		return err
+	}
+	resp, err := n.call(req)
+	if err == nil && resp.Error != nil {
+		return resp.Error
+	}
+	return err
+}
