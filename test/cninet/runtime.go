@@ -98,21 +98,26 @@ func (r *Runtime) run(conf string, verb func(*libcni.NetworkConfigList) error) e
 	return r.Host.Do(func() error { return verb(list) })
 }
 
+// parse reads a configuration list; the configuration of one plugin, the form
+// that NetworkAttachmentDefinitions may have as well, becomes a list of one.
 func parse(conf []byte) (*libcni.NetworkConfigList, error) {
 	var form struct {
-		Plugins []json.RawMessage `json:"plugins"`
+		CNIVersion string            `json:"cniVersion"`
+		Name       string            `json:"name"`
+		Plugins    []json.RawMessage `json:"plugins"`
 	}
 	if err := json.Unmarshal(conf, &form); err != nil {
 		return nil, err
 	}
 	if form.Plugins != nil {
-		return libcni.ConfListFromBytes(conf)
+		return libcni.NetworkConfFromBytes(conf)
 	}
-	one, err := libcni.ConfFromBytes(conf)
+	form.Plugins = []json.RawMessage{conf}
+	list, err := json.Marshal(form)
 	if err != nil {
 		return nil, err
 	}
-	return libcni.ConfListFromConf(one)
+	return libcni.NetworkConfFromBytes(list)
 }
 
 // Addresses returns the addresses of a result, in its order.

@@ -25,7 +25,7 @@ func followLifeline() {
 	syscall.CloseOnExec(lifelineFD)
 	go func() {
 		_, _ = os.NewFile(lifelineFD, "lifeline").Read(make([]byte, 1))
-		os.Exit(exitBroken)
+		os.Exit(exitBroken) //nolint:forbidigo // there is nobody left to return an error to
 	}()
 }
 

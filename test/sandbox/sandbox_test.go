@@ -315,12 +315,16 @@ func TestDiskOfAKilledSandboxIsSweptByTheNext(t *testing.T) {
 }
 
 func TestNotRootIsAClearError(t *testing.T) {
-	// The go command's own directory is closed to others.
-	dir, err := os.MkdirTemp("", "sandbox")
+	// The go command's own directory is closed to others, and so are t.TempDir's.
+	dir, err := os.MkdirTemp("", "sandbox") //nolint:usetesting // t.TempDir cannot be opened to others
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
