@@ -1,0 +1,109 @@
+# Everything here works on a machine that has Go, make and root; what is missing
+# beyond that is fetched through Go's module proxy or, the C compiler that the
+# race detector needs, installed with apt-get. `make` alone lists the targets.
+#
+# Versions of tools: test/tools/*/go.mod. Versions of the control plane and the
+# reference CNI plugins that tests run against: test/rig/go.mod.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+# How long each fuzz target runs.
+FUZZTIME ?= 20s
+# Further arguments of go test, for example ARGS='-run TestBridge -v'.
+ARGS ?=
+# The packages that test-unit and test-integration test.
+UNIT ?= $(shell go list ./... | grep -v '/test/') ./test/imports ./test/programs
+INTEGRATION ?= $(shell go list ./test/... | grep -v -e /test/imports -e /test/programs)
+
+LINT := bin/tools/golangci-lint
+CONTROLLER_GEN := bin/tools/controller-gen
+GO_BUILD := CGO_ENABLED=0 go build -trimpath -ldflags "-s -w"
+
+.PHONY: help
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## Build Tenure's programs into bin/, static and stripped
+	$(GO_BUILD) -o bin/ ./cmd/...
+
+.PHONY: rig
+rig: ## Build the control plane and CNI plugins for tests into bin/rig: minutes at first, then nothing
+	@cd test/rig && go run . ../../bin/rig
+
+.PHONY: test
+test: lint generate-check test-unit test-integration ## All that CI enforces
+
+.PHONY: test-unit
+test-unit: cc ## Unit, model and import tests with the race detector
+	go test -race $(ARGS) $(UNIT)
+	cd test/rig && go test ./...
+
+.PHONY: test-integration
+test-integration: rig root ## Tests against a real control plane and network namespaces; as root
+	go test $(ARGS) $(INTEGRATION)
+
+.PHONY: fuzz
+fuzz: ## Every fuzz target for FUZZTIME each
+	@grep -rl --include='*_test.go' '^func Fuzz' . | xargs -r -n1 dirname | sort -u | while read -r pkg; do \
+		for target in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\)(.*/\1/p' "$$pkg"/*_test.go); do \
+			echo "$$pkg $$target"; \
+			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) "$$pkg" </dev/null; \
+		done; \
+	done
+
+.PHONY: demo
+demo: build rig root ## See Tenure work: nodes, pods and claims on this machine, gone afterwards
+	go build -o bin/demo ./test/demo
+	bin/demo
+
+.PHONY: bench
+bench: build rig root ## Measure Tenure on this machine
+	go build -o bin/bench ./test/bench
+	bin/bench
+
+.PHONY: lint
+lint: $(LINT) ## gofmt, vet, staticcheck and house rules
+	$(LINT) run ./...
+	cd test/rig && ../../$(LINT) run -c ../../.golangci.yaml ./...
+
+.PHONY: generate
+generate: $(CONTROLLER_GEN) ## Make deepcopy functions and CRDs from the API's types
+	$(CONTROLLER_GEN) object crd paths=./api/... output:crd:dir=deploy/crds
+
+# What generate makes, and must not change when it runs again.
+GENERATED := api/v1alpha1/zz_generated.deepcopy.go deploy/crds/*.yaml
+
+.PHONY: generate-check
+generate-check: ## Fail if generate had been forgotten
+	@before=$$(sha256sum $(GENERATED)); \
+	$(MAKE) --no-print-directory generate; \
+	if [ "$$before" != "$$(sha256sum $(GENERATED))" ]; then \
+		echo "generated files were not current; they are now: commit them" >&2; exit 1; \
+	fi
+
+.PHONY: clean
+clean: ## Remove what make built, but for bin/rig, which takes minutes
+	find bin -mindepth 1 -maxdepth 1 ! -name rig -exec rm -rf {} +
+
+$(LINT): test/tools/lint/go.mod test/tools/lint/go.sum
+	@echo "building golangci-lint: about two minutes the first time"
+	CGO_ENABLED=0 go build -C test/tools/lint -trimpath -ldflags "-s -w" -o ../../../$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+	@touch $@
+
+$(CONTROLLER_GEN): test/tools/generate/go.mod test/tools/generate/go.sum
+	CGO_ENABLED=0 go build -C test/tools/generate -trimpath -ldflags "-s -w" -o ../../../$@ sigs.k8s.io/controller-tools/cmd/controller-gen
+	@touch $@
+
+.PHONY: root
+root:
+	@[ "$$(id -u)" = 0 ] || { echo "network namespaces and mounts need root: run make as root, for example sudo -E make" >&2; exit 1; }
+
+# The race detector needs cgo, and cgo a C compiler.
+.PHONY: cc
+cc:
+	@command -v gcc >/dev/null || command -v clang >/dev/null || { \
+		echo "installing a C compiler for the race detector"; \
+		apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends gcc libc6-dev; }
