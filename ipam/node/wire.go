@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/store"
 	"github.com/tenure-ipam/tenure/ipam/wire"
@@ -44,7 +45,9 @@ func code(err error) wire.Code {
 	case errors.Is(err, store.ErrFull), errors.Is(err, store.ErrLocked), errors.Is(err, store.ErrClosed),
 		errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
 		return wire.CodeTryAgainLater
-	case errors.Is(err, store.ErrCorrupt), errors.Is(err, store.ErrNewerSchema), errors.Is(err, store.ErrReadOnly), errors.Is(err, store.ErrOlder):
+	case errors.Is(err, store.ErrCorrupt), errors.Is(err, store.ErrNewerSchema), errors.Is(err, store.ErrReadOnly),
+		errors.Is(err, store.ErrOlder),
+		errors.Is(err, allocator.ErrCorrupt):
 		return wire.CodeIO
 	default:
 		return wire.CodeInternal
