@@ -2,7 +2,6 @@ package store
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"iter"
 	"net/netip"
@@ -14,24 +13,24 @@ import (
 // An Attachment is one interface of one pod and the addresses that it was
 // answered.
 type Attachment struct {
-	Key `json:"-"` // the record stands under it
+	Key
 
-	Pod   protocol.PodRef `json:"pod,omitzero"`
-	Netns string          `json:"netns,omitempty"`
+	Pod   protocol.PodRef
+	Netns string
 	// NetnsID tells a network namespace from a later one at the same path:
 	// "device:inode".
-	NetnsID string `json:"netnsID,omitempty"`
+	NetnsID string
 	// Boot is the boot ID of the machine at the time of the ADD.
-	Boot string `json:"boot,omitempty"`
+	Boot string
 	// Generation is larger than that of every earlier attachment of this
 	// store, so that a late free can name which one it means.
-	Generation uint64    `json:"generation"`
-	Created    time.Time `json:"created,omitzero"`
-	Addresses  []Address `json:"addresses,omitempty"`
+	Generation uint64
+	Created    time.Time // UTC once it is stored
+	Addresses  []Address
 	// Claim is the claim that the addresses come from, if they do.
-	Claim *protocol.ClaimRef `json:"claim,omitempty"`
+	Claim *protocol.ClaimRef
 	// Use names the right under which the claim is used; "" without a claim.
-	Use string `json:"use,omitempty"`
+	Use string
 }
 
 // An Address is one address of an attachment.
@@ -63,41 +62,24 @@ func (tx *Tx) Attachment(k Key) (a Attachment, ok bool, err error) {
 // PutAttachment records a under its key, in place of what is there. A zero
 // Generation is replaced by [Tx.Next].
 func (tx *Tx) PutAttachment(a Attachment) error {
-	key, err := a.Key.MarshalText()
-	if err != nil {
-		return tx.fail(err)
-	}
 	if err := a.check(); err != nil {
 		return tx.fail(fmt.Errorf("attachment %s: %w", a.Key, err))
 	}
-	if err := tx.DeleteAttachment(a.Key); err != nil {
-		return err
+	old, had, err := tx.Attachment(a.Key)
+	if err != nil {
+		return tx.fail(err)
 	}
 	if a.Generation == 0 {
 		a.Generation = tx.Next()
 	}
-	payload, err := json.Marshal(a)
-	if err != nil {
-		return tx.fail(fmt.Errorf("attachment %s: %w", a.Key, err))
+	if !had {
+		tx.grown.promises++
 	}
-	tx.grown.promises++
-	return tx.putAll(key, payload, a)
-}
-
-// putAll writes an attachment's record and its index entries.
-func (tx *Tx) putAll(key, payload []byte, a Attachment) error {
-	if err := tx.put(&tx.attachments, key, payload); err != nil {
+	key := a.Key.bytes()
+	if err := tx.put(&tx.attachments, key, a.encode()); err != nil {
 		return err
 	}
-	if a.Pod.UID != "" {
-		if err := tx.put(&tx.pods, podKey(a.Pod.UID, a.IfName, key), nil); err != nil {
-			return err
-		}
-	}
-	if a.Use != "" {
-		return tx.put(&tx.uses, useKey(a.Use, key), nil)
-	}
-	return nil
+	return tx.reindex(key, old, a)
 }
 
 // DeleteAttachment forgets the attachment under k, if there is one. The
@@ -107,19 +89,58 @@ func (tx *Tx) DeleteAttachment(k Key) error {
 	if err != nil || !ok {
 		return tx.fail(err)
 	}
-	key := []byte(k.String())
-	if a.Pod.UID != "" {
-		if err := tx.delete(&tx.pods, podKey(a.Pod.UID, a.IfName, key)); err != nil {
-			return err
-		}
-	}
-	if a.Use != "" {
-		if err := tx.delete(&tx.uses, useKey(a.Use, key)); err != nil {
-			return err
-		}
-	}
 	tx.grown.promises--
-	return tx.delete(&tx.attachments, key)
+	key := k.bytes()
+	if err := tx.delete(&tx.attachments, key); err != nil {
+		return err
+	}
+	return tx.reindex(key, a, Attachment{})
+}
+
+// reindex brings the index entries of the attachment under key from those of
+// old to those of now. The zero Attachment has none.
+func (tx *Tx) reindex(key []byte, old, now Attachment) error {
+	for _, x := range [...]struct {
+		in       *bucket
+		old, now []byte
+	}{
+		{&tx.pods, old.podEntry(key), now.podEntry(key)},
+		{&tx.uses, old.useEntry(key), now.useEntry(key)},
+	} {
+		if bytes.Equal(x.old, x.now) {
+			continue
+		}
+		if x.old != nil {
+			if err := tx.delete(x.in, x.old); err != nil {
+				return err
+			}
+		}
+		if x.now != nil {
+			if err := tx.put(x.in, x.now, nil); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// podEntry returns a's key in the index of pods, nil if it has none.
+func (a Attachment) podEntry(key []byte) []byte {
+	if a.Pod.UID == "" {
+		return nil
+	}
+	entry := make([]byte, 0, len(a.Pod.UID)+len(a.IfName)+len(key)+2)
+	entry = append(append(entry, a.Pod.UID...), '/')
+	entry = append(append(entry, a.IfName...), '/')
+	return append(entry, key...)
+}
+
+// useEntry returns a's key in the index of uses, nil if it has none.
+func (a Attachment) useEntry(key []byte) []byte {
+	if a.Use == "" {
+		return nil
+	}
+	return append(append(append(make([]byte, 0, len(a.Use)+len(key)+1), a.Use...), '/'), key...)
 }
 
 // Attachments returns every attachment in the order of their keys. A sequence
@@ -192,14 +213,6 @@ func (tx *Tx) target(entry []byte, skip int) (Attachment, error) {
 	return a, err
 }
 
-func podKey(uid protocol.UID, ifName string, attachment []byte) []byte {
-	return fmt.Appendf(nil, "%s/%s/%s", uid, ifName, attachment)
-}
-
-func useKey(right string, attachment []byte) []byte {
-	return fmt.Appendf(nil, "%s/%s", right, attachment)
-}
-
 // check reports what of a could not be read back as it is.
 func (a Attachment) check() error {
 	if a.Pod.UID != "" {
@@ -216,20 +229,12 @@ func (a Attachment) check() error {
 		if !x.Addr.IsValid() || x.Addr.Zone() != "" || x.Addr.Is4In6() {
 			return fmt.Errorf("%v is no address to record", x.Addr)
 		}
+		if x.Gateway.Zone() != "" {
+			return fmt.Errorf("%v is no gateway to record", x.Gateway)
+		}
 		if err := checkName("pool of "+x.Addr.String(), string(x.Pool)); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func decodeAttachment(key, payload []byte) (Attachment, error) {
-	var a Attachment
-	if err := json.Unmarshal(payload, &a); err != nil {
-		return Attachment{}, corrupt(fmt.Errorf("attachment %q: %w", key, err))
-	}
-	if err := a.Key.UnmarshalText(key); err != nil {
-		return Attachment{}, corrupt(err)
-	}
-	return a, nil
 }

@@ -3,7 +3,6 @@ package store
 import (
 	"fmt"
 	"strings"
-	"unicode"
 	"unicode/utf8"
 )
 
@@ -26,14 +25,26 @@ func (k Key) String() string { return k.Network + "/" + k.ContainerID + "/" + k.
 // bytes, not UTF-8, or has a "/" or a control character in it is an error: CNI
 // allows none of these.
 func (k Key) MarshalText() ([]byte, error) {
-	for _, part := range [...]struct{ what, text string }{
-		{"network name", k.Network}, {"container ID", k.ContainerID}, {"interface name", k.IfName},
-	} {
-		if err := checkName(part.what, part.text); err != nil {
-			return nil, fmt.Errorf("attachment %q: %w", k.String(), err)
-		}
+	if err := k.check(); err != nil {
+		return nil, err
 	}
-	return []byte(k.String()), nil
+	return k.bytes(), nil
+}
+
+func (k Key) bytes() []byte { return []byte(k.String()) }
+
+func (k Key) check() error {
+	err := checkName("network name", k.Network)
+	if err == nil {
+		err = checkName("container ID", k.ContainerID)
+	}
+	if err == nil {
+		err = checkName("interface name", k.IfName)
+	}
+	if err != nil {
+		return fmt.Errorf("attachment %q: %w", k.String(), err)
+	}
+	return nil
 }
 
 // UnmarshalText is the inverse of MarshalText.
@@ -44,7 +55,7 @@ func (k *Key) UnmarshalText(text []byte) error {
 	if !ok || !ok2 {
 		return fmt.Errorf("attachment %q: want network/container/interface", text)
 	}
-	if _, err := got.MarshalText(); err != nil {
+	if err := got.check(); err != nil {
 		return err
 	}
 	*k = got
@@ -60,9 +71,11 @@ func checkName(what, text string) error {
 		return fmt.Errorf("the %s has %d bytes, at most %d are allowed", what, len(text), maxName)
 	case !utf8.ValidString(text):
 		return fmt.Errorf("the %s %q is not UTF-8", what, text)
-	case strings.ContainsRune(text, '/') || strings.ContainsFunc(text, unicode.IsControl):
-		return fmt.Errorf(`the %s %q has a "/" or a control character`, what, text)
-	default:
-		return nil
 	}
+	for i := range len(text) {
+		if c := text[i]; c == '/' || c < ' ' || c == 0x7f {
+			return fmt.Errorf(`the %s %q has a "/" or a control character`, what, text)
+		}
+	}
+	return nil
 }

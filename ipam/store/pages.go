@@ -3,6 +3,7 @@ package store
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"io"
@@ -44,6 +45,7 @@ var native = binary.NativeEndian
 type meta struct {
 	pageSize uint32
 	root     uint64
+	freelist uint64
 	pages    uint64 // how many are in use: every page number is lower
 	txid     uint64
 }
@@ -88,6 +90,9 @@ func readMeta(r io.ReaderAt, size int64) (meta, error) {
 	if other.txid > m.txid {
 		m = other
 	}
+	if m.freelist != noFreelist {
+		return meta{}, errors.New("it has a list of free pages: another program has written it")
+	}
 	if m.pages < 4 || m.pages > uint64(size)/uint64(m.pageSize) {
 		return meta{}, fmt.Errorf("the file has %d bytes and needs %d pages of %d: it is cut off", size, m.pages, m.pageSize)
 	}
@@ -101,6 +106,7 @@ func parseMeta(page []byte, id uint64) (meta, error) {
 	m := meta{
 		pageSize: native.Uint32(body[8:]),
 		root:     native.Uint64(body[16:]),
+		freelist: native.Uint64(body[32:]),
 		pages:    native.Uint64(body[40:]),
 		txid:     native.Uint64(body[48:]),
 	}

@@ -1,6 +1,8 @@
 package store
 
 import (
+	"slices"
+
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -11,11 +13,14 @@ func keyPool(name protocol.PoolName) []byte { return []byte("pool/" + string(nam
 // store does not read it.
 func (tx *Tx) Pool(name protocol.PoolName) (description []byte, ok bool, err error) {
 	payload, err := tx.get(&tx.node, keyPool(name))
-	return payload, payload != nil, err
+	return slices.Clone(payload), payload != nil, err
 }
 
 // PutPool records what the node heard of a pool, so that a restart finds it while
 // nobody can be asked.
 func (tx *Tx) PutPool(name protocol.PoolName, description []byte) error {
+	if err := checkName("pool", string(name)); err != nil {
+		return tx.fail(err)
+	}
 	return tx.put(&tx.node, keyPool(name), description)
 }

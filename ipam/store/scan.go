@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 
@@ -37,19 +38,24 @@ func scan(f *os.File) (findings, error) {
 	if !info.Mode().IsRegular() {
 		return findings{}, fmt.Errorf("it is not a file: its mode is %v", info.Mode())
 	}
-	m, err := readMeta(f, info.Size())
+	return scanAt(f, info.Size())
+}
+
+// scanAt is scan of what r has up to size.
+func scanAt(r io.ReaderAt, size int64) (findings, error) {
+	m, err := readMeta(r, size)
 	if err != nil {
 		return findings{}, corrupt(err)
 	}
 	var sc scanner
-	w := walker{r: f, meta: m, visit: sc.visit}
+	w := walker{r: r, meta: m, visit: sc.visit}
 	if err := w.walk(); err != nil {
 		return findings{}, corrupt(err)
 	}
 	if err := sc.verdict(); err != nil {
 		return findings{}, corrupt(err)
 	}
-	return findings{id: sc.id, size: info.Size(), txid: m.txid, st: *sc.st}, nil
+	return findings{id: sc.id, size: size, txid: m.txid, st: *sc.st}, nil
 }
 
 // visit keeps the first error for later: the schema, which decides what a

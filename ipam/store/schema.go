@@ -19,6 +19,7 @@ const Schema = 1
 //	meta/state                           state: commit number, counter, count and sum of all records below
 //	node/id                              the store ID
 //	node/identity                        Identity
+//	node/pool/<pool>                     what the node last heard of the pool, the caller's text
 //	attachments/<network/container/if>   Attachment, without its key
 //	pods/<pod UID>/<if>/<attachment>     nothing: which attachments a pod has
 //	uses/<right>/<attachment>            nothing: which attachments need a use

@@ -17,7 +17,9 @@ type table struct {
 
 // Table returns the allocation state of pool, empty if there is none. It is
 // made with the first Put.
-func (tx *Tx) Table(pool protocol.PoolName) allocator.Table {
+func (tx *Tx) Table(pool protocol.PoolName) allocator.Table { return tx.table(pool) }
+
+func (tx *Tx) table(pool protocol.PoolName) *table {
 	t := tx.tables[pool]
 	if t == nil {
 		t = &table{bucket: bucket{seed: seedOf(bucketPools, []byte(pool)), pool: pool}}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"runtime/debug"
 	"slices"
 
 	bolt "go.etcd.io/bbolt"
@@ -114,7 +113,6 @@ func (b *batch) begin() *Tx { return &Tx{batch: b, next: b.st.counter} }
 // run calls fn. Damage that a table's method met ends fn by a panic, which ends
 // here; any other panic goes on.
 func (tx *Tx) run(fn func(*Tx) error) (err error) {
-	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		p := recover()
 		if p == nil {
