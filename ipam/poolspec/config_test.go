@@ -394,7 +394,7 @@ func TestAnswer(t *testing.T) {
 
 func TestParseNetwork(t *testing.T) {
 	list := `{"cniVersion": "0.4.0", %s "allowPersistentIPs": true, "plugins": [
-		{"type": "macvlan", "ipam": {"type": "tenure", "pool": "a"}},
+		{"type": "macvlan", "name": "replaced", "ipam": {"type": "tenure", "pool": "a"}},
 		{"type": "tuning"},
 		{"type": "bridge", "name": "ignored", "ipam": {"type": "host-local", "subnet": 5}}]}`
 	tests := []struct {
@@ -424,7 +424,9 @@ func TestParseNetwork(t *testing.T) {
 		})
 	}
 
-	_, err := ParseNetwork([]byte(`{"name": "n", "plugins": [{}, {"ipam": {"type": "tenure", "pool": "A"}}, 5]}`), "")
+	_, err := ParseNetwork([]byte(`x`), "")
+	wantFaults(t, err, "configuration: invalid character 'x' looking for beginning of value at byte 1")
+	_, err = ParseNetwork([]byte(`{"name": "n", "plugins": [{}, {"ipam": {"type": "tenure", "pool": "A"}}, 5]}`), "")
 	wantFaults(t, err, "plugins[2]: is a number, not an object")
 	_, err = ParseNetwork([]byte(`{"name": "n", "plugins": [{}, {"ipam": {"type": "tenure", "pool": "A"}}]}`), "")
 	wantFaults(t, err, `plugins[1].ipam.pool: "A" cannot be a pool's name`)

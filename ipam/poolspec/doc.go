@@ -18,6 +18,6 @@
 // in step with the code. All faults of a text are reported at once, each as a
 // [Fault] in an [errors.Join].
 //
-// The package is linked into a CNI plugin, whose start-up is measured: it has no
-// package initialisation.
+// The package is linked into a CNI plugin, whose start-up is measured: what it
+// initialises is a few error values.
 package poolspec

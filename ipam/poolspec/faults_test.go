@@ -45,6 +45,7 @@ func TestFaultsOfConfig(t *testing.T) {
 		want []string
 	}{
 		{"no source", ``, "", []string{"ipam: does not say where addresses come from"}},
+		{"no source in local mode", `"mode": "local"`, "", []string{"ipam: does not say where addresses come from"}},
 		{"two forms", `"pool": "a", "subnet": "10.0.0.0/24"`, "", []string{"ipam: has pool and subnet, which are different ways to say where addresses come from"}},
 		{"unknown key", `"pool": "a", "rang": "x"`, "", []string{"ipam.rang: is not a key that Tenure knows"}},
 		{"key twice", `"pool": "a", "pool": "b"`, "", []string{"ipam.pool: appears twice"}},
@@ -166,6 +167,13 @@ func TestFaultsOfConfig(t *testing.T) {
 				"runtimeConfig.ips[4]: 10.0.0.0 is the network address (10.0.0.0/24)",
 				"runtimeConfig.ips[5]: 10.0.0.5/16 has another prefix length than its range 10.0.0.0/24",
 			}},
+		{"C9 requested beside a gateway elsewhere", `"range": "192.168.2.225/28", "gateway": "192.168.2.1"`, `"runtimeConfig": {"ips": ["192.168.2.224", "192.168.2.1"]}`, []string{
+			"runtimeConfig.ips[0]: 192.168.2.224 is the network address (192.168.2.224/28)", "runtimeConfig.ips[1]: 192.168.2.1 lies in none of the ranges 192.168.2.224/28",
+		}},
+		{"host-local: sets of a wrong shape", `"ranges": [{"subnet": "10.0.0.0/24"}, [5]], "dns": 5`, `"args": 5`, []string{
+			"args: is a number, not an object", "ipam.dns: is a number, not an object",
+			"ipam.ranges[0]: is an object, not a list", "ipam.ranges[1][0]: is a number, not an object",
+		}},
 		{"all at once", `"range": "x", "exclude": "y", "log_fil": "z", "routes": [{}]`, `"runtimeConfig": {"ips": ["w"]}`, []string{
 			"ipam.routes[0].dst: is missing", "ipam.log_fil: is not a key that Tenure knows", `runtimeConfig.ips[0]: "w" is not an IP address`, `ipam.range: "x" is not a CIDR`,
 			"ipam.exclude: is a string, not a list",
@@ -234,7 +242,7 @@ func TestFaultsAreBounded(t *testing.T) {
 		ips = append(ips, fmt.Sprintf(`"10.0.%d.%d"`, i/256, i%256))
 	}
 	_, err = ParseConfig([]byte(network(`"ipRanges": [`+strings.Join(ranges, ",")+`]`)), "")
-	wantFaults(t, err, "ipam: describes 300 ranges, more than 256")
+	wantFaults(t, err, "ipam: describes 300 ranges, more than 64")
 	_, err = ParseConfig([]byte(network(`"pool": "a"`, `"args": {"cni": {"ips": [`+strings.Join(ips[:65], ",")+`]}}`)), "")
 	wantFaults(t, err, "args.cni.ips[64]: asks for more than 64 addresses")
 }

@@ -87,6 +87,34 @@ func checkConfig(t *testing.T, c *Config) {
 	}
 }
 
+// FuzzInlineRange varies only what stands in a range, and so reaches further
+// than [FuzzParseConfig] does.
+func FuzzInlineRange(f *testing.F) {
+	f.Add("192.168.2.225/28", "192.168.2.226", "192.168.2.230", "192.168.2.228/30", "192.168.2.1", "192.168.2.0/24", "192.168.2.229")
+	f.Add("fd00::5-fd00::9/64", "", "", "fd00::6-fd00::7", "fd00::", "fd00::/48", "fd00::5/64")
+	f.Add("10.0.0.0/24", "10.0.0.0", "10.0.0.255", "10.0.0.4", "10.0.0.1", "10.0.0.0/31", "10.0.0.0/24")
+	f.Fuzz(func(t *testing.T, cidr, start, end, exclude, gateway, other, ip string) {
+		q := func(s string) string { return string(quote(s)) }
+		top := `"args": {"cni": {"ips": [` + q(ip) + `]}}`
+		if ip == "" {
+			top = `"args": {}`
+		}
+		for _, config := range []string{
+			network(`"range": `+q(cidr)+`, "range_start": `+q(start)+`, "range_end": `+q(end)+`, "gateway": `+q(gateway)+
+				`, "exclude": [`+q(exclude)+`, "10.0.0.9"], "ipRanges": [{"range": `+q(other)+`}], "network_name": `+q(ip), top),
+			network(`"mode": "local", "ranges": [[{"subnet": `+q(cidr)+`, "rangeStart": `+q(start)+`, "rangeEnd": `+q(end)+
+				`, "gateway": `+q(gateway)+`}], [{"subnet": `+q(other)+`}]]`, top),
+		} {
+			c, err := ParseConfig([]byte(config), "")
+			if err != nil {
+				faultsOf(t, err)
+				continue
+			}
+			checkConfig(t, c)
+		}
+	})
+}
+
 func FuzzParsePool(f *testing.F) {
 	f.Add("10.0.0.0/24", "10.0.0.10", "10.0.0.99", "10.0.0.20-10.0.0.30", "10.0.0.64/29", "10.0.0.1", "fd00::/64", 16)
 	f.Add("10.0.0.0/31", "", "", "", "", "", "10.0.0.0/31", 0)

@@ -21,9 +21,9 @@ type inlineSet struct {
 	ranges []inlineRange
 }
 
-// maxRanges bounds how many ranges one configuration describes, because each is
-// compared with all others.
-const maxRanges = 256
+// maxRanges bounds how many ranges one configuration describes: as many as an
+// IPPool can have.
+const maxRanges = 64
 
 // countRanges returns how many ranges sets have.
 func countRanges(sets []inlineSet) int {

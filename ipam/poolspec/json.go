@@ -125,10 +125,9 @@ func (fs *faults) document(text []byte) (object, bool) {
 		}
 		return object{}, false
 	}
-	if !fs.want(where, raw, kindObject, remedy) {
-		return object{}, false
-	}
-	return object{fields: members(raw)}, true
+	o := object{}
+	ok := fs.want(where, raw, kindObject, remedy) && fs.members(&o, raw)
+	return o, ok
 }
 
 // dict reads the object raw. A key that it has twice is a fault.
@@ -136,9 +135,10 @@ func (fs *faults) dict(path string, raw json.RawMessage) (object, bool) {
 	if !fs.want(path, raw, kindObject, "write an object in braces") {
 		return object{}, false
 	}
-	o := object{path: path, fields: members(raw)}
+	o := object{path: path}
+	ok := fs.members(&o, raw)
 	fs.unique(o, func(string) bool { return true })
-	return o, true
+	return o, ok
 }
 
 // unique reports which of the keys that matter o has twice.
@@ -152,26 +152,24 @@ func (fs *faults) unique(o object, matters func(key string) bool) {
 	}
 }
 
-// members returns the members of raw, a valid JSON object.
-func members(raw json.RawMessage) []field {
+// members reads the members of the object raw into o.
+func (fs *faults) members(o *object, raw json.RawMessage) bool {
 	dec := json.NewDecoder(bytes.NewReader(raw))
-	if _, err := dec.Token(); err != nil { // the brace
-		return nil
-	}
-	var ff []field
-	for dec.More() {
-		key, err := dec.Token()
-		if err != nil {
-			return ff
+	_, err := dec.Token() // the brace
+	for err == nil && dec.More() {
+		var key json.Token
+		var f field
+		if key, err = dec.Token(); err != nil {
+			break
 		}
-		name, _ := key.(string)
-		f := field{key: name}
-		if err := dec.Decode(&f.raw); err != nil {
-			return ff
-		}
-		ff = append(ff, f)
+		f.key, _ = key.(string)
+		err = dec.Decode(&f.raw)
+		o.fields = append(o.fields, f)
 	}
-	return ff
+	if err != nil {
+		fs.add(o.path, err.Error(), "correct the JSON there")
+	}
+	return err == nil
 }
 
 // items reads the list raw.

@@ -11,27 +11,30 @@ import (
 	"github.com/tenure-ipam/tenure/allocator"
 )
 
-// RangeText is one range of a pool as a person writes it.
+// RangeText is one range of a pool as a person writes it. The JSON is that of an
+// IPPool.
 type RangeText struct {
 	// CIDR is required, without host bits.
-	CIDR string
+	CIDR string `json:"cidr"`
 	// Start and End are the first and last address that may be given; empty
 	// is the first or last of the CIDR.
-	Start, End string
+	Start string `json:"start,omitempty"`
+	End   string `json:"end,omitempty"`
 	// Exclude and StaticOnly are lists of addresses, CIDRs and "first-last".
 	// Each must have an address in common with the CIDR.
-	Exclude, StaticOnly []string
+	Exclude    []string `json:"exclude,omitempty"`
+	StaticOnly []string `json:"staticOnly,omitempty"`
 	// Gateway lies in the CIDR; empty is none.
-	Gateway string
+	Gateway string `json:"gateway,omitempty"`
 }
 
 // PoolText is what a person writes of a pool, and what is written for them of an
 // implicit one.
 type PoolText struct {
-	Ranges []RangeText
+	Ranges []RangeText `json:"ranges"`
 	// BlockSize is the number of addresses in a block, a power of two of at
 	// most [allocator.MaxBlockSize]. Zero leaves it to Tenure.
-	BlockSize int
+	BlockSize int `json:"blockSize,omitempty"`
 }
 
 // ParsePool returns the shape of the pool. Its error joins one [*Fault] for each
