@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/tenure-ipam/tenure/allocator"
-	"github.com/tenure-ipam/tenure/ipam/journal"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 	"github.com/tenure-ipam/tenure/ipam/store"
 )
@@ -42,6 +41,11 @@ type Slot struct {
 }
 
 // An Ask is an ADD: what one attachment needs, and all that is known of it.
+//
+// DELs of Key that were journalled come before it: the caller applies them with
+// [Release] in a transaction of their own, removes them from the journal,
+// durably, and then holds, all without another call of Key in between. In this
+// order no crash leaves an entry behind that would free what this ADD gets.
 type Ask struct {
 	Key store.Key
 	Pod protocol.PodRef // zero where the runtime does not name a pod
@@ -59,13 +63,6 @@ type Ask struct {
 	Granted []store.Address
 	Use     string
 	Claim   *protocol.ClaimRef
-
-	// Journalled are the DELs of Key that found no agent. They come before this
-	// ADD and are applied first, in its transaction. The caller lists them and
-	// makes the ADD without another call of Key in between, and removes them
-	// from the journal, durably, after the commit and before the answer: an
-	// entry that outlives a crash there frees what nobody was answered.
-	Journalled []journal.Entry
 
 	// Gone reports whether the network namespace of an attachment is gone. What
 	// cannot be verified is not gone. Nil is a function that always says no.
@@ -99,11 +96,6 @@ func (a Ask) check() error {
 	for i, s := range a.Slots {
 		if !s.Exact.IsValid() && s.Family.BitLen() == 0 {
 			errs = append(errs, fmt.Errorf("slot %d names neither a family nor an address", i))
-		}
-	}
-	for _, e := range a.Journalled {
-		if k := (store.Key{Network: e.Network, ContainerID: e.ContainerID, IfName: e.IfName}); k != a.Key {
-			errs = append(errs, fmt.Errorf("the journalled DEL of %s is another attachment's", k))
 		}
 	}
 	return errors.Join(errs...)

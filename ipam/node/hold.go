@@ -28,11 +28,6 @@ func Hold(tx *store.Tx, a Ask) (store.Attachment, error) {
 	if err := a.check(); err != nil {
 		return store.Attachment{}, fmt.Errorf("hold addresses for %s: %w", a.Key, err)
 	}
-	if len(a.Journalled) > 0 {
-		if _, _, err := Release(tx, a.Key); err != nil {
-			return store.Attachment{}, err
-		}
-	}
 	held, ok, err := tx.Attachment(a.Key)
 	if err != nil {
 		return store.Attachment{}, err

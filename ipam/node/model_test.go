@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/tenure-ipam/tenure/allocator"
-	"github.com/tenure-ipam/tenure/ipam/journal"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 	"github.com/tenure-ipam/tenure/ipam/store"
 )
@@ -62,9 +61,6 @@ func (m *model) predecessor(a Ask) (k store.Key, ok bool) {
 // hold says what Hold must do with a: the error's kind, "" for none, and which
 // addresses it may answer, per slot.
 func (m *model) hold(a Ask) (kind string, choices [][]netip.Addr) {
-	if len(a.Journalled) > 0 {
-		m.release(a.Key)
-	}
 	if h, ok := m.held[a.Key]; ok {
 		if h.pod == a.Pod.UID || h.pod == "" || a.Pod.UID == "" {
 			for _, s := range a.Slots {
@@ -167,9 +163,6 @@ func randomAsk(rng *rand.Rand, p pool, gone map[string]bool) Ask {
 		a.Slots = []Slot{p.any(allocator.IPv4)}
 	default:
 		a.Slots = []Slot{p.any(allocator.IPv4), p.any(allocator.IPv6)}
-	}
-	if rng.IntN(10) == 0 {
-		a.Journalled = []journal.Entry{{Network: a.Key.Network, ContainerID: a.Key.ContainerID, IfName: a.Key.IfName}}
 	}
 	return a
 }

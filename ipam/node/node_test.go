@@ -16,7 +16,6 @@ import (
 	"go4.org/netipx"
 
 	"github.com/tenure-ipam/tenure/allocator"
-	"github.com/tenure-ipam/tenure/ipam/journal"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 	"github.com/tenure-ipam/tenure/ipam/store"
 )
@@ -488,23 +487,6 @@ func TestX6NewSandbox(t *testing.T) {
 			t.Errorf("the address that was not inherited: %s; want it free", got)
 		}
 	})
-}
-
-func TestF16JournalledDELComesFirst(t *testing.T) {
-	st := openStore(t)
-	p := openPool(t, st, "p", "10.0.0.0/29")
-	a := ask("c1", p.any(allocator.IPv4))
-	first := mustHold(t, st, a)
-	a.Journalled = []journal.Entry{{Network: "net", ContainerID: "c1", IfName: "net1"}}
-	second := mustHold(t, st, a)
-	if addrs(second) == addrs(first) || second.Generation <= first.Generation {
-		t.Errorf("got %s, generation %d; want a new address and generation after the DEL of %s, %d",
-			addrs(second), second.Generation, addrs(first), first.Generation)
-	}
-	a.Journalled[0].IfName = "net2"
-	if _, err := hold(st, a); err == nil || !strings.Contains(err.Error(), "another attachment's") {
-		t.Errorf("an entry of another key: %v; want it refused", err)
-	}
 }
 
 func TestC11Release(t *testing.T) {

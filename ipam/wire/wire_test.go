@@ -11,7 +11,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
@@ -504,21 +503,5 @@ func TestMessagesThatDoNotFit(t *testing.T) {
 	resp, err := Call(context.Background(), r.socket, Request{Verb: GC, Args: strings.Repeat("x", MaxFrame-1000)})
 	if err != nil || resp.Error == nil || !strings.Contains(resp.Error.Msg, "cannot be sent") {
 		t.Errorf("answer: got %+v, %v; want an error in its place", resp.Error, err)
-	}
-}
-
-// TestImports keeps the client, which every CNI call loads, lean, and the
-// package free of what the design keeps out of it.
-func TestImports(t *testing.T) {
-	out, err := exec.Command("go", "list", "-deps", ".").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for dep := range strings.FieldsSeq(string(out)) {
-		for _, bad := range []string{"k8s.io/", "go.etcd.io/", "github.com/containernetworking/", "net/http", "regexp", "crypto/tls"} {
-			if strings.HasPrefix(dep, bad) {
-				t.Errorf("wire is in every CNI call and knows neither Kubernetes, CNI nor the store, but depends on %s", dep)
-			}
-		}
 	}
 }
