@@ -1,0 +1,215 @@
+package broker
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// An Ask asks for addresses for one grantee: one for each source and family, in
+// the order IPv4, IPv6, all of them or none.
+type Ask struct {
+	To protocol.Grantee
+	// From are the sources, in the network's order.
+	From []Source
+	// Exactly, if not empty, are the addresses wanted, each from another of the
+	// sources, which may then be fewer than the sources. They need not be
+	// ordinary, nor within a view.
+	Exactly []netip.Addr
+	// Stamp is the revision of the grantee that led to this ask, for
+	// [Answer.Stamp]. An ask that differs in it alone is the same ask.
+	Stamp protocol.Revision
+}
+
+// A Source is a pool of which addresses are wanted.
+type Source struct {
+	Pool protocol.PoolName
+	View allocator.View
+	// Families are those of which one address each is wanted. Nil is every
+	// family that the pool has.
+	Families []allocator.Family
+}
+
+// equal reports whether a and o ask for the same.
+func (a Ask) equal(o Ask) bool {
+	return a.To == o.To && slices.Equal(a.Exactly, o.Exactly) &&
+		slices.EqualFunc(a.From, o.From, func(x, y Source) bool {
+			return x.Pool == y.Pool && x.View.Equal(y.View) && slices.Equal(x.Families, y.Families)
+		})
+}
+
+// Granted is an address that has been granted, and what it was granted for.
+type Granted struct {
+	Addr netip.Addr
+	// Range is the pool's range that the address lies in.
+	Range allocator.Range
+	// Source is the index, in [Ask.From], of what asked for it.
+	Source int
+}
+
+// An Answer is what became of an [Ask] so far.
+type Answer struct {
+	// Granted are the addresses, in the order of [Ask]; nil while the ask waits.
+	Granted []Granted
+	// Stamp is a revision of the grantee that had been read before each of the
+	// grants was last seen live. A status write that carries it fails if somebody
+	// gave the grants back meanwhile: see [Broker.Verify]. It is empty where that
+	// is not known.
+	Stamp protocol.Revision
+	// Problem is why the ask waits; zero if it is being worked on.
+	Problem Problem
+}
+
+// A Problem is why an [Ask] cannot be granted now. It is tried again when the
+// pool changes. The zero Problem is none.
+type Problem struct {
+	Reason Reason
+	// Message is a sentence for people.
+	Message string
+	// Since is when the ask was first found to have a problem of this reason.
+	Since time.Time
+}
+
+// Reason says what kind of [Problem] there is.
+type Reason uint8
+
+// The reasons.
+const (
+	NoProblem Reason = iota
+	// PoolMissing: there is no such pool.
+	PoolMissing
+	// PoolNotReady: the pool is closed, faulty or being deleted.
+	PoolNotReady
+	// Exhausted: the pool, or the part of it that may be taken, has no address left.
+	Exhausted
+	// Taken: an address asked for by name belongs to somebody else.
+	Taken
+	// Unassignable: an address asked for by name is none that the pools give.
+	Unassignable
+	// Failed: a call failed; it is made again.
+	Failed
+)
+
+// String returns the reason as a word.
+func (r Reason) String() string {
+	names := [...]string{"NoProblem", "PoolMissing", "PoolNotReady", "Exhausted", "Taken", "Unassignable", "Failed"}
+	if int(r) >= len(names) {
+		return fmt.Sprintf("Reason(%d)", uint8(r))
+	}
+	return names[r]
+}
+
+func problem(r Reason, format string, args ...any) Problem {
+	return Problem{Reason: r, Message: fmt.Sprintf(format, args...)}
+}
+
+// want is one address that an ask wants.
+type want struct {
+	source int
+	pool   *pool
+	family allocator.Family
+	view   allocator.View
+	addr   netip.Addr // exactly this one; zero is any
+}
+
+// fits reports whether h is what w asked for. The view is left out: it says what
+// may be handed out, not what may be kept. An address that is being freed fits
+// only who names it.
+func (w want) fits(h Held) bool {
+	a := h.Grant.Addr
+	if h.Pool != w.pool.name || allocator.FamilyOf(a) != w.family {
+		return false
+	}
+	if w.addr.IsValid() {
+		return a == w.addr
+	}
+	_, located := w.pool.state.Shape.Locate(a)
+	return located && !h.Grant.Freeing
+}
+
+// expand returns what a wants, one element for each address.
+func (b *Book) expand(a Ask) ([]want, Problem) {
+	var wants []want
+	for _, f := range allocator.Families() {
+		for i, src := range a.From {
+			p := b.pools[src.Pool]
+			if p == nil || p.state.UID == "" {
+				return nil, problem(PoolMissing, "pool %s does not exist", src.Pool)
+			}
+			if why := p.unready(); why != "" {
+				return nil, problem(PoolNotReady, "pool %s %s", src.Pool, why)
+			}
+			families := src.Families
+			if families == nil {
+				families = p.state.Shape.Families()
+			}
+			if slices.Contains(families, f) {
+				wants = append(wants, want{source: i, pool: p, family: f, view: src.View})
+			}
+		}
+	}
+	if len(wants) == 0 {
+		return nil, problem(PoolNotReady, "the network's pools have no addresses")
+	}
+	if len(a.Exactly) == 0 {
+		return wants, Problem{}
+	}
+	return name(wants, a.Exactly)
+}
+
+// name gives each of addrs to another of wants, and leaves out wants that get
+// none.
+func name(wants []want, addrs []netip.Addr) ([]want, Problem) {
+	named := make([]bool, len(wants))
+	for _, a := range addrs {
+		why := error(nil)
+		i := slices.IndexFunc(wants, func(w want) bool {
+			if w.addr.IsValid() || allocator.FamilyOf(a) != w.family {
+				return false
+			}
+			if err := w.pool.state.Shape.Assignable(a); err != nil {
+				why = fmt.Errorf("pool %s: %w", w.pool.name, err)
+				return false
+			}
+			return true
+		})
+		switch {
+		case i >= 0:
+			wants[i].addr, named[i] = a, true
+		case why != nil:
+			return nil, problem(Unassignable, "%v: %v", a, why)
+		default:
+			return nil, problem(Unassignable, "%v is one address more than the network gives", a)
+		}
+	}
+	var kept []want
+	for i, w := range wants {
+		if named[i] {
+			kept = append(kept, w)
+		}
+	}
+	return kept, Problem{}
+}
+
+// match gives each want an element of held that fits it, each once. The element
+// is zero for a want that nothing fits, and then all is false.
+func match(wants []want, held []Held) (given []Held, all bool) {
+	given, used := make([]Held, len(wants)), make([]bool, len(held))
+	all = true
+	for i, w := range wants {
+		j := 0
+		for j < len(held) && (used[j] || !w.fits(held[j])) {
+			j++
+		}
+		if j == len(held) {
+			all = false
+			continue
+		}
+		given[i], used[j] = held[j], true
+	}
+	return given, all
+}

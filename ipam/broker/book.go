@@ -1,0 +1,425 @@
+package broker
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// A Book is what the broker knows: every pool, every lease, every grant, and
+// which addresses of the cluster's blocks are free. It does no I/O. Its methods
+// must not be called concurrently.
+//
+// It is told what was seen of the cluster, in any order and more than once, and
+// keeps the newest of each object. It may be behind; it is never ahead.
+type Book struct {
+	pools map[protocol.PoolName]*pool
+	held  map[protocol.UID][]Held
+	// claims are the UIDs with grants, by the claim that the grants name.
+	claims map[ClaimKey][]protocol.UID
+
+	// tick orders asks and live calls: see [Answer.Stamp].
+	tick  uint64
+	queue queue
+	woken []*pool // pools that have changed since the queue was last looked at
+}
+
+// A ClaimKey is the name of a claim. Claims that follow each other under one name
+// share it.
+type ClaimKey struct{ Namespace, Name string }
+
+// Held is a grant, and the pool and block of the lease that it stands on.
+type Held struct {
+	Pool  protocol.PoolName
+	Block netip.Prefix
+	Grant protocol.Grant
+}
+
+// PoolState is what was seen of a pool.
+type PoolState struct {
+	protocol.Pool
+	// Generation is that of the spec which Shape was read from.
+	Generation int64
+	// Shape is nil where the spec cannot be read; Fault then says why.
+	Shape *allocator.Shape
+	Fault string
+	// Scarce says that the pool's pressure is not low: what is idle goes back
+	// at once.
+	Scarce bool
+}
+
+// pool is one pool, or what is left of it: leases may outlive their pool, and be
+// seen before it.
+type pool struct {
+	name  protocol.PoolName
+	state PoolState // zero UID: the pool is not there
+	// space has the usable leases' blocks open. Taken are the addresses that are
+	// granted or reserved.
+	table  allocator.Table
+	space  allocator.Space
+	leases map[netip.Prefix]*lease
+	// cursor is where the search for a block without lease goes on, and full the
+	// searches that have found none since a lease last went.
+	cursor map[allocator.Family]netip.Addr
+	full   map[string]bool
+	// waiting are the asks to be tried again when the pool changes; woken says
+	// that it has.
+	waiting map[*waiter]struct{}
+	woken   bool
+}
+
+// lease is one lease of a pool, or one about to be created.
+type lease struct {
+	protocol.Lease // without Revision: about to be created
+	// confirmed says that the pool was read live, and open with blocks of this
+	// size, after this lease was seen. Nothing is granted before.
+	confirmed bool
+	// liveAt is when the last call began that has shown this lease live.
+	liveAt uint64
+	// open says that the block is open in the pool's space.
+	open bool
+	// idleSince is when the lease was first seen without grants; zero if it has
+	// some. leaving says that it is being given back.
+	idleSince time.Time
+	leaving   bool
+	// reserved are the addresses that the round under way wants to grant.
+	reserved map[netip.Addr]struct{}
+}
+
+// NewBook returns an empty Book.
+func NewBook() *Book {
+	return &Book{
+		pools:  map[protocol.PoolName]*pool{},
+		held:   map[protocol.UID][]Held{},
+		claims: map[ClaimKey][]protocol.UID{},
+		queue:  queue{asks: map[protocol.UID]*waiter{}, stamps: map[protocol.UID]protocol.Revision{}},
+	}
+}
+
+// pool returns the pool of that name, which it makes if it is new.
+func (b *Book) pool(name protocol.PoolName) *pool {
+	p := b.pools[name]
+	if p == nil {
+		table := allocator.NewMem()
+		p = &pool{
+			name: name, table: table, space: allocator.NewSpace(table, nil),
+			leases: map[netip.Prefix]*lease{}, cursor: map[allocator.Family]netip.Addr{},
+			full: map[string]bool{}, waiting: map[*waiter]struct{}{},
+		}
+		b.pools[name] = p
+	}
+	return p
+}
+
+// SetPool tells what was seen of a pool. It reports whether that is news.
+func (b *Book) SetPool(s PoolState) bool {
+	p := b.pool(protocol.PoolName(s.Name))
+	old := p.state
+	if newer(old.Revision, s.Revision) || s.Revision == old.Revision && s.Generation == old.Generation {
+		return false
+	}
+	if s.UID == old.UID && s.Generation == old.Generation && old.Generation > 0 {
+		s.Shape, s.Fault = old.Shape, old.Fault
+	}
+	p.state = s
+	clear(p.full)
+	if s.Shape != old.Shape {
+		p.space = allocator.NewSpace(p.table, s.Shape)
+		must(p.space.Reshape())
+	}
+	p.settleAll()
+	b.wake(p)
+	return true
+}
+
+// correct tells what a live read has shown of a pool, which a watch may show only
+// later: without it a pool that is closed would be tried again and again.
+func (b *Book) correct(name protocol.PoolName, live protocol.Pool, there bool) {
+	p := b.pool(name)
+	switch {
+	case !there, live.UID != p.state.UID:
+		p.state.Open = false // until the watch has told what has come of it
+	case newer(live.Revision, p.state.Revision):
+		p.state.Pool = live // its shape comes with the watch, by its generation
+		p.settleAll()
+	}
+}
+
+// DropPool tells that the pool of that name and UID is gone.
+func (b *Book) DropPool(name protocol.PoolName, uid protocol.UID) {
+	p := b.pools[name]
+	if p == nil || p.state.UID != uid {
+		return
+	}
+	// The revision stays: what was seen before the pool went is no news.
+	p.state = PoolState{Pool: protocol.Pool{Meta: protocol.Meta{Name: string(name), Revision: p.state.Revision}}}
+	p.settleAll()
+	b.wake(p)
+}
+
+// Begin returns the time, in the Book's own count, at which a call begins.
+func (b *Book) Begin() uint64 {
+	b.tick++
+	return b.tick
+}
+
+// Observe tells what was seen of a lease: live, by a call that began at begun, or
+// on a watch, where begun is 0. It returns the claims whose grants are others than
+// before.
+func (b *Book) Observe(seen protocol.Lease, begun uint64) []ClaimKey {
+	if protocol.LeaseName(seen.Pool, seen.Block) != seen.Name {
+		return nil // not a lease of ours: nothing is granted on it
+	}
+	p := b.pool(seen.Pool)
+	l := p.leases[seen.Block]
+	if l == nil {
+		l = &lease{}
+		p.leases[seen.Block] = l
+	}
+	l.liveAt = max(l.liveAt, begun)
+	if seen.Revision == l.Revision || newer(l.Revision, seen.Revision) {
+		return nil
+	}
+	old, wasOpen := l.Lease, l.open
+	if seen.UID != old.UID {
+		l.confirmed, l.leaving, l.idleSince = false, false, time.Time{}
+	}
+	l.Lease = seen.Clone()
+	changed := b.index(old, l.Lease)
+	if l.open && p.usable(l) {
+		p.retake(l, old.Grants)
+	} else {
+		p.settle(l)
+	}
+	if l.open && (!wasOpen || len(seen.Grants) < len(old.Grants)) {
+		b.wake(p)
+	}
+	return changed
+}
+
+// Forget tells that the lease of that name and UID is gone. It returns the claims
+// that have lost grants.
+func (b *Book) Forget(name string, uid protocol.UID) []ClaimKey {
+	p, l := b.lease(name)
+	if l == nil || l.UID != uid {
+		return nil
+	}
+	return b.drop(p, l)
+}
+
+// lease returns the lease of that name, or nil.
+func (b *Book) lease(name string) (*pool, *lease) {
+	pn, block, err := protocol.ParseLeaseName(name)
+	if err != nil || b.pools[pn] == nil {
+		return nil, nil
+	}
+	return b.pools[pn], b.pools[pn].leases[block]
+}
+
+// drop removes l, which leaves its block to others.
+func (b *Book) drop(p *pool, l *lease) []ClaimKey {
+	changed := b.index(l.Lease, protocol.Lease{})
+	p.discard(l)
+	clear(p.full)
+	b.wake(p)
+	return changed
+}
+
+// discard removes l as if it had never been there. Unlike drop it has nothing
+// tried again: nothing has changed.
+func (p *pool) discard(l *lease) {
+	p.close(l)
+	delete(p.leases, l.Block)
+}
+
+// index replaces old's grants by next's, and returns the claims that differ.
+func (b *Book) index(old, next protocol.Lease) []ClaimKey {
+	was, is := old.Grants, next.Grants
+	for len(was) > 0 && len(is) > 0 && was[0] == is[0] {
+		was, is = was[1:], is[1:] // most writes add to the end
+	}
+	var changed []ClaimKey
+	for _, g := range was {
+		if slices.Contains(is, g) {
+			continue
+		}
+		b.unhold(Held{Pool: old.Pool, Block: old.Block, Grant: g})
+		changed = appendClaim(changed, g.To)
+	}
+	for _, g := range is {
+		if slices.Contains(was, g) {
+			continue
+		}
+		b.hold(Held{Pool: next.Pool, Block: next.Block, Grant: g})
+		changed = appendClaim(changed, g.To)
+	}
+	return changed
+}
+
+func (b *Book) hold(h Held) {
+	uid := h.Grant.To.UID
+	if key, ok := keyOf(h.Grant.To); ok && len(b.held[uid]) == 0 {
+		b.claims[key] = append(b.claims[key], uid)
+	}
+	b.held[uid] = append(b.held[uid], h)
+}
+
+func (b *Book) unhold(gone Held) {
+	uid := gone.Grant.To.UID
+	rest := slices.DeleteFunc(b.held[uid], func(h Held) bool { return h == gone })
+	if len(rest) > 0 {
+		b.held[uid] = rest
+		return
+	}
+	delete(b.held, uid)
+	key, ok := keyOf(gone.Grant.To)
+	if !ok {
+		return
+	}
+	uids := slices.DeleteFunc(b.claims[key], func(u protocol.UID) bool { return u == uid })
+	if len(uids) == 0 {
+		delete(b.claims, key)
+		return
+	}
+	b.claims[key] = uids
+}
+
+// keyOf returns the name of the claim that g is; ok is false for a sub-lease.
+func keyOf(g protocol.Grantee) (key ClaimKey, ok bool) {
+	return ClaimKey{g.Namespace, g.Name}, g.Kind == protocol.GranteeClaim
+}
+
+func appendClaim(keys []ClaimKey, g protocol.Grantee) []ClaimKey {
+	if key, ok := keyOf(g); ok {
+		return append(keys, key)
+	}
+	return keys
+}
+
+// Held returns the grants to uid. The caller must not change them.
+func (b *Book) Held(uid protocol.UID) []Held { return b.held[uid] }
+
+// Holders returns the UIDs that have grants under a claim's name. The caller must
+// not change them.
+func (b *Book) Holders(key ClaimKey) []protocol.UID { return b.claims[key] }
+
+// unready returns why nothing of p can be granted, or nothing.
+func (p *pool) unready() string {
+	switch {
+	case p.state.Deleting:
+		return "is being deleted"
+	case p.state.Shape == nil:
+		return "is faulty: " + p.state.Fault
+	default:
+		return ""
+	}
+}
+
+// usable reports whether addresses of l may be granted, as far as l itself goes.
+func (p *pool) usable(l *lease) bool {
+	return l.Holder.Cluster && l.Protocol <= protocol.Version && !l.Deleting && !l.leaving &&
+		p.state.UID != "" && l.PoolUID == p.state.UID && p.state.BlockBits(l.Block.Addr()) == l.Block.Bits()
+}
+
+// settle opens or closes l's block as it should be.
+func (p *pool) settle(l *lease) {
+	if p.usable(l) {
+		p.open(l)
+		return
+	}
+	p.close(l)
+}
+
+// settleAll settles every lease. What is to be closed comes first: blocks of an
+// old size may lie where blocks of the new one are to be opened.
+func (p *pool) settleAll() {
+	for _, l := range p.leases {
+		if !p.usable(l) {
+			p.close(l)
+		}
+	}
+	for _, l := range p.leases {
+		p.settle(l)
+	}
+}
+
+func (p *pool) open(l *lease) {
+	if l.open {
+		return
+	}
+	must(p.space.Open(l.Block))
+	l.open = true
+	for a := range l.takenBy(l.Grants) {
+		must(p.space.Take(a))
+	}
+}
+
+func (p *pool) close(l *lease) {
+	if !l.open {
+		return
+	}
+	for a := range l.takenBy(l.Grants) {
+		must(p.space.Free(a))
+	}
+	must(p.space.Close(l.Block))
+	l.open = false
+}
+
+// retake makes the space agree with l, whose grants were old before.
+func (p *pool) retake(l *lease, old []protocol.Grant) {
+	was, is := l.takenBy(old), l.takenBy(l.Grants)
+	for a := range was {
+		if _, ok := is[a]; !ok {
+			must(p.space.Free(a))
+		}
+	}
+	for a := range is {
+		if _, ok := was[a]; !ok {
+			must(p.space.Take(a))
+		}
+	}
+}
+
+// takenBy returns the addresses of l's block that grants or reservations take.
+// What a person wrote by hand may name an address twice, or one of another block.
+func (l *lease) takenBy(grants []protocol.Grant) map[netip.Addr]struct{} {
+	taken := make(map[netip.Addr]struct{}, len(grants)+len(l.reserved))
+	for _, g := range grants {
+		if l.Block.Contains(g.Addr) {
+			taken[g.Addr] = struct{}{}
+		}
+	}
+	for a := range l.reserved {
+		taken[a] = struct{}{}
+	}
+	return taken
+}
+
+// wake has everything that waits for p tried again, in the next round.
+func (b *Book) wake(p *pool) {
+	if !p.woken {
+		p.woken = true
+		b.woken = append(b.woken, p)
+	}
+}
+
+// newer reports whether revision a is later than b. Both are numbers without
+// leading zeros, as the API server writes them; the empty revision is earliest.
+func newer(a, b protocol.Revision) bool {
+	if len(a) != len(b) {
+		return len(a) > len(b)
+	}
+	return a > b
+}
+
+// must panics on an error of a space in memory, which has none of its own: the
+// book would contradict itself, and nothing may be granted from it.
+func must(err error) {
+	if err != nil {
+		panic(fmt.Sprintf("broker: the book contradicts its space: %v", err))
+	}
+}

@@ -1,0 +1,297 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// Cluster is what the broker needs of the API server. Every read is live. The
+// outcome says what is known of a call; the error says what went wrong where the
+// outcome is not Done.
+type Cluster interface {
+	CreateLease(ctx context.Context, l protocol.Lease) (protocol.Lease, protocol.Outcome, error)
+	ReadLease(ctx context.Context, name string) (protocol.Lease, protocol.Outcome, error)
+	// UpdateLease changes old into next, by compare-and-swap on old's UID and
+	// Revision.
+	UpdateLease(ctx context.Context, old, next protocol.Lease) (protocol.Lease, protocol.Outcome, error)
+	DeleteLease(ctx context.Context, m protocol.Meta) (protocol.Outcome, error)
+	Leases(ctx context.Context) ([]protocol.Lease, error)
+	ReadPool(ctx context.Context, name protocol.PoolName) (protocol.Pool, protocol.Outcome, error)
+}
+
+var (
+	// errNotSo: a grant is not marked that was to be removed, or gone that was
+	// to be unmarked, or the lease is of a later version of the protocol.
+	errNotSo = errors.New("a grant is not as it was")
+	// errBusy: every try of a write met another writer's.
+	errBusy = errors.New("the lease is changed too often")
+)
+
+// Config configures a Broker.
+type Config struct {
+	// IdleAfter is how long a lease of the cluster's stays without a grant
+	// before it goes back to the pool. In a pool that is under pressure it is
+	// two seconds at most.
+	IdleAfter time.Duration
+	// Calls is how many calls to the API server may be under way at once.
+	Calls int
+	// RoundSize is how many asks one round takes on.
+	RoundSize int
+}
+
+// DefaultConfig returns the Config for production.
+func DefaultConfig() Config {
+	return Config{IdleAfter: time.Minute, Calls: 16, RoundSize: 1024}
+}
+
+// Validate reports every fault of c.
+func (c Config) Validate() error {
+	var errs []error
+	if c.IdleAfter <= 0 {
+		errs = append(errs, fmt.Errorf("IdleAfter is %v, must be positive", c.IdleAfter))
+	}
+	if c.Calls < 1 {
+		errs = append(errs, fmt.Errorf("Calls is %d, must be positive", c.Calls))
+	}
+	if c.RoundSize < 1 {
+		errs = append(errs, fmt.Errorf("RoundSize is %d, must be positive", c.RoundSize))
+	}
+	return errors.Join(errs...)
+}
+
+// A Broker grants addresses of the cluster's blocks. Its methods may be called
+// concurrently. Nothing is written while Run does not run; what is observed and
+// asked meanwhile is kept.
+type Broker struct {
+	cfg     Config
+	cluster Cluster
+	notify  func(ClaimKey)
+	log     *slog.Logger
+	metrics *Metrics
+	work    chan struct{} // holds a value while there may be something to do
+
+	mu    sync.Mutex
+	book  *Book  // guarded by mu
+	jobs  []*job // guarded by mu
+	sweep bool   // guarded by mu: leases may have to be given back at once
+}
+
+// New returns a Broker. notify is called with each claim about whose grants or
+// ask there is news; it must not block, nor call the Broker.
+func New(cfg Config, cluster Cluster, notify func(ClaimKey), m *Metrics, log *slog.Logger) (*Broker, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("broker: %w", err)
+	}
+	return &Broker{
+		cfg: cfg, cluster: cluster, notify: notify, log: log, metrics: m,
+		work: make(chan struct{}, 1), book: NewBook(),
+	}, nil
+}
+
+// SetPool tells what was seen of a pool.
+func (b *Broker) SetPool(s PoolState) {
+	b.mu.Lock()
+	news := b.book.SetPool(s)
+	b.sweep = b.sweep || news && (s.Deleting || s.Scarce)
+	b.mu.Unlock()
+	if news {
+		b.signal()
+	}
+}
+
+// DropPool tells that a pool is gone.
+func (b *Broker) DropPool(name protocol.PoolName, uid protocol.UID) {
+	b.mu.Lock()
+	b.book.DropPool(name, uid)
+	b.mu.Unlock()
+	b.signal()
+}
+
+// Observe tells what a watch has shown of a lease.
+func (b *Broker) Observe(l protocol.Lease) { b.observe(l, 0) }
+
+// begin returns when a call begins, for observe.
+func (b *Broker) begin() uint64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.book.Begin()
+}
+
+func (b *Broker) observe(l protocol.Lease, begun uint64) {
+	b.mu.Lock()
+	changed := b.book.Observe(l, begun)
+	b.mu.Unlock()
+	b.tell(changed)
+	b.signal()
+}
+
+// Forget tells that a lease is gone.
+func (b *Broker) Forget(name string, uid protocol.UID) {
+	b.mu.Lock()
+	changed := b.book.Forget(name, uid)
+	b.mu.Unlock()
+	b.tell(changed)
+	b.signal()
+}
+
+// Ask says what became of a so far. If a has not been granted it waits, and its
+// claim is notified when there is news.
+func (b *Broker) Ask(a Ask) Answer {
+	b.mu.Lock()
+	answer := b.book.Ask(a)
+	pending := b.book.pending()
+	b.mu.Unlock()
+	if pending {
+		b.signal()
+	}
+	return answer
+}
+
+// Verify reads the leases of grants live, so that the next Ask answers with what
+// they are now. Between reading a grantee and writing into its status what it was
+// granted, the grants must have been seen live: who gives grants of an existing
+// grantee back marks them first and then changes its status, and so either the
+// grants are seen marked, or the write fails.
+func (b *Broker) Verify(ctx context.Context, grants []Held) error {
+	for _, h := range grants {
+		if _, _, err := b.read(ctx, protocol.LeaseName(h.Pool, h.Block)); err != nil {
+			return fmt.Errorf("verify grants: %w", err)
+		}
+	}
+	return nil
+}
+
+// Withdraw ends the wait of a grantee, or its interest in the answer. What has been granted stays.
+func (b *Broker) Withdraw(uid protocol.UID) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.book.Withdraw(uid)
+}
+
+// Held returns a copy of the grants to uid, as far as they have been seen.
+func (b *Broker) Held(uid protocol.UID) []Held {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return append([]Held(nil), b.book.Held(uid)...)
+}
+
+// Holders returns the UIDs that have grants under a claim's name.
+func (b *Broker) Holders(key ClaimKey) []protocol.UID {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return append([]protocol.UID(nil), b.book.Holders(key)...)
+}
+
+// Claims returns the claims that grants name.
+func (b *Broker) Claims() []ClaimKey {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	keys := make([]ClaimKey, 0, len(b.book.claims))
+	for key := range b.book.claims {
+		keys = append(keys, key)
+	}
+	return keys
+}
+
+// Mark sets freeing on grants. When it returns nil each is marked, or gone.
+func (b *Broker) Mark(ctx context.Context, grants []Held) error { return b.do(ctx, mark, grants) }
+
+// Unmark takes the mark off grants that are not to be freed after all. It fails
+// for one that is gone.
+func (b *Broker) Unmark(ctx context.Context, grants []Held) error { return b.do(ctx, unmark, grants) }
+
+// Clear removes grants. It fails for one that is not marked; one that is gone
+// already is no failure.
+func (b *Broker) Clear(ctx context.Context, grants []Held) error { return b.do(ctx, remove, grants) }
+
+// do has the next round change grants, and waits for it.
+func (b *Broker) do(ctx context.Context, v verb, grants []Held) error {
+	j := &job{verb: v, grants: grants, result: make(chan error, 1)}
+	b.mu.Lock()
+	b.jobs = append(b.jobs, j)
+	b.mu.Unlock()
+	b.signal()
+	select {
+	case err := <-j.result:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx) // the change may still be made
+	}
+}
+
+func (b *Broker) signal() {
+	select {
+	case b.work <- struct{}{}:
+	default:
+	}
+}
+
+func (b *Broker) tell(keys []ClaimKey) {
+	for _, key := range keys {
+		b.notify(key)
+	}
+}
+
+// Run reads all leases live and then serves asks until ctx ends. No two Runs of
+// one Broker may overlap; of two controllers they may.
+func (b *Broker) Run(ctx context.Context) error {
+	if err := b.seed(ctx); err != nil {
+		return nil // ctx ended
+	}
+	look := time.NewTicker(min(b.cfg.IdleAfter/6, time.Second))
+	defer look.Stop()
+	retry := time.NewTimer(0)
+	defer retry.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-b.work:
+		case <-retry.C:
+		case <-look.C:
+			b.mu.Lock()
+			b.sweep = true
+			b.mu.Unlock()
+		}
+		b.giveBack(ctx)
+		b.round(ctx)
+		b.mu.Lock()
+		at, ok := b.book.nextRetry()
+		b.mu.Unlock()
+		if ok {
+			retry.Reset(max(time.Until(at), 0))
+		}
+	}
+}
+
+// seed reads all leases live, until that works, and has every claim that holds
+// grants looked at: it may be gone since the last run. The error is ctx's.
+func (b *Broker) seed(ctx context.Context) error {
+	for {
+		begun := b.begin()
+		leases, err := b.cluster.Leases(ctx)
+		if err != nil {
+			// What could be read counts; a lease that cannot be understood keeps
+			// its name, and so its block, all the same.
+			b.log.ErrorContext(ctx, "leases cannot be read", "error", err)
+		}
+		if err == nil || len(leases) > 0 {
+			for _, l := range leases {
+				b.observe(l, begun)
+			}
+			b.tell(b.Claims())
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(time.Second):
+		}
+	}
+}

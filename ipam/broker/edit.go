@@ -1,0 +1,78 @@
+package broker
+
+import (
+	"slices"
+
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// edit is one change to a lease's grants.
+type edit struct {
+	verb  verb
+	grant protocol.Grant // Freeing has no meaning here
+	// on is the UID of the lease that an add was planned for.
+	on protocol.UID
+}
+
+type verb uint8
+
+const (
+	add    verb = iota // grant the address, if it is free
+	mark               // set freeing
+	unmark             // take the mark back
+	remove             // remove the grant, if it is marked
+)
+
+// rewrite applies edits to l. done says of each whether it holds in next; an edit
+// that cannot be made leaves next as it is. changed says whether next differs
+// from l, that is whether there is anything to write.
+func rewrite(l protocol.Lease, edits []edit) (next protocol.Lease, done []bool, changed bool) {
+	next, done = l.Clone(), make([]bool, len(edits))
+	if l.Protocol > protocol.Version {
+		return next, done, false // it would be read wrong, and written wrong
+	}
+	for i, e := range edits {
+		at := slices.IndexFunc(next.Grants, func(g protocol.Grant) bool {
+			return g.Addr == e.grant.Addr && (e.verb == add || g.To.UID == e.grant.To.UID)
+		})
+		var did bool
+		done[i], did = e.apply(&next, at)
+		changed = changed || did
+	}
+	next.Protocol = protocol.Version
+	return next, done, changed
+}
+
+// apply makes one edit; at is where the grant in question stands, or -1.
+func (e edit) apply(l *protocol.Lease, at int) (done, changed bool) {
+	switch e.verb {
+	case add:
+		if at >= 0 {
+			g := l.Grants[at]
+			return g.To.UID == e.grant.To.UID && !g.Freeing, false
+		}
+		// Another lease of the same name has not been confirmed.
+		if l.UID != e.on || !l.Holder.Cluster || l.Deleting || !l.Block.Contains(e.grant.Addr) {
+			return false, false
+		}
+		l.Grants = append(l.Grants, protocol.Grant{Addr: e.grant.Addr, To: e.grant.To})
+		return true, true
+	case mark, unmark:
+		if at < 0 {
+			return e.verb == mark, false // nothing left to free
+		}
+		freeing := e.verb == mark
+		changed = l.Grants[at].Freeing != freeing
+		l.Grants[at].Freeing = freeing
+		return true, changed
+	default:
+		if at < 0 {
+			return true, false
+		}
+		if !l.Grants[at].Freeing {
+			return false, false
+		}
+		l.Grants = slices.Delete(l.Grants, at, at+1)
+		return true, true
+	}
+}

@@ -1,0 +1,104 @@
+package broker
+
+import (
+	"context"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// most is how many leases are given back in one go, so that asks need not wait
+// long.
+const most = 64
+
+// giveBack deletes leases of the cluster's that nobody needs, if it is time for a
+// look.
+func (b *Broker) giveBack(ctx context.Context) {
+	b.mu.Lock()
+	if !b.sweep {
+		b.mu.Unlock()
+		return
+	}
+	idle := b.book.idle(time.Now(), b.cfg.IdleAfter, most)
+	b.sweep = len(idle) == most
+	b.mu.Unlock()
+	var g errgroup.Group
+	g.SetLimit(b.cfg.Calls)
+	for _, m := range idle {
+		g.Go(func() error { b.release(ctx, m); return nil })
+	}
+	_ = g.Wait() // release has nothing to return
+}
+
+// idle returns the leases that are to be given back, at most n, and closes their
+// blocks.
+func (b *Book) idle(now time.Time, after time.Duration, n int) []protocol.Meta {
+	var out []protocol.Meta
+	for _, p := range b.pools {
+		for _, l := range p.leases {
+			if len(out) == n {
+				return out
+			}
+			if p.dispensable(l, now, after) {
+				l.leaving = true
+				p.settle(l)
+				out = append(out, l.Meta)
+			}
+		}
+	}
+	return out
+}
+
+// dispensable reports whether l is to be given back, and keeps count of how long
+// it has been idle.
+func (p *pool) dispensable(l *lease, now time.Time, after time.Duration) bool {
+	if !l.Holder.Cluster || l.Protocol > protocol.Version || l.Revision == "" || l.Deleting || l.leaving {
+		return false
+	}
+	if len(l.Grants) > 0 || len(l.reserved) > 0 {
+		l.idleSince = time.Time{}
+		return false
+	}
+	if l.idleSince.IsZero() {
+		l.idleSince = now
+	}
+	switch {
+	case p.state.UID != "" && !p.usable(l), p.state.Deleting:
+		return true // of no use, and it stands in somebody's way
+	case p.state.Scarce:
+		return now.After(l.idleSince) // at the second look: it is not between two grants
+	default:
+		return now.Sub(l.idleSince) >= after
+	}
+}
+
+// release deletes a lease without grants. A grant that another controller adds
+// meanwhile changes the resourceVersion, and so the delete misses it.
+func (b *Broker) release(ctx context.Context, m protocol.Meta) {
+	out, err := b.cluster.DeleteLease(ctx, m)
+	b.metrics.call("delete", out)
+	gone := out == protocol.Done || out == protocol.NotFound
+	if gone {
+		b.Forget(m.Name, m.UID)
+		return
+	}
+	b.log.DebugContext(ctx, "lease is not given back", "lease", m.Name, "outcome", out.String(), "error", err)
+	if _, there, err := b.read(ctx, m.Name); err == nil && !there {
+		return
+	}
+	// It serves again. Should the delete still come, it meets either this
+	// resourceVersion, and no grant, or another.
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.book.keep(m)
+}
+
+// keep takes back that a lease is leaving.
+func (b *Book) keep(m protocol.Meta) {
+	if p, l := b.lease(m.Name); l != nil && l.UID == m.UID {
+		l.leaving = false
+		p.settle(l)
+	}
+}

@@ -1,0 +1,250 @@
+package broker
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// round is one round of work: what was asked, and the calls that follow from it.
+type round struct {
+	now   time.Time
+	asks  []*waiter // those that have been given spots
+	spots []spot
+	jobs  []*job
+	// writes has one element for each lease that is to be created or changed.
+	writes  map[*lease]*write
+	entered []*lease // leases that this plan wants to create
+	// notify are the claims about which there is news.
+	notify map[ClaimKey]struct{}
+}
+
+// write is what is to become of one lease.
+type write struct {
+	pool  *pool
+	lease *lease
+	edits []edit
+
+	// start is the lease as it was when the calls began, and created whether
+	// this round created it.
+	start   protocol.Lease
+	created bool
+	done    []bool // of each edit
+	err     error
+	// refused is why the lease's pool does not bear a grant.
+	refused Problem
+}
+
+// job is a change to grants that somebody waits for.
+type job struct {
+	verb   verb
+	grants []Held
+	parts  []part
+	result chan error // takes one
+}
+
+// part is one edit of a job.
+type part struct {
+	write *write
+	index int
+}
+
+// plan works out a round: which addresses to grant, and on which leases. What it
+// chooses is reserved until finish.
+func (b *Book) plan(asks []*waiter, jobs []*job, now time.Time) *round {
+	r := &round{now: now, jobs: jobs, writes: map[*lease]*write{}, notify: map[ClaimKey]struct{}{}}
+	for _, w := range asks {
+		b.place(r, w)
+	}
+	for _, j := range jobs {
+		for _, h := range j.grants {
+			p := b.pools[h.Pool]
+			if p == nil || p.leases[h.Block] == nil {
+				continue // the lease is gone, and the grant with it
+			}
+			wr := r.write(p, p.leases[h.Block])
+			j.parts = append(j.parts, part{wr, len(wr.edits)})
+			wr.edits = append(wr.edits, edit{verb: j.verb, grant: h.Grant})
+		}
+	}
+	for _, l := range r.entered {
+		if p := b.pools[l.Pool]; r.writes[l] == nil && p.leases[l.Block] == l {
+			p.discard(l)
+		}
+	}
+	return r
+}
+
+// place finds all addresses that w lacks, or none.
+func (b *Book) place(r *round, w *waiter) {
+	wants, bad := b.expand(w.ask)
+	if bad.Reason != NoProblem {
+		b.refuse(r, w, bad)
+		return
+	}
+	given, all := match(wants, b.held[w.ask.To.UID])
+	if all {
+		b.settled(r, w)
+		return
+	}
+	var spots []spot
+	for i, want := range wants {
+		if given[i].Block.IsValid() {
+			continue
+		}
+		s, bad := want.find()
+		if bad.Reason != NoProblem {
+			for _, s := range spots {
+				s.unreserve()
+			}
+			b.refuse(r, w, bad)
+			return
+		}
+		s.reserve()
+		spots = append(spots, s)
+		if s.lease.Revision == "" {
+			r.entered = append(r.entered, s.lease)
+		}
+	}
+	for _, s := range spots {
+		wr := r.write(s.pool, s.lease)
+		wr.edits = append(wr.edits, edit{verb: add, grant: protocol.Grant{Addr: s.addr, To: w.ask.To}})
+	}
+	r.spots = append(r.spots, spots...)
+	r.asks = append(r.asks, w)
+}
+
+// refuse has w wait for its pools, and tells its claim if the reason is new.
+func (b *Book) refuse(r *round, w *waiter, bad Problem) {
+	b.park(w)
+	if w.blame(bad, r.now) {
+		r.tell(w)
+	}
+}
+
+// settled ends the wait of w, whose addresses are all granted.
+func (b *Book) settled(r *round, w *waiter) {
+	delete(b.queue.asks, w.ask.To.UID)
+	w.gone = true
+	b.queue.stamps[w.ask.To.UID] = b.stamp(w)
+	r.tell(w)
+}
+
+// tell has the claim of w notified at the round's end.
+func (r *round) tell(w *waiter) {
+	if key, ok := keyOf(w.ask.To); ok {
+		r.notify[key] = struct{}{}
+	}
+}
+
+func (r *round) write(p *pool, l *lease) *write {
+	wr := r.writes[l]
+	if wr == nil {
+		wr = &write{pool: p, lease: l}
+		r.writes[l] = wr
+	}
+	return wr
+}
+
+// begin fixes what the writes start from. Leases may have been observed since the
+// plan was made.
+func (wr *write) begin() {
+	wr.start = wr.lease.Lease.Clone()
+	for i := range wr.edits {
+		wr.edits[i].on = wr.start.UID
+	}
+}
+
+// unconfirmed reports whether wr grants on a lease that has not been confirmed.
+func (wr *write) unconfirmed() bool {
+	return !wr.lease.confirmed && wr.adds()
+}
+
+func (wr *write) adds() bool {
+	for _, e := range wr.edits {
+		if e.verb == add {
+			return true
+		}
+	}
+	return false
+}
+
+// refuse drops the grants of wr, which then keeps what frees.
+func (wr *write) refuse(why string) {
+	wr.refused = problem(PoolNotReady, "%s", why)
+	for i := range wr.edits {
+		if wr.edits[i].verb == add {
+			wr.edits[i].on = "" // no lease has this UID
+		}
+	}
+}
+
+// finish ends the round: reservations go, asks are answered, wait, or are tried
+// again.
+func (b *Book) finish(r *round, now time.Time) {
+	for _, s := range r.spots {
+		if s.unreserve() {
+			b.wake(s.pool) // somebody else may have been refused for it
+		}
+	}
+	for _, l := range r.entered {
+		if p := b.pools[l.Pool]; p.leases[l.Block] == l && l.Revision == "" {
+			p.discard(l) // its create failed
+		}
+	}
+	obstacles := r.obstacles()
+	for _, w := range r.asks {
+		if w.gone {
+			continue
+		}
+		if _, ok := b.granted(w.ask); ok {
+			b.settled(r, w)
+			continue
+		}
+		switch wr := obstacles[w.ask.To.UID]; {
+		case wr == nil: // somebody else was faster
+			w.failures = 0
+			b.makeReady(w)
+		case wr.err != nil:
+			if w.blame(problem(Failed, "%v", wr.err), now) {
+				r.tell(w)
+			}
+			b.delay(w, now)
+		default:
+			b.refuse(r, w, wr.refused)
+		}
+	}
+	for _, j := range r.jobs {
+		j.result <- j.outcome()
+	}
+}
+
+// obstacles returns, by grantee, the write that failed or was refused.
+func (r *round) obstacles() map[protocol.UID]*write {
+	found := map[protocol.UID]*write{}
+	for _, wr := range r.writes {
+		if wr.err == nil && wr.refused.Reason == NoProblem {
+			continue
+		}
+		for _, e := range wr.edits {
+			if e.verb == add {
+				found[e.grant.To.UID] = wr
+			}
+		}
+	}
+	return found
+}
+
+// outcome returns nil if every part of j holds.
+func (j *job) outcome() error {
+	for _, p := range j.parts {
+		switch {
+		case p.write.err != nil:
+			return fmt.Errorf("change grants of lease %s: %w", p.write.start.Name, p.write.err)
+		case !p.write.done[p.index]:
+			return fmt.Errorf("change grants of lease %s: %w", p.write.start.Name, errNotSo)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,214 @@
+package broker
+
+import (
+	"container/heap"
+	"slices"
+	"time"
+
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// queue holds the asks that have not been granted. Those that are ready to be
+// tried stand in order of arrival; the others wait for a pool to change.
+type queue struct {
+	asks  map[protocol.UID]*waiter
+	ready readyHeap
+	// delayed are asks whose last try failed, until their time comes.
+	delayed []*waiter
+	// stamps are those of asks that were granted and have not been answered.
+	stamps map[protocol.UID]protocol.Revision
+	last   uint64 // sequence number of the youngest ask
+}
+
+// waiter is an ask that has not been granted.
+type waiter struct {
+	ask     Ask
+	seq     uint64
+	problem Problem
+	ready   bool // stands in queue.ready
+	gone    bool // has been withdrawn
+	arrived uint64 // in the Book's count
+
+	failures int       // tries in a row that failed by a call
+	retry    time.Time // when it is tried again, while it stands in queue.delayed
+}
+
+// Ask says what became of a so far, and puts it into the queue if it is new. An
+// ask of the same grantee takes the place of an earlier one. Once the answer has
+// been used, Withdraw.
+func (b *Book) Ask(a Ask) Answer {
+	uid := a.To.UID
+	w := b.queue.asks[uid]
+	if given, ok := b.granted(a); ok {
+		stamp := b.queue.stamps[uid]
+		if w != nil {
+			stamp = b.stamp(w)
+		}
+		return Answer{Granted: given, Stamp: stamp}
+	}
+	switch {
+	case w == nil:
+		b.queue.last++
+		w = &waiter{ask: a, seq: b.queue.last, arrived: b.Begin()}
+		b.queue.asks[uid] = w
+		b.makeReady(w)
+	case !w.ask.equal(a):
+		b.unpark(w)
+		w.ask, w.arrived = a, b.Begin()
+		b.makeReady(w)
+	}
+	return Answer{Problem: w.problem}
+}
+
+// stamp returns the stamp of w if every lease that grants to it was seen live by a
+// call that began after w came.
+func (b *Book) stamp(w *waiter) protocol.Revision {
+	for _, h := range b.held[w.ask.To.UID] {
+		if b.pools[h.Pool].leases[h.Block].liveAt <= w.arrived {
+			return ""
+		}
+	}
+	return w.ask.Stamp
+}
+
+// Withdraw forgets the ask of a grantee, if there is one. What has been granted
+// stays.
+func (b *Book) Withdraw(uid protocol.UID) {
+	delete(b.queue.stamps, uid)
+	w := b.queue.asks[uid]
+	if w == nil {
+		return
+	}
+	delete(b.queue.asks, uid)
+	b.unpark(w)
+	w.gone = true // the heap drops it when it comes up
+}
+
+// granted returns what a asks for if all of it has been granted.
+func (b *Book) granted(a Ask) ([]Granted, bool) {
+	held := b.held[a.To.UID]
+	if len(held) == 0 {
+		return nil, false
+	}
+	wants, problem := b.expand(a)
+	if problem.Reason != NoProblem {
+		return nil, false
+	}
+	given, all := match(wants, held)
+	if !all {
+		return nil, false
+	}
+	out := make([]Granted, len(wants))
+	for i, w := range wants {
+		addr := given[i].Grant.Addr
+		in, _ := w.pool.state.Shape.Locate(addr)
+		out[i] = Granted{Addr: addr, Range: in, Source: w.source}
+	}
+	return out, true
+}
+
+// makeReady has w tried in the next round.
+func (b *Book) makeReady(w *waiter) {
+	if !w.ready {
+		w.ready = true
+		heap.Push(&b.queue.ready, w)
+	}
+}
+
+// park has w wait until one of its pools changes.
+func (b *Book) park(w *waiter) {
+	for _, src := range w.ask.From {
+		b.pool(src.Pool).waiting[w] = struct{}{}
+	}
+}
+
+func (b *Book) unpark(w *waiter) {
+	for _, src := range w.ask.From {
+		delete(b.pool(src.Pool).waiting, w)
+	}
+}
+
+// delay has w tried again after a pause that grows with its failures.
+func (b *Book) delay(w *waiter, now time.Time) {
+	const first, most = 100 * time.Millisecond, 5 * time.Second
+	w.retry = now.Add(min(first<<min(w.failures, 10), most))
+	w.failures++
+	b.queue.delayed = append(b.queue.delayed, w)
+}
+
+// nextRetry returns when the next delayed ask is to be tried.
+func (b *Book) nextRetry() (at time.Time, ok bool) {
+	for _, w := range b.queue.delayed {
+		if !ok || w.retry.Before(at) {
+			at, ok = w.retry, true
+		}
+	}
+	return at, ok
+}
+
+// take removes up to n asks that are ready from the queue's front.
+func (b *Book) take(n int, now time.Time) []*waiter {
+	b.queue.delayed = slices.DeleteFunc(b.queue.delayed, func(w *waiter) bool {
+		if now.Before(w.retry) {
+			return false
+		}
+		b.makeReady(w)
+		return true
+	})
+	for _, p := range b.woken {
+		p.woken = false
+		for w := range p.waiting {
+			b.unpark(w)
+			b.makeReady(w)
+		}
+	}
+	b.woken = b.woken[:0]
+	var front []*waiter
+	for len(front) < n && b.queue.ready.Len() > 0 {
+		w := heap.Pop(&b.queue.ready).(*waiter)
+		w.ready = false
+		if !w.gone {
+			front = append(front, w)
+		}
+	}
+	return front
+}
+
+// pending reports whether a round would find an ask to work on.
+func (b *Book) pending() bool {
+	if b.queue.ready.Len() > 0 {
+		return true
+	}
+	for _, p := range b.woken {
+		if len(p.waiting) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// blame sets why w waits. Since stays while the reason stays.
+func (w *waiter) blame(p Problem, now time.Time) (changed bool) {
+	changed = p.Reason != w.problem.Reason || p.Message != w.problem.Message
+	p.Since = now
+	if p.Reason == w.problem.Reason {
+		p.Since = w.problem.Since
+	}
+	w.problem = p
+	return changed
+}
+
+// readyHeap orders asks by arrival.
+type readyHeap []*waiter
+
+func (h readyHeap) Len() int           { return len(h) }
+func (h readyHeap) Less(i, j int) bool { return h[i].seq < h[j].seq }
+func (h readyHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *readyHeap) Push(w any)        { *h = append(*h, w.(*waiter)) }
+func (h *readyHeap) Pop() any {
+	old := *h
+	w := old[len(old)-1]
+	old[len(old)-1] = nil
+	*h = old[:len(old)-1]
+	return w
+}

@@ -1,0 +1,198 @@
+package broker
+
+import (
+	"context"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// tries is how often one write is made again after a conflict within a round.
+const tries = 5
+
+// round does what is waiting to be done.
+func (b *Broker) round(ctx context.Context) {
+	now := time.Now()
+	b.mu.Lock()
+	asks, jobs := b.book.take(b.cfg.RoundSize, now), b.jobs
+	b.jobs = nil
+	if len(asks) == 0 && len(jobs) == 0 {
+		b.mu.Unlock()
+		return
+	}
+	r := b.book.plan(asks, jobs, now)
+	writes := make([]*write, 0, len(r.writes))
+	for _, wr := range r.writes {
+		writes = append(writes, wr)
+	}
+	b.mu.Unlock()
+
+	b.each(writes, func(wr *write) { b.create(ctx, wr) })
+	b.confirm(ctx, writes)
+	b.each(writes, func(wr *write) { b.write(ctx, wr) })
+
+	b.mu.Lock()
+	b.book.finish(r, time.Now())
+	more := b.book.pending()
+	b.metrics.waiting.Set(float64(len(b.book.queue.asks)))
+	b.mu.Unlock()
+	b.metrics.round(len(asks), len(jobs), time.Since(now))
+	for key := range r.notify {
+		b.notify(key)
+	}
+	if more {
+		b.signal()
+	}
+}
+
+// each calls do for every write, a few at once, and waits for all.
+func (b *Broker) each(writes []*write, do func(*write)) {
+	var g errgroup.Group
+	g.SetLimit(b.cfg.Calls)
+	for _, wr := range writes {
+		g.Go(func() error { do(wr); return nil })
+	}
+	_ = g.Wait() // do has nothing to return
+}
+
+// create creates the lease of wr, if it is one that is to be created.
+func (b *Broker) create(ctx context.Context, wr *write) {
+	b.mu.Lock()
+	l, pending := wr.lease.Lease, wr.lease.Revision == ""
+	b.mu.Unlock()
+	if !pending {
+		return // it was there, or a watch has shown it meanwhile
+	}
+	begun := b.begin()
+	got, out, err := b.cluster.CreateLease(ctx, l)
+	b.metrics.call("create", out)
+	switch out {
+	case protocol.Done:
+		b.log.DebugContext(ctx, "block leased", "pool", l.Pool, "block", l.Block)
+		wr.created = true
+		b.observe(got, begun)
+	case protocol.Exists, protocol.Unknown:
+		// Somebody else's, or this one: an earlier create of ours may have
+		// landed late.
+		seen, ok, readErr := b.read(ctx, l.Name)
+		switch {
+		case readErr != nil:
+			wr.err = readErr
+		case !ok && out == protocol.Unknown:
+			wr.err = err
+		case ok:
+			b.log.DebugContext(ctx, "block is leased", "pool", l.Pool, "block", l.Block, "holder", seen.Holder.String())
+		}
+	default:
+		wr.err = err
+	}
+}
+
+// confirm reads the pools of leases that have not been confirmed, once each, and
+// takes the grants off writes whose pool does not bear them.
+func (b *Broker) confirm(ctx context.Context, writes []*write) {
+	pools := map[protocol.PoolName][]*write{}
+	b.mu.Lock()
+	for _, wr := range writes {
+		wr.begin()
+		if wr.err == nil && wr.unconfirmed() {
+			pools[wr.pool.name] = append(pools[wr.pool.name], wr)
+		}
+	}
+	b.mu.Unlock()
+	for name, writes := range pools {
+		seen, out, err := b.cluster.ReadPool(ctx, name)
+		b.metrics.call("read", out)
+		if known := out == protocol.Done || out == protocol.NotFound; known {
+			b.mu.Lock()
+			b.book.correct(name, seen, out == protocol.Done)
+			b.mu.Unlock()
+		}
+		for _, wr := range writes {
+			right := protocol.Right{Pool: name, PoolUID: wr.start.PoolUID, Block: wr.start.Block}
+			ok, why := protocol.ConfirmLease(right, seen, out)
+			switch {
+			case out != protocol.Done && out != protocol.NotFound:
+				wr.err = err
+			case ok:
+				b.mu.Lock()
+				if wr.lease.UID == wr.start.UID {
+					wr.lease.confirmed = true
+				}
+				b.mu.Unlock()
+				continue
+			}
+			wr.refuse(why)
+			if wr.created {
+				b.release(ctx, wr.start.Meta)
+			}
+		}
+	}
+}
+
+// write makes the edits of wr, on the lease as it is by then.
+func (b *Broker) write(ctx context.Context, wr *write) {
+	wr.done = make([]bool, len(wr.edits))
+	if wr.err != nil || wr.start.Revision == "" {
+		return
+	}
+	l := wr.start
+	for range tries {
+		next, done, changed := rewrite(l, wr.edits)
+		if !changed {
+			wr.done = done
+			return
+		}
+		begun := b.begin()
+		got, out, err := b.cluster.UpdateLease(ctx, l, next)
+		b.metrics.call("update", out)
+		switch out {
+		case protocol.Done:
+			b.observe(got, begun)
+			wr.done = done
+			return
+		case protocol.Refused:
+			wr.err = err
+			return
+		}
+		// Conflict, no answer, or gone. A late landing of this very update does
+		// no harm: it has the revision that the next try has, or an older one.
+		seen, ok, err := b.read(ctx, l.Name)
+		if err != nil {
+			wr.err = err
+			return
+		}
+		if !ok {
+			seen = protocol.Lease{Meta: protocol.Meta{Name: l.Name}} // grants nothing
+		}
+		l = seen
+	}
+	wr.err = errBusy
+}
+
+// read reads a lease live, and tells the book.
+func (b *Broker) read(ctx context.Context, name string) (l protocol.Lease, ok bool, err error) {
+	b.mu.Lock()
+	begun := b.book.Begin()
+	var known protocol.UID
+	if _, l := b.book.lease(name); l != nil {
+		known = l.UID
+	}
+	b.mu.Unlock()
+	l, out, err := b.cluster.ReadLease(ctx, name)
+	b.metrics.call("read", out)
+	switch out {
+	case protocol.Done:
+		b.observe(l, begun)
+		return l, true, nil
+	case protocol.NotFound:
+		if known != "" { // one about to be created is not forgotten
+			b.Forget(name, known)
+		}
+		return protocol.Lease{}, false, nil
+	default:
+		return protocol.Lease{}, false, err
+	}
+}
