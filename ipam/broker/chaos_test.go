@@ -266,10 +266,11 @@ func chaos(t *testing.T, seed uint64) {
 			}
 		case op == 8:
 			p := pools[rng.IntN(2)]
-			block := p.Shape.Block(p.Shape.Ranges()[0].Prefix.Addr(), p.Bits4)
-			for range rng.IntN(6) {
-				block = netip.PrefixFrom(offset(block.Addr(), 1, 32-p.Bits4), p.Bits4)
+			a := p.Shape.Ranges()[0].Prefix.Addr()
+			for range rng.IntN(6 << (32 - p.Bits4)) {
+				a = a.Next()
 			}
+			block := p.Shape.Block(a, p.Bits4)
 			if !s.hold(p, block, "n1") {
 				s.unhold(p, block)
 			}

@@ -25,8 +25,8 @@ type waiter struct {
 	ask     Ask
 	seq     uint64
 	problem Problem
-	ready   bool // stands in queue.ready
-	gone    bool // has been withdrawn
+	ready   bool   // stands in queue.ready
+	gone    bool   // has been withdrawn
 	arrived uint64 // in the Book's count
 
 	failures int       // tries in a row that failed by a call

@@ -1,11 +1,8 @@
 package broker
 
 import (
-	"encoding/binary"
 	"hash/fnv"
-	"math/bits"
 	"net/netip"
-	"slices"
 	"strings"
 
 	"go4.org/netipx"
@@ -143,7 +140,9 @@ func (p *pool) unleased(f allocator.Family, size int, v allocator.View) (netip.P
 	shape := p.state.Shape
 	start, ok := p.cursor[f]
 	if !ok {
-		start = p.startOf(f, size)
+		h := fnv.New64a()
+		_, _ = h.Write([]byte("cluster/" + p.name)) // a hash takes everything
+		start = shape.Spread(f, h.Sum64())
 	}
 	first := shape.Block(start, size).Addr()
 	for from, wrapped := start, false; ; {
@@ -166,37 +165,6 @@ func (p *pool) unleased(f allocator.Family, size int, v allocator.View) (netip.P
 		}
 		from, wrapped = lowest(f), true
 	}
-}
-
-// startOf returns the point hashed from the pool's name.
-func (p *pool) startOf(f allocator.Family, size int) netip.Addr {
-	ranges := slices.DeleteFunc(p.state.Shape.Ranges(), func(r allocator.Range) bool {
-		return allocator.FamilyOf(r.Prefix.Addr()) != f
-	})
-	if len(ranges) == 0 {
-		return lowest(f)
-	}
-	h := fnv.New64a()
-	_, _ = h.Write([]byte("cluster/" + p.name))
-	sum := h.Sum64()
-	r := ranges[sum%uint64(len(ranges))].Prefix
-	blocks := min(max(size-r.Bits(), 0), 63) // binary logarithm
-	return offset(r.Addr(), sum>>8&(1<<blocks-1), f.BitLen()-size)
-}
-
-// offset returns a + n<<log, where that does not leave a's family.
-func offset(a netip.Addr, n uint64, log int) netip.Addr {
-	raw := a.As16()
-	hi, lo := binary.BigEndian.Uint64(raw[:8]), binary.BigEndian.Uint64(raw[8:])
-	lo, carry := bits.Add64(lo, n<<log, 0)
-	hi += n>>(64-log) + carry
-	binary.BigEndian.PutUint64(raw[:8], hi)
-	binary.BigEndian.PutUint64(raw[8:], lo)
-	moved := netip.AddrFrom16(raw)
-	if a.Is4() {
-		return moved.Unmap()
-	}
-	return moved
 }
 
 func lowest(f allocator.Family) netip.Addr {
