@@ -7,9 +7,11 @@ import (
 	"io"
 	"log/slog"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/tenure-ipam/tenure/ipam/agent"
 	"github.com/tenure-ipam/tenure/ipam/cluster"
@@ -47,6 +49,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stderr 
 		level = slog.LevelDebug
 	}
 	log := slog.New(slog.NewJSONHandler(stderr, &slog.HandlerOptions{Level: level}))
+	ctrllog.SetLogger(logr.FromSlogHandler(log.Handler()))
 	rc, err := restConfig(opts.kubeconfig)
 	if err != nil {
 		return err

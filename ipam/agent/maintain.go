@@ -23,21 +23,22 @@ const (
 // hourly list of what the API server has in this node's name.
 func (a *Agent) maintain(ctx context.Context) error {
 	jobs := []struct {
-		every time.Duration
-		do    func(context.Context)
-		next  time.Time
+		every    time.Duration
+		needSeat bool // put off while there is none
+		do       func(context.Context)
+		next     time.Time
 	}{
-		{every: lookEvery, do: a.lookAgain},
 		{every: journalEvery, do: a.drainJournal},
-		{every: idleEvery, do: a.giveBack},
-		{every: max(lookEvery, a.cfg.PublishEvery/6), do: a.publish},
+		{every: ownEvery, needSeat: true, do: a.listOwn},
+		{every: lookEvery, needSeat: true, do: a.lookAgain},
+		{every: min(idleEvery, a.cfg.Idle), needSeat: true, do: a.giveBack},
+		{every: max(lookEvery, a.cfg.PublishEvery/6), needSeat: true, do: a.publish},
 		{every: a.cfg.SweepEvery, do: a.sweep},
-		{every: ownEvery, do: a.listOwn},
 	}
 	for {
 		now := a.clock.Now().Wall
 		for i := range jobs {
-			if !jobs[i].next.After(now) {
+			if !jobs[i].next.After(now) && (!jobs[i].needSeat || a.seated()) {
 				jobs[i].do(ctx)
 				jobs[i].next = now.Add(jobs[i].every)
 			}
@@ -50,9 +51,6 @@ func (a *Agent) maintain(ctx context.Context) error {
 
 // lookAgain looks at the rights whose time has come, a few at once.
 func (a *Agent) lookAgain(ctx context.Context) {
-	if !a.seated() {
-		return
-	}
 	names := a.schedule.due(a.clock.Now().Wall)
 	inParallel(a.cfg.Parallel, names, func(name string) {
 		r, ok := a.right(name)
@@ -111,9 +109,17 @@ func (a *Agent) drainJournal(ctx context.Context) {
 
 // giveBack lets go of leases and uses that nothing has needed for a while.
 func (a *Agent) giveBack(ctx context.Context) {
-	if !a.seated() {
+	rights, err := a.heldRights()
+	if err != nil {
+		a.log.ErrorContext(ctx, "store not read", "error", err)
 		return
 	}
+	idle := a.idleRights(rights)
+	inParallel(a.cfg.Parallel, idle, func(r protocol.Right) { a.letGo(ctx, r) })
+}
+
+// heldRights returns the rights that attachments may rest on.
+func (a *Agent) heldRights() ([]protocol.Right, error) {
 	var rights []protocol.Right
 	err := a.st.View(func(tx *store.Tx) error {
 		rights = rights[:0]
@@ -127,12 +133,7 @@ func (a *Agent) giveBack(ctx context.Context) {
 		}
 		return nil
 	})
-	if err != nil {
-		a.log.ErrorContext(ctx, "store not read", "error", err)
-		return
-	}
-	idle := a.idleRights(rights)
-	inParallel(a.cfg.Parallel, idle, func(r protocol.Right) { a.letGo(ctx, r) })
+	return rights, err
 }
 
 // idleRights returns which of rights to let go: empty for long enough, and not
@@ -235,28 +236,41 @@ func (a *Agent) pressed(name protocol.PoolName) bool {
 	return absent || known != nil && (known.Pressure != allocator.PressureLow || known.Deleting || !known.Open)
 }
 
-// listOwn asks the API server, once an hour and at start, for everything in this
-// node's name: a create whose answer was lost may have landed after its looks.
+// listOwn compares, at start and once an hour, what the API server has in this
+// node's name with what the store has: a create whose answer was lost may have
+// landed after its looks, and an object may have been deleted by hand.
 func (a *Agent) listOwn(ctx context.Context) {
-	if !a.seated() {
-		return
-	}
 	leases, err := a.cl.Leases.LeasesOfNode(ctx, a.cfg.Node)
 	if err != nil {
 		a.log.WarnContext(ctx, "own leases not listed", "error", err)
-	}
-	for _, l := range leases {
-		if l.Store == a.st.ID() {
-			a.adoptStray(ctx, protocol.Right{Kind: protocol.RightLease, Name: l.Name, Pool: l.Pool, PoolUID: l.PoolUID, Block: l.Block})
-		}
+		return
 	}
 	subs, err := a.cl.SubLeases.SubLeasesOfNode(ctx, a.cfg.Node)
 	if err != nil {
 		a.log.WarnContext(ctx, "own sub-leases not listed", "error", err)
+		return
+	}
+	there := map[string]protocol.UID{}
+	for _, l := range leases {
+		if l.Store == a.st.ID() {
+			there[l.Name] = l.UID
+			a.adoptStray(ctx, protocol.Right{Kind: protocol.RightLease, Name: l.Name, Pool: l.Pool, PoolUID: l.PoolUID, Block: l.Block})
+		}
 	}
 	for _, s := range subs {
 		if s.Store == a.st.ID() && s.Use != nil {
+			there[s.Name] = s.UID
 			a.adoptStray(ctx, protocol.Right{Kind: protocol.RightUse, Name: s.Name, Use: s.Use})
+		}
+	}
+	held, err := a.heldRights()
+	if err != nil {
+		a.log.ErrorContext(ctx, "store not read", "error", err)
+		return
+	}
+	for _, r := range held {
+		if there[r.Name] != r.UID { // the list only says when to look
+			a.schedule.at(r.Name, a.clock.Now().Wall)
 		}
 	}
 }

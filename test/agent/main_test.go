@@ -6,12 +6,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"testing"
 
+	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/tenure-ipam/tenure/ipam/cluster"
 	"github.com/tenure-ipam/tenure/test/controlplane"
@@ -36,6 +39,7 @@ func TestMain(m *testing.M) {
 }
 
 func run(ctx context.Context, m *testing.M) (code int, err error) {
+	ctrllog.SetLogger(logr.Discard())
 	cp, err = controlplane.Start(ctx, controlplane.Options{
 		CRDs: []string{"../../deploy/crds", "../../deploy/crds/upstream"}, Controllers: []string{controlplane.GarbageCollector},
 	})
@@ -47,8 +51,14 @@ func run(ctx context.Context, m *testing.M) (code int, err error) {
 		return 0, err
 	}
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: cluster.DefaultSeatNamespace}}
-	if err := kc.Create(ctx, ns); err != nil {
-		return 0, err
+	// No controller makes the service account that pods need.
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default", Namespace: "default"}}
+	for _, o := range []client.Object{ns, account} {
+		if err := kc.Create(ctx, o); err != nil {
+			return 0, err
+		}
 	}
 	return m.Run(), nil
 }
+
+func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }

@@ -1,47 +1,275 @@
 package agent_test
 
 import (
-	"context"
+	"errors"
 	"fmt"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/ipam/daemon"
+	"github.com/tenure-ipam/tenure/ipam/journal"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+	"github.com/tenure-ipam/tenure/ipam/wire"
 	"github.com/tenure-ipam/tenure/test/fleet"
 )
 
-func newPool(t *testing.T, name, cidr string, bits int32) {
+func wantCode(t *testing.T, err error, code wire.Code, text string) {
 	t.Helper()
-	ctx := context.Background()
-	p := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.IPPoolSpec{Ranges: []v1alpha1.Range{{CIDR: cidr}}}}
-	if err := kc.Create(ctx, p); err != nil {
-		t.Fatal(err)
-	}
-	p.Status = v1alpha1.IPPoolStatus{Leasing: v1alpha1.LeasingOpen, BlockPrefixLengths: &v1alpha1.BlockPrefixLengths{IPv4: &bits}}
-	if err := kc.Status().Update(ctx, p); err != nil {
-		t.Fatal(err)
+	var e *wire.Error
+	if !errors.As(err, &e) || e.Code != code || !strings.Contains(e.Error(), text) {
+		t.Errorf("got %v; want code %d with %q", err, code, text)
 	}
 }
 
-func TestSmoke(t *testing.T) {
-	newPool(t, "smoke", "10.9.0.0/24", 32)
-	f := fleet.New(t, cp.Config())
-	n := f.Start("n1")
-	for i := range 5 {
-		began := time.Now()
-		res, err := n.Add(fleet.Interface{Network: "lan", Sandbox: fmt.Sprintf("c%d", i), IfName: "net1", IPAM: map[string]any{"type": "tenure", "pool": "smoke"}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Log(res.IPs, time.Since(began))
+func TestWB1OnePod(t *testing.T) {
+	openPool(t, "wb1", cidr("10.1.0.0/20"))
+	n := fleet.New(t, cp.Config()).Start("wb1")
+	addrs := mustAdd(t, n, onPool("wb1", "c1", "net1"))
+	if len(addrs) != 1 || !netip.MustParsePrefix("10.1.0.0/20").Contains(addrs[0].Addr()) || addrs[0].Bits() != 20 {
+		t.Errorf("got %v; want one address of 10.1.0.0/20", addrs)
 	}
-	leases, err := api.LeasesOfPool(t.Context(), "smoke")
+}
+
+func TestX1WB2TwoInterfaces(t *testing.T) {
+	openPool(t, "wb2", cidr("10.2.0.0/24"))
+	n := fleet.New(t, cp.Config()).Start("wb2")
+	if a, b := mustAdd(t, n, onPool("wb2", "c1", "net1")), mustAdd(t, n, onPool("wb2", "c1", "net2")); a[0] == b[0] {
+		t.Errorf("both interfaces got %v", a)
+	}
+}
+
+func TestDualStack(t *testing.T) {
+	openPool(t, "dual", cidr("fd00:1::/64"), cidr("10.3.0.0/24"))
+	n := fleet.New(t, cp.Config()).Start("dual")
+	addrs := mustAdd(t, n, onPool("dual", "c1", "net1"))
+	if len(addrs) != 2 || !addrs[0].Addr().Is4() || !addrs[1].Addr().Is6() {
+		t.Errorf("got %v; want IPv4, then IPv6", addrs)
+	}
+}
+
+func TestC10RepeatedAdd(t *testing.T) {
+	openPool(t, "c10", cidr("10.4.0.0/24"))
+	f := fleet.New(t, cp.Config())
+	n := f.Start("c10")
+	i := onPool("c10", "c1", "net1")
+	first := mustAdd(t, n, i)
+	if again := mustAdd(t, n, i); !slices.Equal(first, again) {
+		t.Errorf("got %v, then %v", first, again)
+	}
+	n.Stop()
+	n = f.Start("c10")
+	if again := mustAdd(t, n, i); !slices.Equal(first, again) {
+		t.Errorf("got %v, after a restart %v", first, again)
+	}
+}
+
+func TestWB8TinyPool(t *testing.T) {
+	openPool(t, "wb8", cidr("10.5.0.0/30")) // two addresses
+	f := fleet.New(t, cp.Config())
+	f.Change = func(c *daemon.Config) { c.Agent.Wait = time.Second }
+	n := f.Start("wb8")
+	first, second, third := onPool("wb8", "c1", "net1"), onPool("wb8", "c2", "net1"), onPool("wb8", "c3", "net1")
+	mustAdd(t, n, first)
+	mustAdd(t, n, second)
+	_, err := n.Add(third)
+	wantCode(t, err, wire.CodeTryAgainLater, "pool wb8 is exhausted")
+	mustDel(t, n, first)
+	mustAdd(t, n, third)
+}
+
+func TestManyNodesShareAPool(t *testing.T) {
+	const nodes, each = 8, 20
+	openPool(t, "many", cidr("10.6.0.0/24"))
+	f := fleet.New(t, cp.Config())
+	var wg sync.WaitGroup
+	for i := range nodes {
+		n := f.Start(fmt.Sprintf("many-%d", i))
+		wg.Go(func() {
+			for j := range each {
+				if _, err := n.Add(onPool("many", fmt.Sprintf("%s-%d", n.Name, j), "net1")); err != nil {
+					t.Errorf("ADD %d on %s: %v", j, n.Name, err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if got := f.Observer.Held(); got != nodes*each {
+		t.Errorf("%d addresses are held; want %d", got, nodes*each)
+	}
+}
+
+func TestX5APIAway(t *testing.T) {
+	openPool(t, "x5", cidr("10.16.0.0/16"))
+	f := fleet.New(t, cp.Config())
+	f.Change = func(c *daemon.Config) { c.Agent.Idle = time.Second }
+	n := f.Start("x5")
+	mustAdd(t, n, onPool("x5", "c0", "net1"))
+	if err := cp.PauseAPIServer(); err != nil {
+		t.Fatal(err)
+	}
+	for i := 1; i < 40; i++ { // within the block
+		mustAdd(t, n, onPool("x5", fmt.Sprintf("c%d", i), "net1"))
+	}
+	for i := range 40 {
+		mustDel(t, n, onPool("x5", fmt.Sprintf("c%d", i), "net1"))
+	}
+	// An agent that restarts serves what it holds, in the same boot.
+	n.Stop()
+	n = f.Start("x5")
+	mustAdd(t, n, onPool("x5", "c100", "net1"))
+	mustDel(t, n, onPool("x5", "c100", "net1"))
+	if err := cp.ResumeAPIServer(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 30*time.Second, noLeases(t, "x5"))
+}
+
+func TestJournalledDEL(t *testing.T) {
+	openPool(t, "journal", cidr("10.7.0.0/24"))
+	f := fleet.New(t, cp.Config())
+	n := f.Start("journal")
+	i := onPool("journal", "c1", "net1")
+	mustAdd(t, n, i)
+	n.Stop()
+	dir := n.Config().Agent.JournalDir
+	if _, err := journal.Write(dir, journal.Entry{Network: i.Network, ContainerID: i.Sandbox, IfName: i.IfName}); err != nil {
+		t.Fatal(err)
+	}
+	n = f.Start("journal")
+	eventually(t, 10*time.Second, func() error {
+		entries, damaged, err := journal.List(dir)
+		if len(entries)+len(damaged) > 0 {
+			return fmt.Errorf("the journal has %v, damaged %v", entries, damaged)
+		}
+		return err
+	})
+	if err := n.CheckAdd(i); err == nil {
+		t.Error("CHECK of a deleted attachment succeeds")
+	}
+	// An entry that is older than an ADD of its key is consumed by it (F16).
+	if _, err := journal.Write(dir, journal.Entry{Network: i.Network, ContainerID: i.Sandbox, IfName: i.IfName}); err != nil {
+		t.Fatal(err)
+	}
+	mustAdd(t, n, i)
+	if entries, _, err := journal.List(dir); err != nil || len(entries) > 0 {
+		t.Errorf("after the ADD the journal has %v, %v; want nothing", entries, err)
+	}
+}
+
+func TestX6NewSandbox(t *testing.T) {
+	openPool(t, "x6", cidr("10.8.0.0/30"))
+	f := fleet.New(t, cp.Config())
+	f.Change = func(c *daemon.Config) { c.Agent.Wait = time.Second }
+	n := f.Start("x6")
+	old := newPod(t, "x6", "x6", "", onPool("x6", "old", "net1"))
+	old.Netns = file(t, "netns-old")
+	first := mustAdd(t, n, old)
+	other := onPool("x6", "other", "net1")
+	mustAdd(t, n, other) // the pool is full
+	fresh := old
+	fresh.Sandbox, fresh.Netns = "new", file(t, "netns-new")
+	if err := os.Remove(old.Netns); err != nil {
+		t.Fatal(err)
+	}
+	if got := mustAdd(t, n, fresh); !slices.Equal(got, first) {
+		t.Errorf("the new sandbox got %v; want the old one's %v", got, first)
+	}
+	mustDel(t, n, old) // late: must free nothing
+	if err := n.CheckAdd(onPool("x6", "new", "net1")); err == nil {
+		t.Error("CHECK without prevResult succeeds")
+	}
+	_, err := n.Add(onPool("x6", "third", "net1"))
+	wantCode(t, err, wire.CodeTryAgainLater, "exhausted")
+}
+
+func TestIdleLeasesGoBack(t *testing.T) {
+	openPool(t, "idle", cidr("10.10.0.0/24"))
+	f := fleet.New(t, cp.Config())
+	f.Change = func(c *daemon.Config) { c.Agent.Idle = time.Second }
+	n := f.Start("idle")
+	for i := range 5 {
+		mustAdd(t, n, onPool("idle", fmt.Sprintf("c%d", i), "net1"))
+	}
+	for i := range 5 {
+		mustDel(t, n, onPool("idle", fmt.Sprintf("c%d", i), "net1"))
+	}
+	eventually(t, 30*time.Second, noLeases(t, "idle"))
+}
+
+func TestF22VanishedLease(t *testing.T) {
+	openPool(t, "vanish", cidr("10.11.0.0/24"))
+	f := fleet.New(t, cp.Config())
+	n := f.Start("vanish")
+	addrs := mustAdd(t, n, onPool("vanish", "c1", "net1"))
+	name := protocol.LeaseName("vanish", netip.PrefixFrom(addrs[0].Addr(), 32))
+	l, ok := leasesOf(t, "vanish")[name]
+	if !ok {
+		t.Fatalf("no lease %s", name)
+	}
+	if out, err := api.DeleteLease(t.Context(), l.Meta); out != protocol.Done {
+		t.Fatal(out, err)
+	}
+	n.Stop()
+	n = f.Start("vanish")
+	eventually(t, 30*time.Second, func() error {
+		if _, ok := leasesOf(t, "vanish")[name]; !ok {
+			return errors.New("the lease has not been created again")
+		}
+		return nil
+	})
+}
+
+func TestStaticIPs(t *testing.T) {
+	openPool(t, "static", cidr("10.12.0.0/24"))
+	f := fleet.New(t, cp.Config())
+	f.Change = func(c *daemon.Config) { c.Agent.Wait = time.Second }
+	a, b := f.Start("static-a"), f.Start("static-b")
+	ask := func(sandbox, ip string) fleet.Interface {
+		i := onPool("static", sandbox, "net1")
+		i.Top = map[string]any{"runtimeConfig": map[string]any{"ips": []string{ip}}}
+		return i
+	}
+	for _, tt := range []struct{ name, ip string }{{"in a block that nobody holds", "10.12.0.77"}, {"with its prefix length", "10.12.0.78/24"}} {
+		t.Run(tt.name, func(t *testing.T) {
+			got := mustAdd(t, a, ask("c-"+tt.ip[:10], tt.ip))
+			if want := strings.TrimSuffix(tt.ip, "/24") + "/24"; len(got) != 1 || got[0].String() != want {
+				t.Errorf("got %v; want %s", got, want)
+			}
+		})
+	}
+	_, err := b.Add(ask("c2", "10.12.0.77"))
+	wantCode(t, err, wire.CodeTryAgainLater, "node static-a")
+	_, err = a.Add(ask("c3", "10.12.0.77"))
+	wantCode(t, err, wire.CodeTryAgainLater, "10.12.0.77")
+	_, err = a.Add(ask("c4", "10.12.1.1"))
+	wantCode(t, err, wire.CodeInvalidConfig, "10.12.1.1")
+	_, err = a.Add(ask("c5", "10.12.0.255"))
+	wantCode(t, err, wire.CodeInvalidConfig, "broadcast")
+	_, err = a.Add(ask("c6", "10.12.0.80/16"))
+	wantCode(t, err, wire.CodeInvalidConfig, "prefix length")
+}
+
+func TestSecondAgentOnOneSocket(t *testing.T) {
+	f := fleet.New(t, cp.Config())
+	n := f.Start("twice")
+	d, err := daemon.New(*n.Config(), cp.Config(), quiet())
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, l := range leases {
-		t.Logf("%+v", l)
+	if err := d.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "another tenured") {
+		t.Errorf("second agent: %v; want another tenured", err)
 	}
+}
+
+func TestUnknownPool(t *testing.T) {
+	f := fleet.New(t, cp.Config())
+	f.Change = func(c *daemon.Config) { c.Agent.Wait = 500 * time.Millisecond }
+	n := f.Start("unknown")
+	_, err := n.Add(onPool("no-such-pool", "c1", "net1"))
+	wantCode(t, err, wire.CodeTryAgainLater, "pool no-such-pool does not exist")
 }

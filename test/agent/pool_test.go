@@ -1,0 +1,153 @@
+package agent_test
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/poolspec"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+	"github.com/tenure-ipam/tenure/test/fleet"
+)
+
+// openPool makes a pool and opens it as the controller would: these tests are
+// about the agent, and decide themselves when a pool is open.
+func openPool(t *testing.T, name string, ranges ...v1alpha1.Range) {
+	t.Helper()
+	ctx := context.Background()
+	p := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.IPPoolSpec{Ranges: ranges}}
+	if err := kc.Create(ctx, p); err != nil {
+		t.Fatal(err)
+	}
+	shape, err := poolspec.ParsePool(cluster.PoolText(p))
+	if err != nil {
+		t.Fatal(err)
+	}
+	bits := func(f allocator.Family) *int32 {
+		if shape.Capacity(f) == 0 {
+			return nil
+		}
+		b := int32(allocator.BlockBits(shape, f, 0))
+		return &b
+	}
+	p.Status = v1alpha1.IPPoolStatus{
+		Leasing:            v1alpha1.LeasingOpen,
+		BlockPrefixLengths: &v1alpha1.BlockPrefixLengths{IPv4: bits(allocator.IPv4), IPv6: bits(allocator.IPv6)},
+	}
+	if err := kc.Status().Update(ctx, p); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func cidr(text string) v1alpha1.Range { return v1alpha1.Range{CIDR: text} }
+
+// onPool is interface ifName of sandbox on a network of its own name over a pool.
+func onPool(pool, sandbox, ifName string) fleet.Interface {
+	return fleet.Interface{Network: "net-" + pool, Sandbox: sandbox, IfName: ifName, IPAM: map[string]any{"type": "tenure", "pool": pool}}
+}
+
+// file stands in for a network namespace whose coming and going matters.
+func file(t *testing.T, name string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// eventually waits until check returns nil.
+func eventually(t *testing.T, within time.Duration, check func() error) {
+	t.Helper()
+	deadline := time.Now().Add(within)
+	for {
+		err := check()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("not within %v: %v", within, err)
+		}
+		time.Sleep(20 * time.Millisecond) // a poll of the outside world, bounded by the deadline
+	}
+}
+
+func leasesOf(t *testing.T, pool string) map[string]protocol.Lease {
+	t.Helper()
+	list, err := api.LeasesOfPool(t.Context(), protocol.PoolName(pool))
+	if err != nil {
+		t.Fatal(err)
+	}
+	leases := map[string]protocol.Lease{}
+	for _, l := range list {
+		leases[l.Name] = l
+	}
+	return leases
+}
+
+func mustAdd(t *testing.T, n *fleet.Node, i fleet.Interface) []netip.Prefix {
+	t.Helper()
+	res, err := n.Add(i)
+	if err != nil {
+		t.Fatalf("ADD of %s %s on %s: %v", i.Sandbox, i.IfName, n.Name, err)
+	}
+	var addrs []netip.Prefix
+	for _, ip := range res.IPs {
+		addrs = append(addrs, ip.Address)
+	}
+	return addrs
+}
+
+func mustDel(t *testing.T, n *fleet.Node, i fleet.Interface) {
+	t.Helper()
+	if err := n.Del(i); err != nil {
+		t.Fatalf("DEL of %s %s on %s: %v", i.Sandbox, i.IfName, n.Name, err)
+	}
+}
+
+func noLeases(t *testing.T, pool string) func() error {
+	return func() error {
+		if l := leasesOf(t, pool); len(l) > 0 {
+			return fmt.Errorf("%d leases of %s are left", len(l), pool)
+		}
+		return nil
+	}
+}
+
+// newPod creates a real pod that is bound to a node, and returns interface ifName of
+// a sandbox of it. No kubelet runs it.
+func newPod(t *testing.T, node, name, networks string, i fleet.Interface, owners ...metav1.OwnerReference) fleet.Interface {
+	t.Helper()
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", OwnerReferences: owners},
+		Spec:       corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "c", Image: "none"}}},
+	}
+	if networks != "" {
+		pod.Annotations = map[string]string{cluster.AnnotationNetworks: networks}
+	}
+	if err := kc.Create(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	i.Namespace, i.Pod, i.PodUID = pod.Namespace, pod.Name, string(pod.UID)
+	return i
+}
+
+// deletePod deletes a pod at once.
+func deletePod(t *testing.T, i fleet.Interface) {
+	t.Helper()
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: i.Pod, Namespace: i.Namespace}}
+	if err := kc.Delete(t.Context(), pod, client.GracePeriodSeconds(0)); err != nil {
+		t.Fatal(err)
+	}
+}
