@@ -29,11 +29,35 @@ func (p Pool) blockBits(f allocator.Family) int {
 // Slots returns what an attachment to c's network needs: the addresses that were
 // asked for by name if there are any, else one of each family of each source.
 // pools has every pool of c.Sources, by name. The errors are [*NoRoomError], for
-// a pool without ranges, and [*UnassignableError].
+// a pool without ranges, [*UnassignableError], and that of
+// [poolspec.Config.CheckVersion] (C5), before anything is taken.
 func Slots(c *poolspec.Config, pools map[string]Pool) ([]Slot, error) {
+	slotsOf := ordinarySlots
 	if len(c.Requested) > 0 {
-		return requestedSlots(c, pools)
+		slotsOf = requestedSlots
 	}
+	slots, err := slotsOf(c, pools)
+	if err != nil {
+		return nil, err
+	}
+	var addrs []netip.Addr // CheckVersion counts them by family
+	for _, s := range slots {
+		switch {
+		case s.Exact.IsValid():
+			addrs = append(addrs, s.Exact)
+		case s.Family == allocator.IPv4:
+			addrs = append(addrs, netip.IPv4Unspecified())
+		default:
+			addrs = append(addrs, netip.IPv6Unspecified())
+		}
+	}
+	if err := c.CheckVersion(addrs); err != nil {
+		return nil, err
+	}
+	return slots, nil
+}
+
+func ordinarySlots(c *poolspec.Config, pools map[string]Pool) ([]Slot, error) {
 	var slots []Slot
 	for _, src := range c.Sources {
 		p := pools[src.Pool]

@@ -107,6 +107,11 @@ func TestSlots(t *testing.T) {
 			}
 		})
 	}
+	old := config(t, `"pools":["four","both"]`)
+	old.CNIVersion = "0.2.0"
+	if _, err := Slots(old, pools); !errors.Is(err, poolspec.ErrVersion) {
+		t.Errorf("C5, two IPv4 addresses in 0.2.0: %v; want ErrVersion", err)
+	}
 	if _, err := Slots(config(t, `"pool":"none"`), pools); !is[*NoRoomError](err) || !strings.Contains(err.Error(), "no ranges") {
 		t.Errorf("a pool without ranges: %v; want a NoRoomError that says so", err)
 	}
