@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/tenure-ipam/tenure/attach/npwg"
 	"github.com/tenure-ipam/tenure/ipam/journal"
@@ -30,6 +31,7 @@ func (a *Agent) add(ctx context.Context, req wire.Request) (*wire.Result, error)
 	if err != nil {
 		return nil, err
 	}
+	a.sayIgnored(ctx, conf)
 	key := store.Key{Network: conf.Name, ContainerID: req.ContainerID, IfName: req.IfName}
 	unlock, err := a.keys.lock(ctx, key)
 	if err != nil {
@@ -55,6 +57,22 @@ func (a *Agent) add(ctx context.Context, req wire.Request) (*wire.Result, error)
 	}
 	a.touch(att)
 	return a.result(conf, att)
+}
+
+// sayIgnored logs, once for each network, the keys of its configuration that have
+// no effect.
+func (a *Agent) sayIgnored(ctx context.Context, conf *poolspec.Config) {
+	if len(conf.Ignored) == 0 {
+		return
+	}
+	said := strings.Join(conf.Ignored, "; ")
+	a.mu.Lock()
+	again := a.ignored[conf.Name] == said
+	a.ignored[conf.Name] = said
+	a.mu.Unlock()
+	if !again {
+		a.log.WarnContext(ctx, "keys without effect in a network's configuration", "network", conf.Name, "keys", said)
+	}
 }
 
 // consumeJournal applies the DELs of this attachment that found no agent.

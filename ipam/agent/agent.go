@@ -37,6 +37,7 @@ type Agent struct {
 	pools   map[protocol.PoolName]*pool          // guarded by mu
 	idle    map[string]protocol.Instant          // guarded by mu; since when a lease has been empty
 	public  map[string]publication               // guarded by mu; what a lease's status was last told
+	ignored map[string]string                    // guarded by mu; what was said of a network's keys
 	queue   func(task func(context.Context))     // set by Run: runs a task that Run waits for
 	follow  func(protocol.PoolName, *pool) error // set by Run
 }
@@ -49,6 +50,7 @@ func New(cfg Config, st *store.Store, cl Cluster, clock Clock, netns Namespaces,
 	return &Agent{
 		cfg: cfg, st: st, cl: cl, clock: clock, netns: netns, log: log, metrics: newMetrics(),
 		pools: map[protocol.PoolName]*pool{}, idle: map[string]protocol.Instant{}, public: map[string]publication{},
+		ignored: map[string]string{},
 	}, nil
 }
 
