@@ -179,11 +179,12 @@ func (s *Store) serve(calls []*call) {
 	s.answer(calls, err)
 }
 
-// answer ends calls: with err, if there is one, else each with its own.
+// answer ends calls: with err, if there is one, else each with its own. A
+// function's panic is its caller's in any case.
 func (s *Store) answer(calls []*call, err error) {
 	for _, c := range calls {
-		if err != nil && c.standing.Load() == started {
-			c.err, c.panicked = s.explain(err), nil
+		if err != nil {
+			c.err = s.explain(err)
 		}
 		c.standing.Store(answered)
 		close(c.done)
@@ -209,7 +210,10 @@ func (s *Store) attempt(calls []*call) (err error) {
 			s.abandon(bt)
 		}
 	}()
-	full := s.makeRoom(bt)
+	full, err := s.makeRoom(bt)
+	if err != nil {
+		return err
+	}
 	b, err := newBatch(bt, s.id)
 	if err != nil {
 		return err

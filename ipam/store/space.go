@@ -2,6 +2,7 @@ package store
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"syscall"
@@ -24,29 +25,40 @@ const (
 	step    = 1 << 20
 )
 
-// makeRoom sees to it that the file has room for a batch, and reports whether
-// it has not: then err is why, and what adds must be refused.
-func (s *Store) makeRoom(bt *bolt.Tx) (err error) {
+// makeRoom sees to it that the file has room for a batch. full is why it has
+// not, and what adds must be refused; err is damage that shows from outside.
+func (s *Store) makeRoom(bt *bolt.Tx) (full, err error) {
+	size, err := s.fileSize()
+	if err != nil {
+		return nil, err
+	}
 	free := int64(s.db.Stats().FreePageN) * int64(s.db.Info().PageSize)
-	if s.size-bt.Size()+free >= reserve+step/2 {
-		return nil
-	}
-	if info, err := s.f.Stat(); err == nil {
-		s.size = info.Size() // bbolt makes it larger too, when a batch is large
-	}
-	room := s.size - bt.Size() + free
+	room := size - bt.Size() + free
 	if room >= reserve+step/2 {
-		return nil
+		return nil, nil
 	}
 	err = s.o.grow(s.f, bt.Size(), bt.Size()+reserve+step)
-	if err == nil {
-		s.size = max(s.size, bt.Size()+reserve+step)
-		return nil
+	if err == nil || room >= reserve {
+		return nil, nil
 	}
-	if room >= reserve {
-		return nil
+	return err, nil
+}
+
+// fileSize returns how large the file is. One that was cut off or removed while
+// it is open would take what is written to it, and not keep it.
+func (s *Store) fileSize() (int64, error) {
+	info, err := s.f.Stat()
+	if err != nil {
+		return 0, err
 	}
-	return err
+	if sys, ok := info.Sys().(*syscall.Stat_t); ok && sys.Nlink == 0 {
+		s.broken = corrupt(errors.New("the file was removed while it was open"))
+	}
+	if info.Size() < s.size {
+		s.broken = corrupt(fmt.Errorf("the file was cut off from %d bytes to %d while it was open", s.size, info.Size()))
+	}
+	s.size = info.Size()
+	return s.size, s.broken
 }
 
 // grow makes f's part between two offsets take up space on the device, whatever

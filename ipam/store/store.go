@@ -64,8 +64,8 @@ type Store struct {
 	stopped chan struct{} // closed when the committer has returned
 
 	// Of the committer alone.
-	broken error // bbolt contradicted itself while it wrote
-	size   int64 // the file's
+	broken error // why nothing can be written any more
+	size   int64 // the file's, when it was last looked at
 }
 
 // Open opens the store at path, and makes it, and its directory, if there is
