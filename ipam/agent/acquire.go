@@ -135,7 +135,8 @@ func (a *Agent) wantedAcquires(p *pool, n need, waiting int) int {
 	return min(a.cfg.Parallel, (waiting+size-1)/size)
 }
 
-// acquire leases one more block that meets n.
+// acquire leases one more block that meets n: one of this node's own that is in
+// doubt or being given back, else the next that nobody seems to hold.
 func (a *Agent) acquire(ctx context.Context, p *pool, n need) error {
 	known, absent, _ := p.now()
 	if why := unready(known, absent); why != "" {
@@ -144,27 +145,36 @@ func (a *Agent) acquire(ctx context.Context, p *pool, n need) error {
 	if !known.Open {
 		return &notReadyError{Pool: p.name, Why: "is closed: see its condition Ready"}
 	}
-	var last error
-	for range a.cfg.Probes {
-		block, ok, err := a.candidate(p, known, n, nil)
-		if err != nil {
+	own, err := a.unsettled(p.name, n)
+	if err != nil {
+		return err
+	}
+	if own.IsValid() {
+		if done, err := a.tryBlock(ctx, known, own); done {
 			return err
 		}
-		if !ok {
-			return &ExhaustedError{Pool: p.name, Family: n.family, View: n.view}
-		}
-		if done, err := a.tryBlock(ctx, known, block); done {
-			return err
-		} else if err != nil {
-			last = err
-		}
+	}
+	err = a.probe(ctx, p, known, n, nil)
+	if !errors.Is(err, errOthers) {
+		return err
 	}
 	// The pool is nearly full, or this node unlucky: one list tells which blocks
 	// nobody holds.
 	held, err := a.heldBlocks(ctx, p.name)
 	if err != nil {
-		return errors.Join(err, last)
+		return &notReadyError{Pool: p.name, Why: "has blocks that others hold, and its leases cannot be listed: " + err.Error()}
 	}
+	if err = a.probe(ctx, p, known, n, held); errors.Is(err, errOthers) {
+		return &notReadyError{Pool: p.name, Why: "is contended: others were faster at every block"}
+	}
+	return err
+}
+
+// errOthers says that every block that was probed is another's.
+var errOthers = errors.New("every probed block is another's")
+
+// probe tries blocks that are neither this node's nor in held.
+func (a *Agent) probe(ctx context.Context, p *pool, known *knownPool, n need, held map[netip.Prefix]bool) error {
 	for range a.cfg.Probes {
 		block, ok, err := a.candidate(p, known, n, held)
 		if err != nil {
@@ -175,18 +185,48 @@ func (a *Agent) acquire(ctx context.Context, p *pool, n need) error {
 		}
 		if done, err := a.tryBlock(ctx, known, block); done {
 			return err
-		} else if err != nil {
-			last = err
 		}
-		held[block] = true
+		if held != nil {
+			held[block] = true
+		}
 	}
-	return fmt.Errorf("pool %s: others were faster at every block: %w", p.name, last)
+	return errOthers
+}
+
+// unsettled returns a block of this node that could serve n again: one whose
+// create is in doubt, or that is being given back. Without it an outage would
+// leave one more name behind at every try.
+func (a *Agent) unsettled(name protocol.PoolName, n need) (block netip.Prefix, err error) {
+	known, _ := a.pool(name)
+	err = a.st.View(func(tx *store.Tx) error {
+		for r, err := range tx.Rights() {
+			if err != nil {
+				return err
+			}
+			waits := r.Phase == protocol.Noted || r.Phase == protocol.Releasing
+			if r.Kind != protocol.RightLease || r.Pool != name || !waits || allocator.FamilyOf(r.Block.Addr()) != n.family {
+				continue
+			}
+			if k, _, _ := known.now(); k != nil && k.gives(r.Block, n) {
+				block = r.Block
+				return nil
+			}
+		}
+		return nil
+	})
+	return block, err
+}
+
+// gives reports whether block has an ordinary address that n could take.
+func (p *knownPool) gives(block netip.Prefix, n need) bool {
+	found, ok := p.shape.NextBlock(n.family, p.bits(n.family), n.view, block.Addr())
+	return ok && found == block
 }
 
 // tryBlock tries to lease a block. done says that there is no use in trying
 // another: it worked, or nothing will now.
 func (a *Agent) tryBlock(ctx context.Context, known *knownPool, block netip.Prefix) (done bool, err error) {
-	r, res, err := a.drive(ctx, leaseRight(known.Pool, block), protocol.Event{Kind: protocol.EventWant})
+	_, res, err := a.drive(ctx, leaseRight(known.Pool, block), protocol.Event{Kind: protocol.EventWant})
 	if err != nil {
 		return true, err
 	}
@@ -194,18 +234,11 @@ func (a *Agent) tryBlock(ctx context.Context, known *knownPool, block netip.Pref
 	case protocol.VerdictServes:
 		a.log.InfoContext(ctx, "block leased", "pool", known.Name, "block", block)
 		return true, nil
-	case protocol.VerdictTaken:
-		return false, fmt.Errorf("block %v: %s", block, res.Why)
-	case protocol.VerdictLater:
-		if a.term() == 0 {
-			return true, laterError("lease "+r.Name, res)
-		}
-		return false, laterError("lease "+r.Name, res)
-	case protocol.VerdictRefused:
-		return true, laterError("lease "+r.Name, res)
-	case protocol.VerdictGone, protocol.VerdictNone:
+	case protocol.VerdictTaken, protocol.VerdictGone:
+		return false, nil
+	case protocol.VerdictLater, protocol.VerdictRefused, protocol.VerdictNone:
 	}
-	return false, laterError("lease "+r.Name, res)
+	return true, &notReadyError{Pool: protocol.PoolName(known.Name), Why: fmt.Sprintf("gave no lease of %v: %s", block, res.Why)}
 }
 
 // heldBlocks lists which blocks of a pool somebody holds.

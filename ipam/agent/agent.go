@@ -47,11 +47,13 @@ func New(cfg Config, st *store.Store, cl Cluster, clock Clock, netns Namespaces,
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("agent configuration: %w", err)
 	}
-	return &Agent{
-		cfg: cfg, st: st, cl: cl, clock: clock, netns: netns, log: log, metrics: newMetrics(),
+	a := &Agent{
+		cfg: cfg, st: st, cl: cl, clock: clock, netns: netns, log: log,
 		pools: map[protocol.PoolName]*pool{}, idle: map[string]protocol.Instant{}, public: map[string]publication{},
 		ignored: map[string]string{},
-	}, nil
+	}
+	a.metrics = newMetrics(state{a})
+	return a, nil
 }
 
 // Metrics returns the agent's collectors. The caller registers them.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/ipam/journal"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
@@ -20,13 +22,13 @@ const (
 
 // maintain does what no request asks for, until ctx ends: looks at rights that are
 // in doubt, journalled DELs, idle leases and uses, publication, garbage, and the
-// hourly list of what the API server has in this node's name.
+// hourly list of what the API server has in this node's name. Each job has its own
+// pace: one that waits for the API server holds up no other.
 func (a *Agent) maintain(ctx context.Context) error {
 	jobs := []struct {
 		every    time.Duration
 		needSeat bool // put off while there is none
 		do       func(context.Context)
-		next     time.Time
 	}{
 		{every: journalEvery, do: a.drainJournal},
 		{every: ownEvery, needSeat: true, do: a.listOwn},
@@ -35,18 +37,29 @@ func (a *Agent) maintain(ctx context.Context) error {
 		{every: max(lookEvery, a.cfg.PublishEvery/6), needSeat: true, do: a.publish},
 		{every: a.cfg.SweepEvery, do: a.sweep},
 	}
-	for {
-		now := a.clock.Now().Wall
-		for i := range jobs {
-			if !jobs[i].next.After(now) && (!jobs[i].needSeat || a.seated()) {
-				jobs[i].do(ctx)
-				jobs[i].next = now.Add(jobs[i].every)
+	g, ctx := errgroup.WithContext(ctx)
+	for _, job := range jobs {
+		g.Go(func() error {
+			for pause := time.Duration(0); a.wait(ctx, pause); pause = job.every {
+				if job.needSeat && !a.awaitSeat(ctx) {
+					return nil
+				}
+				job.do(ctx)
 			}
-		}
-		if !a.wait(ctx, lookEvery) {
 			return nil
+		})
+	}
+	return g.Wait()
+}
+
+// awaitSeat waits until the agent has a seat, or ctx ends.
+func (a *Agent) awaitSeat(ctx context.Context) bool {
+	for !a.seated() {
+		if !a.wait(ctx, lookEvery) {
+			return false
 		}
 	}
+	return true
 }
 
 // lookAgain looks at the rights whose time has come, a few at once.
@@ -115,7 +128,16 @@ func (a *Agent) giveBack(ctx context.Context) {
 		return
 	}
 	idle := a.idleRights(rights)
-	inParallel(a.cfg.Parallel, idle, func(r protocol.Right) { a.letGo(ctx, r) })
+	inParallel(a.cfg.Parallel, idle, func(r protocol.Right) {
+		// A lease that was given away on disk serves nobody until the API server
+		// has heard of it: while that is away, it is better kept.
+		if r.Kind == protocol.RightLease {
+			if _, out, _ := a.cl.Leases.ReadLease(ctx, r.Name); out == protocol.Unknown {
+				return
+			}
+		}
+		a.letGo(ctx, r)
+	})
 }
 
 // heldRights returns the rights that attachments may rest on.

@@ -6,7 +6,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
+	"github.com/tenure-ipam/tenure/ipam/store"
 	"github.com/tenure-ipam/tenure/ipam/wire"
 )
 
@@ -17,11 +19,12 @@ type Metrics struct {
 	took     *prometheus.HistogramVec // seconds to answer, by verb
 	calls    *prometheus.CounterVec   // protocol calls to the API server, by kind, call and outcome
 	swept    prometheus.Counter       // attachments freed without a DEL
-	state    prometheus.Collector     // what the store has, set by the agent
+	state    prometheus.Collector     // what the node has, read when collected
 }
 
-func newMetrics() *Metrics {
+func newMetrics(state prometheus.Collector) *Metrics {
 	return &Metrics{
+		state: state,
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "tenure_agent_requests_total", Help: "Requests of the CNI plugin, by verb and CNI error code (0: success).",
 		}, []string{"verb", "code"}),
@@ -39,11 +42,7 @@ func newMetrics() *Metrics {
 }
 
 func (m *Metrics) all() []prometheus.Collector {
-	all := []prometheus.Collector{m.requests, m.took, m.calls, m.swept}
-	if m.state != nil {
-		all = append(all, m.state)
-	}
-	return all
+	return []prometheus.Collector{m.requests, m.took, m.calls, m.swept, m.state}
 }
 
 // Describe implements [prometheus.Collector].
@@ -71,4 +70,78 @@ func (m *Metrics) request(verb wire.Verb, err *wire.Error, took time.Duration) {
 
 func (m *Metrics) apiCall(kind protocol.RightKind, call protocol.Call, out protocol.Outcome) {
 	m.calls.WithLabelValues(string(kind), call.String(), out.String()).Inc()
+}
+
+// state collects what the node has, when it is asked.
+type state struct{ a *Agent }
+
+var (
+	descServing     = prometheus.NewDesc("tenure_agent_serving", "1 if the agent may give out new addresses.", nil, nil)
+	descBeatAge     = prometheus.NewDesc("tenure_agent_heartbeat_age_seconds", "Time since the last accepted heartbeat was sent; nothing new is given out from F on.", nil, nil)
+	descAttachments = prometheus.NewDesc("tenure_agent_attachments", "Interfaces that have addresses.", nil, nil)
+	descUsed        = prometheus.NewDesc("tenure_agent_addresses_used", "Addresses in use out of blocks of this node, by pool.", []string{"pool"}, nil)
+	descFree        = prometheus.NewDesc("tenure_agent_addresses_free", "Addresses that this node can give out without the API server, by pool.", []string{"pool"}, nil)
+	descRights      = prometheus.NewDesc("tenure_agent_rights", "Leases and uses of this node, by kind and phase.", []string{"kind", "phase"}, nil)
+)
+
+// Describe implements [prometheus.Collector].
+func (s state) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{descServing, descBeatAge, descAttachments, descUsed, descFree, descRights} {
+		ch <- d
+	}
+}
+
+// Collect implements [prometheus.Collector].
+func (s state) Collect(ch chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	serving, _ := s.a.serving()
+	gauge(descServing, map[bool]float64{true: 1}[serving])
+	s.a.mu.Lock()
+	sent := s.a.sitting.Sent
+	s.a.mu.Unlock()
+	if !sent.Wall.IsZero() {
+		gauge(descBeatAge, s.a.clock.Now().Since(sent).Seconds())
+	}
+	var attachments float64
+	used, free := map[protocol.PoolName]int{}, map[protocol.PoolName]int{}
+	rights := map[[2]string]float64{}
+	err := s.a.st.View(func(tx *store.Tx) error {
+		for _, err := range tx.Attachments() {
+			if err != nil {
+				return err
+			}
+			attachments++
+		}
+		for r, err := range tx.Rights() {
+			if err != nil {
+				return err
+			}
+			rights[[2]string{string(r.Kind), string(r.Phase)}]++
+		}
+		for _, name := range tx.Pools() {
+			for _, f := range allocator.Families() {
+				c, err := allocator.NewSpace(tx.Table(name), nil).Counts(f)
+				if err != nil {
+					return err
+				}
+				used[name] += c.Taken
+				free[name] += c.Free
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		s.a.log.Error("store not read for metrics", "error", err)
+		return
+	}
+	gauge(descAttachments, attachments)
+	for name, n := range used {
+		gauge(descUsed, float64(n), string(name))
+		gauge(descFree, float64(free[name]), string(name))
+	}
+	for label, n := range rights {
+		gauge(descRights, n, label[0], label[1])
+	}
 }

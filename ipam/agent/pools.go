@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
@@ -22,13 +23,15 @@ type pool struct {
 	absent  bool          // guarded by mu; the API server says that there is none
 	changed chan struct{} // guarded by mu; closed and replaced at each change
 
-	demand demand
+	demand  demand
+	touched atomic.Bool // a look at the reserve is due
 }
 
 // knownPool is an immutable view of a pool: a change replaces it.
 type knownPool struct {
 	Pool
 	shape *allocator.Shape
+	text  string // as kept in the store; empty for a pool that was kept and not heard of since
 }
 
 // bits returns the prefix length of p's blocks of family f.
@@ -152,13 +155,18 @@ func (a *Agent) hear(ctx context.Context, p *pool, heard Pool, exists bool) erro
 		p.set(was, true) // what is leased of it stays until it is given back
 		return nil
 	}
-	shape, err := poolspec.ParsePool(heard.Text)
-	if err != nil {
-		return err // the controller says the same in the pool's condition
-	}
+	heard.Revision = "" // counts change it every minute, and nothing here depends on it
 	text, err := json.Marshal(heard)
 	if err != nil {
 		return fmt.Errorf("encode pool: %w", err)
+	}
+	if was != nil && string(text) == was.text {
+		p.set(was, false)
+		return nil
+	}
+	shape, err := poolspec.ParsePool(heard.Text)
+	if err != nil {
+		return err // the controller says the same in the pool's condition
 	}
 	err = a.st.Update(ctx, func(tx *store.Tx) error {
 		if err := tx.PutPool(p.name, text); err != nil {
@@ -169,7 +177,7 @@ func (a *Agent) hear(ctx context.Context, p *pool, heard Pool, exists bool) erro
 	if err != nil {
 		return err
 	}
-	p.set(&knownPool{Pool: heard, shape: shape}, false)
+	p.set(&knownPool{Pool: heard, shape: shape, text: string(text)}, false)
 	return nil
 }
 

@@ -25,7 +25,7 @@ func (p publication) same(o publication) bool {
 }
 
 // touch notes that the pools of an attachment have changed: their reserve is
-// looked after.
+// looked after, once for all that touch them meanwhile.
 func (a *Agent) touch(att store.Attachment) {
 	var last protocol.PoolName
 	for _, addr := range att.Addresses {
@@ -33,8 +33,11 @@ func (a *Agent) touch(att store.Attachment) {
 			continue
 		}
 		last = addr.Pool
-		if p, err := a.pool(addr.Pool); err == nil {
-			a.reserve(p)
+		if p, err := a.pool(addr.Pool); err == nil && p.touched.CompareAndSwap(false, true) {
+			a.background(func(context.Context) {
+				p.touched.Store(false)
+				a.reserve(p)
+			})
 		}
 	}
 }

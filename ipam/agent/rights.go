@@ -3,7 +3,6 @@ package agent
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/netip"
 	"time"
 
@@ -245,11 +244,4 @@ func (a *Agent) term() int64 {
 func leaseRight(p Pool, block netip.Prefix) protocol.Right {
 	name := protocol.PoolName(p.Name)
 	return protocol.Right{Kind: protocol.RightLease, Name: protocol.LeaseName(name, block), Pool: name, PoolUID: p.UID, Block: block}
-}
-
-func laterError(what string, res protocol.Result) error {
-	if res.Why == "" {
-		return fmt.Errorf("%s: not settled yet", what)
-	}
-	return fmt.Errorf("%s: %s", what, res.Why)
 }

@@ -23,7 +23,7 @@ import (
 
 // openPool makes a pool and opens it as the controller would: these tests are
 // about the agent, and decide themselves when a pool is open.
-func openPool(t *testing.T, name string, ranges ...v1alpha1.Range) {
+func openPool(t testing.TB, name string, ranges ...v1alpha1.Range) {
 	t.Helper()
 	ctx := context.Background()
 	p := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.IPPoolSpec{Ranges: ranges}}
@@ -151,3 +151,5 @@ func deletePod(t *testing.T, i fleet.Interface) {
 		t.Fatal(err)
 	}
 }
+
+func openPoolB(t testing.TB, name, text string) { openPool(t, name, cidr(text)) }
