@@ -1,0 +1,84 @@
+package claims
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/tenure-ipam/tenure/ipam/broker"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// lookAgain is when grants that are still in use are looked at again, should the
+// end of the use have gone unnoticed.
+const lookAgain = 10 * time.Second
+
+// release frees the grants of uid, and ends its ask, if there is no claim of that
+// UID any more. Only a live read says so.
+func (r *Reconciler) release(ctx context.Context, key broker.ClaimKey, uid protocol.UID) (time.Duration, error) {
+	live, out, err := r.Live.ReadClaim(ctx, key.Namespace, key.Name)
+	switch {
+	case out == protocol.Done && live.UID == uid:
+		return 0, nil // the cache is behind, and will catch up
+	case out != protocol.Done && out != protocol.NotFound:
+		return 0, fmt.Errorf("read claim %s/%s: %w", key.Namespace, key.Name, err)
+	}
+	r.Broker.Withdraw(uid)
+	held := r.Broker.Held(uid)
+	if len(held) == 0 {
+		return 0, nil
+	}
+	freed, err := r.free(ctx, uid, held)
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("free addresses of claim %s/%s: %w", key.Namespace, key.Name, err)
+	case !freed:
+		return lookAgain, nil
+	}
+	r.Log.InfoContext(ctx, "claim's addresses freed", "claim", key.Namespace+"/"+key.Name, "addresses", addrsOf(held))
+	return 0, nil
+}
+
+// freeSurplus frees grants of an existing claim that its status does not name: two
+// controllers had each granted some. The status names others, and is written once,
+// so nobody can come to use these.
+func (r *Reconciler) freeSurplus(ctx context.Context, c claim) error {
+	live, out, err := r.Live.ReadClaim(ctx, c.key.Namespace, c.key.Name)
+	if out == protocol.NotFound || out == protocol.Done && live.UID != c.uid {
+		return nil // release does it
+	}
+	if out != protocol.Done {
+		return fmt.Errorf("read claim %s/%s: %w", c.key.Namespace, c.key.Name, err)
+	}
+	if len(live.IPs) == 0 {
+		return nil
+	}
+	surplus := slices.DeleteFunc(r.Broker.Held(c.uid), func(h broker.Held) bool {
+		return slices.ContainsFunc(live.IPs, func(p netip.Prefix) bool { return p.Addr() == h.Grant.Addr })
+	})
+	if _, err := r.free(ctx, c.uid, surplus); err != nil {
+		return fmt.Errorf("free surplus addresses of claim %s/%s: %w", c.key.Namespace, c.key.Name, err)
+	}
+	return nil
+}
+
+// free takes grants back that nobody is entitled to, unless a node uses the claim.
+// First the mark, then the look at both uses: a node that creates its use after the
+// look reads the mark, and does not serve.
+func (r *Reconciler) free(ctx context.Context, uid protocol.UID, held []broker.Held) (freed bool, err error) {
+	if err := r.Broker.Mark(ctx, held); err != nil {
+		return false, err
+	}
+	for i := range 2 {
+		switch _, out, err := r.Live.ReadSubLease(ctx, protocol.UseName(uid, i)); out {
+		case protocol.NotFound:
+		case protocol.Done:
+			return false, nil
+		default:
+			return false, fmt.Errorf("read use %d: %w", i, err)
+		}
+	}
+	return true, r.Broker.Clear(ctx, held)
+}

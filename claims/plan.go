@@ -1,0 +1,281 @@
+package claims
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tenure-ipam/tenure/ipam/broker"
+	"github.com/tenure-ipam/tenure/ipam/networks"
+	"github.com/tenure-ipam/tenure/ipam/poolspec"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// patience is how long a pool that is missing or not open yet, or a call that
+// fails, is not worth a word in a claim's status: definitions, pools and claims
+// are often created together.
+const patience = 3 * time.Second
+
+// claim is an IPAMClaim as it was read.
+type claim struct {
+	key        broker.ClaimKey
+	uid        protocol.UID
+	revision   protocol.Revision
+	generation int64
+	deleting   bool
+	network    string
+
+	ips        []string
+	conditions []metav1.Condition
+	ownerPod   string
+}
+
+// seen is what is known when a claim is looked at. What plan needs beyond the
+// claim, its grants and its uses is read when plan says so.
+type seen struct {
+	claim claim
+	held  []broker.Held
+	uses  []use
+	now   time.Time
+
+	network *networks.Resolution // nil: not read
+	answer  *broker.Answer       // nil: not asked
+	// verified says that the leases were read live since the claim was.
+	verified bool
+}
+
+// use is a pod's use of the claim.
+type use struct {
+	pod     string
+	created time.Time
+	name    string
+}
+
+// plan is what is to be done about a claim. Either one of the first three is set,
+// and plan is called again with the answer; or the others are the end of it.
+type plan struct {
+	resolve bool        // find out what the claim's network is
+	ask     *broker.Ask // ask the broker
+	verify  bool        // read the leases of the grants live, and ask again
+
+	status *status
+	// giveBack are grants to be marked before, and removed after, status is
+	// written: part of what the claim wants, which is of no use without the rest.
+	giveBack []broker.Held
+	// unmark are grants that the status names: they are not to be freed.
+	unmark []broker.Held
+	// free are grants that the status does not name.
+	free []broker.Held
+	// after is when the claim is to be looked at again; 0 is when it changes.
+	after time.Duration
+}
+
+// decide returns what is to be done.
+func decide(s seen) plan {
+	if len(s.claim.ips) == 0 {
+		return s.allocate()
+	}
+	named, malformed := parse(s.claim.ips)
+	var extra, unmark []broker.Held
+	for _, h := range s.held {
+		switch {
+		case !slices.Contains(named, h.Grant.Addr):
+			extra = append(extra, h)
+		case h.Grant.Freeing:
+			unmark = append(unmark, h)
+		}
+	}
+	missing := slices.DeleteFunc(slices.Clone(named), func(a netip.Addr) bool { return s.holds(a) })
+	if len(missing) > 0 || malformed != "" {
+		return s.disagree(named, malformed, extra)
+	}
+	return plan{status: s.change(s.allocated(nil)), unmark: unmark, free: extra}
+}
+
+// allocate is decide for a claim without addresses.
+func (s seen) allocate() plan {
+	if s.claim.deleting {
+		return plan{} // nobody needs them any more
+	}
+	if s.network == nil {
+		return plan{resolve: true}
+	}
+	switch s.network.Verdict {
+	case networks.Unknown:
+		return plan{}
+	case networks.Ambiguous:
+		return plan{status: s.change(s.failed(ReasonNetworkAmbiguous, s.network.Message))}
+	case networks.Faulty:
+		return plan{status: s.change(s.failed(ReasonNetworkFaulty, s.network.Message))}
+	}
+	if s.answer == nil {
+		return plan{ask: s.ask(nil)}
+	}
+	if len(s.answer.Granted) > 0 {
+		// The status write must fail if somebody is giving these back.
+		if s.answer.Stamp != s.claim.revision && !s.verified {
+			return plan{verify: true}
+		}
+		return plan{status: s.change(s.allocated(s.cidrs(s.answer.Granted)))}
+	}
+	why, after := s.waits()
+	switch {
+	case why == nil:
+		return plan{after: after}
+	case len(s.held) > 0:
+		return plan{giveBack: s.held, status: s.fence(*why)}
+	default:
+		return plan{status: s.change(*why)}
+	}
+}
+
+// disagree is decide for a claim whose status names what is not granted to it, or
+// no addresses.
+func (s seen) disagree(named []netip.Addr, malformed string, extra []broker.Held) plan {
+	if s.network == nil {
+		return plan{resolve: true}
+	}
+	known := s.network.Verdict == networks.Known
+	switch {
+	case !known && len(s.held) == 0:
+		return plan{} // another implementation's, as far as can be told
+	case malformed != "":
+		return plan{status: s.change(s.failed(ReasonConflict, fmt.Sprintf(
+			"status.ips has %q, which is no address: set status.ips to [] to have addresses written anew", malformed)))}
+	case !known || len(extra) > 0:
+		return plan{status: s.change(s.failed(ReasonConflict, fmt.Sprintf(
+			"status.ips has %s, but granted is %s: no pod is served; set status.ips to [] to have what is granted written anew",
+			join(named), join(addrsOf(s.held)))))}
+	case s.claim.deleting:
+		return plan{}
+	case s.answer == nil:
+		// A lease that was deleted by hand, or a claim restored from a backup, or
+		// taken over from another IPAM: the addresses become the claim's, if they
+		// are nobody else's.
+		return plan{ask: s.ask(named)}
+	case len(s.answer.Granted) > 0:
+		return plan{status: s.change(s.allocated(nil))}
+	}
+	why, after := s.waits()
+	if why == nil {
+		return plan{after: after}
+	}
+	return plan{status: s.change(*why)}
+}
+
+// waits returns why the claim cannot be granted its addresses; nil, if there is
+// nothing to say yet, and then when to look again.
+func (s seen) waits() (why *outcome, after time.Duration) {
+	bad := s.answer.Problem
+	reason, message := "", bad.Message
+	switch bad.Reason {
+	case broker.NoProblem:
+		return nil, 0
+	case broker.Exhausted:
+		reason = ReasonExhausted
+	case broker.Taken, broker.Unassignable:
+		reason, message = ReasonConflict, "status.ips cannot be granted: "+message
+	case broker.PoolMissing:
+		reason = ReasonPoolNotFound
+	case broker.PoolNotReady:
+		reason = ReasonPoolNotReady
+	case broker.Failed:
+		reason = ReasonInternalError
+	}
+	passing := bad.Reason == broker.PoolMissing || bad.Reason == broker.PoolNotReady || bad.Reason == broker.Failed
+	if waited := s.now.Sub(bad.Since); passing && waited < patience {
+		return nil, patience - waited
+	}
+	return new(s.failed(reason, message)), 0
+}
+
+// fence is a status that differs from the present one: writing it makes every
+// status write that was prepared before fail.
+func (s seen) fence(why outcome) *status {
+	why.message += "; gives back " + join(addrsOf(s.held))
+	if current := s.condition(); current != nil && current.Message == why.message {
+		why.message += " again"
+	}
+	return s.change(why)
+}
+
+// ask returns the ask for the claim's addresses, or for exactly these.
+func (s seen) ask(exactly []netip.Addr) *broker.Ask {
+	a := broker.Ask{
+		To: protocol.Grantee{
+			Kind: protocol.GranteeClaim, UID: s.claim.uid, Namespace: s.claim.key.Namespace, Name: s.claim.key.Name,
+		},
+		Exactly: exactly, Stamp: s.claim.revision,
+	}
+	for _, src := range s.network.Network.Sources {
+		a.From = append(a.From, broker.Source{Pool: protocol.PoolName(src.Pool), View: src.View, Families: src.Families})
+	}
+	return &a
+}
+
+// cidrs writes granted addresses as the pods will have them.
+func (s seen) cidrs(granted []broker.Granted) []string {
+	var out []string
+	for _, g := range granted {
+		src := poolspec.Source{}
+		if g.Source < len(s.network.Network.Sources) {
+			src = s.network.Network.Sources[g.Source]
+		}
+		bits, _ := src.Answer(g.Addr, g.Range)
+		out = append(out, netip.PrefixFrom(g.Addr, bits).String())
+	}
+	return out
+}
+
+func (s seen) holds(a netip.Addr) bool {
+	return slices.ContainsFunc(s.held, func(h broker.Held) bool { return h.Grant.Addr == a })
+}
+
+// ownerPod returns the pod of the newest use: during a live migration two pods use
+// a claim, and the later one is where the workload is going.
+func (s seen) ownerPod() string {
+	if len(s.uses) == 0 {
+		return ""
+	}
+	return slices.MaxFunc(s.uses, func(a, b use) int {
+		if c := a.created.Compare(b.created); c != 0 {
+			return c
+		}
+		return strings.Compare(a.name, b.name)
+	}).pod
+}
+
+// parse reads status.ips; malformed is the first element that is no CIDR.
+func parse(ips []string) (addrs []netip.Addr, malformed string) {
+	for _, ip := range ips {
+		p, err := netip.ParsePrefix(ip)
+		if err != nil {
+			return addrs, ip
+		}
+		addrs = append(addrs, p.Addr().Unmap())
+	}
+	return addrs, ""
+}
+
+func addrsOf(held []broker.Held) []netip.Addr {
+	var out []netip.Addr
+	for _, h := range held {
+		out = append(out, h.Grant.Addr)
+	}
+	return out
+}
+
+func join(addrs []netip.Addr) string {
+	if len(addrs) == 0 {
+		return "nothing"
+	}
+	var out []string
+	for _, a := range addrs {
+		out = append(out, a.String())
+	}
+	return strings.Join(out, ", ")
+}

@@ -1,0 +1,258 @@
+package claims
+
+import (
+	"encoding/json"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/ipam/broker"
+	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/networks"
+	"github.com/tenure-ipam/tenure/ipam/poolspec"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+func fresh() claim {
+	return claim{key: broker.ClaimKey{Namespace: "ns", Name: "vm.lan"}, uid: "u1", revision: "10", generation: 1, network: "lan"}
+}
+
+// shows is a claim whose status has these addresses.
+func shows(ips ...string) claim {
+	c := fresh()
+	c.ips = ips
+	return c
+}
+
+// with adds the condition IPsAllocated.
+func (c claim) with(status metav1.ConditionStatus, reason, message string) claim {
+	c.conditions = []metav1.Condition{{Type: cluster.ConditionIPsAllocated, Status: status, Reason: reason, Message: message}}
+	return c
+}
+
+func (c claim) happy() claim {
+	return c.with(metav1.ConditionTrue, ReasonAllocated, "addresses are allocated")
+}
+
+func held(addrs ...string) []broker.Held {
+	var out []broker.Held
+	for _, a := range addrs {
+		text, freeing := strings.CutSuffix(a, "!")
+		addr := netip.MustParseAddr(text)
+		out = append(out, broker.Held{
+			Pool: "p", Block: netip.PrefixFrom(addr, addr.BitLen()),
+			Grant: protocol.Grant{Addr: addr, To: protocol.Grantee{Kind: protocol.GranteeClaim, UID: "u1"}, Freeing: freeing},
+		})
+	}
+	return out
+}
+
+func known(sources ...poolspec.Source) *networks.Resolution {
+	if len(sources) == 0 {
+		sources = []poolspec.Source{{Pool: "p"}}
+	}
+	return &networks.Resolution{Verdict: networks.Known, Network: networks.Network{Sources: sources}}
+}
+
+func verdict(v networks.Verdict) *networks.Resolution {
+	return &networks.Resolution{Verdict: v, Message: "because"}
+}
+
+func granted(stamp protocol.Revision, cidrs ...string) *broker.Answer {
+	a := &broker.Answer{Stamp: stamp}
+	for _, c := range cidrs {
+		p := netip.MustParsePrefix(c)
+		a.Granted = append(a.Granted, broker.Granted{Addr: p.Addr(), Range: allocator.Range{Prefix: p.Masked()}})
+	}
+	return a
+}
+
+func waits(r broker.Reason, since time.Time) *broker.Answer {
+	return &broker.Answer{Problem: broker.Problem{Reason: r, Message: "no room", Since: since}}
+}
+
+// in tells a plan in a few words.
+func (p plan) in() string {
+	var words []string
+	say := func(on bool, word string) {
+		if on {
+			words = append(words, word)
+		}
+	}
+	say(p.resolve, "resolve")
+	say(p.verify, "verify")
+	if p.ask != nil {
+		say(len(p.ask.Exactly) == 0, "ask")
+		say(len(p.ask.Exactly) > 0, "ask for "+join(p.ask.Exactly))
+	}
+	say(len(p.unmark) > 0, "unmark "+join(addrsOf(p.unmark)))
+	say(len(p.giveBack) > 0, "give back "+join(addrsOf(p.giveBack)))
+	if p.status != nil {
+		c := seen{claim: claim{conditions: p.status.conditions}}.condition()
+		words = append(words, "write "+c.Reason+" ["+strings.Join(p.status.ips, " ")+"]")
+		say(p.status.ownerPod != "", "owner "+p.status.ownerPod)
+		say(p.status.news != nil, "event")
+	}
+	say(len(p.free) > 0, "free "+join(addrsOf(p.free)))
+	say(p.after > 0, "after "+p.after.String())
+	if len(words) == 0 {
+		return "nothing"
+	}
+	return strings.Join(words, ", ")
+}
+
+func TestDecide(t *testing.T) {
+	deleting := func(c claim) claim { c.deleting = true; return c }
+	owned := func(c claim, pod string) claim { c.ownerPod = pod; return c }
+	pods := func(names ...string) (out []use) {
+		for i, name := range names {
+			out = append(out, use{pod: name, created: noon.Add(time.Duration(i) * time.Second), name: "u1." + string(rune('0'+i))})
+		}
+		return out
+	}
+	tests := []struct {
+		name string
+		seen seen
+		want string
+	}{
+		// A claim without addresses.
+		{"new", seen{claim: fresh()}, "resolve"},
+		{"network unknown, or another IPAM's", seen{claim: fresh(), network: verdict(networks.Unknown)}, "nothing"},
+		{"network ambiguous", seen{claim: fresh(), network: verdict(networks.Ambiguous)}, "write NetworkAmbiguous [], event"},
+		{"network faulty", seen{claim: fresh(), network: verdict(networks.Faulty)}, "write NetworkFaulty [], event"},
+		{"network still ambiguous", seen{claim: fresh().with(metav1.ConditionFalse, ReasonNetworkAmbiguous, "because"), network: verdict(networks.Ambiguous)}, "nothing"},
+		{"network known", seen{claim: fresh(), network: known()}, "ask"},
+		{"being granted", seen{claim: fresh(), network: known(), answer: &broker.Answer{}}, "nothing"},
+		{"granted", seen{claim: fresh(), network: known(), answer: granted("10", "10.0.0.5/24", "fd00::5/64"), held: held("10.0.0.5", "fd00::5")},
+			"write SuccessfulAllocation [10.0.0.5/24 fd00::5/64]"},
+		{"X23 granted before a crash", seen{claim: fresh(), network: known(), answer: granted("", "10.0.0.5/24"), held: held("10.0.0.5")}, "verify"},
+		{"granted for an older version of the claim", seen{claim: fresh(), network: known(), answer: granted("9", "10.0.0.5/24"), held: held("10.0.0.5")}, "verify"},
+		{"verified", seen{claim: fresh(), network: known(), answer: granted("", "10.0.0.5/24"), held: held("10.0.0.5"), verified: true},
+			"write SuccessfulAllocation [10.0.0.5/24]"},
+		{"granted after a failure", seen{claim: fresh().with(metav1.ConditionFalse, ReasonExhausted, "no room"), network: known(), answer: granted("10", "10.0.0.5/24")},
+			"write SuccessfulAllocation [10.0.0.5/24], event"},
+		{"in use already", seen{claim: fresh(), network: known(), answer: granted("10", "10.0.0.5/24"), uses: pods("a")},
+			"write SuccessfulAllocation [10.0.0.5/24], owner a"},
+		{"exhausted", seen{claim: fresh(), network: known(), answer: waits(broker.Exhausted, noon)}, "write SubnetExhausted [], event"},
+		{"still exhausted", seen{claim: fresh().with(metav1.ConditionFalse, ReasonExhausted, "no room"), network: known(), answer: waits(broker.Exhausted, noon)}, "nothing"},
+		{"exhausted in other words", seen{claim: fresh().with(metav1.ConditionFalse, ReasonExhausted, "full"), network: known(), answer: waits(broker.Exhausted, noon)},
+			"write SubnetExhausted []"},
+		{"F20 exhausted, and part of it granted", seen{claim: fresh(), network: known(), answer: waits(broker.Exhausted, noon), held: held("fd00::5")},
+			"give back fd00::5, write SubnetExhausted [], event"},
+		{"pool missing for a moment", seen{claim: fresh(), network: known(), answer: waits(broker.PoolMissing, noon.Add(-time.Second))}, "after 2s"},
+		{"pool missing", seen{claim: fresh(), network: known(), answer: waits(broker.PoolMissing, noon.Add(-time.Minute))}, "write PoolNotFound [], event"},
+		{"pool closed", seen{claim: fresh(), network: known(), answer: waits(broker.PoolNotReady, noon.Add(-time.Minute))}, "write PoolNotReady [], event"},
+		{"calls fail", seen{claim: fresh(), network: known(), answer: waits(broker.Failed, noon.Add(-time.Minute))}, "write InternalError [], event"},
+		{"being deleted", seen{claim: deleting(fresh())}, "nothing"},
+
+		// A claim that has its addresses.
+		{"agreed", seen{claim: shows("10.0.0.5/24").happy(), held: held("10.0.0.5")}, "nothing"},
+		{"agreed, the definition is gone (X11)", seen{claim: shows("10.0.0.5/24").happy(), held: held("10.0.0.5"), network: verdict(networks.Unknown)}, "nothing"},
+		{"agreed, being deleted", seen{claim: deleting(shows("10.0.0.5/24").happy()), held: held("10.0.0.5")}, "nothing"},
+		{"agreed, condition lost", seen{claim: shows("10.0.0.5/24"), held: held("10.0.0.5")}, "write SuccessfulAllocation [10.0.0.5/24]"},
+		{"agreed after a conflict", seen{claim: shows("10.0.0.5/24").with(metav1.ConditionFalse, ReasonConflict, "x"), held: held("10.0.0.5")},
+			"write SuccessfulAllocation [10.0.0.5/24], event"},
+		{"a pod comes", seen{claim: shows("10.0.0.5/24").happy(), held: held("10.0.0.5"), uses: pods("a")}, "write SuccessfulAllocation [10.0.0.5/24], owner a"},
+		{"VM1 migration: the newer pod", seen{claim: owned(shows("10.0.0.5/24").happy(), "a"), held: held("10.0.0.5"), uses: pods("a", "b")},
+			"write SuccessfulAllocation [10.0.0.5/24], owner b"},
+		{"VM1c migration failed: the older pod", seen{claim: owned(shows("10.0.0.5/24").happy(), "b"), held: held("10.0.0.5"), uses: pods("a")},
+			"write SuccessfulAllocation [10.0.0.5/24], owner a"},
+		{"VM4 the last pod goes", seen{claim: owned(shows("10.0.0.5/24").happy(), "a"), held: held("10.0.0.5")}, "write SuccessfulAllocation [10.0.0.5/24]"},
+		{"F12 two controllers granted", seen{claim: shows("10.0.0.5/24").happy(), held: held("10.0.0.5", "10.0.0.6")}, "free 10.0.0.6"},
+		{"marked, but named", seen{claim: shows("10.0.0.5/24").happy(), held: held("10.0.0.5!")}, "unmark 10.0.0.5"},
+
+		// A status that disagrees with the leases.
+		{"N87 another implementation's claim", seen{claim: shows("192.168.0.5/24"), network: verdict(networks.Unknown)}, "nothing"},
+		{"X13 written by hand, or restored", seen{claim: shows("10.0.0.7/24"), network: known()}, "ask for 10.0.0.7"},
+		{"restored", seen{claim: shows("10.0.0.7/24"), network: known(), answer: granted("", "10.0.0.7/24"), held: held("10.0.0.7")},
+			"write SuccessfulAllocation [10.0.0.7/24]"},
+		{"X13 outside the pool", seen{claim: shows("192.168.0.5/24"), network: known(), answer: waits(broker.Unassignable, noon)},
+			"write IPAddressConflict [192.168.0.5/24], event"},
+		{"X13 another claim's", seen{claim: shows("10.0.0.7/24"), network: known(), answer: waits(broker.Taken, noon)}, "write IPAddressConflict [10.0.0.7/24], event"},
+		{"X13 another than granted", seen{claim: shows("10.0.0.7/24").happy(), held: held("10.0.0.5"), network: known()}, "write IPAddressConflict [10.0.0.7/24], event"},
+		{"part of it was lost", seen{claim: shows("10.0.0.7/24", "fd00::7/64").happy(), held: held("10.0.0.7"), network: known()}, "ask for 10.0.0.7, fd00::7"},
+		{"X13 no address", seen{claim: shows("many"), network: known()}, "write IPAddressConflict [many], event"},
+		{"X13 no address, nobody's network", seen{claim: shows("many"), network: verdict(networks.Unknown)}, "nothing"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if tt.seen.network == nil && tt.want != "resolve" && len(tt.seen.claim.ips) == 0 && !tt.seen.claim.deleting {
+				t.Fatal("the case says nothing about the network")
+			}
+			tt.seen.now = noon
+			if got := decide(tt.seen).in(); got != tt.want {
+				t.Errorf("got %s; want %s", got, tt.want)
+			}
+		})
+	}
+}
+
+// TestFence shows that giving back always changes the status.
+func TestFence(t *testing.T) {
+	s := seen{claim: fresh(), network: known(), answer: waits(broker.Exhausted, noon), held: held("fd00::5"), now: noon}
+	for range 4 {
+		p := decide(s)
+		if p.status == nil {
+			t.Fatalf("status %v is not written again", s.claim.conditions)
+		}
+		before := s.condition()
+		s.claim.conditions = p.status.conditions
+		if after := s.condition(); before != nil && before.Message == after.Message {
+			t.Errorf("the status is the same: %q", after.Message)
+		}
+	}
+}
+
+func TestAskOrder(t *testing.T) {
+	six, four := poolspec.Source{Pool: "six", Families: []allocator.Family{allocator.IPv6}}, poolspec.Source{Pool: "four"}
+	s := seen{claim: fresh(), network: known(six, four)}
+	got := s.ask(nil)
+	if got.To.UID != "u1" || got.To.Name != "vm.lan" || got.Stamp != "10" || len(got.From) != 2 || got.From[0].Pool != "six" {
+		t.Errorf("ask %+v; want one for claim u1 at revision 10, of pools six and four", got)
+	}
+}
+
+// TestPrefixOfTheNetworksOwnRange writes the length that the pod will have, which
+// may be another than the pool's.
+func TestPrefixOfTheNetworksOwnRange(t *testing.T) {
+	n := networks.Read("ns", "lan", noon, `{"name":"lan","type":"bridge","ipam":{"type":"tenure","range":"10.0.0.0/25"}}`)
+	s := seen{claim: fresh(), network: &networks.Resolution{Verdict: networks.Known, Network: n}}
+	got := s.cidrs([]broker.Granted{{Addr: netip.MustParseAddr("10.0.0.5"), Range: allocator.Range{Prefix: netip.MustParsePrefix("10.0.0.0/24")}}})
+	if len(got) != 1 || got[0] != "10.0.0.5/25" {
+		t.Errorf("got %v; want 10.0.0.5/25", got)
+	}
+}
+
+func TestPatch(t *testing.T) {
+	ready := []metav1.Condition{{Type: "Other", Status: metav1.ConditionTrue, Reason: "X"}}
+	tests := []struct {
+		name   string
+		claim  claim
+		status status
+		want   string
+	}{
+		{"ips is never null", fresh(), status{conditions: ready},
+			`{"metadata":{"resourceVersion":"10","uid":"u1"},"status":{"conditions":[{"type":"Other","status":"True","lastTransitionTime":null,"reason":"X","message":""}],"ips":[],"ownerPod":null}}`},
+		{"ips are written", fresh(), status{ips: []string{"10.0.0.5/24"}, ownerPod: "a"},
+			`{"metadata":{"resourceVersion":"10","uid":"u1"},"status":{"conditions":null,"ips":["10.0.0.5/24"],"ownerPod":{"name":"a"}}}`},
+		{"N87 ips are never overwritten", shows("10.0.0.9/24"), status{ips: []string{"10.0.0.5/24"}},
+			`{"metadata":{"resourceVersion":"10","uid":"u1"},"status":{"conditions":null,"ownerPod":null}}`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := tt.status.patch(tt.claim)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !json.Valid(got) || string(got) != tt.want {
+				t.Errorf("got %s; want %s", got, tt.want)
+			}
+		})
+	}
+}

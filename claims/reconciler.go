@@ -1,0 +1,217 @@
+package claims
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/ipam/broker"
+	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/networks"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// Granter grants addresses and takes grants back: a [broker.Broker].
+type Granter interface {
+	// Known returns the UIDs that have grants, or an ask, under a claim's name.
+	Known(key broker.ClaimKey) []protocol.UID
+	Held(uid protocol.UID) []broker.Held
+	Ask(a broker.Ask) broker.Answer
+	Verify(ctx context.Context, grants []broker.Held) error
+	Withdraw(uid protocol.UID)
+	Mark(ctx context.Context, grants []broker.Held) error
+	Unmark(ctx context.Context, grants []broker.Held) error
+	Clear(ctx context.Context, grants []broker.Held) error
+}
+
+// Live reads from the API server, never from a cache.
+type Live interface {
+	ReadClaim(ctx context.Context, namespace, name string) (protocol.Claim, protocol.Outcome, error)
+	ReadSubLease(ctx context.Context, name string) (protocol.SubLease, protocol.Outcome, error)
+}
+
+// Resolver says what a network's name means to a claim in a namespace.
+type Resolver interface {
+	Resolve(ctx context.Context, network, namespace string) (networks.Resolution, error)
+}
+
+// Reconciler looks after claims.
+type Reconciler struct {
+	// Cache has claims and sub-leases.
+	Cache client.Reader
+	// Status writes claims' status.
+	Status   client.StatusClient
+	Live     Live
+	Broker   Granter
+	Networks Resolver
+	Events   events.EventRecorder
+	Metrics  *Metrics
+	Log      *slog.Logger
+	// Now is the clock.
+	Now func() time.Time
+}
+
+// Reconcile looks at what there is under a claim's name: the claim, and grants to
+// claims that had the name before.
+func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	key := broker.ClaimKey{Namespace: req.Namespace, Name: req.Name}
+	var obj ipamclaims.IPAMClaim
+	err := r.Cache.Get(ctx, req.NamespacedName, &obj)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return reconcile.Result{}, fmt.Errorf("read claim %s: %w", req, err)
+	}
+	there := err == nil
+	var errs []error
+	var after time.Duration
+	for _, uid := range r.Broker.Known(key) {
+		if there && uid == protocol.UID(obj.UID) {
+			continue
+		}
+		again, err := r.release(ctx, key, uid)
+		after = sooner(after, again)
+		errs = append(errs, err)
+	}
+	if there {
+		again, err := r.look(ctx, &obj)
+		after = sooner(after, again)
+		errs = append(errs, err)
+	}
+	return reconcile.Result{RequeueAfter: after}, errors.Join(errs...)
+}
+
+// look decides what is to be done about a claim, and does it.
+func (r *Reconciler) look(ctx context.Context, obj *ipamclaims.IPAMClaim) (time.Duration, error) {
+	s := seen{claim: read(obj), now: r.Now()}
+	var err error
+	if s.uses, err = r.uses(ctx, s.claim.uid); err != nil {
+		return 0, err
+	}
+	for {
+		s.held = r.Broker.Held(s.claim.uid)
+		p := decide(s)
+		switch {
+		case p.resolve:
+			got, err := r.Networks.Resolve(ctx, s.claim.network, s.claim.key.Namespace)
+			if err != nil {
+				return 0, err
+			}
+			s.network = &got
+		case p.ask != nil:
+			answer := r.Broker.Ask(*p.ask)
+			s.answer = &answer
+		case p.verify:
+			if err := r.Broker.Verify(ctx, s.held); err != nil {
+				return 0, err
+			}
+			s.answer, s.verified = nil, true
+		default:
+			return p.after, r.apply(ctx, obj, s.claim, p)
+		}
+	}
+}
+
+// apply does what p says.
+func (r *Reconciler) apply(ctx context.Context, obj *ipamclaims.IPAMClaim, c claim, p plan) error {
+	if len(p.unmark) > 0 {
+		if err := r.Broker.Unmark(ctx, p.unmark); err != nil {
+			return fmt.Errorf("claim %s/%s: keep addresses: %w", c.key.Namespace, c.key.Name, err)
+		}
+	}
+	if len(p.giveBack) > 0 {
+		if err := r.Broker.Mark(ctx, p.giveBack); err != nil {
+			return fmt.Errorf("claim %s/%s: give addresses back: %w", c.key.Namespace, c.key.Name, err)
+		}
+	}
+	if p.status != nil {
+		if written, err := r.write(ctx, obj, c, *p.status); !written {
+			return err
+		}
+	}
+	if len(p.giveBack) > 0 {
+		if err := r.Broker.Clear(ctx, p.giveBack); err != nil {
+			return fmt.Errorf("claim %s/%s: give addresses back: %w", c.key.Namespace, c.key.Name, err)
+		}
+	}
+	if len(p.free) > 0 {
+		return r.freeSurplus(ctx, c)
+	}
+	return nil
+}
+
+// write writes the status. It is not written, and that is no error, if the claim
+// has changed: that change brings it here again.
+func (r *Reconciler) write(ctx context.Context, obj *ipamclaims.IPAMClaim, c claim, st status) (bool, error) {
+	raw, err := st.patch(c)
+	if err != nil {
+		return false, err
+	}
+	call, cancel := context.WithTimeout(ctx, cluster.CallTimeout)
+	defer cancel()
+	into := &ipamclaims.IPAMClaim{ObjectMeta: metav1.ObjectMeta{Namespace: obj.Namespace, Name: obj.Name}}
+	err = r.Status.Status().Patch(call, into, client.RawPatch(types.MergePatchType, raw))
+	switch out := cluster.Classify(err); out {
+	case protocol.Done:
+	case protocol.NotFound, protocol.Conflict:
+		r.Metrics.conflicts.Inc()
+		return false, nil
+	default:
+		return false, fmt.Errorf("write status of claim %s/%s: %w", c.key.Namespace, c.key.Name, err)
+	}
+	if len(c.ips) == 0 && len(st.ips) > 0 {
+		r.Broker.Withdraw(c.uid) // the answer has been used
+		r.Metrics.allocated.Observe(r.Now().Sub(obj.CreationTimestamp.Time).Seconds())
+		r.Log.InfoContext(ctx, "claim allocated", "claim", obj.Namespace+"/"+obj.Name, "addresses", st.ips)
+	}
+	if st.news != nil {
+		r.tell(ctx, obj, *st.news)
+	}
+	return true, nil
+}
+
+// tell makes an Event of a condition.
+func (r *Reconciler) tell(ctx context.Context, obj *ipamclaims.IPAMClaim, news metav1.Condition) {
+	kind := corev1.EventTypeNormal
+	if news.Status == metav1.ConditionFalse {
+		kind = corev1.EventTypeWarning
+		r.Metrics.failures.WithLabelValues(news.Reason).Inc()
+		r.Log.WarnContext(ctx, "claim not allocated", "claim", obj.Namespace+"/"+obj.Name, "reason", news.Reason, "message", news.Message)
+	}
+	r.Events.Eventf(obj, nil, kind, news.Reason, "Allocate", "%.1000s", news.Message) // the API server takes 1 KiB
+}
+
+// uses returns the uses of a claim, as the cache has them.
+func (r *Reconciler) uses(ctx context.Context, uid protocol.UID) ([]use, error) {
+	var uses []use
+	for i := range 2 {
+		var obj v1alpha1.IPSubLease
+		err := r.Cache.Get(ctx, client.ObjectKey{Name: protocol.UseName(uid, i)}, &obj)
+		switch {
+		case apierrors.IsNotFound(err):
+		case err != nil:
+			return nil, fmt.Errorf("read uses of claim %s: %w", uid, err)
+		case obj.Spec.Use != nil:
+			uses = append(uses, use{pod: obj.Spec.Use.Pod.Name, created: obj.CreationTimestamp.Time, name: obj.Name})
+		}
+	}
+	return uses, nil
+}
+
+// sooner returns the shorter of two waits, of which 0 is none.
+func sooner(a, b time.Duration) time.Duration {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
+}

@@ -1,0 +1,134 @@
+package claims
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tenure-ipam/tenure/ipam/broker"
+	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// Reasons of the condition IPsAllocated. The first four are those that
+// OVN-Kubernetes made customary; the others are Tenure's.
+const (
+	ReasonAllocated     = "SuccessfulAllocation"
+	ReasonExhausted     = "SubnetExhausted"
+	ReasonConflict      = "IPAddressConflict"
+	ReasonInternalError = "InternalError"
+
+	// ReasonNetworkAmbiguous: the network's definitions name different pools.
+	ReasonNetworkAmbiguous = "NetworkAmbiguous"
+	// ReasonNetworkFaulty: the network's definition cannot be read.
+	ReasonNetworkFaulty = "NetworkFaulty"
+	// ReasonPoolNotFound: the network's pool does not exist.
+	ReasonPoolNotFound = "PoolNotFound"
+	// ReasonPoolNotReady: the network's pool is closed.
+	ReasonPoolNotReady = "PoolNotReady"
+)
+
+// status is what a claim's status is to be.
+type status struct {
+	ips        []string
+	conditions []metav1.Condition
+	ownerPod   string
+	// news is the condition, if it is other than before in more than its words.
+	news *metav1.Condition
+}
+
+// outcome is what is to be said about a claim.
+type outcome struct {
+	ips      []string // nil: leave what is there
+	status   metav1.ConditionStatus
+	reason   string
+	message  string
+	ownerPod string
+}
+
+// allocated says that the claim has its addresses, which are written if it had
+// none.
+func (s seen) allocated(ips []string) outcome {
+	return outcome{
+		ips: ips, status: metav1.ConditionTrue, reason: ReasonAllocated, message: "addresses are allocated",
+		ownerPod: s.ownerPod(),
+	}
+}
+
+// failed says that the claim has no addresses that it may use.
+func (s seen) failed(reason, message string) outcome {
+	return outcome{status: metav1.ConditionFalse, reason: reason, message: message, ownerPod: s.claim.ownerPod}
+}
+
+// condition returns the claim's condition IPsAllocated, or nil.
+func (s seen) condition() *metav1.Condition {
+	return meta.FindStatusCondition(s.claim.conditions, cluster.ConditionIPsAllocated)
+}
+
+// change returns the status to write, or nil if it is as o says already.
+func (s seen) change(o outcome) *status {
+	next := status{ips: s.claim.ips, conditions: slices.Clone(s.claim.conditions), ownerPod: o.ownerPod}
+	if o.ips != nil {
+		next.ips = o.ips
+	}
+	before := s.condition()
+	wanted := metav1.Condition{
+		Type: cluster.ConditionIPsAllocated, Status: o.status, Reason: o.reason, Message: o.message,
+		LastTransitionTime: metav1.NewTime(s.now.Truncate(time.Second)),
+	}
+	if before == nil || before.Status != o.status || before.Reason != o.reason || before.Message != o.message {
+		wanted.ObservedGeneration = s.claim.generation
+		meta.SetStatusCondition(&next.conditions, wanted)
+		// A first allocation is no news: there is one for every claim.
+		if bad := o.status == metav1.ConditionFalse; bad && (before == nil || before.Reason != o.reason) || !bad && before != nil {
+			next.news = &wanted
+		}
+	} else if o.ips == nil && o.ownerPod == s.claim.ownerPod {
+		return nil
+	}
+	return &next
+}
+
+// patch returns the merge patch that writes st into c's status, and only into c:
+// another claim of its name, or a later version, makes it fail. `ips` is never
+// null, and what is there is never overwritten.
+func (st status) patch(c claim) ([]byte, error) {
+	fields := map[string]any{"conditions": st.conditions, "ownerPod": nil}
+	if st.ownerPod != "" {
+		fields["ownerPod"] = ipamclaims.OwnerPod{Name: st.ownerPod}
+	}
+	if len(c.ips) == 0 {
+		ips := st.ips
+		if ips == nil {
+			ips = []string{}
+		}
+		fields["ips"] = ips
+	}
+	raw, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": c.uid, "resourceVersion": c.revision},
+		"status":   fields,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("encode status of claim %s/%s: %w", c.key.Namespace, c.key.Name, err)
+	}
+	return raw, nil
+}
+
+// read reads an IPAMClaim.
+func read(o *ipamclaims.IPAMClaim) claim {
+	c := claim{
+		key: broker.ClaimKey{Namespace: o.Namespace, Name: o.Name}, uid: protocol.UID(o.UID),
+		revision: protocol.Revision(o.ResourceVersion), generation: o.Generation,
+		deleting: o.DeletionTimestamp != nil, network: o.Spec.Network,
+		ips: o.Status.IPs, conditions: o.Status.Conditions,
+	}
+	if o.Status.OwnerPod != nil {
+		c.ownerPod = o.Status.OwnerPod.Name
+	}
+	return c
+}

@@ -1,0 +1,104 @@
+package networks
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Indices of definitions in a cache.
+const (
+	byName = "tenure.network" // the CNI network's name
+	byPool = "tenure.pool"    // implicit pools that it describes
+)
+
+// A Catalog finds networks among the definitions in a cache. Its methods may be
+// called concurrently.
+type Catalog struct {
+	cache client.Reader
+	// known keeps what was read of each definition, by UID: a name is resolved
+	// for every claim, a definition changes rarely.
+	known sync.Map // types.UID -> entry
+}
+
+type entry struct {
+	revision string
+	network  Network
+}
+
+// NewCatalog returns a Catalog over a cache that [Catalog.Index] has prepared.
+func NewCatalog(cache client.Reader) *Catalog { return &Catalog{cache: cache} }
+
+// Index adds the indices that the Catalog needs. Call it before the cache starts.
+func (c *Catalog) Index(ctx context.Context, to client.FieldIndexer) error {
+	for field, of := range map[string]func(Network) []string{
+		byName: func(n Network) []string { return []string{n.Name} },
+		byPool: func(n Network) []string { return sortedPools(n) },
+	} {
+		err := to.IndexField(ctx, &nad.NetworkAttachmentDefinition{}, field, func(o client.Object) []string {
+			return of(c.Of(o.(*nad.NetworkAttachmentDefinition)))
+		})
+		if err != nil {
+			return fmt.Errorf("index network attachment definitions: %w", err)
+		}
+	}
+	return nil
+}
+
+func sortedPools(n Network) []string {
+	var names []string
+	for name := range n.ImplicitPools() {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Of reads a definition, if that version of it has not been read before.
+func (c *Catalog) Of(o *nad.NetworkAttachmentDefinition) Network {
+	if e, ok := c.known.Load(o.UID); ok && e.(entry).revision == o.ResourceVersion {
+		return e.(entry).network
+	}
+	n := Read(o.Namespace, o.Name, o.CreationTimestamp.Time, o.Spec.Config)
+	c.known.Store(o.UID, entry{o.ResourceVersion, n})
+	return n
+}
+
+// Forget drops what is kept of a definition that was deleted.
+func (c *Catalog) Forget(uid types.UID) { c.known.Delete(uid) }
+
+// Resolve decides what a network's name means to a claim in namespace.
+func (c *Catalog) Resolve(ctx context.Context, name, namespace string) (Resolution, error) {
+	named, err := c.find(ctx, byName, name)
+	if err != nil {
+		return Resolution{}, err
+	}
+	return Resolve(named, namespace), nil
+}
+
+// OfPool returns the networks that describe an implicit pool inline, oldest
+// first.
+func (c *Catalog) OfPool(ctx context.Context, pool string) ([]Network, error) {
+	describing, err := c.find(ctx, byPool, pool)
+	slices.SortFunc(describing, Network.older)
+	return describing, err
+}
+
+func (c *Catalog) find(ctx context.Context, field, value string) ([]Network, error) {
+	var list nad.NetworkAttachmentDefinitionList
+	// Nothing of the list is changed: it may share memory with the cache.
+	opts := []client.ListOption{client.MatchingFields{field: value}, client.UnsafeDisableDeepCopy}
+	if err := c.cache.List(ctx, &list, opts...); err != nil {
+		return nil, fmt.Errorf("find network attachment definitions: %w", err)
+	}
+	found := make([]Network, len(list.Items))
+	for i := range list.Items {
+		found[i] = c.Of(&list.Items[i])
+	}
+	return found, nil
+}

@@ -1,0 +1,93 @@
+package networks
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestRead(t *testing.T) {
+	tests := []struct {
+		name, config string
+		network      string
+		owner        Owner
+		pools        string
+		fault        string
+	}{
+		{name: "named pool", config: `{"cniVersion":"1.0.0","name":"lan","type":"macvlan","ipam":{"type":"tenure","pool":"p"}}`,
+			network: "lan", owner: Tenure, pools: "p"},
+		{name: "X12 the configuration's name, not the object's", config: `{"name":"other","type":"bridge","ipam":{"type":"tenure","pool":"p"}}`,
+			network: "other", owner: Tenure, pools: "p"},
+		{name: "without a name", config: `{"type":"bridge","ipam":{"type":"tenure","pool":"p"}}`, network: "def", owner: Tenure, pools: "p"},
+		{name: "plugin list", config: `{"name":"l","cniVersion":"1.0.0","plugins":[{"type":"bridge","ipam":{"type":"tenure","pool":"p"}},{"type":"tuning"}]}`,
+			network: "l", owner: Tenure, pools: "p"},
+		{name: "inline", config: `{"name":"l","type":"bridge","ipam":{"type":"tenure","range":"10.0.0.0/24"}}`,
+			network: "l", owner: Tenure, pools: "default-domain"},
+		{name: "another IPAM", config: `{"name":"l","type":"bridge","ipam":{"type":"whereabouts","range":"10.0.0.0/24"}}`, network: "l"},
+		{name: "no IPAM", config: `{"name":"l","type":"ovn-k8s-cni-overlay","allowPersistentIPs":true}`, network: "l"},
+		{name: "local mode", config: `{"name":"l","type":"bridge","ipam":{"type":"tenure","mode":"local","subnet":"10.0.0.0/24"}}`, network: "l"},
+		{name: "faulty and ours", config: `{"name":"l","type":"bridge","ipam":{"type":"tenure","pool":"p","bogus":1}}`,
+			network: "l", owner: Tenure, fault: "bogus"},
+		{name: "faulty and nobody's", config: `{"name":`, network: "def"},
+		{name: "on the nodes' disks", config: ``, network: "def"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			n := Read("ns", "def", time.Time{}, tt.config)
+			if n.Name != tt.network || n.Owner != tt.owner {
+				t.Errorf("network %q, owner %d; want %q, %d", n.Name, n.Owner, tt.network, tt.owner)
+			}
+			if got := strings.TrimPrefix(strings.TrimPrefix(n.pools(), "pools "), "pool "); got != tt.pools {
+				t.Errorf("pools %q; want %q", got, tt.pools)
+			}
+			if !strings.Contains(n.Fault, tt.fault) || (n.Fault == "") != (tt.fault == "") {
+				t.Errorf("fault %q; want one about %q", n.Fault, tt.fault)
+			}
+		})
+	}
+}
+
+func TestResolve(t *testing.T) {
+	day := func(n int) time.Time { return time.Date(2026, 1, n, 0, 0, 0, 0, time.UTC) }
+	def := func(namespace, name string, day time.Time, ipam string) Network {
+		return Read(namespace, name, day, fmt.Sprintf(`{"name":"lan","type":"bridge","ipam":%s}`, ipam))
+	}
+	const pool, other, foreign = `{"type":"tenure","pool":"p"}`, `{"type":"tenure","pool":"q"}`, `{"type":"host-local","subnet":"10.0.0.0/24"}`
+	tests := []struct {
+		name    string
+		named   []Network
+		verdict Verdict
+		decides string
+		message string
+	}{
+		{name: "nobody has the name", verdict: Unknown},
+		{name: "in the claim's namespace", named: []Network{def("ns", "a", day(1), pool)}, verdict: Known, decides: "ns/a"},
+		{name: "X10 in another namespace", named: []Network{def("infra", "a", day(1), pool)}, verdict: Known, decides: "infra/a"},
+		{name: "the claim's namespace comes first", named: []Network{def("infra", "a", day(1), other), def("ns", "b", day(2), pool)},
+			verdict: Known, decides: "ns/b"},
+		{name: "one is another IPAM's", named: []Network{def("ns", "a", day(1), pool), def("ns", "b", day(2), foreign)}, verdict: Unknown},
+		{name: "another IPAM's elsewhere", named: []Network{def("infra", "a", day(1), foreign), def("ns", "b", day(2), pool)}, verdict: Known, decides: "ns/b"},
+		{name: "only another IPAM's in the claim's namespace", named: []Network{def("infra", "a", day(1), pool), def("ns", "b", day(2), foreign)}, verdict: Unknown},
+		{name: "the oldest decides", named: []Network{def("x", "a", day(2), pool), def("y", "b", day(1), pool)}, verdict: Known, decides: "y/b"},
+		{name: "different pools", named: []Network{def("x", "a", day(2), pool), def("y", "b", day(1), other)}, verdict: Ambiguous,
+			message: `network "lan" is defined by y/b with pool q, and by x/a with pool p`},
+		{name: "one of two is faulty", named: []Network{def("x", "a", day(1), `{"type":"tenure"}`), def("y", "b", day(2), pool)}, verdict: Known, decides: "y/b"},
+		{name: "all are faulty", named: []Network{def("x", "a", day(1), `{"type":"tenure"}`)}, verdict: Faulty, message: "network attachment definition x/a: "},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got := Resolve(tt.named, "ns")
+			decides := ""
+			if got.Verdict == Known {
+				decides = got.Network.String()
+			}
+			if got.Verdict != tt.verdict || decides != tt.decides {
+				t.Errorf("%v, decided by %q; want %v, %q", got.Verdict, decides, tt.verdict, tt.decides)
+			}
+			if !strings.HasPrefix(got.Message, tt.message) {
+				t.Errorf("message %q; want %q", got.Message, tt.message)
+			}
+		})
+	}
+}
