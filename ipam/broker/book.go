@@ -96,7 +96,11 @@ func NewBook() *Book {
 		pools:  map[protocol.PoolName]*pool{},
 		held:   map[protocol.UID][]Held{},
 		claims: map[ClaimKey][]protocol.UID{},
-		queue:  queue{asks: map[protocol.UID]*waiter{}, stamps: map[protocol.UID]protocol.Revision{}},
+		queue: queue{
+			asks:    map[protocol.UID]*waiter{},
+			byClaim: map[ClaimKey]protocol.UID{},
+			stamps:  map[protocol.UID]protocol.Revision{},
+		},
 	}
 }
 

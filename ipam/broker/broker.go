@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -178,14 +179,19 @@ func (b *Broker) Withdraw(uid protocol.UID) {
 func (b *Broker) Held(uid protocol.UID) []Held {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return append([]Held(nil), b.book.Held(uid)...)
+	return slices.Clone(b.book.Held(uid))
 }
 
-// Holders returns the UIDs that have grants under a claim's name.
-func (b *Broker) Holders(key ClaimKey) []protocol.UID {
+// Known returns the UIDs that have grants under a claim's name, and that of an ask
+// that waits under it.
+func (b *Broker) Known(key ClaimKey) []protocol.UID {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return append([]protocol.UID(nil), b.book.Holders(key)...)
+	uids := slices.Clone(b.book.Holders(key))
+	if uid, ok := b.book.Asker(key); ok && !slices.Contains(uids, uid) {
+		uids = append(uids, uid)
+	}
+	return uids
 }
 
 // Claims returns the claims that grants name.

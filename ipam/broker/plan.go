@@ -125,8 +125,7 @@ func (b *Book) refuse(r *round, w *waiter, bad Problem) {
 
 // settled ends the wait of w, whose addresses are all granted.
 func (b *Book) settled(r *round, w *waiter) {
-	delete(b.queue.asks, w.ask.To.UID)
-	w.gone = true
+	b.end(w)
 	b.queue.stamps[w.ask.To.UID] = b.stamp(w)
 	r.tell(w)
 }

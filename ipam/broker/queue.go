@@ -15,6 +15,8 @@ type queue struct {
 	ready readyHeap
 	// delayed are asks whose last try failed, until their time comes.
 	delayed []*waiter
+	// byClaim is whose ask there is under a claim's name.
+	byClaim map[ClaimKey]protocol.UID
 	// stamps are those of asks that were granted and have not been answered.
 	stamps map[protocol.UID]protocol.Revision
 	last   uint64 // sequence number of the youngest ask
@@ -51,6 +53,9 @@ func (b *Book) Ask(a Ask) Answer {
 		b.queue.last++
 		w = &waiter{ask: a, seq: b.queue.last, arrived: b.Begin()}
 		b.queue.asks[uid] = w
+		if key, ok := keyOf(a.To); ok {
+			b.queue.byClaim[key] = uid
+		}
 		b.makeReady(w)
 	case !w.ask.equal(a):
 		b.unpark(w)
@@ -79,9 +84,23 @@ func (b *Book) Withdraw(uid protocol.UID) {
 	if w == nil {
 		return
 	}
-	delete(b.queue.asks, uid)
 	b.unpark(w)
+	b.end(w)
+}
+
+// Asker returns whose ask there is under a claim's name.
+func (b *Book) Asker(key ClaimKey) (protocol.UID, bool) {
+	uid, ok := b.queue.byClaim[key]
+	return uid, ok
+}
+
+// end takes w, which is parked nowhere, out of the queue.
+func (b *Book) end(w *waiter) {
 	w.gone = true // the heap drops it when it comes up
+	delete(b.queue.asks, w.ask.To.UID)
+	if key, ok := keyOf(w.ask.To); ok && b.queue.byClaim[key] == w.ask.To.UID {
+		delete(b.queue.byClaim, key)
+	}
 }
 
 // granted returns what a asks for if all of it has been granted.
