@@ -150,7 +150,7 @@ type Range struct {
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=79
-	// +kubebuilder:validation:items:XValidation:rule="isIP(self) || isCIDR(self) || (self.contains('-') && self.split('-', 2).all(a, isIP(a)))",message="is none of an address, a CIDR and first-last: write for example 10.0.0.5, 10.0.0.64/26 or 10.0.0.10-10.0.0.19"
+	// +kubebuilder:validation:items:XValidation:rule="isIP(self) || isCIDR(self) || (self.contains('-') && self.split('-', 2).all(a, isIP(a) && ip(a).family() == (self.contains(':') ? 6 : 4)))",message="is none of an address, a CIDR and first-last of one family: write for example 10.0.0.5, 10.0.0.64/26 or 10.0.0.10-10.0.0.19"
 	// +kubebuilder:validation:items:XValidation:rule="!isCIDR(self) || cidr(self) == cidr(self).masked()",message="has host bits set: write the subnet's own address, 10.0.0.0/24 instead of 10.0.0.7/24"
 	// +kubebuilder:validation:items:XValidation:rule="self.split('-', 2).filter(a, isIP(a) && ip(a).family() == 4).map(a, a.split('.', 4).map(o, int(o))).map(o, o[0] * 16777216 + o[1] * 65536 + o[2] * 256 + o[3]).isSorted()",message="ends before it starts: write first-last with the lower address first"
 	Exclude []string `json:"exclude,omitempty"`
@@ -162,7 +162,7 @@ type Range struct {
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=79
-	// +kubebuilder:validation:items:XValidation:rule="isIP(self) || isCIDR(self) || (self.contains('-') && self.split('-', 2).all(a, isIP(a)))",message="is none of an address, a CIDR and first-last: write for example 10.0.0.5, 10.0.0.64/26 or 10.0.0.10-10.0.0.19"
+	// +kubebuilder:validation:items:XValidation:rule="isIP(self) || isCIDR(self) || (self.contains('-') && self.split('-', 2).all(a, isIP(a) && ip(a).family() == (self.contains(':') ? 6 : 4)))",message="is none of an address, a CIDR and first-last of one family: write for example 10.0.0.5, 10.0.0.64/26 or 10.0.0.10-10.0.0.19"
 	// +kubebuilder:validation:items:XValidation:rule="!isCIDR(self) || cidr(self) == cidr(self).masked()",message="has host bits set: write the subnet's own address, 10.0.0.0/24 instead of 10.0.0.7/24"
 	// +kubebuilder:validation:items:XValidation:rule="self.split('-', 2).filter(a, isIP(a) && ip(a).family() == 4).map(a, a.split('.', 4).map(o, int(o))).map(o, o[0] * 16777216 + o[1] * 65536 + o[2] * 256 + o[3]).isSorted()",message="ends before it starts: write first-last with the lower address first"
 	StaticOnly []string `json:"staticOnly,omitempty"`

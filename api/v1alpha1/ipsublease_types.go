@@ -151,7 +151,7 @@ type Want struct {
 	// +kubebuilder:validation:MaxItems=256
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=79
-	// +kubebuilder:validation:items:XValidation:rule="self.contains('-') && self.split('-', 2).all(a, isIP(a))",message="is not first-last: write for example 10.0.0.10-10.0.0.19"
+	// +kubebuilder:validation:items:XValidation:rule="self.contains('-') && self.split('-', 2).all(a, isIP(a) && ip(a).family() == (self.contains(':') ? 6 : 4))",message="is not first-last of one family: write for example 10.0.0.10-10.0.0.19"
 	Ranges []string `json:"ranges"`
 }
 

@@ -48,6 +48,7 @@ func TestSubLeaseRefused(t *testing.T) {
 		{"wanted from nowhere", subLease("x", "request: {"+podText+", wants: [{pool: lan, ranges: []}]}"), []string{"spec.request.wants[0].ranges", "at least 1"}},
 		{"wanted an address", subLease("x", "request: {"+podText+", wants: [{pool: lan, ranges: [10.0.0.1]}]}"), []string{"spec.request.wants[0].ranges[0]", "is not first-last", "10.0.0.10-10.0.0.19"}},
 		{"wanted a word", subLease("x", "request: {"+podText+", wants: [{pool: lan, ranges: [a-b]}]}"), []string{"spec.request.wants[0].ranges[0]", "is not first-last"}},
+		{"wanted across families", subLease("x", "request: {"+podText+", wants: [{pool: lan, ranges: [\"10.0.0.1-fd00::1\"]}]}"), []string{"spec.request.wants[0].ranges[0]", "first-last of one family"}},
 		{"interface name too long", subLease("x", strings.Replace(requestText, "net1", "a234567890123456", 1)), []string{"spec.request.interface", "more than 15"}},
 		{"pod without UID", subLease("x", strings.Replace(requestText, ", uid: pu", "", 1)), []string{"spec.request.pod.uid: Required"}},
 	}
