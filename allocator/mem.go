@@ -22,7 +22,7 @@ type mem struct{ root *node }
 
 const (
 	maxEntries = 63
-	minEntries = maxEntries / 2
+	minEntries = maxEntries / 4 // not half: a merged node would be full, and split at the next Put
 )
 
 type node struct {

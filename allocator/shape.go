@@ -36,7 +36,8 @@ type Range struct {
 //   - the network and broadcast address of an IPv4 prefix of /30 or shorter,
 //   - the subnet-router anycast address (the lowest) of an IPv6 prefix of /126
 //     or shorter,
-//   - gateways and excluded addresses.
+//   - gateways and excluded addresses,
+//   - IPv4-mapped IPv6 addresses, which stand for others.
 //
 // All addresses of /31, /32, /127 and /128 may be given. A Shape is immutable
 // and safe for concurrent use. Both nil and the zero Shape are a pool without
@@ -60,6 +61,7 @@ func NewShape(ranges []Range) (*Shape, error) {
 	slices.SortFunc(s.located, func(a, b Range) int { return a.Start.Compare(b.Start) })
 
 	var all, never, static netipx.IPSetBuilder
+	never.AddPrefix(netip.PrefixFrom(netip.AddrFrom16([16]byte{10: 0xFF, 11: 0xFF}), 96)) // ::ffff:0:0/96
 	for _, r := range filled {
 		all.AddRange(netipx.IPRangeFrom(r.Start, r.End))
 		for _, a := range reserved(r.Prefix) {
@@ -210,8 +212,8 @@ func (s *Shape) Block(a netip.Addr, bits int) netip.Prefix {
 // NextBlock returns the first block of prefix length bits, at or after the one
 // that from lies in, that has an ordinary address within v. Blocks are aligned
 // in absolute terms. A from that is not of family f counts as the lowest
-// address; ok is false where there is no such block, and for a length that the
-// family does not have.
+// address, as does the zero Addr that follows the highest; ok is false where
+// there is no such block, and for a length that the family does not have.
 //
 // It costs a binary search in the fragments of s and of v for every fragment of
 // v that it passes without meeting one of s.
