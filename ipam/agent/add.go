@@ -300,6 +300,9 @@ func (a *Agent) holdClaim(ctx context.Context, add *addition) (store.Attachment,
 	if ok, why := a.serving(); !ok {
 		return a.holdKnownClaim(ctx, add, why)
 	}
+	if att, ok, err := a.repeatClaim(ctx, add); ok || err != nil {
+		return att, err
+	}
 	c, err := a.awaitClaim(ctx, add.ask.Pod.Namespace, add.sel.Claim)
 	if err != nil {
 		return store.Attachment{}, err
@@ -324,6 +327,28 @@ func (a *Agent) holdClaim(ctx context.Context, add *addition) (store.Attachment,
 			return att, err
 		}
 	}
+}
+
+// repeatClaim answers an attachment that has the claim's addresses already; the API
+// server is not asked again.
+func (a *Agent) repeatClaim(ctx context.Context, add *addition) (att store.Attachment, ok bool, err error) {
+	err = a.st.View(func(tx *store.Tx) error {
+		held, known, err := tx.Attachment(add.key)
+		if err != nil || !known || held.Claim == nil || held.Claim.Name != add.sel.Claim || held.Pod.UID != add.ask.Pod.UID {
+			return err
+		}
+		add.ask.Granted, add.ask.Use, add.ask.Claim = held.Addresses, held.Use, held.Claim
+		ok = true
+		return nil
+	})
+	if err != nil || !ok {
+		return att, false, err
+	}
+	att, err = a.commit(ctx, add)
+	if errors.Is(err, errUseGone) { // to be confirmed in a new term: the long way
+		return att, false, nil
+	}
+	return att, true, err
 }
 
 // holdKnownClaim answers a pod's interface with the claim's addresses that it

@@ -51,7 +51,8 @@ type Node struct {
 	fleet *Fleet
 	cfg   daemon.Config
 
-	stop context.CancelFunc
+	stop func()
+	kill func()
 	done chan error
 }
 

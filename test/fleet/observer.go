@@ -15,10 +15,10 @@ import (
 type Observer struct {
 	t testing.TB
 
-	mu    sync.Mutex
-	owner map[held]map[string]bool // guarded by mu; interfaces that have it
-	of    map[string][]held        // guarded by mu; by node and interface
-	Adds  int                      // guarded by mu
+	mu      sync.Mutex
+	owner   map[held]map[string]bool // guarded by mu; interfaces that have it
+	of      map[string][]held        // guarded by mu; by node and interface
+	answers int                      // guarded by mu
 }
 
 type held struct {
@@ -49,7 +49,7 @@ func domain(i Interface) string {
 func (o *Observer) added(node string, i Interface, res *wire.Result) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.Adds++
+	o.answers++
 	who, place := owner(i), node+" "+i.Network+" "+i.Sandbox+" "+i.IfName
 	for _, ip := range res.IPs {
 		h := held{domain(i), ip.Address.Addr()}
@@ -105,4 +105,11 @@ func (o *Observer) Held() int {
 		}
 	}
 	return n
+}
+
+// Answers returns how many ADDs have been answered with addresses.
+func (o *Observer) Answers() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.answers
 }
