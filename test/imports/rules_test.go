@@ -1,0 +1,152 @@
+package imports
+
+import "github.com/tenure-ipam/tenure/test/programs"
+
+// rule says what one package must not know of. Paths are prefixes of import
+// paths; those that begin with "./" are Tenure's own.
+//
+// A path of another module is forbidden however it is reached; one of the
+// standard library only if the package imports it itself (fmt knows os). Tests
+// are free: they may use whatever shows that the package is right.
+type rule struct {
+	pkg   string // "./…"
+	why   string
+	never []string
+
+	// reaches are paths that must not be linked in at all, those of the
+	// standard library included.
+	reaches []string
+}
+
+// What several packages must not know of.
+var (
+	kubernetes = []string{"k8s.io/", "sigs.k8s.io/", "github.com/k8snetworkplumbingwg/"}
+	clients    = []string{"k8s.io/client-go", "k8s.io/apiextensions-apiserver", "sigs.k8s.io/controller-runtime"}
+	bolt       = []string{"go.etcd.io/bbolt"}
+	cni        = []string{"github.com/containernetworking/"}
+	processes  = []string{"os/exec"}
+	outside    = []string{"os", "net", "net/http", "log", "log/slog", "context"}
+	ours       = []string{"./"}
+)
+
+// rules are the arrows between the packages. Every package that is not a test
+// has one, so that a new one begins with the question where it stands.
+var rules = []rule{
+	{
+		pkg: "./allocator", why: "the allocator is pure: values in, values out, no clock",
+		never: join(ours, kubernetes, bolt, cni, outside, []string{"time"}),
+	},
+	{
+		pkg: "./allocator/allocatortest", why: "it proves tables of the allocator, and needs nothing else",
+		never: join(kubernetes, bolt, cni, []string{"./ipam", "./claims", "./attach", "./api", "./test"}),
+	},
+	{
+		pkg: "./api/v1alpha1", why: "the API's types are what users write: others build on them, they on nobody",
+		never: join(ours, clients, bolt, cni),
+	},
+	{
+		pkg: "./deploy", why: "what is shipped as files knows nobody",
+		never: join(ours, kubernetes, bolt, cni),
+	},
+	{
+		pkg: "./ipam/poolspec", why: "it turns text into types, for a cluster or without one",
+		never: join(kubernetes, bolt, []string{"./ipam", "./api", "./claims", "./attach"}),
+	},
+	{
+		pkg: "./ipam/store", why: "what a node promised is kept without knowing who asks: neither Kubernetes nor CNI",
+		never: join(kubernetes, cni, []string{"./ipam/agent", "./ipam/cluster", "./ipam/node", "./ipam/wire", "./api"}),
+	},
+	{
+		pkg: "./ipam/wire", why: "both ends of the node socket link it: plain frames and plain types",
+		never: join(ours, kubernetes, bolt, cni),
+	},
+	{
+		pkg: "./ipam/journal", why: "the plugin links it: plain files",
+		never: join(kubernetes, bolt, cni),
+	},
+	{
+		pkg: "./ipam/netns", why: "plugin and agent tell network namespaces apart alike: plain files",
+		never: join(ours, kubernetes, bolt, cni),
+	},
+	{
+		pkg: "./ipam/protocol", why: "the simulation runs the steps that ship: no clock, no I/O, no clients",
+		never: join(kubernetes, bolt, cni, outside, []string{"./ipam", "./api", "./claims", "./attach"}),
+	},
+	{
+		pkg: "./ipam/broker", why: "it declares what it needs of a cluster, and is proved by simulation without one",
+		never: join(kubernetes, bolt, cni, []string{"os", "net", "net/http", "./ipam/agent", "./ipam/cluster", "./ipam/store", "./ipam/wire", "./api"}),
+	},
+	{
+		pkg: "./ipam/node", why: "agent and local mode share these decisions",
+		never: join(kubernetes, cni, []string{"./ipam/agent", "./ipam/cluster", "./ipam/local", "./api"}),
+	},
+	{
+		pkg: "./ipam/local", why: "local mode has no cluster, and its plugin starts within milliseconds",
+		never: join(kubernetes, []string{"./ipam/agent", "./ipam/cluster", "./api"}),
+	},
+	{
+		pkg: "./ipam/agent", why: "the agent declares what it needs of a cluster, and is tested without one",
+		never: join(kubernetes, cni, []string{"./ipam/cluster", "./ipam/local", "./api"}),
+	},
+	{
+		pkg: "./ipam/cluster", why: "it runs effects against the API, for node and controller alike",
+		never: join(bolt, cni, []string{"./ipam/agent", "./ipam/store", "./ipam/wire", "./claims"}),
+	},
+	{
+		pkg: "./ipam/daemon", why: "it wires a node's agent: claims and programs are not its business",
+		never: join(cni, []string{"./claims", "./cmd", "./ipam/broker", "./ipam/local", "./ipam/plugin"}),
+	},
+	{
+		pkg: "./ipam/plugin", why: "the plugin is thin: the agent is the one to talk to a cluster",
+		never: join(kubernetes, []string{"./ipam/agent", "./ipam/cluster", "./api"}),
+	},
+	{
+		pkg: "./ipam/networks", why: "the controller reads definitions with it: no node, no plugin",
+		never: join(bolt, cni, []string{"./ipam/agent", "./ipam/store", "./ipam/wire", "./claims", "./api"}),
+	},
+	{
+		pkg: "./claims", why: "claims are cluster-wide: they know no node",
+		never: join(bolt, cni, []string{"./ipam/agent", "./ipam/store", "./ipam/wire", "./ipam/plugin"}),
+	},
+	{
+		pkg: "./attach/npwg", why: "annotations become steps without I/O",
+		never: join(clients, bolt, processes, []string{"os", "./ipam"}),
+	},
+	{
+		pkg: "./cmd/tenure", why: "it runs once for every pod: it starts within milliseconds, and holds no credentials",
+		never:   join(kubernetes, []string{"./ipam/agent", "./ipam/cluster", "./claims", "./api"}),
+		reaches: []string{"net/http", "testing", "github.com/prometheus/"},
+	},
+	{
+		pkg: "./cmd/tenured", why: "programs wire packages, not each other",
+		never: []string{"./cmd", "./claims"}, reaches: []string{"testing"},
+	},
+	{
+		pkg: "./cmd/tenure-controller", why: "programs wire packages, not each other; the controller has no node",
+		never: join(bolt, cni, []string{"./cmd", "./ipam/agent", "./ipam/store", "./ipam/wire"}), reaches: []string{"testing"},
+	},
+}
+
+// everywhere holds for every package that is not a test.
+var everywhere = rule{
+	pkg: "what ships", why: "tests and their tools do not ship",
+	never: []string{"./test", "testing", "github.com/onsi/", "github.com/google/go-cmp", "sigs.k8s.io/controller-runtime/pkg/envtest"},
+}
+
+// emptyNames are names of packages that say nothing about what is in them.
+var emptyNames = []string{"base", "common", "constants", "helper", "helpers", "lib", "misc", "models", "shared", "tools", "types", "util", "utils"}
+
+func join(lists ...[]string) (all []string) {
+	for _, l := range lists {
+		all = append(all, l...)
+	}
+	return all
+}
+
+// importPath spells a rule's path as an import path.
+func importPath(p string) string {
+	if len(p) > 1 && p[:2] == "./" {
+		return programs.Module + p[1:]
+	}
+	return p
+}
