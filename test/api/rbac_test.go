@@ -34,7 +34,7 @@ func TestRoles(t *testing.T) {
 		{"ipamclaims.k8s.cni.cncf.io", "get watch", "get list watch"},
 		{"ipamclaims.k8s.cni.cncf.io/status", "", "update patch"},
 		{"ipamclaims.k8s.cni.cncf.io/finalizers", "", ""},
-		{"ippools.tenure.dev", "get watch", "get list watch create update patch delete"},
+		{"ippools.tenure.dev", "get list watch", "get list watch create update patch delete"},
 		{"ippools.tenure.dev/status", "", "update patch"},
 		{"ippools.tenure.dev/finalizers", "", "update"},
 		{"ipleases.tenure.dev", "get list watch create update patch delete", "get list watch create update patch delete"},
