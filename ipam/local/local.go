@@ -166,7 +166,9 @@ func status(ctx context.Context, req wire.Request) (err error) {
 	if err != nil {
 		return err
 	}
-	ps, slots, err := plan(c)
+	anybody := *c
+	anybody.Requested = nil // an address asked for by name says nothing about others
+	ps, slots, err := plan(&anybody)
 	if err != nil {
 		return err
 	}
@@ -175,17 +177,23 @@ func status(ctx context.Context, req wire.Request) (err error) {
 		return notAvailable(err)
 	}
 	defer func() { err = errors.Join(err, st.Close()) }()
+	trial := store.Key{Network: c.Name, ContainerID: "status", IfName: "status"}
 	err = st.Update(ctx, func(tx *store.Tx) error {
-		trial := node.Ask{Key: store.Key{Network: c.Name, ContainerID: "status", IfName: "status"}, Slots: slots}
-		if _, err := hold(tx, ps, trial); err != nil {
+		if _, err := hold(tx, ps, node.Ask{Key: trial, Slots: slots}); err != nil {
 			return err
 		}
 		return errUndo
 	})
-	if _, full := errors.AsType[*node.NoRoomError](err); errors.Is(err, errUndo) || full && !c.ReportFull {
-		return nil
+	if _, full := errors.AsType[*node.NoRoomError](err); !errors.Is(err, errUndo) && (!full || c.ReportFull) {
+		return notAvailable(err)
 	}
-	return notAvailable(err)
+	// Whether the disk has room shows only when something is written. A record
+	// without addresses takes nothing from anybody, and GC removes what a crash
+	// leaves of it.
+	if err := st.Update(ctx, func(tx *store.Tx) error { return tx.PutAttachment(store.Attachment{Key: trial}) }); err != nil {
+		return notAvailable(err)
+	}
+	return st.Update(ctx, func(tx *store.Tx) error { return tx.DeleteAttachment(trial) })
 }
 
 func notAvailable(err error) error {

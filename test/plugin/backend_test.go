@@ -82,10 +82,7 @@ func agentNetwork(t *testing.T, cidrs ...string) *network {
 		pools = append(pools, openPool(t, c))
 	}
 	f := fleet.New(t, cp.Config())
-	f.Change = func(c *daemon.Config) {
-		c.Agent.Wait = time.Second
-		c.Agent.Idle = time.Second
-	}
+	f.Change = func(c *daemon.Config) { c.Agent.Idle = time.Second }
 	name := fmt.Sprintf("node-%d", poolNumber.Add(1))
 	node := f.Start(name)
 	n := newNetwork(t, map[string]any{

@@ -1,0 +1,84 @@
+package plugin_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+func TestC16Errors(t *testing.T) {
+	eachBackend(t, func(t *testing.T, b backend) {
+		n := b.network(t, "10.0.0.0/24")
+		add := n.call("ADD", "c1")
+		for name, text := range map[string]string{
+			"CNI_CONTAINERID": "CNI_CONTAINERID", "CNI_NETNS": "CNI_NETNS", "CNI_IFNAME": "CNI_IFNAME", "CNI_PATH": "CNI_PATH",
+		} {
+			n.call("ADD", "c1").set(name, "").run(t).wantError(t, 4, text)
+		}
+		n.call("ADD", "c1").set("CNI_CONTAINERID", "").set("CNI_IFNAME", "").run(t).wantError(t, 4, "CNI_CONTAINERID,CNI_IFNAME")
+		n.call("EAT", "c1").run(t).wantError(t, 4, "EAT")
+		n.call("ADD", "c 1").run(t).wantError(t, 4, "containerID")
+		n.call("ADD", "c1").set("CNI_IFNAME", "a/b").run(t).wantError(t, 4, "interface name")
+
+		dir, err := os.Open(t.TempDir())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer dir.Close()
+		add.stdin = dir
+		add.run(t).wantError(t, 5, "stdin")
+		for _, text := range []string{"", "{", "rubbish", "[]", `"x"`} {
+			add.stdin = strings.NewReader(text)
+			add.run(t).wantError(t, 6, "")
+		}
+		n.named("").call("ADD", "c1").run(t).wantError(t, 7, "name")
+		n.named("no/name").call("ADD", "c1").run(t).wantError(t, 7, "name")
+		// A key that nobody knows is named, with its value's place and a remedy.
+		n.with(keys{"ipam.rangStart": "10.0.0.9"}).call("ADD", "c1").run(t).wantError(t, 7, "ipam.rangStart")
+	})
+}
+
+// TestC16OneLineForManyFaults: every fault of a configuration is told at once.
+func TestC16OneLineForManyFaults(t *testing.T) {
+	n := newNetwork(t, keys{"mode": "nowhere", "subnet": "10.0.0.5/24", "gateway": "x"})
+	o := n.call("ADD", "c1").run(t)
+	for _, path := range []string{"ipam.mode", "ipam.subnet", "ipam.gateway"} {
+		o.wantError(t, 7, path)
+	}
+}
+
+func TestC16NoCommand(t *testing.T) {
+	o := call{}.run(t)
+	if o.exit != 0 || o.stdout != "" || !strings.Contains(o.stderr, "CNI IPAM plugin tenure") || !strings.Contains(o.stderr, "1.1.0") {
+		t.Errorf("run by hand: exit %d, stdout %q, stderr %q; want what it is and its versions, on stderr", o.exit, o.stdout, o.stderr)
+	}
+}
+
+// TestC17OwnNamespace: skel refuses an ADD into the plugin's own network
+// namespace, but only when it is done. Nothing must be taken by then.
+func TestC17OwnNamespace(t *testing.T) {
+	eachBackend(t, func(t *testing.T, b backend) {
+		n := b.network(t, "10.0.0.0/30").with(keys{"runtimeConfig": ips("10.0.0.2")}) // one address
+		own := n.call("ADD", "c1").set("CNI_NETNS", "/proc/self/ns/net")
+		own.run(t).wantError(t, 8, "CNI_NETNS")
+		n.add("c2")
+		n.del("c2")
+		for _, yes := range []string{"1", "true", "TRUE"} {
+			n.addBy(n.call("ADD", "c1").set("CNI_NETNS", "/proc/self/ns/net").set("CNI_NETNS_OVERRIDE", yes))
+		}
+	})
+}
+
+// TestC17Names: skel's rules for names hold for every verb.
+func TestC17Names(t *testing.T) {
+	eachBackend(t, func(t *testing.T, b backend) {
+		n := b.network(t, "10.0.0.0/24")
+		for _, verb := range []string{"ADD", "CHECK", "DEL", "STATUS", "GC"} {
+			n.named(".hidden").call(verb, "c1").run(t).wantError(t, 7, "name")
+			n.call(verb, "c1").set("CNI_PATH", "").run(t).wantError(t, 4, "CNI_PATH")
+		}
+		if got := n.named("A.b_c-9").add("c1"); got == "" {
+			t.Error("a name with every allowed character: no address")
+		}
+	})
+}
