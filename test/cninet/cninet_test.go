@@ -85,6 +85,7 @@ func TestBridge(t *testing.T) {
 	}
 	reaches(t, cninet.NS{}, "10.1.0.2")
 	reachesNot(t, a.NS, "10.1.0.99")
+	reachesNot(t, a.NS, "192.0.2.1") // no route
 
 	if err := rt.Check(ctx, bridge, a); err != nil {
 		t.Errorf("CHECK: %v", err)

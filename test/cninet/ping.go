@@ -57,18 +57,18 @@ func (n NS) Ping(ctx context.Context, to netip.Addr) error {
 
 func (e echo) ping(ctx context.Context, conn *icmp.PacketConn, to netip.Addr) error {
 	id := rand.IntN(1 << 16)
+	var unsent error
 	for seq := 0; ; seq++ {
 		if ctx.Err() != nil {
-			return fmt.Errorf("no answer to %d echo requests: %w", seq, context.Cause(ctx))
+			return errors.Join(fmt.Errorf("no answer to %d echo requests: %w", seq, context.Cause(ctx)), unsent)
 		}
 		request := icmp.Message{Type: e.request, Body: &icmp.Echo{ID: id, Seq: seq, Data: []byte("tenure")}}
 		packet, err := request.Marshal(nil) // the kernel fills in IPv6's checksum
 		if err != nil {
 			return err
 		}
-		if _, err := conn.WriteTo(packet, &net.IPAddr{IP: to.AsSlice()}); err != nil {
-			return err
-		}
+		// A route may come, or an address end to be tentative: try again.
+		_, unsent = conn.WriteTo(packet, &net.IPAddr{IP: to.AsSlice()})
 		answered, err := e.awaitReply(conn, to, id)
 		if answered || err != nil {
 			return err

@@ -57,13 +57,12 @@ func run(ctx context.Context, args []string, getenv func(string) string, out io.
 		switch path, ok := elsewhere(ctx, p, getenv); {
 		case ok:
 			fmt.Fprintf(out, "rig: %s: using %s\n", p.name, path)
-		case m.current(p):
-			fmt.Fprintf(out, "rig: %s %s: up to date\n", p.name, versions[p.module])
-		default:
+		case !m.current(p):
 			missing = append(missing, p)
 		}
 	}
 	if len(missing) == 0 {
+		fmt.Fprintf(out, "rig: up to date: %s\n", dir)
 		return nil
 	}
 	return build(ctx, out, m, missing)
