@@ -169,10 +169,10 @@ func (s *Store) take() []*call {
 // serve runs and answers calls. If they cannot be committed together, because
 // one needs more room than there is or meets damage, each goes alone.
 func (s *Store) serve(calls []*call) {
-	err := s.attempt(calls)
+	err := s.attemptGrowing(calls)
 	if len(calls) > 1 && (isFull(err) || errors.Is(err, ErrCorrupt)) {
 		for i := range calls {
-			s.answer(calls[i:i+1], s.attempt(calls[i:i+1]))
+			s.answer(calls[i:i+1], s.attemptGrowing(calls[i:i+1]))
 		}
 		return
 	}
@@ -188,6 +188,19 @@ func (s *Store) answer(calls []*call, err error) {
 		}
 		c.standing.Store(answered)
 		close(c.done)
+	}
+}
+
+// attemptGrowing is attempt, in a file that is as large as it takes.
+func (s *Store) attemptGrowing(calls []*call) error {
+	for {
+		err := s.attempt(calls)
+		if !errors.Is(err, bolterrors.ErrMaxSizeReached) {
+			return err
+		}
+		if err := s.grow(2 * s.size); err != nil {
+			return err
+		}
 	}
 }
 

@@ -40,7 +40,7 @@ func boltOptions(f *os.File, readOnly bool) *bolt.Options {
 // open opens the store at path with its lock taken by lock.
 func open(path string, o Options, lock func(*os.File, bool) error) (*Store, error) {
 	if o.grow == nil {
-		o.grow = grow
+		o.grow = growFile
 	}
 	f, err := openFile(path, o, lock)
 	if err != nil {
@@ -128,7 +128,7 @@ func (s *Store) load() (err error) {
 	if err != nil {
 		return err
 	}
-	s.db.AllocSize = step
+	s.db.AllocSize = 1 // bbolt needs no more than it asks for: space.go sees to the rest
 	s.synced.Store(found.txid)
 	return nil
 }
@@ -190,7 +190,7 @@ func write(path string, o Options) error {
 	if err != nil {
 		return err
 	}
-	db.AllocSize = 1 // by how much bbolt makes the file too large
+	db.AllocSize = 1 // as in load
 	if err := errors.Join(db.Update(fill), db.Close()); err != nil {
 		return err
 	}

@@ -10,9 +10,9 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-// The file is made larger ahead of need, and its new part takes up space at
-// once, so that a full disk is met here, before anything is written, and not in
-// the middle of a commit.
+// The file is made larger here alone, ahead of need, and its new part takes up
+// space at once, so that a full disk is met here, before anything is written, and
+// not in the middle of a commit. bbolt is told to stay within it (MaxSize).
 //
 //	+------ in use ------+- free pages -+------ reserve ------+---- step ----+
 //	                                    ^ full: a change that adds is refused
@@ -32,16 +32,26 @@ func (s *Store) makeRoom(bt *bolt.Tx) (full, err error) {
 	if err != nil {
 		return nil, err
 	}
+	defer func() { s.db.MaxSize = int(s.size) }()
 	free := int64(s.db.Stats().FreePageN) * int64(s.db.Info().PageSize)
 	room := size - bt.Size() + free
 	if room >= reserve+step/2 {
 		return nil, nil
 	}
-	err = s.o.grow(s.f, bt.Size(), bt.Size()+reserve+step)
+	err = s.grow(bt.Size() + reserve + step)
 	if err == nil || room >= reserve {
 		return nil, nil
 	}
 	return err, nil
+}
+
+// grow makes the file size bytes large.
+func (s *Store) grow(size int64) error {
+	if err := s.o.grow(s.f, s.size, size); err != nil {
+		return err
+	}
+	s.size = size
+	return nil
 }
 
 // fileSize returns how large the file is. One that was cut off or removed while
@@ -61,10 +71,10 @@ func (s *Store) fileSize() (int64, error) {
 	return s.size, s.broken
 }
 
-// grow makes f's part between two offsets take up space on the device, whatever
-// is there. Where the file system cannot do that by itself (EOPNOTSUPP), the
-// part beyond the end is filled with zeros.
-func grow(f *os.File, from, to int64) error {
+// growFile makes f's part between two offsets take up space on the device. Where
+// the file system cannot do that by itself (EOPNOTSUPP), the part beyond the end
+// is filled with zeros.
+func growFile(f *os.File, from, to int64) error {
 	err := syscall.Fallocate(int(f.Fd()), 0, from, to-from)
 	if errors.Is(err, syscall.EOPNOTSUPP) {
 		return fillZero(f, to)

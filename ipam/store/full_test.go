@@ -1,0 +1,261 @@
+package store
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+const envLimit = "STORE_TEST_LIMIT"
+
+// A disk is what fills up under a store.
+type disk struct {
+	path string // of the store
+	fill func() error
+	free func() error
+}
+
+// useUp adds attachments until there is no room and returns how many fitted.
+// What is added and freed at a time is what an ADD and a DEL do.
+func (d disk) useUp(s *Store, from int) (added int, err error) {
+	for {
+		err := s.Update(background, func(tx *Tx) error { return addLike(tx, from+added) })
+		switch {
+		case err == nil:
+			added++
+		case errors.Is(err, ErrFull):
+			cause := errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EFBIG)
+			if !cause || !strings.Contains(err.Error(), d.path) || !strings.Contains(err.Error(), "make room") {
+				return 0, fmt.Errorf("the error %q does not say where, why and what to do", err)
+			}
+			return added, nil
+		default:
+			return 0, err
+		}
+	}
+}
+
+// exercise fills the disk under a store: what adds is refused, what frees works,
+// and so does everything once there is room.
+func (d disk) exercise() (err error) {
+	s, err := Open(d.path, Options{})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	right := protocol.Right{Kind: protocol.RightLease, Name: "r", Phase: protocol.Held}
+	if err := s.Update(background, func(tx *Tx) error { return tx.PutRight(right) }); err != nil {
+		return err
+	}
+	if err := d.fill(); err != nil {
+		return err
+	}
+	const early = 3
+	for n := range early {
+		if err := s.Update(background, func(tx *Tx) error { return addLike(tx, n) }); err != nil {
+			return fmt.Errorf("while the file has room: %w", err)
+		}
+	}
+	added, err := d.useUp(s, early)
+	if err != nil {
+		return err
+	}
+	if err := d.refuses(s, right); err != nil {
+		return err
+	}
+	// Frees, together and one by one, until nothing is left.
+	for n := range early + added {
+		if err := s.Update(background, func(tx *Tx) error { return tx.DeleteAttachment(sampleAttachment(n).Key) }); err != nil {
+			return fmt.Errorf("delete %d of %d on a full disk: %w", n, early+added, err)
+		}
+	}
+	again, err := d.useUp(s, 1<<20)
+	if err != nil || again < added/2 {
+		return fmt.Errorf("%d fit into what %d left: %w", again, added, err)
+	}
+	if err := d.free(); err != nil {
+		return err
+	}
+	for n := range 500 {
+		if err := s.Update(background, func(tx *Tx) error { return addLike(tx, 1<<21+n) }); err != nil {
+			return fmt.Errorf("with room again: %w", err)
+		}
+	}
+	got, err := tryRead(s)
+	if err != nil || len(got.Attachments) != again+500 {
+		return fmt.Errorf("%d attachments are recorded, %d were answered: %w", len(got.Attachments), again+500, err)
+	}
+	return nil
+}
+
+// refuses reports what a full store lets pass, or does not let pass, wrongly.
+func (d disk) refuses(s *Store, right protocol.Right) error {
+	another, released := right, right
+	another.Name = "another"
+	released.Phase, released.Revision = protocol.Releasing, "123456789"
+	calls := []struct {
+		name string
+		fn   func(*Tx) error
+		full bool
+	}{
+		{"another right", func(tx *Tx) error { return tx.PutRight(another) }, true},
+		{"a large table", func(tx *Tx) error {
+			for n := range 40000 {
+				if err := tx.Table("large").Put(binary.BigEndian.AppendUint32(nil, uint32(n)), make([]byte, 100)); err != nil {
+					return err
+				}
+			}
+			return nil
+		}, true},
+		{"a right's next phase", func(tx *Tx) error { return tx.PutRight(released) }, false},
+		{"an attachment in place of another", func(tx *Tx) error {
+			return errors.Join(tx.DeleteAttachment(sampleAttachment(1).Key), tx.PutAttachment(sampleAttachment(1)))
+		}, false},
+	}
+	for _, c := range calls {
+		if err := s.Update(background, c.fn); errors.Is(err, ErrFull) != c.full || !c.full && err != nil {
+			return fmt.Errorf("%s on a full disk: %w; want ErrFull: %v", c.name, err, c.full)
+		}
+	}
+	return s.View(func(tx *Tx) error {
+		r, _, err := tx.Right("r")
+		if _, ok, err := tx.Right("another"); ok || err != nil {
+			return fmt.Errorf("a change that was refused is there: %w", err)
+		}
+		if r.Phase != protocol.Releasing || len(tx.Pools()) != 1 {
+			return fmt.Errorf("right %v, pools %v", r, tx.Pools())
+		}
+		return err
+	})
+}
+
+// runLimited is a process whose disk is full.
+func runLimited() {
+	d := disk{path: os.Getenv(envPath)}
+	switch os.Getenv(envLimit) {
+	case "file size":
+		// The kernel refuses to make any file larger, as a full disk would.
+		signal.Ignore(syscall.SIGXFSZ)
+		limit := func(n uint64) error {
+			return syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: n, Max: math.MaxUint64})
+		}
+		d.fill = func() error { return limit(reserve + step + 4096) }
+		d.free = func() error { return limit(math.MaxUint64) }
+	case "tmpfs":
+		// In a mount namespace of this process.
+		dir := filepath.Dir(d.path)
+		err := errors.Join(syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""),
+			syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=16m"))
+		if err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+		ballast := filepath.Join(dir, "ballast")
+		d.fill = func() error {
+			if err := os.WriteFile(ballast, make([]byte, 32<<20), 0o600); !errors.Is(err, syscall.ENOSPC) {
+				return fmt.Errorf("the tmpfs takes it all: %w", err)
+			}
+			return nil
+		}
+		d.free = func() error { return os.Remove(ballast) }
+	}
+	if err := d.exercise(); err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+}
+
+// TestX22DiskFull fills the disk in every way that is at hand: by a limit on the
+// size of files, which needs no rights, and on a small file system where the test
+// may mount one.
+func TestX22DiskFull(t *testing.T) {
+	limits := map[string]*syscall.SysProcAttr{"file size": {}}
+	if os.Geteuid() == 0 {
+		limits["tmpfs"] = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}
+	}
+	for limit, attr := range limits {
+		t.Run(limit, func(t *testing.T) {
+			cmd := exec.Command(os.Args[0])
+			cmd.Env = append(os.Environ(), envRun+"=limited", envLimit+"="+limit, envPath+"="+filepath.Join(t.TempDir(), "store.db"))
+			cmd.SysProcAttr = attr
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Errorf("%v\n%s", err, out)
+			}
+		})
+	}
+	t.Run("hook", func(t *testing.T) {
+		var full atomic.Bool
+		d := disk{path: filepath.Join(t.TempDir(), "store.db")}
+		d.fill = func() error { full.Store(true); return nil }
+		d.free = func() error { full.Store(false); return nil }
+		s, err := Open(d.path, Options{grow: func(f *os.File, from, to int64) error {
+			if full.Load() {
+				return os.NewSyscallError("fallocate", syscall.ENOSPC)
+			}
+			return growFile(f, from, to)
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		_ = d.fill()
+		added, err := d.useUp(s, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = s.Update(t.Context(), func(tx *Tx) error { return tx.PutAttachment(sampleAttachment(1 << 20)) })
+		if !errors.Is(err, ErrFull) || !errors.Is(err, syscall.ENOSPC) {
+			t.Errorf("Update = %v; want ErrFull that wraps ENOSPC", err)
+		}
+		update(t, s, func(tx *Tx) error { return tx.DeleteAttachment(sampleAttachment(added - 1).Key) })
+		_ = d.free()
+		update(t, s, func(tx *Tx) error { return tx.PutAttachment(sampleAttachment(1 << 20)) })
+	})
+}
+
+// TestX22FullAtCreation makes a store where there is no room for one.
+func TestX22FullAtCreation(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "store.db")
+	_, err := Open(path, Options{grow: func(*os.File, int64, int64) error { return syscall.ENOSPC }})
+	if !errors.Is(err, ErrFull) || !strings.Contains(err.Error(), path) {
+		t.Errorf("Open = %v; want ErrFull with the path", err)
+	}
+	left, err := os.ReadDir(filepath.Dir(path))
+	if err != nil || len(left) != 0 {
+		t.Errorf("it leaves %v, %v", left, err)
+	}
+	reopen(t, path, Options{})
+}
+
+// TestFillZero makes room where the file system has no call for it.
+func TestFillZero(t *testing.T) {
+	f, err := os.Create(filepath.Join(t.TempDir(), "f"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteString("text"); err != nil {
+		t.Fatal(err)
+	}
+	if err := fillZero(f, 300<<10); err != nil {
+		t.Fatal(err)
+	}
+	info, err := f.Stat()
+	if err != nil || info.Size() != 300<<10 || info.Sys().(*syscall.Stat_t).Blocks*512 < 300<<10 {
+		t.Errorf("the file is %d bytes, %v; want all of it to take up space", info.Size(), err)
+	}
+	if text := load(t, f.Name()); string(text[:5]) != "text\x00" {
+		t.Errorf("the file begins %q", text[:5])
+	}
+}
