@@ -63,7 +63,9 @@ const recordVersion = 1
 // recordOverhead is what a record has beyond its payload.
 const recordOverhead = 1 + 4
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+// castagnoli returns the table of the checksums. It is made when the first one
+// is: the CNI plugin links this package, and most of its calls open no store.
+func castagnoli() *crc32.Table { return crc32.MakeTable(crc32.Castagnoli) }
 
 // errRecord is what is wrong with a record that fails its checksum.
 var errRecord = errors.New("the record fails its checksum")
@@ -71,10 +73,10 @@ var errRecord = errors.New("the record fails its checksum")
 // seedOf returns where the checksums of a bucket's records start: the same
 // record under another bucket, or in another pool, is a wrong one.
 func seedOf(bucket, pool []byte) uint32 {
-	crc := crc32.Update(0, castagnoli, bucket)
+	crc := crc32.Update(0, castagnoli(), bucket)
 	if pool != nil {
-		crc = crc32.Update(crc, castagnoli, []byte{'/'})
-		crc = crc32.Update(crc, castagnoli, pool)
+		crc = crc32.Update(crc, castagnoli(), []byte{'/'})
+		crc = crc32.Update(crc, castagnoli(), pool)
 	}
 	return crc
 }
@@ -82,9 +84,9 @@ func seedOf(bucket, pool []byte) uint32 {
 // checksum returns the checksum of a record's body, which is version and payload.
 func checksum(seed uint32, key, body []byte) uint32 {
 	n := len(key)
-	crc := crc32.Update(seed, castagnoli, []byte{byte(n >> 8), byte(n)})
-	crc = crc32.Update(crc, castagnoli, key)
-	return crc32.Update(crc, castagnoli, body)
+	crc := crc32.Update(seed, castagnoli(), []byte{byte(n >> 8), byte(n)})
+	crc = crc32.Update(crc, castagnoli(), key)
+	return crc32.Update(crc, castagnoli(), body)
 }
 
 // seal appends the record of payload under key to buf.
@@ -178,4 +180,8 @@ func checkSchema(text []byte) error {
 	}
 }
 
-var seedMeta, seedNode = seedOf(bucketMeta, nil), seedOf(bucketNode, nil)
+// What seedOf returns for two buckets, worked out beforehand.
+const (
+	seedMeta = 0x1b071095
+	seedNode = 0xf64493fa
+)
