@@ -3,6 +3,7 @@ package cninet
 import (
 	"errors"
 	"fmt"
+	"net"
 	"path/filepath"
 	"runtime"
 
@@ -122,4 +123,31 @@ func setUp(name string) error {
 		return err
 	}
 	return netlink.LinkSetUp(link)
+}
+
+// Bridge makes a bridge in the namespace with the given ports. Its hardware
+// address is set, so that it does not change with the ports.
+func (n NS) Bridge(name string, ports ...string) error {
+	err := n.Do(func() error {
+		attrs := netlink.NewLinkAttrs()
+		attrs.Name, attrs.HardwareAddr = name, net.HardwareAddr{0x02, 0, 0, 0, 0, 1}
+		bridge := &netlink.Bridge{LinkAttrs: attrs}
+		if err := netlink.LinkAdd(bridge); err != nil {
+			return err
+		}
+		for _, port := range ports {
+			link, err := netlink.LinkByName(port)
+			if err != nil {
+				return err
+			}
+			if err := netlink.LinkSetMaster(link, bridge); err != nil {
+				return err
+			}
+		}
+		return netlink.LinkSetUp(bridge)
+	})
+	if err != nil {
+		return fmt.Errorf("make bridge %s in %s: %w", name, n.Path(), err)
+	}
+	return nil
 }
