@@ -69,6 +69,10 @@ lint: $(LINT) ## gofmt, vet, staticcheck and house rules
 	$(LINT) run ./...
 	cd test/rig && ../../$(LINT) run -c ../../.golangci.yaml ./...
 
+.PHONY: fix
+fix: $(LINT) ## Have the linters repair what they can: formatting, imports, newer forms
+	$(LINT) run --fix ./... || true
+
 .PHONY: generate
 generate: $(CONTROLLER_GEN) ## Make deepcopy functions and CRDs from the API's types
 	$(CONTROLLER_GEN) object crd paths=./api/... output:crd:dir=deploy/crds
