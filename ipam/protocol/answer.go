@@ -154,7 +154,11 @@ func confirmed(r Right, self Self, ev Event) Result {
 			return Result{Next: r, Verdict: VerdictRefused, Why: ev.Why}
 		}
 		r.Phase = Releasing
-		return Result{Next: r, Call: CallDelete, Verdict: VerdictRefused, Why: ev.Why}
+		res := Result{Next: r, Call: CallDelete, Verdict: VerdictRefused, Why: ev.Why}
+		if r.Granted { // a later look tells whether it can go
+			res.Call = CallNone
+		}
+		return res
 	case Unknown, NotFound, Exists, Conflict:
 		return later(r, ev.Why)
 	}
@@ -181,7 +185,7 @@ func fenced(r Right, self Self, ev Event) Result {
 
 // take records what an answer showed of the object.
 func (r *Right) take(o Object) {
-	r.UID, r.Revision, r.Said, r.Turn = o.UID, o.Revision, o.Term, o.Turn
+	r.UID, r.Revision, r.Said, r.Turn, r.Granted = o.UID, o.Revision, o.Term, o.Turn, o.Granted
 }
 
 func serve(r Right, self Self) Result {

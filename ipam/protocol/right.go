@@ -30,6 +30,9 @@ type Right struct {
 	// right serves, 0 while it waits for a fencing write or a confirmation.
 	Said int64 `json:"said,omitempty"`
 	Term int64 `json:"term,omitempty"`
+	// Granted says that at Revision something of the lease was granted: it
+	// cannot be given back.
+	Granted bool `json:"granted,omitempty"`
 	// NotedAt is when the name was noted, for the looks after 1, 5 and 30
 	// minutes.
 	NotedAt time.Time `json:"notedAt,omitzero"`

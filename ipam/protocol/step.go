@@ -248,12 +248,19 @@ func look(r Right, self Self, _ Event) Result {
 		}
 		return Result{Next: r, Call: CallRead}
 	case Releasing:
-		if r.UID == "" {
-			return Result{Next: r, Call: CallRead}
-		}
-		return Result{Next: r, Call: CallDelete}
+		return remove(r)
 	}
 	panic(fmt.Sprintf("protocol: phase %q of %s", r.Phase, r.Name))
+}
+
+// remove goes on with a right that was given away. Only what a live read or an
+// answer has shown, with nothing of it granted, is deleted, at that revision: a
+// grant made since makes the delete miss.
+func remove(r Right) Result {
+	if r.UID == "" || r.Granted {
+		return Result{Next: r, Call: CallRead}
+	}
+	return Result{Next: r, Call: CallDelete}
 }
 
 func letGo(r Right) Result {
@@ -263,10 +270,13 @@ func letGo(r Right) Result {
 	case Noted: // whether there is an object to delete, a read tells
 		return Result{Next: r, Call: CallRead}
 	case Held:
+		if r.Granted { // whether it still is, a read tells
+			return Result{Next: r, Call: CallRead}
+		}
 		r.Phase = Releasing
 		return Result{Next: r, Call: CallDelete}
 	case Releasing:
-		return Result{Next: r, Call: CallDelete}
+		return remove(r)
 	case Lost: // nothing rests on it any more; if it is ours after all, it goes back
 		r.Phase = Releasing
 		return Result{Next: r, Call: CallRead}
