@@ -60,28 +60,21 @@ func (a *Agent) logRequest(ctx context.Context, req wire.Request, resp wire.Resp
 
 // wireError adds the agent's own errors to those of [node.WireError].
 func wireError(err error) *wire.Error {
-	var claim *ClaimError
-	if errors.As(err, &claim) {
-		if claim.Later {
-			return &wire.Error{Code: wire.CodeTryAgainLater, Msg: err.Error()}
-		}
+	claim, isClaim := errors.AsType[*ClaimError](err)
+	switch {
+	case isClaim && !claim.Later:
 		return &wire.Error{Code: CodeClaimRefused, Msg: err.Error()}
-	}
-	var notReady *notReadyError
-	var notServing *notServingError
-	var exhausted *ExhaustedError
-	var held *HeldError
-	var podErr *podError
-	for _, later := range []any{&notReady, &notServing, &exhausted, &held, &podErr} {
-		if errors.As(err, later) {
-			return &wire.Error{Code: wire.CodeTryAgainLater, Msg: err.Error()}
-		}
-	}
-	var selection *selectionError
-	if errors.As(err, &selection) {
+	case isClaim, is[*notReadyError](err), is[*notServingError](err), is[*ExhaustedError](err), is[*HeldError](err), is[*podError](err), errors.Is(err, errUseGone):
+		return &wire.Error{Code: wire.CodeTryAgainLater, Msg: err.Error()}
+	case is[*selectionError](err):
 		return &wire.Error{Code: wire.CodeInvalidConfig, Msg: err.Error()}
 	}
 	return node.WireError(err)
+}
+
+func is[E error](err error) bool {
+	_, ok := errors.AsType[E](err)
+	return ok
 }
 
 // A notServingError says why the agent gives out nothing new.

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -166,13 +167,11 @@ func (a *Agent) idleRights(rights []protocol.Right) []protocol.Right {
 	spare := map[protocol.PoolName]map[allocator.Family]int{} // free addresses beyond the reserve
 	err := a.st.View(func(tx *store.Tx) error {
 		for _, r := range rights {
-			switch err := unused(tx, r); err {
-			case nil:
-				empty[r.Name] = true
-			case errInUse:
-			default:
+			err := unused(tx, r)
+			if err != nil && !errors.Is(err, errInUse) {
 				return err
 			}
+			empty[r.Name] = err == nil
 			if _, ok := spare[r.Pool]; r.Kind == protocol.RightLease && !ok {
 				spare[r.Pool] = a.spare(tx, r.Pool)
 			}

@@ -31,7 +31,7 @@ func (a *Agent) awaitClaim(ctx context.Context, namespace, name string) (protoco
 	wait := claimWait
 	for {
 		c, out, err := a.cl.Claims.ReadClaim(ctx, namespace, name)
-		why := ""
+		var why string
 		switch {
 		case out == protocol.NotFound:
 			why = "does not exist yet"

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"time"
 
 	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
@@ -132,9 +133,7 @@ func (a *API) swapStatus(ctx context.Context, into client.Object, meta protocol.
 func swapPatch(meta protocol.Meta, fields map[string]any) (client.Patch, error) {
 	own := map[string]any{}
 	if more, ok := fields["metadata"].(map[string]any); ok {
-		for k, v := range more {
-			own[k] = v
-		}
+		maps.Copy(own, more)
 	}
 	own["uid"] = meta.UID
 	if meta.Revision != "" {

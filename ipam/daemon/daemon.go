@@ -96,7 +96,7 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	ln, err := listen(d.cfg.Socket)
+	ln, err := listen(ctx, d.cfg.Socket)
 	if err != nil {
 		return err
 	}
@@ -147,11 +147,12 @@ func lockBeside(socket string) (*os.File, error) {
 
 // listen opens the node socket. What lies there is a dead daemon's: the lock is
 // held.
-func listen(socket string) (net.Listener, error) {
+func listen(ctx context.Context, socket string) (net.Listener, error) {
 	if err := os.Remove(socket); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("remove the old socket: %w", err)
 	}
-	ln, err := net.Listen("unix", socket)
+	var lc net.ListenConfig
+	ln, err := lc.Listen(ctx, "unix", socket)
 	if err != nil {
 		return nil, fmt.Errorf("open the node socket: %w", err)
 	}

@@ -3,6 +3,7 @@ package agent_test
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"net/netip"
 	"path/filepath"
 	"testing"
@@ -66,9 +67,7 @@ func (h *hosts) conf(node, network string, plugin map[string]any, pool string) s
 		"cniVersion": "1.1.0", "name": network,
 		"ipam": map[string]any{"type": "tenure", "pool": pool, "socket": c.Socket, "journalDir": c.Agent.JournalDir},
 	}
-	for k, v := range plugin {
-		conf[k] = v
-	}
+	maps.Copy(conf, plugin)
 	raw, err := json.Marshal(conf)
 	if err != nil {
 		h.t.Fatal(err)
@@ -93,9 +92,9 @@ func (h *hosts) attach(node, conf, sandbox string) (cninet.Attachment, []netip.P
 
 func (h *hosts) ping(from cninet.Attachment, to []netip.Prefix) {
 	h.t.Helper()
+	ctx, cancel := context.WithTimeout(h.t.Context(), 10*time.Second)
+	defer cancel()
 	for _, p := range to {
-		ctx, cancel := context.WithTimeout(h.t.Context(), 10*time.Second)
-		defer cancel()
 		if err := from.NS.Ping(ctx, p.Addr()); err != nil {
 			h.t.Error(err)
 		}

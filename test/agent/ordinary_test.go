@@ -215,7 +215,7 @@ func TestF22VanishedLease(t *testing.T) {
 		t.Fatal(out, err)
 	}
 	n.Stop()
-	n = f.Start("vanish")
+	f.Start("vanish")
 	eventually(t, 30*time.Second, func() error {
 		if _, ok := leasesOf(t, "vanish")[name]; !ok {
 			return errors.New("the lease has not been created again")

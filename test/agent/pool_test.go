@@ -11,7 +11,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
@@ -142,14 +141,3 @@ func newPod(t *testing.T, node, name, networks string, i fleet.Interface, owners
 	i.Namespace, i.Pod, i.PodUID = pod.Namespace, pod.Name, string(pod.UID)
 	return i
 }
-
-// deletePod deletes a pod at once.
-func deletePod(t *testing.T, i fleet.Interface) {
-	t.Helper()
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: i.Pod, Namespace: i.Namespace}}
-	if err := kc.Delete(t.Context(), pod, client.GracePeriodSeconds(0)); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func openPoolB(t testing.TB, name, text string) { openPool(t, name, cidr(text)) }

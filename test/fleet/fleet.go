@@ -9,11 +9,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"sync"
 	"testing"
 	"time"
+
+	"k8s.io/client-go/rest"
 
 	"github.com/tenure-ipam/tenure/ipam/agent"
 	"github.com/tenure-ipam/tenure/ipam/daemon"
@@ -21,7 +24,6 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 	"github.com/tenure-ipam/tenure/ipam/store"
 	"github.com/tenure-ipam/tenure/ipam/wire"
-	"k8s.io/client-go/rest"
 )
 
 // Fleet is the agents of many nodes.
@@ -216,9 +218,7 @@ type Interface struct {
 
 func (i Interface) request(verb wire.Verb) (wire.Request, error) {
 	conf := map[string]any{"cniVersion": "1.1.0", "name": i.Network, "type": "bridge", "ipam": i.IPAM}
-	for k, v := range i.Top {
-		conf[k] = v
-	}
+	maps.Copy(conf, i.Top)
 	raw, err := json.Marshal(conf)
 	if err != nil {
 		return wire.Request{}, err

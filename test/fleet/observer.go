@@ -3,6 +3,7 @@ package fleet
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"sync"
 	"testing"
 
@@ -74,21 +75,18 @@ func (o *Observer) deleting(node string, i Interface) {
 	delete(o.of, place)
 	who := owner(i)
 	for _, h := range mine {
-		if o.stillHeld(h, i) {
-			continue
+		if !o.stillHeld(h) {
+			delete(o.owner[h], who)
 		}
-		delete(o.owner[h], who)
 	}
 }
 
 // stillHeld reports whether another attachment of the same owner has h. o.mu must
 // be held.
-func (o *Observer) stillHeld(h held, _ Interface) bool {
+func (o *Observer) stillHeld(h held) bool {
 	for _, hs := range o.of {
-		for _, other := range hs {
-			if other == h {
-				return true
-			}
+		if slices.Contains(hs, h) {
+			return true
 		}
 	}
 	return false

@@ -2,7 +2,6 @@ package fleet
 
 import (
 	"errors"
-
 	"os/exec"
 	"path/filepath"
 	"syscall"
@@ -14,7 +13,7 @@ type Program struct {
 	Kubeconfig string
 }
 
-// Launch starts the agent of a node as a process, without waiting for it.
+// LaunchProcess starts the agent of a node as a process, without waiting for it.
 func (f *Fleet) LaunchProcess(p Program, name string) *Node {
 	f.t.Helper()
 	f.mu.Lock()
