@@ -127,7 +127,7 @@ func readOwn(r Right, self Self, o Object) Result {
 	case Releasing:
 		// Under another UID it is a create of ours that came late: as empty.
 		r.take(o)
-		if o.Granted { // it cannot be given back: take it back into service
+		if o.Granted && !o.Deleting { // it cannot be given back: take it back into service
 			return fence(r, self)
 		}
 		return later(r, r.Name+" is still there")
@@ -171,6 +171,9 @@ func fenced(r Right, self Self, ev Event) Result {
 		r.take(ev.Object)
 		if r.Phase == Held && r.Kind == RightLease {
 			return serve(r, self)
+		}
+		if r.Phase != Held && ev.Object.Deleting { // a delete of ours came first, and somebody's finalizer keeps it
+			return later(r, r.Name+" is being deleted")
 		}
 		// A right given away, or the use of a claim in a new term: what it rests
 		// on may have changed meanwhile.
