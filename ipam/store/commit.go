@@ -18,10 +18,11 @@ const maxBatch = 256
 
 // A call is one Update under way.
 type call struct {
-	ctx      context.Context // its caller's: whether fn may still start
-	fn       func(*Tx) error
-	standing atomic.Int32
-	done     chan struct{} // closed when err and panicked are final
+	fn func(*Tx) error
+	// withdrawn returns why fn must not start any more, if it must not.
+	withdrawn func() error
+	standing  atomic.Int32
+	done      chan struct{} // closed when err and panicked are final
 
 	err      error
 	panicked *Panic
@@ -83,7 +84,8 @@ func (s *Store) Update(ctx context.Context, fn func(*Tx) error) error {
 	if s.o.ReadOnly {
 		return s.explain(ErrReadOnly)
 	}
-	c := &call{ctx: ctx, fn: fn, done: make(chan struct{})}
+	withdrawn := func() error { return context.Cause(ctx) }
+	c := &call{fn: fn, withdrawn: withdrawn, done: make(chan struct{})}
 	if err := s.enqueue(c); err != nil {
 		return s.explain(err)
 	}
@@ -248,14 +250,13 @@ func (s *Store) attempt(calls []*call) (err error) {
 // grow, if it must not.
 func (s *Store) run(c *call, b *batch, full error) {
 	if c.standing.Load() != started {
-		if c.ctx.Err() != nil || !c.standing.CompareAndSwap(queued, started) {
-			c.err = context.Cause(c.ctx)
+		if c.err = c.withdrawn(); c.err != nil || !c.standing.CompareAndSwap(queued, started) {
 			return
 		}
 	}
 	c.standing.Store(exited)
 	tx := b.begin()
-	c.err, c.panicked = tx.runContained(c.fn)
+	c.panicked, c.err = tx.runContained(c.fn)
 	c.standing.Store(started)
 	switch c.err = s.verdict(tx, c.err); {
 	case c.err == nil && full != nil && tx.grown.adds():
@@ -267,13 +268,13 @@ func (s *Store) run(c *call, b *batch, full error) {
 }
 
 // runContained is run, but a panic that run lets pass is returned.
-func (tx *Tx) runContained(fn func(*Tx) error) (err error, panicked *Panic) {
+func (tx *Tx) runContained(fn func(*Tx) error) (panicked *Panic, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			panicked = &Panic{Value: p, Stack: debug.Stack()}
 		}
 	}()
-	return tx.run(fn), nil
+	return nil, tx.run(fn)
 }
 
 // commit makes the batch durable.

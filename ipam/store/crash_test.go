@@ -2,6 +2,8 @@ package store
 
 import (
 	"bufio"
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -76,7 +78,7 @@ func runCallers() {
 // Every line is one write.
 func report(s *Store, what string, n int, fn func(*Tx) error) {
 	_, _ = fmt.Printf("try %s %d\n", what, n)
-	if err := s.Update(background, fn); err != nil {
+	if err := s.Update(context.Background(), fn); err != nil {
 		fmt.Println("error", err)
 		os.Exit(1)
 	}
@@ -158,7 +160,7 @@ func (l *ledger) runUntilKilled(t *testing.T, path, dieAt string, lines int) {
 // each time that everything that it had answered is there.
 func TestKilled(t *testing.T) {
 	for _, point := range []string{"before-commit", "after-commit", "before-answer", ""} {
-		t.Run("at "+point, func(t *testing.T) {
+		t.Run(cmp.Or(point, "anywhere"), func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "store.db")
 			l := ledger{tried: map[int]string{}, done: map[int]string{}}
 			rng := rand.New(rand.NewPCG(3, 0))

@@ -135,7 +135,7 @@ func walk(t testing.TB, b []byte) (pairs []pair, reached func(at int) bool) {
 // TestX22FlippedBytes flips a bit in every byte of every page that is in use.
 // The scan must refuse the file, or find every record as it was.
 func TestX22FlippedBytes(t *testing.T) {
-	b, want := image(t, 30)
+	b, want := image(t, 16)
 	pages := b[:inUse(t, b)]
 	whole, reached := walk(t, pages)
 	rng := rand.New(rand.NewPCG(1, 0))

@@ -79,17 +79,17 @@ func isReadOnly(err error) bool {
 }
 
 // asFault returns the error of a panic that says that the file is damaged: one
-// of ours, or an access to memory that the file no longer reaches. ok is false
-// for every other panic.
-func asFault(p any) (err error, ok bool) {
+// of ours, or an access to memory that the file no longer reaches. It is nil for
+// every other panic.
+func asFault(p any) error {
 	if d, ok := p.(damage); ok {
-		return d.err, true
+		return d.err
 	}
 	if fault, ok := p.(interface {
 		runtime.Error
 		Addr() uintptr
 	}); ok {
-		return corrupt(fault), true
+		return corrupt(fault)
 	}
-	return nil, false
+	return nil
 }

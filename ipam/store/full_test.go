@@ -1,9 +1,11 @@
 package store
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math"
 	"os"
 	"os/exec"
@@ -28,9 +30,9 @@ type disk struct {
 
 // useUp adds attachments until there is no room and returns how many fitted.
 // What is added and freed at a time is what an ADD and a DEL do.
-func (d disk) useUp(s *Store, from int) (added int, err error) {
+func (d *disk) useUp(s *Store, from int) (added int, err error) {
 	for {
-		err := s.Update(background, func(tx *Tx) error { return addLike(tx, from+added) })
+		err := s.Update(context.Background(), func(tx *Tx) error { return addLike(tx, from+added) })
 		switch {
 		case err == nil:
 			added++
@@ -48,14 +50,14 @@ func (d disk) useUp(s *Store, from int) (added int, err error) {
 
 // exercise fills the disk under a store: what adds is refused, what frees works,
 // and so does everything once there is room.
-func (d disk) exercise() (err error) {
+func (d *disk) exercise() (err error) {
 	s, err := Open(d.path, Options{})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
 	right := protocol.Right{Kind: protocol.RightLease, Name: "r", Phase: protocol.Held}
-	if err := s.Update(background, func(tx *Tx) error { return tx.PutRight(right) }); err != nil {
+	if err := s.Update(context.Background(), func(tx *Tx) error { return tx.PutRight(right) }); err != nil {
 		return err
 	}
 	if err := d.fill(); err != nil {
@@ -63,7 +65,7 @@ func (d disk) exercise() (err error) {
 	}
 	const early = 3
 	for n := range early {
-		if err := s.Update(background, func(tx *Tx) error { return addLike(tx, n) }); err != nil {
+		if err := s.Update(context.Background(), func(tx *Tx) error { return addLike(tx, n) }); err != nil {
 			return fmt.Errorf("while the file has room: %w", err)
 		}
 	}
@@ -76,7 +78,7 @@ func (d disk) exercise() (err error) {
 	}
 	// Frees, together and one by one, until nothing is left.
 	for n := range early + added {
-		if err := s.Update(background, func(tx *Tx) error { return tx.DeleteAttachment(sampleAttachment(n).Key) }); err != nil {
+		if err := s.Update(context.Background(), func(tx *Tx) error { return tx.DeleteAttachment(sampleAttachment(n).Key) }); err != nil {
 			return fmt.Errorf("delete %d of %d on a full disk: %w", n, early+added, err)
 		}
 	}
@@ -88,7 +90,7 @@ func (d disk) exercise() (err error) {
 		return err
 	}
 	for n := range 500 {
-		if err := s.Update(background, func(tx *Tx) error { return addLike(tx, 1<<21+n) }); err != nil {
+		if err := s.Update(context.Background(), func(tx *Tx) error { return addLike(tx, 1<<21+n) }); err != nil {
 			return fmt.Errorf("with room again: %w", err)
 		}
 	}
@@ -100,7 +102,7 @@ func (d disk) exercise() (err error) {
 }
 
 // refuses reports what a full store lets pass, or does not let pass, wrongly.
-func (d disk) refuses(s *Store, right protocol.Right) error {
+func (d *disk) refuses(s *Store, right protocol.Right) error {
 	another, released := right, right
 	another.Name = "another"
 	released.Phase, released.Revision = protocol.Releasing, "123456789"
@@ -124,7 +126,7 @@ func (d disk) refuses(s *Store, right protocol.Right) error {
 		}, false},
 	}
 	for _, c := range calls {
-		if err := s.Update(background, c.fn); errors.Is(err, ErrFull) != c.full || !c.full && err != nil {
+		if err := s.Update(context.Background(), c.fn); errors.Is(err, ErrFull) != c.full || !c.full && err != nil {
 			return fmt.Errorf("%s on a full disk: %w; want ErrFull: %v", c.name, err, c.full)
 		}
 	}
@@ -140,9 +142,17 @@ func (d disk) refuses(s *Store, right protocol.Right) error {
 	})
 }
 
-// runLimited is a process whose disk is full.
+// mountTmpfs puts a small file system at dir, in a mount namespace of this
+// process.
+func mountTmpfs(dir string) error {
+	return errors.Join(syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""),
+		syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=16m"))
+}
+
+// runLimited is a process whose disk is full, or may not be written.
 func runLimited() {
-	d := disk{path: os.Getenv(envPath)}
+	d := &disk{path: os.Getenv(envPath)}
+	run := d.exercise
 	switch os.Getenv(envLimit) {
 	case "file size":
 		// The kernel refuses to make any file larger, as a full disk would.
@@ -153,15 +163,8 @@ func runLimited() {
 		d.fill = func() error { return limit(reserve + step + 4096) }
 		d.free = func() error { return limit(math.MaxUint64) }
 	case "tmpfs":
-		// In a mount namespace of this process.
-		dir := filepath.Dir(d.path)
-		err := errors.Join(syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""),
-			syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=16m"))
-		if err != nil {
-			fmt.Println(err)
-			os.Exit(1)
-		}
-		ballast := filepath.Join(dir, "ballast")
+		ballast := filepath.Join(filepath.Dir(d.path), "ballast")
+		run = func() error { return errors.Join(mountTmpfs(filepath.Dir(d.path)), d.exercise()) }
 		d.fill = func() error {
 			if err := os.WriteFile(ballast, make([]byte, 32<<20), 0o600); !errors.Is(err, syscall.ENOSPC) {
 				return fmt.Errorf("the tmpfs takes it all: %w", err)
@@ -169,8 +172,10 @@ func runLimited() {
 			return nil
 		}
 		d.free = func() error { return os.Remove(ballast) }
+	case "read-only mount":
+		run = d.exerciseReadOnly
 	}
-	if err := d.exercise(); err != nil {
+	if err := run(); err != nil {
 		fmt.Println(err)
 		os.Exit(1)
 	}
@@ -222,6 +227,67 @@ func TestX22DiskFull(t *testing.T) {
 		_ = d.free()
 		update(t, s, func(tx *Tx) error { return tx.PutAttachment(sampleAttachment(1 << 20)) })
 	})
+}
+
+// exerciseReadOnly makes a store read-only by the file system that it is on.
+func (d *disk) exerciseReadOnly() error {
+	dir := filepath.Dir(d.path)
+	if err := mountTmpfs(dir); err != nil {
+		return err
+	}
+	s, err := Open(d.path, Options{})
+	if err != nil {
+		return err
+	}
+	err = errors.Join(s.Update(context.Background(), func(tx *Tx) error { return tx.PutAttachment(claimed(1)) }), s.Close(),
+		syscall.Mount("", dir, "", syscall.MS_REMOUNT|syscall.MS_RDONLY, ""))
+	if err != nil {
+		return err
+	}
+	return errors.Join(refusedAsReadOnly(d.path), refusedAsReadOnly(filepath.Join(dir, "another.db")))
+}
+
+// refusedAsReadOnly reports it if a store opens for writing where it cannot be
+// written, or, if there is one, does not open for reading.
+func refusedAsReadOnly(path string) error {
+	s, err := Open(path, Options{})
+	if !errors.Is(err, ErrReadOnly) || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "writable") {
+		return fmt.Errorf("Open = %v, %w; want ErrReadOnly with the path and what to do", s, err)
+	}
+	if s, err = Open(path, Options{ReadOnly: true}); err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		return err
+	}
+	got, err := tryRead(s)
+	if len(got.Attachments) != 1 {
+		err = fmt.Errorf("%d attachments; want 1: %w", len(got.Attachments), err)
+	}
+	return errors.Join(err, s.Close())
+}
+
+// TestX22ReadOnly opens a store that may not be written: for root by a mount, as
+// root may write any file; for others by its mode.
+func TestX22ReadOnly(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "store.db")
+	if os.Geteuid() == 0 {
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), envRun+"=limited", envLimit+"=read-only mount", envPath+"="+path)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
+		return
+	}
+	s := reopen(t, path, Options{})
+	update(t, s, func(tx *Tx) error { return tx.PutAttachment(claimed(1)) })
+	if err := errors.Join(s.Close(), os.Chmod(path, 0o400)); err != nil {
+		t.Fatal(err)
+	}
+	if err := refusedAsReadOnly(path); err != nil {
+		t.Error(err)
+	}
 }
 
 // TestX22FullAtCreation makes a store where there is no room for one.

@@ -36,7 +36,7 @@ func waitLock(ctx context.Context, f *os.File, readOnly bool) error {
 	own := os.NewFile(uintptr(fd), f.Name())
 	granted := make(chan error, 1)
 	go func() {
-		defer own.Close() //nolint:errcheck // it is only a lock
+		defer own.Close() // it is only a lock
 		granted <- flock(own, how(readOnly))
 	}()
 	select {

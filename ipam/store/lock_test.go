@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -124,11 +123,29 @@ func TestLocalAfterMove(t *testing.T) {
 	}
 }
 
+// TestOpenMakesItsDirectory opens a store where there is nothing, also behind a
+// link that leads nowhere.
+func TestOpenMakesItsDirectory(t *testing.T) {
+	dir := t.TempDir()
+	link := filepath.Join(dir, "link.db")
+	if err := os.Symlink(filepath.Join(dir, "nowhere"), link); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{filepath.Join(dir, "a", "b", "c", "store.db"), link} {
+		s := reopen(t, path, Options{})
+		update(t, s, func(tx *Tx) error { return tx.PutAttachment(claimed(1)) })
+		info, err := os.Stat(path)
+		if err != nil || info.Mode() != 0o600 {
+			t.Errorf("%s has mode %v, %v; want 0600", path, info.Mode(), err)
+		}
+	}
+}
+
 // runLocal is a short-lived process of local mode: it counts one call.
 func runLocal() {
-	s, err := OpenLocal(background, os.Getenv(envPath), Options{})
+	s, err := OpenLocal(context.Background(), os.Getenv(envPath), Options{})
 	if err == nil {
-		err = errors.Join(s.Update(background, func(tx *Tx) error {
+		err = errors.Join(s.Update(context.Background(), func(tx *Tx) error {
 			return tx.PutAttachment(claimed(int(tx.Next())))
 		}), s.Close())
 	}
@@ -158,10 +175,3 @@ func TestLocalProcesses(t *testing.T) {
 		t.Errorf("%d attachments; want %d", got, processes)
 	}
 }
-
-// background stands in for the context that a process has from its main.
-var background = func() context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	_ = cancel // the process ends first
-	return ctx
-}()

@@ -140,8 +140,8 @@ func create(path string, o Options) error {
 	if err != nil {
 		return err
 	}
-	defer dir.Close() //nolint:errcheck // it is only a lock
-	if _, err := os.Lstat(path); err == nil {
+	defer dir.Close() // it is only a lock
+	if _, err := os.Stat(path); err == nil {
 		return nil // another process was faster
 	}
 	if o.Witness != "" {
@@ -164,7 +164,7 @@ func create(path string, o Options) error {
 // lockDir makes the directory if there is none, and takes a lock on it: two
 // processes that make a store in it do so one after the other.
 func lockDir(path string) (*os.File, error) {
-	if err := os.MkdirAll(path, 0o700); err != nil {
+	if err := makeDir(path); err != nil {
 		return nil, err
 	}
 	dir, err := os.Open(path)
@@ -176,6 +176,29 @@ func lockDir(path string) (*os.File, error) {
 		return nil, err
 	}
 	return dir, nil
+}
+
+// makeDir makes the directory, with those above it, unless it is there. What it
+// makes is on disk: a store in a directory that a crash takes is lost.
+func makeDir(path string) error {
+	err := os.Mkdir(path, 0o700)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := makeDir(filepath.Dir(path)); err != nil {
+			return err
+		}
+		err = os.Mkdir(path, 0o700)
+	}
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	above, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	return errors.Join(above.Sync(), above.Close())
 }
 
 // write makes the file of an empty store, on disk, with its space taken.

@@ -12,7 +12,7 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// fill gives every field that v reaches a value that is not zero.
+// fillFields gives every field that v reaches a value that is not zero.
 func fillFields(v reflect.Value, n *int) {
 	*n++
 	switch x := v.Addr().Interface().(type) {
@@ -28,8 +28,8 @@ func fillFields(v reflect.Value, n *int) {
 	}
 	switch v.Kind() {
 	case reflect.Struct:
-		for i := range v.NumField() {
-			fillFields(v.Field(i), n)
+		for _, field := range v.Fields() {
+			fillFields(field, n)
 		}
 	case reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))
@@ -42,6 +42,8 @@ func fillFields(v reflect.Value, n *int) {
 		v.SetString(strings.Repeat("x", *n%7+1) + string(rune('a'+*n%26)))
 	case reflect.Int, reflect.Int64:
 		v.SetInt(int64(-*n))
+	case reflect.Bool:
+		v.SetBool(true)
 	case reflect.Uint64:
 		v.SetUint(uint64(*n))
 	default:

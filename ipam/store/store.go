@@ -166,7 +166,10 @@ func (s *Store) settle(number uint64) error {
 func (s *Store) explain(err error) error { return explain(s.path, err) }
 
 func explain(path string, err error) error {
-	var remedy string
+	var (
+		condition error // that err does not wrap yet
+		remedy    string
+	)
 	switch {
 	case err == nil:
 		return nil
@@ -177,13 +180,15 @@ func explain(path string, err error) error {
 	case errors.Is(err, ErrCorrupt), errors.Is(err, ErrOlder):
 		remedy = "move the file away and start again: a new store is made"
 	case isFull(err):
-		remedy = "make room on its file system"
+		condition, remedy = ErrFull, "make room on its file system"
+	case isReadOnly(err):
+		condition, remedy = ErrReadOnly, "make the file, and its file system, writable for this process"
 	}
 	switch {
 	case remedy == "":
 		return fmt.Errorf("store %s: %w", path, err)
-	case isFull(err) && !errors.Is(err, ErrFull):
-		return fmt.Errorf("store %s: %w: %w: %s", path, ErrFull, err, remedy)
+	case condition != nil && !errors.Is(err, condition):
+		return fmt.Errorf("store %s: %w: %w: %s", path, condition, err, remedy)
 	default:
 		return fmt.Errorf("store %s: %w: %s", path, err, remedy)
 	}

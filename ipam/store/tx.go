@@ -118,8 +118,8 @@ func (tx *Tx) run(fn func(*Tx) error) (err error) {
 		if p == nil {
 			return
 		}
-		fault, ok := asFault(p)
-		if !ok {
+		fault := asFault(p)
+		if fault == nil {
 			panic(p)
 		}
 		err = tx.fail(fault)
@@ -130,8 +130,8 @@ func (tx *Tx) run(fn func(*Tx) error) (err error) {
 	return tx.err
 }
 
-// Next returns a number that is larger than every number it returned before in
-// this store. In a View it returns 0.
+// Next returns a number that is larger than every number that it returned in a
+// call that succeeded. In a View it returns 0.
 func (tx *Tx) Next() uint64 {
 	if !tx.bt.Writable() {
 		_ = tx.fail(ErrReadOnly)
@@ -353,10 +353,4 @@ func (b *batch) commitState() error {
 	var payload [stateSize]byte
 	record := seal(b.cut(stateSize+recordOverhead), seedMeta, keyState, b.st.append(payload[:0]))
 	return b.bt.Bucket(bucketMeta).Put(keyState, record)
-}
-
-// readID returns the store's ID as the file has it.
-func readID(node *bolt.Bucket) (protocol.StoreID, error) {
-	payload, err := unseal(seedNode, keyID, node.Get(keyID))
-	return protocol.StoreID(payload), err
 }
