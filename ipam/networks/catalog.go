@@ -7,7 +7,6 @@ import (
 	"sync"
 
 	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -69,8 +68,12 @@ func (c *Catalog) Of(o *nad.NetworkAttachmentDefinition) Network {
 	return n
 }
 
-// Forget drops what is kept of a definition that was deleted.
-func (c *Catalog) Forget(uid types.UID) { c.known.Delete(uid) }
+// Last reads a definition that was deleted, and keeps nothing of it.
+func (c *Catalog) Last(o *nad.NetworkAttachmentDefinition) Network {
+	n := c.Of(o)
+	c.known.Delete(o.UID)
+	return n
+}
 
 // Resolve decides what a network's name means to a claim in namespace.
 func (c *Catalog) Resolve(ctx context.Context, name, namespace string) (Resolution, error) {

@@ -77,6 +77,18 @@ var rules = []rule{
 		never: join(kubernetes, bolt, cni, []string{"os", "net", "net/http", "./ipam/agent", "./ipam/cluster", "./ipam/store", "./ipam/wire", "./api"}),
 	},
 	{
+		pkg: "./ipam/networks", why: "it reads definitions: who acts on them is not its business",
+		never: join(bolt, cni, []string{"./ipam/agent", "./ipam/broker", "./ipam/cluster", "./ipam/store", "./ipam/wire", "./api", "./claims"}),
+	},
+	{
+		pkg: "./ipam/pools", why: "pools are cluster-wide: they know neither nodes nor claims",
+		never: join(bolt, cni, []string{"./ipam/agent", "./ipam/broker", "./ipam/store", "./ipam/wire", "./claims"}),
+	},
+	{
+		pkg: "./ipam/controller", why: "it wires the cluster controller, which has no node",
+		never: join(bolt, cni, []string{"./ipam/agent", "./ipam/daemon", "./ipam/store", "./ipam/wire", "./ipam/plugin", "./cmd"}),
+	},
+	{
 		pkg: "./ipam/node", why: "agent and local mode share these decisions",
 		never: join(kubernetes, cni, []string{"./ipam/agent", "./ipam/cluster", "./ipam/local", "./api"}),
 	},

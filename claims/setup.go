@@ -1,0 +1,123 @@
+package claims
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
+	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/ipam/broker"
+	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/networks"
+)
+
+// unsettled is the index, by network, of claims that have no addresses, or not
+// what their status shows: those that a change of the network concerns.
+const unsettled = "tenure.unsettled"
+
+// queue is the reconciler's work.
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// IndexClaims adds the index of claims that the reconciler needs. Call it before
+// the cache starts.
+func IndexClaims(ctx context.Context, to client.FieldIndexer) error {
+	err := to.IndexField(ctx, &ipamclaims.IPAMClaim{}, unsettled, func(o client.Object) []string {
+		claim := o.(*ipamclaims.IPAMClaim)
+		if len(claim.Status.IPs) > 0 && meta.IsStatusConditionTrue(claim.Status.Conditions, cluster.ConditionIPsAllocated) {
+			return nil
+		}
+		return []string{claim.Spec.Network}
+	})
+	if err != nil {
+		return fmt.Errorf("index claims: %w", err)
+	}
+	return nil
+}
+
+// A Doorbell hands a broker's notifications to the reconciler's queue. Before the
+// queue has started it drops them, which loses nothing: the queue starts with every
+// claim, and a broker with every claim that has grants.
+type Doorbell struct{ to atomic.Pointer[queue] }
+
+// Start implements [source.Source].
+func (d *Doorbell) Start(_ context.Context, q queue) error {
+	d.to.Store(&q)
+	return nil
+}
+
+// Ring has a claim looked at.
+func (d *Doorbell) Ring(key broker.ClaimKey) {
+	if q := d.to.Load(); q != nil {
+		(*q).Add(reconcile.Request{NamespacedName: types.NamespacedName{Namespace: key.Namespace, Name: key.Name}})
+	}
+}
+
+// Setup has the manager run r with this many workers, and at every ring of the
+// bell.
+func (r *Reconciler) Setup(mgr ctrl.Manager, catalog *networks.Catalog, bell *Doorbell, workers int) error {
+	err := ctrl.NewControllerManagedBy(mgr).Named("claims").
+		For(&ipamclaims.IPAMClaim{}).
+		Watches(&v1alpha1.IPSubLease{}, handler.EnqueueRequestsFromMapFunc(ofUse)).
+		Watches(&nad.NetworkAttachmentDefinition{}, r.ofDefinition(catalog)).
+		WatchesRawSource(bell).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: workers,
+			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](100*time.Millisecond, 10*time.Second),
+		}).
+		Complete(r)
+	if err != nil {
+		return fmt.Errorf("set up claims: %w", err)
+	}
+	return nil
+}
+
+// ofUse maps a use to its claim.
+func ofUse(_ context.Context, o client.Object) []reconcile.Request {
+	use := o.(*v1alpha1.IPSubLease).Spec.Use
+	if use == nil {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: use.Claim.Namespace, Name: use.Claim.Name}}}
+}
+
+// ofDefinition enqueues the claims that wait for a network which a definition has,
+// or had.
+func (r *Reconciler) ofDefinition(catalog *networks.Catalog) handler.EventHandler {
+	add := func(ctx context.Context, q queue, network string) {
+		var waiting ipamclaims.IPAMClaimList
+		if err := r.Cache.List(ctx, &waiting, client.MatchingFields{unsettled: network}, client.UnsafeDisableDeepCopy); err != nil {
+			r.Log.ErrorContext(ctx, "claims cannot be listed", "network", network, "error", err)
+			return
+		}
+		for i := range waiting.Items {
+			q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&waiting.Items[i])})
+		}
+	}
+	of := func(o client.Object) string { return catalog.Of(o.(*nad.NetworkAttachmentDefinition)).Name }
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { add(ctx, q, of(e.Object)) },
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
+			was, is := of(e.ObjectOld), of(e.ObjectNew)
+			add(ctx, q, is)
+			if was != is {
+				add(ctx, q, was)
+			}
+		},
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
+			add(ctx, q, catalog.Last(e.Object.(*nad.NetworkAttachmentDefinition)).Name)
+		},
+	}
+}

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+
+	"github.com/go-logr/logr"
+	"github.com/spf13/pflag"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/tenure-ipam/tenure/ipam/controller"
+)
+
+const usage = `tenure-controller is Tenure's cluster controller. Run two of it or more: one leads,
+and another takes over when it is gone.
+
+In a cluster it needs no flags: it takes its namespace from POD_NAMESPACE and its
+credentials from its service account. Elsewhere, give --kubeconfig.
+
+Flags:
+`
+
+// options are the flags.
+type options struct {
+	controller controller.Config
+	kubeconfig string
+	debug      bool
+}
+
+// run reads the flags and works until ctx ends.
+func run(ctx context.Context, args []string, getenv func(string) string, stderr io.Writer) error {
+	opts, err := parse(args, getenv, stderr)
+	if errors.Is(err, pflag.ErrHelp) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	level := slog.LevelInfo
+	if opts.debug {
+		level = slog.LevelDebug
+	}
+	log := slog.New(slog.NewJSONHandler(stderr, &slog.HandlerOptions{Level: level}))
+	ctrllog.SetLogger(logr.FromSlogHandler(log.Handler()))
+	rc, err := restConfig(opts.kubeconfig)
+	if err != nil {
+		return err
+	}
+	c, err := controller.New(opts.controller, rc, log)
+	if err != nil {
+		return err
+	}
+	return c.Run(ctx)
+}
+
+func parse(args []string, getenv func(string) string, stderr io.Writer) (options, error) {
+	opts := options{controller: controller.DefaultConfig()}
+	c := &opts.controller
+	if namespace := getenv("POD_NAMESPACE"); namespace != "" {
+		c.SeatNamespace = namespace
+	}
+	flags := pflag.NewFlagSet("tenure-controller", pflag.ContinueOnError)
+	flags.SetOutput(stderr)
+	flags.Usage = func() { fmt.Fprint(stderr, usage, flags.FlagUsages()) }
+	flags.StringVar(&opts.kubeconfig, "kubeconfig", "", "path of a kubeconfig; empty: the service account of this pod")
+	flags.StringVar(&c.SeatNamespace, "seat-namespace", c.SeatNamespace, "namespace of the nodes' seats and of the leader's lease (default: $POD_NAMESPACE)")
+	flags.BoolVar(&c.LeaderElection, "leader-election", c.LeaderElection, "elect one leader among the controllers; without it this one works at once")
+	flags.DurationVar(&c.LeaseDuration, "leader-lease-duration", c.LeaseDuration, "how long a leader that has died is waited for; one that is stopped hands over at once")
+	flags.DurationVar(&c.RenewDeadline, "leader-renew-deadline", c.RenewDeadline, "how long a leader tries to renew its lease before it gives up")
+	flags.DurationVar(&c.RetryPeriod, "leader-retry-period", c.RetryPeriod, "how often a leader renews, and the others look")
+	flags.IntVar(&c.Workers, "workers", c.Workers, "how many claims are worked on at once")
+	flags.Float32Var(&c.QPS, "kube-api-qps", c.QPS, "calls to the API server in a second, at most")
+	flags.IntVar(&c.Burst, "kube-api-burst", c.Burst, "calls to the API server at once, at most")
+	flags.DurationVar(&c.CountsEvery, "counts-every", c.CountsEvery, "how often at most a pool's counts are written")
+	flags.DurationVar(&c.Idle, "idle", c.Idle, "how long a block without claims is kept for the next ones")
+	flags.StringVar(&c.Health, "health", c.Health, "address for /healthz and /readyz; empty: none")
+	flags.StringVar(&c.Metrics, "metrics", c.Metrics, "address for /metrics; empty: none")
+	flags.BoolVar(&opts.debug, "debug", false, "log more")
+	if err := flags.Parse(args); err != nil {
+		return opts, err
+	}
+	if flags.NArg() > 0 {
+		return opts, fmt.Errorf("unexpected argument %q: see tenure-controller --help", flags.Arg(0))
+	}
+	return opts, nil
+}
+
+func restConfig(kubeconfig string) (*rest.Config, error) {
+	if kubeconfig == "" {
+		rc, err := rest.InClusterConfig()
+		if err != nil {
+			return nil, fmt.Errorf("no --kubeconfig, and not in a cluster: %w", err)
+		}
+		return rc, nil
+	}
+	rc, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("read kubeconfig %s: %w", kubeconfig, err)
+	}
+	return rc, nil
+}

@@ -1,0 +1,251 @@
+package pools
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// Types of conditions of an IPPool beside those of the API: each is there only
+// while it is True.
+const (
+	// ConditionBlockSizePending: spec.blockSize asks for another size of blocks
+	// than the pool's leases have.
+	ConditionBlockSizePending = "BlockSizePending"
+	// ConditionDraining: addresses are in use that the ranges no longer have.
+	ConditionDraining = "Draining"
+	// ConditionDefinitionsDisagree: the definitions that describe an implicit
+	// pool see it differently.
+	ConditionDefinitionsDisagree = "DefinitionsDisagree"
+)
+
+// lookAgain is when a pool that waits for leases is looked at again, should the
+// event that it waits for have gone unnoticed.
+const lookAgain = 10 * time.Second
+
+// seen is what is known when a pool is looked at.
+type seen struct {
+	pool  *v1alpha1.IPPool
+	shape *allocator.Shape // nil where the spec is faulty
+	fault string
+	tally tally
+	// overlaps are the pools that share addresses with this one, and older those
+	// of them that were there first.
+	overlaps, older []string
+	disagreements   []string
+	countsDue       bool
+	now             time.Time
+
+	live *live // nil: not read
+}
+
+// live is what was read of a pool from the API server: first the pool, then the
+// leases of its name.
+type live struct {
+	pool   *v1alpha1.IPPool
+	leases []protocol.Lease
+}
+
+// plan is what is to be done about a pool. With readLive, it is read, and plan is
+// made again.
+type plan struct {
+	readLive bool
+	// base is the pool that the writes are made to: its UID and resourceVersion
+	// must still be there.
+	base            *v1alpha1.IPPool
+	addFinalizer    bool
+	removeFinalizer bool
+	status          *v1alpha1.IPPoolStatus
+	after           time.Duration
+}
+
+// decide returns what is to be done.
+func decide(s seen) plan {
+	if s.live != nil {
+		s.pool = s.live.pool
+	}
+	if s.pool.DeletionTimestamp != nil {
+		return s.retire()
+	}
+	if !slices.Contains(s.pool.Finalizers, v1alpha1.LeasesFinalizer) {
+		return plan{base: s.pool, addFinalizer: true}
+	}
+	st := s.pool.Status.DeepCopy()
+	st.ObservedGeneration = s.pool.Generation
+	p := s.lease(st)
+	if p.readLive {
+		return p
+	}
+	s.describe(st)
+	if !reflect.DeepEqual(*st, s.pool.Status) {
+		p.status = st
+	}
+	p.base = s.pool
+	return p
+}
+
+// retire is decide for a pool that is being deleted: closed at once, gone when no
+// lease of its name is left.
+func (s seen) retire() plan {
+	if !slices.Contains(s.pool.Finalizers, v1alpha1.LeasesFinalizer) {
+		return plan{}
+	}
+	st := s.pool.Status.DeepCopy()
+	st.Leasing = v1alpha1.LeasingClosed
+	message := "the pool was deleted, and waits for nobody"
+	if s.tally.leases > 0 {
+		message = fmt.Sprintf("the pool was deleted, and waits for leases of %s", s.tally.holders())
+	}
+	s.ready(st, metav1.ConditionFalse, v1alpha1.ReasonDeleting, message)
+	switch {
+	case !reflect.DeepEqual(*st, s.pool.Status):
+		return plan{base: s.pool, status: st}
+	case s.tally.leases > 0:
+		return plan{after: lookAgain}
+	case s.live == nil:
+		return plan{readLive: true}
+	case len(s.live.leases) > 0:
+		return plan{after: lookAgain}
+	default:
+		return plan{base: s.pool, removeFinalizer: true}
+	}
+}
+
+// lease decides whether blocks may be leased, and of which size: it fills in
+// leasing, sizes and the condition Ready of st. The rule behind it: a pool is
+// closed, then its leases are listed live, then it is changed or opened, all
+// upon one resourceVersion. Whoever creates a lease before the list is seen by
+// it; whoever creates one later reads a closed pool.
+func (s seen) lease(st *v1alpha1.IPPoolStatus) plan {
+	if s.shape == nil {
+		return s.shut(st, v1alpha1.ReasonInvalidSpec, s.fault)
+	}
+	if s.pool.Spec.Domain != "" && len(s.older) > 0 {
+		return s.shut(st, v1alpha1.ReasonOverlap, fmt.Sprintf(
+			"the pool shares addresses of domain %s with %s: change the ranges, or the domain", s.pool.Spec.Domain, strings.Join(few(s.older, "pools"), ", ")))
+	}
+	now := decided(*st)
+	want := now.wanted(s.shape, s.pool.Spec.BlockSize)
+	if st.Leasing == v1alpha1.LeasingOpen {
+		if now.equal(want) || s.busy(now.changes(want)) && now.complete(s.shape) {
+			return s.opened(st, now, want)
+		}
+		// No lease stands against the change, or a family is new: close, and
+		// look live.
+		return s.shut(st, v1alpha1.ReasonBlockSizeChanging, fmt.Sprintf("blocks are about to have %v", want))
+	}
+	if s.live == nil {
+		return plan{readLive: true}
+	}
+	uid := protocol.UID(s.pool.UID)
+	bad, found := want.misfit(uid, s.live.leases)
+	if !found {
+		st.BlockPrefixLengths = want.status()
+		return s.opened(st, want, want)
+	}
+	if _, found := now.misfit(uid, s.live.leases); !found && now.complete(s.shape) {
+		return s.opened(st, now, want)
+	}
+	reason, what := v1alpha1.ReasonBlockSizeChanging, fmt.Sprintf("which has another size than blocks of %v", want)
+	if bad.PoolUID != uid {
+		reason, what = v1alpha1.ReasonEarlierPool, "of an earlier pool of this name"
+	}
+	p := s.shut(st, reason, fmt.Sprintf("the pool waits for lease %s of %v, %s", bad.Name, bad.Holder, what))
+	p.after = lookAgain
+	return p
+}
+
+// opened opens the pool with blocks of size now, where the spec asks for want.
+func (s seen) opened(st *v1alpha1.IPPoolStatus, now, want sizes) plan {
+	st.Leasing = v1alpha1.LeasingOpen
+	s.ready(st, metav1.ConditionTrue, v1alpha1.ReasonOpen, fmt.Sprintf("blocks of %v may be leased", now))
+	pending := ""
+	if !now.equal(want) {
+		pending = fmt.Sprintf("blocks have %v until the pool has no lease; then they will have %v", now, want)
+	}
+	s.flag(st, ConditionBlockSizePending, "LeasesWithEarlierSize", pending)
+	return plan{}
+}
+
+// shut closes the pool.
+func (s seen) shut(st *v1alpha1.IPPoolStatus, reason, message string) plan {
+	st.Leasing = v1alpha1.LeasingClosed
+	s.ready(st, metav1.ConditionFalse, reason, message)
+	return plan{}
+}
+
+// busy reports whether there are leases of one of these families.
+func (s seen) busy(families []allocator.Family) bool {
+	return slices.ContainsFunc(families, func(f allocator.Family) bool { return s.tally.blocks[f] > 0 })
+}
+
+// describe fills in what st says about the pool's addresses.
+func (s seen) describe(st *v1alpha1.IPPoolStatus) {
+	if s.shape == nil {
+		return
+	}
+	counts := s.tally.counts(s.shape)
+	if s.countsDue {
+		st.Counts = &counts
+	}
+	st.Pressure = s.tally.pressure(st.Pressure, s.shape)
+	if st.Pressure == v1alpha1.PressureExhausted && counts.Free == 0 {
+		message := "every address is taken"
+		if counts.Unreachable > 0 {
+			message = fmt.Sprintf("every address is taken or out of reach: %d are free on nodes that do not answer", counts.Unreachable)
+		}
+		s.set(st, v1alpha1.PoolExhausted, metav1.ConditionTrue, v1alpha1.ReasonNoAddressFree, message)
+	} else {
+		s.set(st, v1alpha1.PoolExhausted, metav1.ConditionFalse, v1alpha1.ReasonAddressesFree, "addresses are free")
+	}
+	if len(s.overlaps) > 0 {
+		where := "neither names its domain"
+		if s.pool.Spec.Domain != "" {
+			where = "both are of domain " + s.pool.Spec.Domain
+		}
+		s.set(st, v1alpha1.PoolOverlapping, metav1.ConditionTrue, v1alpha1.ReasonSharedAddresses, fmt.Sprintf(
+			"the pool shares addresses with %s, and %s: an address may be given twice", strings.Join(few(s.overlaps, "pools"), ", "), where))
+	} else {
+		s.set(st, v1alpha1.PoolOverlapping, metav1.ConditionFalse, v1alpha1.ReasonDisjoint, "no other pool has these addresses")
+	}
+	outside := ""
+	if s.tally.outside > 0 {
+		outside = fmt.Sprintf("%d addresses are granted that the ranges do not have; they will not be given again", s.tally.outside)
+	}
+	s.flag(st, ConditionDraining, "AddressesOutsideRanges", outside)
+	s.flag(st, ConditionDefinitionsDisagree, "OldestDecides", strings.Join(few(s.disagreements, "disagreements"), "; "))
+}
+
+func (s seen) ready(st *v1alpha1.IPPoolStatus, status metav1.ConditionStatus, reason, message string) {
+	s.set(st, v1alpha1.PoolReady, status, reason, message)
+}
+
+// flag sets a condition while there is something to say, and removes it when there
+// is not.
+func (s seen) flag(st *v1alpha1.IPPoolStatus, kind, reason, message string) {
+	if message == "" {
+		meta.RemoveStatusCondition(&st.Conditions, kind)
+		return
+	}
+	s.set(st, kind, metav1.ConditionTrue, reason, message)
+}
+
+func (s seen) set(st *v1alpha1.IPPoolStatus, kind string, status metav1.ConditionStatus, reason, message string) {
+	const most = 32768 // what the schema admits
+	if len(message) > most {
+		message = message[:most]
+	}
+	meta.SetStatusCondition(&st.Conditions, metav1.Condition{
+		Type: kind, Status: status, Reason: reason, Message: message, ObservedGeneration: s.pool.Generation,
+		LastTransitionTime: metav1.NewTime(s.now.Truncate(time.Second)),
+	})
+}

@@ -1,0 +1,252 @@
+package pools
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/networks"
+	"github.com/tenure-ipam/tenure/ipam/poolspec"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// Live reads from the API server, never from a cache.
+type Live interface {
+	ReadIPPool(ctx context.Context, name protocol.PoolName) (*v1alpha1.IPPool, protocol.Outcome, error)
+	LeasesOfPool(ctx context.Context, pool protocol.PoolName) ([]protocol.Lease, error)
+}
+
+// Describers finds the networks that describe an implicit pool, oldest first.
+type Describers interface {
+	OfPool(ctx context.Context, pool string) ([]networks.Network, error)
+}
+
+// Reconciler looks after pools.
+type Reconciler struct {
+	// Cache has pools, leases (indexed by [IndexLeases]), sub-leases, and the
+	// seats in SeatNamespace.
+	Cache         client.Reader
+	SeatNamespace string
+	// Write writes pools.
+	Write    client.Client
+	Live     Live
+	Networks Describers
+	Shapes   *Shapes
+	Metrics  *Metrics
+	Log      *slog.Logger
+	// CountsEvery is how often at most a pool's counts are written.
+	CountsEvery time.Duration
+	// Now is the clock.
+	Now func() time.Time
+
+	mu     sync.Mutex
+	counts map[types.UID]time.Time // guarded by mu: when each pool's counts were last looked at
+	around lookout                 // guarded by mu
+}
+
+// Reconcile looks at one pool.
+func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	var pool v1alpha1.IPPool
+	if err := r.Cache.Get(ctx, req.NamespacedName, &pool); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.Metrics.forget(req.Name)
+			return reconcile.Result{}, nil
+		}
+		return reconcile.Result{}, fmt.Errorf("read pool %s: %w", req.Name, err)
+	}
+	s, err := r.look(ctx, &pool)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	p := decide(s)
+	if p.readLive {
+		if s.live, err = r.readLive(ctx, &pool); err != nil || s.live == nil {
+			return reconcile.Result{}, err
+		}
+		if s.live.pool.Generation != pool.Generation {
+			return reconcile.Result{RequeueAfter: 100 * time.Millisecond}, nil // the cache is behind
+		}
+		p = decide(s)
+	}
+	if err := r.apply(ctx, &pool, p); err != nil {
+		return reconcile.Result{}, err
+	}
+	r.Metrics.observe(&pool, s.tally, s.shape)
+	after := r.CountsEvery
+	if p.after > 0 {
+		after = min(after, p.after)
+	}
+	return reconcile.Result{RequeueAfter: after}, nil
+}
+
+// look reads, from the cache, all that decides about a pool.
+func (r *Reconciler) look(ctx context.Context, pool *v1alpha1.IPPool) (seen, error) {
+	s := seen{pool: pool, now: r.Now()}
+	s.shape, s.fault = r.Shapes.Of(pool)
+	var leases v1alpha1.IPLeaseList
+	if err := r.Cache.List(ctx, &leases, client.MatchingFields{leasesByPool: pool.Name}, client.UnsafeDisableDeepCopy); err != nil {
+		return s, fmt.Errorf("list leases of pool %s: %w", pool.Name, err)
+	}
+	around, err := r.surroundings(ctx, s.now)
+	if err != nil {
+		return s, err
+	}
+	s.tally = count(leases.Items, s.shape, around)
+	var others v1alpha1.IPPoolList
+	if err := r.Cache.List(ctx, &others, client.UnsafeDisableDeepCopy); err != nil {
+		return s, fmt.Errorf("list pools: %w", err)
+	}
+	s.overlaps, s.older = overlapping(pool, s.shape, others.Items, func(p *v1alpha1.IPPool) *allocator.Shape {
+		shape, _ := r.Shapes.Of(p)
+		return shape
+	})
+	if implicit(pool) {
+		describing, err := r.Networks.OfPool(ctx, pool.Name)
+		if err != nil {
+			return s, err
+		}
+		if _, found, err := unite(pool.Name, describing); err == nil {
+			for _, d := range found {
+				s.disagreements = append(s.disagreements, d.String())
+			}
+		}
+	}
+	s.countsDue = r.countsDue(pool.UID, s.now)
+	return s, nil
+}
+
+// countsDue reports whether it is time to write a pool's counts, and if so takes
+// it as done.
+func (r *Reconciler) countsDue(uid types.UID, now time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if last, ok := r.counts[uid]; ok && now.Sub(last) < r.CountsEvery {
+		return false
+	}
+	if r.counts == nil {
+		r.counts = map[types.UID]time.Time{}
+	}
+	r.counts[uid] = now
+	return true
+}
+
+// readLive reads the pool, and then its leases. It is nil if the pool is gone.
+func (r *Reconciler) readLive(ctx context.Context, pool *v1alpha1.IPPool) (*live, error) {
+	name := protocol.PoolName(pool.Name)
+	now, out, err := r.Live.ReadIPPool(ctx, name)
+	switch {
+	case out == protocol.NotFound, out == protocol.Done && now.UID != pool.UID:
+		return nil, nil //nolint:nilnil // gone: the event is on its way
+	case out != protocol.Done:
+		return nil, fmt.Errorf("read pool %s: %w", name, err)
+	}
+	leases, err := r.Live.LeasesOfPool(ctx, name)
+	if err != nil {
+		return nil, fmt.Errorf("pool %s: %w", name, err)
+	}
+	return &live{pool: now, leases: leases}, nil
+}
+
+// apply does what p says. Writes that meet another version of the pool are left
+// undone: that version brings it here again.
+func (r *Reconciler) apply(ctx context.Context, pool *v1alpha1.IPPool, p plan) error {
+	switch {
+	case p.addFinalizer:
+		finalizers := append(slices.Clone(p.base.Finalizers), v1alpha1.LeasesFinalizer)
+		return r.patch(ctx, p.base, map[string]any{"finalizers": finalizers}, nil)
+	case p.removeFinalizer:
+		finalizers := slices.DeleteFunc(slices.Clone(p.base.Finalizers), func(f string) bool { return f == v1alpha1.LeasesFinalizer })
+		if err := r.patch(ctx, p.base, map[string]any{"finalizers": finalizers}, nil); err != nil {
+			return err
+		}
+		r.mu.Lock()
+		delete(r.counts, pool.UID)
+		r.mu.Unlock()
+		r.Shapes.Forget(pool.UID)
+	case p.status != nil:
+		if err := r.patch(ctx, p.base, nil, p.status); err != nil {
+			return err
+		}
+		was, is := ready(p.base.Status), ready(*p.status)
+		if was.Status != is.Status || was.Reason != is.Reason {
+			r.Log.InfoContext(ctx, "pool changes", "pool", pool.Name, "leasing", p.status.Leasing, "reason", is.Reason, "message", is.Message)
+		}
+	}
+	return nil
+}
+
+func ready(st v1alpha1.IPPoolStatus) metav1.Condition {
+	if c := meta.FindStatusCondition(st.Conditions, v1alpha1.PoolReady); c != nil {
+		return *c
+	}
+	return metav1.Condition{}
+}
+
+// patch writes metadata, or the status, of exactly this version of the pool.
+func (r *Reconciler) patch(ctx context.Context, base *v1alpha1.IPPool, metadata map[string]any, status *v1alpha1.IPPoolStatus) error {
+	own := map[string]any{"uid": base.UID, "resourceVersion": base.ResourceVersion}
+	for k, v := range metadata {
+		own[k] = v
+	}
+	body := map[string]any{"metadata": own}
+	if status != nil {
+		body["status"] = status
+	}
+	raw, err := json.Marshal(body)
+	if err != nil {
+		return fmt.Errorf("encode pool %s: %w", base.Name, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, cluster.CallTimeout)
+	defer cancel()
+	into := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: base.Name}}
+	if status != nil {
+		err = r.Write.Status().Patch(ctx, into, client.RawPatch(types.MergePatchType, raw))
+	} else {
+		err = r.Write.Patch(ctx, into, client.RawPatch(types.MergePatchType, raw))
+	}
+	switch cluster.Classify(err) {
+	case protocol.Done, protocol.Conflict, protocol.NotFound:
+		return nil
+	default:
+		return fmt.Errorf("write pool %s: %w", base.Name, err)
+	}
+}
+
+// Shapes keeps the shape of each pool's spec. It may be used concurrently.
+type Shapes struct{ known sync.Map } // types.UID -> knownShape
+
+type knownShape struct {
+	generation int64
+	shape      *allocator.Shape
+	fault      string
+}
+
+// Of returns the shape of a pool's spec, or what is wrong with it.
+func (s *Shapes) Of(pool *v1alpha1.IPPool) (shape *allocator.Shape, fault string) {
+	if k, ok := s.known.Load(pool.UID); ok && k.(knownShape).generation == pool.Generation {
+		return k.(knownShape).shape, k.(knownShape).fault
+	}
+	shape, err := poolspec.ParsePool(cluster.PoolText(pool))
+	if err != nil {
+		shape, fault = nil, oneLine(err)
+	}
+	s.known.Store(pool.UID, knownShape{pool.Generation, shape, fault})
+	return shape, fault
+}
+
+// Forget drops what is kept of a pool.
+func (s *Shapes) Forget(uid types.UID) { s.known.Delete(uid) }

@@ -1,0 +1,151 @@
+package pools
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/ipam/networks"
+)
+
+// leasesByPool is the index of leases in the cache.
+const leasesByPool = "spec.pool"
+
+// gather is how long a pool's lease events are gathered before the pool is looked
+// at: one look costs a step for each of its leases.
+const gather = 500 * time.Millisecond
+
+// queue is the work of one of the reconcilers.
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// IndexLeases adds the index of leases that the reconcilers need. Call it before
+// the cache starts.
+func IndexLeases(ctx context.Context, to client.FieldIndexer) error {
+	err := to.IndexField(ctx, &v1alpha1.IPLease{}, leasesByPool, func(o client.Object) []string {
+		return []string{o.(*v1alpha1.IPLease).Spec.Pool}
+	})
+	if err != nil {
+		return fmt.Errorf("index leases: %w", err)
+	}
+	return nil
+}
+
+// options are those of both reconcilers' controllers.
+func options(workers int) controller.Options {
+	return controller.Options{
+		MaxConcurrentReconciles: workers,
+		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](100*time.Millisecond, 10*time.Second),
+	}
+}
+
+// Setup has the manager run r.
+func (r *Reconciler) Setup(mgr ctrl.Manager, catalog *networks.Catalog) error {
+	err := ctrl.NewControllerManagedBy(mgr).Named("pools").
+		For(&v1alpha1.IPPool{}).
+		// A pool that overlaps another concerns both.
+		Watches(&v1alpha1.IPPool{}, r.othersOf(mgr.GetCache()), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&v1alpha1.IPLease{}, ofLease(true)).
+		Watches(&nad.NetworkAttachmentDefinition{}, ofDefinition(catalog)).
+		WithOptions(options(4)).
+		Complete(r)
+	if err != nil {
+		return fmt.Errorf("set up pools: %w", err)
+	}
+	return nil
+}
+
+// othersOf enqueues every pool when one changes its spec, comes or goes.
+func (r *Reconciler) othersOf(cache client.Reader) handler.EventHandler {
+	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
+		var pools v1alpha1.IPPoolList
+		if err := cache.List(ctx, &pools, client.UnsafeDisableDeepCopy); err != nil {
+			r.Log.ErrorContext(ctx, "pools cannot be listed", "error", err)
+			return nil
+		}
+		var out []reconcile.Request
+		for i := range pools.Items {
+			if pools.Items[i].Name != o.GetName() {
+				out = append(out, request(pools.Items[i].Name))
+			}
+		}
+		return out
+	})
+}
+
+// ofLease enqueues the pool of a lease that comes, goes, or has other holders and
+// grants; with all false, only of one that goes.
+func ofLease(all bool) handler.EventHandler {
+	add := func(q queue, o client.Object) {
+		q.AddAfter(request(o.(*v1alpha1.IPLease).Spec.Pool), gather)
+	}
+	return handler.Funcs{
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) {
+			if all {
+				add(q, e.Object)
+			}
+		},
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
+			was, is := e.ObjectOld.(*v1alpha1.IPLease), e.ObjectNew.(*v1alpha1.IPLease)
+			if all && (was.Spec.Holder != is.Spec.Holder || len(was.Spec.Grants) != len(is.Spec.Grants)) {
+				add(q, e.ObjectNew)
+			}
+		},
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) { add(q, e.Object) },
+	}
+}
+
+// ofDefinition enqueues the implicit pools that a definition describes, or did.
+func ofDefinition(catalog *networks.Catalog) handler.EventHandler {
+	add := func(q queue, described ...networks.Network) {
+		var names []string
+		for _, n := range described {
+			names = slices.AppendSeq(names, maps.Keys(n.ImplicitPools()))
+		}
+		slices.Sort(names)
+		for _, name := range slices.Compact(names) {
+			q.Add(request(name))
+		}
+	}
+	of := func(o client.Object) networks.Network { return catalog.Of(o.(*nad.NetworkAttachmentDefinition)) }
+	return handler.Funcs{
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { add(q, of(e.Object)) },
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) { add(q, of(e.ObjectOld), of(e.ObjectNew)) },
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) {
+			add(q, catalog.Last(e.Object.(*nad.NetworkAttachmentDefinition)))
+		},
+	}
+}
+
+// Setup has the manager run r.
+func (r *Implicit) Setup(mgr ctrl.Manager, catalog *networks.Catalog) error {
+	err := ctrl.NewControllerManagedBy(mgr).Named("implicit-pools").
+		Watches(&nad.NetworkAttachmentDefinition{}, ofDefinition(catalog)).
+		Watches(&v1alpha1.IPPool{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(predicate.Or[client.Object](
+			predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
+		Watches(&v1alpha1.IPLease{}, ofLease(false)).
+		WithOptions(options(2)).
+		Complete(r)
+	if err != nil {
+		return fmt.Errorf("set up implicit pools: %w", err)
+	}
+	return nil
+}
+
+func request(pool string) reconcile.Request {
+	return reconcile.Request{NamespacedName: types.NamespacedName{Name: pool}}
+}

@@ -1,0 +1,113 @@
+package pools
+
+import (
+	"fmt"
+
+	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// sizes are the prefix lengths of a pool's blocks by family; 0 is undecided.
+type sizes map[allocator.Family]int
+
+// decided returns the sizes in a pool's status.
+func decided(st v1alpha1.IPPoolStatus) sizes {
+	s := sizes{}
+	if b := st.BlockPrefixLengths; b != nil {
+		if b.IPv4 != nil {
+			s[allocator.IPv4] = int(*b.IPv4)
+		}
+		if b.IPv6 != nil {
+			s[allocator.IPv6] = int(*b.IPv6)
+		}
+	}
+	return s
+}
+
+// status returns s as a pool's status has it.
+func (s sizes) status() *v1alpha1.BlockPrefixLengths {
+	of := func(f allocator.Family) *int32 {
+		if s[f] == 0 {
+			return nil
+		}
+		return new(int32(s[f]))
+	}
+	return &v1alpha1.BlockPrefixLengths{IPv4: of(allocator.IPv4), IPv6: of(allocator.IPv6)}
+}
+
+// wanted returns the sizes that the pool should have. What has been decided stays,
+// also where the ranges have changed since; only the spec's own word changes it.
+func (s sizes) wanted(shape *allocator.Shape, blockSize *int32) sizes {
+	next := sizes{}
+	for f, bits := range s {
+		next[f] = bits
+	}
+	override := 0
+	if blockSize != nil {
+		override = int(*blockSize)
+	}
+	for _, f := range shape.Families() {
+		if next[f] == 0 || override > 0 {
+			next[f] = allocator.BlockBits(shape, f, override)
+		}
+	}
+	return next
+}
+
+// misfit returns the first lease that keeps a pool from being opened with blocks
+// of these sizes.
+func (s sizes) misfit(uid protocol.UID, leases []protocol.Lease) (protocol.Lease, bool) {
+	for _, l := range leases {
+		if l.PoolUID != uid || s[allocator.FamilyOf(l.Block.Addr())] != l.Block.Bits() {
+			return l, true
+		}
+	}
+	return protocol.Lease{}, false
+}
+
+// complete reports whether there is a size for every family of shape.
+func (s sizes) complete(shape *allocator.Shape) bool {
+	for _, f := range shape.Families() {
+		if s[f] == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// changes returns the families for which next is another size than s, which was
+// decided.
+func (s sizes) changes(next sizes) []allocator.Family {
+	var ff []allocator.Family
+	for _, f := range allocator.Families() {
+		if s[f] != 0 && s[f] != next[f] {
+			ff = append(ff, f)
+		}
+	}
+	return ff
+}
+
+func (s sizes) equal(o sizes) bool {
+	for _, f := range allocator.Families() {
+		if s[f] != o[f] {
+			return false
+		}
+	}
+	return true
+}
+
+// String returns the sizes as "64 IPv4 and 64 IPv6 addresses".
+func (s sizes) String() string {
+	text := ""
+	for _, f := range allocator.Families() {
+		if s[f] == 0 {
+			continue
+		}
+		if text != "" {
+			text += " and "
+		}
+		text += fmt.Sprintf("%d %v", 1<<(f.BitLen()-s[f]), f)
+	}
+	return text + " addresses"
+}

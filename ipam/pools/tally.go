@@ -1,0 +1,157 @@
+package pools
+
+import (
+	"fmt"
+	"math"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// tally is what the leases of one pool add up to.
+type tally struct {
+	leases      int
+	used        int64 // addresses that attachments have
+	claimed     int64 // addresses that belong to claims
+	spoken      int64 // addresses that nobody else can get: used or claimed
+	unreachable int64
+	// leased are the ordinary addresses of leased blocks, and blocks the leases,
+	// by family.
+	leased map[allocator.Family]int64
+	blocks map[allocator.Family]int
+	// nodes and claims hold on to addresses; cluster are the leases that the
+	// cluster holds.
+	nodes   map[string]int
+	claims  []string
+	cluster int
+	// outside are the granted addresses that the pool's ranges no longer have.
+	outside int
+}
+
+// surroundings are what a pool's numbers depend on beside its leases.
+type surroundings struct {
+	inUse  map[protocol.UID]bool // claims that some node uses
+	silent map[string]bool       // nodes that have been silent for F
+}
+
+// count adds up the leases of a pool of this shape.
+func count(leases []v1alpha1.IPLease, shape *allocator.Shape, around surroundings) tally {
+	t := tally{leased: map[allocator.Family]int64{}, blocks: map[allocator.Family]int{}, nodes: map[string]int{}}
+	for i := range leases {
+		l := &leases[i]
+		t.leases++
+		block, err := netip.ParsePrefix(l.Spec.Block)
+		if err != nil {
+			continue // the schema admits none
+		}
+		f, ordinary := allocator.FamilyOf(block.Addr()), int64(shape.OrdinaryIn(block))
+		t.leased[f] += ordinary
+		t.blocks[f]++
+		t.grants(l, shape, around)
+		if l.Spec.Holder.Kind == v1alpha1.HolderCluster {
+			t.cluster++
+			continue
+		}
+		t.nodes[l.Spec.Holder.Node]++
+		var used int64
+		if l.Status.Used != nil {
+			used = int64(*l.Status.Used)
+		}
+		t.used += used
+		t.spoken += used
+		if around.silent[l.Spec.Holder.Node] {
+			free := ordinary - used
+			if l.Status.Free != nil {
+				free = int64(*l.Status.Free)
+			}
+			t.unreachable += max(free, 0)
+		}
+	}
+	return t
+}
+
+// grants adds the grants of one lease.
+func (t *tally) grants(l *v1alpha1.IPLease, shape *allocator.Shape, around surroundings) {
+	for _, g := range l.Spec.Grants {
+		t.spoken++
+		claim := g.To.Kind == v1alpha1.GranteeClaim
+		if claim {
+			t.claimed++
+			t.claims = append(t.claims, g.To.Namespace+"/"+g.To.Name)
+		}
+		if !claim || around.inUse[protocol.UID(g.To.UID)] {
+			t.used++
+		}
+		if a, err := netip.ParseAddr(g.Address); err == nil && shape != nil && shape.Assignable(a) != nil {
+			t.outside++
+		}
+	}
+}
+
+// counts returns the numbers for the status.
+func (t tally) counts(shape *allocator.Shape) v1alpha1.PoolCounts {
+	var capacity int64
+	for _, f := range shape.Families() {
+		n := shape.Capacity(f)
+		if capacity > math.MaxInt64-n {
+			capacity = math.MaxInt64
+			break
+		}
+		capacity += n
+	}
+	free := capacity
+	if capacity < math.MaxInt64 { // what does not fit is not made smaller by a few
+		free = max(capacity-t.spoken-t.unreachable, 0)
+	}
+	return v1alpha1.PoolCounts{
+		Capacity: capacity, Used: t.used, Claimed: t.claimed, Free: free, Unreachable: t.unreachable,
+		Leases: int32(min(t.leases, math.MaxInt32)),
+	}
+}
+
+// pressure returns the pool's pressure: that of the family that is worse off,
+// since an interface gets an address of each.
+func (t tally) pressure(now v1alpha1.Pressure, shape *allocator.Shape) v1alpha1.Pressure {
+	before, err := allocator.ParsePressure(string(now))
+	if err != nil {
+		before = allocator.PressureLow
+	}
+	worst := allocator.PressureLow
+	for _, f := range shape.Families() {
+		capacity := shape.OrdinaryCapacity(f)
+		worst = max(worst, allocator.NextPressure(before, capacity, capacity-t.leased[f]))
+	}
+	return v1alpha1.Pressure(worst.String())
+}
+
+// holders says who still holds leases, for people.
+func (t tally) holders() string {
+	var parts []string
+	for node, n := range t.nodes {
+		parts = append(parts, fmt.Sprintf("node %s (%d)", node, n))
+	}
+	slices.Sort(parts)
+	parts = few(parts, "nodes")
+	if t.cluster > 0 {
+		claims := slices.Compact(slices.Sorted(slices.Values(t.claims)))
+		text := fmt.Sprintf("the cluster (%d)", t.cluster)
+		if len(claims) > 0 {
+			text += " for claims " + strings.Join(few(claims, "claims"), ", ")
+		}
+		parts = append(parts, text)
+	}
+	return strings.Join(parts, ", ")
+}
+
+// few keeps the first of a list that is too long to read.
+func few(list []string, what string) []string {
+	const most = 5
+	if len(list) <= most {
+		return list
+	}
+	return append(slices.Clone(list[:most]), fmt.Sprintf("%d more %s", len(list)-most, what))
+}
