@@ -207,7 +207,7 @@ func Step(r Right, self Self, ev Event) Result {
 		if r.Phase != Held {
 			return want(r, self, ev)
 		}
-		return Result{Next: r, Call: CallFence}
+		return again(r)
 	case EventLetGo:
 		return letGo(r)
 	case EventAnswer: // above
@@ -224,16 +224,23 @@ func want(r Right, self Self, ev Event) Result {
 		if r.Term == self.Term {
 			return Result{Next: r, Verdict: VerdictServes}
 		}
-		return Result{Next: r, Call: CallFence}
+		return again(r)
 	case Releasing:
-		if r.UID == "" {
-			return Result{Next: r, Call: CallRead}
-		}
-		return Result{Next: r, Call: CallFence}
+		return again(r)
 	case Lost:
 		return Result{Next: r, Verdict: VerdictTaken, Why: "another holds it"}
 	}
 	panic(fmt.Sprintf("protocol: phase %q of %s", r.Phase, r.Name))
+}
+
+// again says r anew. Only an object that an answer has shown is written to: a
+// fencing write that named no UID and no revision would change whatever has the
+// name.
+func again(r Right) Result {
+	if r.UID == "" {
+		return Result{Next: r, Call: CallRead}
+	}
+	return Result{Next: r, Call: CallFence}
 }
 
 func look(r Right, self Self, _ Event) Result {
@@ -244,7 +251,7 @@ func look(r Right, self Self, _ Event) Result {
 		return Result{Next: r, Call: CallRead}
 	case Held:
 		if r.Term != self.Term {
-			return Result{Next: r, Call: CallFence}
+			return again(r)
 		}
 		return Result{Next: r, Call: CallRead}
 	case Releasing:
