@@ -65,7 +65,11 @@ func read(r Right, self Self, ev Event) Result {
 func readGone(r Right, ev Event) Result {
 	switch r.Phase {
 	case Noted:
-		// A create of ours may still be on its way.
+		// A create of ours may still be on its way. If the clock has gone back, its
+		// age is not known: it counts anew.
+		if ev.Now.Before(r.NotedAt) {
+			r.NotedAt = ev.Now
+		}
 		if ev.Now.Sub(r.NotedAt) < LooksLast {
 			return later(r, "")
 		}

@@ -172,8 +172,12 @@ var looks = [...]time.Duration{time.Minute, 5 * time.Minute, 30 * time.Minute}
 const LooksLast = 30 * time.Minute
 
 // NextLook returns when to look for a create in doubt that was noted at noted
-// and last looked for at now, and whether there is such a time.
+// and last looked for at now, and whether there is such a time. By a clock that
+// has gone back behind noted, it is looked for as if it had been noted now.
 func NextLook(noted, now time.Time) (time.Time, bool) {
+	if now.Before(noted) {
+		noted = now
+	}
 	for _, d := range looks {
 		if at := noted.Add(d); at.After(now) {
 			return at, true
@@ -209,7 +213,7 @@ func Step(r Right, self Self, ev Event) Result {
 		}
 		return again(r)
 	case EventLetGo:
-		return letGo(r)
+		return letGo(r, ev)
 	case EventAnswer: // above
 	}
 	panic(fmt.Sprintf("protocol: event %v", ev.Kind))
@@ -270,13 +274,17 @@ func remove(r Right) Result {
 	return Result{Next: r, Call: CallDelete}
 }
 
-func letGo(r Right) Result {
+func letGo(r Right, ev Event) Result {
 	switch r.Phase {
 	case "":
 		return Result{Next: r, Forget: true, Verdict: VerdictGone}
 	case Noted: // whether there is an object to delete, a read tells
 		return Result{Next: r, Call: CallRead}
 	case Held:
+		if r.UID == "" { // it vanished, and a create is in doubt: noted, as any such
+			r.Phase, r.NotedAt = Noted, ev.Now
+			return Result{Next: r, Call: CallRead}
+		}
 		if r.Granted { // whether it still is, a read tells
 			return Result{Next: r, Call: CallRead}
 		}
