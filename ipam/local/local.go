@@ -33,7 +33,7 @@ func Serve(ctx context.Context, req wire.Request, now time.Time) wire.Response {
 	var err error
 	switch req.Verb {
 	case wire.Add:
-		resp.Result, err = add(ctx, req, now)
+		resp.Result, resp.Warnings, err = add(ctx, req, now)
 	case wire.Del:
 		resp.Warnings, err = del(ctx, req)
 	case wire.Check:
@@ -76,18 +76,20 @@ func openIfThere(ctx context.Context, c *poolspec.Config) (st *store.Store, ok b
 	return st, err == nil, err
 }
 
-func add(ctx context.Context, req wire.Request, now time.Time) (result *wire.Result, err error) {
+// add answers an ADD. There is no agent whose log could say which keys of the
+// configuration have no effect, so the runtime's does.
+func add(ctx context.Context, req wire.Request, now time.Time) (result *wire.Result, warnings []string, err error) {
 	c, err := poolspec.ParseConfig(req.Config, req.Args)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	ps, slots, err := plan(c)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	st, err := open(ctx, c)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer func() { err = errors.Join(err, st.Close()) }()
 	a := node.Ask{
@@ -103,9 +105,9 @@ func add(ctx context.Context, req wire.Request, now time.Time) (result *wire.Res
 		return err
 	})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return result, nil
+	return result, c.Ignored, nil
 }
 
 // del frees what the attachment has. A network without a store has nothing. A

@@ -238,6 +238,14 @@ func TestGatewayOutsideTheRange(t *testing.T) {
 	}
 }
 
+func TestIgnoredKeysAreTold(t *testing.T) {
+	n := newNetwork(t, `"range":"10.0.0.0/24","log_level":"debug"`)
+	resp := n.serve(wire.Request{Verb: wire.Add, ContainerID: "a", IfName: "eth0", Config: n.config("")})
+	if resp.Error != nil || len(resp.Warnings) != 1 || !strings.HasPrefix(resp.Warnings[0], "ipam.log_level: ") {
+		t.Errorf("error %v, warnings %q; want success, and one warning about ipam.log_level", resp.Error, resp.Warnings)
+	}
+}
+
 // TestC14GC lists what is garbage by the runtime's list, and what is kept
 // although the list has it not.
 func TestC14GC(t *testing.T) {

@@ -1,0 +1,55 @@
+package plugin
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/containernetworking/cni/pkg/types"
+
+	"github.com/tenure-ipam/tenure/ipam/node"
+	"github.com/tenure-ipam/tenure/ipam/poolspec"
+	"github.com/tenure-ipam/tenure/ipam/wire"
+)
+
+func TestC16CNIError(t *testing.T) {
+	if err := cniError(nil); err != nil {
+		t.Errorf("cniError(nil) = %v; want nil", err)
+	}
+	faults := errors.Join(fmt.Errorf("ipam.a: x%w", poolspec.ErrConfig), errors.New("ipam.b: y"))
+	for _, tt := range []struct {
+		err  error
+		code uint
+		msg  string
+	}{
+		{wire.ErrNoAgent, types.ErrTryAgainLater, "no agent listens"},
+		{wire.ErrNoAnswer, types.ErrTryAgainLater, "no answer from the agent"},
+		{fmt.Errorf("%w: %w", wire.ErrNoAnswer, context.DeadlineExceeded), types.ErrTryAgainLater, ""},
+		{&wire.FrameError{Reason: "rubbish"}, types.ErrTryAgainLater, "node socket: rubbish"},
+		{&wire.Error{Code: 101, Msg: "m", Details: "d"}, 101, "m"},
+		{&node.NoRoomError{Slot: node.Slot{Pool: "p", Family: 4}}, types.ErrTryAgainLater, "pool p has no free IPv4 address"},
+		{faults, types.ErrInvalidNetworkConfig, "ipam.a: x" + poolspec.ErrConfig.Error() + " | ipam.b: y"},
+		{errors.New("other"), types.ErrInternal, "other"},
+	} {
+		e, ok := errors.AsType[*types.Error](cniError(tt.err))
+		if !ok || e.Code != tt.code || tt.msg != "" && e.Msg != tt.msg {
+			t.Errorf("cniError(%v) = %+v; want code %d, %q", tt.err, e, tt.code, tt.msg)
+		}
+	}
+}
+
+func TestC16ErrorHasCNIVersion(t *testing.T) {
+	for version, want := range map[string]string{"": "1.1.0", "0.3.1": "0.3.1"} {
+		var out bytes.Buffer
+		c := &call{Plugin: Plugin{Stdout: &out}, version: version}
+		if err := c.printError(types.NewError(7, "m", "d")); err != nil {
+			t.Fatal(err)
+		}
+		got := fmt.Sprintf("{\n    \"cniVersion\": %q,\n    \"code\": 7,\n    \"msg\": \"m\",\n    \"details\": \"d\"\n}\n", want)
+		if out.String() != got {
+			t.Errorf("got %s; want %s", out.String(), got)
+		}
+	}
+}
