@@ -89,7 +89,7 @@ func Write(dir string, e Entry) (id string, err error) {
 
 // reached is called at each step of Write and Remove. Tests replace it, to die
 // there.
-var reached = func(step string) {}
+var reached = func(_ string) {}
 
 // List returns the entries of dir in the order in which they were journalled,
 // as far as the clock tells. A missing directory has none. An entry that does

@@ -80,8 +80,8 @@ func space(tx *store.Tx, pool protocol.PoolName, shape *allocator.Shape) allocat
 func openFor(tx *store.Tx, s node.Slot) error {
 	sp := space(tx, s.Pool, s.Shape)
 	if s.Exact.IsValid() {
-		if s.Shape.Assignable(s.Exact) != nil {
-			return nil // Hold says why
+		if _, ok := s.Shape.Locate(s.Exact); !ok {
+			return nil // Hold says why not
 		}
 		return sp.Open(s.Shape.Block(s.Exact, blockBits(allocator.FamilyOf(s.Exact))))
 	}

@@ -63,7 +63,11 @@ func gone(x store.Attachment) bool { return netns.Gone(x.Netns, x.NetnsID) }
 
 // open opens the network's store, for a moment.
 func open(ctx context.Context, c *poolspec.Config) (*store.Store, error) {
-	return store.OpenLocal(ctx, path(c), store.Options{})
+	st, err := store.OpenLocal(ctx, path(c), store.Options{})
+	if err != nil && ctx.Err() != nil {
+		return nil, fmt.Errorf("wait for other calls of network %s: %w", c.Name, err)
+	}
+	return st, err
 }
 
 // openIfThere is open where the network has a store already; st is nil where it

@@ -371,8 +371,8 @@ func TestLockIsWaitedForUntilTheDeadline(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
 	defer cancel()
 	resp := Serve(ctx, wire.Request{Verb: wire.Add, ContainerID: "b", IfName: "eth0", Config: n.config("")}, now)
-	if resp.Error == nil || resp.Error.Code != wire.CodeTryAgainLater {
-		t.Errorf("got %+v; want code 11", resp.Error)
+	if resp.Error == nil || resp.Error.Code != wire.CodeTryAgainLater || !strings.HasPrefix(resp.Error.Msg, "wait for other calls of network net: ") {
+		t.Errorf("got %+v; want code 11 with the reason", resp.Error)
 	}
 }
 

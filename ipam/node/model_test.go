@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
@@ -261,12 +262,5 @@ func modelHold(t *testing.T, st *store.Store, m *model, a Ask, where string) {
 }
 
 func (m *model) clone() *model {
-	c := &model{free: map[netip.Addr]bool{}, held: map[store.Key]modelled{}}
-	for a, free := range m.free {
-		c.free[a] = free
-	}
-	for k, h := range m.held {
-		c.held[k] = h
-	}
-	return c
+	return &model{free: maps.Clone(m.free), held: maps.Clone(m.held)}
 }

@@ -43,9 +43,15 @@ type Plugin struct {
 func (p Plugin) Run(ctx context.Context) int {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	c := &call{Plugin: p, ctx: ctx}
+	c := &call{Plugin: p}
+	verb := func(serve func(context.Context, *skel.CmdArgs) error) func(*skel.CmdArgs) error {
+		return func(args *skel.CmdArgs) error {
+			c.version = versionOf(args.StdinData)
+			return serve(ctx, args)
+		}
+	}
 	e := skel.PluginMainFuncsWithError(skel.CNIFuncs{
-		Add: c.add, Del: c.del, Check: c.check, Status: c.status, GC: c.gc,
+		Add: verb(c.add), Del: verb(c.del), Check: verb(c.check), Status: verb(c.status), GC: verb(c.gc),
 	}, version.All, p.About)
 	if e == nil {
 		return 0
@@ -59,12 +65,10 @@ func (p Plugin) Run(ctx context.Context) int {
 // call is one call of the plugin.
 type call struct {
 	Plugin
-	ctx     context.Context
 	version string // the configuration's, once it is known
 }
 
-func (c *call) add(args *skel.CmdArgs) error {
-	c.version = versionOf(args.StdinData)
+func (c *call) add(ctx context.Context, args *skel.CmdArgs) error {
 	conf, err := poolspec.ParseConfig(args.StdinData, args.Args)
 	if err != nil {
 		return cniError(err)
@@ -74,19 +78,19 @@ func (c *call) add(args *skel.CmdArgs) error {
 		return types.NewError(types.ErrInvalidNetNS, "CNI_NETNS is the network namespace that the plugin runs in",
 			"set CNI_NETNS_OVERRIDE=1 if that is meant")
 	}
-	dns, err := resolvConf(conf)
+	dns, replace, err := resolvConf(conf)
 	if err != nil {
 		return cniError(err)
 	}
-	resp, err := c.ask(wire.Add, args, conf)
+	resp, err := c.ask(ctx, wire.Add, args, conf)
 	if err != nil {
 		return cniError(err)
 	}
 	if resp.Result == nil {
 		return types.NewError(types.ErrInternal, "the agent answered ADD without a result", "")
 	}
-	if dns != nil {
-		resp.Result.DNS = wire.DNS(*dns)
+	if replace {
+		resp.Result.DNS = wire.DNS(dns)
 	}
 	return c.printResult(*resp.Result)
 }
@@ -102,18 +106,17 @@ func override(args *skel.CmdArgs) bool {
 	}
 }
 
-// resolvConf returns what the host's file says that conf names, nil if it names
-// none. The agent may not see the host's files.
-func resolvConf(conf *poolspec.Config) (*poolspec.DNS, error) {
+// resolvConf returns what the host's file says that conf names; ok is false if it
+// names none. The agent may not see the host's files.
+func resolvConf(conf *poolspec.Config) (dns poolspec.DNS, ok bool, err error) {
 	if conf.ResolvConf == "" {
-		return nil, nil
+		return poolspec.DNS{}, false, nil
 	}
 	text, err := os.ReadFile(conf.ResolvConf)
 	if err != nil {
-		return nil, &wire.Error{Code: wire.CodeIO, Msg: fmt.Sprintf("ipam.resolvConf: %v", err)}
+		return poolspec.DNS{}, false, &wire.Error{Code: wire.CodeIO, Msg: fmt.Sprintf("ipam.resolvConf: %v", err)}
 	}
-	dns := poolspec.ParseResolvConf(text)
-	return &dns, nil
+	return poolspec.ParseResolvConf(text), true, nil
 }
 
 // del never fails for want of an agent: the DEL is journalled, and the agent
@@ -121,13 +124,12 @@ func resolvConf(conf *poolspec.Config) (*poolspec.DNS, error) {
 // it out; it has said so in its log. Where not even the journal can be written,
 // the agent's own collection of garbage frees the addresses, since a DEL that
 // fails would keep the pod, and with it the node, from going on.
-func (c *call) del(args *skel.CmdArgs) error {
-	c.version = versionOf(args.StdinData)
+func (c *call) del(ctx context.Context, args *skel.CmdArgs) error {
 	conf, err := poolspec.ParseRelease(args.StdinData)
 	if err != nil {
 		return cniError(err)
 	}
-	_, err = c.ask(wire.Del, args, conf)
+	_, err = c.ask(ctx, wire.Del, args, conf)
 	if err == nil || conf.Mode == poolspec.ModeLocal {
 		return cniError(err)
 	}
@@ -141,23 +143,21 @@ func (c *call) del(args *skel.CmdArgs) error {
 	return nil
 }
 
-func (c *call) check(args *skel.CmdArgs) error {
-	c.version = versionOf(args.StdinData)
+func (c *call) check(ctx context.Context, args *skel.CmdArgs) error {
 	conf, err := poolspec.ParseConfig(args.StdinData, args.Args)
 	if err == nil && conf.PrevResult == nil {
 		err = &wire.Error{Code: wire.CodeInvalidConfig, Msg: "prevResult is missing: CHECK compares with the result of ADD"}
 	}
 	if err == nil {
-		_, err = c.ask(wire.Check, args, conf)
+		_, err = c.ask(ctx, wire.Check, args, conf)
 	}
 	return cniError(err)
 }
 
-func (c *call) status(args *skel.CmdArgs) error {
-	c.version = versionOf(args.StdinData)
+func (c *call) status(ctx context.Context, args *skel.CmdArgs) error {
 	conf, err := poolspec.ParseConfig(args.StdinData, "")
 	if err == nil {
-		_, err = c.ask(wire.Status, args, conf)
+		_, err = c.ask(ctx, wire.Status, args, conf)
 	}
 	if noAnswer(err) {
 		return types.NewError(types.ErrPluginNotAvailable, err.Error(), "is the node's agent (tenured) running?")
@@ -165,32 +165,31 @@ func (c *call) status(args *skel.CmdArgs) error {
 	return cniError(err)
 }
 
-func (c *call) gc(args *skel.CmdArgs) error {
-	c.version = versionOf(args.StdinData)
+func (c *call) gc(ctx context.Context, args *skel.CmdArgs) error {
 	conf, err := poolspec.ParseRelease(args.StdinData)
 	if err == nil && !conf.HasValidAttachments {
 		err = &wire.Error{Code: wire.CodeInvalidConfig,
 			Msg: "cni.dev/valid-attachments is missing: without it, GC cannot tell what to keep and frees nothing"}
 	}
 	if err == nil {
-		_, err = c.ask(wire.GC, args, conf)
+		_, err = c.ask(ctx, wire.GC, args, conf)
 	}
 	return cniError(err)
 }
 
 // ask has the call served, by the agent or in local mode here. An error that was
 // answered is a *wire.Error; others mean that there is no answer.
-func (c *call) ask(verb wire.Verb, args *skel.CmdArgs, conf *poolspec.Config) (wire.Response, error) {
+func (c *call) ask(ctx context.Context, verb wire.Verb, args *skel.CmdArgs, conf *poolspec.Config) (wire.Response, error) {
 	req := wire.Request{
 		Verb: verb, ContainerID: args.ContainerID, Netns: args.Netns, NetnsID: netns.ID(args.Netns),
 		IfName: args.IfName, Args: args.Args, Config: args.StdinData,
 	}
 	var resp wire.Response
 	if conf.Mode == poolspec.ModeLocal {
-		resp = local.Serve(c.ctx, req, c.Now())
+		resp = local.Serve(ctx, req, c.Now())
 	} else {
 		var err error
-		if resp, err = wire.Call(c.ctx, conf.Socket, req); err != nil {
+		if resp, err = wire.Call(ctx, conf.Socket, req); err != nil {
 			return resp, err
 		}
 	}

@@ -40,8 +40,8 @@ func Dial(ctx context.Context, socket string) (*Conn, error) {
 			return &Conn{nc: nc, r: bufio.NewReader(nc), socket: socket}, nil
 		case errors.Is(err, syscall.EAGAIN):
 			// The queue of the socket is full: the agent is busy, not gone.
-			if err := pause(ctx, 5*time.Millisecond); err != nil {
-				return nil, fmt.Errorf("%s: %w: its queue is full: %w", socket, ErrNoAgent, err)
+			if !pause(ctx, 5*time.Millisecond) {
+				return nil, fmt.Errorf("%s: %w: its queue is full: %w", socket, ErrNoAgent, context.Cause(ctx))
 			}
 		case errors.Is(err, syscall.ENOENT), errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.ENOTDIR):
 			return nil, fmt.Errorf("%s: %w", socket, ErrNoAgent)
@@ -51,14 +51,15 @@ func Dial(ctx context.Context, socket string) (*Conn, error) {
 	}
 }
 
-func pause(ctx context.Context, d time.Duration) error {
+// pause waits for d. It reports whether ctx still goes on.
+func pause(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return false
 	case <-t.C:
-		return nil
+		return true
 	}
 }
 
@@ -100,7 +101,7 @@ func (c *Conn) noAnswer(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
 		err = context.Cause(ctx)
-	case err == io.EOF:
+	case errors.Is(err, io.EOF):
 		err = errors.New("it hung up")
 	}
 	return fmt.Errorf("%s: %w: %w", c.socket, ErrNoAnswer, err)

@@ -20,8 +20,7 @@ import (
 type conn struct {
 	s      *server
 	nc     net.Conn
-	ctx    context.Context // of every handler of this connection
-	cancel context.CancelCauseFunc
+	cancel context.CancelCauseFunc // ends the context of the handler
 	work   chan Request
 
 	// mu is held while an answer is written, so that whoever holds it sees
@@ -29,11 +28,6 @@ type conn struct {
 	mu        sync.Mutex
 	busy      bool // guarded by mu; a request has no answer yet
 	finishing bool // guarded by mu; the answer under way is the last
-}
-
-func newConn(s *server, nc net.Conn) *conn {
-	ctx, cancel := context.WithCancelCause(s.base)
-	return &conn{s: s, nc: nc, ctx: ctx, cancel: cancel, work: make(chan Request)}
 }
 
 // finish closes c once no request is under way.
@@ -46,19 +40,19 @@ func (c *conn) finish() {
 	}
 }
 
-// run serves c to its end.
-func (c *conn) run() {
+// run serves c to its end. ctx is that of its handlers, which c.cancel ends.
+func (c *conn) run(ctx context.Context) {
 	defer c.nc.Close()
 	defer c.cancel(ErrHungUp)
 	if err := c.checkPeer(); err != nil {
-		c.s.log.WarnContext(c.s.base, "caller refused on the node socket", "error", err)
+		c.s.log.WarnContext(ctx, "caller refused on the node socket", "error", err)
 		c.write(Fail(CodeInternal, "%v", err))
 		return
 	}
 	var worker sync.WaitGroup
 	worker.Go(func() {
 		for req := range c.work {
-			c.serve(req)
+			c.serve(ctx, req)
 		}
 	})
 	err := c.readAll()
@@ -66,9 +60,8 @@ func (c *conn) run() {
 	close(c.work)
 	worker.Wait()
 
-	var bad *FrameError
-	if errors.As(err, &bad) {
-		c.s.log.WarnContext(c.s.base, "caller does not keep to the node socket's format", "error", err)
+	if _, bad := errors.AsType[*FrameError](err); bad {
+		c.s.log.WarnContext(ctx, "caller does not keep to the node socket's format", "error", err)
 		c.write(Fail(CodeDecoding, "%v", err))
 	}
 }
@@ -107,7 +100,7 @@ func (c *conn) readAll() error {
 	for {
 		var req Request
 		if err := readFrame(r, &req); err != nil {
-			if err == io.EOF || errors.Is(err, net.ErrClosed) || errors.Is(err, os.ErrDeadlineExceeded) {
+			if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) || errors.Is(err, os.ErrDeadlineExceeded) {
 				return nil
 			}
 			return err
@@ -139,8 +132,8 @@ func (c *conn) setReadDeadline(d time.Duration) {
 }
 
 // serve answers req.
-func (c *conn) serve(req Request) {
-	resp := c.answer(req)
+func (c *conn) serve(ctx context.Context, req Request) {
+	resp := c.answer(ctx, req)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.setReadDeadline(c.s.lim.Idle)
@@ -167,7 +160,7 @@ func (c *conn) write(resp Response) {
 
 // answer runs the handler on req, contains its panics, and answers by itself
 // what no handler needs to see.
-func (c *conn) answer(req Request) (resp Response) {
+func (c *conn) answer(ctx context.Context, req Request) (resp Response) {
 	switch {
 	case req.Version < 1 || req.Version > Version:
 		return Fail(CodeTryAgainLater, "the agent speaks versions 1 to %d of the node socket, not %d: upgrade the agent first",
@@ -181,7 +174,7 @@ func (c *conn) answer(req Request) (resp Response) {
 	if d := time.Duration(req.DeadlineMillis) * time.Millisecond; req.DeadlineMillis > 0 && req.DeadlineMillis < limit.Milliseconds() {
 		limit = d
 	}
-	ctx, cancel := context.WithTimeout(c.ctx, limit)
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	defer func() {
 		if p := recover(); p != nil {

@@ -84,7 +84,6 @@ func (l Limits) Validate() error {
 
 // server is the state of one [Serve].
 type server struct {
-	base  context.Context // the values of Serve's context, never its end
 	h     Handler
 	lim   Limits
 	log   *slog.Logger
@@ -105,7 +104,6 @@ func Serve(ctx context.Context, ln net.Listener, h Handler, lim Limits, log *slo
 		return fmt.Errorf("limits of the node socket: %w", err)
 	}
 	s := &server{
-		base:  context.WithoutCancel(ctx),
 		h:     h,
 		lim:   lim,
 		log:   log,
@@ -121,7 +119,9 @@ func Serve(ctx context.Context, ln net.Listener, h Handler, lim Limits, log *slo
 
 // acceptAll accepts connections until ctx ends, which is no error.
 func (s *server) acceptAll(ctx context.Context, ln net.Listener) error {
-	for {
+	// A request under way outlives the order to stop.
+	base := context.WithoutCancel(ctx)
+	for ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
 			return nil
@@ -129,35 +129,43 @@ func (s *server) acceptAll(ctx context.Context, ln net.Listener) error {
 		}
 		nc, err := ln.Accept()
 		if err == nil {
-			s.start(nc)
+			s.start(base, nc)
 			continue
 		}
 		<-s.slots
 		switch {
-		case ctx.Err() != nil:
-			return nil
-		case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE),
-			errors.Is(err, syscall.ENOMEM), errors.Is(err, syscall.ENOBUFS), errors.Is(err, syscall.ECONNABORTED):
-			// Scarcity passes when connections end; the queue keeps the callers.
-			s.log.WarnContext(s.base, "node socket cannot accept for now", "error", err)
-			if pause(ctx, 50*time.Millisecond) != nil {
-				return nil
-			}
+		case ctx.Err() != nil: // the listener was closed for that
+		case scarce(err):
+			s.log.WarnContext(ctx, "node socket does not accept for now", "error", err)
+			pause(ctx, 50*time.Millisecond)
 		default:
 			return fmt.Errorf("accept on the node socket: %w", err)
 		}
 	}
+	return nil
+}
+
+// scarce reports whether an accept failed for want of something that comes back
+// when connections end. The socket's queue keeps the callers meanwhile.
+func scarce(err error) bool {
+	for _, e := range []error{syscall.EMFILE, syscall.ENFILE, syscall.ENOMEM, syscall.ENOBUFS, syscall.ECONNABORTED} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
 }
 
 // start serves nc in goroutines of its own, which s.wg counts.
-func (s *server) start(nc net.Conn) {
-	c := newConn(s, nc)
+func (s *server) start(ctx context.Context, nc net.Conn) {
+	c := &conn{s: s, nc: nc, work: make(chan Request)}
+	ctx, c.cancel = context.WithCancelCause(ctx)
 	s.mu.Lock()
 	s.conns[c] = struct{}{}
 	s.mu.Unlock()
 	s.wg.Go(func() {
 		defer func() { <-s.slots }()
-		c.run()
+		c.run(ctx)
 		s.mu.Lock()
 		delete(s.conns, c)
 		s.mu.Unlock()

@@ -80,8 +80,6 @@ func (r *rig) raw(t *testing.T) net.Conn {
 	return nc
 }
 
-func ok(context.Context, Request) Response { return Response{} }
-
 func mustFrame(t *testing.T, v any) []byte {
 	t.Helper()
 	b, err := appendFrame(nil, v)
@@ -496,8 +494,7 @@ func TestMessagesThatDoNotFit(t *testing.T) {
 		return Fail(CodeInternal, "%s", strings.Repeat("x", MaxFrame))
 	})
 	_, err := Call(context.Background(), r.socket, Request{Verb: GC, Args: strings.Repeat("x", MaxFrame)})
-	var bad *FrameError
-	if !errors.As(err, &bad) {
+	if _, bad := errors.AsType[*FrameError](err); !bad {
 		t.Errorf("request: got %v; want a FrameError before anything is sent", err)
 	}
 	resp, err := Call(context.Background(), r.socket, Request{Verb: GC, Args: strings.Repeat("x", MaxFrame-1000)})

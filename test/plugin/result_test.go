@@ -2,6 +2,7 @@ package plugin_test
 
 import (
 	"encoding/json"
+	"maps"
 	"os"
 	"path/filepath"
 	"testing"
@@ -150,7 +151,7 @@ func anchor(want, got map[string]any) {
 	for _, family := range []string{"ip4", "ip6"} {
 		if w, ok := want[family].(m); ok {
 			if g, ok := got[family].(m); ok {
-				w := cloneMap(w)
+				w := maps.Clone(w)
 				w["ip"] = g["ip"]
 				want[family] = w
 			}
@@ -160,7 +161,7 @@ func anchor(want, got map[string]any) {
 	gotIPs, _ := got["ips"].([]any)
 	var anchored []any
 	for i, x := range ips {
-		w := cloneMap(x.(m))
+		w := maps.Clone(x.(m))
 		if i < len(gotIPs) {
 			w["address"] = gotIPs[i].(m)["address"]
 		}
@@ -169,14 +170,6 @@ func anchor(want, got map[string]any) {
 	if anchored != nil {
 		want["ips"] = anchored
 	}
-}
-
-func cloneMap(m map[string]any) map[string]any {
-	c := map[string]any{}
-	for k, v := range m {
-		c[k] = v
-	}
-	return c
 }
 
 // TestC5TwoAddressesOfAFamily: old versions cannot say it. Nothing is taken: each
