@@ -1,0 +1,337 @@
+package workload_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tenure-ipam/tenure/ipam/agent"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+	"github.com/tenure-ipam/tenure/ipam/wire"
+)
+
+func wantCode(t *testing.T, err error, code wire.Code, text string) {
+	t.Helper()
+	e, ok := errors.AsType[*wire.Error](err)
+	if !ok || e.Code != code || !strings.Contains(e.Error(), text) {
+		t.Errorf("got %v; want code %d with %q", err, code, text)
+	}
+}
+
+// The address outlives pods, nodes and agents; the definition is in another
+// namespace (X10) and has another name than the network (X12).
+func TestN80VM6X10X12AddressOutlivesThePod(t *testing.T) {
+	w := newWorld(t, "outlive", "elsewhere", "10.40.0.0/20", "fd00:40::/64")
+	c := w.claim("outlive")
+	want := allocated(t, c) // before any pod
+	if len(want) != 2 || !want[0].Addr().Is4() || !want[1].Addr().Is6() {
+		t.Fatalf("status.ips is %v; want IPv4, then IPv6", want)
+	}
+	first := w.pod(w.a, "outlive-1", "outlive", "")
+	w.same(w.a, first, want)
+	w.same(w.a, first, want) // C10
+	w.end(w.a, first)
+	second := w.pod(w.b, "outlive-2", "outlive", "")
+	w.same(w.b, second, want)
+	// A restart of the agent, then of the sandbox.
+	w.b.Stop()
+	w.b = w.fleet.Start(w.b.Name)
+	w.same(w.b, second, want)
+	w.end(w.b, second)
+	third := w.pod(w.b, "outlive-3", "outlive", "")
+	w.same(w.b, third, want)
+	w.end(w.b, third)
+	if got := w.granted(); len(got) != 2 {
+		t.Errorf("granted without a pod: %v; want the claim's two", got)
+	}
+	remove(t, c)
+	w.nothingGranted(10 * time.Second)
+}
+
+func TestVM1LiveMigration(t *testing.T) {
+	w := newWorld(t, "migrate", "default", "10.41.0.0/20")
+	vm, vmi := owner("VirtualMachine", "vm"), owner("VirtualMachineInstance", "vm")
+	c := w.claim("vm.migrate", vm)
+	want := allocated(t, c)
+	for _, tt := range []struct {
+		name        string
+		targetFirst bool // the target's DEL comes first: the migration failed
+	}{{"VM1b source ends last", false}, {"VM1c failed migration", true}} {
+		t.Run(tt.name, func(t *testing.T) {
+			source := w.pod(w.a, "source", c.Name, "", vmi)
+			target := w.pod(w.b, "target", c.Name, "", vmi)
+			w.same(w.a, source, want)
+			w.same(w.b, target, want) // both at once
+			first, last := source, target
+			firstNode, lastNode := w.a, w.b
+			if tt.targetFirst {
+				first, last, firstNode, lastNode = target, source, w.b, w.a
+			}
+			w.end(firstNode, first)
+			w.same(lastNode, last, want) // still there
+			w.end(lastNode, last)
+		})
+	}
+	// Three nodes never share: the third pod waits.
+	x := w.fleet.Start("migrate-x")
+	x.Config().Agent.Wait = time.Second
+	one, two := w.pod(w.a, "one", c.Name, "", vmi), w.pod(w.b, "two", c.Name, "", vmi)
+	w.same(w.a, one, want)
+	w.same(w.b, two, want)
+	_, err := x.Add(w.pod(x, "three", c.Name, "", vmi))
+	wantCode(t, err, wire.CodeTryAgainLater, "two other nodes")
+}
+
+func TestX3ForeignPodsAreRefused(t *testing.T) {
+	w := newWorld(t, "foreign", "default", "10.42.0.0/24")
+	vm := w.claim("vm-a", owner("VirtualMachine", "vm-a"))
+	allocated(t, vm)
+	_, err := w.a.Add(w.pod(w.a, "stranger", "vm-a", ""))
+	wantCode(t, err, agent.CodeClaimRefused, "belongs to VirtualMachine vm-a")
+	_, err = w.a.Add(w.pod(w.a, "other-vm", "vm-a", "", owner("VirtualMachineInstance", "vm-b")))
+	wantCode(t, err, agent.CodeClaimRefused, "belongs to VirtualMachine vm-a")
+
+	// Two replicas of a Deployment name one claim: one has it (F19).
+	shared := w.claim("shared")
+	allocated(t, shared)
+	rs := replicaSet(t, "web-abc")
+	w.add(w.a, w.pod(w.a, "web-1", "shared", "", rs))
+	_, err = w.b.Add(w.pod(w.b, "web-2", "shared", "", rs))
+	wantCode(t, err, agent.CodeClaimRefused, "in use by pod default/web-1 on node foreign-a")
+	_, err = w.a.Add(w.pod(w.a, "web-3", "shared", "", rs))
+	wantCode(t, err, wire.CodeTryAgainLater, "in use by pod default/web-1")
+	leftNoUse(t, shared.Name, 1)
+}
+
+// leftNoUse checks that refused pods have left no use behind.
+func leftNoUse(t *testing.T, claim string, want int) {
+	t.Helper()
+	eventually(t, 10*time.Second, func() error {
+		subs, err := api.SubLeases(t.Context())
+		if err != nil {
+			return err
+		}
+		n := 0
+		for _, s := range subs {
+			if s.Use != nil && s.Use.Claim.Name == claim {
+				n++
+			}
+		}
+		if n != want {
+			return fmt.Errorf("claim %s has %d uses, want %d", claim, n, want)
+		}
+		return nil
+	})
+}
+
+func TestX4ClaimDeletedWhileItsPodRuns(t *testing.T) {
+	w := newWorld(t, "deleted", "default", "10.43.0.0/30") // two addresses
+	c := w.claim("deleted")
+	want := allocated(t, c)
+	pod := w.pod(w.a, "deleted", "deleted", "")
+	w.same(w.a, pod, want)
+	remove(t, c)
+	// Another claim must get the other address, a third none.
+	second, third := w.claim("second"), w.claim("third")
+	if got := allocated(t, second); slices.Equal(got, want) {
+		t.Fatalf("%v given away under a running pod", got)
+	}
+	eventually(t, 10*time.Second, func() error {
+		if err := kc.Get(t.Context(), client.ObjectKeyFromObject(third), third); err != nil {
+			return err
+		}
+		if len(third.Status.Conditions) == 0 || third.Status.Conditions[0].Reason != "SubnetExhausted" {
+			return fmt.Errorf("third has %v %v", third.Status.IPs, third.Status.Conditions)
+		}
+		return nil
+	})
+	w.end(w.a, pod)
+	if got := allocated(t, third); !slices.Equal(got, want) {
+		t.Errorf("third got %v; want %v, which the pod gave back", got, want)
+	}
+}
+
+func TestN86WrongNetworkOrInterface(t *testing.T) {
+	w := newWorld(t, "mismatch", "default", "10.44.0.0/24")
+	other := &ipamclaims.IPAMClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "other-net"}, Spec: ipamclaims.IPAMClaimSpec{Network: "somebody-elses"}}
+	create(t, other)
+	if err := forceStatus(t, other, "192.0.2.9/24"); err != nil {
+		t.Fatal(err)
+	}
+	_, err := w.a.Add(w.pod(w.a, "net", "other-net", ""))
+	wantCode(t, err, agent.CodeClaimRefused, `is of network "somebody-elses"`)
+	wrong := &ipamclaims.IPAMClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "wrong-if"}, Spec: ipamclaims.IPAMClaimSpec{Network: "mismatch", Interface: "net7"}}
+	create(t, wrong)
+	allocated(t, wrong)
+	_, err = w.a.Add(w.pod(w.a, "if", "wrong-if", ""))
+	wantCode(t, err, agent.CodeClaimRefused, `interface "net7"`)
+}
+
+// forceStatus writes a claim's status by hand.
+func forceStatus(t *testing.T, c *ipamclaims.IPAMClaim, ips ...string) error {
+	if err := kc.Get(t.Context(), client.ObjectKeyFromObject(c), c); err != nil {
+		return err
+	}
+	c.Status.IPs = ips
+	return kc.Status().Update(t.Context(), c)
+}
+
+func TestX13StatusByHandIsNotServed(t *testing.T) {
+	w := newWorld(t, "byhand", "default", "10.45.0.0/24")
+	rightful := w.claim("rightful")
+	taken := allocated(t, rightful)
+	thief := w.claim("thief")
+	allocated(t, thief)
+	if err := forceStatus(t, thief, taken[0].String()); err != nil {
+		t.Fatal(err)
+	}
+	_, err := w.a.Add(w.pod(w.a, "thief", "thief", ""))
+	wantCode(t, err, agent.CodeClaimRefused, "not granted to it")
+	w.same(w.b, w.pod(w.b, "rightful", "rightful", ""), taken)
+	if err := forceStatus(t, thief, "192.0.2.1/24"); err != nil {
+		t.Fatal(err)
+	}
+	_, err = w.a.Add(w.pod(w.a, "outside", "thief", ""))
+	wantCode(t, err, agent.CodeClaimRefused, "in no pool")
+}
+
+func TestX14IPsAndClaim(t *testing.T) {
+	w := newWorld(t, "both", "default", "10.46.0.0/24")
+	allocated(t, w.claim("both"))
+	_, err := w.a.Add(w.pod(w.a, "both", "both", `,"ips":["10.46.0.9"]`))
+	wantCode(t, err, wire.CodeInvalidConfig, "only one of ips and ipam-claim-reference")
+}
+
+func TestX15IPsThatDidNotReachThePlugin(t *testing.T) {
+	w := newWorld(t, "nocap", "default", "10.47.0.0/24")
+	_, err := w.a.Add(w.pod(w.a, "nocap", "", `,"ips":["10.47.0.9"]`))
+	wantCode(t, err, wire.CodeInvalidConfig, "capability ips")
+}
+
+func TestTwoInterfacesOfOnePodNameOneClaim(t *testing.T) {
+	w := newWorld(t, "twice", "default", "10.48.0.0/24")
+	allocated(t, w.claim("twice"))
+	pod := w.pod(w.a, "twice", "twice", fmt.Sprintf(`},{"name":"definition-of-%s","interface":"net2","ipam-claim-reference":"twice"`, w.name))
+	w.add(w.a, pod)
+	pod.IfName = "net2"
+	_, err := w.a.Add(pod)
+	wantCode(t, err, agent.CodeClaimRefused, "already used by interface net1")
+}
+
+// KubeVirt's controller makes the claim after the pod's ADD has begun.
+func TestClaimThatComesLate(t *testing.T) {
+	w := newWorld(t, "late", "default", "10.49.0.0/24")
+	pod := w.pod(w.a, "late", "late", "")
+	done := make(chan error, 1)
+	go func() { _, err := w.a.Add(pod); done <- err }()
+	c := w.claim("late")
+	if err := <-done; err != nil {
+		t.Errorf("ADD that waits for its claim: %v", err)
+	}
+	allocated(t, c)
+	w.a.Stop()
+	w.a.Config().Agent.Wait = 300 * time.Millisecond
+	w.a = w.fleet.Start(w.a.Name)
+	_, err := w.a.Add(w.pod(w.a, "never", "never", ""))
+	wantCode(t, err, wire.CodeTryAgainLater, "claim default/never: does not exist yet")
+}
+
+// A claim's pod is served again while the API server is away, and its DEL is not
+// lost.
+func TestX5ClaimWithTheAPIAway(t *testing.T) {
+	w := newWorld(t, "apiaway", "default", "10.50.0.0/24")
+	c := w.claim("apiaway")
+	want := allocated(t, c)
+	pod := w.pod(w.a, "apiaway", "apiaway", "")
+	w.same(w.a, pod, want)
+	if err := cp.PauseAPIServer(); err != nil {
+		t.Fatal(err)
+	}
+	w.same(w.a, pod, want)
+	if err := w.a.Del(pod); err != nil {
+		t.Error(err)
+	}
+	if err := cp.ResumeAPIServer(); err != nil {
+		t.Fatal(err)
+	}
+	remove(t, c)
+	w.nothingGranted(30 * time.Second)
+}
+
+// The sandbox of a pod with a claim dies and is made anew on the same node, before
+// the old one's DEL.
+func TestX6ClaimAndANewSandbox(t *testing.T) {
+	w := newWorld(t, "sandbox", "default", "10.51.0.0/24")
+	want := allocated(t, w.claim("sandbox"))
+	old := w.pod(w.a, "sandbox", "sandbox", "")
+	w.same(w.a, old, want)
+	fresh := w.sandboxed(old)
+	_, err := w.a.Add(fresh)
+	wantCode(t, err, wire.CodeTryAgainLater, "in use by pod default/sandbox") // the old network namespace is there
+	if err := os.Remove(old.Netns); err != nil {
+		t.Fatal(err)
+	}
+	w.same(w.a, fresh, want)
+	if err := w.a.Del(old); err != nil { // late: frees nothing
+		t.Error(err)
+	}
+	w.same(w.a, fresh, want)
+	leftNoUse(t, "sandbox", 1)
+}
+
+// StatefulSet pods deleted and recreated under the same names, again and again, on
+// changing nodes.
+func TestX9SameNamesAgainAndAgain(t *testing.T) {
+	const rounds = 40
+	w := newWorld(t, "again", "default", "10.52.0.0/29")
+	sts, web := statefulSet(t, "db"), statefulSet(t, "web")
+	c := w.claim("db-0", sts)
+	want := allocated(t, c)
+	for i := range rounds {
+		node := w.a
+		if i%3 == 1 {
+			node = w.b
+		}
+		ordinary := w.pod(node, "web-0", "", "", web)
+		claimed := w.pod(node, "db-0", "db-0", "", sts)
+		w.add(node, ordinary)
+		w.same(node, claimed, want)
+		w.end(node, ordinary)
+		w.end(node, claimed)
+	}
+	remove(t, c)
+	w.nothingGranted(10 * time.Second)
+}
+
+// Garbage: the sandbox and the pod are gone, and no DEL ever came (WB12).
+func TestWB12X8GarbageIsFreed(t *testing.T) {
+	w := newWorld(t, "garbage", "default", "10.53.0.0/24")
+	w.a.Stop()
+	w.a.Config().Agent.SweepEvery = time.Second
+	w.a = w.fleet.Start(w.a.Name)
+	c := w.claim("garbage")
+	allocated(t, c)
+	gone, alive := w.pod(w.a, "gone", "garbage", ""), w.pod(w.a, "alive", "", "")
+	w.add(w.a, gone)
+	kept := w.add(w.a, alive)
+	if err := os.Remove(gone.Netns); err != nil {
+		t.Fatal(err)
+	}
+	pod := podOf(gone)
+	remove(t, pod)
+	remove(t, c)
+	w.nothingGranted(20 * time.Second)
+	w.same(w.a, alive, kept)
+	leases, err := api.LeasesOfNode(t.Context(), protocol.NodeName(w.a.Name))
+	if err != nil || len(leases) == 0 {
+		t.Errorf("leases of the node: %v, %v; want those of the pod that is alive", leases, err)
+	}
+}

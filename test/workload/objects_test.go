@@ -1,0 +1,250 @@
+package workload_test
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
+	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+	"github.com/tenure-ipam/tenure/test/fleet"
+)
+
+// world is one test's network: a pool, its definition, and two nodes.
+type world struct {
+	t       *testing.T
+	name    string // of pool and network
+	fleet   *fleet.Fleet
+	a, b    *fleet.Node
+	sandbox int
+}
+
+// newWorld makes a pool and a network of it, with the definition in a namespace
+// under a name that is not the network's (X10, X12), and starts two nodes.
+func newWorld(t *testing.T, name, namespace string, cidrs ...string) *world {
+	t.Helper()
+	p := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	for _, c := range cidrs {
+		p.Spec.Ranges = append(p.Spec.Ranges, v1alpha1.Range{CIDR: c})
+	}
+	create(t, p)
+	create(t, &nad.NetworkAttachmentDefinition{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "definition-of-" + name},
+		Spec: nad.NetworkAttachmentDefinitionSpec{Config: fmt.Sprintf(
+			`{"cniVersion":"1.1.0","name":%q,"type":"bridge","allowPersistentIPs":true,"ipam":{"type":"tenure","pool":%q}}`, name, name)},
+	})
+	f := fleet.New(t, cp.Config())
+	return &world{t: t, name: name, fleet: f, a: f.Start(name + "-a"), b: f.Start(name + "-b")}
+}
+
+func create(t *testing.T, o client.Object) {
+	t.Helper()
+	if err := kc.Create(t.Context(), o); err != nil {
+		t.Fatalf("create %T %s: %v", o, o.GetName(), err)
+	}
+}
+
+func remove(t *testing.T, o client.Object) {
+	t.Helper()
+	if err := kc.Delete(t.Context(), o, client.GracePeriodSeconds(0)); err != nil {
+		t.Fatalf("delete %T %s: %v", o, o.GetName(), err)
+	}
+}
+
+// claim makes a claim of the network, as a workload's controller does.
+func (w *world) claim(name string, owners ...metav1.OwnerReference) *ipamclaims.IPAMClaim {
+	w.t.Helper()
+	c := &ipamclaims.IPAMClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, OwnerReferences: owners},
+		Spec:       ipamclaims.IPAMClaimSpec{Network: w.name},
+	}
+	create(w.t, c)
+	return c
+}
+
+// owner is a reference to one of KubeVirt's objects. The API server does not know
+// the kind, so the garbage collector leaves alone what has such an owner.
+func owner(kind, name string) metav1.OwnerReference {
+	yes := true
+	return metav1.OwnerReference{APIVersion: "kubevirt.io/v1", Kind: kind, Name: name, UID: types.UID(kind + "-" + name), Controller: &yes}
+}
+
+// statefulSet makes a StatefulSet, so that the garbage collector finds what owns
+// its pods and claims. No controller makes pods of it.
+func statefulSet(t *testing.T, name string) metav1.OwnerReference {
+	t.Helper()
+	labels := map[string]string{"app": name}
+	o := &appsv1.StatefulSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
+		Spec:       appsv1.StatefulSetSpec{ServiceName: name, Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template(labels)},
+	}
+	create(t, o)
+	return *metav1.NewControllerRef(o, appsv1.SchemeGroupVersion.WithKind("StatefulSet"))
+}
+
+// replicaSet makes a ReplicaSet, likewise.
+func replicaSet(t *testing.T, name string) metav1.OwnerReference {
+	t.Helper()
+	labels := map[string]string{"app": name}
+	o := &appsv1.ReplicaSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
+		Spec:       appsv1.ReplicaSetSpec{Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template(labels)},
+	}
+	create(t, o)
+	return *metav1.NewControllerRef(o, appsv1.SchemeGroupVersion.WithKind("ReplicaSet"))
+}
+
+func template(labels map[string]string) corev1.PodTemplateSpec {
+	return corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{Labels: labels},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "none"}}},
+	}
+}
+
+// pod makes a real pod on a node and returns its interface net1, with a sandbox
+// of its own. claim is the element's reference; extra are more of its keys, as
+// JSON.
+func (w *world) pod(n *fleet.Node, name, claim, extra string, owners ...metav1.OwnerReference) fleet.Interface {
+	w.t.Helper()
+	element := fmt.Sprintf(`[{"name":"definition-of-%s","interface":"net1"`, w.name)
+	if claim != "" {
+		element += fmt.Sprintf(`,"ipam-claim-reference":%q`, claim)
+	}
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: "default", Name: name, OwnerReferences: owners,
+			Annotations: map[string]string{cluster.AnnotationNetworks: element + extra + "}]"},
+		},
+		Spec: corev1.PodSpec{NodeName: n.Name, Containers: []corev1.Container{{Name: "c", Image: "none"}}},
+	}
+	create(w.t, pod)
+	i := fleet.Interface{
+		Network: w.name, IfName: "net1", Namespace: "default", Pod: name, PodUID: string(pod.UID),
+		IPAM: map[string]any{"type": "tenure", "pool": w.name},
+	}
+	if claim != "" {
+		i.Top = map[string]any{"claim-of-test": claim}
+	}
+	return w.sandboxed(i)
+}
+
+// sandboxed gives i a new sandbox, with a file in place of its network namespace.
+func (w *world) sandboxed(i fleet.Interface) fleet.Interface {
+	w.t.Helper()
+	w.sandbox++
+	i.Sandbox = fmt.Sprintf("%s-%d", w.name, w.sandbox)
+	i.Netns = filepath.Join(w.t.TempDir(), i.Sandbox)
+	if err := os.WriteFile(i.Netns, nil, 0o600); err != nil {
+		w.t.Fatal(err)
+	}
+	return i
+}
+
+// end deletes a pod and, as the runtime does, its sandbox.
+func (w *world) end(n *fleet.Node, i fleet.Interface) {
+	w.t.Helper()
+	if err := n.Del(i); err != nil {
+		w.t.Fatalf("DEL of %s: %v", i.Pod, err)
+	}
+	if err := os.Remove(i.Netns); err != nil {
+		w.t.Fatal(err)
+	}
+	remove(w.t, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: i.Namespace, Name: i.Pod}})
+}
+
+// add is an ADD that must succeed.
+func (w *world) add(n *fleet.Node, i fleet.Interface) []netip.Prefix {
+	w.t.Helper()
+	res, err := n.Add(i)
+	if err != nil {
+		w.t.Fatalf("ADD of %s on %s: %v", i.Pod, n.Name, err)
+	}
+	var addrs []netip.Prefix
+	for _, ip := range res.IPs {
+		addrs = append(addrs, ip.Address)
+	}
+	return addrs
+}
+
+// same adds and wants these addresses.
+func (w *world) same(n *fleet.Node, i fleet.Interface, want []netip.Prefix) {
+	w.t.Helper()
+	if got := w.add(n, i); !slices.Equal(got, want) {
+		w.t.Errorf("%s on %s got %v; want %v", i.Pod, n.Name, got, want)
+	}
+}
+
+// eventually waits until check returns nil.
+func eventually(t *testing.T, within time.Duration, check func() error) {
+	t.Helper()
+	deadline := time.Now().Add(within)
+	for {
+		err := check()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("not within %v: %v", within, err)
+		}
+		time.Sleep(20 * time.Millisecond) // a poll of the outside world, bounded by the deadline
+	}
+}
+
+// allocated waits until a claim's status has addresses, and returns them.
+func allocated(t *testing.T, c *ipamclaims.IPAMClaim) []netip.Prefix {
+	t.Helper()
+	eventually(t, 20*time.Second, func() error {
+		if err := kc.Get(t.Context(), client.ObjectKeyFromObject(c), c); err != nil {
+			return err
+		}
+		if len(c.Status.IPs) == 0 {
+			return fmt.Errorf("claim %s has no addresses: %v", c.Name, c.Status.Conditions)
+		}
+		return nil
+	})
+	return cluster.ClaimOf(c).IPs
+}
+
+// granted returns the addresses of a pool that are granted to anybody.
+func (w *world) granted() []netip.Addr {
+	w.t.Helper()
+	leases, err := api.LeasesOfPool(w.t.Context(), protocol.PoolName(w.name))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	var addrs []netip.Addr
+	for _, l := range leases {
+		for _, g := range l.Grants {
+			addrs = append(addrs, g.Addr)
+		}
+	}
+	return addrs
+}
+
+// nothingGranted waits until no address of the pool is granted.
+func (w *world) nothingGranted(within time.Duration) {
+	w.t.Helper()
+	eventually(w.t, within, func() error {
+		if left := w.granted(); len(left) > 0 {
+			return fmt.Errorf("%v are still granted", left)
+		}
+		return nil
+	})
+}
+
+func podOf(i fleet.Interface) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: i.Namespace, Name: i.Pod}}
+}
