@@ -165,7 +165,12 @@ func (a *Agent) idleRights(rights []protocol.Right) []protocol.Right {
 	now := a.clock.Now()
 	empty := map[string]bool{}
 	spare := map[protocol.PoolName]map[allocator.Family]int{} // free addresses beyond the reserve
+	var info map[blockKey]allocator.BlockInfo
 	err := a.st.View(func(tx *store.Tx) error {
+		var err error
+		if info, err = blocks(tx); err != nil {
+			return err
+		}
 		for _, r := range rights {
 			err := unused(tx, r)
 			if err != nil && !errors.Is(err, errInUse) {
@@ -203,11 +208,13 @@ func (a *Agent) idleRights(rights []protocol.Right) []protocol.Right {
 			continue
 		}
 		if r.Kind == protocol.RightLease {
-			f, size := allocator.FamilyOf(r.Block.Addr()), 1<<(r.Block.Addr().BitLen()-r.Block.Bits())
-			if spare[r.Pool][f] < size {
+			// Not the block's size: at the edges of a pool, and where addresses are
+			// excluded or static-only, a block has fewer to give, or none.
+			f, free := allocator.FamilyOf(r.Block.Addr()), info[blockKey{r.Pool, r.Block}].Free
+			if free > 0 && spare[r.Pool][f] < free {
 				continue // part of the reserve
 			}
-			spare[r.Pool][f] -= size
+			spare[r.Pool][f] -= free
 		}
 		delete(a.idle, r.Name)
 		idle = append(idle, r)
