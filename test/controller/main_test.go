@@ -1,0 +1,192 @@
+// Package controller_test proves the cluster controller against a real API server
+// and the real garbage collector. It runs with the rights that it is shipped with.
+package controller_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/tenure-ipam/tenure/deploy"
+	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/controller"
+	"github.com/tenure-ipam/tenure/test/controlplane"
+	"github.com/tenure-ipam/tenure/test/sandbox"
+)
+
+var (
+	cp   *controlplane.ControlPlane
+	api  *cluster.API
+	kc   client.Client
+	role *rest.Config // of the controller's service account
+)
+
+func TestMain(m *testing.M) {
+	os.Exit(sandbox.Main(sandbox.Options{}, func() int {
+		code, err := run(context.Background(), m)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		return code
+	}))
+}
+
+func run(ctx context.Context, m *testing.M) (code int, err error) {
+	ctrllog.SetLogger(logr.Discard())
+	cp, err = controlplane.Start(ctx, controlplane.Options{
+		CRDs:        []string{"../../deploy/crds", "../../deploy/crds/upstream"},
+		Controllers: []string{controlplane.GarbageCollector, controlplane.ServiceAccounts},
+	})
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, cp.Stop()) }()
+	if api, kc, err = cluster.Dial(cp.Config()); err != nil {
+		return 0, err
+	}
+	if err := install(ctx); err != nil {
+		return 0, err
+	}
+	if role, err = cp.ServiceAccount(ctx, cluster.DefaultSeatNamespace, "tenure-controller", nil); err != nil {
+		return 0, err
+	}
+	return m.Run(), nil
+}
+
+// install creates what deploy/rbac holds.
+func install(ctx context.Context) error {
+	return fs.WalkDir(deploy.FS, "rbac", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		raw, err := deploy.FS.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		for dec := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(raw), 4096); ; {
+			var o unstructured.Unstructured
+			if err := dec.Decode(&o); err != nil {
+				break // the last document
+			}
+			if len(o.Object) == 0 {
+				continue
+			}
+			if err := kc.Create(ctx, &o); err != nil {
+				return fmt.Errorf("%s: %w", path, err)
+			}
+		}
+		return nil
+	})
+}
+
+// quick is the controller's configuration for tests.
+func quick() controller.Config {
+	c := controller.DefaultConfig()
+	c.LeaderElection, c.Health, c.Metrics = false, "", ""
+	c.CountsEvery, c.Idle = 2*time.Second, 6*time.Second
+	return c
+}
+
+// start runs a controller until the test ends, or the returned function is called.
+func start(t testing.TB, change ...func(*controller.Config)) (stop func()) {
+	t.Helper()
+	cfg := quick()
+	for _, f := range change {
+		f(&cfg)
+	}
+	var log bytes.Buffer
+	c, err := controller.New(cfg, role, slog.New(slog.NewTextHandler(&locked{w: &log}, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- c.Run(ctx) }()
+	var stopped atomic.Bool
+	stop = func() {
+		if stopped.Swap(true) {
+			return
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("the controller ends with %v", err)
+		}
+		if t.Failed() {
+			t.Logf("the controller's log:\n%s", tail(log.String(), 8000))
+		}
+	}
+	t.Cleanup(stop)
+	return stop
+}
+
+// eventually waits until check returns nil.
+func eventually(t testing.TB, within time.Duration, check func() error) {
+	t.Helper()
+	deadline := time.Now().Add(within)
+	for {
+		err := check()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("not within %v: %v", within, err)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// always fails the test if check returns an error within the time.
+func always(t testing.TB, during time.Duration, check func() error) {
+	t.Helper()
+	for deadline := time.Now().Add(during); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		if err := check(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+var serial atomic.Int64
+
+// unique returns a name that no other test has.
+func unique(prefix string) string { return fmt.Sprintf("%s-%d", prefix, serial.Add(1)) }
+
+// namespace makes a namespace.
+func namespace(t testing.TB) string {
+	t.Helper()
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: unique("ns")}}
+	create(t, ns)
+	return ns.Name
+}
+
+func create(t testing.TB, o client.Object) {
+	t.Helper()
+	if err := kc.Create(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// remove deletes an object, if it is there.
+func remove(t testing.TB, o client.Object) {
+	t.Helper()
+	if err := kc.Delete(t.Context(), o); client.IgnoreNotFound(err) != nil {
+		t.Fatal(err)
+	}
+}

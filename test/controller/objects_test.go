@@ -1,0 +1,292 @@
+package controller_test
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"bytes"
+
+	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
+	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// locked makes a buffer safe for several writers.
+type locked struct {
+	mu sync.Mutex
+	w  *bytes.Buffer
+}
+
+func (l *locked) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.w.Write(p)
+}
+
+func tail(s string, n int) string {
+	if len(s) > n {
+		return s[len(s)-n:]
+	}
+	return s
+}
+
+// pool makes an IPPool of these CIDRs.
+func pool(t testing.TB, cidrs ...string) *v1alpha1.IPPool {
+	t.Helper()
+	p := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: unique("pool")}}
+	for _, c := range cidrs {
+		p.Spec.Ranges = append(p.Spec.Ranges, v1alpha1.Range{CIDR: c})
+	}
+	p.Spec.Domain = p.Name // tests share a cluster, and address ranges
+	create(t, p)
+	return p
+}
+
+// read reads an object live.
+func read[T client.Object](o T) (T, error) {
+	return o, kc.Get(context.Background(), client.ObjectKeyFromObject(o), o)
+}
+
+// condition returns an error unless conditions has one of this type, status and
+// reason, whose message contains words.
+func condition(conditions []metav1.Condition, kind string, status metav1.ConditionStatus, reason string, words ...string) error {
+	c := meta.FindStatusCondition(conditions, kind)
+	if c == nil {
+		return fmt.Errorf("no condition %s in %+v", kind, conditions)
+	}
+	if c.Status != status || c.Reason != reason {
+		return fmt.Errorf("condition %s is %s, %s (%s); want %s, %s", kind, c.Status, c.Reason, c.Message, status, reason)
+	}
+	for _, w := range words {
+		if !strings.Contains(c.Message, w) {
+			return fmt.Errorf("condition %s says %q; want %q in it", kind, c.Message, w)
+		}
+	}
+	return nil
+}
+
+// opened waits until a pool is open.
+func opened(t testing.TB, p *v1alpha1.IPPool) {
+	t.Helper()
+	eventually(t, 20*time.Second, func() error {
+		p, err := read(p)
+		if err != nil {
+			return err
+		}
+		return condition(p.Status.Conditions, v1alpha1.PoolReady, metav1.ConditionTrue, v1alpha1.ReasonOpen)
+	})
+}
+
+// definition makes a NetworkAttachmentDefinition of a network with this ipam
+// section.
+func definition(t testing.TB, namespace, object, network, ipam string) *nad.NetworkAttachmentDefinition {
+	t.Helper()
+	d := &nad.NetworkAttachmentDefinition{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: object},
+		Spec: nad.NetworkAttachmentDefinitionSpec{
+			Config: fmt.Sprintf(`{"cniVersion":"1.0.0","name":%q,"type":"bridge","allowPersistentIPs":true,"ipam":%s}`, network, ipam),
+		},
+	}
+	create(t, d)
+	return d
+}
+
+// ofPool is an ipam section.
+func ofPool(pool string) string { return fmt.Sprintf(`{"type":"tenure","pool":%q}`, pool) }
+
+func claimOf(namespace, name, network string) *ipamclaims.IPAMClaim {
+	return &ipamclaims.IPAMClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec:       ipamclaims.IPAMClaimSpec{Network: network},
+	}
+}
+
+// claim makes a claim.
+func claim(t testing.TB, namespace, name, network string) *ipamclaims.IPAMClaim {
+	t.Helper()
+	c := claimOf(namespace, name, network)
+	create(t, c)
+	return c
+}
+
+// allocated waits until a claim has its addresses, and returns them.
+func allocated(t testing.TB, c *ipamclaims.IPAMClaim) []string {
+	t.Helper()
+	eventually(t, 20*time.Second, func() error {
+		if _, err := read(c); err != nil {
+			return err
+		}
+		if len(c.Status.IPs) == 0 {
+			return fmt.Errorf("claim %s has no addresses: %+v", c.Name, c.Status.Conditions)
+		}
+		return condition(c.Status.Conditions, cluster.ConditionIPsAllocated, metav1.ConditionTrue, "SuccessfulAllocation")
+	})
+	return c.Status.IPs
+}
+
+// failed waits until a claim's condition says why it has no addresses.
+func failed(t testing.TB, c *ipamclaims.IPAMClaim, reason string, words ...string) {
+	t.Helper()
+	eventually(t, 20*time.Second, func() error {
+		if _, err := read(c); err != nil {
+			return err
+		}
+		return condition(c.Status.Conditions, cluster.ConditionIPsAllocated, metav1.ConditionFalse, reason, words...)
+	})
+}
+
+// warned waits until there is an Event about an object.
+func warned(t testing.TB, o client.Object, reason string) {
+	t.Helper()
+	eventually(t, 20*time.Second, func() error {
+		var list eventsv1.EventList
+		if err := kc.List(t.Context(), &list); err != nil {
+			return err
+		}
+		for _, e := range list.Items {
+			if e.Regarding.UID == o.GetUID() && e.Reason == reason {
+				return nil
+			}
+		}
+		return fmt.Errorf("no event %s about %s", reason, o.GetName())
+	})
+}
+
+// granted returns the addresses that leases grant to a claim's UID.
+func granted(t testing.TB, uid protocol.UID) []netip.Addr {
+	t.Helper()
+	leases, err := api.Leases(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []netip.Addr
+	for _, l := range leases {
+		for _, g := range l.GrantsOf(uid) {
+			out = append(out, g.Addr)
+		}
+	}
+	return out
+}
+
+func uidOf(o client.Object) protocol.UID { return protocol.UID(o.GetUID()) }
+
+// freed waits until nothing is granted to a UID any more.
+func freed(t testing.TB, uid protocol.UID, within time.Duration) {
+	t.Helper()
+	eventually(t, within, func() error {
+		if a := granted(t, uid); len(a) > 0 {
+			return fmt.Errorf("%v is still granted to %s", a, uid)
+		}
+		return nil
+	})
+}
+
+// use makes node use a claim for a pod, as an agent does: the use first, then a
+// look at the leases.
+func use(t testing.TB, c *ipamclaims.IPAMClaim, i int, node, pod string) protocol.SubLease {
+	t.Helper()
+	s, _, err := api.CreateSubLease(t.Context(), protocol.SubLease{
+		Meta: protocol.Meta{Name: protocol.UseName(uidOf(c), i)}, Protocol: protocol.Version, Node: protocol.NodeName(node), Store: "store-of-" + protocol.StoreID(node), Term: 1,
+		Use: &protocol.Use{
+			Claim: protocol.ClaimRef{Namespace: c.Namespace, Name: c.Name, UID: uidOf(c)},
+			Pod:   protocol.PodRef{Namespace: c.Namespace, Name: pod, UID: protocol.UID("uid-of-" + pod)}, Interface: "net1",
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// unuse ends a use, as an agent does at the DEL.
+func unuse(t testing.TB, s protocol.SubLease) {
+	t.Helper()
+	if _, err := api.DeleteSubLease(t.Context(), s.Meta); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// nodeLease leases a block for a node, as an agent does.
+func nodeLease(t testing.TB, p *v1alpha1.IPPool, uid protocol.UID, block, node string) protocol.Lease {
+	t.Helper()
+	b := netip.MustParsePrefix(block)
+	l, _, err := api.CreateLease(t.Context(), protocol.Lease{
+		Meta: protocol.Meta{Name: protocol.LeaseName(protocol.PoolName(p.Name), b)}, Protocol: protocol.Version,
+		Pool: protocol.PoolName(p.Name), PoolUID: uid, Block: b, Holder: protocol.Holder{Node: protocol.NodeName(node)},
+		Store: "store-of-" + protocol.StoreID(node), Term: 1,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+// gone waits until an object is gone.
+func gone(t testing.TB, o client.Object, within time.Duration) {
+	t.Helper()
+	eventually(t, within, func() error {
+		_, err := read(o)
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return fmt.Errorf("%s is still there: %v", o.GetName(), err)
+	})
+}
+
+// distinct returns an error if two claims of a namespace have an address in
+// common, or a status disagrees with the leases.
+func distinct(t testing.TB, namespace string) error {
+	t.Helper()
+	var list ipamclaims.IPAMClaimList
+	if err := kc.List(t.Context(), &list, client.InNamespace(namespace)); err != nil {
+		return err
+	}
+	leases, err := api.Leases(t.Context())
+	if err != nil {
+		return err
+	}
+	owner := map[netip.Addr]protocol.UID{}
+	for _, l := range leases {
+		for _, g := range l.Grants {
+			if g.To.Namespace == namespace {
+				if other, ok := owner[g.Addr]; ok {
+					return fmt.Errorf("%v is granted to %s and %s", g.Addr, other, g.To.UID)
+				}
+				owner[g.Addr] = g.To.UID
+			}
+		}
+	}
+	seen := map[string]string{}
+	for _, c := range list.Items {
+		for _, ip := range c.Status.IPs {
+			if other, ok := seen[ip]; ok {
+				return fmt.Errorf("%s is claimed by %s and %s", ip, other, c.Name)
+			}
+			seen[ip] = c.Name
+			if uid := owner[netip.MustParsePrefix(ip).Addr()]; uid != protocol.UID(c.UID) {
+				return fmt.Errorf("the status of %s shows %s, which is granted to %q", c.Name, ip, uid)
+			}
+		}
+	}
+	return nil
+}
+
+func sorted(list []string) []string {
+	list = slices.Clone(list)
+	slices.Sort(list)
+	return list
+}
