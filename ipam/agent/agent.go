@@ -115,7 +115,7 @@ func (a *Agent) resume(ctx context.Context) error {
 		boot = "" // another node's or machine's store: its seat proves nothing here
 	}
 	a.mu.Lock()
-	a.sitting = protocol.Resume(self, boot, id.Term, sent)
+	a.sitting = protocol.Resume(self, boot, id.Term, sent, id.Fence)
 	a.mu.Unlock()
 	for _, p := range kept {
 		a.adoptPool(ctx, protocol.PoolName(p.Name), p)

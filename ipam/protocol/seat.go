@@ -36,8 +36,10 @@ type Sitting struct {
 	Term int64
 	// LastTerm is the highest term this agent has had or seen.
 	LastTerm int64
-	// Sent is when the last accepted heartbeat was sent.
-	Sent Instant
+	// Sent is when the last accepted heartbeat was sent, and Fence the F that it
+	// told the cluster, by which others count.
+	Sent  Instant
+	Fence time.Duration
 	// Seen is the seat as last read or written; its UID is empty where unknown.
 	Seen Seat
 	// Pending is a heartbeat whose answer is not known.
@@ -59,13 +61,24 @@ type Watch struct {
 }
 
 // Resume returns the sitting of an agent that starts: with the term and the last
-// heartbeat of its store where these are of this very boot, else without a seat.
-func Resume(self Identity, boot string, term int64, sent Instant) Sitting {
+// heartbeat of its store, and the F that this told, where these are of this very
+// boot, else without a seat.
+func Resume(self Identity, boot string, term int64, sent Instant, fence time.Duration) Sitting {
 	s := Sitting{Self: self, LastTerm: term}
 	if boot == self.Boot && boot != "" && term > 0 {
-		s.Term, s.Sent = term, sent
+		s.Term, s.Sent, s.Fence = term, sent, fence
 	}
 	return s
+}
+
+// fence is F for this agent: the shorter one of what the cluster knows and what
+// this agent's heartbeats tell it, since one of these may have been accepted
+// without an answer. 0 means never by time.
+func (s Sitting) fence() time.Duration {
+	if s.Fence <= 0 || s.Self.Fence <= 0 {
+		return max(s.Fence, s.Self.Fence, 0)
+	}
+	return min(s.Fence, s.Self.Fence)
 }
 
 // Serving reports whether the agent may give out addresses at now; if not, why.
@@ -75,18 +88,18 @@ func (s Sitting) Serving(now Instant) (bool, string) {
 		return false, fmt.Sprintf("the seat of node %s is held by another machine (store %s, machine %s)", s.Self.Node, s.Seen.Store, s.Seen.Machine)
 	case s.Term == 0:
 		return false, fmt.Sprintf("the seat of node %s is not confirmed yet", s.Self.Node)
-	case s.Self.Fence > 0 && now.Since(s.Sent) >= s.Self.Fence:
-		return false, fmt.Sprintf("no heartbeat of node %s was accepted for %v: the API server does not answer", s.Self.Node, s.Self.Fence)
+	case s.fence() > 0 && now.Since(s.Sent) >= s.fence():
+		return false, fmt.Sprintf("no heartbeat of node %s was accepted for %v: the API server does not answer", s.Self.Node, s.fence())
 	}
 	return true, ""
 }
 
 // BeatEvery returns how often to send heartbeats.
 func (s Sitting) BeatEvery() time.Duration {
-	if s.Self.Fence <= 0 {
-		return time.Minute
+	if f := s.fence(); f > 0 {
+		return f / 4
 	}
-	return s.Self.Fence / 4
+	return time.Minute
 }
 
 // SeatCall is what to ask of the API server next about the seat.
@@ -204,7 +217,7 @@ func (s Sitting) names(seat Seat) bool {
 
 func (s Sitting) accept(seat Seat, sent Instant) SeatResult {
 	s.Seen, s.Pending, s.Stranger = seat, nil, nil
-	s.Term, s.LastTerm, s.Sent = seat.Term, max(s.LastTerm, seat.Term), sent
+	s.Term, s.LastTerm, s.Sent, s.Fence = seat.Term, max(s.LastTerm, seat.Term), sent, seat.Fence
 	return SeatResult{Next: s, Accepted: true}
 }
 
