@@ -48,10 +48,18 @@ type Sitting struct {
 	Stranger *Watch
 }
 
-// A Beat is a heartbeat on its way.
+// A Beat is a heartbeat on its way. The seat that it writes is known by Turn and
+// At together: others raise the turn too, and a heartbeat of an earlier life of
+// this agent may have carried the same one.
 type Beat struct {
 	Turn int64
+	At   time.Time // the seat's Beat
 	Sent Instant
+}
+
+// wrote reports whether seat is what b writes.
+func (b *Beat) wrote(seat Seat) bool {
+	return b != nil && seat.Turn == b.Turn && seat.Beat.Equal(b.At)
 }
 
 // A Watch is since when a seat has stood at a revision.
@@ -166,7 +174,7 @@ func (s Sitting) read(ev SeatEvent) SeatResult {
 	switch {
 	case s.names(seat):
 		s.Stranger = nil
-		if s.Pending != nil && seat.Turn == s.Pending.Turn {
+		if s.Pending.wrote(seat) {
 			return s.accept(seat, s.Pending.Sent)
 		}
 		if seat.Term < s.LastTerm { // the seat has gone back: begin anew above all that was
@@ -199,8 +207,8 @@ func (s Sitting) written(ev SeatEvent) SeatResult {
 			sent = s.Pending.Sent
 		}
 		return s.accept(ev.Seat, sent)
-	case Conflict, Exists, NotFound:
-		s.Seen.UID = ""
+	case Conflict, Exists, NotFound: // it was not, and will not be, accepted
+		s.Seen.UID, s.Pending = "", nil
 		return SeatResult{Next: s, Call: SeatRead, Why: ev.Why}
 	case Unknown:
 		return SeatResult{Next: s, Why: ev.Why}
@@ -232,8 +240,8 @@ func (s Sitting) beat(now Instant, term int64) SeatResult {
 	write := s.Seen
 	write.Node, write.NodeUID, write.Store = s.Self.Node, s.Self.NodeUID, s.Self.Store
 	write.Machine, write.Boot, write.Fence = s.Self.Machine, s.Self.Boot, s.Self.Fence
-	write.Term, write.Turn, write.Beat = term, s.Seen.Turn+1, now.Wall
-	s.Pending = &Beat{Turn: write.Turn, Sent: now}
+	write.Term, write.Turn, write.Beat = term, s.Seen.Turn+1, now.Wall.Truncate(time.Microsecond) // what the API keeps of it
+	s.Pending = &Beat{Turn: write.Turn, At: write.Beat, Sent: now}
 	call := SeatUpdate
 	if s.Seen.UID == "" {
 		call = SeatCreate
