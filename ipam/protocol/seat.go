@@ -177,6 +177,9 @@ func (s Sitting) read(ev SeatEvent) SeatResult {
 		if s.Pending.wrote(seat) {
 			return s.accept(seat, s.Pending.Sent)
 		}
+		if seat.Term != s.Term { // somebody ended this agent's term: it serves again when it sits
+			s.Term = 0
+		}
 		if seat.Term < s.LastTerm { // the seat has gone back: begin anew above all that was
 			return s.sitDown(ev.Now)
 		}
@@ -191,7 +194,8 @@ func (s Sitting) read(ev SeatEvent) SeatResult {
 	if s.Stranger == nil || s.Stranger.Revision != seat.Revision {
 		s.Stranger = &Watch{Revision: seat.Revision, Since: ev.Now}
 	}
-	if f := seat.Fence; f > 0 && ev.Now.Since(s.Stranger.Since) >= f/2 {
+	// By the boot clock alone: a wall clock that jumps must not cut this short.
+	if f := seat.Fence; f > 0 && ev.Now.Boot-s.Stranger.Since.Boot >= f/2 {
 		s.Stranger = nil
 		return s.sitDown(ev.Now)
 	}
