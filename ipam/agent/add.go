@@ -317,7 +317,7 @@ func (a *Agent) holdClaim(ctx context.Context, add *addition) (store.Attachment,
 	defer unlock()
 	ref := c.Ref()
 	for {
-		name, addrs, err := a.use(ctx, c, protocol.Use{Claim: ref, Pod: add.ask.Pod, Interface: add.key.IfName}, add.conf.Sources, add.key)
+		name, addrs, err := a.use(ctx, c, protocol.Use{Claim: ref, Pod: add.ask.Pod, Interface: add.key.IfName}, add.conf, add.key)
 		if err != nil {
 			return store.Attachment{}, err
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"time"
 
 	"github.com/tenure-ipam/tenure/allocator"
@@ -75,8 +76,8 @@ func checkClaim(c protocol.Claim, pod protocol.PodRef, network, ifName string) e
 // use makes sure that this node has a confirmed use of c for pod's interface and
 // returns its name, with the claim's addresses. It must run under the claim's
 // lock. What it read live is as new as this call.
-func (a *Agent) use(ctx context.Context, c protocol.Claim, ask protocol.Use, sources []poolspec.Source, key store.Key) (name string, addrs []store.Address, err error) {
-	addrs, leases, err := a.claimAddresses(ctx, c, sources)
+func (a *Agent) use(ctx context.Context, c protocol.Claim, ask protocol.Use, conf *poolspec.Config, key store.Key) (name string, addrs []store.Address, err error) {
+	addrs, leases, err := a.claimAddresses(ctx, c, conf)
 	if err != nil {
 		return "", nil, err
 	}
@@ -174,10 +175,17 @@ func (a *Agent) mayShare(att store.Attachment, ask protocol.Use) string {
 
 // claimAddresses returns a claim's addresses as the attachment will have them, and
 // the names of the leases of their blocks.
-func (a *Agent) claimAddresses(ctx context.Context, c protocol.Claim, sources []poolspec.Source) (addrs []store.Address, leases []string, err error) {
+func (a *Agent) claimAddresses(ctx context.Context, c protocol.Claim, conf *poolspec.Config) (addrs []store.Address, leases []string, err error) {
+	var bare []netip.Addr
+	for _, ip := range c.IPs {
+		bare = append(bare, ip.Addr())
+	}
+	if err := conf.CheckVersion(bare); err != nil {
+		return nil, nil, err
+	}
 	for _, ip := range c.IPs {
 		found := false
-		for _, src := range sources {
+		for _, src := range conf.Sources {
 			p, known, err := a.ready(ctx, protocol.PoolName(src.Pool))
 			if err != nil {
 				return nil, nil, err
