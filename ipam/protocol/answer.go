@@ -110,7 +110,7 @@ func readOwn(r Right, self Self, o Object) Result {
 		if o.Deleting {
 			return later(r, r.Name+" is being deleted")
 		}
-		if r.Said != self.Term {
+		if r.Said != self.Term || o.Stale {
 			return fence(r, self)
 		}
 		return Result{Next: r, Call: CallConfirm}
@@ -124,6 +124,9 @@ func readOwn(r Right, self Self, o Object) Result {
 			return fence(r, self)
 		}
 		r.take(o)
+		if o.Stale { // another node judges siblings by what the use says: first that, then the confirmation
+			return fence(r, self)
+		}
 		if r.Kind == RightUse {
 			return Result{Next: r, Call: CallConfirm}
 		}

@@ -95,6 +95,8 @@ type Object struct {
 	// Matches says that it is what the name stands for: the expected pool and
 	// block, or claim.
 	Matches bool
+	// Stale says that a use names another pod or interface than its record.
+	Stale bool
 }
 
 // ObjectOf returns what the protocol reads of l, which should be the lease of r.
@@ -108,10 +110,12 @@ func (r Right) ObjectOf(l Lease) Object {
 
 // ObjectOfUse returns what the protocol reads of s, which should be the use of r.
 func (r Right) ObjectOfUse(s SubLease) Object {
-	return Object{
-		Meta: s.Meta, Protocol: s.Protocol, Node: s.Node, Store: s.Store, Term: s.Term, Turn: s.Turn,
-		Matches: s.Use != nil && r.Use != nil && s.Use.Claim.UID == r.Use.Claim.UID,
+	o := Object{Meta: s.Meta, Protocol: s.Protocol, Node: s.Node, Store: s.Store, Term: s.Term, Turn: s.Turn}
+	if s.Use != nil && r.Use != nil {
+		o.Matches = s.Use.Claim.UID == r.Use.Claim.UID
+		o.Stale = s.Use.Pod != r.Use.Pod || s.Use.Interface != r.Use.Interface
 	}
+	return o
 }
 
 // Self is who acts: a node's agent in the term of its seat.
