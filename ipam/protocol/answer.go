@@ -111,7 +111,7 @@ func readOwn(r Right, self Self, o Object) Result {
 			return later(r, r.Name+" is being deleted")
 		}
 		if r.Said != self.Term || o.Stale {
-			return fence(r, self)
+			return again(r)
 		}
 		return Result{Next: r, Call: CallConfirm}
 	case Held:
@@ -121,11 +121,11 @@ func readOwn(r Right, self Self, o Object) Result {
 		if o.UID != r.UID || o.Term != r.Term || r.Term != self.Term {
 			r.Term = 0
 			r.take(o)
-			return fence(r, self)
+			return again(r)
 		}
 		r.take(o)
 		if o.Stale { // another node judges siblings by what the use says: first that, then the confirmation
-			return fence(r, self)
+			return again(r)
 		}
 		if r.Kind == RightUse {
 			return Result{Next: r, Call: CallConfirm}
@@ -135,7 +135,7 @@ func readOwn(r Right, self Self, o Object) Result {
 		// Under another UID it is a create of ours that came late: as empty.
 		r.take(o)
 		if o.Granted && !o.Deleting { // it cannot be given back: take it back into service
-			return fence(r, self)
+			return again(r)
 		}
 		return later(r, r.Name+" is still there")
 	case Lost:
@@ -160,7 +160,7 @@ func confirmed(r Right, self Self, ev Event) Result {
 			}
 			return Result{Next: r, Verdict: VerdictRefused, Why: ev.Why}
 		}
-		r.Phase = Releasing
+		r.Phase, r.Term = Releasing, 0
 		res := Result{Next: r, Call: CallDelete, Verdict: VerdictRefused, Why: ev.Why}
 		if r.Granted { // a later look tells whether it can go
 			res.Call = CallNone
@@ -199,18 +199,15 @@ func (r *Right) take(o Object) {
 }
 
 func serve(r Right, self Self) Result {
-	if r.Said != self.Term { // a new term began while the call was under way
-		return fence(r, self)
+	switch { // the term of the call may have ended while it was under way
+	case self.Term == 0:
+		return later(r, noSeat)
+	case r.Said != self.Term:
+		r.Term = 0
+		return again(r)
 	}
 	r.Term = r.Said
 	return Result{Next: r, Verdict: VerdictServes}
-}
-
-func fence(r Right, self Self) Result {
-	if self.Term == 0 {
-		return later(r, "the agent has no seat")
-	}
-	return Result{Next: r, Call: CallFence}
 }
 
 func later(r Right, why string) Result { return Result{Next: r, Verdict: VerdictLater, Why: why} }

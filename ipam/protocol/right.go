@@ -83,5 +83,6 @@ func (p Phase) Valid() bool {
 	}
 }
 
-// Serves reports whether addresses may be given out by r in term.
-func (r Right) Serves(term int64) bool { return r.Phase == Held && r.Term == term }
+// Serves reports whether addresses may be given out by r in term. In no term, 0,
+// nothing serves.
+func (r Right) Serves(term int64) bool { return r.Phase == Held && term != 0 && r.Term == term }

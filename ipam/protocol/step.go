@@ -200,10 +200,10 @@ func NextLook(noted, now time.Time) (time.Time, bool) {
 // fencing write, confirmed like a new one.
 func Step(r Right, self Self, ev Event) Result {
 	if ev.Kind == EventAnswer {
-		return answer(r, self, ev)
+		return seated(answer(r, self, ev), self)
 	}
 	if self.Term == 0 {
-		return Result{Next: r, Verdict: VerdictLater, Why: "the agent has no seat"}
+		return Result{Next: r, Forget: r.Phase == "", Verdict: VerdictLater, Why: noSeat}
 	}
 	switch ev.Kind {
 	case EventWant:
@@ -221,6 +221,20 @@ func Step(r Right, self Self, ev Event) Result {
 	case EventAnswer: // above
 	}
 	panic(fmt.Sprintf("protocol: event %v", ev.Kind))
+}
+
+const noSeat = "the agent has no seat"
+
+// seated drops the call of res if it is a write and the agent has no seat.
+func seated(res Result, self Self) Result {
+	if self.Term != 0 || res.Call == CallNone || res.Call == CallRead || res.Call == CallConfirm {
+		return res
+	}
+	res.Call = CallNone
+	if res.Verdict == VerdictNone {
+		res.Verdict, res.Why = VerdictLater, noSeat
+	}
+	return res
 }
 
 func want(r Right, self Self, ev Event) Result {
@@ -286,18 +300,18 @@ func letGo(r Right, ev Event) Result {
 		return Result{Next: r, Call: CallRead}
 	case Held:
 		if r.UID == "" { // it vanished, and a create is in doubt: noted, as any such
-			r.Phase, r.NotedAt = Noted, ev.Now
+			r.Phase, r.Term, r.NotedAt = Noted, 0, ev.Now
 			return Result{Next: r, Call: CallRead}
 		}
 		if r.Granted { // whether it still is, a read tells
 			return Result{Next: r, Call: CallRead}
 		}
-		r.Phase = Releasing
+		r.Phase, r.Term = Releasing, 0
 		return Result{Next: r, Call: CallDelete}
 	case Releasing:
 		return remove(r)
 	case Lost: // nothing rests on it any more; if it is ours after all, it goes back
-		r.Phase = Releasing
+		r.Phase, r.Term = Releasing, 0
 		return Result{Next: r, Call: CallRead}
 	}
 	panic(fmt.Sprintf("protocol: phase %q of %s", r.Phase, r.Name))
