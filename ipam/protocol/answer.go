@@ -33,7 +33,9 @@ func created(r Right, self Self, ev Event) Result {
 	case Exists:
 		return Result{Next: r, Call: CallRead}
 	case Refused:
-		if r.Phase == Noted { // a definite no: nothing was or will be created by this call
+		// A definite no: nothing was or will be created by this call. If an
+		// earlier one's object has been seen, it is still there.
+		if r.Phase == Noted && r.UID == "" {
 			return Result{Next: r, Forget: true, Verdict: VerdictRefused, Why: ev.Why}
 		}
 		return later(r, ev.Why)
@@ -70,6 +72,7 @@ func readGone(r Right, ev Event) Result {
 		if ev.Now.Before(r.NotedAt) {
 			r.NotedAt = ev.Now
 		}
+		r.UID, r.Revision, r.Granted = "", "", false
 		if ev.Now.Sub(r.NotedAt) < LooksLast {
 			return later(r, "")
 		}
@@ -77,7 +80,7 @@ func readGone(r Right, ev Event) Result {
 	case Held:
 		// Somebody deleted it. Until it is ours again it must not serve: another
 		// node may create it first.
-		r.Term, r.UID, r.Revision = 0, "", ""
+		r.Term, r.UID, r.Revision, r.Granted = 0, "", "", false
 		return Result{Next: r, Call: CallCreate}
 	case Releasing:
 		return Result{Next: r, Forget: true, Verdict: VerdictGone}
