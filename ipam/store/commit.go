@@ -125,17 +125,24 @@ func (s *Store) commitLoop(calls []*call) {
 			go s.commitLoop(withoutExited(calls))
 		}
 	}()
-	for ; calls != nil; calls = s.take() {
+	for {
+		if len(calls) == 0 {
+			calls = s.take()
+		}
+		if calls == nil {
+			close(s.stopped)
+			return
+		}
 		s.serve(calls)
+		calls = nil
 		// The callers that were just answered are runnable: let them queue what
 		// they want next, so that it shares the next commit.
 		runtime.Gosched()
 	}
-	close(s.stopped)
 }
 
 // withoutExited answers the call whose function ended its goroutine and returns
-// those that still wait. It is not nil.
+// those that still wait.
 func withoutExited(calls []*call) []*call {
 	rest := make([]*call, 0, len(calls))
 	for _, c := range calls {
@@ -298,11 +305,13 @@ func (s *Store) commit(bt *bolt.Tx, b *batch, number uint64) error {
 }
 
 // abandon ends a transaction that failed. bbolt may have contradicted itself
-// halfway: if it cannot even give up, nothing can be written any more.
+// halfway: if it cannot even give up, it keeps its lock, and nothing that needs
+// it may be tried any more.
 func (s *Store) abandon(bt *bolt.Tx) {
 	defer func() {
 		if p := recover(); p != nil {
 			s.broken = asDamage(p)
+			s.stuck.Store(true)
 		}
 	}()
 	if err := bt.Rollback(); err != nil && !errors.Is(err, bolterrors.ErrTxClosed) {

@@ -510,6 +510,32 @@ func TestX22CutWhileOpen(t *testing.T) {
 	}
 }
 
+// TestStuck has bbolt fail so badly that it keeps its lock: nothing may wait for
+// it, and the next process can have the file.
+func TestStuck(t *testing.T) {
+	s, err := Open(filepath.Join(t.TempDir(), "store.db"), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.db.Begin(true); err != nil {
+		t.Fatal(err)
+	}
+	s.abandon(nil) // which panics, as one does that finds its own memory wrong
+	calls := map[string]error{
+		"Update": s.Update(t.Context(), func(tx *Tx) error { return tx.PutAttachment(claimed(1)) }),
+		"Check":  s.Check(),
+	}
+	for name, err := range calls {
+		if !errors.Is(err, ErrCorrupt) {
+			t.Errorf("%s = %v; want ErrCorrupt", name, err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	reopen(t, s.Path(), Options{})
+}
+
 // TestX22RemovedWhileOpen removes the file under an open store: what is written
 // then would be gone with the process.
 func TestX22RemovedWhileOpen(t *testing.T) {

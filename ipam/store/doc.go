@@ -8,5 +8,10 @@
 //
 // A damaged file is never read as if it were whole. Opening reads all of it,
 // structure and checksums (schema.go draws the layout), before bbolt sees it,
-// and every later read checks what it reads again. See [ErrCorrupt].
+// and every later read checks the records that it reads again. What these cannot
+// tell is damage that comes to the tree between the records while the file is
+// open: [Store.Check] finds that, and so does the next Open. See [ErrCorrupt].
+//
+// Local mode opens a store for one call with [OpenLocal], which waits for other
+// processes; an agent keeps it open, and a second agent gets [ErrLocked].
 package store

@@ -55,7 +55,7 @@ func open(path string, o Options, lock func(*os.File, bool) error) (*Store, erro
 	if o.ReadOnly {
 		close(s.stopped)
 	} else {
-		go s.commitLoop([]*call{})
+		go s.commitLoop(nil)
 	}
 	return s, nil
 }

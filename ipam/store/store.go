@@ -8,6 +8,7 @@ import (
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
+	"syscall"
 
 	bolt "go.etcd.io/bbolt"
 	bolterrors "go.etcd.io/bbolt/errors"
@@ -56,6 +57,8 @@ type Store struct {
 	synced atomic.Uint64
 	// syncing is held while a commit is under way.
 	syncing sync.Mutex
+	// stuck says that bbolt will never give its writer's lock back.
+	stuck atomic.Bool
 
 	mu      sync.Mutex // guards the fields below
 	wake    sync.Cond
@@ -105,7 +108,11 @@ func (s *Store) Close() error {
 	if !first {
 		return nil
 	}
-	return s.explain(errors.Join(s.db.Close(), s.witness.close()))
+	closeDB := s.db.Close
+	if s.stuck.Load() {
+		closeDB = func() error { return errors.Join(flock(s.f, syscall.LOCK_UN), s.f.Close()) }
+	}
+	return s.explain(errors.Join(closeDB(), s.witness.close()))
 }
 
 // View calls fn with what is on disk now. fn must not call Update, must not
