@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"time"
 
 	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -85,7 +86,10 @@ func (r *Implicit) apply(ctx context.Context, d described, p implicitPlan) (reco
 	switch cluster.Classify(err) {
 	case protocol.Done:
 		r.Log.InfoContext(ctx, "implicit pool changes", "pool", d.name, "created", p.create != nil, "removed", p.remove, "definitions", definitions(d.by))
-	case protocol.Exists, protocol.Conflict, protocol.NotFound: // the cache is behind: its next event brings it here again
+	case protocol.Exists, protocol.Conflict, protocol.NotFound:
+		// The cache is behind. Its next event may be none that concerns this
+		// reconciler, such as a change of the status.
+		return reconcile.Result{RequeueAfter: 200 * time.Millisecond}, nil
 	case protocol.Refused:
 		for _, n := range d.by {
 			r.tell(ctx, n.String(), notice{reasonRefused, fmt.Sprintf("pool %s is refused: %v", d.name, err)})

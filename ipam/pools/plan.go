@@ -65,7 +65,10 @@ type plan struct {
 	addFinalizer    bool
 	removeFinalizer bool
 	status          *v1alpha1.IPPoolStatus
-	after           time.Duration
+	// counted says that status has the counts of this moment, or that they are
+	// as before.
+	counted bool
+	after   time.Duration
 }
 
 // decide returns what is to be done.
@@ -85,7 +88,7 @@ func decide(s seen) plan {
 	if p.readLive {
 		return p
 	}
-	s.describe(st)
+	p.counted = s.describe(st)
 	if !reflect.DeepEqual(*st, s.pool.Status) {
 		p.status = st
 	}
@@ -150,6 +153,9 @@ func (s seen) lease(st *v1alpha1.IPPoolStatus) plan {
 	bad, found := want.misfit(uid, s.live.leases)
 	if !found {
 		st.BlockPrefixLengths = want.status()
+		if len(now.changes(want)) > 0 { // changed while it is closed, opened by the next look
+			return s.shut(st, v1alpha1.ReasonBlockSizeChanging, fmt.Sprintf("blocks now have %v", want))
+		}
 		return s.opened(st, want, want)
 	}
 	if _, found := now.misfit(uid, s.live.leases); !found && now.complete(s.shape) {
@@ -188,10 +194,11 @@ func (s seen) busy(families []allocator.Family) bool {
 	return slices.ContainsFunc(families, func(f allocator.Family) bool { return s.tally.blocks[f] > 0 })
 }
 
-// describe fills in what st says about the pool's addresses.
-func (s seen) describe(st *v1alpha1.IPPoolStatus) {
+// describe fills in what st says about the pool's addresses, and reports whether
+// that includes the counts.
+func (s seen) describe(st *v1alpha1.IPPoolStatus) (counted bool) {
 	if s.shape == nil {
-		return
+		return false
 	}
 	counts := s.tally.counts(s.shape)
 	if s.countsDue {
@@ -223,6 +230,7 @@ func (s seen) describe(st *v1alpha1.IPPoolStatus) {
 	}
 	s.flag(st, ConditionDraining, "AddressesOutsideRanges", outside)
 	s.flag(st, ConditionDefinitionsDisagree, "OldestDecides", strings.Join(few(s.disagreements, "disagreements"), "; "))
+	return s.countsDue
 }
 
 func (s seen) ready(st *v1alpha1.IPPoolStatus, status metav1.ConditionStatus, reason, message string) {

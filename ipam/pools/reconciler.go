@@ -54,7 +54,7 @@ type Reconciler struct {
 	Now func() time.Time
 
 	mu     sync.Mutex
-	counts map[types.UID]time.Time // guarded by mu: when each pool's counts were last looked at
+	counts map[types.UID]time.Time // guarded by mu: when each pool's counts were last written
 	around lookout                 // guarded by mu
 }
 
@@ -82,8 +82,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		}
 		p = decide(s)
 	}
-	if err := r.apply(ctx, &pool, p); err != nil {
+	done, err := r.apply(ctx, &pool, p)
+	if err != nil {
 		return reconcile.Result{}, err
+	}
+	if p.counted && done {
+		r.counted(pool.UID, s.now)
 	}
 	r.Metrics.observe(&pool, s.tally, s.shape)
 	after := r.CountsEvery
@@ -129,19 +133,22 @@ func (r *Reconciler) look(ctx context.Context, pool *v1alpha1.IPPool) (seen, err
 	return s, nil
 }
 
-// countsDue reports whether it is time to write a pool's counts, and if so takes
-// it as done.
+// countsDue reports whether it is time to write a pool's counts.
 func (r *Reconciler) countsDue(uid types.UID, now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if last, ok := r.counts[uid]; ok && now.Sub(last) < r.CountsEvery {
-		return false
-	}
+	last, ok := r.counts[uid]
+	return !ok || now.Sub(last) >= r.CountsEvery
+}
+
+// counted notes that a pool's counts were looked at.
+func (r *Reconciler) counted(uid types.UID, now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if r.counts == nil {
 		r.counts = map[types.UID]time.Time{}
 	}
 	r.counts[uid] = now
-	return true
 }
 
 // readLive reads the pool, and then its leases. It is nil if the pool is gone.
@@ -161,32 +168,32 @@ func (r *Reconciler) readLive(ctx context.Context, pool *v1alpha1.IPPool) (*live
 	return &live{pool: now, leases: leases}, nil
 }
 
-// apply does what p says. Writes that meet another version of the pool are left
-// undone: that version brings it here again.
-func (r *Reconciler) apply(ctx context.Context, pool *v1alpha1.IPPool, p plan) error {
+// apply does what p says. A write that meets another version of the pool is not
+// done, and no error: that version brings it here again.
+func (r *Reconciler) apply(ctx context.Context, pool *v1alpha1.IPPool, p plan) (done bool, err error) {
 	switch {
 	case p.addFinalizer:
 		finalizers := append(slices.Clone(p.base.Finalizers), v1alpha1.LeasesFinalizer)
 		return r.patch(ctx, p.base, map[string]any{"finalizers": finalizers}, nil)
 	case p.removeFinalizer:
 		finalizers := slices.DeleteFunc(slices.Clone(p.base.Finalizers), func(f string) bool { return f == v1alpha1.LeasesFinalizer })
-		if err := r.patch(ctx, p.base, map[string]any{"finalizers": finalizers}, nil); err != nil {
-			return err
+		if done, err = r.patch(ctx, p.base, map[string]any{"finalizers": finalizers}, nil); done {
+			r.mu.Lock()
+			delete(r.counts, pool.UID)
+			r.mu.Unlock()
+			r.Shapes.Forget(pool.UID)
 		}
-		r.mu.Lock()
-		delete(r.counts, pool.UID)
-		r.mu.Unlock()
-		r.Shapes.Forget(pool.UID)
+		return done, err
 	case p.status != nil:
-		if err := r.patch(ctx, p.base, nil, p.status); err != nil {
-			return err
+		if done, err = r.patch(ctx, p.base, nil, p.status); !done {
+			return false, err
 		}
 		was, is := ready(p.base.Status), ready(*p.status)
 		if was.Status != is.Status || was.Reason != is.Reason {
 			r.Log.InfoContext(ctx, "pool changes", "pool", pool.Name, "leasing", p.status.Leasing, "reason", is.Reason, "message", is.Message)
 		}
 	}
-	return nil
+	return true, nil
 }
 
 func ready(st v1alpha1.IPPoolStatus) metav1.Condition {
@@ -197,7 +204,7 @@ func ready(st v1alpha1.IPPoolStatus) metav1.Condition {
 }
 
 // patch writes metadata, or the status, of exactly this version of the pool.
-func (r *Reconciler) patch(ctx context.Context, base *v1alpha1.IPPool, metadata map[string]any, status *v1alpha1.IPPoolStatus) error {
+func (r *Reconciler) patch(ctx context.Context, base *v1alpha1.IPPool, metadata map[string]any, status *v1alpha1.IPPoolStatus) (done bool, err error) {
 	own := map[string]any{"uid": base.UID, "resourceVersion": base.ResourceVersion}
 	for k, v := range metadata {
 		own[k] = v
@@ -208,7 +215,7 @@ func (r *Reconciler) patch(ctx context.Context, base *v1alpha1.IPPool, metadata 
 	}
 	raw, err := json.Marshal(body)
 	if err != nil {
-		return fmt.Errorf("encode pool %s: %w", base.Name, err)
+		return false, fmt.Errorf("encode pool %s: %w", base.Name, err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, cluster.CallTimeout)
 	defer cancel()
@@ -219,10 +226,12 @@ func (r *Reconciler) patch(ctx context.Context, base *v1alpha1.IPPool, metadata 
 		err = r.Write.Patch(ctx, into, client.RawPatch(types.MergePatchType, raw))
 	}
 	switch cluster.Classify(err) {
-	case protocol.Done, protocol.Conflict, protocol.NotFound:
-		return nil
+	case protocol.Done:
+		return true, nil
+	case protocol.Conflict, protocol.NotFound:
+		return false, nil
 	default:
-		return fmt.Errorf("write pool %s: %w", base.Name, err)
+		return false, fmt.Errorf("write pool %s: %w", base.Name, err)
 	}
 }
 

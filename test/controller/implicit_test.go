@@ -1,0 +1,250 @@
+package controller_test
+
+import (
+	"fmt"
+	"net/netip"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+func prefix(text string) netip.Prefix { return netip.MustParsePrefix(text) }
+
+// ordinary returns how many addresses of a block of 10.0.0.0/28 can be given.
+func ordinary(block string) int {
+	if block == "10.0.0.0/30" || block == "10.0.0.12/30" {
+		return 3
+	}
+	return 4
+}
+
+func named(name string) *v1alpha1.IPPool {
+	return &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: name}}
+}
+
+// inline is an ipam section in whereabouts' form, of a network of its own.
+func inline(name, rest string) string {
+	return fmt.Sprintf(`{"type":"tenure","network_name":%q,%s}`, name, rest)
+}
+
+// awaitOpen waits until a pool is there and open.
+func awaitOpen(t testing.TB, name string) *v1alpha1.IPPool {
+	t.Helper()
+	p := named(name)
+	eventually(t, 20*time.Second, isReady(p, metav1.ConditionTrue, v1alpha1.ReasonOpen))
+	return p
+}
+
+func TestWB3DualStackInline(t *testing.T) {
+	start(t)
+	ns, net := namespace(t), unique("net")
+	definition(t, ns, net, net, inline(net, `"ipRanges":[{"range":"10.3.0.0/24"},{"range":"fd03::/64"}]`))
+	ips := allocated(t, claim(t, ns, "c", net))
+	if len(ips) != 2 || !prefix("10.3.0.0/24").Contains(prefix(ips[0]).Addr()) || !prefix("fd03::/64").Contains(prefix(ips[1]).Addr()) {
+		t.Errorf("addresses %v; want one of 10.3.0.0/24 and one of fd03::/64", ips)
+	}
+	p := awaitOpen(t, net)
+	if p.Labels["tenure.dev/implicit"] != "true" || p.Annotations["tenure.dev/definitions"] != ns+"/"+net {
+		t.Errorf("labels %v, annotations %v; want it marked as made of %s/%s", p.Labels, p.Annotations, ns, net)
+	}
+}
+
+func TestWB4RangeAndIPRanges(t *testing.T) {
+	start(t)
+	ns, net := namespace(t), unique("net")
+	definition(t, ns, net, net, inline(net, `"range":"10.4.0.0/24","ipRanges":[{"range":"fd04::/64"}]`))
+	ips := allocated(t, claim(t, ns, "c", net))
+	if len(ips) != 2 || !prefix("10.4.0.0/24").Contains(prefix(ips[0]).Addr()) || !prefix("fd04::/64").Contains(prefix(ips[1]).Addr()) {
+		t.Errorf("addresses %v; want one of 10.4.0.0/24 and one of fd04::/64", ips)
+	}
+}
+
+// TestWB10OverlappingRanges: two definitions of one domain never give one address
+// twice; with enable_overlapping_ranges off they may.
+func TestWB10OverlappingRanges(t *testing.T) {
+	start(t)
+	ns := namespace(t)
+	shared, a, b := unique("shared"), unique("a"), unique("b")
+	definition(t, ns, a, a, inline(shared, `"range":"10.10.0.0/24","range_start":"10.10.0.10","range_end":"10.10.0.11"`))
+	definition(t, ns, b, b, inline(shared, `"range":"10.10.0.0/24","range_start":"10.10.0.11","range_end":"10.10.0.12"`))
+	seen := map[string]bool{}
+	for i, net := range []string{b, b, a} {
+		ip := allocated(t, claim(t, ns, fmt.Sprint("c", i), net))[0]
+		if seen[ip] {
+			t.Errorf("%s is given twice", ip)
+		}
+		seen[ip] = true
+	}
+	failed(t, claim(t, ns, "c3", a), "SubnetExhausted")
+	p := awaitOpen(t, shared)
+	if len(p.Spec.Ranges) != 1 || p.Spec.Ranges[0].Start != "10.10.0.10" || p.Spec.Ranges[0].End != "10.10.0.12" {
+		t.Errorf("ranges %+v; want the union, from .10 to .12", p.Spec.Ranges)
+	}
+
+	off := func(name string) string {
+		return fmt.Sprintf(`{"type":"tenure","range":%q,"range_start":"10.11.0.5","range_end":"10.11.0.5","enable_overlapping_ranges":false}`, name)
+	}
+	c, d := unique("c"), unique("d")
+	definition(t, ns, c, c, off("10.11.0.0/24"))
+	definition(t, ns, d, d, off("10.11.0.0/25"))
+	first, second := allocated(t, claim(t, ns, "off-1", c))[0], allocated(t, claim(t, ns, "off-2", d))[0]
+	if prefix(first).Addr() != prefix(second).Addr() {
+		t.Errorf("addresses %s and %s; want 10.11.0.5 in both", first, second)
+	}
+}
+
+// TestWB11NamedNetworks: the same CIDR twice in two domains.
+func TestWB11NamedNetworks(t *testing.T) {
+	start(t)
+	ns, blue, red := namespace(t), unique("blue"), unique("red")
+	definition(t, ns, blue, blue, inline(blue, `"range":"10.12.0.0/24","range_start":"10.12.0.9","range_end":"10.12.0.9"`))
+	definition(t, ns, red, red, inline(red, `"range":"10.12.0.0/24","range_start":"10.12.0.9","range_end":"10.12.0.9"`))
+	for _, net := range []string{blue, red} {
+		if ips := allocated(t, claim(t, ns, net, net)); ips[0] != "10.12.0.9/24" {
+			t.Errorf("%s: addresses %v; want 10.12.0.9/24", net, ips)
+		}
+	}
+	for _, name := range []string{blue, red} {
+		p := awaitOpen(t, name)
+		if err := condition(p.Status.Conditions, v1alpha1.PoolOverlapping, metav1.ConditionFalse, v1alpha1.ReasonDisjoint); err != nil {
+			t.Errorf("pool %s, in a domain of its own: %v", name, err)
+		}
+	}
+}
+
+// TestImplicitPoolsLife: made, grown, shrunk and removed with its definitions.
+func TestImplicitPoolsLife(t *testing.T) {
+	start(t)
+	ns, net := namespace(t), unique("net")
+	first := definition(t, ns, net+"-1", net, inline(net, `"range":"10.13.0.0/24"`))
+	p := awaitOpen(t, net)
+	second := definition(t, ns, net+"-2", net+"-more", inline(net, `"range":"10.14.0.0/24"`))
+	ranges := func(want ...string) {
+		t.Helper()
+		eventually(t, 20*time.Second, func() error {
+			if _, err := read(p); err != nil {
+				return err
+			}
+			var got []string
+			for _, r := range p.Spec.Ranges {
+				got = append(got, r.CIDR)
+			}
+			if fmt.Sprint(got) != fmt.Sprint(want) {
+				return fmt.Errorf("ranges %v; want %v", got, want)
+			}
+			return nil
+		})
+	}
+	ranges("10.13.0.0/24", "10.14.0.0/24")
+	c := claim(t, ns, "c", net)
+	ips := allocated(t, c)
+
+	// What a person sets beside the ranges stays.
+	if _, err := read(p); err != nil {
+		t.Fatal(err)
+	}
+	p.Spec.TakeOver = v1alpha1.TakeOverConfirmed
+	if err := kc.Update(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	remove(t, second)
+	ranges("10.13.0.0/24")
+	if p.Spec.TakeOver != v1alpha1.TakeOverConfirmed {
+		t.Errorf("takeOver is %s; want the person's Confirmed", p.Spec.TakeOver)
+	}
+
+	remove(t, first) // nobody describes it, and a claim has an address of it
+	always(t, 2*time.Second, func() error {
+		p, err := read(named(net))
+		if err == nil && p.DeletionTimestamp != nil {
+			err = fmt.Errorf("the pool is being deleted while %v is in use", ips)
+		}
+		return err
+	})
+	remove(t, c)
+	gone(t, named(net), 30*time.Second)
+}
+
+// TestF27DefinitionsDisagree: the oldest decides, the others are told.
+func TestF27DefinitionsDisagree(t *testing.T) {
+	start(t)
+	ns, net := namespace(t), unique("net")
+	definition(t, ns, net+"-1", net+"-1", inline(net, `"range":"10.15.0.0/24","gateway":"10.15.0.1"`))
+	time.Sleep(1100 * time.Millisecond) // creation times have whole seconds
+	younger := definition(t, ns, net+"-2", net+"-2", inline(net, `"range":"10.15.0.0/24","gateway":"10.15.0.254"`))
+	warned(t, younger, "DefinitionsDisagree")
+	p := awaitOpen(t, net)
+	eventually(t, 20*time.Second, func() error {
+		if _, err := read(p); err != nil {
+			return err
+		}
+		if p.Spec.Ranges[0].Gateway != "10.15.0.1" {
+			return fmt.Errorf("gateway %s; want the older one's", p.Spec.Ranges[0].Gateway)
+		}
+		return condition(p.Status.Conditions, "DefinitionsDisagree", metav1.ConditionTrue, "OldestDecides", ns+"/"+net+"-2", "10.15.0.254")
+	})
+	generation := p.Generation
+	always(t, 2*time.Second, func() error {
+		p, err := read(named(net))
+		if err == nil && p.Generation != generation {
+			err = fmt.Errorf("the pool is written again and again: generation %d after %d", p.Generation, generation)
+		}
+		return err
+	})
+	remove(t, younger)
+	eventually(t, 20*time.Second, func() error {
+		if _, err := read(p); err != nil {
+			return err
+		}
+		if condition(p.Status.Conditions, "DefinitionsDisagree", metav1.ConditionTrue, "OldestDecides") == nil {
+			return fmt.Errorf("the condition is still there")
+		}
+		return nil
+	})
+}
+
+// TestPersonsPool: a pool that a person made is never changed.
+func TestPersonsPool(t *testing.T) {
+	start(t)
+	ns := namespace(t)
+	p := pool(t, "10.16.0.0/24")
+	opened(t, p)
+	inside := definition(t, ns, "inside", "inside", inline(p.Name, `"range":"10.16.0.0/24","range_start":"10.16.0.7","range_end":"10.16.0.7"`))
+	outside := definition(t, ns, "outside", "outside", inline(p.Name, `"range":"10.17.0.0/24"`))
+	warned(t, outside, "PoolOfAPerson")
+	if ips := allocated(t, claim(t, ns, "c", "inside")); ips[0] != "10.16.0.7/24" {
+		t.Errorf("addresses %v; want 10.16.0.7/24 of the person's pool", ips)
+	}
+	generation := p.Generation
+	remove(t, inside)
+	remove(t, outside)
+	always(t, 1500*time.Millisecond, func() error {
+		now, err := read(named(p.Name))
+		if err == nil && (now.Generation != generation || now.Labels["tenure.dev/implicit"] != "" || now.DeletionTimestamp != nil) {
+			err = fmt.Errorf("the person's pool was changed: %+v", now.ObjectMeta)
+		}
+		return err
+	})
+}
+
+// TestIdleBlocksGoBack: what the cluster holds without a claim goes back (H16).
+func TestIdleBlocksGoBack(t *testing.T) {
+	start(t)
+	ns := namespace(t)
+	p := pool(t, "10.18.0.0/24")
+	definition(t, ns, "lan", "lan", ofPool(p.Name))
+	c := claim(t, ns, "c", "lan")
+	allocated(t, c)
+	remove(t, c)
+	eventually(t, 20*time.Second, func() error {
+		leases, err := api.LeasesOfPool(t.Context(), protocol.PoolName(p.Name))
+		if err == nil && len(leases) > 0 {
+			return fmt.Errorf("lease %s is still there", leases[0].Name)
+		}
+		return err
+	})
+}
