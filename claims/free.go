@@ -68,6 +68,9 @@ func (r *Reconciler) freeSurplus(ctx context.Context, c claim) error {
 // First the mark, then the look at both uses: a node that creates its use after the
 // look reads the mark, and does not serve.
 func (r *Reconciler) free(ctx context.Context, uid protocol.UID, held []broker.Held) (freed bool, err error) {
+	if len(held) == 0 {
+		return true, nil
+	}
 	if err := r.Broker.Mark(ctx, held); err != nil {
 		return false, err
 	}

@@ -51,20 +51,27 @@ func (r *Reconciler) surroundings(ctx context.Context, now time.Time) (surroundi
 			next.inUse[protocol.UID(u.Claim.UID)] = true
 		}
 	}
-	next.silent = r.around.listen(seats.Items, now)
+	next.silent = r.around.hear(seatsOf(seats.Items), now)
 	r.around.at, r.around.last = now, next
 	return next, nil
 }
 
-// listen notes the seats' heartbeats, and returns the nodes whose seat has not
-// changed for F.
-func (l *lookout) listen(seats []coordination.Lease, now time.Time) map[string]bool {
-	beats, silent := make(map[string]beat, len(seats)), map[string]bool{}
-	for i := range seats {
-		seat, err := cluster.SeatOf(&seats[i])
-		if err != nil || seat.Store == "" {
-			continue // no seat: another lease of this namespace
+// seatsOf returns the seats among the leases of their namespace.
+func seatsOf(leases []coordination.Lease) []protocol.Seat {
+	var seats []protocol.Seat
+	for i := range leases {
+		if seat, err := cluster.SeatOf(&leases[i]); err == nil && seat.Boot != "" {
+			seats = append(seats, seat)
 		}
+	}
+	return seats
+}
+
+// hear notes the seats' heartbeats, and returns the nodes whose seat has not
+// changed for F.
+func (l *lookout) hear(seats []protocol.Seat, now time.Time) (silent map[string]bool) {
+	beats, silent := make(map[string]beat, len(seats)), map[string]bool{}
+	for _, seat := range seats {
 		node := string(seat.Node)
 		b, ok := l.beats[node]
 		if !ok || b.seat != seat.UID || b.turn != seat.Turn {

@@ -1,0 +1,141 @@
+package claims
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tenure-ipam/tenure/ipam/broker"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// world is a broker and an API server that write down what they are asked.
+type world struct {
+	calls  []string
+	held   []broker.Held
+	claim  protocol.Claim // zero: there is none
+	uses   []string       // names of uses that are there
+	errors map[string]error
+}
+
+func (w *world) say(call string) error {
+	w.calls = append(w.calls, call)
+	return w.errors[call]
+}
+
+func (w *world) Known(broker.ClaimKey) []protocol.UID        { return nil }
+func (w *world) Held(protocol.UID) []broker.Held             { return slices.Clone(w.held) }
+func (w *world) Ask(broker.Ask) broker.Answer                { return broker.Answer{} }
+func (w *world) Verify(context.Context, []broker.Held) error { return w.say("verify") }
+func (w *world) Withdraw(uid protocol.UID)                   { _ = w.say("withdraw") }
+func (w *world) Unmark(context.Context, []broker.Held) error { return w.say("unmark") }
+func (w *world) Mark(_ context.Context, h []broker.Held) error {
+	return w.say("mark " + join(addrsOf(h)))
+}
+func (w *world) Clear(_ context.Context, h []broker.Held) error {
+	return w.say("clear " + join(addrsOf(h)))
+}
+
+func (w *world) ReadClaim(context.Context, string, string) (protocol.Claim, protocol.Outcome, error) {
+	if err := w.say("read claim"); err != nil {
+		return protocol.Claim{}, protocol.Unknown, err
+	}
+	if w.claim.UID == "" {
+		return protocol.Claim{}, protocol.NotFound, errors.New("not found")
+	}
+	return w.claim, protocol.Done, nil
+}
+
+func (w *world) ReadSubLease(_ context.Context, name string) (protocol.SubLease, protocol.Outcome, error) {
+	if err := w.say("read " + name); err != nil {
+		return protocol.SubLease{}, protocol.Unknown, err
+	}
+	if slices.Contains(w.uses, name) {
+		return protocol.SubLease{}, protocol.Done, nil
+	}
+	return protocol.SubLease{}, protocol.NotFound, errors.New("not found")
+}
+
+func (w *world) reconciler() *Reconciler {
+	return &Reconciler{Live: w, Broker: w, Log: slog.New(slog.DiscardHandler), Metrics: NewMetrics(), Now: func() time.Time { return noon }}
+}
+
+// TestFreeingInOrder: the claim is read live, then the grants are marked, then both
+// uses are looked for, then the grants are removed; and nothing else ever leads to
+// a removal.
+func TestFreeingInOrder(t *testing.T) {
+	lost := errors.New("no answer")
+	tests := []struct {
+		name  string
+		world world
+		want  string
+		after time.Duration
+		fails bool
+	}{
+		{name: "gone and unused", world: world{held: held("10.0.0.5")},
+			want: "read claim, withdraw, mark 10.0.0.5, read u1.0, read u1.1, clear 10.0.0.5"},
+		{name: "M24 there, whatever the cache says", world: world{held: held("10.0.0.5"), claim: protocol.Claim{Meta: protocol.Meta{UID: "u1"}}},
+			want: "read claim"},
+		{name: "F13 another claim has the name", world: world{held: held("10.0.0.5"), claim: protocol.Claim{Meta: protocol.Meta{UID: "u2"}}},
+			want: "read claim, withdraw, mark 10.0.0.5, read u1.0, read u1.1, clear 10.0.0.5"},
+		{name: "X4 in use", world: world{held: held("10.0.0.5"), uses: []string{"u1.0"}}, want: "read claim, withdraw, mark 10.0.0.5, read u1.0", after: lookAgain},
+		{name: "M25 in use by the second name", world: world{held: held("10.0.0.5"), uses: []string{"u1.1"}},
+			want: "read claim, withdraw, mark 10.0.0.5, read u1.0, read u1.1", after: lookAgain},
+		{name: "no answer about the claim", world: world{held: held("10.0.0.5"), errors: map[string]error{"read claim": lost}}, want: "read claim", fails: true},
+		{name: "no answer about the mark", world: world{held: held("10.0.0.5"), errors: map[string]error{"mark 10.0.0.5": lost}},
+			want: "read claim, withdraw, mark 10.0.0.5", fails: true},
+		{name: "no answer about a use", world: world{held: held("10.0.0.5"), errors: map[string]error{"read u1.1": lost}},
+			want: "read claim, withdraw, mark 10.0.0.5, read u1.0, read u1.1", fails: true},
+		{name: "an ask without grants", want: "read claim, withdraw"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			after, err := tt.world.reconciler().release(t.Context(), broker.ClaimKey{Namespace: "ns", Name: "vm.lan"}, "u1")
+			if got := strings.Join(tt.world.calls, ", "); got != tt.want {
+				t.Errorf("calls: %s; want %s", got, tt.want)
+			}
+			if after != tt.after || (err != nil) != tt.fails {
+				t.Errorf("after %v, error %v; want after %v, an error: %v", after, err, tt.after, tt.fails)
+			}
+		})
+	}
+}
+
+// TestF12Surplus: of an existing claim only what its status, read live, does not
+// name is freed, and nothing while the status names none (M22).
+func TestF12Surplus(t *testing.T) {
+	live := func(uid protocol.UID, ips ...string) protocol.Claim {
+		c := protocol.Claim{Meta: protocol.Meta{UID: uid}}
+		for _, ip := range ips {
+			c.IPs = append(c.IPs, netip.MustParsePrefix(ip))
+		}
+		return c
+	}
+	tests := []struct {
+		name string
+		live protocol.Claim
+		want string
+	}{
+		{"names one of two", live("u1", "10.0.0.5/24"), "read claim, mark 10.0.0.6, read u1.0, read u1.1, clear 10.0.0.6"},
+		{"names both by now", live("u1", "10.0.0.5/24", "10.0.0.6/24"), "read claim"},
+		{"names none", live("u1"), "read claim"},
+		{"another claim", live("u2", "10.0.0.5/24"), "read claim"},
+		{"gone", protocol.Claim{}, "read claim"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			w := world{held: held("10.0.0.5", "10.0.0.6"), claim: tt.live}
+			if err := w.reconciler().freeSurplus(t.Context(), fresh()); err != nil {
+				t.Fatal(err)
+			}
+			if got := strings.Join(w.calls, ", "); got != tt.want {
+				t.Errorf("calls: %s; want %s", got, tt.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,116 @@
+package pools
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/ipam/networks"
+)
+
+// describing is a definition in whereabouts' form; later ones are younger.
+func describing(i int, rest string) networks.Network {
+	return networks.Read("ns", fmt.Sprint("def-", i), noon.Add(time.Duration(i)*time.Minute),
+		fmt.Sprintf(`{"cniVersion":"1.0.0","name":"net-%d","type":"bridge","ipam":{"type":"tenure","network_name":"lan",%s}}`, i, rest))
+}
+
+// made is an implicit pool as its definitions make it.
+func made(t *testing.T, by ...networks.Network) *v1alpha1.IPPool {
+	t.Helper()
+	p, err := decideImplicit(described{name: "lan", by: by})
+	if err != nil || p.create == nil {
+		t.Fatalf("plan %+v, %v; want one that creates", p, err)
+	}
+	return p.create
+}
+
+func TestDecideImplicit(t *testing.T) {
+	a, b := describing(1, `"range":"10.0.0.0/24"`), describing(2, `"range":"10.0.1.0/24"`)
+	other := describing(3, `"range":"10.0.0.0/24","gateway":"10.0.0.254"`)
+	gateway := describing(1, `"range":"10.0.0.0/24","gateway":"10.0.0.1"`)
+	person := pool("10.0.0.0/16")
+	dying := made(t, a)
+	deleted(dying)
+	tests := []struct {
+		name string
+		seen described
+		want string
+	}{
+		{"nothing", described{}, ""},
+		{"described", described{by: []networks.Network{a, b}}, "create 10.0.0.0/24 10.0.1.0/24 by ns/def-1,ns/def-2"},
+		{"as it is", described{by: []networks.Network{a, b}, pool: made(t, a, b)}, ""},
+		{"grows", described{by: []networks.Network{a, b}, pool: made(t, a)}, "update 10.0.0.0/24 10.0.1.0/24 by ns/def-1,ns/def-2"},
+		{"shrinks, also in use", described{by: []networks.Network{a}, pool: made(t, a, b), inUse: true}, "update 10.0.0.0/24 by ns/def-1"},
+		{"another describes the same", described{by: []networks.Network{a, describing(4, `"range":"10.0.0.0/24"`)}, pool: made(t, a)},
+			"update 10.0.0.0/24 by ns/def-1,ns/def-4"},
+		{"nobody describes it, and nobody uses it", described{pool: made(t, a)}, "remove"},
+		{"nobody describes it, in use", described{pool: made(t, a), inUse: true}, ""},
+		{"being deleted", described{pool: dying}, ""},
+		{"being deleted, and described", described{by: []networks.Network{a}, pool: dying}, ""},
+		{"F27 the oldest decides", described{by: []networks.Network{gateway, other}}, "create 10.0.0.0/24 gateway 10.0.0.1 by ns/def-1,ns/def-3, tell ns/def-3 DefinitionsDisagree"},
+		{"a person's pool that has the range", described{by: []networks.Network{a}, pool: person}, ""},
+		{"a person's pool that has not", described{by: []networks.Network{describing(5, `"range":"192.168.0.0/24"`)}, pool: person}, "tell ns/def-5 PoolOfAPerson"},
+		{"a person's pool, described by nobody", described{pool: person}, ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			tt.seen.name = "lan"
+			got, err := decideImplicit(tt.seen)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.in() != tt.want {
+				t.Errorf("got %q; want %q", got.in(), tt.want)
+			}
+		})
+	}
+}
+
+// in tells a plan in a few words.
+func (p implicitPlan) in() string {
+	var words []string
+	tell := func(verb string, ranges []v1alpha1.Range, by string) {
+		text := verb
+		for _, r := range ranges {
+			text += " " + r.CIDR
+			if r.Gateway != "" {
+				text += " gateway " + r.Gateway
+			}
+		}
+		words = append(words, text+" by "+by)
+	}
+	if p.create != nil {
+		tell("create", p.create.Spec.Ranges, p.create.Annotations[AnnotationDefinitions])
+	}
+	if p.update != nil {
+		tell("update", p.update.ranges, p.update.definitions)
+	}
+	if p.remove {
+		words = append(words, "remove")
+	}
+	for _, name := range p.sorted() {
+		words = append(words, "tell "+name+" "+p.notices[name].reason)
+	}
+	return strings.Join(words, ", ")
+}
+
+func TestDomainsOfImplicitPools(t *testing.T) {
+	if got := domain("blue"); got != "blue" {
+		t.Errorf("a network with a name of its own is in domain %q; want its own", got)
+	}
+	if got := domain("default-domain"); got != "" {
+		t.Errorf("the default domain's pool is in domain %q; want none, so that overlaps show", got)
+	}
+}
+
+func TestDefinitionsFitAnAnnotation(t *testing.T) {
+	var many []networks.Network
+	for i := range 5000 {
+		many = append(many, networks.Network{Namespace: "namespace", Definition: fmt.Sprint("definition-", i)})
+	}
+	if got := definitions(many); len(got) > 17<<10 || !strings.HasSuffix(got, ",…") {
+		t.Errorf("%d bytes, ending in %q; want at most 16 KiB and a mark", len(got), got[len(got)-10:])
+	}
+}

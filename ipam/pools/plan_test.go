@@ -1,0 +1,285 @@
+package pools
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/poolspec"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// pool is an IPPool with our finalizer, of these CIDRs.
+func pool(cidrs ...string) *v1alpha1.IPPool {
+	p := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{
+		Name: "lan", UID: "p1", ResourceVersion: "7", Generation: 3, Finalizers: []string{v1alpha1.LeasesFinalizer},
+	}}
+	for _, c := range cidrs {
+		p.Spec.Ranges = append(p.Spec.Ranges, v1alpha1.Range{CIDR: c})
+	}
+	return p
+}
+
+type change func(*v1alpha1.IPPool)
+
+func with(p *v1alpha1.IPPool, changes ...change) *v1alpha1.IPPool {
+	for _, c := range changes {
+		c(p)
+	}
+	return p
+}
+
+func open(v4 int32) change {
+	return func(p *v1alpha1.IPPool) {
+		p.Status.Leasing = v1alpha1.LeasingOpen
+		p.Status.BlockPrefixLengths = &v1alpha1.BlockPrefixLengths{IPv4: &v4}
+	}
+}
+
+func closed(v4 int32) change {
+	return func(p *v1alpha1.IPPool) {
+		open(v4)(p)
+		p.Status.Leasing = v1alpha1.LeasingClosed
+	}
+}
+
+func blockSize(n int32) change            { return func(p *v1alpha1.IPPool) { p.Spec.BlockSize = &n } }
+func inDomain(d string) change            { return func(p *v1alpha1.IPPool) { p.Spec.Domain = d } }
+func deleted(p *v1alpha1.IPPool)          { p.DeletionTimestamp = &metav1.Time{Time: noon} }
+func withoutFinalizer(p *v1alpha1.IPPool) { p.Finalizers = nil }
+
+func lease(block string, uid protocol.UID) protocol.Lease {
+	b := netip.MustParsePrefix(block)
+	return protocol.Lease{
+		Meta: protocol.Meta{Name: protocol.LeaseName("lan", b)}, Pool: "lan", PoolUID: uid, Block: b, Holder: protocol.Holder{Node: "n1"},
+	}
+}
+
+// in tells a plan in a few words.
+func (p plan) in() string {
+	var words []string
+	say := func(on bool, format string, args ...any) {
+		if on {
+			words = append(words, fmt.Sprintf(format, args...))
+		}
+	}
+	say(p.readLive, "read live")
+	say(p.addFinalizer, "add finalizer")
+	say(p.removeFinalizer, "remove finalizer")
+	if st := p.status; st != nil {
+		ready := meta.FindStatusCondition(st.Conditions, v1alpha1.PoolReady)
+		say(true, "%s %s", st.Leasing, ready.Reason)
+		if b := st.BlockPrefixLengths; b != nil && b.IPv4 != nil {
+			say(true, "/%d", *b.IPv4)
+		}
+		say(meta.IsStatusConditionTrue(st.Conditions, ConditionBlockSizePending), "pending")
+	}
+	if len(words) == 0 {
+		return "nothing"
+	}
+	return strings.Join(words, ", ")
+}
+
+func TestDecide(t *testing.T) {
+	tests := []struct {
+		name   string
+		pool   *v1alpha1.IPPool
+		leases int              // in the cache, all of IPv4
+		live   []protocol.Lease // read, if not nil
+		older  []string
+		want   string
+	}{
+		{name: "new", pool: with(pool("10.0.0.0/24"), withoutFinalizer), want: "add finalizer"},
+		{name: "not open yet", pool: pool("10.0.0.0/24"), want: "read live"},
+		{name: "no leases", pool: pool("10.0.0.0/24"), live: []protocol.Lease{}, want: "Open Open, /32"},
+		{name: "leases of this size", pool: pool("10.0.0.0/24"), live: []protocol.Lease{lease("10.0.0.1/32", "p1")}, want: "Open Open, /32"},
+		{name: "H4 M46 a lease of another size", pool: pool("10.0.0.0/24"), live: []protocol.Lease{lease("10.0.0.0/28", "p1")}, want: "Closed BlockSizeChanging"},
+		{name: "F11 a lease of an earlier pool", pool: pool("10.0.0.0/24"), live: []protocol.Lease{lease("10.0.0.1/32", "p0")}, want: "Closed EarlierPool"},
+		{name: "F11 the size stays when the range grows", pool: with(pool("10.0.0.0/16"), closed(32)), live: []protocol.Lease{}, want: "Open Open, /32"},
+		{name: "override", pool: with(pool("10.0.0.0/24"), blockSize(8)), live: []protocol.Lease{}, want: "Open Open, /29"},
+
+		{name: "another size is wanted, no leases: close first", pool: with(pool("10.0.0.0/24"), open(32), blockSize(8)), want: "Closed BlockSizeChanging, /32"},
+		{name: "then look", pool: with(pool("10.0.0.0/24"), closed(32), blockSize(8)), want: "read live"},
+		{name: "then change", pool: with(pool("10.0.0.0/24"), closed(32), blockSize(8)), live: []protocol.Lease{}, want: "Closed BlockSizeChanging, /29"},
+		{name: "then open", pool: with(pool("10.0.0.0/24"), closed(29), blockSize(8)), live: []protocol.Lease{}, want: "Open Open, /29"},
+		{name: "a lease came before it was closed: open as before", pool: with(pool("10.0.0.0/24"), closed(32), blockSize(8)),
+			live: []protocol.Lease{lease("10.0.0.1/32", "p1")}, want: "Open Open, /32, pending"},
+		{name: "another size is wanted, leases", pool: with(pool("10.0.0.0/24"), open(32), blockSize(8)), leases: 1, want: "Open Open, /32, pending"},
+		{name: "a family is new: close, whatever is leased of the other", pool: with(pool("10.0.0.0/24", "fd00::/64"), open(32)), leases: 1, want: "Closed BlockSizeChanging, /32"},
+
+		{name: "faulty", pool: with(pool("10.0.0.0/99"), open(32)), want: "Closed InvalidSpec, /32"},
+		{name: "shares addresses with an older pool of its domain", pool: with(pool("10.0.0.0/24"), inDomain("d")), older: []string{"other"}, want: "Closed Overlap"},
+		{name: "shares addresses, nobody names the domain", pool: pool("10.0.0.0/24"), older: []string{"other"}, live: []protocol.Lease{}, want: "Open Open, /32"},
+
+		{name: "deleted: closed at once", pool: with(pool("10.0.0.0/24"), open(32), deleted), leases: 1, want: "Closed Deleting, /32"},
+		{name: "deleted, nobody holds anything", pool: with(pool("10.0.0.0/24"), closed(32), deleted, saidDeleting), want: "read live"},
+		{name: "deleted, but a lease is there live", pool: with(pool("10.0.0.0/24"), closed(32), deleted, saidDeleting),
+			live: []protocol.Lease{lease("10.0.0.1/32", "p1")}, want: "nothing"},
+		{name: "deleted and empty", pool: with(pool("10.0.0.0/24"), closed(32), deleted, saidDeleting), live: []protocol.Lease{}, want: "remove finalizer"},
+		{name: "deleted, another's finalizer", pool: with(pool("10.0.0.0/24"), deleted, withoutFinalizer), want: "nothing"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s := seen{pool: tt.pool, now: noon, overlaps: tt.older, older: tt.older}
+			s.shape, s.fault = shapeOf(tt.pool)
+			s.tally = tally{leases: tt.leases, blocks: map[allocator.Family]int{allocator.IPv4: tt.leases}, nodes: map[string]int{"n1": tt.leases}}
+			if tt.live != nil {
+				s.live = &live{pool: tt.pool, leases: tt.live}
+			}
+			got := decide(s)
+			if got.in() != tt.want {
+				t.Errorf("got %s; want %s", got.in(), tt.want)
+			}
+			if (got.status != nil || got.addFinalizer || got.removeFinalizer) && got.base != tt.pool {
+				t.Error("the plan does not say upon which version it writes")
+			}
+		})
+	}
+}
+
+func shapeOf(p *v1alpha1.IPPool) (*allocator.Shape, string) {
+	shape, err := poolspec.ParsePool(cluster.PoolText(p))
+	if err != nil {
+		return nil, oneLine(err)
+	}
+	return shape, ""
+}
+
+// saidDeleting has the condition that a deleted pool without leases gets.
+func saidDeleting(p *v1alpha1.IPPool) {
+	s := seen{pool: p, now: noon}
+	if plan := s.retire(); plan.status != nil {
+		p.Status = *plan.status
+	}
+}
+
+// TestDecideSettles: what decide has written is what it wants.
+func TestDecideSettles(t *testing.T) {
+	p := pool("10.0.0.0/24")
+	s := seen{pool: p, now: noon, countsDue: true}
+	s.shape, s.fault = shapeOf(p)
+	s.tally = count(nil, s.shape, surroundings{})
+	s.live = &live{pool: p}
+	first := decide(s)
+	p.Status = *first.status
+	s.live, s.now = nil, noon.Add(time.Hour)
+	if second := decide(s); second.in() != "nothing" {
+		t.Errorf("a look at what was just written: %s; want nothing", second.in())
+	}
+	if p.Status.Counts == nil || p.Status.Counts.Free != 254 || !first.counted {
+		t.Errorf("counts %+v; want 254 free", p.Status.Counts)
+	}
+}
+
+func TestTally(t *testing.T) {
+	shape, _ := shapeOf(pool("10.0.0.0/26"))
+	node := func(block, node string, used, free int32) v1alpha1.IPLease {
+		return v1alpha1.IPLease{
+			Spec:   v1alpha1.IPLeaseSpec{Block: block, Holder: v1alpha1.Holder{Kind: v1alpha1.HolderNode, Node: node}},
+			Status: v1alpha1.IPLeaseStatus{Used: &used, Free: &free},
+		}
+	}
+	ofCluster := v1alpha1.IPLease{Spec: v1alpha1.IPLeaseSpec{
+		Block: "10.0.0.32/28", Holder: v1alpha1.Holder{Kind: v1alpha1.HolderCluster},
+		Grants: []v1alpha1.Grant{
+			{Address: "10.0.0.33", To: v1alpha1.Grantee{Kind: v1alpha1.GranteeClaim, UID: "used", Namespace: "ns", Name: "a"}},
+			{Address: "10.0.0.34", To: v1alpha1.Grantee{Kind: v1alpha1.GranteeClaim, UID: "idle", Namespace: "ns", Name: "b"}},
+			{Address: "10.0.0.35", To: v1alpha1.Grantee{Kind: v1alpha1.GranteeSubLease, UID: "sub", Name: "s"}},
+			{Address: "10.9.0.1", To: v1alpha1.Grantee{Kind: v1alpha1.GranteeClaim, UID: "old", Namespace: "ns", Name: "c"}},
+		},
+	}}
+	unpublished := node("10.0.0.48/28", "n3", 0, 0)
+	unpublished.Status = v1alpha1.IPLeaseStatus{}
+	leases := []v1alpha1.IPLease{node("10.0.0.0/28", "n1", 5, 10), node("10.0.0.16/28", "n2", 6, 10), ofCluster, unpublished}
+	got := count(leases, shape, surroundings{
+		inUse: map[protocol.UID]bool{"used": true}, silent: map[string]bool{"n2": true, "n3": true},
+	})
+	want := v1alpha1.PoolCounts{Capacity: 62, Used: 5 + 6 + 1 + 1, Claimed: 3, Free: 62 - 11 - 4 - 10 - 15, Unreachable: 10 + 15, Leases: 4}
+	if c := got.counts(shape); c != want {
+		t.Errorf("counts %+v; want %+v", c, want)
+	}
+	if got.outside != 1 {
+		t.Errorf("%d addresses outside the ranges; want 1", got.outside)
+	}
+	if p := got.pressure(v1alpha1.PressureLow, shape); p != v1alpha1.PressureExhausted {
+		t.Errorf("pressure %s with every block leased; want Exhausted", p)
+	}
+	if p := count(leases[:1], shape, surroundings{}).pressure("", shape); p != v1alpha1.PressureLow {
+		t.Errorf("pressure %s with one of four blocks leased; want Low", p)
+	}
+	if h, want := got.holders(), "node n1 (1), node n2 (1), node n3 (1), the cluster (1) for claims ns/a, ns/b, ns/c"; h != want {
+		t.Errorf("holders %q; want %q", h, want)
+	}
+}
+
+// TestPressureIsTheWorseFamilys: an interface gets an address of each.
+func TestPressureIsTheWorseFamilys(t *testing.T) {
+	shape, _ := shapeOf(pool("10.0.0.0/30", "fd00::/64"))
+	full := count([]v1alpha1.IPLease{
+		{Spec: v1alpha1.IPLeaseSpec{Block: "10.0.0.0/30", Holder: v1alpha1.Holder{Kind: v1alpha1.HolderNode, Node: "n1"}}},
+	}, shape, surroundings{})
+	if p := full.pressure("", shape); p != v1alpha1.PressureExhausted {
+		t.Errorf("pressure %s with IPv4 exhausted; want Exhausted", p)
+	}
+}
+
+func TestOverlaps(t *testing.T) {
+	at := func(name, domain string, age int, cidrs ...string) v1alpha1.IPPool {
+		p := pool(cidrs...)
+		p.Name, p.Spec.Domain = name, domain
+		p.CreationTimestamp = metav1.NewTime(noon.Add(-time.Duration(age) * time.Hour))
+		return *p
+	}
+	others := []v1alpha1.IPPool{
+		at("lan", "", 5, "10.0.0.0/24"), at("old", "", 9, "10.0.0.0/16"), at("new", "", 1, "10.0.0.128/25", "fd00::/64"),
+		at("apart", "", 9, "10.0.1.0/24"), at("elsewhere", "dc-2", 9, "10.0.0.0/24"),
+	}
+	me := others[0]
+	shape, _ := shapeOf(&me)
+	names, older := overlapping(&me, shape, others, func(p *v1alpha1.IPPool) *allocator.Shape { s, _ := shapeOf(p); return s })
+	if fmt.Sprint(names, older) != "[new old] [old]" {
+		t.Errorf("overlaps %v, older %v; want [new old] and [old]", names, older)
+	}
+}
+
+func TestListen(t *testing.T) {
+	seat := func(node string, turn int64) protocol.Seat {
+		return protocol.Seat{Node: protocol.NodeName(node), Store: "s", Boot: "b", Fence: 15 * time.Minute, Turn: turn}
+	}
+	var l lookout
+	look := func(after time.Duration, seats ...protocol.Seat) string {
+		t.Helper()
+		silent := l.hear(seats, noon.Add(after))
+		return fmt.Sprint(silent["a"], silent["b"])
+	}
+	never := seat("b", 1)
+	never.Fence = 0
+	for _, tt := range []struct {
+		after time.Duration
+		seats []protocol.Seat
+		want  string
+	}{
+		{0, []protocol.Seat{seat("a", 1), never}, "false false"},
+		{10 * time.Minute, []protocol.Seat{seat("a", 1), never}, "false false"},
+		{15 * time.Minute, []protocol.Seat{seat("a", 1), never}, "true false"},
+		{16 * time.Minute, []protocol.Seat{seat("a", 2), never}, "false false"},
+		{30 * time.Minute, []protocol.Seat{seat("a", 2), never}, "false false"},
+		{31 * time.Minute, []protocol.Seat{seat("a", 2), never}, "true false"},
+		{32 * time.Minute, nil, "false false"},
+		{50 * time.Minute, []protocol.Seat{seat("a", 2)}, "false false"}, // seen for the first time again
+	} {
+		if got := look(tt.after, tt.seats...); got != tt.want {
+			t.Errorf("after %v: a and b silent: %s; want %s", tt.after, got, tt.want)
+		}
+	}
+}
