@@ -1,0 +1,170 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+	"github.com/tenure-ipam/tenure/ipam/store"
+)
+
+func (d *demo) endScene() scene {
+	return scene{
+		"Everything is deleted, and every address comes back by itself",
+		"The pods first; then the virtual machine, with which Kubernetes' garbage collector deletes its claim; the other claim; and the pool, which " +
+			"waits until nobody holds a lease of it.",
+		d.playEnd,
+	}
+}
+
+func (d *demo) playEnd(ctx context.Context) error {
+	if err := d.showPool(ctx, d.postgres, d.vm.claim); err != nil {
+		return err
+	}
+	pods := slices.Clone(d.pods)
+	for _, p := range pods {
+		if err := d.remove(ctx, p); err != nil {
+			return err
+		}
+	}
+	if err := d.awaitNoUses(ctx); err != nil {
+		return err
+	}
+	for _, c := range []claimed{d.postgres, d.vm.claim} {
+		if err := d.granted(ctx, c); err != nil {
+			return err
+		}
+	}
+	d.screen.ok("%d pods are deleted. Nobody uses the claims, and they still have their addresses.", len(pods))
+	if err := d.endClaims(ctx); err != nil {
+		return err
+	}
+	if err := d.endPool(ctx); err != nil {
+		return err
+	}
+	return d.endPrograms(ctx)
+}
+
+func (d *demo) endClaims(ctx context.Context) error {
+	d.screen.command("kubectl -n %s delete virtualmachine alma; kubectl -n %s delete ipamclaim %s", namespace, namespace, d.postgres.name())
+	for _, o := range []client.Object{d.vm.vm, d.postgres.object} {
+		if err := d.kube.Delete(ctx, o, client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
+			return err
+		}
+	}
+	took, err := d.screen.await(ctx, "claims and grants go", func(ctx context.Context) (string, error) {
+		missing, err := d.letGo(ctx, d.vm.claim)
+		if missing == "" && err == nil {
+			missing, err = d.grantsLeft(ctx)
+		}
+		return missing, err
+	})
+	if err != nil {
+		return err
+	}
+	d.screen.ok("The claims are gone, and no address is granted to anybody %s", d.screen.in(dim, "("+seconds(took)+")"))
+	return nil
+}
+
+// grantsLeft says which addresses are granted still.
+func (d *demo) grantsLeft(ctx context.Context) (string, error) {
+	granted, err := d.grants(ctx)
+	if len(granted) > 0 {
+		return fmt.Sprintf("granted still: %v", granted), err
+	}
+	return "", err
+}
+
+func (d *demo) endPool(ctx context.Context) error {
+	d.screen.command("kubectl delete ippool %s; kubectl -n %s delete network-attachment-definition %s", poolName, namespace, networkName)
+	pool := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: poolName}}
+	network := &nad.NetworkAttachmentDefinition{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: networkName}}
+	for _, o := range []client.Object{pool, network} {
+		if err := d.kube.Delete(ctx, o); err != nil {
+			return err
+		}
+	}
+	took, err := d.screen.await(ctx, "leases are given back", d.poolLeft)
+	if err != nil {
+		return err
+	}
+	d.screen.ok("The pool is gone, and with it every lease %s", d.screen.in(dim, "("+seconds(took)+")"))
+	return nil
+}
+
+// poolLeft says what is left of the pool.
+func (d *demo) poolLeft(ctx context.Context) (string, error) {
+	leases, err := d.api.Leases(ctx)
+	if err != nil {
+		return "", err
+	}
+	if len(leases) > 0 {
+		return fmt.Sprintf("%d leases are left, one of %v", len(leases), leases[0].Holder), nil
+	}
+	_, out, err := d.api.ReadPool(ctx, poolName)
+	switch out {
+	case protocol.NotFound:
+		return "", nil
+	case protocol.Done:
+		return "pool " + poolName + " is left", nil
+	default:
+		return "", err
+	}
+}
+
+// endPrograms ends Tenure's programs as kubelet does, and looks into the stores
+// that the agents leave.
+func (d *demo) endPrograms(ctx context.Context) error {
+	_, err := d.screen.during("agents and controller end", func(func(string)) error {
+		var errs []error
+		for _, p := range d.programs() {
+			errs = append(errs, p.stop())
+		}
+		return errors.Join(errs...)
+	})
+	if err != nil {
+		return err
+	}
+	for _, n := range []*node{d.nodeA, d.nodeB} {
+		if err := emptyStore(n); err != nil {
+			return err
+		}
+	}
+	d.screen.ok("Agents and controller have ended well; the nodes' stores are sound, and empty.")
+	_, err = d.screen.during("the control plane ends", func(func(string)) error { return d.cp.Stop() })
+	return errors.Join(err, ctx.Err())
+}
+
+// emptyStore checks a node's store, and that nothing is in it.
+func emptyStore(n *node) (err error) {
+	st, err := store.Open(n.store(), store.Options{ReadOnly: true})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, st.Close()) }()
+	if err := st.Check(); err != nil {
+		return err
+	}
+	return st.View(func(tx *store.Tx) error {
+		for att, err := range tx.Attachments() {
+			if err != nil {
+				return err
+			}
+			return fmt.Errorf("the store of %s still has %v of pod %s", n.name, att.Key, att.Pod)
+		}
+		for right, err := range tx.Rights() {
+			if err != nil {
+				return err
+			}
+			return fmt.Errorf("the store of %s still has a record of %s, %s", n.name, right.Name, right.Phase)
+		}
+		return nil
+	})
+}

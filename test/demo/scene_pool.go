@@ -1,0 +1,86 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// The one pool and the one network of the demo.
+const (
+	poolName    = "lan"
+	networkName = "lan"
+	gateway     = "10.77.0.1"
+	staticRange = "10.77.200.0/24"
+)
+
+const networkConfig = `{
+  "cniVersion": "1.0.0",
+  "name": "lan",
+  "allowPersistentIPs": true,
+  "plugins": [{
+    "type": "bridge", "bridge": "br-lan",
+    "capabilities": {"ips": true, "mac": true},
+    "ipam": {"type": "tenure", "pool": "lan"}
+  }]
+}`
+
+func (d *demo) poolScene() scene {
+	return scene{
+		"A pool of addresses, and a network that names it",
+		"A person creates an IPPool: the addresses of one L2 segment. A network asks Tenure for addresses by one word, \"type\": \"tenure\", " +
+			"and names the pool. The controller checks the pool, decides how large its blocks are, and opens it.",
+		d.playPool,
+	}
+}
+
+func (d *demo) playPool(ctx context.Context) error {
+	pool := &v1alpha1.IPPool{
+		ObjectMeta: metav1.ObjectMeta{Name: poolName},
+		Spec: v1alpha1.IPPoolSpec{Ranges: []v1alpha1.Range{
+			{CIDR: "10.77.0.0/16", Gateway: gateway, StaticOnly: []string{staticRange}},
+			{CIDR: "fd00:77::/112"},
+		}},
+	}
+	network := &nad.NetworkAttachmentDefinition{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: networkName},
+		Spec:       nad.NetworkAttachmentDefinitionSpec{Config: networkConfig},
+	}
+	if err := d.kube.Create(ctx, pool); err != nil {
+		return err
+	}
+	if err := d.kube.Create(ctx, network); err != nil {
+		return err
+	}
+	d.screen.command("kubectl -n %s get network-attachment-definition %s -o jsonpath={.spec.config}", namespace, networkName)
+	d.screen.block(networkConfig)
+
+	var opened protocol.Pool
+	_, err := d.screen.await(ctx, "the controller opens the pool", func(ctx context.Context) (string, error) {
+		p, out, err := d.api.ReadPool(ctx, poolName)
+		if out != protocol.Done {
+			return "", err
+		}
+		opened = p
+		if !p.Open {
+			return "pool " + poolName + " is closed", nil
+		}
+		return "", nil
+	})
+	if err != nil {
+		return err
+	}
+	if err := d.showPool(ctx); err != nil {
+		return err
+	}
+	if opened.Bits4 != 26 || opened.Bits6 != 122 {
+		return fmt.Errorf("blocks are /%d and /%d; want /26 and /122", opened.Bits4, opened.Bits6)
+	}
+	d.screen.ok("The pool is open. Nodes lease blocks of 64 addresses: a /%d and a /%d at a time.", opened.Bits4, opened.Bits6)
+	return nil
+}
