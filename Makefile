@@ -27,6 +27,7 @@ help: ## List the targets
 
 .PHONY: build
 build: ## Build Tenure's programs into bin/, static and stripped
+	@[ -e bin/tenure-controller ] || echo "building Tenure: about three minutes on two cores the first time, then seconds"
 	$(GO_BUILD) -o bin/ ./cmd/...
 
 .PHONY: rig
@@ -55,9 +56,9 @@ fuzz: ## Every fuzz target for FUZZTIME each
 	done
 
 .PHONY: demo
-demo: build rig root ## See Tenure work: nodes, pods and claims on this machine, gone afterwards
-	go build -o bin/demo ./test/demo
-	bin/demo
+demo: root build rig ## See Tenure work: nodes, pods and claims on this machine, gone afterwards. ARGS=--help
+	@$(GO_BUILD) -o bin/demo ./test/demo
+	@bin/demo $(ARGS)
 
 .PHONY: bench
 bench: build rig root ## Measure Tenure on this machine
