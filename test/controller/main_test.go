@@ -52,7 +52,7 @@ func TestMain(m *testing.M) {
 func run(ctx context.Context, m *testing.M) (code int, err error) {
 	ctrllog.SetLogger(logr.Discard())
 	cp, err = controlplane.Start(ctx, controlplane.Options{
-		CRDs:        []string{"../../deploy/crds", "../../deploy/crds/upstream"},
+		CRDs:        []string{"../../deploy/crds", "../../deploy/crds/upstream", "../kubevirt/crds"},
 		Controllers: []string{controlplane.GarbageCollector, controlplane.ServiceAccounts},
 	})
 	if err != nil {

@@ -1,0 +1,314 @@
+package controller_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+	"github.com/tenure-ipam/tenure/test/kubevirt"
+)
+
+// machine is a virtual machine in a test, with one network "lan". The test plays
+// its nodes: it attaches launcher pods, which makes uses, and detaches them.
+type machine struct {
+	t     *testing.T
+	ns    string
+	owner *unstructured.Unstructured // VirtualMachine, or an instance of its own
+	claim *ipamclaims.IPAMClaim
+	ips   []string
+	uses  map[string]protocol.SubLease // by pod
+}
+
+// boot starts KubeVirt, a controller and a machine whose first pod is attached.
+func boot(t *testing.T, owner func(ns string, networks []kubevirt.Network) *unstructured.Unstructured) *machine {
+	t.Helper()
+	start(t)
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- kubevirt.Run(ctx, cp.Config()) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-done; err != nil {
+			t.Errorf("KubeVirt ends with %v", err)
+		}
+	})
+	m := &machine{t: t, ns: namespace(t), uses: map[string]protocol.SubLease{}}
+	eventually(t, 20*time.Second, func() error { // pods need it
+		_, err := read(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: m.ns, Name: "default"}})
+		return err
+	})
+	p := pool(t, "10.0.0.0/24", "fd00::/64")
+	definition(t, m.ns, "lan-definition", "lan-network", ofPool(p.Name))
+	m.owner = owner(m.ns, []kubevirt.Network{{Name: "lan", Definition: "lan-definition"}})
+	create(t, m.owner)
+	m.claim = claimOf(m.ns, kubevirt.ClaimName("vm", "lan"), "")
+	m.ips = allocated(t, m.claim)
+	if m.claim.Spec.Network != "lan-network" || len(m.ips) != 2 {
+		t.Fatalf("claim of network %q has %v; want two addresses of lan-network", m.claim.Spec.Network, m.ips)
+	}
+	m.attach(m.pods(1)[0].Name, 0)
+	return m
+}
+
+func aVM(ns string, networks []kubevirt.Network) *unstructured.Unstructured {
+	return kubevirt.VM(ns, "vm", networks)
+}
+
+func aVMI(ns string, networks []kubevirt.Network) *unstructured.Unstructured {
+	return kubevirt.VMI(ns, "vm", networks)
+}
+
+// pods waits until the machine has n launcher pods.
+func (m *machine) pods(n int) (pods []corev1.Pod) {
+	m.t.Helper()
+	eventually(m.t, 20*time.Second, func() (err error) {
+		pods, err = kubevirt.Launchers(m.t.Context(), kc, m.ns, "vm")
+		if err == nil && len(pods) != n {
+			err = fmt.Errorf("%d launcher pods; want %d", len(pods), n)
+		}
+		return err
+	})
+	return pods
+}
+
+// attach is what the agent of a node does at the ADD of a pod.
+func (m *machine) attach(pod string, i int) {
+	m.t.Helper()
+	m.uses[pod] = use(m.t, m.claim, i, fmt.Sprint("node-", i), pod)
+	m.owned(pod)
+}
+
+// detach is what it does at the DEL.
+func (m *machine) detach(pod string) {
+	m.t.Helper()
+	unuse(m.t, m.uses[pod])
+	delete(m.uses, pod)
+}
+
+// owned waits until the claim's status names pod.
+func (m *machine) owned(pod string) {
+	m.t.Helper()
+	eventually(m.t, 10*time.Second, func() error {
+		if _, err := read(m.claim); err != nil {
+			return err
+		}
+		if got := m.claim.Status.OwnerPod; got == nil || got.Name != pod {
+			return fmt.Errorf("ownerPod is %+v; want %s", got, pod)
+		}
+		return nil
+	})
+}
+
+// kept checks, for a while, that the claim is there with its addresses.
+func (m *machine) kept() {
+	m.t.Helper()
+	always(m.t, 1500*time.Millisecond, func() error {
+		if got := granted(m.t, uidOf(m.claim)); len(got) != len(m.ips) {
+			return fmt.Errorf("granted %v; want %v", got, m.ips)
+		}
+		return same(m.claim, m.ips)
+	})
+}
+
+// vanished waits until the claim is gone, and its addresses stay as long as a pod
+// has them.
+func (m *machine) vanished() {
+	m.t.Helper()
+	gone(m.t, m.claim, time.Minute)
+	for pod := range m.uses {
+		always(m.t, time.Second, func() error {
+			if got := granted(m.t, uidOf(m.claim)); len(got) != len(m.ips) {
+				return fmt.Errorf("granted %v while pod %s has them; want %v", got, pod, m.ips)
+			}
+			return nil
+		})
+		m.detach(pod)
+	}
+	freed(m.t, uidOf(m.claim), 10*time.Second)
+}
+
+func (m *machine) delete(opts ...client.DeleteOption) {
+	m.t.Helper()
+	if err := kc.Delete(m.t.Context(), m.owner, opts...); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+var foreground = client.PropagationPolicy(metav1.DeletePropagationForeground)
+
+// migrate starts a live migration and attaches the target.
+func (m *machine) migrate() (source, target corev1.Pod) {
+	m.t.Helper()
+	source = m.pods(1)[0]
+	time.Sleep(1100 * time.Millisecond) // creation times have whole seconds
+	created, err := kubevirt.Migrate(m.t.Context(), kc, m.ns, "vm")
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	m.attach(created.Name, 1)
+	return source, *created
+}
+
+func testMigration(t *testing.T, m *machine) {
+	source, target := m.migrate()
+	m.kept()
+	remove(t, &source)
+	m.detach(source.Name)
+	m.owned(target.Name)
+	m.kept()
+
+	// And back, to where the first name of a use is free again.
+	source = m.pods(1)[0]
+	time.Sleep(1100 * time.Millisecond)
+	back, err := kubevirt.Migrate(t.Context(), kc, m.ns, "vm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.attach(back.Name, 0)
+	remove(t, &source)
+	m.detach(source.Name)
+	m.owned(back.Name)
+	m.kept()
+}
+
+func TestVM1LiveMigration(t *testing.T) { testMigration(t, boot(t, aVM)) }
+
+func TestVM8LiveMigrationOfAnInstance(t *testing.T) { testMigration(t, boot(t, aVMI)) }
+
+// TestVM1b: the source's DEL comes long after the migration.
+func TestVM1bSourceDELLast(t *testing.T) {
+	m := boot(t, aVM)
+	source, target := m.migrate()
+	remove(t, &source)
+	m.owned(target.Name) // the newer use, though the older is still there
+	m.kept()
+	m.detach(source.Name)
+	m.kept()
+}
+
+func TestVM1cMigrationFails(t *testing.T) {
+	m := boot(t, aVM)
+	source, target := m.migrate()
+	remove(t, &target)
+	m.detach(target.Name)
+	m.owned(source.Name)
+	m.kept()
+}
+
+func TestVM2Deleted(t *testing.T) {
+	m := boot(t, aVM)
+	m.delete()
+	m.vanished()
+}
+
+func TestVM3DeletedForeground(t *testing.T) {
+	m := boot(t, aVM)
+	m.delete(foreground)
+	m.vanished()
+}
+
+// halt stops the machine, and detaches its pod.
+func (m *machine) halt() {
+	m.t.Helper()
+	pod := m.pods(1)[0].Name
+	if err := kubevirt.Halt(m.t.Context(), kc, m.ns, "vm"); err != nil {
+		m.t.Fatal(err)
+	}
+	m.pods(0)
+	m.detach(pod)
+	m.kept()
+}
+
+func TestVM4StoppedThenDeleted(t *testing.T) {
+	m := boot(t, aVM)
+	m.halt()
+	m.delete()
+	m.vanished()
+}
+
+func TestVM5StoppedThenDeletedForeground(t *testing.T) {
+	m := boot(t, aVM)
+	m.halt()
+	m.delete(foreground)
+	m.vanished()
+}
+
+func TestVM6Restarted(t *testing.T) {
+	m := boot(t, aVM)
+	for range 3 {
+		old := m.pods(1)[0]
+		if err := kubevirt.Restart(t.Context(), kc, m.ns, "vm"); err != nil {
+			t.Fatal(err)
+		}
+		gone(t, &old, 20*time.Second)
+		m.detach(old.Name)
+		next := m.pods(1)[0]
+		if next.UID == old.UID {
+			t.Fatal("the pod is the same")
+		}
+		m.attach(next.Name, 0)
+		m.kept()
+	}
+	m.halt()
+	if err := kubevirt.Start(t.Context(), kc, m.ns, "vm"); err != nil {
+		t.Fatal(err)
+	}
+	m.attach(m.pods(1)[0].Name, 0)
+	m.kept()
+}
+
+// TestVM7ForeignFinalizer: an instance that somebody else holds keeps the claim,
+// also when its machine is being deleted.
+func TestVM7ForeignFinalizer(t *testing.T) {
+	m := boot(t, func(ns string, networks []kubevirt.Network) *unstructured.Unstructured {
+		return kubevirt.VM(ns, "vm", networks, "example.com/foreign")
+	})
+	pod := m.pods(1)[0]
+	m.delete(foreground)
+	gone(t, &pod, 30*time.Second)
+	m.detach(pod.Name)
+	eventually(t, 30*time.Second, func() error {
+		if _, err := read(m.claim); err != nil {
+			return err
+		}
+		if m.claim.DeletionTimestamp == nil {
+			return fmt.Errorf("the claim is not being deleted")
+		}
+		return nil
+	})
+	m.kept()
+	vmi := kubevirt.VMI(m.ns, "vm", nil)
+	eventually(t, 20*time.Second, func() error {
+		if err := kc.Get(t.Context(), client.ObjectKeyFromObject(vmi), vmi); err != nil {
+			return err
+		}
+		vmi.SetFinalizers(nil)
+		err := kc.Update(t.Context(), vmi)
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return err
+	})
+	m.vanished()
+}
+
+func TestVM9InstanceDeleted(t *testing.T) {
+	m := boot(t, aVMI)
+	m.delete()
+	m.vanished()
+}
+
+func TestVM10InstanceDeletedForeground(t *testing.T) {
+	m := boot(t, aVMI)
+	m.delete(foreground)
+	m.vanished()
+}
