@@ -121,7 +121,7 @@ func readOwn(r Right, self Self, o Object) Result {
 		// Another UID means that it was deleted, and that a create of ours came
 		// late; another term, that a fencing write of ours is in doubt. Either
 		// way it serves again only after one that succeeded.
-		if o.UID != r.UID || o.Term != r.Term || r.Term != self.Term {
+		if o.UID != r.UID || o.Term != r.Term || !r.Serves(self.Term) {
 			r.Term = 0
 			r.take(o)
 			return again(r)
