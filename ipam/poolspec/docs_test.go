@@ -74,7 +74,7 @@ func tables(t *testing.T, heading, title string) []row {
 // step: what a table says of a key is what happens to it.
 func TestDocumentedKeys(t *testing.T) {
 	known := map[string]key{}
-	for _, k := range keys() {
+	for _, k := range ipamKeys {
 		known[k.name] = k
 	}
 	documented := map[string]bool{}

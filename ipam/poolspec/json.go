@@ -14,7 +14,8 @@ type object struct {
 	fields []field
 }
 
-// field is one member of an [object].
+// field is one member of an [object]. Its value is valid JSON, with nothing around
+// it, and shares the memory of the text that was read.
 type field struct {
 	key string
 	raw json.RawMessage
@@ -71,9 +72,8 @@ func (k kind) String() string {
 	return [...]string{"empty", "a string", "a number", "a boolean", "a list", "an object"}[k]
 }
 
-// kindOf returns what raw, which is valid JSON, is.
+// kindOf returns what raw, which is valid JSON with nothing around it, is.
 func kindOf(raw json.RawMessage) kind {
-	raw = bytes.TrimSpace(raw)
 	switch raw[0] {
 	case 'n':
 		return kindNothing
@@ -83,7 +83,7 @@ func kindOf(raw json.RawMessage) kind {
 		}
 		return kindString
 	case '[':
-		if len(bytes.TrimSpace(raw[1:len(raw)-1])) == 0 {
+		if raw[skipSpace(raw, 1)] == ']' {
 			return kindNothing
 		}
 		return kindList
@@ -115,19 +115,20 @@ func (fs *faults) document(text []byte) (object, bool) {
 	defer func() { fs.kind = kind }()
 
 	const where, remedy = "configuration", "pass one JSON object"
-	var raw json.RawMessage
-	if err := json.Unmarshal(text, &raw); err != nil {
-		var syntax *json.SyntaxError
-		if errors.As(err, &syntax) {
+	if !json.Valid(text) {
+		err := json.Unmarshal(text, new(json.RawMessage))
+		if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
 			fs.addf(where, "correct the JSON there", "%v at byte %d", syntax, syntax.Offset)
 		} else {
-			fs.add(where, err.Error(), remedy)
+			fs.addf(where, remedy, "%v", err)
 		}
 		return object{}, false
 	}
-	o := object{}
-	ok := fs.want(where, raw, kindObject, remedy) && fs.members(&o, raw)
-	return o, ok
+	raw := json.RawMessage(bytes.TrimSpace(text))
+	if !fs.want(where, raw, kindObject, remedy) {
+		return object{}, false
+	}
+	return object{fields: cutObject(raw)}, true
 }
 
 // dict reads the object raw. A key that it has twice is a fault.
@@ -135,41 +136,43 @@ func (fs *faults) dict(path string, raw json.RawMessage) (object, bool) {
 	if !fs.want(path, raw, kindObject, "write an object in braces") {
 		return object{}, false
 	}
-	o := object{path: path}
-	ok := fs.members(&o, raw)
+	o := object{path: path, fields: cutObject(raw)}
 	fs.unique(o, func(string) bool { return true })
-	return o, ok
+	return o, true
 }
+
+// few is up to how many members are compared with each other.
+const few = 16
 
 // unique reports which of the keys that matter o has twice.
 func (fs *faults) unique(o object, matters func(key string) bool) {
+	if len(o.fields) > few {
+		fs.uniqueOfMany(o, matters)
+		return
+	}
+	for i, f := range o.fields {
+		for _, earlier := range o.fields[:i] {
+			if earlier.key == f.key && matters(f.key) {
+				fs.twice(o, f.key)
+				break
+			}
+		}
+	}
+}
+
+// uniqueOfMany is unique in linear time.
+func (fs *faults) uniqueOfMany(o object, matters func(key string) bool) {
 	seen := make(map[string]bool, len(o.fields))
 	for _, f := range o.fields {
 		if seen[f.key] && matters(f.key) {
-			fs.add(o.at(f.key), "appears twice", "keep one of the two")
+			fs.twice(o, f.key)
 		}
 		seen[f.key] = true
 	}
 }
 
-// members reads the members of the object raw into o.
-func (fs *faults) members(o *object, raw json.RawMessage) bool {
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	_, err := dec.Token() // the brace
-	for err == nil && dec.More() {
-		var key json.Token
-		var f field
-		if key, err = dec.Token(); err != nil {
-			break
-		}
-		f.key, _ = key.(string)
-		err = dec.Decode(&f.raw)
-		o.fields = append(o.fields, f)
-	}
-	if err != nil {
-		fs.add(o.path, err.Error(), "correct the JSON there")
-	}
-	return err == nil
+func (fs *faults) twice(o object, key string) {
+	fs.add(o.at(key), "appears twice", "keep one of the two")
 }
 
 // items reads the list raw.
@@ -177,20 +180,20 @@ func (fs *faults) items(path string, raw json.RawMessage) []json.RawMessage {
 	if says(raw, kindNothing) || !fs.want(path, raw, kindList, "write a list in brackets") {
 		return nil
 	}
-	var out []json.RawMessage
-	if err := json.Unmarshal(raw, &out); err != nil {
-		fs.add(path, err.Error(), "write a list in brackets")
-	}
-	return out
+	return cutList(raw)
 }
 
 // text reads the string at o's key; absent and empty are the same.
 func (fs *faults) text(o object, key string) string {
 	raw, ok := o.get(key)
-	if !ok {
+	switch {
+	case !ok:
 		return ""
+	case says(raw, kindString): // before its path is put together
+		return unquote(raw)
+	default:
+		return fs.textOf(o.at(key), raw)
 	}
-	return fs.textOf(o.at(key), raw)
 }
 
 // textOf reads the string raw.
@@ -198,11 +201,7 @@ func (fs *faults) textOf(path string, raw json.RawMessage) string {
 	if !fs.want(path, raw, kindString, "write a string in quotes") {
 		return ""
 	}
-	var s string
-	if err := json.Unmarshal(raw, &s); err != nil {
-		fs.add(path, err.Error(), "write a string in quotes")
-	}
-	return s
+	return unquote(raw)
 }
 
 // texts reads the list of strings at o's key. Where one is none, or is empty,
@@ -225,7 +224,7 @@ func (fs *faults) flag(o object, key string, otherwise bool) bool {
 	if !ok || !fs.want(o.at(key), raw, kindBool, "write true or false without quotes") {
 		return otherwise
 	}
-	return bytes.TrimSpace(raw)[0] == 't'
+	return raw[0] == 't'
 }
 
 // number reads the whole number at o's key, which is not negative. It is nil if

@@ -1,6 +1,7 @@
 package poolspec
 
 import (
+	"bytes"
 	"fmt"
 	"path"
 	"strings"
@@ -59,7 +60,7 @@ func (p *parser) config(top object, cniArgs string) {
 	p.name(top)
 	p.cfg.AllowPersistentIPs = p.flag(top, "allowPersistentIPs", false)
 	if raw, ok := top.get("prevResult"); ok {
-		p.cfg.PrevResult = raw
+		p.cfg.PrevResult = bytes.Clone(raw) // a Config shares no memory with the text
 	}
 	p.attachments(top)
 	p.runtimeConfig(top)
@@ -159,15 +160,14 @@ func (p *parser) keys() {
 			strings.Join(defining, " and "))
 		p.form = 0
 	}
-	known := keys()
 	for _, f := range p.ipam.fields {
-		p.key(known, f)
+		p.key(f)
 	}
 }
 
 // key treats one key of "ipam" by the table.
-func (p *parser) key(known []key, f field) {
-	for _, k := range known {
+func (p *parser) key(f field) {
+	for _, k := range ipamKeys {
 		if k.name != f.key {
 			continue
 		}
@@ -188,8 +188,8 @@ func (p *parser) key(known []key, f field) {
 		}
 		return
 	}
-	names := make([]string, len(known))
-	for i, k := range known {
+	names := make([]string, len(ipamKeys))
+	for i, k := range ipamKeys {
 		names[i] = k.name
 	}
 	p.unknownKey(p.ipam, f.key, names)

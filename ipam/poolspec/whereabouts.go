@@ -68,7 +68,7 @@ func (p *parser) wbEntry(path string, raw []byte) (inlineRange, bool) {
 	}
 	p.only(o, "range", "range_start", "range_end", "exclude", "gateway", "enable_l3")
 	if p.flag(o, "enable_l3", false) {
-		for _, k := range keys() {
+		for _, k := range ipamKeys {
 			if k.name == "enable_l3" {
 				p.add(o.at(k.name), "is not supported", k.why)
 			}
