@@ -1,0 +1,96 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// settle is how long an agent is left alone before its memory is looked at.
+const settle = 5 * time.Second
+
+// size reports how large the programs are as they ship.
+func (b *bench) size(context.Context) error {
+	programs := []string{"tenure", "tenured", "tenure-controller", "static", "host-local"}
+	sizes := make([]int64, len(programs))
+	for i, program := range programs {
+		info, err := os.Stat(b.program(program))
+		if err != nil {
+			return fmt.Errorf("%w: make build rig makes it", err)
+		}
+		sizes[i] = info.Size()
+	}
+	b.report.size(programs, sizes)
+	return nil
+}
+
+// program returns the path of one of Tenure's programs, which are in bin, or of
+// those it is compared with, in bin/rig.
+func (b *bench) program(name string) string {
+	bin := filepath.Join(b.root, "bin")
+	if strings.HasPrefix(name, "tenure") {
+		return filepath.Join(bin, name)
+	}
+	return filepath.Join(bin, "rig", name)
+}
+
+// rss reports the memory of an agent that has started and has nothing to do.
+func (b *bench) rss(ctx context.Context) error {
+	select {
+	case <-time.After(settle):
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	whole, err := b.node.agent.memory("VmRSS")
+	if err != nil {
+		return err
+	}
+	own, err := b.node.agent.memory("RssAnon")
+	if err != nil {
+		return err
+	}
+	b.report.rss(whole, own)
+	return nil
+}
+
+// memory returns a line of the program's /proc/PID/status, in bytes.
+func (p *process) memory(key string) (int64, error) {
+	path := fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return 0, err
+	}
+	for line := range strings.Lines(string(text)) {
+		if rest, ok := strings.CutPrefix(line, key+":"); ok {
+			kb, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(rest), "kB")), 10, 64)
+			return kb << 10, err
+		}
+	}
+	return 0, fmt.Errorf("%s has no %s", path, key)
+}
+
+// cpuTime returns the processor time that the program's threads have used.
+func (p *process) cpuTime() (time.Duration, error) {
+	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", p.cmd.Process.Pid))
+	if err != nil {
+		return 0, err
+	}
+	var sum time.Duration
+	for _, path := range tasks {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return 0, err
+		}
+		first, _, _ := strings.Cut(string(text), " ")
+		ns, err := strconv.ParseInt(first, 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("%s: %w", path, err)
+		}
+		sum += time.Duration(ns)
+	}
+	return sum, nil
+}

@@ -1,0 +1,163 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/test/cninet"
+	"github.com/tenure-ipam/tenure/test/controlplane"
+)
+
+// Names of the one node, its network and its pool.
+const (
+	nodeName       = "bench"
+	networkName    = "lan"
+	poolName       = "lan"
+	poolRange      = "10.64.0.0/16"
+	poolBlockSize  = 256
+	firstInterface = "net1"
+	controllerAt   = "127.0.0.1:9470"
+	agentAt        = "127.0.0.1:9471"
+)
+
+// startTimeout bounds each wait for something to become ready.
+const startTimeout = time.Minute
+
+// A node is a control plane, an IPPool that is open, and one node's agent, all as
+// processes. A nil node is one that does not run.
+type node struct {
+	dir        string
+	cp         *controlplane.ControlPlane
+	kube       client.Client
+	controller *process
+	agent      *process
+	netns      cninet.NS
+	pods       []pod
+}
+
+func (n *node) socket() string  { return filepath.Join(n.dir, "agent.sock") }
+func (n *node) journal() string { return filepath.Join(n.dir, "journal") }
+
+// startNode starts everything, with data and stores below dir.
+func startNode(ctx context.Context, dir, root string) (*node, error) {
+	ctrllog.SetLogger(logr.Discard())
+	n := &node{dir: filepath.Join(dir, "node")}
+	if err := n.start(ctx, root); err != nil {
+		return nil, errors.Join(err, n.failed(), n.stop())
+	}
+	return n, nil
+}
+
+func (n *node) start(ctx context.Context, root string) (err error) {
+	n.cp, err = controlplane.Start(ctx, controlplane.Options{
+		Dir: filepath.Join(n.dir, "controlplane"), Fsync: true,
+		CRDs: []string{filepath.Join(root, "deploy/crds"), filepath.Join(root, "deploy/crds/upstream")},
+	})
+	if err != nil {
+		return err
+	}
+	if _, n.kube, err = cluster.Dial(n.cp.Config()); err != nil {
+		return err
+	}
+	for _, o := range []client.Object{
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: cluster.DefaultSeatNamespace}},
+		// No controller makes the service account that pods need.
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default", Namespace: podNamespace}},
+		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName}},
+	} {
+		if err := n.kube.Create(ctx, o); err != nil {
+			return err
+		}
+	}
+	if n.netns, err = cninet.Make("pod"); err != nil {
+		return err
+	}
+	kubeconfig := filepath.Join(n.dir, "kubeconfig")
+	if err := n.cp.Kubeconfig(kubeconfig); err != nil {
+		return err
+	}
+	n.controller = &process{
+		path: filepath.Join(root, "bin/tenure-controller"), log: filepath.Join(n.dir, "controller.log"), health: controllerAt,
+		args: []string{"--kubeconfig=" + kubeconfig, "--health=" + controllerAt, "--metrics=", "--leader-election=false"},
+	}
+	n.agent = &process{
+		path: filepath.Join(root, "bin/tenured"), log: filepath.Join(n.dir, "agent.log"), health: agentAt,
+		args: []string{
+			"--node=" + nodeName, "--kubeconfig=" + kubeconfig, "--machine-id=machine-of-" + nodeName,
+			"--store=" + filepath.Join(n.dir, "store.db"), "--socket=" + n.socket(), "--journal=" + n.journal(), "--listen=" + agentAt,
+			// Blocks stay the node's between the rounds, as they do on a node
+			// whose pods come and go.
+			"--idle=1h",
+		},
+	}
+	if err := n.controller.start(ctx); err != nil {
+		return err
+	}
+	if err := n.openPool(ctx); err != nil {
+		return err
+	}
+	return n.agent.start(ctx)
+}
+
+// openPool makes the pool and waits until the controller has opened it.
+func (n *node) openPool(ctx context.Context) error {
+	size := int32(poolBlockSize)
+	p := &v1alpha1.IPPool{
+		ObjectMeta: metav1.ObjectMeta{Name: poolName},
+		Spec:       v1alpha1.IPPoolSpec{Ranges: []v1alpha1.Range{{CIDR: poolRange}}, BlockSize: &size},
+	}
+	if err := n.kube.Create(ctx, p); err != nil {
+		return err
+	}
+	return await(ctx, func() (string, error) {
+		if err := n.kube.Get(ctx, client.ObjectKey{Name: poolName}, p); err != nil {
+			return "", err
+		}
+		if p.Status.Leasing != v1alpha1.LeasingOpen {
+			return "the controller has not opened the pool", nil
+		}
+		return "", nil
+	})
+}
+
+// failed returns the last words of the node's programs, which may explain an error.
+func (n *node) failed() error {
+	if n == nil {
+		return nil
+	}
+	var errs []error
+	for _, p := range []*process{n.controller, n.agent} {
+		if p != nil {
+			errs = append(errs, fmt.Errorf("last of %s:\n%s", p.log, p.tail()))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// stop ends everything.
+func (n *node) stop() error {
+	if n == nil {
+		return nil
+	}
+	var errs []error
+	for _, p := range []*process{n.agent, n.controller} {
+		if p != nil {
+			errs = append(errs, p.stop())
+		}
+	}
+	if n.cp != nil {
+		errs = append(errs, n.cp.Stop())
+	}
+	return errors.Join(errs...)
+}
