@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strings"
 )
 
 // ConfirmLease decides, by the pool as read live after the lease was created,
@@ -50,6 +49,9 @@ func (c Claim) Ref() ClaimRef { return ClaimRef{Namespace: c.Namespace, Name: c.
 // decide whether the use may serve.
 type UseEvidence struct {
 	Own Use
+	// Addrs are the addresses that the use is to be answered with, as the claim's
+	// status had them when it was begun.
+	Addrs []netip.Addr
 	// Other is the claim's other use; nil if that name does not exist.
 	Other *SubLease
 	Claim Claim
@@ -59,7 +61,8 @@ type UseEvidence struct {
 
 // ConfirmUse decides whether a use may serve, and with which addresses: every
 // address of the claim's status must be granted to its UID, on its block's lease,
-// and not be marked freeing. why is a sentence for a person.
+// and not be marked freeing; and e.Addrs must be among them. why is a sentence for
+// a person.
 func ConfirmUse(self Self, e UseEvidence) (granted []Granted, why string) {
 	name := e.Own.Claim.String()
 	if e.Claim.UID != e.Own.Claim.UID {
@@ -88,6 +91,11 @@ func ConfirmUse(self Self, e UseEvidence) (granted []Granted, why string) {
 			return nil, fmt.Sprintf("claim %s: %v is being freed", name, ip)
 		}
 		granted = append(granted, g.Granted)
+	}
+	for _, a := range e.Addrs {
+		if !slices.ContainsFunc(granted, func(g Granted) bool { return g.Addr == a }) {
+			return nil, fmt.Sprintf("claim %s: status named %v before, and does not any more", name, a)
+		}
 	}
 	return granted, ""
 }
@@ -155,8 +163,11 @@ func BelongsTo(pod PodRef, c Claim) (ok bool, why string) {
 		return true, ""
 	case c.Owner.Kind == "VirtualMachine" && pod.Owner.Kind == "VirtualMachineInstance" && ownsVMI(pod.Owner, c):
 		return true, ""
-	case c.Owner.Kind == "Deployment" && pod.Owner.Kind == "ReplicaSet" && strings.HasPrefix(pod.Owner.Name, c.Owner.Name+"-"):
-		return true, ""
+	case c.Owner.Kind == "Deployment" && pod.Owner.Kind == "ReplicaSet":
+		// A ReplicaSet is named by its Deployment and a hash without a dash.
+		if deployment, _, ok := cutLast(pod.Owner.Name, "-"); ok && deployment == c.Owner.Name {
+			return true, ""
+		}
 	}
 	switch c.Owner.Kind {
 	case "Pod", "StatefulSet", "ReplicaSet", "Deployment", "DaemonSet", "Job", "VirtualMachine", "VirtualMachineInstance":
