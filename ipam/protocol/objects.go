@@ -148,7 +148,8 @@ func LeaseName(pool PoolName, block netip.Prefix) string {
 	return fmt.Sprintf("%s.%x.%d", pool, block.Addr().AsSlice(), block.Bits())
 }
 
-// ParseLeaseName is the inverse of [LeaseName].
+// ParseLeaseName is the inverse of [LeaseName]. A block has one name: that of an
+// IPv4 block as IPv6 is none.
 func ParseLeaseName(name string) (PoolName, netip.Prefix, error) {
 	bad := func() (PoolName, netip.Prefix, error) {
 		return "", netip.Prefix{}, fmt.Errorf("lease name %q: want <pool>.<hex address>.<prefix length>", name)
@@ -174,7 +175,7 @@ func ParseLeaseName(name string) (PoolName, netip.Prefix, error) {
 		return bad()
 	}
 	block := netip.PrefixFrom(addr, bits)
-	if !block.IsValid() || block != block.Masked() || LeaseName(PoolName(pool), block) != name {
+	if addr.Is4In6() || !block.IsValid() || block != block.Masked() || LeaseName(PoolName(pool), block) != name {
 		return bad()
 	}
 	return PoolName(pool), block, nil
