@@ -48,9 +48,8 @@ func (s *Store) Export(w io.Writer) error {
 			e.note(err)
 			e.write(line{Kind: "attachment", Attachment: &a})
 		}
-		for p, err := range tx.entries(&tx.node, keyPool("")) {
-			e.note(err)
-			e.write(line{Kind: "pool", Pool: protocol.PoolName(p.key[len(keyPool("")):]), Description: string(p.payload)})
+		for pool, text := range tx.KeptPools() {
+			e.write(line{Kind: "pool", Pool: pool, Description: string(text)})
 		}
 		for _, pool := range tx.Pools() {
 			e.table(pool)

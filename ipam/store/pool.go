@@ -1,13 +1,17 @@
 package store
 
 import (
+	"iter"
 	"slices"
 
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// keyPool is under which key of the node bucket a pool's description stands.
-func keyPool(name protocol.PoolName) []byte { return []byte("pool/" + string(name)) }
+// prefixPool begins the keys of the node bucket under which pools' descriptions
+// stand.
+const prefixPool = "pool/"
+
+func keyPool(name protocol.PoolName) []byte { return []byte(prefixPool + string(name)) }
 
 // Pool returns what the node last heard of a pool, as PutPool was given it: the
 // store does not read it.
@@ -23,4 +27,16 @@ func (tx *Tx) PutPool(name protocol.PoolName, description []byte) error {
 		return tx.fail(err)
 	}
 	return tx.put(&tx.node, keyPool(name), description)
+}
+
+// KeptPools returns every pool that PutPool has recorded, by name. It ends early
+// where the store is damaged, which the call that it is made in then fails with.
+func (tx *Tx) KeptPools() iter.Seq2[protocol.PoolName, []byte] {
+	return func(yield func(protocol.PoolName, []byte) bool) {
+		for e, err := range tx.entries(&tx.node, []byte(prefixPool)) {
+			if err != nil || !yield(protocol.PoolName(e.key[len(prefixPool):]), slices.Clone(e.payload)) {
+				return
+			}
+		}
+	}
 }

@@ -123,7 +123,7 @@ func TestReopenKeepsEverything(t *testing.T) {
 	a, b := claimed(1), claimed(2)
 	b.Pod = protocol.PodRef{}
 	right := protocol.Right{Kind: protocol.RightLease, Name: "p.0a000000.26", Phase: protocol.Held, Term: 7, Pool: "p", Block: netip.MustParsePrefix("10.0.0.0/26"), NotedAt: time.Unix(5, 6).UTC()}
-	id := Identity{Node: "n1", Machine: "m", Boot: "b", Term: 3, SeatUID: "u", BeatSentWall: time.Unix(1, 2).UTC(), BeatSentBoot: time.Second, Fence: time.Minute}
+	id := Identity{Node: "n1", Machine: "m", Boot: "b", Term: 3, BeatSentWall: time.Unix(1, 2).UTC(), BeatSentBoot: time.Second, Fence: time.Minute}
 	update(t, s, func(tx *Tx) error {
 		return errors.Join(tx.PutAttachment(a), tx.PutAttachment(b), tx.PutRight(right), tx.PutIdentity(id), tx.PutPool("p", []byte("text")))
 	})
@@ -438,6 +438,35 @@ func TestIteration(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+func TestKeptPools(t *testing.T) {
+	s := newStore(t, Options{})
+	want := map[protocol.PoolName]string{"a": "one", "b": "", "node": "three"}
+	update(t, s, func(tx *Tx) error {
+		for name, text := range want {
+			if err := tx.PutPool(name, []byte(text)); err != nil {
+				return err
+			}
+		}
+		return tx.PutIdentity(Identity{Node: "n"})
+	})
+	got := map[protocol.PoolName]string{}
+	view(t, s, func(tx *Tx) error {
+		for name, text := range tx.KeptPools() {
+			got[name] = string(text)
+		}
+		if _, ok, err := tx.Pool("c"); ok || err != nil {
+			t.Errorf("Pool of no record = %v, %v", ok, err)
+		}
+		return nil
+	})
+	if !maps.Equal(got, want) {
+		t.Errorf("KeptPools = %v; want %v", got, want)
+	}
+	if err := s.Update(t.Context(), func(tx *Tx) error { return tx.PutPool("a/b", nil) }); err == nil {
+		t.Error("a pool of that name is recorded")
+	}
 }
 
 // TestTable compares a table with a sorted map.
