@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"net/netip"
 	"sync"
+	"time"
 
 	"go4.org/netipx"
 
@@ -30,6 +32,10 @@ type demand struct {
 	waiting int                           // guarded by mu; ADDs that wait
 	landed  chan struct{}                 // guarded by mu; closed and replaced whenever an acquire ends
 	cursor  map[allocator.Family]position // guarded by mu; where to probe next
+
+	listing sync.Mutex            // held during a list
+	held    map[netip.Prefix]bool // guarded by listing; what the last list showed
+	listed  protocol.Instant      // guarded by listing
 }
 
 type position struct {
@@ -145,6 +151,9 @@ func (a *Agent) acquire(ctx context.Context, p *pool, n need) error {
 	if !known.Open {
 		return &notReadyError{Pool: p.name, Why: "is closed: see its condition Ready"}
 	}
+	if ok, why := a.serving(); !ok {
+		return &notServingError{Why: why}
+	}
 	own, err := a.unsettled(p.name, n)
 	if err != nil {
 		return err
@@ -154,13 +163,14 @@ func (a *Agent) acquire(ctx context.Context, p *pool, n need) error {
 			return err
 		}
 	}
-	err = a.probe(ctx, p, known, n, nil)
-	if !errors.Is(err, errOthers) {
-		return err
+	if known.Pressure != allocator.PressureExhausted { // else probing would only cost calls
+		if err = a.probe(ctx, p, known, n, nil); !errors.Is(err, errOthers) {
+			return err
+		}
 	}
 	// The pool is nearly full, or this node unlucky: one list tells which blocks
 	// nobody holds.
-	held, err := a.heldBlocks(ctx, p.name)
+	held, err := a.heldBlocks(ctx, p)
 	if err != nil {
 		return &notReadyError{Pool: p.name, Why: "has blocks that others hold, and its leases cannot be listed: " + err.Error()}
 	}
@@ -228,7 +238,7 @@ func (p *knownPool) gives(block netip.Prefix, n need) bool {
 func (a *Agent) tryBlock(ctx context.Context, known *knownPool, block netip.Prefix) (done bool, err error) {
 	_, res, err := a.drive(ctx, leaseRight(known.Pool, block), protocol.Event{Kind: protocol.EventWant})
 	if err != nil {
-		return true, err
+		return true, &notReadyError{Pool: protocol.PoolName(known.Name), Why: fmt.Sprintf("gave no lease of %v: %v", block, err)}
 	}
 	switch res.Verdict {
 	case protocol.VerdictServes:
@@ -236,22 +246,36 @@ func (a *Agent) tryBlock(ctx context.Context, known *knownPool, block netip.Pref
 		return true, nil
 	case protocol.VerdictTaken, protocol.VerdictGone:
 		return false, nil
-	case protocol.VerdictLater, protocol.VerdictRefused, protocol.VerdictNone:
+	case protocol.VerdictLater:
+		if a.seated() { // this one cannot be settled now: another may
+			return false, nil
+		}
+	case protocol.VerdictRefused, protocol.VerdictNone:
 	}
 	return true, &notReadyError{Pool: protocol.PoolName(known.Name), Why: fmt.Sprintf("gave no lease of %v: %s", block, res.Why)}
 }
 
-// heldBlocks lists which blocks of a pool somebody holds.
-func (a *Agent) heldBlocks(ctx context.Context, name protocol.PoolName) (map[netip.Prefix]bool, error) {
-	leases, err := a.cl.Leases.LeasesOfPool(ctx, name)
+// listShared is for how long the acquires of a pool share a list.
+const listShared = time.Second
+
+// heldBlocks lists which blocks of a pool somebody holds: one list at a time, for
+// all acquires that wait for it.
+func (a *Agent) heldBlocks(ctx context.Context, p *pool) (map[netip.Prefix]bool, error) {
+	d := &p.demand
+	d.listing.Lock()
+	defer d.listing.Unlock()
+	if d.held != nil && a.clock.Now().Since(d.listed) < listShared {
+		return maps.Clone(d.held), nil
+	}
+	leases, err := a.cl.Leases.LeasesOfPool(ctx, p.name)
 	if err != nil {
 		return nil, err
 	}
-	held := make(map[netip.Prefix]bool, len(leases))
+	d.held, d.listed = make(map[netip.Prefix]bool, len(leases)), a.clock.Now()
 	for _, l := range leases {
-		held[l.Block] = true
+		d.held[l.Block] = true
 	}
-	return held, nil
+	return maps.Clone(d.held), nil
 }
 
 // candidate returns the next block to try for n: one that this node has no
@@ -317,11 +341,10 @@ func (a *Agent) obtainExact(ctx context.Context, p *pool, n need) error {
 		return &notReadyError{Pool: p.name, Why: "is closed: see its condition Ready"}
 	}
 	block := known.shape.Block(n.exact, known.bits(n.family))
-	// Not the ADD's context: a lease is settled even if the runtime gives up.
-	r, res, err := a.drive(context.WithoutCancel(ctx), leaseRight(known.Pool, block), protocol.Event{Kind: protocol.EventWant})
+	r, res, err := a.pursue(ctx, leaseRight(known.Pool, block), protocol.Event{Kind: protocol.EventWant})
 	switch {
 	case err != nil:
-		return err
+		return &notReadyError{Pool: p.name, Why: "gave no lease of " + block.String() + ": " + err.Error()}
 	case res.Verdict == protocol.VerdictServes:
 		return nil
 	case res.Verdict != protocol.VerdictTaken:

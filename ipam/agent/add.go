@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/tenure-ipam/tenure/attach/npwg"
 	"github.com/tenure-ipam/tenure/ipam/journal"
@@ -38,7 +39,7 @@ func (a *Agent) add(ctx context.Context, req wire.Request) (*wire.Result, error)
 		return nil, err
 	}
 	defer unlock()
-	ctx, cancel := context.WithTimeoutCause(ctx, a.cfg.Wait, fmt.Errorf("waited %v", a.cfg.Wait))
+	ctx, cancel := context.WithTimeoutCause(ctx, a.cfg.Wait, &waitedError{a.cfg.Wait})
 	defer cancel()
 
 	add := &addition{req: req, conf: conf, key: key}
@@ -82,7 +83,7 @@ func (a *Agent) consumeJournal(ctx context.Context, add *addition) error {
 		a.log.WarnContext(ctx, "journal entry damaged, set aside", "file", name)
 	}
 	if err != nil {
-		return err
+		return a.journalError(err)
 	}
 	return a.applyJournal(ctx, add.key, entries)
 }
@@ -99,11 +100,17 @@ func (a *Agent) applyJournal(ctx context.Context, key store.Key, entries []journ
 	}
 	for _, e := range entries {
 		if err := journal.Remove(a.cfg.JournalDir, e); err != nil {
-			return err
+			return a.journalError(err)
 		}
 		a.log.InfoContext(ctx, "address released", "verb", "DEL", "sandbox", e.ContainerID, "interface", e.IfName, "journalled", e.Time)
 	}
 	return nil
+}
+
+// journalError says that the journal of DELs is out of order. Without it an ADD
+// cannot know what it would bring back.
+func (a *Agent) journalError(err error) error {
+	return &wire.Error{Code: wire.CodeIO, Msg: "the journal of DELs in " + a.cfg.JournalDir + " cannot be used", Details: err.Error()}
 }
 
 // A podError says that the pod of an ADD cannot be read: what it selects is not
@@ -198,12 +205,12 @@ func (a *Agent) hold(ctx context.Context, add *addition) (store.Attachment, erro
 	if add.sel.Claim != "" {
 		return a.holdClaim(ctx, add)
 	}
-	slots, err := a.slots(ctx, add.conf)
-	if err != nil {
-		return store.Attachment{}, err
-	}
-	add.ask.Slots = slots
 	for {
+		slots, err := a.slots(ctx, add.conf) // anew each time: the pool may have changed
+		if err != nil {
+			return store.Attachment{}, err
+		}
+		add.ask.Slots = slots
 		att, err := a.commit(ctx, add)
 		var room *node.NoRoomError
 		if !errors.As(err, &room) {
@@ -214,11 +221,19 @@ func (a *Agent) hold(ctx context.Context, add *addition) (store.Attachment, erro
 		if err != nil {
 			return store.Attachment{}, err
 		}
-		if err := a.obtain(ctx, p, need{family: s.Family, view: s.View, exact: s.Exact}); err != nil {
+		err = a.obtain(ctx, p, need{family: s.Family, view: s.View, exact: s.Exact})
+		if is[*ExhaustedError](err) && a.wait(ctx, exhaustedWait) {
+			continue // under pressure others give back what they do not use
+		}
+		if err != nil {
 			return store.Attachment{}, err
 		}
 	}
 }
+
+// exhaustedWait is how often an ADD looks for a block in an exhausted pool, until
+// its time is up.
+const exhaustedWait = 500 * time.Millisecond
 
 func checkSelection(add *addition) error {
 	asked := len(add.conf.Requested) > 0 || len(add.sel.IPs) > 0
@@ -236,7 +251,7 @@ func checkSelection(add *addition) error {
 func (a *Agent) commit(ctx context.Context, add *addition) (att store.Attachment, err error) {
 	err = a.st.Update(ctx, func(tx *store.Tx) error {
 		if ok, why := a.serving(); !ok {
-			if known, err := a.knows(tx, add); err != nil || !known {
+			if _, known, err := a.previous(tx, add); err != nil || !known {
 				return errors.Join(err, &notServingError{Why: why})
 			}
 		}
@@ -266,24 +281,25 @@ func (a *Agent) useServes(tx *store.Tx, name string) error {
 	return err
 }
 
-// knows reports whether the interface of the pod has addresses that it may be
-// answered again: under this key, or under an earlier sandbox's that is gone.
-func (a *Agent) knows(tx *store.Tx, add *addition) (bool, error) {
-	if _, ok, err := tx.Attachment(add.key); err != nil || ok {
-		return ok, err
+// previous returns what the interface of the pod has already, and may be answered
+// again: under this key, or under the latest of its earlier sandboxes whose network
+// namespace is gone.
+func (a *Agent) previous(tx *store.Tx, add *addition) (latest store.Attachment, ok bool, err error) {
+	if held, ok, err := tx.Attachment(add.key); err != nil || ok {
+		return held, ok, err
 	}
 	if add.ask.Pod.UID == "" {
-		return false, nil
+		return latest, false, nil
 	}
 	for att, err := range tx.OfPod(add.ask.Pod.UID, add.key.IfName) {
 		if err != nil {
-			return false, err
+			return latest, false, err
 		}
-		if att.Network == add.key.Network && att.Boot == a.cfg.Boot && a.netns.Gone(att) {
-			return true, nil
+		if att.Network == add.key.Network && att.Boot == a.cfg.Boot && att.Generation > latest.Generation && a.netns.Gone(att) {
+			latest, ok = att, true
 		}
 	}
-	return false, nil
+	return latest, ok, nil
 }
 
 // leaseServes reports whether addresses may be given out of a lease now.
@@ -297,17 +313,16 @@ func (a *Agent) leaseServes(tx *store.Tx, name string) (bool, error) {
 
 // holdClaim gives the attachment a claim's addresses.
 func (a *Agent) holdClaim(ctx context.Context, add *addition) (store.Attachment, error) {
-	if ok, why := a.serving(); !ok {
-		return a.holdKnownClaim(ctx, add, why)
-	}
 	if att, ok, err := a.repeatClaim(ctx, add); ok || err != nil {
 		return att, err
 	}
-	c, err := a.awaitClaim(ctx, add.ask.Pod.Namespace, add.sel.Claim)
-	if err != nil {
-		return store.Attachment{}, err
+	if ok, why := a.serving(); !ok {
+		return store.Attachment{}, &notServingError{Why: why}
 	}
-	if err := checkClaim(c, add.ask.Pod, add.conf.Name, add.key.IfName); err != nil {
+	c, err := a.awaitClaim(ctx, add.ask.Pod.Namespace, add.sel.Claim, func(c protocol.Claim) error {
+		return checkClaim(c, add.ask.Pod, add.conf.Name, add.key.IfName)
+	})
+	if err != nil {
 		return store.Attachment{}, err
 	}
 	unlock, err := a.claims.lock(ctx, c.UID)
@@ -329,11 +344,12 @@ func (a *Agent) holdClaim(ctx context.Context, add *addition) (store.Attachment,
 	}
 }
 
-// repeatClaim answers an attachment that has the claim's addresses already; the API
-// server is not asked again.
+// repeatClaim answers an interface of a pod that has the claim's addresses already,
+// also under an earlier sandbox that is gone: the use is there, so that they are
+// still the claim's, and the API server need not be asked again.
 func (a *Agent) repeatClaim(ctx context.Context, add *addition) (att store.Attachment, ok bool, err error) {
 	err = a.st.View(func(tx *store.Tx) error {
-		held, known, err := tx.Attachment(add.key)
+		held, known, err := a.previous(tx, add)
 		if err != nil || !known || held.Claim == nil || held.Claim.Name != add.sel.Claim || held.Pod.UID != add.ask.Pod.UID {
 			return err
 		}
@@ -349,31 +365,6 @@ func (a *Agent) repeatClaim(ctx context.Context, add *addition) (att store.Attac
 		return att, false, nil
 	}
 	return att, true, err
-}
-
-// holdKnownClaim answers a pod's interface with the claim's addresses that it
-// already has, while the agent cannot ask for anything new.
-func (a *Agent) holdKnownClaim(ctx context.Context, add *addition, why string) (att store.Attachment, err error) {
-	err = a.st.Update(ctx, func(tx *store.Tx) error {
-		known, err := a.knows(tx, add)
-		if err != nil || !known {
-			return errors.Join(err, &notServingError{Why: why})
-		}
-		for old, err := range tx.OfPod(add.ask.Pod.UID, add.key.IfName) {
-			if err != nil {
-				return err
-			}
-			if old.Claim != nil && old.Claim.Name == add.sel.Claim && old.Network == add.key.Network {
-				add.ask.Granted, add.ask.Use, add.ask.Claim = old.Addresses, old.Use, old.Claim
-			}
-		}
-		if add.ask.Claim == nil {
-			return &notServingError{Why: why}
-		}
-		att, err = node.Hold(tx, add.ask)
-		return err
-	})
-	return att, err
 }
 
 // slots returns what an attachment to the network needs, once all its pools can be

@@ -100,7 +100,7 @@ func (a *Agent) resume(ctx context.Context) error {
 				return err
 			}
 			if !r.Serves(id.Term) {
-				a.schedule.at(r.Name, a.clock.Now().Wall)
+				a.lookIn(r.Name, 0)
 			}
 		}
 		return nil
@@ -108,11 +108,14 @@ func (a *Agent) resume(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if id.Node != "" && id.Node != a.cfg.Node {
+		return fmt.Errorf("the store is that of node %s, and this is node %s: start with another --store, or move the file away, and a new one is made", id.Node, a.cfg.Node)
+	}
 	self := protocol.Identity{Node: a.cfg.Node, Store: a.st.ID(), Machine: a.cfg.Machine, Boot: a.cfg.Boot, Fence: a.cfg.Fence}
 	sent := protocol.Instant{Boot: id.BeatSentBoot, Wall: id.BeatSentWall}
 	boot := id.Boot
-	if id.Node != a.cfg.Node || id.Machine != a.cfg.Machine {
-		boot = "" // another node's or machine's store: its seat proves nothing here
+	if id.Machine != a.cfg.Machine {
+		boot = "" // another machine's store: its seat proves nothing here
 	}
 	a.mu.Lock()
 	a.sitting = protocol.Resume(self, boot, id.Term, sent, id.Fence)

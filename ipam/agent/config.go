@@ -63,8 +63,8 @@ func (c Config) Validate() error {
 			errs = append(errs, fmt.Errorf("%s is empty", name))
 		}
 	}
-	if c.Fence != 0 && c.Fence < time.Second {
-		errs = append(errs, fmt.Errorf("Fence is %v, must be at least a second, or 0 for never", c.Fence))
+	if c.Fence < 0 || c.Fence%time.Second != 0 {
+		errs = append(errs, fmt.Errorf("Fence is %v, must be whole seconds, or 0 for never", c.Fence))
 	}
 	for name, value := range map[string]time.Duration{"Wait": c.Wait, "Idle": c.Idle, "PublishEvery": c.PublishEvery, "SweepEvery": c.SweepEvery} {
 		if value <= 0 {

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/tenure-ipam/tenure/ipam/node"
@@ -64,12 +65,20 @@ func wireError(err error) *wire.Error {
 	switch {
 	case isClaim && !claim.Later:
 		return &wire.Error{Code: CodeClaimRefused, Msg: err.Error()}
-	case isClaim, is[*notReadyError](err), is[*notServingError](err), is[*ExhaustedError](err), is[*HeldError](err), is[*podError](err), errors.Is(err, errUseGone):
+	case isClaim, is[*notReadyError](err), is[*notServingError](err), is[*ExhaustedError](err), is[*HeldError](err), is[*podError](err), is[*waitedError](err),
+		errors.Is(err, errUseGone), errors.Is(err, errUnanswered), errors.Is(err, wire.ErrStopped), errors.Is(err, wire.ErrHungUp):
 		return &wire.Error{Code: wire.CodeTryAgainLater, Msg: err.Error()}
 	case is[*selectionError](err):
 		return &wire.Error{Code: wire.CodeInvalidConfig, Msg: err.Error()}
 	}
 	return node.WireError(err)
+}
+
+// A waitedError says that an ADD has used up its time.
+type waitedError struct{ d time.Duration }
+
+func (e *waitedError) Error() string {
+	return fmt.Sprintf("the ADD was not done within %v; what it began goes on, for the runtime's next try", e.d)
 }
 
 func is[E error](err error) bool {

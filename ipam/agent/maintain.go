@@ -34,6 +34,8 @@ func (a *Agent) maintain(ctx context.Context) error {
 		{every: journalEvery, do: a.drainJournal},
 		{every: ownEvery, needSeat: true, do: a.listOwn},
 		{every: lookEvery, needSeat: true, do: a.lookAgain},
+		{every: time.Minute, needSeat: true, do: a.planLooks},
+		{every: ownEvery, do: a.sweepJournal},
 		{every: min(idleEvery, a.cfg.Idle), needSeat: true, do: a.giveBack},
 		{every: max(lookEvery, a.cfg.PublishEvery/6), needSeat: true, do: a.publish},
 		{every: a.cfg.SweepEvery, do: a.sweep},
@@ -65,7 +67,7 @@ func (a *Agent) awaitSeat(ctx context.Context) bool {
 
 // lookAgain looks at the rights whose time has come, a few at once.
 func (a *Agent) lookAgain(ctx context.Context) {
-	names := a.schedule.due(a.clock.Now().Wall)
+	names := a.schedule.due(a.clock.Now().Boot)
 	inParallel(a.cfg.Parallel, names, func(name string) {
 		r, ok := a.right(name)
 		if !ok {
@@ -76,10 +78,30 @@ func (a *Agent) lookAgain(ctx context.Context) {
 			ev.Kind = protocol.EventLetGo // the ADD that wanted it is gone, or asks again
 		}
 		if _, res, err := a.drive(ctx, r, ev); err != nil && ctx.Err() == nil {
-			a.schedule.at(name, a.clock.Now().Wall.Add(retryAfter))
+			a.lookIn(name, retryAfter)
 			a.log.DebugContext(ctx, "look put off", "right", name, "error", err, "verdict", res.Verdict)
 		}
 	})
+}
+
+// planLooks plans a look at every right that does not serve and has no plan: none
+// may be forgotten, whatever ended the drive that was to plan it.
+func (a *Agent) planLooks(ctx context.Context) {
+	term := a.term()
+	err := a.st.View(func(tx *store.Tx) error {
+		for r, err := range tx.Rights() {
+			if err != nil {
+				return err
+			}
+			if !r.Serves(term) && !a.schedule.planned(r.Name) {
+				a.lookIn(r.Name, 0)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		a.log.ErrorContext(ctx, "store not read", "error", err)
+	}
 }
 
 func (a *Agent) right(name string) (r protocol.Right, ok bool) {
@@ -121,6 +143,13 @@ func (a *Agent) drainJournal(ctx context.Context) {
 	}
 }
 
+// sweepJournal removes what killed plugins have left in the journal's directory.
+func (a *Agent) sweepJournal(ctx context.Context) {
+	if err := journal.Sweep(a.cfg.JournalDir, a.clock.Now().Wall.Add(-ownEvery)); err != nil {
+		a.log.WarnContext(ctx, "journal not swept", "error", err)
+	}
+}
+
 // giveBack lets go of leases and uses that nothing has needed for a while.
 func (a *Agent) giveBack(ctx context.Context) {
 	rights, err := a.heldRights()
@@ -131,9 +160,10 @@ func (a *Agent) giveBack(ctx context.Context) {
 	idle := a.idleRights(rights)
 	inParallel(a.cfg.Parallel, idle, func(r protocol.Right) {
 		// A lease that was given away on disk serves nobody until the API server
-		// has heard of it: while that is away, it is better kept.
-		if r.Kind == protocol.RightLease {
-			if _, out, _ := a.cl.Leases.ReadLease(ctx, r.Name); out == protocol.Unknown {
+		// has heard of it: while that is away, it is better kept. And what was
+		// published since has moved its revision, at which the delete must be.
+		if r.Kind == protocol.RightLease && r.Phase == protocol.Held {
+			if _, res, err := a.drive(ctx, r, protocol.Event{Kind: protocol.EventLook}); err != nil || res.Verdict != protocol.VerdictServes {
 				return
 			}
 		}
@@ -298,7 +328,7 @@ func (a *Agent) listOwn(ctx context.Context) {
 	}
 	for _, r := range held {
 		if there[r.Name] != r.UID { // the list only says when to look
-			a.schedule.at(r.Name, a.clock.Now().Wall)
+			a.lookIn(r.Name, 0)
 		}
 	}
 }
@@ -326,5 +356,5 @@ func (a *Agent) adoptStray(ctx context.Context, r protocol.Right) {
 		return
 	}
 	a.log.InfoContext(ctx, "stray right found, giving it back", "right", r.Name)
-	a.schedule.at(r.Name, a.clock.Now().Wall)
+	a.lookIn(r.Name, 0)
 }

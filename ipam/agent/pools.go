@@ -184,14 +184,7 @@ func (a *Agent) hear(ctx context.Context, p *pool, heard Pool, exists bool) erro
 // keptPools returns the pools that the store has records of.
 func keptPools(tx *store.Tx) ([]Pool, error) {
 	var kept []Pool
-	for _, name := range tx.Pools() {
-		text, ok, err := tx.Pool(name)
-		if err != nil {
-			return nil, err
-		}
-		if !ok {
-			continue
-		}
+	for name, text := range tx.KeptPools() {
 		var p Pool
 		if err := json.Unmarshal(text, &p); err != nil {
 			return nil, fmt.Errorf("kept pool %s: %w", name, err)
@@ -201,20 +194,20 @@ func keptPools(tx *store.Tx) ([]Pool, error) {
 	return kept, nil
 }
 
-// shapeOf returns the shape under which the store's state of a pool stands: that
-// in memory, or before any was heard, that of the store's record.
+// shapeOf returns the shape under which the store's state of a pool stands, as of
+// this transaction: what is in memory may be behind it.
 func (a *Agent) shapeOf(tx *store.Tx, name protocol.PoolName) (*allocator.Shape, error) {
+	text, ok, err := tx.Pool(name)
+	if err != nil || !ok {
+		return nil, err
+	}
 	a.mu.Lock()
 	p := a.pools[name]
 	a.mu.Unlock()
 	if p != nil {
-		if known, _, _ := p.now(); known != nil {
+		if known, _, _ := p.now(); known != nil && known.text == string(text) {
 			return known.shape, nil
 		}
-	}
-	text, ok, err := tx.Pool(name)
-	if err != nil || !ok {
-		return nil, err
 	}
 	var kept Pool
 	if err := json.Unmarshal(text, &kept); err != nil {

@@ -25,7 +25,8 @@ func (p publication) same(o publication) bool {
 }
 
 // touch notes that the pools of an attachment have changed: their reserve is
-// looked after, once for all that touch them meanwhile.
+// looked after, or under pressure what has become idle given back, once for all
+// that touch them meanwhile.
 func (a *Agent) touch(att store.Attachment) {
 	var last protocol.PoolName
 	for _, addr := range att.Addresses {
@@ -34,11 +35,22 @@ func (a *Agent) touch(att store.Attachment) {
 		}
 		last = addr.Pool
 		if p, err := a.pool(addr.Pool); err == nil && p.touched.CompareAndSwap(false, true) {
-			a.background(func(context.Context) {
+			a.background(func(ctx context.Context) {
 				p.touched.Store(false)
 				a.reserve(p)
+				a.mu.Lock()
+				pressed := a.pressed(p.name)
+				a.mu.Unlock()
+				if pressed {
+					a.giveBack(ctx)
+				}
 			})
 		}
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, addr := range att.Addresses {
+		delete(a.idle, addr.Lease)
 	}
 }
 
@@ -68,6 +80,9 @@ func (a *Agent) publish(ctx context.Context) {
 	inParallel(2, due, func(name string) {
 		p := current[name]
 		out, err := a.cl.Leases.PublishLease(ctx, name, p.uid, protocol.Publication{Used: p.used, Free: p.free, Allocations: p.who, At: now.Wall})
+		if out == protocol.NotFound || out == protocol.Conflict { // it is gone, or another's
+			a.lookIn(name, 0)
+		}
 		if out != protocol.Done {
 			a.log.DebugContext(ctx, "lease status not written", "lease", name, "error", err)
 			return
@@ -81,7 +96,7 @@ func (a *Agent) publish(ctx context.Context) {
 
 // publications returns what there is to say about each Held lease.
 func (a *Agent) publications() (map[string]publication, error) {
-	all := map[string]publication{}
+	all, term := map[string]publication{}, a.term()
 	err := a.st.View(func(tx *store.Tx) error {
 		clear(all)
 		info, err := blocks(tx)
@@ -92,7 +107,7 @@ func (a *Agent) publications() (map[string]publication, error) {
 			if err != nil {
 				return err
 			}
-			if r.Kind == protocol.RightLease && r.Phase == protocol.Held {
+			if r.Kind == protocol.RightLease && r.Serves(term) {
 				b := info[blockKey{r.Pool, r.Block}]
 				all[r.Name] = publication{uid: r.UID, used: b.Taken, free: b.Free}
 			}

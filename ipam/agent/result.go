@@ -28,7 +28,7 @@ func (a *Agent) result(conf *poolspec.Config, att store.Attachment) (*wire.Resul
 		}
 		known, _, _ := p.now()
 		if known == nil {
-			continue
+			return nil, &notReadyError{Pool: addr.Pool, Why: "has not been read yet: its routes are not known"}
 		}
 		for _, r := range known.Routes {
 			if !said[r.Dst] {

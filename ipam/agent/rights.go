@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
 	"time"
 
@@ -40,14 +41,17 @@ func (a *Agent) drive(ctx context.Context, fresh protocol.Right, ev protocol.Eve
 		}
 		if res.Call == protocol.CallNone {
 			a.settle(res)
-			if refused != "" {
+			switch {
+			case refused != "":
 				res.Verdict, res.Why = protocol.VerdictRefused, refused
+			case res.Verdict == protocol.VerdictLater && ev.Kind == protocol.EventAnswer && ev.Outcome == protocol.Unknown:
+				return res.Next, res, fmt.Errorf("%s: %w: %s", fresh.Name, errUnanswered, res.Why)
 			}
 			return res.Next, res, nil
 		}
 		ev = a.call(ctx, res)
 	}
-	a.schedule.at(fresh.Name, a.clock.Now().Wall.Add(retryAfter))
+	a.lookIn(fresh.Name, retryAfter)
 	return fresh, protocol.Result{Verdict: protocol.VerdictLater, Why: fresh.Name + " changes too often"}, nil
 }
 
@@ -62,17 +66,49 @@ func (a *Agent) settle(res protocol.Result) {
 		a.schedule.drop(r.Name)
 	case r.Phase == protocol.Noted:
 		if at, ok := protocol.NextLook(r.NotedAt, now); ok {
-			a.schedule.at(r.Name, at)
+			a.lookIn(r.Name, at.Sub(now))
 		} else {
-			a.schedule.at(r.Name, now.Add(time.Minute))
+			a.lookIn(r.Name, time.Minute)
 		}
 	case r.Phase == protocol.Lost:
-		a.schedule.at(r.Name, now.Add(time.Minute))
+		a.lookIn(r.Name, time.Minute)
 	default:
-		a.schedule.at(r.Name, now.Add(retryAfter))
+		a.lookIn(r.Name, retryAfter)
 	}
 	if res.Verdict == protocol.VerdictTaken && r.Phase == protocol.Lost {
 		a.log.Warn("right lost", "right", r.Name, "error", res.Why)
+	}
+}
+
+// lookIn plans a look at a right in d.
+func (a *Agent) lookIn(name string, d time.Duration) {
+	a.schedule.at(name, a.clock.Now().Boot+d)
+}
+
+// errUnanswered says that a drive ended because the API server did not answer.
+var errUnanswered = errors.New("the API server does not answer")
+
+// pursue is drive for an ADD, which waits for it no longer than ctx allows: the
+// right is settled all the same. A right that was found gone is begun anew, once.
+func (a *Agent) pursue(ctx context.Context, fresh protocol.Right, ev protocol.Event) (protocol.Right, protocol.Result, error) {
+	type driven struct {
+		right protocol.Right
+		res   protocol.Result
+		err   error
+	}
+	done := make(chan driven, 1)
+	a.background(func(ctx context.Context) {
+		r, res, err := a.drive(ctx, fresh, ev)
+		if err == nil && res.Verdict == protocol.VerdictGone {
+			r, res, err = a.drive(ctx, fresh, ev)
+		}
+		done <- driven{r, res, err}
+	})
+	select {
+	case d := <-done:
+		return d.right, d.res, d.err
+	case <-ctx.Done():
+		return fresh, protocol.Result{Verdict: protocol.VerdictLater}, context.Cause(ctx)
 	}
 }
 

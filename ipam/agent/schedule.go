@@ -5,22 +5,31 @@ import (
 	"time"
 )
 
-// schedule is when to look at which right again. The zero value is ready.
+// schedule is when to look at which right again, by the time since boot: the wall
+// clock may go back. The zero value is ready.
 type schedule struct {
 	mu   sync.Mutex
-	next map[string]time.Time // guarded by mu
+	next map[string]time.Duration // guarded by mu
 }
 
 // at plans a look at name; an earlier plan stands.
-func (s *schedule) at(name string, t time.Time) {
+func (s *schedule) at(name string, t time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.next == nil {
-		s.next = map[string]time.Time{}
+		s.next = map[string]time.Duration{}
 	}
-	if old, ok := s.next[name]; !ok || t.Before(old) {
+	if old, ok := s.next[name]; !ok || t < old {
 		s.next[name] = t
 	}
+}
+
+// planned reports whether there is a plan for name.
+func (s *schedule) planned(name string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, ok := s.next[name]
+	return ok
 }
 
 // drop forgets the plan for name.
@@ -31,12 +40,12 @@ func (s *schedule) drop(name string) {
 }
 
 // due returns, and forgets, the names to look at by now.
-func (s *schedule) due(now time.Time) []string {
+func (s *schedule) due(now time.Duration) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var names []string
 	for name, t := range s.next {
-		if !t.After(now) {
+		if t <= now {
 			names = append(names, name)
 			delete(s.next, name)
 		}

@@ -90,8 +90,8 @@ func (a *Agent) accept(ctx context.Context, had int64, next protocol.Sitting) er
 	err := a.st.Update(ctx, func(tx *store.Tx) error {
 		again = again[:0]
 		err := tx.PutIdentity(store.Identity{
-			Node: next.Self.Node, Machine: next.Self.Machine, Boot: next.Self.Boot, Term: next.Term, SeatUID: next.Seen.UID,
-			BeatSentWall: next.Sent.Wall, BeatSentBoot: next.Sent.Boot, Fence: next.Self.Fence,
+			Node: next.Self.Node, Machine: next.Self.Machine, Boot: next.Self.Boot, Term: next.Term,
+			BeatSentWall: next.Sent.Wall, BeatSentBoot: next.Sent.Boot, Fence: next.Fence,
 		})
 		if err != nil || next.Term == had {
 			return err
@@ -115,24 +115,22 @@ func (a *Agent) accept(ctx context.Context, had int64, next protocol.Sitting) er
 	if next.Term != had {
 		a.log.InfoContext(ctx, "seat taken", "node", a.cfg.Node, "term", next.Term, "rights", len(again))
 		for _, name := range again {
-			a.schedule.at(name, a.clock.Now().Wall)
+			a.lookIn(name, 0)
 		}
 	}
 	return nil
 }
 
-// learnNode puts the Node's UID into the identity. An agent outside a cluster's
+// learnNode puts the Node's UID into the identity, anew at each heartbeat: a Node
+// that was deleted and made again has another one. An agent outside a cluster's
 // nodes, as in a test, has none, and says so.
 func (a *Agent) learnNode(ctx context.Context) {
-	a.mu.Lock()
-	known := a.sitting.Self.NodeUID != ""
-	a.mu.Unlock()
-	if known {
-		return
-	}
 	uid, out, err := a.cl.Seats.ReadNodeUID(ctx, a.cfg.Node)
-	if out != protocol.Done {
-		a.log.WarnContext(ctx, "node not read: the seat names no node", "node", a.cfg.Node, "error", err)
+	switch {
+	case out == protocol.NotFound:
+		a.log.WarnContext(ctx, "there is no such node: the seat names none", "node", a.cfg.Node)
+	case out != protocol.Done:
+		a.log.DebugContext(ctx, "node not read", "node", a.cfg.Node, "error", err)
 		return
 	}
 	a.mu.Lock()

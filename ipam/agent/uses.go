@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/tenure-ipam/tenure/allocator"
@@ -21,17 +22,29 @@ type ClaimError struct {
 	Later bool
 }
 
-func (e *ClaimError) Error() string { return fmt.Sprintf("claim %s: %s", e.Claim, e.Why) }
+func (e *ClaimError) Error() string {
+	// The protocol's sentences name the claim themselves.
+	if strings.HasPrefix(e.Why, "claim "+e.Claim) {
+		return e.Why
+	}
+	return fmt.Sprintf("claim %s: %s", e.Claim, e.Why)
+}
 
 // claimWait is how often an ADD looks for a claim that is not ready, at first.
 const claimWait = 50 * time.Millisecond
 
 // awaitClaim returns a claim as soon as it has addresses, waiting until ctx ends:
-// KubeVirt's controller makes claims asynchronously.
-func (a *Agent) awaitClaim(ctx context.Context, namespace, name string) (protocol.Claim, error) {
+// KubeVirt's controller makes claims asynchronously. What check refuses is not
+// waited for.
+func (a *Agent) awaitClaim(ctx context.Context, namespace, name string, check func(protocol.Claim) error) (protocol.Claim, error) {
 	wait := claimWait
 	for {
 		c, out, err := a.cl.Claims.ReadClaim(ctx, namespace, name)
+		if out == protocol.Done {
+			if err := check(c); err != nil {
+				return c, err
+			}
+		}
 		var why string
 		switch {
 		case out == protocol.NotFound:
@@ -81,22 +94,23 @@ func (a *Agent) use(ctx context.Context, c protocol.Claim, ask protocol.Use, con
 	if err != nil {
 		return "", nil, err
 	}
-	// Not the ADD's context: a use is settled even if the runtime gives up, and
-	// given back later.
-	settle := context.WithoutCancel(ctx)
+	bare := make([]netip.Addr, len(addrs))
+	for i, addr := range addrs {
+		bare[i] = addr.Addr
+	}
 	names, err := a.useNames(c.UID)
 	if err != nil {
 		return "", nil, err
 	}
 	var why string
 	for _, name := range names {
-		r := protocol.Right{Kind: protocol.RightUse, Name: name, Use: &ask, Leases: leases}
+		r := protocol.Right{Kind: protocol.RightUse, Name: name, Use: &ask, Addrs: bare, Leases: leases}
 		if err := a.sameNode(r, ask, key); err != nil {
 			return "", nil, err
 		}
-		got, res, err := a.drive(settle, r, protocol.Event{Kind: protocol.EventRenew, Use: &ask})
+		got, res, err := a.pursue(ctx, r, protocol.Event{Kind: protocol.EventRenew, Use: &ask, Addrs: bare, Leases: leases})
 		if err != nil {
-			return "", nil, err
+			return "", nil, &ClaimError{Claim: c.Ref().String(), Why: "use not settled: " + err.Error(), Later: true}
 		}
 		switch res.Verdict {
 		case protocol.VerdictServes:
@@ -239,7 +253,7 @@ func (a *Agent) callUse(ctx context.Context, r protocol.Right, call protocol.Cal
 // confirmUse reads live what a use rests on, in the order that docs/leases.md
 // gives: the other name, then the claim and the leases of its addresses.
 func (a *Agent) confirmUse(ctx context.Context, r protocol.Right) (protocol.Outcome, error) {
-	e := protocol.UseEvidence{Own: *r.Use}
+	e := protocol.UseEvidence{Own: *r.Use, Addrs: r.Addrs}
 	other, out, err := a.cl.SubLeases.ReadSubLease(ctx, otherUse(r))
 	switch out {
 	case protocol.Done:
@@ -277,7 +291,7 @@ func otherUse(r protocol.Right) string {
 func (a *Agent) letGo(ctx context.Context, r protocol.Right) {
 	_, res, err := a.drive(ctx, r, protocol.Event{Kind: protocol.EventLetGo})
 	switch {
-	case errors.Is(err, errInUse):
+	case errors.Is(err, errInUse), errors.Is(err, errUnanswered): // it is looked at again
 	case err != nil:
 		a.log.WarnContext(ctx, "right not given back", "right", r.Name, "error", err)
 	case res.Forget:

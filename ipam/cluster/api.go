@@ -96,14 +96,14 @@ var errNoAnswer = fmt.Errorf("the API server did not answer within %v", CallTime
 func (a *API) get(ctx context.Context, key client.ObjectKey, into client.Object) (protocol.Outcome, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	return outcome(a.c.Get(ctx, key, into))
+	return outcome(ctx, a.c.Get(ctx, key, into))
 }
 
 // create creates an object, which then carries what the API server added.
 func (a *API) create(ctx context.Context, obj client.Object) (protocol.Outcome, error) {
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	return outcome(a.c.Create(ctx, obj))
+	return outcome(ctx, a.c.Create(ctx, obj))
 }
 
 // swap sends a merge patch of the given top-level fields that applies only to
@@ -116,7 +116,7 @@ func (a *API) swap(ctx context.Context, into client.Object, meta protocol.Meta, 
 	}
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	return outcome(a.c.Patch(ctx, into, patch))
+	return outcome(ctx, a.c.Patch(ctx, into, patch))
 }
 
 // swapStatus is swap for the status subresource.
@@ -127,7 +127,7 @@ func (a *API) swapStatus(ctx context.Context, into client.Object, meta protocol.
 	}
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	return outcome(a.c.Status().Patch(ctx, into, patch))
+	return outcome(ctx, a.c.Status().Patch(ctx, into, patch))
 }
 
 func swapPatch(meta protocol.Meta, fields map[string]any) (client.Patch, error) {
@@ -157,10 +157,28 @@ func (a *API) remove(ctx context.Context, obj client.Object, meta protocol.Meta)
 	uid, rev := types.UID(meta.UID), string(meta.Revision)
 	ctx, cancel := bounded(ctx)
 	defer cancel()
-	return outcome(a.c.Delete(ctx, obj, client.Preconditions{UID: &uid, ResourceVersion: &rev}))
+	return outcome(ctx, a.c.Delete(ctx, obj, client.Preconditions{UID: &uid, ResourceVersion: &rev}))
 }
 
-func outcome(err error) (protocol.Outcome, error) { return Classify(err), err }
+// outcome says what is known of a call that returned err. A call that ran into its
+// deadline says so, not how the HTTP client puts it.
+func outcome(ctx context.Context, err error) (protocol.Outcome, error) {
+	if err != nil && ctx.Err() != nil {
+		return protocol.Unknown, context.Cause(ctx)
+	}
+	return Classify(err), err
+}
+
+// ListTimeout bounds a list: it may be long.
+const ListTimeout = 30 * time.Second
+
+// list lists live.
+func (a *API) list(ctx context.Context, into client.ObjectList, opts ...client.ListOption) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, ListTimeout, fmt.Errorf("the API server did not answer within %v", ListTimeout))
+	defer cancel()
+	_, err := outcome(ctx, a.c.List(ctx, into, opts...))
+	return err
+}
 
 func metaOf(o metav1.Object) protocol.Meta {
 	return protocol.Meta{

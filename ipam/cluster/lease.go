@@ -95,7 +95,7 @@ func (a *API) Leases(ctx context.Context) ([]protocol.Lease, error) { return a.l
 
 func (a *API) leases(ctx context.Context, opts ...client.ListOption) ([]protocol.Lease, error) {
 	var list v1alpha1.IPLeaseList
-	if err := a.c.List(ctx, &list, opts...); err != nil {
+	if err := a.list(ctx, &list, opts...); err != nil {
 		return nil, fmt.Errorf("list leases: %w", err)
 	}
 	leases := make([]protocol.Lease, 0, len(list.Items))

@@ -53,7 +53,7 @@ func (a *API) UpdateSeat(ctx context.Context, s protocol.Seat) (protocol.Seat, p
 	obj := &coordination.Lease{ObjectMeta: metav1.ObjectMeta{Name: string(s.Node), Namespace: a.SeatNamespace}}
 	out, err := a.swap(ctx, obj, s.Meta, map[string]any{
 		"metadata": map[string]any{"annotations": seatAnnotations(s)},
-		"spec":     seatSpec(s),
+		"spec":     seatPatch(s),
 	})
 	if out != protocol.Done {
 		return protocol.Seat{}, out, err
@@ -64,7 +64,7 @@ func (a *API) UpdateSeat(ctx context.Context, s protocol.Seat) (protocol.Seat, p
 // Seats lists all seats live.
 func (a *API) Seats(ctx context.Context) ([]protocol.Seat, error) {
 	var list coordination.LeaseList
-	if err := a.c.List(ctx, &list, client.InNamespace(a.SeatNamespace)); err != nil {
+	if err := a.list(ctx, &list, client.InNamespace(a.SeatNamespace)); err != nil {
 		return nil, fmt.Errorf("list seats: %w", err)
 	}
 	var seats []protocol.Seat
@@ -99,6 +99,18 @@ func seatSpec(s protocol.Seat) coordination.LeaseSpec {
 		spec.LeaseDurationSeconds = &f
 	}
 	return spec
+}
+
+// seatPatch is seatSpec for a merge patch, in which an absent field stays as it is.
+func seatPatch(s protocol.Seat) map[string]any {
+	spec := seatSpec(s)
+	patch := map[string]any{
+		"holderIdentity": spec.HolderIdentity, "leaseTransitions": spec.LeaseTransitions, "renewTime": spec.RenewTime, "leaseDurationSeconds": nil,
+	}
+	if spec.LeaseDurationSeconds != nil {
+		patch["leaseDurationSeconds"] = *spec.LeaseDurationSeconds
+	}
+	return patch
 }
 
 // SeatOf reads a seat.

@@ -75,7 +75,7 @@ func (a *API) SubLeases(ctx context.Context) ([]protocol.SubLease, error) { retu
 
 func (a *API) subLeases(ctx context.Context, opts ...client.ListOption) ([]protocol.SubLease, error) {
 	var list v1alpha1.IPSubLeaseList
-	if err := a.c.List(ctx, &list, opts...); err != nil {
+	if err := a.list(ctx, &list, opts...); err != nil {
 		return nil, fmt.Errorf("list sub-leases: %w", err)
 	}
 	subs := make([]protocol.SubLease, len(list.Items))

@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"fmt"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -29,10 +30,18 @@ const (
 // API server keeps an index of names, and tests every other selector on every event.
 func FollowPool(ctx context.Context, c client.WithWatch, name protocol.PoolName, changed func(*v1alpha1.IPPool)) error {
 	selector := fields.OneTermEqualSelector("metadata.name", string(name))
+	var mu sync.Mutex
+	heard := false // guarded by mu
+	tell := func(p *v1alpha1.IPPool) {
+		mu.Lock()
+		defer mu.Unlock()
+		heard = true
+		changed(p)
+	}
 	handler := cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(o any) { changed(o.(*v1alpha1.IPPool)) },
-		UpdateFunc: func(_, o any) { changed(o.(*v1alpha1.IPPool)) },
-		DeleteFunc: func(any) { changed(nil) },
+		AddFunc:    func(o any) { tell(o.(*v1alpha1.IPPool)) },
+		UpdateFunc: func(_, o any) { tell(o.(*v1alpha1.IPPool)) },
+		DeleteFunc: func(any) { tell(nil) },
 	}
 	kept, run := cache.NewInformerWithOptions(cache.InformerOptions{
 		ListerWatcher: listWatch(c, selector, func() client.ObjectList { return &v1alpha1.IPPoolList{} }),
@@ -43,8 +52,12 @@ func FollowPool(ctx context.Context, c client.WithWatch, name protocol.PoolName,
 		defer close(done)
 		run.RunWithContext(ctx)
 	}()
-	if cache.WaitForCacheSync(ctx.Done(), run.HasSynced) && len(kept.ListKeys()) == 0 {
-		changed(nil)
+	if cache.WaitForCacheSync(ctx.Done(), run.HasSynced) {
+		mu.Lock()
+		if !heard && len(kept.ListKeys()) == 0 {
+			changed(nil)
+		}
+		mu.Unlock()
 	}
 	<-done
 	return nil

@@ -62,7 +62,8 @@ type pods struct {
 
 // Pod implements agent.Pods.
 func (p pods) Pod(ctx context.Context, namespace, name string, uid protocol.UID) (agent.Pod, protocol.Outcome, error) {
-	if o, ok := p.cache.Get(namespace, name); ok {
+	// Without a UID the watch may have the previous pod of that name.
+	if o, ok := p.cache.Get(namespace, name); ok && uid != "" {
 		if pod := podOf(o); pod.Is(uid) {
 			return pod, protocol.Done, nil
 		}

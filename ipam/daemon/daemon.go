@@ -92,7 +92,7 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	a, err := agent.New(d.cfg.Agent, st, cl, d.cfg.Clock, Namespaces{Boot: d.cfg.Agent.Boot}, d.log)
+	a, err := agent.New(d.cfg.Agent, st, cl, d.cfg.Clock, HostNamespaces(d.cfg.Agent.Boot), d.log)
 	if err != nil {
 		return err
 	}

@@ -61,15 +61,36 @@ func (Clock) After(d time.Duration) <-chan time.Time { return time.After(d) }
 type Namespaces struct {
 	// Boot is the machine's current boot.
 	Boot string
+	// SeesHost says that this process is in the host's process namespace: only
+	// then does a missing /proc/PID mean that the process is gone.
+	SeesHost bool
 }
 
-// Gone implements agent.Namespaces. A namespace of an earlier boot is gone. One
-// whose directory this process does not see cannot be verified.
+// hostPIDs is what the kernel calls the first process namespace of every boot.
+const hostPIDs = "pid:[4026531836]"
+
+// HostNamespaces looks from where this process is.
+func HostNamespaces(boot string) Namespaces {
+	link, err := os.Readlink("/proc/self/ns/pid")
+	return Namespaces{Boot: boot, SeesHost: err == nil && link == hostPIDs}
+}
+
+// Gone implements agent.Namespaces. A namespace of an earlier boot is gone. What
+// this process cannot see as the host does is not: a path whose directory is
+// missing here, a process of a namespace that is not the host's, or a file in
+// place of a namespace, as a mount that has not been propagated leaves it.
 func (n Namespaces) Gone(att store.Attachment) bool {
 	if att.Boot != "" && att.Boot != n.Boot {
 		return true
 	}
-	if _, err := os.Stat(filepath.Dir(att.Netns)); err != nil && !strings.HasPrefix(att.Netns, "/proc/") {
+	if strings.HasPrefix(att.Netns, "/proc/") {
+		return n.SeesHost && netns.Gone(att.Netns, att.NetnsID)
+	}
+	if _, err := os.Stat(filepath.Dir(att.Netns)); err != nil {
+		return false
+	}
+	var fs unix.Statfs_t
+	if err := unix.Statfs(att.Netns, &fs); err == nil && fs.Type != unix.NSFS_MAGIC {
 		return false
 	}
 	return netns.Gone(att.Netns, att.NetnsID)

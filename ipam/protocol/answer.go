@@ -178,6 +178,9 @@ func confirmed(r Right, self Self, ev Event) Result {
 func fenced(r Right, self Self, ev Event) Result {
 	switch ev.Outcome {
 	case Done:
+		if !self.owns(ev.Object) || !ev.Object.Matches { // the record was another node's, or another claim's
+			return readOthers(r, ev)
+		}
 		r.take(ev.Object)
 		if r.Phase == Held && r.Kind == RightLease {
 			return serve(r, self)

@@ -42,9 +42,11 @@ type Right struct {
 	PoolUID UID          `json:"poolUID,omitempty"`
 	Block   netip.Prefix `json:"block,omitzero"`
 
-	// Of a use; Leases are those of the blocks that the claim's addresses are in.
-	Use    *Use     `json:"use,omitempty"`
-	Leases []string `json:"leases,omitempty"`
+	// Of a use; Addrs are the addresses that it is answered with, Leases those of
+	// the blocks that they are in.
+	Use    *Use         `json:"use,omitempty"`
+	Addrs  []netip.Addr `json:"addrs,omitempty"`
+	Leases []string     `json:"leases,omitempty"`
 }
 
 // RightKind says what object stands behind a [Right].

@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"fmt"
+	"net/netip"
 	"time"
 )
 
@@ -69,8 +70,11 @@ type Event struct {
 	// Now is the time of the event, for the looks after a create in doubt.
 	Now time.Time
 
-	// Use is, of a renewal, what the use is for from now on.
-	Use *Use
+	// Use is, of a renewal, what the use is for from now on; Addrs and Leases,
+	// where given, are what it will be answered with.
+	Use    *Use
+	Addrs  []netip.Addr
+	Leases []string
 
 	// Of an answer: to which call, with what outcome, and the object as the
 	// API server showed it, where Outcome is Done or the call was a read.
@@ -212,6 +216,9 @@ func Step(r Right, self Self, ev Event) Result {
 		return look(r, self, ev)
 	case EventRenew:
 		r.Use = ev.Use
+		if ev.Addrs != nil {
+			r.Addrs, r.Leases = ev.Addrs, ev.Leases
+		}
 		if r.Phase != Held {
 			return want(r, self, ev)
 		}

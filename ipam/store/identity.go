@@ -17,8 +17,7 @@ type Identity struct {
 	Machine string            `json:"machine,omitempty"`
 	Boot    string            `json:"boot,omitempty"`
 	// Term is the seat's term that the agent last sat down in.
-	Term    int64        `json:"term,omitempty"`
-	SeatUID protocol.UID `json:"seatUID,omitempty"`
+	Term int64 `json:"term,omitempty"`
 	// BeatSentWall and BeatSentBoot say when the last accepted heartbeat was
 	// sent, by the wall clock and by the time since boot.
 	BeatSentWall time.Time     `json:"beatSentWall,omitzero"`
