@@ -35,6 +35,7 @@ type demo struct {
 	api         *cluster.API // with the person's own rights, as kubectl has
 	kube        client.Client
 	controller  *program
+	kubevirt    *background // nil while it does not run
 	nodeA       *node
 	nodeB       *node
 
@@ -71,7 +72,7 @@ func (d *demo) play(ctx context.Context) error {
 		"that deploy/rbac gives them, network namespaces, the bridge plugin and libcni. There is no kubelet: the demo itself plays the kubelets and " +
 		"container runtimes, and KubeVirt. All of it is in a sandbox that ends with this program.")
 	d.screen.gap()
-	if err := d.start(ctx); err != nil {
+	if err := d.setUp(ctx); err != nil {
 		return err
 	}
 	all := d.scenes()
@@ -91,8 +92,8 @@ func (d *demo) play(ctx context.Context) error {
 	return nil
 }
 
-// start brings up control plane, controller and nodes.
-func (d *demo) start(ctx context.Context) error {
+// setUp brings up control plane, controller and nodes.
+func (d *demo) setUp(ctx context.Context) error {
 	if err := os.Mkdir(workDir, 0o700); err != nil {
 		return err
 	}
@@ -130,14 +131,10 @@ func (d *demo) startControlPlane(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	machines := filepath.Join(workDir, "kubevirt.yaml")
-	if err := os.WriteFile(machines, []byte(kubevirtCRDs), 0o600); err != nil {
-		return err
-	}
 	took, err := d.screen.during("etcd, kube-apiserver, kube-controller-manager and the CRDs", func(func(string)) error {
 		d.cp, err = controlplane.Start(ctx, controlplane.Options{
 			Dir:         filepath.Join(workDir, "control-plane"),
-			CRDs:        []string{filepath.Join(root, "deploy/crds"), filepath.Join(root, "deploy/crds/upstream"), machines},
+			CRDs:        []string{filepath.Join(root, "deploy/crds"), filepath.Join(root, "deploy/crds/upstream"), filepath.Join(root, "test/kubevirt/crds")},
 			Controllers: []string{controlplane.GarbageCollector, controlplane.ServiceAccounts, controlplane.Namespaces},
 		})
 		return err
@@ -188,6 +185,7 @@ func (d *demo) close() {
 			// What waits for a frozen API server would wait on.
 			_ = d.cp.ResumeAPIServer()
 		}
+		errs = append(errs, d.endKubeVirt())
 		for _, p := range d.programs() {
 			errs = append(errs, p.stop())
 		}

@@ -86,7 +86,16 @@ func connect(a, b *node) error {
 			if err := netlink.LinkAdd(bridge); err != nil {
 				return err
 			}
-			return netlink.LinkSetUp(bridge)
+			link, err := netlink.LinkByName(bridgeName)
+			if err != nil {
+				return err
+			}
+			// A MAC that was set stays; one that was not follows the ports, and CHECK
+			// does not like that.
+			if err := netlink.LinkSetHardwareAddr(link, link.Attrs().HardwareAddr); err != nil {
+				return err
+			}
+			return netlink.LinkSetUp(link)
 		})
 		if err != nil {
 			return fmt.Errorf("make %s of %s: %w", bridgeName, n.name, err)

@@ -103,7 +103,9 @@ func enter() error {
 		env := append(os.Environ(),
 			"KUBECONFIG="+adminKubeconfig, "HOME="+workDir, "PATH="+rig+":"+os.Getenv("PATH"),
 			`PS1=demo \w # `)
-		err = syscall.Exec("/usr/bin/nsenter", []string{"nsenter", "--all", "--target", strconv.Itoa(pid), "sh"}, env)
+		err = syscall.Exec("/usr/bin/nsenter", []string{
+			"nsenter", "--all", "--target", strconv.Itoa(pid), "sh", "-c", "cd " + workDir + " && exec sh",
+		}, env)
 		return fmt.Errorf("run nsenter: %w", err)
 	}
 	return errors.New("no demo runs: start one with --keep")

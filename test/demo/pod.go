@@ -21,16 +21,13 @@ import (
 	"github.com/tenure-ipam/tenure/test/cninet"
 )
 
-// ifName is the interface of every pod of the demo: that of the first element of
-// the annotation.
-const ifName = "net1"
-
 // A selection is an element of a pod's k8s.v1.cni.cncf.io/networks.
 type selection struct {
-	Name  string   `json:"name"`
-	IPs   []string `json:"ips,omitempty"`
-	MAC   string   `json:"mac,omitempty"`
-	Claim string   `json:"ipam-claim-reference,omitempty"`
+	Name      string   `json:"name"`
+	Interface string   `json:"interface,omitempty"`
+	IPs       []string `json:"ips,omitempty"`
+	MAC       string   `json:"mac,omitempty"`
+	Claim     string   `json:"ipam-claim-reference,omitempty"`
 }
 
 func (s selection) String() string {
@@ -39,6 +36,15 @@ func (s selection) String() string {
 		panic(fmt.Sprintf("demo: a selection is plain text: %v", err))
 	}
 	return string(text)
+}
+
+// ifName returns the name of the interface that s gets, as the first element of its
+// annotation.
+func (s selection) ifName() string {
+	if s.Interface == "" {
+		return "net1"
+	}
+	return s.Interface
 }
 
 // capabilities is what a meta-plugin hands to the plugins that declare them.
@@ -69,11 +75,10 @@ type pod struct {
 }
 
 // create makes the Pod object, bound to its node. Nothing runs yet.
-func (d *demo) create(ctx context.Context, n *node, name string, sel selection, owners ...metav1.OwnerReference) (*pod, error) {
+func (d *demo) create(ctx context.Context, n *node, name string, sel selection) (*pod, error) {
 	object := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: namespace, Name: name, OwnerReferences: owners,
-			Annotations: map[string]string{npwg.AnnotationNetworks: sel.String()},
+			Namespace: namespace, Name: name, Annotations: map[string]string{npwg.AnnotationNetworks: sel.String()},
 		},
 		Spec: corev1.PodSpec{NodeName: n.name, Containers: []corev1.Container{{Name: "main", Image: "demo"}}},
 	}
@@ -83,16 +88,21 @@ func (d *demo) create(ctx context.Context, n *node, name string, sel selection, 
 	return &pod{name: name, node: n, sel: sel, object: object}, nil
 }
 
-// run creates a pod, attaches it and reports that it runs.
-func (d *demo) run(ctx context.Context, n *node, name string, sel selection, owners ...metav1.OwnerReference) (*pod, error) {
-	p, err := d.create(ctx, n, name, sel, owners...)
+// run creates a pod and starts it.
+func (d *demo) run(ctx context.Context, n *node, name string, sel selection) (*pod, error) {
+	p, err := d.create(ctx, n, name, sel)
 	if err != nil {
 		return nil, err
 	}
+	return p, d.start(ctx, p)
+}
+
+// start attaches a pod and reports that it runs.
+func (d *demo) start(ctx context.Context, p *pod) error {
 	if err := d.attach(ctx, p); err != nil {
-		return nil, err
+		return err
 	}
-	return p, d.reportRunning(ctx, p)
+	return d.reportRunning(ctx, p)
 }
 
 // reportRunning writes the pod's status, as kubelet does.
@@ -110,7 +120,7 @@ func (d *demo) reportRunning(ctx context.Context, p *pod) error {
 // attachment names what the CNI calls of p are about.
 func (p *pod) attachment() cninet.Attachment {
 	return cninet.Attachment{
-		ContainerID: p.sandbox, NS: p.ns, IfName: ifName, Capability: p.sel.capabilities(),
+		ContainerID: p.sandbox, NS: p.ns, IfName: p.sel.ifName(), Capability: p.sel.capabilities(),
 		Args: [][2]string{
 			{"IgnoreUnknown", "1"}, {"K8S_POD_NAMESPACE", namespace}, {"K8S_POD_NAME", p.name},
 			{"K8S_POD_INFRA_CONTAINER_ID", p.sandbox}, {"K8S_POD_UID", string(p.object.UID)},
@@ -155,18 +165,31 @@ func (d *demo) attach(ctx context.Context, p *pod) (err error) {
 	if err != nil {
 		return errors.Join(fmt.Errorf("ADD of %s on %s: %w", p.name, p.node.name, err), d.tearDown(ctx, p, config))
 	}
-	got, err := p.ns.Addrs(ifName)
+	got, err := p.ns.Addrs(p.sel.ifName())
 	if err != nil {
 		return err
 	}
 	if !slices.Equal(got, p.addrs) {
-		return fmt.Errorf("%s: %s has %v; ADD answered %v", p.name, ifName, got, p.addrs)
+		return fmt.Errorf("%s: %s has %v; ADD answered %v", p.name, p.sel.ifName(), got, p.addrs)
 	}
 	p.served = "?"
 	if took, ok := p.node.tookIn(p.sandbox); ok {
 		p.served = millis(took)
 	}
 	d.pods = append(d.pods, p)
+	return nil
+}
+
+// verify is CNI's CHECK.
+func (d *demo) verify(ctx context.Context, p *pod) error {
+	config, err := d.networkOf(ctx, p)
+	if err != nil {
+		return err
+	}
+	_, err = d.screen.during("CHECK of "+p.name, func(func(string)) error { return p.node.cni.Check(ctx, config, p.attachment()) })
+	if err != nil {
+		return fmt.Errorf("CHECK of %s on %s: %w", p.name, p.node.name, err)
+	}
 	return nil
 }
 

@@ -117,7 +117,7 @@ func (p *program) signal(sig syscall.Signal) error {
 
 // tail returns the last lines of a log.
 func tail(log string) string {
-	const lines = 15
+	const lines = 10
 	text, err := os.ReadFile(log)
 	if err != nil {
 		return err.Error()

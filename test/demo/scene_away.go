@@ -52,10 +52,7 @@ func (d *demo) playAway(ctx context.Context) error {
 		return err
 	}
 	d.screen.ok("The agent has applied the journal: %s's addresses are free again.", gone.name)
-	if err := d.attach(ctx, late); err != nil {
-		return err
-	}
-	if err := d.reportRunning(ctx, late); err != nil {
+	if err := d.start(ctx, late); err != nil {
 		return err
 	}
 	d.showPods(late)

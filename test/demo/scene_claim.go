@@ -9,6 +9,7 @@ import (
 
 	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -22,24 +23,34 @@ type claimed struct {
 
 func (c claimed) name() string { return c.object.Name }
 
-// claim creates an IPAMClaim and waits until its status has addresses.
-func (d *demo) claim(ctx context.Context, name string, meta metav1.ObjectMeta) (claimed, error) {
-	meta.Namespace, meta.Name = namespace, name
-	c := claimed{object: &ipamclaims.IPAMClaim{ObjectMeta: meta, Spec: ipamclaims.IPAMClaimSpec{Network: networkName}}}
-	if err := d.kube.Create(ctx, c.object); err != nil {
-		return c, err
+// claim creates an IPAMClaim that nobody owns and waits until its status has
+// addresses.
+func (d *demo) claim(ctx context.Context, name string) (claimed, error) {
+	object := &ipamclaims.IPAMClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec:       ipamclaims.IPAMClaimSpec{Network: networkName},
 	}
-	var err error
+	if err := d.kube.Create(ctx, object); err != nil {
+		return claimed{}, err
+	}
+	return d.awaitClaim(ctx, name)
+}
+
+// awaitClaim waits until a claim is there and its status has addresses.
+func (d *demo) awaitClaim(ctx context.Context, name string) (c claimed, err error) {
+	c.object = &ipamclaims.IPAMClaim{}
 	c.took, err = d.screen.await(ctx, "the controller allocates the claim's addresses", func(ctx context.Context) (string, error) {
 		seen, out, err := d.api.ReadClaim(ctx, namespace, name)
-		if out != protocol.Done {
+		switch {
+		case out == protocol.NotFound:
+			return fmt.Sprintf("there is no claim %s", name), nil
+		case out != protocol.Done:
 			return "", err
-		}
-		if len(seen.IPs) == 0 {
+		case len(seen.IPs) == 0:
 			return fmt.Sprintf("claim %s has none: %s", name, seen.Failed), nil
 		}
 		c.ips = seen.IPs
-		return "", nil
+		return "", d.kube.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, c.object)
 	})
 	return c, err
 }
@@ -98,7 +109,7 @@ func (d *demo) claimScene() scene {
 }
 
 func (d *demo) playClaim(ctx context.Context) (err error) {
-	if d.postgres, err = d.claim(ctx, "postgres.lan", metav1.ObjectMeta{}); err != nil {
+	if d.postgres, err = d.claim(ctx, "postgres.lan"); err != nil {
 		return err
 	}
 	if err := d.kubectl(ctx, "-n", namespace, "get", "ipamclaims", "-o", claimColumns); err != nil {
@@ -118,6 +129,9 @@ func (d *demo) playClaim(ctx context.Context) (err error) {
 		return err
 	}
 	d.screen.ok("The pod on %s has exactly the claim's addresses.", p.node.name)
+	if err := d.showLeases(ctx); err != nil {
+		return err
+	}
 	if _, err := d.pingAll(ctx, d.pods, []*pod{p}); err != nil {
 		return err
 	}
@@ -147,6 +161,18 @@ func (d *demo) playMove(ctx context.Context) error {
 		return err
 	}
 	d.screen.ok("The pod is gone, nobody uses the claim, and the claim still has its addresses.")
+	wanted := d.postgres.ips[0]
+	squatter, err := d.create(ctx, d.nodeB, "squatter", selection{Name: networkName, IPs: []string{wanted.String()}})
+	if err != nil {
+		return err
+	}
+	if err := d.refuse(ctx, squatter, wanted.Addr().String(), d.postgres.name()); err != nil {
+		return err
+	}
+	d.screen.ok("Another pod asks for %v by name, and does not get it.", wanted.Addr())
+	if err := d.forget(ctx, squatter); err != nil {
+		return err
+	}
 	p, err := d.run(ctx, d.nodeB, old.name, old.sel)
 	if err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
 	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,8 +19,8 @@ import (
 func (d *demo) endScene() scene {
 	return scene{
 		"Everything is deleted, and every address comes back by itself",
-		"The pods first; then the virtual machine, with which Kubernetes' garbage collector deletes its claim; the other claim; and the pool, which " +
-			"waits until nobody holds a lease of it.",
+		"The virtual machine is stopped, and all pods are deleted: the claims keep their addresses. Then the machine, with which Kubernetes' garbage " +
+			"collector deletes its claim; the other claim; and the pool, which waits until nobody holds a lease of it.",
 		d.playEnd,
 	}
 }
@@ -29,6 +30,16 @@ func (d *demo) playEnd(ctx context.Context) error {
 		return err
 	}
 	pods := slices.Clone(d.pods)
+	for _, p := range pods {
+		if err := d.verify(ctx, p); err != nil {
+			return err
+		}
+	}
+	d.screen.ok("CNI CHECK: each of the %d pods has what its ADD answered.", len(pods))
+	launcher := pods[slices.IndexFunc(pods, func(p *pod) bool { return p.sel.Claim == d.vm.claim.name() })]
+	if err := d.halt(ctx, launcher); err != nil {
+		return err
+	}
 	for _, p := range pods {
 		if err := d.remove(ctx, p); err != nil {
 			return err
@@ -42,7 +53,7 @@ func (d *demo) playEnd(ctx context.Context) error {
 			return err
 		}
 	}
-	d.screen.ok("%d pods are deleted. Nobody uses the claims, and they still have their addresses.", len(pods))
+	d.screen.ok("The machine is stopped, and all %d pods are gone. Nobody uses the claims, and they still have their addresses.", len(pods))
 	if err := d.endClaims(ctx); err != nil {
 		return err
 	}
@@ -53,19 +64,13 @@ func (d *demo) playEnd(ctx context.Context) error {
 }
 
 func (d *demo) endClaims(ctx context.Context) error {
-	d.screen.command("kubectl -n %s delete virtualmachine alma; kubectl -n %s delete ipamclaim %s", namespace, namespace, d.postgres.name())
+	d.screen.command("kubectl -n %s delete virtualmachine %s; kubectl -n %s delete ipamclaim %s", namespace, machineName, namespace, d.postgres.name())
 	for _, o := range []client.Object{d.vm.vm, d.postgres.object} {
 		if err := d.kube.Delete(ctx, o, client.PropagationPolicy(metav1.DeletePropagationBackground)); err != nil {
 			return err
 		}
 	}
-	took, err := d.screen.await(ctx, "claims and grants go", func(ctx context.Context) (string, error) {
-		missing, err := d.letGo(ctx, d.vm.claim)
-		if missing == "" && err == nil {
-			missing, err = d.grantsLeft(ctx)
-		}
-		return missing, err
-	})
+	took, err := d.screen.await(ctx, "claims and grants go", d.claimsLeft)
 	if err != nil {
 		return err
 	}
@@ -73,8 +78,15 @@ func (d *demo) endClaims(ctx context.Context) error {
 	return nil
 }
 
-// grantsLeft says which addresses are granted still.
-func (d *demo) grantsLeft(ctx context.Context) (string, error) {
+// claimsLeft says which claims are there still, or which addresses are granted.
+func (d *demo) claimsLeft(ctx context.Context) (string, error) {
+	var claims ipamclaims.IPAMClaimList
+	if err := d.kube.List(ctx, &claims); err != nil {
+		return "", err
+	}
+	if len(claims.Items) > 0 {
+		return fmt.Sprintf("%d claims are left, one named %s", len(claims.Items), claims.Items[0].Name), nil
+	}
 	granted, err := d.grants(ctx)
 	if len(granted) > 0 {
 		return fmt.Sprintf("granted still: %v", granted), err
@@ -123,7 +135,7 @@ func (d *demo) poolLeft(ctx context.Context) (string, error) {
 // that the agents leave.
 func (d *demo) endPrograms(ctx context.Context) error {
 	_, err := d.screen.during("agents and controller end", func(func(string)) error {
-		var errs []error
+		errs := []error{d.endKubeVirt()}
 		for _, p := range d.programs() {
 			errs = append(errs, p.stop())
 		}

@@ -8,9 +8,6 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// guestMAC is the virtual machine's: KubeVirt keeps it, as it keeps the claim.
-const guestMAC = "02:00:00:00:77:01"
-
 func (d *demo) migrationScene() scene {
 	return scene{
 		"Live migration: two pods on one claim at once",
@@ -21,12 +18,11 @@ func (d *demo) migrationScene() scene {
 }
 
 func (d *demo) playMigration(ctx context.Context) (err error) {
-	if d.vm, err = d.newMachine(ctx, "alma"); err != nil {
+	if d.vm, err = d.newMachine(ctx); err != nil {
 		return err
 	}
-	d.screen.does("KubeVirt", "VirtualMachine alma, its instance, and claim %s owned by the machine", d.vm.claim.name())
-	sel := selection{Name: networkName, Claim: d.vm.claim.name(), MAC: guestMAC}
-	source, err := d.run(ctx, d.nodeA, "virt-launcher-alma-x7k2p", sel, controlledBy(d.vm.vmi))
+	d.screen.does("KubeVirt", "for VirtualMachine %s an instance, a pod, and claim %s", machineName, d.vm.claim.name())
+	source, err := d.launch(ctx, d.nodeA)
 	if err != nil {
 		return err
 	}
@@ -36,14 +32,14 @@ func (d *demo) playMigration(ctx context.Context) (err error) {
 	watch := newWatch(ctx, d.pods[0], source.addrs[0].Addr())
 	defer watch.stop()
 
-	target, err := d.run(ctx, d.nodeB, "virt-launcher-alma-9qd4m", sel, controlledBy(d.vm.vmi))
+	target, err := d.migrate(ctx, d.nodeB)
 	if err != nil {
 		return err
 	}
 	if err := d.check(ctx, d.vm.claim, target); err != nil {
 		return err
 	}
-	d.screen.does("KubeVirt", "the machine migrates: its second pod, on the other node")
+	d.screen.does("KubeVirt", "the machine migrates: a second pod, on the other node")
 	d.showPods(source, target)
 	if err := d.kubectl(ctx, "get", "ipsubleases", "-o", useColumns); err != nil {
 		return err
@@ -74,7 +70,10 @@ func (d *demo) playMigration(ctx context.Context) (err error) {
 	}
 	d.screen.ok("The first pod is gone; the second, on %s, keeps the addresses. The neighbour's %d pings were all answered, the slowest in %s.",
 		target.node.name, answers, millis(silence))
-	return d.awaitOwner(ctx, d.vm.claim, target)
+	if err := d.awaitOwner(ctx, d.vm.claim, target); err != nil {
+		return err
+	}
+	return d.kubectl(ctx, "-n", namespace, "get", "ipamclaims", "-o", claimColumns)
 }
 
 // playStranger shows a pod that names the machine's claim and is not the machine's.
@@ -83,7 +82,7 @@ func (d *demo) playStranger(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := d.refuse(ctx, stranger, d.vm.claim.name(), "VirtualMachine alma"); err != nil {
+	if err := d.refuse(ctx, stranger, d.vm.claim.name(), "VirtualMachine "+machineName); err != nil {
 		return err
 	}
 	d.screen.ok("A stranger that names the claim is refused, and told why.")

@@ -19,7 +19,8 @@ func (d *demo) ordinaryScene() scene {
 	return scene{
 		"Ordinary pods: the API server is asked once for 64 addresses, not once for each",
 		"The first ADD on a node creates a lease on a whole block; a lease's name is computed from the block, so that the API server itself refuses " +
-			"a second one. From then on the node's agent gives addresses out of a file on its own disk, synced before the answer.",
+			"a second one. From then on the node's agent gives addresses out of a file of its own, synced before the answer. (Here the file is on a " +
+			"tmpfs; a disk adds the time of an fsync.)",
 		d.playOrdinary,
 	}
 }
