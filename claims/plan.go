@@ -111,6 +111,7 @@ func (s seen) allocate() plan {
 		return plan{status: s.change(s.failed(ReasonNetworkAmbiguous, s.network.Message))}
 	case networks.Faulty:
 		return plan{status: s.change(s.failed(ReasonNetworkFaulty, s.network.Message))}
+	case networks.Known:
 	}
 	if s.answer == nil {
 		return plan{ask: s.ask(nil)}

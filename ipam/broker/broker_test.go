@@ -141,8 +141,8 @@ func TestAskOfAClosedPoolWaits(t *testing.T) {
 		closed.Open, closed.Revision = false, s.next()
 		s.pools["lan"] = closed
 		s.mu.Unlock()
-		if got := r.settle(ask("a", "lan")); got.Problem.Reason != PoolNotReady || len(s.leases) > 0 {
-			t.Errorf("closed by the live read (M33): problem %v, %d leases; want %v, 0", got.Problem.Reason, len(s.leases), PoolNotReady)
+		if got := r.settle(ask("a", "lan")); got.Problem.Reason != PoolNotReady || s.count() > 0 {
+			t.Errorf("closed by the live read (M33): problem %v, %d leases; want %v, 0", got.Problem.Reason, s.count(), PoolNotReady)
 		}
 		s.setPool(pool)
 		if got := r.settle(ask("a", "lan")); len(got.Granted) != 1 {
@@ -244,20 +244,20 @@ func TestIdleLeasesGoBack(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(55 * time.Second)
-		if len(s.leases) != 1 {
-			t.Errorf("%d leases after 55 s without a grant; want 1", len(s.leases))
+		if s.count() != 1 {
+			t.Errorf("%d leases after 55 s without a grant; want 1", s.count())
 		}
 		time.Sleep(10 * time.Second)
-		if len(s.leases) != 0 {
-			t.Errorf("%d leases after 65 s without a grant (H16); want 0", len(s.leases))
+		if s.count() != 0 {
+			t.Errorf("%d leases after 65 s without a grant (H16); want 0", s.count())
 		}
 
 		r.settle(ask("b", "lan"))
 		pool.Deleting = true
 		s.setPool(pool)
 		time.Sleep(3 * time.Second)
-		if len(s.leases) != 1 {
-			t.Fatalf("%d leases of a pool being deleted; want the one with a grant", len(s.leases))
+		if s.count() != 1 {
+			t.Fatalf("%d leases of a pool being deleted; want the one with a grant", s.count())
 		}
 		held = r.Held("u-b")
 		if err := r.Mark(t.Context(), held); err != nil {
@@ -267,8 +267,8 @@ func TestIdleLeasesGoBack(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(3 * time.Second)
-		if len(s.leases) != 0 {
-			t.Errorf("%d leases of a pool being deleted after its last grant; want 0", len(s.leases))
+		if s.count() != 0 {
+			t.Errorf("%d leases of a pool being deleted after its last grant; want 0", s.count())
 		}
 	})
 }

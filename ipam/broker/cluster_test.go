@@ -228,3 +228,10 @@ func (s *server) unhold(pool PoolState, block netip.Prefix) {
 		s.drop(name)
 	}
 }
+
+// count returns how many leases there are.
+func (s *server) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.leases)
+}

@@ -156,8 +156,9 @@ func (b *Broker) write(ctx context.Context, wr *write) {
 		case protocol.Refused:
 			wr.err = err
 			return
+		case protocol.Conflict, protocol.NotFound, protocol.Exists, protocol.Unknown:
 		}
-		// Conflict, no answer, or gone. A late landing of this very update does
+		// A late landing of this very update does
 		// no harm: it has the revision that the next try has, or an older one.
 		seen, ok, err := b.read(ctx, l.Name)
 		if err != nil {

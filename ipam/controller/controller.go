@@ -126,17 +126,23 @@ func (c *Controller) Run(ctx context.Context) error {
 		return err
 	}
 	if c.cfg.Metrics != "" {
+		defer unregister(parts)
 		for _, p := range parts {
 			if err := metrics.Registry.Register(p); err != nil {
 				return fmt.Errorf("register metrics: %w", err)
 			}
-			defer metrics.Registry.Unregister(p)
 		}
 	}
 	if err := mgr.Start(ctx); err != nil {
 		return fmt.Errorf("controller: %w", err)
 	}
 	return nil
+}
+
+func unregister(parts []prometheus.Collector) {
+	for _, p := range parts {
+		metrics.Registry.Unregister(p)
+	}
 }
 
 func (c *Controller) manager() (manager.Manager, error) {

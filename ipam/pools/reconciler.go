@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -206,9 +207,7 @@ func ready(st v1alpha1.IPPoolStatus) metav1.Condition {
 // patch writes metadata, or the status, of exactly this version of the pool.
 func (r *Reconciler) patch(ctx context.Context, base *v1alpha1.IPPool, metadata map[string]any, status *v1alpha1.IPPoolStatus) (done bool, err error) {
 	own := map[string]any{"uid": base.UID, "resourceVersion": base.ResourceVersion}
-	for k, v := range metadata {
-		own[k] = v
-	}
+	maps.Copy(own, metadata)
 	body := map[string]any{"metadata": own}
 	if status != nil {
 		body["status"] = status

@@ -2,6 +2,7 @@ package pools
 
 import (
 	"fmt"
+	"maps"
 
 	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
@@ -40,9 +41,7 @@ func (s sizes) status() *v1alpha1.BlockPrefixLengths {
 // also where the ranges have changed since; only the spec's own word changes it.
 func (s sizes) wanted(shape *allocator.Shape, blockSize *int32) sizes {
 	next := sizes{}
-	for f, bits := range s {
-		next[f] = bits
-	}
+	maps.Copy(next, s)
 	override := 0
 	if blockSize != nil {
 		override = int(*blockSize)

@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -15,14 +16,13 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
-
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tenure-ipam/tenure/deploy"
 	"github.com/tenure-ipam/tenure/ipam/cluster"
@@ -83,8 +83,10 @@ func install(ctx context.Context) error {
 		}
 		for dec := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(raw), 4096); ; {
 			var o unstructured.Unstructured
-			if err := dec.Decode(&o); err != nil {
-				break // the last document
+			if err := dec.Decode(&o); errors.Is(err, io.EOF) {
+				return nil
+			} else if err != nil {
+				return fmt.Errorf("%s: %w", path, err)
 			}
 			if len(o.Object) == 0 {
 				continue
@@ -93,7 +95,6 @@ func install(ctx context.Context) error {
 				return fmt.Errorf("%s: %w", path, err)
 			}
 		}
-		return nil
 	})
 }
 

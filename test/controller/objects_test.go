@@ -1,16 +1,14 @@
 package controller_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"net/netip"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
-
-	"bytes"
 
 	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
 	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
@@ -283,10 +281,4 @@ func distinct(t testing.TB, namespace string) error {
 		}
 	}
 	return nil
-}
-
-func sorted(list []string) []string {
-	list = slices.Clone(list)
-	slices.Sort(list)
-	return list
 }

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tenure-ipam/tenure/ipam/controller"
+)
+
+func env(vars map[string]string) func(string) string {
+	return func(name string) string { return vars[name] }
+}
+
+func TestHelp(t *testing.T) {
+	var out bytes.Buffer
+	if err := run(t.Context(), []string{"--help"}, env(nil), &out); err != nil {
+		t.Fatal(err)
+	}
+	for _, words := range []string{"--kubeconfig", "--leader-election", "--counts-every", "POD_NAMESPACE"} {
+		if !strings.Contains(out.String(), words) {
+			t.Errorf("help does not mention %s", words)
+		}
+	}
+}
+
+func TestRefused(t *testing.T) {
+	broken := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(broken, []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tests := []struct {
+		name string
+		args []string
+		want string
+	}{
+		{"unknown flag", []string{"--what"}, "unknown flag: --what"},
+		{"argument", []string{"now"}, `unexpected argument "now"`},
+		{"no cluster", nil, "no --kubeconfig, and not in a cluster"},
+		{"no such kubeconfig", []string{"--kubeconfig", broken + "x"}, "read kubeconfig " + broken + "x"},
+		{"broken kubeconfig", []string{"--kubeconfig", broken}, "read kubeconfig " + broken},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			err := run(t.Context(), tt.args, env(nil), &bytes.Buffer{})
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("got %v; want %q", err, tt.want)
+			}
+		})
+	}
+}
+
+func TestFlags(t *testing.T) {
+	opts, err := parse([]string{"--workers=8", "--counts-every=2s", "--health=", "--leader-election=false"}, env(map[string]string{"POD_NAMESPACE": "ipam"}), &bytes.Buffer{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := controller.DefaultConfig()
+	want.Workers, want.CountsEvery, want.Health, want.LeaderElection, want.SeatNamespace = 8, 2*time.Second, "", false, "ipam"
+	if opts.controller != want {
+		t.Errorf("got %+v; want %+v", opts.controller, want)
+	}
+}
