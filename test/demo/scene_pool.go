@@ -57,8 +57,9 @@ func (d *demo) playPool(ctx context.Context) error {
 	if err := d.kube.Create(ctx, network); err != nil {
 		return err
 	}
-	d.screen.command("kubectl -n %s get network-attachment-definition %s -o jsonpath={.spec.config}", namespace, networkName)
-	d.screen.block(networkConfig)
+	if err := d.kubectl(ctx, "-n", namespace, "get", "network-attachment-definition", networkName, "-o", "jsonpath={.spec.config}"); err != nil {
+		return err
+	}
 
 	var opened protocol.Pool
 	_, err := d.screen.await(ctx, "the controller opens the pool", func(ctx context.Context) (string, error) {
