@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -91,7 +92,51 @@ func (p *process) stop() error {
 	return nil
 }
 
-func (p *process) pause() error  { return p.signal(syscall.SIGSTOP) }
+// pause stops the process and waits until every thread of it has stopped: until
+// then it may still answer.
+func (p *process) pause() error {
+	if err := p.signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	deadline := time.Now().Add(readyTimeout)
+	for {
+		stopped, err := p.stopped()
+		if err != nil {
+			return fmt.Errorf("look at %s: %w", p.name, err)
+		}
+		if stopped {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("%s has not stopped within %v", p.name, readyTimeout)
+		}
+		time.Sleep(time.Millisecond) // the kernel tells nobody when it is done
+	}
+}
+
+// stopped reports whether every thread of the process is stopped.
+func (p *process) stopped() (bool, error) {
+	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p.cmd.Process.Pid))
+	if err != nil {
+		return false, err
+	}
+	for _, task := range tasks {
+		stat, err := os.ReadFile(task)
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
+			continue // it has ended meanwhile
+		}
+		if err != nil {
+			return false, err
+		}
+		// The state follows the name, which stands in parentheses.
+		_, rest, _ := strings.Cut(string(stat), ") ")
+		if !strings.HasPrefix(rest, "T") {
+			return false, nil
+		}
+	}
+	return len(tasks) > 0, nil
+}
+
 func (p *process) resume() error { return p.signal(syscall.SIGCONT) }
 
 func (p *process) signal(s syscall.Signal) error {
