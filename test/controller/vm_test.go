@@ -204,7 +204,7 @@ func TestVM1cMigrationFails(t *testing.T) {
 	m.kept()
 }
 
-func TestVM2Deleted(t *testing.T) {
+func TestVM2N84Deleted(t *testing.T) {
 	m := boot(t, aVM)
 	m.delete()
 	m.vanished()
@@ -266,9 +266,9 @@ func TestVM6Restarted(t *testing.T) {
 	m.kept()
 }
 
-// TestVM7ForeignFinalizer: an instance that somebody else holds keeps the claim,
+// TestVM7N85ForeignFinalizer: an instance that somebody else holds keeps the claim,
 // also when its machine is being deleted.
-func TestVM7ForeignFinalizer(t *testing.T) {
+func TestVM7N85ForeignFinalizer(t *testing.T) {
 	m := boot(t, func(ns string, networks []kubevirt.Network) *unstructured.Unstructured {
 		return kubevirt.VM(ns, "vm", networks, "example.com/foreign")
 	})
