@@ -1,0 +1,89 @@
+package broker
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// TestStamp: an answer has the ask's stamp only if every grant was shown by a call
+// that began after the ask came. What a watch shows, or a call that was under way,
+// may be older than the version of the grantee that led to the ask.
+func TestStamp(t *testing.T) {
+	tests := []struct {
+		name  string
+		shows func(b *Book, l protocol.Lease, before uint64)
+		want  protocol.Revision
+	}{
+		{"by a watch", func(b *Book, l protocol.Lease, _ uint64) { b.Observe(l, 0) }, ""},
+		{"by a call that was under way", func(b *Book, l protocol.Lease, before uint64) { b.Observe(l, before) }, ""},
+		{"by a call since", func(b *Book, l protocol.Lease, _ uint64) { b.Observe(l, b.Begin()) }, "7"},
+		{"by a watch, and then by a call", func(b *Book, l protocol.Lease, _ uint64) {
+			b.Observe(l, 0)
+			b.Observe(l, b.Begin())
+		}, "7"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			b := NewBook()
+			pool := lan(t, "lan", "10.0.0.0/24")
+			pool.Revision = "1"
+			b.SetPool(pool)
+			before := b.Begin()
+			a := ask("a", "lan")
+			a.Stamp = "7"
+			if got := b.Ask(a); len(got.Granted) > 0 {
+				t.Fatalf("granted %v without a lease", got.Granted)
+			}
+			block := netip.MustParsePrefix("10.0.0.5/32")
+			tt.shows(b, protocol.Lease{
+				Meta: protocol.Meta{Name: protocol.LeaseName("lan", block), UID: "l1", Revision: "2"}, Protocol: protocol.Version,
+				Pool: "lan", PoolUID: pool.UID, Block: block, Holder: protocol.Holder{Cluster: true},
+				Grants: []protocol.Grant{{Addr: block.Addr(), To: a.To}},
+			}, before)
+			if got := b.Ask(a); len(got.Granted) != 1 || got.Stamp != tt.want {
+				t.Errorf("granted %v with stamp %q; want one address with stamp %q", got.Granted, got.Stamp, tt.want)
+			}
+			b.Withdraw(a.To.UID)
+			if got := b.Ask(a); len(got.Granted) != 1 || got.Stamp != "" {
+				t.Errorf("asked anew: granted %v with stamp %q; want one address without", got.Granted, got.Stamp)
+			}
+		})
+	}
+}
+
+// TestBlockSizeOfTheBook: blocks of two sizes are never open at once, in whatever
+// order the news comes.
+func TestBlockSizeOfTheBook(t *testing.T) {
+	b := NewBook()
+	lease := func(cidr, revision string) protocol.Lease {
+		block := netip.MustParsePrefix(cidr)
+		return protocol.Lease{
+			Meta:     protocol.Meta{Name: protocol.LeaseName("lan", block), UID: protocol.UID("l" + revision), Revision: protocol.Revision(revision)},
+			Protocol: protocol.Version, Pool: "lan", PoolUID: "p-lan", Block: block, Holder: protocol.Holder{Cluster: true},
+		}
+	}
+	b.Observe(lease("10.0.0.0/30", "1"), 0) // before its pool
+	b.Observe(lease("10.0.0.0/32", "2"), 0)
+	pool := lan(t, "lan", "10.0.0.0/24")
+	for i, bits := range []int{32, 30, 32} {
+		pool.Bits4, pool.Revision, pool.Generation = bits, protocol.Revision([]string{"3", "4", "5"}[i]), int64(i+1)
+		b.SetPool(pool)
+		for block, l := range b.pools["lan"].leases {
+			if l.open != (block.Bits() == bits) {
+				t.Errorf("blocks of /%d: %v open: %v", bits, block, l.open)
+			}
+		}
+	}
+	if idle := b.idle(time.Now(), time.Minute, 10); len(idle) != 1 || idle[0].Name != "lan.0a000000.30" {
+		t.Errorf("to be given back: %v; want the lease of another size", idle)
+	}
+	b.DropPool("lan", "p-lan")
+	for block, l := range b.pools["lan"].leases {
+		if l.open {
+			t.Errorf("%v is open without a pool", block)
+		}
+	}
+}
