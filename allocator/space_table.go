@@ -82,7 +82,7 @@ type head struct {
 
 const (
 	headVersion = 1
-	headLen     = 1 + 4 + 4*8 // version, CRC-32C, the fields
+	headLen     = 1 + 4 + 4*8 // version, CRC-32, the fields
 )
 
 // head reads the head of family f.
@@ -115,8 +115,7 @@ func (s Space) putHead(k *key, f Family, h head) error {
 }
 
 func headSum(f Family, raw []byte) uint32 {
-	table := crc32.MakeTable(crc32.Castagnoli)
-	return crc32.Update(crc32.Update(uint32(f), table, raw[:1]), table, raw[5:])
+	return crc32.Update(crc32.Update(uint32(f), crc32.IEEETable, raw[:1]), crc32.IEEETable, raw[5:])
 }
 
 // tally is what a block adds to its family's head and indexes. The zero tally is
