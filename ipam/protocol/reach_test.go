@@ -1,0 +1,215 @@
+package protocol
+
+import (
+	"net/netip"
+	"sync"
+	"time"
+)
+
+// A walk is one point that a right can come to by any events and answers, lost
+// ones and crashes included: what is on disk, the call under way, and the seat.
+type walk struct {
+	Right
+	call Call  // under way; CallNone after its answer, or a crash
+	last int64 // the highest term of the seat, 1 or 2
+	seat int64 // the term that the agent sits in: last, or 0 while it has no seat
+
+	// What the steps must not rely on being told: whether an answer has shown
+	// the object as this store's in which term, and whether it was confirmed
+	// since it last had to be.
+	written   int64
+	confirmed bool
+}
+
+var (
+	walkNow  = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	walkUses = [2]*Use{
+		{Claim: ClaimRef{Namespace: "ns", Name: "c", UID: "c"}, Pod: PodRef{Name: "p0"}, Interface: "net1"},
+		{Claim: ClaimRef{Namespace: "ns", Name: "c", UID: "c"}, Pod: PodRef{Name: "p1"}, Interface: "net1"},
+	}
+)
+
+// walkStart returns where a right of kind begins: the store has nothing of it.
+func walkStart(kind RightKind) walk {
+	block := netip.MustParsePrefix("10.0.0.0/26")
+	r := Right{Kind: RightLease, Name: LeaseName("lan", block), Pool: "lan", PoolUID: "pool", Block: block}
+	if kind == RightUse {
+		r = Right{Kind: RightUse, Name: UseName("c", 0), Use: walkUses[0]}
+	}
+	return walk{Right: r, last: 1, seat: 1}
+}
+
+// Self is the agent at w.
+func (w walk) Self() Self { return Self{Node: "a", Store: "s", Term: w.seat} }
+
+// events returns everything that can happen at w.
+func (w walk) events() []Event {
+	var all []Event
+	for _, now := range []time.Time{walkNow, walkNow.Add(LooksLast), walkNow.Add(-time.Hour)} {
+		if w.call == CallNone {
+			all = append(all, Event{Kind: EventWant, Now: now}, Event{Kind: EventLook, Now: now}, Event{Kind: EventLetGo, Now: now})
+			if w.Kind == RightUse {
+				all = append(all, Event{Kind: EventRenew, Now: now, Use: walkUses[0]}, Event{Kind: EventRenew, Now: now, Use: walkUses[1]})
+			}
+			continue
+		}
+		for _, out := range outcomesOf(w.call) {
+			ev := Event{Kind: EventAnswer, Now: now, Call: w.call, Outcome: out, Why: "why"}
+			if out != Done || w.call == CallConfirm || w.call == CallDelete {
+				all = append(all, ev)
+				continue
+			}
+			for _, ev.Object = range w.objects() {
+				all = append(all, ev)
+			}
+		}
+	}
+	return all
+}
+
+// outcomesOf returns the outcomes that call may have.
+func outcomesOf(call Call) []Outcome {
+	switch call {
+	case CallCreate:
+		return []Outcome{Unknown, Done, NotFound, Exists, Conflict, Refused}
+	case CallRead, CallFence, CallDelete:
+		return []Outcome{Unknown, Done, NotFound, Conflict, Refused}
+	case CallConfirm:
+		return []Outcome{Unknown, Done, Refused}
+	case CallNone:
+	}
+	return nil
+}
+
+// objects returns what an answer may show.
+func (w walk) objects() []Object {
+	var all []Object
+	uids := []UID{"u1", "u2"}
+	if w.call == CallFence { // by compare-and-swap
+		uids = []UID{w.UID}
+	}
+	for _, uid := range uids {
+		for term := range w.last + 1 {
+			own := Object{Meta: Meta{Name: w.Name, UID: uid, Revision: "1"}, Protocol: Version, Node: "a", Store: "s", Term: term, Turn: 1, Matches: true}
+			granted, deleting := own, own
+			granted.Granted, deleting.Deleting = true, true
+			all = append(all, own, deleting)
+			if w.Kind == RightLease {
+				all = append(all, granted)
+			}
+			newer, stale, other, stranger, odd := own, own, own, own, own
+			newer.Protocol, stale.Stale, odd.Matches = Version+1, true, false
+			other.Node, stranger.Store = "b", "t"
+			if w.call == CallFence { // by a store that was another node's
+				all = append(all, other)
+			}
+			if w.call != CallRead {
+				continue
+			}
+			all = append(all, newer, other, stranger, odd)
+			if w.Kind == RightUse {
+				all = append(all, stale)
+			}
+		}
+	}
+	return all
+}
+
+// after returns where ev leads.
+func (w walk) after(ev Event, res Result) walk {
+	was := w
+	w.Right, w.call = res.Next, res.Call
+	w.learn(ev, was)
+	if res.Forget {
+		fresh := walkStart(w.Kind)
+		fresh.last, fresh.seat = w.last, w.seat
+		return fresh
+	}
+	w.NotedAt, w.Turn = walkNow, 1
+	if w.Revision != "" {
+		w.Revision = "1"
+	}
+	return w
+}
+
+// learn notes what ev has told.
+func (w *walk) learn(ev Event, was walk) {
+	answered := func(c Call) bool { return ev.Kind == EventAnswer && ev.Call == c && ev.Outcome == Done }
+	switch {
+	case answered(CallCreate), answered(CallFence):
+		w.written = ev.Object.Term
+		if w.Kind == RightUse {
+			w.confirmed = false
+		}
+	case answered(CallRead) && was.Phase == Noted && was.Self().owns(ev.Object) && ev.Object.Matches:
+		w.written = ev.Object.Term // a create whose answer was lost
+	case answered(CallConfirm):
+		w.confirmed = true
+	case ev.Kind == EventRenew:
+		w.confirmed = false
+	}
+	if w.Phase != Held {
+		w.confirmed = w.confirmed && answered(CallConfirm)
+	}
+}
+
+// place is what tells one walk from another.
+type place struct {
+	phase         Phase
+	uid           UID
+	seen, granted bool
+	said, term    int64
+	use           *Use
+	call          Call
+	last, seat    int64
+	written       int64
+	confirmed     bool
+}
+
+func (w walk) place() place {
+	return place{
+		phase: w.Phase, uid: w.UID, seen: w.Revision != "", granted: w.Granted, said: w.Said, term: w.Term, use: w.Use,
+		call: w.call, last: w.last, seat: w.seat, written: w.written, confirmed: w.confirmed,
+	}
+}
+
+// reached returns every place that a right of kind can come to.
+func reached(kind RightKind) []walk {
+	if kind == RightUse {
+		return reachedUses()
+	}
+	return reachedLeases()
+}
+
+var (
+	reachedLeases = sync.OnceValue(func() []walk { return reach(RightLease) })
+	reachedUses   = sync.OnceValue(func() []walk { return reach(RightUse) })
+)
+
+// reach walks everywhere from nothing.
+func reach(kind RightKind) []walk {
+	seen := map[place]bool{}
+	var all []walk
+	add := func(w walk) {
+		if !seen[w.place()] {
+			seen[w.place()] = true
+			all = append(all, w)
+		}
+	}
+	add(walkStart(kind))
+	for i := 0; i < len(all); i++ {
+		w := all[i]
+		for _, ev := range w.events() {
+			add(w.after(ev, Step(w.Right, w.Self(), ev)))
+		}
+		crashed, unseated, seated, next := w, w, w, w
+		crashed.call = CallNone
+		unseated.seat, seated.seat = 0, w.last
+		next.last, next.seat = 2, 2
+		add(crashed)
+		add(unseated)
+		add(seated)
+		add(next)
+	}
+	return all
+}

@@ -1,0 +1,303 @@
+package protocol
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// stepTable is every step that can be reached, for an agent in term 2: a record
+// and what happens make the record to keep, the call, and the verdict. A row that
+// begins with "lease:" or "use:" is of that kind of right alone. The groups of
+// events are in eventGroups.
+var stepTable = []struct{ record, events, want string }{
+	// Nothing yet: the name is noted before the create.
+	{"nothing", "Want", "noted; Create"},
+	{"nothing", "use: Renew", "noted; Create"},
+	{"nothing", "Look, LetGo", "forgotten; Gone"},
+
+	// A create may be on its way. Only half an hour of NotFound, or another's object, ends that.
+	{"noted", "Want", "noted; Create"},
+	{"noted", "use: Renew", "noted; Create"},
+	{"noted", "Look, LetGo, Create Exists", "noted; Read"},
+	{"noted", "Create fails, Read fails, Read NotFound, Read Done mine by a newer Tenure", "noted; Later"},
+	{"noted", "Create Done, Read Done mine, Read Done mine under another UID", "noted, seen; Confirm"},
+	{"noted", "lease: Read Done mine and granted", "noted, seen; Confirm"},
+	{"noted", "Read Done mine of an older term", "noted, seen; Fence"},
+	{"noted", "use: Read Done mine for another pod", "noted, seen; Fence"},
+	{"noted", "Read Done mine being deleted", "noted, seen; Later"},
+	{"noted", "Create Refused", "forgotten; Refused"},
+	{"noted", "Read another's", "forgotten; Taken"},
+	{"noted", "Read NotFound after 30m", "forgotten; Gone"},
+
+	// Created, and not confirmed: nothing was given from it.
+	{"noted, seen", "Want", "noted, seen; Create"},
+	{"noted, seen", "use: Renew", "noted, seen; Create"},
+	{"noted, seen", "Look, LetGo, Create Exists, Fence fails", "noted, seen; Read"},
+	{"noted, seen", "Create fails, Create Refused, Read fails, Read Done mine by a newer Tenure, Confirm Unknown, Fence Refused", "noted, seen; Later"},
+	{"noted, seen", "Read Done mine being deleted, Fence Done being deleted", "noted, seen; Later"},
+	{"noted, seen", "Create Done, Read Done mine, Read Done mine under another UID, Fence Done, Fence Done of an older term", "noted, seen; Confirm"},
+	{"noted, seen", "lease: Read Done mine and granted", "noted, seen; Confirm"},
+	{"noted, seen", "Read Done mine of an older term", "noted, seen; Fence"},
+	{"noted, seen", "use: Read Done mine for another pod", "noted, seen; Fence"},
+	{"noted, seen", "Confirm Done", "held; Serves"},
+	{"noted, seen", "Confirm Refused", "releasing; Delete; Refused"},
+	{"noted, seen", "Read NotFound", "noted; Later"},
+	{"noted, seen", "Read NotFound after 30m", "forgotten; Gone"},
+	{"noted, seen", "Read another's, Fence Done another node's", "forgotten; Taken"},
+
+	// Held in this term: it serves until a read shows that it should not.
+	{"held", "Want", "held; Serves"},
+	{"held", "Look", "held; Read"},
+	{"held", "LetGo", "releasing; Delete"},
+	{"held", "use: Renew, Read Done mine for another pod", "held; Fence"},
+	{"held", "lease: Read Done mine, Read Done mine being deleted", "held; Serves"},
+	{"held", "lease: Read Done mine and granted", "held, granted; Serves"},
+	{"held", "use: Read Done mine, Read Done mine being deleted, Fence Done, Fence Done of an older term, Fence Done being deleted", "held; Confirm"},
+	{"held", "use: Fence fails", "held; Read"},
+	{"held", "use: Confirm Done", "held; Serves"},
+	{"held", "use: Confirm Refused", "held; Refused"}, // it goes on for those that rest on it
+	{"held", "use: Confirm Unknown, Fence Refused", "held; Later"},
+	{"held", "Read fails, Read Done mine by a newer Tenure", "held; Later"},
+	{"held", "Read Done mine of an older term, Read Done mine under another UID", "held, unsure; Fence"},
+	{"held", "Read gone", "held, vanished; Create"},
+	{"held", "Read another's", "lost; Taken"},
+	{"held", "use: Fence Done another node's", "lost; Taken"},
+
+	// Of what is granted nothing is deleted before a read shows it free.
+	{"held, granted", "lease: Want, Read Done mine and granted", "held, granted; Serves"},
+	{"held, granted", "lease: Look, LetGo", "held, granted; Read"},
+	{"held, granted", "lease: Read Done mine, Read Done mine being deleted", "held; Serves"},
+	{"held, granted", "lease: Read fails, Read Done mine by a newer Tenure", "held, granted; Later"},
+	{"held, granted", "lease: Read Done mine of an older term, Read Done mine under another UID", "held, unsure; Fence"},
+	{"held, granted", "lease: Read gone", "held, vanished; Create"},
+	{"held, granted", "lease: Read another's", "lost; Taken"},
+
+	// Held in an older term: only a fencing write of this one says who has it.
+	{"held, old term", "Want, Look", "held, old term; Fence"},
+	{"held, old term", "use: Renew", "held, old term; Fence"},
+	{"held, old term", "LetGo", "releasing; Delete"},
+	{"held, old term", "lease: Fence Done, Fence Done being deleted", "held; Serves"},
+	{"held, old term", "lease: Fence Done of an older term", "held, unsure; Fence"},
+	{"held, old term", "use: Fence Done, Fence Done of an older term, Fence Done being deleted", "held, old term; Confirm"},
+	{"held, old term", "use: Confirm Done", "held, unsure; Fence"}, // yet another term began
+	{"held, old term", "use: Confirm Refused", "lost; Refused"},
+	{"held, old term", "use: Confirm Unknown", "held, old term; Later"},
+	{"held, old term", "Fence fails", "held, old term; Read"},
+	{"held, old term", "Fence Refused, Read fails, Read Done mine by a newer Tenure", "held, old term; Later"},
+	{"held, old term", "Read mine", "held, unsure; Fence"},
+	{"held, old term", "Read gone", "held, vanished; Create"},
+	{"held, old term", "Read another's, Fence Done another node's", "lost; Taken"},
+
+	// Held, with a fencing write in doubt: one that succeeds shuts the others out.
+	{"held, unsure", "Want, Look, Read mine", "held, unsure; Fence"},
+	{"held, unsure", "use: Renew", "held, unsure; Fence"},
+	{"held, unsure", "LetGo", "releasing; Delete"},
+	{"held, unsure", "lease: Fence Done, Fence Done being deleted", "held; Serves"},
+	{"held, unsure", "lease: Fence Done of an older term", "held, unsure; Fence"},
+	{"held, unsure", "use: Fence Done, Fence Done of an older term, Fence Done being deleted", "held, unsure; Confirm"},
+	{"held, unsure", "use: Confirm Done", "held; Serves"},
+	{"held, unsure", "use: Confirm Refused", "lost; Refused"},
+	{"held, unsure", "use: Confirm Unknown", "held, unsure; Later"},
+	{"held, unsure", "Fence fails", "held, unsure; Read"},
+	{"held, unsure", "Fence Refused, Read fails, Read Done mine by a newer Tenure", "held, unsure; Later"},
+	{"held, unsure", "Read gone", "held, vanished; Create"},
+	{"held, unsure", "Read another's, Fence Done another node's", "lost; Taken"},
+
+	// Deleted by hand: created again, unless another was faster. Nothing is
+	// written to before a read or an answer shows an object.
+	{"held, vanished", "Want, Look, Create Exists", "held, vanished; Read"},
+	{"held, vanished", "use: Renew", "held, vanished; Read"},
+	{"held, vanished", "LetGo", "noted; Read"},
+	{"held, vanished", "lease: Create Done", "held; Serves"},
+	{"held, vanished", "use: Create Done", "held, unsure; Confirm"},
+	{"held, vanished", "Create fails, Create Refused, Read fails, Read Done mine by a newer Tenure", "held, vanished; Later"},
+	{"held, vanished", "Read mine", "held, unsure; Fence"},
+	{"held, vanished", "Read gone", "held, vanished; Create"},
+	{"held, vanished", "Read another's", "lost; Taken"},
+
+	// Given away: only a read forgets it, only a fencing write and a confirmation
+	// bring it back, and not while it is being deleted.
+	{"releasing", "Want", "releasing; Fence"},
+	{"releasing", "use: Renew", "releasing; Fence"},
+	{"releasing", "Look, LetGo", "releasing; Delete"},
+	{"releasing", "Delete, Fence fails", "releasing; Read"},
+	{"releasing", "Read not granted, Read fails, Read Done mine by a newer Tenure, Confirm Unknown, Fence Refused, Fence Done being deleted", "releasing; Later"},
+	{"releasing", "lease: Read Done mine and granted", "releasing, granted; Fence"},
+	{"releasing", "Fence Done, Fence Done of an older term", "releasing; Confirm"},
+	{"releasing", "Confirm Done", "held; Serves"},
+	{"releasing", "Confirm Refused", "releasing; Delete; Refused"},
+	{"releasing", "Read gone", "forgotten; Gone"},
+	{"releasing", "Read another's, Fence Done another node's", "forgotten; Taken"},
+
+	{"releasing, granted", "lease: Want, Read Done mine and granted", "releasing, granted; Fence"},
+	{"releasing, granted", "lease: Look, LetGo, Fence fails", "releasing, granted; Read"},
+	{"releasing, granted", "lease: Read fails, Read Done mine by a newer Tenure, Confirm Unknown, Fence Refused", "releasing, granted; Later"},
+	{"releasing, granted", "lease: Read not granted, Fence Done being deleted", "releasing; Later"},
+	{"releasing, granted", "lease: Fence Done, Fence Done of an older term", "releasing; Confirm"},
+	{"releasing, granted", "lease: Confirm Done", "held, granted; Serves"},
+	{"releasing, granted", "lease: Confirm Refused", "releasing, granted; Refused"},
+	{"releasing, granted", "lease: Read gone", "forgotten; Gone"},
+	{"releasing, granted", "lease: Read another's, Fence Done another node's", "forgotten; Taken"},
+
+	// A stray that the hourly list found, or a lost one that was let go.
+	{"releasing, unseen", "Want, Look, LetGo", "releasing, unseen; Read"},
+	{"releasing, unseen", "use: Renew", "releasing, unseen; Read"},
+	{"releasing, unseen", "Read fails, Read Done mine by a newer Tenure", "releasing, unseen; Later"},
+	{"releasing, unseen", "Read not granted", "releasing; Later"},
+	{"releasing, unseen", "lease: Read Done mine and granted", "releasing, granted; Fence"},
+	{"releasing, unseen", "Read gone", "forgotten; Gone"},
+	{"releasing, unseen", "Read another's", "forgotten; Taken"},
+
+	// Another's: it gives nothing and is never written to, until nothing rests on it.
+	{"lost", "Want, Read another's", "lost; Taken"},
+	{"lost", "use: Renew", "lost; Taken"},
+	{"lost", "Look", "lost; Read"},
+	{"lost", "LetGo", "releasing; Read"},
+	{"lost", "Read mine, Read gone, Read fails, Read Done mine by a newer Tenure", "lost; Later"},
+}
+
+// eventGroups are names for several events of [tableEvents]; those that a kind of
+// right does not have are left out for it.
+var eventGroups = map[string]string{
+	"Create fails": "Create Unknown, Create NotFound, Create Conflict",
+	"Fence fails":  "Fence Unknown, Fence NotFound, Fence Conflict",
+	"Read fails":   "Read Unknown, Read Conflict, Read Refused",
+	"Read gone":    "Read NotFound, Read NotFound after 30m",
+	"Delete":       "Delete Unknown, Delete Done, Delete NotFound, Delete Conflict, Delete Refused",
+	"Read another's": "Read Done another node's, Read Done another store's, Read Done the cluster's, " +
+		"Read Done mine of another block or claim",
+	"Read not granted": "Read Done mine, Read Done mine of an older term, Read Done mine under another UID, " +
+		"Read Done mine being deleted, Read Done mine for another pod",
+	"Read mine": "Read Done mine, Read Done mine of an older term, Read Done mine under another UID, " +
+		"Read Done mine being deleted, Read Done mine for another pod, Read Done mine and granted",
+}
+
+// TestStep holds the table against Step, and every step that can be reached
+// against the table.
+func TestStep(t *testing.T) {
+	for _, kind := range []RightKind{RightLease, RightUse} {
+		t.Run(string(kind), func(t *testing.T) {
+			events := tableEvents(kind)
+			wants := tableOf(t, kind, events)
+			reached := reachedPairs(kind, events)
+			for p := range reached {
+				if _, ok := wants[p]; !ok {
+					t.Errorf("no row for %q + %q", p.record, p.event)
+				}
+			}
+			for p, want := range wants {
+				if !reached[p] {
+					t.Errorf("a row for %q + %q, which cannot happen", p.record, p.event)
+				}
+				res := Step(recordNamed(kind, p.record), Self{Node: "a", Store: "s", Term: 2}, events[p.event])
+				if got := stepText(res); got != want {
+					t.Errorf("%q + %q: got %q; want %q", p.record, p.event, got, want)
+				}
+			}
+		})
+	}
+}
+
+type stepPair struct{ record, event string }
+
+// tableOf returns the rows that are of kind, with their groups written out.
+func tableOf(t *testing.T, kind RightKind, events map[string]Event) map[stepPair]string {
+	wants := map[stepPair]string{}
+	for _, row := range stepTable {
+		list := row.events
+		if of, rest, ok := strings.Cut(list, ": "); ok {
+			if !strings.EqualFold(of, string(kind)) {
+				continue
+			}
+			list = rest
+		}
+		for name := range strings.SplitSeq(list, ", ") {
+			members, group := eventGroups[name]
+			if !group {
+				members = name
+			}
+			for event := range strings.SplitSeq(members, ", ") {
+				p := stepPair{row.record, event}
+				switch _, known := events[event]; {
+				case !known && !group:
+					t.Errorf("row for %q: event %q does not exist", row.record, event)
+				case !known:
+				case wants[p] != "":
+					t.Errorf("two rows for %q + %q", p.record, p.event)
+				default:
+					wants[p] = row.want
+				}
+			}
+		}
+	}
+	return wants
+}
+
+// reachedPairs returns which events can happen to which kinds of record.
+func reachedPairs(kind RightKind, events map[string]Event) map[stepPair]bool {
+	what := func(ev Event) string { // an event, or an answer to a call, whatever it says
+		if ev.Kind != EventAnswer {
+			return ev.Kind.String()
+		}
+		return ev.Call.String()
+	}
+	happens := map[stepPair]bool{}
+	for _, w := range reached(kind) {
+		for _, ev := range w.events() {
+			if w.last == 2 {
+				happens[stepPair{recordOf(w.Right), what(ev)}] = true
+			}
+		}
+	}
+	pairs := map[stepPair]bool{}
+	for _, r := range records {
+		for name, ev := range events {
+			if happens[stepPair{r.name, what(ev)}] {
+				pairs[stepPair{r.name, name}] = true
+			}
+		}
+	}
+	return pairs
+}
+
+// Without a seat nothing begins, and nothing is kept of what the store does not
+// have.
+func TestStepWithoutSeat(t *testing.T) {
+	for _, kind := range []RightKind{RightLease, RightUse} {
+		events := tableEvents(kind)
+		for _, known := range records {
+			r := recordNamed(kind, known.name)
+			for _, name := range []string{"Want", "Look", "LetGo", "Renew"} {
+				ev, ok := events[name]
+				if !ok {
+					continue
+				}
+				res := Step(r, Self{Node: "a", Store: "s"}, ev)
+				if res.Call != CallNone || res.Verdict != VerdictLater || res.Why == "" {
+					t.Errorf("%s, %q + %s: got %+v; want nothing but Later, and why", kind, known.name, name, res)
+				}
+				if res.Forget != (known.name == "nothing") || !res.Forget && res.Next.Phase != r.Phase {
+					t.Errorf("%s, %q + %s: got %+v; want the record as it was", kind, known.name, name, res)
+				}
+			}
+		}
+	}
+}
+
+// A renewal says what the use is for from then on, and what it is answered with.
+func TestStepRenews(t *testing.T) {
+	addrs, leases := []netip.Addr{netip.MustParseAddr("10.9.0.1")}, []string{"lan.0a090000.26"}
+	for _, known := range records {
+		r := recordNamed(RightUse, known.name)
+		res := Step(r, Self{Node: "a", Store: "s", Term: 2}, Event{Kind: EventRenew, Use: walkUses[1], Addrs: addrs, Leases: leases})
+		if res.Next.Use != walkUses[1] || !slices.Equal(res.Next.Addrs, addrs) || !slices.Equal(res.Next.Leases, leases) {
+			t.Errorf("%q: got use %v, addresses %v, leases %v; want what the renewal says", known.name, res.Next.Use, res.Next.Addrs, res.Next.Leases)
+		}
+		again := Step(res.Next, Self{Node: "a", Store: "s", Term: 2}, Event{Kind: EventRenew, Use: walkUses[0]})
+		if !slices.Equal(again.Next.Addrs, addrs) || !slices.Equal(again.Next.Leases, leases) {
+			t.Errorf("%q: a renewal without addresses changes them", known.name)
+		}
+	}
+}
