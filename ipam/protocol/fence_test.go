@@ -1,0 +1,141 @@
+package protocol
+
+import (
+	"testing"
+	"time"
+)
+
+// An agent gives nothing out F after the sending of its last accepted heartbeat.
+func TestServing(t *testing.T) {
+	const f = 15 * time.Minute
+	sent := seatNow
+	boot, wall := Instant{Boot: f}, Instant{Wall: sent.Wall.Add(f)}
+	boot.Boot, boot.Wall = sent.Boot+f, sent.Wall.Add(-2*time.Hour)
+	wall.Boot = sent.Boot + time.Second
+	fence := func(own, told time.Duration) func(*Sitting) {
+		return func(s *Sitting) { s.Self.Fence, s.Fence = own, told }
+	}
+	tests := []struct {
+		name  string
+		start func(*Sitting)
+		now   Instant
+		want  bool
+	}{
+		{"at once", nil, sent, true},
+		{"just before F", nil, sent.add(f - 1), true},
+		{"at F", nil, sent.add(f), false},
+		{"F by the boot clock, the wall clock gone back (F23, X23)", nil, boot, false},
+		{"F by the wall clock, the boot clock stopped (F23, X23)", nil, wall, false},
+		{"no seat", func(s *Sitting) { s.Term = 0 }, sent, false},
+		{"another machine sits there (X26)", func(s *Sitting) { s.Term, s.Stranger = 0, &Watch{} }, sent, false},
+		{"F is never", fence(0, 0), sent.add(1000 * time.Hour), true},
+		{"F was lengthened, and the cluster does not know yet (H10)", fence(time.Hour, f), sent.add(f), false},
+		{"F was shortened, and the cluster may know already (H10)", fence(5*time.Minute, f), sent.add(5 * time.Minute), false},
+		{"F is never from now on, and the cluster does not know yet (H10)", fence(0, f), sent.add(f), false},
+		{"F was never, and the cluster may know it already (H10)", fence(f, 0), sent.add(f), false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s := sitting(func(s *Sitting) { s.Sent = sent })
+			if tt.start != nil {
+				tt.start(&s)
+			}
+			got, why := s.Serving(tt.now)
+			if got != tt.want {
+				t.Errorf("got serving %v (%s); want %v", got, why, tt.want)
+			}
+			if !got && why == "" {
+				t.Error("no reason")
+			}
+		})
+	}
+}
+
+// After a restart an agent serves by what its store has, if that is of this boot.
+func TestResume(t *testing.T) {
+	const f = 15 * time.Minute
+	tests := []struct {
+		name string
+		boot string
+		term int64
+		want bool // serves at once
+	}{
+		{"the same boot: until F from the last heartbeat", "b1", 4, true},
+		{"another boot: nothing (H1, M44)", "b0", 4, false},
+		{"a store that never sat", "", 0, false},
+		{"a term of no boot", "", 4, false},
+		{"no term", "b1", 0, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s := Resume(seatSelf, tt.boot, tt.term, seatNow, f)
+			if got, why := s.Serving(seatNow.add(f - 1)); got != tt.want {
+				t.Errorf("before F: got serving %v (%s); want %v", got, why, tt.want)
+			}
+			if got, _ := s.Serving(seatNow.add(f)); got {
+				t.Error("it serves at F")
+			}
+			if s.LastTerm != tt.term {
+				t.Errorf("got last term %d; want %d: a new term must be above it", s.LastTerm, tt.term)
+			}
+			if res := StepSeat(s, SeatEvent{Now: seatNow}); res.Call != SeatRead {
+				t.Errorf("got call %v first; want a read", res.Call)
+			}
+		})
+	}
+	t.Run("an agent without a boot ID resumes nothing", func(t *testing.T) {
+		self := seatSelf
+		self.Boot = ""
+		if s := Resume(self, "", 4, seatNow, f); s.Term != 0 {
+			t.Errorf("got term %d; want 0", s.Term)
+		}
+	})
+}
+
+func TestBeatEvery(t *testing.T) {
+	for _, tt := range []struct{ own, told, want time.Duration }{
+		{15 * time.Minute, 15 * time.Minute, 225 * time.Second},
+		{15 * time.Minute, 4 * time.Minute, time.Minute},
+		{15 * time.Minute, 0, 225 * time.Second},
+		{0, 0, time.Minute},
+	} {
+		s := Sitting{Self: Identity{Fence: tt.own}, Fence: tt.told}
+		if got := s.BeatEvery(); got != tt.want {
+			t.Errorf("F %v, told %v: got %v; want %v", tt.own, tt.told, got, tt.want)
+		}
+	}
+}
+
+// What the API server keeps of a heartbeat's time is microseconds: one that is
+// read back is known all the same.
+func TestBeatReadBack(t *testing.T) {
+	now := seatNow
+	now.Wall = now.Wall.Add(123456789 * time.Nanosecond)
+	res := StepSeat(sitting(nil), SeatEvent{Now: now})
+	kept := res.Write
+	kept.Beat = kept.Beat.Truncate(time.Microsecond).In(time.FixedZone("", 3600))
+	got := StepSeat(res.Next, SeatEvent{Now: now.add(time.Minute), Call: SeatRead, Outcome: Done, Seat: kept})
+	if !got.Accepted || got.Next.Sent != now {
+		t.Errorf("got accepted %v, sent %v; want accepted, sent %v", got.Accepted, got.Next.Sent, now)
+	}
+}
+
+func TestNextLook(t *testing.T) {
+	noted := walkNow
+	for _, tt := range []struct {
+		after, want time.Duration
+		none        bool
+	}{
+		{after: 0, want: time.Minute},
+		{after: time.Minute, want: 5 * time.Minute},
+		{after: 5*time.Minute - 1, want: 5 * time.Minute},
+		{after: 5 * time.Minute, want: 30 * time.Minute},
+		{after: 30 * time.Minute, none: true},
+		{after: -3 * time.Hour, want: -3*time.Hour + time.Minute}, // the clock went back (X23)
+	} {
+		at, ok := NextLook(noted, noted.Add(tt.after))
+		if ok == tt.none || ok && at != noted.Add(tt.want) {
+			t.Errorf("%v after: got %v, %v; want %v, %v", tt.after, at.Sub(noted), ok, tt.want, !tt.none)
+		}
+	}
+}

@@ -1,0 +1,179 @@
+package protocol_test
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// simAPI is an API server in memory, as far as the protocol relies on one: each
+// object has a UID and a revision, a name exists once, updates and deletes have
+// preconditions, an update that changes nothing is dropped, and a deleted object
+// with a finalizer stays, marked, until the finalizer goes. It knows nothing of
+// nodes or tests and makes no decision of its own, so that a run is determined
+// by who calls it when.
+type simAPI struct {
+	leases *simTable[protocol.Lease]
+	subs   *simTable[protocol.SubLease]
+	seats  *simTable[protocol.Seat]
+	pools  *simTable[protocol.Pool]
+	claims *simTable[protocol.Claim]
+
+	revision, uid int
+}
+
+func newSimAPI() *simAPI {
+	api := &simAPI{}
+	api.leases = newSimTable(api, func(l *protocol.Lease) *protocol.Meta { return &l.Meta }, protocol.Lease.Clone)
+	api.subs = newSimTable(api, func(s *protocol.SubLease) *protocol.Meta { return &s.Meta }, cloneSub)
+	api.seats = newSimTable(api, func(s *protocol.Seat) *protocol.Meta { return &s.Meta }, shallow[protocol.Seat])
+	api.pools = newSimTable(api, func(p *protocol.Pool) *protocol.Meta { return &p.Meta }, shallow[protocol.Pool])
+	api.claims = newSimTable(api, func(c *protocol.Claim) *protocol.Meta { return &c.Meta }, cloneClaim)
+	return api
+}
+
+// shallow copies what has no memory that anybody writes to.
+func shallow[T any](v T) T { return v }
+
+func cloneSub(s protocol.SubLease) protocol.SubLease {
+	if s.Use != nil {
+		use := *s.Use
+		s.Use = &use
+	}
+	return s
+}
+
+func cloneClaim(c protocol.Claim) protocol.Claim {
+	c.IPs = slices.Clone(c.IPs)
+	return c
+}
+
+// simTable holds the objects of one kind.
+type simTable[T any] struct {
+	api     *simAPI
+	objects map[string]T
+	meta    func(*T) *protocol.Meta
+	clone   func(T) T
+	// finalizers are the names whose objects somebody keeps from going.
+	finalizers map[string]bool
+}
+
+func newSimTable[T any](api *simAPI, meta func(*T) *protocol.Meta, clone func(T) T) *simTable[T] {
+	return &simTable[T]{api: api, objects: map[string]T{}, meta: meta, clone: clone, finalizers: map[string]bool{}}
+}
+
+// create stores obj under its name, with a new UID.
+func (t *simTable[T]) create(obj T) (T, protocol.Outcome) {
+	obj = t.clone(obj)
+	m := t.meta(&obj)
+	if _, ok := t.objects[m.Name]; ok {
+		var zero T
+		return zero, protocol.Exists
+	}
+	t.api.uid++
+	m.UID, m.Deleting = protocol.UID(fmt.Sprintf("u%d", t.api.uid)), false
+	return t.put(obj), protocol.Done
+}
+
+// put stores obj at a new revision.
+func (t *simTable[T]) put(obj T) T {
+	t.api.revision++
+	m := t.meta(&obj)
+	m.Revision = protocol.Revision(fmt.Sprint(t.api.revision))
+	t.objects[m.Name] = obj
+	return t.clone(obj)
+}
+
+// read returns the object of that name as it is now.
+func (t *simTable[T]) read(name string) (T, protocol.Outcome) {
+	obj, ok := t.objects[name]
+	if !ok {
+		return obj, protocol.NotFound
+	}
+	return t.clone(obj), protocol.Done
+}
+
+// update changes the object that pre names. What change does to the metadata is
+// ignored.
+func (t *simTable[T]) update(pre protocol.Meta, change func(*T)) (T, protocol.Outcome) {
+	var zero T
+	old, ok := t.objects[pre.Name]
+	if !ok {
+		return zero, protocol.NotFound
+	}
+	if !matches(pre, *t.meta(&old)) {
+		return zero, protocol.Conflict
+	}
+	obj := t.clone(old)
+	change(&obj)
+	*t.meta(&obj) = *t.meta(&old)
+	if reflect.DeepEqual(obj, old) {
+		return obj, protocol.Done
+	}
+	return t.put(obj), protocol.Done
+}
+
+// remove deletes the object that pre names; one with a finalizer is marked.
+func (t *simTable[T]) remove(pre protocol.Meta) protocol.Outcome {
+	obj, ok := t.objects[pre.Name]
+	if !ok {
+		return protocol.NotFound
+	}
+	m := t.meta(&obj)
+	switch {
+	case !matches(pre, *m):
+		return protocol.Conflict
+	case !t.finalizers[pre.Name]:
+		delete(t.objects, pre.Name)
+	case !m.Deleting:
+		m.Deleting = true
+		t.put(obj)
+	}
+	return protocol.Done
+}
+
+// finalize takes the finalizer off name: what was only marked goes.
+func (t *simTable[T]) finalize(name string) {
+	delete(t.finalizers, name)
+	if obj, ok := t.objects[name]; ok && t.meta(&obj).Deleting {
+		delete(t.objects, name)
+	}
+}
+
+// list returns the objects that keep accepts, by name.
+func (t *simTable[T]) list(keep func(T) bool) []T {
+	var all []T
+	for _, name := range slices.Sorted(maps.Keys(t.objects)) {
+		if obj := t.objects[name]; keep(obj) {
+			all = append(all, t.clone(obj))
+		}
+	}
+	return all
+}
+
+// matches reports whether m meets the precondition pre. What pre leaves empty is
+// not asked for: so does the API server read a patch.
+func matches(pre, m protocol.Meta) bool {
+	return (pre.UID == "" || pre.UID == m.UID) && (pre.Revision == "" || pre.Revision == m.Revision)
+}
+
+// A simCall is one request on its way. It commits at the server at one moment,
+// or never; what it answers then arrives at another, or never: a caller that
+// gives up has learnt nothing, and the request may commit all the same.
+type simCall struct {
+	what      string
+	write     bool
+	commit    func() // runs at the server, once
+	committed bool
+}
+
+// arrive commits c, if it has not been.
+func (c *simCall) arrive() {
+	if !c.committed {
+		c.committed = true
+		c.commit()
+	}
+}

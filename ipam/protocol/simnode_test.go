@@ -1,0 +1,331 @@
+package protocol_test
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+const defaultFence = 15 * time.Minute
+
+// simNode is a machine with a disk and, while it runs, an agent. It does with the
+// protocol's steps what ipam/agent does.
+type simNode struct {
+	caller
+	name    protocol.NodeName
+	machine string
+	fence   time.Duration // F, as configured
+	disk    simDisk
+	agent   *simAgent // nil while it does not run
+	boots   int
+	stores  int
+
+	cut    bool // from the API server
+	off    bool // switched off: the next start is another boot
+	gone   bool // its Node object does not exist
+	paused bool
+
+	// Clocks. In one boot only one of the two lies: the wall clock jumps, or the
+	// boot clock stops while the machine is paused.
+	liar     clock
+	bootAt   time.Duration
+	stopped  time.Duration
+	pausedAt time.Duration
+	wallOff  time.Duration
+}
+
+type clock uint8
+
+const (
+	wallClock clock = iota
+	bootClock
+)
+
+// simDisk survives crashes: only what a step returned before its call is on it.
+type simDisk struct {
+	store  protocol.StoreID
+	boot   string
+	term   int64
+	sent   protocol.Instant
+	fence  time.Duration
+	rights map[string]protocol.Right
+	used   map[string]attachment // what rests on a right
+}
+
+type attachment struct {
+	pod  protocol.PodRef // of a use
+	boot string
+	// void says that a person, or the controller on a person's word, took the
+	// right from under it.
+	void bool
+}
+
+// simAgent is what a crash forgets.
+type simAgent struct {
+	sitting protocol.Sitting
+	beating bool
+	beatAt  time.Duration
+	busy    map[string]bool // rights and claims that a drive works on
+	looks   map[string]time.Duration
+	pool    protocol.Pool // as last seen, maybe long ago
+}
+
+func (n *simNode) bootID() string { return fmt.Sprintf("%s-boot%d", n.machine, n.boots) }
+
+func (n *simNode) now() protocol.Instant {
+	stopped := n.stopped
+	if n.paused && n.liar == bootClock {
+		stopped += n.w.now - n.pausedAt
+	}
+	return protocol.Instant{Boot: n.w.now - n.bootAt - stopped, Wall: epoch.Add(n.w.now + n.wallOff)}
+}
+
+// newStore gives the node an empty disk.
+func (n *simNode) newStore() {
+	n.stores++
+	n.disk = simDisk{
+		store:  protocol.StoreID(fmt.Sprintf("%s-store%d", n.machine, n.stores)),
+		rights: map[string]protocol.Right{}, used: map[string]attachment{},
+	}
+}
+
+// boot starts the machine anew: the boot clock at 0, the wall clock anywhere near.
+func (n *simNode) boot() {
+	n.boots++
+	n.off, n.paused, n.stopped, n.bootAt = false, false, 0, n.w.now
+	n.liar = clock(n.w.rng.IntN(2))
+	n.wallOff = time.Duration(n.w.rng.Int64N(int64(2*time.Hour))) - time.Hour
+}
+
+// start starts the agent: it takes up what the disk has.
+func (n *simNode) start() {
+	self := protocol.Identity{Node: n.name, NodeUID: "node", Store: n.disk.store, Machine: n.machine, Boot: n.bootID(), Fence: n.fence}
+	boot := n.disk.boot
+	if n.w.fault == faultServeAfterBoot && boot != "" {
+		boot = self.Boot
+	}
+	n.agent = &simAgent{
+		sitting: protocol.Resume(self, boot, n.disk.term, n.disk.sent, n.disk.fence),
+		beatAt:  n.w.now, busy: map[string]bool{}, looks: map[string]time.Duration{},
+	}
+	for name, r := range n.disk.rights {
+		if !r.Serves(n.disk.term) {
+			n.agent.looks[name] = n.w.now
+		}
+	}
+	n.w.logf("%s: starts, store %s, boot %s, term %d, F %v", n.machine, n.disk.store, self.Boot, n.agent.sitting.Term, n.fence)
+}
+
+func (n *simNode) crash() {
+	n.w.logf("%s: crashes", n.machine)
+	n.w.count("crash")
+	n.die()
+	n.agent = nil
+}
+
+// act does one thing on the node, or to it.
+func (n *simNode) act() {
+	switch w := n.w; {
+	case w.one(w.trouble):
+		n.suffer()
+	case n.cut && w.one(25):
+		n.cut = false
+		w.logf("%s: cut off no more", n.machine)
+	case n.agent == nil:
+		if w.one(6) {
+			n.restart()
+		}
+	case n.paused:
+		if w.one(6) {
+			n.wake()
+		}
+	case n.beatDue() && !w.one(3):
+		n.beat(protocol.SeatEvent{})
+	default:
+		for range 1 + w.rng.IntN(4) { // close together, as most things are
+			if n.agent == nil || w.one(5) || !n.work() {
+				break
+			}
+		}
+		if n.agent != nil && (w.one(3) || len(n.todo)+len(n.pending) == 0) {
+			n.begin()
+		}
+	}
+}
+
+func (n *simNode) beatDue() bool { return !n.agent.beating && n.w.now >= n.agent.beatAt }
+
+// recover puts the node right after the faults have ended.
+func (n *simNode) recover() {
+	if n.agent == nil {
+		n.restart()
+	}
+	if n.paused {
+		n.wake()
+	}
+	if n.beatDue() {
+		n.beat(protocol.SeatEvent{})
+	}
+}
+
+func (n *simNode) restart() {
+	if n.off {
+		if n.w.kind.losesStores && n.w.one(3) && !n.w.calm {
+			n.w.logf("%s: the disk is lost", n.machine)
+			n.w.count("store lost")
+			n.w.frozen[n.disk.store] = true
+			n.newStore()
+		}
+		n.boot()
+	}
+	if n.w.one(10) && !n.w.calm {
+		n.fence = []time.Duration{5 * time.Minute, defaultFence, 40 * time.Minute}[n.w.rng.IntN(3)]
+	}
+	n.start()
+}
+
+// suffer is what may befall a node.
+func (n *simNode) suffer() {
+	w := n.w
+	switch w.rng.IntN(7) {
+	case 0, 1:
+		if n.agent != nil {
+			n.crash()
+		}
+	case 2:
+		if w.one(2) {
+			if n.agent != nil {
+				n.crash()
+			}
+			w.logf("%s: machine off", n.machine)
+			n.off, n.paused = true, false
+		}
+	case 3, 4:
+		n.cut = true
+		w.logf("%s: cut off", n.machine)
+	case 5:
+		if !n.off && !n.paused {
+			n.paused, n.pausedAt = true, w.now
+			w.logf("%s: pauses", n.machine)
+		}
+	case 6:
+		if n.liar == wallClock {
+			n.wallOff += time.Duration(w.rng.Int64N(int64(4*time.Hour))) - 2*time.Hour
+			w.logf("%s: wall clock jumps", n.machine)
+		}
+	}
+}
+
+func (n *simNode) wake() {
+	if n.liar == bootClock {
+		n.stopped += n.w.now - n.pausedAt
+	}
+	n.paused = false
+	n.w.logf("%s: goes on", n.machine)
+}
+
+// serving reports whether the agent may give out addresses now.
+func (n *simNode) serving() bool {
+	if n.agent == nil || n.paused {
+		return false
+	}
+	ok, _ := n.agent.sitting.Serving(n.now())
+	return ok
+}
+
+// serves reports whether r gives addresses in the agent's term.
+func (n *simNode) serves(r protocol.Right) bool {
+	return n.agent != nil && r.Serves(n.agent.sitting.Term)
+}
+
+// names are the names of the node's rights that keep accepts, in order.
+func (n *simNode) names(keep func(protocol.Right) bool) []string {
+	var names []string
+	for name, r := range n.disk.rights {
+		if keep(r) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// beat steps the seat.
+func (n *simNode) beat(ev protocol.SeatEvent) {
+	a := n.agent
+	if ev.Now == (protocol.Instant{}) {
+		ev.Now = n.now()
+	}
+	had := a.sitting.Term
+	res := protocol.StepSeat(a.sitting, ev)
+	if res.Accepted && n.w.fault == faultBeatAtAnswer {
+		res.Next.Sent = ev.Now
+	}
+	a.beating = res.Call != protocol.SeatNone
+	if res.Accepted {
+		n.accept(had, res.Next)
+		return
+	}
+	a.sitting = res.Next
+	if had != 0 && a.sitting.Term == 0 {
+		n.w.logf("%s: seat lost: %s", n.machine, res.Why)
+	}
+	if !a.beating {
+		a.beatAt = n.w.now + 2*time.Second + time.Duration(n.w.rng.Int64N(int64(4*time.Second)))
+		return
+	}
+	n.later(func() { n.callSeat(res) })
+}
+
+func (n *simNode) callSeat(res protocol.SeatResult) {
+	ev := protocol.SeatEvent{Call: res.Call}
+	api := n.w.api.seats
+	what := n.w.text("seat call %d, term %d, turn %d, rev %s", res.Call, res.Write.Term, res.Write.Turn, res.Write.Revision)
+	n.ask(what, res.Call != protocol.SeatRead, func() {
+		switch res.Call {
+		case protocol.SeatRead:
+			ev.Seat, ev.Outcome = api.read(string(n.name))
+		case protocol.SeatCreate:
+			write := res.Write
+			write.Name = string(n.name)
+			ev.Seat, ev.Outcome = api.create(write)
+		case protocol.SeatUpdate:
+			ev.Seat, ev.Outcome = api.update(res.Write.Meta, func(s *protocol.Seat) { *s = res.Write })
+		case protocol.SeatNone:
+		}
+		n.w.logf("server: %s: %v", what, ev.Outcome)
+	}, func(known bool) {
+		if !known {
+			ev = protocol.SeatEvent{Call: res.Call}
+		}
+		ev.Now = n.now()
+		n.beat(ev)
+	})
+	n.pending[len(n.pending)-1].seat = true
+}
+
+// accept takes over an accepted heartbeat: disk first.
+func (n *simNode) accept(had int64, next protocol.Sitting) {
+	a := n.agent
+	n.disk.boot, n.disk.term, n.disk.sent, n.disk.fence = next.Self.Boot, next.Term, next.Sent, next.Self.Fence
+	if n.w.one(20) && !n.w.calm { // between disk and memory
+		n.crash()
+		return
+	}
+	a.sitting = next
+	a.beatAt = n.w.now + next.BeatEvery()
+	if next.Term == had {
+		return
+	}
+	n.w.logf("%s: sits in term %d", n.machine, next.Term)
+	n.w.count("term")
+	for _, name := range n.names(func(r protocol.Right) bool { return !r.Serves(next.Term) }) {
+		if r := n.disk.rights[name]; n.w.fault == faultIgnoreTerm && r.Phase == protocol.Held && r.Term != 0 {
+			r.Term = next.Term
+			n.disk.rights[name] = r
+		}
+		a.looks[name] = n.w.now
+	}
+}

@@ -1,0 +1,350 @@
+package protocol_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// world is one run of the model: an API server, nodes, a controller, people, and
+// the faults between them. One random source decides who acts next, so that a
+// seed determines the run.
+type world struct {
+	rng   *rand.Rand
+	now   time.Duration
+	api   *simAPI
+	nodes []*simNode
+	ctl   *simController
+	late  []*simCall // given up by their callers, and still on their way
+	fault fault      // the bug that is switched on, if any
+	calm  bool       // the faults have ended
+	kind  flavour
+
+	// How often something befalls a node, and a caller gives up: once in so many
+	// times. It differs between runs, so that long quiet ones are among them.
+	trouble, patience int
+	// haste is how many in a hundred acts are the controller's.
+	haste int
+	// passF counts the acts until F passes at once.
+	passF int
+
+	// excused are the UIDs of objects that were taken from under their holder by
+	// a person, or by the controller on the operator's word: until the holder
+	// looks again, I1 rests on that person.
+	excused map[protocol.UID]bool
+	// frozen are the stores that were lost.
+	frozen map[protocol.StoreID]bool
+
+	stats   map[string]int
+	trace   []string
+	tracing bool
+	failure string
+}
+
+// flavour is what happens in a run besides crashes, lost answers and late
+// writes. Faults that break the fault model only together are not mixed.
+type flavour struct {
+	handDeletes bool // people delete leases, uses and seats
+	resizes     bool // the controller changes the pool's block size
+	losesStores bool // a node comes back with an empty disk
+	twins       bool // two machines have one node name
+	uses        bool // claims are made, used and freed
+}
+
+var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func newWorld(seed uint64, bug fault, tracing bool) *world {
+	w := &world{
+		rng: rand.New(rand.NewPCG(seed, 0)), now: 24 * time.Hour, api: newSimAPI(), fault: bug, tracing: tracing,
+		excused: map[protocol.UID]bool{}, frozen: map[protocol.StoreID]bool{}, stats: map[string]int{},
+	}
+	switch w.rng.IntN(4) {
+	case 0:
+		w.kind.handDeletes = true
+	case 1:
+		w.kind.losesStores = true
+	case 2:
+		w.kind.resizes = true
+	}
+	w.trouble, w.patience = 15+w.rng.IntN(150), 8+w.rng.IntN(60)
+	w.haste = 10 + w.rng.IntN(40)
+	w.kind.twins = w.one(8)
+	w.kind.uses = w.one(2)
+	w.ctl = newSimController(w)
+	for i := range 2 + w.rng.IntN(2) {
+		n := &simNode{machine: fmt.Sprintf("m%d", i), name: protocol.NodeName(fmt.Sprintf("n%d", i)), fence: defaultFence}
+		n.caller = caller{w: w, who: n.machine, deaf: func() bool { return n.cut }}
+		if w.kind.twins && i == 1 {
+			n.name = "n0"
+		}
+		n.newStore()
+		n.boot()
+		n.start()
+		w.nodes = append(w.nodes, n)
+	}
+	return w
+}
+
+// one is true once in n times.
+func (w *world) one(n int) bool { return w.rng.IntN(n) == 0 }
+
+func pickOf[T any](w *world, from []T) (T, bool) {
+	if len(from) == 0 {
+		var zero T
+		return zero, false
+	}
+	return from[w.rng.IntN(len(from))], true
+}
+
+func (w *world) logf(format string, args ...any) {
+	if w.tracing {
+		w.trace = append(w.trace, fmt.Sprintf("%10.3fs ", (w.now-24*time.Hour).Seconds())+fmt.Sprintf(format, args...))
+	}
+}
+
+// text is fmt.Sprintf for the trace alone.
+func (w *world) text(format string, args ...any) string {
+	if !w.tracing {
+		return ""
+	}
+	return fmt.Sprintf(format, args...)
+}
+
+func (w *world) fail(format string, args ...any) {
+	if w.failure == "" {
+		w.failure = fmt.Sprintf(format, args...)
+		w.logf("FAILURE: %s", w.failure)
+	}
+}
+
+func (w *world) count(what string) {
+	if w.stats != nil {
+		w.stats[what]++
+	}
+}
+
+// advance lets time pass: mostly a little, sometimes minutes.
+func (w *world) advance() {
+	switch w.rng.IntN(100) {
+	case 0, 1:
+		w.now += w.upTo(4 * time.Minute)
+	case 2, 3, 4, 5, 6, 7:
+		w.now += w.upTo(30 * time.Second)
+	default:
+		w.now += w.upTo(time.Second)
+	}
+}
+
+func (w *world) upTo(d time.Duration) time.Duration { return time.Duration(w.rng.Int64N(int64(d))) }
+
+// act lets somebody do one thing.
+func (w *world) act() {
+	w.advance()
+	if w.passF--; w.passF == 0 {
+		w.now += defaultFence - time.Minute + w.upTo(4*time.Minute)
+	}
+	switch i := w.rng.IntN(100); {
+	case i < 5:
+		if len(w.late) > 0 {
+			w.lateWrite(w.rng.IntN(len(w.late)))
+		}
+	case i < 7:
+		w.person()
+	case i < 10:
+		if w.kind.uses {
+			w.personClaims()
+		}
+	case i < 10+w.haste:
+		w.ctl.act()
+	default:
+		w.nodes[w.rng.IntN(len(w.nodes))].act()
+	}
+	w.check()
+}
+
+// lateWrite commits or drops a write that nobody waits for any more.
+func (w *world) lateWrite(i int) {
+	c := w.late[i]
+	w.late = slices.Delete(w.late, i, i+1)
+	if w.one(4) {
+		w.logf("network: drops %s", c.what)
+		return
+	}
+	w.logf("network: late: %s", c.what)
+	w.count("late write")
+	c.arrive()
+}
+
+// person does what people do to a cluster.
+func (w *world) person() {
+	n := w.nodes[w.rng.IntN(len(w.nodes))]
+	switch w.rng.IntN(5) {
+	case 0:
+		n.gone = !n.gone
+		w.logf("person: Node %s is there: %v", n.name, !n.gone)
+	case 1:
+		w.lose(n)
+	case 2:
+		if l, ok := pickOf(w, w.api.leases.list(func(protocol.Lease) bool { return true })); ok && l.Name != claimLease {
+			w.finalizer(l.Name)
+		}
+	case 3:
+		if w.kind.handDeletes {
+			w.deleteByHand(n)
+		}
+	case 4: // nothing happens for long
+		w.now += w.upTo(20 * time.Minute)
+	}
+}
+
+// lose makes a node one that the controller will hold for dead, as the fault model
+// has it: its Node object goes, it is cut off, or the machine off, maybe with a
+// heartbeat whose answer was long on its way; and then F passes.
+func (w *world) lose(n *simNode) {
+	w.logf("person: Node %s is lost", n.name)
+	for i, x := range n.pending {
+		if x.seat && x.committed && n.agent != nil && !n.paused {
+			n.pending = slices.Delete(n.pending, i, i+1)
+			w.now += w.upTo(5 * time.Minute)
+			x.answer(true)
+			break
+		}
+	}
+	if w.one(3) {
+		n.die()
+		n.agent, n.off, n.paused = nil, true, false
+	}
+	n.gone, n.cut = true, true
+	w.ctl.look(n)
+	w.passF = 10 + w.rng.IntN(40)
+}
+
+// finalizer adds a foreign finalizer to a lease, or takes it off.
+func (w *world) finalizer(name string) {
+	if w.api.leases.finalizers[name] {
+		w.logf("somebody: finalizer off %s", name)
+		w.api.leases.finalize(name)
+		return
+	}
+	w.logf("somebody: finalizer on %s", name)
+	w.api.leases.finalizers[name] = true
+}
+
+func (w *world) deleteByHand(n *simNode) {
+	switch w.rng.IntN(5) {
+	case 0:
+		w.logf("person: deletes seat %s", n.name)
+		w.api.seats.remove(protocol.Meta{Name: string(n.name)})
+	case 1, 2:
+		if s, ok := pickOf(w, w.api.subs.list(func(protocol.SubLease) bool { return true })); ok {
+			w.logf("person: deletes use %s", s.Name)
+			w.excused[s.UID] = true
+			w.api.subs.remove(s.Meta)
+		}
+	default:
+		if l, ok := pickOf(w, w.api.leases.list(func(l protocol.Lease) bool { return l.Name != claimLease })); ok {
+			w.logf("person: deletes lease %s", l.Name)
+			w.excused[l.UID] = true
+			w.api.leases.remove(l.Meta)
+		}
+	}
+	w.count("deleted by hand")
+}
+
+// A caller is whoever talks to the API server: what it is about to do, and which
+// of its requests are under way. Between any two of these steps it may die.
+type caller struct {
+	w       *world
+	who     string
+	deaf    func() bool // cut off from the API server
+	todo    []func()
+	pending []*exchange
+}
+
+// An exchange is a request under way and what its caller does with the outcome.
+type exchange struct {
+	simCall
+	answer func(known bool) // known false: no answer came
+	seat   bool             // it is about the caller's own seat
+}
+
+// later plans f as a step of its own.
+func (c *caller) later(f func()) { c.todo = append(c.todo, f) }
+
+// ask sends a request. commit runs at the server, answer at the caller.
+func (c *caller) ask(what string, write bool, commit func(), answer func(known bool)) {
+	c.w.logf("%s: sends %s", c.who, what)
+	c.pending = append(c.pending, &exchange{
+		simCall: simCall{what: c.w.text("%s's %s", c.who, what), write: write, commit: commit}, answer: answer,
+	})
+}
+
+// work does the next bit of what the caller is at, if anything.
+func (c *caller) work() bool {
+	n := len(c.todo) + len(c.pending)
+	if n == 0 {
+		return false
+	}
+	i := c.w.rng.IntN(n)
+	if i < len(c.todo) {
+		f := c.todo[i]
+		c.todo = slices.Delete(c.todo, i, i+1)
+		f()
+		return true
+	}
+	i -= len(c.todo)
+	x, calm := c.pending[i], c.w.calm
+	switch {
+	case !calm && (c.deaf() && c.w.one(3) || c.w.one(c.w.patience)): // gives up
+		c.pending = slices.Delete(c.pending, i, i+1)
+		c.w.logf("%s: no answer to %s (committed: %v)", c.who, x.what, x.committed)
+		c.w.abandon(x)
+		x.answer(false)
+	case !calm && c.deaf():
+	case !x.committed:
+		c.w.logf("server: %s", x.what)
+		x.arrive()
+	default:
+		c.pending = slices.Delete(c.pending, i, i+1)
+		x.answer(true)
+	}
+	return true
+}
+
+// die forgets everything that was in memory; what was on its way still is.
+func (c *caller) die() {
+	for _, x := range c.pending {
+		c.w.abandon(x)
+	}
+	c.todo, c.pending = nil, nil
+}
+
+// abandon leaves a request to itself.
+func (w *world) abandon(x *exchange) {
+	if x.write && !x.committed {
+		w.late = append(w.late, &x.simCall)
+	}
+}
+
+const (
+	poolName  = protocol.PoolName("lan")
+	claimPool = protocol.PoolName("claims")
+)
+
+// poolRange is what the pool's blocks are cut from: two of /31 or four of /32.
+var poolRange = netip.MustParsePrefix("10.0.0.0/30")
+
+// blocksOf returns the pool's blocks of a prefix length.
+func blocksOf(bits int) []netip.Prefix {
+	var all []netip.Prefix
+	for a := poolRange.Addr(); poolRange.Contains(a); a = a.Next() {
+		if b, _ := a.Prefix(bits); !slices.Contains(all, b) {
+			all = append(all, b)
+		}
+	}
+	return all
+}
