@@ -1,0 +1,202 @@
+package protocol
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+)
+
+func TestConfirmLease(t *testing.T) {
+	v4, v6 := netip.MustParsePrefix("10.0.0.64/26"), netip.MustParsePrefix("fd00::40/122")
+	open := Pool{Meta: Meta{Name: "lan", UID: "p"}, Open: true, Bits4: 26, Bits6: 122}
+	with := func(change func(*Pool)) Pool {
+		p := open
+		change(&p)
+		return p
+	}
+	tests := []struct {
+		name  string
+		block netip.Prefix
+		pool  Pool
+		out   Outcome
+		why   string // in the reason; empty: confirmed
+	}{
+		{"open", v4, open, Done, ""},
+		{"open, IPv6", v6, open, Done, ""},
+		{"gone", v4, Pool{}, NotFound, "does not exist"},
+		{"deleted and created again (F11)", v4, with(func(p *Pool) { p.UID = "q" }), Done, "created again"},
+		{"being deleted (X19)", v4, with(func(p *Pool) { p.Deleting = true }), Done, "being deleted"},
+		{"closed (H4)", v4, with(func(p *Pool) { p.Open = false }), Done, "closed"},
+		{"smaller blocks (H4, F11)", v4, with(func(p *Pool) { p.Bits4 = 28 }), Done, "other blocks"},
+		{"larger blocks", v6, with(func(p *Pool) { p.Bits6 = 120 }), Done, "other blocks"},
+		{"block size not decided", v4, with(func(p *Pool) { p.Bits4 = 0 }), Done, "other blocks"},
+		{"the other family's size", v6, with(func(p *Pool) { p.Bits4, p.Bits6 = 122, 26 }), Done, "other blocks"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			r := Right{Kind: RightLease, Pool: "lan", PoolUID: "p", Block: tt.block}
+			ok, why := ConfirmLease(r, tt.pool, tt.out)
+			wantWhy(t, ok, why, tt.why)
+		})
+	}
+}
+
+// wantWhy compares a decision with the reason that is wanted, empty for none.
+func wantWhy(t *testing.T, ok bool, why, want string) {
+	t.Helper()
+	if ok != (want == "") || ok != (why == "") || !strings.Contains(why, want) {
+		t.Errorf("got %v, %q; want a reason with %q", ok, why, want)
+	}
+}
+
+var (
+	vmi    = OwnerRef{Kind: "VirtualMachineInstance", Name: "vm", UID: "vmi1"}
+	sts    = OwnerRef{Kind: "StatefulSet", Name: "db", UID: "sts"}
+	rs     = OwnerRef{Kind: "ReplicaSet", Name: "web-5f", UID: "rs"}
+	source = PodRef{Namespace: "ns", Name: "virt-launcher-a", UID: "p1", Owner: vmi}
+	target = PodRef{Namespace: "ns", Name: "virt-launcher-b", UID: "p2", Owner: vmi}
+	db0    = PodRef{Namespace: "ns", Name: "db-0", UID: "p3", Owner: sts}
+)
+
+func TestConfirmUse(t *testing.T) {
+	v4, v6 := netip.MustParseAddr("10.9.0.1"), netip.MustParseAddr("fd00::1")
+	to := Grantee{Kind: GranteeClaim, UID: "c", Namespace: "ns", Name: "claim"}
+	block4 := Lease{Pool: "lan", Block: netip.MustParsePrefix("10.9.0.0/26"), Holder: Holder{Cluster: true}, Grants: []Grant{{Addr: v4, To: to}}}
+	block6 := Lease{Pool: "lan", Block: netip.MustParsePrefix("fd00::/122"), Holder: Holder{Cluster: true}, Grants: []Grant{{Addr: v6, To: to}}}
+	all := func() UseEvidence {
+		return UseEvidence{
+			Own: Use{Claim: ClaimRef{Namespace: "ns", Name: "claim", UID: "c"}, Pod: target, Interface: "net1"},
+			Claim: Claim{
+				Meta: Meta{Name: "claim", UID: "c"}, Namespace: "ns", Owner: OwnerRef{Kind: "VirtualMachine", Name: "vm", UID: "vm1"},
+				IPs: []netip.Prefix{netip.PrefixFrom(v4, 24), netip.PrefixFrom(v6, 64)},
+			},
+			Leases: []Lease{block4.Clone(), block6.Clone()},
+		}
+	}
+	other := func(node NodeName, pod PodRef) *SubLease {
+		return &SubLease{Node: node, Use: &Use{Claim: ClaimRef{Namespace: "ns", Name: "claim", UID: "c"}, Pod: pod}}
+	}
+	tests := []struct {
+		name   string
+		change func(*UseEvidence)
+		why    string
+	}{
+		{"granted, the only user", func(*UseEvidence) {}, ""},
+		{"claim deleted (X4)", func(e *UseEvidence) { e.Claim = Claim{} }, "was deleted"},
+		{"claim deleted and made again (F13)", func(e *UseEvidence) { e.Claim.UID = "d" }, "was deleted"},
+		{"claim being deleted (X4)", func(e *UseEvidence) { e.Claim.Deleting = true }, "being deleted"},
+		{"no addresses yet", func(e *UseEvidence) { e.Claim.IPs = nil }, "no addresses"},
+		{"a sibling on another node (VM1, N88)", func(e *UseEvidence) { e.Other = other("n2", source) }, ""},
+		{"a stranger on another node (H5, F19)", func(e *UseEvidence) { e.Other = other("n2", db0) }, "not the same workload"},
+		{"a sibling on this node", func(e *UseEvidence) { e.Other = other("n1", source) }, "twice on node n1"},
+		{"the other name is another claim's", func(e *UseEvidence) { e.Other = other("n2", db0); e.Other.Use.Claim.UID = "d" }, ""},
+		{"the other name is a request's", func(e *UseEvidence) { e.Other = &SubLease{Node: "n2", Request: &Request{}} }, ""},
+		{"status names what is not granted (X13, N87, M27)", func(e *UseEvidence) { e.Claim.IPs[0] = netip.MustParsePrefix("10.9.0.2/24") }, "not granted"},
+		{"status names another claim's address (X13, N87)", func(e *UseEvidence) { e.Leases[0].Grants[0].To.UID = "d" }, "not granted"},
+		{"one of two addresses is not granted (F20)", func(e *UseEvidence) { e.Leases = e.Leases[:1] }, "not granted"},
+		{"being freed (F4)", func(e *UseEvidence) { e.Leases[0].Grants[0].Freeing = true }, "being freed"},
+		{"the second being freed (F4)", func(e *UseEvidence) { e.Leases[1].Grants[0].Freeing = true }, "being freed"},
+		{"on a node's block, ceded", func(e *UseEvidence) {
+			e.Leases[0].Holder, e.Leases[0].Ceded = Holder{Node: "n2"}, []netip.Addr{v4}
+		}, ""},
+		{"on a node's block, not ceded (M12)", func(e *UseEvidence) { e.Leases[0].Holder = Holder{Node: "n2"} }, "not granted"},
+		{"answered with what the claim has", func(e *UseEvidence) { e.Addrs = []netip.Addr{v6, v4} }, ""},
+		{"answered with what the claim had before", func(e *UseEvidence) { e.Addrs = []netip.Addr{netip.MustParseAddr("10.9.0.3")} }, "not any more"},
+		{"a lease that does not hold the address", func(e *UseEvidence) { e.Leases[0].Block = netip.MustParsePrefix("10.9.1.0/26") }, "not granted"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			e := all()
+			tt.change(&e)
+			granted, why := ConfirmUse(Self{Node: "n1", Store: "s", Term: 1}, e)
+			wantWhy(t, len(granted) > 0, why, tt.why)
+			if tt.why == "" && (len(granted) != 2 || granted[0] != Granted{v4, "lan"} || granted[1] != Granted{v6, "lan"}) {
+				t.Errorf("got %v; want %v and %v of lan, in the status's order", granted, v4, v6)
+			}
+		})
+	}
+}
+
+func TestSiblings(t *testing.T) {
+	vmClaim := Claim{Owner: OwnerRef{Kind: "VirtualMachine", Name: "vm", UID: "vm1"}}
+	vmiClaim := Claim{Owner: vmi}
+	label := Claim{VM: "vm"}
+	with := func(p PodRef, change func(*PodRef)) PodRef {
+		change(&p)
+		return p
+	}
+	tests := []struct {
+		name  string
+		a, b  PodRef
+		claim Claim
+		want  bool
+	}{
+		{"a live migration of the claim's VM (VM1)", source, target, vmClaim, true},
+		{"a live migration of the claim's VMI (VM8)", source, target, vmiClaim, true},
+		{"a live migration, by the claim's label", source, target, label, true},
+		{"two pods of another VM (X3)", source, target, Claim{Owner: OwnerRef{Kind: "VirtualMachine", Name: "wm", UID: "vm2"}}, false},
+		{"two pods of an earlier instance of the VMI", source, target, Claim{Owner: OwnerRef{Kind: vmi.Kind, Name: "vm", UID: "vmi0"}}, false},
+		{"two pods of a VM, a claim of nobody", source, target, Claim{}, false},
+		{"pods of two instances of one VM", source, with(target, func(p *PodRef) { p.Owner.UID = "vmi2" }), vmClaim, false},
+		{"the same pod of a StatefulSet (X9)", db0, with(db0, func(p *PodRef) { p.UID = "p4" }), Claim{Owner: sts}, true},
+		{"two pods of a StatefulSet (H5)", db0, with(db0, func(p *PodRef) { p.Name = "db-1" }), Claim{Owner: sts}, false},
+		{"the same name under another StatefulSet (H5)", db0, with(db0, func(p *PodRef) { p.Owner.UID = "sts2" }), Claim{}, false},
+		{"the same name in another namespace", db0, with(db0, func(p *PodRef) { p.Namespace = "ms" }), Claim{}, false},
+		{"two replicas (F19, H5, M47)", PodRef{Namespace: "ns", Name: "web-1", Owner: rs}, PodRef{Namespace: "ns", Name: "web-2", Owner: rs}, Claim{}, false},
+		{"two pods of nobody, of one name", PodRef{Namespace: "ns", Name: "x"}, PodRef{Namespace: "ns", Name: "x"}, Claim{}, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := Siblings(tt.a, tt.b, tt.claim); got != tt.want {
+				t.Errorf("got %v; want %v", got, tt.want)
+			}
+			if got := Siblings(tt.b, tt.a, tt.claim); got != tt.want {
+				t.Errorf("the other way: got %v; want %v", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestBelongsTo(t *testing.T) {
+	owned := func(kind, name string, uid UID) Claim {
+		return Claim{Meta: Meta{Name: "c"}, Namespace: "ns", Owner: OwnerRef{Kind: kind, Name: name, UID: uid}}
+	}
+	replica := PodRef{Namespace: "ns", Name: "web-5f-x", UID: "p5", Owner: rs}
+	odd := replica
+	odd.Owner.Name = "web"
+	tests := []struct {
+		name  string
+		pod   PodRef
+		claim Claim
+		want  bool
+	}{
+		{"nobody's claim", db0, Claim{}, true},
+		{"the pod's own", db0, owned("Pod", "db-0", "p3"), true},
+		{"another pod's (X3)", db0, owned("Pod", "db-1", "p9"), false},
+		{"its StatefulSet's", db0, owned("StatefulSet", "db", "sts"), true},
+		{"another StatefulSet's (X3)", db0, owned("StatefulSet", "db", "sts0"), false},
+		{"its VMI's (VM8)", source, owned("VirtualMachineInstance", "vm", "vmi1"), true},
+		{"its VM's (F19)", source, owned("VirtualMachine", "vm", "vm1"), true},
+		{"another VM's (X3)", source, owned("VirtualMachine", "wm", "vm2"), false},
+		{"a VM's of the StatefulSet's name (X3)", db0, owned("VirtualMachine", "db", "vm2"), false},
+		{"its Deployment's", replica, owned("Deployment", "web", "d"), true},
+		{"another Deployment's (X3)", replica, owned("Deployment", "api", "d"), false},
+		{"a Deployment's whose name begins its Deployment's (X3)",
+			PodRef{Namespace: "ns", Name: "p", Owner: OwnerRef{Kind: "ReplicaSet", Name: "web-frontend-5f", UID: "rs2"}}, owned("Deployment", "web", "d"), false},
+		{"a Deployment's whose name its Deployment's begins (X3)", replica, owned("Deployment", "web-5f", "d"), false},
+		{"a Deployment's of its ReplicaSet's name (X3)", odd, owned("Deployment", "web", "d"), false},
+		{"a claim of an unknown kind's", db0, owned("Database", "main", "x"), true},
+		{"a Job's (X3)", db0, owned("Job", "j", "j"), false},
+		{"a pod of nobody's, a claim of somebody's (X3)", PodRef{Namespace: "ns", Name: "p", UID: "p7"}, owned("StatefulSet", "db", "sts"), false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			ok, why := BelongsTo(tt.pod, tt.claim)
+			want := ""
+			if !tt.want {
+				want = tt.claim.Owner.Name
+			}
+			wantWhy(t, ok, why, want)
+		})
+	}
+}
