@@ -185,6 +185,9 @@ func TestF27DefinitionsDisagree(t *testing.T) {
 		if p.Spec.Ranges[0].Gateway != "10.15.0.1" {
 			return fmt.Errorf("gateway %s; want the older one's", p.Spec.Ranges[0].Gateway)
 		}
+		if by := p.Annotations["tenure.dev/definitions"]; by != ns+"/"+net+"-1,"+ns+"/"+net+"-2" {
+			return fmt.Errorf("made by %s; want both", by)
+		}
 		return condition(p.Status.Conditions, "DefinitionsDisagree", metav1.ConditionTrue, "OldestDecides", ns+"/"+net+"-2", "10.15.0.254")
 	})
 	generation := p.Generation
