@@ -26,7 +26,7 @@ func addr(s string) netip.Addr {
 // spans parses "a-b", "a" and "a/n", separated by spaces.
 func spans(s string) []netipx.IPRange {
 	var rr []netipx.IPRange
-	for _, x := range strings.Fields(s) {
+	for x := range strings.FieldsSeq(s) {
 		switch {
 		case strings.Contains(x, "/"):
 			rr = append(rr, netipx.RangeOfPrefix(prefix(x)))

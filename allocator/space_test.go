@@ -16,7 +16,7 @@ func newSpace(t testing.TB, blocks string, rr ...Range) (Space, *strictTable) {
 	t.Helper()
 	table := newStrict()
 	s := NewSpace(table, mustShape(t, rr...))
-	for _, b := range strings.Fields(blocks) {
+	for b := range strings.FieldsSeq(blocks) {
 		must(t, s.Open(prefix(b)))
 	}
 	t.Cleanup(func() {
@@ -193,7 +193,8 @@ func TestSpaceNotOrdinary(t *testing.T) {
 		t.Errorf("got %v; want %v", got, want)
 	}
 	must(t, s.Take(static))
-	for n := range s.Blocks(IPv4) {
+	for n, err := range s.Blocks(IPv4) {
+		must(t, err)
 		if want := (BlockInfo{Prefix: prefix("10.0.0.0/29"), Taken: 3}); n != want {
 			t.Errorf("got %+v; want %+v", n, want)
 		}
@@ -268,13 +269,14 @@ func TestSpaceLoops(t *testing.T) {
 	if blocks != 3 || freed != 11 {
 		t.Errorf("closed %d blocks after freeing %d; want 3, 11", blocks, freed)
 	}
-	for range s.Blocks(IPv4) {
-		t.Error("a block is left")
+	for n, err := range s.Blocks(IPv4) {
+		t.Errorf("block %v is left, %v", n, err)
 	}
 
 	must(t, s.Open(prefix("10.0.0.0/30")))
 	must(t, s.Open(prefix("10.0.0.4/30")))
-	for n := range s.Blocks(IPv4) {
+	for n, err := range s.Blocks(IPv4) {
+		must(t, err)
 		if n.Prefix != prefix("10.0.0.0/30") {
 			t.Errorf("went on to %v after break", n.Prefix)
 		}
@@ -282,7 +284,8 @@ func TestSpaceLoops(t *testing.T) {
 	}
 	must(t, s.Take(addr("10.0.0.1")))
 	must(t, s.Take(addr("10.0.0.2")))
-	for a := range s.Addresses(prefix("10.0.0.0/30")) {
+	for a, err := range s.Addresses(prefix("10.0.0.0/30")) {
+		must(t, err)
 		if a != addr("10.0.0.1") {
 			t.Errorf("went on to %v after break", a)
 		}
