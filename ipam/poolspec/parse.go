@@ -205,7 +205,7 @@ func (p *parser) sources() {
 		p.whereabouts()
 	case formHostLocal:
 		p.hostLocal()
-	case formAny, formInline: // decided before: a form is one of the others by now
+	case formAny, formInline: // sets of forms, for the table of keys alone
 	}
 }
 
