@@ -1,0 +1,62 @@
+package main
+
+import (
+	"bytes"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func none(string) string { return "" }
+
+func TestFaultsSayWhatToDo(t *testing.T) {
+	missing := filepath.Join(t.TempDir(), "kubeconfig")
+	for _, tt := range []struct {
+		name string
+		args []string
+		want string
+	}{
+		{"no node", []string{"--kubeconfig", missing}, "set NODE_NAME or give --node"},
+		{"argument", []string{"--node", "n", "extra"}, `unexpected argument "extra": see tenured --help`},
+		{"unknown flag", []string{"--nod", "n"}, "unknown flag: --nod"},
+		{"no kubeconfig", []string{"--node", "n", "--kubeconfig", missing}, "read kubeconfig " + missing},
+		{"no cluster", []string{"--node", "n"}, "no --kubeconfig, and not in a cluster"},
+		{"bad duration", []string{"--node", "n", "--fence", "soon"}, "invalid argument"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var stderr bytes.Buffer
+			err := run(t.Context(), tt.args, none, &stderr)
+			if err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("run(%q) = %v; want %q", tt.args, err, tt.want)
+			}
+		})
+	}
+}
+
+func TestHelp(t *testing.T) {
+	var stderr bytes.Buffer
+	if err := run(t.Context(), []string{"--help"}, none, &stderr); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"node agent", "--kubeconfig", "--fence", "--socket"} {
+		if !strings.Contains(stderr.String(), want) {
+			t.Errorf("the help does not say %q:\n%s", want, stderr.String())
+		}
+	}
+}
+
+func TestFlagsReachTheConfiguration(t *testing.T) {
+	env := func(name string) string { return map[string]string{"NODE_NAME": "from-env"}[name] }
+	opts, err := parse([]string{"--fence", "2m", "--socket", "/run/x.sock", "--machine-id", "m"}, env, &bytes.Buffer{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := opts.daemon
+	if c.Agent.Node != "from-env" || c.Agent.Fence != 2*time.Minute || c.Socket != "/run/x.sock" || c.Agent.Machine != "m" || c.Agent.Boot == "" {
+		t.Errorf("got %+v", c)
+	}
+	if err := c.Agent.Validate(); err != nil {
+		t.Error(err)
+	}
+}
