@@ -5,6 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+
+	"github.com/tenure-ipam/tenure/ipam/plainjson"
 )
 
 // object is a JSON object with its members in the order of the text, so that
@@ -83,7 +86,7 @@ func kindOf(raw json.RawMessage) kind {
 		}
 		return kindString
 	case '[':
-		if raw[skipSpace(raw, 1)] == ']' {
+		if len(bytes.TrimSpace(raw[1:len(raw)-1])) == 0 {
 			return kindNothing
 		}
 		return kindList
@@ -124,11 +127,11 @@ func (fs *faults) document(text []byte) (object, bool) {
 		}
 		return object{}, false
 	}
-	raw := json.RawMessage(bytes.TrimSpace(text))
+	raw := plainjson.Trim(text)
 	if !fs.want(where, raw, kindObject, remedy) {
 		return object{}, false
 	}
-	return object{fields: cutObject(raw)}, true
+	return object{fields: members(raw)}, true
 }
 
 // dict reads the object raw. A key that it has twice is a fault.
@@ -136,9 +139,19 @@ func (fs *faults) dict(path string, raw json.RawMessage) (object, bool) {
 	if !fs.want(path, raw, kindObject, "write an object in braces") {
 		return object{}, false
 	}
-	o := object{path: path, fields: cutObject(raw)}
+	o := object{path: path, fields: members(raw)}
 	fs.unique(o, func(string) bool { return true })
 	return o, true
+}
+
+// members returns the members of the object raw, which is valid as part of the
+// whole text.
+func members(raw json.RawMessage) []field {
+	fields := make([]field, 0, 8)
+	for key, value := range plainjson.Members(raw) {
+		fields = append(fields, field{string(key), value})
+	}
+	return fields
 }
 
 // few is up to how many members are compared with each other.
@@ -180,7 +193,7 @@ func (fs *faults) items(path string, raw json.RawMessage) []json.RawMessage {
 	if says(raw, kindNothing) || !fs.want(path, raw, kindList, "write a list in brackets") {
 		return nil
 	}
-	return cutList(raw)
+	return slices.Collect(plainjson.Items(raw))
 }
 
 // text reads the string at o's key; absent and empty are the same.
@@ -190,7 +203,7 @@ func (fs *faults) text(o object, key string) string {
 	case !ok:
 		return ""
 	case says(raw, kindString): // before its path is put together
-		return unquote(raw)
+		return plainjson.Text(raw)
 	default:
 		return fs.textOf(o.at(key), raw)
 	}
@@ -201,7 +214,7 @@ func (fs *faults) textOf(path string, raw json.RawMessage) string {
 	if !fs.want(path, raw, kindString, "write a string in quotes") {
 		return ""
 	}
-	return unquote(raw)
+	return plainjson.Text(raw)
 }
 
 // texts reads the list of strings at o's key. Where one is none, or is empty,

@@ -13,6 +13,9 @@ type rule struct {
 	why   string
 	never []string
 
+	// but are Tenure's own packages that it may know of all the same.
+	but []string
+
 	// reaches are paths that must not be linked in at all, those of the
 	// standard library included.
 	reaches []string
@@ -49,8 +52,12 @@ var rules = []rule{
 		never: join(ours, kubernetes, bolt, cni),
 	},
 	{
+		pkg: "./ipam/plainjson", why: "it knows JSON alone",
+		never: join(ours, kubernetes, bolt, cni, outside),
+	},
+	{
 		pkg: "./ipam/poolspec", why: "it turns text into types, for a cluster or without one",
-		never: join(kubernetes, bolt, []string{"./ipam", "./api", "./claims", "./attach"}),
+		never: join(kubernetes, bolt, []string{"./ipam", "./api", "./claims", "./attach"}), but: []string{"./ipam/plainjson"},
 	},
 	{
 		pkg: "./ipam/store", why: "what a node promised is kept without knowing who asks: neither Kubernetes nor CNI",
@@ -58,7 +65,7 @@ var rules = []rule{
 	},
 	{
 		pkg: "./ipam/wire", why: "both ends of the node socket link it: plain frames and plain types",
-		never: join(ours, kubernetes, bolt, cni),
+		never: join(ours, kubernetes, bolt, cni), but: []string{"./ipam/plainjson"},
 	},
 	{
 		pkg: "./ipam/journal", why: "the plugin links it: plain files",

@@ -77,6 +77,9 @@ func (s source) ships() bool {
 // offences returns what s knows of and r forbids.
 func (t tree) offences(s source, r rule) (known []string) {
 	for _, dep := range s.Deps {
+		if slices.ContainsFunc(r.but, func(p string) bool { return importPath(p) == dep }) {
+			continue
+		}
 		for _, p := range r.never {
 			p = importPath(p)
 			direct := slices.Contains(s.Imports, dep)
@@ -178,6 +181,7 @@ func TestRulesSeeOffences(t *testing.T) {
 		{"standard library, reached and not to be linked", rule{reaches: []string{"net/http"}}, []string{"net/http"}},
 		{"a name that is only the beginning of another", rule{never: []string{"log", "example.com/ab"}}, nil},
 		{"ours", rule{never: []string{"./ipam"}}, []string{programs.Module + "/ipam/store"}},
+		{"ours, but not all", rule{never: []string{"./ipam"}, but: []string{"./ipam/store"}}, nil},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -1,0 +1,180 @@
+// Package plainjson takes valid JSON apart, and writes strings of it, without
+// encoding/json's reflection.
+//
+// encoding/json checks all that it is given: taking a text apart by it checks each
+// part again at every level. And in a process that lives for one call, as a CNI
+// plugin's does, most of its cost is in learning the types for the first time. So
+// a text is checked once, as a whole, with [json.Valid], and then cut by this
+// package, which looks for no faults: given anything else than valid JSON, it
+// panics or returns nonsense.
+package plainjson
+
+import (
+	"encoding/json"
+	"iter"
+	"strconv"
+	"unicode/utf8"
+)
+
+// Members returns the members of the object raw, in order. Keys and values have
+// nothing around them, share raw's memory, and are valid as long as it is.
+func Members(raw json.RawMessage) iter.Seq2[[]byte, json.RawMessage] {
+	return func(yield func([]byte, json.RawMessage) bool) {
+		for i := skipSpace(raw, 1); raw[i] != '}'; {
+			end := skipString(raw, i)
+			key := unquoted(raw[i:end])
+			i = skipSpace(raw, skipSpace(raw, end)+1) // past the colon
+			end = skipValue(raw, i)
+			if !yield(key, raw[i:end:end]) {
+				return
+			}
+			i = skipComma(raw, end)
+		}
+	}
+}
+
+// Items returns the items of the list raw, in order. They have nothing around
+// them, share raw's memory, and are valid as long as it is.
+func Items(raw json.RawMessage) iter.Seq[json.RawMessage] {
+	return func(yield func(json.RawMessage) bool) {
+		for i := skipSpace(raw, 1); raw[i] != ']'; {
+			end := skipValue(raw, i)
+			if !yield(raw[i:end:end]) {
+				return
+			}
+			i = skipComma(raw, end)
+		}
+	}
+}
+
+// Trim returns the value that text is, with nothing around it.
+func Trim(text []byte) json.RawMessage {
+	begin := skipSpace(text, 0)
+	return text[begin:skipValue(text, begin)]
+}
+
+// Text returns what the string raw stands for. It shares no memory with raw.
+func Text(raw json.RawMessage) string { return string(unquoted(raw)) }
+
+// AppendText appends the JSON string that stands for s, as encoding/json has it
+// but for the escapes that only matter in HTML.
+func AppendText(b []byte, s string) []byte {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c == '"' || c == '\\' || c >= utf8.RuneSelf {
+			quoted, err := json.Marshal(s)
+			if err != nil { // there is no string that JSON cannot hold
+				panic("plainjson: " + err.Error())
+			}
+			return append(b, quoted...)
+		}
+	}
+	b = append(b, '"')
+	b = append(b, s...)
+	return append(b, '"')
+}
+
+// AppendKey appends what stands before a member's value: a comma unless b ends
+// with the bracket that opens the object, and key, which needs no escapes.
+func AppendKey(b []byte, key string) []byte {
+	if b[len(b)-1] != '{' {
+		b = append(b, ',')
+	}
+	b = append(b, '"')
+	b = append(b, key...)
+	return append(b, '"', ':')
+}
+
+// AppendTextMember appends the member key unless its value s is empty.
+func AppendTextMember(b []byte, key, s string) []byte {
+	if s == "" {
+		return b
+	}
+	return AppendText(AppendKey(b, key), s)
+}
+
+// AppendIntMember appends the member key unless its value n is 0.
+func AppendIntMember(b []byte, key string, n int64) []byte {
+	if n == 0 {
+		return b
+	}
+	return strconv.AppendInt(AppendKey(b, key), n, 10)
+}
+
+// unquoted returns what the string raw stands for, in raw's memory if it can.
+func unquoted(raw json.RawMessage) []byte {
+	inner := raw[1 : len(raw)-1]
+	for _, c := range inner {
+		if c == '\\' || c >= utf8.RuneSelf {
+			var s string
+			_ = json.Unmarshal(raw, &s) // it is valid
+			return []byte(s)
+		}
+	}
+	return inner
+}
+
+// skipSpace returns the index of the first byte at or after i that is not white
+// space.
+func skipSpace(text []byte, i int) int {
+	for i < len(text) && (text[i] == ' ' || text[i] == '\n' || text[i] == '\t' || text[i] == '\r') {
+		i++
+	}
+	return i
+}
+
+// skipComma returns the index of what follows an item that ends at i: the next
+// item, or the bracket that closes them.
+func skipComma(text []byte, i int) int {
+	i = skipSpace(text, i)
+	if text[i] == ',' {
+		i = skipSpace(text, i+1)
+	}
+	return i
+}
+
+// skipValue returns the index after the value that begins at i.
+func skipValue(text []byte, i int) int {
+	switch text[i] {
+	case '"':
+		return skipString(text, i)
+	case '{', '[':
+		return skipNested(text, i)
+	}
+	for i < len(text) { // a number or a word, which ends where another token begins
+		switch text[i] {
+		case ',', ']', '}', ' ', '\n', '\t', '\r':
+			return i
+		}
+		i++
+	}
+	return i
+}
+
+// skipString returns the index after the string that begins at i.
+func skipString(text []byte, i int) int {
+	for i++; text[i] != '"'; i++ {
+		if text[i] == '\\' {
+			i++
+		}
+	}
+	return i + 1
+}
+
+// skipNested returns the index after the object or the list that begins at i.
+func skipNested(text []byte, i int) int {
+	depth := 0
+	for {
+		switch text[i] {
+		case '"':
+			i = skipString(text, i) - 1
+		case '{', '[':
+			depth++
+		case '}', ']':
+			depth--
+		}
+		i++
+		if depth == 0 {
+			return i
+		}
+	}
+}
