@@ -75,7 +75,7 @@ func (c *Conn) Call(ctx context.Context, req Request) (Response, error) {
 	if deadline, ok := ctx.Deadline(); ok {
 		req.DeadlineMillis = max(1, time.Until(deadline).Milliseconds())
 	}
-	frame, err := appendFrame(nil, req)
+	frame, err := appendFrame(make([]byte, 0, 1024), req)
 	if err != nil {
 		return Response{}, err
 	}

@@ -26,8 +26,9 @@ type conn struct {
 	// mu is held while an answer is written, so that whoever holds it sees
 	// either a request that has no answer yet or an answer that is out.
 	mu        sync.Mutex
-	busy      bool // guarded by mu; a request has no answer yet
-	finishing bool // guarded by mu; the answer under way is the last
+	busy      bool   // guarded by mu; a request has no answer yet
+	finishing bool   // guarded by mu; the answer under way is the last
+	out       []byte // the last frame written, for its memory; of whoever writes
 }
 
 // finish closes c once no request is under way.
@@ -148,10 +149,11 @@ func (c *conn) serve(ctx context.Context, req Request) {
 // answer must not be followed by another.
 func (c *conn) write(resp Response) {
 	resp.Version = Version
-	frame, err := appendFrame(nil, resp)
+	frame, err := appendFrame(c.out[:0], resp)
 	if err != nil {
 		frame, _ = appendFrame(nil, Fail(CodeInternal, "the answer cannot be sent: %v", err)) // a short text
 	}
+	c.out = frame
 	_ = c.nc.SetWriteDeadline(time.Now().Add(c.s.lim.Write))
 	if _, err := c.nc.Write(frame); err != nil {
 		c.nc.Close()

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+
+	"github.com/tenure-ipam/tenure/ipam/plainjson"
 )
 
 // MaxFrame is the greatest length of a frame's JSON, in bytes. It has room for
@@ -19,22 +21,29 @@ type FrameError struct{ Reason string }
 
 func (e *FrameError) Error() string { return "node socket: " + e.Reason }
 
-// appendFrame appends the frame of v to b.
-func appendFrame(b []byte, v any) ([]byte, error) {
-	body, err := json.Marshal(v)
-	if err != nil {
-		return b, fmt.Errorf("encode %T: %w", v, err)
-	}
-	if len(body) > MaxFrame {
-		return b, &FrameError{fmt.Sprintf("a message of %d bytes exceeds the limit of %d", len(body), MaxFrame)}
-	}
-	b = binary.BigEndian.AppendUint32(b, uint32(len(body)))
-	return append(b, body...), nil
+// A message is what a frame carries: a [Request] or a [Response].
+type message interface {
+	appendTo(b []byte) ([]byte, error)
 }
 
-// readFrame reads one frame into v. It returns io.EOF, and nothing else, where
+// appendFrame appends the frame of m to b.
+func appendFrame(b []byte, m message) ([]byte, error) {
+	start := len(b)
+	framed, err := m.appendTo(append(b, make([]byte, headerSize)...))
+	if err != nil {
+		return b, fmt.Errorf("encode %T: %w", m, err)
+	}
+	n := len(framed) - start - headerSize
+	if n > MaxFrame {
+		return b, &FrameError{fmt.Sprintf("a message of %d bytes exceeds the limit of %d", n, MaxFrame)}
+	}
+	binary.BigEndian.PutUint32(framed[start:], uint32(n))
+	return framed, nil
+}
+
+// readFrame reads one frame into m. It returns io.EOF, and nothing else, where
 // the peer hung up between two frames.
-func readFrame(r io.Reader, v any) error {
+func readFrame(r io.Reader, m interface{ parse(json.RawMessage) error }) error {
 	var header [headerSize]byte
 	if _, err := io.ReadFull(r, header[:]); err != nil {
 		if err == io.ErrUnexpectedEOF {
@@ -50,7 +59,12 @@ func readFrame(r io.Reader, v any) error {
 	if err != nil {
 		return err
 	}
-	if err := json.Unmarshal(body, v); err != nil {
+	if !json.Valid(body) {
+		err = json.Unmarshal(body, new(json.RawMessage)) // says where
+	} else {
+		err = m.parse(plainjson.Trim(body))
+	}
+	if err != nil {
 		return &FrameError{"not a message: " + err.Error()}
 	}
 	return nil

@@ -67,7 +67,7 @@ func (r *rig) raw(t *testing.T) net.Conn {
 	return nc
 }
 
-func mustFrame(t *testing.T, v any) []byte {
+func mustFrame(t *testing.T, v message) []byte {
 	t.Helper()
 	b, err := appendFrame(nil, v)
 	if err != nil {
