@@ -25,10 +25,9 @@ func answer(r Right, self Self, ev Event) Result {
 func created(r Right, self Self, ev Event) Result {
 	switch ev.Outcome {
 	case Done:
+		// Also where it had vanished under a Held record: what was true of the pool
+		// or the claim may not be so any more.
 		r.take(ev.Object)
-		if r.Phase == Held && r.Kind == RightLease { // it had vanished, and nobody took the name
-			return serve(r, self)
-		}
 		return Result{Next: r, Call: CallConfirm}
 	case Exists:
 		return Result{Next: r, Call: CallRead}
@@ -118,15 +117,15 @@ func readOwn(r Right, self Self, o Object) Result {
 		}
 		return Result{Next: r, Call: CallConfirm}
 	case Held:
-		// Another UID means that it was deleted, and that a create of ours came
-		// late; another term, that a fencing write of ours is in doubt. Either
-		// way it serves again only after one that succeeded.
-		if o.UID != r.UID || o.Term != r.Term || !r.Serves(self.Term) {
+		if o.UID != r.UID || o.Term != r.Term && r.Serves(self.Term) {
+			// It was deleted, and a create of ours came late; or it does not say
+			// any more what it served by. It is confirmed like a new one.
 			r.Term = 0
-			r.take(o)
-			return again(r)
 		}
 		r.take(o)
+		if !r.Serves(self.Term) { // a fencing write is due, or in doubt: one that succeeds decides
+			return again(r)
+		}
 		if o.Stale { // another node judges siblings by what the use says: first that, then the confirmation
 			return again(r)
 		}
@@ -182,7 +181,7 @@ func fenced(r Right, self Self, ev Event) Result {
 			return readOthers(r, ev)
 		}
 		r.take(ev.Object)
-		if r.Phase == Held && r.Kind == RightLease {
+		if r.Phase == Held && r.Kind == RightLease && r.Term != 0 { // the one that was confirmed
 			return serve(r, self)
 		}
 		if r.Phase != Held && ev.Object.Deleting { // a delete of ours came first, and somebody's finalizer keeps it
@@ -209,7 +208,9 @@ func serve(r Right, self Self) Result {
 	case self.Term == 0:
 		return later(r, noSeat)
 	case r.Said != self.Term:
-		r.Term = 0
+		if r.Serves(self.Term) {
+			r.Term = 0
+		}
 		return again(r)
 	}
 	r.Term = r.Said

@@ -138,9 +138,7 @@ func (w *walk) learn(ev Event, was walk) {
 	switch {
 	case answered(CallCreate), answered(CallFence):
 		w.written = ev.Object.Term
-		if w.Kind == RightUse {
-			w.confirmed = false
-		}
+		w.confirmed = w.confirmed && w.Kind == RightLease
 	case answered(CallRead) && was.Phase == Noted && was.Self().owns(ev.Object) && ev.Object.Matches:
 		w.written = ev.Object.Term // a create whose answer was lost
 	case answered(CallConfirm):
@@ -148,7 +146,7 @@ func (w *walk) learn(ev Event, was walk) {
 	case ev.Kind == EventRenew:
 		w.confirmed = false
 	}
-	if w.Phase != Held {
+	if w.Phase != Held || w.UID != was.UID { // given away, or another object
 		w.confirmed = w.confirmed && answered(CallConfirm)
 	}
 }

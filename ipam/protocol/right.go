@@ -27,7 +27,7 @@ type Right struct {
 	Revision Revision `json:"revision,omitempty"`
 	Turn     int64    `json:"turn,omitempty"`
 	// Said is the term that the object carries; Term is the one in which the
-	// right serves, 0 while it waits for a fencing write or a confirmation.
+	// right serves or last served, 0 while it waits for a confirmation.
 	Said int64 `json:"said,omitempty"`
 	Term int64 `json:"term,omitempty"`
 	// Granted says that at Revision something of the lease was granted: it

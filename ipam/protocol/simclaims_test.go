@@ -34,15 +34,21 @@ func mayShare(a, b protocol.PodRef) bool {
 
 // personClaims makes a claim, or deletes one.
 func (w *world) personClaims() {
+	busy := func(c protocol.Claim) bool { // an ADD is at it
+		return slices.ContainsFunc(w.nodes, func(n *simNode) bool { return n.agent != nil && n.agent.busy[string(c.UID)] })
+	}
+	if c, ok := pickOf(w, w.api.claims.list(busy)); ok && w.one(2) {
+		w.logf("person: deletes claim %s (%s)", c.Name, c.UID)
+		w.api.claims.remove(c.Meta)
+		return
+	}
 	name := fmt.Sprintf("c%d", w.rng.IntN(3))
 	c, out := w.api.claims.read(name)
 	if out == protocol.Done {
-		busy := slices.ContainsFunc(w.nodes, func(n *simNode) bool { return n.agent != nil && n.agent.busy[string(c.UID)] })
-		if !busy && !w.one(3) {
-			return
+		if w.one(3) {
+			w.logf("person: deletes claim %s (%s)", name, c.UID)
+			w.api.claims.remove(c.Meta)
 		}
-		w.logf("person: deletes claim %s (%s)", name, c.UID)
-		w.api.claims.remove(c.Meta)
 		return
 	}
 	owners := []protocol.OwnerRef{{}, simPods[0].Owner, simPods[2].Owner}

@@ -79,41 +79,41 @@ var stepTable = []struct{ record, events, want string }{
 	{"held, old term", "use: Renew", "held, old term; Fence"},
 	{"held, old term", "LetGo", "releasing; Delete"},
 	{"held, old term", "lease: Fence Done, Fence Done being deleted", "held; Serves"},
-	{"held, old term", "lease: Fence Done of an older term", "held, unsure; Fence"},
+	{"held, old term", "lease: Fence Done of an older term", "held, old term; Fence"},
 	{"held, old term", "use: Fence Done, Fence Done of an older term, Fence Done being deleted", "held, old term; Confirm"},
-	{"held, old term", "use: Confirm Done", "held, unsure; Fence"}, // yet another term began
+	{"held, old term", "use: Confirm Done", "held, old term; Fence"}, // yet another term began
 	{"held, old term", "use: Confirm Refused", "lost; Refused"},
 	{"held, old term", "use: Confirm Unknown", "held, old term; Later"},
 	{"held, old term", "Fence fails", "held, old term; Read"},
 	{"held, old term", "Fence Refused, Read fails, Read Done mine by a newer Tenure", "held, old term; Later"},
-	{"held, old term", "Read mine", "held, unsure; Fence"},
+	{"held, old term", "Read mine", "held, old term; Fence"},
+	{"held, old term", "Read Done mine under another UID", "held, unsure; Fence"},
 	{"held, old term", "Read gone", "held, vanished; Create"},
 	{"held, old term", "Read another's, Fence Done another node's", "lost; Taken"},
 
-	// Held, with a fencing write in doubt: one that succeeds shuts the others out.
-	{"held, unsure", "Want, Look, Read mine", "held, unsure; Fence"},
+	// Held, and the object is another than was confirmed, or not known to be the
+	// same: what it rests on may have changed.
+	{"held, unsure", "Want, Look, Read mine, Read Done mine under another UID", "held, unsure; Fence"},
 	{"held, unsure", "use: Renew", "held, unsure; Fence"},
 	{"held, unsure", "LetGo", "releasing; Delete"},
-	{"held, unsure", "lease: Fence Done, Fence Done being deleted", "held; Serves"},
-	{"held, unsure", "lease: Fence Done of an older term", "held, unsure; Fence"},
-	{"held, unsure", "use: Fence Done, Fence Done of an older term, Fence Done being deleted", "held, unsure; Confirm"},
-	{"held, unsure", "use: Confirm Done", "held; Serves"},
-	{"held, unsure", "use: Confirm Refused", "lost; Refused"},
-	{"held, unsure", "use: Confirm Unknown", "held, unsure; Later"},
+	{"held, unsure", "Fence Done, Fence Done of an older term, Fence Done being deleted", "held, unsure; Confirm"},
+	{"held, unsure", "Confirm Done", "held; Serves"},
+	{"held, unsure", "Confirm Refused", "lost; Refused"},
+	{"held, unsure", "Confirm Unknown", "held, unsure; Later"},
 	{"held, unsure", "Fence fails", "held, unsure; Read"},
 	{"held, unsure", "Fence Refused, Read fails, Read Done mine by a newer Tenure", "held, unsure; Later"},
 	{"held, unsure", "Read gone", "held, vanished; Create"},
 	{"held, unsure", "Read another's, Fence Done another node's", "lost; Taken"},
 
-	// Deleted by hand: created again, unless another was faster. Nothing is
+	// Deleted by hand, or taken over and given back: created again, unless another
+	// was faster, and confirmed like a new one. Nothing is
 	// written to before a read or an answer shows an object.
 	{"held, vanished", "Want, Look, Create Exists", "held, vanished; Read"},
 	{"held, vanished", "use: Renew", "held, vanished; Read"},
 	{"held, vanished", "LetGo", "noted; Read"},
-	{"held, vanished", "lease: Create Done", "held; Serves"},
-	{"held, vanished", "use: Create Done", "held, unsure; Confirm"},
+	{"held, vanished", "Create Done", "held, unsure; Confirm"},
 	{"held, vanished", "Create fails, Create Refused, Read fails, Read Done mine by a newer Tenure", "held, vanished; Later"},
-	{"held, vanished", "Read mine", "held, unsure; Fence"},
+	{"held, vanished", "Read mine, Read Done mine under another UID", "held, unsure; Fence"},
 	{"held, vanished", "Read gone", "held, vanished; Create"},
 	{"held, vanished", "Read another's", "lost; Taken"},
 
@@ -155,7 +155,7 @@ var stepTable = []struct{ record, events, want string }{
 	{"lost", "use: Renew", "lost; Taken"},
 	{"lost", "Look", "lost; Read"},
 	{"lost", "LetGo", "releasing; Read"},
-	{"lost", "Read mine, Read gone, Read fails, Read Done mine by a newer Tenure", "lost; Later"},
+	{"lost", "Read mine, Read Done mine under another UID, Read gone, Read fails, Read Done mine by a newer Tenure", "lost; Later"},
 }
 
 // eventGroups are names for several events of [tableEvents]; those that a kind of
@@ -170,7 +170,7 @@ var eventGroups = map[string]string{
 		"Read Done mine of another block or claim",
 	"Read not granted": "Read Done mine, Read Done mine of an older term, Read Done mine under another UID, " +
 		"Read Done mine being deleted, Read Done mine for another pod",
-	"Read mine": "Read Done mine, Read Done mine of an older term, Read Done mine under another UID, " +
+	"Read mine": "Read Done mine, Read Done mine of an older term, " +
 		"Read Done mine being deleted, Read Done mine for another pod, Read Done mine and granted",
 }
 
