@@ -1,7 +1,7 @@
 package store
 
 import (
-	"crypto/rand"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	bolt "go.etcd.io/bbolt"
+	"golang.org/x/sys/unix"
 )
 
 // mapped is how much of the file bbolt maps from the start. A map that is too
@@ -230,7 +231,11 @@ func fill(tx *bolt.Tx) error {
 			return err
 		}
 	}
-	id := seal(nil, seedNode, keyID, []byte(rand.Text()))
+	name, err := newID()
+	if err != nil {
+		return err
+	}
+	id := seal(nil, seedNode, keyID, []byte(name))
 	var st state
 	st.add(id)
 	return errors.Join(
@@ -238,4 +243,15 @@ func fill(tx *bolt.Tx) error {
 		tx.Bucket(bucketMeta).Put(keySchema, strconv.AppendInt(nil, Schema, 10)),
 		tx.Bucket(bucketMeta).Put(keyState, seal(nil, seedMeta, keyState, st.append(nil))),
 	)
+}
+
+// newID returns a store ID that no other store has. It asks the kernel itself:
+// crypto/rand would bring packages that take the CNI plugin longer to start than
+// the few stores that it makes are worth.
+func newID() (string, error) {
+	var random [16]byte
+	if _, err := unix.Getrandom(random[:], 0); err != nil { // so few bytes come at once
+		return "", os.NewSyscallError("getrandom", err)
+	}
+	return hex.EncodeToString(random[:]), nil
 }
