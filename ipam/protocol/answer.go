@@ -6,7 +6,7 @@ import "fmt"
 func answer(r Right, self Self, ev Event) Result {
 	switch ev.Call {
 	case CallCreate:
-		return created(r, self, ev)
+		return created(r, ev)
 	case CallRead:
 		return read(r, self, ev)
 	case CallConfirm:
@@ -22,7 +22,7 @@ func answer(r Right, self Self, ev Event) Result {
 	panic(fmt.Sprintf("protocol: answer to call %v of %s", ev.Call, r.Name))
 }
 
-func created(r Right, self Self, ev Event) Result {
+func created(r Right, ev Event) Result {
 	switch ev.Outcome {
 	case Done:
 		// Also where it had vanished under a Held record: what was true of the pool
