@@ -155,8 +155,8 @@ func confirmed(r Right, self Self, ev Event) Result {
 	case Refused:
 		if r.Phase == Held {
 			// Attachments may rest on it: it is not deleted under them. A use that
-			// was only renewed goes on for those; one that had vanished, or is of
-			// an earlier term, is not ours any more.
+			// was only renewed goes on for those; a right that had vanished, or a
+			// use of an earlier term, is not ours any more.
 			if r.Term != self.Term {
 				r.Phase = Lost
 			}

@@ -70,8 +70,9 @@ const (
 	// Releasing: the right has been given away on disk; a delete is under way
 	// or about to be. It gives nothing, also after a restart.
 	Releasing Phase = "Releasing"
-	// Lost: a live read showed the object under another holder. What pods
-	// still use of it is reported; it gives nothing and is never deleted here.
+	// Lost: a live read showed the object under another holder, or the pool or the
+	// claim refused it after all. What pods still use of it is reported; it gives
+	// nothing, and is never deleted here while something rests on it.
 	Lost Phase = "Lost"
 )
 
