@@ -175,13 +175,13 @@ func (a *Agent) acquire(ctx context.Context, p *pool, n need) error {
 		return &notReadyError{Pool: p.name, Why: "has blocks that others hold, and its leases cannot be listed: " + err.Error()}
 	}
 	if err = a.probe(ctx, p, known, n, held); errors.Is(err, errOthers) {
-		return &notReadyError{Pool: p.name, Why: "is contended: others were faster at every block"}
+		return fmt.Errorf("pool %s is contended: %w", p.name, err)
 	}
 	return err
 }
 
 // errOthers says that every block that was probed is another's.
-var errOthers = errors.New("every probed block is another's")
+var errOthers = errors.New("others were faster at every block that was tried")
 
 // probe tries blocks that are neither this node's nor in held.
 func (a *Agent) probe(ctx context.Context, p *pool, known *knownPool, n need, held map[netip.Prefix]bool) error {

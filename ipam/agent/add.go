@@ -222,7 +222,7 @@ func (a *Agent) hold(ctx context.Context, add *addition) (store.Attachment, erro
 			return store.Attachment{}, err
 		}
 		err = a.obtain(ctx, p, need{family: s.Family, view: s.View, exact: s.Exact})
-		if is[*ExhaustedError](err) && a.wait(ctx, exhaustedWait) {
+		if (is[*ExhaustedError](err) || errors.Is(err, errOthers)) && a.wait(ctx, exhaustedWait) {
 			continue // under pressure others give back what they do not use
 		}
 		if err != nil {

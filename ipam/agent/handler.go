@@ -66,7 +66,7 @@ func wireError(err error) *wire.Error {
 	case isClaim && !claim.Later:
 		return &wire.Error{Code: CodeClaimRefused, Msg: err.Error()}
 	case isClaim, is[*notReadyError](err), is[*notServingError](err), is[*ExhaustedError](err), is[*HeldError](err), is[*podError](err), is[*waitedError](err),
-		errors.Is(err, errUseGone), errors.Is(err, errUnanswered), errors.Is(err, wire.ErrStopped), errors.Is(err, wire.ErrHungUp):
+		errors.Is(err, errUseGone), errors.Is(err, errUnanswered), errors.Is(err, errOthers), errors.Is(err, wire.ErrStopped), errors.Is(err, wire.ErrHungUp):
 		return &wire.Error{Code: wire.CodeTryAgainLater, Msg: err.Error()}
 	case is[*selectionError](err):
 		return &wire.Error{Code: wire.CodeInvalidConfig, Msg: err.Error()}

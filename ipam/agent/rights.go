@@ -64,6 +64,10 @@ func (a *Agent) settle(res protocol.Result) {
 	switch {
 	case res.Forget || res.Verdict == protocol.VerdictServes:
 		a.schedule.drop(r.Name)
+	case res.Verdict == protocol.VerdictRefused && r.Phase == protocol.Held:
+		a.schedule.drop(r.Name) // a renewal was refused; what rests on it goes on
+	case r.Phase == protocol.Noted && r.UID != "":
+		a.lookIn(r.Name, retryAfter) // it is there, and only waits to be confirmed
 	case r.Phase == protocol.Noted:
 		if at, ok := protocol.NextLook(r.NotedAt, now); ok {
 			a.lookIn(r.Name, at.Sub(now))

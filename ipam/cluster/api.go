@@ -131,6 +131,9 @@ func (a *API) swapStatus(ctx context.Context, into client.Object, meta protocol.
 }
 
 func swapPatch(meta protocol.Meta, fields map[string]any) (client.Patch, error) {
+	if meta.UID == "" { // the API server would take it for a patch of whatever has the name
+		return nil, fmt.Errorf("write of %s without a UID", meta.Name)
+	}
 	own := map[string]any{}
 	if more, ok := fields["metadata"].(map[string]any); ok {
 		maps.Copy(own, more)
