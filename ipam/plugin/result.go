@@ -7,12 +7,28 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 
+	"github.com/tenure-ipam/tenure/ipam/plainjson"
 	"github.com/tenure-ipam/tenure/ipam/wire"
 )
 
 // printResult prints r in the configuration's version. An IPAM plugin's result
 // has no interfaces.
 func (c *call) printResult(r wire.Result) error {
+	switch c.version {
+	case "1.0.0", "1.1.0": // by hand: the CNI library takes 0.1 ms for it
+		b := plainjson.AppendText([]byte(`{"cniVersion":`), c.version)
+		_, err := c.Stdout.Write(append(r.AppendMembers(b), '}', '\n'))
+		return err
+	}
+	versioned, err := libraryResult(r).GetAsVersion(c.version)
+	if err != nil {
+		return err
+	}
+	return versioned.PrintTo(c.Stdout)
+}
+
+// libraryResult returns r as the CNI library has it.
+func libraryResult(r wire.Result) *types100.Result {
 	result := &types100.Result{CNIVersion: types100.ImplementedSpecVersion, DNS: types.DNS(r.DNS)}
 	for _, ip := range r.IPs {
 		result.IPs = append(result.IPs, &types100.IPConfig{Address: ipNet(ip.Address), Gateway: ip.Gateway.AsSlice()})
@@ -23,11 +39,7 @@ func (c *call) printResult(r wire.Result) error {
 			MTU: route.MTU, AdvMSS: route.AdvMSS, Priority: route.Priority, Table: route.Table, Scope: route.Scope,
 		})
 	}
-	versioned, err := result.GetAsVersion(c.version)
-	if err != nil {
-		return err
-	}
-	return versioned.PrintTo(c.Stdout)
+	return result
 }
 
 func ipNet(p netip.Prefix) net.IPNet {

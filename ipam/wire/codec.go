@@ -64,7 +64,7 @@ func (r *Request) parse(body json.RawMessage) error {
 func (r Response) appendTo(b []byte) ([]byte, error) {
 	b = strconv.AppendInt(append(b, `{"v":`...), int64(r.Version), 10)
 	if r.Result != nil {
-		b = r.Result.appendTo(plainjson.AppendKey(b, "result"))
+		b = append(r.Result.AppendMembers(append(plainjson.AppendKey(b, "result"), '{')), '}')
 	}
 	if r.Error != nil {
 		b = strconv.AppendUint(append(plainjson.AppendKey(b, "error"), `{"code":`...), uint64(r.Error.Code), 10)
@@ -75,8 +75,10 @@ func (r Response) appendTo(b []byte) ([]byte, error) {
 	return append(b, '}'), nil
 }
 
-func (r *Result) appendTo(b []byte) []byte {
-	b = append(b, `{"ips":[`...)
+// AppendMembers appends the members of r's JSON to b, which ends inside an object.
+// They are those of a CNI result, from version 1.0.0 on.
+func (r *Result) AppendMembers(b []byte) []byte {
+	b = append(plainjson.AppendKey(b, "ips"), '[')
 	for i, ip := range r.IPs {
 		if i > 0 {
 			b = append(b, ',')
@@ -102,7 +104,7 @@ func (r *Result) appendTo(b []byte) []byte {
 		b = appendTexts(b, "search", r.DNS.Search)
 		b = append(appendTexts(b, "options", r.DNS.Options), '}')
 	}
-	return append(b, '}')
+	return b
 }
 
 func (r Route) appendTo(b []byte) []byte {
