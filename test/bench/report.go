@@ -89,12 +89,16 @@ func (r *report) sixteen(m measured) {
 		"every round, each time another one first; ratios are taken within a round", burstWorkers, len(agent.rounds[0])))
 }
 
-// socket reports addresses a second, and the agent's processor time for each.
-func (r *report) socket(adds, dels, cpu []float64) {
+// socket reports addresses a second, the agent's processor time for each, and how
+// long one ADD takes by itself.
+func (r *report) socket(adds, dels, cpu, single []float64) {
 	added := newFigure("socket/ADD/rate", "/s", adds).aimed("one node, 64 callers on the socket: addresses a second", atLeast(20000))
 	r.tables = append(r.tables, table{
-		title: "64 callers on the node socket", columns: []string{"ADD/s", "DEL/s", "agent's cpu for one ADD, µs"},
-		rows: [][]string{{r.note(added), r.note(newFigure("socket/DEL/rate", "/s", dels)), r.note(newFigure("socket/ADD/cpu", "µs", cpu))}},
+		title: "64 callers on the node socket", columns: []string{"ADD/s", "DEL/s", "agent's cpu for one ADD, µs", "a single caller's ADD, ms"},
+		rows: [][]string{{
+			r.note(added), r.note(newFigure("socket/DEL/rate", "/s", dels)), r.note(newFigure("socket/ADD/cpu", "µs", cpu)),
+			r.note(newFigure("socket/ADD/single/p50", "ms", single)),
+		}},
 	})
 	r.explain("64 callers", fmt.Sprintf("64 connections with one request each under way: ADDs of %d pods with %d interfaces, then their DELs, out of blocks that the node "+
 		"holds; the agent is the shipped program; requests are encoded beforehand, answers checked afterwards; callers and agent share the processors", socketPods, interfacesPerPod))

@@ -23,6 +23,7 @@ const (
 	callers      = 64
 	socketRounds = 10
 	socketPods   = 1024
+	singleCalls  = 500
 )
 
 // asks are the frames of one attachment, ready to be sent: what is measured is the
@@ -72,8 +73,29 @@ func (b *bench) socket(ctx context.Context) error {
 		adds, dels = append(adds, n/added.Seconds()), append(dels, n/deleted.Seconds())
 		cpu = append(cpu, (usedAfter-used).Seconds()*1e6/n)
 	}
-	b.report.socket(adds, dels, cpu)
+	single, err := b.single(conns[0], all)
+	if err != nil {
+		return err
+	}
+	b.report.socket(adds, dels, cpu, single)
 	return nil
+}
+
+// single returns, in milliseconds, how long one ADD at a time takes over a
+// connection that is there already.
+func (b *bench) single(c *caller, all []asks) ([]float64, error) {
+	var took []time.Duration
+	for _, a := range all[:min(len(all), b.samples(singleCalls))] {
+		began := time.Now()
+		if _, err := c.call(a.add); err != nil {
+			return nil, fmt.Errorf("ADD: %w", err)
+		}
+		took = append(took, time.Since(began))
+		if _, err := c.call(a.del); err != nil {
+			return nil, fmt.Errorf("DEL: %w", err)
+		}
+	}
+	return []float64{millis(percentile(took, 50))}, nil
 }
 
 // asks returns the requests of four interfaces of every pod.
