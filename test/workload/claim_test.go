@@ -28,7 +28,7 @@ func wantCode(t *testing.T, err error, code wire.Code, text string) {
 
 // The address outlives pods, nodes and agents; the definition is in another
 // namespace (X10) and has another name than the network (X12).
-func TestN80VM6X10X12AddressOutlivesThePod(t *testing.T) {
+func TestN80N83VM6X10X12AddressOutlivesThePod(t *testing.T) {
 	w := newWorld(t, "outlive", "elsewhere", "10.40.0.0/20", "fd00:40::/64")
 	c := w.claim("outlive")
 	want := allocated(t, c) // before any pod
