@@ -205,6 +205,7 @@ func (a *Agent) hold(ctx context.Context, add *addition) (store.Attachment, erro
 	if add.sel.Claim != "" {
 		return a.holdClaim(ctx, add)
 	}
+	var full error // how the pool was found to have nothing
 	for {
 		slots, err := a.slots(ctx, add.conf) // anew each time: the pool may have changed
 		if err != nil {
@@ -222,8 +223,14 @@ func (a *Agent) hold(ctx context.Context, add *addition) (store.Attachment, erro
 			return store.Attachment{}, err
 		}
 		err = a.obtain(ctx, p, need{family: s.Family, view: s.View, exact: s.Exact})
-		if (is[*ExhaustedError](err) || errors.Is(err, errOthers)) && a.wait(ctx, exhaustedWait) {
-			continue // under pressure others give back what they do not use
+		if is[*ExhaustedError](err) || errors.Is(err, errOthers) {
+			full = err // under pressure others give back what they do not use
+			if a.wait(ctx, exhaustedWait) {
+				continue
+			}
+		}
+		if err != nil && full != nil {
+			return store.Attachment{}, full // says more than that the time is up
 		}
 		if err != nil {
 			return store.Attachment{}, err
