@@ -244,4 +244,11 @@ type IPLeaseStatus struct {
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=400
 	Allocations []string `json:"allocations,omitempty"`
+
+	// answered is the ID of the last recall, on the holder's seat, that the holder
+	// has answered: what of it was free it has ceded.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	Answered string `json:"answered,omitempty"`
 }

@@ -248,6 +248,14 @@ type IPPoolStatus struct {
 	// +optional
 	Leasing Leasing `json:"leasing,omitempty"`
 
+	// opening is another word each time that the pool is opened. An agent that has
+	// seen the API server go back to an earlier state leases nothing of the pool
+	// before it has been opened anew.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Opening string `json:"opening,omitempty"`
+
 	// blockPrefixLengths are the prefix lengths of the pool's blocks. They are
 	// written before the first lease and change only while the pool is closed.
 	// +optional

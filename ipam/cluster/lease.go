@@ -120,6 +120,9 @@ func (a *API) PublishLease(ctx context.Context, name string, uid protocol.UID, p
 	if len(p.Allocations) > 0 {
 		fields["allocations"] = p.Allocations
 	}
+	if p.Answered != "" {
+		fields["answered"] = p.Answered
+	}
 	obj := &v1alpha1.IPLease{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	return a.swapStatus(ctx, obj, protocol.Meta{Name: name, UID: uid}, fields)
 }
@@ -156,6 +159,15 @@ func LeaseOf(o *v1alpha1.IPLease) (protocol.Lease, error) {
 		l.Grants = append(l.Grants, protocol.Grant{Addr: addr, Freeing: g.Freeing, To: protocol.Grantee{
 			Kind: protocol.GranteeKind(g.To.Kind), UID: protocol.UID(g.To.UID), Namespace: g.To.Namespace, Name: g.To.Name,
 		}})
+	}
+	if st := o.Status; st.Published != nil {
+		l.Published = protocol.Publication{Allocations: st.Allocations, At: st.Published.Time, Answered: st.Answered}
+		if st.Used != nil {
+			l.Published.Used = int(*st.Used)
+		}
+		if st.Free != nil {
+			l.Published.Free = int(*st.Free)
+		}
 	}
 	if err := errors.Join(errs...); err != nil {
 		return protocol.Lease{}, fmt.Errorf("read lease %s: %w", o.Name, err)

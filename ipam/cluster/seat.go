@@ -23,6 +23,8 @@ const (
 	annotationBoot    = "tenure.dev/boot"
 	annotationTurn    = "tenure.dev/turn"
 	annotationRecalls = "tenure.dev/recalls"
+	annotationFormer  = "tenure.dev/former"
+	annotationRestore = "tenure.dev/restored"
 )
 
 // ReadSeat reads a node's seat live.
@@ -88,8 +90,21 @@ func (a *API) seatKey(node protocol.NodeName) client.ObjectKey {
 func seatAnnotations(s protocol.Seat) map[string]string {
 	return map[string]string{
 		annotationNodeUID: string(s.NodeUID), annotationMachine: s.Machine, annotationBoot: s.Boot,
-		annotationTurn: strconv.FormatInt(s.Turn, 10),
+		annotationTurn: strconv.FormatInt(s.Turn, 10), annotationRestore: s.Restored,
+		annotationRecalls: listText(s.Recalls), annotationFormer: listText(s.Former),
 	}
+}
+
+// listText returns list as JSON, and no text for an empty one.
+func listText[T any](list []T) string {
+	if len(list) == 0 {
+		return ""
+	}
+	text, err := json.Marshal(list)
+	if err != nil { // strings and numbers
+		panic(fmt.Sprintf("encode a seat's annotation: %v", err))
+	}
+	return string(text)
 }
 
 func seatSpec(s protocol.Seat) coordination.LeaseSpec {
@@ -117,7 +132,7 @@ func seatPatch(s protocol.Seat) map[string]any {
 func SeatOf(o *coordination.Lease) (protocol.Seat, error) {
 	s := protocol.Seat{
 		Meta: metaOf(o), Node: protocol.NodeName(o.Name), NodeUID: protocol.UID(o.Annotations[annotationNodeUID]),
-		Machine: o.Annotations[annotationMachine], Boot: o.Annotations[annotationBoot],
+		Machine: o.Annotations[annotationMachine], Boot: o.Annotations[annotationBoot], Restored: o.Annotations[annotationRestore],
 	}
 	if turn := o.Annotations[annotationTurn]; turn != "" {
 		n, err := strconv.ParseInt(turn, 10, 64)
@@ -126,9 +141,13 @@ func SeatOf(o *coordination.Lease) (protocol.Seat, error) {
 		}
 		s.Turn = n
 	}
-	if raw := o.Annotations[annotationRecalls]; raw != "" {
-		if err := json.Unmarshal([]byte(raw), &s.Recalls); err != nil {
-			return protocol.Seat{}, fmt.Errorf("read seat %s: annotation %s: %w", o.Name, annotationRecalls, err)
+	for name, list := range map[string]any{annotationRecalls: &s.Recalls, annotationFormer: &s.Former} {
+		raw := o.Annotations[name]
+		if raw == "" {
+			continue
+		}
+		if err := json.Unmarshal([]byte(raw), list); err != nil {
+			return protocol.Seat{}, fmt.Errorf("read seat %s: annotation %s: %w", o.Name, name, err)
 		}
 	}
 	if o.Spec.HolderIdentity != nil {

@@ -2,7 +2,9 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/netip"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,7 +20,7 @@ func (a *API) CreateSubLease(ctx context.Context, s protocol.SubLease) (protocol
 	if out != protocol.Done {
 		return protocol.SubLease{}, out, err
 	}
-	return SubLeaseOf(obj), out, nil
+	return decided(SubLeaseOf(obj))
 }
 
 // ReadSubLease reads a sub-lease live.
@@ -28,7 +30,7 @@ func (a *API) ReadSubLease(ctx context.Context, name string) (protocol.SubLease,
 	if out != protocol.Done {
 		return protocol.SubLease{}, out, err
 	}
-	return SubLeaseOf(&obj), out, nil
+	return decided(SubLeaseOf(&obj))
 }
 
 // UpdateSubLease changes old into next by compare-and-swap on old's UID and
@@ -57,7 +59,7 @@ func (a *API) UpdateSubLease(ctx context.Context, old, next protocol.SubLease) (
 	if out != protocol.Done {
 		return protocol.SubLease{}, out, err
 	}
-	return SubLeaseOf(obj), out, nil
+	return decided(SubLeaseOf(obj))
 }
 
 // DeleteSubLease deletes the sub-lease of exactly this name, UID and revision.
@@ -78,15 +80,21 @@ func (a *API) subLeases(ctx context.Context, opts ...client.ListOption) ([]proto
 	if err := a.list(ctx, &list, opts...); err != nil {
 		return nil, fmt.Errorf("list sub-leases: %w", err)
 	}
-	subs := make([]protocol.SubLease, len(list.Items))
+	subs := make([]protocol.SubLease, 0, len(list.Items))
+	var errs []error
 	for i := range list.Items {
-		subs[i] = SubLeaseOf(&list.Items[i])
+		s, err := SubLeaseOf(&list.Items[i])
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		subs = append(subs, s)
 	}
-	return subs, nil
+	return subs, errors.Join(errs...)
 }
 
 // SubLeaseOf reads an IPSubLease.
-func SubLeaseOf(o *v1alpha1.IPSubLease) protocol.SubLease {
+func SubLeaseOf(o *v1alpha1.IPSubLease) (protocol.SubLease, error) {
 	s := protocol.SubLease{
 		Meta: metaOf(o), Protocol: int(o.Spec.Protocol), Node: protocol.NodeName(o.Spec.Node),
 		Store: protocol.StoreID(o.Spec.Store), Term: o.Spec.Term, Turn: o.Spec.Turn,
@@ -103,7 +111,35 @@ func SubLeaseOf(o *v1alpha1.IPSubLease) protocol.SubLease {
 			s.Request.Wants = append(s.Request.Wants, protocol.Wanted{Pool: protocol.PoolName(w.Pool), Ranges: w.Ranges})
 		}
 	}
-	return s
+	for _, g := range o.Status.Granted {
+		addr, err := netip.ParseAddr(g.Address)
+		if err != nil {
+			return protocol.SubLease{}, fmt.Errorf("read sub-lease %s: %w", o.Name, err)
+		}
+		s.Granted = append(s.Granted, protocol.Granted{Addr: addr, Lease: g.Lease})
+	}
+	if r := o.Status.Refused; r != nil {
+		s.Refused = &protocol.Refusal{Reason: r.Reason, Message: r.Message}
+	}
+	return s, nil
+}
+
+// AnswerSubLease writes the controller's answer, s.Granted or s.Refused, into the
+// status of a request, by compare-and-swap on s's UID and Revision.
+func (a *API) AnswerSubLease(ctx context.Context, s protocol.SubLease) (protocol.Outcome, error) {
+	fields := map[string]any{}
+	if len(s.Granted) > 0 {
+		granted := make([]v1alpha1.Granted, len(s.Granted))
+		for i, g := range s.Granted {
+			granted[i] = v1alpha1.Granted{Address: g.Addr.String(), Lease: g.Lease}
+		}
+		fields["granted"] = granted
+	}
+	if s.Refused != nil {
+		fields["refused"] = v1alpha1.Refusal{Reason: s.Refused.Reason, Message: s.Refused.Message}
+	}
+	obj := &v1alpha1.IPSubLease{ObjectMeta: metav1.ObjectMeta{Name: s.Name}}
+	return a.swapStatus(ctx, obj, s.Meta, fields)
 }
 
 // ToSubLease writes an IPSubLease.

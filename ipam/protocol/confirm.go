@@ -100,12 +100,6 @@ func ConfirmUse(self Self, e UseEvidence) (granted []Granted, why string) {
 	return granted, ""
 }
 
-// Granted is an address that a claim has, and the pool it is of.
-type Granted struct {
-	Addr netip.Addr
-	Pool PoolName
-}
-
 type grantOn struct {
 	Granted
 	Freeing bool
@@ -117,7 +111,7 @@ func grantIn(leases []Lease, a netip.Addr, uid UID) (grantOn, bool) {
 			continue
 		}
 		if g, ok := l.GrantOf(a); ok && g.To.UID == uid {
-			return grantOn{Granted: Granted{Addr: a, Pool: l.Pool}, Freeing: g.Freeing}, true
+			return grantOn{Granted: Granted{Addr: a, Lease: l.Name}, Freeing: g.Freeing}, true
 		}
 	}
 	return grantOn{}, false

@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"net/netip"
+	"reflect"
 	"strings"
 	"testing"
 )
@@ -113,7 +114,7 @@ func TestObjectOf(t *testing.T) {
 	r := Right{Kind: RightLease, Name: LeaseName("lan", block), Pool: "lan", Block: block}
 	l := Lease{Meta: Meta{Name: r.Name, UID: "u", Revision: "3"}, Protocol: 1, Pool: "lan", Block: block, Holder: Holder{Node: "a"}, Store: "s", Term: 2, Turn: 4}
 	want := Object{Meta: l.Meta, Protocol: 1, Node: "a", Store: "s", Term: 2, Turn: 4, Matches: true}
-	if got := r.ObjectOf(l); got != want {
+	if got := r.ObjectOf(l); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v; want %+v", got, want)
 	}
 	granted, elsewhere, resized := l, l, l

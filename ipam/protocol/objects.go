@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"fmt"
+	"hash/fnv"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -111,9 +112,12 @@ type Lease struct {
 	Store StoreID
 	Term  int64
 	// Turn is changed by every fencing write.
-	Turn   int64
+	Turn int64
+	// Ceded are the addresses that the holding node has given to the cluster.
 	Ceded  []netip.Addr
 	Grants []Grant
+	// Published is what the holder last told people; zero if it has told nothing.
+	Published Publication
 }
 
 // GrantsOf returns the grants of l to uid, in the lease's order.
@@ -230,6 +234,36 @@ type SubLease struct {
 	Turn     int64
 	Use      *Use
 	Request  *Request
+	// Granted or Refused is the controller's answer to a request, written once.
+	Granted []Granted
+	Refused *Refusal
+}
+
+// Answered reports whether the controller has answered the request of s.
+func (s SubLease) Answered() bool { return len(s.Granted) > 0 || s.Refused != nil }
+
+// Granted is an address that has been granted, and the lease that the grant stands
+// on.
+type Granted struct {
+	Addr  netip.Addr
+	Lease string
+}
+
+// A Refusal is why a request is not granted, and will not be.
+type Refusal struct {
+	// Reason is one word for programs, one of the Refused… constants of the API.
+	Reason string
+	// Message is for people, and says who has what was wanted.
+	Message string
+}
+
+// RequestName returns the name of a new request of node: a hash of the node's
+// name, which may be too long itself, and 64 random bits. It has no dot, so that
+// it never is the name of a use.
+func RequestName(node NodeName, random uint64) string {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(node)) // a hash takes everything
+	return fmt.Sprintf("%016x-%016x", h.Sum64(), random)
 }
 
 // A Use says that a node lets a pod use a claim's addresses. While it exists the
@@ -262,6 +296,8 @@ type Pool struct {
 	Meta
 	// Open says that blocks may be leased.
 	Open bool
+	// Opening is another word each time that the pool is opened.
+	Opening string
 	// Bits is the prefix length of the pool's blocks, by family; 0 where the
 	// controller has not decided it.
 	Bits4, Bits6 int
@@ -297,12 +333,36 @@ type Seat struct {
 	Turn int64
 	// Recalls are what the controller asks the holder to cede.
 	Recalls []Recall
+	// Former are those who sat here before and may have left something: leases or
+	// sub-leases of their stores.
+	Former []Former
+	// Restored says that the agent has seen the API server go back to an earlier
+	// state, and which of its heartbeats saw it; empty if not. See [Sitting].
+	Restored string
 }
 
-// A Recall asks a holder to cede free addresses of a lease.
+// A Former is an occupant that a seat has had: who sat there, until which term.
+type Former struct {
+	Store   StoreID       `json:"store"`
+	Machine string        `json:"machine,omitempty"`
+	Boot    string        `json:"boot,omitempty"`
+	NodeUID UID           `json:"nodeUID,omitempty"`
+	Term    int64         `json:"term"`
+	Fence   time.Duration `json:"fence,omitempty"`
+}
+
+// Occupant returns who sits on s, as one who sat there.
+func (s Seat) Occupant() Former {
+	return Former{Store: s.Store, Machine: s.Machine, Boot: s.Boot, NodeUID: s.NodeUID, Term: s.Term, Fence: s.Fence}
+}
+
+// A Recall asks a holder to cede the free addresses of a lease that lie in Ranges.
 type Recall struct {
+	// ID is new for each recall. The holder publishes it in the lease's status
+	// when it has done what it can.
+	ID     string   `json:"id"`
 	Lease  string   `json:"lease"`
-	Ranges []string `json:"ranges,omitempty"`
+	Ranges []string `json:"ranges"` // "first-last", inclusive
 }
 
 // A Publication is what a holder tells people about one block. No right rests on
@@ -311,4 +371,6 @@ type Publication struct {
 	Used, Free  int
 	Allocations []string // "address namespace/pod interface"
 	At          time.Time
+	// Answered is the ID of the last recall that the holder has answered.
+	Answered string
 }

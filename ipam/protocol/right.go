@@ -6,7 +6,7 @@ import (
 )
 
 // A Right is what a node holds of the cluster, as its store records it: a lease
-// of a block or the use of a claim. Both live the same life, drawn in
+// of a block, the use of a claim, or a request and what it was granted. All live the same life, drawn in
 // docs/leases.md:
 //
 //	        Note        created, confirmed           Let go
@@ -41,10 +41,22 @@ type Right struct {
 	Pool    PoolName     `json:"pool,omitempty"`
 	PoolUID UID          `json:"poolUID,omitempty"`
 	Block   netip.Prefix `json:"block,omitzero"`
+	// Ceded are the addresses of the block that this node has given to the cluster:
+	// it gives them to nobody. They are here before they are in the lease, and stay
+	// until an answered write of this node's has taken them out of the lease.
+	Ceded []netip.Addr `json:"ceded,omitempty"`
+	// Taking are those of Ceded that the fencing write under way takes back.
+	Taking []netip.Addr `json:"taking,omitempty"`
 
-	// Of a use; Addrs are the addresses that it is answered with, Leases those of
-	// the blocks that they are in.
-	Use    *Use         `json:"use,omitempty"`
+	// Store is, of a Frozen right and of one that is given back afterwards, the
+	// store that was lost; empty for this store's own.
+	Store StoreID `json:"store,omitempty"`
+
+	// Of a use or a request, what it is for.
+	Use     *Use     `json:"use,omitempty"`
+	Request *Request `json:"request,omitempty"`
+	// Addrs are the addresses that a use is answered with, or that a request has
+	// been granted, Leases those of the blocks that they are in.
 	Addrs  []netip.Addr `json:"addrs,omitempty"`
 	Leases []string     `json:"leases,omitempty"`
 }
@@ -56,6 +68,9 @@ type RightKind string
 const (
 	RightLease RightKind = "Lease"
 	RightUse   RightKind = "Use"
+	// RightRequest is a sub-lease that asks for addresses, and has them once it
+	// is granted.
+	RightRequest RightKind = "Request"
 )
 
 // Phase is where a [Right] stands in its life.
@@ -74,12 +89,16 @@ const (
 	// claim refused it after all. What pods still use of it is reported; it gives
 	// nothing, and is never deleted here while something rests on it.
 	Lost Phase = "Lost"
+	// Frozen: the object names a store that this machine has lost, and pods of that
+	// store's time may still run. It gives nothing new and is not given back until
+	// none of them can.
+	Frozen Phase = "Frozen"
 )
 
 // Valid reports whether p is one of the phases.
 func (p Phase) Valid() bool {
 	switch p {
-	case Noted, Held, Releasing, Lost:
+	case Noted, Held, Releasing, Lost, Frozen:
 		return true
 	default:
 		return false

@@ -52,12 +52,19 @@ const (
 	// EventLetGo: nothing needs the right. The caller has made sure, in the
 	// transaction of this step, that no attachment rests on it.
 	EventLetGo
+	// EventCede: the addresses Addrs of a lease, which nobody has, are to be the
+	// cluster's. The caller has barred them, in the transaction of this step.
+	EventCede
+	// EventTakeBack: the addresses Addrs of a lease that were ceded are needed
+	// here. They may be used when the answer says that they are not in
+	// [Right.Ceded] any more.
+	EventTakeBack
 	// EventAnswer: a call returned.
 	EventAnswer
 )
 
 func (k EventKind) String() string {
-	names := [...]string{"Want", "Look", "Renew", "LetGo", "Answer"}
+	names := [...]string{"Want", "Look", "Renew", "LetGo", "Cede", "TakeBack", "Answer"}
 	if int(k) >= len(names) {
 		return fmt.Sprintf("EventKind(%d)", uint8(k))
 	}
@@ -71,7 +78,9 @@ type Event struct {
 	Now time.Time
 
 	// Use is, of a renewal, what the use is for from now on; Addrs and Leases,
-	// where given, are what it will be answered with.
+	// where given, are what it will be answered with. Of a request's confirmation
+	// they are what was granted; of EventCede and EventTakeBack Addrs alone says
+	// which addresses.
 	Use    *Use
 	Addrs  []netip.Addr
 	Leases []string
@@ -101,6 +110,17 @@ type Object struct {
 	Matches bool
 	// Stale says that a use names another pod or interface than its record.
 	Stale bool
+	// Ceded are the ceded addresses of a lease, Grants those that are granted.
+	Ceded, Grants []netip.Addr
+}
+
+// ObjectOfRequest returns what the protocol reads of s, which should be the request
+// of r.
+func (r Right) ObjectOfRequest(s SubLease) Object {
+	return Object{
+		Meta: s.Meta, Protocol: s.Protocol, Node: s.Node, Store: s.Store, Term: s.Term, Turn: s.Turn,
+		Matches: s.Request != nil && r.Request != nil && s.Request.Pod.UID == r.Request.Pod.UID && s.Request.Interface == r.Request.Interface,
+	}
 }
 
 // ObjectOf returns what the protocol reads of l, which should be the lease of r.
