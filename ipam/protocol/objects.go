@@ -349,7 +349,14 @@ type Former struct {
 	NodeUID UID           `json:"nodeUID,omitempty"`
 	Term    int64         `json:"term"`
 	Fence   time.Duration `json:"fence,omitempty"`
+	// Ended says that the controller ended the term: what is left of that store in
+	// Term or an earlier one is the cluster's, whoever sits there by now.
+	Ended bool `json:"ended,omitempty"`
 }
+
+// Ended reports whether the controller has ended the term of whoever sat on s:
+// nobody sits there.
+func (s Seat) Ended() bool { return s.Store == "" }
 
 // Occupant returns who sits on s, as one who sat there.
 func (s Seat) Occupant() Former {
