@@ -44,11 +44,13 @@ type Config struct {
 	Calls int
 	// RoundSize is how many asks one round takes on.
 	RoundSize int
+	// Now is the clock.
+	Now func() time.Time
 }
 
 // DefaultConfig returns the Config for production.
 func DefaultConfig() Config {
-	return Config{IdleAfter: time.Minute, Calls: 16, RoundSize: 1024}
+	return Config{IdleAfter: time.Minute, Calls: 16, RoundSize: 1024, Now: time.Now}
 }
 
 // Validate reports every fault of c.
@@ -62,6 +64,9 @@ func (c Config) Validate() error {
 	}
 	if c.RoundSize < 1 {
 		errs = append(errs, fmt.Errorf("RoundSize is %d, must be positive", c.RoundSize))
+	}
+	if c.Now == nil {
+		errs = append(errs, errors.New("Now is nil"))
 	}
 	return errors.Join(errs...)
 }
@@ -206,25 +211,36 @@ func (b *Broker) Claims() []ClaimKey {
 }
 
 // Mark sets freeing on grants. When it returns nil each is marked, or gone.
-func (b *Broker) Mark(ctx context.Context, grants []Held) error { return b.do(ctx, mark, grants) }
+func (b *Broker) Mark(ctx context.Context, grants []Held) error {
+	return b.change(ctx, Mark, grants)
+}
 
 // Unmark takes the mark off grants that are not to be freed after all. It fails
 // for one that is gone.
-func (b *Broker) Unmark(ctx context.Context, grants []Held) error { return b.do(ctx, unmark, grants) }
+func (b *Broker) Unmark(ctx context.Context, grants []Held) error {
+	return b.change(ctx, Unmark, grants)
+}
 
 // Clear removes grants. It fails for one that is not marked; one that is gone
 // already is no failure.
-func (b *Broker) Clear(ctx context.Context, grants []Held) error { return b.do(ctx, remove, grants) }
+func (b *Broker) Clear(ctx context.Context, grants []Held) error {
+	return b.change(ctx, Clear, grants)
+}
 
-// do has the next round change grants, and waits for it.
-func (b *Broker) do(ctx context.Context, v verb, grants []Held) error {
+// Submit has the next round change grants, and returns where its outcome will
+// be, once: what Mark, Unmark and Clear wait for.
+func (b *Broker) Submit(v Verb, grants []Held) <-chan error {
 	j := &job{verb: v, grants: grants, result: make(chan error, 1)}
 	b.mu.Lock()
 	b.jobs = append(b.jobs, j)
 	b.mu.Unlock()
 	b.signal()
+	return j.result
+}
+
+func (b *Broker) change(ctx context.Context, v Verb, grants []Held) error {
 	select {
-	case err := <-j.result:
+	case err := <-b.Submit(v, grants):
 		return err
 	case <-ctx.Done():
 		return context.Cause(ctx) // the change may still be made
@@ -244,60 +260,68 @@ func (b *Broker) tell(keys []ClaimKey) {
 	}
 }
 
-// Run reads all leases live and then serves asks until ctx ends. No two Runs of
-// one Broker may overlap; of two controllers they may.
+// Run reads all leases live and then serves asks until ctx ends: it is Start and
+// then Turn after Turn, in their time. No two Runs of one Broker may overlap; of
+// two controllers they may.
 func (b *Broker) Run(ctx context.Context) error {
-	if err := b.seed(ctx); err != nil {
-		return nil // ctx ended
+	for !b.Start(ctx) {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(time.Second):
+		}
 	}
 	look := time.NewTicker(min(b.cfg.IdleAfter/6, time.Second))
 	defer look.Stop()
 	retry := time.NewTimer(0)
 	defer retry.Stop()
 	for {
+		sweep := false
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-b.work:
 		case <-retry.C:
 		case <-look.C:
-			b.mu.Lock()
-			b.sweep = true
-			b.mu.Unlock()
+			sweep = true
 		}
-		b.giveBack(ctx)
-		b.round(ctx)
-		b.mu.Lock()
-		at, ok := b.book.nextRetry()
-		b.mu.Unlock()
-		if ok {
-			retry.Reset(max(time.Until(at), 0))
+		if at, ok := b.Turn(ctx, sweep); ok {
+			retry.Reset(max(at.Sub(b.cfg.Now()), 0))
 		}
 	}
 }
 
-// seed reads all leases live, until that works, and has every claim that holds
-// grants looked at: it may be gone since the last run. The error is ctx's.
-func (b *Broker) seed(ctx context.Context) error {
-	for {
-		begun := b.begin()
-		leases, err := b.cluster.Leases(ctx)
-		if err != nil {
-			// What could be read counts; a lease that cannot be understood keeps
-			// its name, and so its block, all the same.
-			b.log.ErrorContext(ctx, "leases cannot be read", "error", err)
-		}
-		if err == nil || len(leases) > 0 {
-			for _, l := range leases {
-				b.observe(l, begun)
-			}
-			b.tell(b.Claims())
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(time.Second):
-		}
+// Start reads all leases live, and has every claim that holds grants looked at: it
+// may be gone since the last run. It reports whether that worked.
+func (b *Broker) Start(ctx context.Context) bool {
+	begun := b.begin()
+	leases, err := b.cluster.Leases(ctx)
+	if err != nil {
+		// What could be read counts; a lease that cannot be understood keeps
+		// its name, and so its block, all the same.
+		b.log.ErrorContext(ctx, "leases cannot be read", "error", err)
 	}
+	if err != nil && len(leases) == 0 {
+		return false
+	}
+	for _, l := range leases {
+		b.observe(l, begun)
+	}
+	b.tell(b.Claims())
+	return true
+}
+
+// Turn does once what there is to do: it gives leases back that are not needed, if
+// sweep says so or what was seen since the last Turn, and works on the asks and
+// changes that wait. It returns when one of them is to be tried again, if one is.
+// No two Turns of one Broker may overlap.
+func (b *Broker) Turn(ctx context.Context, sweep bool) (at time.Time, ok bool) {
+	b.mu.Lock()
+	b.sweep = b.sweep || sweep
+	b.mu.Unlock()
+	b.giveBack(ctx)
+	b.round(ctx)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.book.nextRetry()
 }

@@ -8,19 +8,21 @@ import (
 
 // edit is one change to a lease's grants.
 type edit struct {
-	verb  verb
+	verb  Verb
 	grant protocol.Grant // Freeing has no meaning here
 	// on is the UID of the lease that an add was planned for.
 	on protocol.UID
 }
 
-type verb uint8
+// A Verb is a change to a grant.
+type Verb uint8
 
+// The verbs.
 const (
-	add    verb = iota // grant the address, if it is free
-	mark               // set freeing
-	unmark             // take the mark back
-	remove             // remove the grant, if it is marked
+	add    Verb = iota // grant the address, if it is free
+	Mark               // set freeing
+	Unmark             // take the mark back
+	Clear              // remove the grant, if it is marked
 )
 
 // rewrite applies edits to l. done says of each whether it holds in next; an edit
@@ -57,11 +59,11 @@ func (e edit) apply(l *protocol.Lease, at int) (done, changed bool) {
 		}
 		l.Grants = append(l.Grants, protocol.Grant{Addr: e.grant.Addr, To: e.grant.To})
 		return true, true
-	case mark, unmark:
+	case Mark, Unmark:
 		if at < 0 {
-			return e.verb == mark, false // nothing left to free
+			return e.verb == Mark, false // nothing left to free
 		}
-		freeing := e.verb == mark
+		freeing := e.verb == Mark
 		changed = l.Grants[at].Freeing != freeing
 		l.Grants[at].Freeing = freeing
 		return true, changed

@@ -44,7 +44,7 @@ func TestRewrite(t *testing.T) {
 	later := lease(freeing(grant("10.0.0.1", ada)))
 	later.Protocol++
 	toAda, toBert := grant("10.0.0.1", ada), grant("10.0.0.1", bert)
-	planned := func(v verb, g protocol.Grant) edit { return edit{verb: v, grant: g, on: "l1"} }
+	planned := func(v Verb, g protocol.Grant) edit { return edit{verb: v, grant: g, on: "l1"} }
 
 	tests := []struct {
 		name    string
@@ -63,16 +63,16 @@ func TestRewrite(t *testing.T) {
 		{"add outside the block", lease(), []edit{planned(add, grant("10.0.0.4", ada))}, nil, []bool{false}, false},
 		{"add to a node's lease", ofNode, []edit{planned(add, toAda)}, nil, []bool{false}, false},
 		{"add to a lease that took the name", lease(), []edit{{verb: add, grant: toAda, on: "l0"}}, nil, []bool{false}, false},
-		{"mark", lease(toAda), []edit{planned(mark, toAda)}, []protocol.Grant{freeing(toAda)}, []bool{true}, true},
-		{"mark again", lease(freeing(toAda)), []edit{planned(mark, toAda)}, []protocol.Grant{freeing(toAda)}, []bool{true}, false},
-		{"mark what is gone", lease(), []edit{planned(mark, toAda)}, nil, []bool{true}, false},
-		{"mark keyed by UID, not by address (M15)", lease(toBert), []edit{planned(mark, toAda)}, []protocol.Grant{toBert}, []bool{true}, false},
-		{"unmark", lease(freeing(toAda)), []edit{planned(unmark, toAda)}, []protocol.Grant{toAda}, []bool{true}, true},
-		{"unmark what is gone", lease(), []edit{planned(unmark, toAda)}, nil, []bool{false}, false},
-		{"remove", lease(freeing(toAda)), []edit{planned(remove, toAda)}, nil, []bool{true}, true},
-		{"remove without mark (M25)", lease(toAda), []edit{planned(remove, toAda)}, []protocol.Grant{toAda}, []bool{false}, false},
-		{"remove another's", lease(freeing(toBert)), []edit{planned(remove, toAda)}, []protocol.Grant{freeing(toBert)}, []bool{true}, false},
-		{"a lease of a later version is left alone (F21)", later, []edit{planned(remove, toAda)}, later.Grants, []bool{false}, false},
+		{"mark", lease(toAda), []edit{planned(Mark, toAda)}, []protocol.Grant{freeing(toAda)}, []bool{true}, true},
+		{"mark again", lease(freeing(toAda)), []edit{planned(Mark, toAda)}, []protocol.Grant{freeing(toAda)}, []bool{true}, false},
+		{"mark what is gone", lease(), []edit{planned(Mark, toAda)}, nil, []bool{true}, false},
+		{"mark keyed by UID, not by address (M15)", lease(toBert), []edit{planned(Mark, toAda)}, []protocol.Grant{toBert}, []bool{true}, false},
+		{"unmark", lease(freeing(toAda)), []edit{planned(Unmark, toAda)}, []protocol.Grant{toAda}, []bool{true}, true},
+		{"unmark what is gone", lease(), []edit{planned(Unmark, toAda)}, nil, []bool{false}, false},
+		{"remove", lease(freeing(toAda)), []edit{planned(Clear, toAda)}, nil, []bool{true}, true},
+		{"remove without mark (M25)", lease(toAda), []edit{planned(Clear, toAda)}, []protocol.Grant{toAda}, []bool{false}, false},
+		{"remove another's", lease(freeing(toBert)), []edit{planned(Clear, toAda)}, []protocol.Grant{freeing(toBert)}, []bool{true}, false},
+		{"a lease of a later version is left alone (F21)", later, []edit{planned(Clear, toAda)}, later.Grants, []bool{false}, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

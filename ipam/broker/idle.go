@@ -2,9 +2,9 @@ package broker
 
 import (
 	"context"
+	"slices"
+	"strings"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -21,15 +21,11 @@ func (b *Broker) giveBack(ctx context.Context) {
 		b.mu.Unlock()
 		return
 	}
-	idle := b.book.idle(time.Now(), b.cfg.IdleAfter, most)
+	idle := b.book.idle(b.cfg.Now(), b.cfg.IdleAfter, most)
 	b.sweep = len(idle) == most
 	b.mu.Unlock()
-	var g errgroup.Group
-	g.SetLimit(b.cfg.Calls)
-	for _, m := range idle {
-		g.Go(func() error { b.release(ctx, m); return nil })
-	}
-	_ = g.Wait() // release has nothing to return
+	slices.SortFunc(idle, func(x, y protocol.Meta) int { return strings.Compare(x.Name, y.Name) })
+	each(b.cfg.Calls, idle, func(m protocol.Meta) { b.release(ctx, m) })
 }
 
 // idle returns the leases that are to be given back, at most n, and closes their

@@ -13,8 +13,10 @@ type round struct {
 	asks  []*waiter // those that have been given spots
 	spots []spot
 	jobs  []*job
-	// writes has one element for each lease that is to be created or changed.
+	// writes has one element for each lease that is to be created or changed, and
+	// order has them in the order of the plan.
 	writes  map[*lease]*write
+	order   []*write
 	entered []*lease // leases that this plan wants to create
 	// notify are the claims about which there is news.
 	notify map[ClaimKey]struct{}
@@ -38,7 +40,7 @@ type write struct {
 
 // job is a change to grants that somebody waits for.
 type job struct {
-	verb   verb
+	verb   Verb
 	grants []Held
 	parts  []part
 	result chan error // takes one
@@ -142,6 +144,7 @@ func (r *round) write(p *pool, l *lease) *write {
 	if wr == nil {
 		wr = &write{pool: p, lease: l}
 		r.writes[l] = wr
+		r.order = append(r.order, wr)
 	}
 	return wr
 }
@@ -222,7 +225,7 @@ func (b *Book) finish(r *round, now time.Time) {
 // obstacles returns, by grantee, the write that failed or was refused.
 func (r *round) obstacles() map[protocol.UID]*write {
 	found := map[protocol.UID]*write{}
-	for _, wr := range r.writes {
+	for _, wr := range r.order {
 		if wr.err == nil && wr.refused.Reason == NoProblem {
 			continue
 		}

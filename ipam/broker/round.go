@@ -2,7 +2,8 @@ package broker
 
 import (
 	"context"
-	"time"
+	"maps"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 
@@ -14,7 +15,7 @@ const tries = 5
 
 // round does what is waiting to be done.
 func (b *Broker) round(ctx context.Context) {
-	now := time.Now()
+	now := b.cfg.Now()
 	b.mu.Lock()
 	asks, jobs := b.book.take(b.cfg.RoundSize, now), b.jobs
 	b.jobs = nil
@@ -23,22 +24,18 @@ func (b *Broker) round(ctx context.Context) {
 		return
 	}
 	r := b.book.plan(asks, jobs, now)
-	writes := make([]*write, 0, len(r.writes))
-	for _, wr := range r.writes {
-		writes = append(writes, wr)
-	}
 	b.mu.Unlock()
 
-	b.each(writes, func(wr *write) { b.create(ctx, wr) })
-	b.confirm(ctx, writes)
-	b.each(writes, func(wr *write) { b.write(ctx, wr) })
+	each(b.cfg.Calls, r.order, func(wr *write) { b.create(ctx, wr) })
+	b.confirm(ctx, r.order)
+	each(b.cfg.Calls, r.order, func(wr *write) { b.write(ctx, wr) })
 
 	b.mu.Lock()
-	b.book.finish(r, time.Now())
+	b.book.finish(r, b.cfg.Now())
 	more := b.book.pending()
 	b.metrics.waiting.Set(float64(len(b.book.queue.asks)))
 	b.mu.Unlock()
-	b.metrics.round(len(asks), len(jobs), time.Since(now))
+	b.metrics.round(len(asks), len(jobs), b.cfg.Now().Sub(now))
 	for key := range r.notify {
 		b.notify(key)
 	}
@@ -47,12 +44,19 @@ func (b *Broker) round(ctx context.Context) {
 	}
 }
 
-// each calls do for every write, a few at once, and waits for all.
-func (b *Broker) each(writes []*write, do func(*write)) {
+// each calls do for every element, at most n at once, and waits for all. With n of
+// one they run in order, and on the caller's goroutine.
+func each[T any](n int, of []T, do func(T)) {
+	if n == 1 || len(of) == 1 {
+		for _, x := range of {
+			do(x)
+		}
+		return
+	}
 	var g errgroup.Group
-	g.SetLimit(b.cfg.Calls)
-	for _, wr := range writes {
-		g.Go(func() error { do(wr); return nil })
+	g.SetLimit(n)
+	for _, x := range of {
+		g.Go(func() error { do(x); return nil })
 	}
 	_ = g.Wait() // do has nothing to return
 }
@@ -102,7 +106,8 @@ func (b *Broker) confirm(ctx context.Context, writes []*write) {
 		}
 	}
 	b.mu.Unlock()
-	for name, writes := range pools {
+	for _, name := range slices.Sorted(maps.Keys(pools)) {
+		writes := pools[name]
 		seen, out, err := b.cluster.ReadPool(ctx, name)
 		b.metrics.call("read", out)
 		if known := out == protocol.Done || out == protocol.NotFound; known {
