@@ -1,8 +1,7 @@
-package simulation_test
+package simulation
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -16,7 +15,7 @@ import (
 // server that answers late or not at all; people and a controller that write the
 // same object.
 type seatWorld struct {
-	rng     *rand.Rand
+	rng     *choices
 	now     time.Duration
 	api     *simAPI
 	agents  []*sitter
@@ -281,7 +280,7 @@ func (w *seatWorld) rest() {
 func TestSeatModel(t *testing.T) {
 	for seed := range uint64(1500) {
 		w := &seatWorld{
-			rng: rand.New(rand.NewPCG(seed, 1)), now: 24 * time.Hour, api: newSimAPI(),
+			rng: newChoices(seed, false), now: 24 * time.Hour, api: newSimAPI(),
 			landed: map[string]time.Duration{}, boots: map[protocol.StoreID]bootTerms{},
 		}
 		for i := range 1 + w.rng.IntN(2) {

@@ -1,4 +1,4 @@
-package simulation_test
+package simulation
 
 import (
 	"fmt"
@@ -103,7 +103,7 @@ func (n *simNode) boot() {
 func (n *simNode) start() {
 	self := protocol.Identity{Node: n.name, NodeUID: "node", Store: n.disk.store, Machine: n.machine, Boot: n.bootID(), Fence: n.fence}
 	boot := n.disk.boot
-	if n.w.fault == faultServeAfterBoot && boot != "" {
+	if n.w.fault == M44 && boot != "" {
 		boot = self.Boot
 	}
 	n.agent = &simAgent{
@@ -260,7 +260,7 @@ func (n *simNode) beat(ev protocol.SeatEvent) {
 	}
 	had := a.sitting.Term
 	res := protocol.StepSeat(a.sitting, ev)
-	if res.Accepted && n.w.fault == faultBeatAtAnswer {
+	if res.Accepted && n.w.fault == M19 {
 		res.Next.Sent = ev.Now
 	}
 	a.beating = res.Call != protocol.SeatNone
@@ -322,7 +322,7 @@ func (n *simNode) accept(had int64, next protocol.Sitting) {
 	n.w.logf("%s: sits in term %d", n.machine, next.Term)
 	n.w.count("term")
 	for _, name := range n.names(func(r protocol.Right) bool { return !r.Serves(next.Term) }) {
-		if r := n.disk.rights[name]; n.w.fault == faultIgnoreTerm && r.Phase == protocol.Held && r.Term != 0 {
+		if r := n.disk.rights[name]; n.w.fault == M45 && r.Phase == protocol.Held && r.Term != 0 {
 			r.Term = next.Term
 			n.disk.rights[name] = r
 		}

@@ -1,4 +1,4 @@
-package simulation_test
+package simulation
 
 import (
 	"time"
@@ -14,7 +14,7 @@ type simDrive struct {
 	done  func(protocol.Right, protocol.Result)
 
 	wanted bool                 // it began with a want or a renewal
-	memory *protocol.Right      // of faultReleasingInMemory: what is not on disk
+	memory *protocol.Right      // of M2: what is not on disk
 	claim  protocol.Claim       // the claim as the ADD found it
 	shown  protocol.UseEvidence // what a confirmation has read so far
 }
@@ -58,7 +58,7 @@ func (d *simDrive) step(ev protocol.Event) {
 		w.logf("%s: %s: %s + %s -> %s", n.machine, was.Name, recordText(was), eventText(ev), resultText(res))
 	}
 	switch {
-	case w.fault == faultReleasingInMemory && ev.Kind == protocol.EventLetGo && was.Phase == protocol.Held:
+	case w.fault == M2 && ev.Kind == protocol.EventLetGo && was.Phase == protocol.Held:
 		d.memory = &res.Next
 	case !res.Forget:
 		n.disk.rights[was.Name] = res.Next
@@ -132,7 +132,7 @@ func (d *simDrive) lease(r protocol.Right, call protocol.Call) func() (protocol.
 	n, api, store, term := d.n, d.n.w.api.leases, d.n.disk.store, d.n.agent.sitting.Term
 	meta := protocol.Meta{Name: r.Name, UID: r.UID, Revision: r.Revision}
 	turn := r.Turn + 1
-	if n.w.fault == faultFenceUnchanged {
+	if n.w.fault == M43 {
 		turn = r.Turn
 	}
 	return func() (protocol.Object, protocol.Outcome) {
@@ -153,7 +153,7 @@ func (d *simDrive) lease(r protocol.Right, call protocol.Call) func() (protocol.
 				l, _ := api.read(m.Name)
 				out := api.remove(m)
 				if out == protocol.Done && len(l.Grants) > 0 {
-					n.w.fail("%s deleted lease %s, of which %v is granted", n.machine, l.Name, l.Grants[0].Addr)
+					n.w.fail(I1, "%s deleted lease %s, of which %v is granted", n.machine, l.Name, l.Grants[0].Addr)
 				}
 				return out
 			})
@@ -168,7 +168,7 @@ func (n *simNode) remove(m protocol.Meta, remove func(protocol.Meta) protocol.Ou
 	if m.UID == "" || m.Revision == "" {
 		return protocol.Conflict
 	}
-	if n.w.fault == faultDeleteWithoutRevision {
+	if n.w.fault == M4 {
 		m.Revision = ""
 	}
 	return remove(m)
@@ -203,7 +203,7 @@ func (d *simDrive) use(r protocol.Right, call protocol.Call) func() (protocol.Ob
 
 // confirm reads what must be true before a right serves.
 func (d *simDrive) confirm(r protocol.Right) {
-	if d.n.w.fault == faultServeUnconfirmed {
+	if d.n.w.fault == M26 {
 		d.step(protocol.Event{Kind: protocol.EventAnswer, Call: protocol.CallConfirm, Outcome: protocol.Done})
 		return
 	}
@@ -247,7 +247,7 @@ func (d *simDrive) readOther(r protocol.Right) {
 func (d *simDrive) readClaim(r protocol.Right) {
 	d.n.ask("read of claim "+r.Use.Claim.Name, false, func() {
 		d.shown.Claim, _ = d.n.w.api.claims.read(r.Use.Claim.Name)
-		if d.n.w.fault == faultCachedClaimUnmarked {
+		if d.n.w.fault == M24 {
 			d.shown.Claim = d.claim
 		}
 	}, func(known bool) {
@@ -272,7 +272,7 @@ func (d *simDrive) readGrants(r protocol.Right) {
 			return
 		}
 		e := d.shown
-		if d.n.w.fault == faultSiblingsByOwner && e.Other != nil && e.Other.Use.Pod.Owner.UID == e.Own.Pod.Owner.UID {
+		if d.n.w.fault == M47 && e.Other != nil && e.Other.Use.Pod.Owner.UID == e.Own.Pod.Owner.UID {
 			e.Other = nil
 		}
 		_, why := protocol.ConfirmUse(protocol.Self{Node: d.n.name}, e)

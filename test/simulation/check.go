@@ -1,78 +1,13 @@
-package simulation_test
+package simulation
 
 import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
-	"testing"
 	"time"
 
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
-
-// modelSeeds is how many runs a test of the model plays.
-const modelSeeds = 2000
-
-// runSeed plays one run and returns the world it left. With tracing it also says
-// what happened.
-func runSeed(seed uint64, bug fault, tracing bool) *world {
-	w := newWorld(seed, bug, tracing)
-	for range 700 {
-		w.act()
-		if w.failure != "" {
-			return w
-		}
-	}
-	w.settle()
-	return w
-}
-
-// TestModel plays many runs of nodes, controller and people against a simulated
-// API server, with crashes, lost answers, late writes, lying clocks and take-overs
-// between any two steps, and holds I1 and I4 against each (F1, F2, F7, F8, F15,
-// H1, H2, H3, H5, H10, H13).
-func TestModel(t *testing.T) {
-	seeds := uint64(modelSeeds)
-	if testing.Short() {
-		seeds /= 4
-	}
-	stats := map[string]int{}
-	for seed := range seeds {
-		w := runSeed(seed, noFault, false)
-		if w.failure != "" {
-			t.Fatalf("seed %d: %s\n%s", seed, w.failure, traceOf(seed, noFault))
-		}
-		for k, v := range w.stats {
-			stats[k] += v
-		}
-	}
-	for _, what := range slices.Sorted(maps.Keys(stats)) {
-		t.Logf("%-16s %6.1f a seed", what, float64(stats[what])/float64(seeds))
-	}
-}
-
-// TestModelIsDetermined holds that a seed is all there is to a run: one that fails
-// can be played again.
-func TestModelIsDetermined(t *testing.T) {
-	for seed := range uint64(20) {
-		first, second := runSeed(seed, noFault, true).trace, runSeed(seed, noFault, true).trace
-		if !slices.Equal(first, second) {
-			for i := range min(len(first), len(second)) {
-				if first[i] != second[i] {
-					t.Fatalf("seed %d: got first %q, then %q", seed, first[i], second[i])
-				}
-			}
-			t.Fatalf("seed %d: got %d lines, then %d", seed, len(first), len(second))
-		}
-	}
-}
-
-// traceOf plays a seed again and returns the end of its trace.
-func traceOf(seed uint64, bug fault) string {
-	trace := runSeed(seed, bug, true).trace
-	return strings.Join(trace[max(0, len(trace)-150):], "\n")
-}
 
 // check holds the invariants against this moment.
 func (w *world) check() {
@@ -94,13 +29,13 @@ func (w *world) check() {
 		l, out := w.api.leases.read(g.Name)
 		switch {
 		case out != protocol.Done:
-			w.fail("%s serves %s, which does not exist", g.node.machine, g.Name)
+			w.fail(I1, "%s serves %s, which does not exist", g.node.machine, g.Name)
 		case l.Holder.Node != g.node.name || l.Store != g.node.disk.store:
-			w.fail("%s serves %s, which names %v, store %s", g.node.machine, g.Name, l.Holder, l.Store)
+			w.fail(I1, "%s serves %s, which names %v, store %s", g.node.machine, g.Name, l.Holder, l.Store)
 		}
 		for _, o := range gives[:i] {
 			if o.node != g.node && o.Block.Overlaps(g.Block) && !w.excused[o.UID] {
-				w.fail("%s serves %s while %s serves %s", g.node.machine, g.Name, o.node.machine, o.Name)
+				w.fail(I1, "%s serves %s while %s serves %s", g.node.machine, g.Name, o.node.machine, o.Name)
 			}
 		}
 	}
@@ -140,11 +75,11 @@ func (w *world) checkUses() {
 	for i, u := range users {
 		uid := u.use.Use.Claim.UID
 		if len(l.GrantsOf(uid)) == 0 {
-			w.fail("%s has pod %s on claim %s, whose address was freed", u.node.machine, u.pod.Name, uid)
+			w.fail(I3, "%s has pod %s on claim %s, whose address was freed", u.node.machine, u.pod.Name, uid)
 		}
 		for _, o := range users[:i] {
 			if o.use.Use.Claim.UID == uid && o.node != u.node && !mayShare(o.pod, u.pod) {
-				w.fail("claim %s has pod %s on %s and pod %s on %s", uid, o.pod.Name, o.node.machine, u.pod.Name, u.node.machine)
+				w.fail(I1, "claim %s has pod %s on %s and pod %s on %s", uid, o.pod.Name, o.node.machine, u.pod.Name, u.node.machine)
 			}
 		}
 	}
@@ -185,7 +120,7 @@ func (w *world) settle() {
 			n.lookDue()
 		}
 		w.ctl.recover(nodes)
-		for busy := true; busy && w.failure == ""; {
+		for busy := true; busy && w.failure == nil; {
 			busy = w.ctl.work()
 			for _, n := range nodes {
 				busy = n.work() || busy
@@ -193,11 +128,11 @@ func (w *world) settle() {
 			w.now += 10 * time.Millisecond
 			w.check()
 		}
-		if w.failure != "" || w.unrest(nodes) == "" {
+		if w.failure != nil || w.unrest(nodes) == "" {
 			return
 		}
 	}
-	w.fail("after the faults have ended, %s", w.unrest(nodes))
+	w.fail(I4, "after the faults have ended, %s", w.unrest(nodes))
 }
 
 // unrest says what is left undone, if anything.

@@ -1,4 +1,4 @@
-package simulation_test
+package simulation
 
 import (
 	"fmt"
@@ -23,6 +23,7 @@ type simAPI struct {
 	claims *simTable[protocol.Claim]
 
 	revision, uid int
+	away          bool // it answers nobody
 }
 
 func newSimAPI() *simAPI {
@@ -59,10 +60,23 @@ type simTable[T any] struct {
 	clone   func(T) T
 	// finalizers are the names whose objects somebody keeps from going.
 	finalizers map[string]bool
+	// owners are the owner references of objects, by name: what the garbage
+	// collector goes by.
+	owners map[string]protocol.UID
+	// log is all that has happened to the objects, for watches.
+	log []simEvent[T]
+}
+
+// simEvent is one change of an object: the object as it is now, or as it was when
+// it went.
+type simEvent[T any] struct {
+	name string
+	obj  T
+	gone bool
 }
 
 func newSimTable[T any](api *simAPI, meta func(*T) *protocol.Meta, clone func(T) T) *simTable[T] {
-	return &simTable[T]{api: api, objects: map[string]T{}, meta: meta, clone: clone, finalizers: map[string]bool{}}
+	return &simTable[T]{api: api, objects: map[string]T{}, meta: meta, clone: clone, finalizers: map[string]bool{}, owners: map[string]protocol.UID{}}
 }
 
 // create stores obj under its name, with a new UID.
@@ -84,7 +98,20 @@ func (t *simTable[T]) put(obj T) T {
 	m := t.meta(&obj)
 	m.Revision = protocol.Revision(fmt.Sprint(t.api.revision))
 	t.objects[m.Name] = obj
+	t.log = append(t.log, simEvent[T]{name: m.Name, obj: obj})
 	return t.clone(obj)
+}
+
+// drop removes the object of that name.
+func (t *simTable[T]) drop(name string) {
+	obj, ok := t.objects[name]
+	if !ok {
+		return
+	}
+	t.api.revision++
+	delete(t.objects, name)
+	delete(t.owners, name)
+	t.log = append(t.log, simEvent[T]{name: name, obj: obj, gone: true})
 }
 
 // read returns the object of that name as it is now.
@@ -110,7 +137,7 @@ func (t *simTable[T]) update(pre protocol.Meta, change func(*T)) (T, protocol.Ou
 	obj := t.clone(old)
 	change(&obj)
 	*t.meta(&obj) = *t.meta(&old)
-	if reflect.DeepEqual(obj, old) {
+	if reflect.DeepEqual(obj, old) { // dropped: the revision stays
 		return obj, protocol.Done
 	}
 	return t.put(obj), protocol.Done
@@ -127,7 +154,7 @@ func (t *simTable[T]) remove(pre protocol.Meta) protocol.Outcome {
 	case !matches(pre, *m):
 		return protocol.Conflict
 	case !t.finalizers[pre.Name]:
-		delete(t.objects, pre.Name)
+		t.drop(pre.Name)
 	case !m.Deleting:
 		m.Deleting = true
 		t.put(obj)
@@ -139,7 +166,7 @@ func (t *simTable[T]) remove(pre protocol.Meta) protocol.Outcome {
 func (t *simTable[T]) finalize(name string) {
 	delete(t.finalizers, name)
 	if obj, ok := t.objects[name]; ok && t.meta(&obj).Deleting {
-		delete(t.objects, name)
+		t.drop(name)
 	}
 }
 

@@ -1,4 +1,4 @@
-package simulation_test
+package simulation
 
 import (
 	"fmt"
@@ -88,7 +88,7 @@ func (c *simController) claims() {
 
 // free frees an address whose claim is gone: mark, read both names live, clear.
 func (c *simController) free(l protocol.Lease, g protocol.Grant) {
-	if !g.Freeing && c.w.fault != faultCachedClaimUnmarked {
+	if !g.Freeing && c.w.fault != M24 {
 		c.changeGrants(l, func(l *protocol.Lease) {
 			l.Grants[slices.Index(l.Grants, g)].Freeing = true
 		})
@@ -99,7 +99,7 @@ func (c *simController) free(l protocol.Lease, g protocol.Grant) {
 			l.Grants = slices.DeleteFunc(l.Grants, func(have protocol.Grant) bool { return have == g })
 		})
 	}
-	if c.w.fault == faultFreeUnread {
+	if c.w.fault == M25 {
 		clear()
 		return
 	}

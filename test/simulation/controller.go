@@ -1,4 +1,4 @@
-package simulation_test
+package simulation
 
 import (
 	"slices"
@@ -96,11 +96,11 @@ func (c *simController) look(n *simNode) {
 			c.watched[n.name] = seen
 		}
 		wait := seat.Fence + fenceMargin
-		if c.w.fault == faultTakeOverEarly {
+		if c.w.fault == M18 {
 			wait = seat.Fence / 2
 		}
 		since := seen.since
-		if c.w.fault == faultOthersClock {
+		if c.w.fault == M51 {
 			since = seat.Beat.Sub(epoch)
 		}
 		silent := seat.Fence > 0 && c.w.now-since >= wait
@@ -233,7 +233,7 @@ func (c *simController) resize() {
 	c.busy = true
 	p, _ := c.w.api.pools.read(string(poolName))
 	bits := 63 - p.Bits4
-	c.setPool(p, func(p *protocol.Pool) { p.Open = c.w.fault == faultResizeOpen }, func(p protocol.Pool) {
+	c.setPool(p, func(p *protocol.Pool) { p.Open = c.w.fault == M46 }, func(p protocol.Pool) {
 		var held []protocol.Lease
 		c.ask("list of the pool's leases", false, func() {
 			held = c.w.api.leases.list(func(l protocol.Lease) bool { return l.Pool == poolName })

@@ -1,8 +1,7 @@
-package simulation_test
+package simulation
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"time"
@@ -14,13 +13,13 @@ import (
 // the faults between them. One random source decides who acts next, so that a
 // seed determines the run.
 type world struct {
-	rng   *rand.Rand
+	rng   *choices
 	now   time.Duration
 	api   *simAPI
 	nodes []*simNode
 	ctl   *simController
 	late  []*simCall // given up by their callers, and still on their way
-	fault fault      // the bug that is switched on, if any
+	fault Fault      // the bug that is switched on, if any
 	calm  bool       // the faults have ended
 	kind  flavour
 
@@ -42,7 +41,7 @@ type world struct {
 	stats   map[string]int
 	trace   []string
 	tracing bool
-	failure string
+	failure *Failure
 }
 
 // flavour is what happens in a run besides crashes, lost answers and late
@@ -58,9 +57,9 @@ type flavour struct {
 
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-func newWorld(seed uint64, bug fault, tracing bool) *world {
+func newWorld(c *choices, bug Fault, tracing bool) *world {
 	w := &world{
-		rng: rand.New(rand.NewPCG(seed, 0)), now: 24 * time.Hour, api: newSimAPI(), fault: bug, tracing: tracing,
+		rng: c, now: 24 * time.Hour, api: newSimAPI(), fault: bug, tracing: tracing,
 		excused: map[protocol.UID]bool{}, frozen: map[protocol.StoreID]bool{}, stats: map[string]int{},
 	}
 	switch w.rng.IntN(3) {
@@ -90,7 +89,7 @@ func newWorld(seed uint64, bug fault, tracing bool) *world {
 }
 
 // one is true once in n times.
-func (w *world) one(n int) bool { return w.rng.IntN(n) == 0 }
+func (w *world) one(n int) bool { return n > 0 && w.rng.IntN(n) == n-1 }
 
 func pickOf[T any](w *world, from []T) (T, bool) {
 	if len(from) == 0 {
@@ -114,9 +113,10 @@ func (w *world) text(format string, args ...any) string {
 	return fmt.Sprintf(format, args...)
 }
 
-func (w *world) fail(format string, args ...any) {
-	if w.failure == "" {
-		w.failure = fmt.Sprintf(format, args...)
+// fail notes that an invariant is broken. The first one counts.
+func (w *world) fail(broken Invariant, format string, args ...any) {
+	if w.failure == nil {
+		w.failure = &Failure{Invariant: broken, Text: fmt.Sprintf(format, args...)}
 		w.logf("FAILURE: %s", w.failure)
 	}
 }

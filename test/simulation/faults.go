@@ -1,0 +1,128 @@
+package simulation
+
+import (
+	"fmt"
+
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// A Fault is a bug that a test switches on to see that the simulation finds it: a
+// number of PROTOCOL.md's list of faults that a simulation must catch.
+type Fault string
+
+// NoFault is none.
+const NoFault Fault = ""
+
+// The faults of the node's side and of the API's rules.
+const (
+	M1  Fault = "M1"
+	M2  Fault = "M2"
+	M3  Fault = "M3"
+	M4  Fault = "M4"
+	M5  Fault = "M5"
+	M18 Fault = "M18"
+	M19 Fault = "M19"
+	M24 Fault = "M24"
+	M25 Fault = "M25"
+	M26 Fault = "M26"
+	M43 Fault = "M43"
+	M44 Fault = "M44"
+	M45 Fault = "M45"
+	M46 Fault = "M46"
+	M47 Fault = "M47"
+	M51 Fault = "M51"
+)
+
+// A Bug is a deliberate fault and what is expected of it.
+type Bug struct {
+	Fault Fault
+	// What says what the program does wrong.
+	What string
+	// Within is how many seeds, from 0 on, hold one that fails.
+	Within uint64
+	// Breaks are the invariants that it may break first.
+	Breaks []Invariant
+}
+
+// Bugs returns all deliberate faults.
+func Bugs() []Bug { return nodeBugs() }
+
+func nodeBugs() []Bug {
+	return []Bug{
+		{M1, "a plain read brings back what was given away", 200, []Invariant{I1}},
+		{M2, "releasing in memory alone", 200, []Invariant{I1}},
+		{M3, "forget a lease whose delete had no answer", 500, []Invariant{I1}},
+		{M4, "delete without a revision", 200, []Invariant{I1}},
+		{M5, "what exists in this node's name is this store's", 200, []Invariant{I1}},
+		{M18, "the controller takes over before F", 2000, []Invariant{I1}},
+		{M19, "F from the moment of the answer", 6000, []Invariant{I1}},
+		{M25, "free a claim's address without reading its uses", 200, []Invariant{I3}},
+		{M24, "free without a mark, and believe a cached claim", 6000, []Invariant{I3}},
+		{M26, "serve without a confirmation", 200, []Invariant{I1, I3}},
+		{M43, "a fencing write that changes nothing", 1000, []Invariant{I1}},
+		{M44, "serve after another boot without a seat", 500, []Invariant{I1}},
+		{M45, "ignore the term", 200, []Invariant{I1}},
+		{M46, "change the block size without closing", 500, []Invariant{I1}},
+		{M47, "siblings by their controller alone", 200, []Invariant{I1}},
+		{M51, "F by the other side's clock", 200, []Invariant{I1}},
+	}
+}
+
+// step is protocol.Step, but for the faults that are in the steps.
+func (f Fault) step(d *simDrive, r protocol.Right, self protocol.Self, ev protocol.Event) protocol.Result {
+	answer := func(c protocol.Call, o protocol.Outcome) bool {
+		return ev.Kind == protocol.EventAnswer && ev.Call == c && ev.Outcome == o
+	}
+	switch {
+	case f == M1 && r.Phase == protocol.Releasing && r.UID != "" && ev.Kind == protocol.EventWant && self.Term != 0:
+		return protocol.Result{Next: r, Call: protocol.CallRead}
+	case f == M1 && r.Phase == protocol.Releasing && d.wanted && answer(protocol.CallRead, protocol.Done) &&
+		ev.Object.Store == self.Store && ev.Object.Term == self.Term && self.Term != 0:
+		r.Phase, r.Term = protocol.Held, self.Term
+		r.UID, r.Revision = ev.Object.UID, ev.Object.Revision
+		return protocol.Result{Next: r, Verdict: protocol.VerdictServes}
+	case f == M3 && answer(protocol.CallDelete, protocol.Unknown):
+		return protocol.Result{Next: r, Forget: true, Verdict: protocol.VerdictGone}
+	case f == M5 && r.Kind == protocol.RightLease && answer(protocol.CallCreate, protocol.Exists):
+		if l, _ := d.n.w.api.leases.read(r.Name); l.Holder.Node == self.Node {
+			ev.Outcome, ev.Object = protocol.Done, r.ObjectOf(l)
+			ev.Object.Term = self.Term
+		}
+	}
+	return protocol.Step(r, self, ev)
+}
+
+func recordText(r protocol.Right) string {
+	if r.Phase == "" {
+		return "nothing"
+	}
+	return fmt.Sprintf("%s(uid %s, rev %s, turn %d, said %d, term %d)", r.Phase, r.UID, r.Revision, r.Turn, r.Said, r.Term)
+}
+
+func eventText(ev protocol.Event) string {
+	if ev.Kind != protocol.EventAnswer {
+		return ev.Kind.String()
+	}
+	text := fmt.Sprintf("%v %v", ev.Call, ev.Outcome)
+	if o := ev.Object; o.UID != "" {
+		text += fmt.Sprintf(" (uid %s, rev %s, turn %d, term %d, %s/%s)", o.UID, o.Revision, o.Turn, o.Term, o.Node, o.Store)
+	}
+	return text
+}
+
+func resultText(res protocol.Result) string {
+	text := recordText(res.Next)
+	if res.Forget {
+		text = "forgotten"
+	}
+	if res.Call != protocol.CallNone {
+		text += ", call " + res.Call.String()
+	}
+	if res.Verdict != protocol.VerdictNone {
+		text += ", " + res.Verdict.String()
+	}
+	if res.Why != "" {
+		text += " (" + res.Why + ")"
+	}
+	return text
+}

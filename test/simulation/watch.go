@@ -1,0 +1,132 @@
+package simulation
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// simWatch is what somebody knows of a table by watching it: a replica of the API
+// server, and so a list that names no resourceVersion, or an informer. It is
+// behind by as much as nobody has told it yet.
+type simWatch[T any] struct {
+	t       *simTable[T]
+	pos     int // in the table's log
+	objects map[string]T
+}
+
+// watch returns a watch that knows of nothing yet.
+func (t *simTable[T]) watch() *simWatch[T] { return &simWatch[T]{t: t, objects: map[string]T{}} }
+
+// behind returns how many events the watch has not seen.
+func (v *simWatch[T]) behind() int { return len(v.t.log) - v.pos }
+
+// next tells the watch of the next event, if there is one.
+func (v *simWatch[T]) next() (ev simEvent[T], ok bool) {
+	if v.behind() == 0 {
+		return ev, false
+	}
+	ev = v.t.log[v.pos]
+	v.pos++
+	if ev.gone {
+		delete(v.objects, ev.name)
+	} else {
+		v.objects[ev.name] = ev.obj
+	}
+	return ev, true
+}
+
+// relist has the watch begin anew at another replica, which is behind by so many
+// events: maybe more than the watch was. Nothing tells it what has been deleted.
+func (v *simWatch[T]) relist(behind int) {
+	clear(v.objects)
+	v.pos = 0
+	for range max(0, len(v.t.log)-behind) {
+		v.next()
+	}
+}
+
+// read returns the object of that name as the watch has it.
+func (v *simWatch[T]) read(name string) (T, protocol.Outcome) {
+	obj, ok := v.objects[name]
+	if !ok {
+		return obj, protocol.NotFound
+	}
+	return v.t.clone(obj), protocol.Done
+}
+
+// list returns the objects that keep accepts, by name, as the watch has them.
+func (v *simWatch[T]) list(keep func(T) bool) []T {
+	var all []T
+	for _, name := range slices.Sorted(maps.Keys(v.objects)) {
+		if obj := v.objects[name]; keep(obj) {
+			all = append(all, v.t.clone(obj))
+		}
+	}
+	return all
+}
+
+// A simSnapshot is a backup of the API server's data.
+type simSnapshot struct {
+	revision int
+	leases   map[string]protocol.Lease
+	subs     map[string]protocol.SubLease
+	seats    map[string]protocol.Seat
+	pools    map[string]protocol.Pool
+	claims   map[string]protocol.Claim
+}
+
+func (api *simAPI) snapshot() *simSnapshot {
+	return &simSnapshot{
+		revision: api.revision,
+		leases:   maps.Clone(api.leases.objects), subs: maps.Clone(api.subs.objects), seats: maps.Clone(api.seats.objects),
+		pools: maps.Clone(api.pools.objects), claims: maps.Clone(api.claims.objects),
+	}
+}
+
+// restore puts the data back to a backup: revisions go back, and are used again.
+// UIDs are not.
+func (api *simAPI) restore(s *simSnapshot) {
+	api.leases.reset(s.leases)
+	api.subs.reset(s.subs)
+	api.seats.reset(s.seats)
+	api.pools.reset(s.pools)
+	api.claims.reset(s.claims)
+	api.revision = s.revision
+}
+
+// reset makes objects what the table has.
+func (t *simTable[T]) reset(objects map[string]T) {
+	for _, name := range slices.Sorted(maps.Keys(t.objects)) {
+		if _, ok := objects[name]; !ok {
+			t.drop(name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(objects)) {
+		t.objects[name] = objects[name]
+		t.log = append(t.log, simEvent[T]{name: name, obj: objects[name]})
+	}
+}
+
+// collect is the garbage collector: it deletes what an owner reference ties to an
+// object that is gone.
+func (api *simAPI) collect() {
+	alive := map[protocol.UID]bool{}
+	for _, p := range api.pools.objects {
+		alive[p.UID] = true
+	}
+	for _, s := range api.seats.objects {
+		alive[s.NodeUID] = true
+	}
+	collect(api.leases, alive)
+	collect(api.subs, alive)
+}
+
+func collect[T any](t *simTable[T], alive map[protocol.UID]bool) {
+	for _, name := range slices.Sorted(maps.Keys(t.owners)) {
+		if !alive[t.owners[name]] {
+			t.remove(protocol.Meta{Name: name})
+		}
+	}
+}
