@@ -21,7 +21,6 @@ import (
 
 	"github.com/tenure-ipam/tenure/ipam/agent"
 	"github.com/tenure-ipam/tenure/ipam/cluster"
-	"github.com/tenure-ipam/tenure/ipam/store"
 	"github.com/tenure-ipam/tenure/ipam/wire"
 )
 
@@ -30,7 +29,8 @@ type Config struct {
 	Agent agent.Config
 
 	// Store is the path of the node's store, Socket that of the node socket. A
-	// lock file lies beside the socket.
+	// lock file and the store's witness lie beside the socket, whose directory a
+	// reboot should empty.
 	Store, Socket string
 
 	// Listen is where health, readiness and metrics are served over HTTP; empty
@@ -79,12 +79,9 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
 
-	if err := os.MkdirAll(filepath.Dir(d.cfg.Store), 0o700); err != nil {
-		return fmt.Errorf("make the store's directory: %w", err)
-	}
-	st, err := store.Open(d.cfg.Store, store.Options{})
+	st, err := openStore(ctx, d.cfg.Store, witnessOf(d.cfg.Socket), d.cfg.Agent, d.log)
 	if err != nil {
-		return fmt.Errorf("open the store: %w", err)
+		return err
 	}
 	defer func() { err = errors.Join(err, st.Close()) }()
 
