@@ -1,6 +1,9 @@
 package protocol
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // answer is Step for the outcome of a call.
 func answer(r Right, self Self, ev Event) Result {
@@ -49,7 +52,7 @@ func read(r Right, self Self, ev Event) Result {
 	case NotFound:
 		return readGone(r, ev)
 	case Done:
-		if !self.owns(ev.Object) || !ev.Object.Matches {
+		if !self.owns(r, ev.Object) || !ev.Object.Matches {
 			return readOthers(r, ev)
 		}
 		if ev.Object.Protocol > Version {
@@ -71,7 +74,7 @@ func readGone(r Right, ev Event) Result {
 		if ev.Now.Before(r.NotedAt) {
 			r.NotedAt = ev.Now
 		}
-		r.UID, r.Revision, r.Granted = "", "", false
+		r.take(Object{})
 		if ev.Now.Sub(r.NotedAt) < LooksLast {
 			return later(r, "")
 		}
@@ -79,12 +82,21 @@ func readGone(r Right, ev Event) Result {
 	case Held:
 		// Somebody deleted it. Until it is ours again it must not serve: another
 		// node may create it first.
-		r.Term, r.UID, r.Revision, r.Granted = 0, "", "", false
+		r.take(Object{})
+		r.Term = 0
+		if r.Kind == RightRequest { // what it was granted goes to others: another UID would get another grant
+			r.Phase = Lost
+			return Result{Next: r, Verdict: VerdictTaken, Why: r.Name + " was deleted, and what it was granted with it"}
+		}
 		return Result{Next: r, Call: CallCreate}
 	case Releasing:
 		return Result{Next: r, Forget: true, Verdict: VerdictGone}
 	case Lost:
 		return later(r, "")
+	case Frozen:
+		r.take(Object{})
+		r.Phase = Lost
+		return Result{Next: r, Verdict: VerdictTaken, Why: r.Name + " was deleted"}
 	}
 	panic(fmt.Sprintf("protocol: %s is gone in phase %q", r.Name, r.Phase))
 }
@@ -95,8 +107,8 @@ func readOthers(r Right, ev Event) Result {
 	switch r.Phase {
 	case Noted, Releasing:
 		return Result{Next: r, Forget: true, Verdict: VerdictTaken, Why: why}
-	case Held, Lost:
-		r.Phase = Lost
+	case Held, Lost, Frozen:
+		r.Phase, r.Term = Lost, 0
 		return Result{Next: r, Verdict: VerdictTaken, Why: why}
 	}
 	panic(fmt.Sprintf("protocol: %s is another's in phase %q", r.Name, r.Phase))
@@ -132,6 +144,9 @@ func readOwn(r Right, self Self, o Object) Result {
 		if r.Kind == RightUse {
 			return Result{Next: r, Call: CallConfirm}
 		}
+		if !r.says(o) {
+			return again(r)
+		}
 		return Result{Next: r, Verdict: VerdictServes}
 	case Releasing:
 		// Under another UID it is a create of ours that came late: as empty.
@@ -143,6 +158,9 @@ func readOwn(r Right, self Self, o Object) Result {
 	case Lost:
 		// The cluster gave it back to this store by hand; only a person does so.
 		return later(r, r.Name+" names this store again")
+	case Frozen:
+		r.take(o)
+		return later(r, frozen(r))
 	}
 	panic(fmt.Sprintf("protocol: %s is ours in phase %q", r.Name, r.Phase))
 }
@@ -150,6 +168,13 @@ func readOwn(r Right, self Self, o Object) Result {
 func confirmed(r Right, self Self, ev Event) Result {
 	switch ev.Outcome {
 	case Done:
+		if r.Kind == RightRequest {
+			if r.Addrs != nil && !slices.Equal(r.Addrs, ev.Addrs) { // an answer is written once: this is not what was answered
+				r.Phase, r.Term = Lost, 0
+				return Result{Next: r, Verdict: VerdictTaken, Why: r.Name + " has another answer than before"}
+			}
+			r.Addrs, r.Leases = ev.Addrs, ev.Leases
+		}
 		r.Phase = Held
 		return serve(r, self)
 	case Refused:
@@ -177,11 +202,19 @@ func confirmed(r Right, self Self, ev Event) Result {
 func fenced(r Right, self Self, ev Event) Result {
 	switch ev.Outcome {
 	case Done:
-		if !self.owns(ev.Object) || !ev.Object.Matches { // the record was another node's, or another claim's
+		if !self.owns(r, ev.Object) || !ev.Object.Matches { // the record was another node's, or another claim's
 			return readOthers(r, ev)
 		}
+		// No write before this one can land any more: what it says is so.
+		r.Ceded, r.Taking = without(r.Ceded, without(r.Taking, ev.Object.Ceded)), nil
 		r.take(ev.Object)
+		if ev.Object.Store == self.Store {
+			r.Store = ""
+		}
 		if r.Phase == Held && r.Kind == RightLease && r.Term != 0 { // the one that was confirmed
+			if !r.says(ev.Object) { // more was ceded while it was under way
+				return again(r)
+			}
 			return serve(r, self)
 		}
 		if r.Phase != Held && ev.Object.Deleting { // a delete of ours came first, and somebody's finalizer keeps it
@@ -198,10 +231,16 @@ func fenced(r Right, self Self, ev Event) Result {
 	panic(fmt.Sprintf("protocol: fencing write of %s: %v", r.Name, ev.Outcome))
 }
 
-// take records what an answer showed of the object.
+// take records what an answer showed of the object. What it shows as ceded is so;
+// what it does not show may be on its way, or have been taken back by a write
+// whose answer was lost.
 func (r *Right) take(o Object) {
-	r.UID, r.Revision, r.Said, r.Turn, r.Granted = o.UID, o.Revision, o.Term, o.Turn, o.Granted
+	r.UID, r.Revision, r.Said, r.Turn, r.Granted, r.Grants = o.UID, o.Revision, o.Term, o.Turn, o.Granted, o.Grants
+	r.Ceded, r.Taking = union(r.Ceded, o.Ceded), without(r.Taking, o.Grants)
 }
+
+// says reports whether o has ceded what r has, so that nothing is to be written.
+func (r Right) says(o Object) bool { return len(r.Taking) == 0 && slices.Equal(r.Ceded, o.Ceded) }
 
 func serve(r Right, self Self) Result {
 	switch { // the term of the call may have ended while it was under way

@@ -25,6 +25,38 @@ func ConfirmLease(r Right, pool Pool, outcome Outcome) (ok bool, why string) {
 	return true, ""
 }
 
+// Confirmation is [ConfirmLease] as the answer to a [CallConfirm]. A lease that is
+// Held already, and had vanished, waits for a closed pool to open: the pool may be
+// closed because the API server's data went back in time, and then it is the lease
+// that had gone, not the right.
+func Confirmation(r Right, pool Pool, outcome Outcome) (Outcome, string) {
+	ok, why := ConfirmLease(r, pool, outcome)
+	switch {
+	case ok:
+		return Done, ""
+	case r.Phase == Held && outcome == Done && !pool.Open && pool.UID == r.PoolUID && !pool.Deleting:
+		return Unknown, why
+	default:
+		return Refused, why
+	}
+}
+
+// ConfirmRequest decides what became of a request, by the sub-lease as read live.
+// Done has the addresses and the leases that they stand on; Unknown means that the
+// controller has not answered yet.
+func ConfirmRequest(s SubLease) (addrs []netip.Addr, leases []string, outcome Outcome, why string) {
+	switch {
+	case s.Refused != nil:
+		return nil, nil, Refused, s.Refused.Message
+	case len(s.Granted) == 0:
+		return nil, nil, Unknown, "waits for the controller's answer"
+	}
+	for _, g := range s.Granted {
+		addrs, leases = append(addrs, g.Addr), append(leases, g.Lease)
+	}
+	return addrs, leases, Done, ""
+}
+
 // A Claim is what the protocol reads of an IPAMClaim.
 type Claim struct {
 	Meta

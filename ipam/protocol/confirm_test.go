@@ -110,8 +110,8 @@ func TestConfirmUse(t *testing.T) {
 			tt.change(&e)
 			granted, why := ConfirmUse(Self{Node: "n1", Store: "s", Term: 1}, e)
 			wantWhy(t, len(granted) > 0, why, tt.why)
-			if tt.why == "" && (len(granted) != 2 || granted[0] != Granted{v4, "lan"} || granted[1] != Granted{v6, "lan"}) {
-				t.Errorf("got %v; want %v and %v of lan, in the status's order", granted, v4, v6)
+			if tt.why == "" && (len(granted) != 2 || granted[0] != Granted{v4, e.Leases[0].Name} || granted[1] != Granted{v6, e.Leases[1].Name}) {
+				t.Errorf("got %v; want %v and %v, on their leases, in the status's order", granted, v4, v6)
 			}
 		})
 	}

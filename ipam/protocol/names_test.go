@@ -102,7 +102,7 @@ func TestTexts(t *testing.T) {
 			t.Errorf("got %q; want %q", tt.got, tt.want)
 		}
 	}
-	if Phase("").Valid() || Phase("Frozen").Valid() || !Lost.Valid() {
+	if Phase("").Valid() || Phase("Thawed").Valid() || !Lost.Valid() {
 		t.Error("a phase that is none is valid, or the reverse")
 	}
 }

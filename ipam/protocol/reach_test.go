@@ -29,15 +29,33 @@ var (
 	}
 )
 
+// walkAddr is the address of the lease that is ceded and taken back, or that the
+// request is granted.
+var walkAddr = netip.MustParseAddr("10.0.0.5")
+
 // walkStart returns where a right of kind begins: the store has nothing of it.
 func walkStart(kind RightKind) walk {
 	block := netip.MustParsePrefix("10.0.0.0/26")
 	r := Right{Kind: RightLease, Name: LeaseName("lan", block), Pool: "lan", PoolUID: "pool", Block: block}
-	if kind == RightUse {
+	switch kind {
+	case RightLease:
+	case RightUse:
 		r = Right{Kind: RightUse, Name: UseName("c", 0), Use: walkUses[0]}
+	case RightRequest:
+		r = Right{Kind: RightRequest, Name: RequestName("a", 1), Request: &Request{Pod: PodRef{UID: "p0"}, Interface: "net1"}}
 	}
 	return walk{Right: r, last: 1, seat: 1}
 }
+
+// walkFrozen returns where a right of kind begins that another store, now lost, has
+// left.
+func walkFrozen(kind RightKind) walk {
+	w := walkStart(kind)
+	w.Phase, w.Store, w.UID, w.Revision, w.Turn = Frozen, lostStore, "u1", "1", 1
+	return w
+}
+
+const lostStore = StoreID("lost")
 
 // Self is the agent at w.
 func (w walk) Self() Self { return Self{Node: "a", Store: "s", Term: w.seat} }
@@ -45,16 +63,24 @@ func (w walk) Self() Self { return Self{Node: "a", Store: "s", Term: w.seat} }
 // events returns everything that can happen at w.
 func (w walk) events() []Event {
 	var all []Event
-	for _, now := range []time.Time{walkNow, walkNow.Add(LooksLast), walkNow.Add(-time.Hour)} {
+	for _, now := range w.times() {
 		if w.call == CallNone {
 			all = append(all, Event{Kind: EventWant, Now: now}, Event{Kind: EventLook, Now: now}, Event{Kind: EventLetGo, Now: now})
-			if w.Kind == RightUse {
+			switch w.Kind {
+			case RightUse:
 				all = append(all, Event{Kind: EventRenew, Now: now, Use: walkUses[0]}, Event{Kind: EventRenew, Now: now, Use: walkUses[1]})
+			case RightLease:
+				addrs := []netip.Addr{walkAddr}
+				all = append(all, Event{Kind: EventCede, Now: now, Addrs: addrs}, Event{Kind: EventTakeBack, Now: now, Addrs: addrs})
+			case RightRequest:
 			}
 			continue
 		}
 		for _, out := range outcomesOf(w.call) {
 			ev := Event{Kind: EventAnswer, Now: now, Call: w.call, Outcome: out, Why: "why"}
+			if w.Kind == RightRequest && w.call == CallConfirm && out == Done {
+				ev.Addrs, ev.Leases = []netip.Addr{walkAddr}, []string{"lan.0a000000.26"}
+			}
 			if out != Done || w.call == CallConfirm || w.call == CallDelete {
 				all = append(all, ev)
 				continue
@@ -65,6 +91,14 @@ func (w walk) events() []Event {
 		}
 	}
 	return all
+}
+
+// times returns the moments that a step can tell apart: what is noted has an age.
+func (w walk) times() []time.Time {
+	if w.Phase == Noted {
+		return []time.Time{walkNow, walkNow.Add(LooksLast), walkNow.Add(-time.Hour)}
+	}
+	return []time.Time{walkNow}
 }
 
 // outcomesOf returns the outcomes that call may have.
@@ -91,11 +125,20 @@ func (w walk) objects() []Object {
 	for _, uid := range uids {
 		for term := range w.last + 1 {
 			own := Object{Meta: Meta{Name: w.Name, UID: uid, Revision: "1"}, Protocol: Version, Node: "a", Store: "s", Term: term, Turn: 1, Matches: true}
-			granted, deleting := own, own
+			granted, deleting, ceded, theirs, lost := own, own, own, own, own
 			granted.Granted, deleting.Deleting = true, true
+			ceded.Ceded = []netip.Addr{walkAddr}
+			theirs.Granted, theirs.Ceded, theirs.Grants = true, ceded.Ceded, ceded.Ceded
+			lost.Store = lostStore
 			all = append(all, own, deleting)
 			if w.Kind == RightLease {
 				all = append(all, granted)
+			}
+			if w.Kind == RightLease && uid == uids[0] && term == w.last {
+				all = append(all, ceded, theirs)
+			}
+			if w.Store != "" && w.call == CallRead {
+				all = append(all, lost)
 			}
 			newer, stale, other, stranger, odd := own, own, own, own, own
 			newer.Protocol, stale.Stale, odd.Matches = Version+1, true, false
@@ -138,8 +181,8 @@ func (w *walk) learn(ev Event, was walk) {
 	switch {
 	case answered(CallCreate), answered(CallFence):
 		w.written = ev.Object.Term
-		w.confirmed = w.confirmed && w.Kind == RightLease
-	case answered(CallRead) && was.Phase == Noted && was.Self().owns(ev.Object) && ev.Object.Matches:
+		w.confirmed = w.confirmed && w.Kind == RightLease // a sub-lease is confirmed anew
+	case answered(CallRead) && was.Phase == Noted && was.Self().owns(was.Right, ev.Object) && ev.Object.Matches:
 		w.written = ev.Object.Term // a create whose answer was lost
 	case answered(CallConfirm):
 		w.confirmed = true
@@ -162,29 +205,31 @@ type place struct {
 	last, seat    int64
 	written       int64
 	confirmed     bool
+	// Of a lease: of walkAddr, and of a right of a lost store that it still is.
+	ceded, taking, theirs, lost bool
 }
 
 func (w walk) place() place {
 	return place{
 		phase: w.Phase, uid: w.UID, seen: w.Revision != "", granted: w.Granted, said: w.Said, term: w.Term, use: w.Use,
 		call: w.call, last: w.last, seat: w.seat, written: w.written, confirmed: w.confirmed,
+		ceded: len(w.Ceded) > 0, taking: len(w.Taking) > 0, theirs: len(w.Grants) > 0, lost: w.Store != "",
 	}
 }
+
+// walkKinds are the kinds of right that are walked.
+var walkKinds = []RightKind{RightLease, RightUse, RightRequest}
 
 // reached returns every place that a right of kind can come to.
-func reached(kind RightKind) []walk {
-	if kind == RightUse {
-		return reachedUses()
-	}
-	return reachedLeases()
+func reached(kind RightKind) []walk { return walked[kind]() }
+
+var walked = map[RightKind]func() []walk{
+	RightLease:   sync.OnceValue(func() []walk { return reach(RightLease) }),
+	RightUse:     sync.OnceValue(func() []walk { return reach(RightUse) }),
+	RightRequest: sync.OnceValue(func() []walk { return reach(RightRequest) }),
 }
 
-var (
-	reachedLeases = sync.OnceValue(func() []walk { return reach(RightLease) })
-	reachedUses   = sync.OnceValue(func() []walk { return reach(RightUse) })
-)
-
-// reach walks everywhere from nothing.
+// reach walks everywhere from nothing, and from what a lost store has left.
 func reach(kind RightKind) []walk {
 	seen := map[place]bool{}
 	var all []walk
@@ -195,6 +240,7 @@ func reach(kind RightKind) []walk {
 		}
 	}
 	add(walkStart(kind))
+	add(walkFrozen(kind))
 	for i := 0; i < len(all); i++ {
 		w := all[i]
 		for _, ev := range w.events() {

@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"net/netip"
+	"slices"
 	"time"
 )
 
@@ -17,7 +18,8 @@ import (
 //	  |                 a live read shows it gone, or another's         |
 //	  +-----------------------------------------------------------------+
 //
-// A right gives addresses only while it is Held and its Term is the seat's.
+// A right gives addresses only while it is Held and its Term is the seat's. A
+// right of a lost store begins as Frozen, see there.
 type Right struct {
 	Kind  RightKind `json:"kind"`
 	Name  string    `json:"name"`
@@ -31,8 +33,9 @@ type Right struct {
 	Said int64 `json:"said,omitempty"`
 	Term int64 `json:"term,omitempty"`
 	// Granted says that at Revision something of the lease was granted: it
-	// cannot be given back.
-	Granted bool `json:"granted,omitempty"`
+	// cannot be given back. Grants are the addresses.
+	Granted bool         `json:"granted,omitempty"`
+	Grants  []netip.Addr `json:"grants,omitempty"`
 	// NotedAt is when the name was noted, for the looks after 1, 5 and 30
 	// minutes.
 	NotedAt time.Time `json:"notedAt,omitzero"`
@@ -41,11 +44,12 @@ type Right struct {
 	Pool    PoolName     `json:"pool,omitempty"`
 	PoolUID UID          `json:"poolUID,omitempty"`
 	Block   netip.Prefix `json:"block,omitzero"`
-	// Ceded are the addresses of the block that this node has given to the cluster:
-	// it gives them to nobody. They are here before they are in the lease, and stay
-	// until an answered write of this node's has taken them out of the lease.
+	// Ceded are the addresses of the block that this node has given to the cluster,
+	// in ascending order: it gives them to nobody. They are here before they are in
+	// the lease, and stay until an answered write of this node's has taken them out
+	// of the lease.
 	Ceded []netip.Addr `json:"ceded,omitempty"`
-	// Taking are those of Ceded that the fencing write under way takes back.
+	// Taking are those of Ceded that the next fencing write takes back.
 	Taking []netip.Addr `json:"taking,omitempty"`
 
 	// Store is, of a Frozen right and of one that is given back afterwards, the
@@ -105,6 +109,32 @@ func (p Phase) Valid() bool {
 	}
 }
 
+// Tells returns what the next fencing write of a lease says of ceded addresses:
+// those of [Right.Ceded] that it does not take back.
+func (r Right) Tells() []netip.Addr { return without(r.Ceded, r.Taking) }
+
 // Serves reports whether addresses may be given out by r in term. In no term, 0,
 // nothing serves.
 func (r Right) Serves(term int64) bool { return r.Phase == Held && term != 0 && r.Term == term }
+
+// union returns the addresses of a and b in ascending order, without memory of
+// either.
+func union(a, b []netip.Addr) []netip.Addr {
+	if len(a)+len(b) == 0 {
+		return nil
+	}
+	all := slices.Concat(a, b)
+	slices.SortFunc(all, netip.Addr.Compare)
+	return slices.Compact(all)
+}
+
+// without returns the addresses of a that are not in b.
+func without(a, b []netip.Addr) []netip.Addr {
+	var rest []netip.Addr
+	for _, x := range a {
+		if !slices.Contains(b, x) {
+			rest = append(rest, x)
+		}
+	}
+	return rest
+}

@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -10,7 +11,7 @@ import (
 // TestStepRules holds the rules of docs/leases.md against every step that can be
 // reached (M2, M3, M13, M43, M45, M52, H3). That none of them panics is one.
 func TestStepRules(t *testing.T) {
-	for _, kind := range []RightKind{RightLease, RightUse} {
+	for _, kind := range walkKinds {
 		t.Run(string(kind), func(t *testing.T) {
 			steps, broken := 0, map[string]int{}
 			for _, w := range reached(kind) {
@@ -39,7 +40,7 @@ func brokenRules(w walk, ev Event, res Result) []string {
 	answered := func(c Call, outs ...Outcome) bool {
 		return ev.Kind == EventAnswer && ev.Call == c && slices.Contains(outs, ev.Outcome)
 	}
-	others := !w.Self().owns(ev.Object) || !ev.Object.Matches
+	others := !w.Self().owns(w.Right, ev.Object) || !ev.Object.Matches
 	seenGone := answered(CallRead, NotFound) || others && (answered(CallRead, Done) || answered(CallFence, Done))
 	write := res.Call == CallCreate || res.Call == CallFence || res.Call == CallDelete
 	after := w.after(ev, res)
@@ -69,6 +70,15 @@ func brokenRules(w walk, ev Event, res Result) []string {
 		{"the verdict is Serves, and the right does not", res.Verdict == VerdictServes && !serves},
 		{"neither a call nor a verdict", res.Call == CallNone && res.Verdict == VerdictNone},
 		{"a call, and a verdict that it may change", res.Call != CallNone && res.Verdict != VerdictNone && res.Verdict != VerdictRefused},
+		{"a ceded address is the node's again without an answered write that says so", len(was.Ceded) > 0 && len(next.Ceded) == 0 && !res.Forget &&
+			!(answered(CallFence, Done) && len(ev.Object.Ceded) == 0 && len(was.Taking) > 0)},
+		{"what is ceded is not noted", ev.Kind == EventCede && was.Phase == Held && w.seat != 0 && len(next.Ceded) == 0},
+		{"a granted address is taken back", res.Call == CallFence && len(next.Grants) > 0 && len(next.Ceded) > 0 && len(next.Tells()) == 0},
+		{"a right serves and does not say what it has ceded", res.Verdict == VerdictServes && answered(CallRead, Done) && len(next.Ceded) != len(ev.Object.Ceded)},
+		{"a frozen right is written to, or given back unasked", was.Phase == Frozen && write && ev.Kind != EventLetGo},
+		{"a right of a lost store serves", serves && next.Store != ""},
+		{"a sub-lease of a lost store is written to", was.Store != "" && was.Kind != RightLease && res.Call == CallFence},
+		{"a request that was held is created again", res.Call == CallCreate && was.Kind == RightRequest && was.Phase == Held},
 		{"a refusal without a reason", (res.Verdict == VerdictRefused || res.Verdict == VerdictTaken) && res.Why == ""},
 	}
 	var why []string
@@ -90,19 +100,20 @@ type cluster struct {
 // clusters are what can be there for a record of w.
 func clusters(w walk) map[string]cluster {
 	own := Object{Meta: Meta{Name: w.Name, UID: max(w.UID, "u1"), Revision: "1"}, Protocol: Version, Node: "a", Store: "s", Term: 1, Turn: 1, Matches: true}
-	fresh, other := own, own
-	fresh.UID, other.Node = "u3", "b"
+	fresh, other, lost := own, own, own
+	fresh.UID, other.Node, lost.Store = "u3", "b", lostStore
 	return map[string]cluster{
 		"mine": {object: own, exists: true}, "mine, under another UID": {object: fresh, exists: true},
 		"another's": {object: other, exists: true}, "nothing": {},
 		"mine, and refused": {object: own, exists: true, refuses: true}, "nothing, and refused": {refuses: true},
+		"the lost store's": {object: lost, exists: true},
 	}
 }
 
 // TestStepEnds holds that from wherever a right can be, letting go of it and
 // looking as often as the agent does ends in nothing, whatever the cluster has (I4).
 func TestStepEnds(t *testing.T) {
-	for _, kind := range []RightKind{RightLease, RightUse} {
+	for _, kind := range walkKinds {
 		t.Run(string(kind), func(t *testing.T) {
 			for _, w := range reached(kind) {
 				for name, there := range clusters(w) {
@@ -116,15 +127,17 @@ func TestStepEnds(t *testing.T) {
 	}
 }
 
-// TestStepServes holds that from wherever a right can be, but Lost, wanting it ends
-// in its serving where the cluster lets it.
+// TestStepServes holds that from wherever a right can be, but Lost or Frozen, wanting
+// it ends in its serving where the cluster lets it. A request that was deleted under
+// its holder is lost.
 func TestStepServes(t *testing.T) {
-	for _, kind := range []RightKind{RightLease, RightUse} {
+	for _, kind := range walkKinds {
 		t.Run(string(kind), func(t *testing.T) {
 			for _, w := range reached(kind) {
 				for name, there := range clusters(w) {
 					serves := func(res Result) bool { return res.Verdict == VerdictServes }
-					if w.Phase == Lost || there.refuses || name == "another's" {
+					gone := kind == RightRequest && w.Phase == Held && name != "mine" // what it was granted is another's
+					if w.Phase == Lost || w.Phase == Frozen || there.refuses || name == "another's" || name == "the lost store's" || gone {
 						continue
 					}
 					if steps, ok := comesTo(w, there, EventWant, serves); !ok {
@@ -160,6 +173,9 @@ func comesTo(w walk, there cluster, ask EventKind, done func(Result) bool) (step
 				ev = Event{Kind: EventAnswer, Call: res.Call, Now: now, Why: "why"}
 				ev.Outcome = there.answer(res, w.seat)
 				ev.Object = there.object
+				if w.Kind == RightRequest {
+					ev.Addrs = []netip.Addr{walkAddr}
+				}
 			}
 			now = now.Add(LooksLast / 2)
 		}
@@ -211,6 +227,7 @@ func (c *cluster) answer(res Result, term int64) Outcome {
 	default:
 		c.object.Revision += "1"
 		c.object.Term, c.object.Turn = term, c.object.Turn+1
+		c.object.Store, c.object.Ceded = "s", res.Next.Tells()
 		return Done
 	}
 }

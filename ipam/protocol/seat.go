@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -46,6 +47,8 @@ type Sitting struct {
 	Pending *Beat
 	// Stranger is since when another machine's seat has been seen unchanged.
 	Stranger *Watch
+	// Restored is what the next heartbeats say in [Seat.Restored].
+	Restored string
 }
 
 // A Beat is a heartbeat on its way. The seat that it writes is known by Turn and
@@ -184,7 +187,7 @@ func (s Sitting) read(ev SeatEvent) SeatResult {
 			return s.sitDown(ev.Now)
 		}
 		return s.beat(ev.Now, seat.Term)
-	case seat.Machine == s.Self.Machine:
+	case seat.Machine == s.Self.Machine, seat.Ended():
 		s.Stranger = nil
 		return s.sitDown(ev.Now)
 	}
@@ -233,9 +236,18 @@ func (s Sitting) accept(seat Seat, sent Instant) SeatResult {
 	return SeatResult{Next: s, Accepted: true}
 }
 
-// sitDown begins a new term.
+// formerMax bounds how many former occupants a seat remembers.
+const formerMax = 16
+
+// sitDown begins a new term. Whoever sat there with another store may have left
+// leases.
 func (s Sitting) sitDown(now Instant) SeatResult {
 	s.Term = 0
+	former := slices.DeleteFunc(slices.Clone(s.Seen.Former), func(f Former) bool { return f.Store == s.Self.Store || f.Store == s.Seen.Store })
+	if !s.Seen.Ended() && s.Seen.Store != s.Self.Store {
+		former = append(former, s.Seen.Occupant())
+	}
+	s.Seen.Former = former[max(0, len(former)-formerMax):]
 	return s.beat(now, s.LastTerm+1)
 }
 
@@ -244,6 +256,7 @@ func (s Sitting) beat(now Instant, term int64) SeatResult {
 	write := s.Seen
 	write.Node, write.NodeUID, write.Store = s.Self.Node, s.Self.NodeUID, s.Self.Store
 	write.Machine, write.Boot, write.Fence = s.Self.Machine, s.Self.Boot, s.Self.Fence
+	write.Restored = s.Restored
 	write.Term, write.Turn, write.Beat = term, s.Seen.Turn+1, now.Wall.Truncate(time.Microsecond) // what the API keeps of it
 	s.Pending = &Beat{Turn: write.Turn, At: write.Beat, Sent: now}
 	call := SeatUpdate

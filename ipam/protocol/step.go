@@ -50,7 +50,8 @@ const (
 	// written and confirmed anew, for Use.
 	EventRenew
 	// EventLetGo: nothing needs the right. The caller has made sure, in the
-	// transaction of this step, that no attachment rests on it.
+	// transaction of this step, that no attachment rests on it, and of a Frozen one
+	// that nothing of its time runs any more.
 	EventLetGo
 	// EventCede: the addresses Addrs of a lease, which nobody has, are to be the
 	// cluster's. The caller has barred them, in the transaction of this step.
@@ -125,11 +126,15 @@ func (r Right) ObjectOfRequest(s SubLease) Object {
 
 // ObjectOf returns what the protocol reads of l, which should be the lease of r.
 func (r Right) ObjectOf(l Lease) Object {
-	return Object{
+	o := Object{
 		Meta: l.Meta, Protocol: l.Protocol, Node: l.Holder.Node, Store: l.Store, Term: l.Term, Turn: l.Turn,
-		Granted: len(l.Grants) > 0,
+		Granted: len(l.Grants) > 0, Ceded: union(l.Ceded, nil),
 		Matches: l.Pool == r.Pool && l.Block == r.Block,
 	}
+	for _, g := range l.Grants {
+		o.Grants = append(o.Grants, g.Addr)
+	}
+	return o
 }
 
 // ObjectOfUse returns what the protocol reads of s, which should be the use of r.
@@ -151,7 +156,11 @@ type Self struct {
 	Term int64
 }
 
-func (s Self) owns(o Object) bool { return o.Node == s.Node && o.Store == s.Store }
+// owns reports whether o is r's: this node's, under this store or, of a right of a
+// lost store, under that.
+func (s Self) owns(r Right, o Object) bool {
+	return o.Node == s.Node && (o.Store == s.Store || r.Store != "" && o.Store == r.Store)
+}
 
 // Verdict says how a step left the right, for whoever waits for it.
 type Verdict uint8
@@ -217,6 +226,8 @@ func NextLook(noted, now time.Time) (time.Time, bool) {
 // Step is the life of a right, drawn at [Right]: the record and an event give the
 // next record and at most one call. A record of the zero Phase is one that the
 // store does not have yet; Kind, Name and the fields of its kind must be set.
+// Steps of one right must be made one after the other, from an event to the last
+// answer that it leads to.
 //
 // The rules of docs/leases.md stand here: a record that says less than the
 // cluster is written before a call that gives away, one that says more only after
@@ -233,18 +244,13 @@ func Step(r Right, self Self, ev Event) Result {
 	case EventWant:
 		return want(r, self, ev)
 	case EventLook:
-		return look(r, self, ev)
+		return look(r, self)
 	case EventRenew:
-		r.Use = ev.Use
-		if ev.Addrs != nil {
-			r.Addrs, r.Leases = ev.Addrs, ev.Leases
-		}
-		if r.Phase != Held {
-			return want(r, self, ev)
-		}
-		return again(r)
+		return renew(r, self, ev)
 	case EventLetGo:
 		return letGo(r, ev)
+	case EventCede, EventTakeBack:
+		return cede(r, ev)
 	case EventAnswer: // above
 	}
 	panic(fmt.Sprintf("protocol: event %v", ev.Kind))
@@ -275,11 +281,52 @@ func want(r Right, self Self, ev Event) Result {
 		}
 		return again(r)
 	case Releasing:
+		if r.Store != "" && r.Kind != RightLease { // a sub-lease keeps its store for life: it must go first
+			return remove(r)
+		}
 		return again(r)
 	case Lost:
 		return Result{Next: r, Verdict: VerdictTaken, Why: "another holds it"}
+	case Frozen:
+		return Result{Next: r, Verdict: VerdictTaken, Why: frozen(r)}
 	}
 	panic(fmt.Sprintf("protocol: phase %q of %s", r.Phase, r.Name))
+}
+
+func frozen(r Right) string {
+	return fmt.Sprintf("%s is frozen: it is of the store %s, which this machine has lost, and pods of that time may still use it", r.Name, r.Store)
+}
+
+func renew(r Right, self Self, ev Event) Result {
+	if r.Phase == Frozen {
+		return want(r, self, ev)
+	}
+	r.Use = ev.Use
+	if ev.Addrs != nil {
+		r.Addrs, r.Leases = ev.Addrs, ev.Leases
+	}
+	if r.Phase != Held {
+		return want(r, self, ev)
+	}
+	return again(r)
+}
+
+// cede gives addresses of a lease to the cluster, or begins to take them back. The
+// fencing write says what the record says; a grant that comes before it makes it
+// miss.
+func cede(r Right, ev Event) Result {
+	if r.Kind != RightLease || r.Phase != Held {
+		return Result{Next: r, Forget: r.Phase == "", Verdict: VerdictLater, Why: r.Name + " is not held"}
+	}
+	if ev.Kind == EventCede {
+		r.Ceded, r.Taking = union(r.Ceded, ev.Addrs), without(r.Taking, ev.Addrs)
+		return again(r)
+	}
+	r.Taking = union(r.Taking, without(without(r.Ceded, without(r.Ceded, ev.Addrs)), r.Grants))
+	if len(r.Taking) == 0 {
+		return later(r, "nothing of it can be taken back")
+	}
+	return again(r)
 }
 
 // again says r anew. Only an object that an answer has shown is written to: a
@@ -292,11 +339,11 @@ func again(r Right) Result {
 	return Result{Next: r, Call: CallFence}
 }
 
-func look(r Right, self Self, _ Event) Result {
+func look(r Right, self Self) Result {
 	switch r.Phase {
 	case "":
 		return Result{Next: r, Forget: true, Verdict: VerdictGone}
-	case Noted, Lost:
+	case Noted, Lost, Frozen:
 		return Result{Next: r, Call: CallRead}
 	case Held:
 		if r.Term != self.Term {
@@ -323,8 +370,12 @@ func letGo(r Right, ev Event) Result {
 	switch r.Phase {
 	case "":
 		return Result{Next: r, Forget: true, Verdict: VerdictGone}
-	case Noted: // whether there is an object to delete, a read tells
-		return Result{Next: r, Call: CallRead}
+	case Noted:
+		if r.UID == "" { // whether there is an object to delete, a read tells
+			return Result{Next: r, Call: CallRead}
+		}
+		r.Phase = Releasing // nothing was ever given from it
+		return remove(r)
 	case Held:
 		if r.UID == "" { // it vanished, and a create is in doubt: noted, as any such
 			r.Phase, r.Term, r.NotedAt = Noted, 0, ev.Now
@@ -340,6 +391,9 @@ func letGo(r Right, ev Event) Result {
 	case Lost: // nothing rests on it any more; if it is ours after all, it goes back
 		r.Phase, r.Term = Releasing, 0
 		return Result{Next: r, Call: CallRead}
+	case Frozen: // no pod of that time runs any more
+		r.Phase, r.Term = Releasing, 0
+		return remove(r)
 	}
 	panic(fmt.Sprintf("protocol: phase %q of %s", r.Phase, r.Name))
 }

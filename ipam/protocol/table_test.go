@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"fmt"
+	"net/netip"
 	"time"
 )
 
@@ -23,6 +24,8 @@ var records = []struct {
 	{"releasing, granted", Right{Phase: Releasing, UID: "u1", Revision: "1", Said: 2, Granted: true}},
 	{"releasing, unseen", Right{Phase: Releasing}},
 	{"lost", Right{Phase: Lost, UID: "u1", Revision: "1", Said: 1}},
+	{"frozen", Right{Phase: Frozen, Store: lostStore, UID: "u1", Revision: "1", Said: 1}},
+	{"thawed", Right{Phase: Releasing, Store: lostStore, UID: "u1", Revision: "1", Said: 1}},
 }
 
 // recordNamed returns the record of that name for a right of kind.
@@ -30,7 +33,7 @@ func recordNamed(kind RightKind, name string) Right {
 	for _, known := range records {
 		if r := known.right; known.name == name {
 			base := walkStart(kind).Right
-			r.Kind, r.Name, r.Pool, r.PoolUID, r.Block, r.Use, r.NotedAt = kind, base.Name, base.Pool, base.PoolUID, base.Block, base.Use, walkNow
+			r.Kind, r.Name, r.Pool, r.PoolUID, r.Block, r.Use, r.Request, r.NotedAt = kind, base.Name, base.Pool, base.PoolUID, base.Block, base.Use, base.Request, walkNow
 			return r
 		}
 	}
@@ -61,12 +64,17 @@ func recordOf(r Right) string {
 		}
 		return "held"
 	case Releasing:
+		if r.Store != "" {
+			return "thawed"
+		}
 		if r.UID != "" && r.Granted {
 			return "releasing, granted"
 		}
 		return seen("releasing", "releasing, unseen")
 	case Lost:
 		return "lost"
+	case Frozen:
+		return "frozen"
 	}
 	return "nothing"
 }
@@ -84,8 +92,13 @@ func tableEvents(kind RightKind) map[string]Event {
 	add("Want", Event{Kind: EventWant})
 	add("Look", Event{Kind: EventLook})
 	add("LetGo", Event{Kind: EventLetGo})
-	if kind == RightUse {
+	switch kind {
+	case RightUse:
 		add("Renew", Event{Kind: EventRenew, Use: walkUses[1]})
+	case RightLease:
+		add("Cede", Event{Kind: EventCede, Addrs: []netip.Addr{walkAddr}})
+		add("TakeBack", Event{Kind: EventTakeBack, Addrs: []netip.Addr{walkAddr}})
+	case RightRequest:
 	}
 	own := Object{Meta: Meta{UID: "u1", Revision: "2"}, Protocol: Version, Node: "a", Store: "s", Term: 2, Turn: 1, Matches: true}
 	with := func(change func(*Object)) Object {
@@ -118,14 +131,20 @@ func tableEvents(kind RightKind) map[string]Event {
 		CallConfirm: {{"", Object{}}},
 		CallDelete:  {{"", Object{}}},
 	}
-	if kind == RightUse {
+	switch kind {
+	case RightUse:
 		objects[CallRead] = append(objects[CallRead], shown{" mine for another pod", with(func(o *Object) { o.Stale = true })})
-	} else {
+	case RightLease:
 		objects[CallRead] = append(objects[CallRead], shown{" mine and granted", with(func(o *Object) { o.Granted = true })})
+	case RightRequest:
 	}
+	objects[CallRead] = append(objects[CallRead], shown{" the lost store's", with(func(o *Object) { o.Store = lostStore })})
 	for _, call := range []Call{CallCreate, CallRead, CallConfirm, CallFence, CallDelete} {
 		for _, out := range outcomesOf(call) {
 			ev := Event{Kind: EventAnswer, Call: call, Outcome: out, Why: "why"}
+			if kind == RightRequest && call == CallConfirm && out == Done {
+				ev.Addrs = []netip.Addr{walkAddr}
+			}
 			if out != Done {
 				add(fmt.Sprintf("%v %v", call, out), ev)
 				continue

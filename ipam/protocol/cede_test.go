@@ -1,0 +1,163 @@
+package protocol
+
+import (
+	"net/netip"
+	"slices"
+	"testing"
+)
+
+// A lease with addresses that come and go between its holder and the cluster, as
+// its holder's store has it.
+var (
+	cedeA, cedeB = netip.MustParseAddr("10.0.0.4"), netip.MustParseAddr("10.0.0.5")
+	cedeSelf     = Self{Node: "a", Store: "s", Term: 2}
+)
+
+func ceding() (Right, Object) {
+	r := recordNamed(RightLease, "held")
+	return r, Object{Meta: Meta{Name: r.Name, UID: "u1", Revision: "2"}, Protocol: Version, Node: "a", Store: "s", Term: 2, Turn: 2, Matches: true}
+}
+
+func answerTo(c Call, out Outcome, o Object) Event {
+	return Event{Kind: EventAnswer, Call: c, Outcome: out, Object: o, Now: walkNow}
+}
+
+// What is ceded is noted before it is told, and told until an answer shows it.
+func TestCedeIsDiskFirst(t *testing.T) {
+	r, o := ceding()
+	res := Step(r, cedeSelf, Event{Kind: EventCede, Addrs: []netip.Addr{cedeB, cedeA, cedeB}})
+	if want := []netip.Addr{cedeA, cedeB}; !slices.Equal(res.Next.Ceded, want) || !slices.Equal(res.Next.Tells(), want) || res.Call != CallFence {
+		t.Fatalf("got %+v; want %v noted, and told by a fencing write", res, want)
+	}
+	o.Ceded = []netip.Addr{cedeA} // the read shows an earlier state
+	res = Step(res.Next, cedeSelf, answerTo(CallRead, Done, o))
+	if res.Call != CallFence {
+		t.Errorf("got %+v; want the fencing write again: the lease does not say all that is ceded", res)
+	}
+}
+
+// Only an answered write gives a ceded address back to its holder (M11, F1).
+func TestTakeBackWaitsForItsAnswer(t *testing.T) {
+	r, o := ceding()
+	r.Ceded = []netip.Addr{cedeA, cedeB}
+	res := Step(r, cedeSelf, Event{Kind: EventTakeBack, Addrs: []netip.Addr{cedeA}})
+	if want := []netip.Addr{cedeB}; !slices.Equal(res.Next.Tells(), want) || res.Call != CallFence {
+		t.Fatalf("got %+v; want a fencing write that tells %v", res, want)
+	}
+	taking := res.Next
+	if got := Step(taking, cedeSelf, answerTo(CallFence, Unknown, Object{})).Next; len(got.Ceded) != 2 {
+		t.Errorf("a write without an answer gave %v back", cedeA)
+	}
+	o.Ceded = []netip.Addr{cedeB}
+	if got := Step(taking, cedeSelf, answerTo(CallRead, Done, o)).Next; len(got.Ceded) != 2 {
+		t.Errorf("a read gave %v back: the write that it shows may be followed by an older one's landing", cedeA)
+	}
+	done := Step(taking, cedeSelf, answerTo(CallFence, Done, o))
+	if want := []netip.Addr{cedeB}; !slices.Equal(done.Next.Ceded, want) || len(done.Next.Taking) > 0 || done.Verdict != VerdictServes {
+		t.Errorf("got %+v; want %v ceded, and served", done, want)
+	}
+}
+
+// A granted address is not taken back, whether the grant was known before or made
+// the write miss (M12).
+func TestTakeBackNeverTakesWhatIsGranted(t *testing.T) {
+	r, o := ceding()
+	r.Ceded, r.Grants, r.Granted = []netip.Addr{cedeA, cedeB}, []netip.Addr{cedeA}, true
+	if res := Step(r, cedeSelf, Event{Kind: EventTakeBack, Addrs: []netip.Addr{cedeA}}); res.Call != CallNone || res.Verdict != VerdictLater {
+		t.Errorf("got %+v; want that nothing can be taken back", res)
+	}
+	r.Grants, r.Granted = nil, false
+	res := Step(r, cedeSelf, Event{Kind: EventTakeBack, Addrs: []netip.Addr{cedeA, cedeB}})
+	res = Step(res.Next, cedeSelf, answerTo(CallFence, Conflict, Object{}))
+	o.Ceded, o.Grants, o.Granted = []netip.Addr{cedeA, cedeB}, []netip.Addr{cedeA}, true
+	res = Step(res.Next, cedeSelf, answerTo(CallRead, Done, o))
+	if want := []netip.Addr{cedeA}; res.Call != CallFence || !slices.Equal(res.Next.Tells(), want) {
+		t.Errorf("got %+v; want a fencing write that leaves %v ceded", res, want)
+	}
+}
+
+// What is ceded while a write is under way is not undone by that write's answer.
+func TestCedeDuringAWrite(t *testing.T) {
+	r, o := ceding()
+	res := Step(r, cedeSelf, Event{Kind: EventCede, Addrs: []netip.Addr{cedeA}})
+	more := res.Next
+	more.Ceded = []netip.Addr{cedeA, cedeB}
+	o.Ceded = []netip.Addr{cedeA}
+	res = Step(more, cedeSelf, answerTo(CallFence, Done, o))
+	if len(res.Next.Ceded) != 2 || res.Call != CallFence {
+		t.Errorf("got %+v; want both ceded, and the second one told", res)
+	}
+}
+
+// A lease that had vanished waits for a closed pool; a new one is refused (F22, H9).
+func TestConfirmationOfAVanishedLease(t *testing.T) {
+	r, _ := ceding()
+	pool := Pool{Meta: Meta{Name: "lan", UID: r.PoolUID}, Bits4: 26}
+	fresh := r
+	fresh.Phase = Noted
+	for _, tt := range []struct {
+		name    string
+		r       Right
+		change  func(*Pool)
+		outcome Outcome
+		want    Outcome
+	}{
+		{"held, open", r, func(p *Pool) { p.Open = true }, Done, Done},
+		{"held, closed", r, func(*Pool) {}, Done, Unknown},
+		{"new, closed", fresh, func(*Pool) {}, Done, Refused},
+		{"held, being deleted", r, func(p *Pool) { p.Deleting = true }, Done, Refused},
+		{"held, another pool of that name", r, func(p *Pool) { p.UID = "other" }, Done, Refused},
+		{"held, other blocks", r, func(p *Pool) { p.Open, p.Bits4 = true, 28 }, Done, Refused},
+		{"held, no pool", r, func(p *Pool) { *p = Pool{} }, NotFound, Refused},
+	} {
+		p := pool
+		tt.change(&p)
+		if got, why := Confirmation(tt.r, p, tt.outcome); got != tt.want || (why == "") != (got == Done) {
+			t.Errorf("%s: got %v, %q; want %v", tt.name, got, why, tt.want)
+		}
+	}
+}
+
+// A request has what its answer says, or the reason why not.
+func TestConfirmRequest(t *testing.T) {
+	if _, _, out, why := ConfirmRequest(SubLease{}); out != Unknown || why == "" {
+		t.Errorf("not answered: got %v, %q; want Unknown, and why", out, why)
+	}
+	if _, _, out, why := ConfirmRequest(SubLease{Refused: &Refusal{Reason: "InUse", Message: "10.0.0.4 is taken"}}); out != Refused || why != "10.0.0.4 is taken" {
+		t.Errorf("refused: got %v, %q", out, why)
+	}
+	addrs, leases, out, _ := ConfirmRequest(SubLease{Granted: []Granted{{cedeB, "l1"}, {cedeA, "l0"}}})
+	if out != Done || !slices.Equal(addrs, []netip.Addr{cedeB, cedeA}) || !slices.Equal(leases, []string{"l1", "l0"}) {
+		t.Errorf("granted: got %v of %v, %v; want what was wanted, in that order", addrs, leases, out)
+	}
+}
+
+// Another answer than before is not believed: the status is written once (M53).
+func TestRequestKeepsItsAnswer(t *testing.T) {
+	r := recordNamed(RightRequest, "held, old term")
+	r.Addrs = []netip.Addr{cedeA}
+	ev := answerTo(CallConfirm, Done, Object{})
+	ev.Addrs = []netip.Addr{cedeB}
+	if res := Step(r, cedeSelf, ev); res.Next.Phase != Lost || res.Verdict != VerdictTaken {
+		t.Errorf("got %+v; want it lost", res)
+	}
+}
+
+// A thawed lease with grants on it cannot be given back: it becomes this store's,
+// and serves after a confirmation.
+func TestThawedLeaseWithGrantsIsAdopted(t *testing.T) {
+	r := recordNamed(RightLease, "frozen")
+	r.Granted, r.Grants, r.Ceded = true, []netip.Addr{cedeA}, []netip.Addr{cedeA}
+	_, o := ceding()
+	o.Granted, o.Grants, o.Ceded, o.Store = true, r.Grants, r.Ceded, lostStore
+	res := Step(r, cedeSelf, Event{Kind: EventLetGo, Now: walkNow})
+	for _, ev := range []Event{answerTo(CallRead, Done, o), answerTo(CallFence, Done, func() Object { p := o; p.Store = "s"; return p }()), answerTo(CallConfirm, Done, Object{})} {
+		if res.Call != ev.Call {
+			t.Fatalf("got %+v; want the call %v", res, ev.Call)
+		}
+		res = Step(res.Next, cedeSelf, ev)
+	}
+	if !res.Next.Serves(2) || res.Next.Store != "" || !slices.Equal(res.Next.Ceded, r.Ceded) {
+		t.Errorf("got %+v; want it served, this store's own, with the same addresses ceded", res.Next)
+	}
+}
