@@ -35,7 +35,10 @@ func (a *API) ReadIPPool(ctx context.Context, name protocol.PoolName) (*v1alpha1
 
 // PoolOf reads what the protocol needs of an IPPool.
 func PoolOf(o *v1alpha1.IPPool) protocol.Pool {
-	p := protocol.Pool{Meta: metaOf(o), Open: o.Status.Leasing == v1alpha1.LeasingOpen, Opening: o.Status.Opening}
+	p := protocol.Pool{
+		Meta: metaOf(o), Open: o.Status.Leasing == v1alpha1.LeasingOpen, Opening: o.Status.Opening,
+		Confirmed: o.Spec.TakeOver == v1alpha1.TakeOverConfirmed,
+	}
 	if b := o.Status.BlockPrefixLengths; b != nil {
 		if b.IPv4 != nil {
 			p.Bits4 = int(*b.IPv4)

@@ -298,6 +298,9 @@ type Pool struct {
 	Open bool
 	// Opening is another word each time that the pool is opened.
 	Opening string
+	// Confirmed says that of a dead node's leases those of this pool are taken only
+	// where somebody vouches that the machine is off.
+	Confirmed bool
 	// Bits is the prefix length of the pool's blocks, by family; 0 where the
 	// controller has not decided it.
 	Bits4, Bits6 int
@@ -352,6 +355,9 @@ type Former struct {
 	// Ended says that the controller ended the term: what is left of that store in
 	// Term or an earlier one is the cluster's, whoever sits there by now.
 	Ended bool `json:"ended,omitempty"`
+	// Vouched says that somebody has vouched, with the out-of-service taint, that
+	// the machine is off: leases of pools that take no other word go too.
+	Vouched bool `json:"vouched,omitempty"`
 }
 
 // Ended reports whether the controller has ended the term of whoever sat on s:

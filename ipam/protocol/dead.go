@@ -1,0 +1,261 @@
+package protocol
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// A Node is what the protocol reads, live, of a node's Node object. The zero Node
+// is none: there is no such object.
+type Node struct {
+	UID UID
+	// Off says that it has the out-of-service taint: somebody vouches that the
+	// machine is off.
+	Off bool
+}
+
+// gone reports whether the Node that who sat for is not there any more. Whoever
+// knew of no Node may have sat for any of that name.
+func (n Node) gone(who Former) bool {
+	return n.UID == "" || who.NodeUID != "" && who.NodeUID != n.UID
+}
+
+// Evidence is why an occupant of a seat counts as dead: it gives nothing out any
+// more, and its pods do not run.
+type Evidence uint8
+
+// What evidence there may be, weakest first.
+const (
+	// EvidenceNone: it may be alive.
+	EvidenceNone Evidence = iota
+	// EvidenceSilence: its Node object is gone, and it has been silent for longer
+	// than its F.
+	EvidenceSilence
+	// EvidenceTaint: somebody vouches that the machine is off.
+	EvidenceTaint
+)
+
+func (e Evidence) String() string {
+	names := [...]string{"None", "Silence", "Taint"}
+	if int(e) >= len(names) {
+		return fmt.Sprintf("Evidence(%d)", uint8(e))
+	}
+	return names[e]
+}
+
+// A Vigil is what a controller remembers of one seat: since when, by its own
+// clock, it has seen the last heartbeat, and those who sat there before. The zero
+// Vigil has seen nothing. A new leader begins with that: it counts anew.
+//
+// Its times are of any clock that does not jump. One that stands still while the
+// machine sleeps makes the controller wait longer, and does no harm.
+type Vigil struct {
+	heartbeat heartbeat
+	since     time.Duration
+	former    []watchedFormer
+}
+
+// heartbeat tells one heartbeat from another. The seat's revision and turn do not:
+// recalls change these, too.
+type heartbeat struct {
+	seat  UID
+	store StoreID
+	term  int64
+	beat  time.Time
+}
+
+// watchedFormer is one who sat on the seat, and since when that was known.
+type watchedFormer struct {
+	store StoreID
+	term  int64
+	since time.Duration
+}
+
+// See returns v after seat has been seen at now. What a watch shows counts as well
+// as a live read: it is never newer than the truth.
+func (v Vigil) See(seat Seat, now time.Duration) Vigil {
+	h := heartbeat{seat: seat.UID, store: seat.Store, term: seat.Term, beat: seat.Beat.UTC()}
+	next := Vigil{heartbeat: h, since: now}
+	if h == v.heartbeat {
+		next.since = v.since
+	}
+	for _, f := range seat.Former {
+		since, ok := v.left(f)
+		if !ok || h.seat != v.heartbeat.seat {
+			since = now
+		}
+		next.former = append(next.former, watchedFormer{store: f.Store, term: f.Term, since: since})
+	}
+	return next
+}
+
+// Silent returns for how long, at now, the seat's last heartbeat has been seen.
+func (v Vigil) Silent(now time.Duration) time.Duration { return now - v.since }
+
+// left returns since when f has been known to sit there no more.
+func (v Vigil) left(f Former) (since time.Duration, ok bool) {
+	i := slices.IndexFunc(v.former, func(w watchedFormer) bool { return w.store == f.Store && w.term == f.Term })
+	if i < 0 {
+		return 0, false
+	}
+	return v.former[i].since, true
+}
+
+// A Judgement is what a look at a seat leads to.
+type Judgement struct {
+	// End is why the seat's term is to be ended, by [EndTerm]. It comes before
+	// anything else: the seat is judged again afterwards.
+	End Evidence
+	// Dead are those of the seat's former occupants whose leases and sub-leases are
+	// to be taken.
+	Dead []Dead
+	// After is how soon time alone may lead to more; 0 means never.
+	After time.Duration
+}
+
+// Dead is a former occupant of a seat who counts as dead.
+type Dead struct {
+	Former
+	// Strays says that what names a store which the seat does not know is taken as
+	// well: nobody sits there, and all that is left of earlier terms is nobody's.
+	Strays bool
+	// others are the stores that the seat knows.
+	others []StoreID
+}
+
+// Judge decides about a seat, by the Node as it was read live after the seat, and
+// a vigil that has seen this very seat. margin is what is waited beyond F.
+//
+//   - The out-of-service taint ends the term at once.
+//   - A Node that is gone, or has been made again, ends the term of an occupant who
+//     has been silent for F and margin; never where F is 0. One that beats stays.
+//   - Silence alone changes nothing, nor does what else the Node says.
+//   - Whoever sat there before is taken over if the controller ended the term; on
+//     another machine than the occupant's, also by the rules above, counted from when
+//     he was seen to sit there no more. What is left of a store of the occupant's
+//     machine is the business of its agent.
+func Judge(seat Seat, v Vigil, node Node, margin, now time.Duration) Judgement {
+	var j Judgement
+	if !seat.Ended() {
+		j.End = j.weigh(node, seat.Occupant(), v.Silent(now), margin)
+		if j.End != EvidenceNone {
+			return j
+		}
+	}
+	for _, f := range seat.Former {
+		if !seat.Ended() && (f.Store == seat.Store || !f.Ended && f.Machine == seat.Machine) {
+			continue
+		}
+		since, _ := v.left(f)
+		switch evidence := j.weigh(node, f, now-since, margin); {
+		case !f.Ended && evidence == EvidenceNone:
+			continue
+		case evidence == EvidenceTaint, f.Ended && node.Off:
+			f.Vouched = true
+		}
+		d := Dead{Former: f, others: []StoreID{seat.Store}}
+		// Whoever sat last on a seat that was ended answers for all earlier terms.
+		d.Strays = seat.Ended() && f.Ended && f.Term == seat.Term-1
+		for _, other := range seat.Former {
+			d.others = append(d.others, other.Store)
+		}
+		j.Dead = append(j.Dead, d)
+	}
+	return j
+}
+
+// weigh returns what evidence there is that who is dead, quiet for so long, and
+// notes when there may be more.
+func (j *Judgement) weigh(node Node, who Former, quiet, margin time.Duration) Evidence {
+	if !node.gone(who) {
+		if node.Off {
+			return EvidenceTaint
+		}
+		return EvidenceNone
+	}
+	// The taint of a Node that was made again speaks of its own machine, which may
+	// be another: of who, it says no more than that the Node is gone. Where no time is
+	// long enough it is the only word that there can be.
+	switch left := who.Fence + margin - quiet; {
+	case who.Fence <= 0 && node.Off, who.Fence > 0 && left <= 0 && node.Off:
+		return EvidenceTaint
+	case who.Fence > 0 && left <= 0:
+		return EvidenceSilence
+	case who.Fence > 0 && !who.Ended && (j.After == 0 || left < j.After):
+		j.After = left
+	}
+	return EvidenceNone
+}
+
+// EndTerm returns seat with its term ended on evidence e: nobody sits there. It is
+// to be written by compare-and-swap: a heartbeat that came meanwhile wins, and of
+// several controllers one.
+func EndTerm(seat Seat, e Evidence) Seat {
+	last := seat.Occupant()
+	last.Ended, last.Vouched = true, e == EvidenceTaint
+	former := slices.DeleteFunc(slices.Clone(seat.Former), func(f Former) bool { return f.Store == last.Store })
+	seat.Former = append(former, last)
+	seat.Former = seat.Former[max(0, len(seat.Former)-maxFormer):]
+	seat.Store, seat.Boot, seat.Recalls = "", "", nil
+	seat.Term++
+	seat.Turn++
+	return seat
+}
+
+// maxFormer bounds how many former occupants a seat keeps.
+const maxFormer = 16
+
+// of reports whether what node holds in the name of store, said last in term, is
+// d's.
+func (d Dead) of(store StoreID, term int64) bool {
+	return term <= d.Term && (store == d.Store || d.Strays && !slices.Contains(d.others, store))
+}
+
+// TakeLease returns l, a lease that node holds, as the cluster's, if it is of d: its
+// grants stay, all else is the controller's to give. It is to be written by
+// compare-and-swap: an agent that came back and said its lease anew wins. confirmed
+// says that its pool asks for somebody who vouches; a lease that a newer program has
+// written is left alone.
+func (d Dead) TakeLease(l Lease, node NodeName, confirmed bool) (Lease, bool) {
+	if l.Holder.Node != node || l.Protocol > Version || confirmed && !d.Vouched || !d.of(l.Store, l.Term) {
+		return l, false
+	}
+	l = l.Clone()
+	l.Holder, l.Store, l.Term, l.Ceded = Holder{Cluster: true}, "", 0, nil
+	l.Protocol = Version
+	l.Turn++
+	return l, true
+}
+
+// TakesSubLease reports whether s, a sub-lease of node, is to be deleted, by UID and
+// revision, as one of d. held are the UIDs that have grants in pools which ask for
+// somebody who vouches: what is of these stays until somebody does.
+func (d Dead) TakesSubLease(s SubLease, node NodeName, held map[UID]bool) bool {
+	if s.Node != node || s.Protocol > Version || !d.of(s.Store, s.Term) {
+		return false
+	}
+	return d.Vouched || !held[s.UID] && (s.Use == nil || !held[s.Use.Claim.UID])
+}
+
+// Settle returns seat without those former occupants of whom nothing is left, by
+// lists of the node's leases and sub-leases that were read live after the seat:
+// stores are those that they name. Each stays for [LooksLast] after it was seen to
+// sit there no more: one of its creates may still come. ok is false where nobody
+// goes.
+func Settle(seat Seat, v Vigil, stores map[StoreID]bool, now time.Duration) (next Seat, ok bool) {
+	next = seat
+	next.Former = slices.DeleteFunc(slices.Clone(seat.Former), func(f Former) bool {
+		since, known := v.left(f)
+		return f.Store == seat.Store || !stores[f.Store] && known && now-since >= LooksLast
+	})
+	next.Turn++
+	return next, len(next.Former) < len(seat.Former)
+}
+
+// Abandoned reports whether a seat can go, by UID and revision: its term was ended,
+// nothing is left of anybody who sat there, and there is no Node of that name. So it
+// stays at least for [LooksLast] after the last agent.
+func Abandoned(seat Seat, node Node) bool {
+	return seat.Ended() && len(seat.Former) == 0 && node.UID == ""
+}
