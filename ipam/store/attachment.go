@@ -29,7 +29,9 @@ type Attachment struct {
 	Addresses  []Address
 	// Claim is the claim that the addresses come from, if they do.
 	Claim *protocol.ClaimRef
-	// Use names the right under which the claim is used; "" without a claim.
+	// Use names the right by which the addresses are the attachment's where they
+	// are not out of this node's blocks: the use of Claim, or without a claim a
+	// request that was granted them. Otherwise "".
 	Use string
 }
 
@@ -40,8 +42,8 @@ type Address struct {
 	Bits    int               `json:"bits"`
 	Gateway netip.Addr        `json:"gateway,omitzero"`
 	Pool    protocol.PoolName `json:"pool"`
-	// Lease names the right that the address was handed out of; "" where it is
-	// a claim's, and in local mode.
+	// Lease names the right that the address was handed out of; "" where the
+	// cluster granted it, and in local mode.
 	Lease string `json:"lease,omitempty"`
 }
 
@@ -164,7 +166,8 @@ func (tx *Tx) OfPod(uid protocol.UID, ifName string) iter.Seq2[Attachment, error
 	return tx.indexed(&tx.pods, []byte(prefix), 2)
 }
 
-// OfUse returns the attachments that need the use, as Attachments does.
+// OfUse returns the attachments that need the use or request of that name, as
+// Attachments does.
 func (tx *Tx) OfUse(right string) iter.Seq2[Attachment, error] {
 	return tx.indexed(&tx.uses, []byte(right+"/"), 1)
 }

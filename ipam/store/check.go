@@ -15,11 +15,13 @@ import (
 // does, and of what it says:
 //
 //   - an address of an attachment is taken in its pool, and no other attachment
-//     has it. A claim's address is not taken, and the attachments that have it
-//     are of one claim;
+//     has it. One that the cluster granted is not taken, and the attachments that
+//     have it are of one claim or of one request;
 //   - a taken address is an attachment's;
 //   - an attachment's lease is a right that was confirmed, of a block of that
-//     pool with that address; its use is a right that was confirmed, of its claim;
+//     pool with that address; its use is a right that was confirmed, of its claim,
+//     or of the request of its pod and interface that was granted its addresses;
+//   - of an open block exactly those addresses are barred that its lease has ceded;
 //   - the indexes have what the attachments say;
 //   - the allocator finds its tables sound.
 func (s *Store) Check() error {
@@ -44,6 +46,7 @@ func (s *Store) Check() error {
 		}
 		c := checker{tx: tx, owners: map[place]owner{}}
 		c.attachments()
+		c.cessions()
 		c.pools()
 		return errors.Join(c.faults...)
 	})
@@ -55,10 +58,11 @@ type place struct {
 	addr netip.Addr
 }
 
-// owner is who has an address: an attachment, or all those of a claim.
+// owner is who has an address: an attachment, or all those of a claim or of a
+// request.
 type owner struct {
-	key   Key
-	claim protocol.UID
+	key     Key
+	grantee string // the claim's UID or the request's name
 }
 
 // checker collects what disagrees.
@@ -100,12 +104,15 @@ func (c *checker) attachments() {
 func (c *checker) address(a Attachment, x Address) {
 	at := place{x.Pool, x.Addr}
 	now := owner{key: a.Key}
-	claimed := a.Claim != nil && x.Lease == ""
-	if claimed {
-		now.claim = a.Claim.UID
+	granted := (a.Claim != nil || a.Use != "") && x.Lease == ""
+	switch {
+	case granted && a.Claim != nil:
+		now.grantee = string(a.Claim.UID)
+	case granted:
+		now.grantee = a.Use
 	}
 	was, ok := c.owners[at]
-	if ok && (was.claim == "" || was.claim != now.claim) {
+	if ok && (was.grantee == "" || was.grantee != now.grantee) {
 		c.fault("%v of pool %s is recorded for two: %v and %v", x.Addr, x.Pool, was.key, a.Key)
 	}
 	c.owners[at] = now
@@ -113,9 +120,9 @@ func (c *checker) address(a Attachment, x Address) {
 	switch {
 	case err != nil:
 		c.fault("%v of pool %s: %w", x.Addr, x.Pool, err)
-	case claimed && state == allocator.Taken:
-		c.fault("%v has %v of pool %s by claim %v, but the node's own blocks have it as %v", a.Key, x.Addr, x.Pool, a.Claim, state)
-	case !claimed && state != allocator.Taken:
+	case granted && state == allocator.Taken:
+		c.fault("%v has %v of pool %s by %s, but the node's own blocks have it as %v", a.Key, x.Addr, x.Pool, a.Use, state)
+	case !granted && state != allocator.Taken:
 		c.fault("%v has %v of pool %s, which is %v there", a.Key, x.Addr, x.Pool, state)
 	}
 	if x.Lease != "" {
@@ -138,7 +145,7 @@ func (c *checker) lease(k Key, x Address) {
 	}
 }
 
-// use checks the right under which a uses its claim.
+// use checks the right by which a has what the cluster granted.
 func (c *checker) use(a Attachment) {
 	r, ok, err := c.tx.Right(a.Use)
 	switch {
@@ -146,10 +153,24 @@ func (c *checker) use(a Attachment) {
 		c.fault("%v: %w", a.Key, err)
 	case !ok:
 		c.fault("%v needs use %s, of which there is no record", a.Key, a.Use)
-	case r.Kind != protocol.RightUse || !confirmed(r):
+	case r.Kind == protocol.RightLease || !confirmed(r):
 		c.fault("%v needs use %s, which is a %s that is %s", a.Key, a.Use, r.Kind, r.Phase)
+	case r.Kind == protocol.RightRequest:
+		c.request(a, r)
 	case a.Claim == nil || r.Use == nil || r.Use.Claim.UID != a.Claim.UID:
 		c.fault("%v needs use %s, which is of another claim", a.Key, a.Use)
+	}
+}
+
+// request checks that r was made for a, and was granted what a has.
+func (c *checker) request(a Attachment, r protocol.Right) {
+	if a.Claim != nil || r.Request == nil || r.Request.Pod.UID != a.Pod.UID || r.Request.Interface != a.IfName {
+		c.fault("%v needs request %s, which is not its own", a.Key, a.Use)
+	}
+	for _, x := range a.Addresses {
+		if !slices.Contains(r.Addrs, x.Addr) {
+			c.fault("%v has %v, which request %s was not granted", a.Key, x.Addr, a.Use)
+		}
 	}
 }
 
@@ -185,6 +206,57 @@ func (c *checker) count(name string, index *bucket, want int) {
 	}
 	if got != want {
 		c.fault("index %s has %d entries, want %d", name, got, want)
+	}
+}
+
+// cessions checks that what a lease has ceded is barred in its block, and nothing
+// else is.
+func (c *checker) cessions() {
+	ceded := map[place]bool{}
+	for r, err := range c.tx.Rights() {
+		if err != nil {
+			c.fault("rights: %w", err)
+			return
+		}
+		if r.Kind != protocol.RightLease {
+			continue
+		}
+		space := allocator.NewSpace(c.tx.Table(r.Pool), nil)
+		open, err := space.IsOpen(r.Block)
+		if err != nil {
+			c.fault("lease %s: %w", r.Name, err)
+		}
+		for _, a := range r.Ceded {
+			ceded[place{r.Pool, a}] = true
+			if state, err := space.State(a); open && (err != nil || state != allocator.Barred) {
+				c.fault("lease %s has ceded %v, which its block has as %v: %w", r.Name, a, state, err)
+			}
+		}
+	}
+	for _, pool := range c.tx.Pools() {
+		space := allocator.NewSpace(c.tx.Table(pool), nil)
+		for _, f := range allocator.Families() {
+			for b, err := range space.Blocks(f) {
+				if err != nil {
+					break // pools reports it
+				}
+				c.barred(ceded, pool, space, b)
+			}
+		}
+	}
+}
+
+// barred checks that what is barred in a block has been ceded.
+func (c *checker) barred(ceded map[place]bool, pool protocol.PoolName, space allocator.Space, b allocator.BlockInfo) {
+	left := b.Barred
+	for a := b.Prefix.Addr(); left > 0 && b.Prefix.Contains(a); a = a.Next() {
+		if state, err := space.State(a); err != nil || state != allocator.Barred {
+			continue
+		}
+		left--
+		if !ceded[place{pool, a}] {
+			c.fault("%v of pool %s is barred, and no lease has ceded it", a, pool)
+		}
 	}
 }
 

@@ -32,6 +32,25 @@ func TestCheck(t *testing.T) {
 	twin := func(a Attachment) Attachment { a.ContainerID, a.Pod.UID = "twin", "twin"; return a }
 	phase := func(r protocol.Right, p protocol.Phase) protocol.Right { r.Phase = p; return r }
 	kind := func(r protocol.Right, k protocol.RightKind) protocol.Right { r.Kind = k; return r }
+	requestedAddr := netip.MustParseAddr("10.0.0.44")
+	ceded := func(addrs ...netip.Addr) protocol.Right { r := lease; r.Ceded = addrs; return r }
+	// putRequested puts an attachment on a request that was granted its address.
+	putRequested := func(edit func(*Attachment, *protocol.Right)) func(*Tx) error {
+		return func(tx *Tx) error {
+			a := Attachment{
+				Key: Key{Network: "net2", ContainerID: "requested", IfName: "net1"}, Pod: protocol.PodRef{UID: "requester"}, Use: "q",
+				Addresses: []Address{{Addr: requestedAddr, Bits: 24, Pool: "vlan-prod"}},
+			}
+			r := protocol.Right{
+				Kind: protocol.RightRequest, Name: "q", Phase: protocol.Held, Addrs: []netip.Addr{requestedAddr},
+				Request: &protocol.Request{Pod: a.Pod, Interface: a.IfName},
+			}
+			if edit != nil {
+				edit(&a, &r)
+			}
+			return errors.Join(tx.PutRight(r), tx.PutAttachment(a))
+		}
+	}
 
 	tests := []struct {
 		name string
@@ -74,6 +93,28 @@ func TestCheck(t *testing.T) {
 		{"use noted", func(tx *Tx) error { return tx.PutRight(phase(use, protocol.Noted)) }, "which is a Use that is Noted"},
 		{"use of another claim", func(tx *Tx) error { r := use; r.Use = &protocol.Use{}; return tx.PutRight(r) }, "which is of another claim"},
 		{"use without a claim", func(tx *Tx) error { a := own; a.Use = "u.0"; return tx.PutAttachment(a) }, "which is of another claim"},
+		{"by request", putRequested(nil), ""},
+		{"by request, of an address that its own block has ceded", func(tx *Tx) error {
+			return errors.Join(putRequested(nil)(tx), space(tx).Bar(requestedAddr, true), tx.PutRight(ceded(requestedAddr)))
+		}, ""},
+		{"by request, two interfaces", func(tx *Tx) error {
+			return putRequested(func(a *Attachment, _ *protocol.Right) { a.IfName = "net7" })(tx)
+		}, "needs request q, which is not its own"},
+		{"by request, another address", func(tx *Tx) error {
+			return putRequested(func(_ *Attachment, r *protocol.Right) { r.Addrs = []netip.Addr{address} })(tx)
+		}, "has 10.0.0.44, which request q was not granted"},
+		{"by request, noted", func(tx *Tx) error {
+			return putRequested(func(_ *Attachment, r *protocol.Right) { r.Phase = protocol.Noted })(tx)
+		}, "which is a Request that is Noted"},
+		{"by request, out of its own block", func(tx *Tx) error {
+			return errors.Join(putRequested(nil)(tx), space(tx).Take(requestedAddr))
+		}, "but the node's own blocks have it as Taken"},
+		{"ceded", func(tx *Tx) error {
+			return errors.Join(space(tx).Bar(requestedAddr, true), tx.PutRight(ceded(requestedAddr)))
+		}, ""},
+		{"ceded and free", func(tx *Tx) error { return tx.PutRight(ceded(requestedAddr)) }, "has ceded 10.0.0.44, which its block has as Free"},
+		{"ceded and taken", func(tx *Tx) error { return tx.PutRight(ceded(address)) }, "has ceded 10.0.0.5, which its block has as Taken"},
+		{"barred and not ceded", func(tx *Tx) error { return space(tx).Bar(requestedAddr, true) }, "10.0.0.44 of pool vlan-prod is barred, and no lease has ceded it"},
 		{"index entry lost", func(tx *Tx) error { return tx.delete(&tx.pods, own.podEntry(own.Key.bytes())) }, "is not among the attachments of pod"},
 		{"index entry too many", func(tx *Tx) error { return tx.put(&tx.uses, []byte("x/"+own.Key.String()), nil) }, "index uses has 2 entries, want 1"},
 		{"index entry of nothing", func(tx *Tx) error {

@@ -72,7 +72,9 @@ func checkRight(r protocol.Right) error {
 	if !r.Phase.Valid() {
 		return fmt.Errorf("phase %q is unknown", r.Phase)
 	}
-	if r.Kind != protocol.RightLease && r.Kind != protocol.RightUse {
+	switch r.Kind {
+	case protocol.RightLease, protocol.RightUse, protocol.RightRequest:
+	default:
 		return fmt.Errorf("kind %q is unknown", r.Kind)
 	}
 	return nil
