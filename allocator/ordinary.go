@@ -1,6 +1,11 @@
 package allocator
 
-import "net/netip"
+import (
+	"net/netip"
+	"slices"
+
+	"go4.org/netipx"
+)
 
 // OrdinaryCapacity returns how many addresses of family f may be handed out
 // unasked, or [math.MaxInt64] where that does not fit.
@@ -19,4 +24,16 @@ func (s *Shape) OrdinaryIn(block netip.Prefix) int {
 	}
 	m := s.ordinaryIn(block.Masked())
 	return m.count()
+}
+
+// OrdinaryWithin returns the addresses of family f within v that may be handed out
+// unasked, as ranges in order.
+func (s *Shape) OrdinaryWithin(f Family, v View) []netipx.IPRange {
+	if s == nil {
+		return nil
+	}
+	if v.set == nil {
+		return slices.Clone(s.ordinary.of(f))
+	}
+	return intersect(s.ordinary.of(f), v.set.of(f))
 }

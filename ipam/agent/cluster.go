@@ -40,6 +40,9 @@ type SubLeases interface {
 	UpdateSubLease(ctx context.Context, old, next protocol.SubLease) (protocol.SubLease, protocol.Outcome, error)
 	DeleteSubLease(ctx context.Context, m protocol.Meta) (protocol.Outcome, error)
 	SubLeasesOfNode(ctx context.Context, node protocol.NodeName) ([]protocol.SubLease, error)
+	// FollowSubLease calls changed whenever the sub-lease of that name may have
+	// changed, at first at once, until ctx ends. It does not call it concurrently.
+	FollowSubLease(ctx context.Context, name string, changed func()) error
 }
 
 // Seats are the calls on the node's seat.
@@ -48,6 +51,9 @@ type Seats interface {
 	CreateSeat(ctx context.Context, s protocol.Seat) (protocol.Seat, protocol.Outcome, error)
 	UpdateSeat(ctx context.Context, s protocol.Seat) (protocol.Seat, protocol.Outcome, error)
 	ReadNodeUID(ctx context.Context, node protocol.NodeName) (protocol.UID, protocol.Outcome, error)
+	// FollowSeat calls changed with the node's seat as it is, and again whenever it
+	// has changed, until ctx ends. It does not call it concurrently.
+	FollowSeat(ctx context.Context, node protocol.NodeName, changed func(protocol.Seat)) error
 }
 
 // Claims reads claims.
@@ -72,6 +78,9 @@ type Pool struct {
 	Routes   []poolspec.Route   `json:"routes,omitempty"`
 	DNS      poolspec.DNS       `json:"dns,omitzero"`
 	Pressure allocator.Pressure `json:"pressure"`
+	// Exhausted says, in the words of the pool's condition, that it has no address
+	// left; empty while it has.
+	Exhausted string `json:"exhausted,omitempty"`
 }
 
 // A Pod is what the agent knows of a pod.

@@ -30,7 +30,7 @@ const (
 // ReadSeat reads a node's seat live.
 func (a *API) ReadSeat(ctx context.Context, node protocol.NodeName) (protocol.Seat, protocol.Outcome, error) {
 	var obj coordination.Lease
-	out, err := a.get(ctx, a.seatKey(node), &obj)
+	out, err := a.get(ctx, a.SeatKey(node), &obj)
 	if out != protocol.Done {
 		return protocol.Seat{}, out, err
 	}
@@ -83,7 +83,8 @@ func (a *API) Seats(ctx context.Context) ([]protocol.Seat, error) {
 	return seats, nil
 }
 
-func (a *API) seatKey(node protocol.NodeName) client.ObjectKey {
+// SeatKey returns where a node's seat is.
+func (a *API) SeatKey(node protocol.NodeName) client.ObjectKey {
 	return client.ObjectKey{Namespace: a.SeatNamespace, Name: string(node)}
 }
 

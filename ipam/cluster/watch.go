@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 
+	coordination "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -26,26 +27,44 @@ const (
 )
 
 // FollowPool calls changed with the pool of that name as it is, nil if there is
-// none, and again whenever it has changed, until ctx ends. It watches by name: the
-// API server keeps an index of names, and tests every other selector on every event.
+// none, and again whenever it has changed, until ctx ends.
 func FollowPool(ctx context.Context, c client.WithWatch, name protocol.PoolName, changed func(*v1alpha1.IPPool)) error {
-	selector := fields.OneTermEqualSelector("metadata.name", string(name))
+	return follow(ctx, c, client.ObjectKey{Name: string(name)}, &v1alpha1.IPPool{}, &v1alpha1.IPPoolList{}, changed)
+}
+
+// FollowSubLease calls changed with the sub-lease of that name as FollowPool does
+// with a pool.
+func FollowSubLease(ctx context.Context, c client.WithWatch, name string, changed func(*v1alpha1.IPSubLease)) error {
+	return follow(ctx, c, client.ObjectKey{Name: name}, &v1alpha1.IPSubLease{}, &v1alpha1.IPSubLeaseList{}, changed)
+}
+
+// FollowSeat calls changed with a seat, of that key, as FollowPool does with a pool.
+func FollowSeat(ctx context.Context, c client.WithWatch, key client.ObjectKey, changed func(*coordination.Lease)) error {
+	return follow(ctx, c, key, &coordination.Lease{}, &coordination.LeaseList{}, changed)
+}
+
+// follow calls changed with the object of that key as it is, nil if there is none,
+// and again whenever it has changed, until ctx ends. It watches by name: the API
+// server keeps an index of names, and tests every other selector on every event.
+func follow[O client.Object](ctx context.Context, c client.WithWatch, key client.ObjectKey, kind O, list client.ObjectList, changed func(O)) error {
+	var none O
 	var mu sync.Mutex
 	heard := false // guarded by mu
-	tell := func(p *v1alpha1.IPPool) {
+	tell := func(o O) {
 		mu.Lock()
 		defer mu.Unlock()
 		heard = true
-		changed(p)
+		changed(o)
 	}
 	handler := cache.ResourceEventHandlerFuncs{
-		AddFunc:    func(o any) { tell(o.(*v1alpha1.IPPool)) },
-		UpdateFunc: func(_, o any) { tell(o.(*v1alpha1.IPPool)) },
-		DeleteFunc: func(any) { tell(nil) },
+		AddFunc:    func(o any) { tell(o.(O)) },
+		UpdateFunc: func(_, o any) { tell(o.(O)) },
+		DeleteFunc: func(any) { tell(none) },
 	}
+	selector := fields.OneTermEqualSelector("metadata.name", key.Name)
 	kept, run := cache.NewInformerWithOptions(cache.InformerOptions{
-		ListerWatcher: listWatch(c, selector, func() client.ObjectList { return &v1alpha1.IPPoolList{} }),
-		ObjectType:    &v1alpha1.IPPool{}, Handler: handler, Transform: strip,
+		ListerWatcher: listWatch(c, key.Namespace, selector, func() client.ObjectList { return list.DeepCopyObject().(client.ObjectList) }),
+		ObjectType:    kind, Handler: handler, Transform: strip,
 	})
 	done := make(chan struct{})
 	go func() {
@@ -55,7 +74,7 @@ func FollowPool(ctx context.Context, c client.WithWatch, name protocol.PoolName,
 	if cache.WaitForCacheSync(ctx.Done(), run.HasSynced) {
 		mu.Lock()
 		if !heard && len(kept.ListKeys()) == 0 {
-			changed(nil)
+			changed(none)
 		}
 		mu.Unlock()
 	}
@@ -74,7 +93,7 @@ func NewPodCache(c client.WithWatch, node protocol.NodeName) *PodCache {
 	selector := fields.OneTermEqualSelector("spec.nodeName", string(node))
 	p := &PodCache{}
 	p.store, p.run = cache.NewInformerWithOptions(cache.InformerOptions{
-		ListerWatcher: listWatch(c, selector, func() client.ObjectList {
+		ListerWatcher: listWatch(c, metav1.NamespaceAll, selector, func() client.ObjectList {
 			var list metav1.PartialObjectMetadataList
 			list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
 			return &list
@@ -116,10 +135,11 @@ func MirrorOf(o metav1.Object) protocol.UID {
 	return protocol.UID(o.GetAnnotations()[annotationMirror])
 }
 
-// listWatch lists and watches the objects that selector tells by their fields.
-func listWatch(c client.WithWatch, selector fields.Selector, list func() client.ObjectList) cache.ListerWatcher {
+// listWatch lists and watches the objects of a namespace, or of all, that selector
+// tells by their fields.
+func listWatch(c client.WithWatch, namespace string, selector fields.Selector, list func() client.ObjectList) cache.ListerWatcher {
 	options := func(raw metav1.ListOptions) client.ListOption {
-		return &client.ListOptions{FieldSelector: selector, Raw: &raw}
+		return &client.ListOptions{Namespace: namespace, FieldSelector: selector, Raw: &raw}
 	}
 	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, raw metav1.ListOptions) (runtime.Object, error) {

@@ -2,8 +2,11 @@ package daemon
 
 import (
 	"context"
+	"log/slog"
 	"net/netip"
 
+	coordination "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -51,7 +54,37 @@ func poolOf(o *v1alpha1.IPPool) agent.Pool {
 			p.Pressure = pressure
 		}
 	}
+	if cond := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.PoolExhausted); cond != nil && cond.Status == metav1.ConditionTrue {
+		p.Exhausted = cond.Message
+	}
 	return p
+}
+
+// watches is the cluster's objects that an agent follows by name.
+type watches struct {
+	*cluster.API
+	c   client.WithWatch
+	log *slog.Logger
+}
+
+// FollowSubLease implements agent.SubLeases.
+func (w watches) FollowSubLease(ctx context.Context, name string, changed func()) error {
+	return cluster.FollowSubLease(ctx, w.c, name, func(*v1alpha1.IPSubLease) { changed() })
+}
+
+// FollowSeat implements agent.Seats.
+func (w watches) FollowSeat(ctx context.Context, node protocol.NodeName, changed func(protocol.Seat)) error {
+	return cluster.FollowSeat(ctx, w.c, w.SeatKey(node), func(o *coordination.Lease) {
+		if o == nil {
+			return
+		}
+		seat, err := cluster.SeatOf(o)
+		if err != nil {
+			w.log.WarnContext(ctx, "seat not understood", "node", node, "error", err)
+			return
+		}
+		changed(seat)
+	})
 }
 
 // pods is the node's pods as the agent wants them.

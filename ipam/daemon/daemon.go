@@ -120,8 +120,9 @@ func (d *Daemon) cluster() (agent.Cluster, *cluster.PodCache, error) {
 		api.SeatNamespace = d.cfg.SeatNamespace
 	}
 	cache := cluster.NewPodCache(c, d.cfg.Agent.Node)
+	follower := watches{api, c, d.log}
 	return agent.Cluster{
-		Leases: api, SubLeases: api, Seats: api, Claims: api, Pools: pools{api, c}, Pods: pods{api, cache},
+		Leases: api, SubLeases: follower, Seats: follower, Claims: api, Pools: pools{api, c}, Pods: pods{api, cache},
 	}, cache, nil
 }
 

@@ -59,7 +59,8 @@ type Ask struct {
 
 	// Granted are given instead of Slots where the cluster has granted the
 	// addresses: no block of this node has them. Use names the right by which
-	// they may be answered, and Claim the claim if they are a claim's.
+	// they may be answered, the use of a claim or a request, and Claim the claim if
+	// they are a claim's.
 	Granted []store.Address
 	Use     string
 	Claim   *protocol.ClaimRef

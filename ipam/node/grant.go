@@ -1,0 +1,56 @@
+package node
+
+import (
+	"net/netip"
+
+	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+	"github.com/tenure-ipam/tenure/ipam/store"
+)
+
+// wantRanges is how many ranges an address may be wanted from: more make no valid
+// request.
+const wantRanges = 256
+
+// Wants returns what a request for slots asks the cluster for, an address for each
+// slot in their order: one that is wanted by name as a range of its own, any other
+// as the ordinary addresses that the slot's view has of the pool, at most the first
+// 256 ranges of them.
+func Wants(slots []Slot) []protocol.Wanted {
+	wants := make([]protocol.Wanted, len(slots))
+	for i, s := range slots {
+		wants[i].Pool = s.Pool
+		if s.Exact.IsValid() {
+			wants[i].Ranges = []string{s.Exact.String() + "-" + s.Exact.String()}
+			continue
+		}
+		for _, r := range s.Shape.OrdinaryWithin(s.Family, s.View) {
+			if len(wants[i].Ranges) < wantRanges {
+				wants[i].Ranges = append(wants[i].Ranges, r.String())
+			}
+		}
+	}
+	return wants
+}
+
+// Granted returns the addresses that a request for slots was granted, as the
+// attachment will have them. ok is false where they are not, or not any more, what
+// the slots may have: the pool may have been changed meanwhile.
+func Granted(slots []Slot, addrs []netip.Addr) (granted []store.Address, ok bool) {
+	if len(slots) != len(addrs) {
+		return nil, false
+	}
+	for i, s := range slots {
+		if allocator.FamilyOf(addrs[i]) == 0 || !s.fits(addrs[i]) {
+			return nil, false
+		}
+		in, ok := s.Shape.Locate(addrs[i])
+		if !ok {
+			return nil, false
+		}
+		x := answer(s, addrs[i], in)
+		x.Lease = "" // it is not out of a block of this node's
+		granted = append(granted, x)
+	}
+	return granted, true
+}
