@@ -177,7 +177,7 @@ func (c *checker) request(a Attachment, r protocol.Right) {
 // confirmed reports whether the object behind r was seen to exist: nothing may
 // stand on a right that was only noted.
 func confirmed(r protocol.Right) bool {
-	return slices.Contains([]protocol.Phase{protocol.Held, protocol.Releasing, protocol.Lost}, r.Phase)
+	return slices.Contains([]protocol.Phase{protocol.Held, protocol.Releasing, protocol.Lost, protocol.Frozen}, r.Phase)
 }
 
 // listed checks that an index finds a.

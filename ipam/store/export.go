@@ -10,7 +10,7 @@ import (
 
 // line is one line of an export: one record, by its kind.
 type line struct {
-	Kind string `json:"kind"` // "store", "identity", "right", "attachment", "pool" or "entry"
+	Kind string `json:"kind"` // "store", "identity", "lost", "right", "attachment", "pool" or "entry"
 
 	// Of the store.
 	Schema  int              `json:"schema,omitempty"`
@@ -20,6 +20,7 @@ type line struct {
 	Records uint64           `json:"records,omitempty"`
 
 	Identity   *Identity       `json:"identity,omitempty"`
+	Lost       *Lost           `json:"lost,omitempty"`
 	Right      *protocol.Right `json:"right,omitempty"`
 	Attachment *Attachment     `json:"attachment,omitempty"`
 
@@ -40,6 +41,10 @@ func (s *Store) Export(w io.Writer) error {
 		id, err := tx.Identity()
 		e.note(err)
 		e.write(line{Kind: "identity", Identity: &id})
+		for l, err := range tx.LostStores() {
+			e.note(err)
+			e.write(line{Kind: "lost", Lost: &l})
+		}
 		for r, err := range tx.Rights() {
 			e.note(err)
 			e.write(line{Kind: "right", Right: &r})

@@ -20,6 +20,7 @@ const Schema = 1
 //	node/id                              the store ID
 //	node/identity                        Identity
 //	node/pool/<pool>                     what the node last heard of the pool, the caller's text
+//	node/lost/<store ID>                 Lost
 //	attachments/<network/container/if>   Attachment, without its key
 //	pods/<pod UID>/<if>/<attachment>     nothing: which attachments a pod has
 //	uses/<right>/<attachment>            nothing: which attachments need a use
