@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
 	"slices"
 
@@ -31,6 +32,19 @@ func (a *API) ReadIPPool(ctx context.Context, name protocol.PoolName) (*v1alpha1
 	var obj v1alpha1.IPPool
 	out, err := a.get(ctx, client.ObjectKey{Name: string(name)}, &obj)
 	return &obj, out, err
+}
+
+// Pools lists what the protocol needs of all pools, live.
+func (a *API) Pools(ctx context.Context) ([]protocol.Pool, error) {
+	var list v1alpha1.IPPoolList
+	if err := a.list(ctx, &list); err != nil {
+		return nil, fmt.Errorf("list pools: %w", err)
+	}
+	pools := make([]protocol.Pool, len(list.Items))
+	for i := range list.Items {
+		pools[i] = PoolOf(&list.Items[i])
+	}
+	return pools, nil
 }
 
 // PoolOf reads what the protocol needs of an IPPool.
@@ -122,4 +136,20 @@ func (a *API) ReadNodeUID(ctx context.Context, name protocol.NodeName) (protocol
 	obj.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Node"))
 	out, err := a.get(ctx, client.ObjectKey{Name: string(name)}, &obj)
 	return protocol.UID(obj.UID), out, err
+}
+
+// ReadNode reads what the protocol needs of a Node live.
+func (a *API) ReadNode(ctx context.Context, name protocol.NodeName) (protocol.Node, protocol.Outcome, error) {
+	var obj corev1.Node
+	out, err := a.get(ctx, client.ObjectKey{Name: string(name)}, &obj)
+	if out != protocol.Done {
+		return protocol.Node{}, out, err
+	}
+	return NodeOf(&obj), out, nil
+}
+
+// NodeOf reads what the protocol needs of a Node.
+func NodeOf(o *corev1.Node) protocol.Node {
+	off := slices.ContainsFunc(o.Spec.Taints, func(t corev1.Taint) bool { return t.Key == corev1.TaintNodeOutOfService })
+	return protocol.Node{UID: protocol.UID(o.UID), Off: off}
 }

@@ -63,6 +63,11 @@ func (a *API) UpdateSeat(ctx context.Context, s protocol.Seat) (protocol.Seat, p
 	return decided(SeatOf(obj))
 }
 
+// DeleteSeat deletes the seat of exactly this name, UID and revision.
+func (a *API) DeleteSeat(ctx context.Context, m protocol.Meta) (protocol.Outcome, error) {
+	return a.remove(ctx, &coordination.Lease{ObjectMeta: metav1.ObjectMeta{Name: m.Name, Namespace: a.SeatNamespace}}, m)
+}
+
 // Seats lists all seats live.
 func (a *API) Seats(ctx context.Context) ([]protocol.Seat, error) {
 	var list coordination.LeaseList
@@ -71,8 +76,8 @@ func (a *API) Seats(ctx context.Context) ([]protocol.Seat, error) {
 	}
 	var seats []protocol.Seat
 	for i := range list.Items {
-		if _, ok := list.Items[i].Annotations[annotationBoot]; !ok {
-			continue // another lease of this namespace, such as the controller's election
+		if !IsSeat(&list.Items[i]) {
+			continue
 		}
 		seat, err := SeatOf(&list.Items[i])
 		if err != nil {
@@ -81,6 +86,13 @@ func (a *API) Seats(ctx context.Context) ([]protocol.Seat, error) {
 		seats = append(seats, seat)
 	}
 	return seats, nil
+}
+
+// IsSeat tells a seat from another lease of its namespace, such as the one by which
+// a controller leads.
+func IsSeat(o *coordination.Lease) bool {
+	_, ok := o.Annotations[annotationBoot]
+	return ok
 }
 
 // SeatKey returns where a node's seat is.

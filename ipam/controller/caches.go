@@ -7,6 +7,7 @@ import (
 
 	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
 	coordination "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -26,6 +27,12 @@ func cacheOptions(seats string) cache.Options {
 		DefaultTransform: strip,
 		ByObject: map[client.Object]cache.ByObject{
 			&coordination.Lease{}: {Namespaces: map[string]cache.Config{seats: {}}},
+			&corev1.Node{}: {Transform: func(o any) (any, error) {
+				if n, ok := o.(*corev1.Node); ok {
+					n.Annotations, n.Labels, n.Status = nil, nil, corev1.NodeStatus{}
+				}
+				return strip(o)
+			}},
 			&v1alpha1.IPLease{}: {Transform: func(o any) (any, error) {
 				if l, ok := o.(*v1alpha1.IPLease); ok {
 					l.Status.Allocations = nil

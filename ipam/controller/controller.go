@@ -25,6 +25,7 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/cluster"
 	"github.com/tenure-ipam/tenure/ipam/networks"
 	"github.com/tenure-ipam/tenure/ipam/pools"
+	"github.com/tenure-ipam/tenure/ipam/takeover"
 )
 
 // name is the controller's, as Events and the leader's lease have it.
@@ -59,6 +60,10 @@ type Config struct {
 	// it goes back to the pool.
 	Idle time.Duration
 
+	// TakeOverMargin is how long after its F a silent node whose Node object is gone
+	// is taken over.
+	TakeOverMargin time.Duration
+
 	// Health and Metrics are the addresses where /healthz and /readyz, and
 	// /metrics, are served; empty is nowhere.
 	Health, Metrics string
@@ -70,7 +75,7 @@ func DefaultConfig() Config {
 		SeatNamespace:  cluster.DefaultSeatNamespace,
 		LeaderElection: true, LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second,
 		Workers: 64, QPS: 2000, Burst: 4000,
-		CountsEvery: time.Minute, Idle: time.Minute,
+		CountsEvery: time.Minute, Idle: time.Minute, TakeOverMargin: takeover.DefaultMargin,
 		Health: ":9472", Metrics: ":9473",
 	}
 }
@@ -93,6 +98,9 @@ func (c Config) Validate() error {
 	}
 	if c.CountsEvery <= 0 || c.Idle <= 0 {
 		errs = append(errs, fmt.Errorf("CountsEvery is %v and Idle %v, both must be positive", c.CountsEvery, c.Idle))
+	}
+	if c.TakeOverMargin <= 0 {
+		errs = append(errs, fmt.Errorf("TakeOverMargin is %v, must be positive", c.TakeOverMargin))
 	}
 	return errors.Join(errs...)
 }
@@ -215,18 +223,25 @@ func (c *Controller) assemble(ctx context.Context, mgr manager.Manager) ([]prome
 		Cache: mgr.GetCache(), Write: direct, Live: live, Networks: catalog,
 		Events: mgr.GetEventRecorder(name), Log: c.log.With("part", "pools"),
 	}
+	begun := time.Now() // what passes since is told by the monotonic clock
+	ofDead := &takeover.Reconciler{
+		Cache: mgr.GetCache(), SeatNamespace: c.cfg.SeatNamespace, Live: live, Events: mgr.GetEventRecorder(name),
+		Metrics: takeover.NewMetrics(), Log: c.log.With("part", "takeover"), Margin: c.cfg.TakeOverMargin,
+		Now: func() time.Duration { return time.Since(begun) },
+	}
 	for _, set := range []func() error{
 		func() error { return mgr.Add(manager.RunnableFunc(b.Run)) },
 		func() error { return ofClaims.Setup(mgr, catalog, bell, c.cfg.Workers) },
 		func() error { return ofPools.Setup(mgr, catalog) },
 		func() error { return implicit.Setup(mgr, catalog) },
+		func() error { return ofDead.Setup(mgr) },
 		func() error { return probes(mgr) },
 	} {
 		if err := set(); err != nil {
 			return nil, fmt.Errorf("controller: %w", err)
 		}
 	}
-	return []prometheus.Collector{measured, ofClaims.Metrics, ofPools.Metrics}, nil
+	return []prometheus.Collector{measured, ofClaims.Metrics, ofPools.Metrics, ofDead.Metrics}, nil
 }
 
 // probes serves health, and readiness once the caches are filled, whoever leads.

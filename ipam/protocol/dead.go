@@ -196,15 +196,12 @@ func EndTerm(seat Seat, e Evidence) Seat {
 	last.Ended, last.Vouched = true, e == EvidenceTaint
 	former := slices.DeleteFunc(slices.Clone(seat.Former), func(f Former) bool { return f.Store == last.Store })
 	seat.Former = append(former, last)
-	seat.Former = seat.Former[max(0, len(seat.Former)-maxFormer):]
+	seat.Former = seat.Former[max(0, len(seat.Former)-formerMax):]
 	seat.Store, seat.Boot, seat.Recalls = "", "", nil
 	seat.Term++
 	seat.Turn++
 	return seat
 }
-
-// maxFormer bounds how many former occupants a seat keeps.
-const maxFormer = 16
 
 // of reports whether what node holds in the name of store, said last in term, is
 // d's.

@@ -186,12 +186,12 @@ func TestEndTerm(t *testing.T) {
 	if got := EndTerm(seat, EvidenceSilence); got.Former[1].Vouched {
 		t.Error("silence vouches")
 	}
-	for i := range 2 * maxFormer {
+	for i := range 2 * formerMax {
 		seat.Store, seat.Boot, seat.Term = StoreID(rune('a'+i)), "b", seat.Term+1
 		seat = EndTerm(seat, EvidenceTaint)
 	}
-	if n := len(seat.Former); n != maxFormer || seat.Former[n-1].Term != seat.Term-1 {
-		t.Errorf("%d former occupants, the last of term %d; want %d, %d", n, seat.Former[n-1].Term, maxFormer, seat.Term-1)
+	if n := len(seat.Former); n != formerMax || seat.Former[n-1].Term != seat.Term-1 {
+		t.Errorf("%d former occupants, the last of term %d; want %d, %d", n, seat.Former[n-1].Term, formerMax, seat.Term-1)
 	}
 }
 

@@ -96,6 +96,10 @@ var rules = []rule{
 		never: join(bolt, cni, []string{"./ipam/agent", "./ipam/broker", "./ipam/store", "./ipam/wire", "./claims"}),
 	},
 	{
+		pkg: "./ipam/takeover", why: "it takes from nodes that are dead: it has none, and knows no claims",
+		never: join(bolt, cni, []string{"./ipam/agent", "./ipam/broker", "./ipam/store", "./ipam/wire", "./claims"}),
+	},
+	{
 		pkg: "./ipam/controller", why: "it wires the cluster controller, which has no node",
 		never: join(bolt, cni, []string{"./ipam/agent", "./ipam/daemon", "./ipam/store", "./ipam/wire", "./ipam/plugin", "./cmd"}),
 	},
