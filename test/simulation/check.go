@@ -1,10 +1,7 @@
 package simulation
 
 import (
-	"fmt"
-	"maps"
-	"slices"
-	"time"
+	"net/netip"
 
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -39,9 +36,7 @@ func (w *world) check() {
 			}
 		}
 	}
-	if w.kind.uses {
-		w.checkUses()
-	}
+	w.checkSandboxes()
 }
 
 // giver is a node and one of the leases that it gives addresses of.
@@ -50,113 +45,53 @@ type giver struct {
 	protocol.Right
 }
 
-// checkUses holds against this moment that a claim's address is its pods', and
-// that two pods that have it are siblings.
-func (w *world) checkUses() {
+// checkSandboxes holds against this moment that no two sandboxes believe to have
+// one address, unless they are siblings on a claim (I1), that what they were
+// answered is on the disk (I2), and that a claim's address which a pod has is still
+// the claim's (I3).
+func (w *world) checkSandboxes() {
 	type user struct {
-		node *simNode
-		use  protocol.Right
-		pod  protocol.PodRef
+		*sandbox
+		addr netip.Addr
 	}
 	var users []user
 	for _, n := range w.nodes {
-		for name, att := range n.disk.used {
-			r, ok := n.disk.rights[name]
-			if ok && w.excused[r.UID] {
-				att.void = true
-				n.disk.used[name] = att
+		disk := n.onDisk()
+		for _, s := range n.sandboxes {
+			if !s.uses() || s.void {
+				continue
 			}
-			if ok && r.Kind == protocol.RightUse && !n.off && att.boot == n.bootID() && !att.void {
-				users = append(users, user{n, r, att.pod})
+			if n.agent != nil && !s.unread {
+				if why := disk.differs(s); why != "" {
+					w.fail(I2, "%s", why)
+				}
+			}
+			for _, a := range s.addrs {
+				users = append(users, user{s, a})
 			}
 		}
 	}
-	l, _ := w.api.leases.read(claimLease)
 	for i, u := range users {
-		uid := u.use.Use.Claim.UID
-		if len(l.GrantsOf(uid)) == 0 {
-			w.fail(I3, "%s has pod %s on claim %s, whose address was freed", u.node.machine, u.pod.Name, uid)
+		if u.claim != "" && !w.granted(u.addr, u.claim) {
+			w.fail(I3, "%v has %v of claim %s, which has been freed", u.sandbox, u.addr, u.claim)
 		}
 		for _, o := range users[:i] {
-			if o.use.Use.Claim.UID == uid && o.node != u.node && !mayShare(o.pod, u.pod) {
-				w.fail(I1, "claim %s has pod %s on %s and pod %s on %s", uid, o.pod.Name, o.node.machine, u.pod.Name, u.node.machine)
+			if o.addr != u.addr || o.sandbox == u.sandbox {
+				continue
+			}
+			if u.claim == "" || u.claim != o.claim || u.node == o.node || !mayShare(u.pod.ref, o.pod.ref) {
+				w.fail(I1, "%v and %v both have %v", o.sandbox, u.sandbox, u.addr)
 			}
 		}
 	}
 }
 
-// settle ends the faults and all use, lets everybody look as often as they would,
-// and holds that within an hour and a half every node serves, every record is
-// forgotten and every object gone. The hourly list runs at once and twice more.
-func (w *world) settle() {
-	w.calm = true
-	w.logf("the faults end")
-	for len(w.late) > 0 {
-		w.lateWrite(0)
-	}
-	for name := range maps.Clone(w.api.leases.finalizers) {
-		w.api.leases.finalize(name)
-	}
-	nodes := w.nodes
-	if w.kind.twins { // X26: somebody stops the second agent, and gives up its disk
-		twin := nodes[1]
-		if twin.agent != nil {
-			twin.crash()
-		}
-		w.frozen[twin.disk.store] = true
-		clear(twin.disk.used)
-		nodes = slices.Delete(slices.Clone(nodes), 1, 2)
-	}
-	for round := range 90 {
-		w.now += time.Minute
-		for _, n := range nodes {
-			n.cut, n.gone = false, false
-			clear(n.disk.used)
-			n.recover()
-			if round%40 == 0 {
-				n.listOwn()
-			}
-			n.letGo()
-			n.lookDue()
-		}
-		w.ctl.recover(nodes)
-		for busy := true; busy && w.failure == nil; {
-			busy = w.ctl.work()
-			for _, n := range nodes {
-				busy = n.work() || busy
-			}
-			w.now += 10 * time.Millisecond
-			w.check()
-		}
-		if w.failure != nil || w.unrest(nodes) == "" {
-			return
+// granted reports whether an address is granted to a UID.
+func (w *world) granted(a netip.Addr, uid protocol.UID) bool {
+	for _, l := range w.api.leases.objects {
+		if g, ok := l.GrantOf(a); ok && l.Block.Contains(a) && g.To.UID == uid {
+			return true
 		}
 	}
-	w.fail(I4, "after the faults have ended, %s", w.unrest(nodes))
-}
-
-// unrest says what is left undone, if anything.
-func (w *world) unrest(nodes []*simNode) string {
-	for _, n := range nodes {
-		if ok, why := n.agent.sitting.Serving(n.now()); !ok {
-			return fmt.Sprintf("%s does not serve: %s", n.machine, why)
-		}
-		for _, name := range n.names(func(protocol.Right) bool { return true }) {
-			return fmt.Sprintf("%s does not get rid of %s: %s", n.machine, name, recordText(n.disk.rights[name]))
-		}
-		for _, l := range w.api.leases.list(func(l protocol.Lease) bool { return l.Store == n.disk.store }) {
-			if _, ok := n.disk.rights[l.Name]; !ok {
-				return fmt.Sprintf("lease %s names %s, which has no record of it", l.Name, n.machine)
-			}
-		}
-		for _, s := range w.api.subs.list(func(s protocol.SubLease) bool { return s.Store == n.disk.store }) {
-			if _, ok := n.disk.rights[s.Name]; !ok {
-				return fmt.Sprintf("use %s names %s, which has no record of it", s.Name, n.machine)
-			}
-		}
-	}
-	if p, _ := w.api.pools.read(string(poolName)); !p.Open {
-		return "the pool is closed"
-	}
-	return ""
+	return false
 }

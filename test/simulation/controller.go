@@ -90,6 +90,11 @@ func (c *simController) look(n *simNode) {
 			c.takeAll(n, seat.Term-1)
 			return
 		}
+		for _, f := range seat.Former {
+			if f.Ended {
+				c.takeAll(n, f.Term)
+			}
+		}
 		seen := c.watched[n.name]
 		if seen == nil || seen.revision != seat.Revision {
 			seen = &watch{revision: seat.Revision, since: c.w.now}
@@ -120,6 +125,9 @@ func (c *simController) endTerm(n *simNode, seat protocol.Seat) {
 	var out protocol.Outcome
 	c.ask("end of the term of "+string(n.name), true, func() {
 		_, out = c.w.api.seats.update(seat.Meta, func(s *protocol.Seat) {
+			f := s.Occupant()
+			f.Ended = true
+			s.Former = append(slices.Clip(s.Former), f)
 			s.Term++
 			s.Turn++
 			s.Store, s.Boot = "", ""
@@ -127,6 +135,9 @@ func (c *simController) endTerm(n *simNode, seat protocol.Seat) {
 				s.Machine = ""
 			}
 		})
+		if out == protocol.Done {
+			c.w.vouched(n.name)
+		}
 		c.w.logf("server: end of term %d of %s: %v", seat.Term, n.name, out)
 	}, func(known bool) {
 		if known && out == protocol.Done {
@@ -173,7 +184,7 @@ func (c *simController) takeUse(s protocol.SubLease) {
 	c.ask("removal of use "+s.Name, true, func() {
 		if out := c.w.api.subs.remove(s.Meta); out == protocol.Done {
 			c.w.logf("server: use %s of a dead node removed", s.Name)
-			c.w.excused[s.UID] = true
+			c.w.excuse(s.UID)
 			c.w.count("use taken over")
 		}
 	}, func(bool) {})

@@ -1,8 +1,12 @@
 package simulation
 
 import (
+	"errors"
+	"net/netip"
+	"slices"
 	"time"
 
+	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -23,6 +27,9 @@ type simDrive struct {
 // fresh is the record where the disk has none.
 func (n *simNode) drive(fresh protocol.Right, ev protocol.Event, done func(protocol.Right, protocol.Result)) {
 	if n.agent.busy[fresh.Name] {
+		if done != nil {
+			done(fresh, protocol.Result{Verdict: protocol.VerdictLater})
+		}
 		return
 	}
 	n.agent.busy[fresh.Name] = true
@@ -35,9 +42,38 @@ func (n *simNode) drive(fresh protocol.Right, ev protocol.Event, done func(proto
 
 // step is one transaction of the store, and plans the call that follows it.
 func (d *simDrive) step(ev protocol.Event) {
-	n, w := d.n, d.n.w
+	n := d.n
 	ev.Now = n.now().Wall
-	was, known := n.disk.rights[d.fresh.Name]
+	var was protocol.Right
+	var res protocol.Result
+	var stays bool
+	n.commit(func(disk *simDisk) { was, res, stays = d.transact(disk, ev) })
+	if stays { // something rests on it, or it is frozen still
+		d.end(was, protocol.Result{Next: was, Verdict: protocol.VerdictLater})
+		return
+	}
+	if n.w.tracing {
+		n.w.logf("%s: %s: %s + %s -> %s", n.machine, was.Name, recordText(was), eventText(ev), resultText(res))
+	}
+	if res.Call != protocol.CallNone {
+		n.later(func() { d.send(res) })
+		return
+	}
+	d.settle(res)
+	d.end(res.Next, res)
+}
+
+func (d *simDrive) end(r protocol.Right, res protocol.Result) {
+	delete(d.n.agent.busy, r.Name)
+	if d.done != nil {
+		d.done(r, res)
+	}
+}
+
+// transact makes one step on the disk. stays says that the right cannot be let go.
+func (d *simDrive) transact(disk *simDisk, ev protocol.Event) (was protocol.Right, res protocol.Result, stays bool) {
+	n := d.n
+	was, known := disk.rights[d.fresh.Name]
 	if !known {
 		was = d.fresh
 		was.Phase = ""
@@ -45,35 +81,98 @@ func (d *simDrive) step(ev protocol.Event) {
 	if d.memory != nil {
 		was, d.memory = *d.memory, nil
 	}
-	self := protocol.Self{Node: n.name, Store: n.disk.store}
+	self := protocol.Self{Node: n.name, Store: disk.store}
 	if n.agent.sitting.Term != 0 {
-		self.Term = n.disk.term
+		self.Term = disk.term
 	}
-	if _, used := n.disk.used[was.Name]; used && ev.Kind == protocol.EventLetGo {
-		delete(n.agent.busy, was.Name)
-		return
+	if ev.Kind == protocol.EventLetGo && !n.free(disk, was) {
+		return was, res, true
 	}
-	res := w.fault.step(d, was, self, ev)
-	if w.tracing {
-		w.logf("%s: %s: %s + %s -> %s", n.machine, was.Name, recordText(was), eventText(ev), resultText(res))
+	if ev.Kind == protocol.EventCede {
+		bar(disk, was, ev.Addrs)
+	}
+	res = n.w.fault.step(d, was, self, ev)
+	if was.Kind == protocol.RightLease && !n.openBlock(disk, was, res) {
+		n.agent.looks[was.Name] = n.w.now + 5*time.Second
+		return was, res, true
 	}
 	switch {
-	case w.fault == M2 && ev.Kind == protocol.EventLetGo && was.Phase == protocol.Held:
+	case n.w.fault == M2 && ev.Kind == protocol.EventLetGo && was.Phase == protocol.Held:
 		d.memory = &res.Next
+		return was, res, false
+	case n.w.fault == M52 && !known && res.Call == protocol.CallCreate: // in memory alone
+		d.memory = &res.Next
+		return was, res, false
 	case !res.Forget:
-		n.disk.rights[was.Name] = res.Next
+		disk.rights[was.Name] = res.Next
 	case known:
-		delete(n.disk.rights, was.Name)
+		delete(disk.rights, was.Name)
 	}
-	if res.Call != protocol.CallNone {
-		n.later(func() { d.send(res) })
-		return
+	return was, res, false
+}
+
+// free reports whether nothing rests on r, so that it can be let go.
+func (n *simNode) free(d *simDisk, r protocol.Right) bool {
+	if r.Phase == protocol.Frozen && !n.thawed(d) {
+		return false
 	}
-	d.settle(res)
-	delete(n.agent.busy, was.Name)
-	if d.done != nil {
-		d.done(res.Next, res)
+	if n.w.fault == M28 && r.Kind == protocol.RightUse {
+		return true
 	}
+	if n.w.fault == M49 && r.Store != "" {
+		return true
+	}
+	for _, a := range d.atts {
+		if a.claim != nil && r.Kind == protocol.RightUse && r.Store != "" && r.Use.Claim.UID == a.claim.UID {
+			return false
+		}
+		for _, x := range a.addrs {
+			if x.lease == r.Name || r.Kind == protocol.RightLease && r.Phase == protocol.Frozen && r.Block.Contains(x.addr) {
+				return false
+			}
+		}
+	}
+	return d.unused(r)
+}
+
+// bar keeps addresses of a lease from being given, as far as nobody has them.
+func bar(d *simDisk, r protocol.Right, addrs []netip.Addr) {
+	for _, x := range addrs {
+		if err := d.space(r.Pool, nil).Bar(x, true); !errors.Is(err, allocator.ErrTaken) {
+			must(err)
+		}
+	}
+}
+
+// openBlock makes the node's allocation state follow a lease: its block is open
+// while the lease is Held, or Lost with attachments on it, and what is ceded is
+// barred. It returns false, and the transaction comes to nothing, where a block of
+// another size that was lost is still in use there.
+func (n *simNode) openBlock(d *simDisk, was protocol.Right, res protocol.Result) bool {
+	r := res.Next
+	stays := !res.Forget && (r.Phase == protocol.Held || r.Phase == protocol.Lost)
+	space := d.space(was.Pool, n.w.specOf(was.PoolUID).Shape)
+	open, err := space.IsOpen(was.Block)
+	must(err)
+	switch {
+	case open && !stays:
+		must(space.Close(was.Block))
+	case !open && stays:
+		if err := space.Open(was.Block); errors.Is(err, allocator.ErrOverlap) {
+			return false
+		}
+		was.Ceded = nil
+	}
+	if !stays {
+		return true
+	}
+	for _, x := range was.Ceded {
+		if !slices.Contains(r.Ceded, x) {
+			must(space.Bar(x, false))
+		}
+	}
+	bar(d, r, r.Ceded)
+	return true
 }
 
 // settle plans the next look at the right.
@@ -108,8 +207,8 @@ func (d *simDrive) send(res protocol.Result) {
 	ev := protocol.Event{Kind: protocol.EventAnswer, Call: res.Call}
 	what := d.n.w.text("%v of %s (uid %s, rev %s, turn %d)", res.Call, r.Name, r.UID, r.Revision, r.Turn)
 	serve := d.lease(r, res.Call)
-	if r.Kind == protocol.RightUse {
-		serve = d.use(r, res.Call)
+	if r.Kind != protocol.RightLease {
+		serve = d.sub(r, res.Call)
 	}
 	d.n.ask(what, res.Call != protocol.CallRead, func() {
 		if !d.n.w.calm && res.Call != protocol.CallRead && d.n.w.one(60) {
@@ -147,7 +246,7 @@ func (d *simDrive) lease(r protocol.Right, call protocol.Call) func() (protocol.
 		case protocol.CallRead:
 			l, out = api.read(r.Name)
 		case protocol.CallFence:
-			l, out = api.update(meta, func(l *protocol.Lease) { l.Term, l.Turn = term, turn })
+			l, out = api.update(meta, func(l *protocol.Lease) { l.Store, l.Term, l.Turn, l.Ceded = store, term, turn, r.Tells() })
 		case protocol.CallDelete:
 			out = n.remove(meta, func(m protocol.Meta) protocol.Outcome {
 				l, _ := api.read(m.Name)
@@ -174,28 +273,38 @@ func (n *simNode) remove(m protocol.Meta, remove func(protocol.Meta) protocol.Ou
 	return remove(m)
 }
 
-// use is lease for the use of a claim.
-func (d *simDrive) use(r protocol.Right, call protocol.Call) func() (protocol.Object, protocol.Outcome) {
+// sub is lease for the use of a claim, or a request.
+func (d *simDrive) sub(r protocol.Right, call protocol.Call) func() (protocol.Object, protocol.Outcome) {
 	n, api, store, term := d.n, d.n.w.api.subs, d.n.disk.store, d.n.agent.sitting.Term
 	meta := protocol.Meta{Name: r.Name, UID: r.UID, Revision: r.Revision}
+	turn := r.Turn + 1
+	if n.w.fault == M43 {
+		turn = r.Turn
+	}
 	return func() (protocol.Object, protocol.Outcome) {
 		var s protocol.SubLease
 		out := protocol.Done
 		switch call {
 		case protocol.CallCreate:
 			s, out = api.create(protocol.SubLease{
-				Meta: protocol.Meta{Name: r.Name}, Protocol: protocol.Version, Node: n.name, Store: store, Term: term, Turn: 1, Use: r.Use,
+				Meta: protocol.Meta{Name: r.Name}, Protocol: protocol.Version, Node: n.name, Store: store, Term: term, Turn: 1, Use: r.Use, Request: r.Request,
 			})
 		case protocol.CallRead:
 			s, out = api.read(r.Name)
 		case protocol.CallFence:
 			s, out = api.update(meta, func(s *protocol.SubLease) {
-				use := *r.Use
-				s.Term, s.Turn, s.Use = term, r.Turn+1, &use
+				s.Term, s.Turn = term, turn
+				if r.Use != nil {
+					use := *r.Use
+					s.Use = &use
+				}
 			})
 		case protocol.CallDelete:
 			out = n.remove(meta, api.remove)
 		case protocol.CallNone, protocol.CallConfirm:
+		}
+		if r.Kind == protocol.RightRequest {
+			return r.ObjectOfRequest(s), out
 		}
 		return r.ObjectOfUse(s), out
 	}
@@ -203,8 +312,12 @@ func (d *simDrive) use(r protocol.Right, call protocol.Call) func() (protocol.Ob
 
 // confirm reads what must be true before a right serves.
 func (d *simDrive) confirm(r protocol.Right) {
-	if d.n.w.fault == M26 {
+	if d.n.w.fault == M26 && r.Kind == protocol.RightUse || d.n.w.fault == M33 && r.Kind == protocol.RightLease {
 		d.step(protocol.Event{Kind: protocol.EventAnswer, Call: protocol.CallConfirm, Outcome: protocol.Done})
+		return
+	}
+	if r.Kind == protocol.RightRequest {
+		d.readRequest(r)
 		return
 	}
 	if r.Kind == protocol.RightUse {
@@ -219,8 +332,22 @@ func (d *simDrive) confirm(r protocol.Right) {
 			d.confirmed(protocol.Unknown, "no answer")
 			return
 		}
-		ok, why := protocol.ConfirmLease(r, p, out)
-		d.decided(ok, why)
+		d.confirmed(protocol.Confirmation(r, p, out))
+	})
+}
+
+// readRequest reads what became of a request.
+func (d *simDrive) readRequest(r protocol.Right) {
+	var s protocol.SubLease
+	var out protocol.Outcome
+	d.n.ask("read of request "+r.Name, false, func() { s, out = d.n.w.api.subs.read(r.Name) }, func(known bool) {
+		if !known || out != protocol.Done || s.UID != r.UID {
+			d.confirmed(protocol.Unknown, "no answer")
+			return
+		}
+		ev := protocol.Event{Kind: protocol.EventAnswer, Call: protocol.CallConfirm}
+		ev.Addrs, ev.Leases, ev.Outcome, ev.Why = protocol.ConfirmRequest(s)
+		d.step(ev)
 	})
 }
 

@@ -17,10 +17,23 @@ type simNode struct {
 	name    protocol.NodeName
 	machine string
 	fence   time.Duration // F, as configured
-	disk    simDisk
+	disk    *simDisk
+	synced  *simDisk // of M9: what is really on the disk
+	image   *simDisk // a backup of the disk
+	run     witness
 	agent   *simAgent // nil while it does not run
-	boots   int
-	stores  int
+	heard   int       // the version of the pool's ranges that the disk follows
+	stale   *simWatch[protocol.Lease]
+
+	sandboxes []*sandbox
+	journal   []attKey
+	full      bool // the disk: nothing more can be written
+	unwritten map[attKey]bool
+	// voided are attachments that are void as their sandboxes are.
+	voided map[attKey]bool
+
+	boots  int
+	stores int
 
 	cut    bool // from the API server
 	off    bool // switched off: the next start is another boot
@@ -43,35 +56,6 @@ const (
 	bootClock
 )
 
-// simDisk survives crashes: only what a step returned before its call is on it.
-type simDisk struct {
-	store  protocol.StoreID
-	boot   string
-	term   int64
-	sent   protocol.Instant
-	fence  time.Duration
-	rights map[string]protocol.Right
-	used   map[string]attachment // what rests on a right
-}
-
-type attachment struct {
-	pod  protocol.PodRef // of a use
-	boot string
-	// void says that a person, or the controller on a person's word, took the
-	// right from under it.
-	void bool
-}
-
-// simAgent is what a crash forgets.
-type simAgent struct {
-	sitting protocol.Sitting
-	beating bool
-	beatAt  time.Duration
-	busy    map[string]bool // rights and claims that a drive works on
-	looks   map[string]time.Duration
-	pool    protocol.Pool // as last seen, maybe long ago
-}
-
 func (n *simNode) bootID() string { return fmt.Sprintf("%s-boot%d", n.machine, n.boots) }
 
 func (n *simNode) now() protocol.Instant {
@@ -85,31 +69,33 @@ func (n *simNode) now() protocol.Instant {
 // newStore gives the node an empty disk.
 func (n *simNode) newStore() {
 	n.stores++
-	n.disk = simDisk{
-		store:  protocol.StoreID(fmt.Sprintf("%s-store%d", n.machine, n.stores)),
-		rights: map[string]protocol.Right{}, used: map[string]attachment{},
-	}
+	n.disk = newDisk(storeID(n.machine, n.stores))
+	n.synced, n.heard = nil, 0
+}
+
+func storeID(machine string, i int) protocol.StoreID {
+	return protocol.StoreID(fmt.Sprintf("%s-store%d", machine, i))
 }
 
 // boot starts the machine anew: the boot clock at 0, the wall clock anywhere near.
 func (n *simNode) boot() {
 	n.boots++
-	n.off, n.paused, n.stopped, n.bootAt = false, false, 0, n.w.now
+	n.off, n.paused, n.stopped, n.bootAt, n.run = false, false, 0, n.w.now, witness{}
 	n.liar = clock(n.w.rng.IntN(2))
 	n.wallOff = time.Duration(n.w.rng.Int64N(int64(2*time.Hour))) - time.Hour
 }
 
 // start starts the agent: it takes up what the disk has.
 func (n *simNode) start() {
+	if !n.provable() {
+		n.replaceStore()
+	}
 	self := protocol.Identity{Node: n.name, NodeUID: "node", Store: n.disk.store, Machine: n.machine, Boot: n.bootID(), Fence: n.fence}
 	boot := n.disk.boot
 	if n.w.fault == M44 && boot != "" {
 		boot = self.Boot
 	}
-	n.agent = &simAgent{
-		sitting: protocol.Resume(self, boot, n.disk.term, n.disk.sent, n.disk.fence),
-		beatAt:  n.w.now, busy: map[string]bool{}, looks: map[string]time.Duration{},
-	}
+	n.agent = newAgent(protocol.Resume(self, boot, n.disk.term, n.disk.sent, n.disk.fence), n.w.now)
 	for name, r := range n.disk.rights {
 		if !r.Serves(n.disk.term) {
 			n.agent.looks[name] = n.w.now
@@ -118,11 +104,20 @@ func (n *simNode) start() {
 	n.w.logf("%s: starts, store %s, boot %s, term %d, F %v", n.machine, n.disk.store, self.Boot, n.agent.sitting.Term, n.fence)
 }
 
+// crash ends the agent's process. Whoever waits for it sees the connection end: a
+// DEL goes to the journal.
 func (n *simNode) crash() {
 	n.w.logf("%s: crashes", n.machine)
 	n.w.count("crash")
+	dels := n.agent.dels
 	n.die()
 	n.agent = nil
+	n.journal = append(n.journal, dels...)
+	for _, s := range n.sandboxes {
+		if s.adding {
+			n.answerAdd(s, nil)
+		}
+	}
 }
 
 // act does one thing on the node, or to it.
@@ -130,6 +125,8 @@ func (n *simNode) act() {
 	switch w := n.w; {
 	case w.one(w.trouble):
 		n.suffer()
+	case w.one(4):
+		n.kubelet()
 	case n.cut && w.one(25):
 		n.cut = false
 		w.logf("%s: cut off no more", n.machine)
@@ -150,34 +147,18 @@ func (n *simNode) act() {
 			}
 		}
 		if n.agent != nil && (w.one(3) || len(n.todo)+len(n.pending) == 0) {
-			n.begin()
+			n.maintain()
 		}
 	}
 }
 
 func (n *simNode) beatDue() bool { return !n.agent.beating && n.w.now >= n.agent.beatAt }
 
-// recover puts the node right after the faults have ended.
-func (n *simNode) recover() {
-	if n.agent == nil {
-		n.restart()
-	}
-	if n.paused {
-		n.wake()
-	}
-	if n.beatDue() {
-		n.beat(protocol.SeatEvent{})
-	}
-}
-
 func (n *simNode) restart() {
+	if n.w.kind.losesStores && n.w.one(4) && !n.w.calm {
+		n.meddle()
+	}
 	if n.off {
-		if n.w.kind.losesStores && n.w.one(3) && !n.w.calm {
-			n.w.logf("%s: the disk is lost", n.machine)
-			n.w.count("store lost")
-			n.w.frozen[n.disk.store] = true
-			n.newStore()
-		}
 		n.boot()
 	}
 	if n.w.one(10) && !n.w.calm {
@@ -189,18 +170,15 @@ func (n *simNode) restart() {
 // suffer is what may befall a node.
 func (n *simNode) suffer() {
 	w := n.w
-	switch w.rng.IntN(7) {
+	switch w.rng.IntN(8) {
 	case 0, 1:
 		if n.agent != nil {
 			n.crash()
 		}
 	case 2:
-		if w.one(2) {
-			if n.agent != nil {
-				n.crash()
-			}
+		if w.one(2) && !n.off {
 			w.logf("%s: machine off", n.machine)
-			n.off, n.paused = true, false
+			n.powerOff()
 		}
 	case 3, 4:
 		n.cut = true
@@ -215,6 +193,9 @@ func (n *simNode) suffer() {
 			n.wallOff += time.Duration(w.rng.Int64N(int64(4*time.Hour))) - 2*time.Hour
 			w.logf("%s: wall clock jumps", n.machine)
 		}
+	case 7:
+		n.full = !n.full
+		w.logf("%s: disk full: %v", n.machine, n.full)
 	}
 }
 
@@ -309,10 +290,12 @@ func (n *simNode) callSeat(res protocol.SeatResult) {
 // accept takes over an accepted heartbeat: disk first.
 func (n *simNode) accept(had int64, next protocol.Sitting) {
 	a := n.agent
-	n.disk.boot, n.disk.term, n.disk.sent, n.disk.fence = next.Self.Boot, next.Term, next.Sent, next.Self.Fence
+	n.commit(func(d *simDisk) {
+		d.boot, d.term, d.sent, d.fence = next.Self.Boot, next.Term, next.Sent, next.Self.Fence
+	})
 	if n.w.one(20) && !n.w.calm { // between disk and memory
 		n.crash()
-		return
+		panic(processEnd{})
 	}
 	a.sitting = next
 	a.beatAt = n.w.now + next.BeatEvery()
@@ -328,4 +311,6 @@ func (n *simNode) accept(had int64, next protocol.Sitting) {
 		}
 		a.looks[name] = n.w.now
 	}
+	n.listOwn()
+	n.listFormer()
 }

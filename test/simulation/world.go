@@ -6,6 +6,9 @@ import (
 	"slices"
 	"time"
 
+	"go4.org/netipx"
+
+	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -31,11 +34,18 @@ type world struct {
 	// passF counts the acts until F passes at once.
 	passF int
 
+	// specs are the pools' ranges and pressure, by UID.
+	specs map[protocol.UID]simSpec
+	// all are the pods that there are, or of which something is left.
+	all        []*simPod
+	pods, cids int
+	requests   uint64
+
 	// excused are the UIDs of objects that were taken from under their holder by
 	// a person, or by the controller on the operator's word: until the holder
 	// looks again, I1 rests on that person.
 	excused map[protocol.UID]bool
-	// frozen are the stores that were lost.
+	// frozen are the stores of machines that were given up.
 	frozen map[protocol.StoreID]bool
 
 	stats   map[string]int
@@ -60,7 +70,7 @@ var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 func newWorld(c *choices, bug Fault, tracing bool) *world {
 	w := &world{
 		rng: c, now: 24 * time.Hour, api: newSimAPI(), fault: bug, tracing: tracing,
-		excused: map[protocol.UID]bool{}, frozen: map[protocol.StoreID]bool{}, stats: map[string]int{},
+		specs: map[protocol.UID]simSpec{}, excused: map[protocol.UID]bool{}, frozen: map[protocol.StoreID]bool{}, stats: map[string]int{},
 	}
 	switch w.rng.IntN(3) {
 	case 0:
@@ -74,18 +84,49 @@ func newWorld(c *choices, bug Fault, tracing bool) *world {
 	w.kind.twins = w.one(8)
 	w.kind.uses = w.one(2)
 	w.ctl = newSimController(w)
-	for i := range 2 + w.rng.IntN(2) {
+	for i := range 2 + w.rng.IntN(3) {
 		n := &simNode{machine: fmt.Sprintf("m%d", i), name: protocol.NodeName(fmt.Sprintf("n%d", i)), fence: defaultFence}
 		n.caller = caller{w: w, who: n.machine, deaf: func() bool { return n.cut }}
 		if w.kind.twins && i == 1 {
 			n.name = "n0"
 		}
+		n.stale, n.unwritten, n.voided = w.api.leases.watch(), map[attKey]bool{}, map[attKey]bool{}
 		n.newStore()
 		n.boot()
 		n.start()
 		w.nodes = append(w.nodes, n)
 	}
 	return w
+}
+
+// A simSpec is what a pool's spec says, and its pressure.
+type simSpec struct {
+	Shape    *allocator.Shape
+	Pressure allocator.Pressure
+	Version  int // another one for each Shape
+}
+
+// wholeShape is the shape of poolRange.
+var wholeShape = func() *allocator.Shape {
+	s, err := allocator.NewShape([]allocator.Range{{
+		Prefix: netip.MustParsePrefix("10.0.0.0/24"), Start: poolRange.Addr(), End: netipx.PrefixLastIP(poolRange),
+	}})
+	must(err)
+	return s
+}()
+
+// specOf returns the spec of the pool of that UID.
+func (w *world) specOf(uid protocol.UID) simSpec {
+	if spec, ok := w.specs[uid]; ok {
+		return spec
+	}
+	return simSpec{Shape: wholeShape, Version: 1}
+}
+
+// spec returns the spec of the pool as it is now.
+func (w *world) spec() simSpec {
+	p, _ := w.api.pools.read(string(poolName))
+	return w.specOf(p.UID)
 }
 
 // one is true once in n times.
@@ -161,7 +202,13 @@ func (w *world) act() {
 	case i < 10+w.haste:
 		w.ctl.act()
 	default:
-		w.nodes[w.rng.IntN(len(w.nodes))].act()
+		n := w.nodes[w.rng.IntN(len(w.nodes))]
+		n.outlive(n.act)
+	}
+	for _, n := range w.nodes { // lists that name no resourceVersion lag
+		if w.one(6) {
+			n.stale.next()
+		}
 	}
 	w.check()
 }
@@ -210,13 +257,12 @@ func (w *world) lose(n *simNode) {
 		if x.seat && x.committed && n.agent != nil && !n.paused {
 			n.pending = slices.Delete(n.pending, i, i+1)
 			w.now += w.upTo(5 * time.Minute)
-			x.answer(true)
+			n.outlive(func() { x.answer(true) })
 			break
 		}
 	}
-	if w.one(3) {
-		n.die()
-		n.agent, n.off, n.paused = nil, true, false
+	if w.one(3) && !n.off {
+		n.powerOff()
 	}
 	n.gone, n.cut = true, true
 	w.ctl.look(n)
@@ -242,13 +288,13 @@ func (w *world) deleteByHand(n *simNode) {
 	case 1, 2:
 		if s, ok := pickOf(w, w.api.subs.list(func(protocol.SubLease) bool { return true })); ok {
 			w.logf("person: deletes use %s", s.Name)
-			w.excused[s.UID] = true
+			w.excuse(s.UID)
 			w.api.subs.remove(s.Meta)
 		}
 	default:
 		if l, ok := pickOf(w, w.api.leases.list(func(l protocol.Lease) bool { return l.Name != claimLease })); ok {
 			w.logf("person: deletes lease %s", l.Name)
-			w.excused[l.UID] = true
+			w.excuse(l.UID)
 			w.api.leases.remove(l.Meta)
 		}
 	}
@@ -335,16 +381,14 @@ const (
 	claimPool = protocol.PoolName("claims")
 )
 
-// poolRange is what the pool's blocks are cut from: two of /31 or four of /32.
-var poolRange = netip.MustParsePrefix("10.0.0.0/30")
+// poolRange is what the pool's blocks are cut from: four of /31 or eight of /32.
+var poolRange = netip.MustParsePrefix("10.0.0.8/29")
 
 // blocksOf returns the pool's blocks of a prefix length.
 func blocksOf(bits int) []netip.Prefix {
 	var all []netip.Prefix
-	for a := poolRange.Addr(); poolRange.Contains(a); a = a.Next() {
-		if b, _ := a.Prefix(bits); !slices.Contains(all, b) {
-			all = append(all, b)
-		}
+	for b, _ := poolRange.Addr().Prefix(bits); poolRange.Contains(b.Addr()); b = netip.PrefixFrom(netipx.PrefixLastIP(b).Next(), bits) {
+		all = append(all, b)
 	}
 	return all
 }

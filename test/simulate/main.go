@@ -1,0 +1,158 @@
+// Command simulate plays the simulation of test/simulation: many seeds until one
+// fails, or one seed with its trace. `make simulate` and `make replay` run it;
+// docs/simulation.md explains what it prints.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/tenure-ipam/tenure/test/simulation"
+)
+
+// options are the flags.
+type options struct {
+	seeds, from uint64
+	replay      bool
+	seed        uint64
+	schedule    string
+	fault       simulation.Fault
+	short       bool
+	every       time.Duration
+}
+
+func main() {
+	var o options
+	flag.Uint64Var(&o.seeds, "seeds", 100_000, "how many seeds to play")
+	flag.Uint64Var(&o.from, "from", 0, "the first of them")
+	flag.BoolVar(&o.replay, "replay", false, "play one run and print its trace")
+	flag.Uint64Var(&o.seed, "seed", 0, "the seed to replay")
+	flag.StringVar(&o.schedule, "schedule", "", "the schedule to replay instead of a seed's, as a shrunk failure prints it")
+	fault := flag.String("fault", "", "the deliberate fault to switch on, for example M7")
+	flag.BoolVar(&o.short, "short", false, "replay the shrunk form alone")
+	flag.DurationVar(&o.every, "every", 5*time.Second, "how often to say how far it is")
+	flag.Parse()
+	o.fault = simulation.Fault(*fault)
+	failed, err := run(o, os.Stdout)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "simulate:", err)
+		os.Exit(2)
+	}
+	if failed {
+		os.Exit(1)
+	}
+}
+
+func run(o options, out io.Writer) (failed bool, err error) {
+	if o.fault != simulation.NoFault && !slices.ContainsFunc(simulation.Bugs(), func(b simulation.Bug) bool { return b.Fault == o.fault }) {
+		return false, fmt.Errorf("fault %q: there is no such fault", o.fault)
+	}
+	switch {
+	case o.schedule != "":
+		s, err := simulation.ParseSchedule(o.schedule)
+		if err != nil {
+			return false, err
+		}
+		return tell(out, "the schedule", simulation.PlayTrace(s, o.fault)), nil
+	case o.replay:
+		return replay(o, out), nil
+	}
+	return simulate(o, out), nil
+}
+
+// replay plays one seed, and if it fails shrinks it.
+func replay(o options, out io.Writer) (failed bool) {
+	long := simulation.Trace(o.seed, o.fault)
+	if !o.short {
+		tell(out, fmt.Sprintf("seed %d", o.seed), long)
+	}
+	if long.Failure == nil {
+		return false
+	}
+	shrink(o, out, long)
+	return true
+}
+
+func tell(out io.Writer, what string, o simulation.Outcome) (failed bool) {
+	for _, line := range o.Trace {
+		fmt.Fprintln(out, line)
+	}
+	if o.Failure == nil {
+		fmt.Fprintf(out, "%s, %d acts: every invariant held\n", what, o.Acts)
+		return false
+	}
+	fmt.Fprintf(out, "%s, %d acts: breaks %v\n", what, o.Acts, o.Failure)
+	return true
+}
+
+// shrink prints the shortest run it finds that breaks what long breaks.
+func shrink(o options, out io.Writer, long simulation.Outcome) {
+	fmt.Fprintf(out, "\nshrinking %d acts ...\n", long.Acts)
+	short, tries := simulation.Shrink(long.Schedule, o.fault)
+	fmt.Fprintf(out, "%d acts are left after %d runs:\n\n", short.Acts, tries)
+	tell(out, "shrunk", simulation.PlayTrace(short, o.fault))
+	fmt.Fprintf(out, "\nschedule: %v\n", short)
+}
+
+// simulate plays seeds on every processor until one fails.
+func simulate(o options, out io.Writer) (failed bool) {
+	var (
+		mu     sync.Mutex
+		next   = o.from
+		done   uint64
+		first  *uint64
+		stats  = map[string]int{}
+		begun  = time.Now()
+		said   = begun
+		worker sync.WaitGroup
+	)
+	take := func() (seed uint64, ok bool) {
+		mu.Lock()
+		defer mu.Unlock()
+		if next >= o.from+o.seeds || first != nil {
+			return 0, false
+		}
+		next++
+		return next - 1, true
+	}
+	finish := func(seed uint64, got simulation.Outcome) {
+		mu.Lock()
+		defer mu.Unlock()
+		done++
+		for what, n := range got.Stats {
+			stats[what] += n
+		}
+		if got.Failure != nil && (first == nil || seed < *first) {
+			first = &seed
+		}
+		if time.Since(said) >= o.every {
+			said = time.Now()
+			fmt.Fprintf(out, "%d of %d seeds, %.0f seeds/s\n", done, o.seeds, float64(done)/time.Since(begun).Seconds())
+		}
+	}
+	for range runtime.GOMAXPROCS(0) {
+		worker.Go(func() {
+			for seed, ok := take(); ok; seed, ok = take() {
+				finish(seed, simulation.Run(seed, o.fault))
+			}
+		})
+	}
+	worker.Wait()
+	if first != nil {
+		fmt.Fprintf(out, "seed %d fails\n", *first)
+		shrink(o, out, simulation.Trace(*first, o.fault))
+		return true
+	}
+	fmt.Fprintf(out, "%d seeds, %.0f seeds/s: every invariant held\n", done, float64(done)/time.Since(begun).Seconds())
+	for _, what := range slices.Sorted(maps.Keys(stats)) {
+		fmt.Fprintf(out, "  %-20s %8.2f a seed\n", what, float64(stats[what])/float64(done))
+	}
+	return false
+}

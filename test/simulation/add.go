@@ -1,0 +1,377 @@
+package simulation
+
+import (
+	"errors"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// A simAdd is one ADD on its way through the agent. Each of its steps is a turn of
+// its own.
+type simAdd struct {
+	n     *simNode
+	s     *sandbox
+	ask   simAsk
+	until time.Duration
+	tries int
+	lock  string                // the claim that is locked for it
+	held  map[netip.Prefix]bool // what a list of the pool's leases has shown
+}
+
+// addWait is how long an ADD waits before it fails.
+const addWait = 5 * time.Second
+
+// add begins the ADD of s. Calls of one key are made one after the other.
+func (n *simNode) add(s *sandbox) {
+	if n.agent.keys[s.key()] {
+		n.answerAdd(s, nil)
+		return
+	}
+	n.agent.keys[s.key()] = true
+	a := &simAdd{n: n, s: s, until: n.w.now + addWait}
+	a.ask = simAsk{key: s.key(), pod: s.pod.ref, boot: n.bootID(), exact: s.pod.exact}
+	n.later(a.consume)
+}
+
+// consume applies the DELs of this key that found no agent.
+func (a *simAdd) consume() {
+	n := a.n
+	mine := func(k attKey) bool { return k == a.ask.key }
+	if n.w.fault == M30 || !slices.ContainsFunc(n.journal, mine) {
+		n.later(a.hold)
+		return
+	}
+	n.commit(func(d *simDisk) { n.release(d, a.ask.key, 0) })
+	n.later(func() {
+		n.journal = slices.DeleteFunc(n.journal, mine)
+		n.later(a.hold)
+	})
+}
+
+// end answers the ADD.
+func (a *simAdd) end(att *attachment) {
+	delete(a.n.agent.keys, a.ask.key)
+	a.unlock()
+	if att != nil && att.use != "" {
+		a.n.agent.tried[att.use] = a.n.w.now
+	}
+	a.n.answerAdd(a.s, att)
+}
+
+// unlock lets other ADDs have the claim.
+func (a *simAdd) unlock() {
+	if a.lock != "" {
+		delete(a.n.agent.busy, a.lock)
+		a.lock = ""
+	}
+}
+
+// hold tries to make the ADD one transaction of the store.
+func (a *simAdd) hold() {
+	n := a.n
+	if a.s.pod.claim != "" && a.ask.use == "" {
+		a.holdClaim()
+		return
+	}
+	var att attachment
+	var err error
+	n.commit(func(d *simDisk) { att, err = n.hold(d, a.ask) })
+	switch {
+	case err == nil:
+		n.w.logf("%s: holds %v for %s", n.machine, att.addrs, a.ask.key.cid)
+		n.later(func() { a.end(&att) })
+	case errors.Is(err, errNoRoom):
+		a.obtain()
+	case errors.Is(err, errUseGone) && a.tries < 3:
+		a.tries++
+		a.ask.granted, a.ask.use, a.ask.claim = nil, "", nil
+		a.unlock()
+		n.later(a.hold)
+	default:
+		n.later(func() { a.end(nil) })
+	}
+}
+
+// again goes on after d, unless the ADD has waited long enough.
+func (a *simAdd) again(d time.Duration, then func()) {
+	if a.n.w.now+d >= a.until {
+		a.end(nil)
+		return
+	}
+	a.n.wait(d, then)
+}
+
+// obtain sees to a right that can give the address: a block of this node's that
+// was ceded or is in doubt, the next block that nobody seems to hold, or a grant.
+func (a *simAdd) obtain() {
+	n := a.n
+	p := n.agent.pool
+	a.tries++
+	switch {
+	case p.UID == "" || !p.Open || !n.serving():
+		n.hearPool()
+		a.again(time.Second, a.hold)
+		return
+	case a.tries > 12:
+		a.end(nil)
+		return
+	}
+	if name, x, ok := n.takeable(a.ask.exact); ok && n.w.one(2) {
+		n.drive(n.disk.rights[name], protocol.Event{Kind: protocol.EventTakeBack, Addrs: []netip.Addr{x}}, a.driven)
+		return
+	}
+	block, ok := a.candidate()
+	if !ok {
+		a.request()
+		return
+	}
+	r := protocol.Right{Kind: protocol.RightLease, Name: protocol.LeaseName(poolName, block), Pool: poolName, PoolUID: p.UID, Block: block}
+	n.drive(r, protocol.Event{Kind: protocol.EventWant}, a.driven)
+}
+
+// driven goes on after a drive that may have brought room.
+func (a *simAdd) driven(_ protocol.Right, res protocol.Result) {
+	if res.Verdict == protocol.VerdictServes {
+		a.n.later(a.hold)
+		return
+	}
+	a.again(100*time.Millisecond, a.hold)
+}
+
+// takeable returns an address of this node's that was ceded and is granted to
+// nobody, as far as is known.
+func (n *simNode) takeable(exact netip.Addr) (name string, x netip.Addr, ok bool) {
+	shape := n.w.specOf(n.agent.pool.UID).Shape
+	for _, name := range n.names(func(r protocol.Right) bool { return n.serves(r) && len(r.Ceded) > 0 }) {
+		r := n.disk.rights[name]
+		for _, x := range r.Ceded {
+			if (n.w.fault == M12 || !slices.Contains(r.Grants, x)) && (x == exact || !exact.IsValid() && shape.Ordinary(x)) && !n.agent.busy[name] {
+				return name, x, true
+			}
+		}
+	}
+	return "", netip.Addr{}, false
+}
+
+// candidate returns the block to try next: one that is in doubt, or one that this
+// node has no record of. After some that were another's a list tells.
+func (a *simAdd) candidate() (netip.Prefix, bool) {
+	n := a.n
+	p, shape := n.agent.pool, n.w.specOf(n.agent.pool.UID).Shape
+	if a.ask.exact.IsValid() {
+		block := shape.Block(a.ask.exact, p.Bits4)
+		r, ok := n.disk.rights[protocol.LeaseName(poolName, block)]
+		return block, (!ok || r.Phase == protocol.Noted || r.Phase == protocol.Releasing || r.Phase == protocol.Held && !n.serves(r)) && a.tries < 3
+	}
+	var free []netip.Prefix
+	for _, block := range blocksOf(p.Bits4) {
+		if shape.OrdinaryIn(block) == 0 {
+			continue
+		}
+		r, ok := n.disk.rights[protocol.LeaseName(poolName, block)]
+		switch {
+		case ok && r.Pool == poolName && (r.Phase == protocol.Noted || r.Phase == protocol.Releasing || r.Phase == protocol.Held && !n.serves(r)):
+			return block, true
+		case !ok && !a.held[block]:
+			free = append(free, block)
+		}
+	}
+	if a.tries == 4 { // the pool is nearly full, or this node unlucky
+		a.held = map[netip.Prefix]bool{}
+		for _, l := range n.stale.list(func(l protocol.Lease) bool { return l.Pool == poolName }) {
+			a.held[l.Block] = true
+		}
+	}
+	if a.tries > 8 {
+		return netip.Prefix{}, false
+	}
+	return pickOf(n.w, free)
+}
+
+// request asks the controller for the address: by the sub-lease of this pod and
+// interface that is there already, or by a new one.
+func (a *simAdd) request() {
+	n := a.n
+	ask := protocol.Request{Pod: a.ask.pod, Interface: a.ask.key.ifName, Wants: []protocol.Wanted{{Pool: poolName, Ranges: a.ranges()}}}
+	r := protocol.Right{Kind: protocol.RightRequest, Request: &ask}
+	for _, name := range n.names(func(r protocol.Right) bool {
+		return r.Kind == protocol.RightRequest && r.Request.Pod.UID == ask.Pod.UID && r.Request.Interface == ask.Interface && r.Store == ""
+	}) {
+		r = n.disk.rights[name]
+	}
+	if r.Name == "" {
+		n.w.requests++
+		r.Name = protocol.RequestName(n.name, n.w.requests)
+		n.w.count("request")
+	}
+	n.agent.tried[r.Name] = n.w.now
+	n.drive(r, protocol.Event{Kind: protocol.EventWant}, func(got protocol.Right, res protocol.Result) {
+		if res.Verdict != protocol.VerdictServes {
+			if res.Verdict == protocol.VerdictRefused || res.Verdict == protocol.VerdictTaken {
+				a.end(nil)
+				return
+			}
+			a.again(500*time.Millisecond, a.hold)
+			return
+		}
+		a.ask.use, a.ask.granted = got.Name, nil
+		for _, x := range got.Addrs {
+			a.ask.granted = append(a.ask.granted, attAddr{addr: x, pool: poolName})
+		}
+		n.later(a.hold)
+	})
+}
+
+// ranges are what the pod may have.
+func (a *simAdd) ranges() []string {
+	if a.ask.exact.IsValid() {
+		return []string{a.ask.exact.String() + "-" + a.ask.exact.String()}
+	}
+	all := a.n.w.addresses()
+	if len(all) == 0 {
+		return nil
+	}
+	return []string{all[0].String() + "-" + all[len(all)-1].String()}
+}
+
+// holdClaim answers an ADD with a claim: with what the pod has already, or by a
+// use that was made and confirmed.
+func (a *simAdd) holdClaim() {
+	n := a.n
+	if held, ok := n.previous(n.disk, a.ask); ok && held.claim != nil && held.claim.Name == a.s.pod.claim && held.pod.UID == a.ask.pod.UID && n.serves(n.disk.rights[held.use]) {
+		a.ask.granted, a.ask.use, a.ask.claim = held.addrs, held.use, held.claim
+		n.later(a.hold)
+		return
+	}
+	var c protocol.Claim
+	var out protocol.Outcome
+	n.ask("read of claim "+a.s.pod.claim, false, func() { c, out = n.w.api.claims.read(a.s.pod.claim) }, func(known bool) {
+		ok, _ := protocol.BelongsTo(a.ask.pod, c)
+		switch {
+		case !known || out != protocol.Done || c.Deleting || !ok || !n.serving():
+			a.end(nil)
+		case len(c.IPs) == 0:
+			a.again(time.Second, a.hold)
+		case n.agent.busy[string(c.UID)]:
+			a.again(100*time.Millisecond, a.hold)
+		default:
+			a.lock = string(c.UID)
+			n.agent.busy[a.lock] = true
+			n.later(func() { a.use(c) })
+		}
+	})
+}
+
+// use makes sure of a use of c, and goes on to hold. It has the claim's lock.
+func (a *simAdd) use(c protocol.Claim) {
+	n := a.n
+	names := []string{protocol.UseName(c.UID, 0), protocol.UseName(c.UID, 1)}
+	for _, name := range names {
+		if _, ok := n.disk.rights[name]; ok {
+			names = []string{name}
+			break
+		}
+	}
+	ref := c.Ref()
+	ask := protocol.Use{Claim: ref, Pod: a.ask.pod, Interface: a.ask.key.ifName}
+	var granted []attAddr
+	var addrs []netip.Addr
+	var leases []string
+	for _, ip := range c.IPs {
+		pool, lease := n.w.leaseOf(ip.Addr(), n.agent.pool)
+		granted = append(granted, attAddr{addr: ip.Addr(), pool: pool})
+		addrs, leases = append(addrs, ip.Addr()), append(leases, lease)
+	}
+	done := func(name string) {
+		if name == "" {
+			a.end(nil)
+			return
+		}
+		a.ask.granted, a.ask.use, a.ask.claim = granted, name, &ref
+		n.later(a.hold)
+	}
+	a.tryUse(ask, addrs, leases, names, done)
+}
+
+// tryUse renews or makes the first of names, and goes on to the next if that is
+// another's.
+func (a *simAdd) tryUse(ask protocol.Use, addrs []netip.Addr, leases, names []string, done func(string)) {
+	n := a.n
+	if len(names) == 0 || n.agent.busy[names[0]] || !n.mayShareHere(names[0], a.ask) {
+		done("")
+		return
+	}
+	r := protocol.Right{Kind: protocol.RightUse, Name: names[0], Use: &ask, Addrs: addrs, Leases: leases}
+	n.drive(r, protocol.Event{Kind: protocol.EventRenew, Use: &ask, Addrs: addrs, Leases: leases}, func(got protocol.Right, res protocol.Result) {
+		switch res.Verdict {
+		case protocol.VerdictTaken:
+			n.later(func() { a.tryUse(ask, addrs, leases, names[1:], done) })
+		case protocol.VerdictServes:
+			done(got.Name)
+		case protocol.VerdictNone, protocol.VerdictRefused, protocol.VerdictLater, protocol.VerdictGone:
+			done("")
+		}
+	})
+}
+
+// mayShareHere refuses a use that another sandbox of this node still has.
+func (n *simNode) mayShareHere(name string, a simAsk) bool {
+	others := n.disk.keys(func(x attachment) bool { return x.use == name && x.key != a.key })
+	return !slices.ContainsFunc(others, func(k attKey) bool { return !n.netnsGone(n.disk.atts[k]) })
+}
+
+// leaseOf returns the pool of an address, and the name of its block's lease, as an
+// agent that knows pool p sees it.
+func (w *world) leaseOf(x netip.Addr, p protocol.Pool) (protocol.PoolName, string) {
+	if claimBlock.Contains(x) {
+		return claimPool, claimLease
+	}
+	block, _ := x.Prefix(p.Bits4)
+	return poolName, protocol.LeaseName(poolName, block)
+}
+
+// del begins a DEL: of a key, or of what a generation of it had.
+func (n *simNode) del(k attKey, gen uint64) {
+	n.agent.dels = append(n.agent.dels, k)
+	n.later(func() { n.tryDel(k, gen) })
+}
+
+func (n *simNode) tryDel(k attKey, gen uint64) {
+	if n.agent.keys[k] {
+		n.wait(time.Second, func() { n.tryDel(k, gen) })
+		return
+	}
+	if n.full { // it cannot be written: answered all the same, and swept later
+		n.w.count("DEL unwritten")
+		n.unwritten[k] = true
+		n.delDone(k)
+		return
+	}
+	held, ok := n.disk.atts[k]
+	n.commit(func(d *simDisk) { n.forget(d, k, gen) })
+	n.w.logf("%s: DEL of %s", n.machine, k.cid)
+	n.delDone(k)
+	if ok && held.use != "" && (n.w.fault == M28 || !n.disk.ofUse(held.use)) {
+		n.letGo(held.use)
+	}
+}
+
+// forget is the transaction of a DEL.
+func (n *simNode) forget(d *simDisk, k attKey, gen uint64) {
+	if held, ok := d.atts[k]; ok && n.w.fault == M29 { // by the pod, whatever sandbox
+		for _, other := range d.keys(func(x attachment) bool { return x.pod.Name == held.pod.Name }) {
+			n.release(d, other, 0)
+		}
+		return
+	}
+	n.release(d, k, gen)
+}
+
+func (n *simNode) delDone(k attKey) {
+	if i := slices.Index(n.agent.dels, k); i >= 0 {
+		n.agent.dels = slices.Delete(n.agent.dels, i, i+1)
+	}
+}

@@ -1,0 +1,418 @@
+package simulation
+
+import (
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// simAgent is what a crash forgets.
+type simAgent struct {
+	sitting protocol.Sitting
+	beating bool
+	beatAt  time.Duration
+	busy    map[string]bool // rights and claims that a drive works on
+	looks   map[string]time.Duration
+	pool    protocol.Pool // as last heard of, maybe long ago
+	pressed allocator.Pressure
+
+	keys     map[attKey]bool // keys with a call under way
+	dels     []attKey        // DELs that have not been answered
+	waits    []simWait
+	tried    map[string]time.Duration // when an ADD last wanted a request
+	idle     map[string]time.Duration // since when nothing rests on a right
+	suspects map[attKey]suspect
+	answered map[string]bool // recalls
+}
+
+// simWait is something to do later.
+type simWait struct {
+	at   time.Duration
+	then func()
+}
+
+// suspect is an attachment that looked like garbage.
+type suspect struct {
+	gen   uint64
+	since time.Duration
+}
+
+func newAgent(s protocol.Sitting, now time.Duration) *simAgent {
+	return &simAgent{
+		sitting: s, beatAt: now, busy: map[string]bool{}, looks: map[string]time.Duration{}, keys: map[attKey]bool{},
+		tried: map[string]time.Duration{}, idle: map[string]time.Duration{}, suspects: map[attKey]suspect{}, answered: map[string]bool{},
+	}
+}
+
+// wait plans then for d from now.
+func (n *simNode) wait(d time.Duration, then func()) {
+	n.agent.waits = append(n.agent.waits, simWait{n.w.now + d, then})
+}
+
+// wakeWaits begins what was planned for now.
+func (n *simNode) wakeWaits() {
+	a := n.agent
+	for i := 0; i < len(a.waits); {
+		if a.waits[i].at > n.w.now {
+			i++
+			continue
+		}
+		n.later(a.waits[i].then)
+		a.waits = slices.Delete(a.waits, i, i+1)
+	}
+}
+
+// maintain does one of the things that no call asks for.
+func (n *simNode) maintain() {
+	w := n.w
+	n.wakeWaits()
+	switch w.rng.IntN(14) {
+	case 0, 1, 2:
+		n.lookDue()
+	case 3, 4:
+		n.giveBack()
+	case 5:
+		if name, ok := pickOf(w, n.names(func(protocol.Right) bool { return true })); ok { // a watch reported a change
+			n.drive(n.disk.rights[name], protocol.Event{Kind: protocol.EventLook}, nil)
+		}
+	case 6:
+		if w.one(4) {
+			n.listOwn()
+		}
+	case 7:
+		n.hearPool()
+	case 8:
+		n.drainJournal()
+	case 9, 10:
+		n.sweep()
+	case 11, 12:
+		n.hearRecalls()
+	case 13:
+		n.reserve()
+	}
+}
+
+// hearPool takes over what the API server has of the pool.
+func (n *simNode) hearPool() {
+	if p, out := n.w.api.pools.read(string(poolName)); out == protocol.Done && !n.cut && !n.w.api.away {
+		spec := n.w.specOf(p.UID)
+		if p.UID != n.agent.pool.UID || n.heard != spec.Version {
+			n.commit(func(d *simDisk) { must(d.space(poolName, spec.Shape).Reshape()) })
+			n.heard = spec.Version
+		}
+		n.agent.pool, n.agent.pressed = p, spec.Pressure
+	}
+}
+
+// lookDue looks at the rights whose time has come.
+func (n *simNode) lookDue() {
+	if n.agent.sitting.Term == 0 {
+		return
+	}
+	due := n.names(func(r protocol.Right) bool {
+		at, ok := n.agent.looks[r.Name]
+		return !ok && !n.serves(r) || ok && at <= n.w.now
+	})
+	for _, name := range due {
+		r := n.disk.rights[name]
+		delete(n.agent.looks, name)
+		ev := protocol.Event{Kind: protocol.EventLook}
+		if r.Kind == protocol.RightUse && r.Phase == protocol.Noted {
+			ev.Kind = protocol.EventLetGo // the ADD that wanted it is gone, or asks again
+		}
+		if r.Kind == protocol.RightRequest && r.Phase == protocol.Noted && n.w.now-n.agent.tried[name] > requestKept {
+			ev.Kind = protocol.EventLetGo
+		}
+		if n.agent.busy[name] {
+			n.agent.looks[name] = n.w.now + 5*time.Second
+			continue
+		}
+		n.drive(r, ev, nil)
+	}
+}
+
+const (
+	// requestKept is how long a request is kept after the last try of its ADD.
+	requestKept = 2 * time.Minute
+	// idleKept is how long a lease without attachments is kept.
+	idleKept = time.Minute
+	// sweepEvery is how far apart the two looks at garbage are.
+	sweepEvery = 30 * time.Second
+	// cooldown is M41's.
+	cooldown = 5 * time.Minute
+)
+
+// giveBack lets go of what nothing has needed for a while.
+func (n *simNode) giveBack() {
+	a, w := n.agent, n.w
+	if a.sitting.Term == 0 {
+		return
+	}
+	for _, name := range n.names(func(r protocol.Right) bool {
+		return r.Phase == protocol.Held || r.Phase == protocol.Lost || r.Phase == protocol.Frozen
+	}) {
+		r := n.disk.rights[name]
+		if !n.free(n.disk, r) {
+			delete(a.idle, name)
+			continue
+		}
+		since, ok := a.idle[name]
+		if !ok {
+			since = w.now
+			a.idle[name] = since
+		}
+		after := idleKept
+		switch {
+		case r.Kind == protocol.RightLease && a.pressed != allocator.PressureLow, r.Kind == protocol.RightUse:
+			after = 0
+		case r.Kind == protocol.RightRequest:
+			since, after = max(since, a.tried[name]), requestKept
+		}
+		if w.now-since < after || a.busy[name] {
+			continue
+		}
+		delete(a.idle, name)
+		if r.Kind != protocol.RightLease || r.Phase != protocol.Held {
+			n.letGo(name)
+			return
+		}
+		n.drive(r, protocol.Event{Kind: protocol.EventLook}, func(now protocol.Right, res protocol.Result) {
+			switch {
+			case res.Verdict != protocol.VerdictServes: // better kept than given away while nobody hears of it
+			case now.Granted: // what is granted cannot go: the rest is ceded
+				n.later(func() { n.cede(name, nil, nil) })
+			default:
+				n.later(func() { n.letGo(name) })
+			}
+		})
+		return
+	}
+}
+
+// letGo gives back a right that nothing rests on.
+func (n *simNode) letGo(name string) {
+	if r, ok := n.disk.rights[name]; ok {
+		n.drive(r, protocol.Event{Kind: protocol.EventLetGo}, nil)
+	}
+}
+
+// cede gives the free addresses of a lease that keep accepts to the cluster, all if
+// it is nil.
+func (n *simNode) cede(name string, keep func(netip.Addr) bool, done func()) {
+	r, ok := n.disk.rights[name]
+	var free []netip.Addr
+	if ok && r.Phase == protocol.Held {
+		space := n.disk.space(r.Pool, nil)
+		for x := r.Block.Addr(); r.Block.Contains(x); x = x.Next() {
+			state, err := space.State(x)
+			must(err)
+			if state == allocator.Free && (keep == nil || keep(x)) {
+				free = append(free, x)
+			}
+		}
+	}
+	if len(free) == 0 || n.agent.busy[name] {
+		if done != nil {
+			n.later(done)
+		}
+		return
+	}
+	n.w.count("cede")
+	n.drive(r, protocol.Event{Kind: protocol.EventCede, Addrs: free}, func(protocol.Right, protocol.Result) {
+		if done != nil {
+			n.later(done)
+		}
+	})
+}
+
+// hearRecalls answers what the controller asks back on the seat.
+func (n *simNode) hearRecalls() {
+	seat, out := n.w.api.seats.read(string(n.name))
+	if out != protocol.Done || n.cut || n.w.api.away || n.agent.sitting.Term == 0 || seat.Store != n.disk.store {
+		return
+	}
+	for _, rc := range seat.Recalls {
+		if n.agent.answered[rc.ID] || n.agent.busy[rc.Lease] {
+			continue
+		}
+		n.agent.answered[rc.ID] = true
+		n.cede(rc.Lease, func(x netip.Addr) bool { return inRanges(rc.Ranges, x) }, func() { n.publish(rc) })
+		return
+	}
+	if n.agent.pressed == allocator.PressureExhausted { // freed addresses are ceded unasked
+		if name, ok := pickOf(n.w, n.names(func(r protocol.Right) bool { return r.Kind == protocol.RightLease && n.serves(r) })); ok && n.w.one(3) {
+			n.cede(name, n.w.specOf(n.agent.pool.UID).Shape.Ordinary, nil)
+		}
+	}
+}
+
+// inRanges reports whether x lies in one of ranges, "first-last" each; in no
+// ranges lies everything.
+func inRanges(ranges []string, x netip.Addr) bool {
+	for _, text := range ranges {
+		first, last, ok := cutRange(text)
+		if ok && !x.Less(first) && !last.Less(x) {
+			return true
+		}
+	}
+	return len(ranges) == 0
+}
+
+// publish answers a recall in the lease's status, with who has what of the block.
+func (n *simNode) publish(rc protocol.Recall) {
+	r, ok := n.disk.rights[rc.Lease]
+	if !ok || r.UID == "" {
+		return
+	}
+	var told []string
+	for _, k := range n.disk.keys(func(a attachment) bool { return len(a.addrs) > 0 && a.addrs[0].lease == rc.Lease }) {
+		att := n.disk.atts[k]
+		told = append(told, att.addrs[0].addr.String()+" "+att.pod.String()+" "+k.ifName)
+	}
+	n.ask("answer to recall "+rc.ID, true, func() {
+		n.w.api.leases.update(protocol.Meta{Name: r.Name, UID: r.UID}, func(l *protocol.Lease) {
+			l.Published.Answered, l.Published.Allocations = rc.ID, told
+		})
+	}, func(bool) {})
+}
+
+// listOwn is the hourly list of what the API server has in the node's name.
+func (n *simNode) listOwn() {
+	if n.agent.sitting.Term == 0 || n.w.fault == M52 {
+		return
+	}
+	var found []protocol.Right
+	n.ask("list of its own", false, func() {
+		found = n.listOf(n.disk.store)
+	}, func(known bool) {
+		for _, r := range found {
+			if _, ok := n.disk.rights[r.Name]; !known || ok || n.agent.busy[r.Name] {
+				continue
+			}
+			n.w.logf("%s: finds %s without a record", n.machine, r.Name)
+			n.w.count("stray")
+			n.adopt(r, protocol.Releasing)
+		}
+	})
+}
+
+// listOf returns what the API server has in the name of a store of this node's.
+func (n *simNode) listOf(store protocol.StoreID) (found []protocol.Right) {
+	for _, l := range n.w.api.leases.list(func(l protocol.Lease) bool { return l.Holder.Node == n.name && l.Store == store }) {
+		found = append(found, protocol.Right{Kind: protocol.RightLease, Name: l.Name, Pool: l.Pool, PoolUID: l.PoolUID, Block: l.Block})
+	}
+	for _, s := range n.w.api.subs.list(func(s protocol.SubLease) bool { return s.Node == n.name && s.Store == store }) {
+		r := protocol.Right{Kind: protocol.RightUse, Name: s.Name, Use: s.Use, Request: s.Request}
+		if s.Request != nil {
+			r.Kind = protocol.RightRequest
+		}
+		found = append(found, r)
+	}
+	return found
+}
+
+// adopt makes a record of what was found, in a phase.
+func (n *simNode) adopt(r protocol.Right, phase protocol.Phase) {
+	r.Phase = phase
+	n.commit(func(d *simDisk) { d.rights[r.Name] = r })
+	n.agent.looks[r.Name] = n.w.now
+}
+
+// drainJournal applies a DEL that found no agent.
+func (n *simNode) drainJournal() {
+	k, ok := pickOf(n.w, n.journal)
+	if !ok || n.agent.keys[k] && n.w.fault != M30 || n.full {
+		return
+	}
+	held := n.disk.atts[k]
+	n.commit(func(d *simDisk) { n.release(d, k, 0) })
+	n.w.logf("%s: applies journalled DEL of %s", n.machine, k.cid)
+	n.journal = slices.DeleteFunc(n.journal, func(j attKey) bool { return j == k })
+	if held.use != "" && !n.disk.ofUse(held.use) {
+		n.letGo(held.use)
+	}
+}
+
+// sweep frees attachments whose DEL never came: the network namespace is gone, and
+// the pod is gone too, or has a newer sandbox, or was of another boot; seen twice.
+func (n *simNode) sweep() {
+	keys := n.disk.keys(func(a attachment) bool { return n.w.fault == M32 || !n.netnsOf(a.key.cid) })
+	for k := range n.agent.suspects {
+		if !slices.Contains(keys, k) {
+			delete(n.agent.suspects, k)
+		}
+	}
+	k, ok := pickOf(n.w, keys)
+	if !ok {
+		return
+	}
+	att := n.disk.atts[k]
+	if att.boot != n.bootID() || slices.ContainsFunc(keys, func(o attKey) bool { return n.disk.atts[o].pod.UID == att.pod.UID && n.disk.atts[o].gen > att.gen }) {
+		n.suspect(k, att)
+		return
+	}
+	var uid protocol.UID
+	n.ask("read of pod "+att.pod.Name, false, func() {
+		if p, ok := n.w.podObject(n, att.pod.Name); ok {
+			uid = p.ref.UID
+			if n.w.fault == M32 { // a static pod's mirror has another UID than its sandbox
+				uid = p.objectUID()
+			}
+		}
+	}, func(known bool) {
+		switch {
+		case !known:
+		case uid == att.pod.UID:
+			delete(n.agent.suspects, k)
+		default:
+			n.suspect(k, att)
+		}
+	})
+}
+
+// suspect notes that an attachment looks like garbage, and frees it the second
+// time.
+func (n *simNode) suspect(k attKey, att attachment) {
+	s, seen := n.agent.suspects[k]
+	if !seen || s.gen != att.gen {
+		n.agent.suspects[k] = suspect{att.gen, n.w.now}
+		if n.w.fault != M32 {
+			return
+		}
+	} else if n.w.now-s.since < sweepEvery {
+		return
+	}
+	if n.unwritten[k] && n.w.fault == M42 {
+		return
+	}
+	delete(n.agent.suspects, k)
+	n.w.logf("%s: sweeps %s", n.machine, k.cid)
+	n.w.count("swept")
+	n.del(k, att.gen)
+}
+
+// reserve acquires a block ahead of need, while pressure is low.
+func (n *simNode) reserve() {
+	a, w := n.agent, n.w
+	if a.pool.UID == "" || !a.pool.Open || !n.serving() || a.pressed != allocator.PressureLow && w.fault != M35 {
+		return
+	}
+	c, err := n.disk.space(poolName, nil).Counts(allocator.IPv4)
+	must(err)
+	if c.Taken == 0 || c.Free > 0 {
+		return
+	}
+	var free []netip.Prefix
+	for _, block := range blocksOf(a.pool.Bits4) {
+		if _, ok := n.disk.rights[protocol.LeaseName(poolName, block)]; !ok && w.specOf(a.pool.UID).Shape.OrdinaryIn(block) > 0 {
+			free = append(free, block)
+		}
+	}
+	if block, ok := pickOf(w, free); ok {
+		r := protocol.Right{Kind: protocol.RightLease, Name: protocol.LeaseName(poolName, block), Pool: poolName, PoolUID: a.pool.UID, Block: block}
+		n.drive(r, protocol.Event{Kind: protocol.EventWant}, nil)
+	}
+}

@@ -1,0 +1,231 @@
+package simulation
+
+import (
+	"errors"
+	"net/netip"
+
+	"go4.org/netipx"
+
+	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// simAsk is what an ADD asks of the store. hold does with it on the simulated disk
+// what ipam/node does on bbolt, by the same allocator.
+type simAsk struct {
+	key   attKey
+	pod   protocol.PodRef
+	boot  string
+	exact netip.Addr
+
+	// Granted are given instead of an address of the node's blocks, under use.
+	granted []attAddr
+	use     string
+	claim   *protocol.ClaimRef
+}
+
+// Outcomes of hold that are no answer.
+var (
+	errNoRoom   = errors.New("no block here has an address")
+	errTaken    = errors.New("somebody has the address")
+	errNotNow   = errors.New("the agent does not serve")
+	errUseGone  = errors.New("the use was given back meanwhile")
+	errConflict = errors.New("the attachment has other addresses")
+)
+
+// hold gives an attachment its address and records it.
+func (n *simNode) hold(d *simDisk, a simAsk) (attachment, error) {
+	if !n.serving() {
+		if _, ok := n.previous(d, a); !ok {
+			return attachment{}, errNotNow
+		}
+	}
+	if a.use != "" && !n.serves(d.rights[a.use]) {
+		return attachment{}, errUseGone
+	}
+	if held, ok := d.atts[a.key]; ok {
+		for _, g := range a.granted {
+			if !held.has(g.addr) {
+				return attachment{}, errConflict
+			}
+		}
+		held.boot = a.boot
+		d.atts[a.key] = held
+		return held, nil
+	}
+	if len(a.granted) > 0 {
+		return n.holdGranted(d, a)
+	}
+	return n.holdOwn(d, a)
+}
+
+// previous returns what the interface of the pod has already, under this key or
+// that of an earlier sandbox which is gone.
+func (n *simNode) previous(d *simDisk, a simAsk) (latest attachment, ok bool) {
+	if held, ok := d.atts[a.key]; ok {
+		return held, true
+	}
+	for _, k := range d.keys(func(x attachment) bool { return x.pod.UID == a.pod.UID && x.boot == a.boot && n.netnsGone(x) }) {
+		if x := d.atts[k]; x.gen > latest.gen {
+			latest, ok = x, true
+		}
+	}
+	return latest, ok
+}
+
+// netnsGone reports whether the network namespace of an attachment is gone.
+func (n *simNode) netnsGone(a attachment) bool {
+	if n.w.fault == M31 {
+		return true
+	}
+	return !n.netnsOf(a.key.cid)
+}
+
+func (n *simNode) holdGranted(d *simDisk, a simAsk) (attachment, error) {
+	for _, k := range d.keys(func(x attachment) bool { return x.use == a.use }) {
+		other := d.atts[k]
+		if !n.netnsGone(other) {
+			return attachment{}, errTaken
+		}
+		if other.pod.UID == a.pod.UID {
+			delete(d.atts, k)
+			n.voided[a.key] = n.voided[a.key] || n.voided[k]
+		}
+	}
+	return d.put(a, a.granted), nil
+}
+
+// holdOwn gives an address of the node's blocks: that of the sandbox before, if its
+// network namespace is gone (X6), else a free one.
+func (n *simNode) holdOwn(d *simDisk, a simAsk) (attachment, error) {
+	shape := n.w.specOf(n.agent.pool.UID).Shape
+	space := d.space(poolName, shape)
+	var old attachment
+	for _, k := range d.keys(func(x attachment) bool { return x.pod.UID == a.pod.UID && x.use == "" && n.netnsGone(x) }) {
+		if x := d.atts[k]; x.gen > old.gen {
+			old = x
+		}
+	}
+	if len(old.addrs) > 0 && n.inherits(d, old.addrs[0], a, shape) {
+		delete(d.atts, old.key)
+		n.voided[a.key] = n.voided[old.key]
+		return d.put(a, old.addrs), nil
+	}
+	x, err := n.find(d, space, a, shape)
+	if err != nil {
+		return attachment{}, err
+	}
+	must(space.Take(x.addr))
+	if len(old.addrs) > 0 {
+		d.free(old.addrs[0])
+		delete(d.atts, old.key)
+	}
+	return d.put(a, []attAddr{x}), nil
+}
+
+// inherits reports whether a may have x, which an earlier sandbox of its pod had.
+// What lies in a block that is another's by now is nobody's here.
+func (n *simNode) inherits(d *simDisk, x attAddr, a simAsk, shape *allocator.Shape) bool {
+	if r := d.rightOf(x.addr); r.Name == "" || r.Phase == protocol.Lost {
+		return false
+	}
+	if a.exact.IsValid() {
+		return x.addr == a.exact
+	}
+	return shape.Ordinary(x.addr)
+}
+
+// find returns a free address for a, out of a lease that serves.
+func (n *simNode) find(d *simDisk, space allocator.Space, a simAsk, shape *allocator.Shape) (attAddr, error) {
+	bits := n.agent.pool.Bits4
+	at := func(x netip.Addr) attAddr {
+		return attAddr{addr: x, pool: poolName, lease: protocol.LeaseName(poolName, shape.Block(x, bits))}
+	}
+	if a.exact.IsValid() {
+		state, err := space.State(a.exact)
+		must(err)
+		switch x := at(a.exact); {
+		case shape.Assignable(a.exact) != nil:
+			return attAddr{}, errConflict
+		case state == allocator.Taken:
+			return attAddr{}, errTaken
+		case state == allocator.Free && n.gives(d, x.lease):
+			return x, nil
+		}
+		return attAddr{}, errNoRoom
+	}
+	view := allocator.View{}
+	for {
+		x, ok, err := space.Find(allocator.IPv4, view)
+		must(err)
+		if !ok {
+			return attAddr{}, errNoRoom
+		}
+		if found := at(x); n.gives(d, found.lease) && !n.cooling(d, x) {
+			return found, nil
+		}
+		view = without(view, x)
+	}
+}
+
+// gives reports whether new addresses may be handed out of a lease now.
+func (n *simNode) gives(d *simDisk, lease string) bool {
+	r := d.rights[lease]
+	if n.w.fault == M7 && r.Phase == protocol.Frozen {
+		return true
+	}
+	return n.serving() && n.serves(r)
+}
+
+// cooling is M41: a freed address is barred for a while, by the wall clock.
+func (n *simNode) cooling(d *simDisk, x netip.Addr) bool {
+	if n.w.fault != M41 {
+		return false
+	}
+	freed, ok := d.freed[x]
+	return ok && n.now().Wall.Before(freed.Add(cooldown))
+}
+
+// put records a new attachment.
+func (d *simDisk) put(a simAsk, addrs []attAddr) attachment {
+	d.serial++
+	x := attachment{key: a.key, pod: a.pod, boot: a.boot, gen: d.serial, addrs: addrs, claim: a.claim, use: a.use}
+	d.atts[a.key] = x
+	return x
+}
+
+// free gives x back to its block, if that is open.
+func (d *simDisk) free(x attAddr) {
+	err := d.space(x.pool, nil).Free(x.addr)
+	if !errors.Is(err, allocator.ErrNotTaken) && !errors.Is(err, allocator.ErrNoBlock) {
+		must(err)
+	}
+}
+
+// release gives back what an attachment has, and forgets it. A generation other
+// than 0 names which.
+func (n *simNode) release(d *simDisk, k attKey, gen uint64) {
+	held, ok := d.atts[k]
+	if !ok || gen != 0 && held.gen != gen {
+		return
+	}
+	if held.use == "" {
+		for _, x := range held.addrs {
+			d.free(x)
+			if n.w.fault == M41 {
+				d.freed[x.addr] = n.now().Wall
+			}
+		}
+	}
+	delete(d.atts, k)
+}
+
+// without returns v less x.
+func without(v allocator.View, x netip.Addr) allocator.View {
+	var b netipx.IPSetBuilder
+	b.AddPrefix(netip.PrefixFrom(netip.IPv4Unspecified(), 0))
+	b.Remove(x)
+	set, err := b.IPSet()
+	must(err)
+	return v.Intersect(allocator.NewView(set))
+}

@@ -1,0 +1,390 @@
+package simulation
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// simPod is a pod that some node is to run.
+type simPod struct {
+	ref    protocol.PodRef
+	node   *simNode
+	there  bool         // its object exists
+	mirror protocol.UID // of a static pod: the UID of the object in its stead
+	claim  string       // the claim that it names, if any
+	exact  netip.Addr   // the address that it asks for by name, if any
+	at     time.Duration
+}
+
+// objectUID is the UID of the pod's object.
+func (p *simPod) objectUID() protocol.UID {
+	if p.mirror != "" {
+		return p.mirror
+	}
+	return p.ref.UID
+}
+
+// A sandbox is one incarnation of a pod, and the truth about it: which addresses it
+// believes to have.
+type sandbox struct {
+	cid   string
+	pod   *simPod
+	node  *simNode
+	netns bool // its network namespace exists
+
+	// What its ADD was answered, nil before; under which right, by name and UID.
+	addrs []netip.Addr
+	under map[string]protocol.UID
+	claim protocol.UID
+	// void says that its addresses are not its own any more, on the word of a
+	// person: one who deleted what they rested on, or vouched that the node runs
+	// nothing.
+	void bool
+	// unread says that the store was lost before the runtime had written down what
+	// the ADD was answered: nobody knows of it.
+	unread bool
+
+	adding bool // an ADD is under way
+	ending bool // a DEL has begun: it uses nothing any more
+	owes   int  // how many DELs are to be sent
+	again  time.Duration
+}
+
+func (s *sandbox) key() attKey { return attKey{s.cid, "net1"} }
+
+// uses reports whether s has addresses now.
+func (s *sandbox) uses() bool { return len(s.addrs) > 0 && s.netns && !s.ending }
+
+func (s *sandbox) String() string {
+	return fmt.Sprintf("sandbox %s of pod %s on %s", s.cid, s.pod.ref.UID, s.node.machine)
+}
+
+// newPod makes a pod for n. Those with a claim are of workloads that share.
+func (w *world) newPod(n *simNode) *simPod {
+	w.pods++
+	uid := protocol.UID(fmt.Sprintf("p%d", w.pods))
+	p := &simPod{node: n, there: true, at: w.now, ref: protocol.PodRef{Namespace: "ns", Name: "pod-" + string(uid), UID: uid}}
+	switch kind := w.rng.IntN(10); {
+	case kind >= 6 && w.kind.uses:
+		if !w.claimPod(p) {
+			return nil
+		}
+	case kind == 5:
+		p.mirror = protocol.UID("mirror-" + string(uid))
+	case kind == 4:
+		if a, ok := pickOf(w, w.addresses()); ok {
+			p.exact = a
+		}
+	}
+	w.all = append(w.all, p)
+	return p
+}
+
+// claimPod makes p a pod that names a claim which it may have.
+func (w *world) claimPod(p *simPod) bool {
+	c, ok := pickOf(w, w.api.claims.list(func(protocol.Claim) bool { return true }))
+	if !ok {
+		return false
+	}
+	ref := simPods[w.rng.IntN(len(simPods))]
+	if ok, _ := protocol.BelongsTo(ref, c); !ok {
+		return false
+	}
+	ref.UID = p.ref.UID
+	p.ref, p.claim = ref, c.Name
+	return true
+}
+
+// addresses returns the ordinary addresses of the pool as it is.
+func (w *world) addresses() []netip.Addr {
+	var all []netip.Addr
+	shape := w.spec().Shape
+	for a := poolRange.Addr(); poolRange.Contains(a); a = a.Next() {
+		if shape.Ordinary(a) {
+			all = append(all, a)
+		}
+	}
+	return all
+}
+
+// live is the sandbox of p that is there, if any.
+func (n *simNode) live(p *simPod) *sandbox {
+	for _, s := range n.sandboxes {
+		if s.pod == p && !s.ending {
+			return s
+		}
+	}
+	return nil
+}
+
+// kubelet does one of the things that a kubelet and its runtime do.
+func (n *simNode) kubelet() {
+	w := n.w
+	n.bury()
+	if n.off {
+		return
+	}
+	switch w.rng.IntN(8) {
+	case 0, 1, 2:
+		n.runPods()
+	case 3:
+		n.endSomething()
+	case 4, 5:
+		n.sendDels()
+	case 6:
+		n.check()
+	case 7:
+		if w.one(2) {
+			n.forgetDel()
+		}
+	}
+}
+
+// runPods gives a pod a sandbox, a new one or one that has none.
+func (n *simNode) runPods() {
+	w := n.w
+	for _, p := range w.all {
+		if p.node == n && p.there && n.live(p) == nil && w.one(2) {
+			n.newSandbox(p)
+			return
+		}
+	}
+	running := 0
+	for _, p := range w.all {
+		if p.node == n && p.there {
+			running++
+		}
+	}
+	if n.cut || w.api.away || running >= 4 || w.calm {
+		return
+	}
+	if p := w.newPod(n); p != nil {
+		n.newSandbox(p)
+	}
+}
+
+// newSandbox makes a sandbox for p and asks for its addresses.
+func (n *simNode) newSandbox(p *simPod) *sandbox {
+	n.w.cids++
+	s := &sandbox{cid: fmt.Sprintf("c%d", n.w.cids), pod: p, node: n, netns: true}
+	n.sandboxes = append(n.sandboxes, s)
+	n.w.logf("%s: runs %v", n.machine, s)
+	n.callAdd(s)
+	return s
+}
+
+// callAdd sends the ADD of s to the agent. Without one it fails.
+func (n *simNode) callAdd(s *sandbox) {
+	s.adding = true
+	if n.agent == nil || n.paused {
+		n.answerAdd(s, nil)
+		return
+	}
+	n.add(s)
+}
+
+// answerAdd is the answer to an ADD: the attachment, or none where it failed.
+func (n *simNode) answerAdd(s *sandbox, att *attachment) {
+	w := n.w
+	s.adding = false
+	if s.ending || !s.netns {
+		return // nobody waits for it any more: a DEL follows
+	}
+	if att == nil {
+		w.count("ADD failed")
+		if w.one(2) { // the kubelet tries the same sandbox again, or makes a new one
+			s.again = w.now + w.upTo(10*time.Second)
+			return
+		}
+		n.end(s)
+		return
+	}
+	w.count("ADD")
+	s.addrs, s.under, s.claim = nil, map[string]protocol.UID{}, ""
+	if att.claim != nil {
+		s.claim = att.claim.UID
+	}
+	for _, a := range att.addrs {
+		s.addrs = append(s.addrs, a.addr)
+		name := att.under(a)
+		r := n.disk.rights[name]
+		s.under[name] = r.UID
+		s.void = s.void || w.excused[r.UID]
+	}
+	s.void = s.void || n.voided[att.key]
+	w.logf("%s: %v has %v", n.machine, s, s.addrs)
+}
+
+// end begins the end of s: from now on it uses nothing, and one DEL at least is to
+// be sent.
+func (n *simNode) end(s *sandbox) {
+	if s.ending {
+		return
+	}
+	s.ending, s.owes = true, 1
+	if n.w.one(4) {
+		s.owes = 2
+	}
+	if n.w.one(2) {
+		s.netns = false
+	}
+}
+
+// endSomething ends a sandbox, whose pod then gets another; or a pod.
+func (n *simNode) endSomething() {
+	w := n.w
+	s, ok := pickOf(w, n.with(func(s *sandbox) bool { return !s.ending && (len(s.addrs) > 0 || w.one(4)) }))
+	if !ok {
+		return
+	}
+	if w.one(2) {
+		w.logf("%s: pod %s is deleted", n.machine, s.pod.ref.UID)
+		s.pod.there = false
+	}
+	if w.one(3) { // the sandbox dies, and the kubelet has not seen it yet
+		w.logf("%s: %v dies", n.machine, s)
+		s.netns = false
+	}
+	n.end(s)
+}
+
+func (n *simNode) with(keep func(*sandbox) bool) []*sandbox {
+	var some []*sandbox
+	for _, s := range n.sandboxes {
+		if keep(s) {
+			some = append(some, s)
+		}
+	}
+	return some
+}
+
+// sendDels sends a DEL that is due, and tries ADDs again.
+func (n *simNode) sendDels() {
+	w := n.w
+	for _, s := range n.with(func(s *sandbox) bool { return !s.ending && !s.adding && s.addrs == nil && s.again <= w.now && s.netns }) {
+		n.callAdd(s)
+		return
+	}
+	s, ok := pickOf(w, n.with(func(s *sandbox) bool { return s.owes > 0 }))
+	if !ok {
+		return
+	}
+	s.owes--
+	n.callDel(s)
+	if s.owes == 0 {
+		s.netns = false
+	}
+}
+
+// callDel sends the DEL of s: to the agent, or to the journal.
+func (n *simNode) callDel(s *sandbox) {
+	if n.agent == nil || n.paused {
+		if n.full {
+			return // neither can be written: it is answered all the same
+		}
+		n.w.logf("%s: journals DEL of %s", n.machine, s.cid)
+		n.journal = append(n.journal, s.key())
+		return
+	}
+	n.del(s.key(), 0)
+}
+
+// forgetDel loses a DEL for good.
+func (n *simNode) forgetDel() {
+	if s, ok := pickOf(n.w, n.with(func(s *sandbox) bool { return s.owes > 0 })); ok {
+		n.w.logf("%s: forgets the DEL of %s", n.machine, s.cid)
+		s.owes, s.netns = 0, false
+	}
+}
+
+// bury forgets sandboxes that are over.
+func (n *simNode) bury() {
+	n.sandboxes = slices.DeleteFunc(n.sandboxes, func(s *sandbox) bool {
+		return s.ending && s.owes == 0 && !s.netns && !s.adding
+	})
+	n.w.all = slices.DeleteFunc(n.w.all, func(p *simPod) bool {
+		return !p.there && !slices.ContainsFunc(p.node.sandboxes, func(s *sandbox) bool { return s.pod == p })
+	})
+}
+
+// netnsOf reports whether the network namespace of a sandbox is there.
+func (n *simNode) netnsOf(cid string) bool {
+	return slices.ContainsFunc(n.sandboxes, func(s *sandbox) bool { return s.cid == cid && s.netns })
+}
+
+// readPod returns the UID of the pod's object of that name, or nothing.
+func (w *world) podObject(node *simNode, name string) (*simPod, bool) {
+	for _, p := range w.all {
+		if p.there && p.ref.Name == name && p.node == node {
+			return p, true
+		}
+	}
+	return nil, false
+}
+
+// check sends a CHECK, which must find what an ADD was answered.
+func (n *simNode) check() {
+	s, ok := pickOf(n.w, n.with(func(s *sandbox) bool { return s.uses() && !s.void && !s.unread }))
+	if !ok || n.agent == nil || n.paused {
+		return
+	}
+	if why := n.disk.differs(s); why != "" {
+		n.w.fail(I2, "CHECK of %v: %s", s, why)
+	}
+}
+
+// differs says in what d contradicts what s was answered.
+func (d *simDisk) differs(s *sandbox) string {
+	a, ok := d.atts[s.key()]
+	if !ok {
+		return fmt.Sprintf("%s was answered %v, and nothing is recorded", s, s.addrs)
+	}
+	for _, x := range s.addrs {
+		if !a.has(x) {
+			return fmt.Sprintf("%s was answered %v, and %v is recorded", s, s.addrs, a.addrs)
+		}
+	}
+	return ""
+}
+
+// excuse notes that a person took an object from under its holder: what rests on
+// it rests on that person's word.
+func (w *world) excuse(uid protocol.UID) {
+	w.excused[uid] = true
+	for _, n := range w.nodes {
+		for k, a := range n.disk.atts {
+			for _, x := range a.addrs {
+				if uid == n.disk.rights[a.under(x)].UID {
+					n.voided[k] = true
+				}
+			}
+		}
+		for _, s := range n.sandboxes {
+			for _, name := range slices.Sorted(maps.Keys(s.under)) {
+				if s.under[name] == uid || n.disk.rights[name].UID == uid {
+					s.void = true
+				}
+			}
+		}
+	}
+}
+
+// vouched notes that somebody vouches, by the rules, that a node runs nothing.
+func (w *world) vouched(name protocol.NodeName) {
+	for _, n := range w.nodes {
+		if n.name != name {
+			continue
+		}
+		for k := range n.disk.atts { // also those whose answer is still on its way
+			n.voided[k] = true
+		}
+		for _, s := range n.sandboxes {
+			s.void = s.void || len(s.addrs) > 0
+		}
+	}
+}

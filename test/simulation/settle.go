@@ -1,0 +1,133 @@
+package simulation
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// settleRounds is how many minutes everybody has to come to rest: longer than an
+// hour, so that the hourly list runs at least once more.
+const settleRounds = 90
+
+// settle ends the faults, lets everybody do what there is to do, ends all use, and
+// holds that every node serves, every record is forgotten and every object gone.
+func (w *world) settle() {
+	w.calm = true
+	w.rng.begin()
+	w.logf("the faults end")
+	for len(w.late) > 0 {
+		w.lateWrite(0)
+	}
+	w.api.away = false
+	for _, name := range slices.Sorted(maps.Keys(w.api.leases.finalizers)) {
+		w.api.leases.finalize(name)
+	}
+	nodes := w.nodes
+	if w.kind.twins { // X26: somebody stops the second agent, and gives up its disk
+		twin := nodes[1]
+		twin.powerOff()
+		twin.sandboxes, twin.journal = nil, nil
+		for i := range twin.stores {
+			w.frozen[storeID(twin.machine, i+1)] = true
+		}
+		nodes = slices.Delete(slices.Clone(nodes), 1, 2)
+	}
+	w.logf("all pods end")
+	for _, p := range w.all {
+		p.there = false
+	}
+	for round := range settleRounds {
+		w.rng.begin()
+		w.round(nodes, round%40 == 0)
+		if w.failure != nil || w.unrest(nodes) == "" {
+			return
+		}
+	}
+	w.fail(I4, "after the faults have ended, %s", w.unrest(nodes))
+}
+
+// round is a minute without faults: everybody does all there is to do.
+func (w *world) round(nodes []*simNode, hourly bool) {
+	w.now += time.Minute
+	for _, n := range nodes {
+		n.cut, n.gone, n.full = false, false, false
+		n.outlive(func() { n.recover(hourly) })
+	}
+	w.ctl.recover(nodes)
+	for busy := true; busy && w.failure == nil; {
+		busy = w.ctl.work()
+		for _, n := range nodes {
+			n.outlive(func() { busy = n.work() || busy })
+		}
+		w.now += 10 * time.Millisecond
+		w.check()
+	}
+}
+
+// recover is what a node does when nothing befalls it.
+func (n *simNode) recover(hourly bool) {
+	if n.agent == nil {
+		n.restart()
+	}
+	if n.paused {
+		n.wake()
+	}
+	for n.stale.behind() > 0 {
+		n.stale.next()
+	}
+	for _, s := range n.sandboxes {
+		if !s.pod.there {
+			n.end(s)
+		}
+	}
+	for range 4 {
+		n.sendDels()
+	}
+	n.bury()
+	if n.beatDue() {
+		n.beat(protocol.SeatEvent{})
+	}
+	n.hearPool()
+	if hourly {
+		n.listOwn()
+		n.listFormer()
+	}
+	n.wakeWaits()
+	n.hearRecalls()
+	n.drainJournal()
+	n.sweep()
+	n.giveBack()
+	n.lookDue()
+}
+
+// unrest says what is left undone, if anything.
+func (w *world) unrest(nodes []*simNode) string {
+	for _, n := range nodes {
+		if ok, why := n.agent.sitting.Serving(n.now()); !ok {
+			return fmt.Sprintf("%s does not serve: %s", n.machine, why)
+		}
+		for k, a := range n.disk.atts {
+			return fmt.Sprintf("%s has %v for %s, which is gone", n.machine, a.addrs, k.cid)
+		}
+		if len(n.sandboxes)+len(n.journal) > 0 {
+			return fmt.Sprintf("%s has %d sandboxes and %d journalled DELs", n.machine, len(n.sandboxes), len(n.journal))
+		}
+		for _, name := range n.names(func(protocol.Right) bool { return true }) {
+			return fmt.Sprintf("%s does not get rid of %s: %s", n.machine, name, recordText(n.disk.rights[name]))
+		}
+		for _, l := range w.api.leases.list(func(l protocol.Lease) bool { return l.Holder.Node == n.name }) {
+			return fmt.Sprintf("lease %s names %s, store %s, which has no record of it", l.Name, n.machine, l.Store)
+		}
+		for _, s := range w.api.subs.list(func(s protocol.SubLease) bool { return s.Node == n.name }) {
+			return fmt.Sprintf("sub-lease %s names %s, store %s, which has no record of it", s.Name, n.machine, s.Store)
+		}
+	}
+	if p, _ := w.api.pools.read(string(poolName)); !p.Open {
+		return "the pool is closed"
+	}
+	return ""
+}
