@@ -64,12 +64,16 @@ func (r *Reconciler) freeSurplus(ctx context.Context, c claim) error {
 	return nil
 }
 
-// free takes grants back that nobody is entitled to, unless a node uses the claim.
+// free takes grants back that nobody is entitled to, unless a node uses the claim,
+// or may be about to say that it does.
 // First the mark, then the look at both uses: a node that creates its use after the
 // look reads the mark, and does not serve.
 func (r *Reconciler) free(ctx context.Context, uid protocol.UID, held []broker.Held) (freed bool, err error) {
 	if len(held) == 0 {
 		return true, nil
+	}
+	if restored, err := r.restored(ctx, held); restored || err != nil {
+		return false, err
 	}
 	if err := r.Broker.Mark(ctx, held); err != nil {
 		return false, err
@@ -84,4 +88,16 @@ func (r *Reconciler) free(ctx context.Context, uid protocol.UID, held []broker.H
 		}
 	}
 	return true, r.Broker.Clear(ctx, held)
+}
+
+// restored reports whether one of these grants is of a pool of which nothing may be
+// freed now.
+func (r *Reconciler) restored(ctx context.Context, held []broker.Held) (bool, error) {
+	for _, h := range held {
+		restored, err := r.Pools.Restored(ctx, h.Pool)
+		if restored || err != nil {
+			return restored, err //nolint:wrapcheck // says what it is about
+		}
+	}
+	return false, nil
 }

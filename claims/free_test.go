@@ -20,6 +20,7 @@ type world struct {
 	held   []broker.Held
 	claim  protocol.Claim // zero: there is none
 	uses   []string       // names of uses that are there
+	gone   bool           // the API server's data went back
 	errors map[string]error
 }
 
@@ -40,6 +41,8 @@ func (w *world) Mark(_ context.Context, h []broker.Held) error {
 func (w *world) Clear(_ context.Context, h []broker.Held) error {
 	return w.say("clear " + join(addrsOf(h)))
 }
+
+func (w *world) Restored(context.Context, protocol.PoolName) (bool, error) { return w.gone, nil }
 
 func (w *world) ReadClaim(context.Context, string, string) (protocol.Claim, protocol.Outcome, error) {
 	if err := w.say("read claim"); err != nil {
@@ -62,7 +65,7 @@ func (w *world) ReadSubLease(_ context.Context, name string) (protocol.SubLease,
 }
 
 func (w *world) reconciler() *Reconciler {
-	return &Reconciler{Live: w, Broker: w, Log: slog.New(slog.DiscardHandler), Metrics: NewMetrics(), Now: func() time.Time { return noon }}
+	return &Reconciler{Live: w, Broker: w, Pools: w, Log: slog.New(slog.DiscardHandler), Metrics: NewMetrics(), Now: func() time.Time { return noon }}
 }
 
 // TestFreeingInOrder: the claim is read live, then the grants are marked, then both
@@ -86,6 +89,7 @@ func TestFreeingInOrder(t *testing.T) {
 		{name: "X4 in use", world: world{held: held("10.0.0.5"), uses: []string{"u1.0"}}, want: "read claim, withdraw, mark 10.0.0.5, read u1.0", after: lookAgain},
 		{name: "M25 in use by the second name", world: world{held: held("10.0.0.5"), uses: []string{"u1.1"}},
 			want: "read claim, withdraw, mark 10.0.0.5, read u1.0, read u1.1", after: lookAgain},
+		{name: "H9 uses may be missing", world: world{held: held("10.0.0.5"), gone: true}, want: "read claim, withdraw", after: lookAgain},
 		{name: "no answer about the claim", world: world{held: held("10.0.0.5"), errors: map[string]error{"read claim": lost}}, want: "read claim", fails: true},
 		{name: "no answer about the mark", world: world{held: held("10.0.0.5"), errors: map[string]error{"mark 10.0.0.5": lost}},
 			want: "read claim, withdraw, mark 10.0.0.5", fails: true},

@@ -42,6 +42,12 @@ type Live interface {
 	ReadSubLease(ctx context.Context, name string) (protocol.SubLease, protocol.Outcome, error)
 }
 
+// Pools says of which pools nothing may be freed now, because the API server's data
+// went back in time: uses that protect a claim's addresses may be missing.
+type Pools interface {
+	Restored(ctx context.Context, pool protocol.PoolName) (bool, error)
+}
+
 // Resolver says what a network's name means to a claim in a namespace.
 type Resolver interface {
 	Resolve(ctx context.Context, network, namespace string) (networks.Resolution, error)
@@ -55,6 +61,7 @@ type Reconciler struct {
 	Status   client.StatusClient
 	Live     Live
 	Broker   Granter
+	Pools    Pools
 	Networks Resolver
 	Events   events.EventRecorder
 	Metrics  *Metrics
@@ -117,6 +124,9 @@ func (r *Reconciler) look(ctx context.Context, obj *ipamclaims.IPAMClaim) (time.
 			}
 			s.answer, s.verified = nil, true
 		default:
+			if restored, err := r.restored(ctx, p.giveBack); restored || err != nil {
+				return lookAgain, err
+			}
 			return p.after, r.apply(ctx, obj, s.claim, p)
 		}
 	}

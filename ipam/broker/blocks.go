@@ -13,6 +13,8 @@ func (p *pool) unready() string {
 		return "is being deleted"
 	case p.state.Shape == nil:
 		return "is faulty: " + p.state.Fault
+	case p.state.Restored:
+		return "is closed, because the API server's data went back in time: see its condition Ready"
 	default:
 		return ""
 	}

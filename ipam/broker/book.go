@@ -50,6 +50,10 @@ type PoolState struct {
 	// Scarce says that the pool's pressure is not low: what is idle goes back
 	// at once.
 	Scarce bool
+	// Restored says that the API server's data went back in time, and that nodes
+	// have yet to put back what they hold of the pool: nothing of it is granted, or
+	// given back.
+	Restored bool
 }
 
 // pool is one pool, or what is left of it: leases may outlive their pool, and be

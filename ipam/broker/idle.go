@@ -61,6 +61,8 @@ func (p *pool) dispensable(l *lease, now time.Time, after time.Duration) bool {
 		l.idleSince = now
 	}
 	switch {
+	case p.state.Restored:
+		return false // grants of it may be gone that nodes rely on
 	case p.state.UID != "" && !p.usable(l), p.state.Deleting:
 		return true // of no use, and it stands in somebody's way
 	case p.state.Scarce:

@@ -47,6 +47,15 @@ func (a *API) Pools(ctx context.Context) ([]protocol.Pool, error) {
 	return pools, nil
 }
 
+// Revision returns the revision that the API server's data have now.
+func (a *API) Revision(ctx context.Context) (protocol.Revision, error) {
+	var list v1alpha1.IPPoolList
+	if err := a.list(ctx, &list, client.Limit(1)); err != nil {
+		return "", err
+	}
+	return protocol.Revision(list.ResourceVersion), nil
+}
+
 // PoolOf reads what the protocol needs of an IPPool.
 func PoolOf(o *v1alpha1.IPPool) protocol.Pool {
 	p := protocol.Pool{

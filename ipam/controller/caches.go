@@ -35,7 +35,7 @@ func cacheOptions(seats string) cache.Options {
 			}},
 			&v1alpha1.IPLease{}: {Transform: func(o any) (any, error) {
 				if l, ok := o.(*v1alpha1.IPLease); ok {
-					l.Status.Allocations = nil
+					pools.Condense(l)
 				}
 				return strip(o)
 			}},
@@ -62,7 +62,9 @@ func feed(ctx context.Context, from cache.Informers, b *broker.Broker, shapes *p
 	poolHandlers := handlers(func(p *v1alpha1.IPPool) {
 		shape, fault := shapes.Of(p)
 		scarce := p.Status.Pressure == v1alpha1.PressureHigh || p.Status.Pressure == v1alpha1.PressureExhausted
-		b.SetPool(broker.PoolState{Pool: cluster.PoolOf(p), Generation: p.Generation, Shape: shape, Fault: fault, Scarce: scarce})
+		b.SetPool(broker.PoolState{
+			Pool: cluster.PoolOf(p), Generation: p.Generation, Shape: shape, Fault: fault, Scarce: scarce, Restored: pools.Restored(p),
+		})
 	}, func(p *v1alpha1.IPPool) { b.DropPool(protocol.PoolName(p.Name), protocol.UID(p.UID)) })
 	for _, f := range []struct {
 		of client.Object

@@ -211,13 +211,13 @@ func (c *Controller) assemble(ctx context.Context, mgr manager.Manager) ([]prome
 	if err := feed(ctx, mgr.GetCache(), b, shapes, c.log); err != nil {
 		return nil, err
 	}
-	ofClaims := &claims.Reconciler{
-		Cache: mgr.GetCache(), Status: direct, Live: live, Broker: b, Networks: catalog,
-		Events: mgr.GetEventRecorder(name), Metrics: claims.NewMetrics(), Log: c.log.With("part", "claims"), Now: time.Now,
-	}
 	ofPools := &pools.Reconciler{
-		Cache: mgr.GetCache(), SeatNamespace: c.cfg.SeatNamespace, Write: direct, Live: live, Networks: catalog, Shapes: shapes,
+		Cache: mgr.GetCache(), Bell: &pools.Doorbell{}, Write: direct, Live: live, Networks: catalog, Shapes: shapes,
 		Metrics: pools.NewMetrics(), Log: c.log.With("part", "pools"), CountsEvery: c.cfg.CountsEvery, Now: time.Now,
+	}
+	ofClaims := &claims.Reconciler{
+		Cache: mgr.GetCache(), Status: direct, Live: live, Broker: b, Pools: ofPools, Networks: catalog,
+		Events: mgr.GetEventRecorder(name), Metrics: claims.NewMetrics(), Log: c.log.With("part", "claims"), Now: time.Now,
 	}
 	implicit := &pools.Implicit{
 		Cache: mgr.GetCache(), Write: direct, Live: live, Networks: catalog,
@@ -233,6 +233,9 @@ func (c *Controller) assemble(ctx context.Context, mgr manager.Manager) ([]prome
 		func() error { return mgr.Add(manager.RunnableFunc(b.Run)) },
 		func() error { return ofClaims.Setup(mgr, catalog, bell, c.cfg.Workers) },
 		func() error { return ofPools.Setup(mgr, catalog) },
+		func() error {
+			return mgr.Add(everywhere(func(ctx context.Context) error { return ofPools.WatchRevision(ctx, live) }))
+		},
 		func() error { return implicit.Setup(mgr, catalog) },
 		func() error { return ofDead.Setup(mgr) },
 		func() error { return probes(mgr) },

@@ -1,88 +1,146 @@
 package pools
 
 import (
-	"context"
-	"fmt"
-	"strings"
+	"slices"
+	"sync"
 	"time"
 
-	coordination "k8s.io/api/coordination/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
-	"github.com/tenure-ipam/tenure/ipam/cluster"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// lookout remembers what pools' numbers depend on beside their leases, so that it
-// is looked up once for all pools, and since when seats have not changed: how long
-// a node has been silent is told by the controller's own clock.
+// answerWithin is how long a holder may take to answer a recall before what is
+// free in its block counts as out of reach.
+const answerWithin = 2 * time.Second
+
+// lookout remembers what was seen of the seats, and since when: how long a node
+// has been silent is told by the controller's own clock. It may be used
+// concurrently; the zero lookout has seen nothing.
 type lookout struct {
-	at    time.Time
-	last  surroundings
-	beats map[string]beat
+	mu    sync.Mutex
+	nodes map[protocol.NodeName]*occupant // guarded by mu
+	// voided is what this controller itself knows of an API server that went back
+	// to an earlier state: the last opening before that; empty if it never did.
+	voided string // guarded by mu
 }
 
-// beat is the last heartbeat of a node, and when it was first seen.
-type beat struct {
-	seat  protocol.UID
-	turn  int64
+// occupant is who sits on a node's seat.
+type occupant struct {
+	seat     protocol.UID
+	store    protocol.StoreID
+	term     int64
+	beat     time.Time // by the node's clock: only told apart
+	since    time.Time // when that heartbeat was first seen here
+	fence    time.Duration
+	restored string
+	recalls  map[string]recalled // by lease
+}
+
+// recalled is the last recall of a lease, and when it was first seen.
+type recalled struct {
+	id    string
 	since time.Time
 }
 
-// surroundings returns what was looked up last, or looks again if that is old.
-func (r *Reconciler) surroundings(ctx context.Context, now time.Time) (surroundings, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !r.around.at.IsZero() && now.Sub(r.around.at) < r.CountsEvery/2 {
-		return r.around.last, nil
+// hear notes a seat as it is now, and reports whether it says something else of a
+// restored API server than before.
+func (l *lookout) hear(seat protocol.Seat, now time.Time) (news bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	was := l.nodes[seat.Node]
+	if seat.Boot == "" { // nobody sits there, or it is no seat
+		delete(l.nodes, seat.Node)
+		return was != nil && was.restored != ""
 	}
-	var subs v1alpha1.IPSubLeaseList
-	if err := r.Cache.List(ctx, &subs, client.UnsafeDisableDeepCopy); err != nil {
-		return surroundings{}, fmt.Errorf("list sub-leases: %w", err)
+	o := &occupant{
+		seat: seat.UID, store: seat.Store, term: seat.Term, beat: seat.Beat, since: now, fence: seat.Fence,
+		restored: seat.Restored, recalls: map[string]recalled{},
 	}
-	var seats coordination.LeaseList
-	if err := r.Cache.List(ctx, &seats, client.InNamespace(r.SeatNamespace), client.UnsafeDisableDeepCopy); err != nil {
-		return surroundings{}, fmt.Errorf("list seats: %w", err)
+	if was != nil && was.seat == o.seat {
+		// Recalls change the seat too, but are no sign of life.
+		if was.store == o.store && was.term == o.term && was.beat.Equal(o.beat) {
+			o.since = was.since
+		}
+		o.recalls = was.recalls
 	}
-	next := surroundings{inUse: map[protocol.UID]bool{}}
-	for i := range subs.Items {
-		if u := subs.Items[i].Spec.Use; u != nil {
-			next.inUse[protocol.UID(u.Claim.UID)] = true
+	for _, r := range seat.Recalls {
+		if o.recalls[r.Lease].id != r.ID {
+			o.recalls[r.Lease] = recalled{r.ID, now}
 		}
 	}
-	next.silent = r.around.hear(seatsOf(seats.Items), now)
-	r.around.at, r.around.last = now, next
-	return next, nil
-}
-
-// seatsOf returns the seats among the leases of their namespace.
-func seatsOf(leases []coordination.Lease) []protocol.Seat {
-	var seats []protocol.Seat
-	for i := range leases {
-		if seat, err := cluster.SeatOf(&leases[i]); err == nil && seat.Boot != "" {
-			seats = append(seats, seat)
+	for lease, r := range o.recalls { // whoever beats after a recall lives
+		if o.since.Sub(r.since) > answerWithin {
+			delete(o.recalls, lease)
 		}
 	}
-	return seats
-}
-
-// hear notes the seats' heartbeats, and returns the nodes whose seat has not
-// changed for F.
-func (l *lookout) hear(seats []protocol.Seat, now time.Time) (silent map[string]bool) {
-	beats, silent := make(map[string]beat, len(seats)), map[string]bool{}
-	for _, seat := range seats {
-		node := string(seat.Node)
-		b, ok := l.beats[node]
-		if !ok || b.seat != seat.UID || b.turn != seat.Turn {
-			b = beat{seat: seat.UID, turn: seat.Turn, since: now}
-		}
-		beats[node] = b
-		silent[node] = seat.Fence > 0 && now.Sub(b.since) >= seat.Fence
+	if l.nodes == nil {
+		l.nodes = map[protocol.NodeName]*occupant{}
 	}
-	l.beats = beats
-	return silent
+	l.nodes[seat.Node] = o
+	return o.restored != "" && was == nil || was != nil && was.restored != o.restored
 }
 
-// oneLine writes joined errors as a sentence.
-func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
+// forget notes that a node's seat is gone.
+func (l *lookout) forget(node protocol.NodeName) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.nodes, node)
+}
+
+// reaches reports whether the holder of a node's lease can be expected to hand out,
+// or to cede, what is free in it: it has been heard of within F/2, it is the store
+// that the lease is of, and it has answered the last recall.
+func (l *lookout) reaches(lease *v1alpha1.IPLease, now time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	o := l.nodes[protocol.NodeName(lease.Spec.Holder.Node)]
+	if o == nil || string(o.store) != lease.Spec.Store || o.silent(now, 2) {
+		return false
+	}
+	r, ok := o.recalls[lease.Name]
+	return !ok || r.id == lease.Status.Answered || now.Sub(r.since) < answerWithin
+}
+
+// silent reports whether o has not been heard of for a part of its F: the whole
+// divided by part.
+func (o *occupant) silent(now time.Time, part time.Duration) bool {
+	return o.fence > 0 && now.Sub(o.since) >= o.fence/part
+}
+
+// rewound notes that this controller has seen the API server go back, when last
+// was the latest opening that it knew.
+func (l *lookout) rewound(last string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.voided = max(l.voided, last)
+}
+
+// restoration returns what is known of an API server that has gone back, if that
+// concerns a pool which was last opened by the word opening, where last is the
+// greatest of any pool; else nil.
+func (l *lookout) restoration(opening, last string, now time.Time) *restoration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	voided := l.voided
+	for _, o := range l.nodes {
+		if said, ok := protocol.ParseRestoration(o.restored); ok {
+			voided = max(voided, said.Opening)
+		}
+	}
+	if !concerns(voided, opening, last) {
+		return nil
+	}
+	r := &restoration{}
+	for node, o := range l.nodes {
+		if o.silent(now, 1) {
+			continue
+		}
+		r.fence = max(r.fence, o.fence)
+		if said, _ := protocol.ParseRestoration(o.restored); !said.Back {
+			r.missing = append(r.missing, string(node))
+			r.patient = r.patient || o.fence == 0
+		}
+	}
+	slices.Sort(r.missing)
+	return r
+}

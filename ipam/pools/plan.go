@@ -44,6 +44,15 @@ type seen struct {
 	disagreements   []string
 	countsDue       bool
 	now             time.Time
+	// starved says that somebody asks, or has asked a moment ago, for an address
+	// and none was found.
+	starved bool
+	// restored is set while the pool must not be used because the API server's
+	// data went back, and closedFor how long it has been closed since then.
+	restored  *restoration
+	closedFor time.Duration
+	// opening is the greatest word by which any pool was opened.
+	opening string
 
 	live *live // nil: not read
 }
@@ -105,13 +114,19 @@ func (s seen) retire() plan {
 	st := s.pool.Status.DeepCopy()
 	st.Leasing = v1alpha1.LeasingClosed
 	message := "the pool was deleted, and waits for nobody"
-	if s.tally.leases > 0 {
+	why, after := s.waits()
+	switch {
+	case why != "": // leases of it may be about to be put back
+		message = "the pool was deleted, and " + why
+	case s.tally.leases > 0:
 		message = fmt.Sprintf("the pool was deleted, and waits for leases of %s", s.tally.holders())
 	}
 	s.ready(st, metav1.ConditionFalse, v1alpha1.ReasonDeleting, message)
 	switch {
 	case !reflect.DeepEqual(*st, s.pool.Status):
 		return plan{base: s.pool, status: st}
+	case why != "":
+		return plan{after: after}
 	case s.tally.leases > 0:
 		return plan{after: lookAgain}
 	case s.live == nil:
@@ -129,6 +144,11 @@ func (s seen) retire() plan {
 // upon one resourceVersion. Whoever creates a lease before the list is seen by
 // it; whoever creates one later reads a closed pool.
 func (s seen) lease(st *v1alpha1.IPPoolStatus) plan {
+	if why, after := s.waits(); why != "" {
+		p := s.shut(st, v1alpha1.ReasonRestored, why)
+		p.after = after
+		return p
+	}
 	if s.shape == nil {
 		return s.shut(st, v1alpha1.ReasonInvalidSpec, s.fault)
 	}
@@ -170,8 +190,20 @@ func (s seen) lease(st *v1alpha1.IPPoolStatus) plan {
 	return p
 }
 
+// waits returns why the pool must stay closed, or be closed, because the API
+// server's data went back, and when to look again.
+func (s seen) waits() (why string, after time.Duration) {
+	if s.restored == nil {
+		return "", 0
+	}
+	return s.restored.wait(s.closedFor)
+}
+
 // opened opens the pool with blocks of size now, where the spec asks for want.
 func (s seen) opened(st *v1alpha1.IPPoolStatus, now, want sizes) plan {
+	if st.Leasing != v1alpha1.LeasingOpen || st.Opening == "" {
+		st.Opening = protocol.OpeningAfter(s.now, s.opening, st.Opening)
+	}
 	st.Leasing = v1alpha1.LeasingOpen
 	s.ready(st, metav1.ConditionTrue, v1alpha1.ReasonOpen, fmt.Sprintf("blocks of %v may be leased", now))
 	pending := ""
@@ -205,15 +237,10 @@ func (s seen) describe(st *v1alpha1.IPPoolStatus) (counted bool) {
 		st.Counts = &counts
 	}
 	st.Pressure = s.tally.pressure(st.Pressure, s.shape)
-	if st.Pressure == v1alpha1.PressureExhausted && counts.Free == 0 {
-		message := "every address is taken"
-		if counts.Unreachable > 0 {
-			message = fmt.Sprintf("every address is taken or out of reach: %d are free on nodes that do not answer", counts.Unreachable)
-		}
-		s.set(st, v1alpha1.PoolExhausted, metav1.ConditionTrue, v1alpha1.ReasonNoAddressFree, message)
-	} else {
-		s.set(st, v1alpha1.PoolExhausted, metav1.ConditionFalse, v1alpha1.ReasonAddressesFree, "addresses are free")
+	if s.starved {
+		st.Pressure = v1alpha1.PressureExhausted
 	}
+	s.exhausted(st)
 	if len(s.overlaps) > 0 {
 		where := "neither names its domain"
 		if s.pool.Spec.Domain != "" {
@@ -231,6 +258,23 @@ func (s seen) describe(st *v1alpha1.IPPoolStatus) (counted bool) {
 	s.flag(st, ConditionDraining, "AddressesOutsideRanges", outside)
 	s.flag(st, ConditionDefinitionsDisagree, "OldestDecides", strings.Join(few(s.disagreements, "disagreements"), "; "))
 	return s.countsDue
+}
+
+// exhausted sets the condition Exhausted. While somebody waits it stays True
+// although an address is free: that one is on its way to whoever waits.
+func (s seen) exhausted(st *v1alpha1.IPPoolStatus) {
+	full, used, capacity, unreachable := s.tally.exhausted(s.shape)
+	switch {
+	case full && st.Pressure == v1alpha1.PressureExhausted:
+		message := fmt.Sprintf("pool %s is exhausted: %d of %d in use", s.pool.Name, used, capacity)
+		if unreachable > 0 {
+			message += fmt.Sprintf(", %d unreachable", unreachable)
+		}
+		s.set(st, v1alpha1.PoolExhausted, metav1.ConditionTrue, v1alpha1.ReasonNoAddressFree, message)
+	case s.starved && meta.IsStatusConditionTrue(st.Conditions, v1alpha1.PoolExhausted):
+	default:
+		s.set(st, v1alpha1.PoolExhausted, metav1.ConditionFalse, v1alpha1.ReasonAddressesFree, "addresses are free")
+	}
 }
 
 func (s seen) ready(st *v1alpha1.IPPoolStatus, status metav1.ConditionStatus, reason, message string) {

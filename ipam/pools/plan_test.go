@@ -41,7 +41,7 @@ func with(p *v1alpha1.IPPool, changes ...change) *v1alpha1.IPPool {
 
 func open(v4 int32) change {
 	return func(p *v1alpha1.IPPool) {
-		p.Status.Leasing = v1alpha1.LeasingOpen
+		p.Status.Leasing, p.Status.Opening = v1alpha1.LeasingOpen, "1"
 		p.Status.BlockPrefixLengths = &v1alpha1.BlockPrefixLengths{IPv4: &v4}
 	}
 }
@@ -97,6 +97,7 @@ func TestDecide(t *testing.T) {
 		leases int              // in the cache, all of IPv4
 		live   []protocol.Lease // read, if not nil
 		older  []string
+		gone   *restoration // the API server went back, and the pool has been closed for an hour
 		want   string
 	}{
 		{name: "new", pool: with(pool("10.0.0.0/24"), withoutFinalizer), want: "add finalizer"},
@@ -126,11 +127,20 @@ func TestDecide(t *testing.T) {
 		{name: "deleted, but a lease is there live", pool: with(pool("10.0.0.0/24"), closed(32), deleted, saidDeleting),
 			live: []protocol.Lease{lease("10.0.0.1/32", "p1")}, want: "nothing"},
 		{name: "deleted and empty", pool: with(pool("10.0.0.0/24"), closed(32), deleted, saidDeleting), live: []protocol.Lease{}, want: "remove finalizer"},
+		{name: "H9 the API server went back: closed", pool: with(pool("10.0.0.0/24"), open(32)), gone: &restoration{missing: []string{"n1"}, patient: true},
+			want: "Closed Restored, /32"},
+		{name: "H9 not looked at before the nodes are back", pool: with(pool("10.0.0.0/24"), closed(32)), gone: &restoration{missing: []string{"n1"}, patient: true},
+			want: "Closed Restored, /32"},
+		{name: "H9 the nodes are back: looked at", pool: with(pool("10.0.0.0/24"), closed(32)), gone: &restoration{}, want: "read live"},
+		{name: "H9 then opened", pool: with(pool("10.0.0.0/24"), closed(32)), gone: &restoration{}, live: []protocol.Lease{lease("10.0.0.1/32", "p1")},
+			want: "Open Open, /32"},
+		{name: "H9 deleted, and leases may come back", pool: with(pool("10.0.0.0/24"), closed(32), deleted, saidDeleting),
+			gone: &restoration{missing: []string{"n1"}, patient: true}, want: "Closed Deleting, /32"},
 		{name: "deleted, another's finalizer", pool: with(pool("10.0.0.0/24"), deleted, withoutFinalizer), want: "nothing"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			s := seen{pool: tt.pool, now: noon, overlaps: tt.older, older: tt.older}
+			s := seen{pool: tt.pool, now: noon, overlaps: tt.older, older: tt.older, restored: tt.gone, closedFor: time.Hour, opening: "1"}
 			s.shape, s.fault = shapeOf(tt.pool)
 			s.tally = tally{leases: tt.leases, blocks: map[allocator.Family]int{allocator.IPv4: tt.leases}, nodes: map[string]int{"n1": tt.leases}}
 			if tt.live != nil {
@@ -139,6 +149,9 @@ func TestDecide(t *testing.T) {
 			got := decide(s)
 			if got.in() != tt.want {
 				t.Errorf("got %s; want %s", got.in(), tt.want)
+			}
+			if st := got.status; st != nil && (st.Opening != tt.pool.Status.Opening) != (st.Leasing == v1alpha1.LeasingOpen && tt.pool.Status.Leasing != v1alpha1.LeasingOpen) {
+				t.Errorf("opening %q, was %q, leasing %s; want another at every opening, and only then", st.Opening, tt.pool.Status.Opening, st.Leasing)
 			}
 			if (got.status != nil || got.addFinalizer || got.removeFinalizer) && got.base != tt.pool {
 				t.Error("the plan does not say upon which version it writes")
@@ -168,7 +181,7 @@ func TestDecideSettles(t *testing.T) {
 	p := pool("10.0.0.0/24")
 	s := seen{pool: p, now: noon, countsDue: true}
 	s.shape, s.fault = shapeOf(p)
-	s.tally = count(nil, s.shape, surroundings{})
+	s.tally = count(nil, s.shape, near)
 	s.live = &live{pool: p}
 	first := decide(s)
 	p.Status = *first.status
@@ -180,6 +193,9 @@ func TestDecideSettles(t *testing.T) {
 		t.Errorf("counts %+v; want 254 free", p.Status.Counts)
 	}
 }
+
+// near are surroundings in which every holder answers.
+var near = surroundings{reaches: func(*v1alpha1.IPLease) bool { return true }}
 
 func TestTally(t *testing.T) {
 	shape, _ := shapeOf(pool("10.0.0.0/26"))
@@ -200,11 +216,12 @@ func TestTally(t *testing.T) {
 	}}
 	unpublished := node("10.0.0.48/28", "n3", 0, 0)
 	unpublished.Status = v1alpha1.IPLeaseStatus{}
+	unpublished.Spec.Ceded = []string{"10.0.0.50", "10.0.0.51", "10.0.0.63"} // the last is none that is given
 	leases := []v1alpha1.IPLease{node("10.0.0.0/28", "n1", 5, 10), node("10.0.0.16/28", "n2", 6, 10), ofCluster, unpublished}
 	got := count(leases, shape, surroundings{
-		inUse: map[protocol.UID]bool{"used": true}, silent: map[string]bool{"n2": true, "n3": true},
+		inUse: map[protocol.UID]bool{"used": true}, reaches: func(l *v1alpha1.IPLease) bool { return l.Spec.Holder.Node == "n1" },
 	})
-	want := v1alpha1.PoolCounts{Capacity: 62, Used: 5 + 6 + 1 + 1, Claimed: 3, Free: 62 - 11 - 4 - 10 - 15, Unreachable: 10 + 15, Leases: 4}
+	want := v1alpha1.PoolCounts{Capacity: 62, Used: 5 + 6 + 1 + 1, Claimed: 3, Free: 62 - 11 - 4 - 10 - 13, Unreachable: 10 + 13, Leases: 4}
 	if c := got.counts(shape); c != want {
 		t.Errorf("counts %+v; want %+v", c, want)
 	}
@@ -214,11 +231,125 @@ func TestTally(t *testing.T) {
 	if p := got.pressure(v1alpha1.PressureLow, shape); p != v1alpha1.PressureExhausted {
 		t.Errorf("pressure %s with every block leased; want Exhausted", p)
 	}
-	if p := count(leases[:1], shape, surroundings{}).pressure("", shape); p != v1alpha1.PressureLow {
+	if p := count(leases[:1], shape, near).pressure("", shape); p != v1alpha1.PressureLow {
 		t.Errorf("pressure %s with one of four blocks leased; want Low", p)
 	}
 	if h, want := got.holders(), "node n1 (1), node n2 (1), node n3 (1), the cluster (1) for claims ns/a, ns/b, ns/c"; h != want {
 		t.Errorf("holders %q; want %q", h, want)
+	}
+}
+
+// TestX19AddressesOutside: what attachments have and the ranges have no more, by what
+// the holder has published.
+func TestX19AddressesOutside(t *testing.T) {
+	before, _ := shapeOf(pool("10.0.0.0/24"))
+	shrunk := pool("10.0.0.0/24")
+	shrunk.Spec.Ranges[0].Start, shrunk.Spec.Ranges[0].Exclude = "10.0.0.18", []string{"10.0.0.20", "10.0.0.40-10.0.0.49"}
+	after, _ := shapeOf(shrunk)
+	l := v1alpha1.IPLease{
+		Spec:   v1alpha1.IPLeaseSpec{Block: "10.0.0.16/28", Holder: v1alpha1.Holder{Kind: v1alpha1.HolderNode, Node: "n1"}},
+		Status: v1alpha1.IPLeaseStatus{Used: new(int32(4)), Free: new(int32(12))},
+	}
+	for _, a := range []string{"16", "17", "19", "20"} {
+		l.Status.Allocations = append(l.Status.Allocations, "10.0.0."+a+" ns/pod net1")
+	}
+	l.Status.Allocations = append(l.Status.Allocations, "10.0.1.16 a/hand net1", "")
+	Condense(&l)
+	once := l.Status.Allocations
+	Condense(&l)
+	if len(l.Status.Allocations) != 1 || l.Status.Allocations[0] != once[0] || len(once[0]) > 80 {
+		t.Errorf("condensed to %q, then %q; want the same, and short", once, l.Status.Allocations)
+	}
+	if n := count([]v1alpha1.IPLease{l}, before, near).outside; n != 0 {
+		t.Errorf("%d outside before the pool was shrunk; want none", n)
+	}
+	if n := count([]v1alpha1.IPLease{l}, after, near).outside; n != 3 {
+		t.Errorf("%d outside; want .16, .17 and .20", n)
+	}
+}
+
+// TestExhausted: the condition counts what anybody could get, of the family that is
+// worse off, and stays while somebody waits.
+func TestExhausted(t *testing.T) {
+	four := func(block, node string, used int32) v1alpha1.IPLease {
+		return v1alpha1.IPLease{
+			Spec:   v1alpha1.IPLeaseSpec{Block: block, Holder: v1alpha1.Holder{Kind: v1alpha1.HolderNode, Node: node}},
+			Status: v1alpha1.IPLeaseStatus{Used: &used, Free: new(4 - used)},
+		}
+	}
+	static := pool("10.0.0.0/28")
+	static.Spec.Ranges[0].StaticOnly = []string{"10.0.0.8/29"}
+	full := []v1alpha1.IPLease{four("10.0.0.0/30", "n1", 3), four("10.0.0.4/30", "n1", 4), four("10.0.0.8/30", "n1", 4), four("10.0.0.12/30", "n1", 3)}
+	tests := []struct {
+		name    string
+		pool    *v1alpha1.IPPool
+		leases  []v1alpha1.IPLease
+		starved bool
+		was     string // the condition's message
+		want    string // empty: not exhausted
+	}{
+		{name: "full", pool: pool("10.0.0.0/28"), leases: full, want: "pool lan is exhausted: 14 of 14 in use"},
+		{name: "one is free", pool: pool("10.0.0.0/28"), leases: append([]v1alpha1.IPLease{four("10.0.0.0/30", "n1", 2)}, full[1:]...)},
+		{name: "one is free, somebody waits", pool: pool("10.0.0.0/28"), starved: true,
+			leases: append([]v1alpha1.IPLease{four("10.0.0.0/30", "n1", 2)}, full[1:]...)},
+		{name: "one has become free, somebody waits", pool: pool("10.0.0.0/28"), starved: true, was: "as it was", want: "as it was",
+			leases: append([]v1alpha1.IPLease{four("10.0.0.0/30", "n1", 2)}, full[1:]...)},
+		{name: "one has become free, nobody waits", pool: pool("10.0.0.0/28"), was: "as it was",
+			leases: append([]v1alpha1.IPLease{four("10.0.0.0/30", "n1", 2)}, full[1:]...)},
+		{name: "the rest is out of reach", pool: pool("10.0.0.0/28"), leases: append([]v1alpha1.IPLease{four("10.0.0.0/30", "lost", 1)}, full[1:]...),
+			want: "pool lan is exhausted: 12 of 14 in use, 2 unreachable"},
+		{name: "what is left is static-only", pool: static, leases: full[:2], want: "pool lan is exhausted: 7 of 7 in use"},
+		{name: "one family", pool: pool("10.0.0.0/28", "fd00::/64"), leases: full, want: "pool lan is exhausted: 14 of 14 in use"},
+		{name: "somebody waits for one within a view", pool: pool("10.0.0.0/28"), leases: full[:1], starved: true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s := seen{pool: tt.pool, now: noon, starved: tt.starved}
+			s.shape, _ = shapeOf(tt.pool)
+			s.tally = count(tt.leases, s.shape, surroundings{reaches: func(l *v1alpha1.IPLease) bool { return l.Spec.Holder.Node != "lost" }})
+			st := tt.pool.Status.DeepCopy()
+			if tt.was != "" {
+				s.set(st, v1alpha1.PoolExhausted, metav1.ConditionTrue, v1alpha1.ReasonNoAddressFree, tt.was)
+			}
+			s.describe(st)
+			c := meta.FindStatusCondition(st.Conditions, v1alpha1.PoolExhausted)
+			if got := c.Message; c.Status == metav1.ConditionTrue && got != tt.want || c.Status == metav1.ConditionFalse && tt.want != "" {
+				t.Errorf("%s, %q; want %q", c.Status, got, tt.want)
+			}
+			if tt.starved && st.Pressure != v1alpha1.PressureExhausted {
+				t.Errorf("pressure %s while somebody starves; want Exhausted", st.Pressure)
+			}
+		})
+	}
+}
+
+// TestStarves: an exhausted pool stays so until nobody has starved for a while.
+func TestStarves(t *testing.T) {
+	starving := false
+	r := &Reconciler{Starving: func(protocol.PoolName) bool { return starving }}
+	exhausted, low := pool("10.0.0.0/24"), with(pool("10.0.0.0/24"), func(p *v1alpha1.IPPool) { p.UID = "p2" })
+	exhausted.Status.Pressure = v1alpha1.PressureExhausted
+	for _, tt := range []struct {
+		name     string
+		pool     *v1alpha1.IPPool
+		starving bool
+		after    time.Duration
+		want     bool
+	}{
+		{"nobody ever", low, false, 0, false},
+		{"somebody", low, true, time.Second, true},
+		{"not any more", low, false, 2 * time.Second, true},
+		{"still remembered", low, false, time.Second + calm - 1, true},
+		{"calm", low, false, time.Second + calm, false},
+		{"a new controller, an exhausted pool", exhausted, false, 0, true},
+		{"still", exhausted, false, calm - 1, true},
+		{"calm at last", exhausted, false, calm, false},
+		{"and remains so", exhausted, false, 2 * calm, false},
+	} {
+		starving = tt.starving
+		if got := r.starves(tt.pool, noon.Add(tt.after)); got != tt.want {
+			t.Errorf("%s: %v; want %v", tt.name, got, tt.want)
+		}
 	}
 }
 
@@ -227,7 +358,7 @@ func TestPressureIsTheWorseFamilys(t *testing.T) {
 	shape, _ := shapeOf(pool("10.0.0.0/30", "fd00::/64"))
 	full := count([]v1alpha1.IPLease{
 		{Spec: v1alpha1.IPLeaseSpec{Block: "10.0.0.0/30", Holder: v1alpha1.Holder{Kind: v1alpha1.HolderNode, Node: "n1"}}},
-	}, shape, surroundings{})
+	}, shape, near)
 	if p := full.pressure("", shape); p != v1alpha1.PressureExhausted {
 		t.Errorf("pressure %s with IPv4 exhausted; want Exhausted", p)
 	}
@@ -249,37 +380,5 @@ func TestOverlaps(t *testing.T) {
 	names, older := overlapping(&me, shape, others, func(p *v1alpha1.IPPool) *allocator.Shape { s, _ := shapeOf(p); return s })
 	if fmt.Sprint(names, older) != "[new old] [old]" {
 		t.Errorf("overlaps %v, older %v; want [new old] and [old]", names, older)
-	}
-}
-
-func TestListen(t *testing.T) {
-	seat := func(node string, turn int64) protocol.Seat {
-		return protocol.Seat{Node: protocol.NodeName(node), Store: "s", Boot: "b", Fence: 15 * time.Minute, Turn: turn}
-	}
-	var l lookout
-	look := func(after time.Duration, seats ...protocol.Seat) string {
-		t.Helper()
-		silent := l.hear(seats, noon.Add(after))
-		return fmt.Sprint(silent["a"], silent["b"])
-	}
-	never := seat("b", 1)
-	never.Fence = 0
-	for _, tt := range []struct {
-		after time.Duration
-		seats []protocol.Seat
-		want  string
-	}{
-		{0, []protocol.Seat{seat("a", 1), never}, "false false"},
-		{10 * time.Minute, []protocol.Seat{seat("a", 1), never}, "false false"},
-		{15 * time.Minute, []protocol.Seat{seat("a", 1), never}, "true false"},
-		{16 * time.Minute, []protocol.Seat{seat("a", 2), never}, "false false"},
-		{30 * time.Minute, []protocol.Seat{seat("a", 2), never}, "false false"},
-		{31 * time.Minute, []protocol.Seat{seat("a", 2), never}, "true false"},
-		{32 * time.Minute, nil, "false false"},
-		{50 * time.Minute, []protocol.Seat{seat("a", 2)}, "false false"}, // seen for the first time again
-	} {
-		if got := look(tt.after, tt.seats...); got != tt.want {
-			t.Errorf("after %v: a and b silent: %s; want %s", tt.after, got, tt.want)
-		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -38,10 +39,13 @@ type Describers interface {
 
 // Reconciler looks after pools.
 type Reconciler struct {
-	// Cache has pools, leases (indexed by [IndexLeases]), sub-leases, and the
-	// seats in SeatNamespace.
-	Cache         client.Reader
-	SeatNamespace string
+	// Cache has pools, leases (indexed by [IndexLeases], and condensed by
+	// [Condense]), and sub-leases.
+	Cache client.Reader
+	// Starving reports whether somebody asks for an address of a pool and none has
+	// been found; nil is nobody. Whoever starves rings the Bell.
+	Starving func(protocol.PoolName) bool
+	Bell     *Doorbell
 	// Write writes pools.
 	Write    client.Client
 	Live     Live
@@ -54,9 +58,13 @@ type Reconciler struct {
 	// Now is the clock.
 	Now func() time.Time
 
-	mu     sync.Mutex
-	counts map[types.UID]time.Time // guarded by mu: when each pool's counts were last written
-	around lookout                 // guarded by mu
+	seats lookout
+
+	mu      sync.Mutex
+	counts  map[types.UID]time.Time // guarded by mu: when each pool's counts were last written
+	closed  map[types.UID]time.Time // guarded by mu: see closedFor
+	starved map[types.UID]time.Time // guarded by mu: when somebody last starved
+	users   users                   // guarded by mu
 }
 
 // Reconcile looks at one pool.
@@ -95,6 +103,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if p.after > 0 {
 		after = min(after, p.after)
 	}
+	if s.starved {
+		after = min(after, answerWithin)
+	}
 	return reconcile.Result{RequeueAfter: after}, nil
 }
 
@@ -106,11 +117,13 @@ func (r *Reconciler) look(ctx context.Context, pool *v1alpha1.IPPool) (seen, err
 	if err := r.Cache.List(ctx, &leases, client.MatchingFields{leasesByPool: pool.Name}, client.UnsafeDisableDeepCopy); err != nil {
 		return s, fmt.Errorf("list leases of pool %s: %w", pool.Name, err)
 	}
-	around, err := r.surroundings(ctx, s.now)
+	inUse, err := r.inUse(ctx, s.now)
 	if err != nil {
 		return s, err
 	}
-	s.tally = count(leases.Items, s.shape, around)
+	s.tally = count(leases.Items, s.shape, surroundings{
+		inUse: inUse, reaches: func(l *v1alpha1.IPLease) bool { return r.seats.reaches(l, s.now) },
+	})
 	var others v1alpha1.IPPoolList
 	if err := r.Cache.List(ctx, &others, client.UnsafeDisableDeepCopy); err != nil {
 		return s, fmt.Errorf("list pools: %w", err)
@@ -131,6 +144,10 @@ func (r *Reconciler) look(ctx context.Context, pool *v1alpha1.IPPool) (seen, err
 		}
 	}
 	s.countsDue = r.countsDue(pool.UID, s.now)
+	s.starved = r.starves(pool, s.now)
+	s.opening = lastOpening(others.Items)
+	s.restored = r.seats.restoration(pool.Status.Opening, s.opening, s.now)
+	s.closedFor = r.closedFor(pool, s.restored != nil, s.now)
 	return s, nil
 }
 
@@ -181,6 +198,8 @@ func (r *Reconciler) apply(ctx context.Context, pool *v1alpha1.IPPool, p plan) (
 		if done, err = r.patch(ctx, p.base, map[string]any{"finalizers": finalizers}, nil); done {
 			r.mu.Lock()
 			delete(r.counts, pool.UID)
+			delete(r.closed, pool.UID)
+			delete(r.starved, pool.UID)
 			r.mu.Unlock()
 			r.Shapes.Forget(pool.UID)
 		}
@@ -258,3 +277,6 @@ func (s *Shapes) Of(pool *v1alpha1.IPPool) (shape *allocator.Shape, fault string
 
 // Forget drops what is kept of a pool.
 func (s *Shapes) Forget(uid types.UID) { s.known.Delete(uid) }
+
+// oneLine writes joined errors as a sentence.
+func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }

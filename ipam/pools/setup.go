@@ -8,6 +8,7 @@ import (
 	"time"
 
 	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
+	coordination "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -20,7 +21,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/ipam/cluster"
 	"github.com/tenure-ipam/tenure/ipam/networks"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
 // leasesByPool is the index of leases in the cache.
@@ -61,6 +64,8 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, catalog *networks.Catalog) error {
 		Watches(&v1alpha1.IPPool{}, r.othersOf(mgr.GetCache()), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.IPLease{}, ofLease(true)).
 		Watches(&nad.NetworkAttachmentDefinition{}, ofDefinition(catalog)).
+		Watches(&coordination.Lease{}, r.ofSeat(mgr.GetCache())).
+		WatchesRawSource(r.Bell).
 		WithOptions(options(4)).
 		Complete(r)
 	if err != nil {
@@ -72,19 +77,47 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, catalog *networks.Catalog) error {
 // othersOf enqueues every pool when one changes its spec, comes or goes.
 func (r *Reconciler) othersOf(cache client.Reader) handler.EventHandler {
 	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
-		var pools v1alpha1.IPPoolList
-		if err := cache.List(ctx, &pools, client.UnsafeDisableDeepCopy); err != nil {
-			r.Log.ErrorContext(ctx, "pools cannot be listed", "error", err)
-			return nil
-		}
-		var out []reconcile.Request
-		for i := range pools.Items {
-			if pools.Items[i].Name != o.GetName() {
-				out = append(out, request(pools.Items[i].Name))
-			}
-		}
-		return out
+		return slices.DeleteFunc(r.all(ctx, cache), func(q reconcile.Request) bool { return q.Name == o.GetName() })
 	})
+}
+
+// all returns a request for every pool.
+func (r *Reconciler) all(ctx context.Context, cache client.Reader) []reconcile.Request {
+	var pools v1alpha1.IPPoolList
+	if err := cache.List(ctx, &pools, client.UnsafeDisableDeepCopy); err != nil {
+		r.Log.ErrorContext(ctx, "pools cannot be listed", "error", err)
+		return nil
+	}
+	out := make([]reconcile.Request, len(pools.Items))
+	for i := range pools.Items {
+		out[i] = request(pools.Items[i].Name)
+	}
+	return out
+}
+
+// ofSeat notes what seats say, and enqueues every pool when one says something
+// else of a restored API server.
+func (r *Reconciler) ofSeat(cache client.Reader) handler.EventHandler {
+	hear := func(ctx context.Context, q queue, o client.Object) {
+		seat, err := cluster.SeatOf(o.(*coordination.Lease))
+		if err != nil {
+			r.Log.ErrorContext(ctx, "seat cannot be read", "seat", o.GetName(), "error", err)
+			return
+		}
+		if !r.seats.hear(seat, r.Now()) {
+			return
+		}
+		for _, pool := range r.all(ctx, cache) {
+			q.AddAfter(pool, gather)
+		}
+	}
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { hear(ctx, q, e.Object) },
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) { hear(ctx, q, e.ObjectNew) },
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ queue) {
+			r.seats.forget(protocol.NodeName(e.Object.GetName()))
+		},
+	}
 }
 
 // ofLease enqueues the pool of a lease that comes, goes, or has other holders and

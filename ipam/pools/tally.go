@@ -20,27 +20,33 @@ type tally struct {
 	spoken      int64 // addresses that nobody else can get: used or claimed
 	unreachable int64
 	// leased are the ordinary addresses of leased blocks, and blocks the leases,
-	// by family.
-	leased map[allocator.Family]int64
-	blocks map[allocator.Family]int
+	// by family; ordinary and beyond are spoken and unreachable, of the ordinary
+	// addresses of a family.
+	leased, ordinary, beyond map[allocator.Family]int64
+	blocks                   map[allocator.Family]int
 	// nodes and claims hold on to addresses; cluster are the leases that the
 	// cluster holds.
 	nodes   map[string]int
 	claims  []string
 	cluster int
-	// outside are the granted addresses that the pool's ranges no longer have.
+	// outside are the addresses in use or granted that the pool's ranges no longer
+	// have.
 	outside int
 }
 
 // surroundings are what a pool's numbers depend on beside its leases.
 type surroundings struct {
-	inUse  map[protocol.UID]bool // claims that some node uses
-	silent map[string]bool       // nodes that have been silent for F
+	inUse map[protocol.UID]bool // claims that some node uses
+	// reaches reports whether what is free in a node's lease can be had.
+	reaches func(*v1alpha1.IPLease) bool
 }
 
 // count adds up the leases of a pool of this shape.
 func count(leases []v1alpha1.IPLease, shape *allocator.Shape, around surroundings) tally {
-	t := tally{leased: map[allocator.Family]int64{}, blocks: map[allocator.Family]int{}, nodes: map[string]int{}}
+	t := tally{
+		leased: map[allocator.Family]int64{}, ordinary: map[allocator.Family]int64{}, beyond: map[allocator.Family]int64{},
+		blocks: map[allocator.Family]int{}, nodes: map[string]int{},
+	}
 	for i := range leases {
 		l := &leases[i]
 		t.leases++
@@ -57,21 +63,37 @@ func count(leases []v1alpha1.IPLease, shape *allocator.Shape, around surrounding
 			continue
 		}
 		t.nodes[l.Spec.Holder.Node]++
-		var used int64
-		if l.Status.Used != nil {
-			used = int64(*l.Status.Used)
-		}
+		used, free := inside(l, shape, ordinary)
 		t.used += used
 		t.spoken += used
-		if around.silent[l.Spec.Holder.Node] {
-			free := ordinary - used
-			if l.Status.Free != nil {
-				free = int64(*l.Status.Free)
-			}
-			t.unreachable += max(free, 0)
+		out := int64(outside(l, block, shape))
+		t.outside += int(out)
+		t.ordinary[f] += min(max(used-out, 0), ordinary)
+		if !around.reaches(l) {
+			t.unreachable += free
+			t.beyond[f] += free
 		}
 	}
 	return t
+}
+
+// inside returns how many addresses of a node's lease its attachments use, by what
+// it has published, and how many of the ordinary ones are left that it has not
+// ceded.
+func inside(l *v1alpha1.IPLease, shape *allocator.Shape, ordinary int64) (used, free int64) {
+	if l.Status.Used != nil {
+		used = int64(*l.Status.Used)
+	}
+	free = ordinary - used
+	for _, c := range l.Spec.Ceded {
+		if a, err := netip.ParseAddr(c); err == nil && shape.Ordinary(a) {
+			free--
+		}
+	}
+	if l.Status.Free != nil {
+		free = min(free, int64(*l.Status.Free))
+	}
+	return used, max(free, 0)
 }
 
 // grants adds the grants of one lease.
@@ -86,10 +108,30 @@ func (t *tally) grants(l *v1alpha1.IPLease, shape *allocator.Shape, around surro
 		if !claim || around.inUse[protocol.UID(g.To.UID)] {
 			t.used++
 		}
-		if a, err := netip.ParseAddr(g.Address); err == nil && shape != nil && shape.Assignable(a) != nil {
+		a, err := netip.ParseAddr(g.Address)
+		if err != nil || shape == nil {
+			continue
+		}
+		if shape.Assignable(a) != nil {
 			t.outside++
+		} else if shape.Ordinary(a) {
+			t.ordinary[allocator.FamilyOf(a)]++
 		}
 	}
+}
+
+// exhausted reports whether some family has no ordinary address that anybody can
+// get, and how many of its addresses are in use or spoken for, and out of reach:
+// an interface needs an address of each family.
+func (t tally) exhausted(shape *allocator.Shape) (full bool, used, capacity, unreachable int64) {
+	for _, f := range shape.Families() {
+		capacity = shape.OrdinaryCapacity(f)
+		if free := capacity - t.ordinary[f] - t.beyond[f]; capacity > 0 && free <= 0 {
+			unreachable = min(t.beyond[f], capacity)
+			return true, capacity - unreachable, capacity, unreachable
+		}
+	}
+	return false, 0, 0, 0
 }
 
 // counts returns the numbers for the status.

@@ -12,6 +12,7 @@ import (
 
 	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
 	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
+	coordination "k8s.io/api/coordination/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -281,4 +282,24 @@ func distinct(t testing.TB, namespace string) error {
 		}
 	}
 	return nil
+}
+
+// seated has an agent sit on a node's seat, with an F of an hour, as long as the
+// test runs.
+func seated(t testing.TB, node string) protocol.Seat {
+	t.Helper()
+	s, _, err := api.CreateSeat(t.Context(), protocol.Seat{
+		Node: protocol.NodeName(node), NodeUID: "uid-of-" + protocol.UID(node), Store: "store-of-" + protocol.StoreID(node),
+		Machine: "machine-of-" + node, Boot: "b", Term: 1, Fence: time.Hour, Beat: time.Now(), Turn: 1,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { // t's context has ended
+		l := &coordination.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.DefaultSeatNamespace, Name: node}}
+		if err := kc.Delete(context.Background(), l); client.IgnoreNotFound(err) != nil {
+			t.Error(err)
+		}
+	})
+	return s
 }

@@ -336,6 +336,8 @@ func TestCounts(t *testing.T) {
 	}
 	counts(v1alpha1.PoolCounts{Capacity: 14, Free: 14}, v1alpha1.PressureLow)
 
+	silent := seated(t, "count-1")
+	seated(t, "count-2")
 	l := nodeLease(t, p, uidOf(p), "10.0.0.4/30", "count-1")
 	if _, err := api.PublishLease(t.Context(), l.Name, l.UID, protocol.Publication{Used: 3, Free: 1, At: time.Now()}); err != nil {
 		t.Fatal(err)
@@ -348,9 +350,8 @@ func TestCounts(t *testing.T) {
 	counts(v1alpha1.PoolCounts{Capacity: 14, Used: 3 + 1, Claimed: 2, Free: 14 - 3 - 2, Leases: 2}, v1alpha1.PressureLow)
 
 	// The seat of count-1 falls silent: its free address is out of reach.
-	if _, _, err := api.CreateSeat(t.Context(), protocol.Seat{
-		Node: "count-1", NodeUID: "u", Store: "store-of-count-1", Machine: "m", Boot: "b", Term: 1, Fence: 3 * time.Second, Beat: time.Now(), Turn: 1,
-	}); err != nil {
+	silent.Fence = 2 * time.Second
+	if _, _, err := api.UpdateSeat(t.Context(), silent); err != nil {
 		t.Fatal(err)
 	}
 	counts(v1alpha1.PoolCounts{Capacity: 14, Used: 4, Claimed: 2, Free: 8, Unreachable: 1, Leases: 2}, v1alpha1.PressureLow)
@@ -383,7 +384,8 @@ func TestCounts(t *testing.T) {
 		if _, err := read(p); err != nil {
 			return err
 		}
-		return condition(p.Status.Conditions, v1alpha1.PoolExhausted, metav1.ConditionTrue, v1alpha1.ReasonNoAddressFree, "1 are free on nodes that do not answer")
+		message := fmt.Sprintf("pool %s is exhausted: 13 of 14 in use, 1 unreachable", p.Name)
+		return condition(p.Status.Conditions, v1alpha1.PoolExhausted, metav1.ConditionTrue, v1alpha1.ReasonNoAddressFree, message)
 	})
 	for _, l := range rest {
 		remove(t, &v1alpha1.IPLease{ObjectMeta: metav1.ObjectMeta{Name: l.Name}})

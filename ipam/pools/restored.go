@@ -1,0 +1,175 @@
+package pools
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// usualFence is F where no seat tells it.
+const usualFence = 15 * time.Minute
+
+// restoration is what is known of an API server whose data went back to an earlier
+// state, as after a restore of etcd: blocks that nodes hold may have no lease any
+// more. Every pool is closed then, and opened again when the nodes have put back
+// what they hold.
+//
+// It rests on the pools' openings, each known by a greater word than all before it.
+// A seat names the last opening that its agent had heard of when it saw the API
+// server go back: pools opened by that word or an earlier one are to be closed, and
+// those opened since are not. So what the seats still say when a pool has been
+// opened again does not close it once more, whoever leads.
+type restoration struct {
+	// missing are the nodes, of those that are seated and not silent for F, which
+	// have not said that they are back. Patient says that one of them has no F.
+	missing []string
+	patient bool
+	// fence is the longest F of those nodes; 0 if there is none.
+	fence time.Duration
+}
+
+// concerns reports whether a pool that was last opened by this word was opened
+// before the API server went back, which voided every opening up to the word
+// voided. A pool that never was opened is concerned as long as no pool has been
+// opened again; last is the greatest word of any pool.
+func concerns(voided, opening, last string) bool {
+	if opening == "" {
+		opening = last
+	}
+	return voided != "" && opening <= voided
+}
+
+// wait returns why a pool that has been closed for so long must stay closed, and
+// when to look again; no reason, if it may be opened.
+//
+// An agent that lives beats every F/4, so after F/2 each has been heard of, also
+// one whose seat was lost with the rest. After F whoever has said nothing gives out
+// nothing new.
+func (r restoration) wait(closed time.Duration) (why string, after time.Duration) {
+	fence := r.fence
+	if fence == 0 {
+		fence = usualFence
+	}
+	const past = "the API server's data went back in time: the pool is closed until the nodes have put back what they hold"
+	switch {
+	case len(r.missing) > 0 && (closed < fence || r.patient):
+		if closed < fence {
+			after = fence - closed
+		} else {
+			after = lookAgain
+		}
+		return fmt.Sprintf("%s; it waits for %s", past, strings.Join(few(r.missing, "nodes"), ", ")), min(after, lookAgain)
+	case closed < fence/2:
+		return past + "; it waits for nodes whose seats may be missing", min(fence/2-closed, lookAgain)
+	}
+	return "", 0
+}
+
+// closedFor returns for how long this controller has seen that a pool, which a
+// restoration concerns, is closed. Another leader begins anew: it does not know
+// what was before.
+func (r *Reconciler) closedFor(pool *v1alpha1.IPPool, concerned bool, now time.Time) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !concerned || pool.Status.Leasing == v1alpha1.LeasingOpen {
+		delete(r.closed, pool.UID)
+		return 0
+	}
+	since, ok := r.closed[pool.UID]
+	if !ok {
+		if r.closed == nil {
+			r.closed = map[types.UID]time.Time{}
+		}
+		since = now
+		r.closed[pool.UID] = now
+	}
+	return now.Sub(since)
+}
+
+// Revisions tells the revision that the API server's data have now.
+type Revisions interface {
+	Revision(ctx context.Context) (protocol.Revision, error)
+}
+
+// rewindEvery is how often the API server's revision is looked at.
+const rewindEvery = 5 * time.Second
+
+// WatchRevision looks at the API server's revision until ctx ends, and has every
+// pool looked at when it has gone back. It works also in a controller that does not
+// lead: it may lead when the others are gone that have seen it.
+func (r *Reconciler) WatchRevision(ctx context.Context, of Revisions) error {
+	tick := time.NewTicker(rewindEvery)
+	defer tick.Stop()
+	var highest protocol.Revision
+	for {
+		if now, err := of.Revision(ctx); err == nil { // else it is asked again
+			if older(now, highest) {
+				r.rewound(ctx, highest, now)
+			}
+			highest = now
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// older reports whether a is of an earlier state than b.
+func older(a, b protocol.Revision) bool {
+	c, err := resourceversion.CompareResourceVersion(string(a), string(b))
+	return err == nil && c < 0
+}
+
+func (r *Reconciler) rewound(ctx context.Context, from, to protocol.Revision) {
+	var pools v1alpha1.IPPoolList
+	if err := r.Cache.List(ctx, &pools); err != nil {
+		r.Log.ErrorContext(ctx, "pools cannot be listed", "error", err)
+		return
+	}
+	last := lastOpening(pools.Items)
+	r.Log.WarnContext(ctx, "the API server's data went back in time: pools are closed", "from", from, "to", to, "last opening", last)
+	r.seats.rewound(last)
+	for i := range pools.Items {
+		r.Bell.Ring(protocol.PoolName(pools.Items[i].Name))
+	}
+}
+
+// lastOpening returns the greatest word by which one of pools was opened.
+func lastOpening(pools []v1alpha1.IPPool) (last string) {
+	for i := range pools {
+		last = max(last, pools[i].Status.Opening)
+	}
+	return last
+}
+
+// Restored reports whether a pool is closed because the API server's data went back
+// in time.
+func Restored(pool *v1alpha1.IPPool) bool {
+	return ready(pool.Status).Reason == v1alpha1.ReasonRestored
+}
+
+// Restored reports whether nothing of a pool may be freed, because the API server's
+// data went back in time: a node may be about to put back that it uses it. It knows
+// so before the pool is closed.
+func (r *Reconciler) Restored(ctx context.Context, name protocol.PoolName) (bool, error) {
+	var pool v1alpha1.IPPool
+	if err := r.Cache.Get(ctx, client.ObjectKey{Name: string(name)}, &pool); err != nil {
+		if apierrors.IsNotFound(err) {
+			return false, nil
+		}
+		return false, fmt.Errorf("read pool %s: %w", name, err)
+	}
+	opening := pool.Status.Opening
+	return Restored(&pool) || r.seats.restoration(opening, opening, r.Now()) != nil, nil
+}

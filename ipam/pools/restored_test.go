@@ -1,0 +1,203 @@
+package pools
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// seatAt is the seat of a node whose last heartbeat, by its own clock, is the beat'th.
+func seatAt(node string, beat int) protocol.Seat {
+	return protocol.Seat{
+		Meta: protocol.Meta{UID: protocol.UID("seat-of-" + node)}, Node: protocol.NodeName(node), Store: protocol.StoreID("store-of-" + node), Boot: "b",
+		Term: 1, Fence: 16 * time.Minute, Beat: noon.Add(time.Duration(beat) * time.Minute),
+	}
+}
+
+func saying(s protocol.Seat, back bool, opening string) protocol.Seat {
+	s.Restored = protocol.Restoration{Back: back, Opening: opening}.String()
+	return s
+}
+
+// TestReaches: what is free in a block can be had from a holder that has been heard
+// of within F/2, has the store that the lease is of, and answers recalls.
+func TestReaches(t *testing.T) {
+	held := func(node, store, answered string) *v1alpha1.IPLease {
+		l := &v1alpha1.IPLease{Spec: v1alpha1.IPLeaseSpec{Holder: v1alpha1.Holder{Kind: v1alpha1.HolderNode, Node: node}, Store: store}}
+		l.Name, l.Status.Answered = "lan.1", answered
+		return l
+	}
+	mine := held("a", "store-of-a", "")
+	recalled := func(s protocol.Seat, id string) protocol.Seat {
+		s.Recalls = []protocol.Recall{{ID: id, Lease: "lan.1"}}
+		s.Turn++
+		return s
+	}
+	never := seatAt("a", 0)
+	never.Fence = 0
+	ended := seatAt("a", 0)
+	ended.Store, ended.Boot = "", ""
+	type step struct {
+		after time.Duration
+		seat  protocol.Seat
+	}
+	tests := []struct {
+		name  string
+		heard []step
+		at    time.Duration
+		lease *v1alpha1.IPLease
+		want  bool
+	}{
+		{"just seated", []step{{0, seatAt("a", 0)}}, 0, mine, true},
+		{"nobody sits there", nil, 0, mine, false},
+		{"another node", []step{{0, seatAt("b", 0)}}, 0, mine, false},
+		{"the seat was ended", []step{{0, seatAt("a", 0)}, {1, ended}}, 1, mine, false},
+		{"an earlier store's lease is frozen", []step{{0, seatAt("a", 0)}}, 0, held("a", "store-before", ""), false},
+		{"nearly silent", []step{{0, seatAt("a", 0)}}, 8*time.Minute - 1, mine, true},
+		{"silent for F/2", []step{{0, seatAt("a", 0)}}, 8 * time.Minute, mine, false},
+		{"silent, and never by time", []step{{0, never}}, 24 * time.Hour, mine, true},
+		{"heard of again", []step{{0, seatAt("a", 0)}, {9 * time.Minute, seatAt("a", 1)}}, 9 * time.Minute, mine, true},
+		{"a recall is no sign of life", []step{{0, seatAt("a", 0)}, {8 * time.Minute, recalled(seatAt("a", 0), "r1")}}, 8 * time.Minute, mine, false},
+		{"a recall, just now", []step{{0, recalled(seatAt("a", 0), "r1")}}, answerWithin - 1, mine, true},
+		{"a recall without an answer", []step{{0, recalled(seatAt("a", 0), "r1")}}, answerWithin, mine, false},
+		{"a recall with its answer", []step{{0, recalled(seatAt("a", 0), "r1")}}, answerWithin, held("a", "store-of-a", "r1"), true},
+		{"a recall that was dropped without an answer", []step{{0, recalled(seatAt("a", 0), "r1")}, {time.Second, seatAt("a", 0)}}, answerWithin, mine, false},
+		{"a heartbeat after it", []step{{0, recalled(seatAt("a", 0), "r1")}, {answerWithin + 1, seatAt("a", 1)}}, time.Minute, mine, true},
+		{"the next recall without an answer", []step{{0, recalled(seatAt("a", 0), "r1")}, {time.Second, recalled(seatAt("a", 0), "r2")}},
+			time.Second + answerWithin, held("a", "store-of-a", "r1"), false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var l lookout
+			for _, s := range tt.heard {
+				l.hear(s.seat, noon.Add(s.after))
+			}
+			if got := l.reaches(tt.lease, noon.Add(tt.at)); got != tt.want {
+				t.Errorf("%v; want %v", got, tt.want)
+			}
+		})
+	}
+}
+
+// TestHearTellsNews: only what a seat says of a restored API server concerns every
+// pool.
+func TestHearTellsNews(t *testing.T) {
+	var l lookout
+	a := seatAt("a", 0)
+	for i, tt := range []struct {
+		seat protocol.Seat
+		want bool
+	}{
+		{a, false}, {seatAt("a", 1), false}, {saying(a, false, "5"), true}, {saying(seatAt("a", 2), false, "5"), false},
+		{saying(a, true, "5"), true}, {seatAt("a", 3), true}, {saying(seatAt("b", 0), false, ""), true},
+	} {
+		if got := l.hear(tt.seat, noon); got != tt.want {
+			t.Errorf("seat %d: news %v; want %v", i, got, tt.want)
+		}
+	}
+}
+
+// TestH9Concerns: a pool that was opened since is not closed again by what seats
+// still say.
+func TestH9Concerns(t *testing.T) {
+	for _, tt := range []struct {
+		voided, opening, last string
+		want                  bool
+	}{
+		{"", "5", "5", false},
+		{"5", "5", "5", true},
+		{"5", "3", "9", true},
+		{"5", "6", "6", false},
+		{"5", "", "5", true}, // never opened, and no other has been opened again
+		{"5", "", "", true},
+		{"5", "", "6", false},
+	} {
+		if got := concerns(tt.voided, tt.opening, tt.last); got != tt.want {
+			t.Errorf("opened by %q, the last of all by %q, void up to %q: %v; want %v", tt.opening, tt.last, tt.voided, got, tt.want)
+		}
+	}
+}
+
+// TestH9Waits: a pool stays closed for F/2, and then until every node that is
+// seated, and not silent for F, is back; at most for F.
+func TestH9Waits(t *testing.T) {
+	back, seen, nothing := saying(seatAt("a", 0), true, "5"), saying(seatAt("b", 0), false, "5"), seatAt("c", 0)
+	never := seatAt("d", 0)
+	never.Fence = 0
+	tests := []struct {
+		name   string
+		seats  []protocol.Seat
+		own    bool          // the controller has seen it itself
+		beaten bool          // the seats beat again before at
+		at     time.Duration // since the seats were heard of, and the pool was closed
+		want   string        // of the reason; empty: may be opened; "-": not concerned
+	}{
+		{name: "nobody has seen anything", seats: []protocol.Seat{nothing}, want: "-"},
+		{name: "all are back, but seats may be missing", seats: []protocol.Seat{back}, at: 8*time.Minute - 1, want: "seats may be missing"},
+		{name: "all are back", seats: []protocol.Seat{back}, at: 8 * time.Minute},
+		{name: "one has only seen it", seats: []protocol.Seat{back, seen}, beaten: true, at: 10 * time.Minute, want: "waits for b"},
+		{name: "one has not even seen it", seats: []protocol.Seat{back, nothing}, beaten: true, at: 10 * time.Minute, want: "waits for c"},
+		{name: "F has passed", seats: []protocol.Seat{back, seen, nothing}, beaten: true, at: 16 * time.Minute},
+		{name: "one is silent", seats: []protocol.Seat{back, seen}, at: 16 * time.Minute},
+		{name: "one has no F", seats: []protocol.Seat{back, never}, at: 24 * time.Hour, want: "waits for d"},
+		{name: "the controller alone has seen it", own: true, at: usualFence/2 - 1, want: "seats may be missing"},
+		{name: "and nobody ever beats", own: true, at: usualFence / 2},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var l lookout
+			for i, s := range tt.seats {
+				l.hear(s, noon)
+				if tt.beaten {
+					s.Beat = s.Beat.Add(time.Duration(i+1) * time.Second)
+					l.hear(s, noon.Add(tt.at-time.Second))
+				}
+			}
+			if tt.own {
+				l.rewound("5")
+			}
+			r := l.restoration("5", "5", noon.Add(tt.at))
+			if r == nil {
+				if tt.want != "-" {
+					t.Error("it does not concern the pool")
+				}
+				return
+			}
+			why, after := r.wait(tt.at)
+			if (why == "") != (tt.want == "") || !strings.Contains(why, tt.want) {
+				t.Errorf("waits: %q; want %q", why, tt.want)
+			}
+			if (why == "") != (after == 0) || after > lookAgain {
+				t.Errorf("looks again after %v", after)
+			}
+		})
+	}
+}
+
+// TestH9AnotherLeaderBeginsAnew: it counts how long a pool has been closed by what it
+// has seen itself.
+func TestH9AnotherLeaderBeginsAnew(t *testing.T) {
+	p := with(pool("10.0.0.0/24"), open(32))
+	first, second := &Reconciler{}, &Reconciler{}
+	var got []string
+	look := func(r *Reconciler, concerned bool, after time.Duration) {
+		got = append(got, fmt.Sprint(r.closedFor(p, concerned, noon.Add(after))))
+	}
+	look(first, true, 0) // open
+	p.Status.Leasing = v1alpha1.LeasingClosed
+	look(first, true, time.Minute)
+	look(first, true, 3*time.Minute)
+	look(second, true, 3*time.Minute)
+	look(second, true, 4*time.Minute)
+	p.Status.Leasing = v1alpha1.LeasingOpen
+	look(first, false, 5*time.Minute)
+	p.Status.Leasing = v1alpha1.LeasingClosed
+	look(first, true, 9*time.Minute)
+	if want := "[0s 0s 2m0s 0s 1m0s 0s 0s]"; fmt.Sprint(got) != want {
+		t.Errorf("closed for %v; want %s", got, want)
+	}
+}
