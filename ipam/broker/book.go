@@ -198,11 +198,10 @@ func (b *Book) Observe(seen protocol.Lease, begun uint64) []ClaimKey {
 	}
 	l.Lease = seen.Clone()
 	changed := b.index(old, l.Lease)
-	if l.open && p.usable(l) {
+	if l.open { // also where it is to be closed: what the space has taken are the old grants
 		p.retake(l, old.Grants)
-	} else {
-		p.settle(l)
 	}
+	p.settle(l)
 	if l.open && (!wasOpen || len(seen.Grants) < len(old.Grants)) {
 		b.wake(p)
 	}

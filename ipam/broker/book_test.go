@@ -87,3 +87,29 @@ func TestBlockSizeOfTheBook(t *testing.T) {
 		}
 	}
 }
+
+// TestChangeWhileClosing: a lease may show other grants and be of no use any more in
+// one step. A book that gave its space back by the new grants would contradict it,
+// and take the controller down.
+func TestChangeWhileClosing(t *testing.T) {
+	b := NewBook()
+	pool := lan(t, "lan", "10.0.0.0/24")
+	pool.Revision = "1"
+	b.SetPool(pool)
+	block := netip.MustParsePrefix("10.0.0.5/32")
+	l := protocol.Lease{
+		Meta: protocol.Meta{Name: protocol.LeaseName("lan", block), UID: "l1", Revision: "2"}, Protocol: protocol.Version,
+		Pool: "lan", PoolUID: pool.UID, Block: block, Holder: protocol.Holder{Cluster: true},
+		Grants: []protocol.Grant{{Addr: block.Addr(), To: ask("a", "lan").To}},
+	}
+	b.Observe(l, 0)
+	gone := l.Clone()
+	gone.Revision, gone.Deleting, gone.Grants = "3", true, nil
+	b.Observe(gone, 0)
+	full := l.Clone()
+	full.Revision, full.UID = "4", "l2"
+	b.Observe(full, 0)
+	if held := b.Held("u-a"); len(held) != 1 {
+		t.Errorf("got %v; want the grant on the second lease", held)
+	}
+}
