@@ -15,6 +15,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/ipam/agent"
 	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/cnicache"
 	"github.com/tenure-ipam/tenure/ipam/daemon"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
@@ -74,6 +75,8 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (options
 	flags.StringVar(&c.Store, "store", "/var/lib/tenure/agent/store.db", "path of the store: which addresses this node has promised")
 	flags.StringVar(&c.Socket, "socket", poolspec.DefaultSocket, "path of the socket for the CNI plugin; its lock lies beside it")
 	flags.StringVar(&c.Agent.JournalDir, "journal", a.JournalDir, "directory where the CNI plugin leaves DELs that found no agent")
+	flags.StringSliceVar(&c.NetnsDirs, "netns-dirs", daemon.DefaultNetnsDirs(), "directories where runtimes keep network namespaces")
+	flags.StringSliceVar(&c.ResultDirs, "cni-results", cnicache.DefaultDirs(), "directories where the CNI library keeps results: a lost store is read back from there")
 	flags.StringVar(&c.Listen, "listen", "127.0.0.1:9471", "address for /healthz, /readyz and /metrics; empty: none")
 	flags.StringVar(&c.SeatNamespace, "seat-namespace", c.SeatNamespace, "namespace of the nodes' seats")
 	flags.DurationVar(&c.Agent.Fence, "fence", a.Fence, "F: without an accepted heartbeat for so long nothing new is given out; 0: never by time. The same on all nodes")

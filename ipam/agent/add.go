@@ -44,7 +44,7 @@ func (a *Agent) add(ctx context.Context, req wire.Request) (*wire.Result, error)
 
 	add := &addition{req: req, conf: conf, key: key}
 	add.ask = node.Ask{
-		Key: key, Netns: req.Netns, NetnsID: req.NetnsID, Boot: a.cfg.Boot, Now: a.clock.Now().Wall, Gone: a.netns.Gone, Serves: a.leaseServes,
+		Key: key, Netns: req.Netns, NetnsID: req.NetnsID, Boot: a.cfg.Boot, Now: a.clock.Now().Wall, Gone: a.host.Gone, Serves: a.leaseServes,
 	}
 	if err := a.consumeJournal(ctx, add); err != nil {
 		return nil, err
@@ -302,7 +302,7 @@ func (a *Agent) previous(tx *store.Tx, add *addition) (latest store.Attachment, 
 		if err != nil {
 			return latest, false, err
 		}
-		if att.Network == add.key.Network && att.Boot == a.cfg.Boot && att.Generation > latest.Generation && a.netns.Gone(att) {
+		if att.Network == add.key.Network && att.Boot == a.cfg.Boot && att.Generation > latest.Generation && a.host.Gone(att) {
 			latest, ok = att, true
 		}
 	}

@@ -22,7 +22,7 @@ type Agent struct {
 	st      *store.Store
 	cl      Cluster
 	clock   Clock
-	netns   Namespaces
+	host    Host
 	log     *slog.Logger
 	metrics *Metrics
 
@@ -43,12 +43,12 @@ type Agent struct {
 }
 
 // New returns an agent on st. It does no I/O and starts nothing.
-func New(cfg Config, st *store.Store, cl Cluster, clock Clock, netns Namespaces, log *slog.Logger) (*Agent, error) {
+func New(cfg Config, st *store.Store, cl Cluster, clock Clock, host Host, log *slog.Logger) (*Agent, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("agent configuration: %w", err)
 	}
 	a := &Agent{
-		cfg: cfg, st: st, cl: cl, clock: clock, netns: netns, log: log,
+		cfg: cfg, st: st, cl: cl, clock: clock, host: host, log: log,
 		pools: map[protocol.PoolName]*pool{}, idle: map[string]protocol.Instant{}, public: map[string]publication{},
 		ignored: map[string]string{},
 	}

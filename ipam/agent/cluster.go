@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/ipam/cnicache"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 	"github.com/tenure-ipam/tenure/ipam/store"
@@ -86,8 +87,9 @@ type Pool struct {
 // A Pod is what the agent knows of a pod.
 type Pod struct {
 	protocol.PodRef
-	// Networks is the pod's selection annotation.
-	Networks string
+	// Networks is the pod's selection annotation, Status the annotation in which a
+	// meta-plugin says what was attached.
+	Networks, Status string
 	// Terminating says that the pod is being deleted.
 	Terminating bool
 	// MirrorOf is, of a static pod's mirror, the UID by which the runtime knows
@@ -105,6 +107,9 @@ type Pods interface {
 	Pod(ctx context.Context, namespace, name string, uid protocol.UID) (Pod, protocol.Outcome, error)
 	// ReadPod returns a pod live.
 	ReadPod(ctx context.Context, namespace, name string) (Pod, protocol.Outcome, error)
+	// PodsOfNode lists the pods of a node live, those without a network namespace of
+	// their own left out: no interface is ever attached to these.
+	PodsOfNode(ctx context.Context, node protocol.NodeName) ([]Pod, error)
 }
 
 // A Clock tells the time and waits.
@@ -113,9 +118,14 @@ type Clock interface {
 	After(d time.Duration) <-chan time.Time
 }
 
-// Namespaces looks at network namespaces of the host.
-type Namespaces interface {
+// Host looks at what the host has of pods.
+type Host interface {
 	// Gone reports whether the network namespace of an attachment certainly does
 	// not exist any more. What cannot be told is not gone.
 	Gone(a store.Attachment) bool
+	// Netns returns the network namespaces that pods may have now.
+	Netns() ([]store.Netns, error)
+	// Cached returns what the CNI library has kept of attachments, and for each of
+	// its files that does not read why.
+	Cached() (entries []cnicache.Entry, unread []error, err error)
 }

@@ -182,7 +182,7 @@ func (a *Agent) collect(ctx context.Context, req wire.Request) error {
 			if err != nil {
 				return err
 			}
-			if !listed(conf.ValidAttachments, att.Key) && a.netns.Gone(att) {
+			if !listed(conf.ValidAttachments, att.Key) && a.host.Gone(att) {
 				garbage = append(garbage, att)
 			}
 		}

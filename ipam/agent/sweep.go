@@ -30,7 +30,7 @@ func (a *Agent) sweep(ctx context.Context) {
 	now := a.clock.Now()
 	suspects := map[store.Key]suspicion{}
 	for _, att := range all {
-		if !a.netns.Gone(att) || !a.podGone(ctx, att, all) {
+		if !a.host.Gone(att) || !a.podGone(ctx, att, all) {
 			continue
 		}
 		s, seen := a.sweeper.first[att.Key]

@@ -180,7 +180,7 @@ func (a *Agent) mayShare(att store.Attachment, ask protocol.Use) string {
 	switch {
 	case att.Pod.UID == ask.Pod.UID && att.IfName != ask.Interface:
 		return fmt.Sprintf("is already used by interface %s of this pod", att.IfName)
-	case a.netns.Gone(att):
+	case a.host.Gone(att):
 		return ""
 	default:
 		return fmt.Sprintf("is in use by pod %s on this node", att.Pod)

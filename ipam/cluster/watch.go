@@ -21,6 +21,7 @@ import (
 // Annotations of pods that a node reads.
 const (
 	AnnotationNetworks = "k8s.v1.cni.cncf.io/networks"
+	AnnotationStatus   = "k8s.v1.cni.cncf.io/network-status"
 	// annotationMirror is, on the mirror of a static pod, the UID by which the
 	// runtime knows the pod.
 	annotationMirror = corev1.MirrorPodAnnotationKey
@@ -121,6 +122,15 @@ func (a *API) ReadPodMetadata(ctx context.Context, namespace, name string) (*met
 	pod := podMetadata()
 	out, err := a.get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, pod)
 	return pod, out, err
+}
+
+// PodsOfNode lists the pods of a node live.
+func (a *API) PodsOfNode(ctx context.Context, node protocol.NodeName) ([]corev1.Pod, error) {
+	var list corev1.PodList
+	if err := a.list(ctx, &list, client.MatchingFields{"spec.nodeName": string(node)}); err != nil {
+		return nil, fmt.Errorf("list the pods of node %s: %w", node, err)
+	}
+	return list.Items, nil
 }
 
 func podMetadata() *metav1.PartialObjectMetadata {

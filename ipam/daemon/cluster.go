@@ -113,9 +113,24 @@ func (p pods) ReadPod(ctx context.Context, namespace, name string) (agent.Pod, p
 	return podOf(o), out, nil
 }
 
+// PodsOfNode implements agent.Pods.
+func (p pods) PodsOfNode(ctx context.Context, node protocol.NodeName) ([]agent.Pod, error) {
+	list, err := p.api.PodsOfNode(ctx, node)
+	if err != nil {
+		return nil, err
+	}
+	found := make([]agent.Pod, 0, len(list))
+	for i := range list {
+		if !list[i].Spec.HostNetwork {
+			found = append(found, podOf(&list[i]))
+		}
+	}
+	return found, nil
+}
+
 func podOf(o metav1.Object) agent.Pod {
 	return agent.Pod{
-		PodRef: cluster.PodRefOf(o), Networks: o.GetAnnotations()[cluster.AnnotationNetworks],
+		PodRef: cluster.PodRefOf(o), Networks: o.GetAnnotations()[cluster.AnnotationNetworks], Status: o.GetAnnotations()[cluster.AnnotationStatus],
 		Terminating: o.GetDeletionTimestamp() != nil, MirrorOf: cluster.MirrorOf(o),
 	}
 }

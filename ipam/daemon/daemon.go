@@ -21,6 +21,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/ipam/agent"
 	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/cnicache"
 	"github.com/tenure-ipam/tenure/ipam/wire"
 )
 
@@ -39,6 +40,11 @@ type Config struct {
 
 	// SeatNamespace is the namespace of the seats.
 	SeatNamespace string
+
+	// NetnsDirs are where runtimes keep network namespaces, and ResultDirs where the
+	// CNI library keeps results: what runs is read back from there if the store is
+	// lost. Nil are [DefaultNetnsDirs] and [cnicache.DefaultDirs].
+	NetnsDirs, ResultDirs []string
 
 	// Clock is the machine's clock; nil is [Clock].
 	Clock agent.Clock
@@ -61,6 +67,12 @@ func New(cfg Config, rc *rest.Config, log *slog.Logger) (*Daemon, error) {
 	}
 	if cfg.Clock == nil {
 		cfg.Clock = Clock{}
+	}
+	if cfg.NetnsDirs == nil {
+		cfg.NetnsDirs = DefaultNetnsDirs()
+	}
+	if cfg.ResultDirs == nil {
+		cfg.ResultDirs = cnicache.DefaultDirs()
 	}
 	rc = rest.CopyConfig(rc)
 	// The lease protocol bounds its own calls; client-go's default of 5 a second
@@ -89,7 +101,7 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	a, err := agent.New(d.cfg.Agent, st, cl, d.cfg.Clock, HostNamespaces(d.cfg.Agent.Boot), d.log)
+	a, err := agent.New(d.cfg.Agent, st, cl, d.cfg.Clock, hostFromHere(d.cfg), d.log)
 	if err != nil {
 		return err
 	}

@@ -3,13 +3,16 @@ package daemon
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/tenure-ipam/tenure/ipam/cnicache"
 	"github.com/tenure-ipam/tenure/ipam/netns"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 	"github.com/tenure-ipam/tenure/ipam/store"
@@ -57,10 +60,13 @@ func (Clock) Now() protocol.Instant {
 // After implements agent.Clock.
 func (Clock) After(d time.Duration) <-chan time.Time { return time.After(d) }
 
-// Namespaces looks at the host's network namespaces.
-type Namespaces struct {
+// Host looks at what the host has of pods.
+type Host struct {
 	// Boot is the machine's current boot.
 	Boot string
+	// NetnsDirs are where runtimes keep network namespaces, ResultDirs where the CNI
+	// library keeps results.
+	NetnsDirs, ResultDirs []string
 	// SeesHost says that this process is in the host's process namespace: only
 	// then does a missing /proc/PID mean that the process is gone.
 	SeesHost bool
@@ -69,22 +75,63 @@ type Namespaces struct {
 // hostPIDs is what the kernel calls the first process namespace of every boot.
 const hostPIDs = "pid:[4026531836]"
 
-// HostNamespaces looks from where this process is.
-func HostNamespaces(boot string) Namespaces {
+// DefaultNetnsDirs are where runtimes keep network namespaces.
+func DefaultNetnsDirs() []string { return []string{"/run/netns", "/var/run/netns"} }
+
+// hostFromHere looks from where this process is.
+func hostFromHere(c Config) Host {
 	link, err := os.Readlink("/proc/self/ns/pid")
-	return Namespaces{Boot: boot, SeesHost: err == nil && link == hostPIDs}
+	return Host{
+		Boot: c.Agent.Boot, NetnsDirs: c.NetnsDirs, ResultDirs: c.ResultDirs,
+		SeesHost: err == nil && link == hostPIDs,
+	}
 }
 
-// Gone implements agent.Namespaces. A namespace of an earlier boot is gone. What
+// Cached implements agent.Host.
+func (h Host) Cached() (entries []cnicache.Entry, unread []error, err error) {
+	return cnicache.Read(h.ResultDirs)
+}
+
+// Netns implements agent.Host: those in the directories where runtimes keep them,
+// and those that the CNI library was given.
+func (h Host) Netns() ([]store.Netns, error) {
+	var paths []string
+	for _, dir := range h.NetnsDirs {
+		entries, err := os.ReadDir(dir)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+		for _, e := range entries {
+			paths = append(paths, filepath.Join(dir, e.Name()))
+		}
+	}
+	cached, _, err := h.Cached()
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range cached {
+		paths = append(paths, e.Netns)
+	}
+	slices.Sort(paths)
+	var all []store.Netns
+	for _, path := range slices.Compact(paths) {
+		if id := netns.ID(path); id != "" {
+			all = append(all, store.Netns{Path: path, ID: id})
+		}
+	}
+	return all, nil
+}
+
+// Gone implements agent.Host. A namespace of an earlier boot is gone. What
 // this process cannot see as the host does is not: a path whose directory is
 // missing here, a process of a namespace that is not the host's, or a file in
 // place of a namespace, as a mount that has not been propagated leaves it.
-func (n Namespaces) Gone(att store.Attachment) bool {
-	if att.Boot != "" && att.Boot != n.Boot {
+func (h Host) Gone(att store.Attachment) bool {
+	if att.Boot != "" && att.Boot != h.Boot {
 		return true
 	}
 	if strings.HasPrefix(att.Netns, "/proc/") {
-		return n.SeesHost && netns.Gone(att.Netns, att.NetnsID)
+		return h.SeesHost && netns.Gone(att.Netns, att.NetnsID)
 	}
 	if _, err := os.Stat(filepath.Dir(att.Netns)); err != nil {
 		return false

@@ -97,7 +97,10 @@ func (f *Fleet) config(name string) daemon.Config {
 	c.Machine, c.Boot = "machine-of-"+name, boot
 	dir := filepath.Join(f.dir, name)
 	c.JournalDir = filepath.Join(dir, "journal")
-	cfg := daemon.Config{Agent: c, Store: filepath.Join(dir, "store.db"), Socket: filepath.Join(dir, "agent.sock")}
+	cfg := daemon.Config{
+		Agent: c, Store: filepath.Join(dir, "store.db"), Socket: filepath.Join(dir, "agent.sock"),
+		NetnsDirs: []string{filepath.Join(dir, "netns")}, ResultDirs: []string{filepath.Join(dir, "results")},
+	}
 	if f.Change != nil {
 		f.Change(&cfg)
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 )
 
@@ -26,7 +27,7 @@ func (f *Fleet) LaunchProcess(p Program, name string) *Node {
 	c := n.cfg
 	log := logFile(f.t, filepath.Join(f.dir, name+".log"))
 	cmd := exec.Command(p.Path, "--node", name, "--kubeconfig", p.Kubeconfig, "--store", c.Store, "--socket", c.Socket,
-		"--journal", c.Agent.JournalDir, "--listen", "", "--machine-id", c.Agent.Machine, "--idle", c.Agent.Idle.String(), "--fence", c.Agent.Fence.String())
+		"--journal", c.Agent.JournalDir, "--netns-dirs", strings.Join(c.NetnsDirs, ","), "--cni-results", strings.Join(c.ResultDirs, ","), "--listen", "", "--machine-id", c.Agent.Machine, "--idle", c.Agent.Idle.String(), "--fence", c.Agent.Fence.String())
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
