@@ -282,7 +282,7 @@ func (a *Agent) useServes(tx *store.Tx, name string) error {
 		return nil
 	}
 	r, ok, err := tx.Right(name)
-	if err == nil && (!ok || !r.Serves(a.term())) {
+	if err == nil && (!ok || !r.Serves(a.term()) && r.Phase != protocol.Frozen) { // a frozen one is never confirmed: only who has it already comes here with it
 		err = errUseGone
 	}
 	return err

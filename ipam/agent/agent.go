@@ -38,6 +38,9 @@ type Agent struct {
 	idle    map[string]protocol.Instant          // guarded by mu; since when a lease has been empty
 	public  map[string]publication               // guarded by mu; what a lease's status was last told
 	ignored map[string]string                    // guarded by mu; what was said of a network's keys
+	readFor map[protocol.StoreID]bool            // guarded by mu; lost stores whose attachments were looked for
+	foreign int                                  // guarded by mu; leases and sub-leases in this node's name of another machine's stores
+	reading bool                                 // guarded by mu; a store was lost in this boot, and is not read back yet
 	queue   func(task func(context.Context))     // set by Run: runs a task that Run waits for
 	follow  func(protocol.PoolName, *pool) error // set by Run
 }
@@ -50,7 +53,7 @@ func New(cfg Config, st *store.Store, cl Cluster, clock Clock, host Host, log *s
 	a := &Agent{
 		cfg: cfg, st: st, cl: cl, clock: clock, host: host, log: log,
 		pools: map[protocol.PoolName]*pool{}, idle: map[string]protocol.Instant{}, public: map[string]publication{},
-		ignored: map[string]string{},
+		ignored: map[string]string{}, readFor: map[protocol.StoreID]bool{},
 	}
 	a.metrics = newMetrics(state{a})
 	return a, nil
@@ -138,7 +141,13 @@ func (a *Agent) serving() (bool, string) {
 	now := a.clock.Now()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.sitting.Serving(now)
+	if ok, why := a.sitting.Serving(now); !ok {
+		return false, why
+	}
+	if a.reading {
+		return false, "a store of this node was lost, and what its pods have is being read back"
+	}
+	return true, ""
 }
 
 // Ready reports whether the agent can serve an ADD now; if not, why.

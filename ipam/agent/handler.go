@@ -27,7 +27,7 @@ func (a *Agent) Serve(ctx context.Context, req wire.Request) wire.Response {
 	case wire.Del:
 		err = a.del(ctx, req)
 	case wire.Check:
-		err = a.check(req)
+		err = a.check(ctx, req)
 	case wire.GC:
 		err = a.collect(ctx, req)
 	case wire.Status:
@@ -98,7 +98,11 @@ func (a *Agent) del(ctx context.Context, req wire.Request) error {
 	if err != nil {
 		return err
 	}
-	return a.release(ctx, store.Key{Network: conf.Name, ContainerID: req.ContainerID, IfName: req.IfName}, 0)
+	key := store.Key{Network: conf.Name, ContainerID: req.ContainerID, IfName: req.IfName}
+	if err := a.recognise(ctx, key, podUID(req.Args)); err != nil {
+		return err
+	}
+	return a.release(ctx, key, 0)
 }
 
 // release frees an attachment, of that generation only unless it is 0, and lets
@@ -133,7 +137,7 @@ func (a *Agent) releaseLocked(ctx context.Context, key store.Key, generation uin
 }
 
 // check is CNI's CHECK.
-func (a *Agent) check(req wire.Request) error {
+func (a *Agent) check(ctx context.Context, req wire.Request) error {
 	conf, err := poolspec.ParseConfig(req.Config, req.Args)
 	if err != nil {
 		return err
@@ -143,6 +147,9 @@ func (a *Agent) check(req wire.Request) error {
 		return err
 	}
 	key := store.Key{Network: conf.Name, ContainerID: req.ContainerID, IfName: req.IfName}
+	if err := a.recognise(ctx, key, podUID(req.Args)); err != nil {
+		return err
+	}
 	return a.st.View(func(tx *store.Tx) error { return node.Check(tx, key, prev) })
 }
 

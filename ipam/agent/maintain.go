@@ -19,6 +19,7 @@ const (
 	idleEvery    = 5 * time.Second
 	journalEvery = 5 * time.Second
 	ownEvery     = time.Hour
+	ownRetry     = 10 * time.Second // after a list that failed
 )
 
 // maintain does what no request asks for, until ctx ends: looks at rights that are
@@ -39,6 +40,7 @@ func (a *Agent) maintain(ctx context.Context) error {
 		{every: min(idleEvery, a.cfg.Idle), needSeat: true, do: a.giveBack},
 		{every: max(lookEvery, a.cfg.PublishEvery/6), needSeat: true, do: a.publish},
 		{every: a.cfg.SweepEvery, do: a.sweep},
+		{every: a.cfg.SweepEvery, needSeat: true, do: a.thaw},
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	for _, job := range jobs {
@@ -298,16 +300,34 @@ func (a *Agent) pressed(name protocol.PoolName) bool {
 // node's name with what the store has: a create whose answer was lost may have
 // landed after its looks, and an object may have been deleted by hand.
 func (a *Agent) listOwn(ctx context.Context) {
+	for {
+		err := a.compareOwn(ctx)
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		a.log.WarnContext(ctx, "what the API server has in this node's name is not known", "error", err)
+		if !a.wait(ctx, jittered(ownRetry)) {
+			return
+		}
+	}
+}
+
+// compareOwn is listOwn once.
+func (a *Agent) compareOwn(ctx context.Context) error {
 	leases, err := a.cl.Leases.LeasesOfNode(ctx, a.cfg.Node)
 	if err != nil {
-		a.log.WarnContext(ctx, "own leases not listed", "error", err)
-		return
+		return err
 	}
 	subs, err := a.cl.SubLeases.SubLeasesOfNode(ctx, a.cfg.Node)
 	if err != nil {
-		a.log.WarnContext(ctx, "own sub-leases not listed", "error", err)
-		return
+		return err
 	}
+	if err := a.reclaim(ctx, leases, subs); err != nil {
+		return err
+	}
+	a.mu.Lock()
+	a.reading = false
+	a.mu.Unlock()
 	there := map[string]protocol.UID{}
 	for _, l := range leases {
 		if l.Store == a.st.ID() {
@@ -323,14 +343,14 @@ func (a *Agent) listOwn(ctx context.Context) {
 	}
 	held, err := a.heldRights()
 	if err != nil {
-		a.log.ErrorContext(ctx, "store not read", "error", err)
-		return
+		return err
 	}
 	for _, r := range held {
 		if there[r.Name] != r.UID { // the list only says when to look
 			a.lookIn(r.Name, 0)
 		}
 	}
+	return nil
 }
 
 // adoptStray takes up an object in this store's name that the store has no record

@@ -1,10 +1,12 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/tenure-ipam/tenure/allocator"
@@ -58,6 +60,10 @@ func (a *Agent) drive(ctx context.Context, fresh protocol.Right, ev protocol.Eve
 // retryAfter is when a right that could not be settled is looked at again.
 const retryAfter = 5 * time.Second
 
+// frozenLook is how often a frozen right is looked at: somebody may have deleted
+// it, or taken it over.
+const frozenLook = 10 * time.Minute
+
 // settle plans the next look at a right that a drive has left.
 func (a *Agent) settle(res protocol.Result) {
 	r, now := res.Next, a.clock.Now().Wall
@@ -76,6 +82,8 @@ func (a *Agent) settle(res protocol.Result) {
 		}
 	case r.Phase == protocol.Lost:
 		a.lookIn(r.Name, time.Minute)
+	case r.Phase == protocol.Frozen: // it waits for pods to end, not for the API server
+		a.lookIn(r.Name, frozenLook)
 	default:
 		a.lookIn(r.Name, retryAfter)
 	}
@@ -192,10 +200,10 @@ func (a *Agent) record(tx *store.Tx, was protocol.Right, known bool, res protoco
 }
 
 // openBlock makes the node's allocation state follow a lease: its block is open
-// while the lease is Held, or Lost with attachments on it. Whether addresses are
+// while the lease is Held or Frozen, or Lost with attachments on it. Whether addresses are
 // given out of an open block, [protocol.Right.Serves] says at each ADD.
 func (a *Agent) openBlock(tx *store.Tx, was protocol.Right, res protocol.Result) error {
-	stays := !res.Forget && (res.Next.Phase == protocol.Held || res.Next.Phase == protocol.Lost)
+	stays := !res.Forget && slices.Contains([]protocol.Phase{protocol.Held, protocol.Lost, protocol.Frozen}, res.Next.Phase)
 	shape, err := a.shapeOf(tx, was.Pool)
 	if err != nil {
 		return err
@@ -206,10 +214,27 @@ func (a *Agent) openBlock(tx *store.Tx, was protocol.Right, res protocol.Result)
 	case err != nil || open == stays:
 		return err
 	case stays:
-		return space.Open(was.Block)
+		return openWith(space, res.Next)
 	default:
 		return space.Close(was.Block)
 	}
+}
+
+// openWith opens the block of r. What r has ceded is given to nobody.
+func openWith(space allocator.Space, r protocol.Right) error {
+	err := space.Open(r.Block)
+	if r.Phase == protocol.Frozen && errors.Is(err, allocator.ErrOverlap) {
+		return nil // of a pool that has other blocks by now: nothing is given out of it in any case
+	}
+	if err != nil {
+		return err
+	}
+	for _, addr := range r.Ceded {
+		if err := space.Bar(addr, true); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // call sends a step's call and returns its answer.
@@ -243,8 +268,9 @@ func (a *Agent) callLease(ctx context.Context, r protocol.Right, call protocol.C
 	case protocol.CallRead:
 		l, out, err = a.cl.Leases.ReadLease(ctx, r.Name)
 	case protocol.CallFence:
-		old := protocol.Lease{Meta: meta(r), Protocol: protocol.Version, Pool: r.Pool, Block: r.Block, Holder: protocol.Holder{Node: a.cfg.Node}, Term: r.Said, Turn: r.Turn}
+		old := protocol.Lease{Meta: meta(r), Protocol: protocol.Version, Pool: r.Pool, Block: r.Block, Holder: protocol.Holder{Node: a.cfg.Node}, Store: cmp.Or(r.Store, a.st.ID()), Term: r.Said, Turn: r.Turn}
 		next := old
+		next.Store = a.st.ID() // a lost store's, which has thawed, becomes this one's
 		next.Term, next.Turn = a.term(), r.Turn+1
 		l, out, err = a.cl.Leases.UpdateLease(ctx, old, next)
 	case protocol.CallDelete:

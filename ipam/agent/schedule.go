@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"math/rand/v2"
 	"sync"
 	"time"
 )
@@ -23,6 +24,9 @@ func (s *schedule) at(name string, t time.Duration) {
 		s.next[name] = t
 	}
 }
+
+// jittered returns d, give or take a half: agents must not come all at once.
+func jittered(d time.Duration) time.Duration { return d/2 + rand.N(d) }
 
 // planned reports whether there is a plan for name.
 func (s *schedule) planned(name string) bool {

@@ -3,7 +3,6 @@ package agent
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/tenure-ipam/tenure/ipam/protocol"
@@ -21,7 +20,7 @@ func (a *Agent) runSeat(ctx context.Context) error {
 		if err != nil && ctx.Err() == nil {
 			return err
 		}
-		pause := seatRetry/2 + rand.N(seatRetry)
+		pause := jittered(seatRetry)
 		if accepted {
 			a.mu.Lock()
 			pause = a.sitting.BeatEvery()
@@ -111,6 +110,9 @@ func (a *Agent) accept(ctx context.Context, had int64, next protocol.Sitting) er
 	}
 	a.mu.Lock()
 	a.sitting = next
+	if had == 0 && a.lostHere(next.Seen) && len(a.readFor) == 0 {
+		a.reading = true // until listOwn has found what it left
+	}
 	a.mu.Unlock()
 	if next.Term != had {
 		a.log.InfoContext(ctx, "seat taken", "node", a.cfg.Node, "term", next.Term, "rights", len(again))

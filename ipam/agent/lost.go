@@ -1,0 +1,295 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+	"github.com/tenure-ipam/tenure/ipam/store"
+)
+
+// remains is what the API server has in the name of an earlier store.
+type remains struct {
+	leases []protocol.Lease
+	subs   []protocol.SubLease
+}
+
+// remainsOf sorts what is not this store's by store.
+func (a *Agent) remainsOf(leases []protocol.Lease, subs []protocol.SubLease) map[protocol.StoreID]*remains {
+	found := map[protocol.StoreID]*remains{}
+	of := func(id protocol.StoreID) *remains {
+		if found[id] == nil {
+			found[id] = &remains{}
+		}
+		return found[id]
+	}
+	for _, l := range leases {
+		if l.Store != a.st.ID() {
+			of(l.Store).leases = append(of(l.Store).leases, l)
+		}
+	}
+	for _, s := range subs {
+		if s.Store != a.st.ID() {
+			of(s.Store).subs = append(of(s.Store).subs, s)
+		}
+	}
+	return found
+}
+
+// reclaim deals with what an earlier store of this node has left in the API server.
+// A store of this machine was lost: what it held is frozen, and given back when
+// nothing of its time runs any more. Another machine's is left alone: only the rule
+// of dead nodes moves it.
+func (a *Agent) reclaim(ctx context.Context, leases []protocol.Lease, subs []protocol.SubLease) error {
+	found := a.remainsOf(leases, subs)
+	foreign := 0
+	defer func() {
+		a.mu.Lock()
+		a.foreign = foreign
+		a.mu.Unlock()
+	}()
+	if len(found) == 0 {
+		return nil
+	}
+	seat, out, err := a.cl.Seats.ReadSeat(ctx, a.cfg.Node)
+	if out != protocol.Done {
+		return fmt.Errorf("read the seat: %w", cmpErr(err, out))
+	}
+	for id, left := range found {
+		i := slices.IndexFunc(seat.Former, func(f protocol.Former) bool { return f.Store == id })
+		if i < 0 || seat.Former[i].Machine != a.cfg.Machine {
+			foreign += len(left.leases) + len(left.subs)
+			a.log.WarnContext(ctx, "leases of another machine's store in this node's name are left alone",
+				"store", id, "leases", len(left.leases), "subLeases", len(left.subs))
+			continue
+		}
+		if err := a.freeze(ctx, seat.Former[i], left); err != nil {
+			return fmt.Errorf("freeze what store %s has left: %w", id, err)
+		}
+	}
+	return nil
+}
+
+// cmpErr returns err, or one that names the outcome.
+func cmpErr(err error, out protocol.Outcome) error {
+	if err == nil {
+		err = fmt.Errorf("the API server answers %v", out)
+	}
+	return err
+}
+
+// freeze records what a lost store of this machine held, with what runs at this
+// moment, and reads back the attachments that it knew.
+func (a *Agent) freeze(ctx context.Context, f protocol.Former, left *remains) error {
+	lost, err := a.moment(ctx, f)
+	if err != nil {
+		return err
+	}
+	fresh := 0
+	err = a.st.Update(ctx, func(tx *store.Tx) error {
+		fresh = 0
+		if err := tx.PutLost(lost); err != nil {
+			return err
+		}
+		for _, l := range left.leases {
+			added, err := a.freezeRight(tx, protocol.FrozenLease(l))
+			if err != nil {
+				return err
+			}
+			fresh += added
+		}
+		for _, s := range left.subs {
+			added, err := a.freezeRight(tx, protocol.FrozenSubLease(s))
+			if err != nil {
+				return err
+			}
+			fresh += added
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if fresh > 0 {
+		a.log.ErrorContext(ctx, "a store of this machine was lost: what it held is frozen", "store", f.Store,
+			"rights", fresh, "sameBoot", f.Boot == a.cfg.Boot, "pods", len(lost.Pods), "namespaces", len(lost.Netns))
+	}
+	a.mu.Lock()
+	again := a.readFor[f.Store] && fresh == 0
+	a.mu.Unlock()
+	if again || f.Boot != a.cfg.Boot { // then nothing of it runs any more
+		return nil
+	}
+	if err := a.readBack(ctx, f.Store); err != nil {
+		return err
+	}
+	a.mu.Lock()
+	a.readFor[f.Store] = true
+	a.mu.Unlock()
+	return nil
+}
+
+// moment returns what runs now, or what ran when the store was first found lost.
+func (a *Agent) moment(ctx context.Context, f protocol.Former) (lost store.Lost, err error) {
+	known := false
+	err = a.st.View(func(tx *store.Tx) error {
+		var err error
+		lost, known, err = tx.Lost(f.Store)
+		return err
+	})
+	if err != nil || known {
+		return lost, err
+	}
+	lost = store.Lost{Store: f.Store, Boot: f.Boot, Noted: a.clock.Now().Wall}
+	if f.Boot != a.cfg.Boot {
+		return lost, nil
+	}
+	pods, err := a.cl.Pods.PodsOfNode(ctx, a.cfg.Node)
+	if err != nil {
+		return lost, err
+	}
+	for _, p := range pods {
+		lost.Pods = append(lost.Pods, protocol.PodRef{Namespace: p.Namespace, Name: p.Name, UID: p.UID})
+	}
+	// After the pods: one that goes meanwhile leaves its namespace for longer.
+	if lost.Netns, err = a.host.Netns(); err != nil {
+		return lost, fmt.Errorf("look at the host's network namespaces: %w", err)
+	}
+	return lost, nil
+}
+
+// freezeRight records a right of a lost store, unless there is a record of its
+// name, and returns how many it added.
+func (a *Agent) freezeRight(tx *store.Tx, r protocol.Right) (added int, err error) {
+	if _, known, err := tx.Right(r.Name); err != nil || known {
+		return 0, err
+	}
+	return 1, a.record(tx, r, false, protocol.Result{Next: r})
+}
+
+// thaw gives back what lost stores held, once nothing of their time runs any more.
+func (a *Agent) thaw(ctx context.Context) {
+	var all []store.Lost
+	err := a.st.View(func(tx *store.Tx) error {
+		all = all[:0]
+		for l, err := range tx.LostStores() {
+			if err != nil {
+				return err
+			}
+			all = append(all, l)
+		}
+		return nil
+	})
+	if err != nil {
+		a.log.ErrorContext(ctx, "store not read", "error", err)
+		return
+	}
+	for _, l := range all {
+		remains, err := a.stillRuns(ctx, l)
+		switch {
+		case err != nil:
+			a.log.WarnContext(ctx, "not known whether pods of a lost store's time still run", "store", l.Store, "error", err)
+		case remains != "":
+			a.log.DebugContext(ctx, "lost store stays frozen", "store", l.Store, "because", remains)
+		default:
+			if err := a.giveBackLost(ctx, l.Store); err != nil {
+				a.log.WarnContext(ctx, "what a lost store held is not given back yet", "store", l.Store, "error", err)
+			}
+		}
+	}
+}
+
+// stillRuns returns what of the moment when a store was lost may still run, empty
+// for nothing.
+func (a *Agent) stillRuns(ctx context.Context, l store.Lost) (what string, err error) {
+	if l.Boot != a.cfg.Boot {
+		return "", nil
+	}
+	for _, ns := range l.Netns {
+		if !a.host.Gone(store.Attachment{Netns: ns.Path, NetnsID: ns.ID, Boot: l.Boot}) {
+			return "network namespace " + ns.Path, nil
+		}
+	}
+	if len(l.Pods) == 0 {
+		return "", nil
+	}
+	pods, err := a.cl.Pods.PodsOfNode(ctx, a.cfg.Node)
+	if err != nil {
+		return "", err
+	}
+	there := map[protocol.UID]bool{}
+	for _, p := range pods {
+		there[p.UID] = true
+	}
+	for _, p := range l.Pods {
+		if there[p.UID] {
+			return "pod " + p.String(), nil
+		}
+	}
+	return "", nil
+}
+
+// giveBackLost lets go of a lost store's rights that nothing rests on, and forgets
+// the store when no right of it is left.
+func (a *Agent) giveBackLost(ctx context.Context, id protocol.StoreID) error {
+	rights, unverified, err := a.ofLost(id)
+	if err != nil {
+		return err
+	}
+	for _, att := range unverified { // every namespace of that time is gone, this one's too
+		if err := a.release(ctx, att.Key, att.Generation); err != nil {
+			return err
+		}
+	}
+	inParallel(a.cfg.Parallel, rights, func(r protocol.Right) {
+		if r.Phase == protocol.Frozen {
+			a.letGo(ctx, r)
+		}
+	})
+	return a.st.Update(ctx, func(tx *store.Tx) error {
+		for r, err := range tx.Rights() {
+			if err != nil || r.Store == id { // not yet
+				return err
+			}
+		}
+		return tx.DeleteLost(id)
+	})
+}
+
+// ofLost returns the rights of a lost store, and the attachments on them whose
+// network namespace is not known.
+func (a *Agent) ofLost(id protocol.StoreID) (rights []protocol.Right, unverified []store.Attachment, err error) {
+	err = a.st.View(func(tx *store.Tx) error {
+		rights, unverified = nil, nil
+		names := map[string]bool{}
+		for r, err := range tx.Rights() {
+			if err != nil {
+				return err
+			}
+			if r.Store == id {
+				rights = append(rights, r)
+				names[r.Name] = true
+			}
+		}
+		for att, err := range tx.Attachments() {
+			if err != nil {
+				return err
+			}
+			rests := names[att.Use] || slices.ContainsFunc(att.Addresses, func(x store.Address) bool { return names[x.Lease] })
+			if rests && att.NetnsID == "" {
+				unverified = append(unverified, att)
+			}
+		}
+		return nil
+	})
+	return rights, unverified, err
+}
+
+// lostHere reports whether a seat that this agent has just taken says that a store
+// of this machine was lost in this boot.
+func (a *Agent) lostHere(seat protocol.Seat) bool {
+	return slices.ContainsFunc(seat.Former, func(f protocol.Former) bool {
+		return f.Machine == a.cfg.Machine && f.Boot == a.cfg.Boot && f.Store != a.st.ID()
+	})
+}
