@@ -115,10 +115,13 @@ func (a *Agent) freeze(ctx context.Context, f protocol.Former, left *remains) er
 		a.log.ErrorContext(ctx, "a store of this machine was lost: what it held is frozen", "store", f.Store,
 			"rights", fresh, "sameBoot", f.Boot == a.cfg.Boot, "pods", len(lost.Pods), "namespaces", len(lost.Netns))
 	}
+	if f.Boot != a.cfg.Boot { // nothing of it runs any more
+		return a.giveBackLost(ctx, f.Store)
+	}
 	a.mu.Lock()
 	again := a.readFor[f.Store] && fresh == 0
 	a.mu.Unlock()
-	if again || f.Boot != a.cfg.Boot { // then nothing of it runs any more
+	if again {
 		return nil
 	}
 	if err := a.readBack(ctx, f.Store); err != nil {

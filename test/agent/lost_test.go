@@ -1,0 +1,301 @@
+package agent_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/daemon"
+	"github.com/tenure-ipam/tenure/test/fleet"
+)
+
+// hostPod creates a real pod of n with a network namespace, for which a file stands
+// in, and returns its interface net1 on a pool.
+func hostPod(t *testing.T, n *fleet.Node, pool, name string) fleet.Interface {
+	t.Helper()
+	i := newPod(t, n.Name, name, "", onPool(pool, "sandbox-of-"+name, "net1"))
+	dir := n.Config().NetnsDirs[0]
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	i.Netns = filepath.Join(dir, name)
+	if err := os.WriteFile(i.Netns, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return i
+}
+
+// endPod ends a pod as kubelet and runtime do: DEL, network namespace, object.
+func endPod(t *testing.T, n *fleet.Node, i fleet.Interface) {
+	t.Helper()
+	mustDel(t, n, i)
+	if err := os.Remove(i.Netns); err != nil {
+		t.Fatal(err)
+	}
+	pod := &corev1.Pod{}
+	pod.Name, pod.Namespace = i.Pod, i.Namespace
+	if err := kc.Delete(t.Context(), pod, client.GracePeriodSeconds(0)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// cache writes what the CNI library keeps of an attachment on its node.
+func cache(t *testing.T, n *fleet.Node, i fleet.Interface, addrs []netip.Prefix) {
+	t.Helper()
+	config, err := json.Marshal(map[string]any{
+		"cniVersion": "1.1.0", "name": i.Network, "plugins": []any{map[string]any{"type": "bridge", "ipam": i.IPAM}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var ips []map[string]string
+	for _, a := range addrs {
+		ips = append(ips, map[string]string{"address": a.String()})
+	}
+	text, err := json.Marshal(map[string]any{
+		"kind": "cniCacheV1", "containerId": i.Sandbox, "config": config, "ifName": i.IfName, "networkName": i.Network, "netns": i.Netns,
+		"cniArgs": [][2]string{{"IgnoreUnknown", "1"}, {"K8S_POD_NAMESPACE", i.Namespace}, {"K8S_POD_NAME", i.Pod}, {"K8S_POD_UID", i.PodUID}},
+		"result":  map[string]any{"cniVersion": "1.1.0", "ips": ips},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := n.Config().ResultDirs[0]
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, i.Network+"-"+i.Sandbox+"-"+i.IfName), text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// annotate writes the status annotation as a meta-plugin does.
+func annotate(t *testing.T, i fleet.Interface, addrs []netip.Prefix) {
+	t.Helper()
+	var ips []string
+	for _, a := range addrs {
+		ips = append(ips, a.Addr().String())
+	}
+	status, err := json.Marshal([]any{map[string]any{"name": "default/" + i.Network, "interface": i.IfName, "ips": ips}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod := &corev1.Pod{}
+	if err := kc.Get(t.Context(), client.ObjectKey{Namespace: i.Namespace, Name: i.Pod}, pod); err != nil {
+		t.Fatal(err)
+	}
+	pod.Annotations = map[string]string{cluster.AnnotationStatus: string(status)}
+	if err := kc.Update(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// checked is i as CHECK is called: with the result of its ADD.
+func checked(i fleet.Interface, addrs []netip.Prefix) fleet.Interface {
+	var ips []map[string]string
+	for _, a := range addrs {
+		ips = append(ips, map[string]string{"address": a.String()})
+	}
+	i.Top = map[string]any{"prevResult": map[string]any{"cniVersion": "1.1.0", "ips": ips}}
+	return i
+}
+
+func copyStore(t *testing.T, from, to string) {
+	t.Helper()
+	data, err := os.ReadFile(from)
+	if err == nil {
+		err = os.WriteFile(to, data, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestX22F3StoreLost loses a node's store in three ways while pods run: what they
+// have is given to nobody, and what can be found of it works as before; when they
+// are gone, all comes back.
+func TestX22F3StoreLost(t *testing.T) {
+	for i, tt := range []struct {
+		name string
+		lose func(t *testing.T, path, older string)
+	}{
+		{"deleted", func(t *testing.T, path, _ string) {
+			if err := os.Remove(path); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		{"older", func(t *testing.T, path, older string) { copyStore(t, older, path) }},
+		{"corrupted", func(t *testing.T, path, _ string) {
+			f, err := os.OpenFile(path, os.O_WRONLY, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close() //nolint:errcheck // the agent will tell
+			if _, err := f.WriteAt(make([]byte, 16<<10), 0); err != nil {
+				t.Fatal(err)
+			}
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			pool := "lost-" + tt.name
+			openPool(t, pool, cidr(fmt.Sprintf("10.30.%d.0/22", 4*i))) // blocks of four
+			f := fleet.New(t, cp.Config())
+			f.Change = func(c *daemon.Config) { c.Agent.Idle, c.Agent.SweepEvery = time.Second, time.Second }
+			n := f.Start("node-" + pool)
+			older := filepath.Join(t.TempDir(), "older")
+
+			var pods []fleet.Interface
+			var had [][]netip.Prefix
+			for j := range 6 {
+				if j == 3 {
+					n.Stop()
+					copyStore(t, n.Config().Store, older)
+					n = f.Start(n.Name)
+				}
+				p := hostPod(t, n, pool, fmt.Sprintf("%s-%d", pool, j))
+				pods = append(pods, p)
+				had = append(had, mustAdd(t, n, p))
+			}
+			cache(t, n, pods[0], had[0])
+			cache(t, n, pods[4], had[4])
+			annotate(t, pods[1], had[1])
+			annotate(t, pods[5], had[5])
+			old := leasesOf(t, pool)
+			n.Stop()
+			tt.lose(t, n.Config().Store, older)
+			n = f.Start(n.Name)
+
+			// The observer knows all old addresses: none may be given to another.
+			var fresh []fleet.Interface
+			for j := range 12 {
+				p := hostPod(t, n, pool, fmt.Sprintf("%s-new-%d", pool, j))
+				fresh = append(fresh, p)
+				mustAdd(t, n, p)
+			}
+			for _, j := range []int{0, 4, 1, 5} {
+				if err := n.CheckAdd(checked(pods[j], had[j])); err != nil {
+					t.Errorf("CHECK of pod %d, which had %v: %v", j, had[j], err)
+				}
+			}
+			for _, j := range []int{0, 4} {
+				if again := mustAdd(t, n, pods[j]); !slices.Equal(again, had[j]) {
+					t.Errorf("a repeated ADD of pod %d gets %v; want %v", j, again, had[j])
+				}
+			}
+			for _, p := range append(pods[1:], fresh...) { // one pod stays
+				endPod(t, n, p)
+			}
+			for name := range old {
+				if _, ok := leasesOf(t, pool)[name]; !ok {
+					t.Errorf("%s was given back while a pod of its time runs", name)
+				}
+			}
+			endPod(t, n, pods[0])
+			eventually(t, 30*time.Second, noLeases(t, pool))
+			aside, err := filepath.Glob(n.Config().Store + ".2*")
+			if want := map[bool]int{true: 0, false: 1}[tt.name == "deleted"]; err != nil || len(aside) != want {
+				t.Errorf("%v are set aside, %v; want %d", aside, err, want)
+			}
+		})
+	}
+}
+
+// TestLostStoreOfAnEarlierBoot: what a store of an earlier boot held is given back
+// at once.
+func TestLostStoreOfAnEarlierBoot(t *testing.T) {
+	openPool(t, "earlier-boot", cidr("10.31.0.0/24"))
+	f := fleet.New(t, cp.Config())
+	n := f.Start("earlier-boot")
+	mustAdd(t, n, onPool("earlier-boot", "c1", "net1"))
+	n.Stop()
+	if err := os.Remove(n.Config().Store); err != nil {
+		t.Fatal(err)
+	}
+	n.Config().Agent.Boot = "the-next-boot"
+	f.Start("earlier-boot")
+	eventually(t, 30*time.Second, noLeases(t, "earlier-boot"))
+}
+
+// TestX26F15TwoMachines: of two agents on two machines under one node name one
+// serves; the other says who does, and touches nothing of its leases, also when it
+// has its place.
+func TestX26F15TwoMachines(t *testing.T) {
+	openPool(t, "x26", cidr("10.32.0.0/22"))
+	change := func(c *daemon.Config) { c.Agent.Fence = 8 * time.Second }
+	f := fleet.New(t, cp.Config())
+	f.Change = change
+	first := f.Start("x26")
+	mustAdd(t, first, onPool("x26", "c1", "net1"))
+	old := leasesOf(t, "x26")
+
+	g := fleet.New(t, cp.Config())
+	g.Observer = f.Observer
+	g.Change = func(c *daemon.Config) {
+		change(c)
+		c.Agent.Machine = "another-machine"
+	}
+	second := g.Launch("x26")
+	deadline := time.Now().Add(12 * time.Second) // longer than F: the first one beats
+	said := false
+	for time.Now().Before(deadline) {
+		_, err := second.Add(onPool("x26", "c2", "net1"))
+		if err == nil {
+			t.Fatal("two machines serve one node at once")
+		}
+		said = said || strings.Contains(err.Error(), "held by another machine")
+		time.Sleep(100 * time.Millisecond) // a poll of the outside world
+	}
+	if !said {
+		t.Error("the second agent does not say who serves")
+	}
+	mustAdd(t, first, onPool("x26", "c3", "net1"))
+	first.Stop()
+	second.AwaitReady()
+	for j := range 20 { // the observer would see an address of the first one's
+		mustAdd(t, second, onPool("x26", fmt.Sprintf("d%d", j), "net1"))
+	}
+	for name, was := range old {
+		if is := leasesOf(t, "x26")[name]; is.Store != was.Store || is.Turn != was.Turn {
+			t.Errorf("%s was of store %s, turn %d, and is of %s, turn %d", name, was.Store, was.Turn, is.Store, is.Turn)
+		}
+	}
+	eventually(t, 10*time.Second, func() error {
+		if !strings.Contains(second.Log(), "another machine's store in this node's name are left alone") {
+			return errors.New("the agent does not say that it leaves the other machine's leases alone")
+		}
+		return nil
+	})
+}
+
+// TestX22StoreUnusable: an agent that cannot have a store says why and does not
+// serve; it does when that is mended.
+func TestX22StoreUnusable(t *testing.T) {
+	f := fleet.New(t, cp.Config())
+	n := f.Start("x22")
+	n.Stop()
+	store := n.Config().Store
+	n.Config().Store = filepath.Join(n.Config().Socket+".lock", "store.db") // beside a file, not in a directory
+	d, err := daemon.New(*n.Config(), cp.Config(), quiet())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "make the store's directory") {
+		t.Errorf("got %v; want an error about the directory", err)
+	}
+	if _, err := n.Add(onPool("x22", "c1", "net1")); err == nil {
+		t.Error("something serves")
+	}
+	n.Config().Store = store
+	f.Start("x22")
+}
