@@ -51,7 +51,7 @@ type Seats interface {
 	ReadSeat(ctx context.Context, node protocol.NodeName) (protocol.Seat, protocol.Outcome, error)
 	CreateSeat(ctx context.Context, s protocol.Seat) (protocol.Seat, protocol.Outcome, error)
 	UpdateSeat(ctx context.Context, s protocol.Seat) (protocol.Seat, protocol.Outcome, error)
-	ReadNodeUID(ctx context.Context, node protocol.NodeName) (protocol.UID, protocol.Outcome, error)
+	ReadNode(ctx context.Context, name protocol.NodeName) (protocol.Node, protocol.Outcome, error)
 	// FollowSeat calls changed with the node's seat as it is, and again whenever it
 	// has changed, until ctx ends. It does not call it concurrently.
 	FollowSeat(ctx context.Context, node protocol.NodeName, changed func(protocol.Seat)) error

@@ -123,11 +123,12 @@ func (a *Agent) accept(ctx context.Context, had int64, next protocol.Sitting) er
 	return nil
 }
 
-// learnNode puts the Node's UID into the identity, anew at each heartbeat: a Node
-// that was deleted and made again has another one. An agent outside a cluster's
-// nodes, as in a test, has none, and says so.
+// learnNode reads the Node before each heartbeat: its UID goes into the identity,
+// for a Node that was deleted and made again has another one, and its taint keeps
+// the agent from sitting down. An agent outside a cluster's nodes, as in a test, has
+// none, and says so.
 func (a *Agent) learnNode(ctx context.Context) {
-	uid, out, err := a.cl.Seats.ReadNodeUID(ctx, a.cfg.Node)
+	node, out, err := a.cl.Seats.ReadNode(ctx, a.cfg.Node)
 	switch {
 	case out == protocol.NotFound:
 		a.log.WarnContext(ctx, "there is no such node: the seat names none", "node", a.cfg.Node)
@@ -136,6 +137,6 @@ func (a *Agent) learnNode(ctx context.Context) {
 		return
 	}
 	a.mu.Lock()
-	a.sitting.Self.NodeUID = uid
+	a.sitting.Self.NodeUID, a.sitting.Off = node.UID, node.Off
 	a.mu.Unlock()
 }

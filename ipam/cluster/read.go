@@ -139,14 +139,6 @@ func PodRefOf(o metav1.Object) protocol.PodRef {
 	return protocol.PodRef{Namespace: o.GetNamespace(), Name: o.GetName(), UID: protocol.UID(o.GetUID()), Owner: OwnerOf(o)}
 }
 
-// ReadNodeUID reads the UID of a Node live.
-func (a *API) ReadNodeUID(ctx context.Context, name protocol.NodeName) (protocol.UID, protocol.Outcome, error) {
-	var obj metav1.PartialObjectMetadata
-	obj.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Node"))
-	out, err := a.get(ctx, client.ObjectKey{Name: string(name)}, &obj)
-	return protocol.UID(obj.UID), out, err
-}
-
 // ReadNode reads what the protocol needs of a Node live.
 func (a *API) ReadNode(ctx context.Context, name protocol.NodeName) (protocol.Node, protocol.Outcome, error) {
 	var obj corev1.Node

@@ -49,6 +49,10 @@ type Sitting struct {
 	Stranger *Watch
 	// Restored is what the next heartbeats say in [Seat.Restored].
 	Restored string
+	// Off says that the Node had the out-of-service taint when it was last read:
+	// somebody vouches that this machine is off. While it stands the agent does not
+	// sit down: its term would be ended again at once.
+	Off bool
 }
 
 // A Beat is a heartbeat on its way. The seat that it writes is known by Turn and
@@ -97,6 +101,8 @@ func (s Sitting) Serving(now Instant) (bool, string) {
 	switch {
 	case s.Term == 0 && s.Stranger != nil:
 		return false, fmt.Sprintf("the seat of node %s is held by another machine (store %s, machine %s)", s.Self.Node, s.Seen.Store, s.Seen.Machine)
+	case s.Term == 0 && s.Off:
+		return false, fmt.Sprintf("node %s has the out-of-service taint, and what it held is taken over: remove the taint now that the machine is back", s.Self.Node)
 	case s.Term == 0:
 		return false, fmt.Sprintf("the seat of node %s is not confirmed yet", s.Self.Node)
 	case s.fence() > 0 && now.Since(s.Sent) >= s.fence():
@@ -243,6 +249,11 @@ const formerMax = 16
 // leases.
 func (s Sitting) sitDown(now Instant) SeatResult {
 	s.Term = 0
+	if s.Off {
+		s.Seen, s.Pending = Seat{}, nil // what comes of it, a read tells
+		_, why := s.Serving(now)
+		return SeatResult{Next: s, Why: why}
+	}
 	former := slices.DeleteFunc(slices.Clone(s.Seen.Former), func(f Former) bool { return f.Store == s.Self.Store || f.Store == s.Seen.Store })
 	if !s.Seen.Ended() && s.Seen.Store != s.Self.Store {
 		former = append(former, s.Seen.Occupant())

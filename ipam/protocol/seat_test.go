@@ -52,6 +52,8 @@ func TestStepSeat(t *testing.T) {
 	stranger := func(since Instant) func(*Sitting) {
 		return func(s *Sitting) { s.Term, s.Stranger = 0, &Watch{Revision: "1", Since: since} }
 	}
+	ended := EndTerm(otherSeat("6"), EvidenceTaint)
+	off := func(s *Sitting) { s.Off = true }
 	jumped := Instant{Boot: seatNow.Boot - time.Minute, Wall: seatNow.Wall.Add(-time.Hour)}
 	read := func(seat Seat) SeatEvent { return SeatEvent{Call: SeatRead, Outcome: Done, Seat: seat} }
 	wrote := func(o Outcome) SeatEvent { return SeatEvent{Call: SeatUpdate, Outcome: o, Why: "why"} }
@@ -86,6 +88,9 @@ func TestStepSeat(t *testing.T) {
 		{"another machine that beats: wait anew", stranger(seatNow.add(-450 * time.Second)), read(otherSeat("2")), SeatNone, 0, 0, saysWho},
 		{"another machine, and my wall clock jumps (X23): wait on", stranger(jumped), read(otherSeat("1")), SeatNone, 0, 0, saysWho},
 		{"another machine whose F is never: wait for ever", stranger(seatNow.add(-50 * time.Hour)), read(forever), SeatNone, 0, 0, saysWho},
+		{"ended, and this Node is vouched to be off: wait for the taint to go", off, read(ended), SeatNone, 0, 0, saysOff},
+		{"ended, and the taint is gone: sit down above it", nil, read(ended), SeatUpdate, 9, 0, nil},
+		{"the term goes on, whatever the taint says: the controller ends it", off, SeatEvent{}, SeatUpdate, 2, 2, nil},
 		{"no answer to a read", nil, SeatEvent{Call: SeatRead, Outcome: Unknown}, SeatNone, 0, 2, nil},
 
 		{"accepted, from its sending, not from the answer (M19)", pending, SeatEvent{Call: SeatUpdate, Outcome: Done, Seat: landed}, SeatNone, 0, 2, acceptedAt(sentAt)},
@@ -162,6 +167,17 @@ func inDoubt(want bool) func(SeatResult) string {
 		}
 		return notAccepted(res)
 	}
+}
+
+func saysOff(res SeatResult) string {
+	if ok, why := res.Next.Serving(seatNow); ok || !strings.Contains(why, "taint") || why != res.Why {
+		return "it does not say that the taint is to be removed"
+	}
+	// The next tick reads again.
+	if tick := StepSeat(res.Next, SeatEvent{Now: seatNow}); tick.Call != SeatRead {
+		return "it does not look again"
+	}
+	return notAccepted(res)
 }
 
 func saysWho(res SeatResult) string {
