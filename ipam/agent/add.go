@@ -44,7 +44,7 @@ func (a *Agent) add(ctx context.Context, req wire.Request) (*wire.Result, error)
 
 	add := &addition{req: req, conf: conf, key: key}
 	add.ask = node.Ask{
-		Key: key, Netns: req.Netns, NetnsID: req.NetnsID, Boot: a.cfg.Boot, Now: a.clock.Now().Wall, Gone: a.host.Gone, Serves: a.leaseServes,
+		Key: key, Netns: req.Netns, NetnsID: req.NetnsID, Boot: a.cfg.Boot, Now: a.clock.Now().Wall, Gone: a.host.Gone, Serves: a.leaseServes, Keeps: a.leaseKeeps,
 	}
 	if err := a.consumeJournal(ctx, add); err != nil {
 		return nil, err
@@ -213,6 +213,12 @@ func (a *Agent) hold(ctx context.Context, add *addition) (store.Attachment, erro
 		}
 		add.ask.Slots = slots
 		att, err := a.commit(ctx, add)
+		if unsaid, ok := errors.AsType[*unsaidError](err); ok {
+			if err := a.say(ctx, unsaid.Lease); err != nil {
+				return store.Attachment{}, err
+			}
+			continue
+		}
 		var room *node.NoRoomError
 		if !errors.As(err, &room) {
 			return att, err

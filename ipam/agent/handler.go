@@ -65,7 +65,7 @@ func wireError(err error) *wire.Error {
 	switch {
 	case isClaim && !claim.Later:
 		return &wire.Error{Code: CodeClaimRefused, Msg: err.Error()}
-	case isClaim, is[*notReadyError](err), is[*notServingError](err), is[*ExhaustedError](err), is[*HeldError](err), is[*podError](err), is[*waitedError](err),
+	case isClaim, is[*notReadyError](err), is[*notServingError](err), is[*unsaidError](err), is[*ExhaustedError](err), is[*HeldError](err), is[*podError](err), is[*waitedError](err),
 		errors.Is(err, errUseGone), errors.Is(err, errUnanswered), errors.Is(err, errOthers), errors.Is(err, wire.ErrStopped), errors.Is(err, wire.ErrHungUp):
 		return &wire.Error{Code: wire.CodeTryAgainLater, Msg: err.Error()}
 	case is[*selectionError](err):
@@ -150,7 +150,12 @@ func (a *Agent) check(ctx context.Context, req wire.Request) error {
 	if err := a.recognise(ctx, key, podUID(req.Args)); err != nil {
 		return err
 	}
-	return a.st.View(func(tx *store.Tx) error { return node.Check(tx, key, prev) })
+	return a.st.View(func(tx *store.Tx) error {
+		if err := node.Check(tx, key, prev); err != nil {
+			return err
+		}
+		return checkLost(tx, key)
+	})
 }
 
 // status is CNI's STATUS: whether an ADD could be served now.

@@ -79,6 +79,7 @@ var (
 	descServing     = prometheus.NewDesc("tenure_agent_serving", "1 if the agent may give out new addresses.", nil, nil)
 	descBeatAge     = prometheus.NewDesc("tenure_agent_heartbeat_age_seconds", "Time since the last accepted heartbeat was sent; nothing new is given out from F on.", nil, nil)
 	descAttachments = prometheus.NewDesc("tenure_agent_attachments", "Interfaces that have addresses.", nil, nil)
+	descLost        = prometheus.NewDesc("tenure_agent_attachments_lost", "Interfaces whose addresses were taken from this node, as from a dead one, and may be others' by now: their pods should go.", nil, nil)
 	descUsed        = prometheus.NewDesc("tenure_agent_addresses_used", "Addresses in use out of blocks of this node, by pool.", []string{"pool"}, nil)
 	descFree        = prometheus.NewDesc("tenure_agent_addresses_free", "Addresses that this node can give out without the API server, by pool.", []string{"pool"}, nil)
 	descRights      = prometheus.NewDesc("tenure_agent_rights", "Leases and uses of this node, by kind and phase.", []string{"kind", "phase"}, nil)
@@ -86,7 +87,7 @@ var (
 
 // Describe implements [prometheus.Collector].
 func (s state) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descServing, descBeatAge, descAttachments, descUsed, descFree, descRights} {
+	for _, d := range []*prometheus.Desc{descServing, descBeatAge, descAttachments, descLost, descUsed, descFree, descRights} {
 		ch <- d
 	}
 }
@@ -105,6 +106,7 @@ func (s state) Collect(ch chan<- prometheus.Metric) {
 		gauge(descBeatAge, s.a.clock.Now().Since(sent).Seconds())
 	}
 	var attachments float64
+	lost := 0
 	used, free := map[protocol.PoolName]int{}, map[protocol.PoolName]int{}
 	rights := map[[2]string]float64{}
 	err := s.a.st.View(func(tx *store.Tx) error {
@@ -113,6 +115,10 @@ func (s state) Collect(ch chan<- prometheus.Metric) {
 				return err
 			}
 			attachments++
+		}
+		var err error
+		if lost, err = countLost(tx); err != nil {
+			return err
 		}
 		for r, err := range tx.Rights() {
 			if err != nil {
@@ -137,6 +143,7 @@ func (s state) Collect(ch chan<- prometheus.Metric) {
 		return
 	}
 	gauge(descAttachments, attachments)
+	gauge(descLost, float64(lost))
 	for name, n := range used {
 		gauge(descUsed, float64(n), string(name))
 		gauge(descFree, float64(free[name]), string(name))

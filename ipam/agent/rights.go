@@ -88,7 +88,7 @@ func (a *Agent) settle(res protocol.Result) {
 		a.lookIn(r.Name, retryAfter)
 	}
 	if res.Verdict == protocol.VerdictTaken && r.Phase == protocol.Lost {
-		a.log.Warn("right lost", "right", r.Name, "error", res.Why)
+		a.sayLost(r, res.Why)
 	}
 }
 

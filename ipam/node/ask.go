@@ -72,6 +72,11 @@ type Ask struct {
 	// Serves reports whether new addresses may be handed out of the lease of
 	// that name. Nil is a function that always says yes, for local mode.
 	Serves func(tx *store.Tx, lease string) (bool, error)
+
+	// Keeps reports whether an attachment that has addresses out of the lease of
+	// that name may be answered these again; if not they may be another's by now.
+	// Nil is a function that always says yes, for local mode.
+	Keeps func(tx *store.Tx, lease string) (bool, error)
 }
 
 func (a Ask) gone(x store.Attachment) bool { return a.Gone != nil && a.Gone(x) }
@@ -81,6 +86,25 @@ func (a Ask) serves(tx *store.Tx, lease string) (bool, error) {
 		return true, nil
 	}
 	return a.Serves(tx, lease)
+}
+
+// kept returns which of the addresses of x may be answered again. What was granted
+// is kept by the right that it was granted to.
+func (a Ask) kept(tx *store.Tx, x store.Attachment) ([]store.Address, error) {
+	if a.Keeps == nil || x.Use != "" {
+		return x.Addresses, nil
+	}
+	var kept []store.Address
+	for _, addr := range x.Addresses {
+		ok, err := a.Keeps(tx, addr.Lease)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			kept = append(kept, addr)
+		}
+	}
+	return kept, nil
 }
 
 // check reports an Ask that contradicts itself: a fault of the caller.

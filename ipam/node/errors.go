@@ -39,6 +39,14 @@ func (e *TakenError) Error() string {
 	return fmt.Sprintf("address %v of pool %s is held by %s", e.Addr, e.Pool, describe(e.By))
 }
 
+// A LostError says that addresses of an attachment were taken from this node, as
+// from a dead one, and may be another's by now.
+type LostError struct{ Held store.Attachment }
+
+func (e *LostError) Error() string {
+	return fmt.Sprintf("%s is on a lease that was taken from this node: a new sandbox gets other addresses", describe(e.Held))
+}
+
 // An UnassignableError says that the address that was asked for by name can be
 // given to nobody, or not through this network.
 type UnassignableError struct {

@@ -22,8 +22,8 @@ import (
 // has no UID, the new attachment gets other addresses.
 //
 // Hold is all or nothing: on an error no address has been taken. The errors that
-// a caller may tell apart are [*NoRoomError], [*TakenError], [*UnassignableError]
-// and [*ConflictError].
+// a caller may tell apart are [*NoRoomError], [*TakenError], [*UnassignableError],
+// [*ConflictError] and [*LostError].
 func Hold(tx *store.Tx, a Ask) (store.Attachment, error) {
 	if err := a.check(); err != nil {
 		return store.Attachment{}, fmt.Errorf("hold addresses for %s: %w", a.Key, err)
@@ -60,6 +60,13 @@ func samePod(held store.Attachment, a Ask) bool {
 func repeat(tx *store.Tx, held store.Attachment, a Ask) (store.Attachment, error) {
 	if reason := mismatch(held, a); reason != "" {
 		return store.Attachment{}, &ConflictError{Held: held, Reason: reason}
+	}
+	kept, err := a.kept(tx, held)
+	if err != nil {
+		return store.Attachment{}, err
+	}
+	if len(kept) < len(held.Addresses) {
+		return store.Attachment{}, &LostError{Held: held}
 	}
 	now := held
 	now.Netns, now.NetnsID, now.Boot = a.Netns, a.NetnsID, a.Boot
@@ -137,9 +144,13 @@ func holdSlots(tx *store.Tx, a Ask) (store.Attachment, error) {
 	if err != nil {
 		return store.Attachment{}, err
 	}
+	kept, err := a.kept(tx, old)
+	if err != nil {
+		return store.Attachment{}, err
+	}
 	var picked []pick
 	for _, s := range a.Slots {
-		p, ok := inherit(old.Addresses, s, picked)
+		p, ok := inherit(kept, s, picked)
 		if !ok {
 			p, err = find(tx, a, s, picked)
 		}

@@ -344,3 +344,91 @@ func TestX6NewSandbox(t *testing.T) {
 		}
 	})
 }
+
+// TestLostLease: what was taken from the node is answered to nobody again, neither
+// to the same sandbox nor to the next one of the pod (M20).
+func TestLostLease(t *testing.T) {
+	const first, second = "p.0a000000.30", "p.0a000004.30"
+	setup := func(t *testing.T) (st *store.Store, a Ask, old store.Attachment, lost map[string]error) {
+		st = openStore(t)
+		p := pool{"p", shapeOf(t, "10.0.0.0/29")}
+		update(t, st, func(tx *store.Tx) error {
+			for _, name := range []string{first, second} {
+				_, block, err := protocol.ParseLeaseName(name)
+				r := protocol.Right{Kind: protocol.RightLease, Name: name, Phase: protocol.Held, Pool: "p", PoolUID: "u", Block: block}
+				if err := errors.Join(err, tx.PutRight(r), allocator.NewSpace(tx.Table("p"), p.shape).Open(block)); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		slot := p.any(allocator.IPv4)
+		slot.BlockBits = 30
+		lost = map[string]error{}
+		a = ask("c1", slot)
+		a.Serves = func(_ *store.Tx, lease string) (bool, error) { return lost[lease] == nil, nil }
+		a.Keeps = func(_ *store.Tx, lease string) (bool, error) {
+			err := lost[lease]
+			if errors.Is(err, errTaken) {
+				return false, nil
+			}
+			return err == nil, err
+		}
+		old = mustHold(t, st, a)
+		if got := old.Addresses[0].Lease; got != first {
+			t.Fatalf("the address is of lease %s; want %s", got, first)
+		}
+		return st, a, old, lost
+	}
+	anew := func(a Ask, old store.Attachment) Ask {
+		a.Key.ContainerID, a.Netns, a.NetnsID, a.Gone = "c2", "/run/netns/c2", "4:c2", goneNS(old.Netns)
+		return a
+	}
+	t.Run("same sandbox", func(t *testing.T) {
+		st, a, old, lost := setup(t)
+		if got := mustHold(t, st, a); addrs(got) != addrs(old) {
+			t.Errorf("before: %s; want %s", addrs(got), addrs(old))
+		}
+		lost[first] = errTaken
+		if got, err := hold(st, a); !is[*LostError](err) || !strings.Contains(err.Error(), "pod ns/pod-c1") {
+			t.Errorf("%+v, %v; want LostError of the pod", got, err)
+		}
+	})
+	t.Run("next sandbox", func(t *testing.T) {
+		st, a, old, lost := setup(t)
+		lost[first] = errTaken
+		got := mustHold(t, st, anew(a, old))
+		if got.Addresses[0].Lease != second {
+			t.Errorf("got %s of lease %s; want one of %s", addrs(got), got.Addresses[0].Lease, second)
+		}
+		if release(t, st, old.Key) {
+			t.Error("the old attachment is still there")
+		}
+	})
+	t.Run("not known yet", func(t *testing.T) {
+		st, a, old, lost := setup(t)
+		lost[first] = errUnknown
+		for _, b := range []Ask{a, anew(a, old)} {
+			if got, err := hold(st, b); !errors.Is(err, errUnknown) {
+				t.Errorf("%+v, %v; want %v", got, err, errUnknown)
+			}
+		}
+		if !release(t, st, old.Key) {
+			t.Error("what was held is not there any more")
+		}
+	})
+	t.Run("granted", func(t *testing.T) {
+		st, a, _, lost := setup(t)
+		lost[first] = errTaken
+		b := a
+		b.Key.ContainerID = "c9"
+		b.Slots, b.Use = nil, "use"
+		b.Granted = []store.Address{{Addr: netip.MustParseAddr("10.0.0.1"), Bits: 29, Pool: "p", Lease: first}}
+		for range 2 { // the use decides about it, not the lease
+			mustHold(t, st, b)
+		}
+		update(t, st, func(tx *store.Tx) error { _, _, err := Release(tx, b.Key); return err })
+	})
+}
+
+var errTaken, errUnknown = errors.New("taken"), errors.New("not known")

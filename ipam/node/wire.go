@@ -28,7 +28,7 @@ func WireError(err error) *wire.Error {
 
 func code(err error) wire.Code {
 	switch {
-	case is[*NoRoomError](err), is[*TakenError](err), is[*ConflictError](err):
+	case is[*NoRoomError](err), is[*TakenError](err), is[*ConflictError](err), is[*LostError](err):
 		return wire.CodeTryAgainLater // another pod may go
 	case is[*UnassignableError](err):
 		return wire.CodeInvalidConfig

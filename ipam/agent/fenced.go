@@ -1,0 +1,142 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/tenure-ipam/tenure/ipam/node"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+	"github.com/tenure-ipam/tenure/ipam/store"
+)
+
+// An unsaidError says that a lease has not been said in the seat's term yet: until
+// it is, nobody knows whether it was taken.
+type unsaidError struct {
+	Lease string
+	Why   string // what came of the try to say it; empty before
+}
+
+func (e *unsaidError) Error() string {
+	text := fmt.Sprintf("whether lease %s is still this node's is not known yet", e.Lease)
+	if e.Why != "" {
+		text += ": " + e.Why
+	}
+	return text
+}
+
+// leaseKeeps reports whether an attachment may be answered again what it has out of
+// a lease. Without a term nobody is answered; of a lease of an earlier term only a
+// fencing write tells, and then the error is an [*unsaidError].
+func (a *Agent) leaseKeeps(tx *store.Tx, name string) (bool, error) {
+	term := a.term()
+	if term == 0 {
+		_, why := a.serving()
+		return false, &notServingError{Why: why}
+	}
+	r, ok, err := tx.Right(name)
+	switch {
+	case err != nil:
+		return false, err
+	case !ok: // read back from elsewhere: nobody took it from this store
+		return true, nil
+	case r.Phase == protocol.Frozen, r.Serves(term):
+		return true, nil
+	case r.Phase == protocol.Held:
+		return false, &unsaidError{Lease: name}
+	default:
+		return false, nil
+	}
+}
+
+// say has a lease said in the seat's term, or learns that it was taken.
+func (a *Agent) say(ctx context.Context, lease string) error {
+	r, ok := a.right(lease)
+	if !ok {
+		return nil
+	}
+	_, res, err := a.pursue(ctx, r, protocol.Event{Kind: protocol.EventWant})
+	if err == nil && (res.Verdict == protocol.VerdictLater || res.Verdict == protocol.VerdictRefused) {
+		err = &unsaidError{Lease: lease, Why: res.Why}
+	}
+	return err
+}
+
+// restsOn returns the names of the rights that att rests on: what was granted rests
+// on the right that it was granted to, not on the lease that it stands on.
+func restsOn(att store.Attachment) []string {
+	if att.Use != "" {
+		return []string{att.Use}
+	}
+	names := make([]string, len(att.Addresses))
+	for i, addr := range att.Addresses {
+		names[i] = addr.Lease
+	}
+	return names
+}
+
+// countLost returns how many attachments rest on rights that are Lost.
+func countLost(tx *store.Tx) (n int, err error) {
+	lost := map[string]bool{}
+	for r, err := range tx.Rights() {
+		if err != nil {
+			return 0, err
+		}
+		if r.Phase == protocol.Lost {
+			lost[r.Name] = true
+		}
+	}
+	if len(lost) == 0 {
+		return 0, nil
+	}
+	for att, err := range tx.Attachments() {
+		if err != nil {
+			return 0, err
+		}
+		if slices.ContainsFunc(restsOn(att), func(name string) bool { return lost[name] }) {
+			n++
+		}
+	}
+	return n, nil
+}
+
+// sayLost tells people that a right was taken from this node, and who uses it: the
+// addresses of these pods may be others' by now.
+func (a *Agent) sayLost(r protocol.Right, why string) {
+	var pods []string
+	err := a.st.View(func(tx *store.Tx) error {
+		pods = pods[:0]
+		for att, err := range tx.Attachments() {
+			if err != nil {
+				return err
+			}
+			if slices.Contains(restsOn(att), r.Name) {
+				pods = append(pods, fmt.Sprintf("%s %s", att.Pod, att.IfName))
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		a.log.Error("store not read", "error", err)
+	}
+	a.log.Warn("right lost", "right", r.Name, "error", why, "usedBy", pods)
+}
+
+// checkLost is CHECK's part: an attachment whose addresses were taken is not as it
+// should be.
+func checkLost(tx *store.Tx, key store.Key) error {
+	att, ok, err := tx.Attachment(key)
+	if err != nil || !ok {
+		return err
+	}
+	for _, name := range restsOn(att) {
+		r, ok, err := tx.Right(name)
+		if err != nil {
+			return err
+		}
+		if ok && r.Phase == protocol.Lost {
+			return &node.LostError{Held: att}
+		}
+	}
+	return nil
+}
