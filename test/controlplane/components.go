@@ -40,7 +40,7 @@ func (cp *ControlPlane) newEtcd() (url string, err error) {
 	}
 	url = fmt.Sprintf("http://%s:%d", localhost, port)
 	args := []string{
-		"--data-dir=" + filepath.Join(cp.dir, "etcd"),
+		"--data-dir=" + cp.etcdDir(),
 		"--listen-client-urls=" + url,
 		"--advertise-client-urls=" + url,
 		"--listen-peer-urls=http://" + localhost + ":0", // one member: nobody calls

@@ -36,6 +36,10 @@ type Options struct {
 	// [GarbageCollector]. With none it is not started.
 	Controllers []string
 
+	// DelayableEtcd puts a proxy between the API server and etcd, so that
+	// [ControlPlane.DelayEtcd] can make etcd slow.
+	DelayableEtcd bool
+
 	// APIServerArgs are added to the API server's arguments, after ours.
 	APIServerArgs []string
 }
@@ -62,6 +66,7 @@ type ControlPlane struct {
 	admin   *rest.Config
 
 	etcd, apiserver, kcm *process
+	proxy                *delayProxy // nil without Options.DelayableEtcd
 }
 
 // Start starts what o asks for and returns when it is ready and the CRDs are
@@ -115,6 +120,12 @@ func (cp *ControlPlane) prepare() (err error) {
 	etcdURL, err := cp.newEtcd()
 	if err != nil {
 		return err
+	}
+	if cp.o.DelayableEtcd {
+		if cp.proxy, err = newDelayProxy(strings.TrimPrefix(etcdURL, "http://")); err != nil {
+			return err
+		}
+		etcdURL = "http://" + cp.proxy.listener.Addr().String()
 	}
 	if err := cp.newAPIServer(etcdURL); err != nil {
 		return err
@@ -175,6 +186,9 @@ func (cp *ControlPlane) Stop() error {
 		if p != nil {
 			errs = append(errs, p.stop())
 		}
+	}
+	if cp.proxy != nil {
+		errs, cp.proxy = append(errs, cp.proxy.close()), nil
 	}
 	if cp.tempDir && cp.dir != "" {
 		errs = append(errs, os.RemoveAll(cp.dir))

@@ -97,6 +97,68 @@ func TestOutageAndRestart(t *testing.T) {
 	}
 }
 
+func TestRestoredEtcd(t *testing.T) {
+	ctx := t.Context()
+	cp := controlplane.New(t, controlplane.Options{})
+	maps := client(t, cp.Config()).CoreV1().ConfigMaps("default")
+	before, err := maps.Create(ctx, configMap("before"), metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	snapshot, err := cp.SnapshotEtcd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // a snapshot can be restored again
+		after, err := maps.Create(ctx, configMap("after"), metav1.CreateOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cp.RestoreEtcd(ctx, snapshot); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := maps.Get(ctx, "after", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			t.Errorf("get what was made after the snapshot (revision %s): %v; want not found", after.ResourceVersion, err)
+		}
+		if got, err := maps.Get(ctx, "before", metav1.GetOptions{}); err != nil || got.ResourceVersion != before.ResourceVersion {
+			t.Errorf("what was made before has revision %s, %v; want %s", got.ResourceVersion, err, before.ResourceVersion)
+		}
+	}
+}
+
+func TestSlowEtcd(t *testing.T) {
+	const delay = 300 * time.Millisecond
+	ctx := t.Context()
+	cp := controlplane.New(t, controlplane.Options{DelayableEtcd: true})
+	maps := client(t, cp.Config()).CoreV1().ConfigMaps("default")
+	took := func(name string) time.Duration {
+		t.Helper()
+		began := time.Now()
+		if _, err := maps.Create(ctx, configMap(name), metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		return time.Since(began)
+	}
+	took("first")
+	if err := cp.DelayEtcd(delay); err != nil {
+		t.Fatal(err)
+	}
+	if got := took("slow"); got < delay {
+		t.Errorf("a create took %v; want %v or more", got, delay)
+	}
+	if err := cp.DelayEtcd(0); err != nil {
+		t.Fatal(err)
+	}
+	took("last")
+	if err := errors.Join(cp.StopAPIServer(), cp.StopEtcd(), cp.StartEtcd(ctx), cp.StartAPIServer(ctx)); err != nil {
+		t.Fatal(err)
+	}
+	took("after a restart")
+	if err := controlplane.New(t, controlplane.Options{}).DelayEtcd(delay); err == nil {
+		t.Error("etcd without a proxy is delayed")
+	}
+}
+
 func TestUsers(t *testing.T) {
 	ctx := t.Context()
 	cp := controlplane.New(t, controlplane.Options{})
