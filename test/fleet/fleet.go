@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"sync"
@@ -34,6 +35,8 @@ type Fleet struct {
 	Observer *Observer
 	// Change, if set, changes a node's configuration before it starts.
 	Change func(*daemon.Config)
+	// Logs is the directory of the logs; empty is a temporary one.
+	Logs string
 
 	mu    sync.Mutex
 	nodes map[string]*Node // guarded by mu
@@ -70,14 +73,8 @@ func (f *Fleet) Start(name string) *Node {
 // Launch is Start without the wait.
 func (f *Fleet) Launch(name string) *Node {
 	f.t.Helper()
-	f.mu.Lock()
-	n, ok := f.nodes[name]
-	if !ok {
-		n = &Node{Name: name, fleet: f, cfg: f.config(name)}
-		f.nodes[name] = n
-	}
-	f.mu.Unlock()
-	log := slog.New(slog.NewTextHandler(logFile(f.t, filepath.Join(f.dir, name+".log")), &slog.HandlerOptions{Level: slog.LevelDebug}))
+	n := f.node(name)
+	log := slog.New(slog.NewTextHandler(f.logFile(name), &slog.HandlerOptions{Level: slog.LevelDebug}))
 	d, err := daemon.New(n.cfg, f.rest, log)
 	if err != nil {
 		f.t.Fatal(err)
@@ -85,6 +82,18 @@ func (f *Fleet) Launch(name string) *Node {
 	ctx, stop := context.WithCancel(context.Background())
 	n.stop, n.done = stop, make(chan error, 1)
 	go func() { n.done <- d.Run(ctx) }()
+	return n
+}
+
+// node returns the node of a name, at first a new one.
+func (f *Fleet) node(name string) *Node {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n, ok := f.nodes[name]
+	if !ok {
+		n = &Node{Name: name, fleet: f, cfg: f.config(name)}
+		f.nodes[name] = n
+	}
 	return n
 }
 
@@ -107,17 +116,30 @@ func (f *Fleet) config(name string) daemon.Config {
 	return cfg
 }
 
-func logFile(t testing.TB, path string) *os.File {
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		t.Fatal(err)
+func (f *Fleet) logs() string {
+	if f.Logs != "" {
+		return f.Logs
 	}
-	t.Cleanup(func() {
+	return f.dir
+}
+
+// logFile opens the log of a node or a controller, to be added to.
+func (f *Fleet) logFile(name string) *os.File {
+	file, err := os.OpenFile(filepath.Join(f.logs(), name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(func() {
 		if err := file.Close(); err != nil {
-			t.Error(err)
+			f.t.Error(err)
 		}
 	})
 	return file
+}
+
+func readLog(path string) string {
+	text, err := os.ReadFile(path)
+	return string(text) + errText(err)
 }
 
 // Config returns the node's configuration. A change takes effect at the next
@@ -165,10 +187,7 @@ func (n *Node) Stop() {
 }
 
 // Log returns what the agent has logged.
-func (n *Node) Log() string {
-	text, err := os.ReadFile(filepath.Join(n.fleet.dir, n.Name+".log"))
-	return string(text) + errText(err)
-}
+func (n *Node) Log() string { return readLog(filepath.Join(n.fleet.logs(), n.Name+".log")) }
 
 func errText(err error) string {
 	if err == nil {
@@ -217,6 +236,9 @@ type Interface struct {
 	// IPAM is the "ipam" section; Top are further keys of the configuration.
 	IPAM map[string]any
 	Top  map[string]any
+	// Domain is the addressing domain, if that is not the pool or network_name of
+	// IPAM.
+	Domain string
 }
 
 func (i Interface) request(verb wire.Verb) (wire.Request, error) {
@@ -255,6 +277,39 @@ func (n *Node) Add(i Interface) (*wire.Result, error) {
 func (n *Node) Del(i Interface) error {
 	n.fleet.Observer.deleting(n.Name, i)
 	return n.send(wire.Del, i)
+}
+
+// Vanish tells the observer that the sandbox and the pod of i are gone, and that
+// no DEL will come: others may have its addresses.
+func (n *Node) Vanish(i Interface) { n.fleet.Observer.deleting(n.Name, i) }
+
+// GC is CNI's GC for i's network: valid are the sandboxes to keep.
+func (n *Node) GC(i Interface, valid ...Interface) error {
+	refs := []map[string]string{}
+	for _, v := range valid {
+		refs = append(refs, map[string]string{"containerID": v.Sandbox, "ifname": v.IfName})
+	}
+	i.Top = maps.Clone(i.Top)
+	if i.Top == nil {
+		i.Top = map[string]any{}
+	}
+	i.Top["cni.dev/valid-attachments"] = refs
+	return n.send(wire.GC, Interface{Network: i.Network, IPAM: i.IPAM, Top: i.Top})
+}
+
+// With returns i as CHECK is called for it, after an ADD that was answered with
+// these addresses.
+func (i Interface) With(addrs []netip.Prefix) Interface {
+	ips := []map[string]string{}
+	for _, a := range addrs {
+		ips = append(ips, map[string]string{"address": a.String()})
+	}
+	i.Top = maps.Clone(i.Top)
+	if i.Top == nil {
+		i.Top = map[string]any{}
+	}
+	i.Top["prevResult"] = map[string]any{"cniVersion": "1.1.0", "ips": ips}
+	return i
 }
 
 // CheckAdd is CNI's CHECK.

@@ -4,22 +4,27 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/tenure-ipam/tenure/ipam/wire"
 )
 
-// Observer keeps invariant I1 over everything that agents have answered: in one
-// domain, an address has at most one owner. The domain is the pool's name in the
-// configuration; an owner is a claim, or else an interface of a sandbox.
+// Observer keeps the invariants I1 and I3 over everything that agents have
+// answered. I1: in one domain, an address has at most one owner. The domain is the
+// interface's, else the pool's name in the configuration; an owner is a claim, whichever pods use it, or
+// else an interface of a pod. I3: a claim's addresses never change.
 type Observer struct {
 	t testing.TB
 
 	mu      sync.Mutex
-	owner   map[held]map[string]bool // guarded by mu; interfaces that have it
-	of      map[string][]held        // guarded by mu; by node and interface
-	answers int                      // guarded by mu
+	holders map[held]map[string]string // guarded by mu; the owner by place that has the address
+	of      map[string][]held          // guarded by mu; what a place has
+	fixed   map[string][]netip.Addr    // guarded by mu; a claim's addresses, as first seen
+	lines   map[held][]line            // guarded by mu; what happened to an address, the last of it
+	answers int                        // guarded by mu
 }
 
 type held struct {
@@ -27,14 +32,31 @@ type held struct {
 	addr   netip.Addr
 }
 
-// NewObserver returns an observer that reports to t.
-func NewObserver(t testing.TB) *Observer {
-	return &Observer{t: t, owner: map[held]map[string]bool{}, of: map[string][]held{}}
+// line is one line of an address's time line.
+type line struct {
+	at   time.Time
+	text string
 }
 
+// maxLines bounds an address's time line.
+const maxLines = 60
+
+// ClaimKey is the key of [Interface.Top] that tells the observer which claim an
+// interface uses: its name or, where claims of one name follow one another, its UID.
+const ClaimKey = "claim-of-test"
+
+// NewObserver returns an observer that reports to t.
+func NewObserver(t testing.TB) *Observer {
+	return &Observer{
+		t: t, holders: map[held]map[string]string{}, of: map[string][]held{}, fixed: map[string][]netip.Addr{}, lines: map[held][]line{},
+	}
+}
+
+func claimOwner(claim string) string { return "claim " + claim }
+
 func owner(i Interface) string {
-	if claim, ok := i.Top["claim-of-test"].(string); ok {
-		return "claim " + claim
+	if claim, ok := i.Top[ClaimKey].(string); ok {
+		return claimOwner(claim)
 	}
 	// A new sandbox of the same pod's interface is the same owner.
 	if i.PodUID != "" {
@@ -44,52 +66,134 @@ func owner(i Interface) string {
 }
 
 func domain(i Interface) string {
-	return fmt.Sprint(i.IPAM["pool"], i.IPAM["pools"], i.IPAM["network_name"])
+	if i.Domain != "" {
+		return i.Domain
+	}
+	for _, key := range []string{"pool", "network_name"} {
+		if name, ok := i.IPAM[key].(string); ok {
+			return name
+		}
+	}
+	return fmt.Sprint(i.IPAM["pools"])
+}
+
+func place(node string, i Interface) string {
+	return node + " " + i.Network + " " + i.Sandbox + " " + i.IfName
 }
 
 func (o *Observer) added(node string, i Interface, res *wire.Result) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.answers++
-	who, place := owner(i), node+" "+i.Network+" "+i.Sandbox+" "+i.IfName
+	var addrs []netip.Addr
 	for _, ip := range res.IPs {
-		h := held{domain(i), ip.Address.Addr()}
-		for other := range o.owner[h] {
+		addrs = append(addrs, ip.Address.Addr())
+	}
+	where := place(node, i)
+	if was := o.of[where]; len(was) > 0 && !slices.Equal(was, inDomain(domain(i), addrs)) {
+		o.t.Errorf("I2: the repeated ADD of %s is answered with %v\n%s", where, addrs, o.timeLine(was...))
+	}
+	o.have(domain(i), addrs, where, owner(i))
+}
+
+// Claimed tells that a claim's status shows addresses, which are the claim's until
+// Unclaimed, with a pod or without. It may be told again.
+func (o *Observer) Claimed(domain, claim string, addrs []netip.Addr) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.have(domain, addrs, claimOwner(claim), claimOwner(claim))
+}
+
+// Unclaimed tells that a claim is about to be deleted. Pods that use it keep its
+// addresses.
+func (o *Observer) Unclaimed(claim string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.leave(claimOwner(claim), "deleted")
+}
+
+// Off tells that a node is off, and whatever ran on it: others may have its
+// addresses.
+func (o *Observer) Off(node string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for where := range o.of {
+		if strings.HasPrefix(where, node+" ") {
+			o.leave(where, "is off")
+		}
+	}
+}
+
+// have records that a place has addresses. o.mu must be held.
+func (o *Observer) have(domain string, addrs []netip.Addr, where, who string) {
+	hs := inDomain(domain, addrs)
+	for _, h := range hs {
+		o.note(h, "%s: %s has it", where, who)
+		for there, other := range o.holders[h] {
 			if other != who {
-				o.t.Errorf("I1: %v of %s answered to %s on %s while %s has it", h.addr, h.domain, who, node, other)
+				o.t.Errorf("I1: %v of %s is answered to %s at %s while %s at %s has it\n%s", h.addr, domain, who, where, other, there, o.timeLine(h))
 			}
 		}
-		if o.owner[h] == nil {
-			o.owner[h] = map[string]bool{}
+		if o.holders[h] == nil {
+			o.holders[h] = map[string]string{}
 		}
-		o.owner[h][who] = true
-		o.of[place] = append(o.of[place], h)
+		o.holders[h][where] = who
 	}
+	o.of[where] = hs
+	if claim, ok := strings.CutPrefix(who, "claim "); ok {
+		if first, seen := o.fixed[claim]; seen && !slices.Equal(first, addrs) {
+			o.t.Errorf("I3: claim %s had %v, and now %v\n%s", claim, first, addrs, o.timeLine(append(inDomain(domain, first), hs...)...))
+		}
+		o.fixed[claim] = addrs
+	}
+}
+
+func inDomain(domain string, addrs []netip.Addr) []held {
+	hs := make([]held, len(addrs))
+	for i, a := range addrs {
+		hs[i] = held{domain, a}
+	}
+	return hs
 }
 
 func (o *Observer) deleting(node string, i Interface) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	place := node + " " + i.Network + " " + i.Sandbox + " " + i.IfName
-	mine := o.of[place]
-	delete(o.of, place)
-	who := owner(i)
-	for _, h := range mine {
-		if !o.stillHeld(h) {
-			delete(o.owner[h], who)
-		}
-	}
+	o.leave(place(node, i), "DEL")
 }
 
-// stillHeld reports whether another attachment of the same owner has h. o.mu must
-// be held.
-func (o *Observer) stillHeld(h held) bool {
-	for _, hs := range o.of {
-		if slices.Contains(hs, h) {
-			return true
+// leave records that a place has nothing any more. o.mu must be held.
+func (o *Observer) leave(where, why string) {
+	for _, h := range o.of[where] {
+		delete(o.holders[h], where)
+		o.note(h, "%s: %s", where, why)
+	}
+	delete(o.of, where)
+}
+
+// note adds a line to an address's time line. o.mu must be held.
+func (o *Observer) note(h held, format string, args ...any) {
+	lines := append(o.lines[h], line{time.Now(), fmt.Sprintf(format, args...)})
+	o.lines[h] = lines[max(0, len(lines)-maxLines):]
+}
+
+// timeLine says what happened to addresses. o.mu must be held.
+func (o *Observer) timeLine(hs ...held) string {
+	var b strings.Builder
+	for _, h := range hs {
+		fmt.Fprintf(&b, "  time line of %v of %s:\n", h.addr, h.domain)
+		for _, l := range o.lines[h] {
+			fmt.Fprintf(&b, "    %s %s\n", l.at.Format("15:04:05.000000"), l.text)
 		}
 	}
-	return false
+	return b.String()
+}
+
+// TimeLine says what happened to an address, for a test's own failures.
+func (o *Observer) TimeLine(domain string, addr netip.Addr) string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.timeLine(held{domain, addr})
 }
 
 // Held returns how many addresses are held now.
@@ -97,8 +201,8 @@ func (o *Observer) Held() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	n := 0
-	for _, owners := range o.owner {
-		if len(owners) > 0 {
+	for _, places := range o.holders {
+		if len(places) > 0 {
 			n++
 		}
 	}

@@ -8,35 +8,48 @@ import (
 	"syscall"
 )
 
-// Program says how to run agents as processes of their own, which can be killed.
+// Program says how to run one of Tenure's programs as processes of their own, which
+// can be killed.
 type Program struct {
-	Path       string // of tenured
+	Path       string
 	Kubeconfig string
 }
 
-// LaunchProcess starts the agent of a node as a process, without waiting for it.
-func (f *Fleet) LaunchProcess(p Program, name string) *Node {
+// child is a running process.
+type child struct {
+	cmd  *exec.Cmd
+	done chan error
+}
+
+// run starts a program that logs into a file of the name.
+func (f *Fleet) run(name, path string, args ...string) *child {
 	f.t.Helper()
-	f.mu.Lock()
-	n, ok := f.nodes[name]
-	if !ok {
-		n = &Node{Name: name, fleet: f, cfg: f.config(name)}
-		f.nodes[name] = n
-	}
-	f.mu.Unlock()
-	c := n.cfg
-	log := logFile(f.t, filepath.Join(f.dir, name+".log"))
-	cmd := exec.Command(p.Path, "--node", name, "--kubeconfig", p.Kubeconfig, "--store", c.Store, "--socket", c.Socket,
-		"--journal", c.Agent.JournalDir, "--netns-dirs", strings.Join(c.NetnsDirs, ","), "--cni-results", strings.Join(c.ResultDirs, ","), "--listen", "", "--machine-id", c.Agent.Machine, "--idle", c.Agent.Idle.String(), "--fence", c.Agent.Fence.String())
+	log := f.logFile(name)
+	cmd := exec.Command(path, args...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := cmd.Start(); err != nil {
 		f.t.Fatal(err)
 	}
-	n.done = make(chan error, 1)
-	go func() { n.done <- cmd.Wait() }()
-	n.stop = func() { _ = cmd.Process.Signal(syscall.SIGTERM) } // it may have ended
-	n.kill = func() { _ = cmd.Process.Kill() }
+	c := &child{cmd: cmd, done: make(chan error, 1)}
+	go func() { c.done <- cmd.Wait() }()
+	return c
+}
+
+func (c *child) terminate() { _ = c.cmd.Process.Signal(syscall.SIGTERM) } // it may have ended
+
+func (c *child) kill() { _ = c.cmd.Process.Kill() } // it may have ended
+
+// LaunchProcess starts the agent of a node as a process of the program tenured,
+// without waiting for it.
+func (f *Fleet) LaunchProcess(p Program, name string) *Node {
+	f.t.Helper()
+	n := f.node(name)
+	c, a := n.cfg, n.cfg.Agent
+	proc := f.run(name, p.Path, "--node", name, "--kubeconfig", p.Kubeconfig, "--store", c.Store, "--socket", c.Socket,
+		"--journal", a.JournalDir, "--netns-dirs", strings.Join(c.NetnsDirs, ","), "--cni-results", strings.Join(c.ResultDirs, ","), "--listen", c.Listen, "--machine-id", a.Machine, "--idle", a.Idle.String(), "--fence", a.Fence.String(),
+		"--wait", a.Wait.String(), "--publish-every", a.PublishEvery.String(), "--sweep-every", a.SweepEvery.String(), "--debug")
+	n.done, n.stop, n.kill = proc.done, proc.terminate, proc.kill
 	return n
 }
 
@@ -50,3 +63,47 @@ func (n *Node) Kill() {
 	}
 	n.stop, n.kill = nil, nil
 }
+
+// Controller is a running cluster controller.
+type Controller struct {
+	fleet *Fleet
+	name  string
+	proc  *child
+}
+
+// LaunchController starts a process of the program tenure-controller, without
+// waiting for it. args are further arguments. It ends with the test.
+func (f *Fleet) LaunchController(p Program, name string, args ...string) *Controller {
+	f.t.Helper()
+	c := &Controller{fleet: f, name: name}
+	c.proc = f.run(name, p.Path, append([]string{"--kubeconfig", p.Kubeconfig, "--health", "", "--metrics", "", "--debug"}, args...)...)
+	f.t.Cleanup(c.Kill)
+	return c
+}
+
+// Kill ends the controller as kill -9 does, if it runs.
+func (c *Controller) Kill() {
+	if c.proc == nil {
+		return
+	}
+	c.proc.kill()
+	<-c.proc.done
+	c.proc = nil
+}
+
+// Running reports whether the controller has not ended by itself or by Kill.
+func (c *Controller) Running() bool {
+	if c.proc == nil {
+		return false
+	}
+	select {
+	case err := <-c.proc.done:
+		c.proc.done <- err // for Kill
+		return false
+	default:
+		return true
+	}
+}
+
+// Log returns what the controller has logged.
+func (c *Controller) Log() string { return readLog(filepath.Join(c.fleet.logs(), c.name+".log")) }

@@ -136,7 +136,7 @@ func (w *world) pod(n *fleet.Node, name, claim, extra string, owners ...metav1.O
 		IPAM: map[string]any{"type": "tenure", "pool": w.name},
 	}
 	if claim != "" {
-		i.Top = map[string]any{"claim-of-test": claim}
+		i.Top = map[string]any{fleet.ClaimKey: claim}
 	}
 	return w.sandboxed(i)
 }

@@ -1,0 +1,72 @@
+package fleet
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tenure-ipam/tenure/deploy"
+	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/test/controlplane"
+)
+
+// Accounts are the credentials of Tenure's programs, with the rights that they are
+// shipped with. They do not expire.
+type Accounts struct{ Agent, Controller *rest.Config }
+
+// Install puts the roles of deploy into a cluster, and what a cluster of this kind
+// lacks for pods to be created: the service account "default".
+func Install(ctx context.Context, cp *controlplane.ControlPlane, kc client.Client) (a Accounts, err error) {
+	if err := install(ctx, kc, "rbac"); err != nil {
+		return a, err
+	}
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default", Namespace: "default"}}
+	if err := kc.Create(ctx, account); err != nil {
+		return a, err
+	}
+	user := func(name string) (*rest.Config, error) {
+		return cp.AddUser("system:serviceaccount:"+cluster.DefaultSeatNamespace+":"+name, "system:serviceaccounts")
+	}
+	if a.Agent, err = user("tenured"); err != nil {
+		return a, err
+	}
+	a.Controller, err = user("tenure-controller")
+	return a, err
+}
+
+// install creates the objects of a directory of deploy.
+func install(ctx context.Context, kc client.Client, dir string) error {
+	return fs.WalkDir(deploy.FS, dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		raw, err := deploy.FS.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		for dec := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(raw), 4096); ; {
+			var o unstructured.Unstructured
+			if err := dec.Decode(&o); errors.Is(err, io.EOF) {
+				return nil
+			} else if err != nil {
+				return fmt.Errorf("%s: %w", path, err)
+			}
+			if len(o.Object) == 0 {
+				continue
+			}
+			if err := kc.Create(ctx, &o); err != nil {
+				return fmt.Errorf("%s: %w", path, err)
+			}
+		}
+	})
+}

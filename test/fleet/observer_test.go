@@ -1,0 +1,116 @@
+package fleet
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/tenure-ipam/tenure/ipam/wire"
+)
+
+// recorder keeps what an observer reports.
+type recorder struct {
+	testing.TB
+	said []string
+}
+
+func (r *recorder) Errorf(format string, args ...any) {
+	r.said = append(r.said, fmt.Sprintf(format, args...))
+}
+
+func ofPool(sandbox string) Interface {
+	return Interface{Network: "lan", Sandbox: sandbox, IfName: "net1", IPAM: map[string]any{"pool": "p"}}
+}
+
+func ofClaim(sandbox, claim string) Interface {
+	i := ofPool(sandbox)
+	i.Top = map[string]any{ClaimKey: claim}
+	return i
+}
+
+func answer(addr string) *wire.Result {
+	return &wire.Result{IPs: []wire.IP{{Address: netip.PrefixFrom(netip.MustParseAddr(addr), 24)}}}
+}
+
+func addrs(text string) []netip.Addr { return []netip.Addr{netip.MustParseAddr(text)} }
+
+func TestObserver(t *testing.T) {
+	tests := []struct {
+		name string
+		do   func(o *Observer)
+		want string // empty: nothing is reported
+	}{
+		{"two sandboxes", func(o *Observer) {
+			o.added("a", ofPool("c1"), answer("10.0.0.1"))
+			o.added("b", ofPool("c2"), answer("10.0.0.1"))
+		}, "I1: 10.0.0.1"},
+		{"after a DEL", func(o *Observer) {
+			o.added("a", ofPool("c1"), answer("10.0.0.1"))
+			o.deleting("a", ofPool("c1"))
+			o.added("b", ofPool("c2"), answer("10.0.0.1"))
+		}, ""},
+		{"after a DEL of another", func(o *Observer) {
+			o.added("a", ofPool("c1"), answer("10.0.0.1"))
+			o.deleting("b", ofPool("c1"))
+			o.added("b", ofPool("c2"), answer("10.0.0.1"))
+		}, "I1"},
+		{"the node is off", func(o *Observer) {
+			o.added("a", ofPool("c1"), answer("10.0.0.1"))
+			o.Off("a")
+			o.added("b", ofPool("c2"), answer("10.0.0.1"))
+		}, ""},
+		{"another node is off", func(o *Observer) {
+			o.added("a", ofPool("c1"), answer("10.0.0.1"))
+			o.Off("b")
+			o.added("b", ofPool("c2"), answer("10.0.0.1"))
+		}, "I1"},
+		{"a repeated ADD", func(o *Observer) {
+			o.added("a", ofPool("c1"), answer("10.0.0.1"))
+			o.added("a", ofPool("c1"), answer("10.0.0.1"))
+		}, ""},
+		{"a repeated ADD with another answer", func(o *Observer) {
+			o.added("a", ofPool("c1"), answer("10.0.0.1"))
+			o.added("a", ofPool("c1"), answer("10.0.0.2"))
+		}, "I2"},
+		{"siblings of one claim", func(o *Observer) {
+			o.Claimed("p", "db", addrs("10.0.0.1"))
+			o.added("a", ofClaim("c1", "db"), answer("10.0.0.1"))
+			o.added("b", ofClaim("c2", "db"), answer("10.0.0.1"))
+		}, ""},
+		{"a claim's address without a pod", func(o *Observer) {
+			o.Claimed("p", "db", addrs("10.0.0.1"))
+			o.added("b", ofPool("c2"), answer("10.0.0.1"))
+		}, "I1"},
+		{"a claim that is gone, its pod is not", func(o *Observer) {
+			o.Claimed("p", "db", addrs("10.0.0.1"))
+			o.added("a", ofClaim("c1", "db"), answer("10.0.0.1"))
+			o.Unclaimed("db")
+			o.added("b", ofPool("c2"), answer("10.0.0.1"))
+		}, "I1"},
+		{"a claim that is gone, and its pod", func(o *Observer) {
+			o.Claimed("p", "db", addrs("10.0.0.1"))
+			o.added("a", ofClaim("c1", "db"), answer("10.0.0.1"))
+			o.deleting("a", ofClaim("c1", "db"))
+			o.Unclaimed("db")
+			o.added("b", ofPool("c2"), answer("10.0.0.1"))
+		}, ""},
+		{"a claim's address changes", func(o *Observer) {
+			o.Claimed("p", "db", addrs("10.0.0.1"))
+			o.added("a", ofClaim("c1", "db"), answer("10.0.0.2"))
+		}, "I3"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			r := &recorder{TB: t}
+			tt.do(NewObserver(r))
+			said := strings.Join(r.said, "\n")
+			if (tt.want == "") != (said == "") || !strings.Contains(said, tt.want) {
+				t.Errorf("reported %q; want %q in it", said, tt.want)
+			}
+			if tt.want != "" && !strings.Contains(said, "time line of 10.0.0.1") {
+				t.Errorf("reported %q; want the time line", said)
+			}
+		})
+	}
+}
