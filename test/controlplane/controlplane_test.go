@@ -153,7 +153,7 @@ func TestSlowEtcd(t *testing.T) {
 	if err := errors.Join(cp.StopAPIServer(), cp.StopEtcd(), cp.StartEtcd(ctx), cp.StartAPIServer(ctx)); err != nil {
 		t.Fatal(err)
 	}
-	took("after a restart")
+	took("restarted")
 	if err := controlplane.New(t, controlplane.Options{}).DelayEtcd(delay); err == nil {
 		t.Error("etcd without a proxy is delayed")
 	}
