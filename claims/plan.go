@@ -178,7 +178,7 @@ func (s seen) waits() (why *outcome, after time.Duration) {
 		return nil, 0
 	case broker.Exhausted:
 		reason = ReasonExhausted
-	case broker.Taken, broker.Unassignable:
+	case broker.Taken, broker.Silent, broker.Unassignable:
 		reason, message = ReasonConflict, "status.ips cannot be granted: "+message
 	case broker.PoolMissing:
 		reason = ReasonPoolNotFound

@@ -32,14 +32,27 @@ type Source struct {
 	// Families are those of which one address each is wanted. Nil is every
 	// family that the pool has.
 	Families []allocator.Family
+	// Addr, if valid, is the one address that will do. It need not be ordinary.
+	Addr netip.Addr
+
+	search string // View as text, once the ask is in the Book
 }
 
 // equal reports whether a and o ask for the same.
 func (a Ask) equal(o Ask) bool {
 	return a.To == o.To && slices.Equal(a.Exactly, o.Exactly) &&
 		slices.EqualFunc(a.From, o.From, func(x, y Source) bool {
-			return x.Pool == y.Pool && x.View.Equal(y.View) && slices.Equal(x.Families, y.Families)
+			return x.Pool == y.Pool && x.Addr == y.Addr && x.View.Equal(y.View) && slices.Equal(x.Families, y.Families)
 		})
+}
+
+// prepared returns a with what is worked out once for all its tries.
+func (a Ask) prepared() Ask {
+	a.From = slices.Clone(a.From)
+	for i := range a.From {
+		a.From[i].search = a.From[i].View.String()
+	}
+	return a
 }
 
 // Granted is an address that has been granted, and what it was granted for.
@@ -72,6 +85,10 @@ type Problem struct {
 	Message string
 	// Since is when the ask was first found to have a problem of this reason.
 	Since time.Time
+	// Addr is, of the reasons Taken and Silent, the address, and Lease the name of
+	// the lease that it is on.
+	Addr  netip.Addr
+	Lease string
 }
 
 // Reason says what kind of [Problem] there is.
@@ -84,10 +101,16 @@ const (
 	PoolMissing
 	// PoolNotReady: the pool is closed, faulty or being deleted.
 	PoolNotReady
-	// Exhausted: the pool, or the part of it that may be taken, has no address left.
+	// Exhausted: the pool, or the part of it that may be taken, has no address
+	// left, and the nodes that were asked to cede some have none free, or do not
+	// answer.
 	Exhausted
-	// Taken: an address asked for by name belongs to somebody else.
+	// Taken: an address asked for by name belongs to somebody else, or the node
+	// that has it has been asked for it and has not ceded it.
 	Taken
+	// Silent: an address asked for by name lies in a block of a node that does not
+	// answer.
+	Silent
 	// Unassignable: an address asked for by name is none that the pools give.
 	Unassignable
 	// Failed: a call failed; it is made again.
@@ -96,7 +119,7 @@ const (
 
 // String returns the reason as a word.
 func (r Reason) String() string {
-	names := [...]string{"NoProblem", "PoolMissing", "PoolNotReady", "Exhausted", "Taken", "Unassignable", "Failed"}
+	names := [...]string{"NoProblem", "PoolMissing", "PoolNotReady", "Exhausted", "Taken", "Silent", "Unassignable", "Failed"}
 	if int(r) >= len(names) {
 		return fmt.Sprintf("Reason(%d)", uint8(r))
 	}
@@ -113,15 +136,22 @@ type want struct {
 	pool   *pool
 	family allocator.Family
 	view   allocator.View
+	search string     // view as text
 	addr   netip.Addr // exactly this one; zero is any
+	// strict says that what was granted outside the view, or is being freed, does
+	// not do.
+	strict bool
 }
 
-// fits reports whether h is what w asked for. The view is left out: it says what
-// may be handed out, not what may be kept. An address that is being freed fits
-// only who names it.
+// fits reports whether h is what w asked for. For a claim the view is left out: it
+// says what may be handed out, not what may be kept. An address that is being freed
+// fits only who names it.
 func (w want) fits(h Held) bool {
 	a := h.Grant.Addr
 	if h.Pool != w.pool.name || allocator.FamilyOf(a) != w.family {
+		return false
+	}
+	if w.strict && (h.Grant.Freeing || !w.view.Contains(a)) {
 		return false
 	}
 	if w.addr.IsValid() {
@@ -147,9 +177,17 @@ func (b *Book) expand(a Ask) ([]want, Problem) {
 			if families == nil {
 				families = p.state.Shape.Families()
 			}
-			if slices.Contains(families, f) {
-				wants = append(wants, want{source: i, pool: p, family: f, view: src.View})
+			if !slices.Contains(families, f) {
+				continue
 			}
+			w := want{
+				source: i, pool: p, family: f, view: src.View, search: src.search, addr: src.Addr,
+				strict: a.To.Kind == protocol.GranteeSubLease,
+			}
+			if why := w.unassignable(); why != "" {
+				return nil, problem(Unassignable, "%s", why)
+			}
+			wants = append(wants, w)
 		}
 	}
 	if len(wants) == 0 {
@@ -195,21 +233,55 @@ func name(wants []want, addrs []netip.Addr) ([]want, Problem) {
 	return kept, Problem{}
 }
 
-// match gives each want an element of held that fits it, each once. The element
-// is zero for a want that nothing fits, and then all is false.
+// unassignable returns why the pool can never give what w wants, or nothing.
+func (w want) unassignable() string {
+	shape := w.pool.state.Shape
+	if w.addr.IsValid() {
+		if err := shape.Assignable(w.addr); err != nil {
+			return fmt.Sprintf("%v: pool %s: %v", w.addr, w.pool.name, err)
+		}
+		return ""
+	}
+	if _, ok := shape.NextBlock(w.family, w.family.BitLen(), w.view, netip.Addr{}); !ok && w.strict {
+		return fmt.Sprintf("pool %s has no ordinary address within %s", w.pool.name, shorten(w.view.String()))
+	}
+	return ""
+}
+
+// match gives each want an element of held that fits it, each once, and as many
+// wants as possible one. The element is zero for a want that gets none, and then
+// all is false.
 func match(wants []want, held []Held) (given []Held, all bool) {
-	given, used := make([]Held, len(wants)), make([]bool, len(held))
+	of := make([]int, len(held)) // the want, plus one, that has an element
+	var give func(i int, tried []bool) bool
+	give = func(i int, tried []bool) bool {
+		for j, h := range held {
+			if of[j] == 0 && wants[i].fits(h) {
+				of[j] = i + 1
+				return true
+			}
+		}
+		for j, h := range held {
+			if tried[j] || !wants[i].fits(h) {
+				continue
+			}
+			tried[j] = true
+			if give(of[j]-1, tried) { // whoever has it takes another
+				of[j] = i + 1
+				return true
+			}
+		}
+		return false
+	}
 	all = true
-	for i, w := range wants {
-		j := 0
-		for j < len(held) && (used[j] || !w.fits(held[j])) {
-			j++
+	for i := range wants {
+		all = give(i, make([]bool, len(held))) && all
+	}
+	given = make([]Held, len(wants))
+	for j, i := range of {
+		if i > 0 {
+			given[i-1] = held[j]
 		}
-		if j == len(held) {
-			all = false
-			continue
-		}
-		given[i], used[j] = held[j], true
 	}
 	return given, all
 }

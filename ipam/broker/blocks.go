@@ -2,9 +2,36 @@ package broker
 
 import (
 	"net/netip"
+	"slices"
 
+	"go4.org/netipx"
+
+	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
+
+// kind says why addresses of a lease may be granted. Addresses are taken from the
+// kinds in this order; a block that nobody holds comes after the first.
+type kind uint8
+
+const (
+	ofCluster  kind = iota // the cluster holds the block
+	ofNode                 // a node does, and has ceded some of its addresses
+	idleOfNode             // a node does, and has ceded them all
+	kinds
+)
+
+// stock is the open blocks of one kind. Taken are the addresses that are granted
+// or reserved, barred those that a node has not ceded.
+type stock struct {
+	table allocator.Table
+	space allocator.Space
+}
+
+func newStock() stock {
+	table := allocator.NewMem()
+	return stock{table, allocator.NewSpace(table, nil)}
+}
 
 // unready returns why nothing of p can be granted, or nothing.
 func (p *pool) unready() string {
@@ -20,26 +47,53 @@ func (p *pool) unready() string {
 	}
 }
 
-// usable reports whether addresses of l may be granted, as far as l itself goes.
-func (p *pool) usable(l *lease) bool {
-	return l.Holder.Cluster && l.Protocol <= protocol.Version && !l.Deleting && !l.leaving &&
+// ofPool reports whether l is a lease of p as p is now, and one that may be
+// written.
+func (p *pool) ofPool(l *lease) bool {
+	return l.Protocol <= protocol.Version && !l.Deleting && !l.leaving &&
 		p.state.UID != "" && l.PoolUID == p.state.UID && p.state.BlockBits(l.Block.Addr()) == l.Block.Bits()
 }
 
-// settle opens or closes l's block as it should be.
-func (p *pool) settle(l *lease) {
-	if p.usable(l) {
-		p.open(l)
-		return
+// usable reports whether addresses of l may be granted, as far as l itself goes,
+// and of what kind it is.
+func (p *pool) usable(l *lease) (kind, bool) {
+	switch {
+	case !p.ofPool(l):
+		return 0, false
+	case l.Holder.Cluster:
+		return ofCluster, true
+	case cededWhole(l.Lease):
+		return idleOfNode, true
+	default:
+		return ofNode, len(l.Ceded) > 0
 	}
-	p.close(l)
+}
+
+// settle opens or closes l's block as it should be, and makes its stock agree with
+// what is granted, reserved and ceded. It reports whether an address is free now
+// that was not.
+func (p *pool) settle(l *lease) (freed bool) {
+	k, ok := p.usable(l)
+	if l.open && (!ok || k != l.kind) {
+		p.close(l)
+	}
+	if !ok {
+		return false
+	}
+	opened := !l.open
+	if opened {
+		must(p.stocks[k].space.Open(l.Block))
+		l.open, l.kind = true, k
+	}
+	taken := l.takenNow()
+	return p.mark(l, taken, l.barredNow(taken)) || opened
 }
 
 // settleAll settles every lease. What is to be closed comes first: blocks of an
 // old size may lie where blocks of the new one are to be opened.
 func (p *pool) settleAll() {
 	for _, l := range p.leases {
-		if !p.usable(l) {
+		if k, ok := p.usable(l); l.open && (!ok || k != l.kind) {
 			p.close(l)
 		}
 	}
@@ -48,56 +102,85 @@ func (p *pool) settleAll() {
 	}
 }
 
-func (p *pool) open(l *lease) {
-	if l.open {
-		return
-	}
-	must(p.space.Open(l.Block))
-	l.open = true
-	for a := range l.takenBy(l.Grants) {
-		must(p.space.Take(a))
-	}
-}
-
 func (p *pool) close(l *lease) {
 	if !l.open {
 		return
 	}
-	for a := range l.takenBy(l.Grants) {
-		must(p.space.Free(a))
-	}
-	must(p.space.Close(l.Block))
-	l.open = false
+	p.mark(l, nil, l.barred)
+	must(p.stocks[l.kind].space.Close(l.Block))
+	l.open, l.barred = false, nil
 }
 
-// retake makes the space agree with l, whose grants were old before.
-func (p *pool) retake(l *lease, old []protocol.Grant) {
-	was, is := l.takenBy(old), l.takenBy(l.Grants)
-	for a := range was {
-		if _, ok := is[a]; !ok {
-			must(p.space.Free(a))
+// mark has exactly these addresses of l, which is open, taken and barred in its
+// stock. It reports whether one is neither that was.
+func (p *pool) mark(l *lease, taken, barred []netip.Addr) (freed bool) {
+	space := p.stocks[l.kind].space
+	for _, a := range l.barred {
+		if !has(barred, a) {
+			must(space.Bar(a, false))
+			freed = freed || !has(taken, a)
 		}
 	}
-	for a := range is {
-		if _, ok := was[a]; !ok {
-			must(p.space.Take(a))
+	for _, a := range l.taken {
+		if !has(taken, a) {
+			must(space.Free(a))
+			freed = freed || !has(barred, a)
 		}
 	}
+	for _, a := range taken {
+		if !has(l.taken, a) {
+			must(space.Take(a))
+		}
+	}
+	for _, a := range barred {
+		if !has(l.barred, a) {
+			must(space.Bar(a, true))
+		}
+	}
+	l.taken, l.barred = taken, barred
+	return freed
 }
 
-// takenBy returns the addresses of l's block that grants or reservations take.
-// What a person wrote by hand may name an address twice, or one of another block.
-func (l *lease) takenBy(grants []protocol.Grant) map[netip.Addr]struct{} {
-	taken := make(map[netip.Addr]struct{}, len(grants)+len(l.reserved))
-	for _, g := range grants {
+// takenNow returns, sorted, the addresses of l's block that grants or reservations
+// take. What a person wrote by hand may name an address twice, or one of another
+// block.
+func (l *lease) takenNow() []netip.Addr {
+	taken := make([]netip.Addr, 0, len(l.Grants)+len(l.reserved))
+	for _, g := range l.Grants {
 		if l.Block.Contains(g.Addr) {
-			taken[g.Addr] = struct{}{}
+			taken = append(taken, g.Addr)
 		}
 	}
-	for a := range l.reserved {
-		taken[a] = struct{}{}
+	return sorted(append(taken, l.reserved...))
+}
+
+// barredNow returns, sorted, the addresses of l's block that are neither taken nor
+// the cluster's to give.
+func (l *lease) barredNow(taken []netip.Addr) []netip.Addr {
+	if l.Holder.Cluster {
+		return nil
 	}
-	return taken
+	ceded := sorted(slices.Clone(l.Ceded))
+	var barred []netip.Addr
+	for a, last := l.Block.Addr(), netipx.PrefixLastIP(l.Block); ; a = a.Next() {
+		if !has(ceded, a) && !has(taken, a) {
+			barred = append(barred, a)
+		}
+		if a == last {
+			return barred
+		}
+	}
+}
+
+func sorted(addrs []netip.Addr) []netip.Addr {
+	slices.SortFunc(addrs, netip.Addr.Compare)
+	return slices.Compact(addrs)
+}
+
+// has reports whether a is one of addrs, which are sorted.
+func has(addrs []netip.Addr, a netip.Addr) bool {
+	_, found := slices.BinarySearchFunc(addrs, a, netip.Addr.Compare)
+	return found
 }
 
 // discard removes l as if it had never been there. Unlike drop it has nothing

@@ -1,36 +1,49 @@
 package broker
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// A Book is what the broker knows: every pool, every lease, every grant, and
-// which addresses of the cluster's blocks are free. It does no I/O. Its methods
-// must not be called concurrently.
+// A Book is what the broker knows: every pool, every lease, every grant, which
+// addresses are free and the cluster's to give, and which holders have been asked
+// to cede some. It does no I/O. Its methods must not be called concurrently.
 //
 // It is told what was seen of the cluster, in any order and more than once, and
 // keeps the newest of each object. It may be behind; it is never ahead.
 type Book struct {
+	now   func() time.Time
 	pools map[protocol.PoolName]*pool
 	held  map[protocol.UID][]Held
-	// claims are the UIDs with grants, by the claim that the grants name.
-	claims map[ClaimKey][]protocol.UID
+	// names are the UIDs with grants, by what the grants call their grantee.
+	names map[protocol.Grantee][]protocol.UID
 
-	// tick orders asks and live calls: see [Answer.Stamp].
+	// tick orders asks, recalls and live calls: see [Answer.Stamp].
 	tick  uint64
 	queue queue
 	woken []*pool // pools that have changed since the queue was last looked at
+	// touched are pools that may starve, or not any more, since anybody was told.
+	touched []*pool
+
+	holders map[protocol.NodeName]*holder
+	id      string // of the recalls of this book, among all books'
+	recalls uint64 // how many there have been
 }
 
 // A ClaimKey is the name of a claim. Claims that follow each other under one name
 // share it.
 type ClaimKey struct{ Namespace, Name string }
+
+func (k ClaimKey) grantee() protocol.Grantee {
+	return protocol.Grantee{Kind: protocol.GranteeClaim, Namespace: k.Namespace, Name: k.Name}
+}
 
 // Held is a grant, and the pool and block of the lease that it stands on.
 type Held struct {
@@ -61,10 +74,8 @@ type PoolState struct {
 type pool struct {
 	name  protocol.PoolName
 	state PoolState // zero UID: the pool is not there
-	// space has the usable leases' blocks open. Taken are the addresses that are
-	// granted or reserved.
-	table  allocator.Table
-	space  allocator.Space
+	// stocks have the usable leases' blocks open.
+	stocks [kinds]stock
 	leases map[netip.Prefix]*lease
 	// cursor is where the search for a block without lease goes on, and full the
 	// searches that have found none since a lease last went.
@@ -74,6 +85,14 @@ type pool struct {
 	// that it has.
 	waiting map[*waiter]struct{}
 	woken   bool
+	// askAgain is when holders that were passed over may be asked again; zero if
+	// nobody waits for that.
+	askAgain time.Time
+	// starving is how many asks have found nothing, although every holder was
+	// asked; told is whether people were told that there are some.
+	starving int
+	told     bool
+	touched  bool
 }
 
 // lease is one lease of a pool, or one about to be created.
@@ -84,26 +103,33 @@ type lease struct {
 	confirmed bool
 	// liveAt is when the last call began that has shown this lease live.
 	liveAt uint64
-	// open says that the block is open in the pool's space.
-	open bool
+	// open says that the block is open in the pool's stock of this kind, where
+	// taken and barred, each sorted, are what they say.
+	open          bool
+	kind          kind
+	taken, barred []netip.Addr
 	// idleSince is when the lease was first seen without grants; zero if it has
 	// some. leaving says that it is being given back.
 	idleSince time.Time
 	leaving   bool
 	// reserved are the addresses that the round under way wants to grant.
-	reserved map[netip.Addr]struct{}
+	reserved []netip.Addr
+
+	asked asked
 }
 
-// NewBook returns an empty Book.
-func NewBook() *Book {
+// NewBook returns an empty Book that reads the time from now.
+func NewBook(now func() time.Time) *Book {
 	return &Book{
-		pools:  map[protocol.PoolName]*pool{},
-		held:   map[protocol.UID][]Held{},
-		claims: map[ClaimKey][]protocol.UID{},
+		now:     now,
+		pools:   map[protocol.PoolName]*pool{},
+		held:    map[protocol.UID][]Held{},
+		names:   map[protocol.Grantee][]protocol.UID{},
+		holders: map[protocol.NodeName]*holder{},
 		queue: queue{
-			asks:    map[protocol.UID]*waiter{},
-			byClaim: map[ClaimKey]protocol.UID{},
-			stamps:  map[protocol.UID]protocol.Revision{},
+			asks:   map[protocol.UID]*waiter{},
+			byName: map[protocol.Grantee]protocol.UID{},
+			stamps: map[protocol.UID]protocol.Revision{},
 		},
 	}
 }
@@ -112,11 +138,12 @@ func NewBook() *Book {
 func (b *Book) pool(name protocol.PoolName) *pool {
 	p := b.pools[name]
 	if p == nil {
-		table := allocator.NewMem()
 		p = &pool{
-			name: name, table: table, space: allocator.NewSpace(table, nil),
-			leases: map[netip.Prefix]*lease{}, cursor: map[allocator.Family]netip.Addr{},
+			name: name, leases: map[netip.Prefix]*lease{}, cursor: map[allocator.Family]netip.Addr{},
 			full: map[string]bool{}, waiting: map[*waiter]struct{}{},
+		}
+		for k := range p.stocks {
+			p.stocks[k] = newStock()
 		}
 		b.pools[name] = p
 	}
@@ -136,8 +163,10 @@ func (b *Book) SetPool(s PoolState) bool {
 	p.state = s
 	clear(p.full)
 	if s.Shape != old.Shape {
-		p.space = allocator.NewSpace(p.table, s.Shape)
-		must(p.space.Reshape())
+		for k := range p.stocks {
+			p.stocks[k].space = allocator.NewSpace(p.stocks[k].table, s.Shape)
+			must(p.stocks[k].space.Reshape())
+		}
 	}
 	p.settleAll()
 	b.wake(p)
@@ -176,9 +205,9 @@ func (b *Book) Begin() uint64 {
 }
 
 // Observe tells what was seen of a lease: live, by a call that began at begun, or
-// on a watch, where begun is 0. It returns the claims whose grants are others than
-// before.
-func (b *Book) Observe(seen protocol.Lease, begun uint64) []ClaimKey {
+// on a watch, where begun is 0. It returns, without their UIDs, the grantees whose
+// grants are others than before.
+func (b *Book) Observe(seen protocol.Lease, begun uint64) []protocol.Grantee {
 	if protocol.LeaseName(seen.Pool, seen.Block) != seen.Name {
 		return nil // not a lease of ours: nothing is granted on it
 	}
@@ -192,25 +221,22 @@ func (b *Book) Observe(seen protocol.Lease, begun uint64) []ClaimKey {
 	if seen.Revision == l.Revision || newer(l.Revision, seen.Revision) {
 		return nil
 	}
-	old, wasOpen := l.Lease, l.open
+	old := l.Lease
 	if seen.UID != old.UID {
 		l.confirmed, l.leaving, l.idleSince = false, false, time.Time{}
 	}
 	l.Lease = seen.Clone()
 	changed := b.index(old, l.Lease)
-	if l.open { // also where it is to be closed: what the space has taken are the old grants
-		p.retake(l, old.Grants)
-	}
-	p.settle(l)
-	if l.open && (!wasOpen || len(seen.Grants) < len(old.Grants)) {
+	if p.settle(l) {
 		b.wake(p)
 	}
+	b.hear(p, l, old)
 	return changed
 }
 
-// Forget tells that the lease of that name and UID is gone. It returns the claims
-// that have lost grants.
-func (b *Book) Forget(name string, uid protocol.UID) []ClaimKey {
+// Forget tells that the lease of that name and UID is gone. It returns, without
+// their UIDs, the grantees that have lost grants.
+func (b *Book) Forget(name string, uid protocol.UID) []protocol.Grantee {
 	p, l := b.lease(name)
 	if l == nil || l.UID != uid {
 		return nil
@@ -228,42 +254,43 @@ func (b *Book) lease(name string) (*pool, *lease) {
 }
 
 // drop removes l, which leaves its block to others.
-func (b *Book) drop(p *pool, l *lease) []ClaimKey {
+func (b *Book) drop(p *pool, l *lease) []protocol.Grantee {
 	changed := b.index(l.Lease, protocol.Lease{})
+	b.cancel(l)
 	p.discard(l)
 	clear(p.full)
 	b.wake(p)
 	return changed
 }
 
-// index replaces old's grants by next's, and returns the claims that differ.
-func (b *Book) index(old, next protocol.Lease) []ClaimKey {
+// index replaces old's grants by next's, and returns the grantees that differ.
+func (b *Book) index(old, next protocol.Lease) []protocol.Grantee {
 	was, is := old.Grants, next.Grants
 	for len(was) > 0 && len(is) > 0 && was[0] == is[0] {
 		was, is = was[1:], is[1:] // most writes add to the end
 	}
-	var changed []ClaimKey
+	var changed []protocol.Grantee
 	for _, g := range was {
 		if slices.Contains(is, g) {
 			continue
 		}
 		b.unhold(Held{Pool: old.Pool, Block: old.Block, Grant: g})
-		changed = appendClaim(changed, g.To)
+		changed = append(changed, nameOf(g.To))
 	}
 	for _, g := range is {
 		if slices.Contains(was, g) {
 			continue
 		}
 		b.hold(Held{Pool: next.Pool, Block: next.Block, Grant: g})
-		changed = appendClaim(changed, g.To)
+		changed = append(changed, nameOf(g.To))
 	}
 	return changed
 }
 
 func (b *Book) hold(h Held) {
 	uid := h.Grant.To.UID
-	if key, ok := keyOf(h.Grant.To); ok && len(b.held[uid]) == 0 {
-		b.claims[key] = append(b.claims[key], uid)
+	if name := nameOf(h.Grant.To); len(b.held[uid]) == 0 {
+		b.names[name] = append(b.names[name], uid)
 	}
 	b.held[uid] = append(b.held[uid], h)
 }
@@ -276,36 +303,48 @@ func (b *Book) unhold(gone Held) {
 		return
 	}
 	delete(b.held, uid)
-	key, ok := keyOf(gone.Grant.To)
-	if !ok {
-		return
-	}
-	uids := slices.DeleteFunc(b.claims[key], func(u protocol.UID) bool { return u == uid })
+	name := nameOf(gone.Grant.To)
+	uids := slices.DeleteFunc(b.names[name], func(u protocol.UID) bool { return u == uid })
 	if len(uids) == 0 {
-		delete(b.claims, key)
+		delete(b.names, name)
 		return
 	}
-	b.claims[key] = uids
+	b.names[name] = uids
 }
 
-// keyOf returns the name of the claim that g is; ok is false for a sub-lease.
-func keyOf(g protocol.Grantee) (key ClaimKey, ok bool) {
-	return ClaimKey{g.Namespace, g.Name}, g.Kind == protocol.GranteeClaim
-}
-
-func appendClaim(keys []ClaimKey, g protocol.Grantee) []ClaimKey {
-	if key, ok := keyOf(g); ok {
-		return append(keys, key)
-	}
-	return keys
+// nameOf returns what g is called: g without its UID. Grantees that follow each
+// other under one name share it.
+func nameOf(g protocol.Grantee) protocol.Grantee {
+	g.UID = ""
+	return g
 }
 
 // Held returns the grants to uid. The caller must not change them.
 func (b *Book) Held(uid protocol.UID) []Held { return b.held[uid] }
 
-// Holders returns the UIDs that have grants under a claim's name. The caller must
-// not change them.
-func (b *Book) Holders(key ClaimKey) []protocol.UID { return b.claims[key] }
+// known returns the UIDs that have grants under a name, and that of an ask that
+// waits under it.
+func (b *Book) known(name protocol.Grantee) []protocol.UID {
+	uids := slices.Clone(b.names[name])
+	if uid, ok := b.queue.byName[name]; ok && !slices.Contains(uids, uid) {
+		uids = append(uids, uid)
+	}
+	return uids
+}
+
+// called returns the names of a kind under which there are grants, sorted.
+func (b *Book) called(kind protocol.GranteeKind) []protocol.Grantee {
+	var names []protocol.Grantee
+	for name := range b.names {
+		if name.Kind == kind {
+			names = append(names, name)
+		}
+	}
+	slices.SortFunc(names, func(x, y protocol.Grantee) int {
+		return cmp.Or(strings.Compare(x.Namespace, y.Namespace), strings.Compare(x.Name, y.Name))
+	})
+	return names
+}
 
 // wake has everything that waits for p tried again, in the next round.
 func (b *Book) wake(p *pool) {

@@ -27,7 +27,7 @@ func TestStamp(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			b := NewBook()
+			b := NewBook(time.Now)
 			pool := lan(t, "lan", "10.0.0.0/24")
 			pool.Revision = "1"
 			b.SetPool(pool)
@@ -57,7 +57,7 @@ func TestStamp(t *testing.T) {
 // TestBlockSizeOfTheBook: blocks of two sizes are never open at once, in whatever
 // order the news comes.
 func TestBlockSizeOfTheBook(t *testing.T) {
-	b := NewBook()
+	b := NewBook(time.Now)
 	lease := func(cidr, revision string) protocol.Lease {
 		block := netip.MustParsePrefix(cidr)
 		return protocol.Lease{
@@ -92,7 +92,7 @@ func TestBlockSizeOfTheBook(t *testing.T) {
 // one step. A book that gave its space back by the new grants would contradict it,
 // and take the controller down.
 func TestChangeWhileClosing(t *testing.T) {
-	b := NewBook()
+	b := NewBook(time.Now)
 	pool := lan(t, "lan", "10.0.0.0/24")
 	pool.Revision = "1"
 	b.SetPool(pool)

@@ -2,10 +2,12 @@ package broker
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -24,6 +26,22 @@ type Cluster interface {
 	DeleteLease(ctx context.Context, m protocol.Meta) (protocol.Outcome, error)
 	Leases(ctx context.Context) ([]protocol.Lease, error)
 	ReadPool(ctx context.Context, name protocol.PoolName) (protocol.Pool, protocol.Outcome, error)
+	// ReadSeat reads a node's seat. UpdateSeat writes s by compare-and-swap on its
+	// UID and Revision: recalls stand there.
+	ReadSeat(ctx context.Context, node protocol.NodeName) (protocol.Seat, protocol.Outcome, error)
+	UpdateSeat(ctx context.Context, s protocol.Seat) (protocol.Seat, protocol.Outcome, error)
+}
+
+// A Notify is who hears of news. Its functions must neither block nor call the
+// Broker; one that is nil is not called.
+type Notify struct {
+	// Claim is called with each claim about whose grants or ask there is news,
+	// SubLease with the name of each such sub-lease.
+	Claim    func(ClaimKey)
+	SubLease func(name string)
+	// Pool is called with each pool of which [Broker.Starving] says something else
+	// than before.
+	Pool func(protocol.PoolName)
 }
 
 var (
@@ -44,13 +62,16 @@ type Config struct {
 	Calls int
 	// RoundSize is how many asks one round takes on.
 	RoundSize int
+	// ID tells this broker's recalls from those of every other, past and to come: at
+	// most 32 characters, without a dot.
+	ID string
 	// Now is the clock.
 	Now func() time.Time
 }
 
 // DefaultConfig returns the Config for production.
 func DefaultConfig() Config {
-	return Config{IdleAfter: time.Minute, Calls: 16, RoundSize: 1024, Now: time.Now}
+	return Config{IdleAfter: time.Minute, Calls: 16, RoundSize: 1024, ID: rand.Text(), Now: time.Now}
 }
 
 // Validate reports every fault of c.
@@ -65,6 +86,9 @@ func (c Config) Validate() error {
 	if c.RoundSize < 1 {
 		errs = append(errs, fmt.Errorf("RoundSize is %d, must be positive", c.RoundSize))
 	}
+	if c.ID == "" || len(c.ID) > 32 || strings.Contains(c.ID, ".") {
+		errs = append(errs, fmt.Errorf("ID is %q, must have 1 to 32 characters and no dot", c.ID))
+	}
 	if c.Now == nil {
 		errs = append(errs, errors.New("Now is nil"))
 	}
@@ -77,7 +101,7 @@ func (c Config) Validate() error {
 type Broker struct {
 	cfg     Config
 	cluster Cluster
-	notify  func(ClaimKey)
+	notify  Notify
 	log     *slog.Logger
 	metrics *Metrics
 	work    chan struct{} // holds a value while there may be something to do
@@ -88,15 +112,16 @@ type Broker struct {
 	sweep bool   // guarded by mu: leases may have to be given back at once
 }
 
-// New returns a Broker. notify is called with each claim about whose grants or
-// ask there is news; it must not block, nor call the Broker.
-func New(cfg Config, cluster Cluster, notify func(ClaimKey), m *Metrics, log *slog.Logger) (*Broker, error) {
+// New returns a Broker.
+func New(cfg Config, cluster Cluster, notify Notify, m *Metrics, log *slog.Logger) (*Broker, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("broker: %w", err)
 	}
+	book := NewBook(cfg.Now)
+	book.id = cfg.ID
 	return &Broker{
 		cfg: cfg, cluster: cluster, notify: notify, log: log, metrics: m,
-		work: make(chan struct{}, 1), book: NewBook(),
+		work: make(chan struct{}, 1), book: book,
 	}, nil
 }
 
@@ -173,11 +198,41 @@ func (b *Broker) Verify(ctx context.Context, grants []Held) error {
 	return nil
 }
 
+// ReadLease reads a lease live, for who must know before it refuses. There is none
+// if ok is false. What it shows counts for the next Ask.
+func (b *Broker) ReadLease(ctx context.Context, name string) (l protocol.Lease, ok bool, err error) {
+	l, ok, err = b.read(ctx, name)
+	if err != nil {
+		return l, false, fmt.Errorf("read lease %s: %w", name, err)
+	}
+	return l, ok, nil
+}
+
 // Withdraw ends the wait of a grantee, or its interest in the answer. What has been granted stays.
 func (b *Broker) Withdraw(uid protocol.UID) {
 	b.mu.Lock()
-	defer b.mu.Unlock()
 	b.book.Withdraw(uid)
+	starving := b.book.changed()
+	b.mu.Unlock()
+	b.tellPools(starving)
+}
+
+// Starving reports whether asks wait for addresses of a pool that found none,
+// although every node that could cede some was asked.
+func (b *Broker) Starving(pool protocol.PoolName) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	p := b.book.pools[pool]
+	return p != nil && p.starving > 0
+}
+
+// Silent reports whether a node did not answer when it was last asked to cede
+// addresses, as far as that is not long ago.
+func (b *Broker) Silent(node protocol.NodeName) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	h := b.book.holders[node]
+	return h != nil && h.silent
 }
 
 // Held returns a copy of the grants to uid, as far as they have been seen.
@@ -189,25 +244,24 @@ func (b *Broker) Held(uid protocol.UID) []Held {
 
 // Known returns the UIDs that have grants under a claim's name, and that of an ask
 // that waits under it.
-func (b *Broker) Known(key ClaimKey) []protocol.UID {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	uids := slices.Clone(b.book.Holders(key))
-	if uid, ok := b.book.Asker(key); ok && !slices.Contains(uids, uid) {
-		uids = append(uids, uid)
-	}
-	return uids
+func (b *Broker) Known(key ClaimKey) []protocol.UID { return b.known(key.grantee()) }
+
+// KnownSubLeases is Known for the name of a sub-lease.
+func (b *Broker) KnownSubLeases(name string) []protocol.UID {
+	return b.known(protocol.Grantee{Kind: protocol.GranteeSubLease, Name: name})
 }
 
-// Claims returns the claims that grants name.
-func (b *Broker) Claims() []ClaimKey {
+func (b *Broker) known(name protocol.Grantee) []protocol.UID {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	keys := make([]ClaimKey, 0, len(b.book.claims))
-	for key := range b.book.claims {
-		keys = append(keys, key)
-	}
-	return keys
+	return b.book.known(name)
+}
+
+// called returns the grantees of a kind, without their UIDs, that grants name.
+func (b *Broker) called(kind protocol.GranteeKind) []protocol.Grantee {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.book.called(kind)
 }
 
 // Mark sets freeing on grants. When it returns nil each is marked, or gone.
@@ -227,8 +281,15 @@ func (b *Broker) Clear(ctx context.Context, grants []Held) error {
 	return b.change(ctx, Clear, grants)
 }
 
+// Drop removes grants, marked or not. The caller has read live that the grantee is
+// gone, or that its status, which is written once, names others: nobody can come to
+// use them.
+func (b *Broker) Drop(ctx context.Context, grants []Held) error {
+	return b.change(ctx, Drop, grants)
+}
+
 // Submit has the next round change grants, and returns where its outcome will
-// be, once: what Mark, Unmark and Clear wait for.
+// be, once: what Mark, Unmark, Clear and Drop wait for.
 func (b *Broker) Submit(v Verb, grants []Held) <-chan error {
 	j := &job{verb: v, grants: grants, result: make(chan error, 1)}
 	b.mu.Lock()
@@ -254,9 +315,23 @@ func (b *Broker) signal() {
 	}
 }
 
-func (b *Broker) tell(keys []ClaimKey) {
-	for _, key := range keys {
-		b.notify(key)
+// tell notifies the grantees of these names.
+func (b *Broker) tell(names []protocol.Grantee) {
+	for _, name := range names {
+		switch {
+		case name.Kind == protocol.GranteeClaim && b.notify.Claim != nil:
+			b.notify.Claim(ClaimKey{name.Namespace, name.Name})
+		case name.Kind == protocol.GranteeSubLease && b.notify.SubLease != nil:
+			b.notify.SubLease(name.Name)
+		}
+	}
+}
+
+func (b *Broker) tellPools(names []protocol.PoolName) {
+	for _, name := range names {
+		if b.notify.Pool != nil {
+			b.notify.Pool(name)
+		}
 	}
 }
 
@@ -291,7 +366,7 @@ func (b *Broker) Run(ctx context.Context) error {
 	}
 }
 
-// Start reads all leases live, and has every claim that holds grants looked at: it
+// Start reads all leases live, and has everybody that holds grants looked at: they
 // may be gone since the last run. It reports whether that worked.
 func (b *Broker) Start(ctx context.Context) bool {
 	begun := b.begin()
@@ -307,7 +382,8 @@ func (b *Broker) Start(ctx context.Context) bool {
 	for _, l := range leases {
 		b.observe(l, begun)
 	}
-	b.tell(b.Claims())
+	b.tell(b.called(protocol.GranteeClaim))
+	b.tell(b.called(protocol.GranteeSubLease))
 	return true
 }
 
@@ -323,5 +399,5 @@ func (b *Broker) Turn(ctx context.Context, sweep bool) (at time.Time, ok bool) {
 	b.round(ctx)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.book.nextRetry()
+	return b.book.due()
 }

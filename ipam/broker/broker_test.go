@@ -52,7 +52,7 @@ type rig struct {
 
 func newRig(t *testing.T, s *server) rig {
 	t.Helper()
-	b, err := New(DefaultConfig(), s, func(ClaimKey) {}, NewMetrics(), slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})))
+	b, err := New(DefaultConfig(), s, Notify{}, NewMetrics(), slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -201,6 +201,9 @@ func TestExactly(t *testing.T) {
 		s.setPool(pool)
 		time.Sleep(time.Second)
 		s.hold(pool, netip.MustParsePrefix("10.0.0.9/32"), "n1")
+		s.hold(pool, netip.MustParsePrefix("10.0.0.11/32"), "gone")
+		s.hold(pool, netip.MustParsePrefix("10.0.0.12/32"), "n1")
+		newNode(s, "n1").start(t).use("ns/pod", "10.0.0.9")
 		exactly := func(name string, a ...string) Ask {
 			want := ask(name, "lan")
 			for _, a := range a {
@@ -216,6 +219,8 @@ func TestExactly(t *testing.T) {
 			{exactly("a", "10.0.0.7"), "10.0.0.7/24", NoProblem},
 			{exactly("b", "10.0.0.7"), "", Taken},
 			{exactly("c", "10.0.0.9"), "", Taken},
+			{exactly("g", "10.0.0.11"), "", Silent},
+			{exactly("h", "10.0.0.12"), "10.0.0.12/24", NoProblem},
 			{exactly("d", "10.0.1.7"), "", Unassignable},
 			{exactly("e", "10.0.0.255"), "", Unassignable},
 			{exactly("f", "10.0.0.8", "10.0.0.10"), "", Unassignable},

@@ -153,7 +153,7 @@ func (l *leader) run(ctx context.Context) {
 			go func() {
 				if err := l.reconcile(ctx, key); err != nil && ctx.Err() == nil {
 					time.Sleep(time.Second)
-					l.notify(key)
+					l.kick <- key
 				}
 			}()
 		}
@@ -162,7 +162,7 @@ func (l *leader) run(ctx context.Context) {
 
 func newLeader(ctx context.Context, t *testing.T, s *server, reg *registry, wg *sync.WaitGroup) *leader {
 	l := &leader{reg: reg, server: s, kick: make(chan ClaimKey, 1<<16)}
-	b, err := New(DefaultConfig(), s, func(key ClaimKey) { l.kick <- key }, NewMetrics(), slog.New(slog.DiscardHandler))
+	b, err := New(DefaultConfig(), s, Notify{Claim: func(key ClaimKey) { l.kick <- key }}, NewMetrics(), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -240,7 +240,7 @@ func chaos(t *testing.T, seed uint64) {
 	leaders := []*leader{newLeader(ctx, t, s, reg, &wg), newLeader(ctx, t, s, reg, &wg)}
 	tell := func(name string) {
 		for _, l := range leaders {
-			l.notify(ClaimKey{"ns", name})
+			l.kick <- ClaimKey{"ns", name}
 		}
 	}
 

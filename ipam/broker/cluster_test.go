@@ -26,6 +26,8 @@ type server struct {
 	revision int
 	leases   map[string]protocol.Lease
 	pools    map[protocol.PoolName]protocol.Pool
+	seats    map[protocol.NodeName]protocol.Seat
+	nodes    []*node
 	watchers []chan func(*Broker)
 	refused  map[string]bool // names of leases that policy does not let anybody create
 	check    func()          // runs after every write, with mu held
@@ -39,7 +41,7 @@ var (
 func newServer(rng *rand.Rand) *server {
 	return &server{
 		rng: rng, leases: map[string]protocol.Lease{}, pools: map[protocol.PoolName]protocol.Pool{},
-		refused: map[string]bool{}, check: func() {},
+		seats: map[protocol.NodeName]protocol.Seat{}, refused: map[string]bool{}, check: func() {},
 	}
 }
 
@@ -60,7 +62,7 @@ func (s *server) watch(ctx context.Context, b *Broker) {
 	}
 }
 
-func (s *server) publish(event func(*Broker)) {
+func (s *server) announce(event func(*Broker)) {
 	for _, w := range s.watchers {
 		w <- event
 	}
@@ -120,7 +122,7 @@ func (s *server) CreateLease(_ context.Context, l protocol.Lease) (protocol.Leas
 func (s *server) put(l protocol.Lease) protocol.Lease {
 	l = l.Clone()
 	s.leases[l.Name] = l
-	s.publish(func(b *Broker) { b.Observe(l.Clone()) })
+	s.announce(func(b *Broker) { b.Observe(l.Clone()) })
 	return l.Clone()
 }
 
@@ -170,7 +172,7 @@ func (s *server) drop(name string) {
 	uid := s.leases[name].UID
 	delete(s.leases, name)
 	s.next()
-	s.publish(func(b *Broker) { b.Forget(name, uid) })
+	s.announce(func(b *Broker) { b.Forget(name, uid) })
 }
 
 func (s *server) Leases(context.Context) ([]protocol.Lease, error) {
@@ -194,13 +196,36 @@ func (s *server) ReadPool(_ context.Context, name protocol.PoolName) (protocol.P
 	})
 }
 
+func (s *server) ReadSeat(_ context.Context, node protocol.NodeName) (protocol.Seat, protocol.Outcome, error) {
+	return call(s, func() (protocol.Seat, protocol.Outcome, error) {
+		seat, ok := s.seats[node]
+		if !ok {
+			return protocol.Seat{}, protocol.NotFound, fmt.Errorf("nobody sits on %s", node)
+		}
+		seat.Recalls = slices.Clone(seat.Recalls)
+		return seat, protocol.Done, nil
+	})
+}
+
+func (s *server) UpdateSeat(_ context.Context, next protocol.Seat) (protocol.Seat, protocol.Outcome, error) {
+	next.Recalls = slices.Clone(next.Recalls)
+	return call(s, func() (protocol.Seat, protocol.Outcome, error) {
+		if s.seats[next.Node].Revision != next.Revision {
+			return protocol.Seat{}, protocol.Conflict, fmt.Errorf("the seat of %s has changed", next.Node)
+		}
+		next.Revision = s.next()
+		s.seats[next.Node] = next
+		return next, protocol.Done, nil
+	})
+}
+
 // setPool changes a pool and tells the watchers.
 func (s *server) setPool(st PoolState) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	st.Revision = s.next()
 	s.pools[protocol.PoolName(st.Name)] = st.Pool
-	s.publish(func(b *Broker) { b.SetPool(st) })
+	s.announce(func(b *Broker) { b.SetPool(st) })
 }
 
 // hold has a node lease a block, unless it is leased.
@@ -214,9 +239,25 @@ func (s *server) hold(pool PoolState, block netip.Prefix, node protocol.NodeName
 	rev := s.next()
 	s.put(protocol.Lease{
 		Meta: protocol.Meta{Name: name, UID: protocol.UID("l" + rev), Revision: rev}, Protocol: protocol.Version,
-		Pool: protocol.PoolName(pool.Name), PoolUID: pool.UID, Block: block, Holder: protocol.Holder{Node: node},
+		Pool: protocol.PoolName(pool.Name), PoolUID: pool.UID, Block: block,
+		Holder: protocol.Holder{Node: node}, Store: storeOf(node), Term: 1,
 	})
 	return true
+}
+
+// publish writes a lease's status. It reports whether that worked.
+func (s *server) publish(l protocol.Lease, answered string, allocations []string) bool {
+	_, out, _ := call(s, func() (struct{}, protocol.Outcome, error) {
+		now, ok := s.leases[l.Name]
+		if !ok || now.UID != l.UID {
+			return struct{}{}, protocol.NotFound, fmt.Errorf("%s is not there", l.Name)
+		}
+		now.Revision = s.next()
+		now.Published = protocol.Publication{Used: len(allocations), Allocations: allocations, At: time.Now(), Answered: answered}
+		s.put(now)
+		return struct{}{}, protocol.Done, nil
+	})
+	return out == protocol.Done
 }
 
 // unhold has a node give a block back.

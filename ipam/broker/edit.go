@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"net/netip"
 	"slices"
 
 	"github.com/tenure-ipam/tenure/ipam/protocol"
@@ -19,10 +20,11 @@ type Verb uint8
 
 // The verbs.
 const (
-	add    Verb = iota // grant the address, if it is free
+	add    Verb = iota // grant the address, if it is free and the cluster's to give
 	Mark               // set freeing
 	Unmark             // take the mark back
 	Clear              // remove the grant, if it is marked
+	Drop               // remove the grant: its grantee is gone, or names others for good
 )
 
 // rewrite applies edits to l. done says of each whether it holds in next; an edit
@@ -54,8 +56,16 @@ func (e edit) apply(l *protocol.Lease, at int) (done, changed bool) {
 			return g.To.UID == e.grant.To.UID && !g.Freeing, false
 		}
 		// Another lease of the same name has not been confirmed.
-		if l.UID != e.on || !l.Holder.Cluster || l.Deleting || !l.Block.Contains(e.grant.Addr) {
+		if l.UID != e.on || l.Deleting || !l.Block.Contains(e.grant.Addr) {
 			return false, false
+		}
+		if !l.Holder.Cluster {
+			if !slices.Contains(l.Ceded, e.grant.Addr) {
+				return false, false
+			}
+			if cededWhole(*l) {
+				takeOver(l)
+			}
 		}
 		l.Grants = append(l.Grants, protocol.Grant{Addr: e.grant.Addr, To: e.grant.To})
 		return true, true
@@ -71,10 +81,28 @@ func (e edit) apply(l *protocol.Lease, at int) (done, changed bool) {
 		if at < 0 {
 			return true, false
 		}
-		if !l.Grants[at].Freeing {
+		if e.verb == Clear && !l.Grants[at].Freeing {
 			return false, false
 		}
 		l.Grants = slices.Delete(l.Grants, at, at+1)
 		return true, true
 	}
+}
+
+// takeOver makes the cluster the holder of a lease that is idle to its holder. The
+// turn shuts out whatever that holder still has under way.
+func takeOver(l *protocol.Lease) {
+	l.Holder, l.Store, l.Term, l.Turn, l.Ceded = protocol.Holder{Cluster: true}, "", 0, l.Turn+1, nil
+}
+
+// cededWhole reports whether a node holds l and has ceded every address of its
+// block: the lease is then idle to the node.
+func cededWhole(l protocol.Lease) bool {
+	log := l.Block.Addr().BitLen() - l.Block.Bits()
+	if l.Holder.Cluster || log > 8 || len(l.Ceded) < 1<<log { // no block has more than 256 addresses
+		return false
+	}
+	ceded := sorted(slices.Clone(l.Ceded))
+	ceded = slices.DeleteFunc(ceded, func(a netip.Addr) bool { return !l.Block.Contains(a) })
+	return len(ceded) == 1<<log
 }

@@ -24,7 +24,6 @@ func (b *Broker) giveBack(ctx context.Context) {
 	idle := b.book.idle(b.cfg.Now(), b.cfg.IdleAfter, most)
 	b.sweep = len(idle) == most
 	b.mu.Unlock()
-	slices.SortFunc(idle, func(x, y protocol.Meta) int { return strings.Compare(x.Name, y.Name) })
 	each(b.cfg.Calls, idle, func(m protocol.Meta) { b.release(ctx, m) })
 }
 
@@ -34,15 +33,17 @@ func (b *Book) idle(now time.Time, after time.Duration, n int) []protocol.Meta {
 	var out []protocol.Meta
 	for _, p := range b.pools {
 		for _, l := range p.leases {
-			if len(out) == n {
-				return out
-			}
 			if p.dispensable(l, now, after) {
-				l.leaving = true
-				p.settle(l)
 				out = append(out, l.Meta)
 			}
 		}
+	}
+	slices.SortFunc(out, func(x, y protocol.Meta) int { return strings.Compare(x.Name, y.Name) })
+	out = out[:min(len(out), n)]
+	for _, m := range out {
+		p, l := b.lease(m.Name)
+		l.leaving = true
+		p.settle(l)
 	}
 	return out
 }
@@ -63,7 +64,7 @@ func (p *pool) dispensable(l *lease, now time.Time, after time.Duration) bool {
 	switch {
 	case p.state.Restored:
 		return false // grants of it may be gone that nodes rely on
-	case p.state.UID != "" && !p.usable(l), p.state.Deleting:
+	case p.state.UID != "" && !p.ofPool(l), p.state.Deleting:
 		return true // of no use, and it stands in somebody's way
 	case p.state.Scarce:
 		return now.After(l.idleSince) // at the second look: it is not between two grants
@@ -97,6 +98,8 @@ func (b *Broker) release(ctx context.Context, m protocol.Meta) {
 func (b *Book) keep(m protocol.Meta) {
 	if p, l := b.lease(m.Name); l != nil && l.UID == m.UID {
 		l.leaving = false
-		p.settle(l)
+		if p.settle(l) {
+			b.wake(p)
+		}
 	}
 }

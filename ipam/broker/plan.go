@@ -2,6 +2,7 @@ package broker
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/tenure-ipam/tenure/ipam/protocol"
@@ -18,8 +19,14 @@ type round struct {
 	writes  map[*lease]*write
 	order   []*write
 	entered []*lease // leases that this plan wants to create
-	// notify are the claims about which there is news.
-	notify map[ClaimKey]struct{}
+	// dry are the searches that have found nothing in this round, and searches the
+	// holders that they can turn to.
+	dry      map[string]bool
+	searches map[string]*search
+	// seats are the nodes whose seat's recalls are to be changed.
+	seats []protocol.NodeName
+	// news are the names of grantees about whom there is some.
+	news []protocol.Grantee
 }
 
 // write is what is to become of one lease.
@@ -55,7 +62,10 @@ type part struct {
 // plan works out a round: which addresses to grant, and on which leases. What it
 // chooses is reserved until finish.
 func (b *Book) plan(asks []*waiter, jobs []*job, now time.Time) *round {
-	r := &round{now: now, jobs: jobs, writes: map[*lease]*write{}, notify: map[ClaimKey]struct{}{}}
+	r := &round{
+		now: now, jobs: jobs, writes: map[*lease]*write{},
+		dry: map[string]bool{}, searches: map[string]*search{}, seats: b.untidy(now),
+	}
 	for _, w := range asks {
 		b.place(r, w)
 	}
@@ -82,6 +92,7 @@ func (b *Book) plan(asks []*waiter, jobs []*job, now time.Time) *round {
 func (b *Book) place(r *round, w *waiter) {
 	wants, bad := b.expand(w.ask)
 	if bad.Reason != NoProblem {
+		b.starve(w, nil)
 		b.refuse(r, w, bad)
 		return
 	}
@@ -90,38 +101,80 @@ func (b *Book) place(r *round, w *waiter) {
 		b.settled(r, w)
 		return
 	}
-	var spots []spot
+	t := b.attempt(r, w, wants, given)
+	if !t.found {
+		for _, s := range t.spots {
+			s.unreserve()
+			clear(r.dry)
+		}
+		b.starve(w, t.dry)
+		if t.bad.Reason == NoProblem {
+			b.wait(w)
+			return
+		}
+		b.refuse(r, w, t.bad)
+		return
+	}
+	for _, s := range t.spots {
+		wr := r.write(s.pool, s.lease)
+		wr.edits = append(wr.edits, edit{verb: add, grant: protocol.Grant{Addr: s.addr, To: w.ask.To}})
+	}
+	r.spots = append(r.spots, t.spots...)
+	r.asks = append(r.asks, w)
+}
+
+// attempt is what became of the search for what an ask lacks.
+type attempt struct {
+	spots []spot // reserved
+	found bool   // all
+	bad   Problem
+	dry   []*pool // that are exhausted for this ask
+}
+
+// attempt looks for all that w lacks, also where one address is not to be had: so
+// the holders of all are asked at once.
+func (b *Book) attempt(r *round, w *waiter, wants []want, given []Held) attempt {
+	t := attempt{found: true}
 	for i, want := range wants {
 		if given[i].Block.IsValid() {
 			continue
 		}
-		s, bad := want.find()
-		if bad.Reason != NoProblem {
-			for _, s := range spots {
-				s.unreserve()
+		s, bad := b.find(r, w, want)
+		if s.lease != nil {
+			s.reserve()
+			t.spots = append(t.spots, s)
+			if s.lease.Revision == "" {
+				r.entered = append(r.entered, s.lease)
 			}
-			b.refuse(r, w, bad)
-			return
+			continue
 		}
-		s.reserve()
-		spots = append(spots, s)
-		if s.lease.Revision == "" {
-			r.entered = append(r.entered, s.lease)
+		t.found = false
+		if t.bad.Reason == NoProblem || t.bad.Reason == Exhausted && bad.Reason != NoProblem {
+			t.bad = bad // one that more addresses would not solve comes first
+		}
+		if bad.Reason == Exhausted {
+			t.dry = append(t.dry, want.pool)
 		}
 	}
-	for _, s := range spots {
-		wr := r.write(s.pool, s.lease)
-		wr.edits = append(wr.edits, edit{verb: add, grant: protocol.Grant{Addr: s.addr, To: w.ask.To}})
-	}
-	r.spots = append(r.spots, spots...)
-	r.asks = append(r.asks, w)
+	return t
 }
 
-// refuse has w wait for its pools, and tells its claim if the reason is new.
+// refuse has w wait for its pools, and tells its grantee if the reason is new.
 func (b *Book) refuse(r *round, w *waiter, bad Problem) {
 	b.park(w)
 	if w.blame(bad, r.now) {
 		r.tell(w)
+	}
+}
+
+// wait has w wait for holders that were asked to cede what it wants. What was known
+// of an earlier answer of theirs is still so.
+func (b *Book) wait(w *waiter) {
+	b.park(w)
+	switch w.problem.Reason {
+	case Exhausted, Taken, Silent:
+	case NoProblem, PoolMissing, PoolNotReady, Unassignable, Failed:
+		w.problem = Problem{}
 	}
 }
 
@@ -132,11 +185,19 @@ func (b *Book) settled(r *round, w *waiter) {
 	r.tell(w)
 }
 
-// tell has the claim of w notified at the round's end.
-func (r *round) tell(w *waiter) {
-	if key, ok := keyOf(w.ask.To); ok {
-		r.notify[key] = struct{}{}
+// tell has the grantee of w notified at the round's end.
+func (r *round) tell(w *waiter) { r.news = append(r.news, nameOf(w.ask.To)) }
+
+// seat has the recalls of a node's seat changed.
+func (r *round) seat(node protocol.NodeName) {
+	if !slices.Contains(r.seats, node) {
+		r.seats = append(r.seats, node)
 	}
+}
+
+// idle reports whether r has nothing to do.
+func (r *round) idle() bool {
+	return len(r.order) == 0 && len(r.seats) == 0 && len(r.jobs) == 0 && len(r.news) == 0
 }
 
 func (r *round) write(p *pool, l *lease) *write {

@@ -15,8 +15,8 @@ type queue struct {
 	ready readyHeap
 	// delayed are asks whose last try failed, until their time comes.
 	delayed []*waiter
-	// byClaim is whose ask there is under a claim's name.
-	byClaim map[ClaimKey]protocol.UID
+	// byName is whose ask there is under a grantee's name.
+	byName map[protocol.Grantee]protocol.UID
 	// stamps are those of asks that were granted and have not been answered.
 	stamps map[protocol.UID]protocol.Revision
 	last   uint64 // sequence number of the youngest ask
@@ -30,6 +30,8 @@ type waiter struct {
 	ready   bool   // stands in queue.ready
 	gone    bool   // has been withdrawn
 	arrived uint64 // in the Book's count
+
+	starves []*pool // in which it has found nothing, after every holder was asked
 
 	failures int       // tries in a row that failed by a call
 	retry    time.Time // when it is tried again, while it stands in queue.delayed
@@ -50,16 +52,15 @@ func (b *Book) Ask(a Ask) Answer {
 	}
 	switch {
 	case w == nil:
+		a = a.prepared()
 		b.queue.last++
 		w = &waiter{ask: a, seq: b.queue.last, arrived: b.Begin()}
 		b.queue.asks[uid] = w
-		if key, ok := keyOf(a.To); ok {
-			b.queue.byClaim[key] = uid
-		}
+		b.queue.byName[nameOf(a.To)] = uid
 		b.makeReady(w)
 	case !w.ask.equal(a):
 		b.unpark(w)
-		w.ask, w.arrived = a, b.Begin()
+		w.ask, w.arrived = a.prepared(), b.Begin()
 		b.makeReady(w)
 	}
 	return Answer{Problem: w.problem}
@@ -88,18 +89,13 @@ func (b *Book) Withdraw(uid protocol.UID) {
 	b.end(w)
 }
 
-// Asker returns whose ask there is under a claim's name.
-func (b *Book) Asker(key ClaimKey) (protocol.UID, bool) {
-	uid, ok := b.queue.byClaim[key]
-	return uid, ok
-}
-
 // end takes w, which is parked nowhere, out of the queue.
 func (b *Book) end(w *waiter) {
 	w.gone = true // the heap drops it when it comes up
+	b.starve(w, nil)
 	delete(b.queue.asks, w.ask.To.UID)
-	if key, ok := keyOf(w.ask.To); ok && b.queue.byClaim[key] == w.ask.To.UID {
-		delete(b.queue.byClaim, key)
+	if name := nameOf(w.ask.To); b.queue.byName[name] == w.ask.To.UID {
+		delete(b.queue.byName, name)
 	}
 }
 
@@ -155,14 +151,28 @@ func (b *Book) delay(w *waiter, now time.Time) {
 	b.queue.delayed = append(b.queue.delayed, w)
 }
 
-// nextRetry returns when the next delayed ask is to be tried.
-func (b *Book) nextRetry() (at time.Time, ok bool) {
+// due returns when there is something to do, should nothing happen before: a
+// delayed ask is to be tried, or a recall has not been answered in time, or may be
+// made again.
+func (b *Book) due() (at time.Time, ok bool) {
 	for _, w := range b.queue.delayed {
-		if !ok || w.retry.Before(at) {
-			at, ok = w.retry, true
-		}
+		at = earlier(at, w.retry)
 	}
-	return at, ok
+	for _, h := range b.holders {
+		at = earlier(at, h.due())
+	}
+	for _, p := range b.pools {
+		at = earlier(at, p.askAgain)
+	}
+	return at, !at.IsZero()
+}
+
+// earlier returns the earlier of two times, of which zero is none.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // take removes up to n asks that are ready from the queue's front.

@@ -3,6 +3,7 @@ package broker
 import (
 	"hash/fnv"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"go4.org/netipx"
@@ -18,40 +19,62 @@ type spot struct {
 	addr  netip.Addr
 }
 
-// find returns a free address for w: in a block that the cluster holds, else in a
-// block that nobody holds, which it then enters as one to be leased. Addresses
-// that nodes have ceded are to come third.
-func (w want) find() (spot, Problem) {
+// find returns a free address for w, which by wants: in a block that the cluster
+// holds, else in a block that nobody holds, which it then enters as one to be
+// leased, else one that a node has ceded, first of a block that the node keeps using.
+// With neither an address nor a problem, nodes have been asked to cede some.
+func (b *Book) find(r *round, by *waiter, w want) (spot, Problem) {
 	p := w.pool
 	size := p.bits(w.family)
 	if size == 0 {
 		return spot{}, problem(PoolNotReady, "pool %s is not open: see its condition Ready", p.name)
 	}
 	if w.addr.IsValid() {
-		return w.findNamed(size)
+		return b.findNamed(r, by, w, size)
 	}
-	if a, ok := p.room(w); ok {
+	if key := w.key(); !r.dry[key] {
+		if s, bad := w.free(size); s.lease != nil || bad.Reason != NoProblem {
+			return s, bad
+		}
+		r.dry[key] = true
+	}
+	if !p.state.Open {
+		return spot{}, problem(PoolNotReady, "pool %s is closed: see its condition Ready", p.name)
+	}
+	return spot{}, b.summon(r, w, size)
+}
+
+// key is what tells w from wants that other addresses would do for.
+func (w want) key() string { return w.family.String() + " " + string(w.pool.name) + " " + w.search }
+
+// free returns the address for w that can be had now; neither address nor problem
+// if there is none.
+func (w want) free(size int) (spot, Problem) {
+	p := w.pool
+	if a, ok := p.room(ofCluster, w); ok {
 		return p.spot(a, size), Problem{}
 	}
-	block, ok := p.unleased(w.family, size, w.view)
-	if !ok {
-		if w.view.IsAll() {
-			return spot{}, problem(Exhausted, "pool %s has no free %v address", p.name, w.family)
+	if p.state.Open {
+		if block, ok := p.unleased(w, size); ok {
+			if bad := p.enter(block); bad.Reason != NoProblem {
+				return spot{}, bad
+			}
+			if a, ok := p.room(ofCluster, w); ok {
+				return p.spot(a, size), Problem{}
+			}
+			return spot{}, problem(Exhausted, "pool %s has no free %v address in block %v", p.name, w.family, block)
 		}
-		return spot{}, problem(Exhausted, "pool %s has no free %v address within %s", p.name, w.family, shorten(w.view.String()))
 	}
-	if bad := p.enter(block); bad.Reason != NoProblem {
-		return spot{}, bad
+	for _, k := range []kind{ofNode, idleOfNode} {
+		if a, ok := p.room(k, w); ok {
+			return p.spot(a, size), Problem{}
+		}
 	}
-	a, ok := p.room(w)
-	if !ok {
-		return spot{}, problem(Exhausted, "pool %s has no free %v address in block %v", p.name, w.family, block)
-	}
-	return p.spot(a, size), Problem{}
+	return spot{}, Problem{}
 }
 
 // findNamed is find for an address that is asked for by name.
-func (w want) findNamed(size int) (spot, Problem) {
+func (b *Book) findNamed(r *round, by *waiter, w want, size int) (spot, Problem) {
 	p, block := w.pool, w.pool.state.Shape.Block(w.addr, size)
 	l := p.leases[block]
 	if l == nil {
@@ -61,22 +84,28 @@ func (w want) findNamed(size int) (spot, Problem) {
 		return p.spot(w.addr, size), Problem{}
 	}
 	if g, ok := l.GrantOf(w.addr); ok {
-		return spot{}, problem(Taken, "%v of pool %s belongs to %v", w.addr, p.name, g.To)
+		return spot{}, w.taken(l, "belongs to %v", g.To)
 	}
-	if !l.open {
-		return spot{}, problem(Taken, "%v of pool %s lies in a block of %v", w.addr, p.name, l.Holder)
+	if l.open {
+		state, err := p.stocks[l.kind].space.State(w.addr)
+		must(err)
+		switch state {
+		case allocator.Free:
+			return p.spot(w.addr, size), Problem{}
+		case allocator.Taken:
+			return spot{}, w.taken(l, "is about to be given to somebody else")
+		case allocator.Barred, allocator.NoBlock: // not ceded
+		}
 	}
-	state, err := p.space.State(w.addr)
-	must(err)
-	if state != allocator.Free {
-		return spot{}, problem(Taken, "%v of pool %s is about to be given to somebody else", w.addr, p.name)
+	if !p.recallable(l) {
+		return spot{}, w.taken(l, "lies in a block of %v", l.Holder)
 	}
-	return p.spot(w.addr, size), Problem{}
+	return spot{}, b.summonNamed(r, by, w, l)
 }
 
-// room returns the address for w in the open blocks, if they have one.
-func (p *pool) room(w want) (netip.Addr, bool) {
-	a, ok, err := p.space.Find(w.family, w.view)
+// room returns the address for w in the open blocks of a kind, if they have one.
+func (p *pool) room(k kind, w want) (netip.Addr, bool) {
+	a, ok, err := p.stocks[k].space.Find(w.family, w.view)
 	must(err)
 	return a, ok
 }
@@ -110,30 +139,26 @@ func (p *pool) enter(block netip.Prefix) Problem {
 
 // reserve keeps s for the round under way.
 func (s spot) reserve() {
-	must(s.pool.space.Take(s.addr))
-	if s.lease.reserved == nil {
-		s.lease.reserved = map[netip.Addr]struct{}{}
-	}
-	s.lease.reserved[s.addr] = struct{}{}
+	s.lease.reserved = append(s.lease.reserved, s.addr)
+	s.pool.settle(s.lease)
 }
 
 // unreserve ends that, and reports whether the address is free again. What has
 // been granted meanwhile stays taken.
 func (s spot) unreserve() (freed bool) {
-	delete(s.lease.reserved, s.addr)
-	if _, granted := s.lease.GrantOf(s.addr); granted || !s.lease.open {
+	s.lease.reserved = slices.DeleteFunc(s.lease.reserved, func(a netip.Addr) bool { return a == s.addr })
+	if !s.lease.open { // it may be gone
 		return false
 	}
-	must(s.pool.space.Free(s.addr))
-	return true
+	return s.pool.settle(s.lease)
 }
 
-// unleased returns a block of family f with an ordinary address within v that
-// nobody is known to hold. It goes round from a point hashed from the pool's name,
+// unleased returns a block with an ordinary address for w that nobody is known to
+// hold. It goes round from a point hashed from the pool's name,
 // away from where the nodes' own searches start, and remembers when it has found
 // nothing.
-func (p *pool) unleased(f allocator.Family, size int, v allocator.View) (netip.Prefix, bool) {
-	search := f.String() + v.String()
+func (p *pool) unleased(w want, size int) (netip.Prefix, bool) {
+	f, v, search := w.family, w.view, w.key()
 	if p.full[search] {
 		return netip.Prefix{}, false
 	}

@@ -17,28 +17,30 @@ const tries = 5
 func (b *Broker) round(ctx context.Context) {
 	now := b.cfg.Now()
 	b.mu.Lock()
+	b.book.expire(now)
 	asks, jobs := b.book.take(b.cfg.RoundSize, now), b.jobs
 	b.jobs = nil
-	if len(asks) == 0 && len(jobs) == 0 {
+	r := b.book.plan(asks, jobs, now)
+	if len(asks) == 0 && len(jobs) == 0 && len(r.seats) == 0 {
 		b.mu.Unlock()
 		return
 	}
-	r := b.book.plan(asks, jobs, now)
 	b.mu.Unlock()
 
 	each(b.cfg.Calls, r.order, func(wr *write) { b.create(ctx, wr) })
 	b.confirm(ctx, r.order)
 	each(b.cfg.Calls, r.order, func(wr *write) { b.write(ctx, wr) })
 
+	each(b.cfg.Calls, r.seats, func(node protocol.NodeName) { b.recall(ctx, node) })
+
 	b.mu.Lock()
 	b.book.finish(r, b.cfg.Now())
-	more := b.book.pending()
+	more, starving := b.book.pending(), b.book.changed()
 	b.metrics.waiting.Set(float64(len(b.book.queue.asks)))
 	b.mu.Unlock()
 	b.metrics.round(len(asks), len(jobs), b.cfg.Now().Sub(now))
-	for key := range r.notify {
-		b.notify(key)
-	}
+	b.tell(r.news)
+	b.tellPools(starving)
 	if more {
 		b.signal()
 	}
@@ -200,5 +202,37 @@ func (b *Broker) read(ctx context.Context, name string) (l protocol.Lease, ok bo
 		return protocol.Lease{}, false, nil
 	default:
 		return protocol.Lease{}, false, err
+	}
+}
+
+// recall has a node's seat name the recalls that are under way, and no others of
+// this broker's.
+func (b *Broker) recall(ctx context.Context, node protocol.NodeName) {
+	seat, out, err := protocol.Seat{}, protocol.Conflict, error(nil)
+	for n := 0; n < tries && out == protocol.Conflict; n++ {
+		seat, out, err = b.cluster.ReadSeat(ctx, node)
+		b.metrics.call("read", out)
+		if out != protocol.Done {
+			break
+		}
+		b.mu.Lock()
+		next := b.book.amend(node, seat.Recalls, b.cfg.Now())
+		b.mu.Unlock()
+		if slices.EqualFunc(next, seat.Recalls, func(x, y protocol.Recall) bool { return x.ID == y.ID }) || seat.Store == "" {
+			break
+		}
+		seat.Recalls = next
+		seat.Turn++
+		_, out, err = b.cluster.UpdateSeat(ctx, seat)
+		b.metrics.call("update", out)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch out {
+	case protocol.Done, protocol.NotFound:
+		b.book.sent(node, func(s protocol.StoreID) bool { return seat.Store != "" && s == seat.Store })
+	default:
+		b.log.WarnContext(ctx, "node cannot be asked to cede addresses", "node", node, "outcome", out.String(), "error", err)
+		b.book.unsent(node)
 	}
 }

@@ -204,7 +204,7 @@ func (c *Controller) assemble(ctx context.Context, mgr manager.Manager) ([]prome
 	bell, shapes := &claims.Doorbell{}, &pools.Shapes{}
 	grants, measured := broker.DefaultConfig(), broker.NewMetrics()
 	grants.IdleAfter = c.cfg.Idle
-	b, err := broker.New(grants, live, bell.Ring, measured, c.log.With("part", "broker"))
+	b, err := broker.New(grants, live, broker.Notify{Claim: bell.Ring}, measured, c.log.With("part", "broker"))
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,439 @@
+package broker
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"go4.org/netipx"
+
+	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+const (
+	// patience is how long a holder has to answer a recall before it is passed
+	// over.
+	patience = 2 * time.Second
+	// rest is how long a lease is left alone after a recall that brought nothing,
+	// and a node after one that it did not answer. Each further recall of a lease
+	// that brings nothing doubles it, up to restMost.
+	rest     = 10 * time.Second
+	restMost = 80 * time.Second
+	// tidy is how long recalls that are over stay on a seat, so that one write
+	// removes several.
+	tidy = time.Second
+
+	// eachAsks is how many recalls an ask that finds nothing may have under way,
+	// and recallsMost how many those of a search in one pool may have together.
+	eachAsks    = 8
+	recallsMost = 64
+)
+
+// recall is a recall of this book's that is under way.
+type recall struct {
+	protocol.Recall
+	node protocol.NodeName
+	pool *pool
+	on   *lease
+	view allocator.View // what is recalled
+	tick uint64         // when it was made, in the Book's count
+	// until is when the holder counts as silent; zero while the recall is not on
+	// the seat.
+	until time.Time
+}
+
+// asked is what is known of recalls of one lease.
+type asked struct {
+	under *recall // under way; nil if none
+	// last is when the last one was made, and again when the lease may be asked
+	// anew; inVain is how many have brought nothing since there was hope, and deaf
+	// says that the last one has not reached the holder, or not been answered.
+	last, again time.Time
+	inVain      int
+	deaf        bool
+	// answer is the last one that was answered, and at when.
+	answer *recall
+	at     time.Time
+}
+
+// holder is a node that has been asked to cede.
+type holder struct {
+	under []*recall
+	// silent says that it did not answer the last recall; until again it is passed
+	// over.
+	silent bool
+	again  time.Time
+	// tidy is when recalls that are over are to be taken off its seat; zero if there
+	// are none.
+	tidy time.Time
+}
+
+// due returns when there is something to do about h; zero if never.
+func (h *holder) due() time.Time {
+	at := h.tidy
+	for _, rec := range h.under {
+		at = earlier(at, rec.until)
+	}
+	return at
+}
+
+// search is the holders that an ask for a family and a view may turn to, worked out
+// once in a round.
+type search struct {
+	asks  int      // that found nothing in this round
+	under int      // recalls under way
+	left  []*lease // to be asked, the most promising first
+	again time.Time
+}
+
+// summon has holders asked to cede what w wants, until enough recalls are under
+// way. Once nobody is left to be asked the pool is exhausted.
+func (b *Book) summon(r *round, w want, size int) Problem {
+	s := r.searches[w.key()]
+	if s == nil {
+		s = b.callees(w, size, r.now)
+		r.searches[w.key()] = s
+	}
+	s.asks++
+	for s.under < min(eachAsks*s.asks, recallsMost) && len(s.left) > 0 {
+		l := s.left[0]
+		s.left = s.left[1:]
+		if l.asked.under == nil {
+			b.recall(r, w.pool, l, w.view)
+		}
+		s.under++
+	}
+	if s.under > 0 {
+		return Problem{}
+	}
+	w.pool.askAgain = earlier(w.pool.askAgain, s.again)
+	if w.view.IsAll() {
+		return problem(Exhausted, "pool %s has no free %v address", w.pool.name, w.family)
+	}
+	return problem(Exhausted, "pool %s has no free %v address within %s", w.pool.name, w.family, shorten(w.view.String()))
+}
+
+// callees returns the holders for w: first those that have published free
+// addresses, then those that were not asked for the longest time, and of each node
+// one before a second of any.
+func (b *Book) callees(w want, size int, now time.Time) *search {
+	s := &search{}
+	for _, l := range w.pool.leases {
+		if !w.pool.recallable(l) || !w.gives(l, size) {
+			continue
+		}
+		h := b.holders[l.Holder.Node]
+		switch {
+		case l.asked.under != nil:
+			s.under++
+		case now.Before(l.asked.again):
+			s.again = earlier(s.again, l.asked.again)
+		case h != nil && h.silent && now.Before(h.again):
+			s.again = earlier(s.again, h.again)
+		default:
+			s.left = append(s.left, l)
+		}
+	}
+	slices.SortFunc(s.left, func(x, y *lease) int {
+		return cmp.Or(
+			-cmp.Compare(min(x.Published.Free, 1), min(y.Published.Free, 1)),
+			x.asked.last.Compare(y.asked.last),
+			x.Block.Addr().Compare(y.Block.Addr()),
+		)
+	})
+	seen, nth := map[protocol.NodeName]int{}, map[*lease]int{}
+	for _, l := range s.left {
+		nth[l] = seen[l.Holder.Node]
+		seen[l.Holder.Node]++
+	}
+	slices.SortStableFunc(s.left, func(x, y *lease) int { return cmp.Compare(nth[x], nth[y]) })
+	return s
+}
+
+// recallable reports whether a node holds l and could cede some of it.
+func (p *pool) recallable(l *lease) bool {
+	return l.Holder.Node != "" && p.ofPool(l) && !cededWhole(l.Lease)
+}
+
+// gives reports whether l has an address for w that is not ceded.
+func (w want) gives(l *lease, size int) bool {
+	shape := w.pool.state.Shape
+	if allocator.FamilyOf(l.Block.Addr()) != w.family {
+		return false
+	}
+	if block, ok := shape.NextBlock(w.family, size, w.view, l.Block.Addr()); !ok || block != l.Block {
+		return false
+	}
+	if len(l.Ceded) == 0 {
+		return true
+	}
+	for a, last := l.Block.Addr(), netipx.PrefixLastIP(l.Block); ; a = a.Next() {
+		if shape.Ordinary(a) && w.view.Contains(a) && !slices.Contains(l.Ceded, a) {
+			return true
+		}
+		if a == last {
+			return false
+		}
+	}
+}
+
+// summonNamed has the holder of l asked for w's one address. It is taken if the
+// holder has answered since by came and did not cede it.
+func (b *Book) summonNamed(r *round, by *waiter, w want, l *lease) Problem {
+	p, h := w.pool, b.holders[l.Holder.Node]
+	fresh := l.asked.at.Add(rest)
+	switch answer := l.asked.answer; {
+	case l.asked.under != nil:
+		return Problem{} // its end brings w here again
+	case answer != nil && answer.tick > by.arrived && answer.view.Contains(w.addr) && r.now.Before(fresh):
+		p.askAgain = earlier(p.askAgain, fresh)
+		return w.taken(l, "is in use on %v", l.Holder)
+	case l.asked.deaf && r.now.Before(l.asked.again):
+		return w.silent(l, l.asked.again)
+	case h != nil && h.silent && r.now.Before(h.again):
+		return w.silent(l, h.again)
+	}
+	var one netipx.IPSetBuilder
+	one.Add(w.addr)
+	set, err := one.IPSet()
+	must(err)
+	b.recall(r, p, l, allocator.NewView(set))
+	return Problem{}
+}
+
+// taken says that w's one address, on l, cannot be had.
+func (w want) taken(l *lease, format string, args ...any) Problem {
+	bad := problem(Taken, "%v of pool %s "+format, append([]any{w.addr, w.pool.name}, args...)...)
+	bad.Addr, bad.Lease = w.addr, l.Name
+	return bad
+}
+
+// silent says that the holder of w's one address, on l, does not answer, and may be
+// asked again at again.
+func (w want) silent(l *lease, again time.Time) Problem {
+	w.pool.askAgain = earlier(w.pool.askAgain, again)
+	bad := w.taken(l, "lies in a block of %v, which does not answer", l.Holder)
+	bad.Reason = Silent
+	return bad
+}
+
+// recall has r ask the holder of l for what it can cede within v.
+func (b *Book) recall(r *round, p *pool, l *lease, v allocator.View) {
+	var block netipx.IPSetBuilder
+	block.AddPrefix(l.Block)
+	set, err := block.IPSet()
+	must(err)
+	b.recalls++
+	rec := &recall{
+		Recall: protocol.Recall{
+			ID: fmt.Sprintf("%x.%s.%x", r.now.UnixMilli(), b.id, b.recalls), Lease: l.Name,
+			Ranges: strings.Split(v.Intersect(allocator.NewView(set)).String(), ","),
+		},
+		node: l.Holder.Node, pool: p, on: l, view: v, tick: b.Begin(),
+	}
+	l.asked.under, l.asked.last = rec, r.now
+	h := b.holders[rec.node]
+	if h == nil {
+		h = &holder{}
+		b.holders[rec.node] = h
+	}
+	h.under = append(h.under, rec)
+	r.seat(rec.node)
+}
+
+// hear notices what a lease that was old before says of the recall that is under
+// way for it.
+func (b *Book) hear(p *pool, l *lease, old protocol.Lease) {
+	if rec := l.asked.under; rec != nil {
+		switch {
+		case l.UID != old.UID || l.Holder.Node != rec.node:
+			b.cancel(l)
+		case l.Published.Answered == rec.ID:
+			b.answered(rec)
+		}
+	}
+	// A holder that has something free again is worth another recall.
+	if l.Published.Free > 0 && old.Published.Free == 0 && l.Published.Answered == old.Published.Answered && !l.asked.again.IsZero() {
+		l.asked.again, l.asked.inVain = time.Time{}, 0
+		b.wake(p)
+	}
+}
+
+// answered ends a recall that the holder has answered. What it ceded is in the
+// lease: it was written first.
+func (b *Book) answered(rec *recall) {
+	now, l := b.now(), rec.on
+	l.asked.answer, l.asked.at = rec, now
+	l.asked.again = now.Add(min(rest<<min(l.asked.inVain, 8), restMost))
+	l.asked.inVain++
+	l.asked.deaf = false
+	b.over(rec).silent = false
+}
+
+// unanswered ends a recall that has not reached the holder, or that it has not
+// answered in time, and has the lease left alone for so long.
+func (b *Book) unanswered(rec *recall, rest time.Duration) *holder {
+	rec.on.asked.deaf, rec.on.asked.again = true, b.now().Add(rest)
+	return b.over(rec)
+}
+
+// cancel ends the recall of a lease that is not the holder's any more.
+func (b *Book) cancel(l *lease) {
+	if l.asked.under != nil {
+		b.over(l.asked.under)
+	}
+	l.asked = asked{}
+}
+
+// over ends a recall, and has who waits for its pool tried again.
+func (b *Book) over(rec *recall) *holder {
+	rec.on.asked.under = nil
+	h := b.holders[rec.node]
+	h.under = slices.DeleteFunc(h.under, func(r *recall) bool { return r == rec })
+	h.tidy = b.now().Add(tidy)
+	b.wake(rec.pool)
+	return h
+}
+
+// expire ends recalls that have not been answered in time, and has asks tried again
+// whose holders may be asked again.
+func (b *Book) expire(now time.Time) {
+	for _, h := range b.holders {
+		for _, rec := range slices.Clone(h.under) {
+			if !rec.until.IsZero() && !now.Before(rec.until) {
+				h := b.unanswered(rec, rest)
+				h.silent, h.again = true, now.Add(rest)
+			}
+		}
+	}
+	for _, p := range b.pools {
+		if !p.askAgain.IsZero() && !now.Before(p.askAgain) {
+			p.askAgain = time.Time{}
+			b.wake(p)
+		}
+	}
+}
+
+// untidy returns the nodes on whose seats recalls stand that are over, and forgets
+// those of which nothing is left to know.
+func (b *Book) untidy(now time.Time) []protocol.NodeName {
+	var nodes []protocol.NodeName
+	for node, h := range b.holders {
+		switch {
+		case len(h.under) > 0:
+		case !h.tidy.IsZero():
+			if !now.Before(h.tidy) {
+				nodes = append(nodes, node)
+			}
+		case !h.silent || now.Sub(h.again) > restMost:
+			delete(b.holders, node)
+		}
+	}
+	slices.Sort(nodes)
+	return nodes
+}
+
+// amend returns what recalls node's seat should have that has these: those that are
+// under way, and another controller's while they are young.
+func (b *Book) amend(node protocol.NodeName, has []protocol.Recall, now time.Time) []protocol.Recall {
+	var next []protocol.Recall
+	under := slices.Clone(b.holders[node].under)
+	for _, rec := range has {
+		i := slices.IndexFunc(under, func(r *recall) bool { return r.ID == rec.ID })
+		if i >= 0 {
+			under = slices.Delete(under, i, i+1)
+		}
+		if i >= 0 || b.foreign(rec.ID) && young(rec.ID, now) {
+			next = append(next, rec)
+		}
+	}
+	for _, rec := range under {
+		next = append(next, rec.Recall)
+	}
+	return next
+}
+
+// foreign reports whether another book made the recall of that ID.
+func (b *Book) foreign(id string) bool {
+	parts := strings.Split(id, ".")
+	return len(parts) != 3 || parts[1] != b.id
+}
+
+// young reports whether the recall of that ID may still wait for its answer, by
+// its maker's clock.
+func young(id string, now time.Time) bool {
+	made, _, _ := strings.Cut(id, ".")
+	ms, err := strconv.ParseInt(made, 16, 64)
+	return err == nil && now.Sub(time.UnixMilli(ms)) < rest
+}
+
+// sent notes that the recalls under way to node stand on its seat, or may. reaches
+// says which stores answer there: of a lease of another store's nobody does.
+func (b *Book) sent(node protocol.NodeName, reaches func(protocol.StoreID) bool) {
+	now, h := b.now(), b.holders[node]
+	for _, rec := range slices.Clone(h.under) {
+		switch {
+		case !rec.until.IsZero():
+		case !reaches(rec.on.Store):
+			b.unanswered(rec, rest)
+		default:
+			rec.until = now.Add(patience)
+		}
+	}
+	if len(h.under) == 0 {
+		h.tidy = time.Time{}
+	}
+}
+
+// unsent notes that node's seat could not be written: recalls that do not stand
+// there are made again later, and it is tidied later.
+func (b *Book) unsent(node protocol.NodeName) {
+	h := b.holders[node]
+	for _, rec := range slices.Clone(h.under) {
+		if rec.until.IsZero() {
+			b.unanswered(rec, patience)
+		}
+	}
+	if !h.tidy.IsZero() {
+		h.tidy = b.now().Add(rest)
+	}
+}
+
+// starve notes in which pools w has found nothing, after every holder was asked.
+func (b *Book) starve(w *waiter, in []*pool) {
+	for _, p := range w.starves {
+		p.starving--
+		b.touch(p)
+	}
+	w.starves = in
+	for _, p := range in {
+		p.starving++
+		b.touch(p)
+	}
+}
+
+func (b *Book) touch(p *pool) {
+	if !p.touched {
+		p.touched = true
+		b.touched = append(b.touched, p)
+	}
+}
+
+// changed returns the pools of which Starving says something else than when it was
+// last called.
+func (b *Book) changed() []protocol.PoolName {
+	var names []protocol.PoolName
+	for _, p := range b.touched {
+		p.touched = false
+		if now := p.starving > 0; now != p.told {
+			p.told = now
+			names = append(names, p.name)
+		}
+	}
+	b.touched = b.touched[:0]
+	return names
+}
