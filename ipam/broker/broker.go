@@ -226,15 +226,6 @@ func (b *Broker) Starving(pool protocol.PoolName) bool {
 	return p != nil && p.starving > 0
 }
 
-// Silent reports whether a node did not answer when it was last asked to cede
-// addresses, as far as that is not long ago.
-func (b *Broker) Silent(node protocol.NodeName) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	h := b.book.holders[node]
-	return h != nil && h.silent
-}
-
 // Held returns a copy of the grants to uid, as far as they have been seen.
 func (b *Broker) Held(uid protocol.UID) []Held {
 	b.mu.Lock()

@@ -201,10 +201,10 @@ func (c *Controller) assemble(ctx context.Context, mgr manager.Manager) ([]prome
 		}
 	}
 
-	bell, shapes := &claims.Doorbell{}, &pools.Shapes{}
+	bell, poolBell, shapes := &claims.Doorbell{}, &pools.Doorbell{}, &pools.Shapes{}
 	grants, measured := broker.DefaultConfig(), broker.NewMetrics()
 	grants.IdleAfter = c.cfg.Idle
-	b, err := broker.New(grants, live, broker.Notify{Claim: bell.Ring}, measured, c.log.With("part", "broker"))
+	b, err := broker.New(grants, live, broker.Notify{Claim: bell.Ring, Pool: poolBell.Ring}, measured, c.log.With("part", "broker"))
 	if err != nil {
 		return nil, err
 	}
@@ -212,7 +212,7 @@ func (c *Controller) assemble(ctx context.Context, mgr manager.Manager) ([]prome
 		return nil, err
 	}
 	ofPools := &pools.Reconciler{
-		Cache: mgr.GetCache(), Bell: &pools.Doorbell{}, Write: direct, Live: live, Networks: catalog, Shapes: shapes,
+		Cache: mgr.GetCache(), Starving: b.Starving, Bell: poolBell, Write: direct, Live: live, Networks: catalog, Shapes: shapes,
 		Metrics: pools.NewMetrics(), Log: c.log.With("part", "pools"), CountsEvery: c.cfg.CountsEvery, Now: time.Now,
 	}
 	ofClaims := &claims.Reconciler{
