@@ -21,8 +21,9 @@ type simAdd struct {
 	held  map[netip.Prefix]bool // what a list of the pool's leases has shown
 }
 
-// addWait is how long an ADD waits before it fails.
-const addWait = 5 * time.Second
+// addWait is how long an ADD waits before it fails: much longer than it ships,
+// since everybody here is slow.
+const addWait = time.Minute
 
 // add begins the ADD of s. Calls of one key are made one after the other.
 func (n *simNode) add(s *sandbox) {

@@ -99,8 +99,11 @@ func (n *simNode) maintain() {
 func (n *simNode) hearPool() {
 	if p, out := n.w.api.pools.read(string(poolName)); out == protocol.Done && !n.cut && !n.w.api.away {
 		spec := n.w.specOf(p.UID)
-		if p.UID != n.agent.pool.UID || n.heard != spec.Version {
-			n.commit(func(d *simDisk) { must(d.space(poolName, spec.Shape).Reshape()) })
+		if kept := n.disk.pool; p.UID != kept.UID || p.Open != kept.Open || p.Bits4 != kept.Bits4 || n.heard != spec.Version {
+			n.commit(func(d *simDisk) {
+				d.pool = p
+				must(d.space(poolName, spec.Shape).Reshape())
+			})
 			n.heard = spec.Version
 		}
 		n.agent.pool, n.agent.pressed = p, spec.Pressure

@@ -23,13 +23,14 @@ type simDisk struct {
 	sent  protocol.Instant
 	fence time.Duration
 
+	pool   protocol.Pool // as last heard of
 	rights map[string]protocol.Right
 	atts   map[attKey]attachment
 	tables map[protocol.PoolName]*simSpaceTable
 	serial uint64                   // the last generation
 	freed  map[netip.Addr]time.Time // of M41
-	// moment is what was noted when this store began in place of one that was lost.
-	moment lostStore
+	// lost is what was noted of stores that this machine has lost.
+	lost map[protocol.StoreID]lostStore
 	// gone says that there is no store at all.
 	gone bool
 }
@@ -79,15 +80,15 @@ func (a attachment) under(x attAddr) string {
 func newDisk(store protocol.StoreID) *simDisk {
 	return &simDisk{
 		store: store, rights: map[string]protocol.Right{}, atts: map[attKey]attachment{},
-		tables: map[protocol.PoolName]*simSpaceTable{},
-		freed:  map[netip.Addr]time.Time{},
+		tables: map[protocol.PoolName]*simSpaceTable{}, lost: map[protocol.StoreID]lostStore{},
+		freed: map[netip.Addr]time.Time{},
 	}
 }
 
 // clone returns an image of d.
 func (d *simDisk) clone() *simDisk {
 	c := *d
-	c.rights, c.atts, c.freed = maps.Clone(d.rights), maps.Clone(d.atts), maps.Clone(d.freed)
+	c.rights, c.atts, c.freed, c.lost = maps.Clone(d.rights), maps.Clone(d.atts), maps.Clone(d.freed), maps.Clone(d.lost)
 	c.tables = make(map[protocol.PoolName]*simSpaceTable, len(d.tables))
 	for name, t := range d.tables {
 		c.tables[name] = &simSpaceTable{entries: slices.Clone(t.entries)}

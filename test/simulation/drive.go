@@ -113,7 +113,7 @@ func (d *simDrive) transact(disk *simDisk, ev protocol.Event) (was protocol.Righ
 
 // free reports whether nothing rests on r, so that it can be let go.
 func (n *simNode) free(d *simDisk, r protocol.Right) bool {
-	if r.Phase == protocol.Frozen && !n.thawed(d) {
+	if r.Phase == protocol.Frozen && !n.thawed(d, r.Store) {
 		return false
 	}
 	if n.w.fault == M28 && r.Kind == protocol.RightUse {
@@ -121,16 +121,6 @@ func (n *simNode) free(d *simDisk, r protocol.Right) bool {
 	}
 	if n.w.fault == M49 && r.Store != "" {
 		return true
-	}
-	for _, a := range d.atts {
-		if a.claim != nil && r.Kind == protocol.RightUse && r.Store != "" && r.Use.Claim.UID == a.claim.UID {
-			return false
-		}
-		for _, x := range a.addrs {
-			if x.lease == r.Name || r.Kind == protocol.RightLease && r.Phase == protocol.Frozen && r.Block.Contains(x.addr) {
-				return false
-			}
-		}
 	}
 	return d.unused(r)
 }
@@ -145,12 +135,12 @@ func bar(d *simDisk, r protocol.Right, addrs []netip.Addr) {
 }
 
 // openBlock makes the node's allocation state follow a lease: its block is open
-// while the lease is Held, or Lost with attachments on it, and what is ceded is
+// while the lease is Held or Frozen, or Lost with attachments on it, and what is ceded is
 // barred. It returns false, and the transaction comes to nothing, where a block of
 // another size that was lost is still in use there.
 func (n *simNode) openBlock(d *simDisk, was protocol.Right, res protocol.Result) bool {
 	r := res.Next
-	stays := !res.Forget && (r.Phase == protocol.Held || r.Phase == protocol.Lost)
+	stays := !res.Forget && (r.Phase == protocol.Held || r.Phase == protocol.Lost || r.Phase == protocol.Frozen)
 	space := d.space(was.Pool, n.w.specOf(was.PoolUID).Shape)
 	open, err := space.IsOpen(was.Block)
 	must(err)
@@ -159,7 +149,7 @@ func (n *simNode) openBlock(d *simDisk, was protocol.Right, res protocol.Result)
 		must(space.Close(was.Block))
 	case !open && stays:
 		if err := space.Open(was.Block); errors.Is(err, allocator.ErrOverlap) {
-			return false
+			return r.Phase == protocol.Frozen
 		}
 		was.Ceded = nil
 	}

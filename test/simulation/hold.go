@@ -126,7 +126,7 @@ func (n *simNode) holdOwn(d *simDisk, a simAsk) (attachment, error) {
 // inherits reports whether a may have x, which an earlier sandbox of its pod had.
 // What lies in a block that is another's by now is nobody's here.
 func (n *simNode) inherits(d *simDisk, x attAddr, a simAsk, shape *allocator.Shape) bool {
-	if r := d.rightOf(x.addr); r.Name == "" || r.Phase == protocol.Lost {
+	if d.rights[x.lease].Phase == protocol.Lost {
 		return false
 	}
 	if a.exact.IsValid() {

@@ -96,6 +96,7 @@ func (n *simNode) start() {
 		boot = self.Boot
 	}
 	n.agent = newAgent(protocol.Resume(self, boot, n.disk.term, n.disk.sent, n.disk.fence), n.w.now)
+	n.agent.pool = n.disk.pool
 	for name, r := range n.disk.rights {
 		if !r.Serves(n.disk.term) {
 			n.agent.looks[name] = n.w.now
@@ -125,7 +126,7 @@ func (n *simNode) act() {
 	switch w := n.w; {
 	case w.one(w.trouble):
 		n.suffer()
-	case w.one(4):
+	case w.one(6):
 		n.kubelet()
 	case n.cut && w.one(25):
 		n.cut = false
@@ -138,10 +139,10 @@ func (n *simNode) act() {
 		if w.one(6) {
 			n.wake()
 		}
-	case n.beatDue() && !w.one(3):
+	case n.beatDue() && !w.one(4):
 		n.beat(protocol.SeatEvent{})
 	default:
-		for range 1 + w.rng.IntN(4) { // close together, as most things are
+		for range 1 + w.rng.IntN(8) { // close together, as most things are
 			if n.agent == nil || w.one(5) || !n.work() {
 				break
 			}

@@ -45,9 +45,9 @@ type sandbox struct {
 	// person: one who deleted what they rested on, or vouched that the node runs
 	// nothing.
 	void bool
-	// unread says that the store was lost before the runtime had written down what
-	// the ADD was answered: nobody knows of it.
-	unread bool
+	// unread says that the store was lost, and what the ADD was answered not read
+	// back yet; unwritten, that the runtime had not written it down: nobody knows.
+	unread, unwritten bool
 
 	adding bool // an ADD is under way
 	ending bool // a DEL has begun: it uses nothing any more
@@ -198,14 +198,14 @@ func (n *simNode) answerAdd(s *sandbox, att *attachment) {
 	if att == nil {
 		w.count("ADD failed")
 		if w.one(2) { // the kubelet tries the same sandbox again, or makes a new one
-			s.again = w.now + w.upTo(10*time.Second)
+			s.again = w.now + w.upTo(time.Minute)
 			return
 		}
 		n.end(s)
 		return
 	}
 	w.count("ADD")
-	s.addrs, s.under, s.claim = nil, map[string]protocol.UID{}, ""
+	s.unread, s.addrs, s.under, s.claim = false, nil, map[string]protocol.UID{}, ""
 	if att.claim != nil {
 		s.claim = att.claim.UID
 	}

@@ -41,7 +41,7 @@ type Outcome struct {
 }
 
 // Acts is how many acts a run from a seed has.
-const Acts = 700
+const Acts = 900
 
 // Run plays the run of a seed, with the fault bug switched on.
 func Run(seed uint64, bug Fault) Outcome {

@@ -170,13 +170,13 @@ func (w *world) count(what string) {
 
 // advance lets time pass: mostly a little, sometimes minutes.
 func (w *world) advance() {
-	switch w.rng.IntN(100) {
-	case 0, 1:
+	switch i := w.rng.IntN(400); {
+	case i >= 397:
 		w.now += w.upTo(4 * time.Minute)
-	case 2, 3, 4, 5, 6, 7:
+	case i >= 385:
 		w.now += w.upTo(30 * time.Second)
 	default:
-		w.now += w.upTo(time.Second)
+		w.now += w.upTo(300 * time.Millisecond)
 	}
 }
 
