@@ -21,6 +21,7 @@ const Schema = 1
 //	node/identity                        Identity
 //	node/pool/<pool>                     what the node last heard of the pool, the caller's text
 //	node/lost/<store ID>                 Lost
+//	node/history                         protocol.History
 //	attachments/<network/container/if>   Attachment, without its key
 //	pods/<pod UID>/<if>/<attachment>     nothing: which attachments a pod has
 //	uses/<right>/<attachment>            nothing: which attachments need a use

@@ -1,0 +1,99 @@
+package protocol
+
+import "strconv"
+
+// A History is how far an agent has seen the API server come. What lies behind it
+// has been seen before: an API server that answers so has gone back to an earlier
+// state, and may have lost rights that others rely on.
+//
+// The zero History is that of an agent which has seen nothing. It is kept in the
+// node's store.
+type History struct {
+	// Seats and Objects are the highest resourceVersions seen, of the node's seat
+	// and of Tenure's own kinds: an API server may keep the two in two etcds.
+	Seats   uint64 `json:"seats,omitempty"`
+	Objects uint64 `json:"objects,omitempty"`
+	// Seat and Turn are the UID and the highest turn of the node's seat.
+	Seat UID   `json:"seat,omitempty"`
+	Turn int64 `json:"turn,omitempty"`
+	// Opening is the greatest word by which a pool was opened that the agent has
+	// heard of.
+	Opening string `json:"opening,omitempty"`
+	// Restored is set from when the API server was seen to have gone back until the
+	// node's pools have been opened again.
+	Restored *Restoration `json:"restored,omitempty"`
+}
+
+// number returns a resourceVersion as a number, 0 for one that is none: nothing is
+// concluded from it.
+func number(rev Revision) uint64 {
+	n, err := strconv.ParseUint(string(rev), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// SawObject returns h with the revision of a lease, a sub-lease or a pool.
+func (h History) SawObject(rev Revision) History {
+	h.Objects = max(h.Objects, number(rev))
+	return h
+}
+
+// SawSeat returns h with the node's seat.
+func (h History) SawSeat(s Seat) History {
+	h.Seats = max(h.Seats, number(s.Revision))
+	if s.UID != h.Seat {
+		h.Seat, h.Turn = s.UID, 0
+	}
+	h.Turn = max(h.Turn, s.Turn)
+	return h
+}
+
+// SawOpening returns h with the word by which a pool was opened.
+func (h History) SawOpening(word string) History {
+	h.Opening = max(h.Opening, word)
+	return h
+}
+
+// Behind reports whether rev, which a write to one of Tenure's kinds got for an
+// answer, is of an earlier state than h, which was what had been seen before the
+// write was sent.
+func (h History) Behind(rev Revision) bool {
+	n := number(rev)
+	return n != 0 && n < h.Objects
+}
+
+// SeatBehind reports whether the node's seat, as read or written after h was seen,
+// is of an earlier state.
+func (h History) SeatBehind(s Seat) bool {
+	if n := number(s.Revision); n != 0 && n < h.Seats {
+		return true
+	}
+	return s.UID == h.Seat && s.Turn < h.Turn
+}
+
+// Rewound returns what is left of h when the API server has gone back: the
+// revisions begin anew, and every opening up to now is void.
+func (h History) Rewound() History {
+	return History{Opening: h.Opening, Restored: &Restoration{Opening: h.Opening}}
+}
+
+// Rewound returns the sitting of an agent that has seen the API server go back: it
+// has no seat, and sits down in a term above all that it has had, so that it says
+// each of its rights anew.
+func (s Sitting) Rewound() Sitting {
+	s.LastTerm = max(s.LastTerm, s.Term) + 1
+	s.Term, s.Seen, s.Pending, s.Stranger = 0, Seat{}, nil, nil
+	return s
+}
+
+// Reopened reports whether a pool may be leased from again after r: it has been
+// opened by a word that r does not void.
+func (r Restoration) Reopened(p Pool) bool { return p.Open && p.Opening > r.Opening }
+
+// PutBack reports whether a right has been said in term, so that it is in the API
+// server again, or is not to be said any more.
+func (r Right) PutBack(term int64) bool {
+	return r.Phase != Held || r.UID != "" && r.Said == term
+}

@@ -1,0 +1,107 @@
+package protocol
+
+import (
+	"testing"
+	"time"
+)
+
+// TestH9History: what lies behind what was seen shows an API server that has gone
+// back; what lies at or above it, or cannot be compared, does not.
+func TestH9History(t *testing.T) {
+	seat := func(uid UID, rev Revision, turn int64) Seat {
+		return Seat{Meta: Meta{UID: uid, Revision: rev}, Turn: turn}
+	}
+	h := History{}.SawObject("100").SawObject("90").SawSeat(seat("u", "70", 5)).SawOpening("w2").SawOpening("w1")
+	if h.Objects != 100 || h.Seats != 70 || h.Turn != 5 || h.Opening != "w2" {
+		t.Fatalf("got %+v", h)
+	}
+	for rev, want := range map[Revision]bool{"99": true, "100": false, "101": false, "": false, "x": false, "7": true} {
+		if got := h.Behind(rev); got != want {
+			t.Errorf("revision %q is behind: %v; want %v", rev, got, want)
+		}
+	}
+	for _, tt := range []struct {
+		name string
+		seat Seat
+		want bool
+	}{
+		{"as it was", seat("u", "70", 5), false},
+		{"another beat", seat("u", "80", 6), false},
+		{"an older revision", seat("u", "69", 5), true},
+		{"an older turn, where etcd went on counting", seat("u", "80", 4), true},
+		{"deleted and made again", seat("v", "80", 1), false},
+		{"made again in an older state", seat("v", "60", 1), true},
+		{"no number", seat("u", "x", 6), false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := h.SeatBehind(tt.seat); got != tt.want {
+				t.Errorf("behind: %v; want %v", got, tt.want)
+			}
+		})
+	}
+	r := h.Rewound()
+	if r.Behind("1") || r.SeatBehind(seat("u", "1", 1)) {
+		t.Error("what the restored API server shows is behind once more")
+	}
+	if r.Restored == nil || r.Restored.Back || r.Restored.Opening != "w2" {
+		t.Errorf("got %+v; want that it has been seen, and every opening up to w2 is void", r.Restored)
+	}
+	for _, tt := range []struct {
+		pool Pool
+		want bool
+	}{{Pool{Open: true, Opening: "w2"}, false}, {Pool{Open: true, Opening: "w1"}, false}, {Pool{Opening: "w3"}, false}, {Pool{Open: true, Opening: "w3"}, true}} {
+		if got := r.Restored.Reopened(tt.pool); got != tt.want {
+			t.Errorf("%+v is open again: %v; want %v", tt.pool, got, tt.want)
+		}
+	}
+}
+
+// TestSittingRewound: whatever the restored API server shows of its seat, the agent
+// begins a term that no right was said in.
+func TestSittingRewound(t *testing.T) {
+	self := Identity{Node: "n", Store: "s", Machine: "m", Boot: "b", Fence: time.Minute}
+	mine := func(term int64) Seat {
+		return Seat{Meta: Meta{UID: "u", Revision: "3"}, Node: "n", Store: "s", Machine: "m", Boot: "b", Term: term, Fence: time.Minute}
+	}
+	for _, tt := range []struct {
+		name string
+		read SeatEvent
+	}{
+		{"the same term", SeatEvent{Call: SeatRead, Outcome: Done, Seat: mine(4)}},
+		{"an older term", SeatEvent{Call: SeatRead, Outcome: Done, Seat: mine(2)}},
+		{"no seat", SeatEvent{Call: SeatRead, Outcome: NotFound}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := Resume(self, "b", 4, Instant{}, time.Minute).Rewound()
+			if ok, _ := s.Serving(Instant{}); ok {
+				t.Error("it serves before it sits again")
+			}
+			if res := StepSeat(s, SeatEvent{}); res.Call != SeatRead {
+				t.Fatalf("it begins with call %v; want a read", res.Call)
+			}
+			res := StepSeat(s, tt.read)
+			if res.Call != SeatCreate && res.Call != SeatUpdate || res.Write.Term <= 4 {
+				t.Errorf("it goes on with call %v in term %d; want a write in a later term than 4", res.Call, res.Write.Term)
+			}
+		})
+	}
+}
+
+func TestPutBack(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		r    Right
+		want bool
+	}{
+		{"said in the term", Right{Phase: Held, UID: "u", Said: 5, Term: 5}, true},
+		{"created again, and waits for its pool", Right{Phase: Held, UID: "u", Said: 5}, true},
+		{"not said yet", Right{Phase: Held, UID: "u", Said: 4, Term: 4}, false},
+		{"vanished", Right{Phase: Held, Said: 4}, false},
+		{"lost to another", Right{Phase: Lost, UID: "u", Said: 4}, true},
+		{"noted", Right{Phase: Noted}, true},
+	} {
+		if got := tt.r.PutBack(5); got != tt.want {
+			t.Errorf("%s: put back is %v; want %v", tt.name, got, tt.want)
+		}
+	}
+}

@@ -1,0 +1,39 @@
+package store
+
+import (
+	"path/filepath"
+	"reflect"
+	"testing"
+
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+func TestHistory(t *testing.T) {
+	st, err := Open(filepath.Join(t.TempDir(), "store.db"), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer st.Close() //nolint:errcheck // a test's
+	read := func() (h protocol.History) {
+		t.Helper()
+		err := st.View(func(tx *Tx) error {
+			var err error
+			h, err = tx.History()
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return h
+	}
+	if h := read(); h != (protocol.History{}) {
+		t.Errorf("a new store has %+v", h)
+	}
+	want := protocol.History{Seats: 3, Objects: 7, Seat: "u", Turn: 2, Opening: "w", Restored: &protocol.Restoration{Back: true, Opening: "v"}}
+	if err := st.Update(t.Context(), func(tx *Tx) error { return tx.PutHistory(want) }); err != nil {
+		t.Fatal(err)
+	}
+	if got := read(); !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v; want %+v", got, want)
+	}
+}
