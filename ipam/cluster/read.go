@@ -47,6 +47,15 @@ func (a *API) Pools(ctx context.Context) ([]protocol.Pool, error) {
 	return pools, nil
 }
 
+// IPPools lists all pools whole, live.
+func (a *API) IPPools(ctx context.Context) ([]v1alpha1.IPPool, error) {
+	var list v1alpha1.IPPoolList
+	if err := a.list(ctx, &list); err != nil {
+		return nil, fmt.Errorf("list pools: %w", err)
+	}
+	return list.Items, nil
+}
+
 // Revision returns the revision that the API server's data have now.
 func (a *API) Revision(ctx context.Context) (protocol.Revision, error) {
 	var list v1alpha1.IPPoolList
@@ -60,6 +69,7 @@ func (a *API) Revision(ctx context.Context) (protocol.Revision, error) {
 func PoolOf(o *v1alpha1.IPPool) protocol.Pool {
 	p := protocol.Pool{
 		Meta: metaOf(o), Open: o.Status.Leasing == v1alpha1.LeasingOpen, Opening: o.Status.Opening,
+		Generation: o.Generation, Edited: o.Status.ObservedGeneration > 0 && o.Status.ObservedGeneration < o.Generation,
 		Confirmed: o.Spec.TakeOver == v1alpha1.TakeOverConfirmed,
 	}
 	if b := o.Status.BlockPrefixLengths; b != nil {

@@ -1,12 +1,20 @@
 package pools
 
 import (
+	"context"
+	"fmt"
+	"net/netip"
 	"slices"
+	"strings"
+	"time"
 
 	"go4.org/netipx"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
 // overlapping returns which of others share addresses with p's ranges, in one
@@ -41,4 +49,93 @@ func share(a, b *allocator.Shape) bool {
 		}
 	}
 	return false
+}
+
+// covers reports whether block has an address of shape.
+func covers(block netip.Prefix, shape *allocator.Shape) bool {
+	b := netipx.RangeOfPrefix(block)
+	return slices.ContainsFunc(shape.Ranges(), func(r allocator.Range) bool { return netipx.IPRangeFrom(r.Start, r.End).Overlaps(b) })
+}
+
+// rivalry returns why a pool of a named domain must not be open beside the other
+// pools of that domain, as they were read live: empty, if it may.
+//
+// Of two pools that share addresses the later one stays closed. The earlier one,
+// when it has come to share them by an edit, waits until that is written; then no
+// other controller, which has not seen the edit, can open the later one. And a pool
+// whose ranges were another's before waits until no lease of the other covers them:
+// nodes may hold these, and have pods on their addresses. After is when to look
+// again.
+func (s seen) rivalry() (why string, after time.Duration) {
+	domain := s.pool.Spec.Domain
+	_, older := overlapping(s.pool, s.shape, s.live.others, s.shapeOf)
+	if len(older) > 0 {
+		return fmt.Sprintf("the pool shares addresses of domain %s with %s: change the ranges, or the domain", domain, strings.Join(few(older, "pools"), ", ")), lookAgain
+	}
+	for i := range s.live.others {
+		o := &s.live.others[i]
+		if share(s.shape, s.shapeOf(o)) && o.DeletionTimestamp == nil && ready(o.Status).Reason != v1alpha1.ReasonOverlap {
+			return fmt.Sprintf("the pool waits until pool %s, with which it has come to share addresses of domain %s, is closed", o.Name, domain), time.Second
+		}
+	}
+	var on []string
+	var last protocol.Lease
+	for _, l := range s.live.foreign {
+		if covers(l.Block, s.shape) {
+			on, last = append(on, string(l.Pool)), l
+		}
+	}
+	if len(on) == 0 {
+		return "", 0
+	}
+	n := len(on)
+	slices.Sort(on)
+	return fmt.Sprintf("the pool has addresses that leases of pool %s, which is of domain %s too, still cover: it waits for %d, such as %s of %v on %v",
+		strings.Join(few(slices.Compact(on), "pools"), ", "), domain, n, last.Name, last.Holder, last.Block), lookAgain
+}
+
+// lingering is what was found out of a pool that names no domain: other such pools
+// whose leases cover addresses of it.
+type lingering struct {
+	generation int64
+	at         time.Time
+	pools      []string
+}
+
+// lingering returns, of a pool that names no domain, the other such pools whose
+// leases cover addresses of it although their ranges do not; it looks again when
+// the counts are due, or the spec has changed.
+func (r *Reconciler) lingering(ctx context.Context, pool *v1alpha1.IPPool, shape *allocator.Shape, others []v1alpha1.IPPool, now time.Time) ([]string, error) {
+	if shape == nil || pool.Spec.Domain != "" {
+		return nil, nil
+	}
+	r.mu.Lock()
+	known, ok := r.lingers[pool.UID]
+	r.mu.Unlock()
+	if ok && known.generation == pool.Generation && now.Sub(known.at) < r.CountsEvery {
+		return known.pools, nil
+	}
+	known = lingering{generation: pool.Generation, at: now}
+	for i := range others {
+		if o := &others[i]; o.Name == pool.Name || o.Spec.Domain != "" {
+			continue
+		}
+		var leases v1alpha1.IPLeaseList
+		if err := r.Cache.List(ctx, &leases, client.MatchingFields{leasesByPool: others[i].Name}, client.UnsafeDisableDeepCopy); err != nil {
+			return nil, fmt.Errorf("list leases of pool %s: %w", others[i].Name, err)
+		}
+		if slices.ContainsFunc(leases.Items, func(l v1alpha1.IPLease) bool {
+			block, err := netip.ParsePrefix(l.Spec.Block)
+			return err == nil && covers(block, shape)
+		}) {
+			known.pools = append(known.pools, others[i].Name)
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.lingers == nil {
+		r.lingers = map[types.UID]lingering{}
+	}
+	r.lingers[pool.UID] = known
+	return known.pools, nil
 }

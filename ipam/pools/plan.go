@@ -41,9 +41,14 @@ type seen struct {
 	// overlaps are the pools that share addresses with this one, and older those
 	// of them that were there first.
 	overlaps, older []string
-	disagreements   []string
-	countsDue       bool
-	now             time.Time
+	// lingering are the pools whose leases cover addresses of this one, where
+	// neither names its domain.
+	lingering []string
+	// shapeOf returns the shape of another pool, nil where its spec is faulty.
+	shapeOf       func(*v1alpha1.IPPool) *allocator.Shape
+	disagreements []string
+	countsDue     bool
+	now           time.Time
 	// starved says that somebody asks, or has asked a moment ago, for an address
 	// and none was found.
 	starved bool
@@ -58,10 +63,13 @@ type seen struct {
 }
 
 // live is what was read of a pool from the API server: first the pool, then the
-// leases of its name.
+// leases of its name; then, where it names a domain, the other pools of that, and
+// then their leases.
 type live struct {
-	pool   *v1alpha1.IPPool
-	leases []protocol.Lease
+	pool    *v1alpha1.IPPool
+	leases  []protocol.Lease
+	others  []v1alpha1.IPPool
+	foreign []protocol.Lease
 }
 
 // plan is what is to be done about a pool. With readLive, it is read, and plan is
@@ -158,6 +166,16 @@ func (s seen) lease(st *v1alpha1.IPPoolStatus) plan {
 	}
 	now := decided(*st)
 	want := now.wanted(s.shape, s.pool.Spec.BlockSize)
+	if s.pool.Spec.Domain != "" && (st.Leasing != v1alpha1.LeasingOpen || s.edited()) {
+		if s.live == nil {
+			return plan{readLive: true}
+		}
+		if why, after := s.rivalry(); why != "" {
+			p := s.shut(st, v1alpha1.ReasonOverlap, why)
+			p.after = after
+			return p
+		}
+	}
 	if st.Leasing == v1alpha1.LeasingOpen {
 		if now.equal(want) || s.busy(now.changes(want)) && now.complete(s.shape) {
 			return s.opened(st, now, want)
@@ -198,6 +216,10 @@ func (s seen) waits() (why string, after time.Duration) {
 	}
 	return s.restored.wait(s.closedFor)
 }
+
+// edited reports whether the spec is another than the one that was last looked at.
+// Until that is written, nobody relies on a new lease of the pool.
+func (s seen) edited() bool { return s.pool.Status.ObservedGeneration != s.pool.Generation }
 
 // opened opens the pool with blocks of size now, where the spec asks for want.
 func (s seen) opened(st *v1alpha1.IPPoolStatus, now, want sizes) plan {
@@ -241,19 +263,24 @@ func (s seen) describe(st *v1alpha1.IPPoolStatus) (counted bool) {
 		st.Pressure = v1alpha1.PressureExhausted
 	}
 	s.exhausted(st)
-	if len(s.overlaps) > 0 {
+	switch {
+	case len(s.overlaps) > 0:
 		where := "neither names its domain"
 		if s.pool.Spec.Domain != "" {
 			where = "both are of domain " + s.pool.Spec.Domain
 		}
 		s.set(st, v1alpha1.PoolOverlapping, metav1.ConditionTrue, v1alpha1.ReasonSharedAddresses, fmt.Sprintf(
 			"the pool shares addresses with %s, and %s: an address may be given twice", strings.Join(few(s.overlaps, "pools"), ", "), where))
-	} else {
+	case len(s.lingering) > 0:
+		s.set(st, v1alpha1.PoolOverlapping, metav1.ConditionTrue, v1alpha1.ReasonSharedAddresses, fmt.Sprintf(
+			"the pool has addresses that leases of %s still cover, and neither names its domain: an address may be given twice until these are given back; "+
+				"name one domain in both (spec.domain), and the pool waits for that", strings.Join(few(s.lingering, "pools"), ", ")))
+	default:
 		s.set(st, v1alpha1.PoolOverlapping, metav1.ConditionFalse, v1alpha1.ReasonDisjoint, "no other pool has these addresses")
 	}
 	outside := ""
 	if s.tally.outside > 0 {
-		outside = fmt.Sprintf("%d addresses are granted that the ranges do not have; they will not be given again", s.tally.outside)
+		outside = fmt.Sprintf("%d addresses are in use, or granted, that the ranges do not have; they will not be given again", s.tally.outside)
 	}
 	s.flag(st, ConditionDraining, "AddressesOutsideRanges", outside)
 	s.flag(st, ConditionDefinitionsDisagree, "OldestDecides", strings.Join(few(s.disagreements, "disagreements"), "; "))

@@ -29,6 +29,7 @@ import (
 // Live reads from the API server, never from a cache.
 type Live interface {
 	ReadIPPool(ctx context.Context, name protocol.PoolName) (*v1alpha1.IPPool, protocol.Outcome, error)
+	IPPools(ctx context.Context) ([]v1alpha1.IPPool, error)
 	LeasesOfPool(ctx context.Context, pool protocol.PoolName) ([]protocol.Lease, error)
 }
 
@@ -58,13 +59,15 @@ type Reconciler struct {
 	// Now is the clock.
 	Now func() time.Time
 
-	seats lookout
+	seats   lookout
+	domains sync.Mutex // held while a pool of a named domain is looked at
 
 	mu      sync.Mutex
 	counts  map[types.UID]time.Time // guarded by mu: when each pool's counts were last written
 	closed  map[types.UID]time.Time // guarded by mu: see closedFor
 	starved map[types.UID]time.Time // guarded by mu: when somebody last starved
 	users   users                   // guarded by mu
+	lingers map[types.UID]lingering // guarded by mu
 }
 
 // Reconcile looks at one pool.
@@ -80,6 +83,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	s, err := r.look(ctx, &pool)
 	if err != nil {
 		return reconcile.Result{}, err
+	}
+	if pool.Spec.Domain != "" {
+		// What decides whether pools of one domain may be open is read of all of
+		// them: no other may be opened between the reading and the writing.
+		r.domains.Lock()
+		defer r.domains.Unlock()
 	}
 	p := decide(s)
 	if p.readLive {
@@ -128,10 +137,14 @@ func (r *Reconciler) look(ctx context.Context, pool *v1alpha1.IPPool) (seen, err
 	if err := r.Cache.List(ctx, &others, client.UnsafeDisableDeepCopy); err != nil {
 		return s, fmt.Errorf("list pools: %w", err)
 	}
-	s.overlaps, s.older = overlapping(pool, s.shape, others.Items, func(p *v1alpha1.IPPool) *allocator.Shape {
+	s.shapeOf = func(p *v1alpha1.IPPool) *allocator.Shape {
 		shape, _ := r.Shapes.Of(p)
 		return shape
-	})
+	}
+	s.overlaps, s.older = overlapping(pool, s.shape, others.Items, s.shapeOf)
+	if s.lingering, err = r.lingering(ctx, pool, s.shape, others.Items, s.now); err != nil {
+		return s, err
+	}
 	if implicit(pool) {
 		describing, err := r.Networks.OfPool(ctx, pool.Name)
 		if err != nil {
@@ -179,11 +192,29 @@ func (r *Reconciler) readLive(ctx context.Context, pool *v1alpha1.IPPool) (*live
 	case out != protocol.Done:
 		return nil, fmt.Errorf("read pool %s: %w", name, err)
 	}
-	leases, err := r.Live.LeasesOfPool(ctx, name)
+	l := &live{pool: now}
+	if l.leases, err = r.Live.LeasesOfPool(ctx, name); err != nil {
+		return nil, fmt.Errorf("pool %s: %w", name, err)
+	}
+	if now.Spec.Domain == "" {
+		return l, nil
+	}
+	all, err := r.Live.IPPools(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("pool %s: %w", name, err)
 	}
-	return &live{pool: now, leases: leases}, nil
+	for i := range all {
+		if all[i].Name == pool.Name || all[i].Spec.Domain != now.Spec.Domain {
+			continue
+		}
+		l.others = append(l.others, all[i])
+		leases, err := r.Live.LeasesOfPool(ctx, protocol.PoolName(all[i].Name))
+		if err != nil {
+			return nil, fmt.Errorf("pool %s: %w", name, err)
+		}
+		l.foreign = append(l.foreign, leases...)
+	}
+	return l, nil
 }
 
 // apply does what p says. A write that meets another version of the pool is not
@@ -200,6 +231,7 @@ func (r *Reconciler) apply(ctx context.Context, pool *v1alpha1.IPPool, p plan) (
 			delete(r.counts, pool.UID)
 			delete(r.closed, pool.UID)
 			delete(r.starved, pool.UID)
+			delete(r.lingers, pool.UID)
 			r.mu.Unlock()
 			r.Shapes.Forget(pool.UID)
 		}

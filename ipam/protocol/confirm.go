@@ -19,21 +19,26 @@ func ConfirmLease(r Right, pool Pool, outcome Outcome) (ok bool, why string) {
 		return false, fmt.Sprintf("pool %s is being deleted", r.Pool)
 	case !pool.Open:
 		return false, fmt.Sprintf("pool %s is closed", r.Pool)
+	case pool.Edited && r.Phase != Held:
+		return false, fmt.Sprintf("pool %s was edited, and the controller has not looked at it yet", r.Pool)
 	case pool.BlockBits(r.Block.Addr()) != r.Block.Bits():
 		return false, fmt.Sprintf("pool %s has other blocks than %v", r.Pool, r.Block)
 	}
 	return true, ""
 }
 
-// Confirmation is [ConfirmLease] as the answer to a [CallConfirm]. A lease that is
-// Held already, and had vanished, waits for a closed pool to open: the pool may be
-// closed because the API server's data went back in time, and then it is the lease
-// that had gone, not the right.
+// Confirmation is [ConfirmLease] as the answer to a [CallConfirm]. A new lease waits
+// for the controller to look at a pool that was edited. One that is Held already,
+// and had vanished, waits for a closed pool to open: the pool may be closed because
+// the API server's data went back in time, and then it is the lease that had gone,
+// not the right.
 func Confirmation(r Right, pool Pool, outcome Outcome) (Outcome, string) {
 	ok, why := ConfirmLease(r, pool, outcome)
 	switch {
 	case ok:
 		return Done, ""
+	case outcome == Done && pool.UID == r.PoolUID && !pool.Deleting && pool.Open && pool.Edited && r.Phase != Held:
+		return Unknown, why
 	case r.Phase == Held && outcome == Done && !pool.Open && pool.UID == r.PoolUID && !pool.Deleting:
 		return Unknown, why
 	default:

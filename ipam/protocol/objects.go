@@ -298,6 +298,10 @@ type Pool struct {
 	Open bool
 	// Opening is another word each time that the pool is opened.
 	Opening string
+	// Generation is that of the spec, 0 where it is not known. Edited says that the controller has not looked
+	// at this one yet: what is new of it may still be leased of another pool.
+	Generation int64 `json:",omitempty"`
+	Edited     bool  `json:"-"`
 	// Confirmed says that of a dead node's leases those of this pool are taken only
 	// where somebody vouches that the machine is off.
 	Confirmed bool

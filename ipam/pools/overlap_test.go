@@ -1,0 +1,78 @@
+package pools
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// TestF26Rivalry: a pool of a named domain is opened, or stays open after an edit,
+// only when no other pool of the domain has addresses of it, by its ranges or by
+// leases that are still there.
+func TestF26Rivalry(t *testing.T) {
+	rival := func(age time.Duration, reason string, cidrs ...string) v1alpha1.IPPool {
+		p := pool(cidrs...)
+		p.Name, p.UID, p.Spec.Domain = "rival", "r1", "d"
+		p.CreationTimestamp = metav1.NewTime(noon.Add(-age))
+		s := seen{pool: p, now: noon}
+		s.ready(&p.Status, metav1.ConditionFalse, reason, "")
+		return *p
+	}
+	held := func(block string) []protocol.Lease {
+		l := lease(block, "r1")
+		l.Pool = "rival"
+		return []protocol.Lease{l}
+	}
+	const older, younger = 2 * time.Hour, 0
+	edited := func(p *v1alpha1.IPPool) { p.Generation++ }
+	settled := func(p *v1alpha1.IPPool) { p.Status.ObservedGeneration = p.Generation }
+	tests := []struct {
+		name    string
+		pool    *v1alpha1.IPPool
+		live    bool
+		rival   v1alpha1.IPPool
+		foreign []protocol.Lease
+		want    string
+		why     string
+	}{
+		{name: "open: not looked at again", pool: with(pool("10.0.0.0/24"), open(32), settled), want: "Open Open, /32"},
+		{name: "open and edited: looked at", pool: with(pool("10.0.0.0/24"), open(32), settled, edited), want: "read live"},
+		{name: "edited, and apart from the rest", pool: with(pool("10.0.0.0/24"), open(32), edited), live: true,
+			rival: rival(older, v1alpha1.ReasonOpen, "10.0.1.0/24"), foreign: held("10.0.1.7/32"), want: "Open Open, /32"},
+		{name: "a lease is left where the range was", pool: with(pool("10.0.0.0/24"), closed(32)), live: true,
+			rival: rival(older, v1alpha1.ReasonOpen, "10.0.1.0/24"), foreign: held("10.0.0.7/32"), want: "Closed Overlap, /32", why: "leases of pool rival"},
+		{name: "a lease is left, and the pool was open", pool: with(pool("10.0.0.0/24"), open(32), edited), live: true,
+			rival: rival(older, v1alpha1.ReasonOpen, "10.0.1.0/24"), foreign: held("10.0.0.0/28"), want: "Closed Overlap, /32", why: "node n1"},
+		{name: "an older pool has come to share addresses", pool: with(pool("10.0.0.0/24"), closed(32)), live: true,
+			rival: rival(older, v1alpha1.ReasonOpen, "10.0.0.128/25"), want: "Closed Overlap, /32", why: "shares addresses of domain d with rival"},
+		{name: "a younger pool is open yet", pool: with(pool("10.0.0.0/24"), open(32), edited), live: true,
+			rival: rival(younger, v1alpha1.ReasonOpen, "10.0.0.128/25"), want: "Closed Overlap, /32", why: "until pool rival"},
+		{name: "a younger pool is closed for that", pool: with(pool("10.0.0.0/24"), closed(32)), live: true,
+			rival: rival(younger, v1alpha1.ReasonOverlap, "10.0.0.128/25"), want: "Open Open, /32"},
+		{name: "a younger pool is closed, and its leases are left", pool: with(pool("10.0.0.0/24"), closed(32)), live: true,
+			rival: rival(younger, v1alpha1.ReasonOverlap, "10.0.0.128/25"), foreign: held("10.0.0.130/32"), want: "Closed Overlap, /32", why: "it waits for 1"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			tt.pool.Spec.Domain, tt.pool.CreationTimestamp = "d", metav1.NewTime(noon.Add(-time.Hour))
+			s := seen{pool: tt.pool, now: noon, shapeOf: func(p *v1alpha1.IPPool) *allocator.Shape { shape, _ := shapeOf(p); return shape }}
+			s.shape, _ = shapeOf(tt.pool)
+			if tt.live {
+				s.live = &live{pool: tt.pool, others: []v1alpha1.IPPool{tt.rival}, foreign: tt.foreign}
+			}
+			got := decide(s)
+			if got.in() != tt.want {
+				t.Fatalf("got %s; want %s", got.in(), tt.want)
+			}
+			if got.status != nil && !strings.Contains(ready(*got.status).Message, tt.why) {
+				t.Errorf("says %q; want %q in it", ready(*got.status).Message, tt.why)
+			}
+		})
+	}
+}
