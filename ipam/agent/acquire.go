@@ -5,8 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
-	"maps"
+	"math"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -32,10 +33,7 @@ type demand struct {
 	waiting int                           // guarded by mu; ADDs that wait
 	landed  chan struct{}                 // guarded by mu; closed and replaced whenever an acquire ends
 	cursor  map[allocator.Family]position // guarded by mu; where to probe next
-
-	listing sync.Mutex            // held during a list
-	held    map[netip.Prefix]bool // guarded by listing; what the last list showed
-	listed  protocol.Instant      // guarded by listing
+	easing  *protocol.Instant             // guarded by mu; when the pool was last not exhausted any more
 }
 
 type position struct {
@@ -48,10 +46,17 @@ type ExhaustedError struct {
 	Pool   protocol.PoolName
 	Family allocator.Family
 	View   allocator.View
+	Exact  netip.Addr // the one address that was wanted; zero: any
+	Said   string     // what the pool's condition says, if it says that
 }
 
 func (e *ExhaustedError) Error() string {
-	if e.View.IsAll() {
+	switch {
+	case e.Exact.IsValid():
+		return fmt.Sprintf("pool %s has no block for this node that may give %v", e.Pool, e.Exact)
+	case e.Said != "":
+		return e.Said
+	case e.View.IsAll():
 		return fmt.Sprintf("pool %s is exhausted: no %v block is free", e.Pool, e.Family)
 	}
 	return fmt.Sprintf("pool %s is exhausted within %v: no %v block is free", e.Pool, e.View, e.Family)
@@ -74,8 +79,12 @@ func (e *HeldError) Error() string {
 
 // obtain sees to it that enough acquires are under way and waits until one has
 // ended, whoever began it. It returns nil if it is worth looking again, and the
-// error of the acquire that it began itself.
+// error of the acquire that it began itself. A [*lackError] says that only the
+// cluster can help: at once where the pool is exhausted.
 func (a *Agent) obtain(ctx context.Context, p *pool, n need) error {
+	if known, _, _ := p.now(); known != nil && known.Pressure == allocator.PressureExhausted {
+		return &lackError{Cause: &ExhaustedError{Pool: p.name, Family: n.family, View: n.view, Exact: n.exact, Said: known.Exhausted}}
+	}
 	if n.exact.IsValid() { // only that block will do: nobody else's acquire helps
 		return a.obtainExact(ctx, p, n)
 	}
@@ -163,44 +172,33 @@ func (a *Agent) acquire(ctx context.Context, p *pool, n need) error {
 			return err
 		}
 	}
-	if known.Pressure != allocator.PressureExhausted { // else probing would only cost calls
-		if err = a.probe(ctx, p, known, n, nil); !errors.Is(err, errOthers) {
-			return err
-		}
+	if ok, err := a.takeBack(ctx, p, known, n); ok || err != nil {
+		return err
 	}
-	// The pool is nearly full, or this node unlucky: one list tells which blocks
-	// nobody holds.
-	held, err := a.heldBlocks(ctx, p)
-	if err != nil {
-		return &notReadyError{Pool: p.name, Why: "has blocks that others hold, and its leases cannot be listed: " + err.Error()}
-	}
-	if err = a.probe(ctx, p, known, n, held); errors.Is(err, errOthers) {
-		return fmt.Errorf("pool %s is contended: %w", p.name, err)
-	}
-	return err
+	return a.probe(ctx, p, known, n)
 }
 
 // errOthers says that every block that was probed is another's.
 var errOthers = errors.New("others were faster at every block that was tried")
 
-// probe tries blocks that are neither this node's nor in held.
-func (a *Agent) probe(ctx context.Context, p *pool, known *knownPool, n need, held map[netip.Prefix]bool) error {
+// probe tries blocks that are not this node's, a few of them: then the pool is nearly
+// full, or this node unlucky, and the controller knows better (H15).
+func (a *Agent) probe(ctx context.Context, p *pool, known *knownPool, n need) error {
+	tried := map[netip.Prefix]bool{}
 	for range a.cfg.Probes {
-		block, ok, err := a.candidate(p, known, n, held)
+		block, ok, err := a.candidate(p, known, n, tried)
 		if err != nil {
 			return err
 		}
 		if !ok {
-			return &ExhaustedError{Pool: p.name, Family: n.family, View: n.view}
+			return &lackError{Cause: &ExhaustedError{Pool: p.name, Family: n.family, View: n.view}}
 		}
 		if done, err := a.tryBlock(ctx, known, block); done {
 			return err
 		}
-		if held != nil {
-			held[block] = true
-		}
+		tried[block] = true
 	}
-	return errOthers
+	return &lackError{Cause: fmt.Errorf("pool %s is contended: %w", p.name, errOthers)}
 }
 
 // unsettled returns a block of this node that could serve n again: one whose
@@ -255,34 +253,11 @@ func (a *Agent) tryBlock(ctx context.Context, known *knownPool, block netip.Pref
 	return true, &notReadyError{Pool: protocol.PoolName(known.Name), Why: fmt.Sprintf("gave no lease of %v: %s", block, res.Why)}
 }
 
-// listShared is for how long the acquires of a pool share a list.
-const listShared = time.Second
-
-// heldBlocks lists which blocks of a pool somebody holds: one list at a time, for
-// all acquires that wait for it.
-func (a *Agent) heldBlocks(ctx context.Context, p *pool) (map[netip.Prefix]bool, error) {
-	d := &p.demand
-	d.listing.Lock()
-	defer d.listing.Unlock()
-	if d.held != nil && a.clock.Now().Since(d.listed) < listShared {
-		return maps.Clone(d.held), nil
-	}
-	leases, err := a.cl.Leases.LeasesOfPool(ctx, p.name)
-	if err != nil {
-		return nil, err
-	}
-	d.held, d.listed = make(map[netip.Prefix]bool, len(leases)), a.clock.Now()
-	for _, l := range leases {
-		d.held[l.Block] = true
-	}
-	return maps.Clone(d.held), nil
-}
-
 // candidate returns the next block to try for n: one that this node has no
-// record of and that is not in held, going round the pool from where the last
+// record of and that is not in tried, going round the pool from where the last
 // probe ended, at first from a point hashed from the node's name, so that nodes
 // do not meet. Each block is returned once in a round; ok is false after it.
-func (a *Agent) candidate(p *pool, known *knownPool, n need, held map[netip.Prefix]bool) (block netip.Prefix, ok bool, err error) {
+func (a *Agent) candidate(p *pool, known *knownPool, n need, tried map[netip.Prefix]bool) (block netip.Prefix, ok bool, err error) {
 	d := &p.demand
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -315,7 +290,7 @@ func (a *Agent) candidate(p *pool, known *knownPool, n need, held map[netip.Pref
 			if err != nil {
 				return err
 			}
-			if !mine && !held[found] {
+			if !mine && !tried[found] {
 				block, ok = found, true
 				d.cursor[n.family] = position{addr: at, set: true}
 				return nil
@@ -345,20 +320,41 @@ func (a *Agent) obtainExact(ctx context.Context, p *pool, n need) error {
 	switch {
 	case err != nil:
 		return &notReadyError{Pool: p.name, Why: "gave no lease of " + block.String() + ": " + err.Error()}
-	case res.Verdict == protocol.VerdictServes:
+	case res.Verdict == protocol.VerdictServes && !slices.Contains(r.Ceded, n.exact):
 		return nil
+	case res.Verdict == protocol.VerdictServes:
+		if ok, err := a.takeBack(ctx, p, known, n); ok || err != nil {
+			return err
+		}
+		return &lackError{Cause: &HeldError{Addr: n.exact, Pool: p.name, Holder: protocol.Holder{Cluster: true}}}
 	case res.Verdict != protocol.VerdictTaken:
 		return &notReadyError{Pool: p.name, Why: "gave no lease of " + block.String() + ": " + res.Why}
 	}
-	l, out, err := a.cl.Leases.ReadLease(ctx, r.Name)
-	if out != protocol.Done {
-		return &notReadyError{Pool: p.name, Why: fmt.Sprintf("has %v in a block whose lease cannot be read: %v", n.exact, err)}
+	held := &HeldError{Addr: n.exact, Pool: p.name}
+	if l, out, _ := a.cl.Leases.ReadLease(ctx, r.Name); out == protocol.Done { // for people
+		held.Holder = l.Holder
+		if g, ok := l.GrantOf(n.exact); ok {
+			held.To = g.To.String()
+		}
 	}
-	held := &HeldError{Addr: n.exact, Pool: p.name, Holder: l.Holder}
-	if g, ok := l.GrantOf(n.exact); ok {
-		held.To = g.To.String()
+	return &lackError{Cause: held}
+}
+
+// ease notes when the pool was not exhausted any more.
+func (d *demand) ease(now protocol.Instant) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.easing = &now
+}
+
+// eased returns for how long the pool has not been exhausted.
+func (d *demand) eased(now protocol.Instant) time.Duration {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.easing == nil {
+		return math.MaxInt64
 	}
-	return held
+	return now.Since(*d.easing)
 }
 
 // reserve acquires ahead of need what the pool's use on this node suggests.
@@ -371,7 +367,7 @@ func (a *Agent) reserve(p *pool) {
 		var c allocator.Counts
 		err := a.st.View(func(tx *store.Tx) error {
 			var err error
-			c, err = allocator.NewSpace(tx.Table(p.name), known.shape).Counts(f)
+			c, err = a.counts(tx, p.name, f)
 			return err
 		})
 		if err != nil || c.Taken == 0 {

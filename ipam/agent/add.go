@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/tenure-ipam/tenure/attach/npwg"
 	"github.com/tenure-ipam/tenure/ipam/journal"
@@ -44,7 +43,7 @@ func (a *Agent) add(ctx context.Context, req wire.Request) (*wire.Result, error)
 
 	add := &addition{req: req, conf: conf, key: key}
 	add.ask = node.Ask{
-		Key: key, Netns: req.Netns, NetnsID: req.NetnsID, Boot: a.cfg.Boot, Now: a.clock.Now().Wall, Gone: a.host.Gone, Serves: a.leaseServes, Keeps: a.leaseKeeps,
+		Key: key, Netns: req.Netns, NetnsID: req.NetnsID, Boot: a.cfg.Boot, Now: a.clock.Now().Wall, Gone: a.host.Gone, Serves: a.leaseServes, Keeps: a.rightKeeps,
 	}
 	if err := a.consumeJournal(ctx, add); err != nil {
 		return nil, err
@@ -205,48 +204,46 @@ func (a *Agent) hold(ctx context.Context, add *addition) (store.Attachment, erro
 	if add.sel.Claim != "" {
 		return a.holdClaim(ctx, add)
 	}
-	var full error // how the pool was found to have nothing
+	var lack *lackError // why the node cannot get an address itself
 	for {
 		slots, err := a.slots(ctx, add.conf) // anew each time: the pool may have changed
 		if err != nil {
 			return store.Attachment{}, err
 		}
 		add.ask.Slots = slots
+		if att, ok, err := a.holdGranted(ctx, add); ok || err != nil {
+			return att, err
+		}
 		att, err := a.commit(ctx, add)
 		if unsaid, ok := errors.AsType[*unsaidError](err); ok {
-			if err := a.say(ctx, unsaid.Lease); err != nil {
+			if err := a.say(ctx, unsaid.Right); err != nil {
 				return store.Attachment{}, err
 			}
 			continue
 		}
-		var room *node.NoRoomError
-		if !errors.As(err, &room) {
+		room, full := errors.AsType[*node.NoRoomError](err)
+		switch {
+		case err == nil:
+			a.dropRequests(add, att)
+			return att, nil
+		case !full:
 			return att, err
+		case lack != nil:
+			return a.holdRequested(ctx, add, lack)
+		case a.waits(add):
+			return a.holdRequested(ctx, add, room)
 		}
 		s := room.Slot
 		p, err := a.pool(s.Pool)
 		if err != nil {
 			return store.Attachment{}, err
 		}
-		err = a.obtain(ctx, p, need{family: s.Family, view: s.View, exact: s.Exact})
-		if is[*ExhaustedError](err) || errors.Is(err, errOthers) {
-			full = err // under pressure others give back what they do not use
-			if a.wait(ctx, exhaustedWait) {
-				continue
-			}
-		}
-		if err != nil && full != nil {
-			return store.Attachment{}, full // says more than that the time is up
-		}
-		if err != nil {
+		// After a lack it is looked once more: what came free meanwhile will do.
+		if err = a.obtain(ctx, p, need{family: s.Family, view: s.View, exact: s.Exact}); err != nil && !errors.As(err, &lack) {
 			return store.Attachment{}, err
 		}
 	}
 }
-
-// exhaustedWait is how often an ADD looks for a block in an exhausted pool, until
-// its time is up.
-const exhaustedWait = 500 * time.Millisecond
 
 func checkSelection(add *addition) error {
 	asked := len(add.conf.Requested) > 0 || len(add.sel.IPs) > 0
@@ -278,11 +275,12 @@ func (a *Agent) commit(ctx context.Context, add *addition) (att store.Attachment
 	return att, err
 }
 
-// errUseGone says that a use was let go between its confirmation and the commit.
-var errUseGone = errors.New("the use of the claim was given back meanwhile")
+// errUseGone says that a use or a request was let go between its confirmation and the
+// commit.
+var errUseGone = errors.New("the right to the addresses was given back meanwhile")
 
-// useServes returns errUseGone unless name, if there is one, is a use under which
-// addresses may be answered now.
+// useServes returns errUseGone unless name, if there is one, is a use or a request
+// under which addresses may be answered now.
 func (a *Agent) useServes(tx *store.Tx, name string) error {
 	if name == "" {
 		return nil
@@ -315,9 +313,10 @@ func (a *Agent) previous(tx *store.Tx, add *addition) (latest store.Attachment, 
 	return latest, ok, nil
 }
 
-// leaseServes reports whether addresses may be given out of a lease now.
+// leaseServes reports whether addresses may be given out of a lease now. What is
+// about to be ceded is not: it belongs to whoever has waited longest for it.
 func (a *Agent) leaseServes(tx *store.Tx, name string) (bool, error) {
-	if ok, _ := a.serving(); !ok {
+	if ok, _ := a.serving(); !ok || a.ceding.pending(name) {
 		return false, nil
 	}
 	r, ok, err := tx.Right(name)

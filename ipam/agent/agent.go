@@ -29,7 +29,11 @@ type Agent struct {
 	keys     keyedLock[store.Key]    // serialises the calls of one attachment
 	rights   keyedLock[string]       // serialises the steps of one right
 	claims   keyedLock[protocol.UID] // serialises what this node does with one claim
+	asking   keyedLock[requester]    // serialises the ADDs that ask the cluster for one interface
 	schedule schedule
+	requests requests
+	ceding   cessions
+	dark     darkLeases
 	sweeper  sweeper
 
 	mu      sync.Mutex
@@ -41,6 +45,7 @@ type Agent struct {
 	readFor map[protocol.StoreID]bool            // guarded by mu; lost stores whose attachments were looked for
 	foreign int                                  // guarded by mu; leases and sub-leases in this node's name of another machine's stores
 	reading bool                                 // guarded by mu; a store was lost in this boot, and is not read back yet
+	recalls map[string]bool                      // guarded by mu; the recalls on the seat that have been taken up, by ID
 	queue   func(task func(context.Context))     // set by Run: runs a task that Run waits for
 	follow  func(protocol.PoolName, *pool) error // set by Run
 }
@@ -80,6 +85,7 @@ func (a *Agent) Run(ctx context.Context, ln net.Listener, limits wire.Limits) er
 		return fmt.Errorf("resume from the store: %w", err)
 	}
 	g.Go(func() error { return a.runSeat(ctx) })
+	g.Go(func() error { return a.followSeat(ctx) })
 	g.Go(func() error { return a.maintain(ctx) })
 	g.Go(func() error { return wire.Serve(ctx, ln, a, limits, a.log) })
 	return g.Wait()
@@ -105,6 +111,7 @@ func (a *Agent) resume(ctx context.Context) error {
 			if !r.Serves(id.Term) {
 				a.lookIn(r.Name, 0)
 			}
+			a.follows(protocol.Self{Term: id.Term}, protocol.Result{Next: r})
 		}
 		return nil
 	})

@@ -29,7 +29,6 @@ type Leases interface {
 	ReadLease(ctx context.Context, name string) (protocol.Lease, protocol.Outcome, error)
 	UpdateLease(ctx context.Context, old, next protocol.Lease) (protocol.Lease, protocol.Outcome, error)
 	DeleteLease(ctx context.Context, m protocol.Meta) (protocol.Outcome, error)
-	LeasesOfPool(ctx context.Context, pool protocol.PoolName) ([]protocol.Lease, error)
 	LeasesOfNode(ctx context.Context, node protocol.NodeName) ([]protocol.Lease, error)
 	PublishLease(ctx context.Context, name string, uid protocol.UID, p protocol.Publication) (protocol.Outcome, error)
 }
@@ -41,9 +40,10 @@ type SubLeases interface {
 	UpdateSubLease(ctx context.Context, old, next protocol.SubLease) (protocol.SubLease, protocol.Outcome, error)
 	DeleteSubLease(ctx context.Context, m protocol.Meta) (protocol.Outcome, error)
 	SubLeasesOfNode(ctx context.Context, node protocol.NodeName) ([]protocol.SubLease, error)
-	// FollowSubLease calls changed whenever the sub-lease of that name may have
-	// changed, at first at once, until ctx ends. It does not call it concurrently.
-	FollowSubLease(ctx context.Context, name string, changed func()) error
+	// FollowSubLease calls changed with the sub-lease of that name as it is, and
+	// again whenever it has changed, until ctx ends; exists is false while there is
+	// none. changed is not called concurrently for one FollowSubLease.
+	FollowSubLease(ctx context.Context, name string, changed func(s protocol.SubLease, exists bool)) error
 }
 
 // Seats are the calls on the node's seat.

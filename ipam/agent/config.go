@@ -25,12 +25,16 @@ type Config struct {
 	// JournalDir is where the plugin leaves DELs that found no agent.
 	JournalDir string
 
-	// Wait is how long an ADD waits for a claim, a pool or a block before it
+	// Wait is how long an ADD waits for a claim, a pool, a block or a grant before it
 	// answers "try again later".
 	Wait time.Duration
 
 	// Idle is how long a lease or a use that nothing needs is kept.
 	Idle time.Duration
+
+	// KeepRequest is how long a request to the cluster that nothing rests on is kept
+	// after the last try of its ADD.
+	KeepRequest time.Duration
 
 	// PublishEvery is how often at most a lease's status is written.
 	PublishEvery time.Duration
@@ -39,8 +43,8 @@ type Config struct {
 	// garbage.
 	SweepEvery time.Duration
 
-	// Probes is how many blocks an acquire tries before it lists the pool's
-	// leases to find one that nobody holds.
+	// Probes is how many blocks an acquire tries before the cluster is asked for
+	// addresses.
 	Probes int
 
 	// Parallel is how many leases of a pool are acquired at once.
@@ -51,7 +55,7 @@ type Config struct {
 func DefaultConfig(node protocol.NodeName) Config {
 	return Config{
 		Node: node, Fence: 15 * time.Minute, JournalDir: journal.DefaultDir, Wait: 5 * time.Second, Idle: time.Minute,
-		PublishEvery: 30 * time.Second, SweepEvery: 30 * time.Second, Probes: 8, Parallel: 8,
+		KeepRequest: 2 * time.Minute, PublishEvery: 30 * time.Second, SweepEvery: 30 * time.Second, Probes: 8, Parallel: 8,
 	}
 }
 
@@ -66,7 +70,7 @@ func (c Config) Validate() error {
 	if c.Fence < 0 || c.Fence%time.Second != 0 {
 		errs = append(errs, fmt.Errorf("Fence is %v, must be whole seconds, or 0 for never", c.Fence))
 	}
-	for name, value := range map[string]time.Duration{"Wait": c.Wait, "Idle": c.Idle, "PublishEvery": c.PublishEvery, "SweepEvery": c.SweepEvery} {
+	for name, value := range map[string]time.Duration{"Wait": c.Wait, "Idle": c.Idle, "KeepRequest": c.KeepRequest, "PublishEvery": c.PublishEvery, "SweepEvery": c.SweepEvery} {
 		if value <= 0 {
 			errs = append(errs, fmt.Errorf("%s is %v, must be positive", name, value))
 		}

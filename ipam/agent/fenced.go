@@ -10,25 +10,26 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/store"
 )
 
-// An unsaidError says that a lease has not been said in the seat's term yet: until
+// An unsaidError says that a right has not been said in the seat's term yet: until
 // it is, nobody knows whether it was taken.
 type unsaidError struct {
-	Lease string
+	Right string
 	Why   string // what came of the try to say it; empty before
 }
 
 func (e *unsaidError) Error() string {
-	text := fmt.Sprintf("whether lease %s is still this node's is not known yet", e.Lease)
+	text := fmt.Sprintf("whether %s is still this node's is not known yet", e.Right)
 	if e.Why != "" {
 		text += ": " + e.Why
 	}
 	return text
 }
 
-// leaseKeeps reports whether an attachment may be answered again what it has out of
-// a lease. Without a term nobody is answered; of a lease of an earlier term only a
-// fencing write tells, and then the error is an [*unsaidError].
-func (a *Agent) leaseKeeps(tx *store.Tx, name string) (bool, error) {
+// rightKeeps reports whether an attachment may be answered again what it has out of
+// a lease, or by a use or a request. Without a term nobody is answered; of a right of
+// an earlier term only a fencing write tells, and then the error is an
+// [*unsaidError].
+func (a *Agent) rightKeeps(tx *store.Tx, name string) (bool, error) {
 	term := a.term()
 	if term == 0 {
 		_, why := a.serving()
@@ -43,21 +44,21 @@ func (a *Agent) leaseKeeps(tx *store.Tx, name string) (bool, error) {
 	case r.Phase == protocol.Frozen, r.Serves(term):
 		return true, nil
 	case r.Phase == protocol.Held:
-		return false, &unsaidError{Lease: name}
+		return false, &unsaidError{Right: name}
 	default:
 		return false, nil
 	}
 }
 
-// say has a lease said in the seat's term, or learns that it was taken.
-func (a *Agent) say(ctx context.Context, lease string) error {
-	r, ok := a.right(lease)
+// say has a right said in the seat's term, or learns that it was taken.
+func (a *Agent) say(ctx context.Context, name string) error {
+	r, ok := a.right(name)
 	if !ok {
 		return nil
 	}
 	_, res, err := a.pursue(ctx, r, protocol.Event{Kind: protocol.EventWant})
 	if err == nil && (res.Verdict == protocol.VerdictLater || res.Verdict == protocol.VerdictRefused) {
-		err = &unsaidError{Lease: lease, Why: res.Why}
+		err = &unsaidError{Right: name, Why: res.Why}
 	}
 	return err
 }

@@ -62,11 +62,14 @@ func (a *Agent) logRequest(ctx context.Context, req wire.Request, resp wire.Resp
 // wireError adds the agent's own errors to those of [node.WireError].
 func wireError(err error) *wire.Error {
 	claim, isClaim := errors.AsType[*ClaimError](err)
+	refused, isRefused := errors.AsType[*RefusedError](err)
 	switch {
 	case isClaim && !claim.Later:
 		return &wire.Error{Code: CodeClaimRefused, Msg: err.Error()}
-	case isClaim, is[*notReadyError](err), is[*notServingError](err), is[*unsaidError](err), is[*ExhaustedError](err), is[*HeldError](err), is[*podError](err), is[*waitedError](err),
-		errors.Is(err, errUseGone), errors.Is(err, errUnanswered), errors.Is(err, errOthers), errors.Is(err, wire.ErrStopped), errors.Is(err, wire.ErrHungUp):
+	case isRefused:
+		return &wire.Error{Code: refused.code(), Msg: err.Error()}
+	case isClaim, is[*notReadyError](err), is[*notServingError](err), is[*unsaidError](err), is[*lackError](err), is[*waitingError](err), is[*podError](err), is[*waitedError](err),
+		is[*unaskableError](err), errors.Is(err, errUseGone), errors.Is(err, errUnanswered), errors.Is(err, errRequestGone), errors.Is(err, wire.ErrStopped), errors.Is(err, wire.ErrHungUp):
 		return &wire.Error{Code: wire.CodeTryAgainLater, Msg: err.Error()}
 	case is[*selectionError](err):
 		return &wire.Error{Code: wire.CodeInvalidConfig, Msg: err.Error()}
@@ -120,17 +123,28 @@ func (a *Agent) release(ctx context.Context, key store.Key, generation uint64) e
 func (a *Agent) releaseLocked(ctx context.Context, key store.Key, generation uint64) error {
 	var freed store.Attachment
 	var ok bool
+	var ceded []string // the leases of which what is freed is to be ceded
 	err := a.st.Update(ctx, func(tx *store.Tx) error {
-		var err error
+		held, known, err := tx.Attachment(key)
+		if err != nil || !known {
+			ok = false
+			return err
+		}
+		if ceded == nil {
+			ceded = a.toCede(held)
+			a.ceding.expect(ceded)
+		}
 		freed, ok, err = node.ReleaseIf(tx, key, generation)
 		return err
 	})
+	a.cedeFreed(ceded)
 	if err != nil || !ok {
 		return err
 	}
 	if freed.Use != "" {
-		r := protocol.Right{Kind: protocol.RightUse, Name: freed.Use}
-		a.background(func(ctx context.Context) { a.letGo(ctx, r) })
+		if r, ok := a.right(freed.Use); ok {
+			a.background(func(ctx context.Context) { a.letGo(ctx, r) })
+		}
 	}
 	a.touch(freed)
 	return nil

@@ -38,6 +38,8 @@ func (a *Agent) maintain(ctx context.Context) error {
 		{every: time.Minute, needSeat: true, do: a.planLooks},
 		{every: ownEvery, do: a.sweepJournal},
 		{every: min(idleEvery, a.cfg.Idle), needSeat: true, do: a.giveBack},
+		{every: lookEvery, needSeat: true, do: a.cedeExhausted},
+		{every: min(idleEvery, a.cfg.KeepRequest), needSeat: true, do: a.expireRequests},
 		{every: max(lookEvery, a.cfg.PublishEvery/6), needSeat: true, do: a.publish},
 		{every: a.cfg.SweepEvery, do: a.sweep},
 		{every: a.cfg.SweepEvery, needSeat: true, do: a.thaw},
@@ -161,13 +163,9 @@ func (a *Agent) giveBack(ctx context.Context) {
 	}
 	idle := a.idleRights(rights)
 	inParallel(a.cfg.Parallel, idle, func(r protocol.Right) {
-		// A lease that was given away on disk serves nobody until the API server
-		// has heard of it: while that is away, it is better kept. And what was
-		// published since has moved its revision, at which the delete must be.
 		if r.Kind == protocol.RightLease && r.Phase == protocol.Held {
-			if _, res, err := a.drive(ctx, r, protocol.Event{Kind: protocol.EventLook}); err != nil || res.Verdict != protocol.VerdictServes {
-				return
-			}
+			a.handBack(ctx, r)
+			return
 		}
 		a.letGo(ctx, r)
 	})
@@ -191,6 +189,18 @@ func (a *Agent) heldRights() ([]protocol.Right, error) {
 	return rights, err
 }
 
+// asked reports whether r is a request that may serve an ADD: it goes when that does
+// not come again.
+func asked(r protocol.Right) bool {
+	return r.Kind == protocol.RightRequest && r.Phase == protocol.Held
+}
+
+// cededWhole reports whether every address of a lease's block has been ceded: the
+// cluster may take it over.
+func cededWhole(r protocol.Right) bool {
+	return r.Kind == protocol.RightLease && len(r.Ceded) == 1<<(r.Block.Addr().BitLen()-r.Block.Bits())
+}
+
 // idleRights returns which of rights to let go: empty for long enough, and not
 // part of the reserve of a pool that the node uses.
 func (a *Agent) idleRights(rights []protocol.Right) []protocol.Right {
@@ -204,6 +214,9 @@ func (a *Agent) idleRights(rights []protocol.Right) []protocol.Right {
 			return err
 		}
 		for _, r := range rights {
+			if asked(r) {
+				continue
+			}
 			err := unused(tx, r)
 			if err != nil && !errors.Is(err, errInUse) {
 				return err
@@ -233,7 +246,7 @@ func (a *Agent) idleRights(rights []protocol.Right) []protocol.Right {
 			since = now
 		}
 		after := a.cfg.Idle
-		if r.Kind == protocol.RightLease && a.pressed(r.Pool) {
+		if r.Kind == protocol.RightLease && a.pressed(r.Pool) && !cededWhole(r) {
 			after = 0
 		}
 		if now.Since(since) < after {
@@ -271,7 +284,7 @@ func (a *Agent) spare(tx *store.Tx, name protocol.PoolName) map[allocator.Family
 		}
 	}
 	for _, f := range allocator.Families() {
-		c, err := allocator.NewSpace(tx.Table(name), nil).Counts(f)
+		c, err := a.counts(tx, name, f)
 		if err != nil {
 			a.log.Error("pool state not read", "pool", name, "error", err)
 			continue
@@ -336,10 +349,15 @@ func (a *Agent) compareOwn(ctx context.Context) error {
 		}
 	}
 	for _, s := range subs {
-		if s.Store == a.st.ID() && s.Use != nil {
-			there[s.Name] = s.UID
-			a.adoptStray(ctx, protocol.Right{Kind: protocol.RightUse, Name: s.Name, Use: s.Use})
+		if s.Store != a.st.ID() {
+			continue
 		}
+		there[s.Name] = s.UID
+		r := protocol.Right{Kind: protocol.RightUse, Name: s.Name, Use: s.Use}
+		if s.Request != nil {
+			r = protocol.Right{Kind: protocol.RightRequest, Name: s.Name, Request: s.Request}
+		}
+		a.adoptStray(ctx, r)
 	}
 	held, err := a.heldRights()
 	if err != nil {

@@ -15,11 +15,15 @@ import (
 // Metrics are the agent's collectors. The caller registers them. Labels are
 // bounded: verbs, CNI codes, kinds of calls and their outcomes.
 type Metrics struct {
-	requests *prometheus.CounterVec   // by verb and CNI code ("0" is success)
-	took     *prometheus.HistogramVec // seconds to answer, by verb
-	calls    *prometheus.CounterVec   // protocol calls to the API server, by kind, call and outcome
-	swept    prometheus.Counter       // attachments freed without a DEL
-	state    prometheus.Collector     // what the node has, read when collected
+	requests  *prometheus.CounterVec   // by verb and CNI code ("0" is success)
+	took      *prometheus.HistogramVec // seconds to answer, by verb
+	calls     *prometheus.CounterVec   // protocol calls to the API server, by kind, call and outcome
+	swept     prometheus.Counter       // attachments freed without a DEL
+	asked     *prometheus.CounterVec   // waits for requests, by how they ended
+	ceded     prometheus.Counter       // addresses ceded to the cluster
+	takenBack prometheus.Counter       // and taken back
+	recalls   *prometheus.CounterVec   // recalls, by how they were answered
+	state     prometheus.Collector     // what the node has, read when collected
 }
 
 func newMetrics(state prometheus.Collector) *Metrics {
@@ -38,11 +42,23 @@ func newMetrics(state prometheus.Collector) *Metrics {
 		swept: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "tenure_agent_garbage_freed_total", Help: "Attachments freed by the agent's own garbage collection, whose DEL never came.",
 		}),
+		asked: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "tenure_agent_asked_total", Help: "ADDs that asked the cluster for addresses, by outcome (granted, refused, waiting: not answered in the ADD's time), and requests given back unused.",
+		}, []string{"outcome"}),
+		ceded: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "tenure_agent_addresses_ceded_total", Help: "Free addresses that this node has ceded to the cluster.",
+		}),
+		takenBack: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "tenure_agent_addresses_taken_back_total", Help: "Ceded addresses that this node has taken back.",
+		}),
+		recalls: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "tenure_agent_recalls_total", Help: "Recalls by the controller, by outcome (answered, not held, invalid, failed).",
+		}, []string{"outcome"}),
 	}
 }
 
 func (m *Metrics) all() []prometheus.Collector {
-	return []prometheus.Collector{m.requests, m.took, m.calls, m.swept, m.state}
+	return []prometheus.Collector{m.requests, m.took, m.calls, m.swept, m.asked, m.ceded, m.takenBack, m.recalls, m.state}
 }
 
 // Describe implements [prometheus.Collector].
@@ -82,7 +98,7 @@ var (
 	descLost        = prometheus.NewDesc("tenure_agent_attachments_lost", "Interfaces whose addresses were taken from this node, as from a dead one, and may be others' by now: their pods should go.", nil, nil)
 	descUsed        = prometheus.NewDesc("tenure_agent_addresses_used", "Addresses in use out of blocks of this node, by pool.", []string{"pool"}, nil)
 	descFree        = prometheus.NewDesc("tenure_agent_addresses_free", "Addresses that this node can give out without the API server, by pool.", []string{"pool"}, nil)
-	descRights      = prometheus.NewDesc("tenure_agent_rights", "Leases and uses of this node, by kind and phase.", []string{"kind", "phase"}, nil)
+	descRights      = prometheus.NewDesc("tenure_agent_rights", "Leases, uses and requests of this node, by kind and phase.", []string{"kind", "phase"}, nil)
 )
 
 // Describe implements [prometheus.Collector].
@@ -128,7 +144,7 @@ func (s state) Collect(ch chan<- prometheus.Metric) {
 		}
 		for _, name := range tx.Pools() {
 			for _, f := range allocator.Families() {
-				c, err := allocator.NewSpace(tx.Table(name), nil).Counts(f)
+				c, err := s.a.counts(tx, name, f)
 				if err != nil {
 					return err
 				}

@@ -177,6 +177,7 @@ func (a *Agent) hear(ctx context.Context, p *pool, heard Pool, exists bool) erro
 	if err != nil {
 		return err
 	}
+	a.pressureChanged(p, was, heard.Pressure)
 	p.set(&knownPool{Pool: heard, shape: shape, text: string(text)}, false)
 	return nil
 }

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
@@ -78,20 +79,28 @@ func (a *Agent) publish(ctx context.Context) {
 	}
 	a.mu.Unlock()
 	inParallel(2, due, func(name string) {
-		p := current[name]
-		out, err := a.cl.Leases.PublishLease(ctx, name, p.uid, protocol.Publication{Used: p.used, Free: p.free, Allocations: p.who, At: now.Wall})
-		if out == protocol.NotFound || out == protocol.Conflict { // it is gone, or another's
-			a.lookIn(name, 0)
-		}
-		if out != protocol.Done {
-			a.log.DebugContext(ctx, "lease status not written", "lease", name, "error", err)
-			return
-		}
-		p.at = now
-		a.mu.Lock()
-		a.public[name] = p
-		a.mu.Unlock()
+		a.tell(ctx, name, current[name], now, "")
 	})
+}
+
+// tell writes the status of a lease, with the ID of the recall that it answers, if it
+// answers one, and reports whether it was written.
+func (a *Agent) tell(ctx context.Context, name string, p publication, now protocol.Instant, answered string) bool {
+	out, err := a.cl.Leases.PublishLease(ctx, name, p.uid, protocol.Publication{
+		Used: p.used, Free: p.free, Allocations: p.who, At: now.Wall, Answered: answered,
+	})
+	if out == protocol.NotFound || out == protocol.Conflict { // it is gone, or another's
+		a.lookIn(name, 0)
+	}
+	if out != protocol.Done {
+		a.log.DebugContext(ctx, "lease status not written", "lease", name, "error", err)
+		return false
+	}
+	p.at = now
+	a.mu.Lock()
+	a.public[name] = p
+	a.mu.Unlock()
+	return true
 }
 
 // publications returns what there is to say about each Held lease.
@@ -177,7 +186,7 @@ func (a *Agent) full(name protocol.PoolName) (bool, string) {
 	free := 0
 	err = a.st.View(func(tx *store.Tx) error {
 		for _, f := range known.shape.Families() {
-			c, err := allocator.NewSpace(tx.Table(name), known.shape).Counts(f)
+			c, err := a.counts(tx, name, f)
 			if err != nil {
 				return err
 			}
@@ -185,5 +194,5 @@ func (a *Agent) full(name protocol.PoolName) (bool, string) {
 		}
 		return nil
 	})
-	return err == nil && free == 0, fmt.Sprintf("pool %s is exhausted", name)
+	return err == nil && free == 0, cmp.Or(known.Exhausted, fmt.Sprintf("pool %s is exhausted", name))
 }

@@ -26,15 +26,30 @@ var errInUse = errors.New("something rests on it")
 // begin with where the store has none. A right that cannot be settled now is
 // looked at again by itself.
 func (a *Agent) drive(ctx context.Context, fresh protocol.Right, ev protocol.Event) (protocol.Right, protocol.Result, error) {
+	return a.driveFrom(ctx, fresh, func(tx *store.Tx, r protocol.Right) (protocol.Event, error) {
+		if ev.Kind == protocol.EventLetGo {
+			return ev, unused(tx, r)
+		}
+		return ev, nil
+	})
+}
+
+// A beginning returns the event that a drive begins with. It runs in the
+// transaction of the first step, and may write what the event says is so. r is the
+// right as it is. Its error ends the drive, with nothing written.
+type beginning func(tx *store.Tx, r protocol.Right) (protocol.Event, error)
+
+// driveFrom is drive from an event that depends on what the store has.
+func (a *Agent) driveFrom(ctx context.Context, fresh protocol.Right, begin beginning) (protocol.Right, protocol.Result, error) {
 	release, err := a.rights.lock(ctx, fresh.Name)
 	if err != nil {
 		return fresh, protocol.Result{Verdict: protocol.VerdictLater, Why: err.Error()}, err
 	}
 	defer release()
 	var refused string // why the right was refused, while it is being given back
+	var unanswered error
 	for range maxSteps {
-		ev.Now = a.clock.Now().Wall
-		res, err := a.step(ctx, fresh, ev)
+		self, res, err := a.step(ctx, fresh, begin)
 		if err != nil {
 			return fresh, protocol.Result{Verdict: protocol.VerdictLater, Why: err.Error()}, err
 		}
@@ -46,12 +61,17 @@ func (a *Agent) drive(ctx context.Context, fresh protocol.Right, ev protocol.Eve
 			switch {
 			case refused != "":
 				res.Verdict, res.Why = protocol.VerdictRefused, refused
-			case res.Verdict == protocol.VerdictLater && ev.Kind == protocol.EventAnswer && ev.Outcome == protocol.Unknown:
-				return res.Next, res, fmt.Errorf("%s: %w: %s", fresh.Name, errUnanswered, res.Why)
+			case res.Verdict == protocol.VerdictLater && unanswered != nil:
+				return res.Next, res, unanswered
 			}
 			return res.Next, res, nil
 		}
-		ev = a.call(ctx, res)
+		ev, err := a.call(ctx, self, res)
+		unanswered = nil
+		if ev.Outcome == protocol.Unknown && !errors.Is(err, errAwaited) {
+			unanswered = fmt.Errorf("%s: %w: %s", fresh.Name, errUnanswered, ev.Why)
+		}
+		begin = func(*store.Tx, protocol.Right) (protocol.Event, error) { return ev, nil }
 	}
 	a.lookIn(fresh.Name, retryAfter)
 	return fresh, protocol.Result{Verdict: protocol.VerdictLater, Why: fresh.Name + " changes too often"}, nil
@@ -72,6 +92,8 @@ func (a *Agent) settle(res protocol.Result) {
 		a.schedule.drop(r.Name)
 	case res.Verdict == protocol.VerdictRefused && r.Phase == protocol.Held:
 		a.schedule.drop(r.Name) // a renewal was refused; what rests on it goes on
+	case r.Kind == protocol.RightRequest && r.Phase == protocol.Noted && r.UID != "":
+		a.schedule.drop(r.Name) // it waits for the controller: its ADD watches it
 	case r.Phase == protocol.Noted && r.UID != "":
 		a.lookIn(r.Name, retryAfter) // it is there, and only waits to be confirmed
 	case r.Phase == protocol.Noted:
@@ -87,7 +109,7 @@ func (a *Agent) settle(res protocol.Result) {
 	default:
 		a.lookIn(r.Name, retryAfter)
 	}
-	if res.Verdict == protocol.VerdictTaken && r.Phase == protocol.Lost {
+	if res.Verdict == protocol.VerdictTaken && r.Phase == protocol.Lost && !cededWhole(r) {
 		a.sayLost(r, res.Why)
 	}
 }
@@ -126,14 +148,14 @@ func (a *Agent) pursue(ctx context.Context, fresh protocol.Right, ev protocol.Ev
 
 // step runs one step in a store transaction, with everything that follows from it
 // on this node.
-func (a *Agent) step(ctx context.Context, fresh protocol.Right, ev protocol.Event) (res protocol.Result, err error) {
+func (a *Agent) step(ctx context.Context, fresh protocol.Right, begin beginning) (self protocol.Self, res protocol.Result, err error) {
 	seated := a.seated()
 	err = a.st.Update(ctx, func(tx *store.Tx) error {
 		id, err := tx.Identity()
 		if err != nil {
 			return err
 		}
-		self := protocol.Self{Node: a.cfg.Node, Store: id.Store}
+		self = protocol.Self{Node: a.cfg.Node, Store: id.Store}
 		if seated {
 			self.Term = id.Term
 		}
@@ -145,21 +167,35 @@ func (a *Agent) step(ctx context.Context, fresh protocol.Right, ev protocol.Even
 			was = fresh
 			was.Phase = ""
 		}
-		if ev.Kind == protocol.EventLetGo {
-			if err := unused(tx, was); err != nil {
-				return err
-			}
+		ev, err := begin(tx, was)
+		if err != nil {
+			return err
 		}
+		ev.Now = a.clock.Now().Wall
 		res = protocol.Step(was, self, ev)
 		return a.record(tx, was, known, res)
 	})
-	return res, err
+	if err == nil {
+		a.follows(self, res)
+	}
+	return self, res, err
+}
+
+// follows keeps what memory has of a right with what a step has recorded.
+func (a *Agent) follows(self protocol.Self, res protocol.Result) {
+	switch res.Next.Kind {
+	case protocol.RightLease:
+		a.dark.follow(self.Term, res)
+	case protocol.RightRequest:
+		a.requests.follow(res, a.clock.Now())
+	case protocol.RightUse:
+	}
 }
 
 // unused returns errInUse if an attachment rests on r.
 func unused(tx *store.Tx, r protocol.Right) error {
 	switch r.Kind {
-	case protocol.RightUse:
+	case protocol.RightUse, protocol.RightRequest:
 		for _, err := range tx.OfUse(r.Name) {
 			if err != nil {
 				return err
@@ -200,8 +236,9 @@ func (a *Agent) record(tx *store.Tx, was protocol.Right, known bool, res protoco
 }
 
 // openBlock makes the node's allocation state follow a lease: its block is open
-// while the lease is Held or Frozen, or Lost with attachments on it. Whether addresses are
-// given out of an open block, [protocol.Right.Serves] says at each ADD.
+// while the lease is Held or Frozen, or Lost with attachments on it, and what the
+// lease has ceded is barred in it. Whether addresses are given out of an open block,
+// [protocol.Right.Serves] says at each ADD.
 func (a *Agent) openBlock(tx *store.Tx, was protocol.Right, res protocol.Result) error {
 	stays := !res.Forget && slices.Contains([]protocol.Phase{protocol.Held, protocol.Lost, protocol.Frozen}, res.Next.Phase)
 	shape, err := a.shapeOf(tx, was.Pool)
@@ -211,51 +248,71 @@ func (a *Agent) openBlock(tx *store.Tx, was protocol.Right, res protocol.Result)
 	space := allocator.NewSpace(tx.Table(was.Pool), shape)
 	open, err := space.IsOpen(was.Block)
 	switch {
-	case err != nil || open == stays:
+	case err != nil || !open && !stays:
 		return err
-	case stays:
-		return openWith(space, res.Next)
-	default:
+	case !stays:
 		return space.Close(was.Block)
+	case !open:
+		err := space.Open(was.Block)
+		if res.Next.Phase == protocol.Frozen && errors.Is(err, allocator.ErrOverlap) {
+			return nil // of a pool that has other blocks by now: nothing is given out of it in any case
+		}
+		if err != nil {
+			return err
+		}
+		was.Ceded = nil // nothing is barred in it yet
 	}
+	return a.bar(space, was, res.Next)
 }
 
-// openWith opens the block of r. What r has ceded is given to nobody.
-func openWith(space allocator.Space, r protocol.Right) error {
-	err := space.Open(r.Block)
-	if r.Phase == protocol.Frozen && errors.Is(err, allocator.ErrOverlap) {
-		return nil // of a pool that has other blocks by now: nothing is given out of it in any case
+// bar brings what is barred in an open block from what its lease had ceded to what
+// it has.
+func (a *Agent) bar(space allocator.Space, was, now protocol.Right) error {
+	for _, x := range was.Ceded {
+		if slices.Contains(now.Ceded, x) {
+			continue
+		}
+		if err := space.Bar(x, false); err != nil {
+			return err
+		}
 	}
-	if err != nil {
-		return err
-	}
-	for _, addr := range r.Ceded {
-		if err := space.Bar(addr, true); err != nil {
+	for _, x := range now.Ceded {
+		if slices.Contains(was.Ceded, x) {
+			continue
+		}
+		err := space.Bar(x, true)
+		if errors.Is(err, allocator.ErrTaken) { // a person has ceded it: the pod that has it keeps it
+			a.log.Error("an address in use is ceded in its lease", "lease", was.Name, "address", x)
+			continue
+		}
+		if err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// call sends a step's call and returns its answer.
-func (a *Agent) call(ctx context.Context, res protocol.Result) protocol.Event {
+// call sends a step's call, of the step's self, and returns its answer, and what was
+// wrong with it.
+func (a *Agent) call(ctx context.Context, self protocol.Self, res protocol.Result) (ev protocol.Event, err error) {
 	r := res.Next
-	ev := protocol.Event{Kind: protocol.EventAnswer, Call: res.Call}
-	var err error
+	ev = protocol.Event{Kind: protocol.EventAnswer, Call: res.Call}
 	switch r.Kind {
 	case protocol.RightLease:
-		ev.Object, ev.Outcome, err = a.callLease(ctx, r, res.Call)
+		ev.Object, ev.Outcome, err = a.callLease(ctx, self, r, res.Call)
 	case protocol.RightUse:
-		ev.Object, ev.Outcome, err = a.callUse(ctx, r, res.Call)
+		ev.Object, ev.Outcome, err = a.callUse(ctx, self, r, res.Call)
+	case protocol.RightRequest:
+		ev, err = a.callRequest(ctx, self, r, res.Call)
 	}
 	a.metrics.apiCall(r.Kind, res.Call, ev.Outcome)
 	if err != nil {
 		ev.Why = err.Error()
 	}
-	return ev
+	return ev, err
 }
 
-func (a *Agent) callLease(ctx context.Context, r protocol.Right, call protocol.Call) (protocol.Object, protocol.Outcome, error) {
+func (a *Agent) callLease(ctx context.Context, self protocol.Self, r protocol.Right, call protocol.Call) (protocol.Object, protocol.Outcome, error) {
 	var l protocol.Lease
 	var out protocol.Outcome
 	var err error
@@ -263,15 +320,20 @@ func (a *Agent) callLease(ctx context.Context, r protocol.Right, call protocol.C
 	case protocol.CallCreate:
 		l, out, err = a.cl.Leases.CreateLease(ctx, protocol.Lease{
 			Meta: protocol.Meta{Name: r.Name}, Protocol: protocol.Version, Pool: r.Pool, PoolUID: r.PoolUID, Block: r.Block,
-			Holder: protocol.Holder{Node: a.cfg.Node}, Store: a.st.ID(), Term: a.term(), Turn: 1,
+			Holder: protocol.Holder{Node: self.Node}, Store: self.Store, Term: self.Term, Turn: 1, Ceded: r.Tells(),
 		})
 	case protocol.CallRead:
 		l, out, err = a.cl.Leases.ReadLease(ctx, r.Name)
 	case protocol.CallFence:
-		old := protocol.Lease{Meta: meta(r), Protocol: protocol.Version, Pool: r.Pool, Block: r.Block, Holder: protocol.Holder{Node: a.cfg.Node}, Store: cmp.Or(r.Store, a.st.ID()), Term: r.Said, Turn: r.Turn}
-		next := old
-		next.Store = a.st.ID() // a lost store's, which has thawed, becomes this one's
-		next.Term, next.Turn = a.term(), r.Turn+1
+		next := protocol.Lease{
+			Meta: meta(r), Protocol: protocol.Version, Pool: r.Pool, Block: r.Block, Holder: protocol.Holder{Node: self.Node},
+			Store: self.Store, Term: self.Term, Turn: r.Turn + 1, Ceded: r.Tells(),
+		}
+		old := next
+		old.Store, old.Term, old.Turn, old.Ceded = cmp.Or(r.Store, self.Store), r.Said, r.Turn, nil
+		if len(next.Ceded) == 0 { // what is ceded is written whatever the object may have: earlier writes may not have landed
+			old.Ceded = r.Ceded
+		}
 		l, out, err = a.cl.Leases.UpdateLease(ctx, old, next)
 	case protocol.CallDelete:
 		out, err = a.cl.Leases.DeleteLease(ctx, meta(r))
@@ -279,7 +341,7 @@ func (a *Agent) callLease(ctx context.Context, r protocol.Right, call protocol.C
 		var p protocol.Pool
 		p, out, err = a.cl.Pools.ReadPool(ctx, r.Pool)
 		if out == protocol.Done || out == protocol.NotFound {
-			out, err = confirmation(protocol.ConfirmLease(r, p, out))
+			out, err = confirmation(protocol.Confirmation(r, p, out))
 		}
 		return protocol.Object{}, out, err
 	case protocol.CallNone:
@@ -292,12 +354,12 @@ func meta(r protocol.Right) protocol.Meta {
 	return protocol.Meta{Name: r.Name, UID: r.UID, Revision: r.Revision}
 }
 
-// confirmation turns a decision into the answer to a CallConfirm.
-func confirmation(ok bool, why string) (protocol.Outcome, error) {
-	if ok {
-		return protocol.Done, nil
+// confirmation turns a decision and its reason into the answer to a CallConfirm.
+func confirmation(out protocol.Outcome, why string) (protocol.Outcome, error) {
+	if out == protocol.Done {
+		return out, nil
 	}
-	return protocol.Refused, errors.New(why)
+	return out, errors.New(why)
 }
 
 func (a *Agent) term() int64 {

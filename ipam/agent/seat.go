@@ -47,6 +47,7 @@ func (a *Agent) beat(ctx context.Context) (accepted bool, err error) {
 		}
 		a.mu.Unlock()
 		if res.Accepted {
+			a.hearRecalls(res.Next.Seen) // where the watch is behind
 			return true, a.accept(ctx, had, res.Next)
 		}
 		if had != 0 && res.Next.Term == 0 {
@@ -102,6 +103,7 @@ func (a *Agent) accept(ctx context.Context, had int64, next protocol.Sitting) er
 			if !r.Serves(next.Term) {
 				again = append(again, r.Name)
 			}
+			a.follows(protocol.Self{Term: next.Term}, protocol.Result{Next: r})
 		}
 		return nil
 	})

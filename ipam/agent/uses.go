@@ -223,26 +223,26 @@ func (a *Agent) claimAddresses(ctx context.Context, c protocol.Claim, conf *pool
 }
 
 // callUse sends a step's call about the use of a claim.
-func (a *Agent) callUse(ctx context.Context, r protocol.Right, call protocol.Call) (protocol.Object, protocol.Outcome, error) {
+func (a *Agent) callUse(ctx context.Context, self protocol.Self, r protocol.Right, call protocol.Call) (protocol.Object, protocol.Outcome, error) {
 	var s protocol.SubLease
 	var out protocol.Outcome
 	var err error
 	switch call {
 	case protocol.CallCreate:
 		s, out, err = a.cl.SubLeases.CreateSubLease(ctx, protocol.SubLease{
-			Meta: protocol.Meta{Name: r.Name}, Protocol: protocol.Version, Node: a.cfg.Node, Store: a.st.ID(), Term: a.term(), Turn: 1, Use: r.Use,
+			Meta: protocol.Meta{Name: r.Name}, Protocol: protocol.Version, Node: self.Node, Store: self.Store, Term: self.Term, Turn: 1, Use: r.Use,
 		})
 	case protocol.CallRead:
 		s, out, err = a.cl.SubLeases.ReadSubLease(ctx, r.Name)
 	case protocol.CallFence:
 		old := protocol.SubLease{Meta: meta(r), Protocol: protocol.Version, Term: r.Said, Turn: r.Turn, Use: &protocol.Use{}}
 		next := old
-		next.Term, next.Turn, next.Use = a.term(), r.Turn+1, r.Use
+		next.Term, next.Turn, next.Use = self.Term, r.Turn+1, r.Use
 		s, out, err = a.cl.SubLeases.UpdateSubLease(ctx, old, next)
 	case protocol.CallDelete:
 		out, err = a.cl.SubLeases.DeleteSubLease(ctx, meta(r))
 	case protocol.CallConfirm:
-		out, err = a.confirmUse(ctx, r)
+		out, err = a.confirmUse(ctx, self, r)
 		return protocol.Object{}, out, err
 	case protocol.CallNone:
 		panic("agent: no call to send")
@@ -252,7 +252,7 @@ func (a *Agent) callUse(ctx context.Context, r protocol.Right, call protocol.Cal
 
 // confirmUse reads live what a use rests on, in the order that docs/leases.md
 // gives: the other name, then the claim and the leases of its addresses.
-func (a *Agent) confirmUse(ctx context.Context, r protocol.Right) (protocol.Outcome, error) {
+func (a *Agent) confirmUse(ctx context.Context, self protocol.Self, r protocol.Right) (protocol.Outcome, error) {
 	e := protocol.UseEvidence{Own: *r.Use, Addrs: r.Addrs}
 	other, out, err := a.cl.SubLeases.ReadSubLease(ctx, otherUse(r))
 	switch out {
@@ -276,8 +276,10 @@ func (a *Agent) confirmUse(ctx context.Context, r protocol.Right) (protocol.Outc
 			return protocol.Unknown, err
 		}
 	}
-	_, why := protocol.ConfirmUse(protocol.Self{Node: a.cfg.Node}, e)
-	return confirmation(why == "", why)
+	if _, why := protocol.ConfirmUse(self, e); why != "" {
+		return confirmation(protocol.Refused, why)
+	}
+	return protocol.Done, nil
 }
 
 func otherUse(r protocol.Right) string {

@@ -68,8 +68,19 @@ type watches struct {
 }
 
 // FollowSubLease implements agent.SubLeases.
-func (w watches) FollowSubLease(ctx context.Context, name string, changed func()) error {
-	return cluster.FollowSubLease(ctx, w.c, name, func(*v1alpha1.IPSubLease) { changed() })
+func (w watches) FollowSubLease(ctx context.Context, name string, changed func(protocol.SubLease, bool)) error {
+	return cluster.FollowSubLease(ctx, w.c, name, func(o *v1alpha1.IPSubLease) {
+		if o == nil {
+			changed(protocol.SubLease{}, false)
+			return
+		}
+		s, err := cluster.SubLeaseOf(o)
+		if err != nil {
+			w.log.WarnContext(ctx, "sub-lease not understood", "name", name, "error", err)
+			return
+		}
+		changed(s, true)
+	})
 }
 
 // FollowSeat implements agent.Seats.

@@ -73,10 +73,11 @@ type Ask struct {
 	// that name. Nil is a function that always says yes, for local mode.
 	Serves func(tx *store.Tx, lease string) (bool, error)
 
-	// Keeps reports whether an attachment that has addresses out of the lease of
-	// that name may be answered these again; if not they may be another's by now.
-	// Nil is a function that always says yes, for local mode.
-	Keeps func(tx *store.Tx, lease string) (bool, error)
+	// Keeps reports whether an attachment that has addresses by the right of that
+	// name, out of a lease or granted to a use or a request, may be answered these
+	// again; if not they may be another's by now. Nil is a function that always says
+	// yes, for local mode.
+	Keeps func(tx *store.Tx, right string) (bool, error)
 }
 
 func (a Ask) gone(x store.Attachment) bool { return a.Gone != nil && a.Gone(x) }
@@ -91,7 +92,13 @@ func (a Ask) serves(tx *store.Tx, lease string) (bool, error) {
 // kept returns which of the addresses of x may be answered again. What was granted
 // is kept by the right that it was granted to.
 func (a Ask) kept(tx *store.Tx, x store.Attachment) ([]store.Address, error) {
-	if a.Keeps == nil || x.Use != "" {
+	if a.Keeps == nil {
+		return x.Addresses, nil
+	}
+	if x.Use != "" {
+		if ok, err := a.Keeps(tx, x.Use); err != nil || !ok {
+			return nil, err
+		}
 		return x.Addresses, nil
 	}
 	var kept []store.Address

@@ -44,7 +44,7 @@ func (e *TakenError) Error() string {
 type LostError struct{ Held store.Attachment }
 
 func (e *LostError) Error() string {
-	return fmt.Sprintf("%s is on a lease that was taken from this node: a new sandbox gets other addresses", describe(e.Held))
+	return fmt.Sprintf("%s has addresses that were taken from this node: a new sandbox gets other addresses", describe(e.Held))
 }
 
 // An UnassignableError says that the address that was asked for by name can be

@@ -84,7 +84,7 @@ func TestWB8TinyPool(t *testing.T) {
 
 func TestManyNodesShareAPool(t *testing.T) {
 	const nodes, each = 8, 20
-	openPool(t, "many", cidr("10.6.0.0/24"))
+	openPool(t, "many", cidr("10.6.0.0/22"))
 	f := fleet.New(t, cp.Config())
 	var wg sync.WaitGroup
 	for i := range nodes {

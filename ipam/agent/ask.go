@@ -1,0 +1,428 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"time"
+
+	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/ipam/node"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+	"github.com/tenure-ipam/tenure/ipam/store"
+	"github.com/tenure-ipam/tenure/ipam/wire"
+)
+
+// A lackError says that this node cannot get an address by itself: the cluster has
+// to be asked for one.
+type lackError struct{ Cause error }
+
+func (e *lackError) Error() string { return e.Cause.Error() }
+
+func (e *lackError) Unwrap() error { return e.Cause }
+
+// An unaskableError says why the cluster cannot be asked.
+type unaskableError struct{ Cause error }
+
+func (e *unaskableError) Error() string {
+	return e.Cause.Error() + "; and the cluster cannot be asked for an address, since the runtime does not say for which pod (K8S_POD_UID)"
+}
+
+func (e *unaskableError) Unwrap() error { return e.Cause }
+
+// A RefusedError is the controller's refusal of a request.
+type RefusedError struct{ protocol.Refusal }
+
+func (e *RefusedError) Error() string { return e.Message }
+
+// refusedNotAssignable is the reason of a refusal that no waiting changes; see the
+// API's constants.
+const refusedNotAssignable = "NotAssignable"
+
+// code is the CNI code that says whether trying again may help.
+func (e *RefusedError) code() wire.Code {
+	if e.Reason == refusedNotAssignable {
+		return wire.CodeInvalidConfig
+	}
+	return wire.CodeTryAgainLater
+}
+
+// A waitingError says for what a request still waits when its ADD's time is up.
+type waitingError struct{ Why string }
+
+func (e *waitingError) Error() string { return e.Why }
+
+// errRequestGone says that a request was given back or lost while it was waited
+// for.
+var errRequestGone = errors.New("the request was given back meanwhile")
+
+// requestPoll is how often a request is looked at without a word from its watch.
+const requestPoll = time.Second
+
+// holdGranted gives the attachment what the cluster has granted to a request for its
+// interface already: the ADD that asked was given up, or its sandbox is gone. ok is
+// false where there is nothing.
+func (a *Agent) holdGranted(ctx context.Context, add *addition) (att store.Attachment, ok bool, err error) {
+	if len(a.requests.namesOf(add.requester())) == 0 {
+		return att, false, nil
+	}
+	r, _, err := a.pickRequest(add)
+	if err != nil || r.Phase != protocol.Held {
+		return att, false, err
+	}
+	if !r.Serves(a.term()) { // to be said again in a new term first
+		if r, err = a.await(ctx, add, r); err != nil {
+			if is[*RefusedError](err) || errors.Is(err, errRequestGone) {
+				err = nil
+			}
+			return att, false, err
+		}
+	}
+	att, err = a.commitGranted(ctx, add, r)
+	if errors.Is(err, errUseGone) {
+		return att, false, nil
+	}
+	return att, err == nil, err
+}
+
+// waits reports whether there is a request that add waits for.
+func (a *Agent) waits(add *addition) bool {
+	if len(a.requests.namesOf(add.requester())) == 0 {
+		return false
+	}
+	r, _, err := a.pickRequest(add)
+	return err == nil && r.Name != ""
+}
+
+// holdRequested gives the attachment what the cluster grants to a request for all of
+// its addresses, and waits for that. The request stays when the wait is over: the
+// next try finds it, in the place that it has come to. lack is why the node has no
+// address itself.
+func (a *Agent) holdRequested(ctx context.Context, add *addition, lack error) (store.Attachment, error) {
+	if add.ask.Pod.UID == "" || add.ask.Pod.Name == "" {
+		return store.Attachment{}, &unaskableError{Cause: lack}
+	}
+	unlock, err := a.asking.lock(ctx, add.requester())
+	if err != nil {
+		return store.Attachment{}, err
+	}
+	defer unlock()
+	for {
+		r, err := a.requestFor(ctx, add)
+		if err != nil {
+			return store.Attachment{}, err
+		}
+		if r.Name == "" {
+			return store.Attachment{}, lack
+		}
+		r, err = a.await(ctx, add, r)
+		switch {
+		case errors.Is(err, errRequestGone) && ctx.Err() == nil:
+			continue
+		case err != nil:
+			return store.Attachment{}, err
+		}
+		att, err := a.commitGranted(ctx, add, r)
+		if !errors.Is(err, errUseGone) && !errors.Is(err, errNotWanted) || ctx.Err() != nil {
+			return att, err
+		}
+		// The pool has changed since it was asked: what was granted does not do.
+		if add.ask.Slots, err = a.slots(ctx, add.conf); err != nil {
+			return store.Attachment{}, err
+		}
+	}
+}
+
+func (add *addition) requester() requester {
+	return requester{pod: add.ask.Pod.UID, ifName: add.key.IfName}
+}
+
+// requestFor returns the request that add is to wait for: the one that there is, or a
+// new one, of no phase. It has no name where there is nothing to ask for. What was
+// asked for and is not wanted any more is given back.
+func (a *Agent) requestFor(ctx context.Context, add *addition) (protocol.Right, error) {
+	r, stale, err := a.pickRequest(add)
+	if err != nil {
+		return r, err
+	}
+	for _, r := range stale {
+		a.background(func(ctx context.Context) { a.letGo(ctx, r) })
+	}
+	if r.Name != "" {
+		return r, nil
+	}
+	wants := node.Wants(add.ask.Slots)
+	for _, w := range wants {
+		if len(w.Ranges) == 0 {
+			return r, nil
+		}
+	}
+	name := protocol.RequestName(a.cfg.Node, rand.Uint64())
+	a.log.InfoContext(ctx, "the cluster is asked for addresses", "request", name, "pod", add.ask.Pod.String(), "interface", add.key.IfName, "wants", wants)
+	return protocol.Right{
+		Kind: protocol.RightRequest, Name: name,
+		Request: &protocol.Request{Pod: add.ask.Pod, Interface: add.key.IfName, Wants: wants},
+	}, nil
+}
+
+// pickRequest returns the request that serves add, granted before waiting; it has no
+// name if there is none. stale are those that serve nobody. One that a live sandbox
+// of the interface rests on is neither.
+func (a *Agent) pickRequest(add *addition) (best protocol.Right, stale []protocol.Right, err error) {
+	names := a.requests.namesOf(add.requester())
+	wants := node.Wants(add.ask.Slots)
+	err = a.st.View(func(tx *store.Tx) error {
+		best, stale = protocol.Right{}, nil
+		for _, name := range names {
+			r, ok, err := tx.Right(name)
+			if err != nil {
+				return err
+			}
+			if !ok || r.Phase != protocol.Noted && r.Phase != protocol.Held {
+				continue
+			}
+			used, live, err := a.restedOn(tx, name, add.key)
+			switch {
+			case err != nil:
+				return err
+			case live:
+			case best.Phase != protocol.Held && serves(r, add.ask.Slots, wants):
+				if best.Name != "" {
+					stale = append(stale, best)
+				}
+				best = r
+			case !used:
+				stale = append(stale, r)
+			}
+		}
+		return nil
+	})
+	return best, stale, err
+}
+
+// serves reports whether r is, or may be granted, what slots want.
+func serves(r protocol.Right, slots []node.Slot, wants []protocol.Wanted) bool {
+	if r.Phase == protocol.Held {
+		_, ok := node.Granted(slots, r.Addrs)
+		return ok
+	}
+	return reflect.DeepEqual(r.Request.Wants, wants)
+}
+
+// restedOn reports whether an attachment rests on the request of that name, and
+// whether one other than key does whose sandbox may still be there.
+func (a *Agent) restedOn(tx *store.Tx, name string, key store.Key) (used, live bool, err error) {
+	for att, err := range tx.OfUse(name) {
+		if err != nil {
+			return false, false, err
+		}
+		used = true
+		live = live || att.Key != key && !a.host.Gone(att)
+	}
+	return used, live, nil
+}
+
+// await waits until the controller has granted r, and returns it as it is then,
+// serving. Its errors are a [*RefusedError], errRequestGone, a [*waitingError] when
+// the time is up, and those of the API server.
+func (a *Agent) await(ctx context.Context, add *addition, r protocol.Right) (protocol.Right, error) {
+	watching, stop := context.WithCancel(ctx)
+	defer stop()
+	var told <-chan struct{}
+	ev := protocol.Event{Kind: protocol.EventWant}
+	if r.Phase == protocol.Noted && r.UID != "" { // it is there, and a create would say so
+		ev.Kind = protocol.EventLook
+	}
+	for {
+		entry := a.requests.try(r.Name, add.requester(), a.clock.Now())
+		now, res, err := a.pursue(ctx, r, ev)
+		switch res.Verdict {
+		case protocol.VerdictServes:
+			a.metrics.asked.WithLabelValues("granted").Inc()
+			return now, nil
+		case protocol.VerdictRefused:
+			if why := a.requests.refusal(entry); why != nil {
+				a.metrics.asked.WithLabelValues("refused").Inc()
+				return now, &RefusedError{*why}
+			}
+			return now, &waitingError{Why: "the request is refused: " + res.Why}
+		case protocol.VerdictTaken, protocol.VerdictGone:
+			return now, errRequestGone
+		case protocol.VerdictLater, protocol.VerdictNone:
+		}
+		if told == nil {
+			told = a.followRequest(watching, r.Name)
+		}
+		select {
+		case <-ctx.Done():
+			a.metrics.asked.WithLabelValues("waiting").Inc()
+			return now, a.stillWaits(ctx, add, r, err)
+		case <-told:
+		case <-a.clock.After(requestPoll):
+		}
+		ev.Kind = protocol.EventLook
+		if now.UID == "" {
+			ev.Kind = protocol.EventWant
+		}
+	}
+}
+
+// followRequest watches a request until ctx ends. told has something whenever the
+// request is answered or gone.
+func (a *Agent) followRequest(ctx context.Context, name string) (told <-chan struct{}) {
+	tell := make(chan struct{}, 1)
+	a.background(func(context.Context) {
+		err := a.cl.SubLeases.FollowSubLease(ctx, name, func(s protocol.SubLease, exists bool) {
+			if exists && !s.Answered() {
+				return
+			}
+			select {
+			case tell <- struct{}{}:
+			default:
+			}
+		})
+		if err != nil && ctx.Err() == nil {
+			a.log.WarnContext(ctx, "request not followed", "request", name, "error", err)
+		}
+	})
+	return tell
+}
+
+// stillWaits says why r has not been answered in time: its pools are exhausted, the
+// API server does not answer, or the controller does not.
+func (a *Agent) stillWaits(ctx context.Context, add *addition, r protocol.Right, err error) error {
+	for _, w := range r.Request.Wants {
+		p, poolErr := a.pool(w.Pool)
+		if poolErr != nil {
+			continue
+		}
+		if known, _, _ := p.now(); known != nil && known.Pressure == allocator.PressureExhausted && known.Exhausted != "" {
+			return &waitingError{Why: known.Exhausted}
+		}
+	}
+	if errors.Is(err, errUnanswered) {
+		return err
+	}
+	if cause := context.Cause(ctx); !is[*waitedError](cause) { // the runtime has given up, or the agent stops
+		return cause
+	}
+	return &waitingError{Why: fmt.Sprintf("the controller has not answered request %s of pod %s for %s within %v: does tenure-controller run?",
+		r.Name, add.ask.Pod, wantText(r.Request.Wants), a.cfg.Wait)}
+}
+
+func wantText(wants []protocol.Wanted) string {
+	text := ""
+	for i, w := range wants {
+		if i > 0 {
+			text += " and "
+		}
+		if len(w.Ranges) == 1 {
+			text += fmt.Sprintf("%s of pool %s", w.Ranges[0], w.Pool)
+			continue
+		}
+		text += "an address of pool " + string(w.Pool)
+	}
+	return text
+}
+
+// errNotWanted says that what was granted does not do, or not any more.
+var errNotWanted = errors.New("what was granted is not what is wanted")
+
+// commitGranted commits the ADD with what r was granted.
+func (a *Agent) commitGranted(ctx context.Context, add *addition, r protocol.Right) (store.Attachment, error) {
+	granted, ok := node.Granted(add.ask.Slots, r.Addrs)
+	if !ok {
+		return store.Attachment{}, errNotWanted
+	}
+	own := *add
+	own.ask.Slots, own.ask.Granted, own.ask.Use = nil, granted, r.Name
+	return a.commit(ctx, &own)
+}
+
+// dropRequests gives back what was asked for an interface that has got its addresses
+// otherwise.
+func (a *Agent) dropRequests(add *addition, has store.Attachment) {
+	for _, name := range a.requests.namesOf(add.requester()) {
+		if name != has.Use {
+			a.background(func(ctx context.Context) { a.letGo(ctx, protocol.Right{Kind: protocol.RightRequest, Name: name}) })
+		}
+	}
+}
+
+// expireRequests gives back the requests that no ADD has come for again.
+func (a *Agent) expireRequests(ctx context.Context) {
+	now := a.clock.Now()
+	old := a.requests.untried(func(tried protocol.Instant) bool { return now.Since(tried) >= a.cfg.KeepRequest })
+	inParallel(a.cfg.Parallel, old, func(q *request) {
+		used := false
+		err := a.st.View(func(tx *store.Tx) error {
+			var err error
+			used, _, err = a.restedOn(tx, q.name, store.Key{})
+			return err
+		})
+		if err != nil || used {
+			a.requests.try(q.name, q.by, now) // it is looked at again as much later
+			return
+		}
+		a.letGo(ctx, protocol.Right{Kind: protocol.RightRequest, Name: q.name})
+		a.metrics.asked.WithLabelValues("given back").Inc()
+	})
+}
+
+// callRequest sends a step's call about a request.
+func (a *Agent) callRequest(ctx context.Context, self protocol.Self, r protocol.Right, call protocol.Call) (protocol.Event, error) {
+	ev := protocol.Event{Kind: protocol.EventAnswer, Call: call}
+	var s protocol.SubLease
+	var err error
+	switch call {
+	case protocol.CallCreate:
+		s, ev.Outcome, err = a.cl.SubLeases.CreateSubLease(ctx, protocol.SubLease{
+			Meta: protocol.Meta{Name: r.Name}, Protocol: protocol.Version, Node: self.Node, Store: self.Store, Term: self.Term, Turn: 1, Request: r.Request,
+		})
+	case protocol.CallRead:
+		s, ev.Outcome, err = a.cl.SubLeases.ReadSubLease(ctx, r.Name)
+	case protocol.CallFence:
+		old := protocol.SubLease{Meta: meta(r), Protocol: protocol.Version, Term: r.Said, Turn: r.Turn}
+		next := old
+		next.Term, next.Turn = self.Term, r.Turn+1
+		s, ev.Outcome, err = a.cl.SubLeases.UpdateSubLease(ctx, old, next)
+	case protocol.CallDelete:
+		ev.Outcome, err = a.cl.SubLeases.DeleteSubLease(ctx, meta(r))
+	case protocol.CallConfirm:
+		return a.confirmRequest(ctx, ev, r)
+	case protocol.CallNone:
+		panic("agent: no call to send")
+	}
+	ev.Object = r.ObjectOfRequest(s)
+	return ev, err
+}
+
+// errAwaited says that the controller has not answered a request yet: nothing is
+// wrong.
+var errAwaited = errors.New("waits for the controller")
+
+// confirmRequest reads live what the controller has answered. Another object under
+// the name is a matter for the next read.
+func (a *Agent) confirmRequest(ctx context.Context, ev protocol.Event, r protocol.Right) (protocol.Event, error) {
+	s, out, err := a.cl.SubLeases.ReadSubLease(ctx, r.Name)
+	if out != protocol.Done || s.UID != r.UID {
+		ev.Outcome = protocol.Unknown
+		if err == nil {
+			err = fmt.Errorf("request %s: read %v with UID %s, want %s", r.Name, out, s.UID, r.UID)
+		}
+		return ev, err
+	}
+	var why string
+	ev.Addrs, ev.Leases, ev.Outcome, why = protocol.ConfirmRequest(s)
+	switch ev.Outcome {
+	case protocol.Done:
+		return ev, nil
+	case protocol.Refused:
+		a.requests.refuse(r.Name, *s.Refused)
+		return ev, errors.New(why)
+	case protocol.Unknown, protocol.NotFound, protocol.Exists, protocol.Conflict:
+	}
+	return ev, fmt.Errorf("%w: %s", errAwaited, why)
+}

@@ -1,0 +1,404 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"go4.org/netipx"
+
+	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+	"github.com/tenure-ipam/tenure/ipam/store"
+)
+
+const (
+	// cedeSpread is within which time the agents that hear that a pool is exhausted
+	// cede what they have: not all at once.
+	cedeSpread = 500 * time.Millisecond
+
+	// takeBackAfter is how long after a pool's exhaustion a node begins to take
+	// back what it has ceded of it: a pool at the edge does not go back and forth.
+	takeBackAfter = 10 * time.Second
+)
+
+// errNothing ends a drive that there is no cause for.
+var errNothing = errors.New("there is nothing to do")
+
+// cessions are the leases whose free addresses are to be ceded. From the moment that
+// this is known they give nothing any more: what comes free belongs to whoever has
+// waited longest, on whatever node. The zero value is ready.
+type cessions struct {
+	mu  sync.Mutex
+	due map[string]*cession // guarded by mu; by lease
+}
+
+type cession struct {
+	releases int  // releases under way, whose addresses will be free
+	running  bool // a worker cedes
+	again    bool // something has come free since it began
+}
+
+// expect notes that addresses of leases are about to come free. The caller then
+// calls done.
+func (c *cessions) expect(leases []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.due == nil {
+		c.due = map[string]*cession{}
+	}
+	for _, name := range leases {
+		if c.due[name] == nil {
+			c.due[name] = &cession{}
+		}
+		c.due[name].releases++
+	}
+}
+
+// done ends what expect began, and returns the leases that no worker cedes yet: the
+// caller starts one for each.
+func (c *cessions) done(leases []string) (idle []string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, name := range leases {
+		d := c.due[name]
+		d.releases--
+		d.again = true
+		if !d.running {
+			d.running = true
+			idle = append(idle, name)
+		}
+	}
+	return idle
+}
+
+// next reports whether the worker of a lease has something to cede; else it ends.
+func (c *cessions) next(lease string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	d := c.due[lease]
+	if d.again {
+		d.again = false
+		return true
+	}
+	d.running = false
+	if d.releases == 0 {
+		delete(c.due, lease)
+	}
+	return false
+}
+
+// pending reports whether what is free of a lease is about to be ceded.
+func (c *cessions) pending(lease string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.due[lease] != nil
+}
+
+// exhausted reports whether a pool has no address left, so that what comes free is
+// the cluster's to give.
+func (a *Agent) exhausted(name protocol.PoolName) bool {
+	a.mu.Lock()
+	p := a.pools[name]
+	a.mu.Unlock()
+	if p == nil {
+		return false
+	}
+	known, absent, _ := p.now()
+	return known != nil && !absent && known.Pressure == allocator.PressureExhausted
+}
+
+// toCede returns the leases of which att's release will free addresses that are to be
+// ceded.
+func (a *Agent) toCede(att store.Attachment) []string {
+	var leases []string
+	for _, x := range att.Addresses {
+		if x.Lease != "" && a.exhausted(x.Pool) && !slices.Contains(leases, x.Lease) {
+			leases = append(leases, x.Lease)
+		}
+	}
+	return leases
+}
+
+// cede cedes what is free of leases: one write for each lease, and one more if
+// something has come free meanwhile.
+func (a *Agent) cede(leases ...string) {
+	a.ceding.expect(leases)
+	a.cedeFreed(leases)
+}
+
+// cedeFreed is cede for a caller that has told [cessions.expect].
+func (a *Agent) cedeFreed(leases []string) {
+	for _, name := range a.ceding.done(leases) {
+		a.background(func(ctx context.Context) {
+			for a.ceding.next(name) {
+				a.cedeLease(ctx, name)
+			}
+		})
+	}
+}
+
+// cedeLease cedes every free address of a lease. One that nothing rests on goes back
+// instead, unless something of it is granted: then it is ceded whole.
+func (a *Agent) cedeLease(ctx context.Context, name string) {
+	r, ok := a.right(name)
+	if !ok || r.Phase != protocol.Held {
+		return
+	}
+	idle := false
+	err := a.st.View(func(tx *store.Tx) error {
+		err := unused(tx, r)
+		idle = err == nil
+		if errors.Is(err, errInUse) {
+			err = nil
+		}
+		return err
+	})
+	if err != nil {
+		a.log.ErrorContext(ctx, "store not read", "error", err)
+		return
+	}
+	if idle {
+		a.handBack(ctx, r)
+		return
+	}
+	a.cedeOf(ctx, r, nil)
+}
+
+// handBack gives a lease that nothing rests on back, or cedes it whole if something
+// of it is granted.
+func (a *Agent) handBack(ctx context.Context, r protocol.Right) {
+	// A lease that was given away on disk serves nobody until the API server has
+	// heard of it: while that is away, it is better kept. And what was published
+	// since has moved its revision, at which the delete must be.
+	r, res, err := a.drive(ctx, r, protocol.Event{Kind: protocol.EventLook})
+	switch {
+	case err != nil || res.Verdict != protocol.VerdictServes:
+	case r.Granted:
+		a.cedeOf(ctx, r, nil)
+	default:
+		a.letGo(ctx, r)
+	}
+}
+
+// cedeOf cedes the free addresses of a lease that lie in ranges, or anywhere if that
+// is nil, with one write, and reports whether the API server has heard of it. Of a
+// block that nothing rests on, and of which something is granted, all is ceded, what
+// nobody can be given too: only then may the cluster take the block over.
+func (a *Agent) cedeOf(ctx context.Context, r protocol.Right, within *netipx.IPSet) bool {
+	ceded := 0
+	_, res, err := a.driveFrom(ctx, r, func(tx *store.Tx, r protocol.Right) (protocol.Event, error) {
+		addrs, err := a.barFree(tx, r, within)
+		if err == nil && len(addrs) == 0 {
+			err = errNothing
+		}
+		ceded = len(addrs)
+		return protocol.Event{Kind: protocol.EventCede, Addrs: addrs}, err
+	})
+	switch {
+	case errors.Is(err, errNothing):
+		return true
+	case errors.Is(err, errUnanswered): // it is looked at again
+		return false
+	case err != nil:
+		a.log.WarnContext(ctx, "addresses not ceded", "lease", r.Name, "error", err)
+		return false
+	}
+	a.metrics.ceded.Add(float64(ceded))
+	a.log.InfoContext(ctx, "addresses ceded", "lease", r.Name, "addresses", ceded, "verdict", res.Verdict)
+	return res.Verdict == protocol.VerdictServes
+}
+
+// barFree bars the free addresses of the block of r, which must be held, and returns
+// them.
+func (a *Agent) barFree(tx *store.Tx, r protocol.Right, within *netipx.IPSet) ([]netip.Addr, error) {
+	if r.Phase != protocol.Held || !a.seated() { // nothing would be recorded of it
+		return nil, errNothing
+	}
+	shape, err := a.shapeOf(tx, r.Pool)
+	if err != nil {
+		return nil, err
+	}
+	err = unused(tx, r)
+	if err != nil && !errors.Is(err, errInUse) {
+		return nil, err
+	}
+	whole := err == nil && r.Granted && within == nil
+	space := allocator.NewSpace(tx.Table(r.Pool), shape)
+	var addrs []netip.Addr
+	for x := r.Block.Addr(); r.Block.Contains(x); x = x.Next() {
+		if within != nil && !within.Contains(x) || !whole && shape.Assignable(x) != nil {
+			continue
+		}
+		state, err := space.State(x)
+		if err != nil {
+			return nil, err
+		}
+		if state != allocator.Free {
+			continue
+		}
+		if err := space.Bar(x, true); err != nil {
+			return nil, err
+		}
+		addrs = append(addrs, x)
+	}
+	return addrs, nil
+}
+
+// cedeAll cedes what is free of a pool, in exhaustion, and hands back what is idle.
+func (a *Agent) cedeAll(name protocol.PoolName) {
+	var leases []string
+	err := a.st.View(func(tx *store.Tx) error {
+		leases = leases[:0]
+		info, err := blocks(tx)
+		if err != nil {
+			return err
+		}
+		for r, err := range tx.Rights() {
+			if err != nil {
+				return err
+			}
+			b := info[blockKey{r.Pool, r.Block}]
+			if r.Kind == protocol.RightLease && r.Pool == name && r.Phase == protocol.Held && b.Free > 0 {
+				leases = append(leases, r.Name)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		a.log.Error("store not read", "error", err)
+		return
+	}
+	a.cede(leases...)
+}
+
+// cedeExhausted cedes what is free of every pool that is exhausted: what is left to
+// cede after a restart, or after an outage.
+func (a *Agent) cedeExhausted(context.Context) {
+	a.mu.Lock()
+	var names []protocol.PoolName
+	for name := range a.pools {
+		names = append(names, name)
+	}
+	a.mu.Unlock()
+	for _, name := range names {
+		if a.exhausted(name) {
+			a.cedeAll(name)
+		}
+	}
+}
+
+// pressureChanged acts on the word that a pool's pressure has changed. It is called
+// before the pool is taken over.
+func (a *Agent) pressureChanged(p *pool, was *knownPool, now allocator.Pressure) {
+	before := allocator.PressureLow
+	if was != nil {
+		before = was.Pressure
+	}
+	if (before == allocator.PressureExhausted) == (now == allocator.PressureExhausted) {
+		return
+	}
+	if now != allocator.PressureExhausted {
+		p.demand.ease(a.clock.Now())
+		return
+	}
+	a.background(func(ctx context.Context) {
+		if a.wait(ctx, rand.N(cedeSpread)) && a.exhausted(p.name) {
+			a.cedeAll(p.name)
+		}
+	})
+}
+
+// takeBack takes addresses that this node has ceded, and nobody has been granted,
+// into service again: as many as n's ADD and those that wait with it lack, and the
+// reserve that is due. ok is false where there is nothing to take back.
+func (a *Agent) takeBack(ctx context.Context, p *pool, known *knownPool, n need) (ok bool, err error) {
+	if p.demand.eased(a.clock.Now()) < takeBackAfter {
+		return false, nil
+	}
+	r, addrs, err := a.ceded(p, known, n)
+	if err != nil || len(addrs) == 0 {
+		return false, err
+	}
+	now, res, err := a.driveFrom(ctx, r, func(_ *store.Tx, r protocol.Right) (protocol.Event, error) {
+		left := slices.ContainsFunc(addrs, func(x netip.Addr) bool { return slices.Contains(r.Ceded, x) })
+		if r.Phase != protocol.Held || !left {
+			return protocol.Event{}, errNothing
+		}
+		return protocol.Event{Kind: protocol.EventTakeBack, Addrs: addrs}, nil
+	})
+	if errors.Is(err, errNothing) { // another acquire was faster
+		return true, nil
+	}
+	if err != nil || res.Verdict != protocol.VerdictServes {
+		return false, err
+	}
+	taken := 0
+	for _, x := range addrs {
+		if !slices.Contains(now.Ceded, x) {
+			taken++
+		}
+	}
+	a.metrics.takenBack.Add(float64(taken))
+	a.log.InfoContext(ctx, "ceded addresses taken back", "lease", r.Name, "addresses", taken)
+	return taken > 0, nil
+}
+
+// ceded returns a lease of this node that has ceded addresses which meet n, and which
+// of them to take back.
+func (a *Agent) ceded(p *pool, known *knownPool, n need) (lease protocol.Right, addrs []netip.Addr, err error) {
+	term := a.term()
+	limit, err := a.lacking(p, known, n)
+	if err != nil {
+		return lease, nil, err
+	}
+	err = a.st.View(func(tx *store.Tx) error {
+		lease, addrs = protocol.Right{}, nil
+		for r, err := range tx.Rights() {
+			if err != nil {
+				return err
+			}
+			if r.Kind != protocol.RightLease || r.Pool != p.name || !r.Serves(term) || len(r.Ceded) == len(r.Grants) {
+				continue
+			}
+			for _, x := range r.Ceded {
+				if len(addrs) < limit && n.met(known.shape, x) && !slices.Contains(r.Grants, x) {
+					addrs = append(addrs, x)
+				}
+			}
+			if len(addrs) > 0 {
+				lease = r
+				return nil
+			}
+		}
+		return nil
+	})
+	return lease, addrs, err
+}
+
+// met reports whether x would do for n.
+func (n need) met(shape *allocator.Shape, x netip.Addr) bool {
+	if n.exact.IsValid() {
+		return x == n.exact
+	}
+	return allocator.FamilyOf(x) == n.family && n.view.Contains(x) && shape.Ordinary(x)
+}
+
+// lacking returns how many addresses of a pool this node lacks: one for each ADD that
+// waits, and the reserve.
+func (a *Agent) lacking(p *pool, known *knownPool, n need) (int, error) {
+	p.demand.mu.Lock()
+	waiting := p.demand.waiting
+	p.demand.mu.Unlock()
+	reserve := 0
+	err := a.st.View(func(tx *store.Tx) error {
+		c, err := a.counts(tx, p.name, n.family)
+		reserve = allocator.Reserve(c.Taken, known.Pressure)
+		return err
+	})
+	return max(waiting, 1) + reserve, err
+}

@@ -1,0 +1,97 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"go4.org/netipx"
+
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+const (
+	// recallTries is how often a recall is answered before it is left to the next
+	// one, and recallRetry how long after one that failed.
+	recallTries = 4
+	recallRetry = 300 * time.Millisecond
+)
+
+// followSeat answers the recalls on this node's seat until ctx ends.
+func (a *Agent) followSeat(ctx context.Context) error {
+	return a.cl.Seats.FollowSeat(ctx, a.cfg.Node, func(s protocol.Seat) { a.hearRecalls(s) })
+}
+
+// hearRecalls begins to answer the recalls of a seat that have not been answered, if
+// the seat is this agent's.
+func (a *Agent) hearRecalls(s protocol.Seat) {
+	if s.Store != a.st.ID() || s.Machine != a.cfg.Machine || s.Boot != a.cfg.Boot {
+		return
+	}
+	var fresh []protocol.Recall
+	a.mu.Lock()
+	heard := make(map[string]bool, len(s.Recalls))
+	for _, rc := range s.Recalls {
+		heard[rc.ID] = true
+		if !a.recalls[rc.ID] {
+			fresh = append(fresh, rc)
+		}
+	}
+	a.recalls = heard // what is not on the seat any more does not come again
+	a.mu.Unlock()
+	for _, rc := range fresh {
+		a.background(func(ctx context.Context) { a.answerRecall(ctx, rc) })
+	}
+}
+
+// answerRecall cedes what is free of a lease in the ranges of a recall, and says in
+// the lease's status that it has, and who has the rest. A lease that this node does
+// not hold is answered by nothing: the controller passes over.
+func (a *Agent) answerRecall(ctx context.Context, rc protocol.Recall) {
+	within, err := rangesOf(rc.Ranges)
+	if err != nil {
+		a.metrics.recalls.WithLabelValues("invalid").Inc()
+		a.log.WarnContext(ctx, "recall not understood", "recall", rc.ID, "lease", rc.Lease, "error", err)
+		return
+	}
+	for try := range recallTries {
+		if try > 0 && !a.wait(ctx, recallRetry) {
+			return
+		}
+		r, ok := a.right(rc.Lease)
+		if !ok || r.Kind != protocol.RightLease || r.Phase != protocol.Held {
+			a.metrics.recalls.WithLabelValues("not held").Inc()
+			return
+		}
+		if a.cedeOf(ctx, r, within) && a.publishAnswer(ctx, rc) {
+			a.metrics.recalls.WithLabelValues("answered").Inc()
+			return
+		}
+	}
+	a.metrics.recalls.WithLabelValues("failed").Inc()
+}
+
+// rangesOf reads ranges of the form "first-last".
+func rangesOf(ranges []string) (*netipx.IPSet, error) {
+	var b netipx.IPSetBuilder
+	for _, text := range ranges {
+		r, err := netipx.ParseIPRange(text)
+		if err != nil {
+			return nil, fmt.Errorf("range %q: %w", text, err)
+		}
+		b.AddRange(r)
+	}
+	return b.IPSet()
+}
+
+// publishAnswer publishes a lease at once, with the answer to a recall.
+func (a *Agent) publishAnswer(ctx context.Context, rc protocol.Recall) bool {
+	now := a.clock.Now()
+	current, err := a.publications()
+	if err != nil {
+		a.log.ErrorContext(ctx, "store not read", "error", err)
+		return false
+	}
+	p, ok := current[rc.Lease]
+	return ok && a.tell(ctx, rc.Lease, p, now, rc.ID)
+}
