@@ -230,16 +230,21 @@ func (a *Agent) hold(ctx context.Context, add *addition) (store.Attachment, erro
 			return att, err
 		case lack != nil:
 			return a.holdRequested(ctx, add, lack)
-		case a.waits(add):
-			return a.holdRequested(ctx, add, room)
 		}
 		s := room.Slot
 		p, err := a.pool(s.Pool)
 		if err != nil {
 			return store.Attachment{}, err
 		}
+		n := need{family: s.Family, view: s.View, exact: s.Exact}
+		if a.waits(add) {
+			if a.takenBack(ctx, p, n) {
+				continue
+			}
+			return a.holdRequested(ctx, add, room)
+		}
 		// After a lack it is looked once more: what came free meanwhile will do.
-		if err = a.obtain(ctx, p, need{family: s.Family, view: s.View, exact: s.Exact}); err != nil && !errors.As(err, &lack) {
+		if err = a.obtain(ctx, p, n); err != nil && !errors.As(err, &lack) {
 			return store.Attachment{}, err
 		}
 	}

@@ -317,7 +317,7 @@ func (a *Agent) pressureChanged(p *pool, was *knownPool, now allocator.Pressure)
 // into service again: as many as n's ADD and those that wait with it lack, and the
 // reserve that is due. ok is false where there is nothing to take back.
 func (a *Agent) takeBack(ctx context.Context, p *pool, known *knownPool, n need) (ok bool, err error) {
-	if p.demand.eased(a.clock.Now()) < takeBackAfter {
+	if known.Pressure == allocator.PressureExhausted || p.demand.eased(a.clock.Now()) < takeBackAfter {
 		return false, nil
 	}
 	r, addrs, err := a.ceded(p, known, n)
@@ -346,6 +346,20 @@ func (a *Agent) takeBack(ctx context.Context, p *pool, known *knownPool, n need)
 	a.metrics.takenBack.Add(float64(taken))
 	a.log.InfoContext(ctx, "ceded addresses taken back", "lease", r.Name, "addresses", taken)
 	return taken > 0, nil
+}
+
+// takenBack is takeBack for an ADD whose request waits: it goes on waiting where there
+// is nothing to take back.
+func (a *Agent) takenBack(ctx context.Context, p *pool, n need) bool {
+	known, absent, _ := p.now()
+	if unready(known, absent) != "" {
+		return false
+	}
+	ok, err := a.takeBack(ctx, p, known, n)
+	if err != nil {
+		a.log.DebugContext(ctx, "nothing taken back", "pool", p.name, "error", err)
+	}
+	return ok && ctx.Err() == nil
 }
 
 // ceded returns a lease of this node that has ceded addresses which meet n, and which

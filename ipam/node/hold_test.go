@@ -167,10 +167,14 @@ func TestC9ExactOutsideOpenBlocks(t *testing.T) {
 	st := openStore(t)
 	p := openPool(t, st, "p", "10.0.0.0/29")
 	update(t, st, func(tx *store.Tx) error {
-		return allocator.NewSpace(tx.Table("p"), p.shape).Bar(netip.MustParseAddr("10.0.0.4"), true)
+		ceded, block := netip.MustParseAddr("10.0.0.4"), netip.MustParsePrefix("10.0.0.0/29")
+		lease := protocol.Right{
+			Kind: protocol.RightLease, Name: protocol.LeaseName("p", block), Phase: protocol.Held, Pool: "p", Block: block, Ceded: []netip.Addr{ceded},
+		}
+		return errors.Join(tx.PutRight(lease), allocator.NewSpace(tx.Table("p"), p.shape).Bar(ceded, true))
 	})
 	if _, err := hold(st, ask("c1", p.exact("10.0.0.4"))); !is[*NoRoomError](err) {
-		t.Errorf("barred: %v; want NoRoomError", err)
+		t.Errorf("ceded: %v; want NoRoomError", err)
 	}
 	wide := p
 	wide.shape = shapeOf(t, "10.0.0.0/28")

@@ -1,0 +1,389 @@
+package agent_test
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/ipam/daemon"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+	"github.com/tenure-ipam/tenure/ipam/wire"
+	"github.com/tenure-ipam/tenure/test/fleet"
+	"github.com/tenure-ipam/tenure/test/programs"
+)
+
+// These tests stand in for the controller: what it answers, and when, is what they
+// are about. exhaust_test.go has the real one.
+
+// asking is interface net1 of a new pod on a node, on a network over pool. ips are the
+// addresses that it asks for by name.
+func asking(t *testing.T, node, pool, pod string, ips ...string) fleet.Interface {
+	t.Helper()
+	i := newPod(t, node, pod, "", onPool(pool, pod, "net1"))
+	if len(ips) > 0 {
+		i.Top = map[string]any{"runtimeConfig": map[string]any{"ips": ips}}
+	}
+	i.Netns = file(t, "netns-"+pod)
+	return i
+}
+
+// requestsOf returns a node's requests.
+func requestsOf(t *testing.T, node string) []protocol.SubLease {
+	t.Helper()
+	subs, err := api.SubLeasesOfNode(t.Context(), protocol.NodeName(node))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.DeleteFunc(subs, func(s protocol.SubLease) bool { return s.Request == nil })
+}
+
+// onlyRequest waits until a node has exactly one request, and returns it.
+func onlyRequest(t *testing.T, node string) protocol.SubLease {
+	t.Helper()
+	var all []protocol.SubLease
+	eventually(t, 20*time.Second, func() error {
+		if all = requestsOf(t, node); len(all) != 1 {
+			return fmt.Errorf("%s has %d requests; want 1", node, len(all))
+		}
+		return nil
+	})
+	return all[0]
+}
+
+func noRequests(t *testing.T, node string) func() error {
+	return func() error {
+		if all := requestsOf(t, node); len(all) > 0 {
+			return fmt.Errorf("%s has the requests %v; want none", node, all)
+		}
+		return nil
+	}
+}
+
+// grant grants addresses of a pool to a request, as the controller does: first on the
+// blocks' leases, then in the request's status.
+func grant(t *testing.T, pool string, to protocol.SubLease, addrs ...string) {
+	t.Helper()
+	for _, text := range addrs {
+		addr := netip.MustParseAddr(text)
+		l := leaseOf(t, pool, addr)
+		next := l.Clone()
+		next.Grants = append(next.Grants, protocol.Grant{Addr: addr, To: protocol.Grantee{Kind: protocol.GranteeSubLease, UID: to.UID, Name: to.Name}})
+		next.Turn++
+		if _, out, err := api.UpdateLease(t.Context(), l, next); out != protocol.Done {
+			t.Fatalf("grant %v: %v %v", addr, out, err)
+		}
+		to.Granted = append(to.Granted, protocol.Granted{Addr: addr, Lease: l.Name})
+	}
+	answer(t, to)
+}
+
+func answer(t *testing.T, s protocol.SubLease) {
+	t.Helper()
+	if out, err := api.AnswerSubLease(t.Context(), s); out != protocol.Done {
+		t.Fatalf("answer %s: %v %v", s.Name, out, err)
+	}
+}
+
+// leaseOf returns the lease of a's block, one of the cluster's if nobody has it.
+func leaseOf(t *testing.T, pool string, a netip.Addr) protocol.Lease {
+	t.Helper()
+	for _, l := range leasesOf(t, pool) {
+		if l.Block.Contains(a) {
+			return l
+		}
+	}
+	var p v1alpha1.IPPool
+	if err := kc.Get(t.Context(), client.ObjectKey{Name: pool}, &p); err != nil {
+		t.Fatal(err)
+	}
+	bits := p.Status.BlockPrefixLengths.IPv4
+	if a.Is6() {
+		bits = p.Status.BlockPrefixLengths.IPv6
+	}
+	block := netip.PrefixFrom(a, int(*bits)).Masked()
+	l, out, err := api.CreateLease(t.Context(), protocol.Lease{
+		Meta: protocol.Meta{Name: protocol.LeaseName(protocol.PoolName(pool), block)}, Protocol: protocol.Version,
+		Pool: protocol.PoolName(pool), PoolUID: protocol.UID(p.UID), Block: block, Holder: protocol.Holder{Cluster: true}, Turn: 1,
+	})
+	if out != protocol.Done {
+		t.Fatal(out, err)
+	}
+	return l
+}
+
+// press sets a pool's pressure, and its condition Exhausted if message is not empty.
+func press(t *testing.T, pool string, pressure v1alpha1.Pressure, message string) {
+	t.Helper()
+	var p v1alpha1.IPPool
+	if err := kc.Get(t.Context(), client.ObjectKey{Name: pool}, &p); err != nil {
+		t.Fatal(err)
+	}
+	p.Status.Pressure = pressure
+	p.Status.Conditions = exhaustedCondition(message)
+	if err := kc.Status().Update(t.Context(), &p); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func shortWait(c *daemon.Config) {
+	c.Agent.Wait, c.Agent.Idle, c.Agent.PublishEvery = time.Second, time.Second, time.Second
+}
+
+// TestH14RequestKeepsItsPlace: a static address in a block that another node holds. The
+// kubelet's retries, also after a restart of the agent, find the request that waits.
+func TestH14RequestKeepsItsPlace(t *testing.T) {
+	const pool = "h14"
+	openPool(t, pool, v1alpha1.Range{CIDR: "10.40.0.0/20", Gateway: "10.40.0.1"})
+	f := fleet.New(t, cp.Config())
+	f.Change = shortWait
+	a, b := f.Start("h14-a"), f.Start("h14-b")
+	neighbour := mustAdd(t, a, asking(t, "h14-a", pool, "h14-neighbour"))[0].Addr()
+	wanted := neighbour.Next() // in a's block, and free
+	i := asking(t, "h14-b", pool, "h14-pod", wanted.String())
+
+	_, err := b.Add(i)
+	wantCode(t, err, wire.CodeTryAgainLater, "the controller has not answered")
+	first := onlyRequest(t, "h14-b")
+	if want := []protocol.Wanted{{Pool: pool, Ranges: []string{fmt.Sprintf("%v-%v", wanted, wanted)}}}; !equalWants(first.Request.Wants, want) {
+		t.Errorf("the request wants %v; want %v", first.Request.Wants, want)
+	}
+	_, err = b.Add(i)
+	wantCode(t, err, wire.CodeTryAgainLater, "the controller has not answered")
+	b.Stop()
+	b = f.Start("h14-b")
+	_, err = b.Add(i)
+	wantCode(t, err, wire.CodeTryAgainLater, "the controller has not answered")
+	if again := onlyRequest(t, "h14-b"); again.UID != first.UID {
+		t.Errorf("a retry made request %s; want %s", again.Name, first.Name)
+	}
+	// Its holder cedes it, the cluster grants it, and nobody waits: the next try
+	// finds it.
+	cedeByRecall(t, "h14-a", leaseOf(t, pool, wanted).Name, fmt.Sprintf("%v-%v", wanted, wanted))
+	grant(t, pool, onlyRequest(t, "h14-b"), wanted.String())
+	res, err := b.Add(i)
+	if err != nil || len(res.IPs) != 1 || res.IPs[0].Address != netip.PrefixFrom(wanted, 20) || res.IPs[0].Gateway != netip.MustParseAddr("10.40.0.1") {
+		t.Fatalf("got %+v, %v; want %v/20 by 10.40.0.1", res, err, wanted)
+	}
+	if again := mustAdd(t, b, i); again[0].Addr() != wanted {
+		t.Errorf("C10: got %v; want %v again", again, wanted)
+	}
+	b.Stop()
+	b = f.Start("h14-b")
+	if again := mustAdd(t, b, i); again[0].Addr() != wanted {
+		t.Errorf("C10: after a restart got %v; want %v again", again, wanted)
+	}
+	mustDel(t, b, i)
+	eventually(t, 10*time.Second, noRequests(t, "h14-b"))
+}
+
+// TestGrantWakesItsADD: an ADD that waits is answered when its request is, not at its
+// next look.
+func TestGrantWakesItsADD(t *testing.T) {
+	const pool = "wakes"
+	openPool(t, pool, cidr("10.41.0.0/20"))
+	press(t, pool, v1alpha1.PressureExhausted, "")
+	f := fleet.New(t, cp.Config())
+	n := f.Start("wakes")
+	i := asking(t, "wakes", pool, "wakes-pod")
+	got := make(chan []netip.Prefix, 1)
+	go func() { got <- mustAdd(t, n, i) }()
+	s := onlyRequest(t, "wakes")
+	if len(leasesOf(t, pool)) > 0 {
+		t.Error("a block of an exhausted pool was leased; want a request at once")
+	}
+	began := time.Now()
+	grant(t, pool, s, "10.41.0.77")
+	if addrs := <-got; addrs[0] != netip.MustParsePrefix("10.41.0.77/20") {
+		t.Errorf("got %v; want 10.41.0.77/20", addrs)
+	}
+	t.Logf("the grant took %v to reach the runtime", time.Since(began))
+	mustDel(t, n, i)
+	eventually(t, 10*time.Second, noRequests(t, "wakes"))
+}
+
+// TestH19DualStackRequest: one family lacks, both are asked for at once.
+func TestH19DualStackRequest(t *testing.T) {
+	const pool = "h19"
+	openPool(t, pool, cidr("10.42.0.0/30"), cidr("fd42::/120"))
+	f := fleet.New(t, cp.Config())
+	f.Change = shortWait
+	n := f.Start("h19")
+	for _, pod := range []string{"h19-1", "h19-2"} {
+		mustAdd(t, n, asking(t, "h19", pool, pod))
+	}
+	i := asking(t, "h19", pool, "h19-3")
+	_, err := n.Add(i)
+	wantCode(t, err, wire.CodeTryAgainLater, "the controller has not answered")
+	s := onlyRequest(t, "h19")
+	want := []protocol.Wanted{{Pool: pool, Ranges: []string{"10.42.0.1-10.42.0.2"}}, {Pool: pool, Ranges: []string{"fd42::1-fd42::ff"}}}
+	if !equalWants(s.Request.Wants, want) {
+		t.Errorf("the request wants %v; want %v", s.Request.Wants, want)
+	}
+}
+
+func equalWants(a, b []protocol.Wanted) bool {
+	return slices.EqualFunc(a, b, func(x, y protocol.Wanted) bool { return x.Pool == y.Pool && slices.Equal(x.Ranges, y.Ranges) })
+}
+
+// TestRefusedRequest: the controller's words reach the runtime, and the request goes.
+func TestRefusedRequest(t *testing.T) {
+	const pool = "refused"
+	openPool(t, pool, cidr("10.43.0.0/20"))
+	f := fleet.New(t, cp.Config())
+	a, b := f.Start("refused-a"), f.Start("refused-b")
+	taken := mustAdd(t, a, asking(t, "refused-a", pool, "refused-neighbour"))[0].Addr()
+	for _, tt := range []struct {
+		reason string
+		code   wire.Code
+	}{{v1alpha1.RefusedInUse, wire.CodeTryAgainLater}, {v1alpha1.RefusedNotAssignable, wire.CodeInvalidConfig}, {v1alpha1.RefusedPoolNotReady, wire.CodeTryAgainLater}} {
+		t.Run(tt.reason, func(t *testing.T) {
+			i := asking(t, "refused-b", pool, "refused-"+strings.ToLower(tt.reason), taken.String())
+			got := make(chan error, 1)
+			go func() { _, err := b.Add(i); got <- err }()
+			s := onlyRequest(t, "refused-b")
+			s.Refused = &protocol.Refusal{Reason: tt.reason, Message: "because of " + tt.reason}
+			answer(t, s)
+			wantCode(t, <-got, tt.code, "because of "+tt.reason)
+			eventually(t, 10*time.Second, noRequests(t, "refused-b"))
+		})
+	}
+}
+
+// TestForgottenRequestIsGivenBack (I4): no ADD comes for it again.
+func TestForgottenRequestIsGivenBack(t *testing.T) {
+	const pool = "forgotten"
+	openPool(t, pool, cidr("10.44.0.0/20"))
+	press(t, pool, v1alpha1.PressureExhausted, "")
+	f := fleet.New(t, cp.Config())
+	f.Change = func(c *daemon.Config) { shortWait(c); c.Agent.KeepRequest = 3 * time.Second }
+	n := f.Start("forgotten")
+	for _, granted := range []bool{false, true} {
+		t.Run(fmt.Sprintf("granted %v", granted), func(t *testing.T) {
+			_, err := n.Add(asking(t, "forgotten", pool, fmt.Sprintf("forgotten-%v", granted)))
+			wantCode(t, err, wire.CodeTryAgainLater, "the controller has not answered")
+			if granted {
+				grant(t, pool, onlyRequest(t, "forgotten"), "10.44.0.9")
+			}
+			eventually(t, 30*time.Second, noRequests(t, "forgotten"))
+		})
+	}
+}
+
+// TestExhaustedSaysSo: the runtime reads what the pool's condition says, or that the
+// runtime does not say for whom it asks.
+func TestExhaustedSaysSo(t *testing.T) {
+	const pool, message = "says-so", "pool says-so is exhausted: 2 of 2 in use"
+	openPool(t, pool, cidr("10.45.0.0/30"))
+	f := fleet.New(t, cp.Config())
+	f.Change = shortWait
+	n := f.Start("says-so")
+	first := asking(t, "says-so", pool, "says-so-1")
+	mustAdd(t, n, first)
+	mustAdd(t, n, asking(t, "says-so", pool, "says-so-2"))
+	press(t, pool, v1alpha1.PressureExhausted, message)
+	eventually(t, 10*time.Second, func() error {
+		_, err := n.Add(asking(t, "says-so", pool, fmt.Sprintf("says-so-%d", time.Now().UnixNano())))
+		var e *wire.Error
+		if !errors.As(err, &e) || e.Code != wire.CodeTryAgainLater || e.Msg != message {
+			return fmt.Errorf("got %w; want code 11 with %q", err, message)
+		}
+		return nil
+	})
+	_, err := n.Add(onPool(pool, "nobody", "net1"))
+	wantCode(t, err, wire.CodeTryAgainLater, "K8S_POD_UID")
+	wantCode(t, err, wire.CodeTryAgainLater, message)
+}
+
+// TestX6NewSandboxOnARequest: a new sandbox of the pod has what the request was
+// granted, once the old network namespace is gone; and something else before.
+func TestX6NewSandboxOnARequest(t *testing.T) {
+	const pool = "x6-request"
+	openPool(t, pool, cidr("10.46.0.0/20"))
+	press(t, pool, v1alpha1.PressureExhausted, "")
+	f := fleet.New(t, cp.Config())
+	f.Change = shortWait
+	n := f.Start("x6-request")
+	old := asking(t, "x6-request", pool, "x6-request")
+	_, err := n.Add(old)
+	wantCode(t, err, wire.CodeTryAgainLater, "the controller has not answered")
+	grant(t, pool, onlyRequest(t, "x6-request"), "10.46.0.9")
+	first := mustAdd(t, n, old)
+
+	fresh := old
+	fresh.Sandbox, fresh.Netns = "x6-request-new", file(t, "x6-request-new")
+	_, err = n.Add(fresh)
+	wantCode(t, err, wire.CodeTryAgainLater, "the controller has not answered") // it asks for another
+	if all := requestsOf(t, "x6-request"); len(all) != 2 {
+		t.Errorf("there are %d requests; want 2: the old sandbox is alive", len(all))
+	}
+	if err := os.Remove(old.Netns); err != nil {
+		t.Fatal(err)
+	}
+	if got := mustAdd(t, n, fresh); !slices.Equal(got, first) {
+		t.Errorf("the new sandbox got %v; want the old one's %v", got, first)
+	}
+	mustDel(t, n, old) // late: must free nothing
+	if got := mustAdd(t, n, fresh); !slices.Equal(got, first) {
+		t.Errorf("after the old one's DEL: %v; want %v", got, first)
+	}
+	mustDel(t, n, fresh)
+}
+
+// TestKilledBetweenRequestAndGrant kills the agent at each point of a request's life:
+// the next try has what the request was granted, and nothing is left in the end (I2,
+// I4).
+func TestKilledBetweenRequestAndGrant(t *testing.T) {
+	const pool, node = "killed-request", "killed-request"
+	openPool(t, pool, cidr("10.47.0.0/20"))
+	press(t, pool, v1alpha1.PressureExhausted, "")
+	path, err := programs.Build(t.Context(), t.TempDir(), "tenured")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := fleet.Program{Path: path, Kubeconfig: filepath.Join(t.TempDir(), "kubeconfig")}
+	if err := cp.Kubeconfig(p.Kubeconfig); err != nil {
+		t.Fatal(err)
+	}
+	f := fleet.New(t, cp.Config())
+	n := f.LaunchProcess(p, node)
+	n.AwaitReady()
+	again := func() {
+		n.Kill()
+		n = f.LaunchProcess(p, node)
+		n.AwaitReady()
+	}
+	i := asking(t, node, pool, "killed-request")
+	failed := make(chan error, 1)
+	go func() { _, err := n.Add(i); failed <- err }()
+	s := onlyRequest(t, node)
+	again() // the request is there, its ADD hangs up
+	if err := <-failed; err == nil {
+		t.Fatal("an ADD was answered by a killed agent")
+	}
+	got := make(chan []netip.Prefix, 1)
+	go func() { got <- mustAdd(t, n, i) }()
+	grant(t, pool, onlyRequest(t, node), "10.47.0.5")
+	if addrs := <-got; addrs[0].Addr() != netip.MustParseAddr("10.47.0.5") {
+		t.Errorf("got %v; want 10.47.0.5", addrs)
+	}
+	if now := onlyRequest(t, node); now.UID != s.UID {
+		t.Errorf("H14: after the kill there is request %s; want %s", now.Name, s.Name)
+	}
+	again() // the attachment rests on it
+	if addrs := mustAdd(t, n, i); addrs[0].Addr() != netip.MustParseAddr("10.47.0.5") {
+		t.Errorf("I2: got %v; want 10.47.0.5 again", addrs)
+	}
+	mustDel(t, n, i)
+	again() // the delete may be under way
+	eventually(t, 30*time.Second, noRequests(t, node))
+	n.Stop()
+}
