@@ -224,11 +224,19 @@ func (n *simNode) cede(name string, keep func(netip.Addr) bool, done func()) {
 		return
 	}
 	n.w.count("cede")
-	n.drive(r, protocol.Event{Kind: protocol.EventCede, Addrs: free}, func(protocol.Right, protocol.Result) {
-		if done != nil {
-			n.later(done)
-		}
-	})
+	ev := protocol.Event{Kind: protocol.EventCede, Addrs: free}
+	tell := func() {
+		n.drive(r, ev, func(protocol.Right, protocol.Result) {
+			if done != nil {
+				n.later(done)
+			}
+		})
+	}
+	if n.w.fault == M10 {
+		n.earlyCede(r, ev, tell)
+		return
+	}
+	tell()
 }
 
 // hearRecalls answers what the controller asks back on the seat.

@@ -389,6 +389,9 @@ func (d *simDrive) readGrants(r protocol.Right) {
 			return
 		}
 		e := d.shown
+		if d.n.w.fault == M27 { // the claim's status alone says what it has
+			e.Leases = believed(e.Claim)
+		}
 		if d.n.w.fault == M47 && e.Other != nil && e.Other.Use.Pod.Owner.UID == e.Own.Pod.Owner.UID {
 			e.Other = nil
 		}

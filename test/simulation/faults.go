@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"fmt"
+	"net/netip"
 
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -77,6 +78,23 @@ func nodeBugs() []Bug {
 		{M3, "forget a lease whose delete had no answer", 500, []Invariant{I1}},
 		{M4, "delete without a revision", 200, []Invariant{I1}},
 		{M5, "what exists in this node's name is this store's", 200, []Invariant{I1}},
+		{M6, "adopt a lost store's leases as empty", 2000, []Invariant{I1}},
+		{M7, "give addresses of a frozen lease", 2000, []Invariant{I1}},
+		{M8, "do not notice a store that was put back", 2000, []Invariant{I1, I2}},
+		{M9, "answer before the disk has it", 200, []Invariant{I2}},
+		{M20, "ignore that the seat's term has ended", 2000, []Invariant{I1}},
+		{M21, "sit down at once where another machine sits", 2000, []Invariant{I1}},
+		{M28, "delete the use at the first of two DELs", 5000, []Invariant{I3}},
+		{M29, "a DEL frees whatever the pod has", 500, []Invariant{I2}},
+		{M30, "apply journalled DELs after a newer ADD", 2000, []Invariant{I2}},
+		{M31, "take the address over while the old sandbox lives", 500, []Invariant{I1, I2}},
+		{M32, "collect garbage by the pod's object alone", 500, []Invariant{I2}},
+		{M33, "lease without a look at the pool afterwards", 2000, []Invariant{I1}},
+		{M42, "never free what a DEL could not write", 500, []Invariant{I4}},
+		{M48, "take another machine's leases", 2000, []Invariant{I1}},
+		{M49, "give frozen rights back", 2000, []Invariant{I1, I3}},
+		{M50, "no counter in /run", 2000, []Invariant{I1, I2}},
+		{M52, "neither note nor list what is created", 1000, []Invariant{I4}},
 		{M18, "the controller takes over before F", 2000, []Invariant{I1}},
 		{M19, "F from the moment of the answer", 6000, []Invariant{I1}},
 		{M25, "free a claim's address without reading its uses", 200, []Invariant{I3}},
@@ -106,6 +124,11 @@ func (f Fault) step(d *simDrive, r protocol.Right, self protocol.Self, ev protoc
 		return protocol.Result{Next: r, Verdict: protocol.VerdictServes}
 	case f == M3 && answer(protocol.CallDelete, protocol.Unknown):
 		return protocol.Result{Next: r, Forget: true, Verdict: protocol.VerdictGone}
+	case f == M11 && len(r.Taking) > 0 && answer(protocol.CallFence, protocol.Unknown):
+		r.Ceded, r.Taking = r.Tells(), nil
+		return protocol.Result{Next: r, Verdict: protocol.VerdictServes}
+	case f == M12 && ev.Kind == protocol.EventTakeBack:
+		r.Grants = nil
 	case f == M5 && r.Kind == protocol.RightLease && answer(protocol.CallCreate, protocol.Exists):
 		if l, _ := d.n.w.api.leases.read(r.Name); l.Holder.Node == self.Node {
 			ev.Outcome, ev.Object = protocol.Done, r.ObjectOf(l)
@@ -113,6 +136,32 @@ func (f Fault) step(d *simDrive, r protocol.Right, self protocol.Self, ev protoc
 		}
 	}
 	return protocol.Step(r, self, ev)
+}
+
+// seat tampers with what the agent is told about its seat.
+func (f Fault) seat(s protocol.Sitting, ev protocol.SeatEvent) protocol.SeatEvent {
+	if ev.Call != protocol.SeatRead || ev.Outcome != protocol.Done {
+		return ev
+	}
+	switch {
+	case f == M20 && s.Term != 0 && ev.Seat.Term != s.Term:
+		ev.Seat.Store, ev.Seat.Machine, ev.Seat.Boot, ev.Seat.Term = s.Self.Store, s.Self.Machine, s.Self.Boot, s.Term
+	case f == M21:
+		ev.Seat.Machine = s.Self.Machine
+	}
+	return ev
+}
+
+// believed is what M27 takes for the leases of a claim's addresses.
+func believed(c protocol.Claim) []protocol.Lease {
+	var all []protocol.Lease
+	for _, ip := range c.IPs {
+		all = append(all, protocol.Lease{
+			Block: netip.PrefixFrom(ip.Addr(), ip.Addr().BitLen()), Holder: protocol.Holder{Cluster: true},
+			Grants: []protocol.Grant{{Addr: ip.Addr(), To: protocol.Grantee{Kind: protocol.GranteeClaim, UID: c.UID}}},
+		})
+	}
+	return all
 }
 
 func recordText(r protocol.Right) string {

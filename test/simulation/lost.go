@@ -82,8 +82,8 @@ func (n *simNode) freeze(f protocol.Former, found []protocol.Right) {
 			}
 			n.w.logf("%s: takes up %s of the lost store %s", n.machine, r.Name, f.Store)
 			n.w.count("frozen")
-			if n.w.fault == M6 && r.Kind == protocol.RightLease { // as its own, and empty
-				r.Phase, r.Store = protocol.Releasing, ""
+			if n.w.fault == M6 && r.Kind == protocol.RightLease { // as empty
+				r.Phase = protocol.Releasing
 			}
 			d.rights[r.Name] = r
 			if r.Kind == protocol.RightLease {
@@ -91,6 +91,12 @@ func (n *simNode) freeze(f protocol.Former, found []protocol.Right) {
 			}
 		}
 	})
+	if n.w.fault == M6 {
+		for _, r := range found {
+			n.drive(r, protocol.Event{Kind: protocol.EventWant}, nil)
+		}
+		return
+	}
 	if f.Boot != n.bootID() {
 		return
 	}
@@ -171,15 +177,12 @@ func cutRange(text string) (first, last netip.Addr, ok bool) {
 	return first, last, err == nil
 }
 
-// meddle keeps a copy of the disk, or puts one back, as people and hypervisors
-// do; or the disk is lost. The agent does not run.
+// meddle puts an image of the disk back, as people and hypervisors do, or the disk
+// is lost. The agent does not run.
 func (n *simNode) meddle() {
 	w := n.w
 	switch w.rng.IntN(3) {
-	case 0:
-		n.image = n.disk.clone()
-		return
-	case 1:
+	case 0, 1:
 		if n.image == nil {
 			return
 		}

@@ -123,6 +123,9 @@ func (n *simNode) crash() {
 
 // act does one thing on the node, or to it.
 func (n *simNode) act() {
+	if n.w.kind.losesStores && n.w.one(30) {
+		n.image = n.disk.clone()
+	}
 	switch w := n.w; {
 	case w.one(w.trouble):
 		n.suffer()
@@ -156,7 +159,7 @@ func (n *simNode) act() {
 func (n *simNode) beatDue() bool { return !n.agent.beating && n.w.now >= n.agent.beatAt }
 
 func (n *simNode) restart() {
-	if n.w.kind.losesStores && n.w.one(4) && !n.w.calm {
+	if n.w.kind.losesStores && n.w.one(3) && !n.w.calm {
 		n.meddle()
 	}
 	if n.off {
@@ -241,6 +244,7 @@ func (n *simNode) beat(ev protocol.SeatEvent) {
 		ev.Now = n.now()
 	}
 	had := a.sitting.Term
+	ev = n.w.fault.seat(a.sitting, ev)
 	res := protocol.StepSeat(a.sitting, ev)
 	if res.Accepted && n.w.fault == M19 {
 		res.Next.Sent = ev.Now

@@ -139,8 +139,13 @@ func (n *simNode) kubelet() {
 	case 6:
 		n.check()
 	case 7:
-		if w.one(2) {
+		switch w.rng.IntN(6) {
+		case 1, 2:
 			n.forgetDel()
+		case 3, 4:
+			n.replug()
+		case 5:
+			n.double()
 		}
 	}
 }
@@ -266,7 +271,7 @@ func (n *simNode) with(keep func(*sandbox) bool) []*sandbox {
 // sendDels sends a DEL that is due, and tries ADDs again.
 func (n *simNode) sendDels() {
 	w := n.w
-	for _, s := range n.with(func(s *sandbox) bool { return !s.ending && !s.adding && s.addrs == nil && s.again <= w.now && s.netns }) {
+	for _, s := range n.with(func(s *sandbox) bool { return !s.ending && !s.adding && s.addrs == nil && s.again <= w.now && s.netns && !n.delPending(s.key()) }) {
 		n.callAdd(s)
 		return
 	}
