@@ -135,6 +135,9 @@ func readOwn(r Right, self Self, o Object) Result {
 			r.Term = 0
 		}
 		r.take(o)
+		if o.Deleting {
+			return vanishing(r)
+		}
 		if !r.Serves(self.Term) { // a fencing write is due, or in doubt: one that succeeds decides
 			return again(r)
 		}
@@ -211,14 +214,14 @@ func fenced(r Right, self Self, ev Event) Result {
 		if ev.Object.Store == self.Store {
 			r.Store = ""
 		}
+		if ev.Object.Deleting {
+			return vanishing(r)
+		}
 		if r.Phase == Held && r.Kind == RightLease && r.Term != 0 { // the one that was confirmed
 			if !r.says(ev.Object) { // more was ceded while it was under way
 				return again(r)
 			}
 			return serve(r, self)
-		}
-		if r.Phase != Held && ev.Object.Deleting { // a delete of ours came first, and somebody's finalizer keeps it
-			return later(r, r.Name+" is being deleted")
 		}
 		// A right given away, or the use of a claim in a new term: what it rests
 		// on may have changed meanwhile.
@@ -229,6 +232,14 @@ func fenced(r Right, self Self, ev Event) Result {
 		return later(r, ev.Why)
 	}
 	panic(fmt.Sprintf("protocol: fencing write of %s: %v", r.Name, ev.Outcome))
+}
+
+// vanishing: the object was deleted, by whoever, and somebody's finalizer keeps it.
+// No write can save it, and once the finalizer goes another may be faster to create
+// it again: until then it serves nobody.
+func vanishing(r Right) Result {
+	r.Term = 0
+	return later(r, r.Name+" is being deleted")
 }
 
 // take records what an answer showed of the object. What it shows as ceded is so;

@@ -56,11 +56,11 @@ var stepTable = []struct{ record, events, want string }{
 	{"held", "use: Renew, Read Done mine for another pod", "held; Fence"},
 	{"held", "lease: Cede", "held; Fence"},
 	{"held", "lease: TakeBack", "held; Later"}, // nothing is ceded
-	{"held", "lease/request: Read Done mine, Read Done mine being deleted", "held; Serves"},
-	{"held", "lease: Fence Done, Fence Done being deleted", "held; Serves"},
+	{"held", "lease/request: Read Done mine", "held; Serves"},
+	{"held", "lease: Fence Done", "held; Serves"},
 	{"held", "lease: Fence Done of an older term", "held, unsure; Fence"},
 	{"held", "lease: Read Done mine and granted", "held, granted; Serves"},
-	{"held", "use: Read Done mine, Read Done mine being deleted, Fence Done, Fence Done of an older term, Fence Done being deleted", "held; Confirm"},
+	{"held", "use: Read Done mine, Fence Done, Fence Done of an older term", "held; Confirm"},
 	{"held", "lease/use: Fence fails", "held; Read"},
 	{"held", "use: Confirm Done", "held; Serves"},
 	{"held", "use: Confirm Refused", "held; Refused"}, // it goes on for those that rest on it
@@ -70,20 +70,23 @@ var stepTable = []struct{ record, events, want string }{
 	{"held", "Read Done mine of an older term, Read Done mine under another UID", "held, unsure; Fence"},
 	{"held", "lease/use: Read gone", "held, vanished; Create"},
 	{"held", "request: Read gone", "lost; Taken"},
+	{"held", "Read Done mine being deleted", "held, unsure; Later"}, // it goes whatever is written
+	{"held", "lease/use: Fence Done being deleted", "held, unsure; Later"},
 	{"held", "Read another's", "lost; Taken"},
 	{"held", "lease/use: Fence Done another node's", "lost; Taken"},
 
 	// Of what is granted nothing is deleted before a read shows it free.
 	{"held, granted", "lease: Want, Read Done mine and granted", "held, granted; Serves"},
 	{"held, granted", "lease: Look, LetGo", "held, granted; Read"},
-	{"held, granted", "lease: Read Done mine, Read Done mine being deleted", "held; Serves"},
+	{"held, granted", "lease: Read Done mine", "held; Serves"},
 	{"held, granted", "lease: Read fails, Read Done mine by a newer Tenure", "held, granted; Later"},
 	{"held, granted", "lease: Read Done mine of an older term, Read Done mine under another UID", "held, unsure; Fence"},
 	{"held, granted", "lease: Read gone", "held, vanished; Create"},
 	{"held, granted", "lease: Read another's, Fence Done another node's", "lost; Taken"},
 	{"held, granted", "lease: Cede", "held, granted; Fence"},
 	{"held, granted", "lease: TakeBack, Fence Refused", "held, granted; Later"},
-	{"held, granted", "lease: Fence Done, Fence Done being deleted", "held; Serves"},
+	{"held, granted", "lease: Fence Done", "held; Serves"},
+	{"held, granted", "lease: Read Done mine being deleted, Fence Done being deleted", "held, unsure; Later"},
 	{"held, granted", "lease: Fence Done of an older term", "held, unsure; Fence"},
 	{"held, granted", "lease: Fence fails", "held, granted; Read"},
 
@@ -93,9 +96,10 @@ var stepTable = []struct{ record, events, want string }{
 	{"held, old term", "lease: Cede", "held, old term; Fence"},
 	{"held, old term", "lease: TakeBack", "held, old term; Later"},
 	{"held, old term", "LetGo", "releasing; Delete"},
-	{"held, old term", "lease: Fence Done, Fence Done being deleted", "held; Serves"},
+	{"held, old term", "lease: Fence Done", "held; Serves"},
+	{"held, old term", "Read Done mine being deleted, Fence Done being deleted", "held, unsure; Later"},
 	{"held, old term", "lease: Fence Done of an older term", "held, old term; Fence"},
-	{"held, old term", "use/request: Fence Done, Fence Done of an older term, Fence Done being deleted", "held, old term; Confirm"},
+	{"held, old term", "use/request: Fence Done, Fence Done of an older term", "held, old term; Confirm"},
 	{"held, old term", "use/request: Confirm Done", "held, old term; Fence"}, // yet another term began
 	{"held, old term", "use/request: Confirm Refused", "lost; Refused"},
 	{"held, old term", "use/request: Confirm Unknown", "held, old term; Later"},
@@ -114,7 +118,8 @@ var stepTable = []struct{ record, events, want string }{
 	{"held, unsure", "lease: Cede", "held, unsure; Fence"},
 	{"held, unsure", "lease: TakeBack", "held, unsure; Later"},
 	{"held, unsure", "LetGo", "releasing; Delete"},
-	{"held, unsure", "Fence Done, Fence Done of an older term, Fence Done being deleted", "held, unsure; Confirm"},
+	{"held, unsure", "Fence Done, Fence Done of an older term", "held, unsure; Confirm"},
+	{"held, unsure", "Read Done mine being deleted, Fence Done being deleted", "held, unsure; Later"},
 	{"held, unsure", "Confirm Done", "held; Serves"},
 	{"held, unsure", "Confirm Refused", "lost; Refused"},
 	{"held, unsure", "Confirm Unknown", "held, unsure; Later"},
@@ -135,6 +140,7 @@ var stepTable = []struct{ record, events, want string }{
 	{"held, vanished", "lease/use: Create Done", "held, unsure; Confirm"},
 	{"held, vanished", "lease/use: Create fails, Create Refused, Read fails, Read Done mine by a newer Tenure", "held, vanished; Later"},
 	{"held, vanished", "lease/use: Read mine, Read Done mine under another UID", "held, unsure; Fence"},
+	{"held, vanished", "lease/use: Read Done mine being deleted", "held, unsure; Later"},
 	{"held, vanished", "lease/use: Read gone", "held, vanished; Create"},
 	{"held, vanished", "lease/use: Read another's", "lost; Taken"},
 
@@ -180,7 +186,7 @@ var stepTable = []struct{ record, events, want string }{
 	{"lost", "Look", "lost; Read"},
 	{"lost", "LetGo", "releasing; Read"},
 	{"lost", "Cede or take back", "lost; Later"},
-	{"lost", "Read mine, Read Done mine under another UID, Read gone, Read fails, Read Done mine by a newer Tenure", "lost; Later"},
+	{"lost", "Read mine, Read Done mine being deleted, Read Done mine under another UID, Read gone, Read fails, Read Done mine by a newer Tenure", "lost; Later"},
 
 	// A lost store's, and pods of its time may still run: it gives nothing and is
 	// never written to.
@@ -188,7 +194,7 @@ var stepTable = []struct{ record, events, want string }{
 	{"frozen", "use: Renew", "frozen; Taken"},
 	{"frozen", "Look", "frozen; Read"},
 	{"frozen", "LetGo", "thawed; Delete"},
-	{"frozen", "Cede or take back, Read fails, Read Done mine by a newer Tenure, Read Done the lost store's, Read mine, Read Done mine under another UID", "frozen; Later"},
+	{"frozen", "Cede or take back, Read fails, Read Done mine by a newer Tenure, Read Done the lost store's, Read mine, Read Done mine being deleted, Read Done mine under another UID", "frozen; Later"},
 	{"frozen", "Read gone, Read another store's", "lost; Taken"},
 
 	// None of them runs any more: it goes back, or a lease becomes this store's by
@@ -225,7 +231,7 @@ var eventGroups = map[string]string{
 	"Read not granted": "Read Done mine, Read Done mine of an older term, Read Done mine under another UID, " +
 		"Read Done mine being deleted, Read Done mine for another pod",
 	"Read mine": "Read Done mine, Read Done mine of an older term, " +
-		"Read Done mine being deleted, Read Done mine for another pod, Read Done mine and granted",
+		"Read Done mine for another pod, Read Done mine and granted",
 }
 
 // TestStep holds the table against Step, and every step that can be reached
