@@ -271,7 +271,9 @@ func (n *simNode) with(keep func(*sandbox) bool) []*sandbox {
 // sendDels sends a DEL that is due, and tries ADDs again.
 func (n *simNode) sendDels() {
 	w := n.w
-	for _, s := range n.with(func(s *sandbox) bool { return !s.ending && !s.adding && s.addrs == nil && s.again <= w.now && s.netns && !n.delPending(s.key()) }) {
+	for _, s := range n.with(func(s *sandbox) bool {
+		return !s.ending && !s.adding && s.addrs == nil && s.again <= w.now && s.netns && !n.delPending(s.key())
+	}) {
 		n.callAdd(s)
 		return
 	}

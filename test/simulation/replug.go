@@ -31,7 +31,9 @@ func (n *simNode) double() {
 }
 
 // delPending reports whether a DEL of k has been sent and not been answered.
-func (n *simNode) delPending(k attKey) bool { return n.agent != nil && slices.Contains(n.agent.dels, k) }
+func (n *simNode) delPending(k attKey) bool {
+	return n.agent != nil && slices.Contains(n.agent.dels, k)
+}
 
 // earlyCede is M10: the lease says what is ceded before the store does.
 func (n *simNode) earlyCede(r protocol.Right, ev protocol.Event, then func()) {
