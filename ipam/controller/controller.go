@@ -226,7 +226,7 @@ func (c *Controller) assemble(ctx context.Context, mgr manager.Manager) ([]prome
 	begun := time.Now() // what passes since is told by the monotonic clock
 	ofDead := &takeover.Reconciler{
 		Cache: mgr.GetCache(), SeatNamespace: c.cfg.SeatNamespace, Live: live, Events: mgr.GetEventRecorder(name),
-		Metrics: takeover.NewMetrics(), Log: c.log.With("part", "takeover"), Margin: c.cfg.TakeOverMargin,
+		Metrics: takeover.NewMetrics(), Log: c.log.With("part", "takeover"), Margin: c.cfg.TakeOverMargin, Calls: takeover.DefaultCalls,
 		Now: func() time.Duration { return time.Since(begun) },
 	}
 	for _, set := range []func() error{

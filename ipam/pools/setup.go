@@ -104,7 +104,7 @@ func (r *Reconciler) ofSeat(cache client.Reader) handler.EventHandler {
 			r.Log.ErrorContext(ctx, "seat cannot be read", "seat", o.GetName(), "error", err)
 			return
 		}
-		if !r.seats.hear(seat, r.Now()) {
+		if !r.Hear(seat) {
 			return
 		}
 		for _, pool := range r.all(ctx, cache) {
@@ -115,10 +115,17 @@ func (r *Reconciler) ofSeat(cache client.Reader) handler.EventHandler {
 		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { hear(ctx, q, e.Object) },
 		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) { hear(ctx, q, e.ObjectNew) },
 		DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ queue) {
-			r.seats.forget(protocol.NodeName(e.Object.GetName()))
+			r.Unseat(protocol.NodeName(e.Object.GetName()))
 		},
 	}
 }
+
+// Hear notes a seat as a watch shows it. It reports whether that says something else
+// of a restored API server than before: then every pool is to be looked at.
+func (r *Reconciler) Hear(seat protocol.Seat) (news bool) { return r.seats.hear(seat, r.Now()) }
+
+// Unseat notes that a node's seat is gone.
+func (r *Reconciler) Unseat(node protocol.NodeName) { r.seats.forget(node) }
 
 // ofLease enqueues the pool of a lease that comes, goes, or has other holders and
 // grants; with all false, only of one that goes.

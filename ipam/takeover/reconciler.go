@@ -39,10 +39,13 @@ type Live interface {
 // different speeds, and a write takes its time.
 const DefaultMargin = time.Minute
 
+// DefaultCalls is how many calls to the API server one node's take-over makes at
+// once.
+const DefaultCalls = 16
+
 const (
-	// calls is how many calls to the API server one node's take-over makes at once,
-	// and nodes how many nodes are taken over at once.
-	calls, nodes = 16, 4
+	// nodes is how many nodes are taken over at once.
+	nodes = 4
 	// lookEvery is how often a seat is looked at on which somebody sat before who
 	// may have left something: what is left may become free to take without a
 	// sound, as when a pool's takeOver is changed.
@@ -60,6 +63,8 @@ type Reconciler struct {
 	Log           *slog.Logger
 	// Margin is what is waited beyond F.
 	Margin time.Duration
+	// Calls is how many calls one node's take-over makes at once.
+	Calls int
 	// Now is a clock that does not jump.
 	Now func() time.Duration
 
@@ -169,7 +174,7 @@ func because(why protocol.Evidence) string {
 // settle takes what the dead have left, and then lets the seat forget those of whom
 // nothing is left; with the last of them the seat may go.
 func (r *Reconciler) settle(ctx context.Context, seat protocol.Seat, v protocol.Vigil, node protocol.Node, dead []protocol.Dead) error {
-	t := &taking{live: r.Live, node: seat.Node, dead: dead, stores: map[protocol.StoreID]bool{}}
+	t := &taking{live: r.Live, calls: r.Calls, node: seat.Node, dead: dead, stores: map[protocol.StoreID]bool{}}
 	err := t.run(ctx)
 	r.report(ctx, seat, t)
 	if err != nil {

@@ -2,6 +2,7 @@ package takeover
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -16,9 +17,10 @@ const tries = 5
 
 // taking is one go at what a node's dead have left.
 type taking struct {
-	live Live
-	node protocol.NodeName
-	dead []protocol.Dead
+	live  Live
+	calls int
+	node  protocol.NodeName
+	dead  []protocol.Dead
 
 	// What the pools that take no other word than the taint keep from those of
 	// whom nobody has vouched that they are off: by name, and the UIDs that have
@@ -49,16 +51,24 @@ func (t *taking) run(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := each(leases, func(l protocol.Lease) error { return t.lease(ctx, l) }); err != nil {
+	if err := each(t.calls, leases, func(l protocol.Lease) error { return t.lease(ctx, l) }); err != nil {
 		return err
 	}
-	return each(subs, func(s protocol.SubLease) error { return t.subLease(ctx, s) })
+	return each(t.calls, subs, func(s protocol.SubLease) error { return t.subLease(ctx, s) })
 }
 
-// each calls do for every element, a few at once, and returns the first error.
-func each[T any](all []T, do func(T) error) error {
+// each calls do for every element, at most n at once, and returns an error of theirs.
+// With n of one they run in order, and on the caller's goroutine.
+func each[T any](n int, all []T, do func(T) error) error {
+	if n == 1 {
+		var errs []error
+		for _, one := range all {
+			errs = append(errs, do(one))
+		}
+		return errors.Join(errs...)
+	}
 	var g errgroup.Group
-	g.SetLimit(calls)
+	g.SetLimit(n)
 	for _, one := range all {
 		g.Go(func() error { return do(one) })
 	}
