@@ -63,8 +63,9 @@ type plan struct {
 	verify  bool        // read the leases of the grants live, and ask again
 
 	status *status
-	// giveBack are grants to be marked before, and removed after, status is
-	// written: part of what the claim wants, which is of no use without the rest.
+	// giveBack are grants to be marked before, and freed after, status is written:
+	// part of what the claim wants, which is of no use without the rest that cannot
+	// be had. A pool that is closed or missing says nothing of that.
 	giveBack []broker.Held
 	// unmark are grants that the status names: they are not to be freed.
 	unmark []broker.Held
@@ -127,7 +128,7 @@ func (s seen) allocate() plan {
 	switch {
 	case why == nil:
 		return plan{after: after}
-	case len(s.held) > 0:
+	case len(s.held) > 0 && s.answer.Problem.Reason == broker.Exhausted:
 		return plan{giveBack: s.held, status: s.fence(*why)}
 	default:
 		return plan{status: s.change(*why)}

@@ -148,6 +148,8 @@ func TestDecide(t *testing.T) {
 		{"pool missing for a moment", seen{claim: fresh(), network: known(), answer: waits(broker.PoolMissing, noon.Add(-time.Second))}, "after 2s"},
 		{"pool missing", seen{claim: fresh(), network: known(), answer: waits(broker.PoolMissing, noon.Add(-time.Minute))}, "write PoolNotFound [], event"},
 		{"pool closed", seen{claim: fresh(), network: known(), answer: waits(broker.PoolNotReady, noon.Add(-time.Minute))}, "write PoolNotReady [], event"},
+		{"pool closed, over all that was granted (X13: the status was emptied)", seen{claim: fresh(), network: known(),
+			answer: waits(broker.PoolNotReady, noon.Add(-time.Minute)), held: held("10.0.0.5")}, "write PoolNotReady [], event"},
 		{"calls fail", seen{claim: fresh(), network: known(), answer: waits(broker.Failed, noon.Add(-time.Minute))}, "write InternalError [], event"},
 		{"being deleted", seen{claim: deleting(fresh())}, "nothing"},
 

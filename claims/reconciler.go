@@ -150,7 +150,8 @@ func (r *Reconciler) apply(ctx context.Context, obj *ipamclaims.IPAMClaim, c cla
 		}
 	}
 	if len(p.giveBack) > 0 {
-		if err := r.Broker.Clear(ctx, p.giveBack); err != nil {
+		// Somebody may have emptied the status of a claim that pods use.
+		if _, err := r.free(ctx, c.uid, p.giveBack); err != nil {
 			return fmt.Errorf("claim %s/%s: give addresses back: %w", c.key.Namespace, c.key.Name, err)
 		}
 	}
