@@ -249,7 +249,7 @@ func (a *simAdd) holdClaim() {
 	}
 	var c protocol.Claim
 	var out protocol.Outcome
-	n.ask("read of claim "+a.s.pod.claim, false, func() { c, out = n.w.api.claims.read(a.s.pod.claim) }, func(known bool) {
+	n.ask("read of claim "+a.s.pod.claim, false, func() { c, out = n.w.api.readClaim(a.s.pod.claim) }, func(known bool) {
 		ok, _ := protocol.BelongsTo(a.ask.pod, c)
 		switch {
 		case !known || out != protocol.Done || c.Deleting || !ok || !n.serving():
@@ -327,11 +327,15 @@ func (n *simNode) mayShareHere(name string, a simAsk) bool {
 // leaseOf returns the pool of an address, and the name of its block's lease, as an
 // agent that knows pool p sees it.
 func (w *world) leaseOf(x netip.Addr, p protocol.Pool) (protocol.PoolName, string) {
-	if claimBlock.Contains(x) {
-		return claimPool, claimLease
+	name := poolName
+	for _, other := range poolNames[1:] {
+		if poolCIDRs[other].Contains(x) {
+			name = other
+			p, _ = w.api.readPool(other)
+		}
 	}
-	block, _ := x.Prefix(p.Bits4)
-	return poolName, protocol.LeaseName(poolName, block)
+	block, _ := x.Prefix(p.BlockBits(x))
+	return name, protocol.LeaseName(name, block)
 }
 
 // del begins a DEL: of a key, or of what a generation of it had.

@@ -97,7 +97,7 @@ func (n *simNode) maintain() {
 
 // hearPool takes over what the API server has of the pool.
 func (n *simNode) hearPool() {
-	if p, out := n.w.api.pools.read(string(poolName)); out == protocol.Done && !n.cut && !n.w.api.away {
+	if p, out := n.w.api.readPool(poolName); out == protocol.Done && !n.cut && !n.w.api.away {
 		spec := n.w.specOf(p.UID)
 		if kept := n.disk.pool; p.UID != kept.UID || p.Open != kept.Open || p.Bits4 != kept.Bits4 || n.heard != spec.Version {
 			n.commit(func(d *simDisk) {

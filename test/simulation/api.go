@@ -19,8 +19,8 @@ type simAPI struct {
 	leases *simTable[protocol.Lease]
 	subs   *simTable[protocol.SubLease]
 	seats  *simTable[protocol.Seat]
-	pools  *simTable[protocol.Pool]
-	claims *simTable[protocol.Claim]
+	pools  *simTable[simPool]
+	claims *simTable[simClaim]
 
 	revision, uid int
 	away          bool // it answers nobody
@@ -31,8 +31,8 @@ func newSimAPI() *simAPI {
 	api.leases = newSimTable(api, func(l *protocol.Lease) *protocol.Meta { return &l.Meta }, protocol.Lease.Clone)
 	api.subs = newSimTable(api, func(s *protocol.SubLease) *protocol.Meta { return &s.Meta }, cloneSub)
 	api.seats = newSimTable(api, func(s *protocol.Seat) *protocol.Meta { return &s.Meta }, shallow[protocol.Seat])
-	api.pools = newSimTable(api, func(p *protocol.Pool) *protocol.Meta { return &p.Meta }, shallow[protocol.Pool])
-	api.claims = newSimTable(api, func(c *protocol.Claim) *protocol.Meta { return &c.Meta }, cloneClaim)
+	api.pools = newSimTable(api, func(p *simPool) *protocol.Meta { return &p.Meta }, shallow[simPool])
+	api.claims = newSimTable(api, func(c *simClaim) *protocol.Meta { return &c.Meta }, shallow[simClaim])
 	return api
 }
 
@@ -45,11 +45,6 @@ func cloneSub(s protocol.SubLease) protocol.SubLease {
 		s.Use = &use
 	}
 	return s
-}
-
-func cloneClaim(c protocol.Claim) protocol.Claim {
-	c.IPs = slices.Clone(c.IPs)
-	return c
 }
 
 // simTable holds the objects of one kind.

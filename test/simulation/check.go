@@ -37,6 +37,9 @@ func (w *world) check() {
 		}
 	}
 	w.checkSandboxes()
+	if w.kind.uses {
+		w.checkClaims()
+	}
 }
 
 // giver is a node and one of the leases that it gives addresses of.
@@ -72,7 +75,7 @@ func (w *world) checkSandboxes() {
 		}
 	}
 	for i, u := range users {
-		if u.claim != "" && !w.granted(u.addr, u.claim) {
+		if u.claim != "" && !w.granted(u.addr, u.claim) && !w.truth[u.claim].void {
 			w.fail(I3, "%v has %v of claim %s, which has been freed", u.sandbox, u.addr, u.claim)
 		}
 		for _, o := range users[:i] {

@@ -1,18 +1,47 @@
 package simulation
 
 import (
+	"context"
 	"fmt"
 	"net/netip"
 	"slices"
+	"sync"
 
+	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tenure-ipam/tenure/ipam/networks"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// The claims' block is the cluster's, and always there.
-var (
-	claimBlock = netip.MustParsePrefix("10.9.0.0/31")
-	claimLease = protocol.LeaseName(claimPool, claimBlock)
-)
+// simNetworks are the networks that claims name: "vlan" has addresses of one pool,
+// "dual" of that pool and of one with IPv6, "lan" of the nodes' pool, and "others"
+// is not Tenure's.
+type simNetworks struct{}
+
+var networkNames = []string{"vlan", "dual", "lan", "others"}
+
+var resolutions = sync.OnceValue(func() map[string]networks.Resolution {
+	ipam := map[string]string{
+		"vlan": `{"type": "tenure", "pool": "claims"}`, "dual": `{"type": "tenure", "pools": ["claims", "six"]}`,
+		"lan": `{"type": "tenure", "pool": "lan"}`, "others": `{"type": "host-local"}`,
+	}
+	all := map[string]networks.Resolution{}
+	for _, name := range networkNames {
+		config := fmt.Sprintf(`{"cniVersion": "1.0.0", "name": %q, "type": "bridge", "ipam": %s}`, name, ipam[name])
+		all[name] = networks.Resolve([]networks.Network{networks.Read("ns", name, epoch, config)}, "ns")
+	}
+	return all
+})
+
+// Resolve implements [claims.Resolver].
+func (simNetworks) Resolve(_ context.Context, network, _ string) (networks.Resolution, error) {
+	return resolutions()[network], nil
+}
+
+// OfPool implements [pools.Describers].
+func (simNetworks) OfPool(context.Context, string) ([]networks.Network, error) { return nil, nil }
 
 // simPods are pods that may come up on any node: two of a virtual machine on the
 // move, a StatefulSet's, and two replicas.
@@ -32,96 +61,211 @@ func mayShare(a, b protocol.PodRef) bool {
 	return a.Owner.UID == b.Owner.UID && (a.Owner.UID == "vmi" || a.Owner.UID == "sts" && a.Name == b.Name)
 }
 
-// personClaims makes a claim, or deletes one.
+// personClaims makes a claim, deletes one, or meddles with its status.
 func (w *world) personClaims() {
-	busy := func(c protocol.Claim) bool { // an ADD is at it
+	busy := func(c simClaim) bool { // an ADD is at it
 		return slices.ContainsFunc(w.nodes, func(n *simNode) bool { return n.agent != nil && n.agent.busy[string(c.UID)] })
 	}
 	if c, ok := pickOf(w, w.api.claims.list(busy)); ok && w.one(2) {
-		w.logf("person: deletes claim %s (%s)", c.Name, c.UID)
-		w.api.claims.remove(c.Meta)
+		w.deleteClaim(c)
 		return
 	}
-	name := fmt.Sprintf("c%d", w.rng.IntN(3))
-	c, out := w.api.claims.read(name)
-	if out == protocol.Done {
-		if w.one(3) {
-			w.logf("person: deletes claim %s (%s)", name, c.UID)
-			w.api.claims.remove(c.Meta)
-		}
-		return
+	c, out := w.api.claims.read(fmt.Sprintf("c%d", w.rng.IntN(4)))
+	switch {
+	case out != protocol.Done:
+		w.makeClaim(fmt.Sprintf("c%d", w.rng.IntN(4)))
+	case w.api.claims.finalizers[c.Name] && w.one(2):
+		w.logf("somebody: finalizer off claim %s", c.Name)
+		w.api.claims.finalize(c.Name)
+	case w.one(3):
+		w.deleteClaim(c)
+	case w.kind.handWrites && w.one(3):
+		w.writeStatus(c)
 	}
+}
+
+func (w *world) makeClaim(name string) {
 	owners := []protocol.OwnerRef{{}, simPods[0].Owner, simPods[2].Owner}
-	c = protocol.Claim{Meta: protocol.Meta{Name: name}, Namespace: "ns", Owner: owners[w.rng.IntN(len(owners))]}
-	c, _ = w.api.claims.create(c)
-	w.logf("person: makes claim %s (%s)", name, c.UID)
+	network := networkNames[0]
+	if i := w.rng.IntN(8); i < len(networkNames) {
+		network = networkNames[i]
+	}
+	obj := &ipamclaims.IPAMClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, Generation: 1},
+		Spec:       ipamclaims.IPAMClaimSpec{Network: network},
+	}
+	if o := owners[w.rng.IntN(len(owners))]; o.UID != "" {
+		obj.OwnerReferences = []metav1.OwnerReference{{Kind: o.Kind, Name: o.Name, UID: types.UID(o.UID)}}
+	}
+	c, out := w.api.claims.create(claimOf(obj))
+	if out != protocol.Done {
+		return
+	}
+	w.logf("person: makes claim %s (%s) of network %s", name, c.UID, network)
+	w.truth[c.UID] = &tenure{name: name}
 }
 
-// claims does one thing for a claim: it grants and writes the status, or frees.
-func (c *simController) claims() {
-	l, _ := c.w.api.leases.read(claimLease)
-	claims := c.w.api.claims.list(func(protocol.Claim) bool { return true })
-	if g, ok := pickOf(c.w, l.Grants); ok && c.w.one(2) {
-		i := slices.IndexFunc(claims, func(cl protocol.Claim) bool { return cl.UID == g.To.UID })
+func (w *world) deleteClaim(c simClaim) {
+	w.logf("person: deletes claim %s (%s)", c.Name, c.UID)
+	if w.one(4) { // somebody else keeps it for a while
+		w.api.claims.finalizers[c.Name] = true
+	}
+	w.api.claims.remove(c.Meta)
+}
+
+// writeStatus is somebody else's hand in a claim's status (X13): it clears the
+// addresses, or writes those of somebody else, or what is none.
+func (w *world) writeStatus(c simClaim) {
+	var ips []string
+	switch w.rng.IntN(4) {
+	case 0:
+		ips = []string{}
+	case 1:
+		ips = []string{"10.9.0.2/24"}
+	case 2:
+		ips = []string{"10.9.0.77/24"}
+	case 3:
+		ips = []string{"none"}
+	}
+	w.logf("person: writes %q into the status of claim %s (%s)", ips, c.Name, c.UID)
+	w.count("status by hand")
+	w.api.claims.update(protocol.Meta{Name: c.Name}, func(c *simClaim) {
+		*c = c.with(func(o *ipamclaims.IPAMClaim) { o.Status.IPs = ips })
+	})
+	if t := w.truth[c.UID]; t != nil {
+		t.meddled = true
+	}
+}
+
+// tenure is the truth about one claim: the addresses that its status has shown,
+// backed by grants. From then on they are its own, until it is gone and no pod uses
+// them.
+type tenure struct {
+	name  string
+	shown []netip.Addr
+	// meddled says that somebody wrote into the status: what it shows means
+	// nothing any more, what was granted does.
+	meddled bool
+	// void says that somebody deleted a lease under the grants.
+	void bool
+}
+
+// voidGrants notes that the lease l was deleted by hand.
+func (w *world) voidGrants(l protocol.Lease) {
+	for _, g := range l.Grants {
+		if t := w.truth[g.To.UID]; t != nil {
+			t.void = true
+		}
+	}
+}
+
+// checkClaims holds I3, and what of I1 has to do with claims, against this moment.
+func (w *world) checkClaims() {
+	if w.checked == w.api.revision {
+		return
+	}
+	w.checked = w.api.revision
+	granted := w.grants()
+	owners := map[netip.Addr]protocol.UID{}
+	for _, c := range w.api.claims.objects {
+		t := w.truth[c.UID]
+		if t.void || c.Network == "others" {
+			continue
+		}
+		var shown []netip.Addr
+		backed := len(c.IPs) > 0
+		for _, ip := range c.IPs {
+			shown = append(shown, ip.Addr())
+			g, ok := granted[ip.Addr()]
+			backed = backed && ok && g.To.UID == c.UID && !g.Freeing
+		}
+		if t.shown == nil && backed {
+			t.shown = shown
+			w.count("claim allocated")
+		}
+		if t.shown != nil && !t.meddled && !slices.Equal(t.shown, shown) {
+			w.fail(I3, "claim %s (%s) had %v, and shows %v", c.Name, c.UID, t.shown, shown)
+		}
+		if t.meddled { // what a pod has of it, checkSandboxes looks after
+			continue
+		}
+		w.checkHas(c.UID, t, granted)
+		for _, a := range t.shown {
+			owners[a] = c.UID
+		}
+	}
+	for a, uid := range owners {
+		w.checkOthers(a, uid)
+	}
+}
+
+// checkHas holds that what a claim's status has shown is granted to it.
+func (w *world) checkHas(uid protocol.UID, t *tenure, granted map[netip.Addr]protocol.Grant) {
+	for _, a := range t.shown {
+		if g, ok := granted[a]; !ok || g.To.UID != uid {
+			w.fail(I3, "claim %s (%s) has lost %v: granted to %q", t.name, uid, a, g.To.UID)
+		}
+	}
+}
+
+// checkOthers holds that no node gives out an address that is a claim's.
+func (w *world) checkOthers(a netip.Addr, uid protocol.UID) {
+	for _, n := range w.nodes {
+		if !n.serving() {
+			continue
+		}
+		for _, r := range n.disk.rights {
+			if r.Kind == protocol.RightLease && n.serves(r) && r.Block.Contains(a) && !slices.Contains(r.Ceded, a) && !w.excused[r.UID] {
+				w.fail(I1, "%s serves %s, of which %v is claim %s's", n.machine, r.Name, a, uid)
+			}
+		}
+	}
+}
+
+// grants returns what the leases grant, by address. An address granted on two
+// leases has two owners.
+func (w *world) grants() map[netip.Addr]protocol.Grant {
+	granted := map[netip.Addr]protocol.Grant{}
+	for _, l := range w.api.leases.objects {
+		for _, g := range l.Grants {
+			if o, twice := granted[g.Addr]; twice {
+				w.fail(I1, "%v is granted to %q and to %q", g.Addr, o.To.UID, g.To.UID)
+			}
+			granted[g.Addr] = g
+		}
+	}
+	return granted
+}
+
+// claimUnrest says what is left undone about claims, if anything.
+func (w *world) claimUnrest() string {
+	granted := w.grants()
+	has := map[protocol.UID]int{}
+	for _, g := range granted {
+		has[g.To.UID]++
+	}
+	for _, c := range w.api.claims.list(func(simClaim) bool { return true }) {
+		t := w.truth[c.UID]
+		n := has[c.UID]
+		delete(has, c.UID)
 		switch {
-		case i < 0:
-			c.free(l, g)
-		case len(claims[i].IPs) == 0:
-			c.ask("status of claim "+claims[i].Name, true, func() {
-				c.w.api.claims.update(claims[i].Meta, func(cl *protocol.Claim) { cl.IPs = []netip.Prefix{netip.PrefixFrom(g.Addr, 24)} })
-			}, func(bool) {})
+		case c.Network == "others":
+			if n > 0 || len(c.obj.Status.Conditions) > 0 {
+				return fmt.Sprintf("claim %s is another implementation's, and has been touched", c.Name)
+			}
+		case t.meddled || t.void || c.Deleting:
+		case len(c.IPs) == 0 && n > 0:
+			return fmt.Sprintf("claim %s (%s) holds addresses that its status does not show: %s", c.Name, c.UID, c.Failed)
+		case len(c.IPs) == 0 && w.room(c.Network, granted):
+			return fmt.Sprintf("claim %s (%s) has no address, and there are some: %s", c.Name, c.UID, c.Failed)
+		case len(c.IPs) == 0 && c.Failed == "":
+			return fmt.Sprintf("claim %s (%s) has no address, and does not say why", c.Name, c.UID)
+		case len(c.IPs) != n:
+			return fmt.Sprintf("claim %s (%s) shows %v, and has %d grants", c.Name, c.UID, c.IPs, n)
 		}
-		return
 	}
-	cl, ok := pickOf(c.w, claims)
-	if !ok || len(l.GrantsOf(cl.UID)) > 0 || len(l.Grants) == 2 {
-		return
+	for uid, n := range has {
+		return fmt.Sprintf("%d addresses are granted to %s, which is gone", n, uid)
 	}
-	addr := claimBlock.Addr()
-	if _, taken := l.GrantOf(addr); taken {
-		addr = addr.Next()
-	}
-	c.changeGrants(l, func(l *protocol.Lease) {
-		l.Grants = append(l.Grants, protocol.Grant{Addr: addr, To: protocol.Grantee{Kind: protocol.GranteeClaim, UID: cl.UID, Name: cl.Name}})
-	})
-}
-
-// free frees an address whose claim is gone: mark, read both names live, clear.
-func (c *simController) free(l protocol.Lease, g protocol.Grant) {
-	if !g.Freeing && c.w.fault != M24 {
-		c.changeGrants(l, func(l *protocol.Lease) {
-			l.Grants[slices.Index(l.Grants, g)].Freeing = true
-		})
-		return
-	}
-	clear := func() {
-		c.changeGrants(l, func(l *protocol.Lease) {
-			l.Grants = slices.DeleteFunc(l.Grants, func(have protocol.Grant) bool { return have == g })
-		})
-	}
-	if c.w.fault == M25 {
-		clear()
-		return
-	}
-	c.readUse(protocol.UseName(g.To.UID, 0), func() { c.readUse(protocol.UseName(g.To.UID, 1), clear) })
-}
-
-// readUse goes on to then if no use of that name exists.
-func (c *simController) readUse(name string, then func()) {
-	var out protocol.Outcome
-	c.ask("read of use "+name, false, func() { _, out = c.w.api.subs.read(name) }, func(known bool) {
-		if known && out == protocol.NotFound {
-			c.later(then)
-		}
-	})
-}
-
-func (c *simController) changeGrants(l protocol.Lease, change func(*protocol.Lease)) {
-	c.ask("change of the claims' grants", true, func() {
-		now, out := c.w.api.leases.update(l.Meta, change)
-		c.w.logf("server: the claims' grants: %v: %v", out, now.Grants)
-		if out == protocol.Done && len(now.Grants) < len(l.Grants) {
-			c.w.count("claim freed")
-		}
-	}, func(bool) {})
+	return ""
 }

@@ -1,278 +1,387 @@
 package simulation
 
 import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
 	"slices"
+	"strings"
+	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/claims"
+	"github.com/tenure-ipam/tenure/ipam/broker"
+	"github.com/tenure-ipam/tenure/ipam/pools"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
+	"github.com/tenure-ipam/tenure/ipam/takeover"
 )
 
-// fenceMargin is what the controller waits beyond F.
-const fenceMargin = time.Minute
-
-// simController is the controller as docs/leases.md has it, as far as it bears on
-// nodes' rights: it ends the terms of dead nodes, takes their leases and uses, and
-// opens and closes the pool. What it does for claims is in simclaims_test.go.
+// simController is one controller process: the broker and the reconcilers that
+// ship, on informers that are behind, with a clock that may be wrong. It may die
+// between any two calls, and then starts anew, knowing nothing.
 type simController struct {
 	caller
-	watched map[protocol.NodeName]*watch // forgotten by a new leader
-	busy    bool                         // the pool is being closed and opened
+	process
+	boots int
+	clock time.Duration // how much its wall clock is off
+	away  bool          // cut off from the API server
 }
 
-// watch is since when, by the controller's own clock, a seat has stood still.
-type watch struct {
-	revision protocol.Revision
-	since    time.Duration
+// process is what dies with the controller.
+type process struct {
+	routines []*routine
+	running  *routine
+
+	leases *simWatch[protocol.Lease]
+	subs   *simWatch[protocol.SubLease]
+	pools  *simWatch[simPool]
+	claims *simWatch[simClaim]
+	seats  *simWatch[protocol.Seat]
+
+	broker   *broker.Broker
+	ofClaims *claims.Reconciler
+	ofPools  *pools.Reconciler
+	ofDead   *takeover.Reconciler
+	shapes   *pools.Shapes
+
+	started, turning bool
+	swept            time.Duration          // when idle leases were last looked for
+	due              map[task]time.Duration // when each is to be looked at
+	underWay         map[task]bool
 }
 
-func newSimController(w *world) *simController {
-	c := &simController{watched: map[protocol.NodeName]*watch{}}
-	c.caller = caller{w: w, who: "controller", deaf: func() bool { return false }}
-	w.api.pools.create(protocol.Pool{Meta: protocol.Meta{Name: string(poolName)}, Open: true, Bits4: 31})
-	w.api.leases.create(protocol.Lease{
-		Meta: protocol.Meta{Name: claimLease}, Protocol: protocol.Version, Pool: claimPool, Block: claimBlock, Holder: protocol.Holder{Cluster: true},
-	})
+// task is an object that a reconciler is to look at.
+type task struct {
+	kind taskKind
+	name string
+}
+
+type taskKind uint8
+
+const (
+	lookAtClaim taskKind = iota
+	lookAtPool
+	lookAtSeat
+)
+
+// measures are the program's metrics, which nobody reads here: one set for all.
+var measures = sync.OnceValue(func() (m struct {
+	broker *broker.Metrics
+	claims *claims.Metrics
+	pools  *pools.Metrics
+	dead   *takeover.Metrics
+}) {
+	m.broker, m.claims, m.pools, m.dead = broker.NewMetrics(), claims.NewMetrics(), pools.NewMetrics(), takeover.NewMetrics()
+	return m
+})
+
+func newSimController(w *world, who string) *simController {
+	c := &simController{}
+	c.caller = caller{w: w, who: who, deaf: func() bool { return c.away }}
+	c.boot()
 	return c
 }
 
+// boot starts the process: its informers list what some replica has.
+func (c *simController) boot() {
+	w := c.w
+	c.clock = w.upTo(time.Hour) - 30*time.Minute
+	c.process = process{
+		leases: w.api.leases.watch(), subs: w.api.subs.watch(), pools: w.api.pools.watch(), claims: w.api.claims.watch(),
+		seats:  w.api.seats.watch(),
+		shapes: &pools.Shapes{}, due: map[task]time.Duration{}, underWay: map[task]bool{},
+	}
+	log := slog.New(slog.DiscardHandler)
+	cfg := broker.DefaultConfig()
+	cfg.Calls, cfg.Now = 1, c.now
+	c.boots++
+	cfg.ID = fmt.Sprintf("%s-%d", c.who, c.boots)
+	b, err := broker.New(cfg, c.calls(), broker.Notify{
+		Claim: func(key broker.ClaimKey) { c.soon(task{lookAtClaim, key.Name}, 0) },
+		Pool:  func(name protocol.PoolName) { c.soon(task{lookAtPool, string(name)}, 0) },
+	}, measures().broker, log)
+	if err != nil {
+		panic(err)
+	}
+	c.broker = b
+	c.ofPools = &pools.Reconciler{
+		Cache: cacheReader{c: c}, Starving: b.Starving, Bell: &pools.Doorbell{}, Write: writeClient{c: c}, Live: liveCalls{c}, Networks: simNetworks{},
+		Shapes: c.shapes, Metrics: measures().pools, Log: log, CountsEvery: time.Minute, Now: c.now,
+	}
+	c.ofClaims = &claims.Reconciler{
+		Cache: cacheReader{c: c}, Status: statusClient{c: c}, Live: c.live(), Broker: c.granter(), Pools: c.ofPools, Networks: simNetworks{},
+		Events: noEvents{}, Metrics: measures().claims, Log: log, Now: c.now,
+	}
+	c.ofDead = &takeover.Reconciler{
+		Cache: cacheReader{c: c}, SeatNamespace: "seats", Live: c.nodes(), Events: noEvents{}, Metrics: measures().dead, Log: log,
+		Margin: c.margin(), Calls: 1, Now: c.monotonic,
+	}
+	c.relist(true)
+}
+
+// now is the controller's wall clock.
+func (c *simController) now() time.Time { return c.w.wall(c.clock) }
+
+// end ends all that still runs.
+func (w *world) end() {
+	for _, c := range w.ctls {
+		c.kill()
+	}
+}
+
+// monotonic is the controller's clock that does not jump.
+func (c *simController) monotonic() time.Duration {
+	if c.w.fault == M51 { // it does, as another machine's clock may
+		return c.w.now + c.clock
+	}
+	return c.w.now
+}
+
+// crash ends the process.
+func (c *simController) crash() {
+	c.w.logf("%s: crashes", c.who)
+	c.w.count("leader changed")
+	c.kill()
+	c.die()
+}
+
+// act does one thing of the controller, or to it.
 func (c *simController) act() {
 	w := c.w
-	if w.one(100) {
-		w.logf("controller: another leader")
-		c.die()
-		c.watched, c.busy = map[protocol.NodeName]*watch{}, false
+	switch {
+	case w.one(120):
+		c.crash()
+		c.boot()
+		return
+	case w.one(150):
+		c.clock += w.upTo(2*time.Hour) - time.Hour
+		w.logf("%s: the clock jumps", c.who)
+		return
+	case c.away && w.one(10):
+		c.away = false
+		w.logf("%s: cut off no more", c.who)
+		return
+	case w.one(200):
+		c.away = true
+		w.logf("%s: cut off", c.who)
 		return
 	}
-	if w.rng.IntN(10) < 8 && c.work() {
-		return
-	}
-	if w.kind.uses && w.one(2) {
-		c.claims()
-		return
-	}
-	switch w.rng.IntN(6) {
-	case 0, 1, 2:
-		c.look(w.nodes[w.rng.IntN(len(w.nodes))])
-	case 3:
-		c.giveBack()
-	case 4:
-		c.grant()
-		c.recall(w.nodes[w.rng.IntN(len(w.nodes))])
-	case 5:
-		if w.kind.resizes {
-			c.resize()
+	for range 1 + w.rng.IntN(8) { // close together, as most things are
+		if w.one(8) || !c.work() || w.failure != nil {
+			break
 		}
+	}
+	if w.failure != nil {
+		return
+	}
+	switch w.rng.IntN(8) {
+	case 0, 1:
+		c.hear(1 + w.rng.IntN(8))
+	case 2, 3:
+		c.reconcile()
+	case 4:
+		c.turn()
+	case 5, 6:
+		c.soon(task{lookAtSeat, string(w.nodes[w.rng.IntN(len(w.nodes))].name)}, 0)
+		c.reconcile()
+	case 7:
+		if w.one(10) {
+			c.relist(false)
+		}
+		c.giveBackFrozen()
 	}
 }
 
 // recover is what the controller does when nothing else happens.
 func (c *simController) recover(nodes []*simNode) {
+	c.away = false
 	for _, n := range nodes {
-		c.look(n)
+		c.soon(task{lookAtSeat, string(n.name)}, 0)
 	}
-	c.giveBack()
-	c.grant()
-	c.claims()
-	if p, _ := c.w.api.pools.read(string(poolName)); !p.Open && !c.busy {
-		c.resize()
+	c.giveBackFrozen()
+	c.hearAll()
+	for range 2 * len(c.due) { // what is due again at once waits for the next round
+		c.reconcile()
+	}
+	c.turn()
+}
+
+// hear tells the informers of up to n events, one table at a time.
+func (c *simController) hear(n int) {
+	switch c.w.rng.IntN(5) {
+	case 4:
+		drain(c.seats, n, c.seeSeat)
+	case 0:
+		drain(c.leases, n, c.seeLease)
+	case 1:
+		drain(c.subs, n, c.seeSub)
+	case 2:
+		drain(c.pools, n, c.seePool)
+	case 3:
+		drain(c.claims, n, c.seeClaim)
 	}
 }
 
-// look reads a node's seat, and ends its term if the node is dead.
-func (c *simController) look(n *simNode) {
-	var seat protocol.Seat
-	var out protocol.Outcome
-	c.ask("read of seat "+string(n.name), false, func() { seat, out = c.w.api.seats.read(string(n.name)) }, func(known bool) {
-		if !known || out != protocol.Done {
+// hearAll tells the informers of all that there is to tell.
+func (c *simController) hearAll() {
+	drain(c.leases, c.leases.behind(), c.seeLease)
+	drain(c.subs, c.subs.behind(), c.seeSub)
+	drain(c.pools, c.pools.behind(), c.seePool)
+	drain(c.claims, c.claims.behind(), c.seeClaim)
+	drain(c.seats, c.seats.behind(), c.seeSeat)
+}
+
+func drain[T any](v *simWatch[T], n int, see func(simEvent[T])) {
+	for range n {
+		ev, ok := v.next()
+		if !ok {
 			return
 		}
-		if seat.Store == "" { // a leader ended its term: whatever it left undone
-			c.takeAll(n, seat.Term-1)
-			return
-		}
-		for _, f := range seat.Former {
-			if f.Ended {
-				c.takeAll(n, f.Term)
-			}
-		}
-		seen := c.watched[n.name]
-		if seen == nil || seen.revision != seat.Revision {
-			seen = &watch{revision: seat.Revision, since: c.w.now}
-			c.watched[n.name] = seen
-		}
-		wait := seat.Fence + fenceMargin
-		if c.w.fault == M18 {
-			wait = seat.Fence / 2
-		}
-		since := seen.since
-		if c.w.fault == M51 {
-			since = seat.Beat.Sub(epoch)
-		}
-		silent := seat.Fence > 0 && c.w.now-since >= wait
-		if c.tainted(n) || n.gone && silent {
-			c.endTerm(n, seat)
-		}
-	})
-}
-
-// tainted reports whether a person vouches that the machine is off. What it says
-// is true, and stays true until the machine boots.
-func (c *simController) tainted(n *simNode) bool { return n.off && !c.w.kind.twins && c.w.one(3) }
-
-// endTerm ends the term of a dead node, by compare-and-swap.
-func (c *simController) endTerm(n *simNode, seat protocol.Seat) {
-	keep := c.w.one(2)
-	var out protocol.Outcome
-	c.ask("end of the term of "+string(n.name), true, func() {
-		_, out = c.w.api.seats.update(seat.Meta, func(s *protocol.Seat) {
-			f := s.Occupant()
-			f.Ended = true
-			s.Former = append(slices.Clip(s.Former), f)
-			s.Term++
-			s.Turn++
-			s.Store, s.Boot = "", ""
-			if !keep {
-				s.Machine = ""
-			}
-		})
-		if out == protocol.Done {
-			c.w.vouched(n.name)
-		}
-		c.w.logf("server: end of term %d of %s: %v", seat.Term, n.name, out)
-	}, func(known bool) {
-		if known && out == protocol.Done {
-			c.w.count("term ended")
-			c.takeAll(n, seat.Term)
-		}
-	})
-}
-
-// takeAll takes what a node held in a term that has ended: leases for the
-// cluster, and uses away.
-func (c *simController) takeAll(n *simNode, term int64) {
-	var leases []protocol.Lease
-	var uses []protocol.SubLease
-	c.ask("list of what is held by "+string(n.name), false, func() {
-		leases = c.w.api.leases.list(func(l protocol.Lease) bool { return l.Holder.Node == n.name && l.Term <= term })
-		uses = c.w.api.subs.list(func(s protocol.SubLease) bool { return s.Node == n.name && s.Term <= term })
-	}, func(known bool) {
-		if !known {
-			return
-		}
-		for _, l := range leases {
-			c.later(func() { c.takeLease(l) })
-		}
-		for _, s := range uses {
-			c.later(func() { c.takeUse(s) })
-		}
-	})
-}
-
-func (c *simController) takeLease(l protocol.Lease) {
-	c.ask("take-over of "+l.Name, true, func() {
-		_, out := c.w.api.leases.update(l.Meta, func(l *protocol.Lease) {
-			l.Holder, l.Store, l.Term, l.Turn = protocol.Holder{Cluster: true}, "", 0, l.Turn+1
-		})
-		c.w.logf("server: take-over of %s at rev %s: %v", l.Name, l.Revision, out)
-		if out == protocol.Done {
-			c.w.count("lease taken over")
-		}
-	}, func(bool) {})
-}
-
-func (c *simController) takeUse(s protocol.SubLease) {
-	c.ask("removal of use "+s.Name, true, func() {
-		if out := c.w.api.subs.remove(s.Meta); out == protocol.Done {
-			c.w.logf("server: use %s of a dead node removed", s.Name)
-			c.w.excuse(s.UID)
-			c.w.count("use taken over")
-		}
-	}, func(bool) {})
-}
-
-// giveBack deletes a lease that the cluster holds for nothing, or that a lost
-// store held whose machine has booted since.
-func (c *simController) giveBack() {
-	idle := func(l protocol.Lease) bool {
-		return l.Name != claimLease && len(l.Grants) == 0 && (l.Holder.Cluster || c.w.frozen[l.Store])
-	}
-	if l, ok := pickOf(c.w, c.w.api.leases.list(idle)); ok {
-		c.ask("delete of "+l.Name, true, func() { c.w.api.leases.remove(l.Meta) }, func(bool) {})
-	}
-	if s, ok := pickOf(c.w, c.w.api.subs.list(func(s protocol.SubLease) bool { return c.w.frozen[s.Store] })); ok {
-		c.ask("delete of "+s.Name, true, func() { c.w.api.subs.remove(s.Meta) }, func(bool) {})
+		see(ev)
 	}
 }
 
-// recall writes into a node's seat what it asks back.
-func (c *simController) recall(n *simNode) {
-	seat, out := c.w.api.seats.read(string(n.name))
-	if out != protocol.Done {
+// relist has the informers list anew, at replicas that are behind; at a start
+// maybe far.
+func (c *simController) relist(start bool) {
+	c.w.logf("%s: lists anew", c.who)
+	again(c, c.leases, start, c.seeLease)
+	again(c, c.subs, start, c.seeSub)
+	again(c, c.pools, start, c.seePool)
+	again(c, c.claims, start, c.seeClaim)
+	again(c, c.seats, start, c.seeSeat)
+}
+
+// again is a list of one table, after which an informer tells of what it finds
+// others, and of what it does not find any more.
+func again[T any](c *simController, v *simWatch[T], start bool, see func(simEvent[T])) {
+	before := maps.Clone(v.objects)
+	most := v.behind()
+	if start {
+		most = min(most, 20)
+	}
+	v.relist(c.w.rng.IntN(most + 1))
+	for _, name := range slices.Sorted(maps.Keys(before)) {
+		if _, ok := v.objects[name]; !ok {
+			see(simEvent[T]{name: name, obj: before[name], gone: true})
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(v.objects)) {
+		see(simEvent[T]{name: name, obj: v.objects[name]})
+	}
+}
+
+func (c *simController) seeLease(ev simEvent[protocol.Lease]) {
+	if ev.gone {
+		c.broker.Forget(ev.name, ev.obj.UID)
+	} else {
+		c.broker.Observe(ev.obj)
+	}
+	c.soon(task{lookAtPool, string(ev.obj.Pool)}, 500*time.Millisecond)
+}
+
+func (c *simController) seeSub(ev simEvent[protocol.SubLease]) {
+	if u := ev.obj.Use; u != nil {
+		c.soon(task{lookAtClaim, u.Claim.Name}, 0)
+	}
+}
+
+func (c *simController) seeClaim(ev simEvent[simClaim]) { c.soon(task{lookAtClaim, ev.name}, 0) }
+
+func (c *simController) seePool(ev simEvent[simPool]) {
+	if ev.gone {
+		c.broker.DropPool(protocol.PoolName(ev.name), ev.obj.UID)
+	} else {
+		c.broker.SetPool(c.poolState(ev.obj))
+	}
+	for name := range c.pools.objects { // one that changes may concern the others
+		c.soon(task{lookAtPool, name}, 0)
+	}
+}
+
+func (c *simController) seeSeat(ev simEvent[protocol.Seat]) {
+	if ev.gone {
+		c.ofPools.Unseat(ev.obj.Node)
+	} else if c.ofPools.Hear(ev.obj) {
+		for name := range c.pools.objects {
+			c.soon(task{lookAtPool, name}, 500*time.Millisecond)
+		}
+	}
+	c.soon(task{lookAtSeat, ev.name}, 0)
+}
+
+// poolState is what the broker is told of a pool.
+func (c *simController) poolState(p simPool) broker.PoolState {
+	shape, fault := c.shapes.Of(p.object())
+	scarce := p.obj.Status.Pressure == v1alpha1.PressureHigh || p.obj.Status.Pressure == v1alpha1.PressureExhausted
+	return broker.PoolState{Pool: p.Pool, Generation: p.obj.Generation, Shape: shape, Fault: fault, Scarce: scarce, Restored: pools.Restored(p.obj)}
+}
+
+// soon has a task looked at after so long, or earlier.
+func (c *simController) soon(t task, after time.Duration) {
+	at := c.w.now + after
+	if old, ok := c.due[t]; !ok || at < old {
+		c.due[t] = at
+	}
+}
+
+// reconcile looks at one object whose time has come, unless that is under way.
+func (c *simController) reconcile() bool {
+	var ready []task
+	for t, at := range c.due {
+		if at <= c.w.now && !c.underWay[t] {
+			ready = append(ready, t)
+		}
+	}
+	slices.SortFunc(ready, func(a, b task) int { return cmp.Or(cmp.Compare(a.kind, b.kind), strings.Compare(a.name, b.name)) })
+	t, ok := pickOf(c.w, ready)
+	if !ok {
+		return false
+	}
+	delete(c.due, t)
+	c.underWay[t] = true
+	req := reconcile.Request{NamespacedName: types.NamespacedName{Name: t.name}}
+	run := c.ofPools.Reconcile
+	switch t.kind {
+	case lookAtPool:
+	case lookAtClaim:
+		req.Namespace, run = "ns", c.ofClaims.Reconcile
+	case lookAtSeat:
+		run = c.ofDead.Reconcile
+	}
+	c.start(t.name, func() {
+		c.w.logf("%s: looks at %s", c.who, t.name)
+		res, err := run(context.Background(), req)
+		switch {
+		case err != nil:
+			c.w.logf("%s: %s: %v", c.who, t.name, err)
+			c.soon(t, time.Second)
+		case res.RequeueAfter > 0:
+			c.soon(t, res.RequeueAfter)
+		}
+	}, func() { delete(c.underWay, t) })
+	return true
+}
+
+// turn has the broker take a turn, unless it is at one.
+func (c *simController) turn() {
+	if c.turning {
 		return
 	}
-	c.ask("recall on seat "+string(n.name), true, func() {
-		c.w.api.seats.update(seat.Meta, func(s *protocol.Seat) {
-			s.Recalls = append(slices.Clip(s.Recalls), protocol.Recall{Lease: "lan"})
-			s.Turn++
-		})
-	}, func(bool) {})
-}
-
-// grant grants an address of a node's lease to somebody, as of one that was
-// ceded, or takes the grant back.
-func (c *simController) grant() {
-	l, ok := pickOf(c.w, c.w.api.leases.list(func(l protocol.Lease) bool { return l.Name != claimLease }))
-	if !ok || (c.w.calm && len(l.Grants) == 0) {
+	c.turning = true
+	if !c.started {
+		c.start("start", func() { c.started = c.broker.Start(context.Background()) }, func() { c.turning = false })
 		return
 	}
-	c.ask("change of the grants of "+l.Name, true, func() {
-		c.w.api.leases.update(l.Meta, func(l *protocol.Lease) {
-			if len(l.Grants) > 0 {
-				l.Grants = nil
-				return
-			}
-			l.Grants = []protocol.Grant{{Addr: l.Block.Addr(), To: protocol.Grantee{Kind: protocol.GranteeSubLease, UID: "somebody"}}}
-		})
-	}, func(bool) {})
-}
-
-// resize changes the pool's block size: close, list live, change, open.
-func (c *simController) resize() {
-	if c.busy {
-		return
+	sweep := c.w.now-c.swept >= time.Second
+	if sweep {
+		c.swept = c.w.now
 	}
-	c.busy = true
-	p, _ := c.w.api.pools.read(string(poolName))
-	bits := 63 - p.Bits4
-	c.setPool(p, func(p *protocol.Pool) { p.Open = c.w.fault == M46 }, func(p protocol.Pool) {
-		var held []protocol.Lease
-		c.ask("list of the pool's leases", false, func() {
-			held = c.w.api.leases.list(func(l protocol.Lease) bool { return l.Pool == poolName })
-		}, func(known bool) {
-			change := func(p *protocol.Pool) { p.Open, p.Bits4 = true, bits }
-			if !known || slices.ContainsFunc(held, func(l protocol.Lease) bool { return l.Block.Bits() != bits }) {
-				change = func(p *protocol.Pool) { p.Open = true }
-			}
-			c.setPool(p, change, func(p protocol.Pool) {
-				if p.Bits4 == bits {
-					c.w.count("pool resized")
-				}
-				c.busy = false
-			})
-		})
-	})
-}
-
-func (c *simController) setPool(p protocol.Pool, change func(*protocol.Pool), then func(protocol.Pool)) {
-	var out protocol.Outcome
-	c.ask("change of the pool", true, func() {
-		p, out = c.w.api.pools.update(p.Meta, change)
-		c.w.logf("server: pool open %v, /%d: %v", p.Open, p.Bits4, out)
-	}, func(known bool) {
-		if known && out == protocol.Done {
-			c.later(func() { then(p) })
-			return
-		}
-		c.busy = false
-	})
+	c.start("turn", func() { c.broker.Turn(context.Background(), sweep) }, func() { c.turning = false })
 }

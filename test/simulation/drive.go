@@ -35,7 +35,7 @@ func (n *simNode) drive(fresh protocol.Right, ev protocol.Event, done func(proto
 	n.agent.busy[fresh.Name] = true
 	d := &simDrive{n: n, fresh: fresh, done: done, wanted: ev.Kind == protocol.EventWant || ev.Kind == protocol.EventRenew}
 	if ev.Use != nil {
-		d.claim, _ = n.w.api.claims.read(ev.Use.Claim.Name)
+		d.claim, _ = n.w.api.readClaim(ev.Use.Claim.Name)
 	}
 	d.step(ev)
 }
@@ -238,14 +238,7 @@ func (d *simDrive) lease(r protocol.Right, call protocol.Call) func() (protocol.
 		case protocol.CallFence:
 			l, out = api.update(meta, func(l *protocol.Lease) { l.Store, l.Term, l.Turn, l.Ceded = store, term, turn, r.Tells() })
 		case protocol.CallDelete:
-			out = n.remove(meta, func(m protocol.Meta) protocol.Outcome {
-				l, _ := api.read(m.Name)
-				out := api.remove(m)
-				if out == protocol.Done && len(l.Grants) > 0 {
-					n.w.fail(I1, "%s deleted lease %s, of which %v is granted", n.machine, l.Name, l.Grants[0].Addr)
-				}
-				return out
-			})
+			out = n.remove(meta, func(m protocol.Meta) protocol.Outcome { return n.w.deleteLease(n.machine, m) })
 		case protocol.CallNone, protocol.CallConfirm:
 		}
 		return r.ObjectOf(l), out
@@ -317,7 +310,7 @@ func (d *simDrive) confirm(r protocol.Right) {
 	}
 	var p protocol.Pool
 	var out protocol.Outcome
-	d.n.ask("read of the pool for "+r.Name, false, func() { p, out = d.n.w.api.pools.read(string(r.Pool)) }, func(known bool) {
+	d.n.ask("read of the pool for "+r.Name, false, func() { p, out = d.n.w.api.readPool(r.Pool) }, func(known bool) {
 		if !known {
 			d.confirmed(protocol.Unknown, "no answer")
 			return
@@ -363,7 +356,7 @@ func (d *simDrive) readOther(r protocol.Right) {
 
 func (d *simDrive) readClaim(r protocol.Right) {
 	d.n.ask("read of claim "+r.Use.Claim.Name, false, func() {
-		d.shown.Claim, _ = d.n.w.api.claims.read(r.Use.Claim.Name)
+		d.shown.Claim, _ = d.n.w.api.readClaim(r.Use.Claim.Name)
 		if d.n.w.fault == M24 {
 			d.shown.Claim = d.claim
 		}

@@ -87,12 +87,12 @@ func (w *world) newPod(n *simNode) *simPod {
 
 // claimPod makes p a pod that names a claim which it may have.
 func (w *world) claimPod(p *simPod) bool {
-	c, ok := pickOf(w, w.api.claims.list(func(protocol.Claim) bool { return true }))
+	c, ok := pickOf(w, w.api.claims.list(func(simClaim) bool { return true }))
 	if !ok {
 		return false
 	}
 	ref := simPods[w.rng.IntN(len(simPods))]
-	if ok, _ := protocol.BelongsTo(ref, c); !ok {
+	if ok, _ := protocol.BelongsTo(ref, c.Claim); !ok {
 		return false
 	}
 	ref.UID = p.ref.UID
@@ -104,6 +104,9 @@ func (w *world) claimPod(p *simPod) bool {
 func (w *world) addresses() []netip.Addr {
 	var all []netip.Addr
 	shape := w.spec().Shape
+	if shape == nil {
+		return nil
+	}
 	for a := poolRange.Addr(); poolRange.Contains(a); a = a.Next() {
 		if shape.Ordinary(a) {
 			all = append(all, a)

@@ -62,6 +62,7 @@ func PlayTrace(s Schedule, bug Fault) Outcome { return play(&choices{script: s},
 func play(c *choices, acts int, bug Fault, tracing bool) Outcome {
 	c.begin()
 	w := newWorld(c, bug, tracing)
+	defer w.end()
 	played := 0
 	for played < acts && w.failure == nil {
 		played++

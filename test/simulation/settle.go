@@ -26,6 +26,9 @@ func (w *world) settle() {
 	for _, name := range slices.Sorted(maps.Keys(w.api.leases.finalizers)) {
 		w.api.leases.finalize(name)
 	}
+	for _, name := range slices.Sorted(maps.Keys(w.api.claims.finalizers)) {
+		w.api.claims.finalize(name)
+	}
 	nodes := w.nodes
 	if w.kind.twins { // X26: somebody stops the second agent, and gives up its disk
 		twin := nodes[1]
@@ -57,9 +60,16 @@ func (w *world) round(nodes []*simNode, hourly bool) {
 		n.cut, n.gone, n.full = false, false, false
 		n.outlive(func() { n.recover(hourly) })
 	}
-	w.ctl.recover(nodes)
+	w.restorePools()
+	w.makeWay()
+	for _, c := range w.ctls {
+		c.recover(nodes)
+	}
 	for busy := true; busy && w.failure == nil; {
-		busy = w.ctl.work()
+		busy = false
+		for _, c := range w.ctls {
+			busy = c.work() || busy
+		}
 		for _, n := range nodes {
 			n.outlive(func() { busy = n.work() || busy })
 		}
@@ -126,8 +136,13 @@ func (w *world) unrest(nodes []*simNode) string {
 			return fmt.Sprintf("sub-lease %s names %s, store %s, which has no record of it", s.Name, n.machine, s.Store)
 		}
 	}
-	if p, _ := w.api.pools.read(string(poolName)); !p.Open {
-		return "the pool is closed"
+	for _, name := range poolNames {
+		if p, _ := w.api.readPool(name); !p.Open {
+			return fmt.Sprintf("pool %s is closed", name)
+		}
 	}
-	return ""
+	for _, l := range w.api.leases.list(func(l protocol.Lease) bool { return l.Holder.Cluster && len(l.Grants) == 0 }) {
+		return fmt.Sprintf("the cluster does not get rid of %s", l.Name)
+	}
+	return w.claimUnrest()
 }

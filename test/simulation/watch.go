@@ -73,8 +73,8 @@ type simSnapshot struct {
 	leases   map[string]protocol.Lease
 	subs     map[string]protocol.SubLease
 	seats    map[string]protocol.Seat
-	pools    map[string]protocol.Pool
-	claims   map[string]protocol.Claim
+	pools    map[string]simPool
+	claims   map[string]simClaim
 }
 
 func (api *simAPI) snapshot() *simSnapshot {

@@ -20,7 +20,7 @@ type world struct {
 	now   time.Duration
 	api   *simAPI
 	nodes []*simNode
-	ctl   *simController
+	ctls  []*simController
 	late  []*simCall // given up by their callers, and still on their way
 	fault Fault      // the bug that is switched on, if any
 	calm  bool       // the faults have ended
@@ -45,6 +45,10 @@ type world struct {
 	// a person, or by the controller on the operator's word: until the holder
 	// looks again, I1 rests on that person.
 	excused map[protocol.UID]bool
+	// truth is what every claim owns, and checked the revision at which it was
+	// last compared.
+	truth   map[protocol.UID]*tenure
+	checked int
 	// frozen are the stores of machines that were given up.
 	frozen map[protocol.StoreID]bool
 
@@ -63,6 +67,8 @@ type flavour struct {
 	losesStores bool // a node comes back with an empty disk
 	twins       bool // two machines have one node name
 	uses        bool // claims are made, used and freed
+	handWrites  bool // somebody writes into claims' status
+	edits       bool // people edit pools, delete them and make them again
 }
 
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -71,6 +77,7 @@ func newWorld(c *choices, bug Fault, tracing bool) *world {
 	w := &world{
 		rng: c, now: 24 * time.Hour, api: newSimAPI(), fault: bug, tracing: tracing,
 		specs: map[protocol.UID]simSpec{}, excused: map[protocol.UID]bool{}, frozen: map[protocol.StoreID]bool{}, stats: map[string]int{},
+		truth: map[protocol.UID]*tenure{},
 	}
 	switch w.rng.IntN(3) {
 	case 0:
@@ -83,7 +90,14 @@ func newWorld(c *choices, bug Fault, tracing bool) *world {
 	w.haste = 10 + w.rng.IntN(40)
 	w.kind.twins = w.one(8)
 	w.kind.uses = w.one(2)
-	w.ctl = newSimController(w)
+	w.kind.handWrites = w.kind.uses && w.one(3)
+	w.kind.edits = w.one(3)
+	for _, name := range poolNames {
+		w.makePool(name, 2-int32(w.rng.IntN(2)), poolRanges[name]...)
+	}
+	for i := range 1 + w.rng.IntN(2) { // two leaders at once, where an election went wrong
+		w.ctls = append(w.ctls, newSimController(w, fmt.Sprintf("c%d", i)))
+	}
 	for i := range 2 + w.rng.IntN(3) {
 		n := &simNode{machine: fmt.Sprintf("m%d", i), name: protocol.NodeName(fmt.Sprintf("n%d", i)), fence: defaultFence}
 		n.caller = caller{w: w, who: n.machine, deaf: func() bool { return n.cut }}
@@ -106,26 +120,13 @@ type simSpec struct {
 	Version  int // another one for each Shape
 }
 
-// wholeShape is the shape of poolRange.
-var wholeShape = func() *allocator.Shape {
-	s, err := allocator.NewShape([]allocator.Range{{
-		Prefix: netip.MustParsePrefix("10.0.0.0/24"), Start: poolRange.Addr(), End: netipx.PrefixLastIP(poolRange),
-	}})
-	must(err)
-	return s
-}()
-
 // specOf returns the spec of the pool of that UID.
-func (w *world) specOf(uid protocol.UID) simSpec {
-	if spec, ok := w.specs[uid]; ok {
-		return spec
-	}
-	return simSpec{Shape: wholeShape, Version: 1}
-}
+func (w *world) specOf(uid protocol.UID) simSpec { return w.specs[uid] }
 
-// spec returns the spec of the pool as it is now.
+// spec returns the spec of the nodes' pool as it is now; its shape is nil while
+// there is none.
 func (w *world) spec() simSpec {
-	p, _ := w.api.pools.read(string(poolName))
+	p, _ := w.api.readPool(poolName)
 	return w.specOf(p.UID)
 }
 
@@ -200,7 +201,7 @@ func (w *world) act() {
 			w.personClaims()
 		}
 	case i < 10+w.haste:
-		w.ctl.act()
+		w.ctls[w.rng.IntN(len(w.ctls))].act()
 	default:
 		n := w.nodes[w.rng.IntN(len(w.nodes))]
 		n.outlive(n.act)
@@ -229,14 +230,14 @@ func (w *world) lateWrite(i int) {
 // person does what people do to a cluster.
 func (w *world) person() {
 	n := w.nodes[w.rng.IntN(len(w.nodes))]
-	switch w.rng.IntN(5) {
+	switch w.rng.IntN(6) {
 	case 0:
 		n.gone = !n.gone
 		w.logf("person: Node %s is there: %v", n.name, !n.gone)
 	case 1:
 		w.lose(n)
 	case 2:
-		if l, ok := pickOf(w, w.api.leases.list(func(protocol.Lease) bool { return true })); ok && l.Name != claimLease {
+		if l, ok := pickOf(w, w.api.leases.list(func(protocol.Lease) bool { return true })); ok {
 			w.finalizer(l.Name)
 		}
 	case 3:
@@ -245,6 +246,13 @@ func (w *world) person() {
 		}
 	case 4: // nothing happens for long
 		w.now += w.upTo(20 * time.Minute)
+	case 5:
+		if w.kind.edits {
+			w.editPools()
+		}
+		if w.kind.resizes {
+			w.resize(poolName)
+		}
 	}
 }
 
@@ -265,7 +273,10 @@ func (w *world) lose(n *simNode) {
 		n.powerOff()
 	}
 	n.gone, n.cut = true, true
-	w.ctl.look(n)
+	for _, c := range w.ctls {
+		c.soon(task{lookAtSeat, string(n.name)}, 0)
+		c.reconcile()
+	}
 	w.passF = 10 + w.rng.IntN(40)
 }
 
@@ -292,7 +303,8 @@ func (w *world) deleteByHand(n *simNode) {
 			w.api.subs.remove(s.Meta)
 		}
 	default:
-		if l, ok := pickOf(w, w.api.leases.list(func(l protocol.Lease) bool { return l.Name != claimLease })); ok {
+		if l, ok := pickOf(w, w.api.leases.list(func(protocol.Lease) bool { return true })); ok {
+			w.voidGrants(l)
 			w.logf("person: deletes lease %s", l.Name)
 			w.excuse(l.UID)
 			w.api.leases.remove(l.Meta)
@@ -375,11 +387,6 @@ func (w *world) abandon(x *exchange) {
 		w.late = append(w.late, &x.simCall)
 	}
 }
-
-const (
-	poolName  = protocol.PoolName("lan")
-	claimPool = protocol.PoolName("claims")
-)
 
 // poolRange is what the pool's blocks are cut from: four of /31 or eight of /32.
 var poolRange = netip.MustParsePrefix("10.0.0.8/29")

@@ -1,0 +1,257 @@
+package simulation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
+	coordination "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/ipam/broker"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// errNoAnswer is the error of a call that was not answered.
+var errNoAnswer = errors.New("no answer")
+
+// liveCalls are the controller's calls to the API server, as ipam/cluster has them:
+// each pauses the routine that makes it until the scheduler has the answer come.
+type liveCalls struct{ *simController }
+
+// call makes one call. A write may be refused by a policy.
+func call[T any](c *simController, what string, write bool, serve func() (T, protocol.Outcome)) (T, protocol.Outcome, error) {
+	var got T
+	out := protocol.Unknown
+	known := c.exchange(what, write, func() {
+		if write && !c.w.calm && c.w.one(80) {
+			out = protocol.Refused
+		} else {
+			got, out = serve()
+		}
+		c.w.logf("server: %s's %s: %v", c.who, what, out)
+	})
+	if !known {
+		var zero T
+		return zero, protocol.Unknown, errNoAnswer
+	}
+	if out != protocol.Done {
+		return got, out, fmt.Errorf("%s: %v", what, out)
+	}
+	return got, out, nil
+}
+
+func (c liveCalls) CreateLease(_ context.Context, l protocol.Lease) (protocol.Lease, protocol.Outcome, error) {
+	return call(c.simController, "create of "+l.Name, true, func() (protocol.Lease, protocol.Outcome) { return c.w.api.leases.create(l) })
+}
+
+func (c liveCalls) ReadLease(_ context.Context, name string) (protocol.Lease, protocol.Outcome, error) {
+	return call(c.simController, "read of "+name, false, func() (protocol.Lease, protocol.Outcome) { return c.w.api.leases.read(name) })
+}
+
+func (c liveCalls) UpdateLease(_ context.Context, old, next protocol.Lease) (protocol.Lease, protocol.Outcome, error) {
+	return call(c.simController, "update of "+old.Name, true, func() (protocol.Lease, protocol.Outcome) {
+		return c.w.api.leases.update(old.Meta, func(l *protocol.Lease) { *l = next.Clone() })
+	})
+}
+
+func (c liveCalls) DeleteLease(_ context.Context, m protocol.Meta) (protocol.Outcome, error) {
+	_, out, err := call(c.simController, "delete of "+m.Name, true, func() (struct{}, protocol.Outcome) {
+		return struct{}{}, c.w.deleteLease(c.who, m)
+	})
+	return out, err
+}
+
+func (c liveCalls) Leases(context.Context) ([]protocol.Lease, error) {
+	return c.list("list of leases", func(protocol.Lease) bool { return true })
+}
+
+func (c liveCalls) LeasesOfPool(_ context.Context, pool protocol.PoolName) ([]protocol.Lease, error) {
+	return c.list("list of the leases of "+string(pool), func(l protocol.Lease) bool { return l.Pool == pool })
+}
+
+func (c liveCalls) list(what string, keep func(protocol.Lease) bool) ([]protocol.Lease, error) {
+	all, _, err := call(c.simController, what, false, func() ([]protocol.Lease, protocol.Outcome) {
+		return c.w.api.leases.list(keep), protocol.Done
+	})
+	return all, err
+}
+
+func (c liveCalls) ReadPool(_ context.Context, name protocol.PoolName) (protocol.Pool, protocol.Outcome, error) {
+	return call(c.simController, "read of pool "+string(name), false, func() (protocol.Pool, protocol.Outcome) { return c.w.api.readPool(name) })
+}
+
+func (c liveCalls) ReadIPPool(_ context.Context, name protocol.PoolName) (*v1alpha1.IPPool, protocol.Outcome, error) {
+	p, out, err := call(c.simController, "read of pool "+string(name), false, func() (simPool, protocol.Outcome) {
+		return c.w.api.pools.read(string(name))
+	})
+	if out != protocol.Done {
+		return nil, out, err
+	}
+	return p.object(), out, nil
+}
+
+func (c liveCalls) IPPools(context.Context) ([]v1alpha1.IPPool, error) {
+	all, _, err := call(c.simController, "list of pools", false, func() (all []v1alpha1.IPPool, _ protocol.Outcome) {
+		for _, p := range c.w.api.pools.list(func(simPool) bool { return true }) {
+			all = append(all, *p.object())
+		}
+		return all, protocol.Done
+	})
+	return all, err
+}
+
+func (c liveCalls) ReadClaim(_ context.Context, _, name string) (protocol.Claim, protocol.Outcome, error) {
+	return call(c.simController, "read of claim "+name, false, func() (protocol.Claim, protocol.Outcome) { return c.w.api.readClaim(name) })
+}
+
+func (c liveCalls) ReadSubLease(_ context.Context, name string) (protocol.SubLease, protocol.Outcome, error) {
+	return call(c.simController, "read of use "+name, false, func() (protocol.SubLease, protocol.Outcome) { return c.w.api.subs.read(name) })
+}
+
+// granter is the broker for the claims' reconciler: where that waits for a round,
+// its routine does.
+type granter struct {
+	*broker.Broker
+	c *simController
+}
+
+func (g granter) Verify(ctx context.Context, grants []broker.Held) error {
+	return g.Broker.Verify(ctx, grants)
+}
+
+func (g granter) Mark(_ context.Context, grants []broker.Held) error {
+	return g.change(broker.Mark, grants)
+}
+
+func (g granter) Unmark(_ context.Context, grants []broker.Held) error {
+	return g.change(broker.Unmark, grants)
+}
+
+func (g granter) Clear(_ context.Context, grants []broker.Held) error {
+	return g.change(broker.Clear, grants)
+}
+
+func (g granter) change(v broker.Verb, grants []broker.Held) error {
+	done := g.Submit(v, grants)
+	g.c.await(func() bool { return len(done) > 0 })
+	return <-done
+}
+
+// cacheReader reads from the controller's informers.
+type cacheReader struct {
+	client.Reader
+	c *simController
+}
+
+func (r cacheReader) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	switch o := into.(type) {
+	case *ipamclaims.IPAMClaim:
+		if claim, out := r.c.claims.read(key.Name); out == protocol.Done {
+			*o = *claim.object()
+			return nil
+		}
+	case *v1alpha1.IPPool:
+		if pool, out := r.c.pools.read(key.Name); out == protocol.Done {
+			*o = *pool.object()
+			return nil
+		}
+	case *v1alpha1.IPSubLease:
+		if s, out := r.c.subs.read(key.Name); out == protocol.Done {
+			*o = subObject(s)
+			return nil
+		}
+	default:
+		panic(fmt.Sprintf("simulation: no informer of %T", into))
+	}
+	return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
+}
+
+func (r cacheReader) List(_ context.Context, into client.ObjectList, opts ...client.ListOption) error {
+	var o client.ListOptions
+	o.ApplyOptions(opts)
+	pool := ""
+	if o.FieldSelector != nil {
+		pool, _ = o.FieldSelector.RequiresExactMatch("spec.pool")
+	}
+	switch list := into.(type) {
+	case *v1alpha1.IPLeaseList:
+		for _, l := range r.c.leases.list(func(l protocol.Lease) bool { return pool == "" || string(l.Pool) == pool }) {
+			list.Items = append(list.Items, leaseObject(l))
+		}
+	case *v1alpha1.IPPoolList:
+		for _, p := range r.c.pools.list(func(simPool) bool { return true }) {
+			list.Items = append(list.Items, *p.object())
+		}
+	case *v1alpha1.IPSubLeaseList:
+		for _, s := range r.c.subs.list(func(protocol.SubLease) bool { return true }) {
+			list.Items = append(list.Items, subObject(s))
+		}
+	case *coordination.LeaseList: // what is said of silent nodes bears on counts alone
+	default:
+		panic(fmt.Sprintf("simulation: no informer of %T", into))
+	}
+	return nil
+}
+
+// statusClient writes claims' status.
+type statusClient struct{ c *simController }
+
+func (s statusClient) Status() client.SubResourceWriter { return statusWriter{c: s.c} }
+
+// writeClient writes pools.
+type writeClient struct {
+	client.Client
+	c *simController
+}
+
+func (s writeClient) Status() client.SubResourceWriter { return statusWriter{c: s.c} }
+
+func (s writeClient) Patch(_ context.Context, obj client.Object, p client.Patch, _ ...client.PatchOption) error {
+	return s.c.patch(obj, p)
+}
+
+type statusWriter struct {
+	client.SubResourceWriter
+	c *simController
+}
+
+func (s statusWriter) Patch(_ context.Context, obj client.Object, p client.Patch, _ ...client.SubResourcePatchOption) error {
+	return s.c.patch(obj, p)
+}
+
+// patch sends a merge patch of a claim or a pool.
+func (c *simController) patch(obj client.Object, raw client.Patch) error {
+	data, err := raw.Data(obj)
+	if err != nil {
+		return fmt.Errorf("encode patch: %w", err)
+	}
+	p := c.tamper(obj, parsePatch(data))
+	name := obj.GetName()
+	send := func() protocol.Outcome { return c.w.patchPool(name, p) }
+	if _, ok := obj.(*ipamclaims.IPAMClaim); ok {
+		send = func() protocol.Outcome { return c.w.api.patchClaim(name, p) }
+	}
+	_, out, err := call(c, c.w.text("patch of %s at %s: %.90s", name, p.Metadata.ResourceVersion, p.Status), true,
+		func() (struct{}, protocol.Outcome) { return struct{}{}, send() })
+	switch out {
+	case protocol.NotFound:
+		return apierrors.NewNotFound(schema.GroupResource{}, name)
+	case protocol.Conflict:
+		return apierrors.NewConflict(schema.GroupResource{}, name, err)
+	case protocol.Refused:
+		return apierrors.NewForbidden(schema.GroupResource{}, name, err)
+	case protocol.Done, protocol.Unknown, protocol.Exists:
+	}
+	return err
+}
+
+// noEvents takes Events and keeps none.
+type noEvents struct{}
+
+func (noEvents) Eventf(_, _ runtime.Object, _, _, _, _ string, _ ...any) {}

@@ -1,0 +1,102 @@
+package simulation
+
+import (
+	"context"
+	"slices"
+
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+func (c liveCalls) ReadSeat(_ context.Context, node protocol.NodeName) (protocol.Seat, protocol.Outcome, error) {
+	return call(c.simController, "read of seat "+string(node), false, func() (protocol.Seat, protocol.Outcome) { return c.w.api.seats.read(string(node)) })
+}
+
+func (c liveCalls) UpdateSeat(_ context.Context, s protocol.Seat) (protocol.Seat, protocol.Outcome, error) {
+	return call(c.simController, "update of seat "+s.Name, true, func() (protocol.Seat, protocol.Outcome) {
+		old, _ := c.w.api.seats.read(s.Name)
+		next, out := c.w.api.seats.update(s.Meta, func(to *protocol.Seat) { *to = s })
+		if out == protocol.Done && old.Store != "" && next.Store == "" {
+			c.w.logf("server: term %d of %s has ended", old.Term, old.Node)
+			c.w.count("term ended")
+			c.w.ended(old.Node)
+		}
+		return next, out
+	})
+}
+
+// nodeCalls are the calls that bear on dead nodes.
+type nodeCalls struct{ liveCalls }
+
+func (c nodeCalls) DeleteSeat(_ context.Context, m protocol.Meta) (protocol.Outcome, error) {
+	_, out, err := call(c.simController, "delete of seat "+m.Name, true, func() (struct{}, protocol.Outcome) {
+		return struct{}{}, c.w.api.seats.remove(m)
+	})
+	return out, err
+}
+
+func (c nodeCalls) ReadNode(_ context.Context, name protocol.NodeName) (protocol.Node, protocol.Outcome, error) {
+	return call(c.simController, "read of Node "+string(name), false, func() (protocol.Node, protocol.Outcome) { return c.w.nodeObject(name) })
+}
+
+func (c nodeCalls) Pools(context.Context) ([]protocol.Pool, error) {
+	all, _, err := call(c.simController, "list of pools", false, func() (all []protocol.Pool, _ protocol.Outcome) {
+		for _, p := range c.w.api.pools.list(func(simPool) bool { return true }) {
+			all = append(all, p.Pool)
+		}
+		return all, protocol.Done
+	})
+	return all, err
+}
+
+func (c nodeCalls) LeasesOfNode(_ context.Context, node protocol.NodeName) ([]protocol.Lease, error) {
+	return c.list("list of the leases of "+string(node), func(l protocol.Lease) bool { return l.Holder.Node == node })
+}
+
+func (c nodeCalls) SubLeasesOfNode(_ context.Context, node protocol.NodeName) ([]protocol.SubLease, error) {
+	all, _, err := call(c.simController, "list of the sub-leases of "+string(node), false, func() ([]protocol.SubLease, protocol.Outcome) {
+		return c.w.api.subs.list(func(s protocol.SubLease) bool { return s.Node == node }), protocol.Done
+	})
+	return all, err
+}
+
+func (c nodeCalls) DeleteSubLease(_ context.Context, m protocol.Meta) (protocol.Outcome, error) {
+	_, out, err := call(c.simController, "delete of "+m.Name, true, func() (struct{}, protocol.Outcome) {
+		out := c.w.api.subs.remove(m)
+		if out == protocol.Done {
+			c.w.excuse(m.UID)
+			c.w.count("use taken over")
+		}
+		return struct{}{}, out
+	})
+	return out, err
+}
+
+// ended voids what a node's pods have, if its term was ended by the rules.
+func (w *world) ended(name protocol.NodeName) {
+	if slices.ContainsFunc(w.nodes, func(n *simNode) bool { return n.name == name && (n.gone || n.off) }) {
+		w.vouched(name)
+	}
+}
+
+// nodeObject returns the Node of that name. That it has the taint, a person vouches:
+// it is so, and stays so until the machine boots.
+func (w *world) nodeObject(name protocol.NodeName) (protocol.Node, protocol.Outcome) {
+	for _, n := range w.nodes {
+		if n.name == name && !n.gone {
+			return protocol.Node{UID: "node", Off: n.off && !w.kind.twins && w.one(3)}, protocol.Done
+		}
+	}
+	return protocol.Node{}, protocol.NotFound
+}
+
+// giveBackFrozen deletes a lease or a use that a lost store held whose machine has
+// booted since.
+func (c *simController) giveBackFrozen() {
+	frozen := func(l protocol.Lease) bool { return len(l.Grants) == 0 && c.w.frozen[l.Store] }
+	if l, ok := pickOf(c.w, c.w.api.leases.list(frozen)); ok {
+		c.ask("delete of "+l.Name, true, func() { c.w.api.leases.remove(l.Meta) }, func(bool) {})
+	}
+	if s, ok := pickOf(c.w, c.w.api.subs.list(func(s protocol.SubLease) bool { return c.w.frozen[s.Store] })); ok {
+		c.ask("delete of "+s.Name, true, func() { c.w.api.subs.remove(s.Meta) }, func(bool) {})
+	}
+}

@@ -1,0 +1,257 @@
+package simulation
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"time"
+
+	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/poolspec"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// simPool is an IPPool at the server: what the protocol reads of it, and the object
+// that this is read from. The object is never changed, but replaced; its metadata
+// has no UID and no revision.
+type simPool struct {
+	protocol.Pool
+	obj *v1alpha1.IPPool
+}
+
+// simClaim is an IPAMClaim at the server, likewise.
+type simClaim struct {
+	protocol.Claim
+	obj *ipamclaims.IPAMClaim
+}
+
+func poolOf(obj *v1alpha1.IPPool) simPool {
+	return simPool{Pool: cluster.PoolOf(obj), obj: obj}
+}
+
+func claimOf(obj *ipamclaims.IPAMClaim) simClaim {
+	return simClaim{Claim: cluster.ClaimOf(obj), obj: obj}
+}
+
+// with returns p with its object changed. The caller keeps the metadata.
+func (p simPool) with(change func(*v1alpha1.IPPool)) simPool {
+	obj := p.obj.DeepCopy()
+	change(obj)
+	next := poolOf(obj)
+	next.Meta = p.Meta
+	return next
+}
+
+// with is that of a claim.
+func (c simClaim) with(change func(*ipamclaims.IPAMClaim)) simClaim {
+	obj := c.obj.DeepCopy()
+	change(obj)
+	next := claimOf(obj)
+	next.Meta = c.Meta
+	return next
+}
+
+// object returns the IPPool as the API server shows it.
+func (p simPool) object() *v1alpha1.IPPool {
+	obj := p.obj.DeepCopy()
+	stamp(&obj.ObjectMeta, p.Meta)
+	return obj
+}
+
+// object returns the IPAMClaim as the API server shows it.
+func (c simClaim) object() *ipamclaims.IPAMClaim {
+	obj := c.obj.DeepCopy()
+	stamp(&obj.ObjectMeta, c.Meta)
+	return obj
+}
+
+// leaseObject returns l as the API server shows it.
+func leaseObject(l protocol.Lease) v1alpha1.IPLease {
+	obj := cluster.ToLease(l)
+	stamp(&obj.ObjectMeta, l.Meta)
+	return *obj
+}
+
+// subObject returns s as the API server shows it.
+func subObject(s protocol.SubLease) v1alpha1.IPSubLease {
+	obj := cluster.ToSubLease(s)
+	stamp(&obj.ObjectMeta, s.Meta)
+	return *obj
+}
+
+func stamp(to *metav1.ObjectMeta, m protocol.Meta) {
+	to.UID, to.ResourceVersion = types.UID(m.UID), string(m.Revision)
+	if m.Deleting {
+		to.DeletionTimestamp = &metav1.Time{Time: epoch}
+	}
+}
+
+// makePool creates a pool of ranges that is open with blocks of this many
+// addresses: what the controller has made of it by the time that a run begins.
+func (w *world) makePool(name protocol.PoolName, blockSize int32, ranges ...v1alpha1.Range) {
+	obj := newPool(name, blockSize, ranges)
+	obj.Finalizers = []string{v1alpha1.LeasesFinalizer}
+	obj.Status.Leasing = v1alpha1.LeasingOpen
+	obj.Status.BlockPrefixLengths = &v1alpha1.BlockPrefixLengths{}
+	for _, r := range ranges {
+		cidr := netip.MustParsePrefix(r.CIDR)
+		bits := int32(cidr.Addr().BitLen())
+		for n := blockSize; n > 1; n /= 2 {
+			bits--
+		}
+		if cidr.Addr().Is4() {
+			obj.Status.BlockPrefixLengths.IPv4 = &bits
+		} else {
+			obj.Status.BlockPrefixLengths.IPv6 = &bits
+		}
+	}
+	w.api.pools.finalizers[string(name)] = true
+	w.createPool(obj)
+}
+
+// createPool creates a pool.
+func (w *world) createPool(obj *v1alpha1.IPPool) {
+	p, out := w.api.pools.create(poolOf(obj))
+	if out == protocol.Done {
+		w.setSpec(p)
+	}
+}
+
+// setSpec notes what p's spec says, for agents.
+func (w *world) setSpec(p simPool) {
+	shape, err := poolspec.ParsePool(cluster.PoolText(p.obj))
+	must(err)
+	w.specs[p.UID] = simSpec{Shape: shape, Pressure: w.specs[p.UID].Pressure, Version: w.specs[p.UID].Version + 1}
+}
+
+// newPool returns a pool as a person writes it.
+func newPool(name protocol.PoolName, blockSize int32, ranges []v1alpha1.Range) *v1alpha1.IPPool {
+	return &v1alpha1.IPPool{
+		ObjectMeta: metav1.ObjectMeta{Name: string(name), Generation: 1, CreationTimestamp: metav1.NewTime(epoch)},
+		Spec:       v1alpha1.IPPoolSpec{Ranges: ranges, BlockSize: &blockSize},
+	}
+}
+
+// patch is a merge patch as the program sends one.
+type patch struct {
+	Metadata struct {
+		UID             protocol.UID      `json:"uid"`
+		ResourceVersion protocol.Revision `json:"resourceVersion"`
+		Finalizers      *[]string         `json:"finalizers"`
+	} `json:"metadata"`
+	Status json.RawMessage `json:"status"`
+}
+
+func parsePatch(raw []byte) patch {
+	var p patch
+	if err := json.Unmarshal(raw, &p); err != nil {
+		panic(fmt.Sprintf("simulation: patch %s: %v", raw, err))
+	}
+	return p
+}
+
+// meta is what must still be true of the object.
+func (p patch) meta(name string) protocol.Meta {
+	return protocol.Meta{Name: name, UID: p.Metadata.UID, Revision: p.Metadata.ResourceVersion}
+}
+
+// mergeInto merges the patch's status into status, as the API server does: lists
+// are replaced, what is absent stays. clear empties the lists that fields has.
+func (p patch) mergeInto(status any, clear func(fields map[string]json.RawMessage)) {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(p.Status, &fields); err != nil {
+		panic(fmt.Sprintf("simulation: status %s: %v", p.Status, err))
+	}
+	clear(fields)
+	if err := json.Unmarshal(p.Status, status); err != nil {
+		panic(fmt.Sprintf("simulation: status %s: %v", p.Status, err))
+	}
+}
+
+// patchClaim makes a patch of a claim's status.
+func (api *simAPI) patchClaim(name string, p patch) protocol.Outcome {
+	_, out := api.claims.update(p.meta(name), func(c *simClaim) {
+		*c = c.with(func(o *ipamclaims.IPAMClaim) {
+			p.mergeInto(&o.Status, func(fields map[string]json.RawMessage) {
+				if _, ok := fields["conditions"]; ok {
+					o.Status.Conditions = nil
+				}
+				if _, ok := fields["ips"]; ok {
+					o.Status.IPs = nil
+				}
+			})
+		})
+	})
+	return out
+}
+
+// patchPool makes a patch of a pool's status, or of its finalizers.
+func (w *world) patchPool(name string, p patch) protocol.Outcome {
+	pool, out := w.api.pools.update(p.meta(name), func(c *simPool) {
+		*c = c.with(func(o *v1alpha1.IPPool) {
+			if p.Metadata.Finalizers != nil {
+				o.Finalizers = *p.Metadata.Finalizers
+			}
+			if p.Status == nil {
+				return
+			}
+			p.mergeInto(&o.Status, func(fields map[string]json.RawMessage) {
+				if _, ok := fields["conditions"]; ok {
+					o.Status.Conditions = nil
+				}
+			})
+		})
+	})
+	if out == protocol.Done {
+		w.api.keepPool(pool)
+		if pressure, err := allocator.ParsePressure(string(pool.obj.Status.Pressure)); err == nil {
+			spec := w.specs[pool.UID]
+			spec.Pressure = pressure
+			w.specs[pool.UID] = spec
+		}
+	}
+	return out
+}
+
+// keepPool makes the table see the finalizers that are on the object.
+func (api *simAPI) keepPool(p simPool) {
+	if len(p.obj.Finalizers) > 0 {
+		api.pools.finalizers[p.Name] = true
+		return
+	}
+	api.pools.finalize(p.Name)
+}
+
+// editPool changes a pool's spec, as a person does.
+func (w *world) editPool(name protocol.PoolName, edit func(*v1alpha1.IPPoolSpec)) {
+	p, out := w.api.pools.update(protocol.Meta{Name: string(name)}, func(p *simPool) {
+		*p = p.with(func(o *v1alpha1.IPPool) {
+			edit(&o.Spec)
+			o.Generation++
+		})
+	})
+	if out == protocol.Done {
+		w.setSpec(p)
+	}
+}
+
+// readPool returns what the protocol reads of a pool.
+func (api *simAPI) readPool(name protocol.PoolName) (protocol.Pool, protocol.Outcome) {
+	p, out := api.pools.read(string(name))
+	return p.Pool, out
+}
+
+// readClaim returns what the protocol reads of a claim.
+func (api *simAPI) readClaim(name string) (protocol.Claim, protocol.Outcome) {
+	c, out := api.claims.read(name)
+	return c.Claim, out
+}
+
+// wall is the time by a clock that is off by so much.
+func (w *world) wall(off time.Duration) time.Time { return epoch.Add(w.now + off) }

@@ -1,0 +1,137 @@
+package simulation
+
+import (
+	"net/netip"
+	"reflect"
+	"slices"
+
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+const (
+	poolName  = protocol.PoolName("lan")
+	claimPool = protocol.PoolName("claims")
+	sixPool   = protocol.PoolName("six")
+)
+
+// poolNames are the pools: the nodes', that of most claims, and that of the second
+// address of some.
+var poolNames = []protocol.PoolName{poolName, claimPool, sixPool}
+
+// poolCIDRs are the pools' subnets. Their ranges are small: what is taken by one
+// is missed by another.
+var poolCIDRs = map[protocol.PoolName]netip.Prefix{
+	poolName: netip.MustParsePrefix("10.0.0.0/24"), claimPool: netip.MustParsePrefix("10.9.0.0/24"), sixPool: netip.MustParsePrefix("fd00::/64"),
+}
+
+// poolRanges are the ranges that the pools begin with.
+var poolRanges = map[protocol.PoolName][]v1alpha1.Range{
+	poolName:  {{CIDR: "10.0.0.0/24", Start: "10.0.0.8", End: "10.0.0.15"}},
+	claimPool: {{CIDR: "10.9.0.0/24", Start: "10.9.0.1", End: "10.9.0.3"}},
+	sixPool:   {{CIDR: "fd00::/64", Start: "fd00::1", End: "fd00::2"}},
+}
+
+// addressesOf are the addresses of the ranges that a pool begins with.
+func addressesOf(pool protocol.PoolName) []netip.Addr {
+	var all []netip.Addr
+	for _, r := range poolRanges[pool] {
+		for a, end := netip.MustParseAddr(r.Start), netip.MustParseAddr(r.End); !end.Less(a); a = a.Next() {
+			all = append(all, a)
+		}
+	}
+	return all
+}
+
+// editPools is what people do to pools while they are in use (X19).
+func (w *world) editPools() {
+	name, _ := pickOf(w, poolNames)
+	p, out := w.api.pools.read(string(name))
+	if out != protocol.Done {
+		w.logf("person: makes pool %s", name)
+		w.createPool(newPool(name, 1<<w.rng.IntN(2), poolRanges[name]))
+		return
+	}
+	switch w.rng.IntN(8) {
+	case 0, 1, 2:
+		w.resize(name)
+	case 3:
+		w.logf("person: shrinks pool %s", name)
+		w.editPool(name, func(s *v1alpha1.IPPoolSpec) {
+			s.Ranges = slices.Clone(poolRanges[name])
+			s.Ranges[0].End = s.Ranges[0].Start
+		})
+	case 4:
+		a, _ := pickOf(w, addressesOf(name))
+		w.logf("person: excludes %v from pool %s", a, name)
+		w.editPool(name, func(s *v1alpha1.IPPoolSpec) {
+			s.Ranges = slices.Clone(poolRanges[name])
+			s.Ranges[0].Exclude = []string{a.String()}
+		})
+	case 5, 6:
+		w.growBack(name)
+	case 7:
+		w.logf("person: deletes pool %s", name)
+		w.count("pool deleted")
+		w.api.pools.remove(protocol.Meta{Name: string(name)})
+		if w.one(3) { // by force: the next pool of the name meets its leases
+			w.logf("person: takes the finalizer off pool %s", name)
+			w.api.keepPool(p.with(func(o *v1alpha1.IPPool) { o.Finalizers = nil }))
+		}
+	}
+}
+
+// resize asks for another block size.
+func (w *world) resize(name protocol.PoolName) {
+	w.editPool(name, func(s *v1alpha1.IPPoolSpec) {
+		s.BlockSize = new(3 - *s.BlockSize)
+		w.logf("person: asks for blocks of %d in pool %s", *s.BlockSize, name)
+	})
+}
+
+// growBack gives a pool the ranges that it began with.
+func (w *world) growBack(name protocol.PoolName) {
+	if p, _ := w.api.pools.read(string(name)); reflect.DeepEqual(p.obj.Spec.Ranges, poolRanges[name]) {
+		return
+	}
+	w.editPool(name, func(s *v1alpha1.IPPoolSpec) { s.Ranges = poolRanges[name] })
+}
+
+// restorePools has every pool there, with the ranges that it began with.
+func (w *world) restorePools() {
+	for _, name := range poolNames {
+		if p, out := w.api.pools.read(string(name)); out != protocol.Done {
+			w.createPool(newPool(name, 1, poolRanges[name]))
+		} else if !p.Deleting {
+			w.growBack(name)
+		}
+	}
+}
+
+// makeWay deletes the claims that keep a pool closed: one that is being deleted
+// waits for their leases, and so does one that was made again under its name.
+func (w *world) makeWay() {
+	for _, l := range w.api.leases.list(func(l protocol.Lease) bool { return len(l.Grants) > 0 }) {
+		if p, _ := w.api.readPool(l.Pool); p.Open && p.UID == l.PoolUID {
+			continue
+		}
+		for _, c := range w.api.claims.list(func(c simClaim) bool { return len(l.GrantsOf(c.UID)) > 0 }) {
+			w.logf("person: deletes claim %s (%s), which keeps pool %s closed", c.Name, c.UID, l.Pool)
+			w.api.claims.remove(c.Meta)
+		}
+	}
+}
+
+// room reports whether a claim of that network could have its addresses.
+func (w *world) room(network string, granted map[netip.Addr]protocol.Grant) bool {
+	for _, src := range resolutions()[network].Network.Sources {
+		free := func(a netip.Addr) bool {
+			_, taken := granted[a]
+			return !taken
+		}
+		if !slices.ContainsFunc(addressesOf(protocol.PoolName(src.Pool)), free) {
+			return false
+		}
+	}
+	return true
+}
