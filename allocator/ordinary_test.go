@@ -1,6 +1,7 @@
 package allocator_test
 
 import (
+	"fmt"
 	"math"
 	"net/netip"
 	"testing"
@@ -36,5 +37,49 @@ func TestOrdinaryCounts(t *testing.T) {
 	var none *allocator.Shape
 	if none.OrdinaryCapacity(allocator.IPv4) != 0 || none.OrdinaryIn(netip.MustParsePrefix("10.0.0.0/28")) != 0 {
 		t.Error("a nil shape has ordinary addresses; want none")
+	}
+}
+
+func TestOrdinaryWithin(t *testing.T) {
+	rangeOf := netipx.MustParseIPRange
+	s, err := allocator.NewShape([]allocator.Range{
+		{
+			Prefix: netip.MustParsePrefix("10.0.0.0/24"), Gateway: netip.MustParseAddr("10.0.0.1"),
+			Exclude: []netipx.IPRange{rangeOf("10.0.0.8-10.0.0.9")}, StaticOnly: []netipx.IPRange{rangeOf("10.0.0.16-10.0.0.31")},
+		},
+		{Prefix: netip.MustParsePrefix("fd00::/126")},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	view := func(ranges ...string) allocator.View {
+		var b netipx.IPSetBuilder
+		for _, r := range ranges {
+			b.AddRange(rangeOf(r))
+		}
+		set, err := b.IPSet()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return allocator.NewView(set)
+	}
+	for _, tt := range []struct {
+		family allocator.Family
+		view   allocator.View
+		want   string
+	}{
+		{allocator.IPv4, allocator.View{}, "[10.0.0.2-10.0.0.7 10.0.0.10-10.0.0.15 10.0.0.32-10.0.0.254]"},
+		{allocator.IPv6, allocator.View{}, "[fd00::1-fd00::3]"},
+		{allocator.IPv4, view("10.0.0.5-10.0.0.20", "10.0.0.200-10.0.1.9"), "[10.0.0.5-10.0.0.7 10.0.0.10-10.0.0.15 10.0.0.200-10.0.0.254]"},
+		{allocator.IPv4, view("10.0.0.16-10.0.0.31"), "[]"},
+		{allocator.IPv6, view("10.0.0.16-10.0.0.31"), "[]"},
+	} {
+		if got := fmt.Sprint(s.OrdinaryWithin(tt.family, tt.view)); got != tt.want {
+			t.Errorf("%v within %v: %s; want %s", tt.family, tt.view, got, tt.want)
+		}
+	}
+	var none *allocator.Shape
+	if got := none.OrdinaryWithin(allocator.IPv4, allocator.View{}); got != nil {
+		t.Errorf("of a nil shape: %v; want nothing", got)
 	}
 }

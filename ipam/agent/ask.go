@@ -3,56 +3,14 @@ package agent
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"reflect"
 	"time"
 
-	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/ipam/node"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 	"github.com/tenure-ipam/tenure/ipam/store"
-	"github.com/tenure-ipam/tenure/ipam/wire"
 )
-
-// A lackError says that this node cannot get an address by itself: the cluster has
-// to be asked for one.
-type lackError struct{ Cause error }
-
-func (e *lackError) Error() string { return e.Cause.Error() }
-
-func (e *lackError) Unwrap() error { return e.Cause }
-
-// An unaskableError says why the cluster cannot be asked.
-type unaskableError struct{ Cause error }
-
-func (e *unaskableError) Error() string {
-	return e.Cause.Error() + "; and the cluster cannot be asked for an address, since the runtime does not say for which pod (K8S_POD_UID)"
-}
-
-func (e *unaskableError) Unwrap() error { return e.Cause }
-
-// A RefusedError is the controller's refusal of a request.
-type RefusedError struct{ protocol.Refusal }
-
-func (e *RefusedError) Error() string { return e.Message }
-
-// refusedNotAssignable is the reason of a refusal that no waiting changes; see the
-// API's constants.
-const refusedNotAssignable = "NotAssignable"
-
-// code is the CNI code that says whether trying again may help.
-func (e *RefusedError) code() wire.Code {
-	if e.Reason == refusedNotAssignable {
-		return wire.CodeInvalidConfig
-	}
-	return wire.CodeTryAgainLater
-}
-
-// A waitingError says for what a request still waits when its ADD's time is up.
-type waitingError struct{ Why string }
-
-func (e *waitingError) Error() string { return e.Why }
 
 // errRequestGone says that a request was given back or lost while it was waited
 // for.
@@ -290,43 +248,6 @@ func (a *Agent) followRequest(ctx context.Context, name string) (told <-chan str
 	return tell
 }
 
-// stillWaits says why r has not been answered in time: its pools are exhausted, the
-// API server does not answer, or the controller does not.
-func (a *Agent) stillWaits(ctx context.Context, add *addition, r protocol.Right, err error) error {
-	for _, w := range r.Request.Wants {
-		p, poolErr := a.pool(w.Pool)
-		if poolErr != nil {
-			continue
-		}
-		if known, _, _ := p.now(); known != nil && known.Pressure == allocator.PressureExhausted && known.Exhausted != "" {
-			return &waitingError{Why: known.Exhausted}
-		}
-	}
-	if errors.Is(err, errUnanswered) {
-		return err
-	}
-	if cause := context.Cause(ctx); !is[*waitedError](cause) { // the runtime has given up, or the agent stops
-		return cause
-	}
-	return &waitingError{Why: fmt.Sprintf("the controller has not answered request %s of pod %s for %s within %v: does tenure-controller run?",
-		r.Name, add.ask.Pod, wantText(r.Request.Wants), a.cfg.Wait)}
-}
-
-func wantText(wants []protocol.Wanted) string {
-	text := ""
-	for i, w := range wants {
-		if i > 0 {
-			text += " and "
-		}
-		if len(w.Ranges) == 1 {
-			text += fmt.Sprintf("%s of pool %s", w.Ranges[0], w.Pool)
-			continue
-		}
-		text += "an address of pool " + string(w.Pool)
-	}
-	return text
-}
-
 // errNotWanted says that what was granted does not do, or not any more.
 var errNotWanted = errors.New("what was granted is not what is wanted")
 
@@ -369,60 +290,4 @@ func (a *Agent) expireRequests(ctx context.Context) {
 		a.letGo(ctx, protocol.Right{Kind: protocol.RightRequest, Name: q.name})
 		a.metrics.asked.WithLabelValues("given back").Inc()
 	})
-}
-
-// callRequest sends a step's call about a request.
-func (a *Agent) callRequest(ctx context.Context, self protocol.Self, r protocol.Right, call protocol.Call) (protocol.Event, error) {
-	ev := protocol.Event{Kind: protocol.EventAnswer, Call: call}
-	var s protocol.SubLease
-	var err error
-	switch call {
-	case protocol.CallCreate:
-		s, ev.Outcome, err = a.cl.SubLeases.CreateSubLease(ctx, protocol.SubLease{
-			Meta: protocol.Meta{Name: r.Name}, Protocol: protocol.Version, Node: self.Node, Store: self.Store, Term: self.Term, Turn: 1, Request: r.Request,
-		})
-	case protocol.CallRead:
-		s, ev.Outcome, err = a.cl.SubLeases.ReadSubLease(ctx, r.Name)
-	case protocol.CallFence:
-		old := protocol.SubLease{Meta: meta(r), Protocol: protocol.Version, Term: r.Said, Turn: r.Turn}
-		next := old
-		next.Term, next.Turn = self.Term, r.Turn+1
-		s, ev.Outcome, err = a.cl.SubLeases.UpdateSubLease(ctx, old, next)
-	case protocol.CallDelete:
-		ev.Outcome, err = a.cl.SubLeases.DeleteSubLease(ctx, meta(r))
-	case protocol.CallConfirm:
-		return a.confirmRequest(ctx, ev, r)
-	case protocol.CallNone:
-		panic("agent: no call to send")
-	}
-	ev.Object = r.ObjectOfRequest(s)
-	return ev, err
-}
-
-// errAwaited says that the controller has not answered a request yet: nothing is
-// wrong.
-var errAwaited = errors.New("waits for the controller")
-
-// confirmRequest reads live what the controller has answered. Another object under
-// the name is a matter for the next read.
-func (a *Agent) confirmRequest(ctx context.Context, ev protocol.Event, r protocol.Right) (protocol.Event, error) {
-	s, out, err := a.cl.SubLeases.ReadSubLease(ctx, r.Name)
-	if out != protocol.Done || s.UID != r.UID {
-		ev.Outcome = protocol.Unknown
-		if err == nil {
-			err = fmt.Errorf("request %s: read %v with UID %s, want %s", r.Name, out, s.UID, r.UID)
-		}
-		return ev, err
-	}
-	var why string
-	ev.Addrs, ev.Leases, ev.Outcome, why = protocol.ConfirmRequest(s)
-	switch ev.Outcome {
-	case protocol.Done:
-		return ev, nil
-	case protocol.Refused:
-		a.requests.refuse(r.Name, *s.Refused)
-		return ev, errors.New(why)
-	case protocol.Unknown, protocol.NotFound, protocol.Exists, protocol.Conflict:
-	}
-	return ev, fmt.Errorf("%w: %s", errAwaited, why)
 }

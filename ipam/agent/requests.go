@@ -121,10 +121,3 @@ func (q *requests) untried(before func(tried protocol.Instant) bool) []*request 
 	}
 	return all
 }
-
-// len returns how many requests there are.
-func (q *requests) len() int {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return len(q.byName)
-}

@@ -102,12 +102,12 @@ func TestExhaustedPoolIsCeded(t *testing.T) {
 	}
 	press(t, pool, v1alpha1.PressureExhausted, "")
 	reserved := netip.MustParseAddr("10.50.0.0")
-	l := ceded(t, pool, used[0], func(x netip.Addr) bool { return !slices.Contains(used, x) && x != reserved })
+	ceded(t, pool, used[0], func(x netip.Addr) bool { return !slices.Contains(used, x) && x != reserved })
 
 	began := time.Now()
 	mustDel(t, n, pods[2])
 	used = used[:2]
-	l = ceded(t, pool, used[0], func(x netip.Addr) bool { return !slices.Contains(used, x) && x != reserved })
+	l := ceded(t, pool, used[0], func(x netip.Addr) bool { return !slices.Contains(used, x) && x != reserved })
 	t.Logf("a freed address took %v to be ceded", time.Since(began))
 
 	// What was freed is the cluster's: the node's own next ADD asks for it like any.
