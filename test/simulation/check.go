@@ -14,7 +14,8 @@ func (w *world) check() {
 			continue
 		}
 		for _, r := range n.disk.rights {
-			if r.Kind == protocol.RightLease && n.serves(r) {
+			// One that is ceded whole gives nothing: the cluster may be its holder.
+			if r.Kind == protocol.RightLease && n.serves(r) && len(r.Ceded) < 1<<(r.Block.Addr().BitLen()-r.Block.Bits()) {
 				gives = append(gives, giver{n, r})
 			}
 		}
