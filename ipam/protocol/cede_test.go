@@ -111,6 +111,7 @@ func TestConfirmationOfAVanishedLease(t *testing.T) {
 		{"held, being deleted", r, func(p *Pool) { p.Deleting = true }, Done, Refused},
 		{"held, another pool of that name", r, func(p *Pool) { p.UID = "other" }, Done, Refused},
 		{"held, other blocks", r, func(p *Pool) { p.Open, p.Bits4 = true, 28 }, Done, Refused},
+		{"held, closed, other blocks", r, func(p *Pool) { p.Bits4 = 28 }, Done, Refused},
 		{"held, no pool", r, func(p *Pool) { *p = Pool{} }, NotFound, Refused},
 	} {
 		p := pool

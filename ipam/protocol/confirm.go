@@ -17,12 +17,12 @@ func ConfirmLease(r Right, pool Pool, outcome Outcome) (ok bool, why string) {
 		return false, fmt.Sprintf("pool %s was deleted and created again", r.Pool)
 	case pool.Deleting:
 		return false, fmt.Sprintf("pool %s is being deleted", r.Pool)
+	case pool.BlockBits(r.Block.Addr()) != r.Block.Bits():
+		return false, fmt.Sprintf("pool %s has other blocks than %v", r.Pool, r.Block)
 	case !pool.Open:
 		return false, fmt.Sprintf("pool %s is closed", r.Pool)
 	case pool.Edited && r.Phase != Held:
 		return false, fmt.Sprintf("pool %s was edited, and the controller has not looked at it yet", r.Pool)
-	case pool.BlockBits(r.Block.Addr()) != r.Block.Bits():
-		return false, fmt.Sprintf("pool %s has other blocks than %v", r.Pool, r.Block)
 	}
 	return true, ""
 }
@@ -31,7 +31,7 @@ func ConfirmLease(r Right, pool Pool, outcome Outcome) (ok bool, why string) {
 // for the controller to look at a pool that was edited. One that is Held already,
 // and had vanished, waits for a closed pool to open: the pool may be closed because
 // the API server's data went back in time, and then it is the lease that had gone,
-// not the right.
+// not the right. One that has blocks of another size by now waits for the lease to go.
 func Confirmation(r Right, pool Pool, outcome Outcome) (Outcome, string) {
 	ok, why := ConfirmLease(r, pool, outcome)
 	switch {
@@ -39,7 +39,7 @@ func Confirmation(r Right, pool Pool, outcome Outcome) (Outcome, string) {
 		return Done, ""
 	case outcome == Done && pool.UID == r.PoolUID && !pool.Deleting && pool.Open && pool.Edited && r.Phase != Held:
 		return Unknown, why
-	case r.Phase == Held && outcome == Done && !pool.Open && pool.UID == r.PoolUID && !pool.Deleting:
+	case r.Phase == Held && outcome == Done && !pool.Open && pool.UID == r.PoolUID && !pool.Deleting && pool.BlockBits(r.Block.Addr()) == r.Block.Bits():
 		return Unknown, why
 	default:
 		return Refused, why
