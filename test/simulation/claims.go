@@ -237,6 +237,13 @@ func (w *world) grants() map[netip.Addr]protocol.Grant {
 	return granted
 }
 
+// ofClaims reports whether addresses of a lease have been granted to claims that
+// exist: its node cannot give it back.
+func (w *world) ofClaims(lease string) bool {
+	l, _ := w.api.leases.read(lease)
+	return slices.ContainsFunc(w.api.claims.list(func(simClaim) bool { return true }), func(c simClaim) bool { return len(l.GrantsOf(c.UID)) > 0 })
+}
+
 // claimUnrest says what is left undone about claims, if anything.
 func (w *world) claimUnrest() string {
 	granted := w.grants()
