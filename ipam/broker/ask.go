@@ -89,6 +89,8 @@ type Problem struct {
 	// the lease that it is on.
 	Addr  netip.Addr
 	Lease string
+	// Lasting says, of PoolNotReady, that only a person can change it.
+	Lasting bool
 }
 
 // Reason says what kind of [Problem] there is.
@@ -170,8 +172,8 @@ func (b *Book) expand(a Ask) ([]want, Problem) {
 			if p == nil || p.state.UID == "" {
 				return nil, problem(PoolMissing, "pool %s does not exist", src.Pool)
 			}
-			if why := p.unready(); why != "" {
-				return nil, problem(PoolNotReady, "pool %s %s", src.Pool, why)
+			if bad := p.unready(); bad.Reason != NoProblem {
+				return nil, bad
 			}
 			families := src.Families
 			if families == nil {

@@ -33,18 +33,22 @@ func newStock() stock {
 	return stock{table, allocator.NewSpace(table, nil)}
 }
 
-// unready returns why nothing of p can be granted, or nothing.
-func (p *pool) unready() string {
+// unready returns why nothing of p can be granted, or no problem.
+func (p *pool) unready() Problem {
+	why, lasting := "", true
 	switch {
 	case p.state.Deleting:
-		return "is being deleted"
+		why = "is being deleted"
 	case p.state.Shape == nil:
-		return "is faulty: " + p.state.Fault
+		why = "is faulty: " + p.state.Fault
 	case p.state.Restored:
-		return "is closed, because the API server's data went back in time: see its condition Ready"
+		why, lasting = "is closed, because the API server's data went back in time: see its condition Ready", false
 	default:
-		return ""
+		return Problem{}
 	}
+	bad := problem(PoolNotReady, "pool %s %s", p.name, why)
+	bad.Lasting = lasting
+	return bad
 }
 
 // ofPool reports whether l is a lease of p as p is now, and one that may be

@@ -248,6 +248,15 @@ func (b *Broker) known(name protocol.Grantee) []protocol.UID {
 	return b.book.known(name)
 }
 
+// SubLeases returns the names of the sub-leases that grants name.
+func (b *Broker) SubLeases() []string {
+	var names []string
+	for _, g := range b.called(protocol.GranteeSubLease) {
+		names = append(names, g.Name)
+	}
+	return names
+}
+
 // called returns the grantees of a kind, without their UIDs, that grants name.
 func (b *Broker) called(kind protocol.GranteeKind) []protocol.Grantee {
 	b.mu.Lock()

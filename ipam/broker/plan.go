@@ -115,6 +115,11 @@ func (b *Book) place(r *round, w *waiter) {
 		b.refuse(r, w, t.bad)
 		return
 	}
+	switch w.problem.Reason {
+	case Exhausted, Taken, Silent: // not any more
+		w.problem = Problem{}
+	case NoProblem, PoolMissing, PoolNotReady, Unassignable, Failed:
+	}
 	for _, s := range t.spots {
 		wr := r.write(s.pool, s.lease)
 		wr.edits = append(wr.edits, edit{verb: add, grant: protocol.Grant{Addr: s.addr, To: w.ask.To}})

@@ -25,6 +25,7 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/cluster"
 	"github.com/tenure-ipam/tenure/ipam/networks"
 	"github.com/tenure-ipam/tenure/ipam/pools"
+	"github.com/tenure-ipam/tenure/ipam/requests"
 	"github.com/tenure-ipam/tenure/ipam/takeover"
 )
 
@@ -201,10 +202,11 @@ func (c *Controller) assemble(ctx context.Context, mgr manager.Manager) ([]prome
 		}
 	}
 
-	bell, poolBell, shapes := &claims.Doorbell{}, &pools.Doorbell{}, &pools.Shapes{}
+	bell, requestBell, poolBell, shapes := &claims.Doorbell{}, &requests.Doorbell{}, &pools.Doorbell{}, &pools.Shapes{}
 	grants, measured := broker.DefaultConfig(), broker.NewMetrics()
 	grants.IdleAfter = c.cfg.Idle
-	b, err := broker.New(grants, live, broker.Notify{Claim: bell.Ring, Pool: poolBell.Ring}, measured, c.log.With("part", "broker"))
+	news := broker.Notify{Claim: bell.Ring, SubLease: requestBell.Ring, Pool: poolBell.Ring}
+	b, err := broker.New(grants, live, news, measured, c.log.With("part", "broker"))
 	if err != nil {
 		return nil, err
 	}
@@ -219,6 +221,10 @@ func (c *Controller) assemble(ctx context.Context, mgr manager.Manager) ([]prome
 		Cache: mgr.GetCache(), Status: direct, Live: live, Broker: b, Pools: ofPools, Networks: catalog,
 		Events: mgr.GetEventRecorder(name), Metrics: claims.NewMetrics(), Log: c.log.With("part", "claims"), Now: time.Now,
 	}
+	ofRequests := &requests.Reconciler{
+		Cache: mgr.GetCache(), API: live, Broker: b, Pools: ofPools,
+		Metrics: requests.NewMetrics(), Log: c.log.With("part", "requests"), Now: time.Now,
+	}
 	implicit := &pools.Implicit{
 		Cache: mgr.GetCache(), Write: direct, Live: live, Networks: catalog,
 		Events: mgr.GetEventRecorder(name), Log: c.log.With("part", "pools"),
@@ -232,6 +238,7 @@ func (c *Controller) assemble(ctx context.Context, mgr manager.Manager) ([]prome
 	for _, set := range []func() error{
 		func() error { return mgr.Add(manager.RunnableFunc(b.Run)) },
 		func() error { return ofClaims.Setup(mgr, catalog, bell, c.cfg.Workers) },
+		func() error { return ofRequests.Setup(mgr, requestBell, c.cfg.Workers) },
 		func() error { return ofPools.Setup(mgr, catalog) },
 		func() error {
 			return mgr.Add(everywhere(func(ctx context.Context) error { return ofPools.WatchRevision(ctx, live) }))
@@ -244,7 +251,7 @@ func (c *Controller) assemble(ctx context.Context, mgr manager.Manager) ([]prome
 			return nil, fmt.Errorf("controller: %w", err)
 		}
 	}
-	return []prometheus.Collector{measured, ofClaims.Metrics, ofPools.Metrics, ofDead.Metrics}, nil
+	return []prometheus.Collector{measured, ofClaims.Metrics, ofRequests.Metrics, ofPools.Metrics, ofDead.Metrics}, nil
 }
 
 // probes serves health, and readiness once the caches are filled, whoever leads.

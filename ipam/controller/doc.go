@@ -1,4 +1,4 @@
 // Package controller puts the cluster controller together: the broker, the
-// reconcilers of claims, pools and dead nodes, and the manager that elects one leader, keeps
-// the caches and serves health and metrics. It decides nothing.
+// reconcilers of claims, requests, pools and dead nodes, and the manager that elects
+// one leader, keeps the caches and serves health and metrics. It decides nothing.
 package controller

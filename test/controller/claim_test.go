@@ -80,8 +80,14 @@ func TestManyAtOnce(t *testing.T) {
 // parallel calls do with 0 to n-1, 16 at once.
 func parallel(t testing.TB, n int, do func(int) error) {
 	t.Helper()
+	parallelOf(t, 16, n, do)
+}
+
+// parallelOf calls do with 0 to n-1, so many at once.
+func parallelOf(t testing.TB, limit, n int, do func(int) error) {
+	t.Helper()
 	var g errgroup.Group
-	g.SetLimit(16)
+	g.SetLimit(limit)
 	for i := range n {
 		g.Go(func() error { return do(i) })
 	}

@@ -100,6 +100,10 @@ var rules = []rule{
 		never: join(bolt, cni, []string{"./ipam/agent", "./ipam/broker", "./ipam/store", "./ipam/wire", "./claims"}),
 	},
 	{
+		pkg: "./ipam/requests", why: "the controller answers nodes' requests with it: it knows neither node nor claim",
+		never: join(bolt, cni, []string{"./ipam/agent", "./ipam/store", "./ipam/wire", "./ipam/plugin", "./claims"}),
+	},
+	{
 		pkg: "./ipam/controller", why: "it wires the cluster controller, which has no node",
 		never: join(bolt, cni, []string{"./ipam/agent", "./ipam/daemon", "./ipam/store", "./ipam/wire", "./ipam/plugin", "./cmd"}),
 	},

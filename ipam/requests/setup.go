@@ -1,0 +1,124 @@
+package requests
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/ipam/cluster"
+)
+
+// queue is the reconciler's work.
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// A Doorbell hands a broker's notifications to the reconciler's queue. Before the
+// queue has started it drops them, which loses nothing: the queue starts with every
+// request, and with every sub-lease that has grants.
+type Doorbell struct{ to atomic.Pointer[queue] }
+
+// Ring has a sub-lease looked at.
+func (d *Doorbell) Ring(name string) {
+	if q := d.to.Load(); q != nil {
+		(*q).Add(request(name))
+	}
+}
+
+func request(name string) reconcile.Request {
+	return reconcile.Request{NamespacedName: types.NamespacedName{Name: name}}
+}
+
+// Setup has the manager run r with this many workers, and at every ring of the
+// bell.
+func (r *Reconciler) Setup(mgr ctrl.Manager, bell *Doorbell, workers int) error {
+	err := ctrl.NewControllerManagedBy(mgr).Named("requests").
+		Watches(&v1alpha1.IPSubLease{}, r.arrivals(), builder.WithPredicates(predicate.NewPredicateFuncs(isRequest))).
+		WatchesRawSource(opening{r, bell}).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: workers,
+			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](100*time.Millisecond, 10*time.Second),
+		}).
+		Complete(r)
+	if err != nil {
+		return fmt.Errorf("set up requests: %w", err)
+	}
+	return nil
+}
+
+func isRequest(o client.Object) bool { return o.(*v1alpha1.IPSubLease).Spec.Request != nil }
+
+// arrivals has requests stand in line as they come, before several workers take
+// them up.
+func (r *Reconciler) arrivals() handler.EventHandler {
+	add := func(q queue, o client.Object) { q.Add(request(o.GetName())) }
+	return handler.Funcs{
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) {
+			if !e.IsInInitialList { // those stand in line already
+				r.enter(e.Object.(*v1alpha1.IPSubLease))
+			}
+			add(q, e.Object)
+		},
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) { add(q, e.ObjectNew) },
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) { add(q, e.Object) },
+	}
+}
+
+// enter has a request stand in line, if it has not been answered.
+func (r *Reconciler) enter(o *v1alpha1.IPSubLease) {
+	sub, err := cluster.SubLeaseOf(o)
+	if err != nil {
+		return // looking at it says so
+	}
+	if p := decide(seen{sub: sub}); p.ask != nil && !sub.Answered() {
+		r.Broker.Ask(*p.ask)
+	}
+}
+
+// opening is the source that starts the doorbell. It has the requests that are
+// there stand in line, by age: another controller may have served them so far.
+type opening struct {
+	*Reconciler
+	bell *Doorbell
+}
+
+// Start implements [source.Source].
+func (o opening) Start(ctx context.Context, q queue) error {
+	o.bell.to.Store(&q)
+	var list v1alpha1.IPSubLeaseList
+	if err := o.Cache.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("list sub-leases: %w", err)
+	}
+	var waiting []*v1alpha1.IPSubLease
+	for i := range list.Items {
+		if isRequest(&list.Items[i]) {
+			waiting = append(waiting, &list.Items[i])
+		}
+	}
+	slices.SortFunc(waiting, older)
+	for _, w := range waiting {
+		o.enter(w)
+	}
+	for _, name := range o.Broker.SubLeases() { // who is gone has no event to come
+		q.Add(request(name))
+	}
+	return nil
+}
+
+// older orders sub-leases by creation, and by name where that is one second.
+func older(a, b *v1alpha1.IPSubLease) int {
+	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+}
