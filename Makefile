@@ -55,6 +55,22 @@ fuzz: ## Every fuzz target for FUZZTIME each
 		done; \
 	done
 
+# Of simulate: how many seeds to play. Of replay: which one, and with which of the
+# deliberate faults (M1, M2, ...).
+SEEDS ?= 100000
+SEED ?= 0
+FAULT ?=
+
+.PHONY: simulate
+simulate: ## Play the protocol's simulation for SEEDS seeds, until one breaks an invariant
+	go build -o bin/simulate ./test/simulate
+	bin/simulate -seeds $(SEEDS) $(if $(FAULT),-fault $(FAULT)) $(ARGS)
+
+.PHONY: replay
+replay: ## Print what happens in SEED of the simulation, and its shortest form; FAULT=M7 adds a fault
+	go build -o bin/simulate ./test/simulate
+	@bin/simulate -replay -seed $(SEED) $(if $(FAULT),-fault $(FAULT)) $(ARGS)
+
 .PHONY: demo
 demo: root build rig ## See Tenure work: nodes, pods and claims on this machine, gone afterwards. ARGS=--help
 	@$(GO_BUILD) -o bin/demo ./test/demo
