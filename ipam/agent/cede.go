@@ -166,6 +166,12 @@ func (a *Agent) cedeLease(ctx context.Context, name string) {
 // handBack gives a lease that nothing rests on back, or cedes it whole if something
 // of it is granted.
 func (a *Agent) handBack(ctx context.Context, r protocol.Right) {
+	// One that had vanished, and waits for its pool to open, may be what keeps the
+	// pool closed: its blocks are to have another size.
+	if r.Term == 0 && !r.Granted {
+		a.letGo(ctx, r)
+		return
+	}
 	// A lease that was given away on disk serves nobody until the API server has
 	// heard of it: while that is away, it is better kept. And what was published
 	// since has moved its revision, at which the delete must be.
