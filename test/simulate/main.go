@@ -10,6 +10,7 @@ import (
 	"maps"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
@@ -39,6 +40,7 @@ func main() {
 	flag.BoolVar(&o.short, "short", false, "replay the shrunk form alone")
 	flag.DurationVar(&o.every, "every", 5*time.Second, "how often to say how far it is")
 	flag.Parse()
+	debug.SetGCPercent(400) // worlds are small and short-lived
 	o.fault = simulation.Fault(*fault)
 	failed, err := run(o, os.Stdout)
 	if err != nil {

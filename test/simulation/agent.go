@@ -178,9 +178,9 @@ func (n *simNode) giveBack() {
 			continue
 		}
 		delete(a.idle, name)
-		if r.Kind != protocol.RightLease || r.Phase != protocol.Held {
+		if r.Kind != protocol.RightLease || r.Phase != protocol.Held || r.Term == 0 && !r.Granted {
 			n.letGo(name)
-			return
+			continue
 		}
 		n.drive(r, protocol.Event{Kind: protocol.EventLook}, func(now protocol.Right, res protocol.Result) {
 			switch {
@@ -191,7 +191,6 @@ func (n *simNode) giveBack() {
 				n.later(func() { n.letGo(name) })
 			}
 		})
-		return
 	}
 }
 

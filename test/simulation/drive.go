@@ -119,7 +119,7 @@ func (n *simNode) free(d *simDisk, r protocol.Right) bool {
 	if n.w.fault == M28 && r.Kind == protocol.RightUse {
 		return true
 	}
-	if n.w.fault == M49 && r.Store != "" {
+	if n.w.fault == M49 && r.Store != "" && r.Kind != protocol.RightLease {
 		return true
 	}
 	return d.unused(r)
