@@ -163,6 +163,9 @@ func (a *Agent) acquire(ctx context.Context, p *pool, n need) error {
 	if ok, why := a.serving(); !ok {
 		return &notServingError{Why: why}
 	}
+	if err := a.withheld(p.name); err != nil {
+		return &notReadyError{Pool: p.name, Why: "waits: " + err.Error()}
+	}
 	own, err := a.unsettled(p.name, n)
 	if err != nil {
 		return err
@@ -314,6 +317,9 @@ func (a *Agent) obtainExact(ctx context.Context, p *pool, n need) error {
 	}
 	if !known.Open {
 		return &notReadyError{Pool: p.name, Why: "is closed: see its condition Ready"}
+	}
+	if err := a.withheld(p.name); err != nil {
+		return &notReadyError{Pool: p.name, Why: "waits: " + err.Error()}
 	}
 	block := known.shape.Block(n.exact, known.bits(n.family))
 	r, res, err := a.pursue(ctx, leaseRight(known.Pool, block), protocol.Event{Kind: protocol.EventWant})

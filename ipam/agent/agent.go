@@ -44,6 +44,10 @@ type Agent struct {
 	ignored map[string]string                    // guarded by mu; what was said of a network's keys
 	readFor map[protocol.StoreID]bool            // guarded by mu; lost stores whose attachments were looked for
 	foreign int                                  // guarded by mu; leases and sub-leases in this node's name of another machine's stores
+	history protocol.History                     // guarded by mu; how far the API server was seen to come
+	era     int                                  // guarded by mu; how often it was seen to go back
+	late    map[protocol.PoolName]bool           // guarded by mu; pools first heard of since it last did
+	beatNow chan struct{}                        // a heartbeat is due before its time
 	reading bool                                 // guarded by mu; a store was lost in this boot, and is not read back yet
 	recalls map[string]bool                      // guarded by mu; the recalls on the seat that have been taken up, by ID
 	queue   func(task func(context.Context))     // set by Run: runs a task that Run waits for
@@ -58,8 +62,10 @@ func New(cfg Config, st *store.Store, cl Cluster, clock Clock, host Host, log *s
 	a := &Agent{
 		cfg: cfg, st: st, cl: cl, clock: clock, host: host, log: log,
 		pools: map[protocol.PoolName]*pool{}, idle: map[string]protocol.Instant{}, public: map[string]publication{},
-		ignored: map[string]string{}, readFor: map[protocol.StoreID]bool{},
+		ignored: map[string]string{}, readFor: map[protocol.StoreID]bool{}, beatNow: make(chan struct{}, 1),
 	}
+	a.cl.Leases, a.cl.SubLeases = carefulLeases{cl.Leases, a}, carefulSubLeases{cl.SubLeases, a}
+	a.cl.Pools, a.cl.Seats = carefulPools{cl.Pools, a}, carefulSeats{cl.Seats, a}
 	a.metrics = newMetrics(state{a})
 	return a, nil
 }
@@ -96,12 +102,16 @@ func (a *Agent) Run(ctx context.Context, ln net.Listener, limits wire.Limits) er
 func (a *Agent) resume(ctx context.Context) error {
 	var id store.Identity
 	var kept []Pool
+	var history protocol.History
 	err := a.st.View(func(tx *store.Tx) error {
 		var err error
 		if id, err = tx.Identity(); err != nil {
 			return err
 		}
 		if kept, err = keptPools(tx); err != nil {
+			return err
+		}
+		if history, err = tx.History(); err != nil {
 			return err
 		}
 		for r, err := range tx.Rights() {
@@ -129,6 +139,7 @@ func (a *Agent) resume(ctx context.Context) error {
 	}
 	a.mu.Lock()
 	a.sitting = protocol.Resume(self, boot, id.Term, sent, id.Fence)
+	a.history = history
 	a.mu.Unlock()
 	for _, p := range kept {
 		a.adoptPool(ctx, protocol.PoolName(p.Name), p)

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -35,6 +36,7 @@ func (a *Agent) maintain(ctx context.Context) error {
 		{every: journalEvery, do: a.drainJournal},
 		{every: ownEvery, needSeat: true, do: a.listOwn},
 		{every: lookEvery, needSeat: true, do: a.lookAgain},
+		{every: lookEvery, do: a.mend},
 		{every: time.Minute, needSeat: true, do: a.planLooks},
 		{every: ownEvery, do: a.sweepJournal},
 		{every: min(idleEvery, a.cfg.Idle), needSeat: true, do: a.giveBack},
@@ -161,6 +163,7 @@ func (a *Agent) giveBack(ctx context.Context) {
 		a.log.ErrorContext(ctx, "store not read", "error", err)
 		return
 	}
+	rights = slices.DeleteFunc(rights, func(r protocol.Right) bool { return a.withheldRight(r) != nil })
 	idle := a.idleRights(rights)
 	inParallel(a.cfg.Parallel, idle, func(r protocol.Right) {
 		if r.Kind == protocol.RightLease && r.Phase == protocol.Held {

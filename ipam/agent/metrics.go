@@ -19,6 +19,7 @@ type Metrics struct {
 	took      *prometheus.HistogramVec // seconds to answer, by verb
 	calls     *prometheus.CounterVec   // protocol calls to the API server, by kind, call and outcome
 	swept     prometheus.Counter       // attachments freed without a DEL
+	rewound   prometheus.Counter       // times that the API server was seen to go back
 	asked     *prometheus.CounterVec   // waits for requests, by how they ended
 	ceded     prometheus.Counter       // addresses ceded to the cluster
 	takenBack prometheus.Counter       // and taken back
@@ -39,6 +40,9 @@ func newMetrics(state prometheus.Collector) *Metrics {
 		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "tenure_agent_api_calls_total", Help: "Calls of the lease protocol to the API server, by kind of right, call and outcome.",
 		}, []string{"kind", "call", "outcome"}),
+		rewound: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "tenure_agent_api_rewound_total", Help: "Times that the API server was seen to have gone back to an earlier state.",
+		}),
 		swept: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "tenure_agent_garbage_freed_total", Help: "Attachments freed by the agent's own garbage collection, whose DEL never came.",
 		}),
@@ -58,7 +62,7 @@ func newMetrics(state prometheus.Collector) *Metrics {
 }
 
 func (m *Metrics) all() []prometheus.Collector {
-	return []prometheus.Collector{m.requests, m.took, m.calls, m.swept, m.asked, m.ceded, m.takenBack, m.recalls, m.state}
+	return []prometheus.Collector{m.requests, m.took, m.calls, m.swept, m.rewound, m.asked, m.ceded, m.takenBack, m.recalls, m.state}
 }
 
 // Describe implements [prometheus.Collector].

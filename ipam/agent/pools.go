@@ -155,6 +155,7 @@ func (a *Agent) hear(ctx context.Context, p *pool, heard Pool, exists bool) erro
 		p.set(was, true) // what is leased of it stays until it is given back
 		return nil
 	}
+	a.heardOpening(heard.Pool, was == nil)
 	heard.Revision = "" // counts change it every minute, and nothing here depends on it
 	text, err := json.Marshal(heard)
 	if err != nil {

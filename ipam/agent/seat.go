@@ -26,8 +26,11 @@ func (a *Agent) runSeat(ctx context.Context) error {
 			pause = a.sitting.BeatEvery()
 			a.mu.Unlock()
 		}
-		if !a.wait(ctx, pause) {
+		select {
+		case <-ctx.Done():
 			return nil
+		case <-a.clock.After(pause):
+		case <-a.beatNow:
 		}
 	}
 }
@@ -40,15 +43,19 @@ func (a *Agent) beat(ctx context.Context) (accepted bool, err error) {
 	ev := protocol.SeatEvent{Now: a.clock.Now()}
 	for range maxSteps {
 		a.mu.Lock()
+		a.sitting.Restored = ""
+		if r := a.history.Restored; r != nil {
+			a.sitting.Restored = r.String()
+		}
 		res := protocol.StepSeat(a.sitting, ev)
-		had := a.sitting.Term
+		had, era := a.sitting.Term, a.era
 		if !res.Accepted {
 			a.sitting = res.Next
 		}
 		a.mu.Unlock()
 		if res.Accepted {
 			a.hearRecalls(res.Next.Seen) // where the watch is behind
-			return true, a.accept(ctx, had, res.Next)
+			return true, a.accept(ctx, had, era, res.Next)
 		}
 		if had != 0 && res.Next.Term == 0 {
 			a.log.WarnContext(ctx, "seat lost", "node", a.cfg.Node, "error", res.Why)
@@ -84,8 +91,9 @@ func (a *Agent) callSeat(ctx context.Context, res protocol.SeatResult) protocol.
 }
 
 // accept takes over a heartbeat that the API server has accepted: first on disk,
-// then in memory. In a new term no right serves until it has been said again.
-func (a *Agent) accept(ctx context.Context, had int64, next protocol.Sitting) error {
+// then in memory. In a new term no right serves until it has been said again. An
+// acceptance of an era that has ended is none.
+func (a *Agent) accept(ctx context.Context, had int64, era int, next protocol.Sitting) error {
 	var again []string
 	err := a.st.Update(ctx, func(tx *store.Tx) error {
 		again = again[:0]
@@ -93,6 +101,9 @@ func (a *Agent) accept(ctx context.Context, had int64, next protocol.Sitting) er
 			Node: next.Self.Node, Machine: next.Self.Machine, Boot: next.Self.Boot, Term: next.Term,
 			BeatSentWall: next.Sent.Wall, BeatSentBoot: next.Sent.Boot, Fence: next.Fence,
 		})
+		if err == nil {
+			err = tx.PutHistory(a.sight().history)
+		}
 		if err != nil || next.Term == had {
 			return err
 		}
@@ -111,6 +122,10 @@ func (a *Agent) accept(ctx context.Context, had int64, next protocol.Sitting) er
 		return fmt.Errorf("record the seat: %w", err)
 	}
 	a.mu.Lock()
+	if a.era != era {
+		a.mu.Unlock()
+		return nil
+	}
 	a.sitting = next
 	if had == 0 && a.lostHere(next.Seen) && len(a.readFor) == 0 {
 		a.reading = true // until listOwn has found what it left

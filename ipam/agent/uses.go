@@ -253,6 +253,9 @@ func (a *Agent) callUse(ctx context.Context, self protocol.Self, r protocol.Righ
 // confirmUse reads live what a use rests on, in the order that docs/leases.md
 // gives: the other name, then the claim and the leases of its addresses.
 func (a *Agent) confirmUse(ctx context.Context, self protocol.Self, r protocol.Right) (protocol.Outcome, error) {
+	if err := a.withheldRight(r); err != nil {
+		return protocol.Unknown, err
+	}
 	e := protocol.UseEvidence{Own: *r.Use, Addrs: r.Addrs}
 	other, out, err := a.cl.SubLeases.ReadSubLease(ctx, otherUse(r))
 	switch out {

@@ -1,0 +1,329 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+	"github.com/tenure-ipam/tenure/ipam/store"
+)
+
+// errRewound says that an answer cannot be relied upon: the API server has gone
+// back to an earlier state.
+var errRewound = errors.New("the API server has gone back to an earlier state, as after a restore: nothing is concluded from its answer")
+
+// A withheldError says why a call is not sent now.
+type withheldError struct{ Pool protocol.PoolName }
+
+func (e *withheldError) Error() string {
+	return fmt.Sprintf("the API server has gone back to an earlier state, and pool %s has not been opened again since", e.Pool)
+}
+
+// A sight is what was known of the API server when a call was sent.
+type sight struct {
+	history protocol.History
+	era     int
+}
+
+func (a *Agent) sight() sight {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return sight{a.history, a.era}
+}
+
+// wrote judges the answer to a write that was sent at s: errRewound says that it
+// must not be relied upon.
+func (a *Agent) wrote(ctx context.Context, s sight, rev protocol.Revision) error {
+	return a.judge(ctx, s, s.history.Behind(rev), func(h protocol.History) protocol.History { return h.SawObject(rev) })
+}
+
+// sat is wrote for the node's seat, as read or written.
+func (a *Agent) sat(ctx context.Context, s sight, seat protocol.Seat) error {
+	return a.judge(ctx, s, s.history.SeatBehind(seat), func(h protocol.History) protocol.History { return h.SawSeat(seat) })
+}
+
+func (a *Agent) judge(ctx context.Context, s sight, behind bool, saw func(protocol.History) protocol.History) error {
+	a.mu.Lock()
+	switch {
+	case a.era != s.era: // it has gone back while the call was under way
+		a.mu.Unlock()
+		return errRewound
+	case !behind:
+		a.history = saw(a.history)
+		a.mu.Unlock()
+		return nil
+	}
+	a.era++
+	a.history = a.history.Rewound()
+	a.sitting = a.sitting.Rewound()
+	a.late = nil
+	a.mu.Unlock()
+	a.metrics.rewound.Inc()
+	a.log.ErrorContext(ctx, "the API server has gone back to an earlier state: nothing is leased or given back until the controller has opened the pools again", "node", a.cfg.Node)
+	a.wakeSeat()
+	if err := a.st.Update(ctx, func(tx *store.Tx) error { return tx.PutHistory(a.sight().history) }); err != nil {
+		a.log.ErrorContext(ctx, "that the API server has gone back is not recorded yet", "error", err)
+	}
+	return errRewound
+}
+
+// withheld returns an error if nothing may be acquired from a pool, or given back to
+// it, because it has not been opened again since the API server has gone back.
+func (a *Agent) withheld(name protocol.PoolName) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.history.Restored == nil || a.reopened(name) {
+		return nil
+	}
+	return &withheldError{Pool: name}
+}
+
+// reopened reports whether a pool has been opened since the API server has gone
+// back, or is gone. One that was first heard of since may be what the restored data
+// show: it counts when all others have been opened. a.mu must be held.
+func (a *Agent) reopened(name protocol.PoolName) bool {
+	p := a.pools[name]
+	if p == nil || a.late[name] {
+		return false
+	}
+	known, absent, _ := p.now()
+	return absent || known != nil && (known.Deleting || a.history.Restored.Reopened(known.Pool.Pool))
+}
+
+// withheldRight is withheld for a right, whatever its kind.
+func (a *Agent) withheldRight(r protocol.Right) error {
+	pools := []protocol.PoolName{}
+	if r.Kind == protocol.RightLease {
+		pools = append(pools, r.Pool)
+	}
+	if r.Request != nil {
+		for _, w := range r.Request.Wants {
+			pools = append(pools, w.Pool)
+		}
+	}
+	for _, lease := range r.Leases {
+		if pool, _, err := protocol.ParseLeaseName(lease); err == nil {
+			pools = append(pools, pool)
+		}
+	}
+	for _, name := range pools {
+		if err := a.withheld(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// heardOpening notes the opening of a pool as heard of; fresh says that the node had
+// not heard of it before. Its revision proves nothing: a watch may tell what was
+// before the API server went back.
+func (a *Agent) heardOpening(p protocol.Pool, fresh bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.history = a.history.SawOpening(p.Opening)
+	if fresh && a.history.Restored != nil {
+		if a.late == nil {
+			a.late = map[protocol.PoolName]bool{}
+		}
+		a.late[protocol.PoolName(p.Name)] = true
+	}
+}
+
+// mend brings the agent from having seen that the API server has gone back, by
+// having put back what its node holds, to business as usual.
+func (a *Agent) mend(ctx context.Context) {
+	a.mu.Lock()
+	restored, term := a.history.Restored, a.sitting.Term
+	said, _ := protocol.ParseRestoration(a.sitting.Seen.Restored)
+	over := restored != nil && restored.Back && said == *restored
+	if over {
+		for name := range a.pools {
+			over = over && (a.late[name] || a.reopened(name))
+		}
+	}
+	if over {
+		a.history.Restored, a.late = nil, nil
+	}
+	a.mu.Unlock()
+	switch {
+	case over:
+		a.log.InfoContext(ctx, "the pools have been opened again: leasing goes on")
+		a.wakeSeat()
+	case restored != nil && !restored.Back && term != 0 && a.putBack(ctx, term):
+		a.mu.Lock()
+		if now := a.history.Restored; now != nil {
+			a.history.Restored = &protocol.Restoration{Back: true, Opening: now.Opening}
+		}
+		a.mu.Unlock()
+		a.log.InfoContext(ctx, "what this node holds has been put back: it waits for the pools to be opened again")
+		a.wakeSeat()
+	}
+}
+
+// putBack reports whether every right has been said in term.
+func (a *Agent) putBack(ctx context.Context, term int64) bool {
+	all := true
+	err := a.st.View(func(tx *store.Tx) error {
+		for r, err := range tx.Rights() {
+			if err != nil {
+				return err
+			}
+			all = all && r.PutBack(term)
+		}
+		return nil
+	})
+	if err != nil {
+		a.log.ErrorContext(ctx, "store not read", "error", err)
+	}
+	return all && err == nil
+}
+
+// wakeSeat has the next heartbeat sent now.
+func (a *Agent) wakeSeat() {
+	select {
+	case a.beatNow <- struct{}{}:
+	default: // it is due already
+	}
+}
+
+// carefulLeases withholds calls on leases, and does not pass on answers, of an API
+// server that has gone back (H9).
+type carefulLeases struct {
+	Leases
+	a *Agent
+}
+
+func (c carefulLeases) CreateLease(ctx context.Context, l protocol.Lease) (protocol.Lease, protocol.Outcome, error) {
+	if err := c.a.withheld(l.Pool); err != nil && !c.a.holds(l.Name) {
+		return protocol.Lease{}, protocol.Unknown, err
+	}
+	s := c.a.sight()
+	got, out, err := c.Leases.CreateLease(ctx, l)
+	return careful(got, out, err, c.a.wrote(ctx, s, got.Revision))
+}
+
+func (c carefulLeases) UpdateLease(ctx context.Context, old, next protocol.Lease) (protocol.Lease, protocol.Outcome, error) {
+	if err := c.a.withheld(next.Pool); err != nil && !c.a.holds(next.Name) {
+		return protocol.Lease{}, protocol.Unknown, err
+	}
+	s := c.a.sight()
+	got, out, err := c.Leases.UpdateLease(ctx, old, next)
+	return careful(got, out, err, c.a.wrote(ctx, s, got.Revision))
+}
+
+func (c carefulLeases) DeleteLease(ctx context.Context, m protocol.Meta) (protocol.Outcome, error) {
+	if pool, _, err := protocol.ParseLeaseName(m.Name); err == nil {
+		if err := c.a.withheld(pool); err != nil {
+			return protocol.Unknown, err
+		}
+	}
+	return c.Leases.DeleteLease(ctx, m)
+}
+
+// carefulSubLeases is carefulLeases for sub-leases.
+type carefulSubLeases struct {
+	SubLeases
+	a *Agent
+}
+
+func (c carefulSubLeases) CreateSubLease(ctx context.Context, s protocol.SubLease) (protocol.SubLease, protocol.Outcome, error) {
+	if err := c.withheld(s.Name); err != nil && !c.a.holds(s.Name) {
+		return protocol.SubLease{}, protocol.Unknown, err
+	}
+	seen := c.a.sight()
+	got, out, err := c.SubLeases.CreateSubLease(ctx, s)
+	return careful(got, out, err, c.a.wrote(ctx, seen, got.Revision))
+}
+
+func (c carefulSubLeases) UpdateSubLease(ctx context.Context, old, next protocol.SubLease) (protocol.SubLease, protocol.Outcome, error) {
+	if err := c.withheld(next.Name); err != nil && !c.a.holds(next.Name) {
+		return protocol.SubLease{}, protocol.Unknown, err
+	}
+	seen := c.a.sight()
+	got, out, err := c.SubLeases.UpdateSubLease(ctx, old, next)
+	return careful(got, out, err, c.a.wrote(ctx, seen, got.Revision))
+}
+
+func (c carefulSubLeases) DeleteSubLease(ctx context.Context, m protocol.Meta) (protocol.Outcome, error) {
+	if err := c.withheld(m.Name); err != nil {
+		return protocol.Unknown, err
+	}
+	return c.SubLeases.DeleteSubLease(ctx, m)
+}
+
+func (c carefulSubLeases) withheld(name string) error {
+	r, ok := c.a.right(name)
+	if !ok {
+		return nil
+	}
+	return c.a.withheldRight(r)
+}
+
+// carefulPools does not confirm leases of a pool that has not been opened again.
+type carefulPools struct {
+	Pools
+	a *Agent
+}
+
+func (c carefulPools) ReadPool(ctx context.Context, name protocol.PoolName) (protocol.Pool, protocol.Outcome, error) {
+	if err := c.a.withheld(name); err != nil {
+		return protocol.Pool{}, protocol.Unknown, err
+	}
+	p, out, err := c.Pools.ReadPool(ctx, name)
+	c.a.mu.Lock()
+	restored := c.a.history.Restored
+	c.a.mu.Unlock()
+	if out == protocol.Done && restored != nil && !p.Deleting && !restored.Reopened(p) {
+		return protocol.Pool{}, protocol.Unknown, &withheldError{Pool: name}
+	}
+	return p, out, err
+}
+
+// carefulSeats compares the node's seat with what is known of it.
+type carefulSeats struct {
+	Seats
+	a *Agent
+}
+
+func (c carefulSeats) ReadSeat(ctx context.Context, node protocol.NodeName) (protocol.Seat, protocol.Outcome, error) {
+	s := c.a.sight()
+	got, out, err := c.Seats.ReadSeat(ctx, node)
+	return c.judged(ctx, s, got, out, err)
+}
+
+func (c carefulSeats) CreateSeat(ctx context.Context, seat protocol.Seat) (protocol.Seat, protocol.Outcome, error) {
+	s := c.a.sight()
+	got, out, err := c.Seats.CreateSeat(ctx, seat)
+	return c.judged(ctx, s, got, out, err)
+}
+
+func (c carefulSeats) UpdateSeat(ctx context.Context, seat protocol.Seat) (protocol.Seat, protocol.Outcome, error) {
+	s := c.a.sight()
+	got, out, err := c.Seats.UpdateSeat(ctx, seat)
+	return c.judged(ctx, s, got, out, err)
+}
+
+func (c carefulSeats) judged(ctx context.Context, s sight, got protocol.Seat, out protocol.Outcome, err error) (protocol.Seat, protocol.Outcome, error) {
+	if out != protocol.Done {
+		return got, out, err
+	}
+	return careful(got, out, err, c.a.sat(ctx, s, got))
+}
+
+// careful returns an answer, or that nothing is known if it is not to be relied
+// upon.
+func careful[T any](got T, out protocol.Outcome, err, rewound error) (T, protocol.Outcome, error) {
+	if rewound != nil {
+		var none T
+		return none, protocol.Unknown, rewound
+	}
+	return got, out, err
+}
+
+// holds reports whether the store has a right of that name as Held: it was the
+// node's before the API server went back, and is put back.
+func (a *Agent) holds(name string) bool {
+	r, ok := a.right(name)
+	return ok && r.Phase == protocol.Held
+}
