@@ -38,6 +38,17 @@ func (a *Agent) wrote(ctx context.Context, s sight, rev protocol.Revision) error
 	return a.judge(ctx, s, s.history.Behind(rev), func(h protocol.History) protocol.History { return h.SawObject(rev) })
 }
 
+// read is wrote for a live read of an object of which the store has a record.
+func (a *Agent) read(ctx context.Context, s sight, behind bool) error {
+	return a.judge(ctx, s, behind, func(h protocol.History) protocol.History { return h })
+}
+
+// known returns what the store has of a right, the zero Right for nothing.
+func (a *Agent) known(name string) protocol.Right {
+	r, _ := a.right(name)
+	return r
+}
+
 // sat is wrote for the node's seat, as read or written.
 func (a *Agent) sat(ctx context.Context, s sight, seat protocol.Seat) error {
 	return a.judge(ctx, s, s.history.SeatBehind(seat), func(h protocol.History) protocol.History { return h.SawSeat(seat) })
@@ -203,6 +214,15 @@ func (c carefulLeases) CreateLease(ctx context.Context, l protocol.Lease) (proto
 	return careful(got, out, err, c.a.wrote(ctx, s, got.Revision))
 }
 
+func (c carefulLeases) ReadLease(ctx context.Context, name string) (protocol.Lease, protocol.Outcome, error) {
+	s, r := c.a.sight(), c.a.known(name)
+	got, out, err := c.Leases.ReadLease(ctx, name)
+	if out != protocol.Done {
+		return got, out, err
+	}
+	return careful(got, out, err, c.a.read(ctx, s, r.Behind(got.Meta, got.Turn)))
+}
+
 func (c carefulLeases) UpdateLease(ctx context.Context, old, next protocol.Lease) (protocol.Lease, protocol.Outcome, error) {
 	if err := c.a.withheld(next.Pool); err != nil && !c.a.holds(next.Name) {
 		return protocol.Lease{}, protocol.Unknown, err
@@ -234,6 +254,15 @@ func (c carefulSubLeases) CreateSubLease(ctx context.Context, s protocol.SubLeas
 	seen := c.a.sight()
 	got, out, err := c.SubLeases.CreateSubLease(ctx, s)
 	return careful(got, out, err, c.a.wrote(ctx, seen, got.Revision))
+}
+
+func (c carefulSubLeases) ReadSubLease(ctx context.Context, name string) (protocol.SubLease, protocol.Outcome, error) {
+	s, r := c.a.sight(), c.a.known(name)
+	got, out, err := c.SubLeases.ReadSubLease(ctx, name)
+	if out != protocol.Done {
+		return got, out, err
+	}
+	return careful(got, out, err, c.a.read(ctx, s, r.Behind(got.Meta, got.Turn)))
 }
 
 func (c carefulSubLeases) UpdateSubLease(ctx context.Context, old, next protocol.SubLease) (protocol.SubLease, protocol.Outcome, error) {

@@ -92,6 +92,16 @@ func (s Sitting) Rewound() Sitting {
 // opened by a word that r does not void.
 func (r Restoration) Reopened(p Pool) bool { return p.Open && p.Opening > r.Opening }
 
+// Behind reports whether an object, as read live after r was recorded, is of an
+// earlier state than r.
+func (r Right) Behind(m Meta, turn int64) bool {
+	if r.UID == "" || m.UID != r.UID {
+		return false
+	}
+	n := number(m.Revision)
+	return n != 0 && n < number(r.Revision) || turn < r.Turn
+}
+
 // PutBack reports whether a right has been said in term, so that it is in the API
 // server again, or is not to be said any more.
 func (r Right) PutBack(term int64) bool {

@@ -87,6 +87,26 @@ func TestSittingRewound(t *testing.T) {
 	}
 }
 
+func TestRightBehind(t *testing.T) {
+	r := Right{UID: "u", Revision: "70", Turn: 3}
+	for _, tt := range []struct {
+		name string
+		m    Meta
+		turn int64
+		want bool
+	}{
+		{"as it was", Meta{UID: "u", Revision: "70"}, 3, false},
+		{"written since", Meta{UID: "u", Revision: "71"}, 3, false},
+		{"an older revision", Meta{UID: "u", Revision: "69"}, 3, true},
+		{"an older turn", Meta{UID: "u", Revision: "80"}, 2, true},
+		{"another object", Meta{UID: "v", Revision: "60"}, 1, false},
+	} {
+		if got := r.Behind(tt.m, tt.turn); got != tt.want {
+			t.Errorf("%s: behind is %v; want %v", tt.name, got, tt.want)
+		}
+	}
+}
+
 func TestPutBack(t *testing.T) {
 	for _, tt := range []struct {
 		name string

@@ -1,0 +1,138 @@
+package agent_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/ipam/daemon"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+	"github.com/tenure-ipam/tenure/ipam/wire"
+	"github.com/tenure-ipam/tenure/test/fleet"
+)
+
+// setLeasing opens or closes a pool as the controller would.
+func setLeasing(t *testing.T, pool string, open bool) {
+	t.Helper()
+	p, out, err := api.ReadIPPool(t.Context(), protocol.PoolName(pool))
+	if out != protocol.Done {
+		t.Fatal(out, err)
+	}
+	p.Status.Leasing = v1alpha1.LeasingClosed
+	if open {
+		p.Status.Leasing, p.Status.Opening = v1alpha1.LeasingOpen, protocol.OpeningAfter(time.Now(), p.Status.Opening)
+	}
+	if err := kc.Status().Update(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// saysBack returns nil when a node's seat says that it has put back what it holds.
+func saysBack(node string) func() error {
+	return func() error {
+		seat, out, err := api.ReadSeat(context.Background(), protocol.NodeName(node))
+		if out != protocol.Done {
+			return fmt.Errorf("seat of %s: %v, %w", node, out, err)
+		}
+		if r, ok := protocol.ParseRestoration(seat.Restored); !ok || !r.Back {
+			return fmt.Errorf("the seat of %s says %q", node, seat.Restored)
+		}
+		return nil
+	}
+}
+
+// beaten waits for the next heartbeat of a node.
+func beaten(t *testing.T, node string) {
+	t.Helper()
+	was, out, err := api.ReadSeat(t.Context(), protocol.NodeName(node))
+	if out != protocol.Done {
+		t.Fatal(out, err)
+	}
+	eventually(t, 30*time.Second, func() error {
+		is, _, err := api.ReadSeat(t.Context(), protocol.NodeName(node))
+		if err == nil && !is.Beat.After(was.Beat) {
+			err = errors.New("no heartbeat")
+		}
+		return err
+	})
+}
+
+// TestH9RestoredAPI puts the API server back to an earlier state behind running
+// agents: blocks leased since are put back by those who hold them, and nobody
+// leases anything before the pool is opened again.
+func TestH9RestoredAPI(t *testing.T) {
+	openPool(t, "restored", cidr("10.33.0.0/22")) // blocks of four
+	setLeasing(t, "restored", true)
+	f := fleet.New(t, cp.Config())
+	f.Change = func(c *daemon.Config) {
+		c.Agent.Fence, c.Agent.Idle, c.Agent.Wait = 8*time.Second, time.Second, time.Second
+	}
+	a, b := f.Start("restored-a"), f.Start("restored-b")
+	on := func(name string) fleet.Interface { return onPool("restored", name, "net1") }
+	mustAdd(t, a, on("a0"))
+	mustAdd(t, b, on("b0"))
+	snapshot, err := cp.SnapshotEtcd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var since []netip.Prefix
+	for i := range 12 { // three more blocks each
+		since = append(since, mustAdd(t, a, on(fmt.Sprintf("a1-%d", i)))...)
+		mustAdd(t, b, on(fmt.Sprintf("b1-%d", i)))
+	}
+	beaten(t, "restored-a")
+	beaten(t, "restored-b")
+	before := leasesOf(t, "restored")
+	if err := cp.RestoreEtcd(t.Context(), snapshot); err != nil {
+		t.Fatal(err)
+	}
+	static := on("static")
+	static.Top = map[string]any{"runtimeConfig": map[string]any{"ips": []string{"10.33.3.77"}}}
+	eventually(t, 30*time.Second, saysBack("restored-a"))
+	eventually(t, 30*time.Second, saysBack("restored-b"))
+	now := leasesOf(t, "restored")
+	created := 0
+	for name, was := range before {
+		is, ok := now[name]
+		if !ok || is.Store != was.Store {
+			t.Errorf("lease %s has not been put back: %+v", name, is)
+		}
+		if is.UID != was.UID {
+			created++
+		}
+	}
+	if created == 0 {
+		t.Error("the restore lost no lease: this test shows nothing")
+	}
+	_, err = a.Add(static)
+	wantCode(t, err, wire.CodeTryAgainLater, "has not been opened again")
+	known := on("a1-0")
+	if again := mustAdd(t, a, known); !slices.Equal(again, since[:1]) {
+		t.Errorf("a known owner gets %v; want %v", again, since[:1])
+	}
+	setLeasing(t, "restored", false)
+	setLeasing(t, "restored", true)
+	eventually(t, 30*time.Second, func() error {
+		for _, node := range []string{"restored-a", "restored-b"} {
+			seat, _, err := api.ReadSeat(t.Context(), protocol.NodeName(node))
+			if err != nil || seat.Restored != "" {
+				return errors.Join(err, fmt.Errorf("the seat of %s says %q", node, seat.Restored))
+			}
+		}
+		return nil
+	})
+	mustAdd(t, a, static)
+	for i := range 12 {
+		mustAdd(t, a, on(fmt.Sprintf("a2-%d", i)))
+		mustAdd(t, b, on(fmt.Sprintf("b2-%d", i)))
+	}
+	if !strings.Contains(a.Log(), "gone back to an earlier state") {
+		t.Error("the agent does not say that the API server has gone back")
+	}
+}
