@@ -2,6 +2,7 @@ package agent
 
 import (
 	"net/netip"
+	"slices"
 	"sync"
 
 	"github.com/tenure-ipam/tenure/allocator"
@@ -10,7 +11,7 @@ import (
 )
 
 // darkLeases are the leases whose block is open and that do not serve: lost ones
-// that attachments rest on, and those that have not been said again in a new term.
+// that attachments rest on, frozen ones, and those that have not been said again in a new term.
 // What is free of them is no address that this node can give. The zero value is
 // ready.
 type darkLeases struct {
@@ -21,7 +22,7 @@ type darkLeases struct {
 // follow keeps the set with what a step in term has recorded of a lease.
 func (d *darkLeases) follow(term int64, res protocol.Result) {
 	r := res.Next
-	open := !res.Forget && (r.Phase == protocol.Held || r.Phase == protocol.Lost)
+	open := !res.Forget && slices.Contains([]protocol.Phase{protocol.Held, protocol.Lost, protocol.Frozen}, r.Phase)
 	d.set(r, open && !r.Serves(term))
 }
 

@@ -86,40 +86,49 @@ func (a *Agent) freeze(ctx context.Context, f protocol.Former, left *remains) er
 	if err != nil {
 		return err
 	}
-	fresh := 0
+	var all []protocol.Right
+	for _, l := range left.leases {
+		all = append(all, protocol.FrozenLease(l))
+	}
+	for _, s := range left.subs {
+		all = append(all, protocol.FrozenSubLease(s))
+	}
+	var fresh []protocol.Right
 	err = a.st.Update(ctx, func(tx *store.Tx) error {
-		fresh = 0
+		fresh = fresh[:0]
 		if err := tx.PutLost(lost); err != nil {
 			return err
 		}
-		for _, l := range left.leases {
-			added, err := a.freezeRight(tx, protocol.FrozenLease(l))
+		for _, r := range all {
+			_, known, err := tx.Right(r.Name)
 			if err != nil {
 				return err
 			}
-			fresh += added
-		}
-		for _, s := range left.subs {
-			added, err := a.freezeRight(tx, protocol.FrozenSubLease(s))
-			if err != nil {
+			if known {
+				continue
+			}
+			if err := a.record(tx, r, false, protocol.Result{Next: r}); err != nil {
 				return err
 			}
-			fresh += added
+			fresh = append(fresh, r)
 		}
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	if fresh > 0 {
+	for _, r := range fresh {
+		a.follows(protocol.Self{}, protocol.Result{Next: r})
+	}
+	if len(fresh) > 0 {
 		a.log.ErrorContext(ctx, "a store of this machine was lost: what it held is frozen", "store", f.Store,
-			"rights", fresh, "sameBoot", f.Boot == a.cfg.Boot, "pods", len(lost.Pods), "namespaces", len(lost.Netns))
+			"rights", len(fresh), "sameBoot", f.Boot == a.cfg.Boot, "pods", len(lost.Pods), "namespaces", len(lost.Netns))
 	}
 	if f.Boot != a.cfg.Boot { // nothing of it runs any more
 		return a.giveBackLost(ctx, f.Store)
 	}
 	a.mu.Lock()
-	again := a.readFor[f.Store] && fresh == 0
+	again := a.readFor[f.Store] && len(fresh) == 0
 	a.mu.Unlock()
 	if again {
 		return nil
@@ -160,15 +169,6 @@ func (a *Agent) moment(ctx context.Context, f protocol.Former) (lost store.Lost,
 		return lost, fmt.Errorf("look at the host's network namespaces: %w", err)
 	}
 	return lost, nil
-}
-
-// freezeRight records a right of a lost store, unless there is a record of its
-// name, and returns how many it added.
-func (a *Agent) freezeRight(tx *store.Tx, r protocol.Right) (added int, err error) {
-	if _, known, err := tx.Right(r.Name); err != nil || known {
-		return 0, err
-	}
-	return 1, a.record(tx, r, false, protocol.Result{Next: r})
 }
 
 // thaw gives back what lost stores held, once nothing of their time runs any more.

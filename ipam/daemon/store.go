@@ -46,7 +46,7 @@ func openStore(ctx context.Context, path, witness string, a agent.Config, log *s
 	}
 	o := store.Options{Witness: witness}
 	st, err := store.Open(path, o)
-	reason, what := "", ""
+	var reason, what string
 	switch {
 	case errors.Is(err, store.ErrCorrupt):
 		reason, what = asideDamaged, err.Error()

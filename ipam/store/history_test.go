@@ -13,7 +13,7 @@ func TestHistory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer st.Close() //nolint:errcheck // a test's
+	defer st.Close()
 	read := func() (h protocol.History) {
 		t.Helper()
 		err := st.View(func(tx *Tx) error {

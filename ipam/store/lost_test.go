@@ -40,7 +40,7 @@ func TestLostStores(t *testing.T) {
 	if st, err = Open(path, Options{}); err != nil {
 		t.Fatal(err)
 	}
-	defer st.Close() //nolint:errcheck // it was only read
+	defer st.Close()
 	err = st.View(func(tx *Tx) error {
 		n := 0
 		for l, err := range tx.LostStores() {

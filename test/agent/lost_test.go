@@ -141,7 +141,7 @@ func TestX22F3StoreLost(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer f.Close() //nolint:errcheck // the agent will tell
+			defer f.Close()
 			if _, err := f.WriteAt(make([]byte, 16<<10), 0); err != nil {
 				t.Fatal(err)
 			}

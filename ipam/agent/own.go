@@ -1,0 +1,96 @@
+package agent
+
+import (
+	"context"
+
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+	"github.com/tenure-ipam/tenure/ipam/store"
+)
+
+// listOwn compares, at start and once an hour, what the API server has in this
+// node's name with what the store has: a create whose answer was lost may have
+// landed after its looks, and an object may have been deleted by hand.
+func (a *Agent) listOwn(ctx context.Context) {
+	for {
+		err := a.compareOwn(ctx)
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		a.log.WarnContext(ctx, "what the API server has in this node's name is not known", "error", err)
+		if !a.wait(ctx, jittered(ownRetry)) {
+			return
+		}
+	}
+}
+
+// compareOwn is listOwn once.
+func (a *Agent) compareOwn(ctx context.Context) error {
+	leases, err := a.cl.Leases.LeasesOfNode(ctx, a.cfg.Node)
+	if err != nil {
+		return err
+	}
+	subs, err := a.cl.SubLeases.SubLeasesOfNode(ctx, a.cfg.Node)
+	if err != nil {
+		return err
+	}
+	if err := a.reclaim(ctx, leases, subs); err != nil {
+		return err
+	}
+	a.mu.Lock()
+	a.reading = false
+	a.mu.Unlock()
+	there := map[string]protocol.UID{}
+	for _, l := range leases {
+		if l.Store == a.st.ID() {
+			there[l.Name] = l.UID
+			a.adoptStray(ctx, protocol.Right{Kind: protocol.RightLease, Name: l.Name, Pool: l.Pool, PoolUID: l.PoolUID, Block: l.Block})
+		}
+	}
+	for _, s := range subs {
+		if s.Store != a.st.ID() {
+			continue
+		}
+		there[s.Name] = s.UID
+		r := protocol.Right{Kind: protocol.RightUse, Name: s.Name, Use: s.Use}
+		if s.Request != nil {
+			r = protocol.Right{Kind: protocol.RightRequest, Name: s.Name, Request: s.Request}
+		}
+		a.adoptStray(ctx, r)
+	}
+	held, err := a.heldRights()
+	if err != nil {
+		return err
+	}
+	for _, r := range held {
+		if there[r.Name] != r.UID { // the list only says when to look
+			a.lookIn(r.Name, 0)
+		}
+	}
+	return nil
+}
+
+// adoptStray takes up an object in this store's name that the store has no record
+// of: a create that came late, from which nothing was given. It goes back.
+func (a *Agent) adoptStray(ctx context.Context, r protocol.Right) {
+	if _, known := a.right(r.Name); known {
+		return
+	}
+	unlock, err := a.rights.lock(ctx, r.Name)
+	if err != nil {
+		return
+	}
+	defer unlock()
+	err = a.st.Update(ctx, func(tx *store.Tx) error {
+		if _, known, err := tx.Right(r.Name); err != nil || known {
+			return err
+		}
+		r.Phase = protocol.Releasing // a read follows before anything is deleted
+		return tx.PutRight(r)
+	})
+	if err != nil {
+		a.log.WarnContext(ctx, "stray right not taken up", "right", r.Name, "error", err)
+		return
+	}
+	a.log.InfoContext(ctx, "stray right found, giving it back", "right", r.Name)
+	a.lookIn(r.Name, 0)
+}
