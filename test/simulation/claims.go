@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tenure-ipam/tenure/ipam/networks"
+	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -235,6 +236,57 @@ func (w *world) grants() map[netip.Addr]protocol.Grant {
 		}
 	}
 	return granted
+}
+
+// quench holds I5 for claims, while pods have what they have: a claim that waits gets
+// any address of its pools that nobody has, wherever it is.
+func (w *world) quench(nodes []*simNode) {
+	for range quenchRounds {
+		if w.failure != nil || w.thirst() == "" {
+			return
+		}
+		w.rng.begin()
+		w.round(nodes, false)
+	}
+	if why := w.thirst(); why != "" {
+		w.fail(I5, "%s", why)
+	}
+}
+
+// quenchRounds is how many minutes a claim may wait for an address that is free: a
+// holder that had none is left alone for 80 seconds at most.
+const quenchRounds = 10
+
+// thirst says which claim waits while there are addresses for it, if any.
+func (w *world) thirst() string {
+	taken := w.grants()
+	for _, n := range w.nodes {
+		for _, a := range n.disk.atts {
+			for _, x := range a.addrs {
+				taken[x.addr] = protocol.Grant{Addr: x.addr}
+			}
+		}
+	}
+	for _, l := range w.api.leases.objects {
+		reachable := l.Holder.Cluster || slices.ContainsFunc(w.nodes, func(n *simNode) bool { return n.name == l.Holder.Node && n.disk.store == l.Store })
+		for a := l.Block.Addr(); l.Block.Contains(a) && !reachable; a = a.Next() {
+			taken[a] = protocol.Grant{Addr: a}
+		}
+	}
+	for _, c := range w.api.claims.list(func(c simClaim) bool { return len(c.IPs) == 0 && !c.Deleting && c.Network != "others" }) {
+		if t := w.truth[c.UID]; !t.meddled && !t.void && w.opened(c.Network) && w.room(c.Network, taken) {
+			return fmt.Sprintf("claim %s (%s) of network %s waits, and there are addresses: %s", c.Name, c.UID, c.Network, c.Failed)
+		}
+	}
+	return ""
+}
+
+// opened reports whether the pools of a network are open.
+func (w *world) opened(network string) bool {
+	return !slices.ContainsFunc(resolutions()[network].Network.Sources, func(src poolspec.Source) bool {
+		p, _ := w.api.readPool(protocol.PoolName(src.Pool))
+		return !p.Open || p.Deleting
+	})
 }
 
 // ofClaims reports whether addresses of a lease have been granted to claims that

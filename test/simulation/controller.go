@@ -51,8 +51,9 @@ type process struct {
 	shapes   *pools.Shapes
 
 	started, turning bool
-	swept            time.Duration          // when idle leases were last looked for
-	due              map[task]time.Duration // when each is to be looked at
+	cachedNodes      map[protocol.NodeName]protocol.Node // of M17
+	swept            time.Duration                       // when idle leases were last looked for
+	due              map[task]time.Duration              // when each is to be looked at
 	underWay         map[task]bool
 }
 
@@ -95,7 +96,7 @@ func (c *simController) boot() {
 	c.process = process{
 		leases: w.api.leases.watch(), subs: w.api.subs.watch(), pools: w.api.pools.watch(), claims: w.api.claims.watch(),
 		seats:  w.api.seats.watch(),
-		shapes: &pools.Shapes{}, due: map[task]time.Duration{}, underWay: map[task]bool{},
+		shapes: &pools.Shapes{}, due: map[task]time.Duration{}, underWay: map[task]bool{}, cachedNodes: map[protocol.NodeName]protocol.Node{},
 	}
 	log := slog.New(slog.DiscardHandler)
 	cfg := broker.DefaultConfig()
@@ -133,14 +134,6 @@ func (w *world) end() {
 	for _, c := range w.ctls {
 		c.kill()
 	}
-}
-
-// monotonic is the controller's clock that does not jump.
-func (c *simController) monotonic() time.Duration {
-	if c.w.fault == M51 { // it does, as another machine's clock may
-		return c.w.now + c.clock
-	}
-	return c.w.now
 }
 
 // crash ends the process.

@@ -1,27 +1,133 @@
 package simulation
 
 import (
+	"context"
+	"encoding/json"
+	"net/netip"
+	"slices"
 	"time"
 
+	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/claims"
 	"github.com/tenure-ipam/tenure/ipam/broker"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 	"github.com/tenure-ipam/tenure/ipam/takeover"
 )
 
+// The faults of the controller's side. Each is in what the program is answered, or
+// in what becomes of its calls: the program itself is the one that ships.
+const (
+	M13 Fault = "M13"
+	M14 Fault = "M14"
+	M16 Fault = "M16"
+	M17 Fault = "M17"
+	M22 Fault = "M22"
+	M23 Fault = "M23"
+	M36 Fault = "M36"
+	M37 Fault = "M37"
+	M38 Fault = "M38"
+	M39 Fault = "M39"
+)
+
+func controllerBugs() []Bug {
+	return []Bug{
+		{M13, "delete a lease by its UID alone, whatever has been granted since", 5000, []Invariant{I1, I3}},
+		{M14, "grant on an informer's copy", 500, []Invariant{I1, I3}},
+		{M16, "free what an informer knows no use of", 2000, []Invariant{I3}},
+		{M17, "take over what a cached Node says is gone", 5000, []Invariant{I1}},
+		{M18, "take over before F", 2000, []Invariant{I1}},
+		{M22, "free grants before the status that does not name them is written", 2000, []Invariant{I3}},
+		{M23, "write a claim's status by its name alone", 2000, []Invariant{I3, I4}},
+		{M24, "free what a cached claim does not want any more", 2000, []Invariant{I3}},
+		{M25, "free a claim's address without reading its uses", 500, []Invariant{I3}},
+		{M36, "recall from one holder alone", 2000, []Invariant{I5}},
+		{M37, "keep part of what a claim wants while the rest cannot be had", 500, []Invariant{I4}},
+		{M38, "write back leases without the marks, as a program does that does not know them", 500, []Invariant{I4}},
+		{M39, "own leases by their pool, so that the garbage collector deletes them", 5000, []Invariant{I1, I3}},
+		{M46, "change the block size without closing", 2000, []Invariant{I1}},
+		{M51, "F by a clock that jumps", 2000, []Invariant{I1}},
+	}
+}
+
 // calls are what the broker calls.
-func (c *simController) calls() broker.Cluster { return liveCalls{c} }
+func (c *simController) calls() broker.Cluster { return faultyCalls{liveCalls{c}} }
 
 // live is what the claims' reconciler reads.
-func (c *simController) live() claims.Live { return liveCalls{c} }
+func (c *simController) live() claims.Live { return faultyReads{liveCalls{c}} }
 
 // granter is what the claims' reconciler has grants of.
 func (c *simController) granter() claims.Granter { return granter{c.broker, c} }
 
 // nodes are the calls that bear on dead nodes.
-func (c *simController) nodes() takeover.Live { return nodeCalls{liveCalls{c}} }
+func (c *simController) nodes() takeover.Live { return faultyNodes{nodeCalls{liveCalls{c}}} }
+
+// faultyCalls are the broker's calls, with the fault that is switched on.
+type faultyCalls struct{ liveCalls }
+
+func (c faultyCalls) DeleteLease(ctx context.Context, m protocol.Meta) (protocol.Outcome, error) {
+	if c.w.fault == M13 {
+		m.Revision = ""
+	}
+	return c.liveCalls.DeleteLease(ctx, m)
+}
+
+func (c faultyCalls) UpdateLease(ctx context.Context, old, next protocol.Lease) (protocol.Lease, protocol.Outcome, error) {
+	if c.w.fault == M14 {
+		old.Revision = ""
+	}
+	if c.w.fault == M38 {
+		next = next.Clone()
+		for i := range next.Grants {
+			next.Grants[i].Freeing = false
+		}
+	}
+	return c.liveCalls.UpdateLease(ctx, old, next)
+}
+
+func (c faultyCalls) UpdateSeat(ctx context.Context, s protocol.Seat) (protocol.Seat, protocol.Outcome, error) {
+	if c.w.fault == M36 && s.Node != "n0" {
+		s.Recalls = nil
+	}
+	return c.liveCalls.UpdateSeat(ctx, s)
+}
+
+// faultyReads are the claims' reconciler's reads.
+type faultyReads struct{ liveCalls }
+
+func (c faultyReads) ReadClaim(ctx context.Context, namespace, name string) (protocol.Claim, protocol.Outcome, error) {
+	if c.w.fault == M24 {
+		claim, out := c.claims.read(name)
+		return claim.Claim, out, nil
+	}
+	return c.liveCalls.ReadClaim(ctx, namespace, name)
+}
+
+func (c faultyReads) ReadSubLease(ctx context.Context, name string) (protocol.SubLease, protocol.Outcome, error) {
+	switch c.w.fault {
+	case M25:
+		return protocol.SubLease{}, protocol.NotFound, nil
+	case M16:
+		s, out := c.subs.read(name)
+		return s, out, nil
+	}
+	return c.liveCalls.ReadSubLease(ctx, name)
+}
+
+// faultyNodes are the calls that bear on dead nodes.
+type faultyNodes struct{ nodeCalls }
+
+func (c faultyNodes) ReadNode(ctx context.Context, name protocol.NodeName) (protocol.Node, protocol.Outcome, error) {
+	if c.w.fault != M17 {
+		return c.nodeCalls.ReadNode(ctx, name)
+	}
+	if _, ok := c.cachedNodes[name]; !ok || c.w.one(30) {
+		c.cachedNodes[name], _ = c.w.nodeObject(name)
+	}
+	return c.cachedNodes[name], protocol.Done, nil
+}
 
 // margin is what the controller waits beyond F.
 func (c *simController) margin() time.Duration {
@@ -31,8 +137,81 @@ func (c *simController) margin() time.Duration {
 	return takeover.DefaultMargin
 }
 
+// monotonic is the controller's clock that does not jump.
+func (c *simController) monotonic() time.Duration {
+	if c.w.fault == M51 {
+		return c.w.now + c.clock
+	}
+	return c.w.now
+}
+
+// keepsPart reports whether grants stay though they should be given back.
+func (c *simController) keepsPart(grants []broker.Held) bool {
+	return c.w.fault == M37 && slices.ContainsFunc(grants, func(h broker.Held) bool {
+		claim, out := c.claims.read(h.Grant.To.Name)
+		return out == protocol.Done && claim.UID == h.Grant.To.UID && len(claim.IPs) == 0
+	})
+}
+
 // tamper changes a patch before it is sent.
-func (c *simController) tamper(_ client.Object, p patch) patch { return p }
+func (c *simController) tamper(obj client.Object, p patch) patch {
+	_, ofClaim := obj.(*ipamclaims.IPAMClaim)
+	switch {
+	case c.w.fault == M22 && ofClaim:
+		c.freeOthers(p)
+	case c.w.fault == M23 && ofClaim:
+		p.Metadata.UID, p.Metadata.ResourceVersion = "", ""
+	case c.w.fault == M46 && !ofClaim && p.Status != nil:
+		p.Status = c.stayOpen(obj.GetName(), p.Status)
+	}
+	return p
+}
+
+// freeOthers frees what p, a patch of a claim's status, does not name.
+func (c *simController) freeOthers(p patch) {
+	var st ipamclaims.IPAMClaimStatus
+	must(json.Unmarshal(p.Status, &st))
+	others := slices.DeleteFunc(c.broker.Held(p.Metadata.UID), func(h broker.Held) bool {
+		return slices.ContainsFunc(claimOf(&ipamclaims.IPAMClaim{Status: st}).IPs, func(ip netip.Prefix) bool { return ip.Addr() == h.Grant.Addr })
+	})
+	if len(st.IPs) == 0 || len(others) == 0 {
+		return
+	}
+	g := c.granter()
+	if g.Mark(context.Background(), others) == nil {
+		_ = g.Clear(context.Background(), others) // it is tried again, as the program would
+	}
+}
+
+// stayOpen turns a status that closes a pool for another block size into one that
+// has that size.
+func (c *simController) stayOpen(name string, raw json.RawMessage) json.RawMessage {
+	var st v1alpha1.IPPoolStatus
+	must(json.Unmarshal(raw, &st))
+	pool, out := c.pools.read(name)
+	if out != protocol.Done || st.Leasing == v1alpha1.LeasingOpen || pool.Deleting || pool.obj.Status.Leasing != v1alpha1.LeasingOpen {
+		return raw
+	}
+	st.Leasing = v1alpha1.LeasingOpen
+	if b := st.BlockPrefixLengths; b != nil && b.IPv4 != nil {
+		b.IPv4 = new(33 - *pool.obj.Spec.BlockSize)
+	}
+	changed, err := json.Marshal(st)
+	must(err)
+	return changed
+}
+
+// collectLeases is the garbage collector, where leases are owned by their pool, which
+// is gone.
+func (w *world) collectLeases(pool simPool) {
+	if w.fault != M39 {
+		return
+	}
+	for _, l := range w.api.leases.list(func(l protocol.Lease) bool { return l.PoolUID == pool.UID }) {
+		w.api.leases.owners[l.Name] = l.PoolUID
+	}
+	w.api.collect()
+}
 
 // deleteLease deletes a lease for who, of which nothing must be granted.
 func (w *world) deleteLease(who string, m protocol.Meta) protocol.Outcome {

@@ -357,9 +357,6 @@ func (d *simDrive) readOther(r protocol.Right) {
 func (d *simDrive) readClaim(r protocol.Right) {
 	d.n.ask("read of claim "+r.Use.Claim.Name, false, func() {
 		d.shown.Claim, _ = d.n.w.api.readClaim(r.Use.Claim.Name)
-		if d.n.w.fault == M24 {
-			d.shown.Claim = d.claim
-		}
 	}, func(known bool) {
 		if !known {
 			d.confirmed(protocol.Unknown, "no answer")

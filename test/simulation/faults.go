@@ -69,7 +69,7 @@ type Bug struct {
 }
 
 // Bugs returns all deliberate faults.
-func Bugs() []Bug { return nodeBugs() }
+func Bugs() []Bug { return append(nodeBugs(), controllerBugs()...) }
 
 func nodeBugs() []Bug {
 	return []Bug{
@@ -95,17 +95,12 @@ func nodeBugs() []Bug {
 		{M49, "give frozen rights back", 2000, []Invariant{I1, I3}},
 		{M50, "no counter in /run", 2000, []Invariant{I1, I2}},
 		{M52, "neither note nor list what is created", 1000, []Invariant{I4}},
-		{M18, "the controller takes over before F", 2000, []Invariant{I1}},
 		{M19, "F from the moment of the answer", 6000, []Invariant{I1}},
-		{M25, "free a claim's address without reading its uses", 200, []Invariant{I3}},
-		{M24, "free without a mark, and believe a cached claim", 6000, []Invariant{I3}},
 		{M26, "serve without a confirmation", 200, []Invariant{I1, I3}},
 		{M43, "a fencing write that changes nothing", 1000, []Invariant{I1}},
 		{M44, "serve after another boot without a seat", 500, []Invariant{I1}},
 		{M45, "ignore the term", 200, []Invariant{I1}},
-		{M46, "change the block size without closing", 500, []Invariant{I1}},
 		{M47, "siblings by their controller alone", 200, []Invariant{I1}},
-		{M51, "F by the other side's clock", 200, []Invariant{I1}},
 	}
 }
 

@@ -77,6 +77,7 @@ func (w *world) editPools() {
 		if w.one(3) { // by force: the next pool of the name meets its leases
 			w.logf("person: takes the finalizer off pool %s", name)
 			w.api.keepPool(p.with(func(o *v1alpha1.IPPool) { o.Finalizers = nil }))
+			w.collectLeases(p)
 		}
 	}
 }

@@ -39,6 +39,7 @@ func (w *world) settle() {
 		}
 		nodes = slices.Delete(slices.Clone(nodes), 1, 2)
 	}
+	w.quench(nodes)
 	w.logf("all pods end")
 	for _, p := range w.all {
 		p.there = false
