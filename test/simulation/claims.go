@@ -87,10 +87,7 @@ func (w *world) personClaims() {
 
 func (w *world) makeClaim(name string) {
 	owners := []protocol.OwnerRef{{}, simPods[0].Owner, simPods[2].Owner}
-	network := networkNames[0]
-	if i := w.rng.IntN(8); i < len(networkNames) {
-		network = networkNames[i]
-	}
+	network, _ := pickOf(w, []string{"vlan", "vlan", "dual", "dual", "dual", "lan", "lan", "others"})
 	obj := &ipamclaims.IPAMClaim{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, Generation: 1},
 		Spec:       ipamclaims.IPAMClaimSpec{Network: network},
