@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -60,7 +61,8 @@ type Reconciler struct {
 	Now func() time.Time
 
 	seats   lookout
-	domains sync.Mutex // held while a pool of a named domain is looked at
+	highest atomic.Pointer[protocol.Revision] // that the API server has answered with
+	domains sync.Mutex                        // held while a pool of a named domain is looked at
 
 	mu      sync.Mutex
 	counts  map[types.UID]time.Time // guarded by mu: when each pool's counts were last written
@@ -277,6 +279,7 @@ func (r *Reconciler) patch(ctx context.Context, base *v1alpha1.IPPool, metadata 
 	}
 	switch cluster.Classify(err) {
 	case protocol.Done:
+		r.saw(protocol.Revision(into.ResourceVersion))
 		return true, nil
 	case protocol.Conflict, protocol.NotFound:
 		return false, nil

@@ -109,18 +109,29 @@ const rewindEvery = 5 * time.Second
 func (r *Reconciler) WatchRevision(ctx context.Context, of Revisions) error {
 	tick := time.NewTicker(rewindEvery)
 	defer tick.Stop()
-	var highest protocol.Revision
 	for {
+		before := r.highest.Load()
 		if now, err := of.Revision(ctx); err == nil { // else it is asked again
-			if older(now, highest) {
-				r.rewound(ctx, highest, now)
+			if before != nil && older(now, *before) {
+				r.highest.Store(&now)
+				r.rewound(ctx, *before, now)
 			}
-			highest = now
+			r.saw(now)
 		}
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
+		}
+	}
+}
+
+// saw notes a revision that the API server has answered with.
+func (r *Reconciler) saw(rev protocol.Revision) {
+	for {
+		highest := r.highest.Load()
+		if highest != nil && !older(*highest, rev) || r.highest.CompareAndSwap(highest, &rev) {
+			return
 		}
 	}
 }

@@ -1,10 +1,16 @@
 package pools
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
@@ -199,5 +205,69 @@ func TestH9AnotherLeaderBeginsAnew(t *testing.T) {
 	look(first, true, 9*time.Minute)
 	if want := "[0s 0s 2m0s 0s 1m0s 0s 0s]"; fmt.Sprint(got) != want {
 		t.Errorf("closed for %v; want %s", got, want)
+	}
+}
+
+// cached is a cache of pools.
+type cached []v1alpha1.IPPool
+
+func (c cached) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {
+	return errors.New("not asked for")
+}
+
+func (c cached) List(_ context.Context, into client.ObjectList, _ ...client.ListOption) error {
+	into.(*v1alpha1.IPPoolList).Items = c
+	return nil
+}
+
+// revisions answers with one revision after another, and then ends.
+type revisions struct {
+	answers []protocol.Revision
+	end     context.CancelFunc
+}
+
+func (a *revisions) Revision(context.Context) (protocol.Revision, error) {
+	if len(a.answers) == 0 {
+		a.end()
+		return "", errors.New("no answer")
+	}
+	now := a.answers[0]
+	a.answers = a.answers[1:]
+	if now == "" {
+		return "", errors.New("no answer")
+	}
+	return now, nil
+}
+
+// TestH9WatchRevision: only a revision below one that was seen before the call, by
+// any call, shows that the API server has gone back.
+func TestH9WatchRevision(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		wrote   protocol.Revision
+		answers []protocol.Revision
+		want    bool
+	}{
+		{"it goes on", "", []protocol.Revision{"9", "10", "10", "101"}, false},
+		{"it goes back", "", []protocol.Revision{"101", "99"}, true},
+		{"no answer says nothing", "", []protocol.Revision{"101", "", "102"}, false},
+		{"below what was written", "101", []protocol.Revision{"99"}, true},
+		{"no number", "", []protocol.Revision{"101", "x"}, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := &Reconciler{Cache: cached{*with(pool("10.0.0.0/24"), open(32))}, Bell: &Doorbell{}, Log: slog.New(slog.DiscardHandler)}
+				if tt.wrote != "" {
+					r.saw(tt.wrote)
+				}
+				ctx, end := context.WithCancel(t.Context())
+				if err := r.WatchRevision(ctx, &revisions{tt.answers, end}); err != nil {
+					t.Fatal(err)
+				}
+				if got := r.seats.restoration("1", "1", noon) != nil; got != tt.want {
+					t.Errorf("gone back: %v; want %v", got, tt.want)
+				}
+			})
+		})
 	}
 }
