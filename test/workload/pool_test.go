@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -390,5 +391,66 @@ func TestX19H4M46BlockSizeChangedInUse(t *testing.T) {
 		if l.Block.Bits() != 28 {
 			t.Errorf("lease %s; want blocks of 16", l.Name)
 		}
+	}
+}
+
+// TestH11ClaimsGetWhatNodesCede: in a pool that nodes have leased and used to the
+// last address, claims get what comes free, on whatever node, in the order in which
+// they came; and the pool says how full it is.
+func TestH11ClaimsGetWhatNodesCede(t *testing.T) {
+	w := newWorld(t, "ceded", "default", "10.65.0.0/28")
+	p := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: w.name}}
+	edit(t, p, func(s *v1alpha1.IPPoolSpec) { s.BlockSize = new(int32(4)) })
+	eventually(t, 20*time.Second, func() error {
+		if err := kc.Get(t.Context(), client.ObjectKeyFromObject(p), p); err != nil {
+			return err
+		}
+		if b := p.Status.BlockPrefixLengths; p.Status.Leasing != v1alpha1.LeasingOpen || b == nil || *b.IPv4 != 30 {
+			return fmt.Errorf("leasing %s, blocks %+v; want Open, /30", p.Status.Leasing, b)
+		}
+		return nil
+	})
+	const size = 14
+	nodes := []*fleet.Node{w.a, w.b}
+	had := make([]netip.Prefix, size)
+	pods := make([]fleet.Interface, size)
+	for i := range size {
+		pods[i] = w.pod(nodes[i%2], fmt.Sprint("ceded-pod-", i), "", "")
+		eventually(t, 30*time.Second, func() error { // the last ones are ceded by the other node
+			res, err := nodes[i%2].Add(pods[i])
+			if err == nil {
+				had[i] = res.IPs[0].Address
+			}
+			return err
+		})
+	}
+	var claims []*ipamclaims.IPAMClaim
+	for i := range 3 {
+		c := w.claim(fmt.Sprint("ceded-", i))
+		claims = append(claims, c)
+		eventually(t, 20*time.Second, func() error { // it stands in the queue
+			if err := kc.Get(t.Context(), client.ObjectKeyFromObject(c), c); err != nil {
+				return err
+			}
+			if len(c.Status.Conditions) == 0 || c.Status.Conditions[0].Reason != "SubnetExhausted" {
+				return fmt.Errorf("claim %s has %v, %+v; want SubnetExhausted", c.Name, c.Status.IPs, c.Status.Conditions)
+			}
+			return nil
+		})
+	}
+	says(t, p, v1alpha1.PoolExhausted, metav1.ConditionTrue, "pool ceded is exhausted: 14 of 14 in use")
+	if p.Status.Pressure != v1alpha1.PressureExhausted {
+		t.Errorf("pressure %s; want Exhausted", p.Status.Pressure)
+	}
+	for i, pod := range []int{3, 8} { // one of each node
+		if err := nodes[pod%2].Del(pods[pod]); err != nil {
+			t.Fatal(err)
+		}
+		if got := allocated(t, claims[i]); got[0] != had[pod] {
+			t.Errorf("claim %d has %v; want %v, which was given back", i, got, had[pod])
+		}
+	}
+	if err := kc.Get(t.Context(), client.ObjectKeyFromObject(claims[2]), claims[2]); err != nil || len(claims[2].Status.IPs) > 0 {
+		t.Errorf("the last in the queue has %v, %v; want nothing", claims[2].Status.IPs, err)
 	}
 }
