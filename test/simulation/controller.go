@@ -19,6 +19,7 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/broker"
 	"github.com/tenure-ipam/tenure/ipam/pools"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
+	"github.com/tenure-ipam/tenure/ipam/requests"
 	"github.com/tenure-ipam/tenure/ipam/takeover"
 )
 
@@ -48,6 +49,7 @@ type process struct {
 	ofClaims *claims.Reconciler
 	ofPools  *pools.Reconciler
 	ofDead   *takeover.Reconciler
+	ofSubs   *requests.Reconciler
 	shapes   *pools.Shapes
 
 	started, turning bool
@@ -69,6 +71,7 @@ const (
 	lookAtClaim taskKind = iota
 	lookAtPool
 	lookAtSeat
+	lookAtRequest
 )
 
 // measures are the program's metrics, which nobody reads here: one set for all.
@@ -77,8 +80,10 @@ var measures = sync.OnceValue(func() (m struct {
 	claims *claims.Metrics
 	pools  *pools.Metrics
 	dead   *takeover.Metrics
+	subs   *requests.Metrics
 }) {
 	m.broker, m.claims, m.pools, m.dead = broker.NewMetrics(), claims.NewMetrics(), pools.NewMetrics(), takeover.NewMetrics()
+	m.subs = requests.NewMetrics()
 	return m
 })
 
@@ -104,8 +109,9 @@ func (c *simController) boot() {
 	c.boots++
 	cfg.ID = fmt.Sprintf("%s-%d", c.who, c.boots)
 	b, err := broker.New(cfg, c.calls(), broker.Notify{
-		Claim: func(key broker.ClaimKey) { c.soon(task{lookAtClaim, key.Name}, 0) },
-		Pool:  func(name protocol.PoolName) { c.soon(task{lookAtPool, string(name)}, 0) },
+		Claim:    func(key broker.ClaimKey) { c.soon(task{lookAtClaim, key.Name}, 0) },
+		SubLease: func(name string) { c.soon(task{lookAtRequest, name}, 0) },
+		Pool:     func(name protocol.PoolName) { c.soon(task{lookAtPool, string(name)}, 0) },
 	}, measures().broker, log)
 	if err != nil {
 		panic(err)
@@ -122,6 +128,9 @@ func (c *simController) boot() {
 	c.ofDead = &takeover.Reconciler{
 		Cache: cacheReader{c: c}, SeatNamespace: "seats", Live: c.nodes(), Events: noEvents{}, Metrics: measures().dead, Log: log,
 		Margin: c.margin(), Calls: 1, Now: c.monotonic,
+	}
+	c.ofSubs = &requests.Reconciler{
+		Cache: cacheReader{c: c}, API: liveCalls{c}, Broker: granter{c.broker, c}, Pools: c.ofPools, Metrics: measures().subs, Log: log, Now: c.now,
 	}
 	c.relist(true)
 }
@@ -280,6 +289,9 @@ func (c *simController) seeLease(ev simEvent[protocol.Lease]) {
 }
 
 func (c *simController) seeSub(ev simEvent[protocol.SubLease]) {
+	if ev.obj.Request != nil {
+		c.soon(task{lookAtRequest, ev.name}, 0)
+	}
 	if u := ev.obj.Use; u != nil {
 		c.soon(task{lookAtClaim, u.Claim.Name}, 0)
 	}
@@ -347,6 +359,8 @@ func (c *simController) reconcile() bool {
 		req.Namespace, run = "ns", c.ofClaims.Reconcile
 	case lookAtSeat:
 		run = c.ofDead.Reconcile
+	case lookAtRequest:
+		run = c.ofSubs.Reconcile
 	}
 	c.start(t.name, func() {
 		c.w.logf("%s: looks at %s", c.who, t.name)
@@ -369,7 +383,12 @@ func (c *simController) turn() {
 	}
 	c.turning = true
 	if !c.started {
-		c.start("start", func() { c.started = c.broker.Start(context.Background()) }, func() { c.turning = false })
+		c.start("start", func() { c.started = c.broker.Start(context.Background()) }, func() {
+			c.turning = false
+			for _, name := range c.broker.SubLeases() {
+				c.soon(task{lookAtRequest, name}, 0)
+			}
+		})
 		return
 	}
 	sweep := c.w.now-c.swept >= time.Second

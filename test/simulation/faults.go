@@ -55,6 +55,7 @@ const (
 	M50 Fault = "M50"
 	M51 Fault = "M51"
 	M52 Fault = "M52"
+	M53 Fault = "M53"
 )
 
 // A Bug is a deliberate fault and what is expected of it.
