@@ -176,8 +176,9 @@ func newLeader(ctx context.Context, t *testing.T, s *server, reg *registry, wg *
 }
 
 // verify returns what is wrong with the leases at this moment: an address with
-// two owners, an address of a claim's status that is not granted to it, a grant
-// on a node's lease. s.mu must be held.
+// two owners, an address of a claim's status that is not granted to it, a grant of
+// what a node has not ceded, a node's use of what is not its to use. s.mu must be
+// held.
 func (reg *registry) verify(s *server) error {
 	owner := map[string]protocol.UID{}
 	for _, l := range s.leases {
@@ -187,9 +188,14 @@ func (reg *registry) verify(s *server) error {
 				return fmt.Errorf("I1: %s granted to %s and %s", at, other, g.To.UID)
 			}
 			owner[at] = g.To.UID
-			if !l.Holder.Cluster {
-				return fmt.Errorf("I1: %s granted out of a block of %v", at, l.Holder)
+			if !l.Holder.Cluster && !slices.Contains(l.Ceded, g.Addr) {
+				return fmt.Errorf("I1: %s granted out of a block of %v, which has not ceded it", at, l.Holder)
 			}
+		}
+	}
+	for _, n := range s.nodes {
+		if err := n.verify(); err != nil {
+			return err
 		}
 	}
 	reg.mu.Lock()
@@ -249,6 +255,10 @@ func chaos(t *testing.T, seed uint64) {
 		s.setPool(p)
 	}
 	sets := [][]string{{"big"}, {"small"}, {"small", "v6"}, {"v6"}, {"small", "v6"}}
+	nodes := []*node{newNode(s, "n1"), newNode(s, "n2"), newNode(s, "n3")}
+	for _, n := range nodes {
+		wg.Go(func() { n.run(ctx) })
+	}
 	for i := range 400 {
 		time.Sleep(time.Duration(rng.Int64N(int64(3 * time.Second))))
 		switch op := rng.IntN(10); {
@@ -270,10 +280,7 @@ func chaos(t *testing.T, seed uint64) {
 			for range rng.IntN(6 << (32 - p.Bits4)) {
 				a = a.Next()
 			}
-			block := p.Shape.Block(a, p.Bits4)
-			if !s.hold(p, block, "n1") {
-				s.unhold(p, block)
-			}
+			nodes[rng.IntN(len(nodes))].act(ctx, rng, p, p.Shape.Block(a, p.Bits4))
 		default:
 			p := &pools[rng.IntN(len(pools))]
 			p.Open = !p.Open
@@ -322,6 +329,9 @@ func settle(t *testing.T, s *server, reg *registry, pools []PoolState, tell func
 	s.mu.Lock()
 	s.trouble = 0
 	s.mu.Unlock()
+	for _, n := range s.nodes {
+		n.setDeaf(false)
+	}
 	for _, p := range pools {
 		p.Open = true
 		s.setPool(p)
@@ -354,9 +364,13 @@ func settle(t *testing.T, s *server, reg *registry, pools []PoolState, tell func
 				t.Errorf("I4: %v of %s is still being freed", g.Addr, g.To)
 			}
 		}
-		for _, p := range pools {
-			if l.Pool == protocol.PoolName(p.Name) && !l.Holder.Cluster && p.Shape.Assignable(l.Block.Addr()) == nil {
-				free[l.Pool]-- // blocks of the small pool have one address
+	}
+	for _, n := range s.nodes {
+		for at := range n.held() {
+			for _, p := range pools {
+				if p.Shape.Assignable(at) == nil {
+					free[protocol.PoolName(p.Name)]--
+				}
 			}
 		}
 	}

@@ -260,12 +260,12 @@ func (s *server) publish(l protocol.Lease, answered string, allocations []string
 	return out == protocol.Done
 }
 
-// unhold has a node give a block back.
-func (s *server) unhold(pool PoolState, block netip.Prefix) {
+// unhold has a node give a block back, unless something of it is granted.
+func (s *server) unhold(pool PoolState, block netip.Prefix, node protocol.NodeName) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	name := protocol.LeaseName(protocol.PoolName(pool.Name), block)
-	if l, ok := s.leases[name]; ok && l.Holder.Node != "" {
+	if l, ok := s.leases[name]; ok && l.Holder.Node == node && len(l.Grants) == 0 {
 		s.drop(name)
 	}
 }

@@ -3,6 +3,8 @@ package broker
 import (
 	"context"
 	"fmt"
+	"maps"
+	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"strings"
@@ -143,13 +145,67 @@ func (n *node) takeBack(ctx context.Context, name string) {
 	}
 }
 
-// take uses a free address of a block that the node believes to hold.
-func (n *node) take(block netip.Prefix, pod string) {
+// act does something with a block of a pool.
+func (n *node) act(ctx context.Context, rng *rand.Rand, p PoolState, block netip.Prefix) {
+	name := protocol.LeaseName(protocol.PoolName(p.Name), block)
+	switch op := rng.IntN(6); {
+	case n.lease(p, block):
+	case op < 2:
+		n.take(p, block)
+	case op == 2:
+		n.drop(block)
+	case op == 3:
+		go n.takeBack(ctx, name)
+	case op == 4:
+		n.release(p, block)
+	default:
+		n.mu.Lock()
+		n.deaf = !n.deaf
+		n.mu.Unlock()
+	}
+}
+
+// lease has n hold a block that nobody holds. Its addresses are n's from then on.
+func (n *node) lease(p PoolState, block netip.Prefix) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !n.server.hold(p, block, n.name) {
+		return false
+	}
+	for a := range each256(block) {
+		delete(n.barred, a)
+	}
+	return true
+}
+
+// release gives a block back of which n uses nothing, unless something is granted.
+func (n *node) release(p PoolState, block netip.Prefix) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for a := range each256(block) {
-		if n.used[a] == "" && !n.barred[a] {
-			n.used[a] = pod
+		if n.used[a] != "" {
+			return
+		}
+	}
+	n.server.unhold(p, block, n.name)
+	for a := range each256(block) { // gone or not, it serves nothing any more
+		n.barred[a] = true
+	}
+}
+
+// take uses the first free address of a block that n holds, as far as n knows.
+func (n *node) take(p PoolState, block netip.Prefix) {
+	n.server.mu.Lock()
+	l, ok := n.server.leases[protocol.LeaseName(protocol.PoolName(p.Name), block)]
+	n.server.mu.Unlock()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if !ok || l.Holder.Node != n.name {
+		return
+	}
+	for a := range each256(block) {
+		if n.used[a] == "" && !n.barred[a] && p.Shape.Assignable(a) == nil {
+			n.used[a] = "ns/pod"
 			return
 		}
 	}
@@ -162,6 +218,44 @@ func (n *node) drop(block netip.Prefix) {
 	for a := range each256(block) {
 		delete(n.used, a)
 	}
+}
+
+// held returns the addresses that n uses.
+func (n *node) held() map[netip.Addr]string {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return maps.Clone(n.used)
+}
+
+// verify returns an error if n uses an address that is granted, or of a block that
+// it does not hold. n.server.mu must be held.
+func (n *node) verify() error {
+	mine := map[netip.Addr]bool{}
+	for _, l := range n.server.leases {
+		if l.Holder.Node != n.name {
+			continue
+		}
+		for a := range each256(l.Block) {
+			_, granted := l.GrantOf(a)
+			mine[a] = !granted && !slices.Contains(l.Ceded, a)
+		}
+	}
+	for a, pod := range n.usedNow() {
+		if !mine[a] {
+			return fmt.Errorf("I1: pod %s of %s uses %v, which is not the node's to give", pod, n.name, a)
+		}
+	}
+	return nil
+}
+
+// usedNow is held for who may run while n holds its lock: the model's checks see a
+// write that n itself has made.
+func (n *node) usedNow() map[netip.Addr]string {
+	if n.mu.TryLock() {
+		defer n.mu.Unlock()
+		return maps.Clone(n.used)
+	}
+	return nil
 }
 
 func (n *node) allocations(block netip.Prefix) []string {

@@ -73,8 +73,10 @@ type holder struct {
 }
 
 // due returns when there is something to do about h; zero if never.
-func (h *holder) due() time.Time {
-	at := h.tidy
+func (h *holder) due() (at time.Time) {
+	if len(h.under) == 0 {
+		return h.tidy
+	}
 	for _, rec := range h.under {
 		at = earlier(at, rec.until)
 	}
