@@ -41,6 +41,8 @@ func TestRewrite(t *testing.T) {
 	}
 	ofNode := lease()
 	ofNode.Holder = protocol.Holder{Node: "n1"}
+	ceding := ofNode.Clone()
+	ceding.Ceded = []netip.Addr{netip.MustParseAddr("10.0.0.1")}
 	later := lease(freeing(grant("10.0.0.1", ada)))
 	later.Protocol++
 	toAda, toBert := grant("10.0.0.1", ada), grant("10.0.0.1", bert)
@@ -62,6 +64,11 @@ func TestRewrite(t *testing.T) {
 		{"add another's", lease(toBert), []edit{planned(add, toAda)}, []protocol.Grant{toBert}, []bool{false}, false},
 		{"add outside the block", lease(), []edit{planned(add, grant("10.0.0.4", ada))}, nil, []bool{false}, false},
 		{"add to a node's lease", ofNode, []edit{planned(add, toAda)}, nil, []bool{false}, false},
+		{"add what a node has not ceded (M12)", ceding, []edit{planned(add, grant("10.0.0.2", ada))}, nil, []bool{false}, false},
+		{"add what a node has ceded", ceding, []edit{planned(add, toAda)}, []protocol.Grant{toAda}, []bool{true}, true},
+		{"drop, marked or not", lease(toAda, freeing(grant("10.0.0.2", ada))),
+			[]edit{planned(Drop, toAda), planned(Drop, grant("10.0.0.2", ada))}, nil, []bool{true, true}, true},
+		{"drop keyed by UID (M15)", lease(toBert), []edit{planned(Drop, toAda)}, []protocol.Grant{toBert}, []bool{true}, false},
 		{"add to a lease that took the name", lease(), []edit{{verb: add, grant: toAda, on: "l0"}}, nil, []bool{false}, false},
 		{"mark", lease(toAda), []edit{planned(Mark, toAda)}, []protocol.Grant{freeing(toAda)}, []bool{true}, true},
 		{"mark again", lease(freeing(toAda)), []edit{planned(Mark, toAda)}, []protocol.Grant{freeing(toAda)}, []bool{true}, false},

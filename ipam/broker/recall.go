@@ -373,17 +373,23 @@ func young(id string, now time.Time) bool {
 	return err == nil && now.Sub(time.UnixMilli(ms)) < rest
 }
 
-// sent notes that the recalls under way to node stand on its seat, or may. reaches
-// says which stores answer there: of a lease of another store's nobody does.
-func (b *Book) sent(node protocol.NodeName, reaches func(protocol.StoreID) bool) {
-	now, h := b.now(), b.holders[node]
-	for _, rec := range slices.Clone(h.under) {
-		switch {
-		case !rec.until.IsZero():
-		case !reaches(rec.on.Store):
+// reach ends the new recalls to node of leases that nobody there answers for: of
+// another store than the one that its seat names.
+func (b *Book) reach(node protocol.NodeName, store protocol.StoreID) {
+	for _, rec := range slices.Clone(b.holders[node].under) {
+		if rec.until.IsZero() && (store == "" || rec.on.Store != store) {
 			b.unanswered(rec, rest)
-		default:
-			rec.until = now.Add(patience)
+		}
+	}
+}
+
+// sent notes that node's seat has the recalls that are under way, and no others of
+// this book's.
+func (b *Book) sent(node protocol.NodeName) {
+	h := b.holders[node]
+	for _, rec := range h.under {
+		if rec.until.IsZero() {
+			rec.until = b.now().Add(patience)
 		}
 	}
 	if len(h.under) == 0 {
