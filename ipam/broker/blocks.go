@@ -35,19 +35,17 @@ func newStock() stock {
 
 // unready returns why nothing of p can be granted, or no problem.
 func (p *pool) unready() Problem {
-	why, lasting := "", true
+	bad := Problem{}
 	switch {
 	case p.state.Deleting:
-		why = "is being deleted"
+		bad = problem(PoolNotReady, "pool %s is being deleted", p.name)
+		bad.Lasting = true
 	case p.state.Shape == nil:
-		why = "is faulty: " + p.state.Fault
+		bad = problem(PoolNotReady, "pool %s is faulty: %s", p.name, p.state.Fault)
+		bad.Lasting = true
 	case p.state.Restored:
-		why, lasting = "is closed, because the API server's data went back in time: see its condition Ready", false
-	default:
-		return Problem{}
+		bad = problem(PoolNotReady, "pool %s is closed, because the API server's data went back in time: see its condition Ready", p.name)
 	}
-	bad := problem(PoolNotReady, "pool %s %s", p.name, why)
-	bad.Lasting = lasting
 	return bad
 }
 

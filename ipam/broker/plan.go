@@ -200,11 +200,6 @@ func (r *round) seat(node protocol.NodeName) {
 	}
 }
 
-// idle reports whether r has nothing to do.
-func (r *round) idle() bool {
-	return len(r.order) == 0 && len(r.seats) == 0 && len(r.jobs) == 0 && len(r.news) == 0
-}
-
 func (r *round) write(p *pool, l *lease) *write {
 	wr := r.writes[l]
 	if wr == nil {

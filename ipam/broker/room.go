@@ -54,18 +54,12 @@ func (w want) free(size int) (spot, Problem) {
 	if a, ok := p.room(ofCluster, w); ok {
 		return p.spot(a, size), Problem{}
 	}
-	if p.state.Open {
-		if block, ok := p.unleased(w, size); ok {
-			if bad := p.enter(block); bad.Reason != NoProblem {
-				return spot{}, bad
-			}
-			if a, ok := p.room(ofCluster, w); ok {
-				return p.spot(a, size), Problem{}
-			}
-			return spot{}, problem(Exhausted, "pool %s has no free %v address in block %v", p.name, w.family, block)
+	if block, ok := p.unleased(w, size); ok {
+		if bad := p.enter(block); bad.Reason != NoProblem {
+			return spot{}, bad
 		}
 	}
-	for _, k := range []kind{ofNode, idleOfNode} {
+	for k := range kinds {
 		if a, ok := p.room(k, w); ok {
 			return p.spot(a, size), Problem{}
 		}
@@ -154,12 +148,12 @@ func (s spot) unreserve() (freed bool) {
 }
 
 // unleased returns a block with an ordinary address for w that nobody is known to
-// hold. It goes round from a point hashed from the pool's name,
+// hold, in a pool that is open. It goes round from a point hashed from the pool's name,
 // away from where the nodes' own searches start, and remembers when it has found
 // nothing.
 func (p *pool) unleased(w want, size int) (netip.Prefix, bool) {
 	f, v, search := w.family, w.view, w.key()
-	if p.full[search] {
+	if !p.state.Open || p.full[search] {
 		return netip.Prefix{}, false
 	}
 	shape := p.state.Shape
