@@ -204,36 +204,6 @@ func (a *Agent) probe(ctx context.Context, p *pool, known *knownPool, n need) er
 	return &lackError{Cause: fmt.Errorf("pool %s is contended: %w", p.name, errOthers)}
 }
 
-// unsettled returns a block of this node that could serve n again: one whose
-// create is in doubt, or that is being given back. Without it an outage would
-// leave one more name behind at every try.
-func (a *Agent) unsettled(name protocol.PoolName, n need) (block netip.Prefix, err error) {
-	known, _ := a.pool(name)
-	err = a.st.View(func(tx *store.Tx) error {
-		for r, err := range tx.Rights() {
-			if err != nil {
-				return err
-			}
-			waits := r.Phase == protocol.Noted || r.Phase == protocol.Releasing
-			if r.Kind != protocol.RightLease || r.Pool != name || !waits || allocator.FamilyOf(r.Block.Addr()) != n.family {
-				continue
-			}
-			if k, _, _ := known.now(); k != nil && k.gives(r.Block, n) {
-				block = r.Block
-				return nil
-			}
-		}
-		return nil
-	})
-	return block, err
-}
-
-// gives reports whether block has an ordinary address that n could take.
-func (p *knownPool) gives(block netip.Prefix, n need) bool {
-	found, ok := p.shape.NextBlock(n.family, p.bits(n.family), n.view, block.Addr())
-	return ok && found == block
-}
-
 // tryBlock tries to lease a block. done says that there is no use in trying
 // another: it worked, or nothing will now.
 func (a *Agent) tryBlock(ctx context.Context, known *knownPool, block netip.Prefix) (done bool, err error) {

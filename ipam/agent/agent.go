@@ -35,6 +35,7 @@ type Agent struct {
 	ceding   cessions
 	dark     darkLeases
 	sweeper  sweeper
+	faults   faults
 
 	mu      sync.Mutex
 	sitting protocol.Sitting                     // guarded by mu

@@ -30,7 +30,8 @@ const (
 func (a *Agent) maintain(ctx context.Context) error {
 	jobs := []struct {
 		every    time.Duration
-		needSeat bool // put off while there is none
+		after    time.Duration // the first time
+		needSeat bool          // put off while there is none
 		do       func(context.Context)
 	}{
 		{every: journalEvery, do: a.drainJournal},
@@ -39,6 +40,8 @@ func (a *Agent) maintain(ctx context.Context) error {
 		{every: lookEvery, do: a.mend},
 		{every: time.Minute, needSeat: true, do: a.planLooks},
 		{every: ownEvery, do: a.sweepJournal},
+		{every: time.Minute, do: a.countDamaged},
+		{every: ownEvery, after: ownEvery, do: a.checkStore}, // it was checked as it was opened
 		{every: min(idleEvery, a.cfg.Idle), needSeat: true, do: a.giveBack},
 		{every: lookEvery, needSeat: true, do: a.cedeExhausted},
 		{every: min(idleEvery, a.cfg.KeepRequest), needSeat: true, do: a.expireRequests},
@@ -49,7 +52,7 @@ func (a *Agent) maintain(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for _, job := range jobs {
 		g.Go(func() error {
-			for pause := time.Duration(0); a.wait(ctx, pause); pause = job.every {
+			for pause := job.after; a.wait(ctx, pause); pause = spread(job.every) {
 				if job.needSeat && !a.awaitSeat(ctx) {
 					return nil
 				}

@@ -100,6 +100,9 @@ var (
 	descBeatAge     = prometheus.NewDesc("tenure_agent_heartbeat_age_seconds", "Time since the last accepted heartbeat was sent; nothing new is given out from F on.", nil, nil)
 	descAttachments = prometheus.NewDesc("tenure_agent_attachments", "Interfaces that have addresses.", nil, nil)
 	descLost        = prometheus.NewDesc("tenure_agent_attachments_lost", "Interfaces whose addresses were taken from this node, as from a dead one, and may be others' by now: their pods should go.", nil, nil)
+	descStoreFaults = prometheus.NewDesc("tenure_agent_store_faults", "Faults that the last hourly check of the store has found.", nil, nil)
+	descDamaged     = prometheus.NewDesc("tenure_agent_journal_damaged", "Journalled DELs that do not read and were set aside.", nil, nil)
+	descForeign     = prometheus.NewDesc("tenure_agent_foreign_rights", "Leases and sub-leases in this node's name of another machine's stores, which are left alone.", nil, nil)
 	descUsed        = prometheus.NewDesc("tenure_agent_addresses_used", "Addresses in use out of blocks of this node, by pool.", []string{"pool"}, nil)
 	descFree        = prometheus.NewDesc("tenure_agent_addresses_free", "Addresses that this node can give out without the API server, by pool.", []string{"pool"}, nil)
 	descRights      = prometheus.NewDesc("tenure_agent_rights", "Leases, uses and requests of this node, by kind and phase.", []string{"kind", "phase"}, nil)
@@ -107,7 +110,7 @@ var (
 
 // Describe implements [prometheus.Collector].
 func (s state) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{descServing, descBeatAge, descAttachments, descLost, descUsed, descFree, descRights} {
+	for _, d := range []*prometheus.Desc{descServing, descBeatAge, descAttachments, descLost, descStoreFaults, descDamaged, descForeign, descUsed, descFree, descRights} {
 		ch <- d
 	}
 }
@@ -120,8 +123,11 @@ func (s state) Collect(ch chan<- prometheus.Metric) {
 	serving, _ := s.a.serving()
 	gauge(descServing, map[bool]float64{true: 1}[serving])
 	s.a.mu.Lock()
-	sent := s.a.sitting.Sent
+	sent, foreign := s.a.sitting.Sent, s.a.foreign
 	s.a.mu.Unlock()
+	gauge(descStoreFaults, float64(s.a.faults.store.Load()))
+	gauge(descDamaged, float64(s.a.faults.journal.Load()))
+	gauge(descForeign, float64(foreign))
 	if !sent.Wall.IsZero() {
 		gauge(descBeatAge, s.a.clock.Now().Since(sent).Seconds())
 	}

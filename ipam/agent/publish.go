@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
@@ -55,6 +56,9 @@ func (a *Agent) touch(att store.Attachment) {
 	}
 }
 
+// publishBatch is how many leases publish tells of at most at a time.
+const publishBatch = 16
+
 // publish writes the status of leases whose content has changed, each at most
 // every PublishEvery. It is for people; what fails is tried again next time.
 func (a *Agent) publish(ctx context.Context) {
@@ -77,7 +81,13 @@ func (a *Agent) publish(ctx context.Context) {
 			due = append(due, name)
 		}
 	}
+	// The longest untold first, a few at a time: a node that starts has all its leases
+	// to tell of.
+	slices.SortFunc(due, func(x, y string) int {
+		return cmp.Or(a.public[x].at.Wall.Compare(a.public[y].at.Wall), strings.Compare(x, y))
+	})
 	a.mu.Unlock()
+	due = due[:min(len(due), publishBatch)]
 	inParallel(2, due, func(name string) {
 		a.tell(ctx, name, current[name], now, "")
 	})

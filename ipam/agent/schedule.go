@@ -28,6 +28,15 @@ func (s *schedule) at(name string, t time.Duration) {
 // jittered returns d, give or take a half: agents must not come all at once.
 func jittered(d time.Duration) time.Duration { return d/2 + rand.N(d) }
 
+// spread is jittered for what is done seldom: after an outage, or a roll-out, all
+// agents begin at once, and must not go on so.
+func spread(every time.Duration) time.Duration {
+	if every < time.Minute {
+		return every
+	}
+	return every - rand.N(every/4)
+}
+
 // planned reports whether there is a plan for name.
 func (s *schedule) planned(name string) bool {
 	s.mu.Lock()

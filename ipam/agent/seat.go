@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"github.com/tenure-ipam/tenure/ipam/protocol"
@@ -24,6 +25,7 @@ func (a *Agent) runSeat(ctx context.Context) error {
 		if accepted {
 			a.mu.Lock()
 			pause = a.sitting.BeatEvery()
+			pause -= rand.N(pause/8 + 1) // agents that began at once must not go on so
 			a.mu.Unlock()
 		}
 		select {
@@ -133,11 +135,30 @@ func (a *Agent) accept(ctx context.Context, had int64, era int, next protocol.Si
 	a.mu.Unlock()
 	if next.Term != had {
 		a.log.InfoContext(ctx, "seat taken", "node", a.cfg.Node, "term", next.Term, "rights", len(again))
-		for _, name := range again {
-			a.lookIn(name, 0)
-		}
+		a.sayAgain(again)
 	}
 	return nil
+}
+
+// How fast a node says its rights again in a new term: some at once, the others over
+// a while, so that nodes which all begin a term at once, as after an outage, do not
+// send everything at once. A right that an ADD needs is not waited for: it is said
+// when it is needed.
+const (
+	sayPace  = 50 * time.Millisecond // for each right
+	sayWhile = 10 * time.Second      // at most for all
+)
+
+// sayAgain plans to say rights again in a new term.
+func (a *Agent) sayAgain(names []string) {
+	over := min(time.Duration(len(names))*sayPace, sayWhile)
+	for i, name := range names {
+		if i < a.cfg.Parallel {
+			a.lookIn(name, 0)
+		} else {
+			a.lookIn(name, rand.N(over))
+		}
+	}
 }
 
 // learnNode reads the Node before each heartbeat: its UID goes into the identity,

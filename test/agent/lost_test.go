@@ -17,6 +17,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/ipam/cluster"
 	"github.com/tenure-ipam/tenure/ipam/daemon"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
 	"github.com/tenure-ipam/tenure/test/fleet"
 )
 
@@ -298,4 +299,54 @@ func TestX22StoreUnusable(t *testing.T) {
 	}
 	n.Config().Store = store
 	f.Start("x22")
+}
+
+// TestF22VanishedLeaseTaken: a lease that somebody deleted, and another node took,
+// gives nothing any more on the node that had it, which says who uses it.
+func TestF22VanishedLeaseTaken(t *testing.T) {
+	openPool(t, "taken", cidr("10.36.0.0/22")) // blocks of four
+	f := fleet.New(t, cp.Config())
+	f.Change = func(c *daemon.Config) { c.Agent.PublishEvery = time.Second }
+	a, b := f.Start("taken-a"), f.Start("taken-b")
+	first := newPod(t, a.Name, "taken-first", "", onPool("taken", "c1", "net1"))
+	block := mustAdd(t, a, first)[0].Addr()
+	var lease protocol.Lease
+	for _, l := range leasesOf(t, "taken") {
+		if l.Block.Contains(block) {
+			lease = l
+		}
+	}
+	a.Stop() // else it would put the lease back at once
+	eventually(t, 30*time.Second, func() error {
+		l, out, err := api.ReadLease(t.Context(), lease.Name)
+		if out == protocol.Done {
+			_, err = api.DeleteLease(t.Context(), l.Meta)
+			return errors.Join(err, errors.New("it was there"))
+		}
+		if out != protocol.NotFound {
+			return fmt.Errorf("%v: %w", out, err)
+		}
+		return nil
+	})
+	static := onPool("taken", "c2", "net1")
+	static.Top = map[string]any{"runtimeConfig": map[string]any{"ips": []string{block.Next().String()}}}
+	mustAdd(t, b, static)
+	a = f.Start("taken-a")
+	for i := range 12 { // the observer sees to it that none is of that block
+		got := mustAdd(t, a, onPool("taken", fmt.Sprintf("d%d", i), "net1"))[0].Addr()
+		if lease.Block.Contains(got) {
+			t.Errorf("%v is in the block that the other node has", got)
+		}
+	}
+	eventually(t, 30*time.Second, func() error {
+		for line := range strings.Lines(a.Log()) {
+			if strings.Contains(line, lease.Name) && strings.Contains(line, "taken-first") {
+				return nil
+			}
+		}
+		return errors.New("the agent does not say which pod uses the lost lease")
+	})
+	if is := leasesOf(t, "taken")[lease.Name]; is.Holder.Node != "taken-b" {
+		t.Errorf("lease %s is of %v; want that nobody takes it from taken-b", lease.Name, is.Holder)
+	}
 }

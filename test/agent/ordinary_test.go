@@ -254,7 +254,7 @@ func TestStaticIPs(t *testing.T) {
 	wantCode(t, err, wire.CodeInvalidConfig, "prefix length")
 }
 
-func TestSecondAgentOnOneSocket(t *testing.T) {
+func TestX26SecondAgentOnOneSocket(t *testing.T) {
 	f := fleet.New(t, cp.Config())
 	n := f.Start("twice")
 	d, err := daemon.New(*n.Config(), cp.Config(), quiet())

@@ -1,0 +1,62 @@
+package agent
+
+import (
+	"net/netip"
+
+	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+	"github.com/tenure-ipam/tenure/ipam/store"
+)
+
+// unsettled returns a block of this node that could serve n again: one whose
+// create is in doubt, that is being given back, or that has room and waits to be said
+// again in a new term. Without it an outage would leave one more name behind at every
+// try.
+func (a *Agent) unsettled(name protocol.PoolName, n need) (block netip.Prefix, err error) {
+	known, _ := a.pool(name)
+	term, dark := a.term(), a.dark.blocks(name)
+	err = a.st.View(func(tx *store.Tx) error {
+		free, err := freeIn(tx, name, n.family, dark)
+		if err != nil {
+			return err
+		}
+		for r, err := range tx.Rights() {
+			if err != nil {
+				return err
+			}
+			waits := r.Phase == protocol.Noted || r.Phase == protocol.Releasing || r.Phase == protocol.Held && !r.Serves(term) && free[r.Block] > 0
+			if r.Kind != protocol.RightLease || r.Pool != name || !waits || allocator.FamilyOf(r.Block.Addr()) != n.family {
+				continue
+			}
+			if k, _, _ := known.now(); k != nil && k.gives(r.Block, n) {
+				block = r.Block
+				return nil
+			}
+		}
+		return nil
+	})
+	return block, err
+}
+
+// freeIn returns how many addresses are free in each of some open blocks.
+func freeIn(tx *store.Tx, name protocol.PoolName, f allocator.Family, blocks map[netip.Prefix]bool) (map[netip.Prefix]int, error) {
+	free := map[netip.Prefix]int{}
+	if len(blocks) == 0 {
+		return free, nil
+	}
+	for b, err := range allocator.NewSpace(tx.Table(name), nil).Blocks(f) {
+		if err != nil {
+			return nil, err
+		}
+		if blocks[b.Prefix] {
+			free[b.Prefix] = b.Free
+		}
+	}
+	return free, nil
+}
+
+// gives reports whether block has an ordinary address that n could take.
+func (p *knownPool) gives(block netip.Prefix, n need) bool {
+	found, ok := p.shape.NextBlock(n.family, p.bits(n.family), n.view, block.Addr())
+	return ok && found == block
+}

@@ -1,0 +1,84 @@
+package agent_test
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/ipam/store"
+	"github.com/tenure-ipam/tenure/test/fleet"
+)
+
+// TestReadyWithAThousandAttachments: an agent with 1,000 attachments over some
+// hundreds of leases is ready within a second of its start, whether the API server
+// answers or not, and answers who has something.
+func TestReadyWithAThousandAttachments(t *testing.T) {
+	const attachments, workers = 1000, 16
+	const bound = 5 * time.Second                                 // the aim is one second; the rest is for a machine that is busy with other tests
+	openPool(t, "thousand", v1alpha1.Range{CIDR: "10.34.0.0/22"}) // blocks of four
+	f := fleet.New(t, cp.Config())
+	n := f.Start("thousand")
+	on := func(i int) fleet.Interface { return onPool("thousand", fmt.Sprintf("c%d", i), "net1") }
+	var wg sync.WaitGroup
+	for w := range workers {
+		wg.Go(func() {
+			for i := w; i < attachments; i += workers {
+				if _, err := n.Add(on(i)); err != nil {
+					t.Errorf("ADD %d: %v", i, err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if t.Failed() {
+		return
+	}
+	for _, away := range []bool{false, true} {
+		n.Stop()
+		leases := countRights(t, n)
+		if away {
+			if err := cp.PauseAPIServer(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		began := time.Now()
+		n = f.Launch("thousand")
+		n.AwaitReady()
+		took := time.Since(began)
+		t.Logf("%d attachments on %d leases, API server away: %v: ready after %v", attachments, leases, away, took)
+		mustAdd(t, n, on(0))
+		if away {
+			if err := cp.ResumeAPIServer(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if took > bound {
+			t.Errorf("ready after %v with the API server away: %v; want %v at most", took, away, bound)
+		}
+	}
+}
+
+// countRights returns how many rights the store of a stopped node has.
+func countRights(t *testing.T, n *fleet.Node) (count int) {
+	t.Helper()
+	st, err := store.Open(n.Config().Store, store.Options{ReadOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer st.Close()
+	err = st.View(func(tx *store.Tx) error {
+		for _, err := range tx.Rights() {
+			if err != nil {
+				return err
+			}
+			count++
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return count
+}
