@@ -343,6 +343,9 @@ func (a *Agent) callLease(ctx context.Context, self protocol.Self, r protocol.Ri
 		if out == protocol.Done || out == protocol.NotFound {
 			out, err = confirmation(protocol.Confirmation(r, p, out))
 		}
+		if out == protocol.Done && r.Phase != protocol.Held && a.behind(p) {
+			out, err = protocol.Unknown, fmt.Errorf("pool %s was edited, and this node has not heard of it yet", r.Pool)
+		}
 		return protocol.Object{}, out, err
 	case protocol.CallNone:
 		panic("agent: no call to send")
@@ -360,6 +363,20 @@ func confirmation(out protocol.Outcome, why string) (protocol.Outcome, error) {
 		return out, nil
 	}
 	return out, errors.New(why)
+}
+
+// behind reports whether a pool, as it was read, has been edited since this node has
+// heard of it. Addresses are chosen by what was heard: some of them may be another
+// pool's by now.
+func (a *Agent) behind(live protocol.Pool) bool {
+	a.mu.Lock()
+	p := a.pools[protocol.PoolName(live.Name)]
+	a.mu.Unlock()
+	if p == nil {
+		return false
+	}
+	known, _, _ := p.now()
+	return known != nil && known.Generation < live.Generation
 }
 
 func (a *Agent) term() int64 {
