@@ -149,7 +149,7 @@ func (r *Reconciler) rewound(ctx context.Context, from, to protocol.Revision) {
 		return
 	}
 	last := lastOpening(pools.Items)
-	r.Log.WarnContext(ctx, "the API server's data went back in time: pools are closed", "from", from, "to", to, "last opening", last)
+	r.Log.WarnContext(ctx, "the API server's data went back in time: pools are closed", "from", from, "to", to, "lastOpening", last)
 	r.seats.rewound(last)
 	for i := range pools.Items {
 		r.Bell.Ring(protocol.PoolName(pools.Items[i].Name))
