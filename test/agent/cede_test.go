@@ -147,12 +147,11 @@ func TestTakeBack(t *testing.T) {
 	l := ceded(t, pool, first, func(x netip.Addr) bool { return x != first && x != netip.MustParseAddr("10.51.0.0") })
 
 	other := asking(t, node, pool, "takes-back-other")
-	got := make(chan []netip.Prefix, 1)
-	go func() { got <- mustAdd(t, n, other) }()
+	got := begin(n, other)
 	s := onlyRequest(t, node)
 	granted := l.Ceded[0]
 	grant(t, pool, s, granted.String())
-	<-got
+	finish(t, got)
 
 	press(t, pool, v1alpha1.PressureHigh, "")
 	i := asking(t, node, pool, "takes-back-1")

@@ -36,6 +36,36 @@ func asking(t *testing.T, node, pool, pod string, ips ...string) fleet.Interface
 	return i
 }
 
+// answered is what became of an ADD.
+type answered struct {
+	res *wire.Result
+	err error
+}
+
+// begin begins an ADD.
+func begin(n *fleet.Node, i fleet.Interface) <-chan answered {
+	done := make(chan answered, 1)
+	go func() {
+		res, err := n.Add(i)
+		done <- answered{res, err}
+	}()
+	return done
+}
+
+// finish waits for an ADD that must succeed, and returns its addresses.
+func finish(t *testing.T, begun <-chan answered) []netip.Prefix {
+	t.Helper()
+	a := <-begun
+	if a.err != nil {
+		t.Fatalf("ADD: %v", a.err)
+	}
+	var addrs []netip.Prefix
+	for _, ip := range a.res.IPs {
+		addrs = append(addrs, ip.Address)
+	}
+	return addrs
+}
+
 // requestsOf returns a node's requests.
 func requestsOf(t *testing.T, node string) []protocol.SubLease {
 	t.Helper()
@@ -194,15 +224,14 @@ func TestGrantWakesItsADD(t *testing.T) {
 	f := fleet.New(t, cp.Config())
 	n := f.Start("wakes")
 	i := asking(t, "wakes", pool, "wakes-pod")
-	got := make(chan []netip.Prefix, 1)
-	go func() { got <- mustAdd(t, n, i) }()
+	got := begin(n, i)
 	s := onlyRequest(t, "wakes")
 	if len(leasesOf(t, pool)) > 0 {
 		t.Error("a block of an exhausted pool was leased; want a request at once")
 	}
 	began := time.Now()
 	grant(t, pool, s, "10.41.0.77")
-	if addrs := <-got; addrs[0] != netip.MustParsePrefix("10.41.0.77/20") {
+	if addrs := finish(t, got); addrs[0] != netip.MustParsePrefix("10.41.0.77/20") {
 		t.Errorf("got %v; want 10.41.0.77/20", addrs)
 	}
 	t.Logf("the grant took %v to reach the runtime", time.Since(began))
@@ -247,12 +276,11 @@ func TestRefusedRequest(t *testing.T) {
 	}{{v1alpha1.RefusedInUse, wire.CodeTryAgainLater}, {v1alpha1.RefusedNotAssignable, wire.CodeInvalidConfig}, {v1alpha1.RefusedPoolNotReady, wire.CodeTryAgainLater}} {
 		t.Run(tt.reason, func(t *testing.T) {
 			i := asking(t, "refused-b", pool, "refused-"+strings.ToLower(tt.reason), taken.String())
-			got := make(chan error, 1)
-			go func() { _, err := b.Add(i); got <- err }()
+			got := begin(b, i)
 			s := onlyRequest(t, "refused-b")
 			s.Refused = &protocol.Refusal{Reason: tt.reason, Message: "because of " + tt.reason}
 			answer(t, s)
-			wantCode(t, <-got, tt.code, "because of "+tt.reason)
+			wantCode(t, (<-got).err, tt.code, "because of "+tt.reason)
 			eventually(t, 10*time.Second, noRequests(t, "refused-b"))
 		})
 	}
@@ -362,17 +390,15 @@ func TestKilledBetweenRequestAndGrant(t *testing.T) {
 		n.AwaitReady()
 	}
 	i := asking(t, node, pool, "killed-request")
-	failed := make(chan error, 1)
-	go func() { _, err := n.Add(i); failed <- err }()
+	failed := begin(n, i)
 	s := onlyRequest(t, node)
 	again() // the request is there, its ADD hangs up
-	if err := <-failed; err == nil {
+	if a := <-failed; a.err == nil {
 		t.Fatal("an ADD was answered by a killed agent")
 	}
-	got := make(chan []netip.Prefix, 1)
-	go func() { got <- mustAdd(t, n, i) }()
+	got := begin(n, i)
 	grant(t, pool, onlyRequest(t, node), "10.47.0.5")
-	if addrs := <-got; addrs[0].Addr() != netip.MustParseAddr("10.47.0.5") {
+	if addrs := finish(t, got); addrs[0].Addr() != netip.MustParseAddr("10.47.0.5") {
 		t.Errorf("got %v; want 10.47.0.5", addrs)
 	}
 	if now := onlyRequest(t, node); now.UID != s.UID {
