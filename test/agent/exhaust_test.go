@@ -201,8 +201,14 @@ func TestStoppedHolderBlocksNobody(t *testing.T) {
 	f := fleet.New(t, cp.Config())
 	a, b := f.Start("stopped-a"), f.Start("stopped-b")
 	first := mustAdd(t, a, asking(t, a.Name, pool, "stopped-holder"))[0].Addr()
-	lost := 0 // free in blocks of a
+	eventually(t, 30*time.Second, func() error { // what is published is all that is known of it later
+		if l := leaseOf(t, pool, first); l.Published.Used != 1 {
+			return fmt.Errorf("lease %s says that %d addresses are in use; want 1", l.Name, l.Published.Used)
+		}
+		return nil
+	})
 	a.Stop()
+	lost := 0 // free in blocks of a
 	for _, l := range leasesOf(t, pool) {
 		if l.Holder.Node != "stopped-a" {
 			continue
