@@ -5,11 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
-	"math"
 	"net/netip"
 	"slices"
-	"sync"
-	"time"
 
 	"go4.org/netipx"
 
@@ -23,22 +20,6 @@ type need struct {
 	family allocator.Family
 	view   allocator.View
 	exact  netip.Addr // the one address that will do; zero: any of view
-}
-
-// demand collects what waits for blocks of one pool and bounds how many are
-// acquired at once.
-type demand struct {
-	mu      sync.Mutex
-	running int                           // guarded by mu; acquires under way
-	waiting int                           // guarded by mu; ADDs that wait
-	landed  chan struct{}                 // guarded by mu; closed and replaced whenever an acquire ends
-	cursor  map[allocator.Family]position // guarded by mu; where to probe next
-	easing  *protocol.Instant             // guarded by mu; when the pool was last not exhausted any more
-}
-
-type position struct {
-	addr netip.Addr
-	set  bool
 }
 
 // An ExhaustedError says that a pool has no block left for this node.
@@ -88,6 +69,9 @@ func (a *Agent) obtain(ctx context.Context, p *pool, n need) error {
 	if n.exact.IsValid() { // only that block will do: nobody else's acquire helps
 		return a.obtainExact(ctx, p, n)
 	}
+	if lack := p.demand.lack(n, a.clock.Now()); lack != nil {
+		return lack
+	}
 	own, landed := a.join(p, n)
 	defer p.demand.leave()
 	select {
@@ -98,56 +82,6 @@ func (a *Agent) obtain(ctx context.Context, p *pool, n need) error {
 	case <-ctx.Done():
 		return &notReadyError{Pool: p.name, Why: "has no block for this node yet: " + context.Cause(ctx).Error()}
 	}
-}
-
-// join adds an ADD to those that wait for blocks of p. It begins an acquire,
-// whose outcome own then has, unless enough are under way. landed closes when
-// any ends.
-func (a *Agent) join(p *pool, n need) (own <-chan error, landed <-chan struct{}) {
-	d := &p.demand
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.waiting++
-	if d.landed == nil {
-		d.landed = make(chan struct{})
-	}
-	if d.running >= a.wantedAcquires(p, n, d.waiting) {
-		return nil, d.landed
-	}
-	d.running++
-	result := make(chan error, 1)
-	a.background(func(ctx context.Context) {
-		result <- a.acquire(ctx, p, n)
-		d.land()
-	})
-	return result, d.landed
-}
-
-func (d *demand) leave() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.waiting--
-}
-
-// land ends an acquire and wakes whoever waits.
-func (d *demand) land() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.running--
-	if d.landed != nil {
-		close(d.landed)
-	}
-	d.landed = make(chan struct{})
-}
-
-// wantedAcquires returns how many acquires should run while so many ADDs wait.
-func (a *Agent) wantedAcquires(p *pool, n need, waiting int) int {
-	known, _, _ := p.now()
-	size := 1
-	if known != nil {
-		size = 1 << min(8, n.family.BitLen()-known.bits(n.family))
-	}
-	return min(a.cfg.Parallel, (waiting+size-1)/size)
 }
 
 // acquire leases one more block that meets n: one of this node's own that is in
@@ -166,12 +100,12 @@ func (a *Agent) acquire(ctx context.Context, p *pool, n need) error {
 	if err := a.withheld(p.name); err != nil {
 		return &notReadyError{Pool: p.name, Why: "waits: " + err.Error()}
 	}
-	own, err := a.unsettled(p.name, n)
+	own, err := a.unsettled(p, known, n)
 	if err != nil {
 		return err
 	}
 	if own.IsValid() {
-		if done, err := a.tryBlock(ctx, known, own); done {
+		if done, err := a.tryBlock(ctx, p, known, own); done {
 			return err
 		}
 	}
@@ -196,7 +130,7 @@ func (a *Agent) probe(ctx context.Context, p *pool, known *knownPool, n need) er
 		if !ok {
 			return &lackError{Cause: &ExhaustedError{Pool: p.name, Family: n.family, View: n.view}}
 		}
-		if done, err := a.tryBlock(ctx, known, block); done {
+		if done, err := a.tryBlock(ctx, p, known, block); done {
 			return err
 		}
 		tried[block] = true
@@ -204,9 +138,10 @@ func (a *Agent) probe(ctx context.Context, p *pool, known *knownPool, n need) er
 	return &lackError{Cause: fmt.Errorf("pool %s is contended: %w", p.name, errOthers)}
 }
 
-// tryBlock tries to lease a block. done says that there is no use in trying
-// another: it worked, or nothing will now.
-func (a *Agent) tryBlock(ctx context.Context, known *knownPool, block netip.Prefix) (done bool, err error) {
+// tryBlock tries to lease a block, which the caller has claimed. done says that there
+// is no use in trying another: it worked, or nothing will now.
+func (a *Agent) tryBlock(ctx context.Context, p *pool, known *knownPool, block netip.Prefix) (done bool, err error) {
+	defer p.demand.unclaim(block)
 	_, res, err := a.drive(ctx, leaseRight(known.Pool, block), protocol.Event{Kind: protocol.EventWant})
 	if err != nil {
 		return true, &notReadyError{Pool: protocol.PoolName(known.Name), Why: fmt.Sprintf("gave no lease of %v: %v", block, err)}
@@ -226,7 +161,7 @@ func (a *Agent) tryBlock(ctx context.Context, known *knownPool, block netip.Pref
 	return true, &notReadyError{Pool: protocol.PoolName(known.Name), Why: fmt.Sprintf("gave no lease of %v: %s", block, res.Why)}
 }
 
-// candidate returns the next block to try for n: one that this node has no
+// candidate returns the next block to try for n, claimed: one that this node has no
 // record of and that is not in tried, going round the pool from where the last
 // probe ended, at first from a point hashed from the node's name, so that nodes
 // do not meet. Each block is returned once in a round; ok is false after it.
@@ -263,7 +198,7 @@ func (a *Agent) candidate(p *pool, known *knownPool, n need, tried map[netip.Pre
 			if err != nil {
 				return err
 			}
-			if !mine && !tried[found] {
+			if !mine && !tried[found] && d.claimLocked(found) {
 				block, ok = found, true
 				d.cursor[n.family] = position{addr: at, set: true}
 				return nil
@@ -316,23 +251,6 @@ func (a *Agent) obtainExact(ctx context.Context, p *pool, n need) error {
 	return &lackError{Cause: held}
 }
 
-// ease notes when the pool was not exhausted any more.
-func (d *demand) ease(now protocol.Instant) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.easing = &now
-}
-
-// eased returns for how long the pool has not been exhausted.
-func (d *demand) eased(now protocol.Instant) time.Duration {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.easing == nil {
-		return math.MaxInt64
-	}
-	return now.Since(*d.easing)
-}
-
 // reserve acquires ahead of need what the pool's use on this node suggests.
 func (a *Agent) reserve(p *pool) {
 	known, _, _ := p.now()
@@ -352,14 +270,18 @@ func (a *Agent) reserve(p *pool) {
 		size := 1 << (f.BitLen() - known.bits(f))
 		wanted := allocator.Wanted(c.Taken, c.Free, size, known.Pressure)
 		d := &p.demand
+		if d.lack(need{family: f}, a.clock.Now()) != nil {
+			continue // those who wait need what there is
+		}
 		d.mu.Lock()
 		begin := min(wanted, a.cfg.Parallel) - d.running
 		d.running += max(0, begin)
 		d.mu.Unlock()
 		for range begin {
 			a.background(func(ctx context.Context) {
-				err := a.acquire(ctx, p, need{family: f})
-				d.land()
+				n := need{family: f}
+				err := a.acquire(ctx, p, n)
+				d.land(n, err, a.clock.Now())
 				if err != nil {
 					a.log.DebugContext(ctx, "no reserve", "pool", p.name, "error", err)
 				}

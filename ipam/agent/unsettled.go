@@ -8,15 +8,14 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/store"
 )
 
-// unsettled returns a block of this node that could serve n again: one whose
+// unsettled returns a block of this node that could serve n again, claimed: one whose
 // create is in doubt, that is being given back, or that has room and waits to be said
 // again in a new term. Without it an outage would leave one more name behind at every
 // try.
-func (a *Agent) unsettled(name protocol.PoolName, n need) (block netip.Prefix, err error) {
-	known, _ := a.pool(name)
-	term, dark := a.term(), a.dark.blocks(name)
+func (a *Agent) unsettled(p *pool, known *knownPool, n need) (block netip.Prefix, err error) {
+	term, dark := a.term(), a.dark.blocks(p.name)
 	err = a.st.View(func(tx *store.Tx) error {
-		free, err := freeIn(tx, name, n.family, dark)
+		free, err := freeIn(tx, p.name, n.family, dark)
 		if err != nil {
 			return err
 		}
@@ -25,10 +24,10 @@ func (a *Agent) unsettled(name protocol.PoolName, n need) (block netip.Prefix, e
 				return err
 			}
 			waits := r.Phase == protocol.Noted || r.Phase == protocol.Releasing || r.Phase == protocol.Held && !r.Serves(term) && free[r.Block] > 0
-			if r.Kind != protocol.RightLease || r.Pool != name || !waits || allocator.FamilyOf(r.Block.Addr()) != n.family {
+			if r.Kind != protocol.RightLease || r.Pool != p.name || !waits || allocator.FamilyOf(r.Block.Addr()) != n.family {
 				continue
 			}
-			if k, _, _ := known.now(); k != nil && k.gives(r.Block, n) {
+			if known.gives(r.Block, n) && p.demand.claim(r.Block) {
 				block = r.Block
 				return nil
 			}

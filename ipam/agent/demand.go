@@ -1,0 +1,158 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"math"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// demand collects what waits for blocks of one pool and bounds how many are
+// acquired at once.
+type demand struct {
+	mu      sync.Mutex
+	running int                           // guarded by mu; acquires under way
+	waiting int                           // guarded by mu; ADDs that wait
+	landed  chan struct{}                 // guarded by mu; closed and replaced whenever an acquire ends
+	cursor  map[allocator.Family]position // guarded by mu; where to probe next
+	easing  *protocol.Instant             // guarded by mu; when the pool was last not exhausted any more
+	lacked  map[lackKey]lacked            // guarded by mu; what could not be acquired lately
+	trying  map[netip.Prefix]bool         // guarded by mu; blocks that acquires are at
+}
+
+// lackKey tells needs by what would meet them.
+type lackKey struct {
+	family allocator.Family
+	view   string
+}
+
+type lacked struct {
+	at  protocol.Instant
+	err *lackError
+}
+
+// lackHolds is how long a lack is believed: in a pool that is nearly full each ADD
+// would probe in vain before it asks.
+const lackHolds = time.Second
+
+type position struct {
+	addr netip.Addr
+	set  bool
+}
+
+// join adds an ADD to those that wait for blocks of p. It begins an acquire,
+// whose outcome own then has, unless enough are under way. landed closes when
+// any ends.
+func (a *Agent) join(p *pool, n need) (own <-chan error, landed <-chan struct{}) {
+	d := &p.demand
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.waiting++
+	if d.landed == nil {
+		d.landed = make(chan struct{})
+	}
+	if d.running >= a.wantedAcquires(p, n, d.waiting) {
+		return nil, d.landed
+	}
+	d.running++
+	result := make(chan error, 1)
+	a.background(func(ctx context.Context) {
+		err := a.acquire(ctx, p, n)
+		result <- err
+		d.land(n, err, a.clock.Now())
+	})
+	return result, d.landed
+}
+
+// lack returns why n could not be met a moment ago, nil if it could or was not tried.
+func (d *demand) lack(n need, now protocol.Instant) *lackError {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	l, ok := d.lacked[lackKey{n.family, n.view.String()}]
+	if !ok || now.Since(l.at) >= lackHolds {
+		return nil
+	}
+	return l.err
+}
+
+func (d *demand) leave() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.waiting--
+}
+
+// land ends an acquire for n, which ended with err, and wakes whoever waits.
+func (d *demand) land(n need, err error, now protocol.Instant) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.running--
+	if lack, ok := errors.AsType[*lackError](err); ok {
+		if d.lacked == nil {
+			d.lacked = map[lackKey]lacked{}
+		}
+		d.lacked[lackKey{n.family, n.view.String()}] = lacked{now, lack}
+	}
+	if d.landed != nil {
+		close(d.landed)
+	}
+	d.landed = make(chan struct{})
+}
+
+// wantedAcquires returns how many acquires should run while so many ADDs wait.
+func (a *Agent) wantedAcquires(p *pool, n need, waiting int) int {
+	known, _, _ := p.now()
+	size := 1
+	if known != nil {
+		size = 1 << min(8, n.family.BitLen()-known.bits(n.family))
+	}
+	return min(a.cfg.Parallel, (waiting+size-1)/size)
+}
+
+// claim takes block for one acquire: another would only wait for it. ok is false where
+// one is at it already.
+func (d *demand) claim(block netip.Prefix) (ok bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.claimLocked(block)
+}
+
+// claimLocked is claim for a caller that holds d.mu.
+func (d *demand) claimLocked(block netip.Prefix) (ok bool) {
+	if d.trying[block] {
+		return false
+	}
+	if d.trying == nil {
+		d.trying = map[netip.Prefix]bool{}
+	}
+	d.trying[block] = true
+	return true
+}
+
+// unclaim ends what claim began.
+func (d *demand) unclaim(block netip.Prefix) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.trying, block)
+}
+
+// ease notes when the pool was not exhausted any more.
+func (d *demand) ease(now protocol.Instant) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.easing = &now
+}
+
+// eased returns for how long the pool has not been exhausted.
+func (d *demand) eased(now protocol.Instant) time.Duration {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.easing == nil {
+		return math.MaxInt64
+	}
+	return now.Since(*d.easing)
+}
