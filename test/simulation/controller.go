@@ -31,6 +31,7 @@ type simController struct {
 	process
 	boots int
 	clock time.Duration // how much its wall clock is off
+	jump  time.Duration // and, of M51, how far it has jumped since
 	away  bool          // cut off from the API server
 }
 
@@ -135,7 +136,8 @@ func (c *simController) boot() {
 	c.relist(true)
 }
 
-// now is the controller's wall clock.
+// now is the controller's wall clock. That jumps, but not the times of one process as
+// Go compares them, by the monotonic clock.
 func (c *simController) now() time.Time { return c.w.wall(c.clock) }
 
 // end ends all that still runs.
@@ -161,8 +163,8 @@ func (c *simController) act() {
 		c.crash()
 		c.boot()
 		return
-	case w.one(150):
-		c.clock += w.upTo(2*time.Hour) - time.Hour
+	case w.fault == M51 && w.one(150):
+		c.jump += w.upTo(time.Hour)
 		w.logf("%s: the clock jumps", c.who)
 		return
 	case c.away && w.one(10):

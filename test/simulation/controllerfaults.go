@@ -140,7 +140,7 @@ func (c *simController) margin() time.Duration {
 // monotonic is the controller's clock that does not jump.
 func (c *simController) monotonic() time.Duration {
 	if c.w.fault == M51 {
-		return c.w.now + c.clock
+		return c.w.now + c.jump
 	}
 	return c.w.now
 }
