@@ -158,7 +158,7 @@ func (n *simNode) giveBack() {
 		return r.Phase == protocol.Held || r.Phase == protocol.Lost || r.Phase == protocol.Frozen
 	}) {
 		r := n.disk.rights[name]
-		if !n.free(n.disk, r) || r.Granted && len(r.Ceded) == 1<<(r.Block.Addr().BitLen()-r.Block.Bits()) { // all that is free is the cluster's
+		if !n.free(n.disk, r) {
 			delete(a.idle, name)
 			continue
 		}
