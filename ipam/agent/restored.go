@@ -82,12 +82,17 @@ func (a *Agent) judge(ctx context.Context, s sight, behind bool, saw func(protoc
 // withheld returns an error if nothing may be acquired from a pool, or given back to
 // it, because it has not been opened again since the API server has gone back.
 func (a *Agent) withheld(name protocol.PoolName) error {
+	if a.withholds(name) {
+		return &withheldError{Pool: name}
+	}
+	return nil
+}
+
+// withholds reports whether there is a [*withheldError] of a pool.
+func (a *Agent) withholds(name protocol.PoolName) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.history.Restored == nil || a.reopened(name) {
-		return nil
-	}
-	return &withheldError{Pool: name}
+	return a.history.Restored != nil && !a.reopened(name)
 }
 
 // reopened reports whether a pool has been opened since the API server has gone

@@ -20,8 +20,7 @@ const takeBackAfter = 10 * time.Second
 // into service again: as many as n's ADD and those that wait with it lack, and the
 // reserve that is due. ok is false where there is nothing to take back.
 func (a *Agent) takeBack(ctx context.Context, p *pool, known *knownPool, n need) (ok bool, err error) {
-	withheld := a.withheld(p.name) != nil
-	if withheld || known.Pressure == allocator.PressureExhausted || p.demand.eased(a.clock.Now()) < takeBackAfter {
+	if a.withholds(p.name) || known.Pressure == allocator.PressureExhausted || p.demand.eased(a.clock.Now()) < takeBackAfter {
 		return false, nil
 	}
 	r, addrs, err := a.ceded(p, known, n)
