@@ -122,7 +122,10 @@ var errOthers = errors.New("others were faster at every block that was tried")
 // full, or this node unlucky, and the controller knows better (H15).
 func (a *Agent) probe(ctx context.Context, p *pool, known *knownPool, n need) error {
 	tried := map[netip.Prefix]bool{}
-	for range a.cfg.Probes {
+	for i := range a.cfg.Probes {
+		if i == 1 && known.small(n.family) {
+			a.look(ctx, p, known, n, tried)
+		}
 		block, ok, err := a.candidate(p, known, n, tried)
 		if err != nil {
 			return err

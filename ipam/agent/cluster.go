@@ -29,6 +29,7 @@ type Leases interface {
 	ReadLease(ctx context.Context, name string) (protocol.Lease, protocol.Outcome, error)
 	UpdateLease(ctx context.Context, old, next protocol.Lease) (protocol.Lease, protocol.Outcome, error)
 	DeleteLease(ctx context.Context, m protocol.Meta) (protocol.Outcome, error)
+	LeasesOfPool(ctx context.Context, pool protocol.PoolName) ([]protocol.Lease, error)
 	LeasesOfNode(ctx context.Context, node protocol.NodeName) ([]protocol.Lease, error)
 	PublishLease(ctx context.Context, name string, uid protocol.UID, p protocol.Publication) (protocol.Outcome, error)
 }
