@@ -28,13 +28,29 @@ func (a *Agent) runSeat(ctx context.Context) error {
 			pause -= rand.N(pause/8 + 1) // agents that began at once must not go on so
 			a.mu.Unlock()
 		}
-		select {
-		case <-ctx.Done():
+		if !a.pause(ctx, pause) {
 			return nil
-		case <-a.clock.After(pause):
-		case <-a.beatNow:
 		}
 	}
+}
+
+// pause waits until d has passed by the machine's clock, until a heartbeat is wanted
+// at once, or until ctx ends; it reports whether it was not the last. This process's
+// timers stand still while the machine sleeps, and do not see a clock that is set:
+// an agent that finds F passed must not wait F/4 more before it says that it is
+// there.
+func (a *Agent) pause(ctx context.Context, d time.Duration) bool {
+	began := a.clock.Now()
+	for left := d; left > 0; left = d - a.clock.Now().Since(began) {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-a.beatNow:
+			return true
+		case <-a.clock.After(min(left, seatRetry)):
+		}
+	}
+	return true
 }
 
 // beat sends one heartbeat, with whatever reads and writes that takes. Its error
