@@ -82,6 +82,7 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (options
 	flags.DurationVar(&c.Agent.Fence, "fence", a.Fence, "F: without an accepted heartbeat for so long nothing new is given out; 0: never by time. The same on all nodes")
 	flags.DurationVar(&c.Agent.Wait, "wait", a.Wait, "how long an ADD waits for a claim, a pool or a block before it answers \"try again later\"")
 	flags.DurationVar(&c.Agent.Idle, "idle", a.Idle, "how long a lease that nothing uses is kept")
+	flags.DurationVar(&c.Agent.KeepRequest, "keep-request", a.KeepRequest, "how long a request to the cluster that nobody tries any more is kept")
 	flags.DurationVar(&c.Agent.PublishEvery, "publish-every", a.PublishEvery, "how often at most a lease's status is written")
 	flags.DurationVar(&c.Agent.SweepEvery, "sweep-every", a.SweepEvery, "how far apart the two looks are that make an attachment garbage")
 	flags.StringVar(&c.Agent.Machine, "machine-id", "", "what tells this machine from others (default: the firmware's UUID, else /etc/machine-id)")

@@ -48,7 +48,7 @@ func (f *Fleet) LaunchProcess(p Program, name string) *Node {
 	c, a := n.cfg, n.cfg.Agent
 	proc := f.run(name, p.Path, "--node", name, "--kubeconfig", p.Kubeconfig, "--store", c.Store, "--socket", c.Socket,
 		"--journal", a.JournalDir, "--netns-dirs", strings.Join(c.NetnsDirs, ","), "--cni-results", strings.Join(c.ResultDirs, ","), "--listen", c.Listen, "--machine-id", a.Machine, "--idle", a.Idle.String(), "--fence", a.Fence.String(),
-		"--wait", a.Wait.String(), "--publish-every", a.PublishEvery.String(), "--sweep-every", a.SweepEvery.String(), "--debug")
+		"--wait", a.Wait.String(), "--publish-every", a.PublishEvery.String(), "--sweep-every", a.SweepEvery.String(), "--keep-request", a.KeepRequest.String(), "--debug")
 	n.done, n.stop, n.kill = proc.done, proc.terminate, proc.kill
 	return n
 }
