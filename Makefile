@@ -11,6 +11,8 @@ SHELL := /bin/bash
 
 # How long each fuzz target runs.
 FUZZTIME ?= 20s
+# How long make soak loads the cluster, in minutes.
+MINUTES ?= 10
 # Further arguments of go test, for example ARGS='-run TestBridge -v'.
 ARGS ?=
 # The packages that test-unit and test-integration test.
@@ -45,6 +47,10 @@ test-unit: cc ## Unit, model and import tests with the race detector
 .PHONY: test-integration
 test-integration: rig root ## Tests against a real control plane and network namespaces; as root
 	go test $(ARGS) $(INTEGRATION)
+
+.PHONY: soak
+soak: rig root ## Load a cluster for MINUTES with faults of all kinds, and look for a lost or doubled address
+	TENURE_SOAK_MINUTES=$(MINUTES) go test -count=1 -v -timeout $$(( $(MINUTES) + 20 ))m $(ARGS) ./test/soak
 
 .PHONY: fuzz
 fuzz: ## Every fuzz target for FUZZTIME each
