@@ -41,11 +41,11 @@ func NewAPI(c client.Client) *API { return &API{c: c, SeatNamespace: DefaultSeat
 
 // Dial returns an API and its client for cfg, without a cache.
 func Dial(cfg *rest.Config) (*API, client.Client, error) {
-	scheme, err := Scheme()
+	opts, err := ClientOptions(cfg)
 	if err != nil {
 		return nil, nil, err
 	}
-	c, err := client.New(cfg, client.Options{Scheme: scheme})
+	c, err := client.New(cfg, opts)
 	if err != nil {
 		return nil, nil, fmt.Errorf("make a client: %w", err)
 	}

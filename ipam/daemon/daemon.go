@@ -119,11 +119,11 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 }
 
 func (d *Daemon) cluster() (agent.Cluster, *cluster.PodCache, error) {
-	scheme, err := cluster.Scheme()
+	opts, err := cluster.ClientOptions(d.rest)
 	if err != nil {
 		return agent.Cluster{}, nil, err
 	}
-	c, err := client.NewWithWatch(d.rest, client.Options{Scheme: scheme})
+	c, err := client.NewWithWatch(d.rest, opts)
 	if err != nil {
 		return agent.Cluster{}, nil, fmt.Errorf("make a client: %w", err)
 	}
