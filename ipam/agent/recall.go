@@ -17,15 +17,26 @@ const (
 	recallRetry = 300 * time.Millisecond
 )
 
-// followSeat answers the recalls on this node's seat until ctx ends.
+// followSeat answers the recalls on this node's seat until ctx ends, and learns at
+// once that somebody else has sat down there, or ended the term.
 func (a *Agent) followSeat(ctx context.Context) error {
-	return a.cl.Seats.FollowSeat(ctx, a.cfg.Node, func(s protocol.Seat) { a.hearRecalls(s) })
+	return a.cl.Seats.FollowSeat(ctx, a.cfg.Node, func(s protocol.Seat) {
+		if a.seated() && !a.ours(s) {
+			a.wakeSeat() // a watch decides nothing: the heartbeat tells
+		}
+		a.hearRecalls(s)
+	})
+}
+
+// ours reports whether a seat names this agent.
+func (a *Agent) ours(s protocol.Seat) bool {
+	return s.Store == a.st.ID() && s.Machine == a.cfg.Machine && s.Boot == a.cfg.Boot
 }
 
 // hearRecalls begins to answer the recalls of a seat that have not been answered, if
 // the seat is this agent's.
 func (a *Agent) hearRecalls(s protocol.Seat) {
-	if s.Store != a.st.ID() || s.Machine != a.cfg.Machine || s.Boot != a.cfg.Boot {
+	if !a.ours(s) {
 		return
 	}
 	var fresh []protocol.Recall
