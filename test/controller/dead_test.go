@@ -164,22 +164,30 @@ func logged(t *testing.T, n *fleet.Node, words ...string) {
 	})
 }
 
-// claimant makes a real pod on a node that uses a claim, and returns its interface.
-func claimant(t *testing.T, p *v1alpha1.IPPool, c *ipamclaims.IPAMClaim, network, node, name string) fleet.Interface {
+// podOn makes a real pod on a node, and returns its interface on a pool. annotation is
+// that of its networks; empty is none.
+func podOn(t *testing.T, p *v1alpha1.IPPool, namespace, node, name, annotation string) fleet.Interface {
 	t.Helper()
 	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: c.Namespace, Name: name,
-			Annotations: map[string]string{cluster.AnnotationNetworks: fmt.Sprintf(`[{"name":%q,"interface":"net1","ipam-claim-reference":%q}]`, network, c.Name)},
-		},
-		Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "c", Image: "none"}}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec:       corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "c", Image: "none"}}},
+	}
+	if annotation != "" {
+		pod.Annotations = map[string]string{cluster.AnnotationNetworks: annotation}
 	}
 	eventually(t, 20*time.Second, func() error { // the namespace's service account may take its time
 		return kc.Create(t.Context(), pod)
 	})
 	i := onPool(p, "sandbox-of-"+name)
-	i.Network, i.Namespace, i.Pod, i.PodUID = network, c.Namespace, name, string(pod.UID)
-	i.Top = map[string]any{"claim-of-test": c.Name}
+	i.Namespace, i.Pod, i.PodUID = namespace, name, string(pod.UID)
+	return i
+}
+
+// claimant makes a real pod on a node that uses a claim, and returns its interface.
+func claimant(t *testing.T, p *v1alpha1.IPPool, c *ipamclaims.IPAMClaim, network, node, name string) fleet.Interface {
+	t.Helper()
+	i := podOn(t, p, c.Namespace, node, name, fmt.Sprintf(`[{"name":%q,"interface":"net1","ipam-claim-reference":%q}]`, network, c.Name))
+	i.Network, i.Top = network, map[string]any{fleet.ClaimKey: c.Name}
 	return i
 }
 
@@ -204,14 +212,19 @@ func TestTaintTakesOver(t *testing.T) {
 	for i := range 5 {
 		mustAdd(t, a, onPool(p, fmt.Sprint("a", i)))
 	}
-	refused(t, b, onPool(p, "b0"), p.Name)
+	var bs []fleet.Interface
+	for i := range 5 {
+		bs = append(bs, podOn(t, p, ns, b.Name, fmt.Sprint("b", i), ""))
+	}
+	a9 := podOn(t, p, ns, a.Name, "a9", "")
+	refused(t, b, bs[0], p.Name)
 	before := seat(t, a.Name)
 	a.Stop()
 	f.Observer.Off(a.Name)
 
 	setTaints(t, a.Name, offTaint())
-	for i := range 5 {
-		eventuallyAdd(t, 20*time.Second, b, onPool(p, fmt.Sprint("b", i)))
+	for _, i := range bs {
+		eventuallyAdd(t, 20*time.Second, b, i)
 	}
 	if got := eventuallyAdd(t, 20*time.Second, b, claimant(t, p, c, network, b.Name, "second")); got != ip {
 		t.Errorf("the claim's next pod, on another node, has %v; want %v", got, ip)
@@ -230,7 +243,7 @@ func TestTaintTakesOver(t *testing.T) {
 	// It is back, and the taint still there: it says what to do.
 	a = f.Launch(a.Name)
 	logged(t, a, "heartbeat not accepted", "remove the taint")
-	refused(t, a, onPool(p, "a9"), "remove the taint")
+	refused(t, a, a9, "remove the taint")
 	refused(t, a, onPool(p, "a0"), "remove the taint")
 	setTaints(t, a.Name)
 	a.AwaitReady()
@@ -238,15 +251,15 @@ func TestTaintTakesOver(t *testing.T) {
 		t.Errorf("it sits as %+v; want its store in a new term", again)
 	}
 	for i := range 5 { // these are pods of b by now
-		refused(t, a, onPool(p, fmt.Sprint("a", i)), "was taken from this node")
+		refused(t, a, onPool(p, fmt.Sprint("a", i)), "taken from this node")
 	}
 	logged(t, a, "right lost", "usedBy", "net1")
-	refused(t, a, onPool(p, "a9"), p.Name)
+	refused(t, a, a9, p.Name)
 	for i := range 5 {
 		mustDel(t, a, onPool(p, fmt.Sprint("a", i)))
 	}
-	mustDel(t, b, onPool(p, "b0"))
-	eventuallyAdd(t, 20*time.Second, a, onPool(p, "a9"))
+	mustDel(t, b, bs[0])
+	eventuallyAdd(t, 20*time.Second, a, a9)
 }
 
 func mustDel(t *testing.T, n *fleet.Node, i fleet.Interface) {
@@ -330,7 +343,7 @@ func TestX20NodeDeletedAndMadeAgain(t *testing.T) {
 		eventually(t, time.Minute, func() error { return holdsNone(t, p, n.Name) })
 		n = f.Start(n.Name) // sits at once: nobody sits there
 		mustAdd(t, n, onPool(p, "c2"))
-		refused(t, n, onPool(p, "c1"), "was taken from this node")
+		refused(t, n, onPool(p, "c1"), "taken from this node")
 	})
 	t.Run("the agent is on another machine", func(t *testing.T) {
 		t.Parallel()
@@ -488,7 +501,7 @@ func (k *link) set(cut bool) {
 // which of its pods have what was taken (F2, H1, H2, M18, M20).
 func TestCutOffNodeIsTakenOver(t *testing.T) {
 	start(t, withMargin)
-	p := pool(t, "10.0.0.0/29") // six addresses
+	ns, p := namespace(t), pool(t, "10.0.0.0/29") // six addresses
 	opened(t, p)
 	line, rc := newLink(t)
 	fa, fb := newFleet(t, rc, shortFence, ""), newFleet(t, cp.Config(), shortFence, "")
@@ -496,16 +509,20 @@ func TestCutOffNodeIsTakenOver(t *testing.T) {
 	makeNode(t, "cut-a")
 	a, b := fa.Start("cut-a"), fb.Start("cut-b")
 	kept := []netip.Addr{mustAdd(t, a, onPool(p, "a0")), mustAdd(t, a, onPool(p, "a1"))}
-	for i := range 4 {
-		eventuallyAdd(t, 20*time.Second, b, onPool(p, fmt.Sprint("b", i)))
+	var bs []fleet.Interface
+	for i := range 6 {
+		bs = append(bs, podOn(t, p, ns, b.Name, fmt.Sprint("b", i), ""))
 	}
-	refused(t, b, onPool(p, "b4"), p.Name)
+	for _, i := range bs[:4] {
+		eventuallyAdd(t, 20*time.Second, b, i)
+	}
+	refused(t, b, bs[4], p.Name)
 
 	line.set(true)
 	remove(t, nodeOf(a.Name))
 	last := seat(t, a.Name)
 	eventually(t, time.Minute, func() error { // the agent fences itself first
-		if _, err := a.Add(onPool(p, "a2")); err == nil || !strings.Contains(err.Error(), "no heartbeat") {
+		if _, err := a.Add(onPool(p, "a2-first")); err == nil || !strings.Contains(err.Error(), "no heartbeat") {
 			return fmt.Errorf("a new ADD on the node that is cut off: %w", err)
 		}
 		return nil
@@ -520,8 +537,8 @@ func TestCutOffNodeIsTakenOver(t *testing.T) {
 	}
 	endsAfter(t, a.Name, last)
 	fa.Observer.Off(a.Name)
-	for i := range 2 {
-		eventuallyAdd(t, 30*time.Second, b, onPool(p, fmt.Sprint("b", 4+i)))
+	for _, i := range bs[4:] {
+		eventuallyAdd(t, 30*time.Second, b, i)
 	}
 
 	line.set(false)
@@ -532,7 +549,7 @@ func TestCutOffNodeIsTakenOver(t *testing.T) {
 	for i := range kept {
 		eventually(t, 20*time.Second, func() error {
 			_, err := a.Add(onPool(p, fmt.Sprint("a", i)))
-			if err == nil || !strings.Contains(err.Error(), "was taken from this node") {
+			if err == nil || !strings.Contains(err.Error(), "taken from this node") {
 				err = fmt.Errorf("repeated ADD: %v; want a word that it was taken", err)
 				return err
 			}
@@ -540,12 +557,13 @@ func TestCutOffNodeIsTakenOver(t *testing.T) {
 		})
 	}
 	logged(t, a, "right lost", "usedBy")
-	refused(t, a, onPool(p, "a2"), p.Name)
+	a2 := podOn(t, p, ns, a.Name, "a2", "")
+	refused(t, a, a2, p.Name)
 	for i := range kept {
 		mustDel(t, a, onPool(p, fmt.Sprint("a", i)))
 	}
-	mustDel(t, b, onPool(p, "b0"))
-	eventuallyAdd(t, 20*time.Second, a, onPool(p, "a2"))
+	mustDel(t, b, bs[0])
+	eventuallyAdd(t, 20*time.Second, a, a2)
 }
 
 // TestConfirmedPools: a pool whose takeOver is Confirmed takes nobody's word but that
@@ -615,4 +633,81 @@ func deadSeat(t *testing.T, node string) protocol.Seat {
 		t.Fatal(err)
 	}
 	return s
+}
+
+// TestTaintOnANodeThatLives: the agent learns at once that its term was ended,
+// whatever its heartbeats' pace, and gives out nothing more.
+func TestTaintOnANodeThatLives(t *testing.T) {
+	start(t)
+	p := pool(t, "10.0.0.0/24")
+	opened(t, p)
+	f := newFleet(t, cp.Config(), 15*time.Minute, "") // it beats every four minutes
+	node := makeNode(t, unique("lives"))
+	n := f.Start(node.Name)
+	mustAdd(t, n, onPool(p, "c1"))
+	setTaints(t, n.Name, offTaint())
+	eventually(t, 30*time.Second, func() error {
+		if err := holdsNone(t, p, n.Name); err != nil {
+			return err
+		}
+		if _, err := n.Add(onPool(p, "c1")); err == nil || !strings.Contains(err.Error(), "remove the taint") {
+			return fmt.Errorf("an ADD that is repeated: %w; want a word about the taint", err)
+		}
+		return nil
+	})
+	f.Observer.Off(n.Name)
+	setTaints(t, n.Name)
+	n.AwaitReady()
+	refused(t, n, onPool(p, "c1"), "taken from this node")
+	mustAdd(t, n, onPool(p, "c2"))
+}
+
+// TestH1AnotherBoot: a machine that boots while it is cut off answers nobody before
+// its seat is confirmed, not even what its pods had; then a pod's next sandbox gets
+// the pod's address again.
+func TestH1AnotherBoot(t *testing.T) {
+	start(t)
+	ns, p := namespace(t), pool(t, "10.0.0.0/24")
+	opened(t, p)
+	line, rc := newLink(t)
+	f := newFleet(t, rc, 15*time.Minute, "")
+	node := makeNode(t, unique("boots"))
+	n := f.Start(node.Name)
+	pod := podOn(t, p, ns, n.Name, "pod", "")
+	of := func(sandbox string) fleet.Interface {
+		i := pod
+		i.Sandbox = sandbox
+		return i
+	}
+	had := mustAdd(t, n, of("before"))
+	mustAdd(t, n, onPool(p, "plain")) // nothing needs to be read for it
+	was := seat(t, n.Name)
+	n.Stop()
+	f.Observer.Off(n.Name) // its sandboxes are gone with the boot
+	n.Config().Agent.Boot = "another-boot"
+	line.set(true)
+	n = f.Launch(n.Name)
+	eventually(t, 20*time.Second, func() error {
+		res, err := n.Add(onPool(p, "plain"))
+		if err == nil {
+			t.Fatalf("ADD after the boot, cut off: %+v; want none before the seat is confirmed", res)
+		}
+		if !strings.Contains(err.Error(), "is not confirmed yet") {
+			return fmt.Errorf("ADD after the boot: %w; want a word about the seat", err)
+		}
+		return nil
+	})
+	line.set(false)
+	n.AwaitReady()
+	if got := mustAdd(t, n, of("after")); got != had {
+		t.Errorf("the pod's next sandbox has %v; want %v", got, had)
+	}
+	if s := seat(t, n.Name); s.Term != was.Term+1 {
+		t.Errorf("it sits in term %d; want %d", s.Term, was.Term+1)
+	}
+	for _, l := range heldBy(t, p, n.Name) {
+		if l.Block.Contains(had) && l.Term != was.Term+1 {
+			t.Errorf("%v was answered out of a lease that says term %d; want %d", had, l.Term, was.Term+1)
+		}
+	}
 }
