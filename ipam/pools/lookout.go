@@ -19,9 +19,6 @@ const answerWithin = 2 * time.Second
 type lookout struct {
 	mu    sync.Mutex
 	nodes map[protocol.NodeName]*occupant // guarded by mu
-	// voided is what this controller itself knows of an API server that went back
-	// to an earlier state: the last opening before that; empty if it never did.
-	voided string // guarded by mu
 }
 
 // occupant is who sits on a node's seat.
@@ -107,27 +104,19 @@ func (o *occupant) silent(now time.Time, part time.Duration) bool {
 	return o.fence > 0 && now.Sub(o.since) >= o.fence/part
 }
 
-// rewound notes that this controller has seen the API server go back, when last
-// was the latest opening that it knew.
-func (l *lookout) rewound(last string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.voided = max(l.voided, last)
-}
-
 // restoration returns what is known of an API server that has gone back, if that
 // concerns a pool which was last opened by the word opening, where last is the
-// greatest of any pool; else nil.
-func (l *lookout) restoration(opening, last string, now time.Time) *restoration {
+// greatest of any pool, or which has been closed for that already; else nil.
+func (l *lookout) restoration(opening, last string, closed bool, now time.Time) *restoration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	voided := l.voided
+	voided := ""
 	for _, o := range l.nodes {
 		if said, ok := protocol.ParseRestoration(o.restored); ok {
 			voided = max(voided, said.Opening)
 		}
 	}
-	if !concerns(voided, opening, last) {
+	if !closed && !concerns(voided, opening, last) {
 		return nil
 	}
 	r := &restoration{}

@@ -2,6 +2,7 @@ package pools
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -48,6 +49,9 @@ func concerns(voided, opening, last string) bool {
 	return voided != "" && opening <= voided
 }
 
+// past is why a pool is closed that a restoration concerns.
+const past = "the API server's data went back in time: the pool is closed until the nodes have put back what they hold"
+
 // wait returns why a pool that has been closed for so long must stay closed, and
 // when to look again; no reason, if it may be opened.
 //
@@ -59,7 +63,6 @@ func (r restoration) wait(closed time.Duration) (why string, after time.Duration
 	if fence == 0 {
 		fence = usualFence
 	}
-	const past = "the API server's data went back in time: the pool is closed until the nodes have put back what they hold"
 	switch {
 	case len(r.missing) > 0 && (closed < fence || r.patient):
 		if closed < fence {
@@ -103,9 +106,9 @@ type Revisions interface {
 // rewindEvery is how often the API server's revision is looked at.
 const rewindEvery = 5 * time.Second
 
-// WatchRevision looks at the API server's revision until ctx ends, and has every
-// pool looked at when it has gone back. It works also in a controller that does not
-// lead: it may lead when the others are gone that have seen it.
+// WatchRevision looks at the API server's revision until ctx ends. When it has gone
+// back it closes every pool, and returns an error: the controller must start anew. It
+// works also in one that does not lead.
 func (r *Reconciler) WatchRevision(ctx context.Context, of Revisions) error {
 	tick := time.NewTicker(rewindEvery)
 	defer tick.Stop()
@@ -113,8 +116,7 @@ func (r *Reconciler) WatchRevision(ctx context.Context, of Revisions) error {
 		before := r.highest.Load()
 		if now, err := of.Revision(ctx); err == nil { // else it is asked again
 			if before != nil && older(now, *before) {
-				r.highest.Store(&now)
-				r.rewound(ctx, *before, now)
+				return r.rewound(ctx, *before, now)
 			}
 			r.saw(now)
 		}
@@ -142,18 +144,48 @@ func older(a, b protocol.Revision) bool {
 	return err == nil && c < 0
 }
 
-func (r *Reconciler) rewound(ctx context.Context, from, to protocol.Revision) {
-	var pools v1alpha1.IPPoolList
-	if err := r.Cache.List(ctx, &pools); err != nil {
-		r.Log.ErrorContext(ctx, "pools cannot be listed", "error", err)
-		return
+// errRewound ends a controller whose caches are of a time that the API server does
+// not know any more: it would wait for changes that have been, perhaps for ever.
+var errRewound = errors.New("the API server's data went back in time: the controller must start anew")
+
+// rewound closes every pool, so that whoever leads next knows, and returns an error.
+func (r *Reconciler) rewound(ctx context.Context, from, to protocol.Revision) error {
+	r.Log.ErrorContext(ctx, "the API server's data went back in time: pools are closed", "from", from, "to", to)
+	for {
+		err := r.closeAll(ctx)
+		if err == nil {
+			return fmt.Errorf("%w (revision %s after %s)", errRewound, to, from)
+		}
+		r.Log.ErrorContext(ctx, "pools are not closed yet", "error", err)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(time.Second):
+		}
 	}
-	last := lastOpening(pools.Items)
-	r.Log.WarnContext(ctx, "the API server's data went back in time: pools are closed", "from", from, "to", to, "lastOpening", last)
-	r.seats.rewound(last)
-	for i := range pools.Items {
-		r.Bell.Ring(protocol.PoolName(pools.Items[i].Name))
+}
+
+// closeAll closes the pools that are open, by a live list.
+func (r *Reconciler) closeAll(ctx context.Context) error {
+	pools, err := r.Live.IPPools(ctx)
+	if err != nil {
+		return fmt.Errorf("close pools: %w", err)
 	}
+	var errs []error
+	for i := range pools {
+		p := &pools[i]
+		if p.Status.Leasing != v1alpha1.LeasingOpen {
+			continue
+		}
+		st := p.Status.DeepCopy()
+		seen{pool: p, now: r.Now()}.shut(st, v1alpha1.ReasonRestored, past)
+		done, err := r.patch(ctx, p, nil, st)
+		if err == nil && !done {
+			err = fmt.Errorf("pool %s has changed", p.Name)
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
 }
 
 // lastOpening returns the greatest word by which one of pools was opened.
@@ -182,5 +214,5 @@ func (r *Reconciler) Restored(ctx context.Context, name protocol.PoolName) (bool
 		return false, fmt.Errorf("read pool %s: %w", name, err)
 	}
 	opening := pool.Status.Opening
-	return Restored(&pool) || r.seats.restoration(opening, opening, r.Now()) != nil, nil
+	return r.seats.restoration(opening, opening, Restored(&pool), r.Now()) != nil, nil
 }

@@ -10,8 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"sigs.k8s.io/controller-runtime/pkg/client"
-
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -137,7 +135,7 @@ func TestH9Waits(t *testing.T) {
 	tests := []struct {
 		name   string
 		seats  []protocol.Seat
-		own    bool          // the controller has seen it itself
+		own    bool          // a controller has seen it itself, and closed the pool
 		beaten bool          // the seats beat again before at
 		at     time.Duration // since the seats were heard of, and the pool was closed
 		want   string        // of the reason; empty: may be opened; "-": not concerned
@@ -163,10 +161,7 @@ func TestH9Waits(t *testing.T) {
 					l.hear(s, noon.Add(tt.at-time.Second))
 				}
 			}
-			if tt.own {
-				l.rewound("5")
-			}
-			r := l.restoration("5", "5", noon.Add(tt.at))
+			r := l.restoration("5", "5", tt.own, noon.Add(tt.at))
 			if r == nil {
 				if tt.want != "-" {
 					t.Error("it does not concern the pool")
@@ -208,17 +203,10 @@ func TestH9AnotherLeaderBeginsAnew(t *testing.T) {
 	}
 }
 
-// cached is a cache of pools.
-type cached []v1alpha1.IPPool
+// noPools is an API server without pools.
+type noPools struct{ Live }
 
-func (c cached) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {
-	return errors.New("not asked for")
-}
-
-func (c cached) List(_ context.Context, into client.ObjectList, _ ...client.ListOption) error {
-	into.(*v1alpha1.IPPoolList).Items = c
-	return nil
-}
+func (noPools) IPPools(context.Context) ([]v1alpha1.IPPool, error) { return nil, nil }
 
 // revisions answers with one revision after another, and then ends.
 type revisions struct {
@@ -256,17 +244,15 @@ func TestH9WatchRevision(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := &Reconciler{Cache: cached{*with(pool("10.0.0.0/24"), open(32))}, Bell: &Doorbell{}, Log: slog.New(slog.DiscardHandler)}
+				r := &Reconciler{Live: noPools{}, Log: slog.New(slog.DiscardHandler)}
 				if tt.wrote != "" {
 					r.saw(tt.wrote)
 				}
 				ctx, end := context.WithCancel(t.Context())
-				if err := r.WatchRevision(ctx, &revisions{tt.answers, end}); err != nil {
-					t.Fatal(err)
+				if err := r.WatchRevision(ctx, &revisions{tt.answers, end}); errors.Is(err, errRewound) != tt.want {
+					t.Errorf("ends with %v; want that it has gone back: %v", err, tt.want)
 				}
-				if got := r.seats.restoration("1", "1", noon) != nil; got != tt.want {
-					t.Errorf("gone back: %v; want %v", got, tt.want)
-				}
+				end()
 			})
 		})
 	}
