@@ -30,6 +30,7 @@ func (w *world) say(call string) error {
 }
 
 func (w *world) Known(broker.ClaimKey) []protocol.UID        { return nil }
+func (w *world) Claims() []broker.ClaimKey                   { return nil }
 func (w *world) Held(protocol.UID) []broker.Held             { return slices.Clone(w.held) }
 func (w *world) Ask(broker.Ask) broker.Answer                { return broker.Answer{} }
 func (w *world) Verify(context.Context, []broker.Held) error { return w.say("verify") }

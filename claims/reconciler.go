@@ -27,6 +27,8 @@ import (
 type Granter interface {
 	// Known returns the UIDs that have grants, or an ask, under a claim's name.
 	Known(key broker.ClaimKey) []protocol.UID
+	// Claims returns the claims that grants name.
+	Claims() []broker.ClaimKey
 	Held(uid protocol.UID) []broker.Held
 	Ask(a broker.Ask) broker.Answer
 	Verify(ctx context.Context, grants []broker.Held) error

@@ -49,20 +49,34 @@ func IndexClaims(ctx context.Context, to client.FieldIndexer) error {
 
 // A Doorbell hands a broker's notifications to the reconciler's queue. Before the
 // queue has started it drops them, which loses nothing: the queue starts with every
-// claim, and a broker with every claim that has grants.
+// claim, and with every claim that has grants.
 type Doorbell struct{ to atomic.Pointer[queue] }
-
-// Start implements [source.Source].
-func (d *Doorbell) Start(_ context.Context, q queue) error {
-	d.to.Store(&q)
-	return nil
-}
 
 // Ring has a claim looked at.
 func (d *Doorbell) Ring(key broker.ClaimKey) {
 	if q := d.to.Load(); q != nil {
-		(*q).Add(reconcile.Request{NamespacedName: types.NamespacedName{Namespace: key.Namespace, Name: key.Name}})
+		(*q).Add(requestOf(key))
 	}
+}
+
+func requestOf(key broker.ClaimKey) reconcile.Request {
+	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: key.Namespace, Name: key.Name}}
+}
+
+// opening is the source that starts the doorbell. It has the claims looked at that
+// grants name: of one that is gone no event will come.
+type opening struct {
+	bell   *Doorbell
+	broker Granter
+}
+
+// Start implements [source.Source].
+func (o opening) Start(_ context.Context, q queue) error {
+	o.bell.to.Store(&q)
+	for _, key := range o.broker.Claims() {
+		q.Add(requestOf(key))
+	}
+	return nil
 }
 
 // Setup has the manager run r with this many workers, and at every ring of the
@@ -72,7 +86,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, catalog *networks.Catalog, bell *Do
 		For(&ipamclaims.IPAMClaim{}).
 		Watches(&v1alpha1.IPSubLease{}, handler.EnqueueRequestsFromMapFunc(ofUse)).
 		Watches(&nad.NetworkAttachmentDefinition{}, r.ofDefinition(catalog)).
-		WatchesRawSource(bell).
+		WatchesRawSource(opening{bell, r.Broker}).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: workers,
 			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](100*time.Millisecond, 10*time.Second),

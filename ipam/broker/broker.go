@@ -248,6 +248,15 @@ func (b *Broker) known(name protocol.Grantee) []protocol.UID {
 	return b.book.known(name)
 }
 
+// Claims returns the claims that grants name.
+func (b *Broker) Claims() []ClaimKey {
+	var keys []ClaimKey
+	for _, g := range b.called(protocol.GranteeClaim) {
+		keys = append(keys, ClaimKey{g.Namespace, g.Name})
+	}
+	return keys
+}
+
 // SubLeases returns the names of the sub-leases that grants name.
 func (b *Broker) SubLeases() []string {
 	var names []string
