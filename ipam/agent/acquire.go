@@ -130,6 +130,14 @@ func (a *Agent) probe(ctx context.Context, p *pool, known *knownPool, n need) er
 		if err != nil {
 			return err
 		}
+		if landed := p.demand.underWay(); !ok && landed != nil {
+			// This node is at the rest itself: what comes of that, it looks again.
+			select {
+			case <-landed:
+			case <-ctx.Done():
+			}
+			return nil
+		}
 		if !ok {
 			return &lackError{Cause: &ExhaustedError{Pool: p.name, Family: n.family, View: n.view}}
 		}

@@ -133,6 +133,20 @@ func (d *demand) claimLocked(block netip.Prefix) (ok bool) {
 	return true
 }
 
+// underWay returns a channel that closes when the next acquire ends, nil if none is at
+// a block.
+func (d *demand) underWay() <-chan struct{} {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.trying) == 0 {
+		return nil
+	}
+	if d.landed == nil {
+		d.landed = make(chan struct{})
+	}
+	return d.landed
+}
+
 // unclaim ends what claim began.
 func (d *demand) unclaim(block netip.Prefix) {
 	d.mu.Lock()
