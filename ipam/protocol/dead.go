@@ -65,6 +65,10 @@ type heartbeat struct {
 	beat  time.Time
 }
 
+func heartbeatOf(s Seat) heartbeat {
+	return heartbeat{seat: s.UID, store: s.Store, term: s.Term, beat: s.Beat.UTC()}
+}
+
 // watchedFormer is one who sat on the seat, and since when that was known.
 type watchedFormer struct {
 	store StoreID
@@ -75,7 +79,7 @@ type watchedFormer struct {
 // See returns v after seat has been seen at now. What a watch shows counts as well
 // as a live read: it is never newer than the truth.
 func (v Vigil) See(seat Seat, now time.Duration) Vigil {
-	h := heartbeat{seat: seat.UID, store: seat.Store, term: seat.Term, beat: seat.Beat.UTC()}
+	h := heartbeatOf(seat)
 	next := Vigil{heartbeat: h, since: now}
 	if h == v.heartbeat {
 		next.since = v.since

@@ -69,10 +69,11 @@ func (b *Beat) wrote(seat Seat) bool {
 	return b != nil && seat.Turn == b.Turn && seat.Beat.Equal(b.At)
 }
 
-// A Watch is since when a seat has stood at a revision.
+// A Watch is since when a seat has shown one heartbeat. The controller writes recalls
+// to a seat, also to that of a machine which is dead.
 type Watch struct {
-	Revision Revision
-	Since    Instant
+	heartbeat heartbeat
+	Since     Instant
 }
 
 // Resume returns the sitting of an agent that starts: with the term and the last
@@ -200,8 +201,8 @@ func (s Sitting) read(ev SeatEvent) SeatResult {
 	// Another machine sits there. It may be alive, or be the one that this
 	// machine replaces: half of its F without a change tells.
 	s.Term = 0
-	if s.Stranger == nil || s.Stranger.Revision != seat.Revision {
-		s.Stranger = &Watch{Revision: seat.Revision, Since: ev.Now}
+	if h := heartbeatOf(seat); s.Stranger == nil || s.Stranger.heartbeat != h {
+		s.Stranger = &Watch{heartbeat: h, Since: ev.Now}
 	}
 	// By the boot clock alone: a wall clock that jumps must not cut this short.
 	if f := seat.Fence; f > 0 && ev.Now.Boot-s.Stranger.Since.Boot >= f/2 {

@@ -47,10 +47,12 @@ func TestStepSeat(t *testing.T) {
 	recall.Recalls = []Recall{{Lease: "lan"}}
 	rebooted, replaced := seatOf(2, 4), seatOf(2, 4)
 	rebooted.Boot, replaced.Store = "b0", "s0"
+	beats := otherSeat("2")
+	beats.Beat = beats.Beat.Add(time.Minute)
 	forever := otherSeat("1")
 	forever.Fence = 0
 	stranger := func(since Instant) func(*Sitting) {
-		return func(s *Sitting) { s.Term, s.Stranger = 0, &Watch{Revision: "1", Since: since} }
+		return func(s *Sitting) { s.Term, s.Stranger = 0, &Watch{heartbeat: heartbeatOf(otherSeat("1")), Since: since} }
 	}
 	ended := EndTerm(otherSeat("6"), EvidenceTaint)
 	off := func(s *Sitting) { s.Off = true }
@@ -85,7 +87,8 @@ func TestStepSeat(t *testing.T) {
 		{"another machine (F15, X26): wait, and say who", nil, read(otherSeat("1")), SeatNone, 0, 0, saysWho},
 		{"another machine, unchanged for less than F/2", stranger(seatNow.add(-7 * time.Minute)), read(otherSeat("1")), SeatNone, 0, 0, saysWho},
 		{"another machine, unchanged for F/2: sit down above it", stranger(seatNow.add(-450 * time.Second)), read(otherSeat("1")), SeatUpdate, 8, 0, nil},
-		{"another machine that beats: wait anew", stranger(seatNow.add(-450 * time.Second)), read(otherSeat("2")), SeatNone, 0, 0, saysWho},
+		{"another machine that beats: wait anew", stranger(seatNow.add(-450 * time.Second)), read(beats), SeatNone, 0, 0, saysWho},
+		{"another machine, and a recall on its seat: sit down", stranger(seatNow.add(-450 * time.Second)), read(otherSeat("2")), SeatUpdate, 8, 0, nil},
 		{"another machine, and my wall clock jumps (X23): wait on", stranger(jumped), read(otherSeat("1")), SeatNone, 0, 0, saysWho},
 		{"another machine whose F is never: wait for ever", stranger(seatNow.add(-50 * time.Hour)), read(forever), SeatNone, 0, 0, saysWho},
 		{"ended, and this Node is vouched to be off: wait for the taint to go", off, read(ended), SeatNone, 0, 0, saysOff},
