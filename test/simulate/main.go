@@ -148,8 +148,9 @@ func simulate(o options, out io.Writer) (failed bool) {
 	}
 	worker.Wait()
 	if first != nil {
-		fmt.Fprintf(out, "seed %d fails\n", *first)
-		shrink(o, out, simulation.Trace(*first, o.fault))
+		long := simulation.Trace(*first, o.fault)
+		fmt.Fprintf(out, "seed %d breaks %v\n", *first, long.Failure)
+		shrink(o, out, long)
 		return true
 	}
 	fmt.Fprintf(out, "%d seeds, %.0f seeds/s: every invariant held\n", done, float64(done)/time.Since(begun).Seconds())
