@@ -138,9 +138,6 @@ func (g granter) Clear(_ context.Context, grants []broker.Held) error {
 }
 
 func (g granter) change(v broker.Verb, grants []broker.Held) error {
-	if g.c.keepsPart(grants) {
-		return nil
-	}
 	done := g.Submit(v, grants)
 	g.c.await(func() bool { return len(done) > 0 })
 	return <-done

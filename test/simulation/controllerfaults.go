@@ -26,8 +26,6 @@ const (
 	M17 Fault = "M17"
 	M22 Fault = "M22"
 	M23 Fault = "M23"
-	M36 Fault = "M36"
-	M37 Fault = "M37"
 	M38 Fault = "M38"
 	M39 Fault = "M39"
 )
@@ -43,8 +41,6 @@ func controllerBugs() []Bug {
 		{M23, "write a claim's status by its name alone", 2000, []Invariant{I3, I4}},
 		{M24, "free what a cached claim does not want any more", 2000, []Invariant{I3}},
 		{M25, "free a claim's address without reading its uses", 500, []Invariant{I3}},
-		{M36, "recall from one holder alone", 2000, []Invariant{I5}},
-		{M37, "keep part of what a claim wants while the rest cannot be had", 500, []Invariant{I4}},
 		{M38, "write back leases without the marks, as a program does that does not know them", 500, []Invariant{I4}},
 		{M39, "own leases by their pool, so that the garbage collector deletes them", 5000, []Invariant{I1, I3}},
 		{M46, "change the block size without closing", 2000, []Invariant{I1}},
@@ -85,13 +81,6 @@ func (c faultyCalls) UpdateLease(ctx context.Context, old, next protocol.Lease) 
 		}
 	}
 	return c.liveCalls.UpdateLease(ctx, old, next)
-}
-
-func (c faultyCalls) UpdateSeat(ctx context.Context, s protocol.Seat) (protocol.Seat, protocol.Outcome, error) {
-	if c.w.fault == M36 && s.Node != "n0" {
-		s.Recalls = nil
-	}
-	return c.liveCalls.UpdateSeat(ctx, s)
 }
 
 // faultyReads are the claims' reconciler's reads.
@@ -143,14 +132,6 @@ func (c *simController) monotonic() time.Duration {
 		return c.w.now + c.jump
 	}
 	return c.w.now
-}
-
-// keepsPart reports whether grants stay though they should be given back.
-func (c *simController) keepsPart(grants []broker.Held) bool {
-	return c.w.fault == M37 && slices.ContainsFunc(grants, func(h broker.Held) bool {
-		claim, out := c.claims.read(h.Grant.To.Name)
-		return out == protocol.Done && claim.UID == h.Grant.To.UID && len(claim.IPs) == 0
-	})
 }
 
 // tamper changes a patch before it is sent.
