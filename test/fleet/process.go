@@ -87,7 +87,7 @@ func (c *Controller) Kill() {
 		return
 	}
 	c.proc.kill()
-	<-c.proc.done
+	_ = <-c.proc.done // it was killed
 	c.proc = nil
 }
 

@@ -30,7 +30,8 @@ func TestSoak(t *testing.T) {
 	w := newWorld(t, set)
 	defer func() { t.Log(w.stats.summary(w.fleet.Observer.Answers())) }()
 
-	defer w.supervise()()
+	stop := w.supervise()
+	defer stop()
 	workers, vms := w.startLoad(), w.startMachines()
 	f := w.newFaults()
 	f.run(time.Now().Add(set.load))
