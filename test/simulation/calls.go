@@ -254,4 +254,4 @@ func (c *simController) patch(obj client.Object, raw client.Patch) error {
 // noEvents takes Events and keeps none.
 type noEvents struct{}
 
-func (noEvents) Eventf(_, _ runtime.Object, _, _, _, _ string, _ ...any) {}
+func (noEvents) Eventf(_, _ runtime.Object, _, _, _, _ string, _ ...any) {} //nolint:revive // the interface has that many

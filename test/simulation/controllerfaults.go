@@ -95,10 +95,10 @@ func (c faultyReads) ReadClaim(ctx context.Context, namespace, name string) (pro
 }
 
 func (c faultyReads) ReadSubLease(ctx context.Context, name string) (protocol.SubLease, protocol.Outcome, error) {
-	switch c.w.fault {
-	case M25:
+	if c.w.fault == M25 {
 		return protocol.SubLease{}, protocol.NotFound, nil
-	case M16:
+	}
+	if c.w.fault == M16 {
 		s, out := c.subs.read(name)
 		return s, out, nil
 	}

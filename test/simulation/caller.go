@@ -1,0 +1,78 @@
+package simulation
+
+import "slices"
+
+// A caller is whoever talks to the API server: what it is about to do, and which
+// of its requests are under way. Between any two of these steps it may die.
+type caller struct {
+	w       *world
+	who     string
+	deaf    func() bool // cut off from the API server
+	todo    []func()
+	pending []*exchange
+}
+
+// An exchange is a request under way and what its caller does with the outcome.
+type exchange struct {
+	simCall
+	answer func(known bool) // known false: no answer came
+	seat   bool             // it is about the caller's own seat
+}
+
+// later plans f as a step of its own.
+func (c *caller) later(f func()) { c.todo = append(c.todo, f) }
+
+// ask sends a request. commit runs at the server, answer at the caller.
+func (c *caller) ask(what string, write bool, commit func(), answer func(known bool)) {
+	c.w.logf("%s: sends %s", c.who, what)
+	c.pending = append(c.pending, &exchange{
+		simCall: simCall{what: c.w.text("%s's %s", c.who, what), write: write, commit: commit}, answer: answer,
+	})
+}
+
+// work does the next bit of what the caller is at, if anything.
+func (c *caller) work() bool {
+	n := len(c.todo) + len(c.pending)
+	if n == 0 {
+		return false
+	}
+	i := c.w.rng.IntN(n)
+	if i < len(c.todo) {
+		f := c.todo[i]
+		c.todo = slices.Delete(c.todo, i, i+1)
+		f()
+		return true
+	}
+	i -= len(c.todo)
+	x, calm := c.pending[i], c.w.calm
+	switch {
+	case !calm && (c.deaf() && c.w.one(3) || c.w.one(c.w.patience)): // gives up
+		c.pending = slices.Delete(c.pending, i, i+1)
+		c.w.logf("%s: no answer to %s (committed: %v)", c.who, x.what, x.committed)
+		c.w.abandon(x)
+		x.answer(false)
+	case !calm && c.deaf():
+	case !x.committed:
+		c.w.logf("server: %s", x.what)
+		x.arrive()
+	default:
+		c.pending = slices.Delete(c.pending, i, i+1)
+		x.answer(true)
+	}
+	return true
+}
+
+// die forgets everything that was in memory; what was on its way still is.
+func (c *caller) die() {
+	for _, x := range c.pending {
+		c.w.abandon(x)
+	}
+	c.todo, c.pending = nil, nil
+}
+
+// abandon leaves a request to itself.
+func (w *world) abandon(x *exchange) {
+	if x.write && !x.committed {
+		w.late = append(w.late, &x.simCall)
+	}
+}
