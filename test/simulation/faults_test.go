@@ -14,6 +14,9 @@ func TestFaults(t *testing.T) {
 		t.Run(string(bug.Fault)+" "+bug.What, func(t *testing.T) {
 			var found atomic.Bool
 			each(bug.Within, func(seed uint64) bool {
+				if bug.In != nil && !bug.In(kindOf(seed)) {
+					return true
+				}
 				out := Run(seed, bug.Fault)
 				if out.Failure == nil {
 					return true

@@ -3,6 +3,7 @@ package simulation
 import (
 	"maps"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -16,6 +17,7 @@ const testSeeds = 5000
 // each calls run for the seeds below n, on every processor, until one returns
 // false.
 func each(n uint64, run func(seed uint64) bool) {
+	defer debug.SetGCPercent(debug.SetGCPercent(400)) // worlds are small and short-lived
 	var wg sync.WaitGroup
 	var next atomic.Uint64
 	var stop atomic.Bool

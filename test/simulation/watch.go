@@ -67,48 +67,6 @@ func (v *simWatch[T]) list(keep func(T) bool) []T {
 	return all
 }
 
-// A simSnapshot is a backup of the API server's data.
-type simSnapshot struct {
-	revision int
-	leases   map[string]protocol.Lease
-	subs     map[string]protocol.SubLease
-	seats    map[string]protocol.Seat
-	pools    map[string]simPool
-	claims   map[string]simClaim
-}
-
-func (api *simAPI) snapshot() *simSnapshot {
-	return &simSnapshot{
-		revision: api.revision,
-		leases:   maps.Clone(api.leases.objects), subs: maps.Clone(api.subs.objects), seats: maps.Clone(api.seats.objects),
-		pools: maps.Clone(api.pools.objects), claims: maps.Clone(api.claims.objects),
-	}
-}
-
-// restore puts the data back to a backup: revisions go back, and are used again.
-// UIDs are not.
-func (api *simAPI) restore(s *simSnapshot) {
-	api.leases.reset(s.leases)
-	api.subs.reset(s.subs)
-	api.seats.reset(s.seats)
-	api.pools.reset(s.pools)
-	api.claims.reset(s.claims)
-	api.revision = s.revision
-}
-
-// reset makes objects what the table has.
-func (t *simTable[T]) reset(objects map[string]T) {
-	for _, name := range slices.Sorted(maps.Keys(t.objects)) {
-		if _, ok := objects[name]; !ok {
-			t.drop(name)
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(objects)) {
-		t.objects[name] = objects[name]
-		t.log = append(t.log, simEvent[T]{name: name, obj: objects[name]})
-	}
-}
-
 // collect is the garbage collector: it deletes what an owner reference ties to an
 // object that is gone.
 func (api *simAPI) collect() {

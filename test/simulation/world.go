@@ -79,19 +79,7 @@ func newWorld(c *choices, bug Fault, tracing bool) *world {
 		specs: map[protocol.UID]simSpec{}, excused: map[protocol.UID]bool{}, frozen: map[protocol.StoreID]bool{}, stats: map[string]int{},
 		truth: map[protocol.UID]*tenure{},
 	}
-	switch w.rng.IntN(3) {
-	case 0:
-		w.kind.handDeletes = true
-	case 1:
-		w.kind.losesStores = true
-	}
-	w.kind.resizes = w.one(3)
-	w.trouble, w.patience = 15+w.rng.IntN(150), 8+w.rng.IntN(60)
-	w.haste = 10 + w.rng.IntN(40)
-	w.kind.twins = w.one(8)
-	w.kind.uses = w.one(2)
-	w.kind.handWrites = w.kind.uses && w.one(3)
-	w.kind.edits = w.one(3)
+	w.choose()
 	for _, name := range poolNames {
 		w.makePool(name, 2-int32(w.rng.IntN(2)), poolRanges[name]...)
 	}
@@ -111,6 +99,31 @@ func newWorld(c *choices, bug Fault, tracing bool) *world {
 		w.nodes = append(w.nodes, n)
 	}
 	return w
+}
+
+// choose decides what happens in the run, and how often.
+func (w *world) choose() {
+	switch w.rng.IntN(3) {
+	case 0:
+		w.kind.handDeletes = true
+	case 1:
+		w.kind.losesStores = true
+	}
+	w.kind.resizes = w.one(3)
+	w.trouble, w.patience = 15+w.rng.IntN(150), 8+w.rng.IntN(60)
+	w.haste = 10 + w.rng.IntN(40)
+	w.kind.twins = w.one(8)
+	w.kind.uses = w.one(2)
+	w.kind.handWrites = w.kind.uses && w.one(3)
+	w.kind.edits = w.one(3)
+}
+
+// kindOf returns the flavour of the run of a seed.
+func kindOf(seed uint64) flavour {
+	w := &world{rng: newChoices(seed, false)}
+	w.rng.begin()
+	w.choose()
+	return w.kind
 }
 
 // A simSpec is what a pool's spec says, and its pressure.
