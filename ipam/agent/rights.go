@@ -173,7 +173,14 @@ func (a *Agent) step(ctx context.Context, fresh protocol.Right, begin beginning)
 		}
 		ev.Now = a.clock.Now().Wall
 		res = protocol.Step(was, self, ev)
-		return a.record(tx, was, known, res)
+		err = a.record(tx, was, known, res)
+		if errors.Is(err, allocator.ErrOverlap) {
+			// Pods here still use a block of another size, whose lease was lost: while
+			// they do, this one gives nothing, and it must not be kept from others.
+			res = protocol.Step(was, self, protocol.Event{Kind: protocol.EventLetGo, Now: ev.Now})
+			err = a.record(tx, was, known, res)
+		}
+		return err
 	})
 	if err == nil {
 		a.follows(self, res)

@@ -1,0 +1,81 @@
+package agent
+
+import (
+	"context"
+	"net/netip"
+	"path/filepath"
+	"testing"
+
+	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+	"github.com/tenure-ipam/tenure/ipam/store"
+)
+
+// stoppedClock is always at its start.
+type stoppedClock struct{ Clock }
+
+func (stoppedClock) Now() protocol.Instant { return protocol.Instant{} }
+
+// TestLeaseOverLostBlock: a lease of a block in which pods of this node still use one
+// of another size, whose lease was lost, gives nothing: it goes back, and does not
+// stand in the way of other blocks.
+func TestLeaseOverLostBlock(t *testing.T) {
+	st, err := store.Open(filepath.Join(t.TempDir(), "store"), store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = st.Close() })
+	a := &Agent{st: st, cfg: Config{Node: "n1"}, clock: stoppedClock{}}
+	a.sitting.Term = 3
+	pool := Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: "p"}}}
+	small, large := netip.MustParsePrefix("10.0.0.10/32"), netip.MustParsePrefix("10.0.0.10/31")
+	lost := leaseRight(pool, small)
+	lost.Phase, lost.UID = protocol.Lost, "u1"
+	noted := leaseRight(pool, large)
+	noted.Phase, noted.UID, noted.Revision, noted.Said = protocol.Noted, "u2", "7", 3
+	update := func(fn func(tx *store.Tx) error) {
+		t.Helper()
+		if err := st.Update(context.Background(), fn); err != nil {
+			t.Fatal(err)
+		}
+	}
+	update(func(tx *store.Tx) error {
+		if err := tx.PutIdentity(store.Identity{Node: "n1", Term: 3}); err != nil {
+			return err
+		}
+		space := allocator.NewSpace(tx.Table("lan"), nil)
+		if err := space.Open(small); err != nil {
+			return err
+		}
+		if err := space.Take(small.Addr()); err != nil {
+			return err
+		}
+		if err := tx.PutRight(lost); err != nil {
+			return err
+		}
+		return tx.PutRight(noted)
+	})
+	_, res, err := a.step(context.Background(), noted, func(*store.Tx, protocol.Right) (protocol.Event, error) {
+		return protocol.Event{Kind: protocol.EventAnswer, Call: protocol.CallConfirm, Outcome: protocol.Done}, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if res.Next.Phase != protocol.Releasing || res.Call != protocol.CallDelete {
+		t.Errorf("the lease is %s, and the next call %v; want it deleted", res.Next.Phase, res.Call)
+	}
+	update(func(tx *store.Tx) error {
+		r, _, err := tx.Right(noted.Name)
+		if err != nil {
+			return err
+		}
+		if r.Phase != protocol.Releasing {
+			t.Errorf("the lease is recorded as %s", r.Phase)
+		}
+		state, err := allocator.NewSpace(tx.Table("lan"), nil).State(small.Addr())
+		if state != allocator.Taken {
+			t.Errorf("the address of the block that was lost is %v; want it taken", state)
+		}
+		return err
+	})
+}
