@@ -41,7 +41,9 @@ func (a *Agent) rightKeeps(tx *store.Tx, name string) (bool, error) {
 		return false, err
 	case !ok: // read back from elsewhere: nobody took it from this store
 		return true, nil
-	case r.Phase == protocol.Frozen, r.Serves(term):
+	case r.Phase == protocol.Frozen:
+		return a.frozenKeeps(tx, r)
+	case r.Serves(term):
 		return true, nil
 	case r.Kind == protocol.RightLease && r.Phase == protocol.Held && r.PutBack(term):
 		return true, nil // it is this node's in this term, and only its pool is waited for
@@ -50,6 +52,14 @@ func (a *Agent) rightKeeps(tx *store.Tx, name string) (bool, error) {
 	default:
 		return false, nil
 	}
+}
+
+// frozenKeeps reports whether what a lost store gave may be answered again: in the
+// boot in which that was lost. After another, nothing of its time runs, and where this
+// store is lost too, the next one gives it back at once: nothing new may rest on it.
+func (a *Agent) frozenKeeps(tx *store.Tx, r protocol.Right) (bool, error) {
+	lost, known, err := tx.Lost(r.Store)
+	return err == nil && (!known || lost.Boot == a.cfg.Boot), err
 }
 
 // say has a right said in the seat's term, or learns that it was taken.

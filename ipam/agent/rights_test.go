@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"net/netip"
 	"path/filepath"
 	"testing"
@@ -16,15 +17,51 @@ type stoppedClock struct{ Clock }
 
 func (stoppedClock) Now() protocol.Instant { return protocol.Instant{} }
 
-// TestLeaseOverLostBlock: a lease of a block in which pods of this node still use one
-// of another size, whose lease was lost, gives nothing: it goes back, and does not
-// stand in the way of other blocks.
-func TestLeaseOverLostBlock(t *testing.T) {
+// newStore returns an empty store.
+func newStore(t *testing.T) *store.Store {
+	t.Helper()
 	st, err := store.Open(filepath.Join(t.TempDir(), "store"), store.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = st.Close() })
+	return st
+}
+
+// TestFrozenKeeps: a new sandbox keeps an address of a lease that a lost store left
+// only in the boot in which that was lost: if this store is lost as well, the next
+// one takes everything of an earlier boot for unused (I1).
+func TestFrozenKeeps(t *testing.T) {
+	st := newStore(t)
+	r := leaseRight(Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: "p"}}}, netip.MustParsePrefix("10.0.0.10/32"))
+	r.Phase, r.UID, r.Store = protocol.Frozen, "u1", "lost"
+	err := st.Update(context.Background(), func(tx *store.Tx) error {
+		return errors.Join(tx.PutRight(r), tx.PutLost(store.Lost{Store: "lost", Boot: "boot1"}))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for boot, want := range map[string]bool{"boot1": true, "boot2": false} {
+		a := &Agent{st: st, cfg: Config{Node: "n1", Boot: boot}}
+		a.sitting.Term = 3
+		err := st.View(func(tx *store.Tx) error {
+			got, err := a.rightKeeps(tx, r.Name)
+			if got != want {
+				t.Errorf("in %s: kept = %v; want %v", boot, got, want)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestLeaseOverLostBlock: a lease of a block in which pods of this node still use one
+// of another size, whose lease was lost, gives nothing: it goes back, and does not
+// stand in the way of other blocks.
+func TestLeaseOverLostBlock(t *testing.T) {
+	st := newStore(t)
 	a := &Agent{st: st, cfg: Config{Node: "n1"}, clock: stoppedClock{}}
 	a.sitting.Term = 3
 	pool := Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: "p"}}}
