@@ -45,6 +45,21 @@ func beats(t *testing.T, node string, fence time.Duration) *beating {
 	return b
 }
 
+// withoutSeats removes what agents of other tests have left: who sits and is silent
+// is waited for when pools are to open again.
+func withoutSeats(t *testing.T) {
+	t.Helper()
+	seats, err := api.Seats(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range seats {
+		if out, err := api.DeleteSeat(t.Context(), s.Meta); out != protocol.Done && out != protocol.NotFound {
+			t.Fatalf("remove seat %s: %v %v", s.Name, out, err)
+		}
+	}
+}
+
 // reopened returns a check that a pool is open by a word greater than this one.
 func reopened(p *v1alpha1.IPPool, word string) func() error {
 	return func() error {
@@ -63,6 +78,7 @@ func reopened(p *v1alpha1.IPPool, word string) func() error {
 // and what it still says then does not close the pools again.
 func TestX23H9Restored(t *testing.T) {
 	const fence = 10 * time.Second
+	withoutSeats(t)
 	stop := start(t)
 	ns := namespace(t)
 	p, other := pool(t, "10.0.0.0/24"), pool(t, "10.1.0.0/24")
@@ -129,6 +145,7 @@ func TestX23H9Restored(t *testing.T) {
 // before F has passed with a node that says nothing.
 func TestX23H9RevisionGoesBack(t *testing.T) {
 	const fence = 12 * time.Second
+	withoutSeats(t)
 	p := pool(t, "10.0.0.0/24")
 	beats(t, "rewound-1", fence)
 	ended := make(chan error, 1)

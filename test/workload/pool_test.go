@@ -307,16 +307,16 @@ func TestX19F26RangeMovedBetweenPools(t *testing.T) {
 // pool of that name anew, that one waits for the leases of the earlier.
 func TestX19F11DeletedInUseAndMadeAgain(t *testing.T) {
 	spec := v1alpha1.Range{CIDR: "10.63.0.0/24"}
-	p := newPool(t, "again", "", spec)
+	p := newPool(t, "made-again", "", spec)
 	says(t, p, v1alpha1.PoolReady, metav1.ConditionTrue)
 	f := brief(t)
-	a, b := f.Start("again-a"), f.Start("again-b")
+	a, b := f.Start("made-a"), f.Start("made-b")
 	w := &world{t: t, fleet: f}
 	pod := plain(p.Name, "pod")
 	its := w.add(a, pod)
 
 	remove(t, p)
-	says(t, p, v1alpha1.PoolReady, metav1.ConditionFalse, "node again-a (")
+	says(t, p, v1alpha1.PoolReady, metav1.ConditionFalse, "node made-a (")
 	keeps := func() {
 		t.Helper()
 		check := pod
@@ -337,8 +337,8 @@ func TestX19F11DeletedInUseAndMadeAgain(t *testing.T) {
 		}
 		return nil
 	})
-	second := newPool(t, "again", "", spec)
-	says(t, second, v1alpha1.PoolReady, metav1.ConditionFalse, "of an earlier pool of this name", "node again-a")
+	second := newPool(t, "made-again", "", spec)
+	says(t, second, v1alpha1.PoolReady, metav1.ConditionFalse, "of an earlier pool of this name", "node made-a")
 	_, err = b.Add(static(second.Name, "thief", its[0].Addr().String()))
 	wantCode(t, err, wire.CodeTryAgainLater, second.Name)
 	keeps()
