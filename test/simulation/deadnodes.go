@@ -18,7 +18,7 @@ func (c liveCalls) UpdateSeat(_ context.Context, s protocol.Seat) (protocol.Seat
 		if out == protocol.Done && old.Store != "" && next.Store == "" {
 			c.w.logf("server: term %d of %s has ended", old.Term, old.Node)
 			c.w.count("term ended")
-			c.w.ended(old.Node)
+			c.ended(old.Node)
 		}
 		return next, out
 	})
@@ -35,7 +35,11 @@ func (c nodeCalls) DeleteSeat(_ context.Context, m protocol.Meta) (protocol.Outc
 }
 
 func (c nodeCalls) ReadNode(_ context.Context, name protocol.NodeName) (protocol.Node, protocol.Outcome, error) {
-	return call(c.simController, "read of Node "+string(name), false, func() (protocol.Node, protocol.Outcome) { return c.w.nodeObject(name) })
+	return call(c.simController, "read of Node "+string(name), false, func() (protocol.Node, protocol.Outcome) {
+		node, out := c.w.nodeObject(name)
+		c.sawGone[name] = out == protocol.NotFound || node.Off
+		return node, out
+	})
 }
 
 func (c nodeCalls) Pools(context.Context) ([]protocol.Pool, error) {
@@ -71,10 +75,12 @@ func (c nodeCalls) DeleteSubLease(_ context.Context, m protocol.Meta) (protocol.
 	return out, err
 }
 
-// ended voids what a node's pods have, if its term was ended by the rules.
-func (w *world) ended(name protocol.NodeName) {
-	if slices.ContainsFunc(w.nodes, func(n *simNode) bool { return n.name == name && (n.gone || n.off) }) {
-		w.vouched(name)
+// ended voids what a node's pods have, if its term was ended by the rules: its Node
+// is gone or off, or was when c last read it.
+func (c *simController) ended(name protocol.NodeName) {
+	lost := func(n *simNode) bool { return n.name == name && (n.gone || n.off) }
+	if c.sawGone[name] || slices.ContainsFunc(c.w.nodes, lost) {
+		c.w.vouched(name)
 	}
 }
 

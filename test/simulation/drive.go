@@ -93,8 +93,7 @@ func (d *simDrive) transact(disk *simDisk, ev protocol.Event) (was protocol.Righ
 	}
 	res = n.w.fault.step(d, was, self, ev)
 	if was.Kind == protocol.RightLease && !n.openBlock(disk, was, res) {
-		n.agent.looks[was.Name] = n.w.now + 5*time.Second
-		return was, res, true
+		res = n.w.fault.step(d, was, self, protocol.Event{Kind: protocol.EventLetGo, Now: ev.Now})
 	}
 	switch {
 	case n.w.fault == M2 && ev.Kind == protocol.EventLetGo && was.Phase == protocol.Held:
@@ -136,8 +135,8 @@ func bar(d *simDisk, r protocol.Right, addrs []netip.Addr) {
 
 // openBlock makes the node's allocation state follow a lease: its block is open
 // while the lease is Held or Frozen, or Lost with attachments on it, and what is ceded is
-// barred. It returns false, and the transaction comes to nothing, where a block of
-// another size that was lost is still in use there.
+// barred. It returns false, and does nothing, where a block of another size that was
+// lost is still in use there.
 func (n *simNode) openBlock(d *simDisk, was protocol.Right, res protocol.Result) bool {
 	r := res.Next
 	stays := !res.Forget && (r.Phase == protocol.Held || r.Phase == protocol.Lost || r.Phase == protocol.Frozen)

@@ -126,7 +126,10 @@ func (n *simNode) holdOwn(d *simDisk, a simAsk) (attachment, error) {
 // inherits reports whether a may have x, which an earlier sandbox of its pod had.
 // What lies in a block that is another's by now is nobody's here.
 func (n *simNode) inherits(d *simDisk, x attAddr, a simAsk, shape *allocator.Shape) bool {
-	if d.rights[x.lease].Phase == protocol.Lost {
+	switch r := d.rights[x.lease]; {
+	case r.Phase == protocol.Lost:
+		return false
+	case r.Phase == protocol.Frozen && d.lost[r.Store].boot != n.bootID():
 		return false
 	}
 	if a.exact.IsValid() {

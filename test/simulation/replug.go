@@ -41,5 +41,11 @@ func (n *simNode) earlyCede(r protocol.Right, ev protocol.Event, then func()) {
 		n.w.api.leases.update(protocol.Meta{Name: r.Name, UID: r.UID, Revision: r.Revision}, func(l *protocol.Lease) {
 			l.Ceded, l.Turn = ev.Addrs, l.Turn+1
 		})
-	}, func(bool) { n.later(then) })
+	}, func(bool) {
+		n.later(func() {
+			if n.disk.rights[r.Name].Phase == protocol.Held {
+				then()
+			}
+		})
+	})
 }
