@@ -130,7 +130,7 @@ func killedAt(t *testing.T, ns string, old *ipamclaims.IPAMClaim, at int, last b
 	})
 	survived = !b.killed()
 	cancel()
-	<-done // how a killed one ends is of no interest
+	<-done //nolint:errcheck // how a killed one ends is of no interest
 
 	stop := start(t)
 	defer stop()

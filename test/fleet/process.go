@@ -87,7 +87,7 @@ func (c *Controller) Kill() {
 		return
 	}
 	c.proc.kill()
-	_ = <-c.proc.done // it was killed
+	<-c.proc.done //nolint:errcheck // it was killed: how it ends is of no interest
 	c.proc = nil
 }
 
