@@ -42,6 +42,17 @@ func (c nodeCalls) ReadNode(_ context.Context, name protocol.NodeName) (protocol
 	})
 }
 
+func (c nodeCalls) UpdateLease(_ context.Context, old, next protocol.Lease) (protocol.Lease, protocol.Outcome, error) {
+	gone := c.sawGone[old.Holder.Node]
+	return call(c.simController, "update of "+old.Name, true, func() (protocol.Lease, protocol.Outcome) {
+		got, out := c.w.api.leases.update(old.Meta, func(l *protocol.Lease) { *l = next.Clone() })
+		if last, ok := c.w.beats[old.Store]; out == protocol.Done && gone && ok && last.fence > 0 && c.w.now-last.at >= last.fence {
+			c.w.excuse(old.UID) // a machine whose Node is gone and that was silent for F runs no pods
+		}
+		return got, out
+	})
+}
+
 func (c nodeCalls) Pools(context.Context) ([]protocol.Pool, error) {
 	all, _, err := call(c.simController, "list of pools", false, func() (all []protocol.Pool, _ protocol.Outcome) {
 		for _, p := range c.w.api.pools.list(func(simPool) bool { return true }) {

@@ -8,7 +8,7 @@ import (
 )
 
 // A Fault is a bug that a test switches on to see that the simulation finds it: a
-// number of PROTOCOL.md's list of faults that a simulation must catch.
+// number of the list in docs/simulation.md.
 type Fault string
 
 // NoFault is none.

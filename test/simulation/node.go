@@ -282,6 +282,9 @@ func (n *simNode) callSeat(res protocol.SeatResult) {
 		case protocol.SeatNone:
 		}
 		n.w.logf("server: %s: %v", what, ev.Outcome)
+		if res.Call != protocol.SeatRead && ev.Outcome == protocol.Done {
+			n.w.beats[res.Write.Store] = beat{n.w.now, res.Write.Fence}
+		}
 	}, func(known bool) {
 		if !known {
 			ev = protocol.SeatEvent{Call: res.Call}

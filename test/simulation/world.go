@@ -49,6 +49,8 @@ type world struct {
 	// last compared.
 	truth   map[protocol.UID]*tenure
 	checked int
+	// beats are the last heartbeats that each store's agent had accepted.
+	beats map[protocol.StoreID]beat
 	// frozen are the stores of machines that were given up.
 	frozen map[protocol.StoreID]bool
 
@@ -77,7 +79,7 @@ func newWorld(c *choices, bug Fault, tracing bool) *world {
 	w := &world{
 		rng: c, now: 24 * time.Hour, api: newSimAPI(), fault: bug, tracing: tracing,
 		specs: map[protocol.UID]simSpec{}, excused: map[protocol.UID]bool{}, frozen: map[protocol.StoreID]bool{}, stats: map[string]int{},
-		truth: map[protocol.UID]*tenure{},
+		truth: map[protocol.UID]*tenure{}, beats: map[protocol.StoreID]beat{},
 	}
 	w.choose()
 	for _, name := range poolNames {
@@ -142,6 +144,9 @@ func (w *world) spec() simSpec {
 	p, _ := w.api.readPool(poolName)
 	return w.specOf(p.UID)
 }
+
+// beat is an accepted heartbeat: when, and the F that it told.
+type beat struct{ at, fence time.Duration }
 
 // one is true once in n times.
 func (w *world) one(n int) bool { return n > 0 && w.rng.IntN(n) == n-1 }

@@ -1,0 +1,40 @@
+package simulation
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestDocsNameEveryFault holds that docs/simulation.md lists the faults M1 to M53,
+// and explains each that the simulation does not find.
+func TestDocsNameEveryFault(t *testing.T) {
+	text, err := os.ReadFile("../../docs/simulation.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, rest, ok := strings.Cut(string(text), "### Faults that it does not find")
+	if !ok {
+		t.Fatal("the page has no section on faults that are not found")
+	}
+	named := func(pattern, in string) (all []Fault) {
+		for _, m := range regexp.MustCompile(pattern).FindAllStringSubmatch(in, -1) {
+			all = append(all, Fault(m[1]))
+		}
+		return all
+	}
+	listed, excused := named(`(?m)^\| (M\d+) \|`, table), named(`(?m)^- \*\*(M\d+)\*\*`, rest)
+	for i := range 53 {
+		fault := Fault(fmt.Sprintf("M%d", i+1))
+		if !slices.Contains(listed, fault) {
+			t.Errorf("the table lacks %s", fault)
+		}
+		found := slices.ContainsFunc(Bugs(), func(b Bug) bool { return b.Fault == fault })
+		if found == slices.Contains(excused, fault) {
+			t.Errorf("%s: found by TestFaults: %v; and the page says the same of it", fault, found)
+		}
+	}
+}
