@@ -13,6 +13,9 @@ SHELL := /bin/bash
 FUZZTIME ?= 20s
 # How long make soak loads the cluster, in minutes.
 MINUTES ?= 10
+# How long the tests of one package may take: some wait for real time to pass, and
+# all share what processors there are.
+TIMEOUT ?= 30m
 # Further arguments of go test, for example ARGS='-run TestBridge -v'.
 ARGS ?=
 # The packages that test-unit and test-integration test.
@@ -41,12 +44,12 @@ test: lint generate-check test-unit test-integration ## All that CI enforces
 
 .PHONY: test-unit
 test-unit: cc ## Unit, model and import tests with the race detector
-	go test -race $(ARGS) $(UNIT)
+	go test -race -timeout $(TIMEOUT) $(ARGS) $(UNIT)
 	cd test/rig && go test ./...
 
 .PHONY: test-integration
 test-integration: rig root ## Tests against a real control plane and network namespaces; as root
-	go test $(ARGS) $(INTEGRATION)
+	go test -timeout $(TIMEOUT) $(ARGS) $(INTEGRATION)
 
 .PHONY: soak
 soak: rig root ## Load a cluster for MINUTES with faults of all kinds, and look for a lost or doubled address
