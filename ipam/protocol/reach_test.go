@@ -206,14 +206,14 @@ type place struct {
 	written       int64
 	confirmed     bool
 	// Of a lease: of walkAddr, and of a right of a lost store that it still is.
-	ceded, taking, theirs, lost bool
+	ceded, taking, theirs, lost, doubtful bool
 }
 
 func (w walk) place() place {
 	return place{
 		phase: w.Phase, uid: w.UID, seen: w.Revision != "", granted: w.Granted, said: w.Said, term: w.Term, use: w.Use,
 		call: w.call, last: w.last, seat: w.seat, written: w.written, confirmed: w.confirmed,
-		ceded: len(w.Ceded) > 0, taking: len(w.Taking) > 0, theirs: len(w.Grants) > 0, lost: w.Store != "",
+		ceded: len(w.Ceded) > 0, taking: len(w.Taking) > 0, theirs: len(w.Grants) > 0, lost: w.Store != "", doubtful: w.Doubtful,
 	}
 }
 

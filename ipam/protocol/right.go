@@ -40,6 +40,10 @@ type Right struct {
 	// minutes.
 	NotedAt time.Time `json:"notedAt,omitzero"`
 
+	// Doubtful says of a Noted right that an earlier create may still come, or have
+	// come: the refusal of a later one says nothing of it.
+	Doubtful bool `json:"doubtful,omitempty"`
+
 	// Of a lease.
 	Pool    PoolName     `json:"pool,omitempty"`
 	PoolUID UID          `json:"poolUID,omitempty"`

@@ -273,6 +273,7 @@ func seated(res Result, self Self) Result {
 func want(r Right, self Self, ev Event) Result {
 	switch r.Phase {
 	case "", Noted:
+		r.Doubtful = r.Phase == Noted
 		r.Phase, r.NotedAt = Noted, ev.Now
 		return Result{Next: r, Call: CallCreate}
 	case Held:
