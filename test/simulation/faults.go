@@ -105,11 +105,11 @@ func nodeBugs() []Bug {
 		{M49, "give frozen rights back", 5500, []Invariant{I1, I3}, withLostStores},
 		{M50, "no counter in /run", 100, []Invariant{I1, I2}, withLostStores},
 		{M52, "neither note nor list what is created", 50, []Invariant{I4}, nil},
-		{M19, "F from the moment of the answer", 100, []Invariant{I1}, nil},
+		{M19, "F from the moment of the answer", 3000, []Invariant{I1}, nil},
 		{M26, "serve without a confirmation", 100, []Invariant{I1, I3}, nil},
 		{M27, "take a claim's status for its leases", 100, []Invariant{I1, I3}, withUses},
 		{M43, "a fencing write that changes nothing", 7500, []Invariant{I1}, nil},
-		{M44, "serve after another boot without a seat", 50, []Invariant{I1}, nil},
+		{M44, "serve after another boot without a seat", 2000, []Invariant{I1}, nil},
 		{M45, "ignore the term", 50, []Invariant{I1}, nil},
 		{M47, "siblings by their controller alone", 3000, []Invariant{I1}, withUses},
 	}
