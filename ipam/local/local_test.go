@@ -36,7 +36,10 @@ func newNetwork(t *testing.T, ipam string) *network {
 }
 
 func (n *network) checkStore() {
-	st, err := store.Open(filepath.Join(n.dir, "net.db"), store.Options{ReadOnly: true})
+	// A call that gave up waiting may still be given the lock, for a moment.
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	st, err := store.OpenLocal(ctx, filepath.Join(n.dir, "net.db"), store.Options{ReadOnly: true})
 	if errors.Is(err, os.ErrNotExist) {
 		return
 	}
