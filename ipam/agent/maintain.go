@@ -83,8 +83,10 @@ func (a *Agent) lookAgain(ctx context.Context) {
 			return
 		}
 		ev := protocol.Event{Kind: protocol.EventLook}
-		if r.Kind == protocol.RightUse && r.Phase == protocol.Noted {
-			ev.Kind = protocol.EventLetGo // the ADD that wanted it is gone, or asks again
+		if r.Phase == protocol.Noted && (r.Kind == protocol.RightUse || r.Kind == protocol.RightLease && a.withholds(r.Pool)) {
+			// The ADD that wanted the use is gone, or asks again. A lease that was
+			// created when the API server had gone back may be another's.
+			ev.Kind = protocol.EventLetGo
 		}
 		if _, res, err := a.drive(ctx, r, ev); err != nil && ctx.Err() == nil {
 			a.lookIn(name, retryAfter)

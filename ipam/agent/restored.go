@@ -204,7 +204,8 @@ func (a *Agent) wakeSeat() {
 }
 
 // carefulLeases withholds calls on leases, and does not pass on answers, of an API
-// server that has gone back (H9).
+// server that has gone back (H9). What the store has given away goes on being given
+// back: it may stand in the way of him who has leased it since.
 type carefulLeases struct {
 	Leases
 	a *Agent
@@ -225,7 +226,12 @@ func (c carefulLeases) ReadLease(ctx context.Context, name string) (protocol.Lea
 	if out != protocol.Done {
 		return got, out, err
 	}
-	return careful(got, out, err, c.a.read(ctx, s, r.Behind(got.Meta, got.Turn)))
+	got, out, err = careful(got, out, err, c.a.read(ctx, s, r.Behind(got.Meta, got.Turn)))
+	if wait := c.a.withheld(got.Pool); out == protocol.Done && r.Phase == protocol.Held && got.Store != c.a.st.ID() && wait != nil {
+		// Somebody leased the block before he noticed, and gives it back.
+		return protocol.Lease{}, protocol.Unknown, wait
+	}
+	return got, out, err
 }
 
 func (c carefulLeases) UpdateLease(ctx context.Context, old, next protocol.Lease) (protocol.Lease, protocol.Outcome, error) {
@@ -235,15 +241,6 @@ func (c carefulLeases) UpdateLease(ctx context.Context, old, next protocol.Lease
 	s := c.a.sight()
 	got, out, err := c.Leases.UpdateLease(ctx, old, next)
 	return careful(got, out, err, c.a.wrote(ctx, s, got.Revision))
-}
-
-func (c carefulLeases) DeleteLease(ctx context.Context, m protocol.Meta) (protocol.Outcome, error) {
-	if pool, _, err := protocol.ParseLeaseName(m.Name); err == nil {
-		if err := c.a.withheld(pool); err != nil {
-			return protocol.Unknown, err
-		}
-	}
-	return c.Leases.DeleteLease(ctx, m)
 }
 
 // carefulSubLeases is carefulLeases for sub-leases.
@@ -277,13 +274,6 @@ func (c carefulSubLeases) UpdateSubLease(ctx context.Context, old, next protocol
 	seen := c.a.sight()
 	got, out, err := c.SubLeases.UpdateSubLease(ctx, old, next)
 	return careful(got, out, err, c.a.wrote(ctx, seen, got.Revision))
-}
-
-func (c carefulSubLeases) DeleteSubLease(ctx context.Context, m protocol.Meta) (protocol.Outcome, error) {
-	if err := c.withheld(m.Name); err != nil {
-		return protocol.Unknown, err
-	}
-	return c.SubLeases.DeleteSubLease(ctx, m)
 }
 
 func (c carefulSubLeases) withheld(name string) error {

@@ -27,10 +27,15 @@ var errInUse = errors.New("something rests on it")
 // looked at again by itself.
 func (a *Agent) drive(ctx context.Context, fresh protocol.Right, ev protocol.Event) (protocol.Right, protocol.Result, error) {
 	return a.driveFrom(ctx, fresh, func(tx *store.Tx, r protocol.Right) (protocol.Event, error) {
-		if ev.Kind == protocol.EventLetGo {
-			return ev, unused(tx, r)
+		if ev.Kind != protocol.EventLetGo {
+			return ev, nil
 		}
-		return ev, nil
+		if r.Phase == protocol.Held {
+			if err := a.withheldRight(r); err != nil {
+				return ev, err
+			}
+		}
+		return ev, unused(tx, r)
 	})
 }
 

@@ -296,7 +296,7 @@ func otherUse(r protocol.Right) string {
 func (a *Agent) letGo(ctx context.Context, r protocol.Right) {
 	_, res, err := a.drive(ctx, r, protocol.Event{Kind: protocol.EventLetGo})
 	switch {
-	case errors.Is(err, errInUse), errors.Is(err, errUnanswered): // it is looked at again
+	case errors.Is(err, errInUse), errors.Is(err, errUnanswered), is[*withheldError](err): // it is looked at again
 	case err != nil:
 		a.log.WarnContext(ctx, "right not given back", "right", r.Name, "error", err)
 	case res.Forget:

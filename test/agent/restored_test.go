@@ -71,7 +71,7 @@ func TestH9RestoredAPI(t *testing.T) {
 	setLeasing(t, "restored", true)
 	f := fleet.New(t, cp.Config())
 	f.Change = func(c *daemon.Config) {
-		c.Agent.Fence, c.Agent.Idle, c.Agent.Wait = 8*time.Second, time.Second, time.Second
+		c.Agent.Fence, c.Agent.Idle, c.Agent.Wait = 40*time.Second, time.Second, time.Second // a heartbeat every 10 s
 	}
 	a, b := f.Start("restored-a"), f.Start("restored-b")
 	on := func(name string) fleet.Interface { return onPool("restored", name, "net1") }
@@ -92,6 +92,13 @@ func TestH9RestoredAPI(t *testing.T) {
 	if err := cp.RestoreEtcd(t.Context(), snapshot); err != nil {
 		t.Fatal(err)
 	}
+	// Nobody has noticed yet. A block that is lost is leased by another node, which
+	// learns by the answer that it must not rely on it.
+	taken := onPool("restored", "taken", "net1")
+	block, _ := since[len(since)-1].Addr().Prefix(30)
+	taken.Top = map[string]any{"runtimeConfig": map[string]any{"ips": []string{block.Addr().Next().String()}}}
+	_, err = b.Add(taken)
+	wantCode(t, err, wire.CodeTryAgainLater, "gone back to an earlier state")
 	static := on("static")
 	static.Top = map[string]any{"runtimeConfig": map[string]any{"ips": []string{"10.33.3.77"}}}
 	eventually(t, 30*time.Second, saysBack("restored-a"))
