@@ -140,6 +140,14 @@ var rules = []rule{
 		never: join(bolt, cni, []string{"./ipam/agent", "./ipam/store", "./ipam/wire", "./ipam/plugin"}),
 	},
 	{
+		pkg: "./attach/facts", why: "plugin and agent link it: plain types",
+		never: join(ours, kubernetes, bolt, cni, outside),
+	},
+	{
+		pkg: "./attach/plan", why: "the same facts give the same plan, on a node and in kubectl: no clients, no I/O",
+		never: join(kubernetes, bolt, processes, []string{"os", "net", "net/http", "context", "./ipam", "./api", "./claims"}), but: []string{"./ipam/plainjson"},
+	},
+	{
 		pkg: "./attach/npwg", why: "annotations become steps without I/O",
 		never: join(clients, bolt, processes, []string{"os", "./ipam"}),
 	},

@@ -1,0 +1,89 @@
+// Package facts is what tenure-attach and the agent say to each other about a
+// pod: what the plugin asks before it attaches, what the agent knows, and what
+// the plugin reports afterwards. Both ends link it: plain types, as JSON. A
+// reader ignores members that it does not know, so that plugin and agent may be
+// of different versions while a node is being upgraded.
+package facts
+
+import "encoding/json"
+
+// A Question asks for what an ADD needs to know of its pod.
+type Question struct {
+	Pod PodRef `json:"pod"`
+	// Networks are the definitions that the plugin's own configuration names;
+	// those that the pod selects need not be named.
+	Networks []Ref `json:"networks,omitempty"`
+	// DefaultNamespace is where a default-network annotation without a namespace
+	// is looked up.
+	DefaultNamespace string `json:"defaultNamespace,omitempty"`
+	// SpecVersion is "1" where the plugin's configuration asks for version 1 of
+	// the NPWG specification, else empty.
+	SpecVersion string `json:"specVersion,omitempty"`
+}
+
+// A PodRef names a pod as a runtime does in CNI_ARGS.
+type PodRef struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	// UID is empty where the runtime does not say it. Of a static pod it is the
+	// kubelet's, not the mirror's.
+	UID string `json:"uid,omitempty"`
+}
+
+// A Ref names a NetworkAttachmentDefinition.
+type Ref struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+}
+
+// String returns namespace/name.
+func (r Ref) String() string { return r.Namespace + "/" + r.Name }
+
+// An Answer is what the agent knows. It is complete: what the pod selects, and
+// what the question names, is among Networks, found or not.
+type Answer struct {
+	Pod      Pod          `json:"pod"`
+	Networks []Definition `json:"networks,omitempty"`
+}
+
+// A Pod is what decides about a pod's networks.
+type Pod struct {
+	PodRef
+	// Annotations are those whose keys say something about networks, not all.
+	Annotations map[string]string `json:"annotations,omitempty"`
+	// NamespaceLabels are the labels of the pod's namespace.
+	NamespaceLabels map[string]string `json:"namespaceLabels,omitempty"`
+}
+
+// A Definition is a NetworkAttachmentDefinition as it was when the agent
+// answered, or the reason why there is none.
+type Definition struct {
+	Ref
+	// Missing says why the definition cannot be used; empty if it can.
+	Missing string `json:"missing,omitempty"`
+	// Config is spec.config; nil where the definition has none.
+	Config *string `json:"config,omitempty"`
+	// Annotations are those of the definition that say something about networks.
+	Annotations map[string]string `json:"annotations,omitempty"`
+	// Devices are the IDs of the devices of the definition's resource (annotation
+	// k8s.v1.cni.cncf.io/resourceName) that the kubelet gave to the pod, in the
+	// kubelet's order. Selections take them one after the other.
+	Devices []string `json:"devices,omitempty"`
+}
+
+// A Report is what the plugin has to say after an ADD.
+type Report struct {
+	Pod         PodRef `json:"pod"`
+	ContainerID string `json:"containerID"`
+	// Status is the list for the status annotation (NPWG v1.3, section 5), empty
+	// where the ADD failed.
+	Status json.RawMessage `json:"status,omitempty"`
+	// Warnings are shown to the user as events of the pod.
+	Warnings []Warning `json:"warnings,omitempty"`
+}
+
+// A Warning is something that a pod's user should know.
+type Warning struct {
+	Reason  string `json:"reason"` // a word in CamelCase, of an event
+	Message string `json:"message"`
+}

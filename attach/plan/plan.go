@@ -1,0 +1,80 @@
+// Package plan turns what is known of a pod into the steps that attach it to all
+// its networks. It is pure: the same facts give the same plan, on a node and in
+// `kubectl tenure explain`.
+package plan
+
+import (
+	"encoding/json"
+	"net/netip"
+
+	"github.com/tenure-ipam/tenure/attach/facts"
+)
+
+// A Plan is all that is needed to attach a pod, to check it and to detach it
+// again, without asking anybody. It is kept on disk from before the first delegate
+// runs until the last one has been undone.
+type Plan struct {
+	Pod facts.PodRef `json:"pod"`
+	// Steps are carried out in this order, the default network's first (NPWG v1.3,
+	// section 6), and undone in the reverse order.
+	Steps []Step `json:"steps"`
+	// Warnings are what was ignored, and why.
+	Warnings []facts.Warning `json:"warnings,omitempty"`
+}
+
+// A Step is one attachment: one network configuration list, run for one
+// interface of the pod.
+type Step struct {
+	// Name is the network's in the status annotation: namespace/name of its
+	// definition, or the name of a network that has none.
+	Name string `json:"name"`
+	// Default says that it is the default network's: its result is the pod's.
+	Default bool `json:"default,omitempty"`
+	// IfName is CNI_IFNAME (4.1.2.1.5.1).
+	IfName string `json:"ifName"`
+	// Network is the name in the configuration, which is part of the attachment's
+	// key (4.2.1).
+	Network string `json:"network"`
+	// List is the network configuration list that libcni is given; a single
+	// configuration has become a list of one.
+	List json.RawMessage `json:"list"`
+	// Args are CNI_ARGS, in order.
+	Args []Arg `json:"args,omitempty"`
+	// Capabilities become runtimeConfig, of the plugins that declare them.
+	Capabilities map[string]json.RawMessage `json:"capabilities,omitempty"`
+
+	// Want is what the result must show, or the attachment fails (4.1.2.1.3.2,
+	// 4.1.2.1.4.2 of version 1; kept in both).
+	Want Want `json:"want,omitzero"`
+	// DefaultRoute is the element's default-route: nil where it has none, empty
+	// where the list is.
+	DefaultRoute *[]netip.Addr `json:"defaultRoute,omitempty"`
+	// LosesDefaultRoute says that another step of the plan has a DefaultRoute:
+	// this one's default routes are removed (4.1.2.1.9).
+	LosesDefaultRoute bool `json:"losesDefaultRoute,omitempty"`
+	// Device is the device given to the pod for this attachment.
+	Device *Device `json:"device,omitempty"`
+}
+
+// An Arg is one pair of CNI_ARGS.
+type Arg struct {
+	Key   string `json:"key"`
+	Value string `json:"value"`
+}
+
+// Want is what a selection element asked for by name.
+type Want struct {
+	IPs []netip.Addr `json:"ips,omitempty"`
+	MAC string       `json:"mac,omitempty"` // in lower case, separated by colons
+}
+
+// A Device is a device of a device plugin, and where its information lies
+// (Device Information Specification 1.1.0, section 4).
+type Device struct {
+	Resource string `json:"resource"`
+	ID       string `json:"id"`
+	// Source is the device plugin's file, which need not exist; File is the one
+	// that the delegate is told of, unique to the attachment.
+	Source string `json:"source"`
+	File   string `json:"file"`
+}
