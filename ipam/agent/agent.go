@@ -23,6 +23,7 @@ type Agent struct {
 	cl      Cluster
 	clock   Clock
 	host    Host
+	attach  wire.Handler // answers the meta-plugin
 	log     *slog.Logger
 	metrics *Metrics
 
@@ -61,7 +62,7 @@ func New(cfg Config, st *store.Store, cl Cluster, clock Clock, host Host, log *s
 		return nil, fmt.Errorf("agent configuration: %w", err)
 	}
 	a := &Agent{
-		cfg: cfg, st: st, cl: cl, clock: clock, host: host, log: log,
+		cfg: cfg, st: st, cl: cl, clock: clock, host: host, attach: nobody{}, log: log,
 		pools: map[protocol.PoolName]*pool{}, idle: map[string]protocol.Instant{}, public: map[string]publication{},
 		ignored: map[string]string{}, readFor: map[protocol.StoreID]bool{}, beatNow: make(chan struct{}, 1),
 	}
@@ -69,6 +70,18 @@ func New(cfg Config, st *store.Store, cl Cluster, clock Clock, host Host, log *s
 	a.cl.Pools, a.cl.Seats = carefulPools{cl.Pools, a}, carefulSeats{cl.Seats, a}
 	a.metrics = newMetrics(state{a})
 	return a, nil
+}
+
+// Attach makes h answer the meta-plugin's verbs, Facts and Report, which an agent
+// without it refuses. Call it before [Agent.Run].
+func (a *Agent) Attach(h wire.Handler) { a.attach = h }
+
+// nobody refuses the meta-plugin's verbs.
+type nobody struct{}
+
+// Serve implements [wire.Handler].
+func (nobody) Serve(context.Context, wire.Request) wire.Response {
+	return wire.Fail(wire.CodeNotAvailable, "this agent does not serve the meta-plugin")
 }
 
 // Metrics returns the agent's collectors. The caller registers them.

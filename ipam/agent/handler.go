@@ -16,7 +16,7 @@ import (
 // CodeClaimRefused is the CNI error code for a claim that the pod may not have.
 const CodeClaimRefused wire.Code = 101
 
-// Serve answers one request of the plugin. It logs one line for an ADD or a DEL.
+// Serve answers one request of a plugin. It logs one line for an ADD or a DEL.
 func (a *Agent) Serve(ctx context.Context, req wire.Request) wire.Response {
 	began := a.clock.Now()
 	resp := wire.Response{Version: wire.Version}
@@ -32,6 +32,8 @@ func (a *Agent) Serve(ctx context.Context, req wire.Request) wire.Response {
 		err = a.collect(ctx, req)
 	case wire.Status:
 		err = a.status(req)
+	case wire.Facts, wire.Report:
+		resp = a.attach.Serve(ctx, req)
 	case wire.Ping:
 	}
 	if err != nil {

@@ -28,10 +28,11 @@ func TestCallCarriesEverything(t *testing.T) {
 			{Dst: netip.MustParsePrefix("::/0")},
 		},
 		DNS: DNS{Nameservers: []string{"10.0.0.2"}, Domain: "d", Search: []string{"s"}, Options: []string{"o"}},
-	}}
+	}, Facts: json.RawMessage(`{"pod":{"name":"p"}}`)}
 	sent := Request{
 		Verb: Add, ContainerID: "c1", Netns: "/run/netns/x", NetnsID: "4:4026532281", IfName: "net1",
 		Args: "K8S_POD_NAME=p;K8S_POD_NAMESPACE=n", Config: json.RawMessage(`{"name":"net","ipam":{"type":"tenure"}}`),
+		Ask: json.RawMessage(`{"pod":{"name":"p"}}`),
 	}
 	var got Request
 	r := serve(t, testLimits(), func(_ context.Context, req Request) Response { got = req; return want })

@@ -19,6 +19,9 @@ func (r Request) appendTo(b []byte) ([]byte, error) {
 	if len(r.Config) > 0 && !json.Valid(r.Config) {
 		return b, errors.New("its configuration is not JSON")
 	}
+	if len(r.Ask) > 0 && !json.Valid(r.Ask) {
+		return b, errors.New("what it asks is not JSON")
+	}
 	b = strconv.AppendInt(append(b, `{"v":`...), int64(r.Version), 10)
 	b = plainjson.AppendText(plainjson.AppendKey(b, "verb"), string(r.Verb))
 	b = plainjson.AppendTextMember(b, "containerID", r.ContainerID)
@@ -29,11 +32,14 @@ func (r Request) appendTo(b []byte) ([]byte, error) {
 	if len(r.Config) > 0 {
 		b = append(plainjson.AppendKey(b, "config"), r.Config...)
 	}
+	if len(r.Ask) > 0 {
+		b = append(plainjson.AppendKey(b, "ask"), r.Ask...)
+	}
 	b = plainjson.AppendIntMember(b, "deadlineMillis", r.DeadlineMillis)
 	return append(b, '}'), nil
 }
 
-// parse reads body, valid JSON, into r. The configuration shares its memory.
+// parse reads body, valid JSON, into r. Config and Ask share its memory.
 func (r *Request) parse(body json.RawMessage) error {
 	return members(body, func(key []byte, v json.RawMessage) (err error) {
 		switch string(key) {
@@ -53,6 +59,8 @@ func (r *Request) parse(body json.RawMessage) error {
 			r.NetnsID, err = text[string](v)
 		case "config":
 			r.Config = v
+		case "ask":
+			r.Ask = v
 		case "deadlineMillis":
 			r.DeadlineMillis, err = number[int64](v)
 		}
@@ -62,6 +70,9 @@ func (r *Request) parse(body json.RawMessage) error {
 
 // appendTo appends r's JSON to b.
 func (r Response) appendTo(b []byte) ([]byte, error) {
+	if len(r.Facts) > 0 && !json.Valid(r.Facts) {
+		return b, errors.New("the facts are not JSON")
+	}
 	b = strconv.AppendInt(append(b, `{"v":`...), int64(r.Version), 10)
 	if r.Result != nil {
 		b = append(r.Result.AppendMembers(append(plainjson.AppendKey(b, "result"), '{')), '}')
@@ -70,6 +81,9 @@ func (r Response) appendTo(b []byte) ([]byte, error) {
 		b = strconv.AppendUint(append(plainjson.AppendKey(b, "error"), `{"code":`...), uint64(r.Error.Code), 10)
 		b = plainjson.AppendText(plainjson.AppendKey(b, "msg"), r.Error.Msg)
 		b = append(plainjson.AppendTextMember(b, "details", r.Error.Details), '}')
+	}
+	if len(r.Facts) > 0 {
+		b = append(plainjson.AppendKey(b, "facts"), r.Facts...)
 	}
 	b = appendTexts(b, "warnings", r.Warnings)
 	return append(b, '}'), nil
@@ -153,7 +167,7 @@ func appendAddrMember(b []byte, key string, a netip.Addr) []byte {
 	return plainjson.AppendText(plainjson.AppendKey(b, key), a.String()) // it may have a zone
 }
 
-// parse reads body, valid JSON, into r. It shares no memory with body.
+// parse reads body, valid JSON, into r. Only Facts shares its memory.
 func (r *Response) parse(body json.RawMessage) error {
 	return members(body, func(key []byte, v json.RawMessage) (err error) {
 		switch string(key) {
@@ -169,6 +183,8 @@ func (r *Response) parse(body json.RawMessage) error {
 				r.Error = new(Error)
 				err = r.Error.parse(v)
 			}
+		case "facts":
+			r.Facts = v
 		case "warnings":
 			r.Warnings, err = list(v, text[string])
 		}

@@ -48,25 +48,28 @@ func checkCodec[M any, P interface {
 }
 
 func FuzzRequestCodec(f *testing.F) {
-	f.Add(1, "ADD", "c1", "/run/netns/x", "net1", "A=1;B=\"", "4:1", `{"name":"n"}`, int64(30000))
-	f.Add(0, "", "", "", "", "", "", "", int64(0))
-	f.Add(-1, "\n", "\x00", "é\xff", "<&>", "\u2028", `\`, ` [ 1 , "]" ] `, int64(-1))
-	f.Fuzz(func(t *testing.T, v int, verb, id, netns, ifName, args, netnsID, config string, deadline int64) {
+	f.Add(1, "ADD", "c1", "/run/netns/x", "net1", "A=1;B=\"", "4:1", `{"name":"n"}`, `{"pod":{"name":"p"}}`, int64(30000))
+	f.Add(0, "", "", "", "", "", "", "", "", int64(0))
+	f.Add(-1, "\n", "\x00", "é\xff", "<&>", "\u2028", `\`, ` [ 1 , "]" ] `, ` null `, int64(-1))
+	f.Fuzz(func(t *testing.T, v int, verb, id, netns, ifName, args, netnsID, config, ask string, deadline int64) {
 		if !json.Valid([]byte(config)) {
 			config = ""
 		}
+		if !json.Valid([]byte(ask)) {
+			ask = ""
+		}
 		checkCodec[Request](t, Request{
 			Version: v, Verb: Verb(verb), ContainerID: id, Netns: netns, IfName: ifName, Args: args, NetnsID: netnsID,
-			Config: json.RawMessage(config), DeadlineMillis: deadline,
+			Config: json.RawMessage(config), Ask: json.RawMessage(ask), DeadlineMillis: deadline,
 		})
 	})
 }
 
 func FuzzResponseCodec(f *testing.F) {
-	f.Add(uint8(0xff), 1, []byte{10, 0, 0, 5}, []byte{10, 0, 0, 1}, 24, 1500, 254, "10.0.0.53", "example.org", uint32(11), "later", "because")
-	f.Add(uint8(0), 0, []byte{}, []byte{}, 0, 0, 0, "", "", uint32(0), "", "")
-	f.Add(uint8(0x0f), 1, netip.MustParseAddr("fd00::5").AsSlice(), []byte{}, 64, 0, -1, "\"", "\xff", uint32(999), "\n", "é")
-	f.Fuzz(func(t *testing.T, has uint8, v int, addr, gw []byte, bits, mtu, table int, server, domain string, code uint32, msg, details string) {
+	f.Add(uint8(0xff), 1, []byte{10, 0, 0, 5}, []byte{10, 0, 0, 1}, 24, 1500, 254, "10.0.0.53", "example.org", uint32(11), "later", "because", `{"pod":{"name":"p"}}`)
+	f.Add(uint8(0), 0, []byte{}, []byte{}, 0, 0, 0, "", "", uint32(0), "", "", "")
+	f.Add(uint8(0x0f), 1, netip.MustParseAddr("fd00::5").AsSlice(), []byte{}, 64, 0, -1, "\"", "\xff", uint32(999), "\n", "é", ` [ "é" , null ] `)
+	f.Fuzz(func(t *testing.T, has uint8, v int, addr, gw []byte, bits, mtu, table int, server, domain string, code uint32, msg, details, facts string) {
 		r := Response{Version: v}
 		a, _ := netip.AddrFromSlice(addr)
 		g, _ := netip.AddrFromSlice(gw)
@@ -88,6 +91,9 @@ func FuzzResponseCodec(f *testing.F) {
 		}
 		if has&16 != 0 {
 			r.Warnings = []string{msg, details}
+		}
+		if json.Valid([]byte(facts)) {
+			r.Facts = json.RawMessage(facts)
 		}
 		checkCodec[Response](t, r)
 	})
@@ -118,5 +124,11 @@ func TestCodecIgnoresTheUnknown(t *testing.T) {
 	}
 	if _, err := (Request{Config: json.RawMessage(`{`)}).appendTo(nil); err == nil {
 		t.Error("a configuration that is not JSON was written")
+	}
+	if _, err := (Request{Ask: json.RawMessage(`{"a"}`)}).appendTo(nil); err == nil {
+		t.Error("a question that is not JSON was written")
+	}
+	if _, err := (Response{Facts: json.RawMessage(`[}`)}).appendTo(nil); err == nil {
+		t.Error("facts that are not JSON were written")
 	}
 }

@@ -19,6 +19,11 @@ func FuzzReadFrame(f *testing.F) {
 	}
 	f.Add(good)
 	f.Add(good[:len(good)-1])
+	asks, err := appendFrame(nil, Request{Version: 1, Verb: Facts, Ask: json.RawMessage(`{"pod":{"namespace":"n","name":"p"}}`)})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(asks)
 	f.Add([]byte{})
 	f.Add([]byte{0, 0, 0, 0})
 	f.Add([]byte{0xff, 0xff, 0xff, 0xff, '{', '}'})
@@ -41,13 +46,13 @@ func FuzzReadFrame(f *testing.F) {
 		if err := readFrame(bytes.NewReader(frame), &again); err != nil {
 			t.Fatalf("reading back %+v: %v", req, err)
 		}
-		if len(req.Config) > 0 { // whitespace inside is not kept
+		for _, raw := range [][2]json.RawMessage{{req.Config, again.Config}, {req.Ask, again.Ask}} {
 			var a, b bytes.Buffer
-			if json.Compact(&a, req.Config) != nil || json.Compact(&b, again.Config) != nil {
-				t.Fatal("the configuration is no longer JSON")
+			if len(raw[0]) > 0 && (json.Compact(&a, raw[0]) != nil || json.Compact(&b, raw[1]) != nil || a.String() != b.String()) {
+				t.Fatalf("%s has become %s", raw[0], raw[1])
 			}
 		}
-		req.Config, again.Config = nil, nil
+		req.Config, again.Config, req.Ask, again.Ask = nil, nil, nil, nil
 		if d := cmp.Diff(req, again); d != "" {
 			t.Fatalf("round trip (-sent +got):\n%s", d)
 		}

@@ -14,7 +14,9 @@ const Version = 1
 // Verb says what a [Request] asks for.
 type Verb string
 
-// The verbs: those of CNI, and Ping, which asks whether anybody serves.
+// The verbs: those of CNI; Ping, which asks whether anybody serves; and those of the
+// meta-plugin, Facts, which asks what is known of a pod, and Report, which tells
+// what the pod was attached to.
 const (
 	Add    Verb = "ADD"
 	Del    Verb = "DEL"
@@ -22,12 +24,14 @@ const (
 	GC     Verb = "GC"
 	Status Verb = "STATUS"
 	Ping   Verb = "PING"
+	Facts  Verb = "FACTS"
+	Report Verb = "REPORT"
 )
 
 // Valid reports whether v is one of the verbs.
 func (v Verb) Valid() bool {
 	switch v {
-	case Add, Del, Check, GC, Status, Ping:
+	case Add, Del, Check, GC, Status, Ping, Facts, Report:
 		return true
 	default:
 		return false
@@ -55,19 +59,25 @@ type Request struct {
 	// Config is the network configuration from the plugin's stdin.
 	Config json.RawMessage `json:"config,omitempty"`
 
+	// Ask is what a Facts asks and a Report tells, as package attach/facts has it.
+	Ask json.RawMessage `json:"ask,omitempty"`
+
 	// DeadlineMillis is how long the caller still waits, in milliseconds from
 	// the sending. [Conn.Call] sets it from its context; 0 means that the
 	// server's own limit decides.
 	DeadlineMillis int64 `json:"deadlineMillis,omitempty"`
 }
 
-// A Response answers one [Request]. Result is set for an ADD that succeeded,
-// Error for every failure; both are nil for the success of any other verb.
+// A Response answers one [Request]. Result is set for an ADD that succeeded, Facts
+// for a Facts that did, Error for every failure; all are nil for the success of
+// any other verb.
 type Response struct {
 	// Version is the server's.
 	Version int     `json:"v"`
 	Result  *Result `json:"result,omitempty"`
 	Error   *Error  `json:"error,omitempty"`
+	// Facts is what the agent knows, as package attach/facts has it.
+	Facts json.RawMessage `json:"facts,omitempty"`
 	// Warnings are for the runtime's log, whatever the outcome.
 	Warnings []string `json:"warnings,omitempty"`
 }
