@@ -101,8 +101,11 @@ type lease struct {
 	// confirmed says that the pool was read live, and open with blocks of this
 	// size, after this lease was seen. Nothing is granted before.
 	confirmed bool
-	// liveAt is when the last call began that has shown this lease live.
-	liveAt uint64
+	// liveAt is when the last call began that has shown this lease live, and shownAt,
+	// by the clock, when one last did. watched says that a watch has shown it, too.
+	liveAt  uint64
+	shownAt time.Time
+	watched bool
 	// open says that the block is open in the pool's stock of this kind, where
 	// taken and barred, each sorted, are what they say.
 	open          bool
@@ -217,13 +220,17 @@ func (b *Book) Observe(seen protocol.Lease, begun uint64) []protocol.Grantee {
 		l = &lease{}
 		p.leases[seen.Block] = l
 	}
-	l.liveAt = max(l.liveAt, begun)
+	if begun > 0 {
+		l.liveAt, l.shownAt = max(l.liveAt, begun), b.now()
+	} else if seen.UID == l.UID {
+		l.watched = true
+	}
 	if seen.Revision == l.Revision || newer(l.Revision, seen.Revision) {
 		return nil
 	}
 	old := l.Lease
 	if seen.UID != old.UID {
-		l.confirmed, l.leaving, l.idleSince = false, false, time.Time{}
+		l.confirmed, l.leaving, l.idleSince, l.watched = false, false, time.Time{}, begun == 0
 	}
 	l.Lease = seen.Clone()
 	changed := b.index(old, l.Lease)

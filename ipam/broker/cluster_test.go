@@ -31,6 +31,7 @@ type server struct {
 	watchers []chan func(*Broker)
 	refused  map[string]bool // names of leases that policy does not let anybody create
 	check    func()          // runs after every write, with mu held
+	slow     time.Duration   // how long the answer to a read of a lease is under way
 }
 
 var (
@@ -127,6 +128,12 @@ func (s *server) put(l protocol.Lease) protocol.Lease {
 }
 
 func (s *server) ReadLease(_ context.Context, name string) (protocol.Lease, protocol.Outcome, error) {
+	defer func() {
+		s.mu.Lock()
+		slow := s.slow
+		s.mu.Unlock()
+		time.Sleep(slow)
+	}()
 	return call(s, func() (protocol.Lease, protocol.Outcome, error) {
 		l, ok := s.leases[name]
 		if !ok {

@@ -9,9 +9,13 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// most is how many leases are given back in one go, so that asks need not wait
-// long.
+// most is how many leases are given back in one go, and how many read again, so
+// that asks need not wait long.
 const most = 64
+
+// unwatchedFor is how long a lease that only calls have shown is believed in. A
+// watch is seldom a second behind.
+const unwatchedFor = 10 * time.Second
 
 // giveBack deletes leases of the cluster's that nobody needs, if it is time for a
 // look.
@@ -25,6 +29,36 @@ func (b *Broker) giveBack(ctx context.Context) {
 	b.sweep = len(idle) == most
 	b.mu.Unlock()
 	each(b.cfg.Calls, idle, func(m protocol.Meta) { b.release(ctx, m) })
+}
+
+// verifyUnwatched reads leases again that only calls have shown, for some time. No
+// watch tells of their end: the answer of a call may have come after the news that the
+// lease is gone, or the watch may have begun anew between its first moment and its
+// last. Without this its block would be taken for leased for ever.
+func (b *Broker) verifyUnwatched(ctx context.Context) {
+	b.mu.Lock()
+	names := b.book.unwatched(b.cfg.Now(), most)
+	b.mu.Unlock()
+	each(b.cfg.Calls, names, func(name string) {
+		if _, _, err := b.read(ctx, name); err != nil {
+			b.log.DebugContext(ctx, "lease that no watch shows cannot be read", "lease", name, "error", err)
+		}
+	})
+}
+
+// unwatched returns the names of leases that only calls have shown, and none for some
+// time: at most n.
+func (b *Book) unwatched(now time.Time, n int) []string {
+	var names []string
+	for _, p := range b.pools {
+		for _, l := range p.leases {
+			if l.Revision != "" && !l.watched && now.Sub(l.shownAt) >= unwatchedFor {
+				names = append(names, l.Name)
+			}
+		}
+	}
+	slices.Sort(names)
+	return names[:min(len(names), n)]
 }
 
 // idle returns the leases that are to be given back, at most n, and closes their

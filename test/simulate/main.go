@@ -26,6 +26,7 @@ type options struct {
 	schedule    string
 	fault       simulation.Fault
 	short       bool
+	all         bool
 	every       time.Duration
 }
 
@@ -38,6 +39,7 @@ func main() {
 	flag.StringVar(&o.schedule, "schedule", "", "the schedule to replay instead of a seed's, as a shrunk failure prints it")
 	fault := flag.String("fault", "", "the deliberate fault to switch on, for example M7")
 	flag.BoolVar(&o.short, "short", false, "replay the shrunk form alone")
+	flag.BoolVar(&o.all, "all", false, "go on after a failure, and only list what fails")
 	flag.DurationVar(&o.every, "every", 5*time.Second, "how often to say how far it is")
 	flag.Parse()
 	debug.SetGCPercent(400) // worlds are small and short-lived
@@ -106,14 +108,15 @@ func shrink(o options, out io.Writer, long simulation.Outcome) {
 // simulate plays seeds on every processor until one fails.
 func simulate(o options, out io.Writer) (failed bool) {
 	var (
-		mu     sync.Mutex
-		next   = o.from
-		done   uint64
-		first  *uint64
-		stats  = map[string]int{}
-		begun  = time.Now()
-		said   = begun
-		worker sync.WaitGroup
+		mu       sync.Mutex
+		next     = o.from
+		done     uint64
+		failures uint64 // of -all
+		first    *uint64
+		stats    = map[string]int{}
+		begun    = time.Now()
+		said     = begun
+		worker   sync.WaitGroup
 	)
 	take := func() (seed uint64, ok bool) {
 		mu.Lock()
@@ -131,7 +134,10 @@ func simulate(o options, out io.Writer) (failed bool) {
 		for what, n := range got.Stats {
 			stats[what] += n
 		}
-		if got.Failure != nil && (first == nil || seed < *first) {
+		if got.Failure != nil && o.all {
+			failures++
+			fmt.Fprintf(out, "seed %d breaks %v\n", seed, got.Failure)
+		} else if got.Failure != nil && (first == nil || seed < *first) {
 			first = &seed
 		}
 		if time.Since(said) >= o.every {
@@ -151,6 +157,10 @@ func simulate(o options, out io.Writer) (failed bool) {
 		long := simulation.Trace(*first, o.fault)
 		fmt.Fprintf(out, "seed %d breaks %v\n", *first, long.Failure)
 		shrink(o, out, long)
+		return true
+	}
+	if failures > 0 {
+		fmt.Fprintf(out, "%d of %d seeds fail\n", failures, done)
 		return true
 	}
 	fmt.Fprintf(out, "%d seeds, %.0f seeds/s: every invariant held\n", done, float64(done)/time.Since(begun).Seconds())
