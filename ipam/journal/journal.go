@@ -14,20 +14,19 @@
 package journal
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"hash/fnv"
 	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
+
+	"github.com/tenure-ipam/tenure/ipam/durable"
 )
 
 // DefaultDir is where plugin and agent keep the journal unless they are told
@@ -63,7 +62,7 @@ const (
 // nil the entry survives a crash of everything. The ID of e is ignored; that of
 // the new entry is returned.
 func Write(dir string, e Entry) (id string, err error) {
-	if err := makeDir(dir); err != nil {
+	if err := durable.MakeDir(dir); err != nil {
 		return "", fmt.Errorf("journal: %w", err)
 	}
 	text, err := e.encode()
@@ -72,18 +71,9 @@ func Write(dir string, e Entry) (id string, err error) {
 	}
 	stem := keyHash(e.Network, e.ContainerID, e.IfName) + "." + fmt.Sprintf("%016x", rand.Uint64())
 	temp, final := filepath.Join(dir, stem+suffixTemp), filepath.Join(dir, stem+suffixEntry)
-	if err := writeSynced(temp, text); err != nil {
-		return "", fmt.Errorf("journal: %w", errors.Join(err, removeQuietly(temp)))
-	}
-	reached("written")
-	if err := os.Rename(temp, final); err != nil {
-		return "", fmt.Errorf("journal: %w", errors.Join(err, removeQuietly(temp)))
-	}
-	reached("renamed")
-	if err := syncDir(dir); err != nil {
+	if err := durable.Create(final, temp, text, reached); err != nil {
 		return "", fmt.Errorf("journal: %w", err)
 	}
-	reached("synced")
 	return stem + suffixEntry, nil
 }
 
@@ -112,7 +102,7 @@ func OfKey(dir, network, containerID, ifName string) (entries []Entry, damaged [
 }
 
 func list(dir, prefix string) (entries []Entry, damaged []string, err error) {
-	names, err := readNames(dir)
+	names, err := durable.Names(dir)
 	if err != nil {
 		return nil, nil, fmt.Errorf("journal: %w", err)
 	}
@@ -148,19 +138,6 @@ func list(dir, prefix string) (entries []Entry, damaged []string, err error) {
 	return entries, damaged, nil
 }
 
-// readNames returns what dir has, in no order.
-func readNames(dir string) ([]string, error) {
-	d, err := os.Open(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer d.Close()
-	return d.Readdirnames(-1)
-}
-
 // Remove removes entries by their IDs. When it returns nil they do not come back
 // after a crash. Removing what is gone is no error.
 func Remove(dir string, entries ...Entry) error {
@@ -173,10 +150,10 @@ func Remove(dir string, entries ...Entry) error {
 			errs = append(errs, fmt.Errorf("%q is not the ID of an entry", e.ID))
 			continue
 		}
-		errs = append(errs, removeQuietly(filepath.Join(dir, e.ID)))
+		errs = append(errs, durable.Remove(filepath.Join(dir, e.ID)))
 		reached("removed")
 	}
-	if err := errors.Join(append(errs, syncDir(dir))...); err != nil {
+	if err := errors.Join(append(errs, durable.SyncDir(dir))...); err != nil {
 		return fmt.Errorf("journal: %w", err)
 	}
 	return nil
@@ -184,7 +161,7 @@ func Remove(dir string, entries ...Entry) error {
 
 // Damaged returns the paths of the entries that were set aside in dir.
 func Damaged(dir string) ([]string, error) {
-	names, err := readNames(dir)
+	names, err := durable.Names(dir)
 	if err != nil {
 		return nil, fmt.Errorf("journal: %w", err)
 	}
@@ -201,25 +178,7 @@ func Damaged(dir string) ([]string, error) {
 // Sweep removes what writers that were killed left behind: entries being written
 // whose file is older than before. Those were never acknowledged to anybody.
 func Sweep(dir string, before time.Time) error {
-	names, err := readNames(dir)
-	if err != nil {
-		return fmt.Errorf("journal: %w", err)
-	}
-	var errs []error
-	for _, name := range names {
-		if !strings.HasSuffix(name, suffixTemp) {
-			continue
-		}
-		path := filepath.Join(dir, name)
-		info, err := os.Lstat(path)
-		if err == nil && info.ModTime().Before(before) {
-			err = removeQuietly(path)
-		}
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			errs = append(errs, err)
-		}
-	}
-	if err := errors.Join(errs...); err != nil {
+	if err := durable.Sweep(dir, suffixTemp, before); err != nil {
 		return fmt.Errorf("journal: %w", err)
 	}
 	return nil
@@ -231,21 +190,14 @@ func (e Entry) encode() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return fmt.Appendf(nil, "%08x %s\n", checksum(body), body), nil
+	return durable.Seal(body), nil
 }
 
 // decode is the inverse of encode.
 func decode(text []byte) (Entry, error) {
-	sum, body, ok := bytes.Cut(bytes.TrimSuffix(text, []byte("\n")), []byte(" "))
-	if !ok || !bytes.HasSuffix(text, []byte("\n")) {
-		return Entry{}, errors.New("an entry is cut short")
-	}
-	want, err := strconv.ParseUint(string(sum), 16, 32)
-	if err != nil || len(sum) != 8 {
-		return Entry{}, fmt.Errorf("%q is no checksum", sum)
-	}
-	if got := checksum(body); uint64(got) != want {
-		return Entry{}, fmt.Errorf("checksum %08x does not match %08x", got, want)
+	body, err := durable.Open(text)
+	if err != nil {
+		return Entry{}, err
 	}
 	var e Entry
 	if err := json.Unmarshal(body, &e); err != nil {
@@ -253,10 +205,6 @@ func decode(text []byte) (Entry, error) {
 	}
 	return e, nil
 }
-
-// checksum is CRC-32 as IEEE has it: hash/crc32 needs 0.15 ms before its first one
-// after Castagnoli, and the plugin writes one entry in its life.
-func checksum(b []byte) uint32 { return crc32.ChecksumIEEE(b) }
 
 // keyHash names an attachment in file names. The lengths keep ("a", "bc") and
 // ("ab", "c") apart.

@@ -15,6 +15,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/tenure-ipam/tenure/ipam/durable"
 )
 
 var noID = cmpopts.IgnoreFields(Entry{}, "ID")
@@ -106,8 +108,8 @@ func TestX22DamagedEntryIsSetAside(t *testing.T) {
 	for name, text := range map[string][]byte{
 		"empty": {}, "cut": good[:len(good)-5], "no newline": good[:len(good)-1], "one bit": flipped,
 		"zeros": make([]byte, len(good)), "no checksum": good[9:], "short checksum": append([]byte("1 "), good[9:]...),
-		"not JSON":   fmt.Appendf(nil, "%08x %s\n", checksum([]byte("what")), "what"),
-		"wrong type": fmt.Appendf(nil, "%08x %s\n", checksum([]byte(`{"time":1}`)), `{"time":1}`),
+		"not JSON":   durable.Seal([]byte("what")),
+		"wrong type": durable.Seal([]byte(`{"time":1}`)),
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -269,7 +271,7 @@ func TestX22Killed(t *testing.T) {
 			if got := list1(t, dir); len(got) != want+1 {
 				t.Errorf("%d entries after another writer; want %d", len(got), want+1)
 			}
-			names, err := readNames(dir)
+			names, err := durable.Names(dir)
 			if err != nil || len(names) != want+1 {
 				t.Errorf("directory has %q, %v; want nothing but entries", names, err)
 			}

@@ -68,6 +68,10 @@ var rules = []rule{
 		never: join(ours, kubernetes, bolt, cni), but: []string{"./ipam/plainjson"},
 	},
 	{
+		pkg: "./ipam/durable", why: "plain files, whoever keeps something in them",
+		never: join(ours, kubernetes, bolt, cni),
+	},
+	{
 		pkg: "./ipam/journal", why: "the plugin links it: plain files",
 		never: join(kubernetes, bolt, cni),
 	},

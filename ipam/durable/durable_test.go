@@ -1,0 +1,78 @@
+package durable
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func TestSealOpen(t *testing.T) {
+	for _, body := range []string{"", "x", `{"a":"b c"}`} {
+		line := Seal([]byte(body))
+		if got, err := Open(line); err != nil || string(got) != body {
+			t.Errorf("Open(Seal(%q)): %q, %v", body, got, err)
+		}
+		for i := range line {
+			bad := bytes.Clone(line)
+			bad[i] ^= 1
+			if got, err := Open(bad); err == nil {
+				t.Errorf("a bit of byte %d of %q is flipped: got %q; want an error", i, line, got)
+			}
+			if got, err := Open(line[:i]); err == nil {
+				t.Errorf("%q: got %q; want an error", line[:i], got)
+			}
+		}
+	}
+}
+
+// TestCreate replaces a file in one step, and leaves the old one where it fails.
+func TestCreate(t *testing.T) {
+	dir := t.TempDir()
+	final, temp := filepath.Join(dir, "f"), filepath.Join(dir, "f.tmp")
+	for _, text := range []string{"one", "two"} {
+		var steps []string
+		err := Create(final, temp, []byte(text), func(s string) { steps = append(steps, s) })
+		if got, rerr := os.ReadFile(final); err != nil || rerr != nil || string(got) != text {
+			t.Errorf("Create: %v; got %q, %v; want %q", err, got, rerr, text)
+		}
+		if got := strings.Join(steps, " "); got != "created written renamed synced" {
+			t.Errorf("steps: %s", got)
+		}
+	}
+	if err := Create(filepath.Join(dir, "none", "f"), temp, []byte("three"), func(string) {}); !errors.Is(err, syscall.ENOENT) {
+		t.Errorf("no such directory: %v; want ENOENT", err)
+	}
+	if names, err := Names(dir); err != nil || len(names) != 1 {
+		t.Errorf("directory has %q, %v; want the file alone", names, err)
+	}
+}
+
+func TestSweep(t *testing.T) {
+	dir := t.TempDir()
+	now := time.Date(2026, 1, 2, 3, 0, 0, 0, time.UTC)
+	for name, age := range map[string]time.Duration{"old.tmp": 2 * time.Hour, "new.tmp": time.Minute, "old.del": 2 * time.Hour} {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chtimes(path, now.Add(-age), now.Add(-age)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := Sweep(dir, ".tmp", now.Add(-time.Hour)); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]bool{"old.tmp": false, "new.tmp": true, "old.del": true} {
+		if _, err := os.Stat(filepath.Join(dir, name)); (err == nil) != want {
+			t.Errorf("%s: %v; want it there: %v", name, err, want)
+		}
+	}
+	if err := Sweep(filepath.Join(dir, "none"), ".tmp", now); err != nil {
+		t.Errorf("no directory: %v", err)
+	}
+}
