@@ -251,8 +251,9 @@ func (w *world) quench(nodes []*simNode) {
 }
 
 // quenchRounds is how many minutes a claim may wait for an address that is free: a
-// holder that had none is left alone for 80 seconds at most.
-const quenchRounds = 10
+// machine waits F/2 for a seat that another one had, before it can be asked for
+// anything, and a holder that had none is left alone for 80 seconds at most.
+const quenchRounds = 20
 
 // thirst says which claim waits while there are addresses for it, if any.
 func (w *world) thirst() string {
