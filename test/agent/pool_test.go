@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -64,22 +63,6 @@ func file(t *testing.T, name string) string {
 		t.Fatal(err)
 	}
 	return path
-}
-
-// eventually waits until check returns nil.
-func eventually(t *testing.T, within time.Duration, check func() error) {
-	t.Helper()
-	deadline := time.Now().Add(within)
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %v: %v", within, err)
-		}
-		time.Sleep(20 * time.Millisecond) // a poll of the outside world, bounded by the deadline
-	}
 }
 
 func leasesOf(t *testing.T, pool string) map[string]protocol.Lease {

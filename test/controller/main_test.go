@@ -5,30 +5,22 @@ package controller_test
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"log/slog"
 	"os"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/tenure-ipam/tenure/deploy"
 	"github.com/tenure-ipam/tenure/ipam/cluster"
 	"github.com/tenure-ipam/tenure/ipam/controller"
 	"github.com/tenure-ipam/tenure/test/controlplane"
-	"github.com/tenure-ipam/tenure/test/sandbox"
+	"github.com/tenure-ipam/tenure/test/fleet"
 )
 
 var (
@@ -39,64 +31,23 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	os.Exit(sandbox.Main(sandbox.Options{}, func() int {
-		code, err := run(context.Background(), m)
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
+	o := controlplane.Options{
+		CRDs:        []string{"../../deploy/crds", "../../deploy/crds/upstream", "../kubevirt/crds"},
+		Controllers: []string{controlplane.GarbageCollector, controlplane.ServiceAccounts},
+	}
+	os.Exit(fleet.Main(o, func(ctx context.Context, c *fleet.Cluster) (code int, err error) {
+		cp, api, kc = c.ControlPlane, c.API, c.Client
+		if err := fleet.InstallRoles(ctx, kc); err != nil {
+			return 0, err
 		}
-		return code
+		if role, err = cp.ServiceAccount(ctx, cluster.DefaultSeatNamespace, "tenure-controller", nil); err != nil {
+			return 0, err
+		}
+		return m.Run(), nil
 	}))
 }
 
-func run(ctx context.Context, m *testing.M) (code int, err error) {
-	ctrllog.SetLogger(logr.Discard())
-	cp, err = controlplane.Start(ctx, controlplane.Options{
-		CRDs:        []string{"../../deploy/crds", "../../deploy/crds/upstream", "../kubevirt/crds"},
-		Controllers: []string{controlplane.GarbageCollector, controlplane.ServiceAccounts},
-	})
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, cp.Stop()) }()
-	if api, kc, err = cluster.Dial(cp.Config()); err != nil {
-		return 0, err
-	}
-	if err := install(ctx); err != nil {
-		return 0, err
-	}
-	if role, err = cp.ServiceAccount(ctx, cluster.DefaultSeatNamespace, "tenure-controller", nil); err != nil {
-		return 0, err
-	}
-	return m.Run(), nil
-}
-
-// install creates what deploy/rbac holds.
-func install(ctx context.Context) error {
-	return fs.WalkDir(deploy.FS, "rbac", func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
-		}
-		raw, err := deploy.FS.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		for dec := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(raw), 4096); ; {
-			var o unstructured.Unstructured
-			if err := dec.Decode(&o); errors.Is(err, io.EOF) {
-				return nil
-			} else if err != nil {
-				return fmt.Errorf("%s: %w", path, err)
-			}
-			if len(o.Object) == 0 {
-				continue
-			}
-			if err := kc.Create(ctx, &o); err != nil {
-				return fmt.Errorf("%s: %w", path, err)
-			}
-		}
-	})
-}
+var eventually = fleet.Eventually
 
 // quick is the controller's configuration for tests.
 func quick() controller.Config {
@@ -136,22 +87,6 @@ func start(t testing.TB, change ...func(*controller.Config)) (stop func()) {
 	}
 	t.Cleanup(stop)
 	return stop
-}
-
-// eventually waits until check returns nil.
-func eventually(t testing.TB, within time.Duration, check func() error) {
-	t.Helper()
-	deadline := time.Now().Add(within)
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %v: %v", within, err)
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
 }
 
 // always fails the test if check returns an error within the time.

@@ -27,7 +27,7 @@ type Accounts struct{ Agent, Controller *rest.Config }
 // Install puts the roles of deploy into a cluster, and what a cluster of this kind
 // lacks for pods to be created: the service account "default".
 func Install(ctx context.Context, cp *controlplane.ControlPlane, kc client.Client) (a Accounts, err error) {
-	if err := install(ctx, kc, "rbac"); err != nil {
+	if err := InstallRoles(ctx, kc); err != nil {
 		return a, err
 	}
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default", Namespace: "default"}}
@@ -44,9 +44,9 @@ func Install(ctx context.Context, cp *controlplane.ControlPlane, kc client.Clien
 	return a, err
 }
 
-// install creates the objects of a directory of deploy.
-func install(ctx context.Context, kc client.Client, dir string) error {
-	return fs.WalkDir(deploy.FS, dir, func(path string, d fs.DirEntry, err error) error {
+// InstallRoles creates the roles that Tenure is shipped with.
+func InstallRoles(ctx context.Context, kc client.Client) error {
+	return fs.WalkDir(deploy.FS, "rbac", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 )
 
 // network is a CNI network whose IPAM is the plugin's.
@@ -263,20 +262,4 @@ func (l *ledger) deleting(container string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	maps.DeleteFunc(l.holder, func(_, holder string) bool { return holder == container })
-}
-
-// eventually waits until check returns nil.
-func eventually(t *testing.T, within time.Duration, check func() error) {
-	t.Helper()
-	deadline := time.Now().Add(within)
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %v: %v", within, err)
-		}
-		time.Sleep(20 * time.Millisecond) // a poll of the outside world, bounded by the deadline
-	}
 }

@@ -5,8 +5,6 @@ package plugin_test
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -17,8 +15,8 @@ import (
 
 	"github.com/tenure-ipam/tenure/ipam/cluster"
 	"github.com/tenure-ipam/tenure/test/controlplane"
+	"github.com/tenure-ipam/tenure/test/fleet"
 	"github.com/tenure-ipam/tenure/test/programs"
-	"github.com/tenure-ipam/tenure/test/sandbox"
 )
 
 var (
@@ -28,39 +26,19 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	os.Exit(sandbox.Main(sandbox.Options{}, func() int {
-		code, err := run(context.Background(), m)
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
+	os.Exit(fleet.Main(controlplane.Options{}, func(ctx context.Context, c *fleet.Cluster) (code int, err error) {
+		cp, kc = c.ControlPlane, c.Client
+		if plugin, err = programs.Build(ctx, cp.Dir(), "tenure"); err != nil {
+			return 0, err
 		}
-		return code
+		if err := c.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: cluster.DefaultSeatNamespace}}); err != nil {
+			return 0, err
+		}
+		return m.Run(), nil
 	}))
 }
 
-func run(ctx context.Context, m *testing.M) (code int, err error) {
-	dir, err := os.MkdirTemp("", "plugin")
-	if err != nil {
-		return 0, err
-	}
-	if plugin, err = programs.Build(ctx, dir, "tenure"); err != nil {
-		return 0, err
-	}
-	cp, err = controlplane.Start(ctx, controlplane.Options{
-		CRDs: []string{"../../deploy/crds", "../../deploy/crds/upstream"}, Controllers: []string{controlplane.GarbageCollector},
-	})
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, cp.Stop(), os.RemoveAll(dir)) }()
-	if _, kc, err = cluster.Dial(cp.Config()); err != nil {
-		return 0, err
-	}
-	if err := kc.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: cluster.DefaultSeatNamespace}}); err != nil {
-		return 0, err
-	}
-	return m.Run(), nil
-}
+var eventually = fleet.Eventually
 
 // pluginDir is where runtimes find the plugin.
 func pluginDir() string { return filepath.Dir(plugin) }

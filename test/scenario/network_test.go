@@ -235,22 +235,6 @@ func (w *network) nothingLeft(within time.Duration) {
 	})
 }
 
-// eventually waits until check returns nil.
-func eventually(t testing.TB, within time.Duration, check func() error) {
-	t.Helper()
-	deadline := time.Now().Add(within)
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %v: %v", within, err)
-		}
-		time.Sleep(20 * time.Millisecond) // a poll of the outside world, bounded by the deadline
-	}
-}
-
 func wantCode(t testing.TB, err error, code wire.Code, words string) {
 	t.Helper()
 	e, ok := errors.AsType[*wire.Error](err)

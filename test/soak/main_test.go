@@ -18,15 +18,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-logr/logr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/tenure-ipam/tenure/ipam/cluster"
 	"github.com/tenure-ipam/tenure/test/controlplane"
 	"github.com/tenure-ipam/tenure/test/fleet"
 	"github.com/tenure-ipam/tenure/test/programs"
-	"github.com/tenure-ipam/tenure/test/sandbox"
 )
 
 var (
@@ -39,51 +36,38 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	os.Exit(sandbox.Main(sandbox.Options{}, func() int {
-		code, err := run(context.Background(), m)
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
+	os.Exit(fleet.Main(controlplane.Options{DelayableEtcd: true}, func(ctx context.Context, c *fleet.Cluster) (int, error) {
+		if err := prepare(ctx, c); err != nil {
+			return 0, err
 		}
-		return code
+		return m.Run(), nil
 	}))
 }
 
-func run(ctx context.Context, m *testing.M) (code int, err error) {
-	ctrllog.SetLogger(logr.Discard())
-	cp, err = controlplane.Start(ctx, controlplane.Options{
-		CRDs:        []string{"../../deploy/crds", "../../deploy/crds/upstream"},
-		Controllers: []string{controlplane.GarbageCollector}, DelayableEtcd: true,
-	})
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, cp.Stop()) }()
+// prepare sets the variables of this package, and builds the programs.
+func prepare(ctx context.Context, c *fleet.Cluster) (err error) {
+	cp = c.ControlPlane
 	admin := cp.Config()
 	admin.Timeout = 5 * time.Second // the API server may be frozen
 	if api, kc, err = cluster.Dial(admin); err != nil {
-		return 0, err
+		return err
 	}
 	if accounts, err = fleet.Install(ctx, cp, kc); err != nil {
-		return 0, err
+		return err
 	}
 	for _, p := range []struct {
 		to   *fleet.Program
 		name string
 	}{{&agents, "tenured"}, {&control, "tenure-controller"}} {
 		if p.to.Path, err = programs.Build(ctx, cp.Dir(), p.name); err != nil {
-			return 0, err
+			return err
 		}
 		p.to.Kubeconfig = filepath.Join(cp.Dir(), p.name+".kubeconfig")
 	}
-	err = errors.Join(
+	return errors.Join(
 		controlplane.WriteKubeconfig(agents.Kubeconfig, accounts.Agent),
 		controlplane.WriteKubeconfig(control.Kubeconfig, accounts.Controller),
 	)
-	if err != nil {
-		return 0, err
-	}
-	return m.Run(), nil
 }
 
 // settings are what the environment says.

@@ -187,22 +187,6 @@ func (w *world) same(n *fleet.Node, i fleet.Interface, want []netip.Prefix) {
 	}
 }
 
-// eventually waits until check returns nil.
-func eventually(t *testing.T, within time.Duration, check func() error) {
-	t.Helper()
-	deadline := time.Now().Add(within)
-	for {
-		err := check()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %v: %v", within, err)
-		}
-		time.Sleep(20 * time.Millisecond) // a poll of the outside world, bounded by the deadline
-	}
-}
-
 // allocated waits until a claim's status has addresses, and returns them.
 func allocated(t *testing.T, c *ipamclaims.IPAMClaim) []netip.Prefix {
 	t.Helper()
