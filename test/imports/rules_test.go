@@ -156,6 +156,10 @@ var rules = []rule{
 		never: join(clients, bolt, processes, []string{"os", "./ipam"}),
 	},
 	{
+		pkg: "./attach/journal", why: "a DEL needs what is in it and nobody else: plain files",
+		never: join(kubernetes, bolt, cni, processes, []string{"./ipam", "./api", "./claims"}), but: []string{"./ipam/durable", "./ipam/plainjson"},
+	},
+	{
 		pkg: "./cmd/tenure", why: "it runs once for every pod: it starts within milliseconds, and holds no credentials",
 		never:   join(kubernetes, []string{"./ipam/agent", "./ipam/cluster", "./claims", "./api"}),
 		reaches: []string{"net/http", "testing", "github.com/prometheus/"},

@@ -1,0 +1,21 @@
+// Package journal keeps on disk what the meta-plugin is doing to a container: the
+// plan from before its first step, how far it came, and what it has to say about
+// it. From it alone an attachment is checked and undone, whatever has happened to
+// the pod, the definitions, the API server, the agent, or to the process that
+// attached it.
+//
+// A directory of state has
+//
+//	attachments/<name>           the journal of one attachment of the meta-plugin
+//	attachments/<name>.tmp       one being written; nothing has been done yet
+//	attachments/<name>.damaged   one that does not read, set aside
+//	locks/<container ID>         held while somebody works on a container
+//	unsent/<name>                the journal has a report that nobody accepted yet
+//	default                      the default network's configuration, last seen
+//
+// A journal is lines, each with its checksum. The first is the head with the whole
+// plan; it is on disk, by file, rename and directory, before the first delegate
+// runs, and never changes. Lines after it are added as the work goes on. What they
+// say before a delegate runs need not reach the disk: after a crash of the machine
+// every step counts as begun.
+package journal

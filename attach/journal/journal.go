@@ -1,0 +1,258 @@
+package journal
+
+import (
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tenure-ipam/tenure/attach/facts"
+	"github.com/tenure-ipam/tenure/ipam/durable"
+)
+
+// DefaultDir is the directory of state unless the configuration says otherwise. It
+// has to survive a reboot: what IPAM plugins hold survives one.
+const DefaultDir = "/var/lib/cni/tenure-attach"
+
+const (
+	suffixTemp    = ".tmp"
+	suffixDamaged = ".damaged"
+
+	// maxSize bounds a journal that is read: a plan takes some kilobytes for each
+	// step.
+	maxSize = 16 << 20
+
+	// tempAge is how old a journal being written must be to count as left behind.
+	tempAge = time.Hour
+)
+
+// A Dir is a directory of state. Whoever writes holds the container's [Lock].
+type Dir struct {
+	Path string
+}
+
+func (d Dir) attachments() string { return filepath.Join(d.Path, "attachments") }
+func (d Dir) unsent() string      { return filepath.Join(d.Path, "unsent") }
+
+// fileName is the name of the attachment's journal: for people who look for a
+// container, and with a hash of the network's name, which may be long.
+func (k Key) fileName() string {
+	h := fnv.New64a()
+	_, _ = io.WriteString(h, k.Network) // a hash accepts everything
+	return fmt.Sprintf("%s.%s.%016x", k.ContainerID, k.IfName, h.Sum64())
+}
+
+// file is where the journal of k is.
+func (d Dir) file(k Key) (string, error) {
+	name := k.fileName()
+	if k.ContainerID == "" || k.IfName == "" || filepath.Base(name) != name {
+		return "", fmt.Errorf("journal: container ID %q and interface name %q name no file", k.ContainerID, k.IfName)
+	}
+	return filepath.Join(d.attachments(), name), nil
+}
+
+// reached is called at each step of a write. Tests replace it, to die there.
+var reached = func(_ string) {}
+
+// Create writes the journal of an attachment of which nothing has been done yet.
+// When it returns nil, h survives a crash of everything.
+func (d Dir) Create(h Head) (*Log, error) {
+	path, err := d.file(h.Key)
+	if err != nil {
+		return nil, err
+	}
+	h.Version = Version
+	line, err := encode(h)
+	if err != nil {
+		return nil, fmt.Errorf("journal: %w", err)
+	}
+	if err := durable.MakeDir(d.attachments()); err != nil {
+		return nil, fmt.Errorf("journal: %w", err)
+	}
+	temp := fmt.Sprintf("%s.%016x%s", path, rand.Uint64(), suffixTemp)
+	if err := durable.Create(path, temp, line, reached); err != nil {
+		return nil, fmt.Errorf("journal: %w", err)
+	}
+	return d.open(h.Key, path, int64(len(line)))
+}
+
+// Read returns what the journal of k says. The error of an absent one wraps
+// [fs.ErrNotExist]; that of one that does not read is a [*DamagedError].
+func (d Dir) Read(k Key) (*Entry, error) {
+	e, _, _, err := d.read(k)
+	return e, err
+}
+
+// Open returns what the journal of k says, and the log to go on with it. Its
+// errors are those of Read.
+func (d Dir) Open(k Key) (*Entry, *Log, error) {
+	e, path, size, err := d.read(k)
+	if err != nil {
+		return nil, nil, err
+	}
+	log, err := d.open(k, path, int64(size))
+	return e, log, err
+}
+
+func (d Dir) read(k Key) (e *Entry, path string, size int, err error) {
+	if path, err = d.file(k); err != nil {
+		return nil, "", 0, err
+	}
+	e, size, err = read(path)
+	if err == nil && e.Key != k {
+		err = &DamagedError{Path: path, Err: fmt.Errorf("it is the journal of %+v", e.Key)}
+	}
+	return e, path, size, err
+}
+
+// read reads a journal; size is how much of the file is lines.
+func read(path string) (e *Entry, size int, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, 0, fmt.Errorf("journal: %w", err)
+	}
+	defer f.Close() // it is only read
+	text, err := io.ReadAll(io.LimitReader(f, maxSize+1))
+	if err != nil {
+		return nil, 0, fmt.Errorf("journal: %s: %w", path, err)
+	}
+	if len(text) > maxSize {
+		return nil, 0, &DamagedError{Path: path, Err: fmt.Errorf("it is larger than %d bytes", maxSize)}
+	}
+	e, size, err = decode(text)
+	switch {
+	case errors.Is(err, errNewer):
+		return nil, 0, fmt.Errorf("journal: %s: %w", path, err)
+	case err != nil:
+		return nil, 0, &DamagedError{Path: path, Err: err}
+	}
+	return e, size, nil
+}
+
+// List returns every journal that reads, and for each that does not, why: a
+// [*DamagedError] or another error. It sweeps away what writers that were killed
+// left behind. err means that the directory cannot be read.
+func (d Dir) List(now time.Time) (entries []*Entry, unread []error, err error) {
+	if err := durable.Sweep(d.attachments(), suffixTemp, now.Add(-tempAge)); err != nil {
+		return nil, nil, fmt.Errorf("journal: %w", err)
+	}
+	names, err := durable.Names(d.attachments())
+	if err != nil {
+		return nil, nil, fmt.Errorf("journal: %w", err)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		if strings.HasSuffix(name, suffixTemp) || strings.HasSuffix(name, suffixDamaged) {
+			continue
+		}
+		e, _, err := read(filepath.Join(d.attachments(), name))
+		switch {
+		case errors.Is(err, fs.ErrNotExist): // removed since
+		case err != nil:
+			unread = append(unread, err)
+		default:
+			entries = append(entries, e)
+		}
+	}
+	return entries, unread, nil
+}
+
+// Remove removes the journal of k, and what is kept beside it. When it returns nil
+// the journal does not come back after a crash. That it is gone is no error.
+func (d Dir) Remove(k Key) error {
+	path, err := d.file(k)
+	if err != nil {
+		return err
+	}
+	err = errors.Join(durable.Remove(filepath.Join(d.unsent(), filepath.Base(path))), durable.Remove(path))
+	reached("removed")
+	if err == nil {
+		err = durable.SyncDir(d.attachments())
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("journal: %w", err)
+	}
+	return nil
+}
+
+// SetAside renames a damaged journal, so that it is not met again and not lost
+// either, and returns its new path.
+func (d Dir) SetAside(damaged *DamagedError) (string, error) {
+	aside := damaged.Path + suffixDamaged
+	if err := os.Rename(damaged.Path, aside); err != nil {
+		return "", fmt.Errorf("journal: %w", err)
+	}
+	return aside, nil
+}
+
+// A Log adds to a journal.
+type Log struct {
+	dir Dir
+	key Key
+	f   *os.File
+}
+
+// open opens a journal for adding after its first size bytes.
+func (d Dir) open(k Key, path string, size int64) (*Log, error) {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+	if err != nil {
+		return nil, fmt.Errorf("journal: %w", err)
+	}
+	info, err := f.Stat()
+	if err == nil && info.Size() > size {
+		err = f.Truncate(size) // a line whose writer was killed
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("journal: %w", err), f.Close())
+	}
+	return &Log{dir: d, key: k, f: f}, nil
+}
+
+// Close closes the log. The journal stays.
+func (l *Log) Close() error { return l.f.Close() }
+
+// Began notes that a step is about to begin.
+func (l *Log) Began(step int) error { return l.add(record{Began: &step}) }
+
+// Done notes the result of a step; the last one counts.
+func (l *Log) Done(step int, result []byte) error {
+	return l.add(record{Done: &step, Result: result})
+}
+
+// Undone notes that a step's DEL has succeeded.
+func (l *Log) Undone(step int) error { return l.add(record{Undone: &step}) }
+
+// Answer notes that the runtime is about to be told of success, and what the agent
+// is to be told then. When it returns nil, all that the journal says survives a
+// crash of everything, and [Dir.Unsent] has the report.
+func (l *Log) Answer(r facts.Report) error {
+	if err := l.add(record{Report: &r, Answered: true}); err != nil {
+		return err
+	}
+	reached("answered")
+	if err := l.f.Sync(); err != nil {
+		return fmt.Errorf("journal: %w", err)
+	}
+	return l.dir.markUnsent(l.key)
+}
+
+// add writes a line with one write: a process that is killed leaves all of it or a
+// part without a newline.
+func (l *Log) add(r record) error {
+	line, err := encode(r)
+	if err == nil {
+		_, err = l.f.Write(line)
+	}
+	if err != nil {
+		return fmt.Errorf("journal: %w", err)
+	}
+	reached("added")
+	return nil
+}
