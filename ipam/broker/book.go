@@ -74,6 +74,9 @@ type PoolState struct {
 type pool struct {
 	name  protocol.PoolName
 	state PoolState // zero UID: the pool is not there
+	// ahead says that a live read has shown what of state is protocol.Pool, and no
+	// watch yet: then the rest is older.
+	ahead bool
 	// stocks have the usable leases' blocks open.
 	stocks [kinds]stock
 	leases map[netip.Prefix]*lease
@@ -157,9 +160,10 @@ func (b *Book) pool(name protocol.PoolName) *pool {
 func (b *Book) SetPool(s PoolState) bool {
 	p := b.pool(protocol.PoolName(s.Name))
 	old := p.state
-	if newer(old.Revision, s.Revision) || s.Revision == old.Revision && s.Generation == old.Generation {
+	if newer(old.Revision, s.Revision) || s.Revision == old.Revision && s.Generation == old.Generation && !p.ahead {
 		return false
 	}
+	p.ahead = false
 	if s.UID == old.UID && s.Generation == old.Generation && old.Generation > 0 {
 		s.Shape, s.Fault = old.Shape, old.Fault
 	}
@@ -177,14 +181,16 @@ func (b *Book) SetPool(s PoolState) bool {
 }
 
 // correct tells what a live read has shown of a pool, which a watch may show only
-// later: without it a pool that is closed would be tried again and again.
-func (b *Book) correct(name protocol.PoolName, live protocol.Pool, there bool) {
+// later: without it a pool that is closed would be tried again and again. known is
+// the UID that the pool had when the read began: what the read does not find may be
+// a pool that has been made again since.
+func (b *Book) correct(name protocol.PoolName, known protocol.UID, live protocol.Pool, there bool) {
 	p := b.pool(name)
 	switch {
-	case !there, live.UID != p.state.UID:
+	case !there && p.state.UID == known, there && live.UID != p.state.UID && newer(live.Revision, p.state.Revision):
 		p.state.Open = false // until the watch has told what has come of it
-	case newer(live.Revision, p.state.Revision):
-		p.state.Pool = live // its shape comes with the watch, by its generation
+	case there && live.UID == p.state.UID && newer(live.Revision, p.state.Revision):
+		p.state.Pool, p.ahead = live, true // the rest comes with the watch
 		p.settleAll()
 	}
 }
@@ -197,6 +203,7 @@ func (b *Book) DropPool(name protocol.PoolName, uid protocol.UID) {
 	}
 	// The revision stays: what was seen before the pool went is no news.
 	p.state = PoolState{Pool: protocol.Pool{Meta: protocol.Meta{Name: string(name), Revision: p.state.Revision}}}
+	p.ahead = false
 	p.settleAll()
 	b.wake(p)
 }

@@ -113,3 +113,61 @@ func TestChangeWhileClosing(t *testing.T) {
 		t.Errorf("got %v; want the grant on the second lease", held)
 	}
 }
+
+// TestPoolSeenLiveFirst: what a live read has shown of a pool first is news all the same
+// when the watch shows it: with the rest of what there is to know of it, and for asks
+// that have come to wait since.
+func TestPoolSeenLiveFirst(t *testing.T) {
+	b := NewBook(time.Now)
+	pool := lan(t, "lan", "10.0.0.0/24")
+	pool.Revision = "1"
+	b.SetPool(pool)
+	now := pool
+	now.Revision, now.Open = "2", false
+	b.correct("lan", pool.UID, now.Pool, true)
+	b.Ask(ask("a", "lan"))
+	r := b.plan(b.take(1, time.Now()), nil, time.Now())
+	b.finish(r, time.Now())
+	if got := b.Ask(ask("a", "lan")); got.Problem.Reason != PoolNotReady || b.pending() {
+		t.Fatalf("problem %v, ready %v; want %v and an ask that waits", got.Problem.Reason, b.pending(), PoolNotReady)
+	}
+	now.Restored = true
+	if !b.SetPool(now) || !b.pools["lan"].state.Restored {
+		t.Error("that the API server's data went back in time (H9) is not noticed")
+	}
+	if !b.pending() {
+		t.Error("the ask that waits is not tried again")
+	}
+	if b.SetPool(now) {
+		t.Error("the same a second time is news")
+	}
+}
+
+// TestLateAnswerAboutAPool: a pool was made again while a live read was under way, and
+// the watch was faster than the answer. Nobody tells the book again that the pool is open.
+func TestLateAnswerAboutAPool(t *testing.T) {
+	old := lan(t, "lan", "10.0.0.0/24")
+	old.Revision = "1"
+	tests := []struct {
+		name  string
+		live  protocol.Pool
+		there bool
+	}{
+		{"it was not there", protocol.Pool{}, false},
+		{"it was the one before", old.Pool, true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			b := NewBook(time.Now)
+			b.SetPool(old)
+			b.DropPool("lan", old.UID)
+			again := old
+			again.UID, again.Revision = "p-again", "3"
+			b.SetPool(again)
+			b.correct("lan", old.UID, tt.live, tt.there)
+			if !b.pools["lan"].state.Open {
+				t.Error("the book has the pool closed")
+			}
+		})
+	}
+}

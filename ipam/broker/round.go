@@ -111,13 +111,16 @@ func (b *Broker) confirm(ctx context.Context, writes []*write) {
 	b.mu.Unlock()
 	for _, name := range slices.Sorted(maps.Keys(pools)) {
 		writes := pools[name]
+		b.mu.Lock()
+		uid := b.book.pool(name).state.UID
+		b.mu.Unlock()
 		seen, out, err := b.cluster.ReadPool(ctx, name)
 		b.metrics.call("read", out)
 		planned := seen.Generation // the spec by which the addresses were chosen
 		if known := out == protocol.Done || out == protocol.NotFound; known {
 			b.mu.Lock()
 			planned = b.book.pool(name).state.Generation
-			b.book.correct(name, seen, out == protocol.Done)
+			b.book.correct(name, uid, seen, out == protocol.Done)
 			b.mu.Unlock()
 		}
 		for _, wr := range writes {
