@@ -1,7 +1,6 @@
-// Package npwg reads the pod annotation by which the Network Plumbing Working
-// Group's multi-network specification (v1.3 and v1, section 4) selects networks.
-// It reads what decides about addresses; what the delegating meta-plugin needs
-// beyond that is not read here.
+// Package npwg reads and writes the annotations of the Network Plumbing Working
+// Group's multi-network specification: the one by which a pod selects networks
+// (v1.3 and v1, section 4), and the one that says what became of it (section 5).
 package npwg
 
 import (
@@ -12,8 +11,33 @@ import (
 	"strings"
 )
 
-// AnnotationNetworks is the key of the selection annotation, section 4.1.
-const AnnotationNetworks = "k8s.v1.cni.cncf.io/networks"
+// Keys of annotations.
+const (
+	// AnnotationNetworks is a pod's selection, section 4.1.
+	AnnotationNetworks = "k8s.v1.cni.cncf.io/networks"
+	// AnnotationStatus is a pod's status, section 5.
+	AnnotationStatus = "k8s.v1.cni.cncf.io/network-status"
+	// AnnotationDefaultNetwork names another default network for a pod. It is
+	// Multus's, and KubeVirt writes it.
+	AnnotationDefaultNetwork = "v1.multus-cni.io/default-network"
+	// AnnotationResource names the device plugin's resource that a definition's
+	// attachments take a device of.
+	AnnotationResource = "k8s.v1.cni.cncf.io/resourceName"
+)
+
+// A Version is a version of the specification, by whose rules an element is read.
+type Version uint8
+
+const (
+	// V13 is version 1.3.
+	V13 Version = iota
+	// V1 is version 1: keys that came later are not read, addresses have no prefix
+	// length, and a MAC may have 20 bytes.
+	V1
+	// Any takes what either takes, for who reads an annotation without knowing the
+	// definitions that it names.
+	Any
+)
 
 // A Selection is one element of the annotation.
 type Selection struct {
@@ -22,18 +46,36 @@ type Selection struct {
 	// Interface is the name that the element asks for, or the one it gets by the
 	// naming rule: net1, net2, … by its place in the list.
 	Interface string
-	// IPs are the addresses asked for, with the prefix length 0 where the element
-	// gives none; the whole list is valid.
+	// Named says that the element asks for Interface.
+	Named bool
+	// IPs are the addresses asked for.
 	IPs []RequestedIP
+	// MAC is the hardware address asked for, in lower case and with colons.
+	MAC string
 	// Claim is the element's ipam-claim-reference: an IPAMClaim of the pod's
 	// namespace. Empty if there is none.
 	Claim string
+	// CNIArgs is cni-args, PortMappings and Bandwidth what their names say; nil or
+	// empty if there are none.
+	CNIArgs      map[string]json.RawMessage
+	PortMappings []PortMapping
+	Bandwidth    *Bandwidth
+	// DefaultRoute is default-route: nil without it, else a list of gateways that
+	// may be empty.
+	DefaultRoute *[]netip.Addr
+	// GUID is infiniband-guid, in lower case and with colons.
+	GUID string
+	// Other are keys that are not the specification's.
+	Other map[string]json.RawMessage
 }
+
+// String returns namespace/name.
+func (s Selection) String() string { return s.Namespace + "/" + s.Name }
 
 // A RequestedIP is one element of ips (4.1.2.1.3).
 type RequestedIP struct {
 	Addr netip.Addr
-	Bits int
+	Bits int // the prefix length, 0 if the element gives none
 }
 
 // String returns the address, with its prefix length if it has one.
@@ -44,34 +86,54 @@ func (r RequestedIP) String() string {
 	return netip.PrefixFrom(r.Addr, r.Bits).String()
 }
 
+// A PortMapping is one element of portMappings (4.1.2.1.7), as the capability of
+// that name takes it.
+type PortMapping struct {
+	HostPort      uint16 `json:"hostPort"`
+	ContainerPort uint16 `json:"containerPort"`
+	Protocol      string `json:"protocol"` // tcp, udp or sctp
+	HostIP        string `json:"hostIP,omitempty"`
+}
+
+// Bandwidth is the value of bandwidth (4.1.2.1.8): rates in bits per second, bursts
+// in bits, 0 where there is none.
+type Bandwidth struct {
+	IngressRate  uint64 `json:"ingressRate,omitempty"`
+	IngressBurst uint64 `json:"ingressBurst,omitempty"`
+	EgressRate   uint64 `json:"egressRate,omitempty"`
+	EgressBurst  uint64 `json:"egressBurst,omitempty"`
+}
+
 // Parse reads an annotation in either format: a list of names separated by commas
 // (4.1.1), or JSON (4.1.2). namespace is the pod's. An empty annotation selects
-// nothing.
-func Parse(annotation, namespace string) ([]Selection, error) {
+// nothing. version says by which rules elements that name a definition are read;
+// nil stands for 1.3.
+//
+// An error says everything that is wrong. Then the annotation is invalid as a whole
+// and to be ignored, and the selections, those that could be read in part among
+// them, serve only to say what is ignored.
+func Parse(annotation, namespace string, version func(namespace, name string) Version) ([]Selection, error) {
 	text := strings.TrimSpace(annotation)
 	if text == "" {
 		return nil, nil
 	}
+	if version == nil {
+		version = func(string, string) Version { return V13 }
+	}
 	var selections []Selection
 	var err error
 	if strings.ContainsAny(text, `[{"`) {
-		selections, err = parseJSON(text)
+		selections, err = parseJSON(text, namespace, version)
 	} else {
-		selections, err = parseList(text)
-	}
-	if err != nil {
-		return nil, err
+		selections, err = parseList(text, namespace)
 	}
 	for i := range selections {
 		s := &selections[i]
-		if s.Namespace == "" {
-			s.Namespace = namespace
-		}
-		if s.Interface == "" {
+		if s.Named = s.Interface != ""; !s.Named {
 			s.Interface = fmt.Sprintf("net%d", i+1)
 		}
 	}
-	return selections, nil
+	return selections, errors.Join(err, checkDefaultRoutes(selections))
 }
 
 // ByInterface returns the selection of an interface.
@@ -84,61 +146,52 @@ func ByInterface(selections []Selection, ifName string) (Selection, bool) {
 	return Selection{}, false
 }
 
+// checkDefaultRoutes reports default-route on more than one element (4.1.2.1.9).
+func checkDefaultRoutes(selections []Selection) error {
+	var with []string
+	for i, s := range selections {
+		if s.DefaultRoute != nil {
+			with = append(with, fmt.Sprintf("%d (%v)", i+1, s))
+		}
+	}
+	if len(with) < 2 {
+		return nil
+	}
+	return fmt.Errorf("default-route is on elements %s; at most one may have it", strings.Join(with, " and "))
+}
+
 // parseList reads "name, namespace/name, name@interface".
-func parseList(text string) ([]Selection, error) {
+func parseList(text, namespace string) ([]Selection, error) {
 	var selections []Selection
-	for item := range strings.SplitSeq(text, ",") {
-		item = strings.TrimSpace(item)
-		name, ifName, _ := strings.Cut(item, "@")
-		namespace, object, ok := strings.Cut(name, "/")
-		if !ok {
-			namespace, object = "", name
-		}
-		if object == "" || strings.ContainsAny(object, "/@") || strings.Contains(ifName, "@") {
-			return nil, fmt.Errorf("element %q: want [namespace/]name[@interface]", item)
-		}
-		selections = append(selections, Selection{Namespace: namespace, Name: object, Interface: ifName})
-	}
-	return selections, nil
-}
-
-// element is an element of the JSON form, as far as it decides about addresses.
-type element struct {
-	Name      string   `json:"name"`
-	Namespace string   `json:"namespace"`
-	Interface string   `json:"interface"`
-	IPs       []string `json:"ips"`
-	Claim     string   `json:"ipam-claim-reference"`
-}
-
-func parseJSON(text string) ([]Selection, error) {
-	var elements []element
-	if err := json.Unmarshal([]byte(text), &elements); err != nil {
-		return nil, fmt.Errorf("want a JSON list of network selection elements: %w", err)
-	}
 	var errs []error
-	selections := make([]Selection, len(elements))
-	for i, e := range elements {
-		if e.Name == "" {
-			errs = append(errs, fmt.Errorf("element %d: name is missing", i))
+	for item := range strings.SplitSeq(text, ",") {
+		s, err := parseItem(strings.TrimSpace(item), namespace)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("element %d, %q: %w", len(selections)+1, item, err))
 		}
-		selections[i] = Selection{Namespace: e.Namespace, Name: e.Name, Interface: e.Interface, Claim: e.Claim}
-		for _, text := range e.IPs {
-			ip, err := parseIP(text)
-			if err != nil {
-				errs = append(errs, fmt.Errorf("element %d: ips: %w", i, err))
-			}
-			selections[i].IPs = append(selections[i].IPs, ip)
-		}
+		selections = append(selections, s)
 	}
 	return selections, errors.Join(errs...)
 }
 
-func parseIP(text string) (RequestedIP, error) {
-	if strings.Contains(text, "/") {
-		p, err := netip.ParsePrefix(text)
-		return RequestedIP{Addr: p.Addr(), Bits: p.Bits()}, err
+func parseItem(item, namespace string) (Selection, error) {
+	object, ifName, at := strings.Cut(item, "@")
+	s := Selection{Namespace: namespace, Name: object, Interface: ifName}
+	if ns, name, ok := strings.Cut(object, "/"); ok {
+		s.Namespace, s.Name = ns, name
+		if err := CheckNamespace(ns); err != nil {
+			return s, fmt.Errorf("%w; want [namespace/]name[@interface]", err)
+		}
 	}
-	a, err := netip.ParseAddr(text)
-	return RequestedIP{Addr: a}, err
+	err := CheckName(s.Name)
+	if at && err == nil {
+		err = CheckInterface(ifName)
+	}
+	if err == nil && strings.Contains(ifName, "@") {
+		err = errors.New("more than one @")
+	}
+	if err != nil {
+		err = fmt.Errorf("%w; want [namespace/]name[@interface]", err)
+	}
+	return s, err
 }

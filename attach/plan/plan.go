@@ -20,6 +20,9 @@ type Plan struct {
 	Steps []Step `json:"steps"`
 	// Warnings are what was ignored, and why.
 	Warnings []facts.Warning `json:"warnings,omitempty"`
+	// Notes are what is worth knowing and changes nothing, for people who look at a
+	// plan. They are not kept.
+	Notes []string `json:"-"`
 }
 
 // A Step is one attachment: one network configuration list, run for one
@@ -52,7 +55,10 @@ type Step struct {
 	// LosesDefaultRoute says that another step of the plan has a DefaultRoute:
 	// this one's default routes are removed (4.1.2.1.9).
 	LosesDefaultRoute bool `json:"losesDefaultRoute,omitempty"`
-	// Device is the device given to the pod for this attachment.
+	// GUID is the element's infiniband-guid, for the status.
+	GUID string `json:"guid,omitempty"`
+	// Device is the device given to the pod for this attachment, or where its
+	// delegate is to put the information about one.
 	Device *Device `json:"device,omitempty"`
 }
 
@@ -71,10 +77,14 @@ type Want struct {
 // A Device is a device of a device plugin, and where its information lies
 // (Device Information Specification 1.1.0, section 4).
 type Device struct {
-	Resource string `json:"resource"`
-	ID       string `json:"id"`
-	// Source is the device plugin's file, which need not exist; File is the one
-	// that the delegate is told of, unique to the attachment.
-	Source string `json:"source"`
-	File   string `json:"file"`
+	// Resource and ID are empty where the delegate alone knows of a device.
+	Resource string `json:"resource,omitempty"`
+	ID       string `json:"id,omitempty"`
+	// Source is the device plugin's file, which need not exist: it is copied to
+	// File before the ADD. Empty without an ID.
+	Source string `json:"source,omitempty"`
+	// File is the one that the delegate is told of, unique to the attachment: read
+	// into the status after the ADD, removed with the attachment. Empty where no
+	// plugin declares the capability CNIDeviceInfoFile.
+	File string `json:"file,omitempty"`
 }

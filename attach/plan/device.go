@@ -1,0 +1,54 @@
+package plan
+
+import (
+	"fmt"
+	"path"
+	"strings"
+
+	"github.com/tenure-ipam/tenure/attach/facts"
+	"github.com/tenure-ipam/tenure/attach/npwg"
+)
+
+// Directories of the Device Information Specification 1.1.0, section 4.
+const (
+	devicePluginDir = "/var/run/k8s.cni.cncf.io/devinfo/dp"
+	deviceCNIDir    = "/var/run/k8s.cni.cncf.io/devinfo/cni"
+
+	capabilityDeviceFile = "CNIDeviceInfoFile"
+	capabilityDevice     = "deviceID"
+)
+
+// addDevice gives the step the next of the pod's devices of the definition's
+// resource, and the file for its information.
+func (m *maker) addDevice(where string, step *Step, l *list, d facts.Definition) {
+	resource := d.Annotations[npwg.AnnotationResource]
+	device := Device{Resource: resource}
+	switch n := m.devices[resource]; {
+	case resource == "":
+	case len(d.Devices) == 0:
+		m.warn(ReasonNoDevice, "%s, network %s: it takes a device of %s, and the kubelet shows none of this pod; let a container request one", where, step.Name, resource)
+	case n >= len(d.Devices):
+		m.fail(where, step.Name, fmt.Sprintf("it takes a device of %s, and all %d of the pod's are assigned", resource, len(d.Devices)), "let the pod request one for each attachment")
+	default:
+		m.devices[resource]++
+		device.ID = d.Devices[n]
+		device.Source = path.Join(devicePluginDir, fileName(resource, device.ID))
+		// Plugins such as SR-IOV read the device from their own configuration.
+		l.plugins[0]["deviceID"], l.plugins[0]["pciBusID"] = quote(device.ID), quote(device.ID)
+		if l.declares(capabilityDevice) {
+			step.capability(capabilityDevice, quote(device.ID))
+		}
+	}
+	if l.declares(capabilityDeviceFile) {
+		device.File = path.Join(deviceCNIDir, fileName(l.name, m.call.ContainerID, step.IfName))
+		step.capability(capabilityDeviceFile, quote(device.File))
+	}
+	if device.ID != "" || device.File != "" {
+		step.Device = &device
+	}
+}
+
+// fileName returns the name of a device information file.
+func fileName(parts ...string) string {
+	return strings.ReplaceAll(strings.Join(parts, "-"), "/", "-") + "-device.json"
+}

@@ -1,0 +1,96 @@
+package plan
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/tenure-ipam/tenure/attach/facts"
+	"github.com/tenure-ipam/tenure/attach/npwg"
+)
+
+// Annotations of definitions.
+const (
+	// AnnotationVersion is "1" or "1.3": the version of the specification by which
+	// elements that name the definition are read.
+	AnnotationVersion = "tenure.dev/spec-version"
+	// AnnotationNamespaces lists, separated by commas, the namespaces besides its
+	// own whose pods may use a definition; * stands for all.
+	AnnotationNamespaces = "tenure.dev/namespaces"
+	// AnnotationSelector is a label selector of such namespaces.
+	AnnotationSelector = "tenure.dev/namespace-selector"
+)
+
+// Reasons of warnings.
+const (
+	ReasonInvalid    = "InvalidNetworkAnnotation"
+	ReasonUnknownKey = "UnknownNetworkKey"
+	ReasonNoDevice   = "NoNetworkDevice"
+)
+
+// howToAllow says what to do about a definition that a pod may not use.
+const howToAllow = "use a definition of the pod's own namespace, or have the definition's owner name the pod's in its annotation " + AnnotationNamespaces
+
+// forbidden says why the pod may not use a definition; it returns nothing if it
+// may. A definition that says itself who may use it is believed, whatever the
+// configuration says.
+func (m *maker) forbidden(d facts.Definition) string {
+	pod := m.plan.Pod.Namespace
+	if d.Namespace == pod {
+		return ""
+	}
+	list, listed := d.Annotations[AnnotationNamespaces]
+	selector, selected := d.Annotations[AnnotationSelector]
+	if !listed && !selected {
+		if m.config.Isolated && !slices.Contains(m.config.GlobalNamespaces, d.Namespace) {
+			return fmt.Sprintf("namespaces are isolated: a pod of %s may use the definitions of its own namespace%s", pod, m.globals())
+		}
+		return ""
+	}
+	if all := splitNames(list); slices.Contains(all, pod) || slices.Contains(all, "*") {
+		return ""
+	}
+	if selected {
+		ok, err := matches(selector, m.answer.Pod.NamespaceLabels)
+		if err != nil {
+			return fmt.Sprintf("its annotation %s cannot be read: %v", AnnotationSelector, err)
+		}
+		if ok {
+			return ""
+		}
+	}
+	return fmt.Sprintf("its own annotation does not let pods of namespace %s use it", pod)
+}
+
+func (m *maker) globals() string {
+	if len(m.config.GlobalNamespaces) == 0 {
+		return ""
+	}
+	return " and of " + strings.Join(m.config.GlobalNamespaces, ", ")
+}
+
+// Tells reports whether an annotation of a pod or of a definition, by its key,
+// decides about networks: the others need not be known to make a plan.
+func Tells(key string) bool {
+	prefix, _, _ := strings.Cut(key, "/")
+	return key == npwg.AnnotationNetworks || key == npwg.AnnotationDefaultNetwork || key == npwg.AnnotationResource || prefix == "tenure.dev"
+}
+
+// Wanted returns the definitions that a plan for pod needs: those that the question
+// names, and those that the pod's annotations do.
+func Wanted(q facts.Question, pod facts.Pod) []facts.Ref {
+	all := slices.Clone(q.Networks)
+	for _, a := range []struct{ text, namespace string }{
+		{pod.Annotations[npwg.AnnotationDefaultNetwork], q.DefaultNamespace},
+		{pod.Annotations[npwg.AnnotationNetworks], pod.Namespace},
+	} {
+		// An invalid one is ignored, or refused, by who makes the plan.
+		selections, _ := npwg.Parse(a.text, a.namespace, func(string, string) npwg.Version { return npwg.Any })
+		for _, sel := range selections {
+			if ref := (facts.Ref{Namespace: sel.Namespace, Name: sel.Name}); !slices.Contains(all, ref) && sel.Name != "" {
+				all = append(all, ref)
+			}
+		}
+	}
+	return all
+}

@@ -1,0 +1,254 @@
+package plan
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/tenure-ipam/tenure/attach/facts"
+	"github.com/tenure-ipam/tenure/attach/npwg"
+)
+
+// A Call is what the runtime says of an ADD.
+type Call struct {
+	ContainerID, Netns, IfName string
+	// Args are CNI_ARGS, in order.
+	Args []Arg
+	// Runtime is runtimeConfig: what the runtime asks of the default network.
+	Runtime map[string]json.RawMessage
+}
+
+// Make returns the plan of an ADD. It reads configurations through disk and does
+// nothing else. An error joins one *[Error] for each reason why the pod cannot be
+// attached; then the plan has the steps that could be made, to be shown and never
+// to be carried out.
+func Make(c *Config, call Call, a facts.Answer, disk Disk) (Plan, error) {
+	m := &maker{config: c, call: call, answer: a, disk: disk, taken: map[string]string{}, devices: map[string]int{}}
+	m.plan.Pod = a.Pod.PodRef
+	for _, ignored := range c.Ignored {
+		m.note("configuration key without effect: %s", ignored)
+	}
+	selections := m.selections()
+	m.addDefault()
+	m.addExtras(selections)
+	for i, sel := range selections {
+		m.addSelected(i, sel)
+	}
+	m.moveDefaultRoute()
+	return m.plan, errors.Join(m.faults...)
+}
+
+// A maker makes one plan.
+type maker struct {
+	config *Config
+	call   Call
+	answer facts.Answer
+	disk   Disk
+
+	plan    Plan
+	faults  []error
+	taken   map[string]string // interface name → what has it
+	devices map[string]int    // resource → how many of its devices are assigned
+}
+
+func (m *maker) note(format string, args ...any) {
+	m.plan.Notes = append(m.plan.Notes, fmt.Sprintf(format, args...))
+}
+
+func (m *maker) warn(reason, format string, args ...any) {
+	m.plan.Warnings = append(m.plan.Warnings, facts.Warning{Reason: reason, Message: fmt.Sprintf(format, args...)})
+}
+
+// fail adds a fault of what asks for network.
+func (m *maker) fail(where, network, why, do string) {
+	m.faults = append(m.faults, &Error{Pod: m.plan.Pod, Where: where, Network: network, Why: why, Do: do})
+}
+
+// selections reads the pod's annotation. An invalid one selects nothing, unless
+// the configuration makes it an error.
+func (m *maker) selections() []npwg.Selection {
+	selections, err := npwg.Parse(m.answer.Pod.Annotations[npwg.AnnotationNetworks], m.plan.Pod.Namespace, m.version)
+	if err == nil {
+		return selections
+	}
+	faults := strings.ReplaceAll(err.Error(), "\n", "; ")
+	if m.config.FailInvalid {
+		m.fail("annotation "+npwg.AnnotationNetworks, "", "invalid: "+faults, "correct it (invalidAnnotation is Fail)")
+		return nil
+	}
+	m.warn(ReasonInvalid, "annotation %s is invalid and is ignored as a whole, so that the pod has its default network only: %s", npwg.AnnotationNetworks, faults)
+	return nil
+}
+
+// version returns by which version's rules an element of a definition is read.
+func (m *maker) version(namespace, name string) npwg.Version {
+	switch d, _ := m.definition(facts.Ref{Namespace: namespace, Name: name}); d.Annotations[AnnotationVersion] {
+	case "1":
+		return npwg.V1
+	case "1.3":
+		return npwg.V13
+	}
+	return m.config.Version
+}
+
+func (m *maker) definition(ref facts.Ref) (facts.Definition, bool) {
+	i := slices.IndexFunc(m.answer.Networks, func(d facts.Definition) bool { return d.Ref == ref })
+	if i < 0 {
+		return facts.Definition{Ref: ref, Missing: "the agent says nothing of it"}, false
+	}
+	return m.answer.Networks[i], true
+}
+
+// addSelected plans element i of the annotation.
+func (m *maker) addSelected(i int, sel npwg.Selection) {
+	where := fmt.Sprintf("element %d", i+1)
+	ref := facts.Ref{Namespace: sel.Namespace, Name: sel.Name}
+	d, _ := m.definition(ref)
+	m.take(where, ref.String(), sel.Interface)
+	if d.Missing != "" {
+		m.fail(where, ref.String(), d.Missing, "create the definition, or correct the annotation")
+		return
+	}
+	if why := m.forbidden(d); why != "" {
+		m.fail(where, ref.String(), why, howToAllow)
+		return
+	}
+	l, err := m.listOf(d)
+	if err != nil {
+		m.failList(where, ref.String(), err)
+		return
+	}
+	step := Step{Name: ref.String(), IfName: sel.Interface, Network: l.name, Args: m.argsOfOthers(), Want: want(sel)}
+	if v := d.Annotations[AnnotationVersion]; v != "" && v != "1" && v != "1.3" {
+		m.fail(where, ref.String(), fmt.Sprintf("its annotation %s is %q", AnnotationVersion, v), `make it "1" or "1.3"`)
+	}
+	m.request(where, &step, l, sel)
+	step.DefaultRoute = sel.DefaultRoute
+	step.GUID = sel.GUID
+	m.addDevice(where, &step, l, d)
+	m.sayUnknown(where, sel)
+	m.add(step, l)
+}
+
+// add appends a step with its list.
+func (m *maker) add(step Step, l *list) {
+	step.List = l.marshal()
+	m.plan.Steps = append(m.plan.Steps, step)
+}
+
+// take reserves an interface name, which a previous attachment must not have
+// (4.1.2.1.5).
+func (m *maker) take(where, network, ifName string) {
+	if by, ok := m.taken[ifName]; ok {
+		m.fail(where, network, fmt.Sprintf("interface %s is already that of %s (NPWG 4.1.2.1.5)", ifName, by), "ask for another name with the key interface")
+		return
+	}
+	m.taken[ifName] = where
+}
+
+// listOf returns the configuration of a definition (3.4.1), with the definition's
+// name where it has none (3.4.2).
+func (m *maker) listOf(d facts.Definition) (*list, error) {
+	text, from := []byte(nil), "spec.config"
+	if d.Config != nil {
+		text = []byte(strings.TrimSpace(*d.Config))
+	}
+	if len(text) == 0 {
+		raw, err := m.disk.Lookup(d.Name)
+		if err != nil {
+			return nil, fmt.Errorf("it has no spec.config, and on this node there is no configuration named %s (NPWG 3.4.1): %w", d.Name, err)
+		}
+		text, from = raw, "file"
+	}
+	l, err := m.usable(text, d.Name)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", from, err)
+	}
+	if l.name != d.Name {
+		m.note("definition %v: its configuration has the name %s; the same name for both is recommended (NPWG 3.4.3)", d.Ref, l.name)
+	}
+	return l, nil
+}
+
+// usable reads a configuration that is to be run, and names it if it has no name.
+func (m *maker) usable(text []byte, name string) (*list, error) {
+	l, err := parseList(text)
+	if err != nil {
+		return nil, err
+	}
+	if l.name == "" {
+		l.name = name
+	}
+	switch err := l.checkName(); {
+	case err != nil:
+		return nil, err
+	case l.callsTenure():
+		return nil, fmt.Errorf("network %s is run by %s, which would call itself", l.name, PluginType)
+	case len(l.plugins) == 0:
+		return nil, fmt.Errorf("plugins: network %s has none", l.name)
+	}
+	l.loadsMore = false // a file's have been loaded, a definition's are all there
+	return l, nil
+}
+
+func (m *maker) failList(where, network string, err error) {
+	m.fail(where, network, err.Error(), "correct the network's configuration")
+}
+
+// moveDefaultRoute marks the steps that lose their default routes to another's
+// (4.1.2.1.9).
+func (m *maker) moveDefaultRoute() {
+	var with []string
+	for _, s := range m.plan.Steps {
+		if s.DefaultRoute != nil {
+			with = append(with, s.Name)
+		}
+	}
+	switch len(with) {
+	case 0:
+		return
+	case 1:
+	default:
+		m.fail("default-route", strings.Join(with, ", "), "more than one attachment asks for the default route (NPWG 4.1.2.1.9)", "keep the key on one of them")
+	}
+	for i := range m.plan.Steps {
+		m.plan.Steps[i].LosesDefaultRoute = m.plan.Steps[i].DefaultRoute == nil
+	}
+}
+
+// argsOfDefault returns CNI_ARGS of the default network: the runtime's.
+func (m *maker) argsOfDefault() []Arg {
+	args := slices.Clone(m.call.Args)
+	if !slices.ContainsFunc(args, func(a Arg) bool { return a.Key == "IgnoreUnknown" }) {
+		args = append(args, Arg{Key: "IgnoreUnknown", Value: "1"})
+	}
+	return args
+}
+
+// argsOfOthers returns CNI_ARGS of the other networks: the runtime's without what
+// it asks of the default network (7.5).
+func (m *maker) argsOfOthers() []Arg {
+	return slices.DeleteFunc(m.argsOfDefault(), func(a Arg) bool { return a.Key == "IP" || a.Key == "MAC" || a.Key == "GATEWAY" })
+}
+
+// sayUnknown warns of keys of an element that are reserved and mean nothing: most
+// often misspelt ones (4.1.2.1).
+func (m *maker) sayUnknown(where string, sel npwg.Selection) {
+	for _, key := range slices.Sorted(maps.Keys(sel.Other)) {
+		if !strings.Contains(key, ".") {
+			m.warn(ReasonUnknownKey, "annotation %s: %s (%v): key %s has no effect: the version of the specification in use does not know it", npwg.AnnotationNetworks, where, sel, key)
+		}
+	}
+}
+
+// want returns what a result must show of what sel asks for.
+func want(sel npwg.Selection) (w Want) {
+	for _, ip := range sel.IPs {
+		w.IPs = append(w.IPs, ip.Addr.Unmap())
+	}
+	w.MAC = sel.MAC
+	return w
+}

@@ -1,0 +1,123 @@
+package plan
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+
+	"github.com/tenure-ipam/tenure/attach/npwg"
+)
+
+// defaultBurst is the burst, in bits, of a rate that comes without one: the
+// reference bandwidth plugin wants one, and the kubelet's network plugin chose this
+// number to mean "none in practice".
+const defaultBurst = math.MaxInt32
+
+// request puts what an element asks for into the step and its list: by
+// runtimeConfig, or in version 1 by args.cni.
+func (m *maker) request(where string, step *Step, l *list, sel npwg.Selection) {
+	if sel.Claim != "" && len(sel.IPs) > 0 && !m.config.AllowIPsWithClaim {
+		m.fail(where, step.Name, "it has both ips and ipam-claim-reference (NPWG 4.1.2.1.11.1)", "keep one of them")
+	}
+	args := sel.CNIArgs
+	if m.version(sel.Namespace, sel.Name) == npwg.V1 {
+		args = argsOfV1(sel)
+	} else {
+		m.requestCapabilities(where, step, l, sel)
+	}
+	if len(args) == 0 {
+		return
+	}
+	for i, plugin := range l.plugins {
+		if err := mergeArgs(plugin, args); err != nil {
+			m.failList(where, step.Name, fmt.Errorf("plugin %d: %w", i+1, err))
+		}
+	}
+}
+
+// requestCapabilities adds capability arguments, each of which at least one plugin
+// must take.
+func (m *maker) requestCapabilities(where string, step *Step, l *list, sel npwg.Selection) {
+	add := func(key, capability, rule string, value any) {
+		if !l.declares(capability) {
+			m.fail(where, step.Name, fmt.Sprintf("it asks for %s, and no plugin of the network declares the capability %s (NPWG %s)", key, capability, rule),
+				fmt.Sprintf(`add "capabilities": {"%s": true} to the plugin that takes it, or remove the key`, capability))
+		}
+		step.capability(capability, encode(value))
+	}
+	if len(sel.IPs) > 0 {
+		add("ips", "ips", "4.1.2.1.3.2", ipTexts(sel))
+	}
+	if sel.MAC != "" {
+		add("mac", "mac", "4.1.2.1.4.2", sel.MAC)
+	}
+	if len(sel.PortMappings) > 0 {
+		add("portMappings", "portMappings", "4.1.2.1.7.2", sel.PortMappings)
+	}
+	if sel.Bandwidth != nil {
+		add("bandwidth", "bandwidth", "4.1.2.1.8.2", withBursts(*sel.Bandwidth))
+	}
+	if sel.GUID != "" {
+		add("infiniband-guid", "infinibandGUID", "4.1.2.1.10.2", sel.GUID)
+	}
+}
+
+// capability sets a capability argument.
+func (s *Step) capability(name string, value json.RawMessage) {
+	if s.Capabilities == nil {
+		s.Capabilities = map[string]json.RawMessage{}
+	}
+	s.Capabilities[name] = value
+}
+
+func ipTexts(sel npwg.Selection) (texts []string) {
+	for _, ip := range sel.IPs {
+		texts = append(texts, ip.String())
+	}
+	return texts
+}
+
+func withBursts(b npwg.Bandwidth) npwg.Bandwidth {
+	if b.IngressRate > 0 && b.IngressBurst == 0 {
+		b.IngressBurst = defaultBurst
+	}
+	if b.EgressRate > 0 && b.EgressBurst == 0 {
+		b.EgressBurst = defaultBurst
+	}
+	return b
+}
+
+// argsOfV1 returns the members of args.cni by which version 1 asks for addresses
+// (its sections 4.1.2.1.3.2 and 4.1.2.1.4.2).
+func argsOfV1(sel npwg.Selection) map[string]json.RawMessage {
+	args := map[string]json.RawMessage{}
+	if len(sel.IPs) > 0 {
+		args["ips"] = encode(ipTexts(sel))
+	}
+	if sel.MAC != "" {
+		args["mac"] = quote(sel.MAC)
+	}
+	return args
+}
+
+// mergeArgs puts args into a plugin's args.cni, over what is there (4.1.2.1.6.2).
+func mergeArgs(plugin, args map[string]json.RawMessage) error {
+	all, ofCNI := map[string]json.RawMessage{}, map[string]json.RawMessage{}
+	if err := member(plugin, "args", &all, "an object"); err != nil {
+		return err
+	}
+	if err := member(all, "cni", &ofCNI, "an object"); err != nil {
+		return fmt.Errorf("args: %w", err)
+	}
+	if all == nil { // "args": null
+		all = map[string]json.RawMessage{}
+	}
+	if ofCNI == nil {
+		ofCNI = map[string]json.RawMessage{}
+	}
+	maps.Copy(ofCNI, args)
+	all["cni"] = encode(ofCNI)
+	plugin["args"] = encode(all)
+	return nil
+}
