@@ -9,6 +9,7 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/node"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
+	"github.com/tenure-ipam/tenure/ipam/readback"
 	"github.com/tenure-ipam/tenure/ipam/store"
 	"github.com/tenure-ipam/tenure/ipam/wire"
 )
@@ -104,7 +105,7 @@ func (a *Agent) del(ctx context.Context, req wire.Request) error {
 		return err
 	}
 	key := store.Key{Network: conf.Name, ContainerID: req.ContainerID, IfName: req.IfName}
-	if err := a.recognise(ctx, key, podUID(req.Args)); err != nil {
+	if err := readback.Recognise(ctx, a.st, key, req.Args); err != nil {
 		return err
 	}
 	return a.release(ctx, key, 0)
@@ -163,7 +164,7 @@ func (a *Agent) check(ctx context.Context, req wire.Request) error {
 		return err
 	}
 	key := store.Key{Network: conf.Name, ContainerID: req.ContainerID, IfName: req.IfName}
-	if err := a.recognise(ctx, key, podUID(req.Args)); err != nil {
+	if err := readback.Recognise(ctx, a.st, key, req.Args); err != nil {
 		return err
 	}
 	return a.st.View(func(tx *store.Tx) error {

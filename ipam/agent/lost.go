@@ -2,10 +2,15 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
+	"time"
 
+	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
+	"github.com/tenure-ipam/tenure/ipam/readback"
 	"github.com/tenure-ipam/tenure/ipam/store"
 )
 
@@ -140,6 +145,73 @@ func (a *Agent) freeze(ctx context.Context, f protocol.Former, left *remains) er
 	a.readFor[f.Store] = true
 	a.mu.Unlock()
 	return nil
+}
+
+// readBackWait bounds how long a reading back waits for each pool.
+const readBackWait = 2 * time.Second
+
+// readBack records the attachments of a lost store's time, as far as they can be
+// found.
+func (a *Agent) readBack(ctx context.Context, id protocol.StoreID) error {
+	frozen, err := a.frozen(ctx, id)
+	if err != nil {
+		return err
+	}
+	cached, unread, err := a.host.Cached()
+	if err != nil {
+		return err
+	}
+	running, err := a.cl.Pods.PodsOfNode(ctx, a.cfg.Node)
+	if err != nil {
+		return err
+	}
+	var pods []readback.Pod
+	for _, p := range running {
+		pods = append(pods, readback.Pod{PodRef: p.PodRef, Status: p.Status, RuntimeUID: p.MirrorOf})
+	}
+	found, more := frozen.Find(cached, pods)
+	for _, err := range slices.Concat(unread, more) {
+		a.log.DebugContext(ctx, "trace of an attachment not understood", "error", err)
+	}
+	recorded := 0
+	for _, att := range found {
+		err := a.st.Update(ctx, func(tx *store.Tx) error { return readback.Record(tx, att) })
+		switch {
+		case errors.Is(err, readback.ErrKnown):
+		case err != nil:
+			return err
+		default:
+			recorded++
+		}
+	}
+	a.log.InfoContext(ctx, "attachments of a lost store read back", "store", id, "found", len(found), "recorded", recorded)
+	return nil
+}
+
+// frozen returns what a reading back goes by.
+func (a *Agent) frozen(ctx context.Context, id protocol.StoreID) (f readback.Frozen, err error) {
+	err = a.st.View(func(tx *store.Tx) error {
+		f, err = readback.Of(tx, id)
+		return err
+	})
+	if err != nil {
+		return f, err
+	}
+	there, err := a.host.Netns()
+	f.Netns, f.Boot, f.Now = map[string]string{}, a.cfg.Boot, a.clock.Now().Wall
+	for _, ns := range there {
+		f.Netns[ns.Path] = ns.ID
+	}
+	f.Locate = func(pool protocol.PoolName, x netip.Addr) (allocator.Range, bool) {
+		ctx, cancel := context.WithTimeout(ctx, readBackWait)
+		defer cancel()
+		_, known, err := a.ready(ctx, pool)
+		if err != nil {
+			return allocator.Range{}, false
+		}
+		return known.shape.Locate(x)
+	}
+	return f, err
 }
 
 // moment returns what runs now, or what ran when the store was first found lost.

@@ -217,3 +217,17 @@ func (a *Agent) shapeOf(tx *store.Tx, name protocol.PoolName) (*allocator.Shape,
 	}
 	return poolspec.ParsePool(kept.Text)
 }
+
+// behind reports whether a pool, as it was read, has been edited since this node has
+// heard of it. Addresses are chosen by what was heard: some of them may be another
+// pool's by now.
+func (a *Agent) behind(live protocol.Pool) bool {
+	a.mu.Lock()
+	p := a.pools[protocol.PoolName(live.Name)]
+	a.mu.Unlock()
+	if p == nil {
+		return false
+	}
+	known, _, _ := p.now()
+	return known != nil && known.Generation < live.Generation
+}

@@ -377,20 +377,6 @@ func confirmation(out protocol.Outcome, why string) (protocol.Outcome, error) {
 	return out, errors.New(why)
 }
 
-// behind reports whether a pool, as it was read, has been edited since this node has
-// heard of it. Addresses are chosen by what was heard: some of them may be another
-// pool's by now.
-func (a *Agent) behind(live protocol.Pool) bool {
-	a.mu.Lock()
-	p := a.pools[protocol.PoolName(live.Name)]
-	a.mu.Unlock()
-	if p == nil {
-		return false
-	}
-	known, _, _ := p.now()
-	return known != nil && known.Generation < live.Generation
-}
-
 func (a *Agent) term() int64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()

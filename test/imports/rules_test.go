@@ -120,6 +120,10 @@ var rules = []rule{
 		never: join(kubernetes, []string{"./ipam/agent", "./ipam/cluster", "./api"}),
 	},
 	{
+		pkg: "./ipam/readback", why: "it reads traces of what was: who asks the cluster is not its business",
+		never: join(kubernetes, cni, []string{"./ipam/agent", "./ipam/cluster", "./ipam/local", "./api"}),
+	},
+	{
 		pkg: "./ipam/agent", why: "the agent declares what it needs of a cluster, and is tested without one",
 		never: join(kubernetes, cni, []string{"./ipam/cluster", "./ipam/local", "./api"}),
 	},
