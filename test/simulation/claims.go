@@ -153,6 +153,8 @@ func (w *world) voidGrants(l protocol.Lease) {
 	for _, g := range l.Grants {
 		if t := w.truth[g.To.UID]; t != nil {
 			t.void = true
+		} else {
+			w.excuse(g.To.UID) // a request
 		}
 	}
 }
