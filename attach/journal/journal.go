@@ -41,9 +41,9 @@ type Dir struct {
 func (d Dir) attachments() string { return filepath.Join(d.Path, "attachments") }
 func (d Dir) unsent() string      { return filepath.Join(d.Path, "unsent") }
 
-// fileName is the name of the attachment's journal: for people who look for a
+// FileName is the name of the attachment's journal: for people who look for a
 // container, and with a hash of the network's name, which may be long.
-func (k Key) fileName() string {
+func (k Key) FileName() string {
 	h := fnv.New64a()
 	_, _ = io.WriteString(h, k.Network) // a hash accepts everything
 	return fmt.Sprintf("%s.%s.%016x", k.ContainerID, k.IfName, h.Sum64())
@@ -51,7 +51,7 @@ func (k Key) fileName() string {
 
 // file is where the journal of k is.
 func (d Dir) file(k Key) (string, error) {
-	name := k.fileName()
+	name := k.FileName()
 	if k.ContainerID == "" || k.IfName == "" || filepath.Base(name) != name {
 		return "", fmt.Errorf("journal: container ID %q and interface name %q name no file", k.ContainerID, k.IfName)
 	}

@@ -273,7 +273,7 @@ func TestUnsentReports(t *testing.T) {
 	if got, err := d.Unsent(later, 9); err != nil || len(got) != 1 || got[0].Key != key(2) {
 		t.Errorf("one sent, one gone: %+v, %v; want the third", got, err)
 	}
-	check(t, os.WriteFile(filepath.Join(d.unsent(), key(7).fileName()), nil, 0o600))
+	check(t, os.WriteFile(filepath.Join(d.unsent(), key(7).FileName()), nil, 0o600))
 	if got, err := d.Unsent(later, 9); err != nil || len(got) != 1 {
 		t.Errorf("a mark without a journal: %+v, %v", got, err)
 	}

@@ -16,7 +16,7 @@ import (
 // markUnsent has Unsent find the report of k. The mark need not survive a crash of
 // the machine, which no pod's network survives.
 func (d Dir) markUnsent(k Key) error {
-	path := filepath.Join(d.unsent(), k.fileName())
+	path := filepath.Join(d.unsent(), k.FileName())
 	err := os.WriteFile(path, nil, 0o600)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err = durable.MakeDir(d.unsent()); err == nil {
@@ -31,7 +31,7 @@ func (d Dir) markUnsent(k Key) error {
 
 // Sent notes that the report of k was accepted. It is no error that there is none.
 func (d Dir) Sent(k Key) error {
-	if err := durable.Remove(filepath.Join(d.unsent(), k.fileName())); err != nil {
+	if err := durable.Remove(filepath.Join(d.unsent(), k.FileName())); err != nil {
 		return fmt.Errorf("journal: %w", err)
 	}
 	return nil

@@ -1,12 +1,10 @@
 package plugin
 
 import (
-	"encoding/json"
 	"errors"
 	"strings"
 
 	"github.com/containernetworking/cni/pkg/types"
-	"github.com/containernetworking/cni/pkg/version"
 
 	"github.com/tenure-ipam/tenure/ipam/node"
 	"github.com/tenure-ipam/tenure/ipam/wire"
@@ -32,31 +30,4 @@ func cniError(err error) error {
 func noAnswer(err error) bool {
 	_, format := errors.AsType[*wire.FrameError](err)
 	return format || errors.Is(err, wire.ErrNoAgent) || errors.Is(err, wire.ErrNoAnswer)
-}
-
-// versionOf returns the CNI version of the configuration, or "".
-func versionOf(stdin []byte) string {
-	v, err := (&version.ConfigDecoder{}).Decode(stdin)
-	if err != nil {
-		return ""
-	}
-	return v
-}
-
-// printError prints e as the CNI specification has it. The CNI library leaves
-// cniVersion out.
-func (c *call) printError(e *types.Error) error {
-	v := c.version
-	if v == "" {
-		v = version.Current()
-	}
-	text, err := json.MarshalIndent(struct {
-		CNIVersion string `json:"cniVersion"`
-		*types.Error
-	}{v, e}, "", "    ")
-	if err != nil {
-		return err
-	}
-	_, err = c.Stdout.Write(append(text, '\n'))
-	return err
 }

@@ -1,7 +1,6 @@
 package plugin
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -36,20 +35,6 @@ func TestC16CNIError(t *testing.T) {
 		e, ok := errors.AsType[*types.Error](cniError(tt.err))
 		if !ok || e.Code != tt.code || tt.msg != "" && e.Msg != tt.msg {
 			t.Errorf("cniError(%v) = %+v; want code %d, %q", tt.err, e, tt.code, tt.msg)
-		}
-	}
-}
-
-func TestC16ErrorHasCNIVersion(t *testing.T) {
-	for version, want := range map[string]string{"": "1.1.0", "0.3.1": "0.3.1"} {
-		var out bytes.Buffer
-		c := &call{Plugin: Plugin{Stdout: &out}, version: version}
-		if err := c.printError(types.NewError(7, "m", "d")); err != nil {
-			t.Fatal(err)
-		}
-		got := fmt.Sprintf("{\n    \"cniVersion\": %q,\n    \"code\": 7,\n    \"msg\": \"m\",\n    \"details\": \"d\"\n}\n", want)
-		if out.String() != got {
-			t.Errorf("got %s; want %s", out.String(), got)
 		}
 	}
 }

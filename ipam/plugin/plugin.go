@@ -12,11 +12,11 @@ import (
 	"os"
 	"time"
 
-	"github.com/containernetworking/cni/pkg/ns"
 	"github.com/containernetworking/cni/pkg/skel"
 	"github.com/containernetworking/cni/pkg/types"
 	"github.com/containernetworking/cni/pkg/version"
 
+	"github.com/tenure-ipam/tenure/ipam/cnicall"
 	"github.com/tenure-ipam/tenure/ipam/journal"
 	"github.com/tenure-ipam/tenure/ipam/local"
 	"github.com/tenure-ipam/tenure/ipam/netns"
@@ -46,7 +46,7 @@ func (p Plugin) Run(ctx context.Context) int {
 	c := &call{Plugin: p}
 	verb := func(serve func(context.Context, *skel.CmdArgs) error) func(*skel.CmdArgs) error {
 		return func(args *skel.CmdArgs) error {
-			c.version = versionOf(args.StdinData)
+			c.version = cnicall.VersionOf(args.StdinData)
 			return serve(ctx, args)
 		}
 	}
@@ -56,7 +56,7 @@ func (p Plugin) Run(ctx context.Context) int {
 	if e == nil {
 		return 0
 	}
-	if err := c.printError(e); err != nil {
+	if err := cnicall.PrintError(p.Stdout, c.version, e); err != nil {
 		c.warn(err.Error())
 	}
 	return 1
@@ -74,9 +74,8 @@ func (c *call) add(ctx context.Context, args *skel.CmdArgs) error {
 		return cniError(err)
 	}
 	// skel checks the same afterwards, when the address is taken and printed.
-	if same, e := ns.CheckNetNS(args.Netns); e == nil && same && !override(args) {
-		return types.NewError(types.ErrInvalidNetNS, "CNI_NETNS is the network namespace that the plugin runs in",
-			"set CNI_NETNS_OVERRIDE=1 if that is meant")
+	if err := cnicall.CheckNetns(args); err != nil {
+		return err
 	}
 	dns, replace, err := resolvConf(conf)
 	if err != nil {
@@ -93,17 +92,6 @@ func (c *call) add(ctx context.Context, args *skel.CmdArgs) error {
 		resp.Result.DNS = wire.DNS(dns)
 	}
 	return c.printResult(*resp.Result)
-}
-
-// override reports whether the caller says that plugin and container may share
-// their network namespace, as skel reads it.
-func override(args *skel.CmdArgs) bool {
-	switch args.NetnsOverride {
-	case "1", "true", "TRUE", "True":
-		return true
-	default:
-		return false
-	}
 }
 
 // resolvConf returns what the host's file says that conf names; ok is false if it

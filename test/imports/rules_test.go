@@ -80,6 +80,10 @@ var rules = []rule{
 		never: join(ours, kubernetes, bolt, cni),
 	},
 	{
+		pkg: "./ipam/cnicall", why: "plugins begin and end a call with it, whatever they serve",
+		never: join(ours, kubernetes, bolt),
+	},
+	{
 		pkg: "./ipam/cnicache", why: "others' files are read without knowing what for",
 		never: join(ours, kubernetes, bolt, cni),
 	},
@@ -161,7 +165,25 @@ var rules = []rule{
 	},
 	{
 		pkg: "./attach/journal", why: "a DEL needs what is in it and nobody else: plain files",
-		never: join(kubernetes, bolt, cni, processes, []string{"./ipam", "./api", "./claims"}), but: []string{"./ipam/durable", "./ipam/plainjson"},
+		never: join(kubernetes, bolt, processes, []string{"./ipam", "./api", "./claims"}), but: []string{"./ipam/durable", "./ipam/plainjson"},
+	},
+	{
+		pkg: "./attach/route", why: "it knows routes and results, not who asks for them",
+		never: join(ours, kubernetes, bolt, processes),
+	},
+	{
+		pkg: "./attach/delegate", why: "it runs on the host with a plan and a journal, and asks nobody",
+		never: join(kubernetes, bolt, []string{"./ipam", "./api", "./claims"}), but: []string{"./ipam/durable", "./ipam/plainjson"},
+	},
+	{
+		pkg: "./attach/plugin", why: "the plugin is thin: the agent is the one to talk to a cluster",
+		never: join(kubernetes, bolt, []string{"./ipam", "./api", "./claims", "./attach/resolve"}),
+		but:   []string{"./ipam/durable", "./ipam/plainjson", "./ipam/wire", "./ipam/cnicall"},
+	},
+	{
+		pkg: "./cmd/tenure-attach", why: "it runs once for every pod: it starts within milliseconds, and holds no credentials",
+		never:   join(kubernetes, bolt, []string{"./ipam/agent", "./ipam/cluster", "./ipam/store", "./claims", "./api"}),
+		reaches: []string{"testing", "github.com/prometheus/"},
 	},
 	{
 		pkg: "./cmd/tenure", why: "it runs once for every pod: it starts within milliseconds, and holds no credentials",

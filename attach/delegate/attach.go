@@ -1,0 +1,128 @@
+package delegate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/containernetworking/cni/pkg/types"
+	types100 "github.com/containernetworking/cni/pkg/types/100"
+
+	"github.com/tenure-ipam/tenure/attach/facts"
+	"github.com/tenure-ipam/tenure/attach/journal"
+	"github.com/tenure-ipam/tenure/attach/plan"
+)
+
+// Attach carries out the plan of h. It returns the default network's result, in the
+// version of its configuration, and what the agent is to be told; both are durable
+// when it returns. If a step fails, no later one is begun, and what was done is
+// undone in the reverse order; what cannot be undone now stays in the journal.
+func (r *Runner) Attach(ctx context.Context, h journal.Head) (types.Result, facts.Report, error) {
+	h.Boot = r.Boot
+	log, err := r.State.Create(h)
+	if err != nil {
+		return nil, facts.Report{}, err
+	}
+	a := &attaching{Runner: r, Head: h, log: log, done: make([]step, len(h.Plan.Steps))}
+	report, err := a.run(ctx)
+	err = errors.Join(err, log.Close())
+	if err == nil {
+		return a.done[a.defaultStep()].result, report, nil
+	}
+	// A caller that has gone does not take with it what is to be undone.
+	if left := r.Detach(context.WithoutCancel(ctx), h.Key, h.Netns); left != nil {
+		err = &types.Error{Code: codeOf(err), Msg: fmt.Sprintf("%s; and undoing it failed, the next DEL tries again: %s", oneLine(err), oneLine(left))}
+	}
+	return nil, facts.Report{}, err
+}
+
+func codeOf(err error) uint {
+	if e, ok := errors.AsType[*types.Error](err); ok && e.Code != 0 {
+		return e.Code
+	}
+	return types.ErrInternal
+}
+
+// attaching is a plan being carried out.
+type attaching struct {
+	*Runner
+	journal.Head
+	log  *journal.Log
+	done []step
+}
+
+// A step is one that has been carried out.
+type step struct {
+	result types.Result     // in the version of its configuration
+	full   *types100.Result // the same, in the newest
+	device json.RawMessage  // what its device information file said
+}
+
+func (a *attaching) defaultStep() int {
+	for i, s := range a.Plan.Steps {
+		if s.Default {
+			return i
+		}
+	}
+	return -1
+}
+
+func (a *attaching) run(ctx context.Context) (facts.Report, error) {
+	if a.defaultStep() < 0 {
+		return facts.Report{}, errors.New("the plan has no default network")
+	}
+	for i, s := range a.Plan.Steps {
+		if err := a.log.Began(i); err != nil {
+			return facts.Report{}, err
+		}
+		if err := a.add(ctx, i, s); err != nil {
+			return facts.Report{}, failed(s, "ADD", err)
+		}
+	}
+	if err := a.moveDefaultRoutes(); err != nil {
+		return facts.Report{}, err
+	}
+	report, err := a.report()
+	if err == nil {
+		err = a.log.Answer(report)
+	}
+	return report, err
+}
+
+// add runs a step's plugins and notes their result, if it is what was asked for.
+func (a *attaching) add(ctx context.Context, i int, s plan.Step) error {
+	list, err := parse(s.List)
+	if err != nil {
+		return err
+	}
+	if err := prepareDevice(s.Device); err != nil {
+		return err
+	}
+	result, err := a.cni().AddNetworkList(ctx, list, callOf(a.ContainerID, a.Netns, s))
+	if err != nil {
+		return err
+	}
+	full, err := types100.NewResultFromResult(result)
+	if err != nil {
+		return fmt.Errorf("its result: %w", err)
+	}
+	if err := verify(s, full, a.Netns); err != nil {
+		return err
+	}
+	device, err := readDevice(s.Device)
+	if err != nil {
+		return err
+	}
+	a.done[i] = step{result: result, full: full, device: device}
+	return a.note(i)
+}
+
+// note writes the result of a step into the journal.
+func (a *attaching) note(i int) error {
+	text, err := json.Marshal(a.done[i].result)
+	if err != nil {
+		return fmt.Errorf("its result: %w", err)
+	}
+	return a.log.Done(i, text)
+}

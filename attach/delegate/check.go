@@ -1,0 +1,68 @@
+package delegate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/containernetworking/cni/libcni"
+	"github.com/containernetworking/cni/pkg/types"
+
+	"github.com/tenure-ipam/tenure/attach/journal"
+)
+
+// Check has the plugins of every step look at their attachment, in the plan's order,
+// and returns the first failure. Networks whose configuration is older than CNI
+// 0.4.0 are passed over: their plugins know no CHECK.
+func (r *Runner) Check(ctx context.Context, k journal.Key, netns string) error {
+	e, err := r.State.Read(k)
+	if errors.Is(err, fs.ErrNotExist) {
+		return &types.Error{Code: types.ErrUnknownContainer, Msg: fmt.Sprintf("container %s, interface %s: there is no journal of its ADD", k.ContainerID, k.IfName)}
+	}
+	if err != nil {
+		return err
+	}
+	if !e.Answered {
+		return &types.Error{Code: types.ErrInternal, Msg: fmt.Sprintf("container %s, interface %s: its ADD has not come to an end; DEL is to come first", k.ContainerID, k.IfName)}
+	}
+	for i, s := range e.Plan.Steps {
+		list, err := parse(s.List)
+		if err == nil {
+			rt := callOf(k.ContainerID, netns, s)
+			if err = r.cache(list, rt, e.Steps[i].Result); err == nil {
+				err = r.cni().CheckNetworkList(ctx, list, rt)
+			}
+		}
+		if err != nil && !errors.Is(err, libcni.ErrorCheckNotSupp) {
+			return failed(s, "CHECK", err)
+		}
+	}
+	return checkDefaultRoutes(e, netns)
+}
+
+// Status asks the plugins of the default network whether they can serve an ADD. Of
+// a network that is older than CNI 1.1.0, it sees only whether the plugins are
+// there.
+func (r *Runner) Status(ctx context.Context, text json.RawMessage) error {
+	list, err := parse(text)
+	if err != nil {
+		return err
+	}
+	x := &executor{stderr: r.Stderr}
+	for _, p := range list.Plugins {
+		if _, err := x.FindInPath(p.Network.Type, r.Path); err != nil {
+			return &types.Error{Code: types.ErrPluginNotAvailable, Msg: fmt.Sprintf("default network %s: %v", list.Name, err)}
+		}
+	}
+	err = r.cni().GetStatusNetworkList(ctx, list)
+	if err == nil {
+		return nil
+	}
+	code := types.ErrPluginNotAvailable
+	if codeOf(err) == types.ErrLimitedConnectivity {
+		code = types.ErrLimitedConnectivity
+	}
+	return &types.Error{Code: code, Msg: fmt.Sprintf("default network %s: %s", list.Name, oneLine(err))}
+}

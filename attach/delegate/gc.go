@@ -1,0 +1,176 @@
+package delegate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/containernetworking/cni/libcni"
+	"github.com/containernetworking/cni/pkg/types"
+
+	"github.com/tenure-ipam/tenure/attach/journal"
+	"github.com/tenure-ipam/tenure/attach/plan"
+)
+
+// heirs is how long GC waits for programs that outlived the call that started them.
+const heirs = 5 * time.Second
+
+// GC undoes every attachment of the meta-plugin's network that is not valid, and
+// tells the plugins of every network that it knows which of their attachments are.
+// It goes on past failures and returns them all. r.Lock is the lock on all
+// containers; extra are configurations of networks that no journal may have, such
+// as the default network's.
+//
+// Where a valid attachment has no journal that reads, nobody is told: what its
+// container holds would be missing from what is valid, and be taken from it.
+func (r *Runner) GC(ctx context.Context, network string, valid []types.GCAttachment, extra []json.RawMessage, now time.Time) error {
+	missing := make(map[journal.Key]bool, len(valid))
+	files := make(map[string]bool, len(valid))
+	for _, a := range valid {
+		k := journal.Key{ContainerID: a.ContainerID, Network: network, IfName: a.IfName}
+		missing[k], files[k.FileName()] = true, true
+	}
+	entries, unread, err := r.State.List(now)
+	if err != nil {
+		return err
+	}
+	known := networks{}
+	errs := []error{r.collectUnread(ctx, network, unread, files)}
+	for _, e := range entries {
+		stale := e.Network == network && !files[e.FileName()]
+		if stale {
+			errs = append(errs, r.collect(ctx, e))
+		}
+		delete(missing, e.Key)
+		errs = append(errs, known.addPlan(e, !stale))
+	}
+	for _, list := range extra {
+		errs = append(errs, known.add(list))
+	}
+	if len(missing) > 0 {
+		for k := range missing {
+			fmt.Fprintf(r.Stderr, "tenure-attach: GC: container %s, interface %s is valid and has no journal that reads, so no network's plugins are told to collect\n", k.ContainerID, k.IfName)
+		}
+		return errors.Join(errs...)
+	}
+	return errors.Join(append(errs, r.tell(ctx, known))...)
+}
+
+// collectUnread undoes the attachments whose journals do not read, but for those of
+// containers that are alive: their DEL will see to it.
+func (r *Runner) collectUnread(ctx context.Context, network string, unread []error, valid map[string]bool) error {
+	var errs []error
+	for _, err := range unread {
+		damaged, ok := errors.AsType[*journal.DamagedError](err)
+		if !ok || valid[filepath.Base(damaged.Path)] {
+			errs = append(errs, err)
+			continue
+		}
+		id, _, _ := strings.Cut(filepath.Base(damaged.Path), ".")
+		errs = append(errs, r.Recover(ctx, journal.Key{ContainerID: id, Network: network}, "", damaged))
+	}
+	return errors.Join(errs...)
+}
+
+// collect undoes an attachment of which its runtime knows no more.
+func (r *Runner) collect(ctx context.Context, e *journal.Entry) error {
+	patience, cancel := context.WithTimeout(ctx, heirs)
+	defer cancel()
+	lock, err := r.State.LockAmong(patience, r.Lock, e.ContainerID)
+	if err != nil {
+		return fmt.Errorf("container %s: %w", e.ContainerID, err)
+	}
+	mine := *r
+	mine.Lock = lock
+	netns := e.Netns
+	if _, err := os.Stat(netns); err != nil {
+		netns = "" // CNI_NETNS may be missing where it is gone
+	}
+	if err := mine.Detach(ctx, e.Key, netns); err != nil {
+		return errors.Join(fmt.Errorf("container %s, which is gone: %w", e.ContainerID, err), lock.Release())
+	}
+	return lock.Forget()
+}
+
+// tell forwards GC to every network, with what is valid of it.
+func (r *Runner) tell(ctx context.Context, known networks) error {
+	var errs []error
+	for _, n := range known.inOrder() {
+		for _, list := range n.lists {
+			args := &libcni.GCArgs{ValidAttachments: n.valid}
+			if err := r.cni().GCNetworkList(ctx, list, args); err != nil {
+				errs = append(errs, failed(plan.Step{Name: list.Name, IfName: "this node"}, "GC", err))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// A network is one whose plugins may keep something of this node's containers.
+type network struct {
+	lists []*libcni.NetworkConfigList
+	valid []types.GCAttachment // never nil: that would be no list
+}
+
+// networks are the known ones by name.
+type networks map[string]*network
+
+func (n networks) of(name string) *network {
+	if n[name] == nil {
+		n[name] = &network{valid: []types.GCAttachment{}}
+	}
+	return n[name]
+}
+
+// use notes an attachment that is valid.
+func (n networks) use(name string, a types.GCAttachment) {
+	one := n.of(name)
+	one.valid = append(one.valid, a)
+}
+
+// addPlan notes the networks of a plan, and its attachments if they are valid.
+func (n networks) addPlan(e *journal.Entry, valid bool) error {
+	var errs []error
+	for _, s := range e.Plan.Steps {
+		errs = append(errs, n.add(s.List))
+		if valid {
+			n.use(s.Network, types.GCAttachment{ContainerID: e.ContainerID, IfName: s.IfName})
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// add notes a configuration. A network has several while its definition changes;
+// the plugins of each are told, once.
+func (n networks) add(text json.RawMessage) error {
+	list, err := parse(text)
+	if err != nil {
+		return err
+	}
+	plugins := func(l *libcni.NetworkConfigList) (all []string) {
+		for _, p := range l.Plugins {
+			all = append(all, string(p.Bytes))
+		}
+		return append(all, l.CNIVersion)
+	}
+	one := n.of(list.Name)
+	if !slices.ContainsFunc(one.lists, func(l *libcni.NetworkConfigList) bool { return slices.Equal(plugins(l), plugins(list)) }) {
+		one.lists = append(one.lists, list)
+	}
+	return nil
+}
+
+// inOrder returns the networks by their names.
+func (n networks) inOrder() (all []*network) {
+	for _, name := range slices.Sorted(maps.Keys(n)) {
+		all = append(all, n[name])
+	}
+	return all
+}

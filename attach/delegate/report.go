@@ -1,0 +1,66 @@
+package delegate
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/netip"
+
+	types100 "github.com/containernetworking/cni/pkg/types/100"
+
+	"github.com/tenure-ipam/tenure/attach/facts"
+	"github.com/tenure-ipam/tenure/attach/npwg"
+)
+
+// report is what the agent is told of a plan that was carried out.
+func (a *attaching) report() (facts.Report, error) {
+	r := facts.Report{Pod: a.Plan.Pod, ContainerID: a.ContainerID, Warnings: a.Plan.Warnings}
+	list := make([]npwg.Status, len(a.done))
+	for i, s := range a.Plan.Steps {
+		list[i] = npwg.StatusOf(npwg.Attachment{
+			Name: s.Name, IfName: s.IfName, Default: s.Default, DefaultRoute: s.DefaultRoute, GUID: s.GUID,
+			DeviceInfo: a.done[i].device, CIDRs: a.CIDRs,
+		}, plain(a.done[i].full))
+		if s.Default {
+			for _, w := range a.Plan.Warnings {
+				list[i].Warnings = append(list[i].Warnings, w.Message)
+			}
+		}
+	}
+	text, err := json.Marshal(list)
+	if err != nil {
+		return r, fmt.Errorf("status: %w", err)
+	}
+	r.Status = text
+	return r, nil
+}
+
+// plain returns a result in the terms of the specification's status, nil for one
+// that says nothing.
+func plain(r *types100.Result) *npwg.Result {
+	if len(r.Interfaces)+len(r.IPs)+len(r.Routes) == 0 && r.DNS.IsEmpty() {
+		return nil
+	}
+	p := &npwg.Result{DNS: npwg.DNS{Nameservers: r.DNS.Nameservers, Domain: r.DNS.Domain, Search: r.DNS.Search}}
+	for _, i := range r.Interfaces {
+		p.Interfaces = append(p.Interfaces, npwg.Interface{Name: i.Name, MAC: i.Mac, Sandbox: i.Sandbox})
+	}
+	for _, ip := range r.IPs {
+		p.IPs = append(p.IPs, npwg.IP{Address: prefix(ip.Address), Gateway: addr(ip.Gateway), Interface: ip.Interface})
+	}
+	for _, to := range r.Routes {
+		p.Routes = append(p.Routes, npwg.Route{Dst: prefix(to.Dst), Gateway: addr(to.GW)})
+	}
+	return p
+}
+
+// addr is where the library's addresses become typed; none is the zero Addr.
+func addr(ip net.IP) netip.Addr {
+	a, _ := netip.AddrFromSlice(ip)
+	return a.Unmap()
+}
+
+func prefix(n net.IPNet) netip.Prefix {
+	ones, _ := n.Mask.Size()
+	return netip.PrefixFrom(addr(n.IP), ones)
+}

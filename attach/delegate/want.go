@@ -1,0 +1,69 @@
+package delegate
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	types100 "github.com/containernetworking/cni/pkg/types/100"
+
+	"github.com/tenure-ipam/tenure/attach/plan"
+	"github.com/tenure-ipam/tenure/attach/route"
+)
+
+// verify reports whether a result shows what the selection asked for (version 1,
+// 4.1.2.1.3.2 and 4.1.2.1.4.2; checked in every version, since a plugin may declare
+// a capability and ignore it).
+func verify(s plan.Step, r *types100.Result, netns string) error {
+	got := podAddresses(r)
+	for _, want := range s.Want.IPs {
+		if !slices.Contains(got, want) {
+			return fmt.Errorf("address %s was asked for, and the result has %v: does the network's IPAM plugin honour requested addresses?", want, got)
+		}
+	}
+	if s.Want.MAC == "" {
+		return nil
+	}
+	mac := podMAC(s, r)
+	if mac == "" { // results older than 0.3.0 have none
+		var err error
+		if mac, err = route.HardwareAddr(netns, s.IfName); err != nil {
+			return fmt.Errorf("hardware address %s was asked for, and the result has none: %w", s.Want.MAC, err)
+		}
+	}
+	if !strings.EqualFold(mac, s.Want.MAC) {
+		return fmt.Errorf("hardware address %s was asked for, and the interface has %s: does a plugin of the network honour requested hardware addresses?", s.Want.MAC, mac)
+	}
+	return nil
+}
+
+// podAddresses returns the addresses of a result but for those that it says are
+// the host's.
+func podAddresses(r *types100.Result) (addrs []netip.Addr) {
+	for _, ip := range r.IPs {
+		if i := ip.Interface; i != nil && *i >= 0 && *i < len(r.Interfaces) && r.Interfaces[*i].Sandbox == "" {
+			continue
+		}
+		if a, ok := netip.AddrFromSlice(ip.Address.IP); ok {
+			addrs = append(addrs, a.Unmap())
+		}
+	}
+	return addrs
+}
+
+// podMAC returns the hardware address of the attachment's interface: that with its
+// name, else the pod's first.
+func podMAC(s plan.Step, r *types100.Result) string {
+	first := ""
+	for _, i := range r.Interfaces {
+		switch {
+		case i.Sandbox == "":
+		case i.Name == s.IfName:
+			return i.Mac
+		case first == "":
+			first = i.Mac
+		}
+	}
+	return first
+}

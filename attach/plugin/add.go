@@ -1,0 +1,171 @@
+package plugin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/containernetworking/cni/pkg/skel"
+	"github.com/containernetworking/cni/pkg/types"
+
+	"github.com/tenure-ipam/tenure/attach/delegate"
+	"github.com/tenure-ipam/tenure/attach/facts"
+	"github.com/tenure-ipam/tenure/attach/journal"
+	"github.com/tenure-ipam/tenure/attach/npwg"
+	"github.com/tenure-ipam/tenure/attach/plan"
+	"github.com/tenure-ipam/tenure/ipam/cnicall"
+)
+
+func (c *call) add(ctx context.Context, args *skel.CmdArgs) error {
+	conf, r, err := c.begin(args)
+	if err != nil {
+		return err
+	}
+	if err := cnicall.CheckNetns(args); err != nil {
+		return err
+	}
+	cniArgs, pod, err := readArgs(args.Args)
+	if err != nil {
+		return err
+	}
+	if err := ready(ctx, conf.ReadinessFile, readyPatience); err != nil {
+		return types.NewError(types.ErrTryAgainLater, err.Error(), "")
+	}
+	if err := c.lock(ctx, r, args.ContainerID); err != nil {
+		return err
+	}
+	defer c.release(r)
+	if err := c.clearWay(ctx, r, keyOf(conf, args), args.Netns); err != nil {
+		return err
+	}
+	answer, err := c.ask(ctx, conf.Question(pod))
+	if err != nil {
+		return err
+	}
+	p, err := plan.Make(conf, plan.Call{
+		ContainerID: args.ContainerID, Netns: args.Netns, IfName: args.IfName, Args: cniArgs, Runtime: conf.Runtime,
+	}, answer, c.disk(conf))
+	if err != nil {
+		c.later(journal.Key{}, facts.Report{Pod: pod, ContainerID: args.ContainerID, Warnings: p.Warnings})
+		return types.NewError(types.ErrInvalidNetworkConfig, strings.ReplaceAll(err.Error(), "\n", " | "), "")
+	}
+	return c.attach(ctx, conf, r, journal.Head{Key: keyOf(conf, args), Netns: args.Netns, Plan: p}, answer)
+}
+
+// attach carries the plan out and answers the default network's result.
+func (c *call) attach(ctx context.Context, conf *plan.Config, r *delegate.Runner, h journal.Head, answer facts.Answer) error {
+	result, report, err := r.Attach(ctx, h)
+	if err != nil {
+		c.later(journal.Key{}, facts.Report{Pod: h.Plan.Pod, ContainerID: h.ContainerID, Warnings: h.Plan.Warnings})
+		return err
+	}
+	versioned, err := result.GetAsVersion(c.version)
+	if err != nil {
+		return errors.Join(fmt.Errorf("the default network's result in CNI %s: %w", c.version, err), r.Detach(ctx, h.Key, h.Netns))
+	}
+	if conf.Default.Name != "" && answer.Pod.Annotations[npwg.AnnotationDefaultNetwork] == "" {
+		i := slices.IndexFunc(h.Plan.Steps, func(s plan.Step) bool { return s.Default })
+		if err := c.state.KeepDefault(h.Plan.Steps[i].List); err != nil {
+			c.warn("STATUS will not know the default network: %v", err)
+		}
+	}
+	c.later(h.Key, report)
+	return versioned.PrintTo(c.Stdout)
+}
+
+// clearWay undoes what a call left that was killed, and refuses to attach twice.
+func (c *call) clearWay(ctx context.Context, r *delegate.Runner, k journal.Key, netns string) error {
+	e, err := c.state.Read(k)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil && e.Answered {
+		return types.NewError(types.ErrInvalidEnvironmentVariables,
+			fmt.Sprintf("container %s, interface %s is attached already: DEL has to come first", k.ContainerID, k.IfName), "")
+	}
+	if err := r.Detach(ctx, k, netns); err != nil {
+		return fmt.Errorf("undo an earlier ADD of container %s that was interrupted: %w", k.ContainerID, err)
+	}
+	return nil
+}
+
+// readArgs reads CNI_ARGS: "KEY=value;KEY=value". A value may have further equals
+// signs.
+func readArgs(text string) (args []plan.Arg, pod facts.PodRef, err error) {
+	for pair := range strings.SplitSeq(text, ";") {
+		if pair == "" {
+			continue
+		}
+		key, value, ok := strings.Cut(pair, "=")
+		if !ok || key == "" {
+			return nil, pod, types.NewError(types.ErrInvalidEnvironmentVariables, fmt.Sprintf("CNI_ARGS: %q is not KEY=value", pair), "")
+		}
+		args = append(args, plan.Arg{Key: key, Value: value})
+		switch key {
+		case "K8S_POD_NAMESPACE":
+			pod.Namespace = value
+		case "K8S_POD_NAME":
+			pod.Name = value
+		case "K8S_POD_UID":
+			pod.UID = value
+		}
+	}
+	if pod.Namespace == "" || pod.Name == "" {
+		return nil, pod, types.NewError(types.ErrInvalidEnvironmentVariables, "CNI_ARGS has no K8S_POD_NAMESPACE and K8S_POD_NAME: whose networks are these?", "")
+	}
+	return args, pod, nil
+}
+
+// ready waits until the file exists that tells that the default network is ready.
+// No file is always ready.
+func ready(ctx context.Context, file string, patience time.Duration) error {
+	if file == "" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		_, err := os.Stat(file)
+		if err == nil {
+			return nil
+		}
+		t := time.NewTimer(100 * time.Millisecond)
+		select {
+		case <-ctx.Done():
+			t.Stop()
+			return fmt.Errorf("the default network is not ready (readinessindicatorfile): %w", err)
+		case <-t.C:
+		}
+	}
+}
+
+// disk is the host's configuration files.
+func (c *call) disk(conf *plan.Config) plan.Disk {
+	return plan.Files{Root: os.DirFS("/"), ConfDir: conf.ConfDir}
+}
+
+// defaultList returns the default network's configuration without a pod: from
+// configuration or disk, else as the last ADD had it; nil if neither knows it.
+func (c *call) defaultList(conf *plan.Config) (json.RawMessage, error) {
+	if conf.Default.Name != "" {
+		if list, err := c.state.Default(); list != nil {
+			return list, err
+		}
+	}
+	p, err := plan.Make(conf, plan.Call{IfName: "eth0"}, facts.Answer{}, c.disk(conf))
+	for _, s := range p.Steps {
+		if s.Default {
+			return s.List, nil
+		}
+	}
+	if conf.Default.Name != "" {
+		return nil, nil
+	}
+	return nil, err
+}

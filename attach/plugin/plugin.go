@@ -1,0 +1,254 @@
+// Package plugin is the CNI plugin "tenure-attach": the verbs of the delegating
+// meta-plugin. It asks the agent what is known of the pod, makes the plan, has it
+// carried out, and tells the agent afterwards; everything after an ADD goes by the
+// journal alone. It knows no Kubernetes.
+package plugin
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/containernetworking/cni/pkg/skel"
+	"github.com/containernetworking/cni/pkg/types"
+	"github.com/containernetworking/cni/pkg/version"
+
+	"github.com/tenure-ipam/tenure/attach/delegate"
+	"github.com/tenure-ipam/tenure/attach/journal"
+	"github.com/tenure-ipam/tenure/attach/plan"
+	"github.com/tenure-ipam/tenure/ipam/cnicall"
+)
+
+// What a call waits for, and how long.
+const (
+	// lockPatience is for another call for the same container to end.
+	lockPatience = time.Minute
+	// readyPatience is for the default network to become ready, before an ADD;
+	// unreadyPatience before a DEL, which goes on all the same.
+	readyPatience   = 45 * time.Second
+	unreadyPatience = 5 * time.Second
+	// askPatience is for the agent's answer; its own waits are shorter.
+	askPatience = 30 * time.Second
+	// reportPatience is for the agent to accept reports, after the runtime's answer
+	// is printed.
+	reportPatience = 100 * time.Millisecond
+)
+
+// Plugin is what a call needs of its process beside its standard input and its
+// environment, which it reads by itself as every CNI plugin does.
+type Plugin struct {
+	Stdout io.WriteCloser
+	Stderr io.Writer
+	Now    func() time.Time
+	// About is printed to people who run the plugin by hand.
+	About string
+}
+
+// Run serves the one call that the environment describes, and returns the exit
+// status. Results and errors go to Stdout, which is closed then; warnings and the
+// standard error of delegates go to Stderr.
+func (p Plugin) Run(ctx context.Context) int {
+	c := &call{Plugin: p}
+	verb := func(serve func(context.Context, *skel.CmdArgs) error) func(*skel.CmdArgs) error {
+		return func(args *skel.CmdArgs) error {
+			c.version = cnicall.VersionOf(args.StdinData)
+			return serve(ctx, args)
+		}
+	}
+	e := skel.PluginMainFuncsWithError(skel.CNIFuncs{
+		Add: verb(c.add), Del: verb(c.del), Check: verb(c.check), Status: verb(c.status), GC: verb(c.gc),
+	}, version.All, p.About)
+	code := 0
+	if e != nil {
+		code = 1
+		if err := cnicall.PrintError(p.Stdout, c.version, e); err != nil {
+			c.warn("%v", err)
+		}
+	}
+	if err := p.Stdout.Close(); err != nil {
+		c.warn("%v", err)
+	}
+	c.tell(ctx)
+	return code
+}
+
+// call is one call of the plugin.
+type call struct {
+	Plugin
+	version string // the configuration's, once it is known
+	socket  string // the agent's, once it is known
+	state   journal.Dir
+	news    []news // what the agent is to be told when the answer is out
+}
+
+// begin reads the configuration, as far as verbs other than ADD need it: a fault
+// in it must not keep a DEL from its journal.
+func (c *call) begin(args *skel.CmdArgs) (*plan.Config, *delegate.Runner, error) {
+	conf, err := plan.ParseConfig(args.StdinData)
+	if err != nil {
+		err = &types.Error{Code: types.ErrInvalidNetworkConfig, Msg: strings.ReplaceAll(err.Error(), "\n", " | ")}
+	}
+	c.socket, c.state = conf.Socket, journal.Dir{Path: conf.StateDir}
+	r := &delegate.Runner{State: c.state, Path: pluginPath(conf.BinDir, args.Path), Stderr: c.Stderr, CIDRs: conf.StatusCIDRs, Boot: bootID()}
+	return conf, r, err
+}
+
+// pluginPath is where delegates are looked up: the configuration's directory, then
+// the runtime's.
+func pluginPath(binDir, cniPath string) (dirs []string) {
+	for _, dir := range append([]string{binDir}, filepath.SplitList(cniPath)...) {
+		if dir != "" && !slices.Contains(dirs, dir) {
+			dirs = append(dirs, dir)
+		}
+	}
+	return dirs
+}
+
+// bootID names this boot. It is empty where the kernel does not tell: then every
+// step of a journal counts as begun.
+func bootID() string {
+	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(text))
+}
+
+func keyOf(conf *plan.Config, args *skel.CmdArgs) journal.Key {
+	return journal.Key{ContainerID: args.ContainerID, Network: conf.Name, IfName: args.IfName}
+}
+
+// lock takes the container's lock for r.
+func (c *call) lock(ctx context.Context, r *delegate.Runner, containerID string) error {
+	ctx, cancel := context.WithTimeout(ctx, lockPatience)
+	defer cancel()
+	var err error
+	r.Lock, err = c.state.Lock(ctx, containerID)
+	return busy(err)
+}
+
+// busy gives the error of a lock that somebody else holds the code by which a
+// runtime tries again.
+func busy(err error) error {
+	if errors.Is(err, journal.ErrBusy) {
+		return types.NewError(types.ErrTryAgainLater, err.Error(), "another call for the container, or a plugin that it started, has not ended")
+	}
+	return err
+}
+
+// release gives r's lock back. That it fails changes nothing: the kernel does it
+// when the process ends.
+func (c *call) release(r *delegate.Runner) {
+	if err := r.Lock.Release(); err != nil {
+		c.warn("%v", err)
+	}
+}
+
+func (c *call) del(ctx context.Context, args *skel.CmdArgs) error {
+	conf, r, err := c.begin(args)
+	if err != nil && conf.Name == "" {
+		return err
+	}
+	_ = ready(ctx, conf.ReadinessFile, unreadyPatience)
+	if err := c.lock(ctx, r, args.ContainerID); err != nil {
+		return err
+	}
+	if err := r.Detach(ctx, keyOf(conf, args), args.Netns); err != nil {
+		c.release(r)
+		return err
+	}
+	if err := r.Lock.Forget(); err != nil {
+		c.warn("%v", err)
+	}
+	return nil
+}
+
+func (c *call) check(ctx context.Context, args *skel.CmdArgs) error {
+	conf, r, err := c.begin(args)
+	if err != nil {
+		return err
+	}
+	if err := c.lock(ctx, r, args.ContainerID); err != nil {
+		return err
+	}
+	defer c.release(r)
+	return r.Check(ctx, keyOf(conf, args), args.Netns)
+}
+
+// status answers for the default network alone: what is wrong with another one must
+// not make a node unready. Nor does it ask the agent, which is away for moments
+// while it is upgraded.
+func (c *call) status(ctx context.Context, args *skel.CmdArgs) error {
+	conf, r, err := c.begin(args)
+	if err != nil {
+		return types.NewError(types.ErrPluginNotAvailable, err.Error(), "")
+	}
+	if err := ready(ctx, conf.ReadinessFile, 0); err != nil {
+		return types.NewError(types.ErrPluginNotAvailable, err.Error(), "")
+	}
+	list, err := c.defaultList(conf)
+	if err != nil {
+		return types.NewError(types.ErrPluginNotAvailable, err.Error(), "")
+	}
+	if list == nil {
+		return nil // a definition that no pod of this node has been attached to yet
+	}
+	return r.Status(ctx, list)
+}
+
+// gc is for what no DEL came for, on the node as this configuration knows it.
+func (c *call) gc(ctx context.Context, args *skel.CmdArgs) error {
+	conf, r, err := c.begin(args)
+	if err != nil {
+		return err
+	}
+	valid, err := validAttachments(args.StdinData)
+	if err != nil {
+		return err
+	}
+	patience, cancel := context.WithTimeout(ctx, lockPatience)
+	defer cancel()
+	if r.Lock, err = c.state.LockAll(patience); err != nil {
+		return busy(err)
+	}
+	defer c.release(r)
+	var extra []json.RawMessage
+	if list, err := c.defaultList(conf); err == nil && list != nil {
+		extra = append(extra, list)
+	}
+	return r.GC(ctx, conf.Name, valid, extra, c.Now())
+}
+
+// validAttachments reads what GC is to keep. That the key is missing is not the same
+// as an empty list.
+func validAttachments(stdin []byte) ([]types.GCAttachment, error) {
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(stdin, &members); err != nil {
+		return nil, types.NewError(types.ErrDecodingFailure, err.Error(), "")
+	}
+	const key = "cni.dev/valid-attachments"
+	raw, ok := members[key]
+	if !ok {
+		raw, ok = members["cni.dev/attachments"] // what older CNI libraries call it
+	}
+	if !ok {
+		return nil, types.NewError(types.ErrInvalidNetworkConfig, key+" is missing: without it, GC cannot tell what to keep and removes nothing", "")
+	}
+	var valid []types.GCAttachment
+	if err := json.Unmarshal(raw, &valid); err != nil {
+		return nil, types.NewError(types.ErrInvalidNetworkConfig, key+" is no list of attachments: "+err.Error(), "")
+	}
+	return valid, nil
+}
+
+// warn tells whoever reads the runtime's log.
+func (c *call) warn(format string, args ...any) {
+	fmt.Fprintf(c.Stderr, "tenure-attach: "+format+"\n", args...)
+}

@@ -1,0 +1,20 @@
+// Command tenure-attach is the delegating CNI meta-plugin: it attaches a pod to its
+// default network and to those that its annotation selects. Runtimes call it;
+// docs/attach.md explains it.
+package main
+
+import (
+	"context"
+	"os"
+	"time"
+
+	"github.com/tenure-ipam/tenure/attach/plugin"
+)
+
+// version is set by the build.
+var version = "development"
+
+func main() {
+	p := plugin.Plugin{Stdout: os.Stdout, Stderr: os.Stderr, Now: time.Now, About: "CNI meta-plugin tenure-attach " + version}
+	os.Exit(p.Run(context.Background()))
+}
