@@ -49,6 +49,8 @@ func newMapper(cfg *rest.Config, hc *http.Client) (meta.RESTMapper, error) {
 	}{
 		{corev1.SchemeGroupVersion, "Node", "nodes", meta.RESTScopeRoot},
 		{corev1.SchemeGroupVersion, "Pod", "pods", meta.RESTScopeNamespace},
+		{corev1.SchemeGroupVersion, "Namespace", "namespaces", meta.RESTScopeRoot},
+		{corev1.SchemeGroupVersion, "Event", "events", meta.RESTScopeNamespace},
 		{coordination.SchemeGroupVersion, "Lease", "leases", meta.RESTScopeNamespace},
 		{v1alpha1.GroupVersion, "IPPool", "ippools", meta.RESTScopeRoot},
 		{v1alpha1.GroupVersion, "IPLease", "ipleases", meta.RESTScopeRoot},

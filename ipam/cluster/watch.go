@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 
+	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
 	coordination "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -42,6 +43,20 @@ func FollowSubLease(ctx context.Context, c client.WithWatch, name string, change
 // FollowSeat calls changed with a seat, of that key, as FollowPool does with a pool.
 func FollowSeat(ctx context.Context, c client.WithWatch, key client.ObjectKey, changed func(*coordination.Lease)) error {
 	return follow(ctx, c, key, &coordination.Lease{}, &coordination.LeaseList{}, changed)
+}
+
+// FollowDefinition calls changed with a network attachment definition, of that key,
+// as FollowPool does with a pool.
+func FollowDefinition(ctx context.Context, c client.WithWatch, key client.ObjectKey, changed func(*nad.NetworkAttachmentDefinition)) error {
+	return follow(ctx, c, key, &nad.NetworkAttachmentDefinition{}, &nad.NetworkAttachmentDefinitionList{}, changed)
+}
+
+// FollowNamespace calls changed with the metadata of a namespace as FollowPool does
+// with a pool.
+func FollowNamespace(ctx context.Context, c client.WithWatch, name string, changed func(*metav1.PartialObjectMetadata)) error {
+	var list metav1.PartialObjectMetadataList
+	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NamespaceList"))
+	return follow(ctx, c, client.ObjectKey{Name: name}, metadataOf("Namespace"), &list, changed)
 }
 
 // follow calls changed with the object of that key as it is, nil if there is none,
@@ -89,8 +104,19 @@ type PodCache struct {
 	run   cache.Controller
 }
 
-// NewPodCache returns a cache of the pods of node. It starts nothing.
-func NewPodCache(c client.WithWatch, node protocol.NodeName) *PodCache {
+// NewPodCache returns a cache of the pods of node. It has of their annotations those
+// alone whose keys keep wants, and the one that marks a mirror. changed is called,
+// never concurrently, with a pod that has come or has changed, and once it has gone
+// with exists false. It starts nothing.
+func NewPodCache(c client.WithWatch, node protocol.NodeName, keep func(key string) bool, changed func(o *metav1.PartialObjectMetadata, exists bool)) *PodCache {
+	tell := func(o any, exists bool) {
+		if gone, ok := o.(cache.DeletedFinalStateUnknown); ok {
+			o = gone.Obj
+		}
+		if pod, ok := o.(*metav1.PartialObjectMetadata); ok {
+			changed(pod, exists)
+		}
+	}
 	selector := fields.OneTermEqualSelector("spec.nodeName", string(node))
 	p := &PodCache{}
 	p.store, p.run = cache.NewInformerWithOptions(cache.InformerOptions{
@@ -99,7 +125,18 @@ func NewPodCache(c client.WithWatch, node protocol.NodeName) *PodCache {
 			list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("PodList"))
 			return &list
 		}),
-		ObjectType: podMetadata(), Handler: cache.ResourceEventHandlerFuncs{}, Transform: strip,
+		ObjectType: metadataOf("Pod"),
+		Handler: cache.ResourceEventHandlerFuncs{
+			AddFunc:    func(o any) { tell(o, true) },
+			UpdateFunc: func(_, o any) { tell(o, true) },
+			DeleteFunc: func(o any) { tell(o, false) },
+		},
+		Transform: func(o any) (any, error) {
+			if obj, ok := o.(metav1.Object); ok {
+				obj.SetAnnotations(kept(obj.GetAnnotations(), keep))
+			}
+			return strip(o)
+		},
 	})
 	return p
 }
@@ -119,7 +156,7 @@ func (p *PodCache) Get(namespace, name string) (*metav1.PartialObjectMetadata, b
 
 // ReadPodMetadata reads the metadata of a pod live.
 func (a *API) ReadPodMetadata(ctx context.Context, namespace, name string) (*metav1.PartialObjectMetadata, protocol.Outcome, error) {
-	pod := podMetadata()
+	pod := metadataOf("Pod")
 	out, err := a.get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, pod)
 	return pod, out, err
 }
@@ -133,10 +170,23 @@ func (a *API) PodsOfNode(ctx context.Context, node protocol.NodeName) ([]corev1.
 	return list.Items, nil
 }
 
-func podMetadata() *metav1.PartialObjectMetadata {
-	var pod metav1.PartialObjectMetadata
-	pod.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
-	return &pod
+// kept returns the annotations whose keys keep wants, and the one that marks a
+// mirror. What people and tools write there can be hundreds of kilobytes.
+func kept(annotations map[string]string, keep func(key string) bool) map[string]string {
+	few := make(map[string]string)
+	for key, value := range annotations {
+		if key == annotationMirror || keep(key) {
+			few[key] = value
+		}
+	}
+	return few
+}
+
+// metadataOf returns the metadata, empty, of an object of Kubernetes' first group.
+func metadataOf(kind string) *metav1.PartialObjectMetadata {
+	var o metav1.PartialObjectMetadata
+	o.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind(kind))
+	return &o
 }
 
 // MirrorOf returns the UID by which the runtime knows the static pod that o

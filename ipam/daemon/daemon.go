@@ -19,6 +19,8 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tenure-ipam/tenure/attach/devices"
+	"github.com/tenure-ipam/tenure/attach/resolve"
 	"github.com/tenure-ipam/tenure/ipam/agent"
 	"github.com/tenure-ipam/tenure/ipam/cluster"
 	"github.com/tenure-ipam/tenure/ipam/cnicache"
@@ -45,6 +47,13 @@ type Config struct {
 	// CNI library keeps results: what runs is read back from there if the store is
 	// lost. Nil are [DefaultNetnsDirs] and [cnicache.DefaultDirs].
 	NetnsDirs, ResultDirs []string
+
+	// Attach configures the answers to the meta-plugin. No Reports means the directory
+	// reports beside the store.
+	Attach resolve.Config
+
+	// PodResources is the path of the kubelet's pod-resources socket.
+	PodResources string
 
 	// Clock is the machine's clock; nil is [Clock].
 	Clock agent.Clock
@@ -74,6 +83,12 @@ func New(cfg Config, rc *rest.Config, log *slog.Logger) (*Daemon, error) {
 	if cfg.ResultDirs == nil {
 		cfg.ResultDirs = cnicache.DefaultDirs()
 	}
+	if cfg.Attach == (resolve.Config{}) {
+		cfg.Attach = resolve.DefaultConfig(filepath.Join(filepath.Dir(cfg.Store), "reports"))
+	}
+	if cfg.PodResources == "" {
+		cfg.PodResources = devices.DefaultSocket
+	}
 	rc = rest.CopyConfig(rc)
 	// The lease protocol bounds its own calls; client-go's default of 5 a second
 	// would make a burst of ADDs wait for nothing.
@@ -97,14 +112,20 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, st.Close()) }()
 
-	cl, podCache, err := d.cluster()
+	c, api, err := d.client()
 	if err != nil {
 		return err
 	}
-	a, err := agent.New(d.cfg.Agent, st, cl, d.cfg.Clock, hostFromHere(d.cfg), d.log)
+	attach, podCache, stop, err := d.resolver(ctx, c, api)
 	if err != nil {
 		return err
 	}
+	defer stop()
+	a, err := agent.New(d.cfg.Agent, st, d.cluster(c, api, podCache), d.cfg.Clock, hostFromHere(d.cfg), d.log)
+	if err != nil {
+		return err
+	}
+	a.Attach(attach)
 	ln, err := listen(ctx, d.cfg.Socket)
 	if err != nil {
 		return err
@@ -112,30 +133,35 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return a.Run(ctx, ln, wire.DefaultLimits()) })
 	g.Go(func() error { podCache.Run(ctx); return nil })
+	g.Go(func() error { return attach.Run(ctx) })
 	if d.cfg.Listen != "" {
-		g.Go(func() error { return serveHTTP(ctx, d.cfg.Listen, a) })
+		g.Go(func() error { return serveHTTP(ctx, d.cfg.Listen, a, attach.Metrics()) })
 	}
 	return g.Wait()
 }
 
-func (d *Daemon) cluster() (agent.Cluster, *cluster.PodCache, error) {
+// client makes what talks to the cluster.
+func (d *Daemon) client() (client.WithWatch, *cluster.API, error) {
 	opts, err := cluster.ClientOptions(d.rest)
 	if err != nil {
-		return agent.Cluster{}, nil, err
+		return nil, nil, err
 	}
 	c, err := client.NewWithWatch(d.rest, opts)
 	if err != nil {
-		return agent.Cluster{}, nil, fmt.Errorf("make a client: %w", err)
+		return nil, nil, fmt.Errorf("make a client: %w", err)
 	}
 	api := cluster.NewAPI(c)
 	if d.cfg.SeatNamespace != "" {
 		api.SeatNamespace = d.cfg.SeatNamespace
 	}
-	cache := cluster.NewPodCache(c, d.cfg.Agent.Node)
+	return c, api, nil
+}
+
+func (d *Daemon) cluster(c client.WithWatch, api *cluster.API, cache *cluster.PodCache) agent.Cluster {
 	follower := watches{api, c, d.log}
 	return agent.Cluster{
 		Leases: api, SubLeases: follower, Seats: follower, Claims: api, Pools: pools{api, c}, Pods: pods{api, cache},
-	}, cache, nil
+	}
 }
 
 // lockBeside takes the lock that lies beside the socket, in a directory that does
@@ -173,8 +199,9 @@ func listen(ctx context.Context, socket string) (net.Listener, error) {
 }
 
 // serveHTTP serves health, readiness and metrics until ctx ends.
-func serveHTTP(ctx context.Context, addr string, a *agent.Agent) error {
+func serveHTTP(ctx context.Context, addr string, a *agent.Agent, more ...prometheus.Collector) error {
 	registry := prometheus.NewRegistry()
+	registry.MustRegister(more...)
 	registry.MustRegister(a.Metrics(), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))

@@ -137,7 +137,7 @@ var rules = []rule{
 	},
 	{
 		pkg: "./ipam/daemon", why: "it wires a node's agent: claims and programs are not its business",
-		never: join(cni, []string{"./claims", "./cmd", "./ipam/broker", "./ipam/local", "./ipam/plugin"}),
+		never: []string{"./claims", "./cmd", "./ipam/broker", "./ipam/local", "./ipam/plugin", "./attach/delegate"},
 	},
 	{
 		pkg: "./ipam/plugin", why: "the plugin is thin: the agent is the one to talk to a cluster",
@@ -154,6 +154,14 @@ var rules = []rule{
 	{
 		pkg: "./attach/facts", why: "plugin and agent link it: plain types",
 		never: join(ours, kubernetes, bolt, cni, outside),
+	},
+	{
+		pkg: "./attach/resolve", why: "it declares what it needs of a cluster, and is tested without one; what it knows it tells, it runs nothing",
+		never: join(kubernetes, bolt, processes, []string{"./ipam/agent", "./ipam/cluster", "./ipam/store", "./api", "./claims"}),
+	},
+	{
+		pkg: "./attach/devices", why: "it asks the kubelet, and knows nobody",
+		never: join(ours, clients, bolt, cni, processes),
 	},
 	{
 		pkg: "./attach/plan", why: "the same facts give the same plan, on a node and in kubectl: no clients, no I/O",

@@ -1,0 +1,88 @@
+package resolve
+
+import (
+	"context"
+	"maps"
+
+	"github.com/tenure-ipam/tenure/attach/facts"
+	"github.com/tenure-ipam/tenure/attach/plan"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// Cluster is what a [Resolver] needs of the cluster. All methods may run at once.
+type Cluster struct {
+	Pods        Pods
+	Definitions Definitions
+	Namespaces  Namespaces
+	// Devices asks the node's kubelet.
+	Devices Devices
+	// Warn says something to the owner of a pod. It does not wait for the API server.
+	Warn func(pod protocol.PodRef, reason, message string)
+}
+
+// A Pod is what decides about a pod's networks.
+type Pod struct {
+	Namespace, Name string
+	// UID is the API's. MirrorOf is, of a static pod's mirror, the UID by which the
+	// kubelet and the runtime know the pod.
+	UID, MirrorOf protocol.UID
+	// Annotations are those that [plan.Tells] of, or more.
+	Annotations map[string]string
+}
+
+// is reports whether uid, as a runtime told it, is p's. An empty one is anybody's.
+func (p Pod) is(uid string) bool {
+	return uid == "" || protocol.UID(uid) == p.UID || protocol.UID(uid) == p.MirrorOf
+}
+
+// kubelets returns the UID by which the kubelet knows the pod.
+func (p Pod) kubelets() protocol.UID {
+	if p.MirrorOf != "" {
+		return p.MirrorOf
+	}
+	return p.UID
+}
+
+// Pods finds this node's pods.
+type Pods interface {
+	// Cached returns what the watch of the node's pods has of a pod, which may be an
+	// earlier one of that name. It does not block.
+	Cached(namespace, name string) (Pod, bool)
+	// ReadPod reads a pod live.
+	ReadPod(ctx context.Context, namespace, name string) (Pod, protocol.Outcome, error)
+	// Annotate sets one annotation of the pod that has this UID in the API, and
+	// touches nothing else. Conflict means that the pod of that name is another one.
+	Annotate(ctx context.Context, pod protocol.PodRef, annotation, value string) (protocol.Outcome, error)
+}
+
+// Definitions finds NetworkAttachmentDefinitions.
+type Definitions interface {
+	// ReadDefinition reads a definition live.
+	ReadDefinition(ctx context.Context, ref facts.Ref) (facts.Definition, protocol.Outcome, error)
+	// FollowDefinition calls changed with the definition of that name as it is, and
+	// again whenever it has changed, until ctx ends; exists is false while there is
+	// none. changed is not called concurrently for one FollowDefinition.
+	FollowDefinition(ctx context.Context, ref facts.Ref, changed func(d facts.Definition, exists bool)) error
+}
+
+// Namespaces finds the labels of namespaces.
+type Namespaces interface {
+	// ReadLabels reads the labels of a namespace live.
+	ReadLabels(ctx context.Context, namespace string) (map[string]string, protocol.Outcome, error)
+	// FollowLabels is to labels what FollowDefinition is to a definition.
+	FollowLabels(ctx context.Context, namespace string, changed func(labels map[string]string, exists bool)) error
+}
+
+// Devices tells which devices the kubelet gave to a pod.
+type Devices interface {
+	// DevicesOf returns the IDs of a pod's devices by resource name, in the kubelet's
+	// order. Where there is no kubelet to ask, there are none.
+	DevicesOf(ctx context.Context, namespace, pod string) (map[string][]string, error)
+}
+
+// telling returns the annotations that decide about networks.
+func telling(annotations map[string]string) map[string]string {
+	few := maps.Clone(annotations)
+	maps.DeleteFunc(few, func(key, _ string) bool { return !plan.Tells(key) })
+	return few
+}

@@ -1,0 +1,90 @@
+package resolve
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/tenure-ipam/tenure/attach/facts"
+	"github.com/tenure-ipam/tenure/attach/npwg"
+	"github.com/tenure-ipam/tenure/attach/plan"
+)
+
+// A Source is where facts come from: an agent's caches, or a cluster that is read
+// live. All methods may run at once.
+type Source interface {
+	// Pod returns the pod that ref names.
+	Pod(ctx context.Context, ref facts.PodRef) (Pod, error)
+	// Definition returns a definition, or one that says why it is missing. named says
+	// that it is the plugin's configuration that names it, not the pod.
+	Definition(ctx context.Context, ref facts.Ref, named bool) (facts.Definition, error)
+	// Labels returns the labels of a namespace.
+	Labels(ctx context.Context, namespace string) (map[string]string, error)
+	Devices
+}
+
+// parallel is how many definitions are read at once.
+const parallel = 8
+
+// Gather answers a question from src.
+func Gather(ctx context.Context, src Source, q facts.Question) (facts.Answer, error) {
+	pod, err := src.Pod(ctx, q.Pod)
+	if err != nil {
+		return facts.Answer{}, err
+	}
+	uid := q.Pod.UID
+	if uid == "" {
+		uid = string(pod.kubelets())
+	}
+	answer := facts.Answer{Pod: facts.Pod{
+		PodRef:      facts.PodRef{Namespace: pod.Namespace, Name: pod.Name, UID: uid},
+		Annotations: telling(pod.Annotations),
+	}}
+	refs := plan.Wanted(q, answer.Pod)
+	answer.Networks = make([]facts.Definition, len(refs))
+	g, gctx := errgroup.WithContext(ctx)
+	g.SetLimit(parallel)
+	for i, ref := range refs {
+		g.Go(func() (err error) {
+			answer.Networks[i], err = src.Definition(gctx, ref, i < len(q.Networks))
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return facts.Answer{}, err
+	}
+	if err := addDevices(ctx, src, &answer); err != nil {
+		return facts.Answer{}, err
+	}
+	if slices.ContainsFunc(answer.Networks, asksForLabels) {
+		answer.Pod.NamespaceLabels, err = src.Labels(ctx, pod.Namespace)
+	}
+	return answer, err
+}
+
+// addDevices adds the pod's devices to those definitions that name a resource.
+func addDevices(ctx context.Context, src Devices, a *facts.Answer) error {
+	names := func(d facts.Definition) bool { return d.Annotations[npwg.AnnotationResource] != "" }
+	if !slices.ContainsFunc(a.Networks, names) {
+		return nil
+	}
+	devices, err := src.DevicesOf(ctx, a.Pod.Namespace, a.Pod.Name)
+	if err != nil {
+		return fmt.Errorf("devices of pod %s/%s: %w", a.Pod.Namespace, a.Pod.Name, err)
+	}
+	for i := range a.Networks {
+		if d := &a.Networks[i]; names(*d) {
+			d.Devices = devices[d.Annotations[npwg.AnnotationResource]]
+		}
+	}
+	return nil
+}
+
+// asksForLabels reports whether it depends on the labels of a pod's namespace who may
+// select d.
+func asksForLabels(d facts.Definition) bool {
+	_, ok := d.Annotations[plan.AnnotationSelector]
+	return ok
+}

@@ -1,0 +1,298 @@
+package resolve
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tenure-ipam/tenure/attach/facts"
+	"github.com/tenure-ipam/tenure/attach/npwg"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// A status is what a pod's status annotation is to say.
+type status struct {
+	Pod facts.PodRef `json:"pod"`
+	// Text is the annotation's.
+	Text string `json:"text"`
+}
+
+// An outbox has the statuses that the API server has yet to be told, the last one of
+// each pod. Each is a file of a directory as well: a restart of the agent loses
+// none. Files are not synced to the disk: a crash of the machine ends the pods'
+// sandboxes, and new ones are reported anew.
+type outbox struct {
+	dir     string
+	pods    Pods
+	metrics *Metrics
+	log     *slog.Logger
+	wake    chan struct{} // there is a letter without a carrier
+	calls   chan struct{} // tokens: so many calls at once
+
+	mu      sync.Mutex
+	letters map[string]*letter // guarded by mu; by file name
+}
+
+// A letter is a status on its way.
+type letter struct {
+	status  status
+	edition int           // counts statuses of the pod
+	carried bool          // a goroutine sees to it
+	changed chan struct{} // a newer edition is there
+}
+
+// maxCalls is how many calls to the API server are under way at once.
+const maxCalls = 8
+
+func newOutbox(dir string, pods Pods, m *Metrics, log *slog.Logger) *outbox {
+	return &outbox{
+		dir: dir, pods: pods, metrics: m, log: log,
+		wake: make(chan struct{}, 1), calls: make(chan struct{}, maxCalls), letters: map[string]*letter{},
+	}
+}
+
+const letterSuffix = ".json"
+
+// fileOf returns the name of the file for a pod's status.
+func fileOf(pod facts.PodRef) string {
+	sum := sha256.Sum256([]byte(pod.Namespace + "/" + pod.Name + "/" + pod.UID))
+	return hex.EncodeToString(sum[:16]) + letterSuffix
+}
+
+// accept takes s over. Once it has returned nil, the pod gets the status as long as
+// it exists and gets no newer one.
+func (o *outbox) accept(s status) error {
+	raw, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
+	name := fileOf(s.Pod)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	// Under the lock: of two statuses the later one must be the file's too. It is a
+	// short write that nothing waits for but other pods' reports.
+	if err := o.write(name, raw); err != nil {
+		return fmt.Errorf("keep the status of pod %s/%s: %w", s.Pod.Namespace, s.Pod.Name, err)
+	}
+	o.putLocked(name, s)
+	return nil
+}
+
+// putLocked makes s the letter of that name. o.mu must be held.
+func (o *outbox) putLocked(name string, s status) {
+	l, ok := o.letters[name]
+	if !ok {
+		l = &letter{changed: make(chan struct{}, 1)}
+		o.letters[name] = l
+		signal(o.wake)
+	} else {
+		signal(l.changed)
+	}
+	l.status = s
+	l.edition++
+}
+
+// signal wakes who waits for c, which has room for one.
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+func (o *outbox) write(name string, raw []byte) error {
+	if err := os.MkdirAll(o.dir, 0o700); err != nil {
+		return err
+	}
+	path := filepath.Join(o.dir, name)
+	if err := os.WriteFile(path+".new", raw, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(path+".new", path)
+}
+
+// load takes up what an earlier run of the agent has accepted.
+func (o *outbox) load() error {
+	entries, err := os.ReadDir(o.dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read kept statuses: %w", err)
+	}
+	for _, e := range entries {
+		path := filepath.Join(o.dir, e.Name())
+		s, err := read(path)
+		if err != nil {
+			// Half written, and so never accepted, or no file of ours.
+			o.log.Warn("kept status left out", "path", path, "error", err)
+			continue
+		}
+		o.mu.Lock()
+		if _, newer := o.letters[e.Name()]; !newer {
+			o.putLocked(e.Name(), s)
+		}
+		o.mu.Unlock()
+	}
+	return nil
+}
+
+func read(path string) (s status, err error) {
+	if !strings.HasSuffix(path, letterSuffix) {
+		return s, errors.New("not named as a kept status is")
+	}
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return s, err
+	}
+	if err := json.Unmarshal(raw, &s); err != nil {
+		return s, err
+	}
+	if fileOf(s.Pod) != filepath.Base(path) {
+		return s, fmt.Errorf("it is of pod %s/%s, whose file has another name", s.Pod.Namespace, s.Pod.Name)
+	}
+	return s, nil
+}
+
+// size returns how many statuses are on their way.
+func (o *outbox) size() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.letters)
+}
+
+// run hands statuses on until ctx ends.
+func (o *outbox) run(ctx context.Context) error {
+	if err := o.load(); err != nil {
+		return err
+	}
+	var carriers sync.WaitGroup
+	defer carriers.Wait()
+	for {
+		o.mu.Lock()
+		for name, l := range o.letters {
+			if !l.carried {
+				l.carried = true
+				carriers.Go(func() { o.carry(ctx, name, l) })
+			}
+		}
+		o.mu.Unlock()
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-o.wake:
+		}
+	}
+}
+
+// How long is waited between two tries for one pod.
+const (
+	firstPause = 100 * time.Millisecond
+	lastPause  = time.Minute
+)
+
+// carry hands a letter on, and tries again until it has arrived, or its pod is gone.
+func (o *outbox) carry(ctx context.Context, name string, l *letter) {
+	tries := 0
+	for ctx.Err() == nil {
+		o.mu.Lock()
+		s, edition := l.status, l.edition
+		o.mu.Unlock()
+		select {
+		case <-ctx.Done():
+			return
+		case o.calls <- struct{}{}:
+		}
+		done, err := o.send(ctx, s, tries > 0)
+		<-o.calls
+		if done {
+			if o.forget(ctx, name, l, edition) {
+				return
+			}
+			tries = 0
+			continue
+		}
+		o.metrics.statusWritten("retried")
+		if tries == 0 || backOff(tries) == lastPause {
+			o.log.WarnContext(ctx, "status not written yet", "namespace", s.Pod.Namespace, "pod", s.Pod.Name, "error", err)
+		}
+		o.await(ctx, l, jittered(backOff(tries)))
+		tries++
+	}
+}
+
+// backOff returns the pause after so many tries.
+func backOff(tries int) time.Duration {
+	return min(lastPause, firstPause<<min(tries, 16))
+}
+
+// jittered returns d, give or take a half: after an outage nodes must not come all at
+// once.
+func jittered(d time.Duration) time.Duration { return d/2 + rand.N(d) }
+
+// await waits for d, or until there is a newer edition.
+func (o *outbox) await(ctx context.Context, l *letter, d time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	select {
+	case <-ctx.Done():
+	case <-l.changed:
+	}
+}
+
+// forget drops a letter that has arrived, unless there is a newer edition.
+func (o *outbox) forget(ctx context.Context, name string, l *letter, edition int) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if l.edition != edition {
+		return false
+	}
+	delete(o.letters, name)
+	if err := os.Remove(filepath.Join(o.dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		o.log.WarnContext(ctx, "kept status not removed: it will be written once more", "file", name, "error", err)
+	}
+	return true
+}
+
+// send tries once to write s. It reports whether there is nothing more to do.
+func (o *outbox) send(ctx context.Context, s status, live bool) (done bool, err error) {
+	p, out, err := o.find(ctx, s.Pod, live)
+	if out == protocol.Done && !p.is(s.Pod.UID) {
+		out = protocol.NotFound // the pod of that name is another one
+	}
+	if out == protocol.Done {
+		out, err = o.pods.Annotate(ctx, protocol.PodRef{Namespace: p.Namespace, Name: p.Name, UID: p.UID}, npwg.AnnotationStatus, s.Text)
+	}
+	switch out {
+	case protocol.Done:
+		o.metrics.statusWritten("written")
+		return true, nil
+	case protocol.NotFound:
+		o.metrics.statusWritten("gone")
+		o.log.DebugContext(ctx, "status dropped: its pod is gone", "namespace", s.Pod.Namespace, "pod", s.Pod.Name)
+		return true, nil
+	case protocol.Unknown, protocol.Exists, protocol.Conflict, protocol.Refused:
+	}
+	return false, err
+}
+
+// find finds a pod by the UID that the runtime knows, live if asked to.
+func (o *outbox) find(ctx context.Context, ref facts.PodRef, live bool) (Pod, protocol.Outcome, error) {
+	if !live && ref.UID != "" {
+		if p, ok := o.pods.Cached(ref.Namespace, ref.Name); ok && p.is(ref.UID) {
+			return p, protocol.Done, nil
+		}
+	}
+	return o.pods.ReadPod(ctx, ref.Namespace, ref.Name)
+}

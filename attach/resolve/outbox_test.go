@@ -1,0 +1,234 @@
+package resolve
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tenure-ipam/tenure/attach/facts"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+	"github.com/tenure-ipam/tenure/ipam/wire"
+)
+
+// tell reports a status of pod ns/p.
+func tell(t *testing.T, r *Resolver, uid, text string, warnings ...facts.Warning) {
+	t.Helper()
+	raw, err := json.Marshal(facts.Report{Pod: facts.PodRef{Namespace: "ns", Name: "p", UID: uid}, Status: json.RawMessage(text), Warnings: warnings})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if resp := r.Serve(t.Context(), wire.Request{Verb: wire.Report, Ask: raw}); resp.Error != nil {
+		t.Fatal(resp.Error)
+	}
+}
+
+// written checks what pods were annotated with, in order.
+func (w *world) written(t *testing.T, want ...string) {
+	t.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !slices.Equal(w.annotated, want) {
+		t.Errorf("written: %q; want %q", w.annotated, want)
+	}
+}
+
+func status1(uid, text string) string {
+	return "ns/p " + uid + " k8s.v1.cni.cncf.io/network-status=" + text
+}
+
+func kept(t *testing.T, dir string) int {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
+	return len(entries)
+}
+
+func TestStatusIsWrittenN47(t *testing.T) {
+	w := newWorld()
+	run(t, w, func(t *testing.T, r *Resolver) {
+		w.seen(r, podOf("p", "u1", ""))
+		tell(t, r, "u1", `[{"name":"a"}]`)
+		if n := kept(t, r.cfg.Reports); n != 1 {
+			t.Errorf("%d files are kept of an accepted status; want 1", n)
+		}
+		synctest.Wait()
+		w.written(t, status1("u1", `[{"name":"a"}]`))
+		if n := kept(t, r.cfg.Reports); n != 0 || r.outbox.size() != 0 {
+			t.Errorf("%d files and %d letters are left of a written status", n, r.outbox.size())
+		}
+		if reads := w.took(); len(reads) > 0 {
+			t.Errorf("it took %q", reads)
+		}
+	})
+}
+
+func TestStatusIsTriedAgain(t *testing.T) {
+	w := newWorld()
+	run(t, w, func(t *testing.T, r *Resolver) {
+		w.seen(r, podOf("p", "u1", ""))
+		w.answers = []protocol.Outcome{protocol.Unknown, protocol.Conflict, protocol.Refused, protocol.Unknown}
+		tell(t, r, "u1", `[1]`)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		w.written(t, status1("u1", `[1]`))
+	})
+}
+
+func TestLatestStatusWins(t *testing.T) {
+	w := newWorld()
+	run(t, w, func(t *testing.T, r *Resolver) {
+		w.seen(r, podOf("p", "u1", ""))
+		w.answers = slices.Repeat([]protocol.Outcome{protocol.Unknown}, 8) // some 25 s
+		tell(t, r, "u1", `[1]`)
+		time.Sleep(time.Second)
+		tell(t, r, "u1", `[2]`)
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		w.written(t, status1("u1", `[2]`))
+		if n := kept(t, r.cfg.Reports); n != 0 {
+			t.Errorf("%d files are left", n)
+		}
+	})
+}
+
+func TestStatusOfAPodThatIsGoneIsDropped(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		after func(w *world)
+	}{
+		{"deleted", func(w *world) { clear(w.pods) }},
+		{"created anew", func(w *world) { w.pods[podName{"ns", "p"}] = podOf("p", "u2", "") }},
+		{"created anew, and seen", func(w *world) {
+			w.pods[podName{"ns", "p"}], w.cached[podName{"ns", "p"}] = podOf("p", "u2", ""), podOf("p", "u2", "")
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld()
+			run(t, w, func(t *testing.T, r *Resolver) {
+				w.seen(r, podOf("p", "u1", ""))
+				tt.after(w)
+				tell(t, r, "u1", `[1]`)
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				w.written(t)
+				if n := kept(t, r.cfg.Reports); n != 0 || r.outbox.size() != 0 {
+					t.Errorf("%d files and %d letters are left of a pod that is gone", n, r.outbox.size())
+				}
+			})
+		})
+	}
+}
+
+func TestStatusOfAStaticPodIsItsMirrors(t *testing.T) {
+	w := newWorld()
+	run(t, w, func(t *testing.T, r *Resolver) {
+		p := podOf("p", "mirror", "")
+		p.MirrorOf = "kubelets"
+		w.seen(r, p)
+		tell(t, r, "kubelets", `[1]`, facts.Warning{Reason: "Odd", Message: "look"})
+		synctest.Wait()
+		w.written(t, status1("mirror", `[1]`))
+		if want := []string{"ns/p mirror Odd: look"}; !slices.Equal(w.said, want) {
+			t.Errorf("said %q; want %q", w.said, want)
+		}
+	})
+}
+
+func TestStatusWithoutUIDIsThePodsThatThereIs(t *testing.T) {
+	w := newWorld()
+	run(t, w, func(t *testing.T, r *Resolver) {
+		w.seen(r, podOf("p", "old", ""))
+		w.pods[podName{"ns", "p"}] = podOf("p", "new", "")
+		tell(t, r, "", `[1]`)
+		synctest.Wait()
+		w.written(t, status1("new", `[1]`))
+	})
+}
+
+func TestWarningsAloneAreSaidN20A1(t *testing.T) {
+	w := newWorld()
+	run(t, w, func(t *testing.T, r *Resolver) {
+		tell(t, r, "u1", ``, facts.Warning{Reason: "InvalidNetworkAnnotation", Message: "ips is empty"})
+		synctest.Wait()
+		w.written(t)
+		if want := []string{"ns/p u1 InvalidNetworkAnnotation: ips is empty"}; !slices.Equal(w.said, want) {
+			t.Errorf("said %q; want %q", w.said, want)
+		}
+	})
+}
+
+func TestAcceptedStatusSurvivesARestart(t *testing.T) {
+	w := newWorld()
+	w.pods[podName{"ns", "p"}] = podOf("p", "u1", "")
+	dir := t.TempDir()
+	start := func(t *testing.T) (*Resolver, func()) {
+		r, err := New(DefaultConfig(dir), w.cluster(), slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- r.Run(ctx) }()
+		return r, func() {
+			stop()
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		w.down = errors.New("away")
+		r, stop := start(t)
+		tell(t, r, "u1", `[1]`)
+		time.Sleep(time.Second)
+		stop()
+		w.written(t)
+	})
+	// What a crash leaves of a status that was not accepted, and what is not ours.
+	for name, text := range map[string]string{"x.json": `{"pod":`, "y.json": `{"pod":{"namespace":"ns","name":"q"},"text":"[]"}`, "z.json.new": ``} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		w.down = nil
+		_, stop := start(t)
+		synctest.Wait()
+		stop()
+		w.written(t, status1("u1", `[1]`))
+	})
+}
+
+func TestStatusThatCannotBeKeptIsNotAccepted(t *testing.T) {
+	w := newWorld()
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r, err := New(DefaultConfig(filepath.Join(file, "below")), w.cluster(), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp := r.Serve(t.Context(), wire.Request{Verb: wire.Report, Ask: json.RawMessage(`{"pod":{"namespace":"ns","name":"p"},"status":[]}`)})
+	if resp.Error == nil {
+		t.Error("it was accepted")
+	}
+}
+
+func TestBackOffIsBounded(t *testing.T) {
+	for tries, want := range map[int]time.Duration{0: firstPause, 1: 2 * firstPause, 9: 512 * firstPause, 10: lastPause, 1000: lastPause} {
+		if got := backOff(tries); got != want {
+			t.Errorf("after %d tries: got %v; want %v", tries, got, want)
+		}
+	}
+}
