@@ -75,9 +75,16 @@ func (r *Reconciler) free(ctx context.Context, uid protocol.UID, held []broker.H
 	if restored, err := r.restored(ctx, held); restored || err != nil {
 		return false, err
 	}
-	if err := r.Broker.Mark(ctx, held); err != nil {
-		return false, err
+	marked, err := r.Broker.Mark(ctx, held)
+	if err != nil {
+		return false, err //nolint:wrapcheck // says what it is about
 	}
+	return r.clear(ctx, uid, marked)
+}
+
+// clear removes grants that have been marked, unless a node uses the claim. The marks
+// must be older than what says that nobody else is entitled to them.
+func (r *Reconciler) clear(ctx context.Context, uid protocol.UID, marked []broker.Held) (freed bool, err error) {
 	for i := range 2 {
 		switch _, out, err := r.Live.ReadSubLease(ctx, protocol.UseName(uid, i)); out {
 		case protocol.NotFound:
@@ -87,7 +94,7 @@ func (r *Reconciler) free(ctx context.Context, uid protocol.UID, held []broker.H
 			return false, fmt.Errorf("read use %d: %w", i, err)
 		}
 	}
-	return true, r.Broker.Clear(ctx, held)
+	return true, r.Broker.Clear(ctx, marked)
 }
 
 // restored reports whether one of these grants is of a pool of which nothing may be

@@ -29,15 +29,17 @@ func (w *world) say(call string) error {
 	return w.errors[call]
 }
 
-func (w *world) Known(broker.ClaimKey) []protocol.UID        { return nil }
-func (w *world) Claims() []broker.ClaimKey                   { return nil }
-func (w *world) Held(protocol.UID) []broker.Held             { return slices.Clone(w.held) }
-func (w *world) Ask(broker.Ask) broker.Answer                { return broker.Answer{} }
-func (w *world) Verify(context.Context, []broker.Held) error { return w.say("verify") }
+func (w *world) Known(broker.ClaimKey) []protocol.UID { return nil }
+func (w *world) Claims() []broker.ClaimKey            { return nil }
+func (w *world) Held(protocol.UID) []broker.Held      { return slices.Clone(w.held) }
+func (w *world) Ask(broker.Ask) broker.Answer         { return broker.Answer{} }
+func (w *world) Verify(context.Context, broker.Ask) (broker.Answer, error) {
+	return broker.Answer{}, w.say("verify")
+}
 func (w *world) Withdraw(uid protocol.UID)                   { _ = w.say("withdraw") }
 func (w *world) Unmark(context.Context, []broker.Held) error { return w.say("unmark") }
-func (w *world) Mark(_ context.Context, h []broker.Held) error {
-	return w.say("mark " + join(addrsOf(h)))
+func (w *world) Mark(_ context.Context, h []broker.Held) ([]broker.Held, error) {
+	return h, w.say("mark " + join(addrsOf(h)))
 }
 func (w *world) Clear(_ context.Context, h []broker.Held) error {
 	return w.say("clear " + join(addrsOf(h)))

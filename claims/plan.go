@@ -44,8 +44,6 @@ type seen struct {
 
 	network *networks.Resolution // nil: not read
 	answer  *broker.Answer       // nil: not asked
-	// verified says that the leases were read live since the claim was.
-	verified bool
 }
 
 // use is a pod's use of the claim.
@@ -60,7 +58,7 @@ type use struct {
 type plan struct {
 	resolve bool        // find out what the claim's network is
 	ask     *broker.Ask // ask the broker
-	verify  bool        // read the leases of the grants live, and ask again
+	verify  *broker.Ask // ask it, with the leases of the grants read live
 
 	status *status
 	// giveBack are grants to be marked before, and freed after, status is written:
@@ -119,8 +117,8 @@ func (s seen) allocate() plan {
 	}
 	if len(s.answer.Granted) > 0 {
 		// The status write must fail if somebody is giving these back.
-		if s.answer.Stamp != s.claim.revision && !s.verified {
-			return plan{verify: true}
+		if s.answer.Stamp != s.claim.revision {
+			return plan{verify: s.ask(nil)}
 		}
 		return plan{status: s.change(s.allocated(s.cidrs(s.answer.Granted)))}
 	}

@@ -31,9 +31,9 @@ type Granter interface {
 	Claims() []broker.ClaimKey
 	Held(uid protocol.UID) []broker.Held
 	Ask(a broker.Ask) broker.Answer
-	Verify(ctx context.Context, grants []broker.Held) error
+	Verify(ctx context.Context, a broker.Ask) (broker.Answer, error)
 	Withdraw(uid protocol.UID)
-	Mark(ctx context.Context, grants []broker.Held) error
+	Mark(ctx context.Context, grants []broker.Held) ([]broker.Held, error)
 	Unmark(ctx context.Context, grants []broker.Held) error
 	Clear(ctx context.Context, grants []broker.Held) error
 }
@@ -120,11 +120,12 @@ func (r *Reconciler) look(ctx context.Context, obj *ipamclaims.IPAMClaim) (time.
 		case p.ask != nil:
 			answer := r.Broker.Ask(*p.ask)
 			s.answer = &answer
-		case p.verify:
-			if err := r.Broker.Verify(ctx, s.held); err != nil {
-				return 0, err
+		case p.verify != nil:
+			answer, err := r.Broker.Verify(ctx, *p.verify)
+			if err != nil {
+				return 0, err //nolint:wrapcheck // says what it is about
 			}
-			s.answer, s.verified = nil, true
+			s.answer = &answer
 		default:
 			if restored, err := r.restored(ctx, p.giveBack); restored || err != nil {
 				return lookAgain, err
@@ -141,8 +142,10 @@ func (r *Reconciler) apply(ctx context.Context, obj *ipamclaims.IPAMClaim, c cla
 			return fmt.Errorf("claim %s/%s: keep addresses: %w", c.key.Namespace, c.key.Name, err)
 		}
 	}
+	var marked []broker.Held
 	if len(p.giveBack) > 0 {
-		if err := r.Broker.Mark(ctx, p.giveBack); err != nil {
+		var err error
+		if marked, err = r.Broker.Mark(ctx, p.giveBack); err != nil {
 			return fmt.Errorf("claim %s/%s: give addresses back: %w", c.key.Namespace, c.key.Name, err)
 		}
 	}
@@ -151,9 +154,9 @@ func (r *Reconciler) apply(ctx context.Context, obj *ipamclaims.IPAMClaim, c cla
 			return err
 		}
 	}
-	if len(p.giveBack) > 0 {
+	if len(marked) > 0 {
 		// Somebody may have emptied the status of a claim that pods use.
-		if _, err := r.free(ctx, c.uid, p.giveBack); err != nil {
+		if _, err := r.clear(ctx, c.uid, marked); err != nil {
 			return fmt.Errorf("claim %s/%s: give addresses back: %w", c.key.Namespace, c.key.Name, err)
 		}
 	}

@@ -179,6 +179,14 @@ type Grant struct {
 	// +optional
 	// +kubebuilder:validation:Enum=true
 	Freeing bool `json:"freeing,omitempty"`
+
+	// mark tells one freeing from every other of the same address and grantee: it is
+	// the lease's resourceVersion before it was written. A grant is removed only by
+	// who knew its mark before changing the grantee, or looking for its uses.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=64
+	Mark string `json:"mark,omitempty"`
 }
 
 // Grantee is to whom an address is granted. The UID alone decides.

@@ -133,9 +133,9 @@ func NewBook(now func() time.Time) *Book {
 		names:   map[protocol.Grantee][]protocol.UID{},
 		holders: map[protocol.NodeName]*holder{},
 		queue: queue{
-			asks:   map[protocol.UID]*waiter{},
-			byName: map[protocol.Grantee]protocol.UID{},
-			stamps: map[protocol.UID]protocol.Revision{},
+			asks:    map[protocol.UID]*waiter{},
+			byName:  map[protocol.Grantee]protocol.UID{},
+			settled: map[protocol.UID]arrival{},
 		},
 	}
 }

@@ -34,7 +34,7 @@ func TestStamp(t *testing.T) {
 			before := b.Begin()
 			a := ask("a", "lan")
 			a.Stamp = "7"
-			if got := b.Ask(a); len(got.Granted) > 0 {
+			if got := b.Ask(a, never); len(got.Granted) > 0 {
 				t.Fatalf("granted %v without a lease", got.Granted)
 			}
 			block := netip.MustParsePrefix("10.0.0.5/32")
@@ -43,11 +43,11 @@ func TestStamp(t *testing.T) {
 				Pool: "lan", PoolUID: pool.UID, Block: block, Holder: protocol.Holder{Cluster: true},
 				Grants: []protocol.Grant{{Addr: block.Addr(), To: a.To}},
 			}, before)
-			if got := b.Ask(a); len(got.Granted) != 1 || got.Stamp != tt.want {
+			if got := b.Ask(a, never); len(got.Granted) != 1 || got.Stamp != tt.want {
 				t.Errorf("granted %v with stamp %q; want one address with stamp %q", got.Granted, got.Stamp, tt.want)
 			}
 			b.Withdraw(a.To.UID)
-			if got := b.Ask(a); len(got.Granted) != 1 || got.Stamp != "" {
+			if got := b.Ask(a, never); len(got.Granted) != 1 || got.Stamp != "" {
 				t.Errorf("asked anew: granted %v with stamp %q; want one address without", got.Granted, got.Stamp)
 			}
 		})
@@ -125,10 +125,10 @@ func TestPoolSeenLiveFirst(t *testing.T) {
 	now := pool
 	now.Revision, now.Open = "2", false
 	b.correct("lan", pool.UID, now.Pool, true)
-	b.Ask(ask("a", "lan"))
+	b.Ask(ask("a", "lan"), never)
 	r := b.plan(b.take(1, time.Now()), nil, time.Now())
 	b.finish(r, time.Now())
-	if got := b.Ask(ask("a", "lan")); got.Problem.Reason != PoolNotReady || b.pending() {
+	if got := b.Ask(ask("a", "lan"), never); got.Problem.Reason != PoolNotReady || b.pending() {
 		t.Fatalf("problem %v, ready %v; want %v and an ask that waits", got.Problem.Reason, b.pending(), PoolNotReady)
 	}
 	now.Restored = true

@@ -45,8 +45,8 @@ type Notify struct {
 }
 
 var (
-	// errNotSo: a grant is not marked that was to be removed, or gone that was
-	// to be unmarked, or the lease is of a later version of the protocol.
+	// errNotSo: a grant has not the mark with which it was to be removed, or is gone
+	// that was to be unmarked, or the lease is of a later version of the protocol.
 	errNotSo = errors.New("a grant is not as it was")
 	// errBusy: every try of a write met another writer's.
 	errBusy = errors.New("the lease is changed too often")
@@ -173,9 +173,11 @@ func (b *Broker) Forget(name string, uid protocol.UID) {
 
 // Ask says what became of a so far. If a has not been granted it waits, and its
 // claim is notified when there is news.
-func (b *Broker) Ask(a Ask) Answer {
+func (b *Broker) Ask(a Ask) Answer { return b.ask(a, never) }
+
+func (b *Broker) ask(a Ask, read uint64) Answer {
 	b.mu.Lock()
-	answer := b.book.Ask(a)
+	answer := b.book.Ask(a, read)
 	pending := b.book.pending()
 	b.mu.Unlock()
 	if pending {
@@ -184,18 +186,26 @@ func (b *Broker) Ask(a Ask) Answer {
 	return answer
 }
 
-// Verify reads the leases of grants live, so that the next Ask answers with what
-// they are now. Between reading a grantee and writing into its status what it was
-// granted, the grants must have been seen live: who gives grants of an existing
-// grantee back marks them first and then changes its status, and so either the
-// grants are seen marked, or the write fails.
-func (b *Broker) Verify(ctx context.Context, grants []Held) error {
-	for _, h := range grants {
-		if _, _, err := b.read(ctx, protocol.LeaseName(h.Pool, h.Block)); err != nil {
-			return fmt.Errorf("verify grants: %w", err)
+// Verify is Ask with an answer whose Stamp is a's, if it grants anything: the leases
+// of the grants are read live. a must have a Stamp. Between reading a grantee and writing into its status
+// what it was granted, the grants must have been seen live: who gives grants of an
+// existing grantee back marks them first and then changes its status, and so either
+// the grants are seen marked, or the write fails.
+func (b *Broker) Verify(ctx context.Context, a Ask) (Answer, error) {
+	begun := b.begin()
+	for range tries {
+		for _, h := range b.Held(a.To.UID) {
+			if _, _, err := b.read(ctx, protocol.LeaseName(h.Pool, h.Block)); err != nil {
+				return Answer{}, fmt.Errorf("verify grants: %w", err)
+			}
 		}
+		answer := b.ask(a, begun)
+		if len(answer.Granted) == 0 || answer.Stamp == a.Stamp {
+			return answer, nil
+		}
+		// While they were read, a watch that is behind has shown others.
 	}
-	return nil
+	return Answer{}, fmt.Errorf("verify grants: %w", errBusy)
 }
 
 // ReadLease reads a lease live, for who must know before it refuses. There is none
@@ -273,9 +283,32 @@ func (b *Broker) called(kind protocol.GranteeKind) []protocol.Grantee {
 	return b.book.called(kind)
 }
 
-// Mark sets freeing on grants. When it returns nil each is marked, or gone.
-func (b *Broker) Mark(ctx context.Context, grants []Held) error {
-	return b.change(ctx, Mark, grants)
+// Mark sets freeing on grants. When the error is nil each is marked, or gone; those
+// that are marked are returned as they are then, for Clear.
+//
+// A mark may be another's, and only seen on a watch. All the same: what was read of
+// the grantee's uses, or changed in its status, after Mark has returned came after
+// the mark, and Clear removes nothing that has had another mark since, or none.
+func (b *Broker) Mark(ctx context.Context, grants []Held) ([]Held, error) {
+	if err := b.change(ctx, Mark, grants); err != nil {
+		return nil, err
+	}
+	return b.Marked(grants), nil
+}
+
+// Marked returns those of grants that are marked, as they are now.
+func (b *Broker) Marked(grants []Held) []Held {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var marked []Held
+	for _, h := range grants {
+		for _, now := range b.book.Held(h.Grant.To.UID) {
+			if now.Grant.Freeing && now.Pool == h.Pool && now.Grant.Addr == h.Grant.Addr {
+				marked = append(marked, now)
+			}
+		}
+	}
+	return marked
 }
 
 // Unmark takes the mark off grants that are not to be freed after all. It fails
@@ -284,8 +317,8 @@ func (b *Broker) Unmark(ctx context.Context, grants []Held) error {
 	return b.change(ctx, Unmark, grants)
 }
 
-// Clear removes grants. It fails for one that is not marked; one that is gone
-// already is no failure.
+// Clear removes grants that Mark has returned. It fails for one that is not marked
+// any more, or that somebody has marked anew; one that is gone already is no failure.
 func (b *Broker) Clear(ctx context.Context, grants []Held) error {
 	return b.change(ctx, Clear, grants)
 }

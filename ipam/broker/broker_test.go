@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -57,14 +58,16 @@ func newRig(t *testing.T, s *server) rig {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- b.Run(ctx) }()
-	go s.watch(ctx, b)
-	t.Cleanup(func() {
-		stop()
-		if err := <-done; err != nil {
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		if err := b.Run(ctx); err != nil {
 			t.Errorf("Run: %v", err)
 		}
+	})
+	wg.Go(func() { s.watch(ctx, b) })
+	t.Cleanup(func() {
+		stop()
+		wg.Wait() // a goroutine that sleeps outlives no bubble
 	})
 	synctest.Wait()
 	return rig{b, s}
@@ -75,6 +78,18 @@ func (r rig) settle(a Ask) Answer {
 	r.Ask(a)
 	time.Sleep(3 * time.Second)
 	return r.Ask(a)
+}
+
+// free marks grants, and removes them.
+func (r rig) free(t *testing.T, held []Held) {
+	t.Helper()
+	marked, err := r.Mark(t.Context(), held)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Clear(t.Context(), marked); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func addrs(a Answer) string {
@@ -172,12 +187,7 @@ func TestArrivalOrder(t *testing.T) {
 		if err := r.Clear(t.Context(), held); err == nil {
 			t.Error("Clear of a grant that is not marked succeeds; want an error (M25)")
 		}
-		if err := r.Mark(t.Context(), held); err != nil {
-			t.Fatal(err)
-		}
-		if err := r.Clear(t.Context(), held); err != nil {
-			t.Fatal(err)
-		}
+		r.free(t, held)
 		time.Sleep(3 * time.Second)
 		for i := 2; i < 5; i++ {
 			got := r.Ask(ask(fmt.Sprint(i), "lan"))
@@ -242,12 +252,7 @@ func TestIdleLeasesGoBack(t *testing.T) {
 		s.setPool(pool)
 		r.settle(ask("a", "lan"))
 		held := r.Held("u-a")
-		if err := r.Mark(t.Context(), held); err != nil {
-			t.Fatal(err)
-		}
-		if err := r.Clear(t.Context(), held); err != nil {
-			t.Fatal(err)
-		}
+		r.free(t, held)
 		time.Sleep(55 * time.Second)
 		if s.count() != 1 {
 			t.Errorf("%d leases after 55 s without a grant; want 1", s.count())
@@ -265,12 +270,7 @@ func TestIdleLeasesGoBack(t *testing.T) {
 			t.Fatalf("%d leases of a pool being deleted; want the one with a grant", s.count())
 		}
 		held = r.Held("u-b")
-		if err := r.Mark(t.Context(), held); err != nil {
-			t.Fatal(err)
-		}
-		if err := r.Clear(t.Context(), held); err != nil {
-			t.Fatal(err)
-		}
+		r.free(t, held)
 		time.Sleep(3 * time.Second)
 		if s.count() != 0 {
 			t.Errorf("%d leases of a pool being deleted after its last grant; want 0", s.count())

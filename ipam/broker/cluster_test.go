@@ -31,6 +31,7 @@ type server struct {
 	watchers []chan func(*Broker)
 	refused  map[string]bool // names of leases that policy does not let anybody create
 	check    func()          // runs after every write, with mu held
+	read     func(string)    // runs before every read of a lease, by name, with mu held
 	slow     time.Duration   // how long the answer to a read of a lease is under way
 }
 
@@ -42,7 +43,7 @@ var (
 func newServer(rng *rand.Rand) *server {
 	return &server{
 		rng: rng, leases: map[string]protocol.Lease{}, pools: map[protocol.PoolName]protocol.Pool{},
-		seats: map[protocol.NodeName]protocol.Seat{}, refused: map[string]bool{}, check: func() {},
+		seats: map[protocol.NodeName]protocol.Seat{}, refused: map[string]bool{}, check: func() {}, read: func(string) {},
 	}
 }
 
@@ -57,7 +58,11 @@ func (s *server) watch(ctx context.Context, b *Broker) {
 		case <-ctx.Done():
 			return
 		case event := <-ch:
-			time.Sleep(s.some(50 * time.Millisecond))
+			lag := 50 * time.Millisecond
+			if s.some(30) == 0 {
+				lag = 3 * time.Second // this watch is behind
+			}
+			time.Sleep(s.some(lag))
 			event(b)
 		}
 	}
@@ -135,6 +140,7 @@ func (s *server) ReadLease(_ context.Context, name string) (protocol.Lease, prot
 		time.Sleep(slow)
 	}()
 	return call(s, func() (protocol.Lease, protocol.Outcome, error) {
+		s.read(name)
 		l, ok := s.leases[name]
 		if !ok {
 			return protocol.Lease{}, protocol.NotFound, fmt.Errorf("%s is not there", name)
@@ -275,6 +281,20 @@ func (s *server) unhold(pool PoolState, block netip.Prefix, node protocol.NodeNa
 	if l, ok := s.leases[name]; ok && l.Holder.Node == node && len(l.Grants) == 0 {
 		s.drop(name)
 	}
+}
+
+// unseen changes a lease, or deletes it if change returns false, and no watch shows
+// it.
+func (s *server) unseen(name string, change func(*protocol.Lease) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := s.leases[name].Clone()
+	l.Revision = s.next()
+	if !change(&l) {
+		delete(s.leases, name)
+		return
+	}
+	s.leases[name] = l
 }
 
 // count returns how many leases there are.

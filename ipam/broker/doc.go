@@ -19,7 +19,7 @@
 // only a call has shown, and no watch, is read again after ten seconds.
 // Whoever frees reads live first (docs/leases.md, rule 2): the broker offers the
 // two writes of freeing, [Broker.Mark] and [Broker.Clear], and its caller reads
-// what stands between them; [Broker.Drop] is one write, for a grantee that is gone
+// what stands between them, which counts only for the mark that was there before; [Broker.Drop] is one write, for a grantee that is gone
 // or has its answer.
 //
 // An ask that finds nothing has holders recalled: each of up to eight is asked, on

@@ -10,7 +10,7 @@ import (
 // edit is one change to a lease's grants.
 type edit struct {
 	verb  Verb
-	grant protocol.Grant // Freeing has no meaning here
+	grant protocol.Grant // of which Freeing has no meaning, and Mark that of Clear
 	// on is the UID of the lease that an add was planned for.
 	on protocol.UID
 }
@@ -21,9 +21,9 @@ type Verb uint8
 // The verbs.
 const (
 	add    Verb = iota // grant the address, if it is free and the cluster's to give
-	Mark               // set freeing
+	Mark               // set freeing, with a mark of its own
 	Unmark             // take the mark back
-	Clear              // remove the grant, if it is marked
+	Clear              // remove the grant, if its mark is the one that is named
 	Drop               // remove the grant: its grantee is gone, or names others for good
 )
 
@@ -73,20 +73,30 @@ func (e edit) apply(l *protocol.Lease, at int) (done, changed bool) {
 		if at < 0 {
 			return e.verb == Mark, false // nothing left to free
 		}
-		freeing := e.verb == Mark
-		changed = l.Grants[at].Freeing != freeing
-		l.Grants[at].Freeing = freeing
-		return true, changed
+		return true, mark(&l.Grants[at], e.verb, l.Revision)
 	default:
 		if at < 0 {
 			return true, false
 		}
-		if e.verb == Clear && !l.Grants[at].Freeing {
+		if e.verb == Clear && (!l.Grants[at].Freeing || l.Grants[at].Mark == "" || l.Grants[at].Mark != e.grant.Mark) {
 			return false, false
 		}
 		l.Grants = slices.Delete(l.Grants, at, at+1)
 		return true, true
 	}
+}
+
+// mark marks a grant of a lease of that revision, or takes the mark off it. A mark
+// that is there stays, unless it tells nobody which one it is.
+func mark(g *protocol.Grant, v Verb, revision protocol.Revision) (changed bool) {
+	before := *g
+	switch {
+	case v == Unmark:
+		g.Freeing, g.Mark = false, ""
+	case !g.Freeing || g.Mark == "":
+		g.Freeing, g.Mark = true, revision
+	}
+	return *g != before
 }
 
 // takeOver makes the cluster the holder of a lease that is idle to its holder. The

@@ -19,8 +19,11 @@ func grant(addr string, to protocol.Grantee) protocol.Grant {
 	return protocol.Grant{Addr: netip.MustParseAddr(addr), To: to}
 }
 
-func freeing(g protocol.Grant) protocol.Grant {
-	g.Freeing = true
+// freeing is a grant with a mark of its own.
+func freeing(g protocol.Grant) protocol.Grant { return marked(g, "5") }
+
+func marked(g protocol.Grant, mark protocol.Revision) protocol.Grant {
+	g.Freeing, g.Mark = true, mark
 	return g
 }
 
@@ -70,16 +73,19 @@ func TestRewrite(t *testing.T) {
 			[]edit{planned(Drop, toAda), planned(Drop, grant("10.0.0.2", ada))}, nil, []bool{true, true}, true},
 		{"drop keyed by UID (M15)", lease(toBert), []edit{planned(Drop, toAda)}, []protocol.Grant{toBert}, []bool{true}, false},
 		{"add to a lease that took the name", lease(), []edit{{verb: add, grant: toAda, on: "l0"}}, nil, []bool{false}, false},
-		{"mark", lease(toAda), []edit{planned(Mark, toAda)}, []protocol.Grant{freeing(toAda)}, []bool{true}, true},
+		{"mark", lease(toAda), []edit{planned(Mark, toAda)}, []protocol.Grant{marked(toAda, "7")}, []bool{true}, true},
 		{"mark again", lease(freeing(toAda)), []edit{planned(Mark, toAda)}, []protocol.Grant{freeing(toAda)}, []bool{true}, false},
+		{"mark what an older version has marked", lease(marked(toAda, "")), []edit{planned(Mark, toAda)}, []protocol.Grant{marked(toAda, "7")}, []bool{true}, true},
 		{"mark what is gone", lease(), []edit{planned(Mark, toAda)}, nil, []bool{true}, false},
 		{"mark keyed by UID, not by address (M15)", lease(toBert), []edit{planned(Mark, toAda)}, []protocol.Grant{toBert}, []bool{true}, false},
 		{"unmark", lease(freeing(toAda)), []edit{planned(Unmark, toAda)}, []protocol.Grant{toAda}, []bool{true}, true},
 		{"unmark what is gone", lease(), []edit{planned(Unmark, toAda)}, nil, []bool{false}, false},
-		{"remove", lease(freeing(toAda)), []edit{planned(Clear, toAda)}, nil, []bool{true}, true},
+		{"remove", lease(freeing(toAda)), []edit{planned(Clear, freeing(toAda))}, nil, []bool{true}, true},
 		{"remove without mark (M25)", lease(toAda), []edit{planned(Clear, toAda)}, []protocol.Grant{toAda}, []bool{false}, false},
-		{"remove another's", lease(freeing(toBert)), []edit{planned(Clear, toAda)}, []protocol.Grant{freeing(toBert)}, []bool{true}, false},
-		{"a lease of a later version is left alone (F21)", later, []edit{planned(Clear, toAda)}, later.Grants, []bool{false}, false},
+		{"remove without a mark to go by", lease(marked(toAda, "")), []edit{planned(Clear, marked(toAda, ""))}, []protocol.Grant{marked(toAda, "")}, []bool{false}, false},
+		{"remove what has another mark by now (0008)", lease(marked(toAda, "6")), []edit{planned(Clear, freeing(toAda))}, []protocol.Grant{marked(toAda, "6")}, []bool{false}, false},
+		{"remove another's", lease(freeing(toBert)), []edit{planned(Clear, freeing(toAda))}, []protocol.Grant{freeing(toBert)}, []bool{true}, false},
+		{"a lease of a later version is left alone (F21)", later, []edit{planned(Clear, later.Grants[0])}, later.Grants, []bool{false}, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -186,7 +186,7 @@ func (b *Book) wait(w *waiter) {
 // settled ends the wait of w, whose addresses are all granted.
 func (b *Book) settled(r *round, w *waiter) {
 	b.end(w)
-	b.queue.stamps[w.ask.To.UID] = b.stamp(w)
+	b.queue.settled[w.ask.To.UID] = w.arrival()
 	r.tell(w)
 }
 
@@ -261,7 +261,7 @@ func (b *Book) finish(r *round, now time.Time) {
 		if w.gone {
 			continue
 		}
-		if _, ok := b.granted(w.ask); ok {
+		if _, _, ok := b.granted(w.ask); ok {
 			b.settled(r, w)
 			continue
 		}

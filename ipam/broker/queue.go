@@ -2,6 +2,7 @@ package broker
 
 import (
 	"container/heap"
+	"math"
 	"slices"
 	"time"
 
@@ -17,10 +18,19 @@ type queue struct {
 	delayed []*waiter
 	// byName is whose ask there is under a grantee's name.
 	byName map[protocol.Grantee]protocol.UID
-	// stamps are those of asks that were granted and have not been answered.
-	stamps map[protocol.UID]protocol.Revision
-	last   uint64 // sequence number of the youngest ask
+	// settled are the asks that were granted and have not been answered.
+	settled map[protocol.UID]arrival
+	last    uint64 // sequence number of the youngest ask
 }
+
+// arrival says that an ask came with that stamp, and when, in the Book's count.
+type arrival struct {
+	stamp protocol.Revision
+	at    uint64
+}
+
+// never is when no call begins.
+const never = math.MaxUint64
 
 // waiter is an ask that has not been granted.
 type waiter struct {
@@ -29,7 +39,7 @@ type waiter struct {
 	problem Problem
 	ready   bool   // stands in queue.ready
 	gone    bool   // has been withdrawn
-	arrived uint64 // in the Book's count
+	arrived uint64 // in the Book's count: before any call that began later
 
 	starves []*pool // in which it has found nothing, after every holder was asked
 
@@ -39,16 +49,23 @@ type waiter struct {
 
 // Ask says what became of a so far, and puts it into the queue if it is new. An
 // ask of the same grantee takes the place of an earlier one. Once the answer has
-// been used, Withdraw.
-func (b *Book) Ask(a Ask) Answer {
+// been used, Withdraw. At read, or never, its leases began to be read live for a.
+func (b *Book) Ask(a Ask, read uint64) Answer {
 	uid := a.To.UID
 	w := b.queue.asks[uid]
-	if given, ok := b.granted(a); ok {
-		stamp := b.queue.stamps[uid]
+	if granted, on, ok := b.granted(a); ok {
+		came := b.queue.settled[uid]
 		if w != nil {
-			stamp = b.stamp(w)
+			came = w.arrival()
 		}
-		return Answer{Granted: given, Stamp: stamp}
+		answer := Answer{Granted: granted}
+		switch {
+		case seenSince(on, read):
+			answer.Stamp = a.Stamp
+		case came.stamp != "" && seenSince(on, came.at):
+			answer.Stamp = came.stamp
+		}
+		return answer
 	}
 	switch {
 	case w == nil:
@@ -66,21 +83,18 @@ func (b *Book) Ask(a Ask) Answer {
 	return Answer{Problem: w.problem}
 }
 
-// stamp returns the stamp of w if every lease that grants to it was seen live by a
-// call that began after w came.
-func (b *Book) stamp(w *waiter) protocol.Revision {
-	for _, h := range b.held[w.ask.To.UID] {
-		if b.pools[h.Pool].leases[h.Block].liveAt <= w.arrived {
-			return ""
-		}
-	}
-	return w.ask.Stamp
+// seenSince reports whether each of these leases was seen live by a call that began
+// after at.
+func seenSince(leases []*lease, at uint64) bool {
+	return !slices.ContainsFunc(leases, func(l *lease) bool { return l.liveAt <= at })
 }
+
+func (w *waiter) arrival() arrival { return arrival{w.ask.Stamp, w.arrived} }
 
 // Withdraw forgets the ask of a grantee, if there is one. What has been granted
 // stays.
 func (b *Book) Withdraw(uid protocol.UID) {
-	delete(b.queue.stamps, uid)
+	delete(b.queue.settled, uid)
 	w := b.queue.asks[uid]
 	if w == nil {
 		return
@@ -99,27 +113,29 @@ func (b *Book) end(w *waiter) {
 	}
 }
 
-// granted returns what a asks for if all of it has been granted.
-func (b *Book) granted(a Ask) ([]Granted, bool) {
+// granted returns what a asks for if all of it has been granted, and the leases that
+// say so.
+func (b *Book) granted(a Ask) (out []Granted, on []*lease, ok bool) {
 	held := b.held[a.To.UID]
 	if len(held) == 0 {
-		return nil, false
+		return nil, nil, false
 	}
 	wants, problem := b.expand(a)
 	if problem.Reason != NoProblem {
-		return nil, false
+		return nil, nil, false
 	}
 	given, all := match(wants, held)
 	if !all {
-		return nil, false
+		return nil, nil, false
 	}
-	out := make([]Granted, len(wants))
+	out, on = make([]Granted, len(wants)), make([]*lease, len(wants))
 	for i, w := range wants {
 		addr := given[i].Grant.Addr
 		in, _ := w.pool.state.Shape.Locate(addr)
 		out[i] = Granted{Addr: addr, Range: in, Source: w.source}
+		on[i] = b.pools[given[i].Pool].leases[given[i].Block]
 	}
-	return out, true
+	return out, on, true
 }
 
 // makeReady has w tried in the next round.

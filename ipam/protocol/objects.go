@@ -94,6 +94,10 @@ type Grant struct {
 	// Freeing says that the controller wants the address back: a use that
 	// reads it must not answer its ADD.
 	Freeing bool `json:"freeing,omitempty"`
+	// Mark tells one freeing from every other: it is the lease's revision before
+	// Freeing was set, of which only one write can have been made. Between two looks
+	// that show one mark the grant was marked all the time.
+	Mark Revision `json:"mark,omitempty"`
 }
 
 // A Lease is the exclusive right of its holder to hand out a block's addresses

@@ -44,7 +44,8 @@ func (r *Reconciler) giveBack(ctx context.Context, s protocol.SubLease, held []b
 	if restored, err := r.restored(ctx, held); restored || err != nil {
 		return lookAgain, err
 	}
-	if err := r.Broker.Mark(ctx, held); err != nil {
+	marked, err := r.Broker.Mark(ctx, held)
+	if err != nil {
 		return 0, fmt.Errorf("request %s: give addresses back: %w", s.Name, err)
 	}
 	next := s
@@ -56,7 +57,7 @@ func (r *Reconciler) giveBack(ctx context.Context, s protocol.SubLease, held []b
 	default:
 		return 0, fmt.Errorf("request %s: give addresses back: %w", s.Name, err)
 	}
-	if err := r.Broker.Clear(ctx, held); err != nil {
+	if err := r.Broker.Clear(ctx, marked); err != nil {
 		return 0, fmt.Errorf("request %s: give addresses back: %w", s.Name, err)
 	}
 	return 0, nil

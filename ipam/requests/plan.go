@@ -36,7 +36,8 @@ type taken struct {
 // and decide is called again with the answer; or the others are the end of it.
 type plan struct {
 	ask    *broker.Ask     // ask the broker
-	verify []string        // read these leases live, and ask again
+	prove  *broker.Ask     // ask it, with the leases of the grants read live
+	verify []string        // read these leases live, and look again
 	live   bool            // read the sub-lease live
 	taken  *broker.Problem // read the lease that has the address
 
@@ -74,8 +75,8 @@ func decide(s seen) plan {
 	}
 	if len(s.answer.Granted) > 0 {
 		// The status write must fail if somebody is giving these back.
-		if s.answer.Stamp != s.sub.Revision && !s.verified {
-			return plan{verify: s.leases()}
+		if ask, err := askOf(s.sub); err == nil && s.answer.Stamp != s.sub.Revision {
+			return plan{prove: &ask}
 		}
 		return s.grant()
 	}

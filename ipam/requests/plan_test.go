@@ -109,6 +109,9 @@ func text(p plan) string {
 			}
 		}
 	}
+	if p.prove != nil {
+		add("verify the ask at %s", p.prove.Stamp)
+	}
 	if len(p.verify) > 0 {
 		add("verify %s", strings.Join(p.verify, " "))
 	}
@@ -167,8 +170,8 @@ func TestDecide(t *testing.T) {
 		{"granted", seen{sub: asks(anyV4), answer: gave("10", "10.0.0.1"), held: held("10.0.0.1")}, "grant 10.0.0.1"},
 		{"granted in the order of the wants", seen{sub: asks(v6, anyV4), answer: gave("10", "fd00::1", "10.0.0.1"), held: held("10.0.0.1", "fd00::1")},
 			"grant fd00::1, grant 10.0.0.1"},
-		{"granted before this version was read", seen{sub: asks(anyV4), answer: gave("9", "10.0.0.1"), held: held("10.0.0.1")}, "verify lan.0a000001.32"},
-		{"granted, and verified", seen{sub: asks(anyV4), answer: gave("", "10.0.0.1"), held: held("10.0.0.1"), verified: true}, "grant 10.0.0.1"},
+		{"granted before this version was read", seen{sub: asks(anyV4), answer: gave("9", "10.0.0.1"), held: held("10.0.0.1")}, "verify the ask at 10"},
+		{"granted, and nobody knows since when", seen{sub: asks(anyV4), answer: gave("", "10.0.0.1"), held: held("10.0.0.1")}, "verify the ask at 10"},
 		{"granted, and gone since", seen{sub: asks(anyV4), answer: gave("10", "10.0.0.1")}, ""},
 
 		{"being worked on", seen{sub: asks(anyV4), answer: problem(broker.NoProblem)}, ""},

@@ -30,9 +30,10 @@ type Granter interface {
 	SubLeases() []string
 	Held(uid protocol.UID) []broker.Held
 	Ask(a broker.Ask) broker.Answer
+	Verify(ctx context.Context, a broker.Ask) (broker.Answer, error)
 	ReadLease(ctx context.Context, name string) (protocol.Lease, bool, error)
 	Withdraw(uid protocol.UID)
-	Mark(ctx context.Context, grants []broker.Held) error
+	Mark(ctx context.Context, grants []broker.Held) ([]broker.Held, error)
 	Unmark(ctx context.Context, grants []broker.Held) error
 	Clear(ctx context.Context, grants []broker.Held) error
 	Drop(ctx context.Context, grants []broker.Held) error
@@ -105,6 +106,12 @@ func (r *Reconciler) look(ctx context.Context, s seen, since time.Time) (time.Du
 		switch {
 		case p.ask != nil:
 			answer := r.Broker.Ask(*p.ask)
+			s.answer = &answer
+		case p.prove != nil:
+			answer, err := r.Broker.Verify(ctx, *p.prove)
+			if err != nil {
+				return 0, err //nolint:wrapcheck // says what it is about
+			}
 			s.answer = &answer
 		case len(p.verify) > 0:
 			if err := r.verify(ctx, p.verify); err != nil {

@@ -121,12 +121,11 @@ type granter struct {
 	c *simController
 }
 
-func (g granter) Verify(ctx context.Context, grants []broker.Held) error {
-	return g.Broker.Verify(ctx, grants)
-}
-
-func (g granter) Mark(_ context.Context, grants []broker.Held) error {
-	return g.change(broker.Mark, grants)
+func (g granter) Mark(_ context.Context, grants []broker.Held) ([]broker.Held, error) {
+	if err := g.change(broker.Mark, grants); err != nil {
+		return nil, err
+	}
+	return g.Marked(grants), nil
 }
 
 func (g granter) Unmark(_ context.Context, grants []broker.Held) error {

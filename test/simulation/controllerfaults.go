@@ -77,7 +77,7 @@ func (c faultyCalls) UpdateLease(ctx context.Context, old, next protocol.Lease) 
 	if c.w.fault == M38 {
 		next = next.Clone()
 		for i := range next.Grants {
-			next.Grants[i].Freeing = false
+			next.Grants[i].Freeing, next.Grants[i].Mark = false, ""
 		}
 	}
 	return c.liveCalls.UpdateLease(ctx, old, next)
@@ -159,8 +159,8 @@ func (c *simController) freeOthers(p patch) {
 		return
 	}
 	g := c.granter()
-	if g.Mark(context.Background(), others) == nil {
-		_ = g.Clear(context.Background(), others) // it is tried again, as the program would
+	if marked, err := g.Mark(context.Background(), others); err == nil {
+		_ = g.Clear(context.Background(), marked) // it is tried again, as the program would
 	}
 }
 
