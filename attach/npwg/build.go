@@ -14,7 +14,7 @@ func StatusOf(a Attachment, r *Result) Status {
 		return s
 	}
 	first := slices.IndexFunc(r.Interfaces, func(i Interface) bool { return i.Sandbox != "" })
-	if first >= 0 {
+	if first >= 0 && r.Interfaces[first].Name != "" {
 		s.Interface, s.MAC = r.Interfaces[first].Name, r.Interfaces[first].MAC
 	}
 	for _, ip := range statusIPs(r, first) {

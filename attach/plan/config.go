@@ -116,6 +116,11 @@ func ParseConfig(stdin []byte) (*Config, error) {
 			}
 		}
 	}
+	for _, pair := range [][2]string{{"isolation", "namespaceIsolation"}, {"defaultNamespace", "multusNamespace"}} {
+		if has(members, pair[0]) && has(members, pair[1]) {
+			errs = append(errs, fmt.Errorf("%s, %s: both say the same thing; keep one", pair[0], pair[1]))
+		}
+	}
 	if err := c.checkDefault(members); err != nil {
 		errs = append(errs, err)
 	}

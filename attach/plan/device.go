@@ -34,7 +34,8 @@ func (m *maker) addDevice(where string, step *Step, l *list, d facts.Definition)
 		device.ID = d.Devices[n]
 		device.Source = path.Join(devicePluginDir, fileName(resource, device.ID))
 		// Plugins such as SR-IOV read the device from their own configuration.
-		l.plugins[0]["deviceID"], l.plugins[0]["pciBusID"] = quote(device.ID), quote(device.ID)
+		first := l.plugins[0].members
+		first["deviceID"], first["pciBusID"] = quote(device.ID), quote(device.ID)
 		if l.declares(capabilityDevice) {
 			step.capability(capabilityDevice, quote(device.ID))
 		}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/containernetworking/cni/pkg/types"
 	"github.com/containernetworking/cni/pkg/utils"
 	"github.com/containernetworking/cni/pkg/version"
 )
@@ -16,9 +17,15 @@ import (
 type list struct {
 	members map[string]json.RawMessage // of the list, but for name and plugins
 	name    string                     // empty if missing
-	plugins []map[string]json.RawMessage
+	plugins []plugin
 	// loadsMore says that further plugins may lie in files.
 	loadsMore bool
+}
+
+// A plugin is one of a list: its configuration, and what CNI reads of it.
+type plugin struct {
+	members map[string]json.RawMessage
+	conf    types.PluginConf
 }
 
 // parseList reads a list, or a single configuration as a list of one.
@@ -43,6 +50,11 @@ func parseList(text []byte) (*list, error) {
 			l.members["cniVersion"] = v
 		}
 		return l, l.pickVersion()
+	}
+	for _, name := range []string{"disableCheck", "disableGC"} { // libcni's to act on
+		if _, err := truth(members, name); err != nil {
+			return nil, err
+		}
 	}
 	if err := l.readPlugins(); err != nil {
 		return nil, err
@@ -80,22 +92,20 @@ func (l *list) readPlugins() error {
 
 // addPlugin adds the configuration of one plugin.
 func (l *list) addPlugin(text []byte) error {
-	var plugin map[string]json.RawMessage
-	if err := json.Unmarshal(text, &plugin); err != nil || plugin == nil {
+	var p plugin
+	if err := json.Unmarshal(text, &p.members); err != nil || p.members == nil {
 		return errors.New("want an object, the configuration of a plugin")
 	}
-	var kind string
-	if err := member(plugin, "type", &kind, "a string"); err != nil {
+	if err := json.Unmarshal(text, &p.conf); err != nil {
+		if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+			err = fmt.Errorf("%s: %s is not what CNI wants there", e.Field, e.Value)
+		}
 		return err
 	}
-	if kind == "" {
+	if p.conf.Type == "" {
 		return errors.New("type: missing; it names the plugin to run")
 	}
-	var capabilities map[string]bool
-	if err := member(plugin, "capabilities", &capabilities, "an object of true and false"); err != nil {
-		return err
-	}
-	l.plugins = append(l.plugins, plugin)
+	l.plugins = append(l.plugins, p)
 	return nil
 }
 
@@ -139,20 +149,12 @@ func (l *list) checkName() error {
 
 // callsTenure reports whether the list would run tenure-attach, and so itself.
 func (l *list) callsTenure() bool {
-	return slices.ContainsFunc(l.plugins, func(p map[string]json.RawMessage) bool { return string(p["type"]) == `"`+PluginType+`"` })
+	return slices.ContainsFunc(l.plugins, func(p plugin) bool { return p.conf.Type == PluginType })
 }
 
 // declares reports whether a plugin of the list has the capability.
 func (l *list) declares(capability string) bool {
-	return slices.ContainsFunc(l.plugins, func(p map[string]json.RawMessage) bool { return declared(p)[capability] })
-}
-
-// declared returns a plugin's capabilities; addPlugin has looked at their type.
-func declared(plugin map[string]json.RawMessage) (capabilities map[string]bool) {
-	if json.Unmarshal(plugin["capabilities"], &capabilities) != nil {
-		return nil // there are none
-	}
-	return capabilities
+	return slices.ContainsFunc(l.plugins, func(p plugin) bool { return p.conf.Capabilities[capability] })
 }
 
 // marshal returns the list as JSON, with all its plugins inlined.
@@ -161,7 +163,11 @@ func (l *list) marshal() json.RawMessage {
 	if l.name != "" {
 		members["name"] = quote(l.name)
 	}
-	members["plugins"] = encode(l.plugins)
+	plugins := make([]map[string]json.RawMessage, len(l.plugins))
+	for i, p := range l.plugins {
+		plugins[i] = p.members
+	}
+	members["plugins"] = encode(plugins)
 	if l.loadsMore {
 		members["loadOnlyInlinedPlugins"] = json.RawMessage("true") // they have been loaded
 	}
@@ -179,14 +185,17 @@ func member(members map[string]json.RawMessage, name string, v any, want string)
 
 // truth reads a member that is true or false, also as a string, as CNI has it.
 func truth(members map[string]json.RawMessage, name string) (bool, error) {
-	switch raw := strings.ToLower(string(members[name])); raw {
-	case "", "false", `"false"`:
+	raw, ok := members[name]
+	switch strings.ToLower(string(raw)) {
+	case "false", `"false"`:
 		return false, nil
 	case "true", `"true"`:
 		return true, nil
-	default:
+	}
+	if ok {
 		return false, fmt.Errorf("%s: %s is neither true nor false", name, raw)
 	}
+	return false, nil
 }
 
 func quote(s string) json.RawMessage { return encode(s) }

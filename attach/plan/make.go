@@ -122,9 +122,6 @@ func (m *maker) addSelected(i int, sel npwg.Selection) {
 		return
 	}
 	step := Step{Name: ref.String(), IfName: sel.Interface, Network: l.name, Args: m.argsOfOthers(), Want: want(sel)}
-	if v := d.Annotations[AnnotationVersion]; v != "" && v != "1" && v != "1.3" {
-		m.fail(where, ref.String(), fmt.Sprintf("its annotation %s is %q", AnnotationVersion, v), `make it "1" or "1.3"`)
-	}
 	m.request(where, &step, l, sel)
 	step.DefaultRoute = sel.DefaultRoute
 	step.GUID = sel.GUID
@@ -152,6 +149,9 @@ func (m *maker) take(where, network, ifName string) {
 // listOf returns the configuration of a definition (3.4.1), with the definition's
 // name where it has none (3.4.2).
 func (m *maker) listOf(d facts.Definition) (*list, error) {
+	if v := d.Annotations[AnnotationVersion]; v != "" && v != "1" && v != "1.3" {
+		return nil, fmt.Errorf(`annotation %s: %q is neither "1" nor "1.3"`, AnnotationVersion, v)
+	}
 	text, from := []byte(nil), "spec.config"
 	if d.Config != nil {
 		text = []byte(strings.TrimSpace(*d.Config))

@@ -30,7 +30,7 @@ func (m *maker) request(where string, step *Step, l *list, sel npwg.Selection) {
 		return
 	}
 	for i, plugin := range l.plugins {
-		if err := mergeArgs(plugin, args); err != nil {
+		if err := mergeArgs(plugin.members, args); err != nil {
 			m.failList(where, step.Name, fmt.Errorf("plugin %d: %w", i+1, err))
 		}
 	}

@@ -1,0 +1,264 @@
+package plan
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/tenure-ipam/tenure/attach/facts"
+	"github.com/tenure-ipam/tenure/attach/npwg"
+)
+
+func TestN66DefaultNetworkFromEverySource(t *testing.T) {
+	conflist := `{"cniVersion": "1.0.0", "name": "cluster", "plugins": [{"type": "flannel"}, {"type": "portmap"}]}`
+	own := `{"cniVersion": "1.0.0", "name": "tenure", "plugins": [{"type": "tenure-attach"}]}`
+	files := map[string]string{"00-tenure.conflist": own, "10-flannel.conflist": conflist, "/opt/net/one.conf": bridge("one"), "/opt/bad/a.conflist": "{"}
+	for _, tt := range []struct{ name, keys, want string }{
+		{"inline", `"defaultNetwork": ` + conflist, "cluster"},
+		{"by file", `"defaultNetwork": "/etc/cni/net.d/10-flannel.conflist"`, "cluster"},
+		{"by single file", `"defaultNetwork": "/opt/net/one.conf"`, "one"},
+		{"by directory, itself passed over", `"defaultNetwork": "/etc/cni/net.d/"`, "cluster"},
+		{"by definition", `"defaultNetwork": "defined"`, "kube-system/defined"},
+		{"by definition in a namespace", `"defaultNetwork": "infra/defined"`, "infra/defined"},
+		{"by definition in defaultNamespace", `"defaultNetwork": "defined", "defaultNamespace": "infra"`, "infra/defined"},
+		{"by name in a file", `"defaultNetwork": "cluster"`, "cluster"},
+		{"clusterNetwork, a definition", `"clusterNetwork": "defined", "multusNamespace": "infra"`, "infra/defined"},
+		{"clusterNetwork, a file's name", `"clusterNetwork": "cluster", "confDir": "/etc/cni/net.d"`, "cluster"},
+		{"delegates", `"delegates": [` + conflist + `]`, "cluster"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := scene{keys: tt.keys, files: files, defs: []facts.Definition{def("kube-system/defined", bridge("x")), def("infra/defined", bridge("x"))}, podSpace: "kube-system"}
+			p := s.plan(t)
+			sameStrings(t, attachments(p), tt.want+"=eth0")
+			if !p.Steps[0].Default {
+				t.Errorf("step %+v; want default", p.Steps[0])
+			}
+			step, err := DefaultNetwork(s.config(t), s.defs, s.disk())
+			if err != nil || step.Name != tt.want || string(step.List) != string(p.Steps[0].List) {
+				t.Errorf("DefaultNetwork = %+v, %v; want that of the plan", step, err)
+			}
+		})
+	}
+	for _, tt := range []struct{ name, keys, want string }{
+		{"nowhere", `"defaultNetwork": "none"`, "neither a definition (kube-system/none: does not exist) nor a configuration on this node"},
+		{"no definition of that namespace", `"defaultNetwork": "infra/none"`, "definition infra/none: does not exist"},
+		{"no file", `"defaultNetwork": "/none"`, "/none: file does not exist"},
+		{"nothing in a directory", `"defaultNetwork": "/opt/bad"`, "passed over: /opt/bad/a.conflist"},
+		{"itself", `"defaultNetwork": "/etc/cni/net.d/00-tenure.conflist"`, "would call itself"},
+		{"without a name", `"defaultNetwork": {"type": "flannel"}`, "name"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := scene{keys: tt.keys, files: files}
+			s.fails(t, "defaultNetwork", tt.want)
+			if _, err := DefaultNetwork(s.config(t), nil, s.disk()); err == nil || !strings.Contains(err.Error(), "defaultNetwork: ") {
+				t.Errorf("DefaultNetwork: %v; want an error that names the key", err)
+			}
+		})
+	}
+}
+
+func TestN66InvalidAnnotationStillGivesTheDefaultNetwork(t *testing.T) {
+	for _, networks := range []string{"[", "a,,b", `{"name": "a"}`, "A_B"} {
+		p := scene{networks: networks, keys: `"defaultNetworks": ["extra"]`, defs: []facts.Definition{def("kube-system/extra", bridge("extra"))}}.plan(t)
+		sameStrings(t, attachments(p), "cluster=eth0", "kube-system/extra=net1")
+	}
+}
+
+func TestDefaultNetworkOfAPodsAnnotation(t *testing.T) {
+	s := scene{own: "infra/ovn", defs: []facts.Definition{def("infra/ovn", bridge("ovn", "ips", "mac")), def("kube-system/ovn", bridge("ovn")), def("ovn", bridge("ovn", "ips", "mac"))}}
+	s.fails(t, "annotation v1.multus-cni.io/default-network", "infra/ovn", "namespaces are isolated")
+	for own, want := range map[string]string{"ovn": "kube-system/ovn", "kube-system/ovn": "kube-system/ovn", "shop/ovn": "shop/ovn", "ovn@eth0": "kube-system/ovn"} {
+		s.own = own
+		sameStrings(t, attachments(s.plan(t)), want+"=eth0")
+	}
+	s.keys, s.own = `"isolation": "None"`, "infra/ovn"
+	sameStrings(t, attachments(s.plan(t)), "infra/ovn=eth0")
+
+	s = scene{own: `[{"name": "ovn", "namespace": "shop", "mac": "02:00:00:00:00:01", "ips": ["10.0.0.5/16"]}]`, defs: s.defs}
+	step := s.plan(t).Steps[0]
+	if !step.Default || string(step.Capabilities["mac"]) != `"02:00:00:00:00:01"` || string(step.Capabilities["ips"]) != `["10.0.0.5/16"]` || step.Want.MAC == "" {
+		t.Errorf("step %+v; want the default network with what the element asks for", step)
+	}
+	for own, want := range map[string]string{
+		"a,b":                                    "it names 2 networks",
+		"none":                                   "does not exist",
+		"A":                                      "invalid",
+		"ovn@net9":                               "it asks for interface net9",
+		"shop/ovn@x":                             "it asks for interface x",
+		`[{"name": "ovn", "ips": ["10.0.0.1"]}]`: "capability ips",
+	} {
+		t.Run(own, func(t *testing.T) {
+			s.own = own
+			s.fails(t, "annotation v1.multus-cni.io/default-network", want)
+		})
+	}
+	t.Run("its definition is invalid", func(t *testing.T) {
+		scene{own: "shop/x", defs: []facts.Definition{def("x", "{")}}.fails(t, "shop/x", "not a CNI configuration")
+	})
+}
+
+func TestN37DefaultRouteOnDefaultNetworkToo(t *testing.T) {
+	s := scene{own: `[{"name": "own", "namespace": "shop", "default-route": ["10.0.0.1"]}]`, networks: "a", defs: []facts.Definition{def("own", bridge("own")), def("a", bridge("a"))}}
+	p := s.plan(t)
+	if p.Steps[0].DefaultRoute == nil || p.Steps[0].LosesDefaultRoute || !p.Steps[1].LosesDefaultRoute {
+		t.Errorf("steps %+v; want the default network to keep the route", p.Steps)
+	}
+	s.networks = `[{"name": "a", "default-route": []}]`
+	s.fails(t, "shop/own, shop/a", "more than one attachment asks for the default route")
+}
+
+func TestExtraNetworks(t *testing.T) {
+	s := scene{
+		keys: `"defaultNetworks": ["one", "infra/two@stor0", "three"]`, networks: "a,a@net4",
+		defs: []facts.Definition{def("kube-system/one", bridge("one")), def("infra/two", bridge("two")), def("a", bridge("a"))}, files: map[string]string{"3.conf": bridge("three")},
+	}
+	sameStrings(t, attachments(s.plan(t)), "cluster=eth0", "kube-system/one=net3", "infra/two=stor0", "three=net5", "shop/a=net1", "shop/a=net4")
+	s.podSpace, s.networks = "kube-system", ""
+	sameStrings(t, attachments(s.plan(t)), "cluster=eth0")
+	s.keys = `"delegates": [` + bridge("cluster") + `, ` + bridge("second") + `], "defaultNetworks": ["one"]`
+	sameStrings(t, attachments(s.plan(t)), "cluster=eth0", "second=net1")
+	scene{keys: `"defaultNetworks": ["none"]`}.fails(t, "defaultNetworks[0]", "neither a definition")
+	scene{keys: `"defaultNetworks": ["one@lan0"]`, networks: "a@lan0", defs: s.defs}.fails(t, "element 1", "interface lan0 is already that of defaultNetworks[0]")
+}
+
+func TestN77Isolation(t *testing.T) {
+	for _, tt := range []struct {
+		name, keys string
+		def        facts.Definition
+		refused    string
+	}{
+		{"own namespace", "", def("shop/x", bridge("x")), ""},
+		{"another namespace", "", def("infra/x", bridge("x")), "namespaces are isolated"},
+		{"off", `"isolation": "None"`, def("infra/x", bridge("x")), ""},
+		{"global namespaces", `"globalNamespaces": "infra, default"`, def("infra/x", bridge("x")), ""},
+		{"other global namespaces", `"globalNamespaces": ["default"]`, def("infra/x", bridge("x")), "its own namespace and of default"},
+		{"of Multus's configuration", `"clusterNetwork": "/c"`, def("infra/x", bridge("x")), ""},
+		{"of Multus's configuration, on", `"clusterNetwork": "/c", "namespaceIsolation": true`, def("infra/x", bridge("x")), "namespaces are isolated"},
+		{"of Multus's configuration, default", `"clusterNetwork": "/c", "namespaceIsolation": true`, def("default/x", bridge("x")), ""},
+		{"named by the definition", "", def("infra/x", bridge("x"), AnnotationNamespaces, "blog, shop"), ""},
+		{"all named by the definition", "", def("infra/x", bridge("x"), AnnotationNamespaces, "*"), ""},
+		{"not named by the definition", `"isolation": "None"`, def("infra/x", bridge("x"), AnnotationNamespaces, "blog"), "does not let pods of namespace shop"},
+		{"nobody named by a global definition", `"globalNamespaces": "infra"`, def("infra/x", bridge("x"), AnnotationNamespaces, ""), "does not let pods of namespace shop"},
+		{"selected by the definition", "", def("infra/x", bridge("x"), AnnotationSelector, "team in (blue, red), !old"), ""},
+		{"not selected by the definition", "", def("infra/x", bridge("x"), AnnotationSelector, "team=red"), "does not let pods of namespace shop"},
+		{"named, not selected", "", def("infra/x", bridge("x"), AnnotationSelector, "team=red", AnnotationNamespaces, "shop"), ""},
+		{"a selector that cannot be read", "", def("infra/x", bridge("x"), AnnotationSelector, "team in blue"), AnnotationSelector + " cannot be read"},
+		{"an empty selector", "", def("infra/x", bridge("x"), AnnotationSelector, ""), AnnotationSelector + " cannot be read"},
+		{"itself, whatever it says", "", def("shop/x", bridge("x"), AnnotationNamespaces, "blog"), ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := scene{keys: tt.keys, networks: tt.def.Ref.String(), defs: []facts.Definition{tt.def}, labels: map[string]string{"team": "blue"}, files: map[string]string{"/c": bridge("cluster")}}
+			if tt.refused != "" {
+				s.fails(t, "element 1", tt.def.Ref.String(), tt.refused, AnnotationNamespaces)
+				return
+			}
+			sameStrings(t, attachments(s.plan(t)), "cluster=eth0", tt.def.Ref.String()+"=net1")
+		})
+	}
+}
+
+func TestSelectorsMeanWhatTheyMeanToKubernetes(t *testing.T) {
+	sets := []map[string]string{nil, {"a": "x"}, {"a": "y"}, {"a": ""}, {"b": "x"}, {"a": "x", "b": "y"}, {"kubernetes.io/metadata.name": "shop"}}
+	for _, text := range []string{
+		"a", "!a", "a=x", "a==x", "a!=x", "a in (x,y)", "a in (x, z)", "a notin (x)", "a notin (x , y),b", "a=x,b=y", " a = x , ! b ", "a=", "a in ()",
+		"kubernetes.io/metadata.name=shop", "kubernetes.io/metadata.name in (shop,web)",
+	} {
+		theirs, err := labels.Parse(text)
+		if err != nil {
+			t.Fatalf("labels.Parse(%q): %v", text, err)
+		}
+		for _, set := range sets {
+			if got, err := matches(text, set); err != nil || got != theirs.Matches(labels.Set(set)) {
+				t.Errorf("matches(%q, %v) = %t, %v; want %t", text, set, got, err, !got)
+			}
+		}
+	}
+	for _, text := range []string{"", "a in x", "a in (x", "!a=x", "a,,b", "(a)", "=x", "a=x y", "!a in (x)", "a ~ b"} {
+		if _, err := matches(text, nil); err == nil {
+			t.Errorf("matches(%q): no error", text)
+		}
+	}
+}
+
+func TestN64Devices(t *testing.T) {
+	config := func(name string) string {
+		return `{"cniVersion": "1.0.0", "name": "` + name + `", "plugins": [{"type": "sriov", "capabilities": {"CNIDeviceInfoFile": true, "deviceID": true}}, {"type": "tuning"}]}`
+	}
+	sriov := func(name string, devices ...string) facts.Definition {
+		d := def(name, config(name), npwg.AnnotationResource, "intel.com/sriov")
+		d.Devices = devices
+		return d
+	}
+	s := scene{networks: "a,b,a", defs: []facts.Definition{sriov("a", "0000:18:02.5", "0000:18:02.6", "x/y"), sriov("b", "0000:18:02.5", "0000:18:02.6", "x/y")}}
+	p := s.plan(t)
+	for i, id := range []string{"0000:18:02.5", "0000:18:02.6", "x/y"} { // one after the other, whatever definition asks
+		step := p.Steps[i+1]
+		file := fmt.Sprintf("/var/run/k8s.cni.cncf.io/devinfo/cni/%s-CONTAINER-ID-net%d-device.json", step.Network, i+1)
+		want := Device{Resource: "intel.com/sriov", ID: id, Source: "/var/run/k8s.cni.cncf.io/devinfo/dp/intel.com-sriov-" + strings.ReplaceAll(id, "/", "-") + "-device.json", File: file}
+		if step.Device == nil || *step.Device != want {
+			t.Errorf("device %+v; want %+v", step.Device, want)
+		}
+		got := stdins(t, step)
+		runtime, ok := got[0]["runtimeConfig"].(map[string]any)
+		if !ok || got[0]["deviceID"] != id || got[0]["pciBusID"] != id || runtime["CNIDeviceInfoFile"] != file || runtime["deviceID"] != id {
+			t.Errorf("first plugin gets %v; want the device and the file", got[0])
+		}
+		if got[1]["deviceID"] != nil || got[1]["runtimeConfig"] != nil {
+			t.Errorf("second plugin gets %v; want no device", got[1])
+		}
+	}
+	s.networks = "a,a,a,b"
+	s.fails(t, "element 4", "shop/b", "all 3 of the pod's are assigned")
+
+	s = scene{networks: "a", defs: []facts.Definition{sriov("a")}}
+	p = s.plan(t)
+	if d := p.Steps[1].Device; d == nil || d.ID != "" || d.Source != "" || d.File == "" || len(p.Warnings) != 1 || p.Warnings[0].Reason != ReasonNoDevice {
+		t.Errorf("without a device: %+v, warnings %+v; want a file for the delegate's own information, and a warning", d, p.Warnings)
+	}
+	plain := def("a", bridge("a"), npwg.AnnotationResource, "intel.com/sriov")
+	plain.Devices = []string{"d"}
+	if d := (scene{networks: "a", defs: []facts.Definition{plain}}).plan(t).Steps[1].Device; d == nil || d.ID != "d" || d.File != "" {
+		t.Errorf("without the capability: %+v; want a device and no file", d)
+	}
+}
+
+func TestWanted(t *testing.T) {
+	c := scene{keys: `"clusterNetwork": "c", "defaultNetworks": ["d", "infra/e", "/f", "c"]`}.config(t)
+	pod := facts.Pod{PodRef: facts.PodRef{Namespace: "shop", Name: "web"}, Annotations: map[string]string{npwg.AnnotationDefaultNetwork: "own", npwg.AnnotationNetworks: `[{"name": "a", "ips": []}, {"namespace": "x"}, {"name": "a"}]`}}
+	var all []string
+	for _, ref := range Wanted(c.Question(pod.PodRef), pod) {
+		all = append(all, ref.String())
+	}
+	sameStrings(t, all, "kube-system/c", "kube-system/d", "infra/e", "kube-system/own", "shop/a")
+	for key, want := range map[string]bool{
+		npwg.AnnotationNetworks: true, npwg.AnnotationDefaultNetwork: true, npwg.AnnotationResource: true, AnnotationVersion: true, AnnotationNamespaces: true, AnnotationSelector: true,
+		npwg.AnnotationStatus: false, "kubernetes.io/psp": false,
+	} {
+		if Tells(key) != want {
+			t.Errorf("Tells(%s) = %t", key, !want)
+		}
+	}
+}
+
+func TestLookupThatCannotReadTheDirectory(t *testing.T) {
+	f := Files{Root: brokenFS{}, ConfDir: "/etc/cni/net.d"}
+	if _, err := f.Lookup("x"); !errors.Is(err, fs.ErrPermission) || errors.Is(err, ErrNotFound) || !strings.Contains(err.Error(), "/etc/cni/net.d: permission denied") {
+		t.Errorf("Lookup: %v; want the reason, with the directory, and not ErrNotFound", err)
+	}
+	f = Files{Root: fstest.MapFS{}, ConfDir: "/etc/cni/net.d"}
+	if _, err := f.Lookup("x"); !errors.Is(err, ErrNotFound) {
+		t.Errorf("Lookup without a directory: %v; want ErrNotFound", err)
+	}
+}
+
+// brokenFS lets nobody in.
+type brokenFS struct{}
+
+func (brokenFS) Open(name string) (fs.File, error) {
+	return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrPermission}
+}
