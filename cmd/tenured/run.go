@@ -13,6 +13,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/tenure-ipam/tenure/attach/devices"
+	"github.com/tenure-ipam/tenure/attach/ready"
 	"github.com/tenure-ipam/tenure/ipam/agent"
 	"github.com/tenure-ipam/tenure/ipam/cluster"
 	"github.com/tenure-ipam/tenure/ipam/cnicache"
@@ -64,7 +66,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stderr 
 
 func parse(args []string, getenv func(string) string, stderr io.Writer) (options, error) {
 	a := agent.DefaultConfig("")
-	opts := options{daemon: daemon.Config{Agent: a, SeatNamespace: cluster.DefaultSeatNamespace}}
+	opts := options{daemon: daemon.Config{Agent: a, SeatNamespace: cluster.DefaultSeatNamespace, Ready: ready.DefaultConfig()}}
 	c := &opts.daemon
 	node := ""
 	flags := pflag.NewFlagSet("tenured", pflag.ContinueOnError)
@@ -86,6 +88,7 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (options
 	flags.DurationVar(&c.Agent.PublishEvery, "publish-every", a.PublishEvery, "how often at most a lease's status is written")
 	flags.DurationVar(&c.Agent.SweepEvery, "sweep-every", a.SweepEvery, "how far apart the two looks are that make an attachment garbage")
 	flags.StringVar(&c.Agent.Machine, "machine-id", "", "what tells this machine from others (default: the firmware's UUID, else /etc/machine-id)")
+	attachFlags(flags, c)
 	flags.BoolVar(&opts.debug, "debug", false, "log more")
 	if err := flags.Parse(args); err != nil {
 		return opts, err
@@ -98,6 +101,16 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (options
 	}
 	c.Agent.Node = protocol.NodeName(node)
 	return opts, identify(&c.Agent)
+}
+
+// attachFlags adds the flags of what concerns the meta-plugin alone.
+func attachFlags(flags *pflag.FlagSet, c *daemon.Config) {
+	flags.StringVar(&c.Reports, "reports", "", "directory for what the meta-plugin has reported and the API server does not know yet (default: reports beside the store)")
+	flags.StringVar(&c.PodResources, "pod-resources", devices.DefaultSocket, "path of the kubelet's pod-resources socket, which tells the devices of a pod; where there is none, pods have no devices")
+	flags.StringVar(&c.Ready.Source, "cni-conf", "", "path of the CNI configuration of tenure-attach that is installed while the default network is ready; empty: none is")
+	flags.StringVar(&c.Ready.Dir, "cni-conf-dir", c.Ready.Dir, "the runtime's directory of CNI configurations, where it is installed")
+	flags.StringVar(&c.Ready.Name, "cni-conf-name", c.Ready.Name, "its name there: the runtime takes the first one in alphabetical order")
+	flags.BoolVar(&c.Ready.AtOnce, "cni-conf-at-once", false, "install it whether the default network is ready or not: tenure-attach then waits for its readinessindicatorfile")
 }
 
 // identify fills in the machine and its boot.

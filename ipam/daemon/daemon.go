@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/attach/devices"
-	"github.com/tenure-ipam/tenure/attach/resolve"
+	"github.com/tenure-ipam/tenure/attach/ready"
 	"github.com/tenure-ipam/tenure/ipam/agent"
 	"github.com/tenure-ipam/tenure/ipam/cluster"
 	"github.com/tenure-ipam/tenure/ipam/cnicache"
@@ -48,9 +48,13 @@ type Config struct {
 	// lost. Nil are [DefaultNetnsDirs] and [cnicache.DefaultDirs].
 	NetnsDirs, ResultDirs []string
 
-	// Attach configures the answers to the meta-plugin. No Reports means the directory
-	// reports beside the store.
-	Attach resolve.Config
+	// Reports is the directory for what the meta-plugin has reported and the API
+	// server does not know yet; empty is the directory reports beside the store.
+	Reports string
+
+	// Ready configures the file by which the runtime finds the meta-plugin. No Source
+	// means that none is kept.
+	Ready ready.Config
 
 	// PodResources is the path of the kubelet's pod-resources socket.
 	PodResources string
@@ -83,8 +87,13 @@ func New(cfg Config, rc *rest.Config, log *slog.Logger) (*Daemon, error) {
 	if cfg.ResultDirs == nil {
 		cfg.ResultDirs = cnicache.DefaultDirs()
 	}
-	if cfg.Attach == (resolve.Config{}) {
-		cfg.Attach = resolve.DefaultConfig(filepath.Join(filepath.Dir(cfg.Store), "reports"))
+	if cfg.Reports == "" {
+		cfg.Reports = filepath.Join(filepath.Dir(cfg.Store), "reports")
+	}
+	if cfg.Ready.Source != "" {
+		if err := cfg.Ready.Validate(); err != nil {
+			return nil, fmt.Errorf("configuration of the runtime's file: %w", err)
+		}
 	}
 	if cfg.PodResources == "" {
 		cfg.PodResources = devices.DefaultSocket
@@ -126,6 +135,14 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 		return err
 	}
 	a.Attach(attach)
+	collectors := []prometheus.Collector{a.Metrics(), attach.Metrics()}
+	var keeper *ready.Keeper
+	if d.cfg.Ready.Source != "" {
+		if keeper, err = ready.New(d.cfg.Ready, attach, d.log); err != nil {
+			return err
+		}
+		collectors = append(collectors, keeper.Metrics())
+	}
 	ln, err := listen(ctx, d.cfg.Socket)
 	if err != nil {
 		return err
@@ -134,8 +151,11 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	g.Go(func() error { return a.Run(ctx, ln, wire.DefaultLimits()) })
 	g.Go(func() error { podCache.Run(ctx); return nil })
 	g.Go(func() error { return attach.Run(ctx) })
+	if keeper != nil {
+		g.Go(func() error { return keeper.Run(ctx) })
+	}
 	if d.cfg.Listen != "" {
-		g.Go(func() error { return serveHTTP(ctx, d.cfg.Listen, a, attach.Metrics()) })
+		g.Go(func() error { return serveHTTP(ctx, d.cfg.Listen, a, collectors) })
 	}
 	return g.Wait()
 }
@@ -199,10 +219,10 @@ func listen(ctx context.Context, socket string) (net.Listener, error) {
 }
 
 // serveHTTP serves health, readiness and metrics until ctx ends.
-func serveHTTP(ctx context.Context, addr string, a *agent.Agent, more ...prometheus.Collector) error {
+func serveHTTP(ctx context.Context, addr string, a *agent.Agent, own []prometheus.Collector) error {
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(more...)
-	registry.MustRegister(a.Metrics(), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry.MustRegister(own...)
+	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	mux := http.NewServeMux()
 	mux.Handle("/metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })

@@ -160,6 +160,10 @@ var rules = []rule{
 		never: join(kubernetes, bolt, processes, []string{"./ipam/agent", "./ipam/cluster", "./ipam/store", "./api", "./claims"}),
 	},
 	{
+		pkg: "./attach/ready", why: "it looks at files, and asks nobody but who is handed to it",
+		never: join(kubernetes, bolt, processes, []string{"./ipam", "./api", "./claims"}), but: []string{"./ipam/durable", "./ipam/plainjson"},
+	},
+	{
 		pkg: "./attach/devices", why: "it asks the kubelet, and knows nobody",
 		never: join(ours, clients, bolt, cni, processes),
 	},
