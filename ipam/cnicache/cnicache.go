@@ -14,9 +14,9 @@ import (
 	"time"
 )
 
-// DefaultDirs are where runtimes and Multus keep results.
+// DefaultDirs are where runtimes, tenure-attach and Multus keep results.
 func DefaultDirs() []string {
-	return []string{"/var/lib/cni/results", "/var/lib/cni/multus/results"}
+	return []string{"/var/lib/cni/results", "/var/lib/cni/tenure-attach/results", "/var/lib/cni/multus/results"}
 }
 
 // kind marks the only form of file that is known.
