@@ -10,6 +10,11 @@ import (
 	"testing"
 	"time"
 
+	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
 	"github.com/tenure-ipam/tenure/ipam/broker"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -18,9 +23,10 @@ import (
 type world struct {
 	calls  []string
 	held   []broker.Held
-	claim  protocol.Claim // zero: there is none
-	uses   []string       // names of uses that are there
-	gone   bool           // the API server's data went back
+	claims []broker.ClaimKey // that grants name
+	claim  protocol.Claim    // zero: there is none
+	uses   []string          // names of uses that are there
+	gone   bool              // the API server's data went back
 	errors map[string]error
 }
 
@@ -30,7 +36,7 @@ func (w *world) say(call string) error {
 }
 
 func (w *world) Known(broker.ClaimKey) []protocol.UID { return nil }
-func (w *world) Claims() []broker.ClaimKey            { return nil }
+func (w *world) Claims() []broker.ClaimKey            { return w.claims }
 func (w *world) Held(protocol.UID) []broker.Held      { return slices.Clone(w.held) }
 func (w *world) Ask(broker.Ask) broker.Answer         { return broker.Answer{} }
 func (w *world) Verify(context.Context, broker.Ask) (broker.Answer, error) {
@@ -39,10 +45,29 @@ func (w *world) Verify(context.Context, broker.Ask) (broker.Answer, error) {
 func (w *world) Withdraw(uid protocol.UID)                   { _ = w.say("withdraw") }
 func (w *world) Unmark(context.Context, []broker.Held) error { return w.say("unmark") }
 func (w *world) Mark(_ context.Context, h []broker.Held) ([]broker.Held, error) {
-	return h, w.say("mark " + join(addrsOf(h)))
+	marked := slices.Clone(h)
+	for i := range marked {
+		marked[i].Grant.Freeing, marked[i].Grant.Mark = true, "m"
+	}
+	return marked, w.say("mark " + join(addrsOf(h)))
 }
 func (w *world) Clear(_ context.Context, h []broker.Held) error {
+	if slices.ContainsFunc(h, func(h broker.Held) bool { return h.Grant.Mark != "m" }) {
+		return w.say("clear without the mark " + join(addrsOf(h)))
+	}
 	return w.say("clear " + join(addrsOf(h)))
+}
+
+func (w *world) Status() client.SubResourceWriter { return statusWriter{w: w} }
+
+// statusWriter writes claims' status, by patches only.
+type statusWriter struct {
+	client.SubResourceWriter
+	w *world
+}
+
+func (s statusWriter) Patch(context.Context, client.Object, client.Patch, ...client.SubResourcePatchOption) error {
+	return s.w.say("write")
 }
 
 func (w *world) Restored(context.Context, protocol.PoolName) (bool, error) { return w.gone, nil }
@@ -68,7 +93,7 @@ func (w *world) ReadSubLease(_ context.Context, name string) (protocol.SubLease,
 }
 
 func (w *world) reconciler() *Reconciler {
-	return &Reconciler{Live: w, Broker: w, Pools: w, Log: slog.New(slog.DiscardHandler), Metrics: NewMetrics(), Now: func() time.Time { return noon }}
+	return &Reconciler{Live: w, Status: w, Broker: w, Pools: w, Log: slog.New(slog.DiscardHandler), Metrics: NewMetrics(), Now: func() time.Time { return noon }}
 }
 
 // TestFreeingInOrder: the claim is read live, then the grants are marked, then both
@@ -142,6 +167,40 @@ func TestF12Surplus(t *testing.T) {
 			}
 			if got := strings.Join(w.calls, ", "); got != tt.want {
 				t.Errorf("calls: %s; want %s", got, tt.want)
+			}
+		})
+	}
+}
+
+// TestGivingBackInOrder (0008): part of what a claim wants is marked, then the status
+// is written, then both uses are looked for, then it is removed, by that mark; and
+// without the write nothing is.
+func TestGivingBackInOrder(t *testing.T) {
+	lost := errors.New("no answer")
+	conflict := apierrors.NewConflict(schema.GroupResource{Resource: "ipamclaims"}, "vm.lan", errors.New("changed"))
+	tests := []struct {
+		name  string
+		world world
+		want  string
+		fails bool
+	}{
+		{name: "in order", want: "mark 10.0.0.5, write, read u1.0, read u1.1, clear 10.0.0.5"},
+		{name: "no answer about the mark", world: world{errors: map[string]error{"mark 10.0.0.5": lost}}, want: "mark 10.0.0.5", fails: true},
+		{name: "no answer about the write", world: world{errors: map[string]error{"write": lost}}, want: "mark 10.0.0.5, write", fails: true},
+		{name: "the claim has changed", world: world{errors: map[string]error{"write": conflict}}, want: "mark 10.0.0.5, write"},
+		{name: "in use", world: world{uses: []string{"u1.1"}}, want: "mark 10.0.0.5, write, read u1.0, read u1.1"},
+		{name: "no answer about the removal", world: world{errors: map[string]error{"clear 10.0.0.5": lost}},
+			want: "mark 10.0.0.5, write, read u1.0, read u1.1, clear 10.0.0.5", fails: true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			p := plan{giveBack: held("10.0.0.5"), status: &status{}}
+			err := tt.world.reconciler().apply(t.Context(), &ipamclaims.IPAMClaim{}, fresh(), p)
+			if got := strings.Join(tt.world.calls, ", "); got != tt.want {
+				t.Errorf("calls: %s; want %s", got, tt.want)
+			}
+			if (err != nil) != tt.fails {
+				t.Errorf("error %v; want one: %v", err, tt.fails)
 			}
 		})
 	}

@@ -228,7 +228,8 @@ func (b *Broker) Withdraw(uid protocol.UID) {
 }
 
 // Starving reports whether asks wait for addresses of a pool that found none,
-// although every node that could cede some was asked.
+// although every node that could cede some was asked. It says nothing of addresses
+// that the asks' views do not have: those may be free.
 func (b *Broker) Starving(pool protocol.PoolName) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -299,6 +299,9 @@ func (s seen) exhausted(st *v1alpha1.IPPoolStatus) {
 		}
 		s.set(st, v1alpha1.PoolExhausted, metav1.ConditionTrue, v1alpha1.ReasonNoAddressFree, message)
 	case s.starved && meta.IsStatusConditionTrue(st.Conditions, v1alpha1.PoolExhausted):
+	case s.starved: // a view is full, or what is free has a holder that has yet to answer
+		s.set(st, v1alpha1.PoolExhausted, metav1.ConditionFalse, v1alpha1.ReasonAddressesFree,
+			"addresses are free, but somebody asked for one lately whom none of them would do, or had reached")
 	default:
 		s.set(st, v1alpha1.PoolExhausted, metav1.ConditionFalse, v1alpha1.ReasonAddressesFree, "addresses are free")
 	}

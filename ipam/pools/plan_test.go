@@ -1,6 +1,7 @@
 package pools
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -277,6 +278,7 @@ func TestExhausted(t *testing.T) {
 			Status: v1alpha1.IPLeaseStatus{Used: &used, Free: new(4 - used)},
 		}
 	}
+	const waiting = "addresses are free, but somebody asked for one lately whom none of them would do, or had reached"
 	static := pool("10.0.0.0/28")
 	static.Spec.Ranges[0].StaticOnly = []string{"10.0.0.8/29"}
 	full := []v1alpha1.IPLease{four("10.0.0.0/30", "n1", 3), four("10.0.0.4/30", "n1", 4), four("10.0.0.8/30", "n1", 4), four("10.0.0.12/30", "n1", 3)}
@@ -287,10 +289,11 @@ func TestExhausted(t *testing.T) {
 		starved bool
 		was     string // the condition's message
 		want    string // empty: not exhausted
+		free    string // what is said then, if not that addresses are free
 	}{
 		{name: "full", pool: pool("10.0.0.0/28"), leases: full, want: "pool lan is exhausted: 14 of 14 in use"},
 		{name: "one is free", pool: pool("10.0.0.0/28"), leases: append([]v1alpha1.IPLease{four("10.0.0.0/30", "n1", 2)}, full[1:]...)},
-		{name: "one is free, somebody waits", pool: pool("10.0.0.0/28"), starved: true,
+		{name: "one is free, somebody waits", pool: pool("10.0.0.0/28"), starved: true, free: waiting,
 			leases: append([]v1alpha1.IPLease{four("10.0.0.0/30", "n1", 2)}, full[1:]...)},
 		{name: "one has become free, somebody waits", pool: pool("10.0.0.0/28"), starved: true, was: "as it was", want: "as it was",
 			leases: append([]v1alpha1.IPLease{four("10.0.0.0/30", "n1", 2)}, full[1:]...)},
@@ -300,7 +303,7 @@ func TestExhausted(t *testing.T) {
 			want: "pool lan is exhausted: 12 of 14 in use, 2 unreachable"},
 		{name: "what is left is static-only", pool: static, leases: full[:2], want: "pool lan is exhausted: 7 of 7 in use"},
 		{name: "one family", pool: pool("10.0.0.0/28", "fd00::/64"), leases: full, want: "pool lan is exhausted: 14 of 14 in use"},
-		{name: "somebody waits for one within a view", pool: pool("10.0.0.0/28"), leases: full[:1], starved: true},
+		{name: "somebody waits for one within a view", pool: pool("10.0.0.0/28"), leases: full[:1], starved: true, free: waiting},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -315,6 +318,9 @@ func TestExhausted(t *testing.T) {
 			c := meta.FindStatusCondition(st.Conditions, v1alpha1.PoolExhausted)
 			if got := c.Message; c.Status == metav1.ConditionTrue && got != tt.want || c.Status == metav1.ConditionFalse && tt.want != "" {
 				t.Errorf("%s, %q; want %q", c.Status, got, tt.want)
+			}
+			if free := cmp.Or(tt.free, "addresses are free"); c.Status == metav1.ConditionFalse && c.Message != free {
+				t.Errorf("%s, %q; want %q", c.Status, c.Message, free)
 			}
 			if tt.starved && st.Pressure != v1alpha1.PressureExhausted {
 				t.Errorf("pressure %s while somebody starves; want Exhausted", st.Pressure)
