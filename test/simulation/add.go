@@ -282,7 +282,7 @@ func (a *simAdd) use(c protocol.Claim) {
 	var addrs []netip.Addr
 	var leases []string
 	for _, ip := range c.IPs {
-		pool, lease := n.w.leaseOf(ip.Addr(), n.agent.pool)
+		pool, lease := n.w.leaseOf(c, ip.Addr(), n.agent.pool)
 		granted = append(granted, attAddr{addr: ip.Addr(), pool: pool})
 		addrs, leases = append(addrs, ip.Addr()), append(leases, lease)
 	}
@@ -324,15 +324,14 @@ func (n *simNode) mayShareHere(name string, a simAsk) bool {
 	return !slices.ContainsFunc(others, func(k attKey) bool { return !n.netnsGone(n.disk.atts[k]) })
 }
 
-// leaseOf returns the pool of an address, and the name of its block's lease, as an
-// agent that knows pool p sees it.
-func (w *world) leaseOf(x netip.Addr, p protocol.Pool) (protocol.PoolName, string) {
-	name := poolName
-	for _, other := range poolNames[1:] {
-		if poolCIDRs[other].Contains(x) {
-			name = other
-			p, _ = w.api.readPool(other)
-		}
+// leaseOf returns the pool of a claim's address, and the name of its block's lease, as
+// an agent that knows the nodes' pool as p sees it.
+func (w *world) leaseOf(c protocol.Claim, x netip.Addr, p protocol.Pool) (protocol.PoolName, string) {
+	name, pool, ok := w.poolOfClaim(c, x)
+	if ok && name != poolName {
+		p = pool
+	} else {
+		name = poolName
 	}
 	block, _ := x.Prefix(p.BlockBits(x))
 	return name, protocol.LeaseName(name, block)

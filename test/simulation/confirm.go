@@ -24,6 +24,7 @@ func (d *simDrive) confirm(r protocol.Right) {
 			d.confirmed(protocol.Unknown, "no answer")
 			return
 		}
+		p.Edited = p.Edited && d.n.w.fault != M55
 		d.confirmed(protocol.Confirmation(r, p, out))
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -119,7 +120,7 @@ func (c *simController) boot() {
 	}
 	c.broker = b
 	c.ofPools = &pools.Reconciler{
-		Cache: cacheReader{c: c}, Starving: b.Starving, Bell: &pools.Doorbell{}, Write: writeClient{c: c}, Live: liveCalls{c}, Networks: simNetworks{},
+		Cache: cacheReader{c: c}, Starving: b.Starving, Bell: &pools.Doorbell{}, Write: writeClient{c: c}, Live: c.livePools(), Networks: simNetworks{},
 		Shapes: c.shapes, Metrics: measures().pools, Log: log, CountsEvery: time.Minute, Now: c.now,
 	}
 	c.ofClaims = &claims.Reconciler{
@@ -228,7 +229,7 @@ func (c *simController) soon(t task, after time.Duration) {
 func (c *simController) reconcile() bool {
 	var ready []task
 	for t, at := range c.due {
-		if at <= c.w.now && !c.underWay[t] {
+		if at <= c.w.now && !c.underWay[t] && (t.kind != lookAtPool || !c.looksAtPool()) {
 			ready = append(ready, t)
 		}
 	}
@@ -262,6 +263,12 @@ func (c *simController) reconcile() bool {
 		}
 	}, func() { delete(c.underWay, t) })
 	return true
+}
+
+// looksAtPool reports whether a pool of a domain is being looked at: the reconciler
+// looks at one of them at a time, and where it waits for that its routine cannot.
+func (c *simController) looksAtPool() bool {
+	return c.w.kind.moves && slices.ContainsFunc(slices.Collect(maps.Keys(c.underWay)), func(t task) bool { return t.kind == lookAtPool })
 }
 
 // turn has the broker take a turn, unless it is at one.

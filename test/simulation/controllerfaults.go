@@ -13,6 +13,7 @@ import (
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/claims"
 	"github.com/tenure-ipam/tenure/ipam/broker"
+	"github.com/tenure-ipam/tenure/ipam/pools"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 	"github.com/tenure-ipam/tenure/ipam/takeover"
 )
@@ -28,6 +29,8 @@ const (
 	M23 Fault = "M23"
 	M38 Fault = "M38"
 	M39 Fault = "M39"
+	M54 Fault = "M54"
+	M55 Fault = "M55"
 )
 
 func controllerBugs() []Bug {
@@ -43,13 +46,18 @@ func controllerBugs() []Bug {
 		{M25, "free a claim's address without reading its uses", 450, []Invariant{I3}, withUses},
 		{M38, "write back leases without the marks, as a program does that does not know them", 50, []Invariant{I4}, nil},
 		{M39, "own leases by their pool, so that the garbage collector deletes them", 600, []Invariant{I1, I3}, withEdits},
-		{M46, "change the block size without closing", 100, []Invariant{I1}, nil},
+		{M46, "change the block size without closing", 600, []Invariant{I1}, nil},
 		{M51, "F by a clock that jumps", 50, []Invariant{I1}, nil},
+		{M54, "open a pool whatever others of its domain have leased", 1500, []Invariant{I1, I3}, withMoves},
+		{M55, "lease what an edit has brought before the controller has seen it", 4500, []Invariant{I1, I3}, withMoves},
 	}
 }
 
 // calls are what the broker calls.
 func (c *simController) calls() broker.Cluster { return faultyCalls{liveCalls{c}} }
+
+// livePools is what the pools' reconciler reads.
+func (c *simController) livePools() pools.Live { return faultyPools{liveCalls{c}} }
 
 // live is what the claims' reconciler reads.
 func (c *simController) live() claims.Live { return faultyReads{liveCalls{c}} }
@@ -81,6 +89,22 @@ func (c faultyCalls) UpdateLease(ctx context.Context, old, next protocol.Lease) 
 		}
 	}
 	return c.liveCalls.UpdateLease(ctx, old, next)
+}
+
+func (c faultyCalls) ReadPool(ctx context.Context, name protocol.PoolName) (protocol.Pool, protocol.Outcome, error) {
+	p, out, err := c.liveCalls.ReadPool(ctx, name)
+	p.Edited = p.Edited && c.w.fault != M55
+	return p, out, err
+}
+
+// faultyPools are the pools' reconciler's reads.
+type faultyPools struct{ liveCalls }
+
+func (c faultyPools) IPPools(ctx context.Context) ([]v1alpha1.IPPool, error) {
+	if c.w.fault == M54 {
+		return nil, nil
+	}
+	return c.liveCalls.IPPools(ctx)
 }
 
 // faultyReads are the claims' reconciler's reads.

@@ -77,6 +77,7 @@ func withLostStores(k flavour) bool { return k.losesStores }
 func withTwins(k flavour) bool      { return k.twins }
 func withUses(k flavour) bool       { return k.uses }
 func withEdits(k flavour) bool      { return k.edits }
+func withMoves(k flavour) bool      { return k.moves }
 
 // Bugs returns all deliberate faults.
 func Bugs() []Bug { return append(nodeBugs(), controllerBugs()...) }
@@ -99,7 +100,7 @@ func nodeBugs() []Bug {
 		{M30, "apply journalled DELs after a newer ADD", 150, []Invariant{I2}, nil},
 		{M31, "take the address over while the old sandbox lives", 50, []Invariant{I1, I2}, nil},
 		{M32, "collect garbage by the pod's object alone", 50, []Invariant{I2}, nil},
-		{M33, "lease without a look at the pool afterwards", 50, []Invariant{I1}, nil},
+		{M33, "lease without a look at the pool afterwards", 1000, []Invariant{I1}, nil},
 		{M42, "never free what a DEL could not write", 50, []Invariant{I4}, nil},
 		{M48, "take another machine's leases", 700, []Invariant{I1}, withTwins},
 		{M49, "give frozen rights back", 5500, []Invariant{I1, I3}, withLostStores},

@@ -97,7 +97,7 @@ func stamp(to *metav1.ObjectMeta, m protocol.Meta) {
 func (w *world) makePool(name protocol.PoolName, blockSize int32, ranges ...v1alpha1.Range) {
 	obj := newPool(name, blockSize, ranges)
 	obj.Finalizers = []string{v1alpha1.LeasesFinalizer}
-	obj.Status.Leasing = v1alpha1.LeasingOpen
+	obj.Status.Leasing, obj.Status.ObservedGeneration = v1alpha1.LeasingOpen, obj.Generation
 	obj.Status.BlockPrefixLengths = &v1alpha1.BlockPrefixLengths{}
 	for _, r := range ranges {
 		cidr := netip.MustParsePrefix(r.CIDR)
@@ -111,6 +111,7 @@ func (w *world) makePool(name protocol.PoolName, blockSize int32, ranges ...v1al
 			obj.Status.BlockPrefixLengths.IPv6 = &bits
 		}
 	}
+	obj.Spec.Domain = w.domain(name)
 	w.api.pools.finalizers[string(name)] = true
 	w.createPool(obj)
 }

@@ -49,7 +49,9 @@ func (w *world) editPools() {
 	p, out := w.api.pools.read(string(name))
 	if out != protocol.Done {
 		w.logf("person: makes pool %s", name)
-		w.createPool(newPool(name, 1<<w.rng.IntN(2), poolRanges[name]))
+		obj := newPool(name, 1<<w.rng.IntN(2), poolRanges[name])
+		obj.Spec.Domain = w.domain(name)
+		w.createPool(obj)
 		return
 	}
 	switch w.rng.IntN(8) {
@@ -102,7 +104,9 @@ func (w *world) growBack(name protocol.PoolName) {
 func (w *world) restorePools() {
 	for _, name := range poolNames {
 		if p, out := w.api.pools.read(string(name)); out != protocol.Done {
-			w.createPool(newPool(name, 1, poolRanges[name]))
+			obj := newPool(name, 1, poolRanges[name])
+			obj.Spec.Domain = w.domain(name)
+			w.createPool(obj)
 		} else if !p.Deleting {
 			w.growBack(name)
 		}
@@ -113,7 +117,7 @@ func (w *world) restorePools() {
 // waits for their leases, and so does one that was made again under its name.
 func (w *world) makeWay() {
 	for _, l := range w.api.leases.list(func(l protocol.Lease) bool { return len(l.Grants) > 0 }) {
-		if p, _ := w.api.readPool(l.Pool); p.Open && p.UID == l.PoolUID {
+		if p, _ := w.api.readPool(l.Pool); p.Open && p.UID == l.PoolUID && !w.strayed(l) {
 			continue
 		}
 		for _, c := range w.api.claims.list(func(c simClaim) bool { return len(l.GrantsOf(c.UID)) > 0 }) {

@@ -71,6 +71,7 @@ type flavour struct {
 	uses        bool // claims are made, used and freed
 	handWrites  bool // somebody writes into claims' status
 	edits       bool // people edit pools, delete them and make them again
+	moves       bool // and move ranges between them
 }
 
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -118,6 +119,7 @@ func (w *world) choose() {
 	w.kind.uses = w.one(2)
 	w.kind.handWrites = w.kind.uses && w.one(3)
 	w.kind.edits = w.one(3)
+	w.kind.moves = w.kind.edits && w.one(3)
 }
 
 // kindOf returns the flavour of the run of a seed.
@@ -247,6 +249,10 @@ func (w *world) lateWrite(i int) {
 
 // person does what people do to a cluster.
 func (w *world) person() {
+	if w.kind.moves && w.one(3) {
+		w.moveRange()
+		return
+	}
 	n := w.nodes[w.rng.IntN(len(w.nodes))]
 	switch w.rng.IntN(6) {
 	case 0:
