@@ -59,7 +59,7 @@ func (p Plugin) Run(ctx context.Context) int {
 	verb := func(serve func(context.Context, *skel.CmdArgs) error) func(*skel.CmdArgs) error {
 		return func(args *skel.CmdArgs) error {
 			c.version = cnicall.VersionOf(args.StdinData)
-			return serve(ctx, args)
+			return oneError(serve(ctx, args))
 		}
 	}
 	e := skel.PluginMainFuncsWithError(skel.CNIFuncs{
@@ -246,6 +246,24 @@ func validAttachments(stdin []byte) ([]types.GCAttachment, error) {
 		return nil, types.NewError(types.ErrInvalidNetworkConfig, key+" is no list of attachments: "+err.Error(), "")
 	}
 	return valid, nil
+}
+
+// oneError makes one CNI error of all that went wrong, with the code of the first
+// that has one: of errors that are joined, the CNI library answers the first alone.
+func oneError(err error) error {
+	if err == nil {
+		return nil
+	}
+	e := &types.Error{Code: types.ErrInternal, Msg: strings.ReplaceAll(err.Error(), "\n", "; ")}
+	if first, ok := errors.AsType[*types.Error](err); ok {
+		if error(first) == err {
+			return first
+		}
+		if first.Code != 0 {
+			e.Code = first.Code
+		}
+	}
+	return e
 }
 
 // warn tells whoever reads the runtime's log.

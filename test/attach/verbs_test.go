@@ -1,0 +1,347 @@
+package attach_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// three gives the node three more networks, a, b and c of namespace ns, with
+// instructions for each.
+func (n *node) three(a, b, c map[string]any) {
+	n.t.Helper()
+	for name, instructions := range map[string]map[string]any{"a": a, "b": b, "c": c} {
+		n.define("ns", name, n.recorder("net-"+name, instructions))
+	}
+}
+
+func TestN67N76D2StepsRunInOrderOneAfterTheOther(t *testing.T) {
+	n := newNode(t)
+	n.three(map[string]any{"millis": 20}, map[string]any{"millis": 20}, nil)
+	n.selects("p", "a,b,c")
+	n.ok("ADD", pod("p"))
+	calls := n.called("ADD default eth0", "ADD net-a net1", "ADD net-b net2", "ADD net-c net3")
+	n.ok("CHECK", pod("p"))
+	calls = append(calls, n.called("CHECK default eth0", "CHECK net-a net1", "CHECK net-b net2", "CHECK net-c net3")...)
+	n.ok("DEL", pod("p"))
+	calls = append(calls, n.called("DEL net-c net3", "DEL net-b net2", "DEL net-a net1", "DEL default eth0")...)
+	for i := range calls[1:] {
+		if calls[i].End > calls[i+1].Begin {
+			t.Errorf("%s was running when %s began", calls[i].id(), calls[i+1].id())
+		}
+	}
+	n.clean()
+}
+
+func TestN74D5FailedAddIsUndoneAtOnce(t *testing.T) {
+	n := newNode(t)
+	n.three(nil, map[string]any{"fail": map[string]any{"ADD": map[string]any{"code": 11, "msg": "no room"}}}, nil)
+	n.selects("p", "a,b,c")
+	f := n.fails("ADD", pod("p"), "network ns/b", "net2", "no room")
+	if f.Code != 11 {
+		t.Errorf("code %d; want the delegate's, 11", f.Code)
+	}
+	n.called("ADD default eth0", "ADD net-a net1", "ADD net-b net2", "DEL net-b net2", "DEL net-a net1", "DEL default eth0")
+	n.ok("DEL", pod("p"))
+	n.called()
+	n.clean()
+}
+
+func TestN74FailureOfTheDefaultNetwork(t *testing.T) {
+	n := newNode(t)
+	n.config["defaultNetwork"] = n.recorder("default", map[string]any{"fail": map[string]any{"ADD": map[string]any{"code": 100, "msg": "broken"}}})
+	n.three(nil, nil, nil)
+	n.selects("p", "a")
+	n.fails("ADD", pod("p"), "default network default on eth0", "broken")
+	n.called("ADD default eth0", "DEL default eth0")
+	n.ok("DEL", pod("p"))
+	n.called()
+	n.clean()
+}
+
+// TestN74UndoThatFails: what cannot be undone at once is left to the DEL, which
+// has that alone.
+func TestN74UndoThatFails(t *testing.T) {
+	n := newNode(t)
+	gate := n.path("gate")
+	must(t, os.WriteFile(gate, nil, 0o600))
+	n.three(map[string]any{"fail": map[string]any{"DEL": map[string]any{"code": 5, "msg": "stuck", "file": gate}}},
+		map[string]any{"fail": map[string]any{"ADD": map[string]any{"code": 100, "msg": "broken"}}}, nil)
+	n.selects("p", "a,b")
+	n.fails("ADD", pod("p"), "broken", "undoing it failed", "stuck")
+	n.called("ADD default eth0", "ADD net-a net1", "ADD net-b net2", "DEL net-b net2", "DEL net-a net1", "DEL default eth0")
+	n.fails("DEL", pod("p"), "stuck")
+	n.called("DEL net-a net1")
+	must(t, os.Remove(gate))
+	n.ok("DEL", pod("p"))
+	n.called("DEL net-a net1")
+	n.clean()
+}
+
+func TestN75D1DelGoesOnPastFailuresAndReportsThemAll(t *testing.T) {
+	n := newNode(t)
+	gate := n.path("gate")
+	must(t, os.WriteFile(gate, nil, 0o600))
+	stuck := func(msg string) map[string]any {
+		return map[string]any{"fail": map[string]any{"DEL": map[string]any{"code": 5, "msg": msg, "file": gate}}}
+	}
+	n.three(stuck("stuck-a"), nil, stuck("stuck-c"))
+	n.selects("p", "a,b,c")
+	n.ok("ADD", pod("p"))
+	n.records()
+	n.fails("DEL", pod("p"), "stuck-a", "stuck-c")
+	n.called("DEL net-c net3", "DEL net-b net2", "DEL net-a net1", "DEL default eth0")
+	must(t, os.Remove(gate))
+	n.ok("DEL", pod("p"))
+	n.called("DEL net-c net3", "DEL net-a net1")
+	n.clean()
+	for range 2 { // repeated, and of a container that nobody knows
+		n.ok("DEL", pod("p"))
+	}
+	n.ok("DEL", pod("other"))
+	n.called()
+}
+
+// TestN45N75DelNeedsNobody: not the pod, the definition, the agent, the network
+// namespace, nor the configuration that the ADD had.
+func TestN45N75DelNeedsNobody(t *testing.T) {
+	n := newNode(t)
+	n.define("ns", "a", n.recorder("net-a", nil))
+	n.selects("p", `[{"name":"a","cni-args":{"org.x/k":"v"}}]`)
+	n.ok("ADD", pod("p"))
+	adds := n.called("ADD default eth0", "ADD net-a net1")
+	n.stop()
+	n.define("ns", "a", n.recorder("other", nil))
+	n.config["defaultNetwork"] = n.recorder("elsewhere", nil)
+	s := pod("p")
+	s.netns, s.args = "none", "K8S_POD_NAMESPACE=x;K8S_POD_NAME=y"
+	n.ok("DEL", s)
+	dels := n.called("DEL net-a net1", "DEL default eth0")
+	for i, del := range dels {
+		add := adds[1-i]
+		for _, name := range []string{"CNI_CONTAINERID", "CNI_IFNAME", "CNI_ARGS"} {
+			if del.Env[name] != add.Env[name] {
+				t.Errorf("%s: %s is %q, and was %q in the ADD", del.id(), name, del.Env[name], add.Env[name])
+			}
+		}
+		if del.Env["CNI_NETNS"] != "" {
+			t.Errorf("%s: CNI_NETNS is %q; want none", del.id(), del.Env["CNI_NETNS"])
+		}
+		delete(del.Stdin, "prevResult")
+		if d := cmp.Diff(add.Stdin, del.Stdin); d != "" {
+			t.Errorf("%s: configuration (-ADD +DEL):\n%s", del.id(), d)
+		}
+	}
+	n.clean()
+}
+
+// TestD2D3D4N45ChainedPluginsAndFinalResult: CHECK and DEL of every plugin of a list get the
+// list's final result.
+func TestD2D3D4N45ChainedPluginsAndFinalResult(t *testing.T) {
+	n := newNode(t)
+	chain := map[string]any{"cniVersion": "1.0.0", "name": "net-a", "plugins": []any{
+		n.plugin(map[string]any{"ips": []string{"10.9.0.4/24"}}), n.plugin(map[string]any{"tag": "second"}),
+	}}
+	n.define("ns", "a", chain)
+	n.selects("p", "a")
+	n.ok("ADD", pod("p"))
+	calls := n.called("ADD default eth0", "ADD net-a net1", "ADD net-a net1")
+	if calls[1].at("prevResult") != nil || calls[2].at("prevResult") == nil {
+		t.Errorf("prevResult: first plugin %v, second %v; want none, and the first one's", calls[1].at("prevResult"), calls[2].at("prevResult"))
+	}
+	if calls[1].at("recorder", "tag") != nil || calls[2].at("recorder", "tag") != "second" {
+		t.Errorf("the plugins of the list were not called in its order")
+	}
+	final := calls[2].at("prevResult")
+	n.ok("CHECK", pod("p"))
+	expectFinal(t, n.called("CHECK default eth0", "CHECK net-a net1", "CHECK net-a net1")[1:], []any{nil, "second"}, final)
+	n.ok("DEL", pod("p"))
+	expectFinal(t, n.called("DEL net-a net1", "DEL net-a net1", "DEL default eth0")[:2], []any{"second", nil}, final)
+}
+
+func expectFinal(t *testing.T, calls []record, tags []any, final any) {
+	t.Helper()
+	for i, c := range calls {
+		if c.at("recorder", "tag") != tags[i] {
+			t.Errorf("%s: plugin %v at place %d; want %v", c.id(), c.at("recorder", "tag"), i, tags[i])
+		}
+		if d := cmp.Diff(final, c.at("prevResult")); d != "" {
+			t.Errorf("%s: prevResult (-want +got):\n%s", c.id(), d)
+		}
+		if c.at("name") != "net-a" || c.at("cniVersion") != "1.0.0" {
+			t.Errorf("%s: name %v, cniVersion %v; want the list's", c.id(), c.at("name"), c.at("cniVersion"))
+		}
+	}
+}
+
+// TestN68D12D13 has the default network speak every version of CNI, and the runtime
+// every one as well: it gets the default network's result in its own.
+func TestN68D12D13ResultInTheRuntimesVersion(t *testing.T) {
+	versions := []string{"0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"}
+	n := newNode(t)
+	n.define("ns", "a", n.recorder("net-a", map[string]any{"ips": []string{"10.7.0.1/24"}}))
+	n.selects("p", "a")
+	for _, inner := range versions {
+		network := n.recorder("default", map[string]any{"ips": []string{"10.1.0.5/24"}, "mac": "02:00:00:00:00:05"})
+		network["cniVersion"] = inner
+		n.config["defaultNetwork"] = network
+		for _, outer := range versions {
+			n.config["cniVersion"] = outer
+			o := n.ok("ADD", pod("p"))
+			for _, c := range n.called("ADD default eth0", "ADD net-a net1") {
+				if want := map[any]string{"default": inner, "net-a": "1.1.0"}[c.at("name")]; c.at("cniVersion") != want {
+					t.Errorf("%s, in a runtime's %s: cniVersion %v; want its own, %s", c.id(), outer, c.at("cniVersion"), want)
+				}
+			}
+			var got map[string]any
+			must(t, json.Unmarshal([]byte(o.stdout), &got))
+			if got["cniVersion"] != outer || !strings.Contains(o.stdout, `"10.1.0.5/24"`) || strings.Contains(o.stdout, "10.7.0.1") {
+				t.Errorf("default network in %s, runtime in %s: %s; want the default network's address in the runtime's version", inner, outer, o.stdout)
+			}
+			for key, since := range map[string]string{"ip4": "", "ips": "0.3.0"} {
+				if _, ok := got[key]; ok != (outer < "0.3.0" == (since == "")) {
+					t.Errorf("default network in %s, runtime in %s: has %s: %v", inner, outer, key, ok)
+				}
+			}
+			n.ok("DEL", pod("p"))
+			dels := n.called("DEL net-a net1", "DEL default eth0")
+			if prev, old := dels[1].at("prevResult"), inner < "0.4.0"; old != (prev == nil) || !old && dels[1].at("prevResult", "cniVersion") != inner {
+				t.Errorf("DEL of the default network in %s: prevResult %v; want it in that version from 0.4.0 on", inner, prev)
+			}
+		}
+	}
+	n.clean()
+}
+
+func TestD11NetworksWithoutCheckArePassedOver(t *testing.T) {
+	n := newNode(t)
+	old := n.recorder("net-a", nil)
+	old["cniVersion"] = "0.3.1"
+	n.define("ns", "a", old)
+	disabled := n.recorder("net-b", nil)
+	disabled["disableCheck"] = true
+	n.define("ns", "b", disabled)
+	n.define("ns", "c", n.recorder("net-c", map[string]any{"fail": map[string]any{"CHECK": map[string]any{"code": 100, "msg": "gone"}}}))
+	n.selects("p", "a,b,c")
+	n.ok("ADD", pod("p"))
+	n.records()
+	n.fails("CHECK", pod("p"), "CHECK of network ns/c on net3", "gone")
+	n.called("CHECK default eth0", "CHECK net-c net3")
+	n.fails("CHECK", pod("other"), "no journal")
+	n.ok("DEL", pod("p"))
+}
+
+func TestD6HighestVersionThatIsKnown(t *testing.T) {
+	n := newNode(t)
+	list := n.recorder("net-a", nil)
+	list["cniVersion"], list["cniVersions"] = "0.4.0", []string{"0.3.1", "1.0.0", "1.1.0", "2.0.0"}
+	n.define("ns", "a", list)
+	n.selects("p", "a")
+	n.ok("ADD", pod("p"))
+	if c := n.called("ADD default eth0", "ADD net-a net1")[1]; c.at("cniVersion") != "1.1.0" {
+		t.Errorf("cniVersion %v; want 1.1.0", c.at("cniVersion"))
+	}
+}
+
+func TestD7PluginsFromADirectory(t *testing.T) {
+	n := newNode(t)
+	n.define("ns", "a", nil)
+	n.selects("p", "a")
+	n.onDisk("50-a.conflist", map[string]any{"cniVersion": "1.1.0", "name": "a", "plugins": []any{n.plugin(map[string]any{"tag": "inline"})}})
+	n.onDisk("a/20.conf", n.plugin(map[string]any{"tag": "20"}))
+	n.onDisk("a/10.conf", n.plugin(map[string]any{"tag": "10"}))
+	n.ok("ADD", pod("p"))
+	calls := n.called("ADD default eth0", "ADD a net1", "ADD a net1", "ADD a net1")
+	for i, want := range []string{"inline", "10", "20"} {
+		if got := calls[i+1].at("recorder", "tag"); got != want {
+			t.Errorf("plugin %d is %v; want %s", i, got, want)
+		}
+	}
+	n.ok("DEL", pod("p"))
+	n.called("DEL a net1", "DEL a net1", "DEL a net1", "DEL default eth0")
+
+	n.onDisk("50-a.conflist", map[string]any{"cniVersion": "1.1.0", "name": "a", "loadOnlyInlinedPlugins": true, "plugins": []any{n.plugin(nil)}})
+	n.ok("ADD", pod("p"))
+	n.called("ADD default eth0", "ADD a net1")
+	n.ok("DEL", pod("p"))
+	n.records()
+
+	n.onDisk("50-a.conflist", map[string]any{"cniVersion": "1.1.0", "name": "a", "loadOnlyInlinedPlugins": true})
+	n.fails("ADD", pod("p"), "loadOnlyInlinedPlugins")
+	must(t, os.RemoveAll(n.path("conf", "a")))
+	n.onDisk("50-a.conflist", map[string]any{"cniVersion": "1.1.0", "name": "a"})
+	n.fails("ADD", pod("p"), "50-a.conflist", "plugins")
+	n.called()
+}
+
+func TestD1UnknownPluginIsAnError(t *testing.T) {
+	n := newNode(t)
+	n.define("ns", "a", map[string]any{"cniVersion": "1.1.0", "name": "net-a", "plugins": []any{n.plugin(nil), map[string]any{"type": "no-such-plugin"}}})
+	n.selects("p", "a")
+	f := n.fails("ADD", pod("p"), `failed to find plugin "no-such-plugin"`)
+	if !strings.Contains(f.Msg, "undoing it failed") {
+		t.Errorf("%q: want it to say that the list cannot be undone either", f.Msg)
+	}
+	n.called("ADD default eth0", "ADD net-a net1", "DEL default eth0")
+	n.fails("DEL", pod("p"), "no-such-plugin")
+	n.called()
+	must(t, os.Symlink(filepath.Join(pluginDirs[0], "recorder"), n.path("no-such-plugin")))
+	s := pod("p")
+	s.config = map[string]any{"binDir": n.dir}
+	n.ok("DEL", s)
+	n.clean()
+}
+
+func TestD9ErrorsAndStandardErrorOfDelegates(t *testing.T) {
+	n := newNode(t)
+	n.define("ns", "a", n.recorder("net-a", map[string]any{"stderr": "noise of a"}))
+	n.define("ns", "b", n.recorder("net-b", map[string]any{"stderr": "last words", "fail": map[string]any{"ADD": map[string]any{"code": 107, "msg": "broken"}}}))
+	n.selects("p", "a")
+	if o := n.ok("ADD", pod("p")); !strings.Contains(o.stderr, "noise of a") {
+		t.Errorf("stderr: %q; want the delegate's", o.stderr)
+	}
+	n.ok("DEL", pod("p"))
+	n.selects("p", "b")
+	o := n.call("ADD", pod("p"))
+	if !strings.Contains(o.stderr, "last words") || !strings.Contains(o.stdout, `"code": 107`) {
+		t.Errorf("a delegate that fails: %+v; want its standard error and its code", o)
+	}
+}
+
+// TestD9AttachedTwice: a second ADD without a DEL is an error and changes nothing.
+func TestD9AttachedTwice(t *testing.T) {
+	n := newNode(t)
+	n.ok("ADD", pod("p"))
+	n.called("ADD default eth0")
+	n.fails("ADD", pod("p"), "attached already")
+	n.called()
+	n.ok("CHECK", pod("p"))
+	n.ok("DEL", pod("p"))
+}
+
+func TestD14ArgumentsAreHandedOn(t *testing.T) {
+	n := newNode(t)
+	n.define("ns", "a", n.recorder("net-a", nil))
+	n.selects("p", "a")
+	s := pod("p")
+	s.args = "K8S_POD_NAMESPACE=ns;K8S_POD_NAME=p;K8S_POD_INFRA_CONTAINER_ID=c;K8S_POD_UID=u;X=a=b==;IP=10.1.0.9"
+	n.ok("ADD", s)
+	calls := n.called("ADD default eth0", "ADD net-a net1")
+	if got, want := calls[0].Env["CNI_ARGS"], s.args+";IgnoreUnknown=1"; got != want {
+		t.Errorf("default network: CNI_ARGS %q; want %q", got, want)
+	}
+	if got, want := calls[1].Env["CNI_ARGS"], "K8S_POD_NAMESPACE=ns;K8S_POD_NAME=p;K8S_POD_INFRA_CONTAINER_ID=c;K8S_POD_UID=u;X=a=b==;IgnoreUnknown=1"; got != want {
+		t.Errorf("selected network: CNI_ARGS %q; want %q", got, want)
+	}
+	for args, text := range map[string]string{"K8S_POD_NAMESPACE=ns": "K8S_POD_NAME", "x": `"x" is not KEY=value`} {
+		bad := pod("q")
+		bad.args = args
+		if f := n.fails("ADD", bad, text); f.Code != 4 {
+			t.Errorf("CNI_ARGS %q: code %d; want 4", args, f.Code)
+		}
+	}
+}
