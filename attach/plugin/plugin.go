@@ -256,7 +256,7 @@ func oneError(err error) error {
 	}
 	e := &types.Error{Code: types.ErrInternal, Msg: strings.ReplaceAll(err.Error(), "\n", "; ")}
 	if first, ok := errors.AsType[*types.Error](err); ok {
-		if error(first) == err {
+		if first.Error() == err.Error() {
 			return first
 		}
 		if first.Code != 0 {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -87,7 +88,7 @@ func (n *node) define(namespace, name string, config any, annotations ...string)
 	n.agent.definitions[d.Ref] = d
 }
 
-// select has the pod select networks.
+// selects has the pod select networks.
 func (n *node) selects(pod, annotation string) { n.annotate(pod, npwg.AnnotationNetworks, annotation) }
 
 func (n *node) annotate(pod, key, value string) {
@@ -178,7 +179,7 @@ func (n *node) call(verb string, s sandboxOf) outcome {
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	err := cmd.Run()
 	o := outcome{cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()}
-	if _, exited := err.(*exec.ExitError); err != nil && !exited { //nolint:errorlint // Run returns it as it is
+	if _, exited := errors.AsType[*exec.ExitError](err); err != nil && !exited {
 		n.t.Fatalf("run %s: %v", verb, err)
 	}
 	return o

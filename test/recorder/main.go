@@ -44,13 +44,14 @@ type config struct {
 			Msg  string `json:"msg"`
 			File string `json:"file"`
 		} `json:"fail"`
-		// KillParent are the verbs in which the caller is killed, before the work.
-		KillParent []string `json:"killParent"`
+		// KillParent has the caller killed before the work, by verb: as often as the
+		// file can be removed.
+		KillParent map[string]string `json:"killParent"`
 		// Millis is how long a call takes, in milliseconds.
 		Millis int `json:"millis"`
 		// Until is a file: the call takes until it exists.
 		Until string `json:"until"`
-		// Devices is written to the file CNIDeviceInfoFile of runtimeConfig.
+		// Device is written to the file CNIDeviceInfoFile of runtimeConfig.
 		Device string `json:"device"`
 	} `json:"recorder"`
 	Runtime struct {
@@ -78,14 +79,15 @@ func serve(verb string, args *skel.CmdArgs) error {
 		return err
 	}
 	rec := record{Verb: verb, Env: environment(), Stdin: args.StdinData, Begin: time.Now().UnixNano()}
+	if err := rec.write(c.Recorder.Log, ".started"); err != nil {
+		return err
+	}
 	if c.Recorder.Stderr != "" {
 		fmt.Fprintln(os.Stderr, c.Recorder.Stderr)
 	}
-	for _, v := range c.Recorder.KillParent {
-		if v == verb {
-			if err := syscall.Kill(os.Getppid(), syscall.SIGKILL); err != nil {
-				return err
-			}
+	if file, ok := c.Recorder.KillParent[verb]; ok && os.Remove(file) == nil {
+		if err := syscall.Kill(os.Getppid(), syscall.SIGKILL); err != nil {
+			return err
 		}
 	}
 	time.Sleep(time.Duration(c.Recorder.Millis) * time.Millisecond)
@@ -96,7 +98,7 @@ func serve(verb string, args *skel.CmdArgs) error {
 		time.Sleep(5 * time.Millisecond)
 	}
 	rec.End = time.Now().UnixNano()
-	if err := rec.write(c.Recorder.Log); err != nil {
+	if err := rec.write(c.Recorder.Log, ".json"); err != nil {
 		return err
 	}
 	if f, ok := c.Recorder.Fail[verb]; ok {
@@ -112,7 +114,7 @@ func serve(verb string, args *skel.CmdArgs) error {
 
 // answer prints the result of an ADD.
 func (c config) answer(args *skel.CmdArgs) error {
-	if c.Recorder.Device != "" {
+	if c.Recorder.Device != "" && c.Runtime.DeviceFile != "" {
 		if err := os.WriteFile(c.Runtime.DeviceFile, []byte(c.Recorder.Device), 0o600); err != nil {
 			return err
 		}
@@ -153,9 +155,9 @@ func environment() map[string]string {
 	return env
 }
 
-// write puts the record into the directory, whole or not at all, under a name that
+// write puts the record, of a call that has begun or ended, into the directory, whole or not at all, under a name that
 // sorts by its beginning.
-func (r record) write(dir string) error {
+func (r record) write(dir, suffix string) error {
 	if dir == "" {
 		return nil
 	}
@@ -163,7 +165,7 @@ func (r record) write(dir string) error {
 	if err != nil {
 		return err
 	}
-	final := filepath.Join(dir, fmt.Sprintf("%020d.%d.json", r.Begin, os.Getpid()))
+	final := filepath.Join(dir, fmt.Sprintf("%020d.%d", r.Begin, os.Getpid())+suffix)
 	if err := os.WriteFile(final+".tmp", text, 0o600); err != nil {
 		return err
 	}
