@@ -16,9 +16,6 @@ type Question struct {
 	// DefaultNamespace is where a default-network annotation without a namespace
 	// is looked up.
 	DefaultNamespace string `json:"defaultNamespace,omitempty"`
-	// SpecVersion is "1" where the plugin's configuration asks for version 1 of
-	// the NPWG specification, else empty.
-	SpecVersion string `json:"specVersion,omitempty"`
 }
 
 // A PodRef names a pod as a runtime does in CNI_ARGS.

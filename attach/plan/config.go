@@ -167,9 +167,6 @@ func (c *Config) checkDefault(members map[string]json.RawMessage) error {
 // Question returns what the plugin asks the agent about pod.
 func (c *Config) Question(pod facts.PodRef) facts.Question {
 	q := facts.Question{Pod: pod, DefaultNamespace: c.Namespace}
-	if c.Version == npwg.V1 {
-		q.SpecVersion = "1"
-	}
 	for _, s := range append([]Source{c.Default}, c.extras(pod.Namespace)...) {
 		if ref, ok := c.ref(s); ok && !slices.Contains(q.Networks, ref) {
 			q.Networks = append(q.Networks, ref)

@@ -33,8 +33,9 @@ const howToAllow = "use a definition of the pod's own namespace, or have the def
 
 // forbidden says why the pod may not use a definition; it returns nothing if it
 // may. A definition that says itself who may use it is believed, whatever the
-// configuration says.
-func (m *maker) forbidden(d facts.Definition) string {
+// configuration says. Definitions of the namespaces in global that say nothing are
+// for everybody.
+func (m *maker) forbidden(d facts.Definition, global ...string) string {
 	pod := m.plan.Pod.Namespace
 	if d.Namespace == pod {
 		return ""
@@ -42,8 +43,8 @@ func (m *maker) forbidden(d facts.Definition) string {
 	list, listed := d.Annotations[AnnotationNamespaces]
 	selector, selected := d.Annotations[AnnotationSelector]
 	if !listed && !selected {
-		if m.config.Isolated && !slices.Contains(m.config.GlobalNamespaces, d.Namespace) {
-			return fmt.Sprintf("namespaces are isolated: a pod of %s may use the definitions of its own namespace%s", pod, m.globals())
+		if m.config.Isolated && !slices.Contains(global, d.Namespace) {
+			return fmt.Sprintf("namespaces are isolated: a pod of %s may use the definitions of %s", pod, strings.Join(append([]string{"its own namespace"}, global...), ", "))
 		}
 		return ""
 	}
@@ -60,13 +61,6 @@ func (m *maker) forbidden(d facts.Definition) string {
 		}
 	}
 	return fmt.Sprintf("its own annotation does not let pods of namespace %s use it", pod)
-}
-
-func (m *maker) globals() string {
-	if len(m.config.GlobalNamespaces) == 0 {
-		return ""
-	}
-	return " and of " + strings.Join(m.config.GlobalNamespaces, ", ")
 }
 
 // Tells reports whether an annotation of a pod or of a definition, by its key,

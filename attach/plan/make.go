@@ -108,12 +108,12 @@ func (m *maker) addSelected(i int, sel npwg.Selection) {
 	ref := facts.Ref{Namespace: sel.Namespace, Name: sel.Name}
 	d, _ := m.definition(ref)
 	m.take(where, ref.String(), sel.Interface)
-	if d.Missing != "" {
-		m.fail(where, ref.String(), d.Missing, "create the definition, or correct the annotation")
+	if why := m.forbidden(d, m.config.GlobalNamespaces...); why != "" { // first: what exists elsewhere is not the pod's business
+		m.fail(where, ref.String(), why, howToAllow)
 		return
 	}
-	if why := m.forbidden(d); why != "" {
-		m.fail(where, ref.String(), why, howToAllow)
+	if d.Missing != "" {
+		m.fail(where, ref.String(), d.Missing, "create the definition, or correct the annotation")
 		return
 	}
 	l, err := m.listOf(d)

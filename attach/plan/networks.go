@@ -64,12 +64,12 @@ func (m *maker) addOwnDefault(text string) {
 		m.fail(where, ref.String(), fmt.Sprintf("it asks for interface %s; the runtime calls the default network's %s", sel.Interface, m.call.IfName), "remove the interface's name")
 	}
 	d, _ := m.definition(ref)
-	if d.Missing != "" {
-		m.fail(where, ref.String(), d.Missing, "create the definition, or correct the annotation")
+	if why := m.forbidden(d, append([]string{m.config.Namespace}, m.config.GlobalNamespaces...)...); why != "" {
+		m.fail(where, ref.String(), why, howToAllow)
 		return
 	}
-	if why := m.forbidden(d); why != "" && d.Namespace != m.config.Namespace {
-		m.fail(where, ref.String(), why, howToAllow)
+	if d.Missing != "" {
+		m.fail(where, ref.String(), d.Missing, "create the definition, or correct the annotation")
 		return
 	}
 	l, err := m.listOf(d)

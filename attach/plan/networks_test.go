@@ -79,6 +79,9 @@ func TestDefaultNetworkOfAPodsAnnotation(t *testing.T) {
 	s.keys, s.own = `"isolation": "None"`, "infra/ovn"
 	sameStrings(t, attachments(s.plan(t)), "infra/ovn=eth0")
 
+	restricted := scene{own: "kube-system/x", defs: []facts.Definition{def("kube-system/x", bridge("x"), AnnotationNamespaces, "blog")}}
+	restricted.fails(t, "kube-system/x", "does not let pods of namespace shop")
+
 	s = scene{own: `[{"name": "ovn", "namespace": "shop", "mac": "02:00:00:00:00:01", "ips": ["10.0.0.5/16"]}]`, defs: s.defs}
 	step := s.plan(t).Steps[0]
 	if !step.Default || string(step.Capabilities["mac"]) != `"02:00:00:00:00:01"` || string(step.Capabilities["ips"]) != `["10.0.0.5/16"]` || step.Want.MAC == "" {
@@ -132,11 +135,12 @@ func TestN77Isolation(t *testing.T) {
 		def        facts.Definition
 		refused    string
 	}{
+		{"another namespace, and not there", "", facts.Definition{Ref: facts.Ref{Namespace: "infra", Name: "x"}, Missing: "does not exist"}, "namespaces are isolated"},
 		{"own namespace", "", def("shop/x", bridge("x")), ""},
 		{"another namespace", "", def("infra/x", bridge("x")), "namespaces are isolated"},
 		{"off", `"isolation": "None"`, def("infra/x", bridge("x")), ""},
 		{"global namespaces", `"globalNamespaces": "infra, default"`, def("infra/x", bridge("x")), ""},
-		{"other global namespaces", `"globalNamespaces": ["default"]`, def("infra/x", bridge("x")), "its own namespace and of default"},
+		{"other global namespaces", `"globalNamespaces": ["default"]`, def("infra/x", bridge("x")), "its own namespace, default"},
 		{"of Multus's configuration", `"clusterNetwork": "/c"`, def("infra/x", bridge("x")), ""},
 		{"of Multus's configuration, on", `"clusterNetwork": "/c", "namespaceIsolation": true`, def("infra/x", bridge("x")), "namespaces are isolated"},
 		{"of Multus's configuration, default", `"clusterNetwork": "/c", "namespaceIsolation": true`, def("default/x", bridge("x")), ""},

@@ -5,18 +5,22 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // requirement is one requirement of a label selector, as kubectl writes it: key,
-// !key, key=value, key==value, key!=value, key in (a, b), key notin (a, b).
-var requirement = regexp.MustCompile(`^\s*(?:(!?)\s*([A-Za-z0-9][-A-Za-z0-9_./]*)\s*(?:(==?|!=)\s*([-A-Za-z0-9_.]*)|\s(in|notin)\s*\(([-A-Za-z0-9_.,\s]*)\))?)\s*$`)
+// !key, key=value, key==value, key!=value, key in (a, b), key notin (a, b). Few
+// plans need it, and the plugin starts for each: it is compiled when it is used.
+var requirement = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^\s*(?:(!?)\s*([A-Za-z0-9][-A-Za-z0-9_./]*)\s*(?:(==?|!=)\s*([-A-Za-z0-9_.]*)|\s(in|notin)\s*\(([-A-Za-z0-9_.,\s]*)\))?)\s*$`)
+})
 
 // matches reports whether labels meet every requirement of a selector. An empty
 // selector is an error: it would mean everything.
 func matches(selector string, labels map[string]string) (bool, error) {
 	all := true
 	for _, text := range requirements(selector) {
-		p := requirement.FindStringSubmatch(text)
+		p := requirement().FindStringSubmatch(text)
 		if p == nil || p[1] != "" && (p[3] != "" || p[5] != "") {
 			return false, fmt.Errorf("%q is no label requirement such as team=blue, team!=blue, team in (blue, red), team or !team", text)
 		}

@@ -21,5 +21,5 @@ func TestN20A2InvalidAnnotationIsIgnored(t *testing.T) {
 	// claim's address.
 	pod.IfName = "lan0"
 	_, err := n.Add(pod)
-	wantCode(t, err, wire.CodeInvalid, "element 1: ips: [] is not a list of one address or more")
+	wantCode(t, err, wire.CodeInvalidConfig, "element 1: ips: [] is not a list of one address or more")
 }
