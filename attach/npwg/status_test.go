@@ -60,7 +60,7 @@ func TestStatusN49N50N51N54N55N56N58N59(t *testing.T) {
 	}
 }
 
-func TestStatusTextN47N53N57N60N61N62N65(t *testing.T) {
+func TestStatusTextN47N48N53N57N60N61N62N65(t *testing.T) {
 	result := &Result{
 		Interfaces: []Interface{eth0}, IPs: []IP{ip("10.0.0.1/24", 0)}, DNS: DNS{Nameservers: []string{"10.0.0.53"}, Search: []string{"example.com"}},
 		Routes: []Route{route("10.1.0.0/16", "10.0.0.7"), route("0.0.0.0/1", "10.0.0.8"), route("0.0.0.0/0", "10.0.0.254")},

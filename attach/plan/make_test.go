@@ -199,6 +199,13 @@ func TestN3AndN7ToN13ConfigurationsOfDefinitions(t *testing.T) {
 			}
 		})
 	}
+	t.Run("N5 somebody's own configuration in annotations", func(t *testing.T) {
+		d := def("net-a", "", "openstack.org/kuryr-config", `{"subnetId": "x"}`)
+		p := scene{networks: "net-a", defs: []facts.Definition{d}, files: map[string]string{"a.conf": file}}.plan(t)
+		if got := stdins(t, p.Steps[1])[0]; len(got) != 3 || got["type"] != "from-file" {
+			t.Errorf("plugin gets %v; want the file's configuration and nothing else", got)
+		}
+	})
 	t.Run("N11 neither", func(t *testing.T) {
 		scene{networks: "net-a", defs: []facts.Definition{def("net-a", "")}, files: map[string]string{"a.conf": bridge("else"), "b.conf": "{"}}.
 			fails(t, "element 1", "shop/net-a", "no spec.config", "/etc/cni/net.d", "b.conf", "3.4.1")

@@ -196,6 +196,9 @@ func errText(err error) string {
 	return err.Error()
 }
 
+// Socket is where the node's agent listens.
+func (n *Node) Socket() string { return n.cfg.Socket }
+
 // Check checks the node's store, which must not be open.
 func (n *Node) Check() error {
 	st, err := store.Open(n.cfg.Store, store.Options{})

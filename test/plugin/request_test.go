@@ -21,7 +21,7 @@ func TestC9Precedence(t *testing.T) {
 		{"runtimeConfig before all", keys{"runtimeConfig": runtimeConfig, "args": args}, "IP=10.0.0.13", "10.0.0.11/24"},
 		{"args before CNI_ARGS", keys{"args": args}, "IP=10.0.0.13", "10.0.0.12/24"},
 		{"CNI_ARGS", keys{}, "IP=10.0.0.13", "10.0.0.13/24"},
-		{"with the range's prefix length", keys{"runtimeConfig": ips("10.0.0.14/24")}, "", "10.0.0.14/24"},
+		{"N23 with the range's prefix length", keys{"runtimeConfig": ips("10.0.0.14/24")}, "", "10.0.0.14/24"},
 		{"an empty runtimeConfig asks for nothing", keys{"runtimeConfig": ips(), "args": args}, "", "10.0.0.12/24"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -57,7 +57,7 @@ func TestC9Unfulfilled(t *testing.T) {
 		{"network address", ips("10.0.0.0"), 7, "network address"},
 		{"broadcast address", ips("10.0.0.7"), 7, "broadcast address"},
 		{"gateway", ips("10.0.0.3", "10.0.0.1"), 7, "gateway"},
-		{"another prefix length", ips("10.0.0.3/16"), 7, "prefix length"},
+		{"N23 another prefix length", ips("10.0.0.3/16"), 7, "prefix length"},
 		{"not an address", ips("10.0.0.3", "rubbish"), 7, "rubbish"},
 		{"held by somebody", ips("10.0.0.3", "10.0.0.6"), 11, "10.0.0.6"},
 	} {
