@@ -22,7 +22,7 @@ func keeper(p plan.Plan) int {
 // changeOf returns the change of default routes that a step with default-route
 // asks for, given its result.
 func changeOf(s plan.Step, r *types100.Result) route.Change {
-	c := route.Change{Gateways: *s.DefaultRoute}
+	c := route.Change{Gateways: *s.DefaultRoute, Own: route.Defaults(r)}
 	for _, i := range r.Interfaces {
 		if i.Sandbox != "" {
 			c.Keeper = append(c.Keeper, i.Name)

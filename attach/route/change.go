@@ -28,6 +28,9 @@ type Change struct {
 	Keeper []string
 	// Gateways are the list, in its order; none: the keeper has its own.
 	Gateways []netip.Addr
+	// Own are the default routes of the keeper's result. They need not be in the
+	// kernel: a plugin may leave out its own where another network has set one.
+	Own []Default
 }
 
 // Families returns the families whose default routes the change is about.
@@ -59,15 +62,24 @@ type Default struct {
 	Metric int
 }
 
-// defaults returns the default routes of a family that the change makes.
-func (c Change) defaults(f Family) []Default {
-	list := c.gateways(f)
-	routes := make([]Default, len(list))
-	for i, g := range list {
-		routes[i].Gateway = g
-		if len(list) > 1 {
-			routes[i].Metric = i + 1
+// defaults returns the default routes of a family that the keeper is to have; none
+// where the list is empty and its result says nothing of the family.
+func (c Change) defaults(f Family) (routes []Default) {
+	if len(c.Gateways) == 0 {
+		for _, d := range c.Own {
+			if familyOf(d.Gateway) == f {
+				routes = append(routes, d)
+			}
 		}
+		return routes
+	}
+	list := c.gateways(f)
+	for i, g := range list {
+		d := Default{Gateway: g}
+		if len(list) > 1 {
+			d.Metric = i + 1
+		}
+		routes = append(routes, d)
 	}
 	return routes
 }

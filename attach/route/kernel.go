@@ -28,12 +28,17 @@ func (c Change) Apply(path string) error {
 			if err != nil {
 				return err
 			}
+			want := c.defaults(f)
 			for _, r := range there {
-				if len(c.gateways(f)) > 0 || !belongs(r, keeper) {
-					remove = append(remove, r)
+				if len(want) == 0 && belongs(r, keeper) {
+					continue // its plugin has set it and does not say so
+				}
+				remove = append(remove, r)
+				if len(want) == 0 {
+					add = append(add, hopsOf(r, keeper)...)
 				}
 			}
-			for _, d := range c.defaults(f) {
+			for _, d := range want {
 				add = append(add, d.route(f, keeper[0]))
 			}
 		}
@@ -158,8 +163,24 @@ func belongs(r netlink.Route, links []int) bool {
 	return len(r.MultiPath) > 0 || slices.Contains(links, r.LinkIndex)
 }
 
+// hopsOf returns the hops of a route through these interfaces, as routes of their
+// own: the kernel makes one route of several that differ in nothing else.
+func hopsOf(r netlink.Route, links []int) (routes []netlink.Route) {
+	for _, hop := range r.MultiPath {
+		if slices.Contains(links, hop.LinkIndex) {
+			one := r
+			one.MultiPath, one.LinkIndex, one.Gw = nil, hop.LinkIndex, hop.Gw
+			routes = append(routes, one)
+		}
+	}
+	return routes
+}
+
 // describe says of a route what people ask first.
 func describe(r netlink.Route) string {
+	if len(r.MultiPath) > 0 {
+		return fmt.Sprintf("with %d gateways", len(r.MultiPath))
+	}
 	if r.Gw == nil {
 		return fmt.Sprintf("through interface %d", r.LinkIndex)
 	}

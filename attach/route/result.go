@@ -25,11 +25,11 @@ func (c Change) Lose(r *types100.Result) {
 // Keep makes the result of the attachment with default-route say which default
 // routes it has now.
 func (c Change) Keep(r *types100.Result) {
+	if len(c.Gateways) == 0 {
+		return // it says so already
+	}
 	for _, f := range c.Families() {
 		gateways := c.defaults(f)
-		if len(gateways) == 0 {
-			continue // it has its own
-		}
 		r.Routes = slices.DeleteFunc(r.Routes, func(r *types.Route) bool { return isDefault(r, f) })
 		for _, d := range gateways {
 			to := d.route(f, 0)

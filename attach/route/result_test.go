@@ -1,0 +1,82 @@
+package route
+
+import (
+	"encoding/json"
+	"net/netip"
+	"slices"
+	"testing"
+
+	types100 "github.com/containernetworking/cni/pkg/types/100"
+	"github.com/google/go-cmp/cmp"
+)
+
+// dual is a result with default routes of both families, a route that only looks
+// like one, and one of another table.
+const dual = `{"cniVersion":"1.1.0","ips":[{"address":"10.0.0.5/24","gateway":"10.0.0.1"},{"address":"2001:db8::5/64","gateway":"2001:db8::1"}],
+"routes":[{"dst":"0.0.0.0/0","gw":"10.0.0.2","priority":7},{"dst":"0.0.0.0/1","gw":"10.0.0.1"},{"dst":"0.0.0.0/0","gw":"10.0.0.3","table":100},{"dst":"::/0"}]}`
+
+func result(t *testing.T, text string) *types100.Result {
+	t.Helper()
+	var r types100.Result
+	if err := json.Unmarshal([]byte(text), &r); err != nil {
+		t.Fatal(err)
+	}
+	return &r
+}
+
+// routes are the routes and gateways of a result, as text.
+func routes(t *testing.T, r *types100.Result) string {
+	t.Helper()
+	text, err := json.Marshal(struct{ IPs, Routes any }{r.IPs, r.Routes})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func gateways(texts ...string) (list []netip.Addr) {
+	for _, text := range texts {
+		list = append(list, netip.MustParseAddr(text))
+	}
+	return list
+}
+
+func TestN38DefaultsOfAResult(t *testing.T) {
+	want := []Default{{netip.MustParseAddr("10.0.0.2"), 7}, {netip.MustParseAddr("2001:db8::1"), 0}}
+	if got := Defaults(result(t, dual)); !slices.Equal(got, want) {
+		t.Errorf("got %v; want %v", got, want)
+	}
+}
+
+// TestN38N39ResultsOfAChange: who loses the default routes of a family has neither
+// them nor gateways in its result, and who keeps them has the list's, in order.
+func TestN38N39ResultsOfAChange(t *testing.T) {
+	const lost4 = `{"IPs":[{"address":"10.0.0.5/24"},{"address":"2001:db8::5/64","gateway":"2001:db8::1"}],` +
+		`"Routes":[{"dst":"0.0.0.0/1","gw":"10.0.0.1"},{"dst":"0.0.0.0/0","gw":"10.0.0.3","table":100},{"dst":"::/0"}]}`
+	const lostBoth = `{"IPs":[{"address":"10.0.0.5/24"},{"address":"2001:db8::5/64"}],` +
+		`"Routes":[{"dst":"0.0.0.0/1","gw":"10.0.0.1"},{"dst":"0.0.0.0/0","gw":"10.0.0.3","table":100}]}`
+	for name, tt := range map[string]struct {
+		change Change
+		lose   string
+		keep   []Default
+	}{
+		"IPv4 alone": {Change{Gateways: gateways("10.0.0.9")}, lost4, []Default{{netip.MustParseAddr("10.0.0.9"), 0}, {netip.MustParseAddr("2001:db8::1"), 0}}},
+		"several": {
+			Change{Gateways: gateways("10.0.0.9", "2001:db8::9", "::ffff:10.0.0.8")}, lostBoth,
+			[]Default{{netip.MustParseAddr("10.0.0.9"), 1}, {netip.MustParseAddr("10.0.0.8"), 2}, {netip.MustParseAddr("2001:db8::9"), 0}},
+		},
+		"its own": {Change{}, lostBoth, []Default{{netip.MustParseAddr("10.0.0.2"), 7}, {netip.MustParseAddr("2001:db8::1"), 0}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			loser, keeper := result(t, dual), result(t, dual)
+			tt.change.Lose(loser)
+			if d := cmp.Diff(tt.lose, routes(t, loser)); d != "" {
+				t.Errorf("who loses (-want +got):\n%s", d)
+			}
+			tt.change.Keep(keeper)
+			if got := Defaults(keeper); !slices.Equal(got, tt.keep) {
+				t.Errorf("who keeps: %v; want %v", got, tt.keep)
+			}
+		})
+	}
+}
