@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 
@@ -12,14 +13,24 @@ import (
 	"github.com/tenure-ipam/tenure/attach/npwg"
 )
 
+// ReasonDevice is of the warning that a device's information cannot be shown.
+const ReasonDevice = "InvalidDeviceInfo"
+
 // report is what the agent is told of a plan that was carried out.
 func (a *attaching) report() (facts.Report, error) {
-	r := facts.Report{Pod: a.Plan.Pod, ContainerID: a.ContainerID, Warnings: a.Plan.Warnings}
+	r := facts.Report{Pod: a.Plan.Pod, ContainerID: a.ContainerID, Warnings: slices.Clone(a.Plan.Warnings)}
 	list := make([]npwg.Status, len(a.done))
 	for i, s := range a.Plan.Steps {
+		device := a.done[i].device
+		if device != nil {
+			if err := npwg.CheckDeviceInfo(device); err != nil {
+				device = nil
+				r.Warnings = append(r.Warnings, facts.Warning{Reason: ReasonDevice, Message: fmt.Sprintf("network %s, interface %s: not shown in the status: %v", s.Name, s.IfName, err)})
+			}
+		}
 		list[i] = npwg.StatusOf(npwg.Attachment{
 			Name: s.Name, IfName: s.IfName, Default: s.Default, DefaultRoute: s.DefaultRoute, GUID: s.GUID,
-			DeviceInfo: a.done[i].device, CIDRs: a.CIDRs,
+			DeviceInfo: device, CIDRs: a.CIDRs,
 		}, plain(a.done[i].full))
 		if s.Default {
 			for _, w := range a.Plan.Warnings {

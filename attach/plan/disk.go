@@ -98,8 +98,8 @@ func (f Files) load(name string) (*list, error) {
 		return nil, fmt.Errorf("%s: %w", name, reason(err))
 	}
 	l, err := parseList(text)
-	if err == nil && l.name == "" {
-		err = errors.New("name: missing")
+	if err == nil {
+		err = l.checkName() // before it becomes a part of a path
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)

@@ -17,7 +17,8 @@ import (
 func TestN66DefaultNetworkFromEverySource(t *testing.T) {
 	conflist := `{"cniVersion": "1.0.0", "name": "cluster", "plugins": [{"type": "flannel"}, {"type": "portmap"}]}`
 	own := `{"cniVersion": "1.0.0", "name": "tenure", "plugins": [{"type": "tenure-attach"}]}`
-	files := map[string]string{"00-tenure.conflist": own, "10-flannel.conflist": conflist, "/opt/net/one.conf": bridge("one"), "/opt/bad/a.conflist": "{"}
+	files := map[string]string{"00-tenure.conflist": own, "10-flannel.conflist": conflist, "/opt/net/one.conf": bridge("one"), "/opt/bad/a.conflist": "{",
+		"/opt/evil.conflist": `{"cniVersion": "1.0.0", "name": "../etc/cni/net.d"}`}
 	for _, tt := range []struct{ name, keys, want string }{
 		{"inline", `"defaultNetwork": ` + conflist, "cluster"},
 		{"by file", `"defaultNetwork": "/etc/cni/net.d/10-flannel.conflist"`, "cluster"},
@@ -50,6 +51,7 @@ func TestN66DefaultNetworkFromEverySource(t *testing.T) {
 		{"no file", `"defaultNetwork": "/none"`, "/none: file does not exist"},
 		{"nothing in a directory", `"defaultNetwork": "/opt/bad"`, "passed over: /opt/bad/a.conflist"},
 		{"itself", `"defaultNetwork": "/etc/cni/net.d/00-tenure.conflist"`, "would call itself"},
+		{"name that leads elsewhere", `"defaultNetwork": "/opt/evil.conflist"`, "a network's name begins"},
 		{"without a name", `"defaultNetwork": {"type": "flannel"}`, "name"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -158,14 +158,9 @@ func (c *call) defaultList(conf *plan.Config) (json.RawMessage, error) {
 			return list, err
 		}
 	}
-	p, err := plan.Make(conf, plan.Call{IfName: "eth0"}, facts.Answer{}, c.disk(conf))
-	for _, s := range p.Steps {
-		if s.Default {
-			return s.List, nil
-		}
+	step, err := plan.DefaultNetwork(conf, nil, c.disk(conf))
+	if conf.Default.Name != "" { // a definition that no ADD has asked about yet
+		return step.List, nil
 	}
-	if conf.Default.Name != "" {
-		return nil, nil
-	}
-	return nil, err
+	return step.List, err
 }

@@ -334,6 +334,17 @@ func TestN63N64DeviceInformation(t *testing.T) {
 	}
 }
 
+func TestN63InvalidDeviceInformationIsNotShown(t *testing.T) {
+	n := newNode(t)
+	n.define("ns", "a", n.able("a", map[string]any{"device": `{"type":"pci","version":"1.1.0","pci":{}}`}, "CNIDeviceInfoFile"))
+	n.selects("p", "a")
+	n.ok("ADD", pod("p"))
+	report := n.reported(1)[0]
+	if len(report.Warnings) != 1 || !strings.Contains(report.Warnings[0].Message, "pci.pci-address") || strings.Contains(string(report.Status), "device-info") {
+		t.Errorf("status %s, warnings %+v; want no device information, and the reason", report.Status, report.Warnings)
+	}
+}
+
 func TestN66N67N77N78RestrictionsAndTheRuntimesRequests(t *testing.T) {
 	n := newNode(t)
 	n.config["defaultNetwork"] = n.able("default", nil, "portMappings")
