@@ -79,6 +79,7 @@ func (a *simAdd) hold() {
 	}
 	var att attachment
 	var err error
+	var unsaid unsaidError
 	n.commit(func(d *simDisk) { att, err = n.hold(d, a.ask) })
 	switch {
 	case err == nil:
@@ -86,6 +87,8 @@ func (a *simAdd) hold() {
 		n.later(func() { a.end(&att) })
 	case errors.Is(err, errNoRoom):
 		a.obtain()
+	case errors.As(err, &unsaid):
+		n.drive(n.disk.rights[string(unsaid)], protocol.Event{Kind: protocol.EventWant}, a.driven)
 	case errors.Is(err, errUseGone) && a.tries < 3:
 		a.tries++
 		a.ask.granted, a.ask.use, a.ask.claim = nil, "", nil

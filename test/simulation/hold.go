@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"cmp"
 	"errors"
 	"net/netip"
 
@@ -31,7 +32,14 @@ var (
 	errNotNow   = errors.New("the agent does not serve")
 	errUseGone  = errors.New("the use was given back meanwhile")
 	errConflict = errors.New("the attachment has other addresses")
+	errLost     = errors.New("the attachment's addresses may be another's by now")
 )
+
+// unsaidError names a right that has not been said in the seat's term: only a fencing
+// write tells whether it is still this node's.
+type unsaidError string
+
+func (e unsaidError) Error() string { return string(e) + " has not been said in this term" }
 
 // hold gives an attachment its address and records it.
 func (n *simNode) hold(d *simDisk, a simAsk) (attachment, error) {
@@ -48,6 +56,9 @@ func (n *simNode) hold(d *simDisk, a simAsk) (attachment, error) {
 			if !held.has(g.addr) {
 				return attachment{}, errConflict
 			}
+		}
+		if ok, err := n.keeps(d, held); !ok {
+			return attachment{}, cmp.Or(err, errLost)
 		}
 		held.boot = a.boot
 		d.atts[a.key] = held
@@ -106,7 +117,11 @@ func (n *simNode) holdOwn(d *simDisk, a simAsk) (attachment, error) {
 			old = x
 		}
 	}
-	if len(old.addrs) > 0 && n.inherits(d, old.addrs[0], a, shape) {
+	kept, err := n.keeps(d, old)
+	if err != nil {
+		return attachment{}, err
+	}
+	if kept && a.fits(old.addrs[0], shape) {
 		delete(d.atts, old.key)
 		n.voided[a.key] = n.voided[old.key]
 		return d.put(a, old.addrs), nil
@@ -123,15 +138,31 @@ func (n *simNode) holdOwn(d *simDisk, a simAsk) (attachment, error) {
 	return d.put(a, []attAddr{x}), nil
 }
 
-// inherits reports whether a may have x, which an earlier sandbox of its pod had.
-// What lies in a block that is another's by now is nobody's here.
-func (n *simNode) inherits(d *simDisk, x attAddr, a simAsk, shape *allocator.Shape) bool {
-	switch r := d.rights[x.lease]; {
-	case r.Phase == protocol.Lost:
-		return false
-	case r.Phase == protocol.Frozen && d.lost[r.Store].boot != n.bootID():
-		return false
+// keeps reports whether an attachment may be answered again what it has, as the agent's
+// rightKeeps does.
+func (n *simNode) keeps(d *simDisk, x attachment) (bool, error) {
+	if len(x.addrs) == 0 {
+		return false, nil
 	}
+	term := n.agent.sitting.Term
+	name := x.under(x.addrs[0])
+	switch r, ok := d.rights[name]; {
+	case term == 0:
+		return false, errNotNow
+	case !ok: // read back from elsewhere
+		return true, nil
+	case r.Phase == protocol.Frozen:
+		return d.lost[r.Store].boot == n.bootID(), nil
+	case r.Serves(term), r.Kind == protocol.RightLease && r.Phase == protocol.Held && r.PutBack(term):
+		return true, nil
+	case r.Phase == protocol.Held:
+		return false, unsaidError(name)
+	}
+	return false, nil
+}
+
+// fits reports whether a may have the address x, which an earlier sandbox of its pod had.
+func (a simAsk) fits(x attAddr, shape *allocator.Shape) bool {
 	if a.exact.IsValid() {
 		return x.addr == a.exact
 	}
