@@ -81,7 +81,10 @@ func Wanted(q facts.Question, pod facts.Pod) []facts.Ref {
 		// An invalid one is ignored, or refused, by who makes the plan.
 		selections, _ := npwg.Parse(a.text, a.namespace, func(string, string) npwg.Version { return npwg.Any })
 		for _, sel := range selections {
-			if ref := (facts.Ref{Namespace: sel.Namespace, Name: sel.Name}); !slices.Contains(all, ref) && sel.Name != "" {
+			// What cannot be an object's name is not looked up: it makes the annotation
+			// invalid, and nothing of it is needed.
+			named := npwg.CheckNamespace(sel.Namespace) == nil && npwg.CheckName(sel.Name) == nil
+			if ref := (facts.Ref{Namespace: sel.Namespace, Name: sel.Name}); named && !slices.Contains(all, ref) {
 				all = append(all, ref)
 			}
 		}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"sync"
 	"time"
 
@@ -110,7 +109,6 @@ func (r *Resolver) PodChanged(p Pod, exists bool) {
 		// A default network named without its namespace is the configuration's to
 		// find; it is followed from the first question on.
 		now = plan.Wanted(facts.Question{}, facts.Pod{PodRef: facts.PodRef{Namespace: p.Namespace, Name: p.Name}, Annotations: p.Annotations})
-		now = slices.DeleteFunc(now, func(ref facts.Ref) bool { return ref.Namespace == "" })
 		now = now[:min(len(now), maxDefinitionsPod)]
 	}
 	r.mu.Lock()
@@ -242,7 +240,7 @@ func (r *Resolver) Definition(ctx context.Context, ref facts.Ref, named bool) (f
 	case seen == present:
 		return d, nil
 	case seen == absent && named:
-		return missing(ref), nil
+		return Missing(ref), nil
 	}
 	r.metrics.liveRead("definition")
 	d, out, err := r.cl.Definitions.ReadDefinition(ctx, ref)
@@ -255,7 +253,7 @@ func liveDefinition(ref facts.Ref, d facts.Definition, out protocol.Outcome, err
 	case protocol.Done:
 		return d, nil
 	case protocol.NotFound:
-		return missing(ref), nil
+		return Missing(ref), nil
 	case protocol.Unknown, protocol.Exists, protocol.Conflict, protocol.Refused:
 	}
 	return facts.Definition{}, &laterError{fmt.Sprintf("network attachment definition %s cannot be read", ref), err}
@@ -272,7 +270,8 @@ func (r *Resolver) Exists(ctx context.Context, ref facts.Ref) (exists, known boo
 	return out == protocol.Done, out == protocol.Done || out == protocol.NotFound
 }
 
-func missing(ref facts.Ref) facts.Definition {
+// Missing returns what is told of a definition that does not exist.
+func Missing(ref facts.Ref) facts.Definition {
 	return facts.Definition{Ref: ref, Missing: fmt.Sprintf("there is no NetworkAttachmentDefinition %s in namespace %s", ref.Name, ref.Namespace)}
 }
 

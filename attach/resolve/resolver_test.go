@@ -292,7 +292,7 @@ func TestAnswersWithoutTheAPIServerN14N15N19(t *testing.T) {
 				want := facts.Answer{
 					Pod: facts.Pod{PodRef: facts.PodRef{Namespace: "ns", Name: "p", UID: "u1"}, Annotations: map[string]string{networksKey: networks}},
 					Networks: []facts.Definition{
-						missing(base),
+						Missing(base),
 						{Ref: netA, Config: &a, Annotations: w.definitions[netA].Annotations, Devices: []string{"d1", "d2"}},
 						{Ref: netB, Config: &b},
 					},
@@ -416,6 +416,23 @@ func TestWhatCannotBeKnownIsForLater(t *testing.T) {
 				_, err := ask(t, r, question("p", "u1"))
 				if err == nil || err.Code != wire.CodeTryAgainLater || !strings.Contains(err.Msg, tt.want) {
 					t.Errorf("got %v; want code 11 with %q", err, tt.want)
+				}
+			})
+		})
+	}
+}
+
+// What cannot be a name is not looked up: the annotation is invalid, and the pod gets
+// its default network whatever the API server says.
+func TestInvalidNamesAreNotLookedUpN6N18N20(t *testing.T) {
+	for _, networks := range []string{"a/b/c", "Net_A", "../x", "/", ",", `[{"name":"../x"}]`, `[{"name":"a","namespace":"B/c"}]`, `[{"name":5}]`, `[{}]`, `{"name":"a"`} {
+		t.Run(networks, func(t *testing.T) {
+			w := newWorld()
+			run(t, w, func(t *testing.T, r *Resolver) {
+				w.seen(r, podOf("p", "u1", networks))
+				w.down = errors.New("away")
+				for _, d := range mustAsk(t, r, question("p", "u1")).Networks {
+					t.Errorf("%s was looked up", d.Ref)
 				}
 			})
 		})
