@@ -180,7 +180,7 @@ func (k *Keeper) judge(ctx context.Context) (text []byte, v verdict, why string)
 	if err != nil {
 		return nil, unknown, fmt.Sprintf("the configuration to install cannot be read: %v", err)
 	}
-	conf, err := parse(text)
+	conf, err := plan.ParseInstalled(text)
 	if err != nil {
 		return nil, unknown, fmt.Sprintf("%s: %v", k.cfg.Source, err)
 	}
@@ -189,33 +189,6 @@ func (k *Keeper) judge(ctx context.Context) (text []byte, v verdict, why string)
 	}
 	v, why = k.network(ctx, conf)
 	return text, v, why
-}
-
-// parse returns the configuration of tenure-attach in a list or a single
-// configuration.
-func parse(text []byte) (*plan.Config, error) {
-	var outline struct {
-		Type    string            `json:"type"`
-		Plugins []json.RawMessage `json:"plugins"`
-	}
-	if err := json.Unmarshal(text, &outline); err != nil {
-		return nil, err
-	}
-	if outline.Plugins == nil {
-		outline.Plugins = []json.RawMessage{text}
-	}
-	for _, raw := range outline.Plugins {
-		var p struct {
-			Type string `json:"type"`
-		}
-		if err := json.Unmarshal(raw, &p); err != nil {
-			return nil, err
-		}
-		if p.Type == plan.PluginType {
-			return plan.ParseConfig(raw)
-		}
-	}
-	return nil, fmt.Errorf("it has no plugin of type %s", plan.PluginType)
 }
 
 // network says whether the default network of c is ready, and why, or why not: the

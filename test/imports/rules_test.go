@@ -207,6 +207,10 @@ var rules = []rule{
 		never: []string{"./cmd", "./claims"}, reaches: []string{"testing"},
 	},
 	{
+		pkg: "./cmd/kubectl-tenure", why: "programs wire packages, not each other; people run it: it reads a cluster, and has no node",
+		never: join(bolt, []string{"./cmd", "./claims", "./ipam/agent", "./ipam/daemon", "./ipam/store", "./attach/delegate"}), reaches: []string{"testing"},
+	},
+	{
 		pkg: "./cmd/tenure-controller", why: "programs wire packages, not each other; the controller has no node",
 		never: join(bolt, cni, []string{"./cmd", "./ipam/agent", "./ipam/store", "./ipam/wire"}), reaches: []string{"testing"},
 	},

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/pflag"
+
+	"github.com/tenure-ipam/tenure/attach/plan"
+	"github.com/tenure-ipam/tenure/attach/resolve"
+)
+
+var explainCommand = command{
+	name: "explain", args: "POD|-f FILE", summary: "what a pod is attached to, and with what, or why it is not",
+	help: `Prints the plan that tenure-attach makes for a pod: each network in order, with the
+configuration, the arguments and the interface that its plugin is given; what is
+ignored of the pod's annotations; and what would fail, and why.
+
+The pod is one of the cluster, or the first one in a manifest, which need not exist:
+a Pod, or something with a pod template. NetworkAttachmentDefinitions in the manifest
+stand in for those of the cluster.
+
+What lies on a node is not seen from here. Give the node's CNI configuration of
+tenure-attach by --cni-conf: without it, the default network and the rules between
+namespaces are those of a fresh install. Give a copy of the node's directory by
+--conf-dir: without it, networks that are configured by a file are not found. Devices
+are the kubelet's to give, when the pod starts.`,
+	flags: func(flags *pflag.FlagSet, s *session) func(context.Context, []string) error {
+		e := &explanation{session: s}
+		flags.StringVarP(&e.file, "filename", "f", "", "path of a manifest, - for standard input")
+		flags.StringVar(&e.conf, "cni-conf", "", "path of the CNI configuration with tenure-attach")
+		flags.StringVar(&e.confDir, "conf-dir", "", "directory with the node's other CNI configurations")
+		return e.run
+	},
+}
+
+// explanation is a call of explain.
+type explanation struct {
+	*session
+	file, conf, confDir string
+}
+
+// fresh is the configuration of a fresh install, whose default network is not known
+// here.
+const fresh = `{"cniVersion":"1.1.0","name":"tenure","type":"tenure-attach",
+"defaultNetwork":{"cniVersion":"1.0.0","name":"default-network","type":"not-known-without---cni-conf"}}`
+
+func (e *explanation) run(ctx context.Context, args []string) error {
+	if (e.file == "") != (len(args) == 1) || len(args) > 1 {
+		return usagef("explain: give either the name of one pod, or a manifest by -f")
+	}
+	c, err := e.config()
+	if err != nil {
+		return err
+	}
+	src := &source{session: e.session}
+	if e.file != "" {
+		if err := src.read(e.file); err != nil {
+			return err
+		}
+	} else {
+		src.name = args[0]
+	}
+	if src.namespace, err = src.podNamespace(); err != nil {
+		return err
+	}
+	ref := src.ref()
+	answer, err := resolve.Gather(ctx, src, c.Question(ref))
+	if err != nil {
+		return err
+	}
+	p, faults := plan.Make(c, callFor(answer.Pod.PodRef, c), answer, e.disk(c))
+	if err := plan.Explain(e.stdout, p, faults); err != nil {
+		return err
+	}
+	if faults != nil {
+		return errNo
+	}
+	return nil
+}
+
+// config reads the configuration of tenure-attach.
+func (e *explanation) config() (*plan.Config, error) {
+	text := []byte(fresh)
+	if e.conf != "" {
+		var err error
+		if text, err = os.ReadFile(e.conf); err != nil {
+			return nil, err
+		}
+	}
+	c, err := plan.ParseInstalled(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", e.conf, err)
+	}
+	return c, nil
+}
+
+// disk is what is known of the node's files.
+func (e *explanation) disk(c *plan.Config) plan.Disk {
+	if e.confDir == "" {
+		return noDisk{}
+	}
+	dir, err := filepath.Abs(e.confDir)
+	if err != nil { // there is no working directory
+		return noDisk{}
+	}
+	return nodesCopy{plan.Files{Root: os.DirFS("/"), ConfDir: dir}, c.ConfDir}
+}
+
+// noDisk is a node's disk of which nothing is known.
+type noDisk struct{}
+
+var errNoDisk = errors.New("the node's files are not seen from here: give a copy of its directory by --conf-dir")
+
+// Lookup implements plan.Disk.
+func (noDisk) Lookup(string) (json.RawMessage, error) { return nil, errNoDisk }
+
+// Read implements plan.Disk.
+func (noDisk) Read(string) (json.RawMessage, error) { return nil, errNoDisk }
+
+// nodesCopy is a copy of a node's directory: a path in the one means the same in the
+// other.
+type nodesCopy struct {
+	plan.Files
+	original string
+}
+
+// Read implements plan.Disk.
+func (n nodesCopy) Read(path string) (json.RawMessage, error) {
+	rel, err := filepath.Rel(n.original, path)
+	if err != nil || !filepath.IsLocal(rel) {
+		return nil, fmt.Errorf("%s: it is not in the node's %s, of which --conf-dir is a copy", path, n.original)
+	}
+	return n.Files.Read(filepath.Join(n.ConfDir, rel))
+}

@@ -1,0 +1,159 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// kubectl runs a command line without a cluster.
+func kubectl(t *testing.T, stdin string, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+	var out, errs bytes.Buffer
+	code = run(t.Context(), args, strings.NewReader(stdin), &out, &errs)
+	return code, out.String(), errs.String()
+}
+
+func TestUsage(t *testing.T) {
+	for _, tt := range []struct {
+		args string
+		code int
+		want string // of stdout, or of stderr where it fails
+	}{
+		{"", exitUsage, "no command"},
+		{"help", exitDone, "explain POD|-f FILE"},
+		{"--help", exitDone, "Exit codes"},
+		{"help explain", exitDone, "--cni-conf"},
+		{"who --help", exitDone, "Usage: kubectl tenure who ADDRESS"},
+		{"version", exitDone, "kubectl-tenure development"},
+		{"frobnicate", exitUsage, `unknown command "frobnicate"`},
+		{"help frobnicate", exitUsage, `unknown command "frobnicate"`},
+		{"explain", exitUsage, "give either the name of one pod, or a manifest"},
+		{"explain a b", exitUsage, "give either the name of one pod, or a manifest"},
+		{"explain a -f b", exitUsage, "give either the name of one pod, or a manifest"},
+		{"explain --nonsense", exitUsage, "unknown flag: --nonsense"},
+		{"who", exitUsage, "give one address"},
+		{"who 10.0.0", exitUsage, "who: ParseAddr"},
+		{"pools", exitFail, "read the kubeconfig"},
+		{"claims", exitFail, "read the kubeconfig"},
+		{"who 10.0.0.1", exitFail, "read the kubeconfig"},
+		{"explain web", exitFail, "read the kubeconfig"},
+		{"explain -f none.yaml", exitFail, "no such file"},
+		{"explain -f - --cni-conf none.conflist", exitFail, "none.conflist"},
+	} {
+		t.Run(tt.args, func(t *testing.T) {
+			code, stdout, stderr := kubectl(t, "", strings.Fields(tt.args)...)
+			text := stdout
+			if tt.code != exitDone {
+				text = stderr
+			}
+			if code != tt.code || !strings.Contains(text, tt.want) {
+				t.Errorf("got %d, stdout %q, stderr %q; want %d with %q", code, stdout, stderr, tt.code, tt.want)
+			}
+		})
+	}
+}
+
+const definitions = `
+---
+apiVersion: k8s.cni.cncf.io/v1
+kind: NetworkAttachmentDefinition
+metadata: {name: lan, namespace: shop}
+spec:
+  config: '{"cniVersion": "1.0.0", "type": "macvlan", "master": "eth1", "capabilities": {"ips": true}, "ipam": {"type": "tenure", "pool": "lan"}}'
+---
+apiVersion: k8s.cni.cncf.io/v1
+kind: NetworkAttachmentDefinition
+metadata: {name: wan, namespace: net}
+spec: {config: '{"cniVersion": "1.0.0", "name": "wan", "type": "bridge"}'}
+`
+
+const pod = `apiVersion: v1
+kind: Pod
+metadata:
+  name: web
+  namespace: shop
+  annotations: {k8s.v1.cni.cncf.io/networks: '[{"name": "lan", "interface": "lan0", "ips": ["10.1.1.5/24"]}]'}
+spec: {containers: [{name: c, image: i}]}
+`
+
+// A manifest that nobody has applied is explained without a cluster, whatever makes
+// the pod.
+func TestExplainsAManifest(t *testing.T) {
+	const deployment = `apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: shop}
+spec:
+  template:
+    metadata: {annotations: {k8s.v1.cni.cncf.io/networks: lan@lan0}}
+`
+	const cronJob = `apiVersion: batch/v1
+kind: CronJob
+metadata: {name: web, namespace: shop}
+spec: {jobTemplate: {spec: {template: {metadata: {annotations: {k8s.v1.cni.cncf.io/networks: lan@lan0}}}}}}
+`
+	for name, manifest := range map[string]string{"Pod": pod, "Deployment": deployment, "CronJob": cronJob} {
+		t.Run(name, func(t *testing.T) {
+			code, stdout, stderr := kubectl(t, manifest+definitions, "explain", "-f", "-")
+			if code != exitDone {
+				t.Fatalf("got %d\n%s%s", code, stdout, stderr)
+			}
+			for _, want := range []string{"shop/web", "2 attachments", "shop/lan", "lan0", `"master"`, "macvlan", "eth0", "not-known-without---cni-conf"} {
+				if !strings.Contains(stdout, want) {
+					t.Errorf("it does not say %q:\n%s", want, stdout)
+				}
+			}
+		})
+	}
+}
+
+func TestExplainsWhyNotN11N77(t *testing.T) {
+	for _, tt := range []struct{ name, networks, want string }{
+		{"another namespace's", "net/wan", "isolated"},
+		{"name that is none", "a/b/c", "InvalidNetworkAnnotation"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			manifest := strings.Replace(pod, `[{"name": "lan", "interface": "lan0", "ips": ["10.1.1.5/24"]}]`, tt.networks, 1) + definitions
+			code, stdout, stderr := kubectl(t, manifest, "explain", "-f", "-")
+			if want := map[bool]int{true: exitDone, false: exitNo}[strings.HasPrefix(tt.want, "Invalid")]; code != want || !strings.Contains(stdout, tt.want) {
+				t.Errorf("got %d; want %d, and %q in\n%s%s", code, want, tt.want, stdout, stderr)
+			}
+		})
+	}
+}
+
+// What lies on the node is taken from what is given of it.
+func TestExplainsWithTheNodesFilesN3N9(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	conf := write("conf", `{"cniVersion":"1.1.0","name":"tenure","plugins":[{"type":"tenure-attach","clusterNetwork":"/etc/cni/multus/net.d/10-calico.conflist"}]}`)
+	write("10-calico.conflist", `{"cniVersion":"0.3.1","name":"k8s-pod-network","plugins":[{"type":"calico"}]}`)
+	write("20-edge.conf", `{"cniVersion":"0.3.1","name":"edge","type":"ptp"}`)
+	manifest := strings.Replace(pod, `[{"name": "lan", "interface": "lan0", "ips": ["10.1.1.5/24"]}]`, "edge", 1) + `---
+{apiVersion: k8s.cni.cncf.io/v1, kind: NetworkAttachmentDefinition, metadata: {name: edge, namespace: shop}}
+`
+	code, stdout, stderr := kubectl(t, manifest, "explain", "-f", "-", "--cni-conf", conf, "--conf-dir", dir)
+	if code != exitDone || !strings.Contains(stdout, "calico") || !strings.Contains(stdout, `"ptp"`) {
+		t.Errorf("got %d\n%s%s", code, stdout, stderr)
+	}
+	code, stdout, stderr = kubectl(t, manifest, "explain", "-f", "-", "--cni-conf", conf)
+	if code != exitNo || !strings.Contains(stdout, "--conf-dir") {
+		t.Errorf("without the node's files: got %d; want %d, and what to do\n%s%s", code, exitNo, stdout, stderr)
+	}
+}
+
+func TestManifestWithoutAPod(t *testing.T) {
+	code, _, stderr := kubectl(t, definitions, "explain", "-f", "-")
+	if code != exitFail || !strings.Contains(stderr, "there is no pod in it") {
+		t.Errorf("got %d %q", code, stderr)
+	}
+}
