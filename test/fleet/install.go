@@ -45,8 +45,17 @@ func Install(ctx context.Context, cp *controlplane.ControlPlane, kc client.Clien
 }
 
 // InstallRoles creates the roles that Tenure is shipped with.
-func InstallRoles(ctx context.Context, kc client.Client) error {
-	return fs.WalkDir(deploy.FS, "rbac", func(path string, d fs.DirEntry, err error) error {
+func InstallRoles(ctx context.Context, kc client.Client) error { return install(ctx, kc, "rbac") }
+
+// InstallPolicies creates the policies that Tenure is shipped with. The API server
+// enforces them from some moments later on.
+func InstallPolicies(ctx context.Context, kc client.Client) error {
+	return install(ctx, kc, "policies")
+}
+
+// install creates the objects of a directory of deploy.
+func install(ctx context.Context, kc client.Client, dir string) error {
+	return fs.WalkDir(deploy.FS, dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
