@@ -162,17 +162,19 @@ func (l *leader) free(ctx context.Context, uid protocol.UID, held []Held) error 
 }
 
 func (l *leader) run(ctx context.Context) {
+	var looks sync.WaitGroup
+	defer looks.Wait() // a goroutine that sleeps outlives no bubble
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case key := <-l.kick:
-			go func() {
+			looks.Go(func() {
 				if err := l.reconcile(ctx, key); err != nil && ctx.Err() == nil {
 					time.Sleep(time.Second)
 					l.kick <- key
 				}
-			}()
+			})
 		}
 	}
 }

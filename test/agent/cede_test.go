@@ -13,7 +13,6 @@ import (
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/ipam/daemon"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
-	"github.com/tenure-ipam/tenure/ipam/wire"
 	"github.com/tenure-ipam/tenure/test/fleet"
 )
 
@@ -112,8 +111,7 @@ func TestExhaustedPoolIsCeded(t *testing.T) {
 
 	// What was freed is the cluster's: the node's own next ADD asks for it like any.
 	next := asking(t, node, pool, "cedes-next")
-	_, err := n.Add(next)
-	wantCode(t, err, wire.CodeTryAgainLater, "the controller has not answered")
+	n.Refused(t, next, "the controller has not answered")
 	s := onlyRequest(t, node)
 	free := l.Ceded[0]
 	grant(t, pool, s, free.String())
@@ -151,7 +149,7 @@ func TestTakeBack(t *testing.T) {
 	s := onlyRequest(t, node)
 	granted := l.Ceded[0]
 	grant(t, pool, s, granted.String())
-	finish(t, got)
+	finish(t, n, other, got)
 
 	press(t, pool, v1alpha1.PressureHigh, "")
 	i := asking(t, node, pool, "takes-back-1")
@@ -235,7 +233,7 @@ func TestRecallsUnderLoad(t *testing.T) {
 				default:
 				}
 				i := onPool(pool, fmt.Sprintf("loaded-%d-%d", w, k), "net1")
-				if _, err := n.Add(i); err != nil {
+				if _, err := n.Insist(i); err != nil {
 					t.Errorf("ADD: %v", err)
 				}
 				if err := n.Del(i); err != nil {

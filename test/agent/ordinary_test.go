@@ -76,8 +76,7 @@ func TestWB8TinyPool(t *testing.T) {
 	first, second, third := onPool("wb8", "c1", "net1"), onPool("wb8", "c2", "net1"), onPool("wb8", "c3", "net1")
 	mustAdd(t, n, first)
 	mustAdd(t, n, second)
-	_, err := n.Add(third)
-	wantCode(t, err, wire.CodeTryAgainLater, "pool wb8 is exhausted")
+	n.Refused(t, third, "pool wb8 is exhausted")
 	mustDel(t, n, first)
 	mustAdd(t, n, third)
 }
@@ -91,7 +90,7 @@ func TestManyNodesShareAPool(t *testing.T) {
 		n := f.Start(fmt.Sprintf("many-%d", i))
 		wg.Go(func() {
 			for j := range each {
-				if _, err := n.Add(onPool("many", fmt.Sprintf("%s-%d", n.Name, j), "net1")); err != nil {
+				if _, err := n.Insist(onPool("many", fmt.Sprintf("%s-%d", n.Name, j), "net1")); err != nil {
 					t.Errorf("ADD %d on %s: %v", j, n.Name, err)
 				}
 			}
@@ -183,8 +182,7 @@ func TestX6NewSandbox(t *testing.T) {
 	if err := n.CheckAdd(onPool("x6", "new", "net1")); err == nil {
 		t.Error("CHECK without prevResult succeeds")
 	}
-	_, err := n.Add(onPool("x6", "third", "net1"))
-	wantCode(t, err, wire.CodeTryAgainLater, "exhausted")
+	n.Refused(t, onPool("x6", "third", "net1"), "exhausted")
 }
 
 func TestIdleLeasesGoBack(t *testing.T) {
@@ -242,11 +240,9 @@ func TestStaticIPs(t *testing.T) {
 			}
 		})
 	}
-	_, err := b.Add(ask("c2", "10.12.0.77"))
-	wantCode(t, err, wire.CodeTryAgainLater, "node static-a")
-	_, err = a.Add(ask("c3", "10.12.0.77"))
-	wantCode(t, err, wire.CodeTryAgainLater, "10.12.0.77")
-	_, err = a.Add(ask("c4", "10.12.1.1"))
+	b.Refused(t, ask("c2", "10.12.0.77"), "node static-a")
+	a.Refused(t, ask("c3", "10.12.0.77"), "10.12.0.77")
+	_, err := a.Add(ask("c4", "10.12.1.1"))
 	wantCode(t, err, wire.CodeInvalidConfig, "10.12.1.1")
 	_, err = a.Add(ask("c5", "10.12.0.255"))
 	wantCode(t, err, wire.CodeInvalidConfig, "broadcast")
@@ -270,6 +266,5 @@ func TestUnknownPool(t *testing.T) {
 	f := fleet.New(t, cp.Config())
 	f.Change = func(c *daemon.Config) { c.Agent.Wait = 500 * time.Millisecond }
 	n := f.Start("unknown")
-	_, err := n.Add(onPool("no-such-pool", "c1", "net1"))
-	wantCode(t, err, wire.CodeTryAgainLater, "pool no-such-pool does not exist")
+	n.Refused(t, onPool("no-such-pool", "c1", "net1"), "pool no-such-pool does not exist")
 }

@@ -80,7 +80,7 @@ func leasesOf(t *testing.T, pool string) map[string]protocol.Lease {
 
 func mustAdd(t *testing.T, n *fleet.Node, i fleet.Interface) []netip.Prefix {
 	t.Helper()
-	res, err := n.Add(i)
+	res, err := n.Insist(i)
 	if err != nil {
 		t.Fatalf("ADD of %s %s on %s: %v", i.Sandbox, i.IfName, n.Name, err)
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/ipam/daemon"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
-	"github.com/tenure-ipam/tenure/ipam/wire"
 	"github.com/tenure-ipam/tenure/test/fleet"
 )
 
@@ -97,8 +96,7 @@ func TestH9RestoredAPI(t *testing.T) {
 	taken := onPool("restored", "taken", "net1")
 	block, _ := since[len(since)-1].Addr().Prefix(30)
 	taken.Top = map[string]any{"runtimeConfig": map[string]any{"ips": []string{block.Addr().Next().String()}}}
-	_, err = b.Add(taken)
-	wantCode(t, err, wire.CodeTryAgainLater, "gone back to an earlier state")
+	b.Refused(t, taken, "gone back to an earlier state")
 	static := on("static")
 	static.Top = map[string]any{"runtimeConfig": map[string]any{"ips": []string{"10.33.3.77"}}}
 	eventually(t, 30*time.Second, saysBack("restored-a"))
@@ -117,8 +115,7 @@ func TestH9RestoredAPI(t *testing.T) {
 	if created == 0 {
 		t.Error("the restore lost no lease: this test shows nothing")
 	}
-	_, err = a.Add(static)
-	wantCode(t, err, wire.CodeTryAgainLater, "has not been opened again")
+	a.Refused(t, static, "has not been opened again")
 	for i := range since { // a known owner is answered, also where the lease was lost
 		if again := mustAdd(t, a, on(fmt.Sprintf("a1-%d", i))); !slices.Equal(again, since[i:i+1]) {
 			t.Errorf("a known owner gets %v; want %v", again, since[i])

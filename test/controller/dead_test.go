@@ -117,7 +117,7 @@ func onPool(p *v1alpha1.IPPool, sandbox string) fleet.Interface {
 
 func mustAdd(t *testing.T, n *fleet.Node, i fleet.Interface) netip.Addr {
 	t.Helper()
-	res, err := n.Add(i)
+	res, err := n.Insist(i)
 	if err != nil {
 		t.Fatalf("ADD of %s on %s: %v", i.Sandbox, n.Name, err)
 	}
@@ -527,7 +527,8 @@ func TestCutOffNodeIsTakenOver(t *testing.T) {
 		}
 		return nil
 	})
-	if s := seat(t, a.Name); s.Ended() {
+	// An ADD that hangs can tell it late: too late to say who was first.
+	if s := seat(t, a.Name); s.Ended() && time.Since(last.Beat) < shortFence+shortMargin {
 		t.Error("the node was taken over before it had fenced itself")
 	}
 	for i, want := range kept { // what its pods have already they may have again

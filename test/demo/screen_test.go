@@ -52,29 +52,30 @@ func TestAwait(t *testing.T) {
 	cancel(stopped)
 	looks := 0
 	for _, tt := range []struct {
-		name string
-		ctx  context.Context
-		look func(context.Context) (string, error)
-		want string
+		name  string
+		ctx   context.Context
+		limit time.Duration
+		look  func(context.Context) (string, error)
+		want  string
 	}{
-		{"there at once", t.Context(), func(context.Context) (string, error) { return "", nil }, ""},
-		{"there after a while", t.Context(), func(context.Context) (string, error) {
+		{"there at once", t.Context(), time.Minute, func(context.Context) (string, error) { return "", nil }, ""},
+		{"there after a while", t.Context(), time.Minute, func(context.Context) (string, error) {
 			if looks++; looks < 3 {
 				return "not yet", nil
 			}
 			return "", nil
 		}, ""},
-		{"an error", t.Context(), func(context.Context) (string, error) { return "", broken }, "broken"},
-		{"never", t.Context(), func(context.Context) (string, error) { return "no pool", nil }, "not within 150ms: no pool"},
-		{"never, and looking lasts", t.Context(), func(ctx context.Context) (string, error) {
+		{"an error", t.Context(), time.Minute, func(context.Context) (string, error) { return "", broken }, "broken"},
+		{"never", t.Context(), time.Second, func(context.Context) (string, error) { return "no pool", nil }, "not within 1s: no pool"},
+		{"never, and looking lasts", t.Context(), time.Second, func(ctx context.Context) (string, error) {
 			<-ctx.Done()
 			return "", ctx.Err()
-		}, "not within 150ms: nothing is known"},
-		{"stopped", cancelled, func(context.Context) (string, error) { return "no pool", nil }, "stopped"},
+		}, "not within 1s: nothing is known"},
+		{"stopped", cancelled, time.Minute, func(context.Context) (string, error) { return "no pool", nil }, "stopped"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got := ""
-			if err := await(tt.ctx, 150*time.Millisecond, tt.look); err != nil {
+			if err := await(tt.ctx, tt.limit, tt.look); err != nil {
 				got = err.Error()
 			}
 			if got != tt.want {

@@ -13,6 +13,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -149,7 +150,7 @@ func (n *Node) Config() *daemon.Config { return &n.cfg }
 // AwaitReady waits until the agent answers that it can serve.
 func (n *Node) AwaitReady() {
 	n.fleet.t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(2 * time.Minute)
 	conf := []byte(`{"cniVersion":"1.1.0","name":"probe","type":"probe","ipam":{"type":"tenure","pool":"probe"}}`)
 	for {
 		resp, err := n.call(wire.Request{Verb: wire.Status, Config: conf})
@@ -168,7 +169,7 @@ func (n *Node) AwaitReady() {
 }
 
 func (n *Node) call(req wire.Request) (wire.Response, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	return wire.Call(ctx, n.cfg.Socket, req)
 }
@@ -273,6 +274,39 @@ func (n *Node) Add(i Interface) (*wire.Result, error) {
 	}
 	n.fleet.Observer.added(n.Name, i, resp.Result)
 	return resp.Result, nil
+}
+
+// Insist is Add for who wants an answer: an ADD that is told to try again after it has
+// waited as long as it may is made again, for a minute, as a runtime does, since the
+// machine may be busy with other tests. One that is refused sooner is refused.
+func (n *Node) Insist(i Interface) (*wire.Result, error) {
+	for deadline := time.Now().Add(time.Minute); ; {
+		began := time.Now()
+		res, err := n.Add(i)
+		e, refused := errors.AsType[*wire.Error](err)
+		if !refused || e.Code != wire.CodeTryAgainLater || time.Since(began) < n.cfg.Agent.Wait*4/5 || time.Now().After(deadline) {
+			return res, err
+		}
+		n.fleet.t.Logf("ADD of %s %s on %s is made again: %v", i.Sandbox, i.IfName, n.Name, err)
+	}
+}
+
+// Refused makes ADDs of i, which must all be told to try again, until one is told so
+// with this text. The first may have another reason: on a machine that is busy with
+// other tests it can end before it has come so far.
+func (n *Node) Refused(t testing.TB, i Interface, text string) {
+	t.Helper()
+	Eventually(t, n.cfg.Agent.Wait+5*time.Second, func() error {
+		_, err := n.Add(i)
+		e, ok := errors.AsType[*wire.Error](err)
+		switch {
+		case !ok || e.Code != wire.CodeTryAgainLater:
+			t.Fatalf("ADD of %s %s on %s: %v; want code %d with %q", i.Sandbox, i.IfName, n.Name, err, wire.CodeTryAgainLater, text)
+		case !strings.Contains(e.Error(), text):
+			return fmt.Errorf("ADD of %s %s on %s: %w; want %q", i.Sandbox, i.IfName, n.Name, err, text)
+		}
+		return nil
+	})
 }
 
 // Del gives i's addresses back. The observer forgets them before the call: from

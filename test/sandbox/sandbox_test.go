@@ -375,7 +375,7 @@ func read(t *testing.T, path string) string {
 // eventually waits for cond, which the kernel brings about.
 func eventually(t *testing.T, cond func() error) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		err := cond()
 		if err == nil {
 			return

@@ -69,12 +69,12 @@ func TestX23ClockJumps(t *testing.T) {
 	}
 	t.Run("wall clock back", func(t *testing.T) {
 		clock.wall.Add(int64(-3 * hour))
-		if _, err := n.Add(w.sandbox()); err != nil {
+		if _, err := n.Insist(w.sandbox()); err != nil {
 			t.Error(err)
 		}
 		n.Stop()
 		w.fleet.Start(n.Name)
-		if _, err := n.Add(w.sandbox()); err != nil {
+		if _, err := n.Insist(w.sandbox()); err != nil {
 			t.Errorf("after a restart: %v", err)
 		}
 	})

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tenure-ipam/tenure/ipam/wire"
 )
 
 // patience is how long a pod may try before a test fails.
@@ -115,8 +114,7 @@ func TestWB8TinyPoolFromTwoNodes(t *testing.T) {
 		}
 	}
 	extra := w.run(w.nodes[1], "wb8-extra")
-	_, err := w.nodes[1].Add(extra.Interface)
-	wantCode(t, err, wire.CodeTryAgainLater, "pool wb8 is exhausted")
+	w.nodes[1].Refused(t, extra.Interface, "pool wb8 is exhausted")
 	first.end(t)
 	if err := extra.attach(patience); err != nil {
 		t.Error(err)

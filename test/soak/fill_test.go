@@ -28,7 +28,7 @@ func (w *world) fill(s subject) {
 	all := w.place(rng, s, s.capacity)
 	began := time.Now()
 	w.each(all, func(p placed) error {
-		err := patiently(w.t.Context(), time.Minute, func(context.Context) error { _, err := p.n.Add(p.i); return err })
+		err := patiently(w.t.Context(), 3*time.Minute, func(context.Context) error { _, err := p.n.Add(p.i); return err })
 		if err != nil {
 			return fmt.Errorf("I5: %s of %d addresses has none for %s: %w", s.name, s.capacity, p.n.Name, err)
 		}
@@ -116,7 +116,7 @@ func (w *world) oneMore(rng *rand.Rand, s subject) {
 	want := fmt.Sprintf("pool %s is exhausted: %d of %d in use", s.name, s.capacity, s.capacity)
 	w.each(w.place(rng, s, 2*len(w.nodes)), func(p placed) error {
 		// The agent has heard of it when the controller has told it.
-		err := patiently(w.t.Context(), 20*time.Second, func(context.Context) error {
+		err := patiently(w.t.Context(), time.Minute, func(context.Context) error {
 			_, err := p.n.Add(p.i)
 			if e, ok := errors.AsType[*wire.Error](err); !ok || e.Code != wire.CodeTryAgainLater || !strings.Contains(e.Error(), want) {
 				return fmt.Errorf("I5: one more: %w; want code 11 with %q", err, want)
@@ -139,7 +139,7 @@ func (w *world) freedElsewhere(rng *rand.Rand, s subject, all []placed) {
 		}
 		all[j] = next
 		freed := time.Now()
-		if err := patiently(w.t.Context(), 30*time.Second, func(context.Context) error { _, err := next.n.Add(next.i); return err }); err != nil {
+		if err := patiently(w.t.Context(), time.Minute, func(context.Context) error { _, err := next.n.Add(next.i); return err }); err != nil {
 			w.t.Errorf("I5: an address of %s is free, and %s does not get it: %v", s.name, next.n.Name, err)
 		}
 		w.stats.freed(time.Since(freed))

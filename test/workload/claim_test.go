@@ -86,8 +86,7 @@ func TestVM1LiveMigration(t *testing.T) {
 	one, two := w.pod(w.a, "one", c.Name, "", vmi), w.pod(w.b, "two", c.Name, "", vmi)
 	w.same(w.a, one, want)
 	w.same(w.b, two, want)
-	_, err := x.Add(w.pod(x, "three", c.Name, "", vmi))
-	wantCode(t, err, wire.CodeTryAgainLater, "two other nodes")
+	x.Refused(t, w.pod(x, "three", c.Name, "", vmi), "two other nodes")
 }
 
 func TestX3ForeignPodsAreRefused(t *testing.T) {
@@ -106,8 +105,7 @@ func TestX3ForeignPodsAreRefused(t *testing.T) {
 	w.add(w.a, w.pod(w.a, "web-1", "shared", "", rs))
 	_, err = w.b.Add(w.pod(w.b, "web-2", "shared", "", rs))
 	wantCode(t, err, agent.CodeClaimRefused, "in use by pod default/web-1 on node foreign-a")
-	_, err = w.a.Add(w.pod(w.a, "web-3", "shared", "", rs))
-	wantCode(t, err, wire.CodeTryAgainLater, "in use by pod default/web-1")
+	w.a.Refused(t, w.pod(w.a, "web-3", "shared", "", rs), "in use by pod default/web-1")
 	leftNoUse(t, shared.Name, 1)
 }
 
@@ -240,8 +238,7 @@ func TestClaimThatComesLate(t *testing.T) {
 	w.a.Stop()
 	w.a.Config().Agent.Wait = 300 * time.Millisecond
 	w.a = w.fleet.Start(w.a.Name)
-	_, err := w.a.Add(w.pod(w.a, "never", "never", ""))
-	wantCode(t, err, wire.CodeTryAgainLater, "claim default/never: does not exist yet")
+	w.a.Refused(t, w.pod(w.a, "never", "never", ""), "claim default/never: does not exist yet")
 }
 
 // A claim's pod is served again while the API server is away, and its DEL is not
@@ -274,8 +271,7 @@ func TestX6ClaimAndANewSandbox(t *testing.T) {
 	old := w.pod(w.a, "sandbox", "sandbox", "")
 	w.same(w.a, old, want)
 	fresh := w.sandboxed(old)
-	_, err := w.a.Add(fresh)
-	wantCode(t, err, wire.CodeTryAgainLater, "in use by pod default/sandbox") // the old network namespace is there
+	w.a.Refused(t, fresh, "in use by pod default/sandbox") // the old network namespace is there
 	if err := os.Remove(old.Netns); err != nil {
 		t.Fatal(err)
 	}

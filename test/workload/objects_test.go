@@ -168,7 +168,7 @@ func (w *world) end(n *fleet.Node, i fleet.Interface) {
 // add is an ADD that must succeed.
 func (w *world) add(n *fleet.Node, i fleet.Interface) []netip.Prefix {
 	w.t.Helper()
-	res, err := n.Add(i)
+	res, err := n.Insist(i)
 	if err != nil {
 		w.t.Fatalf("ADD of %s on %s: %v", i.Pod, n.Name, err)
 	}

@@ -282,8 +282,7 @@ func TestX19F26RangeMovedBetweenPools(t *testing.T) {
 	edit(t, from, func(s *v1alpha1.IPPoolSpec) { s.Ranges[0].End = "10.61.0.127" })
 	to := newPool(t, "moved-to", domain, v1alpha1.Range{CIDR: "10.61.0.0/24", Start: "10.61.0.128"})
 	says(t, to, v1alpha1.PoolReady, metav1.ConditionFalse, "leases of pool moved-from", "node moved-a")
-	_, err := b.Add(static(to.Name, "early", "10.61.0.200"))
-	wantCode(t, err, wire.CodeTryAgainLater, to.Name)
+	b.Refused(t, static(to.Name, "early", "10.61.0.200"), to.Name)
 	w.same(a, pod, its)
 	says(t, from, v1alpha1.PoolReady, metav1.ConditionTrue)
 	if err := a.Del(pod); err != nil {
@@ -326,8 +325,7 @@ func TestX19F11DeletedInUseAndMadeAgain(t *testing.T) {
 		}
 	}
 	keeps()
-	_, err := b.Add(plain(p.Name, "late"))
-	wantCode(t, err, wire.CodeTryAgainLater, "deleted")
+	b.Refused(t, plain(p.Name, "late"), "deleted")
 	if err := kc.Patch(t.Context(), p, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))); err != nil {
 		t.Fatal(err)
 	}
@@ -339,8 +337,7 @@ func TestX19F11DeletedInUseAndMadeAgain(t *testing.T) {
 	})
 	second := newPool(t, "made-again", "", spec)
 	says(t, second, v1alpha1.PoolReady, metav1.ConditionFalse, "of an earlier pool of this name", "node made-a")
-	_, err = b.Add(static(second.Name, "thief", its[0].Addr().String()))
-	wantCode(t, err, wire.CodeTryAgainLater, second.Name)
+	b.Refused(t, static(second.Name, "thief", its[0].Addr().String()), second.Name)
 	keeps()
 	if err := a.Del(pod); err != nil {
 		t.Fatal(err)
