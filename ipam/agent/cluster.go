@@ -29,8 +29,10 @@ type Leases interface {
 	ReadLease(ctx context.Context, name string) (protocol.Lease, protocol.Outcome, error)
 	UpdateLease(ctx context.Context, old, next protocol.Lease) (protocol.Lease, protocol.Outcome, error)
 	DeleteLease(ctx context.Context, m protocol.Meta) (protocol.Outcome, error)
-	LeasesOfPool(ctx context.Context, pool protocol.PoolName) ([]protocol.Lease, error)
-	LeasesOfNode(ctx context.Context, node protocol.NodeName) ([]protocol.Lease, error)
+	// PoolLeases and NodeLeases list the leases of a pool, and those that a node
+	// holds, and return the revision of the API server's data that they are of.
+	PoolLeases(ctx context.Context, pool protocol.PoolName) ([]protocol.Lease, protocol.Revision, error)
+	NodeLeases(ctx context.Context, node protocol.NodeName) ([]protocol.Lease, protocol.Revision, error)
 	PublishLease(ctx context.Context, name string, uid protocol.UID, p protocol.Publication) (protocol.Outcome, error)
 }
 
@@ -40,7 +42,8 @@ type SubLeases interface {
 	ReadSubLease(ctx context.Context, name string) (protocol.SubLease, protocol.Outcome, error)
 	UpdateSubLease(ctx context.Context, old, next protocol.SubLease) (protocol.SubLease, protocol.Outcome, error)
 	DeleteSubLease(ctx context.Context, m protocol.Meta) (protocol.Outcome, error)
-	SubLeasesOfNode(ctx context.Context, node protocol.NodeName) ([]protocol.SubLease, error)
+	// NodeSubLeases lists a node's sub-leases, and returns the revision of the data.
+	NodeSubLeases(ctx context.Context, node protocol.NodeName) ([]protocol.SubLease, protocol.Revision, error)
 	// FollowSubLease calls changed with the sub-lease of that name as it is, and
 	// again whenever it has changed, until ctx ends; exists is false while there is
 	// none. changed is not called concurrently for one FollowSubLease.

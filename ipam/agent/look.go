@@ -22,7 +22,7 @@ func (p *knownPool) small(f allocator.Family) bool {
 // probe to a place of its own: nodes that go on where they met would meet again at
 // every block. A list only saves probes: without it they go on.
 func (a *Agent) look(ctx context.Context, p *pool, known *knownPool, n need, tried map[netip.Prefix]bool) {
-	leases, err := a.cl.Leases.LeasesOfPool(ctx, p.name)
+	leases, _, err := a.cl.Leases.PoolLeases(ctx, p.name)
 	if err != nil {
 		a.log.DebugContext(ctx, "leases of a pool not listed", "pool", p.name, "error", err)
 		return

@@ -25,11 +25,11 @@ func (a *Agent) listOwn(ctx context.Context) {
 
 // compareOwn is listOwn once.
 func (a *Agent) compareOwn(ctx context.Context) error {
-	leases, err := a.cl.Leases.LeasesOfNode(ctx, a.cfg.Node)
+	leases, _, err := a.cl.Leases.NodeLeases(ctx, a.cfg.Node)
 	if err != nil {
 		return err
 	}
-	subs, err := a.cl.SubLeases.SubLeasesOfNode(ctx, a.cfg.Node)
+	subs, _, err := a.cl.SubLeases.NodeSubLeases(ctx, a.cfg.Node)
 	if err != nil {
 		return err
 	}

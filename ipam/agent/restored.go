@@ -32,8 +32,8 @@ func (a *Agent) sight() sight {
 	return sight{a.history, a.era}
 }
 
-// wrote judges the answer to a write that was sent at s: errRewound says that it
-// must not be relied upon.
+// wrote judges the answer to a write, or to a list, that was sent at s: errRewound
+// says that it must not be relied upon.
 func (a *Agent) wrote(ctx context.Context, s sight, rev protocol.Revision) error {
 	return a.judge(ctx, s, s.history.Behind(rev), func(h protocol.History) protocol.History { return h.SawObject(rev) })
 }
@@ -243,6 +243,28 @@ func (c carefulLeases) UpdateLease(ctx context.Context, old, next protocol.Lease
 	return careful(got, out, err, c.a.wrote(ctx, s, got.Revision))
 }
 
+func (c carefulLeases) PoolLeases(ctx context.Context, pool protocol.PoolName) ([]protocol.Lease, protocol.Revision, error) {
+	return carefulList(ctx, c.a, func() ([]protocol.Lease, protocol.Revision, error) { return c.Leases.PoolLeases(ctx, pool) })
+}
+
+func (c carefulLeases) NodeLeases(ctx context.Context, node protocol.NodeName) ([]protocol.Lease, protocol.Revision, error) {
+	return carefulList(ctx, c.a, func() ([]protocol.Lease, protocol.Revision, error) { return c.Leases.NodeLeases(ctx, node) })
+}
+
+// carefulList judges a live list like a write: what it returns is not older than any answer
+// before.
+func carefulList[T any](ctx context.Context, a *Agent, list func() ([]T, protocol.Revision, error)) ([]T, protocol.Revision, error) {
+	s := a.sight()
+	all, rev, err := list()
+	if rev == "" { // no answer
+		return all, rev, err
+	}
+	if rewound := a.wrote(ctx, s, rev); rewound != nil {
+		return nil, "", rewound
+	}
+	return all, rev, err
+}
+
 // carefulSubLeases is carefulLeases for sub-leases.
 type carefulSubLeases struct {
 	SubLeases
@@ -274,6 +296,10 @@ func (c carefulSubLeases) UpdateSubLease(ctx context.Context, old, next protocol
 	seen := c.a.sight()
 	got, out, err := c.SubLeases.UpdateSubLease(ctx, old, next)
 	return careful(got, out, err, c.a.wrote(ctx, seen, got.Revision))
+}
+
+func (c carefulSubLeases) NodeSubLeases(ctx context.Context, node protocol.NodeName) ([]protocol.SubLease, protocol.Revision, error) {
+	return carefulList(ctx, c.a, func() ([]protocol.SubLease, protocol.Revision, error) { return c.SubLeases.NodeSubLeases(ctx, node) })
 }
 
 func (c carefulSubLeases) withheld(name string) error {

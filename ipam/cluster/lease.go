@@ -82,21 +82,38 @@ func (a *API) DeleteLease(ctx context.Context, m protocol.Meta) (protocol.Outcom
 
 // LeasesOfPool lists the leases of a pool's name live, whoever holds them.
 func (a *API) LeasesOfPool(ctx context.Context, pool protocol.PoolName) ([]protocol.Lease, error) {
+	leases, _, err := a.PoolLeases(ctx, pool)
+	return leases, err
+}
+
+// PoolLeases is LeasesOfPool, and returns the revision of the data that was listed;
+// none, if there is no answer.
+func (a *API) PoolLeases(ctx context.Context, pool protocol.PoolName) ([]protocol.Lease, protocol.Revision, error) {
 	return a.leases(ctx, client.MatchingFields{"spec.pool": string(pool)})
 }
 
 // LeasesOfNode lists the leases that a node holds, live.
 func (a *API) LeasesOfNode(ctx context.Context, node protocol.NodeName) ([]protocol.Lease, error) {
+	leases, _, err := a.NodeLeases(ctx, node)
+	return leases, err
+}
+
+// NodeLeases is LeasesOfNode, and returns the revision of the data that was listed;
+// none, if there is no answer.
+func (a *API) NodeLeases(ctx context.Context, node protocol.NodeName) ([]protocol.Lease, protocol.Revision, error) {
 	return a.leases(ctx, client.MatchingFields{"spec.holder.node": string(node)})
 }
 
 // Leases lists all leases live.
-func (a *API) Leases(ctx context.Context) ([]protocol.Lease, error) { return a.leases(ctx) }
+func (a *API) Leases(ctx context.Context) ([]protocol.Lease, error) {
+	leases, _, err := a.leases(ctx)
+	return leases, err
+}
 
-func (a *API) leases(ctx context.Context, opts ...client.ListOption) ([]protocol.Lease, error) {
+func (a *API) leases(ctx context.Context, opts ...client.ListOption) ([]protocol.Lease, protocol.Revision, error) {
 	var list v1alpha1.IPLeaseList
 	if err := a.list(ctx, &list, opts...); err != nil {
-		return nil, fmt.Errorf("list leases: %w", err)
+		return nil, "", fmt.Errorf("list leases: %w", err)
 	}
 	leases := make([]protocol.Lease, 0, len(list.Items))
 	var errs []error
@@ -110,7 +127,7 @@ func (a *API) leases(ctx context.Context, opts ...client.ListOption) ([]protocol
 	}
 	// A lease that cannot be read is somebody's right all the same: a decision
 	// that needs all of them must not be taken without it.
-	return leases, errors.Join(errs...)
+	return leases, protocol.Revision(list.ResourceVersion), errors.Join(errs...)
 }
 
 // PublishLease writes a lease's status. No right rests on it, so it carries the

@@ -69,16 +69,26 @@ func (a *API) DeleteSubLease(ctx context.Context, m protocol.Meta) (protocol.Out
 
 // SubLeasesOfNode lists a node's sub-leases live.
 func (a *API) SubLeasesOfNode(ctx context.Context, node protocol.NodeName) ([]protocol.SubLease, error) {
+	subs, _, err := a.NodeSubLeases(ctx, node)
+	return subs, err
+}
+
+// NodeSubLeases is SubLeasesOfNode, and returns the revision of the data that was
+// listed; none, if there is no answer.
+func (a *API) NodeSubLeases(ctx context.Context, node protocol.NodeName) ([]protocol.SubLease, protocol.Revision, error) {
 	return a.subLeases(ctx, client.MatchingFields{"spec.node": string(node)})
 }
 
 // SubLeases lists all sub-leases live.
-func (a *API) SubLeases(ctx context.Context) ([]protocol.SubLease, error) { return a.subLeases(ctx) }
+func (a *API) SubLeases(ctx context.Context) ([]protocol.SubLease, error) {
+	subs, _, err := a.subLeases(ctx)
+	return subs, err
+}
 
-func (a *API) subLeases(ctx context.Context, opts ...client.ListOption) ([]protocol.SubLease, error) {
+func (a *API) subLeases(ctx context.Context, opts ...client.ListOption) ([]protocol.SubLease, protocol.Revision, error) {
 	var list v1alpha1.IPSubLeaseList
 	if err := a.list(ctx, &list, opts...); err != nil {
-		return nil, fmt.Errorf("list sub-leases: %w", err)
+		return nil, "", fmt.Errorf("list sub-leases: %w", err)
 	}
 	subs := make([]protocol.SubLease, 0, len(list.Items))
 	var errs []error
@@ -90,7 +100,7 @@ func (a *API) subLeases(ctx context.Context, opts ...client.ListOption) ([]proto
 		}
 		subs = append(subs, s)
 	}
-	return subs, errors.Join(errs...)
+	return subs, protocol.Revision(list.ResourceVersion), errors.Join(errs...)
 }
 
 // SubLeaseOf reads an IPSubLease.

@@ -13,11 +13,14 @@ import (
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 )
 
-// How long a node is off: one that somebody vouches for, and one that is deleted and
-// silent, which must be longer than its F and the minute that follows.
+// How long a node is off: one that somebody vouches for, and that comes back in
+// another boot; one that cannot have another boot here, which must be longer than its
+// F, within which it would serve what was vouched to be dead; and one that is deleted
+// and silent, which must be longer than its F and the minute that follows.
 const (
-	offVouched = 8 * time.Second
-	offSilent  = fence + 70*time.Second
+	offVouched  = 8 * time.Second
+	offSameBoot = fence + 2*time.Second
+	offSilent   = fence + 70*time.Second
 )
 
 // faults is what disturbs the cluster. Only the test's own goroutine calls it.
@@ -207,7 +210,11 @@ func (f *faults) nodeOff() {
 	f.switchOff(n)
 	taint := corev1.Taint{Key: corev1.TaintNodeOutOfService, Value: "nodeshutdown", Effect: corev1.TaintEffectNoExecute}
 	f.setTaints(n.Name, taint)
-	f.off = append(f.off, absence{n, time.Now().Add(offVouched), func() { f.setTaints(n.Name) }})
+	off := offVouched
+	if n.process {
+		off = offSameBoot
+	}
+	f.off = append(f.off, absence{n, time.Now().Add(off), func() { f.setTaints(n.Name) }})
 }
 
 func (f *faults) setTaints(node string, taints ...corev1.Taint) {
@@ -255,8 +262,8 @@ func (f *faults) switchOff(n *node) {
 }
 
 // returned switches nodes on again whose time has come. A node whose agent runs in
-// this process comes back in another boot, the others as if only their pods had
-// died: the agent must take that as well.
+// this process comes back in another boot, the others as if they had been frozen for
+// longer than F: the agent must take that as well.
 func (f *faults) returned(now time.Time) {
 	f.off = slices.DeleteFunc(f.off, func(a absence) bool {
 		if now.Before(a.until) {
