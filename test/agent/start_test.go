@@ -17,7 +17,7 @@ import (
 // answers or not, and answers who has something.
 func TestReadyWithAThousandAttachments(t *testing.T) {
 	const attachments, workers = 1000, 16
-	const bound = 5 * time.Second // the aim is one second; the rest is for a machine that is busy with other tests
+	const bound = 5 * time.Second                                 // the aim is one second; the rest is for a machine that is busy with other tests
 	openPool(t, "thousand", v1alpha1.Range{CIDR: "10.34.0.0/22"}) // blocks of four
 	f := fleet.New(t, cp.Config())
 	n := f.Start("thousand")

@@ -1,0 +1,81 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// listOf is a live list of that revision, which is none if the list fails.
+type listOf struct {
+	Leases
+	SubLeases
+	rev protocol.Revision
+	err error
+}
+
+func (l listOf) PoolLeases(context.Context, protocol.PoolName) ([]protocol.Lease, protocol.Revision, error) {
+	return []protocol.Lease{{}}, l.rev, l.err
+}
+
+func (l listOf) NodeLeases(context.Context, protocol.NodeName) ([]protocol.Lease, protocol.Revision, error) {
+	return []protocol.Lease{{}}, l.rev, l.err
+}
+
+func (l listOf) NodeSubLeases(context.Context, protocol.NodeName) ([]protocol.SubLease, protocol.Revision, error) {
+	return []protocol.SubLease{{}}, l.rev, l.err
+}
+
+// TestH9ListOfAnEarlierState: a list below the highest revision that was seen shows
+// that the API server has gone back, and is not relied upon. One at it or above is,
+// and counts from then on; one without an answer says nothing.
+func TestH9ListOfAnEarlierState(t *testing.T) {
+	broken := errors.New("an object cannot be read")
+	tests := []struct {
+		name  string
+		list  listOf
+		err   error
+		wound bool
+		seen  uint64
+	}{
+		{name: "at the highest", list: listOf{rev: "100"}, seen: 100},
+		{name: "above it", list: listOf{rev: "101"}, seen: 101},
+		{name: "in part", list: listOf{rev: "101", err: broken}, err: broken, seen: 101},
+		{name: "no answer", list: listOf{err: broken}, err: broken, seen: 100},
+		{name: "below it", list: listOf{rev: "99"}, err: errRewound, wound: true},
+		{name: "below it, in part", list: listOf{rev: "99", err: broken}, err: errRewound, wound: true},
+	}
+	for _, tt := range tests {
+		for kind, list := range map[string]func(*Agent) (int, error){
+			"leases of a pool": func(a *Agent) (int, error) {
+				all, _, err := carefulLeases{tt.list, a}.PoolLeases(t.Context(), "lan")
+				return len(all), err
+			},
+			"leases of the node": func(a *Agent) (int, error) {
+				all, _, err := carefulLeases{tt.list, a}.NodeLeases(t.Context(), "n1")
+				return len(all), err
+			},
+			"sub-leases of the node": func(a *Agent) (int, error) {
+				all, _, err := carefulSubLeases{tt.list, a}.NodeSubLeases(t.Context(), "n1")
+				return len(all), err
+			},
+		} {
+			t.Run(tt.name+", "+kind, func(t *testing.T) {
+				a := &Agent{
+					st: newStore(t), cfg: Config{Node: "n1"}, log: slog.New(slog.DiscardHandler), metrics: newMetrics(nil),
+					beatNow: make(chan struct{}, 1), history: protocol.History{}.SawObject("100"),
+				}
+				n, err := list(a)
+				if !errors.Is(err, tt.err) || (n == 0) != tt.wound {
+					t.Errorf("%d objects, error %v; want error %v, and objects: %v", n, err, tt.err, !tt.wound)
+				}
+				if h := a.history; (h.Restored != nil) != tt.wound || h.Objects != tt.seen {
+					t.Errorf("history %+v; want revision %d, gone back: %v", h, tt.seen, tt.wound)
+				}
+			})
+		}
+	}
+}
