@@ -158,7 +158,7 @@ func values(t *testing.T, text string) (v map[string]any) {
 	return v
 }
 
-// names returns the networks of a plan with their interfaces.
+// attachments returns the networks of a plan with their interfaces.
 func attachments(p Plan) (all []string) {
 	for _, s := range p.Steps {
 		all = append(all, s.Name+"="+s.IfName)
