@@ -88,6 +88,7 @@ demo: root build rig ## See Tenure work: nodes, pods and claims on this machine,
 .PHONY: bench
 bench: build rig root ## Measure Tenure on this machine
 	go build -o bin/bench ./test/bench
+	$(GO_BUILD) -o bin/recorder ./test/recorder
 	bin/bench
 
 .PHONY: lint

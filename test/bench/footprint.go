@@ -15,7 +15,7 @@ const settle = 5 * time.Second
 
 // size reports how large the programs are as they ship.
 func (b *bench) size(context.Context) error {
-	programs := []string{"tenure", "tenured", "tenure-controller", "static", "host-local"}
+	programs := []string{"tenure", "tenure-attach", "tenured", "tenure-controller", "static", "host-local"}
 	sizes := make([]int64, len(programs))
 	for i, program := range programs {
 		info, err := os.Stat(b.program(program))

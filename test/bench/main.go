@@ -102,6 +102,7 @@ var parts = []part{
 	{"one", "one ADD and one DEL at a time", true, (*bench).one},
 	{"sixteen", "16 ADDs and DELs at once", true, (*bench).sixteen},
 	{"socket", "64 callers on the node socket", true, (*bench).socket},
+	{"attach", "the meta-plugin with do-nothing delegates", false, (*bench).attach},
 	{"allocator", "the allocator alone", false, (*bench).allocator},
 }
 

@@ -140,8 +140,11 @@ func (r *report) size(programs []string, sizes []int64) {
 	row := make([]string, len(programs))
 	for i, program := range programs {
 		f := newFigure("size/"+program, "MB", []float64{float64(sizes[i]) / 1e6})
-		if program == "tenure" {
+		switch program {
+		case "tenure":
 			f = f.aimed("size of the IPAM plugin", atMost(5))
+		case "tenure-attach":
+			f = f.aimed("size of the meta-plugin", atMost(10))
 		}
 		row[i] = r.note(f)
 	}

@@ -92,7 +92,7 @@ func (b *bench) sixteen(ctx context.Context) error {
 		for j := range all {
 			c := all[(round+j)%len(all)]
 			for _, verb := range verbs {
-				samples, took, err := burst(ctx, c, verb, boxes)
+				samples, took, err := burst(ctx, c.call, verb, boxes)
 				if err != nil {
 					return err
 				}
@@ -105,9 +105,9 @@ func (b *bench) sixteen(ctx context.Context) error {
 	return nil
 }
 
-// burst calls the plugin once for each sandbox, 16 at once, and returns what each
+// burst makes one call for each sandbox, 16 at once, and returns what each
 // call cost and how long all took.
-func burst(ctx context.Context, c candidate, verb string, boxes []sandboxOf) ([]sample, time.Duration, error) {
+func burst(ctx context.Context, call func(verb string, s sandboxOf) (sample, error), verb string, boxes []sandboxOf) ([]sample, time.Duration, error) {
 	samples := make([]sample, len(boxes))
 	errs := make([]error, burstWorkers)
 	var next atomic.Int64
@@ -120,7 +120,7 @@ func burst(ctx context.Context, c candidate, verb string, boxes []sandboxOf) ([]
 				if i >= len(boxes) {
 					return
 				}
-				samples[i], errs[w] = c.call(verb, boxes[i])
+				samples[i], errs[w] = call(verb, boxes[i])
 			}
 		})
 	}
