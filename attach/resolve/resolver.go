@@ -25,20 +25,25 @@ type Config struct {
 	// Reports is the directory where accepted reports are kept until the API server
 	// has them.
 	Reports string
+	// State is the plugin's directory, where it keeps reports that it could not make;
+	// empty, or a directory that is not there, has none. Collect is how often it is
+	// looked into.
+	State   string
+	Collect time.Duration
 	// Linger is how long a definition is followed that no pod selects any more.
 	Linger time.Duration
 }
 
 // DefaultConfig returns a Config that keeps reports in dir.
 func DefaultConfig(dir string) Config {
-	return Config{Wait: 5 * time.Second, Reports: dir, Linger: time.Hour}
+	return Config{Wait: 5 * time.Second, Reports: dir, Collect: 10 * time.Second, Linger: time.Hour}
 }
 
 // Validate reports every fault of c.
 func (c Config) Validate() error {
 	var errs []error
-	if c.Wait <= 0 || c.Linger <= 0 {
-		errs = append(errs, fmt.Errorf("Wait is %v and Linger %v, both must be positive", c.Wait, c.Linger))
+	if c.Wait <= 0 || c.Linger <= 0 || c.Collect <= 0 {
+		errs = append(errs, fmt.Errorf("Wait is %v, Linger %v and Collect %v, all must be positive", c.Wait, c.Linger, c.Collect))
 	}
 	if c.Reports == "" {
 		errs = append(errs, errors.New("Reports is empty"))
@@ -97,6 +102,9 @@ func (r *Resolver) Run(ctx context.Context) error {
 	g.Go(func() error { r.definitions.run(ctx); return nil })
 	g.Go(func() error { r.labels.run(ctx); return nil })
 	g.Go(func() error { return r.outbox.run(ctx) })
+	if r.cfg.State != "" {
+		g.Go(func() error { r.collect(ctx); return nil })
+	}
 	return g.Wait()
 }
 
@@ -167,10 +175,15 @@ func (e *badAskError) Error() string {
 
 func (e *badAskError) Unwrap() error { return e.Err }
 
+func isBadAsk(err error) bool {
+	_, bad := errors.AsType[*badAskError](err)
+	return bad
+}
+
 // wireError is the only place where errors of this package meet the CNI codes.
 func wireError(err error) *wire.Error {
 	code := wire.CodeInternal
-	if _, bad := errors.AsType[*badAskError](err); bad {
+	if isBadAsk(err) {
 		code = wire.CodeDecoding
 	} else if _, later := errors.AsType[*laterError](err); later || errors.Is(err, wire.ErrStopped) || errors.Is(err, wire.ErrHungUp) || errors.Is(err, context.DeadlineExceeded) {
 		code = wire.CodeTryAgainLater
@@ -304,6 +317,11 @@ func (r *Resolver) report(ask json.RawMessage) error {
 	if err := json.Unmarshal(ask, &rep); err != nil {
 		return &badAskError{err}
 	}
+	return r.take(rep)
+}
+
+// take takes a report over.
+func (r *Resolver) take(rep facts.Report) error {
 	if err := checkPod(rep.Pod); err != nil {
 		return err
 	}

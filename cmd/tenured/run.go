@@ -14,6 +14,7 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/tenure-ipam/tenure/attach/devices"
+	"github.com/tenure-ipam/tenure/attach/plan"
 	"github.com/tenure-ipam/tenure/attach/ready"
 	"github.com/tenure-ipam/tenure/ipam/agent"
 	"github.com/tenure-ipam/tenure/ipam/cluster"
@@ -106,6 +107,7 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (options
 // attachFlags adds the flags of what concerns the meta-plugin alone.
 func attachFlags(flags *pflag.FlagSet, c *daemon.Config) {
 	flags.StringVar(&c.Reports, "reports", "", "directory for what the meta-plugin has reported and the API server does not know yet (default: reports beside the store)")
+	flags.StringVar(&c.AttachState, "attach-state", plan.DefaultStateDir, "tenure-attach's stateDir: what it could not report while the agent was away is taken from there")
 	flags.StringVar(&c.PodResources, "pod-resources", devices.DefaultSocket, "path of the kubelet's pod-resources socket, which tells the devices of a pod; where there is none, pods have no devices")
 	flags.StringVar(&c.Ready.Source, "cni-conf", "", "path of the CNI configuration of tenure-attach that is installed while the default network is ready; empty: none is")
 	flags.StringVar(&c.Ready.Dir, "cni-conf-dir", c.Ready.Dir, "the runtime's directory of CNI configurations, where it is installed")

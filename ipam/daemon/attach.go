@@ -25,7 +25,9 @@ const reporter = "tenured"
 func (d *Daemon) resolver(ctx context.Context, c client.WithWatch, api *cluster.API) (r *resolve.Resolver, cache *cluster.PodCache, stop func(), err error) {
 	found := &attachPods{api: api}
 	warn, stop := api.PodEvents(ctx, reporter, string(d.cfg.Agent.Node))
-	r, err = resolve.New(resolve.DefaultConfig(d.cfg.Reports), resolve.Cluster{
+	cfg := resolve.DefaultConfig(d.cfg.Reports)
+	cfg.State = d.cfg.AttachState
+	r, err = resolve.New(cfg, resolve.Cluster{
 		Pods: found, Definitions: definitions{api, c}, Namespaces: namespaces{api, c},
 		Devices: devices.Kubelet{Socket: d.cfg.PodResources}, Warn: warn,
 	}, d.log)

@@ -52,6 +52,10 @@ type Config struct {
 	// server does not know yet; empty is the directory reports beside the store.
 	Reports string
 
+	// AttachState is the meta-plugin's directory, where it leaves what it could not
+	// report; empty, or one that is not there, has nothing.
+	AttachState string
+
 	// Ready configures the file by which the runtime finds the meta-plugin. No Source
 	// means that none is kept.
 	Ready ready.Config
