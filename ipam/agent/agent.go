@@ -162,10 +162,15 @@ func (a *Agent) resume(ctx context.Context) error {
 	return nil
 }
 
+// seated reports whether the agent may write in its seat's term: one that was silent
+// for F may have been taken over, and its seat be forgotten. What it made then in a
+// term that has ended nobody would give back if this store were lost, too.
 func (a *Agent) seated() bool {
+	now := a.clock.Now()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.sitting.Term != 0
+	ok, _ := a.sitting.Serving(now)
+	return ok
 }
 
 // serving reports whether the agent may give out addresses now; if not, why.

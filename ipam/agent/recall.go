@@ -21,7 +21,7 @@ const (
 // once that somebody else has sat down there, or ended the term.
 func (a *Agent) followSeat(ctx context.Context) error {
 	return a.cl.Seats.FollowSeat(ctx, a.cfg.Node, func(s protocol.Seat) {
-		if a.seated() && !a.ours(s) {
+		if a.term() != 0 && !a.ours(s) {
 			a.wakeSeat() // a watch decides nothing: the heartbeat tells
 		}
 		a.hearRecalls(s)

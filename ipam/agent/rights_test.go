@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
@@ -115,4 +116,39 @@ func TestLeaseOverLostBlock(t *testing.T) {
 		}
 		return err
 	})
+}
+
+// clockAt is always at one moment.
+type clockAt struct {
+	Clock
+	now protocol.Instant
+}
+
+func (c clockAt) Now() protocol.Instant { return c.now }
+
+// TestSilentForFWritesNothing: an agent that was silent for F does not put back a lease
+// that it finds gone, in a term that may have ended. Once its seat is forgotten, too,
+// and then this store lost, nobody would know whose that lease is (I4).
+func TestSilentForFWritesNothing(t *testing.T) {
+	for silent, want := range map[time.Duration]protocol.Call{time.Minute: protocol.CallCreate, 16 * time.Minute: protocol.CallNone} {
+		a := &Agent{st: newStore(t), cfg: Config{Node: "n1"}, clock: clockAt{now: protocol.Instant{Boot: silent}}}
+		a.sitting.Term, a.sitting.Fence, a.sitting.Self.Fence = 3, 15*time.Minute, 15*time.Minute
+		r := leaseRight(Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: "p"}}}, netip.MustParsePrefix("10.0.0.10/32"))
+		r.Phase, r.UID, r.Revision, r.Said, r.Term = protocol.Held, "u1", "7", 3, 3
+		err := a.st.Update(context.Background(), func(tx *store.Tx) error {
+			return errors.Join(tx.PutIdentity(store.Identity{Node: "n1", Term: 3}), tx.PutRight(r))
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, res, err := a.step(context.Background(), r, func(*store.Tx, protocol.Right) (protocol.Event, error) {
+			return protocol.Event{Kind: protocol.EventAnswer, Call: protocol.CallRead, Outcome: protocol.NotFound}, nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if res.Call != want {
+			t.Errorf("silent for %v: the next call is %v; want %v", silent, res.Call, want)
+		}
+	}
 }

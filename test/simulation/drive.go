@@ -82,7 +82,7 @@ func (d *simDrive) transact(disk *simDisk, ev protocol.Event) (was protocol.Righ
 		was, d.memory = *d.memory, nil
 	}
 	self := protocol.Self{Node: n.name, Store: disk.store}
-	if n.agent.sitting.Term != 0 {
+	if ok, _ := n.agent.sitting.Serving(n.now()); ok { // one that was silent for F may have been taken over
 		self.Term = disk.term
 	}
 	if ev.Kind == protocol.EventLetGo && !n.free(disk, was) {
