@@ -93,7 +93,7 @@ func nodeBugs() []Bug {
 		{M8, "do not notice a store that was put back", 100, []Invariant{I1, I2}, withLostStores},
 		{M9, "answer before the disk has it", 50, []Invariant{I2}, nil},
 		{M12, "take back what has been granted", 1500, []Invariant{I1, I3}, withUses},
-		{M20, "ignore that the seat's term has ended", 50, []Invariant{I1}, nil},
+		{M20, "ignore that the seat's term has ended", 150, []Invariant{I1}, nil},
 		{M21, "sit down at once where another machine sits", 100, []Invariant{I1}, withTwins},
 		{M28, "delete the use at the first of two DELs", 450, []Invariant{I3}, withUses},
 		{M29, "a DEL frees whatever the pod has", 150, []Invariant{I2}, nil},
