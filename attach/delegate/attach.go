@@ -103,9 +103,9 @@ func (a *attaching) add(ctx context.Context, i int, s plan.Step) error {
 	if err != nil {
 		return err
 	}
-	full, err := types100.NewResultFromResult(result)
+	full, err := fullOf(result)
 	if err != nil {
-		return fmt.Errorf("its result: %w", err)
+		return err
 	}
 	if err := verify(s, full, a.Netns); err != nil {
 		return err

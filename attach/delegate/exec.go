@@ -16,15 +16,12 @@ import (
 	"github.com/containernetworking/cni/pkg/invoke"
 	"github.com/containernetworking/cni/pkg/types"
 	"github.com/containernetworking/cni/pkg/version"
+	"golang.org/x/sys/unix"
 )
 
+// busyTries is how often a plugin is tried that is just being installed, and busyPause
+// the time between.
 const (
-	// holdOn is how long a plugin's output is read after the plugin has ended, in
-	// case it left a process behind that keeps the pipe open.
-	holdOn = 2 * time.Second
-
-	// busyTries is how often a plugin is tried that is just being installed, and
-	// busyPause the time between.
 	busyTries = 50
 	busyPause = 100 * time.Millisecond
 )
@@ -45,24 +42,68 @@ func (x *executor) FindInPath(plugin string, paths []string) (string, error) {
 
 // ExecPlugin runs a plugin and returns what it answers.
 func (x *executor) ExecPlugin(ctx context.Context, path string, stdin []byte, environ []string) ([]byte, error) {
-	var stdout, stderr bytes.Buffer
 	for try := 1; ; try++ {
-		cmd := exec.CommandContext(ctx, path)
-		cmd.Env, cmd.Stdin, cmd.Stdout = environ, bytes.NewReader(stdin), &stdout
-		cmd.Stderr = io.MultiWriter(&stderr, x.stderr)
-		cmd.ExtraFiles, cmd.WaitDelay = x.inherit, holdOn
-		err := cmd.Run()
+		stdout, stderr, err := x.run(ctx, path, stdin, environ)
+		if len(stderr) > 0 {
+			_, _ = x.stderr.Write(stderr) // for information only
+		}
 		switch {
-		case err == nil, errors.Is(err, exec.ErrWaitDelay):
-			if slices.Contains(environ, "CNI_COMMAND=ADD") && len(bytes.TrimSpace(stdout.Bytes())) == 0 {
+		case err == nil:
+			if slices.Contains(environ, "CNI_COMMAND=ADD") && len(bytes.TrimSpace(stdout)) == 0 {
 				return []byte("{}"), nil
 			}
-			return stdout.Bytes(), nil
+			return stdout, nil
 		case errors.Is(err, syscall.ETXTBSY) && try < busyTries && pause(ctx, busyPause):
 		default:
-			return nil, answered(err, stdout.Bytes(), stderr.Bytes())
+			return nil, answered(err, stdout, stderr)
 		}
 	}
+}
+
+// run runs a program with its standard streams in memory: not pipes, which would have
+// to be served meanwhile, and which a process that the plugin leaves behind would
+// keep open.
+func (x *executor) run(ctx context.Context, path string, stdin []byte, environ []string) (stdout, stderr []byte, err error) {
+	var files [3]*os.File
+	defer func() {
+		for _, f := range files {
+			_ = f.Close() // memory, or nil
+		}
+	}()
+	for i, name := range []string{"stdin", "stdout", "stderr"} {
+		if files[i], err = inMemory(name); err != nil {
+			return nil, nil, err
+		}
+	}
+	if _, err := files[0].WriteAt(stdin, 0); err != nil {
+		return nil, nil, err
+	}
+	cmd := exec.CommandContext(ctx, path)
+	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = environ, files[0], files[1], files[2], x.inherit
+	err = cmd.Run()
+	stdout, outErr := content(files[1])
+	stderr, errErr := content(files[2])
+	return stdout, stderr, errors.Join(err, outErr, errErr)
+}
+
+// inMemory returns a new file that is on no disk.
+func inMemory(name string) (*os.File, error) {
+	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("memory for the plugin's %s: %w", name, err)
+	}
+	return os.NewFile(uintptr(fd), name), nil
+}
+
+// content returns all that is in f, wherever it stands.
+func content(f *os.File) ([]byte, error) {
+	info, err := f.Stat()
+	if err != nil || info.Size() == 0 {
+		return nil, err
+	}
+	text := make([]byte, info.Size())
+	_, err = f.ReadAt(text, 0)
+	return text, err
 }
 
 // pause waits for d. It reports whether ctx still goes on.

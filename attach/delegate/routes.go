@@ -95,7 +95,7 @@ func checkDefaultRoutes(e *journal.Entry, netns string) error {
 	if err != nil {
 		return err
 	}
-	full, err := types100.NewResultFromResult(result)
+	full, err := fullOf(result)
 	if err != nil {
 		return err
 	}

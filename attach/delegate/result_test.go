@@ -1,0 +1,107 @@
+package delegate
+
+import (
+	"encoding/json"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/containernetworking/cni/pkg/types/create"
+
+	"github.com/tenure-ipam/tenure/attach/npwg"
+	"github.com/tenure-ipam/tenure/attach/plan"
+	"github.com/tenure-ipam/tenure/attach/route"
+)
+
+// results are results of all versions of CNI, and some that are none.
+var results = []string{
+	`{"cniVersion":"0.2.0","ip4":{"ip":"10.0.0.5/24","gateway":"10.0.0.1","routes":[{"dst":"0.0.0.0/0"}]}}`,
+	`{"cniVersion":"0.4.0","interfaces":[{"name":"eth0","sandbox":"x"}],"ips":[{"version":"4","address":"10.0.0.5/24","interface":0}]}`,
+	`{"cniVersion":"1.1.0","interfaces":[{"name":"veth"},{"name":"eth0","mac":"02:00:00:00:00:01","sandbox":"x"}],"ips":[{"address":"10.0.0.5/24","interface":1},{"address":"10.0.0.6/24","interface":0}],"routes":[{"dst":"::/0","gw":"2001:db8::1"}],"dns":{"domain":"d"}}`,
+	`{"cniVersion":"1.0.0","ips":[{"address":"10.0.0.5/24","interface":7}]}`,
+	`{"cniVersion":"1.0.0","ips":[null]}`, `{"cniVersion":"1.0.0","interfaces":[null]}`, `{"cniVersion":"1.0.0","routes":[null]}`,
+	`{"cniVersion":"0.4.0","ips":[null]}`, `{"cniVersion":"0.3.1","interfaces":[null]}`, `{"cniVersion":"0.4.0","routes":[null]}`,
+	`{"cniVersion":"0.2.0","ip4":{"routes":[{"dst":null}]}}`, `{"cniVersion":"1.0.0"}`, `{}`, `null`,
+}
+
+// FuzzResult: whatever a delegate answers, nothing panics, and what is accepted
+// can be shown, changed and written again.
+func FuzzResult(f *testing.F) {
+	for _, text := range results {
+		f.Add([]byte(text))
+	}
+	gateways := []netip.Addr{netip.MustParseAddr("10.0.0.9"), netip.MustParseAddr("2001:db8::9")}
+	step := plan.Step{IfName: "eth0", DefaultRoute: &gateways, Want: plan.Want{IPs: []netip.Addr{netip.MustParseAddr("10.0.0.5")}}}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		result, err := create.CreateFromBytes(text)
+		if err != nil {
+			return
+		}
+		full, err := fullOf(result)
+		if err != nil {
+			return
+		}
+		_ = verify(step, full, "") // either is right
+		if _, err := json.Marshal(npwg.StatusOf(npwg.Attachment{Name: "n", DefaultRoute: &gateways}, plain(full))); err != nil {
+			t.Fatalf("status: %v", err)
+		}
+		change := changeOf(step, full)
+		change.Keep(full)
+		if got := len(route.Defaults(full)); got < len(gateways) {
+			t.Fatalf("%d default routes; want the two that were asked for", got)
+		}
+		change.Lose(full)
+		if got := route.Defaults(full); len(got) > 0 {
+			t.Fatalf("default routes %v after their loss", got)
+		}
+		if _, err := json.Marshal(full); err != nil {
+			t.Fatalf("result: %v", err)
+		}
+	})
+}
+
+// TestN24N27VerifyLooksAtThePodsSide: an address of the host's end is not what
+// was asked for.
+func TestN24N27VerifyLooksAtThePodsSide(t *testing.T) {
+	for _, tt := range []struct {
+		result string
+		want   plan.Want
+		fault  string
+	}{
+		{results[0], plan.Want{IPs: []netip.Addr{netip.MustParseAddr("10.0.0.5")}}, ""},
+		{results[2], plan.Want{IPs: []netip.Addr{netip.MustParseAddr("10.0.0.5")}}, ""},
+		{results[2], plan.Want{IPs: []netip.Addr{netip.MustParseAddr("10.0.0.6")}}, "10.0.0.6 was asked for"},
+		{results[2], plan.Want{MAC: "02:00:00:00:00:01"}, ""},
+		{results[2], plan.Want{MAC: "02:00:00:00:00:02"}, "02:00:00:00:00:02 was asked for"},
+		{results[3], plan.Want{MAC: "02:00:00:00:00:02"}, "the result has none"},
+	} {
+		result, err := create.CreateFromBytes([]byte(tt.result))
+		if err != nil {
+			t.Fatal(err)
+		}
+		full, err := fullOf(result)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = verify(plan.Step{IfName: "eth0", Want: tt.want}, full, "/run/netns/none")
+		if (err == nil) != (tt.fault == "") || err != nil && !strings.Contains(err.Error(), tt.fault) {
+			t.Errorf("%+v of %s: %v; want %q", tt.want, tt.result, err, tt.fault)
+		}
+	}
+}
+
+// TestResultWithNullElements: the CNI library panics when it converts one.
+func TestResultWithNullElements(t *testing.T) {
+	for _, text := range results {
+		if !strings.Contains(text, "[null]") {
+			continue
+		}
+		result, err := create.CreateFromBytes([]byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := fullOf(result); err == nil || !strings.Contains(err.Error(), "null") {
+			t.Errorf("%s: %v; want it refused", text, err)
+		}
+	}
+}
