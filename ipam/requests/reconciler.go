@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -64,6 +65,8 @@ type Reconciler struct {
 	Log     *slog.Logger
 	// Now is the clock.
 	Now func() time.Time
+
+	answers sync.Map // name of a request -> the version that was answered, while the cache may show it
 }
 
 // Reconcile looks at what there is under a sub-lease's name: the request, and
@@ -75,6 +78,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, fmt.Errorf("read sub-lease %s: %w", req.Name, err)
 	}
 	there := err == nil
+	if !there {
+		r.answers.Delete(req.Name)
+	}
 	var errs []error
 	var after time.Duration
 	for _, uid := range r.Broker.KnownSubLeases(req.Name) {
@@ -85,7 +91,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		after = max(after, again)
 		errs = append(errs, err)
 	}
-	if there && obj.Spec.Request != nil {
+	if there && obj.Spec.Request != nil && !r.outdated(&obj) {
 		sub, err := cluster.SubLeaseOf(&obj)
 		if err != nil {
 			return reconcile.Result{}, errors.Join(append(errs, err)...)
@@ -95,6 +101,17 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		errs = append(errs, err)
 	}
 	return reconcile.Result{RequeueAfter: after}, errors.Join(errs...)
+}
+
+// outdated reports whether a request, as the cache has it, was answered since: another
+// answer would only fail, and the change brings it here again.
+func (r *Reconciler) outdated(o *v1alpha1.IPSubLease) bool {
+	version, ok := r.answers.Load(o.Name)
+	if ok && version != o.ResourceVersion {
+		r.answers.Delete(o.Name)
+		return false
+	}
+	return ok
 }
 
 // look decides what is to be done about a request that was created at since, and
@@ -202,6 +219,7 @@ func (r *Reconciler) apply(ctx context.Context, s seen, p plan, since time.Time)
 func (r *Reconciler) answer(ctx context.Context, s protocol.SubLease, since time.Time) (bool, error) {
 	switch out, err := r.API.AnswerSubLease(ctx, s); out {
 	case protocol.Done:
+		r.answers.Store(s.Name, string(s.Revision))
 	case protocol.NotFound, protocol.Conflict:
 		r.Metrics.conflicts.Inc()
 		return false, nil
