@@ -84,6 +84,10 @@ type pool struct {
 	// searches that have found none since a lease last went.
 	cursor map[allocator.Family]netip.Addr
 	full   map[string]bool
+	// dry are the droughts, by search; dried says that one has begun since anybody was
+	// told.
+	dry   map[string]*drought
+	dried bool
 	// waiting are the asks to be tried again when the pool changes; woken says
 	// that it has.
 	waiting map[*waiter]struct{}
@@ -146,7 +150,7 @@ func (b *Book) pool(name protocol.PoolName) *pool {
 	if p == nil {
 		p = &pool{
 			name: name, leases: map[netip.Prefix]*lease{}, cursor: map[allocator.Family]netip.Addr{},
-			full: map[string]bool{}, waiting: map[*waiter]struct{}{},
+			full: map[string]bool{}, dry: map[string]*drought{}, waiting: map[*waiter]struct{}{},
 		}
 		for k := range p.stocks {
 			p.stocks[k] = newStock()

@@ -40,7 +40,7 @@ type Notify struct {
 	Claim    func(ClaimKey)
 	SubLease func(name string)
 	// Pool is called with each pool of which [Broker.Starving] says something else
-	// than before.
+	// than before, or of which a search has found nothing for the first time.
 	Pool func(protocol.PoolName)
 }
 

@@ -182,7 +182,7 @@ func TestRecalls(t *testing.T) {
 		if most != eachAsks {
 			t.Errorf("%d recalls at once for one who waits; want %d", most, eachAsks)
 		}
-		if took := time.Since(begun); took > 2*patience+time.Second {
+		if took := time.Since(begun); took > 2*patience+unaskedWithin+time.Second {
 			t.Errorf("granted after %v; want the silent ones passed over after %v", took, patience)
 		}
 		r.Withdraw("s-a")
@@ -326,5 +326,64 @@ func TestAmend(t *testing.T) {
 	}
 	if want := []string{"1.me.2", young.ID, "1.me.3"}; fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("recalls %v; want %v", got, want)
+	}
+}
+
+// TestDrought: in the second after a pool has run dry only a few holders are asked,
+// whoever waits: they cede what they have unasked, once they hear of it.
+func TestDrought(t *testing.T) {
+	now := time.UnixMilli(1_000_000)
+	b := NewBook(func() time.Time { return now })
+	b.id = "me"
+	pool := lan(t, "lan", "10.0.0.0/27") // blocks of one address
+	b.SetPool(pool)
+	revision := 0
+	holds := func(i int, answered string) {
+		revision++
+		block := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}), 32)
+		b.Observe(protocol.Lease{
+			Meta:     protocol.Meta{Name: protocol.LeaseName("lan", block), UID: protocol.UID(fmt.Sprint("l", i)), Revision: protocol.Revision(fmt.Sprint(1000 + revision))},
+			Protocol: protocol.Version, Pool: "lan", PoolUID: pool.UID, Block: block, Holder: protocol.Holder{Node: protocol.NodeName(fmt.Sprint("n", i))},
+			Published: protocol.Publication{Used: 1, Answered: answered},
+		}, 0)
+	}
+	for i := 1; i <= 30; i++ {
+		holds(i, "")
+	}
+	for i := range 20 {
+		b.Ask(requestOf(t, fmt.Sprint(i), "lan", "10.0.0.1-10.0.0.30"), never)
+	}
+	round := func(when string, recalls int) {
+		t.Helper()
+		b.expire(now)
+		r := b.plan(b.take(100, now), nil, now)
+		b.finish(r, now)
+		if int(b.recalls) != recalls {
+			t.Errorf("%s: %d recalls so far; want %d", when, b.recalls, recalls)
+		}
+	}
+	round("at first", eachAsks)
+	if told := b.changed(); len(told) != 1 || told[0] != "lan" {
+		t.Errorf("pools %v are looked at; want the one that has run dry", told)
+	}
+	now = now.Add(unaskedWithin / 2)
+	for i := 1; i <= 30; i++ {
+		if _, l := b.lease(protocol.LeaseName("lan", netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}), 32))); l.asked.under != nil {
+			holds(i, l.asked.under.ID) // it has nothing to cede
+		}
+	}
+	round("when these have answered", eachAsks)
+	now = now.Add(unaskedWithin / 2)
+	round("once all have heard", 30)
+	if told := b.changed(); len(told) != 0 {
+		t.Errorf("pools %v are looked at again; want none", told)
+	}
+	// A block that nobody holds ends it; the others who wait begin the next.
+	b.Forget("lan.0a000001.32", "l1")
+	round("when a block is free", 30)
+	for _, d := range b.pools["lan"].dry {
+		if d.since != now {
+			t.Errorf("the drought began %v ago; want a new one", now.Sub(d.since))
+		}
 	}
 }

@@ -58,6 +58,7 @@ func (w want) free(size int) (spot, Problem) {
 		if bad := p.enter(block); bad.Reason != NoProblem {
 			return spot{}, bad
 		}
+		delete(p.dry, w.key())
 	}
 	for k := range kinds {
 		if a, ok := p.room(k, w); ok {

@@ -20,6 +20,30 @@ type search struct {
 	again time.Time
 }
 
+// unaskedWithin is within which time holders cede what they have unasked, once nothing
+// is left of a pool: all of them hear that it is exhausted. To ask each of them as well
+// would be three writes for what is on its way.
+const unaskedWithin = time.Second
+
+// drought is a time in which a search finds no block that nobody holds.
+type drought struct {
+	since time.Time
+	asked int // recalls made for it
+}
+
+// driedUp returns the drought of a search that has found nothing. When one begins, the
+// pool is looked at: it may be exhausted.
+func (b *Book) driedUp(w want, now time.Time) *drought {
+	d := w.pool.dry[w.key()]
+	if d == nil {
+		d = &drought{since: now}
+		w.pool.dry[w.key()] = d
+		w.pool.dried = true
+		b.touch(w.pool)
+	}
+	return d
+}
+
 // summon has holders asked to cede what w wants, until enough recalls are under
 // way. Once nobody is left to be asked the pool is exhausted.
 func (b *Book) summon(r *round, w want, size int) Problem {
@@ -29,15 +53,23 @@ func (b *Book) summon(r *round, w want, size int) Problem {
 		r.searches[w.key()] = s
 	}
 	s.asks++
-	for s.under < min(eachAsks*s.asks, recallsMost) && len(s.left) > 0 {
+	most := min(eachAsks*s.asks, recallsMost)
+	dry := b.driedUp(w, r.now)
+	unasked := r.now.Before(dry.since.Add(unaskedWithin))
+	if unasked {
+		most = min(most, s.under+eachAsks-dry.asked)
+		w.pool.askAgain = earlier(w.pool.askAgain, dry.since.Add(unaskedWithin))
+	}
+	for s.under < most && len(s.left) > 0 {
 		l := s.left[0]
 		s.left = s.left[1:]
 		if l.asked.under == nil {
 			b.recall(r, w.pool, l, w.view)
+			dry.asked++
 		}
 		s.under++
 	}
-	if s.under > 0 {
+	if s.under > 0 || unasked && len(s.left) > 0 {
 		return Problem{}
 	}
 	w.pool.askAgain = earlier(w.pool.askAgain, s.again)

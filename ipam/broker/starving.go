@@ -23,13 +23,13 @@ func (b *Book) touch(p *pool) {
 }
 
 // changed returns the pools of which Starving says something else than when it was
-// last called.
+// last called, and those of which a search has begun to find nothing.
 func (b *Book) changed() []protocol.PoolName {
 	var names []protocol.PoolName
 	for _, p := range b.touched {
 		p.touched = false
-		if now := p.starving > 0; now != p.told {
-			p.told = now
+		if now := p.starving > 0; now != p.told || p.dried {
+			p.told, p.dried = now, false
 			names = append(names, p.name)
 		}
 	}
