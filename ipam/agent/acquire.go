@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"iter"
+	"math/rand/v2"
 	"net/netip"
 	"slices"
+	"time"
 
 	"go4.org/netipx"
 
@@ -59,20 +62,33 @@ func (e *HeldError) Error() string {
 }
 
 // obtain sees to it that enough acquires are under way and waits until one has
-// ended, whoever began it. It returns nil if it is worth looking again, and the
+// ended, whoever began it: also if one has since the landings numbered landings, before
+// the caller looked for room. It returns nil if it is worth looking again, and the
 // error of the acquire that it began itself. A [*lackError] says that only the
 // cluster can help: at once where the pool is exhausted.
-func (a *Agent) obtain(ctx context.Context, p *pool, n need) error {
-	if known, _, _ := p.now(); known != nil && known.Pressure == allocator.PressureExhausted {
-		return &lackError{Cause: &ExhaustedError{Pool: p.name, Family: n.family, View: n.view, Exact: n.exact, Said: known.Exhausted}}
-	}
-	if n.exact.IsValid() { // only that block will do: nobody else's acquire helps
+func (a *Agent) obtain(ctx context.Context, p *pool, n need, landings uint64) error {
+	lack := a.lackNow(p, n)
+	switch {
+	case lack != nil && n.exact.IsValid():
+		return lack
+	case lack != nil:
+		return a.awaitRest(ctx, p, n, lack)
+	case n.exact.IsValid(): // only that block will do: nobody else's acquire helps
 		return a.obtainExact(ctx, p, n)
 	}
-	if lack := p.demand.lack(n, a.clock.Now()); lack != nil {
-		return lack
+	own, landed := a.join(p, n, landings)
+	if landed == nil {
+		return nil
 	}
-	own, landed := a.join(p, n)
+	err := a.awaitAny(ctx, p, own, landed)
+	if is[*lackError](err) {
+		return a.awaitRest(ctx, p, n, err)
+	}
+	return err
+}
+
+// awaitAny waits, for an ADD that has joined, until its own acquire or another ends.
+func (a *Agent) awaitAny(ctx context.Context, p *pool, own <-chan error, landed <-chan struct{}) error {
 	defer p.demand.leave()
 	select {
 	case err := <-own:
@@ -80,8 +96,49 @@ func (a *Agent) obtain(ctx context.Context, p *pool, n need) error {
 	case <-landed:
 		return nil
 	case <-ctx.Done():
-		return &notReadyError{Pool: p.name, Why: "has no block for this node yet: " + context.Cause(ctx).Error()}
+		return noBlockYet(ctx, p)
 	}
+}
+
+// lackNow returns why n need not be tried: its pool is exhausted, or it could not be
+// met a moment ago.
+func (a *Agent) lackNow(p *pool, n need) error {
+	if known, _, _ := p.now(); known != nil && known.Pressure == allocator.PressureExhausted {
+		return &lackError{Cause: &ExhaustedError{Pool: p.name, Family: n.family, View: n.view, Exact: n.exact, Said: known.Exhausted}}
+	}
+	if n.exact.IsValid() {
+		return nil
+	}
+	if lack := p.demand.lack(n, a.clock.Now()); lack != nil {
+		return lack
+	}
+	return nil
+}
+
+// restAtMost is how long an ADD waits for acquires that were under way when its pool was
+// found to have nothing: longer it must not miss its place in the cluster's line.
+const restAtMost = 2 * time.Second
+
+// awaitRest waits for the next end of the acquires that are still under way, where they
+// may bring something for an ADD more than wait for them, and returns nil; else lack.
+func (a *Agent) awaitRest(ctx context.Context, p *pool, n need, lack error) error {
+	landed := a.joinRest(p, n)
+	if landed == nil {
+		return lack
+	}
+	defer p.demand.leave()
+	select {
+	case <-landed:
+		return nil
+	case <-a.clock.After(restAtMost):
+		return lack
+	case <-ctx.Done():
+		return noBlockYet(ctx, p)
+	}
+}
+
+func noBlockYet(ctx context.Context, p *pool) error {
+	return &notReadyError{Pool: p.name, Why: "has no block for this node yet: " + context.Cause(ctx).Error()}
 }
 
 // acquire leases one more block that meets n: one of this node's own that is in
@@ -121,12 +178,12 @@ var errOthers = errors.New("others were faster at every block that was tried")
 // probe tries blocks that are not this node's, a few of them: then the pool is nearly
 // full, or this node unlucky, and the controller knows better (H15).
 func (a *Agent) probe(ctx context.Context, p *pool, known *knownPool, n need) error {
-	tried := map[netip.Prefix]bool{}
-	for i := range a.cfg.Probes {
-		if i == 1 && known.small(n.family) {
-			a.look(ctx, p, known, n, tried)
-		}
+	tried, small := map[netip.Prefix]bool{}, known.small(n.family)
+	for range a.cfg.Probes {
 		block, ok, err := a.candidate(p, known, n, tried)
+		if err == nil && !ok && small && a.look(ctx, p) { // what was seen leased may be free again
+			block, ok, err = a.candidate(p, known, n, tried)
+		}
 		if err != nil {
 			return err
 		}
@@ -145,6 +202,10 @@ func (a *Agent) probe(ctx context.Context, p *pool, known *knownPool, n need) er
 			return err
 		}
 		tried[block] = true
+		p.demand.met(block, a.clock.Now())
+		if small {
+			a.look(ctx, p)
+		}
 	}
 	return &lackError{Cause: fmt.Errorf("pool %s is contended: %w", p.name, errOthers)}
 }
@@ -173,50 +234,78 @@ func (a *Agent) tryBlock(ctx context.Context, p *pool, known *knownPool, block n
 }
 
 // candidate returns the next block to try for n, claimed: one that this node has no
-// record of and that is not in tried, going round the pool from where the last
-// probe ended, at first from a point hashed from the node's name, so that nodes
-// do not meet. Each block is returned once in a round; ok is false after it.
+// record of, that is not in tried, and that nobody was seen to have. It goes round the
+// pool from where the last probe ended, at first from a point hashed from the node's
+// name, so that nodes do not meet; where they have met and looked, it takes any: who
+// goes on where others do meets them again at every block. ok is false if there is none.
 func (a *Agent) candidate(p *pool, known *knownPool, n need, tried map[netip.Prefix]bool) (block netip.Prefix, ok bool, err error) {
 	d := &p.demand
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if known.bits(n.family) == 0 {
+		return netip.Prefix{}, false, nil
+	}
 	if d.cursor == nil {
 		d.cursor = map[allocator.Family]position{}
-	}
-	bits := known.bits(n.family)
-	if bits == 0 {
-		return netip.Prefix{}, false, nil
 	}
 	from := d.cursor[n.family]
 	if !from.set {
 		from = position{addr: known.shape.Spread(n.family, hashOf(a.cfg.Node)), set: true}
 	}
+	seen := d.overviewNow(a.clock.Now())
 	err = a.st.View(func(tx *store.Tx) error {
-		var first netip.Prefix
-		for at := from.addr; ; {
-			found, more := known.shape.NextBlock(n.family, bits, n.view, at)
-			if !more { // begin again at the start of the pool
-				found, more = known.shape.NextBlock(n.family, bits, n.view, netip.Addr{})
+		free := 0
+		for found := range known.around(n, from.addr) {
+			if tried[found] || seen[found] || d.trying[found] {
+				continue
 			}
-			if !more || found == first {
-				return nil
-			}
-			if !first.IsValid() {
-				first = found
-			}
-			at = netipx.PrefixLastIP(found).Next() // behind the last address of all: the lowest
 			_, mine, err := tx.Right(protocol.LeaseName(p.name, found))
 			if err != nil {
 				return err
 			}
-			if !mine && !tried[found] && d.claimLocked(found) {
-				block, ok = found, true
-				d.cursor[n.family] = position{addr: at, set: true}
-				return nil
+			if mine {
+				continue
+			}
+			free++
+			if rand.IntN(free) == 0 { // each as likely as any other
+				block = found
+			}
+			if seen == nil {
+				break
 			}
 		}
+		ok = free > 0
+		return nil
 	})
-	return block, ok, err
+	if err != nil || !ok {
+		return block, false, err
+	}
+	d.claimLocked(block)
+	if seen == nil {
+		d.cursor[n.family] = position{addr: netipx.PrefixLastIP(block).Next(), set: true} // behind the last address of all: the lowest
+	}
+	return block, true, nil
+}
+
+// around returns the blocks that meet n, each once: those from an address on, and then
+// those before it.
+func (p *knownPool) around(n need, from netip.Addr) iter.Seq[netip.Prefix] {
+	return func(yield func(netip.Prefix) bool) {
+		var first netip.Prefix
+		for at := from; ; {
+			found, more := p.shape.NextBlock(n.family, p.bits(n.family), n.view, at)
+			if !more { // begin again at the start of the pool
+				found, more = p.shape.NextBlock(n.family, p.bits(n.family), n.view, netip.Addr{})
+			}
+			if !more || found == first || !yield(found) {
+				return
+			}
+			if !first.IsValid() {
+				first = found
+			}
+			at = netipx.PrefixLastIP(found).Next()
+		}
+	}
 }
 
 func hashOf(node protocol.NodeName) uint64 {
@@ -260,43 +349,4 @@ func (a *Agent) obtainExact(ctx context.Context, p *pool, n need) error {
 		}
 	}
 	return &lackError{Cause: held}
-}
-
-// reserve acquires ahead of need what the pool's use on this node suggests.
-func (a *Agent) reserve(p *pool) {
-	known, _, _ := p.now()
-	if known == nil || !known.Open || known.Deleting {
-		return
-	}
-	for _, f := range known.shape.Families() {
-		var c allocator.Counts
-		err := a.st.View(func(tx *store.Tx) error {
-			var err error
-			c, err = a.counts(tx, p.name, f)
-			return err
-		})
-		if err != nil || c.Taken == 0 {
-			continue
-		}
-		size := 1 << (f.BitLen() - known.bits(f))
-		wanted := allocator.Wanted(c.Taken, c.Free, size, known.Pressure)
-		d := &p.demand
-		if d.lack(need{family: f}, a.clock.Now()) != nil {
-			continue // those who wait need what there is
-		}
-		d.mu.Lock()
-		begin := min(wanted, a.cfg.Parallel) - d.running
-		d.running += max(0, begin)
-		d.mu.Unlock()
-		for range begin {
-			a.background(func(ctx context.Context) {
-				n := need{family: f}
-				err := a.acquire(ctx, p, n)
-				d.land(n, err, a.clock.Now())
-				if err != nil {
-					a.log.DebugContext(ctx, "no reserve", "pool", p.name, "error", err)
-				}
-			})
-		}
-	}
 }

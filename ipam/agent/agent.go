@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -37,6 +38,7 @@ type Agent struct {
 	dark     darkLeases
 	sweeper  sweeper
 	faults   faults
+	landings atomic.Uint64 // how many acquires have ended
 
 	mu      sync.Mutex
 	sitting protocol.Sitting                     // guarded by mu
@@ -67,7 +69,7 @@ func New(cfg Config, st *store.Store, cl Cluster, clock Clock, host Host, log *s
 		ignored: map[string]string{}, readFor: map[protocol.StoreID]bool{}, beatNow: make(chan struct{}, 1),
 	}
 	a.cl.Leases, a.cl.SubLeases = carefulLeases{cl.Leases, a}, carefulSubLeases{cl.SubLeases, a}
-	a.cl.Pools, a.cl.Seats = carefulPools{cl.Pools, a}, carefulSeats{cl.Seats, a}
+	a.cl.Pools, a.cl.Seats = carefulPools{&sharedPools{Pools: cl.Pools, background: a.background}, a}, carefulSeats{cl.Seats, a}
 	a.metrics = newMetrics(state{a})
 	return a, nil
 }

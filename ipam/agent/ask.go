@@ -16,8 +16,9 @@ import (
 // for.
 var errRequestGone = errors.New("the request was given back meanwhile")
 
-// requestPoll is how often a request is looked at without a word from its watch.
-const requestPoll = time.Second
+// requestPoll is how often a request is looked at without a word from its watch. Many
+// may wait at once: looks in vain would take the API server's time from the answers.
+const requestPoll = 2 * time.Second
 
 // holdGranted gives the attachment what the cluster has granted to a request for its
 // interface already: the ADD that asked was given up, or its sandbox is gone. ok is
@@ -190,9 +191,6 @@ func (a *Agent) await(ctx context.Context, add *addition, r protocol.Right) (pro
 	defer stop()
 	var told <-chan struct{}
 	ev := protocol.Event{Kind: protocol.EventWant}
-	if r.Phase == protocol.Noted && r.UID != "" { // it is there, and a create would say so
-		ev.Kind = protocol.EventLook
-	}
 	for {
 		entry := a.requests.try(r.Name, add.requester(), a.clock.Now())
 		now, res, err := a.pursue(ctx, r, ev)

@@ -8,8 +8,9 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// callRequest sends a step's call about a request.
-func (a *Agent) callRequest(ctx context.Context, self protocol.Self, r protocol.Right, call protocol.Call) (protocol.Event, error) {
+// callRequest sends a step's call about a request. shown is the sub-lease as the last
+// answer of this drive showed it.
+func (a *Agent) callRequest(ctx context.Context, self protocol.Self, r protocol.Right, call protocol.Call, shown *protocol.SubLease) (protocol.Event, error) {
 	ev := protocol.Event{Kind: protocol.EventAnswer, Call: call}
 	var s protocol.SubLease
 	var err error
@@ -28,10 +29,11 @@ func (a *Agent) callRequest(ctx context.Context, self protocol.Self, r protocol.
 	case protocol.CallDelete:
 		ev.Outcome, err = a.cl.SubLeases.DeleteSubLease(ctx, meta(r))
 	case protocol.CallConfirm:
-		return a.confirmRequest(ctx, ev, r)
+		return a.confirmRequest(ev, r, *shown)
 	case protocol.CallNone:
 		panic("agent: no call to send")
 	}
+	*shown = s
 	ev.Object = r.ObjectOfRequest(s)
 	return ev, err
 }
@@ -40,16 +42,13 @@ func (a *Agent) callRequest(ctx context.Context, self protocol.Self, r protocol.
 // wrong.
 var errAwaited = errors.New("waits for the controller")
 
-// confirmRequest reads live what the controller has answered. Another object under
-// the name is a matter for the next read.
-func (a *Agent) confirmRequest(ctx context.Context, ev protocol.Event, r protocol.Right) (protocol.Event, error) {
-	s, out, err := a.cl.SubLeases.ReadSubLease(ctx, r.Name)
-	if out != protocol.Done || s.UID != r.UID {
+// confirmRequest decides by what the call before it, of the same drive, has shown live
+// of the sub-lease: one that was only just created has no answer, and what has been read
+// need not be read again. Another object under the name is a matter for the next read.
+func (a *Agent) confirmRequest(ev protocol.Event, r protocol.Right, s protocol.SubLease) (protocol.Event, error) {
+	if s.UID != r.UID {
 		ev.Outcome = protocol.Unknown
-		if err == nil {
-			err = fmt.Errorf("request %s: read %v with UID %s, want %s", r.Name, out, s.UID, r.UID)
-		}
-		return ev, err
+		return ev, fmt.Errorf("request %s: the API server shows one with UID %s, want %s", r.Name, s.UID, r.UID)
 	}
 	var why string
 	ev.Addrs, ev.Leases, ev.Outcome, why = protocol.ConfirmRequest(s)

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"net/netip"
 	"time"
 
 	"github.com/tenure-ipam/tenure/allocator"
@@ -12,7 +13,7 @@ import (
 )
 
 // Cluster is what the agent needs of the cluster. Every read of Leases,
-// SubLeases, Seats and Claims is live.
+// SubLeases, Seats and Claims is live, unless it says otherwise.
 type Cluster struct {
 	Leases    Leases
 	SubLeases SubLeases
@@ -29,9 +30,11 @@ type Leases interface {
 	ReadLease(ctx context.Context, name string) (protocol.Lease, protocol.Outcome, error)
 	UpdateLease(ctx context.Context, old, next protocol.Lease) (protocol.Lease, protocol.Outcome, error)
 	DeleteLease(ctx context.Context, m protocol.Meta) (protocol.Outcome, error)
-	// PoolLeases and NodeLeases list the leases of a pool, and those that a node
-	// holds, and return the revision of the API server's data that they are of.
-	PoolLeases(ctx context.Context, pool protocol.PoolName) ([]protocol.Lease, protocol.Revision, error)
+	// LeasedBlocks lists the blocks of a pool that are leased, as a cache may have it:
+	// some may not be any more, and others may be by now.
+	LeasedBlocks(ctx context.Context, pool protocol.PoolName) ([]netip.Prefix, error)
+	// NodeLeases lists the leases that a node holds, and returns the revision of the
+	// API server's data that they are of.
 	NodeLeases(ctx context.Context, node protocol.NodeName) ([]protocol.Lease, protocol.Revision, error)
 	PublishLease(ctx context.Context, name string, uid protocol.UID, p protocol.Publication) (protocol.Outcome, error)
 }

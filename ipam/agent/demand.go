@@ -23,6 +23,8 @@ type demand struct {
 	easing  *protocol.Instant             // guarded by mu; when the pool was last not exhausted any more
 	lacked  map[lackKey]lacked            // guarded by mu; what could not be acquired lately
 	trying  map[netip.Prefix]bool         // guarded by mu; blocks that acquires are at
+	seen    overview                      // guarded by mu
+	rush    *protocol.Instant             // guarded by mu; when several blocks were last wanted at once, or another's lease was met
 }
 
 // lackKey tells needs by what would meet them.
@@ -47,11 +49,15 @@ type position struct {
 
 // join adds an ADD to those that wait for blocks of p. It begins an acquire,
 // whose outcome own then has, unless enough are under way. landed closes when
-// any ends.
-func (a *Agent) join(p *pool, n need) (own <-chan error, landed <-chan struct{}) {
+// any ends; it is nil, and the ADD does not wait, if one has ended since there were so
+// many landings: what that has brought is not a reason for another.
+func (a *Agent) join(p *pool, n need, landings uint64) (own <-chan error, landed <-chan struct{}) {
 	d := &p.demand
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if a.landings.Load() != landings {
+		return nil, nil
+	}
 	d.waiting++
 	if d.landed == nil {
 		d.landed = make(chan struct{})
@@ -59,14 +65,34 @@ func (a *Agent) join(p *pool, n need) (own <-chan error, landed <-chan struct{})
 	if d.running >= a.wantedAcquires(p, n, d.waiting) {
 		return nil, d.landed
 	}
+	if d.running > 0 {
+		now := a.clock.Now()
+		d.rush = &now
+	}
 	d.running++
 	result := make(chan error, 1)
 	a.background(func(ctx context.Context) {
 		err := a.acquire(ctx, p, n)
 		result <- err
-		d.land(n, err, a.clock.Now())
+		a.land(d, n, err)
 	})
 	return result, d.landed
+}
+
+// joinRest adds an ADD to those that wait for the acquires under way, unless enough do;
+// it begins none. landed closes when any ends; nil says that the ADD does not wait.
+func (a *Agent) joinRest(p *pool, n need) (landed <-chan struct{}) {
+	d := &p.demand
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.running*blockSize(p, n) <= d.waiting {
+		return nil
+	}
+	d.waiting++
+	if d.landed == nil {
+		d.landed = make(chan struct{})
+	}
+	return d.landed
 }
 
 // lack returns why n could not be met a moment ago, nil if it could or was not tried.
@@ -87,7 +113,7 @@ func (d *demand) leave() {
 }
 
 // land ends an acquire for n, which ended with err, and wakes whoever waits.
-func (d *demand) land(n need, err error, now protocol.Instant) {
+func (a *Agent) land(d *demand, n need, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.running--
@@ -95,8 +121,9 @@ func (d *demand) land(n need, err error, now protocol.Instant) {
 		if d.lacked == nil {
 			d.lacked = map[lackKey]lacked{}
 		}
-		d.lacked[lackKey{n.family, n.view.String()}] = lacked{now, lack}
+		d.lacked[lackKey{n.family, n.view.String()}] = lacked{a.clock.Now(), lack}
 	}
+	a.landings.Add(1)
 	if d.landed != nil {
 		close(d.landed)
 	}
@@ -105,12 +132,17 @@ func (d *demand) land(n need, err error, now protocol.Instant) {
 
 // wantedAcquires returns how many acquires should run while so many ADDs wait.
 func (a *Agent) wantedAcquires(p *pool, n need, waiting int) int {
-	known, _, _ := p.now()
-	size := 1
-	if known != nil {
-		size = 1 << min(8, n.family.BitLen()-known.bits(n.family))
-	}
+	size := blockSize(p, n)
 	return min(a.cfg.Parallel, (waiting+size-1)/size)
+}
+
+// blockSize returns how many addresses a block has that could serve n.
+func blockSize(p *pool, n need) int {
+	known, _, _ := p.now()
+	if known == nil {
+		return 1
+	}
+	return 1 << min(8, n.family.BitLen()-known.bits(n.family))
 }
 
 // claim takes block for one acquire: another would only wait for it. ok is false where
@@ -169,4 +201,21 @@ func (d *demand) eased(now protocol.Instant) time.Duration {
 		return math.MaxInt64
 	}
 	return now.Since(*d.easing)
+}
+
+// burstOver is how long nobody must have fought for blocks of a pool before a reserve
+// is acquired, and new leases are told of: in a burst others wait for these blocks, and
+// a status would be one write more for each. By then the pool's pressure tells whether
+// there are blocks to spare.
+const burstOver = 10 * time.Second
+
+// calm returns for how long nobody has been seen to fight for blocks of the pool: this
+// node has wanted one at a time, and met no other's.
+func (d *demand) calm(now protocol.Instant) time.Duration {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.rush == nil {
+		return math.MaxInt64
+	}
+	return now.Since(*d.rush)
 }

@@ -23,8 +23,9 @@ type pool struct {
 	absent  bool          // guarded by mu; the API server says that there is none
 	changed chan struct{} // guarded by mu; closed and replaced at each change
 
-	demand  demand
-	touched atomic.Bool // a look at the reserve is due
+	demand    demand
+	touched   atomic.Bool // a look at the reserve is due
+	reserving atomic.Bool // one is planned
 }
 
 // knownPool is an immutable view of a pool: a change replaces it.

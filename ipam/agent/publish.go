@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -13,9 +14,11 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/store"
 )
 
-// publication is what the status of a lease was last told, and when.
+// publication is what the status of a lease was last told, and when. Of one that has
+// not been told anything yet, uid is empty and at when the lease was first seen.
 type publication struct {
 	uid  protocol.UID
+	pool protocol.PoolName
 	used int
 	free int
 	who  []string
@@ -59,8 +62,21 @@ func (a *Agent) touch(att store.Attachment) {
 // publishBatch is how many leases publish tells of at most at a time.
 const publishBatch = 16
 
+// hurried returns the pools in which there is a burst.
+func (a *Agent) hurried(now protocol.Instant) map[protocol.PoolName]bool {
+	a.mu.Lock()
+	pools := slices.Collect(maps.Values(a.pools))
+	a.mu.Unlock()
+	hurried := map[protocol.PoolName]bool{}
+	for _, p := range pools {
+		hurried[p.name] = p.demand.calm(now) < burstOver
+	}
+	return hurried
+}
+
 // publish writes the status of leases whose content has changed, each at most
-// every PublishEvery. It is for people; what fails is tried again next time.
+// every PublishEvery, and of new ones at once if there is no hurry. It is for people;
+// what fails is tried again next time.
 func (a *Agent) publish(ctx context.Context) {
 	now := a.clock.Now()
 	current, err := a.publications()
@@ -69,6 +85,7 @@ func (a *Agent) publish(ctx context.Context) {
 		return
 	}
 	var due []string
+	hurried := a.hurried(now)
 	a.mu.Lock()
 	for name := range a.public {
 		if _, ok := current[name]; !ok {
@@ -76,8 +93,13 @@ func (a *Agent) publish(ctx context.Context) {
 		}
 	}
 	for name, p := range current {
-		last, told := a.public[name]
-		if !told || !p.same(last) && now.Since(last.at) >= a.cfg.PublishEvery {
+		last, seen := a.public[name]
+		if !seen {
+			last = publication{at: now}
+			a.public[name] = last
+		}
+		first := last.uid == "" && !hurried[p.pool]
+		if first || !p.same(last) && now.Since(last.at) >= a.cfg.PublishEvery {
 			due = append(due, name)
 		}
 	}
@@ -128,7 +150,7 @@ func (a *Agent) publications() (map[string]publication, error) {
 			}
 			if r.Kind == protocol.RightLease && r.Serves(term) {
 				b := info[blockKey{r.Pool, r.Block}]
-				all[r.Name] = publication{uid: r.UID, used: b.Taken, free: b.Free}
+				all[r.Name] = publication{uid: r.UID, pool: r.Pool, used: b.Taken, free: b.Free}
 			}
 		}
 		for att, err := range tx.Attachments() {

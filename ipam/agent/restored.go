@@ -243,10 +243,6 @@ func (c carefulLeases) UpdateLease(ctx context.Context, old, next protocol.Lease
 	return careful(got, out, err, c.a.wrote(ctx, s, got.Revision))
 }
 
-func (c carefulLeases) PoolLeases(ctx context.Context, pool protocol.PoolName) ([]protocol.Lease, protocol.Revision, error) {
-	return carefulList(ctx, c.a, func() ([]protocol.Lease, protocol.Revision, error) { return c.Leases.PoolLeases(ctx, pool) })
-}
-
 func (c carefulLeases) NodeLeases(ctx context.Context, node protocol.NodeName) ([]protocol.Lease, protocol.Revision, error) {
 	return carefulList(ctx, c.a, func() ([]protocol.Lease, protocol.Revision, error) { return c.Leases.NodeLeases(ctx, node) })
 }

@@ -17,10 +17,6 @@ type listOf struct {
 	err error
 }
 
-func (l listOf) PoolLeases(context.Context, protocol.PoolName) ([]protocol.Lease, protocol.Revision, error) {
-	return []protocol.Lease{{}}, l.rev, l.err
-}
-
 func (l listOf) NodeLeases(context.Context, protocol.NodeName) ([]protocol.Lease, protocol.Revision, error) {
 	return []protocol.Lease{{}}, l.rev, l.err
 }
@@ -50,10 +46,6 @@ func TestH9ListOfAnEarlierState(t *testing.T) {
 	}
 	for _, tt := range tests {
 		for kind, list := range map[string]func(*Agent) (int, error){
-			"leases of a pool": func(a *Agent) (int, error) {
-				all, _, err := carefulLeases{tt.list, a}.PoolLeases(t.Context(), "lan")
-				return len(all), err
-			},
 			"leases of the node": func(a *Agent) (int, error) {
 				all, _, err := carefulLeases{tt.list, a}.NodeLeases(t.Context(), "n1")
 				return len(all), err

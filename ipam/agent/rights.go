@@ -27,7 +27,11 @@ var errInUse = errors.New("something rests on it")
 // looked at again by itself.
 func (a *Agent) drive(ctx context.Context, fresh protocol.Right, ev protocol.Event) (protocol.Right, protocol.Result, error) {
 	return a.driveFrom(ctx, fresh, func(tx *store.Tx, r protocol.Right) (protocol.Event, error) {
-		if ev.Kind != protocol.EventLetGo {
+		switch {
+		case ev.Kind == protocol.EventWant && r.Kind == protocol.RightRequest && r.Phase == protocol.Noted && r.UID != "":
+			ev.Kind = protocol.EventLook // it is there, and a create would only say so
+			return ev, nil
+		case ev.Kind != protocol.EventLetGo:
 			return ev, nil
 		}
 		if r.Phase == protocol.Held {
@@ -53,6 +57,7 @@ func (a *Agent) driveFrom(ctx context.Context, fresh protocol.Right, begin begin
 	defer release()
 	var refused string // why the right was refused, while it is being given back
 	var unanswered error
+	var shown protocol.SubLease
 	for range maxSteps {
 		self, res, err := a.step(ctx, fresh, begin)
 		if err != nil {
@@ -71,7 +76,7 @@ func (a *Agent) driveFrom(ctx context.Context, fresh protocol.Right, begin begin
 			}
 			return res.Next, res, nil
 		}
-		ev, err := a.call(ctx, self, res)
+		ev, err := a.call(ctx, self, res, &shown)
 		unanswered = nil
 		if ev.Outcome == protocol.Unknown && !errors.Is(err, errAwaited) {
 			unanswered = fmt.Errorf("%s: %w: %s", fresh.Name, errUnanswered, ev.Why)
@@ -305,8 +310,8 @@ func (a *Agent) bar(space allocator.Space, was, now protocol.Right) error {
 }
 
 // call sends a step's call, of the step's self, and returns its answer, and what was
-// wrong with it.
-func (a *Agent) call(ctx context.Context, self protocol.Self, res protocol.Result) (ev protocol.Event, err error) {
+// wrong with it. shown is what the last answer of the drive showed of a request.
+func (a *Agent) call(ctx context.Context, self protocol.Self, res protocol.Result, shown *protocol.SubLease) (ev protocol.Event, err error) {
 	r := res.Next
 	ev = protocol.Event{Kind: protocol.EventAnswer, Call: res.Call}
 	switch r.Kind {
@@ -315,7 +320,7 @@ func (a *Agent) call(ctx context.Context, self protocol.Self, res protocol.Resul
 	case protocol.RightUse:
 		ev.Object, ev.Outcome, err = a.callUse(ctx, self, r, res.Call)
 	case protocol.RightRequest:
-		ev, err = a.callRequest(ctx, self, r, res.Call)
+		ev, err = a.callRequest(ctx, self, r, res.Call, shown)
 	}
 	a.metrics.apiCall(r.Kind, res.Call, ev.Outcome)
 	if err != nil {

@@ -1,0 +1,281 @@
+package agent
+
+import (
+	"context"
+	"log/slog"
+	"net/netip"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/ipam/poolspec"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+	"github.com/tenure-ipam/tenure/ipam/store"
+)
+
+// bubbleClock is a synctest bubble's.
+type bubbleClock struct{ began time.Time }
+
+func (c bubbleClock) Now() protocol.Instant {
+	return protocol.Instant{Boot: time.Since(c.began), Wall: time.Now()}
+}
+
+func (bubbleClock) After(d time.Duration) <-chan time.Time { return time.After(d) }
+
+// listedLeases has leases of these blocks, takes a tenth of a second to list them, and
+// counts what it is asked for.
+type listedLeases struct {
+	Leases
+	blocks           []netip.Prefix
+	lists, published int
+}
+
+func (l *listedLeases) LeasedBlocks(context.Context, protocol.PoolName) ([]netip.Prefix, error) {
+	l.lists++
+	time.Sleep(100 * time.Millisecond)
+	return l.blocks, nil
+}
+
+func (l *listedLeases) PublishLease(context.Context, string, protocol.UID, protocol.Publication) (protocol.Outcome, error) {
+	l.published++
+	return protocol.Done, nil
+}
+
+// newBubbleAgent returns an agent on leases with a pool of eight blocks of four
+// addresses, which it knows. It has no seat.
+func newBubbleAgent(t *testing.T, leases *listedLeases) (*Agent, *pool) {
+	t.Helper()
+	shape, err := poolspec.ParsePool(poolspec.PoolText{Ranges: []poolspec.RangeText{{CIDR: "10.0.0.0/27"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := newPool("lan")
+	p.known = &knownPool{Pool: Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: "p"}, Open: true, Bits4: 30}}, shape: shape}
+	a := &Agent{
+		cfg: DefaultConfig("n1"), st: newStore(t), cl: Cluster{Leases: leases}, clock: bubbleClock{time.Now()}, log: slog.New(slog.DiscardHandler),
+		pools: map[protocol.PoolName]*pool{"lan": p}, public: map[string]publication{},
+	}
+	var running sync.WaitGroup
+	t.Cleanup(running.Wait)
+	a.queue = func(task func(context.Context)) { running.Go(func() { task(t.Context()) }) }
+	return a, p
+}
+
+// TestLookIsShared: acquires that meet others at once make one list, and one that was
+// just made is not made again.
+func TestLookIsShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		leases := &listedLeases{}
+		a, p := newBubbleAgent(t, leases)
+		look := func(at string, callers int, news bool, lists int) {
+			t.Helper()
+			var wg sync.WaitGroup
+			for range callers {
+				wg.Go(func() {
+					if got := a.look(t.Context(), p); got != news {
+						t.Errorf("%s: news %v; want %v", at, got, news)
+					}
+				})
+			}
+			wg.Wait()
+			if leases.lists != lists {
+				t.Errorf("%s: %d lists so far; want %d", at, leases.lists, lists)
+			}
+		}
+		look("at first", 3, true, 1)
+		look("at once", 2, false, 1)
+		time.Sleep(lookEach)
+		look("later", 2, true, 2)
+	})
+}
+
+// TestCandidate: a node probes from its own point on until it has met another; then
+// it takes any block that nobody was seen to have.
+func TestCandidate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		leases := &listedLeases{}
+		a, p := newBubbleAgent(t, leases)
+		n := need{family: allocator.IPv4}
+		next := func() (netip.Prefix, bool) {
+			t.Helper()
+			block, ok, err := a.candidate(p, p.known, n, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return block, ok
+		}
+		first, _ := next()
+		second, _ := next()
+		if want := p.known.shape.Block(second.Addr(), 30); second != want || first == second {
+			t.Errorf("candidates %v and %v; want two blocks", first, second)
+		}
+		var own, free netip.Prefix
+		for block := range p.known.around(n, netip.Addr{}) {
+			switch {
+			case block == first || block == second:
+			case !own.IsValid():
+				own = block
+			case !free.IsValid():
+				free = block
+			default:
+				leases.blocks = append(leases.blocks, block)
+			}
+		}
+		if len(leases.blocks) != 4 {
+			t.Fatalf("%d blocks are left of 8; want 4", len(leases.blocks))
+		}
+		err := a.st.Update(t.Context(), func(tx *store.Tx) error {
+			r := leaseRight(p.known.Pool, own)
+			r.Phase = protocol.Releasing
+			return tx.PutRight(r)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		a.look(t.Context(), p)
+		if block, ok := next(); block != free || !ok {
+			t.Errorf("candidate %v, %v; want %v, which nobody has", block, ok, free)
+		}
+		if block, ok := next(); ok {
+			t.Errorf("candidate %v; want none: all are tried, own, or others'", block)
+		}
+		p.demand.unclaim(free)
+		p.demand.met(free, a.clock.Now())
+		if block, ok := next(); ok {
+			t.Errorf("candidate %v; want none: another was met there", block)
+		}
+		time.Sleep(lookHolds)
+		if _, ok := next(); !ok {
+			t.Error("no candidate, although it was long ago that others were seen")
+		}
+	})
+}
+
+// TestReserveAfterABurst: a reserve waits until nobody fights for blocks.
+func TestReserveAfterABurst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, p := newBubbleAgent(t, &listedLeases{})
+		block := netip.MustParsePrefix("10.0.0.4/30")
+		err := a.st.Update(t.Context(), func(tx *store.Tx) error {
+			space := allocator.NewSpace(tx.Table("lan"), p.known.shape)
+			if err := space.Open(block); err != nil {
+				return err
+			}
+			for x := block.Addr(); block.Contains(x); x = x.Next() {
+				if err := space.Take(x); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.demand.met(block, a.clock.Now())
+		a.reserve(p)
+		a.reserve(p)
+		time.Sleep(burstOver - time.Millisecond)
+		synctest.Wait()
+		if n := a.landings.Load(); n != 0 {
+			t.Errorf("%d acquires in the burst; want none", n)
+		}
+		time.Sleep(2 * time.Millisecond)
+		synctest.Wait()
+		if n := a.landings.Load(); n != 1 {
+			t.Errorf("%d acquires after the burst; want one", n)
+		}
+	})
+}
+
+// TestFirstPublication: in a burst new leases are told of after PublishEvery, else at
+// once.
+func TestFirstPublication(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		leases := &listedLeases{}
+		a, p := newBubbleAgent(t, leases)
+		a.sitting.Term = 3
+		hold := func(block string) {
+			t.Helper()
+			r := leaseRight(p.known.Pool, netip.MustParsePrefix(block))
+			r.Phase, r.UID, r.Term = protocol.Held, "u", 3
+			if err := a.st.Update(t.Context(), func(tx *store.Tx) error { return tx.PutRight(r) }); err != nil {
+				t.Fatal(err)
+			}
+		}
+		publish := func(when string, want int) {
+			t.Helper()
+			a.publish(t.Context())
+			if leases.published != want {
+				t.Errorf("%s: %d leases were told of; want %d", when, leases.published, want)
+			}
+		}
+		hold("10.0.0.0/30")
+		publish("at ease", 1)
+		p.demand.met(netip.MustParsePrefix("10.0.0.16/30"), a.clock.Now())
+		hold("10.0.0.4/30")
+		publish("in a burst", 1)
+		time.Sleep(burstOver)
+		publish("after it", 2)
+		hold("10.0.0.8/30")
+		p.demand.met(netip.MustParsePrefix("10.0.0.16/30"), a.clock.Now())
+		publish("in the next", 2)
+		time.Sleep(a.cfg.PublishEvery)
+		p.demand.met(netip.MustParsePrefix("10.0.0.16/30"), a.clock.Now())
+		publish("in one that does not end", 3)
+	})
+}
+
+// TestRestOfAcquires: where nothing is left, as many ADDs wait for the acquires under
+// way as those may serve; the others ask the cluster at once.
+func TestRestOfAcquires(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, p := newBubbleAgent(t, &listedLeases{})
+		known := *p.known
+		known.Pressure = allocator.PressureExhausted
+		p.known = &known
+		n := need{family: allocator.IPv4}
+		p.demand.running = 1
+		errs := make(chan error, 6)
+		for range 6 {
+			go func() { errs <- a.obtain(t.Context(), p, n, 0) }()
+		}
+		synctest.Wait()
+		for range 2 {
+			if err := <-errs; !is[*lackError](err) {
+				t.Errorf("beyond the block that is on its way: %v; want a lack", err)
+			}
+		}
+		a.land(&p.demand, n, nil)
+		synctest.Wait()
+		for range 4 {
+			if err := <-errs; err != nil {
+				t.Errorf("when it has landed: %v; want another look", err)
+			}
+		}
+		if err := a.obtain(t.Context(), p, n, 1); !is[*lackError](err) {
+			t.Errorf("with nothing on its way: %v; want a lack", err)
+		}
+		p.demand.running = 1
+		began := time.Now()
+		if err := a.obtain(t.Context(), p, n, 1); !is[*lackError](err) || time.Since(began) != restAtMost {
+			t.Errorf("where it takes long: %v after %v; want a lack after %v", err, time.Since(began), restAtMost)
+		}
+	})
+}
+
+// TestLandingBetween: an ADD that has found no room does not want another block if one
+// has landed since it looked.
+func TestLandingBetween(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, p := newBubbleAgent(t, &listedLeases{})
+		n := need{family: allocator.IPv4}
+		p.demand.running = 1
+		before := a.landings.Load()
+		a.land(&p.demand, n, nil)
+		if err := a.obtain(t.Context(), p, n, before); err != nil || p.demand.running != 0 || p.demand.waiting != 0 {
+			t.Errorf("%v, %d acquires, %d ADDs wait; want another look, and none", err, p.demand.running, p.demand.waiting)
+		}
+	})
+}

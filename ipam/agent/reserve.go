@@ -1,0 +1,66 @@
+package agent
+
+import (
+	"context"
+	"time"
+
+	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/ipam/store"
+)
+
+// reserveIn has reserve called again in d, once for all that want it meanwhile.
+func (a *Agent) reserveIn(p *pool, d time.Duration) {
+	if !p.reserving.CompareAndSwap(false, true) {
+		return
+	}
+	a.background(func(ctx context.Context) {
+		due := a.wait(ctx, d)
+		p.reserving.Store(false)
+		if due {
+			a.reserve(p)
+		}
+	})
+}
+
+// reserve acquires ahead of need what the pool's use on this node suggests.
+func (a *Agent) reserve(p *pool) {
+	known, _, _ := p.now()
+	if known == nil || !known.Open || known.Deleting {
+		return
+	}
+	for _, f := range known.shape.Families() {
+		var c allocator.Counts
+		err := a.st.View(func(tx *store.Tx) error {
+			var err error
+			c, err = a.counts(tx, p.name, f)
+			return err
+		})
+		if err != nil || c.Taken == 0 {
+			continue
+		}
+		size := 1 << (f.BitLen() - known.bits(f))
+		wanted := allocator.Wanted(c.Taken, c.Free, size, known.Pressure)
+		d := &p.demand
+		if wanted == 0 || d.lack(need{family: f}, a.clock.Now()) != nil {
+			continue // those who wait need what there is
+		}
+		if calm := d.calm(a.clock.Now()); calm < burstOver {
+			a.reserveIn(p, burstOver-calm)
+			continue
+		}
+		d.mu.Lock()
+		begin := min(wanted, a.cfg.Parallel) - d.running
+		d.running += max(0, begin)
+		d.mu.Unlock()
+		for range begin {
+			a.background(func(ctx context.Context) {
+				n := need{family: f}
+				err := a.acquire(ctx, p, n)
+				a.land(d, n, err)
+				if err != nil {
+					a.log.DebugContext(ctx, "no reserve", "pool", p.name, "error", err)
+				}
+			})
+		}
+	}
+}
