@@ -105,7 +105,7 @@ func New(cfg Config, rc *rest.Config, log *slog.Logger) (*Daemon, error) {
 	rc = rest.CopyConfig(rc)
 	// The lease protocol bounds its own calls; client-go's default of 5 a second
 	// would make a burst of ADDs wait for nothing.
-	rc.QPS, rc.Burst = 200, 400
+	rc.QPS, rc.Burst = 500, 1000
 	return &Daemon{cfg: cfg, rest: rc, log: log}, nil
 }
 
