@@ -1,7 +1,6 @@
 package scenario_test
 
 import (
-	"context"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -10,12 +9,9 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
-	"github.com/tenure-ipam/tenure/ipam/cluster"
 	"github.com/tenure-ipam/tenure/ipam/daemon"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -24,10 +20,11 @@ const (
 	burstAgents    = 50
 	burstAddresses = 1000
 
-	// The time of a burst, as a multiple of that of the raw creates: what is aimed at
-	// on a machine that does nothing else, and what fails the test on one that
-	// compiles and tests beside it.
-	burstAim, burstMost = 3.0, 20.0
+	// What a burst takes, as a multiple of what the raw creates alone take: what is
+	// aimed at on a machine that does nothing else, and what fails the test on one that
+	// compiles and tests beside it. The time on the cores depends less on what else
+	// they do, and so says more.
+	burstAim, burstMost, burstMostOnCores = 3.0, 15.0, 10.0
 )
 
 // A thousand ADDs at once from fifty agents, into a pool of exactly a thousand
@@ -49,25 +46,27 @@ func TestX18ThousandAddressesFiftyAgents(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			// The machine is shared with whatever else is tested: one bad try says
 			// nothing, the median of three does.
-			var ratios []float64
+			var times, cores []float64
 			for try := range 3 {
-				r := burst(t, fmt.Sprintf("x18-%s-%d", tt.name, try), tt.demand)
-				ratios = append(ratios, r)
-				if try == 0 && r <= burstMost || t.Failed() {
+				took, onCores := burst(t, fmt.Sprintf("x18-%s-%d", tt.name, try), tt.demand)
+				times, cores = append(times, took), append(cores, onCores)
+				if try == 0 && took <= burstMost && onCores <= burstMostOnCores || t.Failed() {
 					return
 				}
 			}
-			slices.Sort(ratios)
-			if ratios[1] > burstMost {
-				t.Errorf("ratios %.2f; want the median to be %.1f or less", ratios, burstMost)
+			slices.Sort(times)
+			slices.Sort(cores)
+			if times[1] > burstMost || cores[1] > burstMostOnCores {
+				t.Errorf("time %.2f and time on the cores %.2f of the raw creates'; want medians of at most %.1f and %.1f", times, cores, burstMost, burstMostOnCores)
 			}
 		})
 	}
 }
 
 // burst has every agent ask for all its addresses at once, and returns how many
-// times longer that took than the raw creates of the objects that were made.
-func burst(t *testing.T, name string, demand []int) float64 {
+// times longer that took than the raw creates of the objects that were made, and how
+// many times as long on the cores.
+func burst(t *testing.T, name string, demand []int) (took, onCores float64) {
 	t.Helper()
 	w := newNetwork(t, name, 0, v1alpha1.Range{CIDR: "10.40.0.0/22", Start: "10.40.0.1", End: "10.40.3.232"})
 	w.fleet.Change = func(c *daemon.Config) {
@@ -90,22 +89,24 @@ func burst(t *testing.T, name string, demand []int) float64 {
 		})
 	}
 	wg.Wait()
-	rate := rawRate(t, name+"-raw")
-	made := countObjects(t, name)
-	took := make([]time.Duration, len(asks))
+	rate, each := rawCreates(t, name+"-raw")
+	waits := make([]time.Duration, len(asks))
+	before := spent(t)
 	began := time.Now()
 	for j, p := range asks {
 		wg.Go(func() {
 			if err := p.attach(patience); err != nil {
 				t.Error(err)
 			}
-			took[j] = time.Since(began)
+			waits[j] = time.Since(began)
 		})
 	}
 	wg.Wait()
-	elapsed := slices.Max(took)
-	leases, subs := made()
-	slices.Sort(took)
+	elapsed := slices.Max(waits)
+	c := spent(t).minus(before)
+	leases, subs := c.requests["POST ipleases 201"], c.requests["POST ipsubleases 201"]
+	slices.Sort(waits)
+	part := func(percent int) time.Duration { return waits[(len(waits)-1)*percent/100].Round(time.Millisecond) }
 
 	if len(asks) != burstAddresses {
 		t.Fatalf("%d ADDs are no burst of %d", len(asks), burstAddresses)
@@ -113,10 +114,12 @@ func burst(t *testing.T, name string, demand []int) float64 {
 	if got := w.fleet.Observer.Held(); got != burstAddresses {
 		t.Errorf("%d addresses are held; want %d, none twice and none missing", got, burstAddresses)
 	}
-	raw := time.Duration(float64(leases+subs) / rate * float64(time.Second))
-	ratio := elapsed.Seconds() / raw.Seconds()
-	t.Logf("%d ADDs from %d agents in %v (median %v); %d leases and %d sub-leases were created; at the %.0f creates/s of this API server now, that takes %v: ratio %.2f (aim: %.1f)",
-		burstAddresses, len(w.nodes), elapsed.Round(time.Millisecond), took[len(took)/2].Round(time.Millisecond), leases, subs, rate, raw.Round(time.Millisecond), ratio, burstAim)
+	raw := (leases + subs) / rate
+	took, onCores = elapsed.Seconds()/raw, c.onCores().Seconds()/((leases+subs)*each.Seconds())
+	t.Logf("%d ADDs from %d agents in %v (half of them in %v, 99 %% in %v); %.0f leases and %.0f sub-leases were created.\n"+
+		"At the %.0f creates/s of this API server now, and %v on the cores for each, the creates alone take %.2f s: the time is %.2f times that, the time on the cores %.2f (aim: %.1f).\n%v\nload average %s",
+		burstAddresses, len(w.nodes), elapsed.Round(time.Millisecond), part(50), part(99), leases, subs,
+		rate, each.Round(10*time.Microsecond), raw, took, onCores, burstAim, c, loadAverage(t))
 	for _, p := range asks {
 		wg.Go(func() {
 			if err := p.node.Del(p.Interface); err != nil {
@@ -132,16 +135,16 @@ func burst(t *testing.T, name string, demand []int) float64 {
 	for _, n := range w.nodes {
 		n.Stop()
 	}
-	return ratio
+	return took, onCores
 }
 
-// rawRate returns how many leases a second the API server creates now, for sixteen
-// writers at once.
-func rawRate(t *testing.T, pool string) float64 {
+// rawCreates returns how many leases a second the API server creates now, for sixteen
+// writers at once, and how long each takes on the cores.
+func rawCreates(t *testing.T, pool string) (rate float64, onCores time.Duration) {
 	t.Helper()
 	const writers, each = 16, 25
 	var wg sync.WaitGroup
-	began := time.Now()
+	before, began := spent(t), time.Now()
 	for writer := range writers {
 		wg.Go(func() {
 			for j := range each {
@@ -157,57 +160,10 @@ func rawRate(t *testing.T, pool string) float64 {
 		})
 	}
 	wg.Wait()
-	rate := writers * each / time.Since(began).Seconds()
+	rate = writers * each / time.Since(began).Seconds()
+	onCores = spent(t).minus(before).onCores() / (writers * each)
 	if err := kc.DeleteAllOf(t.Context(), &v1alpha1.IPLease{}, client.MatchingFields{"spec.pool": pool}); err != nil {
 		t.Fatal(err)
 	}
-	return rate
-}
-
-// countObjects counts the leases and requests of a pool that are created until the
-// returned function is called.
-func countObjects(t *testing.T, pool string) func() (leases, requests int) {
-	t.Helper()
-	ctx, stop := context.WithCancel(t.Context())
-	scheme, err := cluster.Scheme()
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := client.NewWithWatch(cp.Config(), client.Options{Scheme: scheme})
-	if err != nil {
-		t.Fatal(err)
-	}
-	follow := func(list client.ObjectList, ours func(client.Object) bool) func() int {
-		if err := c.List(ctx, list); err != nil {
-			t.Fatal(err)
-		}
-		w, err := c.Watch(ctx, list, &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: list.GetResourceVersion()}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		counted := make(chan int, 1)
-		go func() {
-			n := 0
-			for ev := range w.ResultChan() {
-				if o, ok := ev.Object.(client.Object); ok && ev.Type == watch.Added && ours(o) {
-					n++
-				}
-			}
-			counted <- n
-		}()
-		return func() int { return <-counted }
-	}
-	leases := follow(&v1alpha1.IPLeaseList{}, func(o client.Object) bool {
-		l, ok := o.(*v1alpha1.IPLease)
-		return ok && l.Spec.Pool == pool
-	})
-	requests := follow(&v1alpha1.IPSubLeaseList{}, func(o client.Object) bool {
-		s, ok := o.(*v1alpha1.IPSubLease)
-		return ok && s.Spec.Request != nil && slices.ContainsFunc(s.Spec.Request.Wants, func(w v1alpha1.Want) bool { return w.Pool == pool })
-	})
-	return func() (int, int) {
-		time.Sleep(500 * time.Millisecond) // for what the API server has still to send; the count is a measurement
-		stop()
-		return leases(), requests()
-	}
+	return rate, onCores
 }
