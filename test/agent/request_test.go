@@ -374,6 +374,9 @@ func TestKilledBetweenRequestAndGrant(t *testing.T) {
 		t.Fatal(err)
 	}
 	f := fleet.New(t, cp.Config())
+	// The agent may be killed before it has begun to give the request back: then that
+	// is due when no ADD has come for it for so long.
+	f.Change = func(c *daemon.Config) { c.Agent.KeepRequest = 10 * time.Second }
 	n := f.LaunchProcess(p, node)
 	n.AwaitReady()
 	again := func() {
