@@ -58,8 +58,11 @@ func (s *server) watch(ctx context.Context, b *Broker) {
 		case <-ctx.Done():
 			return
 		case event := <-ch:
+			s.mu.Lock()
+			calm := s.trouble == 0
+			s.mu.Unlock()
 			lag := 50 * time.Millisecond
-			if s.some(30) == 0 {
+			if !calm && s.some(30) == 0 {
 				lag = 3 * time.Second // this watch is behind
 			}
 			time.Sleep(s.some(lag))
