@@ -9,7 +9,8 @@ import (
 
 // listOwn compares, at start and once an hour, what the API server has in this
 // node's name with what the store has: a create whose answer was lost may have
-// landed after its looks, and an object may have been deleted by hand.
+// landed after its looks, an object may have been deleted by hand, and what was ceded
+// on disk may not have come into the lease before the agent's end.
 func (a *Agent) listOwn(ctx context.Context) {
 	for {
 		err := a.compareOwn(ctx)
@@ -39,10 +40,10 @@ func (a *Agent) compareOwn(ctx context.Context) error {
 	a.mu.Lock()
 	a.reading = false
 	a.mu.Unlock()
-	there := map[string]protocol.UID{}
+	there, tell := map[string]protocol.UID{}, map[string]protocol.Lease{}
 	for _, l := range leases {
 		if l.Store == a.st.ID() {
-			there[l.Name] = l.UID
+			there[l.Name], tell[l.Name] = l.UID, l
 			a.adoptStray(ctx, protocol.Right{Kind: protocol.RightLease, Name: l.Name, Pool: l.Pool, PoolUID: l.PoolUID, Block: l.Block})
 		}
 	}
@@ -62,7 +63,8 @@ func (a *Agent) compareOwn(ctx context.Context) error {
 		return err
 	}
 	for _, r := range held {
-		if there[r.Name] != r.UID { // the list only says when to look
+		untold := r.Kind == protocol.RightLease && !r.ToldBy(tell[r.Name])
+		if there[r.Name] != r.UID || untold { // the list only says when to look
 			a.lookIn(r.Name, 0)
 		}
 	}

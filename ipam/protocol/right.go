@@ -117,6 +117,13 @@ func (p Phase) Valid() bool {
 // those of [Right.Ceded] that it does not take back.
 func (r Right) Tells() []netip.Addr { return without(r.Ceded, r.Taking) }
 
+// ToldBy reports whether l, the lease of r, says of ceded addresses what r says. If
+// not, a write of this node's is under way, or was lost with the agent that made it:
+// until it is made again, what it gives away is nobody's.
+func (r Right) ToldBy(l Lease) bool {
+	return len(r.Taking) == 0 && slices.Equal(r.Ceded, union(l.Ceded, nil))
+}
+
 // Serves reports whether addresses may be given out by r in term. In no term, 0,
 // nothing serves.
 func (r Right) Serves(term int64) bool { return r.Phase == Held && term != 0 && r.Term == term }

@@ -213,6 +213,30 @@ func TestRecall(t *testing.T) {
 	mustAdd(t, n, asking(t, node, pool, "recalled-2"))
 }
 
+// TestCrashBeforeTheLeaseSaysWhatIsCeded: what an agent had noted as ceded when it
+// ended, and had not written into the lease, its successor writes: until then nobody
+// could give it (I5).
+func TestCrashBeforeTheLeaseSaysWhatIsCeded(t *testing.T) {
+	const pool, node = "untold", "untold"
+	openPool(t, pool, v1alpha1.Range{CIDR: "10.54.0.0/20", End: "10.54.0.15"}) // one block
+	f := fleet.New(t, cp.Config())
+	n := f.Start(node)
+	used := mustAdd(t, n, asking(t, node, pool, "untold-1"))[0].Addr()
+	lease := leaseOf(t, pool, used)
+	told := cedeByRecall(t, node, lease.Name, "10.54.0.0-10.54.0.15")
+	if len(told.Ceded) == 0 {
+		t.Fatalf("nothing of %v is ceded", lease.Block)
+	}
+	n.Stop()
+	before := told.Clone()
+	before.Ceded = nil // as if the agent had ended before this write
+	if _, out, err := api.UpdateLease(t.Context(), told, before); out != protocol.Done {
+		t.Fatal(out, err)
+	}
+	f.Start(node)
+	ceded(t, pool, used, func(x netip.Addr) bool { return slices.Contains(told.Ceded, x) })
+}
+
 // TestRecallsUnderLoad: recalls are answered within two seconds while ADDs and DELs
 // come as fast as they can.
 func TestRecallsUnderLoad(t *testing.T) {
