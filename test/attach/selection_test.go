@@ -24,7 +24,7 @@ func (n *node) onlyDefault(name, why string) {
 	n.called("DEL default eth0")
 }
 
-func TestN14N15N16N19N29BothFormats(t *testing.T) {
+func TestN14N15N16N17N19N30BothFormats(t *testing.T) {
 	n := newNode(t)
 	n.define("ns", "net-a", n.recorder("a", nil))
 	n.define("ns", "net-b", n.recorder("b", nil))
@@ -39,7 +39,7 @@ func TestN14N15N16N19N29BothFormats(t *testing.T) {
 		n.ok("ADD", pod(name))
 		n.called("ADD default eth0", "ADD a net1", "ADD b x0", "ADD c net3")
 		n.ok("CHECK", pod(name))
-		n.called("CHECK default eth0", "CHECK a net1", "CHECK b x0", "CHECK c net3") // N30
+		n.called("CHECK default eth0", "CHECK a net1", "CHECK b x0", "CHECK c net3")
 		n.ok("DEL", pod(name))
 		n.called("DEL c net3", "DEL b x0", "DEL a net1", "DEL default eth0")
 		n.reported(1)

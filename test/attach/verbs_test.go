@@ -345,3 +345,23 @@ func TestD14ArgumentsAreHandedOn(t *testing.T) {
 		}
 	}
 }
+
+// TestN73ListsVersionAndName: every plugin of a list gets the list's version and
+// name, whatever its own entry says.
+func TestN73ListsVersionAndName(t *testing.T) {
+	n := newNode(t)
+	entry := n.plugin(map[string]any{"ips": []string{"10.9.0.4/24"}})
+	entry["cniVersion"], entry["name"] = "0.2.0", "entry"
+	n.define("ns", "a", map[string]any{"cniVersion": "0.3.1", "name": "net-a", "plugins": []any{entry, n.plugin(nil)}})
+	n.selects("p", "a")
+	n.ok("ADD", pod("p"))
+	calls := n.called("ADD default eth0", "ADD net-a net1", "ADD net-a net1")
+	for _, c := range calls[1:] {
+		if c.at("cniVersion") != "0.3.1" {
+			t.Errorf("%s: cniVersion %v; want the list's", c.id(), c.at("cniVersion"))
+		}
+	}
+	if got := calls[2].at("prevResult", "cniVersion"); got != "0.3.1" {
+		t.Errorf("prevResult is of version %v; want the list's", got)
+	}
+}
