@@ -171,3 +171,37 @@ func TestLateAnswerAboutAPool(t *testing.T) {
 		})
 	}
 }
+
+// TestAskWhileItIsTriedAgain: while an ask is about to be tried again it has no
+// problem, and its grantee hears what comes of it, also if that is the same as before.
+// One that gave back what it has of two addresses, on the word of an earlier try, would
+// get the other, and so on for ever.
+func TestAskWhileItIsTriedAgain(t *testing.T) {
+	now := time.Now()
+	b := NewBook(time.Now)
+	closed := lan(t, "lan", "10.0.0.0/24")
+	closed.Revision, closed.Open = "1", false
+	b.SetPool(closed)
+	a := ask("a", "lan")
+	try := func() (told bool) {
+		return len(b.plan(b.take(10, now), nil, now).news) > 0
+	}
+	b.Ask(a, never)
+	if told := try(); !told {
+		t.Fatal("the grantee has not been told that the pool is closed")
+	}
+	if got := b.Ask(a, never).Problem.Reason; got != PoolNotReady {
+		t.Fatalf("the problem is %v; want %v", got, PoolNotReady)
+	}
+	b.wake(b.pool("lan"))
+	if got := b.Ask(a, never).Problem; got != (Problem{}) {
+		t.Errorf("about to be tried again, the problem is %v; want none", got)
+	}
+	if told := try(); !told {
+		t.Error("the grantee was told that there is no problem, and then nothing")
+	}
+	b.wake(b.pool("lan"))
+	if told := try(); told {
+		t.Error("the grantee was told again of what it knew")
+	}
+}

@@ -37,7 +37,10 @@ type waiter struct {
 	ask     Ask
 	seq     uint64
 	problem Problem
-	ready   bool   // stands in queue.ready
+	ready   bool // stands in queue.ready
+	// owed says that its grantee was told that it is being worked on, and is to hear
+	// what comes of that.
+	owed    bool
 	gone    bool   // has been withdrawn
 	arrived uint64 // in the Book's count: before any call that began later
 
@@ -80,6 +83,12 @@ func (b *Book) Ask(a Ask, read uint64) Answer {
 		w.ask, w.arrived = a.prepared(), b.Begin()
 		b.makeReady(w)
 	}
+	if b.stirs(w) {
+		// What was found before may not be so any more: who gave part back for it would
+		// lack that when the rest is granted.
+		w.owed = true
+		return Answer{}
+	}
 	return Answer{Problem: w.problem}
 }
 
@@ -87,6 +96,18 @@ func (b *Book) Ask(a Ask, read uint64) Answer {
 // after at.
 func seenSince(leases []*lease, at uint64) bool {
 	return !slices.ContainsFunc(leases, func(l *lease) bool { return l.liveAt <= at })
+}
+
+// stirs reports whether w is tried in the next round.
+func (b *Book) stirs(w *waiter) bool {
+	return w.ready || slices.ContainsFunc(w.ask.From, func(src Source) bool {
+		p := b.pools[src.Pool]
+		if p == nil || !p.woken {
+			return false
+		}
+		_, waits := p.waiting[w]
+		return waits
+	})
 }
 
 func (w *waiter) arrival() arrival { return arrival{w.ask.Stamp, w.arrived} }
@@ -232,15 +253,17 @@ func (b *Book) pending() bool {
 	return false
 }
 
-// blame sets why w waits. Since stays while the reason stays.
-func (w *waiter) blame(p Problem, now time.Time) (changed bool) {
-	changed = p.Reason != w.problem.Reason || p.Message != w.problem.Message
+// blame sets why w waits, and reports whether that is news to its grantee. Since
+// stays while the reason stays.
+func (w *waiter) blame(p Problem, now time.Time) (news bool) {
+	news = w.owed || p.Reason != w.problem.Reason || p.Message != w.problem.Message
+	w.owed = false
 	p.Since = now
 	if p.Reason == w.problem.Reason {
 		p.Since = w.problem.Since
 	}
 	w.problem = p
-	return changed
+	return news
 }
 
 // readyHeap orders asks by arrival.
