@@ -21,7 +21,9 @@ func (r *Reconciler) release(ctx context.Context, key broker.ClaimKey, uid proto
 	live, out, err := r.Live.ReadClaim(ctx, key.Namespace, key.Name)
 	switch {
 	case out == protocol.Done && live.UID == uid:
-		return 0, nil // the cache is behind, and will catch up
+		// The cache is behind. It may come to know of the claim's end, if its watch
+		// breaks, without ever having known of the claim: that is no news.
+		return lookAgain, nil
 	case out != protocol.Done && out != protocol.NotFound:
 		return 0, fmt.Errorf("read claim %s/%s: %w", key.Namespace, key.Name, err)
 	}

@@ -111,7 +111,7 @@ func TestFreeingInOrder(t *testing.T) {
 		{name: "gone and unused", world: world{held: held("10.0.0.5")},
 			want: "read claim, withdraw, mark 10.0.0.5, read u1.0, read u1.1, clear 10.0.0.5"},
 		{name: "M24 there, whatever the cache says", world: world{held: held("10.0.0.5"), claim: protocol.Claim{Meta: protocol.Meta{UID: "u1"}}},
-			want: "read claim"},
+			want: "read claim", after: lookAgain},
 		{name: "F13 another claim has the name", world: world{held: held("10.0.0.5"), claim: protocol.Claim{Meta: protocol.Meta{UID: "u2"}}},
 			want: "read claim, withdraw, mark 10.0.0.5, read u1.0, read u1.1, clear 10.0.0.5"},
 		{name: "X4 in use", world: world{held: held("10.0.0.5"), uses: []string{"u1.0"}}, want: "read claim, withdraw, mark 10.0.0.5, read u1.0", after: lookAgain},

@@ -13,8 +13,13 @@ import (
 // that UID any more. Only a live read says so.
 func (r *Reconciler) release(ctx context.Context, name string, uid protocol.UID) (time.Duration, error) {
 	_, there, err := r.readLive(ctx, protocol.SubLease{Meta: protocol.Meta{Name: name, UID: uid}})
-	if there || err != nil {
-		return 0, err // if it is there, the cache is behind, and will catch up
+	switch {
+	case err != nil:
+		return 0, err
+	case there:
+		// The cache is behind. It may come to know of the sub-lease's end, if its watch
+		// breaks, without ever having known of the sub-lease: that is no news.
+		return lookAgain, nil
 	}
 	r.Broker.Withdraw(uid)
 	return r.drop(ctx, name, r.Broker.Held(uid))

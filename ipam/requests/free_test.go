@@ -176,7 +176,7 @@ func TestRelease(t *testing.T) {
 	}{
 		{name: "gone", world: world{held: held("10.0.0.1")}, want: "read, withdraw, drop"},
 		{name: "gone, with an ask alone", want: "read, withdraw"},
-		{name: "M16 there, whatever the cache says", world: world{held: held("10.0.0.1"), live: live("u1")}, want: "read"},
+		{name: "M16 there, whatever the cache says", world: world{held: held("10.0.0.1"), live: live("u1")}, want: "read", after: lookAgain},
 		{name: "another has the name", world: world{held: held("10.0.0.1"), live: live("u2")}, want: "read, withdraw, drop"},
 		{name: "no answer", world: world{held: held("10.0.0.1"), out: map[string]protocol.Outcome{"read": protocol.Unknown}}, want: "read", fails: true},
 		{name: "H9 the data went back", world: world{held: held("10.0.0.1"), gone: true}, want: "read, withdraw", after: lookAgain},
