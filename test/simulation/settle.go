@@ -63,6 +63,7 @@ func (w *world) round(nodes []*simNode, hourly bool) {
 	}
 	w.restorePools()
 	w.makeWay()
+	w.clearStrays(nodes)
 	for _, c := range w.ctls {
 		c.recover(nodes)
 	}
@@ -76,6 +77,25 @@ func (w *world) round(nodes []*simNode, hourly bool) {
 		}
 		w.now += 10 * time.Millisecond
 		w.check()
+	}
+}
+
+// clearStrays deletes what names a store that only a deleted seat knew, if it was
+// lost, too: agents say so in their logs, and leave it to a person.
+func (w *world) clearStrays(nodes []*simNode) {
+	stray := func(node protocol.NodeName, store protocol.StoreID) bool {
+		return w.unnamed[store] && slices.ContainsFunc(nodes, func(n *simNode) bool {
+			return n.name == node && n.disk.store != store && len(n.sandboxes) == 0
+		})
+	}
+	for _, l := range w.api.leases.list(func(l protocol.Lease) bool { return !l.Holder.Cluster && stray(l.Holder.Node, l.Store) }) {
+		w.logf("person: deletes lease %s of store %s, which is lost", l.Name, l.Store)
+		w.voidGrants(l)
+		w.api.leases.remove(l.Meta)
+	}
+	for _, s := range w.api.subs.list(func(s protocol.SubLease) bool { return stray(s.Node, s.Store) }) {
+		w.logf("person: deletes sub-lease %s of store %s, which is lost", s.Name, s.Store)
+		w.api.subs.remove(s.Meta)
 	}
 }
 

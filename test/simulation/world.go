@@ -45,6 +45,9 @@ type world struct {
 	// a person, or by the controller on the operator's word: until the holder
 	// looks again, I1 rests on that person.
 	excused map[protocol.UID]bool
+	// unnamed are the stores that were named by a seat alone which a person has
+	// deleted: if one is lost, nobody knows whose what names it is.
+	unnamed map[protocol.StoreID]bool
 	// truth is what every claim owns, and checked the revision at which it was
 	// last compared.
 	truth   map[protocol.UID]*tenure
@@ -79,7 +82,7 @@ var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 func newWorld(c *choices, bug Fault, tracing bool) *world {
 	w := &world{
 		rng: c, now: 24 * time.Hour, api: newSimAPI(), fault: bug, tracing: tracing,
-		specs: map[protocol.UID]simSpec{}, excused: map[protocol.UID]bool{}, frozen: map[protocol.StoreID]bool{}, stats: map[string]int{},
+		specs: map[protocol.UID]simSpec{}, excused: map[protocol.UID]bool{}, unnamed: map[protocol.StoreID]bool{}, frozen: map[protocol.StoreID]bool{}, stats: map[string]int{},
 		truth: map[protocol.UID]*tenure{}, beats: map[protocol.StoreID]beat{},
 	}
 	w.choose()
@@ -319,6 +322,12 @@ func (w *world) deleteByHand(n *simNode) {
 	switch w.rng.IntN(5) {
 	case 0:
 		w.logf("person: deletes seat %s", n.name)
+		if s, out := w.api.seats.read(string(n.name)); out == protocol.Done {
+			w.unnamed[s.Store] = true
+			for _, f := range s.Former {
+				w.unnamed[f.Store] = true
+			}
+		}
 		w.api.seats.remove(protocol.Meta{Name: string(n.name)})
 	case 1, 2:
 		if s, ok := pickOf(w, w.api.subs.list(func(protocol.SubLease) bool { return true })); ok {
