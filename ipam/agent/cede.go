@@ -23,6 +23,9 @@ const cedeSpread = 500 * time.Millisecond
 // errNothing ends a drive that there is no cause for.
 var errNothing = errors.New("there is nothing to do")
 
+// errNoSeat ends a drive that would write, of an agent without a seat.
+var errNoSeat = errors.New("the agent has no seat")
+
 // cessions are the leases whose free addresses are to be ceded. From the moment that
 // this is known they give nothing any more: what comes free belongs to whoever has
 // waited longest, on whatever node. The zero value is ready.
@@ -191,8 +194,8 @@ func (a *Agent) handBack(ctx context.Context, r protocol.Right) {
 // nobody can be given too: only then may the cluster take the block over.
 func (a *Agent) cedeOf(ctx context.Context, r protocol.Right, within *netipx.IPSet) bool {
 	ceded := 0
-	_, res, err := a.driveFrom(ctx, r, func(tx *store.Tx, r protocol.Right) (protocol.Event, error) {
-		addrs, err := a.barFree(tx, r, within)
+	_, res, err := a.driveFrom(ctx, r, func(tx *store.Tx, self protocol.Self, r protocol.Right) (protocol.Event, error) {
+		addrs, err := a.barFree(tx, self, r, within)
 		if err == nil && len(addrs) == 0 {
 			err = errNothing
 		}
@@ -202,7 +205,7 @@ func (a *Agent) cedeOf(ctx context.Context, r protocol.Right, within *netipx.IPS
 	switch {
 	case errors.Is(err, errNothing):
 		return true
-	case errors.Is(err, errUnanswered): // it is looked at again
+	case errors.Is(err, errUnanswered), errors.Is(err, errNoSeat): // it is tried again
 		return false
 	case err != nil:
 		a.log.WarnContext(ctx, "addresses not ceded", "lease", r.Name, "error", err)
@@ -214,10 +217,14 @@ func (a *Agent) cedeOf(ctx context.Context, r protocol.Right, within *netipx.IPS
 }
 
 // barFree bars the free addresses of the block of r, which must be held, and returns
-// them.
-func (a *Agent) barFree(tx *store.Tx, r protocol.Right, within *netipx.IPSet) ([]netip.Addr, error) {
-	if r.Phase != protocol.Held || !a.seated() { // nothing would be recorded of it
+// them. A step without a seat records nothing as ceded: what it had barred nobody would
+// give any more.
+func (a *Agent) barFree(tx *store.Tx, self protocol.Self, r protocol.Right, within *netipx.IPSet) ([]netip.Addr, error) {
+	if r.Phase != protocol.Held { // nothing would be recorded of it
 		return nil, errNothing
+	}
+	if self.Term == 0 {
+		return nil, errNoSeat
 	}
 	shape, err := a.shapeOf(tx, r.Pool)
 	if err != nil {

@@ -1,8 +1,18 @@
 package agent
 
 import (
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net/netip"
 	"slices"
 	"testing"
+	"time"
+
+	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/ipam/poolspec"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+	"github.com/tenure-ipam/tenure/ipam/store"
 )
 
 // TestCessions: from before an address comes free until a worker has ceded it, its
@@ -43,4 +53,60 @@ func TestCessions(t *testing.T) {
 		t.Error("the second worker cedes not exactly once")
 	}
 	pending("in the end", false)
+}
+
+// clockBeaten is always at one moment. A heartbeat of that moment is accepted between
+// the first and the second look at it.
+type clockBeaten struct {
+	Clock
+	now   protocol.Instant
+	agent *Agent
+	looks int
+}
+
+func (c *clockBeaten) Now() protocol.Instant {
+	if c.looks++; c.looks == 2 {
+		c.agent.sitting.Sent = c.now
+	}
+	return c.now
+}
+
+// TestCedesNothingWithoutASeat: a step that begins after F of silence cedes nothing,
+// also where a heartbeat is accepted meanwhile: addresses that were barred then, and not
+// recorded as ceded, nobody would give any more (I5). Nor is a recall answered then: the
+// controller would believe that nothing is free.
+func TestCedesNothingWithoutASeat(t *testing.T) {
+	a := &Agent{st: newStore(t), cfg: Config{Node: "n1"}, log: slog.New(slog.DiscardHandler), metrics: newMetrics(nil)}
+	a.sitting.Term, a.sitting.Fence, a.sitting.Self.Fence = 3, 15*time.Minute, 15*time.Minute
+	a.clock = &clockBeaten{now: protocol.Instant{Boot: 16 * time.Minute}, agent: a}
+	pool := Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: "p"}}}
+	pool.Text.Ranges = []poolspec.RangeText{{CIDR: "10.0.0.0/24"}}
+	r := leaseRight(pool, netip.MustParsePrefix("10.0.0.10/31"))
+	r.Phase, r.UID, r.Revision, r.Said, r.Term = protocol.Held, "u1", "7", 3, 3
+	err := a.st.Update(t.Context(), func(tx *store.Tx) error {
+		text, err := json.Marshal(pool)
+		return errors.Join(err, tx.PutPool("lan", text), tx.PutIdentity(store.Identity{Node: "n1", Term: 3}), tx.PutRight(r),
+			allocator.NewSpace(tx.Table("lan"), nil).Open(r.Block))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a.cedeOf(t.Context(), r, nil) {
+		t.Error("the API server is said to have heard of what is ceded")
+	}
+	err = a.st.View(func(tx *store.Tx) error {
+		r, _, err := tx.Right(r.Name)
+		if err != nil {
+			return err
+		}
+		addr := r.Block.Addr()
+		state, err := allocator.NewSpace(tx.Table("lan"), nil).State(addr)
+		if state != allocator.Free || len(r.Ceded) > 0 {
+			t.Errorf("%v is %v, and %v is recorded as ceded; want it free, and nothing ceded", addr, state, r.Ceded)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -26,7 +26,7 @@ var errInUse = errors.New("something rests on it")
 // begin with where the store has none. A right that cannot be settled now is
 // looked at again by itself.
 func (a *Agent) drive(ctx context.Context, fresh protocol.Right, ev protocol.Event) (protocol.Right, protocol.Result, error) {
-	return a.driveFrom(ctx, fresh, func(tx *store.Tx, r protocol.Right) (protocol.Event, error) {
+	return a.driveFrom(ctx, fresh, func(tx *store.Tx, _ protocol.Self, r protocol.Right) (protocol.Event, error) {
 		switch {
 		case ev.Kind == protocol.EventWant && r.Kind == protocol.RightRequest && r.Phase == protocol.Noted && r.UID != "":
 			ev.Kind = protocol.EventLook // it is there, and a create would only say so
@@ -44,9 +44,10 @@ func (a *Agent) drive(ctx context.Context, fresh protocol.Right, ev protocol.Eve
 }
 
 // A beginning returns the event that a drive begins with. It runs in the
-// transaction of the first step, and may write what the event says is so. r is the
-// right as it is. Its error ends the drive, with nothing written.
-type beginning func(tx *store.Tx, r protocol.Right) (protocol.Event, error)
+// transaction of the first step, and may write what the event says is so. self is whom
+// that step acts as, and r the right as it is. Its error ends the drive, with nothing
+// written.
+type beginning func(tx *store.Tx, self protocol.Self, r protocol.Right) (protocol.Event, error)
 
 // driveFrom is drive from an event that depends on what the store has.
 func (a *Agent) driveFrom(ctx context.Context, fresh protocol.Right, begin beginning) (protocol.Right, protocol.Result, error) {
@@ -81,7 +82,7 @@ func (a *Agent) driveFrom(ctx context.Context, fresh protocol.Right, begin begin
 		if ev.Outcome == protocol.Unknown && !errors.Is(err, errAwaited) {
 			unanswered = fmt.Errorf("%s: %w: %s", fresh.Name, errUnanswered, ev.Why)
 		}
-		begin = func(*store.Tx, protocol.Right) (protocol.Event, error) { return ev, nil }
+		begin = func(*store.Tx, protocol.Self, protocol.Right) (protocol.Event, error) { return ev, nil }
 	}
 	a.lookIn(fresh.Name, retryAfter)
 	return fresh, protocol.Result{Verdict: protocol.VerdictLater, Why: fresh.Name + " changes too often"}, nil
@@ -177,7 +178,7 @@ func (a *Agent) step(ctx context.Context, fresh protocol.Right, begin beginning)
 			was = fresh
 			was.Phase = ""
 		}
-		ev, err := begin(tx, was)
+		ev, err := begin(tx, self, was)
 		if err != nil {
 			return err
 		}

@@ -93,7 +93,7 @@ func TestLeaseOverLostBlock(t *testing.T) {
 		}
 		return tx.PutRight(noted)
 	})
-	_, res, err := a.step(context.Background(), noted, func(*store.Tx, protocol.Right) (protocol.Event, error) {
+	_, res, err := a.step(context.Background(), noted, func(*store.Tx, protocol.Self, protocol.Right) (protocol.Event, error) {
 		return protocol.Event{Kind: protocol.EventAnswer, Call: protocol.CallConfirm, Outcome: protocol.Done}, nil
 	})
 	if err != nil {
@@ -141,7 +141,7 @@ func TestSilentForFWritesNothing(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, res, err := a.step(context.Background(), r, func(*store.Tx, protocol.Right) (protocol.Event, error) {
+		_, res, err := a.step(context.Background(), r, func(*store.Tx, protocol.Self, protocol.Right) (protocol.Event, error) {
 			return protocol.Event{Kind: protocol.EventAnswer, Call: protocol.CallRead, Outcome: protocol.NotFound}, nil
 		})
 		if err != nil {

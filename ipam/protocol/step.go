@@ -54,7 +54,7 @@ const (
 	// that nothing of its time runs any more.
 	EventLetGo
 	// EventCede: the addresses Addrs of a lease, which nobody has, are to be the
-	// cluster's. The caller has barred them, in the transaction of this step.
+	// cluster's. The caller, if in a term, has barred them, in this step's transaction.
 	EventCede
 	// EventTakeBack: the addresses Addrs of a lease that were ceded are needed
 	// here. They may be used when the answer says that they are not in
