@@ -88,9 +88,6 @@ func (d *simDrive) transact(disk *simDisk, ev protocol.Event) (was protocol.Righ
 	if ev.Kind == protocol.EventLetGo && !n.free(disk, was) {
 		return was, res, true
 	}
-	if ev.Kind == protocol.EventCede {
-		bar(disk, was, ev.Addrs)
-	}
 	res = n.w.fault.step(d, was, self, ev)
 	if was.Kind == protocol.RightLease && !n.openBlock(disk, was, res) {
 		res = n.w.fault.step(d, was, self, protocol.Event{Kind: protocol.EventLetGo, Now: ev.Now})
