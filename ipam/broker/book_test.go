@@ -1,8 +1,10 @@
 package broker
 
 import (
+	"log/slog"
 	"net/netip"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/tenure-ipam/tenure/ipam/protocol"
@@ -204,4 +206,39 @@ func TestAskWhileItIsTriedAgain(t *testing.T) {
 	if told := try(); told {
 		t.Error("the grantee was told again of what it knew")
 	}
+}
+
+// TestEditedWhileLeasing: a range is taken out of a pool after a block of it was
+// chosen, and the watch is faster than the live read that follows the lease. What is
+// compared with the pool is the spec by which the block was chosen, not the one that is
+// known by then: the block may be another pool's.
+func TestEditedWhileLeasing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := calm()
+		b, err := New(DefaultConfig(), s, Notify{}, NewMetrics(), slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		edit := func(generation int64, cidr string) {
+			pool := lan(t, "lan", cidr)
+			pool.Generation, pool.Pool.Generation = generation, generation
+			s.setPool(pool)
+			pool.Pool = s.pools["lan"]
+			b.SetPool(pool)
+		}
+		edit(1, "10.0.0.0/24")
+		b.Ask(ask("a", "lan"))
+		r := b.book.plan(b.book.take(1, time.Now()), nil, time.Now())
+		edit(2, "10.9.0.0/24")
+		for _, wr := range r.order {
+			b.create(t.Context(), wr)
+		}
+		b.confirm(t.Context(), r.order)
+		if got := r.order[0].refused.Reason; got != PoolNotReady {
+			t.Errorf("a grant on %s is refused for %v; want %v", r.order[0].start.Name, got, PoolNotReady)
+		}
+		if len(s.leases) > 0 {
+			t.Errorf("the lease stays: %v", s.leases)
+		}
+	})
 }

@@ -34,6 +34,8 @@ type write struct {
 	pool  *pool
 	lease *lease
 	edits []edit
+	// generation is that of the pool's spec by which the addresses were chosen.
+	generation int64
 
 	// start is the lease as it was when the calls began, and created whether
 	// this round created it.
@@ -203,7 +205,7 @@ func (r *round) seat(node protocol.NodeName) {
 func (r *round) write(p *pool, l *lease) *write {
 	wr := r.writes[l]
 	if wr == nil {
-		wr = &write{pool: p, lease: l}
+		wr = &write{pool: p, lease: l, generation: p.state.Generation}
 		r.writes[l] = wr
 		r.order = append(r.order, wr)
 	}

@@ -116,17 +116,15 @@ func (b *Broker) confirm(ctx context.Context, writes []*write) {
 		b.mu.Unlock()
 		seen, out, err := b.cluster.ReadPool(ctx, name)
 		b.metrics.call("read", out)
-		planned := seen.Generation // the spec by which the addresses were chosen
 		if known := out == protocol.Done || out == protocol.NotFound; known {
 			b.mu.Lock()
-			planned = b.book.pool(name).state.Generation
 			b.book.correct(name, uid, seen, out == protocol.Done)
 			b.mu.Unlock()
 		}
 		for _, wr := range writes {
 			right := protocol.Right{Pool: name, PoolUID: wr.start.PoolUID, Block: wr.start.Block}
 			ok, why := protocol.ConfirmLease(right, seen, out)
-			if ok && seen.Generation > 0 && planned != seen.Generation {
+			if ok && seen.Generation > 0 && wr.generation != seen.Generation {
 				ok, why = false, fmt.Sprintf("pool %s was edited a moment ago", name)
 			}
 			switch {
