@@ -84,6 +84,9 @@ func (a *simAdd) hold() {
 	switch {
 	case err == nil:
 		n.w.logf("%s: holds %v for %s", n.machine, att.addrs, a.ask.key.cid)
+		for _, x := range att.addrs { // by the answer the record may have lost its UID
+			n.voided[att.key] = n.voided[att.key] || n.w.excused[n.disk.rights[att.under(x)].UID]
+		}
 		n.later(func() { a.end(&att) })
 	case errors.Is(err, errNoRoom):
 		a.obtain()
