@@ -14,7 +14,13 @@ func (c liveCalls) ReadSeat(_ context.Context, node protocol.NodeName) (protocol
 func (c liveCalls) UpdateSeat(_ context.Context, s protocol.Seat) (protocol.Seat, protocol.Outcome, error) {
 	return call(c.simController, "update of seat "+s.Name, true, func() (protocol.Seat, protocol.Outcome) {
 		old, _ := c.w.api.seats.read(s.Name)
-		next, out := c.w.api.seats.update(s.Meta, func(to *protocol.Seat) { *to = s })
+		next, out := c.w.api.seats.update(s.Meta, func(to *protocol.Seat) {
+			for _, f := range to.Former { // a create of whom it forgets may be later than protocol.LooksLast
+				forgets := !slices.ContainsFunc(s.Former, func(x protocol.Former) bool { return x.Store == f.Store }) && f.Store != s.Store
+				c.w.unnamed[f.Store] = c.w.unnamed[f.Store] || forgets
+			}
+			*to = s
+		})
 		if out == protocol.Done && old.Store != "" && next.Store == "" {
 			c.w.logf("server: term %d of %s has ended", old.Term, old.Node)
 			c.w.count("term ended")

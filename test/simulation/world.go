@@ -45,8 +45,9 @@ type world struct {
 	// a person, or by the controller on the operator's word: until the holder
 	// looks again, I1 rests on that person.
 	excused map[protocol.UID]bool
-	// unnamed are the stores that were named by a seat alone which a person has
-	// deleted: if one is lost, nobody knows whose what names it is.
+	// unnamed are the stores that a seat named which a person has deleted, and those
+	// that the controller has taken off a seat: if one is lost, nobody knows whose what
+	// names it is.
 	unnamed map[protocol.StoreID]bool
 	// truth is what every claim owns, and checked the revision at which it was
 	// last compared.
