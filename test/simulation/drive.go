@@ -169,6 +169,8 @@ func (d *simDrive) settle(res protocol.Result) {
 	case res.Forget || res.Verdict == protocol.VerdictServes:
 		delete(n.agent.looks, r.Name)
 		return
+	case r.Phase == protocol.Noted && r.UID != "" && r.Kind != protocol.RightRequest:
+		// it is there, and only waits to be confirmed
 	case r.Phase == protocol.Noted:
 		now := n.now().Wall
 		after = time.Minute
