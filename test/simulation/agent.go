@@ -89,7 +89,9 @@ func (n *simNode) maintain() {
 	case 9, 10:
 		n.sweep()
 	case 11, 12:
-		n.hearRecalls()
+		if !n.hearRecall() {
+			n.cedeUnasked()
+		}
 	case 13:
 		n.reserve()
 	}

@@ -97,24 +97,36 @@ func (n *simNode) cede(name string, keep func(netip.Addr) bool, done func()) {
 	tell()
 }
 
-// hearRecalls answers what the controller asks back on the seat.
-func (n *simNode) hearRecalls() {
-	seat, out := n.w.api.seats.read(string(n.name))
-	if out != protocol.Done || n.cut || n.w.api.away || n.agent.sitting.Term == 0 || seat.Store != n.disk.store {
-		return
+// hearRecall answers one of the recalls on the seat, and reports whether there was one.
+func (n *simNode) hearRecall() bool {
+	if !n.hearsSeat() {
+		return false
 	}
+	seat, _ := n.w.api.seats.read(string(n.name))
 	for _, rc := range seat.Recalls {
 		if n.agent.answered[rc.ID] || n.agent.busy[rc.Lease] {
 			continue
 		}
 		n.agent.answered[rc.ID] = true
 		n.cede(rc.Lease, func(x netip.Addr) bool { return inRanges(rc.Ranges, x) }, func() { n.publish(rc) })
+		return true
+	}
+	return false
+}
+
+// hearsSeat reports whether the node sees its seat, and sits there.
+func (n *simNode) hearsSeat() bool {
+	seat, out := n.w.api.seats.read(string(n.name))
+	return out == protocol.Done && !n.cut && !n.w.api.away && n.agent.sitting.Term != 0 && seat.Store == n.disk.store
+}
+
+// cedeUnasked cedes what has come free of a pool that is exhausted.
+func (n *simNode) cedeUnasked() {
+	if !n.hearsSeat() || n.agent.pressed != allocator.PressureExhausted {
 		return
 	}
-	if n.agent.pressed == allocator.PressureExhausted { // freed addresses are ceded unasked
-		if name, ok := pickOf(n.w, n.names(func(r protocol.Right) bool { return r.Kind == protocol.RightLease && n.serves(r) })); ok && n.w.one(3) {
-			n.cede(name, n.w.specOf(n.agent.pool.UID).Shape.Ordinary, nil)
-		}
+	if name, ok := pickOf(n.w, n.names(func(r protocol.Right) bool { return r.Kind == protocol.RightLease && n.serves(r) })); ok && n.w.one(3) {
+		n.cede(name, n.w.specOf(n.agent.pool.UID).Shape.Ordinary, nil)
 	}
 }
 

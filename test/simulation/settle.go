@@ -128,7 +128,9 @@ func (n *simNode) recover(hourly bool) {
 		n.listFormer()
 	}
 	n.wakeWaits()
-	n.hearRecalls()
+	for n.hearRecall() { // each is answered by itself: none waits for another
+	}
+	n.cedeUnasked()
 	n.drainJournal()
 	n.sweep()
 	n.giveBack()
