@@ -379,7 +379,10 @@ func TestX19H4M46BlockSizeChangedInUse(t *testing.T) {
 	if p.Status.Opening <= opening {
 		t.Errorf("opened by %q, before by %q; want a greater word", p.Status.Opening, opening)
 	}
-	w.add(a, pod)
+	eventually(t, 30*time.Second, func() error { // the agent's watch tells it, too, a moment later
+		_, err := a.Add(pod)
+		return err
+	})
 	leases, err := api.LeasesOfPool(t.Context(), protocol.PoolName(p.Name))
 	if err != nil {
 		t.Fatal(err)
