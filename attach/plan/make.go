@@ -106,19 +106,9 @@ func (m *maker) definition(ref facts.Ref) (facts.Definition, bool) {
 func (m *maker) addSelected(i int, sel npwg.Selection) {
 	where := fmt.Sprintf("element %d", i+1)
 	ref := facts.Ref{Namespace: sel.Namespace, Name: sel.Name}
-	d, _ := m.definition(ref)
 	m.take(where, ref.String(), sel.Interface)
-	if why := m.forbidden(d, m.config.GlobalNamespaces...); why != "" { // first: what exists elsewhere is not the pod's business
-		m.fail(where, ref.String(), why, howToAllow)
-		return
-	}
-	if d.Missing != "" {
-		m.fail(where, ref.String(), d.Missing, "create the definition, or correct the annotation")
-		return
-	}
-	l, err := m.listOf(d)
-	if err != nil {
-		m.failList(where, ref.String(), err)
+	d, l := m.selected(where, ref, m.config.GlobalNamespaces)
+	if l == nil {
 		return
 	}
 	step := Step{Name: ref.String(), IfName: sel.Interface, Network: l.name, Args: m.argsOfOthers(), Want: want(sel)}
@@ -128,6 +118,27 @@ func (m *maker) addSelected(i int, sel npwg.Selection) {
 	m.addDevice(where, &step, l, d)
 	m.sayUnknown(where, sel)
 	m.add(step, l)
+}
+
+// selected returns the definition that an annotation names, and its configuration;
+// without one, it has said why the pod cannot have it. Definitions of the namespaces
+// in global are for everybody.
+func (m *maker) selected(where string, ref facts.Ref, global []string) (d facts.Definition, l *list) {
+	d, _ = m.definition(ref)
+	if why := m.forbidden(d, global...); why != "" { // first: what exists elsewhere is not the pod's business
+		m.fail(where, ref.String(), why, howToAllow)
+		return d, nil
+	}
+	if d.Missing != "" {
+		m.fail(where, ref.String(), d.Missing, "create the definition, or correct the annotation")
+		return d, nil
+	}
+	l, err := m.listOf(d)
+	if err != nil {
+		m.failList(where, ref.String(), err)
+		return d, nil
+	}
+	return d, l
 }
 
 // add appends a step with its list.

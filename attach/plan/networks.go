@@ -63,18 +63,8 @@ func (m *maker) addOwnDefault(text string) {
 	if sel.Named && sel.Interface != m.call.IfName {
 		m.fail(where, ref.String(), fmt.Sprintf("it asks for interface %s; the runtime calls the default network's %s", sel.Interface, m.call.IfName), "remove the interface's name")
 	}
-	d, _ := m.definition(ref)
-	if why := m.forbidden(d, append([]string{m.config.Namespace}, m.config.GlobalNamespaces...)...); why != "" {
-		m.fail(where, ref.String(), why, howToAllow)
-		return
-	}
-	if d.Missing != "" {
-		m.fail(where, ref.String(), d.Missing, "create the definition, or correct the annotation")
-		return
-	}
-	l, err := m.listOf(d)
-	if err != nil {
-		m.failList(where, ref.String(), err)
+	d, l := m.selected(where, ref, append([]string{m.config.Namespace}, m.config.GlobalNamespaces...))
+	if l == nil {
 		return
 	}
 	step := m.defaultStep(l, d)
