@@ -17,6 +17,8 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 	"github.com/containernetworking/cni/pkg/version"
 	"golang.org/x/sys/unix"
+
+	"github.com/tenure-ipam/tenure/ipam/pause"
 )
 
 // busyTries is how often a plugin is tried that is just being installed, and busyPause
@@ -53,7 +55,7 @@ func (x *executor) ExecPlugin(ctx context.Context, path string, stdin []byte, en
 				return []byte("{}"), nil
 			}
 			return stdout, nil
-		case errors.Is(err, syscall.ETXTBSY) && try < busyTries && pause(ctx, busyPause):
+		case errors.Is(err, syscall.ETXTBSY) && try < busyTries && pause.For(ctx, busyPause):
 		default:
 			return nil, answered(err, stdout, stderr)
 		}
@@ -104,18 +106,6 @@ func content(f *os.File) ([]byte, error) {
 	text := make([]byte, info.Size())
 	_, err = f.ReadAt(text, 0)
 	return text, err
-}
-
-// pause waits for d. It reports whether ctx still goes on.
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
-	}
 }
 
 // answered returns the error that a failing plugin answered, or what can be told

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tenure-ipam/tenure/ipam/durable"
+	"github.com/tenure-ipam/tenure/ipam/pause"
 )
 
 // ErrBusy is wrapped by the errors of locks that somebody else held for too long.
@@ -104,7 +105,7 @@ func (l *Lock) Release() error {
 // flock opens the file name of the locks and locks it.
 func (d Dir) flock(ctx context.Context, name string, how int) (*os.File, error) {
 	path := filepath.Join(d.locks(), name)
-	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
+	for nap := time.Millisecond; ; nap = min(2*nap, 50*time.Millisecond) {
 		f, err := d.openLock(path)
 		if err != nil {
 			return nil, fmt.Errorf("journal: %w", err)
@@ -118,7 +119,7 @@ func (d Dir) flock(ctx context.Context, name string, how int) (*os.File, error) 
 		if err := f.Close(); err != nil {
 			return nil, fmt.Errorf("journal: %w", err)
 		}
-		if !wait(ctx, pause) {
+		if !pause.For(ctx, nap) {
 			return nil, fmt.Errorf("journal: lock %s: %w: %w", path, ErrBusy, context.Cause(ctx))
 		}
 	}
@@ -153,16 +154,4 @@ func same(f *os.File, path string) bool {
 	}
 	now, err := os.Stat(path)
 	return err == nil && os.SameFile(mine, now)
-}
-
-// wait waits for d. It reports whether ctx still goes on.
-func wait(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
-	}
 }

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/tenure-ipam/tenure/ipam/pause"
 )
 
 // briefly is a context for locks that are not to be had.
@@ -118,7 +120,7 @@ func TestD10AllHasItsTurn(t *testing.T) {
 				if err != nil {
 					return // the test is over
 				}
-				_ = wait(ctx, 2*time.Millisecond)
+				pause.For(ctx, 2*time.Millisecond)
 				if err := l.Release(); err != nil {
 					t.Error(err)
 				}

@@ -20,6 +20,7 @@ import (
 	"github.com/tenure-ipam/tenure/attach/npwg"
 	"github.com/tenure-ipam/tenure/attach/plan"
 	"github.com/tenure-ipam/tenure/ipam/cnicall"
+	"github.com/tenure-ipam/tenure/ipam/pause"
 )
 
 func (c *call) add(ctx context.Context, args *skel.CmdArgs) error {
@@ -135,12 +136,8 @@ func ready(ctx context.Context, file string, patience time.Duration) error {
 		if err == nil {
 			return nil
 		}
-		t := time.NewTimer(100 * time.Millisecond)
-		select {
-		case <-ctx.Done():
-			t.Stop()
+		if !pause.For(ctx, 100*time.Millisecond) {
 			return fmt.Errorf("the default network is not ready (readinessindicatorfile): %w", err)
-		case <-t.C:
 		}
 	}
 }

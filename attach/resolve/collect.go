@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/tenure-ipam/tenure/attach/journal"
+	"github.com/tenure-ipam/tenure/ipam/pause"
 )
 
 // What is collected of the plugin's directory at once, and how old it must be: of
@@ -20,7 +21,7 @@ const (
 func (r *Resolver) collect(ctx context.Context) {
 	for {
 		r.collectOnce(ctx, time.Now())
-		if !pause(ctx, r.cfg.Collect) {
+		if !pause.For(ctx, r.cfg.Collect) {
 			return
 		}
 	}

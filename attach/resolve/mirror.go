@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/tenure-ipam/tenure/ipam/pause"
 )
 
 // A mirror has copies of objects that it follows by name, as long as somebody wants
@@ -158,7 +160,7 @@ func (m *mirror[K, V]) begin(ctx context.Context, watches *sync.WaitGroup) {
 			defer stop()
 			for ctx.Err() == nil {
 				if err := m.follow(ctx, key, func(v V, exists bool) { m.set(e, v, exists) }); err != nil {
-					pause(ctx, time.Second)
+					pause.For(ctx, time.Second)
 				}
 			}
 		})
@@ -182,17 +184,5 @@ func (m *mirror[K, V]) expire(now time.Time) {
 		if e.wanted == 0 && now.Sub(e.last) >= m.linger {
 			m.forgetLocked(key)
 		}
-	}
-}
-
-// pause waits for d or until ctx ends; it reports whether it was the former.
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
 	}
 }

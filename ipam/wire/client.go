@@ -9,6 +9,8 @@ import (
 	"net"
 	"syscall"
 	"time"
+
+	"github.com/tenure-ipam/tenure/ipam/pause"
 )
 
 // Outcomes of a call that a caller is expected to tell apart.
@@ -40,7 +42,7 @@ func Dial(ctx context.Context, socket string) (*Conn, error) {
 			return &Conn{nc: nc, r: bufio.NewReader(nc), socket: socket}, nil
 		case errors.Is(err, syscall.EAGAIN):
 			// The queue of the socket is full: the agent is busy, not gone.
-			if !pause(ctx, 5*time.Millisecond) {
+			if !pause.For(ctx, 5*time.Millisecond) {
 				return nil, fmt.Errorf("%s: %w: its queue is full: %w", socket, ErrNoAgent, context.Cause(ctx))
 			}
 		case errors.Is(err, syscall.ENOENT), errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.ENOTDIR):
@@ -48,18 +50,6 @@ func Dial(ctx context.Context, socket string) (*Conn, error) {
 		default:
 			return nil, fmt.Errorf("%s: %w: %w", socket, ErrNoAgent, err)
 		}
-	}
-}
-
-// pause waits for d. It reports whether ctx still goes on.
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
 	}
 }
 

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/tenure-ipam/tenure/ipam/pause"
 )
 
 // ErrHungUp is the cause with which a handler's context ends when the client
@@ -137,7 +139,7 @@ func (s *server) acceptAll(ctx context.Context, ln net.Listener) error {
 		case ctx.Err() != nil: // the listener was closed for that
 		case scarce(err):
 			s.log.WarnContext(ctx, "node socket does not accept for now", "error", err)
-			pause(ctx, 50*time.Millisecond)
+			pause.For(ctx, 50*time.Millisecond)
 		default:
 			return fmt.Errorf("accept on the node socket: %w", err)
 		}

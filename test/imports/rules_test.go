@@ -52,6 +52,10 @@ var rules = []rule{
 		never: join(ours, kubernetes, bolt, cni),
 	},
 	{
+		pkg: "./ipam/pause", why: "it waits, for whoever has to",
+		never: join(ours, kubernetes, bolt, cni),
+	},
+	{
 		pkg: "./ipam/plainjson", why: "it knows JSON alone",
 		never: join(ours, kubernetes, bolt, cni, outside),
 	},
@@ -65,7 +69,7 @@ var rules = []rule{
 	},
 	{
 		pkg: "./ipam/wire", why: "both ends of the node socket link it: plain frames and plain types",
-		never: join(ours, kubernetes, bolt, cni), but: []string{"./ipam/plainjson"},
+		never: join(ours, kubernetes, bolt, cni), but: []string{"./ipam/plainjson", "./ipam/pause"},
 	},
 	{
 		pkg: "./ipam/durable", why: "plain files, whoever keeps something in them",
@@ -177,7 +181,7 @@ var rules = []rule{
 	},
 	{
 		pkg: "./attach/journal", why: "a DEL needs what is in it and nobody else: plain files",
-		never: join(kubernetes, bolt, processes, []string{"./ipam", "./api", "./claims"}), but: []string{"./ipam/durable", "./ipam/plainjson"},
+		never: join(kubernetes, bolt, processes, []string{"./ipam", "./api", "./claims"}), but: []string{"./ipam/durable", "./ipam/pause", "./ipam/plainjson"},
 	},
 	{
 		pkg: "./attach/route", why: "it knows routes and results, not who asks for them",
@@ -185,12 +189,12 @@ var rules = []rule{
 	},
 	{
 		pkg: "./attach/delegate", why: "it runs on the host with a plan and a journal, and asks nobody",
-		never: join(kubernetes, bolt, []string{"./ipam", "./api", "./claims"}), but: []string{"./ipam/durable", "./ipam/plainjson"},
+		never: join(kubernetes, bolt, []string{"./ipam", "./api", "./claims"}), but: []string{"./ipam/durable", "./ipam/pause", "./ipam/plainjson"},
 	},
 	{
 		pkg: "./attach/plugin", why: "the plugin is thin: the agent is the one to talk to a cluster",
 		never: join(kubernetes, bolt, []string{"./ipam", "./api", "./claims", "./attach/resolve"}),
-		but:   []string{"./ipam/durable", "./ipam/plainjson", "./ipam/wire", "./ipam/cnicall"},
+		but:   []string{"./ipam/durable", "./ipam/plainjson", "./ipam/wire", "./ipam/cnicall", "./ipam/pause"},
 	},
 	{
 		pkg: "./cmd/tenure-attach", why: "it runs once for every pod: it starts within milliseconds, and holds no credentials",
