@@ -252,7 +252,10 @@ func (a *Agent) candidate(p *pool, known *knownPool, n need, tried map[netip.Pre
 	if !from.set {
 		from = position{addr: known.shape.Spread(n.family, hashOf(a.cfg.Node)), set: true}
 	}
-	seen := d.overviewNow(a.clock.Now())
+	var seen map[netip.Prefix]bool
+	if known.small(n.family) { // else another family's overview, and far too many blocks to choose from all
+		seen = d.overviewNow(a.clock.Now())
+	}
 	err = a.st.View(func(tx *store.Tx) error {
 		free := 0
 		for found := range known.around(n, from.addr) {

@@ -43,16 +43,16 @@ func (l *listedLeases) PublishLease(context.Context, string, protocol.UID, proto
 	return protocol.Done, nil
 }
 
-// newBubbleAgent returns an agent on leases with a pool of eight blocks of four
-// addresses, which it knows. It has no seat.
+// newBubbleAgent returns an agent on leases with a pool that it knows: of eight blocks
+// of four IPv4 addresses, and of 2^48 blocks of IPv6. It has no seat.
 func newBubbleAgent(t *testing.T, leases *listedLeases) (*Agent, *pool) {
 	t.Helper()
-	shape, err := poolspec.ParsePool(poolspec.PoolText{Ranges: []poolspec.RangeText{{CIDR: "10.0.0.0/27"}}})
+	shape, err := poolspec.ParsePool(poolspec.PoolText{Ranges: []poolspec.RangeText{{CIDR: "10.0.0.0/27"}, {CIDR: "fd00::/64"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	p := newPool("lan")
-	p.known = &knownPool{Pool: Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: "p"}, Open: true, Bits4: 30}}, shape: shape}
+	p.known = &knownPool{Pool: Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: "p"}, Open: true, Bits4: 30, Bits6: 112}}, shape: shape}
 	a := &Agent{
 		cfg: DefaultConfig("n1"), st: newStore(t), cl: Cluster{Leases: leases}, clock: bubbleClock{time.Now()}, log: slog.New(slog.DiscardHandler),
 		pools: map[protocol.PoolName]*pool{"lan": p}, public: map[string]publication{},
@@ -149,6 +149,18 @@ func TestCandidate(t *testing.T) {
 		time.Sleep(lookHolds)
 		if _, ok := next(); !ok {
 			t.Error("no candidate, although it was long ago that others were seen")
+		}
+	})
+}
+
+// TestCandidateOfManyBlocks: what was seen of a pool's few IPv4 blocks does not make a
+// node choose among all of its IPv6 blocks, of which there is no end.
+func TestCandidateOfManyBlocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, p := newBubbleAgent(t, &listedLeases{})
+		a.look(t.Context(), p)
+		if block, ok, err := a.candidate(p, p.known, need{family: allocator.IPv6}, nil); !ok || err != nil || block.Bits() != 112 {
+			t.Errorf("candidate %v, %v, %v; want a block of IPv6", block, ok, err)
 		}
 	})
 }
