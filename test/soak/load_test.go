@@ -260,6 +260,8 @@ func (k *worker) finish() {
 		k.end(k.held[0])
 	}
 	for _, i := range k.dead {
-		k.w.insist("DEL of "+i.Sandbox+" on "+k.n.Name, delOn(k.n, i))
+		if !k.w.insist("DEL of "+i.Sandbox+" on "+k.n.Name, delOn(k.n, i)) {
+			return // the others would take a minute each
+		}
 	}
 }

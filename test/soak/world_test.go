@@ -191,11 +191,14 @@ func (w *world) create(o client.Object) {
 	}
 }
 
-// insist repeats what may fail while the cluster is disturbed, for a minute.
-func (w *world) insist(what string, do func(ctx context.Context) error) {
-	if err := patiently(w.t.Context(), time.Minute, do); err != nil {
+// insist repeats what may fail while the cluster is disturbed, for a minute, and
+// reports whether it was done.
+func (w *world) insist(what string, do func(ctx context.Context) error) bool {
+	err := patiently(w.t.Context(), time.Minute, do)
+	if err != nil {
 		w.t.Errorf("%s: %v", what, err)
 	}
+	return err == nil
 }
 
 // patiently calls do until it succeeds or the time is over. Each try has five
