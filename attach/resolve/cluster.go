@@ -86,3 +86,15 @@ func telling(annotations map[string]string) map[string]string {
 	maps.DeleteFunc(few, func(key, _ string) bool { return !plan.Tells(key) })
 	return few
 }
+
+// DefinitionOf returns what decides about networks of a definition: of its
+// annotations those that [plan.Tells] of, which are copied, and its config. An empty
+// config is none: the API's type does not tell the two apart, and neither names a
+// configuration.
+func DefinitionOf(ref facts.Ref, annotations map[string]string, config string) facts.Definition {
+	d := facts.Definition{Ref: ref, Annotations: telling(annotations)}
+	if config != "" {
+		d.Config = &config
+	}
+	return d
+}

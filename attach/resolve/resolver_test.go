@@ -547,3 +547,20 @@ func TestWordsThatAreNotUnderstood(t *testing.T) {
 		}
 	})
 }
+
+// TestDefinitionOf: what says nothing about networks is left out, and an empty
+// configuration is none.
+func TestDefinitionOf(t *testing.T) {
+	ref, config := facts.Ref{Namespace: "ns", Name: "lan"}, `{"type":"bridge"}`
+	of := map[string]string{"tenure.dev/namespaces": "*", "kubectl.kubernetes.io/last-applied-configuration": "{}"}
+	want := facts.Definition{Ref: ref, Config: &config, Annotations: map[string]string{"tenure.dev/namespaces": "*"}}
+	if diff := cmp.Diff(want, DefinitionOf(ref, of, config)); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+	if len(of) != 2 {
+		t.Errorf("the definition's own annotations have become %v", of)
+	}
+	if d := DefinitionOf(ref, nil, ""); d.Config != nil {
+		t.Errorf("without a configuration it has %q", *d.Config)
+	}
+}

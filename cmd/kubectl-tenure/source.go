@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 
 	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
@@ -134,17 +133,9 @@ func (s *source) takeDefinition(o *unstructured.Unstructured) error {
 			return err
 		}
 	}
-	s.definitions[facts.Ref{Namespace: d.Namespace, Name: d.Name}] = definitionOf(&d)
+	ref := facts.Ref{Namespace: d.Namespace, Name: d.Name}
+	s.definitions[ref] = resolve.DefinitionOf(ref, d.Annotations, d.Spec.Config)
 	return nil
-}
-
-func definitionOf(o *nad.NetworkAttachmentDefinition) facts.Definition {
-	d := facts.Definition{Ref: facts.Ref{Namespace: o.Namespace, Name: o.Name}, Annotations: maps.Clone(o.Annotations)}
-	maps.DeleteFunc(d.Annotations, func(key, _ string) bool { return !plan.Tells(key) })
-	if o.Spec.Config != "" {
-		d.Config = &o.Spec.Config
-	}
-	return d
 }
 
 // Pod implements [resolve.Source].
@@ -179,7 +170,7 @@ func (s *source) Definition(ctx context.Context, ref facts.Ref, _ bool) (facts.D
 	case out != protocol.Done:
 		return facts.Definition{}, fmt.Errorf("read network attachment definition %s: %w", ref, err)
 	}
-	return definitionOf(o), nil
+	return resolve.DefinitionOf(ref, o.Annotations, o.Spec.Config), nil
 }
 
 // Labels implements [resolve.Source].

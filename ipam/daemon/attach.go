@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"maps"
 
 	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -93,7 +92,7 @@ func (d definitions) ReadDefinition(ctx context.Context, ref facts.Ref) (facts.D
 	if out != protocol.Done {
 		return facts.Definition{}, out, err
 	}
-	return definitionOf(o), out, nil
+	return resolve.DefinitionOf(ref, o.Annotations, o.Spec.Config), out, nil
 }
 
 // FollowDefinition implements resolve.Definitions.
@@ -103,18 +102,8 @@ func (d definitions) FollowDefinition(ctx context.Context, ref facts.Ref, change
 			changed(facts.Definition{}, false)
 			return
 		}
-		changed(definitionOf(o), true)
+		changed(resolve.DefinitionOf(ref, o.Annotations, o.Spec.Config), true)
 	})
-}
-
-func definitionOf(o *nad.NetworkAttachmentDefinition) facts.Definition {
-	d := facts.Definition{Ref: facts.Ref{Namespace: o.Namespace, Name: o.Name}, Annotations: maps.Clone(o.Annotations)}
-	maps.DeleteFunc(d.Annotations, func(key, _ string) bool { return !plan.Tells(key) })
-	// The type does not tell an empty text from none; neither names a configuration.
-	if o.Spec.Config != "" {
-		d.Config = &o.Spec.Config
-	}
-	return d
 }
 
 // namespaces is the cluster's namespaces as the resolver wants them.
