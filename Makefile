@@ -49,7 +49,8 @@ test-unit: cc ## Unit, model and import tests with the race detector
 
 .PHONY: test-integration
 test-integration: rig root ## Tests against a real control plane and network namespaces; as root
-	go test -timeout $(TIMEOUT) $(ARGS) $(INTEGRATION)
+	@# One package at a time: each has a control plane, and loads it with dozens of agents.
+	go test -p 1 -timeout $(TIMEOUT) $(ARGS) $(INTEGRATION)
 
 .PHONY: soak
 soak: rig root ## Load a cluster for MINUTES with faults of all kinds, and look for a lost or doubled address

@@ -10,7 +10,7 @@ import (
 )
 
 // patience is how long a pod may try before a test fails.
-const patience = 60 * time.Second
+const patience = 3 * time.Minute
 
 // scaled is a workload of pods that are spread over the network's nodes.
 type scaled struct {
