@@ -63,17 +63,33 @@ func (e *HeldError) Error() string {
 
 // obtain sees to it that enough acquires are under way and waits until one has
 // ended, whoever began it: also if one has since the landings numbered landings, before
-// the caller looked for room. It returns nil if it is worth looking again, and the
+// the caller looked for room. In a pool of which nothing can be leased now it waits for
+// news of that. It returns nil if it is worth looking again, and the
 // error of the acquire that it began itself. A [*lackError] says that only the
 // cluster can help: at once where the pool is exhausted.
 func (a *Agent) obtain(ctx context.Context, p *pool, n need, landings uint64) error {
+	_, _, changed := p.now()
 	lack := a.lackNow(p, n)
 	switch {
 	case lack != nil && n.exact.IsValid():
 		return lack
 	case lack != nil:
 		return a.awaitRest(ctx, p, n, lack)
-	case n.exact.IsValid(): // only that block will do: nobody else's acquire helps
+	}
+	_, waited, err := p.until(ctx, func(known *knownPool, absent bool) string { return a.unleasable(p.name, known, absent) })
+	if waited || err != nil {
+		return err // a pool that has opened may be another one: all is looked for anew
+	}
+	err = a.lease(ctx, p, n, landings)
+	if e, ok := errors.AsType[*notReadyError](err); ok && e.News {
+		return p.awaitNews(ctx, changed, e.Why)
+	}
+	return err
+}
+
+// lease is obtain where nothing is known against leasing a block.
+func (a *Agent) lease(ctx context.Context, p *pool, n need, landings uint64) error {
+	if n.exact.IsValid() { // only that block will do: nobody else's acquire helps
 		return a.obtainExact(ctx, p, n)
 	}
 	own, landed := a.join(p, n, landings)
@@ -145,17 +161,11 @@ func noBlockYet(ctx context.Context, p *pool) error {
 // doubt or being given back, else the next that nobody seems to hold.
 func (a *Agent) acquire(ctx context.Context, p *pool, n need) error {
 	known, absent, _ := p.now()
-	if why := unready(known, absent); why != "" {
-		return &notReadyError{Pool: p.name, Why: why}
-	}
-	if !known.Open {
-		return &notReadyError{Pool: p.name, Why: "is closed: see its condition Ready"}
+	if why := a.unleasable(p.name, known, absent); why != "" {
+		return &notReadyError{Pool: p.name, Why: why, News: true}
 	}
 	if ok, why := a.serving(); !ok {
 		return &notServingError{Why: why}
-	}
-	if err := a.withheld(p.name); err != nil {
-		return &notReadyError{Pool: p.name, Why: "waits: " + err.Error()}
 	}
 	own, err := a.unsettled(p, known, n)
 	if err != nil {
@@ -230,7 +240,13 @@ func (a *Agent) tryBlock(ctx context.Context, p *pool, known *knownPool, block n
 		}
 	case protocol.VerdictRefused, protocol.VerdictNone:
 	}
-	return true, &notReadyError{Pool: protocol.PoolName(known.Name), Why: fmt.Sprintf("gave no lease of %v: %s", block, res.Why)}
+	return true, noLease(p, block, res)
+}
+
+// noLease says why a drive has ended without a lease of block. Where that was refused,
+// the pool as read live was not as heard: the watch will say so, too.
+func noLease(p *pool, block netip.Prefix, res protocol.Result) error {
+	return &notReadyError{Pool: p.name, Why: fmt.Sprintf("gave no lease of %v: %s", block, res.Why), News: res.Verdict == protocol.VerdictRefused}
 }
 
 // candidate returns the next block to try for n, claimed: one that this node has no
@@ -320,14 +336,8 @@ func hashOf(node protocol.NodeName) uint64 {
 // obtainExact leases the block of one address that was asked for by name.
 func (a *Agent) obtainExact(ctx context.Context, p *pool, n need) error {
 	known, absent, _ := p.now()
-	if why := unready(known, absent); why != "" {
-		return &notReadyError{Pool: p.name, Why: why}
-	}
-	if !known.Open {
-		return &notReadyError{Pool: p.name, Why: "is closed: see its condition Ready"}
-	}
-	if err := a.withheld(p.name); err != nil {
-		return &notReadyError{Pool: p.name, Why: "waits: " + err.Error()}
+	if why := a.unleasable(p.name, known, absent); why != "" {
+		return &notReadyError{Pool: p.name, Why: why, News: true}
 	}
 	block := known.shape.Block(n.exact, known.bits(n.family))
 	r, res, err := a.pursue(ctx, leaseRight(known.Pool, block), protocol.Event{Kind: protocol.EventWant})
@@ -342,7 +352,7 @@ func (a *Agent) obtainExact(ctx context.Context, p *pool, n need) error {
 		}
 		return &lackError{Cause: &HeldError{Addr: n.exact, Pool: p.name, Holder: protocol.Holder{Cluster: true}}}
 	case res.Verdict != protocol.VerdictTaken:
-		return &notReadyError{Pool: p.name, Why: "gave no lease of " + block.String() + ": " + res.Why}
+		return noLease(p, block, res)
 	}
 	held := &HeldError{Addr: n.exact, Pool: p.name}
 	if l, out, _ := a.cl.Leases.ReadLease(ctx, r.Name); out == protocol.Done { // for people

@@ -89,6 +89,9 @@ type Pool struct {
 	// Exhausted says, in the words of the pool's condition, that it has no address
 	// left; empty while it has.
 	Exhausted string `json:"exhausted,omitempty"`
+	// Waits says, in the words of its condition, why the pool is not open; empty where
+	// it is, or nothing was said.
+	Waits string `json:"waits,omitempty"`
 }
 
 // A Pod is what the agent knows of a pod.

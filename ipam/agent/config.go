@@ -51,7 +51,8 @@ type Config struct {
 	Parallel int
 }
 
-// DefaultConfig returns the values of DESIGN's table, for node.
+// DefaultConfig returns the configuration that agents of a cluster should share, for
+// node. Its Machine and Boot are left to the caller.
 func DefaultConfig(node protocol.NodeName) Config {
 	return Config{
 		Node: node, Fence: 15 * time.Minute, JournalDir: journal.DefaultDir, Wait: 5 * time.Second, Idle: time.Minute,

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -59,6 +60,17 @@ func (p *pool) set(known *knownPool, absent bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.known, p.absent = known, absent
+	p.wakeLocked()
+}
+
+// wake has all that wait for news of the pool look again.
+func (p *pool) wake() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.wakeLocked()
+}
+
+func (p *pool) wakeLocked() {
 	close(p.changed)
 	p.changed = make(chan struct{})
 }
@@ -67,6 +79,7 @@ func (p *pool) set(known *knownPool, absent bool) {
 type notReadyError struct {
 	Pool protocol.PoolName
 	Why  string
+	News bool // only news of the pool will change it
 }
 
 func (e *notReadyError) Error() string { return fmt.Sprintf("pool %s %s", e.Pool, e.Why) }
@@ -77,17 +90,35 @@ func (a *Agent) ready(ctx context.Context, name protocol.PoolName) (*pool, *know
 	if err != nil {
 		return nil, nil, err
 	}
+	known, _, err := p.until(ctx, unready)
+	return p, known, err
+}
+
+// until waits until nothing stands against p by the word of against, which it asks
+// again at each news of p. It returns p as it is then, and whether it has waited; when
+// ctx ends, a [*notReadyError] with what stood against p last.
+func (p *pool) until(ctx context.Context, against func(known *knownPool, absent bool) string) (known *knownPool, waited bool, err error) {
 	for {
 		known, absent, changed := p.now()
-		why := unready(known, absent)
+		why := against(known, absent)
 		if why == "" {
-			return p, known, nil
+			return known, waited, nil
 		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return nil, nil, &notReadyError{Pool: name, Why: why}
+		if err := p.awaitNews(ctx, changed, why); err != nil {
+			return nil, true, err
 		}
+		waited = true
+	}
+}
+
+// awaitNews waits until changed, which came from [pool.now], closes. When ctx ends it
+// returns a [*notReadyError] with why p was waited for.
+func (p *pool) awaitNews(ctx context.Context, changed <-chan struct{}, why string) error {
+	select {
+	case <-changed:
+		return nil
+	case <-ctx.Done():
+		return &notReadyError{Pool: p.name, Why: why}
 	}
 }
 
@@ -100,7 +131,34 @@ func unready(known *knownPool, absent bool) string {
 	case known.Deleting:
 		return "is being deleted"
 	case known.Bits4 == 0 && known.Bits6 == 0:
-		return "has not been opened by the controller yet: see its condition Ready"
+		return "has not been opened by the controller yet: " + known.notOpen()
+	}
+	return ""
+}
+
+// notOpen says why p is not open, in the words of its condition where it has one.
+func (p *knownPool) notOpen() string { return cmp.Or(p.Waits, "see its condition Ready") }
+
+// unleasable returns what stands against leasing a block of pool name, which is as
+// heard: news of the pool may change it.
+func (a *Agent) unleasable(name protocol.PoolName, known *knownPool, absent bool) string {
+	if why := unready(known, absent); why != "" {
+		return why
+	}
+	switch {
+	case !known.Open:
+		return "is closed: " + known.notOpen()
+	case known.Edited: // no lease would be confirmed
+		return "was edited, and the controller has not looked at it yet"
+	}
+	return a.unopened(name)
+}
+
+// unopened returns that pool name has not been opened again since the API server has
+// gone back; empty if that is not so.
+func (a *Agent) unopened(name protocol.PoolName) string {
+	if err := a.withheld(name); err != nil {
+		return "waits: " + err.Error()
 	}
 	return ""
 }

@@ -160,6 +160,9 @@ func (a *Agent) mend(ctx context.Context) {
 	}
 	if over {
 		a.history.Restored, a.late = nil, nil
+		for _, p := range a.pools {
+			p.wake()
+		}
 	}
 	a.mu.Unlock()
 	switch {

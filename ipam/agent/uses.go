@@ -208,6 +208,9 @@ func (a *Agent) claimAddresses(ctx context.Context, c protocol.Claim, conf *pool
 			if !ok {
 				continue
 			}
+			if _, _, err := p.until(ctx, func(*knownPool, bool) string { return a.unopened(p.name) }); err != nil {
+				return nil, nil, err
+			}
 			bits, gateway := src.Answer(ip.Addr(), in)
 			addrs = append(addrs, store.Address{Addr: ip.Addr(), Bits: bits, Gateway: gateway, Pool: p.name})
 			block := known.shape.Block(ip.Addr(), known.bits(allocator.FamilyOf(ip.Addr())))

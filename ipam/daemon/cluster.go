@@ -57,6 +57,9 @@ func poolOf(o *v1alpha1.IPPool) agent.Pool {
 	if cond := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.PoolExhausted); cond != nil && cond.Status == metav1.ConditionTrue {
 		p.Exhausted = cond.Message
 	}
+	if cond := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.PoolReady); cond != nil && cond.Status == metav1.ConditionFalse && !p.Open {
+		p.Waits = cond.Message
+	}
 	return p
 }
 

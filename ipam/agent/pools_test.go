@@ -1,0 +1,193 @@
+package agent
+
+import (
+	"context"
+	"net/netip"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/ipam/poolspec"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+	"github.com/tenure-ipam/tenure/ipam/store"
+)
+
+// changed returns p's pool as known, with a change.
+func changed(p *pool, change func(*knownPool)) *knownPool {
+	known, _, _ := p.now()
+	next := *known
+	change(&next)
+	return &next
+}
+
+// TestAwaitsPool: an ADD waits for a pool from which nothing can be leased, until news
+// say that something can, but no longer than it may; and then it says why.
+func TestAwaitsPool(t *testing.T) {
+	shut := func(k *knownPool) { k.Open, k.Waits = false, "it waits for node n2" }
+	for _, tt := range []struct {
+		name   string
+		before func(*knownPool)
+		absent bool
+		exact  string
+		opens  bool
+		want   string
+	}{
+		{name: "closed", before: shut, want: "pool lan is closed: it waits for node n2"},
+		{name: "closed, and opened", before: shut, opens: true},
+		{name: "closed to one address", before: shut, exact: "10.0.0.5", want: "pool lan is closed: it waits for node n2"},
+		{name: "closed to one address, and opened", before: shut, exact: "10.0.0.5", opens: true},
+		{name: "closed without a word", before: func(k *knownPool) { k.Open = false }, want: "pool lan is closed: see its condition Ready"},
+		{name: "edited", before: func(k *knownPool) { k.Edited = true }, want: "pool lan was edited"},
+		{name: "edited, and looked at", before: func(k *knownPool) { k.Edited = true }, opens: true},
+		{name: "made again", before: func(k *knownPool) { k.UID, k.Open, k.Bits4, k.Waits = "p2", false, 0, "an earlier one has leases" },
+			want: "pool lan has not been opened by the controller yet: an earlier one has leases"},
+		{name: "gone", before: func(*knownPool) {}, absent: true, want: "pool lan does not exist"},
+		{name: "gone, and made again", before: func(*knownPool) {}, absent: true, opens: true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a, p := newBubbleAgent(t, &listedLeases{})
+				n := need{family: allocator.IPv4}
+				if tt.exact != "" {
+					n.exact = netip.MustParseAddr(tt.exact)
+				}
+				open := p.known
+				p.set(changed(p, tt.before), tt.absent)
+				ctx, cancel := context.WithTimeout(t.Context(), a.cfg.Wait)
+				defer cancel()
+				go func() {
+					time.Sleep(time.Second)
+					p.set(p.known, tt.absent) // news that change nothing
+					time.Sleep(time.Second)
+					if tt.opens {
+						p.set(open, false)
+					}
+				}()
+				began := time.Now()
+				err := a.obtain(ctx, p, n, 0)
+				switch took := time.Since(began); {
+				case tt.opens && (err != nil || took != 2*time.Second):
+					t.Errorf("%v after %v; want another look after 2s", err, took)
+				case !tt.opens && (!is[*notReadyError](err) || !strings.Contains(err.Error(), tt.want) || took != a.cfg.Wait):
+					t.Errorf("%v after %v; want %q after %v", err, took, tt.want, a.cfg.Wait)
+				}
+				if got := a.landings.Load(); got != 0 {
+					t.Errorf("%d acquires; want none", got)
+				}
+			})
+		})
+	}
+}
+
+// createdLeases creates leases, and deletes them.
+type createdLeases struct {
+	listedLeases
+	created, deleted int
+}
+
+func (c *createdLeases) CreateLease(_ context.Context, l protocol.Lease) (protocol.Lease, protocol.Outcome, error) {
+	c.created++
+	l.UID, l.Revision = "u", "1"
+	return l, protocol.Done, nil
+}
+
+func (c *createdLeases) ReadLease(context.Context, string) (protocol.Lease, protocol.Outcome, error) {
+	return protocol.Lease{}, protocol.NotFound, nil
+}
+
+func (c *createdLeases) DeleteLease(context.Context, protocol.Meta) (protocol.Outcome, error) {
+	c.deleted++
+	return protocol.Done, nil
+}
+
+// shutPools shows every pool closed.
+type shutPools struct{ Pools }
+
+func (shutPools) ReadPool(_ context.Context, name protocol.PoolName) (protocol.Pool, protocol.Outcome, error) {
+	return protocol.Pool{Meta: protocol.Meta{Name: string(name), UID: "p"}, Bits4: 30}, protocol.Done, nil
+}
+
+// TestAwaitsPoolThatWasJustClosed: a pool that is found closed only by the live read
+// after a lease was created is waited for, too: the watch has not told of it yet.
+func TestAwaitsPoolThatWasJustClosed(t *testing.T) {
+	for _, exact := range []string{"", "10.0.0.5"} {
+		synctest.Test(t, func(t *testing.T) {
+			a, p := newBubbleAgent(t, &listedLeases{})
+			leases := &createdLeases{}
+			a.cl.Leases, a.cl.Pools, a.metrics = leases, shutPools{}, newMetrics(state{a})
+			a.sitting.Term = 3
+			err := a.st.Update(t.Context(), func(tx *store.Tx) error { return tx.PutIdentity(store.Identity{Node: "n1", Term: 3}) })
+			if err != nil {
+				t.Fatal(err)
+			}
+			n := need{family: allocator.IPv4}
+			if exact != "" {
+				n.exact = netip.MustParseAddr(exact)
+			}
+			try := func(wait time.Duration) (time.Duration, error) {
+				ctx, cancel := context.WithTimeout(t.Context(), wait)
+				defer cancel()
+				began := time.Now()
+				err := a.obtain(ctx, p, n, a.landings.Load())
+				return time.Since(began), err
+			}
+			took, err := try(time.Second)
+			if took != time.Second || !is[*notReadyError](err) || !strings.Contains(err.Error(), "pool lan is closed") {
+				t.Errorf("exactly %q: %v after %v; want that the pool is closed, after a second", exact, err, took)
+			}
+			go func() {
+				time.Sleep(time.Second) // the watch is so late
+				p.set(changed(p, func(k *knownPool) { k.Open = false }), false)
+			}()
+			if took, err := try(time.Minute); took != time.Second || err != nil {
+				t.Errorf("exactly %q: %v after %v; want another look when the watch has told", exact, err, took)
+			}
+			if leases.created != 2 || leases.deleted != 2 {
+				t.Errorf("exactly %q: %d leases created, %d deleted; want 2 of each", exact, leases.created, leases.deleted)
+			}
+		})
+	}
+}
+
+// TestAwaitsReopening: after the API server went back an ADD waits for its pool to be
+// opened again, also where only another one that is heard of late stands in the way.
+func TestAwaitsReopening(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, p := newBubbleAgent(t, &listedLeases{})
+		a.history.Restored = &protocol.Restoration{Back: true, Opening: "1"}
+		a.sitting.Seen.Restored = a.history.Restored.String()
+		a.late = map[protocol.PoolName]bool{"lan": true}
+		other := newPool("other")
+		other.known = changed(p, func(k *knownPool) { k.Name, k.Opening = "other", "1" })
+		a.pools["other"] = other
+		conf, err := poolspec.ParseConfig([]byte(`{"cniVersion":"1.1.0","name":"lan","type":"bridge","ipam":{"type":"tenure","pool":"lan"}}`), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ended := make(chan error, 2)
+		go func() { ended <- a.obtain(t.Context(), p, need{family: allocator.IPv4}, 0) }()
+		go func() { // of a claim
+			_, _, err := a.claimAddresses(t.Context(), protocol.Claim{IPs: []netip.Prefix{netip.MustParsePrefix("10.0.0.5/27")}}, conf)
+			ended <- err
+		}()
+		synctest.Wait()
+		a.mend(t.Context())
+		synctest.Wait()
+		if len(ended) > 0 {
+			t.Fatalf("%v before the other pool was opened again", <-ended)
+		}
+		other.set(changed(other, func(k *knownPool) { k.Opening = "2" }), false)
+		a.mend(t.Context())
+		synctest.Wait()
+		if len(ended) != 2 {
+			t.Fatalf("%d ADDs go on; want both, since all pools are open again", len(ended))
+		}
+		for range 2 {
+			if err := <-ended; err != nil {
+				t.Errorf("%v; want that the ADD goes on", err)
+			}
+		}
+	})
+}
