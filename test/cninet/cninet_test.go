@@ -5,6 +5,8 @@ import (
 	"errors"
 	"net/netip"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -167,6 +169,47 @@ func TestDeletedNamespaceIsGone(t *testing.T) {
 	}
 	if _, err := ns.Interfaces(); err == nil {
 		t.Error("a deleted namespace can be entered")
+	}
+}
+
+// TestFiles: two views have files of their own at one path, in processes as well,
+// and network namespaces in common.
+func TestFiles(t *testing.T) {
+	common := t.TempDir()
+	var views []cninet.Files
+	for _, name := range []string{"a", "b"} {
+		own := t.TempDir()
+		if err := os.WriteFile(filepath.Join(own, "name"), []byte(name), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		f, err := cninet.MakeFiles(map[string]string{common: own})
+		if err != nil {
+			t.Fatal(err)
+		}
+		views = append(views, f)
+	}
+	ns, err := cninet.Make("later")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []string{"a", "b"} {
+		err := views[i].Do(func() error {
+			seen, err := exec.CommandContext(t.Context(), "cat", filepath.Join(common, "name")).Output()
+			if string(seen) != want {
+				t.Errorf("a process of view %s reads %q", want, seen)
+			}
+			// A namespace that is not mounted is an empty file.
+			return errors.Join(err, exec.CommandContext(t.Context(), "nsenter", "--net="+ns.Path(), "true").Run())
+		})
+		if err != nil {
+			t.Errorf("in view %s: %v", want, err)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(common, "name")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("outside of the views: %v; want no such file", err)
+	}
+	if err := ns.Delete(); err != nil {
+		t.Error(err)
 	}
 }
 

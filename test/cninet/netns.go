@@ -66,16 +66,27 @@ func (n NS) Do(fn func() error) error {
 		return fn()
 	}
 	return onThread(func() error {
-		h, err := netns.GetFromPath(n.Path())
-		if err != nil {
-			return fmt.Errorf("open network namespace %s: %w", n.name, err)
-		}
-		defer h.Close()
-		if err := netns.Set(h); err != nil {
-			return fmt.Errorf("enter network namespace %s: %w", n.name, err)
+		if err := n.enter(); err != nil {
+			return err
 		}
 		return fn()
 	})
+}
+
+// enter moves a thread that nobody uses afterwards into the namespace.
+func (n NS) enter() error {
+	if n.name == "" {
+		return nil
+	}
+	h, err := netns.GetFromPath(n.Path())
+	if err != nil {
+		return fmt.Errorf("open network namespace %s: %w", n.name, err)
+	}
+	defer h.Close()
+	if err := netns.Set(h); err != nil {
+		return fmt.Errorf("enter network namespace %s: %w", n.name, err)
+	}
+	return nil
 }
 
 // onThread runs fn on a thread that nobody uses afterwards: the goroutine ends

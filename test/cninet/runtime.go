@@ -3,6 +3,7 @@ package cninet
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/netip"
 
@@ -13,8 +14,10 @@ import (
 
 // Runtime runs CNI plugins through libcni, as container runtimes do.
 type Runtime struct {
-	// Host is the namespace that plugins run in; the zero NS if not set.
-	Host NS
+	// Host is the namespace that plugins run in, Files what they see of the file
+	// system; the process's own if not set.
+	Host  NS
+	Files Files
 
 	cni *libcni.CNIConfig
 }
@@ -88,14 +91,19 @@ func (r *Runtime) GC(ctx context.Context, conf string, valid ...Attachment) erro
 	})
 }
 
-// run parses conf and calls verb with it, in the host's namespace. Errors of
+// run parses conf and calls verb with it, as a process of the host. Errors of
 // plugins keep their type, [*types.Error].
 func (r *Runtime) run(conf string, verb func(*libcni.NetworkConfigList) error) error {
 	list, err := parse([]byte(conf))
 	if err != nil {
 		return fmt.Errorf("network configuration: %w", err)
 	}
-	return r.Host.Do(func() error { return verb(list) })
+	return onThread(func() error {
+		if err := errors.Join(r.Host.enter(), r.Files.enter()); err != nil {
+			return err
+		}
+		return verb(list)
+	})
 }
 
 // parse reads a configuration list; the configuration of one plugin, the form

@@ -134,10 +134,10 @@ func (r *reconciler) machine(ctx context.Context, w world) error {
 	case strategy == "Halted" && w.vmi != nil:
 		return r.delete(ctx, w.vmi)
 	case strategy != "Halted" && w.vmi == nil:
-		networks, _, _ := unstructured.NestedSlice(w.vm.Object, "spec", "template", "spec", "networks")
+		spec, _, _ := unstructured.NestedMap(w.vm.Object, "spec", "template", "spec")
 		finalizers, _, _ := unstructured.NestedStringSlice(w.vm.Object, "spec", "template", "metadata", "finalizers")
 		vmi := VMI(w.vm.GetNamespace(), w.vm.GetName(), nil)
-		vmi.Object["spec"] = map[string]any{"networks": networks}
+		vmi.Object["spec"] = spec
 		vmi.SetFinalizers(append(vmi.GetFinalizers(), finalizers...))
 		vmi.SetOwnerReferences([]metav1.OwnerReference{ownerOf(w.vm)})
 		return client.IgnoreAlreadyExists(r.c.Create(ctx, vmi))

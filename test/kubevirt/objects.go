@@ -44,6 +44,8 @@ type Network struct {
 	// Definition names the NetworkAttachmentDefinition, as "name" or
 	// "namespace/name".
 	Definition string
+	// MAC is the guest's hardware address; empty: the network's plugin chooses.
+	MAC string
 }
 
 // VM returns a running machine with these networks. Finalizers are put on its
@@ -54,7 +56,7 @@ func VM(namespace, name string, networks []Network, finalizers ...string) *unstr
 		"runStrategy": "Always",
 		"template": map[string]any{
 			"metadata": map[string]any{"finalizers": anySlice(finalizers)},
-			"spec":     map[string]any{"networks": toNetworks(networks)},
+			"spec":     specOf(networks),
 		},
 	}
 	return vm
@@ -63,7 +65,7 @@ func VM(namespace, name string, networks []Network, finalizers ...string) *unstr
 // VMI returns an instance of its own, without a machine.
 func VMI(namespace, name string, networks []Network) *unstructured.Unstructured {
 	vmi := object(vmiKind, namespace, name)
-	vmi.Object["spec"] = map[string]any{"networks": toNetworks(networks)}
+	vmi.Object["spec"] = specOf(networks)
 	vmi.SetFinalizers([]string{vmiFinalizer})
 	return vmi
 }
@@ -84,23 +86,38 @@ func anySlice(list []string) []any {
 	return out
 }
 
-func toNetworks(networks []Network) []any {
-	out := []any{}
-	for _, n := range networks {
-		out = append(out, map[string]any{"name": n.Name, "multus": map[string]any{"networkName": n.Definition}})
+// specOf returns the specification of an instance with these networks.
+func specOf(list []Network) map[string]any {
+	networks, interfaces := []any{}, []any{}
+	for _, n := range list {
+		networks = append(networks, map[string]any{"name": n.Name, "multus": map[string]any{"networkName": n.Definition}})
+		i := map[string]any{"name": n.Name}
+		if n.MAC != "" {
+			i["macAddress"] = n.MAC
+		}
+		interfaces = append(interfaces, i)
 	}
-	return out
+	return map[string]any{
+		"networks": networks, "domain": map[string]any{"devices": map[string]any{"interfaces": interfaces}},
+	}
 }
 
 // networksOf reads the networks of an instance.
 func networksOf(vmi *unstructured.Unstructured) []Network {
 	list, _, _ := unstructured.NestedSlice(vmi.Object, "spec", "networks") // ours, and well-formed
+	interfaces, _, _ := unstructured.NestedSlice(vmi.Object, "spec", "domain", "devices", "interfaces")
+	macs := map[string]string{}
+	for _, item := range interfaces {
+		i, _ := item.(map[string]any)
+		name, _, _ := unstructured.NestedString(i, "name")
+		macs[name], _, _ = unstructured.NestedString(i, "macAddress")
+	}
 	var out []Network
 	for _, item := range list {
 		n, _ := item.(map[string]any)
 		name, _, _ := unstructured.NestedString(n, "name")
 		definition, _, _ := unstructured.NestedString(n, "multus", "networkName")
-		out = append(out, Network{Name: name, Definition: definition})
+		out = append(out, Network{Name: name, Definition: definition, MAC: macs[name]})
 	}
 	return out
 }
@@ -128,12 +145,13 @@ func launcher(vmi *unstructured.Unstructured, claims map[string]bool) (*corev1.P
 		Name      string `json:"name"`
 		Namespace string `json:"namespace"`
 		Interface string `json:"interface"`
+		MAC       string `json:"mac,omitempty"`
 		Claim     string `json:"ipam-claim-reference,omitempty"`
 	}
 	var selections []selection
 	for _, n := range networksOf(vmi) {
 		key := n.definition(vmi.GetNamespace())
-		s := selection{Name: key.Name, Namespace: key.Namespace, Interface: InterfaceName(n.Name)}
+		s := selection{Name: key.Name, Namespace: key.Namespace, Interface: InterfaceName(n.Name), MAC: n.MAC}
 		if claims[n.Name] {
 			s.Claim = ClaimName(vmi.GetName(), n.Name)
 		}

@@ -59,6 +59,13 @@ func prepare() error {
 	if err := shareVarRun(); err != nil {
 		return err
 	}
+	// As ip-netns(8) does it: who has a mount namespace within the sandbox sees the
+	// network namespaces that are made later.
+	for _, m := range []mount{{source: netnsDir, target: netnsDir, flags: unix.MS_BIND}, {target: netnsDir, flags: unix.MS_SHARED}} {
+		if err := m.do(); err != nil {
+			return err
+		}
+	}
 	if err := unix.Sethostname([]byte("sandbox")); err != nil {
 		return fmt.Errorf("set host name: %w", err)
 	}
