@@ -37,7 +37,7 @@ func binDir() (string, error) {
 		return "", err
 	}
 	bin := filepath.Join(root, "bin")
-	for _, name := range []string{"tenure", "tenured", "tenure-controller", "rig/bridge"} {
+	for _, name := range []string{"tenure", "tenure-attach", "tenured", "tenure-controller", "kubectl-tenure", "rig/bridge", "rig/macvlan"} {
 		if _, err := os.Stat(filepath.Join(bin, name)); err != nil {
 			return "", fmt.Errorf("bin/%s is missing: run make demo, which builds it", name)
 		}

@@ -39,9 +39,7 @@ type demo struct {
 	nodeA       *node
 	nodeB       *node
 
-	pods    []*pod // those that run, in order of appearance
-	network string // the network's configuration, as last read
-	frozen  bool   // the API server does not answer
+	pods []*pod // those that run, in order of appearance
 
 	// What later scenes need of earlier ones.
 	waiting  *pod    // exists in the API, has not been attached
@@ -69,8 +67,8 @@ func (d *demo) play(ctx context.Context) error {
 	ctrllog.SetLogger(logr.Discard())
 	d.screen.title("Tenure: pods come and go; the workload has tenure on its address")
 	d.screen.say("Two nodes on this machine. Real are etcd, kube-apiserver and kube-controller-manager, Tenure's programs with the rights " +
-		"that deploy/rbac gives them, network namespaces, the bridge plugin and libcni. There is no kubelet: the demo itself plays the kubelets and " +
-		"container runtimes, and KubeVirt. All of it is in a sandbox that ends with this program.")
+		"that deploy/rbac gives them, network namespaces, the bridge and macvlan plugins and libcni. There is no kubelet: the demo itself plays the " +
+		"kubelets and container runtimes, and KubeVirt. All of it is in a sandbox that ends with this program.")
 	d.screen.gap()
 	if err := d.setUp(ctx); err != nil {
 		return err
@@ -94,8 +92,10 @@ func (d *demo) play(ctx context.Context) error {
 
 // setUp brings up control plane, controller and nodes.
 func (d *demo) setUp(ctx context.Context) error {
-	if err := os.Mkdir(workDir, 0o700); err != nil {
-		return err
+	for _, dir := range []string{workDir, nodeRun, nodeCNI} {
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			return err
+		}
 	}
 	// libcni hands on what plugins warn of, and client-go warns, to os.Stderr:
 	// that is for a log, not for the middle of a story.
@@ -121,9 +121,13 @@ func (d *demo) setUp(ctx context.Context) error {
 			return err
 		}
 	}
-	return d.screen.step("a network cable between the nodes, with a bridge at each end", func(func(string)) error {
+	err = d.screen.step("two network cables between the nodes, one with a bridge at each end", func(func(string)) error {
 		return connect(d.nodeA, d.nodeB)
 	})
+	if err != nil {
+		return err
+	}
+	return d.makeReady(ctx)
 }
 
 func (d *demo) startControlPlane(ctx context.Context) error {

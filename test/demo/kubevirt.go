@@ -55,7 +55,7 @@ func (b *background) stop() error {
 // claim has addresses. KubeVirt makes the instance, the first pod and the claim.
 func (d *demo) newMachine(ctx context.Context) (m machine, err error) {
 	d.kubevirt = inBackground(ctx, func(ctx context.Context) error { return kubevirt.Run(ctx, d.cp.Config()) })
-	m.vm = kubevirt.VM(namespace, machineName, []kubevirt.Network{{Name: networkName, Definition: networkName}})
+	m.vm = kubevirt.VM(namespace, machineName, []kubevirt.Network{{Name: networkName, Definition: networkName, MAC: guestMAC}})
 	if err := d.kube.Create(ctx, m.vm); err != nil {
 		return m, err
 	}
@@ -99,15 +99,14 @@ func (d *demo) schedule(ctx context.Context, n *node, object *corev1.Pod) (*pod,
 	if err := d.kube.SubResource("binding").Create(ctx, object, binding); err != nil {
 		return nil, err
 	}
-	var selections []selection
+	var selections selections
 	if err := json.Unmarshal([]byte(object.Annotations[npwg.AnnotationNetworks]), &selections); err != nil {
 		return nil, err
 	}
 	if len(selections) != 1 {
 		return nil, fmt.Errorf("pod %s selects %d networks; want one", object.Name, len(selections))
 	}
-	p := &pod{name: object.Name, node: n, sel: selections[0], object: object}
-	p.sel.MAC = guestMAC // the guest moves with its MAC, in KubeVirt inside the pod
+	p := &pod{name: object.Name, node: n, sel: selections, object: object}
 	return p, d.start(ctx, p)
 }
 

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -22,28 +23,71 @@ import (
 // a network namespace with a bridge.
 type node struct {
 	name  string
+	index int
 	dir   string // of its files
 	agent *program
 	host  cninet.NS
+	files cninet.Files // its own /run/tenure, /var/lib and so on
 	cni   *cninet.Runtime
 }
 
-// bridgeName is the bridge of every node, uplink the port that leads to the other.
+// bridgeName is the bridge of every node, uplink the port that leads to the other
+// one. A second cable leads from port to port of the other name.
 const (
 	bridgeName = "br-lan"
 	uplink     = "uplink"
+	secondPort = "eth1"
 )
 
-func (n *node) socket() string  { return filepath.Join(n.dir, "agent.sock") }
-func (n *node) journal() string { return filepath.Join(n.dir, "journal") }
-func (n *node) store() string   { return filepath.Join(n.dir, "store.db") }
+// Directories as a node's own programs see them: each node has another one there.
+const (
+	nodeRun = "/run/tenure"
+	nodeLib = "/var/lib"
+	nodeCNI = "/run/cni"
+)
+
+// Files in nodeCNI.
+const (
+	attachSource = "tenure.conflist"             // what the agent installs
+	attachConf   = "net.d/00-tenure.conflist"    // where it does: what the runtime reads
+	podsConf     = "networks/10-pods.conflist"   // the default network
+	podsLeases   = "cni/networks/" + podsNetwork // in nodeLib: what its IPAM plugin has given out
+)
+
+// The default network, which is none of Tenure's business.
+const (
+	podsNetwork = "pods"
+	podsBridge  = "br-pods"
+	podsConfig  = `{
+  "cniVersion": "1.0.0", "name": "pods",
+  "plugins": [{
+    "type": "bridge", "bridge": "br-pods", "isGateway": true,
+    "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.244.%d.0/24"}]], "routes": [{"dst": "0.0.0.0/0"}]}
+  }]
+}`
+)
+
+// attachConfig is what the runtime runs for every pod.
+const attachConfig = `{
+  "cniVersion": "1.0.0", "name": "tenure",
+  "plugins": [{
+    "type": "tenure-attach",
+    "confDir": "` + nodeCNI + `/networks", "defaultNetwork": "` + nodeCNI + "/" + podsConf + `"
+  }]
+}`
+
+// Paths as the demo sees them.
+func (n *node) lib(path string) string { return filepath.Join(n.dir, "lib", path) }
+func (n *node) etc(path string) string { return filepath.Join(n.dir, "cni", path) }
+func (n *node) journal() string        { return n.lib("tenure/journal") }
+func (n *node) store() string          { return n.lib("tenure/agent/store.db") }
 
 // startNode makes the i-th node and starts its agent. The agent's token is bound
 // to the Node, as the token of a DaemonSet's pod is to the pod on it.
 func (d *demo) startNode(ctx context.Context, bin string, i int) (*node, error) {
 	name := "node-" + string(rune('a'+i))
-	n := &node{name: name, dir: filepath.Join(workDir, name)}
-	if err := os.Mkdir(n.dir, 0o700); err != nil {
+	n := &node{name: name, index: i, dir: filepath.Join(workDir, name)}
+	if err := n.makeFiles(); err != nil {
 		return nil, err
 	}
 	object := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -63,14 +107,17 @@ func (d *demo) startNode(ctx context.Context, bin string, i int) (*node, error) 
 	if n.host, err = cninet.Make("host-" + name); err != nil {
 		return nil, err
 	}
-	n.cni = cninet.NewRuntime([]string{filepath.Join(bin, "rig"), bin}, filepath.Join(n.dir, "cni-cache"))
-	n.cni.Host = n.host
+	if err := n.host.Bridge(podsBridge); err != nil {
+		return nil, err
+	}
+	n.cni = cninet.NewRuntime([]string{filepath.Join(bin, "rig"), bin}, filepath.Join(nodeLib, "cni"))
+	n.cni.Host, n.cni.Files = n.host, n.files
 	listen := fmt.Sprintf("127.0.0.1:%d", 9471+i)
 	n.agent = &program{
-		name: "tenured on " + name, path: filepath.Join(bin, "tenured"), log: filepath.Join(n.dir, "tenured.log"), listen: listen,
+		name: "tenured on " + name, path: filepath.Join(bin, "tenured"), log: filepath.Join(n.dir, "tenured.log"), listen: listen, files: n.files,
 		args: []string{
-			"--node=" + name, "--kubeconfig=" + kubeconfig, "--machine-id=machine-of-" + name,
-			"--store=" + n.store(), "--socket=" + n.socket(), "--journal=" + n.journal(), "--listen=" + listen,
+			"--node=" + name, "--kubeconfig=" + kubeconfig, "--machine-id=machine-of-" + name, "--listen=" + listen,
+			"--cni-conf=" + filepath.Join(nodeCNI, attachSource), "--cni-conf-dir=" + filepath.Join(nodeCNI, filepath.Dir(attachConf)),
 			// A minute and half a minute in production: too long to watch.
 			"--idle=3s", "--publish-every=1s",
 		},
@@ -78,7 +125,60 @@ func (d *demo) startNode(ctx context.Context, bin string, i int) (*node, error) 
 	return n, d.screen.step(n.agent.name+", as its service account", func(func(string)) error { return n.agent.start(ctx) })
 }
 
-// connect makes the bridges of two nodes one L2 segment.
+// makeFiles makes the node's directories, and has its programs see them where every
+// node has them.
+func (n *node) makeFiles() (err error) {
+	for _, dir := range []string{n.dir, filepath.Join(n.dir, "run"), n.lib(""), n.etc(filepath.Dir(attachConf)), n.etc(filepath.Dir(podsConf))} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return err
+		}
+	}
+	if err := os.WriteFile(n.etc(attachSource), []byte(attachConfig), 0o600); err != nil {
+		return err
+	}
+	n.files, err = cninet.MakeFiles(map[string]string{nodeRun: filepath.Join(n.dir, "run"), nodeLib: n.lib(""), nodeCNI: n.etc("")})
+	return err
+}
+
+// makeReady gives the nodes their default network, as a network's own agent does, and
+// waits until Tenure's have installed the meta-plugin's configuration: not before.
+func (d *demo) makeReady(ctx context.Context) error {
+	nodes := []*node{d.nodeA, d.nodeB}
+	for _, n := range nodes {
+		if _, err := os.Stat(n.etc(attachConf)); !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("%s has a configuration for the runtime before it has a default network: %w", n.name, err)
+		}
+		if err := os.WriteFile(n.etc(podsConf), fmt.Appendf(nil, podsConfig, n.index), 0o600); err != nil {
+			return err
+		}
+	}
+	_, err := d.screen.await(ctx, "the agents install the configuration of tenure-attach", func(context.Context) (string, error) {
+		for _, n := range nodes {
+			_, err := n.configuration()
+			if errors.Is(err, os.ErrNotExist) {
+				return n.name + " has none", nil
+			}
+			if err != nil {
+				return "", err
+			}
+		}
+		return "", nil
+	})
+	if err != nil {
+		return err
+	}
+	d.screen.ok("The nodes' default network is there, and so the agents have installed the configuration of the meta-plugin tenure-attach.")
+	return nil
+}
+
+// configuration returns what the container runtime finds on the node.
+func (n *node) configuration() (string, error) {
+	text, err := os.ReadFile(n.etc(attachConf))
+	return string(text), err
+}
+
+// connect makes the bridges of two nodes one L2 segment, and gives them a second
+// cable.
 func connect(a, b *node) error {
 	for _, n := range []*node{a, b} {
 		err := n.host.Do(func() error {
@@ -104,6 +204,9 @@ func connect(a, b *node) error {
 	if err := cninet.Veth(a.host, uplink, b.host, uplink); err != nil {
 		return err
 	}
+	if err := cninet.Veth(a.host, secondPort, b.host, secondPort); err != nil {
+		return err
+	}
 	for _, n := range []*node{a, b} {
 		err := n.host.Do(func() error {
 			port, err := netlink.LinkByName(uplink)
@@ -123,26 +226,7 @@ func connect(a, b *node) error {
 	return nil
 }
 
-// config returns a network's configuration for this node. On one machine the two
-// agents cannot both be at the path where every node has its own, so their
-// sockets and journals are named.
-func (n *node) config(network string) (string, error) {
-	var list map[string]any
-	if err := json.Unmarshal([]byte(network), &list); err != nil {
-		return "", err
-	}
-	plugins, _ := list["plugins"].([]any)
-	for _, p := range plugins {
-		plugin, _ := p.(map[string]any)
-		if ipam, ok := plugin["ipam"].(map[string]any); ok {
-			ipam["socket"], ipam["journalDir"] = n.socket(), n.journal()
-		}
-	}
-	text, err := json.Marshal(list)
-	return string(text), err
-}
-
-// tookIn returns how long the agent took to answer the ADD of a sandbox: what it
+// tookIn returns how long the agent took to answer the ADDs of a sandbox: what it
 // has logged. ok is false if the log does not say.
 func (n *node) tookIn(sandbox string) (took time.Duration, ok bool) {
 	text, err := os.ReadFile(n.agent.log)
@@ -156,7 +240,7 @@ func (n *node) tookIn(sandbox string) (took time.Duration, ok bool) {
 			Took          time.Duration
 		}
 		if json.Unmarshal(lines.Bytes(), &l) == nil && l.Verb == "ADD" && l.Sandbox == sandbox {
-			took, ok = l.Took, true
+			took, ok = took+l.Took, true
 		}
 	}
 	return took, ok

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/containernetworking/cni/pkg/types"
-	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -30,52 +29,42 @@ type selection struct {
 	Claim     string   `json:"ipam-claim-reference,omitempty"`
 }
 
-func (s selection) String() string {
-	text, err := json.Marshal([]selection{s})
+// selections are the whole annotation: one or more.
+type selections []selection
+
+func (s selections) String() string {
+	text, err := json.Marshal(s)
 	if err != nil {
 		panic(fmt.Sprintf("demo: a selection is plain text: %v", err))
 	}
 	return string(text)
 }
 
-// ifName returns the name of the interface that s gets, as the first element of its
-// annotation.
-func (s selection) ifName() string {
-	if s.Interface == "" {
-		return "net1"
+// ifName returns the name of the interface that the i-th selection gets.
+func (s selections) ifName(i int) string {
+	if s[i].Interface == "" {
+		return fmt.Sprintf("net%d", i+1)
 	}
-	return s.Interface
+	return s[i].Interface
 }
 
-// capabilities is what a meta-plugin hands to the plugins that declare them.
-func (s selection) capabilities() map[string]any {
-	c := map[string]any{}
-	if len(s.IPs) > 0 {
-		c["ips"] = s.IPs
-	}
-	if s.MAC != "" {
-		c["mac"] = s.MAC
-	}
-	return c
-}
-
-// A pod is a Pod object and, once it runs, its sandbox: a network namespace with
-// one interface.
+// A pod is a Pod object and, once it runs, its sandbox: a network namespace with an
+// interface for the default network, and one for each selection.
 type pod struct {
 	name   string
 	node   *node
-	sel    selection
+	sel    selections
 	object *corev1.Pod
 
 	ns      cninet.NS
-	sandbox string // container ID
-	addrs   []netip.Prefix
-	added   time.Duration // how long ADD took, as the runtime saw it
-	served  string        // how long the agent took of it
+	sandbox string         // container ID
+	addrs   []netip.Prefix // of the first selection, a network of the one pool
+	added   time.Duration  // how long ADD took, as the runtime saw it
+	served  string         // how long the agent took of it
 }
 
 // create makes the Pod object, bound to its node. Nothing runs yet.
-func (d *demo) create(ctx context.Context, n *node, name string, sel selection) (*pod, error) {
+func (d *demo) create(ctx context.Context, n *node, name string, sel selections) (*pod, error) {
 	object := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespace, Name: name, Annotations: map[string]string{npwg.AnnotationNetworks: sel.String()},
@@ -89,7 +78,7 @@ func (d *demo) create(ctx context.Context, n *node, name string, sel selection) 
 }
 
 // run creates a pod and starts it.
-func (d *demo) run(ctx context.Context, n *node, name string, sel selection) (*pod, error) {
+func (d *demo) run(ctx context.Context, n *node, name string, sel selections) (*pod, error) {
 	p, err := d.create(ctx, n, name, sel)
 	if err != nil {
 		return nil, err
@@ -105,7 +94,8 @@ func (d *demo) start(ctx context.Context, p *pod) error {
 	return d.reportRunning(ctx, p)
 }
 
-// reportRunning writes the pod's status, as kubelet does.
+// reportRunning writes the pod's status, as kubelet does, and waits until the agent
+// has written the network status.
 func (d *demo) reportRunning(ctx context.Context, p *pod) error {
 	base := p.object.DeepCopy()
 	p.object.Status.Phase = corev1.PodRunning
@@ -114,13 +104,63 @@ func (d *demo) reportRunning(ctx context.Context, p *pod) error {
 		Name: p.object.Spec.Containers[0].Name, Ready: true,
 		State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
 	}}
-	return d.kube.Status().Patch(ctx, p.object, client.MergeFrom(base))
+	if err := d.kube.Status().Patch(ctx, p.object, client.MergeFrom(base)); err != nil {
+		return err
+	}
+	return d.awaitStatus(ctx, p)
 }
 
-// attachment names what the CNI calls of p are about.
+// awaitStatus waits until the pod's network status tells what is in its network
+// namespace.
+func (d *demo) awaitStatus(ctx context.Context, p *pod) error {
+	_, err := d.screen.await(ctx, "the agent writes the network status of "+p.name, func(ctx context.Context) (string, error) {
+		if err := d.kube.Get(ctx, clientKey(p.object), p.object); err != nil {
+			return "", err
+		}
+		text, ok := p.object.Annotations[npwg.AnnotationStatus]
+		if !ok {
+			return "there is none", nil
+		}
+		var list []npwg.Status
+		if err := json.Unmarshal([]byte(text), &list); err != nil {
+			return "", fmt.Errorf("network status of %s: %w: %s", p.name, err, text)
+		}
+		return "", p.compare(list)
+	})
+	return err
+}
+
+// compare reports where a network status differs from what the pod selected and what
+// the kernel has.
+func (p *pod) compare(list []npwg.Status) error {
+	if len(list) != 1+len(p.sel) {
+		return fmt.Errorf("the network status of %s has %d elements; it has %d interfaces", p.name, len(list), 1+len(p.sel))
+	}
+	for i, s := range list {
+		name, ifName := podsNetwork, "eth0"
+		if i > 0 {
+			name, ifName = namespace+"/"+p.sel[i-1].Name, p.sel.ifName(i-1)
+		}
+		addrs, err := p.ns.Addrs(ifName)
+		if err != nil {
+			return err
+		}
+		var ips []string
+		for _, a := range addrs {
+			ips = append(ips, a.Addr().String())
+		}
+		if s.Name != name || s.Interface != ifName || s.Default != (i == 0) || s.MAC == "" || !slices.Equal(s.IPs, ips) {
+			return fmt.Errorf("the network status of %s says %+v; %s is of network %s, and has %v", p.name, s, ifName, name, ips)
+		}
+	}
+	return nil
+}
+
+// attachment names what the CNI calls of p are about: for a runtime a pod has one
+// interface.
 func (p *pod) attachment() cninet.Attachment {
 	return cninet.Attachment{
-		ContainerID: p.sandbox, NS: p.ns, IfName: p.sel.ifName(), Capability: p.sel.capabilities(),
+		ContainerID: p.sandbox, NS: p.ns, IfName: "eth0",
 		Args: [][2]string{
 			{"IgnoreUnknown", "1"}, {"K8S_POD_NAMESPACE", namespace}, {"K8S_POD_NAME", p.name},
 			{"K8S_POD_INFRA_CONTAINER_ID", p.sandbox}, {"K8S_POD_UID", string(p.object.UID)},
@@ -128,25 +168,12 @@ func (p *pod) attachment() cninet.Attachment {
 	}
 }
 
-// networkOf returns the configuration of the network that p selects, for its node:
-// read from the API, or while that is frozen, as it was last read.
-func (d *demo) networkOf(ctx context.Context, p *pod) (string, error) {
-	if !d.frozen {
-		var def nad.NetworkAttachmentDefinition
-		if err := d.kube.Get(ctx, client.ObjectKey{Namespace: namespace, Name: p.sel.Name}, &def); err != nil {
-			return "", err
-		}
-		d.network = def.Spec.Config
-	}
-	return p.node.config(d.network)
-}
-
-// attach does what the container runtime and the meta-plugin do for a new pod:
-// make a network namespace, and ADD. Then it checks that the interface has what
-// ADD answered. If ADD is refused, the sandbox is taken down again, and the error
-// is a [*types.Error].
+// attach does what the container runtime does for a new pod: make a network
+// namespace, and ADD. Then it checks that the pod's own interface has what ADD
+// answered. If ADD is refused, the sandbox is taken down again, and the error is a
+// [*types.Error].
 func (d *demo) attach(ctx context.Context, p *pod) (err error) {
-	config, err := d.networkOf(ctx, p)
+	config, err := p.node.configuration()
 	if err != nil {
 		return err
 	}
@@ -154,23 +181,26 @@ func (d *demo) attach(ctx context.Context, p *pod) (err error) {
 	if p.ns, err = cninet.Make("pod-" + p.name + "-" + p.sandbox[:6]); err != nil {
 		return err
 	}
-	p.addrs = nil
+	var answered []netip.Prefix
 	p.added, err = d.screen.during("ADD of "+p.name, func(func(string)) error {
 		result, err := p.node.cni.Add(ctx, config, p.attachment())
 		if err == nil {
-			p.addrs = cninet.Addresses(result)
+			answered = cninet.Addresses(result)
 		}
 		return err
 	})
 	if err != nil {
 		return errors.Join(fmt.Errorf("ADD of %s on %s: %w", p.name, p.node.name, err), d.tearDown(ctx, p, config))
 	}
-	got, err := p.ns.Addrs(p.sel.ifName())
+	got, err := p.ns.Addrs("eth0")
 	if err != nil {
 		return err
 	}
-	if !slices.Equal(got, p.addrs) {
-		return fmt.Errorf("%s: %s has %v; ADD answered %v", p.name, p.sel.ifName(), got, p.addrs)
+	if !slices.Equal(got, answered) {
+		return fmt.Errorf("%s: eth0 has %v; ADD answered %v", p.name, got, answered)
+	}
+	if p.addrs, err = p.ns.Addrs(p.sel.ifName(0)); err != nil {
+		return err
 	}
 	p.served = "?"
 	if took, ok := p.node.tookIn(p.sandbox); ok {
@@ -182,7 +212,7 @@ func (d *demo) attach(ctx context.Context, p *pod) (err error) {
 
 // verify is CNI's CHECK.
 func (d *demo) verify(ctx context.Context, p *pod) error {
-	config, err := d.networkOf(ctx, p)
+	config, err := p.node.configuration()
 	if err != nil {
 		return err
 	}
@@ -207,7 +237,7 @@ func (d *demo) remove(ctx context.Context, p *pod) error {
 	if err := d.kube.Delete(ctx, p.object); client.IgnoreNotFound(err) != nil {
 		return err
 	}
-	config, err := d.networkOf(ctx, p)
+	config, err := p.node.configuration()
 	if err != nil {
 		return err
 	}

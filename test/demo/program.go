@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/tenure-ipam/tenure/test/cninet"
 )
 
 // A program is one of Tenure's that runs all the time: the controller, a node's
@@ -17,8 +19,9 @@ import (
 type program struct {
 	name, path string
 	args       []string
-	log        string // file of its standard output and error
-	listen     string // host:port of its /readyz
+	files      cninet.Files // what it sees of the file system
+	log        string       // file of its standard output and error
+	listen     string       // host:port of its /readyz
 
 	cmd   *exec.Cmd     // nil while it does not run
 	ended chan struct{} // closed when cmd has ended
@@ -40,7 +43,7 @@ func (p *program) start(ctx context.Context) error {
 	defer log.Close()
 	cmd := exec.Command(p.path, p.args...)
 	cmd.Stdout, cmd.Stderr = log, log
-	if err := cmd.Start(); err != nil {
+	if err := p.files.Do(cmd.Start); err != nil {
 		return fmt.Errorf("start %s: %w", p.name, err)
 	}
 	ended := make(chan struct{})

@@ -119,7 +119,7 @@ func (d *demo) playClaim(ctx context.Context) (err error) {
 		return err
 	}
 	d.screen.ok("%s after it was created, the claim has its addresses, and no pod names it yet.", millis(d.postgres.took))
-	p, err := d.run(ctx, d.nodeA, "postgres", selection{Name: networkName, Claim: d.postgres.name(), MAC: postgresMAC})
+	p, err := d.run(ctx, d.nodeA, "postgres", selections{{Name: networkName, Claim: d.postgres.name(), MAC: postgresMAC}})
 	if err != nil {
 		return err
 	}
@@ -162,7 +162,7 @@ func (d *demo) playMove(ctx context.Context) error {
 	}
 	d.screen.ok("The pod is gone, nobody uses the claim, and the claim still has its addresses.")
 	wanted := d.postgres.ips[0]
-	squatter, err := d.create(ctx, d.nodeB, "squatter", selection{Name: networkName, IPs: []string{wanted.String()}})
+	squatter, err := d.create(ctx, d.nodeB, "squatter", selections{{Name: networkName, IPs: []string{wanted.String()}}})
 	if err != nil {
 		return err
 	}

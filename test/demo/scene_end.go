@@ -36,7 +36,7 @@ func (d *demo) playEnd(ctx context.Context) error {
 		}
 	}
 	d.screen.ok("CNI CHECK: each of the %d pods has what its ADD answered.", len(pods))
-	launcher := pods[slices.IndexFunc(pods, func(p *pod) bool { return p.sel.Claim == d.vm.claim.name() })]
+	launcher := pods[slices.IndexFunc(pods, func(p *pod) bool { return p.sel[0].Claim == d.vm.claim.name() })]
 	if err := d.halt(ctx, launcher); err != nil {
 		return err
 	}

@@ -78,7 +78,7 @@ func (d *demo) playMigration(ctx context.Context) (err error) {
 
 // playStranger shows a pod that names the machine's claim and is not the machine's.
 func (d *demo) playStranger(ctx context.Context) error {
-	stranger, err := d.create(ctx, d.nodeA, "stranger", selection{Name: networkName, Claim: d.vm.claim.name()})
+	stranger, err := d.create(ctx, d.nodeA, "stranger", selections{{Name: networkName, Claim: d.vm.claim.name()}})
 	if err != nil {
 		return err
 	}

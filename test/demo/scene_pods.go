@@ -13,7 +13,7 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-var onNetwork = selection{Name: networkName}
+var onNetwork = selections{{Name: networkName}}
 
 func (d *demo) ordinaryScene() scene {
 	return scene{
@@ -36,7 +36,7 @@ func (d *demo) playOrdinary(ctx context.Context) error {
 	if d.waiting, err = d.create(ctx, d.nodeA, "web-7", onNetwork); err != nil {
 		return err
 	}
-	d.screen.does("container runtimes", "CNI ADD for each interface, through libcni, with the bridge plugin")
+	d.screen.does("container runtimes", "ADD for each pod, by libcni: tenure-attach runs bridge, which runs tenure")
 	d.showPods(d.pods...)
 	owner := map[netip.Addr]string{}
 	for _, p := range d.pods {
@@ -61,7 +61,7 @@ func (d *demo) playOrdinary(ctx context.Context) error {
 func (d *demo) showLeases(ctx context.Context) error {
 	inUse := map[string]int32{}
 	for _, p := range d.pods {
-		if p.sel.Claim == "" {
+		if p.sel[0].Claim == "" {
 			inUse[p.node.name] += int32(len(p.addrs))
 		}
 	}
@@ -122,7 +122,7 @@ func usedByClaims(pods []*pod) (n int64) {
 	seen := map[netip.Addr]bool{}
 	for _, p := range pods {
 		for _, a := range p.addrs {
-			if p.sel.Claim != "" && !seen[a.Addr()] {
+			if p.sel[0].Claim != "" && !seen[a.Addr()] {
 				seen[a.Addr()] = true
 				n++
 			}
@@ -166,11 +166,7 @@ func (d *demo) playAddWhileFrozen(ctx context.Context) (err error) {
 	if err := d.cp.PauseAPIServer(); err != nil {
 		return err
 	}
-	d.frozen = true
-	defer func() {
-		d.frozen = false
-		err = errors.Join(err, d.cp.ResumeAPIServer())
-	}()
+	defer func() { err = errors.Join(err, d.cp.ResumeAPIServer()) }()
 	d.screen.command("kill -STOP $(pidof kube-apiserver)")
 	if err := d.silent(ctx); err != nil {
 		return err

@@ -16,7 +16,7 @@ func (d *demo) staticScene() scene {
 
 func (d *demo) playStatic(ctx context.Context) error {
 	const wanted = "10.77.200.10/16"
-	ask := selection{Name: networkName, IPs: []string{wanted}}
+	ask := selections{{Name: networkName, IPs: []string{wanted}}}
 	printer, err := d.run(ctx, d.nodeA, "printer", ask)
 	if err != nil {
 		return err
@@ -39,7 +39,7 @@ func (d *demo) playStatic(ctx context.Context) error {
 		{d.nodeB, "printer-2", wanted, []string{"10.77.200.10", "node-a"}, "The same address again, on the other node: refused."},
 		{d.nodeB, "router", gateway, []string{gateway, "gateway"}, "The gateway's address: refused."},
 	} {
-		p, err := d.create(ctx, refused.node, refused.name, selection{Name: networkName, IPs: []string{refused.ip}})
+		p, err := d.create(ctx, refused.node, refused.name, selections{{Name: networkName, IPs: []string{refused.ip}}})
 		if err != nil {
 			return err
 		}

@@ -117,7 +117,9 @@ func (s *screen) does(who, format string, args ...any) {
 // annotation prints what a pod selects.
 func (s *screen) annotation(p *pod) {
 	s.does(p.name+"'s annotation", "%s", npwg.AnnotationNetworks)
-	s.line(margin + margin + p.sel.String())
+	for l := range strings.Lines(strings.ReplaceAll(p.sel.String(), "},{", "},\n {")) {
+		s.line(margin + margin + strings.TrimRight(l, "\n"))
+	}
 }
 
 // ok prints a fact that has been verified.
