@@ -145,11 +145,8 @@ func (a *Agent) unleasable(name protocol.PoolName, known *knownPool, absent bool
 	if why := unready(known, absent); why != "" {
 		return why
 	}
-	switch {
-	case !known.Open:
+	if !known.Open {
 		return "is closed: " + known.notOpen()
-	case known.Edited: // no lease would be confirmed
-		return "was edited, and the controller has not looked at it yet"
 	}
 	return a.unopened(name)
 }
