@@ -75,6 +75,9 @@ func (s Step) explain(b *bytes.Buffer) error {
 	for _, capability := range slices.Sorted(maps.Keys(s.Capabilities)) {
 		line("capability", "%s = %s", capability, s.Capabilities[capability])
 	}
+	if s.Claim != "" {
+		line("claim", "%s: its addresses, if the network's IPAM plugin knows claims", s.Claim)
+	}
 	if len(s.Want.IPs) > 0 {
 		line("must have", "addresses %s", joinAddrs(s.Want.IPs))
 	}

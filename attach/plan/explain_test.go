@@ -155,3 +155,14 @@ func TestExplainWhatWouldFail(t *testing.T) {
 		t.Errorf("%s, %v; want one attachment", b.String(), err)
 	}
 }
+
+func TestExplainNamesTheClaim(t *testing.T) {
+	p := scene{
+		networks: `[{"name": "a", "ipam-claim-reference": "vm.a"}]`,
+		defs:     []facts.Definition{def("a", `{"cniVersion": "1.0.0", "name": "a", "type": "macvlan", "ipam": {"type": "tenure", "pool": "p"}}`)},
+	}.plan(t)
+	var b strings.Builder
+	if err := Explain(&b, p, nil); err != nil || strings.Count(b.String(), "   claim          vm.a: ") != 1 {
+		t.Errorf("%s, %v; want the claim named once", b.String(), err)
+	}
+}

@@ -114,7 +114,7 @@ func (m *maker) addSelected(i int, sel npwg.Selection) {
 	step := Step{Name: ref.String(), IfName: sel.Interface, Network: l.name, Args: m.argsOfOthers(), Want: want(sel)}
 	m.request(where, &step, l, sel)
 	step.DefaultRoute = sel.DefaultRoute
-	step.GUID = sel.GUID
+	step.GUID, step.Claim = sel.GUID, sel.Claim
 	m.addDevice(where, &step, l, d)
 	m.sayUnknown(where, sel)
 	m.add(step, l)

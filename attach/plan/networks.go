@@ -68,7 +68,7 @@ func (m *maker) addOwnDefault(text string) {
 		return
 	}
 	step := m.defaultStep(l, d)
-	step.Want, step.GUID, step.DefaultRoute = want(sel), sel.GUID, sel.DefaultRoute
+	step.Want, step.GUID, step.Claim, step.DefaultRoute = want(sel), sel.GUID, sel.Claim, sel.DefaultRoute
 	m.request(where, &step, l, sel)
 	m.addDevice(where, &step, l, d)
 	m.sayUnknown(where, sel)
