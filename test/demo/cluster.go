@@ -45,8 +45,6 @@ func binDir() (string, error) {
 	return bin, nil
 }
 
-func rigDir() (string, error) { return programs.RigDir() }
-
 // install creates the objects of deploy/rbac and deploy/policies, and the
 // namespace of the workloads.
 func (d *demo) install(ctx context.Context, report func(string)) error {
@@ -120,18 +118,36 @@ func (d *demo) startController(ctx context.Context, bin string) error {
 	return d.screen.step("tenure-controller, as its service account", func(func(string)) error { return d.controller.start(ctx) })
 }
 
+// runKubectl runs kubectl, which finds kubectl-tenure, and returns what it says and
+// its exit code.
+func (d *demo) runKubectl(ctx context.Context, args ...string) (text string, code int, err error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, 30*time.Second, errors.New("kubectl takes too long"))
+	defer cancel()
+	bin, err := binDir()
+	if err != nil {
+		return "", 0, err
+	}
+	var out, errs bytes.Buffer
+	cmd := exec.CommandContext(ctx, d.kubectlPath, args...)
+	cmd.Dir = workDir
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+adminKubeconfig, "HOME="+workDir, "PATH="+bin+":"+os.Getenv("PATH"))
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	_, err = d.screen.during("kubectl", func(func(string)) error { return cmd.Run() })
+	if _, exited := errors.AsType[*exec.ExitError](err); err != nil && !exited {
+		return "", 0, fmt.Errorf("kubectl %s: %w", strings.Join(args, " "), err)
+	}
+	return out.String() + errs.String(), cmd.ProcessState.ExitCode(), nil
+}
+
 // kubectl runs kubectl and shows the command, with long column lists left out, and
 // its output.
 func (d *demo) kubectl(ctx context.Context, args ...string) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, 30*time.Second, errors.New("kubectl takes too long"))
-	defer cancel()
-	var out, errs bytes.Buffer
-	cmd := exec.CommandContext(ctx, d.kubectlPath, args...)
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+adminKubeconfig, "HOME="+workDir)
-	cmd.Stdout, cmd.Stderr = &out, &errs
-	_, err := d.screen.during("kubectl", func(func(string)) error { return cmd.Run() })
+	text, code, err := d.runKubectl(ctx, args...)
 	if err != nil {
-		return fmt.Errorf("kubectl %s: %w: %s", strings.Join(args, " "), err, errs.String())
+		return err
+	}
+	if code != 0 {
+		return fmt.Errorf("kubectl %s exits with %d: %s", strings.Join(args, " "), code, text)
 	}
 	shown := make([]string, len(args))
 	for i, a := range args {
@@ -141,7 +157,7 @@ func (d *demo) kubectl(ctx context.Context, args ...string) error {
 		}
 	}
 	d.screen.command("kubectl %s", strings.Join(shown, " "))
-	d.screen.block(out.String() + errs.String())
+	d.screen.block(text)
 	return nil
 }
 

@@ -45,6 +45,7 @@ type demo struct {
 	waiting  *pod    // exists in the API, has not been attached
 	postgres claimed // see playClaim
 	vm       machine // see playMigration
+	networks several // see playSeveral
 }
 
 // A scene is one thing to see.
@@ -57,7 +58,7 @@ type scene struct {
 func (d *demo) scenes() []scene {
 	return []scene{
 		d.poolScene(), d.ordinaryScene(), d.frozenScene(), d.claimScene(), d.moveScene(),
-		d.migrationScene(), d.staticScene(), d.awayScene(), d.endScene(),
+		d.migrationScene(), d.staticScene(), d.awayScene(), d.explainScene(), d.severalScene(), d.aloneScene(), d.endScene(),
 	}
 }
 

@@ -96,12 +96,12 @@ func enter() error {
 		if !isInit {
 			continue
 		}
-		rig, err := rigDir()
+		bin, err := binDir()
 		if err != nil {
 			return err
 		}
 		env := append(os.Environ(),
-			"KUBECONFIG="+adminKubeconfig, "HOME="+workDir, "PATH="+rig+":"+os.Getenv("PATH"),
+			"KUBECONFIG="+adminKubeconfig, "HOME="+workDir, "PATH="+bin+":"+filepath.Join(bin, "rig")+":"+os.Getenv("PATH"),
 			`PS1=demo \w # `)
 		err = syscall.Exec("/usr/bin/nsenter", []string{
 			"nsenter", "--all", "--target", strconv.Itoa(pid), "sh", "-c", "cd " + workDir + " && exec sh",

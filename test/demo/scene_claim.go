@@ -123,7 +123,7 @@ func (d *demo) playClaim(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	d.screen.annotation(p)
+	d.screen.annotation(p.name, p.sel)
 	d.showPods(p)
 	if err := d.check(ctx, d.postgres, p); err != nil {
 		return err

@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
-	"github.com/tenure-ipam/tenure/ipam/protocol"
 	"github.com/tenure-ipam/tenure/ipam/store"
 )
 
@@ -20,7 +19,7 @@ func (d *demo) endScene() scene {
 	return scene{
 		"Everything is deleted, and every address comes back by itself",
 		"The virtual machine is stopped, and all pods are deleted: the claims keep their addresses. Then the machine, with which Kubernetes' garbage " +
-			"collector deletes its claim; the other claim; and the pool, which waits until nobody holds a lease of it.",
+			"collector deletes its claim; the other claim; and the pools, which wait until nobody holds a lease of them.",
 		d.playEnd,
 	}
 }
@@ -57,7 +56,7 @@ func (d *demo) playEnd(ctx context.Context) error {
 	if err := d.endClaims(ctx); err != nil {
 		return err
 	}
-	if err := d.endPool(ctx); err != nil {
+	if err := d.endPools(ctx); err != nil {
 		return err
 	}
 	return d.endPrograms(ctx)
@@ -94,25 +93,25 @@ func (d *demo) claimsLeft(ctx context.Context) (string, error) {
 	return "", err
 }
 
-func (d *demo) endPool(ctx context.Context) error {
-	d.screen.command("kubectl delete ippool %s; kubectl -n %s delete network-attachment-definition %s", poolName, namespace, networkName)
-	pool := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: poolName}}
+func (d *demo) endPools(ctx context.Context) error {
+	d.screen.command("kubectl -n %s delete network-attachment-definition %s; kubectl delete ippools --all", namespace, networkName)
 	network := &nad.NetworkAttachmentDefinition{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: networkName}}
-	for _, o := range []client.Object{pool, network} {
-		if err := d.kube.Delete(ctx, o); err != nil {
-			return err
-		}
+	if err := d.kube.Delete(ctx, network); err != nil {
+		return err
 	}
-	took, err := d.screen.await(ctx, "leases are given back", d.poolLeft)
+	if err := d.kube.DeleteAllOf(ctx, &v1alpha1.IPPool{}); err != nil {
+		return err
+	}
+	took, err := d.screen.await(ctx, "leases are given back", d.poolsLeft)
 	if err != nil {
 		return err
 	}
-	d.screen.ok("The pool is gone, and with it every lease %s", d.screen.in(dim, "("+seconds(took)+")"))
+	d.screen.ok("The pools are gone, and with them every lease %s", d.screen.in(dim, "("+seconds(took)+")"))
 	return nil
 }
 
-// poolLeft says what is left of the pool.
-func (d *demo) poolLeft(ctx context.Context) (string, error) {
+// poolsLeft says what is left of the pools.
+func (d *demo) poolsLeft(ctx context.Context) (string, error) {
 	leases, err := d.api.Leases(ctx)
 	if err != nil {
 		return "", err
@@ -120,15 +119,14 @@ func (d *demo) poolLeft(ctx context.Context) (string, error) {
 	if len(leases) > 0 {
 		return fmt.Sprintf("%d leases are left, one of %v", len(leases), leases[0].Holder), nil
 	}
-	_, out, err := d.api.ReadPool(ctx, poolName)
-	switch out {
-	case protocol.NotFound:
-		return "", nil
-	case protocol.Done:
-		return "pool " + poolName + " is left", nil
-	default:
+	var pools v1alpha1.IPPoolList
+	if err := d.kube.List(ctx, &pools); err != nil {
 		return "", err
 	}
+	if len(pools.Items) > 0 {
+		return fmt.Sprintf("%d pools are left, one named %s", len(pools.Items), pools.Items[0].Name), nil
+	}
+	return "", nil
 }
 
 // endPrograms ends Tenure's programs as kubelet does, and looks into the stores
@@ -145,11 +143,11 @@ func (d *demo) endPrograms(ctx context.Context) error {
 		return err
 	}
 	for _, n := range []*node{d.nodeA, d.nodeB} {
-		if err := emptyStore(n); err != nil {
+		if err := errors.Join(emptyStore(n), n.attachedLeft("")); err != nil {
 			return err
 		}
 	}
-	d.screen.ok("Agents and controller have ended well; the nodes' stores are sound, and empty.")
+	d.screen.ok("Agents and controller have ended well; the nodes' stores are sound, and empty, and so are the meta-plugin's journals.")
 	_, err = d.screen.during("the control plane ends", func(func(string)) error { return d.cp.Stop() })
 	return errors.Join(err, ctx.Err())
 }

@@ -149,8 +149,8 @@ func (d *demo) published(ctx context.Context) (map[string]int32, error) {
 func (d *demo) frozenScene() scene {
 	return scene{
 		"The API server does not answer, and a pod starts all the same",
-		"kube-apiserver is frozen (SIGSTOP): connections stay open, no answer comes. The node has leased its block already, and knows its own pods " +
-			"from a watch.",
+		"kube-apiserver is frozen (SIGSTOP): connections stay open, no answer comes. The node has leased its block already, and knows its own " +
+			"pods, and the networks that they select, from watches.",
 		d.playFrozen,
 	}
 }

@@ -61,18 +61,7 @@ func (d *demo) playPool(ctx context.Context) error {
 		return err
 	}
 
-	var opened protocol.Pool
-	_, err := d.screen.await(ctx, "the controller opens the pool", func(ctx context.Context) (string, error) {
-		p, out, err := d.api.ReadPool(ctx, poolName)
-		if out != protocol.Done {
-			return "", err
-		}
-		opened = p
-		if !p.Open {
-			return "pool " + poolName + " is closed", nil
-		}
-		return "", nil
-	})
+	opened, err := d.awaitOpen(ctx, poolName)
 	if err != nil {
 		return err
 	}
@@ -84,4 +73,20 @@ func (d *demo) playPool(ctx context.Context) error {
 	}
 	d.screen.ok("The pool is open. Nodes lease blocks of 64 addresses: a /%d and a /%d at a time.", opened.Bits4, opened.Bits6)
 	return nil
+}
+
+// awaitOpen waits until the controller has opened a pool.
+func (d *demo) awaitOpen(ctx context.Context, name protocol.PoolName) (opened protocol.Pool, err error) {
+	_, err = d.screen.await(ctx, "the controller opens the pool", func(ctx context.Context) (string, error) {
+		p, out, err := d.api.ReadPool(ctx, name)
+		if out != protocol.Done {
+			return "", err
+		}
+		opened = p
+		if !p.Open {
+			return fmt.Sprintf("pool %s is closed", name), nil
+		}
+		return "", nil
+	})
+	return opened, err
 }

@@ -21,7 +21,7 @@ func (d *demo) playStatic(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.screen.annotation(printer)
+	d.screen.annotation(printer.name, printer.sel)
 	d.showPods(printer)
 	if texts(printer.addrs) != wanted {
 		return fmt.Errorf("printer has %v; want %s", printer.addrs, wanted)

@@ -114,10 +114,10 @@ func (s *screen) does(who, format string, args ...any) {
 	s.line(margin + s.in(cyan, who+":") + " " + fmt.Sprintf(format, args...))
 }
 
-// annotation prints what a pod selects.
-func (s *screen) annotation(p *pod) {
-	s.does(p.name+"'s annotation", "%s", npwg.AnnotationNetworks)
-	for l := range strings.Lines(strings.ReplaceAll(p.sel.String(), "},{", "},\n {")) {
+// annotation prints what somebody's pod selects.
+func (s *screen) annotation(whose string, sel selections) {
+	s.does(whose+"'s annotation", "%s", npwg.AnnotationNetworks)
+	for l := range strings.Lines(strings.ReplaceAll(sel.String(), "},{", "},\n {")) {
 		s.line(margin + margin + strings.TrimRight(l, "\n"))
 	}
 }
