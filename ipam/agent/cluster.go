@@ -21,6 +21,7 @@ type Cluster struct {
 	Claims    Claims
 	Pools     Pools
 	Pods      Pods
+	Events    Events
 }
 
 // Leases are the calls on leases. An outcome of Unknown means that a write may
@@ -120,6 +121,14 @@ type Pods interface {
 	// PodsOfNode lists the pods of a node live, those without a network namespace of
 	// their own left out: no interface is ever attached to these.
 	PodsOfNode(ctx context.Context, node protocol.NodeName) ([]Pod, error)
+}
+
+// Events tells people what the node cannot set right by itself.
+type Events interface {
+	// WarnNode says something of the node, whose Node object has that UID. It neither
+	// waits for the API server nor fails: what is said may be lost, and repetitions may
+	// be counted as one.
+	WarnNode(node protocol.NodeName, uid protocol.UID, reason, message string)
 }
 
 // A Clock tells the time and waits.

@@ -113,28 +113,6 @@ func countLost(tx *store.Tx) (n int, err error) {
 	return n, nil
 }
 
-// sayLost tells people that a right was taken from this node, and who uses it: the
-// addresses of these pods may be others' by now.
-func (a *Agent) sayLost(r protocol.Right, why string) {
-	var pods []string
-	err := a.st.View(func(tx *store.Tx) error {
-		pods = pods[:0]
-		for att, err := range tx.Attachments() {
-			if err != nil {
-				return err
-			}
-			if slices.Contains(restsOn(att), r.Name) {
-				pods = append(pods, fmt.Sprintf("%s %s", att.Pod, att.IfName))
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		a.log.Error("store not read", "error", err)
-	}
-	a.log.Warn("right lost", "right", r.Name, "error", why, "usedBy", pods)
-}
-
 // checkLost is CHECK's part: an attachment whose addresses were taken is not as it
 // should be.
 func checkLost(tx *store.Tx, key store.Key) error {

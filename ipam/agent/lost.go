@@ -128,6 +128,7 @@ func (a *Agent) freeze(ctx context.Context, f protocol.Former, left *remains) er
 	if len(fresh) > 0 {
 		a.log.ErrorContext(ctx, "a store of this machine was lost: what it held is frozen", "store", f.Store,
 			"rights", len(fresh), "sameBoot", f.Boot == a.cfg.Boot, "pods", len(lost.Pods), "namespaces", len(lost.Netns))
+		a.sayStoreLost(f, len(fresh))
 	}
 	if f.Boot != a.cfg.Boot { // nothing of it runs any more
 		return a.giveBackLost(ctx, f.Store)

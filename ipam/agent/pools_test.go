@@ -39,7 +39,9 @@ func TestAwaitsPool(t *testing.T) {
 		{name: "closed to one address", before: shut, exact: "10.0.0.5", want: "pool lan is closed: it waits for node n2"},
 		{name: "closed to one address, and opened", before: shut, exact: "10.0.0.5", opens: true},
 		{name: "closed without a word", before: func(k *knownPool) { k.Open = false }, want: "pool lan is closed: see its condition Ready"},
-		{name: "made again", before: func(k *knownPool) { k.UID, k.Open, k.Bits4, k.Bits6, k.Waits = "p2", false, 0, 0, "an earlier one has leases" },
+		{name: "made again", before: func(k *knownPool) {
+			k.UID, k.Open, k.Bits4, k.Bits6, k.Waits = "p2", false, 0, 0, "an earlier one has leases"
+		},
 			want: "pool lan has not been opened by the controller yet: an earlier one has leases"},
 		{name: "gone", before: func(*knownPool) {}, absent: true, want: "pool lan does not exist"},
 		{name: "gone, and made again", before: func(*knownPool) {}, absent: true, opens: true},

@@ -16,11 +16,13 @@ const seatRetry = 4 * time.Second
 
 // runSeat keeps the node's seat until ctx ends.
 func (a *Agent) runSeat(ctx context.Context) error {
+	var quiet silence
 	for {
 		accepted, err := a.beat(ctx)
 		if err != nil && ctx.Err() == nil {
 			return err
 		}
+		a.saySilence(&quiet, accepted)
 		pause := jittered(seatRetry)
 		if accepted {
 			a.mu.Lock()
@@ -76,7 +78,7 @@ func (a *Agent) beat(ctx context.Context) (accepted bool, err error) {
 			return true, a.accept(ctx, had, era, res.Next)
 		}
 		if had != 0 && res.Next.Term == 0 {
-			a.log.WarnContext(ctx, "seat lost", "node", a.cfg.Node, "error", res.Why)
+			a.saySeatLost(ctx, had, res)
 		}
 		if res.Call == protocol.SeatNone {
 			if res.Why != "" {

@@ -16,28 +16,26 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// reporter is the name under which events of pods are written.
+// reporter is the name under which events are written.
 const reporter = "tenured"
 
 // resolver makes what answers the meta-plugin. It follows this node's pods by way of
-// the cache that it returns as well. stop ends what it does in the background.
-func (d *Daemon) resolver(ctx context.Context, c client.WithWatch, api *cluster.API) (r *resolve.Resolver, cache *cluster.PodCache, stop func(), err error) {
+// the cache that it returns as well.
+func (d *Daemon) resolver(c client.WithWatch, api *cluster.API, events *cluster.Events) (r *resolve.Resolver, cache *cluster.PodCache, err error) {
 	found := &attachPods{api: api}
-	warn, stop := api.PodEvents(ctx, reporter, string(d.cfg.Agent.Node))
 	cfg := resolve.DefaultConfig(d.cfg.Reports)
 	cfg.State = d.cfg.AttachState
 	r, err = resolve.New(cfg, resolve.Cluster{
 		Pods: found, Definitions: definitions{api, c}, Namespaces: namespaces{api, c},
-		Devices: devices.Kubelet{Socket: d.cfg.PodResources}, Warn: warn,
+		Devices: devices.Kubelet{Socket: d.cfg.PodResources}, Warn: events.WarnPod,
 	}, d.log)
 	if err != nil {
-		stop()
-		return nil, nil, nil, err
+		return nil, nil, err
 	}
 	found.cache = cluster.NewPodCache(c, d.cfg.Agent.Node, keeps, func(o *metav1.PartialObjectMetadata, exists bool) {
 		r.PodChanged(attachPodOf(o), exists)
 	})
-	return r, found.cache, stop, nil
+	return r, found.cache, nil
 }
 
 // keeps reports whether agent or resolver read an annotation of pods.

@@ -129,12 +129,13 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	attach, podCache, stop, err := d.resolver(ctx, c, api)
+	events := api.Events(ctx, reporter, string(d.cfg.Agent.Node))
+	defer events.Stop()
+	attach, podCache, err := d.resolver(c, api, events)
 	if err != nil {
 		return err
 	}
-	defer stop()
-	a, err := agent.New(d.cfg.Agent, st, d.cluster(c, api, podCache), d.cfg.Clock, hostFromHere(d.cfg), d.log)
+	a, err := agent.New(d.cfg.Agent, st, d.cluster(c, api, podCache, events), d.cfg.Clock, hostFromHere(d.cfg), d.log)
 	if err != nil {
 		return err
 	}
@@ -181,10 +182,10 @@ func (d *Daemon) client() (client.WithWatch, *cluster.API, error) {
 	return c, api, nil
 }
 
-func (d *Daemon) cluster(c client.WithWatch, api *cluster.API, cache *cluster.PodCache) agent.Cluster {
+func (d *Daemon) cluster(c client.WithWatch, api *cluster.API, cache *cluster.PodCache, events *cluster.Events) agent.Cluster {
 	follower := watches{api, c, d.log}
 	return agent.Cluster{
-		Leases: api, SubLeases: follower, Seats: follower, Claims: api, Pools: pools{api, c}, Pods: pods{api, cache},
+		Leases: api, SubLeases: follower, Seats: follower, Claims: api, Pools: pools{api, c}, Pods: pods{api, cache}, Events: events,
 	}
 }
 

@@ -32,7 +32,7 @@ func TestRoles(t *testing.T) {
 		{"configmaps", "", ""},
 		{"serviceaccounts/token", "", ""},
 		{"events", "create patch", "create patch"},
-		{"events.events.k8s.io", "create patch", "create patch"},
+		{"events.events.k8s.io", "", "create patch"},
 		{"network-attachment-definitions.k8s.cni.cncf.io", "get list watch", "get list watch"},
 		{"ipamclaims.k8s.cni.cncf.io", "get watch", "get list watch"},
 		{"ipamclaims.k8s.cni.cncf.io/status", "", "update patch"},

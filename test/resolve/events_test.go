@@ -1,0 +1,149 @@
+package resolve_test
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/ipam/agent"
+	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/daemon"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+	"github.com/tenure-ipam/tenure/test/fleet"
+)
+
+// told waits until an agent has said something of its Node.
+func told(t *testing.T, node *corev1.Node, reason string, words ...string) {
+	t.Helper()
+	fleet.Eventually(t, minute, func() error {
+		var list corev1.EventList
+		if err := kc.List(t.Context(), &list); err != nil {
+			return err
+		}
+		var others []string
+		for _, e := range list.Items {
+			if e.InvolvedObject.Kind != "Node" || e.InvolvedObject.UID != node.UID {
+				continue
+			}
+			all := e.Type == corev1.EventTypeWarning && e.Reason == reason && e.Source == corev1.EventSource{Component: "tenured", Host: node.Name}
+			for _, w := range words {
+				all = all && strings.Contains(e.Message, w)
+			}
+			if all {
+				return nil
+			}
+			others = append(others, fmt.Sprintf("%s %s: %s", e.Type, e.Reason, e.Message))
+		}
+		return fmt.Errorf("no warning %s with %q; there are %q", reason, words, others)
+	})
+}
+
+// leasesOf returns a node's leases.
+func leasesOf(t *testing.T, api *cluster.API, node string) []protocol.Lease {
+	t.Helper()
+	leases, _, err := api.NodeLeases(t.Context(), protocol.NodeName(node))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return leases
+}
+
+// TestNodeEvents: an agent, with its own rights and under the policies, says of its Node
+// what it cannot set right: that it was fenced, that its seat, its leases and its store
+// were lost.
+func TestNodeEvents(t *testing.T) {
+	const name, pool = "losing", "losing"
+	var bits int32 = 28
+	p := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: pool}, Spec: v1alpha1.IPPoolSpec{Ranges: []v1alpha1.Range{{CIDR: "10.70.0.0/20"}}}}
+	if err := kc.Create(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	p.Status = v1alpha1.IPPoolStatus{Leasing: v1alpha1.LeasingOpen, BlockPrefixLengths: &v1alpha1.BlockPrefixLengths{IPv4: &bits}}
+	if err := kc.Status().Update(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	create(t, node)
+	api, _, err := cluster.Dial(cp.Config())
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := fleet.New(t, tokenOf(t, name))
+	f.Change = func(c *daemon.Config) { c.Agent.Fence = 8 * time.Second } // a heartbeat every two
+	n := f.Start(name)
+	add := func(sandbox string) netip.Addr {
+		t.Helper()
+		pod := newPod(t, "default", sandbox, name)
+		res, err := n.Insist(fleet.Interface{
+			Network: "net-" + pool, Sandbox: sandbox, IfName: "net1", IPAM: map[string]any{"type": "tenure", "pool": pool},
+			Namespace: pod.Namespace, Pod: pod.Name, PodUID: string(pod.UID),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res.IPs[0].Address.Addr()
+	}
+	used := add("losing-pod")
+
+	if err := cp.StopAPIServer(); err != nil {
+		t.Fatal(err)
+	}
+	fleet.Eventually(t, minute, func() error {
+		if !strings.Contains(n.Log(), "msg=fenced") {
+			return fmt.Errorf("the agent has not noticed that it is fenced")
+		}
+		return nil
+	})
+	if err := cp.StartAPIServer(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	told(t, node, agent.ReasonFenced, "until now")
+
+	fleet.Eventually(t, minute, func() error { // heartbeats come between
+		seat, _, err := api.ReadSeat(t.Context(), name)
+		if err != nil {
+			return err
+		}
+		seat.Store, seat.Boot, seat.Term, seat.Turn = "", "", seat.Term+1, seat.Turn+1
+		_, out, err := api.UpdateSeat(t.Context(), seat)
+		if out != protocol.Done {
+			err = fmt.Errorf("end the term: %v, %w", out, err)
+		}
+		return err
+	})
+	told(t, node, agent.ReasonSeatLost, "was ended")
+	n.AwaitReady()
+
+	n.Stop() // else it would put the lease back at once
+	for _, l := range leasesOf(t, api, name) {
+		if !l.Block.Contains(used) {
+			continue
+		}
+		if out, err := api.DeleteLease(t.Context(), l.Meta); out != protocol.Done {
+			t.Fatal(out, err)
+		}
+		l.Meta = protocol.Meta{Name: l.Name}
+		l.Holder, l.Store, l.Term, l.Turn = protocol.Holder{Node: "winning"}, "winners", 1, 1
+		if _, out, err := api.CreateLease(t.Context(), l); out != protocol.Done {
+			t.Fatal(out, err)
+		}
+	}
+	n = f.Start(name)
+	told(t, node, agent.ReasonLeaseLost, "winning", "default/losing-pod net1")
+
+	add("losing-more")
+	n.Stop()
+	held := len(leasesOf(t, api, name))
+	if err := os.Remove(n.Config().Store); err != nil {
+		t.Fatal(err)
+	}
+	n = f.Start(name)
+	told(t, node, agent.ReasonStoreLost, fmt.Sprintf("the %d leases", held), "frozen until")
+}
