@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -23,7 +24,7 @@ type simAdd struct {
 
 // addWait is how long an ADD waits before it fails: much longer than it ships,
 // since everybody here is slow.
-const addWait = time.Minute
+const addWait = 3 * time.Minute
 
 // add begins the ADD of s. Calls of one key are made one after the other.
 func (n *simNode) add(s *sandbox) {
@@ -56,8 +57,15 @@ func (a *simAdd) consume() {
 func (a *simAdd) end(att *attachment) {
 	delete(a.n.agent.keys, a.ask.key)
 	a.unlock()
-	if att != nil && att.use != "" {
-		a.n.agent.tried[att.use] = a.n.w.now
+	if att != nil {
+		if att.use != "" {
+			a.n.agent.tried[att.use] = a.n.w.now
+		}
+		for _, name := range a.requests() { // what was asked for and is not needed any more
+			if name != att.use && !a.n.disk.ofUse(name) {
+				a.n.letGo(name)
+			}
+		}
 	}
 	a.n.answerAdd(a.s, att)
 }
@@ -126,7 +134,12 @@ func (a *simAdd) obtain() {
 		a.end(nil)
 		return
 	}
+	if n.agent.pressed == allocator.PressureExhausted { // only the cluster can help
+		a.request()
+		return
+	}
 	if name, x, ok := n.takeable(a.ask.exact); ok && n.w.one(2) {
+		n.w.count("take back")
 		n.drive(n.disk.rights[name], protocol.Event{Kind: protocol.EventTakeBack, Addrs: []netip.Addr{x}}, a.driven)
 		return
 	}
@@ -204,9 +217,7 @@ func (a *simAdd) request() {
 	n := a.n
 	ask := protocol.Request{Pod: a.ask.pod, Interface: a.ask.key.ifName, Wants: []protocol.Wanted{{Pool: poolName, Ranges: a.ranges()}}}
 	r := protocol.Right{Kind: protocol.RightRequest, Request: &ask}
-	for _, name := range n.names(func(r protocol.Right) bool {
-		return r.Kind == protocol.RightRequest && r.Request.Pod.UID == ask.Pod.UID && r.Request.Interface == ask.Interface && r.Store == ""
-	}) {
+	for _, name := range a.requests() {
 		r = n.disk.rights[name]
 	}
 	if r.Name == "" {
@@ -229,6 +240,13 @@ func (a *simAdd) request() {
 			a.ask.granted = append(a.ask.granted, attAddr{addr: x, pool: poolName})
 		}
 		n.later(a.hold)
+	})
+}
+
+// requests are the names of the requests of this pod and interface.
+func (a *simAdd) requests() []string {
+	return a.n.names(func(r protocol.Right) bool {
+		return r.Kind == protocol.RightRequest && r.Request.Pod.UID == a.ask.pod.UID && r.Request.Interface == a.ask.key.ifName && r.Store == ""
 	})
 }
 

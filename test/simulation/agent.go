@@ -128,9 +128,6 @@ func (n *simNode) lookDue() {
 		if r.Kind == protocol.RightUse && r.Phase == protocol.Noted {
 			ev.Kind = protocol.EventLetGo // the ADD that wanted it is gone, or asks again
 		}
-		if r.Kind == protocol.RightRequest && r.Phase == protocol.Noted && n.w.now-n.agent.tried[name] > requestKept {
-			ev.Kind = protocol.EventLetGo
-		}
 		if n.agent.busy[name] {
 			n.agent.looks[name] = n.w.now + 5*time.Second
 			continue
@@ -147,7 +144,7 @@ const (
 	// sweepEvery is how far apart the two looks at garbage are.
 	sweepEvery = 30 * time.Second
 	// cooldown is M41's.
-	cooldown = 5 * time.Minute
+	cooldown = 15 * time.Minute
 )
 
 // listOwn is the hourly list of what the API server has in the node's name.
@@ -156,9 +153,18 @@ func (n *simNode) listOwn() {
 		return
 	}
 	var found []protocol.Right
+	tell := map[string]protocol.Lease{}
 	n.ask("list of its own", false, func() {
 		found = n.listOf(n.disk.store)
+		for _, l := range n.w.api.leases.list(func(l protocol.Lease) bool { return l.Holder.Node == n.name && l.Store == n.disk.store }) {
+			tell[l.Name] = l
+		}
 	}, func(known bool) {
+		for _, name := range n.names(func(r protocol.Right) bool { return known && r.Kind == protocol.RightLease && r.Phase == protocol.Held }) {
+			if r := n.disk.rights[name]; tell[name].UID != r.UID || !r.ToldBy(tell[name]) {
+				n.agent.looks[name] = n.w.now
+			}
+		}
 		for _, r := range found {
 			if _, ok := n.disk.rights[r.Name]; !known || ok || n.agent.busy[r.Name] {
 				continue
@@ -282,8 +288,12 @@ func (n *simNode) reserve() {
 			free = append(free, block)
 		}
 	}
-	if block, ok := pickOf(w, free); ok {
+	if block, ok := pickOf(w, free); ok && !(w.fault == M35 && a.pressed == allocator.PressureExhausted) {
 		r := protocol.Right{Kind: protocol.RightLease, Name: protocol.LeaseName(poolName, block), Pool: poolName, PoolUID: a.pool.UID, Block: block}
 		n.drive(r, protocol.Event{Kind: protocol.EventWant}, nil)
+		return
+	}
+	if w.fault == M35 {
+		n.reserveByRequest()
 	}
 }

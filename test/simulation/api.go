@@ -5,6 +5,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"time"
 
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -190,6 +191,7 @@ type simCall struct {
 	write     bool
 	commit    func() // runs at the server, once
 	committed bool
+	left      time.Duration // when its caller gave up
 }
 
 // arrive commits c, if it has not been.

@@ -73,6 +73,7 @@ func (c *caller) die() {
 // abandon leaves a request to itself.
 func (w *world) abandon(x *exchange) {
 	if x.write && !x.committed {
+		x.left = w.now
 		w.late = append(w.late, &x.simCall)
 	}
 }

@@ -203,14 +203,17 @@ func (c *simController) act() {
 	}
 }
 
-// recover is what the controller does when nothing else happens.
-func (c *simController) recover(nodes []*simNode) {
+// recover is what the controller does when nothing else happens. Its informers may be
+// a moment behind, if behind is true.
+func (c *simController) recover(nodes []*simNode, behind bool) {
 	c.away = false
 	for _, n := range nodes {
 		c.soon(task{lookAtSeat, string(n.name)}, 0)
 	}
 	c.giveBackFrozen()
-	c.hearAll()
+	if !behind || !c.w.one(3) {
+		c.hearAll()
+	}
 	for range 2 * len(c.due) { // what is due again at once waits for the next round
 		c.reconcile()
 	}

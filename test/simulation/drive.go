@@ -118,7 +118,7 @@ func (n *simNode) free(d *simDisk, r protocol.Right) bool {
 	if n.w.fault == M49 && r.Store != "" && r.Kind != protocol.RightLease {
 		return true
 	}
-	return d.unused(r)
+	return d.unused(r) && !n.coolingIn(d, r)
 }
 
 // bar keeps addresses of a lease from being given, as far as nobody has them.
@@ -169,7 +169,10 @@ func (d *simDrive) settle(res protocol.Result) {
 	case res.Forget || res.Verdict == protocol.VerdictServes:
 		delete(n.agent.looks, r.Name)
 		return
-	case r.Phase == protocol.Noted && r.UID != "" && r.Kind != protocol.RightRequest:
+	case r.Phase == protocol.Noted && r.UID != "" && r.Kind == protocol.RightRequest: // its ADD asks, or it expires
+		delete(n.agent.looks, r.Name)
+		return
+	case r.Phase == protocol.Noted && r.UID != "":
 		// it is there, and only waits to be confirmed
 	case r.Phase == protocol.Noted:
 		now := n.now().Wall

@@ -3,6 +3,7 @@ package simulation
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -25,7 +26,6 @@ const (
 	M7  Fault = "M7"
 	M8  Fault = "M8"
 	M9  Fault = "M9"
-	M10 Fault = "M10"
 	M11 Fault = "M11"
 	M12 Fault = "M12"
 	M18 Fault = "M18"
@@ -42,8 +42,6 @@ const (
 	M31 Fault = "M31"
 	M32 Fault = "M32"
 	M33 Fault = "M33"
-	M35 Fault = "M35"
-	M41 Fault = "M41"
 	M42 Fault = "M42"
 	M43 Fault = "M43"
 	M44 Fault = "M44"
@@ -55,7 +53,6 @@ const (
 	M50 Fault = "M50"
 	M51 Fault = "M51"
 	M52 Fault = "M52"
-	M53 Fault = "M53"
 )
 
 // A Bug is a deliberate fault and what is expected of it.
@@ -80,7 +77,7 @@ func withEdits(k flavour) bool      { return k.edits }
 func withMoves(k flavour) bool      { return k.moves }
 
 // Bugs returns all deliberate faults.
-func Bugs() []Bug { return append(nodeBugs(), controllerBugs()...) }
+func Bugs() []Bug { return slices.Concat(nodeBugs(), controllerBugs(), scarcityBugs()) }
 
 func nodeBugs() []Bug {
 	return []Bug{

@@ -14,7 +14,7 @@ func (n *simNode) giveBack() {
 		return
 	}
 	for _, name := range n.names(func(r protocol.Right) bool {
-		return r.Phase == protocol.Held || r.Phase == protocol.Lost || r.Phase == protocol.Frozen
+		return r.Phase == protocol.Held || r.Phase == protocol.Lost || r.Phase == protocol.Frozen || r.Phase == protocol.Noted && r.Kind == protocol.RightRequest
 	}) {
 		r := n.disk.rights[name]
 		if !n.free(n.disk, r) {
@@ -36,7 +36,9 @@ func (n *simNode) giveBack() {
 		if w.now-since < after || a.busy[name] {
 			continue
 		}
-		delete(a.idle, name)
+		if r.Phase != protocol.Noted { // which is tried until it is gone
+			delete(a.idle, name)
+		}
 		if r.Kind != protocol.RightLease || r.Phase != protocol.Held || r.Term == 0 && !r.Granted {
 			n.letGo(name)
 			continue
@@ -70,7 +72,7 @@ func (n *simNode) cede(name string, keep func(netip.Addr) bool, done func()) {
 		for x := r.Block.Addr(); r.Block.Contains(x); x = x.Next() {
 			state, err := space.State(x)
 			must(err)
-			if state == allocator.Free && (keep == nil || keep(x)) {
+			if state == allocator.Free && (keep == nil || keep(x)) && !n.cooling(n.disk, x) {
 				free = append(free, x)
 			}
 		}

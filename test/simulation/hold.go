@@ -211,15 +211,6 @@ func (n *simNode) gives(d *simDisk, lease string) bool {
 	return n.serving() && n.serves(r)
 }
 
-// cooling is M41: a freed address is barred for a while, by the wall clock.
-func (n *simNode) cooling(d *simDisk, x netip.Addr) bool {
-	if n.w.fault != M41 {
-		return false
-	}
-	freed, ok := d.freed[x]
-	return ok && n.now().Wall.Before(freed.Add(cooldown))
-}
-
 // put records a new attachment.
 func (d *simDisk) put(a simAsk, addrs []attAddr) attachment {
 	d.serial++

@@ -103,6 +103,7 @@ func (n *simNode) start() {
 		}
 	}
 	n.w.logf("%s: starts, store %s, boot %s, term %d, F %v", n.machine, n.disk.store, self.Boot, n.agent.sitting.Term, n.fence)
+	n.listOwn()
 }
 
 // crash ends the agent's process. Whoever waits for it sees the connection end: a

@@ -82,6 +82,12 @@ func leaseObject(l protocol.Lease) v1alpha1.IPLease {
 func subObject(s protocol.SubLease) v1alpha1.IPSubLease {
 	obj := cluster.ToSubLease(s)
 	stamp(&obj.ObjectMeta, s.Meta)
+	for _, g := range s.Granted {
+		obj.Status.Granted = append(obj.Status.Granted, v1alpha1.Granted{Address: g.Addr.String(), Lease: g.Lease})
+	}
+	if r := s.Refused; r != nil {
+		obj.Status.Refused = &v1alpha1.Refusal{Reason: r.Reason, Message: r.Message}
+	}
 	return *obj
 }
 

@@ -66,9 +66,8 @@ func (s *sandbox) String() string {
 
 // newPod makes a pod for n. Those with a claim are of workloads that share.
 func (w *world) newPod(n *simNode) *simPod {
-	w.pods++
-	uid := protocol.UID(fmt.Sprintf("p%d", w.pods))
-	p := &simPod{node: n, there: true, at: w.now, ref: protocol.PodRef{Namespace: "ns", Name: "pod-" + string(uid), UID: uid}}
+	p := &simPod{node: n, there: true, at: w.now, ref: w.podRef()}
+	uid := p.ref.UID
 	switch kind := w.rng.IntN(10); {
 	case kind >= 6 && w.kind.uses:
 		if !w.claimPod(p) {

@@ -32,10 +32,20 @@ var poolRanges = map[protocol.PoolName][]v1alpha1.Range{
 	sixPool:   {{CIDR: "fd00::/64", Start: "fd00::1", End: "fd00::2"}},
 }
 
+// ranges are those of poolRanges, but for the nodes' pool in a run where that is
+// narrow.
+func (w *world) ranges(pool protocol.PoolName) []v1alpha1.Range {
+	all := slices.Clone(poolRanges[pool])
+	if pool == poolName && w.kind.narrow {
+		all[0].End = "10.0.0.11"
+	}
+	return all
+}
+
 // addressesOf are the addresses of the ranges that a pool begins with.
-func addressesOf(pool protocol.PoolName) []netip.Addr {
+func (w *world) addressesOf(pool protocol.PoolName) []netip.Addr {
 	var all []netip.Addr
-	for _, r := range poolRanges[pool] {
+	for _, r := range w.ranges(pool) {
 		for a, end := netip.MustParseAddr(r.Start), netip.MustParseAddr(r.End); !end.Less(a); a = a.Next() {
 			all = append(all, a)
 		}
@@ -49,7 +59,7 @@ func (w *world) editPools() {
 	p, out := w.api.pools.read(string(name))
 	if out != protocol.Done {
 		w.logf("person: makes pool %s", name)
-		obj := newPool(name, 1<<w.rng.IntN(2), poolRanges[name])
+		obj := newPool(name, 1<<w.rng.IntN(2), w.ranges(name))
 		obj.Spec.Domain = w.domain(name)
 		w.createPool(obj)
 		return
@@ -60,14 +70,14 @@ func (w *world) editPools() {
 	case 3:
 		w.logf("person: shrinks pool %s", name)
 		w.editPool(name, func(s *v1alpha1.IPPoolSpec) {
-			s.Ranges = slices.Clone(poolRanges[name])
+			s.Ranges = w.ranges(name)
 			s.Ranges[0].End = s.Ranges[0].Start
 		})
 	case 4:
-		a, _ := pickOf(w, addressesOf(name))
+		a, _ := pickOf(w, w.addressesOf(name))
 		w.logf("person: excludes %v from pool %s", a, name)
 		w.editPool(name, func(s *v1alpha1.IPPoolSpec) {
-			s.Ranges = slices.Clone(poolRanges[name])
+			s.Ranges = w.ranges(name)
 			s.Ranges[0].Exclude = []string{a.String()}
 		})
 	case 5, 6:
@@ -94,17 +104,17 @@ func (w *world) resize(name protocol.PoolName) {
 
 // growBack gives a pool the ranges that it began with.
 func (w *world) growBack(name protocol.PoolName) {
-	if p, _ := w.api.pools.read(string(name)); reflect.DeepEqual(p.obj.Spec.Ranges, poolRanges[name]) {
+	if p, _ := w.api.pools.read(string(name)); reflect.DeepEqual(p.obj.Spec.Ranges, w.ranges(name)) {
 		return
 	}
-	w.editPool(name, func(s *v1alpha1.IPPoolSpec) { s.Ranges = poolRanges[name] })
+	w.editPool(name, func(s *v1alpha1.IPPoolSpec) { s.Ranges = w.ranges(name) })
 }
 
 // restorePools has every pool there, with the ranges that it began with.
 func (w *world) restorePools() {
 	for _, name := range poolNames {
 		if p, out := w.api.pools.read(string(name)); out != protocol.Done {
-			obj := newPool(name, 1, poolRanges[name])
+			obj := newPool(name, 1, w.ranges(name))
 			obj.Spec.Domain = w.domain(name)
 			w.createPool(obj)
 		} else if !p.Deleting {
@@ -134,7 +144,7 @@ func (w *world) room(network string, granted map[netip.Addr]protocol.Grant) bool
 			_, taken := granted[a]
 			return !taken
 		}
-		if !slices.ContainsFunc(addressesOf(protocol.PoolName(src.Pool)), free) {
+		if !slices.ContainsFunc(w.addressesOf(protocol.PoolName(src.Pool)), free) {
 			return false
 		}
 	}

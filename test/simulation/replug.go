@@ -1,10 +1,6 @@
 package simulation
 
-import (
-	"slices"
-
-	"github.com/tenure-ipam/tenure/ipam/protocol"
-)
+import "slices"
 
 // replug unplugs the interface of a running sandbox and plugs it in again: a DEL
 // and an ADD of one key.
@@ -33,19 +29,4 @@ func (n *simNode) double() {
 // delPending reports whether a DEL of k has been sent and not been answered.
 func (n *simNode) delPending(k attKey) bool {
 	return n.agent != nil && slices.Contains(n.agent.dels, k)
-}
-
-// earlyCede is M10: the lease says what is ceded before the store does.
-func (n *simNode) earlyCede(r protocol.Right, ev protocol.Event, then func()) {
-	n.ask("early cede of "+r.Name, true, func() {
-		n.w.api.leases.update(protocol.Meta{Name: r.Name, UID: r.UID, Revision: r.Revision}, func(l *protocol.Lease) {
-			l.Ceded, l.Turn = ev.Addrs, l.Turn+1
-		})
-	}, func(bool) {
-		n.later(func() {
-			if n.disk.rights[r.Name].Phase == protocol.Held {
-				then()
-			}
-		})
-	})
 }

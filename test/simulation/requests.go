@@ -26,6 +26,9 @@ func (c liveCalls) AnswerSubLease(_ context.Context, answer protocol.SubLease) (
 		if s, out := c.w.api.subs.read(answer.Name); out == protocol.Done && s.Answered() && c.w.fault != M53 {
 			return s, protocol.Refused
 		}
+		if c.w.fault == M53 {
+			answer.Revision = ""
+		}
 		return c.w.api.subs.update(answer.Meta, func(s *protocol.SubLease) { s.Granted, s.Refused = answer.Granted, answer.Refused })
 	})
 	return out, err

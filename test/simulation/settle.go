@@ -39,7 +39,11 @@ func (w *world) settle() {
 		}
 		nodes = slices.Delete(slices.Clone(nodes), 1, 2)
 	}
+	w.rest(nodes)
 	w.quench(nodes)
+	if w.failure == nil && w.kind.fills {
+		w.fill(nodes)
+	}
 	w.logf("all pods end")
 	for _, p := range w.all {
 		p.there = false
@@ -55,8 +59,26 @@ func (w *world) settle() {
 }
 
 // round is a minute without faults: everybody does all there is to do.
-func (w *world) round(nodes []*simNode, hourly bool) {
-	w.now += time.Minute
+func (w *world) round(nodes []*simNode, hourly bool) { w.pass(nodes, time.Minute, hourly) }
+
+// rest waits until every node serves, which one that is new on its machine does after
+// half of F.
+func (w *world) rest(nodes []*simNode) {
+	for range restRounds {
+		if w.failure != nil || !slices.ContainsFunc(nodes, func(n *simNode) bool { return !n.serving() }) {
+			return
+		}
+		w.rng.begin()
+		w.round(nodes, false)
+	}
+}
+
+// restRounds is how many minutes rest lasts at most: more than half of the longest F.
+const restRounds = 30
+
+// pass has d go by without faults: everybody does all there is to do.
+func (w *world) pass(nodes []*simNode, d time.Duration, hourly bool) {
+	w.now += d
 	for _, n := range nodes {
 		n.cut, n.gone, n.full = false, false, false
 		n.outlive(func() { n.recover(hourly) })
@@ -65,7 +87,7 @@ func (w *world) round(nodes []*simNode, hourly bool) {
 	w.makeWay()
 	w.clearStrays(nodes)
 	for _, c := range w.ctls {
-		c.recover(nodes)
+		c.recover(nodes, d < time.Minute)
 	}
 	for busy := true; busy && w.failure == nil; {
 		busy = false
@@ -135,6 +157,7 @@ func (n *simNode) recover(hourly bool) {
 	n.sweep()
 	n.giveBack()
 	n.lookDue()
+	n.reserve()
 }
 
 // unrest says what is left undone, if anything.

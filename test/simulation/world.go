@@ -29,6 +29,9 @@ type world struct {
 	// How often something befalls a node, and a caller gives up: once in so many
 	// times. It differs between runs, so that long quiet ones are among them.
 	trouble, patience int
+	// delay is how long writes that nobody waits for are under way: in so many of
+	// 100 acts one arrives.
+	delay int
 	// haste is how many in a hundred acts are the controller's.
 	haste int
 	// passF counts the acts until F passes at once.
@@ -76,6 +79,9 @@ type flavour struct {
 	handWrites  bool // somebody writes into claims' status
 	edits       bool // people edit pools, delete them and make them again
 	moves       bool // and move ranges between them
+	fills       bool // in the end pods come until the nodes' pool is full
+	narrow      bool // the nodes' pool has few addresses
+	leaders     bool // two controllers lead, after an election that went wrong
 }
 
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -88,9 +94,13 @@ func newWorld(c *choices, bug Fault, tracing bool) *world {
 	}
 	w.choose()
 	for _, name := range poolNames {
-		w.makePool(name, 2-int32(w.rng.IntN(2)), poolRanges[name]...)
+		w.makePool(name, 2-int32(w.rng.IntN(2)), w.ranges(name)...)
 	}
-	for i := range 1 + w.rng.IntN(2) { // two leaders at once, where an election went wrong
+	leaders := 1
+	if w.kind.leaders {
+		leaders = 2
+	}
+	for i := range leaders {
 		w.ctls = append(w.ctls, newSimController(w, fmt.Sprintf("c%d", i)))
 	}
 	for i := range 2 + w.rng.IntN(3) {
@@ -118,12 +128,16 @@ func (w *world) choose() {
 	}
 	w.kind.resizes = w.one(3)
 	w.trouble, w.patience = 15+w.rng.IntN(150), 8+w.rng.IntN(60)
+	w.delay = 1 + w.rng.IntN(5)
 	w.haste = 10 + w.rng.IntN(40)
 	w.kind.twins = w.one(8)
 	w.kind.uses = w.one(2)
 	w.kind.handWrites = w.kind.uses && w.one(3)
 	w.kind.edits = w.one(3)
 	w.kind.moves = w.kind.edits && w.one(3)
+	w.kind.fills = w.one(2)
+	w.kind.narrow = w.one(3)
+	w.kind.leaders = w.one(2)
 }
 
 // kindOf returns the flavour of the run of a seed.
@@ -207,14 +221,21 @@ func (w *world) advance() {
 
 func (w *world) upTo(d time.Duration) time.Duration { return time.Duration(w.rng.Int64N(int64(d))) }
 
+// lateMost is how long a write is under way at most that nobody waits for, as far as
+// time does not jump: creates of a lost store are looked for during half an hour.
+const lateMost = 5 * time.Minute
+
 // act lets somebody do one thing.
 func (w *world) act() {
+	for len(w.late) > 0 && w.now-w.late[0].left > lateMost {
+		w.lateWrite(0)
+	}
 	w.advance()
 	if w.passF--; w.passF == 0 {
 		w.now += defaultFence - time.Minute + w.upTo(4*time.Minute)
 	}
 	switch i := w.rng.IntN(100); {
-	case i < 5:
+	case i < w.delay:
 		if len(w.late) > 0 {
 			w.lateWrite(w.rng.IntN(len(w.late)))
 		}
@@ -341,6 +362,9 @@ func (w *world) deleteByHand(n *simNode) {
 			w.voidGrants(l)
 			w.logf("person: deletes lease %s", l.Name)
 			w.excuse(l.UID)
+			for _, g := range l.Grants {
+				w.excuse(g.To.UID)
+			}
 			w.api.leases.remove(l.Meta)
 		}
 	}
