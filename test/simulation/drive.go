@@ -232,7 +232,7 @@ func (d *simDrive) lease(r protocol.Right, call protocol.Call) func() (protocol.
 		case protocol.CallCreate:
 			l, out = api.create(protocol.Lease{
 				Meta: protocol.Meta{Name: r.Name}, Protocol: protocol.Version, Pool: r.Pool, PoolUID: r.PoolUID, Block: r.Block,
-				Holder: protocol.Holder{Node: n.name}, Store: store, Term: term, Turn: 1,
+				Holder: protocol.Holder{Node: n.name}, Store: store, Term: term, Turn: 1, Ceded: r.Tells(),
 			})
 		case protocol.CallRead:
 			l, out = api.read(r.Name)

@@ -126,7 +126,7 @@ func (w *world) served(nodes []*simNode) []*sandbox {
 
 // unowned returns the ordinary addresses of the nodes' pool that nobody has: no
 // attachment, no claim, and neither lease nor request of a store that does not
-// answer.
+// answer, nor a lease that its node was refused after it had vanished.
 func (w *world) unowned(nodes []*simNode) []netip.Addr {
 	taken := map[netip.Addr]bool{}
 	rested := map[string]bool{}
@@ -147,7 +147,10 @@ func (w *world) unowned(nodes []*simNode) []netip.Addr {
 			stale := g.To.Kind == protocol.GranteeSubLease && (out != protocol.Done || s.UID != g.To.UID || answers(s.Node, s.Store) && !rested[s.Name])
 			taken[g.Addr] = taken[g.Addr] || !stale
 		}
-		if l.Holder.Cluster || answers(l.Holder.Node, l.Store) {
+		lost := slices.ContainsFunc(nodes, func(n *simNode) bool {
+			return n.name == l.Holder.Node && n.disk.rights[l.Name].Phase == protocol.Lost
+		})
+		if l.Holder.Cluster || answers(l.Holder.Node, l.Store) && !lost {
 			continue
 		}
 		for a := l.Block.Addr(); l.Block.Contains(a); a = a.Next() {
