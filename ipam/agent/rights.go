@@ -68,7 +68,7 @@ func (a *Agent) driveFrom(ctx context.Context, fresh protocol.Right, begin begin
 			refused = res.Why
 		}
 		if res.Call == protocol.CallNone {
-			a.settle(res)
+			a.settle(self, res)
 			switch {
 			case refused != "":
 				res.Verdict, res.Why = protocol.VerdictRefused, refused
@@ -95,8 +95,9 @@ const retryAfter = 5 * time.Second
 // it, or taken it over.
 const frozenLook = 10 * time.Minute
 
-// settle plans the next look at a right that a drive has left.
-func (a *Agent) settle(res protocol.Result) {
+// settle plans the next look at a right that a drive has left, whose last step self
+// made.
+func (a *Agent) settle(self protocol.Self, res protocol.Result) {
 	r, now := res.Next, a.clock.Now().Wall
 	switch {
 	case res.Forget || res.Verdict == protocol.VerdictServes:
@@ -107,6 +108,8 @@ func (a *Agent) settle(res protocol.Result) {
 		a.schedule.drop(r.Name) // it waits for the controller: its ADD watches it
 	case r.Phase == protocol.Noted && r.UID != "":
 		a.lookIn(r.Name, retryAfter) // it is there, and only waits to be confirmed
+	case r.Phase == protocol.Noted && self.Term == 0:
+		a.lookIn(r.Name, retryAfter) // nothing could be asked: that was no look
 	case r.Phase == protocol.Noted:
 		if at, ok := protocol.NextLook(r.NotedAt, now); ok {
 			a.lookIn(r.Name, at.Sub(now))

@@ -152,3 +152,29 @@ func TestSilentForFWritesNothing(t *testing.T) {
 		}
 	}
 }
+
+// TestLookWithoutASeat: a look at a create in doubt for which the agent had no seat does
+// not count as one of the three: it is made soon after, or what landed late would be kept
+// from everybody until the next, half an hour later (I5).
+func TestLookWithoutASeat(t *testing.T) {
+	for silent, want := range map[time.Duration]time.Duration{time.Minute: 24 * time.Minute, 16 * time.Minute: retryAfter} {
+		a := &Agent{st: newStore(t), cfg: Config{Node: "n1"}, clock: clockAt{now: protocol.Instant{Boot: silent, Wall: time.Unix(0, 0).Add(6 * time.Minute)}}}
+		a.sitting.Term, a.sitting.Fence, a.sitting.Self.Fence = 3, 15*time.Minute, 15*time.Minute
+		a.sitting.Sent.Wall = time.Unix(0, 0).Add(5 * time.Minute)
+		r := leaseRight(Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: "p"}}}, netip.MustParsePrefix("10.0.0.10/32"))
+		r.Phase, r.NotedAt = protocol.Noted, time.Unix(0, 0)
+		err := a.st.Update(context.Background(), func(tx *store.Tx) error {
+			return errors.Join(tx.PutIdentity(store.Identity{Node: "n1", Term: 3}), tx.PutRight(r))
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer := protocol.Event{Kind: protocol.EventAnswer, Call: protocol.CallRead}
+		if _, _, err := a.drive(context.Background(), r, answer); err != nil {
+			t.Fatal(err)
+		}
+		if got := a.schedule.next[r.Name] - silent; got != want {
+			t.Errorf("silent for %v: the next look is %v later; want %v", silent, got, want)
+		}
+	}
+}
