@@ -3,6 +3,7 @@ package simulation
 import (
 	"errors"
 	"net/netip"
+	"reflect"
 	"slices"
 	"time"
 
@@ -218,7 +219,12 @@ func (a *simAdd) request() {
 	ask := protocol.Request{Pod: a.ask.pod, Interface: a.ask.key.ifName, Wants: []protocol.Wanted{{Pool: poolName, Ranges: a.ranges()}}}
 	r := protocol.Right{Kind: protocol.RightRequest, Request: &ask}
 	for _, name := range a.requests() {
-		r = n.disk.rights[name]
+		switch got := n.disk.rights[name]; {
+		case got.Phase == protocol.Held || got.Phase == protocol.Noted && reflect.DeepEqual(got.Request.Wants, ask.Wants):
+			r = got
+		case got.Phase == protocol.Noted: // the pool has changed since
+			n.later(func() { n.letGo(name) })
+		}
 	}
 	if r.Name == "" {
 		n.w.requests++

@@ -172,8 +172,8 @@ func (d *simDrive) settle(res protocol.Result) {
 	case r.Phase == protocol.Noted && r.UID != "" && r.Kind == protocol.RightRequest: // its ADD asks, or it expires
 		delete(n.agent.looks, r.Name)
 		return
-	case r.Phase == protocol.Noted && r.UID != "":
-		// it is there, and only waits to be confirmed
+	case r.Phase == protocol.Noted && (r.UID != "" || !n.serving()):
+		// it is there, and only waits to be confirmed; or nothing could be asked
 	case r.Phase == protocol.Noted:
 		now := n.now().Wall
 		after = time.Minute
