@@ -25,7 +25,7 @@ type simAgent struct {
 	tried    map[string]time.Duration // when an ADD last wanted a request
 	idle     map[string]time.Duration // since when nothing rests on a right
 	suspects map[attKey]suspect
-	answered map[string]bool // recalls
+	recalls  map[string]bool // that it has heard
 }
 
 // simWait is something to do later.
@@ -43,7 +43,7 @@ type suspect struct {
 func newAgent(s protocol.Sitting, now time.Duration) *simAgent {
 	return &simAgent{
 		sitting: s, beatAt: now, busy: map[string]bool{}, looks: map[string]time.Duration{}, keys: map[attKey]bool{},
-		tried: map[string]time.Duration{}, idle: map[string]time.Duration{}, suspects: map[attKey]suspect{}, answered: map[string]bool{},
+		tried: map[string]time.Duration{}, idle: map[string]time.Duration{}, suspects: map[attKey]suspect{}, recalls: map[string]bool{},
 	}
 }
 
@@ -153,25 +153,33 @@ func (n *simNode) listOwn() {
 		return
 	}
 	var found []protocol.Right
-	tell := map[string]protocol.Lease{}
+	there, tell := map[string]protocol.UID{}, map[string]protocol.Lease{}
 	n.ask("list of its own", false, func() {
 		found = n.listOf(n.disk.store)
 		for _, l := range n.w.api.leases.list(func(l protocol.Lease) bool { return l.Holder.Node == n.name && l.Store == n.disk.store }) {
-			tell[l.Name] = l
+			there[l.Name], tell[l.Name] = l.UID, l
+		}
+		for _, s := range n.w.api.subs.list(func(s protocol.SubLease) bool { return s.Node == n.name && s.Store == n.disk.store }) {
+			there[s.Name] = s.UID
 		}
 	}, func(known bool) {
-		for _, name := range n.names(func(r protocol.Right) bool { return known && r.Kind == protocol.RightLease && r.Phase == protocol.Held }) {
-			if r := n.disk.rights[name]; tell[name].UID != r.UID || !r.ToldBy(tell[name]) {
-				n.agent.looks[name] = n.w.now
-			}
+		if !known {
+			return
 		}
 		for _, r := range found {
-			if _, ok := n.disk.rights[r.Name]; !known || ok || n.agent.busy[r.Name] {
+			if _, ok := n.disk.rights[r.Name]; ok || n.agent.busy[r.Name] {
 				continue
 			}
 			n.w.logf("%s: finds %s without a record", n.machine, r.Name)
 			n.w.count("stray")
 			n.adopt(r, protocol.Releasing)
+		}
+		for _, name := range n.names(func(r protocol.Right) bool { return r.Phase == protocol.Held || r.Phase == protocol.Lost }) {
+			r := n.disk.rights[name]
+			untold := r.Kind == protocol.RightLease && !r.ToldBy(tell[name])
+			if there[name] != r.UID || untold { // the list only says when to look
+				n.agent.looks[name] = n.w.now
+			}
 		}
 	})
 }

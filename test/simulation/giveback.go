@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"net/netip"
+	"time"
 
 	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
@@ -63,8 +64,11 @@ func (n *simNode) letGo(name string) {
 }
 
 // cede gives the free addresses of a lease that keep accepts to the cluster, all if
-// it is nil.
-func (n *simNode) cede(name string, keep func(netip.Addr) bool, done func()) {
+// it is nil. done hears whether the API server has heard of it.
+func (n *simNode) cede(name string, keep func(netip.Addr) bool, done func(told bool)) {
+	if done == nil {
+		done = func(bool) {}
+	}
 	r, ok := n.disk.rights[name]
 	var free []netip.Addr
 	if ok && r.Phase == protocol.Held {
@@ -77,19 +81,15 @@ func (n *simNode) cede(name string, keep func(netip.Addr) bool, done func()) {
 			}
 		}
 	}
-	if len(free) == 0 || n.agent.busy[name] {
-		if done != nil {
-			n.later(done)
-		}
+	if len(free) == 0 || n.agent.busy[name] || !n.serving() {
+		n.later(func() { done(len(free) == 0 && n.serving()) })
 		return
 	}
 	n.w.count("cede")
 	ev := protocol.Event{Kind: protocol.EventCede, Addrs: free}
 	tell := func() {
-		n.drive(r, ev, func(protocol.Right, protocol.Result) {
-			if done != nil {
-				n.later(done)
-			}
+		n.drive(r, ev, func(_ protocol.Right, res protocol.Result) {
+			n.later(func() { done(res.Verdict == protocol.VerdictServes) })
 		})
 	}
 	if n.w.fault == M10 {
@@ -99,21 +99,44 @@ func (n *simNode) cede(name string, keep func(netip.Addr) bool, done func()) {
 	tell()
 }
 
-// hearRecall answers one of the recalls on the seat, and reports whether there was one.
+const (
+	// recallTries is how often a recall is answered before it is left to the next
+	// one, and recallRetry how long after one that failed.
+	recallTries = 4
+	recallRetry = 300 * time.Millisecond
+)
+
+// hearRecall begins to answer one of the recalls on the seat, and reports whether there
+// was one.
 func (n *simNode) hearRecall() bool {
 	if !n.hearsSeat() {
 		return false
 	}
 	seat, _ := n.w.api.seats.read(string(n.name))
 	for _, rc := range seat.Recalls {
-		if n.agent.answered[rc.ID] || n.agent.busy[rc.Lease] {
-			continue
+		if !n.agent.recalls[rc.ID] {
+			n.agent.recalls[rc.ID] = true
+			n.answerRecall(rc, recallTries)
+			return true
 		}
-		n.agent.answered[rc.ID] = true
-		n.cede(rc.Lease, func(x netip.Addr) bool { return inRanges(rc.Ranges, x) }, func() { n.publish(rc) })
-		return true
 	}
 	return false
+}
+
+// answerRecall cedes what a recall asks for of a lease that is Held, and says so in the
+// lease's status. What fails it tries again, so many times in all.
+func (n *simNode) answerRecall(rc protocol.Recall, tries int) {
+	if tries == 0 || n.disk.rights[rc.Lease].Phase != protocol.Held {
+		return
+	}
+	again := func() { n.wait(recallRetry, func() { n.answerRecall(rc, tries-1) }) }
+	n.cede(rc.Lease, func(x netip.Addr) bool { return inRanges(rc.Ranges, x) }, func(told bool) {
+		if told {
+			n.publish(rc, again)
+		} else {
+			again()
+		}
+	})
 }
 
 // hearsSeat reports whether the node sees its seat, and sits there.
@@ -144,10 +167,12 @@ func inRanges(ranges []string, x netip.Addr) bool {
 	return len(ranges) == 0
 }
 
-// publish answers a recall in the lease's status, with who has what of the block.
-func (n *simNode) publish(rc protocol.Recall) {
-	r, ok := n.disk.rights[rc.Lease]
-	if !ok || r.UID == "" {
+// publish answers a recall in the lease's status, with who has what of the block, or
+// goes on with failed.
+func (n *simNode) publish(rc protocol.Recall, failed func()) {
+	r := n.disk.rights[rc.Lease]
+	if !n.serves(r) {
+		failed()
 		return
 	}
 	var told []string
@@ -155,9 +180,14 @@ func (n *simNode) publish(rc protocol.Recall) {
 		att := n.disk.atts[k]
 		told = append(told, att.addrs[0].addr.String()+" "+att.pod.String()+" "+k.ifName)
 	}
+	var out protocol.Outcome
 	n.ask("answer to recall "+rc.ID, true, func() {
-		n.w.api.leases.update(protocol.Meta{Name: r.Name, UID: r.UID}, func(l *protocol.Lease) {
+		_, out = n.w.api.leases.update(protocol.Meta{Name: r.Name, UID: r.UID}, func(l *protocol.Lease) {
 			l.Published.Answered, l.Published.Allocations = rc.ID, told
 		})
-	}, func(bool) {})
+	}, func(known bool) {
+		if !known || out != protocol.Done {
+			failed()
+		}
+	})
 }
