@@ -299,6 +299,50 @@ func TestRefusedCreate(t *testing.T) {
 	})
 }
 
+// rival is a server where another controller grants on every lease as soon as it is
+// created, of which the broker hears before the create is answered.
+type rival struct {
+	*server
+	b *Broker
+}
+
+func (r *rival) CreateLease(ctx context.Context, l protocol.Lease) (protocol.Lease, protocol.Outcome, error) {
+	got, out, err := r.server.CreateLease(ctx, l)
+	if out == protocol.Done {
+		next := got.Clone()
+		next.Grants = []protocol.Grant{grant(l.Block.Addr().String(), bert)}
+		next, out, err = r.UpdateLease(ctx, got, next)
+		r.b.Observe(next)
+	}
+	return got, out, err
+}
+
+// TestRefusedLeaseOfTwo: what this controller has leased, and does not bear its grant,
+// goes back only as it was created: not with what another one has granted on it (H18).
+func TestRefusedLeaseOfTwo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &rival{server: calm()}
+		var err error
+		if s.b, err = New(DefaultConfig(), s, Notify{}, NewMetrics(), slog.New(slog.DiscardHandler)); err != nil {
+			t.Fatal(err)
+		}
+		s.b.Start(t.Context())
+		pool := lan(t, "lan", "10.0.0.0/24")
+		s.b.SetPool(pool)
+		pool.Open = false // since the watch has shown it
+		s.setPool(pool)
+		s.b.Ask(ask("a", "lan"))
+		s.b.Turn(t.Context(), false)
+		leases, err := s.Leases(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(leases) != 1 || len(leases[0].Grants) != 1 {
+			t.Errorf("leases %v; want the one with the grant of the other controller", leases)
+		}
+	})
+}
+
 // TestOneUpdateForMany counts the writes of a hundred asks at once.
 func TestOneUpdateForMany(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

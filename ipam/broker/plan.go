@@ -37,10 +37,10 @@ type write struct {
 	// generation is that of the pool's spec by which the addresses were chosen.
 	generation int64
 
-	// start is the lease as it was when the calls began, and created whether
-	// this round created it.
+	// start is the lease as it was when the calls began, and created what this round
+	// created, if it did.
 	start   protocol.Lease
-	created bool
+	created protocol.Meta
 	done    []bool // of each edit
 	err     error
 	// refused is why the lease's pool does not bear a grant.

@@ -78,7 +78,7 @@ func (b *Broker) create(ctx context.Context, wr *write) {
 	switch out {
 	case protocol.Done:
 		b.log.DebugContext(ctx, "block leased", "pool", l.Pool, "block", l.Block)
-		wr.created = true
+		wr.created = got.Meta
 		b.observe(got, begun)
 	case protocol.Exists, protocol.Unknown:
 		// Somebody else's, or this one: an earlier create of ours may have
@@ -139,8 +139,8 @@ func (b *Broker) confirm(ctx context.Context, writes []*write) {
 				continue
 			}
 			wr.refuse(why)
-			if wr.created {
-				b.release(ctx, wr.start.Meta)
+			if wr.created.UID != "" { // as it was created: another controller may have granted on it since
+				b.release(ctx, wr.created)
 			}
 		}
 	}
