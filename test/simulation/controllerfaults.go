@@ -35,10 +35,10 @@ const (
 
 func controllerBugs() []Bug {
 	return []Bug{
-		{M13, "delete a lease by its UID alone, whatever has been granted since", 50, []Invariant{I1, I3}, nil},
-		{M14, "grant on an informer's copy", 1000, []Invariant{I1, I3}, withUses},
-		{M16, "free what an informer knows no use of", 7500, []Invariant{I1, I3}, withUses},
-		{M17, "take over what a cached Node says is gone", 1200, []Invariant{I1}, nil},
+		{M13, "delete a lease by its UID alone, whatever has been granted since", 100, []Invariant{I1, I3}, nil},
+		{M14, "grant on an informer's copy", 500, []Invariant{I1, I3}, withUses},
+		{M16, "free what an informer knows no use of", 4000, []Invariant{I1, I3}, withUses},
+		{M17, "take over what a cached Node says is gone", 100, []Invariant{I1}, nil},
 		{M18, "take over before F", 100, []Invariant{I1}, nil},
 		{M22, "free grants before the status that does not name them is written", 4000, []Invariant{I3}, withUses},
 		{M23, "write a claim's status by its name alone", 100, []Invariant{I3, I4}, withUses},
@@ -48,8 +48,8 @@ func controllerBugs() []Bug {
 		{M39, "own leases by their pool, so that the garbage collector deletes them", 600, []Invariant{I1, I3}, withEdits},
 		{M46, "change the block size without closing", 600, []Invariant{I1}, nil},
 		{M51, "F by a clock that jumps", 50, []Invariant{I1}, nil},
-		{M54, "open a pool whatever others of its domain have leased", 6000, []Invariant{I1, I3}, withMoves},
-		{M55, "lease what an edit has brought before the controller has seen it", 4500, []Invariant{I1, I3}, withMoves},
+		{M54, "open a pool whatever others of its domain have leased", 4000, []Invariant{I1, I3}, withMoves},
+		{M55, "lease what an edit has brought before the controller has seen it", 4000, []Invariant{I1, I3}, withMoves},
 	}
 }
 
