@@ -65,6 +65,8 @@ type attAddr struct {
 	lease string
 }
 
+func (a attAddr) String() string { return a.addr.String() }
+
 func (a attachment) has(x netip.Addr) bool {
 	return slices.ContainsFunc(a.addrs, func(h attAddr) bool { return h.addr == x })
 }

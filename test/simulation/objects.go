@@ -98,14 +98,14 @@ func stamp(to *metav1.ObjectMeta, m protocol.Meta) {
 	}
 }
 
-// makePool creates a pool of ranges that is open with blocks of this many
-// addresses: what the controller has made of it by the time that a run begins.
-func (w *world) makePool(name protocol.PoolName, blockSize int32, ranges ...v1alpha1.Range) {
-	obj := newPool(name, blockSize, ranges)
+// makePool creates a pool that is open with blocks of this many addresses: what the
+// controller has made of it by the time that a run begins.
+func (w *world) makePool(name protocol.PoolName, blockSize int32) {
+	obj := w.newPool(name, blockSize)
 	obj.Finalizers = []string{v1alpha1.LeasesFinalizer}
 	obj.Status.Leasing, obj.Status.ObservedGeneration = v1alpha1.LeasingOpen, obj.Generation
 	obj.Status.BlockPrefixLengths = &v1alpha1.BlockPrefixLengths{}
-	for _, r := range ranges {
+	for _, r := range obj.Spec.Ranges {
 		cidr := netip.MustParsePrefix(r.CIDR)
 		bits := int32(cidr.Addr().BitLen())
 		for n := blockSize; n > 1; n /= 2 {
@@ -117,7 +117,6 @@ func (w *world) makePool(name protocol.PoolName, blockSize int32, ranges ...v1al
 			obj.Status.BlockPrefixLengths.IPv6 = &bits
 		}
 	}
-	obj.Spec.Domain = w.domain(name)
 	w.api.pools.finalizers[string(name)] = true
 	w.createPool(obj)
 }
@@ -138,10 +137,10 @@ func (w *world) setSpec(p simPool) {
 }
 
 // newPool returns a pool as a person writes it.
-func newPool(name protocol.PoolName, blockSize int32, ranges []v1alpha1.Range) *v1alpha1.IPPool {
+func (w *world) newPool(name protocol.PoolName, blockSize int32) *v1alpha1.IPPool {
 	return &v1alpha1.IPPool{
 		ObjectMeta: metav1.ObjectMeta{Name: string(name), Generation: 1, CreationTimestamp: metav1.NewTime(epoch)},
-		Spec:       v1alpha1.IPPoolSpec{Ranges: ranges, BlockSize: &blockSize},
+		Spec:       v1alpha1.IPPoolSpec{Ranges: w.ranges(name), BlockSize: &blockSize, Domain: w.domain(name)},
 	}
 }
 

@@ -59,9 +59,7 @@ func (w *world) editPools() {
 	p, out := w.api.pools.read(string(name))
 	if out != protocol.Done {
 		w.logf("person: makes pool %s", name)
-		obj := newPool(name, 1<<w.rng.IntN(2), w.ranges(name))
-		obj.Spec.Domain = w.domain(name)
-		w.createPool(obj)
+		w.createPool(w.newPool(name, 1<<w.rng.IntN(2)))
 		return
 	}
 	switch w.rng.IntN(8) {
@@ -114,9 +112,7 @@ func (w *world) growBack(name protocol.PoolName) {
 func (w *world) restorePools() {
 	for _, name := range poolNames {
 		if p, out := w.api.pools.read(string(name)); out != protocol.Done {
-			obj := newPool(name, 1, w.ranges(name))
-			obj.Spec.Domain = w.domain(name)
-			w.createPool(obj)
+			w.createPool(w.newPool(name, 1))
 		} else if !p.Deleting {
 			w.growBack(name)
 		}

@@ -94,7 +94,7 @@ func newWorld(c *choices, bug Fault, tracing bool) *world {
 	}
 	w.choose()
 	for _, name := range poolNames {
-		w.makePool(name, 2-int32(w.rng.IntN(2)), w.ranges(name)...)
+		w.makePool(name, 2-int32(w.rng.IntN(2)))
 	}
 	leaders := 1
 	if w.kind.leaders {
