@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/tenure-ipam/tenure/ipam/protocol"
+	"github.com/tenure-ipam/tenure/ipam/publish"
 	"github.com/tenure-ipam/tenure/ipam/store"
 	"github.com/tenure-ipam/tenure/ipam/wire"
 )
@@ -38,13 +39,13 @@ type Agent struct {
 	dark     darkLeases
 	sweeper  sweeper
 	faults   faults
+	public   *publish.Publisher
 	landings atomic.Uint64 // how many acquires have ended
 
 	mu      sync.Mutex
 	sitting protocol.Sitting                     // guarded by mu
 	pools   map[protocol.PoolName]*pool          // guarded by mu
 	idle    map[string]protocol.Instant          // guarded by mu; since when a lease has been empty
-	public  map[string]publication               // guarded by mu; what a lease's status was last told
 	ignored map[string]string                    // guarded by mu; what was said of a network's keys
 	readFor map[protocol.StoreID]bool            // guarded by mu; lost stores whose attachments were looked for
 	foreign int                                  // guarded by mu; leases and sub-leases in this node's name of another machine's stores
@@ -65,11 +66,12 @@ func New(cfg Config, st *store.Store, cl Cluster, clock Clock, host Host, log *s
 	}
 	a := &Agent{
 		cfg: cfg, st: st, cl: cl, clock: clock, host: host, attach: nobody{}, log: log,
-		pools: map[protocol.PoolName]*pool{}, idle: map[string]protocol.Instant{}, public: map[string]publication{},
+		pools: map[protocol.PoolName]*pool{}, idle: map[string]protocol.Instant{},
 		ignored: map[string]string{}, readFor: map[protocol.StoreID]bool{}, beatNow: make(chan struct{}, 1),
 	}
 	a.cl.Leases, a.cl.SubLeases = carefulLeases{cl.Leases, a}, carefulSubLeases{cl.SubLeases, a}
 	a.cl.Pools, a.cl.Seats = carefulPools{&sharedPools{Pools: cl.Pools, background: a.background}, a}, carefulSeats{cl.Seats, a}
+	a.public = publish.New(st, a.cl.Leases, cfg.PublishEvery, func(lease string) { a.lookIn(lease, 0) }, log)
 	a.metrics = newMetrics(state{a})
 	return a, nil
 }

@@ -12,6 +12,7 @@ import (
 	"go4.org/netipx"
 
 	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/ipam/node"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 	"github.com/tenure-ipam/tenure/ipam/store"
 )
@@ -261,7 +262,7 @@ func (a *Agent) cedeAll(name protocol.PoolName) {
 	var leases []string
 	err := a.st.View(func(tx *store.Tx) error {
 		leases = leases[:0]
-		info, err := blocks(tx)
+		info, err := node.Blocks(tx)
 		if err != nil {
 			return err
 		}
@@ -269,7 +270,7 @@ func (a *Agent) cedeAll(name protocol.PoolName) {
 			if err != nil {
 				return err
 			}
-			b := info[blockKey{r.Pool, r.Block}]
+			b := info[node.BlockKey{Pool: r.Pool, Block: r.Block}]
 			if r.Kind == protocol.RightLease && r.Pool == name && r.Phase == protocol.Held && b.Free > 0 {
 				leases = append(leases, r.Name)
 			}

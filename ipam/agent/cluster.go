@@ -9,6 +9,7 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/cnicache"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
+	"github.com/tenure-ipam/tenure/ipam/publish"
 	"github.com/tenure-ipam/tenure/ipam/store"
 )
 
@@ -27,6 +28,7 @@ type Cluster struct {
 // Leases are the calls on leases. An outcome of Unknown means that a write may
 // still happen; err says why, for people. All methods may run at once.
 type Leases interface {
+	publish.Leases
 	CreateLease(ctx context.Context, l protocol.Lease) (protocol.Lease, protocol.Outcome, error)
 	ReadLease(ctx context.Context, name string) (protocol.Lease, protocol.Outcome, error)
 	UpdateLease(ctx context.Context, old, next protocol.Lease) (protocol.Lease, protocol.Outcome, error)
@@ -37,7 +39,6 @@ type Leases interface {
 	// NodeLeases lists the leases that a node holds, and returns the revision of the
 	// API server's data that they are of.
 	NodeLeases(ctx context.Context, node protocol.NodeName) ([]protocol.Lease, protocol.Revision, error)
-	PublishLease(ctx context.Context, name string, uid protocol.UID, p protocol.Publication) (protocol.Outcome, error)
 }
 
 // SubLeases are the calls on sub-leases.

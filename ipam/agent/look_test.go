@@ -28,19 +28,14 @@ func (bubbleClock) After(d time.Duration) <-chan time.Time { return time.After(d
 // counts what it is asked for.
 type listedLeases struct {
 	Leases
-	blocks           []netip.Prefix
-	lists, published int
+	blocks []netip.Prefix
+	lists  int
 }
 
 func (l *listedLeases) LeasedBlocks(context.Context, protocol.PoolName) ([]netip.Prefix, error) {
 	l.lists++
 	time.Sleep(100 * time.Millisecond)
 	return l.blocks, nil
-}
-
-func (l *listedLeases) PublishLease(context.Context, string, protocol.UID, protocol.Publication) (protocol.Outcome, error) {
-	l.published++
-	return protocol.Done, nil
 }
 
 // newBubbleAgent returns an agent on leases with a pool that it knows: of eight blocks
@@ -55,7 +50,7 @@ func newBubbleAgent(t *testing.T, leases *listedLeases) (*Agent, *pool) {
 	p.known = &knownPool{Pool: Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: "p"}, Open: true, Bits4: 30, Bits6: 112}}, shape: shape}
 	a := &Agent{
 		cfg: DefaultConfig("n1"), st: newStore(t), cl: Cluster{Leases: leases}, clock: bubbleClock{time.Now()}, log: slog.New(slog.DiscardHandler),
-		pools: map[protocol.PoolName]*pool{"lan": p}, public: map[string]publication{},
+		pools: map[protocol.PoolName]*pool{"lan": p},
 	}
 	var running sync.WaitGroup
 	t.Cleanup(running.Wait)
@@ -201,41 +196,24 @@ func TestReserveAfterABurst(t *testing.T) {
 	})
 }
 
-// TestFirstPublication: in a burst new leases are told of after PublishEvery, else at
-// once.
-func TestFirstPublication(t *testing.T) {
+// TestHurried: there is a burst in a pool for a while after others were met there.
+func TestHurried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		leases := &listedLeases{}
-		a, p := newBubbleAgent(t, leases)
-		a.sitting.Term = 3
-		hold := func(block string) {
+		a, p := newBubbleAgent(t, &listedLeases{})
+		want := func(when string, hurried bool) {
 			t.Helper()
-			r := leaseRight(p.known.Pool, netip.MustParsePrefix(block))
-			r.Phase, r.UID, r.Term = protocol.Held, "u", 3
-			if err := a.st.Update(t.Context(), func(tx *store.Tx) error { return tx.PutRight(r) }); err != nil {
-				t.Fatal(err)
+			if got := a.hurried("lan", a.clock.Now()); got != hurried {
+				t.Errorf("%s: hurried %v; want %v", when, got, hurried)
 			}
 		}
-		publish := func(when string, want int) {
-			t.Helper()
-			a.publish(t.Context())
-			if leases.published != want {
-				t.Errorf("%s: %d leases were told of; want %d", when, leases.published, want)
-			}
-		}
-		hold("10.0.0.0/30")
-		publish("at ease", 1)
+		want("at ease", false)
 		p.demand.met(netip.MustParsePrefix("10.0.0.16/30"), a.clock.Now())
-		hold("10.0.0.4/30")
-		publish("in a burst", 1)
+		want("in a burst", true)
 		time.Sleep(burstOver)
-		publish("after it", 2)
-		hold("10.0.0.8/30")
-		p.demand.met(netip.MustParsePrefix("10.0.0.16/30"), a.clock.Now())
-		publish("in the next", 2)
-		time.Sleep(a.cfg.PublishEvery)
-		p.demand.met(netip.MustParsePrefix("10.0.0.16/30"), a.clock.Now())
-		publish("in one that does not end", 3)
+		want("after it", false)
+		if a.hurried("other", a.clock.Now()) {
+			t.Error("a burst in a pool that the node does not use")
+		}
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/ipam/journal"
+	"github.com/tenure-ipam/tenure/ipam/node"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 	"github.com/tenure-ipam/tenure/ipam/store"
 )
@@ -215,10 +216,10 @@ func (a *Agent) idleRights(rights []protocol.Right) []protocol.Right {
 	now := a.clock.Now()
 	empty := map[string]bool{}
 	spare := map[protocol.PoolName]map[allocator.Family]int{} // free addresses beyond the reserve
-	var info map[blockKey]allocator.BlockInfo
+	var info map[node.BlockKey]allocator.BlockInfo
 	err := a.st.View(func(tx *store.Tx) error {
 		var err error
-		if info, err = blocks(tx); err != nil {
+		if info, err = node.Blocks(tx); err != nil {
 			return err
 		}
 		for _, r := range rights {
@@ -263,7 +264,7 @@ func (a *Agent) idleRights(rights []protocol.Right) []protocol.Right {
 		if r.Kind == protocol.RightLease {
 			// Not the block's size: at the edges of a pool, and where addresses are
 			// excluded or static-only, a block has fewer to give, or none.
-			f, free := allocator.FamilyOf(r.Block.Addr()), info[blockKey{r.Pool, r.Block}].Free
+			f, free := allocator.FamilyOf(r.Block.Addr()), info[node.BlockKey{Pool: r.Pool, Block: r.Block}].Free
 			if free > 0 && spare[r.Pool][f] < free {
 				continue // part of the reserve
 			}

@@ -287,3 +287,28 @@ func (a *Agent) behind(live protocol.Pool) bool {
 	known, _, _ := p.now()
 	return known != nil && known.Generation < live.Generation
 }
+
+// full reports whether a pool has no address left for this node; if so, in which
+// words.
+func (a *Agent) full(name protocol.PoolName) (bool, string) {
+	p, err := a.pool(name)
+	if err != nil {
+		return false, ""
+	}
+	known, _, _ := p.now()
+	if known == nil || known.Pressure != allocator.PressureExhausted {
+		return false, ""
+	}
+	free := 0
+	err = a.st.View(func(tx *store.Tx) error {
+		for _, f := range known.shape.Families() {
+			c, err := a.counts(tx, name, f)
+			if err != nil {
+				return err
+			}
+			free += c.Free
+		}
+		return nil
+	})
+	return err == nil && free == 0, cmp.Or(known.Exhausted, fmt.Sprintf("pool %s is exhausted", name))
+}

@@ -94,15 +94,3 @@ func rangesOf(ranges []string) (*netipx.IPSet, error) {
 	}
 	return b.IPSet()
 }
-
-// publishAnswer publishes a lease at once, with the answer to a recall.
-func (a *Agent) publishAnswer(ctx context.Context, rc protocol.Recall) bool {
-	now := a.clock.Now()
-	current, err := a.publications()
-	if err != nil {
-		a.log.ErrorContext(ctx, "store not read", "error", err)
-		return false
-	}
-	p, ok := current[rc.Lease]
-	return ok && a.tell(ctx, rc.Lease, p, now, rc.ID)
-}

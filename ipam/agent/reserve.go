@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
 	"github.com/tenure-ipam/tenure/ipam/store"
 )
 
@@ -62,5 +63,35 @@ func (a *Agent) reserve(p *pool) {
 				}
 			})
 		}
+	}
+}
+
+// touch notes that the pools of an attachment have changed: their reserve is
+// looked after, or under pressure what has become idle given back, once for all
+// that touch them meanwhile.
+func (a *Agent) touch(att store.Attachment) {
+	var last protocol.PoolName
+	for _, addr := range att.Addresses {
+		if addr.Pool == last || addr.Lease == "" {
+			continue
+		}
+		last = addr.Pool
+		if p, err := a.pool(addr.Pool); err == nil && p.touched.CompareAndSwap(false, true) {
+			a.background(func(ctx context.Context) {
+				p.touched.Store(false)
+				a.reserve(p)
+				a.mu.Lock()
+				pressed := a.pressed(p.name)
+				a.mu.Unlock()
+				if pressed {
+					a.giveBack(ctx)
+				}
+			})
+		}
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, addr := range att.Addresses {
+		delete(a.idle, addr.Lease)
 	}
 }
