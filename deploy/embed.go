@@ -10,7 +10,11 @@ import "embed"
 //	crds/upstream  those of NetworkAttachmentDefinition and IPAMClaim, as published
 //	               upstream: to be installed only where absent, never changed
 //	policies       ValidatingAdmissionPolicies, each with its binding
+//	programs       what runs the agent and the controller, by images that whoever
+//	               installs it names
 //	rbac           the namespace, service accounts, roles and bindings
 //
-//go:embed crds/*.yaml crds/upstream/*.yaml policies/*.yaml rbac/*.yaml
+// kustomization.yaml has all of them but crds/upstream.
+//
+//go:embed crds/*.yaml crds/upstream/*.yaml kustomization.yaml policies/*.yaml programs/*.yaml rbac/*.yaml
 var FS embed.FS

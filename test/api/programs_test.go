@@ -1,0 +1,196 @@
+package api_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	schedulingv1 "k8s.io/api/scheduling/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tenure-ipam/tenure/deploy"
+	"github.com/tenure-ipam/tenure/test/programs"
+)
+
+// kustomized returns the objects of deploy/kustomization.yaml, as kubectl apply -k
+// sends them.
+func kustomized(t *testing.T) (objects []*unstructured.Unstructured) {
+	t.Helper()
+	kubectl, err := programs.Find("kubectl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, deploy.FS); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.CommandContext(t.Context(), kubectl, "kustomize", dir).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for doc := range strings.SplitSeq(string(out), "\n---\n") {
+		objects = append(objects, mustParse(t, doc))
+	}
+	return objects
+}
+
+func nameOf(o *unstructured.Unstructured) string {
+	return fmt.Sprintf("%s %s/%s", o.GetKind(), o.GetNamespace(), o.GetName())
+}
+
+// TestInstallation: the API server takes all that is installed, knows every field of
+// it, and what deploy has is in it, but for others' definitions.
+func TestInstallation(t *testing.T) {
+	plain, err := client.New(cp.Config(), client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := client.WithFieldValidation(plain, metav1.FieldValidationStrict)
+	var installed []string
+	for _, o := range kustomized(t) {
+		installed = append(installed, nameOf(o))
+		apply := client.ApplyConfigurationFromUnstructured(o)
+		if err := c.Apply(t.Context(), apply, client.DryRunAll, client.ForceOwnership, client.FieldOwner("test")); err != nil {
+			t.Errorf("%s: %v", nameOf(o), err)
+		}
+	}
+	var shipped []string
+	for _, dir := range []string{"crds", "policies", "programs", "rbac"} {
+		files, err := fs.ReadDir(deploy.FS, dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range files {
+			if f.IsDir() {
+				continue
+			}
+			text, err := fs.ReadFile(deploy.FS, path.Join(dir, f.Name()))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for doc := range strings.SplitSeq(strings.TrimPrefix(string(text), "---\n"), "\n---\n") {
+				shipped = append(shipped, nameOf(mustParse(t, doc)))
+			}
+		}
+	}
+	slices.Sort(installed)
+	slices.Sort(shipped)
+	if !slices.Equal(installed, shipped) {
+		t.Errorf("kustomization.yaml installs\n%s\nwant\n%s", strings.Join(installed, "\n"), strings.Join(shipped, "\n"))
+	}
+}
+
+// podsOf returns a pod of each of Tenure's programs, in a namespace, by name.
+func podsOf(t *testing.T, namespace string) map[string]*corev1.Pod {
+	t.Helper()
+	pods := map[string]*corev1.Pod{}
+	for _, o := range kustomized(t) {
+		var template corev1.PodTemplateSpec
+		switch o.GetKind() {
+		case "DaemonSet":
+			var d appsv1.DaemonSet
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &d); err != nil {
+				t.Fatal(err)
+			}
+			template = d.Spec.Template
+		case "Deployment":
+			var d appsv1.Deployment
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &d); err != nil {
+				t.Fatal(err)
+			}
+			template = d.Spec.Template
+		default:
+			continue
+		}
+		pods[o.GetName()] = &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: o.GetName(), Labels: template.Labels}, Spec: template.Spec,
+		}
+	}
+	return pods
+}
+
+// TestPodsOfPrograms: their pods are taken where they belong, with accounts and
+// priorities that there are, and run without privileges: by the standard "restricted"
+// the controller needs nothing, and the agent nothing but the host's network and
+// directories, as root.
+func TestPodsOfPrograms(t *testing.T) {
+	c, err := client.New(cp.Config(), client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range podsOf(t, "tenure-system") {
+		awaitPriority(t, c, p.Spec.PriorityClassName)
+		if err := c.Create(t.Context(), p, client.DryRunAll); err != nil {
+			t.Errorf("%s: %v", p.Name, err)
+		}
+		account := client.ObjectKey{Namespace: p.Namespace, Name: p.Spec.ServiceAccountName}
+		if err := c.Get(t.Context(), account, &corev1.ServiceAccount{}); err != nil {
+			t.Errorf("%s: %v", p.Name, err)
+		}
+	}
+
+	const restricted = "restricted"
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: restricted, Labels: map[string]string{"pod-security.kubernetes.io/enforce": restricted}}}
+	if err := c.Create(t.Context(), ns); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Delete(context.Background(), ns); err != nil {
+			t.Error(err)
+		}
+	})
+	pods := podsOf(t, restricted)
+	if err := c.Create(t.Context(), pods[controller], client.DryRunAll); err != nil {
+		t.Errorf("the controller's pod: %v", err)
+	}
+	err = c.Create(t.Context(), pods[agent], client.DryRunAll)
+	if !apierrors.IsForbidden(err) {
+		t.Fatalf("the agent's pod: %v; want it forbidden, as it has the host's network", err)
+	}
+	_, violations, ok := strings.Cut(err.Error(), `violates PodSecurity "restricted:latest": `)
+	if !ok {
+		t.Fatalf("the agent's pod: %v; want it forbidden by the standard", err)
+	}
+	for v := range strings.SplitSeq(violations, "), ") {
+		what, _, _ := strings.Cut(v, " (")
+		// The probes' host is where an agent in the host's network listens.
+		if !slices.Contains([]string{"host namespaces", "probe or lifecycle host", "restricted volume types", "runAsNonRoot != true", "runAsUser=0"}, what) {
+			t.Errorf("the agent's pod needs more than it should: %s", v)
+		}
+	}
+}
+
+// awaitPriority waits for a priority class: the API server makes its own some moments
+// after its start.
+func awaitPriority(t *testing.T, c client.Client, name string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, fmt.Errorf("there is no priority class %q", name))
+	defer cancel()
+	for {
+		err := c.Get(ctx, client.ObjectKey{Name: name}, &schedulingv1.PriorityClass{})
+		if err == nil {
+			return
+		}
+		if ctx.Err() != nil || !apierrors.IsNotFound(err) {
+			t.Fatal(errors.Join(err, context.Cause(ctx)))
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
