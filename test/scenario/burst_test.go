@@ -14,6 +14,7 @@ import (
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/ipam/daemon"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
+	"github.com/tenure-ipam/tenure/test/fleet"
 )
 
 const (
@@ -91,7 +92,7 @@ func burst(t *testing.T, name string, demand []int) (took, onCores float64) {
 	wg.Wait()
 	rate, each := rawCreates(t, name+"-raw")
 	waits := make([]time.Duration, len(asks))
-	before := spent(t)
+	before := fleet.Spent(t, cp)
 	began := time.Now()
 	for j, p := range asks {
 		wg.Go(func() {
@@ -103,8 +104,8 @@ func burst(t *testing.T, name string, demand []int) (took, onCores float64) {
 	}
 	wg.Wait()
 	elapsed := slices.Max(waits)
-	c := spent(t).minus(before)
-	leases, subs := c.requests["POST ipleases 201"], c.requests["POST ipsubleases 201"]
+	c := fleet.Spent(t, cp).Minus(before)
+	leases, subs := c.Requests["POST ipleases 201"], c.Requests["POST ipsubleases 201"]
 	slices.Sort(waits)
 	part := func(percent int) time.Duration { return waits[(len(waits)-1)*percent/100].Round(time.Millisecond) }
 
@@ -115,11 +116,11 @@ func burst(t *testing.T, name string, demand []int) (took, onCores float64) {
 		t.Errorf("%d addresses are held; want %d, none twice and none missing", got, burstAddresses)
 	}
 	raw := (leases + subs) / rate
-	took, onCores = elapsed.Seconds()/raw, c.onCores().Seconds()/((leases+subs)*each.Seconds())
+	took, onCores = elapsed.Seconds()/raw, c.OnCores().Seconds()/((leases+subs)*each.Seconds())
 	t.Logf("%d ADDs from %d agents in %v (half of them in %v, 99 %% in %v); %.0f leases and %.0f sub-leases were created.\n"+
 		"At the %.0f creates/s of this API server now, and %v on the cores for each, the creates alone take %.2f s: the time is %.2f times that, the time on the cores %.2f (aim: %.1f).\n%v\nload average %s",
 		burstAddresses, len(w.nodes), elapsed.Round(time.Millisecond), part(50), part(99), leases, subs,
-		rate, each.Round(10*time.Microsecond), raw, took, onCores, burstAim, c, loadAverage(t))
+		rate, each.Round(10*time.Microsecond), raw, took, onCores, burstAim, c, fleet.LoadAverage(t))
 	for _, p := range asks {
 		wg.Go(func() {
 			if err := p.node.Del(p.Interface); err != nil {
@@ -144,7 +145,7 @@ func rawCreates(t *testing.T, pool string) (rate float64, onCores time.Duration)
 	t.Helper()
 	const writers, each = 16, 25
 	var wg sync.WaitGroup
-	before, began := spent(t), time.Now()
+	before, began := fleet.Spent(t, cp), time.Now()
 	for writer := range writers {
 		wg.Go(func() {
 			for j := range each {
@@ -161,7 +162,7 @@ func rawCreates(t *testing.T, pool string) (rate float64, onCores time.Duration)
 	}
 	wg.Wait()
 	rate = writers * each / time.Since(began).Seconds()
-	onCores = spent(t).minus(before).onCores() / (writers * each)
+	onCores = fleet.Spent(t, cp).Minus(before).OnCores() / (writers * each)
 	if err := kc.DeleteAllOf(t.Context(), &v1alpha1.IPLease{}, client.MatchingFields{"spec.pool": pool}); err != nil {
 		t.Fatal(err)
 	}

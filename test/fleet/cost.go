@@ -1,4 +1,4 @@
-package scenario_test
+package fleet
 
 import (
 	"bufio"
@@ -16,20 +16,22 @@ import (
 
 	"golang.org/x/sys/unix"
 	"k8s.io/client-go/rest"
+
+	"github.com/tenure-ipam/tenure/test/controlplane"
 )
 
-// cost is what has been spent since the control plane started: requests that the API
+// Cost is what has been spent since a control plane started: requests that its API
 // server has answered, and time of the cores.
-type cost struct {
-	requests map[string]float64       // by what of whom was asked, and the code
-	cores    map[string]time.Duration // by program; "test" is the agents and the controller
+type Cost struct {
+	Requests map[string]float64       // by verb, resource and code of the answer
+	Cores    map[string]time.Duration // by program; "test" is the agents and the controller
 }
 
-// spent returns the cost so far.
-func spent(t testing.TB) cost {
+// Spent returns the cost so far. The control plane must be this process's child.
+func Spent(t testing.TB, cp *controlplane.ControlPlane) Cost {
 	t.Helper()
-	c := cost{requests: map[string]float64{}, cores: map[string]time.Duration{}}
-	if err := c.readRequests(); err != nil {
+	c := Cost{Requests: map[string]float64{}, Cores: map[string]time.Duration{}}
+	if err := c.readRequests(cp); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.readCores(); err != nil {
@@ -39,7 +41,7 @@ func spent(t testing.TB) cost {
 }
 
 // readRequests reads the API server's counter of requests.
-func (c cost) readRequests() error {
+func (c Cost) readRequests(cp *controlplane.ControlPlane) error {
 	cfg := cp.Config()
 	hc, err := rest.HTTPClientFor(cfg)
 	if err != nil {
@@ -74,18 +76,18 @@ func (c cost) readRequests() error {
 		if of["subresource"] != "" {
 			what += "/" + of["subresource"]
 		}
-		c.requests[fmt.Sprintf("%s %s %s", of["verb"], what, of["code"])] += n
+		c.Requests[fmt.Sprintf("%s %s %s", of["verb"], what, of["code"])] += n
 	}
 	return lines.Err()
 }
 
 // readCores reads how long this process and its children have been on a core.
-func (c cost) readCores() error {
+func (c Cost) readCores() error {
 	var own unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &own); err != nil {
 		return err
 	}
-	c.cores["test"] = time.Duration(own.Utime.Nano() + own.Stime.Nano())
+	c.Cores["test"] = time.Duration(own.Utime.Nano() + own.Stime.Nano())
 	stats, err := filepath.Glob("/proc/[0-9]*/stat")
 	if err != nil {
 		return err
@@ -109,53 +111,53 @@ func (c cost) readCores() error {
 			if err != nil {
 				return fmt.Errorf("%s: %w", path, err)
 			}
-			c.cores[name] += time.Duration(n) * tick
+			c.Cores[name] += time.Duration(n) * tick
 		}
 	}
 	return nil
 }
 
-// minus returns what was spent since o.
-func (c cost) minus(o cost) cost {
-	d := cost{requests: map[string]float64{}, cores: map[string]time.Duration{}}
-	for what, n := range c.requests {
-		if n > o.requests[what] {
-			d.requests[what] = n - o.requests[what]
+// Minus returns what was spent since o.
+func (c Cost) Minus(o Cost) Cost {
+	d := Cost{Requests: map[string]float64{}, Cores: map[string]time.Duration{}}
+	for what, n := range c.Requests {
+		if n > o.Requests[what] {
+			d.Requests[what] = n - o.Requests[what]
 		}
 	}
-	for name, took := range c.cores {
-		d.cores[name] = took - o.cores[name]
+	for name, took := range c.Cores {
+		d.Cores[name] = took - o.Cores[name]
 	}
 	return d
 }
 
-// onCores returns how long all programs together were on the cores.
-func (c cost) onCores() (total time.Duration) {
-	for _, took := range c.cores {
+// OnCores returns how long all programs together were on the cores.
+func (c Cost) OnCores() (total time.Duration) {
+	for _, took := range c.Cores {
 		total += took
 	}
 	return total
 }
 
 // String returns c as lines of text, the most frequent requests first.
-func (c cost) String() string {
-	asked := slices.SortedFunc(maps.Keys(c.requests), func(x, y string) int {
-		return cmp.Or(cmp.Compare(c.requests[y], c.requests[x]), strings.Compare(x, y))
+func (c Cost) String() string {
+	asked := slices.SortedFunc(maps.Keys(c.Requests), func(x, y string) int {
+		return cmp.Or(cmp.Compare(c.Requests[y], c.Requests[x]), strings.Compare(x, y))
 	})
 	total, texts := 0.0, make([]string, len(asked))
 	for i, what := range asked {
-		total += c.requests[what]
-		texts[i] = fmt.Sprintf("%s %.0f", what, c.requests[what])
+		total += c.Requests[what]
+		texts[i] = fmt.Sprintf("%s %.0f", what, c.Requests[what])
 	}
 	var cores []string
-	for _, name := range slices.Sorted(maps.Keys(c.cores)) {
-		cores = append(cores, fmt.Sprintf("%s %v", name, c.cores[name].Round(10*time.Millisecond)))
+	for _, name := range slices.Sorted(maps.Keys(c.Cores)) {
+		cores = append(cores, fmt.Sprintf("%s %v", name, c.Cores[name].Round(10*time.Millisecond)))
 	}
 	return fmt.Sprintf("%.0f requests: %s\ntime on the cores: %s", total, strings.Join(texts, "; "), strings.Join(cores, "; "))
 }
 
-// loadAverage is what the machine says of its load.
-func loadAverage(t testing.TB) string {
+// LoadAverage is what the machine says of its load.
+func LoadAverage(t testing.TB) string {
 	t.Helper()
 	text, err := os.ReadFile("/proc/loadavg")
 	if err != nil {
