@@ -56,6 +56,13 @@ test-integration: rig root ## Tests against a real control plane and network nam
 soak: rig root ## Load a cluster for MINUTES with faults of all kinds, and look for a lost or doubled address
 	TENURE_SOAK_MINUTES=$(MINUTES) go test -count=1 -v -timeout $$(( $(MINUTES) + 20 ))m $(ARGS) ./test/soak
 
+# Of scale: of how many nodes, one run each.
+NODES ?= 100,300,1000
+
+.PHONY: scale
+scale: rig root ## Run clusters of NODES agents on a real API server, and report what each node costs
+	TENURE_SCALE_NODES=$(NODES) TENURE_SCALE_IDLE=60s go test -count=1 -v -timeout 3h $(ARGS) ./test/scale
+
 .PHONY: fuzz
 fuzz: ## Every fuzz target for FUZZTIME each
 	@grep -rl --include='*_test.go' '^func Fuzz' . | xargs -r -n1 dirname | sort -u | while read -r pkg; do \

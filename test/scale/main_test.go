@@ -1,0 +1,83 @@
+// Package scale_test runs the agents of many nodes and a controller, all with the
+// settings that they are shipped with, on one real API server, and reports what each
+// node costs: calls, bytes and time, of ADDs in a burst, claims, restarts and a pool
+// that is filled to its last address. Nothing of it may grow with the number of nodes.
+//
+// TENURE_SCALE_NODES says of how many nodes, one run each, such as "100,300,1000";
+// without it the runs are small, as make test needs them, and what is idle is given back
+// within seconds. TENURE_SCALE_IDLE says for how long a cluster is watched in which
+// nothing happens.
+package scale_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/controller"
+	"github.com/tenure-ipam/tenure/test/controlplane"
+	"github.com/tenure-ipam/tenure/test/fleet"
+)
+
+var (
+	cp *controlplane.ControlPlane
+	// api and kc are an administrator's.
+	api *cluster.API
+	kc  client.WithWatch
+
+	// ofAgents and ofController count what agents and controller ask of the API server.
+	ofAgents, ofController = newTraffic(), newTraffic()
+	agents                 *rest.Config
+)
+
+func TestMain(m *testing.M) {
+	os.Exit(fleet.Main(controlplane.Options{}, func(ctx context.Context, c *fleet.Cluster) (code int, err error) {
+		cp, api = c.ControlPlane, c.API
+		admin := rest.CopyConfig(cp.Config())
+		admin.QPS = -1
+		if kc, err = client.NewWithWatch(admin, client.Options{Scheme: c.Client.Scheme()}); err != nil {
+			return 0, err
+		}
+		accounts, err := fleet.Install(ctx, cp, c.Client)
+		if err != nil {
+			return 0, err
+		}
+		agents = ofAgents.counted(accounts.Agent)
+		stop, err := startController(ctx, ofController.counted(accounts.Controller))
+		if err != nil {
+			return 0, err
+		}
+		defer func() { err = errors.Join(err, stop()) }()
+		return m.Run(), nil
+	}))
+}
+
+// idleQuick is after how long what is idle is given back in a small run.
+const idleQuick = 2 * time.Second
+
+// quick says that the run is a small one.
+func quick() bool { return os.Getenv("TENURE_SCALE_NODES") == "" }
+
+// startController runs a controller that has no rival until stop is called.
+func startController(ctx context.Context, as *rest.Config) (stop func() error, err error) {
+	cfg := controller.DefaultConfig()
+	cfg.LeaderElection, cfg.Health, cfg.Metrics = false, "", ""
+	if quick() {
+		cfg.Idle = idleQuick
+	}
+	c, err := controller.New(cfg, as, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan error, 1)
+	go func() { done <- c.Run(ctx) }()
+	return func() error { cancel(); return <-done }, nil
+}

@@ -1,0 +1,185 @@
+package scale_test
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/ipam/wire"
+	"github.com/tenure-ipam/tenure/test/fleet"
+)
+
+// What a node does, whatever the number of nodes.
+const (
+	addressesOfNode = 30
+	claimsOfNode    = 10
+	lastOfNode      = 4 // addresses that the pool that is filled has for each node, on average
+)
+
+// growth is how many times as many calls or bytes a node may cost in the largest
+// cluster as in the smallest. The aim is within a tenth; what makes the test fail leaves
+// room for the chance of small numbers.
+const growth = 2.0
+
+// figure is what one node has cost in one phase.
+type figure struct{ calls, bytes float64 }
+
+func TestScale(t *testing.T) {
+	sizes, idle, err := fromEnvironment()
+	if err != nil {
+		t.Fatal(err)
+	}
+	figures := map[int]map[string]figure{}
+	for _, n := range sizes {
+		t.Run(strconv.Itoa(n), func(t *testing.T) { figures[n] = run(t, n, idle) })
+	}
+	if t.Failed() || len(sizes) < 2 {
+		return
+	}
+	least, most := figures[slices.Min(sizes)], figures[slices.Max(sizes)]
+	for _, phase := range []string{phaseIdle, phaseBurst} {
+		s, l := least[phase], most[phase]
+		t.Logf("%s: of %d nodes each makes %.2f times the calls and takes %.2f times the bytes of each of %d", phase, slices.Max(sizes), l.calls/s.calls, l.bytes/s.bytes, slices.Min(sizes))
+		if l.calls > growth*s.calls+1 || l.bytes > growth*s.bytes {
+			t.Errorf("%s: of %d nodes each makes %.1f calls and takes %.0f bytes, of %d each %.1f and %.0f; want no more than %.1f times as many",
+				phase, slices.Max(sizes), l.calls, l.bytes, slices.Min(sizes), s.calls, s.bytes, growth)
+		}
+	}
+}
+
+func fromEnvironment() (sizes []int, idle time.Duration, err error) {
+	for text := range strings.SplitSeq(cmp.Or(os.Getenv("TENURE_SCALE_NODES"), "8,16"), ",") {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 {
+			return nil, 0, fmt.Errorf("TENURE_SCALE_NODES has %q, must be positive numbers with commas between them", text)
+		}
+		sizes = append(sizes, n)
+	}
+	text := cmp.Or(os.Getenv("TENURE_SCALE_IDLE"), "5s")
+	if idle, err = time.ParseDuration(text); err != nil || idle <= 0 {
+		return nil, 0, fmt.Errorf("TENURE_SCALE_IDLE is %q, must be a positive duration such as 60s", text)
+	}
+	return sizes, idle, nil
+}
+
+// The phases whose figures are compared.
+const (
+	phaseIdle  = "nothing happens"
+	phaseBurst = "a burst of ADDs"
+)
+
+// run takes a cluster of so many nodes through its phases, and returns what each has
+// cost a node.
+func run(t *testing.T, n int, idle time.Duration) map[string]figure {
+	c := newNodes(t, n)
+	figures := map[string]figure{}
+	phase := func(name string, do func() (what string)) {
+		cost, asked, answered := fleet.Spent(t, cp), ofAgents.now(), ofController.now()
+		began := time.Now()
+		what := do()
+		took := time.Since(began)
+		byAgents, byController, cores := ofAgents.now().minus(asked), ofController.now().minus(answered), fleet.Spent(t, cp).Minus(cost)
+		f := figure{float64(byAgents.total()) / float64(n), float64(byAgents.in) / float64(n)}
+		figures[name] = f
+		t.Logf("%s: %s in %v\n  a node: %.2f calls, %.0f bytes in\n  agents: calls %v\n  controller: %d bytes in; calls %v\n  on the cores: %v; memory of all agents and the controller %d MB",
+			name, what, took.Round(time.Millisecond), f.calls, f.bytes, byAgents, byController.in, byController, cores.OnCores().Round(10*time.Millisecond), residentMB(t))
+	}
+
+	wide, last := c.name+"-wide", c.name+"-last"
+	c.network(wide, v1alpha1.Range{CIDR: "10.64.0.0/10"})
+	phase("all agents start", func() string { c.launch(); return fmt.Sprintf("%d nodes", n) })
+	phase(phaseIdle, func() string {
+		time.Sleep(idle) // it is measured what happens meanwhile
+		return fmt.Sprintf("%d nodes", n)
+	})
+	var burst []place
+	for _, node := range c.all {
+		for range addressesOfNode {
+			i, err := c.sandbox(wide)
+			if err != nil {
+				t.Fatal(err)
+			}
+			burst = append(burst, place{node, i})
+		}
+	}
+	phase(phaseBurst, func() string { c.each(burst, attach); return fmt.Sprintf("%d addresses", len(burst)) })
+	phase("claims", func() string {
+		took := c.claims(wide, claimsOfNode*n)
+		return fmt.Sprintf("%d claims, %.0f a second,", claimsOfNode*n, float64(claimsOfNode*n)/took.Seconds())
+	})
+	phase("all agents restart", func() string { c.launch(); return fmt.Sprintf("%d nodes with %d attachments each", n, addressesOfNode) })
+
+	c.network(last, v1alpha1.Range{CIDR: "10.40.0.0/16", Start: "10.40.0.1", End: lastAddress(lastOfNode * n)})
+	all := c.pods(last, spread(n))
+	phase("a pool is filled to the last address", func() string { c.each(all, attach); return fmt.Sprintf("%d addresses", len(all)) })
+	more := c.pods(last, slices.Repeat([]int{1}, n))
+	phase("every node wants one more", func() string {
+		c.each(more, exhausted(last, len(all)))
+		return fmt.Sprintf("%d refusals", len(more))
+	})
+	phase("everything ends", func() string {
+		c.each(slices.Concat(burst, all, more), detach)
+		c.parallel(claimsOfNode*n, func(i int) error { return kc.Delete(t.Context(), c.claim(wide, i)) })
+		c.nothingLeft()
+		return fmt.Sprintf("%d DELs, and every lease given back,", len(burst)+len(all)+len(more))
+	})
+	if held := c.fleet.Observer.Held(); held > 0 {
+		t.Errorf("the observer counts %d addresses after every DEL", held)
+	}
+	c.gone()
+	return figures
+}
+
+// lastAddress returns the n-th address of 10.40.0.0/16, counted from its first host.
+func lastAddress(n int) string { return fmt.Sprintf("10.40.%d.%d", n>>8, n&255) }
+
+// spread distributes addresses over n nodes by chance, as pods are.
+func spread(n int) []int {
+	rng := rand.New(rand.NewPCG(1, uint64(n)))
+	of := make([]int, n)
+	for range lastOfNode * n {
+		of[rng.IntN(n)]++
+	}
+	return of
+}
+
+// exhausted wants an ADD to be told that a pool of so many addresses has none left. It
+// is heard of when the controller has told it.
+func exhausted(pool string, addresses int) func(place) error {
+	want := fmt.Sprintf("pool %s is exhausted: %d of %d in use", pool, addresses, addresses)
+	return func(p place) error {
+		for deadline := time.Now().Add(patience); ; {
+			_, err := p.n.Add(p.i)
+			e, ok := errors.AsType[*wire.Error](err)
+			switch {
+			case ok && e.Code == wire.CodeTryAgainLater && strings.Contains(e.Error(), want):
+				return nil
+			case !ok || e.Code != wire.CodeTryAgainLater || time.Now().After(deadline):
+				return fmt.Errorf("%w; want code %d with %q", err, wire.CodeTryAgainLater, want)
+			}
+		}
+	}
+}
+
+// residentMB is the memory of this process.
+func residentMB(t *testing.T) int {
+	t.Helper()
+	text, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, _ := strings.Cut(string(text), "VmRSS:")
+	kb, err := strconv.Atoi(strings.Fields(after)[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kb >> 10
+}
