@@ -15,7 +15,10 @@
 //
 // A journal is lines, each with its checksum. The first is the head with the whole
 // plan; it is on disk, by file, rename and directory, before the first delegate
-// runs, and never changes. Lines after it are added as the work goes on. What they
-// say before a delegate runs need not reach the disk: after a crash of the machine
-// every step counts as begun.
+// runs, and never changes. Lines after it are added as the work goes on, and nobody
+// waits until they are on disk. They outlive the process that wrote them, however it
+// ends; a crash of the machine may take the last of them, and then every step counts
+// as begun. It has ended every network namespace, too, so that no results are lost
+// that anybody could use. For the same reason a journal that is removed may come back
+// with such a crash: it names a container that is gone.
 package journal

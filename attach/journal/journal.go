@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -164,8 +165,9 @@ func (d Dir) List(now time.Time) (entries []*Entry, unread []error, err error) {
 	return entries, unread, nil
 }
 
-// Remove removes the journal of k, and what is kept beside it. When it returns nil
-// the journal does not come back after a crash. That it is gone is no error.
+// Remove removes the journal of k, and what is kept beside it. After a crash of the
+// machine it may be back: then a garbage collection finds a container that is gone,
+// and undoes once more what was undone. That it is gone is no error.
 func (d Dir) Remove(k Key) error {
 	path, err := d.file(k)
 	if err != nil {
@@ -173,10 +175,7 @@ func (d Dir) Remove(k Key) error {
 	}
 	err = errors.Join(durable.Remove(filepath.Join(d.unsent(), filepath.Base(path))), durable.Remove(path))
 	reached("removed")
-	if err == nil {
-		err = durable.SyncDir(d.attachments())
-	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err != nil {
 		return fmt.Errorf("journal: %w", err)
 	}
 	return nil
@@ -219,38 +218,36 @@ func (d Dir) open(k Key, path string, size int64) (*Log, error) {
 func (l *Log) Close() error { return l.f.Close() }
 
 // Began notes that a step is about to begin.
-func (l *Log) Began(step int) error { return l.add(record{Began: &step}) }
+func (l *Log) Began(step int) error { return l.add(fmt.Appendf(nil, `{"began":%d}`, step)) }
 
-// Done notes the result of a step; the last one counts.
+// Done notes the result of a step, JSON without newlines; the last one counts.
 func (l *Log) Done(step int, result []byte) error {
-	return l.add(record{Done: &step, Result: result})
+	return l.add(fmt.Appendf(nil, `{"done":%d,"result":%s}`, step, result))
 }
 
 // Undone notes that a step's DEL has succeeded.
-func (l *Log) Undone(step int) error { return l.add(record{Undone: &step}) }
+func (l *Log) Undone(step int) error { return l.add(fmt.Appendf(nil, `{"undone":%d}`, step)) }
 
 // Answer notes that the runtime is about to be told of success, and what the agent
-// is to be told then. When it returns nil, all that the journal says survives a
-// crash of everything, and [Dir.Unsent] has the report.
+// is to be told then. When it returns nil, all that the journal says survives the
+// end of this process, and [Dir.Unsent] has the report.
 func (l *Log) Answer(r facts.Report) error {
-	if err := l.add(record{Report: &r, Answered: true}); err != nil {
+	body, err := json.Marshal(record{Report: &r, Answered: true})
+	if err != nil {
+		return fmt.Errorf("journal: %w", err)
+	}
+	if err := l.add(body); err != nil {
 		return err
 	}
 	reached("answered")
-	if err := l.f.Sync(); err != nil {
-		return fmt.Errorf("journal: %w", err)
-	}
 	return l.dir.markUnsent(l.key)
 }
 
 // add writes a line with one write: a process that is killed leaves all of it or a
-// part without a newline.
-func (l *Log) add(r record) error {
-	line, err := encode(r)
-	if err == nil {
-		_, err = l.f.Write(line)
-	}
-	if err != nil {
+// part without a newline. It is written by hand where that is easy: a plugin writes
+// a few in its life, and would spend more on having encoding/json learn the type.
+func (l *Log) add(body []byte) error {
+	if _, err := l.f.Write(durable.Seal(body)); err != nil {
 		return fmt.Errorf("journal: %w", err)
 	}
 	reached("added")
