@@ -29,7 +29,7 @@ func (c *call) ask(ctx context.Context, q facts.Question) (facts.Answer, error) 
 	if err != nil {
 		return a, err
 	}
-	resp, err := wire.Call(ctx, c.socket, wire.Request{Verb: wire.Facts, Ask: body})
+	resp, err := c.reach(ctx, wire.Request{Verb: wire.Facts, Ask: body})
 	if err != nil {
 		return a, types.NewError(types.ErrTryAgainLater, err.Error(), "is the node's agent (tenured) running?")
 	}
@@ -43,6 +43,33 @@ func (c *call) ask(ctx context.Context, q facts.Question) (facts.Answer, error) 
 		return a, types.NewError(types.ErrDecodingFailure, "the agent's answer: "+err.Error(), "")
 	}
 	return a, nil
+}
+
+// reach calls the agent over the connection that an earlier call has left, or a new
+// one: the agent hangs up where the delegates took long. What it asks may so be
+// asked twice, which changes nothing.
+func (c *call) reach(ctx context.Context, req wire.Request) (wire.Response, error) {
+	if c.conn != nil {
+		resp, err := c.conn.Call(ctx, req)
+		if err == nil || ctx.Err() != nil {
+			return resp, err
+		}
+		c.hangUp()
+	}
+	conn, err := wire.Dial(ctx, c.socket)
+	if err != nil {
+		return wire.Response{}, err
+	}
+	c.conn = conn
+	return conn.Call(ctx, req)
+}
+
+// hangUp closes the connection to the agent, if there is one.
+func (c *call) hangUp() {
+	if c.conn != nil {
+		c.conn.Close()
+		c.conn = nil
+	}
 }
 
 // news is a report for the agent. The key is that of the journal that has it, or
@@ -84,17 +111,12 @@ func (c *call) tell(ctx context.Context) {
 }
 
 func (c *call) send(ctx context.Context) error {
-	conn, err := wire.Dial(ctx, c.socket)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
 	for _, n := range c.news {
 		body, err := json.Marshal(n.report)
 		if err != nil {
 			return err
 		}
-		resp, err := conn.Call(ctx, wire.Request{Verb: wire.Report, Ask: body})
+		resp, err := c.reach(ctx, wire.Request{Verb: wire.Report, Ask: body})
 		if err != nil {
 			return err
 		}

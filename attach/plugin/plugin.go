@@ -24,6 +24,7 @@ import (
 	"github.com/tenure-ipam/tenure/attach/journal"
 	"github.com/tenure-ipam/tenure/attach/plan"
 	"github.com/tenure-ipam/tenure/ipam/cnicall"
+	"github.com/tenure-ipam/tenure/ipam/wire"
 )
 
 // What a call waits for, and how long.
@@ -76,14 +77,16 @@ func (p Plugin) Run(ctx context.Context) int {
 		c.warn("%v", err)
 	}
 	c.tell(ctx)
+	c.hangUp()
 	return code
 }
 
 // call is one call of the plugin.
 type call struct {
 	Plugin
-	version string // the configuration's, once it is known
-	socket  string // the agent's, once it is known
+	version string     // the configuration's, once it is known
+	socket  string     // the agent's, once it is known
+	conn    *wire.Conn // to the agent, once it was asked
 	state   journal.Dir
 	news    []news // what the agent is to be told when the answer is out
 }
