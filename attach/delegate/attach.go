@@ -15,8 +15,8 @@ import (
 )
 
 // Attach carries out the plan of h. It returns the default network's result, in the
-// version of its configuration, and what the agent is to be told; both are durable
-// when it returns. If a step fails, no later one is begun, and what was done is
+// version of its configuration, and what the agent is to be told; the journal has
+// both when it returns. If a step fails, no later one is begun, and what was done is
 // undone in the reverse order; what cannot be undone now stays in the journal.
 func (r *Runner) Attach(ctx context.Context, h journal.Head) (types.Result, facts.Report, error) {
 	h.Boot = r.Boot
@@ -55,6 +55,7 @@ type attaching struct {
 // A step is one that has been carried out.
 type step struct {
 	result types.Result     // in the version of its configuration
+	text   json.RawMessage  // the same
 	full   *types100.Result // the same, in the newest
 	device json.RawMessage  // what its device information file said
 }
@@ -99,11 +100,11 @@ func (a *attaching) add(ctx context.Context, i int, s plan.Step) error {
 	if err := prepareDevice(s.Device); err != nil {
 		return err
 	}
-	result, err := a.cni().AddNetworkList(ctx, list, callOf(a.ContainerID, a.Netns, s))
+	result, text, err := a.addChain(ctx, list, callOf(a.ContainerID, a.Netns, s))
 	if err != nil {
 		return err
 	}
-	full, err := fullOf(result)
+	full, err := fullOf(result, text)
 	if err != nil {
 		return err
 	}
@@ -114,15 +115,6 @@ func (a *attaching) add(ctx context.Context, i int, s plan.Step) error {
 	if err != nil {
 		return err
 	}
-	a.done[i] = step{result: result, full: full, device: device}
-	return a.note(i)
-}
-
-// note writes the result of a step into the journal.
-func (a *attaching) note(i int) error {
-	text, err := json.Marshal(a.done[i].result)
-	if err != nil {
-		return fmt.Errorf("its result: %w", err)
-	}
+	a.done[i] = step{result: result, text: text, full: full, device: device}
 	return a.log.Done(i, text)
 }

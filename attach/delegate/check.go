@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io/fs"
 
-	"github.com/containernetworking/cni/libcni"
 	"github.com/containernetworking/cni/pkg/types"
 
 	"github.com/tenure-ipam/tenure/attach/journal"
@@ -30,12 +29,9 @@ func (r *Runner) Check(ctx context.Context, k journal.Key, netns string) error {
 	for i, s := range e.Plan.Steps {
 		list, err := parse(s.List)
 		if err == nil {
-			rt := callOf(k.ContainerID, netns, s)
-			if err = r.cache(list, rt, e.Steps[i].Result); err == nil {
-				err = r.cni().CheckNetworkList(ctx, list, rt)
-			}
+			err = r.checkChain(ctx, list, callOf(k.ContainerID, netns, s), e.Steps[i].Result)
 		}
-		if err != nil && !errors.Is(err, libcni.ErrorCheckNotSupp) {
+		if err != nil {
 			return failed(s, "CHECK", err)
 		}
 	}
@@ -50,13 +46,12 @@ func (r *Runner) Status(ctx context.Context, text json.RawMessage) error {
 	if err != nil {
 		return err
 	}
-	x := &executor{stderr: r.Stderr}
-	for _, p := range list.Plugins {
-		if _, err := x.FindInPath(p.Network.Type, r.Path); err != nil {
-			return &types.Error{Code: types.ErrPluginNotAvailable, Msg: fmt.Sprintf("default network %s: %v", list.Name, err)}
+	for _, p := range list.plugins {
+		if _, err := r.find(p.kind); err != nil {
+			return &types.Error{Code: types.ErrPluginNotAvailable, Msg: fmt.Sprintf("default network %s: %v", list.name, err)}
 		}
 	}
-	err = r.cni().GetStatusNetworkList(ctx, list)
+	err = r.statusChain(ctx, list)
 	if err == nil {
 		return nil
 	}
@@ -64,5 +59,5 @@ func (r *Runner) Status(ctx context.Context, text json.RawMessage) error {
 	if codeOf(err) == types.ErrLimitedConnectivity {
 		code = types.ErrLimitedConnectivity
 	}
-	return &types.Error{Code: code, Msg: fmt.Sprintf("default network %s: %s", list.Name, oneLine(err))}
+	return &types.Error{Code: code, Msg: fmt.Sprintf("default network %s: %s", list.name, oneLine(err))}
 }

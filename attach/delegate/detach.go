@@ -3,12 +3,11 @@ package delegate
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"slices"
-
-	"github.com/containernetworking/cni/libcni"
 
 	"github.com/tenure-ipam/tenure/attach/journal"
 	"github.com/tenure-ipam/tenure/attach/plan"
@@ -19,7 +18,7 @@ import (
 // repetition has the others alone. When it returns nil the journal is gone. That
 // there is none is no error. netns may be empty or gone.
 //
-// A damaged journal is undone by what the CNI library's cache has; see [Runner.Recover].
+// A damaged journal is undone by what the cache of results has; see [Runner.Recover].
 func (r *Runner) Detach(ctx context.Context, k journal.Key, netns string) error {
 	e, log, err := r.State.Open(k)
 	switch damaged, ok := errors.AsType[*journal.DamagedError](err); {
@@ -61,17 +60,13 @@ func (r *Runner) del(ctx context.Context, e *journal.Entry, i int, netns string)
 	if err != nil {
 		return err
 	}
-	rt := callOf(e.ContainerID, netns, s)
-	if err := r.cache(list, rt, e.Steps[i].Result); err != nil {
-		return err
-	}
-	if err := r.cni().DelNetworkList(ctx, list, rt); err != nil {
+	if err := r.delChain(ctx, list, callOf(e.ContainerID, netns, s), e.Steps[i].Result); err != nil {
 		return err
 	}
 	return removeDevice(s.Device)
 }
 
-// Recover undoes an attachment whose journal is damaged by what the CNI library's
+// Recover undoes an attachment whose journal is damaged by what the cache of results
 // cache has of the container, and sets the journal aside. The cache has no steps
 // that were begun and never done; if it has none at all, Recover says so once by
 // an error: then nothing is known.
@@ -85,53 +80,57 @@ func (r *Runner) Recover(ctx context.Context, k journal.Key, netns string, damag
 		return errors.Join(damaged, err)
 	}
 	if found == 0 {
-		return fmt.Errorf("%w; the CNI library's cache has nothing of container %s either, so nothing was undone: what its attachments hold is freed by garbage collection; the journal is kept as %s, and the next DEL succeeds",
+		return fmt.Errorf("%w; the cache of results has nothing of container %s either, so nothing was undone: what its attachments hold is freed by garbage collection; the journal is kept as %s, and the next DEL succeeds",
 			damaged, k.ContainerID, aside)
 	}
-	fmt.Fprintf(r.Stderr, "tenure-attach: %v; %d attachments of container %s were undone by the CNI library's cache; the journal is kept as %s\n", damaged, found, k.ContainerID, aside)
+	fmt.Fprintf(r.Stderr, "tenure-attach: %v; %d attachments of container %s were undone by the cache of results; the journal is kept as %s\n", damaged, found, k.ContainerID, aside)
 	return nil
 }
 
-// detachCached undoes what the CNI library's cache has of a container, and says how
+// detachCached undoes what the cache of results has of a container, and says how
 // many attachments that were: those of the default network last.
 func (r *Runner) detachCached(ctx context.Context, k journal.Key, netns string) (found int, err error) {
-	cni := r.cni()
-	attachments, err := cni.GetCachedAttachments(k.ContainerID)
+	attachments, err := r.kept(k.ContainerID)
 	if err != nil {
-		return 0, fmt.Errorf("the CNI library's cache: %w", err)
+		return 0, fmt.Errorf("the cache of results: %w", err)
 	}
 	// In the plan's reverse order, as far as names tell: net10, net9, …, the runtime's.
-	rank := func(a *libcni.NetworkAttachment) (int, int, string) {
+	rank := func(a cached) (int, int, string) {
 		if a.IfName == k.IfName {
 			return 0, 0, ""
 		}
 		return 1, len(a.IfName), a.IfName
 	}
-	slices.SortFunc(attachments, func(a, b *libcni.NetworkAttachment) int {
+	slices.SortFunc(attachments, func(a, b cached) int {
 		a1, a2, a3 := rank(a)
 		b1, b2, b3 := rank(b)
 		return cmp.Or(cmp.Compare(b1, a1), cmp.Compare(b2, a2), cmp.Compare(b3, a3))
 	})
 	var errs []error
 	for _, a := range attachments {
-		if err := r.delCached(ctx, cni, a, netns); err != nil {
-			errs = append(errs, failed(plan.Step{Name: a.Network, IfName: a.IfName}, "DEL", err))
+		if err := r.delKept(ctx, a, netns); err != nil {
+			errs = append(errs, failed(plan.Step{Name: a.NetworkName, IfName: a.IfName}, "DEL", err))
 		}
 	}
 	return len(attachments), errors.Join(errs...)
 }
 
-func (r *Runner) delCached(ctx context.Context, cni *libcni.CNIConfig, a *libcni.NetworkAttachment, netns string) error {
+// delKept undoes an attachment that the cache has.
+func (r *Runner) delKept(ctx context.Context, a cached, netns string) error {
 	list, err := parse(a.Config)
 	if err != nil {
 		return err
 	}
-	err = cni.DelNetworkList(ctx, list, &libcni.RuntimeConf{
-		ContainerID: a.ContainerID, NetNS: netns, IfName: a.IfName, Args: a.CniArgs, CapabilityArgs: a.CapabilityArgs,
-	})
-	if err != nil {
+	if err := r.delChain(ctx, list, a.call(netns), a.Result); err != nil {
 		return err
 	}
-	file, _ := a.CapabilityArgs["CNIDeviceInfoFile"].(string)
-	return removeDevice(&plan.Device{File: file})
+	raw, ok := a.CapabilityArgs["CNIDeviceInfoFile"]
+	if !ok {
+		return nil
+	}
+	var d plan.Device
+	if err := json.Unmarshal(raw, &d.File); err != nil {
+		return fmt.Errorf("CNIDeviceInfoFile: %w", err)
+	}
+	return removeDevice(&d)
 }

@@ -1,8 +1,10 @@
-// Package delegate carries out plans: it runs the plugins of each step through the
-// CNI library, one step after the other, keeps the journal meanwhile, and undoes,
-// checks and collects from the journal alone.
+// Package delegate carries out plans: it runs the plugins of each step, one step
+// after the other, keeps the journal meanwhile, and undoes, checks and collects from
+// the journal alone.
 //
-// The library's cache lies beside the journal and is a copy of it: before a CHECK
-// or a DEL the step's result is put there again. It serves on its own only where a
-// journal is damaged.
+// It runs plugins as the CNI library does, and without it: the library brings
+// net/http and tracing into a process that is started for every pod, and reads each
+// result from JSON four times. A test compares what the two give to plugins. Beside
+// the journal lies a cache of results in the library's form, which serves where a
+// journal is damaged, and others who know it.
 package delegate

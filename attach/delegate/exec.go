@@ -7,15 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
-	"os/exec"
-	"slices"
+	"runtime"
 	"syscall"
 	"time"
 
-	"github.com/containernetworking/cni/pkg/invoke"
 	"github.com/containernetworking/cni/pkg/types"
-	"github.com/containernetworking/cni/pkg/version"
 	"golang.org/x/sys/unix"
 
 	"github.com/tenure-ipam/tenure/ipam/pause"
@@ -28,32 +26,24 @@ const (
 	busyPause = 100 * time.Millisecond
 )
 
-// executor runs plugins for the CNI library. Unlike the library's own it passes
-// their standard error on whatever the outcome, takes an empty answer to ADD for a
-// result that says nothing (NPWG 5.1.1), and has them inherit a lock.
+// executor runs plugins. It passes their standard error on whatever the outcome, and
+// has them inherit a lock.
 type executor struct {
-	version.PluginDecoder
 	stderr  io.Writer
 	inherit []*os.File
 }
 
-// FindInPath finds a plugin's program.
-func (x *executor) FindInPath(plugin string, paths []string) (string, error) {
-	return invoke.FindInPath(plugin, paths)
-}
-
-// ExecPlugin runs a plugin and returns what it answers.
-func (x *executor) ExecPlugin(ctx context.Context, path string, stdin []byte, environ []string) ([]byte, error) {
+// exec runs a plugin and returns what it answers. The end of ctx ends the wait for
+// one that is being installed; one that runs comes to its own end, since nobody
+// could tell what it had done until then.
+func (x *executor) exec(ctx context.Context, path string, stdin []byte, environ []string) ([]byte, error) {
 	for try := 1; ; try++ {
-		stdout, stderr, err := x.run(ctx, path, stdin, environ)
+		stdout, stderr, err := x.run(path, stdin, environ)
 		if len(stderr) > 0 {
 			_, _ = x.stderr.Write(stderr) // for information only
 		}
 		switch {
 		case err == nil:
-			if slices.Contains(environ, "CNI_COMMAND=ADD") && len(bytes.TrimSpace(stdout)) == 0 {
-				return []byte("{}"), nil
-			}
 			return stdout, nil
 		case errors.Is(err, syscall.ETXTBSY) && try < busyTries && pause.For(ctx, busyPause):
 		default:
@@ -65,7 +55,7 @@ func (x *executor) ExecPlugin(ctx context.Context, path string, stdin []byte, en
 // run runs a program with its standard streams in memory: not pipes, which would have
 // to be served meanwhile, and which a process that the plugin leaves behind would
 // keep open.
-func (x *executor) run(ctx context.Context, path string, stdin []byte, environ []string) (stdout, stderr []byte, err error) {
+func (x *executor) run(path string, stdin []byte, environ []string) (stdout, stderr []byte, err error) {
 	var files [3]*os.File
 	defer func() {
 		for _, f := range files {
@@ -80,12 +70,61 @@ func (x *executor) run(ctx context.Context, path string, stdin []byte, environ [
 	if _, err := files[0].WriteAt(stdin, 0); err != nil {
 		return nil, nil, err
 	}
-	cmd := exec.CommandContext(ctx, path)
-	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = environ, files[0], files[1], files[2], x.inherit
-	err = cmd.Run()
+	err = runProgram(path, environ, append(files[:], x.inherit...))
 	stdout, outErr := content(files[1])
 	stderr, errErr := content(files[2])
 	return stdout, stderr, errors.Join(err, outErr, errErr)
+}
+
+// runProgram runs a program with files as its open files, and waits for its end.
+// Package os/exec does the same and more, at twice the cost: it first runs a process
+// of its own to see how it can wait, and then waits in a system call.
+func runProgram(path string, environ []string, files []*os.File) error {
+	pidfd := -1
+	attr := &syscall.ProcAttr{Env: environ, Sys: &syscall.SysProcAttr{PidFD: &pidfd}}
+	for _, f := range files {
+		attr.Files = append(attr.Files, f.Fd())
+	}
+	pid, err := syscall.ForkExec(path, []string{path}, attr)
+	runtime.KeepAlive(files)
+	if err != nil {
+		return &fs.PathError{Op: "start", Path: path, Err: err}
+	}
+	if pidfd >= 0 {
+		awaitEnd(pidfd)
+	}
+	var status syscall.WaitStatus
+	for err = syscall.EINTR; err == syscall.EINTR; {
+		_, err = syscall.Wait4(pid, &status, 0, nil)
+	}
+	switch {
+	case err != nil:
+		return fmt.Errorf("wait for %s: %w", path, err)
+	case status.Signaled():
+		return fmt.Errorf("signal: %v", status.Signal())
+	case status.ExitStatus() != 0:
+		return fmt.Errorf("exit status %d", status.ExitStatus())
+	}
+	return nil
+}
+
+// awaitEnd returns when the program has ended, or at once where the kernel does not
+// tell. It parks the goroutine: while one is in a system call, Go's runtime looks
+// every 20 µs whether it is back, which takes processor time from the plugins.
+func awaitEnd(pidfd int) {
+	err := syscall.SetNonblock(pidfd, true)
+	f := os.NewFile(uintptr(pidfd), "pidfd")
+	defer f.Close() // it was only looked at
+	conn, connErr := f.SyscallConn()
+	if err != nil || connErr != nil {
+		return
+	}
+	// Its error says that there is nothing to park on; the wait for the process is
+	// then a system call.
+	_ = conn.Read(func(fd uintptr) bool {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
+		return n > 0 || err != nil && !errors.Is(err, syscall.EINTR)
+	})
 }
 
 // inMemory returns a new file that is on no disk.

@@ -12,7 +12,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/containernetworking/cni/libcni"
 	"github.com/containernetworking/cni/pkg/types"
 
 	"github.com/tenure-ipam/tenure/attach/journal"
@@ -104,9 +103,8 @@ func (r *Runner) tell(ctx context.Context, known networks) error {
 	var errs []error
 	for _, n := range known.inOrder() {
 		for _, list := range n.lists {
-			args := &libcni.GCArgs{ValidAttachments: n.valid}
-			if err := r.cni().GCNetworkList(ctx, list, args); err != nil {
-				errs = append(errs, failed(plan.Step{Name: list.Name, IfName: "this node"}, "GC", err))
+			if err := r.gcChain(ctx, list, n.valid); err != nil {
+				errs = append(errs, failed(plan.Step{Name: list.name, IfName: "this node"}, "GC", err))
 			}
 		}
 	}
@@ -115,7 +113,7 @@ func (r *Runner) tell(ctx context.Context, known networks) error {
 
 // A network is one whose plugins may keep something of this node's containers.
 type network struct {
-	lists []*libcni.NetworkConfigList
+	lists []*chain
 	valid []types.GCAttachment // never nil: that would be no list
 }
 
@@ -154,14 +152,14 @@ func (n networks) add(text json.RawMessage) error {
 	if err != nil {
 		return err
 	}
-	plugins := func(l *libcni.NetworkConfigList) (all []string) {
-		for _, p := range l.Plugins {
-			all = append(all, string(p.Bytes))
+	plugins := func(l *chain) (all []string) {
+		for _, p := range l.plugins {
+			all = append(all, string(p.text))
 		}
-		return append(all, l.CNIVersion)
+		return append(all, l.version)
 	}
-	one := n.of(list.Name)
-	if !slices.ContainsFunc(one.lists, func(l *libcni.NetworkConfigList) bool { return slices.Equal(plugins(l), plugins(list)) }) {
+	one := n.of(list.name)
+	if !slices.ContainsFunc(one.lists, func(l *chain) bool { return slices.Equal(plugins(l), plugins(list)) }) {
 		one.lists = append(one.lists, list)
 	}
 	return nil

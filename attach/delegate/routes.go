@@ -69,19 +69,19 @@ func (a *attaching) renote(i int) error {
 	if err != nil {
 		return fmt.Errorf("its result: %w", err)
 	}
-	a.done[i].result = changed
-	if err := a.note(i); err != nil {
+	text, err := json.Marshal(changed)
+	if err != nil {
+		return fmt.Errorf("its result: %w", err)
+	}
+	a.done[i].result, a.done[i].text = changed, text
+	if err := a.log.Done(i, text); err != nil {
 		return err
 	}
 	list, err := parse(s.List)
 	if err != nil {
 		return err
 	}
-	text, err := json.Marshal(changed)
-	if err != nil {
-		return err
-	}
-	return a.cache(list, callOf(a.ContainerID, a.Netns, s), text)
+	return a.keep(list, callOf(a.ContainerID, a.Netns, s), a.done[i].text)
 }
 
 // checkDefaultRoutes reports whether the default routes are still where the ADD
@@ -95,7 +95,7 @@ func checkDefaultRoutes(e *journal.Entry, netns string) error {
 	if err != nil {
 		return err
 	}
-	full, err := fullOf(result)
+	full, err := fullOf(result, e.Steps[k].Result)
 	if err != nil {
 		return err
 	}

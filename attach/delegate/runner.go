@@ -1,14 +1,11 @@
 package delegate
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
-	"github.com/containernetworking/cni/libcni"
 	"github.com/containernetworking/cni/pkg/types"
 
 	"github.com/tenure-ipam/tenure/attach/journal"
@@ -29,42 +26,6 @@ type Runner struct {
 	Boot string
 	// CIDRs asks for a status with prefix lengths.
 	CIDRs bool
-}
-
-// cni returns the CNI library as this call uses it.
-func (r *Runner) cni() *libcni.CNIConfig {
-	x := &executor{stderr: r.Stderr}
-	if r.Lock != nil {
-		x.inherit = []*os.File{r.Lock.File()}
-	}
-	return libcni.NewCNIConfigWithCacheDir(r.Path, r.State.Path, x)
-}
-
-// parse reads the configuration list of a step.
-func parse(text json.RawMessage) (*libcni.NetworkConfigList, error) {
-	list, err := libcni.NetworkConfFromBytes(text)
-	if err != nil {
-		return nil, &types.Error{Code: types.ErrInvalidNetworkConfig, Msg: err.Error()}
-	}
-	if len(list.Plugins) == 0 {
-		return nil, &types.Error{Code: types.ErrInvalidNetworkConfig, Msg: fmt.Sprintf("network %s: its list has no plugins", list.Name)}
-	}
-	return list, nil
-}
-
-// callOf is how the plugins of a step are called.
-func callOf(containerID, netns string, s plan.Step) *libcni.RuntimeConf {
-	rt := &libcni.RuntimeConf{ContainerID: containerID, NetNS: netns, IfName: s.IfName}
-	for _, a := range s.Args {
-		rt.Args = append(rt.Args, [2]string{a.Key, a.Value})
-	}
-	if len(s.Capabilities) > 0 {
-		rt.CapabilityArgs = make(map[string]any, len(s.Capabilities))
-		for name, value := range s.Capabilities {
-			rt.CapabilityArgs[name] = value
-		}
-	}
-	return rt
 }
 
 // failed says which step an error is of, and keeps the code of a plugin's.

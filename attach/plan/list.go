@@ -51,7 +51,7 @@ func parseList(text []byte) (*list, error) {
 		}
 		return l, l.pickVersion()
 	}
-	for _, name := range []string{"disableCheck", "disableGC"} { // libcni's to act on
+	for _, name := range []string{"disableCheck", "disableGC"} { // for whoever runs the plugins
 		if _, err := truth(members, name); err != nil {
 			return nil, err
 		}

@@ -38,7 +38,7 @@ type Step struct {
 	// Network is the name in the configuration, which is part of the attachment's
 	// key (4.2.1).
 	Network string `json:"network"`
-	// List is the network configuration list that libcni is given; a single
+	// List is the network configuration list whose plugins are run; a single
 	// configuration has become a list of one.
 	List json.RawMessage `json:"list"`
 	// Args are CNI_ARGS, in order.
