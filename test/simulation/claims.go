@@ -240,12 +240,12 @@ func (w *world) grants() map[netip.Addr]protocol.Grant {
 // quench holds I5 for claims, while pods have what they have: a claim that waits gets
 // any address of its pools that nobody has, wherever it is.
 func (w *world) quench(nodes []*simNode) {
-	for range quenchRounds {
+	for i := range quenchRounds {
 		if w.failure != nil || w.thirst() == "" {
 			return
 		}
 		w.rng.begin()
-		w.round(nodes, false)
+		w.round(nodes, i == 0) // a create that landed after all its looks, the hourly list finds
 	}
 	if why := w.thirst(); why != "" {
 		w.fail(I5, "%s", why)

@@ -349,6 +349,11 @@ func (w *world) deleteByHand(n *simNode) {
 			for _, f := range s.Former {
 				w.unnamed[f.Store] = true
 			}
+			if w.kind.twins { // with it goes F: the other machine may sit down with a shorter one
+				for _, l := range w.api.leases.list(func(l protocol.Lease) bool { return w.unnamed[l.Store] }) {
+					w.excuse(l.UID)
+				}
+			}
 		}
 		w.api.seats.remove(protocol.Meta{Name: string(n.name)})
 	case 1, 2:
