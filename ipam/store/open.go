@@ -145,14 +145,8 @@ func create(path string, o Options) error {
 	if _, err := os.Stat(path); err == nil {
 		return nil // another process was faster
 	}
-	if o.Witness != "" {
-		// What it says is about an earlier store.
-		if err := os.Remove(o.Witness); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-	}
 	draft := path + ".new"
-	if err := write(draft, o); err != nil {
+	if err := errors.Join(write(draft, o), o.witnessNew(draft)); err != nil {
 		_ = os.Remove(draft) // the error that is returned says more
 		return err
 	}
@@ -160,6 +154,26 @@ func create(path string, o Options) error {
 		return err
 	}
 	return dir.Sync()
+}
+
+// witnessNew has the witness see the new store at path, in place of an earlier one:
+// were it only removed, the earlier one could come back and pass for one of another
+// boot.
+func (o Options) witnessNew(path string) error {
+	if o.Witness == "" {
+		return nil
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close() // only read
+	found, err := scan(f)
+	if err != nil {
+		return err
+	}
+	w := &witness{path: o.Witness}
+	return errors.Join(w.write(found.id, found.st.commit), w.close())
 }
 
 // lockDir makes the directory if there is none, and takes a lock on it: two

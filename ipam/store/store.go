@@ -93,7 +93,8 @@ func (s *Store) Path() string { return s.path }
 // Witnessed reports whether Open found the witness that Options name and the
 // store agreed with it. If it is false although the store's Identity is of the
 // machine's present boot, the witness was lost, and with it the proof that the
-// store is the latest: treat it as ErrOlder. The first Update makes the witness.
+// store is the latest: treat it as ErrOlder. A new store is witnessed before it is there,
+// and the first Update after a reboot makes the witness again.
 func (s *Store) Witnessed() bool { return s.witnessed }
 
 // Close waits for calls that are under way and closes the store. A second Close

@@ -55,14 +55,8 @@ func TestOlder(t *testing.T) {
 		}
 	}
 
-	s := reopen(t, path, o)
-	if s.Witnessed() {
-		t.Error("a new store is witnessed")
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	witnessed(false) // nothing was answered yet
+	witnessed(true) // new
+	unused := load(t, path)
 	add(1)
 	witnessed(true)
 	earlier := load(t, path)
@@ -80,7 +74,14 @@ func TestOlder(t *testing.T) {
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	witnessed(false) // the store is new
+	witnessed(true) // a new store in its place
+	for _, b := range [][]byte{unused, earlier, latest} {
+		put(b)
+		refused("put back before the new one was used")
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
 	add(1)
 	witnessed(true)
 
@@ -99,7 +100,17 @@ func TestOlder(t *testing.T) {
 // not answered, by an Update or by a View, until it can be.
 func TestWitnessFails(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "run")
-	s := newStore(t, Options{Witness: filepath.Join(dir, "witness")})
+	o := Options{Witness: filepath.Join(dir, "witness")}
+	if _, err := Open(filepath.Join(t.TempDir(), "store.db"), o); err == nil || !strings.Contains(err.Error(), dir) {
+		t.Errorf("Open of a new store = %v; want an error with the witness's path", err)
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	s := newStore(t, o)
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
 	put := func(n int) error {
 		return s.Update(t.Context(), func(tx *Tx) error { return tx.PutAttachment(claimed(n)) })
 	}

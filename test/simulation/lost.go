@@ -29,7 +29,9 @@ func (n *simNode) replaceStore() {
 	n.w.logf("%s: the store is not the latest: begins a new one", n.machine)
 	n.w.count("store replaced")
 	n.newStore()
-	n.run = witness{}
+	if n.w.fault != M50 {
+		n.run = witness{present: true, store: n.disk.store}
+	}
 	for _, s := range n.sandboxes {
 		s.unread = true
 	}
