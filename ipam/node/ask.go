@@ -90,7 +90,8 @@ func (a Ask) serves(tx *store.Tx, lease string) (bool, error) {
 }
 
 // kept returns which of the addresses of x may be answered again. What was granted
-// is kept by the right that it was granted to.
+// is kept by the right that it was granted to. What its lease has ceded is kept by a
+// sandbox that lives, and is no other's after it.
 func (a Ask) kept(tx *store.Tx, x store.Attachment) ([]store.Address, error) {
 	if a.Keeps == nil {
 		return x.Addresses, nil
@@ -106,6 +107,13 @@ func (a Ask) kept(tx *store.Tx, x store.Attachment) ([]store.Address, error) {
 		ok, err := a.Keeps(tx, addr.Lease)
 		if err != nil {
 			return nil, err
+		}
+		if ok && a.gone(x) {
+			given, err := ceded(tx, addr)
+			if err != nil {
+				return nil, err
+			}
+			ok = !given
 		}
 		if ok {
 			kept = append(kept, addr)

@@ -40,13 +40,27 @@ func ReleaseIf(tx *store.Tx, k store.Key, generation uint64) (released store.Att
 }
 
 // free gives x back to its block. Where it is free already, or its block is
-// gone, there is nothing to do: a DEL that failed for it would fail for ever.
+// gone, there is nothing to do: a DEL that failed for it would fail for ever. What
+// x's lease has ceded is barred, and is not this node's to give again.
 func free(tx *store.Tx, x store.Address) error {
 	err := space(tx, x.Pool, nil).Free(x.Addr)
 	if errors.Is(err, allocator.ErrNotTaken) || errors.Is(err, allocator.ErrNoBlock) {
 		return nil
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	if given, err := ceded(tx, x); err != nil || !given {
+		return err
+	}
+	return space(tx, x.Pool, nil).Bar(x.Addr, true)
+}
+
+// ceded reports whether x is ceded on its lease although an attachment has it: by a
+// person, or by this node after the moment to which its store has gone back.
+func ceded(tx *store.Tx, x store.Address) (bool, error) {
+	r, ok, err := tx.Right(x.Lease)
+	return ok && slices.Contains(r.Ceded, x.Addr), err
 }
 
 // Check reports whether the attachment still has what prev, the addresses of its

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"errors"
 	"net/netip"
 	"strings"
 	"testing"
@@ -8,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
 	"github.com/tenure-ipam/tenure/ipam/store"
 )
 
@@ -59,6 +61,69 @@ func TestC11ReleaseFreesTheOthers(t *testing.T) {
 			t.Errorf("the other address is %v, %v; want Free", s, err)
 		}
 		return nil
+	})
+}
+
+// TestCededInUse: an address is in use, and its lease says that it is ceded: a person has
+// done so, or the store has gone back to before its DEL. The sandbox that lives keeps it;
+// after it nobody gets it from this node, not even the pod's next sandbox (I1).
+func TestCededInUse(t *testing.T) {
+	setup := func(t *testing.T) (*store.Store, Ask, store.Attachment) {
+		st := openStore(t)
+		p := pool{"p", shapeOf(t, "10.0.0.0/29")}
+		name := protocol.LeaseName("p", netip.MustParsePrefix("10.0.0.0/29"))
+		put := func(ceded ...netip.Addr) {
+			update(t, st, func(tx *store.Tx) error {
+				_, block, err := protocol.ParseLeaseName(name)
+				return errors.Join(err, tx.PutRight(protocol.Right{
+					Kind: protocol.RightLease, Name: name, Phase: protocol.Held, Pool: "p", PoolUID: "u", Block: block, Ceded: ceded,
+				}))
+			})
+		}
+		put()
+		update(t, st, func(tx *store.Tx) error {
+			return allocator.NewSpace(tx.Table("p"), p.shape).Open(netip.MustParsePrefix("10.0.0.0/29"))
+		})
+		slot := p.any(allocator.IPv4)
+		slot.BlockBits = 29
+		a := ask("c1", slot)
+		a.Keeps = func(*store.Tx, string) (bool, error) { return true, nil }
+		held := mustHold(t, st, a)
+		put(held.Addresses[0].Addr)
+		return st, a, held
+	}
+	others := func(t *testing.T, st *store.Store, a Ask, ceded store.Attachment) {
+		t.Helper()
+		for _, container := range []string{"c3", "c4", "c5", "c6", "c7", "c8", "c9"} { // more than there are addresses
+			b := ask(container, a.Slots...)
+			if got, err := hold(st, b); err == nil && addrs(got) == addrs(ceded) || err != nil && !is[*NoRoomError](err) {
+				t.Errorf("%s: %s, %v; want another address, or none", container, addrs(got), err)
+			}
+		}
+	}
+	t.Run("its sandbox lives", func(t *testing.T) {
+		st, a, held := setup(t)
+		if got := mustHold(t, st, a); addrs(got) != addrs(held) {
+			t.Errorf("the ADD again is answered %s; want %s", addrs(got), addrs(held))
+		}
+		others(t, st, a, held)
+		release(t, st, a.Key)
+	})
+	t.Run("DEL", func(t *testing.T) {
+		st, a, held := setup(t)
+		if !release(t, st, a.Key) {
+			t.Error("DEL frees nothing")
+		}
+		others(t, st, a, held)
+	})
+	t.Run("a new sandbox of the pod", func(t *testing.T) {
+		st, a, held := setup(t)
+		b := a
+		b.Key.ContainerID, b.Netns, b.NetnsID, b.Gone = "c2", "/run/netns/c2", "4:c2", goneNS(held.Netns)
+		if got := mustHold(t, st, b); addrs(got) == addrs(held) {
+			t.Errorf("the pod's next sandbox has %s, which is ceded", addrs(got))
+		}
+		others(t, st, a, held)
 	})
 }
 

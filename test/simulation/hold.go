@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"net/netip"
+	"slices"
 
 	"go4.org/netipx"
 
@@ -149,6 +150,8 @@ func (n *simNode) keeps(d *simDisk, x attachment) (bool, error) {
 	switch r, ok := d.rights[name]; {
 	case term == 0:
 		return false, errNotNow
+	case x.use == "" && d.ceded(x.addrs[0]) && n.netnsGone(x):
+		return false, nil
 	case !ok: // read back from elsewhere
 		return true, nil
 	case r.Phase == protocol.Frozen:
@@ -222,10 +225,17 @@ func (d *simDisk) put(a simAsk, addrs []attAddr) attachment {
 // free gives x back to its block, if that is open.
 func (d *simDisk) free(x attAddr) {
 	err := d.space(x.pool, nil).Free(x.addr)
-	if !errors.Is(err, allocator.ErrNotTaken) && !errors.Is(err, allocator.ErrNoBlock) {
-		must(err)
+	if errors.Is(err, allocator.ErrNotTaken) || errors.Is(err, allocator.ErrNoBlock) {
+		return
+	}
+	must(err)
+	if d.ceded(x) {
+		must(d.space(x.pool, nil).Bar(x.addr, true))
 	}
 }
+
+// ceded reports whether x is ceded on its lease although an attachment has it.
+func (d *simDisk) ceded(x attAddr) bool { return slices.Contains(d.rights[x.lease].Ceded, x.addr) }
 
 // release gives back what an attachment has, and forgets it. A generation other
 // than 0 names which.
