@@ -185,7 +185,7 @@ func (a *Agent) step(ctx context.Context, fresh protocol.Right, begin beginning)
 		if err != nil {
 			return err
 		}
-		ev.Now = a.clock.Now().Wall
+		ev.Now = cmp.Or(ev.Now, a.clock.Now().Wall)
 		res = protocol.Step(was, self, ev)
 		err = a.record(tx, was, known, res)
 		if errors.Is(err, allocator.ErrOverlap) {
@@ -316,7 +316,7 @@ func (a *Agent) bar(space allocator.Space, was, now protocol.Right) error {
 // call sends a step's call, of the step's self, and returns its answer, and what was
 // wrong with it. shown is what the last answer of the drive showed of a request.
 func (a *Agent) call(ctx context.Context, self protocol.Self, res protocol.Result, shown *protocol.SubLease) (ev protocol.Event, err error) {
-	r := res.Next
+	r, asked := res.Next, a.clock.Now().Wall
 	ev = protocol.Event{Kind: protocol.EventAnswer, Call: res.Call}
 	switch r.Kind {
 	case protocol.RightLease:
@@ -327,6 +327,7 @@ func (a *Agent) call(ctx context.Context, self protocol.Self, res protocol.Resul
 		ev, err = a.callRequest(ctx, self, r, res.Call, shown)
 	}
 	a.metrics.apiCall(r.Kind, res.Call, ev.Outcome)
+	ev.Now = asked
 	if err != nil {
 		ev.Why = err.Error()
 	}

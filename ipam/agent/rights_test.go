@@ -178,3 +178,51 @@ func TestLookWithoutASeat(t *testing.T) {
 		}
 	}
 }
+
+// slowRead is an API server that has no lease, and whose answer to that is taken up much
+// later: the agent's process stood still.
+type slowRead struct {
+	Leases
+	clock *clockAt
+	later time.Duration
+}
+
+func (s slowRead) ReadLease(context.Context, string) (protocol.Lease, protocol.Outcome, error) {
+	s.clock.now.Boot += s.later
+	s.clock.now.Wall = s.clock.now.Wall.Add(s.later)
+	return protocol.Lease{}, protocol.NotFound, nil
+}
+
+// TestLookTakenUpLate: what a look has not found may have come since it was asked: it is
+// the last one only if it was asked late enough, whenever its answer is taken up (I5).
+func TestLookTakenUpLate(t *testing.T) {
+	for asked, forgotten := range map[time.Duration]bool{time.Minute: false, protocol.LooksLast: true} {
+		noted := time.Unix(0, 0)
+		clock := &clockAt{now: protocol.Instant{Boot: asked, Wall: noted.Add(asked)}}
+		a := &Agent{
+			st: newStore(t), cfg: Config{Node: "n1"}, clock: clock, metrics: newMetrics(nil),
+			cl: Cluster{Leases: slowRead{clock: clock, later: 35 * time.Minute}},
+		}
+		a.sitting.Term, a.sitting.Fence, a.sitting.Self.Fence, a.sitting.Sent.Wall = 3, 2*time.Hour, 2*time.Hour, noted
+		r := leaseRight(Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: "p"}}}, netip.MustParsePrefix("10.0.0.10/32"))
+		r.Phase, r.NotedAt = protocol.Noted, noted
+		err := a.st.Update(context.Background(), func(tx *store.Tx) error {
+			return errors.Join(tx.PutIdentity(store.Identity{Node: "n1", Term: 3}), tx.PutRight(r))
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := a.drive(context.Background(), r, protocol.Event{Kind: protocol.EventLook}); err != nil {
+			t.Fatal(err)
+		}
+		err = a.st.View(func(tx *store.Tx) error {
+			if _, known, err := tx.Right(r.Name); err != nil || known == forgotten {
+				t.Errorf("asked %v after it was noted: it is recorded: %v, %v; want %v", asked, known, err, !forgotten)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -43,7 +43,9 @@ func (n *simNode) drive(fresh protocol.Right, ev protocol.Event, done func(proto
 // step is one transaction of the store, and plans the call that follows it.
 func (d *simDrive) step(ev protocol.Event) {
 	n := d.n
-	ev.Now = n.now().Wall
+	if ev.Now.IsZero() {
+		ev.Now = n.now().Wall
+	}
 	var was protocol.Right
 	var res protocol.Result
 	var stays bool
@@ -195,7 +197,8 @@ func (d *simDrive) send(res protocol.Result) {
 		d.confirm(r)
 		return
 	}
-	ev := protocol.Event{Kind: protocol.EventAnswer, Call: res.Call}
+	ev := protocol.Event{Kind: protocol.EventAnswer, Call: res.Call, Now: d.n.now().Wall}
+	asked := ev
 	what := d.n.w.text("%v of %s (uid %s, rev %s, turn %d)", res.Call, r.Name, r.UID, r.Revision, r.Turn)
 	serve := d.lease(r, res.Call)
 	if r.Kind != protocol.RightLease {
@@ -210,7 +213,7 @@ func (d *simDrive) send(res protocol.Result) {
 		d.n.w.logf("server: %s's %s: %v", d.n.machine, what, ev.Outcome)
 	}, func(known bool) {
 		if !known {
-			ev = protocol.Event{Kind: protocol.EventAnswer, Call: res.Call}
+			ev = asked
 		}
 		d.step(ev)
 	})
