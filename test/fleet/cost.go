@@ -1,11 +1,9 @@
 package fleet
 
 import (
-	"bufio"
 	"cmp"
 	"fmt"
 	"maps"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,7 +13,6 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-	"k8s.io/client-go/rest"
 
 	"github.com/tenure-ipam/tenure/test/controlplane"
 )
@@ -23,62 +20,22 @@ import (
 // Cost is what has been spent since a control plane started: requests that its API
 // server has answered, and time of the cores.
 type Cost struct {
-	Requests map[string]float64       // by verb, resource and code of the answer
+	Requests map[controlplane.Request]float64
 	Cores    map[string]time.Duration // by program; "test" is the agents and the controller
 }
 
 // Spent returns the cost so far. The control plane must be this process's child.
 func Spent(t testing.TB, cp *controlplane.ControlPlane) Cost {
 	t.Helper()
-	c := Cost{Requests: map[string]float64{}, Cores: map[string]time.Duration{}}
-	if err := c.readRequests(cp); err != nil {
+	c := Cost{Cores: map[string]time.Duration{}}
+	var err error
+	if c.Requests, err = cp.Requests(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if err := c.readCores(); err != nil {
 		t.Fatal(err)
 	}
 	return c
-}
-
-// readRequests reads the API server's counter of requests.
-func (c Cost) readRequests(cp *controlplane.ControlPlane) error {
-	cfg := cp.Config()
-	hc, err := rest.HTTPClientFor(cfg)
-	if err != nil {
-		return err
-	}
-	resp, err := hc.Get(cfg.Host + "/metrics")
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("GET /metrics answers %s", resp.Status)
-	}
-	lines := bufio.NewScanner(resp.Body)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		labels, ok := strings.CutPrefix(lines.Text(), "apiserver_request_total{")
-		if !ok {
-			continue
-		}
-		labels, value, ok := strings.Cut(labels, "} ")
-		n, err := strconv.ParseFloat(value, 64)
-		if !ok || err != nil {
-			return fmt.Errorf("metrics: %q is not understood", lines.Text())
-		}
-		of := map[string]string{}
-		for label := range strings.SplitSeq(labels, ",") {
-			k, v, _ := strings.Cut(label, "=")
-			of[k] = strings.Trim(v, `"`)
-		}
-		what := of["resource"]
-		if of["subresource"] != "" {
-			what += "/" + of["subresource"]
-		}
-		c.Requests[fmt.Sprintf("%s %s %s", of["verb"], what, of["code"])] += n
-	}
-	return lines.Err()
 }
 
 // readCores reads how long this process and its children have been on a core.
@@ -119,7 +76,7 @@ func (c Cost) readCores() error {
 
 // Minus returns what was spent since o.
 func (c Cost) Minus(o Cost) Cost {
-	d := Cost{Requests: map[string]float64{}, Cores: map[string]time.Duration{}}
+	d := Cost{Requests: map[controlplane.Request]float64{}, Cores: map[string]time.Duration{}}
 	for what, n := range c.Requests {
 		if n > o.Requests[what] {
 			d.Requests[what] = n - o.Requests[what]
@@ -141,8 +98,8 @@ func (c Cost) OnCores() (total time.Duration) {
 
 // String returns c as lines of text, the most frequent requests first.
 func (c Cost) String() string {
-	asked := slices.SortedFunc(maps.Keys(c.Requests), func(x, y string) int {
-		return cmp.Or(cmp.Compare(c.Requests[y], c.Requests[x]), strings.Compare(x, y))
+	asked := slices.SortedFunc(maps.Keys(c.Requests), func(x, y controlplane.Request) int {
+		return cmp.Or(cmp.Compare(c.Requests[y], c.Requests[x]), strings.Compare(x.String(), y.String()))
 	})
 	total, texts := 0.0, make([]string, len(asked))
 	for i, what := range asked {

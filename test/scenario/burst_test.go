@@ -14,6 +14,7 @@ import (
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/ipam/daemon"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
+	"github.com/tenure-ipam/tenure/test/controlplane"
 	"github.com/tenure-ipam/tenure/test/fleet"
 )
 
@@ -105,7 +106,10 @@ func burst(t *testing.T, name string, demand []int) (took, onCores float64) {
 	wg.Wait()
 	elapsed := slices.Max(waits)
 	c := fleet.Spent(t, cp).Minus(before)
-	leases, subs := c.Requests["POST ipleases 201"], c.Requests["POST ipsubleases 201"]
+	created := func(resource string) float64 {
+		return c.Requests[controlplane.Request{Verb: "POST", Resource: resource, Code: "201"}]
+	}
+	leases, subs := created("ipleases"), created("ipsubleases")
 	slices.Sort(waits)
 	part := func(percent int) time.Duration { return waits[(len(waits)-1)*percent/100].Round(time.Millisecond) }
 
