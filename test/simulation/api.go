@@ -2,7 +2,6 @@ package simulation
 
 import (
 	"fmt"
-	"maps"
 	"reflect"
 	"slices"
 	"time"
@@ -52,6 +51,7 @@ func cloneSub(s protocol.SubLease) protocol.SubLease {
 type simTable[T any] struct {
 	api     *simAPI
 	objects map[string]T
+	names   []string // of objects, in order
 	meta    func(*T) *protocol.Meta
 	clone   func(T) T
 	// finalizers are the names whose objects somebody keeps from going.
@@ -93,6 +93,9 @@ func (t *simTable[T]) put(obj T) T {
 	t.api.revision++
 	m := t.meta(&obj)
 	m.Revision = protocol.Revision(fmt.Sprint(t.api.revision))
+	if _, ok := t.objects[m.Name]; !ok {
+		t.names = withName(t.names, m.Name)
+	}
 	t.objects[m.Name] = obj
 	t.log = append(t.log, simEvent[T]{name: m.Name, obj: obj})
 	return t.clone(obj)
@@ -106,6 +109,7 @@ func (t *simTable[T]) drop(name string) {
 	}
 	t.api.revision++
 	delete(t.objects, name)
+	t.names = withoutName(t.names, name)
 	delete(t.owners, name)
 	t.log = append(t.log, simEvent[T]{name: name, obj: obj, gone: true})
 }
@@ -169,12 +173,26 @@ func (t *simTable[T]) finalize(name string) {
 // list returns the objects that keep accepts, by name.
 func (t *simTable[T]) list(keep func(T) bool) []T {
 	var all []T
-	for _, name := range slices.Sorted(maps.Keys(t.objects)) {
+	for _, name := range t.names {
 		if obj := t.objects[name]; keep(obj) {
 			all = append(all, t.clone(obj))
 		}
 	}
 	return all
+}
+
+// withName returns names, which are in order, with name, which is not among them.
+func withName(names []string, name string) []string {
+	i, _ := slices.BinarySearch(names, name)
+	return slices.Insert(names, i, name)
+}
+
+// withoutName returns names, which are in order, without name.
+func withoutName(names []string, name string) []string {
+	if i, ok := slices.BinarySearch(names, name); ok {
+		return slices.Delete(names, i, i+1)
+	}
+	return names
 }
 
 // matches reports whether m meets the precondition pre. What pre leaves empty is

@@ -162,7 +162,7 @@ func (r cacheReader) Get(_ context.Context, key client.ObjectKey, into client.Ob
 		}
 	case *v1alpha1.IPSubLease:
 		if s, out := r.c.subs.read(key.Name); out == protocol.Done {
-			*o = subObject(s)
+			*o = *subObject(s)
 			return nil
 		}
 	default:
@@ -181,21 +181,32 @@ func (r cacheReader) List(_ context.Context, into client.ObjectList, opts ...cli
 	switch list := into.(type) {
 	case *v1alpha1.IPLeaseList:
 		for _, l := range r.c.leases.list(func(l protocol.Lease) bool { return pool == "" || string(l.Pool) == pool }) {
-			list.Items = append(list.Items, leaseObject(l))
+			list.Items = append(list.Items, *shownAs(r.c.w, l.Revision, func() *v1alpha1.IPLease { return leaseObject(l) }))
 		}
 	case *v1alpha1.IPPoolList:
 		for _, p := range r.c.pools.list(func(simPool) bool { return true }) {
-			list.Items = append(list.Items, *p.object())
+			list.Items = append(list.Items, *shownAs(r.c.w, p.Revision, p.object))
 		}
 	case *v1alpha1.IPSubLeaseList:
 		for _, s := range r.c.subs.list(func(protocol.SubLease) bool { return true }) {
-			list.Items = append(list.Items, subObject(s))
+			list.Items = append(list.Items, *shownAs(r.c.w, s.Revision, func() *v1alpha1.IPSubLease { return subObject(s) }))
 		}
 	case *coordination.LeaseList: // what is said of silent nodes bears on counts alone
 	default:
 		panic(fmt.Sprintf("simulation: no informer of %T", into))
 	}
 	return nil
+}
+
+// shownAs returns an object in the API's words, as it is at a revision. Lists from
+// informers share it: the program reads them without a copy.
+func shownAs[T any](w *world, rev protocol.Revision, show func() *T) *T {
+	if known, ok := w.shown[rev].(*T); ok {
+		return known
+	}
+	obj := show()
+	w.shown[rev] = obj
+	return obj
 }
 
 // statusClient writes claims' status.

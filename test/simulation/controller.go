@@ -146,6 +146,9 @@ func (w *world) end() {
 	for _, c := range w.ctls {
 		c.kill()
 	}
+	for _, co := range w.idle {
+		co.stop()
+	}
 }
 
 // crash ends the process.

@@ -60,18 +60,18 @@ func (c *simController) relist(start bool) {
 // again is a list of one table, after which an informer tells of what it finds
 // others, and of what it does not find any more.
 func again[T any](c *simController, v *simWatch[T], start bool, see func(simEvent[T])) {
-	before := maps.Clone(v.objects)
+	before, names := maps.Clone(v.objects), slices.Clone(v.names)
 	most := v.behind()
 	if start {
 		most = min(most, 20)
 	}
 	v.relist(c.w.rng.IntN(most + 1))
-	for _, name := range slices.Sorted(maps.Keys(before)) {
+	for _, name := range names {
 		if _, ok := v.objects[name]; !ok {
 			see(simEvent[T]{name: name, obj: before[name], gone: true})
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(v.objects)) {
+	for _, name := range v.names {
 		see(simEvent[T]{name: name, obj: v.objects[name]})
 	}
 }

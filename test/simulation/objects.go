@@ -72,14 +72,14 @@ func (c simClaim) object() *ipamclaims.IPAMClaim {
 }
 
 // leaseObject returns l as the API server shows it.
-func leaseObject(l protocol.Lease) v1alpha1.IPLease {
+func leaseObject(l protocol.Lease) *v1alpha1.IPLease {
 	obj := cluster.ToLease(l)
 	stamp(&obj.ObjectMeta, l.Meta)
-	return *obj
+	return obj
 }
 
 // subObject returns s as the API server shows it.
-func subObject(s protocol.SubLease) v1alpha1.IPSubLease {
+func subObject(s protocol.SubLease) *v1alpha1.IPSubLease {
 	obj := cluster.ToSubLease(s)
 	stamp(&obj.ObjectMeta, s.Meta)
 	for _, g := range s.Granted {
@@ -88,7 +88,7 @@ func subObject(s protocol.SubLease) v1alpha1.IPSubLease {
 	if r := s.Refused; r != nil {
 		obj.Status.Refused = &v1alpha1.Refusal{Reason: r.Reason, Message: r.Message}
 	}
-	return *obj
+	return obj
 }
 
 func stamp(to *metav1.ObjectMeta, m protocol.Meta) {

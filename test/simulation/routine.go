@@ -10,10 +10,8 @@ import (
 // resumed when the scheduler has that come. So a run stays determined by what was
 // chosen, and between any two calls somebody else may act, or the process die.
 type routine struct {
-	what  string
-	next  func() (struct{}, bool)
-	stop  func()
-	pause func()
+	what string
+	on   *coroutine
 	// known says whether the call that the routine waited for was answered.
 	known bool
 	// ready says whether what the routine waits for has come; nil while it waits
@@ -25,10 +23,40 @@ type routine struct {
 // died unwinds a routine whose process has died.
 type died struct{}
 
+// A coroutine runs one body after the other, so that a stack which has grown once is
+// used again: most of what is done here is done by short routines.
+type coroutine struct {
+	body func()
+	// next has the body go on; it reports whether that has paused, and not ended.
+	next  func() (paused, ok bool)
+	stop  func()
+	pause func()
+}
+
+func newCoroutine() *coroutine {
+	co := &coroutine{}
+	co.next, co.stop = iter.Pull(func(yield func(bool) bool) {
+		co.pause = func() {
+			if !yield(true) {
+				panic(died{})
+			}
+		}
+		for more := true; more; more = yield(false) {
+			co.body()
+		}
+	})
+	return co
+}
+
 // start runs body as a routine; done runs after its end, unless the process dies.
 func (c *simController) start(what string, body, done func()) {
 	r := &routine{what: what, done: done}
-	r.next, r.stop = iter.Pull(func(yield func(struct{}) bool) {
+	if last := len(c.w.idle) - 1; last >= 0 {
+		r.on, c.w.idle = c.w.idle[last], c.w.idle[:last]
+	} else {
+		r.on = newCoroutine()
+	}
+	r.on.body = func() {
 		defer func() {
 			switch why := recover().(type) {
 			case nil, died:
@@ -36,13 +64,8 @@ func (c *simController) start(what string, body, done func()) {
 				c.w.fail(I1, "%s panics in %s: %v", c.who, what, why)
 			}
 		}()
-		r.pause = func() {
-			if !yield(struct{}{}) {
-				panic(died{})
-			}
-		}
 		body()
-	})
+	}
 	c.routines = append(c.routines, r)
 	c.resume(r)
 }
@@ -50,10 +73,11 @@ func (c *simController) start(what string, body, done func()) {
 // resume has r go on.
 func (c *simController) resume(r *routine) {
 	c.running = r
-	_, alive := r.next()
+	paused, _ := r.on.next()
 	c.running = nil
-	if !alive {
+	if !paused {
 		c.routines = slices.DeleteFunc(c.routines, func(o *routine) bool { return o == r })
+		c.w.idle = append(c.w.idle, r.on)
 		if r.done != nil {
 			r.done()
 		}
@@ -71,7 +95,7 @@ func (c *simController) await(ready func() bool) {
 	if !ready() {
 		r := c.running
 		r.ready = ready
-		r.pause()
+		r.on.pause()
 	}
 }
 
@@ -82,14 +106,14 @@ func (c *simController) exchange(what string, write bool, serve func()) (known b
 		r.known = known
 		c.resume(r)
 	})
-	r.pause()
+	r.on.pause()
 	return r.known
 }
 
 // kill ends every routine where it stands.
 func (c *simController) kill() {
 	for _, r := range c.routines {
-		r.stop()
+		r.on.stop()
 	}
 	c.routines, c.running = nil, nil
 }

@@ -14,6 +14,7 @@ type simWatch[T any] struct {
 	t       *simTable[T]
 	pos     int // in the table's log
 	objects map[string]T
+	names   []string // of objects, in order
 }
 
 // watch returns a watch that knows of nothing yet.
@@ -29,9 +30,15 @@ func (v *simWatch[T]) next() (ev simEvent[T], ok bool) {
 	}
 	ev = v.t.log[v.pos]
 	v.pos++
-	if ev.gone {
+	_, known := v.objects[ev.name]
+	switch {
+	case ev.gone:
 		delete(v.objects, ev.name)
-	} else {
+		v.names = withoutName(v.names, ev.name)
+	case !known:
+		v.names = withName(v.names, ev.name)
+		fallthrough
+	default:
 		v.objects[ev.name] = ev.obj
 	}
 	return ev, true
@@ -41,6 +48,7 @@ func (v *simWatch[T]) next() (ev simEvent[T], ok bool) {
 // events: maybe more than the watch was. Nothing tells it what has been deleted.
 func (v *simWatch[T]) relist(behind int) {
 	clear(v.objects)
+	v.names = v.names[:0]
 	v.pos = 0
 	for range max(0, len(v.t.log)-behind) {
 		v.next()
@@ -59,7 +67,7 @@ func (v *simWatch[T]) read(name string) (T, protocol.Outcome) {
 // list returns the objects that keep accepts, by name, as the watch has them.
 func (v *simWatch[T]) list(keep func(T) bool) []T {
 	var all []T
-	for _, name := range slices.Sorted(maps.Keys(v.objects)) {
+	for _, name := range v.names {
 		if obj := v.objects[name]; keep(obj) {
 			all = append(all, v.t.clone(obj))
 		}

@@ -22,8 +22,10 @@ type world struct {
 	nodes []*simNode
 	ctls  []*simController
 	late  []*simCall // given up by their callers, and still on their way
-	fault Fault      // the bug that is switched on, if any
-	calm  bool       // the faults have ended
+	idle  []*coroutine
+	shown map[protocol.Revision]any // objects in the API's words
+	fault Fault                     // the bug that is switched on, if any
+	calm  bool                      // the faults have ended
 	kind  flavour
 
 	// How often something befalls a node, and a caller gives up: once in so many
@@ -90,7 +92,7 @@ func newWorld(c *choices, bug Fault, tracing bool) *world {
 	w := &world{
 		rng: c, now: 24 * time.Hour, api: newSimAPI(), fault: bug, tracing: tracing,
 		specs: map[protocol.UID]simSpec{}, excused: map[protocol.UID]bool{}, unnamed: map[protocol.StoreID]bool{}, frozen: map[protocol.StoreID]bool{}, stats: map[string]int{},
-		truth: map[protocol.UID]*tenure{}, beats: map[protocol.StoreID]beat{},
+		shown: map[protocol.Revision]any{}, truth: map[protocol.UID]*tenure{}, beats: map[protocol.StoreID]beat{},
 	}
 	w.choose()
 	for _, name := range poolNames {
