@@ -104,7 +104,7 @@ func (a *attaching) add(ctx context.Context, i int, s plan.Step) error {
 	if err != nil {
 		return err
 	}
-	full, err := fullOf(result, text)
+	full, err := fullOf(result)
 	if err != nil {
 		return err
 	}

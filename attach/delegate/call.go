@@ -17,6 +17,7 @@ import (
 	"github.com/containernetworking/cni/pkg/utils"
 	"github.com/containernetworking/cni/pkg/version"
 
+	"github.com/tenure-ipam/tenure/attach/cniresult"
 	"github.com/tenure-ipam/tenure/attach/plan"
 	"github.com/tenure-ipam/tenure/ipam/plainjson"
 )
@@ -136,7 +137,7 @@ func (r *Runner) addChain(ctx context.Context, list *chain, c call) (types.Resul
 			result, err = resultOf(list.version, answer)
 		}
 		if err == nil {
-			text, err = json.Marshal(result)
+			text, err = cniresult.Text(result)
 		}
 		if err != nil {
 			return nil, nil, fmt.Errorf("plugin %s failed (add): %w", p.kind, err)
@@ -164,7 +165,7 @@ func resultOf(v string, answer []byte) (types.Result, error) {
 		said = cmp.Or(v, "0.1.0")
 		raw = with(raw, member{"cniVersion", plainjson.AppendText(nil, said)})
 	}
-	return create.Create(said, raw)
+	return cniresult.Parse(said, raw)
 }
 
 // versionOf returns the version of CNI that the object raw says, if it does.
@@ -284,5 +285,5 @@ func inVersion(text json.RawMessage, v string) (json.RawMessage, error) {
 	if err != nil {
 		return nil, fmt.Errorf("its result: %w", err)
 	}
-	return json.Marshal(result)
+	return cniresult.Text(result)
 }

@@ -6,8 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/containernetworking/cni/pkg/types"
-	types100 "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/containernetworking/cni/pkg/types/create"
 
 	"github.com/tenure-ipam/tenure/attach/npwg"
@@ -39,7 +37,7 @@ func FuzzResult(f *testing.F) {
 		if err != nil {
 			return
 		}
-		full, err := newest(result)
+		full, err := fullOf(result)
 		if err != nil {
 			return
 		}
@@ -81,7 +79,7 @@ func TestN24N27VerifyLooksAtThePodsSide(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		full, err := newest(result)
+		full, err := fullOf(result)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -102,17 +100,8 @@ func TestResultWithNullElements(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := newest(result); err == nil || !strings.Contains(err.Error(), "null") {
+		if _, err := fullOf(result); err == nil || !strings.Contains(err.Error(), "null") {
 			t.Errorf("%s: %v; want it refused", text, err)
 		}
 	}
-}
-
-// newest is fullOf of a result as the library writes it.
-func newest(result types.Result) (*types100.Result, error) {
-	text, err := json.Marshal(result)
-	if err != nil {
-		return nil, err
-	}
-	return fullOf(result, text)
 }

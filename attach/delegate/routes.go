@@ -1,7 +1,6 @@
 package delegate
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -9,6 +8,7 @@ import (
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/containernetworking/cni/pkg/types/create"
 
+	"github.com/tenure-ipam/tenure/attach/cniresult"
 	"github.com/tenure-ipam/tenure/attach/journal"
 	"github.com/tenure-ipam/tenure/attach/plan"
 	"github.com/tenure-ipam/tenure/attach/route"
@@ -69,7 +69,7 @@ func (a *attaching) renote(i int) error {
 	if err != nil {
 		return fmt.Errorf("its result: %w", err)
 	}
-	text, err := json.Marshal(changed)
+	text, err := cniresult.Text(changed)
 	if err != nil {
 		return fmt.Errorf("its result: %w", err)
 	}
@@ -95,7 +95,7 @@ func checkDefaultRoutes(e *journal.Entry, netns string) error {
 	if err != nil {
 		return err
 	}
-	full, err := fullOf(result, e.Steps[k].Result)
+	full, err := fullOf(result)
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/containernetworking/cni/pkg/skel"
 	"github.com/containernetworking/cni/pkg/types"
 
+	"github.com/tenure-ipam/tenure/attach/cniresult"
 	"github.com/tenure-ipam/tenure/attach/delegate"
 	"github.com/tenure-ipam/tenure/attach/facts"
 	"github.com/tenure-ipam/tenure/attach/journal"
@@ -77,7 +78,7 @@ func (c *call) attach(ctx context.Context, conf *plan.Config, r *delegate.Runner
 		}
 	}
 	c.later(h.Key, report)
-	return versioned.PrintTo(c.Stdout)
+	return cniresult.Print(c.Stdout, versioned)
 }
 
 // clearWay undoes what a call left that was killed, and refuses to attach twice.

@@ -12,6 +12,8 @@ package plainjson
 import (
 	"encoding/json"
 	"iter"
+	"maps"
+	"slices"
 	"strconv"
 	"unicode/utf8"
 )
@@ -90,6 +92,46 @@ func AppendTextMember(b []byte, key, s string) []byte {
 		return b
 	}
 	return AppendText(AppendKey(b, key), s)
+}
+
+// AppendTextsMember appends the member key, a list of strings, unless it is empty.
+func AppendTextsMember(b []byte, key string, list []string) []byte {
+	if len(list) == 0 {
+		return b
+	}
+	b = append(AppendKey(b, key), '[')
+	for i, s := range list {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = AppendText(b, s)
+	}
+	return append(b, ']')
+}
+
+// AppendMap appends the object with the members of m, valid JSON, in the order of
+// their keys.
+func AppendMap(b []byte, m map[string]json.RawMessage) []byte {
+	b = append(b, '{')
+	for i, key := range slices.Sorted(maps.Keys(m)) {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = AppendLine(append(AppendText(b, key), ':'), m[key])
+	}
+	return append(b, '}')
+}
+
+// AppendLine appends raw, valid JSON, without its line breaks: a string has none.
+func AppendLine(b []byte, raw json.RawMessage) []byte {
+	begin := len(b)
+	b = append(b, raw...)
+	for i, c := range b[begin:] {
+		if c == '\n' || c == '\r' {
+			b[begin+i] = ' '
+		}
+	}
+	return b
 }
 
 // AppendIntMember appends the member key unless its value n is 0.

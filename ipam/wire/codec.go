@@ -85,7 +85,7 @@ func (r Response) appendTo(b []byte) ([]byte, error) {
 	if len(r.Facts) > 0 {
 		b = append(plainjson.AppendKey(b, "facts"), r.Facts...)
 	}
-	b = appendTexts(b, "warnings", r.Warnings)
+	b = plainjson.AppendTextsMember(b, "warnings", r.Warnings)
 	return append(b, '}'), nil
 }
 
@@ -113,10 +113,10 @@ func (r *Result) AppendMembers(b []byte) []byte {
 	}
 	if !r.DNS.IsZero() {
 		b = append(plainjson.AppendKey(b, "dns"), '{')
-		b = appendTexts(b, "nameservers", r.DNS.Nameservers)
+		b = plainjson.AppendTextsMember(b, "nameservers", r.DNS.Nameservers)
 		b = plainjson.AppendTextMember(b, "domain", r.DNS.Domain)
-		b = appendTexts(b, "search", r.DNS.Search)
-		b = append(appendTexts(b, "options", r.DNS.Options), '}')
+		b = plainjson.AppendTextsMember(b, "search", r.DNS.Search)
+		b = append(plainjson.AppendTextsMember(b, "options", r.DNS.Options), '}')
 	}
 	return b
 }
@@ -134,21 +134,6 @@ func (r Route) appendTo(b []byte) []byte {
 		b = strconv.AppendInt(plainjson.AppendKey(b, "scope"), int64(*r.Scope), 10)
 	}
 	return append(b, '}')
-}
-
-// appendTexts appends the member key, a list of strings, unless it is empty.
-func appendTexts(b []byte, key string, list []string) []byte {
-	if len(list) == 0 {
-		return b
-	}
-	b = append(plainjson.AppendKey(b, key), '[')
-	for i, s := range list {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = plainjson.AppendText(b, s)
-	}
-	return append(b, ']')
 }
 
 // appendPrefix appends p, "" if it is zero.
