@@ -84,11 +84,8 @@ func (a *attaching) run(ctx context.Context) (facts.Report, error) {
 	if err := a.moveDefaultRoutes(); err != nil {
 		return facts.Report{}, err
 	}
-	report, err := a.report()
-	if err == nil {
-		err = a.log.Answer(report)
-	}
-	return report, err
+	report := a.report()
+	return report, a.log.Answer(report)
 }
 
 // add runs a step's plugins and notes their result, if it is what was asked for.

@@ -1,7 +1,6 @@
 package delegate
 
 import (
-	"encoding/json"
 	"fmt"
 	"net"
 	"net/netip"
@@ -17,7 +16,7 @@ import (
 const ReasonDevice = "InvalidDeviceInfo"
 
 // report is what the agent is told of a plan that was carried out.
-func (a *attaching) report() (facts.Report, error) {
+func (a *attaching) report() facts.Report {
 	r := facts.Report{Pod: a.Plan.Pod, ContainerID: a.ContainerID, Warnings: slices.Clone(a.Plan.Warnings)}
 	list := make([]npwg.Status, len(a.done))
 	for i, s := range a.Plan.Steps {
@@ -38,12 +37,8 @@ func (a *attaching) report() (facts.Report, error) {
 			}
 		}
 	}
-	text, err := json.Marshal(list)
-	if err != nil {
-		return r, fmt.Errorf("status: %w", err)
-	}
-	r.Status = text
-	return r, nil
+	r.Status = npwg.AppendStatus(nil, list)
+	return r
 }
 
 // plain returns a result in the terms of the specification's status, nil for one

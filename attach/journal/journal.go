@@ -1,7 +1,6 @@
 package journal
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -70,10 +69,7 @@ func (d Dir) Create(h Head) (*Log, error) {
 		return nil, err
 	}
 	h.Version = Version
-	line, err := encode(h)
-	if err != nil {
-		return nil, fmt.Errorf("journal: %w", err)
-	}
+	line := h.line()
 	if err := durable.MakeDir(d.attachments()); err != nil {
 		return nil, fmt.Errorf("journal: %w", err)
 	}
@@ -232,10 +228,7 @@ func (l *Log) Undone(step int) error { return l.add(fmt.Appendf(nil, `{"undone":
 // is to be told then. When it returns nil, all that the journal says survives the
 // end of this process, and [Dir.Unsent] has the report.
 func (l *Log) Answer(r facts.Report) error {
-	body, err := json.Marshal(record{Report: &r, Answered: true})
-	if err != nil {
-		return fmt.Errorf("journal: %w", err)
-	}
+	body := append(r.AppendTo([]byte(`{"report":`)), `,"answered":true}`...)
 	if err := l.add(body); err != nil {
 		return err
 	}

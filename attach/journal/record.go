@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 
 	"github.com/tenure-ipam/tenure/attach/facts"
 	"github.com/tenure-ipam/tenure/attach/plan"
 	"github.com/tenure-ipam/tenure/ipam/durable"
+	"github.com/tenure-ipam/tenure/ipam/plainjson"
 )
 
 // Version is the version of the journals that this program writes, and the
@@ -32,6 +34,17 @@ type Head struct {
 	// Boot is the ID of the boot in which the ADD ran.
 	Boot string    `json:"boot"`
 	Plan plan.Plan `json:"plan"`
+}
+
+// line returns h as the line of a journal: JSON as its tags say.
+func (h Head) line() []byte {
+	b := strconv.AppendInt(append(make([]byte, 0, 4096), `{"version":`...), int64(h.Version), 10)
+	b = plainjson.AppendText(plainjson.AppendKey(b, "containerID"), h.ContainerID)
+	b = plainjson.AppendText(plainjson.AppendKey(b, "network"), h.Network)
+	b = plainjson.AppendText(plainjson.AppendKey(b, "ifName"), h.IfName)
+	b = plainjson.AppendText(plainjson.AppendKey(b, "netns"), h.Netns)
+	b = plainjson.AppendText(plainjson.AppendKey(b, "boot"), h.Boot)
+	return durable.Seal(append(h.Plan.AppendTo(plainjson.AppendKey(b, "plan")), '}'))
 }
 
 // An Entry is what a journal says.
@@ -99,15 +112,6 @@ type record struct {
 	Result   json.RawMessage `json:"result,omitempty"` // of Done
 	Report   *facts.Report   `json:"report,omitempty"`
 	Answered bool            `json:"answered,omitempty"`
-}
-
-// encode returns v as a line.
-func encode(v any) ([]byte, error) {
-	body, err := json.Marshal(v)
-	if err != nil {
-		return nil, err
-	}
-	return durable.Seal(body), nil
 }
 
 // decode reads a whole journal. size is how much of text is lines: what follows is

@@ -2,7 +2,6 @@ package plugin
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
 
@@ -24,22 +23,21 @@ const unsentLimit = 16
 func (c *call) ask(ctx context.Context, q facts.Question) (facts.Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, askPatience)
 	defer cancel()
-	var a facts.Answer
-	body, err := json.Marshal(q)
+	resp, err := c.reach(ctx, wire.Request{Verb: wire.Facts, Ask: q.AppendTo(nil)})
 	if err != nil {
-		return a, err
-	}
-	resp, err := c.reach(ctx, wire.Request{Verb: wire.Facts, Ask: body})
-	if err != nil {
-		return a, types.NewError(types.ErrTryAgainLater, err.Error(), "is the node's agent (tenured) running?")
+		return facts.Answer{}, types.NewError(types.ErrTryAgainLater, err.Error(), "is the node's agent (tenured) running?")
 	}
 	for _, w := range resp.Warnings {
 		c.warn("%s", w)
 	}
 	if resp.Error != nil {
-		return a, types.NewError(uint(resp.Error.Code), resp.Error.Msg, resp.Error.Details)
+		return facts.Answer{}, types.NewError(uint(resp.Error.Code), resp.Error.Msg, resp.Error.Details)
 	}
-	if err := json.Unmarshal(resp.Facts, &a); err != nil {
+	if len(resp.Facts) == 0 {
+		return facts.Answer{}, types.NewError(types.ErrDecodingFailure, "the agent's answer has no facts", "")
+	}
+	a, err := facts.ParseAnswer(resp.Facts)
+	if err != nil {
 		return a, types.NewError(types.ErrDecodingFailure, "the agent's answer: "+err.Error(), "")
 	}
 	return a, nil
@@ -112,11 +110,7 @@ func (c *call) tell(ctx context.Context) {
 
 func (c *call) send(ctx context.Context) error {
 	for _, n := range c.news {
-		body, err := json.Marshal(n.report)
-		if err != nil {
-			return err
-		}
-		resp, err := c.reach(ctx, wire.Request{Verb: wire.Report, Ask: body})
+		resp, err := c.reach(ctx, wire.Request{Verb: wire.Report, Ask: n.report.AppendTo(nil)})
 		if err != nil {
 			return err
 		}

@@ -4,6 +4,8 @@ package durable
 
 import (
 	"bytes"
+	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -118,7 +120,9 @@ func Sweep(dir, suffix string, before time.Time) error {
 // Seal makes body, which has no newline, a line of its own: checksum, space, body,
 // newline.
 func Seal(body []byte) []byte {
-	return fmt.Appendf(nil, "%08x %s\n", checksum(body), body)
+	sum := binary.BigEndian.AppendUint32(nil, checksum(body))
+	b := hex.AppendEncode(make([]byte, 0, 8+1+len(body)+1), sum)
+	return append(append(append(b, ' '), body...), '\n')
 }
 
 // Open returns the body of a line that [Seal] made. Its error says what is wrong

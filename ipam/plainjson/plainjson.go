@@ -122,8 +122,12 @@ func AppendMap(b []byte, m map[string]json.RawMessage) []byte {
 	return append(b, '}')
 }
 
-// AppendLine appends raw, valid JSON, without its line breaks: a string has none.
+// AppendLine appends raw, valid JSON, without its line breaks, which a string does not
+// have; nothing is null.
 func AppendLine(b []byte, raw json.RawMessage) []byte {
+	if len(raw) == 0 {
+		return append(b, "null"...)
+	}
 	begin := len(b)
 	b = append(b, raw...)
 	for i, c := range b[begin:] {

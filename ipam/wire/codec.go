@@ -41,22 +41,22 @@ func (r Request) appendTo(b []byte) ([]byte, error) {
 
 // parse reads body, valid JSON, into r. Config and Ask share its memory.
 func (r *Request) parse(body json.RawMessage) error {
-	return members(body, func(key []byte, v json.RawMessage) (err error) {
+	return plainjson.ReadMembers(body, func(key []byte, v json.RawMessage) (err error) {
 		switch string(key) {
 		case "v":
 			r.Version, err = number[int](v)
 		case "verb":
-			r.Verb, err = text[Verb](v)
+			r.Verb, err = plainjson.ReadText[Verb](v)
 		case "containerID":
-			r.ContainerID, err = text[string](v)
+			r.ContainerID, err = plainjson.ReadText[string](v)
 		case "netns":
-			r.Netns, err = text[string](v)
+			r.Netns, err = plainjson.ReadText[string](v)
 		case "ifName":
-			r.IfName, err = text[string](v)
+			r.IfName, err = plainjson.ReadText[string](v)
 		case "args":
-			r.Args, err = text[string](v)
+			r.Args, err = plainjson.ReadText[string](v)
 		case "netnsID":
-			r.NetnsID, err = text[string](v)
+			r.NetnsID, err = plainjson.ReadText[string](v)
 		case "config":
 			r.Config = v
 		case "ask":
@@ -154,50 +154,50 @@ func appendAddrMember(b []byte, key string, a netip.Addr) []byte {
 
 // parse reads body, valid JSON, into r. Only Facts shares its memory.
 func (r *Response) parse(body json.RawMessage) error {
-	return members(body, func(key []byte, v json.RawMessage) (err error) {
+	return plainjson.ReadMembers(body, func(key []byte, v json.RawMessage) (err error) {
 		switch string(key) {
 		case "v":
 			r.Version, err = number[int](v)
 		case "result":
-			if !isNull(v) {
+			if !plainjson.IsNull(v) {
 				r.Result = new(Result)
 				err = r.Result.parse(v)
 			}
 		case "error":
-			if !isNull(v) {
+			if !plainjson.IsNull(v) {
 				r.Error = new(Error)
 				err = r.Error.parse(v)
 			}
 		case "facts":
 			r.Facts = v
 		case "warnings":
-			r.Warnings, err = list(v, text[string])
+			r.Warnings, err = plainjson.ReadList(v, plainjson.ReadText[string])
 		}
 		return err
 	})
 }
 
 func (e *Error) parse(raw json.RawMessage) error {
-	return members(raw, func(key []byte, v json.RawMessage) (err error) {
+	return plainjson.ReadMembers(raw, func(key []byte, v json.RawMessage) (err error) {
 		switch string(key) {
 		case "code":
 			e.Code, err = number[Code](v)
 		case "msg":
-			e.Msg, err = text[string](v)
+			e.Msg, err = plainjson.ReadText[string](v)
 		case "details":
-			e.Details, err = text[string](v)
+			e.Details, err = plainjson.ReadText[string](v)
 		}
 		return err
 	})
 }
 
 func (r *Result) parse(raw json.RawMessage) error {
-	return members(raw, func(key []byte, v json.RawMessage) (err error) {
+	return plainjson.ReadMembers(raw, func(key []byte, v json.RawMessage) (err error) {
 		switch string(key) {
 		case "ips":
-			r.IPs, err = list(v, parseIP)
+			r.IPs, err = plainjson.ReadList(v, parseIP)
 		case "routes":
-			r.Routes, err = list(v, parseRoute)
+			r.Routes, err = plainjson.ReadList(v, parseRoute)
 		case "dns":
 			err = r.DNS.parse(v)
 		}
@@ -206,7 +206,7 @@ func (r *Result) parse(raw json.RawMessage) error {
 }
 
 func parseIP(raw json.RawMessage) (ip IP, err error) {
-	err = members(raw, func(key []byte, v json.RawMessage) (err error) {
+	err = plainjson.ReadMembers(raw, func(key []byte, v json.RawMessage) (err error) {
 		switch string(key) {
 		case "address":
 			ip.Address, err = parsePrefix(v)
@@ -219,7 +219,7 @@ func parseIP(raw json.RawMessage) (ip IP, err error) {
 }
 
 func parseRoute(raw json.RawMessage) (r Route, err error) {
-	err = members(raw, func(key []byte, v json.RawMessage) (err error) {
+	err = plainjson.ReadMembers(raw, func(key []byte, v json.RawMessage) (err error) {
 		switch string(key) {
 		case "dst":
 			r.Dst, err = parsePrefix(v)
@@ -242,61 +242,19 @@ func parseRoute(raw json.RawMessage) (r Route, err error) {
 }
 
 func (d *DNS) parse(raw json.RawMessage) error {
-	return members(raw, func(key []byte, v json.RawMessage) (err error) {
+	return plainjson.ReadMembers(raw, func(key []byte, v json.RawMessage) (err error) {
 		switch string(key) {
 		case "nameservers":
-			d.Nameservers, err = list(v, text[string])
+			d.Nameservers, err = plainjson.ReadList(v, plainjson.ReadText[string])
 		case "domain":
-			d.Domain, err = text[string](v)
+			d.Domain, err = plainjson.ReadText[string](v)
 		case "search":
-			d.Search, err = list(v, text[string])
+			d.Search, err = plainjson.ReadList(v, plainjson.ReadText[string])
 		case "options":
-			d.Options, err = list(v, text[string])
+			d.Options, err = plainjson.ReadList(v, plainjson.ReadText[string])
 		}
 		return err
 	})
-}
-
-// members calls read with each member of the object raw. Its error names the
-// member.
-func members(raw json.RawMessage, read func(key []byte, v json.RawMessage) error) error {
-	if raw[0] != '{' {
-		return fmt.Errorf("%.40q is not an object", raw)
-	}
-	for key, v := range plainjson.Members(raw) {
-		if err := read(key, v); err != nil {
-			return fmt.Errorf("%s: %w", key, err)
-		}
-	}
-	return nil
-}
-
-// list reads a list; null is an empty one.
-func list[T any](raw json.RawMessage, read func(json.RawMessage) (T, error)) ([]T, error) {
-	if isNull(raw) {
-		return nil, nil
-	}
-	if raw[0] != '[' {
-		return nil, fmt.Errorf("%.40q is not a list", raw)
-	}
-	var out []T
-	for item := range plainjson.Items(raw) {
-		v, err := read(item)
-		if err != nil {
-			return nil, err
-		}
-		out = append(out, v)
-	}
-	return out, nil
-}
-
-func isNull(raw json.RawMessage) bool { return raw[0] == 'n' }
-
-func text[T ~string](raw json.RawMessage) (T, error) {
-	if raw[0] != '"' {
-		return "", fmt.Errorf("%.40q is not a string", raw)
-	}
-	return T(plainjson.Text(raw)), nil
 }
 
 func number[T int | int64 | Code](raw json.RawMessage) (T, error) {
@@ -309,7 +267,7 @@ func number[T int | int64 | Code](raw json.RawMessage) (T, error) {
 
 // optional reads a number; null is none.
 func optional(raw json.RawMessage) (*int, error) {
-	if isNull(raw) {
+	if plainjson.IsNull(raw) {
 		return nil, nil //nolint:nilnil // the number's absence
 	}
 	n, err := number[int](raw)
@@ -317,7 +275,7 @@ func optional(raw json.RawMessage) (*int, error) {
 }
 
 func parsePrefix(raw json.RawMessage) (netip.Prefix, error) {
-	s, err := text[string](raw)
+	s, err := plainjson.ReadText[string](raw)
 	if err != nil || s == "" {
 		return netip.Prefix{}, err
 	}
@@ -325,7 +283,7 @@ func parsePrefix(raw json.RawMessage) (netip.Prefix, error) {
 }
 
 func parseAddr(raw json.RawMessage) (netip.Addr, error) {
-	s, err := text[string](raw)
+	s, err := plainjson.ReadText[string](raw)
 	if err != nil || s == "" {
 		return netip.Addr{}, err
 	}

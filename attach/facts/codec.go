@@ -1,0 +1,118 @@
+package facts
+
+import (
+	"encoding/json"
+
+	"github.com/tenure-ipam/tenure/ipam/plainjson"
+)
+
+// What the plugin writes and reads in each of its short lives is written and read by
+// hand, as the tags of the types say; the agent, which lives long, uses
+// encoding/json.
+
+// AppendTo appends q's JSON to b.
+func (q Question) AppendTo(b []byte) []byte {
+	b = q.Pod.AppendTo(append(b, `{"pod":`...))
+	if len(q.Networks) > 0 {
+		b = append(plainjson.AppendKey(b, "networks"), '[')
+		for i, ref := range q.Networks {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = plainjson.AppendText(append(b, `{"namespace":`...), ref.Namespace)
+			b = append(plainjson.AppendText(plainjson.AppendKey(b, "name"), ref.Name), '}')
+		}
+		b = append(b, ']')
+	}
+	return append(plainjson.AppendTextMember(b, "defaultNamespace", q.DefaultNamespace), '}')
+}
+
+// AppendTo appends p's JSON to b.
+func (p PodRef) AppendTo(b []byte) []byte {
+	b = plainjson.AppendText(append(b, `{"namespace":`...), p.Namespace)
+	b = plainjson.AppendText(plainjson.AppendKey(b, "name"), p.Name)
+	return append(plainjson.AppendTextMember(b, "uid", p.UID), '}')
+}
+
+// AppendTo appends r's JSON to b, in one line. r.Status is valid JSON.
+func (r Report) AppendTo(b []byte) []byte {
+	b = r.Pod.AppendTo(append(b, `{"pod":`...))
+	b = plainjson.AppendText(plainjson.AppendKey(b, "containerID"), r.ContainerID)
+	if len(r.Status) > 0 {
+		b = plainjson.AppendLine(plainjson.AppendKey(b, "status"), r.Status)
+	}
+	return append(AppendWarnings(b, r.Warnings), '}')
+}
+
+// AppendWarnings appends the member warnings to b, which ends inside an object,
+// unless there are none.
+func AppendWarnings(b []byte, all []Warning) []byte {
+	if len(all) == 0 {
+		return b
+	}
+	b = append(plainjson.AppendKey(b, "warnings"), '[')
+	for i, w := range all {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = plainjson.AppendText(append(b, `{"reason":`...), w.Reason)
+		b = append(plainjson.AppendText(plainjson.AppendKey(b, "message"), w.Message), '}')
+	}
+	return append(b, ']')
+}
+
+// ParseAnswer reads an Answer from raw, valid JSON with nothing around it.
+func ParseAnswer(raw json.RawMessage) (a Answer, err error) {
+	err = plainjson.ReadMembers(raw, func(key []byte, v json.RawMessage) (err error) {
+		switch string(key) {
+		case "pod":
+			err = a.Pod.parse(v)
+		case "networks":
+			a.Networks, err = plainjson.ReadList(v, parseDefinition)
+		}
+		return err
+	})
+	return a, err
+}
+
+func (p *Pod) parse(raw json.RawMessage) error {
+	return plainjson.ReadMembers(raw, func(key []byte, v json.RawMessage) (err error) {
+		switch string(key) {
+		case "namespace":
+			p.Namespace, err = plainjson.ReadText[string](v)
+		case "name":
+			p.Name, err = plainjson.ReadText[string](v)
+		case "uid":
+			p.UID, err = plainjson.ReadText[string](v)
+		case "annotations":
+			p.Annotations, err = plainjson.ReadTexts(v)
+		case "namespaceLabels":
+			p.NamespaceLabels, err = plainjson.ReadTexts(v)
+		}
+		return err
+	})
+}
+
+func parseDefinition(raw json.RawMessage) (d Definition, err error) {
+	err = plainjson.ReadMembers(raw, func(key []byte, v json.RawMessage) (err error) {
+		switch string(key) {
+		case "namespace":
+			d.Namespace, err = plainjson.ReadText[string](v)
+		case "name":
+			d.Name, err = plainjson.ReadText[string](v)
+		case "missing":
+			d.Missing, err = plainjson.ReadText[string](v)
+		case "config":
+			if !plainjson.IsNull(v) {
+				d.Config = new(string)
+				*d.Config, err = plainjson.ReadText[string](v)
+			}
+		case "annotations":
+			d.Annotations, err = plainjson.ReadTexts(v)
+		case "devices":
+			d.Devices, err = plainjson.ReadList(v, plainjson.ReadText[string])
+		}
+		return err
+	})
+	return d, err
+}

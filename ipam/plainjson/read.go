@@ -1,0 +1,63 @@
+package plainjson
+
+import (
+	"encoding/json"
+	"fmt"
+)
+
+// ReadMembers calls read with each member of raw. Its error names the member, or
+// says that raw is no object.
+func ReadMembers(raw json.RawMessage, read func(key []byte, v json.RawMessage) error) error {
+	if raw[0] != '{' {
+		return fmt.Errorf("%.40q is not an object", raw)
+	}
+	for key, v := range Members(raw) {
+		if err := read(key, v); err != nil {
+			return fmt.Errorf("%s: %w", key, err)
+		}
+	}
+	return nil
+}
+
+// ReadList reads a list; null is an empty one.
+func ReadList[T any](raw json.RawMessage, read func(json.RawMessage) (T, error)) ([]T, error) {
+	if IsNull(raw) {
+		return nil, nil
+	}
+	if raw[0] != '[' {
+		return nil, fmt.Errorf("%.40q is not a list", raw)
+	}
+	var out []T
+	for item := range Items(raw) {
+		v, err := read(item)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, v)
+	}
+	return out, nil
+}
+
+// ReadText reads a string.
+func ReadText[T ~string](raw json.RawMessage) (T, error) {
+	if raw[0] != '"' {
+		return "", fmt.Errorf("%.40q is not a string", raw)
+	}
+	return T(Text(raw)), nil
+}
+
+// ReadTexts reads an object of strings; null is none.
+func ReadTexts(raw json.RawMessage) (map[string]string, error) {
+	if IsNull(raw) {
+		return nil, nil
+	}
+	out := map[string]string{}
+	err := ReadMembers(raw, func(key []byte, v json.RawMessage) (err error) {
+		out[string(key)], err = ReadText[string](v)
+		return err
+	})
+	return out, err
+}
+
+// IsNull reports whether raw is null.
+func IsNull(raw json.RawMessage) bool { return raw[0] == 'n' }
