@@ -150,7 +150,7 @@ func (b *bench) attachBursts(ctx context.Context, calls []attachCall, got measur
 		for j := range calls {
 			c := calls[(round+j)%len(calls)]
 			for _, verb := range verbs {
-				samples, took, err := burst(ctx, c.run, verb, boxes)
+				samples, took, err := burst(ctx, c.run, verb, boxes, burstWorkers)
 				if err != nil {
 					return err
 				}

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// settle is how long an agent is left alone before its memory is looked at.
+// settle is how long a program is left alone before its memory is looked at.
 const settle = 5 * time.Second
 
 // size reports how large the programs are as they ship.
@@ -40,12 +40,7 @@ func (b *bench) program(name string) string {
 
 // rss reports the memory of an agent that has started and has nothing to do.
 func (b *bench) rss(ctx context.Context) error {
-	select {
-	case <-time.After(settle):
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	whole, err := b.node.agent.memory("VmRSS")
+	whole, err := b.node.agent.settled(ctx)
 	if err != nil {
 		return err
 	}
@@ -55,6 +50,16 @@ func (b *bench) rss(ctx context.Context) error {
 	}
 	b.report.rss(whole, own)
 	return nil
+}
+
+// settled returns the program's memory, in bytes, after it was left alone for a while.
+func (p *process) settled(ctx context.Context) (int64, error) {
+	select {
+	case <-time.After(settle):
+		return p.memory("VmRSS")
+	case <-ctx.Done():
+		return 0, context.Cause(ctx)
+	}
 }
 
 // memory returns a line of the program's /proc/PID/status, in bytes.

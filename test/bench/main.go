@@ -23,20 +23,22 @@ import (
 	"github.com/tenure-ipam/tenure/test/sandbox"
 )
 
-const usage = `bench measures Tenure on this machine, in about two minutes. "make bench" builds
-what it needs and runs it. It needs root.
+const usage = `bench measures Tenure on this machine, in about twenty minutes. "make bench"
+builds what it needs and runs it. It needs root.
 
 It prints tables, and writes every figure as a line of JSON beside them. An aim
-that is not met is reported and is no failure.
+that is not met is reported and is no failure. Figures that are not what the last
+run has written to the same file are shown beside what they were.
 
 Flags:
 `
 
 // options are the flags.
 type options struct {
-	quick bool
-	only  []string
-	json  string
+	quick  bool
+	only   []string
+	json   string
+	others []ipamPlugin // measured beside Tenure's
 }
 
 func main() {
@@ -71,12 +73,23 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	flags.Usage = func() { fmt.Fprint(stderr, usage, flags.FlagUsages()) }
 	flags.BoolVar(&o.quick, "quick", false, "a tenth of the samples: to see that it works, not for figures")
 	flags.StringSliceVar(&o.only, "only", nil, "measure these alone: "+strings.Join(names, ", "))
-	flags.StringVar(&o.json, "json", "bin/bench.json", "file for the figures as lines of JSON; empty: none")
+	flags.StringVar(&o.json, "json", "", "file for the figures as lines of JSON (default: bin/bench.json of a whole run, else none)")
+	with := flags.StringArray("with", nil, "NAME=PROGRAM,FILE: measure this IPAM plugin too, where single and 16 ADDs are; FILE has its \"ipam\" section")
 	if err := flags.Parse(args); err != nil {
 		return o, err
 	}
+	for _, text := range *with {
+		p, err := parsePlugin(text)
+		if err != nil {
+			return o, err
+		}
+		o.others = append(o.others, p)
+	}
 	if flags.NArg() > 0 {
 		return o, fmt.Errorf("unexpected argument %q: see bench --help", flags.Arg(0))
+	}
+	if o.json == "" && !o.quick && len(o.only) == 0 {
+		o.json = "bin/bench.json"
 	}
 	for _, name := range o.only {
 		if !slices.Contains(names, name) {
@@ -102,6 +115,11 @@ var parts = []part{
 	{"one", "one ADD and one DEL at a time", true, (*bench).one},
 	{"sixteen", "16 ADDs and DELs at once", true, (*bench).sixteen},
 	{"socket", "64 callers on the node socket", true, (*bench).socket},
+	{"reboot", "a thousand ADDs at once", true, (*bench).reboot},
+	{"kinds", "claims, static addresses and a full pool on two nodes", true, (*bench).adds},
+	{"writes", "writes to the API server (six minutes, mostly waiting)", true, (*bench).writes},
+	{"claims", "claims at once", true, (*bench).claims},
+	{"controller", "a controller with 100,000 claims (some ten minutes)", true, (*bench).controller},
 	{"attach", "the meta-plugin with do-nothing delegates", false, (*bench).attach},
 	{"allocator", "the allocator alone", false, (*bench).allocator},
 }
@@ -131,6 +149,10 @@ func run(ctx context.Context, o options, out, progress io.Writer) error {
 	if err != nil {
 		return err
 	}
+	b.report.order = []name{viaAgent, static, inLocal, hostLocal}
+	for _, p := range o.others {
+		b.report.order = append(b.report.order, p.name)
+	}
 	if err := b.report.describe(b); err != nil {
 		return err
 	}
@@ -149,10 +171,16 @@ func run(ctx context.Context, o options, out, progress io.Writer) error {
 	if err := b.node.stop(); err != nil {
 		return err
 	}
-	b.report.print(out)
 	if o.json == "" {
+		b.report.print(out)
 		return nil
 	}
+	before, err := readEarlier(o.json)
+	if err != nil {
+		return err
+	}
+	b.report.tables = append(b.report.tables, before.changed(b.report.figures))
+	b.report.print(out)
 	return b.report.writeJSON(o.json)
 }
 

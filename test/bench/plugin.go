@@ -2,11 +2,15 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -30,6 +34,37 @@ const (
 	hostLocal name = "host-local"
 )
 
+// An ipamPlugin is a program and the "ipam" section that it gets.
+type ipamPlugin struct {
+	name    name
+	program string
+	ipam    map[string]any
+}
+
+// parsePlugin reads NAME=PROGRAM,FILE, where the file has an "ipam" section.
+func parsePlugin(text string) (p ipamPlugin, err error) {
+	n, rest, ok := strings.Cut(text, "=")
+	program, file, both := strings.Cut(rest, ",")
+	if !ok || !both || n == "" {
+		return p, fmt.Errorf("--with %s: write NAME=PROGRAM,FILE, as in whereabouts=/opt/cni/bin/whereabouts,ipam.json", text)
+	}
+	if slices.Contains([]name{viaAgent, static, inLocal, hostLocal}, name(n)) {
+		return p, fmt.Errorf("--with %s: %s is measured anyway: choose another name", text, n)
+	}
+	p = ipamPlugin{name: name(n)}
+	if p.program, err = exec.LookPath(program); err != nil {
+		return p, fmt.Errorf("--with %s: %w", text, err)
+	}
+	section, err := os.ReadFile(file)
+	if err != nil {
+		return p, fmt.Errorf("--with %s: %w", text, err)
+	}
+	if err := json.Unmarshal(section, &p.ipam); err != nil {
+		return p, fmt.Errorf("--with %s: %s is no JSON object: %w", text, file, err)
+	}
+	return p, nil
+}
+
 // String is how tables have the name.
 func (n name) String() string {
 	switch n {
@@ -46,32 +81,33 @@ func (n name) String() string {
 // its network from a bridge plugin, as far as it can tell.
 func (b *bench) candidates() ([]candidate, error) {
 	const subnet = "10.200.0.0/16"
-	all := []struct {
-		name    name
-		program string
-		ipam    map[string]any
-	}{
-		{viaAgent, "tenure", map[string]any{"type": "tenure", "pool": poolName, "socket": b.node.socket(), "journalDir": b.node.journal()}},
-		{static, "static", map[string]any{"type": "static", "addresses": []any{map[string]any{"address": "10.200.0.5/16"}}}},
-		{inLocal, "tenure", map[string]any{"type": "tenure", "mode": "local", "subnet": subnet, "dataDir": filepath.Join(b.dir, "local")}},
-		{hostLocal, "host-local", map[string]any{"type": "host-local", "subnet": subnet, "dataDir": filepath.Join(b.dir, "host-local")}},
+	all := []ipamPlugin{
+		{viaAgent, b.program("tenure"), map[string]any{"type": "tenure", "pool": poolName, "socket": b.node.socket(), "journalDir": b.node.journal()}},
+		{static, b.program("static"), map[string]any{"type": "static", "addresses": []any{map[string]any{"address": "10.200.0.5/16"}}}},
+		{inLocal, b.program("tenure"), map[string]any{"type": "tenure", "mode": "local", "subnet": subnet, "dataDir": filepath.Join(b.dir, "local")}},
+		{hostLocal, b.program("host-local"), map[string]any{"type": "host-local", "subnet": subnet, "dataDir": filepath.Join(b.dir, "host-local")}},
 	}
+	all = append(all, b.others...)
 	var out []candidate
 	for _, c := range all {
-		config, err := networkConfigs(c.ipam)
+		config, err := networkConfigs(networkName, c.ipam, nil)
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, candidate{name: c.name, path: b.program(c.program), config: config})
+		out = append(out, candidate{name: c.name, path: c.program, config: config})
 	}
 	return out, nil
 }
 
-// networkConfigs returns the configuration for each verb. With a DEL, runtimes pass
-// the result of the ADD, of which IPAM plugins make no use.
-func networkConfigs(ipam map[string]any) (map[string][]byte, error) {
+// networkConfigs returns a network's configuration for each verb, with the addresses
+// that the runtime asks for, if there are any. With a DEL, runtimes pass the result of
+// the ADD, of which IPAM plugins make no use.
+func networkConfigs(network string, ipam map[string]any, ips []string) (map[string][]byte, error) {
 	config := map[string]any{
-		"cniVersion": "1.1.0", "name": networkName, "type": "bridge", "bridge": "br-lan", "isGateway": false, "mtu": 1500, "ipam": ipam,
+		"cniVersion": "1.1.0", "name": network, "type": "bridge", "bridge": "br-lan", "isGateway": false, "mtu": 1500, "ipam": ipam,
+	}
+	if len(ips) > 0 {
+		config["runtimeConfig"] = map[string]any{"ips": ips}
 	}
 	add, err := json.Marshal(config)
 	if err != nil {
@@ -155,16 +191,17 @@ func waitFor(pid int, status *syscall.WaitStatus, used *syscall.Rusage) error {
 
 // sandboxOf is a pod's sandbox, as a runtime tells plugins of it.
 type sandboxOf struct {
-	id    string
-	pod   pod
-	netns string
+	id     string
+	pod    pod
+	netns  string
+	ifName string // "" is the first
 }
 
 // env is the plugin's whole environment.
 func (s sandboxOf) env(verb string) []string {
 	return []string{
 		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-		"CNI_COMMAND=" + verb, "CNI_CONTAINERID=" + s.id, "CNI_NETNS=" + s.netns, "CNI_IFNAME=" + firstInterface,
+		"CNI_COMMAND=" + verb, "CNI_CONTAINERID=" + s.id, "CNI_NETNS=" + s.netns, "CNI_IFNAME=" + cmp.Or(s.ifName, firstInterface),
 		"CNI_PATH=/opt/cni/bin", "CNI_ARGS=" + s.pod.args(s.id),
 	}
 }

@@ -16,6 +16,8 @@ type report struct {
 	figures []figure // all, in the order of measuring
 	tables  []table
 	how     []string
+	// order is how the candidates stand in tables.
+	order []name
 }
 
 // A table has a heading, the names of its columns, and rows.
@@ -34,13 +36,10 @@ func (r *report) note(f figure) string {
 // explain adds how something was measured: a line of its own.
 func (r *report) explain(what, how string) { r.how = append(r.how, what+": "+how) }
 
-// order is how the candidates stand in tables.
-var order = []name{viaAgent, static, inLocal, hostLocal}
-
 // one reports calls that were made one at a time.
 func (r *report) one(m measured) {
 	t := table{title: "one at a time, milliseconds", columns: []string{"", "ADD p50", "ADD p99", "ADD cpu", "DEL p50", "DEL p99", "DEL cpu"}}
-	for _, n := range order {
+	for _, n := range r.order {
 		row := []string{n.String()}
 		for _, verb := range verbs {
 			x, base := m[n][verb], fmt.Sprintf("one/%s/%s", verb, string(n))
@@ -65,7 +64,7 @@ func (r *report) one(m measured) {
 // sixteen reports bursts.
 func (r *report) sixteen(m measured) {
 	t := table{title: fmt.Sprintf("%d at once", burstWorkers), columns: []string{"", "ADD/s", "p50 ms", "p99 ms", "cpu ms", "DEL/s", "p50 ms", "p99 ms", "cpu ms"}}
-	for _, n := range order {
+	for _, n := range r.order {
 		row := []string{n.String()}
 		for _, verb := range verbs {
 			x, base := m[n][verb], fmt.Sprintf("%d/%s/%s", burstWorkers, verb, string(n))

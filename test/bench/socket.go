@@ -38,13 +38,11 @@ func (b *bench) socket(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	conns := make([]*caller, callers)
-	for i := range conns {
-		if conns[i], err = dial(ctx, b.node.socket()); err != nil {
-			return err
-		}
-		defer conns[i].nc.Close() //nolint:revive // there are 64, until this returns
+	conns, hangUp, err := dialAll(ctx, b.node.socket(), callers)
+	if err != nil {
+		return err
 	}
+	defer hangUp()
 	var adds, dels, cpu []float64
 	for round := range socketRounds + 1 {
 		used, err := b.node.agent.cpuTime()
@@ -98,35 +96,60 @@ func (b *bench) single(c *caller, all []asks) ([]float64, error) {
 	return []float64{millis(percentile(took, 50))}, nil
 }
 
-// asks returns the requests of four interfaces of every pod.
+// asks returns the requests of four interfaces of every pod, for the pool that all
+// parts share.
 func (b *bench) asks(ctx context.Context) ([]asks, error) {
-	boxes, err := b.sandboxes(ctx, max(callers, b.samples(socketPods)))
-	if err != nil {
-		return nil, err
-	}
-	configs, err := networkConfigs(map[string]any{"type": "tenure", "pool": poolName})
+	return b.asksOf(ctx, max(callers, b.samples(socketPods)), poolName)
+}
+
+// asksOf returns the requests of four interfaces of each of so many pods, for a pool.
+func (b *bench) asksOf(ctx context.Context, pods int, pool string) ([]asks, error) {
+	boxes, err := b.sandboxes(ctx, pods)
 	if err != nil {
 		return nil, err
 	}
 	var out []asks
 	for _, box := range boxes {
 		for i := range interfacesPerPod {
-			r := wire.Request{
-				Version: wire.Version, Verb: wire.Add, ContainerID: box.id, Netns: box.netns, NetnsID: netns.ID(box.netns),
-				IfName: fmt.Sprintf("net%d", i+1), Args: box.pod.args(box.id), Config: configs["ADD"], DeadlineMillis: 30_000,
-			}
-			var a asks
-			if a.add, err = frame(r); err != nil {
-				return nil, err
-			}
-			r.Verb, r.Config = wire.Del, configs["DEL"]
-			if a.del, err = frame(r); err != nil {
+			a, err := attachment{box: box, network: networkName, ifName: fmt.Sprintf("net%d", i+1), ipam: inPool(pool)}.asks()
+			if err != nil {
 				return nil, err
 			}
 			out = append(out, a)
 		}
 	}
 	return out, nil
+}
+
+// inPool is an "ipam" section that names a pool.
+func inPool(pool string) map[string]any { return map[string]any{"type": "tenure", "pool": pool} }
+
+// An attachment is one interface of a sandbox.
+type attachment struct {
+	box             sandboxOf
+	network, ifName string
+	ipam            map[string]any
+	ips             []string // that the runtime asks for
+	claim           string   // that the pod names; "" is none
+}
+
+// asks returns the attachment's requests.
+func (x attachment) asks() (asks, error) {
+	configs, err := networkConfigs(x.network, x.ipam, x.ips)
+	if err != nil {
+		return asks{}, err
+	}
+	r := wire.Request{
+		Version: wire.Version, Verb: wire.Add, ContainerID: x.box.id, Netns: x.box.netns, NetnsID: netns.ID(x.box.netns),
+		IfName: x.ifName, Args: x.box.pod.args(x.box.id), Config: configs["ADD"], DeadlineMillis: 30_000,
+	}
+	var a asks
+	if a.add, err = frame(r); err != nil {
+		return a, err
+	}
+	r.Verb, r.Config = wire.Del, configs["DEL"]
+	a.del, err = frame(r)
+	return a, err
 }
 
 func frame(r wire.Request) ([]byte, error) {
@@ -150,6 +173,24 @@ func dial(ctx context.Context, socket string) (*caller, error) {
 		return nil, err
 	}
 	return &caller{nc: nc, r: bufio.NewReader(nc)}, nil
+}
+
+// dialAll opens so many connections. The caller closes them all by hangUp.
+func dialAll(ctx context.Context, socket string, count int) (conns []*caller, hangUp func(), err error) {
+	hangUp = func() {
+		for _, c := range conns {
+			c.nc.Close()
+		}
+	}
+	for range count {
+		c, err := dial(ctx, socket)
+		if err != nil {
+			hangUp()
+			return nil, nil, err
+		}
+		conns = append(conns, c)
+	}
+	return conns, hangUp, nil
 }
 
 // call sends a frame and returns the answer's JSON.
@@ -202,18 +243,26 @@ func storm(ctx context.Context, conns []*caller, all []asks, pick func(asks) []b
 func distinct(answers [][]byte) error {
 	owner := map[netip.Prefix]int{}
 	for i, text := range answers {
-		var r wire.Response
-		if err := json.Unmarshal(text, &r); err != nil {
+		a, err := addressOf(text)
+		if err != nil {
 			return err
 		}
-		if r.Result == nil || len(r.Result.IPs) != 1 {
-			return fmt.Errorf("ADD answered %s", text)
-		}
-		a := r.Result.IPs[0].Address
 		if first, taken := owner[a]; taken {
 			return fmt.Errorf("%v was given out twice: to %d and %d", a, first, i)
 		}
 		owner[a] = i
 	}
 	return nil
+}
+
+// addressOf returns the one address of an ADD's answer.
+func addressOf(answer []byte) (netip.Prefix, error) {
+	var r wire.Response
+	if err := json.Unmarshal(answer, &r); err != nil {
+		return netip.Prefix{}, err
+	}
+	if r.Result == nil || len(r.Result.IPs) != 1 {
+		return netip.Prefix{}, fmt.Errorf("ADD answered %s", answer)
+	}
+	return r.Result.IPs[0].Address, nil
 }

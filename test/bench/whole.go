@@ -92,7 +92,7 @@ func (b *bench) sixteen(ctx context.Context) error {
 		for j := range all {
 			c := all[(round+j)%len(all)]
 			for _, verb := range verbs {
-				samples, took, err := burst(ctx, c.call, verb, boxes)
+				samples, took, err := burst(ctx, c.call, verb, boxes, burstWorkers)
 				if err != nil {
 					return err
 				}
@@ -105,15 +105,15 @@ func (b *bench) sixteen(ctx context.Context) error {
 	return nil
 }
 
-// burst makes one call for each sandbox, 16 at once, and returns what each
+// burst makes one call for each sandbox, so many at once, and returns what each
 // call cost and how long all took.
-func burst(ctx context.Context, call func(verb string, s sandboxOf) (sample, error), verb string, boxes []sandboxOf) ([]sample, time.Duration, error) {
+func burst(ctx context.Context, call func(verb string, s sandboxOf) (sample, error), verb string, boxes []sandboxOf, workers int) ([]sample, time.Duration, error) {
 	samples := make([]sample, len(boxes))
-	errs := make([]error, burstWorkers)
+	errs := make([]error, workers)
 	var next atomic.Int64
 	var wg sync.WaitGroup
 	began := time.Now()
-	for w := range burstWorkers {
+	for w := range workers {
 		wg.Go(func() {
 			for errs[w] == nil && ctx.Err() == nil {
 				i := int(next.Add(1)) - 1

@@ -1,0 +1,196 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
+)
+
+// Sizes of the measurement of writes.
+const (
+	writesBurst  = 250              // pods, with four interfaces each
+	writesInA24  = 200              // ADDs in the smallest pool, which has 254 addresses
+	writesSlow   = 60               // ADDs, one after the other
+	slowInterval = time.Second      // between two of them
+	writesSettle = 35 * time.Second // the agent writes a lease's status every 30 s at most
+)
+
+// writePools are the pools whose writes are counted. Their blocks are as large as the
+// pools' sizes make them.
+var writePools = []struct{ title, name, cidr string }{
+	{"a /24", "writes-24", "10.72.0.0/24"}, {"a /20", "writes-20", "10.73.0.0/20"}, {"a /16", "writes-16", "10.74.0.0/16"},
+}
+
+// perAdd are the writes for each ADD in one pool.
+type perAdd struct{ cold, warm, slow float64 }
+
+// writes counts the API writes for each ADD: of a burst on a node without leases, of
+// the same burst again, and at one ADD a second.
+func (b *bench) writes(ctx context.Context) error {
+	count, stop, err := b.node.countWrites(ctx)
+	if err != nil {
+		return err
+	}
+	defer stop()
+	w := writing{bench: b, count: count, all: make([][]asks, len(writePools))}
+	for i, p := range writePools {
+		if err := b.node.open(ctx, p.name, v1alpha1.IPPoolSpec{Ranges: []v1alpha1.Range{{CIDR: p.cidr}}}); err != nil {
+			return err
+		}
+		if w.all[i], err = b.asksOf(ctx, max(callers, b.samples(writesBurst)), p.name); err != nil {
+			return err
+		}
+	}
+	w.all[0] = w.all[0][:min(len(w.all[0]), writesInA24)]
+	got := make([]perAdd, len(writePools))
+	for _, phase := range []struct {
+		adds func(context.Context) (made []int, err error)
+		note func(p *perAdd, each float64)
+	}{
+		{w.burst, func(p *perAdd, each float64) { p.cold = each }},
+		{w.burst, func(p *perAdd, each float64) { p.warm = each }},
+		{w.slowly, func(p *perAdd, each float64) { p.slow = each }},
+	} {
+		each, err := w.measure(ctx, phase.adds)
+		if err != nil {
+			return err
+		}
+		for i := range got {
+			phase.note(&got[i], each[i])
+		}
+	}
+	b.report.writes(got)
+	return nil
+}
+
+// writing is the measurement of writes.
+type writing struct {
+	*bench
+
+	count *counter
+	all   [][]asks // by pool
+}
+
+// measure makes ADDs in all pools and returns the writes for each, by pool. What the
+// DELs cause, which follow, is not among them.
+func (w *writing) measure(ctx context.Context, adds func(context.Context) (made []int, err error)) ([]float64, error) {
+	before := w.count.now()
+	made, err := adds(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := w.settle(ctx); err != nil {
+		return nil, err
+	}
+	after := w.count.now()
+	each := make([]float64, len(w.all))
+	for i, p := range writePools {
+		each[i] = float64(after[p.name]-before[p.name]) / float64(made[i])
+		if err := w.storm(ctx, w.all[i][:made[i]], func(a asks) []byte { return a.del }); err != nil {
+			return nil, err
+		}
+	}
+	return each, w.settle(ctx)
+}
+
+// burst makes all ADDs of a pool at once, one pool after the other.
+func (w *writing) burst(ctx context.Context) (made []int, err error) {
+	for _, all := range w.all {
+		if err := w.storm(ctx, all, func(a asks) []byte { return a.add }); err != nil {
+			return nil, err
+		}
+		made = append(made, len(all))
+	}
+	return made, nil
+}
+
+// storm sends one frame of each of all. An agent closes connections on which nothing is
+// asked for some time, so these are new ones.
+func (w *writing) storm(ctx context.Context, all []asks, pick func(asks) []byte) error {
+	conns, hangUp, err := dialAll(ctx, w.node.socket(), callers)
+	if err != nil {
+		return err
+	}
+	defer hangUp()
+	_, _, err = storm(ctx, conns, all, pick)
+	return err
+}
+
+// slowly makes one ADD a second in every pool.
+func (w *writing) slowly(ctx context.Context) ([]int, error) {
+	conns, hangUp, err := dialAll(ctx, w.node.socket(), len(w.all))
+	if err != nil {
+		return nil, err
+	}
+	defer hangUp()
+	made := make([]int, len(w.all))
+	tick := time.NewTicker(slowInterval)
+	defer tick.Stop()
+	for n := range min(len(w.all[0]), w.samples(writesSlow)) {
+		for i, all := range w.all {
+			if _, err := conns[i].call(all[n].add); err != nil {
+				return nil, fmt.Errorf("ADD: %w", err)
+			}
+			made[i]++
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+	return made, nil
+}
+
+// settle waits until the agent has written what it writes later.
+func (w *writing) settle(ctx context.Context) error {
+	select {
+	case <-time.After(writesSettle):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// A counter counts the writes of leases, by pool: each is an event of a watch.
+type counter struct {
+	mu     sync.Mutex
+	writes map[string]int // guarded by mu
+}
+
+func (c *counter) now() map[string]int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return maps.Clone(c.writes)
+}
+
+// countWrites counts from now on until stop is called. The watch must not be closed by
+// the API server before, which it does after half an hour at the earliest.
+func (n *node) countWrites(ctx context.Context) (c *counter, stop func(), err error) {
+	leases := &v1alpha1.IPLeaseList{}
+	if err := n.kube.List(ctx, leases); err != nil {
+		return nil, nil, err
+	}
+	w, err := n.kube.Watch(ctx, &v1alpha1.IPLeaseList{}, &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: leases.ResourceVersion}})
+	if err != nil {
+		return nil, nil, err
+	}
+	c = &counter{writes: map[string]int{}}
+	go func() {
+		for e := range w.ResultChan() {
+			if l, ok := e.Object.(*v1alpha1.IPLease); ok {
+				c.mu.Lock()
+				c.writes[l.Spec.Pool]++
+				c.mu.Unlock()
+			}
+		}
+	}()
+	return c, w.Stop, nil
+}
