@@ -28,6 +28,7 @@ const usage = `tenured is Tenure's node agent. It runs once on each node, as roo
 
 In a cluster it needs no flags: it takes its node's name from NODE_NAME and its
 credentials from its service account. Elsewhere, give --node and --kubeconfig.
+"tenured install" installs the CNI plugins: see its own --help.
 
 Flags:
 `
@@ -39,8 +40,14 @@ type options struct {
 	debug      bool
 }
 
-// run reads the flags and serves until ctx ends.
-func run(ctx context.Context, args []string, getenv func(string) string, stderr io.Writer) error {
+// run reads the flags and serves until ctx ends, or installs the plugins.
+func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) error {
+	if len(args) > 0 && args[0] == "install" {
+		if err := install(args[1:], stdout, stderr); !errors.Is(err, pflag.ErrHelp) {
+			return err
+		}
+		return nil
+	}
 	opts, err := parse(args, getenv, stderr)
 	if errors.Is(err, pflag.ErrHelp) {
 		return nil

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"io"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -26,7 +27,7 @@ func TestFaultsSayWhatToDo(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var stderr bytes.Buffer
-			err := run(t.Context(), tt.args, none, &stderr)
+			err := run(t.Context(), tt.args, none, io.Discard, &stderr)
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("run(%q) = %v; want %q", tt.args, err, tt.want)
 			}
@@ -36,7 +37,7 @@ func TestFaultsSayWhatToDo(t *testing.T) {
 
 func TestHelp(t *testing.T) {
 	var stderr bytes.Buffer
-	if err := run(t.Context(), []string{"--help"}, none, &stderr); err != nil {
+	if err := run(t.Context(), []string{"--help"}, none, io.Discard, &stderr); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"node agent", "--kubeconfig", "--fence", "--socket"} {

@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"time"
@@ -18,6 +19,12 @@ import (
 )
 
 const localhost = "127.0.0.1"
+
+// The Service "kubernetes" has the first address of the range of Services.
+const (
+	serviceRange   = "10.0.0.0/24"
+	ServiceAddress = "10.0.0.1"
+)
 
 // component finds the program name and returns it as one that logs into cp's
 // directory and is ready when url answers 200.
@@ -54,7 +61,7 @@ func (cp *ControlPlane) newEtcd() (url string, err error) {
 }
 
 func (cp *ControlPlane) newAPIServer(etcdURL string) error {
-	port, err := freePort()
+	port, err := cp.apiPort()
 	if err != nil {
 		return err
 	}
@@ -64,8 +71,6 @@ func (cp *ControlPlane) newAPIServer(etcdURL string) error {
 	}
 	args := []string{
 		"--etcd-servers=" + etcdURL,
-		"--bind-address=" + localhost,
-		"--advertise-address=" + localhost,
 		fmt.Sprintf("--secure-port=%d", port),
 		"--tls-cert-file=" + cp.pki.path("server.crt"),
 		"--tls-private-key-file=" + cp.pki.path("server.key"),
@@ -75,11 +80,14 @@ func (cp *ControlPlane) newAPIServer(etcdURL string) error {
 		"--service-account-signing-key-file=" + cp.pki.path("service-account.key"),
 		"--authorization-mode=Node,RBAC",
 		"--enable-admission-plugins=NodeRestriction",
-		"--service-cluster-ip-range=10.0.0.0/24",
+		"--service-cluster-ip-range=" + serviceRange,
 		"--allow-privileged",
-		// Nobody reaches the API server through the Service "kubernetes".
-		"--endpoint-reconciler-type=none",
 	}
+	reach, err := cp.reach()
+	if err != nil {
+		return err
+	}
+	args = append(args, reach...)
 	if len(cp.o.Controllers) == 0 {
 		// Without the controller that makes them, namespaces have no
 		// service account, and pods could not be created.
@@ -89,40 +97,102 @@ func (cp *ControlPlane) newAPIServer(etcdURL string) error {
 	return err
 }
 
+// apiPort is the port of the API server.
+func (cp *ControlPlane) apiPort() (int, error) {
+	if cp.o.Address != "" {
+		return 443, nil // that of the Service "kubernetes": nothing has to translate it
+	}
+	return freePort()
+}
+
+// reach returns the API server's arguments of who reaches it where, and where it
+// reaches kubelets.
+func (cp *ControlPlane) reach() (args []string, err error) {
+	if cp.o.Address == "" {
+		return []string{
+			"--bind-address=" + localhost,
+			"--advertise-address=" + localhost,
+			// Nobody reaches the API server through the Service "kubernetes".
+			"--endpoint-reconciler-type=none",
+		}, nil
+	}
+	client, err := cp.pki.client("kube-apiserver-kubelet-client", "system:masters")
+	if err != nil {
+		return nil, err
+	}
+	cert, key := cp.pki.path("kubelet-client.crt"), cp.pki.path("kubelet-client.key")
+	if err := errors.Join(os.WriteFile(cert, client.cert, 0o600), os.WriteFile(key, client.key, 0o600)); err != nil {
+		return nil, err
+	}
+	return []string{
+		"--bind-address=0.0.0.0",
+		"--advertise-address=" + cp.o.Address,
+		"--kubelet-client-certificate=" + cert,
+		"--kubelet-client-key=" + key,
+		"--kubelet-preferred-address-types=InternalIP",
+	}, nil
+}
+
 func (cp *ControlPlane) newControllerManager() error {
+	const name = "kube-controller-manager"
+	cp.kcm = &process{name: name}
 	if len(cp.o.Controllers) == 0 {
-		cp.kcm = &process{name: "kube-controller-manager"}
 		return nil
 	}
-	port, err := freePort()
+	url, args, err := cp.client(name, "system:kube-controller-manager")
 	if err != nil {
 		return err
 	}
-	user, err := cp.AddUser("system:kube-controller-manager")
-	if err != nil {
-		return err
-	}
-	kubeconfig := filepath.Join(cp.dir, "kube-controller-manager.kubeconfig")
-	if err := WriteKubeconfig(kubeconfig, user); err != nil {
-		return err
-	}
-	cp.kcm, err = cp.component("kube-controller-manager", fmt.Sprintf("https://%s:%d/healthz", localhost, port),
-		"--kubeconfig="+kubeconfig,
-		"--authentication-kubeconfig="+kubeconfig,
-		"--authorization-kubeconfig="+kubeconfig,
-		"--bind-address="+localhost,
-		fmt.Sprintf("--secure-port=%d", port),
-		"--tls-cert-file="+cp.pki.path("server.crt"),
-		"--tls-private-key-file="+cp.pki.path("server.key"),
-		"--client-ca-file="+cp.pki.path("ca.crt"),
+	cp.kcm, err = cp.component(name, url, append(args,
 		"--service-account-private-key-file="+cp.pki.path("service-account.key"),
 		"--root-ca-file="+cp.pki.path("ca.crt"),
 		// Each controller has its own account and rights, as in a cluster.
 		"--use-service-account-credentials",
 		"--controllers="+strings.Join(cp.o.Controllers, ","),
-		"--leader-elect=false",
-	)
+	)...)
 	return err
+}
+
+func (cp *ControlPlane) newScheduler() error {
+	const name = "kube-scheduler"
+	cp.scheduler = &process{name: name}
+	if !cp.o.Scheduler {
+		return nil
+	}
+	url, args, err := cp.client(name, "system:kube-scheduler")
+	if err != nil {
+		return err
+	}
+	cp.scheduler, err = cp.component(name, url, args...)
+	return err
+}
+
+// client returns what the components have in common that are clients of the API
+// server, as user, and where such a one says that it is ready.
+func (cp *ControlPlane) client(name, user string) (url string, args []string, err error) {
+	port, err := freePort()
+	if err != nil {
+		return "", nil, err
+	}
+	config, err := cp.AddUser(user)
+	if err != nil {
+		return "", nil, err
+	}
+	kubeconfig := filepath.Join(cp.dir, name+".kubeconfig")
+	if err := WriteKubeconfig(kubeconfig, config); err != nil {
+		return "", nil, err
+	}
+	return fmt.Sprintf("https://%s:%d/healthz", localhost, port), []string{
+		"--kubeconfig=" + kubeconfig,
+		"--authentication-kubeconfig=" + kubeconfig,
+		"--authorization-kubeconfig=" + kubeconfig,
+		"--bind-address=" + localhost,
+		fmt.Sprintf("--secure-port=%d", port),
+		"--tls-cert-file=" + cp.pki.path("server.crt"),
+		"--tls-private-key-file=" + cp.pki.path("server.key"),
+		"--client-ca-file=" + cp.pki.path("ca.crt"),
+		"--leader-elect=false",
+	}, nil
 }
 
 // answers returns a probe that succeeds once a GET of url answers 200. Each

@@ -40,6 +40,14 @@ type Options struct {
 	// [ControlPlane.DelayEtcd] can make etcd slow.
 	DelayableEtcd bool
 
+	// Address, if not empty, is an address of the sandbox at which real nodes
+	// reach the API server, at port 443. [ServiceAddress] should lead there
+	// too, as kube-proxy has it do elsewhere.
+	Address string
+
+	// Scheduler starts kube-scheduler.
+	Scheduler bool
+
 	// APIServerArgs are added to the API server's arguments, after ours.
 	APIServerArgs []string
 }
@@ -65,8 +73,9 @@ type ControlPlane struct {
 	pki     *pki
 	admin   *rest.Config
 
-	etcd, apiserver, kcm *process
-	proxy                *delayProxy // nil without Options.DelayableEtcd
+	etcd, apiserver *process
+	kcm, scheduler  *process    // without a path if they were not asked for
+	proxy           *delayProxy // nil without Options.DelayableEtcd
 }
 
 // Start starts what o asks for and returns when it is ready and the CRDs are
@@ -95,8 +104,13 @@ func (cp *ControlPlane) start(ctx context.Context) error {
 	if err := cp.InstallCRDs(ctx, cp.o.CRDs...); err != nil {
 		return err
 	}
-	if len(cp.o.Controllers) > 0 {
-		return cp.kcm.start(ctx)
+	for _, p := range []*process{cp.kcm, cp.scheduler} {
+		if p.path == "" {
+			continue
+		}
+		if err := p.start(ctx); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -114,7 +128,7 @@ func (cp *ControlPlane) prepare() (err error) {
 	if err := os.MkdirAll(cp.dir, 0o755); err != nil {
 		return err
 	}
-	if cp.pki, err = newPKI(cp.dir); err != nil {
+	if cp.pki, err = newPKI(cp.dir, cp.o.Address); err != nil {
 		return err
 	}
 	etcdURL, err := cp.newEtcd()
@@ -130,7 +144,10 @@ func (cp *ControlPlane) prepare() (err error) {
 	if err := cp.newAPIServer(etcdURL); err != nil {
 		return err
 	}
-	return cp.newControllerManager()
+	if err := cp.newControllerManager(); err != nil {
+		return err
+	}
+	return cp.newScheduler()
 }
 
 // Config returns a configuration for clients with all rights, which the caller
@@ -182,7 +199,7 @@ func (cp *ControlPlane) StartControllerManager(ctx context.Context) error {
 // called again.
 func (cp *ControlPlane) Stop() error {
 	var errs []error
-	for _, p := range []*process{cp.kcm, cp.apiserver, cp.etcd} {
+	for _, p := range []*process{cp.scheduler, cp.kcm, cp.apiserver, cp.etcd} {
 		if p != nil {
 			errs = append(errs, p.stop())
 		}
@@ -228,7 +245,7 @@ func New(t TB, o Options) *ControlPlane {
 // Logs returns the last lines of every component's log.
 func (cp *ControlPlane) Logs() string {
 	var b strings.Builder
-	for _, p := range []*process{cp.etcd, cp.apiserver, cp.kcm} {
+	for _, p := range []*process{cp.etcd, cp.apiserver, cp.kcm, cp.scheduler} {
 		if tail := p.logTail(); tail != "" {
 			fmt.Fprintf(&b, "%s:\n%s\n", p.name, tail)
 		}

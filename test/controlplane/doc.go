@@ -1,6 +1,6 @@
 // Package controlplane runs a real Kubernetes control plane for tests: etcd,
-// kube-apiserver and, on request, kube-controller-manager, on the loopback of a
-// [sandbox], which is where they end with the test whatever happens.
+// kube-apiserver and, on request, kube-controller-manager and kube-scheduler, on
+// the loopback of a [sandbox], which is where they end with the test whatever happens.
 //
 //	func TestMain(m *testing.M) { os.Exit(sandbox.Main(sandbox.Options{}, m.Run)) }
 //

@@ -32,8 +32,9 @@ type pki struct {
 type pair struct{ cert, key []byte }
 
 // newPKI makes a certificate authority, the servers' certificate and the key
-// that signs service account tokens, all as files in dir.
-func newPKI(dir string) (*pki, error) {
+// that signs service account tokens, all as files in dir. Address is one that
+// servers have beside the loopback's, or empty.
+func newPKI(dir, address string) (*pki, error) {
 	p := &pki{dir: dir}
 	template := &x509.Certificate{
 		Subject:               pkix.Name{CommonName: "control plane of a test"},
@@ -45,12 +46,16 @@ func newPKI(dir string) (*pki, error) {
 	if err != nil {
 		return nil, err
 	}
+	addresses := []net.IP{net.ParseIP(localhost), net.ParseIP(ServiceAddress)}
+	if address != "" {
+		addresses = append(addresses, net.ParseIP(address))
+	}
 	server, err := p.issue(&x509.Certificate{
 		Subject:     pkix.Name{CommonName: "server"},
 		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 		DNSNames:    []string{"localhost", "kubernetes.default.svc"},
-		IPAddresses: []net.IP{net.ParseIP(localhost)},
+		IPAddresses: addresses,
 	})
 	if err != nil {
 		return nil, err
@@ -111,14 +116,19 @@ func (p *pki) issue(template *x509.Certificate) (pair, error) {
 	}, nil
 }
 
-// clientConfig returns a configuration for a client of the API server at url
-// that is the user name in groups.
-func (p *pki) clientConfig(url, name string, groups ...string) (*rest.Config, error) {
-	client, err := p.issue(&x509.Certificate{
+// client returns the certificate of the user name in groups.
+func (p *pki) client(name string, groups ...string) (pair, error) {
+	return p.issue(&x509.Certificate{
 		Subject:     pkix.Name{CommonName: name, Organization: groups},
 		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	})
+}
+
+// clientConfig returns a configuration for a client of the API server at url
+// that is the user name in groups.
+func (p *pki) clientConfig(url, name string, groups ...string) (*rest.Config, error) {
+	client, err := p.client(name, groups...)
 	if err != nil {
 		return nil, err
 	}

@@ -1,8 +1,9 @@
 // Command rig builds the programs that Tenure's tests and demo run against: a
 // real Kubernetes control plane and the reference CNI plugins, at the versions
-// of this module's go.mod. It builds only what is missing or outdated.
+// of this module's go.mod, or with -nodes what real nodes run, at those of
+// node/go.mod. It builds only what is missing or outdated.
 //
-//	go run . DIRECTORY
+//	go run . [-nodes] DIRECTORY
 //
 // Programs of the control plane that $KUBEBUILDER_ASSETS has are used instead
 // of built, and so are those in PATH, if they are not older than the oldest
@@ -31,8 +32,12 @@ func main() {
 }
 
 func run(ctx context.Context, args []string, getenv func(string) string, out io.Writer) error {
+	built := controlPlane
+	if len(args) > 0 && args[0] == "-nodes" {
+		built, args = nodes, args[1:]
+	}
 	if len(args) != 1 {
-		return errors.New("usage: rig DIRECTORY")
+		return errors.New("usage: rig [-nodes] DIRECTORY")
 	}
 	dir, err := filepath.Abs(args[0])
 	if err != nil {
@@ -44,16 +49,16 @@ func run(ctx context.Context, args []string, getenv func(string) string, out io.
 	}
 	defer unlock()
 
-	versions, err := moduleVersions(ctx)
+	versions, err := built.versions(ctx)
 	if err != nil {
 		return err
 	}
-	m, err := newManifest(dir, versions)
+	m, err := newManifest(dir, built, versions)
 	if err != nil {
 		return err
 	}
 	var missing []program
-	for _, p := range all {
+	for _, p := range built.programs {
 		switch path, ok := elsewhere(ctx, p, getenv); {
 		case ok:
 			fmt.Fprintf(out, "rig: %s: using %s\n", p.name, path)
@@ -76,7 +81,7 @@ func build(ctx context.Context, out io.Writer, m *manifest, missing []program) e
 		t.stay("%s %s: to build", p.name, m.versions[p.module])
 	}
 	t.stay("looking for what there is to compile; the first time, this downloads the sources")
-	packages, err := stalePackages(ctx, t, missing)
+	packages, err := m.stalePackages(ctx, t, missing)
 	if err != nil {
 		return err
 	}

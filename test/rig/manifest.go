@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 )
 
@@ -22,23 +23,24 @@ import (
 //	.from/NAME    fingerprint of what it was built from
 type manifest struct {
 	dir      string
+	built    set
 	versions map[string]string // by module
 	pins     []byte            // go.mod and go.sum
 }
 
-func newManifest(dir string, versions map[string]string) (*manifest, error) {
+func newManifest(dir string, built set, versions map[string]string) (*manifest, error) {
 	if err := os.MkdirAll(filepath.Join(dir, ".from"), 0o755); err != nil {
 		return nil, err
 	}
-	mod, err := os.ReadFile("go.mod")
+	mod, err := os.ReadFile(filepath.Join(built.dir, "go.mod"))
 	if err != nil {
-		return nil, fmt.Errorf("rig runs in the directory of its own module: %w", err)
+		return nil, fmt.Errorf("rig runs in the directory of its own: %w", err)
 	}
-	sum, err := os.ReadFile("go.sum")
+	sum, err := os.ReadFile(filepath.Join(built.dir, "go.sum"))
 	if err != nil {
 		return nil, err
 	}
-	return &manifest{dir: dir, versions: versions, pins: append(mod, sum...)}, nil
+	return &manifest{dir: dir, built: built, versions: versions, pins: append(mod, sum...)}, nil
 }
 
 func (m *manifest) program(p program) string { return filepath.Join(m.dir, p.name) }
@@ -63,7 +65,14 @@ func (m *manifest) current(p program) bool {
 // moment is not disturbed, and an interrupted build leaves nothing half made.
 func (m *manifest) build(ctx context.Context, p program, meter *meter) error {
 	fresh := filepath.Join(m.dir, ".from", p.name+".new")
-	cmd := goCommand(ctx, "build", "-trimpath", "-v", "-ldflags", p.ldflags(m.versions[p.module]), "-o", fresh, p.pkg)
+	cmd := m.built.goCommand(ctx, "build", "-trimpath", "-v", "-tags", p.tags(), "-ldflags", p.ldflags(m.versions[p.module]), "-o", fresh, p.pkg)
+	if p.seccomp {
+		env, err := seccomp(ctx, filepath.Join(m.dir, ".from"))
+		if err != nil {
+			return err
+		}
+		cmd.Env = append(cmd.Env, env...)
+	}
 	var said bytes.Buffer
 	cmd.Stderr = meter.watch(p, &said)
 	if err := cmd.Run(); err != nil {
@@ -75,9 +84,15 @@ func (m *manifest) build(ctx context.Context, p program, meter *meter) error {
 	return os.WriteFile(m.from(p), []byte(m.fingerprint(p)), 0o644)
 }
 
-// moduleVersions returns the versions of the programs' modules.
-func moduleVersions(ctx context.Context) (map[string]string, error) {
-	out, err := goCommand(ctx, "list", "-m", kubernetes, etcd, plugins).Output()
+// versions returns the versions of the programs' modules.
+func (s set) versions(ctx context.Context) (map[string]string, error) {
+	args := []string{"list", "-m"}
+	for _, p := range s.programs {
+		if !slices.Contains(args, p.module) {
+			args = append(args, p.module)
+		}
+	}
+	out, err := s.goCommand(ctx, args...).Output()
 	if err != nil {
 		return nil, fmt.Errorf("list the modules' versions: %w", err)
 	}
@@ -91,12 +106,12 @@ func moduleVersions(ctx context.Context) (map[string]string, error) {
 
 // stalePackages returns how many packages have to be compiled for programs. It
 // downloads what is not in the module cache.
-func stalePackages(ctx context.Context, t *ticker, programs []program) (int, error) {
+func (m *manifest) stalePackages(ctx context.Context, t *ticker, programs []program) (int, error) {
 	args := []string{"list", "-trimpath", "-deps", "-f", "{{if .Stale}}{{.ImportPath}}{{end}}"}
 	for _, p := range programs {
 		args = append(args, p.pkg)
 	}
-	cmd := goCommand(ctx, args...)
+	cmd := m.built.goCommand(ctx, args...)
 	var out, said bytes.Buffer
 	modules := 0
 	cmd.Stdout, cmd.Stderr = &out, &lines{each: func(line string) {
@@ -113,10 +128,11 @@ func stalePackages(ctx context.Context, t *ticker, programs []program) (int, err
 	return bytes.Count(out.Bytes(), []byte("\n")), nil
 }
 
-// goCommand runs the go command in this module, as every step has to: the build
-// cache knows the packages by these settings.
-func goCommand(ctx context.Context, args ...string) *exec.Cmd {
+// goCommand runs the go command in the set's module, as every step has to: the
+// build cache knows the packages by these settings.
+func (s set) goCommand(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir = s.dir
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false", "GOWORK=off")
 	return cmd
 }

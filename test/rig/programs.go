@@ -20,6 +20,15 @@ type program struct {
 	// controlPlane programs may come from elsewhere. The CNI plugins do not:
 	// tests look for them in one directory, and they take seconds to build.
 	controlPlane bool
+
+	// seccomp programs are linked, statically, with libseccomp, which is C.
+	seccomp bool
+}
+
+// set is what is built together, out of one module.
+type set struct {
+	dir      string // of the module, from that of this program
+	programs []program
 }
 
 // The modules that the programs are of.
@@ -27,22 +36,45 @@ const (
 	kubernetes = "k8s.io/kubernetes"
 	etcd       = "go.etcd.io/etcd/server/v3"
 	plugins    = "github.com/containernetworking/plugins"
+	containerd = "github.com/containerd/containerd/v2"
+	runc       = "github.com/opencontainers/runc"
 )
 
 // oldestKubernetes is the oldest minor version 1.N that Tenure supports.
 const oldestKubernetes = 32
 
-var all = []program{
-	{"kube-apiserver", kubernetes, kubernetes + "/cmd/kube-apiserver", true},
-	{"kube-controller-manager", kubernetes, kubernetes + "/cmd/kube-controller-manager", true},
-	{"kubectl", kubernetes, kubernetes + "/cmd/kubectl", true},
-	{"etcd", etcd, etcd, true},
-	{"bridge", plugins, plugins + "/plugins/main/bridge", false},
-	{"macvlan", plugins, plugins + "/plugins/main/macvlan", false},
-	{"loopback", plugins, plugins + "/plugins/main/loopback", false},
-	{"host-local", plugins, plugins + "/plugins/ipam/host-local", false},
-	{"static", plugins, plugins + "/plugins/ipam/static", false},
-	{"tuning", plugins, plugins + "/plugins/meta/tuning", false},
+// controlPlane is what tests and the demo run against.
+var controlPlane = set{dir: ".", programs: []program{
+	{name: "kube-apiserver", module: kubernetes, pkg: kubernetes + "/cmd/kube-apiserver", controlPlane: true},
+	{name: "kube-controller-manager", module: kubernetes, pkg: kubernetes + "/cmd/kube-controller-manager", controlPlane: true},
+	{name: "kubectl", module: kubernetes, pkg: kubernetes + "/cmd/kubectl", controlPlane: true},
+	{name: "etcd", module: etcd, pkg: etcd, controlPlane: true},
+	{name: "bridge", module: plugins, pkg: plugins + "/plugins/main/bridge"},
+	{name: "macvlan", module: plugins, pkg: plugins + "/plugins/main/macvlan"},
+	{name: "loopback", module: plugins, pkg: plugins + "/plugins/main/loopback"},
+	{name: "host-local", module: plugins, pkg: plugins + "/plugins/ipam/host-local"},
+	{name: "static", module: plugins, pkg: plugins + "/plugins/ipam/static"},
+	{name: "tuning", module: plugins, pkg: plugins + "/plugins/meta/tuning"},
+}}
+
+// nodes is what a real cluster has beyond that: what schedules pods, and what
+// runs them.
+var nodes = set{dir: "node", programs: []program{
+	{name: "kube-scheduler", module: kubernetes, pkg: kubernetes + "/cmd/kube-scheduler"},
+	{name: "kubelet", module: kubernetes, pkg: kubernetes + "/cmd/kubelet"},
+	{name: "containerd", module: containerd, pkg: containerd + "/cmd/containerd"},
+	{name: "containerd-shim-runc-v2", module: containerd, pkg: containerd + "/cmd/containerd-shim-runc-v2"},
+	{name: "ctr", module: containerd, pkg: containerd + "/cmd/ctr"},
+	{name: "runc", module: runc, pkg: runc, seccomp: true},
+}}
+
+// tags are the build tags of p: without its own, runc starts no container that has
+// a seccomp profile, as every sandbox has.
+func (p program) tags() string {
+	if p.seccomp {
+		return "seccomp,netgo,osusergo"
+	}
+	return ""
 }
 
 // ldflags strips the program and, for those of Kubernetes, stamps the version:
@@ -50,6 +82,9 @@ var all = []program{
 // cannot parse.
 func (p program) ldflags(version string) string {
 	flags := "-s -w"
+	if p.seccomp {
+		return flags + " -extldflags -static"
+	}
 	if p.module != kubernetes {
 		return flags
 	}

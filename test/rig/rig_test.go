@@ -37,7 +37,7 @@ func TestElsewhere(t *testing.T) {
 		"etcd":                    etcdPath,
 		"bridge":                  "", // tests look for plugins in the rig
 	}
-	for _, p := range all {
+	for _, p := range controlPlane.programs {
 		path, ok := elsewhere(t.Context(), p, getenv)
 		if !ok {
 			path = ""
@@ -50,11 +50,11 @@ func TestElsewhere(t *testing.T) {
 
 func TestOutdated(t *testing.T) {
 	versions := map[string]string{kubernetes: "v1.36.3", etcd: "v3.6.8", plugins: "v1.9.1"}
-	m, err := newManifest(t.TempDir(), versions)
+	m, err := newManifest(t.TempDir(), controlPlane, versions)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := all[0]
+	p := controlPlane.programs[0]
 	if m.current(p) {
 		t.Error("a program that is not there is current")
 	}
@@ -75,7 +75,7 @@ func TestOutdated(t *testing.T) {
 }
 
 func TestStamp(t *testing.T) {
-	flags := all[0].ldflags("v1.36.3")
+	flags := controlPlane.programs[0].ldflags("v1.36.3")
 	for _, want := range []string{
 		"-X k8s.io/component-base/version.gitVersion=v1.36.3",
 		"-X k8s.io/client-go/pkg/version.gitMajor=1", "-X k8s.io/client-go/pkg/version.gitMinor=36",
@@ -91,7 +91,7 @@ func TestMeter(t *testing.T) {
 	var out strings.Builder
 	m := newMeter(&ticker{out: &out, now: func() time.Time { return now }, last: now}, 100, nil)
 	var said strings.Builder
-	w := m.watch(all[0], &said)
+	w := m.watch(controlPlane.programs[0], &said)
 	for range 50 {
 		if _, err := io.WriteString(w, "k8s.io/api/core/v1\n"); err != nil {
 			t.Fatal(err)

@@ -9,8 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// diskRoot is on a real disk where /tmp often is not.
-const diskRoot = "/var/tmp"
+// DiskRoot is where sandboxes have their directories: on a real disk, where /tmp
+// often is not.
+const DiskRoot = "/var/tmp"
 
 const diskPrefix = "tenure-sandbox-"
 

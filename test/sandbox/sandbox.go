@@ -110,7 +110,7 @@ func outside(o Options) (int, error) {
 	}
 	env := append(os.Environ(), envOutside+"="+ns, envRole+"="+roleInit)
 	if o.Disk {
-		d, err := newDisk(diskRoot)
+		d, err := newDisk(DiskRoot)
 		if err != nil {
 			return 0, err
 		}

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/pflag"
+
+	"github.com/tenure-ipam/tenure/ipam/durable"
+)
+
+const installUsage = `tenured install puts the CNI plugins tenure and tenure-attach where a container
+runtime finds them, while it may be running them. The DaemonSet's init container
+does it on each node.
+
+Flags:
+`
+
+// plugins are the programs that runtimes execute.
+var plugins = []string{"tenure", "tenure-attach"}
+
+// install reads the flags and installs the plugins.
+func install(args []string, out, stderr io.Writer) error {
+	flags := pflag.NewFlagSet("tenured install", pflag.ContinueOnError)
+	flags.SetOutput(stderr)
+	flags.Usage = func() { fmt.Fprint(stderr, installUsage, flags.FlagUsages()) }
+	from := flags.String("from", "/", "directory that has them")
+	to := flags.String("to", "/opt/cni/bin", "the runtime's directory of plugins, which must exist")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if flags.NArg() > 0 {
+		return fmt.Errorf("unexpected argument %q: see tenured install --help", flags.Arg(0))
+	}
+	for _, name := range plugins {
+		changed, err := installFile(filepath.Join(*from, name), *to, name)
+		if err != nil {
+			return fmt.Errorf("install %s: %w", name, err)
+		}
+		if changed {
+			fmt.Fprintf(out, "%s: installed in %s\n", name, *to)
+		} else {
+			fmt.Fprintf(out, "%s: up to date in %s\n", name, *to)
+		}
+	}
+	return nil
+}
+
+// installFile copies the program at from into dir as name. Whoever runs it meanwhile
+// goes on with the old one, and who starts it finds the old one or the new one, whole,
+// also after a crash. It reports whether there was anything to do.
+func installFile(from, dir, name string) (changed bool, err error) {
+	program, err := os.ReadFile(from)
+	if err != nil {
+		return false, err
+	}
+	final := filepath.Join(dir, name)
+	if there, err := os.ReadFile(final); err == nil && bytes.Equal(there, program) {
+		info, err := os.Stat(final)
+		if err == nil && info.Mode().Perm() == programMode {
+			return false, nil
+		}
+	}
+	// In the same directory, since a rename is atomic within one file system only; by a
+	// name that no configuration has as a type.
+	temp := filepath.Join(dir, "."+name+".new")
+	if err := writeProgram(temp, program); err != nil {
+		return false, errors.Join(err, durable.Remove(temp))
+	}
+	if err := os.Rename(temp, final); err != nil {
+		return false, errors.Join(err, durable.Remove(temp))
+	}
+	return true, durable.SyncDir(dir)
+}
+
+// programMode is that of an installed plugin.
+const programMode fs.FileMode = 0o755
+
+// writeProgram makes the file path, on disk, in the place of what a killed writer may
+// have left there.
+func writeProgram(path string, program []byte) error {
+	if err := durable.Remove(path); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, programMode)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(program)
+	if err == nil {
+		err = f.Chmod(programMode) // past the umask
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// programsIn makes a directory with the two plugins, which print said.
+func programsIn(t *testing.T, said string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, name := range plugins {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\necho "+said+"\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func TestInstall(t *testing.T) {
+	to := t.TempDir()
+	call := func(from string) string {
+		t.Helper()
+		var out, stderr bytes.Buffer
+		if err := run(t.Context(), []string{"install", "--from", from, "--to", to}, none, &out, &stderr); err != nil {
+			t.Fatal(err)
+		}
+		return out.String()
+	}
+	// What a writer that was killed has left does not stand in the way.
+	if err := os.WriteFile(filepath.Join(to, ".tenure.new"), []byte("half"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	one, two := programsIn(t, "one"), programsIn(t, "two")
+	for _, step := range []struct{ from, out, said string }{
+		{one, "installed", "one"}, {one, "up to date", "one"}, {two, "installed", "two"}, {one, "installed", "one"},
+	} {
+		if got := call(step.from); strings.Count(got, step.out) != len(plugins) {
+			t.Errorf("install says %q; want %q of each", got, step.out)
+		}
+		for _, name := range plugins {
+			if said, err := exec.Command(filepath.Join(to, name)).Output(); err != nil || strings.TrimSpace(string(said)) != step.said {
+				t.Errorf("%s says %q, %v; want %q", name, said, err, step.said)
+			}
+		}
+	}
+	left, err := os.ReadDir(to)
+	if err != nil || len(left) != len(plugins) {
+		t.Errorf("the directory has %v, %v; want the plugins alone", left, err)
+	}
+}
+
+// TestInstallWhileItRuns: a program that is being executed cannot be written to, but
+// can be replaced.
+func TestInstallWhileItRuns(t *testing.T) {
+	from, to := t.TempDir(), t.TempDir()
+	sleep, err := exec.LookPath("sleep")
+	if err != nil {
+		t.Fatal(err)
+	}
+	program, err := os.ReadFile(sleep)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range plugins {
+		if err := os.WriteFile(filepath.Join(from, name), program, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := installFile(filepath.Join(from, "tenure"), to, "tenure"); err != nil {
+		t.Fatal(err)
+	}
+	running := exec.Command(filepath.Join(to, "tenure"), "60")
+	if err := running.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = running.Process.Kill()
+		_ = running.Wait()
+	}()
+	if err := os.WriteFile(filepath.Join(from, "tenure"), append(program, 0), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if changed, err := installFile(filepath.Join(from, "tenure"), to, "tenure"); err != nil || !changed {
+		t.Errorf("install over a running program: %t, %v; want it replaced", changed, err)
+	}
+	if err := running.Process.Signal(syscall.Signal(0)); err != nil {
+		t.Errorf("the running program has ended: %v", err)
+	}
+}
+
+func TestInstallRefuses(t *testing.T) {
+	missing := filepath.Join(t.TempDir(), "missing")
+	for _, args := range [][]string{
+		{"install", "--from", programsIn(t, "x"), "--to", missing}, // the runtime looks elsewhere
+		{"install", "--from", missing, "--to", t.TempDir()},
+	} {
+		var out, stderr bytes.Buffer
+		if err := run(t.Context(), args, none, &out, &stderr); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("run(%q) = %v; want a file that does not exist", args, err)
+		}
+	}
+}

@@ -1,0 +1,233 @@
+// Package image makes container images out of programs, and archives of them as the
+// OCI image layout has it, which every runtime imports and every registry tool
+// pushes. The same content gives the same archive, byte for byte: nothing in it tells
+// where or when it was made.
+package image
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"time"
+)
+
+// An Image is a name for one or more variants of the same, one for each architecture.
+type Image struct {
+	// Name is the whole reference: registry, repository and tag.
+	Name string
+	// Variants have different architectures.
+	Variants []Variant
+}
+
+// A Variant is an image for one architecture of Linux.
+type Variant struct {
+	// Arch is the architecture as Go calls it.
+	Arch string
+	// Programs are what is in the image: the path of each in the image, without the
+	// leading slash, and that of its file here. All are root's and executable.
+	Programs map[string]string
+	// Entrypoint is what runs, and User who runs it: "UID:GID".
+	Entrypoint []string
+	User       string
+}
+
+// Media types of the OCI image specification, version 1.
+const (
+	typeIndex    = "application/vnd.oci.image.index.v1+json"
+	typeManifest = "application/vnd.oci.image.manifest.v1+json"
+	typeConfig   = "application/vnd.oci.image.config.v1+json"
+	typeLayer    = "application/vnd.oci.image.layer.v1.tar+gzip"
+)
+
+// descriptor refers to a blob.
+type descriptor struct {
+	MediaType   string            `json:"mediaType"`
+	Digest      string            `json:"digest"`
+	Size        int               `json:"size"`
+	Platform    *platform         `json:"platform,omitempty"`
+	Annotations map[string]string `json:"annotations,omitempty"`
+}
+
+type platform struct {
+	Architecture string `json:"architecture"`
+	OS           string `json:"os"`
+}
+
+type index struct {
+	SchemaVersion int          `json:"schemaVersion"`
+	MediaType     string       `json:"mediaType"`
+	Manifests     []descriptor `json:"manifests"`
+}
+
+type manifest struct {
+	SchemaVersion int          `json:"schemaVersion"`
+	MediaType     string       `json:"mediaType"`
+	Config        descriptor   `json:"config"`
+	Layers        []descriptor `json:"layers"`
+}
+
+type config struct {
+	platform
+	Config runtimeConfig `json:"config"`
+	RootFS rootFS        `json:"rootfs"`
+}
+
+type runtimeConfig struct {
+	User       string   `json:"User,omitempty"`
+	Env        []string `json:"Env"`
+	Entrypoint []string `json:"Entrypoint"`
+}
+
+type rootFS struct {
+	Type    string   `json:"type"`
+	DiffIDs []string `json:"diff_ids"`
+}
+
+// layout collects the files of an archive.
+type layout map[string][]byte
+
+// Write writes an archive of images to w.
+func Write(w io.Writer, images ...Image) error {
+	files := layout{"oci-layout": []byte(`{"imageLayoutVersion":"1.0.0"}`)}
+	top := index{SchemaVersion: 2, MediaType: typeIndex}
+	for _, i := range images {
+		d, err := files.image(i)
+		if err != nil {
+			return fmt.Errorf("image %s: %w", i.Name, err)
+		}
+		top.Manifests = append(top.Manifests, d)
+	}
+	text, err := json.Marshal(top)
+	if err != nil {
+		return err
+	}
+	files["index.json"] = text
+	return writeTar(w, files, 0o644)
+}
+
+// image adds i, and returns its descriptor with the names by which runtimes know it.
+func (l layout) image(i Image) (descriptor, error) {
+	slash, colon := strings.LastIndex(i.Name, "/"), strings.LastIndex(i.Name, ":")
+	if slash < 1 || colon < slash+2 || colon == len(i.Name)-1 {
+		return descriptor{}, errors.New("the name must be REGISTRY/REPOSITORY:TAG")
+	}
+	variants := index{SchemaVersion: 2, MediaType: typeIndex}
+	for _, v := range i.Variants {
+		d, err := l.variant(v)
+		if err != nil {
+			return descriptor{}, fmt.Errorf("architecture %s: %w", v.Arch, err)
+		}
+		variants.Manifests = append(variants.Manifests, d)
+	}
+	d, err := l.object(typeIndex, variants)
+	d.Annotations = map[string]string{
+		"io.containerd.image.name":          i.Name,
+		"org.opencontainers.image.ref.name": i.Name[colon+1:],
+	}
+	return d, err
+}
+
+func (l layout) variant(v Variant) (descriptor, error) {
+	contents := layout{}
+	for name, file := range v.Programs {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return descriptor{}, err
+		}
+		contents[name] = text
+	}
+	var plain, packed bytes.Buffer
+	if err := writeTar(&plain, contents, 0o755); err != nil {
+		return descriptor{}, err
+	}
+	z, err := gzip.NewWriterLevel(&packed, gzip.BestCompression)
+	if err != nil {
+		return descriptor{}, err
+	}
+	if _, err := z.Write(plain.Bytes()); err != nil {
+		return descriptor{}, err
+	}
+	if err := z.Close(); err != nil {
+		return descriptor{}, err
+	}
+	on := platform{Architecture: v.Arch, OS: "linux"}
+	settings, err := l.object(typeConfig, config{
+		platform: on,
+		Config:   runtimeConfig{User: v.User, Env: []string{"PATH=/"}, Entrypoint: v.Entrypoint},
+		RootFS:   rootFS{Type: "layers", DiffIDs: []string{digest(plain.Bytes())}},
+	})
+	if err != nil {
+		return descriptor{}, err
+	}
+	d, err := l.object(typeManifest, manifest{
+		SchemaVersion: 2, MediaType: typeManifest, Config: settings, Layers: []descriptor{l.blob(typeLayer, packed.Bytes())},
+	})
+	d.Platform = &on
+	return d, err
+}
+
+// object adds v as JSON.
+func (l layout) object(mediaType string, v any) (descriptor, error) {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return descriptor{}, err
+	}
+	return l.blob(mediaType, text), nil
+}
+
+// blob adds content.
+func (l layout) blob(mediaType string, content []byte) descriptor {
+	d := digest(content)
+	l["blobs/"+strings.ReplaceAll(d, ":", "/")] = content
+	return descriptor{MediaType: mediaType, Digest: d, Size: len(content)}
+}
+
+func digest(content []byte) string {
+	sum := sha256.Sum256(content)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// writeTar writes files in the order of their paths, each after the directories that it
+// is in, all of them root's and of the epoch.
+func writeTar(w io.Writer, files map[string][]byte, mode int64) error {
+	t := tar.NewWriter(w)
+	made := map[string]bool{".": true}
+	var directories func(dir string) error
+	directories = func(dir string) error {
+		if made[dir] {
+			return nil
+		}
+		made[dir] = true
+		if err := directories(path.Dir(dir)); err != nil {
+			return err
+		}
+		return t.WriteHeader(header(dir+"/", tar.TypeDir, 0o755, 0))
+	}
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if err := directories(path.Dir(name)); err != nil {
+			return err
+		}
+		if err := t.WriteHeader(header(name, tar.TypeReg, mode, len(files[name]))); err != nil {
+			return err
+		}
+		if _, err := t.Write(files[name]); err != nil {
+			return err
+		}
+	}
+	return t.Close()
+}
+
+func header(name string, kind byte, mode int64, size int) *tar.Header {
+	return &tar.Header{Typeflag: kind, Name: name, Mode: mode, Size: int64(size), ModTime: time.Unix(0, 0), Format: tar.FormatUSTAR}
+}

@@ -1,0 +1,51 @@
+package cluster
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"github.com/tenure-ipam/tenure/deploy/image"
+	"github.com/tenure-ipam/tenure/test/programs"
+)
+
+// Images of the cluster: what holds a pod's namespaces, and what tests run in pods.
+const (
+	PauseImage = "tenure.dev/test/pause:1"
+	PodImage   = "tenure.dev/test/pod:1"
+)
+
+// ImagePrefix and ImageTag make the names of Tenure's own images.
+const (
+	ImagePrefix = "tenure.dev/"
+	ImageTag    = "dev"
+)
+
+// BuildImages makes the images that a cluster with Tenure needs, and returns the
+// archive in dir that has all of them.
+func BuildImages(ctx context.Context, dir string) (archive string, err error) {
+	root, err := programs.Root()
+	if err != nil {
+		return "", err
+	}
+	built := filepath.Join(dir, "programs")
+	if err := os.MkdirAll(built, 0o755); err != nil {
+		return "", err
+	}
+	images, err := image.Build(ctx, root, built, ImagePrefix, ImageTag, runtime.GOARCH)
+	if err != nil {
+		return "", err
+	}
+	pod := filepath.Join(built, "pod")
+	if err := image.Compile(ctx, root, pod, "./test/pod", runtime.GOARCH); err != nil {
+		return "", err
+	}
+	for name, does := range map[string]string{PauseImage: "pause", PodImage: "serve"} {
+		images = append(images, image.Image{Name: name, Variants: []image.Variant{{
+			Arch: runtime.GOARCH, Programs: map[string]string{"pod": pod}, Entrypoint: []string{"/pod", does}, User: "65532:65532",
+		}}})
+	}
+	archive = filepath.Join(dir, "images.tar")
+	return archive, image.WriteFile(archive, images...)
+}
