@@ -20,7 +20,7 @@ TIMEOUT ?= 30m
 ARGS ?=
 # The packages that test-unit and test-integration test.
 UNIT ?= $(shell go list ./... | grep -v '/test/') ./test/imports ./test/programs
-INTEGRATION ?= $(shell go list ./test/... | grep -v -e /test/imports -e /test/programs)
+INTEGRATION ?= $(shell go list ./test/... | grep -v -e /test/imports -e /test/programs -e /test/e2e)
 
 LINT := bin/tools/golangci-lint
 CONTROLLER_GEN := bin/tools/controller-gen
@@ -39,6 +39,15 @@ build: ## Build Tenure's programs into bin/, static and stripped
 rig: ## Build the control plane and CNI plugins for tests into bin/rig: minutes at first, then nothing
 	@cd test/rig && go run . ../../bin/rig
 
+.PHONY: rig-nodes
+rig-nodes: rig ## Build also what nodes run, kubelet and containerd, into bin/rig: minutes at first, then nothing
+	@cd test/rig && go run . -nodes ../../bin/rig
+
+.PHONY: images
+images: ## Make Tenure's container images into bin/images, without a container engine
+	@mkdir -p bin/images
+	go run ./deploy/image/build $(ARGS) bin/images
+
 .PHONY: test
 test: lint generate-check test-unit test-integration ## All that CI enforces
 
@@ -51,6 +60,10 @@ test-unit: cc ## Unit, model and import tests with the race detector
 test-integration: rig root ## Tests against a real control plane and network namespaces; as root
 	@# One package at a time: each has a control plane, and loads it with dozens of agents.
 	go test -p 1 -timeout $(TIMEOUT) $(ARGS) $(INTEGRATION)
+
+.PHONY: e2e
+e2e: rig-nodes root ## Tests on a real cluster: kubelets, containerd, Tenure installed from deploy/; as root
+	go test -count=1 -v -timeout $(TIMEOUT) ./test/e2e -ginkgo.v $(ARGS)
 
 .PHONY: soak
 soak: rig root ## Load a cluster for MINUTES with faults of all kinds, and look for a lost or doubled address

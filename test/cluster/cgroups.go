@@ -26,7 +26,8 @@ func cgroup(node string) string {
 	return cgroupMark + filepath.Base(sandbox.Disk()) + "-" + node
 }
 
-// hierarchies returns the roots of the cgroup hierarchies.
+// hierarchies returns the roots of the cgroup hierarchies, also that of version 2
+// beside version 1, which has no controllers: runtimes use it as well.
 func hierarchies() ([]string, error) {
 	if _, err := os.Stat(filepath.Join(cgroupRoot, "cgroup.controllers")); err == nil {
 		return []string{cgroupRoot}, nil
@@ -38,9 +39,8 @@ func hierarchies() ([]string, error) {
 	var roots []string
 	for _, e := range entries {
 		root := filepath.Join(cgroupRoot, e.Name())
-		// Links are second names; "unified" is that of version 2 beside version 1,
-		// which has no controllers.
-		if _, err := os.Stat(filepath.Join(root, "cgroup.procs")); e.IsDir() && err == nil && e.Name() != "unified" {
+		// Links are second names.
+		if _, err := os.Stat(filepath.Join(root, "cgroup.procs")); e.IsDir() && err == nil {
 			roots = append(roots, root)
 		}
 	}

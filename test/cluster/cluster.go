@@ -78,6 +78,9 @@ func (c *Cluster) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := c.ControlPlane.Kubeconfig(c.Kubeconfig()); err != nil {
+		return err
+	}
 	if c.Kube, err = kubernetes.NewForConfig(c.Config()); err != nil {
 		return err
 	}
@@ -88,10 +91,10 @@ func (c *Cluster) start(ctx context.Context) error {
 		}
 		c.Nodes = append(c.Nodes, n)
 	}
-	group, ctx := errgroup.WithContext(ctx)
+	group, booting := errgroup.WithContext(ctx)
 	for _, n := range c.Nodes {
 		group.Go(func() error {
-			return c.step(n.Name+": containerd, images, kubelet, Ready", func() error { return c.Boot(ctx, n) })
+			return c.step(n.Name+": containerd, images, kubelet, Ready", func() error { return c.Boot(booting, n) })
 		})
 	}
 	if err := group.Wait(); err != nil {

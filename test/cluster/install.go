@@ -1,0 +1,76 @@
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/tenure-ipam/tenure/test/programs"
+)
+
+// overlay is what a user writes to install Tenure with its meta-plugin: where the
+// manifests are, and what the images are called.
+const overlay = `apiVersion: kustomize.config.k8s.io/v1beta1
+kind: Kustomization
+resources: [%[1]s/deploy]
+components: [%[1]s/deploy/attach]
+images:
+- {name: tenured, newName: %[2]stenured, newTag: %[3]s}
+- {name: tenure-controller, newName: %[2]stenure-controller, newTag: %[3]s}
+`
+
+// Install installs Tenure as a user does, and returns when everything of it is ready.
+func (c *Cluster) Install(ctx context.Context) error {
+	root, err := programs.Root()
+	if err != nil {
+		return err
+	}
+	dir := filepath.Join(c.dir, "install")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	from, err := filepath.Rel(dir, root) // kustomize refuses absolute paths
+	if err != nil {
+		return err
+	}
+	text := fmt.Sprintf(overlay, from, ImagePrefix, ImageTag)
+	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o644); err != nil {
+		return err
+	}
+	return c.step("Tenure, by kubectl apply: installed and ready", func() error {
+		for _, args := range [][]string{
+			{"create", "-f", filepath.Join(root, "deploy/crds/upstream")},
+			{"apply", "-k", dir},
+			{"--namespace", "tenure-system", "rollout", "status", "--timeout=3m", "daemonset/tenured"},
+			{"--namespace", "tenure-system", "rollout", "status", "--timeout=3m", "deployment/tenure-controller"},
+		} {
+			if _, err := c.Kubectl(ctx, "", args...); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Kubeconfig returns the path of a kubeconfig with all rights, for use in the sandbox.
+func (c *Cluster) Kubeconfig() string { return filepath.Join(c.dir, "kubeconfig") }
+
+// Kubectl runs kubectl, with input on its standard input, and returns what it printed.
+func (c *Cluster) Kubectl(ctx context.Context, input string, args ...string) (string, error) {
+	path, err := programs.Find("kubectl")
+	if err != nil {
+		return "", err
+	}
+	cmd := exec.CommandContext(ctx, path, args...)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig())
+	cmd.Stdin = strings.NewReader(input)
+	var out, said limited
+	cmd.Stdout, cmd.Stderr = &out, &said
+	if err := cmd.Run(); err != nil {
+		return "", fmt.Errorf("kubectl %s: %w: %s", strings.Join(args, " "), err, said.text)
+	}
+	return string(out.text), nil
+}

@@ -1,0 +1,65 @@
+package cluster
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tenure-ipam/tenure/test/sandbox"
+)
+
+func TestMain(m *testing.M) {
+	os.Exit(Main(m.Run))
+}
+
+// TestNodeIsItsOwn: what a node's programs see and set is the node's, and what is on
+// its disk it has after the next boot too.
+func TestNodeIsItsOwn(t *testing.T) {
+	n := &Node{Name: "node-x", dir: filepath.Join(sandbox.Disk(), "node-x")}
+	n.Containerd, n.Kubelet = &Service{name: "containerd", node: n}, &Service{name: "kubelet", node: n}
+	if err := n.PowerOn(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := n.PowerOff(); err != nil {
+			t.Error(err)
+		}
+		left, err := filepath.Glob("/sys/fs/cgroup/*/" + cgroup(n.Name))
+		if err != nil || len(left) > 0 {
+			t.Errorf("cgroups %v, %v; want none left", left, err)
+		}
+	})
+	shell := func(script string) string {
+		t.Helper()
+		out, err := n.Run(t.Context(), "/bin/sh", "-c", script)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.TrimSpace(string(out))
+	}
+	if got := shell("hostname"); got != n.Name {
+		t.Errorf("the node's name is %q", got)
+	}
+	if got := shell("echo $$; ls -d /proc/[0-9]*"); !strings.Contains(got, "/proc/1\n") || strings.Count(got, "/proc/") > 5 {
+		t.Errorf("processes:\n%s\nwant the node's alone", got)
+	}
+	const kept = "/etc/kept /opt/kept /var/lib/kept /var/log/kept"
+	before, err := os.ReadFile("/proc/sys/kernel/panic")
+	if err != nil {
+		t.Fatal(err)
+	}
+	boot := shell("echo 123 >/proc/sys/kernel/panic; touch /run/gone " + kept + "; cat /proc/sys/kernel/random/boot_id")
+	if after, err := os.ReadFile("/proc/sys/kernel/panic"); err != nil || string(after) != string(before) {
+		t.Errorf("the machine's parameter is %q, %v; want %q, as before", after, err, before)
+	}
+	if err := n.PowerOff(); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.PowerOn(); err != nil {
+		t.Fatal(err)
+	}
+	if got := shell("ls " + kept + " | wc -l; ls /run/gone 2>/dev/null; cat /proc/sys/kernel/random/boot_id"); !strings.HasPrefix(got, "4\n") || strings.Contains(got, "gone") || strings.Contains(got, boot) {
+		t.Errorf("after a boot: %q; want 4 files kept, /run empty, and another boot than %q", got, boot)
+	}
+}

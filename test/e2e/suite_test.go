@@ -1,0 +1,62 @@
+// Package e2e_test proves Tenure on a real cluster: installed from deploy/ as a user
+// installs it, with real kubelets, containerd and pods.
+package e2e_test
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
+
+	ours "github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/test/cluster"
+	"github.com/tenure-ipam/tenure/test/sandbox"
+)
+
+var (
+	c    *cluster.Cluster
+	kube client.Client
+)
+
+func TestMain(m *testing.M) { os.Exit(cluster.Main(m.Run)) }
+
+func TestE2E(t *testing.T) {
+	RegisterFailHandler(Fail)
+	RunSpecs(t, "Tenure on a real cluster")
+}
+
+// How long things may take on a machine that is busy with others.
+const (
+	patience = 3 * time.Minute
+	often    = 100 * time.Millisecond
+)
+
+var _ = BeforeSuite(func(ctx context.Context) {
+	ctrllog.SetLogger(logr.Discard())
+	SetDefaultEventuallyTimeout(patience)
+	SetDefaultEventuallyPollingInterval(often)
+	dir := filepath.Join(sandbox.Disk(), "images")
+	Expect(os.Mkdir(dir, 0o755)).To(Succeed())
+	images, err := cluster.BuildImages(ctx, dir)
+	Expect(err).NotTo(HaveOccurred())
+	c, err = cluster.Start(ctx, cluster.Options{
+		Nodes: 2, Images: []string{images},
+		Say: func(format string, args ...any) { GinkgoWriter.Printf(format+"\n", args...) },
+	})
+	Expect(err).NotTo(HaveOccurred())
+	DeferCleanup(c.Stop)
+	DeferCleanup(func() {
+		if CurrentSpecReport().Failed() {
+			GinkgoWriter.Println(c.Logs())
+		}
+	})
+	_, kube, err = ours.Dial(c.Config())
+	Expect(err).NotTo(HaveOccurred())
+})
