@@ -97,9 +97,13 @@ func (a *attaching) add(ctx context.Context, i int, s plan.Step) error {
 	if err := prepareDevice(s.Device); err != nil {
 		return err
 	}
-	result, text, err := a.addChain(ctx, list, callOf(a.ContainerID, a.Netns, s))
+	c := callOf(a.ContainerID, a.Netns, s)
+	result, text, err := a.addChain(ctx, list, c)
 	if err != nil {
 		return err
+	}
+	if err := a.keep(a.Key, c.record(list, text)); err != nil {
+		return fmt.Errorf("keep the result: %w", err)
 	}
 	full, err := fullOf(result)
 	if err != nil {

@@ -1,8 +1,6 @@
 package delegate
 
 import (
-	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"io/fs"
 	"os"
@@ -10,77 +8,81 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tenure-ipam/tenure/attach/journal"
 	"github.com/tenure-ipam/tenure/attach/plan"
+	"github.com/tenure-ipam/tenure/ipam/cnicache"
 	"github.com/tenure-ipam/tenure/ipam/durable"
-	"github.com/tenure-ipam/tenure/ipam/plainjson"
 )
 
-// cacheKind marks a file in the form of the CNI library's cache.
-const cacheKind = "cniCacheV1"
+// The cache is a second trace of what was attached: for each journal a file of its
+// name, with a record for each attachment in the form of the CNI library's cache,
+// which agents read back when they have lost their own record.
 
-// cached is an attachment as the CNI library's cache has it: a second trace of what
-// was attached, in a form that other programs read too.
+// cached is an attachment that the cache has.
 type cached struct {
-	Kind           string                     `json:"kind"`
-	ContainerID    string                     `json:"containerId"`
-	Config         []byte                     `json:"config"`
-	IfName         string                     `json:"ifName"`
-	NetworkName    string                     `json:"networkName"`
-	NetNS          string                     `json:"netns"`
-	CNIArgs        [][2]string                `json:"cniArgs"`
-	CapabilityArgs map[string]json.RawMessage `json:"capabilityArgs"`
-	Result         json.RawMessage            `json:"result"`
+	cnicache.Record
+	path string // of its file
 }
 
 func (r *Runner) cacheDir() string { return filepath.Join(r.State.Path, "results") }
 
-// keep writes the result of an attachment into the cache; nil removes what is
-// there. The journal has it too, so that it need not survive the machine.
-func (r *Runner) keep(list *chain, c call, result json.RawMessage) error {
-	path := filepath.Join(r.cacheDir(), list.name+"-"+c.containerID+"-"+c.ifName)
-	if result == nil {
-		return durable.Remove(path)
-	}
-	text := c.cacheText(list, result)
-	err := os.WriteFile(path, text, 0o600)
+func (r *Runner) cacheFile(k journal.Key) string { return filepath.Join(r.cacheDir(), k.FileName()) }
+
+// keep adds the result of an attachment to the cache, in the place of an earlier one.
+// The journal has it too, so that it need not survive the machine.
+func (r *Runner) keep(k journal.Key, record cnicache.Record) error {
+	const flags = os.O_WRONLY | os.O_APPEND | os.O_CREATE
+	f, err := os.OpenFile(r.cacheFile(k), flags, 0o600)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err = durable.MakeDir(r.cacheDir()); err == nil {
-			err = os.WriteFile(path, text, 0o600)
+			f, err = os.OpenFile(r.cacheFile(k), flags, 0o600)
 		}
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(record.AppendLine(make([]byte, 0, 2048)))
+	return errors.Join(err, f.Close())
 }
 
-// cacheText is the cache's file of an attachment.
-func (c call) cacheText(list *chain, result json.RawMessage) []byte {
-	b := append(make([]byte, 0, 2048), `{"kind":"`+cacheKind+`"`...)
-	b = plainjson.AppendTextMember(b, "containerId", c.containerID)
-	b = append(base64.StdEncoding.AppendEncode(append(plainjson.AppendKey(b, "config"), '"'), list.text), '"')
-	b = plainjson.AppendTextMember(b, "ifName", c.ifName)
-	b = plainjson.AppendTextMember(b, "networkName", list.name)
-	b = plainjson.AppendTextMember(b, "netns", c.netns)
-	for i, a := range c.args {
-		b = append(b, []string{`,"cniArgs":[[`, `,[`}[min(i, 1)]...)
-		b = append(plainjson.AppendText(append(plainjson.AppendText(b, a.Key), ','), a.Value), ']')
+// record is the cache's of a call.
+func (c call) record(list *chain, result []byte) cnicache.Record {
+	rec := cnicache.Record{
+		ContainerID: c.containerID, Config: list.text, IfName: c.ifName, NetworkName: list.name, NetNS: c.netns,
+		CapabilityArgs: c.capabilities, Result: result,
 	}
-	if len(c.args) > 0 {
-		b = append(b, ']')
+	for _, a := range c.args {
+		rec.CNIArgs = append(rec.CNIArgs, [2]string{a.Key, a.Value})
 	}
-	if len(c.capabilities) > 0 {
-		b = append(plainjson.AppendKey(b, "capabilityArgs"), '{')
-		for name, value := range c.capabilities {
-			if b[len(b)-1] != '{' {
-				b = append(b, ',')
-			}
-			b = append(append(plainjson.AppendText(b, name), ':'), value...)
+	return rec
+}
+
+// forget removes from a file of the cache the attachments that are gone; a file
+// without any is removed. There need be none.
+func forget(path string, gone func(network, ifName string) bool) error {
+	records, err := cnicache.ReadRecords(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	// What does not read is of no use to anybody, and goes.
+	var left []byte
+	for _, rec := range records {
+		if !gone(rec.NetworkName, rec.IfName) {
+			left = rec.AppendLine(left)
 		}
-		b = append(b, '}')
 	}
-	return append(append(plainjson.AppendKey(b, "result"), result...), '}')
+	if left == nil {
+		return durable.Remove(path)
+	}
+	temp := path + ".tmp" // its container's lock is held
+	if err := os.WriteFile(temp, left, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(temp, path)
 }
 
 // kept returns what the cache has of a container, of all of them if the ID is empty,
-// in the order of the files' names. Files that do not read are passed over.
+// in the order of the files' names. What does not read is passed over.
 func (r *Runner) kept(containerID string) (all []cached, err error) {
 	names, err := durable.Names(r.cacheDir())
 	if err != nil {
@@ -88,16 +90,15 @@ func (r *Runner) kept(containerID string) (all []cached, err error) {
 	}
 	slices.Sort(names)
 	for _, name := range names {
-		if !strings.Contains(name, "-"+containerID) {
+		if containerID != "" && !strings.HasPrefix(name, containerID+".") {
 			continue
 		}
-		var c cached
-		text, err := os.ReadFile(filepath.Join(r.cacheDir(), name))
-		if err != nil || json.Unmarshal(text, &c) != nil || c.Kind != cacheKind || c.IfName == "" || c.NetworkName == "" {
-			continue
-		}
-		if containerID == "" || c.ContainerID == containerID {
-			all = append(all, c)
+		path := filepath.Join(r.cacheDir(), name)
+		records, _ := cnicache.ReadRecords(path)
+		for _, rec := range records {
+			if containerID == "" || rec.ContainerID == containerID {
+				all = append(all, cached{rec, path})
+			}
 		}
 	}
 	return all, nil

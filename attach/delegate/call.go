@@ -60,8 +60,9 @@ func (c call) env(verb string, path []string) []string {
 		"CNI_IFNAME=" + c.ifName, "CNI_PATH=" + strings.Join(path, string(os.PathListSeparator)),
 	}
 	for _, pair := range os.Environ() {
-		name, _, _ := strings.Cut(pair, "=")
-		if !slices.ContainsFunc(ours, func(s string) bool { return strings.HasPrefix(s, name+"=") }) {
+		switch name, _, _ := strings.Cut(pair, "="); name {
+		case "CNI_COMMAND", "CNI_CONTAINERID", "CNI_NETNS", "CNI_ARGS", "CNI_IFNAME", "CNI_PATH":
+		default:
 			ours = append(ours, pair)
 		}
 	}
@@ -124,7 +125,7 @@ func (r *Runner) find(kind string) (string, error) {
 }
 
 // addChain runs the plugins of a chain for ADD, each with the result of the one
-// before, and keeps the last result.
+// before, and returns the last result.
 func (r *Runner) addChain(ctx context.Context, list *chain, c call) (types.Result, json.RawMessage, error) {
 	if err := c.check(list); err != nil {
 		return nil, nil, err
@@ -142,9 +143,6 @@ func (r *Runner) addChain(ctx context.Context, list *chain, c call) (types.Resul
 		if err != nil {
 			return nil, nil, fmt.Errorf("plugin %s failed (add): %w", p.kind, err)
 		}
-	}
-	if err := r.keep(list, c, text); err != nil {
-		return nil, nil, fmt.Errorf("keep the result: %w", err)
 	}
 	return result, text, nil
 }
@@ -178,8 +176,7 @@ func versionOf(raw json.RawMessage) (v string) {
 	return v
 }
 
-// delChain runs the plugins of a chain for DEL, the last one first, and forgets the
-// result. They get result, that of their ADD, unless it is nil or does not read.
+// delChain runs the plugins of a chain for DEL, the last one first. They get result, that of their ADD, unless it is nil or does not read.
 func (r *Runner) delChain(ctx context.Context, list *chain, c call, result json.RawMessage) error {
 	since, err := version.GreaterThanOrEqualTo(list.version, "0.4.0")
 	if err != nil {
@@ -194,7 +191,7 @@ func (r *Runner) delChain(ctx context.Context, list *chain, c call, result json.
 			return fmt.Errorf("plugin %s failed (delete): %w", p.kind, err)
 		}
 	}
-	return r.keep(list, c, nil)
+	return nil
 }
 
 // checkChain runs the plugins of a chain for CHECK. Those of a version that has no

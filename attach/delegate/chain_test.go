@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"maps"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -16,6 +18,8 @@ import (
 
 	"github.com/tenure-ipam/tenure/attach/journal"
 	"github.com/tenure-ipam/tenure/attach/plan"
+	"github.com/tenure-ipam/tenure/ipam/cnicache"
+	"github.com/tenure-ipam/tenure/ipam/durable"
 )
 
 // lists are configuration lists as package plan makes them, and some that it does
@@ -140,8 +144,8 @@ func compareAdd(t *testing.T, list *chain, theirs *libcni.NetworkConfigList, ans
 	}
 }
 
-// TestCacheReadsAsTheLibrarys: whoever knows the CNI library's cache knows this one,
-// the library first of all.
+// TestCacheReadsAsTheLibrarys: a line of the cache is what the CNI library keeps in a
+// file, as the library itself reads it.
 func TestCacheReadsAsTheLibrarys(t *testing.T) {
 	r := &Runner{State: journal.Dir{Path: t.TempDir()}}
 	list, err := parse(json.RawMessage(lists[0]))
@@ -149,7 +153,11 @@ func TestCacheReadsAsTheLibrarys(t *testing.T) {
 		t.Fatal(err)
 	}
 	result := json.RawMessage(results[2])
-	if err := r.keep(list, exampleCall(), result); err != nil {
+	k := journal.Key{ContainerID: "c1", Network: "tenure", IfName: "eth0"}
+	if err := r.keep(k, exampleCall().record(list, result)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Link(r.cacheFile(k), filepath.Join(r.cacheDir(), "n-c1-net1")); err != nil { // the library's name for it
 		t.Fatal(err)
 	}
 	cni := libcni.NewCNIConfigWithCacheDir(nil, r.State.Path, nil)
@@ -186,11 +194,35 @@ func TestCacheReadsAsTheLibrarys(t *testing.T) {
 	if diff := cmp.Diff(exampleCall(), all[0].call("/run/netns/x"), cmp.AllowUnexported(call{})); diff != "" {
 		t.Errorf("call kept (-), read (+):\n%s", diff)
 	}
-	if err := r.keep(list, exampleCall(), nil); err != nil {
-		t.Fatal(err)
+}
+
+// TestCacheForgetsWhatIsGone, and nothing else.
+func TestCacheForgetsWhatIsGone(t *testing.T) {
+	r := &Runner{State: journal.Dir{Path: t.TempDir()}}
+	k := journal.Key{ContainerID: "c1", Network: "tenure", IfName: "eth0"}
+	for _, ifName := range []string{"eth0", "net1", "net2", "net1"} {
+		if err := r.keep(k, cnicache.Record{ContainerID: "c1", NetworkName: "n", IfName: ifName}); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if all, err := r.kept(""); err != nil || len(all) != 0 {
-		t.Errorf("after the DEL there are %v, %v", all, err)
+	for _, tt := range []struct{ gone, left string }{{"net1", "eth0 net2"}, {"net1", "eth0 net2"}, {"eth0", "net2"}, {"net2", ""}, {"net2", ""}} {
+		if err := forget(r.cacheFile(k), func(_, ifName string) bool { return ifName == tt.gone }); err != nil {
+			t.Fatal(err)
+		}
+		all, err := r.kept("c1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var left []string
+		for _, a := range all {
+			left = append(left, a.IfName)
+		}
+		if got := strings.Join(left, " "); got != tt.left {
+			t.Errorf("without %s there are %q; want %q", tt.gone, got, tt.left)
+		}
+	}
+	if names, err := durable.Names(r.cacheDir()); err != nil || len(names) > 0 {
+		t.Errorf("files %v, %v; want none", names, err)
 	}
 }
 
@@ -235,8 +267,9 @@ func FuzzChain(f *testing.F) {
 					continue
 				}
 				more = append(more, member{"prevResult", raw})
-				if !json.Valid(c.cacheText(list, raw)) {
-					t.Fatalf("cache: %s", c.cacheText(list, raw))
+				rec := c.record(list, raw)
+				if line := rec.AppendLine(nil); !json.Valid(line) {
+					t.Fatalf("cache: %s", line)
 				}
 			}
 			if stdin := list.config(p, more...); !json.Valid(stdin) {

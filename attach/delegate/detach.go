@@ -11,6 +11,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/attach/journal"
 	"github.com/tenure-ipam/tenure/attach/plan"
+	"github.com/tenure-ipam/tenure/ipam/durable"
 )
 
 // Detach undoes what the journal says was done, the last step first. It goes on
@@ -36,21 +37,23 @@ func (r *Runner) Detach(ctx context.Context, k journal.Key, netns string) error 
 		fmt.Fprintf(r.Stderr, "tenure-attach: journal of container %s: %s does not read: every step is undone\n", k.ContainerID, e.Lost)
 	}
 	var errs []error
+	undone := map[[2]string]bool{} // by network and interface
 	for _, i := range slices.Backward(e.Begun(r.Boot)) {
 		s := e.Plan.Steps[i]
 		if err := r.del(ctx, e, i, netns); err != nil {
 			errs = append(errs, failed(s, "DEL", err))
 			continue
 		}
+		undone[[2]string{s.Network, s.IfName}] = true
 		if err := log.Undone(i); err != nil {
 			errs = append(errs, err)
 		}
 	}
-	errs = append(errs, log.Close())
-	if err := errors.Join(errs...); err != nil {
-		return err
+	if err := errors.Join(append(errs, log.Close())...); err != nil {
+		gone := func(network, ifName string) bool { return undone[[2]string{network, ifName}] }
+		return errors.Join(err, forget(r.cacheFile(k), gone))
 	}
-	return r.State.Remove(k)
+	return errors.Join(durable.Remove(r.cacheFile(k)), r.State.Remove(k))
 }
 
 // del undoes a step.
@@ -115,7 +118,7 @@ func (r *Runner) detachCached(ctx context.Context, k journal.Key, netns string) 
 	return len(attachments), errors.Join(errs...)
 }
 
-// delKept undoes an attachment that the cache has.
+// delKept undoes an attachment that the cache has, and removes it there.
 func (r *Runner) delKept(ctx context.Context, a cached, netns string) error {
 	list, err := parse(a.Config)
 	if err != nil {
@@ -124,13 +127,14 @@ func (r *Runner) delKept(ctx context.Context, a cached, netns string) error {
 	if err := r.delChain(ctx, list, a.call(netns), a.Result); err != nil {
 		return err
 	}
-	raw, ok := a.CapabilityArgs["CNIDeviceInfoFile"]
-	if !ok {
-		return nil
+	if raw, ok := a.CapabilityArgs["CNIDeviceInfoFile"]; ok {
+		var d plan.Device
+		if err := json.Unmarshal(raw, &d.File); err != nil {
+			return fmt.Errorf("CNIDeviceInfoFile: %w", err)
+		}
+		if err := removeDevice(&d); err != nil {
+			return err
+		}
 	}
-	var d plan.Device
-	if err := json.Unmarshal(raw, &d.File); err != nil {
-		return fmt.Errorf("CNIDeviceInfoFile: %w", err)
-	}
-	return removeDevice(&d)
+	return forget(a.path, func(network, ifName string) bool { return network == a.NetworkName && ifName == a.IfName })
 }

@@ -81,7 +81,7 @@ func (a *attaching) renote(i int) error {
 	if err != nil {
 		return err
 	}
-	return a.keep(list, callOf(a.ContainerID, a.Netns, s), a.done[i].text)
+	return a.keep(a.Key, callOf(a.ContainerID, a.Netns, s).record(list, text))
 }
 
 // checkDefaultRoutes reports whether the default routes are still where the ADD

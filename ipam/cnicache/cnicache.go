@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"net/netip"
 	"os"
@@ -18,13 +17,6 @@ import (
 func DefaultDirs() []string {
 	return []string{"/var/lib/cni/results", "/var/lib/cni/tenure-attach/results", "/var/lib/cni/multus/results"}
 }
-
-// kind marks the only form of file that is known.
-const kind = "cniCacheV1"
-
-// maxSize bounds a file that is read: a result with its configuration takes some
-// kilobytes.
-const maxSize = 1 << 20
 
 // An Entry is one attachment as the CNI library kept it.
 type Entry struct {
@@ -51,18 +43,6 @@ type IP struct {
 	Gateway netip.Addr
 }
 
-// file is what the library writes.
-type file struct {
-	Kind        string      `json:"kind"`
-	ContainerID string      `json:"containerId"`
-	Config      []byte      `json:"config"`
-	IfName      string      `json:"ifName"`
-	NetworkName string      `json:"networkName"`
-	NetNS       string      `json:"netns"`
-	CNIArgs     [][2]string `json:"cniArgs"`
-	Result      result      `json:"result"`
-}
-
 // result has the addresses of every version of a result: ips since 0.3.0, ip4 and
 // ip6 before.
 type result struct {
@@ -79,25 +59,40 @@ type oldIP struct {
 	Gateway string `json:"gateway"`
 }
 
-// Parse reads one file. Its error says what is not as the library writes it.
-func Parse(text []byte) (Entry, error) {
-	var f file
-	if err := json.Unmarshal(text, &f); err != nil {
-		return Entry{}, err
+// Parse returns the entries of a file's text. Its error says what is not as the
+// library writes it; what reads is returned all the same.
+func Parse(text []byte) ([]Entry, error) {
+	records, err := ParseRecords(text)
+	return entries(records, err)
+}
+
+func entries(records []Record, err error) (all []Entry, _ error) {
+	for _, r := range records {
+		e, bad := entryOf(r)
+		if bad != nil {
+			err = errors.Join(err, bad)
+			continue
+		}
+		all = append(all, e)
 	}
-	switch {
-	case f.Kind != kind:
-		return Entry{}, fmt.Errorf("kind is %q, want %q", f.Kind, kind)
-	case f.NetworkName == "" || f.ContainerID == "" || f.IfName == "":
-		return Entry{}, fmt.Errorf("network %q, container %q and interface %q: one is missing", f.NetworkName, f.ContainerID, f.IfName)
+	return all, err
+}
+
+func entryOf(r Record) (Entry, error) {
+	e := Entry{Network: r.NetworkName, ContainerID: r.ContainerID, IfName: r.IfName, Netns: r.NetNS, Args: argsText(r.CNIArgs)}
+	var res result
+	if err := json.Unmarshal(r.Result, &res); err != nil {
+		return Entry{}, fmt.Errorf("result: %w", err)
 	}
-	e := Entry{Network: f.NetworkName, ContainerID: f.ContainerID, IfName: f.IfName, Netns: f.NetNS, Args: argsText(f.CNIArgs)}
 	var err error
-	if e.IPs, err = f.Result.addresses(); err != nil {
+	if e.IPs, err = res.addresses(); err != nil {
 		return Entry{}, err
 	}
-	e.IPAM, err = plugins(f.Config, f.NetworkName)
-	return e, err
+	e.IPAM, err = plugins(r.Config, r.NetworkName)
+	if err != nil {
+		return Entry{}, err
+	}
+	return e, nil
 }
 
 // argsText is CNI_ARGS as the library makes it. A pair that could not have been in
@@ -189,8 +184,9 @@ func plugins(config []byte, network string) ([]json.RawMessage, error) {
 }
 
 // Read returns the entries of the directories that exist, and for each file that
-// does not read what is wrong with it. err is a directory that cannot be read.
-func Read(dirs []string) (entries []Entry, unread []error, err error) {
+// does not read, or not to its end, what is wrong with it. err is a directory that
+// cannot be read.
+func Read(dirs []string) (all []Entry, unread []error, err error) {
 	for _, dir := range dirs {
 		files, derr := os.ReadDir(dir)
 		if errors.Is(derr, fs.ErrNotExist) {
@@ -203,37 +199,24 @@ func Read(dirs []string) (entries []Entry, unread []error, err error) {
 			if !f.Type().IsRegular() {
 				continue
 			}
-			e, ferr := readFile(filepath.Join(dir, f.Name()))
-			switch {
-			case errors.Is(ferr, fs.ErrNotExist): // its DEL came meanwhile
-			case ferr != nil:
+			some, ferr := readFile(filepath.Join(dir, f.Name()))
+			if ferr != nil && !errors.Is(ferr, fs.ErrNotExist) { // else its DEL came meanwhile
 				unread = append(unread, fmt.Errorf("%s: %w", filepath.Join(dir, f.Name()), ferr))
-			default:
-				entries = append(entries, e)
 			}
+			all = append(all, some...)
 		}
 	}
-	return entries, unread, nil
+	return all, unread, nil
 }
 
-func readFile(path string) (Entry, error) {
-	f, err := os.Open(path)
+func readFile(path string) ([]Entry, error) {
+	info, err := os.Stat(path)
 	if err != nil {
-		return Entry{}, err
+		return nil, err
 	}
-	defer f.Close() // it was only read
-	info, err := f.Stat()
-	if err != nil {
-		return Entry{}, err
+	all, err := entries(ReadRecords(path))
+	for i := range all {
+		all[i].Written = info.ModTime()
 	}
-	text, err := io.ReadAll(io.LimitReader(f, maxSize+1))
-	if err != nil {
-		return Entry{}, err
-	}
-	if len(text) > maxSize {
-		return Entry{}, fmt.Errorf("larger than %d bytes", maxSize)
-	}
-	e, err := Parse(text)
-	e.Written = info.ModTime()
-	return e, err
+	return all, err
 }

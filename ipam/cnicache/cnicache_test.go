@@ -1,6 +1,7 @@
 package cnicache
 
 import (
+	"bytes"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -10,6 +11,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/tenure-ipam/tenure/ipam/plainjson/plainjsontest"
 )
 
 func cached(config, result string) string {
@@ -38,19 +41,22 @@ func TestParse(t *testing.T) {
 		{name: "no address", text: cached(one, `{"ips":[{"address":"10.0.0.5"}]}`), fault: "10.0.0.5"},
 		{name: "mapped with a long prefix", text: cached(one, `{"ips":[{"address":"::ffff:10.0.0.5/120"}]}`), fault: "prefix length"},
 		{name: "no configuration", text: cached(`[]`, `{}`), fault: "config"},
-		{name: "no JSON", text: `{`, fault: "JSON"},
+		{name: "no JSON", text: `{`, fault: "EOF"},
+		{name: "nothing", text: ``, fault: "EOF"},
+		{name: "no result", text: `{"kind":"cniCacheV1","containerId":"c1","ifName":"net1","networkName":"lan"}`, fault: "result"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			e, err := Parse([]byte(tt.text))
+			all, err := Parse([]byte(tt.text))
 			if tt.fault != "" {
 				if err == nil || !strings.Contains(err.Error(), tt.fault) {
 					t.Errorf("got %v; want an error about %q", err, tt.fault)
 				}
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
+			if err != nil || len(all) != 1 {
+				t.Fatalf("got %v, %v; want one entry", all, err)
 			}
+			e := all[0]
 			if e.Network != "lan" || e.ContainerID != "c1" || e.IfName != "net1" || e.Netns != "/run/netns/x" || e.Args != "IgnoreUnknown=1;K8S_POD_NAME=p" {
 				t.Errorf("got %+v", e)
 			}
@@ -103,22 +109,61 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte(cached(`{"plugins":[{"ipam":{}}]}`, `{"ip4":{"ip":"10.0.0.5/24"}}`)))
 	f.Add([]byte(`{"kind":"cniCacheV1"}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		e, err := Parse(text)
-		if err != nil {
-			return
-		}
-		if e.Network == "" || e.ContainerID == "" || e.IfName == "" {
-			t.Errorf("%+v has no key", e)
-		}
-		for _, ip := range e.IPs {
-			if !ip.Address.IsValid() || ip.Address.Addr().Is4In6() || ip.Gateway.Is4In6() || ip.Gateway.Zone() != "" {
-				t.Errorf("%+v is no address of a result", ip)
-			}
-		}
-		for _, conf := range e.IPAM {
-			if !json.Valid(conf) {
-				t.Errorf("%q is no configuration", conf)
-			}
+		all, _ := Parse(text)
+		for _, e := range all {
+			checkEntry(t, e)
 		}
 	})
+}
+
+// checkEntry checks what is true of an entry whatever a file has.
+func checkEntry(t *testing.T, e Entry) {
+	t.Helper()
+	if e.Network == "" || e.ContainerID == "" || e.IfName == "" {
+		t.Errorf("%+v has no key", e)
+	}
+	for _, ip := range e.IPs {
+		if !ip.Address.IsValid() || ip.Address.Addr().Is4In6() || ip.Gateway.Is4In6() || ip.Gateway.Zone() != "" {
+			t.Errorf("%+v is no address of a result", ip)
+		}
+	}
+	for _, conf := range e.IPAM {
+		if !json.Valid(conf) {
+			t.Errorf("%q is no configuration", conf)
+		}
+	}
+}
+
+// TestRecords: a file may have a line for each attachment; the last one of an
+// interface counts, and a line whose writer was killed keeps none of the others back.
+func TestRecords(t *testing.T) {
+	full := plainjsontest.Full[Record](t)
+	full.Kind = kind
+	plainjsontest.Written(t, bytes.TrimSuffix(full.AppendLine(nil), []byte("\n")), full)
+
+	var text []byte
+	for i, r := range []Record{
+		{ContainerID: "c", NetworkName: "a", IfName: "net1", Result: json.RawMessage("{\n}")},
+		{ContainerID: "c", NetworkName: "b", IfName: "net2"},
+		{ContainerID: "c", NetworkName: "a", IfName: "net1", NetNS: "later", Result: json.RawMessage("{}")},
+	} {
+		text = r.AppendLine(text)
+		if lines := bytes.Count(text, []byte("\n")); lines != i+1 {
+			t.Fatalf("%d lines of %d records: %s", lines, i+1, text)
+		}
+	}
+	for _, tt := range []struct {
+		cut  int // bytes missing at the end
+		want string
+		bad  bool
+	}{{0, "b: a:later", false}, {2, "a: b:", true}, {len(text), "", true}} {
+		all, err := ParseRecords(text[:len(text)-tt.cut])
+		var got []string
+		for _, r := range all {
+			got = append(got, r.NetworkName+":"+r.NetNS)
+		}
+		if strings.Join(got, " ") != tt.want || (err != nil) != tt.bad {
+			t.Errorf("without %d bytes: %v, %v; want %q", tt.cut, got, err, tt.want)
+		}
+	}
 }

@@ -55,8 +55,9 @@ func (f *filler) fill(v reflect.Value) {
 		f.fill(v.Elem())
 	case reflect.Slice:
 		v.Set(reflect.MakeSlice(v.Type(), 2, 2))
-		f.fill(v.Index(0))
-		f.fill(v.Index(1))
+		f.fillAll(v)
+	case reflect.Array:
+		f.fillAll(v)
 	case reflect.Map:
 		v.Set(reflect.MakeMap(v.Type()))
 		for range 2 {
@@ -69,10 +70,19 @@ func (f *filler) fill(v reflect.Value) {
 		v.SetString(fmt.Sprintf("s%d \"é\"", f.n))
 	case reflect.Bool:
 		v.SetBool(true)
+	case reflect.Uint8:
+		v.SetUint(uint64(f.n % 256))
 	case reflect.Int, reflect.Int64:
 		v.SetInt(int64(f.n))
 	default:
 		f.t.Fatalf("plainjsontest cannot fill a %v", v.Type())
+	}
+}
+
+// fillAll fills the items of v.
+func (f *filler) fillAll(v reflect.Value) {
+	for i := range v.Len() {
+		f.fill(v.Index(i))
 	}
 }
 
