@@ -10,6 +10,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/tenure-ipam/tenure/ipam/plainjson"
 )
 
 // A reader reads the value of one key of an element into a selection.
@@ -48,8 +50,8 @@ func parseJSON(text, namespace string, version func(namespace, name string) Vers
 }
 
 func (s *Selection) parse(raw json.RawMessage, namespace string, version func(namespace, name string) Version) error {
-	var members map[string]json.RawMessage
-	if err := json.Unmarshal(raw, &members); err != nil || members == nil {
+	members, err := plainjson.Object(raw)
+	if err != nil || members == nil {
 		return fmt.Errorf("%s is not an object", raw)
 	}
 	var errs []error
@@ -92,9 +94,13 @@ func (s *Selection) parse(raw json.RawMessage, namespace string, version func(na
 
 // readText reads a string, which may be absent.
 func readText(raw json.RawMessage, s *string) error {
-	if raw != nil && json.Unmarshal(raw, s) != nil {
+	switch {
+	case raw == nil || plainjson.IsNull(raw):
+		return nil
+	case raw[0] != '"':
 		return fmt.Errorf("%s is not a string", raw)
 	}
+	*s = plainjson.Text(raw)
 	return nil
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/attach/facts"
 	"github.com/tenure-ipam/tenure/attach/npwg"
+	"github.com/tenure-ipam/tenure/ipam/plainjson"
 )
 
 // Defaults of the configuration.
@@ -91,8 +92,8 @@ func ParseConfig(stdin []byte) (*Config, error) {
 		Socket: DefaultSocket, StateDir: DefaultStateDir, ConfDir: DefaultConfDir, BinDir: DefaultBinDir,
 		Namespace: DefaultNamespace, Isolated: true, SystemNamespaces: []string{DefaultNamespace},
 	}
-	var members map[string]json.RawMessage
-	if err := json.Unmarshal(stdin, &members); err != nil {
+	members, err := plainjson.Object(stdin)
+	if err != nil {
 		return c, fmt.Errorf("configuration of %s: %w", PluginType, err)
 	}
 	if isMultus(members) {

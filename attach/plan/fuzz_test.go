@@ -7,9 +7,13 @@ import (
 	"testing/fstest"
 
 	"github.com/containernetworking/cni/libcni"
+	"github.com/containernetworking/cni/pkg/types"
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/tenure-ipam/tenure/attach/facts"
 	"github.com/tenure-ipam/tenure/attach/npwg"
+	"github.com/tenure-ipam/tenure/ipam/plainjson"
 )
 
 // checkPlan checks what holds of every plan that Make gives out without a fault.
@@ -116,4 +120,50 @@ func FuzzParseConfig(f *testing.F) {
 			t.Errorf("ParseConfig(%s) = %+v; want a default network", text, c)
 		}
 	})
+}
+
+// FuzzPlainConf: what is read of a plugin's configuration without the CNI library's
+// type is what that type has.
+func FuzzPlainConf(f *testing.F) {
+	for _, text := range []string{
+		`{"cniVersion":"1.0.0","name":"n","type":"bridge","capabilities":{"ips":true,"mac":false},"ipam":{"type":"tenure","pool":"p"},"vlan":7}`,
+		`{"type":"a","Type":"b"}`, `{"type":"a","ipam":{"Type":"b"}}`, `{"type":"a","ipam":null}`, `{"type":"a","capabilities":{"ips":1}}`,
+		`{"type":"a","dns":{"domain":5}}`, `{"type":5}`, `{"type":null}`, `{"type":"a","ipam":{"type":7}}`, `{}`,
+		`{"type":"a","capabilities":{"x":true},"capabilities":{}}`,
+	} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		members, err := plainjson.Object([]byte(text))
+		if err != nil || members == nil {
+			return
+		}
+		got, ok := plainConf(members)
+		if !ok || repeats([]byte(text), members) {
+			return
+		}
+		var want types.PluginConf
+		if err := json.Unmarshal([]byte(text), &want); err != nil {
+			t.Fatalf("%s is read; the library says %v", text, err)
+		}
+		if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("%s (-library +plain):\n%s", text, diff)
+		}
+	})
+}
+
+// TestPlainConf: configurations as most are need no more.
+func TestPlainConf(t *testing.T) {
+	for text, plain := range map[string]bool{
+		`{"cniVersion":"1.0.0","type":"macvlan","capabilities":{"ips":true},"ipam":{"type":"tenure","pool":"p"},"master":"eth1"}`: true,
+		`{"type":"a","ipam":{}}`: true, `{"type":"a","dns":{}}`: false, `{"TYPE":"a"}`: false, `{"type":"a","capabilities":null}`: false,
+	} {
+		members, err := plainjson.Object([]byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, ok := plainConf(members); ok != plain {
+			t.Errorf("%s is plain: %v; want %v", text, ok, plain)
+		}
+	}
 }

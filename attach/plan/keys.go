@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/tenure-ipam/tenure/attach/npwg"
+	"github.com/tenure-ipam/tenure/ipam/plainjson"
 )
 
 // A key is a member of the configuration: read, ignored for a reason, or refused
@@ -72,21 +73,26 @@ var keys = map[string]key{
 // text is a key whose value is a string; an empty one counts as absent.
 func text(field func(*Config) *string) key {
 	return key{read: func(c *Config, raw json.RawMessage) error {
-		var s string
-		err := typed(raw, &s, "a string")
+		s, err := plainjson.ReadText[string](raw)
+		if err != nil {
+			return fmt.Errorf("%s is not a string", raw)
+		}
 		if s != "" {
 			*field(c) = s
 		}
-		return err
+		return nil
 	}}
 }
 
 // file is a key whose value is an absolute path of the host.
 func file(field func(*Config) *string) key {
 	return key{read: func(c *Config, raw json.RawMessage) error {
-		var s string
-		if err := typed(raw, &s, "a path"); err != nil || s == "" {
-			return err
+		s, err := plainjson.ReadText[string](raw)
+		if err != nil {
+			return fmt.Errorf("%s is not a path", raw)
+		}
+		if s == "" {
+			return nil
 		}
 		if !path.IsAbs(s) {
 			return fmt.Errorf("%q is no absolute path", s)

@@ -11,6 +11,8 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 	"github.com/containernetworking/cni/pkg/utils"
 	"github.com/containernetworking/cni/pkg/version"
+
+	"github.com/tenure-ipam/tenure/ipam/plainjson"
 )
 
 // A list is a network configuration list on its way into a plan.
@@ -30,8 +32,8 @@ type plugin struct {
 
 // parseList reads a list, or a single configuration as a list of one.
 func parseList(text []byte) (*list, error) {
-	var members map[string]json.RawMessage
-	if err := json.Unmarshal(text, &members); err != nil {
+	members, err := plainjson.Object(text)
+	if err != nil {
 		return nil, fmt.Errorf("not a CNI configuration: %w", err)
 	}
 	if members == nil {
@@ -92,14 +94,12 @@ func (l *list) readPlugins() error {
 
 // addPlugin adds the configuration of one plugin.
 func (l *list) addPlugin(text []byte) error {
-	var p plugin
-	if err := json.Unmarshal(text, &p.members); err != nil || p.members == nil {
+	members, err := plainjson.Object(text)
+	if err != nil || members == nil {
 		return errors.New("want an object, the configuration of a plugin")
 	}
-	if err := json.Unmarshal(text, &p.conf); err != nil {
-		if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-			err = fmt.Errorf("%s: %s is not what CNI wants there", e.Field, e.Value)
-		}
+	p := plugin{members: members}
+	if p.conf, err = confOf(text, members); err != nil {
 		return err
 	}
 	if p.conf.Type == "" {
@@ -107,6 +107,90 @@ func (l *list) addPlugin(text []byte) error {
 	}
 	l.plugins = append(l.plugins, p)
 	return nil
+}
+
+// confOf returns what CNI reads of a plugin's configuration, text, which has members.
+func confOf(text []byte, members map[string]json.RawMessage) (types.PluginConf, error) {
+	if conf, ok := plainConf(members); ok && !repeats(text, members) {
+		return conf, nil
+	}
+	var conf types.PluginConf
+	err := json.Unmarshal(text, &conf)
+	if e, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		err = fmt.Errorf("%s: %s is not what CNI wants there", e.Field, e.Value)
+	}
+	return conf, err
+}
+
+// repeats reports whether text has a member twice.
+func repeats(text []byte, members map[string]json.RawMessage) bool {
+	n := 0
+	for range plainjson.Members(plainjson.Trim(text)) {
+		n++
+	}
+	return n > len(members)
+}
+
+// plainConf is confOf without encoding/json, which would spend a twentieth of an ADD
+// on learning the type, for configurations as most are: what CNI reads has its very
+// names, and results and the like are not there.
+func plainConf(members map[string]json.RawMessage) (conf types.PluginConf, ok bool) {
+	for key, v := range members {
+		switch key {
+		case "cniVersion":
+			ok = plainText(v, &conf.CNIVersion)
+		case "name":
+			ok = plainText(v, &conf.Name)
+		case "type":
+			ok = plainText(v, &conf.Type)
+		case "capabilities":
+			conf.Capabilities, ok = plainTruths(v)
+		case "ipam":
+			ok = plainIPAM(v, &conf.IPAM)
+		default:
+			ok = !slices.ContainsFunc([]string{
+				"cniVersion", "name", "type", "capabilities", "ipam", "dns", "prevResult", "cni.dev/valid-attachments",
+			}, func(name string) bool { return strings.EqualFold(name, key) })
+		}
+		if !ok {
+			return conf, false
+		}
+	}
+	return conf, true
+}
+
+func plainIPAM(raw json.RawMessage, to *types.IPAM) bool {
+	if raw[0] != '{' {
+		return false
+	}
+	for key, v := range plainjson.Members(raw) {
+		if strings.EqualFold(string(key), "type") && (string(key) != "type" || !plainText(v, &to.Type)) {
+			return false
+		}
+	}
+	return true
+}
+
+func plainText(raw json.RawMessage, to *string) bool {
+	if raw[0] != '"' {
+		return false
+	}
+	*to = plainjson.Text(raw)
+	return true
+}
+
+func plainTruths(raw json.RawMessage) (map[string]bool, bool) {
+	if raw[0] != '{' {
+		return nil, false
+	}
+	all := map[string]bool{}
+	for key, v := range plainjson.Members(raw) {
+		if v[0] != 't' && v[0] != 'f' {
+			return nil, false
+		}
+		all[string(key)] = v[0] == 't'
+	}
+	return all, true
 }
 
 // pickVersion makes cniVersion the highest version of cniVersion and cniVersions
@@ -163,15 +247,18 @@ func (l *list) marshal() json.RawMessage {
 	if l.name != "" {
 		members["name"] = quote(l.name)
 	}
-	plugins := make([]map[string]json.RawMessage, len(l.plugins))
+	plugins := []byte{'['}
 	for i, p := range l.plugins {
-		plugins[i] = p.members
+		if i > 0 {
+			plugins = append(plugins, ',')
+		}
+		plugins = plainjson.AppendMap(plugins, p.members)
 	}
-	members["plugins"] = encode(plugins)
+	members["plugins"] = append(plugins, ']')
 	if l.loadsMore {
 		members["loadOnlyInlinedPlugins"] = json.RawMessage("true") // they have been loaded
 	}
-	return encode(members)
+	return plainjson.AppendMap(nil, members)
 }
 
 // member reads a member, which may be absent.
@@ -198,7 +285,7 @@ func truth(members map[string]json.RawMessage, name string) (bool, error) {
 	return false, nil
 }
 
-func quote(s string) json.RawMessage { return encode(s) }
+func quote(s string) json.RawMessage { return plainjson.AppendText(nil, s) }
 
 // encode returns v as JSON. v consists of JSON, strings and maps of them alone,
 // for which it does not fail.

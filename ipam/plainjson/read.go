@@ -5,6 +5,28 @@ import (
 	"fmt"
 )
 
+// Object returns the members of the object text, which need not be valid, and nil for
+// null. Of a member that is there twice the last one counts. Values share text's
+// memory.
+func Object(text []byte) (map[string]json.RawMessage, error) {
+	var members map[string]json.RawMessage
+	if !json.Valid(text) {
+		return nil, json.Unmarshal(text, &members) // says where
+	}
+	raw := Trim(text)
+	if IsNull(raw) {
+		return nil, nil //nolint:nilnil // as encoding/json has it
+	}
+	if raw[0] != '{' {
+		return nil, json.Unmarshal(raw, &members) // says what it is
+	}
+	members = map[string]json.RawMessage{}
+	for key, v := range Members(raw) {
+		members[string(key)] = v
+	}
+	return members, nil
+}
+
 // ReadMembers calls read with each member of raw. Its error names the member, or
 // says that raw is no object.
 func ReadMembers(raw json.RawMessage, read func(key []byte, v json.RawMessage) error) error {
