@@ -37,7 +37,7 @@ func (a *Agent) add(ctx context.Context, req wire.Request) (*wire.Result, error)
 		return nil, err
 	}
 	defer unlock()
-	ctx, cancel := context.WithTimeoutCause(ctx, a.cfg.Wait, &waitedError{a.cfg.Wait})
+	ctx, cancel := context.WithTimeoutCause(ctx, a.cfg.Wait, &waitedError{a.cfg.Wait, a.cl.Trouble})
 	defer cancel()
 
 	add := &addition{req: req, conf: conf, key: key}

@@ -23,6 +23,9 @@ type Cluster struct {
 	Pools     Pools
 	Pods      Pods
 	Events    Events
+	// Trouble says, for people, what is wrong with the API server at this moment; ""
+	// if nothing is. Nil: nobody knows.
+	Trouble func() string
 }
 
 // Leases are the calls on leases. An outcome of Unknown means that a write may

@@ -81,10 +81,20 @@ func wireError(err error) *wire.Error {
 }
 
 // A waitedError says that an ADD has used up its time.
-type waitedError struct{ d time.Duration }
+type waitedError struct {
+	d       time.Duration
+	trouble func() string // with the API server; nil is none
+}
 
 func (e *waitedError) Error() string {
-	return fmt.Sprintf("the ADD was not done within %v; what it began goes on, for the runtime's next try", e.d)
+	why := ""
+	if e.trouble != nil {
+		why = e.trouble()
+	}
+	if why != "" {
+		why = ": " + why
+	}
+	return fmt.Sprintf("the ADD was not done within %v%s; what it began goes on, for the runtime's next try", e.d, why)
 }
 
 func is[E error](err error) bool {

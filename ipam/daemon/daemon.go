@@ -72,6 +72,7 @@ type Daemon struct {
 	cfg  Config
 	rest *rest.Config
 	log  *slog.Logger
+	line cluster.Line
 }
 
 // New returns a daemon that talks to the cluster of rc. It does no I/O.
@@ -167,11 +168,12 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 
 // client makes what talks to the cluster.
 func (d *Daemon) client() (client.WithWatch, *cluster.API, error) {
-	opts, err := cluster.ClientOptions(d.rest)
+	rc := d.line.Watch(d.rest)
+	opts, err := cluster.ClientOptions(rc)
 	if err != nil {
 		return nil, nil, err
 	}
-	c, err := client.NewWithWatch(d.rest, opts)
+	c, err := client.NewWithWatch(rc, opts)
 	if err != nil {
 		return nil, nil, fmt.Errorf("make a client: %w", err)
 	}
@@ -186,6 +188,7 @@ func (d *Daemon) cluster(c client.WithWatch, api *cluster.API, cache *cluster.Po
 	follower := watches{api, c, d.log}
 	return agent.Cluster{
 		Leases: api, SubLeases: follower, Seats: follower, Claims: api, Pools: pools{api, c}, Pods: pods{api, cache}, Events: events,
+		Trouble: d.line.Trouble,
 	}
 }
 
