@@ -8,6 +8,8 @@ import (
 
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/tenure-ipam/tenure/attach/facts"
 	"github.com/tenure-ipam/tenure/attach/npwg"
 )
@@ -17,7 +19,7 @@ const ReasonDevice = "InvalidDeviceInfo"
 
 // report is what the agent is told of a plan that was carried out.
 func (a *attaching) report() facts.Report {
-	r := facts.Report{Pod: a.Plan.Pod, ContainerID: a.ContainerID, Warnings: slices.Clone(a.Plan.Warnings)}
+	r := facts.Report{Pod: a.Plan.Pod, ContainerID: a.ContainerID, Made: a.now(), Warnings: slices.Clone(a.Plan.Warnings)}
 	list := make([]npwg.Status, len(a.done))
 	for i, s := range a.Plan.Steps {
 		device := a.done[i].device
@@ -39,6 +41,15 @@ func (a *attaching) report() facts.Report {
 	}
 	r.Status = npwg.AppendStatus(nil, list)
 	return r
+}
+
+// now is the time by which reports are put in order.
+func (r *Runner) now() facts.Made {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
+		return facts.Made{} // of unknown age
+	}
+	return facts.Made{Boot: r.Boot, After: ts.Nano()}
 }
 
 // plain returns a result in the terms of the specification's status, nil for one

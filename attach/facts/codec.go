@@ -38,6 +38,10 @@ func (p PodRef) AppendTo(b []byte) []byte {
 func (r Report) AppendTo(b []byte) []byte {
 	b = r.Pod.AppendTo(append(b, `{"pod":`...))
 	b = plainjson.AppendText(plainjson.AppendKey(b, "containerID"), r.ContainerID)
+	if r.Made != (Made{}) {
+		b = plainjson.AppendTextMember(append(plainjson.AppendKey(b, "made"), '{'), "boot", r.Made.Boot)
+		b = append(plainjson.AppendIntMember(b, "after", r.Made.After), '}')
+	}
 	if len(r.Status) > 0 {
 		b = plainjson.AppendLine(plainjson.AppendKey(b, "status"), r.Status)
 	}

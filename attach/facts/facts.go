@@ -72,6 +72,9 @@ type Definition struct {
 type Report struct {
 	Pod         PodRef `json:"pod"`
 	ContainerID string `json:"containerID"`
+	// Made is when the status was true. A pod may get a new sandbox while the report
+	// of the one before is on its way.
+	Made Made `json:"made,omitzero"`
 	// Status is the list for the status annotation (NPWG v1.3, section 5), empty
 	// where the ADD failed.
 	Status json.RawMessage `json:"status,omitempty"`

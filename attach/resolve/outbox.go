@@ -24,6 +24,8 @@ import (
 // A status is what a pod's status annotation is to say.
 type status struct {
 	Pod facts.PodRef `json:"pod"`
+	// Made is when it was true.
+	Made facts.Made `json:"made,omitzero"`
 	// Text is the annotation's.
 	Text string `json:"text"`
 }
@@ -34,6 +36,7 @@ type status struct {
 // sandboxes, and new ones are reported anew.
 type outbox struct {
 	dir     string
+	boot    string // the machine's present one
 	pods    Pods
 	metrics *Metrics
 	log     *slog.Logger
@@ -42,7 +45,21 @@ type outbox struct {
 
 	mu      sync.Mutex
 	letters map[string]*letter // guarded by mu; by file name
+	shown   map[string]*shown  // guarded by mu; by file name
 }
+
+// A shown is a status that a pod of the node has got. It is remembered as long as the
+// pod is there, in memory alone: an older report that comes late must not take its
+// place, and a mirror that is made anew gets it again.
+type shown struct {
+	status status
+	uid    protocol.UID // the API's
+	lost   time.Time    // since when the watch does not show it; zero while it does
+}
+
+// maxLost is how long the watch may not show a pod until it counts as gone: the kubelet
+// makes a static pod's mirror anew within seconds.
+const maxLost = 10 * time.Minute
 
 // A letter is a status on its way.
 type letter struct {
@@ -55,10 +72,10 @@ type letter struct {
 // maxCalls is how many calls to the API server are under way at once.
 const maxCalls = 8
 
-func newOutbox(dir string, pods Pods, m *Metrics, log *slog.Logger) *outbox {
+func newOutbox(dir, boot string, pods Pods, m *Metrics, log *slog.Logger) *outbox {
 	return &outbox{
-		dir: dir, pods: pods, metrics: m, log: log,
-		wake: make(chan struct{}, 1), calls: make(chan struct{}, maxCalls), letters: map[string]*letter{},
+		dir: dir, boot: boot, pods: pods, metrics: m, log: log,
+		wake: make(chan struct{}, 1), calls: make(chan struct{}, maxCalls), letters: map[string]*letter{}, shown: map[string]*shown{},
 	}
 }
 
@@ -71,15 +88,37 @@ func fileOf(pod facts.PodRef) string {
 }
 
 // accept takes s over. Once it has returned nil, the pod gets the status as long as
-// it exists and gets no newer one.
+// it exists, unless it has or gets a newer one.
 func (o *outbox) accept(s status) error {
+	name := fileOf(s.Pod)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if last, ok := o.lastLocked(name); ok && s.Made.Before(last.Made, o.boot) {
+		o.metrics.statusWritten("outdated")
+		o.log.Debug("status dropped: the pod has a newer one", "namespace", s.Pod.Namespace, "pod", s.Pod.Name)
+		return nil
+	}
+	return o.keepLocked(name, s)
+}
+
+// lastLocked returns the status that the pod of that file gets or has. o.mu must be
+// held.
+func (o *outbox) lastLocked(name string) (status, bool) {
+	if l, ok := o.letters[name]; ok {
+		return l.status, true
+	}
+	if sh, ok := o.shown[name]; ok {
+		return sh.status, true
+	}
+	return status{}, false
+}
+
+// keepLocked keeps s in its file and puts it on its way. o.mu must be held.
+func (o *outbox) keepLocked(name string, s status) error {
 	raw, err := json.Marshal(s)
 	if err != nil {
 		return err
 	}
-	name := fileOf(s.Pod)
-	o.mu.Lock()
-	defer o.mu.Unlock()
 	// Under the lock: of two statuses the later one must be the file's too. It is a
 	// short write that nothing waits for but other pods' reports.
 	if err := o.write(name, raw); err != nil {
@@ -87,6 +126,35 @@ func (o *outbox) accept(s status) error {
 	}
 	o.putLocked(name, s)
 	return nil
+}
+
+// podChanged tells what the watch of the node's pods has seen of a pod.
+func (o *outbox) podChanged(p Pod, exists bool, now time.Time) {
+	name := fileOf(facts.PodRef{Namespace: p.Namespace, Name: p.Name, UID: string(p.kubelets())})
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	sh, ok := o.shown[name]
+	switch {
+	case ok && exists && sh.uid != p.UID: // another mirror of the same static pod
+		delete(o.shown, name)
+		if _, newer := o.letters[name]; newer {
+			return
+		}
+		if err := o.keepLocked(name, sh.status); err != nil {
+			o.log.Warn("status of a static pod not written to its new mirror", "namespace", p.Namespace, "pod", p.Name, "error", err)
+		}
+	case ok && exists:
+		sh.lost = time.Time{}
+	case ok && p.MirrorOf != "":
+		sh.lost = now
+	case ok:
+		delete(o.shown, name)
+	}
+	for name, sh := range o.shown {
+		if !sh.lost.IsZero() && now.Sub(sh.lost) >= maxLost {
+			delete(o.shown, name)
+		}
+	}
 }
 
 // putLocked makes s the letter of that name. o.mu must be held.
@@ -214,10 +282,10 @@ func (o *outbox) carry(ctx context.Context, name string, l *letter) {
 			return
 		case o.calls <- struct{}{}:
 		}
-		done, err := o.send(ctx, s, tries > 0)
+		uid, done, err := o.send(ctx, s, tries > 0)
 		<-o.calls
 		if done {
-			if o.forget(ctx, name, l, edition) {
+			if o.forget(ctx, name, l, edition, uid) {
 				return
 			}
 			tries = 0
@@ -251,22 +319,32 @@ func (o *outbox) await(ctx context.Context, l *letter, d time.Duration) {
 	}
 }
 
-// forget drops a letter that has arrived, unless there is a newer edition.
-func (o *outbox) forget(ctx context.Context, name string, l *letter, edition int) bool {
+// forget drops a letter that has arrived at the pod with that UID, or at none, unless
+// there is a newer edition.
+func (o *outbox) forget(ctx context.Context, name string, l *letter, edition int, uid protocol.UID) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if l.edition != edition {
 		return false
 	}
 	delete(o.letters, name)
+	delete(o.shown, name)
+	if pod := l.status.Pod; uid != "" && pod.UID != "" { // without one it may have been any pod's
+		sh := &shown{status: l.status, uid: uid}
+		if p, ok := o.pods.Cached(pod.Namespace, pod.Name); !ok || p.UID != uid {
+			sh.lost = time.Now() // the watch has yet to show it, or its end
+		}
+		o.shown[name] = sh
+	}
 	if err := os.Remove(filepath.Join(o.dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		o.log.WarnContext(ctx, "kept status not removed: it will be written once more", "file", name, "error", err)
 	}
 	return true
 }
 
-// send tries once to write s. It reports whether there is nothing more to do.
-func (o *outbox) send(ctx context.Context, s status, live bool) (done bool, err error) {
+// send tries once to write s, and returns the UID of the pod that has it now. It
+// reports whether there is nothing more to do.
+func (o *outbox) send(ctx context.Context, s status, live bool) (uid protocol.UID, done bool, err error) {
 	p, out, err := o.find(ctx, s.Pod, live)
 	if out == protocol.Done && !p.is(s.Pod.UID) {
 		out = protocol.NotFound // the pod of that name is another one
@@ -277,14 +355,14 @@ func (o *outbox) send(ctx context.Context, s status, live bool) (done bool, err 
 	switch out {
 	case protocol.Done:
 		o.metrics.statusWritten("written")
-		return true, nil
+		return p.UID, true, nil
 	case protocol.NotFound:
 		o.metrics.statusWritten("gone")
 		o.log.DebugContext(ctx, "status dropped: its pod is gone", "namespace", s.Pod.Namespace, "pod", s.Pod.Name)
-		return true, nil
+		return "", true, nil
 	case protocol.Unknown, protocol.Exists, protocol.Conflict, protocol.Refused:
 	}
-	return false, err
+	return "", false, err
 }
 
 // find finds a pod by the UID that the runtime knows, live if asked to.

@@ -145,6 +145,77 @@ func TestStatusOfAStaticPodIsItsMirrors(t *testing.T) {
 	})
 }
 
+// made is a report of pod ns/p, of a boot and a time in it.
+func made(uid, text, boot string, after int64) json.RawMessage {
+	return facts.Report{
+		Pod: facts.PodRef{Namespace: "ns", Name: "p", UID: uid}, Status: json.RawMessage(text), Made: facts.Made{Boot: boot, After: after},
+	}.AppendTo(nil)
+}
+
+// TestOlderReportDoesNotReplaceANewerOne: of two sandboxes of a pod the earlier one's
+// report may come late, before the later one's is written or after.
+func TestOlderReportDoesNotReplaceANewerOne(t *testing.T) {
+	for name, before := range map[string]time.Duration{"not written yet": 0, "written": time.Minute} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld()
+			run(t, w, func(t *testing.T, r *Resolver) {
+				r.outbox.boot = "now"
+				w.seen(r, podOf("p", "u1", ""))
+				w.answers = []protocol.Outcome{protocol.Unknown}
+				for i, ask := range []json.RawMessage{
+					made("u1", `["second"]`, "now", 20), made("u1", `["first"]`, "now", 10), made("u1", `["before"]`, "earlier", 99),
+				} {
+					if resp := r.Serve(t.Context(), wire.Request{Verb: wire.Report, Ask: ask}); resp.Error != nil {
+						t.Fatal(i, resp.Error)
+					}
+					time.Sleep(before)
+				}
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				w.written(t, status1("u1", `["second"]`))
+				r.Serve(t.Context(), wire.Request{Verb: wire.Report, Ask: made("u1", `["third"]`, "now", 30)})
+				synctest.Wait()
+				w.written(t, status1("u1", `["second"]`), status1("u1", `["third"]`))
+				r.PodChanged(podOf("p", "u1", ""), false)
+				if n := len(r.outbox.shown); n != 0 {
+					t.Errorf("%d statuses are remembered of a pod that is gone", n)
+				}
+			})
+		})
+	}
+}
+
+// TestNewMirrorGetsTheStatus: the kubelet makes the mirror of a static pod anew when
+// somebody deletes it, and the pod goes on.
+func TestNewMirrorGetsTheStatus(t *testing.T) {
+	mirror := func(uid string) Pod {
+		p := podOf("p", uid, "")
+		p.MirrorOf = "kubelets"
+		return p
+	}
+	w := newWorld()
+	run(t, w, func(t *testing.T, r *Resolver) {
+		w.seen(r, mirror("m1"))
+		tell(t, r, "kubelets", `[1]`)
+		synctest.Wait()
+		r.PodChanged(mirror("m1"), false)
+		time.Sleep(time.Minute)
+		w.seen(r, mirror("m2"))
+		w.seen(r, mirror("m2"))
+		synctest.Wait()
+		w.written(t, status1("m1", `[1]`), status1("m2", `[1]`))
+		if n := kept(t, r.cfg.Reports); n != 0 {
+			t.Errorf("%d files are left", n)
+		}
+		r.PodChanged(mirror("m2"), false) // for good
+		time.Sleep(maxLost)
+		r.PodChanged(podOf("another", "u", ""), false)
+		if n := len(r.outbox.shown); n != 0 {
+			t.Errorf("%d statuses are remembered of a static pod that is gone", n)
+		}
+	})
+}
+
 func TestStatusWithoutUIDIsThePodsThatThereIs(t *testing.T) {
 	w := newWorld()
 	run(t, w, func(t *testing.T, r *Resolver) {

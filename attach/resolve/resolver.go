@@ -30,6 +30,8 @@ type Config struct {
 	// looked into.
 	State   string
 	Collect time.Duration
+	// Boot names the present boot of the machine: reports of another one are older.
+	Boot string
 	// Linger is how long a definition is followed that no pod selects any more.
 	Linger time.Duration
 }
@@ -88,7 +90,7 @@ func New(cfg Config, cl Cluster, log *slog.Logger) (*Resolver, error) {
 		labels:      newMirror(maxNamespaces, cfg.Linger, cl.Namespaces.FollowLabels),
 	}
 	r.metrics = newMetrics(r)
-	r.outbox = newOutbox(cfg.Reports, cl.Pods, r.metrics, log)
+	r.outbox = newOutbox(cfg.Reports, cfg.Boot, cl.Pods, r.metrics, log)
 	return r, nil
 }
 
@@ -111,6 +113,7 @@ func (r *Resolver) Run(ctx context.Context) error {
 // PodChanged tells what the watch of the node's pods has seen of a pod, so that what
 // it selects is at hand before it is asked for. It is not called concurrently.
 func (r *Resolver) PodChanged(p Pod, exists bool) {
+	r.outbox.podChanged(p, exists, time.Now())
 	name := podName{p.Namespace, p.Name}
 	var now []facts.Ref
 	if exists {
@@ -330,7 +333,7 @@ func (r *Resolver) take(rep facts.Report) error {
 		if err := json.Unmarshal(rep.Status, &list); err != nil {
 			return &badAskError{fmt.Errorf("status: want a list: %w", err)}
 		}
-		if err := r.outbox.accept(status{Pod: rep.Pod, Text: string(rep.Status)}); err != nil {
+		if err := r.outbox.accept(status{Pod: rep.Pod, Made: rep.Made, Text: string(rep.Status)}); err != nil {
 			return err
 		}
 	}

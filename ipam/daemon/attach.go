@@ -24,6 +24,7 @@ const reporter = "tenured"
 func (d *Daemon) resolver(c client.WithWatch, api *cluster.API, events *cluster.Events) (r *resolve.Resolver, cache *cluster.PodCache, err error) {
 	found := &attachPods{api: api}
 	cfg := resolve.DefaultConfig(d.cfg.Reports)
+	cfg.Boot = d.cfg.Agent.Boot
 	cfg.State = d.cfg.AttachState
 	r, err = resolve.New(cfg, resolve.Cluster{
 		Pods: found, Definitions: definitions{api, c}, Namespaces: namespaces{api, c},
