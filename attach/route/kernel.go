@@ -17,7 +17,7 @@ import (
 // Apply makes the change in the network namespace at path, all of it or, when it
 // returns an error, nothing.
 func (c Change) Apply(path string) error {
-	return inside(path, func(h *netlink.Handle) error {
+	return inside(path, func(h *netlink.Handle, ns netns.NsHandle) error {
 		keeper, err := links(h, c.Keeper)
 		if err != nil {
 			return err
@@ -42,7 +42,13 @@ func (c Change) Apply(path string) error {
 				add = append(add, d.route(f, keeper[0]))
 			}
 		}
-		return replace(h, remove, add)
+		if err := replace(h, remove, add); err != nil {
+			return err
+		}
+		if err := c.deaf(h, ns); err != nil {
+			return errors.Join(err, restore(h, remove, add))
+		}
+		return nil
 	})
 }
 
@@ -86,7 +92,7 @@ func restore(h *netlink.Handle, removed, added []netlink.Route) error {
 // keeper's interfaces should have, and nobody else may have any of the families
 // that the change is about.
 func (c Change) Check(path string, want []Default) error {
-	return inside(path, func(h *netlink.Handle) error {
+	return inside(path, func(h *netlink.Handle, ns netns.NsHandle) error {
 		keeper, err := links(h, c.Keeper)
 		if err != nil {
 			return err
@@ -204,7 +210,7 @@ func links(h *netlink.Handle, names []string) ([]int, error) {
 }
 
 // inside runs do on the network namespace at path.
-func inside(path string, do func(*netlink.Handle) error) error {
+func inside(path string, do func(*netlink.Handle, netns.NsHandle) error) error {
 	ns, err := netns.GetFromPath(path)
 	if err != nil {
 		return fmt.Errorf("default routes: network namespace %s: %w", path, err)
@@ -215,7 +221,7 @@ func inside(path string, do func(*netlink.Handle) error) error {
 		return fmt.Errorf("default routes: network namespace %s: %w", path, err)
 	}
 	defer h.Close()
-	if err := do(h); err != nil {
+	if err := do(h, ns); err != nil {
 		return fmt.Errorf("default routes: %w", err)
 	}
 	return nil
@@ -224,7 +230,7 @@ func inside(path string, do func(*netlink.Handle) error) error {
 // HardwareAddr returns the hardware address of an interface in the network
 // namespace at path, in lower case.
 func HardwareAddr(path, name string) (addr string, err error) {
-	err = inside(path, func(h *netlink.Handle) error {
+	err = inside(path, func(h *netlink.Handle, _ netns.NsHandle) error {
 		link, err := h.LinkByName(name)
 		if err == nil {
 			addr = link.Attrs().HardwareAddr.String()

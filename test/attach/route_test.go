@@ -208,6 +208,38 @@ func TestN38N74DefaultRouteThatFails(t *testing.T) {
 	n.clean()
 }
 
+// TestN38AdvertisedDefaultRoutesStayAway: a router of a network that lost its default
+// routes advertises itself every few minutes.
+func TestN38AdvertisedDefaultRoutesStayAway(t *testing.T) {
+	n := routedNode(t)
+	for name, tt := range map[string]struct{ routes, want string }{
+		"gateways of IPv6": {`["2001:db8:2::1"]`, "eth0=0 net1=0"},
+		"its own":          {`[]`, "eth0=0 net1=1"},
+		"IPv4 alone":       {`["10.2.0.1"]`, "eth0=1 net1=1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ns := netns(t, "p")
+			n.selects("p", fmt.Sprintf(`[{"name":"a","default-route":%s}]`, tt.routes))
+			n.ok("ADD", pod("p"))
+			var got []string
+			must(t, ns.Do(func() error {
+				for _, ifName := range []string{"eth0", "net1"} {
+					text, err := os.ReadFile("/proc/sys/net/ipv6/conf/" + ifName + "/accept_ra_defrtr")
+					if err != nil {
+						return err
+					}
+					got = append(got, ifName+"="+strings.TrimSpace(string(text)))
+				}
+				return nil
+			}))
+			if strings.Join(got, " ") != tt.want {
+				t.Errorf("default routes are taken from advertisements: %v; want %s", got, tt.want)
+			}
+			n.ok("DEL", pod("p"))
+		})
+	}
+}
+
 // TestN38AllOrNothing: a change that fails at any place leaves every route as it was.
 func TestN38AllOrNothing(t *testing.T) {
 	n := routedNode(t)
