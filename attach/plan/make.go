@@ -230,9 +230,10 @@ func (m *maker) moveDefaultRoute() {
 	}
 }
 
-// argsOfDefault returns CNI_ARGS of the default network: the runtime's.
+// argsOfDefault returns CNI_ARGS of the default network: the runtime's, but for what
+// the plan alone can say.
 func (m *maker) argsOfDefault() []Arg {
-	args := slices.Clone(m.call.Args)
+	args := slices.DeleteFunc(slices.Clone(m.call.Args), func(a Arg) bool { return a.Key == argUnselected })
 	if !slices.ContainsFunc(args, func(a Arg) bool { return a.Key == "IgnoreUnknown" }) {
 		args = append(args, Arg{Key: "IgnoreUnknown", Value: "1"})
 	}

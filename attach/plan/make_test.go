@@ -13,6 +13,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/attach/facts"
 	"github.com/tenure-ipam/tenure/attach/npwg"
+	"github.com/tenure-ipam/tenure/ipam/poolspec"
 )
 
 // A scene is what a plan is made of; the zero scene is a pod of namespace shop with
@@ -476,12 +477,35 @@ func TestN78A11RuntimesRequestsAreTheDefaultNetworksAlone(t *testing.T) {
 	if got := joinArgs(p.Steps[0].Args); !strings.HasSuffix(got, "IP=10.0.0.1;MAC=02:00:00:00:00:01;GATEWAY=10.0.0.254;LABEL=a=b") {
 		t.Errorf("the default network's CNI_ARGS: %s; want the runtime's", got)
 	}
-	for _, step := range p.Steps[1:] {
+	for i, step := range p.Steps[1:] {
 		if got := stdins(t, step)[0]["runtimeConfig"]; got != nil {
 			t.Errorf("%s gets runtimeConfig %v; want none", step.Name, got)
 		}
-		if got, want := joinArgs(step.Args), "IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web;K8S_POD_INFRA_CONTAINER_ID=CONTAINER-ID;K8S_POD_UID=u1;LABEL=a=b"; got != want {
+		want := "IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web;K8S_POD_INFRA_CONTAINER_ID=CONTAINER-ID;K8S_POD_UID=u1;LABEL=a=b"
+		if i == 0 {
+			want += ";TENURE_UNSELECTED=1"
+		}
+		if got := joinArgs(step.Args); got != want {
 			t.Errorf("D14 CNI_ARGS of %s: %s; want %s", step.Name, got, want)
+		}
+	}
+}
+
+// TestUnselectedIsThePlansToSay: Tenure's IPAM plugin understands it, and no runtime
+// passes it through.
+func TestUnselectedIsThePlansToSay(t *testing.T) {
+	s := scene{
+		keys: `"defaultNetwork": {"cniVersion": "1.0.0", "name": "cluster", "type": "flannel"}, "defaultNetworks": ["extra"]`, networks: "a",
+		defs: []facts.Definition{def("a", `{"cniVersion": "1.0.0", "type": "t"}`), def("kube-system/extra", `{"cniVersion": "1.0.0", "type": "t"}`)},
+		args: []Arg{{argUnselected, "1"}},
+	}
+	for i, step := range s.plan(t).Steps {
+		conf, err := poolspec.ParseConfig([]byte(`{"cniVersion":"1.0.0","name":"n","type":"t","ipam":{"type":"tenure","pool":"p"}}`), joinArgs(step.Args))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := i == 1; conf.Pod.Unselected != want {
+			t.Errorf("%s, with %s, is taken for unselected: %v; want %v", step.Name, joinArgs(step.Args), conf.Pod.Unselected, want)
 		}
 	}
 }

@@ -12,6 +12,12 @@ import (
 // whereDefault is how messages name what asks for the default network.
 const whereDefault = "default network"
 
+// argUnselected is the key of CNI_ARGS that tells Tenure's IPAM plugin that no element
+// of the pod's annotation selects an interface, so that its agent need not ask the API
+// server for a later annotation: poolspec.ArgUnselected, which is not linked into a
+// plugin for a word.
+const argUnselected = "TENURE_UNSELECTED"
+
 // addDefault plans the default network: the configuration's, or the one that the
 // pod's annotation names.
 func (m *maker) addDefault() {
@@ -106,7 +112,8 @@ func (m *maker) addExtra(s Source) {
 		return
 	}
 	m.take(s.Key, nameOf(l, d), s.IfName)
-	step := Step{Name: nameOf(l, d), IfName: s.IfName, Network: l.name, Args: m.argsOfOthers()}
+	args := append(m.argsOfOthers(), Arg{Key: argUnselected, Value: "1"})
+	step := Step{Name: nameOf(l, d), IfName: s.IfName, Network: l.name, Args: args}
 	m.addDevice(s.Key, &step, l, d)
 	m.add(step, l)
 }

@@ -54,7 +54,8 @@ func (a *Agent) selectPod(ctx context.Context, add *addition, live bool) error {
 	if err != nil {
 		return a.ignoreInvalid(ctx, add, sel, err)
 	}
-	if !ok && add.req.IfName != defaultInterface && !live {
+	planned := named.Unselected && uid != "" // by an annotation of this very pod
+	if !ok && add.req.IfName != defaultInterface && !live && !planned {
 		// The watch may be behind: what a hot-plugged interface asks for must not
 		// be missed.
 		return a.selectPod(ctx, add, true)

@@ -147,7 +147,16 @@ type Pod struct {
 	Namespace, Name, UID string
 	// Sandbox is the ID of the pod's infrastructure container.
 	Sandbox string
+	// Unselected says, by [ArgUnselected], that the interface is none that the pod's
+	// annotation selects.
+	Unselected bool
 }
+
+// ArgUnselected is the key of CNI_ARGS by which the meta-plugin, which knows the pod's
+// annotation, says of an interface that no element of it selects it: the cluster's
+// configuration does. Only who runs plugins as root can say it. It gives no right:
+// who says it wrongly gets an address where the pod may have asked for a certain one.
+const ArgUnselected = "TENURE_UNSELECTED"
 
 // AttachmentRef is one attachment that GC is to keep. An empty IfName means all
 // interfaces of the container.

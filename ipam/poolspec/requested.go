@@ -112,7 +112,7 @@ func (p *parser) cniArgs(args string) (ip string) {
 		case !ok:
 			p.addf(where, "write KEY=VALUE pairs with ; between them", "%q has no =", pair)
 		case key == "IgnoreUnknown":
-			ignoreUnknown = p.truth(value)
+			ignoreUnknown = p.truth(key, value)
 		case key == "IP":
 			ip = value
 		case key == "K8S_POD_NAMESPACE":
@@ -123,6 +123,8 @@ func (p *parser) cniArgs(args string) (ip string) {
 			p.cfg.Pod.UID = value
 		case key == "K8S_POD_INFRA_CONTAINER_ID":
 			p.cfg.Pod.Sandbox = value
+		case key == ArgUnselected:
+			p.cfg.Pod.Unselected = p.truth(key, value)
 		case key == "MAC": // the interface plugin's
 		default:
 			unknown = append(unknown, key)
@@ -139,15 +141,15 @@ func (p *parser) cniArgs(args string) (ip string) {
 	return ip
 }
 
-// truth reads the value of IgnoreUnknown.
-func (p *parser) truth(value string) bool {
+// truth reads the value of a key that is true or false.
+func (p *parser) truth(key, value string) bool {
 	switch strings.ToLower(value) {
 	case "1", "true":
 		return true
 	case "0", "false":
 		return false
 	default:
-		p.addf("CNI_ARGS IgnoreUnknown", "write 1 or 0", "%q is neither true nor false", value)
+		p.addf("CNI_ARGS "+key, "write 1 or 0", "%q is neither true nor false", value)
 		return false
 	}
 }

@@ -60,6 +60,10 @@ var rules = []rule{
 		never: join(ours, kubernetes, bolt, cni, outside),
 	},
 	{
+		pkg: "./ipam/plainjson/plainjsontest", why: "tests of what knows JSON alone use it",
+		never: join(ours, kubernetes, bolt, cni),
+	},
+	{
 		pkg: "./ipam/poolspec", why: "it turns text into types, for a cluster or without one",
 		never: join(kubernetes, bolt, []string{"./ipam", "./api", "./claims", "./attach"}), but: []string{"./ipam/plainjson"},
 	},
@@ -89,7 +93,7 @@ var rules = []rule{
 	},
 	{
 		pkg: "./ipam/cnicache", why: "others' files are read without knowing what for",
-		never: join(ours, kubernetes, bolt, cni),
+		never: join(ours, kubernetes, bolt, cni), but: []string{"./ipam/plainjson"},
 	},
 	{
 		pkg: "./ipam/protocol", why: "the simulation runs the steps that ship: no clock, no I/O, no clients",
@@ -161,7 +165,7 @@ var rules = []rule{
 	},
 	{
 		pkg: "./attach/facts", why: "plugin and agent link it: plain types",
-		never: join(ours, kubernetes, bolt, cni, outside),
+		never: join(ours, kubernetes, bolt, cni, outside), but: []string{"./ipam/plainjson"},
 	},
 	{
 		pkg: "./attach/resolve", why: "it declares what it needs of a cluster, and is tested without one; what it knows it tells, it runs nothing",
@@ -170,6 +174,10 @@ var rules = []rule{
 	{
 		pkg: "./attach/ready", why: "it looks at files, and asks nobody but who is handed to it",
 		never: join(kubernetes, bolt, processes, []string{"./ipam", "./api", "./claims"}), but: []string{"./ipam/durable", "./ipam/plainjson"},
+	},
+	{
+		pkg: "./attach/cniresult", why: "it knows results of plugins alone, as the CNI library does",
+		never: join(ours, kubernetes, bolt, processes), but: []string{"./ipam/plainjson"},
 	},
 	{
 		pkg: "./attach/devices", why: "it asks the kubelet, and knows nobody",
@@ -181,7 +189,7 @@ var rules = []rule{
 	},
 	{
 		pkg: "./attach/npwg", why: "annotations become steps without I/O",
-		never: join(clients, bolt, processes, []string{"os", "./ipam"}),
+		never: join(clients, bolt, processes, []string{"os", "./ipam"}), but: []string{"./ipam/plainjson"},
 	},
 	{
 		pkg: "./attach/journal", why: "a DEL needs what is in it and nobody else: plain files",
@@ -193,12 +201,12 @@ var rules = []rule{
 	},
 	{
 		pkg: "./attach/delegate", why: "it runs on the host with a plan and a journal, and asks nobody",
-		never: join(kubernetes, bolt, []string{"./ipam", "./api", "./claims"}), but: []string{"./ipam/durable", "./ipam/pause", "./ipam/plainjson"},
+		never: join(kubernetes, bolt, []string{"./ipam", "./api", "./claims"}), but: []string{"./ipam/cnicache", "./ipam/durable", "./ipam/pause", "./ipam/plainjson"},
 	},
 	{
 		pkg: "./attach/plugin", why: "the plugin is thin: the agent is the one to talk to a cluster",
 		never: join(kubernetes, bolt, []string{"./ipam", "./api", "./claims", "./attach/resolve"}),
-		but:   []string{"./ipam/durable", "./ipam/plainjson", "./ipam/wire", "./ipam/cnicall", "./ipam/pause"},
+		but:   []string{"./ipam/cnicache", "./ipam/durable", "./ipam/plainjson", "./ipam/wire", "./ipam/cnicall", "./ipam/pause"},
 	},
 	{
 		pkg: "./cmd/tenure-attach", why: "it runs once for every pod: it starts within milliseconds, and holds no credentials",
