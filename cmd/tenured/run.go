@@ -37,6 +37,7 @@ Flags:
 type options struct {
 	daemon     daemon.Config
 	kubeconfig string
+	bootFile   string
 	debug      bool
 }
 
@@ -96,6 +97,7 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (options
 	flags.DurationVar(&c.Agent.PublishEvery, "publish-every", a.PublishEvery, "how often at most a lease's status is written")
 	flags.DurationVar(&c.Agent.SweepEvery, "sweep-every", a.SweepEvery, "how far apart the two looks are that make an attachment garbage")
 	flags.StringVar(&c.Agent.Machine, "machine-id", "", "what tells this machine from others (default: the firmware's UUID, else /etc/machine-id)")
+	flags.StringVar(&opts.bootFile, "boot-id-file", daemon.DefaultBootFile, "file that says in which boot of the machine this is, where the kernel's own is another machine's, as in a node that is a container")
 	attachFlags(flags, c)
 	flags.BoolVar(&opts.debug, "debug", false, "log more")
 	if err := flags.Parse(args); err != nil {
@@ -108,7 +110,8 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (options
 		return opts, errors.New("no node name: set NODE_NAME or give --node")
 	}
 	c.Agent.Node = protocol.NodeName(node)
-	return opts, identify(&c.Agent)
+	err := opts.identify()
+	return opts, err
 }
 
 // attachFlags adds the flags of what concerns the meta-plugin alone.
@@ -123,14 +126,14 @@ func attachFlags(flags *pflag.FlagSet, c *daemon.Config) {
 }
 
 // identify fills in the machine and its boot.
-func identify(c *agent.Config) error {
-	var err error
+func (o *options) identify() (err error) {
+	c := &o.daemon.Agent
 	if c.Machine == "" {
 		if c.Machine, err = daemon.MachineID(); err != nil {
 			return err
 		}
 	}
-	c.Boot, err = daemon.BootID()
+	c.Boot, err = daemon.BootID(o.bootFile)
 	return err
 }
 

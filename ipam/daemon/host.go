@@ -36,9 +36,12 @@ func MachineID() (string, error) {
 	return "", fmt.Errorf("find out which machine this is (give it with --machine-id): %w", errors.Join(errs...))
 }
 
-// BootID returns what tells this boot of the machine from others.
-func BootID() (string, error) {
-	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+// DefaultBootFile is where the kernel tells one boot of a machine from another.
+const DefaultBootFile = "/proc/sys/kernel/random/boot_id"
+
+// BootID returns what tells this boot of the machine from others, as file says.
+func BootID(file string) (string, error) {
+	text, err := os.ReadFile(file)
 	if err != nil {
 		return "", fmt.Errorf("read the boot ID: %w", err)
 	}

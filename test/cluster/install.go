@@ -20,6 +20,13 @@ components: [%[1]s/deploy/attach]
 images:
 - {name: tenured, newName: %[2]stenured, newTag: %[3]s}
 - {name: tenure-controller, newName: %[2]stenure-controller, newTag: %[3]s}
+patches:
+# Nodes boot by themselves, and the kernel does not.
+- target: {kind: DaemonSet, name: tenured}
+  patch: |
+    - {op: add, path: /spec/template/spec/containers/0/args/-, value: --boot-id-file=/run/boot-id}
+    - {op: add, path: /spec/template/spec/containers/0/volumeMounts/-, value: {name: boot, mountPath: /run/boot-id, readOnly: true}}
+    - {op: add, path: /spec/template/spec/volumes/-, value: {name: boot, hostPath: {path: %[4]s, type: File}}}
 `
 
 // Install installs Tenure as a user does, and returns when everything of it is ready.
@@ -36,7 +43,7 @@ func (c *Cluster) Install(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	text := fmt.Sprintf(overlay, from, ImagePrefix, ImageTag)
+	text := fmt.Sprintf(overlay, from, ImagePrefix, ImageTag, bootFile)
 	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o644); err != nil {
 		return err
 	}

@@ -105,11 +105,18 @@ var parameters = []string{
 	"vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops", "kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes",
 }
 
+// Where a node has the files that stand for the kernel's parameters, by the names that
+// sysctl(8) has for them; and its boot's ID.
+const (
+	kernelDir = "/run/kernel"
+	bootID    = "kernel/random/boot_id"
+	bootFile  = kernelDir + "/kernel.random.boot_id"
+)
+
 // shield puts a file in the place of each of the parameters, and of the boot's ID:
 // each boot of a node is one of its own.
 func shield() error {
-	const dir = "/run/kernel"
-	if err := os.Mkdir(dir, 0o755); err != nil {
+	if err := os.Mkdir(kernelDir, 0o755); err != nil {
 		return fmt.Errorf("prepare /run: %w", err)
 	}
 	files := map[string][]byte{}
@@ -124,9 +131,9 @@ func shield() error {
 	if err != nil {
 		return fmt.Errorf("make a boot ID: %w", err)
 	}
-	files["kernel/random/boot_id"] = boot
+	files[bootID] = boot
 	for name, value := range files {
-		path := filepath.Join(dir, strings.ReplaceAll(name, "/", "."))
+		path := filepath.Join(kernelDir, strings.ReplaceAll(name, "/", "."))
 		if err := os.WriteFile(path, value, 0o644); err != nil {
 			return fmt.Errorf("prepare /run: %w", err)
 		}

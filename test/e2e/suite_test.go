@@ -59,4 +59,5 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	})
 	_, kube, err = ours.Dial(c.Config())
 	Expect(err).NotTo(HaveOccurred())
+	Expect(c.Install(ctx)).To(Succeed())
 })

@@ -100,7 +100,7 @@ func (f *Fleet) node(name string) *Node {
 
 func (f *Fleet) config(name string) daemon.Config {
 	c := agent.DefaultConfig(protocol.NodeName(name))
-	boot, err := daemon.BootID()
+	boot, err := daemon.BootID(daemon.DefaultBootFile)
 	if err != nil {
 		f.t.Fatal(err)
 	}

@@ -1,0 +1,182 @@
+package e2e_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"strings"
+
+	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tenure-ipam/tenure/attach/npwg"
+	"github.com/tenure-ipam/tenure/test/cluster"
+)
+
+// A site is a namespace of one spec with its networks. What is in it is deleted after
+// the spec; whether anything is left, AfterSuite looks.
+type site struct{ namespace string }
+
+// newSite makes a namespace.
+func newSite(ctx context.Context) site {
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "e2e-"}}
+	Expect(kube.Create(ctx, ns)).To(Succeed())
+	s := site{ns.Name}
+	Eventually(func() error {
+		return kube.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: "default"}, &corev1.ServiceAccount{})
+	}).Should(Succeed(), "the namespace's service account")
+	DeferCleanup(func(ctx context.Context) {
+		if CurrentSpecReport().Failed() {
+			s.describe(ctx)
+		}
+		Expect(kube.Delete(ctx, ns)).To(Succeed())
+		Eventually(func() bool {
+			return apierrors.IsNotFound(kube.Get(ctx, client.ObjectKeyFromObject(ns), ns))
+		}).Should(BeTrue(), "the namespace and all in it is gone")
+	})
+	return s
+}
+
+// describe shows what has happened in the namespace.
+func (s site) describe(ctx context.Context) {
+	for _, args := range [][]string{
+		{"get", "pods,ipamclaims", "-n", s.namespace, "-o", "wide"},
+		{"get", "events", "-n", s.namespace, "--sort-by=.lastTimestamp"},
+		{"get", "ippools,ipleases,ipsubleases", "-o", "wide"},
+		{"logs", "-n", "tenure-system", "-l", "app.kubernetes.io/name=tenured", "--tail=20", "--prefix"},
+	} {
+		out, err := c.Kubectl(ctx, "", args...)
+		GinkgoWriter.Println(out, err)
+	}
+}
+
+// network applies a pool with one range and a network on it of the given main plugin's
+// keys, both of the given name.
+func (s site) network(ctx context.Context, name, cidr, plugin string) {
+	text := fmt.Sprintf(`
+apiVersion: tenure.dev/v1alpha1
+kind: IPPool
+metadata: {name: %[1]s-%[2]s}
+spec: {ranges: [{cidr: %[3]s}]}
+---
+apiVersion: k8s.cni.cncf.io/v1
+kind: NetworkAttachmentDefinition
+metadata: {name: %[2]s, namespace: %[1]s}
+spec:
+  config: |
+    {"cniVersion": "1.0.0", "name": "%[1]s-%[2]s", %[4]s, "capabilities": {"ips": true},
+     "ipam": {"type": "tenure", "pool": "%[1]s-%[2]s"}}
+`, s.namespace, name, cidr, plugin)
+	_, err := c.Kubectl(ctx, text, "apply", "-f", "-")
+	Expect(err).NotTo(HaveOccurred())
+}
+
+// Main plugins: one network for all nodes, by the cable eth1, and one within a node.
+const (
+	acrossNodes = `"type": "macvlan", "master": "eth1", "mode": "bridge"`
+	withinNode  = `"type": "bridge", "bridge": "br-e2e"`
+)
+
+// pod returns a pod that is to run on node, anywhere if that is empty, and selects
+// networks.
+func (s site) pod(name, node, networks string) *corev1.Pod {
+	grace := int64(1)
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: s.namespace, Name: name, Annotations: map[string]string{npwg.AnnotationNetworks: networks},
+		},
+		Spec: corev1.PodSpec{
+			NodeName: node, TerminationGracePeriodSeconds: &grace,
+			Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
+			Containers:  []corev1.Container{{Name: "main", Image: cluster.PodImage}},
+		},
+	}
+}
+
+// start creates a pod.
+func (s site) start(ctx context.Context, name, node, networks string) *corev1.Pod {
+	p := s.pod(name, node, networks)
+	Expect(kube.Create(ctx, p)).To(Succeed())
+	return p
+}
+
+// run creates a pod and waits until it runs.
+func (s site) run(ctx context.Context, name, node, networks string) *corev1.Pod {
+	p := s.start(ctx, name, node, networks)
+	awaitRunning(ctx, p)
+	return p
+}
+
+// awaitRunning waits until pods run and have a status annotation, and brings them up
+// to date.
+func awaitRunning(ctx context.Context, pods ...*corev1.Pod) {
+	GinkgoHelper()
+	for _, p := range pods {
+		Eventually(func(g Gomega) {
+			g.Expect(kube.Get(ctx, client.ObjectKeyFromObject(p), p)).To(Succeed())
+			g.Expect(p.Status.Phase).To(Equal(corev1.PodRunning))
+			g.Expect(p.Status.ContainerStatuses).NotTo(BeEmpty())
+			g.Expect(p.Status.ContainerStatuses[0].Ready).To(BeTrue())
+			g.Expect(p.Annotations).To(HaveKey(npwg.AnnotationStatus))
+		}).Should(Succeed(), "pod %s runs", p.Name)
+	}
+}
+
+// stop deletes a pod and waits until it is gone.
+func stop(ctx context.Context, p *corev1.Pod) {
+	GinkgoHelper()
+	Expect(client.IgnoreNotFound(kube.Delete(ctx, p))).To(Succeed())
+	Eventually(func() bool {
+		return apierrors.IsNotFound(kube.Get(ctx, client.ObjectKeyFromObject(p), p))
+	}).Should(BeTrue(), "pod %s is gone", p.Name)
+}
+
+// addresses returns what the interfaces in a pod have, as the pod itself sees it.
+func addresses(ctx context.Context, p *corev1.Pod) map[string]netip.Prefix {
+	GinkgoHelper()
+	out, err := c.Kubectl(ctx, "", "exec", "-n", p.Namespace, p.Name, "--", "/pod", "addresses")
+	Expect(err).NotTo(HaveOccurred())
+	found := map[string]netip.Prefix{}
+	for line := range strings.Lines(out) {
+		var name, address string
+		_, err := fmt.Sscan(line, &name, &address)
+		Expect(err).NotTo(HaveOccurred())
+		found[name] = netip.MustParsePrefix(address)
+	}
+	return found
+}
+
+// ask returns what the pod p is answered at an address.
+func ask(ctx context.Context, p *corev1.Pod, at netip.Addr) (string, error) {
+	return c.Kubectl(ctx, "", "exec", "-n", p.Namespace, p.Name, "--", "/pod", "get", netip.AddrPortFrom(at, 8080).String())
+}
+
+// status returns a pod's network-status by interface.
+func status(p *corev1.Pod) map[string]nad.NetworkStatus {
+	GinkgoHelper()
+	var all []nad.NetworkStatus
+	Expect(json.Unmarshal([]byte(p.Annotations[npwg.AnnotationStatus]), &all)).To(Succeed())
+	found := map[string]nad.NetworkStatus{}
+	for _, s := range all {
+		found[s.Interface] = s
+	}
+	return found
+}
+
+// told returns the messages of a pod's events with a reason.
+func told(ctx context.Context, p *corev1.Pod, reason string) (messages []string, err error) {
+	var events corev1.EventList
+	err = kube.List(ctx, &events, client.InNamespace(p.Namespace))
+	for _, e := range events.Items {
+		if e.InvolvedObject.UID == p.UID && e.Reason == reason {
+			messages = append(messages, e.Message)
+		}
+	}
+	return messages, err
+}
