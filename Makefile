@@ -61,6 +61,15 @@ test-integration: rig root ## Tests against a real control plane and network nam
 	@# One package at a time: each has a control plane, and loads it with dozens of agents.
 	go test -p 1 -timeout $(TIMEOUT) $(ARGS) $(INTEGRATION)
 
+.PHONY: cluster
+cluster: build rig-nodes root ## Bring up a real cluster with Tenure on this machine, to play with; says what to try
+	@$(GO_BUILD) -o bin/playground ./test/playground
+	@bin/playground up
+
+.PHONY: cluster-down
+cluster-down: root ## End the cluster of make cluster; nothing of it is left
+	@[ ! -e bin/playground ] || bin/playground down
+
 .PHONY: e2e
 e2e: rig-nodes root ## Tests on a real cluster: kubelets, containerd, Tenure installed from deploy/; as root
 	go test -count=1 -v -timeout $(TIMEOUT) ./test/e2e -ginkgo.v $(ARGS)

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -30,6 +31,9 @@ func TestManifestFitsTheProgram(t *testing.T) {
 		t.Fatalf("%d containers, host network %t; want one in the host's network", len(pod.Containers), pod.HostNetwork)
 	}
 	c := pod.Containers[0]
+	if len(pod.InitContainers) != 1 || pod.InitContainers[0].Image != c.Image || !slices.Equal(pod.InitContainers[0].Args, []string{"install", "--to=/opt/cni/bin"}) {
+		t.Errorf("init containers %+v; want one that installs the plugins of the agent's image", pod.InitContainers)
+	}
 	env := func(name string) string {
 		for _, e := range c.Env {
 			if e.Name == name && e.ValueFrom.FieldRef.FieldPath == "spec.nodeName" {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/deploy/image"
 	"github.com/tenure-ipam/tenure/test/programs"
+	"github.com/tenure-ipam/tenure/test/sandbox"
 )
 
 // Images of the cluster: what holds a pod's namespaces, and what tests run in pods.
@@ -23,12 +24,13 @@ const (
 )
 
 // BuildImages makes the images that a cluster with Tenure needs, and returns the
-// archive in dir that has all of them.
-func BuildImages(ctx context.Context, dir string) (archive string, err error) {
+// archive that has all of them, on the sandbox's disk, where nodes see it.
+func BuildImages(ctx context.Context) (archive string, err error) {
 	root, err := programs.Root()
 	if err != nil {
 		return "", err
 	}
+	dir := filepath.Join(sandbox.Disk(), "images")
 	built := filepath.Join(dir, "programs")
 	if err := os.MkdirAll(built, 0o755); err != nil {
 		return "", err

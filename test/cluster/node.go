@@ -61,7 +61,7 @@ func (n *Node) PowerOn() error {
 		return err
 	}
 	defer said.Close()
-	cmd := exec.Command("/proc/self/exe")
+	cmd := exec.Command("/proc/self/exe", os.Args[1:]...) // it has to get to Main again
 	cmd.Env = append(os.Environ(), envNode+"="+n.dir)
 	cmd.ExtraFiles = []*os.File{handshake}
 	cmd.Stderr = os.Stderr

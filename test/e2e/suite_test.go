@@ -5,7 +5,6 @@ package e2e_test
 import (
 	"context"
 	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -17,7 +16,6 @@ import (
 
 	ours "github.com/tenure-ipam/tenure/ipam/cluster"
 	"github.com/tenure-ipam/tenure/test/cluster"
-	"github.com/tenure-ipam/tenure/test/sandbox"
 )
 
 var (
@@ -42,14 +40,12 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	ctrllog.SetLogger(logr.Discard())
 	SetDefaultEventuallyTimeout(patience)
 	SetDefaultEventuallyPollingInterval(often)
-	dir := filepath.Join(sandbox.Disk(), "images")
-	Expect(os.Mkdir(dir, 0o755)).To(Succeed())
-	images, err := cluster.BuildImages(ctx, dir)
+	say := func(format string, args ...any) { GinkgoWriter.Printf(format+"\n", args...) }
+	began := time.Now()
+	images, err := cluster.BuildImages(ctx)
 	Expect(err).NotTo(HaveOccurred())
-	c, err = cluster.Start(ctx, cluster.Options{
-		Nodes: 2, Images: []string{images},
-		Say: func(format string, args ...any) { GinkgoWriter.Printf(format+"\n", args...) },
-	})
+	say("images of Tenure (%v)", time.Since(began).Round(time.Second))
+	c, err = cluster.Start(ctx, cluster.Options{Nodes: 2, Images: []string{images}, Say: say})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(c.Stop)
 	DeferCleanup(func() {

@@ -52,6 +52,14 @@ var rules = []rule{
 		never: join(ours, kubernetes, bolt, cni),
 	},
 	{
+		pkg: "./deploy/image", why: "it puts programs into archives, whatever they are",
+		never: join(ours, kubernetes, bolt, cni),
+	},
+	{
+		pkg: "./deploy/image/build", why: "a tool of who ships: it knows the images alone",
+		never: join(ours, kubernetes, bolt, cni), but: []string{"./deploy/image"},
+	},
+	{
 		pkg: "./ipam/pause", why: "it waits, for whoever has to",
 		never: join(ours, kubernetes, bolt, cni),
 	},
