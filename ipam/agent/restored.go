@@ -229,7 +229,7 @@ func (c carefulLeases) ReadLease(ctx context.Context, name string) (protocol.Lea
 	if out != protocol.Done {
 		return got, out, err
 	}
-	got, out, err = careful(got, out, err, c.a.read(ctx, s, r.Behind(got.Meta, got.Turn)))
+	got, out, err = careful(got, out, err, c.a.read(ctx, s, s.history.RecordBehind(r, got.Meta, got.Turn)))
 	if wait := c.a.withheld(got.Pool); out == protocol.Done && r.Phase == protocol.Held && got.Store != c.a.st.ID() && wait != nil {
 		// Somebody leased the block before he noticed, and gives it back.
 		return protocol.Lease{}, protocol.Unknown, wait
@@ -285,7 +285,7 @@ func (c carefulSubLeases) ReadSubLease(ctx context.Context, name string) (protoc
 	if out != protocol.Done {
 		return got, out, err
 	}
-	return careful(got, out, err, c.a.read(ctx, s, r.Behind(got.Meta, got.Turn)))
+	return careful(got, out, err, c.a.read(ctx, s, s.history.RecordBehind(r, got.Meta, got.Turn)))
 }
 
 func (c carefulSubLeases) UpdateSubLease(ctx context.Context, old, next protocol.SubLease) (protocol.SubLease, protocol.Outcome, error) {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/tenure-ipam/tenure/ipam/protocol"
+	"github.com/tenure-ipam/tenure/ipam/store"
 )
 
 // listOf is a live list of that revision, which is none if the list fails.
@@ -69,5 +70,52 @@ func TestH9ListOfAnEarlierState(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// shortOf are live reads of objects as they were before the store's records of them.
+type shortOf struct {
+	Leases
+	SubLeases
+}
+
+func (shortOf) ReadLease(_ context.Context, name string) (protocol.Lease, protocol.Outcome, error) {
+	return protocol.Lease{Meta: protocol.Meta{Name: name, UID: "u", Revision: "50"}, Turn: 2}, protocol.Done, nil
+}
+
+func (shortOf) ReadSubLease(_ context.Context, name string) (protocol.SubLease, protocol.Outcome, error) {
+	return protocol.SubLease{Meta: protocol.Meta{Name: name, UID: "u", Revision: "50"}, Turn: 2}, protocol.Done, nil
+}
+
+// TestH9RecordOfALaterState: an object that comes short of its record shows once that
+// the API server has gone back. From then on it is what there is, and the node can say
+// its right anew: it does not begin again with each look.
+func TestH9RecordOfALaterState(t *testing.T) {
+	for kind, read := range map[string]func(*Agent) (protocol.Outcome, error){
+		"lease": func(a *Agent) (protocol.Outcome, error) {
+			_, out, err := carefulLeases{shortOf{}, a}.ReadLease(t.Context(), "x")
+			return out, err
+		},
+		"sub-lease": func(a *Agent) (protocol.Outcome, error) {
+			_, out, err := carefulSubLeases{shortOf{}, a}.ReadSubLease(t.Context(), "x")
+			return out, err
+		},
+	} {
+		t.Run(kind, func(t *testing.T) {
+			a := &Agent{
+				st: newStore(t), cfg: Config{Node: "n1"}, log: slog.New(slog.DiscardHandler), metrics: newMetrics(nil),
+				beatNow: make(chan struct{}, 1),
+			}
+			r := protocol.Right{Kind: protocol.RightUse, Name: "x", Phase: protocol.Releasing, UID: "u", Revision: "70", Turn: 3}
+			if err := a.st.Update(t.Context(), func(tx *store.Tx) error { return tx.PutRight(r) }); err != nil {
+				t.Fatal(err)
+			}
+			if out, err := read(a); out != protocol.Unknown || !errors.Is(err, errRewound) || a.history.Restored == nil {
+				t.Fatalf("first: %v, %v, history %+v; want that the API server has gone back", out, err, a.history)
+			}
+			if out, err := read(a); out != protocol.Done || err != nil || a.era != 1 {
+				t.Errorf("then: %v, %v, era %d; want the object, in the same era", out, err, a.era)
+			}
+		})
 	}
 }

@@ -92,6 +92,14 @@ func (s Sitting) Rewound() Sitting {
 // opened by a word that r does not void.
 func (r Restoration) Reopened(p Pool) bool { return p.Open && p.Opening > r.Opening }
 
+// RecordBehind reports whether an object, as read live by an agent that had seen h, is
+// of an earlier state than r, its record. Once the agent knows that the API server has
+// gone back, its records are of the time before, and an object that comes short of one
+// says nothing new: else each look at it would begin everything anew, for ever.
+func (h History) RecordBehind(r Right, m Meta, turn int64) bool {
+	return h.Restored == nil && r.Behind(m, turn)
+}
+
 // Behind reports whether an object, as read live after r was recorded, is of an
 // earlier state than r.
 func (r Right) Behind(m Meta, turn int64) bool {
