@@ -108,7 +108,7 @@ func (a *Agent) use(ctx context.Context, c protocol.Claim, ask protocol.Use, con
 		if err := a.sameNode(r, ask, key); err != nil {
 			return "", nil, err
 		}
-		got, res, err := a.pursue(ctx, r, protocol.Event{Kind: protocol.EventRenew, Use: &ask, Addrs: bare, Leases: leases})
+		got, res, err := a.pursueUse(ctx, r)
 		if err != nil {
 			return "", nil, &ClaimError{Claim: c.Ref().String(), Why: "use not settled: " + err.Error(), Later: true}
 		}
@@ -125,6 +125,24 @@ func (a *Agent) use(ctx context.Context, c protocol.Claim, ask protocol.Use, con
 		}
 	}
 	return "", nil, &ClaimError{Claim: c.Ref().String(), Why: "is in use on two other nodes: " + why, Later: true}
+}
+
+// pursueUse pursues a use again, until ctx ends, where nothing can be said of it yet: a
+// pod that moves often comes to the new node while the old one still gives back the use,
+// which is there at one moment and gone at the next.
+func (a *Agent) pursueUse(ctx context.Context, r protocol.Right) (protocol.Right, protocol.Result, error) {
+	ev := protocol.Event{Kind: protocol.EventRenew, Use: r.Use, Addrs: r.Addrs, Leases: r.Leases}
+	for wait := claimWait; ; wait = min(2*wait, 16*claimWait) {
+		got, res, err := a.pursue(ctx, r, ev)
+		if err != nil || res.Verdict != protocol.VerdictLater && res.Verdict != protocol.VerdictGone {
+			return got, res, err
+		}
+		select {
+		case <-a.clock.After(wait):
+		case <-ctx.Done():
+			return got, res, nil
+		}
+	}
 }
 
 // useNames returns the names of a claim's uses in the order to try them: one that

@@ -76,7 +76,7 @@ func readGone(r Right, ev Event) Result {
 		}
 		r.take(Object{})
 		if ev.Now.Sub(r.NotedAt) < LooksLast {
-			return later(r, "")
+			return later(r, r.Name+" is not there yet, or not any more")
 		}
 		return Result{Next: r, Forget: true, Verdict: VerdictGone}
 	case Held:
@@ -92,7 +92,7 @@ func readGone(r Right, ev Event) Result {
 	case Releasing:
 		return Result{Next: r, Forget: true, Verdict: VerdictGone}
 	case Lost:
-		return later(r, "")
+		return later(r, r.Name+" was deleted while this node had it")
 	case Frozen:
 		r.take(Object{})
 		r.Phase = Lost

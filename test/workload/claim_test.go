@@ -16,6 +16,7 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/agent"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 	"github.com/tenure-ipam/tenure/ipam/wire"
+	"github.com/tenure-ipam/tenure/test/fleet"
 )
 
 func wantCode(t *testing.T, err error, code wire.Code, text string) {
@@ -54,6 +55,35 @@ func TestN80N83VM6X10X12AddressOutlivesThePod(t *testing.T) {
 	}
 	remove(t, c)
 	w.nothingGranted(10 * time.Second)
+}
+
+// A pod that moves comes to the new node while the old one still gives back its use of
+// the claim: the ADD waits for that, and need not be made again.
+func TestClaimGoesToAndFroAtOnce(t *testing.T) {
+	w := newWorld(t, "fro", "default", "10.39.0.0/20")
+	c := w.claim("fro")
+	want := allocated(t, c)
+	nodes := []*fleet.Node{w.a, w.a, w.b}
+	pods := make([]fleet.Interface, 30*len(nodes))
+	for i := range pods {
+		pods[i] = w.pod(nodes[i%len(nodes)], fmt.Sprintf("fro-%d", i), "fro", "")
+	}
+	for i, p := range pods {
+		n := nodes[i%len(nodes)]
+		res, err := n.Add(p)
+		if err != nil {
+			t.Fatalf("move %d, to %s: %v", i, n.Name, err)
+		}
+		if len(res.IPs) != 1 || res.IPs[0].Address != want[0] {
+			t.Fatalf("move %d, to %s: %v; want %v", i, n.Name, res.IPs, want)
+		}
+		if err := n.Del(p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, p := range pods {
+		w.end(nodes[i%len(nodes)], p)
+	}
 }
 
 func TestVM1LiveMigration(t *testing.T) {
