@@ -3,6 +3,7 @@ package cniresult
 import (
 	"encoding/json"
 	"net"
+	"slices"
 	"strconv"
 
 	"github.com/containernetworking/cni/pkg/types"
@@ -131,12 +132,7 @@ func members(raw json.RawMessage, read func(key string, v json.RawMessage) bool)
 	var seen [8]string // more than any object of a result has keys
 	n := 0
 	for key, v := range plainjson.Members(raw) {
-		for _, k := range seen[:n] {
-			if k == string(key) {
-				return false
-			}
-		}
-		if n == len(seen) || !read(string(key), v) {
+		if n == len(seen) || slices.Contains(seen[:n], string(key)) || !read(string(key), v) {
 			return false
 		}
 		seen[n] = string(key)

@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	types100 "github.com/containernetworking/cni/pkg/types/100"
-
 	"golang.org/x/sys/unix"
 
 	"github.com/tenure-ipam/tenure/attach/facts"

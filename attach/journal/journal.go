@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"hash/fnv"
@@ -46,7 +47,7 @@ func (d Dir) unsent() string      { return filepath.Join(d.Path, "unsent") }
 func (k Key) FileName() string {
 	h := fnv.New64a()
 	_, _ = io.WriteString(h, k.Network) // a hash accepts everything
-	return fmt.Sprintf("%s.%s.%016x", k.ContainerID, k.IfName, h.Sum64())
+	return k.ContainerID + "." + k.IfName + "." + hex.EncodeToString(h.Sum(nil))
 }
 
 // file is where the journal of k is.

@@ -92,7 +92,7 @@ func restore(h *netlink.Handle, removed, added []netlink.Route) error {
 // keeper's interfaces should have, and nobody else may have any of the families
 // that the change is about.
 func (c Change) Check(path string, want []Default) error {
-	return inside(path, func(h *netlink.Handle, ns netns.NsHandle) error {
+	return inside(path, func(h *netlink.Handle, _ netns.NsHandle) error {
 		keeper, err := links(h, c.Keeper)
 		if err != nil {
 			return err

@@ -15,7 +15,7 @@ func Object(text []byte) (map[string]json.RawMessage, error) {
 	}
 	raw := Trim(text)
 	if IsNull(raw) {
-		return nil, nil //nolint:nilnil // as encoding/json has it
+		return members, nil
 	}
 	if raw[0] != '{' {
 		return nil, json.Unmarshal(raw, &members) // says what it is
@@ -70,10 +70,11 @@ func ReadText[T ~string](raw json.RawMessage) (T, error) {
 
 // ReadTexts reads an object of strings; null is none.
 func ReadTexts(raw json.RawMessage) (map[string]string, error) {
+	var out map[string]string
 	if IsNull(raw) {
-		return nil, nil
+		return out, nil
 	}
-	out := map[string]string{}
+	out = map[string]string{}
 	err := ReadMembers(raw, func(key []byte, v json.RawMessage) (err error) {
 		out[string(key)], err = ReadText[string](v)
 		return err

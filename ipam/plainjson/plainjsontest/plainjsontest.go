@@ -37,7 +37,7 @@ func (f *filler) fill(v reflect.Value) {
 		v.SetBytes(fmt.Appendf(nil, `{"n":%d}`, f.n))
 		return
 	}
-	if text, ok := v.Addr().Interface().(encoding.TextUnmarshaler); ok {
+	if text, ok := reflect.TypeAssert[encoding.TextUnmarshaler](v.Addr()); ok {
 		if err := text.UnmarshalText(fmt.Appendf(nil, "192.0.2.%d", f.n)); err != nil {
 			f.t.Fatalf("a %v: %v", v.Type(), err)
 		}
