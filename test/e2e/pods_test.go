@@ -80,7 +80,8 @@ spec:
 // Main plugins: one network for all nodes, by the cable eth1, and one within a node.
 const (
 	acrossNodes = `"type": "macvlan", "master": "eth1", "mode": "bridge"`
-	withinNode  = `"type": "bridge", "bridge": "br-e2e"`
+	withinNode  = `"type": "bridge", "bridge": "` + innerBridge + `"`
+	innerBridge = "br-e2e"
 )
 
 // pod returns a pod that is to run on node, anywhere if that is empty, and selects
