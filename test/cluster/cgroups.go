@@ -121,9 +121,12 @@ func removeTree(dir string) error {
 	return os.Remove(dir)
 }
 
-// Sweep removes the cgroups of clusters whose sandbox is gone. It is called when a
-// program of [Main] ends.
+// Sweep removes what killed programs have left: the disks of their sandboxes, and the
+// cgroups of clusters whose sandbox is gone. It is called when a program of [Main] ends.
 func Sweep() error {
+	if err := sandbox.Sweep(); err != nil {
+		return err
+	}
 	roots, err := hierarchies()
 	if err != nil {
 		return err

@@ -51,6 +51,16 @@ func (d *disk) remove() {
 	d.lock.Close()
 }
 
+// Sweep removes the directories on disk that killed sandboxes have left.
+func Sweep() error {
+	turn, err := lockDir(DiskRoot, unix.LOCK_EX)
+	if err != nil {
+		return fmt.Errorf("lock %s: %w", DiskRoot, err)
+	}
+	defer turn.Close()
+	return sweep(DiskRoot)
+}
+
 // sweep removes the directories below root that no living sandbox holds.
 func sweep(root string) error {
 	left, err := filepath.Glob(filepath.Join(root, diskPrefix+"*"))
