@@ -284,7 +284,10 @@ func (a *Agent) repeatClaim(ctx context.Context, add *addition) (att store.Attac
 		return att, false, err
 	}
 	att, err = a.commit(ctx, add)
-	if errors.Is(err, errUseGone) { // to be confirmed in a new term: the long way
+	if errors.Is(err, errUseGone) && a.say(ctx, add.ask.Use) == nil { // it waited to be said in a new term
+		att, err = a.commit(ctx, add)
+	}
+	if errors.Is(err, errUseGone) { // a use must be made anew: the long way
 		return att, false, nil
 	}
 	return att, true, err

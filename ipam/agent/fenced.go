@@ -68,8 +68,8 @@ func (a *Agent) say(ctx context.Context, name string) error {
 	if !ok {
 		return nil
 	}
-	_, res, err := a.pursue(ctx, r, protocol.Event{Kind: protocol.EventWant})
-	if err == nil && (res.Verdict == protocol.VerdictLater || res.Verdict == protocol.VerdictRefused) {
+	r, res, err := a.pursue(ctx, r, protocol.Event{Kind: protocol.EventWant})
+	if err == nil && !r.Serves(a.term()) && (res.Verdict == protocol.VerdictLater || res.Verdict == protocol.VerdictRefused) {
 		err = &unsaidError{Right: name, Why: res.Why}
 	}
 	return err

@@ -322,7 +322,7 @@ func (a *Agent) call(ctx context.Context, self protocol.Self, res protocol.Resul
 	case protocol.RightLease:
 		ev.Object, ev.Outcome, err = a.callLease(ctx, self, r, res.Call)
 	case protocol.RightUse:
-		ev.Object, ev.Outcome, err = a.callUse(ctx, self, r, res.Call)
+		ev, err = a.callUse(ctx, self, ev, r)
 	case protocol.RightRequest:
 		ev, err = a.callRequest(ctx, self, r, res.Call, shown)
 	}

@@ -243,12 +243,12 @@ func (a *Agent) claimAddresses(ctx context.Context, c protocol.Claim, conf *pool
 	return addrs, leases, nil
 }
 
-// callUse sends a step's call about the use of a claim.
-func (a *Agent) callUse(ctx context.Context, self protocol.Self, r protocol.Right, call protocol.Call) (protocol.Object, protocol.Outcome, error) {
+// callUse sends a step's call about the use of a claim, and completes its answer ev.
+func (a *Agent) callUse(ctx context.Context, self protocol.Self, ev protocol.Event, r protocol.Right) (protocol.Event, error) {
 	var s protocol.SubLease
 	var out protocol.Outcome
 	var err error
-	switch call {
+	switch ev.Call {
 	case protocol.CallCreate:
 		s, out, err = a.cl.SubLeases.CreateSubLease(ctx, protocol.SubLease{
 			Meta: protocol.Meta{Name: r.Name}, Protocol: protocol.Version, Node: self.Node, Store: self.Store, Term: self.Term, Turn: 1, Use: r.Use,
@@ -263,19 +263,19 @@ func (a *Agent) callUse(ctx context.Context, self protocol.Self, r protocol.Righ
 	case protocol.CallDelete:
 		out, err = a.cl.SubLeases.DeleteSubLease(ctx, meta(r))
 	case protocol.CallConfirm:
-		out, err = a.confirmUse(ctx, self, r)
-		return protocol.Object{}, out, err
+		return a.confirmUse(ctx, self, ev, r)
 	case protocol.CallNone:
 		panic("agent: no call to send")
 	}
-	return r.ObjectOfUse(s), out, err
+	ev.Object, ev.Outcome = r.ObjectOfUse(s), out
+	return ev, err
 }
 
 // confirmUse reads live what a use rests on, in the order that docs/leases.md
 // gives: the other name, then the claim and the leases of its addresses.
-func (a *Agent) confirmUse(ctx context.Context, self protocol.Self, r protocol.Right) (protocol.Outcome, error) {
+func (a *Agent) confirmUse(ctx context.Context, self protocol.Self, ev protocol.Event, r protocol.Right) (protocol.Event, error) {
 	if err := a.withheldRight(r); err != nil {
-		return protocol.Unknown, err
+		return ev, err // its outcome is unknown, as until the last read
 	}
 	e := protocol.UseEvidence{Own: *r.Use, Addrs: r.Addrs}
 	other, out, err := a.cl.SubLeases.ReadSubLease(ctx, otherUse(r))
@@ -284,11 +284,11 @@ func (a *Agent) confirmUse(ctx context.Context, self protocol.Self, r protocol.R
 		e.Other = &other
 	case protocol.NotFound:
 	case protocol.Unknown, protocol.Exists, protocol.Conflict, protocol.Refused:
-		return protocol.Unknown, err
+		return ev, err
 	}
 	e.Claim, out, err = a.cl.Claims.ReadClaim(ctx, r.Use.Claim.Namespace, r.Use.Claim.Name)
 	if out != protocol.Done && out != protocol.NotFound {
-		return protocol.Unknown, err
+		return ev, err
 	}
 	for _, name := range r.Leases {
 		l, out, err := a.cl.Leases.ReadLease(ctx, name)
@@ -297,13 +297,15 @@ func (a *Agent) confirmUse(ctx context.Context, self protocol.Self, r protocol.R
 			e.Leases = append(e.Leases, l)
 		case protocol.NotFound:
 		case protocol.Unknown, protocol.Exists, protocol.Conflict, protocol.Refused:
-			return protocol.Unknown, err
+			return ev, err
 		}
 	}
 	if _, why := protocol.ConfirmUse(self, e); why != "" {
-		return confirmation(protocol.Refused, why)
+		ev.Outcome, ev.Keeps = protocol.Refused, e.Keeps()
+		return ev, errors.New(why)
 	}
-	return protocol.Done, nil
+	ev.Outcome = protocol.Done
+	return ev, nil
 }
 
 func otherUse(r protocol.Right) string {

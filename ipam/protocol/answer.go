@@ -182,13 +182,7 @@ func confirmed(r Right, self Self, ev Event) Result {
 		return serve(r, self)
 	case Refused:
 		if r.Phase == Held {
-			// Attachments may rest on it: it is not deleted under them. A use that
-			// was only renewed goes on for those; a right that had vanished, or a
-			// use of an earlier term, is not ours any more.
-			if r.Term != self.Term {
-				r.Phase = Lost
-			}
-			return Result{Next: r, Verdict: VerdictRefused, Why: ev.Why}
+			return refusedHeld(r, self, ev)
 		}
 		r.Phase, r.Term = Releasing, 0
 		res := Result{Next: r, Call: CallDelete, Verdict: VerdictRefused, Why: ev.Why}
@@ -200,6 +194,26 @@ func confirmed(r Right, self Self, ev Event) Result {
 		return later(r, ev.Why)
 	}
 	panic(fmt.Sprintf("protocol: confirmation of %s: %v", r.Name, ev.Outcome))
+}
+
+// refusedHeld: attachments may rest on r, so it is not deleted under them. A use that
+// was only renewed goes on for those. So does one of an earlier term whose addresses
+// are still its claim's: its object has been there all the while, and while it is,
+// nobody frees them. A right that had vanished, or that has nothing any more, is lost.
+func refusedHeld(r Right, self Self, ev Event) Result {
+	refused := func(r Right) Result { return Result{Next: r, Verdict: VerdictRefused, Why: ev.Why} }
+	switch {
+	case r.Term == self.Term:
+		return refused(r)
+	case r.Term != 0 && ev.Keeps:
+		if res := serve(r, self); res.Verdict != VerdictServes {
+			return res
+		}
+		r.Term = r.Said
+		return refused(r)
+	}
+	r.Phase = Lost
+	return refused(r)
 }
 
 func fenced(r Right, self Self, ev Event) Result {

@@ -137,6 +137,18 @@ func ConfirmUse(self Self, e UseEvidence) (granted []Granted, why string) {
 	return granted, ""
 }
 
+// Keeps reports whether every address that the use is answered with is still granted
+// to its claim, so that a pod which has had them keeps them, whatever stands against
+// a new one: while the use is there, they are not freed, marked freeing or not.
+func (e UseEvidence) Keeps() bool {
+	for _, a := range e.Addrs {
+		if _, ok := grantIn(e.Leases, a, e.Own.Claim.UID); !ok {
+			return false
+		}
+	}
+	return len(e.Addrs) > 0
+}
+
 type grantOn struct {
 	Granted
 	Freeing bool

@@ -200,3 +200,31 @@ func TestBelongsTo(t *testing.T) {
 		})
 	}
 }
+
+// What a use was answered with is its pod's as long as it is granted to the claim,
+// whatever else is so by now.
+func TestX4UseKeeps(t *testing.T) {
+	a, b := netip.MustParseAddr("10.9.0.1"), netip.MustParseAddr("10.9.0.2")
+	to := Grantee{Kind: GranteeClaim, UID: "c", Namespace: "ns", Name: "claim"}
+	block := netip.MustParsePrefix("10.9.0.0/26")
+	for _, tt := range []struct {
+		name   string
+		addrs  []netip.Addr
+		grants []Grant
+		want   bool
+	}{
+		{"granted", []netip.Addr{a, b}, []Grant{{Addr: a, To: to}, {Addr: b, To: to}}, true},
+		{"being freed", []netip.Addr{a}, []Grant{{Addr: a, To: to, Freeing: true, Mark: "m"}}, true},
+		{"one of two", []netip.Addr{a, b}, []Grant{{Addr: a, To: to}}, false},
+		{"another claim's", []netip.Addr{a}, []Grant{{Addr: a, To: Grantee{Kind: GranteeClaim, UID: "d"}}}, false},
+		{"not known which", nil, []Grant{{Addr: a, To: to}}, false},
+	} {
+		e := UseEvidence{
+			Own: Use{Claim: ClaimRef{Namespace: "ns", Name: "claim", UID: "c"}}, Addrs: tt.addrs,
+			Leases: []Lease{{Block: block, Holder: Holder{Cluster: true}, Grants: tt.grants}},
+		}
+		if got := e.Keeps(); got != tt.want {
+			t.Errorf("%s: keeps %v; want %v", tt.name, got, tt.want)
+		}
+	}
+}

@@ -19,6 +19,8 @@ type walk struct {
 	// since it last had to be.
 	written   int64
 	confirmed bool
+	// known is the object that was confirmed last, in whatever term.
+	known UID
 }
 
 var (
@@ -80,6 +82,11 @@ func (w walk) events() []Event {
 			ev := Event{Kind: EventAnswer, Now: now, Call: w.call, Outcome: out, Why: "why"}
 			if w.Kind == RightRequest && w.call == CallConfirm && out == Done {
 				ev.Addrs, ev.Leases = []netip.Addr{walkAddr}, []string{"lan.0a000000.26"}
+			}
+			if w.Kind == RightUse && w.call == CallConfirm && out == Refused {
+				kept := ev
+				kept.Keeps = true
+				all = append(all, kept)
 			}
 			if out != Done || w.call == CallConfirm || w.call == CallDelete {
 				all = append(all, ev)
@@ -185,12 +192,17 @@ func (w *walk) learn(ev Event, was walk) {
 	case answered(CallRead) && was.Phase == Noted && was.Self().owns(was.Right, ev.Object) && ev.Object.Matches:
 		w.written = ev.Object.Term // a create whose answer was lost
 	case answered(CallConfirm):
+		w.confirmed, w.known = true, w.UID
+	case ev.Keeps && was.UID == was.known: // it has been there since it was confirmed, with all that it is for
 		w.confirmed = true
 	case ev.Kind == EventRenew:
 		w.confirmed = false
 	}
 	if w.Phase != Held || w.UID != was.UID { // given away, or another object
 		w.confirmed = w.confirmed && answered(CallConfirm)
+	}
+	if w.Phase != Held || w.UID != "" && w.UID != w.known {
+		w.known = ""
 	}
 }
 
@@ -205,6 +217,7 @@ type place struct {
 	last, seat    int64
 	written       int64
 	confirmed     bool
+	known         UID
 	// Of a lease: of walkAddr, and of a right of a lost store that it still is.
 	ceded, taking, theirs, lost, doubtful bool
 }
@@ -212,7 +225,7 @@ type place struct {
 func (w walk) place() place {
 	return place{
 		phase: w.Phase, uid: w.UID, seen: w.Revision != "", granted: w.Granted, said: w.Said, term: w.Term, use: w.Use,
-		call: w.call, last: w.last, seat: w.seat, written: w.written, confirmed: w.confirmed,
+		call: w.call, last: w.last, seat: w.seat, written: w.written, confirmed: w.confirmed, known: w.known,
 		ceded: len(w.Ceded) > 0, taking: len(w.Taking) > 0, theirs: len(w.Grants) > 0, lost: w.Store != "", doubtful: w.Doubtful,
 	}
 }

@@ -93,9 +93,10 @@ const (
 	// Releasing: the right has been given away on disk; a delete is under way
 	// or about to be. It gives nothing, also after a restart.
 	Releasing Phase = "Releasing"
-	// Lost: a live read showed the object under another holder, or the pool or the
-	// claim refused it after all. What pods still use of it is reported; it gives
-	// nothing, and is never deleted here while something rests on it.
+	// Lost: a live read showed the object under another holder; or it had vanished, and
+	// the pool or the claim refuses it now; or its addresses are not granted to its
+	// claim any more. What pods still use of it is reported; it gives nothing, and is
+	// never deleted here while something rests on it.
 	Lost Phase = "Lost"
 	// Frozen: the object names a store that this machine has lost, and pods of that
 	// store's time may still run. It gives nothing new and is not given back until

@@ -91,6 +91,9 @@ type Event struct {
 	Call    Call
 	Outcome Outcome
 	Object  Object
+	// Keeps says, of a use whose confirmation was refused, that its addresses are
+	// still granted to its claim: what rests on it may go on.
+	Keeps bool
 	// Why says, in words for a person, why a confirmation was refused or a call
 	// failed.
 	Why string

@@ -45,6 +45,7 @@ var stepTable = []struct{ record, events, want string }{
 	{"noted, seen", "use: Read Done mine for another pod", "noted, seen; Fence"},
 	{"noted, seen", "Confirm Done", "held; Serves"},
 	{"noted, seen", "Confirm Refused", "releasing; Delete; Refused"},
+	{"noted, seen", "use: Confirm Refused and kept", "releasing; Delete; Refused"}, // nothing rests on it
 	{"noted, seen", "Read NotFound", "noted; Later"},
 	{"noted, seen", "Read NotFound after 30m", "forgotten; Gone"},
 	{"noted, seen", "Read another's, Fence Done another node's", "forgotten; Taken"},
@@ -63,7 +64,7 @@ var stepTable = []struct{ record, events, want string }{
 	{"held", "use: Read Done mine, Fence Done, Fence Done of an older term", "held; Confirm"},
 	{"held", "lease/use: Fence fails", "held; Read"},
 	{"held", "use: Confirm Done", "held; Serves"},
-	{"held", "use: Confirm Refused", "held; Refused"}, // it goes on for those that rest on it
+	{"held", "use: Confirm Refused, Confirm Refused and kept", "held; Refused"}, // it goes on for those that rest on it
 	{"held", "use: Confirm Unknown", "held; Later"},
 	{"held", "lease/use: Fence Refused", "held; Later"},
 	{"held", "Read fails, Read Done mine by a newer Tenure", "held; Later"},
@@ -102,6 +103,7 @@ var stepTable = []struct{ record, events, want string }{
 	{"held, old term", "use/request: Fence Done, Fence Done of an older term", "held, old term; Confirm"},
 	{"held, old term", "use/request: Confirm Done", "held, old term; Fence"}, // yet another term began
 	{"held, old term", "use/request: Confirm Refused", "lost; Refused"},
+	{"held, old term", "use: Confirm Refused and kept", "held, old term; Fence"}, // as above
 	{"held, old term", "use/request: Confirm Unknown", "held, old term; Later"},
 	{"held, old term", "Fence fails", "held, old term; Read"},
 	{"held, old term", "Fence Refused, Read fails, Read Done mine by a newer Tenure", "held, old term; Later"},
@@ -122,6 +124,7 @@ var stepTable = []struct{ record, events, want string }{
 	{"held, unsure", "Read Done mine being deleted, Fence Done being deleted", "held, unsure; Later"},
 	{"held, unsure", "Confirm Done", "held; Serves"},
 	{"held, unsure", "Confirm Refused", "lost; Refused"},
+	{"held, unsure", "use: Confirm Refused and kept", "lost; Refused"}, // while it was away all may have been freed
 	{"held, unsure", "Confirm Unknown", "held, unsure; Later"},
 	{"held, unsure", "Fence fails", "held, unsure; Read"},
 	{"held, unsure", "Fence Refused, Read fails, Read Done mine by a newer Tenure", "held, unsure; Later"},
@@ -156,6 +159,7 @@ var stepTable = []struct{ record, events, want string }{
 	{"releasing", "Fence Done, Fence Done of an older term", "releasing; Confirm"},
 	{"releasing", "Confirm Done", "held; Serves"},
 	{"releasing", "Confirm Refused", "releasing; Delete; Refused"},
+	{"releasing", "use: Confirm Refused and kept", "releasing; Delete; Refused"},
 	{"releasing", "Read gone", "forgotten; Gone"},
 	{"releasing", "Read another's, Fence Done another node's", "forgotten; Taken"},
 

@@ -145,6 +145,11 @@ func tableEvents(kind RightKind) map[string]Event {
 			if kind == RightRequest && call == CallConfirm && out == Done {
 				ev.Addrs = []netip.Addr{walkAddr}
 			}
+			if kind == RightUse && call == CallConfirm && out == Refused {
+				kept := ev
+				kept.Keeps = true
+				add("Confirm Refused and kept", kept)
+			}
 			if out != Done {
 				add(fmt.Sprintf("%v %v", call, out), ev)
 				continue

@@ -95,17 +95,12 @@ func (d *simDrive) readGrants(r protocol.Right) {
 		if d.n.w.fault == M47 && e.Other != nil && e.Other.Use.Pod.Owner.UID == e.Own.Pod.Owner.UID {
 			e.Other = nil
 		}
-		_, why := protocol.ConfirmUse(protocol.Self{Node: d.n.name}, e)
-		d.decided(why == "", why)
+		ev := protocol.Event{Kind: protocol.EventAnswer, Call: protocol.CallConfirm, Outcome: protocol.Done}
+		if _, why := protocol.ConfirmUse(protocol.Self{Node: d.n.name}, e); why != "" {
+			ev.Outcome, ev.Why, ev.Keeps = protocol.Refused, why, e.Keeps()
+		}
+		d.step(ev)
 	})
-}
-
-func (d *simDrive) decided(ok bool, why string) {
-	if ok {
-		d.confirmed(protocol.Done, "")
-		return
-	}
-	d.confirmed(protocol.Refused, why)
 }
 
 func (d *simDrive) confirmed(out protocol.Outcome, why string) {

@@ -1,0 +1,126 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"testing"
+
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+	"github.com/tenure-ipam/tenure/ipam/store"
+)
+
+// oneUse is an API server that has one use, which is there under its UID, and counts
+// its writes.
+type oneUse struct {
+	SubLeases
+	use    protocol.SubLease
+	writes int
+}
+
+func (o *oneUse) ReadSubLease(_ context.Context, name string) (protocol.SubLease, protocol.Outcome, error) {
+	if name != o.use.Name {
+		return protocol.SubLease{}, protocol.NotFound, nil
+	}
+	return o.use, protocol.Done, nil
+}
+
+func (o *oneUse) UpdateSubLease(_ context.Context, old, next protocol.SubLease) (protocol.SubLease, protocol.Outcome, error) {
+	if old.UID != o.use.UID || old.Revision != o.use.Revision {
+		return protocol.SubLease{}, protocol.Conflict, nil
+	}
+	o.writes++
+	o.use.Term, o.use.Turn, o.use.Use, o.use.Revision = next.Term, next.Turn, next.Use, "8"
+	return o.use, protocol.Done, nil
+}
+
+// oneClaim is an API server that has one claim.
+type oneClaim struct{ claim protocol.Claim }
+
+func (o oneClaim) ReadClaim(context.Context, string, string) (protocol.Claim, protocol.Outcome, error) {
+	return o.claim, protocol.Done, nil
+}
+
+// oneLease is an API server that has one lease.
+type oneLease struct {
+	Leases
+	lease protocol.Lease
+}
+
+func (o oneLease) ReadLease(context.Context, string) (protocol.Lease, protocol.Outcome, error) {
+	return o.lease, protocol.Done, nil
+}
+
+// TestX4UseOfAnEarlierTerm: in a new term the use of a claim is said and confirmed anew.
+// If the claim is being deleted by then, or its grant is marked, nobody new may use it;
+// but the pod that has its address keeps it, CHECK says so, and its next sandbox has it
+// again: while its use is there nobody frees it (I3). If the grant is gone, the address
+// is lost.
+func TestX4UseOfAnEarlierTerm(t *testing.T) {
+	granted := protocol.Grant{Addr: netip.MustParseAddr("10.0.0.5"), To: protocol.Grantee{Kind: protocol.GranteeClaim, UID: "c", Name: "db"}}
+	freeing, others := granted, granted
+	freeing.Freeing, freeing.Mark, others.To.UID = true, "m", "d"
+	for _, tt := range []struct {
+		name     string
+		deleting bool
+		grant    protocol.Grant
+		lost     bool
+	}{
+		{"nothing has changed", false, granted, false},
+		{"the claim is being deleted", true, granted, false},
+		{"its grant is being freed", true, freeing, false},
+		{"the address is another's", true, others, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			block := netip.MustParsePrefix("10.0.0.0/26")
+			ref := protocol.ClaimRef{Namespace: "ns", Name: "db", UID: "c"}
+			use := protocol.Use{Claim: ref, Pod: protocol.PodRef{Namespace: "ns", Name: "db-0", UID: "p"}, Interface: "net1"}
+			r := protocol.Right{
+				Kind: protocol.RightUse, Name: protocol.UseName("c", 0), Phase: protocol.Held, UID: "u", Revision: "7", Turn: 1, Said: 1, Term: 1,
+				Use: &use, Addrs: []netip.Addr{granted.Addr}, Leases: []string{protocol.LeaseName("lan", block)},
+			}
+			key := store.Key{Network: "lan", ContainerID: "sandbox", IfName: "net1"}
+			subs := &oneUse{use: protocol.SubLease{Meta: meta(r), Protocol: protocol.Version, Node: "n1", Term: 1, Turn: 1, Use: &use}}
+			a := &Agent{st: newStore(t), cfg: Config{Node: "n1"}, clock: stoppedClock{}, metrics: newMetrics(nil), cl: Cluster{
+				SubLeases: subs,
+				Claims: oneClaim{protocol.Claim{
+					Meta: protocol.Meta{Name: "db", UID: "c", Deleting: tt.deleting}, Namespace: "ns", Network: "lan",
+					IPs: []netip.Prefix{netip.PrefixFrom(granted.Addr, 24)},
+				}},
+				Leases: oneLease{lease: protocol.Lease{
+					Meta: protocol.Meta{Name: r.Leases[0], UID: "l", Revision: "3"}, Pool: "lan", Block: block,
+					Holder: protocol.Holder{Cluster: true}, Grants: []protocol.Grant{tt.grant},
+				}},
+			}}
+			a.sitting.Term = 2
+			subs.use.Store = a.st.ID()
+			err := a.st.Update(t.Context(), func(tx *store.Tx) error {
+				att := store.Attachment{
+					Key: key, Pod: use.Pod, Claim: &ref, Use: r.Name,
+					Addresses: []store.Address{{Addr: granted.Addr, Bits: 24, Pool: "lan"}},
+				}
+				return errors.Join(tx.PutIdentity(store.Identity{Node: "n1", Term: 2}), tx.PutRight(r), tx.PutAttachment(att))
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			now, res, err := a.drive(t.Context(), r, protocol.Event{Kind: protocol.EventLook})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if now.Serves(2) == tt.lost || subs.writes != 1 {
+				t.Errorf("after %d writes the use is %s in term %d (%v, %s); lost: want %v, after one write", subs.writes, now.Phase, now.Term, res.Verdict, res.Why, tt.lost)
+			}
+			err = a.st.View(func(tx *store.Tx) error {
+				keeps, err := a.rightKeeps(tx, r.Name)
+				if keeps == tt.lost {
+					t.Errorf("the pod's next sandbox keeps the address: %v; want %v", keeps, !tt.lost)
+				}
+				return errors.Join(err, checkLost(tx, key))
+			})
+			if (err != nil) != tt.lost {
+				t.Errorf("CHECK of the running pod: %v; want an error: %v", err, tt.lost)
+			}
+		})
+	}
+}
