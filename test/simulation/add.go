@@ -127,7 +127,7 @@ func (a *simAdd) obtain() {
 	p := n.agent.pool
 	a.tries++
 	switch {
-	case p.UID == "" || !p.Open || !n.serving():
+	case p.UID == "" || !p.Open || !n.serving() || n.withheld():
 		n.hearPool()
 		a.again(time.Second, a.hold)
 		return
@@ -139,7 +139,7 @@ func (a *simAdd) obtain() {
 		a.request()
 		return
 	}
-	if name, x, ok := n.takeable(a.ask.exact); ok && n.w.one(2) {
+	if name, x, ok := n.takeable(a.ask.exact); ok {
 		n.w.count("take back")
 		n.drive(n.disk.rights[name], protocol.Event{Kind: protocol.EventTakeBack, Addrs: []netip.Addr{x}}, a.driven)
 		return
@@ -149,7 +149,7 @@ func (a *simAdd) obtain() {
 		a.request()
 		return
 	}
-	r := protocol.Right{Kind: protocol.RightLease, Name: protocol.LeaseName(poolName, block), Pool: poolName, PoolUID: p.UID, Block: block}
+	r := protocol.Right{Kind: protocol.RightLease, Name: n.leaseName(block), Pool: poolName, PoolUID: p.UID, Block: block}
 	n.drive(r, protocol.Event{Kind: protocol.EventWant}, a.driven)
 }
 
@@ -184,7 +184,7 @@ func (a *simAdd) candidate() (netip.Prefix, bool) {
 	p, shape := n.agent.pool, n.w.specOf(n.agent.pool.UID).Shape
 	if a.ask.exact.IsValid() {
 		block := shape.Block(a.ask.exact, p.Bits4)
-		r, ok := n.disk.rights[protocol.LeaseName(poolName, block)]
+		r, ok := n.disk.rights[n.leaseName(block)]
 		return block, (!ok || r.Phase == protocol.Noted || r.Phase == protocol.Releasing || r.Phase == protocol.Held && !n.serves(r)) && a.tries < 3
 	}
 	var free []netip.Prefix
@@ -192,7 +192,7 @@ func (a *simAdd) candidate() (netip.Prefix, bool) {
 		if shape.OrdinaryIn(block) == 0 {
 			continue
 		}
-		r, ok := n.disk.rights[protocol.LeaseName(poolName, block)]
+		r, ok := n.disk.rights[n.leaseName(block)]
 		switch {
 		case ok && r.Pool == poolName && (r.Phase == protocol.Noted || r.Phase == protocol.Releasing || r.Phase == protocol.Held && !n.serves(r)):
 			return block, true
@@ -208,6 +208,11 @@ func (a *simAdd) candidate() (netip.Prefix, bool) {
 	}
 	if a.tries > 8 {
 		return netip.Prefix{}, false
+	}
+	if n.w.one(2) { // from the node's own point on: what it gave back a moment ago comes first
+		if i := slices.IndexFunc(free, func(b netip.Prefix) bool { return !b.Addr().Less(n.first) }); i >= 0 {
+			return free[i], true
+		}
 	}
 	return pickOf(n.w, free)
 }

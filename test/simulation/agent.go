@@ -26,6 +26,10 @@ type simAgent struct {
 	idle     map[string]time.Duration // since when nothing rests on a right
 	suspects map[attKey]suspect
 	recalls  map[string]bool // that it has heard
+
+	history protocol.History // how far the API server was seen to come
+	era     int              // how often it was seen to go back
+	met     bool             // it has seen its seat since it started
 }
 
 // simWait is something to do later.
@@ -69,6 +73,7 @@ func (n *simNode) wakeWaits() {
 func (n *simNode) maintain() {
 	w := n.w
 	n.wakeWaits()
+	n.mend()
 	switch w.rng.IntN(14) {
 	case 0, 1, 2:
 		n.lookDue()
@@ -100,6 +105,7 @@ func (n *simNode) maintain() {
 // hearPool takes over what the API server has of the pool.
 func (n *simNode) hearPool() {
 	if p, out := n.w.api.readPool(poolName); out == protocol.Done && !n.cut && !n.w.api.away {
+		n.agent.history = n.agent.history.SawOpening(p.Opening)
 		spec := n.w.specOf(p.UID)
 		if kept := n.disk.pool; p.UID != kept.UID || p.Open != kept.Open || p.Bits4 != kept.Bits4 || n.heard != spec.Version {
 			n.commit(func(d *simDisk) {
@@ -125,7 +131,7 @@ func (n *simNode) lookDue() {
 		r := n.disk.rights[name]
 		delete(n.agent.looks, name)
 		ev := protocol.Event{Kind: protocol.EventLook}
-		if r.Kind == protocol.RightUse && r.Phase == protocol.Noted {
+		if r.Phase == protocol.Noted && (r.Kind == protocol.RightUse || r.Kind == protocol.RightLease && n.withheld()) {
 			ev.Kind = protocol.EventLetGo // the ADD that wanted it is gone, or asks again
 		}
 		if n.agent.busy[name] {
@@ -153,8 +159,11 @@ func (n *simNode) listOwn() {
 		return
 	}
 	var found []protocol.Right
+	var rev protocol.Revision
 	there, tell := map[string]protocol.UID{}, map[string]protocol.Lease{}
+	sent := n.sight()
 	n.ask("list of its own", false, func() {
+		rev = revisionOf(n.w.api.revision)
 		found = n.listOf(n.disk.store)
 		for _, l := range n.w.api.leases.list(func(l protocol.Lease) bool { return l.Holder.Node == n.name && l.Store == n.disk.store }) {
 			there[l.Name], tell[l.Name] = l.UID, l
@@ -163,7 +172,7 @@ func (n *simNode) listOwn() {
 			there[s.Name] = s.UID
 		}
 	}, func(known bool) {
-		if !known {
+		if !known || !n.wrote(sent, rev) {
 			return
 		}
 		for _, r := range found {
@@ -282,7 +291,7 @@ func (n *simNode) suspect(k attKey, att attachment) {
 // reserve acquires a block ahead of need, while pressure is low.
 func (n *simNode) reserve() {
 	a, w := n.agent, n.w
-	if a.pool.UID == "" || !a.pool.Open || !n.serving() || a.pressed != allocator.PressureLow && w.fault != M35 {
+	if a.pool.UID == "" || !a.pool.Open || !n.serving() || n.withheld() || a.pressed != allocator.PressureLow && w.fault != M35 {
 		return
 	}
 	c, err := n.disk.space(poolName, nil).Counts(allocator.IPv4)
@@ -292,12 +301,12 @@ func (n *simNode) reserve() {
 	}
 	var free []netip.Prefix
 	for _, block := range blocksOf(a.pool.Bits4) {
-		if _, ok := n.disk.rights[protocol.LeaseName(poolName, block)]; !ok && w.specOf(a.pool.UID).Shape.OrdinaryIn(block) > 0 {
+		if _, ok := n.disk.rights[n.leaseName(block)]; !ok && w.specOf(a.pool.UID).Shape.OrdinaryIn(block) > 0 {
 			free = append(free, block)
 		}
 	}
 	if block, ok := pickOf(w, free); ok && !(w.fault == M35 && a.pressed == allocator.PressureExhausted) {
-		r := protocol.Right{Kind: protocol.RightLease, Name: protocol.LeaseName(poolName, block), Pool: poolName, PoolUID: a.pool.UID, Block: block}
+		r := protocol.Right{Kind: protocol.RightLease, Name: n.leaseName(block), Pool: poolName, PoolUID: a.pool.UID, Block: block}
 		n.drive(r, protocol.Event{Kind: protocol.EventWant}, nil)
 		return
 	}

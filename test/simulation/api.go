@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/tenure-ipam/tenure/ipam/protocol"
@@ -92,13 +93,23 @@ func (t *simTable[T]) create(obj T) (T, protocol.Outcome) {
 func (t *simTable[T]) put(obj T) T {
 	t.api.revision++
 	m := t.meta(&obj)
-	m.Revision = protocol.Revision(fmt.Sprint(t.api.revision))
+	m.Revision = revisionOf(t.api.revision)
 	if _, ok := t.objects[m.Name]; !ok {
 		t.names = withName(t.names, m.Name)
 	}
 	t.objects[m.Name] = obj
 	t.log = append(t.log, simEvent[T]{name: m.Name, obj: obj})
 	return t.clone(obj)
+}
+
+// revisionOf returns a revision as the API server says it, and revisionNumber is its
+// inverse.
+func revisionOf(n int) protocol.Revision { return protocol.Revision(strconv.Itoa(n)) }
+
+func revisionNumber(rev protocol.Revision) int {
+	n, err := strconv.Atoi(string(rev))
+	must(err)
+	return n
 }
 
 // drop removes the object of that name.

@@ -88,6 +88,9 @@ func (w *world) personClaims() {
 func (w *world) makeClaim(name string) {
 	owners := []protocol.OwnerRef{{}, simPods[0].Owner, simPods[2].Owner}
 	network, _ := pickOf(w, []string{"vlan", "vlan", "dual", "dual", "dual", "lan", "lan", "others"})
+	if w.kind.edge && !w.one(4) {
+		network = string(poolName)
+	}
 	obj := &ipamclaims.IPAMClaim{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, Generation: 1},
 		Spec:       ipamclaims.IPAMClaimSpec{Network: network},
@@ -101,6 +104,7 @@ func (w *world) makeClaim(name string) {
 	}
 	w.logf("person: makes claim %s (%s) of network %s", name, c.UID, network)
 	w.truth[c.UID] = &tenure{name: name}
+	w.grantByName(c)
 }
 
 func (w *world) deleteClaim(c simClaim) {

@@ -19,9 +19,17 @@ func (d *simDrive) confirm(r protocol.Right) {
 	}
 	var p protocol.Pool
 	var out protocol.Outcome
+	if d.n.withheld() {
+		d.confirmed(protocol.Unknown, "the pool has not been opened again")
+		return
+	}
 	d.n.ask("read of the pool for "+r.Name, false, func() { p, out = d.n.w.api.readPool(r.Pool) }, func(known bool) {
 		if !known {
 			d.confirmed(protocol.Unknown, "no answer")
+			return
+		}
+		if restored := d.n.agent.history.Restored; out == protocol.Done && restored != nil && !p.Deleting && !restored.Reopened(p) {
+			d.confirmed(protocol.Unknown, "the pool has not been opened again")
 			return
 		}
 		p.Edited = p.Edited && d.n.w.fault != M55
@@ -33,8 +41,9 @@ func (d *simDrive) confirm(r protocol.Right) {
 func (d *simDrive) readRequest(r protocol.Right) {
 	var s protocol.SubLease
 	var out protocol.Outcome
+	sent := d.n.sight()
 	d.n.ask("read of request "+r.Name, false, func() { s, out = d.n.w.api.subs.read(r.Name) }, func(known bool) {
-		if !known || out != protocol.Done || s.UID != r.UID {
+		if !known || out != protocol.Done || s.UID != r.UID || !d.n.judge(sent, sent.history.RecordBehind(r, s.Meta, s.Turn), func(h protocol.History) protocol.History { return h }) {
 			d.confirmed(protocol.Unknown, "no answer")
 			return
 		}

@@ -32,6 +32,7 @@ type simController struct {
 	clock time.Duration // how much its wall clock is off
 	jump  time.Duration // and, of M51, how far it has jumped since
 	away  bool          // cut off from the API server
+	down  bool          // stopped, until the agents have seen that the API server went back
 }
 
 // process is what dies with the controller.
@@ -54,7 +55,7 @@ type process struct {
 
 	started, turning bool
 	cachedNodes      map[protocol.NodeName]protocol.Node // of M17
-	sawGone          map[protocol.NodeName]bool          // whose Node was gone or off when it was last read
+	sawGone          map[protocol.NodeName]bool          // whose Node was gone, as far as that counts, or off when it was last read
 	swept            time.Duration                       // when idle leases were last looked for
 	due              map[task]time.Duration              // when each is to be looked at
 	underWay         map[task]bool
@@ -98,6 +99,7 @@ func newSimController(w *world, who string) *simController {
 // boot starts the process: its informers list what some replica has.
 func (c *simController) boot() {
 	w := c.w
+	c.down = false
 	c.clock = w.upTo(time.Hour) - 30*time.Minute
 	c.process = process{
 		leases: w.api.leases.watch(), subs: w.api.subs.watch(), pools: w.api.pools.watch(), claims: w.api.claims.watch(),
@@ -162,6 +164,12 @@ func (c *simController) crash() {
 // act does one thing of the controller, or to it.
 func (c *simController) act() {
 	w := c.w
+	if c.down {
+		if w.agentsBack() {
+			c.boot()
+		}
+		return
+	}
 	switch {
 	case w.one(120):
 		c.crash()
@@ -209,6 +217,12 @@ func (c *simController) act() {
 // recover is what the controller does when nothing else happens. Its informers may be
 // a moment behind, if behind is true.
 func (c *simController) recover(nodes []*simNode, behind bool) {
+	if c.down {
+		if !c.w.agentsBack() {
+			return
+		}
+		c.boot()
+	}
 	c.away = false
 	for _, n := range nodes {
 		c.soon(task{lookAtSeat, string(n.name)}, 0)

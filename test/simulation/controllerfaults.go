@@ -23,6 +23,7 @@ import (
 const (
 	M13 Fault = "M13"
 	M14 Fault = "M14"
+	M15 Fault = "M15"
 	M16 Fault = "M16"
 	M17 Fault = "M17"
 	M22 Fault = "M22"
@@ -31,12 +32,14 @@ const (
 	M39 Fault = "M39"
 	M54 Fault = "M54"
 	M55 Fault = "M55"
+	M56 Fault = "M56"
 )
 
 func controllerBugs() []Bug {
 	return []Bug{
 		{M13, "delete a lease by its UID alone, whatever has been granted since", 100, []Invariant{I1, I3}, nil},
 		{M14, "grant on an informer's copy", 500, []Invariant{I1, I3}, withUses},
+		{M15, "tell grants apart by the claim's name", 600, []Invariant{I1, I3}, withUses},
 		{M16, "free what an informer knows no use of", 4000, []Invariant{I1, I3}, withUses},
 		{M17, "take over what a cached Node says is gone", 100, []Invariant{I1}, nil},
 		{M18, "take over before F", 100, []Invariant{I1}, nil},
@@ -50,6 +53,7 @@ func controllerBugs() []Bug {
 		{M51, "F by a clock that jumps", 50, []Invariant{I1}, nil},
 		{M54, "open a pool whatever others of its domain have leased", 4000, []Invariant{I1, I3}, withMoves},
 		{M55, "lease what an edit has brought before the controller has seen it", 4000, []Invariant{I1, I3}, withMoves},
+		{M56, "take over what takes a person's word without it", 3000, []Invariant{I1, I2}, withConfirmed},
 	}
 }
 
@@ -142,6 +146,14 @@ func (c faultyNodes) ReadNode(ctx context.Context, name protocol.NodeName) (prot
 	return c.cachedNodes[name], protocol.Done, nil
 }
 
+func (c faultyNodes) Pools(ctx context.Context) ([]protocol.Pool, error) {
+	all, err := c.nodeCalls.Pools(ctx)
+	for i := range all {
+		all[i].Confirmed = all[i].Confirmed && c.w.fault != M56
+	}
+	return all, err
+}
+
 // margin is what the controller waits beyond F.
 func (c *simController) margin() time.Duration {
 	if c.w.fault == M18 {
@@ -204,6 +216,23 @@ func (c *simController) stayOpen(name string, raw json.RawMessage) json.RawMessa
 	changed, err := json.Marshal(st)
 	must(err)
 	return changed
+}
+
+// grantByName is M15: what is granted to a claim that is gone is granted to the next of
+// its name.
+func (w *world) grantByName(c simClaim) {
+	if w.fault != M15 || c.Network == "others" {
+		return
+	}
+	for _, l := range w.api.leases.list(func(protocol.Lease) bool { return true }) {
+		w.api.leases.update(l.Meta, func(l *protocol.Lease) {
+			for i := range l.Grants {
+				if to := &l.Grants[i].To; to.Kind == protocol.GranteeClaim && to.Name == c.Name {
+					to.UID = c.UID
+				}
+			}
+		})
+	}
 }
 
 // collectLeases is the garbage collector, where leases are owned by their pool, which

@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"context"
+	"maps"
 	"slices"
 
 	"github.com/tenure-ipam/tenure/ipam/protocol"
@@ -12,6 +13,7 @@ func (c liveCalls) ReadSeat(_ context.Context, node protocol.NodeName) (protocol
 }
 
 func (c liveCalls) UpdateSeat(_ context.Context, s protocol.Seat) (protocol.Seat, protocol.Outcome, error) {
+	gone := c.sawGone[s.Node] // as it was decided: the write may come when somebody has made the Node again
 	return call(c.simController, "update of seat "+s.Name, true, func() (protocol.Seat, protocol.Outcome) {
 		old, _ := c.w.api.seats.read(s.Name)
 		next, out := c.w.api.seats.update(s.Meta, func(to *protocol.Seat) {
@@ -24,7 +26,7 @@ func (c liveCalls) UpdateSeat(_ context.Context, s protocol.Seat) (protocol.Seat
 		if out == protocol.Done && old.Store != "" && next.Store == "" {
 			c.w.logf("server: term %d of %s has ended", old.Term, old.Node)
 			c.w.count("term ended")
-			c.ended(old.Node)
+			c.ended(old.Node, gone)
 		}
 		return next, out
 	})
@@ -43,7 +45,7 @@ func (c nodeCalls) DeleteSeat(_ context.Context, m protocol.Meta) (protocol.Outc
 func (c nodeCalls) ReadNode(_ context.Context, name protocol.NodeName) (protocol.Node, protocol.Outcome, error) {
 	return call(c.simController, "read of Node "+string(name), false, func() (protocol.Node, protocol.Outcome) {
 		node, out := c.w.nodeObject(name)
-		c.sawGone[name] = out == protocol.NotFound || node.Off
+		c.sawGone[name] = out == protocol.NotFound && !c.w.kind.confirmed || node.Off
 		return node, out
 	})
 }
@@ -52,7 +54,7 @@ func (c nodeCalls) UpdateLease(_ context.Context, old, next protocol.Lease) (pro
 	gone := c.sawGone[old.Holder.Node]
 	return call(c.simController, "update of "+old.Name, true, func() (protocol.Lease, protocol.Outcome) {
 		got, out := c.w.api.leases.update(old.Meta, func(l *protocol.Lease) { *l = next.Clone() })
-		if last, ok := c.w.beats[old.Store]; out == protocol.Done && gone && ok && last.fence > 0 && c.w.now-last.at >= last.fence {
+		if last, ok := c.w.beats[old.Store]; out == protocol.Done && gone && ok && last.silent(c.w.now) {
 			c.w.excuse(old.UID) // a machine whose Node is gone and that was silent for F runs no pods
 		}
 		return got, out
@@ -81,10 +83,14 @@ func (c nodeCalls) SubLeasesOfNode(_ context.Context, node protocol.NodeName) ([
 }
 
 func (c nodeCalls) DeleteSubLease(_ context.Context, m protocol.Meta) (protocol.Outcome, error) {
+	sawGone := maps.Clone(c.sawGone)
 	_, out, err := call(c.simController, "delete of "+m.Name, true, func() (struct{}, protocol.Outcome) {
+		s, _ := c.w.api.subs.read(m.Name)
 		out := c.w.api.subs.remove(m)
 		if out == protocol.Done {
-			c.w.excuse(m.UID)
+			if sawGone[s.Node] || !c.w.kind.confirmed {
+				c.w.excuse(m.UID)
+			}
 			c.w.count("use taken over")
 		}
 		return struct{}{}, out
@@ -93,10 +99,11 @@ func (c nodeCalls) DeleteSubLease(_ context.Context, m protocol.Meta) (protocol.
 }
 
 // ended voids what a node's pods have, if its term was ended by the rules: its Node
-// is gone or off, or was when c last read it.
-func (c *simController) ended(name protocol.NodeName) {
-	lost := func(n *simNode) bool { return n.name == name && (n.gone || n.off) }
-	if c.sawGone[name] || slices.ContainsFunc(c.w.nodes, lost) {
+// is gone or off, or was when c last read it before it decided. Where only what somebody vouches for may be
+// taken, a Node that is gone says nothing.
+func (c *simController) ended(name protocol.NodeName, sawGone bool) {
+	lost := func(n *simNode) bool { return n.name == name && (n.gone && !c.w.kind.confirmed || n.off) }
+	if sawGone || slices.ContainsFunc(c.w.nodes, lost) {
 		c.w.vouched(name)
 	}
 }

@@ -23,6 +23,8 @@ type simDisk struct {
 	sent  protocol.Instant
 	fence time.Duration
 
+	history protocol.History // how far the API server was seen to come
+
 	pool   protocol.Pool // as last heard of
 	rights map[string]protocol.Right
 	atts   map[attKey]attachment
@@ -222,13 +224,14 @@ type witness struct {
 // processEnd is thrown where the agent's process ends in the middle of what it does.
 type processEnd struct{}
 
-// outlive lets the agent do f, which may end its process.
+// outlive lets the agent do f, which may end its process. One that panics has lost its
+// way, and who knows what it has given out.
 func (n *simNode) outlive(f func()) {
 	defer func() {
 		switch p := recover().(type) {
 		case nil, processEnd:
 		default:
-			panic(p)
+			n.w.fail(I1, "%s panics: %v", n.machine, p)
 		}
 	}()
 	f()

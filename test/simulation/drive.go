@@ -200,6 +200,11 @@ func (d *simDrive) send(res protocol.Result) {
 	ev := protocol.Event{Kind: protocol.EventAnswer, Call: res.Call, Now: d.n.now().Wall}
 	asked := ev
 	what := d.n.w.text("%v of %s (uid %s, rev %s, turn %d)", res.Call, r.Name, r.UID, r.Revision, r.Turn)
+	if d.n.withholds(r, res.Call) {
+		d.n.later(func() { d.step(asked) })
+		return
+	}
+	sent := d.n.sight()
 	serve := d.lease(r, res.Call)
 	if r.Kind != protocol.RightLease {
 		serve = d.sub(r, res.Call)
@@ -212,8 +217,11 @@ func (d *simDrive) send(res protocol.Result) {
 		}
 		d.n.w.logf("server: %s's %s: %v", d.n.machine, what, ev.Outcome)
 	}, func(known bool) {
-		if !known {
+		if !known || !d.n.relies(sent, r, ev) {
 			ev = asked
+		}
+		if o := ev.Object; res.Call == protocol.CallRead && (ev.Outcome == protocol.NotFound || ev.Outcome == protocol.Done && o.UID != r.UID) {
+			delete(d.n.w.excused, r.UID) // it has looked
 		}
 		d.step(ev)
 	})

@@ -42,6 +42,8 @@ const (
 	M31 Fault = "M31"
 	M32 Fault = "M32"
 	M33 Fault = "M33"
+	M34 Fault = "M34"
+	M40 Fault = "M40"
 	M42 Fault = "M42"
 	M43 Fault = "M43"
 	M44 Fault = "M44"
@@ -71,6 +73,10 @@ type Bug struct {
 // The runs that can show a fault.
 
 func withLostStores(k flavour) bool { return k.losesStores }
+func withRestores(k flavour) bool   { return k.handDeletes || k.restores }
+func withSlowWrites(k flavour) bool { return k.slow }
+func withSlowEdge(k flavour) bool   { return k.edge && k.slow }
+func withConfirmed(k flavour) bool  { return k.confirmed }
 func withTwins(k flavour) bool      { return k.twins }
 func withUses(k flavour) bool       { return k.uses }
 func withEdits(k flavour) bool      { return k.edits }
@@ -83,23 +89,27 @@ func nodeBugs() []Bug {
 	return []Bug{
 		{M1, "a plain read brings back what was given away", 300, []Invariant{I1}, nil},
 		{M2, "releasing in memory alone", 100, []Invariant{I1}, nil},
+		{M3, "forget a lease when its delete has no answer, and take it for new if it is there", 6000, []Invariant{I1}, withSlowWrites},
 		{M4, "delete without a revision", 650, []Invariant{I1}, nil},
 		{M5, "what exists in this node's name is this store's", 300, []Invariant{I1}, withTwins},
 		{M6, "adopt a lost store's leases as empty", 500, []Invariant{I1}, withLostStores},
 		{M7, "give addresses of a frozen lease", 500, []Invariant{I1}, withLostStores},
 		{M8, "do not notice a store that was put back", 400, []Invariant{I1, I2}, withLostStores},
 		{M9, "answer before the disk has it", 100, []Invariant{I2}, nil},
+		{M11, "take back by a write without an answer", 5000, []Invariant{I1, I3}, withSlowEdge},
 		{M12, "take back what has been granted", 1000, []Invariant{I1, I3}, withUses},
 		{M20, "ignore that the seat's term has ended", 400, []Invariant{I1}, nil},
 		{M21, "sit down at once where another machine sits", 300, []Invariant{I1}, withTwins},
 		{M28, "delete the use at the first of two DELs", 1500, []Invariant{I3}, withUses},
 		{M29, "a DEL frees whatever the pod has", 300, []Invariant{I2}, nil},
-		{M30, "apply journalled DELs after a newer ADD", 300, []Invariant{I2}, nil},
+		{M30, "apply journalled DELs after a newer ADD", 800, []Invariant{I2}, nil},
 		{M31, "take the address over while the old sandbox lives", 100, []Invariant{I1, I2}, nil},
 		{M32, "collect garbage by the pod's object alone", 100, []Invariant{I2}, nil},
 		{M33, "lease without a look at the pool afterwards", 1000, []Invariant{I1}, nil},
+		{M34, "name leases by the pool's ranges", 1000, []Invariant{I1}, withEdits},
+		{M40, "ignore that leases vanished, or that the API server went back", 600, []Invariant{I1}, withRestores},
 		{M42, "never free what a DEL could not write", 100, []Invariant{I4}, nil},
-		{M48, "take another machine's leases", 300, []Invariant{I1}, withTwins},
+		{M48, "take another machine's leases", 1500, []Invariant{I1}, withTwins},
 		{M49, "give frozen rights back", 2000, []Invariant{I1, I3}, withLostStores},
 		{M50, "no counter in /run", 400, []Invariant{I1, I2}, withLostStores},
 		{M52, "neither note nor list what is created", 200, []Invariant{I4, I5}, nil},
@@ -128,6 +138,10 @@ func (f Fault) step(d *simDrive, r protocol.Right, self protocol.Self, ev protoc
 		return protocol.Result{Next: r, Verdict: protocol.VerdictServes}
 	case f == M3 && answer(protocol.CallDelete, protocol.Unknown):
 		return protocol.Result{Next: r, Forget: true, Verdict: protocol.VerdictGone}
+	case f == M3 && r.Phase == protocol.Noted && r.Said == 0 && answer(protocol.CallRead, protocol.Done) && ev.Object.Store == self.Store && ev.Object.Term == self.Term:
+		ev.Call = protocol.CallCreate // what was forgotten is gone: this must be new
+	case f == M40 && r.Phase == protocol.Held && answer(protocol.CallRead, protocol.NotFound):
+		return protocol.Result{Next: r, Verdict: protocol.VerdictServes}
 	case f == M11 && len(r.Taking) > 0 && answer(protocol.CallFence, protocol.Unknown):
 		r.Ceded, r.Taking = r.Tells(), nil
 		return protocol.Result{Next: r, Verdict: protocol.VerdictServes}
@@ -154,6 +168,15 @@ func (f Fault) seat(s protocol.Sitting, ev protocol.SeatEvent) protocol.SeatEven
 		ev.Seat.Machine = s.Self.Machine
 	}
 	return ev
+}
+
+// leaseName is protocol.LeaseName; with M34 another one for each edit of the pool.
+func (n *simNode) leaseName(block netip.Prefix) string {
+	name := protocol.LeaseName(poolName, block)
+	if n.w.fault == M34 {
+		name += fmt.Sprintf(".%d", n.heard)
+	}
+	return name
 }
 
 // believed is what M27 takes for the leases of a claim's addresses.

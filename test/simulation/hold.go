@@ -176,7 +176,7 @@ func (a simAsk) fits(x attAddr, shape *allocator.Shape) bool {
 func (n *simNode) find(d *simDisk, space allocator.Space, a simAsk, shape *allocator.Shape) (attAddr, error) {
 	bits := n.agent.pool.Bits4
 	at := func(x netip.Addr) attAddr {
-		return attAddr{addr: x, pool: poolName, lease: protocol.LeaseName(poolName, shape.Block(x, bits))}
+		return attAddr{addr: x, pool: poolName, lease: n.leaseName(shape.Block(x, bits))}
 	}
 	if a.exact.IsValid() {
 		state, err := space.State(a.exact)

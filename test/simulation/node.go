@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -17,6 +18,7 @@ type simNode struct {
 	name    protocol.NodeName
 	machine string
 	fence   time.Duration // F, as configured
+	first   netip.Addr    // where it begins to look for a block
 	disk    *simDisk
 	synced  *simDisk // of M9: what is really on the disk
 	image   *simDisk // a backup of the disk
@@ -96,7 +98,7 @@ func (n *simNode) start() {
 		boot = self.Boot
 	}
 	n.agent = newAgent(protocol.Resume(self, boot, n.disk.term, n.disk.sent, n.disk.fence), n.w.now)
-	n.agent.pool = n.disk.pool
+	n.agent.pool, n.agent.history = n.disk.pool, n.disk.history
 	for name, r := range n.disk.rights {
 		if !r.Serves(n.disk.term) {
 			n.agent.looks[name] = n.w.now
@@ -244,6 +246,10 @@ func (n *simNode) beat(ev protocol.SeatEvent) {
 	if ev.Now == (protocol.Instant{}) {
 		ev.Now = n.now()
 	}
+	a.sitting.Restored = ""
+	if r := a.history.Restored; r != nil {
+		a.sitting.Restored = r.String()
+	}
 	had := a.sitting.Term
 	ev = n.w.fault.seat(a.sitting, ev)
 	res := protocol.StepSeat(a.sitting, ev)
@@ -268,7 +274,7 @@ func (n *simNode) beat(ev protocol.SeatEvent) {
 
 func (n *simNode) callSeat(res protocol.SeatResult) {
 	ev := protocol.SeatEvent{Call: res.Call}
-	api := n.w.api.seats
+	api, sent := n.w.api.seats, n.sight()
 	what := n.w.text("seat call %d, term %d, turn %d, rev %s", res.Call, res.Write.Term, res.Write.Turn, res.Write.Revision)
 	n.ask(what, res.Call != protocol.SeatRead, func() {
 		switch res.Call {
@@ -284,10 +290,11 @@ func (n *simNode) callSeat(res protocol.SeatResult) {
 		}
 		n.w.logf("server: %s: %v", what, ev.Outcome)
 		if res.Call != protocol.SeatRead && ev.Outcome == protocol.Done {
-			n.w.beats[res.Write.Store] = beat{n.w.now, res.Write.Fence}
+			n.w.heard(res.Write)
 		}
 	}, func(known bool) {
-		if !known {
+		n.agent.met = n.agent.met || known
+		if !known || ev.Outcome == protocol.Done && !n.sat(sent, ev.Seat) {
 			ev = protocol.SeatEvent{Call: res.Call}
 		}
 		ev.Now = n.now()
@@ -296,11 +303,22 @@ func (n *simNode) callSeat(res protocol.SeatResult) {
 	n.pending[len(n.pending)-1].seat = true
 }
 
+// heard notes that a heartbeat was accepted.
+func (w *world) heard(s protocol.Seat) {
+	b := w.beats[s.Store]
+	if b.fence > 0 && w.now-b.at >= b.fence {
+		b.back = w.now
+	}
+	b.at, b.fence = w.now, s.Fence
+	w.beats[s.Store] = b
+}
+
 // accept takes over an accepted heartbeat: disk first.
 func (n *simNode) accept(had int64, next protocol.Sitting) {
 	a := n.agent
 	n.commit(func(d *simDisk) {
 		d.boot, d.term, d.sent, d.fence = next.Self.Boot, next.Term, next.Sent, next.Self.Fence
+		d.history = a.history
 	})
 	if n.w.one(20) && !n.w.calm { // between disk and memory
 		n.crash()

@@ -138,9 +138,13 @@ func (w *world) setSpec(p simPool) {
 
 // newPool returns a pool as a person writes it.
 func (w *world) newPool(name protocol.PoolName, blockSize int32) *v1alpha1.IPPool {
+	takeOver := v1alpha1.TakeOverAutomatic
+	if w.kind.confirmed {
+		takeOver = v1alpha1.TakeOverConfirmed
+	}
 	return &v1alpha1.IPPool{
 		ObjectMeta: metav1.ObjectMeta{Name: string(name), Generation: 1, CreationTimestamp: metav1.NewTime(epoch)},
-		Spec:       v1alpha1.IPPoolSpec{Ranges: w.ranges(name), BlockSize: &blockSize, Domain: w.domain(name)},
+		Spec:       v1alpha1.IPPoolSpec{Ranges: w.ranges(name), BlockSize: &blockSize, Domain: w.domain(name), TakeOver: takeOver},
 	}
 }
 

@@ -2,7 +2,6 @@ package simulation
 
 import (
 	"fmt"
-	"maps"
 	"net/netip"
 	"slices"
 	"time"
@@ -79,9 +78,21 @@ func (w *world) newPod(n *simNode) *simPod {
 		if a, ok := pickOf(w, w.addresses()); ok {
 			p.exact = a
 		}
+	case w.kind.edge && kind < 4: // back to the node that gave its address to the cluster while it was away
+		if a, ok := pickOf(w, n.cededHere()); ok {
+			p.exact = a
+		}
 	}
 	w.all = append(w.all, p)
 	return p
+}
+
+// cededHere returns the addresses that n has given to the cluster.
+func (n *simNode) cededHere() (all []netip.Addr) {
+	for _, name := range n.names(func(r protocol.Right) bool { return len(r.Ceded) > 0 }) {
+		all = append(all, n.disk.rights[name].Ceded...)
+	}
+	return all
 }
 
 // claimPod makes p a pod that names a claim which it may have.
@@ -188,7 +199,7 @@ func (n *simNode) newSandbox(p *simPod) *sandbox {
 // callAdd sends the ADD of s to the agent. Without one it fails.
 func (n *simNode) callAdd(s *sandbox) {
 	s.adding = true
-	if n.agent == nil || n.paused {
+	if n.agent == nil || n.paused || n.w.noPods() {
 		n.answerAdd(s, nil)
 		return
 	}
@@ -336,7 +347,9 @@ func (w *world) podObject(node *simNode, name string) (*simPod, bool) {
 	return nil, false
 }
 
-// check sends a CHECK, which must find what an ADD was answered.
+// check sends a CHECK, which must find what an ADD was answered, and that it was not
+// taken, as the agent's does: a running pod is not restarted for an address that it
+// rightly has.
 func (n *simNode) check() {
 	s, ok := pickOf(n.w, n.with(func(s *sandbox) bool { return s.uses() && !s.void && !s.unread }))
 	if !ok || n.agent == nil || n.paused {
@@ -344,6 +357,12 @@ func (n *simNode) check() {
 	}
 	if why := n.disk.differs(s); why != "" {
 		n.w.fail(I2, "CHECK of %v: %s", s, why)
+	}
+	att := n.disk.atts[s.key()]
+	for _, x := range att.addrs {
+		if r := n.disk.rights[att.under(x)]; r.Phase == protocol.Lost {
+			n.w.fail(I2, "CHECK of %v: %v rests on %s, which counts as taken, and nobody took it", s, x.addr, r.Name)
+		}
 	}
 }
 
@@ -359,41 +378,4 @@ func (d *simDisk) differs(s *sandbox) string {
 		}
 	}
 	return ""
-}
-
-// excuse notes that a person took an object from under its holder: what rests on
-// it rests on that person's word.
-func (w *world) excuse(uid protocol.UID) {
-	w.excused[uid] = true
-	for _, n := range w.nodes {
-		for k, a := range n.disk.atts {
-			for _, x := range a.addrs {
-				if uid == n.disk.rights[a.under(x)].UID {
-					n.voided[k] = true
-				}
-			}
-		}
-		for _, s := range n.sandboxes {
-			for _, name := range slices.Sorted(maps.Keys(s.under)) {
-				if s.under[name] == uid || n.disk.rights[name].UID == uid {
-					s.void = true
-				}
-			}
-		}
-	}
-}
-
-// vouched notes that somebody vouches, by the rules, that a node runs nothing.
-func (w *world) vouched(name protocol.NodeName) {
-	for _, n := range w.nodes {
-		if n.name != name {
-			continue
-		}
-		for k := range n.disk.atts { // also those whose answer is still on its way
-			n.voided[k] = true
-		}
-		for _, s := range n.sandboxes {
-			s.void = s.void || len(s.addrs) > 0
-		}
-	}
 }

@@ -150,6 +150,7 @@ func (n *simNode) recover(hourly bool) {
 		n.listFormer()
 	}
 	n.wakeWaits()
+	n.mend()
 	for n.hearRecall() { // each is answered by itself: none waits for another
 	}
 	n.cedeUnasked()

@@ -62,6 +62,11 @@ type world struct {
 	beats map[protocol.StoreID]beat
 	// frozen are the stores of machines that were given up.
 	frozen map[protocol.StoreID]bool
+	// saved is the last snapshot, and outrun the UIDs of what nodes had when the API
+	// server went back, as far as they have not noticed.
+	saved   *backup
+	holding bool // no pods start
+	outrun  map[protocol.UID]bool
 
 	stats   map[string]int
 	trace   []string
@@ -69,34 +74,21 @@ type world struct {
 	failure *Failure
 }
 
-// flavour is what happens in a run besides crashes, lost answers and late
-// writes. Who deletes a seat whose terms a lost store alone remembers is outside
-// the fault model: these two are not mixed.
-type flavour struct {
-	handDeletes bool // people delete leases, uses and seats
-	resizes     bool // the controller changes the pool's block size
-	losesStores bool // a node comes back with an empty disk
-	twins       bool // two machines have one node name
-	uses        bool // claims are made, used and freed
-	handWrites  bool // somebody writes into claims' status
-	edits       bool // people edit pools, delete them and make them again
-	moves       bool // and move ranges between them
-	fills       bool // in the end pods come until the nodes' pool is full
-	narrow      bool // the nodes' pool has few addresses
-	leaders     bool // two controllers lead, after an election that went wrong
-}
-
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func newWorld(c *choices, bug Fault, tracing bool) *world {
 	w := &world{
 		rng: c, now: 24 * time.Hour, api: newSimAPI(), fault: bug, tracing: tracing,
-		specs: map[protocol.UID]simSpec{}, excused: map[protocol.UID]bool{}, unnamed: map[protocol.StoreID]bool{}, frozen: map[protocol.StoreID]bool{}, stats: map[string]int{},
+		specs: map[protocol.UID]simSpec{}, excused: map[protocol.UID]bool{}, outrun: map[protocol.UID]bool{}, unnamed: map[protocol.StoreID]bool{}, frozen: map[protocol.StoreID]bool{}, stats: map[string]int{},
 		shown: map[protocol.Revision]any{}, truth: map[protocol.UID]*tenure{}, beats: map[protocol.StoreID]beat{},
 	}
 	w.choose()
 	for _, name := range poolNames {
-		w.makePool(name, 2-int32(w.rng.IntN(2)))
+		size := 2 - int32(w.rng.IntN(2))
+		if w.kind.edge && name == poolName {
+			size = 4
+		}
+		w.makePool(name, size)
 	}
 	leaders := 1
 	if w.kind.leaders {
@@ -105,8 +97,10 @@ func newWorld(c *choices, bug Fault, tracing bool) *world {
 	for i := range leaders {
 		w.ctls = append(w.ctls, newSimController(w, fmt.Sprintf("c%d", i)))
 	}
+	starts := w.addressesOf(poolName)
 	for i := range 2 + w.rng.IntN(3) {
 		n := &simNode{machine: fmt.Sprintf("m%d", i), name: protocol.NodeName(fmt.Sprintf("n%d", i)), fence: defaultFence}
+		n.first = starts[2*i%len(starts)]
 		n.caller = caller{w: w, who: n.machine, deaf: func() bool { return n.cut }}
 		if w.kind.twins && i == 1 {
 			n.name = "n0"
@@ -118,36 +112,6 @@ func newWorld(c *choices, bug Fault, tracing bool) *world {
 		w.nodes = append(w.nodes, n)
 	}
 	return w
-}
-
-// choose decides what happens in the run, and how often.
-func (w *world) choose() {
-	switch w.rng.IntN(3) {
-	case 0:
-		w.kind.handDeletes = true
-	case 1:
-		w.kind.losesStores = true
-	}
-	w.kind.resizes = w.one(3)
-	w.trouble, w.patience = 15+w.rng.IntN(150), 8+w.rng.IntN(60)
-	w.delay = 1 + w.rng.IntN(5)
-	w.haste = 10 + w.rng.IntN(40)
-	w.kind.twins = w.one(8)
-	w.kind.uses = w.one(2)
-	w.kind.handWrites = w.kind.uses && w.one(3)
-	w.kind.edits = w.one(3)
-	w.kind.moves = w.kind.edits && w.one(3)
-	w.kind.fills = w.one(2)
-	w.kind.narrow = w.one(3)
-	w.kind.leaders = w.one(2)
-}
-
-// kindOf returns the flavour of the run of a seed.
-func kindOf(seed uint64) flavour {
-	w := &world{rng: newChoices(seed, false)}
-	w.rng.begin()
-	w.choose()
-	return w.kind
 }
 
 // A simSpec is what a pool's spec says, and its pressure.
@@ -167,8 +131,15 @@ func (w *world) spec() simSpec {
 	return w.specOf(p.UID)
 }
 
-// beat is an accepted heartbeat: when, and the F that it told.
-type beat struct{ at, fence time.Duration }
+// beat is an accepted heartbeat: when, and the F that it told; and when the last one
+// came before which the agent had been silent for F, 0 if there was none.
+type beat struct{ at, fence, back time.Duration }
+
+// silent reports whether whoever sent b is silent for F at now, or was until a moment
+// ago: what was decided then may be under way.
+func (b beat) silent(now time.Duration) bool {
+	return b.fence > 0 && now-b.at >= b.fence || b.back > 0 && now-b.back <= lateMost
+}
 
 // one is true once in n times.
 func (w *world) one(n int) bool { return n > 0 && w.rng.IntN(n) == n-1 }
@@ -243,7 +214,7 @@ func (w *world) act() {
 		}
 	case i < 7:
 		w.person()
-	case i < 10:
+	case i < 10, i < 14 && w.kind.edge:
 		if w.kind.uses {
 			w.personClaims()
 		}
@@ -292,6 +263,9 @@ func (w *world) person() {
 			w.finalizer(l.Name)
 		}
 	case 3:
+		if w.kind.restores {
+			w.backUp()
+		}
 		if w.kind.handDeletes {
 			w.deleteByHand(n)
 		}

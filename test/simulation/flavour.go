@@ -1,0 +1,62 @@
+package simulation
+
+// flavour is what happens in a run besides crashes, lost answers and late
+// writes. Who deletes a seat whose terms a lost store alone remembers is outside
+// the fault model: these two are not mixed.
+type flavour struct {
+	handDeletes bool // people delete leases, uses and seats
+	resizes     bool // the controller changes the pool's block size
+	losesStores bool // a node comes back with an empty disk
+	twins       bool // two machines have one node name
+	uses        bool // claims are made, used and freed
+	handWrites  bool // somebody writes into claims' status
+	edits       bool // people edit pools, delete them and make them again
+	moves       bool // and move ranges between them
+	fills       bool // in the end pods come until the nodes' pool is full
+	narrow      bool // the nodes' pool has few addresses
+	restores    bool // the API server's data go back to a snapshot
+	slow        bool // the API server reads well, and takes long over writes: few are waited for
+	edge        bool // claims of the nodes' pool, which has few addresses, come and go
+	leaders     bool // two controllers lead, after an election that went wrong
+	confirmed   bool // of the dead only what somebody vouches for may be taken
+}
+
+// choose decides what happens in the run, and how often.
+func (w *world) choose() {
+	switch w.rng.IntN(3) {
+	case 0:
+		w.kind.handDeletes = true
+	case 1:
+		w.kind.losesStores = true
+	}
+	w.kind.resizes = w.one(3)
+	w.trouble, w.patience = 15+w.rng.IntN(150), 8+w.rng.IntN(60)
+	w.delay = 1 + w.rng.IntN(5)
+	w.haste = 10 + w.rng.IntN(40)
+	w.kind.twins = w.one(8)
+	w.kind.uses = w.one(2)
+	w.kind.handWrites = w.kind.uses && w.one(3)
+	w.kind.edits = w.one(3)
+	w.kind.moves = w.kind.edits && w.one(3)
+	w.kind.fills = w.one(2)
+	w.kind.narrow = w.one(3)
+	w.kind.leaders = w.one(2)
+	w.kind.slow = w.one(4)
+	if w.one(6) {
+		w.kind.edge, w.kind.uses, w.kind.slow = true, true, w.one(2)
+		w.trouble += 300
+		w.kind.narrow, w.kind.resizes, w.kind.edits, w.kind.moves = false, false, false, false
+	}
+	w.kind.confirmed = !w.kind.twins && !w.kind.losesStores && !w.kind.edits && w.one(3)
+	if k := w.kind; !k.uses && !k.twins && !k.losesStores && !k.handDeletes && !k.edits {
+		w.kind.restores = w.one(2)
+	}
+}
+
+// kindOf returns the flavour of the run of a seed.
+func kindOf(seed uint64) flavour {
+	w := &world{rng: newChoices(seed, false)}
+	w.rng.begin()
+	w.choose()
+	return w.kind
+}

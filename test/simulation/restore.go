@@ -1,0 +1,213 @@
+package simulation
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// backup is a snapshot of the API server's data.
+type backup struct {
+	revision int
+	restore  []func()
+}
+
+// save returns what sets the table back to what it is now. Whoever watches it must begin
+// anew then.
+func (t *simTable[T]) save() (restore func()) {
+	objects, finalizers := maps.Clone(t.objects), maps.Clone(t.finalizers)
+	return func() {
+		t.objects, t.finalizers = maps.Clone(objects), maps.Clone(finalizers)
+		t.names, t.log = slices.Sorted(maps.Keys(objects)), nil
+		for _, name := range t.names {
+			t.log = append(t.log, simEvent[T]{name: name, obj: t.objects[name]})
+		}
+	}
+}
+
+// backUp takes a snapshot, or puts the last one back if it is old enough: every node
+// that has a seat has beaten since.
+func (w *world) backUp() {
+	if b := w.saved; b != nil && w.one(2) {
+		if !slices.ContainsFunc(w.api.seats.list(func(protocol.Seat) bool { return true }), func(s protocol.Seat) bool { return !b.before(s.Meta) }) {
+			w.restore(*b)
+			w.saved = nil
+		}
+		return
+	}
+	w.logf("person: takes a snapshot at revision %d", w.api.revision)
+	w.saved = &backup{revision: w.api.revision, restore: []func(){w.api.leases.save(), w.api.subs.save(), w.api.seats.save(), w.api.pools.save()}}
+}
+
+// before reports whether an object was last written after the snapshot.
+func (b backup) before(m protocol.Meta) bool {
+	return b.revision < revisionNumber(m.Revision)
+}
+
+// restore puts a snapshot back as docs/leases.md tells it: agents and controllers are
+// stopped, and nothing of theirs is on its way; the agents are started, then the
+// controllers, and no pod starts before the agents have put back what they hold.
+func (w *world) restore(b backup) {
+	w.logf("person: stops agents and controllers, and restores the API server to revision %d", b.revision)
+	w.count("API restored")
+	for _, n := range w.nodes {
+		if n.paused {
+			n.wake()
+		}
+		if n.agent != nil {
+			n.crash()
+		}
+	}
+	for _, c := range w.ctls {
+		c.kill()
+		c.die()
+		c.down = true
+	}
+	w.late, w.holding = nil, true
+	for _, restore := range b.restore {
+		restore()
+	}
+	w.api.revision, w.checked = b.revision, -1
+	clear(w.shown)
+	for _, p := range w.api.pools.list(func(simPool) bool { return true }) {
+		if pressure, err := allocator.ParsePressure(string(p.obj.Status.Pressure)); err == nil {
+			spec := w.specs[p.UID]
+			spec.Pressure = pressure
+			w.specs[p.UID] = spec
+		}
+	}
+	for _, n := range w.nodes {
+		n.stale = w.api.leases.watch()
+		n.outrun()
+		n.cut = false
+		if !n.off {
+			n.outlive(n.start)
+		}
+	}
+}
+
+// outrun notes what n has that the restored data may not know: its leases, which it is
+// to put back before others have them, and what was granted, which nobody can.
+func (n *simNode) outrun() {
+	for _, r := range n.disk.rights {
+		n.w.outrun[r.UID] = true
+	}
+	for k, a := range n.disk.atts {
+		n.voided[k] = n.voided[k] || a.use != ""
+	}
+	for _, s := range n.sandboxes {
+		s.void = s.void || n.voided[s.key()]
+	}
+}
+
+// agentsBack reports whether every machine that is on has an agent which has seen its
+// seat since it started.
+func (w *world) agentsBack() bool {
+	return !slices.ContainsFunc(w.nodes, func(n *simNode) bool { return !n.off && (n.agent == nil || !n.agent.met) })
+}
+
+// noPods reports whether nobody is to start a pod: after a restore, until every machine
+// that is on has put back what it holds.
+func (w *world) noPods() bool {
+	w.holding = w.holding && (!w.agentsBack() || slices.ContainsFunc(w.nodes, func(n *simNode) bool { return !n.off && !n.putBack() }))
+	return w.holding
+}
+
+// putBack reports whether all that n holds has been said in its term.
+func (n *simNode) putBack() bool {
+	term := n.agent.sitting.Term
+	return term != 0 && len(n.names(func(r protocol.Right) bool { return !r.PutBack(term) })) == 0
+}
+
+// A sight is what an agent knew of the API server when it sent a call, as in ipam/agent.
+type sight struct {
+	history protocol.History
+	era     int
+}
+
+func (n *simNode) sight() sight { return sight{n.agent.history, n.agent.era} }
+
+// wrote reports whether an answer with that revision, to a write or a list sent at s,
+// may be relied upon.
+func (n *simNode) wrote(s sight, rev protocol.Revision) bool {
+	return n.judge(s, s.history.Behind(rev), func(h protocol.History) protocol.History { return h.SawObject(rev) })
+}
+
+// judge is the agent's: an API server that has gone back is not relied upon, and the
+// agent says all its rights anew.
+func (n *simNode) judge(s sight, behind bool, saw func(protocol.History) protocol.History) bool {
+	a := n.agent
+	switch {
+	case n.w.fault == M40:
+		return true
+	case a.era != s.era:
+		return false
+	case !behind:
+		a.history = saw(a.history)
+		return true
+	}
+	n.w.logf("%s: the API server has gone back", n.machine)
+	n.w.count("rewound")
+	a.era++
+	a.history, a.sitting, a.beatAt = a.history.Rewound(), a.sitting.Rewound(), n.w.now
+	for _, r := range n.disk.rights {
+		delete(n.w.outrun, r.UID)
+	}
+	n.commit(func(d *simDisk) { d.history = a.history })
+	return false
+}
+
+// sat judges the node's seat, as read or written.
+func (n *simNode) sat(s sight, seat protocol.Seat) bool {
+	return n.judge(s, s.history.SeatBehind(seat), func(h protocol.History) protocol.History { return h.SawSeat(seat) })
+}
+
+// withheld reports whether nothing may be leased of the nodes' pool, or given back to
+// it: it has not been opened again since the API server went back.
+func (n *simNode) withheld() bool {
+	restored, p := n.agent.history.Restored, n.agent.pool
+	return restored != nil && !p.Deleting && !restored.Reopened(p)
+}
+
+// withholds reports whether a step's call is not to be sent: what is not Held already is
+// not taken.
+func (n *simNode) withholds(r protocol.Right, call protocol.Call) bool {
+	return (call == protocol.CallCreate || call == protocol.CallFence) && r.Phase != protocol.Held && n.withheld()
+}
+
+// relies reports whether the answer ev to a call about r, sent at s, may be relied upon.
+func (n *simNode) relies(s sight, r protocol.Right, ev protocol.Event) bool {
+	switch o := ev.Object; {
+	case ev.Call == protocol.CallCreate || ev.Call == protocol.CallFence:
+		return n.wrote(s, o.Revision)
+	case ev.Call != protocol.CallRead || ev.Outcome != protocol.Done:
+		return true
+	case !n.judge(s, s.history.RecordBehind(r, o.Meta, o.Turn), func(h protocol.History) protocol.History { return h }):
+		return false
+	case r.Kind == protocol.RightLease && r.Phase == protocol.Held && o.Store != n.disk.store:
+		return !n.withheld() // whoever leased it before he noticed gives it back
+	}
+	return true
+}
+
+// mend brings the agent from having seen that the API server has gone back, by having
+// put back what its node holds, to business as usual.
+func (n *simNode) mend() {
+	a := n.agent
+	restored := a.history.Restored
+	if restored == nil {
+		return
+	}
+	said, _ := protocol.ParseRestoration(a.sitting.Seen.Restored)
+	switch {
+	case restored.Back && said == *restored && !n.withheld():
+		a.history.Restored = nil
+	case !restored.Back && n.putBack():
+		a.history.Restored = &protocol.Restoration{Back: true, Opening: restored.Opening}
+	default:
+		return
+	}
+	a.beatAt = n.w.now
+}
