@@ -226,7 +226,7 @@ func (a *Agent) tryBlock(ctx context.Context, p *pool, known *knownPool, block n
 	defer p.demand.unclaim(block)
 	_, res, err := a.drive(ctx, leaseRight(known.Pool, block), protocol.Event{Kind: protocol.EventWant})
 	if err != nil {
-		return true, &notReadyError{Pool: protocol.PoolName(known.Name), Why: fmt.Sprintf("gave no lease of %v: %v", block, err)}
+		return true, undriven(p, block, err)
 	}
 	switch res.Verdict {
 	case protocol.VerdictServes:
@@ -238,13 +238,21 @@ func (a *Agent) tryBlock(ctx context.Context, p *pool, known *knownPool, block n
 		if a.seated() { // this one cannot be settled now: another may
 			return false, nil
 		}
-	case protocol.VerdictRefused, protocol.VerdictNone:
+	case protocol.VerdictRefused, protocol.VerdictDenied, protocol.VerdictNone:
 	}
 	return true, noLease(p, block, res)
 }
 
+// undriven says why a drive for a lease of block has come to no end. Where news of the
+// pool are due, they will tell.
+func undriven(p *pool, block netip.Prefix, err error) error {
+	return &notReadyError{Pool: p.name, Why: fmt.Sprintf("gave no lease of %v: %v", block, err), News: is[*poolWaitsError](err)}
+}
+
 // noLease says why a drive has ended without a lease of block. Where that was refused,
-// the pool as read live was not as heard: the watch will say so, too.
+// the pool as read live was not as heard: the watch will say so, too. Where the API
+// server has denied the create, by a rule of its own, nothing will say when it does not
+// any more: that is not waited for.
 func noLease(p *pool, block netip.Prefix, res protocol.Result) error {
 	return &notReadyError{Pool: p.name, Why: fmt.Sprintf("gave no lease of %v: %s", block, res.Why), News: res.Verdict == protocol.VerdictRefused}
 }
@@ -343,7 +351,7 @@ func (a *Agent) obtainExact(ctx context.Context, p *pool, n need) error {
 	r, res, err := a.pursue(ctx, leaseRight(known.Pool, block), protocol.Event{Kind: protocol.EventWant})
 	switch {
 	case err != nil:
-		return &notReadyError{Pool: p.name, Why: "gave no lease of " + block.String() + ": " + err.Error()}
+		return undriven(p, block, err)
 	case res.Verdict == protocol.VerdictServes && !slices.Contains(r.Ceded, n.exact):
 		return nil
 	case res.Verdict == protocol.VerdictServes:

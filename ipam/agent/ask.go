@@ -204,6 +204,8 @@ func (a *Agent) await(ctx context.Context, add *addition, r protocol.Right) (pro
 				return now, &RefusedError{*why}
 			}
 			return now, &waitingError{Why: "the request is refused: " + res.Why}
+		case protocol.VerdictDenied:
+			return now, &waitingError{Why: "the cluster cannot be asked for an address: " + res.Why}
 		case protocol.VerdictTaken, protocol.VerdictGone:
 			return now, errRequestGone
 		case protocol.VerdictLater, protocol.VerdictNone:

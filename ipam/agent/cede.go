@@ -206,7 +206,7 @@ func (a *Agent) cedeOf(ctx context.Context, r protocol.Right, within *netipx.IPS
 	switch {
 	case errors.Is(err, errNothing):
 		return true
-	case errors.Is(err, errUnanswered), errors.Is(err, errNoSeat): // it is tried again
+	case errors.Is(err, errUnanswered), errors.Is(err, errNoSeat), is[*poolWaitsError](err): // it is tried again
 		return false
 	case err != nil:
 		a.log.WarnContext(ctx, "addresses not ceded", "lease", r.Name, "error", err)

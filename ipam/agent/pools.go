@@ -148,6 +148,9 @@ func (a *Agent) unleasable(name protocol.PoolName, known *knownPool, absent bool
 	if !known.Open {
 		return "is closed: " + known.notOpen()
 	}
+	if known.Edited { // its ranges may be another pool's by now
+		return "was edited, and the controller has not looked at it yet"
+	}
 	return a.unopened(name)
 }
 

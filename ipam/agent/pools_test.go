@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"net/netip"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 	"github.com/tenure-ipam/tenure/ipam/store"
+	"github.com/tenure-ipam/tenure/ipam/wire"
 )
 
 // changed returns p's pool as known, with a change.
@@ -43,6 +45,9 @@ func TestAwaitsPool(t *testing.T) {
 			k.UID, k.Open, k.Bits4, k.Bits6, k.Waits = "p2", false, 0, 0, "an earlier one has leases"
 		},
 			want: "pool lan has not been opened by the controller yet: an earlier one has leases"},
+		{name: "edited", before: func(k *knownPool) { k.Edited = true }, want: "pool lan was edited, and the controller has not looked at it yet"},
+		{name: "edited, and looked at", before: func(k *knownPool) { k.Edited = true }, opens: true},
+		{name: "edited, to one address", before: func(k *knownPool) { k.Edited = true }, exact: "10.0.0.5", want: "pool lan was edited"},
 		{name: "gone", before: func(*knownPool) {}, absent: true, want: "pool lan does not exist"},
 		{name: "gone, and made again", before: func(*knownPool) {}, absent: true, opens: true},
 	} {
@@ -109,31 +114,101 @@ func (shutPools) ReadPool(_ context.Context, name protocol.PoolName) (protocol.P
 	return protocol.Pool{Meta: protocol.Meta{Name: string(name), UID: "p"}, Bits4: 30}, protocol.Done, nil
 }
 
+// editedPools shows every pool edited: the controller has not looked at it yet.
+type editedPools struct{ Pools }
+
+func (editedPools) ReadPool(_ context.Context, name protocol.PoolName) (protocol.Pool, protocol.Outcome, error) {
+	return protocol.Pool{Meta: protocol.Meta{Name: string(name), UID: "p"}, Bits4: 30, Open: true, Edited: true, Generation: 2}, protocol.Done, nil
+}
+
+// newSeatedAgent is newBubbleAgent on leases and pools, in term 3 of its seat.
+func newSeatedAgent(t *testing.T, leases Leases, pools Pools) (*Agent, *pool) {
+	t.Helper()
+	a, p := newBubbleAgent(t, &listedLeases{})
+	a.cl.Leases, a.cl.Pools, a.metrics = leases, pools, newMetrics(state{a})
+	a.sitting.Term = 3
+	err := a.st.Update(t.Context(), func(tx *store.Tx) error { return tx.PutIdentity(store.Identity{Node: "n1", Term: 3}) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a, p
+}
+
+// obtains has an ADD without an address wait for one, for wait at most, and returns how
+// long it did.
+func obtains(t *testing.T, a *Agent, p *pool, exact string, wait time.Duration) (time.Duration, error) {
+	t.Helper()
+	n := need{family: allocator.IPv4}
+	if exact != "" {
+		n.exact = netip.MustParseAddr(exact)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), wait)
+	defer cancel()
+	began := time.Now()
+	err := a.obtain(ctx, p, n, a.landings.Load())
+	return time.Since(began), err
+}
+
+// TestAwaitsPoolThatWasJustEdited: a pool that the live read after a create finds edited,
+// and not looked at by the controller, is waited for. No other block is tried, and the
+// cluster is not asked: whoever looks at the pool will tell.
+func TestAwaitsPoolThatWasJustEdited(t *testing.T) {
+	for _, exact := range []string{"", "10.0.0.5"} {
+		synctest.Test(t, func(t *testing.T) {
+			leases := &createdLeases{}
+			a, p := newSeatedAgent(t, leases, editedPools{})
+			took, err := obtains(t, a, p, exact, time.Second)
+			if took != time.Second || !is[*notReadyError](err) || !strings.Contains(err.Error(), "pool lan was edited") || leases.created != 1 {
+				t.Errorf("exactly %q: %v after %v and %d creates; want that the pool was edited, after a second and one", exact, err, took, leases.created)
+			}
+			go func() {
+				time.Sleep(time.Second)
+				p.set(changed(p, func(k *knownPool) { k.Generation = 2 }), false)
+			}()
+			if took, err := obtains(t, a, p, exact, time.Minute); took != time.Second || err != nil || leases.deleted != 0 {
+				t.Errorf("exactly %q: %v after %v, %d leases deleted; want another look when the controller has looked", exact, err, took, leases.deleted)
+			}
+		})
+	}
+}
+
+// deniedLeases refuses every create.
+type deniedLeases struct {
+	createdLeases
+	why string
+}
+
+func (d *deniedLeases) CreateLease(context.Context, protocol.Lease) (protocol.Lease, protocol.Outcome, error) {
+	d.created++
+	return protocol.Lease{}, protocol.Refused, errors.New(d.why)
+}
+
+// TestDeniedCreateIsNotAwaited: an ADD whose lease the API server will not create, by its
+// access rules or a policy, says so at once, in the API server's words: nothing would
+// tell of a change. It is to be tried again, for somebody may mend it.
+func TestDeniedCreateIsNotAwaited(t *testing.T) {
+	for _, exact := range []string{"", "10.0.0.5"} {
+		synctest.Test(t, func(t *testing.T) {
+			leases := &deniedLeases{why: `ipleases.tenure.dev is forbidden: User "system:anonymous" cannot create it`}
+			a, p := newSeatedAgent(t, leases, shutPools{})
+			took, err := obtains(t, a, p, exact, time.Minute)
+			if took != 0 || err == nil || !strings.Contains(err.Error(), leases.why) || leases.created != 1 {
+				t.Errorf("exactly %q: %v after %v and %d creates; want the API server's words at once", exact, err, took, leases.created)
+			} else if got := wireError(err).Code; got != wire.CodeTryAgainLater {
+				t.Errorf("exactly %q: code %d; want %d", exact, got, wire.CodeTryAgainLater)
+			}
+		})
+	}
+}
+
 // TestAwaitsPoolThatWasJustClosed: a pool that is found closed only by the live read
 // after a lease was created is waited for, too: the watch has not told of it yet.
 func TestAwaitsPoolThatWasJustClosed(t *testing.T) {
 	for _, exact := range []string{"", "10.0.0.5"} {
 		synctest.Test(t, func(t *testing.T) {
-			a, p := newBubbleAgent(t, &listedLeases{})
 			leases := &createdLeases{}
-			a.cl.Leases, a.cl.Pools, a.metrics = leases, shutPools{}, newMetrics(state{a})
-			a.sitting.Term = 3
-			err := a.st.Update(t.Context(), func(tx *store.Tx) error { return tx.PutIdentity(store.Identity{Node: "n1", Term: 3}) })
-			if err != nil {
-				t.Fatal(err)
-			}
-			n := need{family: allocator.IPv4}
-			if exact != "" {
-				n.exact = netip.MustParseAddr(exact)
-			}
-			try := func(wait time.Duration) (time.Duration, error) {
-				ctx, cancel := context.WithTimeout(t.Context(), wait)
-				defer cancel()
-				began := time.Now()
-				err := a.obtain(ctx, p, n, a.landings.Load())
-				return time.Since(began), err
-			}
-			took, err := try(time.Second)
+			a, p := newSeatedAgent(t, leases, shutPools{})
+			took, err := obtains(t, a, p, exact, time.Second)
 			if took != time.Second || !is[*notReadyError](err) || !strings.Contains(err.Error(), "pool lan is closed") {
 				t.Errorf("exactly %q: %v after %v; want that the pool is closed, after a second", exact, err, took)
 			}
@@ -141,7 +216,7 @@ func TestAwaitsPoolThatWasJustClosed(t *testing.T) {
 				time.Sleep(time.Second) // the watch is so late
 				p.set(changed(p, func(k *knownPool) { k.Open = false }), false)
 			}()
-			if took, err := try(time.Minute); took != time.Second || err != nil {
+			if took, err := obtains(t, a, p, exact, time.Minute); took != time.Second || err != nil {
 				t.Errorf("exactly %q: %v after %v; want another look when the watch has told", exact, err, took)
 			}
 			if leases.created != 2 || leases.deleted != 2 {

@@ -25,8 +25,8 @@ func (a *Agent) reserveIn(p *pool, d time.Duration) {
 
 // reserve acquires ahead of need what the pool's use on this node suggests.
 func (a *Agent) reserve(p *pool) {
-	known, _, _ := p.now()
-	if known == nil || !known.Open || known.Deleting {
+	known, absent, _ := p.now()
+	if a.unleasable(p.name, known, absent) != "" {
 		return
 	}
 	for _, f := range known.shape.Families() {

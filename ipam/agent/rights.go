@@ -78,8 +78,12 @@ func (a *Agent) driveFrom(ctx context.Context, fresh protocol.Right, begin begin
 			return res.Next, res, nil
 		}
 		ev, err := a.call(ctx, self, res, &shown)
-		unanswered = nil
-		if ev.Outcome == protocol.Unknown && !errors.Is(err, errAwaited) {
+		switch {
+		case ev.Outcome != protocol.Unknown, errors.Is(err, errAwaited):
+			unanswered = nil
+		case is[*poolWaitsError](err):
+			unanswered = err
+		default:
 			unanswered = fmt.Errorf("%s: %w: %s", fresh.Name, errUnanswered, ev.Why)
 		}
 		begin = func(*store.Tx, protocol.Self, protocol.Right) (protocol.Event, error) { return ev, nil }
@@ -363,10 +367,7 @@ func (a *Agent) callLease(ctx context.Context, self protocol.Self, r protocol.Ri
 		var p protocol.Pool
 		p, out, err = a.cl.Pools.ReadPool(ctx, r.Pool)
 		if out == protocol.Done || out == protocol.NotFound {
-			out, err = confirmation(protocol.Confirmation(r, p, out))
-		}
-		if out == protocol.Done && r.Phase != protocol.Held && a.behind(p) {
-			out, err = protocol.Unknown, fmt.Errorf("pool %s was edited, and this node has not heard of it yet", r.Pool)
+			out, err = a.confirmLease(r, p, out)
 		}
 		return protocol.Object{}, out, err
 	case protocol.CallNone:
@@ -379,13 +380,29 @@ func meta(r protocol.Right) protocol.Meta {
 	return protocol.Meta{Name: r.Name, UID: r.UID, Revision: r.Revision}
 }
 
-// confirmation turns a decision and its reason into the answer to a CallConfirm.
-func confirmation(out protocol.Outcome, why string) (protocol.Outcome, error) {
-	if out == protocol.Done {
+// confirmLease decides whether a lease may serve, by its pool as read live with
+// outcome read. A pool that news are due of is a [*poolWaitsError].
+func (a *Agent) confirmLease(r protocol.Right, p protocol.Pool, read protocol.Outcome) (protocol.Outcome, error) {
+	out, why := protocol.Confirmation(r, p, read)
+	if out == protocol.Done && r.Phase != protocol.Held && a.behind(p) {
+		out, why = protocol.Unknown, fmt.Sprintf("pool %s was edited, and this node has not heard of it yet", r.Pool)
+	}
+	switch out {
+	case protocol.Done:
 		return out, nil
+	case protocol.Unknown:
+		return out, &poolWaitsError{Why: why}
+	case protocol.NotFound, protocol.Exists, protocol.Conflict, protocol.Refused:
 	}
 	return out, errors.New(why)
 }
+
+// A poolWaitsError says that a lease is not confirmed, and nothing is wrong: its pool is
+// to be looked at, by the controller or by this node, before it is known whether it
+// serves.
+type poolWaitsError struct{ Why string }
+
+func (e *poolWaitsError) Error() string { return e.Why }
 
 func (a *Agent) term() int64 {
 	a.mu.Lock()

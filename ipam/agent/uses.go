@@ -120,7 +120,7 @@ func (a *Agent) use(ctx context.Context, c protocol.Claim, ask protocol.Use, con
 			continue
 		case protocol.VerdictRefused:
 			return "", nil, &ClaimError{Claim: c.Ref().String(), Why: res.Why}
-		case protocol.VerdictLater, protocol.VerdictGone, protocol.VerdictNone:
+		case protocol.VerdictLater, protocol.VerdictDenied, protocol.VerdictGone, protocol.VerdictNone:
 			return "", nil, &ClaimError{Claim: c.Ref().String(), Why: "use not settled: " + res.Why, Later: true}
 		}
 	}

@@ -38,7 +38,7 @@ func created(r Right, ev Event) Result {
 		// A definite no: nothing was or will be created by this call. If an
 		// earlier one's object has been seen, it is still there.
 		if r.Phase == Noted && r.UID == "" {
-			return Result{Next: r, Forget: !r.Doubtful, Verdict: VerdictRefused, Why: ev.Why}
+			return Result{Next: r, Forget: !r.Doubtful, Verdict: VerdictDenied, Why: ev.Why}
 		}
 		return later(r, ev.Why)
 	case Unknown, NotFound, Conflict:

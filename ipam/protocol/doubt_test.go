@@ -7,13 +7,13 @@ import "testing"
 func TestRefusedCreateAfterOneInDoubt(t *testing.T) {
 	fresh := walkStart(RightLease).Right
 	first := Step(fresh, cedeSelf, Event{Kind: EventWant, Now: walkNow})
-	if res := Step(first.Next, cedeSelf, answerTo(CallCreate, Refused, Object{})); !res.Forget || res.Verdict != VerdictRefused {
+	if res := Step(first.Next, cedeSelf, answerTo(CallCreate, Refused, Object{})); !res.Forget || res.Verdict != VerdictDenied {
 		t.Errorf("the only create refused: got %+v; want it forgotten", res)
 	}
 	lost := Step(first.Next, cedeSelf, answerTo(CallCreate, Unknown, Object{}))
 	second := Step(lost.Next, cedeSelf, Event{Kind: EventWant, Now: walkNow})
 	res := Step(second.Next, cedeSelf, answerTo(CallCreate, Refused, Object{}))
-	if res.Forget || res.Next.Phase != Noted || res.Verdict != VerdictRefused {
+	if res.Forget || res.Next.Phase != Noted || res.Verdict != VerdictDenied {
 		t.Errorf("the second create refused: got %+v; want the name kept, and the refusal said", res)
 	}
 	if _, ok := NextLook(res.Next.NotedAt, walkNow); !ok {

@@ -79,7 +79,7 @@ func brokenRules(w walk, ev Event, res Result) []string {
 		{"a right of a lost store serves", serves && next.Store != ""},
 		{"a sub-lease of a lost store is written to", was.Store != "" && was.Kind != RightLease && res.Call == CallFence},
 		{"a request that was held is created again", res.Call == CallCreate && was.Kind == RightRequest && was.Phase == Held},
-		{"a refusal without a reason", (res.Verdict == VerdictRefused || res.Verdict == VerdictTaken) && res.Why == ""},
+		{"a refusal without a reason", (res.Verdict == VerdictRefused || res.Verdict == VerdictDenied || res.Verdict == VerdictTaken) && res.Why == ""},
 	}
 	var why []string
 	for _, r := range rules {

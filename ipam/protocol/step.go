@@ -176,9 +176,11 @@ const (
 	VerdictServes
 	// VerdictTaken: the object is another's.
 	VerdictTaken
-	// VerdictRefused: confirmed not to serve, or refused by the API server for
-	// good; Result.Why says why.
+	// VerdictRefused: confirmed not to serve; Result.Why says why.
 	VerdictRefused
+	// VerdictDenied: the API server will not create it, by its access rules, a policy
+	// or its validation; Result.Why has its words.
+	VerdictDenied
 	// VerdictLater: nothing can be said or done now; look again later.
 	VerdictLater
 	// VerdictGone: the record has been forgotten, rightly.
@@ -186,7 +188,7 @@ const (
 )
 
 func (v Verdict) String() string {
-	names := [...]string{"None", "Serves", "Taken", "Refused", "Later", "Gone"}
+	names := [...]string{"None", "Serves", "Taken", "Refused", "Denied", "Later", "Gone"}
 	if int(v) >= len(names) {
 		return fmt.Sprintf("Verdict(%d)", uint8(v))
 	}

@@ -28,7 +28,7 @@ var stepTable = []struct{ record, events, want string }{
 	{"noted", "Read Done mine of an older term", "noted, seen; Fence"},
 	{"noted", "use: Read Done mine for another pod", "noted, seen; Fence"},
 	{"noted", "Read Done mine being deleted", "noted, seen; Later"},
-	{"noted", "Create Refused", "forgotten; Refused"},
+	{"noted", "Create Refused", "forgotten; Denied"},
 	{"noted", "Read another's", "forgotten; Taken"},
 	{"noted", "Read NotFound after 30m", "forgotten; Gone"},
 

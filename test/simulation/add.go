@@ -239,7 +239,7 @@ func (a *simAdd) request() {
 	n.agent.tried[r.Name] = n.w.now
 	n.drive(r, protocol.Event{Kind: protocol.EventWant}, func(got protocol.Right, res protocol.Result) {
 		if res.Verdict != protocol.VerdictServes {
-			if res.Verdict == protocol.VerdictRefused || res.Verdict == protocol.VerdictTaken {
+			if res.Verdict == protocol.VerdictRefused || res.Verdict == protocol.VerdictDenied || res.Verdict == protocol.VerdictTaken {
 				a.end(nil)
 				return
 			}
@@ -347,7 +347,7 @@ func (a *simAdd) tryUse(ask protocol.Use, addrs []netip.Addr, leases, names []st
 			n.later(func() { a.tryUse(ask, addrs, leases, names[1:], done) })
 		case protocol.VerdictServes:
 			done(got.Name)
-		case protocol.VerdictNone, protocol.VerdictRefused, protocol.VerdictLater, protocol.VerdictGone:
+		case protocol.VerdictNone, protocol.VerdictRefused, protocol.VerdictDenied, protocol.VerdictLater, protocol.VerdictGone:
 			done("")
 		}
 	})
