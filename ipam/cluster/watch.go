@@ -195,13 +195,13 @@ func MirrorOf(o metav1.Object) protocol.UID {
 	return protocol.UID(o.GetAnnotations()[annotationMirror])
 }
 
-// listWatch lists and watches the objects of a namespace, or of all, that selector
-// tells by their fields.
+// listWatch lists and watches, for an agent, the objects of a namespace, or of all, that
+// selector tells by their fields.
 func listWatch(c client.WithWatch, namespace string, selector fields.Selector, list func() client.ObjectList) cache.ListerWatcher {
 	options := func(raw metav1.ListOptions) client.ListOption {
 		return &client.ListOptions{Namespace: namespace, FieldSelector: selector, Raw: &raw}
 	}
-	return cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
+	return Persist(cache.ToListWatcherWithWatchListSemantics(&cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, raw metav1.ListOptions) (runtime.Object, error) {
 			l := list()
 			return l, c.List(ctx, l, options(raw))
@@ -209,7 +209,7 @@ func listWatch(c client.WithWatch, namespace string, selector fields.Selector, l
 		WatchFuncWithContext: func(ctx context.Context, raw metav1.ListOptions) (watch.Interface, error) {
 			return c.Watch(ctx, list(), options(raw))
 		},
-	}, c)
+	}, c), agentPause)
 }
 
 // strip drops what no reader of a cache needs.

@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"time"
 
 	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
 	coordination "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -20,10 +22,13 @@ import (
 )
 
 // cacheOptions keeps the caches lean: with 100,000 claims and 30,000 leases what
-// nobody here reads would be most of them.
+// nobody here reads would be most of them. They hear soon after an outage.
 func cacheOptions(seats string) cache.Options {
 	strip := cache.TransformStripManagedFields()
 	return cache.Options{
+		NewInformer: func(lw toolscache.ListerWatcher, o runtime.Object, resync time.Duration, by toolscache.Indexers) toolscache.SharedIndexInformer {
+			return toolscache.NewSharedIndexInformer(cluster.Persist(lw, cluster.ControllerPause), o, resync, by)
+		},
 		DefaultTransform: strip,
 		ByObject: map[client.Object]cache.ByObject{
 			&coordination.Lease{}: {Namespaces: map[string]cache.Config{seats: {}}},
