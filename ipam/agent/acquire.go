@@ -191,7 +191,7 @@ func (a *Agent) probe(ctx context.Context, p *pool, known *knownPool, n need) er
 	tried, small := map[netip.Prefix]bool{}, known.small(n.family)
 	for range a.cfg.Probes {
 		block, ok, err := a.candidate(p, known, n, tried)
-		if err == nil && !ok && small && a.look(ctx, p) { // what was seen leased may be free again
+		if err == nil && !ok && small && a.look(ctx, p, 0) { // what was seen leased may be free again
 			block, ok, err = a.candidate(p, known, n, tried)
 		}
 		if err != nil {
@@ -208,13 +208,14 @@ func (a *Agent) probe(ctx context.Context, p *pool, known *knownPool, n need) er
 		if !ok {
 			return &lackError{Cause: &ExhaustedError{Pool: p.name, Family: n.family, View: n.view}}
 		}
+		began := a.clock.Now()
 		if done, err := a.tryBlock(ctx, p, known, block); done {
 			return err
 		}
 		tried[block] = true
 		p.demand.met(block, a.clock.Now())
-		if small {
-			a.look(ctx, p)
+		if small { // by then the creates of those that have begun at once are answered, too
+			a.look(ctx, p, a.clock.Now().Since(began))
 		}
 	}
 	return &lackError{Cause: fmt.Errorf("pool %s is contended: %w", p.name, errOthers)}

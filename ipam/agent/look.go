@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"math/rand/v2"
 	"net/netip"
 	"time"
 
@@ -37,13 +38,13 @@ func (p *knownPool) small(f allocator.Family) bool {
 }
 
 // look has an overview of p that was begun a moment ago at most, and shares the list
-// with the acquires that want one at the same time. It reports whether there is news.
-// Without the list they go on as before.
-func (a *Agent) look(ctx context.Context, p *pool) (news bool) {
+// with the acquires that want one at the same time. The list is made within spread:
+// nodes that have met at once do not look, and go on, at once. It reports whether there is
+// news. Without the list the acquires go on as before.
+func (a *Agent) look(ctx context.Context, p *pool, spread time.Duration) (news bool) {
 	d := &p.demand
 	d.mu.Lock()
-	began := a.clock.Now()
-	if d.seen.leased != nil && began.Since(d.seen.at) < max(lookEach, lookTimes*d.seen.took) {
+	if d.seen.leased != nil && a.clock.Now().Since(d.seen.at) < max(lookEach, lookTimes*d.seen.took) {
 		d.mu.Unlock()
 		return false
 	}
@@ -60,6 +61,10 @@ func (a *Agent) look(ctx context.Context, p *pool) (news bool) {
 	d.seen.listing = listing
 	d.mu.Unlock()
 
+	if spread > 0 {
+		a.wait(ctx, rand.N(spread))
+	}
+	began := a.clock.Now()
 	blocks, err := a.cl.Leases.LeasedBlocks(ctx, p.name)
 	if err != nil {
 		a.log.DebugContext(ctx, "leases of a pool not listed", "pool", p.name, "error", err)

@@ -69,7 +69,7 @@ func TestLookIsShared(t *testing.T) {
 			var wg sync.WaitGroup
 			for range callers {
 				wg.Go(func() {
-					if got := a.look(t.Context(), p); got != news {
+					if got := a.look(t.Context(), p, 0); got != news {
 						t.Errorf("%s: news %v; want %v", at, got, news)
 					}
 				})
@@ -83,6 +83,29 @@ func TestLookIsShared(t *testing.T) {
 		look("at once", 2, false, 1)
 		time.Sleep(lookEach)
 		look("later", 2, true, 2)
+	})
+}
+
+// TestLookIsSpread: nodes that have met do not all look at once; the acquires of one
+// that meet others meanwhile wait with it for one list, made when that time is over.
+func TestLookIsSpread(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		leases := &listedLeases{}
+		a, p := newBubbleAgent(t, leases)
+		const spread = time.Hour
+		began := time.Now()
+		var wg sync.WaitGroup
+		for range 3 {
+			wg.Go(func() { a.look(t.Context(), p, spread) })
+		}
+		wg.Wait()
+		took := time.Since(began)
+		if took <= 100*time.Millisecond || took > spread+100*time.Millisecond || leases.lists != 1 {
+			t.Errorf("%d lists after %v; want one, within %v", leases.lists, took, spread)
+		}
+		if listed := a.clock.Now().Boot - p.demand.seen.at.Boot; listed != 100*time.Millisecond {
+			t.Errorf("the overview is as of %v ago; want of when the list was begun", listed)
+		}
 	})
 }
 
@@ -129,7 +152,7 @@ func TestCandidate(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		a.look(t.Context(), p)
+		a.look(t.Context(), p, 0)
 		if block, ok := next(); block != free || !ok {
 			t.Errorf("candidate %v, %v; want %v, which nobody has", block, ok, free)
 		}
@@ -153,7 +176,7 @@ func TestCandidate(t *testing.T) {
 func TestCandidateOfManyBlocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, p := newBubbleAgent(t, &listedLeases{})
-		a.look(t.Context(), p)
+		a.look(t.Context(), p, 0)
 		if block, ok, err := a.candidate(p, p.known, need{family: allocator.IPv6}, nil); !ok || err != nil || block.Bits() != 112 {
 			t.Errorf("candidate %v, %v, %v; want a block of IPv6", block, ok, err)
 		}

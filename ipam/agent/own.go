@@ -26,6 +26,7 @@ func (a *Agent) listOwn(ctx context.Context) {
 
 // compareOwn is listOwn once.
 func (a *Agent) compareOwn(ctx context.Context) error {
+	began, era := a.clock.Now(), a.sight().era
 	leases, _, err := a.cl.Leases.NodeLeases(ctx, a.cfg.Node)
 	if err != nil {
 		return err
@@ -40,12 +41,21 @@ func (a *Agent) compareOwn(ctx context.Context) error {
 	a.mu.Lock()
 	a.reading = false
 	a.mu.Unlock()
+	recorded := true
 	there, tell := map[string]protocol.UID{}, map[string]protocol.Lease{}
 	for _, l := range leases {
 		if l.Store == a.st.ID() {
 			there[l.Name], tell[l.Name] = l.UID, l
-			a.adoptStray(ctx, protocol.Right{Kind: protocol.RightLease, Name: l.Name, Pool: l.Pool, PoolUID: l.PoolUID, Block: l.Block})
+			ok := a.adoptStray(ctx, protocol.Right{Kind: protocol.RightLease, Name: l.Name, Pool: l.Pool, PoolUID: l.PoolUID, Block: l.Block})
+			recorded = recorded && ok
 		}
+	}
+	if recorded {
+		a.mu.Lock()
+		if a.era == era {
+			a.certainty = a.certainty.Listed(began.Boot)
+		}
+		a.mu.Unlock()
 	}
 	for _, s := range subs {
 		if s.Store != a.st.ID() {
@@ -72,14 +82,15 @@ func (a *Agent) compareOwn(ctx context.Context) error {
 }
 
 // adoptStray takes up an object in this store's name that the store has no record
-// of: a create that came late, from which nothing was given. It goes back.
-func (a *Agent) adoptStray(ctx context.Context, r protocol.Right) {
+// of: a create that came late, from which nothing was given. It goes back. It reports
+// whether there is a record of r by now.
+func (a *Agent) adoptStray(ctx context.Context, r protocol.Right) (recorded bool) {
 	if _, known := a.right(r.Name); known {
-		return
+		return true
 	}
 	unlock, err := a.rights.lock(ctx, r.Name)
 	if err != nil {
-		return
+		return false
 	}
 	defer unlock()
 	err = a.st.Update(ctx, func(tx *store.Tx) error {
@@ -91,8 +102,24 @@ func (a *Agent) adoptStray(ctx context.Context, r protocol.Right) {
 	})
 	if err != nil {
 		a.log.WarnContext(ctx, "stray right not taken up", "right", r.Name, "error", err)
-		return
+		return false
 	}
 	a.log.InfoContext(ctx, "stray right found, giving it back", "right", r.Name)
 	a.lookIn(r.Name, 0)
+	return true
+}
+
+// certain reports whether a create, of the answer ev, has met a lease of another's: this
+// store would have a record of its own. One without an answer makes that doubtful.
+func (a *Agent) certain(ev protocol.Event) bool {
+	if ev.Call != protocol.CallCreate {
+		return false
+	}
+	now := a.clock.Now()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if ev.Outcome == protocol.Unknown {
+		a.certainty = a.certainty.Doubted(now.Boot)
+	}
+	return ev.Outcome == protocol.Exists && a.certainty.Sure()
 }

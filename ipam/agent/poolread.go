@@ -3,17 +3,20 @@ package agent
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
 // sharedPools has callers that read one pool live share a read: one is under way at
 // a time, and those that come meanwhile are all answered by the next, which begins
-// after they came. A burst of acquires, each of which must read its pool after its
-// create, so costs a few reads.
+// after they came, and after the creates that are under way have been answered. A burst
+// of acquires, each of which must read its pool after its create, so costs a few reads.
 type sharedPools struct {
 	Pools
 	background func(func(context.Context)) // runs a task
+	creating   *creating
+	clock      Clock
 
 	mu    sync.Mutex
 	reads map[protocol.PoolName]*poolReads // guarded by mu; of pools that are being read
@@ -65,6 +68,7 @@ func (s *sharedPools) join(name protocol.PoolName) *poolRead {
 // serve reads a pool until nobody waits for it.
 func (s *sharedPools) serve(ctx context.Context, name protocol.PoolName, of *poolReads) {
 	for {
+		s.creating.await(ctx, name, s.clock)
 		s.mu.Lock()
 		r := of.next
 		of.next = nil
@@ -76,5 +80,64 @@ func (s *sharedPools) serve(ctx context.Context, name protocol.PoolName, of *poo
 		s.mu.Unlock()
 		r.pool, r.out, r.err = s.Pools.ReadPool(ctx, name)
 		close(r.done)
+	}
+}
+
+// creating counts the creates of leases that are under way. The zero value is ready.
+type creating struct {
+	mu    sync.Mutex
+	pools map[protocol.PoolName]*creates // guarded by mu; of pools with creates under way, or lately
+}
+
+// creates are those of one pool. Its fields are guarded by creating.mu.
+type creates struct {
+	underWay int
+	none     chan struct{} // closes when none is under way; nil while none is
+	took     time.Duration // how long the last one took
+}
+
+// begin notes that a create of a lease of a pool has begun. The caller calls answered
+// once, when it is.
+func (c *creating) begin(name protocol.PoolName, began protocol.Instant) (answered func(now protocol.Instant)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	of := c.pools[name]
+	if of == nil {
+		if c.pools == nil {
+			c.pools = map[protocol.PoolName]*creates{}
+		}
+		of = &creates{}
+		c.pools[name] = of
+	}
+	if of.underWay == 0 {
+		of.none = make(chan struct{})
+	}
+	of.underWay++
+	return func(now protocol.Instant) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		of.took = now.Since(began)
+		if of.underWay--; of.underWay == 0 {
+			close(of.none)
+			of.none = nil
+		}
+	}
+}
+
+// await waits until no create of a pool is under way, for as long as the last one took
+// at most: those that began with it are answered by then, if anything is.
+func (c *creating) await(ctx context.Context, name protocol.PoolName, clock Clock) {
+	c.mu.Lock()
+	of := c.pools[name]
+	if of == nil || of.none == nil {
+		c.mu.Unlock()
+		return
+	}
+	none, took := of.none, of.took
+	c.mu.Unlock()
+	select {
+	case <-none:
+	case <-clock.After(took):
+	case <-ctx.Done():
 	}
 }

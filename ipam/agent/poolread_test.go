@@ -30,7 +30,7 @@ func TestSharedPools(t *testing.T) {
 		var running sync.WaitGroup
 		shared := &sharedPools{Pools: slow, background: func(task func(context.Context)) {
 			running.Go(func() { task(t.Context()) })
-		}}
+		}, creating: &creating{}, clock: bubbleClock{time.Now()}}
 		var callers sync.WaitGroup
 		call := func(want int64, after time.Duration) {
 			callers.Go(func() {
@@ -58,5 +58,49 @@ func TestSharedPools(t *testing.T) {
 		if slow.reads != 3 || len(shared.reads) != 0 {
 			t.Errorf("%d reads, %d pools being read; want 3 and none", slow.reads, len(shared.reads))
 		}
+	})
+}
+
+// TestPoolIsReadAfterTheCreates: a read waits for the creates of leases that are under
+// way, so that it serves all of them, but no longer than the last one took: one without an
+// answer holds nobody up.
+func TestPoolIsReadAfterTheCreates(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var running sync.WaitGroup
+		creating, clock, slow := &creating{}, bubbleClock{time.Now()}, &slowPools{}
+		shared := &sharedPools{Pools: slow, creating: creating, clock: clock, background: func(task func(context.Context)) {
+			running.Go(func() { task(t.Context()) })
+		}}
+		create := func(took time.Duration) {
+			answered := creating.begin("lan", clock.Now())
+			time.Sleep(took)
+			answered(clock.Now())
+		}
+		want := func(when string, after time.Duration, reads int64) {
+			t.Helper()
+			began := time.Now()
+			if _, out, err := shared.ReadPool(t.Context(), "lan"); out != protocol.Done || err != nil {
+				t.Errorf("%s: %v, %v", when, out, err)
+			}
+			if took := time.Since(began); took != after || slow.reads != reads {
+				t.Errorf("%s: the %d. read after %v; want the %d. after %v", when, slow.reads, took, reads, after)
+			}
+			running.Wait()
+		}
+		var under sync.WaitGroup
+		for _, took := range []time.Duration{time.Second, 2 * time.Second} {
+			under.Go(func() { create(took) })
+		}
+		time.Sleep(1500 * time.Millisecond)
+		want("while one is under way", 1500*time.Millisecond, 1)
+		under.Wait()
+		under.Go(func() { create(time.Minute) })
+		synctest.Wait()
+		want("while one has no answer", 3*time.Second, 2)
+		if _, _, err := shared.ReadPool(t.Context(), "other"); err != nil || slow.reads != 3 {
+			t.Errorf("a read of another pool: %v, %d reads; want 3", err, slow.reads)
+		}
+		under.Wait()
+		want("while none is", time.Second, 4)
 	})
 }

@@ -68,7 +68,7 @@ func (a *Agent) judge(ctx context.Context, s sight, behind bool, saw func(protoc
 	a.era++
 	a.history = a.history.Rewound()
 	a.sitting = a.sitting.Rewound()
-	a.late = nil
+	a.late, a.certainty = nil, protocol.Certainty{}
 	a.mu.Unlock()
 	a.metrics.rewound.Inc()
 	a.log.ErrorContext(ctx, "the API server has gone back to an earlier state: nothing is leased or given back until the controller has opened the pools again", "node", a.cfg.Node)

@@ -24,6 +24,8 @@ func ClientOptions(cfg *rest.Config) (client.Options, error) {
 	if err != nil {
 		return client.Options{}, err
 	}
+	cfg = rest.CopyConfig(cfg)
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return createOnce{next} })
 	hc, err := rest.HTTPClientFor(cfg)
 	if err != nil {
 		return client.Options{}, fmt.Errorf("make a client: %w", err)

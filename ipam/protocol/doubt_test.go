@@ -10,6 +10,14 @@ func TestRefusedCreateAfterOneInDoubt(t *testing.T) {
 	if res := Step(first.Next, cedeSelf, answerTo(CallCreate, Refused, Object{})); !res.Forget || res.Verdict != VerdictDenied {
 		t.Errorf("the only create refused: got %+v; want it forgotten", res)
 	}
+	met := answerTo(CallCreate, Exists, Object{})
+	if res := Step(first.Next, cedeSelf, met); res.Forget || res.Call != CallRead {
+		t.Errorf("the only create met a lease: got %+v; want it read, for it may be one that the store has forgotten", res)
+	}
+	met.Others = true
+	if res := Step(first.Next, cedeSelf, met); !res.Forget || res.Verdict != VerdictTaken {
+		t.Errorf("the only create met another's lease: got %+v; want it forgotten", res)
+	}
 	lost := Step(first.Next, cedeSelf, answerTo(CallCreate, Unknown, Object{}))
 	second := Step(lost.Next, cedeSelf, Event{Kind: EventWant, Now: walkNow})
 	res := Step(second.Next, cedeSelf, answerTo(CallCreate, Refused, Object{}))
@@ -18,5 +26,8 @@ func TestRefusedCreateAfterOneInDoubt(t *testing.T) {
 	}
 	if _, ok := NextLook(res.Next.NotedAt, walkNow); !ok {
 		t.Error("nobody looks for the first create any more")
+	}
+	if res := Step(second.Next, cedeSelf, met); res.Forget || res.Call != CallRead {
+		t.Errorf("the second create met a lease: got %+v; want it read, for it may be the first one's", res)
 	}
 }

@@ -58,7 +58,8 @@ func brokenRules(w walk, ev Event, res Result) []string {
 		{"a delete goes out for what is granted", res.Call == CallDelete && next.Granted},
 		{"a write goes out without a seat", write && w.seat == 0},
 		{"a record is forgotten without a live read", res.Forget && was.Phase != "" && !seenGone &&
-			!(answered(CallCreate, Refused) && was.Phase == Noted && was.UID == "" && !was.Doubtful)},
+			!(answered(CallCreate, Refused) && was.Phase == Noted && was.UID == "" && !was.Doubtful) &&
+			!(answered(CallCreate, Exists) && ev.Others && was.Kind == RightLease && was.Phase == Noted && was.UID == "" && !was.Doubtful)},
 		{"a create in doubt is forgotten before its looks are over", res.Forget && was.Phase == Noted && answered(CallRead, NotFound) &&
 			ev.Now.Sub(was.NotedAt) < LooksLast},
 		{"a lost right is written to", was.Phase == Lost && write},

@@ -94,6 +94,9 @@ type Event struct {
 	// Keeps says, of a use whose confirmation was refused, that its addresses are
 	// still granted to its claim: what rests on it may go on.
 	Keeps bool
+	// Others says, of a create that has met an object, that this store has a record of
+	// whatever is its own ([Certainty]): that one is another's.
+	Others bool
 	// Why says, in words for a person, why a confirmation was refused or a call
 	// failed.
 	Why string
@@ -163,36 +166,6 @@ type Self struct {
 // lost store, under that.
 func (s Self) owns(r Right, o Object) bool {
 	return o.Node == s.Node && (o.Store == s.Store || r.Store != "" && o.Store == r.Store)
-}
-
-// Verdict says how a step left the right, for whoever waits for it.
-type Verdict uint8
-
-// The verdicts.
-const (
-	// VerdictNone: a call is under way; the next answer tells.
-	VerdictNone Verdict = iota
-	// VerdictServes: Held in the seat's term.
-	VerdictServes
-	// VerdictTaken: the object is another's.
-	VerdictTaken
-	// VerdictRefused: confirmed not to serve; Result.Why says why.
-	VerdictRefused
-	// VerdictDenied: the API server will not create it, by its access rules, a policy
-	// or its validation; Result.Why has its words.
-	VerdictDenied
-	// VerdictLater: nothing can be said or done now; look again later.
-	VerdictLater
-	// VerdictGone: the record has been forgotten, rightly.
-	VerdictGone
-)
-
-func (v Verdict) String() string {
-	names := [...]string{"None", "Serves", "Taken", "Refused", "Denied", "Later", "Gone"}
-	if int(v) >= len(names) {
-		return fmt.Sprintf("Verdict(%d)", uint8(v))
-	}
-	return names[v]
 }
 
 // A Result is what a step leads to.

@@ -30,6 +30,7 @@ type simAgent struct {
 	history protocol.History // how far the API server was seen to come
 	era     int              // how often it was seen to go back
 	met     bool             // it has seen its seat since it started
+	certain protocol.Certainty
 }
 
 // simWait is something to do later.
@@ -162,6 +163,7 @@ func (n *simNode) listOwn() {
 	var rev protocol.Revision
 	there, tell := map[string]protocol.UID{}, map[string]protocol.Lease{}
 	sent := n.sight()
+	began := n.now().Boot
 	n.ask("list of its own", false, func() {
 		rev = revisionOf(n.w.api.revision)
 		found = n.listOf(n.disk.store)
@@ -175,13 +177,18 @@ func (n *simNode) listOwn() {
 		if !known || !n.wrote(sent, rev) {
 			return
 		}
+		recorded := true
 		for _, r := range found {
 			if _, ok := n.disk.rights[r.Name]; ok || n.agent.busy[r.Name] {
+				recorded = recorded && ok
 				continue
 			}
 			n.w.logf("%s: finds %s without a record", n.machine, r.Name)
 			n.w.count("stray")
 			n.adopt(r, protocol.Releasing)
+		}
+		if recorded {
+			n.agent.certain = n.agent.certain.Listed(began)
 		}
 		for _, name := range n.names(func(r protocol.Right) bool { return r.Phase == protocol.Held || r.Phase == protocol.Lost }) {
 			r := n.disk.rights[name]

@@ -223,6 +223,15 @@ func (d *simDrive) send(res protocol.Result) {
 		if o := ev.Object; res.Call == protocol.CallRead && (ev.Outcome == protocol.NotFound || ev.Outcome == protocol.Done && o.UID != r.UID) {
 			delete(d.n.w.excused, r.UID) // it has looked
 		}
+		if r.Kind == protocol.RightLease && res.Call == protocol.CallCreate {
+			if ev.Outcome == protocol.Unknown {
+				d.n.agent.certain = d.n.agent.certain.Doubted(d.n.now().Boot)
+			}
+			ev.Others = ev.Outcome == protocol.Exists && d.n.agent.certain.Sure()
+			if ev.Others {
+				d.n.w.count("met another's lease")
+			}
+		}
 		d.step(ev)
 	})
 }

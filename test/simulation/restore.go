@@ -151,6 +151,7 @@ func (n *simNode) judge(s sight, behind bool, saw func(protocol.History) protoco
 	n.w.logf("%s: the API server has gone back", n.machine)
 	n.w.count("rewound")
 	a.era++
+	a.certain = protocol.Certainty{}
 	a.history, a.sitting, a.beatAt = a.history.Rewound(), a.sitting.Rewound(), n.w.now
 	for _, r := range n.disk.rights {
 		delete(n.w.outrun, r.UID)

@@ -1,0 +1,33 @@
+package protocol
+
+import "fmt"
+
+// Verdict says how a step left the right, for whoever waits for it.
+type Verdict uint8
+
+// The verdicts.
+const (
+	// VerdictNone: a call is under way; the next answer tells.
+	VerdictNone Verdict = iota
+	// VerdictServes: Held in the seat's term.
+	VerdictServes
+	// VerdictTaken: the object is another's.
+	VerdictTaken
+	// VerdictRefused: confirmed not to serve; Result.Why says why.
+	VerdictRefused
+	// VerdictDenied: the API server will not create it, by its access rules, a policy
+	// or its validation; Result.Why has its words.
+	VerdictDenied
+	// VerdictLater: nothing can be said or done now; look again later.
+	VerdictLater
+	// VerdictGone: the record has been forgotten, rightly.
+	VerdictGone
+)
+
+func (v Verdict) String() string {
+	names := [...]string{"None", "Serves", "Taken", "Refused", "Denied", "Later", "Gone"}
+	if int(v) >= len(names) {
+		return fmt.Sprintf("Verdict(%d)", uint8(v))
+	}
+	return names[v]
+}
