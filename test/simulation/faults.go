@@ -109,7 +109,7 @@ func nodeBugs() []Bug {
 		{M34, "name leases by the pool's ranges", 1000, []Invariant{I1}, withEdits},
 		{M40, "ignore that leases vanished, or that the API server went back", 600, []Invariant{I1}, withRestores},
 		{M42, "never free what a DEL could not write", 100, []Invariant{I4}, nil},
-		{M48, "take another machine's leases", 1500, []Invariant{I1}, withTwins},
+		{M48, "take another machine's leases", 8000, []Invariant{I1}, withTwins},
 		{M49, "give frozen rights back", 2000, []Invariant{I1, I3}, withLostStores},
 		{M50, "no counter in /run", 400, []Invariant{I1, I2}, withLostStores},
 		{M52, "neither note nor list what is created", 200, []Invariant{I4, I5}, nil},
