@@ -78,7 +78,7 @@ func pass(ctx context.Context, from, to *side) (time.Duration, error) {
 	}()
 	select {
 	case err := <-done:
-		return 0, errors.Join(errors.New("an ADD was answered in a pool that is full"), err)
+		return 0, errors.Join(errors.New("an ADD was answered, or failed, in a pool that is full"), err)
 	case <-time.After(lead):
 	}
 	began := time.Now()

@@ -41,22 +41,13 @@ func (b *bench) adds(ctx context.Context) error {
 		return err
 	}
 	m := kindly{bench: b, took: map[kind][]float64{}}
-	var err error
-	if m.first, err = dial(ctx, b.node.socket()); err != nil {
-		return err
-	}
-	defer m.first.nc.Close()
-	if m.second, err = dial(ctx, b.node.secondSocket()); err != nil {
-		return err
-	}
-	defer m.second.nc.Close()
 	for _, measure := range []func(context.Context) error{m.ordinary, m.claims, m.statics, m.handOvers} {
-		if err := measure(ctx); err != nil {
+		if err := m.connected(ctx, measure); err != nil {
 			return err
 		}
 	}
 	b.report.kinds(m.took)
-	err = b.node.second.stop()
+	err := b.node.second.stop()
 	b.node.second = nil
 	return err
 }
@@ -67,6 +58,20 @@ type kindly struct {
 
 	first, second *caller
 	took          map[kind][]float64 // milliseconds
+}
+
+// connected calls measure with new connections to both agents, which close those on
+// which nothing is asked for some time.
+func (m *kindly) connected(ctx context.Context, measure func(context.Context) error) (err error) {
+	if m.first, err = dial(ctx, m.node.socket()); err != nil {
+		return err
+	}
+	defer m.first.nc.Close()
+	if m.second, err = dial(ctx, m.node.secondSocket()); err != nil {
+		return err
+	}
+	defer m.second.nc.Close()
+	return measure(ctx)
 }
 
 // add makes one ADD and notes how long it took.
