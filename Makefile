@@ -20,7 +20,7 @@ TIMEOUT ?= 30m
 ARGS ?=
 # The packages that test-unit and test-integration test.
 UNIT ?= $(shell go list ./... | grep -v '/test/') ./test/imports ./test/programs
-INTEGRATION ?= $(shell go list ./test/... | grep -v -e /test/imports -e /test/programs -e /test/e2e)
+INTEGRATION ?= $(shell go list ./test/... | grep -v -e /test/imports -e /test/programs -e /test/cluster -e /test/e2e)
 
 LINT := bin/tools/golangci-lint
 CONTROLLER_GEN := bin/tools/controller-gen
@@ -28,7 +28,7 @@ GO_BUILD := CGO_ENABLED=0 go build -trimpath -ldflags "-s -w"
 
 .PHONY: help
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: build
 build: ## Build Tenure's programs into bin/, static and stripped
@@ -40,7 +40,7 @@ rig: ## Build the control plane and CNI plugins for tests into bin/rig: minutes 
 	@cd test/rig && go run . ../../bin/rig
 
 .PHONY: rig-nodes
-rig-nodes: rig ## Build also what nodes run, kubelet and containerd, into bin/rig: minutes at first, then nothing
+rig-nodes: cc rig ## Build also what nodes run, kubelet and containerd, into bin/rig: minutes at first, then nothing
 	@cd test/rig && go run . -nodes ../../bin/rig
 
 .PHONY: images
@@ -57,12 +57,12 @@ test-unit: cc ## Unit, model and import tests with the race detector
 	cd test/rig && go test ./...
 
 .PHONY: test-integration
-test-integration: rig root ## Tests against a real control plane and network namespaces; as root
+test-integration: root rig ## Tests against a real control plane and network namespaces; as root
 	@# One package at a time: each has a control plane, and loads it with dozens of agents.
 	go test -p 1 -timeout $(TIMEOUT) $(ARGS) $(INTEGRATION)
 
 .PHONY: cluster
-cluster: build rig-nodes root ## Bring up a real cluster with Tenure on this machine, to play with; says what to try
+cluster: root build rig-nodes ## Bring up a real cluster with Tenure on this machine, to play with; says what to try
 	@$(GO_BUILD) -o bin/playground ./test/playground
 	@bin/playground up
 
@@ -71,18 +71,19 @@ cluster-down: root ## End the cluster of make cluster; nothing of it is left
 	@[ ! -e bin/playground ] || bin/playground down
 
 .PHONY: e2e
-e2e: rig-nodes root ## Tests on a real cluster: kubelets, containerd, Tenure installed from deploy/; as root
+e2e: root rig-nodes ## Tests on a real cluster: kubelets, containerd, Tenure installed from deploy/; as root
+	go test -count=1 -timeout $(TIMEOUT) ./test/cluster
 	go test -count=1 -v -timeout $(TIMEOUT) ./test/e2e -ginkgo.v $(ARGS)
 
 .PHONY: soak
-soak: rig root ## Load a cluster for MINUTES with faults of all kinds, and look for a lost or doubled address
+soak: root rig ## Load a cluster for MINUTES with faults of all kinds, and look for a lost or doubled address
 	TENURE_SOAK_MINUTES=$(MINUTES) go test -count=1 -v -timeout 0 $(ARGS) ./test/soak
 
 # Of scale: of how many nodes, one run each.
 NODES ?= 100,300,1000
 
 .PHONY: scale
-scale: rig root ## Run clusters of NODES agents on a real API server, and report what each node costs
+scale: root rig ## Run clusters of NODES agents on a real API server, and report what each node costs
 	TENURE_SCALE_NODES=$(NODES) TENURE_SCALE_IDLE=60s go test -count=1 -v -timeout 3h $(ARGS) ./test/scale
 
 .PHONY: fuzz
@@ -116,7 +117,7 @@ demo: root build rig ## See Tenure work: nodes, pods and claims on this machine,
 	@bin/demo $(ARGS)
 
 .PHONY: bench
-bench: build rig root ## Measure Tenure on this machine
+bench: root build rig ## Measure Tenure on this machine
 	go build -o bin/bench ./test/bench
 	$(GO_BUILD) -o bin/recorder ./test/recorder
 	bin/bench
@@ -147,6 +148,7 @@ generate-check: ## Fail if generate had been forgotten
 
 .PHONY: clean
 clean: ## Remove what make built, but for bin/rig, which takes minutes
+	@[ ! -e bin/cluster/pid ] || bin/playground down
 	find bin -mindepth 1 -maxdepth 1 ! -name rig -exec rm -rf {} +
 
 $(LINT): test/tools/lint/go.mod test/tools/lint/go.sum
@@ -162,9 +164,9 @@ $(CONTROLLER_GEN): test/tools/generate/go.mod test/tools/generate/go.sum
 root:
 	@[ "$$(id -u)" = 0 ] || { echo "network namespaces and mounts need root: run make as root, for example sudo -E make" >&2; exit 1; }
 
-# The race detector needs cgo, and cgo a C compiler.
+# The race detector needs cgo, and cgo a C compiler; runc needs both, and pkg-config.
 .PHONY: cc
 cc:
-	@command -v gcc >/dev/null || command -v clang >/dev/null || { \
-		echo "installing a C compiler for the race detector"; \
-		apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends gcc libc6-dev; }
+	@{ command -v gcc || command -v clang; } >/dev/null && command -v pkg-config >/dev/null || { \
+		echo "installing a C compiler and pkg-config, for the race detector and runc"; \
+		apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends gcc libc6-dev pkg-config; }

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 
 	"github.com/spf13/pflag"
+	"golang.org/x/sys/unix"
 
 	"github.com/tenure-ipam/tenure/ipam/durable"
 )
@@ -66,6 +67,11 @@ func installFile(from, dir, name string) (changed bool, err error) {
 			return false, nil
 		}
 	}
+	unlock, err := lockDir(dir)
+	if err != nil {
+		return false, err
+	}
+	defer unlock()
 	// In the same directory, since a rename is atomic within one file system only; by a
 	// name that no configuration has as a type.
 	temp := filepath.Join(dir, "."+name+".new")
@@ -76,6 +82,18 @@ func installFile(from, dir, name string) (changed bool, err error) {
 		return false, errors.Join(err, durable.Remove(temp))
 	}
 	return true, durable.SyncDir(dir)
+}
+
+// lockDir keeps other installers out of a directory until unlock is called.
+func lockDir(dir string) (unlock func(), err error) {
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
+		return nil, errors.Join(fmt.Errorf("lock %s: %w", dir, err), f.Close())
+	}
+	return func() { f.Close() }, nil // which unlocks it
 }
 
 // programMode is that of an installed plugin.

@@ -185,11 +185,15 @@ func (a *Agent) acquire(ctx context.Context, p *pool, n need) error {
 // errOthers says that every block that was probed is another's.
 var errOthers = errors.New("others were faster at every block that was tried")
 
+// spreadAtMost bounds how long the look after a met block waits for others' creates,
+// where one has taken long: an ADD has a few seconds.
+const spreadAtMost = 500 * time.Millisecond
+
 // probe tries blocks that are not this node's, a few of them: then the pool is nearly
 // full, or this node unlucky, and the controller knows better (H15).
 func (a *Agent) probe(ctx context.Context, p *pool, known *knownPool, n need) error {
 	tried, small := map[netip.Prefix]bool{}, known.small(n.family)
-	for range a.cfg.Probes {
+	for i := range a.cfg.Probes {
 		block, ok, err := a.candidate(p, known, n, tried)
 		if err == nil && !ok && small && a.look(ctx, p, 0) { // what was seen leased may be free again
 			block, ok, err = a.candidate(p, known, n, tried)
@@ -214,8 +218,8 @@ func (a *Agent) probe(ctx context.Context, p *pool, known *knownPool, n need) er
 		}
 		tried[block] = true
 		p.demand.met(block, a.clock.Now())
-		if small { // by then the creates of those that have begun at once are answered, too
-			a.look(ctx, p, a.clock.Now().Since(began))
+		if small && i < a.cfg.Probes-1 { // by then the creates of those that have begun at once are answered, too
+			a.look(ctx, p, min(a.clock.Now().Since(began), spreadAtMost))
 		}
 	}
 	return &lackError{Cause: fmt.Errorf("pool %s is contended: %w", p.name, errOthers)}

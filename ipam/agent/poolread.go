@@ -124,8 +124,11 @@ func (c *creating) begin(name protocol.PoolName, began protocol.Instant) (answer
 	}
 }
 
+// awaitAtMost bounds how long a read of a pool waits for creates.
+const awaitAtMost = time.Second
+
 // await waits until no create of a pool is under way, for as long as the last one took
-// at most: those that began with it are answered by then, if anything is.
+// at most, and no longer than awaitAtMost: those that began with it are answered by then, if anything is.
 func (c *creating) await(ctx context.Context, name protocol.PoolName, clock Clock) {
 	c.mu.Lock()
 	of := c.pools[name]
@@ -133,7 +136,7 @@ func (c *creating) await(ctx context.Context, name protocol.PoolName, clock Cloc
 		c.mu.Unlock()
 		return
 	}
-	none, took := of.none, of.took
+	none, took := of.none, min(of.took, awaitAtMost)
 	c.mu.Unlock()
 	select {
 	case <-none:

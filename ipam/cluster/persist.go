@@ -2,13 +2,17 @@ package cluster
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
+	"io"
+	"net"
 	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
@@ -85,11 +89,23 @@ func away(err error) bool {
 	}
 	var status apierrors.APIStatus
 	switch {
-	case !errors.As(err, &status): // it has not answered
-		return true
+	case !errors.As(err, &status):
+		return unheard(err)
 	case apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge), strings.Contains(err.Error(), "Too large resource version"):
 		return false
 	}
 	code := status.Status().Code
 	return code >= 500 || code == 429
+}
+
+// unheard reports whether err, which is no answer of the API server's, says that there
+// has been none. An answer that this program cannot read is something else, of which
+// client-go says what it is.
+func unheard(err error) bool {
+	if _, untrusted := errors.AsType[*tls.CertificateVerificationError](err); untrusted {
+		return false
+	}
+	_, network := errors.AsType[net.Error](err) // an url.Error is one, whatever it wraps
+	return network || utilnet.IsProbableEOF(err) || utilnet.IsConnectionRefused(err) || utilnet.IsConnectionReset(err) || utilnet.IsHTTP2ConnectionLost(err) ||
+		errors.Is(err, io.ErrUnexpectedEOF)
 }

@@ -2,8 +2,15 @@ package cluster
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"net"
+	"net/url"
+	"reflect"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -89,6 +96,9 @@ func TestAway(t *testing.T) {
 		{"it is starting", apierrors.NewServiceUnavailable("starting"), true},
 		{"it has too much to do", apierrors.NewTooManyRequests("later", 1), true},
 		{"etcd does not answer", apierrors.NewInternalError(errors.New("etcdserver: request timed out")), true},
+		{"no answer comes", &url.Error{Op: "Get", URL: "https://api", Err: io.EOF}, true},
+		{"its certificate is not trusted", &url.Error{Op: "Get", URL: "https://api", Err: &tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}}, false},
+		{"its answer does not read", fmt.Errorf("unable to decode: %w", &json.UnmarshalTypeError{Value: "number", Type: reflect.TypeFor[string]()}), false},
 		{"the caller has given up", context.Canceled, false},
 		{"it is forbidden", apierrors.NewForbidden(pools, "lan", errors.New("no")), false},
 		{"the revision is too old", apierrors.NewResourceExpired("too old resource version"), false},

@@ -107,6 +107,30 @@ func TestRightBehind(t *testing.T) {
 	}
 }
 
+// TestH9RecordBehind: a record says once that the API server has gone back. That of a
+// right which is lost says it never: nobody writes the object for it any more, so that
+// each look would say it again, and have every pool closed, for as long as a pod uses
+// what is lost.
+func TestH9RecordBehind(t *testing.T) {
+	older := Meta{UID: "u", Revision: "60"}
+	for _, tt := range []struct {
+		name  string
+		h     History
+		phase Phase
+		want  bool
+	}{
+		{"first", History{}, Held, true},
+		{"when it is known", History{Restored: &Restoration{}}, Held, false},
+		{"of a right given away", History{}, Releasing, true},
+		{"of a right that is lost", History{}, Lost, false},
+	} {
+		r := Right{Phase: tt.phase, UID: "u", Revision: "70", Turn: 3}
+		if got := tt.h.RecordBehind(r, older, 2); got != tt.want {
+			t.Errorf("%s: behind is %v; want %v", tt.name, got, tt.want)
+		}
+	}
+}
+
 func TestPutBack(t *testing.T) {
 	for _, tt := range []struct {
 		name string

@@ -209,7 +209,8 @@ func NextLook(noted, now time.Time) (time.Time, bool) {
 //
 // The rules of docs/leases.md stand here: a record that says less than the
 // cluster is written before a call that gives away, one that says more only after
-// an answer; only a live read forgets; a right given away comes back only by a
+// an answer; only a live read forgets, or a create that has met what can only be
+// another's; a right given away comes back only by a
 // fencing write, confirmed like a new one.
 func Step(r Right, self Self, ev Event) Result {
 	if ev.Kind == EventAnswer {

@@ -118,7 +118,10 @@ func removeTree(dir string) error {
 			}
 		}
 	}
-	return os.Remove(dir)
+	if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) { // somebody else may sweep, too
+		return err
+	}
+	return nil
 }
 
 // Sweep removes what killed programs have left: the disks of their sandboxes, and the

@@ -66,6 +66,7 @@ var _ = Describe("Pods and their addresses, whatever is restarted:", func() {
 			had := apart(ctx, before...)
 			n := c.Nodes[0]
 			Expect(which(n).Kill()).To(Succeed())
+			DeferCleanup(which(n).Start) // also where this ends before it does so
 			during := burst(ctx, "during")
 			for _, p := range before[4:] { // half of them on the node without
 				Expect(kube.Delete(ctx, p)).To(Succeed())
@@ -90,6 +91,7 @@ var _ = Describe("Pods and their addresses, whatever is restarted:", func() {
 		had := apart(ctx, pods...)
 		n := c.Nodes[1]
 		Expect(n.PowerOff()).To(Succeed())
+		DeferCleanup(func(ctx context.Context) error { return c.Boot(ctx, n) })
 		Expect(c.Boot(ctx, n)).To(Succeed())
 		for _, p := range pods {
 			restarts := map[bool]int32{true: 1}[p.Spec.NodeName == n.Name]
@@ -125,6 +127,7 @@ var _ = Describe("Pods and their addresses, whatever is restarted:", func() {
 		old := sandboxes()
 		Expect(old).To(HaveLen(1))
 		Expect(c.StopAPIServer()).To(Succeed())
+		DeferCleanup(c.StartAPIServer)
 		_, err := n.Run(ctx, "ctr", "--namespace", "k8s.io", "tasks", "kill", "--signal", fmt.Sprint(int(syscall.SIGKILL)), old[0])
 		Expect(err).NotTo(HaveOccurred())
 		// The kubelet makes another one, which is attached without the API server.

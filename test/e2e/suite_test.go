@@ -21,7 +21,11 @@ import (
 var (
 	c    *cluster.Cluster
 	kube client.Client
+	// failed says that something has, so that the cluster's logs are wanted.
+	failed bool
 )
+
+var _ = ReportAfterEach(func(r SpecReport) { failed = failed || r.Failed() })
 
 func TestMain(m *testing.M) { os.Exit(cluster.Main(m.Run)) }
 
@@ -49,11 +53,13 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(c.Stop)
 	DeferCleanup(func() {
-		if CurrentSpecReport().Failed() {
+		if failed {
 			GinkgoWriter.Println(c.Logs())
 		}
 	})
 	_, kube, err = ours.Dial(c.Config())
 	Expect(err).NotTo(HaveOccurred())
+	failed = true // until what follows has worked
 	Expect(c.Install(ctx)).To(Succeed())
+	failed = false
 })

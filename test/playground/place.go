@@ -66,6 +66,10 @@ func (p place) up(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	defer lock.Close()
+	// The process that an earlier one named may be anybody's by now.
+	if err := lock.Truncate(0); err != nil {
+		return err
+	}
 	if err := errors.Join(os.RemoveAll(p.kubeconfig()), os.RemoveAll(p.socket())); err != nil {
 		return err
 	}
@@ -79,9 +83,6 @@ func (p place) up(ctx context.Context, out io.Writer) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // a terminal's Ctrl-C is for up alone
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start the cluster: %w", err)
-	}
-	if err := lock.Truncate(0); err != nil {
-		return err
 	}
 	if _, err := lock.WriteAt([]byte(strconv.Itoa(cmd.Process.Pid)), 0); err != nil {
 		return err
@@ -126,10 +127,6 @@ func (p place) follow(ctx context.Context, out io.Writer, ended <-chan error) er
 // down ends the process in the background, waits until it is gone, and removes the
 // place.
 func (p place) down(ctx context.Context, out io.Writer) error {
-	text, err := os.ReadFile(p.pid())
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
 	deadline := time.Now().Add(downTimeout)
 	for sig := syscall.SIGTERM; ; {
 		lock, err := p.lock()
@@ -138,6 +135,10 @@ func (p place) down(ctx context.Context, out io.Writer) error {
 			break
 		}
 		if !errors.Is(err, syscall.EWOULDBLOCK) {
+			return err
+		}
+		text, err := os.ReadFile(p.pid()) // what holds the lock has its name written there
+		if err != nil {
 			return err
 		}
 		pid, err := strconv.Atoi(strings.TrimSpace(string(text)))

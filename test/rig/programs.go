@@ -60,12 +60,13 @@ var controlPlane = set{dir: ".", programs: []program{
 // nodes is what a real cluster has beyond that: what schedules pods, and what
 // runs them.
 var nodes = set{dir: "node", programs: []program{
+	// First what can fail for want of a C compiler.
+	{name: "runc", module: runc, pkg: runc, seccomp: true},
 	{name: "kube-scheduler", module: kubernetes, pkg: kubernetes + "/cmd/kube-scheduler"},
 	{name: "kubelet", module: kubernetes, pkg: kubernetes + "/cmd/kubelet"},
 	{name: "containerd", module: containerd, pkg: containerd + "/cmd/containerd"},
 	{name: "containerd-shim-runc-v2", module: containerd, pkg: containerd + "/cmd/containerd-shim-runc-v2"},
 	{name: "ctr", module: containerd, pkg: containerd + "/cmd/ctr"},
-	{name: "runc", module: runc, pkg: runc, seccomp: true},
 }}
 
 // tags are the build tags of p: without its own, runc starts no container that has
