@@ -2,6 +2,7 @@ package delegate
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -64,7 +65,10 @@ func forget(path string, gone func(network, ifName string) bool) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	// What does not read is of no use to anybody, and goes.
+	if _, unread := errors.AsType[*fs.PathError](err); unread {
+		return err
+	}
+	// What is no record is of no use to anybody, and goes.
 	var left []byte
 	for _, rec := range records {
 		if !gone(rec.NetworkName, rec.IfName) {
@@ -74,27 +78,31 @@ func forget(path string, gone func(network, ifName string) bool) error {
 	if left == nil {
 		return durable.Remove(path)
 	}
-	temp := path + ".tmp" // its container's lock is held
+	temp := path + cnicache.SuffixTemp // its container's lock is held
 	if err := os.WriteFile(temp, left, 0o600); err != nil {
 		return err
 	}
 	return os.Rename(temp, path)
 }
 
-// kept returns what the cache has of a container, of all of them if the ID is empty,
-// in the order of the files' names. What does not read is passed over.
-func (r *Runner) kept(containerID string) (all []cached, err error) {
+// kept returns what the cache has of a container in the files whose names begin with
+// prefix, of all of them if both are empty, in the order of the names. What does not
+// read is passed over, and said.
+func (r *Runner) kept(containerID, prefix string) (all []cached, err error) {
 	names, err := durable.Names(r.cacheDir())
 	if err != nil {
 		return nil, err
 	}
 	slices.Sort(names)
 	for _, name := range names {
-		if containerID != "" && !strings.HasPrefix(name, containerID+".") {
+		if !strings.HasPrefix(name, prefix) || strings.HasSuffix(name, cnicache.SuffixTemp) {
 			continue
 		}
 		path := filepath.Join(r.cacheDir(), name)
-		records, _ := cnicache.ReadRecords(path)
+		records, err := cnicache.ReadRecords(path)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // its DEL came meanwhile
+			fmt.Fprintf(r.Stderr, "tenure-attach: results in %s that do not read are passed over: %v\n", path, err)
+		}
 		for _, rec := range records {
 			if containerID == "" || rec.ContainerID == containerID {
 				all = append(all, cached{rec, path})

@@ -234,7 +234,7 @@ func (r *Runner) gcChain(ctx context.Context, list *chain, valid []types.GCAttac
 		return nil
 	}
 	var errs []error
-	kept, err := r.kept("")
+	kept, err := r.kept("", "")
 	if err != nil {
 		return err
 	}

@@ -187,7 +187,7 @@ func TestCacheReadsAsTheLibrarys(t *testing.T) {
 	if diff := cmp.Diff(ours, kept, cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })); diff != "" {
 		t.Errorf("result kept (-), read by the library (+):\n%s", diff)
 	}
-	all, err := r.kept("c1")
+	all, err := r.kept("c1", "c1.")
 	if err != nil || len(all) != 1 {
 		t.Fatalf("found %v, %v; want one attachment", all, err)
 	}
@@ -209,7 +209,7 @@ func TestCacheForgetsWhatIsGone(t *testing.T) {
 		if err := forget(r.cacheFile(k), func(_, ifName string) bool { return ifName == tt.gone }); err != nil {
 			t.Fatal(err)
 		}
-		all, err := r.kept("c1")
+		all, err := r.kept("c1", "c1.")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -223,6 +223,33 @@ func TestCacheForgetsWhatIsGone(t *testing.T) {
 	}
 	if names, err := durable.Names(r.cacheDir()); err != nil || len(names) > 0 {
 		t.Errorf("files %v, %v; want none", names, err)
+	}
+}
+
+// TestCacheOfAnInterface: what is undone without a journal is what its own files have,
+// not what another configuration has attached to the same container, nor a file that was
+// being written.
+func TestCacheOfAnInterface(t *testing.T) {
+	var said strings.Builder
+	r := &Runner{State: journal.Dir{Path: t.TempDir()}, Stderr: &said}
+	for _, k := range []journal.Key{{ContainerID: "c1", Network: "a", IfName: "eth0"}, {ContainerID: "c1", Network: "b", IfName: "eth1"}} {
+		if err := r.keep(k, cnicache.Record{ContainerID: "c1", NetworkName: k.Network, IfName: k.IfName}); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(r.cacheFile(k)+cnicache.SuffixTemp, []byte("{}"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all, err := r.kept("c1", "c1.eth1.")
+	if err != nil || len(all) != 1 || all[0].IfName != "eth1" || said.Len() > 0 {
+		t.Errorf("of eth1: %v, %v, said %q; want its own attachment", all, err, said.String())
+	}
+	k := journal.Key{ContainerID: "c1", Network: "c", IfName: "eth1"}
+	if err := os.WriteFile(r.cacheFile(k), []byte("no record"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if all, err := r.kept("c1", "c1.eth1."); err != nil || len(all) != 1 || !strings.Contains(said.String(), r.cacheFile(k)) {
+		t.Errorf("beside a file that does not read: %v, %v, said %q; want that it is said", all, err, said.String())
 	}
 }
 

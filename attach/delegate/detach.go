@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path/filepath"
 	"slices"
 
 	"github.com/tenure-ipam/tenure/attach/journal"
 	"github.com/tenure-ipam/tenure/attach/plan"
+	"github.com/tenure-ipam/tenure/ipam/cnicache"
 	"github.com/tenure-ipam/tenure/ipam/durable"
 )
 
@@ -28,7 +30,7 @@ func (r *Runner) Detach(ctx context.Context, k journal.Key, netns string) error 
 	case errors.Is(err, fs.ErrNotExist):
 		// Somebody has removed the journal; of what the cache has, it was not the
 		// last trace.
-		_, err := r.detachCached(ctx, k, netns)
+		_, err := r.detachCached(ctx, k, k.ContainerID+"."+k.IfName+".", netns)
 		return err
 	case err != nil:
 		return err
@@ -53,7 +55,7 @@ func (r *Runner) Detach(ctx context.Context, k journal.Key, netns string) error 
 		gone := func(network, ifName string) bool { return undone[[2]string{network, ifName}] }
 		return errors.Join(err, forget(r.cacheFile(k), gone))
 	}
-	return errors.Join(durable.Remove(r.cacheFile(k)), r.State.Remove(k))
+	return errors.Join(durable.Remove(r.cacheFile(k)), durable.Remove(r.cacheFile(k)+cnicache.SuffixTemp), r.State.Remove(k))
 }
 
 // del undoes a step.
@@ -74,7 +76,7 @@ func (r *Runner) del(ctx context.Context, e *journal.Entry, i int, netns string)
 // that were begun and never done; if it has none at all, Recover says so once by
 // an error: then nothing is known.
 func (r *Runner) Recover(ctx context.Context, k journal.Key, netns string, damaged *journal.DamagedError) error {
-	found, err := r.detachCached(ctx, k, netns)
+	found, err := r.detachCached(ctx, k, filepath.Base(damaged.Path), netns) // its results have its name
 	if err != nil {
 		return errors.Join(damaged, err)
 	}
@@ -90,10 +92,11 @@ func (r *Runner) Recover(ctx context.Context, k journal.Key, netns string, damag
 	return nil
 }
 
-// detachCached undoes what the cache of results has of a container, and says how
-// many attachments that were: those of the default network last.
-func (r *Runner) detachCached(ctx context.Context, k journal.Key, netns string) (found int, err error) {
-	attachments, err := r.kept(k.ContainerID)
+// detachCached undoes what the cache of results has of a container in the files whose
+// names begin with prefix, and says how many attachments that were: those of the default
+// network last. Another of its interfaces may be another configuration's.
+func (r *Runner) detachCached(ctx context.Context, k journal.Key, prefix, netns string) (found int, err error) {
+	attachments, err := r.kept(k.ContainerID, prefix)
 	if err != nil {
 		return 0, fmt.Errorf("the cache of results: %w", err)
 	}

@@ -29,6 +29,8 @@ const (
 	// maxSize bounds a journal that is read: a plan takes some kilobytes for each
 	// step.
 	maxSize = 16 << 20
+	// maxHead bounds the plan in it, so that there is room for what is done.
+	maxHead = maxSize / 2
 
 	// tempAge is how old a journal being written must be to count as left behind.
 	tempAge = time.Hour
@@ -71,6 +73,9 @@ func (d Dir) Create(h Head) (*Log, error) {
 	}
 	h.Version = Version
 	line := h.line()
+	if len(line) > maxHead {
+		return nil, fmt.Errorf("journal: the plan has %d bytes, %d are allowed: the pod selects too many networks, or one with a very large configuration", len(line), maxHead)
+	}
 	if err := durable.MakeDir(d.attachments()); err != nil {
 		return nil, fmt.Errorf("journal: %w", err)
 	}

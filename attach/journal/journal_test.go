@@ -64,6 +64,20 @@ func check(t *testing.T, err error) {
 	}
 }
 
+// TestPlanThatIsTooLarge is refused while nothing has been done: a journal that could not
+// be read would undo nothing.
+func TestPlanThatIsTooLarge(t *testing.T) {
+	d := Dir{Path: t.TempDir()}
+	h := head(1)
+	h.Plan.Steps[0].List = json.RawMessage(`{"x":"` + strings.Repeat("y", maxHead) + `"}`)
+	if log, err := d.Create(h); err == nil || !strings.Contains(err.Error(), "selects too many networks") {
+		t.Errorf("Create of a plan of more than %d bytes: %v, %v", maxHead, log, err)
+	}
+	if _, err := d.Read(h.Key); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("its journal: %v; want none", err)
+	}
+}
+
 func mustRead(t *testing.T, d Dir, k Key) *Entry {
 	t.Helper()
 	e, err := d.Read(k)

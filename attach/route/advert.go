@@ -17,15 +17,15 @@ import (
 // deaf tells the kernel not to take default routes from router advertisements on the
 // interfaces whose default routes the change removes: the next advertisement would
 // bring them back. Addresses and other routes are advertised as before. That holds
-// for the keeper, too, if its gateways are given. After an error nothing is changed,
-// or the error says what is.
-func (c Change) deaf(h *netlink.Handle, ns netns.NsHandle) error {
+// for the keeper, too, if its gateways are given. hear takes it back. After an error
+// nothing is changed, or the error says what is.
+func (c Change) deaf(h *netlink.Handle, ns netns.NsHandle) (hear func() error, err error) {
 	if !slices.Contains(c.Families(), IPv6) {
-		return nil
+		return func() error { return nil }, nil
 	}
 	links, err := h.LinkList()
 	if err != nil {
-		return fmt.Errorf("list the interfaces: %w", err)
+		return nil, fmt.Errorf("list the interfaces: %w", err)
 	}
 	var names []string
 	for _, l := range links {
@@ -33,23 +33,32 @@ func (c Change) deaf(h *netlink.Handle, ns netns.NsHandle) error {
 			names = append(names, name)
 		}
 	}
+	var done []string
+	err = there(ns, func() (err error) {
+		done, err = refuseRouters(names)
+		return err
+	})
+	return func() error { return there(ns, func() error { return hearRouters(done) }) }, err
+}
+
+// there calls do on a thread in a network namespace: /proc/sys/net is that of the
+// thread's. The thread is not unlocked, and so ends with the goroutine.
+func there(ns netns.NsHandle, do func() error) error {
 	ended := make(chan error)
 	go func() {
-		// /proc/sys/net is that of the thread's network namespace. The thread is not
-		// unlocked, and so ends with the goroutine.
 		runtime.LockOSThread()
 		err := netns.Set(ns)
 		if err == nil {
-			err = refuseRouters(names)
+			err = do()
 		}
 		ended <- err
 	}()
 	return <-ended
 }
 
-// refuseRouters does as deaf says in this thread's network namespace.
-func refuseRouters(interfaces []string) error {
-	var done []string
+// refuseRouters does as deaf says in this thread's network namespace, and returns the
+// files that it has changed.
+func refuseRouters(interfaces []string) (done []string, err error) {
 	for _, name := range interfaces {
 		path := filepath.Join("/proc/sys/net/ipv6/conf", name, "accept_ra_defrtr")
 		now, err := os.ReadFile(path)
@@ -60,13 +69,18 @@ func refuseRouters(interfaces []string) error {
 			err = os.WriteFile(path, []byte("0"), 0)
 		}
 		if err != nil {
-			errs := []error{fmt.Errorf("keep advertised default routes away from %s: %w", name, err)}
-			for _, path := range done {
-				errs = append(errs, os.WriteFile(path, []byte("1"), 0))
-			}
-			return errors.Join(errs...)
+			return nil, errors.Join(fmt.Errorf("keep advertised default routes away from %s: %w", name, err), hearRouters(done))
 		}
 		done = append(done, path)
 	}
-	return nil
+	return done, nil
+}
+
+// hearRouters takes back what refuseRouters has done.
+func hearRouters(done []string) error {
+	var errs []error
+	for _, path := range done {
+		errs = append(errs, os.WriteFile(path, []byte("1"), 0))
+	}
+	return errors.Join(errs...)
 }

@@ -22,34 +22,41 @@ func (c Change) Apply(path string) error {
 		if err != nil {
 			return err
 		}
-		var remove, add []netlink.Route
-		for _, f := range c.Families() {
-			there, err := defaultRoutes(h, f)
-			if err != nil {
-				return err
-			}
-			want := c.defaults(f)
-			for _, r := range there {
-				if len(want) == 0 && belongs(r, keeper) {
-					continue // its plugin has set it and does not say so
-				}
-				remove = append(remove, r)
-				if len(want) == 0 {
-					add = append(add, hopsOf(r, keeper)...)
-				}
-			}
-			for _, d := range want {
-				add = append(add, d.route(f, keeper[0]))
-			}
-		}
-		if err := replace(h, remove, add); err != nil {
+		// First: an advertisement between the two would bring a route back.
+		hear, err := c.deaf(h, ns)
+		if err != nil {
 			return err
 		}
-		if err := c.deaf(h, ns); err != nil {
-			return errors.Join(err, restore(h, remove, add))
+		if err := c.move(h, keeper); err != nil {
+			return errors.Join(err, hear())
 		}
 		return nil
 	})
+}
+
+// move changes the routes, or nothing.
+func (c Change) move(h *netlink.Handle, keeper []int) error {
+	var remove, add []netlink.Route
+	for _, f := range c.Families() {
+		there, err := defaultRoutes(h, f)
+		if err != nil {
+			return err
+		}
+		want := c.defaults(f)
+		for _, r := range there {
+			if len(want) == 0 && belongs(r, keeper) {
+				continue // its plugin has set it and does not say so
+			}
+			remove = append(remove, r)
+			if len(want) == 0 {
+				add = append(add, hopsOf(r, keeper)...)
+			}
+		}
+		for _, d := range want {
+			add = append(add, d.route(f, keeper[0]))
+		}
+	}
+	return replace(h, remove, add)
 }
 
 // replace removes routes and adds others; after an error all is as it was, or the

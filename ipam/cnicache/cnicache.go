@@ -196,7 +196,7 @@ func Read(dirs []string) (all []Entry, unread []error, err error) {
 			return nil, nil, derr
 		}
 		for _, f := range files {
-			if !f.Type().IsRegular() {
+			if !f.Type().IsRegular() || strings.HasSuffix(f.Name(), SuffixTemp) {
 				continue
 			}
 			some, ferr := readFile(filepath.Join(dir, f.Name()))

@@ -41,7 +41,7 @@ func TestParse(t *testing.T) {
 		{name: "no address", text: cached(one, `{"ips":[{"address":"10.0.0.5"}]}`), fault: "10.0.0.5"},
 		{name: "mapped with a long prefix", text: cached(one, `{"ips":[{"address":"::ffff:10.0.0.5/120"}]}`), fault: "prefix length"},
 		{name: "no configuration", text: cached(`[]`, `{}`), fault: "config"},
-		{name: "no JSON", text: `{`, fault: "EOF"},
+		{name: "no JSON", text: `{`, fault: "unexpected end"},
 		{name: "nothing", text: ``, fault: "EOF"},
 		{name: "no result", text: `{"kind":"cniCacheV1","containerId":"c1","ifName":"net1","networkName":"lan"}`, fault: "result"},
 	} {
@@ -151,6 +151,11 @@ func TestRecords(t *testing.T) {
 		if lines := bytes.Count(text, []byte("\n")); lines != i+1 {
 			t.Fatalf("%d lines of %d records: %s", lines, i+1, text)
 		}
+	}
+	// A record that is damaged costs no other.
+	damaged := bytes.Replace(text, []byte(`"networkName":"b"`), []byte(`"networkName":"`), 1)
+	if all, err := ParseRecords(damaged); err == nil || len(all) != 1 || all[0].NetNS != "later" {
+		t.Errorf("of a damaged record and one that is whole: %v, %v; want the one that is whole, and an error", all, err)
 	}
 	for _, tt := range []struct {
 		cut  int // bytes missing at the end

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 
 	"github.com/tenure-ipam/tenure/ipam/plainjson"
 )
@@ -16,8 +17,12 @@ import (
 const kind = "cniCacheV1"
 
 // maxSize bounds a file that is read, in bytes: a result with its configuration takes
-// some kilobytes, and a file has those of one container.
-const maxSize = 4 << 20
+// some kilobytes, and a file has those of one container. It is more than what a journal
+// of the meta-plugin may have of them.
+const maxSize = 32 << 20
+
+// SuffixTemp ends the name of a file that is being written, and is none of the cache.
+const SuffixTemp = ".tmp"
 
 // A Record is one attachment in the form of the CNI library's cache: how its plugins
 // were called, and what they answered.
@@ -73,29 +78,29 @@ func (r *Record) AppendLine(b []byte) []byte {
 
 // ParseRecords reads the text of a file: one record, as the CNI library keeps it, or
 // a line for each, of which the last one of a network and an interface counts. An
-// error says what does not read; the records before it are returned all the same.
-func ParseRecords(text []byte) ([]Record, error) {
-	var all []Record
-	for d := json.NewDecoder(bytes.NewReader(text)); ; {
-		var r Record
-		err := d.Decode(&r)
-		if errors.Is(err, io.EOF) && len(all) > 0 {
-			return all, nil
+// error says what does not read; the other records are returned all the same.
+func ParseRecords(text []byte) (all []Record, err error) {
+	if len(bytes.TrimSpace(text)) == 0 {
+		return nil, io.ErrUnexpectedEOF
+	}
+	var errs []error
+	for line := range bytes.Lines(text) {
+		if len(bytes.TrimSpace(line)) == 0 {
+			continue
 		}
+		var r Record
+		err := json.Unmarshal(line, &r)
 		if err == nil {
 			err = r.check()
 		}
 		if err != nil {
-			return all, err
+			errs = append(errs, err)
+			continue
 		}
+		all = slices.DeleteFunc(all, func(earlier Record) bool { return earlier.NetworkName == r.NetworkName && earlier.IfName == r.IfName })
 		all = append(all, r)
-		for i, earlier := range all[:len(all)-1] {
-			if earlier.NetworkName == r.NetworkName && earlier.IfName == r.IfName {
-				all = append(all[:i], all[i+1:]...)
-				break
-			}
-		}
 	}
+	return all, errors.Join(errs...)
 }
 
 // ReadRecords is ParseRecords of a file.
