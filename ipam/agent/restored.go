@@ -38,6 +38,13 @@ func (a *Agent) wrote(ctx context.Context, s sight, rev protocol.Revision) error
 	return a.judge(ctx, s, s.history.Behind(rev), func(h protocol.History) protocol.History { return h.SawObject(rev) })
 }
 
+// lastTerm is the highest term that the agent has had, or must not sit down in.
+func (a *Agent) lastTerm() int64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.sitting.LastTerm
+}
+
 // read is wrote for a live read of an object of which the store has a record.
 func (a *Agent) read(ctx context.Context, s sight, behind bool) error {
 	return a.judge(ctx, s, behind, func(h protocol.History) protocol.History { return h })
@@ -73,7 +80,17 @@ func (a *Agent) judge(ctx context.Context, s sight, behind bool, saw func(protoc
 	a.metrics.rewound.Inc()
 	a.log.ErrorContext(ctx, "the API server has gone back to an earlier state: nothing is leased or given back until the controller has opened the pools again", "node", a.cfg.Node)
 	a.wakeSeat()
-	if err := a.st.Update(ctx, func(tx *store.Tx) error { return tx.PutHistory(a.sight().history) }); err != nil {
+	err := a.st.Update(ctx, func(tx *store.Tx) error {
+		id, err := tx.Identity()
+		if err != nil {
+			return err
+		}
+		// An agent that starts now must not take up the seat, nor sit down in its term:
+		// what was said in it may not be there any more.
+		id.Boot, id.Term = "", max(id.Term, a.lastTerm())
+		return errors.Join(tx.PutIdentity(id), tx.PutHistory(a.sight().history))
+	})
+	if err != nil {
 		a.log.ErrorContext(ctx, "that the API server has gone back is not recorded yet", "error", err)
 	}
 	return errRewound

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -117,6 +118,9 @@ func (a *Agent) accept(ctx context.Context, had int64, era int, next protocol.Si
 	var again []string
 	err := a.st.Update(ctx, func(tx *store.Tx) error {
 		again = again[:0]
+		if a.sight().era != era {
+			return errRewound
+		}
 		err := tx.PutIdentity(store.Identity{
 			Node: next.Self.Node, Machine: next.Self.Machine, Boot: next.Self.Boot, Term: next.Term,
 			BeatSentWall: next.Sent.Wall, BeatSentBoot: next.Sent.Boot, Fence: next.Fence,
@@ -138,7 +142,10 @@ func (a *Agent) accept(ctx context.Context, had int64, era int, next protocol.Si
 		}
 		return nil
 	})
-	if err != nil {
+	switch {
+	case errors.Is(err, errRewound):
+		return nil
+	case err != nil:
 		return fmt.Errorf("record the seat: %w", err)
 	}
 	a.mu.Lock()

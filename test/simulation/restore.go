@@ -153,10 +153,10 @@ func (n *simNode) judge(s sight, behind bool, saw func(protocol.History) protoco
 	a.era++
 	a.certain = protocol.Certainty{}
 	a.history, a.sitting, a.beatAt = a.history.Rewound(), a.sitting.Rewound(), n.w.now
+	n.commit(func(d *simDisk) { d.history, d.boot, d.term = a.history, "", max(d.term, a.sitting.LastTerm) })
 	for _, r := range n.disk.rights {
 		delete(n.w.outrun, r.UID)
 	}
-	n.commit(func(d *simDisk) { d.history = a.history })
 	return false
 }
 
