@@ -221,7 +221,9 @@ func (a *Agent) hear(ctx context.Context, p *pool, heard Pool, exists bool) erro
 		return fmt.Errorf("encode pool: %w", err)
 	}
 	if was != nil && string(text) == was.text {
-		p.set(was, false)
+		same := *was
+		same.Edited = heard.Edited // it is not kept: the controller has looked at the edit since, or not
+		p.set(&same, false)
 		return nil
 	}
 	shape, err := poolspec.ParsePool(heard.Text)

@@ -172,6 +172,26 @@ func TestAwaitsPoolThatWasJustEdited(t *testing.T) {
 	}
 }
 
+// TestHearsThatAnEditWasLookedAt: that the controller has looked at an edit is news also
+// where it has changed nothing that the store keeps of the pool.
+func TestHearsThatAnEditWasLookedAt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, p := newSeatedAgent(t, &createdLeases{}, editedPools{})
+		known, _, _ := p.now()
+		for _, edited := range []bool{true, false, true, false} {
+			heard := known.Pool
+			heard.Generation, heard.Edited = 7, edited
+			heard.Text = poolspec.PoolText{Ranges: []poolspec.RangeText{{CIDR: "10.0.0.0/24"}}}
+			if err := a.hear(t.Context(), p, heard, true); err != nil {
+				t.Fatal(err)
+			}
+			if now, _, _ := p.now(); now.Edited != edited {
+				t.Errorf("the pool counts as edited: %t; heard was %t", now.Edited, edited)
+			}
+		}
+	})
+}
+
 // deniedLeases refuses every create.
 type deniedLeases struct {
 	createdLeases
