@@ -167,6 +167,10 @@ func TestPodsOfPrograms(t *testing.T) {
 	}
 	for v := range strings.SplitSeq(violations, "), ") {
 		what, _, _ := strings.Cut(v, " (")
+		// What installs the plugins may write where the directory is another user's.
+		if strings.HasPrefix(v, `unrestricted capabilities (container "install" must not include "DAC_OVERRIDE" in`) {
+			continue
+		}
 		// The probes' host is where an agent in the host's network listens.
 		if !slices.Contains([]string{"host namespaces", "probe or lifecycle host", "restricted volume types", "runAsNonRoot != true", "runAsUser=0"}, what) {
 			t.Errorf("the agent's pod needs more than it should: %s", v)
