@@ -76,14 +76,21 @@ e2e: root rig-nodes ## Tests on a real cluster: kubelets, containerd, Tenure ins
 	go test -count=1 -v -timeout $(TIMEOUT) ./test/e2e -ginkgo.v $(ARGS)
 
 .PHONY: soak
-soak: root rig ## Load a cluster for MINUTES with faults of all kinds, and look for a lost or doubled address
+soak: root minutes rig ## Load a cluster for MINUTES with faults of all kinds, and look for a lost or doubled address
 	TENURE_SOAK_MINUTES=$(MINUTES) go test -count=1 -v -timeout 0 $(ARGS) ./test/soak
+
+# What is mistyped is said before anything is built.
+.PHONY: minutes sizes
+minutes:
+	@[[ '$(MINUTES)' =~ ^[0-9]*[.]?[0-9]+$$ ]] || { echo "MINUTES is '$(MINUTES)', must be a number of minutes such as 10" >&2; exit 1; }
+sizes:
+	@[[ '$(NODES)' =~ ^[1-9][0-9]*(,[1-9][0-9]*)*$$ ]] || { echo "NODES is '$(NODES)', must be positive numbers with commas between them, such as 100,300" >&2; exit 1; }
 
 # Of scale: of how many nodes, one run each.
 NODES ?= 100,300,1000
 
 .PHONY: scale
-scale: root rig ## Run clusters of NODES agents on a real API server, and report what each node costs
+scale: root sizes rig ## Run clusters of NODES agents on a real API server, and report what each node costs
 	TENURE_SCALE_NODES=$(NODES) TENURE_SCALE_IDLE=60s go test -count=1 -v -timeout 3h $(ARGS) ./test/scale
 
 .PHONY: fuzz
