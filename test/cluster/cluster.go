@@ -53,7 +53,7 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range []string{"kubelet", "kube-scheduler", "containerd", "containerd-shim-runc-v2", "ctr", "runc"} {
+	for _, name := range []string{"kubelet", "kube-proxy", "kube-scheduler", "containerd", "containerd-shim-runc-v2", "ctr", "runc"} {
 		if _, err := os.Stat(filepath.Join(rig, name)); err != nil {
 			return nil, fmt.Errorf("cluster: %s is not in %s: run make rig-nodes, which builds it", name, rig)
 		}
@@ -94,7 +94,7 @@ func (c *Cluster) start(ctx context.Context) error {
 	group, booting := errgroup.WithContext(ctx)
 	for _, n := range c.Nodes {
 		group.Go(func() error {
-			return c.step(n.Name+": containerd, images, kubelet, Ready", func() error { return c.Boot(booting, n) })
+			return c.step(n.Name+": containerd, images, kubelet, Ready, kube-proxy", func() error { return c.Boot(booting, n) })
 		})
 	}
 	if err := group.Wait(); err != nil {
@@ -124,7 +124,11 @@ func (c *Cluster) newNode(i int) (*Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := n.writeFiles(user); err != nil {
+	proxy, err := c.AddUser("system:kube-proxy")
+	if err != nil {
+		return nil, err
+	}
+	if err := n.writeFiles(user, proxy); err != nil {
 		return nil, fmt.Errorf("prepare %s: %w", name, err)
 	}
 	n.Containerd = &Service{
@@ -141,6 +145,10 @@ func (c *Cluster) newNode(i int) (*Node, error) {
 			"--hostname-override", name, "--node-ip", n.IP, "--v", "2",
 		},
 		ready: func(ctx context.Context) error { return c.ready(ctx, n) },
+	}
+	n.Proxy = &Service{
+		name: "kube-proxy", node: n, args: []string{"--config", n.file("kube-proxy.yaml"), "--hostname-override", name, "--v", "2"},
+		ready: func(context.Context) error { return n.reachAPI() },
 	}
 	return n, nil
 }
@@ -159,7 +167,10 @@ func (c *Cluster) Boot(ctx context.Context, n *Node) error {
 			return err
 		}
 	}
-	return n.Kubelet.Start(ctx)
+	if err := n.Kubelet.Start(ctx); err != nil {
+		return err
+	}
+	return n.Proxy.Start(ctx) // it waits for the Node that the kubelet makes
 }
 
 // ready returns what keeps the node from being Ready, as its kubelet says and not the
@@ -223,7 +234,7 @@ func (c *Cluster) Logs() string {
 		b.WriteString(c.ControlPlane.Logs())
 	}
 	for _, n := range c.Nodes {
-		for _, s := range []*Service{n.Containerd, n.Kubelet} {
+		for _, s := range n.services() {
 			fmt.Fprintf(&b, "%s of %s:\n%s\n", s.name, n.Name, tail(s.log()))
 		}
 	}

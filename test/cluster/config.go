@@ -2,6 +2,8 @@ package cluster
 
 import (
 	"fmt"
+	"net"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -66,6 +68,19 @@ eventRecordQPS: 0
 serializeImagePulls: false
 `
 
+// proxyConfig is kube-proxy's; its kubeconfig is filled in. It leaves the size of the
+// kernel's table of connections alone, which is one for the whole machine.
+const proxyConfig = `apiVersion: kubeproxy.config.k8s.io/v1alpha1
+kind: KubeProxyConfiguration
+mode: nftables
+clientConnection: {kubeconfig: %s}
+detectLocalMode: ClusterCIDR
+clusterCIDR: ` + podsRange + `
+conntrack: {maxPerCore: 0, min: 0, tcpEstablishedTimeout: 0s, tcpCloseWaitTimeout: 0s}
+healthzBindAddress: 127.0.0.1:10256
+metricsBindAddress: 127.0.0.1:10249
+`
+
 // podNetwork is the cluster's default network, which is none of Tenure's business.
 const podNetwork = `{
   "cniVersion": "1.0.0", "name": "pods",
@@ -79,14 +94,15 @@ const podNetwork = `{
 // plugins are the CNI plugins that a node has before Tenure is installed.
 var plugins = []string{"bridge", "host-local", "loopback", "macvlan", "static", "tuning"}
 
-// writeFiles puts what an administrator has set up on the node's disk. User is who the
-// kubelet is.
-func (n *Node) writeFiles(user *rest.Config) error {
+// writeFiles puts what an administrator has set up on the node's disk. The kubelet and
+// kube-proxy are the given users.
+func (n *Node) writeFiles(kubelet, proxy *rest.Config) error {
 	authority := filepath.Join(n.dir, "ca.crt")
 	files := map[string]string{
-		authority:                                string(user.CAData),
+		authority:                                string(kubelet.CAData),
 		n.file("containerd.toml"):                fmt.Sprintf(containerdConfig, filepath.Join(n.rig, "runc")),
 		n.file("kubelet.yaml"):                   fmt.Sprintf(kubeletConfig, cgroup(n.Name), authority, n.IP),
+		n.file("kube-proxy.yaml"):                fmt.Sprintf(proxyConfig, n.file("kube-proxy.kubeconfig")),
 		n.file("etc/machine-id"):                 strings.Repeat(fmt.Sprintf("%016x", n.index), 2) + "\n",
 		n.file("etc/cni/net.d/10-pods.conflist"): fmt.Sprintf(podNetwork, podRange(n.index)),
 	}
@@ -105,9 +121,18 @@ func (n *Node) writeFiles(user *rest.Config) error {
 			return err
 		}
 	}
-	user = rest.CopyConfig(user)
-	user.Host = "https://" + controlPlane
-	return controlplane.WriteKubeconfig(n.file("kubeconfig"), user)
+	for path, user := range map[string]*rest.Config{"kubeconfig": kubelet, "kube-proxy.kubeconfig": proxy} {
+		url, err := url.Parse(user.Host)
+		if err != nil {
+			return err
+		}
+		user = rest.CopyConfig(user)
+		user.Host = "https://" + net.JoinHostPort(controlPlane, url.Port())
+		if err := controlplane.WriteKubeconfig(n.file(path), user); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // file returns the path of a file of the node's disk.

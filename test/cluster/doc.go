@@ -1,6 +1,6 @@
 // Package cluster runs a real Kubernetes cluster on one machine: the control plane
 // of [controlplane] with a scheduler and all controllers, and nodes that each have
-// a kubelet, containerd and runc, a network, and a file system of their own.
+// a kubelet, kube-proxy, containerd and runc, a network, and a file system of their own.
 //
 //	func TestMain(m *testing.M) { os.Exit(cluster.Main(m.Run)) }
 //
@@ -25,11 +25,11 @@
 //
 // The network:
 //
-//	sandbox    br-nodes 10.222.0.1, and 10.0.0.1, the Service "kubernetes"
+//	sandbox    br-nodes 10.222.0.1: the API server at port 6443
 //	           br-lan: a switch without addresses, for pods' further networks
 //	node i     eth0 10.222.0.1i, pods 10.244.i.0/24 by bridge and host-local
 //	           eth1: the cable to br-lan
 //
-// There is no kube-proxy and no DNS: the API server has the address and port of its
-// Service itself, and no other Service works.
+// Services work, the API server's own among them: every node has a kube-proxy, which
+// writes nftables rules into the node's network namespace. There is no DNS.
 package cluster

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"time"
 
 	"github.com/vishvananda/netlink"
 
@@ -18,12 +19,15 @@ const (
 	controlPlane = "10.222.0.1"
 )
 
+// podsRange has the pods' default networks of all nodes.
+const podsRange = "10.244.0.0/16"
+
 func nodeIP(i int) string { return fmt.Sprintf("10.222.0.%d", 10+i) }
 
 // podRange is the range of the pods' default network on node i.
 func podRange(i int) string { return fmt.Sprintf("10.244.%d.0/24", i) }
 
-// makeSwitches makes the two networks and the control plane's addresses.
+// makeSwitches makes the two networks and the control plane's address.
 func makeSwitches() error {
 	sandbox := cninet.NS{}
 	for _, name := range []string{nodesBridge, lanBridge} {
@@ -31,7 +35,7 @@ func makeSwitches() error {
 			return err
 		}
 	}
-	return addAddresses(nodesBridge, controlPlane+"/24", controlplane.ServiceAddress+"/32")
+	return addAddresses(nodesBridge, controlPlane+"/24")
 }
 
 // connect makes the network of node i out of n nodes.
@@ -114,4 +118,16 @@ func addRoute(to, by string) error {
 		return fmt.Errorf("add a route to %s by %s: %w", to, by, err)
 	}
 	return nil
+}
+
+// reachAPI connects from the node with the API server's Service, as programs on it and
+// in its pods do.
+func (n *Node) reachAPI() error {
+	return n.Do(func() error {
+		conn, err := net.DialTimeout("tcp", controlplane.ServiceAddress+":443", time.Second)
+		if err != nil {
+			return fmt.Errorf("the Service of the API server: %w", err)
+		}
+		return conn.Close()
+	})
 }

@@ -30,8 +30,11 @@ type Node struct {
 	init       *exec.Cmd // nil while the node is off
 	namespaces []*os.File
 
-	Containerd, Kubelet *Service
+	Containerd, Kubelet, Proxy *Service
 }
+
+// services returns what runs on the node.
+func (n *Node) services() []*Service { return []*Service{n.Containerd, n.Kubelet, n.Proxy} }
 
 // The namespaces of a node, in the order in which a thread enters them: with the
 // mount namespace the view of /proc changes.
@@ -100,7 +103,7 @@ func (n *Node) PowerOff() error {
 		f.Close()
 	}
 	n.init, n.namespaces = nil, nil
-	for _, s := range []*Service{n.Containerd, n.Kubelet} {
+	for _, s := range n.services() {
 		s.wait()
 	}
 	return removeCgroup(cgroup(n.Name))

@@ -17,7 +17,7 @@ func TestMain(m *testing.M) {
 // its disk it has after the next boot too.
 func TestNodeIsItsOwn(t *testing.T) {
 	n := &Node{Name: "node-x", dir: filepath.Join(sandbox.Disk(), "node-x")}
-	n.Containerd, n.Kubelet = &Service{name: "containerd", node: n}, &Service{name: "kubelet", node: n}
+	n.Containerd, n.Kubelet, n.Proxy = &Service{name: "containerd", node: n}, &Service{name: "kubelet", node: n}, &Service{name: "kube-proxy", node: n}
 	if err := n.PowerOn(); err != nil {
 		t.Fatal(err)
 	}

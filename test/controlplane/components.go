@@ -97,10 +97,14 @@ func (cp *ControlPlane) newAPIServer(etcdURL string) error {
 	return err
 }
 
+// nodesPort is the API server's where nodes reach it: the usual one, which is not that
+// of its Service.
+const nodesPort = 6443
+
 // apiPort is the port of the API server.
 func (cp *ControlPlane) apiPort() (int, error) {
 	if cp.o.Address != "" {
-		return 443, nil // that of the Service "kubernetes": nothing has to translate it
+		return nodesPort, nil
 	}
 	return freePort()
 }

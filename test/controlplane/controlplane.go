@@ -41,8 +41,8 @@ type Options struct {
 	DelayableEtcd bool
 
 	// Address, if not empty, is an address of the sandbox at which real nodes
-	// reach the API server, at port 443. [ServiceAddress] should lead there
-	// too, as kube-proxy has it do elsewhere.
+	// reach the API server, at port 6443. It is the endpoint of the Service
+	// "kubernetes" at [ServiceAddress], which kube-proxy has lead there.
 	Address string
 
 	// Scheduler starts kube-scheduler.

@@ -155,7 +155,12 @@ func addresses(ctx context.Context, p *corev1.Pod) map[string]netip.Prefix {
 
 // ask returns what the pod p is answered at an address.
 func ask(ctx context.Context, p *corev1.Pod, at netip.Addr) (string, error) {
-	return c.Kubectl(ctx, "", "exec", "-n", p.Namespace, p.Name, "--", "/pod", "get", netip.AddrPortFrom(at, 8080).String())
+	return askPort(ctx, p, at, 8080)
+}
+
+// askPort is ask at a port other than that at which pods answer.
+func askPort(ctx context.Context, p *corev1.Pod, at netip.Addr, port uint16) (string, error) {
+	return c.Kubectl(ctx, "", "exec", "-n", p.Namespace, p.Name, "--", "/pod", "get", netip.AddrPortFrom(at, port).String())
 }
 
 // status returns a pod's network-status by interface.

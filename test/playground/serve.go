@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"strings"
 
 	"github.com/tenure-ipam/tenure/test/cluster"
 	"github.com/tenure-ipam/tenure/test/controlplane"
@@ -85,8 +86,8 @@ func (p place) handOut(c *cluster.Cluster) error {
 	if err != nil {
 		return err
 	}
-	go relay(l, "tcp", "127.0.0.1:443")
 	user := c.Config()
+	go relay(l, "tcp", strings.TrimPrefix(user.Host, "https://"))
 	user.Host = "https://" + os.Getenv(envAPI)
 	fresh := p.kubeconfig() + ".new"
 	if err := controlplane.WriteKubeconfig(fresh, user); err != nil {

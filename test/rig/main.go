@@ -68,9 +68,13 @@ func run(ctx context.Context, args []string, getenv func(string) string, out io.
 	}
 	if len(missing) == 0 {
 		fmt.Fprintf(out, "rig: up to date: %s\n", dir)
-		return nil
+	} else if err := build(ctx, out, m, missing); err != nil {
+		return err
 	}
-	return build(ctx, out, m, missing)
+	if built.nft {
+		return provideNFT(ctx, out, dir)
+	}
+	return nil
 }
 
 // build makes the programs missing, one after the other: two links of this size

@@ -29,6 +29,7 @@ type program struct {
 type set struct {
 	dir      string // of the module, from that of this program
 	programs []program
+	nft      bool // nft(8) belongs to it, which is not of Go
 }
 
 // The modules that the programs are of.
@@ -63,11 +64,12 @@ var nodes = set{dir: "node", programs: []program{
 	// First what can fail for want of a C compiler.
 	{name: "runc", module: runc, pkg: runc, seccomp: true},
 	{name: "kube-scheduler", module: kubernetes, pkg: kubernetes + "/cmd/kube-scheduler"},
+	{name: "kube-proxy", module: kubernetes, pkg: kubernetes + "/cmd/kube-proxy"},
 	{name: "kubelet", module: kubernetes, pkg: kubernetes + "/cmd/kubelet"},
 	{name: "containerd", module: containerd, pkg: containerd + "/cmd/containerd"},
 	{name: "containerd-shim-runc-v2", module: containerd, pkg: containerd + "/cmd/containerd-shim-runc-v2"},
 	{name: "ctr", module: containerd, pkg: containerd + "/cmd/ctr"},
-}}
+}, nft: true}
 
 // tags are the build tags of p: without its own, runc starts no container that has
 // a seccomp profile, as every sandbox has.

@@ -1,13 +1,11 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 )
 
@@ -18,7 +16,7 @@ func seccomp(ctx context.Context, dir string) (env []string, err error) {
 	root := filepath.Join(dir, "libseccomp")
 	headers := filepath.Join(root, "usr/include")
 	if _, err := os.Stat(filepath.Join(headers, "seccomp.h")); errors.Is(err, fs.ErrNotExist) {
-		if err := fetchSeccomp(ctx, root); err != nil {
+		if err := unpacked(ctx, root, "download", "libseccomp-dev"); err != nil {
 			return nil, fmt.Errorf("fetch libseccomp-dev, which runc is linked with: %w", err)
 		}
 	}
@@ -35,42 +33,4 @@ func seccomp(ctx context.Context, dir string) (env []string, err error) {
 		return nil, err
 	}
 	return []string{"CGO_ENABLED=1", "CGO_CFLAGS=-O2 -I" + headers, "CGO_LDFLAGS=-L" + filepath.Dir(libraries[0]), "PKG_CONFIG_PATH=" + root}, nil
-}
-
-// fetchSeccomp unpacks Debian's package into root, which is whole or not there.
-func fetchSeccomp(ctx context.Context, root string) error {
-	fresh := root + ".new"
-	if err := errors.Join(os.RemoveAll(fresh), os.MkdirAll(fresh, 0o755)); err != nil {
-		return err
-	}
-	if err := inside(ctx, fresh, "apt-get", "download", "-q", "libseccomp-dev"); err != nil {
-		// A machine that has never asked knows of no packages.
-		if err := inside(ctx, fresh, "apt-get", "update", "-q"); err != nil {
-			return err
-		}
-		if err := inside(ctx, fresh, "apt-get", "download", "-q", "libseccomp-dev"); err != nil {
-			return err
-		}
-	}
-	packages, err := filepath.Glob(filepath.Join(fresh, "*.deb"))
-	if err != nil {
-		return err
-	}
-	for _, p := range packages {
-		if err := inside(ctx, fresh, "dpkg", "-x", p, "."); err != nil {
-			return err
-		}
-	}
-	return os.Rename(fresh, root)
-}
-
-// inside runs a program in dir; its error has what it said.
-func inside(ctx context.Context, dir, name string, args ...string) error {
-	var said bytes.Buffer
-	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &said, &said
-	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("%s: %w\n%s", name, err, said.Bytes())
-	}
-	return nil
 }
