@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/tenure-ipam/tenure/attach/npwg"
+	"github.com/tenure-ipam/tenure/ipam/access"
 	"github.com/tenure-ipam/tenure/ipam/journal"
 	"github.com/tenure-ipam/tenure/ipam/node"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
@@ -122,7 +123,7 @@ func (a *Agent) hold(ctx context.Context, add *addition) (store.Attachment, erro
 	}
 	var lack *lackError // why the node cannot get an address itself
 	for {
-		slots, err := a.slots(ctx, add.conf) // anew each time: the pool may have changed
+		slots, err := a.slots(ctx, add) // anew each time: the pool may have changed
 		if err != nil {
 			return store.Attachment{}, err
 		}
@@ -293,16 +294,22 @@ func (a *Agent) repeatClaim(ctx context.Context, add *addition) (att store.Attac
 	return att, true, err
 }
 
-// slots returns what an attachment to the network needs, once all its pools can be
-// used.
-func (a *Agent) slots(ctx context.Context, conf *poolspec.Config) ([]node.Slot, error) {
-	pools := map[string]node.Pool{}
-	for _, src := range conf.Sources {
-		_, known, err := a.ready(ctx, protocol.PoolName(src.Pool))
+// slots returns what the ADD needs, once all pools of its network can be used, and if its
+// namespace may use those that it needs.
+func (a *Agent) slots(ctx context.Context, add *addition) ([]node.Slot, error) {
+	pools, rules := map[string]node.Pool{}, map[protocol.PoolName]access.Rule{}
+	for _, src := range add.conf.Sources {
+		name := protocol.PoolName(src.Pool)
+		_, known, err := a.ready(ctx, name)
 		if err != nil {
 			return nil, err
 		}
 		pools[src.Pool] = node.Pool{Shape: known.shape, BlockBits4: known.Bits4, BlockBits6: known.Bits6}
+		rules[name] = known.Access
 	}
-	return node.Slots(conf, pools)
+	slots, err := node.Slots(add.conf, pools)
+	if err != nil {
+		return nil, err
+	}
+	return slots, a.admit(ctx, add, slots, rules)
 }

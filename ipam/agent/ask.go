@@ -88,7 +88,7 @@ func (a *Agent) holdRequested(ctx context.Context, add *addition, lack error) (s
 			return att, err
 		}
 		// The pool has changed since it was asked: what was granted does not do.
-		if add.ask.Slots, err = a.slots(ctx, add.conf); err != nil {
+		if add.ask.Slots, err = a.slots(ctx, add); err != nil {
 			return store.Attachment{}, err
 		}
 	}

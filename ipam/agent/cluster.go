@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/ipam/access"
 	"github.com/tenure-ipam/tenure/ipam/cnicache"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
@@ -23,6 +24,9 @@ type Cluster struct {
 	Pools     Pools
 	Pods      Pods
 	Events    Events
+	// Access says who may use pools; it asks the API server only where nobody has told
+	// it lately.
+	Access access.Facts
 	// Trouble says, for people, what is wrong with the API server at this moment; ""
 	// if nothing is. Nil: nobody knows.
 	Trouble func() string
@@ -90,6 +94,7 @@ type Pool struct {
 	Text     poolspec.PoolText  `json:"text"`
 	Routes   []poolspec.Route   `json:"routes,omitempty"`
 	DNS      poolspec.DNS       `json:"dns,omitzero"`
+	Access   access.Rule        `json:"access,omitzero"`
 	Pressure allocator.Pressure `json:"pressure"`
 	// Exhausted says, in the words of the pool's condition, that it has no address
 	// left; empty while it has.

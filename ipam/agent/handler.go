@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/tenure-ipam/tenure/ipam/access"
 	"github.com/tenure-ipam/tenure/ipam/node"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
@@ -16,6 +17,9 @@ import (
 
 // CodeClaimRefused is the CNI error code for a claim that the pod may not have.
 const CodeClaimRefused wire.Code = 101
+
+// CodePoolRefused is the CNI error code for a pool that the pod's namespace may not use.
+const CodePoolRefused wire.Code = 102
 
 // Serve answers one request of a plugin. It logs one line for an ADD or a DEL.
 func (a *Agent) Serve(ctx context.Context, req wire.Request) wire.Response {
@@ -69,9 +73,11 @@ func wireError(err error) *wire.Error {
 	switch {
 	case isClaim && !claim.Later:
 		return &wire.Error{Code: CodeClaimRefused, Msg: err.Error()}
+	case is[*access.DeniedError](err):
+		return &wire.Error{Code: CodePoolRefused, Msg: err.Error()}
 	case isRefused:
 		return &wire.Error{Code: refused.code(), Msg: err.Error()}
-	case isClaim, is[*notReadyError](err), is[*poolWaitsError](err), is[*notServingError](err), is[*unsaidError](err), is[*lackError](err), is[*waitingError](err), is[*podError](err), is[*waitedError](err),
+	case isClaim, is[*notReadyError](err), is[*poolWaitsError](err), is[*notServingError](err), is[*unsaidError](err), is[*lackError](err), is[*waitingError](err), is[*podError](err), is[*waitedError](err), is[*access.UnknownError](err),
 		is[*unaskableError](err), errors.Is(err, errUseGone), errors.Is(err, errUnanswered), errors.Is(err, errRequestGone), errors.Is(err, wire.ErrStopped), errors.Is(err, wire.ErrHungUp):
 		return &wire.Error{Code: wire.CodeTryAgainLater, Msg: err.Error()}
 	case is[*selectionError](err):

@@ -6,6 +6,7 @@ import (
 
 	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
 	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
+	authorization "k8s.io/api/authorization/v1"
 	coordination "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -54,6 +55,7 @@ func newMapper(cfg *rest.Config, hc *http.Client) (meta.RESTMapper, error) {
 		{corev1.SchemeGroupVersion, "Namespace", "namespaces", meta.RESTScopeRoot},
 		{corev1.SchemeGroupVersion, "Event", "events", meta.RESTScopeNamespace},
 		{coordination.SchemeGroupVersion, "Lease", "leases", meta.RESTScopeNamespace},
+		{authorization.SchemeGroupVersion, "SubjectAccessReview", "subjectaccessreviews", meta.RESTScopeRoot},
 		{v1alpha1.GroupVersion, "IPPool", "ippools", meta.RESTScopeRoot},
 		{v1alpha1.GroupVersion, "IPLease", "ipleases", meta.RESTScopeRoot},
 		{v1alpha1.GroupVersion, "IPSubLease", "ipsubleases", meta.RESTScopeRoot},

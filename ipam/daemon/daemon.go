@@ -21,6 +21,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/attach/devices"
 	"github.com/tenure-ipam/tenure/attach/ready"
+	"github.com/tenure-ipam/tenure/ipam/access"
 	"github.com/tenure-ipam/tenure/ipam/agent"
 	"github.com/tenure-ipam/tenure/ipam/cluster"
 	"github.com/tenure-ipam/tenure/ipam/cnicache"
@@ -136,7 +137,10 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	a, err := agent.New(d.cfg.Agent, st, d.cluster(c, api, podCache, events), d.cfg.Clock, hostFromHere(d.cfg), d.log)
+	reviews := access.NewReviews(time.Now, api.MayUse)
+	of := d.cluster(c, api, podCache, events)
+	of.Access = namespaceFacts{attach, reviews}
+	a, err := agent.New(d.cfg.Agent, st, of, d.cfg.Clock, hostFromHere(d.cfg), d.log)
 	if err != nil {
 		return err
 	}
@@ -156,6 +160,7 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return a.Run(ctx, ln, wire.DefaultLimits()) })
 	g.Go(func() error { podCache.Run(ctx); return nil })
+	g.Go(func() error { reviews.Run(ctx); return nil })
 	g.Go(func() error { return attach.Run(ctx) })
 	if keeper != nil {
 		g.Go(func() error { return keeper.Run(ctx) })

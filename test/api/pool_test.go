@@ -39,10 +39,34 @@ func TestPoolAccepted(t *testing.T) {
 		{"name of 63", object("IPPool", strings.Repeat("a", 63), `{ranges: [{cidr: 10.0.0.0/24}]}`)},
 		{"name of 1", object("IPPool", "1", `{ranges: [{cidr: 10.0.0.0/24}]}`)},
 		{"exclude wider than the range", oneRange("10.0.0.0/24", `exclude: [10.0.0.0/16, 10.0.0.250-10.0.1.9]`)},
+		{"for some namespaces", pool(`{ranges: [{cidr: 10.0.0.0/24}], access: RBAC, namespaceSelector: {matchLabels: {team: blue, example.org/Zone_1: "", kubernetes.io/metadata.name: a},
+		  matchExpressions: [{key: env, operator: In, values: [prod, ""]}, {key: x.y/z, operator: NotIn, values: [a.b_c-d]}, {key: a, operator: Exists}, {key: b, operator: DoesNotExist}]}}`)},
+		{"an empty selector", pool(`{ranges: [{cidr: 10.0.0.0/24}], namespaceSelector: {}}`)},
+		{"the largest selector", pool(`{ranges: [{cidr: 10.0.0.0/24}], namespaceSelector: ` + largestSelector() + `}`)},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) { checkAccepted(t, dryRun(t, pools, tt.text)) })
 	}
+}
+
+// largestSelector is a selector with as much of everything as the schema allows.
+func largestSelector() string {
+	long := func(i int) string { return fmt.Sprintf("%s/%063d", strings.Repeat("a.", 126)+"a", i) }
+	value := func(i int) string { return fmt.Sprintf("%q", fmt.Sprintf("%063d", i)) }
+	var labels, values, expressions []string
+	for i := range 64 {
+		values = append(values, value(i))
+	}
+	for i := range 16 {
+		labels = append(labels, long(i)+": "+value(i))
+		expressions = append(expressions, fmt.Sprintf("{key: %s, operator: In, values: [%s]}", long(i), strings.Join(values, ",")))
+	}
+	return fmt.Sprintf("{matchLabels: {%s}, matchExpressions: [%s]}", strings.Join(labels, ","), strings.Join(expressions, ","))
+}
+
+// selecting is a pool with this selector.
+func selecting(selector string) string {
+	return pool("{ranges: [{cidr: 10.0.0.0/24}], namespaceSelector: " + selector + "}")
 }
 
 func TestPoolRefused(t *testing.T) {
@@ -108,6 +132,15 @@ func TestPoolRefused(t *testing.T) {
 		{"name server malformed", pool(`{ranges: [{cidr: 10.0.0.0/24}], dns: {nameservers: [dns]}}`), []string{"spec.dns.nameservers[0]", "is not an IP address"}},
 		{"dns empty", pool(`{ranges: [{cidr: 10.0.0.0/24}], dns: {}}`), []string{"spec.dns"}},
 		{"takeOver unknown", pool(`{ranges: [{cidr: 10.0.0.0/24}], takeOver: Never}`), []string{"spec.takeOver", `supported values: "Automatic", "Confirmed"`}},
+		{"access unknown", pool(`{ranges: [{cidr: 10.0.0.0/24}], access: Nobody}`), []string{"spec.access", `supported values: "Everyone", "RBAC"`}},
+		{"a label's key", selecting(`{matchLabels: {"a b": c}}`), []string{"spec.namespaceSelector.matchLabels", "a key that no label can have: write name or prefix/name"}},
+		{"a label's key too long", selecting(`{matchLabels: {` + strings.Repeat("a", 64) + `: c}}`), []string{"spec.namespaceSelector.matchLabels", "a key that no label can have"}},
+		{"a label's value", selecting(`{matchLabels: {team: "blue and red"}}`), []string{"spec.namespaceSelector.matchLabels.team", "should match"}},
+		{"a requirement without its key", selecting(`{matchExpressions: [{operator: Exists}]}`), []string{"spec.namespaceSelector.matchExpressions[0].key: Required"}},
+		{"a requirement's key", selecting(`{matchExpressions: [{key: "-", operator: Exists}]}`), []string{"spec.namespaceSelector.matchExpressions[0].key", "should match"}},
+		{"an operator unknown", selecting(`{matchExpressions: [{key: a, operator: Gt, values: ["1"]}]}`), []string{"spec.namespaceSelector.matchExpressions[0].operator", `supported values: "In", "NotIn", "Exists", "DoesNotExist"`}},
+		{"In without values", selecting(`{matchExpressions: [{key: a, operator: In}]}`), []string{"spec.namespaceSelector.matchExpressions[0].values", "is set where operator is In or NotIn, and only there"}},
+		{"Exists with values", selecting(`{matchExpressions: [{key: a, operator: Exists, values: [b]}]}`), []string{"spec.namespaceSelector.matchExpressions[0].values", "and only there"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) { checkRefused(t, dryRun(t, pools, tt.text), tt.want...) })

@@ -76,6 +76,10 @@ var rules = []rule{
 		never: join(kubernetes, bolt, []string{"./ipam", "./api", "./claims", "./attach"}), but: []string{"./ipam/plainjson"},
 	},
 	{
+		pkg: "./ipam/access", why: "agent and controller decide by it alike: it is told what is known of namespaces, and asks nobody",
+		never: join(ours, kubernetes, bolt, cni, []string{"os", "net", "net/http", "log", "log/slog"}),
+	},
+	{
 		pkg: "./ipam/store", why: "what a node promised is kept without knowing who asks: neither Kubernetes nor CNI",
 		never: join(kubernetes, cni, []string{"./ipam/agent", "./ipam/cluster", "./ipam/node", "./ipam/wire", "./api"}),
 	},
