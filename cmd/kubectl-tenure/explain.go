@@ -8,15 +8,14 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/spf13/pflag"
+	"github.com/spf13/cobra"
 
+	"github.com/tenure-ipam/tenure/attach/facts"
 	"github.com/tenure-ipam/tenure/attach/plan"
 	"github.com/tenure-ipam/tenure/attach/resolve"
 )
 
-var explainCommand = command{
-	name: "explain", args: "POD|-f FILE", summary: "what a pod is attached to, and with what, or why it is not",
-	help: `Prints the plan that tenure-attach makes for a pod: each network in order, with the
+const explainHelp = `Prints the plan that tenure-attach makes for a pod: each network in order, with the
 configuration, the arguments and the interface that its plugin is given; what is
 ignored of the pod's annotations; and what would fail, and why.
 
@@ -28,14 +27,19 @@ What lies on a node is not seen from here. Give the node's CNI configuration of
 tenure-attach by --cni-conf: without it, the default network and the rules between
 namespaces are those of a fresh install. Give a copy of the node's directory by
 --conf-dir: without it, networks that are configured by a file are not found. Devices
-are the kubelet's to give, when the pod starts.`,
-	flags: func(flags *pflag.FlagSet, s *session) func(context.Context, []string) error {
-		e := &explanation{session: s}
-		flags.StringVarP(&e.file, "filename", "f", "", "path of a manifest, - for standard input")
-		flags.StringVar(&e.conf, "cni-conf", "", "path of the CNI configuration with tenure-attach")
-		flags.StringVar(&e.confDir, "conf-dir", "", "directory with the node's other CNI configurations")
-		return e.run
-	},
+are the kubelet's to give, when the pod starts.`
+
+func newExplain(s *session) *cobra.Command {
+	e := &explanation{session: s}
+	c := &cobra.Command{
+		Use: "explain POD|-f FILE", Short: "what a pod is attached to, and with what, or why it is not",
+		Long: explainHelp, ValidArgsFunction: s.onePod,
+		RunE: func(c *cobra.Command, args []string) error { return e.run(c.Context(), args) },
+	}
+	c.Flags().StringVarP(&e.file, "filename", "f", "", "path of a manifest, - for standard input")
+	c.Flags().StringVar(&e.conf, "cni-conf", "", "path of the CNI configuration with tenure-attach")
+	c.Flags().StringVar(&e.confDir, "conf-dir", "", "directory with the node's other CNI configurations")
+	return c
 }
 
 // explanation is a call of explain.
@@ -69,11 +73,10 @@ func (e *explanation) run(ctx context.Context, args []string) error {
 		return err
 	}
 	ref := src.ref()
-	answer, err := resolve.Gather(ctx, src, c.Question(ref))
+	p, faults, err := planFor(ctx, src, c, ref, e.disk(c))
 	if err != nil {
 		return err
 	}
-	p, faults := plan.Make(c, callFor(answer.Pod.PodRef, c), answer, e.disk(c))
 	if err := plan.Explain(e.stdout, p, faults); err != nil {
 		return err
 	}
@@ -81,6 +84,16 @@ func (e *explanation) run(ctx context.Context, args []string) error {
 		return errNo
 	}
 	return nil
+}
+
+// planFor makes the plan of a pod; faults are why it would not be carried out.
+func planFor(ctx context.Context, src *source, c *plan.Config, ref facts.PodRef, disk plan.Disk) (p plan.Plan, faults, err error) {
+	answer, err := resolve.Gather(ctx, src, c.Question(ref))
+	if err != nil {
+		return plan.Plan{}, nil, err
+	}
+	p, faults = plan.Make(c, callFor(answer.Pod.PodRef, c), answer, disk)
+	return p, faults, nil
 }
 
 // config reads the configuration of tenure-attach.

@@ -1,5 +1,7 @@
-// Command kubectl-tenure is the operator's tool, a plugin of kubectl: what a pod would
-// be attached to, and who has which address. It only reads.
+// Command kubectl-tenure is the operator's tool, a plugin of kubectl: how full pools
+// are, who has which address, what a pod would be attached to and why it is not, and
+// whether all is as it must be. One verb writes: release-node, which puts on record
+// that somebody vouches that a node is off.
 package main
 
 import (
@@ -14,7 +16,7 @@ var version = "development"
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
+	code := run(ctx, commandLine(os.Args), os.Stdin, os.Stdout, os.Stderr)
 	stop()
 	os.Exit(code)
 }

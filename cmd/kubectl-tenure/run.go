@@ -5,15 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
+	"slices"
 	"strings"
 
-	"github.com/spf13/pflag"
+	"github.com/spf13/cobra"
 )
 
 // Exit codes.
 const (
 	exitDone  = 0
-	exitFail  = 1 // what was asked for could not be found out
+	exitFail  = 1 // what was asked for could not be found out, or done
 	exitUsage = 2 // the command line is wrong
 	exitNo    = 3 // the answer is no: the pod would not be attached, nobody has the address
 )
@@ -28,22 +30,25 @@ func (e *usageError) Error() string { return e.why }
 
 func usagef(format string, args ...any) error { return &usageError{fmt.Sprintf(format, args...)} }
 
-// A command is one subcommand.
-type command struct {
-	name, args, summary, help string
-	// flags adds the command's own flags and returns what runs it, on the arguments
-	// that are no flags.
-	flags func(*pflag.FlagSet, *session) func(ctx context.Context, args []string) error
-}
-
-// commands are the subcommands, in the order in which help shows them.
-func commands() []command {
-	return []command{explainCommand, poolsCommand, claimsCommand, whoCommand}
+// commandLine returns the arguments of a process. Under the name by which kubectl asks
+// its plugins for completions, kubectl_complete-tenure, the program answers that: a
+// link of that name is all that it takes.
+func commandLine(argv []string) []string {
+	if len(argv) > 0 && filepath.Base(argv[0]) == "kubectl_complete-tenure" {
+		return append([]string{cobra.ShellCompRequestCmd}, argv[1:]...)
+	}
+	return argv[min(1, len(argv)):]
 }
 
 // run runs the command line and returns the exit code.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	err := dispatch(ctx, args, &session{stdin: stdin, stdout: stdout, stderr: stderr})
+	s := &session{stdin: stdin, stdout: stdout, stderr: stderr}
+	root := newRoot(s)
+	root.SetArgs(args)
+	root.SetIn(stdin)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	err := root.ExecuteContext(ctx)
 	wrong, isUsage := errors.AsType[*usageError](err)
 	switch {
 	case err == nil:
@@ -58,58 +63,82 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	return exitFail
 }
 
-// dispatch finds the command and runs it.
-func dispatch(ctx context.Context, args []string, s *session) error {
-	if len(args) == 0 {
-		help(s.stderr)
-		return usagef("no command")
+const rootHelp = `kubectl tenure shows what Tenure does: who has which address, how full pools are,
+why a pod is not attached, and whether all is as it must be. It changes nothing, but
+for release-node.
+
+Exit codes: 0 done; 1 it could not be found out, or done; 2 the command line is wrong;
+3 the answer is no (the pod is or would not be attached; nobody has the address; check
+has found something wrong; the node may be alive and is not released).`
+
+// newRoot returns the command line's grammar.
+func newRoot(s *session) *cobra.Command {
+	root := &cobra.Command{
+		Use: "kubectl-tenure", Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl tenure"},
+		Short: "See what Tenure does", Long: rootHelp, Version: version,
+		SilenceErrors: true, SilenceUsage: true, // faults are said once, by run
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usagef("unknown command %q", args[0])
+			}
+			return nil
+		},
+		RunE: func(c *cobra.Command, _ []string) error {
+			c.SetOut(s.stderr)
+			return errors.Join(c.Help(), usagef("no command"))
+		},
 	}
-	switch args[0] {
-	case "help", "-h", "--help":
-		if len(args) > 1 {
-			return dispatch(ctx, []string{args[1], "--help"}, s)
-		}
-		help(s.stdout)
-		return nil
-	case "version", "--version":
-		fmt.Fprintln(s.stdout, "kubectl-tenure", version)
-		return nil
-	}
-	for _, c := range commands() {
-		if c.name == args[0] {
-			return c.run(ctx, args[1:], s)
-		}
-	}
-	return usagef("unknown command %q", args[0])
+	root.SetVersionTemplate("kubectl-tenure {{.Version}}\n")
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error { return usagef("%s: %v", c.Name(), err) })
+	s.addFlags(root.PersistentFlags())
+	root.AddCommand(
+		newPools(s), newLeases(s), newClaims(s), newWho(s), newPod(s), newExplain(s),
+		&cobra.Command{Use: "version", Short: "print the version", Args: none, Run: func(*cobra.Command, []string) {
+			fmt.Fprintln(s.stdout, "kubectl-tenure", version)
+		}},
+	)
+	root.SetHelpCommand(newHelp(root))
+	s.complete(root)
+	return root
 }
 
-func (c command) run(ctx context.Context, args []string, s *session) error {
-	flags := pflag.NewFlagSet(c.name, pflag.ContinueOnError)
-	flags.SetOutput(io.Discard) // faults are said once, by run
-	serve := c.flags(flags, s)
-	s.addFlags(flags)
-	switch err := flags.Parse(args); {
-	case errors.Is(err, pflag.ErrHelp):
-		fmt.Fprintf(s.stdout, "Usage: kubectl tenure %s %s\n\n%s\n\nFlags:\n%s", c.name, c.args, c.help, flags.FlagUsages())
-		return nil
-	case err != nil:
-		return usagef("%s: %v", c.name, err)
+// newHelp returns the command that explains the others.
+func newHelp(root *cobra.Command) *cobra.Command {
+	return &cobra.Command{
+		Use: "help [COMMAND]", Short: "explain a command and its flags",
+		RunE: func(_ *cobra.Command, args []string) error {
+			about, rest, err := root.Find(args)
+			if err != nil || len(rest) > 0 {
+				return usagef("unknown command %q", strings.Join(args, " "))
+			}
+			about.InitDefaultHelpFlag()
+			return about.Help()
+		},
 	}
-	return serve(ctx, flags.Args())
 }
 
-// help writes what there is.
-func help(w io.Writer) {
-	var b strings.Builder
-	b.WriteString("kubectl tenure shows what Tenure does. It changes nothing.\n\nCommands:\n")
-	for _, c := range commands() {
-		fmt.Fprintf(&b, "  %-24s %s\n", c.name+" "+c.args, c.summary)
+// none wants no arguments.
+func none(c *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usagef("%s: it takes no arguments, and got %q", c.Name(), args)
 	}
-	b.WriteString(`  help [COMMAND]           explain a command and its flags
-  version                  print the version
+	return nil
+}
 
-Exit codes: 0 done; 1 it could not be found out; 2 the command line is wrong;
-3 the answer is no (the pod would not be attached; nobody has the address).
-`)
-	fmt.Fprint(w, b.String())
+// one wants one argument, which is what says.
+func one(what string) cobra.PositionalArgs {
+	return func(c *cobra.Command, args []string) error {
+		if len(args) != 1 {
+			return usagef("%s: give one %s", c.Name(), what)
+		}
+		return nil
+	}
+}
+
+// oneOf checks a flag's value against those that it can have.
+func oneOf(flag, value string, known ...string) error {
+	if slices.Contains(known, value) {
+		return nil
+	}
+	return usagef("--%s is %q, must be one of %s", flag, value, strings.Join(known, ", "))
 }

@@ -1,13 +1,21 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
+	"net/http"
+	"slices"
+	"sync/atomic"
+	"time"
 
+	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
 	"github.com/spf13/pflag"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/ipam/cluster"
 )
 
@@ -16,25 +24,24 @@ type session struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
 
-	kubeconfig, context, namespace string
+	kubeconfig string
+	overrides  clientcmd.ConfigOverrides
 
 	api    *cluster.API // once connect has been called
 	client client.Client
+	ahead  atomic.Int64 // by how many nanoseconds the API server's clock is ahead of this machine's
 }
 
-// addFlags adds the flags that every command has.
+// addFlags adds the flags that every command has: kubectl's own.
 func (s *session) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&s.kubeconfig, "kubeconfig", "", "path of a kubeconfig (default: as kubectl has it)")
-	flags.StringVar(&s.context, "context", "", "context of the kubeconfig")
-	flags.StringVarP(&s.namespace, "namespace", "n", "", "namespace (default: the context's)")
+	clientcmd.BindOverrideFlags(&s.overrides, flags, clientcmd.RecommendedConfigOverrideFlags(""))
 }
 
 func (s *session) config() clientcmd.ClientConfig {
 	rules := clientcmd.NewDefaultClientConfigLoadingRules()
 	rules.ExplicitPath = s.kubeconfig
-	overrides := &clientcmd.ConfigOverrides{CurrentContext: s.context}
-	overrides.Context.Namespace = s.namespace
-	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides)
+	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &s.overrides)
 }
 
 // space returns the namespace that the command is about.
@@ -55,6 +62,67 @@ func (s *session) connect() error {
 	if err != nil {
 		return fmt.Errorf("read the kubeconfig: %w", err)
 	}
+	rc.QPS, rc.Burst = -1, -1 // one person asks; the API server has priorities of its own
+	rc.Wrap(func(next http.RoundTripper) http.RoundTripper { return serverClock{next, s} })
 	s.api, s.client, err = cluster.Dial(rc)
 	return err
 }
+
+// serverClock reads the API server's clock off its answers.
+type serverClock struct {
+	http.RoundTripper
+	s *session
+}
+
+// RoundTrip implements [http.RoundTripper].
+func (c serverClock) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := c.RoundTripper.RoundTrip(req)
+	if err == nil {
+		if t, err := http.ParseTime(resp.Header.Get("Date")); err == nil {
+			c.s.ahead.Store(int64(time.Until(t)))
+		}
+	}
+	return resp, err
+}
+
+// now is the time by the API server's clock, once it has answered, to a second. What
+// the cluster's objects say was said by that one; this machine's may be wrong.
+func (s *session) now() time.Time { return time.Now().Add(time.Duration(s.ahead.Load())) }
+
+// age writes how long ago t was.
+func (s *session) age(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return brief(s.now().Sub(t))
+}
+
+// pageSize is how many objects one answer of the API server has.
+const pageSize = 500
+
+// listAll lists in pages, and returns what keep takes out of each.
+func listAll[T any, PL interface {
+	*L
+	client.ObjectList
+}, L any](ctx context.Context, c client.Client, page PL, keep func(PL) []T, opts ...client.ListOption) (all []T, err error) {
+	empty := *page
+	opts = append(opts, client.Limit(pageSize))
+	for next := ""; ; {
+		*page = empty // what is decoded into a page that was used before would mix with it
+		if err := c.List(ctx, page, append(slices.Clip(opts), client.Continue(next))...); err != nil {
+			return nil, fmt.Errorf("list %T: %w", page, err)
+		}
+		all = append(all, keep(page)...)
+		if next = page.GetContinue(); next == "" {
+			return all, nil
+		}
+	}
+}
+
+func leasesIn(l *v1alpha1.IPLeaseList) []v1alpha1.IPLease          { return l.Items }
+func subLeasesIn(l *v1alpha1.IPSubLeaseList) []v1alpha1.IPSubLease { return l.Items }
+func poolsIn(l *v1alpha1.IPPoolList) []v1alpha1.IPPool             { return l.Items }
+func claimsIn(l *ipamclaims.IPAMClaimList) []ipamclaims.IPAMClaim  { return l.Items }
+
+// forbidden reports whether err says that this user may not.
+func forbidden(err error) bool { return apierrors.IsForbidden(err) }

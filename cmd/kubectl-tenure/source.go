@@ -26,8 +26,8 @@ import (
 // for what is not in it. It implements [resolve.Source].
 type source struct {
 	*session
-	name string // the pod's
-	pod  *resolve.Pod
+	namespace, name string // the pod's
+	pod             *resolve.Pod
 	// definitions are those of the manifest.
 	definitions map[facts.Ref]facts.Definition
 }

@@ -1,74 +1,94 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
 	"strings"
 
-	"github.com/spf13/pflag"
+	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-var whoCommand = command{
-	name: "who", args: "ADDRESS", summary: "who has an address: a pod, a claim, a node",
-	help: `Prints, for each pool that has the address, the lease of its block: which node or
-whether the cluster hands it out, and whom it was granted or given to. Grants are the
-truth; which pod has an address of a node's is what that node has published, up to half
-a minute ago. Two pools may have the same address: they are two networks.`,
-	flags: func(_ *pflag.FlagSet, s *session) func(context.Context, []string) error {
-		return func(ctx context.Context, args []string) error {
-			if len(args) != 1 {
-				return usagef("who: give one address")
-			}
+// whoView is who has an address in one pool, as json and yaml show it.
+// docs/kubectl-tenure.md has the fields.
+type whoView struct {
+	Pool  string `json:"pool"`
+	Lease string `json:"lease,omitempty"`
+	Node  string `json:"node,omitempty"` // the lease's holder; empty where that is the cluster
+	// Owner is Claim, Pod, Request or empty: nobody, by what can be known.
+	Owner   string    `json:"owner,omitempty"`
+	Claim   string    `json:"claim,omitempty"`   // namespace/name
+	Request string    `json:"request,omitempty"` // the sub-lease's name
+	Freeing bool      `json:"freeing,omitempty"`
+	Pods    []useView `json:"pods,omitempty"`
+	// Note says what is to be known of it, where nobody has it above all.
+	Note string `json:"note,omitempty"`
+}
+
+func newWho(s *session) *cobra.Command {
+	var o output
+	c := &cobra.Command{
+		Use: "who ADDRESS", Short: "who has an address: a pod, a claim, a node",
+		Long: `Prints, for each pool that has the address, the lease of its block: which node or
+whether the cluster hands it out, whom it was granted or given to, and which pods use it.
+Grants are the truth; which pod has an address of a node's is what that node has
+published, up to half a minute ago. Two pools may have the same address: they are two
+networks.`,
+		Args: one("address"), ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(c *cobra.Command, args []string) error {
 			addr, err := netip.ParseAddr(args[0])
 			if err != nil {
 				return usagef("who: %v", err)
 			}
-			return who(ctx, s, addr.Unmap())
-		}
-	},
+			if err := oneOf("output", o.format, "", "json", "yaml"); err != nil {
+				return err
+			}
+			return who(c.Context(), s, o, addr.Unmap())
+		},
+	}
+	c.Flags().StringVarP(&o.format, "output", "o", "", "what to write: json, yaml")
+	return c
 }
 
-func who(ctx context.Context, s *session, addr netip.Addr) error {
+func who(ctx context.Context, s *session, o output, addr netip.Addr) error {
 	if err := s.connect(); err != nil {
 		return err
 	}
-	all, err := s.api.IPPools(ctx)
+	all, err := s.readPools(ctx, nil)
 	if err != nil {
 		return err
 	}
-	var leases v1alpha1.IPLeaseList
-	if err := s.client.List(ctx, &leases); err != nil {
-		return fmt.Errorf("list leases: %w", err)
-	}
-	answers := 0
-	for _, p := range all {
-		if !hasAddress(p, addr) {
+	answers, owned := []whoView{}, false
+	for i := range all {
+		if !hasAddress(&all[i], addr) {
 			continue
 		}
-		lease, ok := leaseOf(leases.Items, p.Name, addr)
-		if !ok {
-			fmt.Fprintf(s.stdout, "pool %s: nobody; its block is not leased\n", p.Name)
-			continue
+		v, err := whoInPool(ctx, s, &all[i], addr)
+		if err != nil {
+			return err
 		}
-		text, owned := owner(ctx, s, lease, addr)
-		fmt.Fprintf(s.stdout, "pool %s: %s\n", p.Name, text)
-		if owned {
-			answers++
-		}
+		answers, owned = append(answers, v), owned || v.Owner != ""
 	}
-	if answers == 0 {
-		fmt.Fprintf(s.stdout, "%s: nobody has it\n", addr)
+	if o.structured() {
+		err = o.encode(s, map[string]any{"address": addr, "pools": answers})
+	} else {
+		writeWho(s.screen(), addr, answers, owned)
+	}
+	if err == nil && !owned {
 		return errNo
 	}
-	return nil
+	return err
 }
 
 // hasAddress reports whether one of a pool's ranges covers addr.
-func hasAddress(p v1alpha1.IPPool, addr netip.Addr) bool {
+func hasAddress(p *v1alpha1.IPPool, addr netip.Addr) bool {
 	for _, r := range p.Spec.Ranges {
 		// Admission has refused what does not parse.
 		if prefix, err := netip.ParsePrefix(r.CIDR); err == nil && prefix.Contains(addr) {
@@ -78,52 +98,154 @@ func hasAddress(p v1alpha1.IPPool, addr netip.Addr) bool {
 	return false
 }
 
-// leaseOf returns the lease of the pool's block that has addr.
-func leaseOf(leases []v1alpha1.IPLease, pool string, addr netip.Addr) (v1alpha1.IPLease, bool) {
-	for _, l := range leases {
-		if block, err := netip.ParsePrefix(l.Spec.Block); err == nil && l.Spec.Pool == pool && block.Contains(addr) {
-			return l, true
+// leaseOf reads the lease of the pool's block that has addr, nil if there is none. Its
+// name is known while the pool is open: all its leases have one size then.
+func (s *session) leaseOf(ctx context.Context, p *v1alpha1.IPPool, addr netip.Addr) (*v1alpha1.IPLease, error) {
+	if pool := cluster.PoolOf(p); pool.Open && pool.BlockBits(addr) > 0 {
+		block, err := addr.Prefix(pool.BlockBits(addr))
+		if err != nil {
+			return nil, err
+		}
+		var l v1alpha1.IPLease
+		err = s.client.Get(ctx, client.ObjectKey{Name: protocol.LeaseName(protocol.PoolName(p.Name), block)}, &l)
+		if apierrors.IsNotFound(err) {
+			return nil, nil //nolint:nilnil // there is no lease, and nothing is wrong
+		}
+		return &l, err
+	}
+	all, err := listAll(ctx, s.client, &v1alpha1.IPLeaseList{}, leasesIn, client.MatchingFields{"spec.pool": p.Name})
+	for i := range all {
+		if block, err := netip.ParsePrefix(all[i].Spec.Block); err == nil && block.Contains(addr) {
+			return &all[i], nil
 		}
 	}
-	return v1alpha1.IPLease{}, false
+	return nil, err
 }
 
-// owner says in words who has addr by a lease, and whether somebody does.
-func owner(ctx context.Context, s *session, l v1alpha1.IPLease, addr netip.Addr) (text string, owned bool) {
-	holder := "the cluster, lease " + l.Name
-	if l.Spec.Holder.Kind == v1alpha1.HolderNode {
-		holder = fmt.Sprintf("node %s, lease %s", l.Spec.Holder.Node, l.Name)
+// whoInPool says who has addr in one pool.
+func whoInPool(ctx context.Context, s *session, p *v1alpha1.IPPool, addr netip.Addr) (whoView, error) {
+	l, err := s.leaseOf(ctx, p, addr)
+	switch {
+	case err != nil:
+		return whoView{}, fmt.Errorf("read the lease of %s in pool %s: %w", addr, p.Name, err)
+	case l == nil:
+		return whoView{Pool: p.Name, Note: "nobody; its block is not leased"}, nil
 	}
+	v := whoView{Pool: p.Name, Lease: l.Name, Node: l.Spec.Holder.Node}
 	for _, g := range l.Spec.Grants {
 		if granted, err := netip.ParseAddr(g.Address); err == nil && granted == addr {
-			return fmt.Sprintf("%s, by a grant of %s", grantee(ctx, s, g), holder), true
+			v.Freeing = g.Freeing
+			return v, s.grantee(ctx, g, &v)
 		}
 	}
-	for _, a := range l.Status.Allocations {
-		given, who, _ := strings.Cut(a, " ")
-		if got, err := netip.ParseAddr(given); err == nil && got == addr {
-			return fmt.Sprintf("pod and interface %s, given by %s", who, holder), true
-		}
+	if a, ok := allocationOf(l, addr); ok {
+		v.Owner, v.Pods = "Pod", []useView{a}
+		return v, nil
 	}
-	if l.Spec.Holder.Kind == v1alpha1.HolderNode && l.Status.Published == nil {
-		return fmt.Sprintf("not known: %s has published nothing yet", holder), false
+	switch {
+	case v.Node != "" && l.Status.Published == nil:
+		v.Note = "not known: the node has published nothing yet"
+	case v.Node != "" && containsAddr(l.Spec.Ceded, addr):
+		v.Note = "nobody; the node has ceded it to the cluster"
+	default:
+		v.Note = "nobody; free with " + holderText(v)
 	}
-	return fmt.Sprintf("nobody; free with %s", holder), false
+	return v, nil
 }
 
-// grantee names whom an address was granted to; of a request, the pod that it is for.
-func grantee(ctx context.Context, s *session, g v1alpha1.Grant) string {
-	text := fmt.Sprintf("claim %s/%s", g.To.Namespace, g.To.Name)
-	if g.To.Kind == v1alpha1.GranteeSubLease {
-		text = "sub-lease " + g.To.Name
-		var sub v1alpha1.IPSubLease
-		if err := s.client.Get(ctx, client.ObjectKey{Name: g.To.Name}, &sub); err == nil && sub.Spec.Request != nil {
-			r := sub.Spec.Request
-			text = fmt.Sprintf("pod %s/%s on node %s, interface %s, sub-lease %s", r.Pod.Namespace, r.Pod.Name, sub.Spec.Node, r.Interface, g.To.Name)
+func containsAddr(all []string, addr netip.Addr) bool {
+	for _, text := range all {
+		if a, err := netip.ParseAddr(text); err == nil && a == addr {
+			return true
 		}
 	}
-	if g.Freeing {
+	return false
+}
+
+// allocationOf returns who has addr by what the lease's holder has published.
+func allocationOf(l *v1alpha1.IPLease, addr netip.Addr) (useView, bool) {
+	for _, text := range l.Status.Allocations {
+		if a, u, ok := parseAllocation(text); ok && a == addr {
+			u.Node = l.Spec.Holder.Node
+			return u, true
+		}
+	}
+	return useView{}, false
+}
+
+// parseAllocation reads "address namespace/pod interface".
+func parseAllocation(text string) (addr netip.Addr, u useView, ok bool) {
+	words := strings.Fields(text)
+	if len(words) != 3 {
+		return addr, u, false
+	}
+	addr, err := netip.ParseAddr(words[0])
+	u.Namespace, u.Pod, ok = strings.Cut(words[1], "/")
+	u.Interface = words[2]
+	return addr, u, ok && err == nil
+}
+
+// grantee says whom an address was granted to, and which pods that serves.
+func (s *session) grantee(ctx context.Context, g v1alpha1.Grant, v *whoView) error {
+	names := []string{g.To.Name}
+	if g.To.Kind == v1alpha1.GranteeClaim {
+		v.Owner, v.Claim = "Claim", g.To.Namespace+"/"+g.To.Name
+		names = []string{protocol.UseName(protocol.UID(g.To.UID), 0), protocol.UseName(protocol.UID(g.To.UID), 1)}
+	} else {
+		v.Owner, v.Request = "Request", g.To.Name
+	}
+	for _, name := range names {
+		var sub v1alpha1.IPSubLease
+		switch err := s.client.Get(ctx, client.ObjectKey{Name: name}, &sub); {
+		case apierrors.IsNotFound(err):
+		case err != nil:
+			return fmt.Errorf("read sub-lease %s: %w", name, err)
+		case sub.Spec.Use != nil:
+			v.Pods = append(v.Pods, viewUse(&sub))
+		case sub.Spec.Request != nil:
+			r := sub.Spec.Request
+			v.Pods = append(v.Pods, useView{Node: sub.Spec.Node, Namespace: r.Pod.Namespace, Pod: r.Pod.Name, Interface: r.Interface})
+		}
+	}
+	return nil
+}
+
+func holderText(v whoView) string {
+	if v.Node == "" {
+		return "the cluster, lease " + v.Lease
+	}
+	return "node " + v.Node + ", lease " + v.Lease
+}
+
+func writeWho(to screen, addr netip.Addr, answers []whoView, owned bool) {
+	for _, v := range answers {
+		to.line("pool %s: %s", v.Pool, v.text())
+	}
+	if !owned {
+		to.line("%s: nobody has it", addr)
+	}
+}
+
+// text says in words who has the address.
+func (v whoView) text() string {
+	var pods []string
+	for _, u := range v.Pods {
+		pods = append(pods, fmt.Sprintf("pod %s/%s on node %s, interface %s", u.Namespace, u.Pod, u.Node, u.Interface))
+	}
+	by := strings.Join(pods, " and ")
+	var text string
+	switch v.Owner {
+	case "Claim":
+		text = "claim " + v.Claim + ", used by " + cmp.Or(by, "no pod now")
+	case "Request":
+		text = cmp.Or(by, "a request that is gone") + ", sub-lease " + v.Request
+	case "Pod":
+		return by + "; given by " + holderText(v)
+	default:
+		return v.Note
+	}
+	if v.Freeing {
 		text += ", which is being deleted"
 	}
-	return text
+	return text + "; granted by " + holderText(v)
 }

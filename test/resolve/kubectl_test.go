@@ -74,7 +74,7 @@ func TestKubectlTenure(t *testing.T) {
 		Spec:       v1alpha1.IPPoolSpec{Ranges: []v1alpha1.Range{{CIDR: "10.99.0.0/24"}, {CIDR: "fd99::/64"}}},
 	}
 	create(t, pool)
-	k.run(0, "pools shop", "shop - - - - - - - - 10.99.0.0/24,fd99::/64")
+	k.run(0, "pools -o wide", "shop - - - - - - - - - Automatic - 10.99.0.0/24,fd99::/64")
 	pool.Status = v1alpha1.IPPoolStatus{
 		Pressure: v1alpha1.PressureHigh, Counts: &v1alpha1.PoolCounts{Capacity: 253, Used: 3, Claimed: 1, Free: 249, Unreachable: 1, Leases: 2},
 		Conditions: []metav1.Condition{{Type: v1alpha1.PoolReady, Status: metav1.ConditionFalse, Reason: "Overlapping", LastTransitionTime: metav1.Now()}},
@@ -82,7 +82,7 @@ func TestKubectlTenure(t *testing.T) {
 	if err := kc.Status().Update(t.Context(), pool); err != nil {
 		t.Fatal(err)
 	}
-	k.run(0, "pools", "NAME CAPACITY USED CLAIMED FREE UNREACHABLE LEASES PRESSURE READY RANGES", "shop 253 3 1 249 1 2 High False (Overlapping) 10.99.0.0/24,fd99::/64")
+	k.run(0, "pools", "NAME USAGE USED CLAIMED FREE CAPACITY UNREACHABLE PRESSURE READY", "shop 1% 3 1 249 253 1 High False (Overlapping)")
 	k.run(1, "pools nothing", "nothing: there is none of that name")
 
 	claim := &ipamclaims.IPAMClaim{
@@ -102,8 +102,8 @@ func TestKubectlTenure(t *testing.T) {
 	lease(t, pool, "10.99.0.8/29", v1alpha1.Holder{Kind: v1alpha1.HolderCluster}, []v1alpha1.Grant{
 		{Address: "10.99.0.9", To: v1alpha1.Grantee{Kind: v1alpha1.GranteeClaim, UID: string(claim.UID), Namespace: ns, Name: claim.Name}},
 	})
-	k.run(0, "who 10.99.0.2", "pool shop: pod and interface "+ns+"/web lan0, given by node n1")
-	k.run(0, "who 10.99.0.9", "pool shop: claim "+ns+"/vm.lan, by a grant of the cluster")
+	k.run(0, "who 10.99.0.2", "pool shop: pod "+ns+"/web on node n1, interface lan0; given by node n1")
+	k.run(0, "who 10.99.0.9", "pool shop: claim "+ns+"/vm.lan, used by no pod now; granted by the cluster")
 	k.run(3, "who 10.99.0.3", "free with node n1", "nobody has it")
 	k.run(3, "who 10.99.0.99", "its block is not leased")
 	k.run(3, "who 192.0.2.1", "192.0.2.1: nobody has it")

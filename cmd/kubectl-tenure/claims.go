@@ -1,0 +1,192 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/ipam/cluster"
+)
+
+// claimView is a claim as json and yaml show it. docs/kubectl-tenure.md has the fields.
+type claimView struct {
+	Namespace  string          `json:"namespace"`
+	Name       string          `json:"name"`
+	Network    string          `json:"network"`
+	Interface  string          `json:"interface,omitempty"`
+	IPs        []string        `json:"ips,omitempty"`
+	OwnerPod   string          `json:"ownerPod,omitempty"`
+	Owner      string          `json:"owner,omitempty"` // Kind/name
+	Conditions []conditionView `json:"conditions,omitempty"`
+	Deleting   bool            `json:"deleting,omitempty"`
+	// Pools and Uses are what the leases and sub-leases say; with -o wide, json and
+	// yaml only.
+	Pools   []string  `json:"pools,omitempty"`
+	Uses    []useView `json:"uses,omitempty"`
+	Created time.Time `json:"created"`
+}
+
+// useView is a node's use of a claim.
+type useView struct {
+	Node      string `json:"node"`
+	Namespace string `json:"namespace"`
+	Pod       string `json:"pod"`
+	Interface string `json:"interface"`
+}
+
+// claimQuery is which claims are asked for.
+type claimQuery struct {
+	everywhere bool
+	pool       string
+}
+
+func newClaims(s *session) *cobra.Command {
+	var o output
+	var q claimQuery
+	c := &cobra.Command{
+		Use: "claims [NAME...]", Short: "claims: their addresses, who has them, and why they have none",
+		Long: `Prints the IPAMClaims of a namespace, or of all, as their status has them. -o wide says
+also of which pool the addresses are, who owns the claim, and which nodes use it.`,
+		ValidArgsFunction: s.claimNames,
+		RunE: func(c *cobra.Command, names []string) error {
+			if err := o.check("name"); err != nil {
+				return err
+			}
+			return o.run(c.Context(), s, func(ctx context.Context) error { return claims(ctx, s, o, q, names) })
+		},
+	}
+	c.Flags().BoolVarP(&q.everywhere, "all-namespaces", "A", false, "those of all namespaces")
+	c.Flags().StringVar(&q.pool, "pool", "", "those with an address of this pool")
+	s.completeFlag(c, "pool", s.poolNames)
+	o.addFlags(c.Flags(), "name")
+	o.addWatch(c.Flags())
+	return c
+}
+
+func claims(ctx context.Context, s *session, o output, q claimQuery, names []string) error {
+	namespace := metav1.NamespaceAll
+	if !q.everywhere {
+		var err error
+		if namespace, err = s.space(); err != nil {
+			return err
+		}
+	}
+	if err := s.connect(); err != nil {
+		return err
+	}
+	all, err := listAll(ctx, s.client, &ipamclaims.IPAMClaimList{}, claimsIn, client.InNamespace(namespace))
+	if err != nil {
+		return err
+	}
+	if all, err = pick(all, names, func(c *ipamclaims.IPAMClaim) string { return c.Name }); err != nil {
+		return err
+	}
+	var facts claimFacts
+	if q.pool != "" || o.format == "wide" || o.structured() {
+		if facts, err = s.claimFacts(ctx, q.pool); err != nil {
+			return err
+		}
+	}
+	if q.pool != "" {
+		all = slices.DeleteFunc(all, func(c ipamclaims.IPAMClaim) bool { return len(facts.pools[c.UID]) == 0 })
+	}
+	l := listing{table: table{
+		heads: []string{"NAMESPACE", "NAME", "NETWORK", "INTERFACE", "IPS", "POD", "ALLOCATED", "POOL", "OWNER", "USED-BY", "MESSAGE", "AGE"},
+		wide:  5,
+	}}
+	views := []claimView{}
+	for i := range all {
+		c := &all[i]
+		v := viewClaim(c, facts)
+		views = append(views, v)
+		l.names = append(l.names, "ipamclaim.k8s.cni.cncf.io/"+v.Name)
+		l.table.row(claimRow(s, c, v)...)
+	}
+	l.value = map[string]any{"claims": views}
+	return o.write(s, l)
+}
+
+// claimFacts are what leases and sub-leases say of claims, by UID.
+type claimFacts struct {
+	pools map[types.UID][]string
+	uses  map[types.UID][]useView
+}
+
+// claimFacts reads the leases of a pool, or of all, and the sub-leases.
+func (s *session) claimFacts(ctx context.Context, pool string) (claimFacts, error) {
+	f := claimFacts{pools: map[types.UID][]string{}, uses: map[types.UID][]useView{}}
+	fields := client.MatchingFields{}
+	if pool != "" {
+		fields["spec.pool"] = pool
+	}
+	leases, err := listAll(ctx, s.client, &v1alpha1.IPLeaseList{}, leasesIn, fields)
+	if err != nil {
+		return f, err
+	}
+	for i := range leases {
+		for _, g := range leases[i].Spec.Grants {
+			if uid := types.UID(g.To.UID); !slices.Contains(f.pools[uid], leases[i].Spec.Pool) {
+				f.pools[uid] = append(f.pools[uid], leases[i].Spec.Pool)
+			}
+		}
+	}
+	subs, err := listAll(ctx, s.client, &v1alpha1.IPSubLeaseList{}, subLeasesIn)
+	if err != nil {
+		return f, err
+	}
+	for i := range subs {
+		if u := subs[i].Spec.Use; u != nil {
+			uid := types.UID(u.Claim.UID)
+			f.uses[uid] = append(f.uses[uid], viewUse(&subs[i]))
+		}
+	}
+	return f, nil
+}
+
+func viewUse(sub *v1alpha1.IPSubLease) useView {
+	u := sub.Spec.Use
+	return useView{Node: sub.Spec.Node, Namespace: u.Pod.Namespace, Pod: u.Pod.Name, Interface: u.Interface}
+}
+
+func viewClaim(c *ipamclaims.IPAMClaim, f claimFacts) claimView {
+	v := claimView{
+		Namespace: c.Namespace, Name: c.Name, Network: c.Spec.Network, Interface: c.Spec.Interface, IPs: c.Status.IPs,
+		Conditions: viewConditions(c.Status.Conditions), Deleting: c.DeletionTimestamp != nil, Created: c.CreationTimestamp.Time,
+		Pools: f.pools[c.UID], Uses: f.uses[c.UID],
+	}
+	if c.Status.OwnerPod != nil {
+		v.OwnerPod = c.Status.OwnerPod.Name
+	}
+	if owner := cluster.OwnerOf(c); owner.Kind != "" {
+		v.Owner = owner.Kind + "/" + owner.Name
+	}
+	return v
+}
+
+func claimRow(s *session, c *ipamclaims.IPAMClaim, v claimView) []cell {
+	row := plain(v.Namespace, v.Name, v.Network, v.Interface, strings.Join(v.IPs, ","), v.OwnerPod)
+	row = append(row, conditionCell(c.Status.Conditions, cluster.ConditionIPsAllocated))
+	var uses []string
+	for _, u := range v.Uses {
+		uses = append(uses, fmt.Sprintf("%s on %s", u.Pod, u.Node))
+	}
+	message := ""
+	if cond := meta.FindStatusCondition(c.Status.Conditions, cluster.ConditionIPsAllocated); cond != nil && cond.Status != metav1.ConditionTrue {
+		message = cond.Message
+	}
+	if v.Deleting {
+		message = cmp.Or(message, "is being deleted")
+	}
+	return append(row, plain(strings.Join(v.Pools, ","), v.Owner, strings.Join(uses, ","), message, s.age(v.Created))...)
+}

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/poolspec"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// shapeOf returns a pool's ranges, nil where they cannot be read: the pool's
+// condition says why.
+func shapeOf(p *v1alpha1.IPPool) *allocator.Shape {
+	shape, err := poolspec.ParsePool(cluster.PoolText(p))
+	if err != nil {
+		return nil
+	}
+	return shape
+}
+
+// numbers are what a lease's addresses add up to.
+type numbers struct{ size, used, free int }
+
+// numbersOf counts the addresses of a lease: of a node's by what it has published, and
+// where it has published nothing all that can be given out count as free.
+func numbersOf(l *v1alpha1.IPLease, shape *allocator.Shape) (n numbers) {
+	block, err := netip.ParsePrefix(l.Spec.Block)
+	if err != nil { // the schema admits none
+		return n
+	}
+	n.size = 1 << (block.Addr().BitLen() - block.Bits())
+	n.free = n.size
+	if shape != nil {
+		n.free = shape.OrdinaryIn(block)
+	}
+	if l.Spec.Holder.Kind == v1alpha1.HolderCluster {
+		n.used = len(l.Spec.Grants)
+		n.free = max(0, n.free-n.used)
+		return n
+	}
+	if l.Status.Used != nil {
+		n.used = int(*l.Status.Used)
+	}
+	n.free = max(0, n.free-n.used-len(l.Spec.Ceded))
+	if l.Status.Free != nil {
+		n.free = min(n.free, int(*l.Status.Free))
+	}
+	return n
+}
+
+// grantsTo counts the grants of a lease to one kind of grantee.
+func grantsTo(l *v1alpha1.IPLease, kind v1alpha1.GranteeKind) (n int) {
+	for _, g := range l.Spec.Grants {
+		if g.To.Kind == kind {
+			n++
+		}
+	}
+	return n
+}
+
+// seatBook is the seats, as far as this user may read them.
+type seatBook struct {
+	seats  map[protocol.NodeName]protocol.Seat
+	hidden bool
+	now    time.Time
+}
+
+// outOfReach says why what is free in a node's lease can be had by nobody, or "" where
+// nothing speaks against it. The controller has more to go by: it counts by its own
+// clock, and knows which recalls were not answered.
+func (b seatBook) outOfReach(l *v1alpha1.IPLease) string {
+	if l.Spec.Holder.Kind != v1alpha1.HolderNode || b.hidden {
+		return ""
+	}
+	seat, ok := b.seats[protocol.NodeName(l.Spec.Holder.Node)]
+	switch {
+	case !ok:
+		return "nobody sits on the node's seat: no agent runs there"
+	case seat.Ended():
+		return "the node counts as dead: its leases are being taken over"
+	case string(seat.Store) != l.Spec.Store:
+		return "of an earlier store of the node: frozen until nothing of that time runs there"
+	case l.Spec.Term < seat.Term:
+		return "the agent has not said it again since it sat down anew"
+	case silent(seat, b.now, 2) > 0:
+		return fmt.Sprintf("the node's agent has not been heard of for %s", brief(silent(seat, b.now, 2)))
+	}
+	return ""
+}
+
+// silent returns for how long a seat has had no heartbeat, if that is longer than a
+// part of its F: the whole divided by part. The heartbeat's time is the node's clock's.
+func silent(seat protocol.Seat, now time.Time, part time.Duration) time.Duration {
+	quiet := now.Sub(seat.Beat)
+	if seat.Fence <= 0 || quiet < seat.Fence/part {
+		return 0
+	}
+	return quiet
+}

@@ -1,0 +1,141 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
+)
+
+// leaseView is a lease as json and yaml show it. docs/kubectl-tenure.md has the fields.
+type leaseView struct {
+	Name      string     `json:"name"`
+	Pool      string     `json:"pool"`
+	Block     string     `json:"block"`
+	Node      string     `json:"node,omitempty"` // empty: the cluster holds
+	Store     string     `json:"store,omitempty"`
+	Term      int64      `json:"term,omitempty"`
+	Size      int        `json:"size"`
+	Used      int        `json:"used"`
+	Free      int        `json:"free"`
+	Ceded     int        `json:"ceded"`
+	Claims    int        `json:"claims"`
+	Requests  int        `json:"requests"`
+	Published *time.Time `json:"published,omitempty"`
+	Created   time.Time  `json:"created"`
+}
+
+// leaseQuery is which leases are asked for.
+type leaseQuery struct{ pool, node string }
+
+func newLeases(s *session) *cobra.Command {
+	var o output
+	var q leaseQuery
+	c := &cobra.Command{
+		Use: "leases [NAME...]", Short: "leases: who hands out which block, and how much of it is used",
+		Long: `Prints the leases of blocks. USED and FREE of a node's lease are what the node has
+published, up to half a minute ago; CEDED addresses of it are the cluster's to grant;
+CLAIMS and REQUESTS are addresses granted to claims, and to pods of other nodes.`,
+		ValidArgsFunction: s.leaseNames,
+		RunE: func(c *cobra.Command, names []string) error {
+			if err := o.check("name"); err != nil {
+				return err
+			}
+			return o.run(c.Context(), s, func(ctx context.Context) error { return leases(ctx, s, o, q, names) })
+		},
+	}
+	c.Flags().StringVar(&q.pool, "pool", "", "those of this pool")
+	c.Flags().StringVar(&q.node, "node", "", "those that this node holds")
+	s.completeFlag(c, "pool", s.poolNames)
+	s.completeFlag(c, "node", s.nodeNames)
+	o.addFlags(c.Flags(), "name")
+	o.addWatch(c.Flags())
+	return c
+}
+
+func leases(ctx context.Context, s *session, o output, q leaseQuery, names []string) error {
+	if err := s.connect(); err != nil {
+		return err
+	}
+	fields := client.MatchingFields{}
+	if q.pool != "" {
+		fields["spec.pool"] = q.pool
+	}
+	if q.node != "" {
+		fields["spec.holder.node"] = q.node
+	}
+	all, err := listAll(ctx, s.client, &v1alpha1.IPLeaseList{}, leasesIn, fields)
+	if err != nil {
+		return err
+	}
+	if all, err = pick(all, names, func(l *v1alpha1.IPLease) string { return l.Name }); err != nil {
+		return err
+	}
+	shapes, err := s.shapes(ctx, q.pool)
+	if err != nil {
+		return err
+	}
+	l := listing{table: table{
+		heads: []string{"NAME", "POOL", "BLOCK", "HOLDER", "USED", "FREE", "CEDED", "CLAIMS", "REQUESTS", "TERM", "STORE", "PUBLISHED", "AGE"},
+		wide:  4,
+	}}
+	views := []leaseView{}
+	for i := range all {
+		v := viewLease(&all[i], shapes[all[i].Spec.Pool])
+		views = append(views, v)
+		l.names = append(l.names, "iplease.tenure.dev/"+v.Name)
+		l.table.row(leaseRow(s, v)...)
+	}
+	l.value = map[string]any{"leases": views}
+	return o.write(s, l)
+}
+
+// shapes returns the ranges of the pool of that name, or of all.
+func (s *session) shapes(ctx context.Context, pool string) (map[string]*allocator.Shape, error) {
+	var names []string
+	if pool != "" {
+		names = []string{pool}
+	}
+	all, err := s.readPools(ctx, names)
+	if err != nil {
+		return nil, err
+	}
+	shapes := map[string]*allocator.Shape{}
+	for i := range all {
+		shapes[all[i].Name] = shapeOf(&all[i])
+	}
+	return shapes, nil
+}
+
+func viewLease(l *v1alpha1.IPLease, shape *allocator.Shape) leaseView {
+	n := numbersOf(l, shape)
+	v := leaseView{
+		Name: l.Name, Pool: l.Spec.Pool, Block: l.Spec.Block, Node: l.Spec.Holder.Node, Store: l.Spec.Store, Term: l.Spec.Term,
+		Size: n.size, Used: n.used, Free: n.free, Ceded: len(l.Spec.Ceded),
+		Claims: grantsTo(l, v1alpha1.GranteeClaim), Requests: grantsTo(l, v1alpha1.GranteeSubLease), Created: l.CreationTimestamp.Time,
+	}
+	if l.Status.Published != nil {
+		v.Published = &l.Status.Published.Time
+	}
+	return v
+}
+
+func leaseRow(s *session, v leaseView) []cell {
+	var published time.Time
+	if v.Published != nil {
+		published = *v.Published
+	}
+	term := ""
+	if v.Term > 0 {
+		term = fmt.Sprint(v.Term)
+	}
+	return plain(v.Name, v.Pool, v.Block, cmp.Or(v.Node, "the cluster"), fmt.Sprint(v.Used), fmt.Sprint(v.Free), fmt.Sprint(v.Ceded),
+		fmt.Sprint(v.Claims), fmt.Sprint(v.Requests), term, strings.TrimSpace(v.Store), s.age(published), s.age(v.Created))
+}

@@ -1,0 +1,191 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	"sigs.k8s.io/yaml"
+)
+
+// output is what a listing verb is asked to write.
+type output struct {
+	format string
+	watch  bool
+}
+
+// watchEvery is how often --watch looks again.
+const watchEvery = 2 * time.Second
+
+// addFlags adds the flags of a listing verb.
+func (o *output) addFlags(flags *pflag.FlagSet, formats ...string) {
+	flags.StringVarP(&o.format, "output", "o", "", "what to write: "+strings.Join(append([]string{"table", "wide", "json", "yaml"}, formats...), ", "))
+}
+
+func (o *output) addWatch(flags *pflag.FlagSet) {
+	flags.BoolVarP(&o.watch, "watch", "w", false, fmt.Sprintf("look again every %v until interrupted", watchEvery))
+}
+
+// check checks the flags.
+func (o *output) check(formats ...string) error {
+	return oneOf("output", o.format, append([]string{"", "table", "wide", "json", "yaml"}, formats...)...)
+}
+
+// structured reports whether a program is to read it.
+func (o *output) structured() bool { return o.format == "json" || o.format == "yaml" }
+
+// A listing is what a listing verb has found.
+type listing struct {
+	table table
+	// names are the objects' as kubectl writes them, resource.group/name.
+	names []string
+	// value is what json and yaml show.
+	value any
+}
+
+// write writes what was found as it is wanted.
+func (o *output) write(s *session, l listing) error {
+	switch o.format {
+	case "json", "yaml":
+		return o.encode(s, l.value)
+	case "name":
+		for _, name := range l.names {
+			fmt.Fprintln(s.stdout, name)
+		}
+		return nil
+	}
+	l.table.write(s.screen(), o.format == "wide")
+	return nil
+}
+
+// encode writes value as json or yaml.
+func (o *output) encode(s *session, value any) error {
+	text, err := json.MarshalIndent(value, "", "  ")
+	if err == nil && o.format == "yaml" {
+		text, err = yaml.JSONToYAML(text)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(s.stdout, "%s\n", strings.TrimSuffix(string(text), "\n"))
+	return err
+}
+
+// run calls show once, or again and again until the user has seen enough.
+func (o *output) run(ctx context.Context, s *session, show func(context.Context) error) error {
+	if !o.watch {
+		return show(ctx)
+	}
+	for {
+		if s.screen().terminal {
+			fmt.Fprint(s.stdout, "\x1b[H\x1b[2J")
+		}
+		if err := show(ctx); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(watchEvery):
+		}
+	}
+}
+
+// A table is rows under heads. Its last columns give way where the screen is narrow.
+type table struct {
+	heads []string
+	wide  int // so many of the last columns are for -o wide
+	rows  [][]cell
+}
+
+// A cell is a text, and how it is coloured.
+type cell struct {
+	text string
+	look look
+}
+
+func plain(texts ...string) (cells []cell) {
+	for _, t := range texts {
+		if t == "" {
+			t = "-"
+		}
+		cells = append(cells, cell{text: t})
+	}
+	return cells
+}
+
+func (t *table) row(cells ...cell) { t.rows = append(t.rows, cells) }
+
+const gap = 2 // spaces between columns
+
+// write writes the table on a screen.
+func (t table) write(to screen, wide bool) {
+	columns := len(t.heads)
+	if !wide {
+		columns -= t.wide
+	}
+	if len(t.rows) == 0 {
+		to.line("There are none.")
+		return
+	}
+	widths := make([]int, columns)
+	for i := range columns {
+		widths[i] = runes(t.heads[i])
+		for _, row := range t.rows {
+			widths[i] = max(widths[i], runes(row[i].text))
+		}
+	}
+	to.fit(widths)
+	to.row(plain(t.heads[:columns]...), widths)
+	for _, row := range t.rows {
+		to.row(row[:columns], widths)
+	}
+}
+
+// brief writes a duration as kubectl does: its largest unit, or two.
+func brief(d time.Duration) string {
+	switch d = max(d, 0).Round(time.Second); {
+	case d < 2*time.Minute:
+		return fmt.Sprintf("%ds", int(d.Seconds()))
+	case d < 10*time.Minute && d%time.Minute != 0:
+		return fmt.Sprintf("%dm%ds", int(d.Minutes()), int(d.Seconds())%60)
+	case d < 3*time.Hour:
+		return fmt.Sprintf("%dm", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh", int(d.Hours()))
+	}
+	return fmt.Sprintf("%dd", int(d.Hours())/24)
+}
+
+// pick returns those of all that have one of the names, in the order of these; without
+// names, all.
+func pick[O any](all []O, names []string, nameOf func(*O) string) ([]O, error) {
+	if len(names) == 0 {
+		return all, nil
+	}
+	var few []O
+	for _, name := range names {
+		before := len(few)
+		for i := range all {
+			if nameOf(&all[i]) == name {
+				few = append(few, all[i])
+			}
+		}
+		if len(few) == before {
+			return nil, fmt.Errorf("%s: there is none of that name", name)
+		}
+	}
+	return few, nil
+}
+
+// some keeps the first of a list that is too long to read.
+func some(list []string, most int) string {
+	if len(list) <= most {
+		return strings.Join(list, ", ")
+	}
+	return strings.Join(append(slices.Clone(list[:most]), fmt.Sprintf("%d more", len(list)-most)), ", ")
+}

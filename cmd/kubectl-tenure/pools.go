@@ -1,0 +1,300 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// poolView is a pool as json and yaml show it. docs/kubectl-tenure.md has the fields.
+type poolView struct {
+	Name       string               `json:"name"`
+	Domain     string               `json:"domain,omitempty"`
+	TakeOver   string               `json:"takeOver"`
+	Ranges     []v1alpha1.Range     `json:"ranges"`
+	Leasing    string               `json:"leasing"`
+	Pressure   string               `json:"pressure,omitempty"`
+	Counts     *v1alpha1.PoolCounts `json:"counts,omitempty"`
+	Conditions []conditionView      `json:"conditions,omitempty"`
+	// Holders are who holds leases, of one pool only.
+	Holders []holderView `json:"holders,omitempty"`
+}
+
+// conditionView is a condition as json and yaml show it.
+type conditionView struct {
+	Type    string `json:"type"`
+	Status  string `json:"status"`
+	Reason  string `json:"reason"`
+	Message string `json:"message,omitempty"`
+}
+
+// holderView is what one holder has of a pool.
+type holderView struct {
+	Node    string `json:"node,omitempty"` // empty: the cluster
+	Leases  int    `json:"leases"`
+	Used    int    `json:"used"`
+	Free    int    `json:"free"`
+	Ceded   int    `json:"ceded"`
+	Granted int    `json:"granted"`
+	// Unreachable is how much of Free nobody can get, and Why that is.
+	Unreachable int      `json:"unreachable"`
+	Why         []string `json:"why,omitempty"`
+}
+
+func newPools(s *session) *cobra.Command {
+	var o output
+	c := &cobra.Command{
+		Use: "pools [NAME...]", Short: "pools: how full, what is wrong, what is out of reach",
+		Long: `Prints the cluster's pools as their status has them: the numbers are up to a minute old.
+UNREACHABLE addresses are free, but sit with a node that does not answer.
+
+Of one pool it prints all: its ranges, who holds how much of it, and what is out of reach
+and why. With -o table that pool is a row of the table, too.`,
+		ValidArgsFunction: s.poolNames,
+		RunE: func(c *cobra.Command, names []string) error {
+			if err := o.check("name"); err != nil {
+				return err
+			}
+			return o.run(c.Context(), s, func(ctx context.Context) error { return pools(ctx, s, o, names) })
+		},
+	}
+	o.addFlags(c.Flags(), "name")
+	o.addWatch(c.Flags())
+	return c
+}
+
+func pools(ctx context.Context, s *session, o output, names []string) error {
+	if err := s.connect(); err != nil {
+		return err
+	}
+	all, err := s.readPools(ctx, names)
+	if err != nil {
+		return err
+	}
+	if len(names) == 1 && o.format != "table" && o.format != "wide" && o.format != "name" {
+		return describePool(ctx, s, o, &all[0])
+	}
+	l := listing{table: table{
+		heads: []string{"NAME", "USAGE", "USED", "CLAIMED", "FREE", "CAPACITY", "UNREACHABLE", "PRESSURE", "READY", "LEASES", "TAKE-OVER", "DOMAIN", "RANGES", "AGE"},
+		wide:  5,
+	}}
+	views := []poolView{}
+	to := s.screen()
+	for i := range all {
+		p := &all[i]
+		views = append(views, viewPool(p))
+		l.names = append(l.names, "ippool.tenure.dev/"+p.Name)
+		l.table.row(poolRow(s, to, p)...)
+	}
+	l.value = map[string]any{"pools": views}
+	return o.write(s, l)
+}
+
+// readPools reads the pools of these names, or all.
+func (s *session) readPools(ctx context.Context, names []string) ([]v1alpha1.IPPool, error) {
+	if len(names) == 1 {
+		p, out, err := s.api.ReadIPPool(ctx, protocol.PoolName(names[0]))
+		if out == protocol.NotFound {
+			return nil, fmt.Errorf("%s: there is none of that name", names[0])
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read pool %s: %w", names[0], err)
+		}
+		return []v1alpha1.IPPool{*p}, nil
+	}
+	all, err := listAll(ctx, s.client, &v1alpha1.IPPoolList{}, poolsIn)
+	if err != nil {
+		return nil, err
+	}
+	return pick(all, names, func(p *v1alpha1.IPPool) string { return p.Name })
+}
+
+func poolRow(s *session, to screen, p *v1alpha1.IPPool) []cell {
+	row := plain(p.Name)
+	if c := p.Status.Counts; c == nil { // never counted
+		row = append(row, plain("", "", "", "", "", "")...)
+	} else {
+		taken := c.Capacity - c.Free
+		look := lookGood
+		switch p.Status.Pressure {
+		case v1alpha1.PressureHigh:
+			look = lookWarn
+		case v1alpha1.PressureExhausted:
+			look = lookBad
+		case v1alpha1.PressureLow:
+		}
+		row = append(row, cell{to.usage(taken, c.Capacity), look})
+		row = append(row, plain(fmt.Sprint(c.Used), fmt.Sprint(c.Claimed), fmt.Sprint(c.Free), fmt.Sprint(c.Capacity))...)
+		row = append(row, count(c.Unreachable, lookWarn))
+	}
+	row = append(row, pressureCell(p.Status.Pressure), conditionCell(p.Status.Conditions, v1alpha1.PoolReady))
+	leases, ranges := "", make([]string, len(p.Spec.Ranges))
+	if p.Status.Counts != nil {
+		leases = fmt.Sprint(p.Status.Counts.Leases)
+	}
+	for i, r := range p.Spec.Ranges {
+		ranges[i] = r.CIDR
+	}
+	return append(row, plain(leases, takeOver(p), p.Spec.Domain, strings.Join(ranges, ","), s.age(p.CreationTimestamp.Time))...)
+}
+
+// count writes a number, which has a look where it is not 0.
+func count(n int64, as look) cell {
+	if n == 0 {
+		as = lookPlain
+	}
+	return cell{fmt.Sprint(n), as}
+}
+
+func takeOver(p *v1alpha1.IPPool) string {
+	return string(cmp.Or(p.Spec.TakeOver, v1alpha1.TakeOverAutomatic))
+}
+
+func pressureCell(p v1alpha1.Pressure) cell {
+	switch p {
+	case v1alpha1.PressureHigh:
+		return cell{string(p), lookWarn}
+	case v1alpha1.PressureExhausted:
+		return cell{string(p), lookBad}
+	case v1alpha1.PressureLow:
+	}
+	return plain(string(p))[0]
+}
+
+// conditionCell writes a condition that should be True: its status, and why it is not.
+func conditionCell(all []metav1.Condition, kind string) cell {
+	c := meta.FindStatusCondition(all, kind)
+	switch {
+	case c == nil:
+		return plain("")[0]
+	case c.Status == metav1.ConditionTrue:
+		return cell{"True", lookGood}
+	}
+	return cell{fmt.Sprintf("%s (%s)", c.Status, c.Reason), lookBad}
+}
+
+func viewPool(p *v1alpha1.IPPool) poolView {
+	return poolView{
+		Name: p.Name, Domain: p.Spec.Domain, TakeOver: takeOver(p), Ranges: p.Spec.Ranges,
+		Leasing:  string(cmp.Or(p.Status.Leasing, v1alpha1.LeasingClosed)),
+		Pressure: string(p.Status.Pressure), Counts: p.Status.Counts, Conditions: viewConditions(p.Status.Conditions),
+	}
+}
+
+func viewConditions(all []metav1.Condition) (views []conditionView) {
+	for _, c := range all {
+		views = append(views, conditionView{Type: c.Type, Status: string(c.Status), Reason: c.Reason, Message: c.Message})
+	}
+	return views
+}
+
+// describePool writes all of one pool.
+func describePool(ctx context.Context, s *session, o output, p *v1alpha1.IPPool) error {
+	leases, err := listAll(ctx, s.client, &v1alpha1.IPLeaseList{}, leasesIn, client.MatchingFields{"spec.pool": p.Name})
+	if err != nil {
+		return err
+	}
+	seats, err := s.seats(ctx)
+	if err != nil && !forbidden(err) {
+		return err
+	}
+	view := viewPool(p)
+	view.Holders = holders(leases, p, seatBook{seats: seats, hidden: err != nil, now: s.now()})
+	if o.structured() {
+		return o.encode(s, view)
+	}
+	writePool(s.screen(), p, view)
+	return nil
+}
+
+// seats returns the seats by their nodes.
+func (s *session) seats(ctx context.Context) (map[protocol.NodeName]protocol.Seat, error) {
+	all, err := s.api.Seats(ctx)
+	if err != nil {
+		return nil, err
+	}
+	seats := make(map[protocol.NodeName]protocol.Seat, len(all))
+	for _, seat := range all {
+		seats[seat.Node] = seat
+	}
+	return seats, nil
+}
+
+// holders adds up the leases of a pool by who holds them: nodes by name, and the
+// cluster before them.
+func holders(leases []v1alpha1.IPLease, p *v1alpha1.IPPool, book seatBook) []holderView {
+	shape := shapeOf(p)
+	by := map[string]*holderView{}
+	for i := range leases {
+		l := &leases[i]
+		h := by[l.Spec.Holder.Node]
+		if h == nil {
+			h = &holderView{Node: l.Spec.Holder.Node}
+			by[l.Spec.Holder.Node] = h
+		}
+		n := numbersOf(l, shape)
+		h.Leases++
+		h.Used += n.used
+		h.Free += n.free
+		h.Ceded += len(l.Spec.Ceded)
+		h.Granted += len(l.Spec.Grants)
+		if why := book.outOfReach(l); why != "" {
+			h.Unreachable += n.free
+			if !slices.Contains(h.Why, why) {
+				h.Why = append(h.Why, why)
+			}
+		}
+	}
+	var all []holderView
+	for _, node := range slices.Sorted(maps.Keys(by)) {
+		all = append(all, *by[node])
+	}
+	return all
+}
+
+func writePool(to screen, p *v1alpha1.IPPool, view poolView) {
+	to.fact("Pool", plain(p.Name)[0])
+	if p.Spec.Domain != "" {
+		to.fact("Domain", plain(p.Spec.Domain)[0])
+	}
+	to.fact("Take-over", plain(view.TakeOver)[0])
+	to.fact("Leasing", plain(view.Leasing)[0])
+	to.fact("Pressure", pressureCell(p.Status.Pressure))
+	if c := p.Status.Counts; c != nil {
+		to.fact("Usage", plain(fmt.Sprintf("%s  %d used, %d claimed, %d free, %d unreachable, of %d",
+			to.usage(c.Capacity-c.Free, c.Capacity), c.Used, c.Claimed, c.Free, c.Unreachable, c.Capacity))[0])
+	}
+	to.title("Ranges")
+	ranges := table{heads: []string{"CIDR", "START", "END", "GATEWAY", "EXCLUDE", "STATIC-ONLY"}}
+	for _, r := range p.Spec.Ranges {
+		ranges.row(plain(r.CIDR, r.Start, r.End, r.Gateway, some(r.Exclude, 4), some(r.StaticOnly, 4))...)
+	}
+	ranges.write(to, false)
+	to.title("Conditions")
+	for _, c := range view.Conditions {
+		look := lookGood
+		if (c.Status == string(metav1.ConditionTrue)) != (c.Type == v1alpha1.PoolReady) {
+			look = lookBad
+		}
+		to.fact(c.Type, cell{fmt.Sprintf("%s (%s): %s", c.Status, c.Reason, c.Message), look})
+	}
+	to.title("Leases")
+	held := table{heads: []string{"HOLDER", "LEASES", "USED", "FREE", "CEDED", "GRANTED", "UNREACHABLE", "WHY"}}
+	for _, h := range view.Holders {
+		row := plain(cmp.Or(h.Node, "the cluster"), fmt.Sprint(h.Leases), fmt.Sprint(h.Used), fmt.Sprint(h.Free), fmt.Sprint(h.Ceded), fmt.Sprint(h.Granted))
+		row = append(row, count(int64(h.Unreachable), lookWarn))
+		held.row(append(row, plain(strings.Join(h.Why, "; "))...)...)
+	}
+	held.write(to, false)
+}
