@@ -11,12 +11,15 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/tenure-ipam/tenure/attach/plan"
 	"github.com/tenure-ipam/tenure/deploy"
+	"github.com/tenure-ipam/tenure/ipam/daemon"
+	"github.com/tenure-ipam/tenure/test/manifests"
 )
 
-// TestManifestFitsTheProgram: in the pod of deploy/programs/tenured.yaml the program
-// finds every directory of the host where the host has it, may write where it does,
-// and is probed where it listens.
+// TestManifestFitsTheProgram: in the pod of deploy/programs/tenured.yaml, and in those
+// that the chart makes of it, the program finds every directory of the host where the
+// host has it, may write where it does, and is probed where it listens.
 func TestManifestFitsTheProgram(t *testing.T) {
 	text, err := deploy.FS.ReadFile("programs/tenured.yaml")
 	if err != nil {
@@ -26,13 +29,82 @@ func TestManifestFitsTheProgram(t *testing.T) {
 	if err := yaml.UnmarshalStrict(text, &set); err != nil {
 		t.Fatal(err)
 	}
-	pod := set.Spec.Template.Spec
+	checkFits(t, set.Spec.Template.Spec, "/opt/cni/bin")
+	const attach = "--set=attach.enabled=true"
+	for name, tt := range map[string]struct {
+		bin, conf string
+		args      []string
+	}{
+		"defaults": {"/opt/cni/bin", "", nil},
+		"attach":   {"/opt/cni/bin", "/etc/cni/net.d", []string{attach}},
+		"k3s":      {"/var/lib/rancher/k3s/data/cni", "/var/lib/rancher/k3s/agent/etc/cni/net.d", []string{attach, "--values=values-k3s.yaml"}},
+		"microk8s": {"/var/snap/microk8s/current/opt/cni/bin", "/var/snap/microk8s/current/args/cni-network", []string{attach, "--values=values-microk8s.yaml"}},
+		"all moved": {"/a", "/b", []string{
+			attach, "--set=directories.cniBin=/a,directories.cniConf=/b,directories.cniState=/c,directories.state=/d",
+			"--set=directories.run=/e,directories.kubelet=/f,metrics.agents=true",
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod, conf := charted(t, tt.args...)
+			agent := checkFits(t, pod, tt.bin)
+			if tt.conf == "" {
+				return
+			}
+			if agent.Ready.Dir != tt.conf {
+				t.Errorf("the agent keeps the configuration in %s; want %s", agent.Ready.Dir, tt.conf)
+			}
+			// What the agent, and the plugin by its configuration, mean by the same.
+			got := []string{conf.Socket, conf.StateDir, conf.ConfDir, conf.BinDir}
+			if want := []string{agent.Socket, agent.AttachState, tt.conf, tt.bin}; !slices.Equal(got, want) {
+				t.Errorf("tenure-attach is told of %q; want %q", got, want)
+			}
+		})
+	}
+}
+
+// charted returns the agent's pod, and tenure-attach's configuration, nil without one, as
+// the chart makes them.
+func charted(t *testing.T, args ...string) (pod corev1.PodSpec, conf *plan.Config) {
+	t.Helper()
+	objects, err := manifests.Chart(t.Context(), args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range objects {
+		text, err := yaml.Marshal(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var set appsv1.DaemonSet
+		var files corev1.ConfigMap
+		switch o.GetKind() {
+		case "DaemonSet":
+			err = yaml.UnmarshalStrict(text, &set)
+			pod = set.Spec.Template.Spec
+		case "ConfigMap":
+			if err = yaml.UnmarshalStrict(text, &files); err == nil {
+				conf, err = plan.ParseInstalled([]byte(files.Data["tenure.conflist"]))
+			}
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return pod, conf
+}
+
+// checkFits checks the agent's pod, which is to install plugins in bin, and returns what
+// the program makes of its arguments.
+func checkFits(t *testing.T, pod corev1.PodSpec, bin string) daemon.Config {
+	t.Helper()
 	if len(pod.Containers) != 1 || !pod.HostNetwork {
 		t.Fatalf("%d containers, host network %t; want one in the host's network", len(pod.Containers), pod.HostNetwork)
 	}
 	c := pod.Containers[0]
-	if len(pod.InitContainers) != 1 || pod.InitContainers[0].Image != c.Image || !slices.Equal(pod.InitContainers[0].Args, []string{"install", "--to=/opt/cni/bin"}) {
-		t.Errorf("init containers %+v; want one that installs the plugins of the agent's image", pod.InitContainers)
+	if len(pod.InitContainers) != 1 || pod.InitContainers[0].Image != c.Image || !slices.Equal(pod.InitContainers[0].Args, []string{"install", "--to=" + bin}) {
+		t.Errorf("init containers %+v; want one that installs the plugins of the agent's image in %s", pod.InitContainers, bin)
+	} else if mounts := pod.InitContainers[0].VolumeMounts; len(mounts) != 1 || mounts[0].MountPath != bin || hostPath(pod, mounts[0].Name) != bin {
+		t.Errorf("they are installed in %+v, which is the host's %s; want %s", mounts, hostPath(pod, mounts[0].Name), bin)
 	}
 	env := func(name string) string {
 		for _, e := range c.Env {
@@ -67,10 +139,11 @@ func TestManifestFitsTheProgram(t *testing.T) {
 		}
 	}
 	for path, probe := range map[string]*corev1.Probe{"/healthz": c.LivenessProbe, "/readyz": c.ReadinessProbe} {
-		if at := probe.HTTPGet; at.Path != path || at.Host+":"+at.Port.String() != d.Listen {
+		if at := probe.HTTPGet; at.Path != path || !slices.Contains([]string{at.Host + ":" + at.Port.String(), ":" + at.Port.String()}, d.Listen) {
 			t.Errorf("%s is asked for at %s:%s%s; the program listens at %s", path, at.Host, at.Port.String(), at.Path, d.Listen)
 		}
 	}
+	return d
 }
 
 // mountOf returns the mount that path is on, and the host's directory there, empty if
@@ -81,14 +154,19 @@ func mountOf(pod corev1.PodSpec, path string) (mount corev1.VolumeMount, host st
 		if err != nil || !filepath.IsLocal(rel) || len(m.MountPath) < len(mount.MountPath) {
 			continue
 		}
-		mount = m
-		for _, v := range pod.Volumes {
-			if v.Name == m.Name {
-				host = v.HostPath.Path
-			}
-		}
+		mount, host = m, hostPath(pod, m.Name)
 	}
 	return mount, host
+}
+
+// hostPath returns the host's directory that a volume is, empty if it is none.
+func hostPath(pod corev1.PodSpec, volume string) string {
+	for _, v := range pod.Volumes {
+		if v.Name == volume && v.HostPath != nil {
+			return v.HostPath.Path
+		}
+	}
+	return ""
 }
 
 // noLink returns path without the link that /var/run is on a host.

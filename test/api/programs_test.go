@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
-	"os/exec"
 	"path"
 	"slices"
 	"strings"
@@ -23,51 +21,75 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/deploy"
-	"github.com/tenure-ipam/tenure/test/programs"
+	"github.com/tenure-ipam/tenure/test/manifests"
 )
 
 // kustomized returns the objects of deploy/kustomization.yaml, as kubectl apply -k
 // sends them.
-func kustomized(t *testing.T) (objects []*unstructured.Unstructured) {
+func kustomized(t *testing.T) []*unstructured.Unstructured {
 	t.Helper()
-	kubectl, err := programs.Find("kubectl")
+	objects, err := manifests.Kustomize(t.Context(), manifests.Base)
 	if err != nil {
 		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	if err := os.CopyFS(dir, deploy.FS); err != nil {
-		t.Fatal(err)
-	}
-	out, err := exec.CommandContext(t.Context(), kubectl, "kustomize", dir).Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for doc := range strings.SplitSeq(string(out), "\n---\n") {
-		objects = append(objects, mustParse(t, doc))
 	}
 	return objects
 }
 
-func nameOf(o *unstructured.Unstructured) string {
-	return fmt.Sprintf("%s %s/%s", o.GetKind(), o.GetNamespace(), o.GetName())
-}
-
-// TestInstallation: the API server takes all that is installed, knows every field of
-// it, and what deploy has is in it, but for others' definitions.
-func TestInstallation(t *testing.T) {
+// checkTaken checks that the API server takes all of the objects, and knows every field
+// of them.
+func checkTaken(t *testing.T, objects []*unstructured.Unstructured) {
+	t.Helper()
 	plain, err := client.New(cp.Config(), client.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := client.WithFieldValidation(plain, metav1.FieldValidationStrict)
-	var installed []string
-	for _, o := range kustomized(t) {
-		installed = append(installed, nameOf(o))
+	for _, o := range objects {
 		apply := client.ApplyConfigurationFromUnstructured(o)
 		if err := c.Apply(t.Context(), apply, client.DryRunAll, client.ForceOwnership, client.FieldOwner("test")); err != nil {
-			t.Errorf("%s: %v", nameOf(o), err)
+			t.Errorf("%s: %v", manifests.Name(o), err)
 		}
 	}
+}
+
+// TestChartInstalls: so does it take what the chart makes of values, those for other
+// distributions and of everything among them.
+func TestChartInstalls(t *testing.T) {
+	for name, args := range map[string][]string{
+		"defaults": nil,
+		"k3s":      {"--values=values-k3s.yaml", "--set=attach.enabled=true"},
+		"microk8s": {"--values=values-microk8s.yaml", "--set=attach.enabled=true"},
+		"everything": {
+			"--set=attach.enabled=true,attach.namespaceIsolation=false,attach.globalNamespaces={default,net}",
+			"--set=image.pullPolicy=Always,image.pullSecrets[0].name=registry,metrics.agents=true",
+			"--set=agent.logLevel=debug,agent.extraArgs={--fence=20m},agent.podAnnotations.team=net",
+			"--set=agent.extraVolumes[0].name=x,agent.extraVolumes[0].hostPath.path=/x,agent.extraVolumeMounts[0].name=x,agent.extraVolumeMounts[0].mountPath=/x",
+			"--set=controller.logLevel=debug,controller.replicas=3,controller.priorityClassName=,controller.topologySpread[0].maxSkew=1",
+			"--set=controller.topologySpread[0].topologyKey=zone,controller.topologySpread[0].whenUnsatisfiable=DoNotSchedule",
+			"--set=controller.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchFields[0].key=metadata.name",
+			"--set=controller.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchFields[0].operator=In",
+			"--set=controller.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms[0].matchFields[0].values={n1}",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			objects, err := manifests.Chart(t.Context(), args...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			checkTaken(t, objects)
+		})
+	}
+}
+
+// TestInstallation: the API server takes all that is installed, knows every field of
+// it, and what deploy has is in it, but for others' definitions.
+func TestInstallation(t *testing.T) {
+	var installed []string
+	objects := kustomized(t)
+	for _, o := range objects {
+		installed = append(installed, manifests.Name(o))
+	}
+	checkTaken(t, objects)
 	var shipped []string
 	for _, dir := range []string{"crds", "policies", "programs", "rbac"} {
 		files, err := fs.ReadDir(deploy.FS, dir)
@@ -83,7 +105,7 @@ func TestInstallation(t *testing.T) {
 				t.Fatal(err)
 			}
 			for doc := range strings.SplitSeq(strings.TrimPrefix(string(text), "---\n"), "\n---\n") {
-				shipped = append(shipped, nameOf(mustParse(t, doc)))
+				shipped = append(shipped, manifests.Name(mustParse(t, doc)))
 			}
 		}
 	}

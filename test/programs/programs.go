@@ -43,6 +43,24 @@ func Find(name string) (string, error) {
 	return path, nil
 }
 
+// Tool returns the path of the program name that administrators have and tests use, such
+// as helm: in bin/tools, where `make tools` builds it, else in PATH.
+func Tool(name string) (string, error) {
+	root, err := Root()
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(root, "bin", "tools")
+	if path, err := executable(filepath.Join(dir, name)); err == nil {
+		return path, nil
+	}
+	path, err := exec.LookPath(name)
+	if err != nil {
+		return "", fmt.Errorf("%s is neither in %s nor in PATH: run `make tools`", name, dir)
+	}
+	return path, nil
+}
+
 // RigDir returns bin/rig of the repository: the directory of the reference CNI
 // plugins, and of the control plane's programs that `make rig` built.
 func RigDir() (string, error) {

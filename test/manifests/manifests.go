@@ -1,0 +1,120 @@
+// Package manifests renders what installs Tenure as administrators do: by kustomize,
+// and by Helm.
+package manifests
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/tenure-ipam/tenure/test/programs"
+)
+
+// An Object is one object of Kubernetes.
+type Object = *unstructured.Unstructured
+
+// Kustomize returns the objects of an overlay, in the order in which kubectl applies them.
+// The text of the overlay refers to the repository's top directory by ../..
+func Kustomize(ctx context.Context, overlay string) ([]Object, error) {
+	kubectl, err := programs.Find("kubectl")
+	if err != nil {
+		return nil, err
+	}
+	root, err := programs.Root()
+	if err != nil {
+		return nil, err
+	}
+	// kustomize refuses absolute paths, and those to the repository from elsewhere
+	// would depend on where temporary files are.
+	if err := os.MkdirAll(filepath.Join(root, "bin"), 0o755); err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp(filepath.Join(root, "bin"), "overlay")
+	if err != nil {
+		return nil, err
+	}
+	objects, err := kustomize(ctx, kubectl, dir, overlay)
+	return objects, errors.Join(err, os.RemoveAll(dir))
+}
+
+func kustomize(ctx context.Context, kubectl, dir, overlay string) ([]Object, error) {
+	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(overlay), 0o644); err != nil {
+		return nil, err
+	}
+	text, err := run(ctx, kubectl, "kustomize", dir)
+	if err != nil {
+		return nil, err
+	}
+	return Parse(text)
+}
+
+// Base is the overlay that adds nothing to deploy/kustomization.yaml.
+const Base = "resources: [../../deploy]\n"
+
+// Chart returns the objects of the chart deploy/chart, rendered by helm with further
+// arguments, such as --set or --values. Files are named from the chart's directory.
+func Chart(ctx context.Context, args ...string) ([]Object, error) {
+	helm, err := programs.Tool("helm")
+	if err != nil {
+		return nil, err
+	}
+	dir, err := ChartDir()
+	if err != nil {
+		return nil, err
+	}
+	cmd := append([]string{"template", "tenure", ".", "--namespace=tenure-system"}, args...)
+	text, err := runIn(ctx, dir, helm, cmd...)
+	if err != nil {
+		return nil, err
+	}
+	return Parse(text)
+}
+
+// ChartDir returns the chart's directory.
+func ChartDir() (string, error) {
+	root, err := programs.Root()
+	return filepath.Join(root, "deploy", "chart"), err
+}
+
+// Parse reads objects from YAML documents; empty ones are left out.
+func Parse(text []byte) (objects []Object, err error) {
+	for docs := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096); ; {
+		o := &unstructured.Unstructured{}
+		if err := docs.Decode(&o.Object); errors.Is(err, io.EOF) {
+			return objects, nil
+		} else if err != nil {
+			return nil, fmt.Errorf("object %d: %w", len(objects)+1, err)
+		}
+		if len(o.Object) > 0 {
+			objects = append(objects, o)
+		}
+	}
+}
+
+// Name says which object o is.
+func Name(o Object) string {
+	return fmt.Sprintf("%s %s/%s", o.GetKind(), o.GetNamespace(), o.GetName())
+}
+
+func run(ctx context.Context, program string, args ...string) ([]byte, error) {
+	return runIn(ctx, "", program, args...)
+}
+
+// runIn returns what a program prints that is run in dir.
+func runIn(ctx context.Context, dir, program string, args ...string) ([]byte, error) {
+	var out, said bytes.Buffer
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, &out, &said
+	if err := cmd.Run(); err != nil {
+		return nil, fmt.Errorf("%s %v: %w: %s", filepath.Base(program), args, err, said.Bytes())
+	}
+	return out.Bytes(), nil
+}
