@@ -24,6 +24,8 @@ INTEGRATION ?= $(shell go list ./test/... | grep -v -e /test/imports -e /test/pr
 
 LINT := bin/tools/golangci-lint
 CONTROLLER_GEN := bin/tools/controller-gen
+HELM := bin/tools/helm
+CRANE := bin/tools/crane
 GO_BUILD := CGO_ENABLED=0 go build -trimpath -ldflags "-s -w"
 
 .PHONY: help
@@ -43,6 +45,29 @@ rig: ## Build the control plane and CNI plugins for tests into bin/rig: minutes 
 rig-nodes: cc rig ## Build also what nodes run, kubelet and containerd, into bin/rig: minutes at first, then nothing
 	@cd test/rig && go run . -nodes ../../bin/rig
 
+# Of push, manifest and install: what the images are called, REGISTRY/tenured:TAG and
+# REGISTRY/tenure-controller:TAG, and whether the meta-plugin is installed in Multus's
+# place.
+REGISTRY ?= tenure.dev
+TAG ?= dev
+ATTACH ?= no
+INSTALL := go run ./deploy/install
+NAMES = -registry '$(REGISTRY)' -tag '$(TAG)' $(if $(filter yes,$(ATTACH)),-attach)
+
+.PHONY: manifest
+manifest: ## Make one manifest for kubectl apply -f, bin/tenure.yaml; REGISTRY=, TAG=, ATTACH=yes
+	@mkdir -p bin
+	$(INSTALL) manifest $(NAMES) >bin/tenure.yaml.new
+	@mv bin/tenure.yaml.new bin/tenure.yaml
+
+.PHONY: install
+install: ## Install Tenure into the cluster of the current kubeconfig; REGISTRY=, TAG=, ATTACH=yes
+	@$(INSTALL) install $(NAMES) $(ARGS)
+
+.PHONY: uninstall
+uninstall: ## Remove it from there, if no pod or claim has an address; FORCE=1 even then
+	@$(INSTALL) uninstall $(if $(FORCE),-force) $(ARGS)
+
 .PHONY: images
 images: ## Make Tenure's container images into bin/images, without a container engine
 	@mkdir -p bin/images
@@ -52,12 +77,12 @@ images: ## Make Tenure's container images into bin/images, without a container e
 test: lint generate-check test-unit test-integration ## All that CI enforces
 
 .PHONY: test-unit
-test-unit: cc ## Unit, model and import tests with the race detector
+test-unit: cc $(HELM) ## Unit, model and import tests with the race detector
 	go test -race -timeout $(TIMEOUT) $(ARGS) $(UNIT)
 	cd test/rig && go test ./...
 
 .PHONY: test-integration
-test-integration: root rig ## Tests against a real control plane and network namespaces; as root
+test-integration: root rig $(HELM) $(CRANE) ## Tests against a real control plane and network namespaces; as root
 	@# One package at a time: each has a control plane, and loads it with dozens of agents.
 	go test -p 1 -timeout $(TIMEOUT) $(ARGS) $(INTEGRATION)
 
@@ -161,6 +186,18 @@ clean: ## Remove what make built, but for bin/rig, which takes minutes
 $(LINT): test/tools/lint/go.mod test/tools/lint/go.sum
 	@echo "building golangci-lint: about two minutes the first time"
 	CGO_ENABLED=0 go build -C test/tools/lint -trimpath -ldflags "-s -w" -o ../../../$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+	@touch $@
+
+.PHONY: tools
+tools: $(LINT) $(CONTROLLER_GEN) $(HELM) $(CRANE) ## Build the tools of tests, and helm and crane for administrators, into bin/tools
+
+$(HELM): test/tools/helm/go.mod test/tools/helm/go.sum
+	@echo "building helm: about two minutes the first time"
+	CGO_ENABLED=0 go build -C test/tools/helm -trimpath -ldflags "-s -w" -o ../../../$@ helm.sh/helm/v4/cmd/helm
+	@touch $@
+
+$(CRANE): test/tools/crane/go.mod test/tools/crane/go.sum
+	CGO_ENABLED=0 go build -C test/tools/crane -trimpath -ldflags "-s -w" -o ../../../$@ github.com/google/go-containerregistry/cmd/crane
 	@touch $@
 
 $(CONTROLLER_GEN): test/tools/generate/go.mod test/tools/generate/go.sum

@@ -28,7 +28,8 @@ const usage = `tenured is Tenure's node agent. It runs once on each node, as roo
 
 In a cluster it needs no flags: it takes its node's name from NODE_NAME and its
 credentials from its service account. Elsewhere, give --node and --kubeconfig.
-"tenured install" installs the CNI plugins: see its own --help.
+"tenured install" installs the CNI plugins, and "tenured uninstall" removes all that
+Tenure has put on a node: see their own --help.
 
 Flags:
 `
@@ -41,13 +42,19 @@ type options struct {
 	debug      bool
 }
 
-// run reads the flags and serves until ctx ends, or installs the plugins.
+// run reads the flags and serves until ctx ends, or does what another verb says.
 func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) error {
-	if len(args) > 0 && args[0] == "install" {
-		if err := install(args[1:], stdout, stderr); !errors.Is(err, pflag.ErrHelp) {
-			return err
+	if len(args) > 0 && (args[0] == "install" || args[0] == "uninstall") {
+		var err error
+		if args[0] == "install" {
+			err = install(args[1:], stdout, stderr)
+		} else {
+			err = uninstall(ctx, args[1:], stdout, stderr)
 		}
-		return nil
+		if errors.Is(err, pflag.ErrHelp) {
+			return nil
+		}
+		return err
 	}
 	opts, err := parse(args, getenv, stderr)
 	if errors.Is(err, pflag.ErrHelp) {

@@ -1,0 +1,205 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/tenure-ipam/tenure/attach/journal"
+	"github.com/tenure-ipam/tenure/attach/plan"
+	"github.com/tenure-ipam/tenure/attach/ready"
+	"github.com/tenure-ipam/tenure/ipam/durable"
+	"github.com/tenure-ipam/tenure/ipam/store"
+)
+
+const uninstallUsage = `tenured uninstall removes from a node what Tenure has put there: the configuration of
+tenure-attach, the CNI plugins, the agent's store, and what the plugins keep. The agent
+must have ended. While a pod of the node has an address or a network of Tenure's it
+removes nothing, as the pod's end needs all of that, and says which pods they are.
+
+"make uninstall" runs it on every node.
+
+Flags:
+`
+
+// node is where Tenure is on a node.
+type node struct {
+	bin, conf            string // the plugins' directory; the configuration's file
+	state, run, cniState string
+	force                bool
+}
+
+// localDir is the part of the state that belongs to local mode, which needs no cluster
+// and does not end with it.
+const localDir = "local"
+
+// uninstall reads the flags and cleans the node, or waits until ctx ends where that is
+// asked for.
+func uninstall(ctx context.Context, args []string, out, stderr io.Writer) error {
+	flags := pflag.NewFlagSet("tenured uninstall", pflag.ContinueOnError)
+	flags.SetOutput(stderr)
+	flags.Usage = func() { fmt.Fprint(stderr, uninstallUsage, flags.FlagUsages()) }
+	var n node
+	r := ready.DefaultConfig()
+	flags.StringVar(&n.bin, "bin", "/opt/cni/bin", "the runtime's directory of plugins")
+	flags.StringVar(&n.conf, "conf", filepath.Join(r.Dir, r.Name), "path of the configuration that the agent keeps for the runtime")
+	flags.StringVar(&n.state, "state", "/var/lib/tenure", "the agent's directory, with its store and the plugin's journal")
+	flags.StringVar(&n.run, "run", "/run/tenure", "the directory of the agent's socket")
+	flags.StringVar(&n.cniState, "attach-state", plan.DefaultStateDir, "tenure-attach's stateDir")
+	flags.BoolVar(&n.force, "force", false, "whatever pods the node has: their interfaces stay until they end, and are not torn down then")
+	hold := flags.Bool("hold", false, "do nothing, until stopped: what a DaemonSet runs when the node is clean")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if flags.NArg() > 0 {
+		return fmt.Errorf("unexpected argument %q: see tenured uninstall --help", flags.Arg(0))
+	}
+	if *hold {
+		<-ctx.Done()
+		return nil
+	}
+	return n.clean(ctx, out)
+}
+
+// clean removes all of it, in an order that lets no new pod be attached by half: first
+// the configuration, so that the runtime goes on with the next one, then the plugins,
+// when no call of them is under way, then what they know.
+func (n node) clean(ctx context.Context, out io.Writer) error {
+	users, err := n.users()
+	if err != nil && !n.force {
+		return fmt.Errorf("%w; nothing was removed", err)
+	}
+	if len(users) > 0 && !n.force {
+		return fmt.Errorf("pods of this node have networks or addresses of Tenure's, and cannot end without it: %s; nothing was removed", strings.Join(users, ", "))
+	}
+	for _, user := range users {
+		fmt.Fprintf(out, "left as it is: %s\n", user)
+	}
+	if err := n.removeConfiguration(out); err != nil {
+		return err
+	}
+	idle, err := journal.Dir{Path: n.cniState}.LockAll(ctx)
+	if err != nil {
+		return fmt.Errorf("wait for calls of tenure-attach: %w", err)
+	}
+	defer func() { _ = idle.Release() }() // its file is among what is removed
+	for _, name := range plugins {
+		for _, file := range []string{name, "." + name + ".new"} {
+			if err := remove(out, filepath.Join(n.bin, file)); err != nil {
+				return err
+			}
+		}
+	}
+	if err := durable.SyncDir(n.bin); err != nil {
+		return err
+	}
+	return n.removeState(out)
+}
+
+// users returns the pods whose end needs Tenure: those with an address out of the
+// agent's store, and those that tenure-attach has given more than the default network,
+// which the runtime itself detaches by the configuration that comes next. An attachment
+// whose network namespace is gone is nobody's any more.
+func (n node) users() (users []string, err error) {
+	path := filepath.Join(n.state, "agent", "store.db")
+	if _, err := os.Stat(path); err == nil {
+		s, err := store.Open(path, store.Options{ReadOnly: true})
+		if errors.Is(err, store.ErrLocked) {
+			return nil, errors.New("the agent of this node runs: it must have ended")
+		}
+		if err != nil {
+			return nil, err
+		}
+		err = s.View(func(tx *store.Tx) error {
+			for a, err := range tx.Attachments() {
+				if err != nil {
+					return err
+				}
+				if exists(a.Netns) {
+					users = append(users, fmt.Sprintf("%s %s (%s)", a.Pod, a.IfName, a.Network))
+				}
+			}
+			return nil
+		})
+		if err := errors.Join(err, s.Close()); err != nil {
+			return nil, err
+		}
+	}
+	entries, unread, err := journal.Dir{Path: n.cniState}.List(time.Now())
+	if err := errors.Join(append(unread, err)...); err != nil {
+		return nil, err
+	}
+	for _, e := range entries {
+		if len(e.Plan.Steps) > 1 && exists(e.Netns) {
+			users = append(users, fmt.Sprintf("%s/%s (%d networks)", e.Plan.Pod.Namespace, e.Plan.Pod.Name, len(e.Plan.Steps)))
+		}
+	}
+	return users, nil
+}
+
+// removeConfiguration removes the file that the agent keeps, unless it is another's.
+func (n node) removeConfiguration(out io.Writer) error {
+	text, err := os.ReadFile(n.conf)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if !bytes.Contains(text, []byte(plan.PluginType)) {
+		fmt.Fprintf(out, "%s: left, as it is not Tenure's\n", n.conf)
+		return nil
+	}
+	if err := remove(out, n.conf); err != nil {
+		return err
+	}
+	return durable.SyncDir(filepath.Dir(n.conf))
+}
+
+// removeState empties the directories: they are mounted here, and stay.
+func (n node) removeState(out io.Writer) error {
+	for _, dir := range []string{n.state, n.run, n.cniState} {
+		found, err := os.ReadDir(dir)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		for _, e := range found {
+			path := filepath.Join(dir, e.Name())
+			if dir == n.state && e.Name() == localDir {
+				fmt.Fprintf(out, "%s: left, as it is local mode's\n", path)
+				continue
+			}
+			if err := remove(out, path); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// remove removes a file or a directory, and says so where there was one.
+func remove(out io.Writer, path string) error {
+	if !exists(path) {
+		return nil
+	}
+	if err := os.RemoveAll(path); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "%s: removed\n", path)
+	return nil
+}
+
+// exists reports whether something is at path, or may be.
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return !errors.Is(err, fs.ErrNotExist)
+}

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
+)
+
+// holders says who has addresses, or networks that only Tenure can take back, and how
+// many leases there are besides that nobody is known to use.
+func (c *cluster) holders(ctx context.Context, agent *appsv1.DaemonSet) (held []string, idle int, err error) {
+	var leases v1alpha1.IPLeaseList
+	var subs v1alpha1.IPSubLeaseList
+	for _, err := range []error{c.List(ctx, &leases), c.List(ctx, &subs)} {
+		if err != nil && !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {
+			return nil, 0, fmt.Errorf("ask who has addresses: %w", err)
+		}
+	}
+	for _, l := range leases.Items {
+		users := holdersOf(l)
+		held = append(held, users...)
+		if len(users) == 0 && l.Spec.Holder.Kind == v1alpha1.HolderNode {
+			idle++
+		}
+	}
+	for _, s := range subs.Items {
+		if u := s.Spec.Use; u != nil {
+			held = append(held, fmt.Sprintf("pod %s/%s uses claim %s", u.Pod.Namespace, u.Pod.Name, u.Claim.Name))
+		} else {
+			idle++
+		}
+	}
+	attached, err := c.attached(ctx, agent)
+	held = append(held, attached...)
+	slices.Sort(held)
+	return slices.Compact(held), idle, err
+}
+
+// holdersOf says who has addresses of a lease.
+func holdersOf(l v1alpha1.IPLease) (held []string) {
+	for _, a := range l.Status.Allocations {
+		address, who, _ := strings.Cut(a, " ")
+		held = append(held, fmt.Sprintf("pod %s has %s of pool %s", who, address, l.Spec.Pool))
+	}
+	if used := l.Status.Used; len(held) == 0 && used != nil && *used > 0 {
+		held = append(held, fmt.Sprintf("pods on node %s have %d addresses of pool %s", l.Spec.Holder.Node, *used, l.Spec.Pool))
+	}
+	for _, g := range l.Spec.Grants {
+		if g.To.Kind == v1alpha1.GranteeClaim {
+			held = append(held, fmt.Sprintf("claim %s/%s has %s of pool %s", g.To.Namespace, g.To.Name, g.Address, l.Spec.Pool))
+		} else {
+			held = append(held, fmt.Sprintf("a pod has %s of pool %s, by sub-lease %s", g.Address, l.Spec.Pool, g.To.Name))
+		}
+	}
+	return held
+}
+
+// attached says which pods tenure-attach has given more networks than the default one:
+// whoever's addresses they have there, only tenure-attach detaches them.
+func (c *cluster) attached(ctx context.Context, agent *appsv1.DaemonSet) (held []string, err error) {
+	if agent == nil || hostPath(agent, confVolume) == "" {
+		return nil, nil
+	}
+	var pods corev1.PodList
+	if err := c.List(ctx, &pods); err != nil {
+		return nil, fmt.Errorf("list the pods: %w", err)
+	}
+	for _, p := range pods.Items {
+		ended := p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
+		if networks := p.Annotations[nad.NetworkAttachmentAnnot]; networks != "" && !p.Spec.HostNetwork && p.Spec.NodeName != "" && !ended {
+			held = append(held, fmt.Sprintf("pod %s/%s on node %s is attached to networks of its own", p.Namespace, p.Name, p.Spec.NodeName))
+		}
+	}
+	return held, nil
+}
