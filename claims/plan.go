@@ -1,6 +1,7 @@
 package claims
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -9,6 +10,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/tenure-ipam/tenure/ipam/access"
 	"github.com/tenure-ipam/tenure/ipam/broker"
 	"github.com/tenure-ipam/tenure/ipam/networks"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
@@ -42,9 +44,14 @@ type seen struct {
 	uses  []use
 	now   time.Time
 
-	network *networks.Resolution // nil: not read
-	answer  *broker.Answer       // nil: not asked
+	network   *networks.Resolution // nil: not read
+	admission *admission           // nil: not asked
+	answer    *broker.Answer       // nil: not asked
 }
+
+// admission is whether the claim's namespace may use the pools of its network: err is
+// nil, an [*access.DeniedError] or an [*access.UnknownError].
+type admission struct{ err error }
 
 // use is a pod's use of the claim.
 type use struct {
@@ -53,14 +60,17 @@ type use struct {
 	name    string
 }
 
-// plan is what is to be done about a claim. Either one of the first three is set,
+// plan is what is to be done about a claim. Either one of the first four is set,
 // and plan is called again with the answer; or the others are the end of it.
 type plan struct {
 	resolve bool        // find out what the claim's network is
+	admit   bool        // find out whether its namespace may use the network's pools
 	ask     *broker.Ask // ask the broker
 	verify  *broker.Ask // ask it, with the leases of the grants read live
 
-	status *status
+	// withdraw says that what was asked for is not wanted any more.
+	withdraw bool
+	status   *status
 	// giveBack are grants to be marked before, and freed after, status is written:
 	// part of what the claim wants, which is of no use without the rest that cannot
 	// be had. A pool that is closed or missing says nothing of that.
@@ -112,7 +122,12 @@ func (s seen) allocate() plan {
 		return plan{status: s.change(s.failed(ReasonNetworkFaulty, s.network.Message))}
 	case networks.Known:
 	}
-	if s.answer == nil {
+	switch {
+	case s.admission == nil:
+		return plan{admit: true}
+	case s.admission.err != nil:
+		return s.refuse()
+	case s.answer == nil:
 		return plan{ask: s.ask(nil)}
 	}
 	if len(s.answer.Granted) > 0 {
@@ -131,6 +146,28 @@ func (s seen) allocate() plan {
 	default:
 		return plan{status: s.change(*why)}
 	}
+}
+
+// askAdmission is when a claim whose namespace may not use a pool is looked at again:
+// of a change of RBAC nobody hears.
+const askAdmission = 15 * time.Second
+
+// refuse is what follows from an admission that is an error: nothing is asked for, and
+// what was granted before, if the status does not name it, is given back. Where it is
+// not known whether the namespace may use the pool, nothing changes hands.
+func (s seen) refuse() plan {
+	p := plan{withdraw: true, after: askAdmission}
+	if _, denied := errors.AsType[*access.DeniedError](s.admission.err); !denied {
+		p.status = s.change(s.failed(ReasonInternalError, s.admission.err.Error()))
+		return p
+	}
+	why := s.failed(ReasonPoolNotAllowed, s.admission.err.Error())
+	if len(s.held) > 0 && len(s.claim.ips) == 0 {
+		p.giveBack, p.status = s.held, s.fence(why)
+		return p
+	}
+	p.status = s.change(why)
+	return p
 }
 
 // disagree is decide for a claim whose status names what is not granted to it, or
@@ -152,6 +189,10 @@ func (s seen) disagree(named []netip.Addr, malformed string, extra []broker.Held
 			join(named), join(addrsOf(s.held)))))}
 	case s.claim.deleting:
 		return plan{}
+	case s.admission == nil:
+		return plan{admit: true}
+	case s.admission.err != nil:
+		return s.refuse()
 	case s.answer == nil:
 		// A lease that was deleted by hand, or a claim restored from a backup, or
 		// taken over from another IPAM: the addresses become the claim's, if they

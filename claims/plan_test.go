@@ -2,6 +2,7 @@ package claims
 
 import (
 	"encoding/json"
+	"errors"
 	"net/netip"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/ipam/access"
 	"github.com/tenure-ipam/tenure/ipam/broker"
 	"github.com/tenure-ipam/tenure/ipam/cluster"
 	"github.com/tenure-ipam/tenure/ipam/networks"
@@ -86,6 +88,8 @@ func (p plan) in() string {
 		}
 	}
 	say(p.resolve, "resolve")
+	say(p.admit, "admit")
+	say(p.withdraw, "withdraw")
 	say(p.verify != nil, "verify")
 	if p.ask != nil {
 		say(len(p.ask.Exactly) == 0, "ask")
@@ -188,6 +192,46 @@ func TestDecide(t *testing.T) {
 				t.Fatal("the case says nothing about the network")
 			}
 			tt.seen.now = noon
+			if tt.seen.network != nil { // who may use the pool is the matter of TestAdmission
+				tt.seen.admission = &admission{}
+			}
+			if got := decide(tt.seen).in(); got != tt.want {
+				t.Errorf("got %s; want %s", got, tt.want)
+			}
+		})
+	}
+}
+
+// TestAdmission shows that nothing is asked for before it is known that the namespace may
+// have it, that what was granted and never shown goes back to the pool, and that what
+// a claim has it keeps.
+func TestAdmission(t *testing.T) {
+	may := &admission{}
+	denied := &admission{&access.DeniedError{Namespace: "ns", Pool: "p", Rule: "a rule"}}
+	unknown := &admission{&access.UnknownError{Namespace: "ns", Pool: "p", Rule: "a rule", Cause: errors.New("away")}}
+	refused := fresh().with(metav1.ConditionFalse, ReasonPoolNotAllowed, denied.err.Error())
+	tests := []struct {
+		name string
+		seen seen
+		want string
+	}{
+		{"before it asks", seen{claim: fresh(), network: known()}, "admit"},
+		{"admitted", seen{claim: fresh(), network: known(), admission: may}, "ask"},
+		{"denied", seen{claim: fresh(), network: known(), admission: denied}, "withdraw, write PoolNotAllowed [], event, after 15s"},
+		{"still denied", seen{claim: refused, network: known(), admission: denied}, "withdraw, after 15s"},
+		{"admitted at last", seen{claim: refused, network: known(), admission: may}, "ask"},
+		{"denied, though granted before that was shown", seen{claim: fresh(), network: known(), admission: denied, held: held("10.0.0.5")},
+			"withdraw, give back 10.0.0.5, write PoolNotAllowed [], event, after 15s"},
+		{"not known", seen{claim: fresh(), network: known(), admission: unknown, held: held("10.0.0.5")}, "withdraw, write InternalError [], event, after 15s"},
+		{"has its addresses: nobody is asked", seen{claim: shows("10.0.0.5/24").happy(), held: held("10.0.0.5"), network: known()}, "nothing"},
+		{"X13 written by hand, before it asks", seen{claim: shows("10.0.0.7/24"), network: known()}, "admit"},
+		{"X13 written by hand, denied", seen{claim: shows("10.0.0.7/24"), network: known(), admission: denied}, "withdraw, write PoolNotAllowed [10.0.0.7/24], event, after 15s"},
+		{"part of it was lost, denied", seen{claim: shows("10.0.0.7/24", "fd00::7/64").happy(), held: held("10.0.0.7"), network: known(), admission: denied},
+			"withdraw, write PoolNotAllowed [10.0.0.7/24 fd00::7/64], event, after 15s"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			tt.seen.now = noon
 			if got := decide(tt.seen).in(); got != tt.want {
 				t.Errorf("got %s; want %s", got, tt.want)
 			}
@@ -197,7 +241,7 @@ func TestDecide(t *testing.T) {
 
 // TestFence shows that giving back always changes the status.
 func TestFence(t *testing.T) {
-	s := seen{claim: fresh(), network: known(), answer: waits(broker.Exhausted, noon), held: held("fd00::5"), now: noon}
+	s := seen{claim: fresh(), network: known(), admission: &admission{}, answer: waits(broker.Exhausted, noon), held: held("fd00::5"), now: noon}
 	for range 4 {
 		p := decide(s)
 		if p.status == nil {

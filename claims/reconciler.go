@@ -55,19 +55,27 @@ type Resolver interface {
 	Resolve(ctx context.Context, network, namespace string) (networks.Resolution, error)
 }
 
+// Admission says who may use pools.
+type Admission interface {
+	// Admit returns nil if the namespace may use the pool, or there is no such pool;
+	// else an [*access.DeniedError], or an [*access.UnknownError].
+	Admit(ctx context.Context, namespace string, pool protocol.PoolName) error
+}
+
 // Reconciler looks after claims.
 type Reconciler struct {
 	// Cache has claims and sub-leases.
 	Cache client.Reader
 	// Status writes claims' status.
-	Status   client.StatusClient
-	Live     Live
-	Broker   Granter
-	Pools    Pools
-	Networks Resolver
-	Events   events.EventRecorder
-	Metrics  *Metrics
-	Log      *slog.Logger
+	Status    client.StatusClient
+	Live      Live
+	Broker    Granter
+	Pools     Pools
+	Networks  Resolver
+	Admission Admission
+	Events    events.EventRecorder
+	Metrics   *Metrics
+	Log       *slog.Logger
 	// Now is the clock.
 	Now func() time.Time
 }
@@ -117,6 +125,12 @@ func (r *Reconciler) look(ctx context.Context, obj *ipamclaims.IPAMClaim) (time.
 				return 0, err
 			}
 			s.network = &got
+		case p.admit:
+			err := r.admit(ctx, s)
+			if ctx.Err() != nil {
+				return 0, err
+			}
+			s.admission = &admission{err}
 		case p.ask != nil:
 			answer := r.Broker.Ask(*p.ask)
 			s.answer = &answer
@@ -135,8 +149,22 @@ func (r *Reconciler) look(ctx context.Context, obj *ipamclaims.IPAMClaim) (time.
 	}
 }
 
+// admit returns why the claim's namespace may not use every pool of its network, nil if
+// it may.
+func (r *Reconciler) admit(ctx context.Context, s seen) error {
+	for _, src := range s.network.Network.Sources {
+		if err := r.Admission.Admit(ctx, s.claim.key.Namespace, protocol.PoolName(src.Pool)); err != nil {
+			return err //nolint:wrapcheck // says what it is about
+		}
+	}
+	return nil
+}
+
 // apply does what p says.
 func (r *Reconciler) apply(ctx context.Context, obj *ipamclaims.IPAMClaim, c claim, p plan) error {
+	if p.withdraw {
+		r.Broker.Withdraw(c.uid)
+	}
 	if len(p.unmark) > 0 {
 		if err := r.Broker.Unmark(ctx, p.unmark); err != nil {
 			return fmt.Errorf("claim %s/%s: keep addresses: %w", c.key.Namespace, c.key.Name, err)

@@ -8,14 +8,17 @@ import (
 
 	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
 	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
@@ -27,6 +30,10 @@ import (
 // unsettled is the index, by network, of claims that have no addresses, or not
 // what their status shows: those that a change of the network concerns.
 const unsettled = "tenure.unsettled"
+
+// refused is the index of claims whose namespace may not use a pool: those that a
+// change of the pool or of the namespace concerns.
+const refused = "tenure.refused"
 
 // queue is the reconciler's work.
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
@@ -43,6 +50,16 @@ func IndexClaims(ctx context.Context, to client.FieldIndexer) error {
 	})
 	if err != nil {
 		return fmt.Errorf("index claims: %w", err)
+	}
+	err = to.IndexField(ctx, &ipamclaims.IPAMClaim{}, refused, func(o client.Object) []string {
+		c := meta.FindStatusCondition(o.(*ipamclaims.IPAMClaim).Status.Conditions, cluster.ConditionIPsAllocated)
+		if c == nil || c.Reason != ReasonPoolNotAllowed {
+			return nil
+		}
+		return []string{refused}
+	})
+	if err != nil {
+		return fmt.Errorf("index refused claims: %w", err)
 	}
 	return nil
 }
@@ -86,6 +103,8 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, catalog *networks.Catalog, bell *Do
 		For(&ipamclaims.IPAMClaim{}).
 		Watches(&v1alpha1.IPSubLease{}, handler.EnqueueRequestsFromMapFunc(ofUse)).
 		Watches(&nad.NetworkAttachmentDefinition{}, r.ofDefinition(catalog)).
+		Watches(&v1alpha1.IPPool{}, handler.EnqueueRequestsFromMapFunc(r.ofRule), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.ofNamespace), builder.WithPredicates(predicate.LabelChangedPredicate{})).
 		WatchesRawSource(opening{bell, r.Broker}).
 		WithOptions(controller.Options{
 			MaxConcurrentReconciles: workers,
@@ -105,6 +124,28 @@ func ofUse(_ context.Context, o client.Object) []reconcile.Request {
 		return nil
 	}
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: use.Claim.Namespace, Name: use.Claim.Name}}}
+}
+
+// ofRule maps a pool to the claims that were refused: its rule may be another now.
+func (r *Reconciler) ofRule(ctx context.Context, _ client.Object) []reconcile.Request {
+	return r.refused(ctx)
+}
+
+// ofNamespace maps a namespace to its claims that were refused.
+func (r *Reconciler) ofNamespace(ctx context.Context, o client.Object) []reconcile.Request {
+	return r.refused(ctx, client.InNamespace(o.GetName()))
+}
+
+func (r *Reconciler) refused(ctx context.Context, where ...client.ListOption) (all []reconcile.Request) {
+	var list ipamclaims.IPAMClaimList
+	if err := r.Cache.List(ctx, &list, append(where, client.MatchingFields{refused: refused}, client.UnsafeDisableDeepCopy)...); err != nil {
+		r.Log.ErrorContext(ctx, "refused claims cannot be listed", "error", err)
+		return nil
+	}
+	for i := range list.Items {
+		all = append(all, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+	}
+	return all
 }
 
 // ofDefinition enqueues the claims that wait for a network which a definition has,

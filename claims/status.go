@@ -31,6 +31,8 @@ const (
 	ReasonPoolNotFound = "PoolNotFound"
 	// ReasonPoolNotReady: the network's pool is closed.
 	ReasonPoolNotReady = "PoolNotReady"
+	// ReasonPoolNotAllowed: the claim's namespace may not use the network's pool.
+	ReasonPoolNotAllowed = "PoolNotAllowed"
 )
 
 // status is what a claim's status is to be.

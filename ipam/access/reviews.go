@@ -80,8 +80,9 @@ func (r *Reviews) MayUse(ctx context.Context, namespace, pool string) (bool, err
 		case known:
 			return a.allowed, nil
 		case wait == nil: // it is this caller's to ask
-			defer r.done(q)
-			return r.put(ctx, q)
+			allowed, err := r.put(ctx, q)
+			r.done(q)
+			return allowed, err
 		}
 		select {
 		case <-wait:

@@ -21,6 +21,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/tenure-ipam/tenure/claims"
+	"github.com/tenure-ipam/tenure/ipam/access"
 	"github.com/tenure-ipam/tenure/ipam/broker"
 	"github.com/tenure-ipam/tenure/ipam/cluster"
 	"github.com/tenure-ipam/tenure/ipam/networks"
@@ -217,8 +218,9 @@ func (c *Controller) assemble(ctx context.Context, mgr manager.Manager) ([]prome
 		Cache: mgr.GetCache(), Starving: b.Starving, Bell: poolBell, Write: direct, Live: live, Networks: catalog, Shapes: shapes,
 		Metrics: pools.NewMetrics(), Log: c.log.With("part", "pools"), CountsEvery: c.cfg.CountsEvery, Now: time.Now,
 	}
+	reviews := access.NewReviews(time.Now, live.MayUse)
 	ofClaims := &claims.Reconciler{
-		Cache: mgr.GetCache(), Status: direct, Live: live, Broker: b, Pools: ofPools, Networks: catalog,
+		Cache: mgr.GetCache(), Status: direct, Live: live, Broker: b, Pools: ofPools, Networks: catalog, Admission: admission{mgr.GetCache(), reviews},
 		Events: mgr.GetEventRecorder(name), Metrics: claims.NewMetrics(), Log: c.log.With("part", "claims"), Now: time.Now,
 	}
 	ofRequests := &requests.Reconciler{
@@ -237,6 +239,9 @@ func (c *Controller) assemble(ctx context.Context, mgr manager.Manager) ([]prome
 	}
 	for _, set := range []func() error{
 		func() error { return mgr.Add(manager.RunnableFunc(b.Run)) },
+		func() error {
+			return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { reviews.Run(ctx); return nil }))
+		},
 		func() error { return ofClaims.Setup(mgr, catalog, bell, c.cfg.Workers) },
 		func() error { return ofRequests.Setup(mgr, requestBell, c.cfg.Workers) },
 		func() error { return ofPools.Setup(mgr, catalog) },

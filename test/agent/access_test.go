@@ -109,12 +109,12 @@ func eventuallyRefused(t *testing.T, n *fleet.Node, code wire.Code, text string,
 	eventually(t, 15*time.Second, func() error {
 		try++
 		i := make(try)
-		if _, err := n.Add(i); err == nil {
+		_, err := n.Add(i)
+		if err == nil {
 			mustDel(t, n, i)
 			return fmt.Errorf("%s was served", i.Pod)
-		} else {
-			wantCode(t, err, code, text)
 		}
+		wantCode(t, err, code, text)
 		return nil
 	})
 }

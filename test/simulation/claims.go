@@ -21,6 +21,12 @@ import (
 // is not Tenure's.
 type simNetworks struct{}
 
+// everybody lets every namespace use every pool.
+type everybody struct{}
+
+// Admit implements [claims.Admission].
+func (everybody) Admit(context.Context, string, protocol.PoolName) error { return nil }
+
 var networkNames = []string{"vlan", "dual", "lan", "others"}
 
 var resolutions = sync.OnceValue(func() map[string]networks.Resolution {

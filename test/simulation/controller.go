@@ -127,7 +127,7 @@ func (c *simController) boot() {
 	}
 	c.ofClaims = &claims.Reconciler{
 		Cache: cacheReader{c: c}, Status: statusClient{c: c}, Live: c.live(), Broker: c.granter(), Pools: c.ofPools, Networks: simNetworks{},
-		Events: noEvents{}, Metrics: measures().claims, Log: log, Now: c.now,
+		Admission: everybody{}, Events: noEvents{}, Metrics: measures().claims, Log: log, Now: c.now,
 	}
 	c.ofDead = &takeover.Reconciler{
 		Cache: cacheReader{c: c}, SeatNamespace: "seats", Live: c.nodes(), Events: noEvents{}, Metrics: measures().dead, Log: log,
