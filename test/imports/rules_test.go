@@ -116,6 +116,10 @@ var rules = []rule{
 		never: join(kubernetes, bolt, cni, outside, []string{"./ipam", "./api", "./claims", "./attach"}),
 	},
 	{
+		pkg: "./ipam/audit", why: "it judges what was read: no clients, no clock, no I/O",
+		never: join(kubernetes, bolt, cni, outside, []string{"./ipam/agent", "./ipam/cluster", "./ipam/store", "./ipam/wire", "./api", "./claims", "./attach"}),
+	},
+	{
 		pkg: "./ipam/broker", why: "it declares what it needs of a cluster, and is proved by simulation without one",
 		never: join(kubernetes, bolt, cni, []string{"os", "net", "net/http", "./ipam/agent", "./ipam/cluster", "./ipam/store", "./ipam/wire", "./api"}),
 	},

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tenure-ipam/tenure/ipam/audit"
+)
+
+func newCheck(s *session) *cobra.Command {
+	var o output
+	apart := 5 * time.Second
+	c := &cobra.Command{
+		Use: "check", Short: "look in the whole cluster for what must not be",
+		Long: `Reads the whole cluster, twice, and prints what both looks have found of what must not be:
+addresses with two owners; addresses of pods and claims that no lease backs; sub-leases
+that stand on no lease; what is held by nodes that are gone or silent; addresses that
+nobody has and that have not come back. Each with what, where, and what to do.
+
+It changes nothing. What comes back by itself within minutes is only noted, unless the
+two looks are so far apart that it should have: --apart=5m. Of what lies on the nodes'
+disks alone it knows nothing, and pods that are being deleted it leaves out.
+
+It reads all pods and Nodes of the cluster, and the seats in tenure-system.`,
+		Args: none, ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := oneOf("output", o.format, "", "json", "yaml"); err != nil {
+				return err
+			}
+			if apart < 0 {
+				return usagef("--apart is %v, must not be negative", apart)
+			}
+			return check(c.Context(), s, o, apart)
+		},
+	}
+	c.Flags().StringVarP(&o.format, "output", "o", "", "what to write: json, yaml")
+	c.Flags().DurationVar(&apart, "apart", apart, "time between the two looks")
+	return c
+}
+
+func check(ctx context.Context, s *session, o output, apart time.Duration) error {
+	if err := s.connect(); err != nil {
+		return err
+	}
+	state, err := s.readState(ctx)
+	if err != nil {
+		return err
+	}
+	found := audit.Look(state)
+	if len(found) > 0 {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(apart):
+		}
+		if state, err = s.readState(ctx); err != nil {
+			return err
+		}
+		found = audit.Lasting(found, audit.Look(state), apart)
+	}
+	wrong := 0
+	for _, f := range found {
+		if f.Wrong {
+			wrong++
+		}
+	}
+	if o.structured() {
+		if found == nil {
+			found = []audit.Finding{}
+		}
+		err = o.encode(s, map[string]any{"wrong": wrong, "findings": found})
+	} else {
+		writeFindings(s.screen(), state, found, wrong)
+	}
+	if err == nil && wrong > 0 {
+		return errNo
+	}
+	return err
+}
+
+func writeFindings(to screen, state audit.State, found []audit.Finding, wrong int) {
+	for _, f := range found {
+		mark := cell{"NOTE ", lookWarn}
+		if f.Wrong {
+			mark = cell{"WRONG", lookBad}
+		}
+		where := f.Object
+		if f.Address != "" {
+			where += ", address " + f.Address
+		}
+		if f.Pool != "" && f.Object != "ippool "+f.Pool {
+			where += ", pool " + f.Pool
+		}
+		to.line("%s %s: %s", to.paint(mark.text, mark.look), f.Rule, where)
+		to.fact("      what", plain(f.What)[0])
+		to.fact("      do", plain(f.Remedy)[0])
+	}
+	claims := 0
+	for _, c := range state.Claims {
+		if len(c.Pools) > 0 {
+			claims++
+		}
+	}
+	to.line("Looked at pools %d, leases %d, sub-leases %d, claims %d, pods %d, nodes %d: %s.", len(state.Pools), len(state.Leases),
+		len(state.SubLeases), claims, len(state.Pods), len(state.Nodes), verdict(wrong, len(found)-wrong))
+}
+
+func verdict(wrong, notes int) string {
+	switch {
+	case wrong == 0 && notes == 0:
+		return "all is as it must be"
+	case wrong == 0:
+		return fmt.Sprintf("nothing is wrong, notes %d", notes)
+	}
+	return fmt.Sprintf("wrong %d, notes %d", wrong, notes)
+}

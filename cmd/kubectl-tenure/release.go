@@ -1,0 +1,320 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+	coordination "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+const releaseHelp = `Gives what a node holds back to the cluster: its leases, and its uses of claims. It is for a
+machine that is off for good, or will not be started before this has ended.
+
+It shows what the node holds, and whom that serves. Then it puts your word on record, in
+the only form that counts: the taint node.kubernetes.io/out-of-service of the Node. The
+controller does the rest: it ends the node's term, so that an agent that comes back gives
+out nothing of what was taken, and only then takes the leases. With the taint Kubernetes
+also removes the node's pods, and detaches its volumes.
+
+It refuses while the Node is Ready, or while the node's agent beats. If the machine still
+runs, the addresses of its pods will be given to others: nothing can tell but you.
+
+A Node that is gone needs no word, only time: its fence. But for pools with takeOver:
+Confirmed, and where the fence is 0: then a Node of that name is made that has the taint,
+and removed afterwards.`
+
+// release is a call of release-node.
+type release struct {
+	*session
+	dry, yes bool
+	wait     time.Duration
+}
+
+func newRelease(s *session) *cobra.Command {
+	r := &release{session: s}
+	c := &cobra.Command{
+		Use: "release-node NODE", Short: "give back what a node holds that is gone for good",
+		Long: releaseHelp, Args: one("node"), ValidArgsFunction: s.oneNode,
+		RunE: func(c *cobra.Command, args []string) error { return r.run(c.Context(), protocol.NodeName(args[0])) },
+	}
+	c.Flags().BoolVar(&r.dry, "dry-run", false, "say what would be done, and do nothing")
+	c.Flags().BoolVarP(&r.yes, "yes", "y", false, "do not ask: the machine is off")
+	c.Flags().DurationVar(&r.wait, "timeout", 2*time.Minute, "how long to wait for the controller; 0: not at all")
+	return c
+}
+
+// A lost is what is known of a node that is to be released.
+type lost struct {
+	name   protocol.NodeName
+	node   *corev1.Node // nil: there is none
+	seat   *protocol.Seat
+	beat   time.Time // of its last heartbeat, by the node's clock or the API server's, the later
+	leases []protocol.Lease
+	subs   []protocol.SubLease
+	// confirmed are the pools that take the taint's word only and that the node's
+	// leases and uses are of.
+	confirmed []string
+}
+
+// deed is what a release does.
+type deed uint8
+
+// The deeds.
+const (
+	deedNone  deed = iota // there is nothing to release
+	deedWait              // the controller has all that it needs
+	deedTaint             // the Node gets the taint
+	deedMake              // a Node is made that has it
+)
+
+func (r *release) run(ctx context.Context, name protocol.NodeName) error {
+	if r.wait < 0 {
+		return usagef("release-node: --timeout is %v, must not be negative", r.wait)
+	}
+	if err := r.connect(); err != nil {
+		return err
+	}
+	l, err := r.look(ctx, name)
+	if err != nil {
+		return err
+	}
+	to := r.screen()
+	l.write(r.session, to)
+	do, refusal := l.decide(r.now())
+	switch {
+	case refusal != "":
+		to.line("\nNode %s is not released: %s", name, refusal)
+		return errNo
+	case do == deedNone:
+		to.line("\nThere is nothing to release.")
+		return nil
+	case r.dry:
+		to.line("\nDry run: %s", do.text(name))
+		return nil
+	}
+	if do != deedWait {
+		if err := r.confirm(to, name); err != nil {
+			return err
+		}
+	}
+	return r.carryOut(ctx, to, l, do)
+}
+
+// text says what would be done.
+func (d deed) text(name protocol.NodeName) string {
+	switch d {
+	case deedTaint:
+		return fmt.Sprintf("Node %s would get the taint %s, and the controller would take over what it holds.", name, corev1.TaintNodeOutOfService)
+	case deedMake:
+		return fmt.Sprintf("a Node %s would be made that has the taint %s, and be removed when the controller has taken over what is left.", name, corev1.TaintNodeOutOfService)
+	case deedNone, deedWait:
+	}
+	return "nothing would be written: the controller takes over what is left."
+}
+
+// look reads live all that is known of a node.
+func (r *release) look(ctx context.Context, name protocol.NodeName) (*lost, error) {
+	l := &lost{name: name}
+	var node corev1.Node
+	switch err := r.client.Get(ctx, client.ObjectKey{Name: string(name)}, &node); {
+	case err == nil:
+		l.node = &node
+	case !apierrors.IsNotFound(err):
+		return nil, fmt.Errorf("read node %s: %w", name, err)
+	}
+	var obj coordination.Lease
+	switch err := r.client.Get(ctx, r.api.SeatKey(name), &obj); {
+	case err == nil:
+		seat, err := cluster.SeatOf(&obj)
+		if err != nil {
+			return nil, err
+		}
+		l.seat, l.beat = &seat, lastBeat(&obj)
+	case !apierrors.IsNotFound(err):
+		return nil, fmt.Errorf("read the seat of node %s: %w", name, err)
+	}
+	var err error
+	if l.leases, err = r.api.LeasesOfNode(ctx, name); err != nil {
+		return nil, err
+	}
+	if l.subs, err = r.api.SubLeasesOfNode(ctx, name); err != nil {
+		return nil, err
+	}
+	return l, r.readConfirmed(ctx, l)
+}
+
+// lastBeat is when a seat was last renewed: as the agent said, by its node's clock, or
+// as the API server noted, by its own, whichever is later.
+func lastBeat(o *coordination.Lease) (last time.Time) {
+	if o.Spec.RenewTime != nil {
+		last = o.Spec.RenewTime.Time
+	}
+	for _, m := range o.ManagedFields {
+		if m.Time != nil && m.Time.After(last) && m.FieldsV1 != nil && strings.Contains(m.FieldsV1.String(), `"f:renewTime"`) {
+			last = m.Time.Time
+		}
+	}
+	return last
+}
+
+// readConfirmed finds the pools that take the taint's word only and of which the node
+// has leases, or uses of claims.
+func (r *release) readConfirmed(ctx context.Context, l *lost) error {
+	pools, err := r.api.Pools(ctx)
+	if err != nil {
+		return err
+	}
+	for _, p := range pools {
+		if !p.Confirmed {
+			continue
+		}
+		of := slices.ContainsFunc(l.leases, func(lease protocol.Lease) bool { return string(lease.Pool) == p.Name })
+		if !of && len(l.subs) > 0 {
+			leases, err := r.api.LeasesOfPool(ctx, protocol.PoolName(p.Name))
+			if err != nil {
+				return err
+			}
+			of = slices.ContainsFunc(leases, l.serves)
+		}
+		if of {
+			l.confirmed = append(l.confirmed, p.Name)
+		}
+	}
+	return nil
+}
+
+// serves reports whether a lease grants something that the node uses.
+func (l *lost) serves(lease protocol.Lease) bool {
+	return slices.ContainsFunc(l.subs, func(s protocol.SubLease) bool {
+		return len(lease.GrantsOf(s.UID)) > 0 || s.Use != nil && len(lease.GrantsOf(s.Use.Claim.UID)) > 0
+	})
+}
+
+// decide says what is to be done, or why nothing is.
+func (l *lost) decide(now time.Time) (do deed, refusal string) {
+	quiet := now.Sub(l.beat)
+	sits := l.seat != nil && !l.seat.Ended()
+	switch {
+	case l.node != nil && ready(l.node):
+		return 0, "the Node is Ready: its kubelet runs. Stop the machine first"
+	case sits && quiet < beats(l.seat.Fence):
+		return 0, fmt.Sprintf("its agent beats: the last heartbeat was %s ago, and one comes every %s. If the machine is off, try again in %s",
+			brief(quiet), brief(beats(l.seat.Fence)-time.Minute), brief(beats(l.seat.Fence)-quiet))
+	case len(l.leases)+len(l.subs) == 0:
+		return deedNone, ""
+	case l.seat == nil:
+		return 0, "it has no seat, so that nobody can end its term. When nothing of that machine runs any more, delete by hand what is listed: " +
+			"kubectl delete ipsublease, then kubectl delete iplease. A lease with grants is still needed by these: leave it"
+	case l.node != nil && cluster.NodeOf(l.node).Off:
+		return deedWait, ""
+	case l.node != nil:
+		return deedTaint, ""
+	case sits && l.seat.Fence > 0 && quiet < l.seat.Fence+time.Minute:
+		return 0, fmt.Sprintf("the Node is gone, and the agent may still give out addresses: its fence of %v has not passed since its last heartbeat. Try again in %s",
+			l.seat.Fence, brief(l.seat.Fence+time.Minute-quiet))
+	case len(l.confirmed) > 0 || l.seat.Fence <= 0:
+		return deedMake, ""
+	}
+	return deedWait, ""
+}
+
+// beats is how long after a heartbeat an agent of this F that lives has sent another:
+// the time between two, and a minute for it to arrive.
+func beats(fence time.Duration) time.Duration {
+	every := time.Minute
+	if fence > 0 {
+		every = fence / 4
+	}
+	return every + time.Minute
+}
+
+func ready(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
+		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// write says what the node holds, and whom that serves.
+func (l *lost) write(s *session, to screen) {
+	state := "there is none"
+	if l.node != nil {
+		state = "not Ready"
+		if ready(l.node) {
+			state = "Ready"
+		}
+	}
+	to.fact("Node", plain(string(l.name) + ", " + state)[0])
+	switch {
+	case l.seat == nil:
+		to.fact("Seat", plain("there is none")[0])
+	case l.seat.Ended():
+		to.fact("Seat", plain(fmt.Sprintf("its term was ended; now %d", l.seat.Term))[0])
+	default:
+		to.fact("Seat", plain(fmt.Sprintf("term %d, last heartbeat %s ago, fence %v", l.seat.Term, s.age(l.beat), l.seat.Fence))[0])
+	}
+	to.fact("Holds", plain(fmt.Sprintf("leases %d, sub-leases %d", len(l.leases), len(l.subs)))[0])
+	if len(l.confirmed) > 0 {
+		to.fact("", plain("of pools with takeOver: Confirmed: " + strings.Join(l.confirmed, ", "))[0])
+	}
+	if len(l.leases)+len(l.subs) == 0 {
+		return
+	}
+	to.title("Whom it serves")
+	t := table{heads: []string{"POD", "INTERFACE", "ADDRESS", "BY"}}
+	for i := range l.leases {
+		lease := &l.leases[i]
+		if len(lease.Published.Allocations) == 0 {
+			t.row(plain("", "", lease.Block.String(), "iplease "+lease.Name)...)
+		}
+		for _, text := range lease.Published.Allocations {
+			if addr, u, ok := parseAllocation(text); ok {
+				t.row(plain(u.Namespace+"/"+u.Pod, u.Interface, addr.String(), "iplease "+lease.Name)...)
+			}
+		}
+	}
+	for _, sub := range l.subs {
+		switch {
+		case sub.Use != nil:
+			t.row(plain(sub.Use.Pod.String(), sub.Use.Interface, "claim "+sub.Use.Claim.String(), "ipsublease "+sub.Name)...)
+		case sub.Request != nil:
+			var addrs []string
+			for _, g := range sub.Granted {
+				addrs = append(addrs, g.Addr.String())
+			}
+			t.row(plain(sub.Request.Pod.String(), sub.Request.Interface, strings.Join(addrs, ","), "ipsublease "+sub.Name)...)
+		}
+	}
+	t.write(to, false)
+}
+
+// confirm asks whether the machine is off.
+func (r *release) confirm(to screen, name protocol.NodeName) error {
+	if r.yes {
+		return nil
+	}
+	f, ok := r.stdin.(*os.File)
+	if !ok || !term.IsTerminal(int(f.Fd())) {
+		return usagef("release-node: there is nobody to ask whether the machine is off: say so by --yes")
+	}
+	to.line("\nYou vouch that the machine of node %s is off, and that none of its pods runs. Kubernetes will\nremove its pods. If it still runs, addresses will be given twice.", name)
+	fmt.Fprintf(r.stdout, "Write the node's name to go on: ")
+	answer, err := bufio.NewReader(r.stdin).ReadString('\n')
+	if strings.TrimSpace(answer) != string(name) {
+		to.line("Nothing was done.")
+		return errNo
+	}
+	return err
+}

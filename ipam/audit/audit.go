@@ -1,0 +1,289 @@
+// Package audit looks, in what the objects of a cluster say, for what the rules of
+// Tenure forbid: an address with two owners, a right that nothing backs, an address
+// that nobody gives back. It is pure: whoever reads the cluster hands in what was read.
+package audit
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// A State is what was read of a cluster. Leases must have been read before sub-leases,
+// and these before claims and pods: what stands on a lease is older than the lists that
+// it is looked up in.
+type State struct {
+	Now       time.Time // by the API server's clock
+	Pools     []Pool
+	Leases    []protocol.Lease
+	SubLeases []protocol.SubLease
+	Claims    []Claim
+	Pods      []Pod
+	Nodes     map[protocol.NodeName]protocol.Node
+	Seats     map[protocol.NodeName]protocol.Seat
+}
+
+// A Pool is what decides about a pool's addresses.
+type Pool struct {
+	protocol.Pool
+	// Shape is nil where the ranges cannot be read.
+	Shape *allocator.Shape
+}
+
+// A Claim is a claim, and the pools of its network: none where that is not Tenure's.
+type Claim struct {
+	protocol.Claim
+	Pools []protocol.PoolName
+}
+
+// A Pod is a pod that runs, or will: finished ones have given back what they had.
+type Pod struct {
+	protocol.PodRef
+	// MirrorOf is the UID by which the node knows a static pod, "" for others.
+	MirrorOf protocol.UID
+	Node     protocol.NodeName
+	// Leaving says that it is being deleted: it may have given back what it had.
+	Leaving     bool
+	Attachments []Attachment
+}
+
+// An Attachment is what a pod's status annotation says of a network of Tenure's.
+type Attachment struct {
+	Interface string
+	Pools     []protocol.PoolName
+	Addrs     []netip.Addr
+}
+
+// A Rule is what a finding is about.
+type Rule string
+
+// The rules. Those of the first group are broken as soon as they are seen to be; what
+// the second group finds comes back by itself within its time, or is stuck.
+const (
+	TwoOwners      Rule = "TwoOwners"      // an address has two owners
+	TwoLeases      Rule = "TwoLeases"      // two leases of a pool share addresses
+	PodNotBacked   Rule = "PodNotBacked"   // no lease backs a pod's address
+	ClaimNotBacked Rule = "ClaimNotBacked" // no lease backs a claim's address
+	UseNotBacked   Rule = "UseNotBacked"   // a sub-lease stands on no lease
+	PoolGone       Rule = "PoolGone"       // a lease is of a pool that is gone
+	NodeGone       Rule = "NodeGone"       // a node that is gone holds leases
+	NodeSilent     Rule = "NodeSilent"     // a node gives out nothing, and keeps what it holds
+	StoreUnknown   Rule = "StoreUnknown"   // nobody knows whose a lease is
+
+	GrantLeaked      Rule = "GrantLeaked"      // a grant's claim or request is gone
+	SubLeaseLeaked   Rule = "SubLeaseLeaked"   // a sub-lease's pod is gone
+	AllocationLeaked Rule = "AllocationLeaked" // a node's address is of a pod that is gone
+	StoreFrozen      Rule = "StoreFrozen"      // a node's lease is of an earlier store
+	AddressOutside   Rule = "AddressOutside"   // an address lies outside its pool's ranges
+)
+
+// settles is how long the rules of the second group allow what they find, by the times
+// that Tenure promises and some room; never is for what harms nobody.
+var settles = map[Rule]time.Duration{
+	GrantLeaked: time.Minute, SubLeaseLeaked: 4 * time.Minute, AllocationLeaked: 5 * time.Minute,
+	StoreFrozen: never, AddressOutside: never,
+}
+
+const never = time.Duration(1<<63 - 1)
+
+// A Finding is one thing that is not as it must be.
+type Finding struct {
+	Rule   Rule   `json:"rule"`
+	Object string `json:"object"` // kind and name
+	// Pool and Address are empty where it is not about one.
+	Pool    string `json:"pool,omitempty"`
+	Address string `json:"address,omitempty"`
+	What    string `json:"what"`
+	Remedy  string `json:"remedy"`
+	// Wrong says that something is wrong; else it is worth knowing, and either nobody
+	// is harmed or it may still come back by itself.
+	Wrong bool `json:"wrong"`
+}
+
+// key tells what a finding is about from everything else.
+func (f Finding) key() [4]string { return [4]string{string(f.Rule), f.Object, f.Pool, f.Address} }
+
+// Lasting returns those of now that before had found as well, apart later. What a look
+// sees for the first time may be no more than two lists that were read one after the
+// other; and what comes back by itself is wrong only if it has not within its time.
+func Lasting(before, now []Finding, apart time.Duration) (last []Finding) {
+	seen := map[[4]string]bool{}
+	for _, f := range before {
+		seen[f.key()] = true
+	}
+	for _, f := range now {
+		if !seen[f.key()] {
+			continue
+		}
+		if within, ok := settles[f.Rule]; ok {
+			f.Wrong = apart >= within
+			if !f.Wrong && within != never {
+				f.Remedy = fmt.Sprintf("none yet: it has been seen for %v, and should come back by itself within %v; --apart=%v tells. If it stays: %s", apart, within, within, f.Remedy)
+			}
+		}
+		last = append(last, f)
+	}
+	return last
+}
+
+// Look returns what one look finds, what is wrong first, ordered by rule and object.
+func Look(s State) []Finding {
+	l := newLook(s)
+	l.leasesApart()
+	l.leases()
+	l.grants()
+	l.claims()
+	l.subLeases()
+	l.pods()
+	l.owners()
+	l.nodes()
+	slices.SortFunc(l.found, func(a, b Finding) int {
+		if a.Wrong != b.Wrong {
+			return map[bool]int{true: -1, false: 1}[a.Wrong]
+		}
+		ka, kb := a.key(), b.key()
+		return slices.Compare(ka[:], kb[:])
+	})
+	return l.found
+}
+
+// look is one look at a state.
+type look struct {
+	State
+	pools  map[protocol.PoolName]*Pool
+	byPool map[protocol.PoolName][]*protocol.Lease // in order of their blocks
+	claim  map[protocol.UID]*Claim
+	sub    map[protocol.UID]*protocol.SubLease
+	pod    map[protocol.UID]*Pod
+	named  map[string]bool                       // pods, as namespace/name
+	uses   map[protocol.UID][]*protocol.SubLease // by the claim's UID
+	held   map[protocol.UID]map[place]bool       // what is granted to a UID
+	owner  map[place][]owner                     // who says that an address is its
+	found  []Finding
+}
+
+// place is an address in its pool.
+type place struct {
+	pool protocol.PoolName
+	addr netip.Addr
+}
+
+// owner is one who owns an address: key tells owners apart.
+type owner struct{ key, text string }
+
+func newLook(s State) *look {
+	l := &look{
+		State: s, pools: map[protocol.PoolName]*Pool{}, byPool: map[protocol.PoolName][]*protocol.Lease{}, claim: map[protocol.UID]*Claim{},
+		sub: map[protocol.UID]*protocol.SubLease{}, pod: map[protocol.UID]*Pod{}, named: map[string]bool{}, uses: map[protocol.UID][]*protocol.SubLease{},
+		held: map[protocol.UID]map[place]bool{}, owner: map[place][]owner{},
+	}
+	for i := range s.Pools {
+		l.pools[protocol.PoolName(s.Pools[i].Name)] = &s.Pools[i]
+	}
+	for i := range s.Leases {
+		lease := &s.Leases[i]
+		l.byPool[lease.Pool] = append(l.byPool[lease.Pool], lease)
+		for _, g := range lease.Grants {
+			if l.held[g.To.UID] == nil {
+				l.held[g.To.UID] = map[place]bool{}
+			}
+			l.held[g.To.UID][place{lease.Pool, g.Addr}] = true
+		}
+	}
+	for _, leases := range l.byPool {
+		slices.SortFunc(leases, func(a, b *protocol.Lease) int { return a.Block.Addr().Compare(b.Block.Addr()) })
+	}
+	for i := range s.SubLeases {
+		sub := &s.SubLeases[i]
+		l.sub[sub.UID] = sub
+		if sub.Use != nil {
+			l.uses[sub.Use.Claim.UID] = append(l.uses[sub.Use.Claim.UID], sub)
+		}
+	}
+	for i := range s.Claims {
+		l.claim[s.Claims[i].UID] = &s.Claims[i]
+	}
+	for i := range s.Pods {
+		p := &s.Pods[i]
+		l.pod[p.UID], l.named[p.String()] = p, true
+		if p.MirrorOf != "" {
+			l.pod[p.MirrorOf] = p
+		}
+	}
+	return l
+}
+
+// add adds a finding. What a rule of the first group finds is wrong.
+func (l *look) add(rule Rule, object string, at place, what, remedy string) {
+	_, settling := settles[rule]
+	f := Finding{Rule: rule, Object: object, Pool: string(at.pool), What: what, Remedy: remedy, Wrong: !settling}
+	if at.addr.IsValid() {
+		f.Address = at.addr.String()
+	}
+	l.found = append(l.found, f)
+}
+
+// note adds a finding that is worth knowing, and not wrong yet.
+func (l *look) note(rule Rule, object string, at place, what, remedy string) {
+	l.add(rule, object, at, what, remedy)
+	l.found[len(l.found)-1].Wrong = false
+}
+
+// leaseAt returns the lease of the block that has an address, nil if there is none.
+func (l *look) leaseAt(at place) *protocol.Lease {
+	leases := l.byPool[at.pool]
+	i, ok := slices.BinarySearchFunc(leases, at.addr, func(lease *protocol.Lease, a netip.Addr) int { return lease.Block.Addr().Compare(a) })
+	if !ok {
+		i--
+	}
+	if i < 0 || !leases[i].Block.Contains(at.addr) {
+		return nil
+	}
+	return leases[i]
+}
+
+// placeOf returns in which of some pools an address is: the one that leases it, or
+// else has it in its ranges.
+func (l *look) placeOf(pools []protocol.PoolName, a netip.Addr) (place, bool) {
+	for _, pool := range pools {
+		if at := (place{pool, a}); l.leaseAt(at) != nil {
+			return at, true
+		}
+	}
+	for _, pool := range pools {
+		if p := l.pools[pool]; p != nil && p.Shape != nil {
+			if _, ok := p.Shape.Locate(a); ok {
+				return place{pool, a}, true
+			}
+		}
+	}
+	return place{}, false
+}
+
+// ownedBy notes that somebody owns an address.
+func (l *look) ownedBy(at place, key, text string) {
+	if !slices.ContainsFunc(l.owner[at], func(o owner) bool { return o.key == key }) {
+		l.owner[at] = append(l.owner[at], owner{key, text})
+	}
+}
+
+// owners finds addresses with several.
+func (l *look) owners() {
+	for at, owners := range l.owner {
+		if len(owners) < 2 {
+			continue
+		}
+		var texts []string
+		for _, o := range owners {
+			texts = append(texts, o.text)
+		}
+		slices.Sort(texts)
+		l.add(TwoOwners, "ippool "+string(at.pool), at, "it belongs to "+strings.Join(texts, " and to "),
+			"delete the pods that have it now, and report this: it must never happen")
+	}
+}

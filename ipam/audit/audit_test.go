@@ -1,0 +1,92 @@
+package audit
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// Only what two looks find is reported; and what comes back by itself is wrong only
+// once it should have.
+func TestLasting(t *testing.T) {
+	leak := Finding{Rule: GrantLeaked, Object: "iplease a", Address: "10.0.0.1", Remedy: "look"}
+	elsewhere := Finding{Rule: GrantLeaked, Object: "iplease a", Address: "10.0.0.2"}
+	broken := Finding{Rule: TwoOwners, Object: "ippool p", Wrong: true}
+	outside := Finding{Rule: AddressOutside, Object: "iplease b"}
+	now := []Finding{leak, broken, outside}
+	for _, tt := range []struct {
+		name   string
+		before []Finding
+		apart  time.Duration
+		want   map[Rule]bool // whether it is wrong
+	}{
+		{"seen for the first time", []Finding{elsewhere}, time.Hour, map[Rule]bool{}},
+		{"a moment apart", now, time.Second, map[Rule]bool{GrantLeaked: false, TwoOwners: true, AddressOutside: false}},
+		{"its time apart", now, time.Minute, map[Rule]bool{GrantLeaked: true, TwoOwners: true, AddressOutside: false}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got := map[Rule]bool{}
+			for _, f := range Lasting(tt.before, now, tt.apart) {
+				got[f.Rule] = f.Wrong
+			}
+			if len(got) != len(tt.want) {
+				t.Fatalf("got %v; want %v", got, tt.want)
+			}
+			for rule, wrong := range tt.want {
+				if got[rule] != wrong {
+					t.Errorf("%s is wrong: %v; want %v", rule, got[rule], wrong)
+				}
+			}
+		})
+	}
+}
+
+// In a live migration two pods on two nodes have one claim's address, and are one owner
+// (N88): neither is a stranger while its node has registered its use.
+func TestMigrationIsOneOwnerN88VM1(t *testing.T) {
+	addr := netip.MustParseAddr("10.0.0.5")
+	claim := protocol.Grantee{Kind: protocol.GranteeClaim, UID: "c", Namespace: "ns", Name: "vm"}
+	s := State{
+		Pools:  []Pool{{Pool: protocol.Pool{Meta: protocol.Meta{Name: "p", UID: "p"}}}},
+		Leases: []protocol.Lease{{Meta: protocol.Meta{Name: "l"}, Pool: "p", PoolUID: "p", Block: netip.MustParsePrefix("10.0.0.0/28"), Holder: protocol.Holder{Cluster: true}, Grants: []protocol.Grant{{Addr: addr, To: claim}}}},
+		Claims: []Claim{{Claim: protocol.Claim{Meta: protocol.Meta{Name: "vm", UID: "c"}, Namespace: "ns", IPs: []netip.Prefix{netip.PrefixFrom(addr, 24)}}, Pools: []protocol.PoolName{"p"}}},
+		Nodes:  map[protocol.NodeName]protocol.Node{"a": {UID: "a"}, "b": {UID: "b"}},
+		Seats:  map[protocol.NodeName]protocol.Seat{"a": {Store: "sa"}, "b": {Store: "sb"}},
+	}
+	for i, node := range []protocol.NodeName{"a", "b"} {
+		pod := protocol.PodRef{Namespace: "ns", Name: "vm-" + string(node), UID: protocol.UID("pod-" + node)}
+		s.Pods = append(s.Pods, Pod{PodRef: pod, Node: node, Attachments: []Attachment{{Interface: "net1", Pools: []protocol.PoolName{"p"}, Addrs: []netip.Addr{addr}}}})
+		s.SubLeases = append(s.SubLeases, protocol.SubLease{
+			Meta: protocol.Meta{Name: protocol.UseName("c", i), UID: protocol.UID("u-" + node)}, Node: node, Store: protocol.StoreID("s" + node),
+			Use: &protocol.Use{Claim: protocol.ClaimRef{Namespace: "ns", Name: "vm", UID: "c"}, Pod: pod, Interface: "net1"},
+		})
+	}
+	if found := Look(s); len(found) > 0 {
+		t.Errorf("a migration is found to be %+v", found)
+	}
+	s.SubLeases = s.SubLeases[:1]
+	if found := Look(s); len(found) != 1 || found[0].Rule != TwoOwners {
+		t.Errorf("without the second use: %+v; want TwoOwners", found)
+	}
+}
+
+// A static pod's sub-lease names the UID that the kubelet knows, its mirror another.
+func TestStaticPodIsItsMirror(t *testing.T) {
+	s := State{
+		Pools: []Pool{{Pool: protocol.Pool{Meta: protocol.Meta{Name: "p", UID: "p"}}}},
+		Pods:  []Pod{{PodRef: protocol.PodRef{Namespace: "ns", Name: "static-a", UID: "mirror"}, MirrorOf: "hash", Node: "a"}},
+		Nodes: map[protocol.NodeName]protocol.Node{"a": {UID: "a"}}, Seats: map[protocol.NodeName]protocol.Seat{"a": {Store: "s"}},
+		SubLeases: []protocol.SubLease{{
+			Meta: protocol.Meta{Name: "r", UID: "r"}, Node: "a", Store: "s", Request: &protocol.Request{Pod: protocol.PodRef{Namespace: "ns", Name: "static-a", UID: "hash"}, Interface: "net1"},
+		}},
+	}
+	if found := Look(s); len(found) > 0 {
+		t.Errorf("found %+v", found)
+	}
+	s.Pods[0].MirrorOf = ""
+	if found := Look(s); len(found) != 1 || found[0].Rule != SubLeaseLeaked {
+		t.Errorf("of a pod that is no mirror: %+v; want SubLeaseLeaked", found)
+	}
+}

@@ -1,0 +1,122 @@
+package audit
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// holding is what a node has.
+type holding struct {
+	leases, subs int
+	confirmed    int // leases of pools that take the taint's word only
+	stores       map[protocol.StoreID][]string
+}
+
+func (h *holding) String() string {
+	return fmt.Sprintf("leases %d, sub-leases %d", h.leases, h.subs)
+}
+
+// nodes finds nodes that hold something and are gone, silent or without a seat.
+func (l *look) nodes() {
+	held := map[protocol.NodeName]*holding{}
+	of := func(n protocol.NodeName) *holding {
+		if held[n] == nil {
+			held[n] = &holding{stores: map[protocol.StoreID][]string{}}
+		}
+		return held[n]
+	}
+	for i := range l.Leases {
+		lease := &l.Leases[i]
+		if lease.Holder.Node == "" {
+			continue
+		}
+		h := of(lease.Holder.Node)
+		h.leases++
+		h.stores[lease.Store] = append(h.stores[lease.Store], "iplease "+lease.Name)
+		if p := l.pools[lease.Pool]; p != nil && p.Confirmed {
+			h.confirmed++
+		}
+	}
+	for i := range l.SubLeases {
+		h := of(l.SubLeases[i].Node)
+		h.subs++
+		h.stores[l.SubLeases[i].Store] = append(h.stores[l.SubLeases[i].Store], "ipsublease "+l.SubLeases[i].Name)
+	}
+	for name, h := range held {
+		seat, seated := l.Seats[name]
+		if l.Nodes[name].UID == "" {
+			l.gone(name, h, seat, seated)
+			continue
+		}
+		l.present(name, h, seat, seated)
+		if seated {
+			l.stores(name, h, seat)
+		}
+	}
+}
+
+// gone looks at what a node holds that does not exist.
+func (l *look) gone(name protocol.NodeName, h *holding, seat protocol.Seat, seated bool) {
+	object := "node " + string(name)
+	release := fmt.Sprintf("if the machine is off for good: kubectl tenure release-node %s", name)
+	switch {
+	case !seated:
+		l.add(NodeGone, object, place{}, fmt.Sprintf("the Node is gone and so is its seat, and it holds %s: nobody takes them over", h),
+			fmt.Sprintf("kubectl tenure release-node %s says what to delete by hand, once nothing of that machine runs", name))
+	case !seat.Ended() && seat.Fence <= 0:
+		l.add(NodeGone, object, place{}, fmt.Sprintf("the Node is gone, it holds %s, and its fence is 0: nothing is ever taken over by time", h), release)
+	case !seat.Ended() && l.Now.Sub(seat.Beat) < seat.Fence/2:
+		l.add(NodeGone, object, place{}, fmt.Sprintf("the Node is gone, it holds %s, and its agent still beats", h),
+			"the machine runs: let its kubelet register the Node again, or stop the machine")
+	case h.confirmed > 0:
+		l.add(NodeGone, object, place{}, fmt.Sprintf("the Node is gone and it holds %s, of which %d leases are of pools with takeOver: Confirmed", h, h.confirmed), release)
+	case !seat.Ended() && l.Now.Sub(seat.Beat) < seat.Fence+takeOverRoom:
+		l.note(NodeGone, object, place{}, fmt.Sprintf("the Node is gone and it holds %s", h),
+			fmt.Sprintf("none yet: the controller takes them over at about %s", seat.Beat.Add(seat.Fence+time.Minute).UTC().Format(time.RFC3339)))
+	default:
+		l.add(NodeGone, object, place{}, fmt.Sprintf("the Node is gone for longer than its fence of %v, and it still holds %s", seat.Fence, h),
+			"see whether tenure-controller runs and what it logs; a new leader counts the time anew")
+	}
+}
+
+// takeOverRoom is what the controller may need beyond F: its margin, and that it began
+// to count later.
+const takeOverRoom = 5 * time.Minute
+
+// present looks at what a node holds that exists.
+func (l *look) present(name protocol.NodeName, h *holding, seat protocol.Seat, seated bool) {
+	object := "node " + string(name)
+	switch quiet := l.Now.Sub(seat.Beat); {
+	case !seated:
+		l.add(NodeSilent, object, place{}, fmt.Sprintf("it holds %s, and it has no seat: somebody has deleted it, or no agent runs there", h),
+			"see whether tenured runs on the node; it sits down when it does")
+	case seat.Ended():
+		l.add(NodeSilent, object, place{}, fmt.Sprintf("it counts as dead, its agent has not come back, and it still holds %s", h),
+			"if the machine runs, remove its out-of-service taint; else see whether tenure-controller runs: it takes over what is left")
+	case seat.Fence > 0 && quiet >= seat.Fence:
+		l.add(NodeSilent, object, place{}, fmt.Sprintf("no heartbeat of its agent was accepted for %v: it gives out nothing new, and what is free of its %s is out of reach", quiet.Round(time.Second), h),
+			fmt.Sprintf("see whether tenured runs on the node and reaches the API server; if the machine is off for good: kubectl tenure release-node %s", name))
+	}
+}
+
+// stores finds what a node holds of other stores than the one that sits there.
+func (l *look) stores(name protocol.NodeName, h *holding, seat protocol.Seat) {
+	for store, objects := range h.stores {
+		if store == seat.Store {
+			continue
+		}
+		former := slices.ContainsFunc(seat.Former, func(f protocol.Former) bool { return f.Store == store })
+		for _, object := range objects {
+			if former {
+				l.add(StoreFrozen, object, place{}, fmt.Sprintf("it is of an earlier store of node %s: nothing is given out of it", name),
+					"nothing has to be done: it is given back when nothing of that time runs on the node any more")
+			} else {
+				l.add(StoreUnknown, object, place{}, fmt.Sprintf("node %s holds it, in the name of store %s, which its seat does not know", name, store),
+					fmt.Sprintf("when no pod of that time runs on node %s, delete it by hand", name))
+			}
+		}
+	}
+}

@@ -1,0 +1,211 @@
+package audit
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// leasesApart finds leases of one pool that share addresses.
+func (l *look) leasesApart() {
+	for pool, leases := range l.byPool {
+		for i := 1; i < len(leases); i++ {
+			if a, b := leases[i-1], leases[i]; a.Block.Overlaps(b.Block) {
+				l.add(TwoLeases, "iplease "+b.Name, place{pool: pool}, fmt.Sprintf("its block %s shares addresses with lease %s", b.Block, a.Name),
+					"close the pool to new pods, and see which of the two holders uses which of the addresses, before anything is deleted")
+			}
+		}
+	}
+}
+
+// leases finds leases that are of no pool, and addresses that no range has any more.
+func (l *look) leases() {
+	for i := range l.Leases {
+		lease := &l.Leases[i]
+		at := place{pool: lease.Pool}
+		p := l.pools[lease.Pool]
+		switch {
+		case p == nil:
+			l.add(PoolGone, "iplease "+lease.Name, at, "its pool does not exist, which waits for its leases when it is deleted: its finalizer was taken off",
+				"make the pool again with the same ranges; delete it once its pods and claims are gone")
+			continue
+		case p.UID != lease.PoolUID:
+			l.add(PoolGone, "iplease "+lease.Name, at, "it is of an earlier pool of that name",
+				"its holder gives it back when its last pod is gone; the pool's condition Ready says who holds such leases")
+		}
+		if p.Shape == nil {
+			continue
+		}
+		for _, g := range lease.Grants {
+			if p.Shape.Assignable(g.Addr) != nil {
+				l.add(AddressOutside, "iplease "+lease.Name, place{lease.Pool, g.Addr}, fmt.Sprintf("it belongs to %s, and the pool's ranges do not give it out any more", g.To),
+					"nothing has to be done: it is not given to anybody else, and goes with its owner")
+			}
+		}
+	}
+}
+
+// grants finds grants whose grantee is gone, and notes whose the others are.
+func (l *look) grants() {
+	for i := range l.Leases {
+		lease := &l.Leases[i]
+		for _, g := range lease.Grants {
+			at := place{lease.Pool, g.Addr}
+			sub, claim := l.sub[g.To.UID], l.claim[g.To.UID]
+			switch {
+			case g.To.Kind == protocol.GranteeSubLease && sub != nil && sub.Request != nil:
+				l.ownedBy(at, podKey(sub.Request.Pod.UID, sub.Request.Interface), fmt.Sprintf("pod %s, by sub-lease %s", sub.Request.Pod, sub.Name))
+			case g.To.Kind == protocol.GranteeClaim && (claim != nil || len(l.uses[g.To.UID]) > 0):
+				l.ownedBy(at, claimKey(g.To.UID), g.To.String())
+			default:
+				l.add(GrantLeaked, "iplease "+lease.Name, at, fmt.Sprintf("it is granted to %s, which is gone", g.To),
+					"see whether tenure-controller runs and what it logs: it takes back what nobody has")
+			}
+		}
+	}
+}
+
+func claimKey(uid protocol.UID) string { return "claim " + string(uid) }
+
+func podKey(uid protocol.UID, iface string) string { return "pod " + string(uid) + " " + iface }
+
+// claims finds addresses in claims' status that no lease grants to the claim, and notes
+// whose they are said to be; and grants that the status does not name.
+func (l *look) claims() {
+	for i := range l.Claims {
+		c := &l.Claims[i]
+		object := fmt.Sprintf("ipamclaim %s/%s", c.Namespace, c.Name)
+		if len(c.Pools) == 0 && len(l.held[c.UID]) == 0 {
+			continue // another implementation's
+		}
+		for _, ip := range c.IPs {
+			if at, ok := l.granted(c.UID, ip.Addr()); ok {
+				l.ownedBy(at, claimKey(c.UID), "claim "+c.Namespace+"/"+c.Name)
+				continue
+			}
+			at, ok := l.placeOf(c.Pools, ip.Addr())
+			if ok {
+				l.ownedBy(at, claimKey(c.UID), "claim "+c.Namespace+"/"+c.Name)
+			} else {
+				at.addr = ip.Addr()
+			}
+			l.add(ClaimNotBacked, object, at, "its status names the address, and no lease grants it to this claim: agents do not serve it",
+				"somebody but Tenure has written the status, or a lease was deleted: delete the claim and let its owner make it again")
+		}
+		for at := range l.held[c.UID] {
+			if len(c.IPs) > 0 && !slices.ContainsFunc(c.IPs, func(ip netip.Prefix) bool { return ip.Addr() == at.addr }) {
+				l.add(GrantLeaked, object, at, "it is granted to this claim, whose status names other addresses",
+					"see whether tenure-controller runs and what it logs: it takes back what the status does not name")
+			}
+		}
+	}
+}
+
+// granted returns where an address is granted to a UID.
+func (l *look) granted(uid protocol.UID, a netip.Addr) (place, bool) {
+	for at := range l.held[uid] {
+		if at.addr == a {
+			return at, true
+		}
+	}
+	return place{}, false
+}
+
+// subLeases finds sub-leases that stand on no lease, and those of pods that are gone.
+func (l *look) subLeases() {
+	for i := range l.SubLeases {
+		s := &l.SubLeases[i]
+		object := "ipsublease " + s.Name
+		if s.Use != nil && len(l.held[s.Use.Claim.UID]) == 0 {
+			l.add(UseNotBacked, object, place{}, fmt.Sprintf("pod %s on node %s uses claim %s, to which no lease grants anything", s.Use.Pod, s.Node, s.Use.Claim),
+				"a lease was deleted by hand: delete the pod, then the claim, and let their owners make them again")
+		}
+		for _, g := range s.Granted {
+			at, ok := l.granted(s.UID, g.Addr)
+			if !ok {
+				at.addr = g.Addr
+				l.add(UseNotBacked, object, at, fmt.Sprintf("its status names the address, and lease %s does not grant it", g.Lease),
+					"a lease was deleted by hand: delete the pod, so that its node gives the sub-lease back")
+			}
+		}
+		pod := l.podOf(s)
+		if l.pod[pod.UID] == nil && l.Nodes[s.Node].UID != "" {
+			l.add(SubLeaseLeaked, object, place{}, fmt.Sprintf("node %s keeps it for pod %s, which is gone", s.Node, pod),
+				fmt.Sprintf("see what tenured on node %s logs: it gives back what no pod and no network namespace has", s.Node))
+		}
+	}
+}
+
+// podOf returns the pod that a sub-lease is for.
+func (l *look) podOf(s *protocol.SubLease) protocol.PodRef {
+	if s.Use != nil {
+		return s.Use.Pod
+	}
+	if s.Request != nil {
+		return s.Request.Pod
+	}
+	return protocol.PodRef{}
+}
+
+// pods finds pods' addresses that no lease backs, and notes whose the others are; and
+// addresses that nodes say to have given to pods which do not exist.
+func (l *look) pods() {
+	for i := range l.Pods {
+		p := &l.Pods[i]
+		if p.Leaving {
+			continue
+		}
+		for _, a := range p.Attachments {
+			for _, addr := range a.Addrs {
+				if at, ok := l.placeOf(a.Pools, addr); ok {
+					l.podHas(p, a.Interface, at)
+				}
+			}
+		}
+	}
+	for i := range l.Leases {
+		lease := &l.Leases[i]
+		for _, text := range lease.Published.Allocations {
+			words := strings.Fields(text) // address, namespace/pod, interface
+			if len(words) != 3 || l.named[words[1]] || l.Nodes[lease.Holder.Node].UID == "" {
+				continue
+			}
+			addr, err := netip.ParseAddr(words[0])
+			if err != nil {
+				continue
+			}
+			l.add(AllocationLeaked, "iplease "+lease.Name, place{lease.Pool, addr}, fmt.Sprintf("node %s has given it to pod %s, which is gone", lease.Holder.Node, words[1]),
+				fmt.Sprintf("see what tenured on node %s logs: it frees what no pod and no network namespace has", lease.Holder.Node))
+		}
+	}
+}
+
+// podHas looks at one address that a pod's status shows.
+func (l *look) podHas(p *Pod, iface string, at place) {
+	lease, pod := l.leaseAt(at), fmt.Sprintf("pod %s", p)
+	uids := []protocol.UID{p.UID, p.MirrorOf}
+	if lease != nil {
+		if g, ok := lease.GrantOf(at.addr); ok {
+			key := podKey(p.UID, iface)
+			if sub := l.sub[g.To.UID]; sub != nil && sub.Request != nil && slices.Contains(uids, sub.Request.Pod.UID) {
+				key = podKey(sub.Request.Pod.UID, sub.Request.Interface)
+			}
+			if slices.ContainsFunc(l.uses[g.To.UID], func(u *protocol.SubLease) bool { return slices.Contains(uids, u.Use.Pod.UID) }) {
+				key = claimKey(g.To.UID)
+			}
+			l.ownedBy(at, key, pod)
+			return
+		}
+	}
+	l.ownedBy(at, podKey(p.UID, iface), pod)
+	const remedy = "delete the pod: its address may be given to another"
+	switch {
+	case lease == nil:
+		l.add(PodNotBacked, pod, at, fmt.Sprintf("interface %s has it, and its block is not leased", iface), remedy)
+	case lease.Holder.Node != p.Node:
+		l.add(PodNotBacked, pod, at, fmt.Sprintf("interface %s has it, on node %s, and lease %s of its block is held by %s", iface, p.Node, lease.Name, lease.Holder), remedy)
+	}
+}

@@ -1,0 +1,238 @@
+package operator_test
+
+import (
+	"encoding/json"
+	"maps"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// A cluster in good order: a pod with an address of its node's block, one with a claim,
+// one that was granted an address, a claim that nobody uses, and another IPAM's claim.
+func inOrder(t *testing.T) *world {
+	w := newWorld(t)
+	own := w.lease("10.40.0.0/28", w.node)
+	w.published(own, "10.40.0.5 "+w.namespace+"/plain net1")
+	w.podWith("plain", "10.40.0.5")
+	vm, idle := w.claim("vm", "10.40.0.17/20"), w.claim("idle", "10.40.0.18/20")
+	pod := w.podWith("vm-1", "10.40.0.17")
+	w.use(vm, pod)
+	asked := w.podWith("asked", "10.40.0.19")
+	r := w.request(asked, v1alpha1.Granted{Address: "10.40.0.19", Lease: w.pool.Name + ".0a280010.28"})
+	w.lease("10.40.0.16/28", "", toClaim(vm, "10.40.0.17"), toClaim(idle, "10.40.0.18"), toRequest(r, "10.40.0.19"))
+	other := w.claim("other", "192.0.2.1/24")
+	other.Spec.Network = "ovn"
+	if err := kc.Update(t.Context(), other); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+func toRequest(s *v1alpha1.IPSubLease, addr string) v1alpha1.Grant {
+	return v1alpha1.Grant{Address: addr, To: v1alpha1.Grantee{Kind: v1alpha1.GranteeSubLease, UID: string(s.UID), Name: s.Name}}
+}
+
+func TestCheckFindsNothingInGoodOrder(t *testing.T) {
+	inOrder(t)
+	says(t, tenure(t, 0, "check", "--apart=0s"), "pools 1, leases 2, sub-leases 2, claims 2, pods 3, nodes 1: all is as it must be.")
+}
+
+// What check claims to find it finds, of a cluster that is otherwise in good order; and
+// it finds nothing else.
+func TestCheckFindsDamageI1I2I3I4X13(t *testing.T) {
+	ghost := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ghosts", Name: "gone", UID: "no-such-uid"}}
+	for _, tt := range []struct {
+		name   string
+		damage func(w *world)
+		rules  string
+		wrong  bool
+		words  []string // of what it says
+	}{
+		{"two pods with one address", func(w *world) { w.podWith("twin", "10.40.0.5") }, "TwoOwners", true, []string{"10.40.0.5", "/plain", "/twin"}},
+		{"a pod with a claim's address", func(w *world) { w.podWith("thief", "10.40.0.18") }, "TwoOwners", true, []string{"10.40.0.18", "/idle", "/thief"}},
+		{"a pod with what was granted to another", func(w *world) { w.podWith("thief", "10.40.0.19") }, "TwoOwners", true, []string{"10.40.0.19", "/asked", "/thief"}},
+		{"two claims that name one address", func(w *world) { w.claim("copy", "10.40.0.17/20") }, "TwoOwners ClaimNotBacked", true, []string{"10.40.0.17", "/vm", "/copy"}},
+		{"leases that overlap", func(w *world) { w.lease("10.40.0.8/29", w.node) }, "TwoLeases", true, []string{"10.40.0.8/29"}},
+		{"a pod whose block is not leased", func(w *world) { w.podWith("stray", "10.40.3.3") }, "PodNotBacked", true, []string{"10.40.3.3", "not leased"}},
+		{"a pod whose block is the cluster's", func(w *world) { w.podWith("stray", "10.40.0.20") }, "PodNotBacked", true, []string{"10.40.0.20", "held by the cluster"}},
+		{"a claim's status that nothing backs", func(w *world) { w.claim("forged", "10.40.4.4/20") }, "ClaimNotBacked", true, []string{"10.40.4.4", "/forged"}},
+		{"a use of a claim without a grant", func(w *world) { w.use(w.claim("bare"), w.podWith("bare-1", "10.40.0.6")) }, "UseNotBacked", true, []string{"/bare"}},
+		{"an answer without a grant", func(w *world) {
+			w.request(w.podWith("hope", "10.40.0.6"), v1alpha1.Granted{Address: "10.40.0.21", Lease: w.pool.Name + ".0a280010.28"})
+		}, "UseNotBacked", true, []string{"10.40.0.21"}},
+		{"a lease of a pool that is gone", func(w *world) {
+			p := *w.pool
+			w.pool.Name, w.pool.UID = "nowhere", "no-such-uid"
+			w.lease("10.41.0.0/28", "")
+			*w.pool = p
+		}, "PoolGone", true, []string{"nowhere.0a290000.28"}},
+		{"a lease of an earlier pool of the name", func(w *world) {
+			uid := w.pool.UID
+			w.pool.UID = "earlier"
+			w.lease("10.40.5.0/28", "")
+			w.pool.UID = uid
+		}, "PoolGone", true, []string{"earlier pool"}},
+		{"a node that is gone, and its seat", func(w *world) { w.lease("10.40.6.0/28", "vanished") }, "NodeGone", true, []string{"node vanished", "release-node"}},
+		{"a node that is silent", func(w *world) { w.quiet(time.Hour, 15*time.Minute) }, "NodeSilent", true, []string{"no heartbeat", "release-node"}},
+		{"a node without a seat", func(w *world) { w.unseat() }, "NodeSilent", true, []string{"no seat"}},
+		{"a store that nobody knows", func(w *world) {
+			store := w.store
+			w.store = "strange"
+			w.lease("10.40.7.0/28", w.node)
+			w.store = store
+		}, "StoreUnknown", true, []string{"store strange"}},
+		{"an earlier store of the node", func(w *world) {
+			seat := w.seat
+			seat.Former = []protocol.Former{{Store: "earlier", Machine: seat.Machine, Term: 1}}
+			seat.Turn++
+			if _, _, err := api.UpdateSeat(w.t.Context(), seat); err != nil {
+				w.t.Fatal(err)
+			}
+			store := w.store
+			w.store = "earlier"
+			w.lease("10.40.7.0/28", w.node)
+			w.store = store
+		}, "StoreFrozen", false, []string{"earlier store"}},
+		{"a grant of a claim that is gone", func(w *world) {
+			c := w.claim("brief")
+			w.lease("10.40.8.0/28", "", toClaim(c, "10.40.8.1"))
+			if err := kc.Delete(w.t.Context(), c); err != nil {
+				w.t.Fatal(err)
+			}
+		}, "GrantLeaked", false, []string{"10.40.8.1", "/brief", "--apart=1m0s"}},
+		{"a grant that the status does not name", func(w *world) {
+			c := w.claim("double", "10.40.8.2/20")
+			w.lease("10.40.8.0/28", "", toClaim(c, "10.40.8.2"), toClaim(c, "10.40.8.3"))
+		}, "GrantLeaked", false, []string{"10.40.8.3", "/double"}},
+		{"a use of a pod that is gone", func(w *world) {
+			c := w.claim("left", "10.40.8.4/20")
+			w.lease("10.40.8.0/28", "", toClaim(c, "10.40.8.4"))
+			w.use(c, ghost)
+		}, "SubLeaseLeaked", false, []string{"ghosts/gone"}},
+		{"an address of a pod that is gone", func(w *world) {
+			w.published(w.lease("10.40.9.0/28", w.node), "10.40.9.1 ghosts/gone net1")
+		}, "AllocationLeaked", false, []string{"10.40.9.1", "ghosts/gone"}},
+		{"an address outside the ranges", func(w *world) {
+			c := w.claim("moved", "10.99.0.1/20")
+			w.lease("10.99.0.0/28", "", toClaim(c, "10.99.0.1"))
+		}, "AddressOutside", false, []string{"10.99.0.1"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := inOrder(t)
+			tt.damage(w)
+			code := 0
+			if tt.wrong {
+				code = 3
+			}
+			out := tenure(t, code, "check", "--apart=0s")
+			says(t, out, tt.words...)
+			want := map[string]int{}
+			for rule := range strings.FieldsSeq(tt.rules) {
+				want[rule] = 1
+			}
+			if got := rules(t); !maps.Equal(got, want) {
+				t.Errorf("found %v; want %v\n%s", got, want, out)
+			}
+		})
+	}
+}
+
+// rules returns how many findings there are of each rule, as a program reads them.
+func rules(t *testing.T) map[string]int {
+	t.Helper()
+	cmd := command(t, "check", "--apart=0s", "-o", "json")
+	out, err := cmd.Output()
+	if cmd.ProcessState.ExitCode()%3 != 0 {
+		t.Fatal(err)
+	}
+	var answer struct {
+		Findings []struct{ Rule string }
+	}
+	if err := json.Unmarshal(out, &answer); err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]int{}
+	for _, f := range answer.Findings {
+		found[f.Rule]++
+	}
+	return found
+}
+
+// A node that is gone is no fault while its fence has not passed, and one where only
+// somebody's word helps.
+func TestCheckTellsWhatAGoneNodeWaitsFor(t *testing.T) {
+	for _, tt := range []struct {
+		name         string
+		quiet, fence time.Duration
+		confirmed    bool
+		code         int
+		words        []string
+	}{
+		{"time", 10 * time.Minute, 15 * time.Minute, false, 0, []string{"NOTE NodeGone", "takes them over at about"}},
+		{"the controller", time.Hour, 15 * time.Minute, false, 3, []string{"WRONG NodeGone", "longer than its fence"}},
+		{"a word, as the pool asks", time.Hour, 15 * time.Minute, true, 3, []string{"takeOver: Confirmed", "release-node"}},
+		{"a word, as there is no fence", time.Hour, 0, false, 3, []string{"fence is 0", "release-node"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t)
+			if tt.confirmed {
+				w.pool.Spec.TakeOver = v1alpha1.TakeOverConfirmed
+				if err := kc.Update(t.Context(), w.pool); err != nil {
+					t.Fatal(err)
+				}
+			}
+			w.lease("10.40.0.0/28", w.node)
+			w.quiet(tt.quiet, tt.fence)
+			w.nodeGone()
+			says(t, tenure(t, tt.code, "check", "--apart=0s"), tt.words...)
+		})
+	}
+}
+
+func TestSeeingItAll(t *testing.T) {
+	w := inOrder(t)
+	says(t, tenure(t, 0, "leases"), "NAME POOL BLOCK HOLDER USED FREE CEDED CLAIMS REQUESTS",
+		w.pool.Name+".0a280000.28 "+w.pool.Name+" 10.40.0.0/28 "+w.node+" 1 14 0 0 0",
+		w.pool.Name+".0a280010.28 "+w.pool.Name+" 10.40.0.16/28 the cluster 3 13 0 2 1")
+	if out := tenure(t, 0, "leases", "--node", w.node, "-o", "name"); out != "iplease.tenure.dev/"+w.pool.Name+".0a280000.28" {
+		t.Errorf("leases of the node: %s", out)
+	}
+	says(t, tenure(t, 0, "pools", w.pool.Name), "10.40.0.0/20", "the cluster 1 3 13 0 3 0 -", w.node+" 1 1 14 0 0 0 -")
+	says(t, tenure(t, 0, "claims", "-A", "--pool", w.pool.Name, "-o", "wide"), w.namespace+" vm lan - 10.40.0.17/20 - - "+w.pool.Name+" - vm-1 on "+w.node)
+	if out := tenure(t, 0, "claims", "-A", "--pool", w.pool.Name); strings.Contains(out, "192.0.2.1") {
+		t.Errorf("another's claim is shown as of the pool: %s", out)
+	}
+	says(t, tenure(t, 0, "who", "10.40.0.17"), "claim "+w.namespace+"/vm, used by pod "+w.namespace+"/vm-1 on node "+w.node)
+	says(t, tenure(t, 0, "who", "10.40.0.19"), "pod "+w.namespace+"/asked on node "+w.node, "sub-lease request-")
+	says(t, tenure(t, 0, "who", "10.40.0.5", "-o", "json"), `"owner": "Pod"`, `"pod": "plain"`)
+	says(t, tenure(t, 0, "__complete", "leases", "--pool", ""), w.pool.Name)
+	says(t, tenure(t, 0, "__complete", "pod", "-n", w.namespace, ""), "asked", "plain", "vm-1")
+	says(t, tenure(t, 0, "pod", "plain", "-n", w.namespace), "net1 "+w.namespace+"/lan 10.40.0.5 "+w.pool.Name+" - yes")
+}
+
+// A pod that is pending is told why.
+func TestPodTellsWhyItIsPending(t *testing.T) {
+	w := inOrder(t)
+	pod := w.podWith("late", "10.40.0.9")
+	pod.Annotations = map[string]string{"k8s.v1.cni.cncf.io/networks": `[{"name":"lan","ipam-claim-reference":"none-such"}]`}
+	if err := kc.Update(t.Context(), pod); err != nil {
+		t.Fatal(err)
+	}
+	create(t, &corev1.Event{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "late.1"}, Type: corev1.EventTypeWarning, Reason: "FailedCreatePodSandBox", Message: "code 11",
+		InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: w.namespace, Name: pod.Name, UID: pod.UID}, LastTimestamp: metav1.Now(), Count: 3,
+	})
+	sub := w.request(pod)
+	sub.Status.Refused = &v1alpha1.Refusal{Reason: v1alpha1.RefusedExhausted, Message: "nothing is left"}
+	setStatus(t, sub)
+	out := tenure(t, 3, "pod", "late", "-n", w.namespace)
+	says(t, out, "net1 "+w.namespace+"/lan - "+w.pool.Name+" none-such no", "claim none-such does not exist", "has not been opened", "refused: Exhausted: nothing is left",
+		"3 times, FailedCreatePodSandBox: code 11")
+}
