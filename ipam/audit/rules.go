@@ -186,17 +186,9 @@ func (l *look) pods() {
 // podHas looks at one address that a pod's status shows.
 func (l *look) podHas(p *Pod, iface string, at place) {
 	lease, pod := l.leaseAt(at), fmt.Sprintf("pod %s", p)
-	uids := []protocol.UID{p.UID, p.MirrorOf}
 	if lease != nil {
 		if g, ok := lease.GrantOf(at.addr); ok {
-			key := podKey(p.UID, iface)
-			if sub := l.sub[g.To.UID]; sub != nil && sub.Request != nil && slices.Contains(uids, sub.Request.Pod.UID) {
-				key = podKey(sub.Request.Pod.UID, sub.Request.Interface)
-			}
-			if slices.ContainsFunc(l.uses[g.To.UID], func(u *protocol.SubLease) bool { return slices.Contains(uids, u.Use.Pod.UID) }) {
-				key = claimKey(g.To.UID)
-			}
-			l.ownedBy(at, key, pod)
+			l.ownedBy(at, l.granteeKey(p, iface, g.To.UID), pod)
 			return
 		}
 	}
@@ -208,4 +200,18 @@ func (l *look) podHas(p *Pod, iface string, at place) {
 	case lease.Holder.Node != p.Node:
 		l.add(PodNotBacked, pod, at, fmt.Sprintf("interface %s has it, on node %s, and lease %s of its block is held by %s", iface, p.Node, lease.Name, lease.Holder), remedy)
 	}
+}
+
+// granteeKey is the key of the owner of what is granted to a UID, where that serves a
+// pod's interface: the claim that the pod uses, or the request that was made for it.
+// Else it is the pod's own, which is another's than the grant's.
+func (l *look) granteeKey(p *Pod, iface string, to protocol.UID) string {
+	uids := []protocol.UID{p.UID, p.MirrorOf}
+	if slices.ContainsFunc(l.uses[to], func(u *protocol.SubLease) bool { return slices.Contains(uids, u.Use.Pod.UID) }) {
+		return claimKey(to)
+	}
+	if sub := l.sub[to]; sub != nil && sub.Request != nil && slices.Contains(uids, sub.Request.Pod.UID) {
+		return podKey(sub.Request.Pod.UID, sub.Request.Interface)
+	}
+	return podKey(p.UID, iface)
 }
