@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/tenure-ipam/tenure/attach/journal"
 	"github.com/tenure-ipam/tenure/attach/plan"
@@ -21,6 +22,9 @@ import (
 // repetition has the others alone. When it returns nil the journal is gone. That
 // there is none is no error. netns may be empty or gone.
 //
+// What the runtime attached before it had the meta-plugin's configuration is undone as
+// well; see [Runner.detachEarlier].
+//
 // A damaged journal is undone by what the cache of results has; see [Runner.Recover].
 func (r *Runner) Detach(ctx context.Context, k journal.Key, netns string) error {
 	e, log, err := r.State.Open(k)
@@ -30,8 +34,11 @@ func (r *Runner) Detach(ctx context.Context, k journal.Key, netns string) error 
 	case errors.Is(err, fs.ErrNotExist):
 		// Somebody has removed the journal; of what the cache has, it was not the
 		// last trace.
-		_, err := r.detachCached(ctx, k, k.ContainerID+"."+k.IfName+".", netns)
-		return err
+		found, err := r.detachCached(ctx, k, k.ContainerID+"."+k.IfName+".", netns)
+		if found > 0 || err != nil {
+			return err
+		}
+		return r.detachEarlier(ctx, k, netns)
 	case err != nil:
 		return err
 	}
@@ -56,6 +63,36 @@ func (r *Runner) Detach(ctx context.Context, k journal.Key, netns string) error 
 		return errors.Join(err, forget(r.cacheFile(k), gone))
 	}
 	return errors.Join(durable.Remove(r.cacheFile(k)), durable.Remove(r.cacheFile(k)+cnicache.SuffixTemp), r.State.Remove(k))
+}
+
+// detachEarlier undoes what the runtime attached by itself before the meta-plugin's
+// configuration took the place of another one: of that the runtime has a record in its
+// own cache, by the earlier network's name, and calls nobody else for it.
+func (r *Runner) detachEarlier(ctx context.Context, k journal.Key, netns string) error {
+	dir := filepath.Join(filepath.Dir(r.State.Path), "results") // with the default stateDir, the CNI library's
+	names, err := durable.Names(dir)
+	if err != nil {
+		return fmt.Errorf("the runtime's cache of results: %w", err)
+	}
+	for _, name := range names {
+		if !strings.HasSuffix(name, "-"+k.ContainerID+"-"+k.IfName) {
+			continue
+		}
+		path := filepath.Join(dir, name)
+		records, err := cnicache.ReadRecords(path)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			fmt.Fprintf(r.Stderr, "tenure-attach: result in %s that does not read is passed over: %v\n", path, err)
+		}
+		for _, rec := range records {
+			if rec.NetworkName == k.Network || rec.ContainerID != k.ContainerID || rec.IfName != k.IfName {
+				continue // the meta-plugin's own, or by chance
+			}
+			if err := r.delKept(ctx, cached{rec, path}, netns); err != nil {
+				return failed(plan.Step{Name: rec.NetworkName, IfName: rec.IfName, Default: true}, "DEL", err)
+			}
+		}
+	}
+	return nil
 }
 
 // del undoes a step.
