@@ -17,10 +17,13 @@ const (
 	PodImage   = "tenure.dev/test/pod:1"
 )
 
-// ImagePrefix and ImageTag make the names of Tenure's own images.
+// ImagePrefix and a tag make the names of Tenure's own images. Both tags are of the same
+// source, and of programs that call themselves by them: what is upgraded to the next one,
+// and back, is every file and every process.
 const (
 	ImagePrefix = "tenure.dev/"
 	ImageTag    = "dev"
+	NextTag     = "next"
 )
 
 // BuildImages makes the images that a cluster with Tenure needs, and returns the
@@ -35,12 +38,16 @@ func BuildImages(ctx context.Context) (archive string, err error) {
 	if err := os.MkdirAll(built, 0o755); err != nil {
 		return "", err
 	}
-	images, err := image.Build(ctx, root, built, ImagePrefix, ImageTag, runtime.GOARCH)
-	if err != nil {
-		return "", err
+	var images []image.Image
+	for _, tag := range []string{ImageTag, NextTag} {
+		ours, err := image.Build(ctx, root, filepath.Join(built, tag), ImagePrefix, tag, runtime.GOARCH)
+		if err != nil {
+			return "", err
+		}
+		images = append(images, ours...)
 	}
 	pod := filepath.Join(built, "pod")
-	if err := image.Compile(ctx, root, pod, "./test/pod", runtime.GOARCH); err != nil {
+	if err := image.Compile(ctx, root, pod, "./test/pod", runtime.GOARCH, ImageTag); err != nil {
 		return "", err
 	}
 	for name, does := range map[string]string{PauseImage: "pause", PodImage: "serve"} {

@@ -35,6 +35,21 @@ func (c *Cluster) Install(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	return c.step("Tenure, by kubectl apply: installed and ready", func() error {
+		if _, err := c.Kubectl(ctx, "", "create", "-f", filepath.Join(root, "deploy/crds/upstream")); err != nil {
+			return err
+		}
+		return c.Upgrade(ctx, ImageTag)
+	})
+}
+
+// Upgrade applies the manifests with the images of a tag, and returns when all that runs
+// is of it.
+func (c *Cluster) Upgrade(ctx context.Context, tag string) error {
+	root, err := programs.Root()
+	if err != nil {
+		return err
+	}
 	dir := filepath.Join(c.dir, "install")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -43,23 +58,20 @@ func (c *Cluster) Install(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	text := fmt.Sprintf(overlay, from, ImagePrefix, ImageTag, bootFile)
+	text := fmt.Sprintf(overlay, from, ImagePrefix, tag, bootFile)
 	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o644); err != nil {
 		return err
 	}
-	return c.step("Tenure, by kubectl apply: installed and ready", func() error {
-		for _, args := range [][]string{
-			{"create", "-f", filepath.Join(root, "deploy/crds/upstream")},
-			{"apply", "-k", dir},
-			{"--namespace", "tenure-system", "rollout", "status", "--timeout=3m", "daemonset/tenured"},
-			{"--namespace", "tenure-system", "rollout", "status", "--timeout=3m", "deployment/tenure-controller"},
-		} {
-			if _, err := c.Kubectl(ctx, "", args...); err != nil {
-				return err
-			}
+	for _, args := range [][]string{
+		{"apply", "-k", dir},
+		{"--namespace", "tenure-system", "rollout", "status", "--timeout=3m", "daemonset/tenured"},
+		{"--namespace", "tenure-system", "rollout", "status", "--timeout=3m", "deployment/tenure-controller"},
+	} {
+		if _, err := c.Kubectl(ctx, "", args...); err != nil {
+			return err
 		}
-		return nil
-	})
+	}
+	return nil
 }
 
 // Kubeconfig returns the path of a kubeconfig with all rights, for use in the sandbox.

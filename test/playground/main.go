@@ -2,6 +2,7 @@
 // for a person to play with. `make cluster` builds what it needs and runs it.
 //
 //	playground up       brings it up, in the background, and says what to try
+//	playground up bare  likewise, without Tenure: for who wants to install it
 //	playground down     ends it; nothing of it is left
 //
 // Everything is in a sandbox that ends with the process in the background, however
@@ -28,18 +29,19 @@ const serveVerb = "serve"
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := run(ctx, append(os.Args[1:], "")[0]); err != nil {
+	if err := run(ctx, append(os.Args[1:], "", "")); err != nil {
 		fmt.Fprintln(os.Stderr, "playground:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, verb string) error {
+func run(ctx context.Context, args []string) error {
 	p, err := newPlace()
 	if err != nil {
 		return err
 	}
-	switch verb {
+	p.bare = args[1] == "bare"
+	switch args[0] {
 	case "up":
 		return p.up(ctx, os.Stdout)
 	case "down":
@@ -52,5 +54,5 @@ func run(ctx context.Context, verb string) error {
 		}
 		os.Exit(cluster.Main(func() int { return p.serve(ctx, os.Stdout) }))
 	}
-	return errors.New("usage: playground up | down")
+	return errors.New("usage: playground up [bare] | down")
 }

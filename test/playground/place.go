@@ -19,7 +19,10 @@ import (
 
 // A place is the directory of the playground's files. The process in the background
 // holds a lock on pid as long as it lives.
-type place struct{ root, dir string }
+type place struct {
+	root, dir string
+	bare      bool // without Tenure
+}
 
 func newPlace() (place, error) {
 	root, err := programs.Root()
@@ -78,7 +81,7 @@ func (p place) up(ctx context.Context, out io.Writer) error {
 		return err
 	}
 	defer log.Close()
-	cmd := exec.Command("/proc/self/exe", serveVerb)
+	cmd := exec.Command("/proc/self/exe", serveVerb, map[bool]string{true: "bare"}[p.bare])
 	cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = log, log, []*os.File{lock}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // a terminal's Ctrl-C is for up alone
 	if err := cmd.Start(); err != nil {
@@ -172,6 +175,18 @@ func (p place) whatToTry() string {
 	kubectl, err := programs.Find("kubectl")
 	if err != nil {
 		kubectl = "kubectl"
+	}
+	if p.bare {
+		return fmt.Sprintf(`A Kubernetes cluster of two nodes, without Tenure. Its nodes have images of Tenure with the
+tags %[4]s and %[5]s, so that what docs/install.md says can be tried on it:
+
+    export KUBECONFIG=%[1]s PATH=%[2]s:%[2]s/tools:%[3]s:$PATH
+    make install ATTACH=yes
+
+To end it:
+
+    make cluster-down
+`, p.kubeconfig(), filepath.Join(p.root, "bin"), filepath.Dir(kubectl), cluster.ImageTag, cluster.NextTag)
 	}
 	return fmt.Sprintf(`A Kubernetes cluster of two nodes, with Tenure. Try:
 

@@ -67,11 +67,13 @@ func (p place) hold(ctx context.Context, out io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, c.Stop()) }()
-	if err := c.Install(ctx); err != nil {
-		return err
-	}
-	if _, err := c.Kubectl(ctx, example, "apply", "-f", "-"); err != nil {
-		return err
+	if !p.bare {
+		if err := c.Install(ctx); err != nil {
+			return err
+		}
+		if _, err := c.Kubectl(ctx, example, "apply", "-f", "-"); err != nil {
+			return err
+		}
 	}
 	if err := p.handOut(c); err != nil {
 		return err

@@ -1,0 +1,152 @@
+package e2e_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"maps"
+	"net/netip"
+	"os"
+	"sync"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tenure-ipam/tenure/test/cluster"
+)
+
+var _ = Describe("An upgrade by one version, and the way back,", func() {
+	It("happen while pods come and go: none fails, and none has another's address", func(ctx context.Context) {
+		s := newSite(ctx)
+		s.network(ctx, "lan", "10.60.0.0/24", acrossNodes)
+		var stay []*corev1.Pod
+		for i := range 2 * len(c.Nodes) {
+			stay = append(stay, s.start(ctx, fmt.Sprintf("stay-%d", i), c.Nodes[i%len(c.Nodes)].Name, "lan"))
+		}
+		awaitRunning(ctx, stay...)
+		had := map[string]netip.Prefix{}
+		for _, p := range stay {
+			had[p.Name] = addresses(ctx, p)["net1"]
+		}
+		DeferCleanup(func(ctx context.Context) { // also where this ends before it does so
+			Expect(c.Upgrade(ctx, cluster.ImageTag)).To(Succeed())
+		})
+
+		old := installed()
+		came := s.traffic(ctx, had, func() { Expect(c.Upgrade(ctx, cluster.NextTag)).To(Succeed()) })
+		Expect(came).To(BeNumerically(">", 0), "pods that came during the upgrade")
+		Expect(images(ctx)).To(HaveEach(HaveSuffix(":" + cluster.NextTag)))
+		for file, next := range installed() {
+			Expect(next).NotTo(Equal(old[file]), "the next version's plugin is at %s", file)
+		}
+		between := s.run(ctx, "between", c.Nodes[0].Name, "lan") // made by the next version, ended by this one
+
+		came = s.traffic(ctx, had, func() { Expect(c.Upgrade(ctx, cluster.ImageTag)).To(Succeed()) })
+		Expect(came).To(BeNumerically(">", 0), "pods that came during the downgrade")
+		Expect(images(ctx)).To(HaveEach(HaveSuffix(":" + cluster.ImageTag)))
+		Expect(installed()).To(Equal(old))
+
+		for _, p := range stay {
+			Expect(addresses(ctx, p)).To(HaveKeyWithValue("net1", had[p.Name]), "%s keeps its address", p.Name)
+		}
+		for _, p := range append(stay, between) {
+			stop(ctx, p)
+		}
+	})
+})
+
+// traffic has pods of lan come and go on every node while do is done, and returns how
+// many came. All of them run at last, none with an address that another has that is
+// there: one of taken, or the last few of each node.
+func (s site) traffic(ctx context.Context, taken map[string]netip.Prefix, do func()) (came int) {
+	GinkgoHelper()
+	const atOnce = 3 // on each node
+	t := tenants{has: map[netip.Prefix]string{}}
+	for name, at := range taken {
+		t.enter(name, at)
+	}
+	done := make(chan struct{})
+	var nodes sync.WaitGroup
+	for _, n := range c.Nodes {
+		nodes.Go(func() {
+			defer GinkgoRecover()
+			var there []*corev1.Pod
+			for i, ended := 0, false; !ended || len(there) > 0; i++ {
+				select {
+				case <-done:
+					ended = true
+				default:
+					p := s.run(ctx, fmt.Sprintf("come-%s-%d", n.Name, i), n.Name, "lan")
+					t.enter(p.Name, addresses(ctx, p)["net1"])
+					there = append(there, p)
+				}
+				if len(there) > atOnce || ended && len(there) > 0 {
+					t.leave(there[0].Name)
+					stop(ctx, there[0])
+					there = there[1:]
+				}
+			}
+		})
+	}
+	func() {
+		defer nodes.Wait()
+		defer close(done)
+		do()
+	}()
+	return t.came - len(taken)
+}
+
+// tenants are the pods that are there, by their addresses.
+type tenants struct {
+	mu   sync.Mutex
+	has  map[netip.Prefix]string
+	came int
+}
+
+// enter fails the spec where another has the address.
+func (t *tenants) enter(name string, at netip.Prefix) {
+	GinkgoHelper()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	Expect(at.IsValid()).To(BeTrue(), "%s has an address of lan", name)
+	Expect(t.has).NotTo(HaveKey(at), "the address of %s", name)
+	t.has[at] = name
+	t.came++
+}
+
+// leave is called before the pod ends: from then on another one may have its address.
+func (t *tenants) leave(name string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	maps.DeleteFunc(t.has, func(_ netip.Prefix, who string) bool { return who == name })
+}
+
+// images returns the images of Tenure's pods.
+func images(ctx context.Context) (names []string) {
+	GinkgoHelper()
+	var pods corev1.PodList
+	Expect(kube.List(ctx, &pods, client.InNamespace("tenure-system"))).To(Succeed())
+	for _, p := range pods.Items {
+		if p.DeletionTimestamp == nil {
+			names = append(names, p.Spec.Containers[0].Image)
+		}
+	}
+	return names
+}
+
+// installed returns the checksums of the plugins on the nodes, by their paths.
+func installed() map[string]string {
+	GinkgoHelper()
+	files := map[string]string{}
+	for _, n := range c.Nodes {
+		for _, name := range []string{"tenure", "tenure-attach"} {
+			path := n.Path("/opt/cni/bin/" + name)
+			text, err := os.ReadFile(path)
+			Expect(err).NotTo(HaveOccurred())
+			files[path] = fmt.Sprintf("%x", sha256.Sum256(text))
+		}
+	}
+	return files
+}
