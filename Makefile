@@ -73,6 +73,21 @@ images: ## Make Tenure's container images into bin/images, without a container e
 	@mkdir -p bin/images
 	go run ./deploy/image/build $(ARGS) bin/images
 
+# What push makes the images for.
+ARCH ?= amd64,arm64
+
+.PHONY: push
+push: $(CRANE) ## Make the images and push them, as REGISTRY/tenured:TAG and …/tenure-controller:TAG; ARCH=amd64,arm64
+	@mkdir -p bin/images
+	go run ./deploy/image/build -prefix '$(REGISTRY)/' -tag '$(TAG)' -arch '$(ARCH)' bin/images
+	@for image in tenured tenure-controller; do \
+		layout=bin/images/$$image.layout; \
+		rm -rf "$$layout"; mkdir "$$layout"; \
+		tar -xf bin/images/$$image.tar -C "$$layout"; \
+		$(CRANE) push "$$layout" '$(REGISTRY)'/$$image:'$(TAG)'; \
+		rm -rf "$$layout"; \
+	done
+
 .PHONY: test
 test: lint generate-check test-unit test-integration ## All that CI enforces
 
@@ -87,9 +102,9 @@ test-integration: root rig $(HELM) $(CRANE) ## Tests against a real control plan
 	go test -p 1 -timeout $(TIMEOUT) $(ARGS) $(INTEGRATION)
 
 .PHONY: cluster
-cluster: root build rig-nodes ## Bring up a real cluster with Tenure on this machine, to play with; says what to try
+cluster: root build rig-nodes ## Bring up a real cluster with Tenure on this machine, to play with; ARGS=bare: without Tenure
 	@$(GO_BUILD) -o bin/playground ./test/playground
-	@bin/playground up
+	@bin/playground up $(ARGS)
 
 .PHONY: cluster-down
 cluster-down: root ## End the cluster of make cluster; nothing of it is left

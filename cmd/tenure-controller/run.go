@@ -51,6 +51,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stderr 
 	if err != nil {
 		return err
 	}
+	log.InfoContext(ctx, "tenure-controller starts", "version", version)
 	c, err := controller.New(opts.controller, rc, log)
 	if err != nil {
 		return err

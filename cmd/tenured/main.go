@@ -10,6 +10,9 @@ import (
 	"syscall"
 )
 
+// version is set by the build.
+var version = "development"
+
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

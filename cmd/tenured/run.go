@@ -73,6 +73,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	if err != nil {
 		return err
 	}
+	log.InfoContext(ctx, "tenured starts", "version", version)
 	d, err := daemon.New(opts.daemon, rc, log)
 	if err != nil {
 		return err

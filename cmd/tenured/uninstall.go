@@ -110,29 +110,8 @@ func (n node) clean(ctx context.Context, out io.Writer) error {
 // which the runtime itself detaches by the configuration that comes next. An attachment
 // whose network namespace is gone is nobody's any more.
 func (n node) users() (users []string, err error) {
-	path := filepath.Join(n.state, "agent", "store.db")
-	if _, err := os.Stat(path); err == nil {
-		s, err := store.Open(path, store.Options{ReadOnly: true})
-		if errors.Is(err, store.ErrLocked) {
-			return nil, errors.New("the agent of this node runs: it must have ended")
-		}
-		if err != nil {
-			return nil, err
-		}
-		err = s.View(func(tx *store.Tx) error {
-			for a, err := range tx.Attachments() {
-				if err != nil {
-					return err
-				}
-				if exists(a.Netns) {
-					users = append(users, fmt.Sprintf("%s %s (%s)", a.Pod, a.IfName, a.Network))
-				}
-			}
-			return nil
-		})
-		if err := errors.Join(err, s.Close()); err != nil {
-			return nil, err
-		}
+	if users, err = n.storeUsers(); err != nil {
+		return nil, err
 	}
 	entries, unread, err := journal.Dir{Path: n.cniState}.List(time.Now())
 	if err := errors.Join(append(unread, err)...); err != nil {
@@ -144,6 +123,34 @@ func (n node) users() (users []string, err error) {
 		}
 	}
 	return users, nil
+}
+
+// storeUsers returns those of users that the agent's store has; none where there is no
+// store.
+func (n node) storeUsers() (users []string, err error) {
+	path := filepath.Join(n.state, "agent", "store.db")
+	if !exists(path) {
+		return nil, nil
+	}
+	s, err := store.Open(path, store.Options{ReadOnly: true})
+	if errors.Is(err, store.ErrLocked) {
+		return nil, errors.New("the agent of this node runs: it must have ended")
+	}
+	if err != nil {
+		return nil, err
+	}
+	err = s.View(func(tx *store.Tx) error {
+		for a, err := range tx.Attachments() {
+			if err != nil {
+				return err
+			}
+			if exists(a.Netns) {
+				users = append(users, fmt.Sprintf("%s %s (%s)", a.Pod, a.IfName, a.Network))
+			}
+		}
+		return nil
+	})
+	return users, errors.Join(err, s.Close())
 }
 
 // removeConfiguration removes the file that the agent keeps, unless it is another's.

@@ -32,7 +32,7 @@ func Build(ctx context.Context, root, dir, prefix, tag string, archs ...string) 
 			v := Variant{Arch: arch, Programs: map[string]string{}, Entrypoint: []string{"/" + o.Name}, User: o.user}
 			for _, name := range o.programs {
 				file := filepath.Join(dir, arch, name)
-				if err := Compile(ctx, root, file, "./cmd/"+name, arch); err != nil {
+				if err := Compile(ctx, root, file, "./cmd/"+name, arch, tag); err != nil {
 					return nil, err
 				}
 				v.Programs[name] = file
@@ -45,9 +45,9 @@ func Build(ctx context.Context, root, dir, prefix, tag string, archs ...string) 
 }
 
 // Compile makes the program pkg of the module in root for arch, static and without
-// anything of this machine.
-func Compile(ctx context.Context, root, file, pkg, arch string) error {
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -buildid=", "-o", file, pkg)
+// anything of this machine. It calls itself version.
+func Compile(ctx context.Context, root, file, pkg, arch, version string) error {
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -buildid= -X main.version="+version, "-o", file, pkg)
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch)
 	if said, err := cmd.CombinedOutput(); err != nil {

@@ -16,7 +16,8 @@ import (
 )
 
 // holders says who has addresses, or networks that only Tenure can take back, and how
-// many leases there are besides that nobody is known to use.
+// many leases and sub-leases there are besides that nobody is known to use. Leases say
+// with some delay who uses them: what they say of pods that are gone does not count.
 func (c *cluster) holders(ctx context.Context, agent *appsv1.DaemonSet) (held []string, idle int, err error) {
 	var leases v1alpha1.IPLeaseList
 	var subs v1alpha1.IPSubLeaseList
@@ -25,33 +26,44 @@ func (c *cluster) holders(ctx context.Context, agent *appsv1.DaemonSet) (held []
 			return nil, 0, fmt.Errorf("ask who has addresses: %w", err)
 		}
 	}
+	var pods corev1.PodList
+	if err := c.List(ctx, &pods); err != nil {
+		return nil, 0, fmt.Errorf("list the pods: %w", err)
+	}
+	there := map[string]bool{}
+	for _, p := range pods.Items {
+		there[p.Namespace+"/"+p.Name] = true
+	}
 	for _, l := range leases.Items {
-		users := holdersOf(l)
+		users := holdersOf(l, there)
 		held = append(held, users...)
 		if len(users) == 0 && l.Spec.Holder.Kind == v1alpha1.HolderNode {
 			idle++
 		}
 	}
 	for _, s := range subs.Items {
-		if u := s.Spec.Use; u != nil {
+		if u := s.Spec.Use; u != nil && there[u.Pod.Namespace+"/"+u.Pod.Name] {
 			held = append(held, fmt.Sprintf("pod %s/%s uses claim %s", u.Pod.Namespace, u.Pod.Name, u.Claim.Name))
 		} else {
 			idle++
 		}
 	}
-	attached, err := c.attached(ctx, agent)
-	held = append(held, attached...)
+	if agent != nil && hostPath(agent, confVolume) != "" {
+		held = append(held, attached(pods.Items)...)
+	}
 	slices.Sort(held)
-	return slices.Compact(held), idle, err
+	return slices.Compact(held), idle, nil
 }
 
-// holdersOf says who has addresses of a lease.
-func holdersOf(l v1alpha1.IPLease) (held []string) {
+// holdersOf says who has addresses of a lease, of the pods that are there.
+func holdersOf(l v1alpha1.IPLease, there map[string]bool) (held []string) {
 	for _, a := range l.Status.Allocations {
 		address, who, _ := strings.Cut(a, " ")
-		held = append(held, fmt.Sprintf("pod %s has %s of pool %s", who, address, l.Spec.Pool))
+		if pod, ifName, _ := strings.Cut(who, " "); there[pod] {
+			held = append(held, fmt.Sprintf("pod %s has %s of pool %s (%s)", pod, address, l.Spec.Pool, ifName))
+		}
 	}
-	if used := l.Status.Used; len(held) == 0 && used != nil && *used > 0 {
+	if used := l.Status.Used; len(l.Status.Allocations) == 0 && used != nil && *used > 0 {
 		held = append(held, fmt.Sprintf("pods on node %s have %d addresses of pool %s", l.Spec.Holder.Node, *used, l.Spec.Pool))
 	}
 	for _, g := range l.Spec.Grants {
@@ -66,19 +78,12 @@ func holdersOf(l v1alpha1.IPLease) (held []string) {
 
 // attached says which pods tenure-attach has given more networks than the default one:
 // whoever's addresses they have there, only tenure-attach detaches them.
-func (c *cluster) attached(ctx context.Context, agent *appsv1.DaemonSet) (held []string, err error) {
-	if agent == nil || hostPath(agent, confVolume) == "" {
-		return nil, nil
-	}
-	var pods corev1.PodList
-	if err := c.List(ctx, &pods); err != nil {
-		return nil, fmt.Errorf("list the pods: %w", err)
-	}
-	for _, p := range pods.Items {
+func attached(pods []corev1.Pod) (held []string) {
+	for _, p := range pods {
 		ended := p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 		if networks := p.Annotations[nad.NetworkAttachmentAnnot]; networks != "" && !p.Spec.HostNetwork && p.Spec.NodeName != "" && !ended {
 			held = append(held, fmt.Sprintf("pod %s/%s on node %s is attached to networks of its own", p.Namespace, p.Name, p.Spec.NodeName))
 		}
 	}
-	return held, nil
+	return held
 }

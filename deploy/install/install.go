@@ -50,7 +50,7 @@ func (c *cluster) refuseHelms(ctx context.Context) error {
 		return fmt.Errorf("ask for what is installed: %w", err)
 	}
 	if release := agent.Annotations["meta.helm.sh/release-name"]; release != "" {
-		return fmt.Errorf("Helm has installed Tenure here: use helm upgrade --namespace %s %s deploy/chart", namespace, release) //nolint:staticcheck // a name begins it
+		return fmt.Errorf("Helm has installed Tenure here: use helm upgrade --namespace %s %s deploy/chart", namespace, release)
 	}
 	return nil
 }

@@ -74,7 +74,7 @@ func (c *cluster) await(ctx context.Context, r rollout) error {
 		}
 		if time.Since(better) > c.timeout {
 			if len(troubles) == 0 {
-				troubles = []string{"its pods do not say why"}
+				troubles = []string{fmt.Sprintf("its pods do not say why; see kubectl --namespace %s describe pods", namespace)}
 			}
 			return fmt.Errorf("%s: nothing has got better for %v, %d of %d are ready: %s", r.name, c.timeout, p.ready, p.wanted, strings.Join(troubles, "; "))
 		}

@@ -77,8 +77,8 @@ func (c *cluster) settle(ctx context.Context, agent *appsv1.DaemonSet, force boo
 			return err
 		}
 		if len(held) > 0 && !force {
-			return fmt.Errorf("in use, nothing was removed:\n  %s\nDelete those first. FORCE=1 removes Tenure all the same: such pods keep their interfaces, nobody "+
-				"remembers their addresses, and they do not end until their nodes are restarted", strings.Join(abridged(held), "\n  "))
+			return fmt.Errorf("in use, nothing was removed:\n  %s\nDelete those first. FORCE=1 removes Tenure all the same: such pods keep their interfaces, and nobody "+
+				"remembers their addresses; where Multus attached them, they cannot end, as the plugin is gone that their end calls", strings.Join(abridged(held), "\n  "))
 		}
 		if force || idle == 0 {
 			for _, h := range abridged(held) {

@@ -1,0 +1,179 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/tenure-ipam/tenure/attach/facts"
+	"github.com/tenure-ipam/tenure/attach/journal"
+	"github.com/tenure-ipam/tenure/attach/plan"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+	"github.com/tenure-ipam/tenure/ipam/store"
+)
+
+// installed makes a node's directories with all that Tenure puts there, and beside it
+// what is others', and returns the flags that name them.
+func installed(t *testing.T) (dir string, flags []string) {
+	t.Helper()
+	dir = t.TempDir()
+	for name, text := range map[string]string{
+		"bin/tenure": "1", "bin/tenure-attach": "1", "bin/.tenure.new": "half", "bin/bridge": "1",
+		"conf/00-tenure.conflist": `{"plugins": [{"type": "tenure-attach"}]}`, "conf/10-pods.conflist": "{}",
+		"state/journal/x": "1", "state/local/jobs.db": "1", "run/agent.lock": "1",
+		"cni/tenure-attach/default": "{}", "cni/networks/pods/10.0.0.1": "1",
+	} {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	in := func(name string) string { return filepath.Join(dir, name) }
+	return dir, []string{
+		"uninstall", "--bin", in("bin"), "--conf", in("conf/00-tenure.conflist"), "--state", in("state"),
+		"--run", in("run"), "--attach-state", in("cni/tenure-attach"),
+	}
+}
+
+// files returns the regular files below dir.
+func files(t *testing.T, dir string) (found []string) {
+	t.Helper()
+	err := filepath.Walk(dir, func(path string, info os.FileInfo, err error) error {
+		if err == nil && info.Mode().IsRegular() {
+			rel, _ := filepath.Rel(dir, path)
+			found = append(found, rel)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+func call(t *testing.T, args ...string) (said string, err error) {
+	t.Helper()
+	var out, stderr bytes.Buffer
+	err = run(t.Context(), args, none, &out, &stderr)
+	return out.String(), err
+}
+
+// others is what is left of a node of which everything of Tenure's has been removed.
+const others = "bin/bridge cni/networks/pods/10.0.0.1 conf/10-pods.conflist state/local/jobs.db"
+
+// attachment puts one into the agent's store, of a pod whose network namespace is at a
+// path.
+func attachment(t *testing.T, dir, netns string) *store.Store {
+	t.Helper()
+	s, err := store.Open(filepath.Join(dir, "state/agent/store.db"), store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	err = s.Update(t.Context(), func(tx *store.Tx) error {
+		return tx.PutAttachment(store.Attachment{
+			Key: store.Key{Network: "lan", ContainerID: "c1", IfName: "net1"}, Pod: protocol.PodRef{Namespace: "shop", Name: "web", UID: "u1"}, Netns: netns,
+		})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestUninstall(t *testing.T) {
+	dir, flags := installed(t)
+	// A pod's that is gone stands in nobody's way.
+	if err := attachment(t, dir, filepath.Join(dir, "gone")).Close(); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the second time there is nothing to do
+		if said, err := call(t, flags...); err != nil {
+			t.Fatalf("%v after\n%s", err, said)
+		}
+		if left := strings.Join(files(t, dir), " "); left != others {
+			t.Errorf("left are %s; want what is others', %s", left, others)
+		}
+	}
+}
+
+// TestUninstallRefuses: while a pod needs Tenure for its end, all of it stays, and the
+// pod is named; by force it goes.
+func TestUninstallRefuses(t *testing.T) {
+	for name, tt := range map[string]struct {
+		use  func(t *testing.T, dir, netns string)
+		want string
+	}{
+		"an address": {func(t *testing.T, dir, netns string) {
+			t.Helper()
+			if err := attachment(t, dir, netns).Close(); err != nil {
+				t.Fatal(err)
+			}
+		}, "shop/web net1 (lan)"},
+		"further networks": {func(t *testing.T, dir, netns string) {
+			t.Helper()
+			log, err := journal.Dir{Path: filepath.Join(dir, "cni/tenure-attach")}.Create(journal.Head{
+				Key: journal.Key{ContainerID: "c1", Network: "tenure", IfName: "eth0"}, Netns: netns,
+				Plan: plan.Plan{Pod: facts.PodRef{Namespace: "shop", Name: "web"}, Steps: make([]plan.Step, 2)},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := log.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}, "shop/web (2 networks)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, flags := installed(t)
+			tt.use(t, dir, filepath.Join(dir, "bin")) // a path that exists
+			before := files(t, dir)
+			_, err := call(t, flags...)
+			if err == nil || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), "nothing was removed") {
+				t.Errorf("got %v; want it refused for %s", err, tt.want)
+			}
+			if after := files(t, dir); strings.Join(after, " ") != strings.Join(before, " ") {
+				t.Errorf("left are %q; want all of %q", after, before)
+			}
+			said, err := call(t, append(flags, "--force")...)
+			if err != nil || !strings.Contains(said, tt.want) {
+				t.Errorf("by force: %v, says\n%s; want it to name %s", err, said, tt.want)
+			}
+			if left := strings.Join(files(t, dir), " "); left != others {
+				t.Errorf("left are %s; want what is others', %s", left, others)
+			}
+		})
+	}
+}
+
+func TestUninstallWaitsForNoRunningAgent(t *testing.T) {
+	dir, flags := installed(t)
+	attachment(t, dir, filepath.Join(dir, "bin"))
+	if _, err := call(t, flags...); err == nil || !strings.Contains(err.Error(), "agent of this node runs") {
+		t.Errorf("got %v; want it to say that the agent runs", err)
+	}
+}
+
+// TestUninstallLeavesOthersConfiguration: by the name of Tenure's may lie another's.
+func TestUninstallLeavesOthersConfiguration(t *testing.T) {
+	dir, flags := installed(t)
+	path := filepath.Join(dir, "conf/00-tenure.conflist")
+	if err := os.WriteFile(path, []byte(`{"plugins": [{"type": "bridge"}]}`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if said, err := call(t, flags...); err != nil || !strings.Contains(said, "not Tenure's") {
+		t.Errorf("%v, says\n%s", err, said)
+	}
+	if _, err := os.Stat(path); err != nil {
+		t.Error(err)
+	}
+}

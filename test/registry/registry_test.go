@@ -1,0 +1,143 @@
+// Package registry_test proves that the images of Tenure get into a registry as they are
+// made: on a registry server of go-containerregistry.
+package registry_test
+
+import (
+	"archive/tar"
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/tenure-ipam/tenure/test/programs"
+)
+
+// serve runs a registry until the test ends, and returns crane's path and the registry's
+// address.
+func serve(t *testing.T) (crane, address string) {
+	t.Helper()
+	crane, err := programs.Tool("crane")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), crane, "registry", "serve", "--address", "127.0.0.1:0")
+	said, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Wait() }) // it has been killed
+	port := regexp.MustCompile(`serving on port (\d+)`)
+	lines := bufio.NewScanner(said)
+	for lines.Scan() {
+		if m := port.FindStringSubmatch(lines.Text()); m != nil {
+			go func() { _, _ = io.Copy(io.Discard, said) }() // it logs every request
+			return crane, "127.0.0.1:" + m[1]
+		}
+	}
+	t.Fatalf("the registry does not say its port: %v", lines.Err())
+	return "", ""
+}
+
+// output returns what a program prints that is run in the repository.
+func output(t *testing.T, name string, args ...string) []byte {
+	t.Helper()
+	root, err := programs.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out, said bytes.Buffer
+	cmd := exec.CommandContext(t.Context(), name, args...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = root, &out, &said
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("%s %v: %v\n%s", name, args, err, said.Bytes())
+	}
+	return out.Bytes()
+}
+
+// TestPush: make push puts both images under the names that make install gives them, for
+// the architectures that are asked for, with the programs that the manifests run.
+func TestPush(t *testing.T) {
+	crane, address := serve(t)
+	const tag = "v1.2.3"
+	output(t, "make", "push", "REGISTRY="+address+"/net", "TAG="+tag, "ARCH="+runtime.GOARCH)
+	root, err := programs.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string][]string{
+		"tenured": {"tenure", "tenure-attach", "tenured"}, "tenure-controller": {"tenure-controller"},
+	} {
+		ref := address + "/net/" + name + ":" + tag
+		var index struct {
+			Manifests []struct {
+				Platform struct{ Architecture, OS string }
+			}
+		}
+		if err := json.Unmarshal(output(t, crane, "manifest", ref), &index); err != nil {
+			t.Fatal(err)
+		}
+		if len(index.Manifests) != 1 || index.Manifests[0].Platform.Architecture != runtime.GOARCH || index.Manifests[0].Platform.OS != "linux" {
+			t.Errorf("%s is for %+v; want linux on %s", ref, index.Manifests, runtime.GOARCH)
+		}
+		packed := programsIn(t, output(t, crane, "export", ref, "-"))
+		if got := keys(packed); !slices.Equal(got, want) {
+			t.Errorf("%s has %q; want %q", ref, got, want)
+		}
+		for program, content := range packed {
+			built, err := os.ReadFile(filepath.Join(root, "bin/images/programs", runtime.GOARCH, program))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !bytes.Equal(built, content) {
+				t.Errorf("%s: %s is not the one that was built", ref, program)
+			}
+			if !bytes.Contains(content, []byte(tag)) {
+				t.Errorf("%s: %s does not call itself %s", ref, program, tag)
+			}
+		}
+	}
+	if left, err := filepath.Glob(filepath.Join(root, "bin/images/*.layout")); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
+// programsIn returns the files of a container's file system.
+func programsIn(t *testing.T, archive []byte) map[string][]byte {
+	t.Helper()
+	found := map[string][]byte{}
+	for r := tar.NewReader(bytes.NewReader(archive)); ; {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return found
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if h.Typeflag != tar.TypeReg {
+			continue
+		}
+		if found[strings.TrimPrefix(h.Name, "/")], err = io.ReadAll(r); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func keys(files map[string][]byte) (names []string) {
+	for name := range files {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
