@@ -166,6 +166,11 @@ func create(t *testing.T, r schema.GroupVersionResource, text string) *unstructu
 		t.Fatalf("create: %v\n%s", err, text)
 	}
 	t.Cleanup(func() {
+		// What people must say first where they delete a lease or a sub-lease.
+		const confirmed = `{"metadata":{"annotations":{"tenure.dev/deletion":"confirmed"}}}`
+		if _, err := cluster.Resource(r).Patch(context.Background(), o.GetName(), "application/merge-patch+json", []byte(confirmed), metav1.PatchOptions{}); err != nil {
+			t.Errorf("confirm deletion: %v", err)
+		}
 		if err := cluster.Resource(r).Delete(context.Background(), o.GetName(), metav1.DeleteOptions{}); err != nil {
 			t.Errorf("delete: %v", err)
 		}

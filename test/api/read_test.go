@@ -107,7 +107,7 @@ func TestGoTypes(t *testing.T) {
 	tests := []client.Object{
 		&v1alpha1.IPPool{ObjectMeta: meta("lan"), Spec: v1alpha1.IPPoolSpec{
 			Ranges:    []v1alpha1.Range{{CIDR: "10.0.0.0/24", Start: "10.0.0.10", End: "10.0.0.99", Exclude: []string{"10.0.0.11"}, StaticOnly: []string{"10.0.0.12"}, Gateway: "10.0.0.1"}},
-			BlockSize: new(int32(4)), Routes: []v1alpha1.Route{{Dst: "0.0.0.0/0", GW: "10.0.0.1"}}, Domain: "vlan", TakeOver: v1alpha1.TakeOverConfirmed,
+			BlockSize: new(int32(4)), Routes: []v1alpha1.Route{{Dst: "0.0.0.0/0", GW: "10.0.0.1"}}, Domain: "vlan", TakeOver: v1alpha1.TakeOverConfirmed, Access: v1alpha1.AccessRBAC,
 			DNS: &v1alpha1.DNS{Nameservers: []string{"10.0.0.53"}, Domain: "lab", Search: []string{"lab"}, Options: []string{"ndots:2"}},
 		}},
 		&v1alpha1.IPLease{ObjectMeta: meta("lan.0a000040.26"), Spec: v1alpha1.IPLeaseSpec{

@@ -126,6 +126,9 @@ func TestNodeEvents(t *testing.T) {
 		if !l.Block.Contains(used) {
 			continue
 		}
+		marked := &v1alpha1.IPLease{ObjectMeta: metav1.ObjectMeta{Name: l.Name}}
+		confirmDeletion(t, marked)
+		l.Revision = protocol.Revision(marked.ResourceVersion)
 		if out, err := api.DeleteLease(t.Context(), l.Meta); out != protocol.Done {
 			t.Fatal(out, err)
 		}

@@ -16,9 +16,11 @@ import (
 	authentication "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/attach/facts"
 	"github.com/tenure-ipam/tenure/ipam/cluster"
 	"github.com/tenure-ipam/tenure/ipam/daemon"
@@ -175,9 +177,23 @@ func create(t *testing.T, o client.Object) {
 	t.Cleanup(func() { remove(t, o) })
 }
 
+// confirmDeletion says of a lease or a sub-lease, if it is there, that it is to be deleted
+// by hand, as the policy wants it.
+func confirmDeletion(t *testing.T, o client.Object) {
+	t.Helper()
+	const confirmed = `{"metadata":{"annotations":{"tenure.dev/deletion":"confirmed"}}}`
+	if err := kc.Patch(context.Background(), o, client.RawPatch(types.MergePatchType, []byte(confirmed))); client.IgnoreNotFound(err) != nil {
+		t.Error(err)
+	}
+}
+
 // remove deletes an object at once, if it is there.
 func remove(t *testing.T, o client.Object) {
 	t.Helper()
+	switch o.(type) {
+	case *v1alpha1.IPLease, *v1alpha1.IPSubLease:
+		confirmDeletion(t, o)
+	}
 	if err := kc.Delete(context.Background(), o, client.GracePeriodSeconds(0)); client.IgnoreNotFound(err) != nil {
 		t.Error(err)
 	}

@@ -1,0 +1,73 @@
+package security_test
+
+import (
+	"context"
+	"testing"
+
+	authentication "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// TestStolenControllerCredentials: of claims the controller writes the status, of what is
+// not Tenure's nothing at all.
+func TestStolenControllerCredentials(t *testing.T) {
+	ctx := context.Background()
+	i := newIntruder(t, "the controller", boundTo(t, "tenure-controller", podOn(t, system, "tenure-controller-0", "node-a", "tenure-controller")))
+	victim := podOn(t, "team-b", "victim", "node-a", "default")
+	claim := func() client.Object { return named("IPAMClaim", "team-b", "vm") }
+	i.mayDo(t, []attempt{
+		{"write a claim's status", func() error { return i.patch(claim(), `{status: {ips: []}}`, "status") }, ""},
+		{"grant", func() error {
+			return i.patch(named("IPLease", "", leaseNames["shared"]), `{spec: {turn: 2, grants: [{address: 10.81.0.4, to: {kind: Claim, uid: u, namespace: team-b, name: vm}}]}}`)
+		}, ""},
+		{"clear a grant", func() error {
+			return i.patch(named("IPLease", "", leaseNames["shared"]), `{spec: {turn: 3, grants: []}}`)
+		}, ""},
+	})
+	i.breakIn(t, []attempt{
+		{"change a claim", func() error { return i.patch(claim(), `{spec: {network: x}}`) }, "cannot patch resource \"ipamclaims\""},
+		{"put a finalizer on a claim", func() error { return i.patch(claim(), `{metadata: {finalizers: [tenure.dev/x]}}`) }, "cannot patch resource \"ipamclaims\""},
+		{"create a claim", func() error {
+			return i.create(`{apiVersion: k8s.cni.cncf.io/v1alpha1, kind: IPAMClaim, metadata: {name: x, namespace: team-b}, spec: {network: lan, interface: net1}}`)
+		}, "cannot create resource \"ipamclaims\""},
+		{"delete a claim", func() error { return i.delete(claim()) }, "cannot delete resource \"ipamclaims\""},
+		{"publish in a node's name", func() error {
+			return i.patch(named("IPLease", "", leaseNames["lent"]), `{status: {used: 1, free: 0}}`, "status")
+		}, "cannot patch resource \"ipleases/status\""},
+		{"write a definition", func() error {
+			return i.create(`{apiVersion: k8s.cni.cncf.io/v1, kind: NetworkAttachmentDefinition, metadata: {name: x, namespace: team-b}}`)
+		}, "cannot create resource \"network-attachment-definitions\""},
+		{"annotate a pod", func() error { return i.patch(victim, `{metadata: {annotations: {a: b}}}`) }, "cannot patch resource \"pods\""},
+		{"write a pod's status", func() error {
+			return i.patch(victim, `{metadata: {annotations: {k8s.v1.cni.cncf.io/network-status: "[]"}}}`, "status")
+		}, "cannot patch resource \"pods/status\""},
+		{"create a pod", func() error {
+			return i.create(`{apiVersion: v1, kind: Pod, metadata: {name: x, namespace: tenure-system}, spec: {containers: [{name: c, image: x}]}}`)
+		}, "cannot create resource \"pods\""},
+		{"delete a pod", func() error { return i.delete(victim) }, "cannot delete resource \"pods\""},
+		{"read a secret", func() error { return i.get(named("Secret", "team-b", "password")) }, "cannot get resource \"secrets\""},
+		{"have an agent's token made", func() error {
+			_, err := i.kube.CoreV1().ServiceAccounts(system).CreateToken(ctx, "tenured", &authentication.TokenRequest{}, metav1.CreateOptions{})
+			return err
+		}, "cannot create resource \"serviceaccounts/token\""},
+		{"bind itself more rights", func() error {
+			return i.create(`{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: x}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin},
+			  subjects: [{kind: ServiceAccount, name: tenure-controller, namespace: tenure-system}]}`)
+		}, "cannot create resource \"clusterrolebindings\""},
+		{"impersonate an agent", func() error {
+			rc := boundTo(t, "tenure-controller", nil)
+			rc.Impersonate.UserName = "system:serviceaccount:tenure-system:tenured"
+			_, err := newIntruder(t, i.name, rc).kube.CoreV1().Pods("team-b").Get(ctx, "victim", metav1.GetOptions{})
+			return err
+		}, "cannot impersonate"},
+		{"taint a node", func() error { return i.patch(named("Node", "", "node-b"), `{spec: {unschedulable: true}}`) }, "cannot patch resource \"nodes\""},
+		{"label a namespace", func() error { return i.patch(named("Namespace", "", "team-a"), `{metadata: {labels: {team: b}}}`) }, "cannot patch resource \"namespaces\""},
+		{"write the kubelet's lease", func() error {
+			return i.create(`{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: node-b, namespace: kube-node-lease}}`)
+		}, "cannot create resource \"leases\""},
+		{"remove a policy", func() error { return i.delete(named("ValidatingAdmissionPolicy", "", "node-leases.tenure.dev")) }, "cannot delete resource \"validatingadmissionpolicies\""},
+		{"remove a definition of kinds", func() error { return i.delete(named("CustomResourceDefinition", "", "ipleases.tenure.dev")) }, "cannot delete resource \"customresourcedefinitions\""},
+		{"remove the agents", func() error { return i.delete(named("DaemonSet", system, "tenured")) }, "cannot delete resource \"daemonsets\""},
+	})
+}

@@ -1,0 +1,193 @@
+package security_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
+	authentication "k8s.io/api/authentication/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/daemon"
+	"github.com/tenure-ipam/tenure/test/fleet"
+)
+
+// TestUserOfANamespace: alice may edit team-a, as Kubernetes' role edit has it with what
+// Tenure adds to it.
+func TestUserOfANamespace(t *testing.T) {
+	ctx := context.Background()
+	rc, err := cp.AddUser("alice")
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := newIntruder(t, "who may edit a namespace", rc)
+	hers := podOn(t, "team-a", "hers", "node-a", "default")
+	const claimOfHers = `{apiVersion: k8s.cni.cncf.io/v1alpha1, kind: IPAMClaim, metadata: {name: probe, namespace: team-a}, spec: {network: lan, interface: net1}}`
+	fleet.Eventually(t, 20*time.Second, func() error { return i.Create(ctx, parse(claimOfHers), client.DryRunAll) }) // the roles are aggregated
+	i.mayDo(t, []attempt{
+		{"make a claim", func() error { return i.create(claimOfHers) }, ""},
+		{"delete it", func() error { return i.delete(named("IPAMClaim", "team-a", "probe")) }, ""},
+		{"annotate her pod", func() error { return i.patch(hers, `{metadata: {annotations: {k8s.v1.cni.cncf.io/networks: "lan"}}}`) }, ""},
+	})
+	i.breakIn(t, []attempt{
+		{"delete a lease", func() error { return i.delete(named("IPLease", "", leaseNames["lent"])) }, "cannot delete resource \"ipleases\""},
+		{"delete all leases", func() error { return i.DeleteAllOf(ctx, named("IPLease", "", "")) }, "cannot deletecollection resource \"ipleases\""},
+		{"change a lease", func() error { return i.patch(named("IPLease", "", leaseNames["lent"]), `{spec: {turn: 9}}`) }, "cannot patch resource \"ipleases\""},
+		{"make a lease", func() error {
+			return i.create(`{apiVersion: tenure.dev/v1alpha1, kind: IPLease, metadata: {name: free.0a510006.32}, spec: {protocol: 1, pool: free, poolUID: u, block: 10.81.0.6/32, holder: {kind: Cluster}}}`)
+		}, "cannot create resource \"ipleases\""},
+		{"delete a sub-lease", func() error { return i.delete(named("IPSubLease", "", "of-b")) }, "cannot delete resource \"ipsubleases\""},
+		{"make a sub-lease", func() error { return i.create(requestText("hers", "node-a")) }, "cannot create resource \"ipsubleases\""},
+		{"answer a sub-lease", func() error { return i.patch(named("IPSubLease", "", "of-b"), `{status: {}}`, "status") }, "cannot patch resource \"ipsubleases/status\""},
+		{"make a pool", func() error {
+			return i.create(`{apiVersion: tenure.dev/v1alpha1, kind: IPPool, metadata: {name: hers}, spec: {ranges: [{cidr: 10.82.0.0/24}]}}`)
+		}, "cannot create resource \"ippools\""},
+		{"open a pool to herself", func() error { return i.patch(named("IPPool", "", "for-b"), `{spec: {namespaceSelector: null}}`) }, "cannot patch resource \"ippools\""},
+		{"delete a pool", func() error { return i.delete(named("IPPool", "", "for-b")) }, "cannot delete resource \"ippools\""},
+		{"write her claim's status", func() error {
+			return i.patch(named("IPAMClaim", "team-a", "vm"), `{status: {ips: [10.82.0.3/24]}}`, "status")
+		}, "cannot patch resource \"ipamclaims/status\""},
+		{"change another namespace's claim", func() error { return i.patch(named("IPAMClaim", "team-b", "vm"), `{spec: {network: x}}`) }, "cannot patch resource \"ipamclaims\""},
+		{"delete another namespace's claim", func() error { return i.delete(named("IPAMClaim", "team-b", "vm")) }, "cannot delete resource \"ipamclaims\""},
+		{"make a claim in another namespace", func() error {
+			return i.create(`{apiVersion: k8s.cni.cncf.io/v1alpha1, kind: IPAMClaim, metadata: {name: x, namespace: team-b}, spec: {network: lan, interface: net1}}`)
+		}, "cannot create resource \"ipamclaims\""},
+		{"forge what her pod was attached to", func() error {
+			return i.patch(hers, `{metadata: {annotations: {k8s.v1.cni.cncf.io/network-status: '[{"name":"lan","ips":["10.82.0.3"]}]'}}}`)
+		}, "annotation k8s.v1.cni.cncf.io/network-status of pod team-a/hers is written by who attaches it: alice may not write the status of pods"},
+		{"forge her pod's status", func() error { return i.patch(hers, `{status: {podIP: 10.82.0.3}}`, "status") }, "cannot patch resource \"pods/status\""},
+		{"label her namespace, to be let into a pool", func() error { return i.patch(named("Namespace", "", "team-a"), `{metadata: {labels: {team: b}}}`) }, "cannot patch resource \"namespaces\""},
+		{"bind the verb use to her namespace", func() error {
+			return i.create(`{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: hers}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin},
+			  subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: "system:serviceaccounts:team-a"}]}`)
+		}, "cannot create resource \"clusterrolebindings\""},
+		{"sit on a node's seat", func() error { return i.patch(named("Lease", system, "node-b"), `{spec: {holderIdentity: me}}`) }, "cannot patch resource \"leases\""},
+		{"run a pod as the agent", func() error {
+			return i.create(`{apiVersion: v1, kind: Pod, metadata: {name: x, namespace: tenure-system}, spec: {serviceAccountName: tenured, containers: [{name: c, image: x}]}}`)
+		}, "cannot create resource \"pods\""},
+		{"have the agent's token made", func() error {
+			_, err := i.kube.CoreV1().ServiceAccounts(system).CreateToken(ctx, "tenured", &authentication.TokenRequest{}, metav1.CreateOptions{})
+			return err
+		}, "cannot create resource \"serviceaccounts/token\""},
+		{"impersonate the agent", func() error {
+			as := *rc
+			as.Impersonate.UserName = "system:serviceaccount:tenure-system:tenured"
+			_, err := newIntruder(t, i.name, &as).kube.CoreV1().Pods("team-a").Get(ctx, "hers", metav1.GetOptions{})
+			return err
+		}, "cannot impersonate"},
+		{"read Tenure's secrets", func() error { return i.get(named("Secret", system, "password")) }, "cannot get resource \"secrets\""},
+		{"say that a node is off", func() error {
+			return i.patch(named("Node", "", "node-b"), `{spec: {taints: [{key: node.kubernetes.io/out-of-service, effect: NoExecute}]}}`)
+		}, "cannot patch resource \"nodes\""},
+		{"delete a node", func() error { return i.delete(named("Node", "", "node-b")) }, "cannot delete resource \"nodes\""},
+	})
+}
+
+// TestAnAdministratorByAccident: who may do everything must mean it.
+func TestAnAdministratorByAccident(t *testing.T) {
+	i := newIntruder(t, "an administrator, by accident", cp.Config())
+	lease := named("IPLease", "", leaseNames["lent"])
+	i.breakIn(t, []attempt{
+		{"delete a lease", func() error { return i.delete(lease) }, "kubectl annotate ipleases " + leaseNames["lent"] + " tenure.dev/deletion=confirmed"},
+		{"delete all leases", func() error { return i.DeleteAllOf(context.Background(), named("IPLease", "", "")) }, "takes addresses from running pods"},
+		{"delete a sub-lease", func() error { return i.delete(named("IPSubLease", "", "of-b")) }, "kubectl annotate ipsubleases of-b"},
+	})
+	if err := i.patch(lease, `{metadata: {annotations: {tenure.dev/deletion: confirmed}}}`); err != nil {
+		t.Fatal(err)
+	}
+	if err := i.Delete(t.Context(), lease, client.DryRunAll); err != nil {
+		t.Errorf("deleting on purpose: %v", err)
+	}
+	if err := i.patch(lease, `{metadata: {annotations: null}}`); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestPoolsOfOthers, with controller and agent at work under their own roles and
+// policies: what alice's namespace may not use it does not get, whatever is written in it.
+func TestPoolsOfOthers(t *testing.T) {
+	ctx := context.Background()
+	stop, err := fleet.StartController(ctx, boundTo(t, "tenure-controller", nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	}()
+	rc, err := cp.AddUser("alice")
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := newIntruder(t, "who may edit a namespace", rc)
+	for _, namespace := range []string{"team-a", "team-b"} {
+		for _, pool := range []string{"for-b", "by-verb"} {
+			text := fmt.Sprintf(`{apiVersion: k8s.cni.cncf.io/v1, kind: NetworkAttachmentDefinition, metadata: {name: %s, namespace: %s},
+			  spec: {config: '{"cniVersion":"1.0.0","name":"%s-%s","type":"bridge","ipam":{"type":"tenure","pool":"%s"}}'}}`, pool, namespace, pool, namespace, pool)
+			if err := kc.Create(ctx, parse(text)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	f := fleet.New(t, boundTo(t, "tenured", podOn(t, system, "tenured-c", "node-c", "tenured")))
+	f.Change = func(c *daemon.Config) { c.Agent.Wait = time.Minute }
+	n := f.Start("node-c")
+	pod := func(namespace, name, pool string) fleet.Interface {
+		p := podOn(t, namespace, name, "node-c", "default")
+		return fleet.Interface{
+			Network: pool + "-" + namespace, Sandbox: name, IfName: "eth0", Namespace: namespace, Pod: name, PodUID: string(p.UID),
+			IPAM: map[string]any{"type": "tenure", "pool": pool},
+		}
+	}
+	add := func(p fleet.Interface) error { _, err := n.Add(p); return err }
+	i.mayDo(t, []attempt{{"use its own pool, as team-b", func() error { return add(pod("team-b", "fine", "for-b")) }, ""}})
+
+	claimed := func(name, network string) error {
+		text := fmt.Sprintf(`{apiVersion: k8s.cni.cncf.io/v1alpha1, kind: IPAMClaim, metadata: {name: %s, namespace: team-a}, spec: {network: %s, interface: net1}}`, name, network)
+		if err := i.create(text); err != nil {
+			return fmt.Errorf("the test is wrong: %w", err)
+		}
+		return refusedClaim(t, name)
+	}
+	i.breakIn(t, []attempt{
+		{"a pod on a pool for others", func() error { return add(pod("team-a", "p1", "for-b")) }, "namespace team-a may not use pool for-b: the IPPool's spec.namespaceSelector (team=b) does not select it"},
+		{"a static address of it", func() error {
+			p := pod("team-a", "p2", "for-b")
+			p.Top = map[string]any{"runtimeConfig": map[string]any{"ips": []string{"10.82.0.77/24"}}}
+			return add(p)
+		}, "namespace team-a may not use pool for-b"},
+		{"a pod on a pool whose use must be allowed", func() error { return add(pod("team-a", "p3", "by-verb")) }, "group system:serviceaccounts:team-a is not allowed the verb use on ippools.tenure.dev/by-verb"},
+		{"a claim on a pool for others, by her own definition", func() error { return claimed("c1", "for-b-team-a") }, "PoolNotAllowed: namespace team-a may not use pool for-b"},
+		{"a claim by another namespace's definition", func() error { return claimed("c2", "for-b-team-b") }, "PoolNotAllowed: namespace team-a may not use pool for-b"},
+		{"a claim on a pool whose use must be allowed", func() error { return claimed("c3", "by-verb-team-a") }, "PoolNotAllowed: namespace team-a may not use pool by-verb: the IPPool's spec.access is RBAC"},
+	})
+}
+
+// refusedClaim waits until the controller has said something of a claim, and returns that
+// as an error; nil if the claim has addresses.
+func refusedClaim(t *testing.T, name string) (refusal error) {
+	t.Helper()
+	c := &ipamclaims.IPAMClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "team-a", Name: name}}
+	fleet.Eventually(t, 10*time.Second, func() error {
+		if err := kc.Get(t.Context(), client.ObjectKeyFromObject(c), c); err != nil {
+			return err
+		}
+		cond := meta.FindStatusCondition(c.Status.Conditions, cluster.ConditionIPsAllocated)
+		switch {
+		case len(c.Status.IPs) > 0:
+			return nil
+		case cond == nil:
+			return fmt.Errorf("nothing is said of claim %s", name)
+		}
+		refusal = errors.New(cond.Reason + ": " + cond.Message)
+		return nil
+	})
+	return refusal
+}
