@@ -199,6 +199,14 @@ func (s seen) lease(st *v1alpha1.IPPoolStatus) plan {
 	if _, found := now.misfit(uid, s.live.leases); !found && now.complete(s.shape) {
 		return s.opened(st, now, want)
 	}
+	// What nodes have put back after a restore may have a size that was decided after the
+	// backup: then it is the status that went back.
+	if held := now.held(s.live.leases); !held.equal(now) && held.complete(s.shape) {
+		if _, found := held.misfit(uid, s.live.leases); !found {
+			st.BlockPrefixLengths = held.status()
+			return s.shut(st, v1alpha1.ReasonBlockSizeChanging, fmt.Sprintf("blocks now have %v, as those that are leased", held))
+		}
+	}
 	reason, what := v1alpha1.ReasonBlockSizeChanging, fmt.Sprintf("which has another size than blocks of %v", want)
 	if bad.PoolUID != uid {
 		reason, what = v1alpha1.ReasonEarlierPool, "of an earlier pool of this name"

@@ -65,6 +65,17 @@ func (s sizes) misfit(uid protocol.UID, leases []protocol.Lease) (protocol.Lease
 	return protocol.Lease{}, false
 }
 
+// held returns the sizes of leased blocks; those of s for a family of which none is
+// leased. Where leases of a family differ, it is that of one of them.
+func (s sizes) held(leases []protocol.Lease) sizes {
+	held := sizes{}
+	maps.Copy(held, s)
+	for _, l := range leases {
+		held[allocator.FamilyOf(l.Block.Addr())] = l.Block.Bits()
+	}
+	return held
+}
+
 // complete reports whether there is a size for every family of shape.
 func (s sizes) complete(shape *allocator.Shape) bool {
 	for _, f := range shape.Families() {

@@ -86,6 +86,7 @@ func TestH4LeasesBeforeThePool(t *testing.T) {
 	p := pool(t, "10.0.0.0/24")
 	earlier := nodeLease(t, p, "another-uid", "10.0.0.5/32", "n1")
 	other := nodeLease(t, p, uidOf(p), "10.0.0.16/28", "n2")
+	nodeLease(t, p, uidOf(p), "10.0.0.7/32", "n3") // all of one size would be believed
 	start(t)
 	waits := func(words ...string) {
 		t.Helper()
