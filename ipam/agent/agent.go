@@ -160,6 +160,9 @@ func (a *Agent) resume(ctx context.Context) error {
 	a.mu.Lock()
 	a.sitting = protocol.Resume(self, boot, id.Term, sent, id.Fence)
 	a.history = history
+	for _, p := range kept { // heard since the last heartbeat, with which the history is kept
+		a.history = a.history.SawOpening(p.Opening)
+	}
 	a.mu.Unlock()
 	for _, p := range kept {
 		a.adoptPool(ctx, protocol.PoolName(p.Name), p)

@@ -163,6 +163,19 @@ func (a *Agent) heardOpening(p protocol.Pool, fresh bool) {
 	}
 }
 
+// readOpening notes the opening of a pool as read live: what is leased by it rests on
+// it, and the watch may be behind. An agent that starts after this one knows it, too.
+func (a *Agent) readOpening(ctx context.Context, p protocol.Pool) error {
+	a.mu.Lock()
+	news := p.Opening > a.history.Opening
+	a.history = a.history.SawOpening(p.Opening)
+	a.mu.Unlock()
+	if !news {
+		return nil
+	}
+	return a.st.Update(ctx, func(tx *store.Tx) error { return tx.PutHistory(a.sight().history) })
+}
+
 // mend brings the agent from having seen that the API server has gone back, by
 // having put back what its node holds, to business as usual.
 func (a *Agent) mend(ctx context.Context) {
@@ -337,10 +350,16 @@ func (c carefulPools) ReadPool(ctx context.Context, name protocol.PoolName) (pro
 		return protocol.Pool{}, protocol.Unknown, err
 	}
 	p, out, err := c.Pools.ReadPool(ctx, name)
+	if out != protocol.Done {
+		return p, out, err
+	}
+	if err := c.a.readOpening(ctx, p); err != nil {
+		return protocol.Pool{}, protocol.Unknown, fmt.Errorf("record that pool %s has been opened: %w", name, err)
+	}
 	c.a.mu.Lock()
 	restored := c.a.history.Restored
 	c.a.mu.Unlock()
-	if out == protocol.Done && restored != nil && !p.Deleting && !restored.Reopened(p) {
+	if restored != nil && !p.Deleting && !restored.Reopened(p) {
 		return protocol.Pool{}, protocol.Unknown, &withheldError{Pool: name}
 	}
 	return p, out, err

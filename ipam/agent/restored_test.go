@@ -2,10 +2,12 @@ package agent
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"testing"
 
+	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 	"github.com/tenure-ipam/tenure/ipam/store"
 )
@@ -118,4 +120,79 @@ func TestH9RecordOfALaterState(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestH9OpeningSinceTheHeartbeat: the history is kept with each heartbeat, and a pool as
+// soon as it is heard of. An agent that starts again on data of an earlier state must not
+// take the opening that it had heard of last for one that came after.
+func TestH9OpeningSinceTheHeartbeat(t *testing.T) {
+	a := newRestoredAgent(t)
+	lan := Pool{
+		Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: "p"}, Open: true, Bits4: 32, Opening: "w2"},
+		Text: poolspec.PoolText{Ranges: []poolspec.RangeText{{CIDR: "10.0.0.0/24"}}},
+	}
+	text, err := json.Marshal(lan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = a.st.Update(t.Context(), func(tx *store.Tx) error {
+		return errors.Join(tx.PutHistory(protocol.History{}.SawObject("100").SawOpening("w1")), tx.PutPool("lan", text))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.resume(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.wrote(t.Context(), a.sight(), "99"); !errors.Is(err, errRewound) {
+		t.Fatalf("%v; want that the API server has gone back", err)
+	}
+	if err := a.withheld("lan"); err == nil {
+		t.Error("a block may be leased by an opening of before; want that the pool is waited for")
+	}
+}
+
+// openPools are pools that were opened by this word.
+type openPools struct {
+	Pools
+	word string
+}
+
+func (p openPools) ReadPool(_ context.Context, name protocol.PoolName) (protocol.Pool, protocol.Outcome, error) {
+	return protocol.Pool{Meta: protocol.Meta{Name: string(name)}, Open: true, Opening: p.word}, protocol.Done, nil
+}
+
+// TestH9OpeningOfALiveRead: a lease that a live read of its pool has confirmed rests on
+// what that showed, also where the watch is behind and the agent ends before its next
+// heartbeat.
+func TestH9OpeningOfALiveRead(t *testing.T) {
+	a := newRestoredAgent(t)
+	if _, out, err := (carefulPools{openPools{word: "w2"}, a}).ReadPool(t.Context(), "lan"); out != protocol.Done || err != nil {
+		t.Fatalf("%v, %v; want the pool", out, err)
+	}
+	err := a.st.View(func(tx *store.Tx) error {
+		h, err := tx.History()
+		if h.Opening != "w2" {
+			t.Errorf("history %+v; want the opening in it", h)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// newRestoredAgent returns an agent that has a seat in term 3, and follows no pool.
+func newRestoredAgent(t *testing.T) *Agent {
+	t.Helper()
+	a := &Agent{
+		st: newStore(t), cfg: Config{Node: "n1", Parallel: 1}, log: slog.New(slog.DiscardHandler), metrics: newMetrics(nil), clock: clockAt{},
+		beatNow: make(chan struct{}, 1), pools: map[protocol.PoolName]*pool{}, idle: map[string]protocol.Instant{},
+		follow: func(protocol.PoolName, *pool) error { return nil },
+	}
+	a.sitting.Term = 3
+	if err := a.st.Update(t.Context(), func(tx *store.Tx) error { return tx.PutIdentity(store.Identity{Node: "n1", Term: 3}) }); err != nil {
+		t.Fatal(err)
+	}
+	return a
 }

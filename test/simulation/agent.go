@@ -108,7 +108,7 @@ func (n *simNode) hearPool() {
 	if p, out := n.w.api.readPool(poolName); out == protocol.Done && !n.cut && !n.w.api.away {
 		n.agent.history = n.agent.history.SawOpening(p.Opening)
 		spec := n.w.specOf(p.UID)
-		if kept := n.disk.pool; p.UID != kept.UID || p.Open != kept.Open || p.Bits4 != kept.Bits4 || n.heard != spec.Version {
+		if kept := n.disk.pool; p.UID != kept.UID || p.Open != kept.Open || p.Opening != kept.Opening || p.Bits4 != kept.Bits4 || n.heard != spec.Version {
 			n.commit(func(d *simDisk) {
 				d.pool = p
 				must(d.space(poolName, spec.Shape).Reshape())

@@ -28,6 +28,7 @@ func (d *simDrive) confirm(r protocol.Right) {
 			d.confirmed(protocol.Unknown, "no answer")
 			return
 		}
+		d.n.readOpening(p)
 		if restored := d.n.agent.history.Restored; out == protocol.Done && restored != nil && !p.Deleting && !restored.Reopened(p) {
 			d.confirmed(protocol.Unknown, "the pool has not been opened again")
 			return

@@ -98,7 +98,7 @@ func (n *simNode) start() {
 		boot = self.Boot
 	}
 	n.agent = newAgent(protocol.Resume(self, boot, n.disk.term, n.disk.sent, n.disk.fence), n.w.now)
-	n.agent.pool, n.agent.history = n.disk.pool, n.disk.history
+	n.agent.pool, n.agent.history = n.disk.pool, n.disk.history.SawOpening(n.disk.pool.Opening)
 	for name, r := range n.disk.rights {
 		if !r.Serves(n.disk.term) {
 			n.agent.looks[name] = n.w.now

@@ -165,6 +165,16 @@ func (n *simNode) sat(s sight, seat protocol.Seat) bool {
 	return n.judge(s, s.history.SeatBehind(seat), func(h protocol.History) protocol.History { return h.SawSeat(seat) })
 }
 
+// readOpening notes the opening of a pool as read live.
+func (n *simNode) readOpening(p protocol.Pool) {
+	a := n.agent
+	if p.Opening <= a.history.Opening {
+		return
+	}
+	a.history = a.history.SawOpening(p.Opening)
+	n.commit(func(d *simDisk) { d.history = a.history })
+}
+
 // withheld reports whether nothing may be leased of the nodes' pool, or given back to
 // it: it has not been opened again since the API server went back.
 func (n *simNode) withheld() bool {
