@@ -169,7 +169,9 @@ func (a *Agent) giveBack(ctx context.Context) {
 		a.log.ErrorContext(ctx, "store not read", "error", err)
 		return
 	}
-	rights = slices.DeleteFunc(rights, func(r protocol.Right) bool { return a.withheldRight(r) != nil })
+	// What is Lost is given back at any time: after a restore it may stand in the way of
+	// whoever puts back what is his, or of its pool.
+	rights = slices.DeleteFunc(rights, func(r protocol.Right) bool { return r.Phase != protocol.Lost && a.withheldRight(r) != nil })
 	idle := a.idleRights(rights)
 	inParallel(a.cfg.Parallel, idle, func(r protocol.Right) {
 		if r.Kind == protocol.RightLease && r.Phase == protocol.Held {

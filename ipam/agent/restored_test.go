@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"net/netip"
 	"testing"
 
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
@@ -195,4 +196,43 @@ func newRestoredAgent(t *testing.T) *Agent {
 		t.Fatal(err)
 	}
 	return a
+}
+
+// put records a right, and has the agent know that the API server has gone back since a
+// pool was opened.
+func (a *Agent) put(t *testing.T, r protocol.Right) {
+	t.Helper()
+	a.history = protocol.History{}.SawOpening("w1").Rewound()
+	if err := a.st.Update(t.Context(), func(tx *store.Tx) error { return tx.PutRight(r) }); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// shownLease is a lease as it is read, and counts what is asked about it.
+type shownLease struct {
+	Leases
+	lease protocol.Lease
+	reads int
+}
+
+func (s *shownLease) ReadLease(context.Context, string) (protocol.Lease, protocol.Outcome, error) {
+	s.reads++
+	return s.lease, protocol.Done, nil
+}
+
+// TestH9LostGoesBack: while a pool is closed after a restore nothing that is Held is given
+// back. What is Lost is: it may stand in the way of whoever puts the block back, or have
+// the size that keeps the pool closed (I4).
+func TestH9LostGoesBack(t *testing.T) {
+	for phase, want := range map[protocol.Phase]bool{protocol.Held: true, protocol.Lost: false} {
+		a := newRestoredAgent(t)
+		r := leaseRight(Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: "p"}}}, netip.MustParsePrefix("10.0.0.10/32"))
+		r.Phase, r.UID, r.Revision, r.Said = phase, "u1", "7", 3
+		a.put(t, r)
+		a.cl.Leases = &shownLease{lease: protocol.Lease{Meta: protocol.Meta{Name: r.Name, UID: "u2"}, Store: "another"}}
+		a.giveBack(t.Context())
+		if _, known := a.right(r.Name); known != want {
+			t.Errorf("%s: recorded %v; want %v", phase, known, want)
+		}
+	}
 }

@@ -64,8 +64,7 @@ type PoolState struct {
 	// at once.
 	Scarce bool
 	// Restored says that the API server's data went back in time, and that nodes
-	// have yet to put back what they hold of the pool: nothing of it is granted, or
-	// given back.
+	// have yet to put back what they hold of the pool: nothing of it is granted.
 	Restored bool
 }
 

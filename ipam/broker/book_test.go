@@ -90,6 +90,26 @@ func TestBlockSizeOfTheBook(t *testing.T) {
 	}
 }
 
+// TestH9IdleWhileRestored: an empty lease of the cluster's goes back also while nodes put
+// back what they hold: one of them may hold the block since it was given back.
+func TestH9IdleWhileRestored(t *testing.T) {
+	b := NewBook(time.Now)
+	pool := lan(t, "lan", "10.0.0.0/24")
+	pool.Revision, pool.Open, pool.Restored, pool.Scarce = "1", false, true, true
+	b.SetPool(pool)
+	block := netip.MustParsePrefix("10.0.0.4/32")
+	b.Observe(protocol.Lease{
+		Meta:     protocol.Meta{Name: protocol.LeaseName("lan", block), UID: "l1", Revision: "2"},
+		Protocol: protocol.Version, Pool: "lan", PoolUID: "p-lan", Block: block, Holder: protocol.Holder{Cluster: true},
+	}, 0)
+	now := time.Now()
+	for i, after := range []time.Duration{0, time.Second, time.Minute} {
+		if idle := b.idle(now.Add(after), time.Minute, 10); len(idle) != i/2 {
+			t.Errorf("after %v: %v is to be given back; want it after a minute", after, idle)
+		}
+	}
+}
+
 // TestChangeWhileClosing: a lease may show other grants and be of no use any more in
 // one step. A book that gave its space back by the new grants would contradict it,
 // and take the controller down.

@@ -96,8 +96,8 @@ func (p *pool) dispensable(l *lease, now time.Time, after time.Duration) bool {
 		l.idleSince = now
 	}
 	switch {
-	case p.state.Restored:
-		return false // grants of it may be gone that nodes rely on
+	case p.state.Restored: // a node may be about to put back that it holds the block
+		return now.Sub(l.idleSince) >= after
 	case p.state.UID != "" && !p.ofPool(l), p.state.Deleting:
 		return true // of no use, and it stands in somebody's way
 	case p.state.Scarce:
