@@ -236,3 +236,20 @@ func TestH9LostGoesBack(t *testing.T) {
 		}
 	}
 }
+
+// TestH9FenceThatIsNotSent: a fencing write that waits for its pool to be opened again has
+// not been sent. Nothing is read to find out about it, and it is looked at again soon.
+func TestH9FenceThatIsNotSent(t *testing.T) {
+	a := newRestoredAgent(t)
+	r := leaseRight(Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: "p"}}}, netip.MustParsePrefix("10.0.0.10/32"))
+	r.Phase, r.UID, r.Revision, r.Said = protocol.Noted, "u1", "7", 2
+	a.put(t, r)
+	leases := &shownLease{lease: protocol.Lease{
+		Meta: protocol.Meta{Name: r.Name, UID: "u1", Revision: "7"}, Pool: "lan", Block: r.Block, Holder: protocol.Holder{Node: "n1"}, Store: a.st.ID(), Term: 2,
+	}}
+	a.cl.Leases = carefulLeases{leases, a}
+	_, res, err := a.drive(t.Context(), r, protocol.Event{Kind: protocol.EventLook})
+	if err != nil || res.Verdict != protocol.VerdictLater || leases.reads != 1 || a.schedule.next[r.Name] != retryAfter {
+		t.Errorf("%v, %v after %d reads, next look in %v; want that of its look alone, and another look in %v", res.Verdict, err, leases.reads, a.schedule.next[r.Name], retryAfter)
+	}
+}

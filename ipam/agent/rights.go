@@ -78,6 +78,9 @@ func (a *Agent) driveFrom(ctx context.Context, fresh protocol.Right, begin begin
 		}
 		ev, err := a.call(ctx, self, res, &shown)
 		switch {
+		case res.Call == protocol.CallFence && is[*withheldError](err): // not sent: there is nothing to find out
+			a.lookIn(fresh.Name, retryAfter)
+			return res.Next, protocol.Result{Next: res.Next, Verdict: protocol.VerdictLater, Why: err.Error()}, nil
 		case ev.Outcome != protocol.Unknown, errors.Is(err, errAwaited):
 			unanswered = nil
 		case is[*poolWaitsError](err):
