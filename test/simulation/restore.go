@@ -11,6 +11,7 @@ import (
 // backup is a snapshot of the API server's data.
 type backup struct {
 	revision int
+	seats    []protocol.Seat
 	restore  []func()
 }
 
@@ -28,17 +29,29 @@ func (t *simTable[T]) save() (restore func()) {
 }
 
 // backUp takes a snapshot, or puts the last one back if it is old enough: every node
-// that has a seat has beaten since.
+// that has a seat, or had one then, has beaten since.
 func (w *world) backUp() {
+	seats := w.api.seats.list(func(protocol.Seat) bool { return true })
 	if b := w.saved; b != nil && w.one(2) {
-		if !slices.ContainsFunc(w.api.seats.list(func(protocol.Seat) bool { return true }), func(s protocol.Seat) bool { return !b.before(s.Meta) }) {
+		if !slices.ContainsFunc(seats, func(s protocol.Seat) bool { return !b.before(s.Meta) }) && w.beaten(*b) {
 			w.restore(*b)
 			w.saved = nil
 		}
 		return
 	}
 	w.logf("person: takes a snapshot at revision %d", w.api.revision)
-	w.saved = &backup{revision: w.api.revision, restore: []func(){w.api.leases.save(), w.api.subs.save(), w.api.seats.save(), w.api.pools.save()}}
+	w.saved = &backup{revision: w.api.revision, seats: seats, restore: []func(){w.api.leases.save(), w.api.subs.save(), w.api.seats.save(), w.api.pools.save()}}
+}
+
+// beaten reports whether each agent that sat on a seat at the snapshot knows of a state
+// after it. One that has heard nothing since, and was taken over meanwhile, has its term
+// and its leases again after a restore, and nothing to tell it that others had them:
+// docs/leases.md has what a person does about it.
+func (w *world) beaten(b backup) bool {
+	return !slices.ContainsFunc(w.nodes, func(n *simNode) bool {
+		sat := slices.ContainsFunc(b.seats, func(s protocol.Seat) bool { return s.Store == n.disk.store })
+		return sat && n.disk.history.Seats <= uint64(b.revision)
+	})
 }
 
 // before reports whether an object was last written after the snapshot.
