@@ -1,0 +1,185 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// carefulLeases withholds calls on leases, and does not pass on answers, of an API
+// server that has gone back (H9). What the store has given away goes on being given
+// back: it may stand in the way of him who has leased it since.
+type carefulLeases struct {
+	Leases
+	a *Agent
+}
+
+func (c carefulLeases) CreateLease(ctx context.Context, l protocol.Lease) (protocol.Lease, protocol.Outcome, error) {
+	if err := c.a.withheld(l.Pool); err != nil && !c.a.holds(l.Name) {
+		return protocol.Lease{}, protocol.Unknown, err
+	}
+	s := c.a.sight()
+	got, out, err := c.Leases.CreateLease(ctx, l)
+	return careful(got, out, err, c.a.wrote(ctx, s, got.Revision))
+}
+
+func (c carefulLeases) ReadLease(ctx context.Context, name string) (protocol.Lease, protocol.Outcome, error) {
+	s, r := c.a.sight(), c.a.known(name)
+	got, out, err := c.Leases.ReadLease(ctx, name)
+	if out != protocol.Done {
+		return got, out, err
+	}
+	got, out, err = careful(got, out, err, c.a.read(ctx, s, s.history.RecordBehind(r, got.Meta, got.Turn)))
+	if wait := c.a.withheld(got.Pool); out == protocol.Done && r.Phase == protocol.Held && got.Store != c.a.st.ID() && wait != nil {
+		// Somebody leased the block before he noticed, and gives it back.
+		return protocol.Lease{}, protocol.Unknown, wait
+	}
+	return got, out, err
+}
+
+func (c carefulLeases) UpdateLease(ctx context.Context, old, next protocol.Lease) (protocol.Lease, protocol.Outcome, error) {
+	if err := c.a.withheld(next.Pool); err != nil && !c.a.holds(next.Name) {
+		return protocol.Lease{}, protocol.Unknown, err
+	}
+	s := c.a.sight()
+	got, out, err := c.Leases.UpdateLease(ctx, old, next)
+	return careful(got, out, err, c.a.wrote(ctx, s, got.Revision))
+}
+
+func (c carefulLeases) NodeLeases(ctx context.Context, node protocol.NodeName) ([]protocol.Lease, protocol.Revision, error) {
+	return carefulList(ctx, c.a, func() ([]protocol.Lease, protocol.Revision, error) { return c.Leases.NodeLeases(ctx, node) })
+}
+
+// carefulList judges a live list like a write: what it returns is not older than any answer
+// before.
+func carefulList[T any](ctx context.Context, a *Agent, list func() ([]T, protocol.Revision, error)) ([]T, protocol.Revision, error) {
+	s := a.sight()
+	all, rev, err := list()
+	if rev == "" { // no answer
+		return all, rev, err
+	}
+	if rewound := a.wrote(ctx, s, rev); rewound != nil {
+		return nil, "", rewound
+	}
+	return all, rev, err
+}
+
+// carefulSubLeases is carefulLeases for sub-leases.
+type carefulSubLeases struct {
+	SubLeases
+	a *Agent
+}
+
+func (c carefulSubLeases) CreateSubLease(ctx context.Context, s protocol.SubLease) (protocol.SubLease, protocol.Outcome, error) {
+	if err := c.withheld(s.Name); err != nil && !c.a.holds(s.Name) {
+		return protocol.SubLease{}, protocol.Unknown, err
+	}
+	seen := c.a.sight()
+	got, out, err := c.SubLeases.CreateSubLease(ctx, s)
+	return careful(got, out, err, c.a.wrote(ctx, seen, got.Revision))
+}
+
+func (c carefulSubLeases) ReadSubLease(ctx context.Context, name string) (protocol.SubLease, protocol.Outcome, error) {
+	s, r := c.a.sight(), c.a.known(name)
+	got, out, err := c.SubLeases.ReadSubLease(ctx, name)
+	if out != protocol.Done {
+		return got, out, err
+	}
+	return careful(got, out, err, c.a.read(ctx, s, s.history.RecordBehind(r, got.Meta, got.Turn)))
+}
+
+func (c carefulSubLeases) UpdateSubLease(ctx context.Context, old, next protocol.SubLease) (protocol.SubLease, protocol.Outcome, error) {
+	if err := c.withheld(next.Name); err != nil && !c.a.holds(next.Name) {
+		return protocol.SubLease{}, protocol.Unknown, err
+	}
+	seen := c.a.sight()
+	got, out, err := c.SubLeases.UpdateSubLease(ctx, old, next)
+	return careful(got, out, err, c.a.wrote(ctx, seen, got.Revision))
+}
+
+func (c carefulSubLeases) NodeSubLeases(ctx context.Context, node protocol.NodeName) ([]protocol.SubLease, protocol.Revision, error) {
+	return carefulList(ctx, c.a, func() ([]protocol.SubLease, protocol.Revision, error) { return c.SubLeases.NodeSubLeases(ctx, node) })
+}
+
+func (c carefulSubLeases) withheld(name string) error {
+	r, ok := c.a.right(name)
+	if !ok {
+		return nil
+	}
+	return c.a.withheldRight(r)
+}
+
+// carefulPools does not confirm leases of a pool that has not been opened again.
+type carefulPools struct {
+	Pools
+	a *Agent
+}
+
+func (c carefulPools) ReadPool(ctx context.Context, name protocol.PoolName) (protocol.Pool, protocol.Outcome, error) {
+	if err := c.a.withheld(name); err != nil {
+		return protocol.Pool{}, protocol.Unknown, err
+	}
+	p, out, err := c.Pools.ReadPool(ctx, name)
+	if out != protocol.Done {
+		return p, out, err
+	}
+	if err := c.a.readOpening(ctx, p); err != nil {
+		return protocol.Pool{}, protocol.Unknown, fmt.Errorf("record that pool %s has been opened: %w", name, err)
+	}
+	c.a.mu.Lock()
+	restored := c.a.history.Restored
+	c.a.mu.Unlock()
+	if restored != nil && !p.Deleting && !restored.Reopened(p) {
+		return protocol.Pool{}, protocol.Unknown, &withheldError{Pool: name}
+	}
+	return p, out, err
+}
+
+// carefulSeats compares the node's seat with what is known of it.
+type carefulSeats struct {
+	Seats
+	a *Agent
+}
+
+func (c carefulSeats) ReadSeat(ctx context.Context, node protocol.NodeName) (protocol.Seat, protocol.Outcome, error) {
+	s := c.a.sight()
+	got, out, err := c.Seats.ReadSeat(ctx, node)
+	return c.judged(ctx, s, got, out, err)
+}
+
+func (c carefulSeats) CreateSeat(ctx context.Context, seat protocol.Seat) (protocol.Seat, protocol.Outcome, error) {
+	s := c.a.sight()
+	got, out, err := c.Seats.CreateSeat(ctx, seat)
+	return c.judged(ctx, s, got, out, err)
+}
+
+func (c carefulSeats) UpdateSeat(ctx context.Context, seat protocol.Seat) (protocol.Seat, protocol.Outcome, error) {
+	s := c.a.sight()
+	got, out, err := c.Seats.UpdateSeat(ctx, seat)
+	return c.judged(ctx, s, got, out, err)
+}
+
+func (c carefulSeats) judged(ctx context.Context, s sight, got protocol.Seat, out protocol.Outcome, err error) (protocol.Seat, protocol.Outcome, error) {
+	if out != protocol.Done {
+		return got, out, err
+	}
+	return careful(got, out, err, c.a.sat(ctx, s, got))
+}
+
+// careful returns an answer, or that nothing is known if it is not to be relied
+// upon.
+func careful[T any](got T, out protocol.Outcome, err, rewound error) (T, protocol.Outcome, error) {
+	if rewound != nil {
+		var none T
+		return none, protocol.Unknown, rewound
+	}
+	return got, out, err
+}
+
+// holds reports whether the store has a right of that name as Held: it was the
+// node's before the API server went back, and is put back.
+func (a *Agent) holds(name string) bool {
+	r, ok := a.right(name)
+	return ok && r.Phase == protocol.Held
+}
