@@ -45,7 +45,9 @@ var (
 type program struct{ path, kubeconfig string }
 
 func TestMain(m *testing.M) {
-	os.Exit(fleet.Main(controlplane.Options{}, func(ctx context.Context, c *fleet.Cluster) (code int, err error) {
+	os.Exit(fleet.Main(controlplane.Options{
+		Controllers: []string{controlplane.GarbageCollector, "clusterrole-aggregation-controller"},
+	}, func(ctx context.Context, c *fleet.Cluster) (code int, err error) {
 		cp, api, kc = c.ControlPlane, c.API, c.Client
 		if accounts, err = fleet.Install(ctx, cp, kc); err != nil {
 			return 0, err
