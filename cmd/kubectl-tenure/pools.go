@@ -14,19 +14,24 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/ipam/access"
+	"github.com/tenure-ipam/tenure/ipam/cluster"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
 // poolView is a pool as json and yaml show it. docs/kubectl-tenure.md has the fields.
 type poolView struct {
-	Name       string               `json:"name"`
-	Domain     string               `json:"domain,omitempty"`
-	TakeOver   string               `json:"takeOver"`
-	Ranges     []v1alpha1.Range     `json:"ranges"`
-	Leasing    string               `json:"leasing"`
-	Pressure   string               `json:"pressure,omitempty"`
-	Counts     *v1alpha1.PoolCounts `json:"counts,omitempty"`
-	Conditions []conditionView      `json:"conditions,omitempty"`
+	Name     string `json:"name"`
+	Domain   string `json:"domain,omitempty"`
+	TakeOver string `json:"takeOver"`
+	Access   string `json:"access"`
+	// NamespaceSelector is absent where every namespace is selected.
+	NamespaceSelector *v1alpha1.NamespaceSelector `json:"namespaceSelector,omitempty"`
+	Ranges            []v1alpha1.Range            `json:"ranges"`
+	Leasing           string                      `json:"leasing"`
+	Pressure          string                      `json:"pressure,omitempty"`
+	Counts            *v1alpha1.PoolCounts        `json:"counts,omitempty"`
+	Conditions        []conditionView             `json:"conditions,omitempty"`
 	// Holders are who holds leases, of one pool only.
 	Holders []holderView `json:"holders,omitempty"`
 }
@@ -187,6 +192,7 @@ func conditionCell(all []metav1.Condition, kind string) cell {
 func viewPool(p *v1alpha1.IPPool) poolView {
 	return poolView{
 		Name: p.Name, Domain: p.Spec.Domain, TakeOver: takeOver(p), Ranges: p.Spec.Ranges,
+		Access: string(cmp.Or(p.Spec.Access, v1alpha1.AccessEveryone)), NamespaceSelector: p.Spec.NamespaceSelector,
 		Leasing:  string(cmp.Or(p.Status.Leasing, v1alpha1.LeasingClosed)),
 		Pressure: string(p.Status.Pressure), Counts: p.Status.Counts, Conditions: viewConditions(p.Status.Conditions),
 	}
@@ -263,12 +269,25 @@ func holders(leases []v1alpha1.IPLease, p *v1alpha1.IPPool, book seatBook) []hol
 	return all
 }
 
+// mayUse says which namespaces may use a pool.
+func mayUse(r access.Rule) string {
+	text := "every namespace"
+	if r.Namespaces != nil {
+		text = "namespaces with " + r.Namespaces.String()
+	}
+	if r.Asks {
+		text += ", if RBAC allows it the verb use on the pool"
+	}
+	return text
+}
+
 func writePool(to screen, p *v1alpha1.IPPool, view poolView) {
 	to.fact("Pool", plain(p.Name)[0])
 	if p.Spec.Domain != "" {
 		to.fact("Domain", plain(p.Spec.Domain)[0])
 	}
 	to.fact("Take-over", plain(view.TakeOver)[0])
+	to.fact("Used by", plain(mayUse(cluster.AccessOf(p)))[0])
 	to.fact("Leasing", plain(view.Leasing)[0])
 	to.fact("Pressure", pressureCell(p.Status.Pressure))
 	if c := p.Status.Counts; c != nil {

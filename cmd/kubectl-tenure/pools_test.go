@@ -1,0 +1,55 @@
+package main
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
+)
+
+// One pool is described whole, as people read it.
+func TestDescribesAPool(t *testing.T) {
+	p := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: "lan"}, Spec: v1alpha1.IPPoolSpec{
+		Domain: "vlan-7", TakeOver: v1alpha1.TakeOverConfirmed, Access: v1alpha1.AccessRBAC,
+		NamespaceSelector: &v1alpha1.NamespaceSelector{MatchLabels: map[string]v1alpha1.LabelValue{"team": "red"}},
+		Ranges:            []v1alpha1.Range{{CIDR: "10.0.0.0/24", Gateway: "10.0.0.1", Exclude: []string{"10.0.0.2", "10.0.0.3", "10.0.0.4", "10.0.0.5", "10.0.0.6"}}},
+	}}
+	p.Status = v1alpha1.IPPoolStatus{
+		Leasing: v1alpha1.LeasingOpen, Pressure: v1alpha1.PressureHigh,
+		Counts:     &v1alpha1.PoolCounts{Capacity: 200, Used: 40, Claimed: 10, Free: 140, Unreachable: 10, Leases: 3},
+		Conditions: []metav1.Condition{{Type: v1alpha1.PoolReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonOpen, Message: "blocks may be leased"}},
+	}
+	view := viewPool(p)
+	view.Holders = []holderView{
+		{Leases: 1, Used: 4, Free: 12, Granted: 4},
+		{Node: "node-7", Leases: 2, Used: 36, Free: 10, Ceded: 2, Unreachable: 10, Why: []string{"nobody sits there", "frozen"}},
+	}
+	var out bytes.Buffer
+	writePool(screen{w: &out}, p, view)
+	const want = `Pool          lan
+Domain        vlan-7
+Take-over     Confirmed
+Used by       namespaces with team=red, if RBAC allows it the verb use on the pool
+Leasing       Open
+Pressure      High
+Usage         30%  40 used, 10 claimed, 140 free, 10 unreachable, of 200
+
+Ranges
+CIDR         START  END  GATEWAY   EXCLUDE                                         STATIC-ONLY
+10.0.0.0/24  -      -    10.0.0.1  10.0.0.2, 10.0.0.3, 10.0.0.4, 10.0.0.5, 1 more  -
+
+Conditions
+Ready         True (Open): blocks may be leased
+
+Leases
+HOLDER       LEASES  USED  FREE  CEDED  GRANTED  UNREACHABLE  WHY
+the cluster  1       4     12    0      4        0            -
+node-7       2       36    10    2      0        10           nobody sits there; frozen
+`
+	if diff := cmp.Diff(want, out.String()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
