@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 )
 
@@ -61,11 +60,11 @@ func TestInstall(t *testing.T) {
 // can be replaced.
 func TestInstallWhileItRuns(t *testing.T) {
 	from, to := t.TempDir(), t.TempDir()
-	sleep, err := exec.LookPath("sleep")
+	cat, err := exec.LookPath("cat")
 	if err != nil {
 		t.Fatal(err)
 	}
-	program, err := os.ReadFile(sleep)
+	program, err := os.ReadFile(cat)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,22 +76,25 @@ func TestInstallWhileItRuns(t *testing.T) {
 	if _, err := installFile(filepath.Join(from, "tenure"), to, "tenure"); err != nil {
 		t.Fatal(err)
 	}
-	running := exec.Command(filepath.Join(to, "tenure"), "60")
+	running := exec.CommandContext(t.Context(), filepath.Join(to, "tenure"))
+	stdin, err := running.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	running.Stdout = &out
 	if err := running.Start(); err != nil {
 		t.Fatal(err)
 	}
-	defer func() {
-		_ = running.Process.Kill()
-		_ = running.Wait()
-	}()
 	if err := os.WriteFile(filepath.Join(from, "tenure"), append(program, 0), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	if changed, err := installFile(filepath.Join(from, "tenure"), to, "tenure"); err != nil || !changed {
 		t.Errorf("install over a running program: %t, %v; want it replaced", changed, err)
 	}
-	if err := running.Process.Signal(syscall.Signal(0)); err != nil {
-		t.Errorf("the running program has ended: %v", err)
+	_, err = stdin.Write([]byte("alive"))
+	if err := errors.Join(err, stdin.Close(), running.Wait()); err != nil || out.String() != "alive" {
+		t.Errorf("the running program answers %q, %v; want it to go on", out.String(), err)
 	}
 }
 

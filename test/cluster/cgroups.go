@@ -17,13 +17,16 @@ import (
 // cgroupRoot is where the hierarchies are: many of version 1, or the one of version 2.
 const cgroupRoot = "/sys/fs/cgroup"
 
-// cgroupMark begins the names of nodes' cgroups; what follows is the sandbox's
-// directory on disk, by which one in use is told from one that was left.
-const cgroupMark = "cluster-of-"
+// The name of a node's cgroup: the sandbox's directory on disk, by which one in use is
+// told from one that was left, between a mark and the node's name.
+const (
+	cgroupMark = "cluster-of-"
+	cgroupNode = ".node."
+)
 
 // cgroup returns the cgroup of a node, from the root of every hierarchy.
 func cgroup(node string) string {
-	return cgroupMark + filepath.Base(sandbox.Disk()) + "-" + node
+	return cgroupMark + filepath.Base(sandbox.Disk()) + cgroupNode + node
 }
 
 // hierarchies returns the roots of the cgroup hierarchies, also that of version 2
@@ -146,20 +149,24 @@ func Sweep() error {
 	}
 	var errs []error
 	for name := range names {
-		if !inUse(name) {
-			errs = append(errs, removeCgroup(name))
+		used, err := inUse(name)
+		if err == nil && !used {
+			err = removeCgroup(name)
 		}
+		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }
 
 // inUse reports whether the sandbox that a cgroup is of has its directory on disk.
-func inUse(name string) bool {
-	disks, err := filepath.Glob(filepath.Join(sandbox.DiskRoot, "*"))
-	for _, disk := range disks {
-		if strings.HasPrefix(name, cgroupMark+filepath.Base(disk)+"-") {
-			return true
-		}
+func inUse(cgroup string) (bool, error) {
+	disk, _, ours := strings.Cut(strings.TrimPrefix(cgroup, cgroupMark), cgroupNode)
+	if !ours {
+		return true, nil // somebody else's, by whatever name
 	}
-	return err != nil
+	_, err := os.Stat(filepath.Join(sandbox.DiskRoot, disk))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
 }

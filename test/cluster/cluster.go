@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -58,11 +59,32 @@ func Start(ctx context.Context, o Options) (*Cluster, error) {
 			return nil, fmt.Errorf("cluster: %s is not in %s: run make rig-nodes, which builds it", name, rig)
 		}
 	}
-	c := &Cluster{o: o, rig: rig, dir: filepath.Join(sandbox.Disk(), "cluster")}
+	c := &Cluster{o: o, dir: filepath.Join(sandbox.Disk(), "cluster")}
+	if c.rig, err = bindRig(rig); err != nil {
+		return nil, err
+	}
 	if err := c.start(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("start cluster: %w", err), c.Stop())
 	}
 	return c, nil
+}
+
+// bindRig returns a second path of the directory of the programs, on the sandbox's disk: a
+// checkout may lie where nodes have directories of their own. It cannot be written to.
+func bindRig(rig string) (string, error) {
+	at := filepath.Join(sandbox.Disk(), "rig")
+	if err := os.MkdirAll(at, 0o755); err != nil {
+		return "", err
+	}
+	for _, m := range []mount{
+		{source: rig, target: at, flags: unix.MS_BIND},
+		{target: at, flags: unix.MS_BIND | unix.MS_REMOUNT | unix.MS_RDONLY},
+	} {
+		if err := m.do(); err != nil {
+			return "", err
+		}
+	}
+	return at, nil
 }
 
 func (c *Cluster) start(ctx context.Context) error {

@@ -13,7 +13,8 @@
 // name, IPC. Killing it is what pulling a machine's plug is. At their usual paths
 // it has directories that no other node sees:
 //
-//	/etc, /opt             the machine's, and over them what is written to the node's
+//	/etc, /opt             the machine's without its CNI, and over them what is written to
+//	                       the node's
 //	/run                   a tmpfs, empty after every boot
 //	/var/lib, /var/log     the node's disk
 //

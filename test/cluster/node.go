@@ -56,6 +56,9 @@ func (n *Node) PowerOn() error {
 			return err
 		}
 	}
+	if err := hideMachines(n.dir); err != nil {
+		return err
+	}
 	if err := makeCgroup(cgroup(n.Name)); err != nil {
 		return err
 	}

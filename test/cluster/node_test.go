@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -16,6 +17,15 @@ func TestMain(m *testing.M) {
 // TestNodeIsItsOwn: what a node's programs see and set is the node's, and what is on
 // its disk it has after the next boot too.
 func TestNodeIsItsOwn(t *testing.T) {
+	// What the machine has of CNI is none of the node's.
+	if err := (mount{source: "opt", target: optDir, fstype: "tmpfs"}).do(); err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range []string{"/opt/cni/bin/machines", "/opt/seen"} {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, nil, 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
 	n := &Node{Name: "node-x", dir: filepath.Join(sandbox.Disk(), "node-x")}
 	n.Containerd, n.Kubelet, n.Proxy = &Service{name: "containerd", node: n}, &Service{name: "kubelet", node: n}, &Service{name: "kube-proxy", node: n}
 	if err := n.PowerOn(); err != nil {
@@ -41,6 +51,9 @@ func TestNodeIsItsOwn(t *testing.T) {
 	if got := shell("hostname"); got != n.Name {
 		t.Errorf("the node's name is %q", got)
 	}
+	if got := shell("cd /opt; echo * cni/*"); got != "cni seen cni/*" {
+		t.Errorf("in /opt is %q; want what the machine has there, without its plugins", got)
+	}
 	if got := shell("echo $$; ls -d /proc/[0-9]*"); !strings.Contains(got, "/proc/1\n") || strings.Count(got, "/proc/") > 5 {
 		t.Errorf("processes:\n%s\nwant the node's alone", got)
 	}
@@ -61,5 +74,19 @@ func TestNodeIsItsOwn(t *testing.T) {
 	}
 	if got := shell("ls " + kept + " | wc -l; ls /run/gone 2>/dev/null; cat /proc/sys/kernel/random/boot_id"); !strings.HasPrefix(got, "4\n") || strings.Contains(got, "gone") || strings.Contains(got, boot) {
 		t.Errorf("after a boot: %q; want 4 files kept, /run empty, and another boot than %q", got, boot)
+	}
+}
+
+// TestSweep: cgroups are removed when their sandbox is gone, and by no other name.
+func TestSweep(t *testing.T) {
+	for name, want := range map[string]bool{
+		cgroup("node-x"): true,
+		cgroupMark + "tenure-sandbox-0" + cgroupNode + "node-x":                  false,
+		cgroupMark + filepath.Base(sandbox.Disk()) + "0" + cgroupNode + "node-x": false,
+		cgroupMark + "another": true,
+	} {
+		if used, err := inUse(name); err != nil || used != want {
+			t.Errorf("%s in use: %t, %v; want %t", name, used, err, want)
+		}
 	}
 }

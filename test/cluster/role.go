@@ -73,8 +73,8 @@ func mountAll(dir string) error {
 		{target: "/", flags: unix.MS_REC | unix.MS_PRIVATE},
 		{source: "proc", target: "/proc", fstype: "proc", flags: quiet | unix.MS_NOEXEC},
 		{source: "run", target: "/run", fstype: "tmpfs", flags: quiet, data: "mode=755"},
-		over(dir, "/etc"),
-		over(dir, "/opt"),
+		over(dir, etcDir),
+		over(dir, optDir),
 		{source: filepath.Join(dir, "lib"), target: "/var/lib", flags: unix.MS_BIND},
 		{source: filepath.Join(dir, "log"), target: "/var/log", flags: unix.MS_BIND},
 	}
@@ -91,6 +91,27 @@ func mountAll(dir string) error {
 	}
 	// What the kubelet mounts for pods has to reach them.
 	return mount{target: "/", flags: unix.MS_REC | unix.MS_SHARED}.do()
+}
+
+// Directories of the machine that a node sees, with what it has written over them.
+const (
+	etcDir = "/etc"
+	optDir = "/opt"
+)
+
+// hideMachines hides what the machine may have of CNI, configurations and plugins, from
+// the node whose disk is dir.
+func hideMachines(dir string) error {
+	for _, top := range []string{etcDir, optDir} {
+		path := filepath.Join(dir, top, "cni")
+		if err := os.MkdirAll(path, 0o755); err != nil {
+			return err
+		}
+		if err := unix.Setxattr(path, "trusted.overlay.opaque", []byte("y"), 0); err != nil {
+			return fmt.Errorf("make %s opaque: %w", path, err)
+		}
+	}
+	return nil
 }
 
 // over is a mount in which everything that is written to target goes below dir.
