@@ -13,8 +13,11 @@ import (
 	"github.com/tenure-ipam/tenure/test/controlplane"
 )
 
-// runtimeSocket is where a node's containerd listens.
-const runtimeSocket = "/run/containerd/containerd.sock"
+// Where a node's containerd listens, and says what it has done.
+const (
+	runtimeSocket  = "/run/containerd/containerd.sock"
+	runtimeMetrics = "127.0.0.1:1338"
+)
 
 // containerdConfig is containerd's, with runc at a path. A machine in a container or
 // virtual machine may not be allowed to lower oom_score_adj.
@@ -23,6 +26,8 @@ root = "/var/lib/containerd"
 state = "/run/containerd"
 [grpc]
   address = "` + runtimeSocket + `"
+[metrics]
+  address = "` + runtimeMetrics + `"
 [plugins.'io.containerd.cri.v1.images']
   snapshotter = "overlayfs"
   [plugins.'io.containerd.cri.v1.images'.pinned_images]

@@ -7,6 +7,7 @@ import (
 	"runtime"
 
 	"github.com/tenure-ipam/tenure/deploy/image"
+	"github.com/tenure-ipam/tenure/test/kubevirt"
 	"github.com/tenure-ipam/tenure/test/programs"
 	"github.com/tenure-ipam/tenure/test/sandbox"
 )
@@ -50,7 +51,7 @@ func BuildImages(ctx context.Context) (archive string, err error) {
 	if err := image.Compile(ctx, root, pod, "./test/pod", runtime.GOARCH, ImageTag); err != nil {
 		return "", err
 	}
-	for name, does := range map[string]string{PauseImage: "pause", PodImage: "serve"} {
+	for name, does := range map[string]string{PauseImage: "pause", PodImage: "serve", kubevirt.LauncherImage: "serve"} {
 		images = append(images, image.Image{Name: name, Variants: []image.Variant{{
 			Arch: runtime.GOARCH, Programs: map[string]string{"pod": pod}, Entrypoint: []string{"/pod", does}, User: "65532:65532",
 		}}})

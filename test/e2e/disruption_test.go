@@ -3,9 +3,8 @@ package e2e_test
 import (
 	"context"
 	"fmt"
-	"net/netip"
 	"strings"
-	"syscall"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -29,33 +28,38 @@ var _ = Describe("Pods and their addresses, whatever is restarted:", func() {
 		}
 		return pods
 	}
-	// apart checks that every pod has an address of its own, and returns them.
-	apart := func(ctx context.Context, pods ...*corev1.Pod) map[string]netip.Prefix {
-		GinkgoHelper()
-		has, by := map[string]netip.Prefix{}, map[netip.Prefix]string{}
-		for _, p := range pods {
-			at := addresses(ctx, p)["net1"]
-			Expect(at.IsValid()).To(BeTrue(), "%s has an address of lan", p.Name)
-			Expect(by).NotTo(HaveKey(at))
-			has[p.Name], by[at] = at, p.Name
-		}
-		return has
-	}
-
-	It("the agents, while pods are created", func(ctx context.Context) {
+	It("the agents and the controllers, while pods come and go and claims are made", func(ctx context.Context) {
 		before := burst(ctx, "before")
 		awaitRunning(ctx, before...)
 		had := apart(ctx, before...)
-		_, err := c.Kubectl(ctx, "", "-n", "tenure-system", "rollout", "restart", "daemonset/tenured")
-		Expect(err).NotTo(HaveOccurred())
-		during := burst(ctx, "during")
-		_, err = c.Kubectl(ctx, "", "-n", "tenure-system", "rollout", "status", "--timeout=3m", "daemonset/tenured")
-		Expect(err).NotTo(HaveOccurred())
+		rolled := make(chan error, 1)
+		go func() {
+			rolled <- func() error {
+				for _, verb := range [][]string{{"restart"}, {"status", "--timeout=3m"}} {
+					for _, what := range []string{"daemonset/tenured", "deployment/tenure-controller"} {
+						if _, err := c.Kubectl(ctx, "", append([]string{"-n", "tenure-system", "rollout", verb[0], what}, verb[1:]...)...); err != nil {
+							return err
+						}
+					}
+				}
+				return nil
+			}()
+		}()
+		during, claims := s.load(ctx, rolled)
 		after := burst(ctx, "after")
 		awaitRunning(ctx, append(during, after...)...)
 		has := apart(ctx, append(append(before, during...), after...)...)
 		for name, at := range had {
 			Expect(has).To(HaveKeyWithValue(name, at))
+		}
+		granted := map[string]string{}
+		for name, at := range has {
+			granted[at.String()] = name
+		}
+		for _, claim := range claims {
+			at := s.granted(ctx, claim)
+			Expect(granted).NotTo(HaveKey(at))
+			granted[at] = claim
 		}
 	})
 
@@ -85,6 +89,27 @@ var _ = Describe("Pods and their addresses, whatever is restarted:", func() {
 		Entry("containerd", func(n *cluster.Node) *cluster.Service { return n.Containerd }),
 	)
 
+	It("a node's containerd and kubelet, in the middle of ADDs", func(ctx context.Context) {
+		n := c.Nodes[0]
+		var pods []*corev1.Pod
+		for i := range 20 {
+			pods = append(pods, s.start(ctx, fmt.Sprintf("pod-%d", i), n.Name, "lan"))
+		}
+		// Each is killed when some more attachments have been made, while others are.
+		attached := func() (int, error) {
+			names, err := entries(n, attachmentsDir)
+			return len(names), err
+		}
+		for _, service := range []*cluster.Service{n.Containerd, n.Kubelet, n.Containerd} {
+			already, err := attached()
+			Expect(err).NotTo(HaveOccurred())
+			Eventually(attached).WithPolling(5 * time.Millisecond).Should(BeNumerically(">=", min(already+3, len(pods))))
+			Expect(service.Restart(ctx)).To(Succeed())
+		}
+		awaitRunning(ctx, pods...)
+		apart(ctx, pods...)
+	})
+
 	It("a node, by its power switch", func(ctx context.Context) {
 		pods := burst(ctx, "pod")
 		awaitRunning(ctx, pods...)
@@ -109,35 +134,24 @@ var _ = Describe("Pods and their addresses, whatever is restarted:", func() {
 		}
 	})
 
-	It("the API server, while a pod's sandbox dies", func(ctx context.Context) {
+	It("X5 the API server, while a pod's sandbox dies", func(ctx context.Context) {
 		pods := burst(ctx, "pod")
 		awaitRunning(ctx, pods...)
 		had := apart(ctx, pods...)
-		n, victim := c.Nodes[0], pods[0]
-		sandboxes := func() []string {
-			out, err := n.Run(ctx, "ctr", "--namespace", "k8s.io", "containers", "list",
-				fmt.Sprintf(`labels."io.kubernetes.pod.uid"==%s,labels."io.cri-containerd.kind"==sandbox`, victim.UID))
-			Expect(err).NotTo(HaveOccurred())
-			var ids []string
-			for _, line := range strings.Split(strings.TrimSpace(string(out)), "\n")[1:] {
-				ids = append(ids, strings.Fields(line)[0])
-			}
-			return ids
-		}
-		old := sandboxes()
-		Expect(old).To(HaveLen(1))
+		victim := pods[0]
 		Expect(c.StopAPIServer()).To(Succeed())
 		DeferCleanup(c.StartAPIServer)
-		_, err := n.Run(ctx, "ctr", "--namespace", "k8s.io", "tasks", "kill", "--signal", fmt.Sprint(int(syscall.SIGKILL)), old[0])
-		Expect(err).NotTo(HaveOccurred())
+		old := killSandbox(ctx, victim)
 		// The kubelet makes another one, which is attached without the API server.
-		Eventually(sandboxes).Should(ContainElement(Not(Equal(old[0]))))
+		Eventually(func() []string { return sandboxes(ctx, victim) }).Should(ContainElement(Not(Equal(old))))
+		// Those that run go on.
+		from, to := pods[1], pods[2] // on different nodes
+		answer, err := c.Node(from.Spec.NodeName).Run(ctx, "ctr", "--namespace", "k8s.io", "tasks", "exec", "--exec-id", "probe",
+			strings.TrimPrefix(from.Status.ContainerStatuses[0].ContainerID, "containerd://"), "/pod", "get", had[to.Name].Addr().String()+":8080")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(string(answer)).To(ContainSubstring("net1 " + had[to.Name].String()))
 		Expect(c.StartAPIServer(ctx)).To(Succeed())
-		Eventually(func(g Gomega) {
-			g.Expect(kube.Get(ctx, client.ObjectKeyFromObject(victim), victim)).To(Succeed())
-			g.Expect(victim.Status.ContainerStatuses[0].RestartCount).To(BeNumerically(">", 0))
-			g.Expect(victim.Status.ContainerStatuses[0].Ready).To(BeTrue())
-		}).Should(Succeed())
+		awaitRestarted(ctx, victim)
 		has := apart(ctx, pods...)
 		for _, p := range pods[1:] {
 			Expect(has).To(HaveKeyWithValue(p.Name, had[p.Name]))

@@ -76,7 +76,7 @@ func strangers(ctx context.Context, n *cluster.Node) (found []string, err error)
 			found = append(found, fmt.Sprintf("address %s of %v", name, id))
 		}
 	}
-	attachments, err := entries(n, "/var/lib/cni/tenure-attach/attachments")
+	attachments, err := entries(n, attachmentsDir)
 	for _, name := range attachments {
 		if id, _, _ := strings.Cut(name, "."); !known[id] {
 			found = append(found, "attachment "+name)
@@ -107,6 +107,9 @@ func ports(n *cluster.Node) (names []string, err error) {
 	})
 	return names, err
 }
+
+// attachmentsDir is where the meta-plugin notes on a node what it has attached.
+const attachmentsDir = "/var/lib/cni/tenure-attach/attachments"
 
 // entries returns the names in a directory of a node; one that was never needed has
 // none.

@@ -121,12 +121,17 @@ func awaitRunning(ctx context.Context, pods ...*corev1.Pod) {
 	for _, p := range pods {
 		Eventually(func(g Gomega) {
 			g.Expect(kube.Get(ctx, client.ObjectKeyFromObject(p), p)).To(Succeed())
-			g.Expect(p.Status.Phase).To(Equal(corev1.PodRunning))
-			g.Expect(p.Status.ContainerStatuses).NotTo(BeEmpty())
-			g.Expect(p.Status.ContainerStatuses[0].Ready).To(BeTrue())
-			g.Expect(p.Annotations).To(HaveKey(npwg.AnnotationStatus))
+			expectRunning(g, p)
 		}).Should(Succeed(), "pod %s runs", p.Name)
 	}
+}
+
+// expectRunning checks that a pod runs and has a status annotation.
+func expectRunning(g Gomega, p *corev1.Pod) {
+	g.Expect(p.Status.Phase).To(Equal(corev1.PodRunning))
+	g.Expect(p.Status.ContainerStatuses).NotTo(BeEmpty())
+	g.Expect(p.Status.ContainerStatuses[0].Ready).To(BeTrue())
+	g.Expect(p.Annotations).To(HaveKey(npwg.AnnotationStatus))
 }
 
 // stop deletes a pod and waits until it is gone.
@@ -161,6 +166,65 @@ func ask(ctx context.Context, p *corev1.Pod, at netip.Addr) (string, error) {
 // askPort is ask at a port other than that at which pods answer.
 func askPort(ctx context.Context, p *corev1.Pod, at netip.Addr, port uint16) (string, error) {
 	return c.Kubectl(ctx, "", "exec", "-n", p.Namespace, p.Name, "--", "/pod", "get", netip.AddrPortFrom(at, port).String())
+}
+
+// apart checks that every pod has an address of its own on net1, and returns them by
+// the pods' names.
+func apart(ctx context.Context, pods ...*corev1.Pod) map[string]netip.Prefix {
+	GinkgoHelper()
+	has, by := map[string]netip.Prefix{}, map[netip.Prefix]string{}
+	for _, p := range pods {
+		at := addresses(ctx, p)["net1"]
+		Expect(at.IsValid()).To(BeTrue(), "%s has an address on net1", p.Name)
+		Expect(by).NotTo(HaveKey(at))
+		has[p.Name], by[at] = at, p.Name
+	}
+	return has
+}
+
+// shown is apart by the pods' status annotations: it costs next to nothing.
+func shown(pods ...*corev1.Pod) map[string]netip.Addr {
+	GinkgoHelper()
+	has, by := map[string]netip.Addr{}, map[netip.Addr]string{}
+	for _, p := range pods {
+		ips := status(p)["net1"].IPs
+		Expect(ips).To(HaveLen(1), "%s shows an address on net1", p.Name)
+		at := netip.MustParseAddr(ips[0])
+		Expect(by).NotTo(HaveKey(at))
+		has[p.Name], by[at] = at, p.Name
+	}
+	return has
+}
+
+// sandboxes returns the containers, running or not, that hold the pod's namespaces.
+func sandboxes(ctx context.Context, p *corev1.Pod) (ids []string) {
+	GinkgoHelper()
+	out, err := c.Node(p.Spec.NodeName).Run(ctx, "ctr", "--namespace", "k8s.io", "containers", "list", "--quiet",
+		fmt.Sprintf(`labels."io.kubernetes.pod.uid"==%s,labels."io.cri-containerd.kind"==sandbox`, p.UID))
+	Expect(err).NotTo(HaveOccurred())
+	return strings.Fields(string(out))
+}
+
+// killSandbox kills the one sandbox that a pod has, as the kernel does when memory is
+// short, and returns it.
+func killSandbox(ctx context.Context, p *corev1.Pod) string {
+	GinkgoHelper()
+	old := sandboxes(ctx, p)
+	Expect(old).To(HaveLen(1))
+	_, err := c.Node(p.Spec.NodeName).Run(ctx, "ctr", "--namespace", "k8s.io", "tasks", "kill", "--signal", "SIGKILL", old[0])
+	Expect(err).NotTo(HaveOccurred())
+	return old[0]
+}
+
+// awaitRestarted waits until a pod's container has been started again and is ready, and
+// brings the pod up to date.
+func awaitRestarted(ctx context.Context, p *corev1.Pod) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		g.Expect(kube.Get(ctx, client.ObjectKeyFromObject(p), p)).To(Succeed())
+		g.Expect(p.Status.ContainerStatuses[0].RestartCount).To(BeNumerically(">", 0))
+		g.Expect(p.Status.ContainerStatuses[0].Ready).To(BeTrue())
+	}).Should(Succeed(), "pod %s runs again", p.Name)
 }
 
 // status returns a pod's network-status by interface.

@@ -24,6 +24,9 @@ const (
 	// ClaimFinalizer keeps a claim until no launcher pod can need it.
 	ClaimFinalizer = "kubevirt.io/persistent-ipam"
 
+	// LauncherImage is that of launcher pods, of whose programs nothing is known here.
+	LauncherImage = "none.example/virt-launcher:1"
+
 	vmFinalizer  = "kubevirt.io/virtualMachineControllerFinalize"
 	vmiFinalizer = "foregroundDeleteVirtualMachine"
 
@@ -168,7 +171,12 @@ func launcher(vmi *unstructured.Unstructured, claims map[string]bool) (*corev1.P
 			Annotations:     map[string]string{AnnotationNetworks: string(annotation)},
 			OwnerReferences: []metav1.OwnerReference{ownerOf(vmi)},
 		},
-		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "compute", Image: "none.example/virt-launcher"}}},
+		Spec: corev1.PodSpec{
+			Containers: []corev1.Container{{Name: "compute", Image: LauncherImage}},
+			Affinity: &corev1.Affinity{PodAntiAffinity: &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
+				LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{LabelName: vmi.GetName()}}, TopologyKey: corev1.LabelHostname,
+			}}}}, // a machine does not migrate to where it is
+		},
 	}, nil
 }
 

@@ -1,0 +1,107 @@
+package e2e_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
+)
+
+var _ = Describe("A node", func() {
+	var s site
+	BeforeEach(func(ctx context.Context) { s = newSite(ctx) })
+
+	It("is drained as the disruption budget allows, and gives its blocks back", func(ctx context.Context) {
+		s.network(ctx, "lan", "10.43.0.0/24", acrossNodes)
+		n := c.Nodes[1]
+		s.deployment(ctx, "web", "lan", 4)
+		budget := &policyv1.PodDisruptionBudget{
+			ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: "web"},
+			Spec: policyv1.PodDisruptionBudgetSpec{
+				MinAvailable: new(intstr.FromInt32(3)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
+			},
+		}
+		Expect(kube.Create(ctx, budget)).To(Succeed())
+		shown(s.settled(ctx, "web", 4)...)
+		Expect(s.blocksOf(ctx, "lan", n.Name)).NotTo(BeEmpty())
+		Eventually(func(g Gomega) {
+			g.Expect(kube.Get(ctx, client.ObjectKeyFromObject(budget), budget)).To(Succeed())
+			g.Expect(budget.Status.DisruptionsAllowed).To(BeEquivalentTo(1))
+		}).Should(Succeed(), "the budget knows of the pods")
+		DeferCleanup(func(ctx context.Context) error {
+			_, err := c.Kubectl(ctx, "", "uncordon", n.Name)
+			return err
+		})
+		_, err := c.Kubectl(ctx, "", "drain", n.Name, "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=3m")
+		Expect(err).NotTo(HaveOccurred())
+		pods := s.settled(ctx, "web", 4)
+		shown(pods...)
+		for _, p := range pods {
+			Expect(p.Spec.NodeName).NotTo(Equal(n.Name))
+		}
+		Eventually(func() ([]string, error) { return s.blocksOf(ctx, "lan", n.Name) }).Should(BeEmpty(), "the blocks of a node that needs none")
+	})
+
+	It("X20 is deleted while its pods run, and added again: what still runs keeps its addresses until it is ended", func(ctx context.Context) {
+		s.network(ctx, "lan", "10.44.0.0/24", acrossNodes)
+		on := func(name string, node, count int) (pods []*corev1.Pod) {
+			for i := range count {
+				pods = append(pods, s.start(ctx, fmt.Sprintf("%s-%d", name, i), c.Nodes[node].Name, "lan"))
+			}
+			return pods
+		}
+		here, there := on("here", 0, 2), on("there", 1, 3)
+		awaitRunning(ctx, append(here, there...)...)
+		had := apart(ctx, append(here, there...)...)
+		n := c.Nodes[1]
+		Expect(kube.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name}})).To(Succeed())
+		DeferCleanup(func(ctx context.Context) error { return c.Boot(ctx, n) })
+		for _, p := range there { // the cluster forgets them; the machine does not
+			Eventually(func() bool {
+				return apierrors.IsNotFound(kube.Get(ctx, client.ObjectKeyFromObject(p), p))
+			}).Should(BeTrue(), "pod %s is forgotten", p.Name)
+		}
+		more := on("more", 0, 4)
+		awaitRunning(ctx, more...)
+		has := apart(ctx, append(here, more...)...)
+		for name, at := range has {
+			if was, ok := had[name]; ok {
+				Expect(at).To(Equal(was))
+			} else {
+				Expect(slices.Collect(maps.Values(had))).NotTo(ContainElement(at), "of a pod that may still run")
+			}
+		}
+		answer, err := ask(ctx, more[0], had[there[0].Name].Addr())
+		Expect(err).NotTo(HaveOccurred(), "a pod that the cluster has forgotten still runs")
+		Expect(answer).To(ContainSubstring("net1 " + had[there[0].Name].String()))
+		// A kubelet makes its Node when it starts; kube-proxy has ended without one.
+		Expect(n.Kubelet.Kill()).To(Succeed())
+		Expect(c.Boot(ctx, n)).To(Succeed())
+		again := on("again", 1, 3)
+		awaitRunning(ctx, again...)
+		apart(ctx, slices.Concat(here, more, again)...)
+	})
+})
+
+// blocksOf returns the blocks of a network that a node holds.
+func (s site) blocksOf(ctx context.Context, network, node string) (blocks []string, err error) {
+	var leases v1alpha1.IPLeaseList
+	err = kube.List(ctx, &leases)
+	for _, l := range leases.Items {
+		if l.Spec.Pool == s.namespace+"-"+network && l.Spec.Holder.Node == node {
+			blocks = append(blocks, l.Spec.Block)
+		}
+	}
+	return blocks, err
+}
