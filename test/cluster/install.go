@@ -93,3 +93,20 @@ func (c *Cluster) Kubectl(ctx context.Context, input string, args ...string) (st
 	}
 	return string(out.text), nil
 }
+
+// Example is what people begin with: a pool, and a network for all nodes.
+const Example = `apiVersion: tenure.dev/v1alpha1
+kind: IPPool
+metadata: {name: lan}
+spec:
+  ranges:
+  - {cidr: 10.20.0.0/16, gateway: 10.20.0.1, exclude: [10.20.0.0/28]}
+---
+apiVersion: k8s.cni.cncf.io/v1
+kind: NetworkAttachmentDefinition
+metadata: {name: lan, namespace: default}
+spec:
+  config: |
+    {"cniVersion": "1.0.0", "name": "lan", "type": "macvlan", "master": "eth1", "capabilities": {"ips": true},
+     "ipam": {"type": "tenure", "pool": "lan"}}
+`

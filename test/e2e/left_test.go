@@ -5,30 +5,47 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
+	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"github.com/vishvananda/netlink"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/test/cluster"
 )
 
-// When the pods and claims of all specs are gone, nothing of theirs is left: on no
-// node an attachment, an interface, a DEL in the journal, or an address of the default
-// network; in the cluster no lease and no sub-lease, so that the pools can be deleted.
+// When the pods and claims of all specs are gone, nothing of theirs is left: in the
+// cluster no pod and no claim; on no node an attachment, a result, an interface, a
+// network namespace, a DEL in the journal, an address of the default network, or an
+// address that the agent's store has promised; then, when the pools are deleted, which
+// waits for their leases, no lease, no sub-lease, and nothing in a store.
 var _ = AfterSuite(func(ctx context.Context) {
 	if c == nil {
 		return // it has not started
 	}
+	expectSmall()
+	Eventually(func(g Gomega) {
+		var pods corev1.PodList
+		var claims ipamclaims.IPAMClaimList
+		g.Expect(kube.List(ctx, &pods, client.MatchingFieldsSelector{Selector: fields.OneTermNotEqualSelector("metadata.namespace", "tenure-system")})).To(Succeed())
+		g.Expect(kube.List(ctx, &claims)).To(Succeed())
+		g.Expect(pods.Items).To(BeEmpty())
+		g.Expect(claims.Items).To(BeEmpty())
+	}).Should(Succeed())
 	for _, n := range c.Nodes {
 		for _, dir := range []string{"/var/lib/tenure/journal", "/var/lib/tenure/agent/reports", "/var/lib/cni/tenure-attach/unsent"} {
 			Eventually(func() ([]string, error) { return entries(n, dir) }).Should(BeEmpty(), "%s of %s", dir, n.Name)
 		}
 		Eventually(func() ([]string, error) { return strangers(ctx, n) }).Should(BeEmpty(), "what %s has of sandboxes that are gone", n.Name)
-		Eventually(func() ([]string, error) { return ports(n) }).Should(BeEmpty(), "ports of %s on %s", innerBridge, n.Name)
+		Eventually(func() ([]string, error) { return ports(n, innerBridge) }).Should(BeEmpty(), "ports of %s on %s", innerBridge, n.Name)
 	}
+	Eventually(attachments).Should(BeZero(), "interfaces that have addresses by the agents' stores")
 	_, err := c.Kubectl(ctx, "", "delete", "ippools", "--all", "--wait=false")
 	Expect(err).NotTo(HaveOccurred())
 	Eventually(func(g Gomega) {
@@ -41,30 +58,60 @@ var _ = AfterSuite(func(ctx context.Context) {
 		g.Expect(leases.Items).To(BeEmpty())
 		g.Expect(subs.Items).To(BeEmpty())
 		g.Expect(pools.Items).To(BeEmpty())
+		for _, n := range c.Nodes {
+			g.Expect(rights(n)).To(BeZero(), "rights in the store of %s", n.Name)
+		}
 	}).Should(Succeed())
 })
 
-// strangers returns the attachments, and the addresses of the default network, of
-// sandboxes that the node's runtime does not know. The controller's pods, which are
-// attached as well, are known.
+// expectSmall reports what memory Tenure's programs have after all specs. The bounds
+// are twice what they are made for.
+func expectSmall() {
+	for program, bound := range map[string]int64{"tenured": 100 << 20, "tenure-controller": 200 << 20} {
+		var most int64
+		for _, n := range c.Nodes {
+			has, err := memory(n, program)
+			Expect(err).NotTo(HaveOccurred())
+			most = max(most, has)
+		}
+		GinkgoWriter.Printf("%s has %d MiB\n", program, most>>20)
+		Expect(most).To(And(BeNumerically(">", 0), BeNumerically("<", bound)), program)
+	}
+}
+
+// strangers returns what a node has of sandboxes that its runtime does not know:
+// attachments, results, network namespaces, and addresses and interfaces of the default
+// network. The controller's pods, which are attached as well, are known.
 func strangers(ctx context.Context, n *cluster.Node) (found []string, err error) {
 	out, err := n.Run(ctx, "ctr", "--namespace", "k8s.io", "containers", "list", "--quiet", `labels."io.cri-containerd.kind"==sandbox`)
 	if err != nil {
 		return nil, err
 	}
-	known := map[string]bool{}
-	for id := range strings.FieldsSeq(string(out)) {
-		known[id] = true
-	}
+	known := strings.Fields(string(out))
 	if len(known) == 0 {
 		return nil, fmt.Errorf("%s has no sandbox, not even that of the agent", n.Name)
 	}
+	isOf := func(text string) bool {
+		return slices.ContainsFunc(known, func(id string) bool { return strings.Contains(text, id) })
+	}
+	for _, dir := range []string{attachmentsDir, "/var/lib/cni/tenure-attach/results", "/var/lib/cni/results"} {
+		names, err := entries(n, dir)
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range names {
+			if !isOf(name) {
+				found = append(found, filepath.Join(dir, name))
+			}
+		}
+	}
 	const addressDir = "/var/lib/cni/networks/pods"
-	addresses, err := entries(n, addressDir)
+	names, err := entries(n, addressDir)
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range addresses {
+	addresses := 0
+	for _, name := range names {
 		if !strings.HasPrefix(name, "10.244.") {
 			continue // host-local's own notes
 		}
@@ -72,21 +119,28 @@ func strangers(ctx context.Context, n *cluster.Node) (found []string, err error)
 		if err != nil {
 			return nil, err
 		}
-		if id := strings.Fields(string(text)); len(id) == 0 || !known[id[0]] {
-			found = append(found, fmt.Sprintf("address %s of %v", name, id))
+		if addresses++; !isOf(string(text)) {
+			found = append(found, fmt.Sprintf("address %s of %s", name, text))
 		}
 	}
-	attachments, err := entries(n, attachmentsDir)
-	for _, name := range attachments {
-		if id, _, _ := strings.Cut(name, "."); !known[id] {
-			found = append(found, "attachment "+name)
-		}
+	// Those of the host's network have none of these.
+	links, err := ports(n, "cni0")
+	if err != nil {
+		return nil, err
 	}
-	return found, err
+	namespaces, err := entries(n, "/run/netns")
+	if err != nil {
+		return nil, err
+	}
+	if len(links) != addresses || len(namespaces) != addresses {
+		found = append(found, fmt.Sprintf("%d addresses of the default network, interfaces %v, network namespaces %v", addresses, links, namespaces))
+	}
+	return found, nil
 }
 
-// ports returns the interfaces of a node that are ports of the specs' bridge.
-func ports(n *cluster.Node) (names []string, err error) {
+// ports returns the interfaces of a node that are ports of a bridge; none, if there is no
+// such bridge.
+func ports(n *cluster.Node, name string) (names []string, err error) {
 	err = n.Do(func() error {
 		links, err := netlink.LinkList()
 		if err != nil {
@@ -94,7 +148,7 @@ func ports(n *cluster.Node) (names []string, err error) {
 		}
 		bridge := 0
 		for _, l := range links {
-			if l.Attrs().Name == innerBridge {
+			if l.Attrs().Name == name {
 				bridge = l.Attrs().Index
 			}
 		}

@@ -3,11 +3,16 @@ package e2e_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/tenure-ipam/tenure/test/cluster"
@@ -19,8 +24,10 @@ const (
 	runtimeMetrics = "127.0.0.1:1338"
 )
 
+var errNoSample = errors.New("there is no sample of")
+
 // metric returns the sum of a node's samples whose line begins with a prefix: a name,
-// perhaps with labels.
+// perhaps with labels. The error is errNoSample if there are none.
 func metric(n *cluster.Node, address, prefix string) (sum float64, err error) {
 	path := map[string]string{agentMetrics: "/metrics", runtimeMetrics: "/v1/metrics"}[address]
 	client := http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
@@ -49,7 +56,52 @@ func metric(n *cluster.Node, address, prefix string) (sum float64, err error) {
 		}
 	}
 	if !found {
-		return 0, fmt.Errorf("%s of %s has no %s", address, n.Name, prefix)
+		return 0, fmt.Errorf("%s of %s: %w %s", address, n.Name, errNoSample, prefix)
 	}
 	return sum, nil
+}
+
+// rights returns how many leases, uses and requests a node's agent has in its store.
+func rights(n *cluster.Node) (int, error) {
+	sum, err := metric(n, agentMetrics, "tenure_agent_rights")
+	if errors.Is(err, errNoSample) {
+		return 0, nil
+	}
+	return int(sum), err
+}
+
+// memory returns the resident memory of a node's processes of the given program, in
+// bytes: of the largest of them, none if there is none.
+func memory(n *cluster.Node, program string) (most int64, err error) {
+	const nameLength = 15 // as much of it as the kernel keeps
+	found, err := filepath.Glob(n.Path("/proc/[0-9]*/status"))
+	if err != nil {
+		return 0, err
+	}
+	for _, path := range found {
+		text, err := os.ReadFile(path)
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
+			continue // it has ended meanwhile
+		}
+		if err != nil {
+			return 0, err
+		}
+		var name string
+		var kilobytes int64
+		for line := range strings.Lines(string(text)) {
+			key, value, _ := strings.Cut(line, ":")
+			switch value = strings.TrimSpace(value); key {
+			case "Name":
+				name = value
+			case "VmRSS":
+				if _, err := fmt.Sscan(value, &kilobytes); err != nil {
+					return 0, fmt.Errorf("%s of %s: %w", path, n.Name, err)
+				}
+			}
+		}
+		if name == program[:min(len(program), nameLength)] {
+			most = max(most, kilobytes<<10)
+		}
+	}
+	return most, nil
 }

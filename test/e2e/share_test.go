@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -49,6 +51,9 @@ var _ = It("A pod with three networks waits little for Tenure", func(ctx context
 	} {
 		AddReportEntry(of.what, fmt.Sprintf("p50 %v, longest %v of %d", median(of.took), slices.Max(of.took).Round(time.Millisecond), rounds))
 	}
+	load, err := os.ReadFile("/proc/loadavg")
+	Expect(err).NotTo(HaveOccurred())
+	AddReportEntry("the machine's load", strings.TrimSpace(string(load)))
 	Expect(median(share)).To(BeNumerically("<", bound))
 })
 

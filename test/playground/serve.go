@@ -13,23 +13,6 @@ import (
 	"github.com/tenure-ipam/tenure/test/controlplane"
 )
 
-// example is there to begin with: a pool, and a network for all nodes.
-const example = `apiVersion: tenure.dev/v1alpha1
-kind: IPPool
-metadata: {name: lan}
-spec:
-  ranges:
-  - {cidr: 10.20.0.0/16, gateway: 10.20.0.1, exclude: [10.20.0.0/28]}
----
-apiVersion: k8s.cni.cncf.io/v1
-kind: NetworkAttachmentDefinition
-metadata: {name: lan, namespace: default}
-spec:
-  config: |
-    {"cniVersion": "1.0.0", "name": "lan", "type": "macvlan", "master": "eth1", "capabilities": {"ips": true},
-     "ipam": {"type": "tenure", "pool": "lan"}}
-`
-
 // envAPI tells the sandbox at which address of the machine people reach the API server.
 const envAPI = "TENURE_PLAYGROUND_API"
 
@@ -71,7 +54,7 @@ func (p place) hold(ctx context.Context, out io.Writer) (err error) {
 		if err := c.Install(ctx); err != nil {
 			return err
 		}
-		if _, err := c.Kubectl(ctx, example, "apply", "-f", "-"); err != nil {
+		if _, err := c.Kubectl(ctx, cluster.Example, "apply", "-f", "-"); err != nil {
 			return err
 		}
 	}
