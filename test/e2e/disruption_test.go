@@ -35,7 +35,7 @@ var _ = Describe("Pods and their addresses, whatever is restarted:", func() {
 		rolled := make(chan error, 1)
 		go func() {
 			rolled <- func() error {
-				for _, verb := range [][]string{{"restart"}, {"status", "--timeout=3m"}} {
+				for _, verb := range [][]string{{"restart"}, {"status", "--timeout=5m"}} {
 					for _, what := range []string{"daemonset/tenured", "deployment/tenure-controller"} {
 						if _, err := c.Kubectl(ctx, "", append([]string{"-n", "tenure-system", "rollout", verb[0], what}, verb[1:]...)...); err != nil {
 							return err

@@ -12,32 +12,32 @@ import (
 )
 
 // load creates pods on all nodes and claims of the network lan, and deletes every
-// second pod when it runs, until done yields, without an error; but for a few rounds at
-// least. It returns the pods and the claims that are left.
+// second pod when it runs, until done yields, without an error; for a few rounds at
+// least, and no more than nodes have room for. It returns the pods and the claims that
+// are left.
 func (s site) load(ctx context.Context, done <-chan error) (pods []*corev1.Pod, claims []string) {
-	const rounds, most = 3, 20 // the pods must not be more than a node may have
-	for i, ended := 0, false; i < rounds || !ended; i++ {
-		if i < most {
-			for _, n := range c.Nodes {
-				goes := s.start(ctx, fmt.Sprintf("goes-%d-%s", i, n.Name), n.Name, "lan")
-				pods = append(pods, s.start(ctx, fmt.Sprintf("stays-%d-%s", i, n.Name), n.Name, "lan"))
-				awaitRunning(ctx, goes)
-				Expect(kube.Delete(ctx, goes)).To(Succeed())
-			}
-			claims = append(claims, s.claim(ctx, fmt.Sprintf("claim-%d", i), "lan"))
+	const atLeast, atMost = 3, 20
+	for i := range atMost {
+		for _, n := range c.Nodes {
+			goes := s.start(ctx, fmt.Sprintf("goes-%d-%s", i, n.Name), n.Name, "lan")
+			pods = append(pods, s.start(ctx, fmt.Sprintf("stays-%d-%s", i, n.Name), n.Name, "lan"))
+			awaitRunning(ctx, goes)
+			Expect(kube.Delete(ctx, goes)).To(Succeed())
 		}
-		if ended {
+		claims = append(claims, s.claim(ctx, fmt.Sprintf("claim-%d", i), "lan"))
+		if i+1 < atLeast {
 			continue
 		}
 		select {
 		case err := <-done:
 			Expect(err).NotTo(HaveOccurred())
-			ended = true
-		case <-ctx.Done():
-			Expect(context.Cause(ctx)).NotTo(HaveOccurred())
+			return pods, claims
 		default:
 		}
 	}
+	var err error
+	Eventually(done).Should(Receive(&err))
+	Expect(err).NotTo(HaveOccurred())
 	return pods, claims
 }
 

@@ -65,10 +65,12 @@ var _ = Describe("A node", func() {
 		here, there := on("here", 0, 2), on("there", 1, 3)
 		awaitRunning(ctx, append(here, there...)...)
 		had := apart(ctx, append(here, there...)...)
+		// The kubelet, as long as it runs, ends what the cluster forgets.
 		n := c.Nodes[1]
+		Expect(n.Kubelet.Kill()).To(Succeed())
 		Expect(kube.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: n.Name}})).To(Succeed())
 		DeferCleanup(func(ctx context.Context) error { return c.Boot(ctx, n) })
-		for _, p := range there { // the cluster forgets them; the machine does not
+		for _, p := range there {
 			Eventually(func() bool {
 				return apierrors.IsNotFound(kube.Get(ctx, client.ObjectKeyFromObject(p), p))
 			}).Should(BeTrue(), "pod %s is forgotten", p.Name)
@@ -87,7 +89,6 @@ var _ = Describe("A node", func() {
 		Expect(err).NotTo(HaveOccurred(), "a pod that the cluster has forgotten still runs")
 		Expect(answer).To(ContainSubstring("net1 " + had[there[0].Name].String()))
 		// A kubelet makes its Node when it starts; kube-proxy has ended without one.
-		Expect(n.Kubelet.Kill()).To(Succeed())
 		Expect(c.Boot(ctx, n)).To(Succeed())
 		again := on("again", 1, 3)
 		awaitRunning(ctx, again...)
