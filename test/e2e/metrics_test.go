@@ -24,10 +24,8 @@ const (
 	runtimeMetrics = "127.0.0.1:1338"
 )
 
-var errNoSample = errors.New("there is no sample of")
-
 // metric returns the sum of a node's samples whose line begins with a prefix: a name,
-// perhaps with labels. The error is errNoSample if there are none.
+// perhaps with labels. There must be one.
 func metric(n *cluster.Node, address, prefix string) (sum float64, err error) {
 	path := map[string]string{agentMetrics: "/metrics", runtimeMetrics: "/v1/metrics"}[address]
 	client := http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
@@ -56,18 +54,9 @@ func metric(n *cluster.Node, address, prefix string) (sum float64, err error) {
 		}
 	}
 	if !found {
-		return 0, fmt.Errorf("%s of %s: %w %s", address, n.Name, errNoSample, prefix)
+		return 0, fmt.Errorf("%s of %s has no %s", address, n.Name, prefix)
 	}
 	return sum, nil
-}
-
-// rights returns how many leases, uses and requests a node's agent has in its store.
-func rights(n *cluster.Node) (int, error) {
-	sum, err := metric(n, agentMetrics, "tenure_agent_rights")
-	if errors.Is(err, errNoSample) {
-		return 0, nil
-	}
-	return int(sum), err
 }
 
 // memory returns the resident memory of a node's processes of the given program, in

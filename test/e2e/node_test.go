@@ -35,7 +35,6 @@ var _ = Describe("A node", func() {
 		Expect(kube.Create(ctx, budget)).To(Succeed())
 		shown(s.settled(ctx, "web", 4)...)
 		Expect(s.blocksOf(ctx, "lan", n.Name)).NotTo(BeEmpty())
-		Expect(rights(n)).To(BeNumerically(">", 0))
 		Eventually(func(g Gomega) {
 			g.Expect(kube.Get(ctx, client.ObjectKeyFromObject(budget), budget)).To(Succeed())
 			g.Expect(budget.Status.DisruptionsAllowed).To(BeEquivalentTo(1))
