@@ -120,8 +120,8 @@ func strangers(ctx context.Context, n *cluster.Node) (found []string, err error)
 			found = append(found, fmt.Sprintf("address %s of %s", name, text))
 		}
 	}
-	// A runtime that is killed between making a network namespace and noting it leaves
-	// one without interfaces, which is nobody's business here.
+	// Network namespaces are the runtime's: one that is killed in the middle leaves some,
+	// without interfaces.
 	links, err := ports(n, "cni0")
 	if err == nil && len(links) != addresses {
 		found = append(found, fmt.Sprintf("%d addresses of the default network, interfaces %v", addresses, links))
