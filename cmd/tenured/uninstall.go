@@ -55,7 +55,7 @@ func uninstall(ctx context.Context, args []string, out, stderr io.Writer) error 
 	flags.StringVar(&n.state, "state", "/var/lib/tenure", "the agent's directory, with its store and the plugin's journal")
 	flags.StringVar(&n.run, "run", "/run/tenure", "the directory of the agent's socket")
 	flags.StringVar(&n.cniState, "attach-state", plan.DefaultStateDir, "tenure-attach's stateDir")
-	flags.BoolVar(&n.force, "force", false, "whatever pods the node has: their interfaces stay until they end, and are not torn down then")
+	flags.BoolVar(&n.force, "force", false, "whatever pods the node has, if its agent has ended: their interfaces stay until they end, and are not torn down then")
 	hold := flags.Bool("hold", false, "do nothing, until stopped: what a DaemonSet runs when the node is clean")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -75,7 +75,8 @@ func uninstall(ctx context.Context, args []string, out, stderr io.Writer) error 
 // when no call of them is under way, then what they know.
 func (n node) clean(ctx context.Context, out io.Writer) error {
 	users, err := n.users()
-	if err != nil && !n.force {
+	// No force is meant for it: what a running agent serves is not to vanish under it.
+	if err != nil && (!n.force || errors.Is(err, store.ErrLocked)) {
 		return fmt.Errorf("%w; nothing was removed", err)
 	}
 	if len(users) > 0 && !n.force {
@@ -134,7 +135,7 @@ func (n node) storeUsers() (users []string, err error) {
 	}
 	s, err := store.Open(path, store.Options{ReadOnly: true})
 	if errors.Is(err, store.ErrLocked) {
-		return nil, errors.New("the agent of this node runs: it must have ended")
+		return nil, fmt.Errorf("the agent of this node runs: it must have ended: %w", err)
 	}
 	if err != nil {
 		return nil, err

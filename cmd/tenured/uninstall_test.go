@@ -155,11 +155,17 @@ func TestUninstallRefuses(t *testing.T) {
 	}
 }
 
-func TestUninstallWaitsForNoRunningAgent(t *testing.T) {
+func TestUninstallRefusesWhileTheAgentRuns(t *testing.T) {
 	dir, flags := installed(t)
 	attachment(t, dir, filepath.Join(dir, "bin"))
-	if _, err := call(t, flags...); err == nil || !strings.Contains(err.Error(), "agent of this node runs") {
-		t.Errorf("got %v; want it to say that the agent runs", err)
+	before := strings.Join(files(t, dir), " ")
+	for _, args := range [][]string{flags, append(flags, "--force")} {
+		if _, err := call(t, args...); err == nil || !strings.Contains(err.Error(), "agent of this node runs") {
+			t.Errorf("%v: %v; want it to say that the agent runs", args, err)
+		}
+		if after := strings.Join(files(t, dir), " "); after != before {
+			t.Errorf("%v: left are %s; want all of %s", args, after, before)
+		}
 	}
 }
 
