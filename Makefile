@@ -47,26 +47,37 @@ rig-nodes: cc rig ## Build also what nodes run, kubelet and containerd, into bin
 
 # Of push, manifest and install: what the images are called, REGISTRY/tenured:TAG and
 # REGISTRY/tenure-controller:TAG, and whether the meta-plugin is installed in Multus's
-# place.
-REGISTRY ?= tenure.dev
+# place. Of install and uninstall: which context of the kubeconfig, and whether to go on
+# whatever is in use.
+REGISTRY ?=
 TAG ?= dev
 ATTACH ?= no
+CONTEXT ?=
+FORCE ?=
 INSTALL := go run ./deploy/install
 NAMES = -registry '$(REGISTRY)' -tag '$(TAG)' $(if $(filter yes,$(ATTACH)),-attach)
+WHERE = $(if $(CONTEXT),-context '$(CONTEXT)')
+
+.PHONY: names force
+names:
+	@[ -n '$(REGISTRY)' ] || { echo "REGISTRY is empty, must say what your images' names begin with, such as registry.example/net; on the cluster of make cluster it is tenure.dev" >&2; exit 1; }
+	@[[ '$(ATTACH)' =~ ^(yes|no)$$ ]] || { echo "ATTACH is '$(ATTACH)', must be yes or no" >&2; exit 1; }
+force:
+	@[[ '$(FORCE)' =~ ^1?$$ ]] || { echo "FORCE is '$(FORCE)', must be 1 or be left out" >&2; exit 1; }
 
 .PHONY: manifest
-manifest: ## Make one manifest for kubectl apply -f, bin/tenure.yaml; REGISTRY=, TAG=, ATTACH=yes
+manifest: names ## Make one manifest for kubectl apply -f, bin/tenure.yaml; REGISTRY=, TAG=, ATTACH=yes
 	@mkdir -p bin
 	$(INSTALL) manifest $(NAMES) >bin/tenure.yaml.new
 	@mv bin/tenure.yaml.new bin/tenure.yaml
 
 .PHONY: install
-install: ## Install Tenure into the cluster of the current kubeconfig; REGISTRY=, TAG=, ATTACH=yes
-	@$(INSTALL) install $(NAMES) $(ARGS)
+install: names ## Install Tenure into the cluster of the kubeconfig's context; REGISTRY=, TAG=, ATTACH=yes, CONTEXT=
+	@$(INSTALL) install $(NAMES) $(WHERE) $(ARGS)
 
 .PHONY: uninstall
-uninstall: ## Remove it from there, if no pod or claim has an address; FORCE=1 even then
-	@$(INSTALL) uninstall $(if $(FORCE),-force) $(ARGS)
+uninstall: force ## Remove it from there, if no pod or claim has an address; FORCE=1 even then; CONTEXT=
+	@$(INSTALL) uninstall $(if $(FORCE),-force) $(WHERE) $(ARGS)
 
 .PHONY: images
 images: ## Make Tenure's container images into bin/images, without a container engine
@@ -77,7 +88,7 @@ images: ## Make Tenure's container images into bin/images, without a container e
 ARCH ?= amd64,arm64
 
 .PHONY: push
-push: $(CRANE) ## Make the images and push them, as REGISTRY/tenured:TAG and …/tenure-controller:TAG; ARCH=amd64,arm64
+push: names $(CRANE) ## Make the images and push them, as REGISTRY/tenured:TAG and …/tenure-controller:TAG; ARCH=amd64,arm64
 	@mkdir -p bin/images
 	go run ./deploy/image/build -prefix '$(REGISTRY)/' -tag '$(TAG)' -arch '$(ARCH)' bin/images
 	@for image in tenured tenure-controller; do \
@@ -196,6 +207,7 @@ generate-check: ## Fail if generate had been forgotten
 .PHONY: clean
 clean: ## Remove what make built, but for bin/rig, which takes minutes
 	@[ ! -e bin/cluster/pid ] || bin/playground down
+	@mkdir -p bin
 	find bin -mindepth 1 -maxdepth 1 ! -name rig -exec rm -rf {} +
 
 $(LINT): test/tools/lint/go.mod test/tools/lint/go.sum

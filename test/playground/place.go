@@ -181,7 +181,7 @@ func (p place) whatToTry() string {
 tags %[4]s and %[5]s, so that what docs/install.md says can be tried on it:
 
     export KUBECONFIG=%[1]s PATH=%[2]s:%[2]s/tools:%[3]s:$PATH
-    make install ATTACH=yes
+    make install ATTACH=yes REGISTRY=tenure.dev
 
 To end it:
 
