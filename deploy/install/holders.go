@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -18,7 +17,8 @@ import (
 // holders says who has addresses, or networks that only Tenure can take back, and how
 // many leases and sub-leases there are besides that nobody is known to use. Leases say
 // with some delay who uses them: what they say of pods that are gone does not count.
-func (c *cluster) holders(ctx context.Context, agent *appsv1.DaemonSet) (held []string, idle int, err error) {
+// Attaches says that tenure-attach is installed.
+func (c *cluster) holders(ctx context.Context, attaches bool) (held []string, idle int, err error) {
 	var leases v1alpha1.IPLeaseList
 	var subs v1alpha1.IPSubLeaseList
 	for _, err := range []error{c.List(ctx, &leases), c.List(ctx, &subs)} {
@@ -48,7 +48,7 @@ func (c *cluster) holders(ctx context.Context, agent *appsv1.DaemonSet) (held []
 			idle++
 		}
 	}
-	if agent != nil && hostPath(agent, confVolume) != "" {
+	if attaches {
 		held = append(held, attached(pods.Items)...)
 	}
 	slices.Sort(held)

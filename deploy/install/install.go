@@ -9,48 +9,70 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"sigs.k8s.io/controller-runtime/pkg/client"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/tenure-ipam/tenure/deploy"
 )
 
 // install applies the manifests and waits until all of it is ready. It does so as well
-// over an earlier version, or a later one.
+// over an earlier version, or a later one. Roles and policies come before the programs,
+// which they hold.
 func (c *cluster) install(ctx context.Context, o options) error {
 	text, err := o.render(ctx)
 	if err != nil {
 		return err
 	}
-	if err := c.refuseHelms(ctx); err != nil {
+	programs, rules, err := split(text, func(o *unstructured.Unstructured) bool {
+		return o.GetKind() == "Deployment" || o.GetKind() == "DaemonSet"
+	})
+	if err != nil {
+		return err
+	}
+	if err := c.refuseOthers(ctx, o.attach); err != nil {
+		return err
+	}
+	if err := c.stopCleaner(ctx); err != nil {
 		return err
 	}
 	if err := c.createUpstream(ctx); err != nil {
 		return err
 	}
-	applied, err := kubectl(ctx, text, "--context", c.context, "apply", "-f", "-")
-	if err != nil {
-		return err
-	}
-	c.say("%s", strings.TrimSpace(string(applied)))
-	for _, r := range []rollout{{new(appsv1.Deployment), controllerName}, {new(appsv1.DaemonSet), agentName}} {
-		if err := c.await(ctx, r); err != nil {
+	for _, part := range [][]byte{rules, programs} {
+		applied, err := kubectl(ctx, part, "--context", c.context, "apply", "-f", "-")
+		if err != nil {
 			return err
 		}
+		c.say("%s", strings.TrimSpace(string(applied)))
+	}
+	var away []string
+	for _, r := range []rollout{{new(appsv1.Deployment), controllerName}, {new(appsv1.DaemonSet), agentName}} {
+		without, err := c.await(ctx, r)
+		if err != nil {
+			return err
+		}
+		away = append(away, without...)
 	}
 	c.say("Tenure is installed: %s/{tenured,tenure-controller}:%s", strings.TrimSuffix(o.registry, "/"), o.tag)
+	if len(away) > 0 {
+		c.say("WARNING: not on nodes that are NotReady: %s. It gets there when they are back", strings.Join(away, ", "))
+	}
 	return nil
 }
 
-// refuseHelms returns an error where Helm keeps this installation: what somebody else
-// applies is undone by its next upgrade, or makes that fail.
-func (c *cluster) refuseHelms(ctx context.Context) error {
-	var agent appsv1.DaemonSet
-	err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: agentName}, &agent)
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("ask for what is installed: %w", err)
+// refuseOthers returns an error where this would break what is installed. Where Helm keeps
+// it, what somebody else applies is undone by its next upgrade, or makes that fail. Where
+// agents keep a configuration of tenure-attach's and this would not, it would stay on
+// nodes with nobody to keep it, and pods be attached by Multus besides.
+func (c *cluster) refuseOthers(ctx context.Context, attach bool) error {
+	agent, err := c.agent(ctx)
+	if err != nil || agent == nil {
+		return err
 	}
 	if release := agent.Annotations["meta.helm.sh/release-name"]; release != "" {
 		return fmt.Errorf("Helm has installed Tenure here: use helm upgrade --namespace %s %s deploy/chart", namespace, release)
+	}
+	if attaches(agent) && !attach {
+		return errors.New("tenure-attach is installed here, in Multus's place (the agents have --cni-conf), and this would leave it out: use ATTACH=yes. To do without it from now on, uninstall Tenure first")
 	}
 	return nil
 }

@@ -1,10 +1,10 @@
-// Command install installs Tenure into the cluster of the current kubeconfig, and
-// removes it. `make manifest`, `make install` and `make uninstall` run it in the top
+// Command install installs Tenure into a cluster of the kubeconfig, that of the current
+// context unless told another, and removes it. `make manifest`, `make install` and `make uninstall` run it in the top
 // directory of the source; it needs kubectl.
 //
-//	go run ./deploy/install manifest  [-registry R] [-tag T] [-attach]              prints what is to be installed
-//	go run ./deploy/install install   [-registry R] [-tag T] [-attach] [-timeout D]
-//	go run ./deploy/install uninstall [-force] [-timeout D]
+//	go run ./deploy/install manifest  -registry R [-tag T] [-attach]              prints what is to be installed
+//	go run ./deploy/install install   -registry R [-tag T] [-attach] [-context C] [-timeout D]
+//	go run ./deploy/install uninstall [-force] [-context C] [-timeout D]
 package main
 
 import (
@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"os/signal"
 	"syscall"
 	"time"
@@ -39,6 +40,7 @@ func main() {
 // options are the flags.
 type options struct {
 	registry, tag string
+	context       string
 	attach, force bool
 	timeout       time.Duration
 }
@@ -51,8 +53,9 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	}
 	var o options
 	flags := flag.NewFlagSet(args[0], flag.ContinueOnError)
-	flags.StringVar(&o.registry, "registry", "tenure.dev", "registry and path that the images' names begin with")
+	flags.StringVar(&o.registry, "registry", "", "registry and path that the images' names begin with")
 	flags.StringVar(&o.tag, "tag", "dev", "the images' tag")
+	flags.StringVar(&o.context, "context", "", "of the kubeconfig (default the current one)")
 	flags.BoolVar(&o.attach, "attach", false, "with the meta-plugin tenure-attach, in Multus's place")
 	flags.BoolVar(&o.force, "force", false, "uninstall: also while pods and claims have addresses")
 	flags.DurationVar(&o.timeout, "timeout", 3*time.Minute, "how long nothing may get better before it counts as failed")
@@ -62,6 +65,10 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if flags.NArg() > 0 {
 		return fmt.Errorf("unexpected argument %q; %s", flags.Arg(0), usage)
 	}
+	// It is wanted at the very end too, when much has been removed.
+	if _, err := exec.LookPath("kubectl"); err != nil {
+		return fmt.Errorf("kubectl must be in the PATH: %w", err)
+	}
 	if args[0] == "manifest" {
 		text, err := o.render(ctx)
 		if err != nil {
@@ -70,7 +77,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		_, err = out.Write(text)
 		return err
 	}
-	c, err := connect(out)
+	c, err := connect(o.context, out)
 	if err != nil {
 		return err
 	}
@@ -104,16 +111,19 @@ type cluster struct {
 	timeout time.Duration
 }
 
-// connect makes the client for the current context, and says which one that is. It makes
-// no call.
-func connect(out io.Writer) (*cluster, error) {
-	config := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(clientcmd.NewDefaultClientConfigLoadingRules(), nil)
+// connect makes the client for a context, the current one if it is empty, and says which
+// one that is. It makes no call.
+func connect(name string, out io.Writer) (*cluster, error) {
+	config := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(clientcmd.NewDefaultClientConfigLoadingRules(), &clientcmd.ConfigOverrides{CurrentContext: name})
 	raw, err := config.RawConfig()
 	if err != nil {
 		return nil, fmt.Errorf("read the kubeconfig: %w", err)
 	}
-	if raw.CurrentContext == "" {
-		return nil, errors.New("the kubeconfig has no current context: set KUBECONFIG, or run kubectl config use-context")
+	if name == "" {
+		name = raw.CurrentContext
+	}
+	if name == "" {
+		return nil, errors.New("the kubeconfig has no current context: set KUBECONFIG, name one by CONTEXT= (-context), or run kubectl config use-context")
 	}
 	rc, err := config.ClientConfig()
 	if err != nil {
@@ -129,8 +139,8 @@ func connect(out io.Writer) (*cluster, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reach the cluster: %w", err)
 	}
-	fmt.Fprintf(out, "context %s, API server %s\n", raw.CurrentContext, rc.Host)
-	return &cluster{Client: api, context: raw.CurrentContext, out: out}, nil
+	fmt.Fprintf(out, "context %s, API server %s\n", name, rc.Host)
+	return &cluster{Client: api, context: name, out: out}, nil
 }
 
 func (c *cluster) say(format string, args ...any) { fmt.Fprintf(c.out, format+"\n", args...) }

@@ -39,7 +39,7 @@ resources: [../../deploy]
 // render returns the manifests for these options, as YAML.
 func (o options) render(ctx context.Context) ([]byte, error) {
 	if o.registry == "" || o.tag == "" {
-		return nil, errors.New("-registry and -tag must not be empty: they are the images' names")
+		return nil, errors.New("REGISTRY= and TAG= (-registry, -tag) must say what your images are called: REGISTRY/tenured:TAG, as make push has pushed them; on the cluster of make cluster, REGISTRY=tenure.dev")
 	}
 	if _, err := os.Stat("deploy/kustomization.yaml"); err != nil {
 		return nil, fmt.Errorf("run it in the top directory of the source: %w", err)
@@ -62,6 +62,26 @@ func kubectl(ctx context.Context, input []byte, args ...string) ([]byte, error) 
 		return nil, fmt.Errorf("kubectl %s: %w: %s", strings.Join(args, " "), err, bytes.TrimSpace(said.Bytes()))
 	}
 	return out.Bytes(), nil
+}
+
+// split returns, as YAML, the objects of a manifest that are meant, and the others.
+func split(text []byte, meant func(*unstructured.Unstructured) bool) (these, others []byte, err error) {
+	objects, err := parse(text)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, o := range objects {
+		doc, err := o.MarshalJSON() // which is YAML too
+		if err != nil {
+			return nil, nil, err
+		}
+		if doc = append([]byte("---\n"), doc...); meant(o) {
+			these = append(these, doc...)
+		} else {
+			others = append(others, doc...)
+		}
+	}
+	return these, others, nil
 }
 
 // parse reads the objects of YAML documents.

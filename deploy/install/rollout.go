@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -9,6 +10,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -46,13 +48,15 @@ func (r rollout) progress() progress {
 
 // await waits until r is ready. It says how far it is, and meanwhile what is wrong, once
 // each; when nothing has got better for the timeout, it says that again and gives up.
-func (c *cluster) await(ctx context.Context, r rollout) error {
+// Nodes that are NotReady are not waited for long: where nothing but those is missing,
+// away names them.
+func (c *cluster) await(ctx context.Context, r rollout) (away []string, err error) {
 	var last progress
 	said := map[string]bool{}
 	better := time.Now()
 	for first := true; ; first = false {
 		if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: r.name}, r.object); err != nil {
-			return fmt.Errorf("look at %s: %w", r.name, err)
+			return nil, fmt.Errorf("look at %s: %w", r.name, err)
 		}
 		p := r.progress()
 		if first || p != last {
@@ -60,11 +64,11 @@ func (c *cluster) await(ctx context.Context, r rollout) error {
 			last, better = p, time.Now()
 		}
 		if p.done {
-			return nil
+			return nil, nil
 		}
 		troubles, err := c.troubles(ctx, r)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		for _, t := range troubles {
 			if !said[t] {
@@ -72,16 +76,111 @@ func (c *cluster) await(ctx context.Context, r rollout) error {
 				c.say("  %s", t)
 			}
 		}
+		if time.Since(better) > min(grace, c.timeout) {
+			if away, err := c.onlyAway(ctx, r); err != nil || len(away) > 0 {
+				return away, err
+			}
+		}
 		if time.Since(better) > c.timeout {
 			if len(troubles) == 0 {
 				troubles = []string{fmt.Sprintf("its pods do not say why; see kubectl --namespace %s describe pods", namespace)}
 			}
-			return fmt.Errorf("%s: nothing has got better for %v, %d of %d are ready: %s", r.name, c.timeout, p.ready, p.wanted, strings.Join(troubles, "; "))
+			return nil, fmt.Errorf("%s: nothing has got better for %v, %d of %d are ready: %s", r.name, c.timeout, p.ready, p.wanted, strings.Join(troubles, "; "))
 		}
 		if err := pause(ctx, every); err != nil {
-			return err
+			return nil, err
 		}
 	}
+}
+
+// onlyAway returns the NotReady nodes that a DaemonSet is not ready on, if it is on all
+// others; none else. A Deployment's pods go to other nodes.
+func (c *cluster) onlyAway(ctx context.Context, r rollout) ([]string, error) {
+	set, ok := r.object.(*appsv1.DaemonSet)
+	if !ok || set.Status.ObservedGeneration < set.Generation {
+		return nil, nil
+	}
+	pods, away, err := c.podsOf(ctx, r.name)
+	if err != nil {
+		return nil, err
+	}
+	var revisions appsv1.ControllerRevisionList
+	if err := c.List(ctx, &revisions, client.InNamespace(namespace), client.MatchingLabels{"app.kubernetes.io/name": r.name}); err != nil {
+		return nil, fmt.Errorf("list the revisions of %s: %w", r.name, err)
+	}
+	return missingOn(set, pods, revisions.Items, away), nil
+}
+
+// missingOn returns the nodes of away that lack a pod of the set's newest revision that is
+// ready, if no other node does; none else.
+func missingOn(set *appsv1.DaemonSet, pods []corev1.Pod, revisions []appsv1.ControllerRevision, away map[string]bool) (missing []string) {
+	if len(revisions) == 0 {
+		return nil
+	}
+	newest := slices.MaxFunc(revisions, func(a, b appsv1.ControllerRevision) int { return cmp.Compare(a.Revision, b.Revision) })
+	hash := newest.Labels[appsv1.ControllerRevisionHashLabelKey]
+	ready := int32(0)
+	for i := range pods {
+		p := &pods[i]
+		switch {
+		case p.Labels[appsv1.ControllerRevisionHashLabelKey] == hash && p.DeletionTimestamp == nil && isReady(p):
+			ready++
+		case away[nodeOf(p)]:
+			missing = append(missing, nodeOf(p))
+		default:
+			return nil
+		}
+	}
+	slices.Sort(missing)
+	missing = slices.Compact(missing)
+	if ready+int32(len(missing)) < set.Status.DesiredNumberScheduled { // some have no pod at all
+		return nil
+	}
+	return missing
+}
+
+func isReady(p *corev1.Pod) bool {
+	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// nodeOf returns the node that p runs on, or that it waits for as a DaemonSet's pods do.
+func nodeOf(p *corev1.Pod) string {
+	if p.Spec.NodeName != "" || p.Spec.Affinity == nil || p.Spec.Affinity.NodeAffinity == nil {
+		return p.Spec.NodeName
+	}
+	required := p.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
+	if required == nil {
+		return ""
+	}
+	for _, term := range required.NodeSelectorTerms {
+		for _, field := range term.MatchFields {
+			if field.Key == metav1.ObjectNameField && len(field.Values) == 1 {
+				return field.Values[0]
+			}
+		}
+	}
+	return ""
+}
+
+// podsOf returns the pods of a program, and the names of the nodes that are NotReady.
+func (c *cluster) podsOf(ctx context.Context, name string) (pods []corev1.Pod, away map[string]bool, err error) {
+	var list corev1.PodList
+	if err := c.List(ctx, &list, client.InNamespace(namespace), client.MatchingLabels{"app.kubernetes.io/name": name}); err != nil {
+		return nil, nil, fmt.Errorf("list the pods of %s: %w", name, err)
+	}
+	var nodes corev1.NodeList
+	if err := c.List(ctx, &nodes); err != nil {
+		return nil, nil, fmt.Errorf("list the nodes: %w", err)
+	}
+	away = map[string]bool{}
+	for _, n := range nodes.Items {
+		away[n.Name] = !slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
+			return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
+		})
+	}
+	return list.Items, away, nil
 }
 
 // pause waits for d, or until ctx ends.
@@ -96,15 +195,19 @@ func pause(ctx context.Context, d time.Duration) error {
 
 // troubles says what is wrong with the pods of r, or why there are none.
 func (c *cluster) troubles(ctx context.Context, r rollout) ([]string, error) {
-	var pods corev1.PodList
-	if err := c.List(ctx, &pods, client.InNamespace(namespace), client.MatchingLabels{"app.kubernetes.io/name": r.name}); err != nil {
-		return nil, fmt.Errorf("list the pods of %s: %w", r.name, err)
+	pods, away, err := c.podsOf(ctx, r.name)
+	if err != nil {
+		return nil, err
 	}
 	var found []string
-	for i := range pods.Items {
-		found = append(found, troublesOf(&pods.Items[i])...)
+	for i := range pods {
+		p := &pods[i]
+		if node := nodeOf(p); away[node] && (p.DeletionTimestamp != nil || !isReady(p)) {
+			found = append(found, fmt.Sprintf("%s: node %s is NotReady", p.Name, node))
+		}
+		found = append(found, troublesOf(p)...)
 	}
-	if len(pods.Items) == 0 {
+	if len(pods) == 0 {
 		// A pod that may not be created is told by an event of what would own it.
 		var events corev1.EventList
 		if err := c.List(ctx, &events, client.InNamespace(namespace)); err != nil {
