@@ -86,18 +86,8 @@ func (b seatBook) outOfReach(l *v1alpha1.IPLease) string {
 		return "of an earlier store of the node: frozen until nothing of that time runs there"
 	case l.Spec.Term < seat.Term:
 		return "the agent has not said it again since it sat down anew"
-	case silent(seat, b.now, 2) > 0:
-		return fmt.Sprintf("the node's agent has not been heard of for %s", brief(silent(seat, b.now, 2)))
+	case seat.Fence > 0 && b.now.Sub(seat.Beat) >= seat.Fence/2:
+		return fmt.Sprintf("the node's agent has not been heard of for %s", brief(b.now.Sub(seat.Beat)))
 	}
 	return ""
-}
-
-// silent returns for how long a seat has had no heartbeat, if that is longer than a
-// part of its F: the whole divided by part. The heartbeat's time is the node's clock's.
-func silent(seat protocol.Seat, now time.Time, part time.Duration) time.Duration {
-	quiet := now.Sub(seat.Beat)
-	if seat.Fence <= 0 || quiet < seat.Fence/part {
-		return 0
-	}
-	return quiet
 }

@@ -301,17 +301,17 @@ func (l podLook) requests(ctx context.Context, v *podView) error {
 // seat adds why the node's agent cannot serve, as far as its seat tells. Not everybody
 // may read seats.
 func (l podLook) seat(ctx context.Context, v *podView) error {
-	seat, out, err := l.api.ReadSeat(ctx, protocol.NodeName(v.Node))
+	seat, beat, err := l.readSeat(ctx, protocol.NodeName(v.Node))
 	switch {
-	case out == protocol.NotFound:
-		v.because("no agent has ever run on node %s: is the DaemonSet tenured there?", v.Node)
 	case forbidden(err):
 	case err != nil:
-		return fmt.Errorf("read the seat of node %s: %w", v.Node, err)
+		return err
+	case seat == nil:
+		v.because("no agent has ever run on node %s: is the DaemonSet tenured there?", v.Node)
 	case seat.Ended():
 		v.because("node %s counts as dead and its agent has not come back: if it has the out-of-service taint and runs again, remove the taint", v.Node)
-	case silent(seat, l.now(), 1) > 0:
-		v.because("the agent of node %s gives out nothing new: no heartbeat of it was accepted for %s", v.Node, brief(silent(seat, l.now(), 1)))
+	case seat.Fence > 0 && l.now().Sub(beat) >= seat.Fence:
+		v.because("the agent of node %s gives out nothing new: no heartbeat of it was accepted for %s", v.Node, l.age(beat))
 	}
 	return nil
 }

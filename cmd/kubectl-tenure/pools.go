@@ -224,19 +224,6 @@ func describePool(ctx context.Context, s *session, o output, p *v1alpha1.IPPool)
 	return nil
 }
 
-// seats returns the seats by their nodes.
-func (s *session) seats(ctx context.Context) (map[protocol.NodeName]protocol.Seat, error) {
-	all, err := s.api.Seats(ctx)
-	if err != nil {
-		return nil, err
-	}
-	seats := make(map[protocol.NodeName]protocol.Seat, len(all))
-	for _, seat := range all {
-		seats[seat.Node] = seat
-	}
-	return seats, nil
-}
-
 // holders adds up the leases of a pool by who holds them: nodes by name, and the
 // cluster before them.
 func holders(leases []v1alpha1.IPLease, p *v1alpha1.IPPool, book seatBook) []holderView {

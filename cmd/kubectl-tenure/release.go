@@ -11,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
-	coordination "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -98,19 +97,50 @@ func (r *release) run(ctx context.Context, name protocol.NodeName) error {
 	case refusal != "":
 		to.line("\nNode %s is not released: %s", name, refusal)
 		return errNo
-	case do == deedNone:
-		to.line("\nThere is nothing to release.")
-		return nil
 	case r.dry:
 		to.line("\nDry run: %s", do.text(name))
+		if l.made() != nil {
+			to.line("The Node %s that an earlier release-node has made would be removed.", name)
+		}
 		return nil
-	}
-	if do != deedWait {
-		if err := r.confirm(to, name); err != nil {
+	case do == deedTaint, do == deedMake:
+		if err := r.confirm(ctx, to, name); err != nil {
+			return err
+		}
+		if l, err = r.lookAgain(ctx, to, l, do); err != nil {
 			return err
 		}
 	}
 	return r.carryOut(ctx, to, l, do)
+}
+
+// lookAgain looks once more, after a prompt at which somebody may have sat for long:
+// the machine may live by now, of which its Node says nothing. It returns what it sees
+// if that is still what was shown.
+func (r *release) lookAgain(ctx context.Context, to screen, shown *lost, do deed) (*lost, error) {
+	l, err := r.look(ctx, shown.name)
+	if err != nil {
+		return nil, err
+	}
+	again, refusal := l.decide(r.now())
+	switch {
+	case refusal != "":
+		to.line("\nNode %s is not released: %s", l.name, refusal)
+		return nil, errNo
+	case again != do || !sameBeat(l.seat, shown.seat):
+		to.line("\nNode %s is not released: it has changed since it was shown. Call release-node again", l.name)
+		return nil, errNo
+	}
+	return l, nil
+}
+
+// sameBeat reports whether two looks at a seat have seen the same heartbeat of the same
+// agent. Recalls change other parts of a seat.
+func sameBeat(a, b *protocol.Seat) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return a.UID == b.UID && a.Store == b.Store && a.Term == b.Term && a.Beat.Equal(b.Beat)
 }
 
 // text says what would be done.
@@ -120,7 +150,9 @@ func (d deed) text(name protocol.NodeName) string {
 		return fmt.Sprintf("Node %s would get the taint %s, and the controller would take over what it holds.", name, corev1.TaintNodeOutOfService)
 	case deedMake:
 		return fmt.Sprintf("a Node %s would be made that has the taint %s, and be removed when the controller has taken over what is left.", name, corev1.TaintNodeOutOfService)
-	case deedNone, deedWait:
+	case deedNone:
+		return "there is nothing to release."
+	case deedWait:
 	}
 	return "nothing would be written: the controller takes over what is left."
 }
@@ -135,18 +167,10 @@ func (r *release) look(ctx context.Context, name protocol.NodeName) (*lost, erro
 	case !apierrors.IsNotFound(err):
 		return nil, fmt.Errorf("read node %s: %w", name, err)
 	}
-	var obj coordination.Lease
-	switch err := r.client.Get(ctx, r.api.SeatKey(name), &obj); {
-	case err == nil:
-		seat, err := cluster.SeatOf(&obj)
-		if err != nil {
-			return nil, err
-		}
-		l.seat, l.beat = &seat, lastBeat(&obj)
-	case !apierrors.IsNotFound(err):
-		return nil, fmt.Errorf("read the seat of node %s: %w", name, err)
-	}
 	var err error
+	if l.seat, l.beat, err = r.readSeat(ctx, name); err != nil {
+		return nil, err
+	}
 	if l.leases, err = r.api.LeasesOfNode(ctx, name); err != nil {
 		return nil, err
 	}
@@ -156,18 +180,19 @@ func (r *release) look(ctx context.Context, name protocol.NodeName) (*lost, erro
 	return l, r.readConfirmed(ctx, l)
 }
 
-// lastBeat is when a seat was last renewed: as the agent said, by its node's clock, or
-// as the API server noted, by its own, whichever is later.
-func lastBeat(o *coordination.Lease) (last time.Time) {
-	if o.Spec.RenewTime != nil {
-		last = o.Spec.RenewTime.Time
+// made returns the Node that a release-node has made to carry the taint, nil if the Node
+// is not one, or a kubelet has taken it for its own.
+func (l *lost) made() *corev1.Node {
+	if l.node == nil || l.node.Annotations[annotationMade] == "" || l.node.Status.NodeInfo.KubeletVersion != "" {
+		return nil
 	}
-	for _, m := range o.ManagedFields {
-		if m.Time != nil && m.Time.After(last) && m.FieldsV1 != nil && strings.Contains(m.FieldsV1.String(), `"f:renewTime"`) {
-			last = m.Time.Time
-		}
-	}
-	return last
+	return l.node
+}
+
+// gone reports whether the Node is gone that the agent sat for: there is none, or it was
+// made again, and may be another machine's.
+func (l *lost) gone() bool {
+	return l.node == nil || l.seat != nil && l.seat.NodeUID != "" && l.seat.NodeUID != protocol.UID(l.node.UID)
 }
 
 // readConfirmed finds the pools that take the taint's word only and of which the node
@@ -207,6 +232,7 @@ func (l *lost) serves(lease protocol.Lease) bool {
 func (l *lost) decide(now time.Time) (do deed, refusal string) {
 	quiet := now.Sub(l.beat)
 	sits := l.seat != nil && !l.seat.Ended()
+	off := l.node != nil && cluster.NodeOf(l.node).Off
 	switch {
 	case l.node != nil && ready(l.node):
 		return 0, "the Node is Ready: its kubelet runs. Stop the machine first"
@@ -216,19 +242,22 @@ func (l *lost) decide(now time.Time) (do deed, refusal string) {
 	case len(l.leases)+len(l.subs) == 0:
 		return deedNone, ""
 	case l.seat == nil:
-		return 0, "it has no seat, so that nobody can end its term. When nothing of that machine runs any more, delete by hand what is listed: " +
-			"kubectl delete ipsublease, then kubectl delete iplease. A lease with grants is still needed by these: leave it"
-	case l.node != nil && cluster.NodeOf(l.node).Off:
+		return 0, "it has no seat, so that nobody can end its term. When nothing of that machine runs any more, delete by hand what is listed, " +
+			"each after kubectl annotate KIND NAME tenure.dev/deletion=confirmed: by kubectl delete ipsublease NAME, then kubectl delete iplease NAME. " +
+			"A lease with grants is still needed by these: leave it"
+	case !l.gone() && off:
 		return deedWait, ""
-	case l.node != nil:
+	case !l.gone():
 		return deedTaint, ""
 	case sits && l.seat.Fence > 0 && quiet < l.seat.Fence+time.Minute:
-		return 0, fmt.Sprintf("the Node is gone, and the agent may still give out addresses: its fence of %v has not passed since its last heartbeat. Try again in %s",
-			l.seat.Fence, brief(l.seat.Fence+time.Minute-quiet))
-	case len(l.confirmed) > 0 || l.seat.Fence <= 0:
-		return deedMake, ""
+		return 0, fmt.Sprintf("the Node is gone%s, and the agent may still give out addresses: its fence of %v has not passed since its last heartbeat. Try again in %s",
+			map[bool]string{true: " that its agent sat for, and was made again"}[l.node != nil], l.seat.Fence, brief(l.seat.Fence+time.Minute-quiet))
+	case off, len(l.confirmed) == 0 && l.seat.Fence > 0:
+		return deedWait, ""
+	case l.node != nil: // it was made again, and nothing else can carry the word
+		return deedTaint, ""
 	}
-	return deedWait, ""
+	return deedMake, ""
 }
 
 // beats is how long after a heartbeat an agent of this F that lives has sent another:
@@ -250,11 +279,13 @@ func ready(node *corev1.Node) bool {
 // write says what the node holds, and whom that serves.
 func (l *lost) write(s *session, to screen) {
 	state := "there is none"
-	if l.node != nil {
+	switch {
+	case l.made() != nil:
+		state = "made by an earlier release-node"
+	case l.node != nil && ready(l.node):
+		state = "Ready"
+	case l.node != nil:
 		state = "not Ready"
-		if ready(l.node) {
-			state = "Ready"
-		}
 	}
 	to.fact("Node", plain(string(l.name) + ", " + state)[0])
 	switch {
@@ -301,7 +332,7 @@ func (l *lost) write(s *session, to screen) {
 }
 
 // confirm asks whether the machine is off.
-func (r *release) confirm(to screen, name protocol.NodeName) error {
+func (r *release) confirm(ctx context.Context, to screen, name protocol.NodeName) error {
 	if r.yes {
 		return nil
 	}
@@ -311,10 +342,19 @@ func (r *release) confirm(to screen, name protocol.NodeName) error {
 	}
 	to.line("\nYou vouch that the machine of node %s is off, and that none of its pods runs. Kubernetes will\nremove its pods. If it still runs, addresses will be given twice.", name)
 	fmt.Fprintf(r.stdout, "Write the node's name to go on: ")
-	answer, err := bufio.NewReader(r.stdin).ReadString('\n')
-	if strings.TrimSpace(answer) != string(name) {
-		to.line("Nothing was done.")
-		return errNo
+	answered := make(chan bool, 1)
+	go func() { // a read of a terminal cannot be called off
+		answer, err := bufio.NewReader(r.stdin).ReadString('\n')
+		answered <- err == nil && strings.TrimSpace(answer) == string(name)
+	}()
+	select {
+	case <-ctx.Done():
+		to.line("")
+	case yes := <-answered:
+		if yes {
+			return nil
+		}
 	}
-	return err
+	to.line("Nothing was done.")
+	return errNo
 }

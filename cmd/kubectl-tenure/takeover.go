@@ -10,6 +10,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
 // outOfService is the word that the machine is off.
@@ -17,47 +19,84 @@ func outOfService() corev1.Taint {
 	return corev1.Taint{Key: corev1.TaintNodeOutOfService, Value: "nodeshutdown", Effect: corev1.TaintEffectNoExecute}
 }
 
+// annotationMade marks a Node that was made to carry the taint, and is nobody's.
+const annotationMade = "tenure.dev/released"
+
 // carryOut does what was decided, and waits until the controller has done the rest.
 func (r *release) carryOut(ctx context.Context, to screen, l *lost, do deed) error {
-	var made *corev1.Node
+	made := l.made()
 	switch do {
 	case deedTaint:
-		if err := r.taint(ctx, l.node); err != nil {
+		if err := r.taint(ctx, l); err != nil {
 			return err
 		}
 		to.line("\nNode %s has the taint %s now.", l.name, corev1.TaintNodeOutOfService)
 	case deedMake:
-		made = &corev1.Node{
-			ObjectMeta: metav1.ObjectMeta{Name: string(l.name), Annotations: map[string]string{"tenure.dev/released": "made by kubectl tenure release-node, to carry the taint"}},
-			Spec:       corev1.NodeSpec{Unschedulable: true, Taints: []corev1.Taint{outOfService()}},
-		}
-		if err := r.client.Create(ctx, made); err != nil {
-			return fmt.Errorf("make a Node %s that has the taint: %w", l.name, err)
+		var err error
+		if made, err = r.makeNode(ctx, l); err != nil {
+			return err
 		}
 		to.line("\nThere is a Node %s again, which has the taint %s.", l.name, corev1.TaintNodeOutOfService)
-	case deedNone, deedWait:
+	case deedNone:
+		to.line("\nThere is nothing to release.")
+		return r.unmake(ctx, to, made)
+	case deedWait:
 	}
 	if r.wait == 0 {
-		to.line("The controller takes over what it holds.")
+		to.line("The controller takes over what it holds.%s", stillThere(made))
 		return nil
 	}
 	if err := r.await(ctx, l); err != nil {
-		return err
+		return fmt.Errorf("%w%s", err, stillThere(made))
 	}
 	to.line("It holds nothing any more.")
-	if made != nil {
-		return r.unmake(ctx, to, made)
-	}
 	if do == deedTaint {
 		to.line("If the machine is gone for good: kubectl delete node %s", l.name)
 		to.line("If it is ever started again:     kubectl taint node %s %s-", l.name, corev1.TaintNodeOutOfService)
 	}
-	return nil
+	return r.unmake(ctx, to, made)
+}
+
+// stillThere says that a Node is left, if one was made.
+func stillThere(made *corev1.Node) string {
+	if made == nil {
+		return ""
+	}
+	return fmt.Sprintf("\nThe Node %s that was made for this is still there: release-node removes it when it is called again", made.Name)
+}
+
+// sitsStill reads the seat directly before a write that puts on record that the node is
+// dead: its heartbeats change no other object that the write could be bound to.
+func (r *release) sitsStill(ctx context.Context, l *lost) error {
+	seat, _, err := r.readSeat(ctx, l.name)
+	if err == nil && !sameBeat(seat, l.seat) {
+		err = fmt.Errorf("the seat of node %s has changed while it was looked at: nothing was done. Look again", l.name)
+	}
+	return err
+}
+
+// makeNode makes a Node that has the taint.
+func (r *release) makeNode(ctx context.Context, l *lost) (*corev1.Node, error) {
+	if err := r.sitsStill(ctx, l); err != nil {
+		return nil, err
+	}
+	node := &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: string(l.name), Annotations: map[string]string{annotationMade: "made by kubectl tenure release-node, to carry the taint"}},
+		Spec:       corev1.NodeSpec{Unschedulable: true, Taints: []corev1.Taint{outOfService()}},
+	}
+	if err := r.client.Create(ctx, node); err != nil {
+		return nil, fmt.Errorf("make a Node %s that has the taint: %w. Call release-node again: it may have been made, and is removed then", l.name, err)
+	}
+	return node, nil
 }
 
 // taint puts the taint on the Node as it was read: if it has changed since, somebody
 // may live there.
-func (r *release) taint(ctx context.Context, node *corev1.Node) error {
+func (r *release) taint(ctx context.Context, l *lost) error {
+	if err := r.sitsStill(ctx, l); err != nil {
+		return err
+	}
+	node := l.node
 	was := node.DeepCopy()
 	node.Spec.Taints = append(node.Spec.Taints, outOfService())
 	err := r.client.Patch(ctx, node, client.MergeFromWithOptions(was, client.MergeFromWithOptimisticLock{}))
@@ -70,34 +109,51 @@ func (r *release) taint(ctx context.Context, node *corev1.Node) error {
 	return nil
 }
 
+var errWaited = errors.New("the time is over")
+
 // await waits until the node holds nothing.
 func (r *release) await(ctx context.Context, l *lost) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, r.wait, errors.New("the time is over"))
+	ctx, cancel := context.WithTimeoutCause(ctx, r.wait, errWaited)
 	defer cancel()
+	held := len(l.leases) + len(l.subs)
 	for {
 		leases, err := r.api.LeasesOfNode(ctx, l.name)
-		if err != nil {
-			return err
+		var subs []protocol.SubLease
+		if err == nil {
+			subs, err = r.api.SubLeasesOfNode(ctx, l.name)
 		}
-		subs, err := r.api.SubLeasesOfNode(ctx, l.name)
-		if err != nil {
+		switch {
+		case ctx.Err() != nil:
+		case err != nil:
 			return err
+		default:
+			held = len(leases) + len(subs)
 		}
-		if len(leases)+len(subs) == 0 {
+		if held == 0 {
 			return nil
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("node %s still holds leases %d, sub-leases %d after %v: does tenure-controller run, and what does it log? Call release-node again to go on",
-				l.name, len(leases), len(subs), r.wait)
+			return r.stopped(ctx, l.name, held)
 		case <-time.After(time.Second):
 		}
 	}
 }
 
-// unmake removes a Node that was made to have the taint, unless a kubelet has taken it
-// for its own meanwhile.
+// stopped says why a wait has ended before the node held nothing.
+func (r *release) stopped(ctx context.Context, name protocol.NodeName, held int) error {
+	if errors.Is(context.Cause(ctx), errWaited) {
+		return fmt.Errorf("node %s still holds leases and sub-leases, %d in all, after %v: does tenure-controller run, and what does it log? Call release-node again to go on", name, held, r.wait)
+	}
+	return fmt.Errorf("interrupted: node %s held leases and sub-leases, %d in all, of which the controller goes on to take over what it can", name, held)
+}
+
+// unmake removes a Node that was made to have the taint, if there is one, unless a kubelet
+// has taken it for its own meanwhile.
 func (r *release) unmake(ctx context.Context, to screen, made *corev1.Node) error {
+	if made == nil {
+		return nil
+	}
 	for range 10 { // others write Nodes, too
 		var now corev1.Node
 		err := r.client.Get(ctx, client.ObjectKeyFromObject(made), &now)
@@ -105,7 +161,7 @@ func (r *release) unmake(ctx context.Context, to screen, made *corev1.Node) erro
 		case apierrors.IsNotFound(err), err == nil && now.UID != made.UID:
 			return nil
 		case err != nil:
-			return fmt.Errorf("read node %s: %w", made.Name, err)
+			return fmt.Errorf("read node %s: %w%s", made.Name, err, stillThere(made))
 		case now.Status.NodeInfo.KubeletVersion != "":
 			to.line("A kubelet runs as node %s again. It gets no addresses before: kubectl taint node %s %s-", made.Name, made.Name, corev1.TaintNodeOutOfService)
 			return nil
@@ -116,7 +172,7 @@ func (r *release) unmake(ctx context.Context, to screen, made *corev1.Node) erro
 			return nil
 		}
 		if !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
-			return fmt.Errorf("remove node %s, which was made for the taint: %w", made.Name, err)
+			return fmt.Errorf("remove node %s: %w%s", made.Name, err, stillThere(made))
 		}
 	}
 	return fmt.Errorf("node %s, which was made for the taint, changes all the time: remove it by kubectl delete node %s", made.Name, made.Name)
