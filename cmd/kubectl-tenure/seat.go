@@ -8,6 +8,7 @@ import (
 
 	coordination "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/ipam/cluster"
@@ -37,22 +38,19 @@ func seatsIn(l *coordination.LeaseList) (seats []coordination.Lease) {
 	return seats
 }
 
-// seats returns the seats by their nodes. The Beat of each is the one by [lastBeat].
-func (s *session) seats(ctx context.Context) (map[protocol.NodeName]protocol.Seat, error) {
-	all, err := listAll(ctx, s.client, &coordination.LeaseList{}, seatsIn, client.InNamespace(s.api.SeatNamespace))
-	if err != nil {
-		return nil, err
-	}
+// seats returns the seats by their nodes, and hands to not those that cannot be read. The
+// Beat of each is the one by [lastBeat].
+func (s *session) seats(ctx context.Context, not func(metav1.Object, error)) (map[protocol.NodeName]protocol.Seat, error) {
+	all, err := read(ctx, s, not, &coordination.LeaseList{}, seatsIn, func(o *coordination.Lease) (protocol.Seat, error) {
+		seat, err := cluster.SeatOf(o)
+		seat.Beat = lastBeat(o, s.now())
+		return seat, err
+	}, client.InNamespace(s.api.SeatNamespace))
 	seats := make(map[protocol.NodeName]protocol.Seat, len(all))
-	for i := range all {
-		seat, err := cluster.SeatOf(&all[i])
-		if err != nil {
-			return nil, err
-		}
-		seat.Beat = lastBeat(&all[i], s.now())
+	for _, seat := range all {
 		seats[seat.Node] = seat
 	}
-	return seats, nil
+	return seats, err
 }
 
 // clockRoom is how far two clocks that are set right may be apart.

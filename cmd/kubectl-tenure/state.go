@@ -9,6 +9,7 @@ import (
 	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
 	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -22,13 +23,14 @@ import (
 // readState reads the whole cluster live, in pages and in the order that
 // [audit.State] asks for. Of each object only what is looked at is kept.
 func (s *session) readState(ctx context.Context) (st audit.State, err error) {
-	if st.Leases, err = read(ctx, s, &v1alpha1.IPLeaseList{}, leasesIn, cluster.LeaseOf); err != nil {
+	not := unread{}
+	if st.Leases, err = read(ctx, s, not.of("iplease"), &v1alpha1.IPLeaseList{}, leasesIn, cluster.LeaseOf); err != nil {
 		return st, err
 	}
-	if st.SubLeases, err = read(ctx, s, &v1alpha1.IPSubLeaseList{}, subLeasesIn, cluster.SubLeaseOf); err != nil {
+	if st.SubLeases, err = read(ctx, s, not.of("ipsublease"), &v1alpha1.IPSubLeaseList{}, subLeasesIn, cluster.SubLeaseOf); err != nil {
 		return st, err
 	}
-	if st.Pools, err = read(ctx, s, &v1alpha1.IPPoolList{}, poolsIn, func(p *v1alpha1.IPPool) (audit.Pool, error) {
+	if st.Pools, err = read(ctx, s, not.of("ippool"), &v1alpha1.IPPoolList{}, poolsIn, func(p *v1alpha1.IPPool) (audit.Pool, error) {
 		return audit.Pool{Pool: cluster.PoolOf(p), Shape: shapeOf(p)}, nil
 	}); err != nil {
 		return st, err
@@ -37,61 +39,78 @@ func (s *session) readState(ctx context.Context) (st audit.State, err error) {
 	if err != nil {
 		return st, err
 	}
-	if st.Claims, err = read(ctx, s, &ipamclaims.IPAMClaimList{}, claimsIn, func(c *ipamclaims.IPAMClaim) (audit.Claim, error) {
+	if st.Claims, err = read(ctx, s, not.of("ipamclaim"), &ipamclaims.IPAMClaimList{}, claimsIn, func(c *ipamclaims.IPAMClaim) (audit.Claim, error) {
 		return audit.Claim{Claim: cluster.ClaimOf(c), Pools: known.ofClaim(c)}, nil
 	}); err != nil {
 		return st, err
 	}
 	live := client.MatchingFieldsSelector{Selector: unfinished}
-	if st.Pods, err = read(ctx, s, &corev1.PodList{}, func(l *corev1.PodList) []corev1.Pod { return l.Items }, known.pod, live); err != nil {
+	if st.Pods, err = read(ctx, s, not.of("pod"), &corev1.PodList{}, func(l *corev1.PodList) []corev1.Pod { return l.Items }, known.pod, live); err != nil {
 		return st, err
 	}
-	if st.Nodes, err = s.nodes(ctx); err != nil {
+	if st.Nodes, st.NotReady, err = s.nodes(ctx); err != nil {
 		return st, err
 	}
-	if st.Seats, err = s.seats(ctx); err != nil {
+	if st.Seats, err = s.seats(ctx, not.of("seat")); err != nil {
 		return st, err
 	}
-	st.Now = s.now()
+	st.Now, st.Unreadable = s.now(), not.all
 	return st, nil
 }
 
-// read lists in pages, and keeps of each object what of says.
+// unread collects the objects that cannot be read.
+type unread struct{ all []audit.Unreadable }
+
+// of returns what notes an object of a kind.
+func (u *unread) of(kind string) func(metav1.Object, error) {
+	return func(o metav1.Object, why error) {
+		name := o.GetName()
+		if o.GetNamespace() != "" {
+			name = o.GetNamespace() + "/" + name
+		}
+		u.all = append(u.all, audit.Unreadable{Object: kind + " " + name, Why: why.Error()})
+	}
+}
+
+// read lists in pages, and keeps of each object what of says. What that cannot read it
+// hands to not.
 func read[T, K any, PL interface {
 	*L
 	client.ObjectList
-}, L any](ctx context.Context, s *session, page PL, items func(PL) []T, of func(*T) (K, error), opts ...client.ListOption) ([]K, error) {
-	var fault error
-	all, err := listAll(ctx, s.client, page, func(p PL) (kept []K) {
+}, L any, PT interface {
+	*T
+	metav1.Object
+}](ctx context.Context, s *session, not func(metav1.Object, error), page PL, items func(PL) []T, of func(PT) (K, error), opts ...client.ListOption) ([]K, error) {
+	return listAll(ctx, s.client, page, func(p PL) (kept []K) {
 		for _, o := range items(p) {
-			k, err := of(&o)
-			if err != nil {
-				fault = err
-				return nil
+			if k, err := of(&o); err != nil {
+				not(PT(&o), err)
+			} else {
+				kept = append(kept, k)
 			}
-			kept = append(kept, k)
 		}
 		return kept
 	}, opts...)
-	if err == nil {
-		err = fault
-	}
-	return all, err
 }
 
-// nodes reads which Nodes there are, and which of them somebody vouches are off.
-func (s *session) nodes(ctx context.Context) (map[protocol.NodeName]protocol.Node, error) {
+// nodes reads which Nodes there are, which of them somebody vouches are off, and which
+// are known not to be Ready.
+func (s *session) nodes(ctx context.Context) (nodes map[protocol.NodeName]protocol.Node, notReady map[protocol.NodeName]bool, err error) {
 	all, err := listAll(ctx, s.client, &corev1.NodeList{}, func(l *corev1.NodeList) []corev1.Node {
 		for i := range l.Items { // what a kubelet says of itself is long
-			l.Items[i] = corev1.Node{ObjectMeta: l.Items[i].ObjectMeta, Spec: l.Items[i].Spec}
+			l.Items[i] = corev1.Node{ObjectMeta: l.Items[i].ObjectMeta, Spec: l.Items[i].Spec, Status: corev1.NodeStatus{Conditions: l.Items[i].Status.Conditions}}
 		}
 		return l.Items
 	})
-	nodes := make(map[protocol.NodeName]protocol.Node, len(all))
+	nodes, notReady = make(map[protocol.NodeName]protocol.Node, len(all)), map[protocol.NodeName]bool{}
 	for i := range all {
-		nodes[protocol.NodeName(all[i].Name)] = cluster.NodeOf(&all[i])
+		name := protocol.NodeName(all[i].Name)
+		nodes[name] = cluster.NodeOf(&all[i])
+		notReady[name] = slices.ContainsFunc(all[i].Status.Conditions, func(c corev1.NodeCondition) bool {
+			return c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue
+		})
 	}
-	return nodes, err
+	return nodes, notReady, err
 }
 
 // knownNetworks are the cluster's networks, by the names that claims and statuses use.
@@ -128,7 +147,7 @@ func poolsOf(n networks.Network) (pools []protocol.PoolName) {
 
 // pod keeps what is looked at of a pod. A status that does not read shows nothing.
 func (k knownNetworks) pod(o *corev1.Pod) (audit.Pod, error) {
-	p := audit.Pod{PodRef: cluster.PodRefOf(o), MirrorOf: cluster.MirrorOf(o), Node: protocol.NodeName(o.Spec.NodeName), Leaving: o.DeletionTimestamp != nil}
+	p := audit.Pod{PodRef: cluster.PodRefOf(o), MirrorOf: cluster.MirrorOf(o), Node: protocol.NodeName(o.Spec.NodeName), Leaving: o.DeletionTimestamp != nil || noSandbox(o)}
 	status, err := statusOf(o)
 	if err != nil {
 		return p, nil //nolint:nilerr // anybody can have written it
@@ -145,6 +164,14 @@ func (k knownNetworks) pod(o *corev1.Pod) (audit.Pod, error) {
 		}
 	}
 	return p, nil
+}
+
+// noSandbox reports whether the kubelet says that a pod has no sandbox with a network. Its
+// status annotation is then of one that it had, or is only about to have.
+func noSandbox(o *corev1.Pod) bool {
+	return slices.ContainsFunc(o.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReadyToStartContainers && c.Status == corev1.ConditionFalse
+	})
 }
 
 // unfinished selects pods that run, or will.

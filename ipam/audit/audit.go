@@ -25,8 +25,17 @@ type State struct {
 	Claims    []Claim
 	Pods      []Pod
 	Nodes     map[protocol.NodeName]protocol.Node
-	Seats     map[protocol.NodeName]protocol.Seat
+	// Seats are by their nodes. The Beat of each is by the API server's clock where that
+	// is known, else by its node's.
+	Seats map[protocol.NodeName]protocol.Seat
+	// NotReady are the Nodes whose kubelet does not answer, or says that it is not ready.
+	NotReady map[protocol.NodeName]bool
+	// Unreadable are the objects that say what nobody understands.
+	Unreadable []Unreadable
 }
+
+// An Unreadable is an object that cannot be read: kind and name, and why.
+type Unreadable struct{ Object, Why string }
 
 // A Pool is what decides about a pool's addresses.
 type Pool struct {
@@ -47,7 +56,8 @@ type Pod struct {
 	// MirrorOf is the UID by which the node knows a static pod, "" for others.
 	MirrorOf protocol.UID
 	Node     protocol.NodeName
-	// Leaving says that it is being deleted: it may have given back what it had.
+	// Leaving says that it is being deleted, or that it has no sandbox any more, or not
+	// yet: it may have given back what it had.
 	Leaving     bool
 	Attachments []Attachment
 }
@@ -74,6 +84,7 @@ const (
 	NodeGone       Rule = "NodeGone"       // a node that is gone holds leases
 	NodeSilent     Rule = "NodeSilent"     // a node gives out nothing, and keeps what it holds
 	StoreUnknown   Rule = "StoreUnknown"   // nobody knows whose a lease is
+	NotUnderstood  Rule = "NotUnderstood"  // an object cannot be read
 
 	GrantLeaked      Rule = "GrantLeaked"      // a grant's claim or request is gone
 	SubLeaseLeaked   Rule = "SubLeaseLeaked"   // a sub-lease's pod is gone
@@ -103,22 +114,36 @@ type Finding struct {
 	// Wrong says that something is wrong; else it is worth knowing, and either nobody
 	// is harmed or it may still come back by itself.
 	Wrong bool `json:"wrong"`
+
+	// whose are the owners that it is about, by their keys, where others may come to own
+	// the same object or address.
+	whose string
+	// beat is the last heartbeat of a node that is gone, zero where it is not about that.
+	beat time.Time
 }
 
 // key tells what a finding is about from everything else.
-func (f Finding) key() [4]string { return [4]string{string(f.Rule), f.Object, f.Pool, f.Address} }
+func (f Finding) key() [5]string {
+	return [5]string{string(f.Rule), f.Object, f.Pool, f.Address, f.whose}
+}
 
 // Lasting returns those of now that before had found as well, apart later. What a look
 // sees for the first time may be no more than two lists that were read one after the
 // other; and what comes back by itself is wrong only if it has not within its time.
 func Lasting(before, now []Finding, apart time.Duration) (last []Finding) {
-	seen := map[[4]string]bool{}
+	seen := map[[5]string]Finding{}
 	for _, f := range before {
-		seen[f.key()] = true
+		seen[f.key()] = f
 	}
 	for _, f := range now {
-		if !seen[f.key()] {
+		first, ok := seen[f.key()]
+		if !ok {
 			continue
+		}
+		if !f.beat.IsZero() && !first.beat.IsZero() && !f.beat.Equal(first.beat) {
+			f.What += ", and its agent still beats"
+			f.Remedy = "the machine runs: let its kubelet register the Node again, or stop the machine"
+			f.Wrong = true
 		}
 		if within, ok := settles[f.Rule]; ok {
 			f.Wrong = apart >= within
@@ -142,6 +167,9 @@ func Look(s State) []Finding {
 	l.pods()
 	l.owners()
 	l.nodes()
+	for _, u := range s.Unreadable {
+		l.add(NotUnderstood, u.Object, place{}, "it cannot be read, and is left out: "+u.Why, "correct what it says, or see who has written it; a newer Tenure may understand it")
+	}
 	slices.SortFunc(l.found, func(a, b Finding) int {
 		if a.Wrong != b.Wrong {
 			return map[bool]int{true: -1, false: 1}[a.Wrong]
@@ -173,8 +201,12 @@ type place struct {
 	addr netip.Addr
 }
 
-// owner is one who owns an address: key tells owners apart.
-type owner struct{ key, text string }
+// owner is one who owns an address: key tells owners apart. Of one who is doubtful it is
+// not known whether he has it any more.
+type owner struct {
+	key, text string
+	doubtful  bool
+}
 
 func newLook(s State) *look {
 	l := &look{
@@ -234,6 +266,9 @@ func (l *look) note(rule Rule, object string, at place, what, remedy string) {
 	l.found[len(l.found)-1].Wrong = false
 }
 
+// about says whose the last finding is.
+func (l *look) about(whose string) { l.found[len(l.found)-1].whose = whose }
+
 // leaseAt returns the lease of the block that has an address, nil if there is none.
 func (l *look) leaseAt(at place) *protocol.Lease {
 	leases := l.byPool[at.pool]
@@ -266,11 +301,27 @@ func (l *look) placeOf(pools []protocol.PoolName, a netip.Addr) (place, bool) {
 }
 
 // ownedBy notes that somebody owns an address.
-func (l *look) ownedBy(at place, key, text string) {
-	if !slices.ContainsFunc(l.owner[at], func(o owner) bool { return o.key == key }) {
-		l.owner[at] = append(l.owner[at], owner{key, text})
+func (l *look) ownedBy(at place, key, text string) { l.owned(at, owner{key: key, text: text}) }
+
+func (l *look) owned(at place, o owner) {
+	i := slices.IndexFunc(l.owner[at], func(known owner) bool { return known.key == o.key })
+	if i < 0 {
+		l.owner[at] = append(l.owner[at], o)
+	} else if !o.doubtful {
+		l.owner[at][i].doubtful = false
 	}
 }
+
+// doubtful reports whether what a node's pods say may be of an earlier time: nobody on
+// that node can take it back, or has been heard of to say that it still runs them.
+func (l *look) doubtful(node protocol.NodeName) bool {
+	seat, seated := l.Seats[node]
+	return l.Nodes[node].UID == "" || l.NotReady[node] ||
+		seated && (seat.Ended() || seat.Fence > 0 && l.Now.Sub(seat.Beat) >= seat.Fence)
+}
+
+// ofNode is what helps where a doubtful node's pods say something.
+const ofNode = "if the node's machine is off: kubectl tenure release-node, and delete its pods; if it runs, mend its kubelet and its tenured, and look again"
 
 // owners finds addresses with several.
 func (l *look) owners() {
@@ -278,12 +329,21 @@ func (l *look) owners() {
 		if len(owners) < 2 {
 			continue
 		}
-		var texts []string
+		var texts, keys []string
+		sure := 0
 		for _, o := range owners {
-			texts = append(texts, o.text)
+			texts, keys = append(texts, o.text), append(keys, o.key)
+			if !o.doubtful {
+				sure++
+			}
 		}
 		slices.Sort(texts)
-		l.add(TwoOwners, "ippool "+string(at.pool), at, "it belongs to "+strings.Join(texts, " and to "),
-			"delete the pods that have it now, and report this: it must never happen")
+		slices.Sort(keys)
+		what, add, remedy := "it belongs to "+strings.Join(texts, " and to "), l.add, "delete the pods that have it now, and report this: it must never happen"
+		if sure < 2 {
+			add, remedy = l.note, ofNode
+		}
+		add(TwoOwners, "ippool "+string(at.pool), at, what, remedy)
+		l.about(strings.Join(keys, ", "))
 	}
 }

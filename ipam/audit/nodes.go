@@ -11,7 +11,7 @@ import (
 // holding is what a node has.
 type holding struct {
 	leases, subs int
-	confirmed    int // leases of pools that take the taint's word only
+	confirmed    int // those of them that are of pools which take the taint's word only
 	stores       map[protocol.StoreID][]string
 }
 
@@ -36,7 +36,7 @@ func (l *look) nodes() {
 		h := of(lease.Holder.Node)
 		h.leases++
 		h.stores[lease.Store] = append(h.stores[lease.Store], "iplease "+lease.Name)
-		if p := l.pools[lease.Pool]; p != nil && p.Confirmed {
+		if l.confirmed(lease.Pool) {
 			h.confirmed++
 		}
 	}
@@ -44,6 +44,9 @@ func (l *look) nodes() {
 		h := of(l.SubLeases[i].Node)
 		h.subs++
 		h.stores[l.SubLeases[i].Store] = append(h.stores[l.SubLeases[i].Store], "ipsublease "+l.SubLeases[i].Name)
+		if l.confirmedUse(&l.SubLeases[i]) {
+			h.confirmed++
+		}
 	}
 	for name, h := range held {
 		seat, seated := l.Seats[name]
@@ -58,28 +61,59 @@ func (l *look) nodes() {
 	}
 }
 
+// confirmed reports whether a pool takes the taint's word only.
+func (l *look) confirmed(name protocol.PoolName) bool {
+	p := l.pools[name]
+	return p != nil && p.Confirmed
+}
+
+// confirmedUse reports whether a sub-lease is of such a pool, by what was granted to it or
+// to its claim.
+func (l *look) confirmedUse(s *protocol.SubLease) bool {
+	to := s.UID
+	if s.Use != nil {
+		to = s.Use.Claim.UID
+	}
+	for at := range l.held[to] {
+		if l.confirmed(at.pool) {
+			return true
+		}
+	}
+	return false
+}
+
 // gone looks at what a node holds that does not exist.
 func (l *look) gone(name protocol.NodeName, h *holding, seat protocol.Seat, seated bool) {
-	object := "node " + string(name)
+	object, quiet := "node "+string(name), l.Now.Sub(seat.Beat)
 	release := fmt.Sprintf("if the machine is off for good: kubectl tenure release-node %s", name)
 	switch {
 	case !seated:
 		l.add(NodeGone, object, place{}, fmt.Sprintf("the Node is gone and so is its seat, and it holds %s: nobody takes them over", h),
-			fmt.Sprintf("kubectl tenure release-node %s says what to delete by hand, once nothing of that machine runs", name))
+			fmt.Sprintf("kubectl tenure release-node %s says what to delete by hand, and how, once nothing of that machine runs", name))
 	case !seat.Ended() && seat.Fence <= 0:
 		l.add(NodeGone, object, place{}, fmt.Sprintf("the Node is gone, it holds %s, and its fence is 0: nothing is ever taken over by time", h), release)
-	case !seat.Ended() && l.Now.Sub(seat.Beat) < seat.Fence/2:
-		l.add(NodeGone, object, place{}, fmt.Sprintf("the Node is gone, it holds %s, and its agent still beats", h),
-			"the machine runs: let its kubelet register the Node again, or stop the machine")
+	case !seat.Ended() && quiet < seat.Fence+takeOverRoom:
+		l.note(NodeGone, object, place{}, fmt.Sprintf("the Node is gone and it holds %s; the last heartbeat was %v ago", h, quiet.Round(time.Second)),
+			l.untilTakeOver(h, seat, release))
+		l.found[len(l.found)-1].beat = seat.Beat
 	case h.confirmed > 0:
-		l.add(NodeGone, object, place{}, fmt.Sprintf("the Node is gone and it holds %s, of which %d leases are of pools with takeOver: Confirmed", h, h.confirmed), release)
-	case !seat.Ended() && l.Now.Sub(seat.Beat) < seat.Fence+takeOverRoom:
-		l.note(NodeGone, object, place{}, fmt.Sprintf("the Node is gone and it holds %s", h),
-			fmt.Sprintf("none yet: the controller takes them over at about %s", seat.Beat.Add(seat.Fence+time.Minute).UTC().Format(time.RFC3339)))
+		l.add(NodeGone, object, place{}, fmt.Sprintf("the Node is gone and it holds %s, of which %d are of pools with takeOver: Confirmed", h, h.confirmed), release)
 	default:
 		l.add(NodeGone, object, place{}, fmt.Sprintf("the Node is gone for longer than its fence of %v, and it still holds %s", seat.Fence, h),
 			"see whether tenure-controller runs and what it logs; a new leader counts the time anew")
 	}
+}
+
+// untilTakeOver says what helps while the fence of a node that is gone has not passed.
+func (l *look) untilTakeOver(h *holding, seat protocol.Seat, release string) string {
+	text := fmt.Sprintf("none yet: the controller takes them over at about %s", seat.Beat.Add(seat.Fence+time.Minute).UTC().Format(time.RFC3339))
+	if h.confirmed > 0 {
+		text += fmt.Sprintf(", but for %d of pools with takeOver: Confirmed. For these, from then on, %s", h.confirmed, release)
+	}
+	if l.Now.Sub(seat.Beat) < seat.Fence/4+time.Minute {
+		text += ". If heartbeats go on to come, the machine runs: let its kubelet register the Node again, or stop the machine"
+	}
+	return text
 }
 
 // takeOverRoom is what the controller may need beyond F: its margin, and that it began
@@ -115,7 +149,7 @@ func (l *look) stores(name protocol.NodeName, h *holding, seat protocol.Seat) {
 					"nothing has to be done: it is given back when nothing of that time runs on the node any more")
 			} else {
 				l.add(StoreUnknown, object, place{}, fmt.Sprintf("node %s holds it, in the name of store %s, which its seat does not know", name, store),
-					fmt.Sprintf("when no pod of that time runs on node %s, delete it by hand", name))
+					fmt.Sprintf("when no pod of that time runs on node %s: kubectl annotate %s tenure.dev/deletion=confirmed, then kubectl delete %s", name, object, object))
 			}
 		}
 	}

@@ -63,6 +63,7 @@ func (l *look) grants() {
 			default:
 				l.add(GrantLeaked, "iplease "+lease.Name, at, fmt.Sprintf("it is granted to %s, which is gone", g.To),
 					"see whether tenure-controller runs and what it logs: it takes back what nobody has")
+				l.about(string(g.To.UID))
 			}
 		}
 	}
@@ -99,6 +100,7 @@ func (l *look) claims() {
 			if len(c.IPs) > 0 && !slices.ContainsFunc(c.IPs, func(ip netip.Prefix) bool { return ip.Addr() == at.addr }) {
 				l.add(GrantLeaked, object, at, "it is granted to this claim, whose status names other addresses",
 					"see whether tenure-controller runs and what it logs: it takes back what the status does not name")
+				l.about(string(c.UID))
 			}
 		}
 	}
@@ -179,26 +181,30 @@ func (l *look) pods() {
 			}
 			l.add(AllocationLeaked, "iplease "+lease.Name, place{lease.Pool, addr}, fmt.Sprintf("node %s has given it to pod %s, which is gone", lease.Holder.Node, words[1]),
 				fmt.Sprintf("see what tenured on node %s logs: it frees what no pod and no network namespace has", lease.Holder.Node))
+			l.about(words[1] + " " + words[2])
 		}
 	}
 }
 
 // podHas looks at one address that a pod's status shows.
 func (l *look) podHas(p *Pod, iface string, at place) {
-	lease, pod := l.leaseAt(at), fmt.Sprintf("pod %s", p)
+	lease, pod, doubtful := l.leaseAt(at), fmt.Sprintf("pod %s", p), l.doubtful(p.Node)
 	if lease != nil {
 		if g, ok := lease.GrantOf(at.addr); ok {
-			l.ownedBy(at, l.granteeKey(p, iface, g.To.UID), pod)
+			l.owned(at, owner{l.granteeKey(p, iface, g.To.UID), pod, doubtful})
 			return
 		}
 	}
-	l.ownedBy(at, podKey(p.UID, iface), pod)
-	const remedy = "delete the pod: its address may be given to another"
+	l.owned(at, owner{podKey(p.UID, iface), pod, doubtful})
+	add, remedy := l.add, "delete the pod: its address may be given to another"
+	if doubtful {
+		add, remedy = l.note, ofNode
+	}
 	switch {
 	case lease == nil:
-		l.add(PodNotBacked, pod, at, fmt.Sprintf("interface %s has it, and its block is not leased", iface), remedy)
+		add(PodNotBacked, pod, at, fmt.Sprintf("interface %s has it, and its block is not leased", iface), remedy)
 	case lease.Holder.Node != p.Node:
-		l.add(PodNotBacked, pod, at, fmt.Sprintf("interface %s has it, on node %s, and lease %s of its block is held by %s", iface, p.Node, lease.Name, lease.Holder), remedy)
+		add(PodNotBacked, pod, at, fmt.Sprintf("interface %s has it, on node %s, and lease %s of its block is held by %s", iface, p.Node, lease.Name, lease.Holder), remedy)
 	}
 }
 

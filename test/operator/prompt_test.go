@@ -2,6 +2,7 @@ package operator_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -169,7 +170,12 @@ func TestReleaseNodeIsInterruptedWhileItWaits(t *testing.T) {
 	w.lease("10.40.0.0/28", w.node)
 	w.quiet(time.Hour, 0)
 	w.nodeGone()
-	t.Cleanup(w.nodeGone)
+	t.Cleanup(func() {
+		made := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: w.node}}
+		if err := kc.Delete(context.Background(), made); err != nil {
+			t.Error(err)
+		}
+	})
 	a := ask(t, w.node)
 	fmt.Fprintln(a.keyboard, w.node)
 	fleet.Eventually(t, 30*time.Second, func() error {
