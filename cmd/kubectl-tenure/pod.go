@@ -37,7 +37,9 @@ type podView struct {
 	Phase     string        `json:"phase"`
 	Networks  []networkView `json:"networks"`
 	// Pending are the reasons why it is not attached to all of them.
-	Pending []string    `json:"pending,omitempty"`
+	Pending []string `json:"pending,omitempty"`
+	// Remarks are what could not be found out, where it speaks against nothing.
+	Remarks []string    `json:"remarks,omitempty"`
 	Events  []eventView `json:"events,omitempty"`
 }
 
@@ -125,7 +127,14 @@ func (l podLook) all(ctx context.Context) (podView, error) {
 	if err != nil {
 		v.Pending = append(v.Pending, err.Error())
 	}
-	faults := l.planned(ctx, &v)
+	faults, err := l.planned(ctx, &v)
+	switch {
+	case err == nil:
+	case len(status) == 0:
+		return v, fmt.Errorf("find out what networks the pod selects: %w", err)
+	default: // it is written when the pod has them all
+		v.Remarks = append(v.Remarks, fmt.Sprintf("what networks it selects could not be found out, only which it has: %v", err))
+	}
 	for _, st := range status {
 		v.attach(st)
 	}
@@ -160,19 +169,19 @@ func statusOf(pod metav1.Object) (status []nad.NetworkStatus, err error) {
 }
 
 // planned adds the networks of the plan that would be made for the pod, and returns
-// what is wrong with it. A host-network pod has none.
-func (l podLook) planned(ctx context.Context, v *podView) (faults []string) {
+// what is wrong with it; err is why none can be made here. A host-network pod has none.
+func (l podLook) planned(ctx context.Context, v *podView) (faults []string, err error) {
 	if l.pod.Spec.HostNetwork {
-		return nil
+		return nil, nil
 	}
 	c, err := plan.ParseInstalled([]byte(fresh))
 	if err != nil {
-		return []string{err.Error()}
+		return nil, err
 	}
 	src := &source{session: l.session, namespace: l.pod.Namespace, name: l.pod.Name}
 	p, fault, err := planFor(ctx, src, c, facts.PodRef{Namespace: l.pod.Namespace, Name: l.pod.Name}, noDisk{})
 	if err != nil {
-		return []string{err.Error()}
+		return nil, err
 	}
 	if fault != nil {
 		faults = strings.Split(fault.Error(), "\n")
@@ -186,7 +195,7 @@ func (l podLook) planned(ctx context.Context, v *podView) (faults []string) {
 		}
 		v.Networks = append(v.Networks, n)
 	}
-	return faults
+	return faults, nil
 }
 
 // attach adds what the pod's status says of one network.
@@ -357,6 +366,9 @@ func writePod(s *session, v podView) {
 		t.row(append(plain(n.Interface, n.Network, strings.Join(n.IPs, ","), strings.Join(n.Pools, ","), n.Claim), attached)...)
 	}
 	t.write(to, false)
+	for _, remark := range v.Remarks {
+		to.line("Note: %s", remark)
+	}
 	if len(v.Pending) > 0 {
 		to.title("Why it is not attached")
 		for _, why := range v.Pending {

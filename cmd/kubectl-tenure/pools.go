@@ -211,7 +211,7 @@ func describePool(ctx context.Context, s *session, o output, p *v1alpha1.IPPool)
 	if err != nil {
 		return err
 	}
-	seats, err := s.seats(ctx, func(metav1.Object, error) {}) // check tells of these
+	seats, err := s.seats(ctx, reader{s.client, func(metav1.Object, error) {}}) // check tells of those
 	if err != nil && !forbidden(err) {
 		return err
 	}

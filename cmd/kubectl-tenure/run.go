@@ -46,7 +46,6 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	root := newRoot(s)
 	root.SetArgs(args)
 	root.SetIn(stdin)
-	root.SetOut(stdout)
 	root.SetErr(stderr)
 	err := root.ExecuteContext(ctx)
 	wrong, isUsage := errors.AsType[*usageError](err)
@@ -99,7 +98,26 @@ func newRoot(s *session) *cobra.Command {
 	)
 	root.SetHelpCommand(newHelp(root))
 	s.complete(root)
+	root.SetOut(s.stdout) // that command keeps where it will write
+	root.InitDefaultCompletionCmd()
+	if c, _, err := root.Find([]string{"completion"}); err == nil {
+		strictCompletion(c)
+	}
 	return root
+}
+
+// strictCompletion has the command that writes completion scripts say what is wrong with
+// its command line as the others do.
+func strictCompletion(c *cobra.Command) {
+	var shells []string
+	for _, shell := range c.Commands() {
+		shell.Args = none
+		shells = append(shells, shell.Name())
+	}
+	c.Args = cobra.ArbitraryArgs
+	c.RunE = func(_ *cobra.Command, args []string) error {
+		return usagef("completion: got %q, give one of %s", args, strings.Join(shells, ", "))
+	}
 }
 
 // newHelp returns the command that explains the others.
@@ -140,5 +158,6 @@ func oneOf(flag, value string, known ...string) error {
 	if slices.Contains(known, value) {
 		return nil
 	}
-	return usagef("--%s is %q, must be one of %s", flag, value, strings.Join(known, ", "))
+	named := slices.DeleteFunc(slices.Clone(known), func(k string) bool { return k == "" })
+	return usagef("--%s is %q, must be one of %s", flag, value, strings.Join(named, ", "))
 }

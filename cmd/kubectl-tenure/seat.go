@@ -8,7 +8,6 @@ import (
 
 	coordination "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/ipam/cluster"
@@ -38,10 +37,10 @@ func seatsIn(l *coordination.LeaseList) (seats []coordination.Lease) {
 	return seats
 }
 
-// seats returns the seats by their nodes, and hands to not those that cannot be read. The
-// Beat of each is the one by [lastBeat].
-func (s *session) seats(ctx context.Context, not func(metav1.Object, error)) (map[protocol.NodeName]protocol.Seat, error) {
-	all, err := read(ctx, s, not, &coordination.LeaseList{}, seatsIn, func(o *coordination.Lease) (protocol.Seat, error) {
+// seats returns the seats by their nodes, but for those that cannot be read. The Beat of
+// each is the one by [lastBeat].
+func (s *session) seats(ctx context.Context, from reader) (map[protocol.NodeName]protocol.Seat, error) {
+	all, err := read(ctx, from, &coordination.LeaseList{}, seatsIn, func(o *coordination.Lease) (protocol.Seat, error) {
 		seat, err := cluster.SeatOf(o)
 		seat.Beat = lastBeat(o, s.now())
 		return seat, err

@@ -23,14 +23,14 @@ import (
 // readState reads the whole cluster live, in pages and in the order that
 // [audit.State] asks for. Of each object only what is looked at is kept.
 func (s *session) readState(ctx context.Context) (st audit.State, err error) {
-	not := unread{}
-	if st.Leases, err = read(ctx, s, not.of("iplease"), &v1alpha1.IPLeaseList{}, leasesIn, cluster.LeaseOf); err != nil {
+	not := unread{client: s.client}
+	if st.Leases, err = read(ctx, not.of("iplease"), &v1alpha1.IPLeaseList{}, leasesIn, cluster.LeaseOf); err != nil {
 		return st, err
 	}
-	if st.SubLeases, err = read(ctx, s, not.of("ipsublease"), &v1alpha1.IPSubLeaseList{}, subLeasesIn, cluster.SubLeaseOf); err != nil {
+	if st.SubLeases, err = read(ctx, not.of("ipsublease"), &v1alpha1.IPSubLeaseList{}, subLeasesIn, cluster.SubLeaseOf); err != nil {
 		return st, err
 	}
-	if st.Pools, err = read(ctx, s, not.of("ippool"), &v1alpha1.IPPoolList{}, poolsIn, func(p *v1alpha1.IPPool) (audit.Pool, error) {
+	if st.Pools, err = read(ctx, not.of("ippool"), &v1alpha1.IPPoolList{}, poolsIn, func(p *v1alpha1.IPPool) (audit.Pool, error) {
 		return audit.Pool{Pool: cluster.PoolOf(p), Shape: shapeOf(p)}, nil
 	}); err != nil {
 		return st, err
@@ -39,13 +39,13 @@ func (s *session) readState(ctx context.Context) (st audit.State, err error) {
 	if err != nil {
 		return st, err
 	}
-	if st.Claims, err = read(ctx, s, not.of("ipamclaim"), &ipamclaims.IPAMClaimList{}, claimsIn, func(c *ipamclaims.IPAMClaim) (audit.Claim, error) {
+	if st.Claims, err = read(ctx, not.of("ipamclaim"), &ipamclaims.IPAMClaimList{}, claimsIn, func(c *ipamclaims.IPAMClaim) (audit.Claim, error) {
 		return audit.Claim{Claim: cluster.ClaimOf(c), Pools: known.ofClaim(c)}, nil
 	}); err != nil {
 		return st, err
 	}
 	live := client.MatchingFieldsSelector{Selector: unfinished}
-	if st.Pods, err = read(ctx, s, not.of("pod"), &corev1.PodList{}, func(l *corev1.PodList) []corev1.Pod { return l.Items }, known.pod, live); err != nil {
+	if st.Pods, err = read(ctx, not.of("pod"), &corev1.PodList{}, func(l *corev1.PodList) []corev1.Pod { return l.Items }, known.pod, live); err != nil {
 		return st, err
 	}
 	if st.Nodes, st.NotReady, err = s.nodes(ctx); err != nil {
@@ -59,32 +59,42 @@ func (s *session) readState(ctx context.Context) (st audit.State, err error) {
 }
 
 // unread collects the objects that cannot be read.
-type unread struct{ all []audit.Unreadable }
+type unread struct {
+	client client.Client
+	all    []audit.Unreadable
+}
 
-// of returns what notes an object of a kind.
-func (u *unread) of(kind string) func(metav1.Object, error) {
-	return func(o metav1.Object, why error) {
+// of returns a reader of the objects of a kind.
+func (u *unread) of(kind string) reader {
+	return reader{u.client, func(o metav1.Object, why error) {
 		name := o.GetName()
 		if o.GetNamespace() != "" {
 			name = o.GetNamespace() + "/" + name
 		}
 		u.all = append(u.all, audit.Unreadable{Object: kind + " " + name, Why: why.Error()})
-	}
+	}}
 }
 
-// read lists in pages, and keeps of each object what of says. What that cannot read it
-// hands to not.
+// A reader is where objects are read from, and who is told of those that say what nobody
+// understands.
+type reader struct {
+	client client.Client
+	not    func(metav1.Object, error)
+}
+
+// read lists in pages, and keeps of each object what of says. What that cannot read
+// is left out, and r is told.
 func read[T, K any, PL interface {
 	*L
 	client.ObjectList
 }, L any, PT interface {
 	*T
 	metav1.Object
-}](ctx context.Context, s *session, not func(metav1.Object, error), page PL, items func(PL) []T, of func(PT) (K, error), opts ...client.ListOption) ([]K, error) {
-	return listAll(ctx, s.client, page, func(p PL) (kept []K) {
+}](ctx context.Context, r reader, page PL, items func(PL) []T, of func(PT) (K, error), opts ...client.ListOption) ([]K, error) {
+	return listAll(ctx, r.client, page, func(p PL) (kept []K) {
 		for _, o := range items(p) {
 			if k, err := of(&o); err != nil {
-				not(PT(&o), err)
+				r.not(PT(&o), err)
 			} else {
 				kept = append(kept, k)
 			}

@@ -67,14 +67,13 @@ func who(ctx context.Context, s *session, o output, addr netip.Addr) error {
 	}
 	answers, owned := []whoView{}, false
 	for i := range all {
-		if !hasAddress(&all[i], addr) {
-			continue
-		}
-		v, err := whoInPool(ctx, s, &all[i], addr)
+		v, ok, err := whoInPool(ctx, s, &all[i], addr)
 		if err != nil {
 			return err
 		}
-		answers, owned = append(answers, v), owned || v.Owner != ""
+		if ok {
+			answers, owned = append(answers, v), owned || v.Owner != ""
+		}
 	}
 	if o.structured() {
 		err = o.encode(s, map[string]any{"address": addr, "pools": answers})
@@ -122,35 +121,58 @@ func (s *session) leaseOf(ctx context.Context, p *v1alpha1.IPPool, addr netip.Ad
 	return nil, err
 }
 
-// whoInPool says who has addr in one pool.
-func whoInPool(ctx context.Context, s *session, p *v1alpha1.IPPool, addr netip.Addr) (whoView, error) {
+// whoInPool says who has addr in one pool; ok is false where the pool has nothing to do
+// with it: neither its ranges nor, of earlier ranges, its leases.
+func whoInPool(ctx context.Context, s *session, p *v1alpha1.IPPool, addr netip.Addr) (v whoView, ok bool, err error) {
 	l, err := s.leaseOf(ctx, p, addr)
 	switch {
 	case err != nil:
-		return whoView{}, fmt.Errorf("read the lease of %s in pool %s: %w", addr, p.Name, err)
+		return whoView{}, false, fmt.Errorf("read the lease of %s in pool %s: %w", addr, p.Name, err)
+	case l == nil && !hasAddress(p, addr):
+		return whoView{}, false, nil
 	case l == nil:
-		return whoView{Pool: p.Name, Note: "nobody; its block is not leased"}, nil
+		return whoView{Pool: p.Name, Note: cmp.Or(neverGiven(p, addr), "nobody; its block is not leased")}, true, nil
 	}
-	v := whoView{Pool: p.Name, Lease: l.Name, Node: l.Spec.Holder.Node}
+	v = whoView{Pool: p.Name, Lease: l.Name, Node: l.Spec.Holder.Node}
 	for _, g := range l.Spec.Grants {
 		if granted, err := netip.ParseAddr(g.Address); err == nil && granted == addr {
 			v.Freeing = g.Freeing
-			return v, s.grantee(ctx, g, &v)
+			return v, true, s.grantee(ctx, g, &v)
 		}
 	}
 	if a, ok := allocationOf(l, addr); ok {
 		v.Owner, v.Pods = "Pod", []useView{a}
-		return v, nil
+		return v, true, nil
 	}
+	v.Note = whyNobody(v, l, p, addr)
+	return v, true, nil
+}
+
+// whyNobody says of an address that is granted and given to nobody why that is so.
+func whyNobody(v whoView, l *v1alpha1.IPLease, p *v1alpha1.IPPool, addr netip.Addr) string {
+	never := neverGiven(p, addr)
 	switch {
 	case v.Node != "" && l.Status.Published == nil:
-		v.Note = "not known: the node has published nothing yet"
+		return "not known: the node has published nothing yet"
+	case never != "":
+		return never
 	case v.Node != "" && containsAddr(l.Spec.Ceded, addr):
-		v.Note = "nobody; the node has ceded it to the cluster"
-	default:
-		v.Note = "nobody; free with " + holderText(v)
+		return "nobody; the node has ceded it to the cluster"
 	}
-	return v, nil
+	return "nobody; free with " + holderText(v)
+}
+
+// neverGiven says why a pool gives addr to nobody, "" if it does, or its ranges cannot be
+// read.
+func neverGiven(p *v1alpha1.IPPool, addr netip.Addr) string {
+	shape := shapeOf(p)
+	if shape == nil {
+		return ""
+	}
+	if err := shape.Assignable(addr); err != nil {
+		return "nobody; it is given to nobody: " + err.Error()
+	}
+	return ""
 }
 
 func containsAddr(all []string, addr netip.Addr) bool {

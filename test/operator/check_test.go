@@ -7,10 +7,14 @@ import (
 	"testing"
 	"time"
 
+	coordination "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/ipam/cluster"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -82,6 +86,21 @@ func TestCheckFindsDamageI1I2I3I4X13(t *testing.T) {
 		{"a node that is gone, and its seat", func(w *world) { w.lease("10.40.6.0/28", "vanished") }, "NodeGone", true, []string{"node vanished", "release-node"}},
 		{"a node that is silent", func(w *world) { w.quiet(time.Hour, 15*time.Minute) }, "NodeSilent", true, []string{"no heartbeat", "release-node"}},
 		{"a node without a seat", func(w *world) { w.unseat() }, "NodeSilent", true, []string{"no seat"}},
+		{"a seat that cannot be read", func(w *world) {
+			l := &coordination.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.DefaultSeatNamespace, Name: w.node}}
+			if err := kc.Patch(w.t.Context(), l, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"tenure.dev/turn":"x"}}}`))); err != nil {
+				w.t.Fatal(err)
+			}
+		}, "NotUnderstood NodeSilent", true, []string{"seat tenure-system/", "turn"}},
+		{"a pod that had the address in its last sandbox", func(w *world) {
+			pod := w.podWith("restarts", "10.40.0.5")
+			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionFalse}}
+			setStatus(w.t, pod)
+		}, "", false, nil},
+		{"two pods with one address, by what a node said that is not Ready", func(w *world) {
+			w.podWith("twin", "10.40.0.5")
+			w.isReady(corev1.ConditionUnknown)
+		}, "TwoOwners", false, []string{"NOTE TwoOwners", "/twin"}},
 		{"a store that nobody knows", func(w *world) {
 			store := w.store
 			w.store = "strange"
@@ -211,6 +230,10 @@ func TestSeeingItAll(t *testing.T) {
 	}
 	says(t, tenure(t, 0, "who", "10.40.0.17"), "claim "+w.namespace+"/vm, used by pod "+w.namespace+"/vm-1 on node "+w.node)
 	says(t, tenure(t, 0, "who", "10.40.0.19"), "pod "+w.namespace+"/asked on node "+w.node, "sub-lease request-")
+	says(t, tenure(t, 3, "who", "10.40.0.254"), "nobody; its block is not leased")
+	says(t, tenure(t, 3, "who", "10.40.0.0"), "is the network address")
+	w.lease("10.99.0.0/28", "", toClaim(w.claim("moved", "10.99.0.1/20"), "10.99.0.1"))
+	says(t, tenure(t, 0, "who", "10.99.0.1"), "claim "+w.namespace+"/moved")
 	says(t, tenure(t, 0, "who", "10.40.0.5", "-o", "json"), `"owner": "Pod"`, `"pod": "plain"`)
 	says(t, tenure(t, 0, "__complete", "leases", "--pool", ""), w.pool.Name)
 	says(t, tenure(t, 0, "__complete", "pod", "-n", w.namespace, ""), "asked", "plain", "vm-1")

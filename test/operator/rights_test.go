@@ -34,12 +34,40 @@ func TestUsersOfTheClusterMayLook(t *testing.T) {
 		tenure(t, 0, "leases", user)
 		tenure(t, 0, "claims", "-A", "-o", "wide", user)
 		tenure(t, 0, "who", "10.40.0.17", user)
+		says(t, tenure(t, 0, "pod", "plain", "-n", w.namespace, user), "net1 "+w.namespace+"/lan 10.40.0.5 "+w.pool.Name+" - yes")
+		tenure(t, 0, "explain", "plain", "-n", w.namespace, user)
 		says(t, tenure(t, 1, "check", user), "forbidden")
 		says(t, tenure(t, 1, "release-node", w.node, "--yes", user), "forbidden")
 	}
 	if w.off() {
 		t.Error("somebody who may not has released the node")
 	}
+}
+
+// Where a pod's plan cannot be read, it is not said to be unattached: either its status
+// tells, or nothing does.
+func TestPodWithoutSightOfNetworks(t *testing.T) {
+	w := inOrder(t)
+	bare := w.podWith("bare", "10.40.0.9")
+	bare.Annotations = map[string]string{"k8s.v1.cni.cncf.io/networks": "lan"}
+	if err := kc.Update(t.Context(), bare); err != nil {
+		t.Fatal(err)
+	}
+	name := unique("blind-")
+	create(t, &rbac.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbac.PolicyRule{{APIGroups: []string{""}, Resources: []string{"pods", "namespaces"}, Verbs: []string{"get"}}}})
+	create(t, &rbac.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: name}, RoleRef: rbac.RoleRef{APIGroup: rbac.GroupName, Kind: "ClusterRole", Name: name},
+		Subjects: []rbac.Subject{{Kind: rbac.UserKind, APIGroup: rbac.GroupName, Name: name}},
+	})
+	fleet.Eventually(t, 20*time.Second, func() error { // the authorizer's cache follows
+		out, err := command(t, "pod", "plain", "-n", w.namespace, "--as="+name).CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, out)
+		}
+		return nil
+	})
+	says(t, tenure(t, 0, "pod", "plain", "-n", w.namespace, "--as="+name), "10.40.0.5 - - yes", "Note: what networks it selects could not be found out")
+	says(t, tenure(t, 1, "pod", "bare", "-n", w.namespace, "--as="+name), "forbidden")
 }
 
 // Lists that are longer than a page are read whole.
