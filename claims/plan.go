@@ -50,8 +50,12 @@ type seen struct {
 }
 
 // admission is whether the claim's namespace may use the pools of its network: err is
-// nil, an [*access.DeniedError] or an [*access.UnknownError].
-type admission struct{ err error }
+// nil, an [*access.DeniedError] or an [*access.UnknownError]; then since is when it began
+// not to be known.
+type admission struct {
+	err   error
+	since time.Time
+}
 
 // use is a pod's use of the claim.
 type use struct {
@@ -123,11 +127,13 @@ func (s seen) allocate() plan {
 	case networks.Known:
 	}
 	switch {
+	case s.admitted():
 	case s.admission == nil:
 		return plan{admit: true}
 	case s.admission.err != nil:
 		return s.refuse()
-	case s.answer == nil:
+	}
+	if s.answer == nil {
 		return plan{ask: s.ask(nil)}
 	}
 	if len(s.answer.Granted) > 0 {
@@ -152,17 +158,41 @@ func (s seen) allocate() plan {
 // of a change of RBAC nobody hears.
 const askAdmission = 15 * time.Second
 
-// refuse is what follows from an admission that is an error: nothing is asked for, and
-// what was granted before, if the status does not name it, is given back. Where it is
-// not known whether the namespace may use the pool, nothing changes hands.
-func (s seen) refuse() plan {
-	p := plan{withdraw: true, after: askAdmission}
-	if _, denied := errors.AsType[*access.DeniedError](s.admission.err); !denied {
-		p.status = s.change(s.failed(ReasonInternalError, s.admission.err.Error()))
-		return p
+// admitted reports whether nobody need be asked about the claim any more. A pool's rule
+// is about who comes, and takes nothing away: what is granted, or stands in the status,
+// stays the claim's, and is granted to it anew should its lease be lost, also while the
+// pool cannot be had.
+//
+// The status of a claim to which nothing is granted counts only with a reason that is
+// given to those who have been admitted: addresses alone may be of a backup, or of
+// another IPAM.
+func (s seen) admitted() bool {
+	reason := ""
+	if c := s.condition(); c != nil {
+		reason = c.Reason
 	}
+	switch reason {
+	case ReasonPoolNotAllowed: // one who has been admitted is never told so
+		return false
+	case ReasonAllocated, ReasonConflict, ReasonExhausted, ReasonPoolNotFound, ReasonPoolNotReady, ReasonInternalError:
+		return len(s.held) > 0 || len(s.claim.ips) > 0
+	}
+	return len(s.held) > 0
+}
+
+// refuse is what follows from an admission that is an error. A claim that may not use the
+// pool asks for nothing, and what was granted while it was told so goes back. Where it is
+// not known whether it may, nothing changes, not even its place among those that wait.
+func (s seen) refuse() plan {
+	if _, denied := errors.AsType[*access.DeniedError](s.admission.err); !denied {
+		if waited := s.now.Sub(s.admission.since); waited < patience {
+			return plan{after: patience - waited}
+		}
+		return plan{status: s.change(s.failed(ReasonAccessUnknown, s.admission.err.Error())), after: askAdmission}
+	}
+	p := plan{withdraw: true, after: askAdmission}
 	why := s.failed(ReasonPoolNotAllowed, s.admission.err.Error())
-	if len(s.held) > 0 && len(s.claim.ips) == 0 {
+	if len(s.held) > 0 {
 		p.giveBack, p.status = s.held, s.fence(why)
 		return p
 	}
@@ -180,6 +210,13 @@ func (s seen) disagree(named []netip.Addr, malformed string, extra []broker.Held
 	switch {
 	case !known && len(s.held) == 0:
 		return plan{} // another implementation's, as far as can be told
+	case !known, s.admitted(): // there is nothing, or no need, to ask
+	case s.admission == nil:
+		return plan{admit: true}
+	case s.admission.err != nil:
+		return s.refuse()
+	}
+	switch {
 	case malformed != "":
 		return plan{status: s.change(s.failed(ReasonConflict, fmt.Sprintf(
 			"status.ips has %q, which is no address: set status.ips to [] to have addresses written anew", malformed)))}
@@ -189,10 +226,6 @@ func (s seen) disagree(named []netip.Addr, malformed string, extra []broker.Held
 			join(named), join(addrsOf(s.held)))))}
 	case s.claim.deleting:
 		return plan{}
-	case s.admission == nil:
-		return plan{admit: true}
-	case s.admission.err != nil:
-		return s.refuse()
 	case s.answer == nil:
 		// A lease that was deleted by hand, or a claim restored from a backup, or
 		// taken over from another IPAM: the addresses become the claim's, if they

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
@@ -17,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/ipam/access"
 	"github.com/tenure-ipam/tenure/ipam/broker"
 	"github.com/tenure-ipam/tenure/ipam/cluster"
 	"github.com/tenure-ipam/tenure/ipam/networks"
@@ -78,6 +80,10 @@ type Reconciler struct {
 	Log       *slog.Logger
 	// Now is the clock.
 	Now func() time.Time
+
+	// unknown has, by broker.ClaimKey, since when (a time.Time) it has not been known
+	// whether a claim's namespace may use the pools of its network.
+	unknown sync.Map
 }
 
 // Reconcile looks at what there is under a claim's name: the claim, and grants to
@@ -90,6 +96,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, fmt.Errorf("read claim %s: %w", req, err)
 	}
 	there := err == nil
+	if !there {
+		r.unknown.Delete(key)
+	}
 	var errs []error
 	var after time.Duration
 	for _, uid := range r.Broker.Known(key) {
@@ -130,7 +139,7 @@ func (r *Reconciler) look(ctx context.Context, obj *ipamclaims.IPAMClaim) (time.
 			if ctx.Err() != nil {
 				return 0, err
 			}
-			s.admission = &admission{err}
+			s.admission = &admission{err, r.unknownSince(s.claim.key, err, s.now)}
 		case p.ask != nil:
 			answer := r.Broker.Ask(*p.ask)
 			s.answer = &answer
@@ -158,6 +167,17 @@ func (r *Reconciler) admit(ctx context.Context, s seen) error {
 		}
 	}
 	return nil
+}
+
+// unknownSince notes what was learned of who may use the pools of a claim's network, and
+// returns since when it has been an [*access.UnknownError]; no time, if it is not.
+func (r *Reconciler) unknownSince(key broker.ClaimKey, err error, now time.Time) time.Time {
+	if _, unknown := errors.AsType[*access.UnknownError](err); !unknown {
+		r.unknown.Delete(key)
+		return time.Time{}
+	}
+	since, _ := r.unknown.LoadOrStore(key, now)
+	return since.(time.Time) //nolint:forcetypeassert // of this function alone
 }
 
 // apply does what p says.

@@ -31,8 +31,8 @@ import (
 // what their status shows: those that a change of the network concerns.
 const unsettled = "tenure.unsettled"
 
-// refused is the index of claims whose namespace may not use a pool: those that a
-// change of the pool or of the namespace concerns.
+// refused is the index of claims whose namespace may not use a pool, or of which that is
+// not known: those that a change of the pool or of the namespace concerns.
 const refused = "tenure.refused"
 
 // queue is the reconciler's work.
@@ -53,7 +53,7 @@ func IndexClaims(ctx context.Context, to client.FieldIndexer) error {
 	}
 	err = to.IndexField(ctx, &ipamclaims.IPAMClaim{}, refused, func(o client.Object) []string {
 		c := meta.FindStatusCondition(o.(*ipamclaims.IPAMClaim).Status.Conditions, cluster.ConditionIPsAllocated)
-		if c == nil || c.Reason != ReasonPoolNotAllowed {
+		if c == nil || c.Reason != ReasonPoolNotAllowed && c.Reason != ReasonAccessUnknown {
 			return nil
 		}
 		return []string{refused}

@@ -33,6 +33,8 @@ const (
 	ReasonPoolNotReady = "PoolNotReady"
 	// ReasonPoolNotAllowed: the claim's namespace may not use the network's pool.
 	ReasonPoolNotAllowed = "PoolNotAllowed"
+	// ReasonAccessUnknown: it cannot be told now whether it may.
+	ReasonAccessUnknown = "PoolAccessUnknown"
 )
 
 // status is what a claim's status is to be.

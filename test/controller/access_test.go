@@ -2,6 +2,8 @@ package controller_test
 
 import (
 	"fmt"
+	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -14,6 +16,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/ipam/access"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
 func patch(t *testing.T, o client.Object, body string) {
@@ -64,9 +67,49 @@ func TestClaimsOfSelectedNamespacesOnly(t *testing.T) {
 	if got := allocated(t, c); got[0] != had[0] {
 		t.Errorf("the claim has %v; want its %v", got, had)
 	}
+	t.Run("I3 also when somebody empties its status", func(t *testing.T) {
+		patchStatus(t, c, `{"status":{"ips":[]}}`)
+		if got := allocated(t, c); got[0] != had[0] {
+			t.Errorf("the claim has %v; want its %v", got, had)
+		}
+	})
+	t.Run("I3 also when somebody deletes its lease", func(t *testing.T) {
+		deleteLeaseOf(t, uidOf(c))
+		addr := netip.MustParsePrefix(had[0]).Addr()
+		eventually(t, 20*time.Second, func() error {
+			if got := granted(t, uidOf(c)); !slices.Equal(got, []netip.Addr{addr}) {
+				return fmt.Errorf("granted is %v; want %v", got, addr)
+			}
+			return nil
+		})
+		if got := allocated(t, c); got[0] != had[0] {
+			t.Errorf("the claim has %v; want its %v", got, had)
+		}
+	})
 	// So is a change of the pool.
 	patch(t, p, `{"spec":{"namespaceSelector":null}}`)
 	allocated(t, late)
+}
+
+// deleteLeaseOf deletes the lease that has the grant to a UID, as who means it does.
+func deleteLeaseOf(t *testing.T, uid protocol.UID) {
+	t.Helper()
+	leases, err := api.Leases(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range leases {
+		if len(l.GrantsOf(uid)) == 0 {
+			continue
+		}
+		o := &v1alpha1.IPLease{ObjectMeta: metav1.ObjectMeta{Name: l.Name}}
+		patch(t, o, `{"metadata":{"annotations":{"tenure.dev/deletion":"confirmed"}}}`)
+		if err := kc.Delete(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	t.Fatalf("nothing is granted to %s", uid)
 }
 
 func patchStatus(t *testing.T, o client.Object, body string) {
