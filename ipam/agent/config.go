@@ -68,8 +68,8 @@ func (c Config) Validate() error {
 			errs = append(errs, fmt.Errorf("%s is empty", name))
 		}
 	}
-	if c.Fence < 0 || c.Fence%time.Second != 0 {
-		errs = append(errs, fmt.Errorf("Fence is %v, must be whole seconds, or 0 for never", c.Fence))
+	if c.Fence < 0 || c.Fence%time.Second != 0 || c.Fence > protocol.MaxFence {
+		errs = append(errs, fmt.Errorf("Fence is %v, must be whole seconds, at most %v, or 0 for never", c.Fence, protocol.MaxFence))
 	}
 	for name, value := range map[string]time.Duration{"Wait": c.Wait, "Idle": c.Idle, "KeepRequest": c.KeepRequest, "PublishEvery": c.PublishEvery, "SweepEvery": c.SweepEvery} {
 		if value <= 0 {

@@ -110,26 +110,52 @@ func (o *occupant) silent(now time.Time, part time.Duration) bool {
 func (l *lookout) restoration(opening, last string, closed bool, now time.Time) *restoration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	voided := ""
-	for _, o := range l.nodes {
-		if said, ok := protocol.ParseRestoration(o.restored); ok {
-			voided = max(voided, said.Opening)
+	r := &restoration{}
+	credible := max(protocol.OpeningAfter(now.Add(clockSkew)), last)
+	for node, o := range l.nodes {
+		said, ok := protocol.ParseRestoration(o.restored)
+		if ok && said.Opening > r.voided && said.Opening <= credible {
+			r.voided, r.witness = said.Opening, string(node)
 		}
 	}
-	if !closed && !concerns(voided, opening, last) {
+	if !closed && !concerns(r.voided, opening, last) {
 		return nil
 	}
-	r := &restoration{}
+	var fences []time.Duration
 	for node, o := range l.nodes {
 		if o.silent(now, 1) {
 			continue
 		}
-		r.fence = max(r.fence, o.fence)
+		fences = append(fences, o.fence)
 		if said, _ := protocol.ParseRestoration(o.restored); !said.Back {
 			r.missing = append(r.missing, string(node))
 			r.patient = r.patient || o.fence == 0
 		}
 	}
+	r.fence = longest(fences)
+	r.patient = r.patient && r.fence == 0
 	slices.Sort(r.missing)
 	return r
+}
+
+// longest returns the longest of these F, 0 being never, but no longer than
+// [protocol.MaxFence], which no agent exceeds. A never that one seat alone says, and not
+// the others, is that too: it may be in the hands of who has taken its node over, and F is
+// the same on all nodes.
+func longest(fences []time.Duration) (fence time.Duration) {
+	never := 0
+	for _, f := range fences {
+		if f == 0 {
+			never++
+			f = protocol.MaxFence
+		}
+		fence = max(fence, min(f, protocol.MaxFence))
+	}
+	switch {
+	case len(fences) == 0:
+		return usualFence
+	case never == len(fences), never > 1:
+		return 0
+	}
+	return fence
 }

@@ -232,7 +232,11 @@ func (s seen) edited() bool { return s.pool.Status.ObservedGeneration != s.pool.
 // opened opens the pool with blocks of size now, where the spec asks for want.
 func (s seen) opened(st *v1alpha1.IPPoolStatus, now, want sizes) plan {
 	if st.Leasing != v1alpha1.LeasingOpen || st.Opening == "" {
-		st.Opening = protocol.OpeningAfter(s.now, s.opening, st.Opening)
+		voided := ""
+		if s.restored != nil { // what it says must not close the pool once more
+			voided = s.restored.voided
+		}
+		st.Opening = protocol.OpeningAfter(s.now, s.opening, st.Opening, voided)
 	}
 	st.Leasing = v1alpha1.LeasingOpen
 	s.ready(st, metav1.ConditionTrue, v1alpha1.ReasonOpen, fmt.Sprintf("blocks of %v may be leased", now))

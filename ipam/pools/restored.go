@@ -30,13 +30,20 @@ const usualFence = 15 * time.Minute
 // those opened since are not. So what the seats still say when a pool has been
 // opened again does not close it once more, whoever leads.
 type restoration struct {
+	// voided is the greatest word that a seat says, and witness the node that says it;
+	// both are empty where only a controller has seen it.
+	voided, witness string
 	// missing are the nodes, of those that are seated and not silent for F, which
-	// have not said that they are back. Patient says that one of them has no F.
+	// have not said that they are back. Patient says that they have no F.
 	missing []string
 	patient bool
-	// fence is the longest F of those nodes; 0 if there is none.
+	// fence is the longest F of all nodes that are not silent; 0 is never.
 	fence time.Duration
 }
+
+// clockSkew is by how much the clocks of two controllers may differ. A seat's word that
+// is further ahead than that, and than the openings of all pools, is no opening's.
+const clockSkew = 24 * time.Hour
 
 // concerns reports whether a pool that was last opened by this word was opened
 // before the API server went back, which voided every opening up to the word
@@ -62,6 +69,10 @@ func (r restoration) wait(closed time.Duration) (why string, after time.Duration
 	fence := r.fence
 	if fence == 0 {
 		fence = usualFence
+	}
+	past := past
+	if r.witness != "" {
+		past += fmt.Sprintf(" (node %s says so)", r.witness)
 	}
 	switch {
 	case len(r.missing) > 0 && (closed < fence || r.patient):

@@ -126,6 +126,72 @@ func TestH9Concerns(t *testing.T) {
 	}
 }
 
+// TestOneStolenSeat: what one seat says closes pools for F, and not for as long as it
+// likes: neither by a word of a time to come, nor by an F of its own.
+func TestOneStolenSeat(t *testing.T) {
+	word := func(after time.Duration) string { return protocol.OpeningAfter(noon.Add(after)) }
+	for _, tt := range []struct {
+		name, says, last string
+		want             bool
+	}{
+		{"of the past", word(-time.Hour), word(-time.Hour), true},
+		{"of a controller whose clock is ahead", word(clockSkew), word(-time.Hour), true},
+		{"of a time to come", word(clockSkew + time.Second), word(-time.Hour), false},
+		{"no time", "x", word(-time.Hour), false},
+		{"of a time to come, in which a pool was opened", word(48 * time.Hour), word(48 * time.Hour), true},
+	} {
+		t.Run("a word "+tt.name, func(t *testing.T) {
+			var l lookout
+			l.hear(saying(seatAt("thief", 0), false, tt.says), noon)
+			l.hear(saying(seatAt("a", 0), true, word(-2*time.Hour)), noon) // of an earlier restore
+			r := l.restoration(word(-time.Hour), tt.last, false, noon)
+			if (r != nil) != tt.want {
+				t.Errorf("the pool is closed: %v; want %v", r != nil, tt.want)
+			}
+			if r == nil {
+				return
+			}
+			if why, _ := r.wait(0); !strings.Contains(why, "node thief says so") {
+				t.Errorf("waits: %q; want who says so", why)
+			}
+			// The pool is opened by a word that the seat's does not void.
+			s := seen{pool: pool("10.0.0.0/24"), now: noon, restored: r, opening: tt.last}
+			st := &v1alpha1.IPPoolStatus{}
+			s.opened(st, sizes{}, sizes{})
+			if again := l.restoration(st.Opening, max(tt.last, st.Opening), false, noon); again != nil {
+				t.Errorf("opened by %s it is closed again by %s", st.Opening, tt.says)
+			}
+		})
+	}
+	for _, tt := range []struct {
+		name    string
+		fences  []time.Duration
+		want    time.Duration
+		patient bool
+	}{
+		{"no seats", nil, usualFence, false},
+		{"one", []time.Duration{time.Hour}, time.Hour, false},
+		{"one without", []time.Duration{0}, 0, true},
+		{"different ones", []time.Duration{time.Minute, 40 * time.Minute, time.Minute}, 40 * time.Minute, false},
+		{"one is longer than can be", []time.Duration{time.Minute, 1000 * time.Hour, time.Minute}, protocol.MaxFence, false},
+		{"one of three has none", []time.Duration{0, time.Minute, time.Minute}, protocol.MaxFence, false},
+		{"one of two has none", []time.Duration{time.Minute, 0}, protocol.MaxFence, false},
+		{"two of three have none", []time.Duration{0, time.Minute, 0}, 0, true},
+	} {
+		t.Run("F: "+tt.name, func(t *testing.T) {
+			var l lookout
+			for i, fence := range tt.fences {
+				s := seatAt(fmt.Sprint("n", i), 0)
+				s.Fence = fence
+				l.hear(s, noon)
+			}
+			if r := l.restoration("", "", true, noon); r.fence != tt.want || r.patient != tt.patient {
+				t.Errorf("F is %v, without end %v; want %v, %v", r.fence, r.patient, tt.want, tt.patient)
+			}
+		})
+	}
+}
+
 // TestH9Waits: a pool stays closed for F/2, and then until every node that is
 // seated, and not silent for F, is back; at most for F.
 func TestH9Waits(t *testing.T) {

@@ -18,6 +18,10 @@ func (i Instant) Since(earlier Instant) time.Duration {
 	return max(i.Boot-earlier.Boot, i.Wall.Sub(earlier.Wall))
 }
 
+// MaxFence is the longest F that an agent may have, unless it is never: what a seat says
+// beyond is not believed where others would have to wait for it.
+const MaxFence = time.Hour
+
 // An Identity is what a seat must name for its agent to serve under it.
 type Identity struct {
 	Node    NodeName
