@@ -8,9 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
@@ -37,12 +39,39 @@ func Kustomize(ctx context.Context, overlay string) ([]Object, error) {
 	if err := os.MkdirAll(filepath.Join(root, "bin"), 0o755); err != nil {
 		return nil, err
 	}
+	if err := sweep(filepath.Join(root, "bin")); err != nil {
+		return nil, err
+	}
 	dir, err := os.MkdirTemp(filepath.Join(root, "bin"), "overlay")
 	if err != nil {
 		return nil, err
 	}
 	objects, err := kustomize(ctx, kubectl, dir, overlay)
 	return objects, errors.Join(err, os.RemoveAll(dir))
+}
+
+// sweep removes overlays of those who were killed while they rendered theirs.
+func sweep(dir string) error {
+	left, err := filepath.Glob(filepath.Join(dir, "overlay*"))
+	if err != nil {
+		return err
+	}
+	const long = time.Hour // rendering takes a second
+	for _, path := range left {
+		info, err := os.Stat(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // its owner is done
+		}
+		if err != nil {
+			return err
+		}
+		if time.Since(info.ModTime()) > long {
+			if err := os.RemoveAll(path); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 func kustomize(ctx context.Context, kubectl, dir, overlay string) ([]Object, error) {

@@ -3,6 +3,8 @@ package manifests
 import (
 	"encoding/json"
 	"maps"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -50,6 +52,12 @@ func TestChartIsTheBase(t *testing.T) {
 			Base + strings.NewReplacer("tenure.dev", "registry.example:5000/net", "dev}", "v7}").Replace(images),
 			[]string{"--set=image.registry=registry.example:5000/net/,image.tag=v7"},
 		},
+		"a tag that is a number": {
+			Base + strings.ReplaceAll(images, "newTag: dev}", `newTag: "20261122"}`), []string{"--set=image.tag=20261122"},
+		},
+		"a tag that is a number, in a file": {
+			Base + strings.ReplaceAll(images, "newTag: dev}", `newTag: "20261122"}`), []string{"--values=" + valuesFile(t, "image: {tag: 20261122}\n")},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			kustomized, err := Kustomize(t.Context(), tt.overlay)
@@ -73,6 +81,55 @@ func TestChartIsTheBase(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// valuesFile writes values, and returns the file's path.
+func valuesFile(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "values.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// TestChartRefuses: a value that is mistyped is said, and not left out in silence.
+func TestChartRefuses(t *testing.T) {
+	for set, want := range map[string]string{
+		"attach.enable=true":                "enable",
+		"controler.replicas=3":              "controler",
+		"agent.logLevel=trace":              "/agent/logLevel",
+		"directories.cniBin=opt/cni/bin":    "/directories/cniBin",
+		"image.pullPolicy=Sometimes":        "/image/pullPolicy",
+		"image.tag=true":                    "/image/tag",
+		"controller.podDisruptionBudget=no": "/controller/podDisruptionBudget",
+	} {
+		if _, err := Chart(t.Context(), "--set="+set); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v; want it refused, naming %s", set, err, want)
+		}
+	}
+}
+
+// TestChartValues: files of values that are shipped are accepted.
+func TestChartValues(t *testing.T) {
+	for _, file := range []string{"values-k3s.yaml", "values-microk8s.yaml"} {
+		if _, err := Chart(t.Context(), "--values="+file, "--set=attach.enabled=true"); err != nil {
+			t.Errorf("%s: %v", file, err)
+		}
+	}
+}
+
+// TestChartBudget: a budget that keeps one of one replica would let no node be drained.
+func TestChartBudget(t *testing.T) {
+	const budget = "PodDisruptionBudget tenure-system/tenure-controller"
+	for set, want := range map[string]bool{
+		"controller.replicas=1": false, "controller.replicas=2": true, "controller.replicas=3": true, "controller.podDisruptionBudget=false": false,
+	} {
+		charted, err := Chart(t.Context(), "--set="+set)
+		if got := render(t, charted, err)[budget] != nil; got != want {
+			t.Errorf("%s: there is a budget: %v; want %v", set, got, want)
+		}
 	}
 }
 

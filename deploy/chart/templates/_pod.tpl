@@ -5,7 +5,7 @@ chart's. It prints nothing. */}}
 {{- $template := .workload.spec.template -}}
 {{- $pod := $template.spec -}}
 {{- $image := .root.Values.image -}}
-{{- $ref := printf "%s/%s:%s" (trimSuffix "/" $image.registry) .name (default .root.Chart.AppVersion $image.tag) -}}
+{{- $ref := printf "%s/%s:%s" (trimSuffix "/" $image.registry) .name (include "tenure.tag" .root) -}}
 {{- range concat (default list $pod.initContainers) $pod.containers -}}
 {{-   $_ := set . "image" $ref -}}
 {{-   if $image.pullPolicy }}{{ $_ := set . "imagePullPolicy" $image.pullPolicy }}{{ end -}}
@@ -24,6 +24,14 @@ chart's. It prints nothing. */}}
 {{- if .values.podAnnotations -}}
 {{-   $_ := set $template.metadata "annotations" (merge (dict) .values.podAnnotations (default dict $template.metadata.annotations)) -}}
 {{- end -}}
+{{- end -}}
+
+{{/* tenure.tag prints the images' tag. --set makes numbers of tags such as 20261122, and
+large ones come out of a file as floats. */}}
+{{- define "tenure.tag" -}}
+{{- $tag := default .Chart.AppVersion .Values.image.tag -}}
+{{- if kindIs "float64" $tag }}{{ $tag = int64 $tag }}{{ end -}}
+{{- toString $tag -}}
 {{- end -}}
 
 {{/* tenure.directories puts the directories of the values in the place of those of the
