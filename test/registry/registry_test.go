@@ -16,6 +16,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/tenure-ipam/tenure/test/programs"
@@ -34,6 +35,10 @@ func serve(t *testing.T) (crane, address string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	// It ends with this process too, however that ends. The kernel goes by the thread
+	// that has started it, which is kept until the test is over.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	runtime.LockOSThread()
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
