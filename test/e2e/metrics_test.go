@@ -24,8 +24,12 @@ const (
 	runtimeMetrics = "127.0.0.1:1338"
 )
 
+// errNoSample says that a program shows no sample of a name and labels: a vector has none
+// until the first of what it counts has happened.
+var errNoSample = errors.New("no sample")
+
 // metric returns the sum of a node's samples whose line begins with a prefix: a name,
-// perhaps with labels. There must be one.
+// perhaps with labels. Where there is none, the error is errNoSample.
 func metric(n *cluster.Node, address, prefix string) (sum float64, err error) {
 	path := map[string]string{agentMetrics: "/metrics", runtimeMetrics: "/v1/metrics"}[address]
 	client := http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
@@ -43,8 +47,12 @@ func metric(n *cluster.Node, address, prefix string) (sum float64, err error) {
 		return 0, err
 	}
 	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return 0, fmt.Errorf("%s of %s: %s", address, n.Name, resp.Status)
+	}
 	found := false
-	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
+	lines := bufio.NewScanner(resp.Body)
+	for lines.Scan() {
 		if line := lines.Text(); strings.HasPrefix(line, prefix) {
 			value, err := strconv.ParseFloat(line[strings.LastIndexByte(line, ' ')+1:], 64)
 			if err != nil {
@@ -53,8 +61,11 @@ func metric(n *cluster.Node, address, prefix string) (sum float64, err error) {
 			sum, found = sum+value, true
 		}
 	}
+	if err := lines.Err(); err != nil {
+		return 0, fmt.Errorf("%s of %s: %w", address, n.Name, err)
+	}
 	if !found {
-		return 0, fmt.Errorf("%s of %s has no %s", address, n.Name, prefix)
+		return 0, fmt.Errorf("%s of %s: %s: %w", address, n.Name, prefix, errNoSample)
 	}
 	return sum, nil
 }
