@@ -52,9 +52,10 @@ func (c *cluster) cleanNodes(ctx context.Context, cleaner *appsv1.DaemonSet, for
 }
 
 // stopCleaner ends what cleans the nodes, and forgets how, where an uninstallation was
-// broken off: it would clean them again, of what is installed now.
+// broken off: it would clean them again, of what is installed now. A node that does not
+// answer does not stand in the way: its kubelet ends there what the cluster has forgotten.
 func (c *cluster) stopCleaner(ctx context.Context) error {
-	if err := c.deleteProgram(ctx, cleanerObject(), false); err != nil {
+	if err := c.deleteProgram(ctx, cleanerObject(), true); err != nil {
 		return err
 	}
 	if err := c.Delete(ctx, recordObject()); client.IgnoreNotFound(err) != nil {

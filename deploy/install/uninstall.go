@@ -314,7 +314,7 @@ func (c *cluster) forgetPods(ctx context.Context, name string) error {
 		if !away[p.Spec.NodeName] {
 			continue
 		}
-		c.say("node %s does not answer: pod %s is forgotten, and may still run there", p.Spec.NodeName, p.Name)
+		c.say("node %s is NotReady: its pod %s is forgotten, and may still run there", p.Spec.NodeName, p.Name)
 		if err := c.Delete(ctx, p, client.GracePeriodSeconds(0)); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("delete pod %s: %w", p.Name, err)
 		}
