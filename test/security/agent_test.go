@@ -36,6 +36,7 @@ func TestStolenAgentCredentials(t *testing.T) {
 			return i.patch(named("IPLease", "", "free.0a510005.32"), `{status: {used: 0, free: 1, published: "2026-01-02T03:04:05Z"}}`, status)
 		}, ""},
 		{"give it back", func() error { return i.delete(named("IPLease", "", "free.0a510005.32")) }, ""},
+		{"fence a lease to which somebody else has given a finalizer", func() error { return i.patch(lease("kept"), `{spec: {term: 2, turn: 2}}`) }, ""},
 		{"fence a lease with grants", func() error { return i.patch(lease("granted"), `{spec: {term: 2, turn: 2}}`) }, ""},
 		{"ask for addresses", func() error { return i.create(requestText("asked", "node-a")) }, ""},
 		{"give the request back", func() error { return i.delete(named("IPSubLease", "", "asked")) }, ""},
@@ -89,6 +90,12 @@ func TestStolenAgentCredentials(t *testing.T) {
 		{"own a lease, to have it collected", func() error {
 			return i.patch(lease("mine"), `{metadata: {ownerReferences: [{apiVersion: v1, kind: ConfigMap, name: x, uid: x}]}}`)
 		}, "neither finalizers nor owners"},
+		{"write a lease as a newer program would, to keep it", func() error { return i.patch(lease("mine"), `{spec: {protocol: 2147483647}}`) }, "writes no protocol later than 1"},
+		{"write a sub-lease as a newer program would", func() error {
+			return i.patch(named("IPSubLease", "", "of-a"), `{spec: {protocol: 2, turn: 1}}`)
+		}, "writes no protocol later than 1"},
+		{"leave its seat, so that its term cannot be ended", func() error { return i.patch(named("Lease", system, "node-a"), `{spec: {holderIdentity: ""}}`) }, "names itself on its seat"},
+		{"take a finalizer off that is another's", func() error { return i.patch(lease("kept"), `{metadata: {finalizers: []}}`) }, "neither finalizers nor owners"},
 		{"ask in another node's name", func() error { return i.create(requestText("forged", "node-b")) }, "writes sub-leases of its own node alone: this one is of node node-b"},
 		{"use a claim in another node's name", func() error { return i.create(useText("c2", "node-b")) }, "this one is of node node-b"},
 		{"change another node's sub-lease", func() error { return i.patch(named("IPSubLease", "", "of-b"), `{spec: {turn: 9}}`) }, "this one is of node node-b"},

@@ -81,6 +81,7 @@ func furniture() (all []client.Object) {
 		leaseText("granted", "10.81.0.3", "{kind: Node, node: node-a}",
 			"store: sa, term: 1, ceded: [10.81.0.3], grants: [{address: 10.81.0.3, to: {kind: Claim, uid: u, namespace: team-b, name: vm}}]"),
 		leaseText("shared", "10.81.0.4", "{kind: Cluster}", ""),
+		strings.Replace(leaseText("kept", "10.81.0.7", "{kind: Node, node: node-a}", "store: sa, term: 1"), "metadata: {", "metadata: {finalizers: [example.org/kept], ", 1),
 		requestText("of-a", "node-a"), requestText("of-b", "node-b"),
 		seatText("node-b"), seatText("tenure-controller"),
 		`{apiVersion: k8s.cni.cncf.io/v1alpha1, kind: IPAMClaim, metadata: {name: vm, namespace: team-b}, spec: {network: lan, interface: net1}}`,
@@ -94,7 +95,7 @@ func furniture() (all []client.Object) {
 }
 
 // leaseNames are those of the pool free, by what the tests call them.
-var leaseNames = map[string]string{"lent": "free.0a510001.32", "mine": "free.0a510002.32", "granted": "free.0a510003.32", "shared": "free.0a510004.32"}
+var leaseNames = map[string]string{"lent": "free.0a510001.32", "mine": "free.0a510002.32", "granted": "free.0a510003.32", "shared": "free.0a510004.32", "kept": "free.0a510007.32"}
 
 func leaseText(name, address, holder, more string) string {
 	return fmt.Sprintf(`{apiVersion: tenure.dev/v1alpha1, kind: IPLease, metadata: {name: %s},
