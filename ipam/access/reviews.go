@@ -11,8 +11,11 @@ const (
 	// Fresh is how old an answer "allowed" is when using it has the authorizer asked
 	// again, in the background.
 	Fresh = time.Minute
-	// Hold is how old it is when it is good for nothing any more: so long at most goes
-	// on what was allowed and is not any more, and what nobody can be asked about.
+	// Stale is how old it is when whoever uses it waits for the authorizer: so long at
+	// most goes on what was allowed and is not any more.
+	Stale = 2 * Fresh
+	// Hold is how old it is when it is good for nothing any more. Between Stale and Hold
+	// it is good while the authorizer cannot be asked.
 	Hold = 5 * time.Minute
 	// HoldDenied is the same of an answer "not allowed", of which nobody hears that it
 	// has been mended.
@@ -23,6 +26,8 @@ const (
 	maxReviews = 4096 // how many answers are kept at most
 	maxRenewal = 256  // how many wait to be asked for again
 	askTimeout = 5 * time.Second
+	// staleTimeout is the same where a stale answer can be used instead.
+	staleTimeout = time.Second
 )
 
 // Reviews keeps the authorizer's answers for a time. It is safe for concurrent use; make
@@ -44,6 +49,7 @@ type answer struct {
 	allowed bool
 	at      time.Time // when it was asked for
 	renewed bool      // it is being asked for again
+	until   time.Time // until when nobody waits for the authorizer, which could not be asked
 }
 
 // NewReviews returns Reviews that ask the authorizer by ask. The clock now should not
@@ -80,7 +86,17 @@ func (r *Reviews) MayUse(ctx context.Context, namespace, pool string) (bool, err
 		case known:
 			return a.allowed, nil
 		case wait == nil: // it is this caller's to ask
-			allowed, err := r.put(ctx, q)
+			timeout := askTimeout
+			if a.allowed {
+				timeout = staleTimeout
+			}
+			call, cancel := context.WithTimeout(ctx, timeout)
+			allowed, err := r.put(call, q)
+			cancel()
+			if err != nil && a.allowed && r.now().Sub(a.at) < Hold {
+				allowed, err = true, nil
+				r.hold(q)
+			}
 			r.done(q)
 			return allowed, err
 		}
@@ -93,13 +109,15 @@ func (r *Reviews) MayUse(ctx context.Context, namespace, pool string) (bool, err
 }
 
 // get returns an answer that is good; else what to wait for, or nil: then the caller
-// asks, and calls done.
+// asks, and calls done. An answer that is stale it returns as well, for the case that
+// nobody can be asked.
 func (r *Reviews) get(q question) (a answer, known bool, wait <-chan struct{}) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	a, known = r.answers[q]
 	age := r.now().Sub(a.at)
-	if known && (a.allowed && age < Hold || !a.allowed && age < HoldDenied) {
+	held := a.allowed && age < Hold && r.now().Before(a.until)
+	if known && (a.allowed && age < Stale || held || !a.allowed && age < HoldDenied) {
 		if a.allowed && age >= Fresh && !a.renewed {
 			select {
 			case r.renew <- q:
@@ -130,6 +148,19 @@ func (r *Reviews) again(q question) {
 	defer r.mu.Unlock()
 	if a, ok := r.answers[q]; ok {
 		a.renewed = false
+		r.answers[q] = a
+	}
+}
+
+// retryStale is how long nobody waits again for an authorizer that could not be asked.
+const retryStale = 5 * time.Second
+
+// hold keeps a stale answer in use for a moment.
+func (r *Reviews) hold(q question) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if a, ok := r.answers[q]; ok {
+		a.until = r.now().Add(retryStale)
 		r.answers[q] = a
 	}
 }

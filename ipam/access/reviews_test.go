@@ -94,12 +94,30 @@ func TestWhileTheAPIServerIsAwayAnswersHold(t *testing.T) {
 		for range int(access.Hold/time.Minute) - 1 { // every use tries to renew it
 			time.Sleep(time.Minute)
 			mayUse(t, r, true, nil)
+			calls := a.calls.Load()
+			mayUse(t, r, true, nil) // and those who come at once do not wait for it again
+			if a.calls.Load() > calls+1 {
+				t.Errorf("%d calls for one use", a.calls.Load()-calls)
+			}
 		}
-		a.wantCalls(t, int32(access.Hold/time.Minute))
 		time.Sleep(time.Minute)
 		mayUse(t, r, false, errAway)
 		a.away.Store(false)
 		mayUse(t, r, true, nil)
+	})
+}
+
+// What was revoked ends with the first use after two minutes, however long nobody has
+// used it.
+func TestRevokedWhileNobodyUsedIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, r := reviews(t)
+		a.allowed.Store(true)
+		mayUse(t, r, true, nil)
+		a.allowed.Store(false)
+		time.Sleep(access.Stale)
+		mayUse(t, r, false, nil)
+		a.wantCalls(t, 2)
 	})
 }
 

@@ -13,7 +13,9 @@ import (
 
 // AccessOf reads who may use an IPPool.
 func AccessOf(o *v1alpha1.IPPool) access.Rule {
-	rule := access.Rule{Asks: o.Spec.Access == v1alpha1.AccessRBAC}
+	// A word that this program does not know is a rule of a later one: it lets nobody in
+	// who is not allowed the verb.
+	rule := access.Rule{Asks: o.Spec.Access != "" && o.Spec.Access != v1alpha1.AccessEveryone}
 	s := o.Spec.NamespaceSelector
 	if s == nil {
 		return rule
