@@ -167,13 +167,21 @@ func (a *Agent) heardOpening(p protocol.Pool, fresh bool) {
 // it, and the watch may be behind. An agent that starts after this one knows it, too.
 func (a *Agent) readOpening(ctx context.Context, p protocol.Pool) error {
 	a.mu.Lock()
-	news := p.Opening > a.history.Opening
 	a.history = a.history.SawOpening(p.Opening)
+	h := a.history
+	recorded := p.Opening <= a.recordedOpening
 	a.mu.Unlock()
-	if !news {
+	if recorded {
 		return nil
 	}
-	return a.st.Update(ctx, func(tx *store.Tx) error { return tx.PutHistory(a.sight().history) })
+	// What has been heard of meanwhile may not be on disk either.
+	if err := a.st.Update(ctx, func(tx *store.Tx) error { h = a.sight().history; return tx.PutHistory(h) }); err != nil {
+		return err
+	}
+	a.mu.Lock()
+	a.recordedOpening = max(a.recordedOpening, h.Opening)
+	a.mu.Unlock()
+	return nil
 }
 
 // mend brings the agent from having seen that the API server has gone back, by

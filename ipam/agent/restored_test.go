@@ -168,6 +168,7 @@ func (p openPools) ReadPool(_ context.Context, name protocol.PoolName) (protocol
 // heartbeat.
 func TestH9OpeningOfALiveRead(t *testing.T) {
 	a := newRestoredAgent(t)
+	a.heardOpening(protocol.Pool{Opening: "w2"}, false) // the watch has told, and the store does not have it yet
 	if _, out, err := (carefulPools{openPools{word: "w2"}, a}).ReadPool(t.Context(), "lan"); out != protocol.Done || err != nil {
 		t.Fatalf("%v, %v; want the pool", out, err)
 	}

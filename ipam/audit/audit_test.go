@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"fmt"
 	"net/netip"
 	"testing"
 	"time"
@@ -88,5 +89,23 @@ func TestStaticPodIsItsMirror(t *testing.T) {
 	s.Pods[0].MirrorOf = ""
 	if found := Look(s); len(found) != 1 || found[0].Rule != SubLeaseLeaked {
 		t.Errorf("of a pod that is no mirror: %+v; want SubLeaseLeaked", found)
+	}
+}
+
+// TestLeasesOfUnequalSize: one that covers several finds each of them.
+func TestLeasesOfUnequalSize(t *testing.T) {
+	lease := func(name, block string) protocol.Lease {
+		return protocol.Lease{Meta: protocol.Meta{Name: name}, Pool: "p", Block: netip.MustParsePrefix(block), Holder: protocol.Holder{Cluster: true}}
+	}
+	var got []string
+	for _, f := range Look(State{Leases: []protocol.Lease{
+		lease("small", "10.0.0.4/30"), lease("far", "10.0.0.12/30"), lease("large", "10.0.0.0/28"), lease("apart", "10.0.0.16/30"),
+	}}) {
+		if f.Rule == TwoLeases {
+			got = append(got, f.Object)
+		}
+	}
+	if want := "[iplease far iplease small]"; fmt.Sprint(got) != want {
+		t.Errorf("got %v; want %s", got, want)
 	}
 }

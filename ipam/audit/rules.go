@@ -12,11 +12,16 @@ import (
 // leasesApart finds leases of one pool that share addresses.
 func (l *look) leasesApart() {
 	for pool, leases := range l.byPool {
-		for i := 1; i < len(leases); i++ {
-			if a, b := leases[i-1], leases[i]; a.Block.Overlaps(b.Block) {
+		var a *protocol.Lease // of those before, the one that reaches furthest
+		for _, b := range leases {
+			if a != nil && a.Block.Overlaps(b.Block) {
 				l.add(TwoLeases, "iplease "+b.Name, place{pool: pool}, fmt.Sprintf("its block %s shares addresses with lease %s", b.Block, a.Name),
 					"close the pool to new pods, and see which of the two holders uses which of the addresses, before anything is deleted")
+				if a.Block.Bits() <= b.Block.Bits() { // of two blocks that overlap the larger has all of the other
+					continue
+				}
 			}
+			a = b
 		}
 	}
 }
