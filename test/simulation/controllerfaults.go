@@ -42,7 +42,7 @@ func controllerBugs() []Bug {
 		{M15, "tell grants apart by the claim's name", 600, []Invariant{I1, I3}, withUses},
 		{M16, "free what an informer knows no use of", 4000, []Invariant{I1, I3}, withUses},
 		{M17, "take over what a cached Node says is gone", 400, []Invariant{I1}, nil},
-		{M18, "take over before F", 100, []Invariant{I1}, nil},
+		{M18, "take over before F", 400, []Invariant{I1}, nil},
 		{M22, "free grants before the status that does not name them is written", 4000, []Invariant{I3}, withUses},
 		{M23, "write a claim's status by its name alone", 100, []Invariant{I3, I4}, withUses},
 		{M24, "free what a cached claim does not want any more", 300, []Invariant{I3}, withUses},
