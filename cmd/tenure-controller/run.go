@@ -21,6 +21,8 @@ and another takes over when it is gone.
 
 In a cluster it needs no flags: it takes its namespace from POD_NAMESPACE and its
 credentials from its service account. Elsewhere, give --kubeconfig.
+There, be that service account too: to anybody else the policies that deploy/
+installs refuse the deletion of leases.
 
 Flags:
 `
