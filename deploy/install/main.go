@@ -1,6 +1,6 @@
 // Command install installs Tenure into a cluster of the kubeconfig, that of the current
-// context unless told another, and removes it. `make manifest`, `make install` and `make uninstall` run it in the top
-// directory of the source; it needs kubectl.
+// context unless told another, and removes it. `make manifest`, `make install` and
+// `make uninstall` run it in the top directory of the source; it needs kubectl.
 //
 //	go run ./deploy/install manifest  -registry R [-tag T] [-attach]              prints what is to be installed
 //	go run ./deploy/install install   -registry R [-tag T] [-attach] [-context C] [-timeout D]
