@@ -50,7 +50,7 @@ func TestUsage(t *testing.T) {
 		{"pod", exitUsage, "give one pod"},
 		{"pools -o csv", exitUsage, `--output is "csv"`},
 		{"leases --pool", exitUsage, "flag needs an argument"},
-		{"who 10.0.0", exitUsage, "who: ParseAddr"},
+		{"who 10.0.0", exitUsage, `who: "10.0.0" is no IP address`},
 		{"pools", exitFail, "read the kubeconfig"},
 		{"leases", exitFail, "read the kubeconfig"},
 		{"pod web", exitFail, "read the kubeconfig"},

@@ -45,7 +45,7 @@ networks.`,
 		RunE: func(c *cobra.Command, args []string) error {
 			addr, err := netip.ParseAddr(args[0])
 			if err != nil {
-				return usagef("who: %v", err)
+				return usagef("who: %q is no IP address: write one such as 10.0.0.5 or fd00::5", args[0])
 			}
 			if err := oneOf("output", o.format, "", "json", "yaml"); err != nil {
 				return err
