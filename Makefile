@@ -20,7 +20,7 @@ TIMEOUT ?= 30m
 ARGS ?=
 # The packages that test-unit and test-integration test.
 UNIT ?= $(shell go list ./... | grep -v '/test/') ./test/imports ./test/programs
-INTEGRATION ?= $(shell go list ./test/... | grep -v -e /test/imports -e /test/programs -e /test/cluster -e /test/e2e)
+INTEGRATION ?= $(shell go list ./test/... | grep -v -e /test/imports -e /test/programs -e /test/cluster -e /test/e2e -e /test/simulation$$)
 
 LINT := bin/tools/golangci-lint
 CONTROLLER_GEN := bin/tools/controller-gen
@@ -110,7 +110,11 @@ test-unit: cc $(HELM) ## Unit, model and import tests with the race detector
 .PHONY: test-integration
 test-integration: root rig $(HELM) $(CRANE) ## Tests against a real control plane and network namespaces; as root
 	@# One package at a time: each has a control plane, and loads it with dozens of agents.
-	go test -p 1 -timeout $(TIMEOUT) $(ARGS) $(INTEGRATION)
+	@# They wait much; the simulation only computes, and takes what they leave.
+	set -m; nice -n 19 go test -timeout 90m $(ARGS) ./test/simulation & simulation=$$!; \
+	trap 'kill -- -$$simulation 2>/dev/null || true' EXIT; \
+	go test -p 1 -timeout $(TIMEOUT) $(ARGS) $(INTEGRATION); \
+	wait $$simulation
 
 .PHONY: cluster
 cluster: root build rig-nodes ## Bring up a real cluster with Tenure on this machine, to play with; ARGS=bare: without Tenure
