@@ -152,7 +152,7 @@ func version(path string) string {
 		return unknown
 	}
 	for _, m := range append(info.Deps, &info.Main) {
-		if strings.HasPrefix(info.Path, m.Path+"/") && m.Version != "" {
+		if (info.Path == m.Path || strings.HasPrefix(info.Path, m.Path+"/")) && m.Version != "" {
 			return m.Version
 		}
 	}
