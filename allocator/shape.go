@@ -1,6 +1,7 @@
 package allocator
 
 import (
+	"math/bits"
 	"net/netip"
 	"slices"
 
@@ -247,6 +248,10 @@ func (s *Shape) NextBlock(f Family, bits int, v View, from netip.Addr) (block ne
 //	10.0.0.0/24 -> 32    10.0.0.0/20 -> 28    10.0.0.0/16 -> 26
 //	10.0.0.0/30 -> 32    2001:db8::/64 -> 122
 //
+// What counts is what may be handed out: where that is a small part of the CIDR,
+// it is taken for a CIDR that would just hold it. A few hundred addresses of a /16
+// must not be a handful of blocks, which a handful of nodes would hold.
+//
 // An override above zero is the number of addresses instead, lowered to a power
 // of two of at most [MaxBlockSize]. In a family that the pool does not have, a
 // block without override is one address.
@@ -259,7 +264,8 @@ func BlockBits(s *Shape, f Family, override int) int {
 		return f.BitLen() - log
 	}
 	if widest, ok := s.widest(f); ok {
-		log = min(max(f.BitLen()-widest-8, 0), 6)
+		holds := bits.Len64(uint64(max(s.ordinary.of(f).count()-1, 0)))
+		log = min(max(min(f.BitLen()-widest, holds)-8, 0), 6)
 	}
 	return f.BitLen() - log
 }

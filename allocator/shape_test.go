@@ -384,3 +384,31 @@ func TestBlockBits(t *testing.T) {
 		})
 	}
 }
+
+// A pool whose ranges leave little of their CIDR has the blocks of a small one.
+func TestBlockBitsOfPartsOfCIDR(t *testing.T) {
+	part := func(cidr, start, end string) Range {
+		return Range{Prefix: prefix(cidr), Start: addr(start), End: addr(end)}
+	}
+	tests := []struct {
+		name  string
+		shape *Shape
+		f     Family
+		want  int
+	}{
+		{"1000 addresses of a /22", mustShape(t, part("10.0.0.0/22", "10.0.0.1", "10.0.3.232")), IPv4, 30},
+		{"400 of a /16", mustShape(t, part("10.0.0.0/16", "10.0.0.1", "10.0.1.144")), IPv4, 31},
+		{"one of a /8", mustShape(t, part("10.0.0.0/8", "10.0.0.1", "10.0.0.1")), IPv4, 32},
+		{"a /24 of a /64", mustShape(t, part("2001:db8::/64", "2001:db8::", "2001:db8::ff")), IPv6, 128},
+		{"what is excluded", mustShape(t, Range{Prefix: prefix("10.0.0.0/16"), Exclude: []netipx.IPRange{netipx.IPRangeFrom(addr("10.0.0.0"), addr("10.0.239.255"))}}), IPv4, 28},
+		{"what can be had by name alone", mustShape(t, Range{Prefix: prefix("10.0.0.0/16"), StaticOnly: []netipx.IPRange{netipx.RangeOfPrefix(prefix("10.0.0.0/16"))}}), IPv4, 32},
+		{"most of a /16", mustShape(t, part("10.0.0.0/16", "10.0.64.0", "10.0.255.255")), IPv4, 26},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := BlockBits(tt.shape, tt.f, 0); got != tt.want {
+				t.Errorf("BlockBits = %d; want %d", got, tt.want)
+			}
+		})
+	}
+}

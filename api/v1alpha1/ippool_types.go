@@ -62,8 +62,9 @@ type IPPoolSpec struct {
 	Ranges []Range `json:"ranges"`
 
 	// blockSize is how many addresses a node leases at once, in each family: a
-	// power of two. Left out, it is a 256th of the widest range, and at most 64.
-	// A change takes effect when no lease with the earlier size is left.
+	// power of two. Left out, it is a 256th of the widest range, or of what may be
+	// handed out where that is less, and at most 64. A change takes effect when no
+	// lease with the earlier size is left.
 	// +optional
 	// +kubebuilder:validation:Enum=1;2;4;8;16;32;64;128;256
 	BlockSize *int32 `json:"blockSize,omitempty"`

@@ -12,8 +12,8 @@ import (
 // TestIdleLeasesOfSmallBlocksGoBack (I4): blocks that have fewer addresses to give
 // than their size, at the edge of a pool, or none but static-only ones.
 func TestIdleLeasesOfSmallBlocksGoBack(t *testing.T) {
-	openPool(t, "edge", v1alpha1.Range{CIDR: "10.90.0.0/16", Start: "10.90.0.5", End: "10.90.0.14"})
-	openPool(t, "by-name", v1alpha1.Range{CIDR: "10.91.0.0/16", StaticOnly: []string{"10.91.7.0/26"}})
+	openBlocks(t, "edge", 64, v1alpha1.Range{CIDR: "10.90.0.0/16", Start: "10.90.0.5", End: "10.90.0.14"})
+	openBlocks(t, "by-name", 64, v1alpha1.Range{CIDR: "10.91.0.0/16", StaticOnly: []string{"10.91.7.0/26"}})
 	f := fleet.New(t, cp.Config())
 	f.Change = func(c *daemon.Config) { c.Agent.Idle = time.Second }
 	n := f.Start("small-blocks")

@@ -23,6 +23,12 @@ import (
 // about the agent, and decide themselves when a pool is open.
 func openPool(t testing.TB, name string, ranges ...v1alpha1.Range) {
 	t.Helper()
+	openBlocks(t, name, 0, ranges...)
+}
+
+// openBlocks is openPool with blocks of so many addresses; 0 leaves that to the pool.
+func openBlocks(t testing.TB, name string, blockSize int, ranges ...v1alpha1.Range) {
+	t.Helper()
 	ctx := context.Background()
 	p := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.IPPoolSpec{Ranges: ranges}}
 	if err := kc.Create(ctx, p); err != nil {
@@ -36,7 +42,7 @@ func openPool(t testing.TB, name string, ranges ...v1alpha1.Range) {
 		if shape.Capacity(f) == 0 {
 			return nil
 		}
-		b := int32(allocator.BlockBits(shape, f, 0))
+		b := int32(allocator.BlockBits(shape, f, blockSize))
 		return &b
 	}
 	p.Status = v1alpha1.IPPoolStatus{
