@@ -185,14 +185,16 @@ type look struct {
 	State
 	pools  map[protocol.PoolName]*Pool
 	byPool map[protocol.PoolName][]*protocol.Lease // in order of their blocks
-	claim  map[protocol.UID]*Claim
-	sub    map[protocol.UID]*protocol.SubLease
-	pod    map[protocol.UID]*Pod
-	named  map[string]bool                       // pods, as namespace/name
-	uses   map[protocol.UID][]*protocol.SubLease // by the claim's UID
-	held   map[protocol.UID]map[place]bool       // what is granted to a UID
-	owner  map[place][]owner                     // who says that an address is its
-	found  []Finding
+	// lengths are the prefix lengths of a pool's leases' blocks, longest first.
+	lengths map[protocol.PoolName][]int
+	claim   map[protocol.UID]*Claim
+	sub     map[protocol.UID]*protocol.SubLease
+	pod     map[protocol.UID]*Pod
+	named   map[string]bool                       // pods, as namespace/name
+	uses    map[protocol.UID][]*protocol.SubLease // by the claim's UID
+	held    map[protocol.UID]map[place]bool       // what is granted to a UID
+	owner   map[place][]owner                     // who says that an address is its
+	found   []Finding
 }
 
 // place is an address in its pool.
@@ -210,7 +212,7 @@ type owner struct {
 
 func newLook(s State) *look {
 	l := &look{
-		State: s, pools: map[protocol.PoolName]*Pool{}, byPool: map[protocol.PoolName][]*protocol.Lease{}, claim: map[protocol.UID]*Claim{},
+		State: s, pools: map[protocol.PoolName]*Pool{}, byPool: map[protocol.PoolName][]*protocol.Lease{}, lengths: map[protocol.PoolName][]int{}, claim: map[protocol.UID]*Claim{},
 		sub: map[protocol.UID]*protocol.SubLease{}, pod: map[protocol.UID]*Pod{}, named: map[string]bool{}, uses: map[protocol.UID][]*protocol.SubLease{},
 		held: map[protocol.UID]map[place]bool{}, owner: map[place][]owner{},
 	}
@@ -227,8 +229,16 @@ func newLook(s State) *look {
 			l.held[g.To.UID][place{lease.Pool, g.Addr}] = true
 		}
 	}
-	for _, leases := range l.byPool {
-		slices.SortFunc(leases, func(a, b *protocol.Lease) int { return a.Block.Addr().Compare(b.Block.Addr()) })
+	for pool, leases := range l.byPool {
+		slices.SortFunc(leases, func(a, b *protocol.Lease) int { return a.Block.Compare(b.Block) })
+		var lengths []int
+		for _, lease := range leases {
+			lengths = append(lengths, lease.Block.Bits())
+		}
+		slices.Sort(lengths)
+		lengths = slices.Compact(lengths)
+		slices.Reverse(lengths)
+		l.lengths[pool] = lengths
 	}
 	for i := range s.SubLeases {
 		sub := &s.SubLeases[i]
@@ -269,24 +279,28 @@ func (l *look) note(rule Rule, object string, at place, what, remedy string) {
 // about says whose the last finding is.
 func (l *look) about(whose string) { l.found[len(l.found)-1].whose = whose }
 
-// leaseAt returns the lease of the block that has an address, nil if there is none.
-func (l *look) leaseAt(at place) *protocol.Lease {
-	leases := l.byPool[at.pool]
-	i, ok := slices.BinarySearchFunc(leases, at.addr, func(lease *protocol.Lease, a netip.Addr) int { return lease.Block.Addr().Compare(a) })
-	if !ok {
-		i--
+// leasesAt returns the leases whose blocks have an address, those of the smallest first.
+// There should be no more than one.
+func (l *look) leasesAt(at place) (found []*protocol.Lease) {
+	all := l.byPool[at.pool]
+	for _, bits := range l.lengths[at.pool] {
+		block, err := at.addr.Prefix(bits)
+		if err != nil { // the length is one of the other family
+			continue
+		}
+		i, _ := slices.BinarySearchFunc(all, block, func(lease *protocol.Lease, block netip.Prefix) int { return lease.Block.Compare(block) })
+		for ; i < len(all) && all[i].Block == block; i++ {
+			found = append(found, all[i])
+		}
 	}
-	if i < 0 || !leases[i].Block.Contains(at.addr) {
-		return nil
-	}
-	return leases[i]
+	return found
 }
 
 // placeOf returns in which of some pools an address is: the one that leases it, or
 // else has it in its ranges.
 func (l *look) placeOf(pools []protocol.PoolName, a netip.Addr) (place, bool) {
 	for _, pool := range pools {
-		if at := (place{pool, a}); l.leaseAt(at) != nil {
+		if at := (place{pool, a}); len(l.leasesAt(at)) > 0 {
 			return at, true
 		}
 	}

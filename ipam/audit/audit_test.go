@@ -109,3 +109,46 @@ func TestLeasesOfUnequalSize(t *testing.T) {
 		t.Errorf("got %v; want %s", got, want)
 	}
 }
+
+// TestAddressOfALargerLease: the lease that has an address is found where smaller ones
+// that do not have it lie between.
+func TestAddressOfALargerLease(t *testing.T) {
+	lease := func(name, block string, node protocol.NodeName) protocol.Lease {
+		return protocol.Lease{
+			Meta: protocol.Meta{Name: name}, Pool: "p", PoolUID: "p", Block: netip.MustParsePrefix(block), Holder: protocol.Holder{Node: node}, Store: protocol.StoreID("s" + node),
+		}
+	}
+	s := State{
+		Pools: []Pool{{Pool: protocol.Pool{Meta: protocol.Meta{Name: "p", UID: "p"}}}},
+		Leases: []protocol.Lease{
+			lease("large", "10.0.0.0/28", "b"), lease("small", "10.0.0.4/30", "a"), lease("same", "10.0.0.0/30", "a"), lease("far", "10.0.0.12/30", "a"),
+			lease("six", "fd00::/112", "b"), lease("small-six", "fd00::4/126", "a"),
+		},
+		Nodes: map[protocol.NodeName]protocol.Node{"a": {UID: "a"}, "b": {UID: "b"}}, Seats: map[protocol.NodeName]protocol.Seat{"a": {Store: "sa"}, "b": {Store: "sb"}},
+	}
+	pod := func(name string, node protocol.NodeName, addrs ...string) {
+		at := Attachment{Interface: "net1", Pools: []protocol.PoolName{"p"}}
+		for _, a := range addrs {
+			at.Addrs = append(at.Addrs, netip.MustParseAddr(a))
+		}
+		s.Pods = append(s.Pods, Pod{PodRef: protocol.PodRef{Namespace: "ns", Name: name, UID: protocol.UID(name)}, Node: node, Attachments: []Attachment{at}})
+	}
+	pod("large", "b", "10.0.0.1", "10.0.0.5", "10.0.0.9", "10.0.0.15", "fd00::9") // of one lease or of two
+	pod("small", "a", "10.0.0.2", "10.0.0.7")
+	rules := func() string {
+		var got []string
+		for _, f := range Look(s) {
+			if f.Rule != TwoLeases {
+				got = append(got, fmt.Sprint(f.Rule, " ", f.Address))
+			}
+		}
+		return fmt.Sprint(got)
+	}
+	if got := rules(); got != "[]" {
+		t.Errorf("found %s; want nothing but that the leases share addresses", got)
+	}
+	pod("another", "a", "10.0.0.9")
+	if got := rules(); got != "[PodNotBacked 10.0.0.9 TwoOwners 10.0.0.9]" {
+		t.Errorf("found %s; want an address that another has, and that is not node a's", got)
+	}
+}

@@ -193,8 +193,8 @@ func (l *look) pods() {
 
 // podHas looks at one address that a pod's status shows.
 func (l *look) podHas(p *Pod, iface string, at place) {
-	lease, pod, doubtful := l.leaseAt(at), fmt.Sprintf("pod %s", p), l.doubtful(p.Node)
-	if lease != nil {
+	leases, pod, doubtful := l.leasesAt(at), fmt.Sprintf("pod %s", p), l.doubtful(p.Node)
+	for _, lease := range leases {
 		if g, ok := lease.GrantOf(at.addr); ok {
 			l.owned(at, owner{l.granteeKey(p, iface, g.To.UID), pod, doubtful})
 			return
@@ -206,10 +206,10 @@ func (l *look) podHas(p *Pod, iface string, at place) {
 		add, remedy = l.note, ofNode
 	}
 	switch {
-	case lease == nil:
+	case len(leases) == 0:
 		add(PodNotBacked, pod, at, fmt.Sprintf("interface %s has it, and its block is not leased", iface), remedy)
-	case lease.Holder.Node != p.Node:
-		add(PodNotBacked, pod, at, fmt.Sprintf("interface %s has it, on node %s, and lease %s of its block is held by %s", iface, p.Node, lease.Name, lease.Holder), remedy)
+	case !slices.ContainsFunc(leases, func(lease *protocol.Lease) bool { return lease.Holder.Node == p.Node }):
+		add(PodNotBacked, pod, at, fmt.Sprintf("interface %s has it, on node %s, and lease %s of its block is held by %s", iface, p.Node, leases[0].Name, leases[0].Holder), remedy)
 	}
 }
 
