@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -100,16 +101,30 @@ func (s *session) age(t time.Time) string {
 // pageSize is how many objects one answer of the API server has.
 const pageSize = 500
 
-// listAll lists in pages, and returns what keep takes out of each.
+// listAll lists in pages, and returns what keep takes out of each. A list that takes longer
+// than the API server remembers a state, some five minutes, goes on with what is there
+// then: each object that stays is seen once, as it was at a time since the list began.
 func listAll[T any, PL interface {
 	*L
 	client.ObjectList
 }, L any](ctx context.Context, c client.Client, page PL, keep func(PL) []T, opts ...client.ListOption) (all []T, err error) {
 	empty := *page
 	opts = append(opts, client.Limit(pageSize))
-	for next := ""; ; {
+	for next, begun := "", 1; ; {
 		*page = empty // what is decoded into a page that was used before would mix with it
-		if err := c.List(ctx, page, append(slices.Clip(opts), client.Continue(next))...); err != nil {
+		err := c.List(ctx, page, append(slices.Clip(opts), client.Continue(next))...)
+		if next != "" && apierrors.IsResourceExpired(err) {
+			if rest := remainder(err); rest != "" && rest != next {
+				next = rest
+				continue
+			}
+			if begun < begins {
+				all, next = nil, ""
+				begun++
+				continue
+			}
+		}
+		if err != nil {
 			return nil, fmt.Errorf("list %T: %w", page, err)
 		}
 		all = append(all, keep(page)...)
@@ -117,6 +132,19 @@ func listAll[T any, PL interface {
 			return all, nil
 		}
 	}
+}
+
+// begins is how often a list is begun that the API server does not let go on.
+const begins = 3
+
+// remainder returns what, as err says, continues a list whose state the API server has
+// forgotten with the state that there is now; "" if err does not say.
+func remainder(err error) string {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return ""
+	}
+	return status.Status().Continue
 }
 
 func leasesIn(l *v1alpha1.IPLeaseList) []v1alpha1.IPLease          { return l.Items }
