@@ -31,9 +31,9 @@ type status struct {
 }
 
 // An outbox has the statuses that the API server has yet to be told, the last one of
-// each pod. Each is a file of a directory as well: a restart of the agent loses
-// none. Files are not synced to the disk: a crash of the machine ends the pods'
-// sandboxes, and new ones are reported anew.
+// each pod, and those that it has been told. Each is a file of a directory as well: a
+// restart of the agent loses none. Files are not synced to the disk: a crash of the
+// machine ends the pods' sandboxes, and new ones are reported anew.
 type outbox struct {
 	dir     string
 	boot    string // the machine's present one
@@ -44,13 +44,14 @@ type outbox struct {
 	calls   chan struct{} // tokens: so many calls at once
 
 	mu      sync.Mutex
+	loaded  bool               // guarded by mu
 	letters map[string]*letter // guarded by mu; by file name
 	shown   map[string]*shown  // guarded by mu; by file name
 }
 
 // A shown is a status that a pod of the node has got. It is remembered as long as the
-// pod is there, in memory alone: an older report that comes late must not take its
-// place, and a mirror that is made anew gets it again.
+// pod is there: an older report that comes late must not take its place, and a mirror
+// that is made anew gets it again.
 type shown struct {
 	status status
 	uid    protocol.UID // the API's
@@ -79,12 +80,22 @@ func newOutbox(dir, boot string, pods Pods, m *Metrics, log *slog.Logger) *outbo
 	}
 }
 
-const letterSuffix = ".json"
+// How the file of a status is named that is on its way, and of one that its pod has got.
+const (
+	letterSuffix = ".json"
+	shownSuffix  = ".shown"
+)
 
-// fileOf returns the name of the file for a pod's status.
+// fileOf returns the name of the file for a pod's status while that is on its way.
 func fileOf(pod facts.PodRef) string {
 	sum := sha256.Sum256([]byte(pod.Namespace + "/" + pod.Name + "/" + pod.UID))
 	return hex.EncodeToString(sum[:16]) + letterSuffix
+}
+
+// shownFile returns the path of the file of a status that its pod has got, by the name
+// that it had on its way.
+func (o *outbox) shownFile(name string) string {
+	return filepath.Join(o.dir, strings.TrimSuffix(name, letterSuffix)+shownSuffix)
 }
 
 // accept takes s over. Once it has returned nil, the pod gets the status as long as
@@ -93,6 +104,9 @@ func (o *outbox) accept(s status) error {
 	name := fileOf(s.Pod)
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if err := o.loadLocked(); err != nil {
+		return err
+	}
 	if last, ok := o.lastLocked(name); ok && s.Made.Before(last.Made, o.boot) {
 		o.metrics.statusWritten("outdated")
 		o.log.Debug("status dropped: the pod has a newer one", "namespace", s.Pod.Namespace, "pod", s.Pod.Name)
@@ -133,6 +147,9 @@ func (o *outbox) podChanged(p Pod, exists bool, now time.Time) {
 	name := fileOf(facts.PodRef{Namespace: p.Namespace, Name: p.Name, UID: string(p.kubelets())})
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if err := o.loadLocked(); err != nil {
+		o.log.Warn("statuses of pods not remembered", "error", err)
+	}
 	sh, ok := o.shown[name]
 	switch {
 	case ok && exists && sh.uid != p.UID: // another mirror of the same static pod
@@ -148,12 +165,24 @@ func (o *outbox) podChanged(p Pod, exists bool, now time.Time) {
 	case ok && p.MirrorOf != "":
 		sh.lost = now
 	case ok:
-		delete(o.shown, name)
+		o.unshowLocked(name)
 	}
 	for name, sh := range o.shown {
 		if !sh.lost.IsZero() && now.Sub(sh.lost) >= maxLost {
-			delete(o.shown, name)
+			o.unshowLocked(name)
 		}
+	}
+}
+
+// unshowLocked forgets what a pod has got that is gone. o.mu must be held.
+func (o *outbox) unshowLocked(name string) {
+	delete(o.shown, name)
+	o.remove(o.shownFile(name))
+}
+
+func (o *outbox) remove(path string) {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		o.log.Warn("kept status not removed: it is taken up once more", "path", path, "error", err)
 	}
 }
 
@@ -190,15 +219,17 @@ func (o *outbox) write(name string, raw []byte) error {
 	return os.Rename(path+".new", path)
 }
 
-// load takes up what an earlier run of the agent has accepted.
-func (o *outbox) load() error {
-	entries, err := os.ReadDir(o.dir)
-	if errors.Is(err, fs.ErrNotExist) {
+// loadLocked takes up, once, what an earlier run of the agent has accepted. o.mu must be
+// held: until then it is not known which report is the newer one.
+func (o *outbox) loadLocked() error {
+	if o.loaded {
 		return nil
 	}
-	if err != nil {
+	entries, err := os.ReadDir(o.dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("read kept statuses: %w", err)
 	}
+	o.loaded = true
 	for _, e := range entries {
 		path := filepath.Join(o.dir, e.Name())
 		s, err := read(path)
@@ -207,17 +238,24 @@ func (o *outbox) load() error {
 			o.log.Warn("kept status left out", "path", path, "error", err)
 			continue
 		}
-		o.mu.Lock()
-		if _, newer := o.letters[e.Name()]; !newer {
-			o.putLocked(e.Name(), s)
+		switch name := fileOf(s.Pod); {
+		case e.Name() == name:
+			o.putLocked(name, s)
+		case s.Made.Boot != o.boot: // every sandbox since is another
+			o.remove(path)
+		default:
+			// Which mirror a static pod had is not known: that which the watch shows gets
+			// the status once more.
+			o.shown[name] = &shown{status: s, uid: protocol.UID(s.Pod.UID), lost: time.Now()}
 		}
-		o.mu.Unlock()
 	}
 	return nil
 }
 
+// read reads a kept status.
 func read(path string) (s status, err error) {
-	if !strings.HasSuffix(path, letterSuffix) {
+	base, suffix := filepath.Base(path), filepath.Ext(path)
+	if suffix != letterSuffix && suffix != shownSuffix {
 		return s, errors.New("not named as a kept status is")
 	}
 	raw, err := os.ReadFile(path)
@@ -227,7 +265,7 @@ func read(path string) (s status, err error) {
 	if err := json.Unmarshal(raw, &s); err != nil {
 		return s, err
 	}
-	if fileOf(s.Pod) != filepath.Base(path) {
+	if strings.TrimSuffix(fileOf(s.Pod), letterSuffix) != strings.TrimSuffix(base, suffix) {
 		return s, fmt.Errorf("it is of pod %s/%s, whose file has another name", s.Pod.Namespace, s.Pod.Name)
 	}
 	return s, nil
@@ -242,7 +280,10 @@ func (o *outbox) size() int {
 
 // run hands statuses on until ctx ends.
 func (o *outbox) run(ctx context.Context) error {
-	if err := o.load(); err != nil {
+	o.mu.Lock()
+	err := o.loadLocked()
+	o.mu.Unlock()
+	if err != nil {
 		return err
 	}
 	var carriers sync.WaitGroup
@@ -285,7 +326,7 @@ func (o *outbox) carry(ctx context.Context, name string, l *letter) {
 		uid, done, err := o.send(ctx, s, tries > 0)
 		<-o.calls
 		if done {
-			if o.forget(ctx, name, l, edition, uid) {
+			if o.forget(name, l, edition, uid) {
 				return
 			}
 			tries = 0
@@ -321,23 +362,27 @@ func (o *outbox) await(ctx context.Context, l *letter, d time.Duration) {
 
 // forget drops a letter that has arrived at the pod with that UID, or at none, unless
 // there is a newer edition.
-func (o *outbox) forget(ctx context.Context, name string, l *letter, edition int, uid protocol.UID) bool {
+func (o *outbox) forget(name string, l *letter, edition int, uid protocol.UID) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if l.edition != edition {
 		return false
 	}
 	delete(o.letters, name)
-	delete(o.shown, name)
-	if pod := l.status.Pod; uid != "" && pod.UID != "" { // without one it may have been any pod's
-		sh := &shown{status: l.status, uid: uid}
-		if p, ok := o.pods.Cached(pod.Namespace, pod.Name); !ok || p.UID != uid {
-			sh.lost = time.Now() // the watch has yet to show it, or its end
-		}
-		o.shown[name] = sh
+	path := filepath.Join(o.dir, name)
+	pod := l.status.Pod
+	if uid == "" || pod.UID == "" { // without one it may have been any pod's
+		o.remove(path)
+		o.unshowLocked(name)
+		return true
 	}
-	if err := os.Remove(filepath.Join(o.dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		o.log.WarnContext(ctx, "kept status not removed: it will be written once more", "file", name, "error", err)
+	sh := &shown{status: l.status, uid: uid}
+	if p, ok := o.pods.Cached(pod.Namespace, pod.Name); !ok || p.UID != uid {
+		sh.lost = time.Now() // the watch has yet to show it, or its end
+	}
+	o.shown[name] = sh
+	if err := os.Rename(path, o.shownFile(name)); err != nil {
+		o.log.Warn("kept status not noted as written: it will be written once more", "path", path, "error", err)
 	}
 	return true
 }

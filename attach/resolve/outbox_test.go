@@ -44,13 +44,21 @@ func status1(uid, text string) string {
 	return "ns/p " + uid + " k8s.v1.cni.cncf.io/network-status=" + text
 }
 
-func kept(t *testing.T, dir string) int {
+// kept counts the files of statuses that are on their way, and that pods have got.
+func kept(t *testing.T, dir string) (letters, shown int) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		t.Fatal(err)
 	}
-	return len(entries)
+	for _, e := range entries {
+		if filepath.Ext(e.Name()) == shownSuffix {
+			shown++
+		} else {
+			letters++
+		}
+	}
+	return letters, shown
 }
 
 func TestStatusIsWrittenN47(t *testing.T) {
@@ -60,15 +68,15 @@ func TestStatusIsWrittenN47(t *testing.T) {
 		w.answers = []protocol.Outcome{protocol.Unknown}
 		tell(t, r, "u1", `[{"name":"a"}]`)
 		synctest.Wait()
-		if n := kept(t, r.cfg.Reports); n != 1 {
+		if n, _ := kept(t, r.cfg.Reports); n != 1 {
 			t.Errorf("%d files are kept of a status that is not written yet; want 1", n)
 		}
 		w.took()
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		w.written(t, status1("u1", `[{"name":"a"}]`))
-		if n := kept(t, r.cfg.Reports); n != 0 || r.outbox.size() != 0 {
-			t.Errorf("%d files and %d letters are left of a written status", n, r.outbox.size())
+		if n, shown := kept(t, r.cfg.Reports); n != 0 || shown != 1 || r.outbox.size() != 0 {
+			t.Errorf("%d files and %d letters are left of a written status, and %d remember it; want 1 that does", n, r.outbox.size(), shown)
 		}
 	})
 }
@@ -96,7 +104,7 @@ func TestLatestStatusWins(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
 		w.written(t, status1("u1", `[2]`))
-		if n := kept(t, r.cfg.Reports); n != 0 {
+		if n, _ := kept(t, r.cfg.Reports); n != 0 {
 			t.Errorf("%d files are left", n)
 		}
 	})
@@ -122,8 +130,8 @@ func TestStatusOfAPodThatIsGoneIsDropped(t *testing.T) {
 				time.Sleep(time.Minute)
 				synctest.Wait()
 				w.written(t)
-				if n := kept(t, r.cfg.Reports); n != 0 || r.outbox.size() != 0 {
-					t.Errorf("%d files and %d letters are left of a pod that is gone", n, r.outbox.size())
+				if n, shown := kept(t, r.cfg.Reports); n+shown != 0 || r.outbox.size() != 0 {
+					t.Errorf("%d files and %d letters are left of a pod that is gone", n+shown, r.outbox.size())
 				}
 			})
 		})
@@ -177,8 +185,8 @@ func TestOlderReportDoesNotReplaceANewerOne(t *testing.T) {
 				synctest.Wait()
 				w.written(t, status1("u1", `["second"]`), status1("u1", `["third"]`))
 				r.PodChanged(podOf("p", "u1", ""), false)
-				if n := len(r.outbox.shown); n != 0 {
-					t.Errorf("%d statuses are remembered of a pod that is gone", n)
+				if n, shown := kept(t, r.cfg.Reports); n+shown+len(r.outbox.shown) != 0 {
+					t.Errorf("%d statuses and %d files are remembered of a pod that is gone", len(r.outbox.shown), n+shown)
 				}
 			})
 		})
@@ -204,14 +212,14 @@ func TestNewMirrorGetsTheStatus(t *testing.T) {
 		w.seen(r, mirror("m2"))
 		synctest.Wait()
 		w.written(t, status1("m1", `[1]`), status1("m2", `[1]`))
-		if n := kept(t, r.cfg.Reports); n != 0 {
+		if n, _ := kept(t, r.cfg.Reports); n != 0 {
 			t.Errorf("%d files are left", n)
 		}
 		r.PodChanged(mirror("m2"), false) // for good
 		time.Sleep(maxLost)
 		r.PodChanged(podOf("another", "u", ""), false)
-		if n := len(r.outbox.shown); n != 0 {
-			t.Errorf("%d statuses are remembered of a static pod that is gone", n)
+		if n, shown := kept(t, r.cfg.Reports); n+shown+len(r.outbox.shown) != 0 {
+			t.Errorf("%d statuses and %d files are remembered of a static pod that is gone", len(r.outbox.shown), n+shown)
 		}
 	})
 }
@@ -239,25 +247,166 @@ func TestWarningsAloneAreSaidN20A1(t *testing.T) {
 	})
 }
 
+// starts starts a resolver in a boot of the machine, and returns what ends it.
+func starts(t *testing.T, w *world, dir, boot string) (*Resolver, func()) {
+	cfg := DefaultConfig(dir)
+	cfg.Boot = boot
+	r, err := New(cfg, w.cluster(), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- r.Run(ctx) }()
+	return r, func() {
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestRestartKeepsTheOrder: an agent that starts again knows what its pods show. An older
+// report that comes then does not take its place, whatever comes first: the report, the
+// watch, or the agent's own start. A newer one does.
+func TestRestartKeepsTheOrder(t *testing.T) {
+	for _, first := range []string{"the start", "the report", "the watch"} {
+		t.Run(first, func(t *testing.T) {
+			w, dir := newWorld(), t.TempDir()
+			report := func(t *testing.T, r *Resolver, text string, after int64) {
+				if resp := r.Serve(t.Context(), wire.Request{Verb: wire.Report, Ask: made("u1", text, "now", after)}); resp.Error != nil {
+					t.Fatal(resp.Error)
+				}
+			}
+			synctest.Test(t, func(t *testing.T) {
+				r, stop := starts(t, w, dir, "now")
+				w.seen(r, podOf("p", "u1", ""))
+				report(t, r, `["second"]`, 20)
+				synctest.Wait()
+				stop()
+			})
+			synctest.Test(t, func(t *testing.T) {
+				clear(w.cached)
+				cfg := DefaultConfig(dir)
+				cfg.Boot = "now"
+				r, err := New(cfg, w.cluster(), slog.New(slog.DiscardHandler))
+				if err != nil {
+					t.Fatal(err)
+				}
+				ctx, stop := context.WithCancel(t.Context())
+				done := make(chan error, 1)
+				run := func() { go func() { done <- r.Run(ctx) }(); synctest.Wait() }
+				switch first {
+				case "the start":
+					run()
+					w.seen(r, podOf("p", "u1", ""))
+					report(t, r, `["first"]`, 10)
+				case "the watch":
+					w.seen(r, podOf("p", "u1", ""))
+					run()
+					report(t, r, `["first"]`, 10)
+				case "the report":
+					report(t, r, `["first"]`, 10)
+					run()
+					w.seen(r, podOf("p", "u1", ""))
+				}
+				synctest.Wait()
+				w.written(t, status1("u1", `["second"]`))
+				report(t, r, `["third"]`, 30)
+				synctest.Wait()
+				w.written(t, status1("u1", `["second"]`), status1("u1", `["third"]`))
+				r.PodChanged(podOf("p", "u1", ""), false)
+				if n, shown := kept(t, dir); n+shown != 0 {
+					t.Errorf("%d files are left of a pod that is gone", n+shown)
+				}
+				stop()
+				if err := <-done; err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// TestRestartKeepsMirrors: a static pod's next mirror gets the status also where the
+// agent was started again meanwhile, and where it was made while there was none; not in
+// the next boot, in which every sandbox is another.
+func TestRestartKeepsMirrors(t *testing.T) {
+	mirror := func(uid string) Pod {
+		p := podOf("p", uid, "")
+		p.MirrorOf = "kubelets"
+		return p
+	}
+	w, dir := newWorld(), t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		r, stop := starts(t, w, dir, "now")
+		w.seen(r, mirror("m1"))
+		if resp := r.Serve(t.Context(), wire.Request{Verb: wire.Report, Ask: made("kubelets", `[1]`, "now", 10)}); resp.Error != nil {
+			t.Fatal(resp.Error)
+		}
+		synctest.Wait()
+		stop()
+		w.written(t, status1("m1", `[1]`))
+	})
+	synctest.Test(t, func(t *testing.T) {
+		r, stop := starts(t, w, dir, "now")
+		synctest.Wait()
+		w.seen(r, mirror("m2"))
+		w.seen(r, mirror("m2"))
+		synctest.Wait()
+		w.written(t, status1("m1", `[1]`), status1("m2", `[1]`))
+		r.PodChanged(mirror("m2"), false)
+		w.seen(r, mirror("m3"))
+		synctest.Wait()
+		stop()
+		w.written(t, status1("m1", `[1]`), status1("m2", `[1]`), status1("m3", `[1]`))
+	})
+	synctest.Test(t, func(t *testing.T) {
+		r, stop := starts(t, w, dir, "next")
+		synctest.Wait()
+		w.seen(r, mirror("m4"))
+		synctest.Wait()
+		stop()
+		w.written(t, status1("m1", `[1]`), status1("m2", `[1]`), status1("m3", `[1]`))
+		if n, shown := kept(t, dir); n+shown != 0 {
+			t.Errorf("%d files are left of another boot", n+shown)
+		}
+	})
+}
+
+// TestRestartForgetsPodsThatAreGone: what pods showed that were deleted while there was
+// no agent is not kept for ever.
+func TestRestartForgetsPodsThatAreGone(t *testing.T) {
+	w, dir := newWorld(), t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		r, stop := starts(t, w, dir, "now")
+		w.seen(r, podOf("p", "u1", ""))
+		if resp := r.Serve(t.Context(), wire.Request{Verb: wire.Report, Ask: made("u1", `[1]`, "now", 10)}); resp.Error != nil {
+			t.Fatal(resp.Error)
+		}
+		synctest.Wait()
+		stop()
+		if _, shown := kept(t, dir); shown != 1 {
+			t.Fatalf("%d files remember what the pod shows; want 1", shown)
+		}
+	})
+	synctest.Test(t, func(t *testing.T) {
+		r, stop := starts(t, w, dir, "now")
+		synctest.Wait()
+		time.Sleep(maxLost)
+		r.PodChanged(podOf("another", "u", ""), true)
+		if n, shown := kept(t, dir); n+shown+len(r.outbox.shown) != 0 {
+			t.Errorf("%d statuses and %d files are remembered of a pod that is gone", len(r.outbox.shown), n+shown)
+		}
+		stop()
+	})
+}
+
 func TestAcceptedStatusSurvivesARestart(t *testing.T) {
 	w := newWorld()
 	w.pods[podName{"ns", "p"}] = podOf("p", "u1", "")
 	dir := t.TempDir()
-	start := func(t *testing.T) (*Resolver, func()) {
-		r, err := New(DefaultConfig(dir), w.cluster(), slog.New(slog.DiscardHandler))
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, stop := context.WithCancel(t.Context())
-		done := make(chan error, 1)
-		go func() { done <- r.Run(ctx) }()
-		return r, func() {
-			stop()
-			if err := <-done; err != nil {
-				t.Error(err)
-			}
-		}
-	}
+	start := func(t *testing.T) (*Resolver, func()) { return starts(t, w, dir, "") }
 	synctest.Test(t, func(t *testing.T) {
 		w.down = errors.New("away")
 		r, stop := start(t)

@@ -22,8 +22,8 @@ type Config struct {
 	// Wait is how long an answer waits for the API server, where the caches do not
 	// have what it takes.
 	Wait time.Duration
-	// Reports is the directory where accepted reports are kept until the API server
-	// has them.
+	// Reports is the directory where accepted reports are kept as long as their pods are
+	// there.
 	Reports string
 	// State is the plugin's directory, where it keeps reports that it could not make;
 	// empty, or a directory that is not there, has none. Collect is how often it is

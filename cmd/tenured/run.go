@@ -126,7 +126,7 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (options
 
 // attachFlags adds the flags of what concerns the meta-plugin alone.
 func attachFlags(flags *pflag.FlagSet, c *daemon.Config) {
-	flags.StringVar(&c.Reports, "reports", "", "directory for what the meta-plugin has reported and the API server does not know yet (default: reports beside the store)")
+	flags.StringVar(&c.Reports, "reports", "", "directory for what the meta-plugin has reported: what the API server does not know yet, and what pods show (default: reports beside the store)")
 	flags.StringVar(&c.AttachState, "attach-state", plan.DefaultStateDir, "tenure-attach's stateDir: what it could not report while the agent was away is taken from there")
 	flags.StringVar(&c.PodResources, "pod-resources", devices.DefaultSocket, "path of the kubelet's pod-resources socket, which tells the devices of a pod; where there is none, pods have no devices")
 	flags.StringVar(&c.Ready.Source, "cni-conf", "", "path of the CNI configuration of tenure-attach that is installed while the default network is ready; empty: none is")

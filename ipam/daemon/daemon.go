@@ -49,8 +49,8 @@ type Config struct {
 	// lost. Nil are [DefaultNetnsDirs] and [cnicache.DefaultDirs].
 	NetnsDirs, ResultDirs []string
 
-	// Reports is the directory for what the meta-plugin has reported and the API
-	// server does not know yet; empty is the directory reports beside the store.
+	// Reports is the directory for what the meta-plugin has reported, as long as the
+	// pod is there; empty is the directory reports beside the store.
 	Reports string
 
 	// AttachState is the meta-plugin's directory, where it leaves what it could not
