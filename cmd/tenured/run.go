@@ -28,8 +28,9 @@ const usage = `tenured is Tenure's node agent. It runs once on each node, as roo
 
 In a cluster it needs no flags: it takes its node's name from NODE_NAME and its
 credentials from its service account. Elsewhere, give --node and --kubeconfig.
-There, be that service account too: to anybody else the policies that deploy/
-installs refuse the deletion of leases.
+There, be that service account too, by a token that is bound to a pod of the node.
+The policies that deploy/ installs let nobody else give leases back, so that under
+another user a pool fills up; and they refuse what a token writes that names no node.
 "tenured install" installs the CNI plugins, and "tenured uninstall" removes all that
 Tenure has put on a node: see their own --help.
 

@@ -40,7 +40,7 @@ func TestHelp(t *testing.T) {
 	if err := run(t.Context(), []string{"--help"}, none, io.Discard, &stderr); err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"node agent", "--kubeconfig", "--fence", "--socket"} {
+	for _, want := range []string{"node agent", "--kubeconfig", "--fence", "--socket", "be that service account too", "let nobody else give leases back"} {
 		if !strings.Contains(stderr.String(), want) {
 			t.Errorf("the help does not say %q:\n%s", want, stderr.String())
 		}
