@@ -15,6 +15,7 @@ import (
 )
 
 // readSeat reads a node's seat live, nil if there is none, and when it was last renewed.
+// Of one that is garbled it returns what can be read, as the controller does.
 func (s *session) readSeat(ctx context.Context, name protocol.NodeName) (*protocol.Seat, time.Time, error) {
 	var o coordination.Lease
 	switch err := s.client.Get(ctx, s.api.SeatKey(name), &o); {
@@ -23,8 +24,8 @@ func (s *session) readSeat(ctx context.Context, name protocol.NodeName) (*protoc
 	case err != nil:
 		return nil, time.Time{}, fmt.Errorf("read the seat of node %s: %w", name, err)
 	}
-	seat, err := cluster.SeatOf(&o)
-	return &seat, lastBeat(&o, s.now()), err
+	seat, _ := cluster.SeatOf(&o)
+	return &seat, lastBeat(&o, s.now()), nil
 }
 
 // seatsIn are the seats of a list.
@@ -37,13 +38,16 @@ func seatsIn(l *coordination.LeaseList) (seats []coordination.Lease) {
 	return seats
 }
 
-// seats returns the seats by their nodes, but for those that cannot be read. The Beat of
-// each is the one by [lastBeat].
+// seats returns the seats by their nodes: of one that is garbled what can be read, and
+// from is told. The Beat of each is the one by [lastBeat].
 func (s *session) seats(ctx context.Context, from reader) (map[protocol.NodeName]protocol.Seat, error) {
 	all, err := read(ctx, from, &coordination.LeaseList{}, seatsIn, func(o *coordination.Lease) (protocol.Seat, error) {
 		seat, err := cluster.SeatOf(o)
+		if err != nil {
+			from.not(o, err)
+		}
 		seat.Beat = lastBeat(o, s.now())
-		return seat, err
+		return seat, nil
 	}, client.InNamespace(s.api.SeatNamespace))
 	seats := make(map[protocol.NodeName]protocol.Seat, len(all))
 	for _, seat := range all {

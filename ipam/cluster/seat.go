@@ -3,6 +3,7 @@ package cluster
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -68,31 +69,18 @@ func (a *API) DeleteSeat(ctx context.Context, m protocol.Meta) (protocol.Outcome
 	return a.remove(ctx, &coordination.Lease{ObjectMeta: metav1.ObjectMeta{Name: m.Name, Namespace: a.SeatNamespace}}, m)
 }
 
-// Seats lists all seats live.
-func (a *API) Seats(ctx context.Context) ([]protocol.Seat, error) {
-	var list coordination.LeaseList
-	if err := a.list(ctx, &list, client.InNamespace(a.SeatNamespace)); err != nil {
-		return nil, fmt.Errorf("list seats: %w", err)
-	}
-	var seats []protocol.Seat
-	for i := range list.Items {
-		if !IsSeat(&list.Items[i]) {
-			continue
-		}
-		seat, err := SeatOf(&list.Items[i])
-		if err != nil {
-			return nil, err
-		}
-		seats = append(seats, seat)
-	}
-	return seats, nil
-}
-
 // IsSeat tells a seat from another lease of its namespace, such as the one by which
-// a controller leads.
+// a controller leads: by any of a seat's annotations, so that none hides it by its
+// absence.
 func IsSeat(o *coordination.Lease) bool {
-	_, ok := o.Annotations[annotationBoot]
-	return ok
+	for _, name := range []string{
+		annotationNodeUID, annotationMachine, annotationBoot, annotationTurn, annotationRecalls, annotationFormer, annotationRestore,
+	} {
+		if _, ok := o.Annotations[name]; ok {
+			return true
+		}
+	}
+	return false
 }
 
 // SeatKey returns where a node's seat is.
@@ -141,27 +129,28 @@ func seatPatch(s protocol.Seat) map[string]any {
 	return patch
 }
 
-// SeatOf reads a seat.
+// A SeatError is the error of a seat that is garbled: a part of it cannot be read. An
+// agent does not sit on such a seat. A controller goes by what can be read: it is one
+// node's to write, and must not keep what that node holds from the cluster.
+type SeatError struct {
+	// Seat is what can be read.
+	Seat protocol.Seat
+	Err  error
+}
+
+func (e *SeatError) Error() string {
+	return fmt.Sprintf("read seat %s: %v: remove the annotation, and the node's agent writes it anew", e.Seat.Node, e.Err)
+}
+
+// Unwrap returns what is wrong.
+func (e *SeatError) Unwrap() error { return e.Err }
+
+// SeatOf reads a seat. Its error is a [*SeatError]. F is no longer than
+// [protocol.MaxFence], which no agent exceeds, whatever the seat says.
 func SeatOf(o *coordination.Lease) (protocol.Seat, error) {
 	s := protocol.Seat{
 		Meta: metaOf(o), Node: protocol.NodeName(o.Name), NodeUID: protocol.UID(o.Annotations[annotationNodeUID]),
 		Machine: o.Annotations[annotationMachine], Boot: o.Annotations[annotationBoot], Restored: o.Annotations[annotationRestore],
-	}
-	if turn := o.Annotations[annotationTurn]; turn != "" {
-		n, err := strconv.ParseInt(turn, 10, 64)
-		if err != nil {
-			return protocol.Seat{}, fmt.Errorf("read seat %s: annotation %s: %w", o.Name, annotationTurn, err)
-		}
-		s.Turn = n
-	}
-	for name, list := range map[string]any{annotationRecalls: &s.Recalls, annotationFormer: &s.Former} {
-		raw := o.Annotations[name]
-		if raw == "" {
-			continue
-		}
-		if err := json.Unmarshal([]byte(raw), list); err != nil {
-			return protocol.Seat{}, fmt.Errorf("read seat %s: annotation %s: %w", o.Name, name, err)
-		}
 	}
 	if o.Spec.HolderIdentity != nil {
 		s.Store = protocol.StoreID(*o.Spec.HolderIdentity)
@@ -170,10 +159,48 @@ func SeatOf(o *coordination.Lease) (protocol.Seat, error) {
 		s.Term = int64(*o.Spec.LeaseTransitions)
 	}
 	if o.Spec.LeaseDurationSeconds != nil {
-		s.Fence = time.Duration(*o.Spec.LeaseDurationSeconds) * time.Second
+		s.Fence = min(time.Duration(*o.Spec.LeaseDurationSeconds)*time.Second, protocol.MaxFence)
 	}
 	if o.Spec.RenewTime != nil {
 		s.Beat = o.Spec.RenewTime.Time
 	}
+	var bad [3]error
+	s.Turn, bad[0] = turnOf(o)
+	s.Recalls, bad[1] = listOf[protocol.Recall](o, annotationRecalls)
+	s.Former, bad[2] = listOf[protocol.Former](o, annotationFormer)
+	for i := range s.Former {
+		s.Former[i].Fence = min(s.Former[i].Fence, protocol.MaxFence)
+	}
+	if err := errors.Join(bad[:]...); err != nil {
+		return s, &SeatError{Seat: s, Err: err}
+	}
 	return s, nil
+}
+
+// turnOf reads a seat's turn. Where there is none it is the revision, which has risen
+// with each turn: so the next is above all that an agent may have seen, which would take
+// a lower one for an API server that has gone back.
+func turnOf(o *coordination.Lease) (int64, error) {
+	text, ok := o.Annotations[annotationTurn]
+	turn, err := strconv.ParseInt(text, 10, 64)
+	if err == nil {
+		return turn, nil
+	}
+	turn, _ = strconv.ParseInt(o.ResourceVersion, 10, 64) // 0 for one that is no number
+	if !ok {
+		return turn, nil
+	}
+	return turn, fmt.Errorf("annotation %s: %w", annotationTurn, err)
+}
+
+// listOf reads a list that listText has written; it is empty where it cannot be read.
+func listOf[T any](o *coordination.Lease, name string) (list []T, err error) {
+	raw := o.Annotations[name]
+	if raw == "" {
+		return nil, nil
+	}
+	if err := json.Unmarshal([]byte(raw), &list); err != nil {
+		return nil, fmt.Errorf("annotation %s: %w", name, err)
+	}
+	return list, nil
 }

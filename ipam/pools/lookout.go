@@ -45,7 +45,7 @@ func (l *lookout) hear(seat protocol.Seat, now time.Time) (news bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	was := l.nodes[seat.Node]
-	if seat.Boot == "" { // nobody sits there, or it is no seat
+	if seat.Ended() {
 		delete(l.nodes, seat.Node)
 		return was != nil && was.restored != ""
 	}

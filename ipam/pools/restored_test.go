@@ -10,6 +10,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	coordination "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -191,6 +199,41 @@ func TestOneStolenSeat(t *testing.T) {
 		})
 	}
 }
+
+// TestGarbledSeatIsWaitedFor: who sits on a seat that is garbled, or that lacks what an
+// agent writes, is waited for like others; a lease of another kind is nobody's seat.
+func TestGarbledSeatIsWaitedFor(t *testing.T) {
+	store, fence := "s", int32(600)
+	seat := func(name string, annotations map[string]string) *coordination.Lease {
+		return &coordination.Lease{
+			ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Annotations: annotations},
+			Spec:       coordination.LeaseSpec{HolderIdentity: &store, LeaseDurationSeconds: &fence},
+		}
+	}
+	r := &Reconciler{Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return noon }}
+	hear := r.ofSeat(emptyCache{})
+	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
+	defer q.ShutDown()
+	for _, l := range []*coordination.Lease{
+		seat("a", map[string]string{"tenure.dev/boot": "b", "tenure.dev/former": "x"}), seat("b", map[string]string{"tenure.dev/node-uid": "u"}),
+		seat("c", map[string]string{"tenure.dev/boot": "b"}), seat("leader", nil),
+	} {
+		hear.Create(t.Context(), event.CreateEvent{Object: l}, q)
+	}
+	missing := func() string { return fmt.Sprint(r.seats.restoration("", "", true, noon).missing) }
+	if got := missing(); got != "[a b c]" {
+		t.Errorf("it waits for %s; want [a b c]", got)
+	}
+	hear.Update(t.Context(), event.UpdateEvent{ObjectOld: seat("c", nil), ObjectNew: seat("c", nil)}, q)
+	if got := missing(); got != "[a b]" {
+		t.Errorf("it waits for %s; want [a b]: nothing of the other is a seat's any more", got)
+	}
+}
+
+// emptyCache is a cache without pools.
+type emptyCache struct{ client.Reader }
+
+func (emptyCache) List(context.Context, client.ObjectList, ...client.ListOption) error { return nil }
 
 // TestH9Waits: a pool stays closed for F/2, and then until every node that is
 // seated, and not silent for F, is back; at most for F.

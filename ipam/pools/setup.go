@@ -99,10 +99,14 @@ func (r *Reconciler) all(ctx context.Context, cache client.Reader) []reconcile.R
 // else of a restored API server.
 func (r *Reconciler) ofSeat(cache client.Reader) handler.EventHandler {
 	hear := func(ctx context.Context, q queue, o client.Object) {
-		seat, err := cluster.SeatOf(o.(*coordination.Lease))
-		if err != nil {
-			r.Log.ErrorContext(ctx, "seat cannot be read", "seat", o.GetName(), "error", err)
+		lease := o.(*coordination.Lease)
+		if !cluster.IsSeat(lease) {
+			r.Unseat(protocol.NodeName(lease.Name)) // what it was before
 			return
+		}
+		seat, err := cluster.SeatOf(lease)
+		if err != nil { // whoever sits there is waited for all the same
+			r.Log.ErrorContext(ctx, "seat is garbled", "error", err)
 		}
 		if !r.Hear(seat) {
 			return

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/tenure-ipam/tenure/ipam/cluster"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -68,8 +69,9 @@ type Reconciler struct {
 	// Now is a clock that does not jump.
 	Now func() time.Duration
 
-	mu     sync.Mutex
-	vigils map[protocol.NodeName]protocol.Vigil // guarded by mu
+	mu      sync.Mutex
+	vigils  map[protocol.NodeName]protocol.Vigil // guarded by mu
+	garbled map[protocol.NodeName]bool           // guarded by mu; seats that people were told of
 }
 
 // see notes that a seat has been seen, live or on a watch.
@@ -88,22 +90,57 @@ func (r *Reconciler) see(seat protocol.Seat) protocol.Vigil {
 func (r *Reconciler) forget(node protocol.NodeName) {
 	r.mu.Lock()
 	delete(r.vigils, node)
+	delete(r.garbled, node)
 	r.mu.Unlock()
 	r.Metrics.setWaiting(node, 0)
 }
+
+// legible returns a seat as it was read, or, if err says that it is garbled, what can be
+// read of it: a node's credential is enough to garble its seat, and must not be enough to
+// keep what it holds. Whoever cannot be read among the former occupants goes with the
+// last one, as does who is not named at all. People are told once.
+func (r *Reconciler) legible(ctx context.Context, seat protocol.Seat, err error) (what protocol.Seat, garbled bool) {
+	bad, garbled := errors.AsType[*cluster.SeatError](err)
+	switch {
+	case garbled:
+		seat = bad.Seat
+	case !seat.Ended() && (seat.Machine == "" || seat.Boot == ""):
+		garbled, err = true, errNameless
+	}
+	r.mu.Lock()
+	told := r.garbled[seat.Node]
+	switch {
+	case !garbled:
+		delete(r.garbled, seat.Node)
+	case r.garbled == nil:
+		r.garbled = map[protocol.NodeName]bool{seat.Node: true}
+	default:
+		r.garbled[seat.Node] = true
+	}
+	r.mu.Unlock()
+	if garbled && !told {
+		r.Log.ErrorContext(ctx, "seat is garbled: it is judged by what can be read of it", "node", seat.Node, "error", err)
+		r.tell(seat.Node, seat.NodeUID, "SeatGarbled", fmt.Sprintf("the seat is not as an agent writes it: %v", err))
+	}
+	return seat, garbled
+}
+
+// errNameless says what no agent leaves out of its seat.
+var errNameless = errors.New("it does not say which machine, or which boot of it")
 
 // Reconcile looks at one seat, live, and does what its judgement says.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	name := protocol.NodeName(req.Name)
 	seat, out, err := r.Live.ReadSeat(ctx, name)
-	switch out {
-	case protocol.Done:
-	case protocol.NotFound:
+	_, garbled := errors.AsType[*cluster.SeatError](err)
+	switch {
+	case out == protocol.NotFound:
 		r.forget(name)
 		return reconcile.Result{}, nil
-	default:
+	case out != protocol.Done && !garbled:
 		return reconcile.Result{}, fmt.Errorf("read seat %s: %w", name, err)
 	}
+	seat, garbled = r.legible(ctx, seat, err)
 	node, err := r.readNode(ctx, name)
 	if err != nil {
 		return reconcile.Result{}, err
@@ -114,12 +151,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		if seat, err = r.end(ctx, seat, v, j.End); err != nil {
 			return reconcile.Result{}, err
 		}
+		garbled = false // every part of it was written
 		v = r.see(seat)
 		j = protocol.Judge(seat, v, node, r.Margin, r.Now())
 	}
 	after := j.After
 	switch {
-	case protocol.Abandoned(seat, node):
+	case protocol.Abandoned(seat, node) && !garbled: // else somebody may be left whom it does not show
 		return reconcile.Result{}, r.remove(ctx, seat)
 	case len(seat.Former) > 0:
 		if err := r.settle(ctx, seat, v, node, j.Dead); err != nil {

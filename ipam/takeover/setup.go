@@ -94,10 +94,7 @@ func (r *Reconciler) ring(ctx context.Context, name string, q queue) {
 		return
 	}
 	seat, err := cluster.SeatOf(&obj)
-	if err != nil {
-		r.Log.ErrorContext(ctx, "seat cannot be read", "node", name, "error", err)
-		return
-	}
+	seat, garbled := r.legible(ctx, seat, err)
 	v := r.see(seat)
 	var node corev1.Node
 	if err := r.Cache.Get(ctx, client.ObjectKey{Name: name}, &node); client.IgnoreNotFound(err) != nil {
@@ -106,7 +103,7 @@ func (r *Reconciler) ring(ctx context.Context, name string, q queue) {
 	}
 	j := protocol.Judge(seat, v, cluster.NodeOf(&node), r.Margin, r.Now())
 	switch {
-	case j.End != protocol.EvidenceNone, len(j.Dead) > 0, protocol.Abandoned(seat, cluster.NodeOf(&node)):
+	case j.End != protocol.EvidenceNone, len(j.Dead) > 0, protocol.Abandoned(seat, cluster.NodeOf(&node)) && !garbled:
 		q.Add(req)
 	case j.After > 0:
 		q.AddAfter(req, j.After)

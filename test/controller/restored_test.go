@@ -8,10 +8,13 @@ import (
 	"testing"
 	"time"
 
+	coordination "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/ipam/cluster"
 	"github.com/tenure-ipam/tenure/ipam/controller"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -49,11 +52,18 @@ func beats(t *testing.T, node string, fence time.Duration) *beating {
 // is waited for when pools are to open again.
 func withoutSeats(t *testing.T) {
 	t.Helper()
-	seats, err := api.Seats(t.Context())
-	if err != nil {
+	var leases coordination.LeaseList
+	if err := kc.List(t.Context(), &leases, client.InNamespace(cluster.DefaultSeatNamespace)); err != nil {
 		t.Fatal(err)
 	}
-	for _, s := range seats {
+	for i := range leases.Items {
+		if !cluster.IsSeat(&leases.Items[i]) {
+			continue
+		}
+		s, err := cluster.SeatOf(&leases.Items[i])
+		if err != nil {
+			t.Fatal(err)
+		}
 		if out, err := api.DeleteSeat(t.Context(), s.Meta); out != protocol.Done && out != protocol.NotFound {
 			t.Fatalf("remove seat %s: %v %v", s.Name, out, err)
 		}

@@ -19,6 +19,7 @@ func TestStolenAgentCredentials(t *testing.T) {
 	here, there := podOn(t, "team-b", "here", "node-a", "default"), podOn(t, "team-b", "there", "node-b", "default")
 	i := newIntruder(t, "the agent of node-a", boundTo(t, "tenured", own))
 	lease := func(name string) client.Object { return named("IPLease", "", leaseNames[name]) }
+	seat := func(patch string) error { return i.patch(named("Lease", system, "node-a"), patch) }
 	const annotation, status = `{metadata: {annotations: {k8s.v1.cni.cncf.io/network-status: "[]"}}}`, "status"
 	event := func(kind, name, host string) string {
 		return `{apiVersion: v1, kind: Event, metadata: {generateName: e-, namespace: default}, involvedObject: {kind: ` + kind + `, name: ` + name + `},
@@ -43,7 +44,10 @@ func TestStolenAgentCredentials(t *testing.T) {
 		{"use a claim", func() error { return i.create(useText("c1", "node-a")) }, ""},
 		{"give the use back", func() error { return i.delete(named("IPSubLease", "", "c1.0")) }, ""},
 		{"sit down", func() error { return i.create(seatText("node-a")) }, ""},
-		{"beat", func() error { return i.patch(named("Lease", system, "node-a"), `{spec: {holderIdentity: sa}}`) }, ""},
+		{"beat", func() error {
+			return i.patch(named("Lease", system, "node-a"), `{metadata: {annotations: {tenure.dev/turn: "8"}}, spec: {holderIdentity: sa, leaseTransitions: 4}}`)
+		}, ""},
+		{"beat without a fence", func() error { return i.patch(named("Lease", system, "node-a"), `{spec: {leaseDurationSeconds: null}}`) }, ""},
 		{"tell what a pod of its node has", func() error { return i.patch(here, annotation, status) }, ""},
 		{"tell of its node", func() error { return i.create(event("Node", "node-a", "node-a")) }, ""},
 	})
@@ -95,6 +99,25 @@ func TestStolenAgentCredentials(t *testing.T) {
 			return i.patch(named("IPSubLease", "", "of-a"), `{spec: {protocol: 2, turn: 1}}`)
 		}, "writes no protocol later than 1"},
 		{"leave its seat, so that its term cannot be ended", func() error { return i.patch(named("Lease", system, "node-a"), `{spec: {holderIdentity: ""}}`) }, "names itself on its seat"},
+		{"hide its seat", func() error { return seat(`{metadata: {annotations: null}}`) }, "names its machine, its boot and its turn"},
+		{"sit in no boot", func() error { return seat(`{metadata: {annotations: {tenure.dev/boot: null}}}`) }, "names its machine, its boot and its turn"},
+		{"sit on no machine", func() error { return seat(`{metadata: {annotations: {tenure.dev/machine: ""}}}`) }, "names its machine, its boot and its turn"},
+		{"garble its turn", func() error { return seat(`{metadata: {annotations: {tenure.dev/turn: "8x"}}}`) }, "names its machine, its boot and its turn"},
+		{"raise its turn beyond all others", func() error {
+			return seat(`{metadata: {annotations: {tenure.dev/turn: "9223372036854775807"}}}`)
+		}, "names its machine, its boot and its turn"},
+		{"garble who sat before", func() error { return seat(`{metadata: {annotations: {tenure.dev/former: "x"}}}`) }, "writes lists into"},
+		{"garble one who sat before", func() error {
+			return seat(`{metadata: {annotations: {tenure.dev/former: '[{"store":"s","term":1},{"store":}]'}}}`)
+		}, "writes lists into"},
+		{"say that one sat before for longer than numbers go", func() error {
+			return seat(`{metadata: {annotations: {tenure.dev/former: '[{"store":"s","term":9223372036854775808}]'}}}`)
+		}, "writes lists into"},
+		{"garble what is recalled", func() error { return seat(`{metadata: {annotations: {tenure.dev/recalls: "{}"}}}`) }, "writes lists into"},
+		{"lower its term, so that what it held is not of it", func() error { return seat(`{spec: {leaseTransitions: 0}}`) }, "does not lower its term"},
+		{"have no term", func() error { return seat(`{spec: {leaseTransitions: null}}`) }, "does not lower its term"},
+		{"have the last term that there is", func() error { return seat(`{spec: {leaseTransitions: 2147483647}}`) }, "nor raise it above 1000000000"},
+		{"have a fence of many years", func() error { return seat(`{spec: {leaseDurationSeconds: 2147483647}}`) }, "fence is an hour at most"},
 		{"take a finalizer off that is another's", func() error { return i.patch(lease("kept"), `{metadata: {finalizers: []}}`) }, "neither finalizers nor owners"},
 		{"ask in another node's name", func() error { return i.create(requestText("forged", "node-b")) }, "writes sub-leases of its own node alone: this one is of node node-b"},
 		{"use a claim in another node's name", func() error { return i.create(useText("c2", "node-b")) }, "this one is of node node-b"},

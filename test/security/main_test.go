@@ -6,10 +6,12 @@ package security_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -26,6 +28,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
 	"github.com/tenure-ipam/tenure/test/controlplane"
 	"github.com/tenure-ipam/tenure/test/fleet"
 )
@@ -112,8 +115,22 @@ func useText(claim, node string) string {
 	  spec: {protocol: 1, node: %s, store: s, term: 1, use: {claim: {namespace: team-b, name: vm, uid: %s}, pod: {namespace: team-b, name: p, uid: p}, interface: net1}}}`, claim, node, claim)
 }
 
+// seatText is a seat as an agent writes it that another sat on before.
 func seatText(name string) string {
-	return fmt.Sprintf(`{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: %s, namespace: tenure-system}, spec: {holderIdentity: s}}`, name)
+	return fmt.Sprintf(`{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: %s, namespace: tenure-system, annotations: {tenure.dev/node-uid: u, tenure.dev/machine: m,
+	  tenure.dev/boot: b, tenure.dev/turn: "7", tenure.dev/recalls: "", tenure.dev/restored: "", tenure.dev/former: %s}},
+	  spec: {holderIdentity: s, leaseTransitions: 3, leaseDurationSeconds: 900, renewTime: "2026-01-02T03:04:05.000000Z"}}`, name, strconv.Quote(formerText()))
+}
+
+// formerText is the list of former occupants as an agent writes it.
+func formerText() string {
+	raw, err := json.Marshal([]protocol.Former{
+		{Store: "s1", Machine: `odd "\<m>` + "\n", Boot: "b", NodeUID: "u", Term: 1, Fence: protocol.MaxFence, Ended: true, Vouched: true}, {Store: "s2", Term: 2},
+	})
+	if err != nil {
+		panic(err)
+	}
+	return string(raw)
 }
 
 func parse(text string) *unstructured.Unstructured {

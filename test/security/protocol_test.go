@@ -9,7 +9,7 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// TestPolicyKnowsTheProtocol holds the policies' number to the program's.
+// TestPolicyKnowsTheProtocol holds the policies' numbers to the program's.
 func TestPolicyKnowsTheProtocol(t *testing.T) {
 	text, err := os.ReadFile("../../deploy/policies/node-objects.yaml")
 	if err != nil {
@@ -18,5 +18,8 @@ func TestPolicyKnowsTheProtocol(t *testing.T) {
 	want := fmt.Sprintf("object.spec.protocol <= %d\n", protocol.Version)
 	if n := strings.Count(string(text), want); n != 2 {
 		t.Errorf("node-objects.yaml has %q %d times; want it for leases and for sub-leases", want, n)
+	}
+	if want := fmt.Sprintf("leaseDurationSeconds.orValue(0) <= %d\n", int(protocol.MaxFence.Seconds())); !strings.Contains(string(text), want) {
+		t.Errorf("node-objects.yaml does not have %q", want)
 	}
 }
