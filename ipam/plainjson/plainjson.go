@@ -4,7 +4,7 @@
 // encoding/json checks all that it is given: taking a text apart by it checks each
 // part again at every level. And in a process that lives for one call, as a CNI
 // plugin's does, most of its cost is in learning the types for the first time. So
-// a text is checked once, as a whole, with [json.Valid], and then cut by this
+// a text is checked once, as a whole, with [Valid], and then cut by the rest of this
 // package, which looks for no faults: given anything else than valid JSON, it
 // panics or returns nonsense.
 package plainjson
