@@ -27,7 +27,7 @@ type addition struct {
 
 // add answers an ADD: docs/how-an-add-travels.md follows it.
 func (a *Agent) add(ctx context.Context, req wire.Request) (*wire.Result, error) {
-	conf, err := poolspec.ParseConfig(req.Config, req.Args)
+	conf, err := a.configs.ParseConfig(req.Config, req.Args)
 	if err != nil {
 		return nil, err
 	}

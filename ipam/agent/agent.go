@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 	"github.com/tenure-ipam/tenure/ipam/publish"
 	"github.com/tenure-ipam/tenure/ipam/store"
@@ -28,6 +29,7 @@ type Agent struct {
 	attach  wire.Handler // answers the meta-plugin
 	log     *slog.Logger
 	metrics *Metrics
+	configs poolspec.Reader
 
 	keys     keyedLock[store.Key]    // serialises the calls of one attachment
 	rights   keyedLock[string]       // serialises the steps of one right

@@ -28,6 +28,9 @@ func FuzzParseConfig(f *testing.F) {
 		if _, err := ParseNetwork(config, "nad"); err != nil {
 			faultsOf(t, err)
 		}
+		var r Reader
+		sameReading(t, &r, config, "")
+		sameReading(t, &r, config, args)
 		c, err := ParseConfig(config, args)
 		if err != nil {
 			faultsOf(t, err)

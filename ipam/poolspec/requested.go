@@ -62,8 +62,15 @@ func (p *parser) requested(cniArgs string) {
 // maxRequested bounds how many addresses one interface may ask for.
 const maxRequested = 64
 
-// pathIP is where CNI_ARGS asks for addresses.
-const pathIP = "CNI_ARGS IP"
+// pathArgs begins where in CNI_ARGS something stands, and pathIP is where they ask for
+// addresses.
+const (
+	pathArgs = "CNI_ARGS"
+	pathIP   = pathArgs + " IP"
+)
+
+// isOfArgs reports whether what was ignored stands in CNI_ARGS.
+func isOfArgs(ignored string) bool { return strings.HasPrefix(ignored, pathArgs+" ") }
 
 // request reads one address with or without a prefix length.
 func (p *parser) request(path, text string) {
@@ -102,7 +109,7 @@ func (p *parser) cniArgs(args string) (ip string) {
 	p.kind = ErrArgs
 	defer func() { p.kind = ErrConfig }()
 
-	const where = "CNI_ARGS"
+	const where = pathArgs
 	var unknown []string
 	ignoreUnknown := false
 	for pair := range strings.SplitSeq(args, ";") {
@@ -149,7 +156,7 @@ func (p *parser) truth(key, value string) bool {
 	case "0", "false":
 		return false
 	default:
-		p.addf("CNI_ARGS "+key, "write 1 or 0", "%q is neither true nor false", value)
+		p.addf(pathArgs+" "+key, "write 1 or 0", "%q is neither true nor false", value)
 		return false
 	}
 }

@@ -1,0 +1,60 @@
+package poolspec
+
+import (
+	"slices"
+	"sync"
+)
+
+// A Reader is [ParseConfig] for a process that is given the same configurations again
+// and again: all interfaces of a network come with its text, and differ in CNI_ARGS
+// alone unless their pods ask for something. It reads such a text once. The zero
+// Reader has read nothing; it may be used by several goroutines at a time.
+type Reader struct {
+	mu    sync.Mutex
+	known map[string]*Config // guarded by mu; by their texts, without CNI_ARGS
+}
+
+// Bounds of what a Reader keeps. A node has a few networks; texts that are made for a
+// pod each, as a runtime does that passes a MAC address, push the others out, which are
+// then read anew.
+const (
+	maxKnown     = 64
+	maxKnownText = 16 << 10
+)
+
+// ParseConfig is what the function [ParseConfig] is. What it returns shares memory with
+// what it returns to others.
+func (r *Reader) ParseConfig(stdin []byte, cniArgs string) (*Config, error) {
+	r.mu.Lock()
+	known := r.known[string(stdin)]
+	r.mu.Unlock()
+	if known != nil {
+		p := parser{faults: faults{kind: ErrConfig}, cfg: *known}
+		if ip := p.cniArgs(cniArgs); ip == "" && p.n == 0 && len(p.cfg.Ignored) == len(known.Ignored) {
+			return &p.cfg, nil
+		}
+		// CNI_ARGS say more than whose interface it is.
+	}
+	c, err := ParseConfig(stdin, cniArgs)
+	if err == nil && known == nil && len(stdin) <= maxKnownText && c.ofAnyInterface() {
+		r.keep(stdin, *c)
+	}
+	return c, err
+}
+
+// ofAnyInterface reports whether nothing but c's Pod is one interface's alone.
+func (c *Config) ofAnyInterface() bool {
+	return len(c.Requested) == 0 && c.PrevResult == nil && !c.HasValidAttachments && !slices.ContainsFunc(c.Ignored, isOfArgs)
+}
+
+// keep makes c, less its Pod, what stdin was read as.
+func (r *Reader) keep(stdin []byte, c Config) {
+	c.Pod = Pod{}
+	c.Ignored = slices.Clip(c.Ignored) // reading CNI_ARGS appends to it
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.known == nil || len(r.known) >= maxKnown {
+		r.known = map[string]*Config{}
+	}
+	r.known[string(stdin)] = &c
+}
