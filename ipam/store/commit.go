@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	"sync/atomic"
+	"time"
 
 	bolt "go.etcd.io/bbolt"
 	bolterrors "go.etcd.io/bbolt/errors"
@@ -93,7 +94,7 @@ func (s *Store) Update(ctx context.Context, fn func(*Tx) error) error {
 	case <-c.done:
 	case <-ctx.Done():
 		if c.standing.CompareAndSwap(queued, gone) {
-			return context.Cause(ctx)
+			return s.late(context.Cause(ctx))
 		}
 		<-c.done
 	}
@@ -101,6 +102,20 @@ func (s *Store) Update(ctx context.Context, fn func(*Tx) error) error {
 		panic(c.panicked)
 	}
 	return c.err
+}
+
+// slow is from when on a commit under way is said to be in the way of others.
+const slow = 100 * time.Millisecond
+
+// late adds to the cause that ended the wait of a call what the call waited for, if
+// that is the disk.
+func (s *Store) late(cause error) error {
+	began := s.committing.Load()
+	if began == nil || time.Since(*began) < slow {
+		return cause
+	}
+	return fmt.Errorf("%w; it waited for store %s, which has been writing what came before for %v: its disk is slow, or hangs",
+		cause, s.path, time.Since(*began).Round(time.Millisecond))
 }
 
 func (s *Store) enqueue(c *call) error {
@@ -289,6 +304,9 @@ func (s *Store) commit(bt *bolt.Tx, b *batch, number uint64) error {
 	if err := b.commitState(); err != nil {
 		return err
 	}
+	began := time.Now()
+	s.committing.Store(&began)
+	defer s.committing.Store(nil)
 	s.point("before-commit")
 	s.syncing.Lock()
 	defer s.syncing.Unlock()

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	bolt "go.etcd.io/bbolt"
 	bolterrors "go.etcd.io/bbolt/errors"
@@ -57,6 +58,8 @@ type Store struct {
 	synced atomic.Uint64
 	// syncing is held while a commit is under way.
 	syncing sync.Mutex
+	// committing is when the commit under way began; nil is none.
+	committing atomic.Pointer[time.Time]
 	// stuck says that bbolt will never give its writer's lock back.
 	stuck atomic.Bool
 

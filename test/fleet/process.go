@@ -13,6 +13,8 @@ import (
 type Program struct {
 	Path       string
 	Kubeconfig string
+	// Start, if set, starts the process in the place of cmd.Start.
+	Start func(cmd *exec.Cmd) error
 }
 
 // child is a running process.
@@ -22,13 +24,17 @@ type child struct {
 }
 
 // run starts a program that logs into a file of the name.
-func (f *Fleet) run(name, path string, args ...string) *child {
+func (f *Fleet) run(name string, p Program, args ...string) *child {
 	f.t.Helper()
 	log := f.logFile(name)
-	cmd := exec.Command(path, args...)
+	cmd := exec.Command(p.Path, args...)
 	cmd.Stdout, cmd.Stderr = log, log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := cmd.Start(); err != nil {
+	start := p.Start
+	if start == nil {
+		start = (*exec.Cmd).Start
+	}
+	if err := start(cmd); err != nil {
 		f.t.Fatal(err)
 	}
 	c := &child{cmd: cmd, done: make(chan error, 1)}
@@ -46,7 +52,7 @@ func (f *Fleet) LaunchProcess(p Program, name string) *Node {
 	f.t.Helper()
 	n := f.node(name)
 	c, a := n.cfg, n.cfg.Agent
-	proc := f.run(name, p.Path, "--node", name, "--kubeconfig", p.Kubeconfig, "--store", c.Store, "--socket", c.Socket,
+	proc := f.run(name, p, "--node", name, "--kubeconfig", p.Kubeconfig, "--store", c.Store, "--socket", c.Socket,
 		"--journal", a.JournalDir, "--netns-dirs", strings.Join(c.NetnsDirs, ","), "--cni-results", strings.Join(c.ResultDirs, ","), "--listen", c.Listen, "--machine-id", a.Machine, "--idle", a.Idle.String(), "--fence", a.Fence.String(),
 		"--wait", a.Wait.String(), "--publish-every", a.PublishEvery.String(), "--sweep-every", a.SweepEvery.String(), "--keep-request", a.KeepRequest.String(), "--debug")
 	n.done, n.stop, n.kill = proc.done, proc.terminate, proc.kill
@@ -76,7 +82,7 @@ type Controller struct {
 func (f *Fleet) LaunchController(p Program, name string, args ...string) *Controller {
 	f.t.Helper()
 	c := &Controller{fleet: f, name: name}
-	c.proc = f.run(name, p.Path, append([]string{"--kubeconfig", p.Kubeconfig, "--health", "", "--metrics", "", "--debug"}, args...)...)
+	c.proc = f.run(name, p, append([]string{"--kubeconfig", p.Kubeconfig, "--health", "", "--metrics", "", "--debug"}, args...)...)
 	f.t.Cleanup(c.Kill)
 	return c
 }

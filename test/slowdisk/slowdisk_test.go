@@ -1,0 +1,90 @@
+package slowdisk
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// TestMain lets the test binary be the program that syncs.
+func TestMain(m *testing.M) {
+	if path := os.Getenv("SLOWDISK_TEST_FILE"); path != "" {
+		f, err := os.Create(path)
+		if err == nil {
+			err = f.Sync()
+		}
+		if err != nil {
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// syncing returns a program that syncs a file once.
+func syncing(t *testing.T) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), "SLOWDISK_TEST_FILE="+filepath.Join(t.TempDir(), "f"))
+	return cmd
+}
+
+func TestSyncTakesAsLongAsItIsTold(t *testing.T) {
+	const delay = 300 * time.Millisecond
+	var d Disk
+	d.Slow(delay)
+	cmd, began := syncing(t), time.Now()
+	if err := d.Start(cmd); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(began); took < delay || d.Syncs() != 1 {
+		t.Errorf("%d syncs, over after %v; want one, and %v", d.Syncs(), took, delay)
+	}
+}
+
+func TestSyncEndsWhenTheDiskIsFastAgain(t *testing.T) {
+	var d Disk
+	d.Slow(time.Hour)
+	cmd := syncing(t)
+	if err := d.Start(cmd); err != nil {
+		t.Fatal(err)
+	}
+	for d.Syncs() == 0 {
+		time.Sleep(time.Millisecond) // until the program hangs in its sync
+	}
+	d.Slow(0)
+	if err := cmd.Wait(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestOtherSyncsOfThisProcessAreAsFastAsEver(t *testing.T) {
+	var d Disk
+	d.Slow(time.Hour)
+	cmd := syncing(t)
+	if err := d.Start(cmd); err != nil {
+		t.Fatal(err)
+	}
+	for d.Syncs() == 0 {
+		time.Sleep(time.Millisecond) // until the program hangs in its sync
+	}
+	f, err := os.Create(filepath.Join(t.TempDir(), "ours"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Sync(); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // it was killed
+	if d.Syncs() != 1 {
+		t.Errorf("%d syncs were asked for; want that of the program alone", d.Syncs())
+	}
+}
