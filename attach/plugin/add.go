@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/containernetworking/cni/pkg/skel"
 	"github.com/containernetworking/cni/pkg/types"
 
 	"github.com/tenure-ipam/tenure/attach/cniresult"
@@ -24,12 +23,9 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/pause"
 )
 
-func (c *call) add(ctx context.Context, args *skel.CmdArgs) error {
+func (c *call) add(ctx context.Context, args *cnicall.Args) error {
 	conf, r, err := c.begin(args)
 	if err != nil {
-		return err
-	}
-	if err := cnicall.CheckNetns(args); err != nil {
 		return err
 	}
 	cniArgs, pod, err := readArgs(args.Args)

@@ -16,9 +16,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/containernetworking/cni/pkg/skel"
 	"github.com/containernetworking/cni/pkg/types"
-	"github.com/containernetworking/cni/pkg/version"
 
 	"github.com/tenure-ipam/tenure/attach/delegate"
 	"github.com/tenure-ipam/tenure/attach/journal"
@@ -57,15 +55,15 @@ type Plugin struct {
 // standard error of delegates go to Stderr.
 func (p Plugin) Run(ctx context.Context) int {
 	c := &call{Plugin: p}
-	verb := func(serve func(context.Context, *skel.CmdArgs) error) func(*skel.CmdArgs) error {
-		return func(args *skel.CmdArgs) error {
-			c.version = cnicall.VersionOf(args.StdinData)
+	verb := func(serve func(context.Context, *cnicall.Args) error) func(*cnicall.Args) error {
+		return func(args *cnicall.Args) error {
+			c.version = args.Version
 			return oneError(serve(ctx, args))
 		}
 	}
-	e := skel.PluginMainFuncsWithError(skel.CNIFuncs{
+	e := cnicall.Main(os.Getenv, cnicall.Streams{In: os.Stdin, Out: p.Stdout, Err: p.Stderr}, cnicall.Funcs{
 		Add: verb(c.add), Del: verb(c.del), Check: verb(c.check), Status: verb(c.status), GC: verb(c.gc),
-	}, version.All, p.About)
+	}, p.About)
 	code := 0
 	if e != nil {
 		code = 1
@@ -93,7 +91,7 @@ type call struct {
 
 // begin reads the configuration, as far as verbs other than ADD need it: a fault
 // in it must not keep a DEL from its journal.
-func (c *call) begin(args *skel.CmdArgs) (*plan.Config, *delegate.Runner, error) {
+func (c *call) begin(args *cnicall.Args) (*plan.Config, *delegate.Runner, error) {
 	conf, err := plan.ParseConfig(args.StdinData)
 	if err != nil {
 		err = &types.Error{Code: types.ErrInvalidNetworkConfig, Msg: strings.ReplaceAll(err.Error(), "\n", " | ")}
@@ -124,7 +122,7 @@ func bootID() string {
 	return strings.TrimSpace(string(text))
 }
 
-func keyOf(conf *plan.Config, args *skel.CmdArgs) journal.Key {
+func keyOf(conf *plan.Config, args *cnicall.Args) journal.Key {
 	return journal.Key{ContainerID: args.ContainerID, Network: conf.Name, IfName: args.IfName}
 }
 
@@ -154,7 +152,7 @@ func (c *call) release(r *delegate.Runner) {
 	}
 }
 
-func (c *call) del(ctx context.Context, args *skel.CmdArgs) error {
+func (c *call) del(ctx context.Context, args *cnicall.Args) error {
 	conf, r, err := c.begin(args)
 	if err != nil && conf.Name == "" {
 		return err
@@ -173,7 +171,7 @@ func (c *call) del(ctx context.Context, args *skel.CmdArgs) error {
 	return nil
 }
 
-func (c *call) check(ctx context.Context, args *skel.CmdArgs) error {
+func (c *call) check(ctx context.Context, args *cnicall.Args) error {
 	conf, r, err := c.begin(args)
 	if err != nil {
 		return err
@@ -188,7 +186,7 @@ func (c *call) check(ctx context.Context, args *skel.CmdArgs) error {
 // status answers for the default network alone: what is wrong with another one must
 // not make a node unready. Nor does it ask the agent, which is away for moments
 // while it is upgraded.
-func (c *call) status(ctx context.Context, args *skel.CmdArgs) error {
+func (c *call) status(ctx context.Context, args *cnicall.Args) error {
 	conf, r, err := c.begin(args)
 	if err != nil {
 		return types.NewError(types.ErrPluginNotAvailable, err.Error(), "")
@@ -207,7 +205,7 @@ func (c *call) status(ctx context.Context, args *skel.CmdArgs) error {
 }
 
 // gc is for what no DEL came for, on the node as this configuration knows it.
-func (c *call) gc(ctx context.Context, args *skel.CmdArgs) error {
+func (c *call) gc(ctx context.Context, args *cnicall.Args) error {
 	conf, r, err := c.begin(args)
 	if err != nil {
 		return err

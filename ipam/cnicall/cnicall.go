@@ -5,42 +5,30 @@ package cnicall
 import (
 	"encoding/json"
 	"io"
+	"strings"
 
-	"github.com/containernetworking/cni/pkg/ns"
-	"github.com/containernetworking/cni/pkg/skel"
 	"github.com/containernetworking/cni/pkg/types"
 	"github.com/containernetworking/cni/pkg/version"
+
+	"github.com/tenure-ipam/tenure/ipam/netns"
 )
 
-// CheckNetns reports, before anything is done, what the library reports after an
-// ADD: that CNI_NETNS is the network namespace that the plugin runs in. Its error
-// is nil, untyped, for nil.
-func CheckNetns(args *skel.CmdArgs) error {
-	if same, e := ns.CheckNetNS(args.Netns); e == nil && same && !overridden(args) {
+// checkNetns reports that CNI_NETNS is the network namespace that the plugin runs in,
+// which is that of its every thread. A path where there is no namespace is none of its
+// business.
+func checkNetns(args *Args) *types.Error {
+	theirs := netns.ID(args.Netns)
+	if theirs == "" || args.NetnsOverride == "1" || strings.EqualFold(args.NetnsOverride, "true") {
+		return nil
+	}
+	switch netns.ID("/proc/self/ns/net") {
+	case "":
+		return types.NewError(types.ErrInvalidNetNS, "get plugin's netns failed", "/proc/self/ns/net cannot be looked at")
+	case theirs:
 		return types.NewError(types.ErrInvalidNetNS, "CNI_NETNS is the network namespace that the plugin runs in",
 			"set CNI_NETNS_OVERRIDE=1 if that is meant")
 	}
 	return nil
-}
-
-// overridden reports whether the caller says that plugin and container may share
-// their network namespace, as the library reads it.
-func overridden(args *skel.CmdArgs) bool {
-	switch args.NetnsOverride {
-	case "1", "true", "TRUE", "True":
-		return true
-	default:
-		return false
-	}
-}
-
-// VersionOf returns the CNI version of a configuration, or "".
-func VersionOf(stdin []byte) string {
-	v, err := (&version.ConfigDecoder{}).Decode(stdin)
-	if err != nil {
-		return ""
-	}
-	return v
 }
 
 // PrintError prints e as the CNI specification has it, with the configuration's

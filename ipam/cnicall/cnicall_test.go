@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/containernetworking/cni/pkg/skel"
 	"github.com/containernetworking/cni/pkg/types"
 )
 
@@ -22,27 +21,21 @@ func TestC16ErrorHasCNIVersion(t *testing.T) {
 	}
 }
 
-func TestVersionOf(t *testing.T) {
-	for stdin, want := range map[string]string{`{"cniVersion":"0.4.0"}`: "0.4.0", `{}`: "0.1.0", `{`: ""} {
-		if got := VersionOf([]byte(stdin)); got != want {
-			t.Errorf("VersionOf(%s) = %q; want %q", stdin, got, want)
-		}
-	}
-}
-
 func TestC17OwnNetworkNamespaceIsRefused(t *testing.T) {
 	const own = "/proc/self/ns/net"
 	for _, tt := range []struct {
-		args    skel.CmdArgs
+		args    Args
 		refused bool
 	}{
-		{skel.CmdArgs{Netns: own}, true},
-		{skel.CmdArgs{Netns: own, NetnsOverride: "1"}, false},
-		{skel.CmdArgs{Netns: own, NetnsOverride: "True"}, false},
-		{skel.CmdArgs{Netns: own, NetnsOverride: "no"}, true},
-		{skel.CmdArgs{Netns: "/none"}, false},
+		{Args{Netns: own}, true},
+		{Args{Netns: own, NetnsOverride: "1"}, false},
+		{Args{Netns: own, NetnsOverride: "True"}, false},
+		{Args{Netns: own, NetnsOverride: "no"}, true},
+		{Args{Netns: "/proc/self/ns/mnt"}, false},
+		{Args{}, false},
+		{Args{Netns: "/none"}, false},
 	} {
-		if err := CheckNetns(&tt.args); (err != nil) != tt.refused {
+		if err := checkNetns(&tt.args); (err != nil) != tt.refused {
 			t.Errorf("%+v: %v; want it refused: %v", tt.args, err, tt.refused)
 		}
 	}

@@ -12,9 +12,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/containernetworking/cni/pkg/skel"
 	"github.com/containernetworking/cni/pkg/types"
-	"github.com/containernetworking/cni/pkg/version"
 
 	"github.com/tenure-ipam/tenure/ipam/cnicall"
 	"github.com/tenure-ipam/tenure/ipam/journal"
@@ -41,18 +39,16 @@ type Plugin struct {
 // Run serves the one call that the environment describes, and returns the exit
 // status. Results and errors go to Stdout, warnings to Stderr.
 func (p Plugin) Run(ctx context.Context) int {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
 	c := &call{Plugin: p}
-	verb := func(serve func(context.Context, *skel.CmdArgs) error) func(*skel.CmdArgs) error {
-		return func(args *skel.CmdArgs) error {
-			c.version = cnicall.VersionOf(args.StdinData)
+	verb := func(serve func(context.Context, *cnicall.Args) error) func(*cnicall.Args) error {
+		return func(args *cnicall.Args) error {
+			c.version = args.Version
 			return serve(ctx, args)
 		}
 	}
-	e := skel.PluginMainFuncsWithError(skel.CNIFuncs{
+	e := cnicall.Main(os.Getenv, cnicall.Streams{In: os.Stdin, Out: p.Stdout, Err: p.Stderr}, cnicall.Funcs{
 		Add: verb(c.add), Del: verb(c.del), Check: verb(c.check), Status: verb(c.status), GC: verb(c.gc),
-	}, version.All, p.About)
+	}, p.About)
 	if e == nil {
 		return 0
 	}
@@ -68,14 +64,10 @@ type call struct {
 	version string // the configuration's, once it is known
 }
 
-func (c *call) add(ctx context.Context, args *skel.CmdArgs) error {
+func (c *call) add(ctx context.Context, args *cnicall.Args) error {
 	conf, err := poolspec.ParseConfig(args.StdinData, args.Args)
 	if err != nil {
 		return cniError(err)
-	}
-	// skel checks the same afterwards, when the address is taken and printed.
-	if err := cnicall.CheckNetns(args); err != nil {
-		return err
 	}
 	dns, replace, err := resolvConf(conf)
 	if err != nil {
@@ -112,7 +104,7 @@ func resolvConf(conf *poolspec.Config) (dns poolspec.DNS, ok bool, err error) {
 // it out; it has said so in its log. Where not even the journal can be written,
 // the agent's own collection of garbage frees the addresses, since a DEL that
 // fails would keep the pod, and with it the node, from going on.
-func (c *call) del(ctx context.Context, args *skel.CmdArgs) error {
+func (c *call) del(ctx context.Context, args *cnicall.Args) error {
 	conf, err := poolspec.ParseRelease(args.StdinData)
 	if err != nil {
 		return cniError(err)
@@ -131,7 +123,7 @@ func (c *call) del(ctx context.Context, args *skel.CmdArgs) error {
 	return nil
 }
 
-func (c *call) check(ctx context.Context, args *skel.CmdArgs) error {
+func (c *call) check(ctx context.Context, args *cnicall.Args) error {
 	conf, err := poolspec.ParseConfig(args.StdinData, args.Args)
 	if err == nil && conf.PrevResult == nil {
 		err = &wire.Error{Code: wire.CodeInvalidConfig, Msg: "prevResult is missing: CHECK compares with the result of ADD"}
@@ -142,7 +134,7 @@ func (c *call) check(ctx context.Context, args *skel.CmdArgs) error {
 	return cniError(err)
 }
 
-func (c *call) status(ctx context.Context, args *skel.CmdArgs) error {
+func (c *call) status(ctx context.Context, args *cnicall.Args) error {
 	conf, err := poolspec.ParseConfig(args.StdinData, "")
 	if err == nil {
 		_, err = c.ask(ctx, wire.Status, args, conf)
@@ -153,7 +145,7 @@ func (c *call) status(ctx context.Context, args *skel.CmdArgs) error {
 	return cniError(err)
 }
 
-func (c *call) gc(ctx context.Context, args *skel.CmdArgs) error {
+func (c *call) gc(ctx context.Context, args *cnicall.Args) error {
 	conf, err := poolspec.ParseRelease(args.StdinData)
 	if err == nil && !conf.HasValidAttachments {
 		err = &wire.Error{Code: wire.CodeInvalidConfig,
@@ -167,17 +159,19 @@ func (c *call) gc(ctx context.Context, args *skel.CmdArgs) error {
 
 // ask has the call served, by the agent or in local mode here. An error that was
 // answered is a *wire.Error; others mean that there is no answer.
-func (c *call) ask(ctx context.Context, verb wire.Verb, args *skel.CmdArgs, conf *poolspec.Config) (wire.Response, error) {
+func (c *call) ask(ctx context.Context, verb wire.Verb, args *cnicall.Args, conf *poolspec.Config) (wire.Response, error) {
 	req := wire.Request{
 		Verb: verb, ContainerID: args.ContainerID, Netns: args.Netns, NetnsID: netns.ID(args.Netns),
 		IfName: args.IfName, Args: args.Args, Config: args.StdinData,
 	}
 	var resp wire.Response
 	if conf.Mode == poolspec.ModeLocal {
+		ctx, cancel := context.WithTimeout(ctx, patience)
+		defer cancel()
 		resp = local.Serve(ctx, req, c.Now())
 	} else {
 		var err error
-		if resp, err = wire.Call(ctx, conf.Socket, req); err != nil {
+		if resp, err = wire.Once(ctx, patience, conf.Socket, req); err != nil {
 			return resp, err
 		}
 	}

@@ -7,10 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"syscall"
 	"time"
-
-	"github.com/tenure-ipam/tenure/ipam/pause"
 )
 
 // Outcomes of a call that a caller is expected to tell apart.
@@ -26,10 +23,22 @@ var (
 
 // A Conn is a client's connection to the agent. It serves one call at a time.
 type Conn struct {
-	nc     net.Conn
+	line   line
 	r      *bufio.Reader
 	socket string
 }
+
+// A line is what a [Conn] talks over.
+type line interface {
+	io.ReadWriteCloser
+	// hangUp hangs up, from any goroutine: it ends a read or a write that is under way.
+	hangUp()
+}
+
+// netLine is a line of package net, on which a goroutine waits.
+type netLine struct{ net.Conn }
+
+func (l netLine) hangUp() { l.Close() }
 
 // Dial connects to the agent's socket. Its error wraps [ErrNoAgent] where
 // nobody listens there.
@@ -37,24 +46,17 @@ func Dial(ctx context.Context, socket string) (*Conn, error) {
 	var d net.Dialer
 	for {
 		nc, err := d.DialContext(ctx, "unix", socket)
-		switch {
-		case err == nil:
-			return &Conn{nc: nc, r: bufio.NewReader(nc), socket: socket}, nil
-		case errors.Is(err, syscall.EAGAIN):
-			// The queue of the socket is full: the agent is busy, not gone.
-			if !pause.For(ctx, 5*time.Millisecond) {
-				return nil, fmt.Errorf("%s: %w: its queue is full: %w", socket, ErrNoAgent, context.Cause(ctx))
-			}
-		case errors.Is(err, syscall.ENOENT), errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.ENOTDIR):
-			return nil, fmt.Errorf("%s: %w", socket, ErrNoAgent)
-		default:
-			return nil, fmt.Errorf("%s: %w: %w", socket, ErrNoAgent, err)
+		if err == nil {
+			return &Conn{line: netLine{nc}, r: bufio.NewReader(nc), socket: socket}, nil
+		}
+		if err = noAgent(ctx, socket, err); err != nil {
+			return nil, err
 		}
 	}
 }
 
 // Close hangs up. A request that is being served learns of it.
-func (c *Conn) Close() error { return c.nc.Close() }
+func (c *Conn) Close() error { return c.line.Close() }
 
 // Call sends req and waits for its answer until ctx ends. An error means that
 // there is no answer, and wraps [ErrNoAnswer] where the request may have been
@@ -71,11 +73,11 @@ func (c *Conn) Call(ctx context.Context, req Request) (Response, error) {
 	}
 	// Hanging up is the one way to wake a read that is under way, and it is
 	// what tells the agent that nobody waits any longer.
-	stop := context.AfterFunc(ctx, func() { c.nc.Close() })
+	stop := context.AfterFunc(ctx, c.line.hangUp)
 	defer stop()
 
 	var resp Response
-	if _, err = c.nc.Write(frame); err == nil {
+	if _, err = c.line.Write(frame); err == nil {
 		err = readFrame(c.r, &resp)
 	}
 	if err != nil {

@@ -93,7 +93,7 @@ func freed(t *testing.T, n *fleet.Node, all []fleet.Interface) {
 
 // goroutines returns how many goroutines the agent has.
 func goroutines() (int, error) {
-	resp, err := http.Get("http://" + metricsAt + "/metrics") //nolint:noctx // it ends with the test
+	resp, err := http.Get("http://" + metricsAt + "/metrics")
 	if err != nil {
 		return 0, err
 	}

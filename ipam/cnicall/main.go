@@ -1,0 +1,263 @@
+package cnicall
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/containernetworking/cni/pkg/types"
+	"github.com/containernetworking/cni/pkg/version"
+
+	"github.com/tenure-ipam/tenure/ipam/plainjson"
+)
+
+// Args is what a plugin is called with: CNI's variables and its standard input.
+type Args struct {
+	ContainerID, Netns, IfName, Args, Path, NetnsOverride string
+	StdinData                                             []byte
+	// Version is the CNI version of StdinData.
+	Version string
+}
+
+// Funcs serve the verbs.
+type Funcs struct {
+	Add, Del, Check, Status, GC func(*Args) error
+}
+
+// Streams are a plugin's standard input and outputs.
+type Streams struct {
+	In       io.Reader
+	Out, Err io.Writer
+}
+
+// Main serves the one call that getenv and s.In describe, as PluginMainFuncsWithError of
+// the CNI library's package skel does: it answers VERSION itself, and about to people;
+// it checks what the library checks, in its order and its words; and it returns what
+// the runtime is to be told, nil for success. An ADD into the plugin's own network
+// namespace is refused before it is served, not afterwards.
+//
+// The library compiles regular expressions before main, has encoding/json learn three
+// types, and locks a thread to look at its network namespace, for which the runtime of
+// Go starts another thread.
+func Main(getenv func(string) string, s Streams, f Funcs, about string) *types.Error {
+	verb := getenv("CNI_COMMAND")
+	args, e := readArgs(getenv, s.In, verb)
+	if e != nil {
+		if verb == "" && e.Code == types.ErrInvalidEnvironmentVariables && about != "" {
+			fmt.Fprintln(s.Err, about)
+			fmt.Fprintf(s.Err, "CNI protocol versions supported: %s\n", strings.Join(version.All.SupportedVersions(), ", "))
+			return nil
+		}
+		return e
+	}
+	switch verb {
+	case "ADD":
+		return serve(args, func(args *Args) error {
+			if e := checkNetns(args); e != nil {
+				return e
+			}
+			return f.Add(args)
+		})
+	case "DEL":
+		if e := serve(args, f.Del); e != nil {
+			return e
+		}
+		return checkNetns(args)
+	case "CHECK":
+		return serveSince("0.4.0", verb, args, f.Check)
+	case "GC":
+		return serveSince("1.1.0", verb, args, f.GC)
+	case "STATUS":
+		return serveSince("1.1.0", verb, args, f.Status)
+	case "VERSION":
+		if err := version.All.Encode(s.Out); err != nil {
+			return types.NewError(types.ErrIOFailure, err.Error(), "")
+		}
+		return nil
+	default:
+		return types.NewError(types.ErrInvalidEnvironmentVariables, fmt.Sprintf("unknown CNI_COMMAND: %v", verb), "")
+	}
+}
+
+// readArgs reads what a call of verb brings, and checks it.
+func readArgs(getenv func(string) string, in io.Reader, verb string) (*Args, *types.Error) {
+	args := new(Args)
+	ofPod := verb == "ADD" || verb == "CHECK" || verb == "DEL"
+	ofAny := ofPod || verb == "GC" || verb == "STATUS"
+	var missing []string
+	for _, v := range [...]struct {
+		name     string
+		value    *string
+		required bool
+		check    func(string) *types.Error // of a required one
+	}{
+		{"CNI_COMMAND", &verb, true, nil},
+		{"CNI_CONTAINERID", &args.ContainerID, ofPod, checkContainerID},
+		{"CNI_NETNS", &args.Netns, ofPod && verb != "DEL", nil},
+		{"CNI_IFNAME", &args.IfName, ofPod, checkInterface},
+		{"CNI_ARGS", &args.Args, false, nil},
+		{"CNI_PATH", &args.Path, ofAny, nil},
+		{"CNI_NETNS_OVERRIDE", &args.NetnsOverride, false, nil},
+	} {
+		*v.value = getenv(v.name)
+		switch {
+		case *v.value == "" && v.required:
+			missing = append(missing, v.name)
+		case *v.value != "" && v.required && v.check != nil:
+			if e := v.check(*v.value); e != nil {
+				return nil, e
+			}
+		}
+	}
+	if len(missing) > 0 {
+		return nil, types.NewError(types.ErrInvalidEnvironmentVariables, "required env variables ["+strings.Join(missing, ",")+"] missing", "")
+	}
+	if verb == "VERSION" {
+		return args, nil
+	}
+	var err error
+	if args.StdinData, err = io.ReadAll(in); err != nil {
+		return nil, types.NewError(types.ErrIOFailure, fmt.Sprintf("error reading from stdin: %v", err), "")
+	}
+	return args, checkName(args.StdinData)
+}
+
+// serve has f serve a call whose configuration is of a version that is supported.
+func serve(args *Args, f func(*Args) error) *types.Error {
+	if e := args.readVersion(); e != nil {
+		return e
+	}
+	supported := version.All.SupportedVersions()
+	if !slices.Contains(supported, args.Version) {
+		return types.NewError(types.ErrIncompatibleCNIVersion, "incompatible CNI versions", (&version.ErrorIncompatible{Config: args.Version, Supported: supported}).Details())
+	}
+	err := f(args)
+	if err == nil {
+		return nil
+	}
+	if e, ok := errors.AsType[*types.Error](err); ok {
+		return e
+	}
+	return types.NewError(types.ErrInternal, err.Error(), "")
+}
+
+// serveSince is serve for a verb that there is since a version of CNI.
+func serveSince(since, verb string, args *Args, f func(*Args) error) *types.Error {
+	if e := args.readVersion(); e != nil {
+		return e
+	}
+	known, err := version.GreaterThanOrEqualTo(args.Version, since)
+	if err != nil {
+		return types.NewError(types.ErrDecodingFailure, err.Error(), "")
+	}
+	if !known {
+		return types.NewError(types.ErrIncompatibleCNIVersion, "config version does not allow "+verb, "")
+	}
+	newer, err := version.GreaterThan(args.Version, version.Current())
+	if err != nil {
+		return types.NewError(types.ErrDecodingFailure, err.Error(), "")
+	}
+	if newer {
+		return types.NewError(types.ErrIncompatibleCNIVersion, "plugin version does not allow "+verb, "")
+	}
+	return serve(args, f)
+}
+
+// readVersion reads the version of args' configuration.
+func (args *Args) readVersion() *types.Error {
+	if v, ok := member(args.StdinData, "cniVersion"); ok {
+		if args.Version = v; v == "" {
+			args.Version = "0.1.0"
+		}
+		return nil
+	}
+	var err error
+	if args.Version, err = (&version.ConfigDecoder{}).Decode(args.StdinData); err != nil {
+		return types.NewError(types.ErrDecodingFailure, err.Error(), "")
+	}
+	return nil
+}
+
+// checkName reports a configuration without a name of a network.
+func checkName(text []byte) *types.Error {
+	name, ok := member(text, "name")
+	if !ok {
+		var conf struct {
+			Name string `json:"name"`
+		}
+		if err := json.Unmarshal(text, &conf); err != nil {
+			return types.NewError(types.ErrDecodingFailure, fmt.Sprintf("error unmarshall network config: %v", err), "")
+		}
+		name = conf.Name
+	}
+	switch {
+	case name == "":
+		return types.NewError(types.ErrInvalidNetworkConfig, "missing network name", "")
+	case !isName(name):
+		return types.NewError(types.ErrInvalidNetworkConfig, "invalid characters found in network name", name)
+	}
+	return nil
+}
+
+// member returns the string under key of the object that text is, "" if there is none.
+// It leaves to encoding/json, with ok = false, what that sees otherwise: other kinds,
+// and keys that are there twice or in other letters.
+func member(text []byte, key string) (value string, ok bool) {
+	if !plainjson.Valid(text) {
+		return "", false
+	}
+	raw := plainjson.Trim(text)
+	if raw[0] != '{' {
+		return "", false
+	}
+	seen := 0
+	for k, v := range plainjson.Members(raw) {
+		if !strings.EqualFold(string(k), key) {
+			continue
+		}
+		if seen++; seen > 1 || v[0] != '"' || string(k) != key {
+			return "", false
+		}
+		value = plainjson.Text(v)
+	}
+	return value, true
+}
+
+func checkContainerID(id string) *types.Error {
+	if !isName(id) {
+		return types.NewError(types.ErrInvalidEnvironmentVariables, "invalid characters in containerID", id)
+	}
+	return nil
+}
+
+// isName reports whether s is what CNI takes for a container's ID or a network's name.
+func isName(s string) bool {
+	for i := range len(s) {
+		switch c := s[i]; {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9':
+		case i > 0 && (c == '_' || c == '.' || c == '-'):
+		default:
+			return false
+		}
+	}
+	return s != ""
+}
+
+// maxInterface is the greatest length of an interface's name in Linux.
+const maxInterface = 15
+
+func checkInterface(name string) *types.Error {
+	switch {
+	case len(name) > maxInterface:
+		return types.NewError(types.ErrInvalidEnvironmentVariables, "interface name is too long", fmt.Sprintf("interface name should be less than %d characters", maxInterface+1))
+	case name == "." || name == "..":
+		return types.NewError(types.ErrInvalidEnvironmentVariables, "interface name is . or ..", "")
+	case strings.ContainsFunc(name, func(r rune) bool { return r == '/' || r == ':' || unicode.IsSpace(r) }):
+		return types.NewError(types.ErrInvalidEnvironmentVariables, "interface name contains / or : or whitespace characters", "")
+	}
+	return nil
+}

@@ -1,0 +1,167 @@
+package wire
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func TestOnceCarriesWhatCallCarries(t *testing.T) {
+	sent := Request{Verb: Add, ContainerID: "c1", Netns: "/run/netns/x", IfName: "net1", Args: strings.Repeat("x", MaxFrame-1000)}
+	var got Request
+	r := serve(t, testLimits(), func(_ context.Context, req Request) Response {
+		got = req
+		return Fail(CodeTryAgainLater, "%s", strings.Repeat("y", MaxFrame-1000))
+	})
+	ctx := t.Context()
+	resp, err := Once(ctx, time.Minute, r.socket, sent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Args != sent.Args || got.ContainerID != sent.ContainerID || got.Version != Version || got.DeadlineMillis < 1 || got.DeadlineMillis > time.Minute.Milliseconds() {
+		t.Errorf("request: %.200q of container %s, deadline %d ms", got.Args, got.ContainerID, got.DeadlineMillis)
+	}
+	if resp.Error == nil || len(resp.Error.Msg) != MaxFrame-1000 || resp.Version != Version {
+		t.Errorf("answer: %.200v", resp.Error)
+	}
+	sent.Args += strings.Repeat("x", 1000)
+	if _, err := Once(ctx, time.Minute, r.socket, sent); !strings.Contains(err.Error(), "exceeds the limit") {
+		t.Errorf("a request that does not fit: %v", err)
+	}
+}
+
+func TestOnceWithoutAgent(t *testing.T) {
+	dir := t.TempDir()
+	dead, file := filepath.Join(dir, "dead"), filepath.Join(dir, "file")
+	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: dead})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln.SetUnlinkOnClose(false)
+	if err := errors.Join(ln.Close(), os.WriteFile(file, nil, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	for name, socket := range map[string]string{
+		"no such socket": filepath.Join(dir, "none"), "socket of a dead agent": dead, "a file": file, "below a file": filepath.Join(file, "s"),
+		"a path that is too long": filepath.Join(dir, strings.Repeat("x", 200)),
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := Once(t.Context(), time.Minute, socket, Request{Verb: Add}); !errors.Is(err, ErrNoAgent) || !strings.Contains(err.Error(), socket) {
+				t.Errorf("got %v; want ErrNoAgent with the path", err)
+			}
+		})
+	}
+}
+
+func TestOnceNoAnswerWhenTheAgentDies(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "s")
+	ln, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	go func() {
+		for {
+			nc, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			var req Request
+			_ = readFrame(nc, &req)
+			nc.Close()
+		}
+	}()
+	for _, req := range []Request{{Verb: Add}, {Verb: GC, Args: strings.Repeat("x", MaxFrame-1000)}} {
+		if _, err := Once(t.Context(), time.Minute, socket, req); !errors.Is(err, ErrNoAnswer) || errors.Is(err, ErrNoAgent) {
+			t.Errorf("got %v; want ErrNoAnswer", err)
+		}
+	}
+}
+
+func TestOnceHangsUp(t *testing.T) {
+	entered, cause := make(chan struct{}), make(chan error, 1)
+	r := serve(t, testLimits(), func(ctx context.Context, _ Request) Response {
+		close(entered)
+		<-ctx.Done()
+		cause <- context.Cause(ctx)
+		return Response{}
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	called := make(chan error, 1)
+	go func() {
+		_, err := Once(ctx, time.Minute, r.socket, Request{Verb: Add})
+		called <- err
+	}()
+	<-entered
+	cancel()
+	if err := <-cause; !errors.Is(err, ErrHungUp) {
+		t.Errorf("the handler's context ended with %v; want ErrHungUp", err)
+	}
+	if err := <-called; !errors.Is(err, ErrNoAnswer) || !errors.Is(err, context.Canceled) {
+		t.Errorf("the call ended with %v; want ErrNoAnswer and Canceled", err)
+	}
+}
+
+// TestOnceWaitsWhileTheQueueIsFull connects to a socket whose queue has room for one.
+func TestOnceWaitsWhileTheQueueIsFull(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "s")
+	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Close(fd)
+	if err := errors.Join(syscall.Bind(fd, &syscall.SockaddrUnix{Name: socket}), syscall.Listen(fd, 0)); err != nil {
+		t.Fatal(err)
+	}
+	first, err := connect(t.Context(), time.Now().Add(time.Minute), socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.Close()
+	if _, err := connect(t.Context(), time.Now().Add(50*time.Millisecond), socket); !errors.Is(err, ErrNoAgent) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("while the queue is full: %v; want ErrNoAgent at the deadline", err)
+	}
+	connected := make(chan error, 1)
+	go func() {
+		second, err := connect(context.Background(), time.Now().Add(time.Minute), socket)
+		if err == nil {
+			err = second.Close()
+		}
+		connected <- err
+	}()
+	accepted, _, err := syscall.Accept(fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Close(accepted)
+	if err := <-connected; err != nil {
+		t.Errorf("when the queue has room: %v", err)
+	}
+}
+
+// TestOnceIsPatient for as long as it is told.
+func TestOnceIsPatient(t *testing.T) {
+	entered, cause := make(chan struct{}), make(chan error, 1)
+	r := serve(t, testLimits(), func(ctx context.Context, _ Request) Response {
+		close(entered)
+		<-ctx.Done()
+		cause <- context.Cause(ctx)
+		return Response{}
+	})
+	const patience = 200 * time.Millisecond
+	began := time.Now()
+	_, err := Once(t.Context(), patience, r.socket, Request{Verb: Add})
+	if took := time.Since(began); !errors.Is(err, ErrNoAnswer) || !errors.Is(err, context.DeadlineExceeded) || took < patience {
+		t.Errorf("the call ended with %v after %v; want ErrNoAnswer after %v", err, took, patience)
+	}
+	<-entered
+	if err := <-cause; !errors.Is(err, ErrHungUp) && !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("the handler's context ended with %v; want that it does", err)
+	}
+}
