@@ -257,13 +257,14 @@ func (a *Agent) idleRights(rights []protocol.Right) []protocol.Right {
 			since = now
 		}
 		after := a.cfg.Idle
-		if r.Kind == protocol.RightLease && a.pressed(r.Pool) && !cededWhole(r) {
+		lost := r.Phase == protocol.Lost // it gives nothing, and is no reserve
+		if lost || r.Kind == protocol.RightLease && a.pressed(r.Pool) && !cededWhole(r) {
 			after = 0
 		}
 		if now.Since(since) < after {
 			continue
 		}
-		if r.Kind == protocol.RightLease {
+		if r.Kind == protocol.RightLease && !lost {
 			// Not the block's size: at the edges of a pool, and where addresses are
 			// excluded or static-only, a block has fewer to give, or none.
 			f, free := allocator.FamilyOf(r.Block.Addr()), info[node.BlockKey{Pool: r.Pool, Block: r.Block}].Free
