@@ -70,6 +70,14 @@ func TestCleaner(t *testing.T) {
 			if !keepsOff(pod, agent.Spec.Template.Labels) {
 				t.Error("it may run on a node beside the agent")
 			}
+			later := (record{cleaner: cleaner}).later()
+			_, conf, _ := strings.Cut(tt.conf, "=")
+			if want := "rm -rf " + conf + " /opt/cni/bin/tenure /opt/cni/bin/tenure-attach /var/lib/tenure/agent /var/lib/tenure/journal /run/tenure/* /var/lib/cni/tenure-attach/*"; !strings.HasSuffix(later, want) {
+				t.Errorf("of nodes that were not cleaned it says %q; want %q at its end", later, want)
+			}
+			if strings.Contains(later, "No new pod starts") != tt.attaches {
+				t.Errorf("of nodes that were not cleaned it says %q; want it to speak of new pods only with tenure-attach", later)
+			}
 			if pod.ServiceAccountName != "" || *pod.AutomountServiceAccountToken {
 				t.Error("it has the agent's credentials")
 			}

@@ -109,6 +109,8 @@ type cluster struct {
 	context string // of the kubeconfig
 	out     io.Writer
 	timeout time.Duration
+	// notReady says since when nodes have been NotReady whenever they were looked at.
+	notReady map[string]time.Time
 }
 
 // connect makes the client for a context, the current one if it is empty, and says which
@@ -140,7 +142,7 @@ func connect(name string, out io.Writer) (*cluster, error) {
 		return nil, fmt.Errorf("reach the cluster: %w", err)
 	}
 	fmt.Fprintf(out, "context %s, API server %s\n", name, rc.Host)
-	return &cluster{Client: api, context: name, out: out}, nil
+	return &cluster{Client: api, context: name, out: out, notReady: map[string]time.Time{}}, nil
 }
 
 func (c *cluster) say(format string, args ...any) { fmt.Fprintf(c.out, format+"\n", args...) }

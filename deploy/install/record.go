@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -33,6 +34,26 @@ const (
 // attaches reports whether pods have networks by tenure-attach.
 func (r record) attaches() bool {
 	return r.cleaner != nil && r.cleaner.Annotations[attachesAnnotation] == "true"
+}
+
+// later says how nodes are cleaned that could not be, when nothing in the cluster knows
+// any more how.
+func (r record) later() string {
+	at := map[string]string{}
+	for _, arg := range r.cleaner.Spec.Template.Spec.InitContainers[0].Args {
+		if flag, path, ok := strings.Cut(arg, "="); ok {
+			at[flag] = path
+		}
+	}
+	// In the cleaner's order.
+	paths := []string{
+		at["--conf"], at["--bin"] + "/tenure", at["--bin"] + "/tenure-attach", at["--state"] + "/agent", at["--state"] + "/journal", at["--run"] + "/*", at["--attach-state"] + "/*",
+	}
+	text := "When such a node is back, install Tenure again as it was and uninstall it, or run there, when the agent has ended:\n    rm -rf " + strings.Join(paths, " ")
+	if r.attaches() {
+		text = "No new pod starts on them before they are clean, as the configuration of tenure-attach is there. " + text
+	}
+	return text
 }
 
 // recordObject names the ConfigMap that keeps the record.

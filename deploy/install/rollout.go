@@ -76,10 +76,9 @@ func (c *cluster) await(ctx context.Context, r rollout) (away []string, err erro
 				c.say("  %s", t)
 			}
 		}
-		if time.Since(better) > min(grace, c.timeout) {
-			if away, err := c.onlyAway(ctx, r); err != nil || len(away) > 0 {
-				return away, err
-			}
+		away, err := c.onlyAway(ctx, r)
+		if err != nil || len(away) > 0 && !slices.ContainsFunc(away, func(node string) bool { return !c.isGone(node) }) {
+			return away, err
 		}
 		if time.Since(better) > c.timeout {
 			if len(troubles) == 0 {
@@ -170,17 +169,39 @@ func (c *cluster) podsOf(ctx context.Context, name string) (pods []corev1.Pod, a
 	if err := c.List(ctx, &list, client.InNamespace(namespace), client.MatchingLabels{"app.kubernetes.io/name": name}); err != nil {
 		return nil, nil, fmt.Errorf("list the pods of %s: %w", name, err)
 	}
+	away, err = c.away(ctx)
+	return list.Items, away, err
+}
+
+// away returns the names of the nodes that are NotReady, and notes since when they are.
+func (c *cluster) away(ctx context.Context) (map[string]bool, error) {
 	var nodes corev1.NodeList
 	if err := c.List(ctx, &nodes); err != nil {
-		return nil, nil, fmt.Errorf("list the nodes: %w", err)
+		return nil, fmt.Errorf("list the nodes: %w", err)
 	}
-	away = map[string]bool{}
+	away := map[string]bool{}
 	for _, n := range nodes.Items {
 		away[n.Name] = !slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
 			return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
 		})
+		if _, known := c.notReady[n.Name]; !away[n.Name] {
+			delete(c.notReady, n.Name)
+		} else if !known {
+			c.notReady[n.Name] = time.Now()
+		}
 	}
-	return list.Items, away, nil
+	return away, nil
+}
+
+// grace is how long a node that is NotReady is waited for, once for all that is asked of
+// it.
+const grace = 45 * time.Second
+
+// isGone reports whether a node has been NotReady for so long that nothing more is
+// expected of it.
+func (c *cluster) isGone(node string) bool {
+	since, is := c.notReady[node]
+	return is && time.Since(since) > min(grace, c.timeout)
 }
 
 // pause waits for d, or until ctx ends.

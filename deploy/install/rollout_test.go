@@ -3,6 +3,7 @@ package main
 import (
 	"slices"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -50,5 +51,22 @@ func TestMissing(t *testing.T) {
 				t.Errorf("missing on %q; want %q", got, tt.want)
 			}
 		})
+	}
+}
+
+// TestIsGone: a node is waited for once, and not longer than whatever else is.
+func TestIsGone(t *testing.T) {
+	c := cluster{timeout: time.Minute, notReady: map[string]time.Time{"late": time.Now().Add(-30 * time.Second), "gone": time.Now().Add(-grace - time.Second)}}
+	for _, tt := range []struct {
+		node    string
+		timeout time.Duration
+		want    bool
+	}{
+		{"ready", time.Minute, false}, {"late", time.Minute, false}, {"gone", time.Minute, true}, {"late", 20 * time.Second, true},
+	} {
+		c.timeout = tt.timeout
+		if got := c.isGone(tt.node); got != tt.want {
+			t.Errorf("node %s, timeout %v: gone is %t; want %t", tt.node, tt.timeout, got, tt.want)
+		}
 	}
 }

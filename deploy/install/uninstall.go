@@ -34,6 +34,9 @@ func (c *cluster) uninstall(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
+	if _, err := c.away(ctx); err != nil { // the time of nodes that do not answer begins
+		return err
+	}
 	there := true
 	if r.cleaner == nil {
 		if there, err = c.installed(ctx); err != nil {
@@ -80,8 +83,10 @@ func (c *cluster) uninstall(ctx context.Context, o options) error {
 	switch {
 	case !there:
 		c.say("Tenure is not installed here")
+	case r.cleaner == nil:
+		c.say("Tenure is removed from the cluster, and not from the nodes")
 	case !r.cleaned:
-		c.say("Tenure is removed from the cluster, and not from the nodes, or not from those named above")
+		c.say("Tenure is removed from the cluster, and not from the nodes named above. %s", r.later())
 	default:
 		c.say("Tenure is removed. NetworkAttachmentDefinitions and IPAMClaims, and what defines them, are as they were")
 	}
@@ -145,16 +150,17 @@ func abridged(lines []string) []string {
 }
 
 // deletePools deletes the pools that there are, and waits until they are gone: until the
-// controller, if there is one, has seen their leases given back. Others that are made
-// meanwhile it leaves: the controller makes an implicit pool again, as long as a
-// definition describes it.
+// controller, if there is one that is not ending, has seen their leases given back. Others
+// that are made meanwhile it leaves: the controller makes an implicit pool again, as long
+// as a definition describes it.
 func (c *cluster) deletePools(ctx context.Context) error {
-	err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: controllerName}, &appsv1.Deployment{})
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	if err != nil {
+	var controller appsv1.Deployment
+	err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: controllerName}, &controller)
+	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("ask for the controller: %w", err)
+	}
+	if err != nil || controller.DeletionTimestamp != nil {
+		return nil
 	}
 	pools, err := c.pools(ctx)
 	if err != nil {
@@ -263,10 +269,6 @@ func (c *cluster) pools(ctx context.Context) ([]v1alpha1.IPPool, error) {
 	return pools.Items, nil
 }
 
-// grace is how long a node may take to end a pod, before one that is NotReady does not
-// count any more where that is forced.
-const grace = 45 * time.Second
-
 // deleteProgram deletes a program, and waits until its pods are gone: an agent that still
 // runs has its store open. By force, those of nodes that do not answer are forgotten.
 func (c *cluster) deleteProgram(ctx context.Context, o client.Object, force bool) error {
@@ -287,7 +289,7 @@ func (c *cluster) deleteProgram(ctx context.Context, o client.Object, force bool
 		if err != nil {
 			return fmt.Errorf("look at %s: %w", name, err)
 		}
-		if force && time.Since(began) > grace {
+		if force {
 			if err := c.forgetPods(ctx, name); err != nil {
 				return err
 			}
@@ -302,16 +304,16 @@ func (c *cluster) deleteProgram(ctx context.Context, o client.Object, force bool
 	}
 }
 
-// forgetPods deletes the pods of a program on nodes that are NotReady, without waiting for
+// forgetPods deletes the pods of a program on nodes that are gone, without waiting for
 // their kubelets.
 func (c *cluster) forgetPods(ctx context.Context, name string) error {
-	pods, away, err := c.podsOf(ctx, name)
+	pods, _, err := c.podsOf(ctx, name)
 	if err != nil {
 		return err
 	}
 	for i := range pods {
 		p := &pods[i]
-		if !away[p.Spec.NodeName] {
+		if !c.isGone(p.Spec.NodeName) {
 			continue
 		}
 		c.say("node %s is NotReady: its pod %s is forgotten, and may still run there", p.Spec.NodeName, p.Name)
