@@ -1,84 +1,15 @@
 package resolve_test
 
 import (
-	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/tenure-ipam/tenure/test/cninet"
 	"github.com/tenure-ipam/tenure/test/fleet"
-	"github.com/tenure-ipam/tenure/test/programs"
 )
-
-// delegate is a CNI plugin that attaches nothing and says that it has.
-const delegate = `#!/bin/sh
-cat >/dev/null
-[ "$CNI_COMMAND" = ADD ] || exit 0
-echo '{"cniVersion":"1.0.0","interfaces":[{"name":"veth0"},{"name":"'$CNI_IFNAME'","mac":"02:00:00:00:00:01","sandbox":"'$CNI_NETNS'"}],"ips":[{"interface":1,"address":"192.0.2.7/24"}],"dns":{"domain":"example.org"}}'
-`
-
-// A containerRuntime runs tenure-attach as a container runtime does, beside a node's agent.
-type containerRuntime struct {
-	t         *testing.T
-	path, dir string
-	socket    string
-	netns     cninet.NS
-	further   map[string]any // keys of the configuration
-}
-
-func newRuntime(t *testing.T, n *fleet.Node, further map[string]any) *containerRuntime {
-	t.Helper()
-	dir := t.TempDir()
-	path, err := programs.Build(t.Context(), dir, "tenure-attach")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "delegate"), []byte(delegate), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	ns, err := cninet.Make("resolve-" + n.Name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := ns.Delete(); err != nil {
-			t.Error(err)
-		}
-	})
-	return &containerRuntime{t: t, path: path, dir: dir, socket: n.Config().Socket, netns: ns, further: further}
-}
-
-// call makes one call for the sandbox of a pod, and returns what the plugin prints.
-func (r *containerRuntime) call(verb, container string, pod *corev1.Pod) (string, error) {
-	r.t.Helper()
-	conf := map[string]any{
-		"cniVersion": "1.0.0", "name": "tenure", "type": "tenure-attach", "socket": r.socket, "binDir": r.dir,
-		"stateDir": filepath.Join(r.dir, "state"), "confDir": filepath.Join(r.dir, "conf"),
-		"defaultNetwork": map[string]any{"cniVersion": "1.0.0", "name": "base", "type": "delegate"},
-	}
-	maps.Copy(conf, r.further)
-	stdin, err := json.Marshal(conf)
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), minute)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, r.path)
-	cmd.Env = append(os.Environ(), "CNI_COMMAND="+verb, "CNI_CONTAINERID="+container, "CNI_NETNS="+r.netns.Path(), "CNI_IFNAME=eth0", "CNI_PATH="+r.dir,
-		fmt.Sprintf("CNI_ARGS=IgnoreUnknown=1;K8S_POD_NAMESPACE=%s;K8S_POD_NAME=%s;K8S_POD_UID=%s", pod.Namespace, pod.Name, pod.UID))
-	cmd.Stdin = bytes.NewReader(stdin)
-	out, err := cmd.Output()
-	return string(out), err
-}
 
 // statusOf reads the status annotation of a pod, once it says something of a number of
 // networks.
@@ -108,8 +39,8 @@ func TestStatusOfAnAddN47N49N52N54N55N56N59N60N61(t *testing.T) {
 	define(t, ns, "lan", `{"cniVersion":"1.0.0","name":"lan","type":"delegate"}`, nil)
 	pod := newPod(t, ns, "p", "plugin", selecting("lan@lan0"))
 	n := node(t, "plugin")
-	r := newRuntime(t, n, nil)
-	out, err := r.call("ADD", "c1", pod)
+	r := fleet.NewRuntime(t, n)
+	out, err := r.Call("ADD", "c1", pod)
 	if err != nil || !strings.Contains(out, `"eth0"`) || strings.Contains(out, "lan0") {
 		t.Fatalf("ADD: %v\n%s", err, out)
 	}
@@ -125,7 +56,7 @@ func TestStatusOfAnAddN47N49N52N54N55N56N59N60N61(t *testing.T) {
 			}
 		}
 	}
-	if out, err := r.call("DEL", "c1", pod); err != nil {
+	if out, err := r.Call("DEL", "c1", pod); err != nil {
 		t.Errorf("DEL: %v\n%s", err, out)
 	}
 }
@@ -136,8 +67,8 @@ func TestInvalidAnnotationN20A1N66(t *testing.T) {
 	ns := newNamespace(t, nil)
 	pod := newPod(t, ns, "p", "invalid", selecting(`[{"name":"lan","ips":[]}]`))
 	n := node(t, "invalid")
-	r := newRuntime(t, n, nil)
-	if out, err := r.call("ADD", "c1", pod); err != nil {
+	r := fleet.NewRuntime(t, n)
+	if out, err := r.Call("ADD", "c1", pod); err != nil {
 		t.Fatalf("ADD: %v\n%s", err, out)
 	}
 	if list := statusOf(t, pod, 1); list[0]["default"] != true {
@@ -152,16 +83,16 @@ func TestNamespaceIsolationN77(t *testing.T) {
 	define(t, theirs, "lan", `{"cniVersion":"1.0.0","name":"lan","type":"delegate"}`, nil)
 	pod := newPod(t, mine, "p", "isolated", selecting(theirs+"/lan"))
 	n := node(t, "isolated")
-	r := newRuntime(t, n, nil)
-	out, err := r.call("ADD", "c1", pod)
+	r := fleet.NewRuntime(t, n)
+	out, err := r.Call("ADD", "c1", pod)
 	if err == nil || !strings.Contains(out, theirs+"/lan") || !strings.Contains(out, "isolated") {
 		t.Errorf("ADD: %v\n%s", err, out)
 	}
 	if got, err := annotations(pod); err != nil || got[statusKey] != "" {
 		t.Errorf("status %q, %v; want none", got[statusKey], err)
 	}
-	r.further = map[string]any{"globalNamespaces": []string{theirs}}
-	if out, err := r.call("ADD", "c2", pod); err != nil {
+	r.Further = map[string]any{"globalNamespaces": []string{theirs}}
+	if out, err := r.Call("ADD", "c2", pod); err != nil {
 		t.Errorf("as a global namespace: %v\n%s", err, out)
 	}
 	statusOf(t, pod, 2)
