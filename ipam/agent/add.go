@@ -231,8 +231,7 @@ func (a *Agent) leaseServes(tx *store.Tx, name string) (bool, error) {
 	if ok, _ := a.serving(); !ok || a.ceding.pending(name) {
 		return false, nil
 	}
-	r, ok, err := tx.Right(name)
-	return ok && r.Serves(a.term()), err
+	return tx.RightServes(name, a.term())
 }
 
 // holdClaim gives the attachment a claim's addresses.

@@ -168,3 +168,47 @@ func TestRecordOfAnotherPlace(t *testing.T) {
 		}
 	}
 }
+
+// TestRightServes reads a right once for a batch, and anew when one is written or a
+// write is undone.
+func TestRightServes(t *testing.T) {
+	s := newStore(t, Options{})
+	right := protocol.Right{Kind: protocol.RightLease, Name: "r", Phase: protocol.Held, Term: 3}
+	want := func(tx *Tx, name string, term int64, serves bool) {
+		t.Helper()
+		for range 2 {
+			if got, err := tx.RightServes(name, term); err != nil || got != serves {
+				t.Errorf("right %s serves in term %d: %v, %v; want %v", name, term, got, err, serves)
+			}
+		}
+	}
+	update(t, s, func(tx *Tx) error {
+		want(tx, "r", 3, false)
+		if err := tx.PutRight(right); err != nil {
+			return err
+		}
+		want(tx, "r", 3, true)
+		want(tx, "r", 2, false)
+		return nil
+	})
+	update(t, s, func(tx *Tx) error {
+		want(tx, "r", 3, true)
+		released := right
+		released.Phase = protocol.Releasing
+		if err := tx.PutRight(released); err != nil {
+			return err
+		}
+		want(tx, "r", 3, false)
+		tx.rollback()
+		want(tx, "r", 3, true)
+		if err := tx.DeleteRight("r"); err != nil {
+			return err
+		}
+		want(tx, "r", 3, false)
+		return nil
+	})
+	view(t, s, func(tx *Tx) error {
+		want(tx, "r", 3, false)
+		return nil
+	})
+}

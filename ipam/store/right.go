@@ -18,6 +18,25 @@ func (tx *Tx) Right(name string) (r protocol.Right, ok bool, err error) {
 	return r, err == nil, err
 }
 
+// RightServes reports whether there is a right of that name by which addresses may be
+// given in term, as [protocol.Right.Serves] has it. It reads a right once for all calls
+// that share a commit: every ADD out of a lease asks.
+func (tx *Tx) RightServes(name string, term int64) (bool, error) {
+	r, ok := tx.serving[name]
+	if !ok {
+		whole, _, err := tx.Right(name) // one that is not there serves nothing
+		if err != nil {
+			return false, err
+		}
+		if tx.serving == nil {
+			tx.serving = map[string]protocol.Right{}
+		}
+		r = protocol.Right{Phase: whole.Phase, Term: whole.Term}
+		tx.serving[name] = r
+	}
+	return r.Serves(term), nil
+}
+
 // PutRight records r under its name, in place of what is there.
 func (tx *Tx) PutRight(r protocol.Right) error {
 	if err := checkRight(r); err != nil {

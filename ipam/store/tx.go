@@ -34,6 +34,7 @@ type batch struct {
 
 	node, attachments, pods, uses, rights bucket
 	tables                                map[protocol.PoolName]*table
+	serving                               map[string]protocol.Right // what RightServes has read, until a right is written
 
 	st      state  // as it will be committed
 	writes  int    // how many there were, so that cursors know when to seek anew
@@ -224,6 +225,9 @@ func (tx *Tx) replace(in *bucket, key, record []byte) error {
 
 func (tx *Tx) set(in *bucket, key, record []byte) error {
 	tx.writes++
+	if in == &tx.rights {
+		clear(tx.serving)
+	}
 	if record == nil {
 		return in.b.Delete(key)
 	}
