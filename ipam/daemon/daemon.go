@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/pprof"
 	"os"
 	"path/filepath"
 	"time"
@@ -40,6 +41,9 @@ type Config struct {
 	// Listen is where health, readiness and metrics are served over HTTP; empty
 	// is nowhere.
 	Listen string
+
+	// Profiles serves profiles of this process there too, below /debug/pprof/.
+	Profiles bool
 
 	// SeatNamespace is the namespace of the seats.
 	SeatNamespace string
@@ -166,7 +170,7 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 		g.Go(func() error { return keeper.Run(ctx) })
 	}
 	if d.cfg.Listen != "" {
-		g.Go(func() error { return serveHTTP(ctx, d.cfg.Listen, a, collectors) })
+		g.Go(func() error { return serveHTTP(ctx, d.cfg, a, collectors) })
 	}
 	return g.Wait()
 }
@@ -232,7 +236,7 @@ func listen(ctx context.Context, socket string) (net.Listener, error) {
 }
 
 // serveHTTP serves health, readiness and metrics until ctx ends.
-func serveHTTP(ctx context.Context, addr string, a *agent.Agent, own []prometheus.Collector) error {
+func serveHTTP(ctx context.Context, cfg Config, a *agent.Agent, own []prometheus.Collector) error {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(own...)
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -248,7 +252,12 @@ func serveHTTP(ctx context.Context, addr string, a *agent.Agent, own []prometheu
 		}
 		fmt.Fprintln(w, "ok")
 	})
-	srv := &http.Server{Addr: addr, Handler: mux, ReadHeaderTimeout: 5 * time.Second}
+	if cfg.Profiles {
+		mux.HandleFunc("/debug/pprof/", pprof.Index)
+		mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+		mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	}
+	srv := &http.Server{Addr: cfg.Listen, Handler: mux, ReadHeaderTimeout: 5 * time.Second}
 	stop := context.AfterFunc(ctx, func() { _ = srv.Close() }) // Serve's error tells
 	defer stop()
 	if err := srv.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
