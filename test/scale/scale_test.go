@@ -117,6 +117,8 @@ func run(t *testing.T, n int, idle time.Duration) map[string]figure {
 	})
 	phase("all agents restart", func() string { c.launch(); return fmt.Sprintf("%d nodes with %d attachments each", n, addressesOfNode) })
 
+	t.Log(sizes(t, wide))
+
 	c.network(last, v1alpha1.Range{CIDR: "10.40.0.0/16", Start: "10.40.0.1", End: lastAddress(lastOfNode * n)})
 	all := c.pods(last, spread(n))
 	phase("a pool is filled to the last address", func() string { c.each(all, attach); return fmt.Sprintf("%d addresses", len(all)) })
