@@ -146,7 +146,7 @@ NODES ?= 100,300,1000
 
 .PHONY: scale
 scale: root sizes rig ## Run clusters of NODES agents on a real API server, and report what each node costs
-	TENURE_SCALE_NODES=$(NODES) TENURE_SCALE_IDLE=60s go test -count=1 -v -timeout 3h $(ARGS) ./test/scale
+	TENURE_SCALE_NODES=$(NODES) TENURE_SCALE_IDLE=60s TENURE_SCALE_LEASES=30000 go test -count=1 -v -timeout 3h $(ARGS) ./test/scale
 
 .PHONY: fuzz
 fuzz: ## Every fuzz target for FUZZTIME each

@@ -6,7 +6,7 @@
 // TENURE_SCALE_NODES says of how many nodes, one run each, such as "100,300,1000";
 // without it the runs are small, as make test needs them, and what is idle is given back
 // within seconds. TENURE_SCALE_IDLE says for how long a cluster is watched in which
-// nothing happens.
+// nothing happens, and TENURE_SCALE_LEASES among how many leases a node looks for its own.
 package scale_test
 
 import (
