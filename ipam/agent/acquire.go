@@ -264,8 +264,8 @@ func noLease(p *pool, block netip.Prefix, res protocol.Result) error {
 
 // candidate returns the next block to try for n, claimed: one that this node has no
 // record of, that is not in tried, and that nobody was seen to have. It goes round the
-// pool from where the last probe ended, at first from a point hashed from the node's
-// name, so that nodes do not meet; where they have met and looked, it takes any: who
+// pool from where the last probe ended, at first from a point of this node's own, so
+// that nodes do not meet; where they have met and looked, it takes any: who
 // goes on where others do meets them again at every block. ok is false if there is none.
 func (a *Agent) candidate(p *pool, known *knownPool, n need, tried map[netip.Prefix]bool) (block netip.Prefix, ok bool, err error) {
 	d := &p.demand
@@ -279,7 +279,7 @@ func (a *Agent) candidate(p *pool, known *knownPool, n need, tried map[netip.Pre
 	}
 	from := d.cursor[n.family]
 	if !from.set {
-		from = position{addr: known.shape.Spread(n.family, hashOf(a.cfg.Node)), set: true}
+		from = position{addr: a.begin(known, n.family), set: true}
 	}
 	var seen map[netip.Prefix]bool
 	if known.small(n.family) { // else another family's overview, and far too many blocks to choose from all
@@ -317,6 +317,20 @@ func (a *Agent) candidate(p *pool, known *knownPool, n need, tried map[netip.Pre
 		d.cursor[n.family] = position{addr: netipx.PrefixLastIP(block).Next(), set: true} // behind the last address of all: the lowest
 	}
 	return block, true, nil
+}
+
+// golden is the golden ratio's fractional part, in 1/1<<64. Of all numbers it is the one
+// whose multiples, without their whole parts, lie furthest apart: however many ranks in
+// a row there are, they begin at distances that differ by less than three times.
+const golden = 0x9E3779B97F4A7C15
+
+// begin returns where this node begins to look for blocks of a pool: far from where
+// nodes of other ranks do, or at a point hashed from its name while it has none.
+func (a *Agent) begin(known *knownPool, f allocator.Family) netip.Addr {
+	if rank := a.rank.Load(); rank > 0 {
+		return known.shape.Along(f, uint64(rank)*golden)
+	}
+	return known.shape.Spread(f, hashOf(a.cfg.Node))
 }
 
 // around returns the blocks that meet n, each once: those from an address on, and then

@@ -44,6 +44,7 @@ type Agent struct {
 	public   *publish.Publisher
 	creating creating
 	landings atomic.Uint64 // how many acquires have ended
+	rank     atomic.Int64  // of the seat, as last heard; 0 is none
 
 	mu              sync.Mutex
 	sitting         protocol.Sitting                     // guarded by mu

@@ -18,12 +18,13 @@ const (
 )
 
 // followSeat answers the recalls on this node's seat until ctx ends, and learns at
-// once that somebody else has sat down there, or ended the term.
+// once that somebody else has sat down there, or ended the term, and which rank it has.
 func (a *Agent) followSeat(ctx context.Context) error {
 	return a.cl.Seats.FollowSeat(ctx, a.cfg.Node, func(s protocol.Seat) {
 		if a.term() != 0 && !a.ours(s) {
 			a.wakeSeat() // a watch decides nothing: the heartbeat tells
 		}
+		a.rank.Store(int64(s.Rank))
 		a.hearRecalls(s)
 	})
 }

@@ -26,6 +26,7 @@ const (
 	annotationRecalls = "tenure.dev/recalls"
 	annotationFormer  = "tenure.dev/former"
 	annotationRestore = "tenure.dev/restored"
+	annotationRank    = "tenure.dev/rank"
 )
 
 // ReadSeat reads a node's seat live.
@@ -64,6 +65,19 @@ func (a *API) UpdateSeat(ctx context.Context, s protocol.Seat) (protocol.Seat, p
 	return decided(SeatOf(obj))
 }
 
+// RankSeat writes the rank of the seat of exactly this name and UID, and nothing else of
+// it, and returns the seat as it is then.
+func (a *API) RankSeat(ctx context.Context, m protocol.Meta, rank int) (protocol.Seat, protocol.Outcome, error) {
+	obj := &coordination.Lease{ObjectMeta: metav1.ObjectMeta{Name: m.Name, Namespace: a.SeatNamespace}}
+	out, err := a.swap(ctx, obj, protocol.Meta{Name: m.Name, UID: m.UID}, map[string]any{
+		"metadata": map[string]any{"annotations": map[string]string{annotationRank: strconv.Itoa(rank)}},
+	})
+	if out != protocol.Done {
+		return protocol.Seat{}, out, err
+	}
+	return decided(SeatOf(obj))
+}
+
 // DeleteSeat deletes the seat of exactly this name, UID and revision.
 func (a *API) DeleteSeat(ctx context.Context, m protocol.Meta) (protocol.Outcome, error) {
 	return a.remove(ctx, &coordination.Lease{ObjectMeta: metav1.ObjectMeta{Name: m.Name, Namespace: a.SeatNamespace}}, m)
@@ -75,6 +89,7 @@ func (a *API) DeleteSeat(ctx context.Context, m protocol.Meta) (protocol.Outcome
 func IsSeat(o *coordination.Lease) bool {
 	for _, name := range []string{
 		annotationNodeUID, annotationMachine, annotationBoot, annotationTurn, annotationRecalls, annotationFormer, annotationRestore,
+		annotationRank,
 	} {
 		if _, ok := o.Annotations[name]; ok {
 			return true
@@ -151,6 +166,9 @@ func SeatOf(o *coordination.Lease) (protocol.Seat, error) {
 	s := protocol.Seat{
 		Meta: metaOf(o), Node: protocol.NodeName(o.Name), NodeUID: protocol.UID(o.Annotations[annotationNodeUID]),
 		Machine: o.Annotations[annotationMachine], Boot: o.Annotations[annotationBoot], Restored: o.Annotations[annotationRestore],
+	}
+	if rank, err := strconv.Atoi(o.Annotations[annotationRank]); err == nil && rank > 0 { // no right depends on it: what is none is left out
+		s.Rank = rank
 	}
 	if o.Spec.HolderIdentity != nil {
 		s.Store = protocol.StoreID(*o.Spec.HolderIdentity)

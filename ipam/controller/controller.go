@@ -26,6 +26,7 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/cluster"
 	"github.com/tenure-ipam/tenure/ipam/networks"
 	"github.com/tenure-ipam/tenure/ipam/pools"
+	"github.com/tenure-ipam/tenure/ipam/ranks"
 	"github.com/tenure-ipam/tenure/ipam/requests"
 	"github.com/tenure-ipam/tenure/ipam/takeover"
 )
@@ -237,6 +238,7 @@ func (c *Controller) assemble(ctx context.Context, mgr manager.Manager) ([]prome
 		Metrics: takeover.NewMetrics(), Log: c.log.With("part", "takeover"), Margin: c.cfg.TakeOverMargin, Calls: takeover.DefaultCalls,
 		Now: func() time.Duration { return time.Since(begun) },
 	}
+	ofRanks := &ranks.Reconciler{Cache: mgr.GetCache(), SeatNamespace: c.cfg.SeatNamespace, Seats: live, Log: c.log.With("part", "ranks")}
 	for _, set := range []func() error{
 		func() error { return mgr.Add(manager.RunnableFunc(b.Run)) },
 		func() error {
@@ -250,6 +252,7 @@ func (c *Controller) assemble(ctx context.Context, mgr manager.Manager) ([]prome
 		},
 		func() error { return implicit.Setup(mgr, catalog) },
 		func() error { return ofDead.Setup(mgr) },
+		func() error { return ofRanks.Setup(mgr) },
 		func() error { return probes(mgr) },
 	} {
 		if err := set(); err != nil {

@@ -350,6 +350,10 @@ type Seat struct {
 	// Restored says that the agent has seen the API server go back to an earlier
 	// state, and which of its heartbeats saw it; empty if not. See [Sitting].
 	Restored string
+	// Rank is a small number that the controller has given this seat, from 1 on, and
+	// seldom another one too: where the node begins to look for blocks depends on it.
+	// 0 is none. No right does.
+	Rank int
 }
 
 // A Former is an occupant that a seat has had: who sat there, until which term.

@@ -303,3 +303,17 @@ func seated(t testing.TB, node string) protocol.Seat {
 	})
 	return s
 }
+
+// amend changes a node's seat. The controller may write it at the same time.
+func amend(t testing.TB, node string, change func(*protocol.Seat)) {
+	t.Helper()
+	eventually(t, 10*time.Second, func() error {
+		s := seat(t, node)
+		change(&s)
+		_, out, err := api.UpdateSeat(t.Context(), s)
+		if out != protocol.Done {
+			return fmt.Errorf("write seat %s: %v %w", node, out, err)
+		}
+		return nil
+	})
+}

@@ -98,11 +98,9 @@ func TestX23H9Restored(t *testing.T) {
 	word := max(p.Status.Opening, other.Status.Opening)
 	old := claim(t, ns, "old", "lan")
 	allocated(t, old)
-	node, silent := beats(t, "restored-1", fence), seated(t, "restored-2")
-	silent.Fence = time.Second
-	if _, _, err := api.UpdateSeat(t.Context(), silent); err != nil {
-		t.Fatal(err)
-	}
+	node := beats(t, "restored-1", fence)
+	seated(t, "restored-2")
+	amend(t, "restored-2", func(s *protocol.Seat) { s.Fence = time.Second })
 
 	node.says.Store(protocol.Restoration{Opening: word}.String())
 	closed := func(p *v1alpha1.IPPool) func() error {

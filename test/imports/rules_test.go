@@ -136,6 +136,10 @@ var rules = []rule{
 		never: join(bolt, cni, []string{"./ipam/agent", "./ipam/broker", "./ipam/store", "./ipam/wire", "./claims"}),
 	},
 	{
+		pkg: "./ipam/ranks", why: "ranks decide nothing: they know neither leases nor what is done with them",
+		never: join(bolt, cni, []string{"./ipam/agent", "./ipam/broker", "./ipam/store", "./ipam/wire", "./claims"}),
+	},
+	{
 		pkg: "./ipam/requests", why: "the controller answers nodes' requests with it: it knows neither node nor claim",
 		never: join(bolt, cni, []string{"./ipam/agent", "./ipam/store", "./ipam/wire", "./ipam/plugin", "./claims"}),
 	},
