@@ -124,11 +124,16 @@ func (c *creating) begin(name protocol.PoolName, began protocol.Instant) (answer
 	}
 }
 
-// awaitAtMost bounds how long a read of a pool waits for creates.
-const awaitAtMost = time.Second
+// A read of a pool waits for creates that are under way for awaitTimes as long as the last
+// one took: of several that began together the first is answered long before the last.
+// It waits no longer than awaitAtMost.
+const (
+	awaitTimes  = 4
+	awaitAtMost = time.Second
+)
 
-// await waits until no create of a pool is under way, for as long as the last one took
-// at most, and no longer than awaitAtMost: those that began with it are answered by then, if anything is.
+// await waits until no create of a pool is under way, and not for long: those that began
+// with the one that was answered last are answered by then, if anything is.
 func (c *creating) await(ctx context.Context, name protocol.PoolName, clock Clock) {
 	c.mu.Lock()
 	of := c.pools[name]
@@ -136,7 +141,7 @@ func (c *creating) await(ctx context.Context, name protocol.PoolName, clock Cloc
 		c.mu.Unlock()
 		return
 	}
-	none, took := of.none, min(of.took, awaitAtMost)
+	none, took := of.none, min(awaitTimes*of.took, awaitAtMost)
 	c.mu.Unlock()
 	select {
 	case <-none:
