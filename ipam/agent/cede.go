@@ -17,9 +17,20 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/store"
 )
 
-// cedeSpread is within which time the agents that hear that a pool is exhausted cede
-// what they have: not all at once.
-const cedeSpread = 500 * time.Millisecond
+// Agents that hear that a pool is exhausted cede what they have, but not all at once: one
+// every cedeEach or so, where their ranks tell how many they are, and all within cedeSpread.
+const (
+	cedeEach   = 2 * time.Millisecond
+	cedeSpread = 500 * time.Millisecond
+)
+
+// cedeWithin returns within which time this agent cedes: the longer, the more there may be.
+func (a *Agent) cedeWithin() time.Duration {
+	if rank := a.rank.Load(); rank > 0 && rank < int64(cedeSpread/cedeEach) {
+		return time.Duration(rank) * cedeEach
+	}
+	return cedeSpread
+}
 
 // errNothing ends a drive that there is no cause for.
 var errNothing = errors.New("there is nothing to do")
@@ -315,7 +326,7 @@ func (a *Agent) pressureChanged(p *pool, was *knownPool, now allocator.Pressure)
 		return
 	}
 	a.background(func(ctx context.Context) {
-		if a.wait(ctx, rand.N(cedeSpread)) && a.exhausted(p.name) {
+		if a.wait(ctx, rand.N(a.cedeWithin())) && a.exhausted(p.name) {
 			a.cedeAll(p.name)
 		}
 	})
