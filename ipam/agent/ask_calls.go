@@ -51,12 +51,14 @@ func (a *Agent) confirmRequest(ev protocol.Event, r protocol.Right, s protocol.S
 		return ev, fmt.Errorf("request %s: the API server shows one with UID %s, want %s", r.Name, s.UID, r.UID)
 	}
 	var why string
-	ev.Addrs, ev.Leases, ev.Outcome, why = protocol.ConfirmRequest(s)
+	ev.Addrs, ev.Leases, ev.Outcome, why = protocol.ConfirmRequest(r, s, a.withheldRight(r) != nil)
 	switch ev.Outcome {
 	case protocol.Done:
 		return ev, nil
 	case protocol.Refused:
-		a.requests.refuse(r.Name, *s.Refused)
+		if s.Refused != nil {
+			a.requests.refuse(r.Name, *s.Refused)
+		}
 		return ev, errors.New(why)
 	case protocol.Unknown, protocol.NotFound, protocol.Exists, protocol.Conflict:
 	}

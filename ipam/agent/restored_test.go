@@ -254,3 +254,76 @@ func TestH9FenceThatIsNotSent(t *testing.T) {
 		t.Errorf("%v, %v after %d reads, next look in %v; want that of its look alone, and another look in %v", res.Verdict, err, leases.reads, a.schedule.next[r.Name], retryAfter)
 	}
 }
+
+// unanswered is a request as the restored data have it: there, and without its answer.
+type unanswered struct {
+	SubLeases
+	sub protocol.SubLease
+}
+
+func (u *unanswered) ReadSubLease(context.Context, string) (protocol.SubLease, protocol.Outcome, error) {
+	return u.sub, protocol.Done, nil
+}
+
+func (u *unanswered) UpdateSubLease(_ context.Context, _, next protocol.SubLease) (protocol.SubLease, protocol.Outcome, error) {
+	u.sub.Term, u.sub.Turn, u.sub.Revision = next.Term, next.Turn, "9"
+	return u.sub, protocol.Done, nil
+}
+
+// warned are the events about the node.
+type warned struct {
+	Events
+	said []string
+}
+
+func (w *warned) WarnNode(_ protocol.NodeName, _ protocol.UID, reason, message string) {
+	w.said = append(w.said, reason+" "+message)
+}
+
+// TestH9RequestWithoutItsAnswer: a request was in the backup without the answer that it
+// had later. Nothing is concluded while the pool is closed: it may be answered as before.
+// Once the pool is open its addresses may be others', and people are told; another answer
+// says the same.
+func TestH9RequestWithoutItsAnswer(t *testing.T) {
+	x, y := netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")
+	for _, tt := range []struct {
+		name   string
+		open   bool
+		answer []protocol.Granted
+		phase  protocol.Phase
+		serves bool
+	}{
+		{"the pool is closed", false, nil, protocol.Held, false},
+		{"the pool is open", true, nil, protocol.Lost, false},
+		{"the same answer", true, []protocol.Granted{{Addr: x, Lease: "lan.1"}}, protocol.Held, true},
+		{"another answer", true, []protocol.Granted{{Addr: y, Lease: "lan.2"}}, protocol.Lost, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			a := newRestoredAgent(t)
+			said := &warned{}
+			a.cl.Events = said
+			request := &protocol.Request{Pod: protocol.PodRef{Namespace: "ns", Name: "p", UID: "pod"}, Interface: "net1", Wants: []protocol.Wanted{{Pool: "lan"}}}
+			r := protocol.Right{
+				Kind: protocol.RightRequest, Name: "r", Phase: protocol.Held, UID: "u", Revision: "3", Turn: 1, Said: 2, Term: 2, Request: request,
+				Addrs: []netip.Addr{x}, Leases: []string{protocol.LeaseName("lan", netip.PrefixFrom(x, 32))},
+			}
+			a.put(t, r)
+			if tt.open {
+				a.history.Restored = nil
+			}
+			a.cl.SubLeases = carefulSubLeases{&unanswered{sub: protocol.SubLease{
+				Meta: protocol.Meta{Name: "r", UID: "u", Revision: "3"}, Protocol: protocol.Version, Node: "n1", Store: a.st.ID(), Term: 2, Turn: 1, Request: request, Granted: tt.answer,
+			}}, a}
+			if _, _, err := a.drive(t.Context(), r, protocol.Event{Kind: protocol.EventLook}); err != nil && !errors.Is(err, errAwaited) {
+				t.Fatal(err)
+			}
+			now, _ := a.right("r")
+			if now.Phase != tt.phase || now.Serves(3) != tt.serves {
+				t.Errorf("the request is %+v; want it %s, serving: %v", now, tt.phase, tt.serves)
+			}
+			if (len(said.said) == 1) != (tt.phase == protocol.Lost) {
+				t.Errorf("people were told %q", said.said)
+			}
+		})
+	}
+}

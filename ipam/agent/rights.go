@@ -129,7 +129,7 @@ func (a *Agent) settle(self protocol.Self, res protocol.Result) {
 	default:
 		a.lookIn(r.Name, retryAfter)
 	}
-	if res.Verdict == protocol.VerdictTaken && r.Phase == protocol.Lost && !cededWhole(r) {
+	if taken := res.Verdict == protocol.VerdictTaken || res.Verdict == protocol.VerdictRefused; taken && r.Phase == protocol.Lost && !cededWhole(r) {
 		a.sayLost(r, res.Why)
 	}
 }

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net/netip"
 	"testing"
 
@@ -81,8 +82,9 @@ func TestX4UseOfAnEarlierTerm(t *testing.T) {
 			}
 			key := store.Key{Network: "lan", ContainerID: "sandbox", IfName: "net1"}
 			subs := &oneUse{use: protocol.SubLease{Meta: meta(r), Protocol: protocol.Version, Node: "n1", Term: 1, Turn: 1, Use: &use}}
-			a := &Agent{st: newStore(t), cfg: Config{Node: "n1"}, clock: stoppedClock{}, metrics: newMetrics(nil), cl: Cluster{
-				SubLeases: subs,
+			said := &warned{}
+			a := &Agent{st: newStore(t), cfg: Config{Node: "n1"}, clock: stoppedClock{}, log: slog.New(slog.DiscardHandler), metrics: newMetrics(nil), cl: Cluster{
+				SubLeases: subs, Events: said,
 				Claims: oneClaim{protocol.Claim{
 					Meta: protocol.Meta{Name: "db", UID: "c", Deleting: tt.deleting}, Namespace: "ns", Network: "lan",
 					IPs: []netip.Prefix{netip.PrefixFrom(granted.Addr, 24)},
@@ -110,6 +112,9 @@ func TestX4UseOfAnEarlierTerm(t *testing.T) {
 			}
 			if now.Serves(2) == tt.lost || subs.writes != 1 {
 				t.Errorf("after %d writes the use is %s in term %d (%v, %s); lost: want %v, after one write", subs.writes, now.Phase, now.Term, res.Verdict, res.Why, tt.lost)
+			}
+			if (len(said.said) == 1) != tt.lost {
+				t.Errorf("people were told %q; want one event: %v", said.said, tt.lost)
 			}
 			err = a.st.View(func(tx *store.Tx) error {
 				keeps, err := a.rightKeeps(tx, r.Name)

@@ -96,7 +96,11 @@ func (p *pool) dispensable(l *lease, now time.Time, after time.Duration) bool {
 		l.idleSince = now
 	}
 	switch {
-	case p.state.Restored: // a node may be about to put back that it holds the block
+	case p.state.Restored:
+		// A node may be about to put back that it holds the block. Nobody puts back what
+		// was granted out of it after the backup: not even to a request that is still there,
+		// without its answer, is the same granted again for certain. Its node says so by
+		// [protocol.ConfirmRequest], and gives nothing out of it.
 		return now.Sub(l.idleSince) >= after
 	case p.state.UID != "" && !p.ofPool(l), p.state.Deleting:
 		return true // of no use, and it stands in somebody's way

@@ -124,13 +124,26 @@ func TestConfirmationOfAVanishedLease(t *testing.T) {
 
 // A request has what its answer says, or the reason why not.
 func TestConfirmRequest(t *testing.T) {
-	if _, _, out, why := ConfirmRequest(SubLease{}); out != Unknown || why == "" {
-		t.Errorf("not answered: got %v, %q; want Unknown, and why", out, why)
+	had := Right{Kind: RightRequest, Name: "r", Addrs: []netip.Addr{cedeA}}
+	for _, tt := range []struct {
+		name     string
+		r        Right
+		restored bool
+		want     Outcome
+	}{
+		{"not answered", Right{}, false, Unknown},
+		{"not answered, while pools are closed", Right{}, true, Unknown},
+		{"not answered any more, while pools are closed (H9)", had, true, Unknown},
+		{"not answered any more (H9)", had, false, Refused},
+	} {
+		if _, _, out, why := ConfirmRequest(tt.r, SubLease{}, tt.restored); out != tt.want || why == "" {
+			t.Errorf("%s: got %v, %q; want %v, and why", tt.name, out, why, tt.want)
+		}
 	}
-	if _, _, out, why := ConfirmRequest(SubLease{Refused: &Refusal{Reason: "InUse", Message: "10.0.0.4 is taken"}}); out != Refused || why != "10.0.0.4 is taken" {
+	if _, _, out, why := ConfirmRequest(had, SubLease{Refused: &Refusal{Reason: "InUse", Message: "10.0.0.4 is taken"}}, false); out != Refused || why != "10.0.0.4 is taken" {
 		t.Errorf("refused: got %v, %q", out, why)
 	}
-	addrs, leases, out, _ := ConfirmRequest(SubLease{Granted: []Granted{{cedeB, "l1"}, {cedeA, "l0"}}})
+	addrs, leases, out, _ := ConfirmRequest(Right{}, SubLease{Granted: []Granted{{cedeB, "l1"}, {cedeA, "l0"}}}, false)
 	if out != Done || !slices.Equal(addrs, []netip.Addr{cedeB, cedeA}) || !slices.Equal(leases, []string{"l1", "l0"}) {
 		t.Errorf("granted: got %v of %v, %v; want what was wanted, in that order", addrs, leases, out)
 	}

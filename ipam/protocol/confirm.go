@@ -46,13 +46,20 @@ func Confirmation(r Right, pool Pool, outcome Outcome) (Outcome, string) {
 	}
 }
 
-// ConfirmRequest decides what became of a request, by the sub-lease as read live.
+// ConfirmRequest decides what became of the request of r, by the sub-lease as read live.
 // Done has the addresses and the leases that they stand on; Unknown means that the
 // controller has not answered yet.
-func ConfirmRequest(s SubLease) (addrs []netip.Addr, leases []string, outcome Outcome, why string) {
+//
+// An answer is written once. One that has gone since r was recorded has gone with the API
+// server's data, and the grants with it: the controller does not know of them, and gives
+// the addresses to others once it opens the pools again, which are closed while restored
+// says so. Until then the request may yet be answered as before.
+func ConfirmRequest(r Right, s SubLease, restored bool) (addrs []netip.Addr, leases []string, outcome Outcome, why string) {
 	switch {
 	case s.Refused != nil:
 		return nil, nil, Refused, s.Refused.Message
+	case len(s.Granted) == 0 && len(r.Addrs) > 0 && !restored:
+		return nil, nil, Refused, fmt.Sprintf("request %s has not the answer any more that it had: the API server's data went back to before it", r.Name)
 	case len(s.Granted) == 0:
 		return nil, nil, Unknown, "waits for the controller's answer"
 	}

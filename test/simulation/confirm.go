@@ -49,7 +49,7 @@ func (d *simDrive) readRequest(r protocol.Right) {
 			return
 		}
 		ev := protocol.Event{Kind: protocol.EventAnswer, Call: protocol.CallConfirm}
-		ev.Addrs, ev.Leases, ev.Outcome, ev.Why = protocol.ConfirmRequest(s)
+		ev.Addrs, ev.Leases, ev.Outcome, ev.Why = protocol.ConfirmRequest(r, s, d.n.withheld())
 		d.step(ev)
 	})
 }
