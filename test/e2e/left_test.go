@@ -98,7 +98,7 @@ func strangers(ctx context.Context, n *cluster.Node) (found []string, err error)
 	isOf := func(text string) bool {
 		return slices.ContainsFunc(known, func(id string) bool { return strings.Contains(text, id) })
 	}
-	for _, dir := range []string{attachmentsDir, "/var/lib/cni/tenure-attach/results", "/var/lib/cni/results"} {
+	for _, dir := range []string{attachmentsDir, "/var/lib/cni/tenure-attach/results", resultsDir} {
 		names, err := entries(n, dir)
 		if err != nil {
 			return nil, err
@@ -162,6 +162,9 @@ func ports(n *cluster.Node, name string) (names []string, err error) {
 
 // attachmentsDir is where the meta-plugin notes on a node what it has attached.
 const attachmentsDir = "/var/lib/cni/tenure-attach/attachments"
+
+// resultsDir is where a node's runtime notes what plugins have answered.
+const resultsDir = "/var/lib/cni/results"
 
 // entries returns the names in a directory of a node; one that was never needed has
 // none.
