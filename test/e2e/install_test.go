@@ -4,17 +4,17 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 
+	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/types"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/test/cluster"
-	"github.com/tenure-ipam/tenure/test/programs"
 )
 
 var _ = Describe("An installation from deploy/", func() {
@@ -31,52 +31,123 @@ var _ = Describe("An installation from deploy/", func() {
 		}
 	})
 
-	It("is not removed while a pod has its address, then is, nodes and all, and comes again", func(ctx context.Context) {
+	It("is not removed while a pod has its address, then is, nodes and all, as often as that is broken off, and comes again", func(ctx context.Context) {
 		DeferCleanup(func(ctx context.Context) { // as the other specs have it
 			Expect(c.Upgrade(ctx, cluster.ImageTag)).To(Succeed())
 		})
 		s := newSite(ctx)
-		s.network(ctx, "lan", "10.62.0.0/24", acrossNodes)
+		s.network(ctx, "lan", "10.62.0.0/30", acrossNodes) // a small pool's leases come back at once
 		// The controller makes its pool again as long as it runs.
 		_, err := c.Kubectl(ctx, fmt.Sprintf(whereabouts, s.namespace), "apply", "-f", "-")
 		Expect(err).NotTo(HaveOccurred())
-		pods := []*corev1.Pod{s.run(ctx, "web", c.Nodes[0].Name, "lan"), s.run(ctx, "inline", c.Nodes[1].Name, "inline")}
-		tool := installer(ctx)
+		pods := []*corev1.Pod{s.start(ctx, "web", c.Nodes[0].Name, "lan"), s.start(ctx, "inline", c.Nodes[1].Name, "inline")}
+		awaitRunning(ctx, pods...)
+		t := newInstaller(ctx)
 
-		said, err := tool("uninstall")
+		said, err := t.run(ctx, "uninstall")
 		Expect(err).To(HaveOccurred())
 		Expect(said).To(And(ContainSubstring("nothing was removed"), ContainSubstring(s.namespace+"/web"), ContainSubstring(s.namespace+"/inline")))
 		for _, p := range pods {
 			stop(ctx, p)
 		}
-		said, err = tool("uninstall")
+		for _, at := range []string{"deleting pool", "ending tenure-controller", "ending tenured", "tenure-uninstall: ", "ending tenure-uninstall", " deleted"} {
+			t.breakOff(ctx, at, "uninstall")
+		}
+		said, err = t.run(ctx, "uninstall")
 		Expect(err).NotTo(HaveOccurred(), said)
 		Expect(said).To(ContainSubstring("Tenure is removed."))
-		Expect(kube.Get(ctx, client.ObjectKey{Name: "tenure-system"}, &corev1.Namespace{})).To(MatchError(apierrors.IsNotFound, "is not found"))
-		for _, n := range c.Nodes {
-			for _, file := range []string{"/opt/cni/bin/tenure*", "/etc/cni/net.d/00-tenure.conflist", "/var/lib/tenure/*", "/run/tenure/*", "/var/lib/cni/tenure-attach/*"} {
-				Expect(filepath.Glob(n.Path(file))).To(BeEmpty(), "left on %s", n.Name)
-			}
-		}
-		said, err = tool("uninstall")
+		t.expectRemoved(ctx)
+		expectClean(c.Nodes...)
+		said, err = t.run(ctx, "uninstall")
 		Expect(err).NotTo(HaveOccurred(), said)
 		Expect(said).To(ContainSubstring("not installed"))
 
-		names := []string{"-registry", cluster.ImagePrefix, "-tag", cluster.ImageTag}
-		said, err = tool("install", append(names, "-attach")...)
+		said, err = t.run(ctx, "install", append(installedAs, "-attach")...)
 		Expect(err).NotTo(HaveOccurred(), said)
 		stop(ctx, s.run(ctx, "again", c.Nodes[1].Name, "inline"))
-		said, err = tool("install", names...)
+		said, err = t.run(ctx, "install", installedAs...)
 		Expect(err).To(HaveOccurred())
 		Expect(said).To(ContainSubstring("ATTACH=yes"))
 		// As helm uninstall does it: nobody knows the nodes any more.
 		_, err = c.Kubectl(ctx, "", "--namespace", "tenure-system", "delete", "daemonset/tenured")
 		Expect(err).NotTo(HaveOccurred())
-		said, err = tool("uninstall")
+		said, err = t.run(ctx, "uninstall")
 		Expect(err).To(HaveOccurred())
 		Expect(said).To(ContainSubstring("no agent is installed"))
 	})
+
+	It("is removed by force while pods and a claim have addresses, but for a node that is dead, which is cleaned when it is back", func(ctx context.Context) {
+		DeferCleanup(func(ctx context.Context) { // as the other specs have it
+			Expect(c.Upgrade(ctx, cluster.ImageTag)).To(Succeed())
+		})
+		live, dead := c.Nodes[0], c.Nodes[1]
+		s := newSite(ctx)
+		s.network(ctx, "lan", "10.65.0.0/29", acrossNodes)
+		s.granted(ctx, s.claim(ctx, "db", "lan"))
+		there, lost := s.start(ctx, "there", live.Name, "lan"), s.start(ctx, "lost", dead.Name, "lan")
+		awaitRunning(ctx, there, lost)
+		had := addresses(ctx, there)["net1"]
+		t := newInstaller(ctx)
+		for _, service := range []*cluster.Service{dead.Kubelet, dead.Containerd} {
+			Expect(service.Kill()).To(Succeed())
+			DeferCleanup(service.Start) // the runtime first
+		}
+		Eventually(func() (corev1.ConditionStatus, error) { return readiness(ctx, dead) }).Should(Equal(corev1.ConditionUnknown))
+
+		uses := []types.GomegaMatcher{
+			ContainSubstring("claim " + s.namespace + "/db has "), ContainSubstring("pod " + s.namespace + "/there"), ContainSubstring("pod " + s.namespace + "/lost"),
+		}
+		said, err := t.run(ctx, "uninstall")
+		Expect(err).To(HaveOccurred())
+		Expect(said).To(And(append(uses, ContainSubstring("nothing was removed"))...))
+		Expect(kube.Get(ctx, client.ObjectKey{Name: s.namespace + "-lan"}, &v1alpha1.IPPool{})).To(Succeed())
+		said, err = t.run(ctx, "uninstall", "-force", "-timeout=30s")
+		Expect(err).NotTo(HaveOccurred(), said)
+		Expect(said).To(And(append(uses, ContainSubstring("node "+dead.Name+" is NotReady"), ContainSubstring("not from the nodes named above"), ContainSubstring("rm -rf "))...))
+		t.expectRemoved(ctx)
+		expectClean(live)
+		Expect(dead.Path("/etc/cni/net.d/00-tenure.conflist")).To(BeARegularFile())
+
+		// Who has an address keeps it, others do without, and all of them end.
+		claim := &ipamclaims.IPAMClaim{}
+		Expect(kube.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: "db"}, claim)).To(Succeed())
+		Expect(claim.Status.IPs).To(HaveLen(1))
+		Expect(addresses(ctx, there)["net1"]).To(Equal(had))
+		plain := s.start(ctx, "plain", live.Name, "")
+		Eventually(func() (corev1.PodPhase, error) {
+			err := kube.Get(ctx, client.ObjectKeyFromObject(plain), plain)
+			return plain.Status.Phase, err
+		}).Should(Equal(corev1.PodRunning))
+		record := live.Path(filepath.Join(resultsDir, "tenure-"+sandboxes(ctx, there)[0]+"-eth0"))
+		stop(ctx, there)
+		stop(ctx, plain)
+		Expect(os.Remove(record)).To(Succeed(), "what the runtime keeps of a pod that outlives tenure-attach")
+
+		// What was said to be done when the node is back.
+		Expect(dead.Containerd.Start(ctx)).To(Succeed())
+		Expect(dead.Kubelet.Start(ctx)).To(Succeed())
+		said, err = t.run(ctx, "install", append(installedAs, "-attach")...)
+		Expect(err).NotTo(HaveOccurred(), said)
+		stop(ctx, lost)
+		said, err = t.run(ctx, "uninstall")
+		Expect(err).NotTo(HaveOccurred(), said)
+		Expect(said).To(ContainSubstring("Tenure is removed."))
+		t.expectRemoved(ctx)
+		expectClean(c.Nodes...)
+	})
 })
+
+// readiness returns what a node's condition Ready says.
+func readiness(ctx context.Context, n *cluster.Node) (corev1.ConditionStatus, error) {
+	var node corev1.Node
+	err := kube.Get(ctx, client.ObjectKey{Name: n.Name}, &node)
+	for _, cond := range node.Status.Conditions {
+		if cond.Type == corev1.NodeReady {
+			return cond.Status, err
+		}
+	}
+	return "", err
+}
 
 // whereabouts is a network in a namespace whose addresses are described inline.
 const whereabouts = `
@@ -88,26 +159,3 @@ spec:
     {"cniVersion": "1.0.0", "name": "%[1]s-inline", ` + acrossNodes + `,
      "ipam": {"type": "tenure", "range": "10.63.0.0/24", "network_name": "%[1]s-inline"}}
 `
-
-// installer returns what runs the program of make install and make uninstall on the
-// cluster, and returns all that it says.
-func installer(ctx context.Context) func(command string, args ...string) (said string, err error) {
-	GinkgoHelper()
-	root, err := programs.Root()
-	Expect(err).NotTo(HaveOccurred())
-	kubectl, err := programs.Find("kubectl")
-	Expect(err).NotTo(HaveOccurred())
-	program := filepath.Join(GinkgoT().TempDir(), "install")
-	build := exec.CommandContext(ctx, "go", "build", "-o", program, "./deploy/install")
-	build.Dir = root
-	out, err := build.CombinedOutput()
-	Expect(err).NotTo(HaveOccurred(), "%s", out)
-	return func(command string, args ...string) (string, error) {
-		cmd := exec.CommandContext(ctx, program, append([]string{command}, args...)...)
-		cmd.Dir = root
-		cmd.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig(), "PATH="+filepath.Dir(kubectl)+":"+os.Getenv("PATH"))
-		out, err := cmd.CombinedOutput()
-		GinkgoWriter.Printf("%s %v:\n%s", command, args, out)
-		return string(out), err
-	}
-}
