@@ -23,7 +23,7 @@ import (
 // with the IPAM plugins that they would have without Tenure, at the same time.
 // It reports; the bound is one that a busy machine keeps.
 var _ = It("A pod with three networks waits little for Tenure", func(ctx context.Context) {
-	const rounds, bound = 15, 2 * time.Second
+	const rounds, bound = 11, 2 * time.Second
 	s := newSite(ctx)
 	networks := ""
 	for i := range 3 {
