@@ -155,11 +155,12 @@ func abridged(lines []string) []string {
 // as a definition describes it.
 func (c *cluster) deletePools(ctx context.Context) error {
 	var controller appsv1.Deployment
-	err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: controllerName}, &controller)
-	if client.IgnoreNotFound(err) != nil {
+	switch err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: controllerName}, &controller); {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
 		return fmt.Errorf("ask for the controller: %w", err)
-	}
-	if err != nil || controller.DeletionTimestamp != nil {
+	case controller.DeletionTimestamp != nil:
 		return nil
 	}
 	pools, err := c.pools(ctx)
