@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"runtime/debug"
 	"strconv"
 	"sync/atomic"
 	"testing"
@@ -71,6 +72,8 @@ func TestListOfOneNode(t *testing.T) {
 	if err != nil || n < ofNode || n > 1<<16 {
 		t.Fatalf("TENURE_SCALE_LEASES is %q, must be a number from %d to %d", text, ofNode, 1<<16)
 	}
+	debug.FreeOSMemory()
+	memory := residentMB(t)
 	var made atomic.Int64
 	var g errgroup.Group
 	g.SetLimit(writers)
@@ -91,6 +94,8 @@ func TestListOfOneNode(t *testing.T) {
 	if err := g.Wait(); err != nil {
 		t.Fatal(err)
 	}
+	debug.FreeOSMemory()
+	t.Logf("%d leases: the controller and this test have %d MB, and had %d MB before", n, residentMB(t), memory)
 	before, began := fleet.Spent(t, cp), time.Now()
 	for i := range lists {
 		node := protocol.NodeName(fmt.Sprintf("many-%d", i%(n/ofNode)))
