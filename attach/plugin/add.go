@@ -53,19 +53,20 @@ func (c *call) add(ctx context.Context, args *cnicall.Args) error {
 		c.later(journal.Key{}, facts.Report{Pod: pod, ContainerID: args.ContainerID, Warnings: p.Warnings})
 		return types.NewError(types.ErrInvalidNetworkConfig, strings.ReplaceAll(err.Error(), "\n", " | "), "")
 	}
-	return c.attach(ctx, conf, r, journal.Head{Key: keyOf(conf, args), Netns: args.Netns, Plan: p}, answer)
+	return c.attach(ctx, args.Version, conf, r, journal.Head{Key: keyOf(conf, args), Netns: args.Netns, Plan: p}, answer)
 }
 
-// attach carries the plan out and answers the default network's result.
-func (c *call) attach(ctx context.Context, conf *plan.Config, r *delegate.Runner, h journal.Head, answer facts.Answer) error {
+// attach carries the plan out and answers the default network's result in a version of
+// CNI.
+func (c *call) attach(ctx context.Context, version string, conf *plan.Config, r *delegate.Runner, h journal.Head, answer facts.Answer) error {
 	result, report, err := r.Attach(ctx, h)
 	if err != nil {
 		c.later(journal.Key{}, facts.Report{Pod: h.Plan.Pod, ContainerID: h.ContainerID, Warnings: h.Plan.Warnings})
 		return err
 	}
-	versioned, err := result.GetAsVersion(c.version)
+	versioned, err := result.GetAsVersion(version)
 	if err != nil {
-		return errors.Join(fmt.Errorf("the default network's result in CNI %s: %w", c.version, err), r.Detach(ctx, h.Key, h.Netns))
+		return errors.Join(fmt.Errorf("the default network's result in CNI %s: %w", version, err), r.Detach(ctx, h.Key, h.Netns))
 	}
 	if conf.Default.Name != "" && answer.Pod.Annotations[npwg.AnnotationDefaultNetwork] == "" {
 		i := slices.IndexFunc(h.Plan.Steps, func(s plan.Step) bool { return s.Default })

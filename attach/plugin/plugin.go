@@ -56,18 +56,15 @@ type Plugin struct {
 func (p Plugin) Run(ctx context.Context) int {
 	c := &call{Plugin: p}
 	verb := func(serve func(context.Context, *cnicall.Args) error) func(*cnicall.Args) error {
-		return func(args *cnicall.Args) error {
-			c.version = args.Version
-			return oneError(serve(ctx, args))
-		}
+		return func(args *cnicall.Args) error { return oneError(serve(ctx, args)) }
 	}
-	e := cnicall.Main(os.Getenv, cnicall.Streams{In: os.Stdin, Out: p.Stdout, Err: p.Stderr}, cnicall.Funcs{
+	version, e := cnicall.Main(os.Getenv, cnicall.Streams{In: os.Stdin, Out: p.Stdout, Err: p.Stderr}, cnicall.Funcs{
 		Add: verb(c.add), Del: verb(c.del), Check: verb(c.check), Status: verb(c.status), GC: verb(c.gc),
 	}, p.About)
 	code := 0
 	if e != nil {
 		code = 1
-		if err := cnicall.PrintError(p.Stdout, c.version, e); err != nil {
+		if err := cnicall.PrintError(p.Stdout, version, e); err != nil {
 			c.warn("%v", err)
 		}
 	}
@@ -82,11 +79,10 @@ func (p Plugin) Run(ctx context.Context) int {
 // call is one call of the plugin.
 type call struct {
 	Plugin
-	version string     // the configuration's, once it is known
-	socket  string     // the agent's, once it is known
-	conn    *wire.Conn // to the agent, once it was asked
-	state   journal.Dir
-	news    []news // what the agent is to be told when the answer is out
+	socket string     // the agent's, once it is known
+	conn   *wire.Conn // to the agent, once it was asked
+	state  journal.Dir
+	news   []news // what the agent is to be told when the answer is out
 }
 
 // begin reads the configuration, as far as verbs other than ADD need it: a fault

@@ -1,5 +1,6 @@
-// Package cnicall is what Tenure's CNI plugins do alike around a call: it goes
-// beyond the CNI library where that answers too late or too little.
+// Package cnicall is what Tenure's CNI plugins do alike around a call, in place of the
+// CNI library's package skel: it reads the call, checks it, has it served, and prints
+// the error.
 package cnicall
 
 import (

@@ -37,23 +37,30 @@ type Streams struct {
 // Main serves the one call that getenv and s.In describe, as PluginMainFuncsWithError of
 // the CNI library's package skel does: it answers VERSION itself, and about to people;
 // it checks what the library checks, in its order and its words; and it returns what
-// the runtime is to be told, nil for success. An ADD into the plugin's own network
-// namespace is refused before it is served, not afterwards.
+// the runtime is to be told, nil for success, and the CNI version of the configuration,
+// empty where it was not read: what is told has to be in that version. An ADD into the
+// plugin's own network namespace is refused before it is served, not afterwards.
 //
 // The library compiles regular expressions before main, has encoding/json learn three
 // types, and locks a thread to look at its network namespace, for which the runtime of
 // Go starts another thread.
-func Main(getenv func(string) string, s Streams, f Funcs, about string) *types.Error {
+func Main(getenv func(string) string, s Streams, f Funcs, about string) (confVersion string, e *types.Error) {
 	verb := getenv("CNI_COMMAND")
 	args, e := readArgs(getenv, s.In, verb)
 	if e != nil {
 		if verb == "" && e.Code == types.ErrInvalidEnvironmentVariables && about != "" {
 			fmt.Fprintln(s.Err, about)
 			fmt.Fprintf(s.Err, "CNI protocol versions supported: %s\n", strings.Join(version.All.SupportedVersions(), ", "))
-			return nil
+			return "", nil
 		}
-		return e
+		return "", e
 	}
+	e = dispatch(verb, args, s.Out, f)
+	return args.Version, e
+}
+
+// dispatch has f serve verb, or answers it itself.
+func dispatch(verb string, args *Args, out io.Writer, f Funcs) *types.Error {
 	switch verb {
 	case "ADD":
 		return serve(args, func(args *Args) error {
@@ -74,7 +81,7 @@ func Main(getenv func(string) string, s Streams, f Funcs, about string) *types.E
 	case "STATUS":
 		return serveSince("1.1.0", verb, args, f.Status)
 	case "VERSION":
-		if err := version.All.Encode(s.Out); err != nil {
+		if err := version.All.Encode(out); err != nil {
 			return types.NewError(types.ErrIOFailure, err.Error(), "")
 		}
 		return nil

@@ -19,7 +19,7 @@ import (
 // An outcome is what came of a call.
 type outcome struct {
 	err      *types.Error
-	served   string // the verb and what it was served with
+	served   string // the verb and what it was served with, the version included
 	out, say string
 }
 
@@ -40,18 +40,18 @@ var failures = map[string]error{
 	"plain":   errors.New("plain"),
 }
 
-// ours has Main serve c.
-func (c pluginCall) ours() (o outcome) {
+// ours has Main serve c, and returns the version that it says too.
+func (c pluginCall) ours() (o outcome, version string) {
 	var out, say bytes.Buffer
 	verb := func(name string) func(*Args) error {
 		return func(a *Args) error {
-			o.served = fmt.Sprintln(name, a.ContainerID, a.Netns, a.IfName, a.Args, a.Path, a.NetnsOverride, string(a.StdinData))
+			o.served = fmt.Sprintln(name, a.ContainerID, a.Netns, a.IfName, a.Args, a.Path, a.NetnsOverride, string(a.StdinData), a.Version)
 			return failures[a.ContainerID]
 		}
 	}
-	o.err = Main(c.getenv, Streams{strings.NewReader(c.stdin), &out, &say}, Funcs{verb("ADD"), verb("DEL"), verb("CHECK"), verb("STATUS"), verb("GC")}, about)
+	version, o.err = Main(c.getenv, Streams{strings.NewReader(c.stdin), &out, &say}, Funcs{verb("ADD"), verb("DEL"), verb("CHECK"), verb("STATUS"), verb("GC")}, about)
 	o.out, o.say = out.String(), say.String()
-	return o
+	return o, version
 }
 
 // librarys has the CNI library serve c, which takes all from the process.
@@ -76,7 +76,11 @@ func (c pluginCall) librarys(t *testing.T) (o outcome) {
 	}
 	verb := func(name string) func(*skel.CmdArgs) error {
 		return func(a *skel.CmdArgs) error {
-			o.served = fmt.Sprintln(name, a.ContainerID, a.Netns, a.IfName, a.Args, a.Path, a.NetnsOverride, string(a.StdinData))
+			v, err := (&version.ConfigDecoder{}).Decode(a.StdinData)
+			if err != nil {
+				t.Error(err)
+			}
+			o.served = fmt.Sprintln(name, a.ContainerID, a.Netns, a.IfName, a.Args, a.Path, a.NetnsOverride, string(a.StdinData), v)
 			return failures[a.ContainerID]
 		}
 	}
@@ -108,7 +112,8 @@ func calls() (all []pluginCall) {
 		for _, stdin := range []string{
 			conf, ` {"name" : "a_b.c-9" , "cniVersion" : "0.4.0" } `, `{"name":"n"}`, `{"name":"n","cniVersion":""}`, `{"name":"n","cniVersion":"0.3.1"}`, `{"name":"n","cniVersion":"0.1.0"}`,
 			`{"name":"n","cniVersion":"1.2.0"}`, `{"name":"n","cniVersion":"9"}`, `{"name":"n","cniVersion":"one"}`, `{"name":"n","cniVersion":"1.1.0.0"}`, `{"name":"n","cniVersion":1}`, `{"name":"n","cniVersion":null}`,
-			`{"Name":"n","cniversion":"1.1.0"}`, `{"name":"n","NAME":"m"}`, `{"name":"n","name":"."}`, `{"name":"n\u0061","cniVersion":"1.\u0031.0"}`, `{"name":"é"}`, `{"name":null}`, `{"name":1}`, `{"name":""}`, `{"name":"-n"}`, `{"name":"a b"}`,
+			`{"name":"n","cniVersion":"0.4.0","cniVersion":"1.0.0"}`, `{"name":"n","cniVersion":"1.0.0","CNIVersion":"0.4.0"}`, `{"name":"n","cniversion":"0.4.0","cniVersion":"9"}`, `{"name":"n","cniVersion":"1.0.0","cniVersion":null}`,
+			`{"Name":"n","cniversion":"1.1.0"}`, `{"name":"n","CNIVERSION":"0.4.0"}`, `{"name":"n","NAME":"m"}`, `{"name":"n","name":"."}`, `{"name":"n\u0061","cniVersion":"1.\u0031.0"}`, `{"name":"é"}`, `{"name":null}`, `{"name":1}`, `{"name":""}`, `{"name":"-n"}`, `{"name":"a b"}`,
 			``, `null`, `[]`, `"n"`, `{`, `{"name":"n"}}`, `{"cniVersion":"1.1.0"}`,
 		} {
 			all = append(all, pluginCall{env(verb), stdin})
@@ -122,9 +127,6 @@ func calls() (all []pluginCall) {
 		for _, name := range []string{".", "..", "...", "a/b", "a:b", "a b", "a\u0085b", "a\xffb", "exactly15chars-", "sixteencharacter"} {
 			all = append(all, pluginCall{env(verb, "IFNAME", name), conf}, pluginCall{env(verb, "IFNAME", name, "NETNS", ""), conf})
 		}
-		for _, override := range []string{"1", "true", "tRue", "0"} {
-			all = append(all, pluginCall{env(verb, "NETNS_OVERRIDE", override), conf})
-		}
 	}
 	return all
 }
@@ -132,7 +134,8 @@ func calls() (all []pluginCall) {
 // TestMainDoesWhatTheCNILibraryDoes compares every kind of call.
 func TestMainDoesWhatTheCNILibraryDoes(t *testing.T) {
 	for _, c := range calls() {
-		got, want := c.ours(), c.librarys(t)
+		got, _ := c.ours()
+		want := c.librarys(t)
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("%v with %q:\ngot  %+v, %v\nwant %+v, %v", c.env, c.stdin, got, got.err, want, want.err)
 		}
@@ -140,17 +143,41 @@ func TestMainDoesWhatTheCNILibraryDoes(t *testing.T) {
 }
 
 // TestC17OwnNetworkNamespace: what the library refuses after an ADD is refused before
-// it.
+// it, with or without whatever stands for an override.
 func TestC17OwnNetworkNamespace(t *testing.T) {
-	for verb, served := range map[string]bool{"ADD": false, "DEL": true, "CHECK": true} {
-		c := pluginCall{map[string]string{"COMMAND": verb, "CONTAINERID": "c1", "NETNS": "/proc/self/ns/net", "IFNAME": "eth0", "PATH": "/x"}, `{"cniVersion":"1.1.0","name":"n"}`}
-		got, want := c.ours(), c.librarys(t)
-		if (got.served != "") != served || (got.err == nil) != (want.err == nil) || got.err != nil && got.err.Code != want.err.Code {
-			t.Errorf("%s: served %q, %v; want it served: %v, and %v", verb, got.served, got.err, served, want.err)
+	for _, override := range []string{"", "0", "no", "1", "true", "tRue"} {
+		for _, verb := range []string{"ADD", "DEL", "CHECK"} {
+			c := pluginCall{map[string]string{"COMMAND": verb, "CONTAINERID": "c1", "NETNS": "/proc/self/ns/net", "IFNAME": "eth0", "PATH": "/x", "NETNS_OVERRIDE": override}, `{"cniVersion":"1.1.0","name":"n"}`}
+			got, _ := c.ours()
+			want := c.librarys(t)
+			if verb == "ADD" && want.err != nil {
+				want.served = ""
+			}
+			if got.served != want.served || (got.err == nil) != (want.err == nil) || got.err != nil && got.err.Code != want.err.Code {
+				t.Errorf("%s with override %q: served %q, %v; want %q, %v", verb, override, got.served, got.err, want.served, want.err)
+			}
 		}
-		c.env["NETNS_OVERRIDE"] = "True"
-		if got := c.ours(); got.err != nil || got.served == "" {
-			t.Errorf("%s that is meant: %v", verb, got.err)
+	}
+}
+
+// TestC17ErrorsAreInTheVersionOfTheConfiguration, also those that come before a verb is
+// served.
+func TestC17ErrorsAreInTheVersionOfTheConfiguration(t *testing.T) {
+	for _, tt := range []struct {
+		what, verb, netns, version string
+		code                       uint
+	}{
+		{"own network namespace", "ADD", "/proc/self/ns/net", "0.4.0", types.ErrInvalidNetNS},
+		{"own network namespace", "DEL", "/proc/self/ns/net", "0.4.0", types.ErrInvalidNetNS},
+		{"no such version", "ADD", "/none", "0.5.0", types.ErrIncompatibleCNIVersion},
+		{"no such verb then", "CHECK", "/none", "0.3.1", types.ErrIncompatibleCNIVersion},
+		{"no such verb then", "GC", "", "1.0.0", types.ErrIncompatibleCNIVersion},
+		{"no such verb then", "STATUS", "", "1.0.0", types.ErrIncompatibleCNIVersion},
+	} {
+		c := pluginCall{map[string]string{"COMMAND": tt.verb, "CONTAINERID": "c1", "NETNS": tt.netns, "IFNAME": "eth0", "PATH": "/x"}, fmt.Sprintf(`{"cniVersion":%q,"name":"n"}`, tt.version)}
+		got, version := c.ours()
+		if got.err == nil || got.err.Code != tt.code || version != tt.version {
+			t.Errorf("%s with %s: %v in CNI %q; want code %d in %s", tt.verb, tt.what, got.err, version, tt.code, tt.version)
 		}
 	}
 }
@@ -158,7 +185,7 @@ func TestC17OwnNetworkNamespace(t *testing.T) {
 // TestMainStdinCannotBeRead: the runtime is told which side failed.
 func TestMainStdinCannotBeRead(t *testing.T) {
 	getenv := pluginCall{env: map[string]string{"COMMAND": "GC", "PATH": "/x"}}.getenv
-	if e := Main(getenv, Streams{In: io.MultiReader(strings.NewReader("{"), badReader{})}, Funcs{}, about); e == nil || e.Code != types.ErrIOFailure {
+	if _, e := Main(getenv, Streams{In: io.MultiReader(strings.NewReader("{"), badReader{})}, Funcs{}, about); e == nil || e.Code != types.ErrIOFailure {
 		t.Errorf("got %v; want code %d", e, types.ErrIOFailure)
 	}
 }

@@ -41,28 +41,22 @@ type Plugin struct {
 func (p Plugin) Run(ctx context.Context) int {
 	c := &call{Plugin: p}
 	verb := func(serve func(context.Context, *cnicall.Args) error) func(*cnicall.Args) error {
-		return func(args *cnicall.Args) error {
-			c.version = args.Version
-			return serve(ctx, args)
-		}
+		return func(args *cnicall.Args) error { return serve(ctx, args) }
 	}
-	e := cnicall.Main(os.Getenv, cnicall.Streams{In: os.Stdin, Out: p.Stdout, Err: p.Stderr}, cnicall.Funcs{
+	version, e := cnicall.Main(os.Getenv, cnicall.Streams{In: os.Stdin, Out: p.Stdout, Err: p.Stderr}, cnicall.Funcs{
 		Add: verb(c.add), Del: verb(c.del), Check: verb(c.check), Status: verb(c.status), GC: verb(c.gc),
 	}, p.About)
 	if e == nil {
 		return 0
 	}
-	if err := cnicall.PrintError(p.Stdout, c.version, e); err != nil {
+	if err := cnicall.PrintError(p.Stdout, version, e); err != nil {
 		c.warn(err.Error())
 	}
 	return 1
 }
 
 // call is one call of the plugin.
-type call struct {
-	Plugin
-	version string // the configuration's, once it is known
-}
+type call struct{ Plugin }
 
 func (c *call) add(ctx context.Context, args *cnicall.Args) error {
 	conf, err := poolspec.ParseConfig(args.StdinData, args.Args)
@@ -83,7 +77,7 @@ func (c *call) add(ctx context.Context, args *cnicall.Args) error {
 	if replace {
 		resp.Result.DNS = wire.DNS(dns)
 	}
-	return c.printResult(*resp.Result)
+	return c.printResult(*resp.Result, args.Version)
 }
 
 // resolvConf returns what the host's file says that conf names; ok is false if it

@@ -11,16 +11,16 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/wire"
 )
 
-// printResult prints r in the configuration's version. An IPAM plugin's result
+// printResult prints r in a version of CNI, the configuration's. An IPAM plugin's result
 // has no interfaces.
-func (c *call) printResult(r wire.Result) error {
-	switch c.version {
+func (c *call) printResult(r wire.Result, version string) error {
+	switch version {
 	case "1.0.0", "1.1.0": // by hand: the CNI library takes 0.1 ms for it
-		b := plainjson.AppendText([]byte(`{"cniVersion":`), c.version)
+		b := plainjson.AppendText([]byte(`{"cniVersion":`), version)
 		_, err := c.Stdout.Write(append(r.AppendMembers(b), '}', '\n'))
 		return err
 	}
-	versioned, err := libraryResult(r).GetAsVersion(c.version)
+	versioned, err := libraryResult(r).GetAsVersion(version)
 	if err != nil {
 		return err
 	}

@@ -29,8 +29,8 @@ func TestResultByHand(t *testing.T) {
 	} {
 		for _, version := range []string{"1.0.0", "1.1.0"} {
 			var byHand, byLibrary bytes.Buffer
-			c := &call{Plugin: Plugin{Stdout: &byHand}, version: version}
-			if err := c.printResult(r); err != nil {
+			c := &call{Plugin{Stdout: &byHand}}
+			if err := c.printResult(r, version); err != nil {
 				t.Fatal(err)
 			}
 			versioned, err := libraryResult(r).GetAsVersion(version)

@@ -54,13 +54,18 @@ func TestC16NoCommand(t *testing.T) {
 	}
 }
 
-// TestC17OwnNamespace: skel refuses an ADD into the plugin's own network
-// namespace, but only when it is done. Nothing must be taken by then.
+// TestC17OwnNamespace: an ADD into the plugin's own network namespace is refused, in
+// the configuration's version, before anything is taken.
 func TestC17OwnNamespace(t *testing.T) {
 	eachBackend(t, func(t *testing.T, b backend) {
 		n := b.network(t, "10.0.0.0/30").with(keys{"runtimeConfig": ips("10.0.0.2")}) // one address
 		own := n.call("ADD", "c1").set("CNI_NETNS", "/proc/self/ns/net")
 		own.run(t).wantError(t, 8, "CNI_NETNS")
+		older := n.in("0.4.0").call("ADD", "c1").set("CNI_NETNS", "/proc/self/ns/net").run(t)
+		older.wantError(t, 8, "CNI_NETNS")
+		if !strings.Contains(older.stdout, `"cniVersion": "0.4.0"`) {
+			t.Errorf("a configuration of CNI 0.4.0 is refused with %s; want that version", older.stdout)
+		}
 		n.add("c2")
 		n.del("c2")
 		for _, yes := range []string{"1", "true", "TRUE"} {
@@ -69,7 +74,7 @@ func TestC17OwnNamespace(t *testing.T) {
 	})
 }
 
-// TestC17Names: skel's rules for names hold for every verb.
+// TestC17Names: CNI's rules for names hold for every verb.
 func TestC17Names(t *testing.T) {
 	eachBackend(t, func(t *testing.T, b backend) {
 		n := b.network(t, "10.0.0.0/24")
