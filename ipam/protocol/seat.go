@@ -162,7 +162,8 @@ type SeatResult struct {
 func StepSeat(s Sitting, ev SeatEvent) SeatResult {
 	switch ev.Call {
 	case SeatNone:
-		if s.Seen.UID == "" || s.Pending != nil || s.Stranger != nil {
+		// Without a term there is none to beat in: it did not sit down when it wanted to.
+		if s.Seen.UID == "" || s.Term == 0 || s.Pending != nil || s.Stranger != nil {
 			return SeatResult{Next: s, Call: SeatRead}
 		}
 		return s.beat(ev.Now, s.Term)

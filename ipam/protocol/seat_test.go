@@ -72,6 +72,7 @@ func TestStepSeat(t *testing.T) {
 		{"a tick with nothing known reads", func(s *Sitting) { s.Seen = Seat{} }, SeatEvent{}, SeatRead, 0, 2, nil},
 		{"a tick beats in the same term", nil, SeatEvent{}, SeatUpdate, 2, 2, beatsOn(4)},
 		{"a tick with a heartbeat in doubt reads", pending, SeatEvent{}, SeatRead, 0, 2, nil},
+		{"a tick after it was refused the seat reads, and writes no term 0", func(s *Sitting) { s.Term = 0 }, SeatEvent{}, SeatRead, 0, 0, nil},
 		{"a tick while another machine sits reads", stranger(seatNow), SeatEvent{}, SeatRead, 0, 0, nil},
 
 		{"nobody sits: create, above every term that was", nil, SeatEvent{Call: SeatRead, Outcome: NotFound}, SeatCreate, 3, 0, createsNew},

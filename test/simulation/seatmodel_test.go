@@ -22,6 +22,7 @@ type seatWorld struct {
 	late    []*seatCall
 	landed  map[string]time.Duration       // when the last write of a store, in a boot, was accepted
 	boots   map[protocol.StoreID]bootTerms // which boot a store had each term in
+	term    int64                          // the seat's, as last seen
 	trace   []string
 	failure string
 }
@@ -176,6 +177,9 @@ func (w *seatWorld) progress(a *sitter) {
 		w.send(a)
 	case a.call == nil:
 		w.step(a, protocol.SeatEvent{})
+	case a.call.kind != protocol.SeatRead && !a.call.committed && w.rng.IntN(20) == 0: // by a policy, or for want of rights
+		w.logf("%s: is refused", a.machine)
+		w.step(a, protocol.SeatEvent{Call: a.call.kind, Outcome: protocol.Refused})
 	case lost: // gives up
 		w.abandon(a)
 		w.step(a, protocol.SeatEvent{Call: a.call.kind, Outcome: protocol.Unknown})
@@ -228,8 +232,14 @@ func (w *seatWorld) meddle() {
 }
 
 // check holds that whoever serves has been seen by the others less than F ago, by
-// the F that they know, and in a term that is its own.
+// the F that they know, and in a term that is its own; and that terms never fall.
 func (w *seatWorld) check() {
+	if seat, out := w.api.seats.read("n1"); out == protocol.Done {
+		if seat.Term < max(w.term, 1) {
+			w.failure = fmt.Sprintf("the seat's term is %d, after %d", seat.Term, w.term)
+		}
+		w.term = seat.Term
+	}
 	for _, a := range w.agents {
 		if ok, _ := a.sitting.Serving(a.now(w)); !a.up || !ok {
 			continue
