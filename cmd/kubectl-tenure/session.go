@@ -103,7 +103,8 @@ const pageSize = 500
 
 // listAll lists in pages, and returns what keep takes out of each. A list that takes longer
 // than the API server remembers a state, some five minutes, goes on with what is there
-// then: each object that stays is seen once, as it was at a time since the list began.
+// then: each object that stays is in all once, as it was at a time since the list began.
+// One that cannot go on is begun anew: keep may be shown an object again.
 func listAll[T any, PL interface {
 	*L
 	client.ObjectList

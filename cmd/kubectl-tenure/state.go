@@ -23,7 +23,7 @@ import (
 // readState reads the whole cluster live, in pages and in the order that
 // [audit.State] asks for. Of each object only what is looked at is kept.
 func (s *session) readState(ctx context.Context) (st audit.State, err error) {
-	not := unread{client: s.client}
+	not := unread{client: s.client, told: map[string]bool{}}
 	if st.Leases, err = read(ctx, not.of("iplease"), &v1alpha1.IPLeaseList{}, leasesIn, cluster.LeaseOf); err != nil {
 		return st, err
 	}
@@ -58,10 +58,12 @@ func (s *session) readState(ctx context.Context) (st audit.State, err error) {
 	return st, nil
 }
 
-// unread collects the objects that cannot be read.
+// unread collects the objects that cannot be read, each once: a list that is begun anew
+// shows some again.
 type unread struct {
 	client client.Client
 	all    []audit.Unreadable
+	told   map[string]bool // by [audit.Unreadable.Object]
 }
 
 // of returns a reader of the objects of a kind.
@@ -71,7 +73,11 @@ func (u *unread) of(kind string) reader {
 		if o.GetNamespace() != "" {
 			name = o.GetNamespace() + "/" + name
 		}
-		u.all = append(u.all, audit.Unreadable{Object: kind + " " + name, Why: why.Error()})
+		bad := audit.Unreadable{Object: kind + " " + name, Why: why.Error()}
+		if !u.told[bad.Object] {
+			u.told[bad.Object] = true
+			u.all = append(u.all, bad)
+		}
 	}}
 }
 
