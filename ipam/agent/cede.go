@@ -311,20 +311,9 @@ func (a *Agent) cedeExhausted(context.Context) {
 	}
 }
 
-// pressureChanged acts on the word that a pool's pressure has changed. It is called
-// before the pool is taken over.
-func (a *Agent) pressureChanged(p *pool, was *knownPool, now allocator.Pressure) {
-	before := allocator.PressureLow
-	if was != nil {
-		before = was.Pressure
-	}
-	if (before == allocator.PressureExhausted) == (now == allocator.PressureExhausted) {
-		return
-	}
-	if now != allocator.PressureExhausted {
-		p.demand.ease(a.clock.Now())
-		return
-	}
+// cedeSoon is cedeAll, some moments from now, of a pool that has just been heard to be
+// exhausted: unless it has eased by then.
+func (a *Agent) cedeSoon(p *pool) {
 	a.background(func(ctx context.Context) {
 		if a.wait(ctx, rand.N(a.cedeWithin())) && a.exhausted(p.name) {
 			a.cedeAll(p.name)

@@ -239,8 +239,14 @@ func (a *Agent) hear(ctx context.Context, p *pool, heard Pool, exists bool) erro
 	if err != nil {
 		return err
 	}
-	a.pressureChanged(p, was, heard.Pressure)
+	before, now := was != nil && was.Pressure == allocator.PressureExhausted, heard.Pressure == allocator.PressureExhausted
+	if before && !now {
+		p.demand.ease(a.clock.Now()) // first: who sees that the pool has eased sees how lately
+	}
 	p.set(&knownPool{Pool: heard, shape: shape, text: string(text)}, false)
+	if now && !before {
+		a.cedeSoon(p) // last: it cedes only of a pool that is known to be exhausted
+	}
 	return nil
 }
 

@@ -3,7 +3,9 @@ package agent
 import (
 	"context"
 	"errors"
+	"math"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -187,6 +189,41 @@ func TestHearsThatAnEditWasLookedAt(t *testing.T) {
 			}
 			if now, _, _ := p.now(); now.Edited != edited {
 				t.Errorf("the pool counts as edited: %t; heard was %t", now.Edited, edited)
+			}
+		}
+	})
+}
+
+// TestHearsPressure: what is ceded of an exhausted pool is ceded once it is known to be
+// exhausted, and once each time that it becomes so.
+func TestHearsPressure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, p := newSeatedAgent(t, &createdLeases{}, editedPools{})
+		var ceding []bool
+		a.queue = func(func(context.Context)) { ceding = append(ceding, a.exhausted("lan")) }
+		known, _, _ := p.now()
+		for _, tt := range []struct {
+			pressure allocator.Pressure
+			eased    time.Duration
+			ceding   []bool // of each time until now whether the pool was known to be exhausted
+		}{
+			{allocator.PressureExhausted, math.MaxInt64, []bool{true}},
+			{allocator.PressureExhausted, math.MaxInt64, []bool{true}},
+			{allocator.PressureHigh, 0, []bool{true}},
+			{allocator.PressureLow, time.Second, []bool{true}},
+			{allocator.PressureExhausted, 2 * time.Second, []bool{true, true}},
+		} {
+			heard := known.Pool
+			heard.Pressure = tt.pressure
+			heard.Text = poolspec.PoolText{Ranges: []poolspec.RangeText{{CIDR: "10.0.0.0/24"}}}
+			if err := a.hear(t.Context(), p, heard, true); err != nil {
+				t.Fatal(err)
+			}
+			if eased := p.demand.eased(a.clock.Now()); eased != tt.eased || !slices.Equal(ceding, tt.ceding) {
+				t.Errorf("heard that it is %s: eased for %v, ceding %t; want %v, %t", tt.pressure, eased, ceding, tt.eased, tt.ceding)
+			}
+			if tt.pressure != allocator.PressureExhausted {
+				time.Sleep(time.Second)
 			}
 		}
 	})
