@@ -1,19 +1,25 @@
 package agent
 
 import (
+	"errors"
 	"net/netip"
 	"testing"
 	"time"
 
 	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 	"github.com/tenure-ipam/tenure/ipam/store"
 )
 
 // TestLostIsNoReserve: a lost lease on which nothing rests any more goes back at once,
 // though addresses are free in its block: they are none that this node can give. One that
-// serves is kept for a while.
+// serves is kept, however long nothing has rested on it, by a node that uses the pool.
 func TestLostIsNoReserve(t *testing.T) {
+	shape, err := poolspec.ParsePool(poolspec.PoolText{Ranges: []poolspec.RangeText{{CIDR: "10.0.0.0/24"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
 	for phase, want := range map[protocol.Phase]int{protocol.Lost: 1, protocol.Held: 0} {
 		a := newRestoredAgent(t)
 		a.cfg.Idle = time.Minute
@@ -23,15 +29,14 @@ func TestLostIsNoReserve(t *testing.T) {
 			r.Term = 3
 		}
 		err := a.st.Update(t.Context(), func(tx *store.Tx) error {
-			if err := allocator.NewSpace(tx.Table("lan"), nil).Open(r.Block); err != nil {
-				return err
-			}
-			return tx.PutRight(r)
+			space, used := allocator.NewSpace(tx.Table("lan"), shape), netip.MustParsePrefix("10.0.0.20/32")
+			return errors.Join(space.Open(r.Block), space.Open(used), space.Take(used.Addr()), tx.PutRight(r))
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
 		a.dark.follow(3, protocol.Result{Next: r})
+		a.idle[r.Name], a.clock = protocol.Instant{}, clockAt{now: protocol.Instant{Boot: 2 * time.Minute}}
 		if got := a.idleRights([]protocol.Right{r}); len(got) != want {
 			t.Errorf("%s: %d leases go back; want %d", phase, len(got), want)
 		}
