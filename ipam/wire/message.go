@@ -63,8 +63,8 @@ type Request struct {
 	Ask json.RawMessage `json:"ask,omitempty"`
 
 	// DeadlineMillis is how long the caller still waits, in milliseconds from
-	// the sending. [Conn.Call] sets it from its context; 0 means that the
-	// server's own limit decides.
+	// the sending. [Conn.Call] sets it from its context, and [Once] from its
+	// patience; 0 means that the server's own limit decides.
 	DeadlineMillis int64 `json:"deadlineMillis,omitempty"`
 }
 

@@ -25,7 +25,7 @@ func Once(ctx context.Context, patience time.Duration, socket string, req Reques
 	}
 	c := &Conn{line: l, r: bufio.NewReader(l), socket: socket}
 	defer c.Close()
-	req.DeadlineMillis = max(1, patience.Milliseconds())
+	req.DeadlineMillis = max(1, time.Until(l.deadline).Milliseconds()) // connecting may have taken a while
 	return c.Call(ctx, req)
 }
 

@@ -108,14 +108,15 @@ func TestOnceHangsUp(t *testing.T) {
 	}
 }
 
-// TestOnceWaitsWhileTheQueueIsFull connects to a socket whose queue has room for one.
-func TestOnceWaitsWhileTheQueueIsFull(t *testing.T) {
-	socket := filepath.Join(t.TempDir(), "s")
+// fullQueue listens on a socket whose queue has room for one, and is full.
+func fullQueue(t *testing.T) (fd int, socket string) {
+	t.Helper()
+	socket = filepath.Join(t.TempDir(), "s")
 	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer syscall.Close(fd)
+	t.Cleanup(func() { _ = syscall.Close(fd) })
 	if err := errors.Join(syscall.Bind(fd, &syscall.SockaddrUnix{Name: socket}), syscall.Listen(fd, 0)); err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +124,12 @@ func TestOnceWaitsWhileTheQueueIsFull(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer first.Close()
+	t.Cleanup(func() { _ = first.Close() })
+	return fd, socket
+}
+
+func TestOnceWaitsWhileTheQueueIsFull(t *testing.T) {
+	fd, socket := fullQueue(t)
 	if _, err := connect(t.Context(), time.Now().Add(50*time.Millisecond), socket); !errors.Is(err, ErrNoAgent) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("while the queue is full: %v; want ErrNoAgent at the deadline", err)
 	}
@@ -147,16 +153,18 @@ func TestOnceWaitsWhileTheQueueIsFull(t *testing.T) {
 
 // TestOnceIsPatient for as long as it is told.
 func TestOnceIsPatient(t *testing.T) {
-	entered, cause := make(chan struct{}), make(chan error, 1)
+	entered, over, cause := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	r := serve(t, testLimits(), func(ctx context.Context, _ Request) Response {
 		close(entered)
 		<-ctx.Done()
 		cause <- context.Cause(ctx)
+		<-over
 		return Response{}
 	})
 	const patience = 200 * time.Millisecond
 	began := time.Now()
 	_, err := Once(t.Context(), patience, r.socket, Request{Verb: Add})
+	close(over)
 	if took := time.Since(began); !errors.Is(err, ErrNoAnswer) || !errors.Is(err, context.DeadlineExceeded) || took < patience {
 		t.Errorf("the call ended with %v after %v; want ErrNoAnswer after %v", err, took, patience)
 	}
@@ -164,4 +172,56 @@ func TestOnceIsPatient(t *testing.T) {
 	if err := <-cause; !errors.Is(err, ErrHungUp) && !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("the handler's context ended with %v; want that it does", err)
 	}
+}
+
+// TestOnceSaysHowLongItStillWaits: the time that it takes to connect is gone.
+func TestOnceSaysHowLongItStillWaits(t *testing.T) {
+	fd, socket := fullQueue(t)
+	ended := make(chan time.Time, 1)
+	go func() {
+		_, _ = Once(context.Background(), 2*time.Second, socket, Request{Verb: Add}) // nobody answers
+		ended <- time.Now()
+	}()
+	time.Sleep(300 * time.Millisecond)
+	room := time.Now()
+	limit := syscall.NsecToTimeval(int64(time.Minute))
+	if err := syscall.SetsockoptTimeval(fd, syscall.SOL_SOCKET, syscall.SO_RCVTIMEO, &limit); err != nil {
+		t.Fatal(err)
+	}
+	var accepted [2]int // the one that filled the queue, and Once's
+	for i := range accepted {
+		var err error
+		if accepted[i], _, err = syscall.Accept(fd); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = syscall.Close(accepted[i]) })
+	}
+	var req Request
+	if err := readFrame(&threadLine{fd: accepted[1], deadline: time.Now().Add(time.Minute)}, &req); err != nil {
+		t.Fatal(err)
+	}
+	if left := (<-ended).Sub(room); req.DeadlineMillis < 1 || req.DeadlineMillis > left.Milliseconds() {
+		t.Errorf("it says that it waits for %d ms, and has hung up %v after there was room in the queue", req.DeadlineMillis, left)
+	}
+}
+
+// TestOnceIsPatientWhileItAsks: it does not wait longer for an agent that does not read.
+func TestOnceIsPatientWhileItAsks(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "s")
+	ln, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	accepted := make(chan net.Conn, 1)
+	go func() {
+		if nc, err := ln.Accept(); err == nil {
+			accepted <- nc // to keep it open
+		}
+	}()
+	_, err = Once(t.Context(), 200*time.Millisecond, socket, Request{Verb: Add, Args: strings.Repeat("x", MaxFrame-1000)})
+	if !errors.Is(err, ErrNoAnswer) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v; want ErrNoAnswer at the deadline", err)
+	}
+	(<-accepted).Close()
 }
