@@ -121,6 +121,9 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (options
 	if node == "" {
 		return opts, errors.New("no node name: set NODE_NAME or give --node")
 	}
+	if c.Profiles && c.Listen == "" {
+		return opts, errors.New("--profiles without an address to serve them at: give --listen, or leave --profiles out")
+	}
 	c.Agent.Node = protocol.NodeName(node)
 	err := opts.identify()
 	return opts, err

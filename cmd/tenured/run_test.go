@@ -23,6 +23,7 @@ func TestFaultsSayWhatToDo(t *testing.T) {
 		{"unknown flag", []string{"--nod", "n"}, "unknown flag: --nod"},
 		{"no kubeconfig", []string{"--node", "n", "--kubeconfig", missing}, "read kubeconfig " + missing},
 		{"no cluster", []string{"--node", "n"}, "no --kubeconfig, and not in a cluster"},
+		{"profiles nowhere", []string{"--node", "n", "--profiles", "--listen", ""}, "--profiles without an address to serve them at: give --listen"},
 		{"bad duration", []string{"--node", "n", "--fence", "soon"}, "invalid argument"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
