@@ -1,7 +1,7 @@
 // Package slowdisk runs a program whose disk syncs as slowly as a test says. The
 // program is the one that is shipped, and so are the kernel and the file: before each
 // fsync and fdatasync of the program the kernel asks this process (seccomp's user
-// notification, Linux 5.5), and goes on when it is answered.
+// notification, Linux 5.19), and goes on when it is answered.
 package slowdisk
 
 import (
@@ -56,7 +56,9 @@ func (d *Disk) Start(cmd *exec.Cmd) error {
 		runtime.LockOSThread()
 		questions, err := filterSyncs()
 		if err == nil {
-			err = cmd.Start()
+			if err = cmd.Start(); err != nil {
+				_ = unix.Close(questions) // nobody asks
+			}
 		}
 		started <- err
 		if err == nil {
@@ -81,7 +83,10 @@ func filterSyncs() (questions int, err error) {
 		return -1, fmt.Errorf("no new privileges: %w", err)
 	}
 	prog := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
-	fd, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_NEW_LISTENER, uintptr(unsafe.Pointer(&prog)))
+	// A sync that is asked about goes on waiting when its thread gets a signal, as one on
+	// a disk does: Go's runtime sends them to preempt.
+	const flags = unix.SECCOMP_FILTER_FLAG_NEW_LISTENER | unix.SECCOMP_FILTER_FLAG_WAIT_KILLABLE_RECV
+	fd, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, flags, uintptr(unsafe.Pointer(&prog)))
 	if errno != 0 {
 		return -1, fmt.Errorf("filter syncs: %w", errno)
 	}

@@ -1,6 +1,7 @@
 package slowdisk
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -86,5 +87,25 @@ func TestOtherSyncsOfThisProcessAreAsFastAsEver(t *testing.T) {
 	_ = cmd.Wait() // it was killed
 	if d.Syncs() != 1 {
 		t.Errorf("%d syncs were asked for; want that of the program alone", d.Syncs())
+	}
+}
+
+// TestProgramThatCannotBeStarted leaves nothing open.
+func TestProgramThatCannotBeStarted(t *testing.T) {
+	files := func() int {
+		all, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(all)
+	}
+	var d Disk
+	none := filepath.Join(t.TempDir(), "none")
+	before := files()
+	if err := d.Start(exec.Command(none)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("Start = %v; want that there is no such program", err)
+	}
+	if now := files(); now != before {
+		t.Errorf("%d files are open; want %d as before", now, before)
 	}
 }
