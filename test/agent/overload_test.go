@@ -40,6 +40,7 @@ func onDisk(t *testing.T, disk *slowdisk.Disk, pool, ranges string, sandboxes in
 		t.Fatal(err)
 	}
 	f := fleet.New(t, cp.Config())
+	t.Cleanup(func() { disk.Slow(0) }) // before the fleet's own: an agent whose disk hangs does not end
 	f.Change = func(c *daemon.Config) {
 		c.Agent.Idle, c.Agent.Wait, c.Listen = time.Hour, 3*time.Second, metricsAt
 	}
@@ -93,7 +94,8 @@ func freed(t *testing.T, n *fleet.Node, all []fleet.Interface) {
 
 // goroutines returns how many goroutines the agent has.
 func goroutines() (int, error) {
-	resp, err := http.Get("http://" + metricsAt + "/metrics")
+	client := http.Client{Timeout: 5 * time.Second}
+	resp, err := client.Get("http://" + metricsAt + "/metrics")
 	if err != nil {
 		return 0, err
 	}
