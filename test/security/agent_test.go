@@ -113,6 +113,18 @@ func TestStolenAgentCredentials(t *testing.T) {
 		{"say that one sat before for longer than numbers go", func() error {
 			return seat(`{metadata: {annotations: {tenure.dev/former: '[{"store":"s","term":9223372036854775808}]'}}}`)
 		}, "writes lists into"},
+		{"say of one who sat before what no store is", func() error {
+			return seat(`{metadata: {annotations: {tenure.dev/former: '[{"store":5,"term":1}]'}}}`)
+		}, "writes lists into"},
+		{"say of one who sat before what no term is", func() error {
+			return seat(`{metadata: {annotations: {tenure.dev/former: '[{"store":"s","term":"1"}]'}}}`)
+		}, "writes lists into"},
+		{"say of one who sat before what is neither true nor false", func() error {
+			return seat(`{metadata: {annotations: {tenure.dev/former: '[{"store":"s","term":1,"ended":1}]'}}}`)
+		}, "writes lists into"},
+		{"say of one who sat before what nobody asks", func() error {
+			return seat(`{metadata: {annotations: {tenure.dev/former: '[{"store":"s","term":1,"host":"h"}]'}}}`)
+		}, "writes lists into"},
 		{"garble what is recalled", func() error { return seat(`{metadata: {annotations: {tenure.dev/recalls: "{}"}}}`) }, "writes lists into"},
 		{"lower its term, so that what it held is not of it", func() error { return seat(`{spec: {leaseTransitions: 0}}`) }, "does not lower its term"},
 		{"have no term", func() error { return seat(`{spec: {leaseTransitions: null}}`) }, "does not lower its term"},

@@ -3,6 +3,8 @@ package security_test
 import (
 	"fmt"
 	"os"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -18,6 +20,14 @@ func TestPolicyKnowsTheProtocol(t *testing.T) {
 	want := fmt.Sprintf("object.spec.protocol <= %d\n", protocol.Version)
 	if n := strings.Count(string(text), want); n != 2 {
 		t.Errorf("node-objects.yaml has %q %d times; want it for leases and for sub-leases", want, n)
+	}
+	for i := range reflect.TypeFor[protocol.Former]().NumField() {
+		f := reflect.TypeFor[protocol.Former]().Field(i)
+		key, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		kind := map[reflect.Kind]string{reflect.String: "(store|machine|boot|nodeUID)", reflect.Int64: "(term|fence)", reflect.Bool: "(ended|vouched)"}[f.Type.Kind()]
+		if !slices.Contains(strings.Split(strings.Trim(kind, "()"), "|"), key) || !strings.Contains(string(text), `"`+kind+`":`) {
+			t.Errorf("node-objects.yaml does not know %q, %v, of who sat before", key, f.Type)
+		}
 	}
 	if want := fmt.Sprintf("leaseDurationSeconds.orValue(0) <= %d\n", int(protocol.MaxFence.Seconds())); !strings.Contains(string(text), want) {
 		t.Errorf("node-objects.yaml does not have %q", want)
