@@ -21,8 +21,7 @@ func TestPolicyKnowsTheProtocol(t *testing.T) {
 	if n := strings.Count(string(text), want); n != 2 {
 		t.Errorf("node-objects.yaml has %q %d times; want it for leases and for sub-leases", want, n)
 	}
-	for i := range reflect.TypeFor[protocol.Former]().NumField() {
-		f := reflect.TypeFor[protocol.Former]().Field(i)
+	for f := range reflect.TypeFor[protocol.Former]().Fields() {
 		key, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		kind := map[reflect.Kind]string{reflect.String: "(store|machine|boot|nodeUID)", reflect.Int64: "(term|fence)", reflect.Bool: "(ended|vouched)"}[f.Type.Kind()]
 		if !slices.Contains(strings.Split(strings.Trim(kind, "()"), "|"), key) || !strings.Contains(string(text), `"`+kind+`":`) {
