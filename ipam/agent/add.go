@@ -155,7 +155,7 @@ func (a *Agent) hold(ctx context.Context, add *addition) (store.Attachment, erro
 			return store.Attachment{}, err
 		}
 		n := need{family: s.Family, view: s.View, exact: s.Exact}
-		if a.waits(add) {
+		if a.waits(ctx, add) {
 			if a.takenBack(ctx, p, n) {
 				continue
 			}
@@ -271,7 +271,7 @@ func (a *Agent) holdClaim(ctx context.Context, add *addition) (store.Attachment,
 // also under an earlier sandbox that is gone: the use is there, so that they are
 // still the claim's, and the API server need not be asked again.
 func (a *Agent) repeatClaim(ctx context.Context, add *addition) (att store.Attachment, ok bool, err error) {
-	err = a.st.View(func(tx *store.Tx) error {
+	err = a.st.ViewContext(ctx, func(tx *store.Tx) error {
 		held, known, err := a.previous(tx, add)
 		if err != nil || !known || held.Claim == nil || held.Claim.Name != add.sel.Claim || held.Pod.UID != add.ask.Pod.UID {
 			return err

@@ -18,7 +18,7 @@ func (a *Agent) admit(ctx context.Context, add *addition, slots []node.Slot, rul
 		if err == nil {
 			continue
 		}
-		if has, readErr := a.hasAddresses(add); readErr != nil || has {
+		if has, readErr := a.hasAddresses(ctx, add); readErr != nil || has {
 			return readErr
 		}
 		return err
@@ -27,8 +27,8 @@ func (a *Agent) admit(ctx context.Context, add *addition, slots []node.Slot, rul
 }
 
 // hasAddresses reports whether the interface of the pod has addresses of the network.
-func (a *Agent) hasAddresses(add *addition) (has bool, err error) {
-	err = a.st.View(func(tx *store.Tx) error {
+func (a *Agent) hasAddresses(ctx context.Context, add *addition) (has bool, err error) {
+	err = a.st.ViewContext(ctx, func(tx *store.Tx) error {
 		if _, has, err = tx.Attachment(add.key); err != nil || has || add.ask.Pod.UID == "" {
 			return err
 		}

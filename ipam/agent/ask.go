@@ -27,7 +27,7 @@ func (a *Agent) holdGranted(ctx context.Context, add *addition) (att store.Attac
 	if len(a.requests.namesOf(add.requester())) == 0 {
 		return att, false, nil
 	}
-	r, _, err := a.pickRequest(add)
+	r, _, err := a.pickRequest(ctx, add)
 	if err != nil || r.Phase != protocol.Held {
 		return att, false, err
 	}
@@ -47,11 +47,11 @@ func (a *Agent) holdGranted(ctx context.Context, add *addition) (att store.Attac
 }
 
 // waits reports whether there is a request that add waits for.
-func (a *Agent) waits(add *addition) bool {
+func (a *Agent) waits(ctx context.Context, add *addition) bool {
 	if len(a.requests.namesOf(add.requester())) == 0 {
 		return false
 	}
-	r, _, err := a.pickRequest(add)
+	r, _, err := a.pickRequest(ctx, add)
 	return err == nil && r.Name != ""
 }
 
@@ -102,7 +102,7 @@ func (add *addition) requester() requester {
 // new one, of no phase. It has no name where there is nothing to ask for. What was
 // asked for and is not wanted any more is given back.
 func (a *Agent) requestFor(ctx context.Context, add *addition) (protocol.Right, error) {
-	r, stale, err := a.pickRequest(add)
+	r, stale, err := a.pickRequest(ctx, add)
 	if err != nil {
 		return r, err
 	}
@@ -129,10 +129,10 @@ func (a *Agent) requestFor(ctx context.Context, add *addition) (protocol.Right, 
 // pickRequest returns the request that serves add, granted before waiting; it has no
 // name if there is none. stale are those that serve nobody. One that a live sandbox
 // of the interface rests on is neither.
-func (a *Agent) pickRequest(add *addition) (best protocol.Right, stale []protocol.Right, err error) {
+func (a *Agent) pickRequest(ctx context.Context, add *addition) (best protocol.Right, stale []protocol.Right, err error) {
 	names := a.requests.namesOf(add.requester())
 	wants := node.Wants(add.ask.Slots)
-	err = a.st.View(func(tx *store.Tx) error {
+	err = a.st.ViewContext(ctx, func(tx *store.Tx) error {
 		best, stale = protocol.Right{}, nil
 		for _, name := range names {
 			r, ok, err := tx.Right(name)

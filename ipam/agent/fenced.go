@@ -64,9 +64,14 @@ func (a *Agent) frozenKeeps(tx *store.Tx, r protocol.Right) (bool, error) {
 
 // say has a right said in the seat's term, or learns that it was taken.
 func (a *Agent) say(ctx context.Context, name string) error {
-	r, ok := a.right(name)
-	if !ok {
-		return nil
+	var r protocol.Right
+	var ok bool
+	err := a.st.ViewContext(ctx, func(tx *store.Tx) (err error) {
+		r, ok, err = tx.Right(name)
+		return err
+	})
+	if err != nil || !ok {
+		return err
 	}
 	r, res, err := a.pursue(ctx, r, protocol.Event{Kind: protocol.EventWant})
 	if err == nil && !r.Serves(a.term()) && (res.Verdict == protocol.VerdictLater || res.Verdict == protocol.VerdictRefused) {

@@ -36,7 +36,7 @@ func (a *Agent) Serve(ctx context.Context, req wire.Request) wire.Response {
 	case wire.GC:
 		err = a.collect(ctx, req)
 	case wire.Status:
-		err = a.status(req)
+		err = a.status(ctx, req)
 	case wire.Facts, wire.Report:
 		resp = a.attach.Serve(ctx, req)
 	case wire.Ping:
@@ -161,9 +161,11 @@ func (a *Agent) releaseLocked(ctx context.Context, key store.Key, generation uin
 		return err
 	}
 	if freed.Use != "" {
-		if r, ok := a.right(freed.Use); ok {
-			a.background(func(ctx context.Context) { a.letGo(ctx, r) })
-		}
+		a.background(func(ctx context.Context) {
+			if r, ok := a.right(freed.Use); ok {
+				a.letGo(ctx, r)
+			}
+		})
 	}
 	a.touch(freed)
 	return nil
@@ -183,7 +185,7 @@ func (a *Agent) check(ctx context.Context, req wire.Request) error {
 	if err := readback.Recognise(ctx, a.st, key, req.Args); err != nil {
 		return err
 	}
-	return a.st.View(func(tx *store.Tx) error {
+	return a.st.ViewContext(ctx, func(tx *store.Tx) error {
 		if err := node.Check(tx, key, prev); err != nil {
 			return err
 		}
@@ -192,7 +194,7 @@ func (a *Agent) check(ctx context.Context, req wire.Request) error {
 }
 
 // status is CNI's STATUS: whether an ADD could be served now.
-func (a *Agent) status(req wire.Request) error {
+func (a *Agent) status(ctx context.Context, req wire.Request) error {
 	conf, err := poolspec.ParseConfig(req.Config, req.Args)
 	if err != nil {
 		return err
@@ -204,7 +206,7 @@ func (a *Agent) status(req wire.Request) error {
 		return nil
 	}
 	for _, src := range conf.Sources {
-		if full, why := a.full(protocol.PoolName(src.Pool)); full {
+		if full, why := a.full(ctx, protocol.PoolName(src.Pool)); full {
 			return &wire.Error{Code: wire.CodeNotAvailable, Msg: "a pool of this network is full", Details: why}
 		}
 	}
@@ -222,7 +224,7 @@ func (a *Agent) collect(ctx context.Context, req wire.Request) error {
 		return &wire.Error{Code: wire.CodeInvalidConfig, Msg: "GC without cni.dev/valid-attachments: nothing is freed", Details: "the runtime must list the attachments to keep, or an empty list"}
 	}
 	var garbage []store.Attachment
-	err = a.st.View(func(tx *store.Tx) error {
+	err = a.st.ViewContext(ctx, func(tx *store.Tx) error {
 		for att, err := range tx.OfNetwork(conf.Name) {
 			if err != nil {
 				return err
@@ -233,7 +235,10 @@ func (a *Agent) collect(ctx context.Context, req wire.Request) error {
 		}
 		return nil
 	})
-	errs := []error{err}
+	if err != nil {
+		return err
+	}
+	var errs []error
 	for _, att := range garbage {
 		errs = append(errs, a.release(ctx, att.Key, att.Generation))
 	}

@@ -301,7 +301,7 @@ func (a *Agent) behind(live protocol.Pool) bool {
 
 // full reports whether a pool has no address left for this node; if so, in which
 // words.
-func (a *Agent) full(name protocol.PoolName) (bool, string) {
+func (a *Agent) full(ctx context.Context, name protocol.PoolName) (bool, string) {
 	p, err := a.pool(name)
 	if err != nil {
 		return false, ""
@@ -311,7 +311,7 @@ func (a *Agent) full(name protocol.PoolName) (bool, string) {
 		return false, ""
 	}
 	free := 0
-	err = a.st.View(func(tx *store.Tx) error {
+	err = a.st.ViewContext(ctx, func(tx *store.Tx) error {
 		for _, f := range known.shape.Families() {
 			c, err := a.counts(tx, name, f)
 			if err != nil {

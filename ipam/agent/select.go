@@ -43,7 +43,7 @@ func (a *Agent) selectPod(ctx context.Context, add *addition, live bool) error {
 	case out == protocol.NotFound:
 		return &podError{Why: fmt.Sprintf("pod %s/%s does not exist", named.Namespace, named.Name)}
 	case out != protocol.Done:
-		return a.selectKnown(add, uid, err)
+		return a.selectKnown(ctx, add, uid, err)
 	}
 	add.pod, add.ask.Pod = pod, pod.PodRef
 	if uid != "" {
@@ -82,9 +82,9 @@ const defaultInterface = "eth0"
 
 // selectKnown stands in for a pod that cannot be read: what the same interface of
 // the same pod has already, it may have again.
-func (a *Agent) selectKnown(add *addition, uid protocol.UID, cause error) error {
+func (a *Agent) selectKnown(ctx context.Context, add *addition, uid protocol.UID, cause error) error {
 	known := false
-	err := a.st.View(func(tx *store.Tx) error {
+	err := a.st.ViewContext(ctx, func(tx *store.Tx) error {
 		if uid == "" {
 			return nil
 		}

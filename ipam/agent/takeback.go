@@ -23,7 +23,7 @@ func (a *Agent) takeBack(ctx context.Context, p *pool, known *knownPool, n need)
 	if a.withholds(p.name) || known.Pressure == allocator.PressureExhausted || p.demand.eased(a.clock.Now()) < takeBackAfter {
 		return false, nil
 	}
-	r, addrs, err := a.ceded(p, known, n)
+	r, addrs, err := a.ceded(ctx, p, known, n)
 	if err != nil || len(addrs) == 0 {
 		return false, err
 	}
@@ -67,13 +67,13 @@ func (a *Agent) takenBack(ctx context.Context, p *pool, n need) bool {
 
 // ceded returns a lease of this node that has ceded addresses which meet n, and which
 // of them to take back.
-func (a *Agent) ceded(p *pool, known *knownPool, n need) (lease protocol.Right, addrs []netip.Addr, err error) {
+func (a *Agent) ceded(ctx context.Context, p *pool, known *knownPool, n need) (lease protocol.Right, addrs []netip.Addr, err error) {
 	term := a.term()
-	limit, err := a.lacking(p, known, n)
+	limit, err := a.lacking(ctx, p, known, n)
 	if err != nil {
 		return lease, nil, err
 	}
-	err = a.st.View(func(tx *store.Tx) error {
+	err = a.st.ViewContext(ctx, func(tx *store.Tx) error {
 		lease, addrs = protocol.Right{}, nil
 		for r, err := range tx.Rights() {
 			if err != nil {
@@ -107,12 +107,12 @@ func (n need) met(shape *allocator.Shape, x netip.Addr) bool {
 
 // lacking returns how many addresses of a pool this node lacks: one for each ADD that
 // waits, and the reserve.
-func (a *Agent) lacking(p *pool, known *knownPool, n need) (int, error) {
+func (a *Agent) lacking(ctx context.Context, p *pool, known *knownPool, n need) (int, error) {
 	p.demand.mu.Lock()
 	waiting := p.demand.waiting
 	p.demand.mu.Unlock()
 	reserve := 0
-	err := a.st.View(func(tx *store.Tx) error {
+	err := a.st.ViewContext(ctx, func(tx *store.Tx) error {
 		c, err := a.counts(tx, p.name, n.family)
 		reserve = allocator.Reserve(c.Taken, known.Pressure)
 		return err

@@ -98,14 +98,14 @@ func (a *Agent) use(ctx context.Context, c protocol.Claim, ask protocol.Use, con
 	for i, addr := range addrs {
 		bare[i] = addr.Addr
 	}
-	names, err := a.useNames(c.UID)
+	names, err := a.useNames(ctx, c.UID)
 	if err != nil {
 		return "", nil, err
 	}
 	var why string
 	for _, name := range names {
 		r := protocol.Right{Kind: protocol.RightUse, Name: name, Use: &ask, Addrs: bare, Leases: leases}
-		if err := a.sameNode(r, ask, key); err != nil {
+		if err := a.sameNode(ctx, r, ask, key); err != nil {
 			return "", nil, err
 		}
 		got, res, err := a.pursueUse(ctx, r)
@@ -147,9 +147,9 @@ func (a *Agent) pursueUse(ctx context.Context, r protocol.Right) (protocol.Right
 
 // useNames returns the names of a claim's uses in the order to try them: one that
 // this node has a record of is the only one.
-func (a *Agent) useNames(claim protocol.UID) ([]string, error) {
+func (a *Agent) useNames(ctx context.Context, claim protocol.UID) ([]string, error) {
 	names := []string{protocol.UseName(claim, 0), protocol.UseName(claim, 1)}
-	err := a.st.View(func(tx *store.Tx) error {
+	err := a.st.ViewContext(ctx, func(tx *store.Tx) error {
 		for _, name := range names {
 			_, ok, err := tx.Right(name)
 			if err != nil {
@@ -167,9 +167,9 @@ func (a *Agent) useNames(claim protocol.UID) ([]string, error) {
 
 // sameNode refuses what may not share this node's use r: another interface of the
 // same pod, or another pod that still runs.
-func (a *Agent) sameNode(r protocol.Right, ask protocol.Use, key store.Key) error {
+func (a *Agent) sameNode(ctx context.Context, r protocol.Right, ask protocol.Use, key store.Key) error {
 	var others []store.Attachment
-	err := a.st.View(func(tx *store.Tx) error {
+	err := a.st.ViewContext(ctx, func(tx *store.Tx) error {
 		others = others[:0]
 		for att, err := range tx.OfUse(r.Name) {
 			if err != nil {

@@ -69,7 +69,7 @@ func Recognise(ctx context.Context, st *store.Store, key store.Key, args string)
 	}
 	var old store.Attachment
 	found := false
-	err := st.View(func(tx *store.Tx) error {
+	err := st.ViewContext(ctx, func(tx *store.Tx) error {
 		if _, known, err := tx.Attachment(key); err != nil || known {
 			return err
 		}

@@ -308,8 +308,8 @@ func (s *Store) commit(bt *bolt.Tx, b *batch, number uint64) error {
 	s.committing.Store(&began)
 	defer s.committing.Store(nil)
 	s.point("before-commit")
-	s.syncing.Lock()
-	defer s.syncing.Unlock()
+	s.syncing <- struct{}{}
+	defer func() { <-s.syncing }()
 	if err := bt.Commit(); err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 // TestUpdateSaysThatItWaitedForTheDisk: who gives up while a commit hangs learns what
@@ -41,5 +42,45 @@ func TestUpdateSaysThatItWaitedForTheDisk(t *testing.T) {
 	end()
 	if err := s.Update(ended, func(*Tx) error { return nil }); !errors.Is(err, context.Canceled) || strings.Contains(err.Error(), "disk") {
 		t.Errorf("Update = %v; want the cause alone while no commit hangs", err)
+	}
+}
+
+// TestViewWaitsForTheDiskUntilItsContextEnds: who has seen a commit that hangs in its
+// sync is told so in time, and may not rely on what it has seen.
+func TestViewWaitsForTheDiskUntilItsContextEnds(t *testing.T) {
+	hangs, goOn := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	s := newStore(t, Options{Fail: func(point string) {
+		if point == "after-commit" {
+			once.Do(func() { close(hangs); <-goOn })
+		}
+	}})
+	first := make(chan error, 1)
+	go func() {
+		first <- s.Update(context.Background(), func(tx *Tx) error { return tx.PutAttachment(claimed(1)) })
+	}()
+	<-hangs
+	ctx, cancel := context.WithTimeout(t.Context(), 2*slow)
+	defer cancel()
+	known := false
+	look := func(tx *Tx) (err error) {
+		_, known, err = tx.Attachment(claimed(1).Key)
+		return err
+	}
+	err := s.ViewContext(ctx, look)
+	if !known || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), s.Path()) || !strings.Contains(err.Error(), "its disk is slow, or hangs") {
+		t.Errorf("ViewContext = %v, seen: %v; want that it sees the commit and names the deadline, the store and the disk", err, known)
+	}
+	waited := make(chan error, 1)
+	go func() { waited <- s.View(look) }()
+	select {
+	case err := <-waited:
+		t.Errorf("View = %v while the commit that it saw hangs; want that it waits", err)
+		waited <- err
+	case <-time.After(slow):
+	}
+	close(goOn)
+	if err := errors.Join(<-first, <-waited, s.ViewContext(t.Context(), look)); err != nil || !known {
+		t.Errorf("when the disk goes on: %v, seen: %v", err, known)
 	}
 }

@@ -56,8 +56,8 @@ type Store struct {
 	// witnessed. bbolt lets readers see a commit while it is still being
 	// synced: what they read must not be answered before this number says so.
 	synced atomic.Uint64
-	// syncing is held while a commit is under way.
-	syncing sync.Mutex
+	// syncing has room for one, which is there while a commit is under way.
+	syncing chan struct{}
 	// committing is when the commit under way began; nil is none.
 	committing atomic.Pointer[time.Time]
 	// stuck says that bbolt will never give its writer's lock back.
@@ -122,17 +122,47 @@ func (s *Store) Close() error {
 // View calls fn with what is on disk now. fn must not call Update, must not
 // keep what it reads of a table, and sees no change that happens meanwhile. A
 // View that lasts makes the file grow while others write.
+//
+// Where fn saw a commit that is still being synced, View waits for that.
 func (s *Store) View(fn func(*Tx) error) error {
+	return s.view(fn, func() error {
+		s.syncing <- struct{}{}
+		return nil
+	})
+}
+
+// ViewContext is View, but if ctx ends while it waits for a commit that fn saw, it
+// returns ctx's cause: what fn has read may not be there after a crash, so nothing may
+// follow from it.
+func (s *Store) ViewContext(ctx context.Context, fn func(*Tx) error) error {
+	return s.view(fn, func() error {
+		select {
+		case s.syncing <- struct{}{}:
+			return nil
+		case <-ctx.Done():
+			return s.late(context.Cause(ctx))
+		}
+	})
+}
+
+// view is View, which enters s.syncing by enter where it has to wait.
+func (s *Store) view(fn func(*Tx) error, enter func() error) error {
 	bt, err := s.db.Begin(false)
 	if err != nil {
 		return s.explain(err)
 	}
 	number := uint64(bt.ID())
-	err = s.read(bt, fn)
-	if err == nil && number > s.synced.Load() {
-		err = s.explain(s.settle(number))
+	if err := s.read(bt, fn); err != nil || number <= s.synced.Load() {
+		return err
 	}
-	return err
+	if err := enter(); err != nil {
+		return err
+	}
+	defer func() { <-s.syncing }()
+	if number > s.synced.Load() {
+		return s.explain(errors.New("the last commit did not reach the disk: nothing can be answered from it before the next one does"))
+	}
+	return nil
 }
 
 // read runs fn on bt and ends bt, also if fn panics.
@@ -160,17 +190,6 @@ func (s *Store) verdict(tx *Tx, err error) error {
 	default:
 		return s.explain(tx.err)
 	}
-}
-
-// settle waits until the transaction, which a reader has already seen, is on
-// disk.
-func (s *Store) settle(number uint64) error {
-	s.syncing.Lock()
-	defer s.syncing.Unlock()
-	if number > s.synced.Load() {
-		return errors.New("the last commit did not reach the disk: nothing can be answered from it before the next one does")
-	}
-	return nil
 }
 
 // explain adds to an error the file and what to do about it.
