@@ -137,7 +137,7 @@ func TestExhaustedPoolIsCeded(t *testing.T) {
 // takes back what it had ceded and nobody was granted, and not more.
 func TestTakeBack(t *testing.T) {
 	const pool, node = "takes-back", "takes-back"
-	openPool(t, pool, v1alpha1.Range{CIDR: "10.51.0.0/20", End: "10.51.0.15"}) // one block
+	openBlocks(t, pool, 16, v1alpha1.Range{CIDR: "10.51.0.0/20", End: "10.51.0.15"}) // one block
 	f := fleet.New(t, cp.Config())
 	n := f.Start(node)
 	first := mustAdd(t, n, asking(t, node, pool, "takes-back-0"))[0].Addr()
@@ -218,7 +218,7 @@ func TestRecall(t *testing.T) {
 // could give it (I5).
 func TestCrashBeforeTheLeaseSaysWhatIsCeded(t *testing.T) {
 	const pool, node = "untold", "untold"
-	openPool(t, pool, v1alpha1.Range{CIDR: "10.54.0.0/20", End: "10.54.0.15"}) // one block
+	openBlocks(t, pool, 16, v1alpha1.Range{CIDR: "10.54.0.0/20", End: "10.54.0.15"}) // one block
 	f := fleet.New(t, cp.Config())
 	n := f.Start(node)
 	used := mustAdd(t, n, asking(t, node, pool, "untold-1"))[0].Addr()

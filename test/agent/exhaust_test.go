@@ -44,10 +44,11 @@ func control(t *testing.T) {
 	})
 }
 
-// controlledPool makes a pool and waits until the controller has opened it.
-func controlledPool(t *testing.T, name string, ranges ...v1alpha1.Range) {
+// controlledPool makes a pool with blocks of so many addresses, and waits until the
+// controller has opened it.
+func controlledPool(t *testing.T, name string, blockSize int32, ranges ...v1alpha1.Range) {
 	t.Helper()
-	p := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.IPPoolSpec{Ranges: ranges}}
+	p := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.IPPoolSpec{Ranges: ranges, BlockSize: &blockSize}}
 	if err := kc.Create(t.Context(), p); err != nil {
 		t.Fatal(err)
 	}
@@ -81,8 +82,8 @@ func retried(t *testing.T, n *fleet.Node, i fleet.Interface) netip.Addr {
 func TestStaticAddressAnywhere(t *testing.T) {
 	control(t)
 	const blocks, single = "anywhere", "anywhere-single"
-	controlledPool(t, blocks, v1alpha1.Range{CIDR: "10.60.0.0/20", StaticOnly: []string{"10.60.9.0/28"}})
-	controlledPool(t, single, v1alpha1.Range{CIDR: "10.61.0.0/24"}) // each block is one address
+	controlledPool(t, blocks, 16, v1alpha1.Range{CIDR: "10.60.0.0/20", StaticOnly: []string{"10.60.9.0/28"}})
+	controlledPool(t, single, 1, v1alpha1.Range{CIDR: "10.61.0.0/24"}) // each block is one address
 	f := fleet.New(t, cp.Config())
 	a, b := f.Start("anywhere-a"), f.Start("anywhere-b")
 	usedOfBlock := mustAdd(t, a, asking(t, a.Name, blocks, "anywhere-holder"))[0].Addr()
@@ -126,7 +127,7 @@ func TestStaticAddressAnywhere(t *testing.T) {
 func TestExhaustionToTheLastAddress(t *testing.T) {
 	control(t)
 	const pool, total, nodes = "last", 63, 4
-	controlledPool(t, pool, v1alpha1.Range{CIDR: "10.62.0.0/20", End: "10.62.0.63"}) // four blocks
+	controlledPool(t, pool, 16, v1alpha1.Range{CIDR: "10.62.0.0/20", End: "10.62.0.63"}) // four blocks
 	f := fleet.New(t, cp.Config())
 	f.Change = func(c *daemon.Config) { c.Agent.Wait = 3 * time.Second }
 	var fleet4 []*fleet.Node
@@ -199,7 +200,7 @@ func TestExhaustionToTheLastAddress(t *testing.T) {
 func TestStoppedHolderBlocksNobody(t *testing.T) {
 	control(t)
 	const pool, total = "stopped", 63
-	controlledPool(t, pool, v1alpha1.Range{CIDR: "10.63.0.0/20", End: "10.63.0.63"})
+	controlledPool(t, pool, 16, v1alpha1.Range{CIDR: "10.63.0.0/20", End: "10.63.0.63"})
 	f := fleet.New(t, cp.Config())
 	a, b := f.Start("stopped-a"), f.Start("stopped-b")
 	first := mustAdd(t, a, asking(t, a.Name, pool, "stopped-holder"))[0].Addr()
@@ -245,7 +246,7 @@ func TestStoppedHolderBlocksNobody(t *testing.T) {
 func TestBurstIntoAnExactPool(t *testing.T) {
 	control(t)
 	const pool, total, nodes = "burst", 126, 8
-	controlledPool(t, pool, v1alpha1.Range{CIDR: "10.64.0.0/25"})
+	controlledPool(t, pool, 1, v1alpha1.Range{CIDR: "10.64.0.0/25"})
 	f := fleet.New(t, cp.Config())
 	var wg sync.WaitGroup
 	var all []*fleet.Node
