@@ -1,7 +1,6 @@
 package allocator
 
 import (
-	"math/bits"
 	"net/netip"
 	"slices"
 
@@ -248,9 +247,9 @@ func (s *Shape) NextBlock(f Family, bits int, v View, from netip.Addr) (block ne
 //	10.0.0.0/24 -> 32    10.0.0.0/20 -> 28    10.0.0.0/16 -> 26
 //	10.0.0.0/30 -> 32    2001:db8::/64 -> 122
 //
-// What counts is what may be handed out: where that is a small part of the CIDR,
-// it is taken for a CIDR that would just hold it. A few hundred addresses of a /16
-// must not be a handful of blocks, which a handful of nodes would hold.
+// What counts is what may be handed out: a few hundred addresses of a /16 must not be
+// a handful of blocks, which a handful of nodes would hold. A few addresses less, such
+// as a gateway's, do not halve the blocks.
 //
 // An override above zero is the number of addresses instead, lowered to a power
 // of two of at most [MaxBlockSize]. In a family that the pool does not have, a
@@ -264,8 +263,11 @@ func BlockBits(s *Shape, f Family, override int) int {
 		return f.BitLen() - log
 	}
 	if widest, ok := s.widest(f); ok {
-		holds := bits.Len64(uint64(max(s.ordinary.of(f).count()-1, 0)))
-		log = min(max(min(f.BitLen()-widest, holds)-8, 0), 6)
+		const nearly256 = 240
+		log = min(max(f.BitLen()-widest-8, 0), 6)
+		for log > 0 && s.ordinary.of(f).count()>>log < nearly256 {
+			log--
+		}
 	}
 	return f.BitLen() - log
 }

@@ -397,7 +397,11 @@ func TestBlockBitsOfPartsOfCIDR(t *testing.T) {
 		want  int
 	}{
 		{"1000 addresses of a /22", mustShape(t, part("10.0.0.0/22", "10.0.0.1", "10.0.3.232")), IPv4, 30},
-		{"400 of a /16", mustShape(t, part("10.0.0.0/16", "10.0.0.1", "10.0.1.144")), IPv4, 31},
+		{"400 of a /16", mustShape(t, part("10.0.0.0/16", "10.0.0.1", "10.0.1.144")), IPv4, 32},
+		{"1200 of a /16", mustShape(t, part("10.0.0.0/16", "10.0.0.1", "10.0.4.176")), IPv4, 30},
+		{"a /20 but for its gateway and 16 more", mustShape(t, Range{
+			Prefix: prefix("10.0.0.0/20"), Gateway: addr("10.0.0.1"), Exclude: []netipx.IPRange{netipx.IPRangeFrom(addr("10.0.0.2"), addr("10.0.0.17"))},
+		}), IPv4, 28},
 		{"one of a /8", mustShape(t, part("10.0.0.0/8", "10.0.0.1", "10.0.0.1")), IPv4, 32},
 		{"a /24 of a /64", mustShape(t, part("2001:db8::/64", "2001:db8::", "2001:db8::ff")), IPv6, 128},
 		{"what is excluded", mustShape(t, Range{Prefix: prefix("10.0.0.0/16"), Exclude: []netipx.IPRange{netipx.IPRangeFrom(addr("10.0.0.0"), addr("10.0.239.255"))}}), IPv4, 28},
