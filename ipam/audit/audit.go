@@ -168,7 +168,7 @@ func Look(s State) []Finding {
 	l.owners()
 	l.nodes()
 	for _, u := range s.Unreadable {
-		l.add(NotUnderstood, u.Object, place{}, "it cannot be read, and is left out: "+u.Why, "correct what it says, or see who has written it; a newer Tenure may understand it")
+		l.add(NotUnderstood, u.Object, place{}, "it cannot be read as a whole, and what cannot is left out: "+u.Why, "correct what it says, or see who has written it; a newer Tenure may understand it")
 	}
 	slices.SortFunc(l.found, func(a, b Finding) int {
 		if a.Wrong != b.Wrong {

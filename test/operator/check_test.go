@@ -91,7 +91,7 @@ func TestCheckFindsDamageI1I2I3I4X13(t *testing.T) {
 			if err := kc.Patch(w.t.Context(), l, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"tenure.dev/turn":"x"}}}`))); err != nil {
 				w.t.Fatal(err)
 			}
-		}, "NotUnderstood NodeSilent", true, []string{"seat tenure-system/", "turn"}},
+		}, "NotUnderstood", true, []string{"seat tenure-system/", "turn"}},
 		{"a pod that had the address in its last sandbox", func(w *world) {
 			pod := w.podWith("restarts", "10.40.0.5")
 			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionFalse}}
