@@ -54,8 +54,8 @@ func (c pluginCall) ours() (o outcome, version string) {
 	return o, version
 }
 
-// librarys has the CNI library serve c, which takes all from the process.
-func (c pluginCall) librarys(t *testing.T) (o outcome) {
+// byLibrary has the CNI library serve c, which takes all from the process.
+func (c pluginCall) byLibrary(t *testing.T) (o outcome) {
 	t.Helper()
 	for _, name := range []string{"COMMAND", "CONTAINERID", "NETNS", "IFNAME", "ARGS", "PATH", "NETNS_OVERRIDE"} {
 		t.Setenv("CNI_"+name, c.env[name])
@@ -135,7 +135,7 @@ func calls() (all []pluginCall) {
 func TestMainDoesWhatTheCNILibraryDoes(t *testing.T) {
 	for _, c := range calls() {
 		got, _ := c.ours()
-		want := c.librarys(t)
+		want := c.byLibrary(t)
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("%v with %q:\ngot  %+v, %v\nwant %+v, %v", c.env, c.stdin, got, got.err, want, want.err)
 		}
@@ -149,7 +149,7 @@ func TestC17OwnNetworkNamespace(t *testing.T) {
 		for _, verb := range []string{"ADD", "DEL", "CHECK"} {
 			c := pluginCall{map[string]string{"COMMAND": verb, "CONTAINERID": "c1", "NETNS": "/proc/self/ns/net", "IFNAME": "eth0", "PATH": "/x", "NETNS_OVERRIDE": override}, `{"cniVersion":"1.1.0","name":"n"}`}
 			got, _ := c.ours()
-			want := c.librarys(t)
+			want := c.byLibrary(t)
 			if verb == "ADD" && want.err != nil {
 				want.served = ""
 			}
