@@ -9,21 +9,28 @@ import (
 	"time"
 )
 
+// hanging returns a store whose first commit, which records claimed(1), hangs at a point
+// until goOn is closed. What became of it comes from first.
+func hanging(t *testing.T, at string) (s *Store, goOn chan<- struct{}, first <-chan error) {
+	t.Helper()
+	hangs, released, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	var once sync.Once
+	s = newStore(t, Options{Fail: func(point string) {
+		if point == at {
+			once.Do(func() { close(hangs); <-released })
+		}
+	}})
+	go func() {
+		done <- s.Update(context.Background(), func(tx *Tx) error { return tx.PutAttachment(claimed(1)) })
+	}()
+	<-hangs
+	return s, released, done
+}
+
 // TestUpdateSaysThatItWaitedForTheDisk: who gives up while a commit hangs learns what
 // was in the way, and changes nothing.
 func TestUpdateSaysThatItWaitedForTheDisk(t *testing.T) {
-	hangs, goOn := make(chan struct{}), make(chan struct{})
-	var once sync.Once
-	s := newStore(t, Options{Fail: func(point string) {
-		if point == "before-commit" {
-			once.Do(func() { close(hangs); <-goOn })
-		}
-	}})
-	first := make(chan error, 1)
-	go func() {
-		first <- s.Update(context.Background(), func(tx *Tx) error { return tx.PutAttachment(claimed(1)) })
-	}()
-	<-hangs
+	s, goOn, first := hanging(t, "before-commit")
 	ctx, cancel := context.WithTimeout(t.Context(), 2*slow)
 	defer cancel()
 	err := s.Update(ctx, func(tx *Tx) error { return tx.PutAttachment(claimed(2)) })
@@ -48,18 +55,7 @@ func TestUpdateSaysThatItWaitedForTheDisk(t *testing.T) {
 // TestViewWaitsForTheDiskUntilItsContextEnds: who has seen a commit that hangs in its
 // sync is told so in time, and may not rely on what it has seen.
 func TestViewWaitsForTheDiskUntilItsContextEnds(t *testing.T) {
-	hangs, goOn := make(chan struct{}), make(chan struct{})
-	var once sync.Once
-	s := newStore(t, Options{Fail: func(point string) {
-		if point == "after-commit" {
-			once.Do(func() { close(hangs); <-goOn })
-		}
-	}})
-	first := make(chan error, 1)
-	go func() {
-		first <- s.Update(context.Background(), func(tx *Tx) error { return tx.PutAttachment(claimed(1)) })
-	}()
-	<-hangs
+	s, goOn, first := hanging(t, "after-commit")
 	ctx, cancel := context.WithTimeout(t.Context(), 2*slow)
 	defer cancel()
 	known := false

@@ -99,8 +99,8 @@ func (c *Conn) noAnswer(ctx context.Context, err error) error {
 	return fmt.Errorf("%s: %w: %w", c.socket, ErrNoAnswer, err)
 }
 
-// Call connects to socket, makes one call, and hangs up. Its errors are those
-// of [Dial] and [Conn.Call].
+// Call connects to socket, makes one call, and hangs up, for programs that make many at
+// once: unlike [Once] it blocks no thread. Its errors are those of [Dial] and [Conn.Call].
 func Call(ctx context.Context, socket string, req Request) (Response, error) {
 	c, err := Dial(ctx, socket)
 	if err != nil {
