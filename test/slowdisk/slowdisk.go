@@ -25,6 +25,7 @@ type Disk struct {
 	delay   time.Duration // guarded by mu
 	changed chan struct{} // guarded by mu; closed when delay is another; nil is not made yet
 	syncs   int           // guarded by mu
+	threads sync.WaitGroup
 }
 
 // Slow makes every sync take so much longer, those that are under way too: with 0,
@@ -46,11 +47,15 @@ func (d *Disk) Syncs() int {
 	return d.syncs
 }
 
+// Wait waits until nothing is kept for any program any more. All have ended, and have
+// been waited for.
+func (d *Disk) Wait() { d.threads.Wait() }
+
 // Start is cmd.Start for a program on this disk. A thread of this process is kept until
-// the program has ended and cmd.Wait has returned.
+// the program has ended and cmd.Wait has returned; Wait tells when it is gone.
 func (d *Disk) Start(cmd *exec.Cmd) error {
 	started := make(chan error, 1)
-	go func() {
+	d.threads.Go(func() {
 		// The filter is this thread's, and of what it starts. It is not unlocked, and
 		// ends with this goroutine: nothing else of this process runs under the filter.
 		runtime.LockOSThread()
@@ -64,7 +69,7 @@ func (d *Disk) Start(cmd *exec.Cmd) error {
 		if err == nil {
 			d.answer(questions, cmd.Process)
 		}
-	}()
+	})
 	return <-started
 }
 

@@ -24,6 +24,14 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// disk returns a disk that leaves nothing to the next test.
+func disk(t *testing.T) *Disk {
+	t.Helper()
+	var d Disk
+	t.Cleanup(d.Wait)
+	return &d
+}
+
 // syncing returns a program that syncs a file once.
 func syncing(t *testing.T) *exec.Cmd {
 	t.Helper()
@@ -34,7 +42,7 @@ func syncing(t *testing.T) *exec.Cmd {
 
 func TestSyncTakesAsLongAsItIsTold(t *testing.T) {
 	const delay = 300 * time.Millisecond
-	var d Disk
+	d := disk(t)
 	d.Slow(delay)
 	cmd, began := syncing(t), time.Now()
 	if err := d.Start(cmd); err != nil {
@@ -49,7 +57,7 @@ func TestSyncTakesAsLongAsItIsTold(t *testing.T) {
 }
 
 func TestSyncEndsWhenTheDiskIsFastAgain(t *testing.T) {
-	var d Disk
+	d := disk(t)
 	d.Slow(time.Hour)
 	cmd := syncing(t)
 	if err := d.Start(cmd); err != nil {
@@ -65,7 +73,7 @@ func TestSyncEndsWhenTheDiskIsFastAgain(t *testing.T) {
 }
 
 func TestOtherSyncsOfThisProcessAreAsFastAsEver(t *testing.T) {
-	var d Disk
+	d := disk(t)
 	d.Slow(time.Hour)
 	cmd := syncing(t)
 	if err := d.Start(cmd); err != nil {
@@ -99,7 +107,7 @@ func TestProgramThatCannotBeStarted(t *testing.T) {
 		}
 		return len(all)
 	}
-	var d Disk
+	d := disk(t)
 	none := filepath.Join(t.TempDir(), "none")
 	before := files()
 	if err := d.Start(exec.Command(none)); !errors.Is(err, os.ErrNotExist) {
