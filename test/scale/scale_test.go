@@ -110,7 +110,15 @@ func run(t *testing.T, n int, idle time.Duration) map[string]figure {
 			burst = append(burst, place{node, i})
 		}
 	}
-	phase(phaseBurst, func() string { c.each(burst, attach); return fmt.Sprintf("%d addresses", len(burst)) })
+	phase(phaseBurst, func() string {
+		began := time.Now()
+		c.each(burst, attach)
+		took := time.Since(began)
+		// The statuses of the leases follow the burst, and a large cluster's takes longer:
+		// the same stretch of time is measured in each.
+		time.Sleep(time.Until(began.Add(2 * idle)))
+		return fmt.Sprintf("%d addresses in %v, and what follows,", len(burst), took.Round(time.Millisecond))
+	})
 	phase("claims", func() string {
 		took := c.claims(wide, claimsOfNode*n)
 		return fmt.Sprintf("%d claims, %.0f a second,", claimsOfNode*n, float64(claimsOfNode*n)/took.Seconds())
