@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -15,6 +14,7 @@ import (
 	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
 	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -172,22 +172,47 @@ func (c *nodes) pods(network string, want []int) []place {
 	return flat
 }
 
-// each calls do for all places, all at once.
+// each calls do for all places, all at once as far as this process, which is both ends
+// of each call, may open files.
 func (c *nodes) each(all []place, do func(place) error) {
 	c.t.Helper()
-	var wg sync.WaitGroup
+	atOnce := c.freeFiles() / 3 // the second end of a call may be closed after the next is made
+	if atOnce < len(all) {
+		c.t.Logf("%d of %d calls at once: ulimit -n allows no more", atOnce, len(all))
+	}
+	var calls errgroup.Group
+	calls.SetLimit(atOnce)
 	var failed atomic.Int64
 	for _, p := range all {
-		wg.Go(func() {
+		calls.Go(func() error {
 			if err := do(p); err != nil && failed.Add(1) <= 10 {
 				c.t.Errorf("%s of %s on %s: %v", p.i.IfName, p.i.Sandbox, p.n.Name, err)
 			}
+			return nil
 		})
 	}
-	wg.Wait()
+	_ = calls.Wait() // each has been counted
 	if n := failed.Load(); n > 0 {
 		c.t.Fatalf("%d of %d failed", n, len(all))
 	}
+}
+
+// freeFiles returns how many more files this process may open.
+func (c *nodes) freeFiles() int {
+	c.t.Helper()
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		c.t.Fatal(err)
+	}
+	open, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	free := int(limit.Cur) - len(open)
+	if free < len(c.all) {
+		c.t.Fatalf("%d of %d files are open, too many for calls of %d nodes: raise ulimit -n, or run fewer nodes", len(open), limit.Cur, len(c.all))
+	}
+	return free
 }
 
 // attach is an ADD, as a kubelet makes it: again while it is told to try later.

@@ -101,8 +101,8 @@ func run(t *testing.T, n int, idle time.Duration) map[string]figure {
 		return fmt.Sprintf("%d nodes", n)
 	})
 	var burst []place
-	for _, node := range c.all {
-		for range addressesOfNode {
+	for range addressesOfNode {
+		for _, node := range c.all {
 			i, err := c.sandbox(wide)
 			if err != nil {
 				t.Fatal(err)
