@@ -215,19 +215,32 @@ func (c *nodes) freeFiles() int {
 	return free
 }
 
-// attach is an ADD, as a kubelet makes it: again while it is told to try later.
+// attach is an ADD.
 func attach(p place) error {
+	return insist(func() error { _, err := p.n.Add(p.i); return err })
+}
+
+func detach(p place) error {
+	return insist(func() error { return p.n.Del(p.i) })
+}
+
+// insist makes a call as a kubelet does: again while it is told to try later, or is not
+// told anything, since all agents share two cores with all that call them.
+func insist(call func() error) error {
 	for deadline := time.Now().Add(patience); ; {
-		_, err := p.n.Add(p.i)
-		e, ok := errors.AsType[*wire.Error](err)
-		if err == nil || !ok || e.Code != wire.CodeTryAgainLater || time.Now().After(deadline) {
+		err := call()
+		if !later(err) || time.Now().After(deadline) {
 			return err
 		}
 		time.Sleep(100 * time.Millisecond) // a kubelet waits longer
 	}
 }
 
-func detach(p place) error { return p.n.Del(p.i) }
+// later says that a call that ended with err may succeed when it is made again.
+func later(err error) bool {
+	e, ok := errors.AsType[*wire.Error](err)
+	return ok && e.Code == wire.CodeTryAgainLater || errors.Is(err, wire.ErrNoAnswer)
+}
 
 // claims makes so many claims on a network and waits until each has its address. It
 // returns how long that took from the first create on.

@@ -2,7 +2,6 @@ package scale_test
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -168,11 +167,10 @@ func exhausted(pool string, addresses int) func(place) error {
 	return func(p place) error {
 		for deadline := time.Now().Add(patience); ; {
 			_, err := p.n.Add(p.i)
-			e, ok := errors.AsType[*wire.Error](err)
 			switch {
-			case ok && e.Code == wire.CodeTryAgainLater && strings.Contains(e.Error(), want):
+			case later(err) && strings.Contains(err.Error(), want):
 				return nil
-			case !ok || e.Code != wire.CodeTryAgainLater || time.Now().After(deadline):
+			case !later(err) || time.Now().After(deadline):
 				return fmt.Errorf("%w; want code %d with %q", err, wire.CodeTryAgainLater, want)
 			}
 		}
