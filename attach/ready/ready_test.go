@@ -180,8 +180,8 @@ func TestAPIOutageDoesNotFlipIt(t *testing.T) {
 		n.stays("") // known not to exist
 		n.cluster.exists.Store(true)
 		n.becomes(ours)
+		n.cluster.known.Store(false) // first: it must not be known that there is none
 		n.cluster.exists.Store(false)
-		n.cluster.known.Store(false)
 		n.stays(ours)
 	})
 	n.run(func() { n.stays(ours) })
