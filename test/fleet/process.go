@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 )
@@ -13,7 +14,8 @@ import (
 type Program struct {
 	Path       string
 	Kubeconfig string
-	// Start, if set, starts the process in the place of cmd.Start.
+	// Start, if set, starts the process in the place of cmd.Start. If it does so on another
+	// thread than its caller's, it keeps that one until the process has ended.
 	Start func(cmd *exec.Cmd) error
 }
 
@@ -29,16 +31,27 @@ func (f *Fleet) run(name string, p Program, args ...string) *child {
 	log := f.logFile(name)
 	cmd := exec.Command(p.Path, args...)
 	cmd.Stdout, cmd.Stderr = log, log
+	// It ends with this process too, however that ends. The kernel goes by the thread
+	// that has started it, which is kept until the child has ended.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	start := p.Start
 	if start == nil {
 		start = (*exec.Cmd).Start
 	}
-	if err := start(cmd); err != nil {
+	c := &child{cmd: cmd, done: make(chan error, 1)}
+	started := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := start(cmd)
+		started <- err
+		if err == nil {
+			c.done <- cmd.Wait()
+		}
+	}()
+	if err := <-started; err != nil {
 		f.t.Fatal(err)
 	}
-	c := &child{cmd: cmd, done: make(chan error, 1)}
-	go func() { c.done <- cmd.Wait() }()
 	return c
 }
 
