@@ -110,8 +110,15 @@ func TestBadPeers(t *testing.T) {
 			case tt.want != "" && (err != nil || resp.Error == nil || !strings.Contains(resp.Error.Msg, tt.want)):
 				t.Errorf("got %+v, %v; want an error with %q", resp.Error, err, tt.want)
 			}
-			if resp, err := Call(context.Background(), r.socket, Request{Verb: Add, ContainerID: "good"}); err != nil || resp.Error != nil {
-				t.Errorf("another caller afterwards: %+v, %v; want success", resp, err)
+			// The hasty server may hang up on one that is slow on a busy machine.
+			for deadline := time.Now().Add(time.Minute); ; {
+				resp, err := Call(context.Background(), r.socket, Request{Verb: Add, ContainerID: "good"})
+				if err == nil && resp.Error == nil {
+					break
+				}
+				if time.Now().After(deadline) {
+					t.Fatalf("another caller afterwards: %+v, %v; want success", resp, err)
+				}
 			}
 		})
 	}
