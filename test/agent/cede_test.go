@@ -124,12 +124,7 @@ func TestExhaustedPoolIsCeded(t *testing.T) {
 	ceded(t, pool, free, func(netip.Addr) bool { return true })
 	mustDel(t, n, next)
 	eventually(t, 10*time.Second, noRequests(t, node))
-	l = leaseOf(t, pool, free)
-	cleared := l.Clone()
-	cleared.Grants, cleared.Turn = nil, l.Turn+1
-	if _, out, err := api.UpdateLease(t.Context(), l, cleared); out != protocol.Done {
-		t.Fatal(out, err)
-	}
+	changeLease(t, pool, free, func(l *protocol.Lease) { l.Grants = nil })
 	eventually(t, 20*time.Second, noLeases(t, pool))
 }
 
@@ -228,11 +223,7 @@ func TestCrashBeforeTheLeaseSaysWhatIsCeded(t *testing.T) {
 		t.Fatalf("nothing of %v is ceded", lease.Block)
 	}
 	n.Stop()
-	before := told.Clone()
-	before.Ceded = nil // as if the agent had ended before this write
-	if _, out, err := api.UpdateLease(t.Context(), told, before); out != protocol.Done {
-		t.Fatal(out, err)
-	}
+	changeLease(t, pool, used, func(l *protocol.Lease) { l.Ceded = nil }) // as if the agent had ended before that write
 	f.Start(node)
 	ceded(t, pool, used, func(x netip.Addr) bool { return slices.Contains(told.Ceded, x) })
 }

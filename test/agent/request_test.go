@@ -101,16 +101,28 @@ func grant(t *testing.T, pool string, to protocol.SubLease, addrs ...string) {
 	t.Helper()
 	for _, text := range addrs {
 		addr := netip.MustParseAddr(text)
-		l := leaseOf(t, pool, addr)
-		next := l.Clone()
-		next.Grants = append(next.Grants, protocol.Grant{Addr: addr, To: protocol.Grantee{Kind: protocol.GranteeSubLease, UID: to.UID, Name: to.Name}})
-		next.Turn++
-		if _, out, err := api.UpdateLease(t.Context(), l, next); out != protocol.Done {
-			t.Fatalf("grant %v: %v %v", addr, out, err)
-		}
+		l := changeLease(t, pool, addr, func(l *protocol.Lease) {
+			l.Grants = append(l.Grants, protocol.Grant{Addr: addr, To: protocol.Grantee{Kind: protocol.GranteeSubLease, UID: to.UID, Name: to.Name}})
+		})
 		to.Granted = append(to.Granted, protocol.Granted{Addr: addr, Lease: l.Name})
 	}
 	answer(t, to)
+}
+
+// changeLease changes the lease of a's block, whoever else writes it, and returns it.
+func changeLease(t *testing.T, pool string, a netip.Addr, change func(*protocol.Lease)) (next protocol.Lease) {
+	t.Helper()
+	eventually(t, 10*time.Second, func() error { // its holder may publish in between
+		l := leaseOf(t, pool, a)
+		next = l.Clone()
+		change(&next)
+		next.Turn++
+		if _, out, err := api.UpdateLease(t.Context(), l, next); out != protocol.Done {
+			return fmt.Errorf("lease %s: %v %w", l.Name, out, err)
+		}
+		return nil
+	})
+	return next
 }
 
 func answer(t *testing.T, s protocol.SubLease) {
@@ -193,7 +205,7 @@ func TestH14RequestKeepsItsPlace(t *testing.T) {
 	// finds it.
 	cedeByRecall(t, "h14-a", leaseOf(t, pool, wanted).Name, fmt.Sprintf("%v-%v", wanted, wanted))
 	grant(t, pool, onlyRequest(t, "h14-b"), wanted.String())
-	res, err := b.Add(i)
+	res, err := b.Insist(i)
 	if err != nil || len(res.IPs) != 1 || res.IPs[0].Address != netip.PrefixFrom(wanted, 20) || res.IPs[0].Gateway != netip.MustParseAddr("10.40.0.1") {
 		t.Fatalf("got %+v, %v; want %v/20 by 10.40.0.1", res, err, wanted)
 	}
@@ -288,7 +300,7 @@ func TestForgottenRequestIsGivenBack(t *testing.T) {
 	openPool(t, pool, cidr("10.44.0.0/20"))
 	press(t, pool, v1alpha1.PressureExhausted, "")
 	f := fleet.New(t, cp.Config())
-	f.Change = func(c *daemon.Config) { shortWait(c); c.Agent.KeepRequest = 3 * time.Second }
+	f.Change = func(c *daemon.Config) { shortWait(c); c.Agent.KeepRequest = 10 * time.Second }
 	n := f.Start("forgotten")
 	for _, granted := range []bool{false, true} {
 		t.Run(fmt.Sprintf("granted %v", granted), func(t *testing.T) {
@@ -342,9 +354,12 @@ func TestX6NewSandboxOnARequest(t *testing.T) {
 	fresh := old
 	fresh.Sandbox, fresh.Netns = "x6-request-new", file(t, "x6-request-new")
 	n.Refused(t, fresh, "the controller has not answered") // it asks for another
-	if all := requestsOf(t, "x6-request"); len(all) != 2 {
-		t.Errorf("there are %d requests; want 2: the old sandbox is alive", len(all))
-	}
+	eventually(t, 10*time.Second, func() error {           // the ADD may have ended before its request was made
+		if all := requestsOf(t, "x6-request"); len(all) != 2 {
+			return fmt.Errorf("there are %d requests; want 2: the old sandbox is alive", len(all))
+		}
+		return nil
+	})
 	if err := os.Remove(old.Netns); err != nil {
 		t.Fatal(err)
 	}
