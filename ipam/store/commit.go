@@ -80,7 +80,7 @@ var errExited = errors.New("the function of an Update ended its goroutine")
 // commit has settled it.
 func (s *Store) Update(ctx context.Context, fn func(*Tx) error) error {
 	if ctx.Err() != nil {
-		return context.Cause(ctx)
+		return s.late(context.Cause(ctx))
 	}
 	if s.o.ReadOnly {
 		return s.explain(ErrReadOnly)
@@ -107,14 +107,14 @@ func (s *Store) Update(ctx context.Context, fn func(*Tx) error) error {
 // slow is from when on a commit under way is said to be in the way of others.
 const slow = 100 * time.Millisecond
 
-// late adds to the cause that ended the wait of a call what the call waited for, if
-// that is the disk.
+// late adds to the cause that ended a call before its function ran, or while it waited,
+// that the disk is in the way, if it is: also of a call that has come too late to wait.
 func (s *Store) late(cause error) error {
 	began := s.committing.Load()
 	if began == nil || time.Since(*began) < slow {
 		return cause
 	}
-	return fmt.Errorf("%w; it waited for store %s, which has been writing what came before for %v: its disk is slow, or hangs",
+	return fmt.Errorf("%w; store %s has been writing what came before for %v: its disk is slow, or hangs",
 		cause, s.path, time.Since(*began).Round(time.Millisecond))
 }
 

@@ -27,15 +27,17 @@ func hanging(t *testing.T, at string) (s *Store, goOn chan<- struct{}, first <-c
 	return s, released, done
 }
 
-// TestUpdateSaysThatItWaitedForTheDisk: who gives up while a commit hangs learns what
-// was in the way, and changes nothing.
+// TestUpdateSaysThatItWaitedForTheDisk: who gives up while a commit hangs, or comes when
+// his time is over, learns what was in the way, and changes nothing.
 func TestUpdateSaysThatItWaitedForTheDisk(t *testing.T) {
 	s, goOn, first := hanging(t, "before-commit")
 	ctx, cancel := context.WithTimeout(t.Context(), 2*slow)
 	defer cancel()
-	err := s.Update(ctx, func(tx *Tx) error { return tx.PutAttachment(claimed(2)) })
-	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), s.Path()) || !strings.Contains(err.Error(), "its disk is slow, or hangs") {
-		t.Errorf("Update = %v; want that it names the deadline, the store and the disk", err)
+	for _, when := range []string{"while it waits", "before it begins"} {
+		err := s.Update(ctx, func(tx *Tx) error { return tx.PutAttachment(claimed(2)) })
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), s.Path()) || !strings.Contains(err.Error(), "its disk is slow, or hangs") {
+			t.Errorf("Update whose time ends %s = %v; want that it names the deadline, the store and the disk", when, err)
+		}
 	}
 	close(goOn)
 	if err := <-first; err != nil {
