@@ -115,6 +115,7 @@ func Serve(ctx context.Context, ln net.Listener, h Handler, lim Limits, log *slo
 	unhook := context.AfterFunc(ctx, func() { ln.Close() })
 	defer unhook()
 	err := s.acceptAll(ctx, ln)
+	ln.Close() // the hook may not have run yet: nobody is to queue for a server that has ended
 	s.stop()
 	return err
 }

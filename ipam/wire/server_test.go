@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
+	"net"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -117,6 +120,47 @@ func TestStopFinishesWhatIsUnderWay(t *testing.T) {
 	}
 	if err := <-r.done; err != nil {
 		t.Errorf("Serve returned %v; want nil", err)
+	}
+}
+
+// hookless is a context whose hooks run too late to be seen.
+type hookless struct{ context.Context }
+
+func (hookless) AfterFunc(func()) (stop func() bool) { return func() bool { return true } }
+
+// Value hides what context would hook on to instead.
+func (hookless) Value(any) any { return nil }
+
+// TestStopClosesTheListenerFirst: whoever sees its idle connection closed finds no server
+// any more, although the accepting has ended by the context and not by the listener.
+func TestStopClosesTheListenerFirst(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "s")
+	ln, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lim := testLimits()
+	lim.Conns = 2 // with both in use nothing is accepted
+	ctx, stop := context.WithCancel(t.Context())
+	entered, leave, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	h := handlerFunc(func(context.Context, Request) Response { close(entered); <-leave; return Response{} })
+	go func() { ended <- Serve(hookless{ctx}, ln, h, lim, slog.New(slog.DiscardHandler)) }()
+	r := &rig{socket: socket}
+	idle := r.raw(t)
+	busy := r.dial(t)
+	answer := make(chan error, 1)
+	go func() { _, err := busy.Call(context.Background(), Request{Verb: Add}); answer <- err }()
+	<-entered // accepted after idle: idle is being served too
+	stop()
+	if _, err := io.ReadAll(idle); err != nil {
+		t.Errorf("idle connection: %v; want EOF", err)
+	}
+	if _, err := Dial(context.Background(), socket); !errors.Is(err, ErrNoAgent) {
+		t.Errorf("a new connection while stopping: %v; want ErrNoAgent", err)
+	}
+	close(leave)
+	if err := errors.Join(<-answer, <-ended); err != nil {
+		t.Errorf("the request under way, and Serve: %v", err)
 	}
 }
 
