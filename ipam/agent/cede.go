@@ -140,6 +140,21 @@ func (a *Agent) cede(leases ...string) {
 	a.cedeFreed(leases)
 }
 
+// freeing runs free, an Update that frees what an attachment has, and then cedes what is
+// to be ceded of it. The Update's function tells expect of the attachment before it frees
+// anything, each time that it runs. A panic of free goes on: the server of the node socket
+// contains it, and until its leases were ceded they would give nothing any more (I5).
+func (a *Agent) freeing(free func(expect func(store.Attachment)) error) error {
+	var leases []string
+	defer func() { a.cedeFreed(leases) }()
+	return free(func(att store.Attachment) {
+		if leases == nil {
+			leases = a.toCede(att)
+			a.ceding.expect(leases)
+		}
+	})
+}
+
 // cedeFreed is cede for a caller that has told [cessions.expect].
 func (a *Agent) cedeFreed(leases []string) {
 	for _, name := range a.ceding.done(leases) {

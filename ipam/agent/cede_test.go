@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"log/slog"
@@ -53,6 +54,34 @@ func TestCessions(t *testing.T) {
 		t.Error("the second worker cedes not exactly once")
 	}
 	pending("in the end", false)
+}
+
+// TestReleaseThatPanics: while what is to be ceded is freed, its lease gives nothing; but
+// not for ever where that ends in a panic, which the server of the node socket contains
+// (I5).
+func TestReleaseThatPanics(t *testing.T) {
+	p := newPool("lan")
+	p.known = &knownPool{Pool: Pool{Pressure: allocator.PressureExhausted}}
+	a := &Agent{st: newStore(t), log: slog.New(slog.DiscardHandler), pools: map[protocol.PoolName]*pool{"lan": p}}
+	a.queue = func(task func(context.Context)) { task(t.Context()) }
+	panicked := func() (value any) {
+		defer func() { value = recover() }()
+		return a.freeing(func(expect func(store.Attachment)) error {
+			return a.st.Update(t.Context(), func(*store.Tx) error {
+				expect(store.Attachment{Addresses: []store.Address{{Pool: "lan", Lease: "l"}}})
+				if !a.ceding.pending("l") {
+					t.Error("the lease gives addresses while one of them is freed that is to be ceded")
+				}
+				panic("a fault")
+			})
+		})
+	}()
+	if _, ok := panicked.(*store.Panic); !ok {
+		t.Errorf("freeing ended with %v; want the panic of the Update", panicked)
+	}
+	if a.ceding.pending("l") {
+		t.Error("the lease gives nothing any more")
+	}
 }
 
 // clockBeaten is always at one moment. A heartbeat of that moment is accepted between

@@ -142,21 +142,18 @@ func (a *Agent) release(ctx context.Context, key store.Key, generation uint64) e
 func (a *Agent) releaseLocked(ctx context.Context, key store.Key, generation uint64) error {
 	var freed store.Attachment
 	var ok bool
-	var ceded []string // the leases of which what is freed is to be ceded
-	err := a.st.Update(ctx, func(tx *store.Tx) error {
-		held, known, err := tx.Attachment(key)
-		if err != nil || !known {
-			ok = false
+	err := a.freeing(func(expect func(store.Attachment)) error {
+		return a.st.Update(ctx, func(tx *store.Tx) error {
+			held, known, err := tx.Attachment(key)
+			if err != nil || !known {
+				ok = false
+				return err
+			}
+			expect(held)
+			freed, ok, err = node.ReleaseIf(tx, key, generation)
 			return err
-		}
-		if ceded == nil {
-			ceded = a.toCede(held)
-			a.ceding.expect(ceded)
-		}
-		freed, ok, err = node.ReleaseIf(tx, key, generation)
-		return err
+		})
 	})
-	a.cedeFreed(ceded)
 	if err != nil || !ok {
 		return err
 	}
