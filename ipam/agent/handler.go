@@ -203,7 +203,10 @@ func (a *Agent) status(ctx context.Context, req wire.Request) error {
 		return nil
 	}
 	for _, src := range conf.Sources {
-		if full, why := a.full(ctx, protocol.PoolName(src.Pool)); full {
+		switch why, err := a.full(ctx, protocol.PoolName(src.Pool)); {
+		case err != nil:
+			return &wire.Error{Code: wire.CodeNotAvailable, Msg: "whether a pool of this network is full is not known", Details: err.Error()}
+		case why != "":
 			return &wire.Error{Code: wire.CodeNotAvailable, Msg: "a pool of this network is full", Details: why}
 		}
 	}

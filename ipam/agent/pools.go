@@ -299,16 +299,16 @@ func (a *Agent) behind(live protocol.Pool) bool {
 	return known != nil && known.Generation < live.Generation
 }
 
-// full reports whether a pool has no address left for this node; if so, in which
-// words.
-func (a *Agent) full(ctx context.Context, name protocol.PoolName) (bool, string) {
+// full says in words that a pool has no address left for this node; it returns "" if it
+// has. The error says why that could not be found out until ctx ended.
+func (a *Agent) full(ctx context.Context, name protocol.PoolName) (why string, err error) {
 	p, err := a.pool(name)
 	if err != nil {
-		return false, ""
+		return "", err
 	}
 	known, _, _ := p.now()
 	if known == nil || known.Pressure != allocator.PressureExhausted {
-		return false, ""
+		return "", nil
 	}
 	free := 0
 	err = a.st.ViewContext(ctx, func(tx *store.Tx) error {
@@ -321,5 +321,8 @@ func (a *Agent) full(ctx context.Context, name protocol.PoolName) (bool, string)
 		}
 		return nil
 	})
-	return err == nil && free == 0, cmp.Or(known.Exhausted, fmt.Sprintf("pool %s is exhausted", name))
+	if err != nil || free > 0 {
+		return "", err
+	}
+	return cmp.Or(known.Exhausted, fmt.Sprintf("pool %s is exhausted", name)), nil
 }

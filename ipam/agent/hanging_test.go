@@ -1,0 +1,70 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/ipam/store"
+	"github.com/tenure-ipam/tenure/ipam/wire"
+)
+
+// newHangingStore returns a store on a disk that hangs once hang is called, until the end
+// of the test: in the sync of a commit that makes write's changes, which readers see by
+// then.
+func newHangingStore(t *testing.T) (st *store.Store, hang func(write func(*store.Tx) error)) {
+	t.Helper()
+	var hanging atomic.Bool
+	hangs, goOn, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	st, err := store.Open(filepath.Join(t.TempDir(), "store"), store.Options{Fail: func(point string) {
+		if point == "after-commit" && hanging.CompareAndSwap(true, false) {
+			close(hangs)
+			<-goOn
+		}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = st.Close() })
+	return st, func(write func(*store.Tx) error) {
+		hanging.Store(true)
+		go func() { ended <- st.Update(context.Background(), write) }()
+		<-hangs
+		t.Cleanup(func() {
+			close(goOn)
+			if err := <-ended; err != nil {
+				t.Errorf("the Update whose commit hung: %v", err)
+			}
+		})
+	}
+}
+
+// TestStatusWhileTheDiskHangs: STATUS that is to tell of a full pool, and cannot find out
+// in its time, does not say that all is well.
+func TestStatusWhileTheDiskHangs(t *testing.T) {
+	a, p := newSeatedAgent(t, &createdLeases{}, shutPools{})
+	st, hang := newHangingStore(t)
+	a.st, p.known = st, changed(p, func(k *knownPool) { k.Pressure = allocator.PressureExhausted })
+	status := func() (code wire.Code, text string) {
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		defer cancel()
+		err := a.status(ctx, wire.Request{Config: []byte(`{"cniVersion":"1.1.0","name":"lan","type":"bridge","ipam":{"type":"tenure","pool":"lan","statusWhenFull":true}}`)})
+		e, ok := errors.AsType[*wire.Error](err)
+		if !ok {
+			t.Fatalf("STATUS: %v; want an error of the node socket", err)
+		}
+		return e.Code, e.Error()
+	}
+	if code, text := status(); code != wire.CodeNotAvailable || !strings.Contains(text, "is full") {
+		t.Errorf("STATUS of a full pool: code %d, %s; want code %d", code, text, wire.CodeNotAvailable)
+	}
+	hang(func(tx *store.Tx) error { return tx.PutIdentity(store.Identity{Node: "n1", Term: 4}) })
+	if code, text := status(); code != wire.CodeNotAvailable || !strings.Contains(text, st.Path()) || !strings.Contains(text, "its disk is slow, or hangs") {
+		t.Errorf("STATUS while the disk hangs: code %d, %s; want code %d that names the store and the disk", code, text, wire.CodeNotAvailable)
+	}
+}
