@@ -61,6 +61,7 @@ func TestN80N83VM6X10X12AddressOutlivesThePod(t *testing.T) {
 // the claim: the ADD waits for that, and need not be made again.
 func TestClaimGoesToAndFroAtOnce(t *testing.T) {
 	w := newWorld(t, "fro", "default", "10.39.0.0/20")
+	w.waitUpTo(time.Minute)
 	c := w.claim("fro")
 	want := allocated(t, c)
 	nodes := []*fleet.Node{w.a, w.a, w.b}
@@ -191,9 +192,7 @@ func TestN86WrongNetworkOrInterface(t *testing.T) {
 	w := newWorld(t, "mismatch", "default", "10.44.0.0/24")
 	other := &ipamclaims.IPAMClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "other-net"}, Spec: ipamclaims.IPAMClaimSpec{Network: "somebody-elses"}}
 	create(t, other)
-	if err := forceStatus(t, other, "192.0.2.9/24"); err != nil {
-		t.Fatal(err)
-	}
+	forceStatus(t, other, "192.0.2.9/24")
 	_, err := w.a.Add(w.pod(w.a, "net", "other-net", ""))
 	wantCode(t, err, agent.CodeClaimRefused, `is of network "somebody-elses"`)
 	wrong := &ipamclaims.IPAMClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "wrong-if"}, Spec: ipamclaims.IPAMClaimSpec{Network: "mismatch", Interface: "net7"}}
@@ -204,12 +203,15 @@ func TestN86WrongNetworkOrInterface(t *testing.T) {
 }
 
 // forceStatus writes a claim's status by hand.
-func forceStatus(t *testing.T, c *ipamclaims.IPAMClaim, ips ...string) error {
-	if err := kc.Get(t.Context(), client.ObjectKeyFromObject(c), c); err != nil {
-		return err
-	}
-	c.Status.IPs = ips
-	return kc.Status().Update(t.Context(), c)
+func forceStatus(t *testing.T, c *ipamclaims.IPAMClaim, ips ...string) {
+	t.Helper()
+	eventually(t, 10*time.Second, func() error { // the controller may write in between
+		if err := kc.Get(t.Context(), client.ObjectKeyFromObject(c), c); err != nil {
+			return err
+		}
+		c.Status.IPs = ips
+		return kc.Status().Update(t.Context(), c)
+	})
 }
 
 func TestX13StatusByHandIsNotServed(t *testing.T) {
@@ -218,15 +220,11 @@ func TestX13StatusByHandIsNotServed(t *testing.T) {
 	taken := allocated(t, rightful)
 	thief := w.claim("thief")
 	allocated(t, thief)
-	if err := forceStatus(t, thief, taken[0].String()); err != nil {
-		t.Fatal(err)
-	}
+	forceStatus(t, thief, taken[0].String())
 	_, err := w.a.Add(w.pod(w.a, "thief", "thief", ""))
 	wantCode(t, err, agent.CodeClaimRefused, "not granted to it")
 	w.same(w.b, w.pod(w.b, "rightful", "rightful", ""), taken)
-	if err := forceStatus(t, thief, "192.0.2.1/24"); err != nil {
-		t.Fatal(err)
-	}
+	forceStatus(t, thief, "192.0.2.1/24")
 	_, err = w.a.Add(w.pod(w.a, "outside", "thief", ""))
 	wantCode(t, err, agent.CodeClaimRefused, "in no pool")
 }
@@ -257,6 +255,7 @@ func TestTwoInterfacesOfOnePodNameOneClaim(t *testing.T) {
 // KubeVirt's controller makes the claim after the pod's ADD has begun.
 func TestClaimThatComesLate(t *testing.T) {
 	w := newWorld(t, "late", "default", "10.49.0.0/24")
+	w.waitUpTo(time.Minute)
 	pod := w.pod(w.a, "late", "late", "")
 	done := make(chan error, 1)
 	go func() { _, err := w.a.Add(pod); done <- err }()
@@ -265,9 +264,7 @@ func TestClaimThatComesLate(t *testing.T) {
 		t.Errorf("ADD that waits for its claim: %v", err)
 	}
 	allocated(t, c)
-	w.a.Stop()
-	w.a.Config().Agent.Wait = 300 * time.Millisecond
-	w.a = w.fleet.Start(w.a.Name)
+	w.waitUpTo(300 * time.Millisecond)
 	w.a.Refused(t, w.pod(w.a, "never", "never", ""), "claim default/never: does not exist yet")
 }
 

@@ -50,6 +50,16 @@ func newWorld(t *testing.T, name, namespace string, cidrs ...string) *world {
 	return &world{t: t, name: name, fleet: f, a: f.Start(name + "-a"), b: f.Start(name + "-b")}
 }
 
+// waitUpTo starts the agents anew: their ADDs wait for so long at most.
+func (w *world) waitUpTo(wait time.Duration) {
+	w.t.Helper()
+	for _, n := range []**fleet.Node{&w.a, &w.b} {
+		(*n).Stop()
+		(*n).Config().Agent.Wait = wait
+		*n = w.fleet.Start((*n).Name)
+	}
+}
+
 func create(t *testing.T, o client.Object) {
 	t.Helper()
 	if err := kc.Create(t.Context(), o); err != nil {
