@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 // network is a CNI network whose IPAM is the plugin's.
@@ -217,6 +218,24 @@ func (o outcome) addresses() (string, error) {
 func (n *network) add(container string) string {
 	n.t.Helper()
 	return n.addBy(n.call("ADD", container))
+}
+
+// insist adds as a runtime does, and returns the addresses: an ADD that is told to try
+// again is made again, for a minute, since on a machine that is busy an agent may not
+// have leased in time what many want at once.
+func (n *network) insist(t *testing.T, container string) (addresses string, err error) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; {
+		o := n.call("ADD", container).run(t)
+		if addresses, err = o.addresses(); err == nil || time.Now().After(deadline) {
+			return addresses, err
+		}
+		var e cniError
+		if json.Unmarshal([]byte(o.stdout), &e) != nil || e.Code != 11 {
+			return "", err
+		}
+		t.Logf("ADD of %s is made again: %v", container, err)
+	}
 }
 
 func (n *network) addBy(c call) string {

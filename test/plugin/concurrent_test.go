@@ -33,7 +33,7 @@ func TestC15ManyProcesses(t *testing.T) {
 		n := b.network(t, "10.0.0.0/24", "fd00::/64")
 		l := newLedger(t)
 		add := func(c string) {
-			got, err := n.call("ADD", c).run(t).addresses()
+			got, err := n.insist(t, c)
 			if err != nil {
 				t.Errorf("ADD of %s: %v", c, err)
 			}
@@ -65,7 +65,7 @@ func TestC15TheSameADDTwiceAtOnce(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range answers {
 			wg.Go(func() {
-				got, err := n.call("ADD", "c1").run(t).addresses()
+				got, err := n.insist(t, "c1")
 				if err != nil {
 					t.Error(err)
 				}
@@ -88,7 +88,7 @@ func TestX18ExactlyFull(t *testing.T) {
 		n := b.network(t, "10.0.0.0/27") // 29 addresses
 		l := newLedger(t)
 		together(containers("c", 29), func(c string) {
-			got, err := n.call("ADD", c).run(t).addresses()
+			got, err := n.insist(t, c)
 			if err != nil {
 				t.Errorf("ADD of %s: %v", c, err)
 			}
@@ -137,7 +137,7 @@ func TestX22KilledProcesses(t *testing.T) {
 		for i := range 5 {
 			wg.Go(func() {
 				for _, c := range all[i*25 : (i+1)*25] {
-					got, err := n.call("ADD", c).run(t).addresses()
+					got, err := n.insist(t, c)
 					if err != nil {
 						t.Errorf("ADD of %s: %v", c, err)
 						return
