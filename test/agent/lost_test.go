@@ -233,7 +233,7 @@ func TestLostStoreOfAnEarlierBoot(t *testing.T) {
 // has its place.
 func TestX26F15TwoMachines(t *testing.T) {
 	openPool(t, "x26", cidr("10.32.0.0/22"))
-	const fence = 16 * time.Second // its half is how long the first one's heartbeats may be held up on a busy machine
+	const fence = 32 * time.Second // its half is how long the first one's heartbeats may be held up on a busy machine
 	change := func(c *daemon.Config) { c.Agent.Fence = fence }
 	f := fleet.New(t, cp.Config())
 	f.Change = change
@@ -248,7 +248,7 @@ func TestX26F15TwoMachines(t *testing.T) {
 		c.Agent.Machine = "another-machine"
 	}
 	second := g.Launch("x26")
-	deadline := time.Now().Add(fence + fence/4) // the first one beats
+	deadline := time.Now().Add(fence/2 + fence/4) // longer than the second waits for one who is silent, but the first one beats
 	said := false
 	for time.Now().Before(deadline) {
 		_, err := second.Add(onPool("x26", "c2", "net1"))
