@@ -23,7 +23,9 @@ import (
 // with the IPAM plugins that they would have without Tenure, at the same time.
 // It reports; the bound is one that a busy machine keeps.
 var _ = It("A pod with three networks waits little for Tenure", func(ctx context.Context) {
-	const rounds, bound = 11, 2 * time.Second
+	// The aim is a tenth of a second. The rest is for a machine that is busy with other
+	// tests: what has to be waited for in vain, or is made again by the kubelet, takes more.
+	const rounds, bound = 11, 4 * time.Second
 	s := newSite(ctx)
 	networks := ""
 	for i := range 3 {
