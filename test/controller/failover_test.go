@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os/exec"
 	"path/filepath"
@@ -39,7 +38,7 @@ func launch(t testing.TB, program, kubeconfig string, args ...string) *process {
 	p := &process{t: t, health: freeAddress(t), metrics: freeAddress(t)}
 	p.cmd = exec.Command(program, append([]string{
 		"--kubeconfig", kubeconfig, "--health", p.health, "--metrics", p.metrics,
-		"--leader-lease-duration=4s", "--leader-renew-deadline=3s", "--leader-retry-period=500ms",
+		"--leader-lease-duration=8s", "--leader-renew-deadline=6s", "--leader-retry-period=1s", // a renewal may wait for a busy machine
 		"--counts-every=2s", "--idle=6s", "--debug",
 	}, args...)...)
 	p.cmd.Stderr = &locked{w: &p.log}
@@ -65,12 +64,11 @@ func launch(t testing.TB, program, kubeconfig string, args ...string) *process {
 
 func freeAddress(t testing.TB) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	address, err := controlplane.FreeAddress()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	return l.Addr().String()
+	return address
 }
 
 func get(url string) (string, error) {

@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/tenure-ipam/tenure/test/programs"
@@ -230,19 +231,37 @@ func answers(url string, keys *pki) func(context.Context) error {
 	}
 }
 
+// FreeAddress returns an address of the loopback with a port that nobody listens on,
+// which a server that a test starts may have. It is not returned again.
+func FreeAddress() (string, error) {
+	port, err := freePort()
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%s:%d", localhost, port), nil
+}
+
+// given has the ports that freePort has returned: their servers may not listen yet.
+var given sync.Map
+
 // freePort returns a port of the loopback that nobody listens on, below those
 // that the kernel gives to clients: while a server is stopped, a client's
-// socket must not take its port.
+// socket must not take its port. It is not returned again.
 func freePort() (int, error) {
 	const low, high, tries = 10000, 32000, 100
 	var last error
 	for range tries {
 		port := low + rand.IntN(high-low)
 		l, err := net.Listen("tcp", fmt.Sprintf("%s:%d", localhost, port))
-		if err == nil {
-			return port, l.Close()
+		if err != nil {
+			last = err
+			continue
 		}
-		last = err
+		if _, again := given.LoadOrStore(port, true); again {
+			_ = l.Close() // nobody has connected
+			continue
+		}
+		return port, l.Close()
 	}
 	return 0, errors.Join(fmt.Errorf("no free port in %d tries", tries), last)
 }

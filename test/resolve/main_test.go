@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"testing"
 	"time"
@@ -95,14 +94,11 @@ func node(t *testing.T, name string) *fleet.Node {
 func fleetOf(t *testing.T, node string) *fleet.Fleet {
 	t.Helper()
 	f := fleet.New(t, tokenOf(t, node))
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	address, err := controlplane.FreeAddress()
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := ln.Close(); err != nil { // the port is free now
-		t.Fatal(err)
-	}
-	f.Change = func(c *daemon.Config) { c.Listen = ln.Addr().String() }
+	f.Change = func(c *daemon.Config) { c.Listen = address }
 	return f
 }
 

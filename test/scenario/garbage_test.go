@@ -3,7 +3,6 @@ package scenario_test
 import (
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"strings"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"github.com/tenure-ipam/tenure/ipam/daemon"
+	"github.com/tenure-ipam/tenure/test/controlplane"
 )
 
 // A GC that lists nothing to keep, and the agent's own sweeper, run without a pause
@@ -72,12 +72,8 @@ func TestX8GarbageCollectionDuringADD(t *testing.T) {
 // Whoever operates the cluster sees the cleaner at work: the metric counts what it
 // has freed.
 func TestWB12WB13TheCleanerIsSeenToBeAlive(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	address, err := controlplane.FreeAddress()
 	if err != nil {
-		t.Fatal(err)
-	}
-	address := l.Addr().String()
-	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
 	w := newNetwork(t, "wb13", 0, cidr("10.31.0.0/24"))
