@@ -245,14 +245,21 @@ func TestX13N87StatusByHand(t *testing.T) {
 	opened(t, p)
 	first := claim(t, ns, "first", "lan")
 	ips := allocated(t, first)
+	write := func(c *ipamclaims.IPAMClaim, ips ...string) {
+		t.Helper()
+		eventually(t, 10*time.Second, func() error { // the controller may write in between
+			if _, err := read(c); err != nil {
+				return err
+			}
+			c.Status.IPs = append([]string{}, ips...)
+			return kc.Status().Update(t.Context(), c)
+		})
+	}
 	// The network of these claims is not known yet: the controller keeps off them.
 	byHand := func(name string, ips ...string) *ipamclaims.IPAMClaim {
 		t.Helper()
 		c := claim(t, ns, name, "later")
-		c.Status.IPs = ips
-		if err := kc.Status().Update(t.Context(), c); err != nil {
-			t.Fatal(err)
-		}
+		write(c, ips...)
 		return c
 	}
 	cases := map[string]*ipamclaims.IPAMClaim{
@@ -275,19 +282,13 @@ func TestX13N87StatusByHand(t *testing.T) {
 	t.Run("another than granted", func(t *testing.T) {
 		c := claim(t, ns, "changed", "lan")
 		was := allocated(t, c)
-		c.Status.IPs = []string{"10.0.0.250/24"}
-		if err := kc.Status().Update(t.Context(), c); err != nil {
-			t.Fatal(err)
-		}
+		write(c, "10.0.0.250/24")
 		failed(t, c, "IPAddressConflict", "10.0.0.250", netip.MustParsePrefix(was[0]).Addr().String())
 		if got := granted(t, uidOf(c)); len(got) != 1 || got[0] != netip.MustParsePrefix(was[0]).Addr() {
 			t.Errorf("granted %v; want still %v (I3)", got, was)
 		}
 		// The remedy that the condition names.
-		c.Status.IPs = []string{}
-		if err := kc.Status().Update(t.Context(), c); err != nil {
-			t.Fatal(err)
-		}
+		write(c)
 		if got := allocated(t, c); !slices.Equal(got, was) {
 			t.Errorf("addresses %v; want again %v", got, was)
 		}
@@ -389,23 +390,15 @@ func TestN80X4(t *testing.T) {
 	ns := namespace(t)
 	p := pool(t, "10.0.0.0/30") // two addresses
 	definition(t, ns, "lan", "lan", ofPool(p.Name))
-	c := claim(t, ns, "c", "lan")
+	c := claimOf(ns, "c", "lan")
 	c.Finalizers = []string{"example.com/hold"}
-	if err := kc.Update(t.Context(), c); err != nil {
-		t.Fatal(err)
-	}
+	create(t, c)
 	ips := allocated(t, c)
 	u := use(t, c, 0, "n1", "p")
 	v := use(t, c, 1, "n2", "q") // a live migration
 	remove(t, c)                 // its finalizer holds it
 	always(t, 1500*time.Millisecond, func() error { return same(c, ips) })
-	if _, err := read(c); err != nil {
-		t.Fatal(err)
-	}
-	c.Finalizers = nil
-	if err := kc.Update(t.Context(), c); err != nil {
-		t.Fatal(err)
-	}
+	edit(t, c, func(c *ipamclaims.IPAMClaim) { c.Finalizers = nil })
 	gone(t, c, 10*time.Second)
 	kept := func() error {
 		if got := granted(t, uidOf(c)); len(got) != 1 {

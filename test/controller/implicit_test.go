@@ -144,13 +144,7 @@ func TestImplicitPoolsLife(t *testing.T) {
 	ips := allocated(t, c)
 
 	// What a person sets beside the ranges stays.
-	if _, err := read(p); err != nil {
-		t.Fatal(err)
-	}
-	p.Spec.TakeOver = v1alpha1.TakeOverConfirmed
-	if err := kc.Update(t.Context(), p); err != nil {
-		t.Fatal(err)
-	}
+	edit(t, p, func(p *v1alpha1.IPPool) { p.Spec.TakeOver = v1alpha1.TakeOverConfirmed })
 	remove(t, second)
 	ranges("10.13.0.0/24")
 	if p.Spec.TakeOver != v1alpha1.TakeOverConfirmed {

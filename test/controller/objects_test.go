@@ -60,6 +60,18 @@ func read[T client.Object](o T) (T, error) {
 	return o, kc.Get(context.Background(), client.ObjectKeyFromObject(o), o)
 }
 
+// edit reads an object and changes it, whoever else writes it.
+func edit[T client.Object](t testing.TB, o T, change func(T)) {
+	t.Helper()
+	eventually(t, 10*time.Second, func() error {
+		if _, err := read(o); err != nil {
+			return err
+		}
+		change(o)
+		return kc.Update(t.Context(), o)
+	})
+}
+
 // condition returns an error unless conditions has one of this type, status and
 // reason, whose message contains words.
 func condition(conditions []metav1.Condition, kind string, status metav1.ConditionStatus, reason string, words ...string) error {

@@ -121,13 +121,7 @@ func TestBlockSizeChanges(t *testing.T) {
 	opened(t, p)
 	set := func(size int32) {
 		t.Helper()
-		eventually(t, 10*time.Second, func() error {
-			if _, err := read(p); err != nil {
-				return err
-			}
-			p.Spec.BlockSize = &size
-			return kc.Update(t.Context(), p)
-		})
+		edit(t, p, func(p *v1alpha1.IPPool) { p.Spec.BlockSize = &size })
 	}
 	lengths := func(want string) func() error {
 		return func() error {
@@ -164,10 +158,9 @@ func TestPoolGrows(t *testing.T) {
 	p := pool(t, "10.0.0.0/24")
 	opened(t, p)
 	nodeLease(t, p, uidOf(p), "10.0.0.4/32", "n1")
-	p.Spec.Ranges = []v1alpha1.Range{{CIDR: "10.0.0.0/20"}, {CIDR: "fd00::/64"}}
-	if err := kc.Update(t.Context(), p); err != nil {
-		t.Fatal(err)
-	}
+	edit(t, p, func(p *v1alpha1.IPPool) {
+		p.Spec.Ranges = []v1alpha1.Range{{CIDR: "10.0.0.0/20"}, {CIDR: "fd00::/64"}}
+	})
 	eventually(t, 20*time.Second, func() error {
 		if err := isReady(p, metav1.ConditionTrue, v1alpha1.ReasonOpen)(); err != nil {
 			return err
@@ -190,13 +183,7 @@ func TestFaultyPool(t *testing.T) {
 	definition(t, ns, "faulty", "faulty", ofPool(p.Name))
 	c := claim(t, ns, "c", "faulty")
 	failed(t, c, "PoolNotReady", p.Name)
-	if _, err := read(p); err != nil {
-		t.Fatal(err)
-	}
-	p.Spec.Ranges[0].End = "fd00::ff"
-	if err := kc.Update(t.Context(), p); err != nil {
-		t.Fatal(err)
-	}
+	edit(t, p, func(p *v1alpha1.IPPool) { p.Spec.Ranges[0].End = "fd00::ff" })
 	opened(t, p)
 	allocated(t, c)
 }
@@ -240,13 +227,7 @@ func TestX19PoolShrinks(t *testing.T) {
 	definition(t, ns, "lan", "lan", ofPool(p.Name))
 	c := claim(t, ns, "c", "lan")
 	ips := allocated(t, c)
-	if _, err := read(p); err != nil {
-		t.Fatal(err)
-	}
-	p.Spec.Ranges[0].Exclude = []string{strings.TrimSuffix(ips[0], "/29")}
-	if err := kc.Update(t.Context(), p); err != nil {
-		t.Fatal(err)
-	}
+	edit(t, p, func(p *v1alpha1.IPPool) { p.Spec.Ranges[0].Exclude = []string{strings.TrimSuffix(ips[0], "/29")} })
 	eventually(t, 10*time.Second, func() error {
 		if _, err := read(p); err != nil {
 			return err
