@@ -109,7 +109,7 @@ func eventuallyRefused(t *testing.T, n *fleet.Node, code wire.Code, text string,
 	eventually(t, 15*time.Second, func() error {
 		try++
 		i := make(try)
-		_, err := n.Add(i)
+		_, err := n.Insist(i)
 		if err == nil {
 			mustDel(t, n, i)
 			return fmt.Errorf("%s was served", i.Pod)
@@ -132,15 +132,15 @@ func TestOnlySelectedNamespacesUseAPool(t *testing.T) {
 	blue := podIn(t, "sel", "sel-blue", "blue", onPool("sel", "c1", "eth0"))
 	prev := map[string]any{"cniVersion": "1.1.0", "ips": []any{map[string]any{"address": mustAdd(t, n, blue)[0].String()}}}
 	red := podIn(t, "sel", "sel-red", "red", onPool("sel", "c2", "eth0"))
-	_, err := n.Add(red)
+	_, err := n.Insist(red)
 	wantCode(t, err, agent.CodePoolRefused, refusal)
 
 	static := podIn(t, "sel", "sel-red", "static", onPool("sel", "c3", "eth0"))
 	static.Top = map[string]any{"runtimeConfig": map[string]any{"ips": []string{"10.61.7.7/20"}}}
-	_, err = n.Add(static)
+	_, err = n.Insist(static)
 	wantCode(t, err, agent.CodePoolRefused, refusal)
 
-	_, err = n.Add(onPool("sel", "c4", "eth0")) // a runtime that does not say for whom
+	_, err = n.Insist(onPool("sel", "c4", "eth0")) // a runtime that does not say for whom
 	wantCode(t, err, agent.CodePoolRefused, "pool sel may not be used: the IPPool says which namespaces may")
 
 	// The labels are known from a watch: another ADD of a namespace asks for nothing.
@@ -203,7 +203,7 @@ func TestW9OnlyThoseWhoAreAllowedUseAPool(t *testing.T) {
 	const refusal = "group system:serviceaccounts:verb-no is not allowed the verb use on ippools.tenure.dev/verb"
 
 	pod := podIn(t, "verb", "verb-yes", "first", onPool("verb", "c1", "eth0"))
-	_, err := n.Add(pod)
+	_, err := n.Insist(pod)
 	wantCode(t, err, agent.CodePoolRefused, "namespace verb-yes may not use pool verb")
 	// A binding in the namespace itself, which whoever rules there can make, does not count.
 	bind := &rbac.RoleBinding{
@@ -214,7 +214,7 @@ func TestW9OnlyThoseWhoAreAllowedUseAPool(t *testing.T) {
 		t.Fatal(err)
 	}
 	other := podIn(t, "verb", "verb-no", "other", onPool("verb", "c2", "eth0"))
-	_, err = n.Add(other)
+	_, err = n.Insist(other)
 	wantCode(t, err, agent.CodePoolRefused, refusal)
 
 	allow(t, "verb-yes", "verb")

@@ -20,6 +20,6 @@ func TestN20A2InvalidAnnotationIsIgnored(t *testing.T) {
 	// A caller with other rules attaches the element all the same: not without the
 	// claim's address.
 	pod.IfName = "lan0"
-	_, err := n.Add(pod)
+	_, err := n.Insist(pod)
 	wantCode(t, err, wire.CodeInvalidConfig, "element 1: ips: [] is not a list of one address or more")
 }

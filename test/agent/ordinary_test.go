@@ -242,11 +242,11 @@ func TestStaticIPs(t *testing.T) {
 	}
 	b.Refused(t, ask("c2", "10.12.0.77"), "node static-a")
 	a.Refused(t, ask("c3", "10.12.0.77"), "10.12.0.77")
-	_, err := a.Add(ask("c4", "10.12.1.1"))
+	_, err := a.Insist(ask("c4", "10.12.1.1"))
 	wantCode(t, err, wire.CodeInvalidConfig, "10.12.1.1")
-	_, err = a.Add(ask("c5", "10.12.0.255"))
+	_, err = a.Insist(ask("c5", "10.12.0.255"))
 	wantCode(t, err, wire.CodeInvalidConfig, "broadcast")
-	_, err = a.Add(ask("c6", "10.12.0.80/16"))
+	_, err = a.Insist(ask("c6", "10.12.0.80/16"))
 	wantCode(t, err, wire.CodeInvalidConfig, "prefix length")
 }
 

@@ -124,9 +124,9 @@ func TestX3ForeignPodsAreRefused(t *testing.T) {
 	w := newWorld(t, "foreign", "default", "10.42.0.0/24")
 	vm := w.claim("vm-a", owner("VirtualMachine", "vm-a"))
 	allocated(t, vm)
-	_, err := w.a.Add(w.pod(w.a, "stranger", "vm-a", ""))
+	_, err := w.a.Insist(w.pod(w.a, "stranger", "vm-a", ""))
 	wantCode(t, err, agent.CodeClaimRefused, "belongs to VirtualMachine vm-a")
-	_, err = w.a.Add(w.pod(w.a, "other-vm", "vm-a", "", owner("VirtualMachineInstance", "vm-b")))
+	_, err = w.a.Insist(w.pod(w.a, "other-vm", "vm-a", "", owner("VirtualMachineInstance", "vm-b")))
 	wantCode(t, err, agent.CodeClaimRefused, "belongs to VirtualMachine vm-a")
 
 	// Two replicas of a Deployment name one claim: one has it (F19).
@@ -134,7 +134,7 @@ func TestX3ForeignPodsAreRefused(t *testing.T) {
 	allocated(t, shared)
 	rs := replicaSet(t, "web-abc")
 	w.add(w.a, w.pod(w.a, "web-1", "shared", "", rs))
-	_, err = w.b.Add(w.pod(w.b, "web-2", "shared", "", rs))
+	_, err = w.b.Insist(w.pod(w.b, "web-2", "shared", "", rs))
 	wantCode(t, err, agent.CodeClaimRefused, "in use by pod default/web-1 on node foreign-a")
 	w.a.Refused(t, w.pod(w.a, "web-3", "shared", "", rs), "in use by pod default/web-1")
 	leftNoUse(t, shared.Name, 1)
@@ -193,12 +193,12 @@ func TestN86WrongNetworkOrInterface(t *testing.T) {
 	other := &ipamclaims.IPAMClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "other-net"}, Spec: ipamclaims.IPAMClaimSpec{Network: "somebody-elses"}}
 	create(t, other)
 	forceStatus(t, other, "192.0.2.9/24")
-	_, err := w.a.Add(w.pod(w.a, "net", "other-net", ""))
+	_, err := w.a.Insist(w.pod(w.a, "net", "other-net", ""))
 	wantCode(t, err, agent.CodeClaimRefused, `is of network "somebody-elses"`)
 	wrong := &ipamclaims.IPAMClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "wrong-if"}, Spec: ipamclaims.IPAMClaimSpec{Network: "mismatch", Interface: "net7"}}
 	create(t, wrong)
 	allocated(t, wrong)
-	_, err = w.a.Add(w.pod(w.a, "if", "wrong-if", ""))
+	_, err = w.a.Insist(w.pod(w.a, "if", "wrong-if", ""))
 	wantCode(t, err, agent.CodeClaimRefused, `interface "net7"`)
 }
 
@@ -221,24 +221,24 @@ func TestX13StatusByHandIsNotServed(t *testing.T) {
 	thief := w.claim("thief")
 	allocated(t, thief)
 	forceStatus(t, thief, taken[0].String())
-	_, err := w.a.Add(w.pod(w.a, "thief", "thief", ""))
+	_, err := w.a.Insist(w.pod(w.a, "thief", "thief", ""))
 	wantCode(t, err, agent.CodeClaimRefused, "not granted to it")
 	w.same(w.b, w.pod(w.b, "rightful", "rightful", ""), taken)
 	forceStatus(t, thief, "192.0.2.1/24")
-	_, err = w.a.Add(w.pod(w.a, "outside", "thief", ""))
+	_, err = w.a.Insist(w.pod(w.a, "outside", "thief", ""))
 	wantCode(t, err, agent.CodeClaimRefused, "in no pool")
 }
 
 func TestX14IPsAndClaim(t *testing.T) {
 	w := newWorld(t, "both", "default", "10.46.0.0/24")
 	allocated(t, w.claim("both"))
-	_, err := w.a.Add(w.pod(w.a, "both", "both", `,"ips":["10.46.0.9"]`))
+	_, err := w.a.Insist(w.pod(w.a, "both", "both", `,"ips":["10.46.0.9"]`))
 	wantCode(t, err, wire.CodeInvalidConfig, "only one of ips and ipam-claim-reference")
 }
 
 func TestX15IPsThatDidNotReachThePlugin(t *testing.T) {
 	w := newWorld(t, "nocap", "default", "10.47.0.0/24")
-	_, err := w.a.Add(w.pod(w.a, "nocap", "", `,"ips":["10.47.0.9"]`))
+	_, err := w.a.Insist(w.pod(w.a, "nocap", "", `,"ips":["10.47.0.9"]`))
 	wantCode(t, err, wire.CodeInvalidConfig, "capability ips")
 }
 
@@ -248,7 +248,7 @@ func TestTwoInterfacesOfOnePodNameOneClaim(t *testing.T) {
 	pod := w.pod(w.a, "twice", "twice", fmt.Sprintf(`},{"name":"definition-of-%s","interface":"net2","ipam-claim-reference":"twice"`, w.name))
 	w.add(w.a, pod)
 	pod.IfName = "net2"
-	_, err := w.a.Add(pod)
+	_, err := w.a.Insist(pod)
 	wantCode(t, err, agent.CodeClaimRefused, "already used by interface net1")
 }
 
