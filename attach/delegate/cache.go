@@ -13,6 +13,7 @@ import (
 	"github.com/tenure-ipam/tenure/attach/plan"
 	"github.com/tenure-ipam/tenure/ipam/cnicache"
 	"github.com/tenure-ipam/tenure/ipam/durable"
+	"github.com/tenure-ipam/tenure/ipam/plainfile"
 )
 
 // The cache is a second trace of what was attached: for each journal a file of its
@@ -33,10 +34,10 @@ func (r *Runner) cacheFile(k journal.Key) string { return filepath.Join(r.cacheD
 // The journal has it too, so that it need not survive the machine.
 func (r *Runner) keep(k journal.Key, record cnicache.Record) error {
 	const flags = os.O_WRONLY | os.O_APPEND | os.O_CREATE
-	f, err := os.OpenFile(r.cacheFile(k), flags, 0o600)
+	f, err := plainfile.Open(r.cacheFile(k), flags, 0o600)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err = durable.MakeDir(r.cacheDir()); err == nil {
-			f, err = os.OpenFile(r.cacheFile(k), flags, 0o600)
+			f, err = plainfile.Open(r.cacheFile(k), flags, 0o600)
 		}
 	}
 	if err != nil {

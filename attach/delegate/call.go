@@ -14,11 +14,11 @@ import (
 
 	"github.com/containernetworking/cni/pkg/types"
 	"github.com/containernetworking/cni/pkg/types/create"
-	"github.com/containernetworking/cni/pkg/utils"
 	"github.com/containernetworking/cni/pkg/version"
 
 	"github.com/tenure-ipam/tenure/attach/cniresult"
 	"github.com/tenure-ipam/tenure/attach/plan"
+	"github.com/tenure-ipam/tenure/ipam/cniname"
 	"github.com/tenure-ipam/tenure/ipam/plainjson"
 )
 
@@ -37,13 +37,13 @@ func callOf(containerID, netns string, s plan.Step) call {
 
 // check reports what CNI's rules for names forbid.
 func (c call) check(list *chain) error {
-	if err := utils.ValidateContainerID(c.containerID); err != nil {
+	if err := cniname.CheckContainerID(c.containerID); err != nil {
 		return err
 	}
-	if err := utils.ValidateNetworkName(list.name); err != nil {
+	if err := cniname.CheckNetwork(list.name); err != nil {
 		return err
 	}
-	if err := utils.ValidateInterfaceName(c.ifName); err != nil {
+	if err := cniname.CheckInterface(c.ifName); err != nil {
 		return err
 	}
 	return nil

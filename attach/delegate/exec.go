@@ -78,10 +78,10 @@ func (x *executor) run(path string, stdin []byte, environ []string) (stdout, std
 
 // runProgram runs a program with files as its open files, and waits for its end.
 // Package os/exec does the same and more, at twice the cost: it first runs a process
-// of its own to see how it can wait, and then waits in a system call.
+// of its own to see how it can wait. Here a thread waits in the kernel, since nothing
+// else is to be done meanwhile: to wait by the runtime's poller takes the poller.
 func runProgram(path string, environ []string, files []*os.File) error {
-	pidfd := -1
-	attr := &syscall.ProcAttr{Env: environ, Sys: &syscall.SysProcAttr{PidFD: &pidfd}}
+	attr := &syscall.ProcAttr{Env: environ}
 	for _, f := range files {
 		attr.Files = append(attr.Files, f.Fd())
 	}
@@ -89,9 +89,6 @@ func runProgram(path string, environ []string, files []*os.File) error {
 	runtime.KeepAlive(files)
 	if err != nil {
 		return &fs.PathError{Op: "start", Path: path, Err: err}
-	}
-	if pidfd >= 0 {
-		awaitEnd(pidfd)
 	}
 	var status syscall.WaitStatus
 	for err = syscall.EINTR; err == syscall.EINTR; {
@@ -106,25 +103,6 @@ func runProgram(path string, environ []string, files []*os.File) error {
 		return fmt.Errorf("exit status %d", status.ExitStatus())
 	}
 	return nil
-}
-
-// awaitEnd returns when the program has ended, or at once where the kernel does not
-// tell. It parks the goroutine: while one is in a system call, Go's runtime looks
-// every 20 µs whether it is back, which takes processor time from the plugins.
-func awaitEnd(pidfd int) {
-	err := syscall.SetNonblock(pidfd, true)
-	f := os.NewFile(uintptr(pidfd), "pidfd")
-	defer f.Close() // it was only looked at
-	conn, connErr := f.SyscallConn()
-	if err != nil || connErr != nil {
-		return
-	}
-	// Its error says that there is nothing to park on; the wait for the process is
-	// then a system call.
-	_ = conn.Read(func(fd uintptr) bool {
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0)
-		return n > 0 || err != nil && !errors.Is(err, syscall.EINTR)
-	})
 }
 
 // inMemory returns a new file that is on no disk.

@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"io/fs"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 
 	"github.com/tenure-ipam/tenure/ipam/durable"
+	"github.com/tenure-ipam/tenure/ipam/plainfile"
 )
 
 func (d Dir) defaultFile() string { return filepath.Join(d.Path, "default") }
@@ -23,7 +23,7 @@ func (d Dir) KeepDefault(list json.RawMessage) error {
 		return fmt.Errorf("journal: %w", err)
 	}
 	text := durable.Seal(line.Bytes())
-	if old, err := os.ReadFile(d.defaultFile()); err == nil && bytes.Equal(old, text) {
+	if old, err := plainfile.Read(d.defaultFile()); err == nil && bytes.Equal(old, text) {
 		return nil
 	}
 	if err := durable.MakeDir(d.Path); err != nil {
@@ -38,7 +38,7 @@ func (d Dir) KeepDefault(list json.RawMessage) error {
 
 // Default returns what KeepDefault has kept, nil if there is nothing.
 func (d Dir) Default() (json.RawMessage, error) {
-	text, err := os.ReadFile(d.defaultFile())
+	text, err := plainfile.Read(d.defaultFile())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

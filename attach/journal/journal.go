@@ -16,6 +16,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/attach/facts"
 	"github.com/tenure-ipam/tenure/ipam/durable"
+	"github.com/tenure-ipam/tenure/ipam/plainfile"
 )
 
 // DefaultDir is the directory of state unless the configuration says otherwise. It
@@ -117,7 +118,7 @@ func (d Dir) read(k Key) (e *Entry, path string, size int, err error) {
 
 // read reads a journal; size is how much of the file is lines.
 func read(path string) (e *Entry, size int, err error) {
-	f, err := os.Open(path)
+	f, err := plainfile.Open(path, os.O_RDONLY, 0)
 	if err != nil {
 		return nil, 0, fmt.Errorf("journal: %w", err)
 	}
@@ -202,7 +203,7 @@ type Log struct {
 
 // open opens a journal for adding after its first size bytes.
 func (d Dir) open(k Key, path string, size int64) (*Log, error) {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
+	f, err := plainfile.Open(path, os.O_WRONLY|os.O_APPEND, 0)
 	if err != nil {
 		return nil, fmt.Errorf("journal: %w", err)
 	}

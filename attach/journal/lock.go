@@ -12,6 +12,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/ipam/durable"
 	"github.com/tenure-ipam/tenure/ipam/pause"
+	"github.com/tenure-ipam/tenure/ipam/plainfile"
 )
 
 // ErrBusy is wrapped by the errors of locks that somebody else held for too long.
@@ -127,10 +128,10 @@ func (d Dir) flock(ctx context.Context, name string, how int) (*os.File, error) 
 
 func (d Dir) openLock(path string) (*os.File, error) {
 	const flags = os.O_RDWR | os.O_CREATE
-	f, err := os.OpenFile(path, flags, 0o600)
+	f, err := plainfile.Open(path, flags, 0o600)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err = durable.MakeDir(d.locks()); err == nil {
-			f, err = os.OpenFile(path, flags, 0o600)
+			f, err = plainfile.Open(path, flags, 0o600)
 		}
 	}
 	return f, err

@@ -11,17 +11,22 @@ import (
 
 	"github.com/tenure-ipam/tenure/attach/facts"
 	"github.com/tenure-ipam/tenure/ipam/durable"
+	"github.com/tenure-ipam/tenure/ipam/plainfile"
 )
 
 // markUnsent has Unsent find the report of k. The mark need not survive a crash of
 // the machine, which no pod's network survives.
 func (d Dir) markUnsent(k Key) error {
 	path := filepath.Join(d.unsent(), k.FileName())
-	err := os.WriteFile(path, nil, 0o600)
+	const flags = os.O_WRONLY | os.O_CREATE
+	f, err := plainfile.Open(path, flags, 0o600)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err = durable.MakeDir(d.unsent()); err == nil {
-			err = os.WriteFile(path, nil, 0o600)
+			f, err = plainfile.Open(path, flags, 0o600)
 		}
+	}
+	if err == nil {
+		err = f.Close()
 	}
 	if err != nil {
 		return fmt.Errorf("journal: %w", err)

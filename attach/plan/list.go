@@ -9,9 +9,9 @@ import (
 	"strings"
 
 	"github.com/containernetworking/cni/pkg/types"
-	"github.com/containernetworking/cni/pkg/utils"
 	"github.com/containernetworking/cni/pkg/version"
 
+	"github.com/tenure-ipam/tenure/ipam/cniname"
 	"github.com/tenure-ipam/tenure/ipam/plainjson"
 )
 
@@ -225,7 +225,7 @@ func (l *list) pickVersion() error {
 
 // checkName reports whether the list's name can be a network's.
 func (l *list) checkName() error {
-	if err := utils.ValidateNetworkName(l.name); err != nil {
+	if err := cniname.CheckNetwork(l.name); err != nil {
 		return fmt.Errorf("name: %s; a network's name begins with a letter or digit and has letters, digits, periods, hyphens and underscores", err.Msg)
 	}
 	return nil

@@ -24,7 +24,7 @@ import (
 )
 
 func (c *call) add(ctx context.Context, args *cnicall.Args) error {
-	conf, r, err := c.begin(args)
+	conf, err := c.configure(args)
 	if err != nil {
 		return err
 	}
@@ -35,6 +35,9 @@ func (c *call) add(ctx context.Context, args *cnicall.Args) error {
 	if err := ready(ctx, conf.ReadinessFile, readyPatience); err != nil {
 		return types.NewError(types.ErrTryAgainLater, err.Error(), "")
 	}
+	about := question(conf.Question(pod))
+	c.announce(ctx, askPatience, about) // to have the answer when the lock is taken
+	r := c.runner(conf, args)
 	if err := c.lock(ctx, r, args.ContainerID); err != nil {
 		return err
 	}
@@ -42,7 +45,7 @@ func (c *call) add(ctx context.Context, args *cnicall.Args) error {
 	if err := c.clearWay(ctx, r, keyOf(conf, args), args.Netns); err != nil {
 		return err
 	}
-	answer, err := c.ask(ctx, conf.Question(pod))
+	answer, err := c.ask(ctx, about)
 	if err != nil {
 		return err
 	}
@@ -88,6 +91,7 @@ func (c *call) clearWay(ctx context.Context, r *delegate.Runner, k journal.Key, 
 		return types.NewError(types.ErrInvalidEnvironmentVariables,
 			fmt.Sprintf("container %s, interface %s is attached already: DEL has to come first", k.ContainerID, k.IfName), "")
 	}
+	c.hangUp() // the answer to what was asked ahead will be old
 	if err := r.Detach(ctx, k, netns); err != nil {
 		return fmt.Errorf("undo an earlier ADD of container %s that was interrupted: %w", k.ContainerID, err)
 	}

@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"time"
@@ -19,11 +20,14 @@ const unsentAge = 5 * time.Second
 // unsentLimit is how many of those a call sends at most.
 const unsentLimit = 16
 
+// question is what the agent is asked about the pod.
+func question(q facts.Question) wire.Request {
+	return wire.Request{Verb: wire.Facts, Ask: q.AppendTo(nil)}
+}
+
 // ask asks the agent about the pod.
-func (c *call) ask(ctx context.Context, q facts.Question) (facts.Answer, error) {
-	ctx, cancel := context.WithTimeout(ctx, askPatience)
-	defer cancel()
-	resp, err := c.reach(ctx, wire.Request{Verb: wire.Facts, Ask: q.AppendTo(nil)})
+func (c *call) ask(ctx context.Context, q wire.Request) (facts.Answer, error) {
+	resp, err := c.reach(ctx, time.Now().Add(askPatience), q)
 	if err != nil {
 		return facts.Answer{}, types.NewError(types.ErrTryAgainLater, err.Error(), "is the node's agent (tenured) running?")
 	}
@@ -43,30 +47,57 @@ func (c *call) ask(ctx context.Context, q facts.Question) (facts.Answer, error) 
 	return a, nil
 }
 
-// reach calls the agent over the connection that an earlier call has left, or a new
-// one: the agent hangs up where the delegates took long. What it asks may so be
-// asked twice, which changes nothing.
-func (c *call) reach(ctx context.Context, req wire.Request) (wire.Response, error) {
+// announce sends a request ahead of the reach that takes its answer: the agent works on
+// it while this process does something else. If it cannot be sent, reach says why.
+func (c *call) announce(ctx context.Context, patience time.Duration, req wire.Request) {
+	if c.conn == nil {
+		conn, err := wire.Connect(ctx, patience, c.socket)
+		if err != nil {
+			return
+		}
+		c.conn = conn
+	}
+	if c.conn.Send(ctx, patience, req) != nil {
+		c.hangUp()
+		return
+	}
+	c.sent = &req
+}
+
+// reach calls the agent until a deadline, over the connection that an earlier call has
+// left, or a new one: the agent hangs up where the delegates took long. What it asks
+// may so be asked twice, which changes nothing. What was announced is not sent again.
+func (c *call) reach(ctx context.Context, deadline time.Time, req wire.Request) (wire.Response, error) {
+	if c.sent != nil && (c.sent.Verb != req.Verb || !bytes.Equal(c.sent.Ask, req.Ask)) {
+		c.hangUp() // the answer to something else would come
+	}
 	if c.conn != nil {
-		resp, err := c.conn.Call(ctx, req)
-		if err == nil || ctx.Err() != nil {
+		var resp wire.Response
+		var err error
+		if c.sent != nil {
+			c.sent = nil
+			resp, err = c.conn.Receive(ctx)
+		} else {
+			resp, err = c.conn.Call(ctx, time.Until(deadline), req)
+		}
+		if err == nil || ctx.Err() != nil || time.Until(deadline) <= 0 {
 			return resp, err
 		}
 		c.hangUp()
 	}
-	conn, err := wire.Dial(ctx, c.socket)
+	conn, err := wire.Connect(ctx, time.Until(deadline), c.socket)
 	if err != nil {
 		return wire.Response{}, err
 	}
 	c.conn = conn
-	return conn.Call(ctx, req)
+	return conn.Call(ctx, time.Until(deadline), req)
 }
 
 // hangUp closes the connection to the agent, if there is one.
 func (c *call) hangUp() {
 	if c.conn != nil {
 		c.conn.Close()
-		c.conn = nil
+		c.conn, c.sent = nil, nil
 	}
 }
 
@@ -75,6 +106,10 @@ func (c *call) hangUp() {
 type news struct {
 	key    journal.Key
 	report facts.Report
+}
+
+func (n news) request() wire.Request {
+	return wire.Request{Verb: wire.Report, Ask: n.report.AppendTo(nil)}
 }
 
 // later has the agent told when the answer is out. A report that says nothing is
@@ -91,6 +126,10 @@ func (c *call) tell(ctx context.Context) {
 	if c.socket == "" {
 		return
 	}
+	deadline := time.Now().Add(reportPatience)
+	if len(c.news) > 0 {
+		c.announce(ctx, reportPatience, c.news[0].request())
+	}
 	unsent, err := c.state.Unsent(c.Now().Add(-unsentAge), unsentLimit)
 	if err != nil {
 		c.warn("reports that were not sent: %v", err)
@@ -101,16 +140,15 @@ func (c *call) tell(ctx context.Context) {
 	if len(c.news) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, reportPatience)
-	defer cancel()
-	if err := c.send(ctx); err != nil {
+	if err := c.send(ctx, deadline); err != nil {
 		c.warn("the agent was not told of the attachments; a later call tells it: %v", err)
 	}
 }
 
-func (c *call) send(ctx context.Context) error {
+// send sends the news until a deadline.
+func (c *call) send(ctx context.Context, deadline time.Time) error {
 	for _, n := range c.news {
-		resp, err := c.reach(ctx, wire.Request{Verb: wire.Report, Ask: n.report.AppendTo(nil)})
+		resp, err := c.reach(ctx, deadline, n.request())
 		if err != nil {
 			return err
 		}

@@ -22,6 +22,7 @@ import (
 	"github.com/tenure-ipam/tenure/attach/journal"
 	"github.com/tenure-ipam/tenure/attach/plan"
 	"github.com/tenure-ipam/tenure/ipam/cnicall"
+	"github.com/tenure-ipam/tenure/ipam/plainfile"
 	"github.com/tenure-ipam/tenure/ipam/wire"
 )
 
@@ -79,22 +80,33 @@ func (p Plugin) Run(ctx context.Context) int {
 // call is one call of the plugin.
 type call struct {
 	Plugin
-	socket string     // the agent's, once it is known
-	conn   *wire.Conn // to the agent, once it was asked
+	socket string           // the agent's, once it is known
+	conn   *wire.ThreadConn // to the agent, once it was asked
+	sent   *wire.Request    // what the agent was asked ahead
 	state  journal.Dir
 	news   []news // what the agent is to be told when the answer is out
 }
 
-// begin reads the configuration, as far as verbs other than ADD need it: a fault
+// configure reads the configuration, as far as verbs other than ADD need it: a fault
 // in it must not keep a DEL from its journal.
-func (c *call) begin(args *cnicall.Args) (*plan.Config, *delegate.Runner, error) {
+func (c *call) configure(args *cnicall.Args) (*plan.Config, error) {
 	conf, err := plan.ParseConfig(args.StdinData)
 	if err != nil {
 		err = &types.Error{Code: types.ErrInvalidNetworkConfig, Msg: strings.ReplaceAll(err.Error(), "\n", " | ")}
 	}
 	c.socket, c.state = conf.Socket, journal.Dir{Path: conf.StateDir}
-	r := &delegate.Runner{State: c.state, Path: pluginPath(conf.BinDir, args.Path), Stderr: c.Stderr, CIDRs: conf.StatusCIDRs, Boot: bootID()}
-	return conf, r, err
+	return conf, err
+}
+
+// runner returns what carries out plans as the configuration says.
+func (c *call) runner(conf *plan.Config, args *cnicall.Args) *delegate.Runner {
+	return &delegate.Runner{State: c.state, Path: pluginPath(conf.BinDir, args.Path), Stderr: c.Stderr, CIDRs: conf.StatusCIDRs, Boot: bootID()}
+}
+
+// begin is configure and runner.
+func (c *call) begin(args *cnicall.Args) (*plan.Config, *delegate.Runner, error) {
+	conf, err := c.configure(args)
+	return conf, c.runner(conf, args), err
 }
 
 // pluginPath is where delegates are looked up: the configuration's directory, then
@@ -111,7 +123,7 @@ func pluginPath(binDir, cniPath string) (dirs []string) {
 // bootID names this boot. It is empty where the kernel does not tell: then every
 // step of a journal counts as begun.
 func bootID() string {
-	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	text, err := plainfile.Read("/proc/sys/kernel/random/boot_id")
 	if err != nil {
 		return ""
 	}
@@ -124,10 +136,17 @@ func keyOf(conf *plan.Config, args *cnicall.Args) journal.Key {
 
 // lock takes the container's lock for r.
 func (c *call) lock(ctx context.Context, r *delegate.Runner, containerID string) error {
-	ctx, cancel := context.WithTimeout(ctx, lockPatience)
-	defer cancel()
+	// Most often nobody holds it, and a context with a deadline would start the runtime's
+	// poller, for which nothing else has any use.
+	now, cancel := context.WithCancel(ctx)
+	cancel()
 	var err error
-	r.Lock, err = c.state.Lock(ctx, containerID)
+	if r.Lock, err = c.state.Lock(now, containerID); errors.Is(err, journal.ErrBusy) {
+		c.hangUp() // the answer to what was asked ahead will be old
+		ctx, cancel := context.WithTimeout(ctx, lockPatience)
+		defer cancel()
+		r.Lock, err = c.state.Lock(ctx, containerID)
+	}
 	return busy(err)
 }
 

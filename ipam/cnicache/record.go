@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 
+	"github.com/tenure-ipam/tenure/ipam/plainfile"
 	"github.com/tenure-ipam/tenure/ipam/plainjson"
 )
 
@@ -105,7 +106,7 @@ func ParseRecords(text []byte) (all []Record, err error) {
 
 // ReadRecords is ParseRecords of a file.
 func ReadRecords(path string) ([]Record, error) {
-	f, err := os.Open(path)
+	f, err := plainfile.Open(path, os.O_RDONLY, 0)
 	if err != nil {
 		return nil, err
 	}

@@ -7,11 +7,11 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"unicode"
 
 	"github.com/containernetworking/cni/pkg/types"
 	"github.com/containernetworking/cni/pkg/version"
 
+	"github.com/tenure-ipam/tenure/ipam/cniname"
 	"github.com/tenure-ipam/tenure/ipam/plainjson"
 )
 
@@ -45,6 +45,7 @@ type Streams struct {
 // types, and locks a thread to look at its network namespace, for which the runtime of
 // Go starts another thread.
 func Main(getenv func(string) string, s Streams, f Funcs, about string) (confVersion string, e *types.Error) {
+	growStack(len(about))
 	verb := getenv("CNI_COMMAND")
 	args, e := readArgs(getenv, s.In, verb)
 	if e != nil {
@@ -57,6 +58,16 @@ func Main(getenv func(string) string, s Streams, f Funcs, about string) (confVer
 	}
 	e = dispatch(verb, args, s.Out, f)
 	return args.Version, e
+}
+
+// growStack makes the goroutine's stack as large as a call needs, while there is little
+// on it: from the smallest, the runtime of Go would double it three times on the way, and
+// copy what is on it each time. It returns a byte of the room that it takes, by any i.
+//
+//go:noinline
+func growStack(i int) byte {
+	var room [16 << 10]byte
+	return room[i%len(room)]
 }
 
 // dispatch has f serve verb, or answers it itself.
@@ -103,9 +114,9 @@ func readArgs(getenv func(string) string, in io.Reader, verb string) (*Args, *ty
 		check    func(string) *types.Error // of a required one
 	}{
 		{"CNI_COMMAND", &verb, true, nil},
-		{"CNI_CONTAINERID", &args.ContainerID, ofPod, checkContainerID},
+		{"CNI_CONTAINERID", &args.ContainerID, ofPod, cniname.CheckContainerID},
 		{"CNI_NETNS", &args.Netns, ofPod && verb != "DEL", nil},
-		{"CNI_IFNAME", &args.IfName, ofPod, checkInterface},
+		{"CNI_IFNAME", &args.IfName, ofPod, cniname.CheckInterface},
 		{"CNI_ARGS", &args.Args, false, nil},
 		{"CNI_PATH", &args.Path, ofAny, nil},
 		{"CNI_NETNS_OVERRIDE", &args.NetnsOverride, false, nil},
@@ -201,13 +212,10 @@ func checkName(text []byte) *types.Error {
 		}
 		name = conf.Name
 	}
-	switch {
-	case name == "":
+	if name == "" {
 		return types.NewError(types.ErrInvalidNetworkConfig, "missing network name", "")
-	case !isName(name):
-		return types.NewError(types.ErrInvalidNetworkConfig, "invalid characters found in network name", name)
 	}
-	return nil
+	return cniname.CheckNetwork(name)
 }
 
 // member returns the string under key of the object that text is, "" if there is none.
@@ -232,39 +240,4 @@ func member(text []byte, key string) (value string, ok bool) {
 		value = plainjson.Text(v)
 	}
 	return value, true
-}
-
-func checkContainerID(id string) *types.Error {
-	if !isName(id) {
-		return types.NewError(types.ErrInvalidEnvironmentVariables, "invalid characters in containerID", id)
-	}
-	return nil
-}
-
-// isName reports whether s is what CNI takes for a container's ID or a network's name.
-func isName(s string) bool {
-	for i := range len(s) {
-		switch c := s[i]; {
-		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9':
-		case i > 0 && (c == '_' || c == '.' || c == '-'):
-		default:
-			return false
-		}
-	}
-	return s != ""
-}
-
-// maxInterface is the greatest length of an interface's name in Linux.
-const maxInterface = 15
-
-func checkInterface(name string) *types.Error {
-	switch {
-	case len(name) > maxInterface:
-		return types.NewError(types.ErrInvalidEnvironmentVariables, "interface name is too long", fmt.Sprintf("interface name should be less than %d characters", maxInterface+1))
-	case name == "." || name == "..":
-		return types.NewError(types.ErrInvalidEnvironmentVariables, "interface name is . or ..", "")
-	case strings.ContainsFunc(name, func(r rune) bool { return r == '/' || r == ':' || unicode.IsSpace(r) }):
-		return types.NewError(types.ErrInvalidEnvironmentVariables, "interface name contains / or : or whitespace characters", "")
-	}
-	return nil
 }

@@ -3,6 +3,7 @@ package durable
 import (
 	"bytes"
 	"errors"
+	"hash/crc32"
 	"os"
 	"path/filepath"
 	"strings"
@@ -26,6 +27,18 @@ func TestSealOpen(t *testing.T) {
 			if got, err := Open(line[:i]); err == nil {
 				t.Errorf("%q: got %q; want an error", line[:i], got)
 			}
+		}
+	}
+}
+
+func TestChecksumIsCRC32(t *testing.T) {
+	all := make([]byte, 1024)
+	for i := range all {
+		all[i] = byte(i * 7)
+	}
+	for n := range all {
+		if got, want := checksum(all[:n]), crc32.ChecksumIEEE(all[:n]); got != want {
+			t.Fatalf("%d bytes: %08x; want %08x", n, got, want)
 		}
 	}
 }

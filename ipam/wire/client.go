@@ -63,30 +63,47 @@ func (c *Conn) Close() error { return c.line.Close() }
 // served all the same; c is of no further use. A failure that the agent answers
 // is no error of Call: it is in the Response.
 func (c *Conn) Call(ctx context.Context, req Request) (Response, error) {
-	req.Version = Version
 	if deadline, ok := ctx.Deadline(); ok {
 		req.DeadlineMillis = max(1, time.Until(deadline).Milliseconds())
 	}
-	frame, err := appendFrame(make([]byte, 0, 1024), req)
-	if err != nil {
+	if err := c.send(ctx, req); err != nil {
 		return Response{}, err
 	}
-	// Hanging up is the one way to wake a read that is under way, and it is
-	// what tells the agent that nobody waits any longer.
-	stop := context.AfterFunc(ctx, c.line.hangUp)
-	defer stop()
+	return c.receive(ctx)
+}
 
-	var resp Response
-	if _, err = c.line.Write(frame); err == nil {
-		err = readFrame(c.r, &resp)
-	}
+// send sends a request.
+func (c *Conn) send(ctx context.Context, req Request) error {
+	req.Version = Version
+	frame, err := appendFrame(make([]byte, 0, 1024), req)
 	if err != nil {
+		return err
+	}
+	stop := c.hangUpAfter(ctx)
+	defer stop()
+	if _, err = c.line.Write(frame); err != nil {
+		return c.noAnswer(ctx, err)
+	}
+	return nil
+}
+
+// receive returns the answer to what was sent.
+func (c *Conn) receive(ctx context.Context) (resp Response, err error) {
+	stop := c.hangUpAfter(ctx)
+	defer stop()
+	if err := readFrame(c.r, &resp); err != nil {
 		return Response{}, c.noAnswer(ctx, err)
 	}
 	if resp.Version < 1 {
 		return Response{}, &FrameError{fmt.Sprintf("%s: an answer of version %d; want 1 or more", c.socket, resp.Version)}
 	}
 	return resp, nil
+}
+
+// hangUpAfter hangs up when ctx ends, unless it is stopped: it is the one way to wake a
+// read that is under way, and it is what tells the agent that nobody waits any longer.
+func (c *Conn) hangUpAfter(ctx context.Context) (stop func() bool) {
+	return context.AfterFunc(ctx, c.line.hangUp)
 }
 
 func (c *Conn) noAnswer(ctx context.Context, err error) error {

@@ -14,19 +14,58 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/pause"
 )
 
-// Once is [Call] for a program that lives for it, as a plugin does, and waits so long for
-// the answer. It blocks a thread in the kernel: there is nothing else to run, and the
+// A ThreadConn is a connection to the agent of a program that lives for a few calls, as
+// a plugin does. It blocks a thread in the kernel: there is nothing else to run, and the
 // runtime's poller, by which package net and every context with a deadline wait, takes a
-// dozen system calls and another thread for the first and only answer.
-func Once(ctx context.Context, patience time.Duration, socket string, req Request) (Response, error) {
+// dozen system calls and another thread for the first answer. It serves one call at a
+// time.
+type ThreadConn struct {
+	conn Conn
+	line *threadLine
+}
+
+// Connect connects to the agent's socket, within patience. Its errors are those of
+// [Dial].
+func Connect(ctx context.Context, patience time.Duration, socket string) (*ThreadConn, error) {
 	l, err := connect(ctx, time.Now().Add(patience), socket)
+	if err != nil {
+		return nil, err
+	}
+	return &ThreadConn{conn: Conn{line: l, r: bufio.NewReader(l), socket: socket}, line: l}, nil
+}
+
+// Call is [Conn.Call] that waits for the answer until ctx ends, and no longer than
+// patience.
+func (c *ThreadConn) Call(ctx context.Context, patience time.Duration, req Request) (Response, error) {
+	if err := c.Send(ctx, patience, req); err != nil {
+		return Response{}, err
+	}
+	return c.Receive(ctx)
+}
+
+// Send is the first half of Call, for a program that has something to do until the
+// answer is there, which [ThreadConn.Receive] returns. Its errors are those of Call.
+func (c *ThreadConn) Send(ctx context.Context, patience time.Duration, req Request) error {
+	c.line.deadline = time.Now().Add(patience)
+	req.DeadlineMillis = max(1, patience.Milliseconds())
+	return c.conn.send(ctx, req)
+}
+
+// Receive is the other half of Call, and ends with the patience that Send was given.
+func (c *ThreadConn) Receive(ctx context.Context) (Response, error) { return c.conn.receive(ctx) }
+
+// Close hangs up. A request that is being served learns of it.
+func (c *ThreadConn) Close() error { return c.conn.Close() }
+
+// Once is [Call] by a [ThreadConn], within patience.
+func Once(ctx context.Context, patience time.Duration, socket string, req Request) (Response, error) {
+	deadline := time.Now().Add(patience)
+	c, err := Connect(ctx, patience, socket)
 	if err != nil {
 		return Response{}, err
 	}
-	c := &Conn{line: l, r: bufio.NewReader(l), socket: socket}
 	defer c.Close()
-	req.DeadlineMillis = max(1, time.Until(l.deadline).Milliseconds()) // connecting may have taken a while
-	return c.Call(ctx, req)
+	return c.Call(ctx, time.Until(deadline), req) // connecting may have taken a while
 }
 
 // threadLine is a connected socket on which reads and writes block a thread until a

@@ -36,6 +36,56 @@ func TestOnceCarriesWhatCallCarries(t *testing.T) {
 	}
 }
 
+// TestThreadConnGoesOnMeanwhile: between Send and Receive the agent works, and calls may
+// follow.
+func TestThreadConnGoesOnMeanwhile(t *testing.T) {
+	entered := make(chan string)
+	r := serve(t, testLimits(), func(_ context.Context, req Request) Response {
+		entered <- req.ContainerID
+		return Fail(CodeTryAgainLater, "%s", req.ContainerID)
+	})
+	c, err := Connect(t.Context(), time.Minute, r.socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	for _, id := range []string{"c1", "c2"} {
+		if err := c.Send(t.Context(), time.Minute, Request{Verb: Add, ContainerID: id}); err != nil {
+			t.Fatal(err)
+		}
+		if got := <-entered; got != id { // before Receive
+			t.Errorf("the agent has been asked about %s; want %s", got, id)
+		}
+		if resp, err := c.Receive(t.Context()); err != nil || resp.Error == nil || resp.Error.Msg != id {
+			t.Errorf("got %+v, %v; want the answer about %s", resp.Error, err, id)
+		}
+	}
+}
+
+// TestThreadConnIsPatientForEachCall: a call has its own time, not the connection's.
+func TestThreadConnIsPatientForEachCall(t *testing.T) {
+	over := make(chan struct{})
+	r := serve(t, testLimits(), func(_ context.Context, req Request) Response {
+		if req.ContainerID == "slow" {
+			<-over
+		}
+		return Response{}
+	})
+	c, err := Connect(t.Context(), time.Minute, r.socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.Call(t.Context(), time.Minute, Request{Verb: Add}); err != nil {
+		t.Errorf("a call that is answered: %v", err)
+	}
+	_, err = c.Call(t.Context(), 100*time.Millisecond, Request{Verb: Add, ContainerID: "slow"})
+	close(over)
+	if !errors.Is(err, ErrNoAnswer) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a call that is not: %v; want ErrNoAnswer at its deadline", err)
+	}
+}
+
 func TestOnceWithoutAgent(t *testing.T) {
 	dir := t.TempDir()
 	dead, file := filepath.Join(dir, "dead"), filepath.Join(dir, "file")

@@ -92,8 +92,16 @@ var rules = []rule{
 		never: join(ours, kubernetes, bolt, cni), but: []string{"./ipam/plainjson", "./ipam/pause"},
 	},
 	{
-		pkg: "./ipam/durable", why: "plain files, whoever keeps something in them",
+		pkg: "./ipam/plainfile", why: "it opens files, whoever reads them",
 		never: join(ours, kubernetes, bolt, cni),
+	},
+	{
+		pkg: "./ipam/durable", why: "plain files, whoever keeps something in them",
+		never: join(ours, kubernetes, bolt, cni), but: []string{"./ipam/plainfile"},
+	},
+	{
+		pkg: "./ipam/cniname", why: "it knows the rules of CNI for names alone",
+		never: join(ours, kubernetes, bolt), reaches: []string{"regexp"},
 	},
 	{
 		pkg: "./ipam/journal", why: "the plugin links it: plain files",
@@ -105,11 +113,11 @@ var rules = []rule{
 	},
 	{
 		pkg: "./ipam/cnicall", why: "plugins begin and end a call with it, whatever they serve",
-		never: join(ours, kubernetes, bolt), but: []string{"./ipam/netns", "./ipam/plainjson"},
+		never: join(ours, kubernetes, bolt), but: []string{"./ipam/cniname", "./ipam/netns", "./ipam/plainjson"},
 	},
 	{
 		pkg: "./ipam/cnicache", why: "others' files are read without knowing what for",
-		never: join(ours, kubernetes, bolt, cni), but: []string{"./ipam/plainjson"},
+		never: join(ours, kubernetes, bolt, cni), but: []string{"./ipam/plainfile", "./ipam/plainjson"},
 	},
 	{
 		pkg: "./ipam/protocol", why: "the simulation runs the steps that ship: no clock, no I/O, no clients",
@@ -197,7 +205,7 @@ var rules = []rule{
 	},
 	{
 		pkg: "./attach/ready", why: "it looks at files, and asks nobody but who is handed to it",
-		never: join(kubernetes, bolt, processes, []string{"./ipam", "./api", "./claims"}), but: []string{"./ipam/durable", "./ipam/plainjson"},
+		never: join(kubernetes, bolt, processes, []string{"./ipam", "./api", "./claims"}), but: []string{"./ipam/cniname", "./ipam/durable", "./ipam/plainfile", "./ipam/plainjson"},
 	},
 	{
 		pkg: "./attach/cniresult", why: "it knows results of plugins alone, as the CNI library does",
@@ -209,7 +217,7 @@ var rules = []rule{
 	},
 	{
 		pkg: "./attach/plan", why: "the same facts give the same plan, on a node and in kubectl: no clients, no I/O",
-		never: join(kubernetes, bolt, processes, []string{"os", "net", "net/http", "context", "./ipam", "./api", "./claims"}), but: []string{"./ipam/plainjson"},
+		never: join(kubernetes, bolt, processes, []string{"os", "net", "net/http", "context", "./ipam", "./api", "./claims"}), but: []string{"./ipam/cniname", "./ipam/plainjson"},
 	},
 	{
 		pkg: "./attach/npwg", why: "annotations become steps without I/O",
@@ -217,7 +225,7 @@ var rules = []rule{
 	},
 	{
 		pkg: "./attach/journal", why: "a DEL needs what is in it and nobody else: plain files",
-		never: join(kubernetes, bolt, processes, []string{"./ipam", "./api", "./claims"}), but: []string{"./ipam/durable", "./ipam/pause", "./ipam/plainjson"},
+		never: join(kubernetes, bolt, processes, []string{"./ipam", "./api", "./claims"}), but: []string{"./ipam/cniname", "./ipam/durable", "./ipam/pause", "./ipam/plainfile", "./ipam/plainjson"},
 	},
 	{
 		pkg: "./attach/route", why: "it knows routes and results, not who asks for them",
@@ -225,22 +233,22 @@ var rules = []rule{
 	},
 	{
 		pkg: "./attach/delegate", why: "it runs on the host with a plan and a journal, and asks nobody",
-		never: join(kubernetes, bolt, []string{"./ipam", "./api", "./claims"}), but: []string{"./ipam/cnicache", "./ipam/durable", "./ipam/pause", "./ipam/plainjson"},
+		never: join(kubernetes, bolt, []string{"./ipam", "./api", "./claims"}), but: []string{"./ipam/cnicache", "./ipam/cniname", "./ipam/durable", "./ipam/pause", "./ipam/plainfile", "./ipam/plainjson"},
 	},
 	{
 		pkg: "./attach/plugin", why: "the plugin is thin: the agent is the one to talk to a cluster",
 		never: join(kubernetes, bolt, []string{"./ipam", "./api", "./claims", "./attach/resolve"}),
-		but:   []string{"./ipam/cnicache", "./ipam/durable", "./ipam/plainjson", "./ipam/wire", "./ipam/cnicall", "./ipam/netns", "./ipam/pause"},
+		but:   []string{"./ipam/cnicache", "./ipam/durable", "./ipam/plainjson", "./ipam/wire", "./ipam/cnicall", "./ipam/netns", "./ipam/pause", "./ipam/cniname", "./ipam/plainfile"},
 	},
 	{
 		pkg: "./cmd/tenure-attach", why: "it runs once for every pod: it starts within milliseconds, and holds no credentials",
 		never:   join(kubernetes, bolt, []string{"./ipam/agent", "./ipam/cluster", "./ipam/store", "./claims", "./api"}),
-		reaches: []string{"net/http", "testing", "github.com/prometheus/", "github.com/containernetworking/cni/libcni"},
+		reaches: []string{"net/http", "testing", "regexp", "hash/crc32", "github.com/prometheus/", "github.com/containernetworking/cni/libcni"},
 	},
 	{
 		pkg: "./cmd/tenure", why: "it runs once for every pod: it starts within milliseconds, and holds no credentials",
 		never:   join(kubernetes, []string{"./ipam/agent", "./ipam/cluster", "./claims", "./api"}),
-		reaches: []string{"net/http", "testing", "github.com/prometheus/"},
+		reaches: []string{"net/http", "testing", "regexp", "github.com/prometheus/"},
 	},
 	{
 		pkg: "./cmd/tenured", why: "programs wire packages, not each other",
