@@ -87,6 +87,8 @@ type pool struct {
 	// told.
 	dry   map[string]*drought
 	dried bool
+	// cededAt is when a holder was last seen to have ceded addresses; zero if never.
+	cededAt time.Time
 	// waiting are the asks to be tried again when the pool changes; woken says
 	// that it has.
 	waiting map[*waiter]struct{}
@@ -107,6 +109,9 @@ type lease struct {
 	// confirmed says that the pool was read live, and open with blocks of this
 	// size, after this lease was seen. Nothing is granted before.
 	confirmed bool
+	// writing says that a write of this broker's is under way: its answer shows the
+	// lease live.
+	writing bool
 	// liveAt is when the last call began that has shown this lease live, and shownAt,
 	// by the clock, when one last did. watched says that a watch has shown it, too.
 	liveAt  uint64

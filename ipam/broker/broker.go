@@ -71,7 +71,7 @@ type Config struct {
 
 // DefaultConfig returns the Config for production.
 func DefaultConfig() Config {
-	return Config{IdleAfter: time.Minute, Calls: 16, RoundSize: 1024, ID: rand.Text(), Now: time.Now}
+	return Config{IdleAfter: time.Minute, Calls: 64, RoundSize: 1024, ID: rand.Text(), Now: time.Now}
 }
 
 // Validate reports every fault of c.

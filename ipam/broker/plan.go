@@ -235,6 +235,17 @@ func (wr *write) adds() bool {
 	return false
 }
 
+// grantees returns whom wr grants something, without their UIDs.
+func (wr *write) grantees() []protocol.Grantee {
+	var names []protocol.Grantee
+	for _, e := range wr.edits {
+		if e.verb == add {
+			names = append(names, nameOf(e.grant.To))
+		}
+	}
+	return names
+}
+
 // refuse drops the grants of wr, which then keeps what frees.
 func (wr *write) refuse(why string) {
 	wr.refused = problem(PoolNotReady, "%s", why)

@@ -2,6 +2,7 @@ package broker
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,7 +25,7 @@ const (
 	restMost = 80 * time.Second
 	// tidy is how long recalls that are over stay on a seat, so that one write
 	// removes several.
-	tidy = time.Second
+	tidy = 5 * time.Second
 
 	// eachAsks is how many recalls an ask that finds nothing may have under way,
 	// and recallsMost how many those of a search in one pool may have together.
@@ -157,10 +158,23 @@ func (b *Book) hear(p *pool, l *lease, old protocol.Lease) {
 			b.answered(rec)
 		}
 	}
+	if l.UID == old.UID && slices.ContainsFunc(l.Ceded, func(a netip.Addr) bool { return !slices.Contains(old.Ceded, a) }) {
+		b.ceded(p, l)
+	}
 	// A holder that has something free again is worth another recall.
 	if l.Published.Free > 0 && old.Published.Free == 0 && l.Published.Answered == old.Published.Answered && !l.asked.again.IsZero() {
 		l.asked.again, l.asked.inVain = time.Time{}, 0
 		b.wake(p)
+	}
+}
+
+// ceded notices that the holder of l, of p, has ceded some of it: unasked it cedes all that
+// is free, and whatever comes free later, so that there is nothing to recall.
+func (b *Book) ceded(p *pool, l *lease) {
+	now := b.now()
+	p.cededAt = now
+	if again := now.Add(rest); again.After(l.asked.again) {
+		l.asked.again = again
 	}
 }
 

@@ -186,7 +186,7 @@ func TestRecalls(t *testing.T) {
 			t.Errorf("granted after %v; want the silent ones passed over after %v", took, patience)
 		}
 		r.Withdraw("s-a")
-		time.Sleep(5 * time.Second)
+		time.Sleep(patience + tidy + time.Second)
 		if n := standing(); n > 0 {
 			t.Errorf("%d recalls stand on seats that are over; want none", n)
 		}
@@ -329,61 +329,119 @@ func TestAmend(t *testing.T) {
 	}
 }
 
-// TestDrought: in the second after a pool has run dry only a few holders are asked,
-// whoever waits: they cede what they have unasked, once they hear of it.
-func TestDrought(t *testing.T) {
-	now := time.UnixMilli(1_000_000)
-	b := NewBook(func() time.Time { return now })
-	b.id = "me"
-	pool := lan(t, "lan", "10.0.0.0/27") // blocks of one address
-	b.SetPool(pool)
-	revision := 0
-	holds := func(i int, answered string) {
-		revision++
-		block := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}), 32)
-		b.Observe(protocol.Lease{
-			Meta:     protocol.Meta{Name: protocol.LeaseName("lan", block), UID: protocol.UID(fmt.Sprint("l", i)), Revision: protocol.Revision(fmt.Sprint(1000 + revision))},
-			Protocol: protocol.Version, Pool: "lan", PoolUID: pool.UID, Block: block, Holder: protocol.Holder{Node: protocol.NodeName(fmt.Sprint("n", i))},
-			Published: protocol.Publication{Used: 1, Answered: answered},
-		}, 0)
-	}
+// drying is a pool of blocks of one address, of which nodes hold the first, and a Book
+// that looks after it, with a clock.
+type drying struct {
+	t        *testing.T
+	b        *Book
+	now      time.Time
+	pool     PoolState
+	revision int
+}
+
+// newDrying returns the pool of that range, with asks for the first thirty addresses.
+func newDrying(t *testing.T, cidr string) *drying {
+	t.Helper()
+	d := &drying{t: t, now: time.UnixMilli(1_000_000), pool: lan(t, "lan", cidr)}
+	d.b = NewBook(func() time.Time { return d.now })
+	d.b.id = "me"
+	d.b.SetPool(d.pool)
 	for i := 1; i <= 30; i++ {
-		holds(i, "")
+		d.holds(i, "", false)
 	}
 	for i := range 20 {
-		b.Ask(requestOf(t, fmt.Sprint(i), "lan", "10.0.0.1-10.0.0.30"), never)
+		d.b.Ask(requestOf(t, fmt.Sprint(i), "lan", "10.0.0.1-10.0.0.30"), never)
 	}
-	round := func(when string, recalls int) {
-		t.Helper()
-		b.expire(now)
-		r := b.plan(b.take(100, now), nil, now)
-		b.finish(r, now)
-		if int(b.recalls) != recalls {
-			t.Errorf("%s: %d recalls so far; want %d", when, b.recalls, recalls)
-		}
+	return d
+}
+
+// holds has the i-th address's node hold it, and cede it or not.
+func (d *drying) holds(i int, answered string, cedes bool) {
+	d.revision++
+	l := protocol.Lease{
+		Meta:     protocol.Meta{Name: d.name(i), UID: protocol.UID(fmt.Sprint("l", i)), Revision: protocol.Revision(fmt.Sprint(1000 + d.revision))},
+		Protocol: protocol.Version, Pool: "lan", PoolUID: d.pool.UID, Block: oneAddress(i), Holder: protocol.Holder{Node: protocol.NodeName(fmt.Sprint("n", i))},
+		Published: protocol.Publication{Used: 1, Answered: answered},
 	}
-	round("at first", eachAsks)
-	if told := b.changed(); len(told) != 1 || told[0] != "lan" {
+	if cedes {
+		l.Ceded = []netip.Addr{l.Block.Addr()}
+	}
+	d.b.Observe(l, 0)
+}
+
+func (d *drying) name(i int) string { return protocol.LeaseName("lan", oneAddress(i)) }
+
+func oneAddress(i int) netip.Prefix {
+	return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}), 32)
+}
+
+// round plays a round, after which there must have been so many recalls.
+func (d *drying) round(when string, recalls int) {
+	d.t.Helper()
+	d.b.expire(d.now)
+	r := d.b.plan(d.b.take(100, d.now), nil, d.now)
+	d.b.finish(r, d.now)
+	if int(d.b.recalls) != recalls {
+		d.t.Errorf("%s: %d recalls so far; want %d", when, d.b.recalls, recalls)
+	}
+}
+
+// TestDrought: in the second after a part of a pool has run dry only a few holders are
+// asked, whoever waits: if the pool is exhausted, they cede what they have unasked, once
+// they hear of it.
+func TestDrought(t *testing.T) {
+	d := newDrying(t, "10.0.0.0/26")
+	d.round("at first", eachAsks)
+	if told := d.b.changed(); len(told) != 1 || told[0] != "lan" {
 		t.Errorf("pools %v are looked at; want the one that has run dry", told)
 	}
-	now = now.Add(unaskedWithin / 2)
+	d.now = d.now.Add(unaskedWithin / 2)
 	for i := 1; i <= 30; i++ {
-		if _, l := b.lease(protocol.LeaseName("lan", netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, 0, byte(i)}), 32))); l.asked.under != nil {
-			holds(i, l.asked.under.ID) // it has nothing to cede
+		if _, l := d.b.lease(d.name(i)); l.asked.under != nil {
+			d.holds(i, l.asked.under.ID, false) // it has nothing to cede
 		}
 	}
-	round("when these have answered", eachAsks)
-	now = now.Add(unaskedWithin / 2)
-	round("once all have heard", 30)
-	if told := b.changed(); len(told) != 0 {
+	d.round("when these have answered", eachAsks)
+	d.now = d.now.Add(unaskedWithin / 2)
+	d.round("once all have heard", 30)
+	if told := d.b.changed(); len(told) != 0 {
 		t.Errorf("pools %v are looked at again; want none", told)
 	}
 	// A block that nobody holds ends it; the others who wait begin the next.
-	b.Forget("lan.0a000001.32", "l1")
-	round("when a block is free", 30)
-	for _, d := range b.pools["lan"].dry {
-		if d.since != now {
-			t.Errorf("the drought began %v ago; want a new one", now.Sub(d.since))
+	d.b.Forget(d.name(1), "l1")
+	d.round("when a block is free", 30)
+	for _, dry := range d.b.pools["lan"].dry {
+		if dry.since != d.now {
+			t.Errorf("the drought began %v ago; want a new one", d.now.Sub(dry.since))
 		}
 	}
+}
+
+// TestDroughtOfAll: where no block is left at all, every holder hears of it. While some
+// cede unasked nobody is asked, for a while, and who has ceded is not asked at all.
+func TestDroughtOfAll(t *testing.T) {
+	d := newDrying(t, "10.0.0.0/27")
+	d.round("at first", 0)
+	if told := d.b.changed(); len(told) != 1 || told[0] != "lan" {
+		t.Errorf("pools %v are looked at; want the one that has run dry", told)
+	}
+	began := d.now
+	for i := 1; d.now.Sub(began) < unaskedMost; i++ {
+		d.round("while holders cede", 0)
+		d.now = d.now.Add(unaskedWithin - time.Millisecond)
+		d.holds(i, "", true)
+		if due, ok := d.b.due(); !ok || due.After(began.Add(unaskedMost)) {
+			t.Fatalf("looked at again at %v, %t; want no later than %v after the first look", due.Sub(began), ok, unaskedMost)
+		}
+	}
+	ceded := 0
+	for i := 1; i <= 30; i++ {
+		if _, l := d.b.lease(d.name(i)); len(l.Ceded) > 0 {
+			ceded++
+		}
+	}
+	if ceded == 0 {
+		t.Fatal("nobody has ceded")
+	}
+	d.round("when it has taken too long", 30-ceded)
 }

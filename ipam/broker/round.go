@@ -2,8 +2,6 @@ package broker
 
 import (
 	"context"
-	"fmt"
-	"maps"
 	"slices"
 
 	"golang.org/x/sync/errgroup"
@@ -26,17 +24,24 @@ func (b *Broker) round(ctx context.Context) {
 		b.mu.Unlock()
 		return
 	}
+	starving := b.book.changed()
 	b.mu.Unlock()
+	b.tellPools(starving) // at once: agents cede what they have when they hear of it
 
 	each(b.cfg.Calls, r.order, func(wr *write) { b.create(ctx, wr) })
 	b.confirm(ctx, r.order)
-	each(b.cfg.Calls, r.order, func(wr *write) { b.write(ctx, wr) })
-
-	each(b.cfg.Calls, r.seats, func(node protocol.NodeName) { b.recall(ctx, node) })
+	each(b.cfg.Calls, r.tasks(), func(t task) {
+		if t.write != nil {
+			b.write(ctx, t.write)
+			return
+		}
+		b.recall(ctx, t.seat)
+	})
 
 	b.mu.Lock()
 	b.book.finish(r, b.cfg.Now())
-	more, starving := b.book.pending(), b.book.changed()
+	more := b.book.pending()
+	starving = b.book.changed()
 	b.metrics.waiting.Set(float64(len(b.book.queue.asks)))
 	b.mu.Unlock()
 	b.metrics.round(len(asks), len(jobs), b.cfg.Now().Sub(now))
@@ -45,6 +50,24 @@ func (b *Broker) round(ctx context.Context) {
 	if more {
 		b.signal()
 	}
+}
+
+// task is a lease to be written, or a seat whose recalls are to be changed.
+type task struct {
+	write *write
+	seat  protocol.NodeName
+}
+
+// tasks returns what there is to write, first what somebody waits for most.
+func (r *round) tasks() []task {
+	tasks := make([]task, 0, len(r.order)+len(r.seats))
+	for _, wr := range r.order {
+		tasks = append(tasks, task{write: wr})
+	}
+	for _, node := range r.seats {
+		tasks = append(tasks, task{seat: node})
+	}
+	return tasks
 }
 
 // each calls do for every element, at most n at once, and waits for all. With n of
@@ -97,61 +120,17 @@ func (b *Broker) create(ctx context.Context, wr *write) {
 	}
 }
 
-// confirm reads the pools of leases that have not been confirmed, once each, and
-// takes the grants off writes whose pool does not bear them.
-func (b *Broker) confirm(ctx context.Context, writes []*write) {
-	pools := map[protocol.PoolName][]*write{}
-	b.mu.Lock()
-	for _, wr := range writes {
-		wr.begin()
-		if wr.err == nil && wr.unconfirmed() {
-			pools[wr.pool.name] = append(pools[wr.pool.name], wr)
-		}
-	}
-	b.mu.Unlock()
-	for _, name := range slices.Sorted(maps.Keys(pools)) {
-		writes := pools[name]
-		b.mu.Lock()
-		uid := b.book.pool(name).state.UID
-		b.mu.Unlock()
-		seen, out, err := b.cluster.ReadPool(ctx, name)
-		b.metrics.call("read", out)
-		if known := out == protocol.Done || out == protocol.NotFound; known {
-			b.mu.Lock()
-			b.book.correct(name, uid, seen, out == protocol.Done)
-			b.mu.Unlock()
-		}
-		for _, wr := range writes {
-			right := protocol.Right{Pool: name, PoolUID: wr.start.PoolUID, Block: wr.start.Block}
-			ok, why := protocol.ConfirmLease(right, seen, out)
-			if ok && seen.Generation > 0 && wr.generation != seen.Generation {
-				ok, why = false, fmt.Sprintf("pool %s was edited a moment ago", name)
-			}
-			switch {
-			case out != protocol.Done && out != protocol.NotFound:
-				wr.err = err
-			case ok:
-				b.mu.Lock()
-				if wr.lease.UID == wr.start.UID {
-					wr.lease.confirmed = true
-				}
-				b.mu.Unlock()
-				continue
-			}
-			wr.refuse(why)
-			if wr.created.UID != "" { // as it was created: another controller may have granted on it since
-				b.release(ctx, wr.created)
-			}
-		}
-	}
-}
-
 // write makes the edits of wr, on the lease as it is by then.
 func (b *Broker) write(ctx context.Context, wr *write) {
 	wr.done = make([]bool, len(wr.edits))
 	if wr.err != nil || wr.start.Revision == "" {
 		return
 	}
+	b.writing(wr, true)
+	defer func() {
+		b.writing(wr, false)
+		b.tell(wr.grantees())
+	}()
 	l := wr.start
 	for range tries {
 		next, done, changed := rewrite(l, wr.edits)
@@ -185,6 +164,13 @@ func (b *Broker) write(ctx context.Context, wr *write) {
 		l = seen
 	}
 	wr.err = errBusy
+}
+
+// writing notes that a write of a lease has begun, or is over.
+func (b *Broker) writing(wr *write, on bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	wr.lease.writing = on
 }
 
 // read reads a lease live, and tells the book.

@@ -22,8 +22,13 @@ type search struct {
 
 // unaskedWithin is within which time holders cede what they have unasked, once nothing
 // is left of a pool: all of them hear that it is exhausted. To ask each of them as well
-// would be three writes for what is on its way.
-const unaskedWithin = time.Second
+// would be three writes for what is on its way. Where the API server is slow it takes
+// longer: while some have ceded so lately, the others are waited for, but not for longer
+// than unaskedMost, since an ADD has a few seconds.
+const (
+	unaskedWithin = time.Second
+	unaskedMost   = 3 * time.Second
+)
 
 // drought is a time in which a search finds no block that nobody holds.
 type drought struct {
@@ -44,6 +49,25 @@ func (b *Book) driedUp(w want, now time.Time) *drought {
 	return d
 }
 
+// unaskedUntil returns until when holders of p are left to cede unasked.
+func (d *drought) unaskedUntil(p *pool) time.Time {
+	until, most := d.since.Add(unaskedWithin), d.since.Add(unaskedMost)
+	if last := p.cededAt.Add(unaskedWithin); last.After(until) {
+		until = last
+	}
+	if until.After(most) {
+		return most
+	}
+	return until
+}
+
+// spent reports whether every block of a family is leased: the pool's pressure says then
+// that it is exhausted.
+func (p *pool) spent(f allocator.Family, size int) bool {
+	_, left := p.unleased(want{pool: p, family: f, search: allocator.View{}.String()}, size)
+	return !left
+}
+
 // summon has holders asked to cede what w wants, until enough recalls are under
 // way. Once nobody is left to be asked the pool is exhausted.
 func (b *Book) summon(r *round, w want, size int) Problem {
@@ -55,10 +79,16 @@ func (b *Book) summon(r *round, w want, size int) Problem {
 	s.asks++
 	most := min(eachAsks*s.asks, recallsMost)
 	dry := b.driedUp(w, r.now)
-	unasked := r.now.Before(dry.since.Add(unaskedWithin))
-	if unasked {
+	until := dry.unaskedUntil(w.pool)
+	unasked := r.now.Before(until)
+	switch {
+	case unasked && w.pool.spent(w.family, size): // all hear that the pool is exhausted
+		most = 0
+	case unasked:
 		most = min(most, s.under+eachAsks-dry.asked)
-		w.pool.askAgain = earlier(w.pool.askAgain, dry.since.Add(unaskedWithin))
+	}
+	if unasked {
+		w.pool.askAgain = earlier(w.pool.askAgain, until)
 	}
 	for s.under < most && len(s.left) > 0 {
 		l := s.left[0]

@@ -1,0 +1,92 @@
+package broker
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// confirm reads the pools of leases that have not been confirmed, once each, and
+// takes the grants off writes whose pool does not bear them.
+func (b *Broker) confirm(ctx context.Context, writes []*write) {
+	pools := map[protocol.PoolName][]*write{}
+	b.mu.Lock()
+	for _, wr := range writes {
+		wr.begin()
+		if wr.err == nil && wr.unconfirmed() {
+			pools[wr.pool.name] = append(pools[wr.pool.name], wr)
+		}
+	}
+	b.mu.Unlock()
+	for _, name := range slices.Sorted(maps.Keys(pools)) {
+		writes := pools[name]
+		b.mu.Lock()
+		uid := b.book.pool(name).state.UID
+		others := b.book.unconfirmed(name, writes)
+		b.mu.Unlock()
+		seen, out, err := b.cluster.ReadPool(ctx, name)
+		b.metrics.call("read", out)
+		if known := out == protocol.Done || out == protocol.NotFound; known {
+			b.mu.Lock()
+			b.book.correct(name, uid, seen, out == protocol.Done)
+			b.book.confirm(name, others, seen, out)
+			b.mu.Unlock()
+		}
+		for _, wr := range writes {
+			right := protocol.Right{Pool: name, PoolUID: wr.start.PoolUID, Block: wr.start.Block}
+			ok, why := protocol.ConfirmLease(right, seen, out)
+			if ok && seen.Generation > 0 && wr.generation != seen.Generation {
+				ok, why = false, fmt.Sprintf("pool %s was edited a moment ago", name)
+			}
+			switch {
+			case out != protocol.Done && out != protocol.NotFound:
+				wr.err = err
+			case ok:
+				b.mu.Lock()
+				if wr.lease.UID == wr.start.UID {
+					wr.lease.confirmed = true
+				}
+				b.mu.Unlock()
+				continue
+			}
+			wr.refuse(why)
+			if wr.created.UID != "" { // as it was created: another controller may have granted on it since
+				b.release(ctx, wr.created)
+			}
+		}
+	}
+}
+
+// A sighting is a lease as it was seen at some moment.
+type sighting struct {
+	*lease
+	uid protocol.UID
+}
+
+// unconfirmed returns the leases of a pool, as they are now, that have not been
+// confirmed, but for those that are to be written.
+func (b *Book) unconfirmed(name protocol.PoolName, but []*write) []sighting {
+	var all []sighting
+	for _, l := range b.pool(name).leases {
+		written := slices.ContainsFunc(but, func(wr *write) bool { return wr.lease == l })
+		if !l.confirmed && l.Revision != "" && !written {
+			all = append(all, sighting{l, l.UID})
+		}
+	}
+	return all
+}
+
+// confirm tells that a pool was read live, with outcome out, after these leases were seen:
+// one read so serves all of them, also those on which something is granted only later.
+func (b *Book) confirm(name protocol.PoolName, leases []sighting, live protocol.Pool, out protocol.Outcome) {
+	if live.Generation > 0 && live.Generation != b.pool(name).state.Generation {
+		return
+	}
+	for _, l := range leases {
+		ok, _ := protocol.ConfirmLease(protocol.Right{Pool: name, PoolUID: l.PoolUID, Block: l.Block}, live, out)
+		l.confirmed = l.confirmed || ok && l.UID == l.uid
+	}
+}

@@ -1,0 +1,170 @@
+package broker
+
+import (
+	"context"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"testing"
+	"testing/synctest"
+
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// observed is a server that counts the reads of pools, and runs a function before a
+// write of a lease is answered.
+type observed struct {
+	*server
+	reads   int
+	written func(protocol.Lease)
+}
+
+func (o *observed) ReadPool(ctx context.Context, name protocol.PoolName) (protocol.Pool, protocol.Outcome, error) {
+	o.reads++
+	return o.server.ReadPool(ctx, name)
+}
+
+func (o *observed) UpdateLease(ctx context.Context, old, next protocol.Lease) (protocol.Lease, protocol.Outcome, error) {
+	l, out, err := o.server.UpdateLease(ctx, old, next)
+	o.written(l)
+	return l, out, err
+}
+
+// newObserved returns a broker of a pool with two leases of a node's, each with one ceded
+// address, which it has seen.
+func newObserved(t *testing.T, n Notify) (*Broker, *observed) {
+	t.Helper()
+	o := &observed{server: calm(), written: func(protocol.Lease) {}}
+	b, err := New(DefaultConfig(), o, n, NewMetrics(), slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := lan(t, "lan", "10.0.0.0/29")
+	pool.Bits4, pool.Pool.Generation = 30, 1
+	o.setPool(pool)
+	pool.Pool = o.pools["lan"]
+	b.SetPool(pool)
+	for _, block := range []string{"10.0.0.0/30", "10.0.0.4/30"} {
+		hold(t, b, o, block)
+	}
+	return b, o
+}
+
+// hold has a node lease a block, of which it cedes the second address.
+func hold(t *testing.T, b *Broker, o *observed, block string) {
+	t.Helper()
+	p := netip.MustParsePrefix(block)
+	l, _, err := o.CreateLease(t.Context(), protocol.Lease{
+		Meta: protocol.Meta{Name: protocol.LeaseName("lan", p)}, Protocol: protocol.Version,
+		Pool: "lan", PoolUID: o.pools["lan"].UID, Block: p, Holder: protocol.Holder{Node: "n1"}, Ceded: []netip.Addr{p.Addr().Next()},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Observe(l)
+}
+
+// TestWatchFasterThanTheAnswer: what a watch shows of a grant while the write of it is
+// under way is not yet an answer, since nothing has shown it live: the answer of the write
+// does, and then the grantee is told.
+func TestWatchFasterThanTheAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var told []string
+		b, o := newObserved(t, Notify{SubLease: func(name string) { told = append(told, name) }})
+		a := requestOf(t, "a", "lan", "10.0.0.0-10.0.0.7")
+		a.Stamp = "7"
+		o.written = func(l protocol.Lease) {
+			b.Observe(l)
+			if got := b.Ask(a); len(got.Granted) > 0 || got.Problem != (Problem{}) {
+				t.Errorf("while it is written: %+v; want no answer", got)
+			}
+			told = nil
+		}
+		b.Ask(a)
+		b.Turn(t.Context(), false)
+		if !slices.Contains(told, "a") {
+			t.Error("the grantee is not told when the write is answered")
+		}
+		if got := b.Ask(a); len(got.Granted) != 1 || got.Stamp != "7" {
+			t.Errorf("granted %v with stamp %q; want one address with stamp 7", got.Granted, got.Stamp)
+		}
+	})
+}
+
+// TestOneReadOfThePool: one live read of a pool confirms all of its leases that were seen
+// before it, and none that was made again since, or is seen when the spec is another.
+func TestOneReadOfThePool(t *testing.T) {
+	serve := func(t *testing.T, b *Broker, name string) {
+		t.Helper()
+		a := requestOf(t, name, "lan", "10.0.0.0-10.0.0.7")
+		b.Ask(a)
+		b.Turn(t.Context(), false)
+		if got := b.Ask(a); len(got.Granted) != 1 {
+			t.Fatalf("%s: %+v; want it granted", name, got)
+		}
+	}
+	tests := []struct {
+		name    string
+		between func(t *testing.T, b *Broker, o *observed)
+		want    int
+	}{
+		{"both seen before", func(*testing.T, *Broker, *observed) {}, 1},
+		{"one made again", func(t *testing.T, b *Broker, o *observed) {
+			for name, l := range o.leases {
+				if len(l.Grants) > 0 {
+					continue
+				}
+				if _, err := o.DeleteLease(t.Context(), l.Meta); err != nil {
+					t.Fatal(err)
+				}
+				b.Forget(name, l.UID)
+				hold(t, b, o, l.Block.String())
+			}
+		}, 2},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b, o := newObserved(t, Notify{})
+				serve(t, b, "a")
+				tt.between(t, b, o)
+				serve(t, b, "b")
+				if o.reads != tt.want {
+					t.Errorf("the pool was read %d times; want %d", o.reads, tt.want)
+				}
+			})
+		})
+	}
+	t.Run("another spec", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b, o := newObserved(t, Notify{})
+			seen := b.book.unconfirmed("lan", nil)
+			edited := o.pools["lan"]
+			edited.Generation = 2
+			b.book.confirm("lan", seen, edited, protocol.Done)
+			if left := b.book.unconfirmed("lan", nil); len(left) != len(seen) || len(left) != 2 {
+				t.Errorf("%d of %d leases are not confirmed; want all", len(left), len(seen))
+			}
+		})
+	})
+}
+
+// TestCededUnasked: a lease of which something was ceded, unasked, is left alone as after
+// an answer: its holder has ceded what is free.
+func TestCededUnasked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, o := newObserved(t, Notify{})
+		p, l := b.book.lease("lan.0a000000.30")
+		l.asked = asked{} // as of one that was ceded long ago
+		more := l.Lease.Clone()
+		more.Revision, more.Ceded = o.next(), append(more.Ceded, netip.MustParseAddr("10.0.0.2"))
+		b.Observe(more)
+		now := b.cfg.Now()
+		if got := l.asked.again.Sub(now); got != rest {
+			t.Errorf("it is left alone for %v; want %v", got, rest)
+		}
+		if p.cededAt != now {
+			t.Errorf("last ceded at %v; want now", p.cededAt)
+		}
+	})
+}
