@@ -130,6 +130,13 @@ func (a *Agent) land(d *demand, n need, err error) {
 	d.landed = make(chan struct{})
 }
 
+// busy reports whether ADDs wait for blocks, or blocks are being acquired.
+func (d *demand) busy() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.waiting > 0 || d.running > 0
+}
+
 // wantedAcquires returns how many acquires should run while so many ADDs wait.
 func (a *Agent) wantedAcquires(p *pool, n need, waiting int) int {
 	size := blockSize(p, n)

@@ -25,7 +25,8 @@ type pool struct {
 	changed chan struct{} // guarded by mu; closed and replaced at each change
 
 	demand    demand
-	touched   atomic.Bool // a look at the reserve is due
+	touched   atomic.Bool // a look at the reserve, and at what is idle, is due
+	tending   atomic.Bool // one is under way
 	reserving atomic.Bool // one is planned
 }
 

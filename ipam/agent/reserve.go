@@ -76,17 +76,9 @@ func (a *Agent) touch(att store.Attachment) {
 			continue
 		}
 		last = addr.Pool
-		if p, err := a.pool(addr.Pool); err == nil && p.touched.CompareAndSwap(false, true) {
-			a.background(func(ctx context.Context) {
-				p.touched.Store(false)
-				a.reserve(p)
-				a.mu.Lock()
-				pressed := a.pressed(p.name)
-				a.mu.Unlock()
-				if pressed {
-					a.giveBack(ctx)
-				}
-			})
+		if p, err := a.pool(addr.Pool); err == nil {
+			p.touched.Store(true)
+			a.tend(p)
 		}
 	}
 	a.mu.Lock()
@@ -94,4 +86,27 @@ func (a *Agent) touch(att store.Attachment) {
 	for _, addr := range att.Addresses {
 		delete(a.idle, addr.Lease)
 	}
+}
+
+// tend does what is due of a pool that was touched, unless that is under way: then it is
+// done again afterwards. Of several at once each would look at the same idle leases.
+func (a *Agent) tend(p *pool) {
+	if !p.tending.CompareAndSwap(false, true) {
+		return
+	}
+	a.background(func(ctx context.Context) {
+		for p.touched.Swap(false) {
+			a.reserve(p)
+			a.mu.Lock()
+			pressed := a.pressed(p.name)
+			a.mu.Unlock()
+			if pressed && !p.demand.busy() { // else what seems idle is about to be used
+				a.giveBack(ctx)
+			}
+		}
+		p.tending.Store(false)
+		if p.touched.Load() {
+			a.tend(p)
+		}
+	})
 }
