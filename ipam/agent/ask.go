@@ -211,7 +211,7 @@ func (a *Agent) await(ctx context.Context, add *addition, r protocol.Right) (pro
 		case protocol.VerdictLater, protocol.VerdictNone:
 		}
 		if told == nil {
-			told = a.followRequest(watching, r.Name)
+			told = a.followRequest(watching, now)
 		}
 		select {
 		case <-ctx.Done():
@@ -227,12 +227,12 @@ func (a *Agent) await(ctx context.Context, add *addition, r protocol.Right) (pro
 	}
 }
 
-// followRequest watches a request until ctx ends. told has something whenever the
-// request is answered or gone.
-func (a *Agent) followRequest(ctx context.Context, name string) (told <-chan struct{}) {
+// followRequest watches a request, as it was just seen, until ctx ends. told has something
+// whenever the request is answered or gone.
+func (a *Agent) followRequest(ctx context.Context, r protocol.Right) (told <-chan struct{}) {
 	tell := make(chan struct{}, 1)
 	a.background(func(context.Context) {
-		err := a.cl.SubLeases.FollowSubLease(ctx, name, func(s protocol.SubLease, exists bool) {
+		err := a.cl.SubLeases.FollowSubLease(ctx, r.Name, r.Revision, func(s protocol.SubLease, exists bool) {
 			if exists && !s.Answered() {
 				return
 			}
@@ -242,7 +242,7 @@ func (a *Agent) followRequest(ctx context.Context, name string) (told <-chan str
 			}
 		})
 		if err != nil && ctx.Err() == nil {
-			a.log.WarnContext(ctx, "request not followed", "request", name, "error", err)
+			a.log.WarnContext(ctx, "request not followed", "request", r.Name, "error", err)
 		}
 	})
 	return tell

@@ -56,10 +56,11 @@ type SubLeases interface {
 	DeleteSubLease(ctx context.Context, m protocol.Meta) (protocol.Outcome, error)
 	// NodeSubLeases lists a node's sub-leases, and returns the revision of the data.
 	NodeSubLeases(ctx context.Context, node protocol.NodeName) ([]protocol.SubLease, protocol.Revision, error)
-	// FollowSubLease calls changed with the sub-lease of that name as it is, and
+	// FollowSubLease calls changed with the sub-lease of that name as it is, unless
+	// that is what it was at revision since ("" is none), and
 	// again whenever it has changed, until ctx ends; exists is false while there is
 	// none. changed is not called concurrently for one FollowSubLease.
-	FollowSubLease(ctx context.Context, name string, changed func(s protocol.SubLease, exists bool)) error
+	FollowSubLease(ctx context.Context, name string, since protocol.Revision, changed func(s protocol.SubLease, exists bool)) error
 }
 
 // Seats are the calls on the node's seat.

@@ -35,9 +35,43 @@ func FollowPool(ctx context.Context, c client.WithWatch, name protocol.PoolName,
 }
 
 // FollowSubLease calls changed with the sub-lease of that name as FollowPool does
-// with a pool.
-func FollowSubLease(ctx context.Context, c client.WithWatch, name string, changed func(*v1alpha1.IPSubLease)) error {
+// with a pool. Of one that was seen at revision since it is only called with what came
+// after: such a watch costs the API server no list, and no look at etcd. An empty since is
+// none.
+func FollowSubLease(ctx context.Context, c client.WithWatch, name string, since protocol.Revision, changed func(*v1alpha1.IPSubLease)) error {
+	if since != "" && !changesSince(ctx, c, name, since, changed) {
+		return nil
+	}
 	return follow(ctx, c, client.ObjectKey{Name: name}, &v1alpha1.IPSubLease{}, &v1alpha1.IPSubLeaseList{}, changed)
+}
+
+// changesSince calls changed with each version of a sub-lease after revision since, and
+// with nil when it is gone, until ctx ends. It returns true if the watch has ended before:
+// the API server may be away, or not know the changes since then any more.
+func changesSince(ctx context.Context, c client.WithWatch, name string, since protocol.Revision, changed func(*v1alpha1.IPSubLease)) (ended bool) {
+	w, err := c.Watch(ctx, &v1alpha1.IPSubLeaseList{}, &client.ListOptions{
+		FieldSelector: fields.OneTermEqualSelector("metadata.name", name), Raw: &metav1.ListOptions{ResourceVersion: string(since)},
+	})
+	if err != nil {
+		return ctx.Err() == nil // whoever follows it in the usual way hears what is wrong
+	}
+	defer w.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return false
+		case e, ok := <-w.ResultChan():
+			o, is := e.Object.(*v1alpha1.IPSubLease)
+			switch {
+			case !ok || !is: // an error is a status
+				return ctx.Err() == nil
+			case e.Type == watch.Deleted:
+				changed(nil)
+			default:
+				changed(o)
+			}
+		}
+	}
 }
 
 // FollowSeat calls changed with a seat, of that key, as FollowPool does with a pool.

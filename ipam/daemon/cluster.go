@@ -71,8 +71,8 @@ type watches struct {
 }
 
 // FollowSubLease implements agent.SubLeases.
-func (w watches) FollowSubLease(ctx context.Context, name string, changed func(protocol.SubLease, bool)) error {
-	return cluster.FollowSubLease(ctx, w.c, name, func(o *v1alpha1.IPSubLease) {
+func (w watches) FollowSubLease(ctx context.Context, name string, since protocol.Revision, changed func(protocol.SubLease, bool)) error {
+	return cluster.FollowSubLease(ctx, w.c, name, since, func(o *v1alpha1.IPSubLease) {
 		if o == nil {
 			changed(protocol.SubLease{}, false)
 			return
