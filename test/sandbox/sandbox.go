@@ -147,7 +147,7 @@ func initialise() (int, error) {
 		return 0, fmt.Errorf("%s=%s is set for pid %d: it is the sandbox's own, unset it", envRole, roleInit, os.Getpid())
 	}
 	followLifeline()
-	if err := prepare(); err != nil {
+	if err := errors.Join(prepare(), followNice()); err != nil {
 		return 0, err
 	}
 	var env []string

@@ -53,6 +53,14 @@ var programs = map[string]func() int{
 		return 0
 	},
 	"disk-stay": func() int { return spread([]string{sandbox.Disk()}) },
+	"nice": func() int {
+		text, err := os.ReadFile("/proc/self/autogroup")
+		fmt.Print(string(text))
+		if err != nil {
+			return 1
+		}
+		return 0
+	},
 	"tidy": func() int {
 		c := make(chan os.Signal, 2)
 		signal.Notify(c, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
@@ -216,6 +224,31 @@ func TestInsideIsPrivate(t *testing.T) {
 	want = append(want, "tmpfs true", "inside true", "init true")
 	if got := strings.Split(strings.TrimSpace(string(out)), "\n"); !slices.Equal(got, want) {
 		t.Errorf("a program in the sandbox sees\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// Where the kernel weighs sessions, not processes, the sandbox's is as nice as who
+// started it.
+func TestNiceReachesTheSession(t *testing.T) {
+	if _, err := os.Stat("/proc/self/autogroup"); err != nil {
+		t.Skip("this kernel does not group processes by session")
+	}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := program(t, "nice")
+	nice, err := exec.LookPath("nice")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Path, cmd.Args = nice, []string{"nice", "-n", "5", self}
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasSuffix(strings.TrimSpace(string(out)), " nice 5") {
+		t.Errorf("the session is %q; want nice 5", out)
 	}
 }
 
