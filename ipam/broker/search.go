@@ -33,15 +33,16 @@ const (
 // drought is a time in which a search finds no block that nobody holds.
 type drought struct {
 	since time.Time
-	asked int // recalls made for it
+	asked int  // recalls made for it
+	spent bool // as it began every block of the family was leased: all hear that the pool is exhausted
 }
 
 // driedUp returns the drought of a search that has found nothing. When one begins, the
 // pool is looked at: it may be exhausted.
-func (b *Book) driedUp(w want, now time.Time) *drought {
+func (b *Book) driedUp(w want, size int, now time.Time) *drought {
 	d := w.pool.dry[w.key()]
 	if d == nil {
-		d = &drought{since: now}
+		d = &drought{since: now, spent: w.pool.spent(w.family, size)}
 		w.pool.dry[w.key()] = d
 		w.pool.dried = true
 		b.touch(w.pool)
@@ -61,8 +62,7 @@ func (d *drought) unaskedUntil(p *pool) time.Time {
 	return until
 }
 
-// spent reports whether every block of a family is leased: the pool's pressure says then
-// that it is exhausted.
+// spent reports whether every block of a family is leased.
 func (p *pool) spent(f allocator.Family, size int) bool {
 	_, left := p.unleased(want{pool: p, family: f, search: allocator.View{}.String()}, size)
 	return !left
@@ -78,11 +78,11 @@ func (b *Book) summon(r *round, w want, size int) Problem {
 	}
 	s.asks++
 	most := min(eachAsks*s.asks, recallsMost)
-	dry := b.driedUp(w, r.now)
+	dry := b.driedUp(w, size, r.now)
 	until := dry.unaskedUntil(w.pool)
 	unasked := r.now.Before(until)
 	switch {
-	case unasked && w.pool.spent(w.family, size): // all hear that the pool is exhausted
+	case unasked && dry.spent:
 		most = 0
 	case unasked:
 		most = min(most, s.under+eachAsks-dry.asked)
