@@ -90,6 +90,8 @@ func TestOrderOfFinding(t *testing.T) {
 				t.Errorf("granted %v, which is not ceded", got.Granted[0].Addr)
 			}
 		}
+		r.Ask(requestOf(t, "last", "lan", "10.0.0.1-10.0.0.14"))
+		time.Sleep(unaskedWithin) // nobody cedes unasked here
 		if got := r.settle(requestOf(t, "last", "lan", "10.0.0.1-10.0.0.14")); got.Problem.Reason != Exhausted {
 			t.Errorf("beyond the last: %q, %v; want %v", addrs(got), got.Problem.Reason, Exhausted)
 		}
@@ -281,7 +283,7 @@ func TestStoreThatWasLost(t *testing.T) {
 		time.Sleep(time.Second)
 		begun := time.Now()
 		r.Ask(requestOf(t, "a", "lan", "10.0.0.1-10.0.0.2"))
-		time.Sleep(time.Second)
+		time.Sleep(unaskedWithin + time.Second) // nobody cedes unasked here
 		if got := r.Ask(requestOf(t, "a", "lan", "10.0.0.1-10.0.0.2")); addrs(got) != "10.0.0.2/30" {
 			t.Errorf("granted %q, %+v after %v; want 10.0.0.2", addrs(got), got.Problem, time.Since(begun))
 		}
