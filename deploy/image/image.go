@@ -17,9 +17,12 @@ import (
 	"maps"
 	"os"
 	"path"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // An Image is a name for one or more variants of the same, one for each architecture.
@@ -99,10 +102,14 @@ type layout map[string][]byte
 
 // Write writes an archive of images to w.
 func Write(w io.Writer, images ...Image) error {
+	layers, err := pack(images)
+	if err != nil {
+		return err
+	}
 	files := layout{"oci-layout": []byte(`{"imageLayoutVersion":"1.0.0"}`)}
 	top := index{SchemaVersion: 2, MediaType: typeIndex}
-	for _, i := range images {
-		d, err := files.image(i)
+	for n, i := range images {
+		d, err := files.image(i, layers[n])
 		if err != nil {
 			return fmt.Errorf("image %s: %w", i.Name, err)
 		}
@@ -116,15 +123,16 @@ func Write(w io.Writer, images ...Image) error {
 	return writeTar(w, files, 0o644)
 }
 
-// image adds i, and returns its descriptor with the names by which runtimes know it.
-func (l layout) image(i Image) (descriptor, error) {
+// image adds i, whose variants have the layers, and returns its descriptor with the names
+// by which runtimes know it.
+func (l layout) image(i Image, layers []layer) (descriptor, error) {
 	slash, colon := strings.LastIndex(i.Name, "/"), strings.LastIndex(i.Name, ":")
 	if slash < 1 || colon < slash+2 || colon == len(i.Name)-1 {
 		return descriptor{}, errors.New("the name must be REGISTRY/REPOSITORY:TAG")
 	}
 	variants := index{SchemaVersion: 2, MediaType: typeIndex}
-	for _, v := range i.Variants {
-		d, err := l.variant(v)
+	for n, v := range i.Variants {
+		d, err := l.variant(v, layers[n])
 		if err != nil {
 			return descriptor{}, fmt.Errorf("architecture %s: %w", v.Arch, err)
 		}
@@ -138,40 +146,73 @@ func (l layout) image(i Image) (descriptor, error) {
 	return d, err
 }
 
-func (l layout) variant(v Variant) (descriptor, error) {
+// A layer is the one layer of a variant: its archive, compressed, and the digest that it
+// has when it is not.
+type layer struct {
+	packed []byte
+	diffID string
+}
+
+// pack returns the layers of images, by image and variant. Compressing takes longer than
+// all else, so that as many are at work as there are processors.
+func pack(images []Image) ([][]layer, error) {
+	layers := make([][]layer, len(images))
+	var group errgroup.Group
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	for n, i := range images {
+		layers[n] = make([]layer, len(i.Variants))
+		for m, v := range i.Variants {
+			group.Go(func() (err error) {
+				if layers[n][m], err = v.layer(); err != nil {
+					return fmt.Errorf("image %s: architecture %s: %w", i.Name, v.Arch, err)
+				}
+				return nil
+			})
+		}
+	}
+	return layers, group.Wait()
+}
+
+// layer makes the layer with the variant's programs.
+func (v Variant) layer() (layer, error) {
 	contents := layout{}
 	for name, file := range v.Programs {
 		text, err := os.ReadFile(file)
 		if err != nil {
-			return descriptor{}, err
+			return layer{}, err
 		}
 		contents[name] = text
 	}
 	var plain, packed bytes.Buffer
 	if err := writeTar(&plain, contents, 0o755); err != nil {
-		return descriptor{}, err
+		return layer{}, err
 	}
 	z, err := gzip.NewWriterLevel(&packed, gzip.BestCompression)
 	if err != nil {
-		return descriptor{}, err
+		return layer{}, err
 	}
 	if _, err := z.Write(plain.Bytes()); err != nil {
-		return descriptor{}, err
+		return layer{}, err
 	}
 	if err := z.Close(); err != nil {
-		return descriptor{}, err
+		return layer{}, err
 	}
+	return layer{packed.Bytes(), digest(plain.Bytes())}, nil
+}
+
+// variant adds v, which has the layer, and returns its descriptor.
+func (l layout) variant(v Variant, of layer) (descriptor, error) {
 	on := platform{Architecture: v.Arch, OS: "linux"}
 	settings, err := l.object(typeConfig, config{
 		platform: on,
 		Config:   runtimeConfig{User: v.User, Env: []string{"PATH=/"}, Entrypoint: v.Entrypoint},
-		RootFS:   rootFS{Type: "layers", DiffIDs: []string{digest(plain.Bytes())}},
+		RootFS:   rootFS{Type: "layers", DiffIDs: []string{of.diffID}},
 	})
 	if err != nil {
 		return descriptor{}, err
 	}
 	d, err := l.object(typeManifest, manifest{
-		SchemaVersion: 2, MediaType: typeManifest, Config: settings, Layers: []descriptor{l.blob(typeLayer, packed.Bytes())},
+		SchemaVersion: 2, MediaType: typeManifest, Config: settings, Layers: []descriptor{l.blob(typeLayer, of.packed)},
 	})
 	d.Platform = &on
 	return d, err

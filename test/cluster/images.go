@@ -47,10 +47,10 @@ func BuildImages(ctx context.Context) (archive string, err error) {
 		}
 		images = append(images, ours...)
 	}
-	pod := filepath.Join(built, "pod")
-	if err := image.Compile(ctx, root, pod, "./test/pod", runtime.GOARCH, ImageTag); err != nil {
+	if err := image.Compile(ctx, root, built, runtime.GOARCH, ImageTag, "./test/pod"); err != nil {
 		return "", err
 	}
+	pod := filepath.Join(built, "pod")
 	for name, does := range map[string]string{PauseImage: "pause", PodImage: "serve", kubevirt.LauncherImage: "serve"} {
 		images = append(images, image.Image{Name: name, Variants: []image.Variant{{
 			Arch: runtime.GOARCH, Programs: map[string]string{"pod": pod}, Entrypoint: []string{"/pod", does}, User: "65532:65532",

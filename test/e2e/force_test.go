@@ -41,6 +41,7 @@ var _ = Describe("Addresses", func() {
 
 	It("are enough for 40 pods that one node gets at once", func(ctx context.Context) {
 		const count = 40
+		settle(ctx)
 		s.network(ctx, "lan", "10.46.0.0/24", acrossNodes)
 		var pods []*corev1.Pod
 		began := time.Now()

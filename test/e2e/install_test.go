@@ -35,6 +35,7 @@ var _ = Describe("An installation from deploy/", func() {
 		DeferCleanup(func(ctx context.Context) { // as the other specs have it
 			Expect(c.Upgrade(ctx, cluster.ImageTag)).To(Succeed())
 		})
+		settle(ctx)
 		s := newSite(ctx)
 		s.network(ctx, "lan", "10.62.0.0/30", acrossNodes) // a small pool's leases come back at once
 		// The controller makes its pool again as long as it runs.
@@ -81,6 +82,7 @@ var _ = Describe("An installation from deploy/", func() {
 			Expect(c.Upgrade(ctx, cluster.ImageTag)).To(Succeed())
 		})
 		live, dead := c.Nodes[0], c.Nodes[1]
+		settle(ctx)
 		s := newSite(ctx)
 		s.network(ctx, "lan", "10.65.0.0/29", acrossNodes)
 		s.granted(ctx, s.claim(ctx, "db", "lan"))
@@ -157,5 +159,5 @@ metadata: {name: inline, namespace: %[1]s}
 spec:
   config: |
     {"cniVersion": "1.0.0", "name": "%[1]s-inline", ` + acrossNodes + `,
-     "ipam": {"type": "tenure", "range": "10.63.0.0/24", "network_name": "%[1]s-inline"}}
+     "ipam": {"type": "tenure", "range": "10.63.0.0/30", "network_name": "%[1]s-inline"}}
 `

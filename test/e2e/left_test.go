@@ -29,6 +29,7 @@ var _ = AfterSuite(func(ctx context.Context) {
 	if c == nil {
 		return // it has not started
 	}
+	settle(ctx)
 	expectSmall()
 	Eventually(func(g Gomega) {
 		var pods corev1.PodList

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"net/http"
@@ -28,10 +29,8 @@ const (
 // until the first of what it counts has happened.
 var errNoSample = errors.New("no sample")
 
-// metric returns the sum of a node's samples whose line begins with a prefix: a name,
-// perhaps with labels. Where there is none, the error is errNoSample.
-func metric(n *cluster.Node, address, prefix string) (sum float64, err error) {
-	path := map[string]string{agentMetrics: "/metrics", runtimeMetrics: "/v1/metrics"}[address]
+// fetch returns what is answered at a URL to whoever asks on a node. The caller closes it.
+func fetch(n *cluster.Node, url string) (io.ReadCloser, error) {
 	client := http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(_ context.Context, network, address string) (conn net.Conn, err error) {
@@ -42,16 +41,28 @@ func metric(n *cluster.Node, address, prefix string) (sum float64, err error) {
 			return conn, err
 		},
 	}}
-	resp, err := client.Get("http://" + address + path)
+	resp, err := client.Get(url)
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode != http.StatusOK {
+		resp.Body.Close()
+		return nil, fmt.Errorf("%s on %s: %s", url, n.Name, resp.Status)
+	}
+	return resp.Body, nil
+}
+
+// metric returns the sum of a node's samples whose line begins with a prefix: a name,
+// perhaps with labels. Where there is none, the error is errNoSample.
+func metric(n *cluster.Node, address, prefix string) (sum float64, err error) {
+	path := map[string]string{agentMetrics: "/metrics", runtimeMetrics: "/v1/metrics"}[address]
+	body, err := fetch(n, "http://"+address+path)
 	if err != nil {
 		return 0, err
 	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return 0, fmt.Errorf("%s of %s: %s", address, n.Name, resp.Status)
-	}
+	defer body.Close()
 	found := false
-	lines := bufio.NewScanner(resp.Body)
+	lines := bufio.NewScanner(body)
 	for lines.Scan() {
 		if line := lines.Text(); strings.HasPrefix(line, prefix) {
 			value, err := strconv.ParseFloat(line[strings.LastIndexByte(line, ' ')+1:], 64)

@@ -1,11 +1,13 @@
 package e2e_test
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
 	"net/netip"
 	"strings"
+	"time"
 
 	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
 	. "github.com/onsi/ginkgo/v2"
@@ -15,12 +17,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/attach/npwg"
 	"github.com/tenure-ipam/tenure/test/cluster"
 )
 
 // A site is a namespace of one spec with its networks. What is in it is deleted after
-// the spec; whether anything is left, AfterSuite looks.
+// the spec, and ends while the next one begins; whether anything is left, AfterSuite
+// looks.
 type site struct{ namespace string }
 
 // newSite makes a namespace.
@@ -36,11 +40,37 @@ func newSite(ctx context.Context) site {
 			s.describe(ctx)
 		}
 		Expect(kube.Delete(ctx, ns)).To(Succeed())
-		Eventually(func() bool {
-			return apierrors.IsNotFound(kube.Get(ctx, client.ObjectKeyFromObject(ns), ns))
-		}).Should(BeTrue(), "the namespace and all in it is gone")
+		s.deletePools(ctx)
 	})
 	return s
+}
+
+// deletePools deletes the pools of the site's networks: their leases come back as soon as
+// they are empty, and not a minute later.
+func (s site) deletePools(ctx context.Context) {
+	GinkgoHelper()
+	var pools v1alpha1.IPPoolList
+	if err := kube.List(ctx, &pools); !apierrors.IsNotFound(err) { // where Tenure has been removed there are none
+		Expect(err).NotTo(HaveOccurred())
+	}
+	for i := range pools.Items {
+		if p := &pools.Items[i]; strings.HasPrefix(p.Name, s.namespace+"-") {
+			Expect(client.IgnoreNotFound(kube.Delete(ctx, p))).To(Succeed())
+		}
+	}
+}
+
+// settle waits until the namespaces of earlier specs are gone, with all in them: for specs
+// beside which nothing else may happen.
+func settle(ctx context.Context) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		var all corev1.NamespaceList
+		g.Expect(kube.List(ctx, &all)).To(Succeed())
+		for _, ns := range all.Items {
+			g.Expect(ns.DeletionTimestamp).To(BeNil(), "namespace %s is gone: %v", ns.Name, ns.Status.Conditions)
+		}
+	}).Should(Succeed())
 }
 
 // describe shows what has happened in the namespace.
@@ -143,18 +173,31 @@ func stop(ctx context.Context, p *corev1.Pod) {
 	}).Should(BeTrue(), "pod %s is gone", p.Name)
 }
 
-// addresses returns what the interfaces in a pod have, as the pod itself sees it.
+// addresses returns what the interfaces in a pod have, as the pod itself sees it, which
+// says so on its network of the cluster to whoever asks on its node.
 func addresses(ctx context.Context, p *corev1.Pod) map[string]netip.Prefix {
 	GinkgoHelper()
-	out, err := c.Kubectl(ctx, "", "exec", "-n", p.Namespace, p.Name, "--", "/pod", "addresses")
-	Expect(err).NotTo(HaveOccurred())
-	found := map[string]netip.Prefix{}
-	for line := range strings.Lines(out) {
-		var name, address string
-		_, err := fmt.Sscan(line, &name, &address)
-		Expect(err).NotTo(HaveOccurred())
-		found[name] = netip.MustParsePrefix(address)
-	}
+	var found map[string]netip.Prefix
+	Eventually(func(g Gomega) {
+		var now corev1.Pod
+		g.Expect(kube.Get(ctx, client.ObjectKeyFromObject(p), &now)).To(Succeed())
+		g.Expect(now.UID).To(Equal(p.UID))
+		at, err := netip.ParseAddr(now.Status.PodIP)
+		g.Expect(err).NotTo(HaveOccurred())
+		said, err := fetch(c.Node(now.Spec.NodeName), "http://"+netip.AddrPortFrom(at, 8080).String())
+		g.Expect(err).NotTo(HaveOccurred())
+		defer said.Close()
+		found = map[string]netip.Prefix{}
+		lines := bufio.NewScanner(said)
+		for lines.Scan() {
+			var name, address string
+			_, err := fmt.Sscan(lines.Text(), &name, &address)
+			g.Expect(err).NotTo(HaveOccurred())
+			found[name], err = netip.ParsePrefix(address)
+			g.Expect(err).NotTo(HaveOccurred())
+		}
+		g.Expect(lines.Err()).NotTo(HaveOccurred())
+	}).WithTimeout(time.Minute).Should(Succeed(), "%s says what it has", p.Name)
 	return found
 }
 

@@ -26,6 +26,7 @@ var _ = It("A pod with three networks waits little for Tenure", func(ctx context
 	// The aim is a tenth of a second. The rest is for a machine that is busy with other
 	// tests: what has to be waited for in vain, or is made again by the kubelet, takes more.
 	const rounds, bound = 11, 4 * time.Second
+	settle(ctx)
 	s := newSite(ctx)
 	networks := ""
 	for i := range 3 {

@@ -153,6 +153,7 @@ var _ = Describe("A virtual machine", Ordered, func() {
 			stop()
 			return <-ended
 		})
+		DeferCleanup(settle) // that controller's finalizers go before it does
 		s = newSite(ctx)
 		s.network(ctx, lan, "10.50.0.0/24", acrossNodes+`, "allowPersistentIPs": true`)
 		networks := []kubevirt.Network{{Name: lan, Definition: lan}}
