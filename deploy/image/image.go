@@ -11,12 +11,12 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"os"
 	"path"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -126,9 +126,8 @@ func Write(w io.Writer, images ...Image) error {
 // image adds i, whose variants have the layers, and returns its descriptor with the names
 // by which runtimes know it.
 func (l layout) image(i Image, layers []layer) (descriptor, error) {
-	slash, colon := strings.LastIndex(i.Name, "/"), strings.LastIndex(i.Name, ":")
-	if slash < 1 || colon < slash+2 || colon == len(i.Name)-1 {
-		return descriptor{}, errors.New("the name must be REGISTRY/REPOSITORY:TAG")
+	if err := CheckName(i.Name); err != nil {
+		return descriptor{}, err
 	}
 	variants := index{SchemaVersion: 2, MediaType: typeIndex}
 	for n, v := range i.Variants {
@@ -141,9 +140,21 @@ func (l layout) image(i Image, layers []layer) (descriptor, error) {
 	d, err := l.object(typeIndex, variants)
 	d.Annotations = map[string]string{
 		"io.containerd.image.name":          i.Name,
-		"org.opencontainers.image.ref.name": i.Name[colon+1:],
+		"org.opencontainers.image.ref.name": i.Name[strings.LastIndex(i.Name, ":")+1:],
 	}
 	return d, err
+}
+
+// whole is a reference as the distribution specification has it, with all of its parts.
+var whole = regexp.MustCompile(`^([a-zA-Z0-9.-]+|\[[0-9a-fA-F:]+\])(:[0-9]+)?(/[a-z0-9]+((\.|__?|-+)[a-z0-9]+)*)+:[a-zA-Z0-9_][a-zA-Z0-9._-]{0,127}$`)
+
+// CheckName returns an error that says what name lacks to be a whole reference, which
+// every registry and runtime takes.
+func CheckName(name string) error {
+	if !whole.MatchString(name) {
+		return fmt.Errorf("image name %q must be REGISTRY/REPOSITORY:TAG, the repository of small letters and digits with '.', '_', '-' and '/' between them, such as registry.example:5000/net/tenured:v1", name)
+	}
+	return nil
 }
 
 // A layer is the one layer of a variant: its archive, compressed, and the digest that it

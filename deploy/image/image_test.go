@@ -125,11 +125,37 @@ func TestTheSameContentGivesTheSameArchive(t *testing.T) {
 }
 
 func TestNamesAreWhole(t *testing.T) {
-	for _, name := range []string{"", "tenured", "tenured:v1", "registry.example/tenured", "registry.example/tenured:", "registry.example/:v1"} {
-		i := example(t)
-		i.Name = name
-		if err := Write(io.Discard, i); err == nil || !strings.Contains(err.Error(), "REGISTRY/REPOSITORY:TAG") {
-			t.Errorf("name %q: %v; want what it must be", name, err)
+	for name, ok := range map[string]bool{
+		"": false, "tenured": false, "tenured:v1": false, "registry.example/tenured": false, "registry.example/tenured:": false, "registry.example/:v1": false,
+		"registry.example/Net/tenured:v1": false, "registry.example/net:5000/tenured:v1": false, "https://registry.example/tenured:v1": false,
+		"registry.example/net//tenured:v1": false, "registry.example/tenured:v1 ": false, "registry.example/tenured:-v1": false,
+		"registry.example/tenured:v1": true, "registry.example:5000/some-net/a__b/tenured:V1.2_3": true, "127.0.0.1:41/tenured:v1": true, "[fd00::1]:41/tenured:v1": true,
+	} {
+		if err := CheckName(name); (err == nil) != ok || !ok && !strings.Contains(err.Error(), "REGISTRY/REPOSITORY:TAG") {
+			t.Errorf("name %q: %v; want it taken: %t, else what it must be", name, err, ok)
+		}
+	}
+	i := example(t)
+	i.Name = "tenured"
+	if err := Write(io.Discard, i); err == nil {
+		t.Error("an image is written that no runtime finds by its name")
+	}
+}
+
+// TestBuildSaysFirstWhatIsWrong: where nothing can be compiled, as there is no source.
+func TestBuildSaysFirstWhatIsWrong(t *testing.T) {
+	for _, tt := range []struct {
+		prefix string
+		archs  []string
+		want   string
+	}{
+		{"registry.example/", []string{"amd65"}, `"amd65" must be one of amd64, arm64`},
+		{"registry.example/", []string{"amd64", ""}, `"" must be one of`},
+		{"registry.example/", []string{"arm64", "arm64"}, "once"},
+		{"registry.example/Net/", []string{"amd64"}, "REGISTRY/REPOSITORY:TAG"},
+	} {
+		if _, err := Build(t.Context(), t.TempDir(), t.TempDir(), tt.prefix, "v1", tt.archs...); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("images %s for %q: %v; want %s", tt.prefix, tt.archs, err, tt.want)
 		}
 	}
 }

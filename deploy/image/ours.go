@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -22,16 +23,28 @@ var Of = []struct {
 	{"tenure-controller", []string{"tenure-controller"}, "65532:65532"},
 }
 
+// known are the architectures that there may be images for, as Go calls them.
+var known = []string{"amd64", "arm64", "ppc64le", "riscv64", "s390x"}
+
 // Build compiles Tenure's programs, whose source is in root, for archs into directories
 // below dir, and returns the images of which they are, with names that begin with
-// prefix and end with tag.
+// prefix and end with tag. What is wrong with names or archs is said before anything is
+// compiled.
 func Build(ctx context.Context, root, dir, prefix, tag string, archs ...string) ([]Image, error) {
 	var packages []string
 	images := make([]Image, len(Of))
 	for i, o := range Of {
 		images[i].Name = prefix + o.Name + ":" + tag
+		if err := CheckName(images[i].Name); err != nil {
+			return nil, err
+		}
 		for _, name := range o.programs {
 			packages = append(packages, "./cmd/"+name)
+		}
+	}
+	for i, arch := range archs {
+		if !slices.Contains(known, arch) || slices.Contains(archs[:i], arch) {
+			return nil, fmt.Errorf("architectures %q: %q must be one of %s, once", archs, arch, strings.Join(known, ", "))
 		}
 	}
 	for _, arch := range archs {

@@ -13,6 +13,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/tenure-ipam/tenure/deploy/image"
 )
 
 // overlayDir is where the overlay lies that was rendered last, for people to look at, or
@@ -40,6 +42,11 @@ resources: [../../deploy]
 func (o options) render(ctx context.Context) ([]byte, error) {
 	if o.registry == "" || o.tag == "" {
 		return nil, errors.New("REGISTRY= and TAG= (-registry, -tag) must say what your images are called: REGISTRY/tenured:TAG, as make push has pushed them; on the cluster of make cluster, REGISTRY=tenure.dev")
+	}
+	for _, of := range image.Of {
+		if err := image.CheckName(strings.TrimSuffix(o.registry, "/") + "/" + of.Name + ":" + o.tag); err != nil {
+			return nil, fmt.Errorf("REGISTRY= or TAG= (-registry, -tag): %w", err)
+		}
 	}
 	if _, err := os.Stat("deploy/kustomization.yaml"); err != nil {
 		return nil, fmt.Errorf("run it in the top directory of the source: %w", err)
