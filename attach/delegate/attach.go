@@ -16,15 +16,20 @@ import (
 
 // Attach carries out the plan of h. It returns the default network's result, in the
 // version of its configuration, and what the agent is to be told; the journal has
-// both when it returns. If a step fails, no later one is begun, and what was done is
-// undone in the reverse order; what cannot be undone now stays in the journal.
+// both when it returns. Where a plugin is missing nothing is begun. If a step fails, no
+// later one is begun, and what was done is undone in the reverse order; what cannot be
+// undone now stays in the journal.
 func (r *Runner) Attach(ctx context.Context, h journal.Head) (types.Result, facts.Report, error) {
+	lists, err := r.chains(h.Plan)
+	if err != nil {
+		return nil, facts.Report{}, err
+	}
 	h.Boot = r.Boot
 	log, err := r.State.Create(h)
 	if err != nil {
 		return nil, facts.Report{}, err
 	}
-	a := &attaching{Runner: r, Head: h, log: log, done: make([]step, len(h.Plan.Steps))}
+	a := &attaching{Runner: r, Head: h, lists: lists, log: log, done: make([]step, len(h.Plan.Steps))}
 	report, err := a.run(ctx)
 	err = errors.Join(err, log.Close())
 	if err == nil {
@@ -48,8 +53,9 @@ func codeOf(err error) uint {
 type attaching struct {
 	*Runner
 	journal.Head
-	log  *journal.Log
-	done []step
+	lists []*chain // of the plan's steps
+	log   *journal.Log
+	done  []step
 }
 
 // A step is one that has been carried out.
@@ -88,12 +94,29 @@ func (a *attaching) run(ctx context.Context) (facts.Report, error) {
 	return report, a.log.Answer(report)
 }
 
+// chains reads the configuration lists of a plan, and finds the programs of all their
+// plugins: a list that lacks one, as its name is misspelt, could not be undone either, and
+// would stay in the journal for good.
+func (r *Runner) chains(p plan.Plan) ([]*chain, error) {
+	lists := make([]*chain, len(p.Steps))
+	for i, s := range p.Steps {
+		list, err := parse(s.List)
+		if err != nil {
+			return nil, failed(s, "ADD", err)
+		}
+		for _, plugin := range list.plugins {
+			if _, err := r.find(plugin.kind); err != nil {
+				return nil, failed(s, "ADD", fmt.Errorf("%w: install it on the node, or correct its name in the network's configuration", err))
+			}
+		}
+		lists[i] = list
+	}
+	return lists, nil
+}
+
 // add runs a step's plugins and notes their result, if it is what was asked for.
 func (a *attaching) add(ctx context.Context, i int, s plan.Step) error {
-	list, err := parse(s.List)
-	if err != nil {
-		return err
-	}
+	list := a.lists[i]
 	if err := prepareDevice(s.Device); err != nil {
 		return err
 	}

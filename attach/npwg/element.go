@@ -37,6 +37,9 @@ var readers = map[string]reader{
 func parseJSON(text, namespace string, version func(namespace, name string) Version) ([]Selection, error) {
 	var elements []json.RawMessage
 	if err := json.Unmarshal([]byte(text), &elements); err != nil {
+		if strings.HasPrefix(text, "{") && json.Valid([]byte(text)) {
+			err = errors.New("it is one element: put it between [ and ]")
+		}
 		return nil, fmt.Errorf("want names separated by commas, or a JSON list of network selection elements: %w", err)
 	}
 	var errs []error

@@ -278,21 +278,42 @@ func TestD7PluginsFromADirectory(t *testing.T) {
 	n.called()
 }
 
+// TestD1UnknownPluginIsAnError: an ADD that lacks a plugin runs none, so that nothing is
+// left which could not be undone.
 func TestD1UnknownPluginIsAnError(t *testing.T) {
 	n := newNode(t)
 	n.define("ns", "a", map[string]any{"cniVersion": "1.1.0", "name": "net-a", "plugins": []any{n.plugin(nil), map[string]any{"type": "no-such-plugin"}}})
 	n.selects("p", "a")
-	f := n.fails("ADD", pod("p"), `failed to find plugin "no-such-plugin"`)
-	if !strings.Contains(f.Msg, "undoing it failed") {
-		t.Errorf("%q: want it to say that the list cannot be undone either", f.Msg)
-	}
-	n.called("ADD default eth0", "ADD net-a net1", "DEL default eth0")
-	n.fails("DEL", pod("p"), "no-such-plugin")
+	n.fails("ADD", pod("p"), "ADD of network ns/a on net1", `failed to find plugin "no-such-plugin"`, "install it on the node")
 	n.called()
-	must(t, os.Symlink(filepath.Join(pluginDirs[0], "recorder"), n.path("no-such-plugin")))
+	if left := n.journals(); len(left) > 0 {
+		t.Errorf("journals %v; want none", left)
+	}
+	n.ok("DEL", pod("p"))
+	n.called()
+	n.clean()
+}
+
+// TestD1PluginThatIsRemoved: without its plugin an attachment cannot be undone, until that
+// is back.
+func TestD1PluginThatIsRemoved(t *testing.T) {
+	n := newNode(t)
+	last := n.plugin(nil)
+	last["type"] = "passing"
+	n.define("ns", "a", map[string]any{"cniVersion": "1.1.0", "name": "net-a", "plugins": []any{n.plugin(nil), last}})
+	n.selects("p", "a")
 	s := pod("p")
 	s.config = map[string]any{"binDir": n.dir}
+	program, passing := filepath.Join(pluginDirs[0], "recorder"), n.path("passing")
+	must(t, os.Symlink(program, passing))
+	n.ok("ADD", s)
+	n.called("ADD default eth0", "ADD net-a net1", "ADD net-a net1")
+	must(t, os.Remove(passing))
+	n.fails("DEL", s, `failed to find plugin "passing"`)
+	n.called("DEL default eth0")
+	must(t, os.Symlink(program, passing))
 	n.ok("DEL", s)
+	n.called("DEL net-a net1", "DEL net-a net1")
 	n.clean()
 }
 
