@@ -37,7 +37,7 @@ const claimWait = 50 * time.Millisecond
 // KubeVirt's controller makes claims asynchronously. What check refuses is not
 // waited for.
 func (a *Agent) awaitClaim(ctx context.Context, namespace, name string, check func(protocol.Claim) error) (protocol.Claim, error) {
-	wait := claimWait
+	wait, why := claimWait, ""
 	for {
 		c, out, err := a.cl.Claims.ReadClaim(ctx, namespace, name)
 		if out == protocol.Done {
@@ -45,10 +45,10 @@ func (a *Agent) awaitClaim(ctx context.Context, namespace, name string, check fu
 				return c, err
 			}
 		}
-		var why string
 		switch {
 		case out == protocol.NotFound:
-			why = "does not exist yet"
+			why = "does not exist yet: whoever makes the pod's claims has to make it"
+		case out != protocol.Done && ctx.Err() != nil && why != "": // that there was no time to look again tells nothing
 		case out != protocol.Done:
 			why = fmt.Sprintf("cannot be read: %v", err)
 		case c.Deleting:
