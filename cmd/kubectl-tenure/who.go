@@ -5,10 +5,14 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/fields"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
@@ -28,7 +32,8 @@ type whoView struct {
 	Request string    `json:"request,omitempty"` // the sub-lease's name
 	Freeing bool      `json:"freeing,omitempty"`
 	Pods    []useView `json:"pods,omitempty"`
-	// Note says what is to be known of it, where nobody has it above all.
+	// Note says what is to be known of it: where nobody has it why, and where a pod does
+	// by its status alone that it is so.
 	Note string `json:"note,omitempty"`
 }
 
@@ -39,7 +44,8 @@ func newWho(s *session) *cobra.Command {
 		Long: `Prints, for each pool that has the address, the lease of its block: which node or
 whether the cluster hands it out, whom it was granted or given to, and which pods use it.
 Grants are the truth; which pod has an address of a node's is what that node has
-published, up to half a minute ago. Two pools may have the same address: they are two
+published, up to half a minute ago, else what pods there show in their status, as far as
+you may read those. Two pools may have the same address: they are two
 networks.`,
 		Args: one("address"), ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, args []string) error {
@@ -145,7 +151,47 @@ func whoInPool(ctx context.Context, s *session, p *v1alpha1.IPPool, addr netip.A
 		return v, true, nil
 	}
 	v.Note = whyNobody(v, l, p, addr)
-	return v, true, nil
+	if v.Node == "" {
+		return v, true, nil
+	}
+	shown, err := s.showing(ctx, v.Node, p.Name, addr)
+	if len(shown) > 0 {
+		v.Owner, v.Pods, v.Note = "Pod", shown, "by the pod's status: the node has not published it, which it does twice a minute"
+	}
+	return v, true, err
+}
+
+// showing returns the pods of a node that show an address of a pool in their status: none
+// where the user may not read what tells.
+func (s *session) showing(ctx context.Context, node, pool string, addr netip.Addr) (shown []useView, err error) {
+	known, err := s.networks(ctx)
+	if err == nil {
+		on := client.MatchingFieldsSelector{Selector: fields.AndSelectors(unfinished, fields.OneTermEqualSelector("spec.nodeName", node))}
+		_, err = listAll(ctx, s.client, &corev1.PodList{}, func(l *corev1.PodList) []corev1.Pod {
+			for i := range l.Items {
+				shown = append(shown, known.showing(&l.Items[i], protocol.PoolName(pool), addr)...)
+			}
+			return nil
+		}, on)
+	}
+	if forbidden(err) || meta.IsNoMatchError(err) {
+		return nil, nil
+	}
+	return shown, err
+}
+
+// showing returns the interfaces of a pod that have, by its status, an address of a pool.
+func (k knownNetworks) showing(o *corev1.Pod, pool protocol.PoolName, addr netip.Addr) (shown []useView) {
+	p, err := k.pod(o)
+	if err != nil || p.Leaving { // it may have given back what it had
+		return nil
+	}
+	for _, a := range p.Attachments {
+		if slices.Contains(a.Pools, pool) && slices.Contains(a.Addrs, addr) {
+			shown = append(shown, useView{Node: o.Spec.NodeName, Namespace: o.Namespace, Pod: o.Name, Interface: a.Interface})
+		}
+	}
+	return shown
 }
 
 // whyNobody says of an address that is granted and given to nobody why that is so.
@@ -243,7 +289,9 @@ func writeWho(to screen, addr netip.Addr, answers []whoView, owned bool) {
 	for _, v := range answers {
 		to.line("pool %s: %s", v.Pool, v.text())
 	}
-	if !owned {
+	if !owned && slices.ContainsFunc(answers, func(v whoView) bool { return v.Node != "" }) {
+		to.line("%s: nobody has it, as far as is published: nodes do so twice a minute", addr)
+	} else if !owned {
 		to.line("%s: nobody has it", addr)
 	}
 }
@@ -262,7 +310,11 @@ func (v whoView) text() string {
 	case "Request":
 		text = cmp.Or(by, "a request that is gone") + ", sub-lease " + v.Request
 	case "Pod":
-		return by + "; given by " + holderText(v)
+		text = by + "; given by " + holderText(v)
+		if v.Note != "" {
+			text += " (" + v.Note + ")"
+		}
+		return text
 	default:
 		return v.Note
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
@@ -104,7 +105,14 @@ func TestKubectlTenure(t *testing.T) {
 	})
 	k.run(0, "who 10.99.0.2", "pool shop: pod "+ns+"/web on node n1, interface lan0; given by node n1")
 	k.run(0, "who 10.99.0.9", "pool shop: claim "+ns+"/vm.lan, used by no pod now; granted by the cluster")
-	k.run(3, "who 10.99.0.3", "free with node n1", "nobody has it")
+	k.run(3, "who 10.99.0.3", "free with node n1", "nobody has it, as far as is published")
+	define(t, ns, "shop", `{"cniVersion":"1.0.0","type":"macvlan","ipam":{"type":"tenure","pool":"shop"}}`, nil)
+	for name, on := range map[string]string{"fresh": "n1", "elsewhere": "n2"} { // one that another node's pod shows is none of n1's
+		newPod(t, ns, name, on, func(p *corev1.Pod) {
+			p.Annotations = map[string]string{statusKey: `[{"name":"` + ns + `/shop","interface":"net1","ips":["10.99.0.3"]}]`}
+		})
+	}
+	k.run(0, "who 10.99.0.3", "pool shop: pod "+ns+"/fresh on node n1, interface net1; given by node n1", "by the pod's status")
 	k.run(3, "who 10.99.0.99", "its block is not leased")
 	k.run(3, "who 192.0.2.1", "192.0.2.1: nobody has it")
 }
