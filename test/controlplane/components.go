@@ -148,13 +148,14 @@ func (cp *ControlPlane) newControllerManager() error {
 	if err != nil {
 		return err
 	}
-	cp.kcm, err = cp.component(name, url, append(args,
+	args = append(args,
 		"--service-account-private-key-file="+cp.pki.path("service-account.key"),
 		"--root-ca-file="+cp.pki.path("ca.crt"),
 		// Each controller has its own account and rights, as in a cluster.
 		"--use-service-account-credentials",
 		"--controllers="+strings.Join(cp.o.Controllers, ","),
-	)...)
+	)
+	cp.kcm, err = cp.component(name, url, append(args, cp.o.ControllerManagerArgs...)...)
 	return err
 }
 

@@ -36,6 +36,10 @@ type Options struct {
 	// [GarbageCollector]. With none it is not started.
 	Controllers []string
 
+	// ControllerManagerArgs are added to the arguments of kube-controller-manager,
+	// after ours.
+	ControllerManagerArgs []string
+
 	// DelayableEtcd puts a proxy between the API server and etcd, so that
 	// [ControlPlane.DelayEtcd] can make etcd slow.
 	DelayableEtcd bool

@@ -193,6 +193,7 @@ To end it:
     export KUBECONFIG=%[1]s PATH=%[2]s:%[3]s:$PATH
     kubectl get nodes,pods -A -o wide
     kubectl run web --image=%[4]s --annotations=k8s.v1.cni.cncf.io/networks=lan
+    kubectl wait pod web --for=condition=Ready
     kubectl exec web -- /pod addresses     # net1 is of the pool lan
     kubectl tenure pools
     kubectl tenure explain web
