@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -38,7 +39,8 @@ type podView struct {
 	Networks  []networkView `json:"networks"`
 	// Pending are the reasons why it is not attached to all of them.
 	Pending []string `json:"pending,omitempty"`
-	// Remarks are what could not be found out, where it speaks against nothing.
+	// Remarks are what could not be found out, where it speaks against nothing, and what
+	// of its annotation is ignored.
 	Remarks []string    `json:"remarks,omitempty"`
 	Events  []eventView `json:"events,omitempty"`
 }
@@ -185,6 +187,9 @@ func (l podLook) planned(ctx context.Context, v *podView) (faults []string, err 
 	}
 	if fault != nil {
 		faults = strings.Split(fault.Error(), "\n")
+	}
+	for _, w := range p.Warnings {
+		v.Remarks = append(v.Remarks, w.Reason+": "+w.Message)
 	}
 	for _, step := range p.Steps {
 		n := networkView{Network: step.Name, Interface: step.IfName, Default: step.Default, Claim: step.Claim}
@@ -345,8 +350,28 @@ func (l podLook) events(ctx context.Context, v *podView) error {
 		v.Events = append(v.Events, eventView{Reason: e.Reason, Message: strings.TrimSpace(e.Message), Count: max(1, e.Count), Last: last})
 	}
 	slices.SortFunc(v.Events, func(a, b eventView) int { return b.Last.Compare(a.Last) })
+	v.Events = merged(v.Events)
 	v.Events = v.Events[:min(len(v.Events), mostEvents)]
 	return nil
+}
+
+// sandboxID is that of a sandbox as kubelets quote it: each try has one of its own.
+var sandboxID = regexp.MustCompile(`"[0-9a-f]{64}"`)
+
+// merged makes one of events that differ in the sandbox alone: the first, with the count
+// of all.
+func merged(events []eventView) (all []eventView) {
+	first := map[string]int{}
+	for _, e := range events {
+		what := e.Reason + " " + sandboxID.ReplaceAllString(e.Message, "")
+		if i, ok := first[what]; ok {
+			all[i].Count += e.Count
+			continue
+		}
+		first[what] = len(all)
+		all = append(all, e)
+	}
+	return all
 }
 
 func writePod(s *session, v podView) {

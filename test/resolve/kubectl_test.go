@@ -68,6 +68,8 @@ func TestKubectlTenure(t *testing.T) {
 	newPod(t, ns, "bad", "n1", selecting("lan,nowhere"))
 	k.run(0, "explain web -n "+ns, "Pod "+ns+"/web has 2 attachments", ns+"/lan", "lan0", `"master": "eth1"`)
 	k.run(3, "explain bad -n "+ns, "would not be attached", "nowhere")
+	newPod(t, ns, "odd", "n1", selecting(`[{"nam": "lan"}]`))
+	k.run(0, "pod odd -n "+ns, "Note: InvalidNetworkAnnotation: ", "is ignored as a whole", "element 1: name: missing")
 	k.run(1, "explain gone -n "+ns, `pods "gone" not found`)
 
 	pool := &v1alpha1.IPPool{
