@@ -23,8 +23,9 @@ type rollout struct {
 // progress is how far a rollout is.
 type progress struct {
 	ready, wanted int32
-	// done says that all of it is ready, and of the version that was asked for.
-	done bool
+	// done says that all of it is ready, and of the version that was asked for, and known
+	// that its controller has seen it.
+	done, known bool
 }
 
 // progress reads off how far it is.
@@ -35,12 +36,14 @@ func (r rollout) progress() progress {
 		return progress{
 			min(s.NumberAvailable, s.UpdatedNumberScheduled), s.DesiredNumberScheduled,
 			s.ObservedGeneration >= o.Generation && s.UpdatedNumberScheduled == s.DesiredNumberScheduled && s.NumberAvailable == s.DesiredNumberScheduled,
+			s.ObservedGeneration >= o.Generation,
 		}
 	case *appsv1.Deployment:
 		s, wanted := o.Status, *o.Spec.Replicas
 		return progress{
 			min(s.AvailableReplicas, s.UpdatedReplicas), wanted,
 			s.ObservedGeneration >= o.Generation && s.UpdatedReplicas == wanted && s.AvailableReplicas == wanted && s.Replicas == wanted,
+			s.ObservedGeneration >= o.Generation,
 		}
 	}
 	return progress{}
@@ -54,12 +57,12 @@ func (c *cluster) await(ctx context.Context, r rollout) (away []string, err erro
 	var last progress
 	said := map[string]bool{}
 	better := time.Now()
-	for first := true; ; first = false {
+	for {
 		if err := c.Get(ctx, client.ObjectKey{Namespace: namespace, Name: r.name}, r.object); err != nil {
 			return nil, fmt.Errorf("look at %s: %w", r.name, err)
 		}
 		p := r.progress()
-		if first || p != last {
+		if p.known && p != last {
 			c.say("%s: %d of %d ready", r.name, p.ready, p.wanted)
 			last, better = p, time.Now()
 		}
