@@ -285,7 +285,9 @@ func (a *Agent) candidate(p *pool, known *knownPool, n need, tried map[netip.Pre
 	if known.small(n.family) { // else another family's overview, and far too many blocks to choose from all
 		seen = d.overviewNow(a.clock.Now())
 	}
-	err = a.st.View(func(tx *store.Tx) error {
+	// d.mu is held, which every ADD needs that waits for a block: a disk that hangs must
+	// not keep it. What is found here the Update that notes a block looks at again.
+	err = a.st.Peek(func(tx *store.Tx) error {
 		free := 0
 		for found := range known.around(n, from.addr) {
 			if tried[found] || seen[found] || d.trying[found] {

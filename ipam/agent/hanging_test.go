@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
 	"github.com/tenure-ipam/tenure/ipam/store"
 	"github.com/tenure-ipam/tenure/ipam/wire"
 )
@@ -41,6 +42,38 @@ func newHangingStore(t *testing.T) (st *store.Store, hang func(write func(*store
 				t.Errorf("the Update whose commit hung: %v", err)
 			}
 		})
+	}
+}
+
+// TestAddIsNotHeldUpByTheDisk: what an ADD needs beside its own calls of the store does
+// not wait for a disk that hangs: the lock under which acquires choose blocks, and the
+// records that answers of the API server are compared with.
+func TestAddIsNotHeldUpByTheDisk(t *testing.T) {
+	a, p := newSeatedAgent(t, &createdLeases{}, shutPools{})
+	st, hang := newHangingStore(t)
+	a.st = st
+	n := need{family: allocator.IPv4}
+	r := leaseRight(p.known.Pool, p.known.shape.Block(a.begin(p.known, n.family), 30))
+	r.Phase = protocol.Held
+	done := make(chan struct{})
+	t.Cleanup(func() { <-done }) // the disk goes on before
+	hang(func(tx *store.Tx) error { return tx.PutRight(r) })
+	go func() {
+		defer close(done)
+		if block, ok, err := a.candidate(p, p.known, n, nil); !ok || err != nil || block == r.Block {
+			t.Errorf("candidate %v, %v, %v; want a block that is not %v, which this node has", block, ok, err, r.Block)
+		}
+		if !a.holds(r.Name) {
+			t.Errorf("%s is not said to be held", r.Name)
+		}
+		if _, out, err := (carefulLeases{a.cl.Leases, a}).ReadLease(t.Context(), r.Name); out != protocol.NotFound || err != nil {
+			t.Errorf("read of a lease that is gone: %v, %v", out, err)
+		}
+	}()
+	select {
+	case <-done:
+	case <-time.After(30 * time.Second):
+		t.Error("it waits for the disk")
 	}
 }
 

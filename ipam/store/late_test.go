@@ -69,6 +69,10 @@ func TestViewWaitsForTheDiskUntilItsContextEnds(t *testing.T) {
 	if !known || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), s.Path()) || !strings.Contains(err.Error(), "its disk is slow, or hangs") {
 		t.Errorf("ViewContext = %v, seen: %v; want that it sees the commit and names the deadline, the store and the disk", err, known)
 	}
+	known = false
+	if err := s.Peek(look); err != nil || !known {
+		t.Errorf("Peek = %v, seen: %v; want that it sees the commit, and waits for nothing", err, known)
+	}
 	waited := make(chan error, 1)
 	go func() { waited <- s.View(look) }()
 	select {

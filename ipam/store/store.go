@@ -145,6 +145,19 @@ func (s *Store) ViewContext(ctx context.Context, fn func(*Tx) error) error {
 	})
 }
 
+// Peek is View, but it does not wait for a commit that fn saw and that is still being
+// synced. What fn has read stays for as long as this process lives, but a crash of the
+// machine may take it back: what follows from it must not outlive this process. So it is
+// for what is only looked at again in an Update, or said of the present to people, and
+// nothing may be answered or given away by it.
+func (s *Store) Peek(fn func(*Tx) error) error {
+	bt, err := s.db.Begin(false)
+	if err != nil {
+		return s.explain(err)
+	}
+	return s.read(bt, fn)
+}
+
 // view is View, which enters s.syncing by enter where it has to wait.
 func (s *Store) view(fn func(*Tx) error, enter func() error) error {
 	bt, err := s.db.Begin(false)
