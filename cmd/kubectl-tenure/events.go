@@ -1,0 +1,55 @@
+package main
+
+import (
+	"context"
+	"regexp"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// mostEvents is how many of a pod's warnings are shown: the latest.
+const mostEvents = 5
+
+// events adds the warnings about the pod.
+func (l podLook) events(ctx context.Context, v *podView) error {
+	fields := client.MatchingFields{"involvedObject.uid": v.UID, "type": corev1.EventTypeWarning}
+	all, err := listAll(ctx, l.client, &corev1.EventList{}, func(e *corev1.EventList) []corev1.Event { return e.Items },
+		client.InNamespace(v.Namespace), fields)
+	if err != nil {
+		return err
+	}
+	for i := range all {
+		e := &all[i]
+		last := e.LastTimestamp.Time
+		if last.IsZero() {
+			last = e.EventTime.Time
+		}
+		v.Events = append(v.Events, eventView{Reason: e.Reason, Message: strings.TrimSpace(e.Message), Count: max(1, e.Count), Last: last})
+	}
+	slices.SortFunc(v.Events, func(a, b eventView) int { return b.Last.Compare(a.Last) })
+	v.Events = merged(v.Events)
+	v.Events = v.Events[:min(len(v.Events), mostEvents)]
+	return nil
+}
+
+// sandboxID is that of a sandbox as kubelets quote it: each try has one of its own.
+var sandboxID = regexp.MustCompile(`"[0-9a-f]{64}"`)
+
+// merged makes one of events that differ in the sandbox alone: the first, with the count
+// of all.
+func merged(events []eventView) (all []eventView) {
+	first := map[string]int{}
+	for _, e := range events {
+		what := e.Reason + " " + sandboxID.ReplaceAllString(e.Message, "")
+		if i, ok := first[what]; ok {
+			all[i].Count += e.Count
+			continue
+		}
+		first[what] = len(all)
+		all = append(all, e)
+	}
+	return all
+}
