@@ -109,9 +109,10 @@ type lease struct {
 	// confirmed says that the pool was read live, and open with blocks of this
 	// size, after this lease was seen. Nothing is granted before.
 	confirmed bool
-	// writing says that a write of this broker's is under way: its answer shows the
-	// lease live.
-	writing bool
+	// writing are those, without their UIDs, whom a write of this broker's that is
+	// under way grants something: they are told when it is over, and its answer shows
+	// the lease live.
+	writing []protocol.Grantee
 	// liveAt is when the last call began that has shown this lease live, and shownAt,
 	// by the clock, when one last did. watched says that a watch has shown it, too.
 	liveAt  uint64

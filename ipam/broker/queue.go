@@ -67,7 +67,7 @@ func (b *Book) Ask(a Ask, read uint64) Answer {
 			answer.Stamp = a.Stamp
 		case came.stamp != "" && seenSince(on, came.at):
 			answer.Stamp = came.stamp
-		case read == never && slices.ContainsFunc(on, func(l *lease) bool { return l.writing }):
+		case read == never && slices.ContainsFunc(on, func(l *lease) bool { return slices.Contains(l.writing, nameOf(a.To)) }):
 			return Answer{} // a watch was faster than the answer, which shows the grants live: the grantee hears of it
 		}
 		return answer

@@ -126,10 +126,11 @@ func (b *Broker) write(ctx context.Context, wr *write) {
 	if wr.err != nil || wr.start.Revision == "" {
 		return
 	}
-	b.writing(wr, true)
+	grantees := wr.grantees()
+	b.writing(wr, grantees)
 	defer func() {
-		b.writing(wr, false)
-		b.tell(wr.grantees())
+		b.writing(wr, nil)
+		b.tell(grantees)
 	}()
 	l := wr.start
 	for range tries {
@@ -166,11 +167,12 @@ func (b *Broker) write(ctx context.Context, wr *write) {
 	wr.err = errBusy
 }
 
-// writing notes that a write of a lease has begun, or is over.
-func (b *Broker) writing(wr *write, on bool) {
+// writing notes whom a write of a lease that has begun grants something; nobody once
+// it is over.
+func (b *Broker) writing(wr *write, grantees []protocol.Grantee) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	wr.lease.writing = on
+	wr.lease.writing = grantees
 }
 
 // read reads a lease live, and tells the book.

@@ -91,6 +91,39 @@ func TestWatchFasterThanTheAnswer(t *testing.T) {
 	})
 }
 
+// TestAnswerWhileAnotherIsWritten: a write that grants somebody nothing does not tell
+// them, so that what they have been granted is an answer while it is under way.
+func TestAnswerWhileAnotherIsWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, o := newObserved(t, Notify{})
+		_, l := b.book.lease("lan.0a000000.30")
+		more := l.Lease.Clone()
+		more.Ceded = append(more.Ceded, netip.MustParseAddr("10.0.0.2"))
+		more, _, err := o.UpdateLease(t.Context(), l.Lease, more)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.Observe(more)
+		first, second := requestOf(t, "a", "lan", "10.0.0.0-10.0.0.3"), requestOf(t, "b", "lan", "10.0.0.0-10.0.0.3")
+		for _, a := range []Ask{first, second} {
+			b.Ask(a)
+			b.Turn(t.Context(), false)
+		}
+		writes := 0
+		o.written = func(protocol.Lease) {
+			writes++
+			if got := b.Ask(second); len(got.Granted) != 1 {
+				t.Errorf("while another's address is given back: %+v; want the one that is granted", got)
+			}
+		}
+		_ = b.Submit(Drop, b.Held(first.To.UID)) // the turn does it
+		b.Turn(t.Context(), false)
+		if writes != 1 {
+			t.Errorf("%d writes; want one", writes)
+		}
+	})
+}
+
 // TestOneReadOfThePool: one live read of a pool confirms all of its leases that were seen
 // before it, and none that was made again since, or is seen when the spec is another.
 func TestOneReadOfThePool(t *testing.T) {
