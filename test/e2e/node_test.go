@@ -18,7 +18,10 @@ import (
 
 var _ = Describe("A node", func() {
 	var s site
-	BeforeEach(func(ctx context.Context) { s = newSite(ctx) })
+	BeforeEach(func(ctx context.Context) {
+		settle(ctx) // what happens to a node happens to all pods on it
+		s = newSite(ctx)
+	})
 
 	It("is drained as the disruption budget allows, and gives its blocks back", func(ctx context.Context) {
 		s.network(ctx, "lan", "10.43.0.0/29", acrossNodes) // 6 usable: where they are short, no block is kept for a minute
