@@ -35,6 +35,10 @@ type whoView struct {
 	// Note says what is to be known of it: where nobody has it why, and where a pod does
 	// by its status alone that it is so.
 	Note string `json:"note,omitempty"`
+
+	// unpublished says that a node hands the address out, and may have done so since it
+	// published last.
+	unpublished bool
 }
 
 func newWho(s *session) *cobra.Command {
@@ -158,6 +162,7 @@ func whoInPool(ctx context.Context, s *session, p *v1alpha1.IPPool, addr netip.A
 	if len(shown) > 0 {
 		v.Owner, v.Pods, v.Note = "Pod", shown, "by the pod's status: the node has not published it, which it does twice a minute"
 	}
+	v.unpublished = len(shown) == 0 && neverGiven(p, addr) == ""
 	return v, true, err
 }
 
@@ -289,7 +294,7 @@ func writeWho(to screen, addr netip.Addr, answers []whoView, owned bool) {
 	for _, v := range answers {
 		to.line("pool %s: %s", v.Pool, v.text())
 	}
-	if !owned && slices.ContainsFunc(answers, func(v whoView) bool { return v.Node != "" }) {
+	if !owned && slices.ContainsFunc(answers, func(v whoView) bool { return v.unpublished }) {
 		to.line("%s: nobody has it, as far as is published: nodes do so twice a minute", addr)
 	} else if !owned {
 		to.line("%s: nobody has it", addr)

@@ -26,7 +26,10 @@ func followNice() error {
 		return nil
 	}
 	err = os.WriteFile(autogroup, []byte(strconv.Itoa(nice)), 0)
-	if errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission) || errors.Is(err, syscall.EROFS) {
+	switch {
+	case errors.Is(err, os.ErrNotExist), errors.Is(err, os.ErrPermission), errors.Is(err, syscall.EROFS):
+		return nil
+	case errors.Is(err, syscall.EAGAIN): // who may not lower a niceness may set one ten times a second
 		return nil
 	}
 	return err
