@@ -34,6 +34,10 @@ func (a *Agent) unsettled(p *pool, known *knownPool, n need) (block netip.Prefix
 		}
 		return nil
 	})
+	if err != nil && block.IsValid() { // what was read did not reach the disk
+		p.demand.unclaim(block)
+		block = netip.Prefix{}
+	}
 	return block, err
 }
 

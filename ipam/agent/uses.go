@@ -48,7 +48,7 @@ func (a *Agent) awaitClaim(ctx context.Context, namespace, name string, check fu
 		switch {
 		case out == protocol.NotFound:
 			why = "does not exist yet: whoever makes the pod's claims has to make it"
-		case out != protocol.Done && ctx.Err() != nil && why != "": // that there was no time to look again tells nothing
+		case out != protocol.Done && why != "" && endsWithin(ctx, wait): // that there was no time to look again tells nothing
 		case out != protocol.Done:
 			why = fmt.Sprintf("cannot be read: %v", err)
 		case c.Deleting:
@@ -67,6 +67,12 @@ func (a *Agent) awaitClaim(ctx context.Context, namespace, name string, check fu
 			wait = min(2*wait, 16*claimWait)
 		}
 	}
+}
+
+// endsWithin reports whether ctx is over d from now.
+func endsWithin(ctx context.Context, d time.Duration) bool {
+	deadline, ok := ctx.Deadline()
+	return ctx.Err() != nil || ok && time.Until(deadline) <= d
 }
 
 // checkClaim returns why pod's interface ifName on network may not have c at all.

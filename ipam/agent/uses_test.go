@@ -5,7 +5,10 @@ import (
 	"errors"
 	"log/slog"
 	"net/netip"
+	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 	"github.com/tenure-ipam/tenure/ipam/store"
@@ -128,4 +131,30 @@ func TestX4UseOfAnEarlierTerm(t *testing.T) {
 			}
 		})
 	}
+}
+
+// hurried is an API server without the claim, which the node's own rate limiter lets be
+// asked until it would take longer than the caller has.
+type hurried struct{}
+
+func (hurried) ReadClaim(ctx context.Context, _, _ string) (protocol.Claim, protocol.Outcome, error) {
+	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < claimWait {
+		return protocol.Claim{}, protocol.Unknown, errors.New("client rate limiter Wait returned an error: rate: Wait(n=1) would exceed context deadline")
+	}
+	return protocol.Claim{}, protocol.NotFound, nil
+}
+
+// TestClaimThatNeverComes: an ADD says that the claim does not exist, not that there was
+// no time to look once more.
+func TestClaimThatNeverComes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := &Agent{clock: bubbleClock{}, cl: Cluster{Claims: hurried{}}}
+		const waits = claimWait * (1 + 2 + 4) // until a look is made that is too late
+		ctx, cancel := context.WithTimeout(t.Context(), waits+claimWait/2)
+		defer cancel()
+		_, err := a.awaitClaim(ctx, "ns", "db", func(protocol.Claim) error { return nil })
+		if err == nil || !strings.Contains(err.Error(), "does not exist yet") {
+			t.Errorf("awaitClaim = %v; want that the claim does not exist", err)
+		}
+	})
 }

@@ -69,10 +69,13 @@ type sighting struct {
 // unconfirmed returns the leases of a pool, as they are now, that have not been
 // confirmed, but for those that are to be written.
 func (b *Book) unconfirmed(name protocol.PoolName, but []*write) []sighting {
+	written := map[*lease]bool{}
+	for _, wr := range but {
+		written[wr.lease] = true
+	}
 	var all []sighting
 	for _, l := range b.pool(name).leases {
-		written := slices.ContainsFunc(but, func(wr *write) bool { return wr.lease == l })
-		if !l.confirmed && l.Revision != "" && !written {
+		if !l.confirmed && l.Revision != "" && !written[l] {
 			all = append(all, sighting{l, l.UID})
 		}
 	}

@@ -172,7 +172,7 @@ func (b *Book) hear(p *pool, l *lease, old protocol.Lease) {
 // is free, and whatever comes free later, so that there is nothing to recall.
 func (b *Book) ceded(p *pool, l *lease) {
 	now := b.now()
-	p.cededAt = now
+	p.cededAt, l.asked.deaf = now, false
 	if again := now.Add(rest); again.After(l.asked.again) {
 		l.asked.again = again
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -188,7 +189,7 @@ func TestCededUnasked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, o := newObserved(t, Notify{})
 		p, l := b.book.lease("lan.0a000000.30")
-		l.asked = asked{} // as of one that was ceded long ago
+		l.asked = asked{deaf: true} // as of one that was ceded long ago
 		more := l.Lease.Clone()
 		more.Revision, more.Ceded = o.next(), append(more.Ceded, netip.MustParseAddr("10.0.0.2"))
 		b.Observe(more)
@@ -199,5 +200,30 @@ func TestCededUnasked(t *testing.T) {
 		if p.cededAt != now {
 			t.Errorf("last ceded at %v; want now", p.cededAt)
 		}
+		if l.asked.deaf {
+			t.Error("its holder seems not to answer")
+		}
 	})
+}
+
+// TestUnaskedUntil: only of a pool that is spent do holders cede unasked, so that who has
+// ceded lately says something of the others.
+func TestUnaskedUntil(t *testing.T) {
+	since := time.UnixMilli(1_000_000)
+	for _, tt := range []struct {
+		name  string
+		spent bool
+		ceded time.Duration // after since
+		want  time.Duration
+	}{
+		{"nobody has ceded", true, -time.Hour, unaskedWithin},
+		{"somebody has", true, unaskedWithin / 2, unaskedWithin / 2 * 3},
+		{"they do so for long", true, unaskedMost, unaskedMost},
+		{"who has was asked", false, unaskedWithin / 2, unaskedWithin},
+	} {
+		d := &drought{since: since, spent: tt.spent}
+		if got := d.unaskedUntil(&pool{cededAt: since.Add(tt.ceded)}).Sub(since); got != tt.want {
+			t.Errorf("%s: %v; want %v", tt.name, got, tt.want)
+		}
+	}
 }

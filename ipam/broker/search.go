@@ -53,7 +53,7 @@ func (b *Book) driedUp(w want, size int, now time.Time) *drought {
 // unaskedUntil returns until when holders of p are left to cede unasked.
 func (d *drought) unaskedUntil(p *pool) time.Time {
 	until, most := d.since.Add(unaskedWithin), d.since.Add(unaskedMost)
-	if last := p.cededAt.Add(unaskedWithin); last.After(until) {
+	if last := p.cededAt.Add(unaskedWithin); d.spent && last.After(until) { // else who cedes was asked
 		until = last
 	}
 	if until.After(most) {
