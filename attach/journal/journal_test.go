@@ -272,6 +272,22 @@ func TestListSweepsWhatWritersLeft(t *testing.T) {
 	}
 }
 
+// TestMarkOfAnEarlierReport: a report is as young as its call, also where a damaged journal
+// has left a mark.
+func TestMarkOfAnEarlierReport(t *testing.T) {
+	d := Dir{t.TempDir()}
+	whole(t, d, 1)
+	old := time.Now().Add(-time.Hour)
+	check(t, os.Chtimes(filepath.Join(d.unsent(), key(1).FileName()), old, old))
+	path, _ := text(t, d, key(1))
+	_, err := d.SetAside(&DamagedError{Path: path})
+	check(t, err)
+	whole(t, d, 1)
+	if got, err := d.Unsent(time.Now().Add(-time.Minute), 9); err != nil || len(got) > 0 {
+		t.Errorf("Unsent: %+v, %v; want none, as it may be on its way", got, err)
+	}
+}
+
 func TestUnsentReports(t *testing.T) {
 	d := Dir{t.TempDir()}
 	now := time.Now()

@@ -18,7 +18,7 @@ import (
 // the machine, which no pod's network survives.
 func (d Dir) markUnsent(k Key) error {
 	path := filepath.Join(d.unsent(), k.FileName())
-	const flags = os.O_WRONLY | os.O_CREATE
+	const flags = os.O_WRONLY | os.O_CREATE | os.O_TRUNC // which gives it its time, if it is there
 	f, err := plainfile.Open(path, flags, 0o600)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err = durable.MakeDir(d.unsent()); err == nil {
