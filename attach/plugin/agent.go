@@ -3,6 +3,7 @@ package plugin
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -66,7 +67,9 @@ func (c *call) announce(ctx context.Context, patience time.Duration, req wire.Re
 
 // reach calls the agent until a deadline, over the connection that an earlier call has
 // left, or a new one: the agent hangs up where the delegates took long. What it asks
-// may so be asked twice, which changes nothing. What was announced is not sent again.
+// may so be asked twice, which changes nothing. What was announced is not sent again, and
+// waited for as long as announce was told. After an error no connection is left: an
+// answer that comes late would be taken for that to the next request.
 func (c *call) reach(ctx context.Context, deadline time.Time, req wire.Request) (wire.Response, error) {
 	if c.sent != nil && (c.sent.Verb != req.Verb || !bytes.Equal(c.sent.Ask, req.Ask)) {
 		c.hangUp() // the answer to something else would come
@@ -80,17 +83,24 @@ func (c *call) reach(ctx context.Context, deadline time.Time, req wire.Request) 
 		} else {
 			resp, err = c.conn.Call(ctx, time.Until(deadline), req)
 		}
-		if err == nil || ctx.Err() != nil || time.Until(deadline) <= 0 {
-			return resp, err
+		if err == nil {
+			return resp, nil
 		}
 		c.hangUp()
+		if ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded) || time.Until(deadline) <= 0 {
+			return wire.Response{}, err
+		}
 	}
 	conn, err := wire.Connect(ctx, time.Until(deadline), c.socket)
 	if err != nil {
 		return wire.Response{}, err
 	}
 	c.conn = conn
-	return conn.Call(ctx, time.Until(deadline), req)
+	resp, err := conn.Call(ctx, time.Until(deadline), req)
+	if err != nil {
+		c.hangUp()
+	}
+	return resp, err
 }
 
 // hangUp closes the connection to the agent, if there is one.
@@ -126,7 +136,6 @@ func (c *call) tell(ctx context.Context) {
 	if c.socket == "" {
 		return
 	}
-	deadline := time.Now().Add(reportPatience)
 	if len(c.news) > 0 {
 		c.announce(ctx, reportPatience, c.news[0].request())
 	}
@@ -140,7 +149,7 @@ func (c *call) tell(ctx context.Context) {
 	if len(c.news) == 0 {
 		return
 	}
-	if err := c.send(ctx, deadline); err != nil {
+	if err := c.send(ctx, time.Now().Add(reportPatience)); err != nil {
 		c.warn("the agent was not told of the attachments; a later call tells it: %v", err)
 	}
 }

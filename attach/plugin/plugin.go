@@ -36,8 +36,9 @@ const (
 	unreadyPatience = 5 * time.Second
 	// askPatience is for the agent's answer; its own waits are shorter.
 	askPatience = 30 * time.Second
-	// reportPatience is for the agent to accept reports, after the runtime's answer
-	// is printed.
+	// reportPatience is for the agent to accept the call's own report, after the
+	// runtime's answer is printed, and for it to accept those of earlier calls, once they
+	// have been read from disk.
 	reportPatience = 100 * time.Millisecond
 )
 

@@ -51,8 +51,12 @@ func (c *ThreadConn) Send(ctx context.Context, patience time.Duration, req Reque
 	return c.conn.send(ctx, req)
 }
 
-// Receive is the other half of Call, and ends with the patience that Send was given.
-func (c *ThreadConn) Receive(ctx context.Context) (Response, error) { return c.conn.receive(ctx) }
+// Receive is the other half of Call, and ends with the patience that Send was given. When
+// that is over already, an answer of up to 4 KiB that has come is still returned.
+func (c *ThreadConn) Receive(ctx context.Context) (Response, error) {
+	c.line.untried = true
+	return c.conn.receive(ctx)
+}
 
 // Close hangs up. A request that is being served learns of it.
 func (c *ThreadConn) Close() error { return c.conn.Close() }
@@ -73,6 +77,7 @@ func Once(ctx context.Context, patience time.Duration, socket string, req Reques
 type threadLine struct {
 	fd       int
 	deadline time.Time
+	untried  bool // the next read is tried also when the deadline is over
 
 	mu     sync.Mutex
 	closed bool // guarded by mu
@@ -129,9 +134,10 @@ func noAgent(ctx context.Context, socket string, err error) error {
 // Read implements [io.Reader].
 func (l *threadLine) Read(p []byte) (int, error) {
 	for {
-		if err := l.bound(syscall.SO_RCVTIMEO); err != nil {
+		if err := l.bound(syscall.SO_RCVTIMEO, l.untried); err != nil {
 			return 0, err
 		}
+		l.untried = false
 		n, err := syscall.Read(l.fd, p)
 		switch {
 		case err == syscall.EINTR, err == syscall.EAGAIN: // the time may be over
@@ -148,7 +154,7 @@ func (l *threadLine) Read(p []byte) (int, error) {
 // Write implements [io.Writer].
 func (l *threadLine) Write(p []byte) (int, error) {
 	for written := 0; ; {
-		if err := l.bound(syscall.SO_SNDTIMEO); err != nil {
+		if err := l.bound(syscall.SO_SNDTIMEO, false); err != nil {
 			return written, err
 		}
 		n, err := syscall.Write(l.fd, p[written:])
@@ -161,10 +167,11 @@ func (l *threadLine) Write(p []byte) (int, error) {
 	}
 }
 
-// bound lets the next read, or the next write, block until l's deadline.
-func (l *threadLine) bound(option int) error {
+// bound lets the next read, or the next write, block until l's deadline. When that is over
+// it is an error, or one that must be tried is given a millisecond.
+func (l *threadLine) bound(option int, try bool) error {
 	left := time.Until(l.deadline)
-	if left <= 0 {
+	if left <= 0 && !try {
 		return context.DeadlineExceeded
 	}
 	t := syscall.NsecToTimeval(max(left, time.Millisecond).Nanoseconds()) // 0 would be for ever

@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 func TestOnceCarriesWhatCallCarries(t *testing.T) {
@@ -83,6 +85,46 @@ func TestThreadConnIsPatientForEachCall(t *testing.T) {
 	close(over)
 	if !errors.Is(err, ErrNoAnswer) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a call that is not: %v; want ErrNoAnswer at its deadline", err)
+	}
+}
+
+// TestThreadConnTakesWhatHasCome: what its caller did meanwhile may have taken all the time.
+func TestThreadConnTakesWhatHasCome(t *testing.T) {
+	over := make(chan struct{})
+	r := serve(t, testLimits(), func(_ context.Context, req Request) Response {
+		if req.ContainerID == "slow" {
+			<-over
+		}
+		return Fail(CodeTryAgainLater, "here")
+	})
+	c, err := Connect(t.Context(), time.Minute, r.socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	late := func(id string, ready func()) (Response, error) {
+		if err := c.Send(t.Context(), time.Minute, Request{Verb: Add, ContainerID: id}); err != nil {
+			t.Fatal(err)
+		}
+		ready()
+		c.line.deadline = time.Now().Add(-time.Second)
+		return c.Receive(t.Context())
+	}
+	resp, err := late("quick", func() {
+		fds := []unix.PollFd{{Fd: int32(c.line.fd), Events: unix.POLLIN}}
+		for n := 0; n == 0; {
+			if n, err = unix.Poll(fds, -1); err != nil && err != unix.EINTR {
+				t.Fatal(err)
+			}
+		}
+	})
+	if err != nil || resp.Error == nil || resp.Error.Msg != "here" {
+		t.Errorf("an answer that has come: %+v, %v; want it", resp.Error, err)
+	}
+	_, err = late("slow", func() {})
+	close(over)
+	if !errors.Is(err, ErrNoAnswer) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("one that has not: %v; want ErrNoAnswer at its deadline", err)
 	}
 }
 

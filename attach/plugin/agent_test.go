@@ -1,0 +1,153 @@
+package plugin
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tenure-ipam/tenure/attach/facts"
+	"github.com/tenure-ipam/tenure/attach/journal"
+	"github.com/tenure-ipam/tenure/attach/plan"
+	"github.com/tenure-ipam/tenure/ipam/durable"
+	"github.com/tenure-ipam/tenure/ipam/wire"
+)
+
+type handler func(wire.Request) wire.Response
+
+func (h handler) Serve(_ context.Context, req wire.Request) wire.Response { return h(req) }
+
+// calling returns a call whose agent answers by h until the test ends.
+func calling(t *testing.T, h handler) *call {
+	t.Helper()
+	dir := t.TempDir()
+	socket := filepath.Join(dir, "s")
+	ln, err := (&net.ListenConfig{}).Listen(t.Context(), "unix", socket)
+	check(t, err)
+	ctx, stop := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	limits := wire.DefaultLimits()
+	limits.UID = uint32(os.Getuid())
+	go func() { ended <- wire.Serve(ctx, ln, h, limits, slog.New(slog.DiscardHandler)) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	c := &call{Plugin: Plugin{Stderr: &bytes.Buffer{}, Now: time.Now}, socket: socket, state: journal.Dir{Path: filepath.Join(dir, "state")}}
+	t.Cleanup(c.hangUp)
+	return c
+}
+
+// TestReachForgetsWhatCameLate: the answer to a question that was given up is none to a
+// report.
+func TestReachForgetsWhatCameLate(t *testing.T) {
+	for _, earlier := range []string{"none", "called", "announced"} {
+		t.Run(earlier, func(t *testing.T) {
+			give := make(chan struct{})
+			free := sync.OnceFunc(func() { close(give) })
+			c := calling(t, func(req wire.Request) wire.Response {
+				if req.Verb == wire.Facts {
+					<-give
+					return wire.Response{Facts: json.RawMessage(`{}`)}
+				}
+				return wire.Response{}
+			})
+			t.Cleanup(free) // else the agent would not end
+			ctx, question := t.Context(), wire.Request{Verb: wire.Facts}
+			switch earlier {
+			case "called":
+				_, err := c.reach(ctx, time.Now().Add(time.Minute), wire.Request{Verb: wire.Ping})
+				check(t, err)
+			case "announced":
+				c.announce(ctx, 50*time.Millisecond, question)
+			}
+			if _, err := c.reach(ctx, time.Now().Add(50*time.Millisecond), question); !errors.Is(err, context.DeadlineExceeded) {
+				t.Fatalf("a question without an answer: %v; want DeadlineExceeded", err)
+			}
+			free()
+			resp, err := c.reach(ctx, time.Now().Add(time.Minute), wire.Request{Verb: wire.Report})
+			if err != nil || resp.Facts != nil || resp.Error != nil {
+				t.Errorf("a report's answer: %+v, %v; want its own", resp, err)
+			}
+		})
+	}
+}
+
+// TestTellOnASlowDisk: the search for earlier reports takes longer than the agent has, and
+// costs neither the call's own report nor those that it finds their time.
+func TestTellOnASlowDisk(t *testing.T) {
+	var mu sync.Mutex
+	var reports int
+	c := calling(t, func(wire.Request) wire.Response {
+		mu.Lock()
+		defer mu.Unlock()
+		reports++
+		return wire.Response{}
+	})
+	c.Now = func() time.Time { // asked for by the search
+		time.Sleep(2 * reportPatience)
+		return time.Now()
+	}
+	const tries = 20 // the agent may be late by itself, on a busy machine
+	for try := 1; ; try++ {
+		earlier, own := key("earlier"), key("own")
+		for _, k := range []journal.Key{earlier, own} {
+			attached(t, c.state, k)
+		}
+		old := time.Now().Add(-time.Hour)
+		check(t, os.Chtimes(filepath.Join(c.state.Path, "unsent", earlier.FileName()), old, old))
+		mu.Lock()
+		reports = 0
+		mu.Unlock()
+		c.news = nil
+		stderr := &bytes.Buffer{}
+		c.Stderr = stderr
+		c.later(own, aReport(own))
+		c.tell(t.Context())
+		left, err := durable.Names(filepath.Join(c.state.Path, "unsent"))
+		check(t, err)
+		mu.Lock()
+		got := reports
+		mu.Unlock()
+		if got == 2 && len(left) == 0 && stderr.Len() == 0 {
+			return
+		}
+		if try == tries {
+			t.Fatalf("%d reports, still marked %v, standard error %q; want 2 reports and nothing left", got, left, stderr)
+		}
+		c.hangUp()
+		check(t, errors.Join(c.state.Remove(earlier), c.state.Remove(own)))
+	}
+}
+
+func key(container string) journal.Key {
+	return journal.Key{ContainerID: container, Network: "tenure", IfName: "eth0"}
+}
+
+func aReport(k journal.Key) facts.Report {
+	return facts.Report{Pod: facts.PodRef{Namespace: "ns", Name: k.ContainerID}, ContainerID: k.ContainerID, Status: json.RawMessage(`[]`)}
+}
+
+// attached writes the journal of an ADD that was answered.
+func attached(t *testing.T, d journal.Dir, k journal.Key) {
+	t.Helper()
+	log, err := d.Create(journal.Head{Key: k, Plan: plan.Plan{Steps: []plan.Step{{Name: "a", Default: true, List: json.RawMessage(`{}`)}}}})
+	check(t, err)
+	check(t, errors.Join(log.Answer(aReport(k)), log.Close()))
+}
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
