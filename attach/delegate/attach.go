@@ -96,7 +96,9 @@ func (a *attaching) run(ctx context.Context) (facts.Report, error) {
 
 // chains reads the configuration lists of a plan, and finds the programs of all their
 // plugins: a list that lacks one, as its name is misspelt, could not be undone either, and
-// would stay in the journal for good.
+// would stay in the journal for good. So it is with the IPAM plugins that they run. That of
+// the default network is not looked for: configurations of nodes' networks name some there
+// that are no programs, as azure-vnet's does with azure-cns.
 func (r *Runner) chains(p plan.Plan) ([]*chain, error) {
 	lists := make([]*chain, len(p.Steps))
 	for i, s := range p.Steps {
@@ -105,7 +107,13 @@ func (r *Runner) chains(p plan.Plan) ([]*chain, error) {
 			return nil, failed(s, "ADD", err)
 		}
 		for _, plugin := range list.plugins {
-			if _, err := r.find(plugin.kind); err != nil {
+			_, err := r.find(plugin.kind)
+			if err == nil && plugin.ipam != "" && !s.Default {
+				if _, err = r.find(plugin.ipam); err != nil {
+					err = fmt.Errorf("ipam.type of plugin %s: %w", plugin.kind, err)
+				}
+			}
+			if err != nil {
 				return nil, failed(s, "ADD", fmt.Errorf("%w: install it on the node, or correct its name in the network's configuration", err))
 			}
 		}

@@ -26,6 +26,7 @@ type chain struct {
 // A plugin is one of a chain.
 type plugin struct {
 	kind         string          // the name of its program
+	ipam         string          // that of its IPAM plugin's, which it runs by itself; empty for none
 	text         json.RawMessage // its configuration
 	capabilities []string        // what it declares to take of runtimeConfig
 }
@@ -85,6 +86,8 @@ func parsePlugins(raw json.RawMessage) (all []plugin, err error) {
 			switch string(key) {
 			case "type":
 				p.kind, err = textOf(v)
+			case "ipam":
+				p.ipam = ipamOf(v)
 			case "capabilities":
 				p.capabilities, err = declared(v)
 			}
@@ -98,6 +101,20 @@ func parsePlugins(raw json.RawMessage) (all []plugin, err error) {
 		all = append(all, p)
 	}
 	return all, nil
+}
+
+// ipamOf returns the name that a plugin's member "ipam" has as its type. What else there
+// may be is the plugin's affair.
+func ipamOf(raw json.RawMessage) (kind string) {
+	if raw[0] != '{' {
+		return ""
+	}
+	for key, v := range plainjson.Members(raw) {
+		if string(key) == "type" && v[0] == '"' {
+			kind = plainjson.Text(v)
+		}
+	}
+	return kind
 }
 
 // declared returns the names of the capabilities that are true.

@@ -294,6 +294,42 @@ func TestD1UnknownPluginIsAnError(t *testing.T) {
 	n.clean()
 }
 
+// TestD1UnknownIPAMPluginIsAnError: a plugin runs its IPAM plugin for DEL as well, and fails.
+func TestD1UnknownIPAMPluginIsAnError(t *testing.T) {
+	n := newNode(t)
+	network := func(ipam any) map[string]any {
+		p := n.plugin(nil)
+		p["ipam"] = ipam
+		return map[string]any{"cniVersion": "1.1.0", "name": "net-a", "plugins": []any{p}}
+	}
+	n.selects("p", "a")
+	n.define("ns", "a", network(map[string]any{"type": "tenuer"}))
+	n.fails("ADD", pod("p"), "ADD of network ns/a on net1", "ipam.type of plugin recorder", `failed to find plugin "tenuer"`, "install it on the node")
+	if left := n.journals(); len(left) > 0 {
+		t.Errorf("journals %v; want none", left)
+	}
+	n.ok("DEL", pod("p"))
+	n.called()
+	n.clean()
+	for _, ipam := range []any{map[string]any{}, map[string]any{"type": ""}, map[string]any{"type": "host-local"}, map[string]any{"subnet": "10.0.0.0/8"}} {
+		n.define("ns", "a", network(ipam))
+		n.ok("ADD", pod("p"))
+		n.ok("DEL", pod("p"))
+	}
+	n.clean()
+}
+
+// TestD1DefaultNetworkWithAnIPAMThatIsNoProgram, as some nodes' networks have it.
+func TestD1DefaultNetworkWithAnIPAMThatIsNoProgram(t *testing.T) {
+	n := newNode(t)
+	p := n.plugin(map[string]any{"ips": []string{"10.1.0.5/24"}})
+	p["ipam"] = map[string]any{"type": "azure-cns", "mode": "v4overlay"}
+	n.config["defaultNetwork"] = map[string]any{"cniVersion": "1.1.0", "name": "default", "plugins": []any{p}}
+	n.ok("ADD", pod("p"))
+	n.ok("DEL", pod("p"))
+	n.clean()
+}
+
 // TestD1PluginThatIsRemoved: without its plugin an attachment cannot be undone, until that
 // is back.
 func TestD1PluginThatIsRemoved(t *testing.T) {
