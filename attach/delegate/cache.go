@@ -80,7 +80,7 @@ func forget(path string, gone func(network, ifName string) bool) error {
 		return durable.Remove(path)
 	}
 	temp := path + cnicache.SuffixTemp // its container's lock is held
-	if err := os.WriteFile(temp, left, 0o600); err != nil {
+	if err := plainfile.Write(temp, left, 0o600); err != nil {
 		return err
 	}
 	return os.Rename(temp, path)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/attach/plan"
 	"github.com/tenure-ipam/tenure/ipam/durable"
+	"github.com/tenure-ipam/tenure/ipam/plainfile"
 )
 
 // maxDevice bounds a device information file: it has a few lines.
@@ -28,12 +29,12 @@ func prepareDevice(d *plan.Device) error {
 	if d.Source == "" {
 		return nil
 	}
-	text, err := os.ReadFile(d.Source)
+	text, err := plainfile.Read(d.Source)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err == nil {
-		err = os.WriteFile(d.File, text, 0o644)
+		err = plainfile.Write(d.File, text, 0o644)
 	}
 	if err != nil {
 		return fmt.Errorf("device information: %w", err)
@@ -51,7 +52,7 @@ func readDevice(d *plan.Device) (json.RawMessage, error) {
 		if path == "" {
 			continue
 		}
-		text, err := os.ReadFile(path)
+		text, err := plainfile.Read(path)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			continue

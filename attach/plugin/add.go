@@ -21,6 +21,7 @@ import (
 	"github.com/tenure-ipam/tenure/attach/plan"
 	"github.com/tenure-ipam/tenure/ipam/cnicall"
 	"github.com/tenure-ipam/tenure/ipam/pause"
+	"github.com/tenure-ipam/tenure/ipam/plainfile"
 )
 
 func (c *call) add(ctx context.Context, args *cnicall.Args) error {
@@ -146,7 +147,7 @@ func ready(ctx context.Context, file string, patience time.Duration) error {
 
 // disk is the host's configuration files.
 func (c *call) disk(conf *plan.Config) plan.Disk {
-	return plan.Files{Root: os.DirFS("/"), ConfDir: conf.ConfDir}
+	return plan.Files{Root: plainfile.DirFS("/"), ConfDir: conf.ConfDir}
 }
 
 // defaultList returns the default network's configuration without a pod: from

@@ -4,9 +4,11 @@
 package plainfile
 
 import (
+	"errors"
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"syscall"
 )
 
@@ -23,6 +25,63 @@ func Open(name string, flag int, perm fs.FileMode) (*os.File, error) {
 			return nil, &fs.PathError{Op: "open", Path: name, Err: err}
 		}
 	}
+}
+
+// DirFS is [os.DirFS] whose files are opened by [Open]. Package os itself keeps its
+// directories from the poller.
+func DirFS(dir string) fs.FS {
+	return dirFS{os.DirFS(dir).(dirs), dir} // which it is documented to be
+}
+
+// dirs is what does not poll of what [os.DirFS] returns.
+type dirs interface {
+	fs.ReadDirFS
+	fs.StatFS
+}
+
+type dirFS struct {
+	dirs
+	dir string
+}
+
+// Open implements [fs.FS].
+func (d dirFS) Open(name string) (fs.File, error) {
+	path, err := d.path(name)
+	if err != nil {
+		return nil, err
+	}
+	f, err := Open(path, os.O_RDONLY, 0)
+	if err != nil {
+		return nil, err // not f: a nil *os.File is no nil fs.File
+	}
+	return f, nil
+}
+
+// ReadFile implements [fs.ReadFileFS].
+func (d dirFS) ReadFile(name string) ([]byte, error) {
+	path, err := d.path(name)
+	if err != nil {
+		return nil, err
+	}
+	return Read(path)
+}
+
+// path returns the path of a name that an [fs.FS] takes.
+func (d dirFS) path(name string) (string, error) {
+	if !fs.ValidPath(name) {
+		return "", &fs.PathError{Op: "open", Path: name, Err: fs.ErrInvalid}
+	}
+	return filepath.Join(d.dir, name), nil
+}
+
+// Write is [os.WriteFile] for such a file.
+func Write(name string, text []byte, perm fs.FileMode) error {
+	f, err := Open(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, perm)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	return errors.Join(err, f.Close())
 }
 
 // Read is [os.ReadFile] for such a file.
