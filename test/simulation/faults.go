@@ -87,7 +87,7 @@ func Bugs() []Bug { return slices.Concat(nodeBugs(), controllerBugs(), scarcityB
 
 func nodeBugs() []Bug {
 	return []Bug{
-		{M1, "a plain read brings back what was given away", 300, []Invariant{I1}, nil},
+		{M1, "a plain read brings back what was given away", 600, []Invariant{I1}, nil},
 		{M2, "releasing in memory alone", 100, []Invariant{I1}, nil},
 		{M3, "forget a lease when its delete has no answer, and take it for new if it is there", 6000, []Invariant{I1}, withSlowWrites},
 		{M4, "delete without a revision", 650, []Invariant{I1}, nil},

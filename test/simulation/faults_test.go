@@ -38,13 +38,14 @@ func TestFaults(t *testing.T) {
 
 // TestShrink holds that a shrunk run is short and breaks the same invariant.
 func TestShrink(t *testing.T) {
-	for seed := range uint64(200) {
-		long := Trace(seed, M1)
+	bug := nodeBugs()[0]
+	for seed := range bug.Within {
+		long := Trace(seed, bug.Fault)
 		if long.Failure == nil {
 			continue
 		}
-		short, tries := Shrink(long.Schedule, M1)
-		out := PlayTrace(short, M1)
+		short, tries := Shrink(long.Schedule, bug.Fault)
+		out := PlayTrace(short, bug.Fault)
 		if out.Failure == nil || out.Failure.Invariant != long.Failure.Invariant {
 			t.Fatalf("seed %d breaks %v, and shrunk %v", seed, long.Failure, out.Failure)
 		}
