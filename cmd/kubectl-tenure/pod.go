@@ -188,7 +188,7 @@ func (l podLook) planned(ctx context.Context, v *podView) (faults []string, err 
 		faults = strings.Split(fault.Error(), "\n")
 	}
 	for _, w := range p.Warnings {
-		v.Remarks = append(v.Remarks, "by the default configuration, "+w.Reason+": "+w.Message)
+		v.Remarks = append(v.Remarks, w.Reason+": by the default configuration, "+w.Message)
 	}
 	for _, step := range p.Steps {
 		n := networkView{Network: step.Name, Interface: step.IfName, Default: step.Default, Claim: step.Claim}
