@@ -186,8 +186,10 @@ func has(addrs []netip.Addr, a netip.Addr) bool {
 }
 
 // discard removes l as if it had never been there. Unlike drop it has nothing
-// tried again: nothing has changed.
+// tried again: nothing has changed. But who searched while l was there may have found
+// every block leased.
 func (p *pool) discard(l *lease) {
 	p.close(l)
 	delete(p.leases, l.Block)
+	clear(p.full)
 }

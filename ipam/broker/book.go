@@ -281,7 +281,6 @@ func (b *Book) drop(p *pool, l *lease) []protocol.Grantee {
 	changed := b.index(l.Lease, protocol.Lease{})
 	b.cancel(l)
 	p.discard(l)
-	clear(p.full)
 	b.wake(p)
 	return changed
 }

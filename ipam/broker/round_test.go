@@ -227,3 +227,50 @@ func TestUnaskedUntil(t *testing.T) {
 		}
 	}
 }
+
+// deaf is a server that the first create of a lease does not reach.
+type deaf struct {
+	*server
+	creates int
+}
+
+func (d *deaf) CreateLease(ctx context.Context, l protocol.Lease) (protocol.Lease, protocol.Outcome, error) {
+	d.creates++
+	if d.creates == 1 {
+		return protocol.Lease{}, protocol.Unknown, errLost
+	}
+	return d.server.CreateLease(ctx, l)
+}
+
+// TestLastBlockNotCreated: a block that was about to be leased, while another ask found
+// every block leased, is not for ever out of reach if its lease could not be created.
+func TestLastBlockNotCreated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := &deaf{server: calm()}
+		b, err := New(DefaultConfig(), d, Notify{}, NewMetrics(), slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		pool := lan(t, "lan", "10.0.0.0/30") // two of its addresses are a pod's to have
+		pool.Bits4, pool.Pool.Generation = 30, 1
+		d.setPool(pool)
+		pool.Pool = d.pools["lan"]
+		b.SetPool(pool)
+		asks := []Ask{requestOf(t, "a", "lan", "10.0.0.0-10.0.0.3"), requestOf(t, "b", "lan", "10.0.0.0-10.0.0.3"), requestOf(t, "c", "lan", "10.0.0.0-10.0.0.3")}
+		for _, a := range asks {
+			b.Ask(a)
+		}
+		for range 3 {
+			b.Turn(t.Context(), false)
+			time.Sleep(time.Second) // past the pause after a failure
+		}
+		for _, a := range asks[:2] {
+			if got := b.Ask(a); len(got.Granted) != 1 {
+				t.Errorf("%s: %+v after %d creates; want an address", a.To.Name, got, d.creates)
+			}
+		}
+		if got := b.Ask(asks[2]); got.Problem.Reason != Exhausted {
+			t.Errorf("the third: %+v; want that the pool is exhausted", got)
+		}
+	})
+}
