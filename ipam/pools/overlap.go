@@ -57,6 +57,30 @@ func covers(block netip.Prefix, shape *allocator.Shape) bool {
 	return slices.ContainsFunc(shape.Ranges(), func(r allocator.Range) bool { return netipx.IPRangeFrom(r.Start, r.End).Overlaps(b) })
 }
 
+// sort keeps, of all pools and leases, those that decide about l.pool. A lease does
+// not say which domain its pool was of. So one whose pool has gone before it, because
+// somebody took the finalizer off, counts in every domain: a pod may be on its
+// addresses.
+func (l *live) sort(pools []v1alpha1.IPPool, leases []protocol.Lease) {
+	elsewhere := map[protocol.UID]bool{}
+	for i := range pools {
+		switch {
+		case pools[i].Spec.Domain != l.pool.Spec.Domain:
+			elsewhere[protocol.UID(pools[i].UID)] = true
+		case pools[i].Name != l.pool.Name:
+			l.others = append(l.others, pools[i])
+		}
+	}
+	for _, lease := range leases {
+		switch {
+		case lease.Pool == protocol.PoolName(l.pool.Name):
+			l.leases = append(l.leases, lease)
+		case !elsewhere[lease.PoolUID]:
+			l.foreign = append(l.foreign, lease)
+		}
+	}
+}
+
 // rivalry returns why a pool of a named domain must not be open beside the other
 // pools of that domain, as they were read live: empty, if it may.
 //
@@ -90,7 +114,7 @@ func (s seen) rivalry() (why string, after time.Duration) {
 	}
 	n := len(on)
 	slices.Sort(on)
-	return fmt.Sprintf("the pool has addresses that leases of pool %s, which is of domain %s too, still cover: it waits for %d, such as %s of %v on %v",
+	return fmt.Sprintf("the pool has addresses that leases of pool %s, of domain %s too or no longer there, still cover: it waits for %d, such as %s of %v on %v",
 		strings.Join(few(slices.Compact(on), "pools"), ", "), domain, n, last.Name, last.Holder, last.Block), lookAgain
 }
 

@@ -1,11 +1,14 @@
 package pools
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
@@ -74,5 +77,42 @@ func TestF26Rivalry(t *testing.T) {
 				t.Errorf("says %q; want %q in it", ready(*got.status).Message, tt.why)
 			}
 		})
+	}
+}
+
+// TestF26LeasesOfADomain: a pool of a domain heeds the leases of the domain's other
+// pools, and those whose pool is no longer there: of which domain that was, nobody
+// knows.
+func TestF26LeasesOfADomain(t *testing.T) {
+	named := func(name, domain string) v1alpha1.IPPool {
+		p := pool("10.0.0.0/24")
+		p.Name, p.UID, p.Spec.Domain = name, types.UID("of "+name), domain
+		return *p
+	}
+	of := func(pool protocol.PoolName, uid protocol.UID) protocol.Lease {
+		l := lease("10.0.0.7/32", uid)
+		l.Pool = pool
+		return l
+	}
+	own := named("lan", "d")
+	l := &live{pool: &own}
+	l.sort([]v1alpha1.IPPool{own, named("rival", "d"), named("apart", "e"), named("anew", "e")}, []protocol.Lease{
+		of("lan", "of lan"), of("lan", "an earlier one's"), of("rival", "of rival"), of("apart", "of apart"), of("anew", "of anew"),
+		of("anew", "an earlier one's"), of("gone", "of gone"),
+	})
+	text := func(leases []protocol.Lease) (out []string) {
+		for _, l := range leases {
+			out = append(out, fmt.Sprintf("%s (%s)", l.Pool, l.PoolUID))
+		}
+		return out
+	}
+	if got, want := text(l.leases), []string{"lan (of lan)", "lan (an earlier one's)"}; !slices.Equal(got, want) {
+		t.Errorf("its own are %q; want %q", got, want)
+	}
+	if got, want := text(l.foreign), []string{"rival (of rival)", "anew (an earlier one's)", "gone (of gone)"}; !slices.Equal(got, want) {
+		t.Errorf("others' are %q; want %q", got, want)
+	}
+	if len(l.others) != 1 || l.others[0].Name != "rival" {
+		t.Errorf("the domain's other pools are %v; want rival", l.others)
 	}
 }

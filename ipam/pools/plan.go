@@ -63,11 +63,13 @@ type seen struct {
 }
 
 // live is what was read of a pool from the API server: first the pool, then the
-// leases of its name; then, where it names a domain, the other pools of that, and
-// then their leases.
+// leases of its name; or, where it names a domain, first all pools, then all
+// leases.
 type live struct {
-	pool    *v1alpha1.IPPool
-	leases  []protocol.Lease
+	pool   *v1alpha1.IPPool
+	leases []protocol.Lease
+	// others are the other pools of the domain, and foreign the leases of these,
+	// and of pools that are no longer there.
 	others  []v1alpha1.IPPool
 	foreign []protocol.Lease
 }

@@ -31,6 +31,7 @@ import (
 type Live interface {
 	ReadIPPool(ctx context.Context, name protocol.PoolName) (*v1alpha1.IPPool, protocol.Outcome, error)
 	IPPools(ctx context.Context) ([]v1alpha1.IPPool, error)
+	Leases(ctx context.Context) ([]protocol.Lease, error)
 	LeasesOfPool(ctx context.Context, pool protocol.PoolName) ([]protocol.Lease, error)
 }
 
@@ -195,27 +196,21 @@ func (r *Reconciler) readLive(ctx context.Context, pool *v1alpha1.IPPool) (*live
 		return nil, fmt.Errorf("read pool %s: %w", name, err)
 	}
 	l := &live{pool: now}
-	if l.leases, err = r.Live.LeasesOfPool(ctx, name); err != nil {
-		return nil, fmt.Errorf("pool %s: %w", name, err)
-	}
 	if now.Spec.Domain == "" {
+		if l.leases, err = r.Live.LeasesOfPool(ctx, name); err != nil {
+			return nil, fmt.Errorf("pool %s: %w", name, err)
+		}
 		return l, nil
 	}
-	all, err := r.Live.IPPools(ctx)
+	pools, err := r.Live.IPPools(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("pool %s: %w", name, err)
 	}
-	for i := range all {
-		if all[i].Name == pool.Name || all[i].Spec.Domain != now.Spec.Domain {
-			continue
-		}
-		l.others = append(l.others, all[i])
-		leases, err := r.Live.LeasesOfPool(ctx, protocol.PoolName(all[i].Name))
-		if err != nil {
-			return nil, fmt.Errorf("pool %s: %w", name, err)
-		}
-		l.foreign = append(l.foreign, leases...)
+	leases, err := r.Live.Leases(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("pool %s: %w", name, err)
 	}
+	l.sort(pools, leases)
 	return l, nil
 }
 
