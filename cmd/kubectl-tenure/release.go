@@ -239,6 +239,8 @@ func (l *lost) decide(now time.Time) (do deed, refusal string) {
 	case sits && quiet < beats(l.seat.Fence):
 		return 0, fmt.Sprintf("its agent beats: the last heartbeat was %s ago, and one comes every %s. If the machine is off, try again in %s",
 			brief(quiet), brief(beats(l.seat.Fence)-time.Minute), brief(beats(l.seat.Fence)-quiet))
+	case len(l.leases)+len(l.subs) == 0 && l.node == nil && l.seat == nil:
+		return 0, "no Node, seat, lease or sub-lease says anything of it. If the name is right it was released before; kubectl tenure leases shows who holds what"
 	case len(l.leases)+len(l.subs) == 0:
 		return deedNone, ""
 	case l.seat == nil:

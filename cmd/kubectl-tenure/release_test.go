@@ -77,6 +77,7 @@ func TestDecide(t *testing.T) {
 		{name: "made by release-node", node: made, seat: sits, quiet: time.Hour, confirmed: confirmed, want: deedWait},
 		{name: "made by release-node, without a fence", node: made, seat: noFence, quiet: time.Hour, want: deedWait},
 		{name: "holds nothing", node: made, seat: sits, quiet: time.Hour, empty: true, want: deedNone},
+		{name: "never heard of", quiet: time.Hour, empty: true, refused: true},
 		{name: "without a seat", node: node("old"), quiet: time.Hour, refused: true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -99,7 +99,7 @@ func TestReleaseNodeRefusesI1(t *testing.T) {
 	says(t, tenure(t, 3, "release-node", w.node, "--yes"), "the Node is gone", "has not passed")
 	w.unseat()
 	says(t, tenure(t, 3, "release-node", w.node, "--yes"), "has no seat", "by hand")
-	says(t, tenure(t, 0, "release-node", "never-heard-of", "--yes"), "nothing to release")
+	says(t, tenure(t, 3, "release-node", "never-heard-of", "--yes"), "no Node, seat, lease or sub-lease")
 	w.holds(1, 2)
 }
 
