@@ -64,7 +64,6 @@ type attachCall struct {
 // attachCalls are what is compared: all of them on the same program and standard
 // input for a delegate.
 func (b *bench) attachCalls(dir string) ([]attachCall, error) {
-	bin := filepath.Join(b.root, "bin")
 	network := func(name string) map[string]any {
 		return map[string]any{"cniVersion": "1.1.0", "name": name, "type": "recorder", "recorder": map[string]any{"ips": []string{"10.200.0.5/16"}}}
 	}
@@ -82,13 +81,13 @@ func (b *bench) attachCalls(dir string) ([]attachCall, error) {
 	}
 	meta, err := both(map[string]any{
 		"cniVersion": "1.1.0", "name": "tenure", "type": "tenure-attach", "socket": filepath.Join(dir, "agent.sock"),
-		"stateDir": filepath.Join(dir, "state"), "binDir": bin, "defaultNetwork": confDir,
+		"stateDir": filepath.Join(dir, "state"), "binDir": b.pluginDir(), "defaultNetwork": confDir,
 	})
 	if err != nil {
 		return nil, err
 	}
-	one := candidate{name: oneDelegate, path: filepath.Join(bin, "recorder"), config: delegate}
-	plugin := candidate{name: attached, path: filepath.Join(bin, "tenure-attach"), config: meta}
+	one := candidate{name: oneDelegate, path: b.program("recorder"), config: delegate}
+	plugin := candidate{name: attached, path: b.program("tenure-attach"), config: meta}
 	return []attachCall{
 		{oneDelegate, one.call},
 		{byHand, func(verb string, s sandboxOf) (all sample, err error) {

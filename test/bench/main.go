@@ -127,7 +127,7 @@ var parts = []part{
 // bench is one run of the program.
 type bench struct {
 	options
-	dir    string // on a real disk
+	dir    string // on a real disk; has the plugins
 	root   string // of the repository
 	node   *node  // while a part needs one
 	report report
@@ -140,7 +140,8 @@ func newBench(o options) (*bench, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &bench{options: o, dir: sandbox.Disk(), root: root}, nil
+	b := &bench{options: o, dir: sandbox.Disk(), root: root}
+	return b, b.install()
 }
 
 // run measures what o asks for and reports it.
