@@ -14,6 +14,7 @@ import (
 // try.
 func (a *Agent) unsettled(p *pool, known *knownPool, n need) (block netip.Prefix, err error) {
 	term, dark := a.term(), a.dark.blocks(p.name)
+	var found []netip.Prefix
 	err = a.st.View(func(tx *store.Tx) error {
 		free, err := freeIn(tx, p.name, n.family, dark)
 		if err != nil {
@@ -27,18 +28,23 @@ func (a *Agent) unsettled(p *pool, known *knownPool, n need) (block netip.Prefix
 			if r.Kind != protocol.RightLease || r.Pool != p.name || !waits || allocator.FamilyOf(r.Block.Addr()) != n.family {
 				continue
 			}
-			if known.gives(r.Block, n) && p.demand.claim(r.Block) {
-				block = r.Block
-				return nil
+			if known.gives(r.Block, n) {
+				found = append(found, r.Block)
 			}
 		}
 		return nil
 	})
-	if err != nil && block.IsValid() { // what was read did not reach the disk
-		p.demand.unclaim(block)
-		block = netip.Prefix{}
+	if err != nil {
+		return netip.Prefix{}, err
 	}
-	return block, err
+	// Not within the View: who waits for the demand's lock in a transaction, while
+	// whoever has it begins one, waits for ever once the store's file has to grow.
+	for _, block := range found {
+		if p.demand.claim(block) {
+			return block, nil
+		}
+	}
+	return netip.Prefix{}, nil
 }
 
 // freeIn returns how many addresses are free in each of some open blocks.
