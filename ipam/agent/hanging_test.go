@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 	"github.com/tenure-ipam/tenure/ipam/store"
@@ -47,11 +49,13 @@ func newHangingStore(t *testing.T) (st *store.Store, hang func(write func(*store
 
 // TestAddIsNotHeldUpByTheDisk: what an ADD needs beside its own calls of the store does
 // not wait for a disk that hangs: the lock under which acquires choose blocks, and the
-// records that answers of the API server are compared with.
+// records that answers of the API server are compared with. Nor does what people are
+// told: metrics and events.
 func TestAddIsNotHeldUpByTheDisk(t *testing.T) {
 	a, p := newSeatedAgent(t, &createdLeases{}, shutPools{})
 	st, hang := newHangingStore(t)
-	a.st = st
+	heard := &heardEvents{}
+	a.st, a.cl.Events = st, heard
 	n := need{family: allocator.IPv4}
 	r := leaseRight(p.known.Pool, p.known.shape.Block(a.begin(p.known, n.family), 30))
 	r.Phase = protocol.Held
@@ -68,6 +72,21 @@ func TestAddIsNotHeldUpByTheDisk(t *testing.T) {
 		}
 		if _, out, err := (carefulLeases{a.cl.Leases, a}).ReadLease(t.Context(), r.Name); out != protocol.NotFound || err != nil {
 			t.Errorf("read of a lease that is gone: %v, %v", out, err)
+		}
+		scraped := make(chan prometheus.Metric, 100)
+		state{a}.Collect(scraped)
+		close(scraped)
+		rights := 0
+		for m := range scraped {
+			if m.Desc() == descRights {
+				rights++
+			}
+		}
+		if rights != 1 {
+			t.Errorf("a scrape has %d kinds of rights; want one", rights)
+		}
+		if a.sayLost(r, "taken over"); len(heard.all) != 1 {
+			t.Errorf("people hear %q; want one event", heard.all)
 		}
 	}()
 	select {

@@ -135,7 +135,8 @@ func (s state) Collect(ch chan<- prometheus.Metric) {
 	lost := 0
 	used, free := map[protocol.PoolName]int{}, map[protocol.PoolName]int{}
 	rights := map[[2]string]float64{}
-	err := s.a.st.View(func(tx *store.Tx) error {
+	// A disk that hangs must not keep a scrape: that is when people look.
+	err := s.a.st.Peek(func(tx *store.Tx) error {
 		for _, err := range tx.Attachments() {
 			if err != nil {
 				return err

@@ -39,8 +39,7 @@ const podsNamed = 10
 // addresses of these pods may be others' by now.
 func (a *Agent) sayLost(r protocol.Right, why string) {
 	var pods []string
-	err := a.st.View(func(tx *store.Tx) error {
-		pods = pods[:0]
+	err := a.st.Peek(func(tx *store.Tx) error { // an event waits for no disk
 		for att, err := range tx.Attachments() {
 			if err != nil {
 				return err
@@ -51,11 +50,13 @@ func (a *Agent) sayLost(r protocol.Right, why string) {
 		}
 		return nil
 	})
+	users := usersText(pods)
 	if err != nil {
 		a.log.Error("store not read", "error", err)
+		users = "its addresses may be others' by now, and the agent's store does not say which pods use them: see the agent's log"
 	}
 	a.log.Warn("right lost", "right", r.Name, "error", why, "usedBy", pods)
-	a.warnNode(ReasonLeaseLost, "taken from this node: %s; %s", why, usersText(pods))
+	a.warnNode(ReasonLeaseLost, "taken from this node: %s; %s", why, users)
 }
 
 // usersText says who uses what was taken, and what to do.
