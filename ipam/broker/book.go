@@ -3,6 +3,7 @@ package broker
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -184,6 +185,8 @@ func (b *Book) SetPool(s PoolState) bool {
 			must(p.stocks[k].space.Reshape())
 		}
 	}
+	now := b.now()
+	maps.DeleteFunc(p.dry, func(_ string, d *drought) bool { return d.over(now) })
 	p.settleAll()
 	b.wake(p)
 	return true

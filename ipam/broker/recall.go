@@ -40,6 +40,7 @@ type recall struct {
 	pool *pool
 	on   *lease
 	view allocator.View // what is recalled
+	one  bool           // by its name
 	tick uint64         // when it was made, in the Book's count
 	// until is when the holder counts as silent; zero while the recall is not on
 	// the seat.
@@ -55,9 +56,11 @@ type asked struct {
 	last, again time.Time
 	inVain      int
 	deaf        bool
-	// answer is the last one that was answered, and at when.
+	// answer is the last one that was answered, and at when; late the last one that
+	// was not, in time.
 	answer *recall
 	at     time.Time
+	late   *recall
 }
 
 // holder is a node that has been asked to cede.
@@ -103,7 +106,7 @@ func (b *Book) summonNamed(r *round, by *waiter, w want, l *lease) Problem {
 	one.Add(w.addr)
 	set, err := one.IPSet()
 	must(err)
-	b.recall(r, p, l, allocator.NewView(set))
+	b.recall(r, p, l, allocator.NewView(set)).one = true
 	return Problem{}
 }
 
@@ -124,7 +127,7 @@ func (w want) silent(l *lease, again time.Time) Problem {
 }
 
 // recall has r ask the holder of l for what it can cede within v.
-func (b *Book) recall(r *round, p *pool, l *lease, v allocator.View) {
+func (b *Book) recall(r *round, p *pool, l *lease, v allocator.View) *recall {
 	var block netipx.IPSetBuilder
 	block.AddPrefix(l.Block)
 	set, err := block.IPSet()
@@ -145,11 +148,15 @@ func (b *Book) recall(r *round, p *pool, l *lease, v allocator.View) {
 	}
 	h.under = append(h.under, rec)
 	r.seat(rec.node)
+	return rec
 }
 
 // hear notices what a lease that was old before says of the recall that is under
 // way for it.
 func (b *Book) hear(p *pool, l *lease, old protocol.Lease) {
+	if l.UID == old.UID && slices.ContainsFunc(l.Ceded, func(a netip.Addr) bool { return !slices.Contains(old.Ceded, a) }) {
+		b.ceded(p, l)
+	}
 	if rec := l.asked.under; rec != nil {
 		switch {
 		case l.UID != old.UID || l.Holder.Node != rec.node:
@@ -158,8 +165,8 @@ func (b *Book) hear(p *pool, l *lease, old protocol.Lease) {
 			b.answered(rec)
 		}
 	}
-	if l.UID == old.UID && slices.ContainsFunc(l.Ceded, func(a netip.Addr) bool { return !slices.Contains(old.Ceded, a) }) {
-		b.ceded(p, l)
+	if rec := l.asked.late; rec != nil && l.UID == old.UID && l.Published.Answered == rec.ID {
+		b.answeredLate(rec)
 	}
 	// A holder that has something free again is worth another recall.
 	if l.Published.Free > 0 && old.Published.Free == 0 && l.Published.Answered == old.Published.Answered && !l.asked.again.IsZero() {
@@ -169,12 +176,26 @@ func (b *Book) hear(p *pool, l *lease, old protocol.Lease) {
 }
 
 // ceded notices that the holder of l, of p, has ceded some of it: unasked it cedes all that
-// is free, and whatever comes free later, so that there is nothing to recall.
+// is free, and whatever comes free later, so that there is nothing to recall; and when it
+// was asked for one address, that one.
 func (b *Book) ceded(p *pool, l *lease) {
 	now := b.now()
-	p.cededAt, l.asked.deaf = now, false
+	p.cededAt = now
+	b.speaks(l)
+	if rec := l.asked.under; rec != nil && rec.one {
+		return
+	}
 	if again := now.Add(rest); again.After(l.asked.again) {
 		l.asked.again = again
+	}
+}
+
+// speaks notices that the holder of l does what it was asked for, perhaps late: it is
+// neither deaf nor silent.
+func (b *Book) speaks(l *lease) {
+	l.asked.deaf = false
+	if h := b.holders[l.Holder.Node]; h != nil {
+		h.silent = false
 	}
 }
 
@@ -183,16 +204,26 @@ func (b *Book) ceded(p *pool, l *lease) {
 func (b *Book) answered(rec *recall) {
 	now, l := b.now(), rec.on
 	l.asked.answer, l.asked.at = rec, now
-	l.asked.again = now.Add(min(rest<<min(l.asked.inVain, 8), restMost))
-	l.asked.inVain++
-	l.asked.deaf = false
-	b.over(rec).silent = false
+	if !rec.one { // else it says nothing of the others
+		l.asked.again = now.Add(min(rest<<min(l.asked.inVain, 8), restMost))
+		l.asked.inVain++
+	}
+	b.over(rec)
+	b.speaks(l)
+}
+
+// answeredLate notices an answer to a recall that was given up: who asked for an address
+// by its name is to hear that it is in use, not that its holder is silent.
+func (b *Book) answeredLate(rec *recall) {
+	rec.on.asked.answer, rec.on.asked.at, rec.on.asked.late = rec, b.now(), nil
+	b.speaks(rec.on)
+	b.wake(rec.pool)
 }
 
 // unanswered ends a recall that has not reached the holder, or that it has not
 // answered in time, and has the lease left alone for so long.
 func (b *Book) unanswered(rec *recall, rest time.Duration) *holder {
-	rec.on.asked.deaf, rec.on.asked.again = true, b.now().Add(rest)
+	rec.on.asked.deaf, rec.on.asked.again, rec.on.asked.late = true, b.now().Add(rest), rec
 	return b.over(rec)
 }
 
@@ -296,16 +327,16 @@ func (b *Book) reach(node protocol.NodeName, store protocol.StoreID) {
 	}
 }
 
-// sent notes that node's seat has the recalls that are under way, and no others of
-// this book's.
-func (b *Book) sent(node protocol.NodeName) {
+// sent notes that node's seat has these recalls, with all that are under way. Of this
+// book's there may be some that have ended meanwhile.
+func (b *Book) sent(node protocol.NodeName, has []protocol.Recall) {
 	h := b.holders[node]
 	for _, rec := range h.under {
 		if rec.until.IsZero() {
 			rec.until = b.now().Add(patience)
 		}
 	}
-	if len(h.under) == 0 {
+	if !slices.ContainsFunc(has, func(rec protocol.Recall) bool { return !b.foreign(rec.ID) }) {
 		h.tidy = time.Time{}
 	}
 }

@@ -203,15 +203,16 @@ func (b *Broker) read(ctx context.Context, name string) (l protocol.Lease, ok bo
 // recall has a node's seat name the recalls that are under way, and no others of
 // this broker's.
 func (b *Broker) recall(ctx context.Context, node protocol.NodeName) {
+	var has []protocol.Recall
 	out, err := protocol.Conflict, error(nil)
 	for n := 0; n < tries && out == protocol.Conflict; n++ {
-		out, err = b.tryRecall(ctx, node)
+		has, out, err = b.tryRecall(ctx, node)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch out {
 	case protocol.Done, protocol.NotFound:
-		b.book.sent(node)
+		b.book.sent(node, has)
 	default:
 		b.log.WarnContext(ctx, "node cannot be asked to cede addresses", "node", node, "outcome", out.String(), "error", err)
 		b.book.unsent(node)
@@ -219,24 +220,27 @@ func (b *Broker) recall(ctx context.Context, node protocol.NodeName) {
 }
 
 // tryRecall reads a node's seat and writes it, if its recalls are not as they should
-// be.
-func (b *Broker) tryRecall(ctx context.Context, node protocol.NodeName) (protocol.Outcome, error) {
+// be. It returns those that the seat has then.
+func (b *Broker) tryRecall(ctx context.Context, node protocol.NodeName) ([]protocol.Recall, protocol.Outcome, error) {
 	seat, out, err := b.cluster.ReadSeat(ctx, node)
 	b.metrics.call("read", out)
 	if out != protocol.Done && out != protocol.NotFound {
-		return out, err
+		return nil, out, err
 	}
 	b.mu.Lock()
 	b.book.reach(node, seat.Store)
 	next := b.book.amend(node, seat.Recalls, b.cfg.Now())
 	b.mu.Unlock()
 	same := slices.EqualFunc(next, seat.Recalls, func(x, y protocol.Recall) bool { return x.ID == y.ID })
-	if out == protocol.NotFound || same {
-		return out, nil
+	if out == protocol.NotFound {
+		return nil, out, nil
+	}
+	if same {
+		return next, out, nil
 	}
 	seat.Recalls = next
 	seat.Turn++
 	_, out, err = b.cluster.UpdateSeat(ctx, seat)
 	b.metrics.call("update", out)
-	return out, err
+	return next, out, err
 }

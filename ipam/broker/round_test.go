@@ -5,10 +5,12 @@ import (
 	"log/slog"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -202,6 +204,102 @@ func TestCededUnasked(t *testing.T) {
 		}
 		if l.asked.deaf {
 			t.Error("its holder seems not to answer")
+		}
+	})
+}
+
+// TestLateAnswer: who answers a recall after it was given up is not silent, and whoever
+// asked for that address hears that it is in use.
+func TestLateAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, o := newObserved(t, Notify{})
+		p, l := b.book.lease("lan.0a000000.30")
+		a := requestOf(t, "a", "lan", "10.0.0.2-10.0.0.2")
+		b.Ask(a)
+		r := &round{now: b.cfg.Now()}
+		rec := b.book.recall(r, p, l, a.From[0].View)
+		rec.one, rec.until = true, r.now
+		b.book.expire(r.now)
+		if h := b.book.holders["n1"]; !h.silent || !l.asked.deaf {
+			t.Fatal("a holder that has not answered is not silent")
+		}
+		answer := l.Lease.Clone()
+		answer.Revision, answer.Published.Answered = o.next(), rec.ID
+		b.Observe(answer)
+		if h := b.book.holders["n1"]; h.silent || l.asked.deaf {
+			t.Error("a holder that has answered late is silent")
+		}
+		b.Turn(t.Context(), false)
+		if got := b.Ask(a); got.Problem.Reason != Taken || !strings.Contains(got.Problem.Message, "is in use on") {
+			t.Errorf("got %+v; want that it is in use", got)
+		}
+		if !l.asked.again.Before(r.now.Add(rest + 1)) {
+			t.Errorf("the lease rests until %v after what it said of one address", l.asked.again)
+		}
+	})
+}
+
+// TestOneAddressRecalled: the answer to a recall of one address says nothing of the
+// lease's others: it may be asked for these at once.
+func TestOneAddressRecalled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, one := range []bool{false, true} {
+			b, o := newObserved(t, Notify{})
+			p, l := b.book.lease("lan.0a000000.30")
+			b.book.recall(&round{now: b.cfg.Now()}, p, l, allocator.View{}).one = one
+			answer := l.Lease.Clone()
+			answer.Revision, answer.Published.Answered = o.next(), l.asked.under.ID
+			answer.Ceded = append(answer.Ceded, netip.MustParseAddr("10.0.0.2"))
+			b.Observe(answer)
+			if rests := !l.asked.again.IsZero(); rests == one {
+				t.Errorf("by its name %v: rests %v", one, rests)
+			}
+		}
+	})
+}
+
+// TestRecallEndsWhileItIsWritten: a recall that ends while the seat is written stands on
+// the seat all the same, and is taken off later.
+func TestRecallEndsWhileItIsWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, _ := newObserved(t, Notify{})
+		p, l := b.book.lease("lan.0a000000.30")
+		rec := b.book.recall(&round{now: b.cfg.Now()}, p, l, allocator.View{})
+		has := b.book.amend("n1", nil, b.cfg.Now())
+		b.book.cancel(l)
+		b.book.sent("n1", has)
+		time.Sleep(tidy)
+		if got := b.book.untidy(b.cfg.Now()); !slices.Contains(got, rec.node) {
+			t.Errorf("to be tidied are the seats of %v; want n1", got)
+		}
+		b.book.sent("n1", b.book.amend("n1", has, b.cfg.Now()))
+		if got := b.book.untidy(b.cfg.Now()); len(got) > 0 {
+			t.Errorf("to be tidied are the seats of %v afterwards; want none", got)
+		}
+	})
+}
+
+// TestDroughtEnds: a search that nobody has made for long begins anew, and is forgotten.
+func TestDroughtEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, _ := newObserved(t, Notify{})
+		p, _ := b.book.lease("lan.0a000000.30")
+		w := want{pool: p, family: allocator.IPv4, search: allocator.View{}.String()}
+		first := b.book.driedUp(w, 30, b.cfg.Now())
+		first.asked = eachAsks
+		time.Sleep(30 * time.Second)
+		if again := b.book.driedUp(w, 30, b.cfg.Now()); again != first {
+			t.Error("a search that goes on begins anew")
+		}
+		time.Sleep(2 * time.Minute)
+		if again := b.book.driedUp(w, 30, b.cfg.Now()); again == first {
+			t.Error("a search that nobody made for two minutes goes on")
+		}
+		time.Sleep(2 * time.Minute)
+		s := p.state
+		s.Revision = "100"
+		if !b.book.SetPool(s) || len(p.dry) > 0 {
+			t.Errorf("%d searches are known that nobody makes", len(p.dry))
 		}
 	})
 }

@@ -33,22 +33,28 @@ const (
 // drought is a time in which a search finds no block that nobody holds.
 type drought struct {
 	since time.Time
-	asked int  // recalls made for it
-	spent bool // as it began every block of the family was leased: all hear that the pool is exhausted
+	last  time.Time // when it found none
+	asked int       // recalls made for it
+	spent bool      // as it began every block of the family was leased: all hear that the pool is exhausted
 }
 
 // driedUp returns the drought of a search that has found nothing. When one begins, the
 // pool is looked at: it may be exhausted.
 func (b *Book) driedUp(w want, size int, now time.Time) *drought {
 	d := w.pool.dry[w.key()]
-	if d == nil {
+	if d == nil || d.over(now) {
 		d = &drought{since: now, spent: w.pool.spent(w.family, size)}
 		w.pool.dry[w.key()] = d
 		w.pool.dried = true
 		b.touch(w.pool)
 	}
+	d.last = now
 	return d
 }
+
+// over reports whether nobody has searched for so long that the next who does begins
+// anew.
+func (d *drought) over(now time.Time) bool { return now.Sub(d.last) > time.Minute }
 
 // unaskedUntil returns until when holders of p are left to cede unasked.
 func (d *drought) unaskedUntil(p *pool) time.Time {
