@@ -18,6 +18,27 @@ import (
 // ErrBusy is wrapped by the errors of locks that somebody else held for too long.
 var ErrBusy = errors.New("another call is at work")
 
+// A BusyError is the error of a lock that somebody else held for too long.
+type BusyError struct {
+	Path string
+	// Holders are the processes that have it, for people to read; empty if they are not
+	// known.
+	Holders string
+	Err     error // what ended the wait
+}
+
+// Error says which lock it is, and who has it.
+func (e *BusyError) Error() string {
+	text := fmt.Sprintf("journal: lock %s: %v: %v", e.Path, ErrBusy, e.Err)
+	if e.Holders != "" {
+		text += "; it is held by " + e.Holders
+	}
+	return text
+}
+
+// Unwrap returns [ErrBusy] and what ended the wait.
+func (e *BusyError) Unwrap() []error { return []error{ErrBusy, e.Err} }
+
 // The files in locks that are no container's. A container's ID begins with a letter
 // or a digit.
 const (
@@ -94,13 +115,24 @@ func (l *Lock) File() *os.File { return l.own }
 // gone. Others may be waiting for it; they see that the file is another one.
 func (l *Lock) Forget() error { return errors.Join(durable.Remove(l.path), l.Release()) }
 
-// Release gives the lock back.
+// Release gives the lock back, also from those who inherited it and live on: they hold
+// the lock where their parent is killed, and no longer where it has seen to its end what
+// it was locked for.
 func (l *Lock) Release() error {
-	err := l.own.Close()
+	err := unlock(l.own)
 	if l.shared != nil {
-		err = errors.Join(err, l.shared.Close())
+		err = errors.Join(err, l.shared.Close()) // which nobody inherits
 	}
 	return err
+}
+
+// unlock gives back a lock that others may have inherited.
+func unlock(f *os.File) error {
+	err := flock(f, syscall.LOCK_UN)
+	if err != nil {
+		err = fmt.Errorf("journal: unlock %s: %w", f.Name(), err)
+	}
+	return errors.Join(err, f.Close())
 }
 
 // flock opens the file name of the locks and locks it.
@@ -111,17 +143,22 @@ func (d Dir) flock(ctx context.Context, name string, how int) (*os.File, error) 
 		if err != nil {
 			return nil, fmt.Errorf("journal: %w", err)
 		}
-		switch err = tryLock(f, how); {
+		switch err = flock(f, how|syscall.LOCK_NB); {
 		case err == nil && same(f, path):
 			return f, nil
 		case err != nil && !errors.Is(err, syscall.EWOULDBLOCK):
 			return nil, fmt.Errorf("journal: lock %s: %w", path, errors.Join(err, f.Close()))
 		}
+		slept := pause.For(ctx, nap)
+		var by string
+		if !slept && errors.Is(ctx.Err(), context.DeadlineExceeded) { // and not a mere try
+			by = holders(f)
+		}
 		if err := f.Close(); err != nil {
 			return nil, fmt.Errorf("journal: %w", err)
 		}
-		if !pause.For(ctx, nap) {
-			return nil, fmt.Errorf("journal: lock %s: %w: %w", path, ErrBusy, context.Cause(ctx))
+		if !slept {
+			return nil, &BusyError{Path: path, Holders: by, Err: context.Cause(ctx)}
 		}
 	}
 }
@@ -137,9 +174,9 @@ func (d Dir) openLock(path string) (*os.File, error) {
 	return f, err
 }
 
-func tryLock(f *os.File, how int) error {
+func flock(f *os.File, how int) error {
 	for {
-		err := syscall.Flock(int(f.Fd()), how|syscall.LOCK_NB)
+		err := syscall.Flock(int(f.Fd()), how)
 		if err != syscall.EINTR {
 			return err
 		}

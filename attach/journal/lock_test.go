@@ -3,9 +3,11 @@ package journal
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -97,14 +99,46 @@ func TestD10HeirsHoldTheLock(t *testing.T) {
 	heir := exec.Command("cat")
 	heir.Stdin, heir.ExtraFiles = r, []*os.File{l.File()}
 	check(t, heir.Start())
-	check(t, errors.Join(r.Close(), l.Release()))
-	if _, err := d.Lock(briefly(t), "a"); !errors.Is(err, ErrBusy) {
+	check(t, errors.Join(r.Close(), l.own.Close(), l.shared.Close())) // as the kernel does, of a process that is killed
+	waiting, err := os.Open(l.path)                                   // has no lock
+	check(t, err)
+	_, err = d.Lock(briefly(t), "a")
+	if !errors.Is(err, ErrBusy) {
 		t.Errorf("while the heir lives: %v; want ErrBusy", err)
 	}
+	if want := fmt.Sprintf("held by process %d (cat)", heir.Process.Pid); err == nil || !strings.HasSuffix(err.Error(), want) {
+		t.Errorf("while the heir lives: %v; want it to end in %q", err, want)
+	}
+	check(t, waiting.Close())
 	check(t, errors.Join(w.Close(), heir.Wait()))
 	l, err = d.Lock(t.Context(), "a")
 	check(t, err)
 	check(t, l.Release())
+}
+
+// TestReleaseLeavesHeirsNothing: a process that a call has left behind, and that was not
+// what the lock was for, does not keep it.
+func TestReleaseLeavesHeirsNothing(t *testing.T) {
+	d := Dir{t.TempDir()}
+	for name, lock := range map[string]func(context.Context) (*Lock, error){
+		"container": func(ctx context.Context) (*Lock, error) { return d.Lock(ctx, "a") }, "all": d.LockAll,
+	} {
+		l, err := lock(t.Context())
+		check(t, err)
+		r, w, err := os.Pipe()
+		check(t, err)
+		heir := exec.Command("cat")
+		heir.Stdin, heir.ExtraFiles = r, []*os.File{l.File()}
+		check(t, heir.Start())
+		check(t, errors.Join(r.Close(), l.Release()))
+		l, err = lock(briefly(t))
+		if err != nil {
+			t.Errorf("%s: after Release: %v; want the lock", name, err)
+		} else {
+			check(t, l.Release())
+		}
+		check(t, errors.Join(w.Close(), heir.Wait()))
+	}
 }
 
 // TestD10AllHasItsTurn: a stream of calls for containers does not keep whoever

@@ -155,7 +155,8 @@ func (c *call) lock(ctx context.Context, r *delegate.Runner, containerID string)
 // runtime tries again.
 func busy(err error) error {
 	if errors.Is(err, journal.ErrBusy) {
-		return types.NewError(types.ErrTryAgainLater, err.Error(), "another call for the container, or a plugin that it started, has not ended")
+		return types.NewError(types.ErrTryAgainLater, err.Error(), "another call for the container, or a plugin that it started, has not ended, "+
+			"and is waited for: what it does late would be undone by nobody; where it hangs, end the process that holds the lock")
 	}
 	return err
 }
