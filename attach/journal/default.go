@@ -11,17 +11,26 @@ import (
 
 	"github.com/tenure-ipam/tenure/ipam/durable"
 	"github.com/tenure-ipam/tenure/ipam/plainfile"
+	"github.com/tenure-ipam/tenure/ipam/plainjson"
 )
 
 func (d Dir) defaultFile() string { return filepath.Join(d.Path, "default") }
 
-// KeepDefault keeps the default network's configuration list for STATUS, which
-// names no pod and may not ask for one. It writes only what has changed.
-func (d Dir) KeepDefault(list json.RawMessage) error {
-	var line bytes.Buffer
-	if err := json.Compact(&line, list); err != nil {
+// defaultHead begins the line of the file: the definition that has the list, which is
+// the member that follows.
+func defaultHead(definition string) []byte {
+	b := plainjson.AppendText(plainjson.AppendKey([]byte{'{'}, "definition"), definition)
+	return plainjson.AppendKey(b, "list")
+}
+
+// KeepDefault keeps the default network's configuration list, which is in a definition,
+// for STATUS, which names no pod and may not ask for one. It writes only what has changed.
+func (d Dir) KeepDefault(definition string, list json.RawMessage) error {
+	line := bytes.NewBuffer(defaultHead(definition))
+	if err := json.Compact(line, list); err != nil {
 		return fmt.Errorf("journal: %w", err)
 	}
+	line.WriteByte('}')
 	text := durable.Seal(line.Bytes())
 	if old, err := plainfile.Read(d.defaultFile()); err == nil && bytes.Equal(old, text) {
 		return nil
@@ -36,8 +45,17 @@ func (d Dir) KeepDefault(list json.RawMessage) error {
 	return nil
 }
 
-// Default returns what KeepDefault has kept, nil if there is nothing.
-func (d Dir) Default() (json.RawMessage, error) {
+// DropDefault removes what KeepDefault has kept: no definition has the default network.
+func (d Dir) DropDefault() error {
+	if err := durable.Remove(d.defaultFile()); err != nil {
+		return fmt.Errorf("journal: %w", err)
+	}
+	return nil
+}
+
+// Default returns what KeepDefault has kept of a definition, nil if there is nothing: what
+// it has of another one says nothing.
+func (d Dir) Default(definition string) (json.RawMessage, error) {
 	text, err := plainfile.Read(d.defaultFile())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -49,5 +67,9 @@ func (d Dir) Default() (json.RawMessage, error) {
 	if err != nil {
 		return nil, &DamagedError{Path: d.defaultFile(), Err: err}
 	}
-	return body, nil
+	list, ours := bytes.CutPrefix(body, defaultHead(definition))
+	if !ours {
+		return nil, nil
+	}
+	return bytes.TrimSuffix(list, []byte("}")), nil
 }

@@ -11,7 +11,8 @@
 //	attachments/<name>.damaged   one that does not read, set aside
 //	locks/<container ID>         held while somebody works on a container
 //	unsent/<name>                the journal has a report that nobody accepted yet
-//	default                      the default network's configuration, last seen
+//	default                      the default network's configuration, as the last
+//	                             ADD had it from a definition
 //
 // A journal is lines, each with its checksum. The first is the head with the whole
 // plan; it is on disk, by file, rename and directory, before the first delegate

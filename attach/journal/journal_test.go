@@ -322,23 +322,31 @@ func TestUnsentReports(t *testing.T) {
 
 func TestDefaultIsKept(t *testing.T) {
 	d := Dir{filepath.Join(t.TempDir(), "state")}
-	if got, err := d.Default(); got != nil || err != nil {
-		t.Errorf("nothing kept: %s, %v", got, err)
+	want := func(what, want string) {
+		t.Helper()
+		if got, err := d.Default("ns/net"); string(got) != want || err != nil {
+			t.Errorf("%s: %s, %v; want %s", what, got, err, want)
+		}
 	}
+	check(t, d.DropDefault())
+	want("nothing kept", "")
 	for _, list := range []string{`{"name":"a"}`, "{\n\"name\": \"b\"\n}"} {
-		check(t, d.KeepDefault(json.RawMessage(list)))
+		check(t, d.KeepDefault("ns/net", json.RawMessage(list)))
 	}
-	if got, err := d.Default(); string(got) != `{"name":"b"}` || err != nil {
-		t.Errorf("kept: %s, %v", got, err)
-	}
+	want("kept", `{"name":"b"}`)
 	check(t, os.WriteFile(d.defaultFile(), []byte("x"), 0o600))
-	if _, err := d.Default(); err == nil {
+	if _, err := d.Default("ns/net"); err == nil {
 		t.Error("damaged: no error")
 	}
-	check(t, d.KeepDefault(json.RawMessage(`{"name":"b"}`)))
-	if got, err := d.Default(); string(got) != `{"name":"b"}` || err != nil {
-		t.Errorf("kept again: %s, %v", got, err)
-	}
+	check(t, d.KeepDefault("ns/net", json.RawMessage(`{"name":"b"}`)))
+	want("kept again", `{"name":"b"}`)
+	check(t, d.KeepDefault("ns/net2", json.RawMessage(`{"name":"b"}`)))
+	want("another's", "")
+	check(t, d.KeepDefault("ns/net", json.RawMessage(`{"name":"b"}`)))
+	check(t, d.DropDefault())
+	want("dropped", "")
+	check(t, os.WriteFile(d.defaultFile(), durable.Seal([]byte(`{"name":"b"}`)), 0o600))
+	want("of an earlier version, which did not say whose it was", "")
 }
 
 func TestNamesThatAreNoFiles(t *testing.T) {

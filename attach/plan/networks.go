@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
+	"strings"
 
 	"github.com/tenure-ipam/tenure/attach/facts"
 	"github.com/tenure-ipam/tenure/attach/npwg"
@@ -152,6 +154,18 @@ func (m *maker) resolve(s Source) (*list, facts.Definition, error) {
 	}
 	l, err := m.usable(raw, "")
 	return l, none, err
+}
+
+// DefaultDefinition returns the definition that may have the default network's
+// configuration; ok is false where it cannot be in one.
+func (c *Config) DefaultDefinition() (ref facts.Ref, ok bool) { return c.ref(c.Default) }
+
+// HasConfig reports whether the definition ref is among networks and has its
+// configuration in it, not in a file of its name.
+func HasConfig(networks []facts.Definition, ref facts.Ref) bool {
+	return slices.ContainsFunc(networks, func(d facts.Definition) bool {
+		return d.Ref == ref && d.Missing == "" && d.Config != nil && strings.TrimSpace(*d.Config) != ""
+	})
 }
 
 // DefaultNetwork returns the configuration list of the default network that c

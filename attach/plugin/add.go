@@ -72,11 +72,8 @@ func (c *call) attach(ctx context.Context, version string, conf *plan.Config, r 
 	if err != nil {
 		return errors.Join(fmt.Errorf("the default network's result in CNI %s: %w", version, err), r.Detach(ctx, h.Key, h.Netns))
 	}
-	if conf.Default.Name != "" && answer.Pod.Annotations[npwg.AnnotationDefaultNetwork] == "" {
-		i := slices.IndexFunc(h.Plan.Steps, func(s plan.Step) bool { return s.Default })
-		if err := c.state.KeepDefault(h.Plan.Steps[i].List); err != nil {
-			c.warn("STATUS will not know the default network: %v", err)
-		}
+	if answer.Pod.Annotations[npwg.AnnotationDefaultNetwork] == "" {
+		c.keepDefault(conf, h.Plan, answer)
 	}
 	c.later(h.Key, report)
 	return cniresult.Print(c.Stdout, versioned)
@@ -150,17 +147,38 @@ func (c *call) disk(conf *plan.Config) plan.Disk {
 	return plan.Files{Root: plainfile.DirFS("/"), ConfDir: conf.ConfDir}
 }
 
+// keepDefault keeps the default network for STATUS where a definition has it: what a file
+// has is there to be read.
+func (c *call) keepDefault(conf *plan.Config, p plan.Plan, answer facts.Answer) {
+	ref, ok := conf.DefaultDefinition()
+	if !ok {
+		return
+	}
+	var err error
+	if plan.HasConfig(answer.Networks, ref) {
+		i := slices.IndexFunc(p.Steps, func(s plan.Step) bool { return s.Default })
+		err = c.state.KeepDefault(ref.String(), p.Steps[i].List)
+	} else {
+		err = c.state.DropDefault()
+	}
+	if err != nil {
+		c.warn("STATUS will not know the default network: %v", err)
+	}
+}
+
 // defaultList returns the default network's configuration without a pod: from
-// configuration or disk, else as the last ADD had it; nil if neither knows it.
-func (c *call) defaultList(conf *plan.Config) (json.RawMessage, error) {
-	if conf.Default.Name != "" {
-		if list, err := c.state.Default(); list != nil {
-			return list, err
+// configuration or disk, else as the last ADD had it, which old says: then it may have
+// changed since. It is nil if neither knows it.
+func (c *call) defaultList(conf *plan.Config) (list json.RawMessage, old bool, err error) {
+	ref, inDefinition := conf.DefaultDefinition()
+	if inDefinition {
+		if list, err := c.state.Default(ref.String()); err == nil && list != nil {
+			return list, true, nil
 		}
 	}
 	step, err := plan.DefaultNetwork(conf, nil, c.disk(conf))
-	if conf.Default.Name != "" { // a definition that no ADD has asked about yet
-		return step.List, nil
+	if inDefinition { // that no ADD has asked about yet
+		return step.List, false, nil
 	}
-	return step.List, err
+	return step.List, false, err
 }

@@ -211,14 +211,21 @@ func (c *call) status(ctx context.Context, args *cnicall.Args) error {
 	if err := ready(ctx, conf.ReadinessFile, 0); err != nil {
 		return types.NewError(types.ErrPluginNotAvailable, err.Error(), "")
 	}
-	list, err := c.defaultList(conf)
+	list, old, err := c.defaultList(conf)
 	if err != nil {
 		return types.NewError(types.ErrPluginNotAvailable, err.Error(), "")
 	}
 	if list == nil {
 		return nil // a definition that no pod of this node has been attached to yet
 	}
-	return r.Status(ctx, list)
+	err = r.Status(ctx, list)
+	if err != nil && old {
+		// The definition may have been mended since. A node that is not ready gets no pods,
+		// and so no ADD that would tell.
+		c.warn("STATUS, by the configuration that the last ADD had: %v; whether that is still so is not known", err)
+		return nil
+	}
+	return err
 }
 
 // gc is for what no DEL came for, on the node as this configuration knows it.
@@ -238,7 +245,7 @@ func (c *call) gc(ctx context.Context, args *cnicall.Args) error {
 	}
 	defer c.release(r)
 	var extra []json.RawMessage
-	if list, err := c.defaultList(conf); err == nil && list != nil {
+	if list, _, err := c.defaultList(conf); err == nil && list != nil {
 		extra = append(extra, list)
 	}
 	return r.GC(ctx, conf.Name, valid, extra, c.Now())

@@ -182,7 +182,33 @@ func TestC13StatusOfADefinition(t *testing.T) {
 	n.ok("STATUS", sandboxOf{})
 	n.called("STATUS default ")
 	must(t, os.WriteFile(gate, nil, 0o600))
+	if o := n.ok("STATUS", sandboxOf{}); !strings.Contains(o.stderr, "broken") { // what was true then is no reason
+		t.Errorf("stderr %q; want what the plugin said", o.stderr)
+	}
+	n.called("STATUS default ")
+	n.config["defaultNetwork"] = "another"
+	n.ok("STATUS", sandboxOf{})
+	n.called()
+}
+
+// TestC13StatusOfAFile: what the disk has is judged as it is now, also where an ADD was
+// for a definition of that name.
+func TestC13StatusOfAFile(t *testing.T) {
+	n := newNode(t)
+	n.config["defaultNetwork"], n.config["defaultNamespace"] = "net", "ns"
+	n.define("ns", "net", n.recorder("of-the-definition", nil))
+	n.ok("ADD", pod("p"))
+	n.agent.mu.Lock()
+	clear(n.agent.definitions)
+	n.agent.mu.Unlock()
+	broken := map[string]any{"fail": map[string]any{"STATUS": map[string]any{"code": 50, "msg": "broken"}}}
+	n.onDisk("net.conflist", n.recorder("net", broken))
+	n.ok("ADD", pod("q"))
+	n.called("ADD of-the-definition eth0", "ADD net eth0")
 	n.fails("STATUS", sandboxOf{}, "broken")
+	n.onDisk("net.conflist", n.recorder("net", nil))
+	n.ok("STATUS", sandboxOf{})
+	n.called("STATUS net ", "STATUS net ")
 }
 
 // TestN71AddWaitsForTheDefaultNetwork: until it is ready, no ADD; a DEL does not
