@@ -42,7 +42,11 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	o := controlplane.Options{Controllers: []string{controlplane.GarbageCollector, controlplane.ServiceAccounts, "clusterrole-aggregation-controller"}}
+	o := controlplane.Options{
+		Controllers: []string{controlplane.GarbageCollector, controlplane.ServiceAccounts, "clusterrole-aggregation-controller"},
+		// As Kubernetes 1.33 has it: a watch then takes the right to list, too.
+		APIServerArgs: []string{"--feature-gates=WatchList=false"},
+	}
 	os.Exit(fleet.Main(o, func(ctx context.Context, c *fleet.Cluster) (code int, err error) {
 		cp, kc = c.ControlPlane, c.Client
 		if kube, err = kubernetes.NewForConfig(cp.Config()); err != nil {
