@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 
+	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
 	authentication "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -75,6 +76,10 @@ func TestStolenAgentCredentials(t *testing.T) {
 		}, ofB},
 		{"delete another node's lease", func() error { return i.delete(lease("lent")) }, ofB},
 		{"delete all leases", func() error { return i.DeleteAllOf(ctx, named("IPLease", "", "")) }, "cannot deletecollection resource"},
+		{"write its own lease whole", func() error { return i.Update(ctx, lease("mine")) }, "cannot update resource \"ipleases\""},
+		{"write its own sub-lease whole", func() error { return i.Update(ctx, named("IPSubLease", "", "of-a")) }, "cannot update resource \"ipsubleases\""},
+		{"write its own seat whole", func() error { return i.Update(ctx, named("Lease", system, "node-a")) }, "cannot update resource \"leases\""},
+		{"list all claims", func() error { return i.List(ctx, &ipamclaims.IPAMClaimList{}) }, "cannot list resource \"ipamclaims\""},
 		{"give a lease to the cluster", func() error {
 			return i.patch(lease("mine"), `{spec: {holder: {kind: Cluster, node: null}, store: null, term: 0}}`)
 		}, "writes leases of its own node alone"},

@@ -32,6 +32,9 @@ func TestStolenControllerCredentials(t *testing.T) {
 			return i.create(`{apiVersion: k8s.cni.cncf.io/v1alpha1, kind: IPAMClaim, metadata: {name: x, namespace: team-b}, spec: {network: lan, interface: net1}}`)
 		}, "cannot create resource \"ipamclaims\""},
 		{"delete a claim", func() error { return i.delete(claim()) }, "cannot delete resource \"ipamclaims\""},
+		{"write a lease whole", func() error { return i.Update(ctx, named("IPLease", "", leaseNames["shared"])) }, "cannot update resource \"ipleases\""},
+		{"write a pool whole", func() error { return i.Update(ctx, named("IPPool", "", "for-b")) }, "cannot update resource \"ippools\""},
+		{"ask in a node's name", func() error { return i.create(requestText("forged", "node-b")) }, "cannot create resource \"ipsubleases\""},
 		{"publish in a node's name", func() error {
 			return i.patch(named("IPLease", "", leaseNames["lent"]), `{status: {used: 1, free: 0}}`, "status")
 		}, "cannot patch resource \"ipleases/status\""},
