@@ -7,29 +7,42 @@ import (
 	"time"
 
 	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
 	rbac "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenure-ipam/tenure/test/fleet"
 )
 
+// bound returns the flag by which kubectl tenure runs as a new user who has these
+// ClusterRoles.
+func bound(t *testing.T, roles ...string) (as string) {
+	t.Helper()
+	name := unique("person-")
+	for _, role := range roles {
+		create(t, &rbac.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: name + "-" + role},
+			RoleRef:    rbac.RoleRef{APIGroup: rbac.GroupName, Kind: "ClusterRole", Name: role},
+			Subjects:   []rbac.Subject{{Kind: rbac.UserKind, APIGroup: rbac.GroupName, Name: name}},
+		})
+	}
+	as = "--as=" + name
+	// Roles are aggregated by a controller, and the authorizer's cache follows.
+	fleet.Eventually(t, 20*time.Second, func() error {
+		if out, err := command(t, "pools", as).CombinedOutput(); err != nil {
+			return fmt.Errorf("pools as one who has %q: %w: %s", roles, err, out)
+		}
+		return nil
+	})
+	return as
+}
+
 // Whoever may view a cluster may ask what docs/kubectl-tenure.md says, and no more; and
 // whoever may edit it releases no node.
 func TestUsersOfTheClusterMayLook(t *testing.T) {
 	w := inOrder(t)
 	for _, role := range []string{"view", "edit"} {
-		user := "--as=" + unique(role+"er-")
-		create(t, &rbac.ClusterRoleBinding{
-			ObjectMeta: metav1.ObjectMeta{Name: strings.TrimPrefix(user, "--as=")},
-			RoleRef:    rbac.RoleRef{APIGroup: rbac.GroupName, Kind: "ClusterRole", Name: role},
-			Subjects:   []rbac.Subject{{Kind: rbac.UserKind, APIGroup: rbac.GroupName, Name: strings.TrimPrefix(user, "--as=")}},
-		})
-		fleet.Eventually(t, 20*time.Second, func() error { // the roles are aggregated by a controller
-			if err := command(t, "pools", user).Run(); err != nil {
-				return fmt.Errorf("pools as %s: %w", role, err)
-			}
-			return nil
-		})
+		user := bound(t, role)
 		says(t, tenure(t, 0, "pools", w.pool.Name, user), w.node+" 1 1 14")
 		tenure(t, 0, "leases", user)
 		tenure(t, 0, "claims", "-A", "-o", "wide", user)
@@ -42,6 +55,30 @@ func TestUsersOfTheClusterMayLook(t *testing.T) {
 	if w.off() {
 		t.Error("somebody who may not has released the node")
 	}
+}
+
+// Who has tenure-operator may ask everything, and release nothing; with
+// tenure-release-node, too, both of a Node that is down and of one that is gone.
+func TestOperatorsMayCheckAndRelease(t *testing.T) {
+	looks, releases := bound(t, "tenure-operator"), bound(t, "tenure-operator", "tenure-release-node")
+	w := inOrder(t)
+	says(t, tenure(t, 0, "check", "--apart=0s", looks), "all is as it must be")
+	says(t, tenure(t, 0, "pools", w.pool.Name, looks), w.node+" 1 1 14")
+	tenure(t, 0, "claims", "-A", "-o", "wide", looks)
+	tenure(t, 0, "who", "10.40.0.17", looks)
+	says(t, tenure(t, 0, "pod", "plain", "-n", w.namespace, looks), "net1 "+w.namespace+"/lan 10.40.0.5 "+w.pool.Name+" - yes")
+	tenure(t, 0, "explain", "plain", "-n", w.namespace, looks)
+
+	w.isReady(corev1.ConditionUnknown)
+	w.quiet(time.Hour, 0)
+	says(t, tenure(t, 1, "release-node", w.node, "--yes", looks), "cannot patch resource \"nodes\"")
+	says(t, tenure(t, 0, "release-node", w.node, "--yes", "--timeout=0s", releases), "has the taint")
+	w.nodeGone()
+	w.quiet(time.Hour, 0)
+	says(t, tenure(t, 1, "release-node", w.node, "--yes", looks), "cannot create resource \"nodes\"")
+	controller(t)
+	says(t, tenure(t, 0, "release-node", w.node, "--yes", releases), "It holds nothing any more.", "is removed")
+	w.holds(0, 0)
 }
 
 // Where a pod's plan cannot be read, it is not said to be unattached: either its status
