@@ -69,8 +69,8 @@ type IPPoolSpec struct {
 	// +kubebuilder:validation:Enum=1;2;4;8;16;32;64;128;256
 	BlockSize *int32 `json:"blockSize,omitempty"`
 
-	// routes are given to every interface with an address of the pool, before
-	// those of the network's own configuration.
+	// routes are given to every interface with an address of the pool, after those of
+	// the network's own configuration, which decides where both have a destination.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
