@@ -27,7 +27,7 @@ func (a *Agent) runSeat(ctx context.Context) error {
 		pause := jittered(seatRetry)
 		if accepted {
 			a.mu.Lock()
-			pause = a.sitting.BeatEvery()
+			pause = a.sitting.BeatIn(a.clock.Now())
 			pause -= rand.N(pause/8 + 1) // agents that began at once must not go on so
 			a.mu.Unlock()
 		}

@@ -124,6 +124,13 @@ func (s Sitting) BeatEvery() time.Duration {
 	return time.Minute
 }
 
+// BeatIn returns how long after now the next heartbeat is due: BeatEvery after the last
+// accepted one was sent, not after it was known to be. A read may tell of one that is
+// long past, and F counts from then.
+func (s Sitting) BeatIn(now Instant) time.Duration {
+	return max(0, s.BeatEvery()-now.Since(s.Sent))
+}
+
 // SeatCall is what to ask of the API server next about the seat.
 type SeatCall uint8
 

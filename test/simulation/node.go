@@ -325,7 +325,7 @@ func (n *simNode) accept(had int64, next protocol.Sitting) {
 		panic(processEnd{})
 	}
 	a.sitting = next
-	a.beatAt = n.w.now + next.BeatEvery()
+	a.beatAt = n.w.now + next.BeatIn(n.now())
 	if next.Term == had {
 		return
 	}
