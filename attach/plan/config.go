@@ -27,6 +27,10 @@ const (
 	MultusConfDir = "/etc/cni/multus/net.d"
 )
 
+// ownNamespace is Tenure's own. Its controller is to have the default network alone: it
+// cannot wait for an address of a pool that nobody but it opens.
+const ownNamespace = "tenure-system"
+
 // PluginType is the type of tenure-attach in a CNI configuration.
 const PluginType = "tenure-attach"
 
@@ -90,7 +94,7 @@ type Source struct {
 func ParseConfig(stdin []byte) (*Config, error) {
 	c := &Config{
 		Socket: DefaultSocket, StateDir: DefaultStateDir, ConfDir: DefaultConfDir, BinDir: DefaultBinDir,
-		Namespace: DefaultNamespace, Isolated: true, SystemNamespaces: []string{DefaultNamespace},
+		Namespace: DefaultNamespace, Isolated: true, SystemNamespaces: []string{DefaultNamespace, ownNamespace},
 	}
 	members, err := plainjson.Object(stdin)
 	if err != nil {

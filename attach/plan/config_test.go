@@ -26,7 +26,7 @@ func TestParseConfigDefaults(t *testing.T) {
 	got := parsed(t, `{"cniVersion": "1.1.0", "name": "tenure", "type": "tenure-attach", "defaultNetwork": "cluster"}`)
 	want := &Config{
 		CNIVersion: "1.1.0", Name: "tenure", Default: Source{Key: "defaultNetwork", Name: "cluster"},
-		Namespace: "kube-system", Isolated: true, SystemNamespaces: []string{"kube-system"},
+		Namespace: "kube-system", Isolated: true, SystemNamespaces: []string{"kube-system", "tenure-system"},
 		ConfDir: "/etc/cni/net.d", BinDir: "/opt/cni/bin", StateDir: "/var/lib/cni/tenure-attach", Socket: "/run/tenure/agent.sock",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

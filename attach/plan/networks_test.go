@@ -123,8 +123,10 @@ func TestExtraNetworks(t *testing.T) {
 		defs: []facts.Definition{def("kube-system/one", bridge("one")), def("infra/two", bridge("two")), def("a", bridge("a"))}, files: map[string]string{"3.conf": bridge("three")},
 	}
 	sameStrings(t, attachments(s.plan(t)), "cluster=eth0", "kube-system/one=net3", "infra/two=stor0", "three=net5", "shop/a=net1", "shop/a=net4")
-	s.podSpace, s.networks = "kube-system", ""
-	sameStrings(t, attachments(s.plan(t)), "cluster=eth0")
+	s.networks = ""
+	for _, s.podSpace = range []string{"kube-system", "tenure-system"} {
+		sameStrings(t, attachments(s.plan(t)), "cluster=eth0")
+	}
 	s.keys = `"delegates": [` + bridge("cluster") + `, ` + bridge("second") + `], "defaultNetworks": ["one"]`
 	sameStrings(t, attachments(s.plan(t)), "cluster=eth0", "second=net1")
 	scene{keys: `"defaultNetworks": ["none"]`}.fails(t, "defaultNetworks[0]", "neither a definition")
