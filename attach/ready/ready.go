@@ -82,7 +82,7 @@ type Keeper struct {
 	log         *slog.Logger
 	said        string      // the last verdict that was logged
 	misses      int         // looks in a row that have found the network unready
-	installed   atomic.Bool // the file is there
+	first       atomic.Bool // the file is there, and the one that the runtime takes
 	metric      prometheus.GaugeFunc
 }
 
@@ -93,8 +93,8 @@ func New(cfg Config, definitions Definitions, log *slog.Logger) (*Keeper, error)
 	}
 	k := &Keeper{cfg: cfg, definitions: definitions, log: log}
 	k.metric = prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "tenure_attach_configured", Help: "1 while the meta-plugin's configuration is where the runtime finds it: the default network is ready.",
-	}, func() float64 { return map[bool]float64{true: 1}[k.installed.Load()] })
+		Name: "tenure_attach_configured", Help: "1 while the meta-plugin's configuration is what the runtime finds first: the default network is ready.",
+	}, func() float64 { return map[bool]float64{true: 1}[k.first.Load()] })
 	return k, nil
 }
 
@@ -152,11 +152,33 @@ func (k *Keeper) look(ctx context.Context) {
 		why = err.Error()
 	}
 	_, missing := os.Lstat(k.path())
-	k.installed.Store(missing == nil)
+	level, before := slog.LevelInfo, ""
+	if missing == nil {
+		before = k.before()
+	}
+	if before != "" {
+		level, why = slog.LevelWarn, fmt.Sprintf("%s, and without effect: the runtime takes %s, which comes before it in alphabetical order. Of Multus and tenure-attach a node has one", why, before)
+	}
+	k.first.Store(missing == nil && before == "")
 	if why != k.said {
-		k.log.InfoContext(ctx, "default network looked at", "configuration", k.path(), "installed", missing == nil, "verdict", why)
+		k.log.Log(ctx, level, "default network looked at", "configuration", k.path(), "installed", missing == nil, "verdict", why)
 		k.said = why
 	}
+}
+
+// before returns the name of the first file that a runtime reads before ours, such as
+// Multus's, "" if there is none.
+func (k *Keeper) before() string {
+	entries, _ := os.ReadDir(k.cfg.Dir) // sorted by name; what cannot be read is not said to be there
+	for _, e := range entries {
+		if e.Name() >= k.cfg.Name {
+			break
+		}
+		if !e.IsDir() && slices.Contains(extensions, filepath.Ext(e.Name())) {
+			return e.Name()
+		}
+	}
+	return ""
 }
 
 func (k *Keeper) path() string { return filepath.Join(k.cfg.Dir, k.cfg.Name) }

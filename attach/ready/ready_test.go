@@ -240,6 +240,44 @@ func TestHalfAFileForAMomentChangesNothing(t *testing.T) {
 	}
 }
 
+// Where another file comes first, the runtime takes that, and no pod is attached by us:
+// it is said, and the metric says it.
+func TestAnotherFileComesFirst(t *testing.T) {
+	n := newNode(t, `"defaultNetwork":{"cniVersion":"1.0.0","name":"n","type":"x"}`)
+	var log strings.Builder
+	k, err := New(n.cfg, &n.cluster, slog.New(slog.NewTextHandler(&log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	multus := filepath.Join(n.cfg.Dir, "00-multus.conf")
+	for _, step := range []struct {
+		name   string
+		change func()
+		want   bool // that the runtime takes ours
+	}{
+		{"alone", func() {}, true},
+		{"later ones, and what no runtime reads", func() {
+			n.write(filepath.Join(n.cfg.Dir, "10-calico.conflist"), calico)
+			n.write(filepath.Join(n.cfg.Dir, "00-a.txt"), "")
+			if err := os.Mkdir(filepath.Join(n.cfg.Dir, "00-multus.d"), 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}, true},
+		{"Multus's", func() { n.write(multus, "{}") }, false},
+		{"Multus's is gone", func() { n.remove(multus) }, true},
+	} {
+		step.change()
+		log.Reset()
+		k.look(t.Context())
+		if got := k.first.Load(); got != step.want {
+			t.Errorf("%s: the metric says %v; want %v", step.name, got, step.want)
+		}
+		if said := strings.Contains(log.String(), "level=WARN") && strings.Contains(log.String(), "the runtime takes 00-multus.conf"); said == step.want {
+			t.Errorf("%s: it says %q", step.name, &log)
+		}
+	}
+}
+
 func TestLeftoversAreRemoved(t *testing.T) {
 	n := newNode(t, `"clusterNetwork":"none"`)
 	left := filepath.Join(n.cfg.Dir, ".00-tenure.conflist.new")
