@@ -19,13 +19,14 @@ const ReasonDevice = "InvalidDeviceInfo"
 // report is what the agent is told of a plan that was carried out.
 func (a *attaching) report() facts.Report {
 	r := facts.Report{Pod: a.Plan.Pod, ContainerID: a.ContainerID, Made: a.now(), Warnings: slices.Clone(a.Plan.Warnings)}
+	var noDevice []facts.Warning
 	list := make([]npwg.Status, len(a.done))
 	for i, s := range a.Plan.Steps {
 		device := a.done[i].device
 		if device != nil {
 			if err := npwg.CheckDeviceInfo(device); err != nil {
 				device = nil
-				r.Warnings = append(r.Warnings, facts.Warning{Reason: ReasonDevice, Message: fmt.Sprintf("network %s, interface %s: not shown in the status: %v", s.Name, s.IfName, err)})
+				noDevice = append(noDevice, facts.Warning{Reason: ReasonDevice, Message: fmt.Sprintf("network %s, interface %s: not shown in the status: %v", s.Name, s.IfName, err)})
 			}
 		}
 		list[i] = npwg.StatusOf(npwg.Attachment{
@@ -38,6 +39,7 @@ func (a *attaching) report() facts.Report {
 			}
 		}
 	}
+	r.Warnings = append(r.Warnings, facts.Limit(noDevice)...)
 	r.Status = npwg.AppendStatus(nil, list)
 	return r
 }

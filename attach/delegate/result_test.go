@@ -1,11 +1,13 @@
 package delegate
 
 import (
+	"bytes"
 	"encoding/json"
 	"net/netip"
 	"strings"
 	"testing"
 
+	types100 "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/containernetworking/cni/pkg/types/create"
 
 	"github.com/tenure-ipam/tenure/attach/npwg"
@@ -103,5 +105,17 @@ func TestResultWithNullElements(t *testing.T) {
 		if _, err := fullOf(result); err == nil || !strings.Contains(err.Error(), "null") {
 			t.Errorf("%s: %v; want it refused", text, err)
 		}
+	}
+}
+
+// TestReportBoundsWarnings: of many devices that cannot be shown, a few are named.
+func TestReportBoundsWarnings(t *testing.T) {
+	a := attaching{Runner: &Runner{}}
+	for i := range 100 {
+		a.Plan.Steps = append(a.Plan.Steps, plan.Step{Name: "a", Default: i == 0})
+		a.done = append(a.done, step{full: &types100.Result{}, device: json.RawMessage(`{"version":"1","type":"` + strings.Repeat("x", 100_000) + `"}`)})
+	}
+	if text := a.report().AppendTo(nil); len(text) > 64<<10 || !bytes.Contains(text, []byte("and 84 more")) {
+		t.Errorf("%d bytes; want 64 KB at most, and that there are more", len(text))
 	}
 }

@@ -84,7 +84,7 @@ func (d Dir) Create(h Head) (*Log, error) {
 	if err := durable.Create(path, temp, line, reached); err != nil {
 		return nil, fmt.Errorf("journal: %w", err)
 	}
-	return d.open(h.Key, path, int64(len(line)))
+	return d.open(h.Key, path, len(line))
 }
 
 // Read returns what the journal of k says. The error of an absent one wraps
@@ -101,7 +101,7 @@ func (d Dir) Open(k Key) (*Entry, *Log, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	log, err := d.open(k, path, int64(size))
+	log, err := d.open(k, path, size)
 	return e, log, err
 }
 
@@ -196,25 +196,26 @@ func (d Dir) SetAside(damaged *DamagedError) (string, error) {
 
 // A Log adds to a journal.
 type Log struct {
-	dir Dir
-	key Key
-	f   *os.File
+	dir  Dir
+	key  Key
+	f    *os.File
+	size int // of the journal
 }
 
 // open opens a journal for adding after its first size bytes.
-func (d Dir) open(k Key, path string, size int64) (*Log, error) {
+func (d Dir) open(k Key, path string, size int) (*Log, error) {
 	f, err := plainfile.Open(path, os.O_WRONLY|os.O_APPEND, 0)
 	if err != nil {
 		return nil, fmt.Errorf("journal: %w", err)
 	}
 	info, err := f.Stat()
-	if err == nil && info.Size() > size {
-		err = f.Truncate(size) // a line whose writer was killed
+	if err == nil && info.Size() > int64(size) {
+		err = f.Truncate(int64(size)) // a line whose writer was killed
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("journal: %w", err), f.Close())
 	}
-	return &Log{dir: d, key: k, f: f}, nil
+	return &Log{dir: d, key: k, f: f, size: size}, nil
 }
 
 // Close closes the log. The journal stays.
@@ -245,9 +246,16 @@ func (l *Log) Answer(r facts.Report) error {
 
 // add writes a line with one write: a process that is killed leaves all of it or a
 // part without a newline. It is written by hand where that is easy: a plugin writes
-// a few in its life, and would spend more on having encoding/json learn the type.
+// a few in its life, and would spend more on having encoding/json learn the type. A
+// line by which the journal would be too large to be read is refused.
 func (l *Log) add(body []byte) error {
-	if _, err := l.f.Write(durable.Seal(body)); err != nil {
+	line := durable.Seal(body)
+	if l.size+len(line) > maxSize {
+		return fmt.Errorf("journal: %s has %d bytes and is to get %d more, %d are allowed", l.f.Name(), l.size, len(line), maxSize)
+	}
+	n, err := l.f.Write(line)
+	l.size += n
+	if err != nil {
 		return fmt.Errorf("journal: %w", err)
 	}
 	reached("added")

@@ -95,6 +95,33 @@ func text(t *testing.T, d Dir, k Key) (path string, content []byte) {
 	return path, content
 }
 
+// TestLineThatIsTooLarge is refused: with it, the whole journal would not be read.
+func TestLineThatIsTooLarge(t *testing.T) {
+	d := Dir{Path: t.TempDir()}
+	log, err := d.Create(head(1))
+	check(t, err)
+	for step := range 2 { // as it was created, and as it was opened again
+		check(t, log.Began(step))
+		info, err := log.f.Stat()
+		check(t, err)
+		if log.size != int(info.Size()) {
+			t.Errorf("its size: %d; want %d", log.size, info.Size())
+		}
+		log.size = maxSize - 20
+		if err := log.Done(step, []byte(`{}`)); err == nil {
+			t.Error("a line too much: no error")
+		}
+		check(t, log.Close())
+		e, again, err := d.Open(key(1))
+		check(t, err)
+		if !e.Steps[step].Began || e.Steps[step].Result != nil || e.Lost != "" {
+			t.Errorf("the journal: %+v, lost %q; want what it had", e.Steps, e.Lost)
+		}
+		log = again
+	}
+	check(t, log.Close())
+}
+
 func TestJournalTellsHowFarAnAddCame(t *testing.T) {
 	d := Dir{filepath.Join(t.TempDir(), "state")}
 	if _, err := d.Read(key(1)); !errors.Is(err, fs.ErrNotExist) {

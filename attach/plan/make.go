@@ -38,6 +38,7 @@ func Make(c *Config, call Call, a facts.Answer, disk Disk) (Plan, error) {
 		m.addSelected(i, sel)
 	}
 	m.moveDefaultRoute()
+	m.plan.Warnings = facts.Limit(m.plan.Warnings)
 	return m.plan, errors.Join(m.faults...)
 }
 

@@ -350,6 +350,30 @@ func TestN17UnknownKeys(t *testing.T) {
 	}
 }
 
+// TestWarningsAreBounded: they stand in the journal, in the report and in the status.
+func TestWarningsAreBounded(t *testing.T) {
+	var keys strings.Builder
+	for i := range 2000 {
+		fmt.Fprintf(&keys, `, "key%d": 1`, i)
+	}
+	for what, networks := range map[string]string{
+		"unknown keys":       `[{"name": "a"` + keys.String() + `}]`,
+		"an invalid element": `[{"name": "` + strings.Repeat("A", 100_000) + `"}]`,
+	} {
+		p, err := scene{networks: networks, defs: []facts.Definition{def("a", bridge("a"))}}.make(t)
+		if err != nil {
+			t.Fatal(err)
+		}
+		total := 0
+		for _, w := range p.Warnings {
+			total += len(w.Message)
+		}
+		if n := len(p.Warnings); n == 0 || n > 17 || total > 17<<10 {
+			t.Errorf("%s: %d warnings of %d bytes; want some, 17 KB at most", what, n, total)
+		}
+	}
+}
+
 func TestN21N26N34N36N41CapabilityArguments(t *testing.T) {
 	for _, tt := range []struct{ row, capability, keys, want string }{
 		{"N21", "ips", `"ips": ["10.2.2.42/24", "2001:db8::5/64"]`, `["10.2.2.42/24", "2001:db8::5/64"]`},

@@ -154,21 +154,25 @@ func (c *call) tell(ctx context.Context) {
 	}
 }
 
-// send sends the news until a deadline.
+// send sends the news until a deadline. It goes on past a report that cannot be accepted
+// by itself.
 func (c *call) send(ctx context.Context, deadline time.Time) error {
+	var errs []error
 	for _, n := range c.news {
 		resp, err := c.reach(ctx, deadline, n.request())
-		if err != nil {
-			return err
+		if _, own := errors.AsType[*wire.FrameError](err); err != nil && !own {
+			return errors.Join(append(errs, err)...)
 		}
-		if resp.Error != nil {
-			return fmt.Errorf("pod %s/%s: %w", n.report.Pod.Namespace, n.report.Pod.Name, resp.Error)
+		if err == nil && resp.Error != nil {
+			err = resp.Error
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("pod %s/%s: %w", n.report.Pod.Namespace, n.report.Pod.Name, err))
+			continue
 		}
 		if n.key != (journal.Key{}) {
-			if err := c.state.Sent(n.key); err != nil {
-				return err
-			}
+			errs = append(errs, c.state.Sent(n.key))
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }

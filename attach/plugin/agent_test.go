@@ -9,6 +9,8 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -126,6 +128,43 @@ func TestTellOnASlowDisk(t *testing.T) {
 		}
 		c.hangUp()
 		check(t, errors.Join(c.state.Remove(earlier), c.state.Remove(own)))
+	}
+}
+
+// TestTellGoesOn: one report that the agent refuses, or that is too large for it, costs no
+// other one.
+func TestTellGoesOn(t *testing.T) {
+	c := calling(t, func(req wire.Request) wire.Response {
+		if bytes.Contains(req.Ask, []byte("refused")) {
+			return wire.Response{Error: &wire.Error{Code: wire.CodeTryAgainLater, Msg: "not this one"}}
+		}
+		return wire.Response{}
+	})
+	const tries = 20 // the agent may be late, on a busy machine
+	for try := 1; ; try++ {
+		stderr := &bytes.Buffer{}
+		c.Stderr, c.news = stderr, nil
+		for _, name := range []string{"refused", "large", "own"} {
+			k := key(name)
+			attached(t, c.state, k)
+			r := aReport(k)
+			if name == "large" {
+				r.Warnings = []facts.Warning{{Message: strings.Repeat("x", wire.MaxFrame)}}
+			}
+			c.later(k, r)
+		}
+		c.tell(t.Context())
+		left, err := durable.Names(filepath.Join(c.state.Path, "unsent"))
+		check(t, err)
+		slices.Sort(left)
+		if want := []string{key("large").FileName(), key("refused").FileName()}; slices.Equal(left, want) && strings.Contains(stderr.String(), "not this one") {
+			return
+		}
+		if try == tries {
+			t.Fatalf("not sent: %v, standard error %q; want the two that cannot be", left, stderr)
+		}
+		c.hangUp()
+		check(t, errors.Join(c.state.Remove(key("refused")), c.state.Remove(key("large")), c.state.Remove(key("own"))))
 	}
 }
 
