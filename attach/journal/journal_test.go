@@ -345,6 +345,25 @@ func TestUnsentReports(t *testing.T) {
 	if names, err := durable.Names(d.unsent()); err != nil || len(names) != 1 {
 		t.Errorf("marks: %v, %v; want one", names, err)
 	}
+	// A journal that cannot be read now: a directory stands for a disk that fails.
+	check(t, d.Remove(key(2)))
+	whole(t, d, 3)
+	path, content := text(t, d, key(3))
+	check(t, errors.Join(os.Remove(path), os.Mkdir(path, 0o700)))
+	if got, err := d.Unsent(later, 9); err == nil || len(got) > 0 {
+		t.Errorf("a journal that cannot be read now: %+v, %v; want an error", got, err)
+	}
+	check(t, errors.Join(os.Remove(path), os.WriteFile(path, content, 0o600)))
+	if got, err := d.Unsent(later, 9); err != nil || len(got) != 1 {
+		t.Errorf("when it can be read again: %+v, %v; want its report", got, err)
+	}
+	check(t, os.WriteFile(path, []byte("damaged"), 0o600))
+	if got, err := d.Unsent(later, 9); err != nil || len(got) > 0 {
+		t.Errorf("damaged: %+v, %v; want none", got, err)
+	}
+	if names, err := durable.Names(d.unsent()); err != nil || len(names) > 0 {
+		t.Errorf("marks: %v, %v; want none", names, err)
+	}
 }
 
 func TestDefaultIsKept(t *testing.T) {

@@ -50,7 +50,7 @@ type Unsent struct {
 
 // Unsent returns at most limit reports that were marked before the given time: of
 // younger ones, the process that made them may be sending them. Marks of journals
-// that are gone, or have no report, are removed. A missing directory has none.
+// that are gone or damaged, or have no report, are removed. A missing directory has none.
 func (d Dir) Unsent(before time.Time, limit int) (reports []Unsent, err error) {
 	names, err := durable.Names(d.unsent())
 	if err != nil {
@@ -68,11 +68,15 @@ func (d Dir) Unsent(before time.Time, limit int) (reports []Unsent, err error) {
 			continue // sent meanwhile, or too young
 		}
 		e, _, err := read(filepath.Join(d.attachments(), name))
-		if err == nil && e.Report != nil {
+		_, damaged := errors.AsType[*DamagedError](err)
+		switch {
+		case err == nil && e.Report != nil:
 			reports = append(reports, Unsent{Key: e.Key, Report: *e.Report})
-			continue
+		case err == nil || damaged || errors.Is(err, fs.ErrNotExist):
+			errs = append(errs, durable.Remove(mark))
+		default:
+			errs = append(errs, err) // it may be read another time, or by a newer version
 		}
-		errs = append(errs, durable.Remove(mark))
 	}
 	return reports, errors.Join(errs...)
 }
