@@ -46,6 +46,7 @@ func (r *Runner) Detach(ctx context.Context, k journal.Key, netns string) error 
 		fmt.Fprintf(r.Stderr, "tenure-attach: journal of container %s: %s does not read: every step is undone\n", k.ContainerID, e.Lost)
 	}
 	var errs []error
+	var unnoted error
 	undone := map[[2]string]bool{} // by network and interface
 	for _, i := range slices.Backward(e.Begun(r.Boot)) {
 		s := e.Plan.Steps[i]
@@ -54,13 +55,15 @@ func (r *Runner) Detach(ctx context.Context, k journal.Key, netns string) error 
 			continue
 		}
 		undone[[2]string{s.Network, s.IfName}] = true
-		if err := log.Undone(i); err != nil {
-			errs = append(errs, err)
-		}
+		unnoted = errors.Join(unnoted, log.Undone(i))
 	}
-	if err := errors.Join(append(errs, log.Close())...); err != nil {
+	unnoted = errors.Join(unnoted, log.Close())
+	if err := errors.Join(errs...); err != nil {
 		gone := func(network, ifName string) bool { return undone[[2]string{network, ifName}] }
-		return errors.Join(err, forget(r.cacheFile(k), gone))
+		return errors.Join(err, unnoted, forget(r.cacheFile(k), gone))
+	}
+	if unnoted != nil { // as on a full disk; there is no more to be repeated
+		fmt.Fprintf(r.Stderr, "tenure-attach: container %s: what was undone could not be noted: %s\n", k.ContainerID, oneLine(unnoted))
 	}
 	return errors.Join(durable.Remove(r.cacheFile(k)), durable.Remove(r.cacheFile(k)+cnicache.SuffixTemp), r.State.Remove(k))
 }

@@ -10,10 +10,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/containernetworking/cni/pkg/types"
@@ -176,6 +178,9 @@ func (c *call) del(ctx context.Context, args *cnicall.Args) error {
 	}
 	_ = ready(ctx, conf.ReadinessFile, unreadyPatience)
 	if err := c.lock(ctx, r, args.ContainerID); err != nil {
+		if c.nothingToLock(err, keyOf(conf, args)) {
+			return r.Detach(ctx, keyOf(conf, args), args.Netns)
+		}
 		return err
 	}
 	if err := r.Detach(ctx, keyOf(conf, args), args.Netns); err != nil {
@@ -186,6 +191,17 @@ func (c *call) del(ctx context.Context, args *cnicall.Args) error {
 		c.warn("%v", err)
 	}
 	return nil
+}
+
+// nothingToLock reports whether the lock was not to be had because the disk has no room
+// for its file, and there is no journal either. Then nobody is at work on the container,
+// which has been detached before.
+func (c *call) nothingToLock(err error, k journal.Key) bool {
+	if !errors.Is(err, syscall.ENOSPC) && !errors.Is(err, syscall.EDQUOT) {
+		return false
+	}
+	_, err = c.state.Read(k)
+	return errors.Is(err, fs.ErrNotExist)
 }
 
 func (c *call) check(ctx context.Context, args *cnicall.Args) error {
