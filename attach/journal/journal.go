@@ -17,6 +17,7 @@ import (
 	"github.com/tenure-ipam/tenure/attach/facts"
 	"github.com/tenure-ipam/tenure/ipam/durable"
 	"github.com/tenure-ipam/tenure/ipam/plainfile"
+	"github.com/tenure-ipam/tenure/ipam/plainjson"
 )
 
 // DefaultDir is the directory of state unless the configuration says otherwise. It
@@ -73,7 +74,11 @@ func (d Dir) Create(h Head) (*Log, error) {
 		return nil, err
 	}
 	h.Version = Version
-	line := h.line()
+	body := h.body()
+	if !plainjson.Valid(body) { // as it would be where something in it nests too deeply
+		return nil, errors.New("journal: the plan could not be read again: it is not valid JSON")
+	}
+	line := durable.Seal(body)
 	if len(line) > maxHead {
 		return nil, fmt.Errorf("journal: the plan has %d bytes, %d are allowed: the pod selects too many networks, or one with a very large configuration", len(line), maxHead)
 	}

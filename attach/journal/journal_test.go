@@ -73,6 +73,11 @@ func TestPlanThatIsTooLarge(t *testing.T) {
 	if log, err := d.Create(h); err == nil || !strings.Contains(err.Error(), "selects too many networks") {
 		t.Errorf("Create of a plan of more than %d bytes: %v, %v", maxHead, log, err)
 	}
+	const deepest = 10_000 // that encoding/json reads
+	h.Plan.Steps[0].List = json.RawMessage(strings.Repeat("[", deepest) + strings.Repeat("]", deepest))
+	if log, err := d.Create(h); err == nil {
+		t.Errorf("Create of a plan that nests too deeply: %v; want an error", log)
+	}
 	if _, err := d.Read(h.Key); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("its journal: %v; want none", err)
 	}

@@ -36,15 +36,18 @@ type Head struct {
 	Plan plan.Plan `json:"plan"`
 }
 
-// line returns h as the line of a journal: JSON as its tags say.
-func (h Head) line() []byte {
+// line returns h as the line of a journal.
+func (h Head) line() []byte { return durable.Seal(h.body()) }
+
+// body returns h as JSON, as its tags say.
+func (h Head) body() []byte {
 	b := strconv.AppendInt(append(make([]byte, 0, 4096), `{"version":`...), int64(h.Version), 10)
 	b = plainjson.AppendText(plainjson.AppendKey(b, "containerID"), h.ContainerID)
 	b = plainjson.AppendText(plainjson.AppendKey(b, "network"), h.Network)
 	b = plainjson.AppendText(plainjson.AppendKey(b, "ifName"), h.IfName)
 	b = plainjson.AppendText(plainjson.AppendKey(b, "netns"), h.Netns)
 	b = plainjson.AppendText(plainjson.AppendKey(b, "boot"), h.Boot)
-	return durable.Seal(append(h.Plan.AppendTo(plainjson.AppendKey(b, "plan")), '}'))
+	return append(h.Plan.AppendTo(plainjson.AppendKey(b, "plan")), '}')
 }
 
 // An Entry is what a journal says.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/attach/facts"
 	"github.com/tenure-ipam/tenure/attach/npwg"
+	"github.com/tenure-ipam/tenure/ipam/plainjson"
 )
 
 // A Call is what the runtime says of an ADD.
@@ -118,7 +119,7 @@ func (m *maker) addSelected(i int, sel npwg.Selection) {
 	step.GUID, step.Claim = sel.GUID, sel.Claim
 	m.addDevice(where, &step, l, d)
 	m.sayUnknown(where, sel)
-	m.add(step, l)
+	m.add(where, step, l)
 }
 
 // selected returns the definition that an annotation names, and its configuration;
@@ -142,9 +143,16 @@ func (m *maker) selected(where string, ref facts.Ref, global []string) (d facts.
 	return d, l
 }
 
+// maxDepth is how deep objects and lists may lie in each other in what plugins are given.
+// Results and the journal wrap it further, and no program reads beyond some depth.
+const maxDepth = 100
+
 // add appends a step with its list.
-func (m *maker) add(step Step, l *list) {
+func (m *maker) add(where string, step Step, l *list) {
 	step.List = l.marshal()
+	if plainjson.Deeper(step.List, maxDepth) {
+		m.fail(where, step.Name, fmt.Sprintf("its configuration, or cni-args, has more than %d objects and lists in each other", maxDepth), "make it flatter")
+	}
 	m.plan.Steps = append(m.plan.Steps, step)
 }
 

@@ -350,6 +350,17 @@ func TestN17UnknownKeys(t *testing.T) {
 	}
 }
 
+func TestDepthIsBounded(t *testing.T) {
+	deep := func(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }
+	with := func(depth int) facts.Definition {
+		return def("a", `{"cniVersion": "1.0.0", "type": "bridge", "x": `+deep(depth)+`}`)
+	}
+	scene{networks: "a", defs: []facts.Definition{with(90)}}.plan(t)
+	scene{networks: "a", defs: []facts.Definition{with(9998)}}.fails(t, "element 1", "shop/a", "more than 100 objects and lists")
+	args := `[{"name": "a", "cni-args": {"x": ` + deep(9990) + `}}]`
+	scene{networks: args, defs: []facts.Definition{with(1)}}.fails(t, "element 1", "shop/a", "more than 100 objects and lists")
+}
+
 // TestWarningsAreBounded: they stand in the journal, in the report and in the status.
 func TestWarningsAreBounded(t *testing.T) {
 	var keys strings.Builder

@@ -35,7 +35,7 @@ func (m *maker) addDefault() {
 	}
 	step := m.defaultStep(l, d)
 	m.addDevice(whereDefault, &step, l, d)
-	m.add(step, l)
+	m.add(whereDefault, step, l)
 }
 
 // defaultStep begins the default network's step. What the runtime asks for is for
@@ -80,7 +80,7 @@ func (m *maker) addOwnDefault(text string) {
 	m.request(where, &step, l, sel)
 	m.addDevice(where, &step, l, d)
 	m.sayUnknown(where, sel)
-	m.add(step, l)
+	m.add(where, step, l)
 }
 
 // addExtras plans the networks that the configuration gives to pods beside the
@@ -117,7 +117,7 @@ func (m *maker) addExtra(s Source) {
 	args := append(m.argsOfOthers(), Arg{Key: argUnselected, Value: "1"})
 	step := Step{Name: nameOf(l, d), IfName: s.IfName, Network: l.name, Args: args}
 	m.addDevice(s.Key, &step, l, d)
-	m.add(step, l)
+	m.add(s.Key, step, l)
 }
 
 // resolve returns the configuration of a network that the plugin's configuration

@@ -11,6 +11,25 @@ func Valid(text []byte) bool {
 	return end > 0 && skipSpace(text, end) == len(text)
 }
 
+// Deeper reports whether more than so many objects and lists of the valid text lie in each
+// other.
+func Deeper(text []byte, than int) bool {
+	depth := 0
+	for i := 0; i < len(text); i++ {
+		switch text[i] {
+		case '"':
+			i = skipString(text, i) - 1
+		case '{', '[':
+			if depth++; depth > than {
+				return true
+			}
+		case '}', ']':
+			depth--
+		}
+	}
+	return false
+}
+
 // validValue returns the index after the value that begins at i and lies in so many
 // objects and lists, 0 if there is none.
 func validValue(text []byte, i, depth int) int {

@@ -36,6 +36,16 @@ func TestValidDepth(t *testing.T) {
 	}
 }
 
+func TestDeeper(t *testing.T) {
+	for text, depth := range map[string]int{
+		`1`: 0, `"[["`: 0, `"\"[["`: 0, ` {}`: 1, `[[],[],{}]`: 2, `{"[":["{", {"a":"}"}],"b":[[[1]]]}`: 4, `[{},[]]`: 2,
+	} {
+		if Deeper([]byte(text), depth) || depth > 0 && !Deeper([]byte(text), depth-1) {
+			t.Errorf("%s: want a depth of %d", text, depth)
+		}
+	}
+}
+
 // sample is a request of the node socket.
 const sample = `{"v":1,"verb":"ADD","containerID":"0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef","netns":"/var/run/netns/cni-01234567-89ab-cdef-0123-456789abcdef",` +
 	`"ifName":"net1","args":"IgnoreUnknown=true;K8S_POD_NAMESPACE=default;K8S_POD_NAME=web-0;K8S_POD_UID=01234567-89ab-cdef-0123-456789abcdef",` +
