@@ -253,6 +253,9 @@ func TestN4ConfigurationsThatCannotRun(t *testing.T) {
 		{"D8 disableCheck", `{"name": "x", "disableCheck": null, "plugins": [{"type": "t"}]}`, "disableCheck: null"},
 		{"D7 nothing to load", `{"name": "x", "loadOnlyInlinedPlugins": true}`, "loadOnlyInlinedPlugins"},
 		{"D7 neither true nor false", `{"name": "x", "loadOnlyInlinedPlugins": 1, "plugins": [{"type": "t"}]}`, "loadOnlyInlinedPlugins: 1"},
+		{"two types", `{"name": "x", "type": "tenure-attach", "Type": "macvlan"}`, `type: it is "tenure-attach"`},
+		{"two types of a plugin", `{"name": "x", "plugins": [{"TYPE": "macvlan", "type": "tenure-attach"}, {"type": "t"}]}`, "is run by tenure-attach"},
+		{"another type", `{"name": "x", "plugins": [{"Type": "macvlan"}]}`, `type: it is ""`},
 		{"N32 args", `{"name": "x", "type": "t", "args": [1]}`, "args: [1] is not an object"},
 		{"N32 args.cni", `{"name": "x", "type": "t", "args": {"cni": "no"}}`, `args: cni: "no" is not an object`},
 	} {
