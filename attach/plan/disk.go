@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"path"
 	"slices"
@@ -93,7 +94,7 @@ func (f Files) first(dir string, wanted func(*list) bool) (found json.RawMessage
 // load reads a file with a list or a single configuration. A list that does not
 // forbid it gets the plugins in the directory of its name beside the file.
 func (f Files) load(name string) (*list, error) {
-	text, err := fs.ReadFile(f.Root, relative(name))
+	text, err := f.text(name)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, reason(err))
 	}
@@ -129,7 +130,7 @@ func (f Files) loadPlugins(l *list, dir string) error {
 			continue
 		}
 		file := path.Join(dir, e.Name())
-		text, err := fs.ReadFile(f.Root, relative(file))
+		text, err := f.text(file)
 		if err == nil {
 			err = l.addPlugin(text)
 		}
@@ -138,6 +139,30 @@ func (f Files) loadPlugins(l *list, dir string) error {
 		}
 	}
 	return nil
+}
+
+// maxFile is how many bytes a configuration file may have: that of a network has some
+// hundreds.
+const maxFile = 1 << 20
+
+// text returns what a file has. Others than regular ones are not opened: that of a pipe
+// waits for a writer, and that of a device may do anything.
+func (f Files) text(name string) ([]byte, error) {
+	info, err := fs.Stat(f.Root, relative(name))
+	switch {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, errors.New("it is no regular file")
+	case info.Size() > maxFile:
+		return nil, fmt.Errorf("it has %d bytes; a configuration may have %d", info.Size(), maxFile)
+	}
+	file, err := f.Root.Open(relative(name))
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close() // it is only read
+	return io.ReadAll(io.LimitReader(file, maxFile))
 }
 
 // relative turns an absolute path into one of an fs.FS.
