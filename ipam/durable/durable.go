@@ -18,15 +18,27 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/plainfile"
 )
 
-// MakeDir makes dir, for root alone, and makes it last.
-func MakeDir(dir string) error {
-	if _, err := os.Stat(dir); err == nil {
-		return nil
-	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+// MakeDir makes dir, for root alone, and those above it that are missing, and makes them
+// last.
+func MakeDir(dir string) error { return makeDir(dir, SyncDir) }
+
+// makeDir is MakeDir with sync to make the names in a directory last.
+func makeDir(dir string, sync func(dir string) error) error {
+	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return SyncDir(filepath.Dir(dir))
+	above := filepath.Dir(dir)
+	if err := makeDir(above, sync); err != nil {
+		return err
+	}
+	err := os.Mkdir(dir, 0o700)
+	if errors.Is(err, fs.ErrExist) { // made meanwhile, or a link to nothing
+		_, err = os.Stat(dir)
+	}
+	if err != nil {
+		return err
+	}
+	return sync(above)
 }
 
 // Create makes the file final with the content text, replacing one that is there.

@@ -43,6 +43,37 @@ func TestChecksumIsCRC32(t *testing.T) {
 	}
 }
 
+// TestMakeDirSyncsAllThatItMakes: a directory whose own name is lost in a crash takes with
+// it what lies in it.
+func TestMakeDirSyncsAllThatItMakes(t *testing.T) {
+	top := t.TempDir()
+	var synced []string
+	note := func(dir string) error {
+		synced = append(synced, strings.TrimPrefix(dir, top))
+		return nil
+	}
+	for range 2 {
+		if err := makeDir(filepath.Join(top, "a", "b", "c"), note); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := strings.Join(synced, " "); got != " /a /a/b" {
+		t.Errorf("synced %q; want the directory of each that was made, once", got)
+	}
+	if info, err := os.Stat(filepath.Join(top, "a", "b", "c")); err != nil || info.Mode() != os.ModeDir|0o700 {
+		t.Errorf("it is %v, %v; want a directory for root alone", info, err)
+	}
+	link := filepath.Join(top, "link")
+	if err := os.Symlink("nothing", link); err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{link, filepath.Join(link, "a")} {
+		if err := MakeDir(dir); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("MakeDir of %s: %v; want ErrNotExist", dir, err)
+		}
+	}
+}
+
 // TestCreate replaces a file in one step, and leaves the old one where it fails.
 func TestCreate(t *testing.T) {
 	dir := t.TempDir()
