@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -59,6 +60,33 @@ func TestManifestFitsTheProgram(t *testing.T) {
 				t.Errorf("tenure-attach is told of %q; want %q", got, want)
 			}
 		})
+	}
+}
+
+// TestChartTakesTheConfiguration: the keys of tenure-attach's configuration that the chart
+// lets through are those that the program reads, with values that it takes.
+func TestChartTakesTheConfiguration(t *testing.T) {
+	values := filepath.Join(t.TempDir(), "values.yaml")
+	if err := os.WriteFile(values, []byte(`attach:
+  enabled: true
+  config:
+    defaultNetwork: {cniVersion: 1.0.0, name: cluster, plugins: [{type: flannel}]}
+    defaultNetworks: [storage, infra/lan@lan0]
+    defaultNamespace: infra
+    systemNamespaces: [kube-system, tenure-system, infra]
+    specVersion: "1"
+    invalidAnnotation: Fail
+    ipsWithClaim: Allow
+    statusIPs: CIDR
+    readinessindicatorfile: /run/flannel/subnet.env
+    capabilities: {bandwidth: true}
+    example.org/of-others: [1]
+`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, conf := charted(t, "--values="+values)
+	if conf.Default.Inline == nil || len(conf.Extra) != 2 || conf.Namespace != "infra" || len(conf.SystemNamespaces) != 3 || !conf.StatusCIDRs || len(conf.Ignored) > 0 {
+		t.Errorf("the program reads %+v", conf)
 	}
 }
 

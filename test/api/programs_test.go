@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -113,6 +114,51 @@ func TestInstallation(t *testing.T) {
 	slices.Sort(shipped)
 	if !slices.Equal(installed, shipped) {
 		t.Errorf("kustomization.yaml installs\n%s\nwant\n%s", strings.Join(installed, "\n"), strings.Join(shipped, "\n"))
+	}
+}
+
+// TestChartKeepsAttach: where agents keep the configuration of tenure-attach, the chart is
+// not to be had without it: the file would stay on the nodes with nobody to keep it.
+func TestChartKeepsAttach(t *testing.T) {
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := cp.Kubeconfig(kubeconfig); err != nil {
+		t.Fatal(err)
+	}
+	c, err := client.New(cp.Config(), client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	upgrade := func(attach string) error {
+		_, err := manifests.Chart(t.Context(), "--dry-run=server", "--is-upgrade", "--kubeconfig="+kubeconfig, "--set=attach.enabled="+attach)
+		return err
+	}
+	for there, refused := range map[string]bool{"": false, "false": false, "true": true} {
+		t.Run("installed "+there, func(t *testing.T) {
+			if there != "" {
+				objects, err := manifests.Chart(t.Context(), "--set=attach.enabled="+there)
+				if err != nil {
+					t.Fatal(err)
+				}
+				set := objects[slices.IndexFunc(objects, func(o manifests.Object) bool { return o.GetKind() == "DaemonSet" })]
+				if err := c.Create(t.Context(), set); err != nil {
+					t.Fatal(err)
+				}
+				defer func() {
+					if err := c.Delete(context.Background(), set); err != nil {
+						t.Error(err)
+					}
+				}()
+			}
+			if err := upgrade("true"); err != nil {
+				t.Errorf("with attach.enabled: %v", err)
+			}
+			switch err := upgrade("false"); {
+			case refused && (err == nil || !strings.Contains(err.Error(), "keep attach.enabled=true, or run make uninstall")):
+				t.Errorf("without attach.enabled: %v; want it refused", err)
+			case !refused && err != nil:
+				t.Errorf("without attach.enabled: %v", err)
+			}
+		})
 	}
 }
 

@@ -88,9 +88,22 @@ func kustomize(ctx context.Context, kubectl, dir, overlay string) ([]Object, err
 // Base is the overlay that adds nothing to deploy/kustomization.yaml.
 const Base = "resources: [../../deploy]\n"
 
-// Chart returns the objects of the chart deploy/chart, rendered by helm with further
-// arguments, such as --set or --values. Files are named from the chart's directory.
+// Registry is what names of images begin with on the cluster of make cluster.
+const Registry = "tenure.dev"
+
+// Chart returns the objects of the chart deploy/chart, rendered by helm for images of
+// Registry, with further arguments, such as --set or --values. Files are named from the
+// chart's directory.
 func Chart(ctx context.Context, args ...string) ([]Object, error) {
+	text, err := template(ctx, append([]string{"--set=image.registry=" + Registry}, args...)...)
+	if err != nil {
+		return nil, err
+	}
+	return Parse(text)
+}
+
+// template returns what helm makes of the chart.
+func template(ctx context.Context, args ...string) ([]byte, error) {
 	helm, err := programs.Tool("helm")
 	if err != nil {
 		return nil, err
@@ -99,12 +112,7 @@ func Chart(ctx context.Context, args ...string) ([]Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	cmd := append([]string{"template", "tenure", ".", "--namespace=tenure-system"}, args...)
-	text, err := runIn(ctx, dir, helm, cmd...)
-	if err != nil {
-		return nil, err
-	}
-	return Parse(text)
+	return runIn(ctx, dir, helm, append([]string{"template", "tenure", ".", "--namespace=tenure-system"}, args...)...)
 }
 
 // ChartDir returns the chart's directory.

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// images makes the base's images those of the chart's defaults.
+// images makes the base's images those that Chart names.
 const images = `images:
 - {name: tenured, newName: tenure.dev/tenured, newTag: dev}
 - {name: tenure-controller, newName: tenure.dev/tenure-controller, newTag: dev}
@@ -97,16 +97,49 @@ func valuesFile(t *testing.T, text string) string {
 // TestChartRefuses: a value that is mistyped is said, and not left out in silence.
 func TestChartRefuses(t *testing.T) {
 	for set, want := range map[string]string{
-		"attach.enable=true":                "enable",
-		"controler.replicas=3":              "controler",
-		"agent.logLevel=trace":              "/agent/logLevel",
-		"directories.cniBin=opt/cni/bin":    "/directories/cniBin",
-		"image.pullPolicy=Sometimes":        "/image/pullPolicy",
-		"image.tag=true":                    "/image/tag",
-		"controller.podDisruptionBudget=no": "/controller/podDisruptionBudget",
+		"attach.enable=true":                                        "enable",
+		"controler.replicas=3":                                      "controler",
+		"agent.logLevel=trace":                                      "/agent/logLevel",
+		"directories.cniBin=opt/cni/bin":                            "/directories/cniBin",
+		"directories.state=/a/../b":                                 "/directories/state",
+		"directories.state=/..":                                     "/directories/state",
+		"directories.run=/a b":                                      "/directories/run",
+		"directories.run=/a/":                                       "/directories/run",
+		"image.pullPolicy=Sometimes":                                "/image/pullPolicy",
+		"image.tag=true":                                            "/image/tag",
+		"image.registry=null":                                       "registry",
+		"controller.podDisruptionBudget=no":                         "/controller/podDisruptionBudget",
+		"controller.extraArgs={--health=}":                          "/controller/extraArgs/0",
+		"agent.extraArgs={--debug,--listen=:1}":                     "/agent/extraArgs/1",
+		"agent.extraArgs={--store,/x}":                              "/agent/extraArgs/0",
+		"agent.updateStrategy.rollingUpdate.maxSurge=1":             "/agent/updateStrategy/rollingUpdate/maxSurge",
+		"agent.updateStrategy.rollingUpdate.maxSurge=10%":           "/agent/updateStrategy/rollingUpdate/maxSurge",
+		"agent.updateStrategy.type=Recreate":                        "/agent/updateStrategy/type",
+		"attach.config.defaultNetwrks={a}":                          "defaultNetwrks",
+		"attach.config.isolation=None":                              "isolation", // attach.namespaceIsolation is for that
+		"attach.config.specVersion=2":                               "/attach/config/specVersion",
+		"metrics.service=false,metrics.serviceMonitor.enabled=true": "metrics.agents",
 	} {
 		if _, err := Chart(t.Context(), "--set="+set); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v; want it refused, naming %s", set, err, want)
+		}
+	}
+	if _, err := template(t.Context()); err == nil || !strings.Contains(err.Error(), "/image/registry") {
+		t.Errorf("without a registry: %v; want it refused: images of somebody else's would run as root", err)
+	}
+}
+
+// TestChartTakes: what is like something that is refused, and is not.
+func TestChartTakes(t *testing.T) {
+	for _, set := range []string{
+		"agent.updateStrategy.type=OnDelete",
+		"agent.updateStrategy.rollingUpdate.maxSurge=0%,agent.updateStrategy.rollingUpdate.maxUnavailable=3",
+		"agent.extraArgs={--cni-conf-at-once,--boot-id-file=/x}",
+		"directories.state=/var/lib/..tenure/a.b_c-d",
+		"metrics.service=false,metrics.agents=true,metrics.serviceMonitor.enabled=true",
+	} {
+		if _, err := Chart(t.Context(), "--set="+set); err != nil {
+			t.Errorf("%s: %v", set, err)
 		}
 	}
 }
