@@ -3,10 +3,12 @@ package attach_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -232,6 +234,33 @@ func TestD10N76OneContainerOneCall(t *testing.T) {
 	}
 	if !together {
 		t.Error("delegates of different containers never ran at once")
+	}
+}
+
+// TestD10WhatAPluginLeavesRunning: a program that outlives a call which came to its end
+// keeps no other call waiting, and does not keep the call itself.
+func TestD10WhatAPluginLeavesRunning(t *testing.T) {
+	n := newNode(t)
+	gone := n.path("gone")
+	script := fmt.Sprintf("#!/bin/sh\n(until [ -e %s ]; do sleep 0.05; done; : >%s.seen) &\necho '{}'\n", gone, gone)
+	must(t, os.WriteFile(n.path("leaver"), []byte(script), 0o700))
+	n.config["binDir"] = n.dir
+	n.config["defaultNetwork"] = map[string]any{"cniVersion": "1.1.0", "name": "default", "type": "leaver"}
+	n.ok("ADD", pod("p"))
+	lock, err := os.Open(n.path("state", "locks", "c-p"))
+	must(t, err)
+	defer lock.Close()
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		t.Errorf("the container's lock after the ADD: %v; want it free", err)
+	}
+	must(t, os.WriteFile(gone, nil, 0o600))
+	for deadline := time.Now().Add(waitLimit); ; time.Sleep(5 * time.Millisecond) {
+		if _, err := os.Stat(gone + ".seen"); err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("what the plugin left running has not ended")
+		}
 	}
 }
 
