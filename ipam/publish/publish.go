@@ -48,7 +48,8 @@ type Publisher struct {
 }
 
 // state is what there is to say of a lease, or was last said, and when. Of one that
-// has not been told anything yet, uid is empty and at when it was first seen.
+// has not been told anything yet, uid is empty, at when it was first seen, and the rest
+// what there was to say in the last round.
 type state struct {
 	uid  protocol.UID
 	pool protocol.PoolName
@@ -58,8 +59,10 @@ type state struct {
 	at   protocol.Instant
 }
 
-func (s state) same(o state) bool {
-	return s.uid == o.uid && s.used == o.used && s.free == o.free && slices.Equal(s.who, o.who)
+func (s state) same(o state) bool { return s.uid == o.uid && s.alike(o) }
+
+func (s state) alike(o state) bool {
+	return s.used == o.used && s.free == o.free && slices.Equal(s.who, o.who)
 }
 
 // New returns what tells of the leases that st has, each at most every so often. doubt
@@ -75,9 +78,11 @@ type Moment struct {
 }
 
 // Round tells of leases whose content has changed since they were last told of, and of
-// new ones at once if there is no hurry. It tells of a few at a time, those first that
-// have waited longest: a node that starts has all its leases to tell of. hurried
-// reports whether there is a burst in a pool, in which others need the API server more.
+// new ones as soon as a round finds them as the one before did, if there is no hurry: of
+// those that are being filled each word would be out of date at once. It tells of a few
+// at a time, those first that have waited longest: a node that starts has all its leases
+// to tell of. hurried reports whether there is a burst in a pool, in which others need
+// the API server more.
 func (p *Publisher) Round(ctx context.Context, m Moment, hurried func(protocol.PoolName) bool) {
 	current, err := p.current(m.Term)
 	if err != nil {
@@ -112,10 +117,13 @@ func (p *Publisher) due(current map[string]state, now protocol.Instant, hurried 
 	for name, s := range current {
 		last, seen := p.told[name]
 		if !seen {
-			last = state{at: now}
-			p.told[name] = last
+			last.at = now
 		}
-		first := last.uid == "" && !burst[s.pool]
+		first := false
+		if last.uid == "" {
+			first = seen && s.alike(last) && !burst[s.pool]
+			p.told[name] = state{used: s.used, free: s.free, who: s.who, at: last.at}
+		}
 		if first || !s.same(last) && now.Since(last.at) >= p.every {
 			due = append(due, name)
 		}

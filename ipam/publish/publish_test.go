@@ -128,12 +128,13 @@ func (w *world) round(when string, want ...string) {
 	}
 }
 
-// TestRound: a lease is told of when it is new, and when what it has has changed, but
-// not too often; one of an earlier term is not.
+// TestRound: a lease is told of when it is new and rests, and when what it has has
+// changed, but not too often; one of an earlier term is not.
 func TestRound(t *testing.T) {
 	w := newWorld(t)
 	lease := w.hold("10.0.2.0/30")
-	w.round("a new lease", lease+" u10.0.2.0/30 0/4 []")
+	w.round("a new lease")
+	w.round("that rests", lease+" u10.0.2.0/30 0/4 []")
 	w.round("nothing new")
 	w.give(lease, "10.0.2.2", protocol.PodRef{})
 	w.give(lease, "10.0.2.1", protocol.PodRef{Namespace: "ns", Name: "p"})
@@ -146,7 +147,24 @@ func TestRound(t *testing.T) {
 	if got := w.heard.said(); len(got) > 0 {
 		t.Errorf("in a new term: said %q; want nothing", got)
 	}
-	w.round("in its own term again", lease+" u10.0.2.0/30 2/2 [10.0.2.1 ns/p net1 10.0.2.2 c-10.0.2.2 net1]")
+	w.round("in its own term again")
+	w.round("and at rest", lease+" u10.0.2.0/30 2/2 [10.0.2.1 ns/p net1 10.0.2.2 c-10.0.2.2 net1]")
+}
+
+// TestRoundWhileItFills: a new lease that is different in each round is told of when it
+// rests, or as late as others.
+func TestRoundWhileItFills(t *testing.T) {
+	w := newWorld(t)
+	first, second := w.hold("10.0.2.0/30"), w.hold("10.0.3.0/30")
+	w.round("new")
+	w.give(first, "10.0.2.1", protocol.PodRef{})
+	w.give(second, "10.0.3.1", protocol.PodRef{})
+	w.round("both are filled")
+	w.give(second, "10.0.3.2", protocol.PodRef{})
+	w.round("one is still filled", first+" u10.0.2.0/30 1/3 [10.0.2.1 c-10.0.2.1 net1]")
+	w.now += every
+	w.give(second, "10.0.3.3", protocol.PodRef{})
+	w.round("and does not end", second+" u10.0.3.0/30 3/1 [10.0.3.1 c-10.0.3.1 net1 10.0.3.2 c-10.0.3.2 net1 10.0.3.3 c-10.0.3.3 net1]")
 }
 
 // TestRoundInABurst: in a burst new leases are told of as late as others, after it at
@@ -173,10 +191,11 @@ func TestRoundIsBounded(t *testing.T) {
 	old := w.hold("10.0.1.0/30")
 	w.round("in a burst")
 	w.now += time.Second
-	w.hurried = false
 	for i := range 2 * batch {
 		w.hold(fmt.Sprintf("10.0.2.%d/30", 4*i))
 	}
+	w.round("in a burst")
+	w.hurried = false
 	for round, want := range []int{batch, batch, 1, 0} {
 		w.p.Round(t.Context(), w.moment(3), w.burst)
 		got := w.heard.said()
@@ -197,6 +216,7 @@ func TestFailedWrite(t *testing.T) {
 			w := newWorld(t)
 			lease := w.hold("10.0.2.0/30")
 			w.heard.out = out
+			w.round("that is new")
 			w.round("that fails")
 			if got := slices.Equal(w.doubted, []string{lease}); got != doubted {
 				t.Errorf("doubted %q; want it %v", w.doubted, doubted)
@@ -212,7 +232,8 @@ func TestFailedWrite(t *testing.T) {
 func TestAnswer(t *testing.T) {
 	w := newWorld(t)
 	lease := w.hold("10.0.2.0/30")
-	w.round("a new lease", lease+" u10.0.2.0/30 0/4 []")
+	w.round("a new lease")
+	w.round("that rests", lease+" u10.0.2.0/30 0/4 []")
 	now := w.moment(3)
 	if !w.p.Answer(t.Context(), now, lease, "r1") {
 		t.Error("a recall of a lease of the node's is not answered")
