@@ -33,6 +33,8 @@ type API struct {
 	c client.Client
 	// SeatNamespace is the namespace of the seats.
 	SeatNamespace string
+	// LeaseWithin bounds the create of a lease in place of CallTimeout; zero is that.
+	LeaseWithin time.Duration
 }
 
 // NewAPI returns an API over c, which must read live (made by client.New, not by
@@ -87,10 +89,12 @@ func Classify(err error) protocol.Outcome {
 
 // bounded gives one call its deadline.
 func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, CallTimeout, errNoAnswer)
+	return within(ctx, CallTimeout)
 }
 
-var errNoAnswer = fmt.Errorf("the API server did not answer within %v", CallTimeout)
+func within(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, d, fmt.Errorf("the API server did not answer within %v", d))
+}
 
 // get reads an object live.
 func (a *API) get(ctx context.Context, key client.ObjectKey, into client.Object) (protocol.Outcome, error) {
@@ -101,7 +105,11 @@ func (a *API) get(ctx context.Context, key client.ObjectKey, into client.Object)
 
 // create creates an object, which then carries what the API server added.
 func (a *API) create(ctx context.Context, obj client.Object) (protocol.Outcome, error) {
-	ctx, cancel := bounded(ctx)
+	return a.createWithin(ctx, obj, CallTimeout)
+}
+
+func (a *API) createWithin(ctx context.Context, obj client.Object, d time.Duration) (protocol.Outcome, error) {
+	ctx, cancel := within(ctx, d)
 	defer cancel()
 	return outcome(ctx, a.c.Create(ctx, obj))
 }
@@ -177,7 +185,7 @@ const ListTimeout = 30 * time.Second
 
 // list lists live.
 func (a *API) list(ctx context.Context, into client.ObjectList, opts ...client.ListOption) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, ListTimeout, fmt.Errorf("the API server did not answer within %v", ListTimeout))
+	ctx, cancel := within(ctx, ListTimeout)
 	defer cancel()
 	_, err := outcome(ctx, a.c.List(ctx, into, opts...))
 	return err

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,7 +18,7 @@ import (
 // CreateLease creates l and returns it with what the API server added.
 func (a *API) CreateLease(ctx context.Context, l protocol.Lease) (protocol.Lease, protocol.Outcome, error) {
 	obj := ToLease(l)
-	out, err := a.create(ctx, obj)
+	out, err := a.createWithin(ctx, obj, cmp.Or(a.LeaseWithin, CallTimeout))
 	if out != protocol.Done {
 		return protocol.Lease{}, out, err
 	}

@@ -175,6 +175,11 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	return g.Wait()
 }
 
+// leaseWithin is how long the create of a lease is awaited. An API server that is overrun
+// with them takes long to answer, and one that is given up is made again, at the end of
+// the line. No ADD waits for its end.
+const leaseWithin = 15 * time.Second
+
 // client makes what talks to the cluster.
 func (d *Daemon) client() (client.WithWatch, *cluster.API, error) {
 	rc := d.line.Watch(d.rest)
@@ -187,6 +192,7 @@ func (d *Daemon) client() (client.WithWatch, *cluster.API, error) {
 		return nil, nil, fmt.Errorf("make a client: %w", err)
 	}
 	api := cluster.NewAPI(c)
+	api.LeaseWithin = leaseWithin
 	if d.cfg.SeatNamespace != "" {
 		api.SeatNamespace = d.cfg.SeatNamespace
 	}
