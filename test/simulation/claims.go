@@ -169,6 +169,13 @@ func (w *world) voidGrants(l protocol.Lease) {
 	}
 }
 
+// voidClaim reports whether somebody deleted a lease by hand that granted to that claim:
+// its uses may find that nothing is granted, and are right then to count as taken.
+func (w *world) voidClaim(uid protocol.UID) bool {
+	t := w.truth[uid]
+	return t != nil && t.void
+}
+
 // checkClaims holds I3, and what of I1 has to do with claims, against this moment.
 func (w *world) checkClaims() {
 	if w.checked == w.api.revision {

@@ -351,7 +351,7 @@ func (w *world) podObject(node *simNode, name string) (*simPod, bool) {
 // taken, as the agent's does: a running pod is not restarted for an address that it
 // rightly has.
 func (n *simNode) check() {
-	s, ok := pickOf(n.w, n.with(func(s *sandbox) bool { return s.uses() && !s.void && !s.unread }))
+	s, ok := pickOf(n.w, n.with(func(s *sandbox) bool { return s.uses() && !s.void && !s.unread && !n.w.voidClaim(s.claim) }))
 	if !ok || n.agent == nil || n.paused {
 		return
 	}
