@@ -162,6 +162,51 @@ func TestChartKeepsAttach(t *testing.T) {
 	}
 }
 
+// TestChartKeepsDirectories: where agents are, their directories stay: in others they would
+// not find their stores, and old plugins and configurations would stay with nobody to keep
+// them. The kubelet's may move.
+func TestChartKeepsDirectories(t *testing.T) {
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := cp.Kubeconfig(kubeconfig); err != nil {
+		t.Fatal(err)
+	}
+	c, err := client.New(cp.Config(), client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const elsewhere = "--set=attach.enabled=true,directories.state=/opt/tenure"
+	objects, err := manifests.Chart(t.Context(), elsewhere)
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := objects[slices.IndexFunc(objects, func(o manifests.Object) bool { return o.GetKind() == "DaemonSet" })]
+	if err := c.Create(t.Context(), set); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := c.Delete(context.Background(), set); err != nil {
+			t.Error(err)
+		}
+	}()
+	for more, refused := range map[string]bool{
+		"--set=image.tag=next":                 false,
+		"--set=directories.kubelet=/k":         false,
+		"--set=directories.state=/var/lib/ten": true,
+		"--set=directories.cniBin=/b":          true,
+		"--set=directories.cniConf=/c":         true,
+		"--set=directories.cniState=/s":        true,
+		"--set=directories.run=/r":             true,
+	} {
+		_, err := manifests.Chart(t.Context(), "--dry-run=server", "--is-upgrade", "--kubeconfig="+kubeconfig, elsewhere, more)
+		switch {
+		case refused && (err == nil || !strings.Contains(err.Error(), "keep the directories as they are")):
+			t.Errorf("%s: %v; want it refused", more, err)
+		case !refused && err != nil:
+			t.Errorf("%s: %v", more, err)
+		}
+	}
+}
+
 // podsOf returns a pod of each of Tenure's programs, in a namespace, by name.
 func podsOf(t *testing.T, namespace string) map[string]*corev1.Pod {
 	t.Helper()
