@@ -14,45 +14,51 @@ import (
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 )
 
-// holders says who has addresses, or networks that only Tenure can take back, and how
-// many leases and sub-leases there are besides that nobody is known to use. Leases say
-// with some delay who uses them: what they say of pods that are gone does not count.
-// Attaches says that tenure-attach is installed.
-func (c *cluster) holders(ctx context.Context, attaches bool) (held []string, idle int, err error) {
+// holders says who has addresses, or networks that only Tenure can take back, and which
+// leases and sub-leases there are besides that nobody is known to use. Leases say with
+// some delay who uses them: what they say of pods that are gone does not count. Attaches
+// says that tenure-attach is installed.
+func (c *cluster) holders(ctx context.Context, attaches bool) (held, idle []string, err error) {
 	var leases v1alpha1.IPLeaseList
 	var subs v1alpha1.IPSubLeaseList
 	for _, err := range []error{c.List(ctx, &leases), c.List(ctx, &subs)} {
 		if err != nil && !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {
-			return nil, 0, fmt.Errorf("ask who has addresses: %w", err)
+			return nil, nil, fmt.Errorf("ask who has addresses: %w", err)
 		}
 	}
 	var pods corev1.PodList
 	if err := c.List(ctx, &pods); err != nil {
-		return nil, 0, fmt.Errorf("list the pods: %w", err)
+		return nil, nil, fmt.Errorf("list the pods: %w", err)
 	}
-	there := map[string]bool{}
-	for _, p := range pods.Items {
-		there[p.Namespace+"/"+p.Name] = true
-	}
-	for _, l := range leases.Items {
-		users := holdersOf(l, there)
-		held = append(held, users...)
-		if len(users) == 0 && l.Spec.Holder.Kind == v1alpha1.HolderNode {
-			idle++
-		}
-	}
-	for _, s := range subs.Items {
-		if u := s.Spec.Use; u != nil && there[u.Pod.Namespace+"/"+u.Pod.Name] {
-			held = append(held, fmt.Sprintf("pod %s/%s uses claim %s", u.Pod.Namespace, u.Pod.Name, u.Claim.Name))
-		} else {
-			idle++
-		}
-	}
+	held, idle = holdersAmong(leases.Items, subs.Items, pods.Items)
 	if attaches {
 		held = append(held, attached(pods.Items)...)
 	}
 	slices.Sort(held)
 	return slices.Compact(held), idle, nil
+}
+
+// holdersAmong says who of the pods has addresses, and what is left besides.
+func holdersAmong(leases []v1alpha1.IPLease, subs []v1alpha1.IPSubLease, pods []corev1.Pod) (held, idle []string) {
+	there := map[string]bool{}
+	for _, p := range pods {
+		there[p.Namespace+"/"+p.Name] = true
+	}
+	for _, l := range leases {
+		users := holdersOf(l, there)
+		held = append(held, users...)
+		if len(users) == 0 && l.Spec.Holder.Kind == v1alpha1.HolderNode {
+			idle = append(idle, fmt.Sprintf("lease %s of node %s", l.Name, l.Spec.Holder.Node))
+		}
+	}
+	for _, s := range subs {
+		if u := s.Spec.Use; u != nil && there[u.Pod.Namespace+"/"+u.Pod.Name] {
+			held = append(held, fmt.Sprintf("pod %s/%s uses claim %s", u.Pod.Namespace, u.Pod.Name, u.Claim.Name))
+		} else {
+			idle = append(idle, fmt.Sprintf("sub-lease %s of node %s", s.Name, s.Spec.Node))
+		}
+	}
+	return held, idle
 }
 
 // holdersOf says who has addresses of a lease, of the pods that are there.

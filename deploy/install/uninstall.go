@@ -122,22 +122,29 @@ func (c *cluster) settle(ctx context.Context, attaches, force bool) error {
 			return fmt.Errorf("in use, nothing was removed:\n  %s\nDelete those first. FORCE=1 removes Tenure all the same: such pods keep their interfaces, and nobody "+
 				"remembers their addresses; where Multus attached them, they cannot end, as the plugin is gone that their end calls", strings.Join(abridged(held), "\n  "))
 		}
-		if force || idle == 0 {
+		if force || len(idle) == 0 {
 			for _, h := range abridged(held) {
 				c.say("still in use: %s", h)
 			}
 			return nil
 		}
 		if !told {
-			c.say("waiting until %d leases that nothing uses are given back; it takes a minute", idle)
+			c.say("waiting until the leases are given back that nothing uses, %d; it takes a minute", len(idle))
 		}
 		if time.Now().After(deadline) {
-			return fmt.Errorf("%d leases have not been given back within %v: see kubectl get ipleases, and whether the agents run; FORCE=1 does without", idle, c.timeout)
+			return errNotGivenBack(idle, c.timeout)
 		}
 		if err := pause(ctx, every); err != nil {
 			return err
 		}
 	}
+}
+
+// errNotGivenBack names the leases, and what may hold them up. Of a store that was lost the
+// pods of its time do, the controller's among them, which nobody counts as in use.
+func errNotGivenBack(leases []string, within time.Duration) error {
+	return fmt.Errorf("not given back within %v, nothing was removed:\n  %s\nSee whether the agents of those nodes run. What is StoreFrozen in kubectl tenure check waits until every pod has ended that "+
+		"ran on its node when its store was lost: drain and reboot the node. FORCE=1 does without", within, strings.Join(abridged(leases), "\n  "))
 }
 
 // abridged returns the first lines, and how many more there are.
