@@ -58,7 +58,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		fmt.Fprintf(stderr, "kubectl tenure: %v\nRun \"kubectl tenure help\" for help.\n", wrong)
 		return exitUsage
 	}
-	fmt.Fprintln(stderr, "kubectl tenure:", err)
+	fmt.Fprintf(stderr, "kubectl tenure: %v%s\n", err, roles(err))
 	return exitFail
 }
 

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -126,13 +127,19 @@ func listAll[T any, PL interface {
 			}
 		}
 		if err != nil {
-			return nil, fmt.Errorf("list %T: %w", page, err)
+			return nil, fmt.Errorf("list every %s: %w", kindOf(page), err)
 		}
 		all = append(all, keep(page)...)
 		if next = page.GetContinue(); next == "" {
 			return all, nil
 		}
 	}
+}
+
+// kindOf returns what a list is of, such as IPLease.
+func kindOf(list client.ObjectList) string {
+	name := fmt.Sprintf("%T", list)
+	return strings.TrimSuffix(name[strings.LastIndexByte(name, '.')+1:], "List")
 }
 
 // begins is how often a list is begun that the API server does not let go on.
@@ -152,6 +159,14 @@ func leasesIn(l *v1alpha1.IPLeaseList) []v1alpha1.IPLease          { return l.It
 func subLeasesIn(l *v1alpha1.IPSubLeaseList) []v1alpha1.IPSubLease { return l.Items }
 func poolsIn(l *v1alpha1.IPPoolList) []v1alpha1.IPPool             { return l.Items }
 func claimsIn(l *ipamclaims.IPAMClaimList) []ipamclaims.IPAMClaim  { return l.Items }
+
+// roles tells somebody whom err says that they may not, which roles let one.
+func roles(err error) string {
+	if !forbidden(err) {
+		return ""
+	}
+	return "\nIt takes the ClusterRole tenure-view, which is part of view, edit and admin; check takes tenure-operator, and release-node tenure-release-node besides"
+}
 
 // forbidden reports whether err says that this user may not.
 func forbidden(err error) bool { return apierrors.IsForbidden(err) }

@@ -102,3 +102,20 @@ func TestListsGoOn(t *testing.T) {
 		})
 	}
 }
+
+// TestSaysWhichRole: who may not list something is told in words of the cluster what that
+// is, and which roles let one.
+func TestSaysWhichRole(t *testing.T) {
+	not := apierrors.NewForbidden(corev1.Resource("pods"), "", errors.New(`User "x" cannot list resource "pods"`))
+	c := &pagesOf{pages: map[string]page{"": {err: not}}}
+	_, err := listAll(t.Context(), c, new(corev1.PodList), func(l *corev1.PodList) []corev1.Pod { return l.Items })
+	if err == nil || !strings.HasPrefix(err.Error(), "list every Pod: pods is forbidden") {
+		t.Errorf("got %v", err)
+	}
+	if got := roles(err); !strings.Contains(got, "tenure-operator") {
+		t.Errorf("it says of roles %q", got)
+	}
+	if got := roles(errors.New("down")); got != "" {
+		t.Errorf("of another error it says %q", got)
+	}
+}
