@@ -287,15 +287,15 @@ func TestDroughtEnds(t *testing.T) {
 		w := want{pool: p, family: allocator.IPv4, search: allocator.View{}.String()}
 		first := b.book.driedUp(w, 30, b.cfg.Now())
 		first.asked = eachAsks
-		time.Sleep(30 * time.Second)
+		time.Sleep(5 * time.Minute)
 		if again := b.book.driedUp(w, 30, b.cfg.Now()); again != first {
 			t.Error("a search that goes on begins anew")
 		}
-		time.Sleep(2 * time.Minute)
+		time.Sleep(11 * time.Minute)
 		if again := b.book.driedUp(w, 30, b.cfg.Now()); again == first {
-			t.Error("a search that nobody made for two minutes goes on")
+			t.Error("a search that nobody made for eleven minutes goes on")
 		}
-		time.Sleep(2 * time.Minute)
+		time.Sleep(11 * time.Minute)
 		s := p.state
 		s.Revision = "100"
 		if !b.book.SetPool(s) || len(p.dry) > 0 {

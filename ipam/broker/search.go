@@ -53,8 +53,9 @@ func (b *Book) driedUp(w want, size int, now time.Time) *drought {
 }
 
 // over reports whether nobody has searched for so long that the next who does begins
-// anew.
-func (d *drought) over(now time.Time) bool { return now.Sub(d.last) > time.Minute }
+// anew: for far longer than whoever waits searches again, also where this program was
+// held up in between, or else no search would get beyond its beginning.
+func (d *drought) over(now time.Time) bool { return now.Sub(d.last) > 10*time.Minute }
 
 // unaskedUntil returns until when holders of p are left to cede unasked.
 func (d *drought) unaskedUntil(p *pool) time.Time {
