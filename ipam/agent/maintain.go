@@ -170,7 +170,7 @@ func (a *Agent) sweepJournal(ctx context.Context) {
 
 // giveBack lets go of leases and uses that nothing has needed for a while.
 func (a *Agent) giveBack(ctx context.Context) {
-	rights, err := a.heldRights()
+	rights, err := a.rightsThat(func(r protocol.Right) bool { return r.Phase == protocol.Held || r.Phase == protocol.Lost })
 	if err != nil {
 		a.log.ErrorContext(ctx, "store not read", "error", err)
 		return
@@ -188,8 +188,8 @@ func (a *Agent) giveBack(ctx context.Context) {
 	})
 }
 
-// heldRights returns the rights that attachments may rest on.
-func (a *Agent) heldRights() ([]protocol.Right, error) {
+// rightsThat returns the rights that keep accepts.
+func (a *Agent) rightsThat(keep func(protocol.Right) bool) ([]protocol.Right, error) {
 	var rights []protocol.Right
 	err := a.st.View(func(tx *store.Tx) error {
 		rights = rights[:0]
@@ -197,7 +197,7 @@ func (a *Agent) heldRights() ([]protocol.Right, error) {
 			if err != nil {
 				return err
 			}
-			if r.Phase == protocol.Held || r.Phase == protocol.Lost {
+			if keep(r) {
 				rights = append(rights, r)
 			}
 		}

@@ -68,17 +68,11 @@ func (a *Agent) compareOwn(ctx context.Context) error {
 		}
 		a.adoptStray(ctx, r)
 	}
-	held, err := a.heldRights()
-	if err != nil {
-		return err
+	otherwise, err := a.rightsThat(func(r protocol.Right) bool { return r.ListedOtherwise(there[r.Name], tell[r.Name]) })
+	for _, r := range otherwise {
+		a.lookIn(r.Name, 0)
 	}
-	for _, r := range held {
-		untold := r.Kind == protocol.RightLease && !r.ToldBy(tell[r.Name])
-		if there[r.Name] != r.UID || untold { // the list only says when to look
-			a.lookIn(r.Name, 0)
-		}
-	}
-	return nil
+	return err
 }
 
 // adoptStray takes up an object in this store's name that the store has no record

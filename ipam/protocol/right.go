@@ -125,6 +125,21 @@ func (r Right) ToldBy(l Lease) bool {
 	return len(r.Taking) == 0 && slices.Equal(r.Ceded, union(l.Ceded, nil))
 }
 
+// ListedOtherwise reports whether a list of the node's own objects, which shows that UID
+// and that lease under r's name, or none, gives cause to look at r: its create has landed
+// of which that was in doubt, its object is gone or another, or the lease was not told
+// what is ceded. The list only says when to look.
+func (r Right) ListedOtherwise(uid UID, l Lease) bool {
+	switch r.Phase {
+	case Noted:
+		return uid != "" && uid != r.UID
+	case Held, Lost:
+		return uid != r.UID || r.Kind == RightLease && !r.ToldBy(l)
+	case Releasing, Frozen: // the one is looked at until it is gone, the other not at all
+	}
+	return false
+}
+
 // Serves reports whether addresses may be given out by r in term. In no term, 0,
 // nothing serves.
 func (r Right) Serves(term int64) bool { return r.Phase == Held && term != 0 && r.Term == term }

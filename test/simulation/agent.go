@@ -190,12 +190,8 @@ func (n *simNode) listOwn() {
 		if recorded {
 			n.agent.certain = n.agent.certain.Listed(began)
 		}
-		for _, name := range n.names(func(r protocol.Right) bool { return r.Phase == protocol.Held || r.Phase == protocol.Lost }) {
-			r := n.disk.rights[name]
-			untold := r.Kind == protocol.RightLease && !r.ToldBy(tell[name])
-			if there[name] != r.UID || untold { // the list only says when to look
-				n.agent.looks[name] = n.w.now
-			}
+		for _, name := range n.names(func(r protocol.Right) bool { return r.ListedOtherwise(there[r.Name], tell[r.Name]) }) {
+			n.agent.looks[name] = n.w.now
 		}
 	})
 }
