@@ -258,13 +258,13 @@ func (w *world) grants() map[netip.Addr]protocol.Grant {
 // any address of its pools that nobody has, wherever it is.
 func (w *world) quench(nodes []*simNode) {
 	for i := range quenchRounds {
-		if w.failure != nil || w.thirst() == "" {
+		if w.failure != nil || w.thirst(nodes) == "" {
 			return
 		}
 		w.rng.begin()
 		w.round(nodes, i == 0) // a create that landed after all its looks, the hourly list finds
 	}
-	if why := w.thirst(); why != "" {
+	if why := w.thirst(nodes); why != "" {
 		w.fail(I5, "%s", why)
 	}
 }
@@ -274,8 +274,9 @@ func (w *world) quench(nodes []*simNode) {
 // anything, and a holder that had none is left alone for 80 seconds at most.
 const quenchRounds = 20
 
-// thirst says which claim waits while there are addresses for it, if any.
-func (w *world) thirst() string {
+// thirst says which claim waits while there are addresses for it, if any: not on leases of
+// a machine that another has replaced, of which nobody has said that it is off.
+func (w *world) thirst(nodes []*simNode) string {
 	taken := w.grants()
 	for _, n := range w.nodes {
 		for _, a := range n.disk.atts {
@@ -285,14 +286,15 @@ func (w *world) thirst() string {
 		}
 	}
 	for _, l := range w.api.leases.objects {
-		reachable := l.Holder.Cluster || slices.ContainsFunc(w.nodes, func(n *simNode) bool { return n.name == l.Holder.Node && n.disk.store == l.Store })
+		reachable := l.Holder.Cluster || slices.ContainsFunc(nodes, func(n *simNode) bool { return n.name == l.Holder.Node && n.disk.store == l.Store })
 		for a := l.Block.Addr(); l.Block.Contains(a) && !reachable; a = a.Next() {
 			taken[a] = protocol.Grant{Addr: a}
 		}
 	}
 	for _, c := range w.api.claims.list(func(c simClaim) bool { return len(c.IPs) == 0 && !c.Deleting && c.Network != "others" }) {
 		if t := w.truth[c.UID]; !t.meddled && !t.void && w.opened(c.Network) && w.room(c.Network, taken) {
-			return fmt.Sprintf("claim %s (%s) of network %s waits, and there are addresses: %s", c.Name, c.UID, c.Network, c.Failed)
+			free := slices.DeleteFunc(w.addresses(), func(a netip.Addr) bool { _, ok := taken[a]; return ok })
+			return fmt.Sprintf("claim %s (%s) of network %s waits, and there are addresses: %s; of pool %s %v", c.Name, c.UID, c.Network, c.Failed, poolName, w.leasesOf(free))
 		}
 	}
 	return ""
