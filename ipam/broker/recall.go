@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -182,7 +183,7 @@ func (b *Book) ceded(p *pool, l *lease) {
 	now := b.now()
 	p.cededAt = now
 	b.speaks(l)
-	if rec := l.asked.under; rec != nil && rec.one {
+	if rec := cmp.Or(l.asked.under, l.asked.late); rec != nil && rec.one {
 		return
 	}
 	if again := now.Add(rest); again.After(l.asked.again) {
@@ -216,6 +217,9 @@ func (b *Book) answered(rec *recall) {
 // by its name is to hear that it is in use, not that its holder is silent.
 func (b *Book) answeredLate(rec *recall) {
 	rec.on.asked.answer, rec.on.asked.at, rec.on.asked.late = rec, b.now(), nil
+	if rec.one {
+		rec.on.asked.again = time.Time{}
+	}
 	b.speaks(rec.on)
 	b.wake(rec.pool)
 }
