@@ -136,6 +136,7 @@ func TestChartTakes(t *testing.T) {
 		"agent.updateStrategy.rollingUpdate.maxSurge=0%,agent.updateStrategy.rollingUpdate.maxUnavailable=3",
 		"agent.extraArgs={--cni-conf-at-once,--boot-id-file=/x}",
 		"directories.state=/var/lib/..tenure/a.b_c-d",
+		"attach.config.confDir=/etc/cni/multus/net.d,attach.config.binDir=/opt/more/bin",
 		"metrics.service=false,metrics.agents=true,metrics.serviceMonitor.enabled=true",
 	} {
 		if _, err := Chart(t.Context(), "--set="+set); err != nil {
