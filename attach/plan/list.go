@@ -108,7 +108,7 @@ func (l *list) addPlugin(text []byte) error {
 	// What is run is what has this very name. CNI's library also takes others, as "Type".
 	var kind string
 	if raw, ok := members["type"]; !ok || !plainText(raw, &kind) || kind != p.conf.Type {
-		return fmt.Errorf("type: it is %q, and a member whose name differs in case says %q; keep one, with the name type", kind, p.conf.Type)
+		return fmt.Errorf("type: it is %q, and a member whose name differs in case says %q; have one, with the name type", kind, p.conf.Type)
 	}
 	l.plugins = append(l.plugins, p)
 	return nil

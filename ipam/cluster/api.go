@@ -21,8 +21,8 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// CallTimeout bounds every call: what has not been answered by then has an
-// unknown outcome.
+// CallTimeout bounds every call, but for lists and an agent's creates of leases: what has
+// not been answered by then has an unknown outcome.
 const CallTimeout = 5 * time.Second
 
 // DefaultSeatNamespace is where the seats are.

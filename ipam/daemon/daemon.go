@@ -177,7 +177,7 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 
 // leaseWithin is how long the create of a lease is awaited. An API server that is overrun
 // with them takes long to answer, and one that is given up is made again, at the end of
-// the line. No ADD waits for its end.
+// the line. An ADD waits no longer for it than for anything.
 const leaseWithin = 15 * time.Second
 
 // client makes what talks to the cluster.
@@ -258,8 +258,8 @@ func serveHTTP(ctx context.Context, cfg Config, a *agent.Agent, own []prometheus
 // httpHandler answers over HTTP: health, readiness, metrics and, if asked to, profiles.
 func httpHandler(metrics prometheus.Gatherer, ready func() (ok bool, why string), profiles bool) http.Handler {
 	mux := http.NewServeMux()
-	// What is collected reads the store: while its disk hangs, so do a few, and not one
-	// more at each scrape.
+	// Whatever of what is collected should hang one day: a few scrapes do, and not one
+	// more each time.
 	mux.Handle("/metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{MaxRequestsInFlight: 4}))
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) {
