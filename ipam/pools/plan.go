@@ -269,7 +269,8 @@ func (s seen) describe(st *v1alpha1.IPPoolStatus) (counted bool) {
 		return false
 	}
 	counts := s.tally.counts(s.shape)
-	if s.countsDue {
+	due := s.countsDue || s.edited() // who has widened a pool looks what that has given
+	if due {
 		st.Counts = &counts
 	}
 	st.Pressure = s.tally.pressure(st.Pressure, s.shape)
@@ -298,7 +299,7 @@ func (s seen) describe(st *v1alpha1.IPPoolStatus) (counted bool) {
 	}
 	s.flag(st, ConditionDraining, "AddressesOutsideRanges", outside)
 	s.flag(st, ConditionDefinitionsDisagree, "OldestDecides", strings.Join(few(s.disagreements, "disagreements"), "; "))
-	return s.countsDue
+	return due
 }
 
 // exhausted sets the condition Exhausted. While somebody waits it stays True
