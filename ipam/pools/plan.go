@@ -238,7 +238,13 @@ func (s seen) opened(st *v1alpha1.IPPoolStatus, now, want sizes) plan {
 		if s.restored != nil { // what it says must not close the pool once more
 			voided = s.restored.voided
 		}
-		st.Opening = protocol.OpeningAfter(s.now, s.opening, st.Opening, voided)
+		if st.Opening == "" {
+			// As of when the pool was made: should this be what a backup says of a pool
+			// that was opened long ago, its agents know a later word, and say so.
+			st.Opening = protocol.OpeningAfter(s.pool.CreationTimestamp.Time, voided)
+		} else {
+			st.Opening = protocol.OpeningAfter(s.now, s.opening, st.Opening, voided)
+		}
 	}
 	st.Leasing = v1alpha1.LeasingOpen
 	s.ready(st, metav1.ConditionTrue, v1alpha1.ReasonOpen, fmt.Sprintf("blocks of %v may be leased", now))

@@ -24,7 +24,8 @@ const usualFence = 15 * time.Minute
 // more. Every pool is closed then, and opened again when the nodes have put back
 // what they hold.
 //
-// It rests on the pools' openings, each known by a greater word than all before it.
+// It rests on the pools' openings, each known by a greater word than all before it, but
+// for a pool's first, which is known by when the pool was made.
 // A seat names the last opening that its agent had heard of when it saw the API
 // server go back: pools opened by that word or an earlier one are to be closed, and
 // those opened since are not. So what the seats still say when a pool has been

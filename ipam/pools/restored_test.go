@@ -134,6 +134,25 @@ func TestH9Concerns(t *testing.T) {
 	}
 }
 
+// TestFirstOpening: what a backup says of a pool that had not been opened yet looks like a
+// new pool, and a controller that was started since opens it. Agents that know of openings
+// since the pool was made have it closed; of a pool that was made after these they say
+// nothing.
+func TestFirstOpening(t *testing.T) {
+	said := protocol.OpeningAfter(noon.Add(-time.Minute))
+	for made, want := range map[time.Duration]bool{-time.Hour: true, -time.Second: false} {
+		p := pool("10.0.0.0/24")
+		p.CreationTimestamp = metav1.NewTime(noon.Add(made))
+		st := &v1alpha1.IPPoolStatus{}
+		seen{pool: p, now: noon}.opened(st, sizes{}, sizes{})
+		var l lookout
+		l.hear(saying(seatAt("a", 0), false, said), noon)
+		if r := l.restoration(st.Opening, st.Opening, false, noon); (r != nil) != want {
+			t.Errorf("a pool made %v before: opened by %s, and closed by %s: %v; want %v", -made, st.Opening, said, r != nil, want)
+		}
+	}
+}
+
 // TestOneStolenSeat: what one seat says closes pools for F, and not for as long as it
 // likes: neither by a word of a time to come, nor by an F of its own.
 func TestOneStolenSeat(t *testing.T) {

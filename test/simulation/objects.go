@@ -143,7 +143,7 @@ func (w *world) newPool(name protocol.PoolName, blockSize int32) *v1alpha1.IPPoo
 		takeOver = v1alpha1.TakeOverConfirmed
 	}
 	return &v1alpha1.IPPool{
-		ObjectMeta: metav1.ObjectMeta{Name: string(name), Generation: 1, CreationTimestamp: metav1.NewTime(epoch)},
+		ObjectMeta: metav1.ObjectMeta{Name: string(name), Generation: 1, CreationTimestamp: metav1.NewTime(w.wall(0).Truncate(time.Second))},
 		Spec:       v1alpha1.IPPoolSpec{Ranges: w.ranges(name), BlockSize: &blockSize, Domain: w.domain(name), TakeOver: takeOver},
 	}
 }
