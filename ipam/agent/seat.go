@@ -19,7 +19,7 @@ const seatRetry = 4 * time.Second
 func (a *Agent) runSeat(ctx context.Context) error {
 	var quiet silence
 	for {
-		accepted, err := a.beat(ctx)
+		accepted, again, err := a.beat(ctx)
 		if err != nil && ctx.Err() == nil {
 			return err
 		}
@@ -27,9 +27,12 @@ func (a *Agent) runSeat(ctx context.Context) error {
 		pause := jittered(seatRetry)
 		if accepted {
 			a.mu.Lock()
-			pause = a.sitting.BeatIn(a.clock.Now())
+			pause = a.sitting.BeatEvery()
 			pause -= rand.N(pause/8 + 1) // agents that began at once must not go on so
 			a.mu.Unlock()
+		}
+		if again {
+			continue
 		}
 		if !a.pause(ctx, pause) {
 			return nil
@@ -56,10 +59,10 @@ func (a *Agent) pause(ctx context.Context, d time.Duration) bool {
 	return true
 }
 
-// beat sends one heartbeat, with whatever reads and writes that takes. Its error
-// means that the store cannot be written: an agent that cannot record what it was
-// told must not go on.
-func (a *Agent) beat(ctx context.Context) (accepted bool, err error) {
+// beat sends one heartbeat, with whatever reads and writes that takes. Again says that
+// what was accepted was sent long ago. Its error means that the store cannot be written:
+// an agent that cannot record what it was told must not go on.
+func (a *Agent) beat(ctx context.Context) (accepted, again bool, err error) {
 	a.learnNode(ctx)
 	ev := protocol.SeatEvent{Now: a.clock.Now()}
 	for range maxSteps {
@@ -76,7 +79,7 @@ func (a *Agent) beat(ctx context.Context) (accepted bool, err error) {
 		a.mu.Unlock()
 		if res.Accepted {
 			a.hearRecalls(res.Next.Seen) // where the watch is behind
-			return true, a.accept(ctx, had, era, res.Next)
+			return true, res.Again, a.accept(ctx, had, era, res.Next)
 		}
 		if had != 0 && res.Next.Term == 0 {
 			a.saySeatLost(ctx, had, res)
@@ -85,11 +88,11 @@ func (a *Agent) beat(ctx context.Context) (accepted bool, err error) {
 			if res.Why != "" {
 				a.log.WarnContext(ctx, "heartbeat not accepted", "node", a.cfg.Node, "error", res.Why)
 			}
-			return false, nil
+			return false, false, nil
 		}
 		ev = a.callSeat(ctx, res)
 	}
-	return false, nil
+	return false, false, nil
 }
 
 func (a *Agent) callSeat(ctx context.Context, res protocol.SeatResult) protocol.SeatEvent {

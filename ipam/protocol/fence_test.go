@@ -108,20 +108,16 @@ func TestBeatEvery(t *testing.T) {
 
 // A heartbeat whose answer was lost is accepted when a read tells of it, and F counts
 // from when it was sent: the next one must not come F/4 after the read.
-func TestBeatIn(t *testing.T) {
+func TestBeatAgain(t *testing.T) {
 	const f = 15 * time.Minute
 	self := seatSelf
 	self.Fence = f
-	for _, tt := range []struct{ ago, want time.Duration }{
-		{0, f / 4},
-		{time.Minute, f/4 - time.Minute},
-		{f - time.Minute, 0},
-	} {
+	for ago, again := range map[time.Duration]bool{0: false, f/2 - time.Second: false, f / 2: true, f - time.Second: true} {
 		sent := StepSeat(Sitting{Self: self, Term: 3, LastTerm: 3, Fence: f, Seen: Seat{Meta: Meta{UID: "u"}}}, SeatEvent{Now: seatNow})
-		now := seatNow.add(tt.ago)
+		now := seatNow.add(ago)
 		got := StepSeat(sent.Next, SeatEvent{Now: now, Call: SeatRead, Outcome: Done, Seat: sent.Write})
-		if in := got.Next.BeatIn(now); !got.Accepted || in != tt.want {
-			t.Errorf("sent %v ago: accepted %v, the next one in %v; want %v", tt.ago, got.Accepted, in, tt.want)
+		if !got.Accepted || got.Again != again {
+			t.Errorf("sent %v ago: accepted %v, the next at once %v; want %v", ago, got.Accepted, got.Again, again)
 		}
 	}
 }

@@ -124,13 +124,6 @@ func (s Sitting) BeatEvery() time.Duration {
 	return time.Minute
 }
 
-// BeatIn returns how long after now the next heartbeat is due: BeatEvery after the last
-// accepted one was sent, not after it was known to be. A read may tell of one that is
-// long past, and F counts from then.
-func (s Sitting) BeatIn(now Instant) time.Duration {
-	return max(0, s.BeatEvery()-now.Since(s.Sent))
-}
-
 // SeatCall is what to ask of the API server next about the seat.
 type SeatCall uint8
 
@@ -162,7 +155,10 @@ type SeatResult struct {
 	// Accepted says that a heartbeat was accepted: Next.Term and Next.Sent go to
 	// the store.
 	Accepted bool
-	Why      string
+	// Again says that the heartbeat which was accepted was sent F/2 ago or earlier, as a
+	// read may tell, and F counts from then: the next one is due at once.
+	Again bool
+	Why   string
 }
 
 // StepSeat is the life of an agent's side of its seat, docs/leases.md "The seat".
@@ -197,7 +193,10 @@ func (s Sitting) read(ev SeatEvent) SeatResult {
 	case s.names(seat):
 		s.Stranger = nil
 		if s.Pending.wrote(seat) {
-			return s.accept(seat, s.Pending.Sent)
+			res := s.accept(seat, s.Pending.Sent)
+			f := res.Next.fence()
+			res.Again = f > 0 && ev.Now.Since(res.Next.Sent) >= f/2
+			return res
 		}
 		if seat.Term != s.Term { // somebody ended this agent's term: it serves again when it sits
 			s.Term = 0

@@ -259,6 +259,9 @@ func (n *simNode) beat(ev protocol.SeatEvent) {
 	a.beating = res.Call != protocol.SeatNone
 	if res.Accepted {
 		n.accept(had, res.Next)
+		if res.Again {
+			a.beatAt = n.w.now
+		}
 		return
 	}
 	a.sitting = res.Next
@@ -325,7 +328,7 @@ func (n *simNode) accept(had int64, next protocol.Sitting) {
 		panic(processEnd{})
 	}
 	a.sitting = next
-	a.beatAt = n.w.now + next.BeatIn(n.now())
+	a.beatAt = n.w.now + next.BeatEvery()
 	if next.Term == had {
 		return
 	}
