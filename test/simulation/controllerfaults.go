@@ -105,10 +105,13 @@ func (c faultyCalls) ReadPool(ctx context.Context, name protocol.PoolName) (prot
 type faultyPools struct{ liveCalls }
 
 func (c faultyPools) IPPools(ctx context.Context) ([]v1alpha1.IPPool, error) {
-	if c.w.fault == M54 {
-		return nil, nil
+	all, err := c.liveCalls.IPPools(ctx)
+	for i := range all {
+		if c.w.fault == M54 {
+			all[i].Spec.Domain = "" // so that none is a neighbour
+		}
 	}
-	return c.liveCalls.IPPools(ctx)
+	return all, err
 }
 
 // faultyReads are the claims' reconciler's reads.

@@ -93,7 +93,7 @@ func nodeBugs() []Bug {
 		{M4, "delete without a revision", 650, []Invariant{I1}, nil},
 		{M5, "what exists in this node's name is this store's", 300, []Invariant{I1}, withTwins},
 		{M6, "adopt a lost store's leases as empty", 500, []Invariant{I1}, withLostStores},
-		{M7, "give addresses of a frozen lease", 500, []Invariant{I1}, withLostStores},
+		{M7, "give addresses of a frozen lease", 4000, []Invariant{I1}, withLostStores},
 		{M8, "do not notice a store that was put back", 400, []Invariant{I1, I2}, withLostStores},
 		{M9, "answer before the disk has it", 100, []Invariant{I2}, nil},
 		{M11, "take back by a write without an answer", 5000, []Invariant{I1, I3}, withSlowEdge},
