@@ -136,6 +136,7 @@ func TestJournalledDEL(t *testing.T) {
 	mustAdd(t, n, i)
 	n.Stop()
 	dir := n.Config().Agent.JournalDir
+	n.Vanish(i) // by the DEL that the plugin notes
 	if _, err := journal.Write(dir, journal.Entry{Network: i.Network, ContainerID: i.Sandbox, IfName: i.IfName}); err != nil {
 		t.Fatal(err)
 	}
@@ -150,6 +151,7 @@ func TestJournalledDEL(t *testing.T) {
 	if err := n.CheckAdd(i); err == nil {
 		t.Error("CHECK of a deleted attachment succeeds")
 	}
+	n.Vanish(i)
 	// An entry that is older than an ADD of its key is consumed by it (F16).
 	if _, err := journal.Write(dir, journal.Entry{Network: i.Network, ContainerID: i.Sandbox, IfName: i.IfName}); err != nil {
 		t.Fatal(err)

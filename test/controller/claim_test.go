@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
@@ -522,9 +523,13 @@ func TestN82(t *testing.T) {
 	if err := k.Delete(t.Context(), c.DeepCopy()); !apierrors.IsForbidden(err) {
 		t.Errorf("delete: %v; want forbidden", err)
 	}
-	c.Status.IPs = []string{}
-	if err := k.Status().Update(t.Context(), c); err != nil {
-		t.Errorf("update of status: %v; want it allowed", err)
+	for what, body := range map[string]string{"spec": `{"spec":{"network":"other"}}`, "metadata": `{"metadata":{"finalizers":["example.com/x"]}}`} {
+		if err := k.Patch(t.Context(), c.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(body))); !apierrors.IsForbidden(err) {
+			t.Errorf("patch of %s: %v; want forbidden", what, err)
+		}
+	}
+	if err := k.Status().Patch(t.Context(), c, client.RawPatch(types.MergePatchType, []byte(`{"status":{"ips":[]}}`))); err != nil {
+		t.Errorf("patch of status: %v; want it allowed", err)
 	}
 }
 
