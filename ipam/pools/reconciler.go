@@ -67,7 +67,7 @@ type Reconciler struct {
 
 	mu      sync.Mutex
 	counts  map[types.UID]time.Time // guarded by mu: when each pool's counts were last written
-	closed  map[types.UID]time.Time // guarded by mu: see closedFor
+	closed  map[types.UID]spell     // guarded by mu: see closedFor
 	starved map[types.UID]time.Time // guarded by mu: when somebody last starved
 	users   users                   // guarded by mu
 	lingers map[types.UID]lingering // guarded by mu

@@ -89,6 +89,17 @@ func (r restoration) wait(closed time.Duration) (why string, after time.Duration
 	return "", 0
 }
 
+// A spell is for how long something has been seen to be so, and when it was seen last.
+type spell struct {
+	lasted time.Duration
+	last   time.Time
+}
+
+// atOnce is how much of the time since the last look a look counts at most: a pool that
+// waits is looked at every lookAgain. A controller that slept, perhaps with all nodes,
+// must not take its sleep for their silence.
+const atOnce = 6 * lookAgain
+
 // closedFor returns for how long this controller has seen that a pool, which a
 // restoration concerns, is closed. Another leader begins anew: it does not know
 // what was before.
@@ -99,15 +110,16 @@ func (r *Reconciler) closedFor(pool *v1alpha1.IPPool, concerned bool, now time.T
 		delete(r.closed, pool.UID)
 		return 0
 	}
-	since, ok := r.closed[pool.UID]
-	if !ok {
-		if r.closed == nil {
-			r.closed = map[types.UID]time.Time{}
-		}
-		since = now
-		r.closed[pool.UID] = now
+	s, ok := r.closed[pool.UID]
+	if ok {
+		s.lasted += max(0, min(now.Sub(s.last), atOnce))
 	}
-	return now.Sub(since)
+	s.last = now
+	if r.closed == nil {
+		r.closed = map[types.UID]spell{}
+	}
+	r.closed[pool.UID] = s
+	return s.lasted
 }
 
 // Revisions tells the revision that the API server's data have now.

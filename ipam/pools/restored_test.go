@@ -308,7 +308,7 @@ func TestH9Waits(t *testing.T) {
 }
 
 // TestH9AnotherLeaderBeginsAnew: it counts how long a pool has been closed by what it
-// has seen itself.
+// has seen itself, and not the hours for which it slept.
 func TestH9AnotherLeaderBeginsAnew(t *testing.T) {
 	p := with(pool("10.0.0.0/24"), open(32))
 	first, second := &Reconciler{}, &Reconciler{}
@@ -319,14 +319,16 @@ func TestH9AnotherLeaderBeginsAnew(t *testing.T) {
 	look(first, true, 0) // open
 	p.Status.Leasing = v1alpha1.LeasingClosed
 	look(first, true, time.Minute)
-	look(first, true, 3*time.Minute)
+	look(first, true, 2*time.Minute)
+	look(first, true, 2*time.Minute+lookAgain)
+	look(first, true, 3*time.Hour)
 	look(second, true, 3*time.Minute)
 	look(second, true, 4*time.Minute)
 	p.Status.Leasing = v1alpha1.LeasingOpen
 	look(first, false, 5*time.Minute)
 	p.Status.Leasing = v1alpha1.LeasingClosed
 	look(first, true, 9*time.Minute)
-	if want := "[0s 0s 2m0s 0s 1m0s 0s 0s]"; fmt.Sprint(got) != want {
+	if want := "[0s 0s 1m0s 1m10s 2m10s 0s 1m0s 0s 0s]"; fmt.Sprint(got) != want {
 		t.Errorf("closed for %v; want %s", got, want)
 	}
 }
