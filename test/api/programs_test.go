@@ -135,19 +135,7 @@ func TestChartKeepsAttach(t *testing.T) {
 	for there, refused := range map[string]bool{"": false, "false": false, "true": true} {
 		t.Run("installed "+there, func(t *testing.T) {
 			if there != "" {
-				objects, err := manifests.Chart(t.Context(), "--set=attach.enabled="+there)
-				if err != nil {
-					t.Fatal(err)
-				}
-				set := objects[slices.IndexFunc(objects, func(o manifests.Object) bool { return o.GetKind() == "DaemonSet" })]
-				if err := c.Create(t.Context(), set); err != nil {
-					t.Fatal(err)
-				}
-				defer func() {
-					if err := c.Delete(context.Background(), set); err != nil {
-						t.Error(err)
-					}
-				}()
+				installAgents(t, c, "--set=attach.enabled="+there)
 			}
 			if err := upgrade("true"); err != nil {
 				t.Errorf("with attach.enabled: %v", err)
@@ -160,6 +148,24 @@ func TestChartKeepsAttach(t *testing.T) {
 			}
 		})
 	}
+}
+
+// installAgents makes the DaemonSet of the chart with that argument, until the test ends.
+func installAgents(t *testing.T, c client.Client, arg string) {
+	t.Helper()
+	objects, err := manifests.Chart(t.Context(), arg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	set := objects[slices.IndexFunc(objects, func(o manifests.Object) bool { return o.GetKind() == "DaemonSet" })]
+	if err := c.Create(t.Context(), set); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Delete(context.Background(), set); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // TestChartKeepsDirectories: where agents are, their directories stay: in others they would
@@ -175,19 +181,7 @@ func TestChartKeepsDirectories(t *testing.T) {
 		t.Fatal(err)
 	}
 	const elsewhere = "--set=attach.enabled=true,directories.state=/opt/tenure"
-	objects, err := manifests.Chart(t.Context(), elsewhere)
-	if err != nil {
-		t.Fatal(err)
-	}
-	set := objects[slices.IndexFunc(objects, func(o manifests.Object) bool { return o.GetKind() == "DaemonSet" })]
-	if err := c.Create(t.Context(), set); err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := c.Delete(context.Background(), set); err != nil {
-			t.Error(err)
-		}
-	}()
+	installAgents(t, c, elsewhere)
 	for more, refused := range map[string]bool{
 		"--set=image.tag=next":                 false,
 		"--set=directories.kubelet=/k":         false,
