@@ -32,6 +32,9 @@ GO_BUILD := CGO_ENABLED=0 go build -trimpath -ldflags "-s -w"
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
+.DEFAULT:
+	@echo "there is no target '$@': make alone lists them" >&2; exit 1
+
 .PHONY: build
 build: ## Build Tenure's programs into bin/, static and stripped
 	@[ -e bin/tenure-controller ] || echo "building Tenure: about three minutes on two cores the first time, then seconds"
