@@ -80,8 +80,13 @@ func (x *executor) run(path string, stdin []byte, environ []string) (stdout, std
 // Package os/exec does the same and more, at twice the cost: it first runs a process
 // of its own to see how it can wait. Here a thread waits in the kernel, since nothing
 // else is to be done meanwhile: to wait by the runtime's poller takes the poller.
+//
+// The program leads a process group. If a signal ends it, it has not waited for what it
+// has started, an IPAM plugin most often. That ends with it: what it did later would be
+// undone by nobody.
 func runProgram(path string, environ []string, files []*os.File) error {
-	attr := &syscall.ProcAttr{Env: environ}
+	attr := &syscall.ProcAttr{Env: environ, Sys: &syscall.SysProcAttr{Setpgid: true}}
+	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) // for endGroup, which can do without
 	for _, f := range files {
 		attr.Files = append(attr.Files, f.Fd())
 	}
@@ -98,11 +103,24 @@ func runProgram(path string, environ []string, files []*os.File) error {
 	case err != nil:
 		return fmt.Errorf("wait for %s: %w", path, err)
 	case status.Signaled():
-		return fmt.Errorf("signal: %v", status.Signal())
+		return errors.Join(fmt.Errorf("signal: %v", status.Signal()), endGroup(pid))
 	case status.ExitStatus() != 0:
 		return fmt.Errorf("exit status %d", status.ExitStatus())
 	}
 	return nil
+}
+
+// endGroup kills the processes of a group whose leader has just been waited for, and waits
+// until they have ended: children of one that has ended come to this process.
+func endGroup(pgid int) error {
+	if err := syscall.Kill(-pgid, syscall.SIGKILL); err != nil && err != syscall.ESRCH {
+		return fmt.Errorf("end what it has started: %w", err)
+	}
+	for {
+		if _, err := syscall.Wait4(-pgid, nil, 0, nil); err != nil && err != syscall.EINTR {
+			return nil // there is none left
+		}
+	}
 }
 
 // inMemory returns a new file that is on no disk.
