@@ -14,7 +14,11 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/plainjson"
 )
 
-func (d Dir) defaultFile() string { return filepath.Join(d.Path, "default") }
+func (d Dir) defaultFile() string { return filepath.Join(d.Path, "default-network") }
+
+// earlierDefault is where earlier plugins kept the list alone. Of the line that has it now
+// they would say that the default network is not available, so that it has another name.
+func (d Dir) earlierDefault() string { return filepath.Join(d.Path, "default") }
 
 // defaultHead begins the line of the file: the definition that has the list, which is
 // the member that follows.
@@ -39,7 +43,8 @@ func (d Dir) KeepDefault(definition string, list json.RawMessage) error {
 		return fmt.Errorf("journal: %w", err)
 	}
 	temp := fmt.Sprintf("%s.%016x%s", d.defaultFile(), rand.Uint64(), suffixTemp)
-	if err := durable.Create(d.defaultFile(), temp, text, reached); err != nil {
+	err := errors.Join(durable.Create(d.defaultFile(), temp, text, reached), durable.Remove(d.earlierDefault()))
+	if err != nil {
 		return fmt.Errorf("journal: %w", err)
 	}
 	return nil
@@ -47,7 +52,7 @@ func (d Dir) KeepDefault(definition string, list json.RawMessage) error {
 
 // DropDefault removes what KeepDefault has kept: no definition has the default network.
 func (d Dir) DropDefault() error {
-	if err := durable.Remove(d.defaultFile()); err != nil {
+	if err := errors.Join(durable.Remove(d.defaultFile()), durable.Remove(d.earlierDefault())); err != nil {
 		return fmt.Errorf("journal: %w", err)
 	}
 	return nil

@@ -396,8 +396,21 @@ func TestDefaultIsKept(t *testing.T) {
 	check(t, d.KeepDefault("ns/net", json.RawMessage(`{"name":"b"}`)))
 	check(t, d.DropDefault())
 	want("dropped", "")
-	check(t, os.WriteFile(d.defaultFile(), durable.Seal([]byte(`{"name":"b"}`)), 0o600))
-	want("of an earlier version, which did not say whose it was", "")
+}
+
+// TestDefaultOfEarlierPlugins: they kept the list alone, and answer that the default
+// network is not available where they find something else.
+func TestDefaultOfEarlierPlugins(t *testing.T) {
+	d := Dir{t.TempDir()}
+	theirs := filepath.Join(d.Path, "default")
+	check(t, os.WriteFile(theirs, durable.Seal([]byte(`{"name":"b"}`)), 0o600))
+	if got, err := d.Default("ns/net"); got != nil || err != nil {
+		t.Errorf("%s, %v; want nothing: theirs does not say whose it is", got, err)
+	}
+	check(t, d.KeepDefault("ns/net", json.RawMessage(`{"name":"c"}`)))
+	if _, err := os.Stat(theirs); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("%v; want nothing of theirs, which is old now, and nothing of ours in its place", err)
+	}
 }
 
 func TestNamesThatAreNoFiles(t *testing.T) {
