@@ -15,6 +15,9 @@ const (
 	// one, and recallRetry how long after one that failed.
 	recallTries = 4
 	recallRetry = 300 * time.Millisecond
+
+	// recallFresh is how old a recall may be that stands on the seat as the agent starts.
+	recallFresh = time.Minute
 )
 
 // followSeat answers the recalls on this node's seat until ctx ends, and learns at
@@ -41,7 +44,9 @@ func (a *Agent) hearRecalls(s protocol.Seat) {
 		return
 	}
 	var fresh []protocol.Recall
+	now := a.clock.Now().Wall
 	a.mu.Lock()
+	first := a.recalls == nil
 	heard := make(map[string]bool, len(s.Recalls))
 	for _, rc := range s.Recalls {
 		heard[rc.ID] = true
@@ -52,14 +57,19 @@ func (a *Agent) hearRecalls(s protocol.Seat) {
 	a.recalls = heard // what is not on the seat any more does not come again
 	a.mu.Unlock()
 	for _, rc := range fresh {
-		a.background(func(ctx context.Context) { a.answerRecall(ctx, rc) })
+		made, known := rc.Made()
+		stale := first && known && now.Sub(made) > recallFresh
+		a.background(func(ctx context.Context) { a.answerRecall(ctx, rc, stale) })
 	}
 }
 
 // answerRecall cedes what is free of a lease in the ranges of a recall, and says in
 // the lease's status that it has, and who has the rest. A lease that this node does
 // not hold is answered by nothing: the controller passes over.
-func (a *Agent) answerRecall(ctx context.Context, rc protocol.Recall) {
+//
+// One that is stale is answered alone: a leader that is gone has left it on the seat, and
+// who waited then has been served, or has had the next leader recall.
+func (a *Agent) answerRecall(ctx context.Context, rc protocol.Recall, stale bool) {
 	within, err := rangesOf(rc.Ranges)
 	if err != nil {
 		a.metrics.recalls.WithLabelValues("invalid").Inc()
@@ -75,7 +85,7 @@ func (a *Agent) answerRecall(ctx context.Context, rc protocol.Recall) {
 			a.metrics.recalls.WithLabelValues("not held").Inc()
 			return
 		}
-		if a.cedeOf(ctx, r, within) && a.publishAnswer(ctx, rc) {
+		if (stale || a.cedeOf(ctx, r, within)) && a.publishAnswer(ctx, rc) {
 			a.metrics.recalls.WithLabelValues("answered").Inc()
 			return
 		}

@@ -2,10 +2,8 @@ package broker
 
 import (
 	"cmp"
-	"fmt"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -136,7 +134,7 @@ func (b *Book) recall(r *round, p *pool, l *lease, v allocator.View) *recall {
 	b.recalls++
 	rec := &recall{
 		Recall: protocol.Recall{
-			ID: fmt.Sprintf("%x.%s.%x", r.now.UnixMilli(), b.id, b.recalls), Lease: l.Name,
+			ID: protocol.RecallID(r.now, b.id, b.recalls), Lease: l.Name,
 			Ranges: strings.Split(v.Intersect(allocator.NewView(set)).String(), ","),
 		},
 		node: l.Holder.Node, pool: p, on: l, view: v, tick: b.Begin(),
@@ -297,7 +295,7 @@ func (b *Book) amend(node protocol.NodeName, has []protocol.Recall, now time.Tim
 		if i >= 0 {
 			under = slices.Delete(under, i, i+1)
 		}
-		if i >= 0 || b.foreign(rec.ID) && young(rec.ID, now) {
+		if i >= 0 || b.foreign(rec.ID) && young(rec, now) {
 			next = append(next, rec)
 		}
 	}
@@ -313,12 +311,10 @@ func (b *Book) foreign(id string) bool {
 	return len(parts) != 3 || parts[1] != b.id
 }
 
-// young reports whether the recall of that ID may still wait for its answer, by
-// its maker's clock.
-func young(id string, now time.Time) bool {
-	made, _, _ := strings.Cut(id, ".")
-	ms, err := strconv.ParseInt(made, 16, 64)
-	return err == nil && now.Sub(time.UnixMilli(ms)) < rest
+// young reports whether a recall may still wait for its answer, by its maker's clock.
+func young(rec protocol.Recall, now time.Time) bool {
+	made, ok := rec.Made()
+	return ok && now.Sub(made) < rest
 }
 
 // reach ends the new recalls to node of leases that nobody there answers for: of

@@ -5,6 +5,8 @@ import (
 	"hash/fnv"
 	"net/netip"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -339,6 +341,19 @@ type Recall struct {
 	ID     string   `json:"id"`
 	Lease  string   `json:"lease"`
 	Ranges []string `json:"ranges"` // "first-last", inclusive
+}
+
+// RecallID returns the ID of the nth recall that a maker makes.
+func RecallID(at time.Time, maker string, n uint64) string {
+	return fmt.Sprintf("%x.%s.%x", at.UnixMilli(), maker, n)
+}
+
+// Made returns when a recall was made, by its maker's clock, as its ID says. Of one that was
+// made by hand nothing is known.
+func (r Recall) Made() (at time.Time, ok bool) {
+	text, _, _ := strings.Cut(r.ID, ".")
+	ms, err := strconv.ParseInt(text, 16, 64)
+	return time.UnixMilli(ms), err == nil
 }
 
 // A Publication is what a holder tells people about one block. No right rests on

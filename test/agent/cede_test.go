@@ -29,7 +29,13 @@ func exhaustedCondition(message string) []metav1.Condition {
 // ID.
 func sendRecall(t *testing.T, node, lease string, ranges ...string) string {
 	t.Helper()
-	id := fmt.Sprintf("recall-%d", time.Now().UnixNano())
+	return sendRecallOf(t, time.Now(), node, lease, ranges...)
+}
+
+// sendRecallOf is sendRecall for a recall that was made earlier.
+func sendRecallOf(t *testing.T, made time.Time, node, lease string, ranges ...string) string {
+	t.Helper()
+	id := protocol.RecallID(made, "test", uint64(time.Now().UnixNano()))
 	eventually(t, 10*time.Second, func() error { // a heartbeat may come in between
 		seat, out, err := api.ReadSeat(t.Context(), protocol.NodeName(node))
 		if out != protocol.Done {
@@ -50,7 +56,13 @@ func sendRecall(t *testing.T, node, lease string, ranges ...string) string {
 // as it is then.
 func cedeByRecall(t *testing.T, node, lease string, ranges ...string) protocol.Lease {
 	t.Helper()
-	id := sendRecall(t, node, lease, ranges...)
+	return answeredRecall(t, lease, sendRecall(t, node, lease, ranges...))
+}
+
+// answeredRecall waits until the recall of that ID is answered, and returns its lease as it is
+// then.
+func answeredRecall(t *testing.T, lease, id string) protocol.Lease {
+	t.Helper()
 	var l protocol.Lease
 	eventually(t, 20*time.Second, func() error {
 		var out protocol.Outcome
@@ -206,6 +218,29 @@ func TestRecall(t *testing.T) {
 	sendRecall(t, node, protocol.LeaseName(pool, netip.MustParsePrefix("10.52.15.240/28")), "10.52.15.240-10.52.15.255")
 	sendRecall(t, node, lease.Name, "nonsense")
 	mustAdd(t, n, asking(t, node, pool, "recalled-2"))
+}
+
+// TestStaleRecall: an agent that starts finds what a leader has left on its seat that is long
+// gone. It cedes nothing for that, as it may find no API server to take it back from; and
+// says so, since who counts what is out of reach waits for an answer.
+func TestStaleRecall(t *testing.T) {
+	const pool, node = "stale", "stale"
+	openPool(t, pool, cidr("10.55.0.0/20"))
+	f := fleet.New(t, cp.Config())
+	n := f.Start(node)
+	used := mustAdd(t, n, asking(t, node, pool, "stale-1"))[0].Addr()
+	lease := leaseOf(t, pool, used)
+	n.Stop()
+	id := sendRecallOf(t, time.Now().Add(-time.Hour), node, lease.Name, "10.55.0.0-10.55.15.255")
+	f.Start(node)
+	if l := answeredRecall(t, lease.Name, id); len(l.Ceded) > 0 {
+		t.Errorf("%v is ceded to nobody; want nothing", l.Ceded)
+	}
+	// One that comes later is obeyed, whatever its maker's clock says.
+	id = sendRecallOf(t, time.Now().Add(-time.Hour), node, lease.Name, "10.55.0.0-10.55.15.255")
+	if l := answeredRecall(t, lease.Name, id); len(l.Ceded) == 0 {
+		t.Error("nothing is ceded; want what is free of the block")
+	}
 }
 
 // TestCrashBeforeTheLeaseSaysWhatIsCeded: what an agent had noted as ceded when it
