@@ -14,6 +14,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/ipam/cluster"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -81,8 +82,33 @@ func (l *live) sort(pools []v1alpha1.IPPool, leases []protocol.Lease) {
 	}
 }
 
+// rivals returns what the cache has of the other pools of the domain that a closed pool
+// names, and of their leases: a pool that waits for these need not list all of the
+// cluster's live to see that it still does. Nil is for other pools.
+func (r *Reconciler) rivals(ctx context.Context, pool *v1alpha1.IPPool, all []v1alpha1.IPPool) (*live, error) {
+	if pool.Spec.Domain == "" || pool.Status.Leasing == v1alpha1.LeasingOpen {
+		return nil, nil //nolint:nilnil // as it says
+	}
+	c := &live{pool: pool}
+	c.sort(all, nil)
+	for i := range c.others {
+		var leases v1alpha1.IPLeaseList
+		if err := r.Cache.List(ctx, &leases, client.MatchingFields{leasesByPool: c.others[i].Name}, client.UnsafeDisableDeepCopy); err != nil {
+			return nil, fmt.Errorf("list leases of pool %s: %w", c.others[i].Name, err)
+		}
+		for k := range leases.Items {
+			if l, err := cluster.LeaseOf(&leases.Items[k]); err == nil { // of others the live list tells
+				c.foreign = append(c.foreign, l)
+			}
+		}
+	}
+	// As a live list has them, so that the pool says the same of both.
+	slices.SortFunc(c.foreign, func(x, y protocol.Lease) int { return strings.Compare(x.Name, y.Name) })
+	return c, nil
+}
+
 // rivalry returns why a pool of a named domain must not be open beside the other
-// pools of that domain, as they were read live: empty, if it may.
+// pools of that domain, as with has them: empty, if it may.
 //
 // Of two pools that share addresses the later one stays closed. The earlier one,
 // when it has come to share them by an edit, waits until that is written; then no
@@ -90,21 +116,21 @@ func (l *live) sort(pools []v1alpha1.IPPool, leases []protocol.Lease) {
 // whose ranges were another's before waits until no lease of the other covers them:
 // nodes may hold these, and have pods on their addresses. After is when to look
 // again.
-func (s seen) rivalry() (why string, after time.Duration) {
+func (s seen) rivalry(with *live) (why string, after time.Duration) {
 	domain := s.pool.Spec.Domain
-	_, older := overlapping(s.pool, s.shape, s.live.others, s.shapeOf)
+	_, older := overlapping(s.pool, s.shape, with.others, s.shapeOf)
 	if len(older) > 0 {
 		return fmt.Sprintf("the pool shares addresses of domain %s with %s: change the ranges, or the domain", domain, strings.Join(few(older, "pools"), ", ")), lookAgain
 	}
-	for i := range s.live.others {
-		o := &s.live.others[i]
+	for i := range with.others {
+		o := &with.others[i]
 		if share(s.shape, s.shapeOf(o)) && o.DeletionTimestamp == nil && ready(o.Status).Reason != v1alpha1.ReasonOverlap {
 			return fmt.Sprintf("the pool waits until pool %s, with which it has come to share addresses of domain %s, is closed", o.Name, domain), time.Second
 		}
 	}
 	var on []string
 	var last protocol.Lease
-	for _, l := range s.live.foreign {
+	for _, l := range with.foreign {
 		if covers(l.Block, s.shape) {
 			on, last = append(on, string(l.Pool)), l
 		}

@@ -1,6 +1,7 @@
 package pools
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,9 +10,11 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/ipam/cluster"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -39,6 +42,7 @@ func TestF26Rivalry(t *testing.T) {
 		name    string
 		pool    *v1alpha1.IPPool
 		live    bool
+		cached  bool
 		rival   v1alpha1.IPPool
 		foreign []protocol.Lease
 		want    string
@@ -60,14 +64,28 @@ func TestF26Rivalry(t *testing.T) {
 			rival: rival(younger, v1alpha1.ReasonOverlap, "10.0.0.128/25"), want: "Open Open, /32"},
 		{name: "a younger pool is closed, and its leases are left", pool: with(pool("10.0.0.0/24"), closed(32)), live: true,
 			rival: rival(younger, v1alpha1.ReasonOverlap, "10.0.0.128/25"), foreign: held("10.0.0.130/32"), want: "Closed Overlap, /32", why: "it waits for 1"},
+		{name: "the cache has a lease that is left", pool: with(pool("10.0.0.0/24"), closed(32)), cached: true,
+			rival: rival(older, v1alpha1.ReasonOpen, "10.0.1.0/24"), foreign: held("10.0.0.7/32"), want: "Closed Overlap, /32", why: "leases of pool rival"},
+		{name: "the cache has a younger pool that is open yet", pool: with(pool("10.0.0.0/24"), closed(32)), cached: true,
+			rival: rival(younger, v1alpha1.ReasonOpen, "10.0.0.128/25"), want: "Closed Overlap, /32", why: "until pool rival"},
+		{name: "by the cache alone nothing is opened", pool: with(pool("10.0.0.0/24"), closed(32)), cached: true,
+			rival: rival(older, v1alpha1.ReasonOpen, "10.0.1.0/24"), want: "read live"},
+		{name: "the cache is behind", pool: with(pool("10.0.0.0/24"), closed(32)), cached: true, live: true,
+			rival: rival(older, v1alpha1.ReasonOpen, "10.0.1.0/24"), foreign: held("10.0.0.7/32"), want: "Closed Overlap, /32", why: "leases of pool rival"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.pool.Spec.Domain, tt.pool.CreationTimestamp = "d", metav1.NewTime(noon.Add(-time.Hour))
 			s := seen{pool: tt.pool, now: noon, shapeOf: func(p *v1alpha1.IPPool) *allocator.Shape { shape, _ := shapeOf(p); return shape }}
 			s.shape, _ = shapeOf(tt.pool)
-			if tt.live {
-				s.live = &live{pool: tt.pool, others: []v1alpha1.IPPool{tt.rival}, foreign: tt.foreign}
+			found := &live{pool: tt.pool, others: []v1alpha1.IPPool{tt.rival}, foreign: tt.foreign}
+			switch {
+			case tt.live && tt.cached:
+				s.live, s.cached = found, &live{pool: tt.pool}
+			case tt.live:
+				s.live = found
+			case tt.cached:
+				s.cached = found
 			}
 			got := decide(s)
 			if got.in() != tt.want {
@@ -114,5 +132,66 @@ func TestF26LeasesOfADomain(t *testing.T) {
 	}
 	if len(l.others) != 1 || l.others[0].Name != "rival" {
 		t.Errorf("the domain's other pools are %v; want rival", l.others)
+	}
+}
+
+// leaseCache is a cache of leases.
+type leaseCache struct {
+	client.Reader
+	leases []protocol.Lease
+}
+
+func (c leaseCache) List(_ context.Context, into client.ObjectList, opts ...client.ListOption) error {
+	var o client.ListOptions
+	o.ApplyOptions(opts)
+	for _, l := range c.leases {
+		if pool, _ := o.FieldSelector.RequiresExactMatch(leasesByPool); pool == string(l.Pool) {
+			into.(*v1alpha1.IPLeaseList).Items = append(into.(*v1alpha1.IPLeaseList).Items, *cluster.ToLease(l))
+		}
+	}
+	return nil
+}
+
+// TestWhatTheCacheHasOfADomain: a closed pool is told the leases of the other pools of its
+// domain, in the order of their names; any other pool nothing.
+func TestWhatTheCacheHasOfADomain(t *testing.T) {
+	named := func(name, domain string) v1alpha1.IPPool {
+		p := pool("10.0.0.0/24")
+		p.Name, p.UID, p.Spec.Domain = name, types.UID("of "+name), domain
+		return *p
+	}
+	var all []protocol.Lease
+	for _, of := range []string{"b", "lan", "a", "elsewhere"} {
+		l := lease("10.0.0.7/32", "of "+protocol.UID(of))
+		l.Pool, l.Name = protocol.PoolName(of), of+".0a000007.32"
+		all = append(all, l)
+	}
+	r := &Reconciler{Cache: leaseCache{leases: all}}
+	pools := []v1alpha1.IPPool{named("b", "d"), named("lan", "d"), named("a", "d"), named("elsewhere", "e")}
+	for _, tt := range []struct {
+		name string
+		pool *v1alpha1.IPPool
+		want string
+	}{
+		{"closed", with(pool("10.0.0.0/24"), closed(32), inDomain("d")), "[a.0a000007.32 b.0a000007.32]"},
+		{"new", with(pool("10.0.0.0/24"), inDomain("d")), "[a.0a000007.32 b.0a000007.32]"},
+		{"open", with(pool("10.0.0.0/24"), open(32), inDomain("d")), "nothing"},
+		{"of no domain", with(pool("10.0.0.0/24"), closed(32)), "nothing"},
+	} {
+		c, err := r.rivals(t.Context(), tt.pool, pools)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := "nothing"
+		if c != nil {
+			var names []string
+			for _, l := range c.foreign {
+				names = append(names, l.Name)
+			}
+			got = fmt.Sprint(names)
+		}
+		if got != tt.want {
+			t.Errorf("%s: %s; want %s", tt.name, got, tt.want)
+		}
 	}
 }

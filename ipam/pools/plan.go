@@ -1,6 +1,7 @@
 package pools
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"slices"
@@ -60,6 +61,9 @@ type seen struct {
 	opening string
 
 	live *live // nil: not read
+	// cached is what the cache has of the others of the domain that a closed pool names:
+	// nil elsewhere. It may keep the pool closed, and never opens it.
+	cached *live
 }
 
 // live is what was read of a pool from the API server: first the pool, then the
@@ -169,10 +173,11 @@ func (s seen) lease(st *v1alpha1.IPPoolStatus) plan {
 	now := decided(*st)
 	want := now.wanted(s.shape, s.pool.Spec.BlockSize)
 	if s.pool.Spec.Domain != "" && (st.Leasing != v1alpha1.LeasingOpen || s.edited()) {
-		if s.live == nil {
+		with := cmp.Or(s.live, s.cached)
+		if with == nil {
 			return plan{readLive: true}
 		}
-		if why, after := s.rivalry(); why != "" {
+		if why, after := s.rivalry(with); why != "" {
 			p := s.shut(st, v1alpha1.ReasonOverlap, why)
 			p.after = after
 			return p

@@ -148,6 +148,9 @@ func (r *Reconciler) look(ctx context.Context, pool *v1alpha1.IPPool) (seen, err
 	if s.lingering, err = r.lingering(ctx, pool, s.shape, others.Items, s.now); err != nil {
 		return s, err
 	}
+	if s.cached, err = r.rivals(ctx, pool, others.Items); err != nil {
+		return s, err
+	}
 	if implicit(pool) {
 		describing, err := r.Networks.OfPool(ctx, pool.Name)
 		if err != nil {
