@@ -33,6 +33,9 @@ const (
 	// ReasonOverlap (False): the pool shares addresses with another pool of its
 	// domain and has not been opened.
 	ReasonOverlap = "Overlap"
+	// ReasonLeaseGarbled (False): a lease that may be of the pool's domain cannot be
+	// read; the message names it.
+	ReasonLeaseGarbled = "LeaseGarbled"
 	// ReasonDeleting (False): the pool was deleted and waits for its leases.
 	ReasonDeleting = "Deleting"
 )

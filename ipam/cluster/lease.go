@@ -168,7 +168,38 @@ func decided[T any](v T, err error) (T, protocol.Outcome, error) {
 	return v, protocol.Done, nil
 }
 
-// LeaseOf reads an IPLease.
+// A LeaseError is the error of a lease that cannot be read. The schema admits none; but it
+// may have been another when that was written.
+type LeaseError struct {
+	Name    string
+	Pool    protocol.PoolName
+	PoolUID protocol.UID
+	Err     error
+}
+
+func (e *LeaseError) Error() string { return fmt.Sprintf("read lease %s: %v", e.Name, e.Err) }
+
+// Unwrap returns what is wrong.
+func (e *LeaseError) Unwrap() error { return e.Err }
+
+// LeaseErrors returns the leases that were listed and cannot be read, if that is all that
+// err says.
+func LeaseErrors(err error) (garbled []*LeaseError, ok bool) {
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return nil, err == nil
+	}
+	for _, one := range joined.Unwrap() {
+		g, ok := errors.AsType[*LeaseError](one)
+		if !ok {
+			return nil, false
+		}
+		garbled = append(garbled, g)
+	}
+	return garbled, true
+}
+
+// LeaseOf reads an IPLease. Its error is a [*LeaseError].
 func LeaseOf(o *v1alpha1.IPLease) (protocol.Lease, error) {
 	var errs []error
 	block, err := netip.ParsePrefix(o.Spec.Block)
@@ -201,7 +232,7 @@ func LeaseOf(o *v1alpha1.IPLease) (protocol.Lease, error) {
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
-		return protocol.Lease{}, fmt.Errorf("read lease %s: %w", o.Name, err)
+		return protocol.Lease{}, &LeaseError{Name: o.Name, Pool: l.Pool, PoolUID: l.PoolUID, Err: err}
 	}
 	return l, nil
 }

@@ -61,8 +61,8 @@ func covers(block netip.Prefix, shape *allocator.Shape) bool {
 // sort keeps, of all pools and leases, those that decide about l.pool. A lease does
 // not say which domain its pool was of. So one whose pool has gone before it, because
 // somebody took the finalizer off, counts in every domain: a pod may be on its
-// addresses.
-func (l *live) sort(pools []v1alpha1.IPPool, leases []protocol.Lease) {
+// addresses. So does one that cannot be read.
+func (l *live) sort(pools []v1alpha1.IPPool, leases []protocol.Lease, garbled []*cluster.LeaseError) {
 	elsewhere := map[protocol.UID]bool{}
 	for i := range pools {
 		switch {
@@ -80,6 +80,11 @@ func (l *live) sort(pools []v1alpha1.IPPool, leases []protocol.Lease) {
 			l.foreign = append(l.foreign, lease)
 		}
 	}
+	for _, g := range garbled {
+		if g.Pool == protocol.PoolName(l.pool.Name) || !elsewhere[g.PoolUID] {
+			l.garbled = append(l.garbled, g)
+		}
+	}
 }
 
 // rivals returns what the cache has of the other pools of the domain that a closed pool
@@ -90,7 +95,7 @@ func (r *Reconciler) rivals(ctx context.Context, pool *v1alpha1.IPPool, all []v1
 		return nil, nil //nolint:nilnil // as it says
 	}
 	c := &live{pool: pool}
-	c.sort(all, nil)
+	c.sort(all, nil, nil)
 	for i := range c.others {
 		var leases v1alpha1.IPLeaseList
 		if err := r.Cache.List(ctx, &leases, client.MatchingFields{leasesByPool: c.others[i].Name}, client.UnsafeDisableDeepCopy); err != nil {

@@ -117,7 +117,7 @@ func TestF26LeasesOfADomain(t *testing.T) {
 	l.sort([]v1alpha1.IPPool{own, named("rival", "d"), named("apart", "e"), named("anew", "e")}, []protocol.Lease{
 		of("lan", "of lan"), of("lan", "an earlier one's"), of("rival", "of rival"), of("apart", "of apart"), of("anew", "of anew"),
 		of("anew", "an earlier one's"), of("gone", "of gone"),
-	})
+	}, nil)
 	text := func(leases []protocol.Lease) (out []string) {
 		for _, l := range leases {
 			out = append(out, fmt.Sprintf("%s (%s)", l.Pool, l.PoolUID))

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/ipam/cluster"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -76,6 +77,8 @@ type live struct {
 	// and of pools that are no longer there.
 	others  []v1alpha1.IPPool
 	foreign []protocol.Lease
+	// garbled are those leases that cannot be read.
+	garbled []*cluster.LeaseError
 }
 
 // plan is what is to be done about a pool. With readLive, it is read, and plan is
@@ -145,7 +148,7 @@ func (s seen) retire() plan {
 		return plan{after: lookAgain}
 	case s.live == nil:
 		return plan{readLive: true}
-	case len(s.live.leases) > 0:
+	case len(s.live.leases)+len(s.live.garbled) > 0:
 		return plan{after: lookAgain}
 	default:
 		return plan{base: s.pool, removeFinalizer: true}
@@ -169,6 +172,13 @@ func (s seen) lease(st *v1alpha1.IPPoolStatus) plan {
 	if s.pool.Spec.Domain != "" && len(s.older) > 0 {
 		return s.shut(st, v1alpha1.ReasonOverlap, fmt.Sprintf(
 			"the pool shares addresses of domain %s with %s: change the ranges, or the domain", s.pool.Spec.Domain, strings.Join(few(s.older, "pools"), ", ")))
+	}
+	if s.live != nil && len(s.live.garbled) > 0 {
+		bad := s.live.garbled[0]
+		p := s.shut(st, v1alpha1.ReasonLeaseGarbled, fmt.Sprintf("lease %s cannot be read (%s), and may be anybody's right: correct it, or, when no pod of pool %s has addresses of its block, "+
+			"remove it: kubectl annotate ipleases %s tenure.dev/deletion=confirmed && kubectl delete ipleases %s", bad.Name, oneLine(bad.Err), bad.Pool, bad.Name, bad.Name))
+		p.after = lookAgain
+		return p
 	}
 	now := decided(*st)
 	want := now.wanted(s.shape, s.pool.Spec.BlockSize)

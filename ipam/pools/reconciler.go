@@ -199,21 +199,18 @@ func (r *Reconciler) readLive(ctx context.Context, pool *v1alpha1.IPPool) (*live
 		return nil, fmt.Errorf("read pool %s: %w", name, err)
 	}
 	l := &live{pool: now}
-	if now.Spec.Domain == "" {
-		if l.leases, err = r.Live.LeasesOfPool(ctx, name); err != nil {
-			return nil, fmt.Errorf("pool %s: %w", name, err)
-		}
-		return l, nil
+	var pools []v1alpha1.IPPool
+	var leases []protocol.Lease
+	if now.Spec.Domain == "" || now.DeletionTimestamp != nil { // then nothing else decides
+		leases, err = r.Live.LeasesOfPool(ctx, name)
+	} else if pools, err = r.Live.IPPools(ctx); err == nil {
+		leases, err = r.Live.Leases(ctx)
 	}
-	pools, err := r.Live.IPPools(ctx)
-	if err != nil {
+	garbled, ok := cluster.LeaseErrors(err)
+	if !ok {
 		return nil, fmt.Errorf("pool %s: %w", name, err)
 	}
-	leases, err := r.Live.Leases(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("pool %s: %w", name, err)
-	}
-	l.sort(pools, leases)
+	l.sort(pools, leases, garbled)
 	return l, nil
 }
 
