@@ -12,8 +12,10 @@ import (
 )
 
 // Explain writes a plan and what Make said of it for a person to read: what each
-// delegate would be given, what was ignored, and what would fail and why.
-func Explain(w io.Writer, p Plan, faults error) error {
+// delegate would be given, what was ignored, and what would fail and why. Where unseen is
+// not empty it stands in the place of the default network's configuration, of which p has
+// none that counts.
+func Explain(w io.Writer, p Plan, faults error, unseen string) error {
 	var b bytes.Buffer
 	pod := p.Pod.Namespace + "/" + p.Pod.Name
 	switch n := len(p.Steps); {
@@ -32,7 +34,11 @@ func Explain(w io.Writer, p Plan, faults error) error {
 	}
 	for i, s := range p.Steps {
 		fmt.Fprintf(&b, "\n%d. ", i+1)
-		if err := s.explain(&b); err != nil {
+		why := ""
+		if s.Default {
+			why = unseen
+		}
+		if err := s.explain(&b, why); err != nil {
 			return err
 		}
 	}
@@ -60,7 +66,7 @@ func each(err error) []error {
 	return []error{err}
 }
 
-func (s Step) explain(b *bytes.Buffer) error {
+func (s Step) explain(b *bytes.Buffer, unseen string) error {
 	line := func(key, format string, args ...any) {
 		fmt.Fprintf(b, "   %-14s %s\n", key, fmt.Sprintf(format, args...))
 	}
@@ -68,8 +74,12 @@ func (s Step) explain(b *bytes.Buffer) error {
 	if s.Default {
 		what = whereDefault
 	}
-	fmt.Fprintf(b, "%s %s on interface %s\n", what, s.Name, s.IfName)
-	line("CNI network", "%s", s.Network)
+	if unseen == "" {
+		fmt.Fprintf(b, "%s %s on interface %s\n", what, s.Name, s.IfName)
+		line("CNI network", "%s", s.Network)
+	} else {
+		fmt.Fprintf(b, "%s on interface %s\n", what, s.IfName)
+	}
 	line("CNI_IFNAME", "%s", s.IfName)
 	line("CNI_ARGS", "%s", joinArgs(s.Args))
 	for _, capability := range slices.Sorted(maps.Keys(s.Capabilities)) {
@@ -94,6 +104,10 @@ func (s Step) explain(b *bytes.Buffer) error {
 	}
 	if s.Device != nil && s.Device.ID != "" {
 		line("device", "%s of %s", s.Device.ID, s.Device.Resource)
+	}
+	if unseen != "" {
+		fmt.Fprintf(b, "   %s\n", unseen)
+		return nil
 	}
 	runs, err := s.Invocations()
 	if err != nil {

@@ -71,7 +71,7 @@ func TestExplain(t *testing.T) {
 	}
 	p, err := s.make(t)
 	var b strings.Builder
-	if err := errors.Join(err, Explain(&b, p, err)); err != nil {
+	if err := errors.Join(err, Explain(&b, p, err, "")); err != nil {
 		t.Fatal(err)
 	}
 	want := `Pod shop/web has 2 attachments, made in this order:
@@ -139,7 +139,7 @@ Notes:
 func TestExplainWhatWouldFail(t *testing.T) {
 	p, faults := scene{networks: "none,none"}.make(t)
 	var b strings.Builder
-	if err := Explain(&b, p, faults); err != nil {
+	if err := Explain(&b, p, faults, ""); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
@@ -151,7 +151,7 @@ func TestExplainWhatWouldFail(t *testing.T) {
 		}
 	}
 	b.Reset()
-	if err := Explain(&b, scene{}.plan(t), nil); err != nil || !strings.HasPrefix(b.String(), "Pod shop/web has 1 attachment:\n") {
+	if err := Explain(&b, scene{}.plan(t), nil, ""); err != nil || !strings.HasPrefix(b.String(), "Pod shop/web has 1 attachment:\n") {
 		t.Errorf("%s, %v; want one attachment", b.String(), err)
 	}
 }
@@ -162,7 +162,7 @@ func TestExplainNamesTheClaim(t *testing.T) {
 		defs:     []facts.Definition{def("a", `{"cniVersion": "1.0.0", "name": "a", "type": "macvlan", "ipam": {"type": "tenure", "pool": "p"}}`)},
 	}.plan(t)
 	var b strings.Builder
-	if err := Explain(&b, p, nil); err != nil || strings.Count(b.String(), "   claim          vm.a: ") != 1 {
+	if err := Explain(&b, p, nil, ""); err != nil || strings.Count(b.String(), "   claim          vm.a: ") != 1 {
 		t.Errorf("%s, %v; want the claim named once", b.String(), err)
 	}
 }

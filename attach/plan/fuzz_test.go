@@ -41,7 +41,7 @@ func checkPlan(t *testing.T, p Plan) {
 	if err := json.Unmarshal(raw, &again); err != nil {
 		t.Errorf("the plan does not come back from disk: %v", err)
 	}
-	if err := Explain(io.Discard, p, nil); err != nil {
+	if err := Explain(io.Discard, p, nil, ""); err != nil {
 		t.Errorf("Explain: %v", err)
 	}
 }
@@ -63,7 +63,7 @@ func FuzzMake(f *testing.F) {
 		}
 		p, err := Make(c, CallOf(pod.PodRef), answer, Files{Root: fstest.MapFS{}, ConfDir: "/"})
 		if err != nil {
-			if err := Explain(io.Discard, p, err); err != nil {
+			if err := Explain(io.Discard, p, err, ""); err != nil {
 				t.Errorf("Explain: %v", err)
 			}
 			return

@@ -1,12 +1,14 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -48,10 +50,15 @@ type explanation struct {
 	file, conf, confDir string
 }
 
-// fresh is the configuration of a fresh install, whose default network is not known
-// here.
-const fresh = `{"cniVersion":"1.1.0","name":"tenure","type":"tenure-attach",
-"defaultNetwork":{"cniVersion":"1.0.0","name":"default-network","type":"not-known-without---cni-conf"}}`
+// fresh is the configuration of a fresh install, whose default network is not known here:
+// something stands in for it.
+const (
+	fresh = `{"cniVersion":"1.1.0","name":"tenure","type":"tenure-attach",
+"defaultNetwork":{"cniVersion":"1.0.0","name":"default-network","type":"` + standIn + `"}}`
+	standIn = "not-seen-by-kubectl-tenure"
+
+	unseenDefault = "its plugins and their configuration are not seen from here: give the node's configuration of tenure-attach by --cni-conf"
+)
 
 func (e *explanation) run(ctx context.Context, args []string) error {
 	if (e.file == "") != (len(args) == 1) || len(args) > 1 {
@@ -77,7 +84,11 @@ func (e *explanation) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	if err := plan.Explain(e.stdout, p, faults); err != nil {
+	unseen := ""
+	if slices.ContainsFunc(p.Steps, func(s plan.Step) bool { return s.Default && bytes.Contains(s.List, []byte(standIn)) }) {
+		unseen = unseenDefault
+	}
+	if err := plan.Explain(e.stdout, p, faults, unseen); err != nil {
 		return err
 	}
 	if faults != nil {

@@ -117,10 +117,13 @@ spec: {jobTemplate: {spec: {template: {metadata: {annotations: {k8s.v1.cni.cncf.
 			if code != exitDone {
 				t.Fatalf("got %d\n%s%s", code, stdout, stderr)
 			}
-			for _, want := range []string{"shop/web", "2 attachments", "shop/lan", "lan0", `"master"`, "macvlan", "eth0", "not-known-without---cni-conf"} {
+			for _, want := range []string{"shop/web", "2 attachments", "shop/lan", "lan0", `"master"`, "macvlan", "default network on interface eth0", "--cni-conf"} {
 				if !strings.Contains(stdout, want) {
 					t.Errorf("it does not say %q:\n%s", want, stdout)
 				}
+			}
+			if strings.Contains(stdout, standIn) {
+				t.Errorf("it shows what stands in for the default network:\n%s", stdout)
 			}
 		})
 	}
