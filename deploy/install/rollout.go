@@ -49,12 +49,21 @@ func (r rollout) progress() progress {
 	return progress{}
 }
 
+// text says how far it is.
+func (p progress) text() string {
+	text := fmt.Sprintf("%d of %d ready", p.ready, p.wanted)
+	if p.ready == p.wanted && !p.done {
+		text += ", and earlier ones have yet to end"
+	}
+	return text
+}
+
 // await waits until r is ready. It says how far it is, and meanwhile what is wrong, once
 // each; when nothing has got better for the timeout, it says that again and gives up.
 // Nodes that are NotReady are not waited for long: where nothing but those is missing,
 // away names them.
 func (c *cluster) await(ctx context.Context, r rollout) (away []string, err error) {
-	var last progress
+	last := ""
 	said := map[string]bool{}
 	better := time.Now()
 	for {
@@ -62,9 +71,9 @@ func (c *cluster) await(ctx context.Context, r rollout) (away []string, err erro
 			return nil, fmt.Errorf("look at %s: %w", r.name, err)
 		}
 		p := r.progress()
-		if p.known && p != last {
-			c.say("%s: %d of %d ready", r.name, p.ready, p.wanted)
-			last, better = p, time.Now()
+		if now := p.text(); p.known && now != last {
+			c.say("%s: %s", r.name, now)
+			last, better = now, time.Now()
 		}
 		if p.done {
 			return nil, nil

@@ -70,3 +70,21 @@ func TestIsGone(t *testing.T) {
 		}
 	}
 }
+
+// TestProgress: what is said once is not said again, and what looks done and is not says why.
+func TestProgress(t *testing.T) {
+	deployment := func(s appsv1.DeploymentStatus) rollout {
+		return rollout{object: &appsv1.Deployment{Spec: appsv1.DeploymentSpec{Replicas: new(int32(2))}, Status: s}}
+	}
+	for want, r := range map[string]rollout{
+		"1 of 2 ready": deployment(appsv1.DeploymentStatus{Replicas: 3, UpdatedReplicas: 1, AvailableReplicas: 2}),
+		"2 of 2 ready, and earlier ones have yet to end": deployment(appsv1.DeploymentStatus{Replicas: 3, UpdatedReplicas: 2, AvailableReplicas: 3}),
+		"2 of 2 ready": deployment(appsv1.DeploymentStatus{Replicas: 2, UpdatedReplicas: 2, AvailableReplicas: 2}),
+		"3 of 3 ready": {object: &appsv1.DaemonSet{Status: appsv1.DaemonSetStatus{DesiredNumberScheduled: 3, UpdatedNumberScheduled: 3, NumberAvailable: 3}}},
+		"2 of 3 ready": {object: &appsv1.DaemonSet{Status: appsv1.DaemonSetStatus{DesiredNumberScheduled: 3, UpdatedNumberScheduled: 2, NumberAvailable: 3}}},
+	} {
+		if got := r.progress().text(); got != want {
+			t.Errorf("%q; want %q", got, want)
+		}
+	}
+}
