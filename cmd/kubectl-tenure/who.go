@@ -324,7 +324,7 @@ func (v whoView) text() string {
 		return v.Note
 	}
 	if v.Freeing {
-		text += ", which is being deleted"
+		text += "; the grant is being taken back, as its " + strings.ToLower(v.Owner) + " is gone or has other addresses"
 	}
 	return text + "; granted by " + holderText(v)
 }

@@ -1,0 +1,19 @@
+package main
+
+import "testing"
+
+// TestWhatIsBeingFreed: of a grant that is being taken back it is said what has gone.
+func TestWhatIsBeingFreed(t *testing.T) {
+	for want, v := range map[string]whoView{
+		"claim shop/db, used by no pod now; granted by node n1, lease l": {Owner: "Claim", Claim: "shop/db"},
+		"claim shop/db, used by no pod now; the grant is being taken back, as its claim is gone or has other addresses; granted by node n1, lease l": {
+			Owner: "Claim", Claim: "shop/db", Freeing: true},
+		"a request that is gone, sub-lease s; the grant is being taken back, as its request is gone or has other addresses; granted by node n1, lease l": {
+			Owner: "Request", Request: "s", Freeing: true},
+	} {
+		v.Node, v.Lease = "n1", "l"
+		if got := v.text(); got != want {
+			t.Errorf("%q; want %q", got, want)
+		}
+	}
+}
