@@ -91,13 +91,14 @@ const (
 	AllocationLeaked Rule = "AllocationLeaked" // a node's address is of a pod that is gone
 	StoreFrozen      Rule = "StoreFrozen"      // a node's lease is of an earlier store
 	AddressOutside   Rule = "AddressOutside"   // an address lies outside its pool's ranges
+	NoAgent          Rule = "NoAgent"          // nodes have no agent, and never had one
 )
 
 // settles is how long the rules of the second group allow what they find, by the times
 // that Tenure promises and some room; never is for what harms nobody.
 var settles = map[Rule]time.Duration{
 	GrantLeaked: time.Minute, SubLeaseLeaked: 4 * time.Minute, AllocationLeaked: 5 * time.Minute,
-	StoreFrozen: never, AddressOutside: never,
+	StoreFrozen: never, AddressOutside: never, NoAgent: never,
 }
 
 const never = time.Duration(1<<63 - 1)

@@ -3,6 +3,7 @@ package audit
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/tenure-ipam/tenure/ipam/protocol"
@@ -59,6 +60,29 @@ func (l *look) nodes() {
 			l.stores(name, h, seat)
 		}
 	}
+	l.unseated(held)
+}
+
+// unseated finds nodes that are Ready, have no seat and hold nothing. It may be meant so:
+// all of them are one finding.
+func (l *look) unseated(held map[protocol.NodeName]*holding) {
+	var names []string
+	for name := range l.Nodes {
+		if _, seated := l.Seats[name]; !seated && held[name] == nil && !l.NotReady[name] {
+			names = append(names, string(name))
+		}
+	}
+	if len(names) == 0 {
+		return
+	}
+	slices.Sort(names)
+	const most = 5
+	which := strings.Join(names[:min(most, len(names))], ", ")
+	if more := len(names) - most; more > 0 {
+		which += fmt.Sprintf(" and %d more", more)
+	}
+	l.add(NoAgent, "nodes without a seat", place{}, fmt.Sprintf("%d: %s. No agent has ever come up there, so that no pod there gets an address of a pool", len(names), which),
+		"none where tenured is not to run; else see why its pod there does not: kubectl -n tenure-system get pods -o wide")
 }
 
 // confirmed reports whether a pool takes the taint's word only.

@@ -2,6 +2,7 @@ package audit
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -142,5 +143,33 @@ func TestUnreadableIsAFinding(t *testing.T) {
 	found := Look(State{Unreadable: []Unreadable{{"seat n", "turn"}}})
 	if len(found) != 1 || found[0].Rule != NotUnderstood || !found[0].Wrong {
 		t.Errorf("found %+v", found)
+	}
+}
+
+// Nodes on which no agent has come up are worth a word, one for all of them.
+func TestNodesWithoutAgents(t *testing.T) {
+	s := State{
+		Now: lookedAt, Nodes: map[protocol.NodeName]protocol.Node{}, NotReady: map[protocol.NodeName]bool{"off": true},
+		Seats: map[protocol.NodeName]protocol.Seat{"seated": {Node: "seated", Store: "s", Term: 1, Fence: time.Hour, Beat: lookedAt}},
+		Pools: []Pool{{Pool: protocol.Pool{Meta: protocol.Meta{Name: "p", UID: "p"}}}},
+		Leases: []protocol.Lease{
+			{Meta: protocol.Meta{Name: "l"}, Pool: "p", PoolUID: "p", Block: netip.MustParsePrefix("10.0.0.0/28"), Holder: protocol.Holder{Node: "holds"}, Store: "s"},
+		},
+	}
+	node := func(name protocol.NodeName) { s.Nodes[name] = protocol.Node{UID: protocol.UID(name)} }
+	for _, name := range []protocol.NodeName{"off", "seated", "holds"} {
+		node(name)
+	}
+	noAgent := func() []Finding {
+		return slices.DeleteFunc(Lasting(Look(s), Look(s), time.Hour), func(f Finding) bool { return f.Rule != NoAgent })
+	}
+	if found := noAgent(); len(found) > 0 {
+		t.Errorf("found %+v; want nothing", found)
+	}
+	for _, name := range []protocol.NodeName{"g", "a", "b", "f", "c", "e", "d"} {
+		node(name)
+	}
+	if found := noAgent(); len(found) != 1 || found[0].Wrong || !strings.HasPrefix(found[0].What, "7: a, b, c, d, e and 2 more.") {
+		t.Errorf("found %+v; want one note of seven nodes", found)
 	}
 }
