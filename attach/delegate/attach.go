@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/containernetworking/cni/pkg/types"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
@@ -84,7 +86,11 @@ func (a *attaching) run(ctx context.Context) (facts.Report, error) {
 			return facts.Report{}, err
 		}
 		if err := a.add(ctx, i, s); err != nil {
-			return facts.Report{}, failed(s, "ADD", err)
+			err = failed(s, "ADD", err)
+			if a.lacksIPAM(a.lists[i], err) {
+				err = errors.Join(err, a.abandon(context.WithoutCancel(ctx), i, s))
+			}
+			return facts.Report{}, err
 		}
 	}
 	if err := a.moveDefaultRoutes(); err != nil {
@@ -92,6 +98,28 @@ func (a *attaching) run(ctx context.Context) (facts.Report, error) {
 	}
 	report := a.report()
 	return report, a.log.Answer(report)
+}
+
+// lacksIPAM reports whether err is that of a plugin which has not found its IPAM plugin, as
+// indeed it is not there.
+func (r *Runner) lacksIPAM(list *chain, err error) bool {
+	return slices.ContainsFunc(list.plugins, func(p plugin) bool {
+		if p.ipam == "" || !strings.Contains(err.Error(), fmt.Sprintf("failed to find plugin %q", p.ipam)) {
+			return false
+		}
+		_, missing := r.find(p.ipam)
+		return missing != nil
+	})
+}
+
+// abandon undoes a step whose ADD has failed for want of an IPAM plugin, so that this holds
+// nothing. The DEL fails for that, too; where the name is misspelt it would for good, and the
+// journal stay of each sandbox that the kubelet tries.
+func (a *attaching) abandon(ctx context.Context, i int, s plan.Step) error {
+	if err := a.delChain(ctx, a.lists[i], callOf(a.ContainerID, a.Netns, s), nil); err != nil && !a.lacksIPAM(a.lists[i], err) {
+		return nil // the undoing that follows has it once more, and says so
+	}
+	return errors.Join(removeDevice(s.Device), a.log.Undone(i))
 }
 
 // chains reads the configuration lists of a plan, and finds the programs of all their

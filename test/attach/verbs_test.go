@@ -319,6 +319,36 @@ func TestD1UnknownIPAMPluginIsAnError(t *testing.T) {
 	n.clean()
 }
 
+// TestD1DefaultNetworkWithoutItsIPAMPlugin: the plugin's DEL fails for want of it as well. That
+// leaves nothing which no DEL could ever undo, since the ADD has run no IPAM plugin.
+func TestD1DefaultNetworkWithoutItsIPAMPlugin(t *testing.T) {
+	for _, tt := range []struct {
+		name, ipam, del string
+		left            int
+	}{
+		{"misspelt", "tenuer", `failed to find plugin "tenuer" in path [/opt/cni/bin]`, 0},
+		{"misspelt, and its DEL fails for another cause", "tenuer", "broken", 1},
+		{"it is there", "recorder", `failed to find plugin "recorder" in path [/opt/cni/bin]`, 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			n := newNode(t)
+			p := n.plugin(map[string]any{"fail": map[string]any{
+				"ADD": map[string]any{"code": 999, "msg": "failed to find plugin \"" + tt.ipam + "\" in path [/opt/cni/bin]"}, "DEL": map[string]any{"code": 999, "msg": tt.del},
+			}})
+			p["ipam"] = map[string]any{"type": tt.ipam}
+			n.config["defaultNetwork"] = map[string]any{"cniVersion": "1.1.0", "name": "default", "plugins": []any{p}}
+			n.fails("ADD", pod("p"), "ADD of default network default on eth0", "failed to find plugin", tt.ipam)
+			if left := n.journals(); len(left) != tt.left {
+				t.Fatalf("journals %v; want %d", left, tt.left)
+			}
+			if tt.left == 0 {
+				n.ok("DEL", pod("p"))
+				n.clean()
+			}
+		})
+	}
+}
+
 // TestD1DefaultNetworkWithAnIPAMThatIsNoProgram, as some nodes' networks have it.
 func TestD1DefaultNetworkWithAnIPAMThatIsNoProgram(t *testing.T) {
 	n := newNode(t)
