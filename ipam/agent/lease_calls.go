@@ -59,8 +59,8 @@ func meta(r protocol.Right) protocol.Meta {
 // outcome read. A pool that news are due of is a [*poolWaitsError].
 func (a *Agent) confirmLease(r protocol.Right, p protocol.Pool, read protocol.Outcome) (protocol.Outcome, error) {
 	out, why := protocol.Confirmation(r, p, read)
-	if out == protocol.Done && r.Phase != protocol.Held && a.behind(p) {
-		out, why = protocol.Unknown, fmt.Sprintf("pool %s was edited, and this node has not heard of it yet", r.Pool)
+	if out == protocol.Done && a.behind(p) {
+		out, why = protocol.Unknown, fmt.Sprintf("pool %s was edited, and what was read of it is not what this node has heard", r.Pool)
 	}
 	switch out {
 	case protocol.Done:

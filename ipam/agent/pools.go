@@ -150,7 +150,7 @@ func (a *Agent) unleasable(name protocol.PoolName, known *knownPool, absent bool
 		return "is closed: " + known.notOpen()
 	}
 	if known.Edited { // its ranges may be another pool's by now
-		return "was edited, and the controller has not looked at it yet"
+		return "was edited, and the controller has not accepted it yet"
 	}
 	return a.unopened(name)
 }
@@ -286,9 +286,9 @@ func (a *Agent) shapeOf(tx *store.Tx, name protocol.PoolName) (*allocator.Shape,
 	return poolspec.ParsePool(kept.Text)
 }
 
-// behind reports whether a pool, as it was read, has been edited since this node has
-// heard of it. Addresses are chosen by what was heard: some of them may be another
-// pool's by now.
+// behind reports whether a pool, as it was read, is of another spec than this node has
+// heard of. Addresses are chosen by what was heard: some of them may be another
+// pool's by now, or still.
 func (a *Agent) behind(live protocol.Pool) bool {
 	a.mu.Lock()
 	p := a.pools[protocol.PoolName(live.Name)]
@@ -297,7 +297,7 @@ func (a *Agent) behind(live protocol.Pool) bool {
 		return false
 	}
 	known, _, _ := p.now()
-	return known != nil && known.Generation < live.Generation
+	return known != nil && known.Generation != live.Generation
 }
 
 // full says in words that a pool has no address left for this node; it returns "" if it

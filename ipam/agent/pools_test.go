@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"go4.org/netipx"
+
 	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
@@ -47,7 +49,7 @@ func TestAwaitsPool(t *testing.T) {
 			k.UID, k.Open, k.Bits4, k.Bits6, k.Waits = "p2", false, 0, 0, "an earlier one has leases"
 		},
 			want: "pool lan has not been opened by the controller yet: an earlier one has leases"},
-		{name: "edited", before: func(k *knownPool) { k.Edited = true }, want: "pool lan was edited, and the controller has not looked at it yet"},
+		{name: "edited", before: func(k *knownPool) { k.Edited = true }, want: "pool lan was edited, and the controller has not accepted it yet"},
 		{name: "edited, and looked at", before: func(k *knownPool) { k.Edited = true }, opens: true},
 		{name: "edited, to one address", before: func(k *knownPool) { k.Edited = true }, exact: "10.0.0.5", want: "pool lan was edited"},
 		{name: "gone", before: func(*knownPool) {}, absent: true, want: "pool lan does not exist"},
@@ -172,6 +174,25 @@ func TestAwaitsPoolThatWasJustEdited(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestF26ConfirmsWhatItHasHeard: a lease serves only under the spec that this node has
+// heard of, also one that had vanished: by another it might choose what is another pool's.
+func TestF26ConfirmsWhatItHasHeard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, p := newSeatedAgent(t, &createdLeases{}, editedPools{})
+		p.set(changed(p, func(k *knownPool) { k.Generation = 2 }), false)
+		block := netip.MustParsePrefix("10.0.0.4/30")
+		for generation, want := range map[int64]protocol.Outcome{1: protocol.Unknown, 2: protocol.Done, 3: protocol.Unknown} {
+			live := protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: "p"}, Bits4: 30, Open: true, Generation: generation, Ranges: []netipx.IPRange{netipx.RangeOfPrefix(block)}}
+			for _, phase := range []protocol.Phase{protocol.Noted, protocol.Held} {
+				r := protocol.Right{Kind: protocol.RightLease, Phase: phase, Pool: "lan", PoolUID: "p", Block: block}
+				if out, err := a.confirmLease(r, live, protocol.Done); out != want || (err == nil) != (want == protocol.Done) {
+					t.Errorf("%s, generation %d read where 2 was heard: %v, %v; want %v", phase, generation, out, err, want)
+				}
+			}
+		}
+	})
 }
 
 // TestHearsThatAnEditWasLookedAt: that the controller has looked at an edit is news also

@@ -12,6 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"go4.org/netipx"
+
 	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
@@ -28,9 +30,13 @@ func lan(t *testing.T, name string, cidrs ...string) PoolState {
 	if err != nil {
 		t.Fatal(err)
 	}
+	var ranges []netipx.IPRange
+	for _, r := range shape.Ranges() {
+		ranges = append(ranges, netipx.IPRangeFrom(r.Start, r.End))
+	}
 	return PoolState{
 		Pool: protocol.Pool{
-			Meta: protocol.Meta{Name: name, UID: protocol.UID("p-" + name)}, Open: true,
+			Meta: protocol.Meta{Name: name, UID: protocol.UID("p-" + name)}, Open: true, Ranges: ranges,
 			Bits4: allocator.BlockBits(shape, allocator.IPv4, 0), Bits6: allocator.BlockBits(shape, allocator.IPv6, 0),
 		},
 		Generation: 1, Shape: shape,

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
+	"go4.org/netipx"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -67,10 +68,14 @@ func (a *API) Revision(ctx context.Context) (protocol.Revision, error) {
 
 // PoolOf reads what the protocol needs of an IPPool.
 func PoolOf(o *v1alpha1.IPPool) protocol.Pool {
+	shape, err := poolspec.ParsePool(PoolText(o)) // of one that cannot be read, the controller says so, and closes it
 	p := protocol.Pool{
 		Meta: metaOf(o), Open: o.Status.Leasing == v1alpha1.LeasingOpen, Opening: o.Status.Opening,
-		Generation: o.Generation, Edited: o.Status.ObservedGeneration > 0 && o.Status.ObservedGeneration < o.Generation,
+		Generation: o.Generation, Edited: err != nil || o.Status.ObservedGeneration > 0 && o.Status.ObservedGeneration < o.Generation,
 		Confirmed: o.Spec.TakeOver == v1alpha1.TakeOverConfirmed,
+	}
+	for _, r := range shape.Ranges() {
+		p.Ranges = append(p.Ranges, netipx.IPRangeFrom(r.Start, r.End))
 	}
 	if b := o.Status.BlockPrefixLengths; b != nil {
 		if b.IPv4 != nil {

@@ -4,6 +4,8 @@ import (
 	"net/netip"
 	"slices"
 	"testing"
+
+	"go4.org/netipx"
 )
 
 // A lease with addresses that come and go between its holder and the cluster, as
@@ -92,9 +94,12 @@ func TestCedeDuringAWrite(t *testing.T) {
 // A lease that had vanished waits for a closed pool; a new one is refused (F22, H9).
 func TestConfirmationOfAVanishedLease(t *testing.T) {
 	r, _ := ceding()
-	pool := Pool{Meta: Meta{Name: "lan", UID: r.PoolUID}, Bits4: 26}
+	pool := Pool{Meta: Meta{Name: "lan", UID: r.PoolUID}, Bits4: 26, Ranges: []netipx.IPRange{netipx.RangeOfPrefix(r.Block)}}
 	fresh := r
 	fresh.Phase = Noted
+	last := netipx.PrefixLastIP(r.Block)
+	part := []netipx.IPRange{netipx.IPRangeFrom(last, last.Next())}
+	elsewhere := []netipx.IPRange{netipx.IPRangeFrom(last.Next(), last.Next())}
 	for _, tt := range []struct {
 		name    string
 		r       Right
@@ -106,7 +111,10 @@ func TestConfirmationOfAVanishedLease(t *testing.T) {
 		{"held, closed", r, func(*Pool) {}, Done, Unknown},
 		{"new, closed", fresh, func(*Pool) {}, Done, Refused},
 		{"F26 new, edited and not looked at", fresh, func(p *Pool) { p.Open, p.Edited = true, true }, Done, Unknown},
-		{"held, edited and not looked at", r, func(p *Pool) { p.Open, p.Edited = true, true }, Done, Done},
+		{"held, edited and not looked at (F26)", r, func(p *Pool) { p.Open, p.Edited = true, true }, Done, Unknown},
+		{"held, its addresses another pool's by now (F26)", r, func(p *Pool) { p.Open, p.Ranges = true, elsewhere }, Done, Refused},
+		{"new, its addresses another pool's by now (F26)", fresh, func(p *Pool) { p.Open, p.Ranges = true, elsewhere }, Done, Refused},
+		{"held, in part of the pool", r, func(p *Pool) { p.Open, p.Ranges = true, part }, Done, Done},
 		{"new, edited and deleted", fresh, func(p *Pool) { p.Open, p.Edited, p.Deleting = true, true, true }, Done, Refused},
 		{"held, being deleted", r, func(p *Pool) { p.Deleting = true }, Done, Refused},
 		{"held, another pool of that name", r, func(p *Pool) { p.UID = "other" }, Done, Refused},

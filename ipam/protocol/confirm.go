@@ -8,7 +8,8 @@ import (
 
 // ConfirmLease decides, by the pool as read live after the lease was created,
 // whether the lease may serve: the pool under which it was created is there,
-// open, and has blocks of this size. why is a sentence for a person.
+// open, has blocks of this size, and has addresses of this one. why is a sentence
+// for a person.
 func ConfirmLease(r Right, pool Pool, outcome Outcome) (ok bool, why string) {
 	switch {
 	case outcome == NotFound:
@@ -21,25 +22,28 @@ func ConfirmLease(r Right, pool Pool, outcome Outcome) (ok bool, why string) {
 		return false, fmt.Sprintf("pool %s has other blocks than %v", r.Pool, r.Block)
 	case !pool.Open:
 		return false, fmt.Sprintf("pool %s is closed", r.Pool)
-	case pool.Edited && r.Phase != Held:
-		return false, fmt.Sprintf("pool %s was edited, and the controller has not looked at it yet", r.Pool)
+	case pool.Edited:
+		return false, fmt.Sprintf("pool %s was edited, and the controller has not accepted it yet", r.Pool)
+	case !pool.Covers(r.Block):
+		return false, fmt.Sprintf("pool %s has no address of %v any more", r.Pool, r.Block)
 	}
 	return true, ""
 }
 
-// Confirmation is [ConfirmLease] as the answer to a [CallConfirm]. A new lease waits
-// for the controller to look at a pool that was edited. One that is Held already,
-// and had vanished, waits for a closed pool to open: the pool may be closed because
-// the API server's data went back in time, and then it is the lease that had gone,
-// not the right. One that has blocks of another size by now waits for the lease to go.
+// Confirmation is [ConfirmLease] as the answer to a [CallConfirm]. A lease waits for
+// the controller to look at a pool that was edited: while there was no lease of its
+// block, another pool may have come to have it. One that is Held already, and had
+// vanished, waits for a closed pool to open, too: the pool may be closed because the API
+// server's data went back in time, and then it is the lease that had gone, not the
+// right. One that has blocks of another size by now waits for the lease to go.
 func Confirmation(r Right, pool Pool, outcome Outcome) (Outcome, string) {
 	ok, why := ConfirmLease(r, pool, outcome)
 	switch {
 	case ok:
 		return Done, ""
-	case outcome == Done && pool.UID == r.PoolUID && !pool.Deleting && pool.Open && pool.Edited && r.Phase != Held:
-		return Unknown, why
-	case r.Phase == Held && outcome == Done && !pool.Open && pool.UID == r.PoolUID && !pool.Deleting && pool.BlockBits(r.Block.Addr()) == r.Block.Bits():
+	case outcome != Done || pool.UID != r.PoolUID || pool.Deleting || pool.BlockBits(r.Block.Addr()) != r.Block.Bits():
+		return Refused, why
+	case pool.Open && pool.Edited, !pool.Open && r.Phase == Held:
 		return Unknown, why
 	default:
 		return Refused, why

@@ -4,11 +4,16 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+
+	"go4.org/netipx"
 )
 
 func TestConfirmLease(t *testing.T) {
 	v4, v6 := netip.MustParsePrefix("10.0.0.64/26"), netip.MustParsePrefix("fd00::40/122")
-	open := Pool{Meta: Meta{Name: "lan", UID: "p"}, Open: true, Bits4: 26, Bits6: 122}
+	open := Pool{
+		Meta: Meta{Name: "lan", UID: "p"}, Open: true, Bits4: 26, Bits6: 122,
+		Ranges: []netipx.IPRange{netipx.MustParseIPRange("10.0.0.100-10.0.0.110"), netipx.MustParseIPRange("fd00::7f-fd00::80")},
+	}
 	with := func(change func(*Pool)) Pool {
 		p := open
 		change(&p)
@@ -30,6 +35,7 @@ func TestConfirmLease(t *testing.T) {
 		{"smaller blocks (H4, F11)", v4, with(func(p *Pool) { p.Bits4 = 28 }), Done, "other blocks"},
 		{"larger blocks", v6, with(func(p *Pool) { p.Bits6 = 120 }), Done, "other blocks"},
 		{"block size not decided", v4, with(func(p *Pool) { p.Bits4 = 0 }), Done, "other blocks"},
+		{"not of its ranges any more (F26)", netip.MustParsePrefix("10.0.0.128/26"), open, Done, "no address of"},
 		{"the other family's size", v6, with(func(p *Pool) { p.Bits4, p.Bits6 = 122, 26 }), Done, "other blocks"},
 	}
 	for _, tt := range tests {

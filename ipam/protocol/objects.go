@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"go4.org/netipx"
 )
 
 // Version is the number that this program writes into the `protocol` field of
@@ -255,10 +257,12 @@ type Pool struct {
 	Open bool
 	// Opening is another word each time that the pool is opened.
 	Opening string
-	// Generation is that of the spec, 0 where it is not known. Edited says that the controller has not looked
-	// at this one yet: what is new of it may still be leased of another pool.
+	// Generation is that of the spec, 0 where it is not known. Edited says that the controller has not accepted
+	// this one yet: what is new of it may still be leased of another pool.
 	Generation int64 `json:",omitempty"`
 	Edited     bool  `json:"-"`
+	// Ranges are those of the spec, from first to last address, with what they exclude.
+	Ranges []netipx.IPRange `json:"-"`
 	// Confirmed says that of a dead node's leases those of this pool are taken only
 	// where somebody vouches that the machine is off.
 	Confirmed bool
@@ -273,6 +277,12 @@ func (p Pool) BlockBits(a netip.Addr) int {
 		return p.Bits4
 	}
 	return p.Bits6
+}
+
+// Covers reports whether an address of block lies in p's ranges.
+func (p Pool) Covers(block netip.Prefix) bool {
+	b := netipx.RangeOfPrefix(block)
+	return slices.ContainsFunc(p.Ranges, b.Overlaps)
 }
 
 // A Seat says who a node's agent is, that it is alive, and its term
