@@ -42,6 +42,33 @@ func (n *simNode) forget(d *simDisk, k attKey, gen uint64) {
 	n.release(d, k, gen)
 }
 
+// callGC begins a GC, for which the runtime lists the sandboxes that it has, or sends
+// the one that it has begun: by then there may be more, and some may have ended.
+func (n *simNode) callGC() {
+	if n.valid == nil {
+		n.valid = map[string]bool{}
+		for _, s := range n.sandboxes {
+			n.valid[s.cid] = true
+		}
+		return
+	}
+	valid := n.valid
+	n.valid = nil
+	if n.agent == nil || n.paused {
+		return // it fails, and the runtime calls again some time
+	}
+	n.w.logf("%s: GC, %d sandboxes are valid", n.machine, len(valid))
+	n.later(func() { n.collect(valid) })
+}
+
+// collect frees what is not valid and has no network namespace any more.
+func (n *simNode) collect(valid map[string]bool) {
+	for _, k := range n.disk.keys(func(a attachment) bool { return !valid[a.key.cid] && (n.w.fault == M57 || !n.netnsOf(a.key.cid)) }) {
+		n.w.count("collected")
+		n.del(k, n.disk.atts[k].gen)
+	}
+}
+
 func (n *simNode) delDone(k attKey) {
 	if i := slices.Index(n.agent.dels, k); i >= 0 {
 		n.agent.dels = slices.Delete(n.agent.dels, i, i+1)

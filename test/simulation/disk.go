@@ -296,7 +296,7 @@ func (n *simNode) powerOff() {
 	if n.synced != nil {
 		n.disk = n.synced.clone()
 	}
-	n.off, n.paused, n.run = true, false, witness{}
+	n.off, n.paused, n.run, n.valid = true, false, witness{}, nil
 	for _, s := range n.sandboxes {
 		s.netns, s.adding = false, false
 		n.end(s)

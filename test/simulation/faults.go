@@ -55,6 +55,7 @@ const (
 	M50 Fault = "M50"
 	M51 Fault = "M51"
 	M52 Fault = "M52"
+	M57 Fault = "M57"
 )
 
 // A Bug is a deliberate fault and what is expected of it.
@@ -89,7 +90,7 @@ func nodeBugs() []Bug {
 	return []Bug{
 		{M1, "a plain read brings back what was given away", 600, []Invariant{I1}, nil},
 		{M2, "releasing in memory alone", 100, []Invariant{I1}, nil},
-		{M3, "forget a lease when its delete has no answer, and take it for new if it is there", 6000, []Invariant{I1}, withSlowWrites},
+		{M3, "forget a lease when its delete has no answer, and take it for new if it is there", 8000, []Invariant{I1}, withSlowWrites},
 		{M4, "delete without a revision", 650, []Invariant{I1}, nil},
 		{M5, "what exists in this node's name is this store's", 300, []Invariant{I1}, withTwins},
 		{M6, "adopt a lost store's leases as empty", 500, []Invariant{I1}, withLostStores},
@@ -110,8 +111,9 @@ func nodeBugs() []Bug {
 		{M40, "ignore that leases vanished, or that the API server went back", 600, []Invariant{I1}, withRestores},
 		{M42, "never free what a DEL could not write", 100, []Invariant{I4}, nil},
 		{M48, "take another machine's leases", 8000, []Invariant{I1}, withTwins},
-		{M49, "give frozen rights back", 2000, []Invariant{I1, I3}, withLostStores},
+		{M49, "give frozen rights back", 3000, []Invariant{I1, I3}, withLostStores},
 		{M50, "no counter in /run", 400, []Invariant{I1, I2}, withLostStores},
+		{M57, "a GC frees all that it does not list", 100, []Invariant{I1, I2}, nil},
 		{M52, "neither note nor list what is created", 200, []Invariant{I4, I5}, nil},
 		{M19, "F from the moment of the answer", 3000, []Invariant{I1}, nil},
 		{M26, "serve without a confirmation", 300, []Invariant{I1, I3}, nil},

@@ -28,6 +28,7 @@ type simNode struct {
 	stale   *simWatch[protocol.Lease]
 
 	sandboxes []*sandbox
+	valid     map[string]bool // those that the runtime lists for its next GC; nil if it has not begun one
 	journal   []attKey
 	full      bool // the disk: nothing more can be written
 	unwritten map[attKey]bool

@@ -153,6 +153,8 @@ func (n *simNode) kubelet() {
 		n.check()
 	case 7:
 		switch w.rng.IntN(6) {
+		case 0:
+			n.callGC()
 		case 1, 2:
 			n.forgetDel()
 		case 3, 4:
