@@ -51,15 +51,16 @@ func TestAllocateDualStack(t *testing.T) {
 	}
 }
 
-// TestManyAtOnce creates claims faster than they are served. None has an
-// address of another's, and each address stands on a lease.
-func TestManyAtOnce(t *testing.T) {
+// TestThousandsAtOnce creates claims faster than they are served. None has an
+// address of another's, and each address stands on a lease. Deleted at once, they
+// leave nothing.
+func TestThousandsAtOnce(t *testing.T) {
 	start(t)
 	ns := namespace(t)
 	p := pool(t, "10.0.0.0/16")
 	definition(t, ns, "lan", "lan", ofPool(p.Name))
 	opened(t, p)
-	const n = 1000
+	const n = 2000
 	begun := time.Now()
 	parallel(t, n, func(i int) error { return kc.Create(t.Context(), claimOf(ns, fmt.Sprint("c", i), "lan")) })
 	made := time.Since(begun)
@@ -76,6 +77,22 @@ func TestManyAtOnce(t *testing.T) {
 	})
 	t.Logf("%d claims: created in %v (%.0f/s), all allocated after %v (%.0f/s); raw status updates %.0f/s",
 		n, made, n/made.Seconds(), took, n/took.Seconds(), float64(writes)/time.Since(raw).Seconds())
+	if err := kc.DeleteAllOf(t.Context(), &ipamclaims.IPAMClaim{}, client.InNamespace(ns)); err != nil {
+		t.Fatal(err)
+	}
+	drained(t, p, time.Minute)
+}
+
+// drained waits until a pool has no lease any more.
+func drained(t testing.TB, p *v1alpha1.IPPool, within time.Duration) {
+	t.Helper()
+	eventually(t, within, func() error {
+		leases, err := api.LeasesOfPool(t.Context(), protocol.PoolName(p.Name))
+		if err == nil && len(leases) > 0 {
+			return fmt.Errorf("%d leases are left", len(leases))
+		}
+		return err
+	})
 }
 
 // parallel calls do with 0 to n-1, 16 at once.
@@ -559,11 +576,5 @@ func TestF12TwoControllers(t *testing.T) {
 		return err
 	})
 	parallel(t, n, func(i int) error { return kc.Delete(t.Context(), &all[i]) })
-	eventually(t, 30*time.Second, func() error {
-		leases, err := api.LeasesOfPool(t.Context(), protocol.PoolName(p.Name))
-		if err == nil && len(leases) > 0 {
-			return fmt.Errorf("%d leases are left", len(leases))
-		}
-		return err
-	})
+	drained(t, p, 30*time.Second)
 }
