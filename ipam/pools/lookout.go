@@ -2,6 +2,7 @@ package pools
 
 import (
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -23,11 +24,15 @@ type lookout struct {
 
 // occupant is who sits on a node's seat.
 type occupant struct {
-	seat     protocol.UID
-	store    protocol.StoreID
-	term     int64
-	beat     time.Time // by the node's clock: only told apart
-	since    time.Time // when that heartbeat was first seen here
+	seat  protocol.UID
+	store protocol.StoreID
+	term  int64
+	beat  time.Time // by the node's clock: only told apart
+	since time.Time // when that heartbeat was first seen here
+	// before is when the heartbeat before it was, zero if that is not known. What a seat
+	// shows first is no heartbeat: it may be of long ago, or from a backup.
+	before   time.Time
+	beats    int // those that have been seen, two at most
 	fence    time.Duration
 	restored string
 	recalls  map[string]recalled // by lease
@@ -55,8 +60,14 @@ func (l *lookout) hear(seat protocol.Seat, now time.Time) (news bool) {
 	}
 	if was != nil && was.seat == o.seat {
 		// Recalls change the seat too, but are no sign of life.
-		if was.store == o.store && was.term == o.term && was.beat.Equal(o.beat) {
-			o.since = was.since
+		switch {
+		case was.store != o.store:
+		case was.term == o.term && was.beat.Equal(o.beat):
+			o.since, o.before, o.beats = was.since, was.before, was.beats
+		case was.beats == 0:
+			o.beats = 1
+		default:
+			o.beats, o.before = 2, was.since
 		}
 		o.recalls = was.recalls
 	}
@@ -127,14 +138,18 @@ func (l *lookout) restoration(opening, last string, closed bool, now time.Time) 
 			continue
 		}
 		fences = append(fences, o.fence)
-		if said, _ := protocol.ParseRestoration(o.restored); !said.Back {
-			r.missing = append(r.missing, string(node))
-			r.patient = r.patient || o.fence == 0
+		said, saysSo := protocol.ParseRestoration(o.restored)
+		if said.Back {
+			continue
 		}
+		m := absent{node: string(node), never: o.fence == 0}
+		if !saysSo && o.beats == 2 {
+			m.compared = max(now.Sub(o.before), 1)
+		}
+		r.missing = append(r.missing, m)
 	}
 	r.fence = longest(fences)
-	r.patient = r.patient && r.fence == 0
-	slices.Sort(r.missing)
+	slices.SortFunc(r.missing, func(a, b absent) int { return strings.Compare(a.node, b.node) })
 	return r
 }
 

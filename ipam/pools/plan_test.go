@@ -129,9 +129,9 @@ func TestDecide(t *testing.T) {
 		{name: "deleted, but a lease is there live", pool: with(pool("10.0.0.0/24"), closed(32), deleted, saidDeleting),
 			live: []protocol.Lease{lease("10.0.0.1/32", "p1")}, want: "nothing"},
 		{name: "deleted and empty", pool: with(pool("10.0.0.0/24"), closed(32), deleted, saidDeleting), live: []protocol.Lease{}, want: "remove finalizer"},
-		{name: "H9 the API server went back: closed", pool: with(pool("10.0.0.0/24"), open(32)), gone: &restoration{missing: []string{"n1"}, patient: true},
+		{name: "H9 the API server went back: closed", pool: with(pool("10.0.0.0/24"), open(32)), gone: &restoration{missing: []absent{{node: "n1", never: true}}},
 			want: "Closed Restored, /32"},
-		{name: "H9 not looked at before the nodes are back", pool: with(pool("10.0.0.0/24"), closed(32)), gone: &restoration{missing: []string{"n1"}, patient: true},
+		{name: "H9 not looked at before the nodes are back", pool: with(pool("10.0.0.0/24"), closed(32)), gone: &restoration{missing: []absent{{node: "n1", never: true}}},
 			want: "Closed Restored, /32"},
 		{name: "H9 the nodes are back: looked at", pool: with(pool("10.0.0.0/24"), closed(32)), gone: &restoration{}, want: "read live"},
 		{name: "H9 then opened", pool: with(pool("10.0.0.0/24"), closed(32)), gone: &restoration{}, live: []protocol.Lease{lease("10.0.0.1/32", "p1")},
@@ -145,7 +145,7 @@ func TestDecide(t *testing.T) {
 		{name: "H9 what is leased is an earlier pool's", pool: with(pool("10.0.0.0/24"), closed(32)), gone: &restoration{},
 			live: []protocol.Lease{lease("10.0.0.0/29", "p0")}, want: "Closed EarlierPool, /32"},
 		{name: "H9 deleted, and leases may come back", pool: with(pool("10.0.0.0/24"), closed(32), deleted, saidDeleting),
-			gone: &restoration{missing: []string{"n1"}, patient: true}, want: "Closed Deleting, /32"},
+			gone: &restoration{missing: []absent{{node: "n1", never: true}}}, want: "Closed Deleting, /32"},
 		{name: "deleted, another's finalizer", pool: with(pool("10.0.0.0/24"), deleted, withoutFinalizer), want: "nothing"},
 	}
 	for _, tt := range tests {

@@ -34,12 +34,39 @@ type restoration struct {
 	// voided is the greatest word that a seat says, and witness the node that says it;
 	// both are empty where only a controller has seen it.
 	voided, witness string
-	// missing are the nodes, of those that are seated and not silent for F, which
-	// have not said that they are back. Patient says that they have no F.
-	missing []string
-	patient bool
+	// missing are the nodes, of those that are seated and not silent for F, which do
+	// not say that they are back.
+	missing []absent
 	// fence is the longest F of all nodes that are not silent; 0 is never.
 	fence time.Duration
+}
+
+// absent is a node that does not say that it is back.
+type absent struct {
+	node  string
+	never bool // it has no F
+	// compared is how long ago the heartbeat before its last was seen, if its seat says
+	// nothing of a restored API server; 0 where it does, or was not seen to beat twice.
+	compared time.Duration
+}
+
+// waitedFor returns the nodes that a pool waits for which has been closed for so long,
+// and whether one of them has no F.
+//
+// A node that has beaten twice since then, and still says nothing, is not waited for: it
+// sent the second heartbeat after it had looked at the answer to the first, and that
+// showed it nothing new. So it is with a node that has joined since, or whose pools have
+// all been opened again before this one. The seat of one that does not reach the API
+// server may say as little, but does not beat.
+func (r restoration) waitedFor(closed time.Duration) (nodes []string, never bool) {
+	for _, m := range r.missing {
+		if m.compared > 0 && m.compared < closed {
+			continue
+		}
+		nodes = append(nodes, m.node)
+		never = never || m.never
+	}
+	return nodes, never
 }
 
 // clockSkew is by how much the clocks of two controllers may differ. A seat's word that
@@ -75,14 +102,15 @@ func (r restoration) wait(closed time.Duration) (why string, after time.Duration
 	if r.witness != "" {
 		past += fmt.Sprintf(" (node %s says so)", r.witness)
 	}
+	nodes, never := r.waitedFor(closed)
 	switch {
-	case len(r.missing) > 0 && (closed < fence || r.patient):
+	case len(nodes) > 0 && (closed < fence || never && r.fence == 0):
 		if closed < fence {
 			after = fence - closed
 		} else {
 			after = lookAgain
 		}
-		return fmt.Sprintf("%s; it waits for %s", past, strings.Join(few(r.missing, "nodes"), ", ")), min(after, lookAgain)
+		return fmt.Sprintf("%s; it waits for %s", past, strings.Join(few(nodes, "nodes"), ", ")), min(after, lookAgain)
 	case closed < fence/2:
 		return past + "; it waits for nodes whose seats may be missing", min(fence/2-closed, lookAgain)
 	}

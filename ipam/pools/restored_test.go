@@ -212,8 +212,9 @@ func TestOneStolenSeat(t *testing.T) {
 				s.Fence = fence
 				l.hear(s, noon)
 			}
-			if r := l.restoration("", "", true, noon); r.fence != tt.want || r.patient != tt.patient {
-				t.Errorf("F is %v, without end %v; want %v, %v", r.fence, r.patient, tt.want, tt.patient)
+			r := l.restoration("", "", true, noon)
+			if why, _ := r.wait(1000 * time.Hour); r.fence != tt.want || (why != "") != tt.patient {
+				t.Errorf("F is %v, and then %q; want %v, and that it waits on: %v", r.fence, why, tt.want, tt.patient)
 			}
 		})
 	}
@@ -239,7 +240,10 @@ func TestGarbledSeatIsWaitedFor(t *testing.T) {
 	} {
 		hear.Create(t.Context(), event.CreateEvent{Object: l}, q)
 	}
-	missing := func() string { return fmt.Sprint(r.seats.restoration("", "", true, noon).missing) }
+	missing := func() string {
+		nodes, _ := r.seats.restoration("", "", true, noon).waitedFor(0)
+		return fmt.Sprint(nodes)
+	}
 	if got := missing(); got != "[a b c]" {
 		t.Errorf("it waits for %s; want [a b c]", got)
 	}
