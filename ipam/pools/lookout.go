@@ -115,23 +115,32 @@ func (o *occupant) silent(now time.Time, part time.Duration) bool {
 	return o.fence > 0 && now.Sub(o.since) >= o.fence/part
 }
 
-// restoration returns what is known of an API server that has gone back, if that
-// concerns a pool which was last opened by the word opening, where last is the
-// greatest of any pool, or which has been closed for that already; else nil.
-func (l *lookout) restoration(opening, last string, closed bool, now time.Time) *restoration {
+// voided returns the greatest word that a seat says of a restored API server, among those
+// that an opening may have had, and the node that says it.
+func (l *lookout) voided(w words, now time.Time) (word, witness string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	r := &restoration{}
-	credible := max(protocol.OpeningAfter(now.Add(clockSkew)), last)
+	credible := max(protocol.OpeningAfter(now.Add(clockSkew)), w.last, w.made)
 	for node, o := range l.nodes {
 		said, ok := protocol.ParseRestoration(o.restored)
-		if ok && said.Opening > r.voided && said.Opening <= credible {
-			r.voided, r.witness = said.Opening, string(node)
+		if ok && said.Opening > word && said.Opening <= credible {
+			word, witness = said.Opening, string(node)
 		}
 	}
-	if !closed && !concerns(r.voided, opening, last) {
+	return word, witness
+}
+
+// restoration returns what is known of an API server that has gone back, if that
+// concerns a pool which was last opened by the word opening (see [words.of]), where w are
+// those of all pools, or which has been closed for that already; else nil.
+func (l *lookout) restoration(opening string, w words, closed bool, now time.Time) *restoration {
+	r := &restoration{}
+	r.voided, r.witness = l.voided(w, now)
+	if !closed && !concerns(r.voided, opening) {
 		return nil
 	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	var fences []time.Duration
 	for node, o := range l.nodes {
 		if o.silent(now, 1) {

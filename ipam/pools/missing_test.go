@@ -6,6 +6,9 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -51,14 +54,92 @@ func TestH9Compared(t *testing.T) {
 					hear("a", b)
 				}
 				hear("b", beat{after: tt.at - time.Second, says: back})
-				why, _ := l.restoration(word, word, true, noon.Add(tt.at)).wait(tt.at)
+				why, _ := l.restoration(word, words{last: word}, true, noon.Add(tt.at)).wait(tt.at)
 				if strings.Contains(why, "waits for a") != tt.want || !tt.want && why != "" {
 					t.Errorf("waits: %q; want that it waits for a: %v", why, tt.want)
 				}
-				if why, _ := l.restoration(word, word, false, noon.Add(tt.at)).wait(0); !tt.want && !strings.Contains(why, "waits for a") {
+				if why, _ := l.restoration(word, words{last: word}, false, noon.Add(tt.at)).wait(0); !tt.want && !strings.Contains(why, "waits for a") {
 					t.Errorf("a pool that is about to be closed waits: %q; want for a, which may have compared nothing yet", why)
 				}
 			})
 		}
+	}
+}
+
+// TestH9Concerns: a pool that was opened since is not closed again by what seats
+// still say; nor is one that was made since, when another has been opened.
+func TestH9Concerns(t *testing.T) {
+	word := func(hour int) string {
+		if hour == 0 {
+			return ""
+		}
+		return protocol.OpeningAfter(noon.Add(time.Duration(hour) * time.Hour))
+	}
+	for _, tt := range []struct {
+		voided, opening, last, made int
+		want                        bool
+	}{
+		{0, 5, 5, 2, false},
+		{5, 5, 5, 2, true},
+		{5, 3, 9, 2, true},
+		{5, 6, 6, 2, false},
+		{5, 0, 5, 2, true}, // never opened, and no other has been opened again
+		{5, 0, 5, 6, true},
+		{5, 0, 0, 6, true},
+		{5, 0, 6, 2, true}, // it may have been opened since the backup
+		{5, 0, 6, 6, false},
+	} {
+		p := pool("10.0.0.0/24")
+		p.Status.Opening, p.CreationTimestamp = word(tt.opening), metav1.NewTime(noon.Add(time.Duration(tt.made)*time.Hour))
+		if got := concerns(word(tt.voided), words{last: word(tt.last)}.of(p)); got != tt.want {
+			t.Errorf("opened at %d, made at %d, the last of all opened at %d, void up to %d: %v; want %v", tt.opening, tt.made, tt.last, tt.voided, got, tt.want)
+		}
+	}
+}
+
+// TestFirstOpeningAfterRestore: a pool was made before a restore, and is opened for the
+// first time when all others have long been opened again, while some seat still says that
+// it is back. It waits as the others did, and is not closed again when it is open.
+func TestFirstOpeningAfterRestore(t *testing.T) {
+	for _, fence := range []time.Duration{0, 15 * time.Minute} {
+		var l lookout
+		hear := func(node, says string, at time.Duration) {
+			s := seatAt(node, 0)
+			s.Beat, s.Fence, s.Restored = noon.Add(at), fence, says
+			l.hear(s, noon.Add(at))
+		}
+		last := words{last: protocol.OpeningAfter(noon.Add(-2 * time.Hour))}
+		q := pool("10.0.0.0/24")
+		q.CreationTimestamp = metav1.NewTime(noon.Add(-4 * time.Hour))
+		for at := -time.Hour; at <= 0; at += time.Minute {
+			hear("a", "", at)
+			hear("off", protocol.Restoration{Back: true, Opening: protocol.OpeningAfter(noon.Add(-3 * time.Hour))}.String(), -2*time.Hour)
+		}
+		s := seen{pool: q, now: noon, opening: last.last, restored: l.restoration(last.of(q), last, false, noon)}
+		if why, _ := s.waits(); !strings.Contains(why, "waits for a") {
+			t.Errorf("F is %v: at first it waits: %q; want for a", fence, why)
+		}
+		s.closedFor = 10 * time.Minute
+		if why, _ := s.waits(); why != "" {
+			t.Errorf("F is %v: then it waits: %q", fence, why)
+		}
+		s.opened(&q.Status, sizes{}, sizes{})
+		if l.restoration(last.of(q), last, false, noon) != nil {
+			t.Errorf("F is %v: opened by %s it is closed at once", fence, q.Status.Opening)
+		}
+	}
+}
+
+// TestClockOfTheAPIServer: a pool that was made when the API server's clock was days ahead
+// was opened by a word of that time. What its agents say after a restore counts.
+func TestClockOfTheAPIServer(t *testing.T) {
+	var l lookout
+	q := pool("10.0.0.0/24")
+	q.CreationTimestamp = metav1.NewTime(noon.Add(3 * clockSkew))
+	st := q.Status.DeepCopy()
+	seen{pool: q, now: noon}.opened(st, sizes{}, sizes{})
+	l.hear(saying(seatAt("a", 0), false, st.Opening), noon)
+	if all := wordsOf([]v1alpha1.IPPool{*q}); l.restoration(all.of(q), all, false, noon) == nil {
+		t.Errorf("nothing is concluded from %s; want that the pool waits for its agents", st.Opening)
 	}
 }

@@ -164,8 +164,9 @@ func (r *Reconciler) look(ctx context.Context, pool *v1alpha1.IPPool) (seen, err
 	}
 	s.countsDue = r.countsDue(pool.UID, s.now)
 	s.starved = r.starves(pool, s.now)
-	s.opening = lastOpening(others.Items)
-	s.restored = r.seats.restoration(pool.Status.Opening, s.opening, Restored(pool), s.now)
+	all := wordsOf(others.Items)
+	s.opening = all.last
+	s.restored = r.seats.restoration(all.of(pool), all, Restored(pool), s.now)
 	s.closedFor = r.closedFor(pool, s.restored != nil, s.now)
 	return s, nil
 }

@@ -25,7 +25,7 @@ const usualFence = 15 * time.Minute
 // what they hold.
 //
 // It rests on the pools' openings, each known by a greater word than all before it, but
-// for a pool's first, which is known by when the pool was made.
+// for a pool's first, which is known by when the pool was made unless seats void that.
 // A seat names the last opening that its agent had heard of when it saw the API
 // server go back: pools opened by that word or an earlier one are to be closed, and
 // those opened since are not. So what the seats still say when a pool has been
@@ -70,19 +70,13 @@ func (r restoration) waitedFor(closed time.Duration) (nodes []string, never bool
 }
 
 // clockSkew is by how much the clocks of two controllers may differ. A seat's word that
-// is further ahead than that, and than the openings of all pools, is no opening's.
+// is further ahead than that, and than the words of all pools, is no opening's.
 const clockSkew = 24 * time.Hour
 
 // concerns reports whether a pool that was last opened by this word was opened
 // before the API server went back, which voided every opening up to the word
-// voided. A pool that never was opened is concerned as long as no pool has been
-// opened again; last is the greatest word of any pool.
-func concerns(voided, opening, last string) bool {
-	if opening == "" {
-		opening = last
-	}
-	return voided != "" && opening <= voided
-}
+// voided.
+func concerns(voided, opening string) bool { return voided != "" && opening <= voided }
 
 // past is why a pool is closed that a restoration concerns.
 const past = "the API server's data went back in time: the pool is closed until the nodes have put back what they hold"
@@ -240,12 +234,30 @@ func (r *Reconciler) closeAll(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// lastOpening returns the greatest word by which one of pools was opened.
-func lastOpening(pools []v1alpha1.IPPool) (last string) {
-	for i := range pools {
-		last = max(last, pools[i].Status.Opening)
+// words are what is known of the openings of all pools.
+type words struct {
+	last string // the greatest word by which one was opened
+	// made is the word by which the pool that was made last is opened first, by the API
+	// server's clock.
+	made string
+}
+
+// of returns the word by which a pool was last opened. One that never was opened counts as
+// opened when it was made, for it may have been, since the backup; and as long as no pool
+// has been opened again, as what was opened last.
+func (w words) of(pool *v1alpha1.IPPool) string {
+	if pool.Status.Opening != "" {
+		return pool.Status.Opening
 	}
-	return last
+	return min(w.last, protocol.OpeningAfter(pool.CreationTimestamp.Time))
+}
+
+func wordsOf(pools []v1alpha1.IPPool) (w words) {
+	for i := range pools {
+		w.last = max(w.last, pools[i].Status.Opening)
+		w.made = max(w.made, protocol.OpeningAfter(pools[i].CreationTimestamp.Time))
+	}
+	return w
 }
 
 // Restored reports whether a pool is closed because the API server's data went back
@@ -265,6 +277,6 @@ func (r *Reconciler) Restored(ctx context.Context, name protocol.PoolName) (bool
 		}
 		return false, fmt.Errorf("read pool %s: %w", name, err)
 	}
-	opening := pool.Status.Opening
-	return r.seats.restoration(opening, opening, Restored(&pool), r.Now()) != nil, nil
+	all := wordsOf([]v1alpha1.IPPool{pool})
+	return r.seats.restoration(all.of(&pool), all, Restored(&pool), r.Now()) != nil, nil
 }

@@ -113,27 +113,6 @@ func TestHearTellsNews(t *testing.T) {
 	}
 }
 
-// TestH9Concerns: a pool that was opened since is not closed again by what seats
-// still say.
-func TestH9Concerns(t *testing.T) {
-	for _, tt := range []struct {
-		voided, opening, last string
-		want                  bool
-	}{
-		{"", "5", "5", false},
-		{"5", "5", "5", true},
-		{"5", "3", "9", true},
-		{"5", "6", "6", false},
-		{"5", "", "5", true}, // never opened, and no other has been opened again
-		{"5", "", "", true},
-		{"5", "", "6", false},
-	} {
-		if got := concerns(tt.voided, tt.opening, tt.last); got != tt.want {
-			t.Errorf("opened by %q, the last of all by %q, void up to %q: %v; want %v", tt.opening, tt.last, tt.voided, got, tt.want)
-		}
-	}
-}
-
 // TestFirstOpening: what a backup says of a pool that had not been opened yet looks like a
 // new pool, and a controller that was started since opens it. Agents that know of openings
 // since the pool was made have it closed; of a pool that was made after these they say
@@ -147,7 +126,7 @@ func TestFirstOpening(t *testing.T) {
 		seen{pool: p, now: noon}.opened(st, sizes{}, sizes{})
 		var l lookout
 		l.hear(saying(seatAt("a", 0), false, said), noon)
-		if r := l.restoration(st.Opening, st.Opening, false, noon); (r != nil) != want {
+		if r := l.restoration(st.Opening, words{last: st.Opening}, false, noon); (r != nil) != want {
 			t.Errorf("a pool made %v before: opened by %s, and closed by %s: %v; want %v", -made, st.Opening, said, r != nil, want)
 		}
 	}
@@ -171,7 +150,7 @@ func TestOneStolenSeat(t *testing.T) {
 			var l lookout
 			l.hear(saying(seatAt("thief", 0), false, tt.says), noon)
 			l.hear(saying(seatAt("a", 0), true, word(-2*time.Hour)), noon) // of an earlier restore
-			r := l.restoration(word(-time.Hour), tt.last, false, noon)
+			r := l.restoration(word(-time.Hour), words{last: tt.last}, false, noon)
 			if (r != nil) != tt.want {
 				t.Errorf("the pool is closed: %v; want %v", r != nil, tt.want)
 			}
@@ -185,7 +164,7 @@ func TestOneStolenSeat(t *testing.T) {
 			s := seen{pool: pool("10.0.0.0/24"), now: noon, restored: r, opening: tt.last}
 			st := &v1alpha1.IPPoolStatus{}
 			s.opened(st, sizes{}, sizes{})
-			if again := l.restoration(st.Opening, max(tt.last, st.Opening), false, noon); again != nil {
+			if again := l.restoration(st.Opening, words{last: max(tt.last, st.Opening)}, false, noon); again != nil {
 				t.Errorf("opened by %s it is closed again by %s", st.Opening, tt.says)
 			}
 		})
@@ -212,7 +191,7 @@ func TestOneStolenSeat(t *testing.T) {
 				s.Fence = fence
 				l.hear(s, noon)
 			}
-			r := l.restoration("", "", true, noon)
+			r := l.restoration("", words{}, true, noon)
 			if why, _ := r.wait(1000 * time.Hour); r.fence != tt.want || (why != "") != tt.patient {
 				t.Errorf("F is %v, and then %q; want %v, and that it waits on: %v", r.fence, why, tt.want, tt.patient)
 			}
@@ -241,7 +220,7 @@ func TestGarbledSeatIsWaitedFor(t *testing.T) {
 		hear.Create(t.Context(), event.CreateEvent{Object: l}, q)
 	}
 	missing := func() string {
-		nodes, _ := r.seats.restoration("", "", true, noon).waitedFor(0)
+		nodes, _ := r.seats.restoration("", words{}, true, noon).waitedFor(0)
 		return fmt.Sprint(nodes)
 	}
 	if got := missing(); got != "[a b c]" {
@@ -293,7 +272,7 @@ func TestH9Waits(t *testing.T) {
 					l.hear(s, noon.Add(tt.at-time.Second))
 				}
 			}
-			r := l.restoration("5", "5", tt.own, noon.Add(tt.at))
+			r := l.restoration("5", words{last: "5"}, tt.own, noon.Add(tt.at))
 			if r == nil {
 				if tt.want != "-" {
 					t.Error("it does not concern the pool")
