@@ -21,6 +21,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$')",message="metadata.name must be at most 63 lower-case letters, digits and '-', without dots: leases are named after the pool"
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || has(self.status)",message="status must not be removed",fieldPath=".status"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.spec.domain) || (has(self.spec.domain) && self.spec.domain == oldSelf.spec.domain) || !has(oldSelf.status) || !has(oldSelf.status.opening)",message="must not change, or go, once the pool has been opened: its addresses may be in use where it says that they are; make another pool instead",fieldPath=".spec.domain"
 type IPPool struct {
 	metav1.TypeMeta `json:",inline"`
 	// metadata is the object's metadata. A name has at most 63 characters and no
@@ -82,7 +83,8 @@ type IPPoolSpec struct {
 	DNS *DNS `json:"dns,omitempty"`
 
 	// domain names the L2 segment that the pool's addresses live in. Pools of one
-	// domain must not share addresses: one that would is not opened.
+	// domain must not share addresses: one that would is not opened. A pool that has
+	// been opened keeps the domain that it names.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63

@@ -216,6 +216,38 @@ func TestPoolUpdate(t *testing.T) {
 	}
 }
 
+// TestPoolDomain: what is leased of a pool that has been opened counts in the domain that
+// the pool names. So it names no other then, though it may come to name one.
+func TestPoolDomain(t *testing.T) {
+	create(t, pools, pool(`{ranges: [{cidr: 10.0.0.0/24}]}`))
+	opened := `{status: {leasing: Open, blockPrefixLengths: {ipv4: 32}, opening: "2026-01-01T12:00:00.000000000Z"}}`
+	keeps := []string{"spec.domain", "once the pool has been opened", "make another pool"}
+	for _, s := range []struct {
+		name, patch string
+		status      bool
+		want        []string
+	}{
+		{name: "named while it was never opened", patch: `{spec: {domain: vlan-10}}`},
+		{name: "another", patch: `{spec: {domain: vlan-20}}`},
+		{name: "none", patch: `{spec: {domain: null}}`},
+		{name: "opened", patch: opened, status: true},
+		{name: "named when it is open", patch: `{spec: {domain: vlan-10}}`},
+		{name: "another when it has been opened", patch: `{spec: {domain: vlan-20}}`, want: keeps},
+		{name: "none when it has been opened", patch: `{spec: {domain: null}}`, want: keeps},
+		{name: "closed", patch: `{status: {leasing: Closed}}`, status: true},
+		{name: "another when it is closed again", patch: `{spec: {domain: vlan-20}}`, want: keeps},
+		{name: "another range in it", patch: `{spec: {ranges: [{cidr: 10.0.1.0/24}]}}`},
+	} {
+		t.Run(s.name, func(t *testing.T) {
+			var sub []string
+			if s.status {
+				sub = append(sub, "status")
+			}
+			checkStep(t, change(t, pools, "lan", s.patch, sub...), s.want)
+		})
+	}
+}
+
 func TestPoolStatus(t *testing.T) {
 	create(t, pools, pool(`{ranges: [{cidr: 10.0.0.0/16}, {cidr: "fd00::/64"}]}`))
 	const closeFirst = "close the pool first"
