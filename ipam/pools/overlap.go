@@ -119,8 +119,9 @@ func (r *Reconciler) rivals(ctx context.Context, pool *v1alpha1.IPPool, all []v1
 // when it has come to share them by an edit, waits until that is written; then no
 // other controller, which has not seen the edit, can open the later one. And a pool
 // whose ranges were another's before waits until no lease of the other covers them:
-// nodes may hold these, and have pods on their addresses. After is when to look
-// again.
+// nodes may hold these, and have pods on their addresses. A pool that is open is not
+// closed for addresses that it had before an edit, which has brought it nothing of them:
+// what they are to it was decided when it was opened. After is when to look again.
 func (s seen) rivalry(with *live) (why string, after time.Duration) {
 	domain := s.pool.Spec.Domain
 	_, older := overlapping(s.pool, s.shape, with.others, s.shapeOf)
@@ -136,7 +137,7 @@ func (s seen) rivalry(with *live) (why string, after time.Duration) {
 	var on []string
 	var last protocol.Lease
 	for _, l := range with.foreign {
-		if covers(l.Block, s.shape) {
+		if covers(l.Block, s.shape) && !s.had(l.Block) {
 			on, last = append(on, string(l.Pool)), l
 		}
 	}
@@ -147,6 +148,52 @@ func (s seen) rivalry(with *live) (why string, after time.Duration) {
 	slices.Sort(on)
 	return fmt.Sprintf("the pool has addresses that leases of pool %s, of domain %s too or no longer there, still cover: it waits for %d, such as %s of %v on %v",
 		strings.Join(few(slices.Compact(on), "pools"), ", "), domain, n, last.Name, last.Holder, last.Block), lookAgain
+}
+
+// had reports whether the pool is open, and could give all the addresses of block that it
+// has before it was edited.
+func (s seen) had(block netip.Prefix) bool {
+	if s.pool.Status.Leasing != v1alpha1.LeasingOpen || s.before == nil {
+		return false
+	}
+	addr := block.Masked().Addr()
+	for range allocator.MaxBlockSize {
+		if s.shape.Assignable(addr) == nil && s.before.Assignable(addr) != nil {
+			return false
+		}
+		if addr = addr.Next(); !block.Contains(addr) {
+			return true
+		}
+	}
+	return false // no lease of this version has such a block
+}
+
+// settled is a pool as it was looked at last, without an edit that waits for that.
+type settled struct {
+	generation int64
+	domain     string
+	shape      *allocator.Shape
+}
+
+// before returns the shape that a pool had before it was edited, nil where that is not
+// known: this controller has not seen it, or there was more than one edit, between which
+// another pool may have been given what this one had.
+func (r *Reconciler) before(pool *v1alpha1.IPPool, shape *allocator.Shape) *allocator.Shape {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	observed := pool.Status.ObservedGeneration
+	if observed == pool.Generation {
+		if r.settled == nil {
+			r.settled = map[types.UID]settled{}
+		}
+		r.settled[pool.UID] = settled{observed, pool.Spec.Domain, shape}
+		return nil
+	}
+	was := r.settled[pool.UID]
+	if was.generation != observed || pool.Generation != observed+1 || was.domain != pool.Spec.Domain {
+		return nil
+	}
+	return was.shape
 }
 
 // lingering is what was found out of a pool that names no domain: other such pools

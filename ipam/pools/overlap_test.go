@@ -195,3 +195,54 @@ func TestWhatTheCacheHasOfADomain(t *testing.T) {
 		}
 	}
 }
+
+// TestF26EditOfWhatItHad: a lease that covers addresses of an open pool closes it when an
+// edit has given the pool one of them, and not when it had them all before. So the leases of
+// a pool that is gone, which may have been of another domain, close no pool whose dns is
+// edited.
+func TestF26EditOfWhatItHad(t *testing.T) {
+	edit := func(spec func(*v1alpha1.IPPoolSpec)) change {
+		return func(p *v1alpha1.IPPool) { p.Generation++; spec(&p.Spec) }
+	}
+	ranges := func(cidr string, exclude ...string) func(*v1alpha1.IPPoolSpec) {
+		return func(s *v1alpha1.IPPoolSpec) { s.Ranges = []v1alpha1.Range{{CIDR: cidr, Exclude: exclude}} }
+	}
+	dns := func(s *v1alpha1.IPPoolSpec) { s.DNS = &v1alpha1.DNS{Domain: "lab"} }
+	tests := []struct {
+		name   string
+		before func(*v1alpha1.IPPoolSpec)
+		edits  []change
+		anew   bool // by a leader that has not seen the pool before the edit
+		want   string
+	}{
+		{name: "dns", before: ranges("10.0.0.0/24"), edits: []change{edit(dns)}, want: "Open Open, /32"},
+		{name: "dns of a pool that is closed", before: ranges("10.0.0.0/24"), edits: []change{edit(dns), closed(32)}, want: "Closed Overlap, /32"},
+		{name: "more addresses, not those", before: ranges("10.0.0.0/25"), edits: []change{edit(ranges("10.0.0.0/24"))}, want: "Open Open, /32"},
+		{name: "fewer", before: ranges("10.0.0.0/24"), edits: []change{edit(ranges("10.0.0.0/25"))}, want: "Open Open, /32"},
+		{name: "just those", before: ranges("10.0.0.128/25"), edits: []change{edit(ranges("10.0.0.0/24"))}, want: "Closed Overlap, /32"},
+		{name: "one of those", before: ranges("10.0.0.0/24", "10.0.0.7"), edits: []change{edit(ranges("10.0.0.0/24"))}, want: "Closed Overlap, /32"},
+		{name: "the domain", before: func(s *v1alpha1.IPPoolSpec) { ranges("10.0.0.0/24")(s); s.Domain = "" },
+			edits: []change{edit(func(s *v1alpha1.IPPoolSpec) { s.Domain = "d" })}, want: "Closed Overlap, /32"},
+		{name: "two edits", before: ranges("10.0.0.0/24"), edits: []change{edit(ranges("10.0.0.128/25")), edit(ranges("10.0.0.0/24"))}, want: "Closed Overlap, /32"},
+		{name: "dns, and nobody knows what was before", before: ranges("10.0.0.0/24"), edits: []change{edit(dns)}, anew: true, want: "Closed Overlap, /32"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var r Reconciler
+			p := with(pool("10.0.0.0/24"), inDomain("d"), open(32), func(p *v1alpha1.IPPool) { p.Status.ObservedGeneration = p.Generation })
+			tt.before(&p.Spec)
+			if shape, _ := shapeOf(p); !tt.anew {
+				r.before(p, shape)
+			}
+			p = with(p, tt.edits...)
+			l := lease("10.0.0.0/28", "of one that is gone")
+			l.Pool = "gone"
+			s := seen{pool: p, now: noon, live: &live{pool: p, foreign: []protocol.Lease{l}}, shapeOf: func(*v1alpha1.IPPool) *allocator.Shape { return nil }}
+			s.shape, _ = shapeOf(p)
+			s.before = r.before(p, s.shape)
+			if got := decide(s).in(); got != tt.want {
+				t.Errorf("got %s; want %s", got, tt.want)
+			}
+		})
+	}
+}

@@ -38,8 +38,10 @@ const lookAgain = 10 * time.Second
 type seen struct {
 	pool  *v1alpha1.IPPool
 	shape *allocator.Shape // nil where the spec is faulty
-	fault string
-	tally tally
+	// before is the shape that the pool had before it was edited, where that is known.
+	before *allocator.Shape
+	fault  string
+	tally  tally
 	// overlaps are the pools that share addresses with this one, and older those
 	// of them that were there first.
 	overlaps, older []string

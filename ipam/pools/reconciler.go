@@ -71,6 +71,7 @@ type Reconciler struct {
 	starved map[types.UID]time.Time // guarded by mu: when somebody last starved
 	users   users                   // guarded by mu
 	lingers map[types.UID]lingering // guarded by mu
+	settled map[types.UID]settled   // guarded by mu
 }
 
 // Reconcile looks at one pool.
@@ -125,6 +126,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 func (r *Reconciler) look(ctx context.Context, pool *v1alpha1.IPPool) (seen, error) {
 	s := seen{pool: pool, now: r.Now()}
 	s.shape, s.fault = r.Shapes.Of(pool)
+	s.before = r.before(pool, s.shape)
 	var leases v1alpha1.IPLeaseList
 	if err := r.Cache.List(ctx, &leases, client.MatchingFields{leasesByPool: pool.Name}, client.UnsafeDisableDeepCopy); err != nil {
 		return s, fmt.Errorf("list leases of pool %s: %w", pool.Name, err)
@@ -230,6 +232,7 @@ func (r *Reconciler) apply(ctx context.Context, pool *v1alpha1.IPPool, p plan) (
 			delete(r.closed, pool.UID)
 			delete(r.starved, pool.UID)
 			delete(r.lingers, pool.UID)
+			delete(r.settled, pool.UID)
 			r.mu.Unlock()
 			r.Shapes.Forget(pool.UID)
 		}
