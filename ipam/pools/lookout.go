@@ -20,6 +20,22 @@ const answerWithin = 2 * time.Second
 type lookout struct {
 	mu    sync.Mutex
 	nodes map[protocol.NodeName]*occupant // guarded by mu
+	// awake is for how long this controller has looked, and last when it did last: what
+	// it slept is not in it.
+	awake time.Duration // guarded by mu
+	last  time.Time     // guarded by mu
+}
+
+// look notes that the controller looks now, or did a moment ago, if another look was
+// faster. mu must be held.
+func (l *lookout) look(now time.Time) {
+	switch d := now.Sub(l.last); {
+	case l.last.IsZero() || d < -atOnce: // its first, or its clock was set back
+		l.last = now
+	case d > 0:
+		l.awake += min(d, atOnce)
+		l.last = now
+	}
 }
 
 // occupant is who sits on a node's seat.
@@ -29,13 +45,13 @@ type occupant struct {
 	term  int64
 	beat  time.Time // by the node's clock: only told apart
 	since time.Time // when that heartbeat was first seen here
-	// before is when the heartbeat before it was, zero if that is not known. What a seat
-	// shows first is no heartbeat: it may be of long ago, or from a backup.
-	before   time.Time
-	beats    int // those that have been seen, two at most
-	fence    time.Duration
-	restored string
-	recalls  map[string]recalled // by lease
+	// heard is that in time awake, and before when the heartbeat before it was seen. What
+	// a seat shows first is no heartbeat: it may be of long ago, or from a backup.
+	heard, before time.Duration
+	beats         int // those that have been seen, two at most
+	fence         time.Duration
+	restored      string
+	recalls       map[string]recalled // by lease
 }
 
 // recalled is the last recall of a lease, and when it was first seen.
@@ -49,13 +65,14 @@ type recalled struct {
 func (l *lookout) hear(seat protocol.Seat, now time.Time) (news bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.look(now)
 	was := l.nodes[seat.Node]
 	if seat.Ended() {
 		delete(l.nodes, seat.Node)
 		return was != nil && was.restored != ""
 	}
 	o := &occupant{
-		seat: seat.UID, store: seat.Store, term: seat.Term, beat: seat.Beat, since: now, fence: seat.Fence,
+		seat: seat.UID, store: seat.Store, term: seat.Term, beat: seat.Beat, since: now, heard: l.awake, fence: seat.Fence,
 		restored: seat.Restored, recalls: map[string]recalled{},
 	}
 	if was != nil && was.seat == o.seat {
@@ -63,11 +80,11 @@ func (l *lookout) hear(seat protocol.Seat, now time.Time) (news bool) {
 		switch {
 		case was.store != o.store:
 		case was.term == o.term && was.beat.Equal(o.beat):
-			o.since, o.before, o.beats = was.since, was.before, was.beats
+			o.since, o.heard, o.before, o.beats = was.since, was.heard, was.before, was.beats
 		case was.beats == 0:
 			o.beats = 1
 		default:
-			o.beats, o.before = 2, was.since
+			o.beats, o.before = 2, was.heard
 		}
 		o.recalls = was.recalls
 	}
@@ -102,24 +119,16 @@ func (l *lookout) reaches(lease *v1alpha1.IPLease, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	o := l.nodes[protocol.NodeName(lease.Spec.Holder.Node)]
-	if o == nil || string(o.store) != lease.Spec.Store || o.silent(now, 2) {
+	if o == nil || string(o.store) != lease.Spec.Store || o.fence > 0 && now.Sub(o.since) >= o.fence/2 {
 		return false
 	}
 	r, ok := o.recalls[lease.Name]
 	return !ok || r.id == lease.Status.Answered || now.Sub(r.since) < answerWithin
 }
 
-// silent reports whether o has not been heard of for a part of its F: the whole
-// divided by part.
-func (o *occupant) silent(now time.Time, part time.Duration) bool {
-	return o.fence > 0 && now.Sub(o.since) >= o.fence/part
-}
-
 // voided returns the greatest word that a seat says of a restored API server, among those
-// that an opening may have had, and the node that says it.
+// that an opening may have had, and the node that says it. mu must be held.
 func (l *lookout) voided(w words, now time.Time) (word, witness string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	credible := max(protocol.OpeningAfter(now.Add(clockSkew)), w.last, w.made)
 	for node, o := range l.nodes {
 		said, ok := protocol.ParseRestoration(o.restored)
@@ -135,15 +144,16 @@ func (l *lookout) voided(w words, now time.Time) (word, witness string) {
 // those of all pools, or which has been closed for that already; else nil.
 func (l *lookout) restoration(opening string, w words, closed bool, now time.Time) *restoration {
 	r := &restoration{}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.look(now)
 	r.voided, r.witness = l.voided(w, now)
 	if !closed && !concerns(r.voided, opening) {
 		return nil
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	var fences []time.Duration
 	for node, o := range l.nodes {
-		if o.silent(now, 1) {
+		if o.fence > 0 && l.awake-o.heard >= o.fence { // silent
 			continue
 		}
 		fences = append(fences, o.fence)
@@ -153,7 +163,7 @@ func (l *lookout) restoration(opening string, w words, closed bool, now time.Tim
 		}
 		m := absent{node: string(node), never: o.fence == 0}
 		if !saysSo && o.beats == 2 {
-			m.compared = max(now.Sub(o.before), 1)
+			m.compared = max(l.awake-o.before, 1)
 		}
 		r.missing = append(r.missing, m)
 	}

@@ -12,6 +12,43 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
+// awaken has the controller look as it does while a pool waits, until so long after noon.
+func (l *lookout) awaken(until time.Duration) {
+	for !l.last.IsZero() && l.last.Before(noon.Add(until)) {
+		l.look(l.last.Add(min(lookAgain, noon.Add(until).Sub(l.last))))
+	}
+}
+
+// TestLook: looks that end in another order than they began count once, and a clock that
+// is set back does not stop the count.
+func TestLook(t *testing.T) {
+	var l lookout
+	var got []time.Duration
+	for _, at := range []time.Duration{0, 10 * time.Second, 7 * time.Second, 12 * time.Second, time.Hour, -time.Hour, -time.Hour + time.Second} {
+		l.look(noon.Add(at))
+		got = append(got, l.awake)
+	}
+	if want := "[0s 10s 10s 12s 1m12s 1m12s 1m13s]"; fmt.Sprint(got) != want {
+		t.Errorf("awake for %v; want %s", got, want)
+	}
+}
+
+// TestH9SleepIsNotSilence: a pool is closed for more than F/2 and waits for a node when the
+// controller sleeps, and perhaps all nodes with it. When it wakes it waits for the node on.
+func TestH9SleepIsNotSilence(t *testing.T) {
+	var l lookout
+	l.hear(saying(seatAt("a", 0), false, "5"), noon)
+	l.awaken(9 * time.Minute)
+	const slept = 40 * time.Minute
+	if why, _ := l.restoration("5", words{}, true, noon.Add(slept)).wait(10 * time.Minute); !strings.Contains(why, "waits for a") {
+		t.Errorf("after the sleep it waits: %q; want for a", why)
+	}
+	l.awaken(slept + 7*time.Minute)
+	if why, _ := l.restoration("5", words{}, true, noon.Add(slept+7*time.Minute)).wait(15 * time.Minute); why != "" {
+		t.Errorf("when a has been silent for its F it waits: %q", why)
+	}
+}
+
 // TestH9Compared: whoever has beaten twice since a pool was closed, and says nothing of a
 // restored API server, is not waited for, also where F is never: it uses no pool, or
 // those it uses have been opened before this one.
@@ -48,11 +85,13 @@ func TestH9Compared(t *testing.T) {
 					if b.store != "" {
 						s.Store = b.store
 					}
+					l.awaken(b.after)
 					l.hear(s, noon.Add(b.after))
 				}
 				for _, b := range tt.beats {
 					hear("a", b)
 				}
+				l.awaken(tt.at - time.Second)
 				hear("b", beat{after: tt.at - time.Second, says: back})
 				why, _ := l.restoration(word, words{last: word}, true, noon.Add(tt.at)).wait(tt.at)
 				if strings.Contains(why, "waits for a") != tt.want || !tt.want && why != "" {

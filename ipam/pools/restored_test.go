@@ -269,9 +269,11 @@ func TestH9Waits(t *testing.T) {
 				l.hear(s, noon)
 				if tt.beaten {
 					s.Beat = s.Beat.Add(time.Duration(i+1) * time.Second)
+					l.awaken(tt.at - time.Second)
 					l.hear(s, noon.Add(tt.at-time.Second))
 				}
 			}
+			l.awaken(tt.at)
 			r := l.restoration("5", words{last: "5"}, tt.own, noon.Add(tt.at))
 			if r == nil {
 				if tt.want != "-" {
