@@ -86,7 +86,7 @@ func (d Dir) Create(h Head) (*Log, error) {
 		return nil, fmt.Errorf("journal: %w", err)
 	}
 	temp := fmt.Sprintf("%s.%016x%s", path, rand.Uint64(), suffixTemp)
-	if err := durable.Create(path, temp, line, reached); err != nil {
+	if err := durable.CreateNew(path, temp, line, reached); err != nil {
 		return nil, fmt.Errorf("journal: %w", err)
 	}
 	return d.open(h.Key, path, len(line))

@@ -62,18 +62,53 @@ func Create(final, temp string, text []byte, reached func(step string)) error {
 	return nil
 }
 
+// CreateNew is Create of a file that is not there yet, with both syncs at once: file and
+// directory, which have the new name by then, so that a file system with a journal writes
+// that once. After a crash of this process final is not there, or whole, as after Create;
+// after one of the machine before CreateNew returned it may be there in part, so text has
+// to tell whether it is whole, and nothing may be done before CreateNew returns that is
+// undone by what it says. After an error final is not there.
+func CreateNew(final, temp string, text []byte, reached func(step string)) error {
+	f, err := writeNew(temp, text, reached)
+	if err != nil {
+		return errors.Join(err, Remove(temp))
+	}
+	reached("written")
+	if err := os.Rename(temp, final); err != nil {
+		return errors.Join(err, f.Close(), Remove(temp))
+	}
+	reached("renamed")
+	dir := make(chan error, 1)
+	go func() { dir <- SyncDir(filepath.Dir(final)) }()
+	err = errors.Join(f.Sync(), f.Close(), <-dir)
+	if err != nil {
+		return errors.Join(err, Remove(final))
+	}
+	reached("synced")
+	return nil
+}
+
+// writeNew makes a new file at path with the content text, which is not on disk yet. After
+// an error the file may be there.
+func writeNew(path string, text []byte, reached func(step string)) (*os.File, error) {
+	f, err := plainfile.Open(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	reached("created")
+	if _, err := f.Write(text); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
+}
+
 // writeSynced makes a new file at path with the content text, on disk.
 func writeSynced(path string, text []byte, reached func(step string)) error {
-	f, err := plainfile.Open(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	f, err := writeNew(path, text, reached)
 	if err != nil {
 		return err
 	}
-	reached("created")
-	_, err = f.Write(text)
-	if err == nil {
-		err = f.Sync()
-	}
-	return errors.Join(err, f.Close())
+	return errors.Join(f.Sync(), f.Close())
 }
 
 // SyncDir makes the names in dir last.
