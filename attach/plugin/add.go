@@ -76,6 +76,9 @@ func (c *call) attach(ctx context.Context, version string, conf *plan.Config, r 
 		c.keepDefault(conf, h.Plan, answer)
 	}
 	c.later(h.Key, report)
+	if c.conn != nil { // else the answer would wait for a connection
+		c.announceNews(ctx) // the agent works on it while the answer is printed and the lock given back
+	}
 	return cniresult.Print(c.Stdout, versioned)
 }
 

@@ -130,14 +130,21 @@ func (c *call) later(k journal.Key, r facts.Report) {
 	}
 }
 
+// announceNews sends ahead what the agent is to be told first, if there is anything.
+func (c *call) announceNews(ctx context.Context) {
+	if len(c.news) > 0 {
+		c.announce(ctx, reportPatience, c.news[0].request())
+	}
+}
+
 // tell sends what the agent is to be told, and what earlier calls could not send.
 // What it does not accept in time stays in the journal.
 func (c *call) tell(ctx context.Context) {
 	if c.socket == "" {
 		return
 	}
-	if len(c.news) > 0 {
-		c.announce(ctx, reportPatience, c.news[0].request())
+	if c.sent == nil {
+		c.announceNews(ctx)
 	}
 	unsent, err := c.state.Unsent(c.Now().Add(-unsentAge), unsentLimit)
 	if err != nil {
