@@ -21,7 +21,7 @@ const CodeClaimRefused wire.Code = 101
 // CodePoolRefused is the CNI error code for a pool that the pod's namespace may not use.
 const CodePoolRefused wire.Code = 102
 
-// Serve answers one request of a plugin. It logs one line for an ADD or a DEL.
+// Serve answers one request of a plugin. Afterwards it logs one line for an ADD or a DEL.
 func (a *Agent) Serve(ctx context.Context, req wire.Request) wire.Response {
 	began := a.clock.Now()
 	resp := wire.Response{Version: wire.Version}
@@ -45,8 +45,11 @@ func (a *Agent) Serve(ctx context.Context, req wire.Request) wire.Response {
 		resp.Result, resp.Error = nil, wireError(err)
 	}
 	took := a.clock.Now().Since(began)
-	a.metrics.request(req.Verb, resp.Error, took)
-	a.logRequest(ctx, req, resp, took)
+	said := resp
+	resp.After = func() { // what is only told to people takes a tenth of the agent's time
+		a.metrics.request(req.Verb, said.Error, took)
+		a.logRequest(ctx, req, said, took)
+	}
 	return resp
 }
 

@@ -21,7 +21,7 @@ type conn struct {
 	s      *server
 	nc     net.Conn
 	cancel context.CancelCauseFunc // ends the context of the handler
-	work   chan Request
+	work   chan Request            // has room for the one that may be under way
 
 	// mu is held while an answer is written, so that whoever holds it sees
 	// either a request that has no answer yet or an answer that is out.
@@ -51,12 +51,14 @@ func (c *conn) run(ctx context.Context) {
 		return
 	}
 	var worker sync.WaitGroup
-	worker.Go(func() {
-		for req := range c.work {
-			c.serve(ctx, req)
-		}
+	start := sync.OnceFunc(func() { // not before there is work: each goroutine wakes a thread to see whether it can help
+		worker.Go(func() {
+			for req := range c.work {
+				c.serve(ctx, req)
+			}
+		})
 	})
-	err := c.readAll()
+	err := c.readAll(start)
 	c.cancel(ErrHungUp)
 	close(c.work)
 	worker.Wait()
@@ -93,9 +95,9 @@ func (c *conn) checkPeer() error {
 	return nil
 }
 
-// readAll hands requests to the worker until the peer hangs up (nil), is too
+// readAll hands requests to the worker, which start starts, until the peer hangs up (nil), is too
 // slow, or breaks the format.
-func (c *conn) readAll() error {
+func (c *conn) readAll(start func()) error {
 	r := bufio.NewReader(c.nc)
 	c.setReadDeadline(c.s.lim.Idle)
 	for {
@@ -119,6 +121,7 @@ func (c *conn) readAll() error {
 		c.setReadDeadline(0)
 		c.mu.Unlock()
 		c.work <- req
+		start()
 	}
 }
 
@@ -135,14 +138,33 @@ func (c *conn) setReadDeadline(d time.Duration) {
 // serve answers req.
 func (c *conn) serve(ctx context.Context, req Request) {
 	resp := c.answer(ctx, req)
+	c.reply(resp)
+	if resp.After != nil {
+		defer func() {
+			if p := recover(); p != nil {
+				c.faulted(ctx, req, p)
+			}
+		}()
+		resp.After()
+	}
+}
+
+// reply sends the answer to the request under way.
+func (c *conn) reply(resp Response) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.setReadDeadline(c.s.lim.Idle)
 	c.write(resp)
+	c.setReadDeadline(c.s.lim.Idle) // mu keeps the next request from being read meanwhile
 	c.busy = false
 	if c.finishing {
 		c.nc.Close()
 	}
+}
+
+// faulted logs a panic of the handler.
+func (c *conn) faulted(ctx context.Context, req Request, p any) {
+	c.s.log.ErrorContext(ctx, "panic while a request was served", "verb", string(req.Verb),
+		"sandbox", req.ContainerID, "interface", req.IfName, "error", fmt.Sprint(p), "stack", string(debug.Stack()))
 }
 
 // write sends resp. Where the peer does not take it, c is closed: a part of an
@@ -180,8 +202,7 @@ func (c *conn) answer(ctx context.Context, req Request) (resp Response) {
 	defer cancel()
 	defer func() {
 		if p := recover(); p != nil {
-			c.s.log.ErrorContext(ctx, "panic while a request was served", "verb", string(req.Verb),
-				"sandbox", req.ContainerID, "interface", req.IfName, "error", fmt.Sprint(p), "stack", string(debug.Stack()))
+			c.faulted(ctx, req, p)
 			resp = Fail(CodeInternal, "the agent cannot answer: a fault of its own (%v), see its log", p)
 		}
 	}()

@@ -80,6 +80,10 @@ type Response struct {
 	Facts json.RawMessage `json:"facts,omitempty"`
 	// Warnings are for the runtime's log, whatever the outcome.
 	Warnings []string `json:"warnings,omitempty"`
+
+	// After, if not nil, is what the handler leaves until the answer is out, which the
+	// server calls then: nothing that the caller has to wait for.
+	After func() `json:"-"`
 }
 
 // A Result is what an ADD gives its interface.

@@ -161,7 +161,7 @@ func scarce(err error) bool {
 
 // start serves nc in goroutines of its own, which s.wg counts.
 func (s *server) start(ctx context.Context, nc net.Conn) {
-	c := &conn{s: s, nc: nc, work: make(chan Request)}
+	c := &conn{s: s, nc: nc, work: make(chan Request, 1)}
 	ctx, c.cancel = context.WithCancelCause(ctx)
 	s.mu.Lock()
 	s.conns[c] = struct{}{}

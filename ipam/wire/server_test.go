@@ -60,6 +60,29 @@ func TestHandlerDeadline(t *testing.T) {
 	}
 }
 
+// TestAfter: what a handler leaves until its answer is out waits for that, and its panic
+// ends neither the server nor the connection.
+func TestAfter(t *testing.T) {
+	answered, left := make(chan struct{}), make(chan struct{}, 2)
+	r := serve(t, testLimits(), func(context.Context, Request) Response {
+		return Response{After: func() {
+			<-answered
+			left <- struct{}{}
+			panic("bad day")
+		}}
+	})
+	c := r.dial(t)
+	for i := range 2 {
+		if _, err := c.Call(context.Background(), Request{Verb: Add}); err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 {
+			close(answered)
+		}
+		<-left
+	}
+}
+
 func TestPanicIsContained(t *testing.T) {
 	var panics atomic.Bool
 	panics.Store(true)
