@@ -54,5 +54,6 @@ func run(ctx context.Context, m *testing.M) (code int, err error) {
 		return 0, err
 	}
 	pluginDirs = []string{dir, rig}
+	defer func() { err = errors.Join(err, theCluster.stop()) }()
 	return m.Run(), nil
 }
