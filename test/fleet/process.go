@@ -65,9 +65,15 @@ func (f *Fleet) LaunchProcess(p Program, name string) *Node {
 	f.t.Helper()
 	n := f.node(name)
 	c, a := n.cfg, n.cfg.Agent
-	proc := f.run(name, p, "--node", name, "--kubeconfig", p.Kubeconfig, "--store", c.Store, "--socket", c.Socket,
+	args := []string{
+		"--node", name, "--kubeconfig", p.Kubeconfig, "--store", c.Store, "--socket", c.Socket,
 		"--journal", a.JournalDir, "--netns-dirs", strings.Join(c.NetnsDirs, ","), "--cni-results", strings.Join(c.ResultDirs, ","), "--listen", c.Listen, "--machine-id", a.Machine, "--idle", a.Idle.String(), "--fence", a.Fence.String(),
-		"--wait", a.Wait.String(), "--publish-every", a.PublishEvery.String(), "--sweep-every", a.SweepEvery.String(), "--keep-request", a.KeepRequest.String(), "--debug")
+		"--wait", a.Wait.String(), "--publish-every", a.PublishEvery.String(), "--sweep-every", a.SweepEvery.String(), "--keep-request", a.KeepRequest.String(), "--debug",
+	}
+	if r := c.Ready; r.Source != "" {
+		args = append(args, "--cni-conf", r.Source, "--cni-conf-dir", r.Dir, "--cni-conf-name", r.Name)
+	}
+	proc := f.run(name, p, args...)
 	n.done, n.stop, n.kill = proc.done, proc.terminate, proc.kill
 	return n
 }
