@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tenure-ipam/tenure/ipam/pause"
+	"github.com/tenure-ipam/tenure/ipam/quiet"
 )
 
 // A ThreadConn is a connection to the agent of a program that lives for a few calls, as
@@ -138,9 +139,9 @@ func (l *threadLine) Read(p []byte) (int, error) {
 			return 0, err
 		}
 		l.untried = false
-		n, err := syscall.Read(l.fd, p)
+		n, err := quiet.Read(l.fd, p)
 		switch {
-		case err == syscall.EINTR, err == syscall.EAGAIN: // the time may be over
+		case errors.Is(err, syscall.EINTR), errors.Is(err, syscall.EAGAIN): // the time may be over
 		case err != nil:
 			return 0, os.NewSyscallError("read", err)
 		case n == 0 && len(p) > 0:

@@ -68,6 +68,10 @@ var rules = []rule{
 		never: join(ours, kubernetes, bolt, cni),
 	},
 	{
+		pkg: "./ipam/quiet", why: "it waits for the kernel, whoever has to",
+		never: join(ours, kubernetes, bolt, cni, outside),
+	},
+	{
 		pkg: "./ipam/plainjson", why: "it knows JSON alone",
 		never: join(ours, kubernetes, bolt, cni, outside),
 	},
@@ -89,7 +93,7 @@ var rules = []rule{
 	},
 	{
 		pkg: "./ipam/wire", why: "both ends of the node socket link it: plain frames and plain types",
-		never: join(ours, kubernetes, bolt, cni), but: []string{"./ipam/plainjson", "./ipam/pause"},
+		never: join(ours, kubernetes, bolt, cni), but: []string{"./ipam/plainjson", "./ipam/pause", "./ipam/quiet"},
 	},
 	{
 		pkg: "./ipam/plainfile", why: "it opens files, whoever reads them",
@@ -238,7 +242,7 @@ var rules = []rule{
 	{
 		pkg: "./attach/plugin", why: "the plugin is thin: the agent is the one to talk to a cluster",
 		never: join(kubernetes, bolt, []string{"./ipam", "./api", "./claims", "./attach/resolve"}),
-		but:   []string{"./ipam/cnicache", "./ipam/durable", "./ipam/plainjson", "./ipam/wire", "./ipam/cnicall", "./ipam/netns", "./ipam/pause", "./ipam/cniname", "./ipam/plainfile"},
+		but:   []string{"./ipam/cnicache", "./ipam/durable", "./ipam/plainjson", "./ipam/wire", "./ipam/cnicall", "./ipam/netns", "./ipam/pause", "./ipam/quiet", "./ipam/cniname", "./ipam/plainfile"},
 	},
 	{
 		pkg: "./cmd/tenure-attach", why: "it runs once for every pod: it starts within milliseconds, and holds no credentials",
