@@ -55,11 +55,28 @@ type asked struct {
 	last, again time.Time
 	inVain      int
 	deaf        bool
+	// within are again and inVain of recalls of a part alone, by their views: what they
+	// have brought says nothing of the others.
+	within map[string]resting
 	// answer is the last one that was answered, and at when; late the last one that
 	// was not, in time.
 	answer *recall
 	at     time.Time
 	late   *recall
+}
+
+type resting struct {
+	again  time.Time
+	inVain int
+}
+
+// restsFor returns until when a lease is left alone by those who want an address within
+// a view.
+func (a *asked) restsFor(view string) time.Time {
+	if part := a.within[view].again; part.After(a.again) {
+		return part
+	}
+	return a.again
 }
 
 // holder is a node that has been asked to cede.
@@ -168,21 +185,22 @@ func (b *Book) hear(p *pool, l *lease, old protocol.Lease) {
 		b.answeredLate(rec)
 	}
 	// A holder that has something free again is worth another recall.
-	if l.Published.Free > 0 && old.Published.Free == 0 && l.Published.Answered == old.Published.Answered && !l.asked.again.IsZero() {
-		l.asked.again, l.asked.inVain = time.Time{}, 0
+	if l.Published.Free > 0 && old.Published.Free == 0 && l.Published.Answered == old.Published.Answered && (!l.asked.again.IsZero() || len(l.asked.within) > 0) {
+		l.asked.again, l.asked.inVain, l.asked.within = time.Time{}, 0, nil
 		b.wake(p)
 	}
 }
 
 // ceded notices that the holder of l, of p, has ceded some of it: unasked it cedes all that
 // is free, and whatever comes free later, so that there is nothing to recall; and when it
-// was asked for one address, that one.
+// was asked for a part, what is free of that.
 func (b *Book) ceded(p *pool, l *lease) {
 	now := b.now()
 	p.cededAt = now
 	b.speaks(l)
-	if rec := cmp.Or(l.asked.under, l.asked.late); rec != nil && rec.one {
-		return
+	under := l.asked.under
+	if rec := cmp.Or(under, l.asked.late); rec != nil && rec.one || under != nil && !under.view.IsAll() {
+		return // its answer tells
 	}
 	if again := now.Add(rest); again.After(l.asked.again) {
 		l.asked.again = again
@@ -203,9 +221,18 @@ func (b *Book) speaks(l *lease) {
 func (b *Book) answered(rec *recall) {
 	now, l := b.now(), rec.on
 	l.asked.answer, l.asked.at = rec, now
-	if !rec.one { // else it says nothing of the others
-		l.asked.again = now.Add(min(rest<<min(l.asked.inVain, 8), restMost))
+	after := func(inVain int) time.Time { return now.Add(min(rest<<min(inVain, 8), restMost)) }
+	switch view := rec.view.String(); {
+	case rec.one: // it says nothing of the others
+	case rec.view.IsAll():
+		l.asked.again = after(l.asked.inVain)
 		l.asked.inVain++
+	default:
+		if l.asked.within == nil {
+			l.asked.within = map[string]resting{}
+		}
+		n := l.asked.within[view].inVain
+		l.asked.within[view] = resting{after(n), n + 1}
 	}
 	b.over(rec)
 	b.speaks(l)

@@ -258,6 +258,44 @@ func TestOneAddressRecalled(t *testing.T) {
 	})
 }
 
+// TestPartRecalled: the answer to a recall of a part of a lease, as one network sees the
+// pool, says nothing of what others may take of it, whatever it has brought.
+func TestPartRecalled(t *testing.T) {
+	part := func(last string) want {
+		src := requestOf(t, last, "lan", "10.0.0.1-10.0.0."+last).From[0]
+		return want{family: allocator.IPv4, view: src.View, search: src.View.String()}
+	}
+	for name, ceded := range map[string][]netip.Addr{"in vain": nil, "of some": {netip.MustParseAddr("10.0.0.1")}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b, o := newObserved(t, Notify{})
+				p, l := b.book.lease("lan.0a000000.30")
+				rests := func(w want) time.Duration {
+					w.pool = p
+					if s := b.book.callees(w, 30, b.cfg.Now()); len(s.left) == 0 {
+						return s.again.Sub(b.cfg.Now())
+					}
+					return 0
+				}
+				for _, want := range []time.Duration{rest, 2 * rest} {
+					b.book.recall(&round{now: b.cfg.Now()}, p, l, part("2").view)
+					answer := l.Lease.Clone()
+					answer.Revision, answer.Published.Answered, answer.Published.Free = o.next(), l.asked.under.ID, 1
+					answer.Ceded = ceded
+					b.Observe(answer)
+					if got := rests(part("2")); got != want {
+						t.Errorf("whoever wants that part waits %v; want %v", got, want)
+					}
+					if got := rests(part("3")); got != 0 {
+						t.Errorf("whoever wants another waits %v; want nothing", got)
+					}
+					time.Sleep(want)
+				}
+			})
+		})
+	}
+}
+
 // TestRecallEndsWhileItIsWritten: a recall that ends while the seat is written stands on
 // the seat all the same, and is taken off later.
 func TestRecallEndsWhileItIsWritten(t *testing.T) {

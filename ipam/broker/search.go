@@ -129,8 +129,8 @@ func (b *Book) callees(w want, size int, now time.Time) *search {
 		switch {
 		case l.asked.under != nil:
 			s.under++
-		case now.Before(l.asked.again):
-			s.again = earlier(s.again, l.asked.again)
+		case now.Before(l.asked.restsFor(w.search)):
+			s.again = earlier(s.again, l.asked.restsFor(w.search))
 		case h != nil && h.silent && now.Before(h.again):
 			s.again = earlier(s.again, h.again)
 		default:
