@@ -119,6 +119,7 @@ var parts = []part{
 	{"kinds", "claims, static addresses and a full pool on two nodes", true, (*bench).adds},
 	{"writes", "writes to the API server (six minutes, mostly waiting)", true, (*bench).writes},
 	{"claims", "claims at once", true, (*bench).claims},
+	{"pods", "an agent's memory per pod", true, (*bench).podMemory},
 	{"controller", "a controller with 100,000 claims (some ten minutes)", true, (*bench).controller},
 	{"attach", "the meta-plugin with do-nothing delegates", false, (*bench).attach},
 	{"allocator", "the allocator alone", false, (*bench).allocator},
