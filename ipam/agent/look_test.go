@@ -53,6 +53,7 @@ func newBubbleAgent(t *testing.T, leases *listedLeases) (*Agent, *pool) {
 		cfg: DefaultConfig("n1"), st: newStore(t), cl: Cluster{Leases: leases}, clock: bubbleClock{time.Now()}, log: slog.New(slog.DiscardHandler),
 		pools: map[protocol.PoolName]*pool{"lan": p},
 	}
+	a.sitting.Seen.UID = "seat"
 	var running sync.WaitGroup
 	t.Cleanup(running.Wait)
 	a.queue = func(task func(context.Context)) { running.Go(func() { task(t.Context()) }) }
@@ -218,26 +219,57 @@ func TestCandidateOfManyBlocks(t *testing.T) {
 	})
 }
 
+// takeBlock has the node hold a block of which every address is taken.
+func takeBlock(t *testing.T, a *Agent, p *pool, block netip.Prefix) {
+	t.Helper()
+	err := a.st.Update(t.Context(), func(tx *store.Tx) error {
+		space := allocator.NewSpace(tx.Table("lan"), p.known.shape)
+		if err := space.Open(block); err != nil {
+			return err
+		}
+		for x := block.Addr(); block.Contains(x); x = x.Next() {
+			if err := space.Take(x); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestH9ReserveAfterTheSeat: an agent that starts takes no reserve before it has seen its
+// seat: only that may show it that the API server has gone back, and that a block which
+// seems free is somebody's who is about to put it back.
+func TestH9ReserveAfterTheSeat(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, p := newBubbleAgent(t, &listedLeases{})
+		takeBlock(t, a, p, netip.MustParsePrefix("10.0.0.4/30"))
+		a.sitting.Seen = protocol.Seat{}
+		a.reserve(p)
+		time.Sleep(2*seatRetry + time.Millisecond)
+		synctest.Wait()
+		if n := a.landings.Load(); n != 0 {
+			t.Errorf("%d acquires before the seat was seen; want none", n)
+		}
+		a.mu.Lock()
+		a.sitting.Seen.UID = "seat"
+		a.mu.Unlock()
+		time.Sleep(seatRetry)
+		synctest.Wait()
+		if n := a.landings.Load(); n != 1 {
+			t.Errorf("%d acquires then; want one", n)
+		}
+	})
+}
+
 // TestReserveAfterABurst: a reserve waits until nobody fights for blocks.
 func TestReserveAfterABurst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, p := newBubbleAgent(t, &listedLeases{})
 		block := netip.MustParsePrefix("10.0.0.4/30")
-		err := a.st.Update(t.Context(), func(tx *store.Tx) error {
-			space := allocator.NewSpace(tx.Table("lan"), p.known.shape)
-			if err := space.Open(block); err != nil {
-				return err
-			}
-			for x := block.Addr(); block.Contains(x); x = x.Next() {
-				if err := space.Take(x); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		takeBlock(t, a, p, block)
 		p.demand.met(block, a.clock.Now())
 		a.reserve(p)
 		a.reserve(p)

@@ -29,6 +29,10 @@ func (a *Agent) reserve(p *pool) {
 	if a.unleasable(p.name, known, absent) != "" {
 		return
 	}
+	if !a.seatSeen() { // only the seat may show that the API server has gone back, and the block is another's
+		a.reserveIn(p, seatRetry)
+		return
+	}
 	for _, f := range known.shape.Families() {
 		var c allocator.Counts
 		err := a.st.View(func(tx *store.Tx) error {
@@ -64,6 +68,13 @@ func (a *Agent) reserve(p *pool) {
 			})
 		}
 	}
+}
+
+// seatSeen reports whether the agent has seen its seat since it started.
+func (a *Agent) seatSeen() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.sitting.Seen.UID != ""
 }
 
 // touch notes that the pools of an attachment have changed: their reserve is
