@@ -57,6 +57,7 @@ type Agent struct {
 	recordedOpening string                               // guarded by mu; the greatest word of an opening that the store is known to have
 	era             int                                  // guarded by mu; how often it was seen to go back
 	late            map[protocol.PoolName]bool           // guarded by mu; pools first heard of since it last did
+	anothers        map[string]bool                      // guarded by mu; leases that this node has as Held, and were another's when last read since it did
 	certainty       protocol.Certainty                   // guarded by mu; whether this store has a record of all its leases
 	beatNow         chan struct{}                        // a heartbeat is due before its time
 	reading         bool                                 // guarded by mu; a store was lost in this boot, and is not read back yet

@@ -27,12 +27,17 @@ func (c carefulLeases) CreateLease(ctx context.Context, l protocol.Lease) (proto
 func (c carefulLeases) ReadLease(ctx context.Context, name string) (protocol.Lease, protocol.Outcome, error) {
 	s, r := c.a.sight(), c.a.known(name)
 	got, out, err := c.Leases.ReadLease(ctx, name)
+	if out == protocol.NotFound {
+		c.a.shown(name, false)
+	}
 	if out != protocol.Done {
 		return got, out, err
 	}
 	got, out, err = careful(got, out, err, c.a.read(ctx, s, s.history.RecordBehind(r, got.Meta, got.Turn)))
-	if wait := c.a.withheld(got.Pool); out == protocol.Done && r.Phase == protocol.Held && got.Store != c.a.st.ID() && wait != nil {
-		// Somebody leased the block before he noticed, and gives it back.
+	wait := c.a.withheld(got.Pool)
+	anothers := out == protocol.Done && r.Phase == protocol.Held && got.Store != c.a.st.ID() && wait != nil
+	c.a.shown(name, anothers)
+	if anothers { // somebody leased the block before he noticed, and gives it back
 		return protocol.Lease{}, protocol.Unknown, wait
 	}
 	return got, out, err

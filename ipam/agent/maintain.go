@@ -176,8 +176,14 @@ func (a *Agent) giveBack(ctx context.Context) {
 		return
 	}
 	// What is Lost is given back at any time: after a restore it may stand in the way of
-	// whoever puts back what is his, or of its pool.
-	rights = slices.DeleteFunc(rights, func(r protocol.Right) bool { return r.Phase != protocol.Lost && a.withheldRight(r) != nil })
+	// whoever puts back what is his, or of its pool. So may a lease that waits for its pool
+	// to confirm it: of another size of blocks than the rest it keeps the pool closed.
+	a.mu.Lock()
+	term := a.sitting.Term
+	a.mu.Unlock()
+	rights = slices.DeleteFunc(rights, func(r protocol.Right) bool {
+		return r.Phase != protocol.Lost && !r.Unconfirmed(term) && a.withheldRight(r) != nil
+	})
 	idle := a.idleRights(rights)
 	inParallel(a.cfg.Parallel, idle, func(r protocol.Right) {
 		if r.Kind == protocol.RightLease && r.Phase == protocol.Held {

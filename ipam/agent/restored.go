@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 	"github.com/tenure-ipam/tenure/ipam/store"
@@ -75,7 +76,7 @@ func (a *Agent) judge(ctx context.Context, s sight, behind bool, saw func(protoc
 	a.era++
 	a.history = a.history.Rewound()
 	a.sitting = a.sitting.Rewound()
-	a.late, a.certainty = nil, protocol.Certainty{}
+	a.late, a.anothers, a.certainty = nil, nil, protocol.Certainty{}
 	a.mu.Unlock()
 	a.metrics.rewound.Inc()
 	a.log.ErrorContext(ctx, "the API server has gone back to an earlier state: nothing is leased or given back until the controller has opened the pools again", "node", a.cfg.Node)
@@ -197,7 +198,7 @@ func (a *Agent) mend(ctx context.Context) {
 		}
 	}
 	if over {
-		a.history.Restored, a.late = nil, nil
+		a.history.Restored, a.late, a.anothers = nil, nil, nil
 		for _, p := range a.pools {
 			p.wake()
 		}
@@ -218,15 +219,38 @@ func (a *Agent) mend(ctx context.Context) {
 	}
 }
 
-// putBack reports whether every right has been said in term.
+// shown notes whether a live read has shown a lease that this node holds to be another's,
+// which is waited for.
+func (a *Agent) shown(lease string, anothers bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !anothers {
+		delete(a.anothers, lease)
+		return
+	}
+	if a.anothers == nil {
+		a.anothers = map[string]bool{}
+	}
+	a.anothers[lease] = true
+}
+
+// putBack reports whether every right has been said in term. Where F is 0 a lease that is
+// another's is not waited for: whoever has it may not give it back before the pools are
+// open, and they would never be.
 func (a *Agent) putBack(ctx context.Context, term int64) bool {
 	all := true
+	var hopeless map[string]bool
+	if a.cfg.Fence == 0 {
+		a.mu.Lock()
+		hopeless = maps.Clone(a.anothers)
+		a.mu.Unlock()
+	}
 	err := a.st.View(func(tx *store.Tx) error {
 		for r, err := range tx.Rights() {
 			if err != nil {
 				return err
 			}
-			all = all && r.PutBack(term)
+			all = all && (r.PutBack(term) || hopeless[r.Name])
 		}
 		return nil
 	})

@@ -1,12 +1,14 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"log/slog"
 	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
@@ -213,28 +215,80 @@ func (a *Agent) put(t *testing.T, r protocol.Right) {
 type shownLease struct {
 	Leases
 	lease protocol.Lease
+	gone  bool
 	reads int
 }
 
+func (*shownLease) DeleteLease(context.Context, protocol.Meta) (protocol.Outcome, error) {
+	return protocol.Done, nil
+}
+
 func (s *shownLease) ReadLease(context.Context, string) (protocol.Lease, protocol.Outcome, error) {
-	s.reads++
+	if s.reads++; s.gone {
+		return protocol.Lease{}, protocol.NotFound, nil
+	}
 	return s.lease, protocol.Done, nil
 }
 
 // TestH9LostGoesBack: while a pool is closed after a restore nothing that is Held is given
 // back. What is Lost is: it may stand in the way of whoever puts the block back, or have
-// the size that keeps the pool closed (I4).
+// the size that keeps the pool closed (I4). So is a lease that was made again, and that its
+// pool has not confirmed.
 func TestH9LostGoesBack(t *testing.T) {
-	for phase, want := range map[protocol.Phase]bool{protocol.Held: true, protocol.Lost: false} {
+	for _, tt := range []struct {
+		phase protocol.Phase
+		term  int64
+		want  bool
+	}{{protocol.Held, 3, true}, {protocol.Held, 0, false}, {protocol.Lost, 3, false}} {
 		a := newRestoredAgent(t)
 		r := leaseRight(Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: "p"}}}, netip.MustParsePrefix("10.0.0.10/32"))
-		r.Phase, r.UID, r.Revision, r.Said = phase, "u1", "7", 3
+		r.Phase, r.UID, r.Revision, r.Said, r.Term = tt.phase, "u1", "7", 3, tt.term
 		a.put(t, r)
 		a.cl.Leases = &shownLease{lease: protocol.Lease{Meta: protocol.Meta{Name: r.Name, UID: "u2"}, Store: "another"}}
 		a.giveBack(t.Context())
-		if _, known := a.right(r.Name); known != want {
-			t.Errorf("%s: recorded %v; want %v", phase, known, want)
+		a.clock = clockAt{now: protocol.Instant{Boot: time.Hour, Wall: time.Time{}.Add(time.Hour)}} // it has been idle since
+		a.giveBack(t.Context())
+		if _, known := a.right(r.Name); known != tt.want {
+			t.Errorf("%s, confirmed in term %d: recorded %v; want %v", tt.phase, tt.term, known, tt.want)
 		}
+	}
+}
+
+// TestH9AnothersLease: a lease that another has leased before he noticed keeps an agent
+// from saying that it is back, for he may give it back. Where F is 0 he would be waited for
+// for ever: he may keep it as long as the pool is closed.
+func TestH9AnothersLease(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		fence time.Duration
+		store protocol.StoreID
+		gone  bool // it is no longer there when it is read once more
+		back  bool
+	}{
+		{"F is 0", 0, "another", false, true},
+		{"F is 0, and the lease is this node's", 0, "", false, false},
+		{"F is 0, and the lease has gone", 0, "another", true, false},
+		{"F passes", 15 * time.Minute, "another", false, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			a := newRestoredAgent(t)
+			a.cfg.Fence = tt.fence
+			r := leaseRight(Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: "p"}}}, netip.MustParsePrefix("10.0.0.10/32"))
+			r.Phase, r.UID, r.Revision, r.Said, r.Term = protocol.Held, "u1", "7", 2, 2
+			a.put(t, r)
+			if a.putBack(t.Context(), 3) {
+				t.Error("it is back before it has read the lease")
+			}
+			shown := &shownLease{lease: protocol.Lease{Meta: protocol.Meta{Name: r.Name, UID: "u2"}, Pool: "lan", Store: cmp.Or(tt.store, a.st.ID())}}
+			leases := carefulLeases{shown, a}
+			_, _, _ = leases.ReadLease(t.Context(), r.Name)
+			if shown.gone = tt.gone; tt.gone {
+				_, _, _ = leases.ReadLease(t.Context(), r.Name)
+			}
+			if got := a.putBack(t.Context(), 3); got != tt.back {
+				t.Errorf("it is back: %v; want %v", got, tt.back)
+			}
+		})
 	}
 }
 

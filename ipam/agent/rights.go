@@ -25,7 +25,7 @@ var errInUse = errors.New("something rests on it")
 // begin with where the store has none. A right that cannot be settled now is
 // looked at again by itself.
 func (a *Agent) drive(ctx context.Context, fresh protocol.Right, ev protocol.Event) (protocol.Right, protocol.Result, error) {
-	return a.driveFrom(ctx, fresh, func(tx *store.Tx, _ protocol.Self, r protocol.Right) (protocol.Event, error) {
+	return a.driveFrom(ctx, fresh, func(tx *store.Tx, self protocol.Self, r protocol.Right) (protocol.Event, error) {
 		switch {
 		case ev.Kind == protocol.EventWant && r.Kind == protocol.RightRequest && r.Phase == protocol.Noted && r.UID != "":
 			ev.Kind = protocol.EventLook // it is there, and a create would only say so
@@ -33,7 +33,7 @@ func (a *Agent) drive(ctx context.Context, fresh protocol.Right, ev protocol.Eve
 		case ev.Kind != protocol.EventLetGo:
 			return ev, nil
 		}
-		if r.Phase == protocol.Held {
+		if r.Phase == protocol.Held && !r.Unconfirmed(self.Term) {
 			if err := a.withheldRight(r); err != nil {
 				return ev, err
 			}

@@ -112,6 +112,12 @@ func (r Right) Behind(m Meta, turn int64) bool {
 	return n != 0 && n < number(r.Revision) || turn < r.Turn
 }
 
+// Unconfirmed reports whether a lease that had vanished has been made again, said in term,
+// and not been confirmed by its pool since: it gives nothing.
+func (r Right) Unconfirmed(term int64) bool {
+	return r.Kind == RightLease && r.Phase == Held && r.Term == 0 && r.UID != "" && r.Said == term
+}
+
 // PutBack reports whether a right has been said in term, so that it is in the API
 // server again, or is not to be said any more.
 func (r Right) PutBack(term int64) bool {

@@ -30,7 +30,10 @@ type simAgent struct {
 	history protocol.History // how far the API server was seen to come
 	era     int              // how often it was seen to go back
 	met     bool             // it has seen its seat since it started
-	certain protocol.Certainty
+	// anothers are leases that it has as Held, and that were another's when they were last
+	// read since the API server went back.
+	anothers map[string]bool
+	certain  protocol.Certainty
 }
 
 // simWait is something to do later.
@@ -49,6 +52,7 @@ func newAgent(s protocol.Sitting, now time.Duration) *simAgent {
 	return &simAgent{
 		sitting: s, beatAt: now, busy: map[string]bool{}, looks: map[string]time.Duration{}, keys: map[attKey]bool{},
 		tried: map[string]time.Duration{}, idle: map[string]time.Duration{}, suspects: map[attKey]suspect{}, recalls: map[string]bool{},
+		anothers: map[string]bool{},
 	}
 }
 
@@ -294,7 +298,7 @@ func (n *simNode) suspect(k attKey, att attachment) {
 // reserve acquires a block ahead of need, while pressure is low.
 func (n *simNode) reserve() {
 	a, w := n.agent, n.w
-	if a.pool.UID == "" || !a.pool.Open || !n.serving() || n.withheld() || a.pressed != allocator.PressureLow && w.fault != M35 {
+	if a.pool.UID == "" || !a.pool.Open || !n.serving() || !a.met || n.withheld() || a.pressed != allocator.PressureLow && w.fault != M35 {
 		return
 	}
 	c, err := n.disk.space(poolName, nil).Counts(allocator.IPv4)

@@ -15,7 +15,7 @@ func (n *simNode) giveBack() {
 		return
 	}
 	for _, name := range n.names(func(r protocol.Right) bool {
-		return r.Phase == protocol.Lost || !n.withheld() && (r.Phase == protocol.Held || r.Phase == protocol.Frozen || r.Phase == protocol.Noted && r.Kind == protocol.RightRequest)
+		return r.Phase == protocol.Lost || r.Unconfirmed(a.sitting.Term) || !n.withheld() && (r.Phase == protocol.Held || r.Phase == protocol.Frozen || r.Phase == protocol.Noted && r.Kind == protocol.RightRequest)
 	}) {
 		r := n.disk.rights[name]
 		if !n.free(n.disk, r) {

@@ -131,7 +131,9 @@ func (w *world) noPods() bool {
 // putBack reports whether all that n holds has been said in its term.
 func (n *simNode) putBack() bool {
 	term := n.agent.sitting.Term
-	return term != 0 && len(n.names(func(r protocol.Right) bool { return !r.PutBack(term) })) == 0
+	return term != 0 && len(n.names(func(r protocol.Right) bool {
+		return !r.PutBack(term) && !(n.fence == 0 && n.agent.anothers[r.Name])
+	})) == 0
 }
 
 // A sight is what an agent knew of the API server when it sent a call, as in ipam/agent.
@@ -165,6 +167,7 @@ func (n *simNode) judge(s sight, behind bool, saw func(protocol.History) protoco
 	n.w.count("rewound")
 	a.era++
 	a.certain = protocol.Certainty{}
+	clear(a.anothers)
 	a.history, a.sitting, a.beatAt = a.history.Rewound(), a.sitting.Rewound(), n.w.now
 	n.commit(func(d *simDisk) { d.history, d.boot, d.term = a.history, "", max(d.term, a.sitting.LastTerm) })
 	for _, r := range n.disk.rights {
@@ -206,13 +209,16 @@ func (n *simNode) relies(s sight, r protocol.Right, ev protocol.Event) bool {
 	switch o := ev.Object; {
 	case ev.Call == protocol.CallCreate || ev.Call == protocol.CallFence:
 		return n.wrote(s, o.Revision)
+	case ev.Call == protocol.CallRead && ev.Outcome == protocol.NotFound:
 	case ev.Call != protocol.CallRead || ev.Outcome != protocol.Done:
 		return true
 	case !n.judge(s, s.history.RecordBehind(r, o.Meta, o.Turn), func(h protocol.History) protocol.History { return h }):
 		return false
-	case r.Kind == protocol.RightLease && r.Phase == protocol.Held && o.Store != n.disk.store:
-		return !n.withheld() // whoever leased it before he noticed gives it back
+	case r.Kind == protocol.RightLease && r.Phase == protocol.Held && o.Store != n.disk.store && n.withheld():
+		n.agent.anothers[r.Name] = true // whoever leased it before he noticed gives it back
+		return false
 	}
+	delete(n.agent.anothers, r.Name)
 	return true
 }
 
@@ -228,6 +234,7 @@ func (n *simNode) mend() {
 	switch {
 	case restored.Back && said == *restored && !n.withheld():
 		a.history.Restored = nil
+		clear(a.anothers)
 	case !restored.Back && n.putBack():
 		a.history.Restored = &protocol.Restoration{Back: true, Opening: restored.Opening}
 	default:
