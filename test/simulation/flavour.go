@@ -19,6 +19,7 @@ type flavour struct {
 	edge        bool // claims of the nodes' pool, which has few addresses, come and go
 	leaders     bool // two controllers lead, after an election that went wrong
 	confirmed   bool // of the dead only what somebody vouches for may be taken
+	never       bool // F is 0 on all nodes: silence alone says nothing, ever
 }
 
 // choose decides what happens in the run, and how often.
@@ -51,6 +52,9 @@ func (w *world) choose() {
 	if k := w.kind; !k.uses && !k.twins && !k.losesStores && !k.handDeletes && !k.edits {
 		w.kind.restores = w.one(2)
 	}
+	// No choice of its own, so that the other runs stay what they were. A machine that waits
+	// for another to be silent would wait for ever.
+	w.kind.never = !w.kind.twins && (w.patience%6 == 0 || w.kind.restores && w.patience%3 == 0)
 }
 
 // kindOf returns the flavour of the run of a seed.

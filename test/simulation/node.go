@@ -169,7 +169,7 @@ func (n *simNode) restart() {
 	if n.off {
 		n.boot()
 	}
-	if n.w.one(10) && !n.w.calm {
+	if n.w.one(10) && !n.w.calm && !n.w.kind.never { // 0 on one node alone is not waited for
 		n.fence = []time.Duration{5 * time.Minute, defaultFence, 40 * time.Minute}[n.w.rng.IntN(3)]
 	}
 	n.start()

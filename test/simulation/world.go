@@ -100,6 +100,9 @@ func newWorld(c *choices, bug Fault, tracing bool) *world {
 	starts := w.addressesOf(poolName)
 	for i := range 2 + w.rng.IntN(3) {
 		n := &simNode{machine: fmt.Sprintf("m%d", i), name: protocol.NodeName(fmt.Sprintf("n%d", i)), fence: defaultFence}
+		if w.kind.never {
+			n.fence = 0
+		}
 		n.first = starts[2*i%len(starts)]
 		n.caller = caller{w: w, who: n.machine, deaf: func() bool { return n.cut }}
 		if w.kind.twins && i == 1 {
