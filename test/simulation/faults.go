@@ -90,7 +90,7 @@ func nodeBugs() []Bug {
 	return []Bug{
 		{M1, "a plain read brings back what was given away", 600, []Invariant{I1}, nil},
 		{M2, "releasing in memory alone", 100, []Invariant{I1}, nil},
-		{M3, "forget a lease when its delete has no answer, and take it for new if it is there", 8000, []Invariant{I1}, withSlowWrites},
+		{M3, "forget a lease when its delete has no answer, and take it for new if it is there", 14000, []Invariant{I1}, withSlowWrites},
 		{M4, "delete without a revision", 650, []Invariant{I1}, nil},
 		{M5, "what exists in this node's name is this store's", 300, []Invariant{I1}, withTwins},
 		{M6, "adopt a lost store's leases as empty", 500, []Invariant{I1}, withLostStores},
