@@ -25,6 +25,7 @@ const (
 // address for; when others go, so are those that wait.
 func (w *world) fill(nodes []*simNode) {
 	w.rng.begin()
+	w.round(nodes, false)                   // no answer is under way for longer than a minute
 	w.pass(nodes, protocol.LooksLast, true) // what creates left that came late is found
 	if w.failure != nil || slices.ContainsFunc(nodes, func(n *simNode) bool { return !n.serving() }) {
 		return // the end of the run says so
