@@ -27,7 +27,7 @@ func scarcityBugs() []Bug {
 		{M36, "recall from one holder alone", 2500, []Invariant{I5}, withFills},
 		{M37, "keep part of what is wanted while the rest cannot be had", 300, []Invariant{I4, I5}, withUses},
 		{M41, "bar freed addresses for a while, by the wall clock", 200, []Invariant{I5}, withFills},
-		{M53, "answer a request twice", 8000, []Invariant{I1}, withTwoLeaders},
+		{M53, "answer a request twice", 16000, []Invariant{I1}, withTwoLeaders},
 	}
 }
 
