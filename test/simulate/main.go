@@ -56,7 +56,7 @@ func main() {
 
 func run(o options, out io.Writer) (failed bool, err error) {
 	if o.fault != simulation.NoFault && !slices.ContainsFunc(simulation.Bugs(), func(b simulation.Bug) bool { return b.Fault == o.fault }) {
-		return false, fmt.Errorf("fault %q: there is no such fault", o.fault)
+		return false, fmt.Errorf("fault %q: there is no such fault; docs/simulation.md lists them", o.fault)
 	}
 	switch {
 	case o.schedule != "":
