@@ -86,7 +86,7 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (options
 	flags.StringVar(&c.Metrics, "metrics", c.Metrics, "address for /metrics; empty: none")
 	flags.BoolVar(&opts.debug, "debug", false, "log more")
 	if err := flags.Parse(args); err != nil {
-		return opts, err
+		return opts, fmt.Errorf("%w: see tenure-controller --help", err)
 	}
 	if flags.NArg() > 0 {
 		return opts, fmt.Errorf("unexpected argument %q: see tenure-controller --help", flags.Arg(0))

@@ -37,7 +37,7 @@ func TestRefused(t *testing.T) {
 		args []string
 		want string
 	}{
-		{"unknown flag", []string{"--what"}, "unknown flag: --what"},
+		{"unknown flag", []string{"--what"}, "unknown flag: --what: see tenure-controller --help"},
 		{"argument", []string{"now"}, `unexpected argument "now"`},
 		{"no cluster", nil, "no --kubeconfig, and not in a cluster"},
 		{"no such kubeconfig", []string{"--kubeconfig", broken + "x"}, "read kubeconfig " + broken + "x"},

@@ -33,7 +33,7 @@ func install(args []string, out, stderr io.Writer) error {
 	from := flags.String("from", "/", "directory that has them")
 	to := flags.String("to", "/opt/cni/bin", "the runtime's directory of plugins, which must exist")
 	if err := flags.Parse(args); err != nil {
-		return err
+		return fmt.Errorf("%w: see tenured install --help", err)
 	}
 	if flags.NArg() > 0 {
 		return fmt.Errorf("unexpected argument %q: see tenured install --help", flags.Arg(0))

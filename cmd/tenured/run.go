@@ -113,7 +113,7 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (options
 	attachFlags(flags, c)
 	flags.BoolVar(&opts.debug, "debug", false, "log more")
 	if err := flags.Parse(args); err != nil {
-		return opts, err
+		return opts, fmt.Errorf("%w: see tenured --help", err)
 	}
 	if flags.NArg() > 0 {
 		return opts, fmt.Errorf("unexpected argument %q: see tenured --help", flags.Arg(0))

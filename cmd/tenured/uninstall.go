@@ -58,7 +58,7 @@ func uninstall(ctx context.Context, args []string, out, stderr io.Writer) error 
 	flags.BoolVar(&n.force, "force", false, "whatever pods the node has, if its agent has ended: their interfaces stay until they end, and are not torn down then")
 	hold := flags.Bool("hold", false, "do nothing, until stopped: what a DaemonSet runs when the node is clean")
 	if err := flags.Parse(args); err != nil {
-		return err
+		return fmt.Errorf("%w: see tenured uninstall --help", err)
 	}
 	if flags.NArg() > 0 {
 		return fmt.Errorf("unexpected argument %q: see tenured uninstall --help", flags.Arg(0))
