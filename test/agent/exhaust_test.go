@@ -123,7 +123,8 @@ func TestStaticAddressAnywhere(t *testing.T) {
 
 // TestExhaustionToTheLastAddress: a pool of N addresses serves N pods, from nodes
 // whose neighbours hold partly used blocks and reserves (I5); then it says so; then
-// what one node frees another node's pod has soon, in order of arrival.
+// what any node frees the next ADD has within two seconds, on whatever node, in order
+// of arrival.
 func TestExhaustionToTheLastAddress(t *testing.T) {
 	control(t)
 	const pool, total, nodes = "last", 63, 4
@@ -145,8 +146,8 @@ func TestExhaustionToTheLastAddress(t *testing.T) {
 	for k := range nodes { // each has a block of its own, mostly free
 		add(k)
 	}
-	for serial < total { // and one node wants all the rest
-		add(serial % 4 / 3 * (serial % nodes)) // three in four on the first
+	for serial < total { // and one node wants most of the rest
+		add(serial % 2 * (serial / 2 % nodes)) // five in eight on the first
 	}
 	if got := f.Observer.Held(); got != total {
 		t.Fatalf("%d addresses are held; want %d", got, total)
@@ -175,20 +176,29 @@ func TestExhaustionToTheLastAddress(t *testing.T) {
 	if a := <-late; a.err == nil {
 		t.Error("the last that asked was served before the second")
 	}
-	// The aim is two seconds. The rest is for a machine that is busy with other tests: an
-	// address that comes back only with its whole block takes the time that a lease is idle.
-	const bound = 15 * time.Second
-	best := time.Duration(math.MaxInt64)
-	for k := 1; k < nodes; k++ {
-		mustDel(t, fleet4[0], held[0][k])
-		began := time.Now()
-		mustAdd(t, fleet4[k], waiting[k])
-		took := time.Since(began)
-		t.Logf("a freed address took %v from its DEL on %s to the ADD on %s", took, fleet4[0].Name, fleet4[k].Name)
-		best = min(best, took)
+	held[0] = append(held[0][1:], waiting[0])
+	next := func(to int) fleet.Interface { // who has waited there, else a pod that is new
+		if i := waiting[to]; to > 0 && i.Network != "" {
+			waiting[to].Network = ""
+			return i
+		}
+		serial++
+		return asking(t, fleet4[to].Name, pool, fmt.Sprintf("last-%d", serial))
 	}
-	if best > bound {
-		t.Errorf("a freed address took %v or more to be another node's; want %v at most", best, bound)
+	const bound, tries = 2 * time.Second, 5
+	for ahead := 1; ahead < nodes; ahead++ {
+		for from := range nodes {
+			to := (from + ahead) % nodes
+			best := time.Duration(math.MaxInt64)
+			for try := 0; try < tries && best > bound && len(held[from]) > 0; try++ { // a machine can be busy for once
+				i := next(to)
+				best = min(best, passOn(t, fleet4[from], held[from][0], fleet4[to], i))
+				held[from], held[to] = held[from][1:], append(held[to], i)
+			}
+			if best > bound {
+				t.Errorf("an address that is freed on %s took %v or more to be had on %s; want %v at most", fleet4[from].Name, best, fleet4[to].Name, bound)
+			}
+		}
 	}
 	eventually(t, 20*time.Second, func() error {
 		if n := f.Observer.Held(); n != total {
@@ -196,6 +206,18 @@ func TestExhaustionToTheLastAddress(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// passOn ends an interface on a node, and returns how long it then takes to make one
+// on another.
+func passOn(t *testing.T, from *fleet.Node, ended fleet.Interface, to *fleet.Node, made fleet.Interface) (took time.Duration) {
+	t.Helper()
+	mustDel(t, from, ended)
+	began := time.Now()
+	mustAdd(t, to, made)
+	took = time.Since(began)
+	t.Logf("a freed address took %v from its DEL on %s to the ADD on %s", took, from.Name, to.Name)
+	return took
 }
 
 // TestStoppedHolderBlocksNobody: what is free in the blocks of an agent that does not

@@ -13,13 +13,11 @@ import (
 )
 
 // TestReadyWithAThousandAttachments: an agent with 1,000 attachments over some
-// hundreds of leases is ready soon after its start, whether the API server answers or
-// not, and answers who has something.
+// hundreds of leases is ready a second after its start, whether the API server answers
+// or not, and answers who has something.
 func TestReadyWithAThousandAttachments(t *testing.T) {
 	const attachments, workers = 1000, 16
-	// The aim is one second. The rest is for a machine that is busy with other tests: one
-	// that waits for an API server that is away is not ready at all.
-	const bound = 20 * time.Second
+	const bound, tries = time.Second, 5
 	openPool(t, "thousand", v1alpha1.Range{CIDR: "10.34.0.0/22"}) // blocks of four
 	f := fleet.New(t, cp.Config())
 	n := f.Start("thousand")
@@ -40,7 +38,7 @@ func TestReadyWithAThousandAttachments(t *testing.T) {
 	}
 	for _, away := range []bool{false, true} {
 		best := time.Duration(math.MaxInt64)
-		for try := 0; try < 3 && best > bound; try++ { // a machine can be busy for once
+		for try := 0; try < tries && best > bound; try++ { // a machine can be busy for once
 			n.Stop()
 			leases := countRights(t, n)
 			if away {
