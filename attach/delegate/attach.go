@@ -26,12 +26,19 @@ func (r *Runner) Attach(ctx context.Context, h journal.Head) (types.Result, fact
 	if err != nil {
 		return nil, facts.Report{}, err
 	}
-	h.Boot = r.Boot
-	log, err := r.State.Create(h)
+	a := &attaching{Runner: r, Head: h, lists: lists, done: make([]step, len(h.Plan.Steps))}
+	if a.defaultStep() < 0 {
+		return nil, facts.Report{}, errors.New("the plan has no default network")
+	}
+	a.Head.Boot = r.Boot
+	log, err := r.State.Create(a.Head)
 	if err != nil {
 		return nil, facts.Report{}, err
 	}
-	a := &attaching{Runner: r, Head: h, lists: lists, log: log, done: make([]step, len(h.Plan.Steps))}
+	a.log = log
+	if err := a.sync(); err != nil {
+		return nil, facts.Report{}, err
+	}
 	report, err := a.run(ctx)
 	err = errors.Join(err, log.Close())
 	if err == nil {
@@ -57,6 +64,7 @@ type attaching struct {
 	journal.Head
 	lists []*chain // of the plan's steps
 	log   *journal.Log
+	first *waiting // the first plugin, if it was started ahead
 	done  []step
 }
 
@@ -77,13 +85,29 @@ func (a *attaching) defaultStep() int {
 	return -1
 }
 
-func (a *attaching) run(ctx context.Context) (facts.Report, error) {
-	if a.defaultStep() < 0 {
-		return facts.Report{}, errors.New("the plan has no default network")
+// sync has the journal on disk, as it must be before the first plugin is called. Until then
+// that one's process is started, which has its configuration when it is called: a plugin
+// without one does nothing. Should it, and the process end here, then the journal says
+// that its step has begun; what the machine forgets when it ends here was of no plugin
+// that had been called.
+func (a *attaching) sync() error {
+	s := a.Plan.Steps[0]
+	if s.Device == nil && a.log.Began(0) == nil { // if not, run says why
+		a.first = a.addAhead(a.lists[0], callOf(a.ContainerID, a.Netns, s))
 	}
+	err := a.log.Sync()
+	if err != nil {
+		err = errors.Join(err, a.first.end(), a.log.Drop())
+	}
+	return err
+}
+
+func (a *attaching) run(ctx context.Context) (facts.Report, error) {
 	for i, s := range a.Plan.Steps {
-		if err := a.log.Began(i); err != nil {
-			return facts.Report{}, err
+		if i > 0 || a.first == nil {
+			if err := a.log.Began(i); err != nil {
+				return facts.Report{}, err
+			}
 		}
 		if err := a.add(ctx, i, s); err != nil {
 			err = failed(s, "ADD", err)
@@ -157,7 +181,11 @@ func (a *attaching) add(ctx context.Context, i int, s plan.Step) error {
 		return err
 	}
 	c := callOf(a.ContainerID, a.Netns, s)
-	result, text, err := a.addChain(ctx, list, c)
+	var first *waiting
+	if i == 0 {
+		first = a.first
+	}
+	result, text, err := a.addChain(ctx, list, c, first)
 	if err != nil {
 		return err
 	}

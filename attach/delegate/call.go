@@ -102,12 +102,20 @@ func (r *Runner) run(ctx context.Context, verb string, list *chain, p plugin, c 
 	if err != nil {
 		return nil, err
 	}
-	more = append(c.runtimeConfig(p), more...)
+	return r.executor().exec(ctx, path, c.stdin(list, p, more...), c.env(verb, r.Path))
+}
+
+// stdin is what p is given on its standard input.
+func (c call) stdin(list *chain, p plugin, more ...member) []byte {
+	return list.config(p, append(c.runtimeConfig(p), more...)...)
+}
+
+func (r *Runner) executor() *executor {
 	x := &executor{stderr: r.Stderr}
 	if r.Lock != nil {
 		x.inherit = []*os.File{r.Lock.File()}
 	}
-	return x.exec(ctx, path, list.config(p, more...), c.env(verb, r.Path))
+	return x
 }
 
 // find returns the path of a plugin's program.
@@ -124,16 +132,33 @@ func (r *Runner) find(kind string) (string, error) {
 	return "", fmt.Errorf("failed to find plugin %q in path %s", kind, r.Path)
 }
 
+// addAhead starts the first plugin of a chain, so that addChain has only to call it. It
+// returns nil where that cannot be: addChain then says why.
+func (r *Runner) addAhead(list *chain, c call) *waiting {
+	first := list.plugins[0]
+	path, err := r.find(first.kind)
+	if err != nil || c.check(list) != nil {
+		return nil
+	}
+	return r.executor().startAhead(path, c.stdin(list, first), c.env("ADD", r.Path))
+}
+
 // addChain runs the plugins of a chain for ADD, each with the result of the one
-// before, and returns the last result.
-func (r *Runner) addChain(ctx context.Context, list *chain, c call) (types.Result, json.RawMessage, error) {
+// before, and returns the last result. The first one may have been started.
+func (r *Runner) addChain(ctx context.Context, list *chain, c call, first *waiting) (types.Result, json.RawMessage, error) {
 	if err := c.check(list); err != nil {
 		return nil, nil, err
 	}
 	var result types.Result
 	var text json.RawMessage
-	for _, p := range list.plugins {
-		answer, err := r.run(ctx, "ADD", list, p, c, previous(text)...)
+	for i, p := range list.plugins {
+		var answer []byte
+		var err error
+		if i == 0 && first != nil {
+			answer, err = first.call()
+		} else {
+			answer, err = r.run(ctx, "ADD", list, p, c, previous(text)...)
+		}
 		if err == nil {
 			result, err = resultOf(list.version, answer)
 		}

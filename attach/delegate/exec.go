@@ -39,75 +39,115 @@ type executor struct {
 func (x *executor) exec(ctx context.Context, path string, stdin []byte, environ []string) ([]byte, error) {
 	for try := 1; ; try++ {
 		stdout, stderr, err := x.run(path, stdin, environ)
-		if len(stderr) > 0 {
-			_, _ = x.stderr.Write(stderr) // for information only
+		if errors.Is(err, syscall.ETXTBSY) && try < busyTries && pause.For(ctx, busyPause) {
+			continue
 		}
-		switch {
-		case err == nil:
-			return stdout, nil
-		case errors.Is(err, syscall.ETXTBSY) && try < busyTries && pause.For(ctx, busyPause):
-		default:
-			return nil, answered(err, stdout, stderr)
-		}
+		return x.outcome(stdout, stderr, err)
 	}
 }
 
-// run runs a program with its standard streams in memory: not pipes, which would have
-// to be served meanwhile, and which a process that the plugin leaves behind would
-// keep open.
-func (x *executor) run(path string, stdin []byte, environ []string) (stdout, stderr []byte, err error) {
-	var files [3]*os.File
-	defer func() {
-		for _, f := range files {
-			_ = f.Close() // memory, or nil
-		}
-	}()
-	for i, name := range []string{"stdin", "stdout", "stderr"} {
-		if files[i], err = inMemory(name); err != nil {
-			return nil, nil, err
-		}
+// outcome returns what a plugin answered, or how it failed, and passes its standard error
+// on.
+func (x *executor) outcome(stdout, stderr []byte, err error) ([]byte, error) {
+	if len(stderr) > 0 {
+		_, _ = x.stderr.Write(stderr) // for information only
 	}
-	if _, err := files[0].WriteAt(stdin, 0); err != nil {
+	if err != nil {
+		return nil, answered(err, stdout, stderr)
+	}
+	return stdout, nil
+}
+
+// run runs a program with its standard input in memory.
+func (x *executor) run(path string, stdin []byte, environ []string) (stdout, stderr []byte, err error) {
+	in, err := inMemory("stdin")
+	if err != nil {
 		return nil, nil, err
 	}
-	err = runProgram(path, environ, append(files[:], x.inherit...))
-	stdout, outErr := content(files[1])
-	stderr, errErr := content(files[2])
-	return stdout, stderr, errors.Join(err, outErr, errErr)
+	defer in.Close() // memory
+	if _, err := in.WriteAt(stdin, 0); err != nil {
+		return nil, nil, err
+	}
+	p, err := x.start(path, in, environ)
+	if err != nil {
+		return nil, nil, err
+	}
+	return p.wait()
 }
 
-// runProgram runs a program with files as its open files, and waits for its end.
+// A process is a plugin that runs.
+type process struct {
+	path string
+	pid  int
+	out  [2]*os.File // its standard output and error
+}
+
+// start starts a program. Its output goes to memory: not pipes, which would have to be
+// served meanwhile, and which a process that the plugin leaves behind would keep open.
+//
 // Package os/exec does the same and more, at twice the cost: it first runs a process
-// of its own to see how it can wait. Here a thread waits in the kernel, since nothing
-// else is to be done meanwhile: to wait by the runtime's poller takes the poller.
+// of its own to see how it can wait.
 //
 // The program leads a process group. If a signal ends it, it has not waited for what it
 // has started, an IPAM plugin most often. That ends with it: what it did later would be
 // undone by nobody.
-func runProgram(path string, environ []string, files []*os.File) error {
+func (x *executor) start(path string, stdin *os.File, environ []string) (*process, error) {
+	p := &process{path: path}
+	for i, name := range []string{"stdout", "stderr"} {
+		var err error
+		if p.out[i], err = inMemory(name); err != nil {
+			p.close()
+			return nil, err
+		}
+	}
+	files := append([]*os.File{stdin, p.out[0], p.out[1]}, x.inherit...)
 	attr := &syscall.ProcAttr{Env: environ, Sys: &syscall.SysProcAttr{Setpgid: true}}
 	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) // for endGroup, which can do without
 	for _, f := range files {
 		attr.Files = append(attr.Files, f.Fd())
 	}
-	pid, err := syscall.ForkExec(path, []string{path}, attr)
+	var err error
+	p.pid, err = syscall.ForkExec(path, []string{path}, attr)
 	runtime.KeepAlive(files)
 	if err != nil {
-		return &fs.PathError{Op: "start", Path: path, Err: err}
+		p.close()
+		return nil, &fs.PathError{Op: "start", Path: path, Err: err}
 	}
+	return p, nil
+}
+
+// wait waits for the program's end, and returns what it wrote. A thread waits in the
+// kernel, since nothing else is to be done meanwhile: to wait by the runtime's poller
+// takes the poller.
+func (p *process) wait() (stdout, stderr []byte, err error) {
+	defer p.close()
+	err = p.ended()
+	stdout, outErr := content(p.out[0])
+	stderr, errErr := content(p.out[1])
+	return stdout, stderr, errors.Join(err, outErr, errErr)
+}
+
+func (p *process) ended() (err error) {
 	var status syscall.WaitStatus
 	for err = syscall.EINTR; err == syscall.EINTR; {
-		_, err = syscall.Wait4(pid, &status, 0, nil)
+		_, err = syscall.Wait4(p.pid, &status, 0, nil)
 	}
 	switch {
 	case err != nil:
-		return fmt.Errorf("wait for %s: %w", path, err)
+		return fmt.Errorf("wait for %s: %w", p.path, err)
 	case status.Signaled():
-		return errors.Join(fmt.Errorf("signal: %v", status.Signal()), endGroup(pid))
+		return errors.Join(fmt.Errorf("signal: %v", status.Signal()), endGroup(p.pid))
 	case status.ExitStatus() != 0:
 		return fmt.Errorf("exit status %d", status.ExitStatus())
 	}
 	return nil
+}
+
+// close gives back the memory of the program's output.
+func (p *process) close() {
+	for _, f := range p.out {
+		_ = f.Close() // memory, or nil
+	}
 }
 
 // endGroup kills the processes of a group whose leader has just been waited for, and waits

@@ -44,12 +44,17 @@ func TestN75ChildrenOfAKilledPlugin(t *testing.T) {
 			}
 			check(t, probe.Close())
 			if tt.lives {
-				child, err := strconv.Atoi(strings.TrimSpace(said.String()))
-				check(t, err)
-				check(t, syscall.Kill(child, syscall.SIGKILL))
+				kill(t, strings.TrimSpace(said.String()))
 			}
 		})
 	}
+}
+
+func kill(t *testing.T, pid string) {
+	t.Helper()
+	process, err := strconv.Atoi(pid)
+	check(t, err)
+	check(t, syscall.Kill(process, syscall.SIGKILL))
 }
 
 func check(t *testing.T, err error) {

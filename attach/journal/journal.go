@@ -66,8 +66,9 @@ func (d Dir) file(k Key) (string, error) {
 // reached is called at each step of a write. Tests replace it, to die there.
 var reached = func(_ string) {}
 
-// Create writes the journal of an attachment of which nothing has been done yet.
-// When it returns nil, h survives a crash of everything.
+// Create writes the journal of an attachment of which nothing has been done yet, and
+// returns the log to go on with it. What it says survives the end of this process, and a
+// crash of everything once [Log.Sync] has returned nil.
 func (d Dir) Create(h Head) (*Log, error) {
 	path, err := d.file(h.Key)
 	if err != nil {
@@ -86,10 +87,11 @@ func (d Dir) Create(h Head) (*Log, error) {
 		return nil, fmt.Errorf("journal: %w", err)
 	}
 	temp := fmt.Sprintf("%s.%016x%s", path, rand.Uint64(), suffixTemp)
-	if err := durable.CreateNew(path, temp, line, reached); err != nil {
+	f, err := durable.CreateNew(path, temp, line, reached)
+	if err != nil {
 		return nil, fmt.Errorf("journal: %w", err)
 	}
-	return d.open(h.Key, path, len(line))
+	return &Log{dir: d, key: h.Key, f: f, path: path, size: len(line)}, nil
 }
 
 // Read returns what the journal of k says. The error of an absent one wraps
@@ -204,7 +206,17 @@ type Log struct {
 	dir  Dir
 	key  Key
 	f    *os.File
+	path string
 	size int // of the journal
+}
+
+// Sync has all that the journal says survive a crash of everything. After an error nothing
+// may be done by it, and [Log.Drop] is due.
+func (l *Log) Sync() error {
+	if err := durable.SyncNew(l.f, l.path, reached); err != nil {
+		return fmt.Errorf("journal: %w", err)
+	}
+	return nil
 }
 
 // open opens a journal for adding after its first size bytes.
@@ -220,11 +232,14 @@ func (d Dir) open(k Key, path string, size int) (*Log, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("journal: %w", err), f.Close())
 	}
-	return &Log{dir: d, key: k, f: f, size: size}, nil
+	return &Log{dir: d, key: k, f: f, path: path, size: size}, nil
 }
 
 // Close closes the log. The journal stays.
 func (l *Log) Close() error { return l.f.Close() }
+
+// Drop closes the log and removes the journal: nothing was done.
+func (l *Log) Drop() error { return errors.Join(l.Close(), l.dir.Remove(l.key)) }
 
 // Began notes that a step is about to begin.
 func (l *Log) Began(step int) error { return l.add(fmt.Appendf(nil, `{"began":%d}`, step)) }
@@ -256,7 +271,7 @@ func (l *Log) Answer(r facts.Report) error {
 func (l *Log) add(body []byte) error {
 	line := durable.Seal(body)
 	if l.size+len(line) > maxSize {
-		return fmt.Errorf("journal: %s has %d bytes and is to get %d more, %d are allowed", l.f.Name(), l.size, len(line), maxSize)
+		return fmt.Errorf("journal: %s has %d bytes and is to get %d more, %d are allowed", l.path, l.size, len(line), maxSize)
 	}
 	n, err := l.f.Write(line)
 	l.size += n

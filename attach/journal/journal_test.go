@@ -446,6 +446,7 @@ func TestHelperWriter(t *testing.T) {
 	d := Dir{os.Getenv("ATTACH_JOURNAL_TEST_DIR")}
 	log, err := d.Create(head(1))
 	check(t, err)
+	check(t, log.Sync())
 	check(t, log.Began(0))
 	check(t, log.Answer(report("p")))
 	check(t, d.Remove(key(1)))

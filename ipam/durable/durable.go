@@ -62,27 +62,32 @@ func Create(final, temp string, text []byte, reached func(step string)) error {
 	return nil
 }
 
-// CreateNew is Create of a file that is not there yet, with both syncs at once: file and
-// directory, which have the new name by then, so that a file system with a journal writes
-// that once. After a crash of this process final is not there, or whole, as after Create;
-// after one of the machine before CreateNew returned it may be there in part, so text has
-// to tell whether it is whole, and nothing may be done before CreateNew returns that is
-// undone by what it says. After an error final is not there.
-func CreateNew(final, temp string, text []byte, reached func(step string)) error {
+// CreateNew is Create of a file that is not there yet, but for the syncs, which are left to
+// [SyncNew]: after a crash of this process final is not there, or whole, as after Create, and
+// after one of the machine it may be there in part until SyncNew has returned. So text has to
+// tell whether it is whole, and nothing may be done before that is undone by what it says.
+// The file is open for more to be appended. After an error final is not there.
+func CreateNew(final, temp string, text []byte, reached func(step string)) (*os.File, error) {
 	f, err := writeNew(temp, text, reached)
 	if err != nil {
-		return errors.Join(err, Remove(temp))
+		return nil, errors.Join(err, Remove(temp))
 	}
 	reached("written")
 	if err := os.Rename(temp, final); err != nil {
-		return errors.Join(err, f.Close(), Remove(temp))
+		return nil, errors.Join(err, f.Close(), Remove(temp))
 	}
 	reached("renamed")
+	return f, nil
+}
+
+// SyncNew has what [CreateNew] has made, and what was appended since, survive a crash of
+// everything: file and directory at once, so that a file system with a journal writes that
+// once. After an error it may, or not, or in part.
+func SyncNew(f *os.File, final string, reached func(step string)) error {
 	dir := make(chan error, 1)
 	go func() { dir <- SyncDir(filepath.Dir(final)) }()
-	err = errors.Join(f.Sync(), f.Close(), <-dir)
-	if err != nil {
-		return errors.Join(err, Remove(final))
+	if err := errors.Join(f.Sync(), <-dir); err != nil {
+		return err
 	}
 	reached("synced")
 	return nil
@@ -91,7 +96,7 @@ func CreateNew(final, temp string, text []byte, reached func(step string)) error
 // writeNew makes a new file at path with the content text, which is not on disk yet. After
 // an error the file may be there.
 func writeNew(path string, text []byte, reached func(step string)) (*os.File, error) {
-	f, err := plainfile.Open(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	f, err := plainfile.Open(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return nil, err
 	}

@@ -96,43 +96,56 @@ func TestCreate(t *testing.T) {
 	}
 }
 
-// TestCreateNew makes a file that was not there, in the steps of Create, and leaves
-// nothing where it fails.
+// TestCreateNew makes a file that was not there, in the steps of Create, takes more text
+// before the syncs, and leaves nothing where it fails.
 func TestCreateNew(t *testing.T) {
 	dir := t.TempDir()
 	final, temp := filepath.Join(dir, "f"), filepath.Join(dir, "f.tmp")
 	var steps []string
-	err := CreateNew(final, temp, []byte("one"), func(s string) {
+	note := func(s string) {
 		if _, err := os.Stat(final); err == nil != (s == "renamed" || s == "synced") {
 			t.Errorf("%s: the file: %v; want it there when it is renamed", s, err)
 		}
 		steps = append(steps, s)
-	})
-	if got, rerr := os.ReadFile(final); err != nil || rerr != nil || string(got) != "one" {
-		t.Errorf("CreateNew: %v; got %q, %v", err, got, rerr)
+	}
+	f, err := CreateNew(final, temp, []byte("one"), note)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteString(", two"); err != nil {
+		t.Error(err)
+	}
+	if err := errors.Join(SyncNew(f, final, note), f.Close()); err != nil {
+		t.Error(err)
+	}
+	if got, err := os.ReadFile(final); err != nil || string(got) != "one, two" {
+		t.Errorf("it has %q, %v", got, err)
 	}
 	if got := strings.Join(steps, " "); got != "created written renamed synced" {
 		t.Errorf("steps: %s", got)
 	}
-	if err := CreateNew(filepath.Join(dir, "none", "f"), temp, []byte("two"), func(string) {}); !errors.Is(err, syscall.ENOENT) {
+	if _, err := CreateNew(filepath.Join(dir, "none", "f"), temp, []byte("two"), func(string) {}); !errors.Is(err, syscall.ENOENT) {
 		t.Errorf("no such directory: %v; want ENOENT", err)
+	}
+	if names, err := Names(dir); err != nil || len(names) != 1 {
+		t.Errorf("directory has %q, %v; want the first file", names, err)
 	}
 	gone := filepath.Join(dir, "gone")
 	if err := os.Mkdir(gone, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	err = CreateNew(filepath.Join(gone, "f"), filepath.Join(gone, "f.tmp"), []byte("three"), func(s string) {
-		if s == "renamed" { // then the directory cannot be synced
-			if err := os.Rename(gone, gone+".away"); err != nil {
-				t.Error(err)
-			}
-		}
-	})
-	if !errors.Is(err, syscall.ENOENT) {
+	f, err = CreateNew(filepath.Join(gone, "f"), filepath.Join(gone, "f.tmp"), []byte("three"), func(string) {})
+	if err == nil {
+		err = os.Rename(gone, gone+".away")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := SyncNew(f, filepath.Join(gone, "f"), func(string) {}); !errors.Is(err, syscall.ENOENT) {
 		t.Errorf("the directory is not there to be synced: %v; want ENOENT", err)
 	}
-	if names, err := Names(dir); err != nil || len(names) != 2 {
-		t.Errorf("directory has %q, %v; want the first file and the directory that was moved", names, err)
+	if err := f.Close(); err != nil {
+		t.Error(err)
 	}
 }
 

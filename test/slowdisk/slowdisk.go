@@ -1,4 +1,4 @@
-// Package slowdisk runs a program whose disk syncs as slowly as a test says. The
+// Package slowdisk runs a program whose disk syncs as slowly as a test says, or fails to. The
 // program is the one that is shipped, and so are the kernel and the file: before each
 // fsync and fdatasync of the program the kernel asks this process (seccomp's user
 // notification, Linux 5.19), and goes on when it is answered.
@@ -24,6 +24,7 @@ type Disk struct {
 	mu      sync.Mutex
 	delay   time.Duration // guarded by mu
 	changed chan struct{} // guarded by mu; closed when delay is another; nil is not made yet
+	errno   unix.Errno    // guarded by mu; of syncs that end from now on
 	syncs   int           // guarded by mu
 	threads sync.WaitGroup
 }
@@ -38,6 +39,13 @@ func (d *Disk) Slow(delay time.Duration) {
 		close(d.changed)
 		d.changed = nil
 	}
+}
+
+// Fail has every sync that has not ended yet come to nothing with an error, 0 for none.
+func (d *Disk) Fail(errno unix.Errno) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.errno = errno
 }
 
 // Syncs returns how many syncs have begun.
@@ -103,6 +111,7 @@ func filterSyncs() (questions int, err error) {
 const (
 	questionSize = 80
 	answerSize   = 24
+	answerError  = 16
 	answerFlags  = 20
 )
 
@@ -127,10 +136,13 @@ func (d *Disk) answer(questions int, program *os.Process) {
 			continue // who asked has been killed
 		}
 		under.Go(func() {
-			d.sync(over)
 			var answer [answerSize]byte
 			copy(answer[:8], question[:8])
-			binary.NativeEndian.PutUint32(answer[answerFlags:], unix.SECCOMP_USER_NOTIF_FLAG_CONTINUE)
+			if errno := d.sync(over); errno != 0 {
+				binary.NativeEndian.PutUint32(answer[answerError:], -uint32(errno))
+			} else {
+				binary.NativeEndian.PutUint32(answer[answerFlags:], unix.SECCOMP_USER_NOTIF_FLAG_CONTINUE)
+			}
 			ask(questions, unix.SECCOMP_IOCTL_NOTIF_SEND, answer[:]) // who asked may have been killed
 		})
 	}
@@ -143,8 +155,8 @@ func ask(questions int, request uintptr, arg []byte) bool {
 }
 
 // sync waits as long as a sync that begins now is to take longer, or until the program
-// is over.
-func (d *Disk) sync(over <-chan struct{}) {
+// is over, and returns the error that it is to have.
+func (d *Disk) sync(over <-chan struct{}) unix.Errno {
 	began := time.Now()
 	d.mu.Lock()
 	d.syncs++
@@ -155,16 +167,16 @@ func (d *Disk) sync(over <-chan struct{}) {
 		if d.changed == nil {
 			d.changed = make(chan struct{})
 		}
-		changed := d.changed
+		changed, errno := d.changed, d.errno
 		d.mu.Unlock()
 		if left <= 0 {
-			return
+			return errno
 		}
 		select {
 		case <-time.After(left):
 		case <-changed:
 		case <-over:
-			return
+			return 0
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -76,6 +77,18 @@ func TestSyncEndsWhenTheDiskIsFastAgain(t *testing.T) {
 	d.Wait()
 	if n := filters(t); n != 0 {
 		t.Errorf("%d filters are open when it has ended; want none", n)
+	}
+}
+
+func TestSyncFails(t *testing.T) {
+	d := disk(t)
+	d.Fail(syscall.EIO)
+	cmd := syncing(t)
+	if err := d.Start(cmd); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err == nil || cmd.ProcessState.ExitCode() != 1 || d.Syncs() != 1 {
+		t.Errorf("%d syncs, and then %v; want one, which fails", d.Syncs(), err)
 	}
 }
 

@@ -1,0 +1,118 @@
+package attach_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/tenure-ipam/tenure/test/slowdisk"
+)
+
+// reader is a plugin that says that it runs, and then which input it has got: a script,
+// whose input another program reads.
+const reader = `#!/bin/sh
+echo $$ >%[1]s.new && mv %[1]s.new %[1]s
+input=$(cat)
+echo "got $input" >>%[1]s
+echo '{}'
+`
+
+// readerNode is a node whose default network is the reader's, on a disk of its own; both
+// syncs of a journal hang.
+func readerNode(t *testing.T) (*node, *slowdisk.Disk) {
+	t.Helper()
+	n := newNode(t)
+	must(t, os.WriteFile(n.path("reader"), fmt.Appendf(nil, reader, n.path("runs")), 0o700))
+	n.config["binDir"] = n.dir
+	n.config["defaultNetwork"] = map[string]any{"cniVersion": "1.1.0", "name": "default", "type": "reader"}
+	n.ok("ADD", pod("q")) // makes the directories
+	must(t, os.Remove(n.path("runs")))
+	var disk slowdisk.Disk
+	disk.Slow(time.Hour)
+	t.Cleanup(disk.Wait)
+	return n, &disk
+}
+
+// waiting starts an ADD, and returns when its first plugin runs and its disk hangs. The
+// plugin's process is the leader of its group.
+func (n *node) waiting(disk *slowdisk.Disk, cmd *exec.Cmd) (plugin int) {
+	n.t.Helper()
+	must(n.t, disk.Start(cmd))
+	var text []byte
+	for deadline := time.Now().Add(waitLimit); len(text) == 0 || disk.Syncs() < 2; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			n.t.Fatalf("%d syncs have begun; the plugin says %q; want two, and that it runs", disk.Syncs(), text)
+		}
+		text, _ = os.ReadFile(n.path("runs"))
+	}
+	plugin, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	must(n.t, err)
+	return plugin
+}
+
+// TestPlanOnDiskBeforeAnyPluginIsCalled: the first plugin's process is there while the plan
+// is being synced, without a configuration. It gets one when the plan is on disk, and
+// never if that fails.
+func TestPlanOnDiskBeforeAnyPluginIsCalled(t *testing.T) {
+	for _, errno := range []syscall.Errno{0, syscall.EIO} {
+		t.Run(fmt.Sprint(errno), func(t *testing.T) {
+			n, disk := readerNode(t)
+			cmd := n.command(t.Context(), "ADD", pod("p"))
+			var stdout bytes.Buffer
+			cmd.Stdout = &stdout
+			plugin := n.waiting(disk, cmd)
+			if journals := n.journals(); len(journals) != 2 {
+				t.Errorf("journals: %q; want this one too, for a DEL if the process ends", journals)
+			}
+			disk.Fail(errno)
+			disk.Slow(0)
+			err := cmd.Wait()
+			said, readErr := os.ReadFile(n.path("runs"))
+			must(t, readErr)
+			if errno == 0 {
+				if err != nil || !strings.Contains(string(said), `got {"cniVersion":"1.1.0","name":"default"`) {
+					t.Errorf("the plan is on disk: %v, %s; the plugin says %q; want its configuration", err, &stdout, said)
+				}
+				return
+			}
+			if err == nil || !strings.Contains(stdout.String(), errno.Error()) {
+				t.Errorf("the plan is not on disk: %v, %s; want %v", err, &stdout, errno)
+			}
+			if strings.Contains(string(said), "got") {
+				t.Errorf("the plugin says %q; want that it got nothing, not even an end of its input", said)
+			}
+			if err := syscall.Kill(-plugin, 0); !errors.Is(err, syscall.ESRCH) {
+				t.Errorf("the plugin's processes: %v; want none", err)
+			}
+			if journals := n.journals(); len(journals) != 1 {
+				t.Errorf("journals: %q; want none of an ADD that has done nothing", journals)
+			}
+		})
+	}
+}
+
+// TestN75KilledWhileThePlanIsSynced: the first plugin has begun as far as anybody knows, and
+// is waited for, and undone.
+func TestN75KilledWhileThePlanIsSynced(t *testing.T) {
+	n, disk := readerNode(t)
+	cmd := n.command(t.Context(), "ADD", pod("p"))
+	plugin := n.waiting(disk, cmd)
+	must(t, cmd.Process.Kill())
+	_ = cmd.Wait() // it was killed
+	n.ok("DEL", pod("p"))
+	if err := syscall.Kill(-plugin, 0); !errors.Is(err, syscall.ESRCH) {
+		t.Errorf("the plugin's processes after the DEL: %v; want none", err)
+	}
+	if said, err := os.ReadFile(n.path("runs")); err != nil || !strings.Contains(string(said), `got {"cniVersion"`) {
+		t.Errorf("the plugins say %q, %v; want a DEL with the configuration", said, err)
+	}
+	n.ok("DEL", pod("q"))
+	n.clean()
+}
