@@ -3,7 +3,6 @@ package controller_test
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"strings"
@@ -139,15 +138,6 @@ func request(t testing.TB, wants ...protocol.Wanted) protocol.SubLease {
 	return s
 }
 
-func newRequest(ctx context.Context, wants ...protocol.Wanted) (protocol.SubLease, error) {
-	s, _, err := api.CreateSubLease(ctx, protocol.SubLease{
-		Meta: protocol.Meta{Name: protocol.RequestName("asker", rand.Uint64())}, Protocol: protocol.Version,
-		Node: "asker", Store: "store-of-asker", Term: 1,
-		Request: &protocol.Request{Pod: protocol.PodRef{Namespace: "ns", Name: unique("pod"), UID: "u"}, Interface: "net1", Wants: wants},
-	})
-	return s, err
-}
-
 // answered waits until a request has its answer.
 func answered(t testing.TB, s protocol.SubLease) protocol.SubLease {
 	t.Helper()
@@ -169,10 +159,11 @@ func served(t testing.TB, s protocol.SubLease) protocol.SubLease {
 		t.Fatalf("request %s is refused: %+v", s.Name, got.Refused)
 	}
 	for _, g := range got.Granted {
-		l, _, err := api.ReadLease(t.Context(), g.Lease)
-		if err != nil {
-			t.Fatal(err)
-		}
+		var l protocol.Lease
+		eventually(t, 5*time.Second, func() (err error) {
+			l, _, err = api.ReadLease(t.Context(), g.Lease)
+			return err
+		})
 		if on, ok := l.GrantOf(g.Addr); !ok || on.To.UID != s.UID {
 			t.Errorf("the status names %v, lease %s grants it to %+v", g.Addr, g.Lease, on.To)
 		}
@@ -198,16 +189,7 @@ func denied(t testing.TB, s protocol.SubLease, reason string, words ...string) {
 // forsake deletes a request, as the node does that does not need it any more.
 func forsake(t testing.TB, s protocol.SubLease) {
 	t.Helper()
-	eventually(t, 5*time.Second, func() error {
-		live, out, err := api.ReadSubLease(t.Context(), s.Name)
-		if out == protocol.Done {
-			out, err = api.DeleteSubLease(t.Context(), live.Meta)
-		}
-		if out == protocol.Done || out == protocol.NotFound {
-			return nil
-		}
-		return err
-	})
+	parallel(t, 1, func(int) error { return forsaken(t.Context(), s.Name) })
 }
 
 // waits fails the test if a request is answered within a while.
@@ -414,81 +396,4 @@ func TestRequestsInOrder(t *testing.T) {
 			}
 		}
 	}
-}
-
-// TestRequestsOfTwoLeaders: two controllers at once grant a request twice perhaps,
-// but its status is written once, and what it does not name is freed (H18, M53).
-func TestRequestsOfTwoLeaders(t *testing.T) {
-	start(t)
-	start(t)
-	p := pool(t, "10.0.0.0/24", "fd00::/64")
-	opened(t, p)
-	const n = 100
-	subs := make([]protocol.SubLease, n)
-	parallel(t, n, func(i int) (err error) {
-		subs[i], err = newRequest(t.Context(), want(p, "10.0.0.1-10.0.0.254"), want(p, "fd00::1-fd00::ffff"))
-		return err
-	})
-	seen := map[netip.Addr]string{}
-	for _, s := range subs {
-		for _, g := range served(t, s).Granted {
-			if other := seen[g.Addr]; other != "" {
-				t.Errorf("%v is granted to %s and %s", g.Addr, other, s.Name)
-			}
-			seen[g.Addr] = s.Name
-		}
-	}
-	exactly := func(want int) func() error {
-		return func() error {
-			leases, err := api.LeasesOfPool(t.Context(), protocol.PoolName(p.Name))
-			got := 0
-			for _, l := range leases {
-				got += len(l.Grants)
-			}
-			if err == nil && got != want {
-				err = fmt.Errorf("%d grants; want %d", got, want)
-			}
-			return err
-		}
-	}
-	eventually(t, 20*time.Second, exactly(2*n))
-	parallel(t, n, func(i int) error {
-		live, _, err := api.ReadSubLease(t.Context(), subs[i].Name)
-		if err != nil {
-			return err
-		}
-		_, err = api.DeleteSubLease(t.Context(), live.Meta)
-		return err
-	})
-	eventually(t, 20*time.Second, exactly(0))
-}
-
-// TestRequestsRate measures how fast one pool serves requests that wait, beside what
-// the API server can do.
-func TestRequestsRate(t *testing.T) {
-	start(t)
-	p := pool(t, "10.0.0.0/16")
-	opened(t, p)
-	const waiting, rounds = 50, 6
-	begun := time.Now()
-	parallelOf(t, waiting, waiting*rounds, func(int) error {
-		s, err := newRequest(t.Context(), want(p, "10.0.0.1-10.0.255.254"))
-		for err == nil && !s.Answered() {
-			time.Sleep(25 * time.Millisecond) // fifty that looked oftener would keep the API server from all else
-			s, _, err = api.ReadSubLease(t.Context(), s.Name)
-		}
-		return err
-	})
-	took := time.Since(begun)
-	raw := time.Now()
-	parallel(t, waiting*rounds, func(int) error {
-		s, err := newRequest(t.Context(), want(p, "10.1.0.1-10.1.0.1"))
-		if err == nil {
-			s.Granted = []protocol.Granted{{Addr: netip.MustParseAddr("10.0.0.1"), Lease: "x"}}
-			_, _ = api.AnswerSubLease(t.Context(), s) // the controller refuses it, and may be faster
-		}
-		return err
-	})
-	t.Logf("%d requests, %d at once: %.0f/s; the API server alone creates and answers %.0f/s",
-		waiting*rounds, waiting, float64(waiting*rounds)/took.Seconds(), float64(waiting*rounds)/time.Since(raw).Seconds())
 }
