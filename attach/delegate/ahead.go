@@ -49,7 +49,7 @@ func (w *waiting) call() ([]byte, error) {
 		err = nil // it has ended without reading, and says why
 	}
 	err = errors.Join(err, w.in.Close())
-	stdout, stderr, ended := w.p.wait()
+	stdout, stderr, ended := w.x.wait(w.p)
 	return w.x.outcome(stdout, stderr, errors.Join(ended, err))
 }
 
@@ -60,11 +60,12 @@ func (w *waiting) end() error {
 	if w == nil {
 		return nil
 	}
+	defer w.p.close()
 	if err := syscall.Kill(-w.p.pid, syscall.SIGKILL); err != nil {
 		_ = w.in.Close() // else it might not end
-		_, _, _ = w.p.wait()
+		_ = w.p.ended()
 		return fmt.Errorf("end %s, which was not called: %w", w.p.path, err)
 	}
-	_, _, _ = w.p.wait() // it was killed
+	_ = w.p.ended() // it was killed
 	return w.in.Close()
 }

@@ -1,6 +1,7 @@
 package delegate
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 
+	"github.com/tenure-ipam/tenure/attach/cniresult"
 	"github.com/tenure-ipam/tenure/attach/facts"
 	"github.com/tenure-ipam/tenure/attach/journal"
 	"github.com/tenure-ipam/tenure/attach/plan"
@@ -65,7 +67,10 @@ type attaching struct {
 	lists []*chain // of the plan's steps
 	log   *journal.Log
 	first *waiting // the first plugin, if it was started ahead
-	done  []step
+
+	left   func() error // what is to be done yet for the last step that was done
+	unkept error        // why that has failed
+	done   []step
 }
 
 // A step is one that has been carried out.
@@ -116,6 +121,9 @@ func (a *attaching) run(ctx context.Context) (facts.Report, error) {
 			}
 			return facts.Report{}, err
 		}
+	}
+	if a.keepLeft(); a.unkept != nil {
+		return facts.Report{}, a.unkept
 	}
 	if err := a.moveDefaultRoutes(); err != nil {
 		return facts.Report{}, err
@@ -174,23 +182,23 @@ func (r *Runner) chains(p plan.Plan) ([]*chain, error) {
 	return lists, nil
 }
 
-// add runs a step's plugins and notes their result, if it is what was asked for.
+// add runs a step's plugins and notes their result, if it is what was asked for. While they
+// run, it does what is left of the step before.
 func (a *attaching) add(ctx context.Context, i int, s plan.Step) error {
 	list := a.lists[i]
 	if err := prepareDevice(s.Device); err != nil {
 		return err
 	}
-	c := callOf(a.ContainerID, a.Netns, s)
 	var first *waiting
+	a.meanwhile = a.keepLeft
 	if i == 0 {
-		first = a.first
+		first, a.meanwhile = a.first, a.rehearse
 	}
+	c := callOf(a.ContainerID, a.Netns, s)
 	result, text, err := a.addChain(ctx, list, c, first)
-	if err != nil {
+	a.meanwhile = nil
+	if err = cmp.Or(err, a.unkept); err != nil {
 		return err
-	}
-	if err := a.keep(a.Key, c.record(list, text)); err != nil {
-		return fmt.Errorf("keep the result: %w", err)
 	}
 	full, err := fullOf(result)
 	if err != nil {
@@ -204,5 +212,38 @@ func (a *attaching) add(ctx context.Context, i int, s plan.Step) error {
 		return err
 	}
 	a.done[i] = step{result: result, text: text, full: full, device: device}
+	a.left = func() error { return a.keep(a.Key, c.record(list, text)) }
 	return a.log.Done(i, text)
+}
+
+// keepLeft has the cache of results keep that of the step before, which the journal has.
+func (a *attaching) keepLeft() {
+	if err := a.left(); err != nil {
+		a.unkept = fmt.Errorf("keep the result: %w", err)
+	}
+}
+
+// rehearse does with a result that means nothing what is done with the plugins' results.
+// Code that runs for the first time is brought into memory page by page, which so is over
+// when the first plugin has ended.
+func (a *attaching) rehearse() {
+	s := plan.Step{IfName: a.IfName}
+	list := &chain{name: "rehearsal", version: a.lists[0].version}
+	result, err := resultOf(list.version, []byte(`{"cniVersion":"`+list.version+`","interfaces":[{"name":"eth0","mac":"02:00:00:00:00:01","sandbox":"/run/netns/none"}],`+
+		`"ips":[{"interface":0,"address":"192.0.2.2/24","gateway":"192.0.2.1"}],"routes":[{"dst":"0.0.0.0/0"}],"dns":{"nameservers":["192.0.2.3"]}}`))
+	if err != nil {
+		return // as in versions that have other results
+	}
+	text, err := cniresult.Text(result)
+	if err != nil {
+		return
+	}
+	full, err := fullOf(result)
+	if err != nil || verify(s, full, "") != nil {
+		return
+	}
+	record := callOf(a.ContainerID, a.Netns, s).record(list, text)
+	_ = record.AppendLine(nil)
+	b := attaching{Runner: a.Runner, Head: journal.Head{Plan: plan.Plan{Steps: []plan.Step{s}}}, done: []step{{full: full}}}
+	_ = b.report().AppendTo(nil)
 }

@@ -111,7 +111,12 @@ func (c call) stdin(list *chain, p plugin, more ...member) []byte {
 }
 
 func (r *Runner) executor() *executor {
-	x := &executor{stderr: r.Stderr}
+	x := &executor{stderr: r.Stderr, meanwhile: func() {
+		if do := r.meanwhile; do != nil {
+			r.meanwhile = nil
+			do()
+		}
+	}}
 	if r.Lock != nil {
 		x.inherit = []*os.File{r.Lock.File()}
 	}

@@ -31,6 +31,8 @@ const (
 type executor struct {
 	stderr  io.Writer
 	inherit []*os.File
+	// meanwhile, unless it is nil, is called while a plugin runs.
+	meanwhile func()
 }
 
 // exec runs a plugin and returns what it answers. The end of ctx ends the wait for
@@ -72,7 +74,7 @@ func (x *executor) run(path string, stdin []byte, environ []string) (stdout, std
 	if err != nil {
 		return nil, nil, err
 	}
-	return p.wait()
+	return x.wait(p)
 }
 
 // A process is a plugin that runs.
@@ -116,10 +118,13 @@ func (x *executor) start(path string, stdin *os.File, environ []string) (*proces
 	return p, nil
 }
 
-// wait waits for the program's end, and returns what it wrote. A thread waits in the
-// kernel, since nothing else is to be done meanwhile: to wait by the runtime's poller
+// wait waits for a program's end, and returns what it wrote. A thread waits in the
+// kernel, since nothing else is to be done then: to wait by the runtime's poller
 // takes the poller.
-func (p *process) wait() (stdout, stderr []byte, err error) {
+func (x *executor) wait(p *process) (stdout, stderr []byte, err error) {
+	if x.meanwhile != nil {
+		x.meanwhile()
+	}
 	defer p.close()
 	err = p.ended()
 	stdout, outErr := content(p.out[0])

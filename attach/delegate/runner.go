@@ -26,6 +26,8 @@ type Runner struct {
 	Boot string
 	// CIDRs asks for a status with prefix lengths.
 	CIDRs bool
+
+	meanwhile func() // is done once, while the next plugin runs; nil for nothing
 }
 
 // failed says which step an error is of, and keeps the code of a plugin's.

@@ -254,14 +254,12 @@ func (l *Log) Undone(step int) error { return l.add(fmt.Appendf(nil, `{"undone":
 
 // Answer notes that the runtime is about to be told of success, and what the agent
 // is to be told then. When it returns nil, all that the journal says survives the
-// end of this process, and [Dir.Unsent] has the report.
+// end of this process.
 func (l *Log) Answer(r facts.Report) error {
 	body := append(r.AppendTo([]byte(`{"report":`)), `,"answered":true}`...)
-	if err := l.add(body); err != nil {
-		return err
-	}
+	err := l.add(body)
 	reached("answered")
-	return l.dir.markUnsent(l.key)
+	return err
 }
 
 // add writes a line with one write: a process that is killed leaves all of it or a

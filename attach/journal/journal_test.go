@@ -55,6 +55,7 @@ func whole(t *testing.T, d Dir, n int) {
 		check(t, log.Done(i, fmt.Appendf(nil, `{"n":%d}`, i)))
 	}
 	check(t, log.Answer(report("p")))
+	check(t, d.MarkUnsent(key(n)))
 }
 
 func check(t *testing.T, err error) {

@@ -14,9 +14,9 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/plainfile"
 )
 
-// markUnsent has Unsent find the report of k. The mark need not survive a crash of
-// the machine, which no pod's network survives.
-func (d Dir) markUnsent(k Key) error {
+// MarkUnsent has Unsent find the report of k, which nobody has accepted yet. The mark need
+// not survive a crash of the machine, which no pod's network survives.
+func (d Dir) MarkUnsent(k Key) error {
 	path := filepath.Join(d.unsent(), k.FileName())
 	const flags = os.O_WRONLY | os.O_CREATE | os.O_TRUNC // which gives it its time, if it is there
 	f, err := plainfile.Open(path, flags, 0o600)

@@ -72,12 +72,16 @@ func (c *call) attach(ctx context.Context, version string, conf *plan.Config, r 
 	if err != nil {
 		return errors.Join(fmt.Errorf("the default network's result in CNI %s: %w", version, err), r.Detach(ctx, h.Key, h.Netns))
 	}
+	c.later(h.Key, report)
+	if c.conn != nil { // else the answer would wait for a connection
+		c.announceNews(ctx) // the agent works on it meanwhile
+	}
 	if answer.Pod.Annotations[npwg.AnnotationDefaultNetwork] == "" {
 		c.keepDefault(conf, h.Plan, answer)
 	}
-	c.later(h.Key, report)
-	if c.conn != nil { // else the answer would wait for a connection
-		c.announceNews(ctx) // the agent works on it while the answer is printed and the lock given back
+	c.search()
+	if err := c.settle(ctx); err != nil {
+		return errors.Join(err, r.Detach(ctx, h.Key, h.Netns))
 	}
 	return cniresult.Print(c.Stdout, versioned)
 }

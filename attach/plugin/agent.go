@@ -137,6 +137,32 @@ func (c *call) announceNews(ctx context.Context) {
 	}
 }
 
+// settle sees to the call's own report before the runtime is answered: after that, the end
+// of this process must not be the end of the report. Either the agent has it, if it was
+// announced, or a mark has a later call send it, if tell does not. After an error there is
+// none.
+func (c *call) settle(ctx context.Context) error {
+	if len(c.news) == 0 {
+		return nil
+	}
+	if c.sent != nil {
+		c.sent = nil
+		resp, err := c.conn.Receive(ctx)
+		if err == nil && resp.Error == nil {
+			c.news = c.news[1:]
+			return nil
+		}
+		if err != nil {
+			c.hangUp()
+		}
+	}
+	err := c.state.MarkUnsent(c.news[0].key)
+	if err != nil {
+		c.news = c.news[1:]
+	}
+	return err
+}
+
 // tell sends what the agent is to be told, and what earlier calls could not send.
 // What it does not accept in time stays in the journal.
 func (c *call) tell(ctx context.Context) {
@@ -146,18 +172,27 @@ func (c *call) tell(ctx context.Context) {
 	if c.sent == nil {
 		c.announceNews(ctx)
 	}
+	c.search()
+	if len(c.news) == 0 {
+		return
+	}
+	if err := c.send(ctx, time.Now().Add(reportPatience)); err != nil {
+		c.warn("the agent was not told of the attachments; a later call tells it: %v", err)
+	}
+}
+
+// search adds to the news what earlier calls could not send, once.
+func (c *call) search() {
+	if c.searched {
+		return
+	}
+	c.searched = true
 	unsent, err := c.state.Unsent(c.Now().Add(-unsentAge), unsentLimit)
 	if err != nil {
 		c.warn("reports that were not sent: %v", err)
 	}
 	for _, u := range unsent {
 		c.news = append(c.news, news{u.Key, u.Report})
-	}
-	if len(c.news) == 0 {
-		return
-	}
-	if err := c.send(ctx, time.Now().Add(reportPatience)); err != nil {
-		c.warn("the agent was not told of the attachments; a later call tells it: %v", err)
 	}
 }
 

@@ -84,6 +84,40 @@ func TestReachForgetsWhatCameLate(t *testing.T) {
 	}
 }
 
+// TestSettle: when the runtime is answered, the agent has the report, or a mark tells of it.
+func TestSettle(t *testing.T) {
+	for _, tt := range []struct {
+		name           string
+		refuse         *wire.Error
+		ahead, noRoom  bool
+		marked, toSend bool
+	}{
+		{name: "accepted", ahead: true},
+		{name: "refused", ahead: true, refuse: &wire.Error{Code: wire.CodeTryAgainLater, Msg: "not now"}, marked: true, toSend: true},
+		{name: "not announced", marked: true, toSend: true},
+		{name: "not announced, and no mark to be had", noRoom: true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := calling(t, func(wire.Request) wire.Response { return wire.Response{Error: tt.refuse} })
+			check(t, os.Mkdir(c.state.Path, 0o700))
+			if tt.noRoom {
+				check(t, os.WriteFile(filepath.Join(c.state.Path, "unsent"), nil, 0o600))
+			}
+			c.later(key("own"), aReport(key("own")))
+			if tt.ahead {
+				c.announceNews(t.Context())
+			}
+			if err := c.settle(t.Context()); err != nil != tt.noRoom {
+				t.Errorf("settle: %v; want an error: %v", err, tt.noRoom)
+			}
+			marks, _ := durable.Names(filepath.Join(c.state.Path, "unsent"))
+			if len(marks) > 0 != tt.marked || len(c.news) > 0 != tt.toSend {
+				t.Errorf("marks %v, to be sent still %d; want some: %v, %v", marks, len(c.news), tt.marked, tt.toSend)
+			}
+		})
+	}
+}
+
 // TestTellOnASlowDisk: the search for earlier reports takes longer than the agent has, and
 // costs neither the call's own report nor those that it finds their time.
 func TestTellOnASlowDisk(t *testing.T) {
@@ -110,7 +144,7 @@ func TestTellOnASlowDisk(t *testing.T) {
 		mu.Lock()
 		reports = 0
 		mu.Unlock()
-		c.news = nil
+		c.news, c.searched = nil, false
 		stderr := &bytes.Buffer{}
 		c.Stderr = stderr
 		c.later(own, aReport(own))
@@ -181,7 +215,7 @@ func attached(t *testing.T, d journal.Dir, k journal.Key) {
 	t.Helper()
 	log, err := d.Create(journal.Head{Key: k, Plan: plan.Plan{Steps: []plan.Step{{Name: "a", Default: true, List: json.RawMessage(`{}`)}}}})
 	check(t, err)
-	check(t, errors.Join(log.Answer(aReport(k)), log.Close()))
+	check(t, errors.Join(log.Answer(aReport(k)), d.MarkUnsent(k), log.Close()))
 }
 
 func check(t *testing.T, err error) {

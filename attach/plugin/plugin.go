@@ -87,7 +87,9 @@ type call struct {
 	conn   *wire.ThreadConn // to the agent, once it was asked
 	sent   *wire.Request    // what the agent was asked ahead
 	state  journal.Dir
-	news   []news // what the agent is to be told when the answer is out
+	news   []news // what the agent is to be told: the call's own report, then others'
+	// searched says that news has what earlier calls could not send.
+	searched bool
 }
 
 // configure reads the configuration, as far as verbs other than ADD need it: a fault

@@ -2,6 +2,7 @@ package resolve
 
 import (
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"slices"
 	"testing"
@@ -35,7 +36,7 @@ func TestCollectsWhatCouldNotBeReported(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := log.Answer(rep); err != nil {
+		if err := errors.Join(log.Answer(rep), dir.MarkUnsent(key)); err != nil {
 			t.Fatal(err)
 		}
 		if err := log.Close(); err != nil {
