@@ -10,13 +10,13 @@
 //	attachments/<name>.tmp       one being written; nothing has been done yet
 //	attachments/<name>.damaged   one that does not read, set aside
 //	locks/<container ID>         held while somebody works on a container
-//	unsent/<name>                the journal has a report that nobody accepted yet
+//	unsent/<name>                the journal has a report that was not accepted when its ADD was answered
 //	default                      the default network's configuration, as the last
 //	                             ADD had it from a definition
 //
 // A journal is lines, each with its checksum. The first is the head with the whole
 // plan; it is on disk, by file, rename and directory, before the first delegate
-// runs, and never changes. Lines after it are added as the work goes on, and nobody
+// is called, and never changes. Lines after it are added as the work goes on, and nobody
 // waits until they are on disk. They outlive the process that wrote them, however it
 // ends; a crash of the machine may take the last of them, and then every step counts
 // as begun. It has ended every network namespace, too, so that no results are lost

@@ -12,7 +12,7 @@ import (
 
 // A Plan is all that is needed to attach a pod, to check it and to detach it
 // again, without asking anybody. It is kept on disk from before the first delegate
-// runs until the last one has been undone.
+// is called until the last one has been undone.
 type Plan struct {
 	Pod facts.PodRef `json:"pod"`
 	// Steps are carried out in this order, the default network's first (NPWG v1.3,

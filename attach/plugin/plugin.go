@@ -1,6 +1,6 @@
 // Package plugin is the CNI plugin "tenure-attach": the verbs of the delegating
 // meta-plugin. It asks the agent what is known of the pod, makes the plan, has it
-// carried out, and tells the agent afterwards; everything after an ADD goes by the
+// carried out, and tells the agent; everything after an ADD goes by the
 // journal alone. It knows no Kubernetes.
 package plugin
 
@@ -38,7 +38,7 @@ const (
 	unreadyPatience = 5 * time.Second
 	// askPatience is for the agent's answer; its own waits are shorter.
 	askPatience = 30 * time.Second
-	// reportPatience is for the agent to accept the call's own report, after the
+	// reportPatience is for the agent to accept the call's own report, before the
 	// runtime's answer is printed, and for it to accept those of earlier calls, once they
 	// have been read from disk.
 	reportPatience = 100 * time.Millisecond
