@@ -46,13 +46,14 @@ func (c *call) add(ctx context.Context, args *cnicall.Args) error {
 	if err := c.clearWay(ctx, r, keyOf(conf, args), args.Netns); err != nil {
 		return err
 	}
+	disk := plan.ReadAhead(conf, c.disk(conf)) // while the agent answers
 	answer, err := c.ask(ctx, about)
 	if err != nil {
 		return err
 	}
 	p, err := plan.Make(conf, plan.Call{
 		ContainerID: args.ContainerID, Netns: args.Netns, IfName: args.IfName, Args: cniArgs, Runtime: conf.Runtime,
-	}, answer, c.disk(conf))
+	}, answer, disk)
 	if err != nil {
 		c.later(journal.Key{}, facts.Report{Pod: pod, ContainerID: args.ContainerID, Warnings: p.Warnings})
 		return types.NewError(types.ErrInvalidNetworkConfig, strings.ReplaceAll(err.Error(), "\n", " | "), "")
