@@ -36,6 +36,9 @@ type Fleet struct {
 	Observer *Observer
 	// Change, if set, changes a node's configuration before it starts.
 	Change func(*daemon.Config)
+	// Between, if set, returns how a node's agent reaches the API server, given how the
+	// others do.
+	Between func(node string, rc *rest.Config) *rest.Config
 	// Logs is the directory of the logs; empty is a temporary one.
 	Logs string
 
@@ -76,7 +79,11 @@ func (f *Fleet) Launch(name string) *Node {
 	f.t.Helper()
 	n := f.node(name)
 	log := slog.New(slog.NewTextHandler(f.logFile(name), &slog.HandlerOptions{Level: slog.LevelDebug}))
-	d, err := daemon.New(n.cfg, f.rest, log)
+	rc := f.rest
+	if f.Between != nil {
+		rc = f.Between(name, rc)
+	}
+	d, err := daemon.New(n.cfg, rc, log)
 	if err != nil {
 		f.t.Fatal(err)
 	}
