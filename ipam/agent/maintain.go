@@ -90,7 +90,7 @@ func (a *Agent) lookAgain(ctx context.Context) {
 			ev.Kind = protocol.EventLetGo
 		}
 		if _, res, err := a.drive(ctx, r, ev); err != nil && ctx.Err() == nil {
-			a.lookIn(name, retryAfter)
+			a.lookIn(name, retryLater())
 			a.log.DebugContext(ctx, "look put off", "right", name, "error", err, "verdict", res.Verdict)
 		}
 	})

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -90,12 +91,16 @@ func (a *Agent) driveFrom(ctx context.Context, fresh protocol.Right, begin begin
 		}
 		begin = func(*store.Tx, protocol.Self, protocol.Right) (protocol.Event, error) { return ev, nil }
 	}
-	a.lookIn(fresh.Name, retryAfter)
+	a.lookIn(fresh.Name, retryLater())
 	return fresh, protocol.Result{Verdict: protocol.VerdictLater, Why: fresh.Name + " changes too often"}, nil
 }
 
 // retryAfter is when a right that could not be settled is looked at again.
 const retryAfter = 5 * time.Second
+
+// retryLater is retryAfter, or up to half of it sooner: an API server that comes back
+// answers all agents at once, and must not have them back all at once.
+func retryLater() time.Duration { return retryAfter - rand.N(retryAfter/2) }
 
 // frozenLook is how often a frozen right is looked at: somebody may have deleted
 // it, or taken it over.
@@ -127,7 +132,7 @@ func (a *Agent) settle(self protocol.Self, res protocol.Result) {
 	case r.Phase == protocol.Frozen: // it waits for pods to end, not for the API server
 		a.lookIn(r.Name, frozenLook)
 	default:
-		a.lookIn(r.Name, retryAfter)
+		a.lookIn(r.Name, retryLater())
 	}
 	if taken := res.Verdict == protocol.VerdictTaken || res.Verdict == protocol.VerdictRefused; taken && r.Phase == protocol.Lost && !cededWhole(r) {
 		a.sayLost(r, res.Why)
