@@ -283,7 +283,7 @@ func (a *Agent) confirmUse(ctx context.Context, self protocol.Self, ev protocol.
 	if err := a.withheldRight(r); err != nil {
 		return ev, err // its outcome is unknown, as until the last read
 	}
-	e := protocol.UseEvidence{Own: *r.Use, Addrs: r.Addrs}
+	e := protocol.UseEvidence{Own: *r.Use, Addrs: r.Addrs, Vanished: r.Term == 0}
 	other, out, err := a.cl.SubLeases.ReadSubLease(ctx, otherUse(r))
 	switch out {
 	case protocol.Done:

@@ -68,12 +68,15 @@ func TestX4UseOfAnEarlierTerm(t *testing.T) {
 		name     string
 		deleting bool
 		grant    protocol.Grant
+		vanished bool // the use, and was made again
 		lost     bool
 	}{
-		{"nothing has changed", false, granted, false},
-		{"the claim is being deleted", true, granted, false},
-		{"its grant is being freed", true, freeing, false},
-		{"the address is another's", true, others, true},
+		{"nothing has changed", false, granted, false, false},
+		{"the claim is being deleted", true, granted, false, false},
+		{"its grant is being freed", true, freeing, false, false},
+		{"the address is another's", true, others, false, true},
+		{"the use had vanished, the claim is being deleted", true, granted, true, false},
+		{"the use had vanished, its grant is being freed", true, freeing, true, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			block := netip.MustParsePrefix("10.0.0.0/26")
@@ -82,6 +85,9 @@ func TestX4UseOfAnEarlierTerm(t *testing.T) {
 			r := protocol.Right{
 				Kind: protocol.RightUse, Name: protocol.UseName("c", 0), Phase: protocol.Held, UID: "u", Revision: "7", Turn: 1, Said: 1, Term: 1,
 				Use: &use, Addrs: []netip.Addr{granted.Addr}, Leases: []string{protocol.LeaseName("lan", block)},
+			}
+			if tt.vanished {
+				r.Term = 0
 			}
 			key := store.Key{Network: "lan", ContainerID: "sandbox", IfName: "net1"}
 			subs := &oneUse{use: protocol.SubLease{Meta: meta(r), Protocol: protocol.Version, Node: "n1", Term: 1, Turn: 1, Use: &use}}

@@ -203,14 +203,14 @@ func confirmed(r Right, self Self, ev Event) Result {
 
 // refusedHeld: attachments may rest on r, so it is not deleted under them. A use that
 // was only renewed goes on for those. So does one of an earlier term whose addresses
-// are still its claim's: its object has been there all the while, and while it is,
-// nobody frees them. A right that had vanished, or that has nothing any more, is lost.
+// are still its claim's ([UseEvidence.Keeps]): while its object is there, nobody frees
+// them. A lease that had vanished, or a use that has nothing any more, is lost.
 func refusedHeld(r Right, self Self, ev Event) Result {
 	refused := func(r Right) Result { return Result{Next: r, Verdict: VerdictRefused, Why: ev.Why} }
 	switch {
 	case r.Term == self.Term:
 		return refused(r)
-	case r.Term != 0 && ev.Keeps:
+	case ev.Keeps:
 		if res := serve(r, self); res.Verdict != VerdictServes {
 			return res
 		}

@@ -105,6 +105,8 @@ type UseEvidence struct {
 	Claim Claim
 	// Leases are the leases of the blocks that hold Claim.IPs.
 	Leases []Lease
+	// Vanished says that the use was not there for a while, and has been made again.
+	Vanished bool
 }
 
 // ConfirmUse decides whether a use may serve, and with which addresses: every
@@ -150,14 +152,21 @@ func ConfirmUse(self Self, e UseEvidence) (granted []Granted, why string) {
 
 // Keeps reports whether every address that the use is answered with is still granted
 // to its claim, so that a pod which has had them keeps them, whatever stands against
-// a new one: while the use is there, they are not freed, marked freeing or not.
+// a new one: while the use is there, they are not freed, marked freeing or not. Of one
+// that had vanished a mark may be older than the use, and a stranger may have them.
 func (e UseEvidence) Keeps() bool {
 	for _, a := range e.Addrs {
-		if _, ok := grantIn(e.Leases, a, e.Own.Claim.UID); !ok {
+		if g, ok := grantIn(e.Leases, a, e.Own.Claim.UID); !ok || e.Vanished && g.Freeing {
 			return false
 		}
 	}
-	return len(e.Addrs) > 0
+	return len(e.Addrs) > 0 && !(e.Vanished && e.stranger())
+}
+
+// stranger reports whether the claim's other use is of a pod that may not share it.
+func (e UseEvidence) stranger() bool {
+	o := e.Other
+	return o != nil && o.Use != nil && o.Use.Claim.UID == e.Own.Claim.UID && !Siblings(e.Own.Pod, o.Use.Pod, e.Claim)
 }
 
 type grantOn struct {

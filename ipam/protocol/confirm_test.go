@@ -208,29 +208,39 @@ func TestBelongsTo(t *testing.T) {
 }
 
 // What a use was answered with is its pod's as long as it is granted to the claim,
-// whatever else is so by now.
+// whatever else is so by now. Of a use that had vanished a mark may be older than the
+// use, and a stranger may have come to use the claim.
 func TestX4UseKeeps(t *testing.T) {
 	a, b := netip.MustParseAddr("10.9.0.1"), netip.MustParseAddr("10.9.0.2")
 	to := Grantee{Kind: GranteeClaim, UID: "c", Namespace: "ns", Name: "claim"}
 	block := netip.MustParsePrefix("10.9.0.0/26")
 	for _, tt := range []struct {
-		name   string
-		addrs  []netip.Addr
-		grants []Grant
-		want   bool
+		name     string
+		addrs    []netip.Addr
+		grants   []Grant
+		stranger bool
+		want     bool
+		vanished bool // what is wanted of one that had vanished
 	}{
-		{"granted", []netip.Addr{a, b}, []Grant{{Addr: a, To: to}, {Addr: b, To: to}}, true},
-		{"being freed", []netip.Addr{a}, []Grant{{Addr: a, To: to, Freeing: true, Mark: "m"}}, true},
-		{"one of two", []netip.Addr{a, b}, []Grant{{Addr: a, To: to}}, false},
-		{"another claim's", []netip.Addr{a}, []Grant{{Addr: a, To: Grantee{Kind: GranteeClaim, UID: "d"}}}, false},
-		{"not known which", nil, []Grant{{Addr: a, To: to}}, false},
+		{"granted", []netip.Addr{a, b}, []Grant{{Addr: a, To: to}, {Addr: b, To: to}}, false, true, true},
+		{"being freed", []netip.Addr{a}, []Grant{{Addr: a, To: to, Freeing: true, Mark: "m"}}, false, true, false},
+		{"with a stranger", []netip.Addr{a}, []Grant{{Addr: a, To: to}}, true, true, false},
+		{"one of two", []netip.Addr{a, b}, []Grant{{Addr: a, To: to}}, false, false, false},
+		{"another claim's", []netip.Addr{a}, []Grant{{Addr: a, To: Grantee{Kind: GranteeClaim, UID: "d"}}}, false, false, false},
+		{"not known which", nil, []Grant{{Addr: a, To: to}}, false, false, false},
 	} {
 		e := UseEvidence{
 			Own: Use{Claim: ClaimRef{Namespace: "ns", Name: "claim", UID: "c"}}, Addrs: tt.addrs,
 			Leases: []Lease{{Block: block, Holder: Holder{Cluster: true}, Grants: tt.grants}},
 		}
+		if tt.stranger {
+			e.Other = &SubLease{Use: &Use{Claim: e.Own.Claim, Pod: PodRef{Namespace: "ns", Name: "other"}}}
+		}
 		if got := e.Keeps(); got != tt.want {
 			t.Errorf("%s: keeps %v; want %v", tt.name, got, tt.want)
+		}
+		if e.Vanished = true; e.Keeps() != tt.vanished {
+			t.Errorf("%s, and the use had vanished: keeps %v; want %v", tt.name, !tt.vanished, tt.vanished)
 		}
 	}
 }

@@ -198,8 +198,8 @@ func (w *walk) learn(ev Event, was walk) {
 		w.written = ev.Object.Term // a create whose answer was lost
 	case answered(CallConfirm):
 		w.confirmed, w.known = true, w.UID
-	case ev.Keeps && was.UID == was.known: // it has been there since it was confirmed, with all that it is for
-		w.confirmed = true
+	case ev.Keeps: // while it is there, what it is for stays
+		w.confirmed, w.known = true, w.UID
 	case ev.Kind == EventRenew:
 		w.confirmed = false
 	}

@@ -126,7 +126,7 @@ var stepTable = []struct{ record, events, want string }{
 	{"held, unsure", "Read Done mine being deleted, Fence Done being deleted", "held, unsure; Later"},
 	{"held, unsure", "Confirm Done", "held; Serves"},
 	{"held, unsure", "Confirm Refused", "lost; Refused"},
-	{"held, unsure", "use: Confirm Refused and kept", "lost; Refused"}, // while it was away all may have been freed
+	{"held, unsure", "use: Confirm Refused and kept", "held; Refused"}, // it goes on for those that rest on it
 	{"held, unsure", "Confirm Unknown", "held, unsure; Later"},
 	{"held, unsure", "Fence fails", "held, unsure; Read"},
 	{"held, unsure", "Fence Refused, Read fails, Read Done mine by a newer Tenure", "held, unsure; Later"},
