@@ -48,6 +48,7 @@ type Agent struct {
 
 	mu              sync.Mutex
 	sitting         protocol.Sitting                     // guarded by mu
+	told            telling                              // guarded by mu
 	pools           map[protocol.PoolName]*pool          // guarded by mu
 	idle            map[string]protocol.Instant          // guarded by mu; since when a lease has been empty
 	ignored         map[string]string                    // guarded by mu; what was said of a network's keys
@@ -200,9 +201,6 @@ func (a *Agent) serving() (bool, string) {
 	}
 	return true, ""
 }
-
-// Ready reports whether the agent can serve an ADD now; if not, why.
-func (a *Agent) Ready() (bool, string) { return a.serving() }
 
 // background runs task in a goroutine that Run waits for.
 func (a *Agent) background(task func(context.Context)) {

@@ -72,6 +72,9 @@ func (a *Agent) compareOwn(ctx context.Context) error {
 	for _, r := range otherwise {
 		a.lookIn(r.Name, 0)
 	}
+	if err == nil {
+		a.compared(len(otherwise))
+	}
 	return err
 }
 

@@ -238,26 +238,32 @@ func (a *Agent) shown(lease string, anothers bool) {
 // another's is not waited for: whoever has it may not give it back before the pools are
 // open, and they would never be.
 func (a *Agent) putBack(ctx context.Context, term int64) bool {
-	all := true
 	var hopeless map[string]bool
 	if a.cfg.Fence == 0 {
 		a.mu.Lock()
 		hopeless = maps.Clone(a.anothers)
 		a.mu.Unlock()
 	}
-	err := a.st.View(func(tx *store.Tx) error {
-		for r, err := range tx.Rights() {
-			if err != nil {
-				return err
-			}
-			all = all && (r.PutBack(term) || hopeless[r.Name])
-		}
-		return nil
-	})
+	all, err := a.said(term, hopeless)
 	if err != nil {
 		a.log.ErrorContext(ctx, "store not read", "error", err)
 	}
 	return all && err == nil
+}
+
+// said reports whether every right has been said in term, but for those of except.
+func (a *Agent) said(term int64, except map[string]bool) (all bool, err error) {
+	all = true
+	err = a.st.View(func(tx *store.Tx) error {
+		for r, err := range tx.Rights() {
+			if err != nil {
+				return err
+			}
+			all = all && (r.PutBack(term) || except[r.Name])
+		}
+		return nil
+	})
+	return all, err
 }
 
 // wakeSeat has the next heartbeat sent now.

@@ -156,7 +156,7 @@ func (a *Agent) accept(ctx context.Context, had int64, era int, next protocol.Si
 		a.mu.Unlock()
 		return nil
 	}
-	a.sitting = next
+	a.sitting, a.told.heard = next, true
 	if had == 0 && a.lostHere(next.Seen) && len(a.readFor) == 0 {
 		a.reading = true // until listOwn has found what it left
 	}

@@ -1,0 +1,50 @@
+package agent
+
+import (
+	"log/slog"
+	"testing"
+
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+	"github.com/tenure-ipam/tenure/ipam/store"
+)
+
+// TestReady: an agent that resumes serves at once, and is ready when the API server knows
+// what its node holds: whoever restored etcd starts the controller then, which gives
+// claims the addresses that no lease covers. What cannot be said is not waited for.
+func TestReady(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		told   telling
+		said   int64 // the term in which the node's lease was said last
+		others bool  // it is another's
+		want   bool
+	}{
+		{"no heartbeat was accepted", telling{listed: true}, 2, false, false},
+		{"nothing was listed", telling{heard: true}, 2, false, false},
+		{"all is said", telling{heard: true, listed: true}, 2, false, true},
+		{"a look is under way", telling{heard: true, listed: true, looks: true}, 2, false, false},
+		{"the looks were a while ago", telling{heard: true, listed: true, looks: true, since: -lookTime}, 2, false, true},
+		{"a lease was said in an earlier term", telling{heard: true, listed: true}, 1, false, false},
+		{"a lease is another's", telling{heard: true, listed: true}, 1, true, true},
+		{"a lease cannot be said", telling{heard: true, listed: true, since: -sayTime}, 1, false, true},
+		{"it was ready before", telling{done: true}, 1, false, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			a := &Agent{st: newStore(t), cfg: Config{Node: "n1"}, clock: stoppedClock{}, log: slog.New(slog.DiscardHandler)}
+			now := a.clock.Now()
+			a.sitting = protocol.Sitting{Self: protocol.Identity{Node: "n1"}, Term: 2, Sent: now}
+			a.told = tt.told
+			a.told.since += now.Boot
+			lease := protocol.Right{Kind: protocol.RightLease, Name: "lan.0a000000.26", Phase: protocol.Held, UID: "u", Said: tt.said, Term: tt.said}
+			if tt.others {
+				a.shown(lease.Name, true)
+			}
+			if err := a.st.Update(t.Context(), func(tx *store.Tx) error { return tx.PutRight(lease) }); err != nil {
+				t.Fatal(err)
+			}
+			if got, why := a.Ready(); got != tt.want {
+				t.Errorf("ready: %v (%s); want %v", got, why, tt.want)
+			}
+		})
+	}
+}
