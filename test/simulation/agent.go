@@ -30,6 +30,9 @@ type simAgent struct {
 	history protocol.History // how far the API server was seen to come
 	era     int              // how often it was seen to go back
 	met     bool             // it has seen its seat since it started
+	// heard and listed say that it has, since it started, had a heartbeat accepted, and
+	// compared what the API server has in its node's name with the store.
+	heard, listed bool
 	// anothers are leases that it has as Held, and that were another's when they were last
 	// read since the API server went back.
 	anothers map[string]bool
@@ -181,6 +184,7 @@ func (n *simNode) listOwn() {
 		if !known || !n.wrote(sent, rev) {
 			return
 		}
+		n.agent.listed = true
 		recorded := true
 		for _, r := range found {
 			if _, ok := n.disk.rights[r.Name]; ok || n.agent.busy[r.Name] {

@@ -1,6 +1,10 @@
 package simulation
 
-import "github.com/tenure-ipam/tenure/ipam/protocol"
+import (
+	"slices"
+
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
 
 // confirm reads what must be true before a right serves.
 func (d *simDrive) confirm(r protocol.Right) {
@@ -13,7 +17,11 @@ func (d *simDrive) confirm(r protocol.Right) {
 		return
 	}
 	if r.Kind == protocol.RightUse {
-		d.shown = protocol.UseEvidence{Own: *r.Use, Addrs: r.Addrs}
+		if slices.ContainsFunc(r.Leases, d.n.withholdsLease) {
+			d.confirmed(protocol.Unknown, "the pool has not been opened again")
+			return
+		}
+		d.shown = protocol.UseEvidence{Own: *r.Use, Addrs: r.Addrs, Vanished: r.Term == 0}
 		d.readOther(r)
 		return
 	}

@@ -98,7 +98,7 @@ func nodeBugs() []Bug {
 		{M8, "do not notice a store that was put back", 400, []Invariant{I1, I2}, withLostStores},
 		{M9, "answer before the disk has it", 100, []Invariant{I2}, nil},
 		{M11, "take back by a write without an answer", 5000, []Invariant{I1, I3}, withSlowEdge},
-		{M12, "take back what has been granted", 1000, []Invariant{I1, I3}, withUses},
+		{M12, "take back what has been granted", 3000, []Invariant{I1, I3}, withUses},
 		{M20, "ignore that the seat's term has ended", 400, []Invariant{I1}, nil},
 		{M21, "sit down at once where another machine sits", 300, []Invariant{I1}, withTwins},
 		{M28, "delete the use at the first of two DELs", 1500, []Invariant{I3}, withUses},

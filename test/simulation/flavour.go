@@ -49,8 +49,12 @@ func (w *world) choose() {
 		w.kind.narrow, w.kind.resizes, w.kind.edits, w.kind.moves = false, false, false, false
 	}
 	w.kind.confirmed = !w.kind.twins && !w.kind.losesStores && !w.kind.edits && w.one(3)
-	if k := w.kind; !k.uses && !k.twins && !k.losesStores && !k.handDeletes && !k.edits {
-		w.kind.restores = w.one(2)
+	if k := w.kind; !k.twins && !k.losesStores && !k.handDeletes && !k.edits {
+		if k.uses { // no choice of its own, as below
+			w.kind.restores = w.haste%3 == 0
+		} else {
+			w.kind.restores = w.one(2)
+		}
 	}
 	// No choice of its own, so that the other runs stay what they were. A machine that waits
 	// for another to be silent would wait for ever.

@@ -328,7 +328,7 @@ func (n *simNode) accept(had int64, next protocol.Sitting) {
 		n.crash()
 		panic(processEnd{})
 	}
-	a.sitting = next
+	a.sitting, a.heard = next, true
 	a.beatAt = n.w.now + next.BeatEvery()
 	if next.Term == had {
 		return

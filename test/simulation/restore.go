@@ -13,6 +13,7 @@ type backup struct {
 	revision int
 	seats    []protocol.Seat
 	restore  []func()
+	truth    map[protocol.UID]tenure // what each claim owned
 }
 
 // save returns what sets the table back to what it is now. Whoever watches it must begin
@@ -40,7 +41,13 @@ func (w *world) backUp() {
 		return
 	}
 	w.logf("person: takes a snapshot at revision %d", w.api.revision)
-	w.saved = &backup{revision: w.api.revision, seats: seats, restore: []func(){w.api.leases.save(), w.api.subs.save(), w.api.seats.save(), w.api.pools.save()}}
+	w.saved = &backup{
+		revision: w.api.revision, seats: seats, truth: map[protocol.UID]tenure{},
+		restore: []func(){w.api.leases.save(), w.api.subs.save(), w.api.seats.save(), w.api.pools.save(), w.api.claims.save()},
+	}
+	for uid, t := range w.truth {
+		w.saved.truth[uid] = *t
+	}
 }
 
 // beaten reports whether each agent that sat on a seat at the snapshot knows of a state
@@ -82,6 +89,9 @@ func (w *world) restore(b backup) {
 	for _, restore := range b.restore {
 		restore()
 	}
+	for uid, t := range b.truth { // those of the other claims have gone with these
+		*w.truth[uid] = t
+	}
 	w.api.revision, w.checked = b.revision, -1
 	clear(w.shown)
 	for _, p := range w.api.pools.list(func(simPool) bool { return true }) {
@@ -102,23 +112,49 @@ func (w *world) restore(b backup) {
 }
 
 // outrun notes what n has that the restored data may not know: its leases, which it is
-// to put back before others have them, and what was granted, which nobody can.
+// to put back before others have them, and what was granted since the snapshot, which
+// nobody can. Nor is there a lease for two: what a claim has again that was gone is its
+// own, and the node's lease of that is lost.
 func (n *simNode) outrun() {
 	for _, r := range n.disk.rights {
 		n.w.outrun[r.UID] = true
 	}
 	for k, a := range n.disk.atts {
-		n.voided[k] = n.voided[k] || a.use != ""
+		for _, x := range a.addrs {
+			r := n.disk.rights[a.under(x)]
+			uid := r.UID
+			if a.claim != nil {
+				uid = a.claim.UID
+			}
+			n.voided[k] = n.voided[k] || a.use != "" && !n.w.granted(x.addr, uid) || a.use == "" && n.w.claimed(r)
+		}
 	}
 	for _, s := range n.sandboxes {
 		s.void = s.void || n.voided[s.key()]
 	}
 }
 
-// agentsBack reports whether every machine that is on has an agent which has seen its
-// seat since it started.
+// claimed reports whether addresses of the block of r, a node's lease, are granted to
+// claims on a lease that is not r.
+func (w *world) claimed(r protocol.Right) bool {
+	return slices.ContainsFunc(w.api.leases.list(func(l protocol.Lease) bool { return l.UID != r.UID && l.Block.Overlaps(r.Block) }), func(l protocol.Lease) bool {
+		return slices.ContainsFunc(l.Grants, func(g protocol.Grant) bool { return g.To.Kind == protocol.GranteeClaim })
+	})
+}
+
+// agentsBack reports whether every machine that is on has an agent which is ready.
 func (w *world) agentsBack() bool {
-	return !slices.ContainsFunc(w.nodes, func(n *simNode) bool { return !n.off && (n.agent == nil || !n.agent.met) })
+	return !slices.ContainsFunc(w.nodes, func(n *simNode) bool { return !n.off && (n.agent == nil || !n.told()) })
+}
+
+// told reports whether the agent has told the API server, since it started, what its node
+// holds: it is ready. For what is another's it does not wait.
+func (n *simNode) told() bool {
+	a, term := n.agent, n.agent.sitting.Term
+	return a.heard && a.listed && term != 0 && len(n.names(func(r protocol.Right) bool {
+		at, planned := a.looks[r.Name]
+		return !a.anothers[r.Name] && (!r.PutBack(term) || r.Phase == protocol.Held && planned && at <= n.w.now)
+	})) == 0
 }
 
 // noPods reports whether nobody is to start a pod: after a restore, until every machine
@@ -198,6 +234,27 @@ func (n *simNode) withheld() bool {
 	return restored != nil && !p.Deleting && !restored.Reopened(p)
 }
 
+// withholdsLease is withheld for the pool of a lease. Of a pool that is not the nodes'
+// the agent knows what the API server says of it at this moment.
+func (n *simNode) withholdsLease(name string) bool {
+	pool, _, err := protocol.ParseLeaseName(name)
+	must(err)
+	if pool == poolName {
+		return n.withheld()
+	}
+	p, out := n.w.api.readPool(pool)
+	restored := n.agent.history.Restored
+	return restored != nil && out == protocol.Done && !p.Deleting && !restored.Reopened(p)
+}
+
+// usesWithheld reports whether a pool has not been opened again of which the node uses
+// a claim.
+func (n *simNode) usesWithheld() bool {
+	return len(n.names(func(r protocol.Right) bool {
+		return r.Kind == protocol.RightUse && slices.ContainsFunc(r.Leases, n.withholdsLease)
+	})) > 0
+}
+
 // withholds reports whether a step's call is not to be sent: what is not Held already is
 // not taken.
 func (n *simNode) withholds(r protocol.Right, call protocol.Call) bool {
@@ -232,7 +289,7 @@ func (n *simNode) mend() {
 	}
 	said, _ := protocol.ParseRestoration(a.sitting.Seen.Restored)
 	switch {
-	case restored.Back && said == *restored && !n.withheld():
+	case restored.Back && said == *restored && !n.withheld() && !n.usesWithheld():
 		a.history.Restored = nil
 		clear(a.anothers)
 	case !restored.Back && n.putBack():

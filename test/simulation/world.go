@@ -302,8 +302,10 @@ func (w *world) lose(n *simNode) {
 	}
 	n.gone, n.cut = true, true
 	for _, c := range w.ctls {
-		c.soon(task{lookAtSeat, string(n.name)}, 0)
-		c.reconcile()
+		if !c.down {
+			c.soon(task{lookAtSeat, string(n.name)}, 0)
+			c.reconcile()
+		}
 	}
 	w.passF = 10 + w.rng.IntN(40)
 }
