@@ -12,7 +12,8 @@ import "embed"
 //	policies       ValidatingAdmissionPolicies, each with its binding
 //	programs       what runs the agent and the controller, by images that whoever
 //	               installs it names
-//	rbac           the namespace, service accounts, roles and bindings
+//	rbac           the namespace, service accounts, roles and bindings, and the agents'
+//	               place in the API server's line
 //
 // kustomization.yaml has all of them but crds/upstream.
 //
