@@ -22,8 +22,8 @@ func sampleAttachment(n int) Attachment {
 	}
 }
 
-func benchUpdate(b *testing.B, callers int) {
-	s, err := Open(filepath.Join(b.TempDir(), "store.db"), Options{})
+func benchUpdate(b *testing.B, callers int, o Options) {
+	s, err := Open(filepath.Join(b.TempDir(), "store.db"), o)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -80,7 +80,8 @@ func addLike(tx *Tx, i int) error {
 
 func BenchmarkUpdate(b *testing.B) {
 	for _, callers := range []int{1, 16, 64} {
-		b.Run(fmt.Sprint(callers), func(b *testing.B) { benchUpdate(b, callers) })
+		b.Run(fmt.Sprint(callers), func(b *testing.B) { benchUpdate(b, callers, Options{Redo: true}) })
+		b.Run(fmt.Sprint(callers, "/bbolt"), func(b *testing.B) { benchUpdate(b, callers, Options{}) })
 	}
 }
 

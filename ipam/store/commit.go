@@ -219,10 +219,15 @@ func (s *Store) answer(calls []*call, err error) {
 func (s *Store) attemptGrowing(calls []*call) error {
 	for {
 		err := s.attempt(calls)
-		if !errors.Is(err, bolterrors.ErrMaxSizeReached) {
+		switch {
+		case errors.Is(err, errKept):
+			err = s.settle()
+		case errors.Is(err, bolterrors.ErrMaxSizeReached):
+			err = s.grow(2 * s.size)
+		default:
 			return err
 		}
-		if err := s.grow(2 * s.size); err != nil {
+		if err != nil {
 			return err
 		}
 	}
@@ -310,16 +315,43 @@ func (s *Store) commit(bt *bolt.Tx, b *batch, number uint64) error {
 	s.point("before-commit")
 	s.syncing <- struct{}{}
 	defer func() { <-s.syncing }()
+	logged := s.redo.takes(b.st, b.changes)
+	s.db.NoSync = logged
 	if err := bt.Commit(); err != nil {
 		return err
+	}
+	if logged {
+		s.point("before-log")
+		if err := s.redo.write(b.st, b.changes); err != nil {
+			return err
+		}
 	}
 	s.point("after-commit")
 	if err := s.witness.write(s.id, b.st.commit); err != nil {
 		return err
 	}
 	s.synced.Store(number)
+	if s.redo != nil && !logged {
+		_ = s.redo.begin(s) // else the next commit is synced by bbolt too, and tries again
+	}
 	s.point("before-answer")
 	return nil
+}
+
+// settle has all of the file be on disk, and the redo log begin anew, which lets pages
+// go. A file that bbolt has to map anew cannot have one: bbolt would wait for its reader.
+func (s *Store) settle() error {
+	err := s.db.Sync()
+	switch {
+	case err != nil:
+		return err
+	case s.size < mapped:
+		return s.redo.begin(s)
+	default:
+		err = s.redo.close(true)
+		s.redo = nil
+		return err
+	}
 }
 
 // abandon ends a transaction that failed. bbolt may have contradicted itself

@@ -123,7 +123,7 @@ func TestAgainstModel(t *testing.T) {
 		dir := t.TempDir()
 		path := filepath.Join(dir, "store.db")
 		open := func() *Store {
-			s, err := Open(path, Options{})
+			s, err := Open(path, Options{Redo: seed%2 == 0})
 			if err != nil {
 				t.Fatalf("seed %d: %v", seed, err)
 			}
@@ -177,7 +177,7 @@ func TestAgainstModel(t *testing.T) {
 // TestConcurrentModel makes changes from many goroutines, each of attachments of
 // its own network, with readers beside them.
 func TestConcurrentModel(t *testing.T) {
-	s := newStore(t, Options{})
+	s := newStore(t, Options{Redo: true})
 	stop := make(chan struct{})
 	var readers, writers sync.WaitGroup
 	for range 2 {

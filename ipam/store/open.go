@@ -113,24 +113,51 @@ func (s *Store) load() (err error) {
 			err = asDamage(p)
 		}
 	}()
-	found, err := scan(s.f)
+	found, again, err := s.survey()
 	if err != nil {
 		return err
 	}
 	s.id, s.size = found.id, found.size
-	if s.o.Witness != "" {
-		s.witness = &witness{path: s.o.Witness}
-		s.witnessed, err = s.witness.agrees(s.id, found.st.commit)
-		if err != nil {
-			return err
-		}
-	}
 	s.db, err = bolt.Open(s.path, 0, boltOptions(s.f, s.o.ReadOnly))
 	if err != nil {
 		return err
 	}
 	s.db.AllocSize = 1 // bbolt needs no more than it asks for: space.go sees to the rest
+	if again != nil {
+		if found, err = s.redoes(again); err != nil {
+			return errors.Join(err, s.db.Close())
+		}
+	}
+	if s.o.Witness != "" {
+		s.witness = &witness{path: s.o.Witness}
+		if s.witnessed, err = s.witness.agrees(s.id, found.st.commit); err != nil {
+			return errors.Join(err, s.db.Close())
+		}
+	}
 	s.synced.Store(found.txid)
+	if s.o.Redo && !s.o.ReadOnly {
+		s.unlogged = s.openRedo()
+	}
+	return nil
+}
+
+// openRedo has commits be synced by a redo log. Where that cannot be, they are synced as
+// bbolt does.
+func (s *Store) openRedo() error {
+	if s.size >= mapped {
+		return nil
+	}
+	if err := s.db.Sync(); err != nil { // a process that was killed has not
+		return err
+	}
+	r, err := openRedo(s.path)
+	if err != nil {
+		return err
+	}
+	if err := r.begin(s); err != nil {
+		return errors.Join(err, r.close(false))
+	}
+	s.redo = r
 	return nil
 }
 

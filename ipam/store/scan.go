@@ -31,14 +31,23 @@ type scanner struct {
 // scan reads the whole file and reports whether it is one that this package
 // wrote, undamaged.
 func scan(f *os.File) (findings, error) {
-	info, err := f.Stat()
+	size, err := sizeOf(f)
 	if err != nil {
 		return findings{}, err
 	}
-	if !info.Mode().IsRegular() {
-		return findings{}, fmt.Errorf("it is not a file: its mode is %v", info.Mode())
+	return scanAt(f, size)
+}
+
+// sizeOf returns the size of a file, and an error of what is none.
+func sizeOf(f *os.File) (int64, error) {
+	info, err := f.Stat()
+	if err != nil {
+		return 0, err
 	}
-	return scanAt(f, info.Size())
+	if !info.Mode().IsRegular() {
+		return 0, fmt.Errorf("it is not a file: its mode is %v", info.Mode())
+	}
+	return info.Size(), nil
 }
 
 // scanAt is scan of what r has up to size.

@@ -54,7 +54,8 @@ var (
 	keyIdentity = []byte("identity")
 )
 
-// topBuckets are all buckets at the top of a file.
+// topBuckets are all buckets at the top of a file, the tables' last. Their places stand
+// in redo logs.
 var topBuckets = [][]byte{
 	bucketMeta, bucketNode, bucketAttachments, bucketPods, bucketUses, bucketRights, bucketPools,
 }

@@ -25,8 +25,11 @@ const (
 	step    = 1 << 20
 )
 
+// errKept says that the redo log has to begin anew before a batch: settle does that.
+var errKept = errors.New("the redo log keeps pages")
+
 // makeRoom sees to it that the file has room for a batch. full is why it has
-// not, and what adds must be refused; err is damage that shows from outside.
+// not, and what adds must be refused; err is damage that shows from outside, or errKept.
 func (s *Store) makeRoom(bt *bolt.Tx) (full, err error) {
 	size, err := s.fileSize()
 	if err != nil {
@@ -35,10 +38,19 @@ func (s *Store) makeRoom(bt *bolt.Tx) (full, err error) {
 	defer func() { s.db.MaxSize = int(s.size) }()
 	free := int64(s.db.Stats().FreePageN) * int64(s.db.Info().PageSize)
 	room := size - bt.Size() + free
+	if s.redo != nil && size >= mapped {
+		return nil, errKept
+	}
 	if room >= reserve+step/2 {
 		return nil, nil
 	}
+	if !s.redo.empty() {
+		return nil, errKept
+	}
 	err = s.grow(bt.Size() + reserve + step)
+	if s.redo != nil && s.size >= mapped {
+		return nil, errKept
+	}
 	if err == nil || room >= reserve {
 		return nil, nil
 	}

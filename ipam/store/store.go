@@ -31,8 +31,13 @@ type Options struct {
 	// [Store.Witnessed] for when the file is missing.
 	Witness string
 
+	// Redo has commits wait for one sync in place of two, by a log beside the file
+	// (redo.go). It is for a store that stays open: one that is opened for a single
+	// call is better off without. A log that is there is read in any case.
+	Redo bool
+
 	// Fail, if not nil, is called at the named points of every commit, for
-	// crash tests only: "before-commit", "after-commit", "before-answer".
+	// crash tests only: "before-commit", "before-log" (with Redo), "after-commit", "before-answer".
 	Fail func(point string)
 
 	// grow makes the file's part from one offset to another take up space.
@@ -51,6 +56,7 @@ type Store struct {
 
 	witness   *witness // nil without Options.Witness
 	witnessed bool
+	unlogged  error // why there is no redo log although Options ask for one
 
 	// synced is the number of the last bbolt transaction that is on disk and
 	// witnessed. bbolt lets readers see a commit while it is still being
@@ -72,6 +78,7 @@ type Store struct {
 	// Of the committer alone.
 	broken error // why nothing can be written any more
 	size   int64 // the file's, when it was last looked at
+	redo   *redo // nil where there is none
 }
 
 // Open opens the store at path, and makes it, and its directory, if there is
@@ -100,6 +107,10 @@ func (s *Store) Path() string { return s.path }
 // and the first Update after a reboot makes the witness again.
 func (s *Store) Witnessed() bool { return s.witnessed }
 
+// Unlogged returns why commits sync twice although Options ask for a redo log: no room
+// for it, for instance. That costs time alone.
+func (s *Store) Unlogged() error { return s.unlogged }
+
 // Close waits for calls that are under way and closes the store. A second Close
 // does nothing.
 func (s *Store) Close() error {
@@ -112,11 +123,21 @@ func (s *Store) Close() error {
 	if !first {
 		return nil
 	}
-	closeDB := s.db.Close
+	closeDB := func() error { return errors.Join(s.closeRedo(), s.db.Close()) }
 	if s.stuck.Load() {
 		closeDB = func() error { return errors.Join(flock(s.f, syscall.LOCK_UN), s.f.Close()) }
 	}
 	return s.explain(errors.Join(closeDB(), s.witness.close()))
+}
+
+// closeRedo closes the redo log. Of a store that has met damage it leaves what it says:
+// opening may find all of it there.
+func (s *Store) closeRedo() error {
+	if s.redo == nil || s.broken != nil {
+		return s.redo.close(false)
+	}
+	err := s.db.Sync()
+	return errors.Join(err, s.redo.close(err == nil))
 }
 
 // View calls fn with what is on disk now. fn must not call Update, must not

@@ -37,6 +37,7 @@ type batch struct {
 	serving                               map[string]protocol.Right // what RightServes has read, until a right is written
 
 	st      state  // as it will be committed
+	changes []byte // of the batch, for the redo log
 	writes  int    // how many there were, so that cursors know when to seek anew
 	scratch []byte // records are cut from it: bbolt keeps them until the commit
 	failed  error  // bbolt contradicted itself: nothing of the batch may be committed
@@ -47,6 +48,7 @@ type batch struct {
 type bucket struct {
 	b    *bolt.Bucket
 	seed uint32
+	top  int               // its place in topBuckets, or that of all tables
 	pool protocol.PoolName // of a table
 }
 
@@ -79,8 +81,9 @@ func newBatch(bt *bolt.Tx, id protocol.StoreID) (b *batch, err error) {
 		}
 	}()
 	b = &batch{bt: bt, id: id, tables: map[protocol.PoolName]*table{}}
-	for name, dst := range b.named() {
-		*dst = bucket{b: bt.Bucket(name), seed: seedOf(name, nil)}
+	for top, dst := range b.named() {
+		name := topBuckets[top]
+		*dst = bucket{b: bt.Bucket(name), seed: seedOf(name, nil), top: top}
 		if dst.b == nil {
 			return nil, corrupt(fmt.Errorf("bucket %s is missing", name))
 		}
@@ -97,14 +100,10 @@ func newBatch(bt *bolt.Tx, id protocol.StoreID) (b *batch, err error) {
 	return b, corrupt(err)
 }
 
-// named returns the buckets that hold records directly.
-func (b *batch) named() iter.Seq2[[]byte, *bucket] {
-	return func(yield func([]byte, *bucket) bool) {
-		_ = yield(bucketNode, &b.node) &&
-			yield(bucketAttachments, &b.attachments) &&
-			yield(bucketPods, &b.pods) &&
-			yield(bucketUses, &b.uses) &&
-			yield(bucketRights, &b.rights)
+// named returns the buckets that hold records directly, by their places in topBuckets.
+func (b *batch) named() iter.Seq2[int, *bucket] {
+	return func(yield func(int, *bucket) bool) {
+		_ = yield(1, &b.node) && yield(2, &b.attachments) && yield(3, &b.pods) && yield(4, &b.uses) && yield(5, &b.rights)
 	}
 }
 
@@ -229,8 +228,10 @@ func (tx *Tx) set(in *bucket, key, record []byte) error {
 		clear(tx.serving)
 	}
 	if record == nil {
+		tx.changes = appendChange(tx.changes, changeDelete, in, key, nil)
 		return in.b.Delete(key)
 	}
+	tx.changes = appendChange(tx.changes, changePut, in, key, record)
 	return in.b.Put(key, record)
 }
 
@@ -261,6 +262,7 @@ func (tx *Tx) create(in *bucket) error {
 		return fmt.Errorf("table of pool %q: %w", in.pool, err)
 	}
 	tx.writes++
+	tx.changes = appendChange(tx.changes, changeCreate, in, nil, nil)
 	tx.undo = append(tx.undo, change{in: in})
 	in.b = b
 	return nil
@@ -294,6 +296,7 @@ func (tx *Tx) revert(c change) error {
 	if c.key == nil {
 		tx.writes++
 		c.in.b = nil
+		tx.changes = appendChange(tx.changes, changeDrop, c.in, nil, nil)
 		return tx.bt.Bucket(bucketPools).DeleteBucket([]byte(c.in.pool))
 	}
 	tx.swap(tx.raw(c.in, c.key), c.old)

@@ -1,0 +1,144 @@
+package store
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	bolt "go.etcd.io/bbolt"
+)
+
+// survey reads the whole store and returns what it is at, and the history whose changes
+// have to be made again on that first; nil is none. Where there is one it has put the
+// base back.
+func (s *Store) survey() (findings, *history, error) {
+	size, err := sizeOf(s.f)
+	if err != nil {
+		return findings{}, nil, err
+	}
+	found, torn := scanAt(s.f, size)
+	if torn != nil && !errors.Is(torn, ErrCorrupt) {
+		return found, nil, torn
+	}
+	h, err := readHistory(s.path)
+	switch {
+	case err != nil:
+		return found, nil, err
+	case h == nil, torn == nil && found.id != h.id:
+		return found, nil, torn // the log of another store says nothing of this one
+	case torn == nil && h.without(found.st):
+		return found, nil, nil
+	case h.beyond != 0:
+		return found, nil, errors.Join(torn, corrupt(fmt.Errorf("its redo log has commit %d and then commit %d: what is between them is damaged", h.last().commit, h.beyond)))
+	case s.o.ReadOnly:
+		return found, nil, fmt.Errorf("the machine stopped before the file had all that its redo log %s has: open it once to be written, as the agent does: %w", redoPath(s.path), ErrReadOnly)
+	}
+	// What else the file says does not matter: of its pages some may be from long ago, and
+	// with a root among them even make up a whole tree.
+	first, err := scanAt(h.over(s.f), size)
+	switch {
+	case err == nil && first.id == h.id && first.st == h.st:
+		return first, h, h.restore(s.f)
+	case torn == nil:
+		return found, nil, fmt.Errorf("%w: its redo log has commits %d to %d, and the file is at commit %d without them", ErrOlder, h.st.commit, h.last().commit, found.st.commit)
+	default:
+		return found, nil, torn
+	}
+}
+
+// without reports whether a file that is whole, and says st, needs nothing of the log:
+// there was no power cut, or what was under way then was never answered.
+func (h *history) without(st state) bool {
+	if newest := max(h.last().commit, h.beyond); st.commit != newest || h.beyond != 0 {
+		return st.commit >= newest
+	}
+	return st == h.last()
+}
+
+// redoes makes the changes of h, and leaves them on disk.
+func (s *Store) redoes(h *history) (findings, error) {
+	if err := s.db.Update(h.apply); err != nil {
+		return findings{}, err
+	}
+	found, err := scan(s.f)
+	if err == nil && found.st != h.last() {
+		err = corrupt(fmt.Errorf("its redo log ends at %+v, and made the file %+v", h.last(), found.st))
+	}
+	return found, err
+}
+
+// apply makes the changes of all commits in bt.
+func (h *history) apply(bt *bolt.Tx) error {
+	for _, c := range h.commits {
+		for rest := c.changes; len(rest) > 0; {
+			var err error
+			if rest, err = redoChange(bt, rest); err != nil {
+				return corrupt(fmt.Errorf("redo log: commit %d: %w", c.st.commit, err))
+			}
+		}
+	}
+	record := seal(nil, seedMeta, keyState, h.last().append(nil))
+	return bt.Bucket(bucketMeta).Put(keyState, record)
+}
+
+// The changes of a commit are one after the other
+//
+//	kind 1 byte, bucket 1 byte, then pool, key and value, each with its length before it
+//
+// where the bucket is its place in topBuckets, the pool that of a table, and a length
+// four bytes.
+const (
+	changePut byte = iota + 1
+	changeDelete
+	changeCreate // of a table
+	changeDrop   // of a table
+)
+
+// appendChange appends a change of in to buf.
+func appendChange(buf []byte, kind byte, in *bucket, key, value []byte) []byte {
+	buf = append(buf, kind, byte(in.top))
+	buf = binary.BigEndian.AppendUint32(buf, uint32(len(in.pool)))
+	buf = append(buf, in.pool...)
+	for _, part := range [][]byte{key, value} {
+		buf = binary.BigEndian.AppendUint32(buf, uint32(len(part)))
+		buf = append(buf, part...)
+	}
+	return buf
+}
+
+// redoChange makes the first of changes, and returns those after it.
+func redoChange(bt *bolt.Tx, changes []byte) (rest []byte, err error) {
+	if len(changes) < 2 || int(changes[1]) >= len(topBuckets) {
+		return nil, errors.New("a change is cut off, or of a bucket that there is not")
+	}
+	kind, in, rest := changes[0], bt.Bucket(topBuckets[changes[1]]), changes[2:]
+	var parts [3][]byte
+	for i := range parts {
+		if len(rest) < 4 || uint64(binary.BigEndian.Uint32(rest)) > uint64(len(rest)-4) {
+			return nil, errors.New("a change is cut off")
+		}
+		n := 4 + int(binary.BigEndian.Uint32(rest))
+		parts[i], rest = rest[4:n:n], rest[n:]
+	}
+	pool, key, value := parts[0], parts[1], parts[2]
+	switch kind {
+	case changeCreate:
+		_, err = in.CreateBucketIfNotExists(pool)
+		return rest, err
+	case changeDrop:
+		return rest, in.DeleteBucket(pool)
+	}
+	if len(pool) > 0 {
+		if in = in.Bucket(pool); in == nil {
+			return nil, fmt.Errorf("pool %q has no table", pool)
+		}
+	}
+	switch kind {
+	case changePut:
+		return rest, in.Put(key, value)
+	case changeDelete:
+		return rest, in.Delete(key)
+	default:
+		return nil, fmt.Errorf("a change of kind %d", kind)
+	}
+}

@@ -1,0 +1,360 @@
+package store
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	bolt "go.etcd.io/bbolt"
+
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// A redo log lets a commit wait for one sync where bbolt alone takes two, pages
+// before the meta page that names them. bbolt writes both and syncs neither, and
+// what the commit changed is a record of the log, which is synced:
+//
+//	+-- head, a page ---------------------------------+- record -+- record -+----
+//	| store ID, state and meta pages of one commit,   | state and changes of the
+//	| the base, of which all that it needs is on disk | commits since, in order
+//	+-------------------------------------------------+----------+----------+----
+//
+// A power cut leaves any mix of what was written to the store's file since the
+// base. The base is whole: a read transaction of bbolt's is kept open at it, so no
+// page of its tree is written again. Opening puts its meta pages back and makes the
+// changes once more; the sum in each state tells that they came out the same.
+//
+// When the log is full, one commit syncs the file as bbolt does and becomes the next
+// base. Closing leaves no base: then the file is all there is, and a program that
+// knows nothing of the log may open it. Each record begins a page, so that no write
+// touches what an earlier one has made durable.
+const (
+	redoSize    = 2 << 20 // of the log; it takes up its space from the start
+	redoPage    = 4096
+	redoMagic   = "tenure-redo 1\n\x00\x00"
+	redoHead    = len(redoMagic) + storeIDSize + stateSize + 2*metaBytes
+	storeIDSize = 32
+	metaBytes   = pageHeader + metaSize
+	recordHead  = 4 + 4 + stateSize // length, checksum, state
+)
+
+// redoPath is the path of the redo log of the store at path.
+func redoPath(path string) string { return path + ".redo" }
+
+// A base is the commit that a redo log begins at.
+type base struct {
+	id    protocol.StoreID
+	st    state
+	metas [2][metaBytes]byte // as they are in the file, headers included
+}
+
+// append appends the head of a log that begins at b to buf, with its checksum.
+func (b *base) append(buf []byte) []byte {
+	start := len(buf)
+	buf = append(buf, redoMagic...)
+	buf = append(buf, b.id...)
+	buf = b.st.append(buf)
+	buf = append(append(buf, b.metas[0][:]...), b.metas[1][:]...)
+	return binary.BigEndian.AppendUint32(buf, crc32.ChecksumIEEE(buf[start:]))
+}
+
+// parseBase returns the base that head names, and its checksum, with which those of the
+// records begin. There is none where the log was closed, or never used.
+func parseBase(head []byte) (b base, sum uint32, ok bool) {
+	if len(head) < redoHead+4 || string(head[:len(redoMagic)]) != redoMagic {
+		return base{}, 0, false
+	}
+	sum = binary.BigEndian.Uint32(head[redoHead:])
+	if crc32.ChecksumIEEE(head[:redoHead]) != sum {
+		return base{}, 0, false
+	}
+	rest := head[len(redoMagic):]
+	b.id, rest = protocol.StoreID(rest[:storeIDSize]), rest[storeIDSize:]
+	st, err := parseState(rest[:stateSize])
+	if err != nil {
+		return base{}, 0, false
+	}
+	b.st, rest = st, rest[stateSize:]
+	copy(b.metas[0][:], rest)
+	copy(b.metas[1][:], rest[metaBytes:])
+	return b, sum, true
+}
+
+// pageSize returns the size of the pages of the store's file.
+func (b *base) pageSize() int64 { return int64(native.Uint32(b.metas[0][pageHeader+8:])) }
+
+// over returns r with the base's meta pages in place of those that it has.
+func (b *base) over(r io.ReaderAt) io.ReaderAt { return patched{r, b} }
+
+type patched struct {
+	io.ReaderAt
+	base *base
+}
+
+func (p patched) ReadAt(buf []byte, off int64) (int, error) {
+	n, err := p.ReaderAt.ReadAt(buf, off)
+	for i, m := range p.base.metas {
+		at := int64(i) * p.base.pageSize()
+		if at < off+int64(n) && off < at+metaBytes {
+			copy(buf[max(at-off, 0):n], m[max(off-at, 0):])
+		}
+	}
+	return n, err
+}
+
+// restore writes the base's meta pages to the store's file.
+func (b *base) restore(f *os.File) error {
+	for i, m := range b.metas {
+		if _, err := f.WriteAt(m[:], int64(i)*b.pageSize()); err != nil {
+			return err
+		}
+	}
+	return f.Sync()
+}
+
+// A history is what a redo log says.
+type history struct {
+	base
+	commits []commit // those after the base, in order
+	beyond  uint64   // the number of a commit that stands behind damage; 0 is none
+}
+
+// commit is one record of a redo log.
+type commit struct {
+	st      state
+	changes []byte
+}
+
+// last returns the state after the last commit.
+func (h *history) last() state {
+	if len(h.commits) == 0 {
+		return h.st
+	}
+	return h.commits[len(h.commits)-1].st
+}
+
+// at returns the state after the commit of a number, which the history has.
+func (h *history) at(number uint64) state {
+	if number == h.st.commit {
+		return h.st
+	}
+	return h.commits[number-h.st.commit-1].st
+}
+
+// readHistory returns what the redo log of the store at path says; nil if there is none,
+// or it was closed.
+func readHistory(path string) (*history, error) {
+	f, err := os.Open(redoPath(path))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("redo log: %w", err)
+	}
+	defer f.Close() // only read
+	b, err := io.ReadAll(io.LimitReader(f, redoSize))
+	if err != nil {
+		return nil, fmt.Errorf("redo log: %w", err)
+	}
+	from, sum, ok := parseBase(b)
+	if !ok {
+		return nil, nil
+	}
+	h := &history{base: from}
+	at := redoPage
+	for at < len(b) {
+		c, size, ok := parseCommit(b[at:], sum)
+		if !ok || c.st.commit != h.last().commit+1 {
+			break
+		}
+		h.commits = append(h.commits, c)
+		at += size
+	}
+	// A crash leaves the last record unfinished at most: what stands behind another was answered.
+	for ; at < len(b); at += redoPage {
+		if c, _, ok := parseCommit(b[at:], sum); ok {
+			h.beyond = max(h.beyond, c.st.commit)
+		}
+	}
+	return h, nil
+}
+
+// parseCommit returns the record at the start of b, and how much of the log it takes.
+func parseCommit(b []byte, sum uint32) (c commit, size int, ok bool) {
+	if len(b) < recordHead {
+		return commit{}, 0, false
+	}
+	n := int64(binary.BigEndian.Uint32(b))
+	if n < recordHead || n > int64(len(b)) || binary.BigEndian.Uint32(b[4:]) != recordSum(sum, b[:n]) {
+		return commit{}, 0, false
+	}
+	st, err := parseState(b[8:recordHead])
+	return commit{st: st, changes: b[recordHead:n:n]}, pages(int(n)), err == nil
+}
+
+// recordSum returns the checksum of a record, which is not in it, in a log whose head
+// has the checksum sum: a record of another base's is none.
+func recordSum(sum uint32, record []byte) uint32 {
+	return crc32.Update(crc32.Update(sum, crc32.IEEETable, record[:4]), crc32.IEEETable, record[8:])
+}
+
+// pages returns n, rounded up to whole pages of the log.
+func pages(n int) int { return (n + redoPage - 1) / redoPage * redoPage }
+
+// A redo is the redo log of an open store. Nothing of it may be used by several
+// goroutines at a time. A nil redo has no room for any commit.
+type redo struct {
+	f    *os.File
+	kept *bolt.Tx // at the base; nil is no base
+	sum  uint32   // of the head
+	end  int64    // where the next record goes
+	last uint64   // the number of the last commit, the base's at first
+	buf  []byte
+}
+
+// openRedo opens the log of the store at path, which it makes if there is none.
+func openRedo(path string) (*redo, error) {
+	f, err := os.OpenFile(redoPath(path), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := prepare(f); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return &redo{f: f}, nil
+}
+
+// prepare has f take up the space of a log, so that no later sync has to write where
+// the file lies.
+func prepare(f *os.File) error {
+	info, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	if info.Size() >= redoSize {
+		return nil
+	}
+	if err := fillZero(f, redoSize); err != nil {
+		return err
+	}
+	dir, err := os.Open(filepath.Dir(f.Name()))
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}
+
+// takes reports whether the commit with these changes, after which the state is st, can
+// be the next one. It cannot where the one before is not here: it was too large, or
+// failed halfway.
+func (r *redo) takes(st state, changes []byte) bool {
+	return r != nil && r.kept != nil && st.commit == r.last+1 && r.end+int64(pages(recordHead+len(changes))) <= redoSize
+}
+
+// empty reports whether no commit stands in the log, so that it keeps no pages but those
+// in use.
+func (r *redo) empty() bool { return r == nil || r.kept == nil || r.end == redoPage }
+
+// write appends a commit, and returns when it is on disk.
+func (r *redo) write(st state, changes []byte) error {
+	n := recordHead + len(changes)
+	r.buf = binary.BigEndian.AppendUint32(r.buf[:0], uint32(n))
+	r.buf = append(r.buf, 0, 0, 0, 0)
+	r.buf = append(st.append(r.buf), changes...)
+	binary.BigEndian.PutUint32(r.buf[4:], recordSum(r.sum, r.buf))
+	for len(r.buf) < pages(n) {
+		r.buf = append(r.buf, 0)
+	}
+	if _, err := r.f.WriteAt(r.buf, r.end); err != nil {
+		return fmt.Errorf("redo log: %w", err)
+	}
+	if err := datasync(r.f); err != nil {
+		return fmt.Errorf("redo log: %w", err)
+	}
+	r.end += int64(len(r.buf))
+	r.last = st.commit
+	return nil
+}
+
+// begin makes the base what the store's file, all of which is on disk, says now. Until
+// it returns nil, the base before still is one, and its pages are kept.
+func (r *redo) begin(s *Store) error {
+	kept, err := s.db.Begin(false)
+	if err != nil {
+		return err
+	}
+	head, st, err := s.base(kept)
+	if err == nil {
+		err = r.setHead(head)
+	}
+	if err != nil {
+		return errors.Join(err, kept.Rollback())
+	}
+	r.drop()
+	r.kept, r.sum, r.end, r.last = kept, binary.BigEndian.Uint32(head[redoHead:]), redoPage, st.commit
+	return nil
+}
+
+// base returns the head of a log that begins with what bt reads, the last commit.
+func (s *Store) base(bt *bolt.Tx) ([]byte, state, error) {
+	now, err := newBatch(bt, s.id)
+	if err != nil {
+		return nil, state{}, err
+	}
+	b := base{id: s.id, st: now.st}
+	for i := range b.metas {
+		if _, err := s.f.ReadAt(b.metas[i][:], int64(i*s.db.Info().PageSize)); err != nil {
+			return nil, state{}, err
+		}
+	}
+	return b.append(nil), now.st, nil
+}
+
+// close lets the base go, and closes the log. If all of the store's file is on disk, the
+// log names no base any more.
+func (r *redo) close(synced bool) error {
+	if r == nil {
+		return nil
+	}
+	var err error
+	if synced && r.kept != nil {
+		err = r.setHead(make([]byte, redoHead+4))
+	}
+	r.drop()
+	return errors.Join(err, r.f.Close())
+}
+
+// setHead replaces the head. It lies in one sector, so a crash leaves one or the other.
+func (r *redo) setHead(head []byte) error {
+	if _, err := r.f.WriteAt(head, 0); err != nil {
+		return fmt.Errorf("redo log: %w", err)
+	}
+	if err := datasync(r.f); err != nil {
+		return fmt.Errorf("redo log: %w", err)
+	}
+	return nil
+}
+
+// datasync syncs what f says, and its size.
+func datasync(f *os.File) error {
+	for {
+		err := syscall.Fdatasync(int(f.Fd()))
+		if !errors.Is(err, syscall.EINTR) {
+			return os.NewSyscallError("fdatasync", err)
+		}
+	}
+}
+
+// drop lets the base's pages go.
+func (r *redo) drop() {
+	if r.kept != nil {
+		_ = r.kept.Rollback() // of a transaction that only read
+		r.kept = nil
+	}
+}

@@ -1,0 +1,471 @@
+package store
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+)
+
+// A bench of a machine that loses its power: what was written to the store's file since
+// it was last synced, page by page, and the log as it was before and after a commit.
+type powerCut struct {
+	t        *testing.T
+	s        *Store
+	rng      *rand.Rand
+	versions [][][]byte // of each page, those that the disk may have
+	whole    []byte     // the file, as it was last written
+	log      []byte
+	before   []byte // the log, before the commit under way
+}
+
+// watch notes what the last commit wrote. Where the log begins anew, the file was synced.
+func (c *powerCut) watch() {
+	c.t.Helper()
+	now, log := load(c.t, c.s.Path()), load(c.t, redoPath(c.s.Path()))
+	switch {
+	case c.log != nil && bytes.Equal(c.log[:redoPage], log[:redoPage]):
+	case c.log == nil || c.s.redo.empty():
+		c.versions = nil // synced with this commit
+	default:
+		c.versions = nil // synced before this commit
+		c.add(c.whole)
+	}
+	c.add(now)
+	c.before, c.whole, c.log = c.log, now, log
+}
+
+func (c *powerCut) add(file []byte) {
+	for i := 0; i*redoPage < len(file); i++ {
+		page := file[i*redoPage : (i+1)*redoPage]
+		if i == len(c.versions) {
+			c.versions = append(c.versions, nil)
+		}
+		if v := c.versions[i]; len(v) == 0 || !bytes.Equal(v[len(v)-1], page) {
+			c.versions[i] = append(v, slices.Clone(page))
+		}
+	}
+}
+
+// file returns one of the files that the disk may have.
+func (c *powerCut) file() []byte {
+	var file []byte
+	lateness := c.rng.IntN(4)
+	for _, v := range c.versions {
+		i := c.rng.IntN(len(v))
+		switch {
+		case lateness == 0 && c.rng.IntN(8) != 0: // the disk was quick
+			i = len(v) - 1
+		case lateness == 1 && c.rng.IntN(8) != 0: // it had hardly begun
+			i = 0
+		}
+		file = append(file, v[i]...)
+	}
+	return file
+}
+
+// torn returns one of the logs that the disk may have while the last commit is under way:
+// sectors come in any order.
+func (c *powerCut) torn() []byte {
+	log := slices.Clone(c.log)
+	for at := 0; at < len(log); at += 512 {
+		if c.rng.IntN(3) == 0 {
+			copy(log[at:at+512], c.before[at:])
+		}
+	}
+	return log
+}
+
+// open opens a store of a file and a log.
+func (c *powerCut) open(file, log []byte, o Options) (*Store, error) {
+	path := filepath.Join(c.t.TempDir(), "store.db")
+	if err := errors.Join(os.WriteFile(path, file, 0o600), os.WriteFile(redoPath(path), log, 0o600)); err != nil {
+		c.t.Fatal(err)
+	}
+	return Open(path, o)
+}
+
+// same reports whether a store says what one of the models does.
+func (c *powerCut) same(s *Store, models ...model) bool {
+	got := read(c.t, s)
+	return slices.ContainsFunc(models, func(m model) bool {
+		want := m.contents
+		want.Identity.Store = s.ID()
+		return diff(want, got) == ""
+	})
+}
+
+// check opens what a power cut leaves, and finds one of the models.
+func (c *powerCut) check(what string, file, log []byte, models ...model) {
+	c.t.Helper()
+	if len(load(c.t, c.s.Path())) != len(file) {
+		c.t.Fatalf("%s: the file has %d bytes", what, len(file))
+	}
+	s, err := c.open(file, log, Options{Redo: true})
+	if err != nil {
+		c.t.Fatalf("%s: %v", what, err)
+	}
+	if err := errors.Join(sound(s), s.Unlogged()); err != nil || !c.same(s, models...) {
+		c.t.Fatalf("%s: after the power cut the store is %+v; check: %v", what, read(c.t, s), err)
+	}
+	// Another cut, of the opening, before the log begins anew.
+	opened := load(c.t, s.Path())
+	again := slices.Clone(file)
+	for at := 0; at < len(file); at += redoPage {
+		if c.rng.IntN(2) == 0 {
+			copy(again[at:at+redoPage], opened[at:])
+		}
+	}
+	if err := s.Close(); err != nil {
+		c.t.Fatalf("%s: %v", what, err)
+	}
+	if s, err = c.open(again, log, Options{}); err != nil {
+		c.t.Fatalf("%s, and again: %v", what, err)
+	}
+	defer s.Close() // checked below
+	if err := sound(s); err != nil || !c.same(s, models...) {
+		c.t.Fatalf("%s, and again: the store is %+v; check: %v", what, read(c.t, s), err)
+	}
+}
+
+// sound reads the store's file: what a model says is not always what Check accepts.
+func sound(s *Store) error {
+	_, err := scan(s.f)
+	return err
+}
+
+// TestPowerCut makes random changes, and has the power fail after and during them: of all
+// that was written to the file since it was synced, the disk may have any page of any
+// time. What was answered is there.
+func TestPowerCut(t *testing.T) {
+	seeds := uint64(5)
+	if testing.Short() {
+		seeds = 3
+	}
+	bases := 0
+	for seed := range seeds {
+		rng := rand.New(rand.NewPCG(seed, 1))
+		s, err := Open(filepath.Join(t.TempDir(), "store.db"), Options{Redo: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := &powerCut{t: t, s: s, rng: rng}
+		c.watch()
+		m := newModel()
+		for call := range 80 {
+			what := fmt.Sprintf("seed %d call %d", seed, call)
+			next, fails := m.clone(), rng.IntN(6) == 0
+			err := s.Update(t.Context(), func(tx *Tx) error {
+				for range 1 + rng.IntN(8) {
+					if err := next.step(rng, tx); err != nil {
+						return err
+					}
+				}
+				if fails {
+					return os.ErrInvalid
+				}
+				return nil
+			})
+			if fails != (err != nil) {
+				t.Fatalf("%s: %v", what, err)
+			}
+			earlier := m
+			if !fails {
+				m = next
+			}
+			if rng.IntN(40) == 0 { // as if the log were full
+				s.redo.end = redoSize
+			}
+			head := slices.Clone(c.log[:redoPage])
+			c.watch()
+			if !bytes.Equal(head, c.log[:redoPage]) {
+				bases++
+			}
+			if rng.IntN(3) == 0 {
+				c.check(what, c.file(), c.log, m)
+			}
+			if rng.IntN(3) == 0 && bytes.Equal(c.before[:redoPage], c.log[:redoPage]) {
+				c.check(what+", under way", c.file(), c.torn(), earlier, m)
+			}
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if bases < 5 {
+		t.Errorf("the log began anew %d times: the test proves little", bases)
+	}
+}
+
+// TestRedoFull fills the log, with changes of all sizes, and some that it has no room for.
+func TestRedoFull(t *testing.T) {
+	s := newStore(t, Options{Redo: true})
+	c := &powerCut{t: t, s: s, rng: rand.New(rand.NewPCG(7, 7))}
+	c.watch()
+	m := newModel()
+	begun := 0
+	for call := range 160 {
+		size := []int{10, 3000, 20_000, redoSize / 16}[call%4]
+		if call == 101 {
+			size = redoSize
+		}
+		a := claimed(call % 7)
+		a.Netns = string(bytes.Repeat([]byte{'n'}, size))
+		update(t, s, func(tx *Tx) error { return tx.PutAttachment(a) })
+		m.counter++
+		a.Generation = m.counter
+		m.Attachments[a.Key.String()] = a
+		head := c.log[:redoPage]
+		c.watch()
+		if !bytes.Equal(head, c.log[:redoPage]) {
+			begun++
+		}
+		if call%50 == 49 || call == 101 || call == 102 {
+			c.check(fmt.Sprint("call ", call), c.file(), c.log, m)
+		}
+	}
+	if begun < 4 {
+		t.Errorf("the log began anew %d times", begun)
+	}
+}
+
+// TestRedoFails has the disk refuse one record of the log. The commits after it are
+// durable all the same, although the log lacks one.
+func TestRedoFails(t *testing.T) {
+	s := newStore(t, Options{Redo: true})
+	c := &powerCut{t: t, s: s, rng: rand.New(rand.NewPCG(5, 5))}
+	m := newModel()
+	put := func(n int) (model, error) {
+		next := m.clone()
+		a := claimed(n)
+		next.counter++
+		a.Generation = next.counter
+		next.Attachments[a.Key.String()] = a
+		return next, s.Update(t.Context(), func(tx *Tx) error { return tx.PutAttachment(claimed(n)) })
+	}
+	var err error
+	if m, err = put(1); err != nil {
+		t.Fatal(err)
+	}
+	c.watch()
+	refusing, err := os.Open(redoPath(s.Path()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer refusing.Close() // only read
+	good := s.redo.f
+	s.redo.f = refusing // nothing is under way
+	refused, err := put(2)
+	if err == nil {
+		t.Fatal("a change that the disk refused is answered")
+	}
+	s.redo.f = good
+	c.watch()
+	c.check("refused", c.file(), c.log, m, refused)
+	m = refused // bbolt has it, and the next commit makes it durable
+	for n := 3; n < 6; n++ {
+		if m, err = put(n); err != nil {
+			t.Fatal(err)
+		}
+		c.watch()
+		for range 10 {
+			c.check(fmt.Sprint("change ", n), c.file(), c.log, m)
+		}
+	}
+	if s.redo.empty() {
+		t.Error("after it the log is not used any more")
+	}
+}
+
+// TestRedoAside opens a store whose log is not its own, older, cut off, or damaged.
+func TestRedoAside(t *testing.T) {
+	s := newStore(t, Options{Redo: true})
+	put := func(n int) {
+		update(t, s, func(tx *Tx) error { return tx.PutAttachment(claimed(n)) })
+	}
+	put(1)
+	put(2)
+	other := newStore(t, Options{Redo: true})
+	c := &powerCut{t: t, s: s, rng: rand.New(rand.NewPCG(1, 1))}
+	atTwo, logAtTwo := load(t, s.Path()), load(t, redoPath(s.Path()))
+	put(3)
+	put(4)
+	file, log := load(t, s.Path()), load(t, redoPath(s.Path()))
+	records := 0
+	for at := redoPage; at < len(log) && log[at+3] != 0; at += redoPage {
+		records++
+	}
+	if records != 4 {
+		t.Fatalf("the log has %d records", records)
+	}
+	flipped := func(log []byte, at int) []byte {
+		log = slices.Clone(log)
+		log[at] ^= 4
+		return log
+	}
+	s.redo.end = redoSize
+	put(5) // a new base
+	put(6)
+	rebased := load(t, redoPath(s.Path()))
+	atSix := load(t, s.Path())
+	tornFile := slices.Clone(file)
+	copy(tornFile[:2*redoPage], make([]byte, 2*redoPage)) // of which only the log knows the meta pages
+	tests := []struct {
+		name      string
+		file, log []byte
+		want      int // attachments
+		fails     error
+	}{
+		{"no damage", file, log, 4, nil},
+		{"torn", tornFile, log, 4, nil},
+		{"no log", file, nil, 4, nil},
+		{"another store's log", file, load(t, redoPath(other.Path())), 4, nil},
+		{"a log that was put back to an earlier state", file, logAtTwo, 4, nil},
+		{"a log that was put back behind a base", atSix, log, 6, nil},
+		{"a file that was put back: the log has the rest", atTwo, log, 4, nil},
+		{"a file that was put back behind the base", atTwo, rebased, 0, ErrOlder},
+		{"the head damaged", file, flipped(log, 30), 4, nil},
+		{"the head damaged, and torn", tornFile, flipped(log, 30), 0, ErrCorrupt},
+		{"a record damaged", file, flipped(log, 3*redoPage+40), 4, nil},
+		{"a record damaged, and the file put back", atTwo, flipped(log, 3*redoPage+40), 0, ErrCorrupt},
+		{"a record damaged, and torn", tornFile, flipped(log, 3*redoPage+40), 0, ErrCorrupt},
+		{"cut off", file, log[:redoPage+100], 4, nil},
+		{"empty", file, []byte{}, 4, nil},
+		{"short", file, log[:20], 4, nil},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			c.t = t
+			got, err := c.open(test.file, test.log, Options{Redo: true})
+			if !errors.Is(err, test.fails) {
+				t.Fatalf("Open = %v; want %v", err, test.fails)
+			}
+			if err != nil {
+				return
+			}
+			defer got.Close() // checked
+			if n := len(read(t, got).Attachments); n != test.want || got.Check() != nil {
+				t.Errorf("it has %d attachments; want %d; check: %v", n, test.want, got.Check())
+			}
+		})
+	}
+}
+
+// TestRedoReadOnly opens a store to be read: what a power cut left is not mended then,
+// and not passed off as whole.
+func TestRedoReadOnly(t *testing.T) {
+	s := newStore(t, Options{Redo: true})
+	before := load(t, s.Path())
+	update(t, s, func(tx *Tx) error { return tx.PutAttachment(claimed(1)) })
+	c := &powerCut{t: t, s: s}
+	log := load(t, redoPath(s.Path()))
+	if _, err := c.open(before, log, Options{ReadOnly: true}); !errors.Is(err, ErrReadOnly) {
+		t.Errorf("a store that is behind its log opens to be read: %v", err)
+	}
+	got, err := c.open(load(t, s.Path()), log, Options{ReadOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := got.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestRedoClosed closes a store: its file is all there is.
+func TestRedoClosed(t *testing.T) {
+	s := newStore(t, Options{Redo: true})
+	update(t, s, func(tx *Tx) error { return tx.PutAttachment(claimed(1)) })
+	if h, err := readHistory(s.Path()); err != nil || h == nil || len(h.commits) != 1 {
+		t.Fatalf("the log says %+v, %v", h, err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if h, err := readHistory(s.Path()); err != nil || h != nil {
+		t.Errorf("after Close the log says %+v, %v", h, err)
+	}
+}
+
+// TestRedoLarge grows the file beyond what bbolt has mapped: to map it anew bbolt waits
+// for all readers, and the log's must not be among them.
+func TestRedoLarge(t *testing.T) {
+	s := newStore(t, Options{Redo: true})
+	update(t, s, func(tx *Tx) error { return tx.PutAttachment(claimed(1)) })
+	if err := s.grow(mapped); err != nil { // nothing is under way
+		t.Fatal(err)
+	}
+	update(t, s, func(tx *Tx) error { return tx.PutAttachment(claimed(2)) })
+	if s.redo != nil {
+		t.Error("the log is still there")
+	}
+	if h, err := readHistory(s.Path()); err != nil || h != nil {
+		t.Errorf("the log says %+v, %v", h, err)
+	}
+}
+
+// TestRedoWithoutRoom opens a store where no log can be made: it works all the same.
+func TestRedoWithoutRoom(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "store.db")
+	if err := os.Mkdir(redoPath(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	s, err := Open(path, Options{})
+	if err == nil {
+		t.Fatal(errors.Join(errors.New("a directory passes for a log"), s.Close()))
+	}
+	if err := os.Remove(redoPath(path)); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("/dev/full", redoPath(path)); err != nil {
+		t.Fatal(err)
+	}
+	s = reopen(t, path, Options{Redo: true})
+	if s.Unlogged() == nil {
+		t.Error("nobody says that there is no log")
+	}
+	update(t, s, func(tx *Tx) error { return tx.PutAttachment(claimed(1)) })
+}
+
+// FuzzRedo reads logs of any content, and changes of any content.
+func FuzzRedo(f *testing.F) {
+	put := &bucket{top: 2}
+	table := &bucket{top: len(topBuckets) - 1, pool: "net"}
+	f.Add(appendChange(nil, changePut, put, []byte("key"), []byte("value")))
+	f.Add(appendChange(appendChange(nil, changeCreate, table, nil, nil), changePut, table, []byte("k"), []byte("v")))
+	f.Add(appendChange(nil, changeDrop, table, nil, nil))
+	f.Add(appendChange(nil, changeDelete, put, []byte("key"), nil))
+	f.Add([]byte{9, 200, 0, 0})
+	path := filepath.Join(f.TempDir(), "store.db")
+	s, err := Open(path, Options{})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(func() { _ = s.Close() })
+	f.Fuzz(func(t *testing.T, changes []byte) {
+		if _, _, ok := parseBase(changes); ok {
+			t.Log("a base")
+		}
+		if _, size, ok := parseCommit(changes, 0); ok && size < recordHead {
+			t.Errorf("a record of %d bytes", size)
+		}
+		bt, err := s.db.Begin(true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer bt.Rollback() //nolint:errcheck // nothing of it stays
+		for rest := changes; len(rest) > 0; {
+			next, err := redoChange(bt, rest)
+			if err != nil {
+				break
+			}
+			if len(next) >= len(rest) {
+				t.Fatal("a change of no length")
+			}
+			rest = next
+		}
+	})
+}
