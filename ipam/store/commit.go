@@ -260,6 +260,10 @@ func (s *Store) attempt(calls []*call) (err error) {
 	if err != nil {
 		return err
 	}
+	if len(s.decoded) > maxDecoded {
+		clear(s.decoded)
+	}
+	b.decoded = s.decoded
 	for _, c := range calls {
 		if s.run(c, b, full); b.failed != nil {
 			return b.failed

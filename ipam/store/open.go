@@ -47,7 +47,7 @@ func open(path string, o Options, lock func(*os.File, bool) error) (*Store, erro
 	if err != nil {
 		return nil, explain(path, err)
 	}
-	s := &Store{path: path, o: o, f: f, syncing: make(chan struct{}, 1), stopped: make(chan struct{})}
+	s := &Store{path: path, o: o, f: f, syncing: make(chan struct{}, 1), decoded: map[string]decoded{}, stopped: make(chan struct{})}
 	s.wake.L = &s.mu
 	if err := s.load(); err != nil {
 		_ = f.Close() // nothing was written; bbolt may have closed it already

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"iter"
@@ -19,23 +20,35 @@ func (tx *Tx) Right(name string) (r protocol.Right, ok bool, err error) {
 }
 
 // RightServes reports whether there is a right of that name by which addresses may be
-// given in term, as [protocol.Right.Serves] has it. It reads a right once for all calls
-// that share a commit: every ADD out of a lease asks.
+// given in term, as [protocol.Right.Serves] has it. Every ADD out of a lease asks, so that
+// it decodes a record only where that is another than last time.
 func (tx *Tx) RightServes(name string, term int64) (bool, error) {
-	r, ok := tx.serving[name]
-	if !ok {
-		whole, _, err := tx.Right(name) // one that is not there serves nothing
-		if err != nil {
-			return false, err
-		}
-		if tx.serving == nil {
-			tx.serving = map[string]protocol.Right{}
-		}
-		r = protocol.Right{Phase: whole.Phase, Term: whole.Term}
-		tx.serving[name] = r
+	payload, err := tx.get(&tx.rights, []byte(name))
+	if err != nil || payload == nil { // one that is not there serves nothing
+		return false, err
 	}
-	return r.Serves(term), nil
+	known, ok := tx.decoded[name]
+	if !ok || !bytes.Equal(known.payload, payload) {
+		whole, err := decodeRight([]byte(name), payload)
+		if err != nil {
+			return false, tx.fail(err)
+		}
+		known = decoded{payload: bytes.Clone(payload), right: protocol.Right{Phase: whole.Phase, Term: whole.Term}}
+		if tx.decoded != nil {
+			tx.decoded[name] = known
+		}
+	}
+	return known.right.Serves(term), nil
 }
+
+// decoded is what RightServes has read: a record, and what of it matters there.
+type decoded struct {
+	payload []byte
+	right   protocol.Right
+}
+
+// maxDecoded bounds how many are kept: more rights than any node has at a time.
+const maxDecoded = 4096
 
 // PutRight records r under its name, in place of what is there.
 func (tx *Tx) PutRight(r protocol.Right) error {

@@ -76,9 +76,10 @@ type Store struct {
 	stopped chan struct{} // closed when the committer has returned
 
 	// Of the committer alone.
-	broken error // why nothing can be written any more
-	size   int64 // the file's, when it was last looked at
-	redo   *redo // nil where there is none
+	broken  error // why nothing can be written any more
+	size    int64 // the file's, when it was last looked at
+	redo    *redo // nil where there is none
+	decoded map[string]decoded
 }
 
 // Open opens the store at path, and makes it, and its directory, if there is

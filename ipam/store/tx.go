@@ -34,7 +34,7 @@ type batch struct {
 
 	node, attachments, pods, uses, rights bucket
 	tables                                map[protocol.PoolName]*table
-	serving                               map[string]protocol.Right // what RightServes has read, until a right is written
+	decoded                               map[string]decoded // what RightServes has read, also before this batch; nil keeps nothing
 
 	st      state  // as it will be committed
 	changes []byte // of the batch, for the redo log
@@ -224,9 +224,6 @@ func (tx *Tx) replace(in *bucket, key, record []byte) error {
 
 func (tx *Tx) set(in *bucket, key, record []byte) error {
 	tx.writes++
-	if in == &tx.rights {
-		clear(tx.serving)
-	}
 	if record == nil {
 		tx.changes = appendChange(tx.changes, changeDelete, in, key, nil)
 		return in.b.Delete(key)
