@@ -203,10 +203,13 @@ func (s *Store) serve(calls []*call) {
 	s.answer(calls, err)
 }
 
-// answer ends calls: with err, if there is one, else each with its own. A
-// function's panic is its caller's in any case.
+// answer ends those of calls that have not ended: with err, if there is one, else each
+// with its own. A function's panic is its caller's in any case.
 func (s *Store) answer(calls []*call, err error) {
 	for _, c := range calls {
+		if c.standing.Load() == answered {
+			continue
+		}
 		if err != nil {
 			c.err = s.explain(err)
 		}
@@ -274,7 +277,7 @@ func (s *Store) attempt(calls []*call) (err error) {
 	if b.writes == 0 && number-1 <= s.synced.Load() {
 		return bt.Rollback() // nobody changed anything, and all that was read is on disk
 	}
-	return s.commit(bt, b, number)
+	return s.commit(calls, bt, b, number)
 }
 
 // run runs c, if its caller still wants it. full is why the store must not
@@ -309,7 +312,10 @@ func (tx *Tx) runContained(fn func(*Tx) error) (panicked *Panic, err error) {
 }
 
 // commit makes the batch durable.
-func (s *Store) commit(bt *bolt.Tx, b *batch, number uint64) error {
+func (s *Store) commit(calls []*call, bt *bolt.Tx, b *batch, number uint64) error {
+	if s.redo.spoilt() {
+		b.st.commit++ // the log may have another one of that number
+	}
 	if err := b.commitState(); err != nil {
 		return err
 	}
@@ -319,27 +325,78 @@ func (s *Store) commit(bt *bolt.Tx, b *batch, number uint64) error {
 	s.point("before-commit")
 	s.syncing <- struct{}{}
 	defer func() { <-s.syncing }()
-	logged := s.redo.takes(b.st, b.changes)
-	s.db.NoSync = logged
+	if s.roomy && len(b.changes) <= maxAhead && s.redo.takes(b.st, b.changes) {
+		return s.commitLogged(calls, bt, b, number)
+	}
+	return s.commitSynced(bt, b, number)
+}
+
+// commitSynced has bbolt sync the file. A redo log begins anew after that.
+func (s *Store) commitSynced(bt *bolt.Tx, b *batch, number uint64) error {
+	s.db.NoSync = false
 	if err := bt.Commit(); err != nil {
 		return err
-	}
-	if logged {
-		s.point("before-log")
-		if err := s.redo.write(b.st, b.changes); err != nil {
-			return err
-		}
 	}
 	s.point("after-commit")
 	if err := s.witness.write(s.id, b.st.commit); err != nil {
 		return err
 	}
 	s.synced.Store(number)
-	if s.redo != nil && !logged {
+	if s.redo != nil {
 		_ = s.redo.begin(s) // else the next commit is synced by bbolt too, and tries again
 	}
 	s.point("before-answer")
 	return nil
+}
+
+// maxAhead is up to how many bytes of changes calls are answered before bbolt has them.
+// It has room for them, also if each of a hundred attachments lies on pages of its own.
+const maxAhead = 64 << 10
+
+// commitLogged syncs the redo log and answers the calls; then bbolt takes the changes,
+// which readers wait for, and syncs nothing.
+func (s *Store) commitLogged(calls []*call, bt *bolt.Tx, b *batch, number uint64) error {
+	s.point("before-log")
+	err := s.redo.write(b.st, b.changes)
+	s.point("after-commit")
+	if err == nil {
+		err = s.witness.write(s.id, b.st.commit)
+	}
+	if err != nil {
+		s.redo.spoil()
+		s.synced.Store(0) // nothing is answered before another commit has settled whether it is there
+		s.abandon(bt)
+		return err
+	}
+	s.behind.Lock()
+	defer s.behind.Unlock()
+	s.promised.Store(number)
+	s.point("before-answer")
+	s.answer(calls, nil)
+	runtime.Gosched() // they go on meanwhile
+	s.db.NoSync = true
+	if err := contained(bt.Commit); err != nil {
+		s.abandon(bt)
+		s.broken = fmt.Errorf("bbolt does not take commit %d, which the redo log has: start the program again: %w", b.st.commit, err)
+		s.lost.Store(&lostCommit{s.broken})
+		return nil // they have been answered
+	}
+	s.synced.Store(number)
+	s.point("behind")
+	return nil
+}
+
+// lostCommit is why bbolt will not have what was answered before the store is opened again.
+type lostCommit struct{ err error }
+
+// contained returns the error of fn, and what it panics with as damage.
+func contained(fn func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = asDamage(p)
+		}
+	}()
+	return fn()
 }
 
 // settle has all of the file be on disk, and the redo log begin anew, which lets pages

@@ -156,9 +156,13 @@ func TestAgainstModel(t *testing.T) {
 					t.Fatal(err)
 				}
 				s = open()
-			case 1: // killed: what is left is the file as it is now
+			case 1: // killed: what is left is the files as they are now
 				path = filepath.Join(dir, fmt.Sprint("store-", call))
-				if err := os.WriteFile(path, load(t, s.Path()), 0o600); err != nil {
+				err := os.WriteFile(path, load(t, s.Path()), 0o600)
+				if seed%2 == 0 {
+					err = errors.Join(err, os.WriteFile(redoPath(path), load(t, redoPath(s.Path())), 0o600))
+				}
+				if err != nil {
 					t.Fatal(err)
 				}
 				if err := s.Close(); err != nil {

@@ -261,6 +261,16 @@ func (r *redo) takes(st state, changes []byte) bool {
 // in use.
 func (r *redo) empty() bool { return r == nil || r.kept == nil || r.end == redoPage }
 
+// spoil has the log take no commit before it begins anew: it may or may not have the one
+// that was written last.
+func (r *redo) spoil() { r.end = spoiltEnd }
+
+// spoilt reports whether that is so.
+func (r *redo) spoilt() bool { return r != nil && r.end == spoiltEnd }
+
+// spoiltEnd is where the next record would go in a log that is spoilt.
+const spoiltEnd = redoSize + redoPage
+
 // write appends a commit, and returns when it is on disk.
 func (r *redo) write(st state, changes []byte) error {
 	n := recordHead + len(changes)

@@ -11,7 +11,13 @@ import (
 	"testing"
 )
 
-// A bench of a machine that loses its power: what was written to the store's file since
+// taken waits until bbolt has what was answered.
+func taken(t *testing.T, s *Store) {
+	t.Helper()
+	view(t, s, func(*Tx) error { return nil })
+}
+
+// powerCut is a machine that may lose its power: what was written to the store's file since
 // it was last synced, page by page, and the log as it was before and after a commit.
 type powerCut struct {
 	t        *testing.T
@@ -26,6 +32,7 @@ type powerCut struct {
 // watch notes what the last commit wrote. Where the log begins anew, the file was synced.
 func (c *powerCut) watch() {
 	c.t.Helper()
+	taken(c.t, c.s)
 	now, log := load(c.t, c.s.Path()), load(c.t, redoPath(c.s.Path()))
 	switch {
 	case c.log != nil && bytes.Equal(c.log[:redoPage], log[:redoPage]):
@@ -259,14 +266,18 @@ func TestRedoFails(t *testing.T) {
 	defer refusing.Close() // only read
 	good := s.redo.f
 	s.redo.f = refusing // nothing is under way
+	if err := s.View(func(*Tx) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
 	refused, err := put(2)
 	if err == nil {
 		t.Fatal("a change that the disk refused is answered")
 	}
 	s.redo.f = good
-	c.watch()
+	if err := s.View(func(*Tx) error { return nil }); err == nil {
+		t.Error("the store is read while nobody knows whether the change is there")
+	}
 	c.check("refused", c.file(), c.log, m, refused)
-	m = refused // bbolt has it, and the next commit makes it durable
 	for n := 3; n < 6; n++ {
 		if m, err = put(n); err != nil {
 			t.Fatal(err)
@@ -281,11 +292,50 @@ func TestRedoFails(t *testing.T) {
 	}
 }
 
+// TestRedoAhead has bbolt refuse a commit that was answered already. Nothing is read and
+// nothing written any more, and opening finds the commit.
+func TestRedoAhead(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "store.db")
+	var s *Store
+	refuse := false
+	s, err := Open(path, Options{Redo: true, Fail: func(point string) {
+		if point == "before-answer" && refuse {
+			s.db.MaxSize = 1
+		}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	update(t, s, func(tx *Tx) error { return tx.PutAttachment(claimed(1)) })
+	taken(t, s)
+	refuse = true // nothing is under way
+	a := claimed(2)
+	a.Netns = string(bytes.Repeat([]byte{'n'}, maxAhead-1000))
+	update(t, s, func(tx *Tx) error { return tx.PutAttachment(a) })
+	for what, err := range map[string]error{
+		"View":   s.View(func(*Tx) error { return nil }),
+		"Peek":   s.Peek(func(*Tx) error { return nil }),
+		"Update": s.Update(t.Context(), func(tx *Tx) error { return tx.PutAttachment(claimed(3)) }),
+	} {
+		if err == nil || errors.Is(err, ErrCorrupt) {
+			t.Errorf("%s goes on without the commit: %v", what, err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = reopen(t, path, Options{Redo: true})
+	if got := read(t, s).Attachments; len(got) != 2 {
+		t.Errorf("opened again it has %v", got)
+	}
+}
+
 // TestRedoAside opens a store whose log is not its own, older, cut off, or damaged.
 func TestRedoAside(t *testing.T) {
 	s := newStore(t, Options{Redo: true})
 	put := func(n int) {
 		update(t, s, func(tx *Tx) error { return tx.PutAttachment(claimed(n)) })
+		taken(t, s)
 	}
 	put(1)
 	put(2)
@@ -361,6 +411,7 @@ func TestRedoReadOnly(t *testing.T) {
 	s := newStore(t, Options{Redo: true})
 	before := load(t, s.Path())
 	update(t, s, func(tx *Tx) error { return tx.PutAttachment(claimed(1)) })
+	taken(t, s)
 	c := &powerCut{t: t, s: s}
 	log := load(t, redoPath(s.Path()))
 	if _, err := c.open(before, log, Options{ReadOnly: true}); !errors.Is(err, ErrReadOnly) {

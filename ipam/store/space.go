@@ -35,6 +35,7 @@ func (s *Store) makeRoom(bt *bolt.Tx) (full, err error) {
 	if err != nil {
 		return nil, err
 	}
+	s.roomy = true
 	defer func() { s.db.MaxSize = int(s.size) }()
 	free := int64(s.db.Stats().FreePageN) * int64(s.db.Info().PageSize)
 	room := size - bt.Size() + free
@@ -54,6 +55,7 @@ func (s *Store) makeRoom(bt *bolt.Tx) (full, err error) {
 	if err == nil || room >= reserve {
 		return nil, nil
 	}
+	s.roomy = false
 	return err, nil
 }
 

@@ -37,7 +37,8 @@ type Options struct {
 	Redo bool
 
 	// Fail, if not nil, is called at the named points of every commit, for
-	// crash tests only: "before-commit", "before-log" (with Redo), "after-commit", "before-answer".
+	// crash tests only: "before-commit", "before-log", "after-commit", "before-answer",
+	// "behind"; the second and the last of commits that a redo log has.
 	Fail func(point string)
 
 	// grow makes the file's part from one offset to another take up space.
@@ -62,6 +63,11 @@ type Store struct {
 	// witnessed. bbolt lets readers see a commit while it is still being
 	// synced: what they read must not be answered before this number says so.
 	synced atomic.Uint64
+	// promised is the number of the last transaction that was answered. While behind is
+	// held, bbolt may not have it yet, and lost, if not nil, is why it never will.
+	promised atomic.Uint64
+	behind   sync.Mutex
+	lost     atomic.Pointer[lostCommit]
 	// syncing has room for one, which is there while a commit is under way.
 	syncing chan struct{}
 	// committing is when the commit under way began; nil is none.
@@ -78,6 +84,7 @@ type Store struct {
 	// Of the committer alone.
 	broken  error // why nothing can be written any more
 	size    int64 // the file's, when it was last looked at
+	roomy   bool  // the file has room for a batch of maxAhead
 	redo    *redo // nil where there is none
 	decoded map[string]decoded
 }
@@ -173,16 +180,32 @@ func (s *Store) ViewContext(ctx context.Context, fn func(*Tx) error) error {
 // for what is only looked at again in an Update, or said of the present to people, and
 // nothing may be answered or given away by it.
 func (s *Store) Peek(fn func(*Tx) error) error {
-	bt, err := s.db.Begin(false)
+	bt, err := s.beginRead()
 	if err != nil {
 		return s.explain(err)
 	}
 	return s.read(bt, fn)
 }
 
+// beginRead begins a transaction that sees everything that was answered.
+func (s *Store) beginRead() (*bolt.Tx, error) {
+	for {
+		bt, err := s.db.Begin(false)
+		if err != nil || uint64(bt.ID()) >= s.promised.Load() {
+			return bt, err
+		}
+		_ = bt.Rollback() // nothing was read
+		if lost := s.lost.Load(); lost != nil {
+			return nil, lost.err
+		}
+		s.behind.Lock()   // until bbolt has it
+		s.behind.Unlock() //nolint:staticcheck // it was waited for
+	}
+}
+
 // view is View, which enters s.syncing by enter where it has to wait.
 func (s *Store) view(fn func(*Tx) error, enter func() error) error {
-	bt, err := s.db.Begin(false)
+	bt, err := s.beginRead()
 	if err != nil {
 		return s.explain(err)
 	}
