@@ -266,7 +266,7 @@ func (s *Store) attempt(calls []*call) (err error) {
 	if len(s.decoded) > maxDecoded {
 		clear(s.decoded)
 	}
-	b.decoded = s.decoded
+	b.decoded, b.logs = s.decoded, s.redo != nil
 	for _, c := range calls {
 		if s.run(c, b, full); b.failed != nil {
 			return b.failed

@@ -36,8 +36,9 @@ type batch struct {
 	tables                                map[protocol.PoolName]*table
 	decoded                               map[string]decoded // what RightServes has read, also before this batch; nil keeps nothing
 
-	st      state  // as it will be committed
-	changes []byte // of the batch, for the redo log
+	st      state // as it will be committed
+	logs    bool  // changes are noted for the redo log
+	changes []byte
 	writes  int    // how many there were, so that cursors know when to seek anew
 	scratch []byte // records are cut from it: bbolt keeps them until the commit
 	failed  error  // bbolt contradicted itself: nothing of the batch may be committed
@@ -225,11 +226,18 @@ func (tx *Tx) replace(in *bucket, key, record []byte) error {
 func (tx *Tx) set(in *bucket, key, record []byte) error {
 	tx.writes++
 	if record == nil {
-		tx.changes = appendChange(tx.changes, changeDelete, in, key, nil)
+		tx.note(changeDelete, in, key, nil)
 		return in.b.Delete(key)
 	}
-	tx.changes = appendChange(tx.changes, changePut, in, key, record)
+	tx.note(changePut, in, key, record)
 	return in.b.Put(key, record)
+}
+
+// note adds a change to those of the batch.
+func (b *batch) note(kind byte, in *bucket, key, record []byte) {
+	if b.logs {
+		b.changes = appendChange(b.changes, kind, in, key, record)
+	}
 }
 
 // swap keeps the digest: record stands where old stood.
@@ -259,7 +267,7 @@ func (tx *Tx) create(in *bucket) error {
 		return fmt.Errorf("table of pool %q: %w", in.pool, err)
 	}
 	tx.writes++
-	tx.changes = appendChange(tx.changes, changeCreate, in, nil, nil)
+	tx.note(changeCreate, in, nil, nil)
 	tx.undo = append(tx.undo, change{in: in})
 	in.b = b
 	return nil
@@ -293,7 +301,7 @@ func (tx *Tx) revert(c change) error {
 	if c.key == nil {
 		tx.writes++
 		c.in.b = nil
-		tx.changes = appendChange(tx.changes, changeDrop, c.in, nil, nil)
+		tx.note(changeDrop, c.in, nil, nil)
 		return tx.bt.Bucket(bucketPools).DeleteBucket([]byte(c.in.pool))
 	}
 	tx.swap(tx.raw(c.in, c.key), c.old)
