@@ -137,6 +137,9 @@ func (n node) storeUsers() (users []string, err error) {
 	if errors.Is(err, store.ErrLocked) {
 		return nil, fmt.Errorf("the agent of this node runs: it must have ended: %w", err)
 	}
+	if errors.Is(err, store.ErrReadOnly) { // a power cut left it behind its redo log, and no agent has run since
+		s, err = store.Open(path, store.Options{})
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -62,6 +62,7 @@ func openStore(ctx context.Context, path, witness string, a agent.Config, log *s
 		}
 	}
 	if reason == "" {
+		sayUnlogged(ctx, st, log)
 		return st, nil
 	}
 	aside, err := setAside(path, reason, time.Now())
@@ -73,7 +74,15 @@ func openStore(ctx context.Context, path, witness string, a agent.Config, log *s
 	}
 	log.ErrorContext(ctx, "store set aside, a new one is made: what the node has is read back, and what the lost store held stays frozen while its pods may run",
 		"store", path, "aside", aside, "reason", reason, "error", what, "id", st.ID())
+	sayUnlogged(ctx, st, log)
 	return st, nil
+}
+
+// sayUnlogged logs why the store has no redo log, if it has none.
+func sayUnlogged(ctx context.Context, st *store.Store, log *slog.Logger) {
+	if err := st.Unlogged(); err != nil {
+		log.WarnContext(ctx, "the store has no redo log: each ADD waits for two syncs of the disk, not one, until the agent is started again", "store", st.Path(), "error", err)
+	}
 }
 
 // doubt returns why a store that reads well may all the same not be the one that
@@ -101,7 +110,7 @@ func doubt(st *store.Store, a agent.Config) (reason, what string, err error) {
 	return "", "", nil
 }
 
-// setAside renames the store so that the name says when and why, and removes the
+// setAside renames the store, and its redo log, so that the name says when and why, and removes the
 // oldest of more than asideKept such files.
 func setAside(path, reason string, now time.Time) (aside string, err error) {
 	aside = fmt.Sprintf("%s.%s-%s", path, now.UTC().Format(asideTime), reason)
@@ -109,6 +118,9 @@ func setAside(path, reason string, now time.Time) (aside string, err error) {
 		return "", fmt.Errorf("%s: %w", aside, fs.ErrExist)
 	}
 	if err := os.Rename(path, aside); err != nil {
+		return "", err
+	}
+	if err := os.Rename(store.RedoPath(path), store.RedoPath(aside)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", err
 	}
 	dir, err := os.Open(filepath.Dir(path))
@@ -137,7 +149,11 @@ func dropOldest(path string) error {
 	slices.Sort(asides)
 	var errs []error
 	for _, name := range asides[:max(0, len(asides)-asideKept)] {
-		errs = append(errs, os.Remove(filepath.Join(filepath.Dir(path), name)))
+		old := filepath.Join(filepath.Dir(path), name)
+		errs = append(errs, os.Remove(old))
+		if err := os.Remove(store.RedoPath(old)); !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
 	}
 	return errors.Join(errs...)
 }

@@ -167,6 +167,10 @@ func TestSetAsideKeepsTheLatest(t *testing.T) {
 	if got := p.asides(t); !slices.Equal(got, want) {
 		t.Errorf("%v are kept; want %v", got, want)
 	}
+	logs, err := filepath.Glob(store.RedoPath(filepath.Join(p.dir, "lib", "store.db.*")))
+	if err != nil || len(logs) != asideKept {
+		t.Errorf("%v are kept of redo logs, %v; want those of the stores", logs, err)
+	}
 }
 
 func TestX22StoreUnusable(t *testing.T) {

@@ -160,7 +160,7 @@ func TestAgainstModel(t *testing.T) {
 				path = filepath.Join(dir, fmt.Sprint("store-", call))
 				err := os.WriteFile(path, load(t, s.Path()), 0o600)
 				if seed%2 == 0 {
-					err = errors.Join(err, os.WriteFile(redoPath(path), load(t, redoPath(s.Path())), 0o600))
+					err = errors.Join(err, os.WriteFile(RedoPath(path), load(t, RedoPath(s.Path())), 0o600))
 				}
 				if err != nil {
 					t.Fatal(err)

@@ -4,9 +4,84 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
+	"os"
 
 	bolt "go.etcd.io/bbolt"
 )
+
+// A history is what a redo log says.
+type history struct {
+	base
+	commits []commit // those after the base, in order
+	beyond  uint64   // the number of a commit that stands behind damage; 0 is none
+}
+
+// commit is one record of a redo log.
+type commit struct {
+	st      state
+	changes []byte
+}
+
+// last returns the state after the last commit.
+func (h *history) last() state {
+	if len(h.commits) == 0 {
+		return h.st
+	}
+	return h.commits[len(h.commits)-1].st
+}
+
+// readHistory returns what the redo log of the store at path says. It is not ok where there
+// is none, or it was closed.
+func readHistory(path string) (h history, ok bool, err error) {
+	f, err := os.Open(RedoPath(path))
+	if errors.Is(err, fs.ErrNotExist) {
+		return h, false, nil
+	}
+	if err != nil {
+		return h, false, fmt.Errorf("redo log: %w", err)
+	}
+	defer f.Close() // only read
+	b, err := io.ReadAll(io.LimitReader(f, redoSize))
+	if err != nil {
+		return h, false, fmt.Errorf("redo log: %w", err)
+	}
+	from, sum, ok := parseBase(b)
+	if !ok {
+		return h, false, nil
+	}
+	h.base = from
+	at := redoPage
+	for at < len(b) {
+		c, size, ok := parseCommit(b[at:], sum)
+		if !ok || c.st.commit != h.last().commit+1 {
+			break
+		}
+		h.commits = append(h.commits, c)
+		at += size
+	}
+	// A crash leaves the last record unfinished at most: what stands behind another was answered.
+	for ; at < len(b); at += redoPage {
+		if c, _, ok := parseCommit(b[at:], sum); ok {
+			h.beyond = max(h.beyond, c.st.commit)
+		}
+	}
+	return h, true, nil
+}
+
+// parseCommit returns the record at the start of b, and how much of the log it takes.
+func parseCommit(b []byte, sum uint32) (c commit, size int, ok bool) {
+	if len(b) < recordHead {
+		return commit{}, 0, false
+	}
+	n := int64(binary.BigEndian.Uint32(b))
+	if n < recordHead || n > int64(len(b)) || binary.BigEndian.Uint32(b[4:]) != recordSum(sum, b[:n]) {
+		return commit{}, 0, false
+	}
+	st, err := parseState(b[8:recordHead])
+	return commit{st: st, changes: b[recordHead:n:n]}, pages(int(n)), err == nil
+}
 
 // survey reads the whole store and returns what it is at, and the history whose changes
 // have to be made again on that first; nil is none. Where there is one it has put the
@@ -20,25 +95,25 @@ func (s *Store) survey() (findings, *history, error) {
 	if torn != nil && !errors.Is(torn, ErrCorrupt) {
 		return found, nil, torn
 	}
-	h, err := readHistory(s.path)
+	h, logged, err := readHistory(s.path)
 	switch {
 	case err != nil:
 		return found, nil, err
-	case h == nil, torn == nil && found.id != h.id:
+	case !logged, torn == nil && found.id != h.id:
 		return found, nil, torn // the log of another store says nothing of this one
 	case torn == nil && h.without(found.st):
 		return found, nil, nil
 	case h.beyond != 0:
 		return found, nil, errors.Join(torn, corrupt(fmt.Errorf("its redo log has commit %d and then commit %d: what is between them is damaged", h.last().commit, h.beyond)))
 	case s.o.ReadOnly:
-		return found, nil, fmt.Errorf("the machine stopped before the file had all that its redo log %s has: open it once to be written, as the agent does: %w", redoPath(s.path), ErrReadOnly)
+		return found, nil, fmt.Errorf("the machine stopped before the file had all that its redo log %s has: open it once to be written, as the agent does: %w", RedoPath(s.path), ErrReadOnly)
 	}
 	// What else the file says does not matter: of its pages some may be from long ago, and
 	// with a root among them even make up a whole tree.
 	first, err := scanAt(h.over(s.f), size)
 	switch {
 	case err == nil && first.id == h.id && first.st == h.st:
-		return first, h, h.restore(s.f)
+		return first, &h, h.restore(s.f)
 	case torn == nil:
 		return found, nil, fmt.Errorf("%w: its redo log has commits %d to %d, and the file is at commit %d without them", ErrOlder, h.st.commit, h.last().commit, found.st.commit)
 	default:

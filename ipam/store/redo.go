@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -44,8 +43,8 @@ const (
 	recordHead  = 4 + 4 + stateSize // length, checksum, state
 )
 
-// redoPath is the path of the redo log of the store at path.
-func redoPath(path string) string { return path + ".redo" }
+// RedoPath is the path of the redo log of the store at path.
+func RedoPath(path string) string { return path + ".redo" }
 
 // A base is the commit that a redo log begins at.
 type base struct {
@@ -118,86 +117,6 @@ func (b *base) restore(f *os.File) error {
 	return f.Sync()
 }
 
-// A history is what a redo log says.
-type history struct {
-	base
-	commits []commit // those after the base, in order
-	beyond  uint64   // the number of a commit that stands behind damage; 0 is none
-}
-
-// commit is one record of a redo log.
-type commit struct {
-	st      state
-	changes []byte
-}
-
-// last returns the state after the last commit.
-func (h *history) last() state {
-	if len(h.commits) == 0 {
-		return h.st
-	}
-	return h.commits[len(h.commits)-1].st
-}
-
-// at returns the state after the commit of a number, which the history has.
-func (h *history) at(number uint64) state {
-	if number == h.st.commit {
-		return h.st
-	}
-	return h.commits[number-h.st.commit-1].st
-}
-
-// readHistory returns what the redo log of the store at path says; nil if there is none,
-// or it was closed.
-func readHistory(path string) (*history, error) {
-	f, err := os.Open(redoPath(path))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("redo log: %w", err)
-	}
-	defer f.Close() // only read
-	b, err := io.ReadAll(io.LimitReader(f, redoSize))
-	if err != nil {
-		return nil, fmt.Errorf("redo log: %w", err)
-	}
-	from, sum, ok := parseBase(b)
-	if !ok {
-		return nil, nil
-	}
-	h := &history{base: from}
-	at := redoPage
-	for at < len(b) {
-		c, size, ok := parseCommit(b[at:], sum)
-		if !ok || c.st.commit != h.last().commit+1 {
-			break
-		}
-		h.commits = append(h.commits, c)
-		at += size
-	}
-	// A crash leaves the last record unfinished at most: what stands behind another was answered.
-	for ; at < len(b); at += redoPage {
-		if c, _, ok := parseCommit(b[at:], sum); ok {
-			h.beyond = max(h.beyond, c.st.commit)
-		}
-	}
-	return h, nil
-}
-
-// parseCommit returns the record at the start of b, and how much of the log it takes.
-func parseCommit(b []byte, sum uint32) (c commit, size int, ok bool) {
-	if len(b) < recordHead {
-		return commit{}, 0, false
-	}
-	n := int64(binary.BigEndian.Uint32(b))
-	if n < recordHead || n > int64(len(b)) || binary.BigEndian.Uint32(b[4:]) != recordSum(sum, b[:n]) {
-		return commit{}, 0, false
-	}
-	st, err := parseState(b[8:recordHead])
-	return commit{st: st, changes: b[recordHead:n:n]}, pages(int(n)), err == nil
-}
-
 // recordSum returns the checksum of a record, which is not in it, in a log whose head
 // has the checksum sum: a record of another base's is none.
 func recordSum(sum uint32, record []byte) uint32 {
@@ -220,7 +139,7 @@ type redo struct {
 
 // openRedo opens the log of the store at path, which it makes if there is none.
 func openRedo(path string) (*redo, error) {
-	f, err := os.OpenFile(redoPath(path), os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := os.OpenFile(RedoPath(path), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
 	}

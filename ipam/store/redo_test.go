@@ -33,7 +33,7 @@ type powerCut struct {
 func (c *powerCut) watch() {
 	c.t.Helper()
 	taken(c.t, c.s)
-	now, log := load(c.t, c.s.Path()), load(c.t, redoPath(c.s.Path()))
+	now, log := load(c.t, c.s.Path()), load(c.t, RedoPath(c.s.Path()))
 	switch {
 	case c.log != nil && bytes.Equal(c.log[:redoPage], log[:redoPage]):
 	case c.log == nil || c.s.redo.empty():
@@ -90,7 +90,7 @@ func (c *powerCut) torn() []byte {
 // open opens a store of a file and a log.
 func (c *powerCut) open(file, log []byte, o Options) (*Store, error) {
 	path := filepath.Join(c.t.TempDir(), "store.db")
-	if err := errors.Join(os.WriteFile(path, file, 0o600), os.WriteFile(redoPath(path), log, 0o600)); err != nil {
+	if err := errors.Join(os.WriteFile(path, file, 0o600), os.WriteFile(RedoPath(path), log, 0o600)); err != nil {
 		c.t.Fatal(err)
 	}
 	return Open(path, o)
@@ -259,7 +259,7 @@ func TestRedoFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.watch()
-	refusing, err := os.Open(redoPath(s.Path()))
+	refusing, err := os.Open(RedoPath(s.Path()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -341,10 +341,10 @@ func TestRedoAside(t *testing.T) {
 	put(2)
 	other := newStore(t, Options{Redo: true})
 	c := &powerCut{t: t, s: s, rng: rand.New(rand.NewPCG(1, 1))}
-	atTwo, logAtTwo := load(t, s.Path()), load(t, redoPath(s.Path()))
+	atTwo, logAtTwo := load(t, s.Path()), load(t, RedoPath(s.Path()))
 	put(3)
 	put(4)
-	file, log := load(t, s.Path()), load(t, redoPath(s.Path()))
+	file, log := load(t, s.Path()), load(t, RedoPath(s.Path()))
 	records := 0
 	for at := redoPage; at < len(log) && log[at+3] != 0; at += redoPage {
 		records++
@@ -360,7 +360,7 @@ func TestRedoAside(t *testing.T) {
 	s.redo.end = redoSize
 	put(5) // a new base
 	put(6)
-	rebased := load(t, redoPath(s.Path()))
+	rebased := load(t, RedoPath(s.Path()))
 	atSix := load(t, s.Path())
 	tornFile := slices.Clone(file)
 	copy(tornFile[:2*redoPage], make([]byte, 2*redoPage)) // of which only the log knows the meta pages
@@ -373,7 +373,7 @@ func TestRedoAside(t *testing.T) {
 		{"no damage", file, log, 4, nil},
 		{"torn", tornFile, log, 4, nil},
 		{"no log", file, nil, 4, nil},
-		{"another store's log", file, load(t, redoPath(other.Path())), 4, nil},
+		{"another store's log", file, load(t, RedoPath(other.Path())), 4, nil},
 		{"a log that was put back to an earlier state", file, logAtTwo, 4, nil},
 		{"a log that was put back behind a base", atSix, log, 6, nil},
 		{"a file that was put back: the log has the rest", atTwo, log, 4, nil},
@@ -413,7 +413,7 @@ func TestRedoReadOnly(t *testing.T) {
 	update(t, s, func(tx *Tx) error { return tx.PutAttachment(claimed(1)) })
 	taken(t, s)
 	c := &powerCut{t: t, s: s}
-	log := load(t, redoPath(s.Path()))
+	log := load(t, RedoPath(s.Path()))
 	if _, err := c.open(before, log, Options{ReadOnly: true}); !errors.Is(err, ErrReadOnly) {
 		t.Errorf("a store that is behind its log opens to be read: %v", err)
 	}
@@ -430,13 +430,13 @@ func TestRedoReadOnly(t *testing.T) {
 func TestRedoClosed(t *testing.T) {
 	s := newStore(t, Options{Redo: true})
 	update(t, s, func(tx *Tx) error { return tx.PutAttachment(claimed(1)) })
-	if h, err := readHistory(s.Path()); err != nil || h == nil || len(h.commits) != 1 {
+	if h, ok, err := readHistory(s.Path()); err != nil || !ok || len(h.commits) != 1 {
 		t.Fatalf("the log says %+v, %v", h, err)
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if h, err := readHistory(s.Path()); err != nil || h != nil {
+	if h, ok, err := readHistory(s.Path()); err != nil || ok {
 		t.Errorf("after Close the log says %+v, %v", h, err)
 	}
 }
@@ -453,7 +453,7 @@ func TestRedoLarge(t *testing.T) {
 	if s.redo != nil {
 		t.Error("the log is still there")
 	}
-	if h, err := readHistory(s.Path()); err != nil || h != nil {
+	if h, ok, err := readHistory(s.Path()); err != nil || ok {
 		t.Errorf("the log says %+v, %v", h, err)
 	}
 }
@@ -461,17 +461,17 @@ func TestRedoLarge(t *testing.T) {
 // TestRedoWithoutRoom opens a store where no log can be made: it works all the same.
 func TestRedoWithoutRoom(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "store.db")
-	if err := os.Mkdir(redoPath(path), 0o700); err != nil {
+	if err := os.Mkdir(RedoPath(path), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	s, err := Open(path, Options{})
 	if err == nil {
 		t.Fatal(errors.Join(errors.New("a directory passes for a log"), s.Close()))
 	}
-	if err := os.Remove(redoPath(path)); err != nil {
+	if err := os.Remove(RedoPath(path)); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Symlink("/dev/full", redoPath(path)); err != nil {
+	if err := os.Symlink("/dev/full", RedoPath(path)); err != nil {
 		t.Fatal(err)
 	}
 	s = reopen(t, path, Options{Redo: true})

@@ -211,7 +211,7 @@ func watchGoroutines(t *testing.T) (most *int, stop func()) {
 // DEL works, and so does everything when there is room again.
 func TestX22AgentOnFullDisk(t *testing.T) {
 	dir := t.TempDir()
-	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=4m"); err != nil {
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=6m"); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
