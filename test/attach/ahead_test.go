@@ -116,3 +116,51 @@ func TestN75KilledWhileThePlanIsSynced(t *testing.T) {
 	n.ok("DEL", pod("q"))
 	n.clean()
 }
+
+// TestResultThatCannotBeKept: what is found out while the next plugin runs fails the ADD as
+// if it had been found out before.
+func TestResultThatCannotBeKept(t *testing.T) {
+	n := newNode(t)
+	n.define("ns", "a", n.recorder("net-a", nil))
+	n.selects("p", "a")
+	must(t, os.Mkdir(n.path("state"), 0o700))
+	must(t, os.WriteFile(n.path("state", "results"), nil, 0o600)) // no directory
+	n.fails("ADD", pod("p"), "keep the result")
+	n.called("ADD default eth0", "ADD net-a net1", "DEL net-a net1", "DEL default eth0")
+	n.reported(0)
+	must(t, os.Remove(n.path("state", "results")))
+	n.ok("DEL", pod("p"))
+	n.clean()
+}
+
+// TestAgentHasTheReportBeforeTheAnswer: so no mark of it is needed on the disk, which is
+// made where the agent refuses it.
+func TestAgentHasTheReportBeforeTheAnswer(t *testing.T) {
+	n := newNode(t)
+	for refuse, marks := range map[bool]int{false: 0, true: 1} {
+		n.agent.mu.Lock()
+		n.agent.refuse = refuse
+		n.agent.mu.Unlock()
+		cmd := n.command(t.Context(), "ADD", pod("p"))
+		out, err := cmd.StdoutPipe()
+		must(t, err)
+		must(t, cmd.Start())
+		_, err = out.Read(make([]byte, 1))
+		must(t, err)
+		n.agent.mu.Lock()
+		reports := len(n.agent.reports)
+		n.agent.mu.Unlock()
+		names, _ := os.ReadDir(n.path("state", "unsent"))
+		if reports+len(names) != 1 || len(names) != marks {
+			t.Errorf("refused: %v; when the answer begins, %d reports are accepted and %d marked; want %d marked", refuse, reports, len(names), marks)
+		}
+		must(t, cmd.Process.Kill())
+		_ = cmd.Wait() // it was killed, or had ended
+		n.agent.mu.Lock()
+		n.agent.refuse, n.agent.reports = false, nil
+		n.agent.mu.Unlock()
+		n.ok("DEL", pod("p"))
+		n.records()
+		n.clean()
+	}
+}
