@@ -149,6 +149,27 @@ func (a *Agent) withheldRight(r protocol.Right) error {
 	return nil
 }
 
+// keptBack returns an error if r is not to be given back now: withheldRight, but for a
+// lease of an earlier pool of its pool's name. That pool is gone.
+func (a *Agent) keptBack(r protocol.Right) error {
+	if r.Kind == protocol.RightLease && a.ofEarlierPool(r) {
+		return nil
+	}
+	return a.withheldRight(r)
+}
+
+// ofEarlierPool reports whether r is a lease of another pool than has its pool's name now.
+func (a *Agent) ofEarlierPool(r protocol.Right) bool {
+	a.mu.Lock()
+	p := a.pools[r.Pool]
+	a.mu.Unlock()
+	if p == nil {
+		return false
+	}
+	known, _, _ := p.now()
+	return known != nil && known.UID != r.PoolUID
+}
+
 // heardOpening notes the opening of a pool as heard of; fresh says that the node had
 // not heard of it before. Its revision proves nothing: a watch may tell what was
 // before the API server went back.

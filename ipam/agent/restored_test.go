@@ -254,6 +254,22 @@ func TestH9LostGoesBack(t *testing.T) {
 	}
 }
 
+// TestH9EarlierPool: while a pool is closed after a restore a lease of an earlier pool of
+// its name goes back: the pool waits for that, and would be closed for ever (I4).
+func TestH9EarlierPool(t *testing.T) {
+	for uid, kept := range map[protocol.UID]bool{"p": true, "q": false} {
+		a := newRestoredAgent(t)
+		r := leaseRight(Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: "p"}}}, netip.MustParsePrefix("10.0.0.10/32"))
+		r.Phase, r.UID, r.Revision, r.Said, r.Term = protocol.Held, "u1", "7", 3, 3
+		a.put(t, r)
+		a.pools["lan"] = newPool("lan")
+		a.pools["lan"].set(&knownPool{Pool: Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: uid}, Opening: "w1"}}}, false)
+		if err := a.keptBack(r); (err != nil) != kept {
+			t.Errorf("a lease of pool p while lan is %s: %v; want it kept: %v", uid, err, kept)
+		}
+	}
+}
+
 // TestH9AnothersLease: a lease that another has leased before he noticed keeps an agent
 // from saying that it is back, for he may give it back. Where F is 0 he would be waited for
 // for ever: he may keep it as long as the pool is closed.

@@ -35,7 +35,7 @@ func (a *Agent) drive(ctx context.Context, fresh protocol.Right, ev protocol.Eve
 			return ev, nil
 		}
 		if r.Phase == protocol.Held && !r.Unconfirmed(self.Term) {
-			if err := a.withheldRight(r); err != nil {
+			if err := a.keptBack(r); err != nil {
 				return ev, err
 			}
 		}

@@ -15,7 +15,7 @@ func (n *simNode) giveBack() {
 		return
 	}
 	for _, name := range n.names(func(r protocol.Right) bool {
-		return r.Phase == protocol.Lost || r.Unconfirmed(a.sitting.Term) || !n.withheld() && (r.Phase == protocol.Held || r.Phase == protocol.Frozen || r.Phase == protocol.Noted && r.Kind == protocol.RightRequest)
+		return r.Phase == protocol.Lost || r.Unconfirmed(a.sitting.Term) || (!n.withheld() || n.ofEarlierPool(r)) && (r.Phase == protocol.Held || r.Phase == protocol.Frozen || r.Phase == protocol.Noted && r.Kind == protocol.RightRequest)
 	}) {
 		r := n.disk.rights[name]
 		if !n.free(n.disk, r) {
@@ -54,6 +54,11 @@ func (n *simNode) giveBack() {
 			}
 		})
 	}
+}
+
+// ofEarlierPool reports whether r is a lease of another pool than has its pool's name now.
+func (n *simNode) ofEarlierPool(r protocol.Right) bool {
+	return r.Kind == protocol.RightLease && n.agent.pool.UID != "" && r.PoolUID != n.agent.pool.UID
 }
 
 // letGo gives back a right that nothing rests on.
