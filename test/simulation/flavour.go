@@ -49,10 +49,13 @@ func (w *world) choose() {
 		w.kind.narrow, w.kind.resizes, w.kind.edits, w.kind.moves = false, false, false, false
 	}
 	w.kind.confirmed = !w.kind.twins && !w.kind.losesStores && !w.kind.edits && w.one(3)
-	if k := w.kind; !k.twins && !k.losesStores && !k.handDeletes && !k.edits {
-		if k.uses { // no choice of its own, as below
+	if k := w.kind; !k.twins && !k.losesStores && !k.edits {
+		switch { // without a choice of its own, as below, where it came later
+		case k.handDeletes:
+			w.kind.restores = w.haste%4 == 0
+		case k.uses:
 			w.kind.restores = w.haste%3 == 0
-		} else {
+		default:
 			w.kind.restores = w.one(2)
 		}
 	}
