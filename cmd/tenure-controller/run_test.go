@@ -39,6 +39,7 @@ func TestRefused(t *testing.T) {
 	}{
 		{"unknown flag", []string{"--what"}, "unknown flag: --what: see tenure-controller --help"},
 		{"argument", []string{"now"}, `unexpected argument "now"`},
+		{"profiles nowhere", []string{"--profiles", "--metrics="}, "--profiles without an address to serve them at: give --metrics"},
 		{"no cluster", nil, "no --kubeconfig, and not in a cluster"},
 		{"no such kubeconfig", []string{"--kubeconfig", broken + "x"}, "read kubeconfig " + broken + "x"},
 		{"broken kubeconfig", []string{"--kubeconfig", broken}, "read kubeconfig " + broken},

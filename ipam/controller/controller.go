@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/http/pprof"
 	"sync/atomic"
 	"time"
 
@@ -70,6 +71,9 @@ type Config struct {
 	// Health and Metrics are the addresses where /healthz and /readyz, and
 	// /metrics, are served; empty is nowhere.
 	Health, Metrics string
+
+	// Profiles serves profiles of this process where Metrics are, below /debug/pprof/.
+	Profiles bool
 }
 
 // DefaultConfig returns the Config for production.
@@ -166,7 +170,7 @@ func (c *Controller) manager() (manager.Manager, error) {
 		LeaderElection: c.cfg.LeaderElection, LeaderElectionID: name, LeaderElectionNamespace: c.cfg.SeatNamespace,
 		LeaderElectionReleaseOnCancel: true,
 		LeaseDuration:                 &c.cfg.LeaseDuration, RenewDeadline: &c.cfg.RenewDeadline, RetryPeriod: &c.cfg.RetryPeriod,
-		Metrics: metricsserver.Options{BindAddress: orZero(c.cfg.Metrics)}, HealthProbeBindAddress: orZero(c.cfg.Health),
+		Metrics: metricsserver.Options{BindAddress: orZero(c.cfg.Metrics), ExtraHandlers: c.profiles()}, HealthProbeBindAddress: orZero(c.cfg.Health),
 		// Tests run several controllers in one process.
 		Controller: config.Controller{SkipNameValidation: new(true)},
 	})
@@ -174,6 +178,16 @@ func (c *Controller) manager() (manager.Manager, error) {
 		return nil, fmt.Errorf("make a manager: %w", err)
 	}
 	return mgr, nil
+}
+
+// profiles returns what serves profiles, by path; nothing without Config.Profiles.
+func (c *Controller) profiles() map[string]http.Handler {
+	if !c.cfg.Profiles {
+		return nil
+	}
+	return map[string]http.Handler{
+		"/debug/pprof/": http.HandlerFunc(pprof.Index), "/debug/pprof/profile": http.HandlerFunc(pprof.Profile), "/debug/pprof/trace": http.HandlerFunc(pprof.Trace),
+	}
 }
 
 // orZero returns how controller-runtime spells an address.
