@@ -268,7 +268,8 @@ func Restored(pool *v1alpha1.IPPool) bool {
 
 // Restored reports whether nothing of a pool may be freed, because the API server's
 // data went back in time: a node may be about to put back that it uses it. It knows
-// so before the pool is closed.
+// so before the pool is closed; and when nobody is waited for any more, although the pool
+// stays closed for what may have to be freed, it may be.
 func (r *Reconciler) Restored(ctx context.Context, name protocol.PoolName) (bool, error) {
 	var pool v1alpha1.IPPool
 	if err := r.Cache.Get(ctx, client.ObjectKey{Name: string(name)}, &pool); err != nil {
@@ -278,5 +279,11 @@ func (r *Reconciler) Restored(ctx context.Context, name protocol.PoolName) (bool
 		return false, fmt.Errorf("read pool %s: %w", name, err)
 	}
 	all := wordsOf([]v1alpha1.IPPool{pool})
-	return r.seats.restoration(all.of(&pool), all, Restored(&pool), r.Now()) != nil, nil
+	now := r.Now()
+	of := r.seats.restoration(all.of(&pool), all, Restored(&pool), now)
+	if of == nil {
+		return false, nil
+	}
+	why, _ := of.wait(r.closedFor(&pool, true, now))
+	return why != "", nil
 }
