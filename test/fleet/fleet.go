@@ -78,10 +78,27 @@ func (f *Fleet) Start(name string) *Node {
 func (f *Fleet) Launch(name string) *Node {
 	f.t.Helper()
 	n := f.node(name)
-	log := slog.New(slog.NewTextHandler(f.logFile(name), &slog.HandlerOptions{Level: slog.LevelDebug}))
+	f.launch(n, name)
+	return n
+}
+
+// LaunchTwin starts a second agent under a node's name, with a store and a socket of its
+// own, as on another machine. Stop ends it; the next has its store.
+func (f *Fleet) LaunchTwin(of *Node) *Node {
+	f.t.Helper()
+	n := f.node(of.Name + "-twin")
+	n.Name, n.cfg.Agent.Node = of.Name, of.cfg.Agent.Node
+	f.launch(n, of.Name+"-twin")
+	return n
+}
+
+// launch starts n's agent in this process, with a log of that name.
+func (f *Fleet) launch(n *Node, logName string) {
+	f.t.Helper()
+	log := slog.New(slog.NewTextHandler(f.logFile(logName), &slog.HandlerOptions{Level: slog.LevelDebug}))
 	rc := f.rest
 	if f.Between != nil {
-		rc = f.Between(name, rc)
+		rc = f.Between(n.Name, rc)
 	}
 	d, err := daemon.New(n.cfg, rc, log)
 	if err != nil {
@@ -90,7 +107,6 @@ func (f *Fleet) Launch(name string) *Node {
 	ctx, stop := context.WithCancel(context.Background())
 	n.stop, n.done = stop, make(chan error, 1)
 	go func() { n.done <- d.Run(ctx) }()
-	return n
 }
 
 // node returns the node of a name, at first a new one.

@@ -3,28 +3,13 @@ package scenario_test
 import (
 	"math/rand/v2"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/tenure-ipam/tenure/ipam/daemon"
-	"github.com/tenure-ipam/tenure/ipam/protocol"
 	"github.com/tenure-ipam/tenure/ipam/wire"
+	"github.com/tenure-ipam/tenure/test/fleet"
 )
-
-// jumping is the machine's clock, moved.
-type jumping struct {
-	daemon.Clock
-	wall, boot atomic.Int64 // time.Durations
-}
-
-// Now implements agent.Clock.
-func (j *jumping) Now() protocol.Instant {
-	now := j.Clock.Now()
-	now.Wall = now.Wall.Add(time.Duration(j.wall.Load()))
-	now.Boot += time.Duration(j.boot.Load())
-	return now
-}
 
 // A clock that jumps ahead, by either of its hands, makes an agent believe that F
 // has passed: it gives out nothing new before a heartbeat. One that jumps back
@@ -32,7 +17,7 @@ func (j *jumping) Now() protocol.Instant {
 func TestX23ClockJumps(t *testing.T) {
 	const hour = time.Hour
 	w := newNetwork(t, "x23", 0, cidr("10.50.0.0/20"))
-	clock := &jumping{}
+	clock := &fleet.Clock{}
 	w.fleet.Change = func(c *daemon.Config) { quick(c); c.Clock, c.Agent.Fence = clock, 15*time.Minute }
 	w.start(1)
 	n := w.nodes[0]
@@ -44,8 +29,8 @@ func TestX23ClockJumps(t *testing.T) {
 		name string
 		move func(d time.Duration)
 	}{
-		{"wall clock", func(d time.Duration) { clock.wall.Add(int64(d)) }},
-		{"boot clock", func(d time.Duration) { clock.boot.Add(int64(d)) }},
+		{"wall clock", func(d time.Duration) { clock.Wall.Add(int64(d)) }},
+		{"boot clock", func(d time.Duration) { clock.Boot.Add(int64(d)) }},
 	} {
 		t.Run(tt.name+" ahead", func(t *testing.T) {
 			if err := cp.PauseAPIServer(); err != nil {
@@ -68,7 +53,7 @@ func TestX23ClockJumps(t *testing.T) {
 		})
 	}
 	t.Run("wall clock back", func(t *testing.T) {
-		clock.wall.Add(int64(-3 * hour))
+		clock.Wall.Add(int64(-3 * hour))
 		if _, err := n.Insist(w.sandbox()); err != nil {
 			t.Error(err)
 		}
@@ -85,9 +70,9 @@ func TestX23ClockJumps(t *testing.T) {
 func TestX23ClocksDisagree(t *testing.T) {
 	const nodes, rounds = 4, 40
 	w := newNetwork(t, "x23-many", 0, cidr("10.51.0.0/26"))
-	clocks := map[string]*jumping{}
+	clocks := map[string]*fleet.Clock{}
 	w.fleet.Change = func(c *daemon.Config) {
-		clock := &jumping{}
+		clock := &fleet.Clock{}
 		clocks[string(c.Agent.Node)] = clock
 		quick(c)
 		c.Clock, c.Agent.Fence = clock, time.Minute
@@ -101,9 +86,9 @@ func TestX23ClocksDisagree(t *testing.T) {
 			for range rounds {
 				switch rng.IntN(8) {
 				case 0:
-					clock.wall.Add(int64(rng.IntN(7200)-3600) * int64(time.Second))
+					clock.Wall.Add(int64(rng.IntN(7200)-3600) * int64(time.Second))
 				case 1:
-					clock.boot.Add(int64(rng.IntN(40)) * int64(time.Second)) // it never goes back
+					clock.Boot.Add(int64(rng.IntN(40)) * int64(time.Second)) // it never goes back
 				}
 				p := &pod{Interface: w.sandbox(), node: n}
 				if err := p.attach(patience); err != nil {
@@ -128,7 +113,7 @@ func TestX23ClocksDisagree(t *testing.T) {
 		t.Errorf("%d ADDs were answered; want %d", got, nodes*rounds)
 	}
 	for _, clock := range clocks { // idle leases go back when their clocks say so
-		clock.boot.Add(int64(time.Minute))
+		clock.Boot.Add(int64(time.Minute))
 	}
 	w.nothingLeft(time.Minute)
 

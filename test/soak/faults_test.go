@@ -62,6 +62,10 @@ func (f *faults) run(until time.Time) {
 		{"etcd slow", 12, f.slowEtcd},
 		{"pool edited", 12, f.editPool},
 		{"node off, by a person's word", 8, f.nodeOff},
+		{"clock moved", 10, f.moveClock},
+		{"second agent of a node", 4, f.twin},
+		{"store lost while pods run", 5, f.storeLost},
+		{"node back with an empty disk", 4, f.nodeReplaced},
 		{"node deleted and silent", 2, f.nodeGone},
 	}
 	total := 0
@@ -252,10 +256,9 @@ func (f *faults) nodeGone() {
 // switchOff ends a node's agent and all that runs on the node, and keeps calls away.
 func (f *faults) switchOff(n *node) {
 	n.gate.Lock()
-	if n.process {
-		n.Kill()
-	} else {
-		n.Stop()
+	f.end(n)
+	if err := n.emptyNetns(); err != nil {
+		f.w.t.Error(err)
 	}
 	n.epoch.Add(1)
 	f.w.fleet.Observer.Off(n.Name)

@@ -71,7 +71,7 @@ func (w *world) place(rng *rand.Rand, s subject, n int) []placed {
 func (w *world) podWith(n *node, s subject, interfaces int) []placed {
 	var made []placed
 	w.insist("make a pod", func(ctx context.Context) error {
-		i, err := w.sandbox(s)
+		i, err := w.sandbox(n, s)
 		if err != nil {
 			return err
 		}
@@ -80,6 +80,7 @@ func (w *world) podWith(n *node, s subject, interfaces int) []placed {
 			selections[j] = fmt.Sprintf(`{"name":%q,"interface":"net%d"}`, s.name, j+1)
 		}
 		if i, err = podOf(ctx, fmt.Sprintf("p%d", w.serial.Add(1)), n.Name, selections, i); err != nil {
+			w.scrap(i)
 			return err
 		}
 		for j := range selections {

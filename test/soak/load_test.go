@@ -23,9 +23,10 @@ const (
 // attachment is an ADD that a worker has made.
 type attachment struct {
 	fleet.Interface
-	epoch int64          // of the node
-	addrs []netip.Prefix // nil: not answered
-	asked bool           // for an address by name
+	epoch  int64          // of the node
+	losses int64          // of the node's store, when it was made
+	addrs  []netip.Prefix // nil: not answered
+	asked  bool           // for an address by name
 }
 
 // worker is a source of calls on one node: what it makes, it ends.
@@ -82,6 +83,8 @@ func (k *worker) step() {
 	switch p := k.rng.IntN(100); {
 	case a == nil || p < 40 && len(k.held) < mostHeld:
 		k.begin()
+	case k.n.forgotten(a.losses):
+		k.end(a)
 	case p < 70 || len(k.held) >= mostHeld:
 		k.end(a)
 	case p < 80:
@@ -101,16 +104,17 @@ func (k *worker) step() {
 // without.
 func (k *worker) begin() {
 	s := draw(k.rng)
-	i, err := k.w.sandbox(s)
+	i, err := k.w.sandbox(k.n, s)
 	if err != nil {
 		k.w.t.Error(err)
 		return
 	}
-	a := &attachment{Interface: i, epoch: k.n.epoch.Load()}
+	a := &attachment{Interface: i, epoch: k.n.epoch.Load(), losses: k.n.losses.Load()}
 	switch p := k.rng.IntN(100); {
 	case p < 20:
 		name := fmt.Sprintf("p%d", k.w.serial.Add(1))
 		if a.Interface, err = pod(k.w.t.Context(), name, k.n.Name, "", i); err != nil {
+			k.w.scrap(i)
 			k.w.stats.count("pods not made")
 			return
 		}
@@ -225,7 +229,7 @@ func (k *worker) renew(a *attachment) {
 	}
 	k.n.Vanish(a.Interface) // from now on it is garbage, unless the new sandbox takes it over
 	k.dead = append(k.dead, a.Interface)
-	i, err := k.w.renewed(a.Interface)
+	i, err := k.w.renewed(k.n, a.Interface)
 	if err != nil {
 		k.w.t.Error(err)
 		return

@@ -39,8 +39,9 @@ type machine struct {
 // guest is a pod of a machine.
 type guest struct {
 	fleet.Interface
-	n     *node
-	epoch int64
+	n      *node
+	epoch  int64
+	losses int64
 }
 
 type guestCall struct {
@@ -166,7 +167,7 @@ func (m *machine) start() {
 		return
 	}
 	defer n.gate.RUnlock()
-	i, err := m.w.sandbox(subject{name: m.claim.Spec.Network})
+	i, err := m.w.sandbox(n, subject{name: m.claim.Spec.Network})
 	if err != nil {
 		m.w.t.Error(err)
 		return
@@ -174,10 +175,11 @@ func (m *machine) start() {
 	i.Top = map[string]any{fleet.ClaimKey: string(m.claim.UID)}
 	name := fmt.Sprintf("%s-p%d", m.name, m.w.serial.Add(1))
 	if i, err = pod(m.w.t.Context(), name, n.Name, m.name, i, m.owner); err != nil {
+		m.w.scrap(i)
 		m.w.stats.count("pods not made")
 		return
 	}
-	m.pods = append(m.pods, &guest{i, n, n.epoch.Load()})
+	m.pods = append(m.pods, &guest{i, n, n.epoch.Load(), n.losses.Load()})
 	if len(m.pods) == 2 {
 		m.w.stats.count("migrations")
 	}
@@ -196,7 +198,7 @@ func (m *machine) again() {
 // add is an ADD with the claim, which must be answered with the claim's addresses
 // or, for a while, not at all. The caller holds the node's gate.
 func (m *machine) add(g *guest) {
-	if g.epoch != g.n.epoch.Load() {
+	if g.epoch != g.n.epoch.Load() || g.n.forgotten(g.losses) {
 		return
 	}
 	began := time.Now()

@@ -43,6 +43,7 @@ func TestSoak(t *testing.T) {
 		n.AwaitReady()
 	}
 	w.finish(workers, vms)
+	f.listAnew()
 	if held := w.fleet.Observer.Held(); held > 0 {
 		t.Errorf("the observer counts %d addresses after every DEL", held)
 	}

@@ -2,6 +2,7 @@ package soak_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
@@ -61,6 +62,9 @@ type node struct {
 	gate sync.RWMutex
 	// epoch counts how often the node has been off: what ran before is gone.
 	epoch atomic.Int64
+	// losses counts how often its store was lost while pods ran.
+	losses atomic.Int64
+	clock  *fleet.Clock // of its machine
 }
 
 // world is the cluster and what is known of it.
@@ -69,7 +73,6 @@ type world struct {
 	set   settings
 	fleet *fleet.Fleet
 	nodes []*node
-	dir   string // of stand-ins for network namespaces
 	stats *stats
 
 	controlling sync.Mutex
@@ -83,11 +86,12 @@ type world struct {
 // newWorld starts the cluster: pools, their definitions, nodes, agents, controllers.
 func newWorld(t *testing.T, set settings) *world {
 	t.Helper()
-	w := &world{t: t, set: set, dir: t.TempDir(), stats: newStats(), stop: make(chan struct{})}
+	w := &world{t: t, set: set, stats: newStats(), stop: make(chan struct{})}
 	w.fleet = fleet.New(t, accounts.Agent)
 	w.fleet.Logs = logsDir(t, set.seed)
 	w.fleet.Change = func(c *daemon.Config) {
 		a := &c.Agent
+		c.Clock = &fleet.Clock{}
 		a.Fence, a.Idle, a.Wait, a.SweepEvery, a.PublishEvery, a.KeepRequest = fence, idle, 2*time.Second, 3*time.Second, 5*time.Second, keep
 	}
 	for _, s := range subjects {
@@ -110,6 +114,10 @@ func newWorld(t *testing.T, set settings) *world {
 		name := fmt.Sprintf("node-%d", i)
 		w.create(nodeObject(name))
 		n.Node = w.launch(n, name)
+		if err := n.emptyNetns(); err != nil {
+			t.Fatal(err)
+		}
+		n.clock, _ = n.Config().Clock.(*fleet.Clock)
 		w.nodes = append(w.nodes, n)
 	}
 	for _, n := range w.nodes {
@@ -244,17 +252,25 @@ func draw(rng *rand.Rand) subject {
 	return subjects[0]
 }
 
-// sandbox returns a new sandbox's interface on a pool, with a file in place of its
+// sandbox returns a new sandbox's interface on a node and a pool, with a file in place of its
 // network namespace.
-func (w *world) sandbox(s subject) (fleet.Interface, error) {
-	return w.renewed(fleet.Interface{Network: s.name, IfName: "net1", IPAM: map[string]any{"type": "tenure", "pool": s.name}})
+func (w *world) sandbox(n *node, s subject) (fleet.Interface, error) {
+	return w.renewed(n, fleet.Interface{Network: s.name, IfName: "net1", IPAM: map[string]any{"type": "tenure", "pool": s.name}})
 }
 
 // renewed gives i a new sandbox.
-func (w *world) renewed(i fleet.Interface) (fleet.Interface, error) {
+func (w *world) renewed(n *node, i fleet.Interface) (fleet.Interface, error) {
 	i.Sandbox = fmt.Sprintf("s%d", w.serial.Add(1))
-	i.Netns = filepath.Join(w.dir, i.Sandbox)
+	i.Netns = filepath.Join(n.Config().NetnsDirs[0], i.Sandbox)
 	return i, os.WriteFile(i.Netns, nil, 0o600)
+}
+
+// scrap removes the network namespace of a sandbox that nobody uses: one that stays
+// keeps what a lost store held frozen.
+func (w *world) scrap(i fleet.Interface) {
+	if err := os.Remove(i.Netns); err != nil && !errors.Is(err, os.ErrNotExist) {
+		w.t.Error(err)
+	}
 }
 
 // pod makes a pod on a node and says of i that it is the pod's. claim is the
