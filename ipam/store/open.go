@@ -113,7 +113,7 @@ func (s *Store) load() (err error) {
 			err = asDamage(p)
 		}
 	}()
-	found, again, err := s.survey()
+	found, h, again, err := s.survey()
 	if err != nil {
 		return err
 	}
@@ -123,8 +123,16 @@ func (s *Store) load() (err error) {
 		return err
 	}
 	s.db.AllocSize = 1 // bbolt needs no more than it asks for: space.go sees to the rest
-	if again != nil {
-		if found, err = s.redoes(again); err != nil {
+	if again {
+		if found, err = s.redoes(h); err != nil {
+			return errors.Join(err, s.db.Close())
+		}
+		s.size = found.size
+	}
+	if h != nil && !s.o.ReadOnly {
+		// Of what is in the file the disk may not have all, and from here on nobody keeps
+		// the base's pages.
+		if err := s.db.Sync(); err != nil {
 			return errors.Join(err, s.db.Close())
 		}
 	}
@@ -135,8 +143,15 @@ func (s *Store) load() (err error) {
 		}
 	}
 	s.synced.Store(found.txid)
-	if s.o.Redo && !s.o.ReadOnly {
+	switch {
+	case s.o.ReadOnly:
+	case s.o.Redo && s.size < mapped:
 		s.unlogged = s.openRedo()
+	case h != nil:
+		err = removeRedo(s.path)
+	}
+	if err != nil {
+		return errors.Join(err, s.db.Close())
 	}
 	return nil
 }
@@ -144,18 +159,16 @@ func (s *Store) load() (err error) {
 // openRedo has commits be synced by a redo log. Where that cannot be, they are synced as
 // bbolt does.
 func (s *Store) openRedo() error {
-	if s.size >= mapped {
-		return nil
-	}
 	if err := s.db.Sync(); err != nil { // a process that was killed has not
 		return err
 	}
 	r, err := openRedo(s.path)
 	if err != nil {
-		return err
+		return errors.Join(err, removeRedo(s.path))
 	}
 	if err := r.begin(s); err != nil {
-		return errors.Join(err, r.close(false))
+		r.remove()
+		return err
 	}
 	s.redo = r
 	return nil

@@ -12,7 +12,7 @@ import (
 
 // commit makes the batch durable.
 func (s *Store) commit(calls []*call, bt *bolt.Tx, b *batch, number uint64) error {
-	if s.redo.spoilt() {
+	if s.redo != nil && s.redo.failed {
 		b.st.commit++ // the log may have another one of that number
 	}
 	if err := b.commitState(); err != nil {
@@ -24,16 +24,23 @@ func (s *Store) commit(calls []*call, bt *bolt.Tx, b *batch, number uint64) erro
 	s.point("before-commit")
 	s.syncing <- struct{}{}
 	defer func() { <-s.syncing }()
-	if s.roomy && len(b.changes) <= maxAhead && s.redo.takes(b.st, b.changes) {
-		return s.commitLogged(calls, bt, b, number)
+	switch {
+	case !s.redo.takes(b.st, b.changes):
+		return s.commitSynced(bt, b, number)
+	case s.surelyFits(bt, b):
+		return s.commitAhead(calls, bt, b, number)
+	default:
+		return s.commitLogged(bt, b, number)
 	}
-	return s.commitSynced(bt, b, number)
 }
 
 // commitSynced has bbolt sync the file. A redo log begins anew after that.
 func (s *Store) commitSynced(bt *bolt.Tx, b *batch, number uint64) error {
 	s.db.NoSync = false
 	if err := bt.Commit(); err != nil {
+		if !errors.Is(err, bolterrors.ErrMaxSizeReached) && !isFull(err) {
+			err = s.unsynced(err)
+		}
 		return err
 	}
 	s.point("after-commit")
@@ -41,20 +48,38 @@ func (s *Store) commitSynced(bt *bolt.Tx, b *batch, number uint64) error {
 		return err
 	}
 	s.synced.Store(number)
-	if s.redo != nil {
-		_ = s.redo.begin(s) // else the next commit is synced by bbolt too, and tries again
-	}
+	s.renew()
 	s.point("before-answer")
 	return nil
 }
 
-// maxAhead is up to how many bytes of changes calls are answered before bbolt has them.
-// It has room for them, also if each of a hundred attachments lies on pages of its own.
-const maxAhead = 64 << 10
+// unsynced notes that a sync of the file has failed. The kernel may take for written what
+// it could not write, and say so once alone: where that is what the redo log has, only
+// opening, which writes it again, can bring it to the disk.
+func (s *Store) unsynced(err error) error {
+	if s.redo.empty() {
+		return err
+	}
+	s.broken = fmt.Errorf("the file cannot be synced, and the redo log has what it lacks: start the program again: %w", err)
+	return s.broken
+}
 
-// commitLogged syncs the redo log and answers the calls; then bbolt takes the changes,
-// which readers wait for, and syncs nothing.
-func (s *Store) commitLogged(calls []*call, bt *bolt.Tx, b *batch, number uint64) error {
+// commitLogged has bbolt write the file, and syncs the redo log.
+func (s *Store) commitLogged(bt *bolt.Tx, b *batch, number uint64) error {
+	s.db.NoSync = true
+	if err := bt.Commit(); err != nil {
+		return err
+	}
+	if err := s.log(b); err != nil {
+		return err
+	}
+	s.synced.Store(number)
+	s.point("before-answer")
+	return nil
+}
+
+// log syncs the redo log with a commit.
+func (s *Store) log(b *batch) error {
 	s.point("before-log")
 	err := s.redo.write(b.st, b.changes)
 	s.point("after-commit")
@@ -62,14 +87,31 @@ func (s *Store) commitLogged(calls []*call, bt *bolt.Tx, b *batch, number uint64
 		err = s.witness.write(s.id, b.st.commit)
 	}
 	if err != nil {
-		s.redo.spoil()
+		s.redo.failed = true
 		s.synced.Store(0) // nothing is answered before another commit has settled whether it is there
+	}
+	return err
+}
+
+// surelyFits reports whether the end of the file has room for all pages that bbolt may
+// write for a batch: for each change those of its leaf, split or merged with its
+// neighbours, and of the branches above.
+func (s *Store) surelyFits(bt *bolt.Tx, b *batch) bool {
+	n := int64(64+8*b.noted)*int64(s.db.Info().PageSize) + 2*int64(len(b.changes))
+	return s.size-bt.Size() >= n
+}
+
+// commitAhead syncs the redo log and answers the calls; then bbolt writes the file, which
+// readers wait for.
+func (s *Store) commitAhead(calls []*call, bt *bolt.Tx, b *batch, number uint64) error {
+	if err := s.log(b); err != nil {
 		s.abandon(bt)
 		return err
 	}
 	s.behind.Lock()
 	defer s.behind.Unlock()
 	s.promised.Store(number)
+	s.db.MaxSize = mapped - s.db.Info().PageSize // it may not fail for want of room any more
 	s.point("before-answer")
 	s.answer(calls, nil)
 	runtime.Gosched() // they go on meanwhile
@@ -98,19 +140,25 @@ func contained(fn func() error) (err error) {
 	return fn()
 }
 
-// settle has all of the file be on disk, and the redo log begin anew, which lets pages
-// go. A file that bbolt has to map anew cannot have one: bbolt would wait for its reader.
+// settle has all of the file be on disk, and the redo log begin anew, which lets pages go.
 func (s *Store) settle() error {
-	err := s.db.Sync()
-	switch {
-	case err != nil:
-		return err
-	case s.size < mapped:
-		return s.redo.begin(s)
-	default:
-		err = s.redo.close(true)
+	if err := s.db.Sync(); err != nil {
+		return s.unsynced(err)
+	}
+	s.renew()
+	return nil
+}
+
+// renew has the redo log begin anew, all of the file being on disk. One that has failed is
+// given up for good, and so is that of a file which bbolt has to map anew: bbolt would wait
+// for its reader.
+func (s *Store) renew() {
+	if s.redo == nil {
+		return
+	}
+	if s.redo.failed || s.size >= mapped || s.redo.begin(s) != nil {
+		s.redo.remove()
 		s.redo = nil
-		return err
 	}
 }
 

@@ -47,9 +47,9 @@ func readHistory(path string) (h history, ok bool, err error) {
 	if err != nil {
 		return h, false, fmt.Errorf("redo log: %w", err)
 	}
-	from, sum, ok := parseBase(b)
+	from, sum, ok, err := parseBase(b)
 	if !ok {
-		return h, false, nil
+		return h, false, err
 	}
 	h.base = from
 	at := redoPage
@@ -83,45 +83,68 @@ func parseCommit(b []byte, sum uint32) (c commit, size int, ok bool) {
 	return commit{st: st, changes: b[recordHead:n:n]}, pages(int(n)), err == nil
 }
 
-// survey reads the whole store and returns what it is at, and the history whose changes
-// have to be made again on that first; nil is none. Where there is one it has put the
-// base back.
-func (s *Store) survey() (findings, *history, error) {
+// survey reads the whole store and returns what it is at, and what its redo log says, if
+// there is one of it. With again, the log's changes have to be made on what is found: then
+// the base has been put back.
+func (s *Store) survey() (found findings, h *history, again bool, err error) {
 	size, err := sizeOf(s.f)
 	if err != nil {
-		return findings{}, nil, err
+		return found, nil, false, err
 	}
 	found, torn := scanAt(s.f, size)
 	if torn != nil && !errors.Is(torn, ErrCorrupt) {
-		return found, nil, torn
+		return found, nil, false, torn
 	}
-	h, logged, err := readHistory(s.path)
+	read, logged, err := readHistory(s.path)
 	switch {
 	case err != nil:
-		return found, nil, err
-	case !logged, torn == nil && found.id != h.id:
-		return found, nil, torn // the log of another store says nothing of this one
-	case torn == nil && h.without(found.st):
-		return found, nil, nil
+		return found, nil, false, err
+	case !logged, torn == nil && found.id != read.id:
+		return found, nil, false, torn // the log of another store says nothing of this one
+	}
+	h = &read
+	whole := torn == nil && h.without(found.st)
+	switch {
+	case whole && (s.o.ReadOnly || found.st != h.last() || len(h.commits) == 0):
+		return found, h, false, nil
 	case h.beyond != 0:
-		return found, nil, errors.Join(torn, corrupt(fmt.Errorf("its redo log has commit %d and then commit %d: what is between them is damaged", h.last().commit, h.beyond)))
+		return found, h, false, errors.Join(torn, corrupt(fmt.Errorf("its redo log has commit %d and then commit %d: what is between them is damaged", h.last().commit, h.beyond)))
 	case s.o.ReadOnly:
-		return found, nil, fmt.Errorf("the machine stopped before the file had all that its redo log %s has: open it once to be written, as the agent does: %w", RedoPath(s.path), ErrReadOnly)
+		return found, h, false, fmt.Errorf("the machine stopped before the file had all that its redo log %s has: open it once to be written, as the agent does: %w", RedoPath(s.path), ErrReadOnly)
 	}
 	// What else the file says does not matter: of its pages some may be from long ago, and
-	// with a root among them even make up a whole tree.
+	// with a root among them even make up a whole tree. Also where it is whole: the disk may
+	// have failed to take some, which the kernel says once, and then has in memory alone.
 	first, err := scanAt(h.over(s.f), size)
 	switch {
-	case err == nil && first.id == h.id && first.st == h.st:
-		return first, &h, h.restore(s.f)
+	case err == nil && first.id == h.id && first.st == h.st && !h.outlived(s.f):
+		return first, h, true, h.restore(s.f)
+	case whole:
+		return found, h, false, nil
 	case torn == nil:
-		return found, nil, fmt.Errorf("%w: its redo log has commits %d to %d, and the file is at commit %d without them", ErrOlder, h.st.commit, h.last().commit, found.st.commit)
+		return found, h, false, fmt.Errorf("%w: its redo log has commits %d to %d, and the file is at commit %d without them", ErrOlder, h.st.commit, h.last().commit, found.st.commit)
 	default:
-		return found, nil, torn
+		return found, h, false, torn
 	}
 }
 
-// without reports whether a file that is whole, and says st, needs nothing of the log:
+// outlived reports whether the file has seen more commits than the log: it went on without
+// a log that could not be removed.
+func (h *history) outlived(f io.ReaderAt) bool {
+	for i := range uint64(2) {
+		var page [metaBytes]byte
+		if _, err := f.ReadAt(page[:], int64(i)*h.pageSize()); err != nil {
+			continue
+		}
+		// One commit more may have been under way.
+		if m, err := parseMeta(page[:], i); err == nil && m.txid > h.txid()+uint64(len(h.commits))+1 {
+			return true
+		}
+	}
+	return false
+}
+
+// without reports whether a file that is whole, and says st, lacks nothing that the log has:
 // there was no power cut, or what was under way then was never answered.
 func (h *history) without(st state) bool {
 	if newest := max(h.last().commit, h.beyond); st.commit != newest || h.beyond != 0 {
@@ -214,6 +237,6 @@ func redoChange(bt *bolt.Tx, changes []byte) (rest []byte, err error) {
 	case changeDelete:
 		return rest, in.Delete(key)
 	default:
-		return nil, fmt.Errorf("a change of kind %d", kind)
+		return nil, fmt.Errorf("a change of kind %d, which this program does not know: run the version that wrote it: %w", kind, ErrNewerSchema)
 	}
 }

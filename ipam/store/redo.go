@@ -1,16 +1,20 @@
 package store
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 
 	bolt "go.etcd.io/bbolt"
+	"golang.org/x/sys/unix"
 
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -37,7 +41,8 @@ const (
 	redoSize    = 2 << 20 // of the log; it takes up its space from the start
 	redoPage    = 4096
 	redoMagic   = "tenure-redo 1\n\x00\x00"
-	redoHead    = len(redoMagic) + storeIDSize + stateSize + 2*metaBytes
+	redoHead    = len(redoMagic) + nonceSize + storeIDSize + stateSize + 2*metaBytes
+	nonceSize   = 8
 	storeIDSize = 32
 	metaBytes   = pageHeader + metaSize
 	recordHead  = 4 + 4 + stateSize // length, checksum, state
@@ -48,6 +53,7 @@ func RedoPath(path string) string { return path + ".redo" }
 
 // A base is the commit that a redo log begins at.
 type base struct {
+	nonce [nonceSize]byte // random: records of another log that begins with the same commit are not this one's
 	id    protocol.StoreID
 	st    state
 	metas [2][metaBytes]byte // as they are in the file, headers included
@@ -57,6 +63,7 @@ type base struct {
 func (b *base) append(buf []byte) []byte {
 	start := len(buf)
 	buf = append(buf, redoMagic...)
+	buf = append(buf, b.nonce[:]...)
 	buf = append(buf, b.id...)
 	buf = b.st.append(buf)
 	buf = append(append(buf, b.metas[0][:]...), b.metas[1][:]...)
@@ -64,25 +71,32 @@ func (b *base) append(buf []byte) []byte {
 }
 
 // parseBase returns the base that head names, and its checksum, with which those of the
-// records begin. There is none where the log was closed, or never used.
-func parseBase(head []byte) (b base, sum uint32, ok bool) {
-	if len(head) < redoHead+4 || string(head[:len(redoMagic)]) != redoMagic {
-		return base{}, 0, false
+// records begin. It is not ok where the log was closed, or never used.
+func parseBase(head []byte) (b base, sum uint32, ok bool, err error) {
+	head = head[:min(redoHead+4, len(head))]
+	switch {
+	case len(bytes.TrimLeft(head, "\x00")) == 0:
+		return base{}, 0, false, nil
+	case !bytes.HasPrefix(head, []byte(redoMagic)) && bytes.HasPrefix(head, []byte(redoMagic[:len("tenure-redo ")])):
+		return base{}, 0, false, fmt.Errorf("the redo log is %.20q, which this program does not know: run the version that wrote it: %w", head, ErrNewerSchema)
+	case len(head) < redoHead+4 || string(head[:len(redoMagic)]) != redoMagic:
+		return base{}, 0, false, corrupt(errors.New("the head of the redo log"))
 	}
 	sum = binary.BigEndian.Uint32(head[redoHead:])
 	if crc32.ChecksumIEEE(head[:redoHead]) != sum {
-		return base{}, 0, false
+		return base{}, 0, false, corrupt(errors.New("the head of the redo log fails its checksum"))
 	}
 	rest := head[len(redoMagic):]
+	rest = rest[copy(b.nonce[:], rest):]
 	b.id, rest = protocol.StoreID(rest[:storeIDSize]), rest[storeIDSize:]
 	st, err := parseState(rest[:stateSize])
 	if err != nil {
-		return base{}, 0, false
+		return base{}, 0, false, corrupt(err)
 	}
 	b.st, rest = st, rest[stateSize:]
 	copy(b.metas[0][:], rest)
 	copy(b.metas[1][:], rest[metaBytes:])
-	return b, sum, true
+	return b, sum, true, nil
 }
 
 // pageSize returns the size of the pages of the store's file.
@@ -105,6 +119,17 @@ func (p patched) ReadAt(buf []byte, off int64) (int, error) {
 		}
 	}
 	return n, err
+}
+
+// txid returns the number of the base's bbolt transaction.
+func (b *base) txid() uint64 {
+	var newest uint64
+	for i, m := range b.metas {
+		if m, err := parseMeta(m[:], uint64(i)); err == nil {
+			newest = max(newest, m.txid)
+		}
+	}
+	return newest
 }
 
 // restore writes the base's meta pages to the store's file.
@@ -130,11 +155,14 @@ func pages(n int) int { return (n + redoPage - 1) / redoPage * redoPage }
 // goroutines at a time. A nil redo has no room for any commit.
 type redo struct {
 	f    *os.File
-	kept *bolt.Tx // at the base; nil is no base
+	kept *bolt.Tx // at the base
 	sum  uint32   // of the head
 	end  int64    // where the next record goes
 	last uint64   // the number of the last commit, the base's at first
 	buf  []byte
+
+	sync   func(*os.File) error // datasync; tests replace it
+	failed bool                 // it may or may not have what was written last: nothing is added any more
 }
 
 // openRedo opens the log of the store at path, which it makes if there is none.
@@ -143,10 +171,10 @@ func openRedo(path string) (*redo, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := prepare(f); err != nil {
+	if err := errors.Join(prepare(f), syncDir(filepath.Dir(path))); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	return &redo{f: f}, nil
+	return &redo{f: f, sync: datasync}, nil
 }
 
 // prepare has f take up the space of a log, so that no later sync has to write where
@@ -159,10 +187,12 @@ func prepare(f *os.File) error {
 	if info.Size() >= redoSize {
 		return nil
 	}
-	if err := fillZero(f, redoSize); err != nil {
-		return err
-	}
-	dir, err := os.Open(filepath.Dir(f.Name()))
+	return fillZero(f, redoSize)
+}
+
+// syncDir has the names in a directory be on disk.
+func syncDir(path string) error {
+	dir, err := os.Open(path)
 	if err != nil {
 		return err
 	}
@@ -170,25 +200,25 @@ func prepare(f *os.File) error {
 }
 
 // takes reports whether the commit with these changes, after which the state is st, can
-// be the next one. It cannot where the one before is not here: it was too large, or
-// failed halfway.
+// be the next one. It cannot where the one before is not here.
 func (r *redo) takes(st state, changes []byte) bool {
-	return r != nil && r.kept != nil && st.commit == r.last+1 && r.end+int64(pages(recordHead+len(changes))) <= redoSize
+	return r != nil && !r.failed && st.commit == r.last+1 && r.end+int64(pages(recordHead+len(changes))) <= redoSize
 }
 
 // empty reports whether no commit stands in the log, so that it keeps no pages but those
 // in use.
-func (r *redo) empty() bool { return r == nil || r.kept == nil || r.end == redoPage }
+func (r *redo) empty() bool { return r == nil || r.end == redoPage && !r.failed }
 
-// spoil has the log take no commit before it begins anew: it may or may not have the one
-// that was written last.
-func (r *redo) spoil() { r.end = spoiltEnd }
-
-// spoilt reports whether that is so.
-func (r *redo) spoilt() bool { return r != nil && r.end == spoiltEnd }
-
-// spoiltEnd is where the next record would go in a log that is spoilt.
-const spoiltEnd = redoSize + redoPage
+// gone reports whether somebody has removed the log, or cut it off: what it says is not
+// found after a crash.
+func (r *redo) gone() bool {
+	info, err := r.f.Stat()
+	if err != nil {
+		return true
+	}
+	sys, ok := info.Sys().(*syscall.Stat_t)
+	return info.Size() < redoSize || ok && sys.Nlink == 0
+}
 
 // write appends a commit, and returns when it is on disk.
 func (r *redo) write(st state, changes []byte) error {
@@ -203,7 +233,7 @@ func (r *redo) write(st state, changes []byte) error {
 	if _, err := r.f.WriteAt(r.buf, r.end); err != nil {
 		return fmt.Errorf("redo log: %w", err)
 	}
-	if err := datasync(r.f); err != nil {
+	if err := r.sync(r.f); err != nil {
 		return fmt.Errorf("redo log: %w", err)
 	}
 	r.end += int64(len(r.buf))
@@ -237,6 +267,9 @@ func (s *Store) base(bt *bolt.Tx) ([]byte, state, error) {
 		return nil, state{}, err
 	}
 	b := base{id: s.id, st: now.st}
+	if _, err := unix.Getrandom(b.nonce[:], 0); err != nil { // so few bytes come at once
+		return nil, state{}, os.NewSyscallError("getrandom", err)
+	}
 	for i := range b.metas {
 		if _, err := s.f.ReadAt(b.metas[i][:], int64(i*s.db.Info().PageSize)); err != nil {
 			return nil, state{}, err
@@ -245,18 +278,43 @@ func (s *Store) base(bt *bolt.Tx) ([]byte, state, error) {
 	return b.append(nil), now.st, nil
 }
 
-// close lets the base go, and closes the log. If all of the store's file is on disk, the
-// log names no base any more.
+// close closes the log. If all of the store's file is on disk, the log names no base any
+// more.
 func (r *redo) close(synced bool) error {
 	if r == nil {
 		return nil
 	}
 	var err error
-	if synced && r.kept != nil {
+	if synced {
 		err = r.setHead(make([]byte, redoHead+4))
 	}
 	r.drop()
 	return errors.Join(err, r.f.Close())
+}
+
+// leave closes the log where bbolt cannot be asked for anything.
+func (r *redo) leave() error {
+	if r == nil {
+		return nil
+	}
+	return r.f.Close()
+}
+
+// remove closes the log and removes it. All of the store's file is on disk. Where a log
+// cannot be removed it is of an earlier time, which opening sees.
+func (r *redo) remove() {
+	_ = r.close(true)
+	_ = removeRedo(strings.TrimSuffix(r.f.Name(), RedoPath("")))
+}
+
+// removeRedo removes the log of the store at path, if there is one: its file goes on
+// without.
+func removeRedo(path string) error {
+	err := os.Remove(RedoPath(path))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return errors.Join(err, syncDir(filepath.Dir(path)))
 }
 
 // setHead replaces the head. It lies in one sector, so a crash leaves one or the other.
@@ -264,7 +322,7 @@ func (r *redo) setHead(head []byte) error {
 	if _, err := r.f.WriteAt(head, 0); err != nil {
 		return fmt.Errorf("redo log: %w", err)
 	}
-	if err := datasync(r.f); err != nil {
+	if err := r.sync(r.f); err != nil {
 		return fmt.Errorf("redo log: %w", err)
 	}
 	return nil

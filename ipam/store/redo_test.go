@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"testing"
 )
 
@@ -282,13 +283,201 @@ func TestRedoFails(t *testing.T) {
 		if m, err = put(n); err != nil {
 			t.Fatal(err)
 		}
-		c.watch()
-		for range 10 {
-			c.check(fmt.Sprint("change ", n), c.file(), c.log, m)
+		c.check(fmt.Sprint("change ", n), load(t, s.Path()), nil, m) // synced each time
+	}
+	if _, err := os.Stat(RedoPath(s.Path())); err == nil || s.redo != nil {
+		t.Errorf("after it the log is still there: %v", err)
+	}
+}
+
+// refuse is a disk that takes no sync.
+func refuse(*os.File) error { return syscall.EIO }
+
+// TestRedoHeadFails has the disk refuse the head of a log that begins anew: the log is
+// given up, and what is answered afterwards is in the file.
+func TestRedoHeadFails(t *testing.T) {
+	for _, full := range []bool{false, true} {
+		s := newStore(t, Options{Redo: true})
+		c := &powerCut{t: t, s: s, rng: rand.New(rand.NewPCG(2, 2))}
+		put := func(n int) {
+			update(t, s, func(tx *Tx) error { return tx.PutAttachment(claimed(n)) })
+			taken(t, s)
+		}
+		put(1)
+		put(2)
+		s.redo.sync = refuse // nothing is under way
+		if full {
+			s.redo.end = redoSize
+			put(3)
+		} else if err := s.settle(); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := os.Stat(RedoPath(s.Path())); s.redo != nil || err == nil {
+			t.Fatalf("the log is still there: %v", err)
+		}
+		put(4)
+		got, err := c.open(load(t, s.Path()), nil, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := len(read(t, got).Attachments); n != map[bool]int{false: 3, true: 4}[full] {
+			t.Errorf("%d attachments are in the file", n)
+		}
+		if err := got.Close(); err != nil {
+			t.Error(err)
 		}
 	}
-	if s.redo.empty() {
-		t.Error("after it the log is not used any more")
+}
+
+// TestRedoGhost has the disk refuse a change, and opens the store anew, from the same
+// commit: the record of the change, which is in the log all the same, is not of this one.
+func TestRedoGhost(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "store.db")
+	s, err := Open(path, Options{Redo: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := s.redo
+	first.sync = refuse // nothing is under way
+	if err := s.Update(t.Context(), func(tx *Tx) error { return tx.PutAttachment(claimed(1)) }); !errors.Is(err, syscall.EIO) {
+		t.Fatalf("Update = %v", err)
+	}
+	first.sync = datasync
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = reopen(t, path, Options{Redo: true})
+	c := &powerCut{t: t, s: s}
+	update(t, s, func(tx *Tx) error { return tx.DeleteAttachment(claimed(1).Key) }) // nothing is there
+	got, err := c.open(load(t, path), load(t, RedoPath(path)), Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer got.Close() // only read
+	if n := len(read(t, got).Attachments); n != 0 {
+		t.Error("the change that was refused is back")
+	}
+}
+
+// TestRedoOutlived opens a file that went on without its log, and was damaged then: the
+// log, which could not be removed, is not taken for the rest of it.
+func TestRedoOutlived(t *testing.T) {
+	s := newStore(t, Options{Redo: true})
+	put := func(n int) {
+		update(t, s, func(tx *Tx) error { return tx.PutAttachment(claimed(n)) })
+		taken(t, s)
+	}
+	put(1)
+	put(2)
+	log := load(t, RedoPath(s.Path()))
+	s.redo.sync = refuse
+	if err := s.settle(); err != nil {
+		t.Fatal(err)
+	}
+	for n := 3; n < 6; n++ {
+		put(n)
+	}
+	file := load(t, s.Path())
+	c := &powerCut{t: t, s: s}
+	for at := 2 * redoPage; at < inUse(t, file); at += redoPage {
+		damaged := slices.Clone(file)
+		for i := range 64 {
+			damaged[at+100+i] ^= 0x5a
+		}
+		got, err := c.open(damaged, log, Options{Redo: true})
+		if errors.Is(err, ErrCorrupt) {
+			continue
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := len(read(t, got).Attachments); n != 5 {
+			t.Errorf("with page %d damaged it has %d attachments of 5, and says nothing", at/redoPage, n)
+		}
+		if err := got.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestRedoUnsynced has a sync of the file fail while the log has what it lacks: nothing is
+// written any more, and opening finds all of it.
+func TestRedoUnsynced(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "store.db")
+	s, err := Open(path, Options{Redo: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	update(t, s, func(tx *Tx) error { return tx.PutAttachment(claimed(1)) })
+	taken(t, s)
+	if err := s.unsynced(syscall.EIO); err == nil || s.Update(t.Context(), func(tx *Tx) error { return tx.PutAttachment(claimed(2)) }) == nil {
+		t.Error("it goes on")
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	h, ok, err := readHistory(path)
+	if err != nil || !ok || len(h.commits) != 1 {
+		t.Fatalf("the log says %+v, %v, %v", h, ok, err)
+	}
+	s = reopen(t, path, Options{Redo: true})
+	if got := read(t, s).Attachments; len(got) != 1 {
+		t.Errorf("opened again it has %v", got)
+	}
+}
+
+// TestRedoRemoved removes the log of an open store: it goes on without.
+func TestRedoRemoved(t *testing.T) {
+	s := newStore(t, Options{Redo: true})
+	update(t, s, func(tx *Tx) error { return tx.PutAttachment(claimed(1)) })
+	taken(t, s)
+	if err := os.Remove(RedoPath(s.Path())); err != nil {
+		t.Fatal(err)
+	}
+	update(t, s, func(tx *Tx) error { return tx.PutAttachment(claimed(2)) })
+	if s.redo != nil {
+		t.Error("it still writes to a log that nobody will find")
+	}
+}
+
+// TestRedoManyLeaves makes batches of which each change lies on a page of its own, until
+// the file has no room for one: then it grows, and nothing that was answered is lost.
+func TestRedoManyLeaves(t *testing.T) {
+	const n, batch = 8000, 120
+	s, err := Open(filepath.Join(t.TempDir(), "store.db"), Options{Redo: true}) // Check would miss the uses' records
+	if err != nil {
+		t.Fatal(err)
+	}
+	for at := 0; at < n; at += 500 {
+		update(t, s, func(tx *Tx) error {
+			for i := at; i < at+500; i++ {
+				a := claimed(i)
+				a.Use = fmt.Sprintf("u.%d", i*7919%n)
+				if err := tx.PutAttachment(a); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	ids := rand.New(rand.NewPCG(1, 2)).Perm(n)
+	for len(ids) > 2*batch {
+		now := ids[:batch]
+		ids = ids[batch:]
+		update(t, s, func(tx *Tx) error {
+			for _, id := range now {
+				if err := tx.DeleteAttachment(claimed(id).Key); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	if got := read(t, s).Attachments; len(got) != len(ids) || s.redo == nil {
+		t.Errorf("%d attachments are left; want %d", len(got), len(ids))
+	}
+	if err := errors.Join(sound(s), s.Close()); err != nil {
+		t.Error(err)
 	}
 }
 
@@ -310,7 +499,7 @@ func TestRedoAhead(t *testing.T) {
 	taken(t, s)
 	refuse = true // nothing is under way
 	a := claimed(2)
-	a.Netns = string(bytes.Repeat([]byte{'n'}, maxAhead-1000))
+	a.Netns = string(bytes.Repeat([]byte{'n'}, 60_000))
 	update(t, s, func(tx *Tx) error { return tx.PutAttachment(a) })
 	for what, err := range map[string]error{
 		"View":   s.View(func(*Tx) error { return nil }),
@@ -378,14 +567,15 @@ func TestRedoAside(t *testing.T) {
 		{"a log that was put back behind a base", atSix, log, 6, nil},
 		{"a file that was put back: the log has the rest", atTwo, log, 4, nil},
 		{"a file that was put back behind the base", atTwo, rebased, 0, ErrOlder},
-		{"the head damaged", file, flipped(log, 30), 4, nil},
+		{"the head damaged", file, flipped(log, 30), 0, ErrCorrupt},
+		{"the head of a later version", file, flipped(log, 12), 0, ErrNewerSchema},
 		{"the head damaged, and torn", tornFile, flipped(log, 30), 0, ErrCorrupt},
 		{"a record damaged", file, flipped(log, 3*redoPage+40), 4, nil},
 		{"a record damaged, and the file put back", atTwo, flipped(log, 3*redoPage+40), 0, ErrCorrupt},
 		{"a record damaged, and torn", tornFile, flipped(log, 3*redoPage+40), 0, ErrCorrupt},
 		{"cut off", file, log[:redoPage+100], 4, nil},
 		{"empty", file, []byte{}, 4, nil},
-		{"short", file, log[:20], 4, nil},
+		{"short", file, log[:20], 0, ErrCorrupt},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -497,7 +687,7 @@ func FuzzRedo(f *testing.F) {
 	}
 	f.Cleanup(func() { _ = s.Close() })
 	f.Fuzz(func(t *testing.T, changes []byte) {
-		if _, _, ok := parseBase(changes); ok {
+		if _, _, ok, _ := parseBase(changes); ok {
 			t.Log("a base")
 		}
 		if _, size, ok := parseCommit(changes, 0); ok && size < recordHead {

@@ -35,11 +35,11 @@ func (s *Store) makeRoom(bt *bolt.Tx) (full, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s.roomy = true
 	defer func() { s.db.MaxSize = int(s.size) }()
 	free := int64(s.db.Stats().FreePageN) * int64(s.db.Info().PageSize)
 	room := size - bt.Size() + free
-	if s.redo != nil && size >= mapped {
+	if s.redo != nil && (size >= mapped || s.redo.gone()) {
+		s.redo.failed = true
 		return nil, errKept
 	}
 	if room >= reserve+step/2 {
@@ -55,7 +55,6 @@ func (s *Store) makeRoom(bt *bolt.Tx) (full, err error) {
 	if err == nil || room >= reserve {
 		return nil, nil
 	}
-	s.roomy = false
 	return err, nil
 }
 

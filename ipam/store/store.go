@@ -84,7 +84,6 @@ type Store struct {
 	// Of the committer alone.
 	broken  error // why nothing can be written any more
 	size    int64 // the file's, when it was last looked at
-	roomy   bool  // the file has room for a batch of maxAhead
 	redo    *redo // nil where there is none
 	decoded map[string]decoded
 }
@@ -133,7 +132,7 @@ func (s *Store) Close() error {
 	}
 	closeDB := func() error { return errors.Join(s.closeRedo(), s.db.Close()) }
 	if s.stuck.Load() {
-		closeDB = func() error { return errors.Join(flock(s.f, syscall.LOCK_UN), s.f.Close()) }
+		closeDB = func() error { return errors.Join(s.redo.leave(), flock(s.f, syscall.LOCK_UN), s.f.Close()) }
 	}
 	return s.explain(errors.Join(closeDB(), s.witness.close()))
 }

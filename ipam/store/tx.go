@@ -36,9 +36,10 @@ type batch struct {
 	tables                                map[protocol.PoolName]*table
 	decoded                               map[string]decoded // what RightServes has read, also before this batch; nil keeps nothing
 
-	st      state // as it will be committed
-	logs    bool  // changes are noted for the redo log
-	changes []byte
+	st      state  // as it will be committed
+	logs    bool   // changes are noted for the redo log
+	changes []byte // one after the other
+	noted   int    // how many
 	writes  int    // how many there were, so that cursors know when to seek anew
 	scratch []byte // records are cut from it: bbolt keeps them until the commit
 	failed  error  // bbolt contradicted itself: nothing of the batch may be committed
@@ -237,6 +238,7 @@ func (tx *Tx) set(in *bucket, key, record []byte) error {
 func (b *batch) note(kind byte, in *bucket, key, record []byte) {
 	if b.logs {
 		b.changes = appendChange(b.changes, kind, in, key, record)
+		b.noted++
 	}
 }
 
