@@ -67,5 +67,5 @@ func (w *waiting) end() error {
 		return fmt.Errorf("end %s, which was not called: %w", w.p.path, err)
 	}
 	_ = w.p.ended() // it was killed
-	return w.in.Close()
+	return errors.Join(endGroup(w.p.pid), w.in.Close())
 }

@@ -197,7 +197,7 @@ func (a *attaching) add(ctx context.Context, i int, s plan.Step) error {
 	c := callOf(a.ContainerID, a.Netns, s)
 	result, text, err := a.addChain(ctx, list, c, first)
 	a.meanwhile = nil
-	if err = cmp.Or(err, a.unkept); err != nil {
+	if err != nil {
 		return err
 	}
 	full, err := fullOf(result)
@@ -213,7 +213,7 @@ func (a *attaching) add(ctx context.Context, i int, s plan.Step) error {
 	}
 	a.done[i] = step{result: result, text: text, full: full, device: device}
 	a.left = func() error { return a.keep(a.Key, c.record(list, text)) }
-	return a.log.Done(i, text)
+	return cmp.Or(a.log.Done(i, text), a.unkept)
 }
 
 // keepLeft has the cache of results keep that of the step before, which the journal has.
