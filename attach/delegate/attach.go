@@ -38,10 +38,10 @@ func (r *Runner) Attach(ctx context.Context, h journal.Head) (types.Result, fact
 		return nil, facts.Report{}, err
 	}
 	a.log = log
-	if err := a.sync(); err != nil {
-		return nil, facts.Report{}, err
+	var report facts.Report
+	if err = a.sync(); err == nil {
+		report, err = a.run(ctx)
 	}
-	report, err := a.run(ctx)
 	err = errors.Join(err, log.Close())
 	if err == nil {
 		return a.done[a.defaultStep()].result, report, nil
@@ -100,11 +100,10 @@ func (a *attaching) sync() error {
 	if s.Device == nil && a.log.Began(0) == nil { // if not, run says why
 		a.first = a.addAhead(a.lists[0], callOf(a.ContainerID, a.Netns, s))
 	}
-	err := a.log.Sync()
-	if err != nil {
-		err = errors.Join(err, a.first.end(), a.log.Drop())
+	if err := a.log.Sync(); err != nil {
+		return errors.Join(err, a.first.end()) // it is undone: what asks for no configuration may have begun
 	}
-	return err
+	return nil
 }
 
 func (a *attaching) run(ctx context.Context) (facts.Report, error) {

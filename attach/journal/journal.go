@@ -238,9 +238,6 @@ func (d Dir) open(k Key, path string, size int) (*Log, error) {
 // Close closes the log. The journal stays.
 func (l *Log) Close() error { return l.f.Close() }
 
-// Drop closes the log and removes the journal: nothing was done.
-func (l *Log) Drop() error { return errors.Join(l.Close(), l.dir.Remove(l.key)) }
-
 // Began notes that a step is about to begin.
 func (l *Log) Began(step int) error { return l.add(fmt.Appendf(nil, `{"began":%d}`, step)) }
 

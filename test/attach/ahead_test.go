@@ -20,7 +20,7 @@ import (
 const reader = `#!/bin/sh
 echo $$ >%[1]s.new && mv %[1]s.new %[1]s
 input=$(cat)
-echo "got $input" >>%[1]s
+echo "$CNI_COMMAND got $input" >>%[1]s
 echo '{}'
 `
 
@@ -85,8 +85,8 @@ func TestPlanOnDiskBeforeAnyPluginIsCalled(t *testing.T) {
 			if err == nil || !strings.Contains(stdout.String(), errno.Error()) {
 				t.Errorf("the plan is not on disk: %v, %s; want %v", err, &stdout, errno)
 			}
-			if strings.Contains(string(said), "got") {
-				t.Errorf("the plugin says %q; want that it got nothing, not even an end of its input", said)
+			if strings.Contains(string(said), "ADD got") || !strings.Contains(string(said), "DEL got") {
+				t.Errorf("the plugin says %q; want that its ADD got nothing, not even an end of its input, and a DEL", said)
 			}
 			if err := syscall.Kill(-plugin, 0); !errors.Is(err, syscall.ESRCH) {
 				t.Errorf("the plugin's processes: %v; want none", err)
