@@ -77,7 +77,6 @@ func New(cfg Config, st *store.Store, cl Cluster, clock Clock, host Host, log *s
 		pools: map[protocol.PoolName]*pool{}, idle: map[string]protocol.Instant{},
 		ignored: map[string]string{}, readFor: map[protocol.StoreID]bool{}, beatNow: make(chan struct{}, 1),
 	}
-	a.told.began = clock.Now().Boot
 	a.cl.Leases, a.cl.SubLeases = carefulLeases{cl.Leases, a}, carefulSubLeases{cl.SubLeases, a}
 	a.cl.Pools, a.cl.Seats = carefulPools{&sharedPools{Pools: cl.Pools, background: a.background, creating: &a.creating, clock: clock}, a}, carefulSeats{cl.Seats, a}
 	a.public = publish.New(st, a.cl.Leases, cfg.PublishEvery, func(lease string) { a.lookIn(lease, 0) }, log)

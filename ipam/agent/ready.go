@@ -8,28 +8,25 @@ import (
 const (
 	// lookTime is what the looks may take that a list of the node's own objects leads to.
 	lookTime = 5 * time.Second
-	// hearTime is how long an agent that serves already is not ready for want of a word from
-	// the API server: one that answers has answered by then.
-	hearTime = 800 * time.Millisecond
-	// sayTime is how long a right that cannot be said keeps the agent from being ready.
+	// sayTime is how long what cannot be listed, and a right that cannot be said, keep the
+	// agent from being ready.
 	sayTime = time.Minute
 )
 
 // telling is how far an agent that has started has come with telling the API server of
 // its node. mu of the agent guards it.
 type telling struct {
-	began  time.Duration // by the boot clock, when the agent did
 	heard  bool          // a heartbeat was accepted
 	listed bool          // what is there in the node's name has been compared with the store
-	since  time.Duration // by the boot clock, when it was
+	since  time.Duration // by the boot clock, when the latest of these was
 	looks  bool          // which has led to looks
 	done   bool
 }
 
 // Ready reports whether the agent can serve an ADD now and, since it started, has told the
 // API server what its node holds; if not, why. Whoever restores etcd waits for that before
-// he starts the controller, which gives out what it knows of nobody to have. Where the API
-// server does not answer nothing is to be told, and an agent that serves is ready.
+// he starts the controller, which gives out what it knows of nobody to have. An agent that
+// is not ready for that alone serves ADDs.
 func (a *Agent) Ready() (bool, string) {
 	if ok, why := a.serving(); !ok {
 		return false, why
@@ -39,14 +36,14 @@ func (a *Agent) Ready() (bool, string) {
 	t, term, anothers := a.told, a.sitting.Term, maps.Clone(a.anothers)
 	a.mu.Unlock()
 	age := now - t.since
-	switch away := now-t.began >= hearTime && (!t.heard || a.trouble() != ""); {
-	case t.done, away:
+	switch {
+	case t.done:
 		return true, ""
 	case !t.heard:
 		return false, "no heartbeat has been accepted since the agent started"
-	case !t.listed:
+	case !t.listed && age < sayTime:
 		return false, "what the API server has in this node's name is not known yet"
-	case age < sayTime:
+	case t.listed && age < sayTime:
 		all, err := a.said(term, anothers)
 		if err != nil {
 			return false, err.Error()
@@ -59,14 +56,6 @@ func (a *Agent) Ready() (bool, string) {
 	a.told.done = true
 	a.mu.Unlock()
 	return true, ""
-}
-
-// trouble says what is wrong with the API server at this moment; "" if nothing is known.
-func (a *Agent) trouble() string {
-	if a.cl.Trouble == nil {
-		return ""
-	}
-	return a.cl.Trouble()
 }
 
 // compared notes that what is there in the node's name was compared with the store, which

@@ -20,8 +20,8 @@ func TestReady(t *testing.T) {
 		want   bool
 	}{
 		{"no heartbeat was accepted", telling{listed: true}, 2, false, false},
-		{"nor will one be: the API server is away", telling{began: -hearTime}, 2, false, true},
-		{"a heartbeat was accepted, a while after the start", telling{began: -hearTime, heard: true}, 2, false, false},
+		{"nor will one be: the API server is away", telling{since: -sayTime}, 2, false, false},
+		{"nothing can be listed", telling{heard: true, since: -sayTime}, 2, false, true},
 		{"nothing was listed", telling{heard: true}, 2, false, false},
 		{"all is said", telling{heard: true, listed: true}, 2, false, true},
 		{"a look is under way", telling{heard: true, listed: true, looks: true}, 2, false, false},
@@ -37,7 +37,6 @@ func TestReady(t *testing.T) {
 			a.sitting = protocol.Sitting{Self: protocol.Identity{Node: "n1"}, Term: 2, Sent: now}
 			a.told = tt.told
 			a.told.since += now.Boot
-			a.told.began += now.Boot
 			lease := protocol.Right{Kind: protocol.RightLease, Name: "lan.0a000000.26", Phase: protocol.Held, UID: "u", Said: tt.said, Term: tt.said}
 			if tt.others {
 				a.shown(lease.Name, true)

@@ -75,7 +75,7 @@ func (a *Agent) judge(ctx context.Context, s sight, behind bool, saw func(protoc
 	}
 	a.era++
 	a.history = a.history.Rewound()
-	a.sitting = a.sitting.Rewound()
+	a.sitting, a.told = a.sitting.Rewound(), telling{}
 	a.late, a.anothers, a.certainty = nil, nil, protocol.Certainty{}
 	a.mu.Unlock()
 	a.metrics.rewound.Inc()

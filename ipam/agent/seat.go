@@ -156,7 +156,10 @@ func (a *Agent) accept(ctx context.Context, had int64, era int, next protocol.Si
 		a.mu.Unlock()
 		return nil
 	}
-	a.sitting, a.told.heard = next, true
+	a.sitting = next
+	if !a.told.heard {
+		a.told.heard, a.told.since = true, a.clock.Now().Boot
+	}
 	if had == 0 && a.lostHere(next.Seen) && len(a.readFor) == 0 {
 		a.reading = true // until listOwn has found what it left
 	}

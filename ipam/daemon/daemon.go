@@ -163,6 +163,14 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return a.Run(ctx, ln, wire.DefaultLimits()) })
+	g.Go(func() error {
+		select {
+		case <-st.Broken():
+			return fmt.Errorf("the store %s has to be opened again", st.Path())
+		case <-ctx.Done():
+			return nil
+		}
+	})
 	g.Go(func() error { podCache.Run(ctx); return nil })
 	g.Go(func() error { reviews.Run(ctx); return nil })
 	g.Go(func() error { return attach.Run(ctx) })

@@ -265,7 +265,8 @@ func (s *Store) attempt(calls []*call) (err error) {
 	if len(s.decoded) > maxDecoded {
 		clear(s.decoded)
 	}
-	b.decoded, b.logs = s.decoded, s.redo != nil
+	b.decoded, b.logs, b.largest = s.decoded, s.redo != nil, s.largest
+	defer func() { s.largest = b.largest }()
 	for _, c := range calls {
 		if s.run(c, b, full); b.failed != nil {
 			return b.failed

@@ -47,7 +47,7 @@ func open(path string, o Options, lock func(*os.File, bool) error) (*Store, erro
 	if err != nil {
 		return nil, explain(path, err)
 	}
-	s := &Store{path: path, o: o, f: f, syncing: make(chan struct{}, 1), decoded: map[string]decoded{}, stopped: make(chan struct{})}
+	s := &Store{path: path, o: o, f: f, syncing: make(chan struct{}, 1), decoded: map[string]decoded{}, stopped: make(chan struct{}), dead: make(chan struct{})}
 	s.wake.L = &s.mu
 	if err := s.load(); err != nil {
 		_ = f.Close() // nothing was written; bbolt may have closed it already
@@ -117,7 +117,7 @@ func (s *Store) load() (err error) {
 	if err != nil {
 		return err
 	}
-	s.id, s.size = found.id, found.size
+	s.id, s.size, s.largest = found.id, found.size, found.largest
 	s.db, err = bolt.Open(s.path, 0, boltOptions(s.f, s.o.ReadOnly))
 	if err != nil {
 		return err
@@ -127,12 +127,15 @@ func (s *Store) load() (err error) {
 		if found, err = s.redoes(h); err != nil {
 			return errors.Join(err, s.db.Close())
 		}
-		s.size = found.size
+		s.size, s.largest = found.size, found.largest
 	}
-	if h != nil && !s.o.ReadOnly {
+	if !s.o.ReadOnly && (h != nil || s.o.Redo) {
 		// Of what is in the file the disk may not have all, and from here on nobody keeps
-		// the base's pages.
-		if err := s.db.Sync(); err != nil {
+		// the pages of an earlier base.
+		if h != nil && !again && found.st != h.st {
+			err = writeAgain(s.f, s.size)
+		}
+		if err = errors.Join(err, s.db.Sync()); err != nil {
 			return errors.Join(err, s.db.Close())
 		}
 	}
@@ -156,12 +159,9 @@ func (s *Store) load() (err error) {
 	return nil
 }
 
-// openRedo has commits be synced by a redo log. Where that cannot be, they are synced as
-// bbolt does.
+// openRedo has commits be synced by a redo log, all of the file being on disk. Where that
+// cannot be, they are synced as bbolt does.
 func (s *Store) openRedo() error {
-	if err := s.db.Sync(); err != nil { // a process that was killed has not
-		return err
-	}
 	r, err := openRedo(s.path)
 	if err != nil {
 		return errors.Join(err, removeRedo(s.path))

@@ -3,6 +3,7 @@ package store
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"runtime"
 	"time"
 
@@ -38,10 +39,10 @@ func (s *Store) commit(calls []*call, bt *bolt.Tx, b *batch, number uint64) erro
 func (s *Store) commitSynced(bt *bolt.Tx, b *batch, number uint64) error {
 	s.db.NoSync = false
 	if err := bt.Commit(); err != nil {
-		if !errors.Is(err, bolterrors.ErrMaxSizeReached) && !isFull(err) {
-			err = s.unsynced(err)
+		if refused, ok := errors.AsType[*fs.PathError](err); ok && refused.Op == "write" || errors.Is(err, bolterrors.ErrMaxSizeReached) {
+			return err
 		}
-		return err
+		return s.unsynced(err)
 	}
 	s.point("after-commit")
 	if err := s.witness.write(s.id, b.st.commit); err != nil {
@@ -60,8 +61,7 @@ func (s *Store) unsynced(err error) error {
 	if s.redo.empty() {
 		return err
 	}
-	s.broken = fmt.Errorf("the file cannot be synced, and the redo log has what it lacks: start the program again: %w", err)
-	return s.broken
+	return s.breakDown(fmt.Errorf("the file cannot be synced, and the redo log has what it lacks: start the program again: %w", err))
 }
 
 // commitLogged has bbolt write the file, and syncs the redo log.
@@ -95,9 +95,9 @@ func (s *Store) log(b *batch) error {
 
 // surelyFits reports whether the end of the file has room for all pages that bbolt may
 // write for a batch: for each change those of its leaf, split or merged with its
-// neighbours, and of the branches above.
+// neighbours, and of the branches above. A leaf of large records has two or three.
 func (s *Store) surelyFits(bt *bolt.Tx, b *batch) bool {
-	n := int64(64+8*b.noted)*int64(s.db.Info().PageSize) + 2*int64(len(b.changes))
+	n := int64(64+8*b.noted)*int64(s.db.Info().PageSize) + int64(2*len(b.changes)+4*b.noted*b.largest)
 	return s.size-bt.Size() >= n
 }
 
@@ -118,8 +118,8 @@ func (s *Store) commitAhead(calls []*call, bt *bolt.Tx, b *batch, number uint64)
 	s.db.NoSync = true
 	if err := contained(bt.Commit); err != nil {
 		s.abandon(bt)
-		s.broken = fmt.Errorf("bbolt does not take commit %d, which the redo log has: start the program again: %w", b.st.commit, err)
-		s.lost.Store(&lostCommit{s.broken})
+		err = fmt.Errorf("bbolt does not take commit %d, which the redo log has: start the program again: %w", b.st.commit, err)
+		s.lost.Store(&lostCommit{s.breakDown(err)})
 		return nil // they have been answered
 	}
 	s.synced.Store(number)
@@ -146,7 +146,11 @@ func (s *Store) settle() error {
 		return s.unsynced(err)
 	}
 	s.renew()
-	return nil
+	bt, err := s.db.Begin(true) // has bbolt count the pages that have become free
+	if err != nil {
+		return err
+	}
+	return bt.Rollback()
 }
 
 // renew has the redo log begin anew, all of the file being on disk. One that has failed is
@@ -168,11 +172,11 @@ func (s *Store) renew() {
 func (s *Store) abandon(bt *bolt.Tx) {
 	defer func() {
 		if p := recover(); p != nil {
-			s.broken = asDamage(p)
 			s.stuck.Store(true)
+			_ = s.breakDown(asDamage(p)) // for the next call
 		}
 	}()
 	if err := bt.Rollback(); err != nil && !errors.Is(err, bolterrors.ErrTxClosed) {
-		s.broken = err
+		_ = s.breakDown(err) // for the next call
 	}
 }

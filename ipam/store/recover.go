@@ -43,14 +43,19 @@ func readHistory(path string) (h history, ok bool, err error) {
 		return h, false, fmt.Errorf("redo log: %w", err)
 	}
 	defer f.Close() // only read
-	b, err := io.ReadAll(io.LimitReader(f, redoSize))
-	if err != nil {
-		return h, false, fmt.Errorf("redo log: %w", err)
+	b := make([]byte, redoSize)
+	n, err := f.ReadAt(b[:redoPage], 0)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return h, false, corrupt(fmt.Errorf("redo log: %w", err))
 	}
-	from, sum, ok, err := parseBase(b)
+	from, sum, ok, err := parseBase(b[:n])
 	if !ok {
-		return h, false, err
+		return h, false, err // what an earlier one has left need not be read
 	}
+	if n, err = f.ReadAt(b, 0); err != nil && !errors.Is(err, io.EOF) {
+		return h, false, corrupt(fmt.Errorf("redo log: %w", err))
+	}
+	b = b[:n]
 	h.base = from
 	at := redoPage
 	for at < len(b) {
@@ -126,6 +131,23 @@ func (s *Store) survey() (found findings, h *history, again bool, err error) {
 	default:
 		return found, h, false, torn
 	}
+}
+
+// writeAgain writes all of a file as it is, so that a sync has it all on disk: a disk that
+// failed to take a page is asked for it once more, which the kernel does not do by itself.
+func writeAgain(f *os.File, size int64) error {
+	buf := make([]byte, 1<<20)
+	for at := int64(0); at < size; {
+		n, err := f.ReadAt(buf[:min(int64(len(buf)), size-at)], at)
+		if err != nil {
+			return err
+		}
+		if _, err := f.WriteAt(buf[:n], at); err != nil {
+			return err
+		}
+		at += int64(n)
+	}
+	return nil
 }
 
 // outlived reports whether the file has seen more commits than the log: it went on without

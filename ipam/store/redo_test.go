@@ -415,15 +415,53 @@ func TestRedoUnsynced(t *testing.T) {
 	}
 	update(t, s, func(tx *Tx) error { return tx.PutAttachment(claimed(1)) })
 	taken(t, s)
+	select {
+	case <-s.Broken():
+		t.Error("it is broken before")
+	default:
+	}
 	if err := s.unsynced(syscall.EIO); err == nil || s.Update(t.Context(), func(tx *Tx) error { return tx.PutAttachment(claimed(2)) }) == nil {
 		t.Error("it goes on")
 	}
+	<-s.Broken()
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
 	h, ok, err := readHistory(path)
 	if err != nil || !ok || len(h.commits) != 1 {
 		t.Fatalf("the log says %+v, %v, %v", h, ok, err)
+	}
+	s = reopen(t, path, Options{Redo: true})
+	if got := read(t, s).Attachments; len(got) != 1 {
+		t.Errorf("opened again it has %v", got)
+	}
+}
+
+// TestRedoUnsyncedGrowth has the sync of a file fail that is made larger: it was one of all
+// that is in it.
+func TestRedoUnsyncedGrowth(t *testing.T) {
+	fails := false
+	path := filepath.Join(t.TempDir(), "store.db")
+	s, err := Open(path, Options{Redo: true, grow: func(f *os.File, from, to int64) error {
+		if fails {
+			return &syncError{syscall.EIO}
+		}
+		return growFile(f, from, to)
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	update(t, s, func(tx *Tx) error { return tx.PutAttachment(claimed(1)) })
+	taken(t, s)
+	fails = true // nothing is under way
+	a := claimed(2)
+	a.Netns = string(make([]byte, 4<<20))
+	if err := s.Update(t.Context(), func(tx *Tx) error { return tx.PutAttachment(a) }); !errors.Is(err, syscall.EIO) {
+		t.Errorf("Update = %v", err)
+	}
+	<-s.Broken()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
 	}
 	s = reopen(t, path, Options{Redo: true})
 	if got := read(t, s).Attachments; len(got) != 1 {
@@ -659,9 +697,9 @@ func TestRedoWithoutRoom(t *testing.T) {
 	if err := os.Mkdir(RedoPath(path), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	s, err := Open(path, Options{})
-	if err == nil {
-		t.Fatal(errors.Join(errors.New("a directory passes for a log"), s.Close()))
+	_, err := Open(path, Options{})
+	if !errors.Is(err, ErrCorrupt) {
+		t.Fatalf("a directory in place of the log: %v", err)
 	}
 	if err := os.Remove(RedoPath(path)); err != nil {
 		t.Fatal(err)
@@ -669,7 +707,7 @@ func TestRedoWithoutRoom(t *testing.T) {
 	if err := os.Symlink("/dev/full", RedoPath(path)); err != nil {
 		t.Fatal(err)
 	}
-	s = reopen(t, path, Options{Redo: true})
+	s := reopen(t, path, Options{Redo: true})
 	if s.Unlogged() == nil {
 		t.Error("nobody says that there is no log")
 	}

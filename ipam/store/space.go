@@ -60,7 +60,11 @@ func (s *Store) makeRoom(bt *bolt.Tx) (full, err error) {
 
 // grow makes the file size bytes large.
 func (s *Store) grow(size int64) error {
-	if err := s.o.grow(s.f, s.size, size); err != nil {
+	err := s.o.grow(s.f, s.size, size)
+	if unsynced, ok := errors.AsType[*syncError](err); ok {
+		return s.unsynced(unsynced)
+	}
+	if err != nil {
 		return err
 	}
 	s.size = size
@@ -75,13 +79,13 @@ func (s *Store) fileSize() (int64, error) {
 		return 0, err
 	}
 	if sys, ok := info.Sys().(*syscall.Stat_t); ok && sys.Nlink == 0 {
-		s.broken = corrupt(errors.New("the file was removed while it was open"))
+		return 0, s.breakDown(corrupt(errors.New("the file was removed while it was open")))
 	}
 	if info.Size() < s.size {
-		s.broken = corrupt(fmt.Errorf("the file was cut off from %d bytes to %d while it was open", s.size, info.Size()))
+		return 0, s.breakDown(corrupt(fmt.Errorf("the file was cut off from %d bytes to %d while it was open", s.size, info.Size())))
 	}
 	s.size = info.Size()
-	return s.size, s.broken
+	return s.size, nil
 }
 
 // growFile makes f's part between two offsets take up space on the device. Where
@@ -95,8 +99,21 @@ func growFile(f *os.File, from, to int64) error {
 	if err != nil {
 		return os.NewSyscallError("fallocate", err)
 	}
-	return f.Sync()
+	return synced(f)
 }
+
+// synced syncs f.
+func synced(f *os.File) error {
+	if err := f.Sync(); err != nil {
+		return &syncError{err}
+	}
+	return nil
+}
+
+// syncError is that of a sync, which may have been of more than of what was being written.
+type syncError struct{ error }
+
+func (e *syncError) Unwrap() error { return e.error }
 
 func fillZero(f *os.File, to int64) error {
 	end, err := f.Seek(0, io.SeekEnd)
@@ -111,5 +128,5 @@ func fillZero(f *os.File, to int64) error {
 		}
 		at += int64(n)
 	}
-	return f.Sync()
+	return synced(f)
 }

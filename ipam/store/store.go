@@ -80,10 +80,12 @@ type Store struct {
 	queue   []*call
 	closing bool
 	stopped chan struct{} // closed when the committer has returned
+	dead    chan struct{} // closed when broken is not nil
 
 	// Of the committer alone.
-	broken  error // why nothing can be written any more
+	broken  error // why nothing can be written any more; see breakDown
 	size    int64 // the file's, when it was last looked at
+	largest int   // the size of the largest record that the file may have
 	redo    *redo // nil where there is none
 	decoded map[string]decoded
 }
@@ -113,6 +115,19 @@ func (s *Store) Path() string { return s.path }
 // store is the latest: treat it as ErrOlder. A new store is witnessed before it is there,
 // and the first Update after a reboot makes the witness again.
 func (s *Store) Witnessed() bool { return s.witnessed }
+
+// Broken is closed when the store has met what only opening it again can mend: nothing is
+// written any more, and what it reads may be behind.
+func (s *Store) Broken() <-chan struct{} { return s.dead }
+
+// breakDown notes why nothing can be written any more. Only the committer calls it.
+func (s *Store) breakDown(err error) error {
+	if s.broken == nil {
+		close(s.dead)
+	}
+	s.broken = err
+	return err
+}
 
 // Unlogged returns why commits sync twice although Options ask for a redo log: no room
 // for it, for instance. That costs time alone.

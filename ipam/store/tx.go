@@ -40,6 +40,7 @@ type batch struct {
 	logs    bool   // changes are noted for the redo log
 	changes []byte // one after the other
 	noted   int    // how many
+	largest int    // the size of the largest record that the file may have
 	writes  int    // how many there were, so that cursors know when to seek anew
 	scratch []byte // records are cut from it: bbolt keeps them until the commit
 	failed  error  // bbolt contradicted itself: nothing of the batch may be committed
@@ -230,6 +231,7 @@ func (tx *Tx) set(in *bucket, key, record []byte) error {
 		tx.note(changeDelete, in, key, nil)
 		return in.b.Delete(key)
 	}
+	tx.largest = max(tx.largest, len(record))
 	tx.note(changePut, in, key, record)
 	return in.b.Put(key, record)
 }

@@ -121,7 +121,7 @@ func (n *node) start(ctx context.Context, root string) (err error) {
 func (n *node) newAgent(root, name, listen string) (*process, error) {
 	dir := filepath.Join(n.dir, name)
 	return &process{
-		path: filepath.Join(root, "bin/tenured"), log: filepath.Join(dir, "agent.log"), health: listen,
+		path: filepath.Join(root, "bin/tenured"), log: filepath.Join(dir, "agent.log"), health: listen, socket: filepath.Join(dir, "agent.sock"),
 		args: []string{
 			"--node=" + name, "--kubeconfig=" + n.kubeconfig, "--machine-id=machine-of-" + name, "--listen=" + listen,
 			"--store=" + filepath.Join(dir, "store.db"), "--socket=" + filepath.Join(dir, "agent.sock"), "--journal=" + filepath.Join(dir, "journal"),

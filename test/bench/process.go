@@ -9,6 +9,8 @@ import (
 	"os/exec"
 	"syscall"
 	"time"
+
+	"github.com/tenure-ipam/tenure/ipam/wire"
 )
 
 // A process is one of Tenure's programs that run all the time.
@@ -17,6 +19,7 @@ type process struct {
 	args   []string
 	log    string // file of its standard output and error
 	health string // host:port of its /readyz
+	socket string // of an agent, which is ready when it serves there; empty of others
 
 	cmd   *exec.Cmd
 	ended chan error // has its exit when it has ended
@@ -48,10 +51,23 @@ func (p *process) start(ctx context.Context) error {
 	})
 }
 
+// probeConfig is that of a network which an agent is asked about, to see whether it serves.
+const probeConfig = `{"cniVersion":"1.1.0","name":"probe","type":"probe","ipam":{"type":"tenure","pool":"probe"}}`
+
 // unready returns why the program is not ready, "" if it is.
 func (p *process) unready(ctx context.Context) string {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
+	if p.socket != "" {
+		resp, err := wire.Call(ctx, p.socket, wire.Request{Verb: wire.Status, Config: []byte(probeConfig)})
+		if err == nil && resp.Error != nil {
+			err = resp.Error
+		}
+		if err != nil {
+			return err.Error()
+		}
+		return ""
+	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.health+"/readyz", nil)
 	if err != nil {
 		return err.Error()
