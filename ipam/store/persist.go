@@ -61,7 +61,8 @@ func (s *Store) unsynced(err error) error {
 	if s.redo.empty() {
 		return err
 	}
-	return s.breakDown(fmt.Errorf("the file cannot be synced, and the redo log has what it lacks: start the program again: %w", err))
+	// Not to be taken for a full disk, which leaves everything as it was.
+	return s.breakDown(fmt.Errorf("the file cannot be synced, and the redo log has what it lacks: start the program again: %s", err.Error()))
 }
 
 // commitLogged has bbolt write the file, and syncs the redo log.
@@ -118,7 +119,8 @@ func (s *Store) commitAhead(calls []*call, bt *bolt.Tx, b *batch, number uint64)
 	s.db.NoSync = true
 	if err := contained(bt.Commit); err != nil {
 		s.abandon(bt)
-		err = fmt.Errorf("bbolt does not take commit %d, which the redo log has: start the program again: %w", b.st.commit, err)
+		// Not to be taken for an error of calls to come, which a larger file would help.
+		err = fmt.Errorf("bbolt does not take commit %d, which the redo log has: start the program again: %s", b.st.commit, err.Error())
 		s.lost.Store(&lostCommit{s.breakDown(err)})
 		return nil // they have been answered
 	}
