@@ -249,11 +249,7 @@ func makeDir(path string) error {
 	if err != nil {
 		return err
 	}
-	above, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	return errors.Join(above.Sync(), above.Close())
+	return syncDir(filepath.Dir(path))
 }
 
 // write makes the file of an empty store, on disk, with its space taken.
