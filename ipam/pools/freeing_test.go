@@ -5,20 +5,24 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// onePool is a cache with one pool.
-type onePool struct {
+// somePools is a cache with these pools, as they are when they are read, and nothing else.
+type somePools struct {
 	client.Reader
-	pool *v1alpha1.IPPool
+	pools []*v1alpha1.IPPool
 }
 
-func (c onePool) Get(_ context.Context, _ client.ObjectKey, into client.Object, _ ...client.GetOption) error {
-	if p, ok := into.(*v1alpha1.IPPool); ok {
-		*p = *c.pool
+func (c somePools) List(_ context.Context, into client.ObjectList, _ ...client.ListOption) error {
+	if l, ok := into.(*v1alpha1.IPPoolList); ok {
+		for _, p := range c.pools {
+			l.Items = append(l.Items, *p)
+		}
 	}
 	return nil
 }
@@ -31,7 +35,7 @@ func TestH9FreesBeforeItOpens(t *testing.T) {
 	p := with(pool("10.0.0.0/24"), open(32))
 	p.Status.Leasing, p.Status.Opening = v1alpha1.LeasingClosed, "5"
 	now := noon
-	r := &Reconciler{Cache: onePool{pool: p}, Now: func() time.Time { return now }}
+	r := &Reconciler{Cache: somePools{pools: []*v1alpha1.IPPool{p}}, Now: func() time.Time { return now }}
 	r.seats.hear(saying(seatAt("a", 0), true, "5"), noon)
 	for ; now.Before(noon.Add(12 * time.Minute)); now = now.Add(lookAgain) {
 		got, err := r.Restored(t.Context(), "lan")
@@ -40,6 +44,31 @@ func TestH9FreesBeforeItOpens(t *testing.T) {
 		}
 		if want := now.Before(noon.Add(8 * time.Minute)); got != want {
 			t.Fatalf("%v after the pool was closed nothing is freed: %v; want %v", now.Sub(noon), got, want)
+		}
+	}
+}
+
+// TestH9FreesWhatTheReconcilerDoesNotWaitFor: a pool that was made again after a restore
+// waits for a lease of the earlier one, with a grant to a claim that is gone. Another pool has
+// been opened since, so that no restore concerns this one, in the reconciler's words. What
+// is to be freed is asked for between its looks, and must be told the same, or it is never
+// freed, and the pool never opened (I4).
+func TestH9FreesWhatTheReconcilerDoesNotWaitFor(t *testing.T) {
+	voided := protocol.OpeningAfter(noon.Add(-time.Hour))
+	again, other := pool("10.0.0.0/24"), with(pool("10.9.0.0/24"), open(32))
+	again.CreationTimestamp = metav1.NewTime(noon.Add(-time.Minute))
+	other.Name, other.UID, other.Status.Opening = "other", "other", protocol.OpeningAfter(noon.Add(-2*time.Minute))
+	now := noon
+	r := &Reconciler{Cache: somePools{pools: []*v1alpha1.IPPool{again, other}}, Shapes: &Shapes{}, Now: func() time.Time { return now }}
+	r.seats.hear(saying(seatAt("a", 0), true, voided), noon)
+	for ; now.Before(noon.Add(time.Minute)); now = now.Add(lookAgain) {
+		s, err := r.look(t.Context(), again)
+		if err != nil {
+			t.Fatal(err)
+		}
+		why, _ := s.waits()
+		if held, err := r.Restored(t.Context(), "lan"); err != nil || held != (why != "") {
+			t.Fatalf("%v: the pool waits for nodes: %q; what is granted of it stays for that: %v, %v", now.Sub(noon), why, held, err)
 		}
 	}
 }

@@ -168,8 +168,7 @@ func (r *Reconciler) look(ctx context.Context, pool *v1alpha1.IPPool) (seen, err
 	s.starved = r.starves(pool, s.now)
 	all := wordsOf(others.Items)
 	s.opening = all.last
-	s.restored = r.seats.restoration(all.of(pool), all, Restored(pool), s.now)
-	s.closedFor = r.closedFor(pool, s.restored != nil, s.now)
+	s.restored, s.closedFor = r.concerned(pool, all, s.now)
 	return s, nil
 }
 

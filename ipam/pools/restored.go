@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -266,24 +266,32 @@ func Restored(pool *v1alpha1.IPPool) bool {
 	return ready(pool.Status).Reason == v1alpha1.ReasonRestored
 }
 
+// concerned returns what is known of an API server whose data went back, if that concerns
+// pool, and for how long this controller has seen it closed for that; nil if it does not. By
+// the words of all pools: whoever asks by others may be told another thing, and ends the
+// spell that the other counts.
+func (r *Reconciler) concerned(pool *v1alpha1.IPPool, all words, now time.Time) (*restoration, time.Duration) {
+	of := r.seats.restoration(all.of(pool), all, Restored(pool), now)
+	return of, r.closedFor(pool, of != nil, now)
+}
+
 // Restored reports whether nothing of a pool may be freed, because the API server's
 // data went back in time: a node may be about to put back that it uses it. It knows
 // so before the pool is closed; and when nobody is waited for any more, although the pool
 // stays closed for what may have to be freed, it may be.
 func (r *Reconciler) Restored(ctx context.Context, name protocol.PoolName) (bool, error) {
-	var pool v1alpha1.IPPool
-	if err := r.Cache.Get(ctx, client.ObjectKey{Name: string(name)}, &pool); err != nil {
-		if apierrors.IsNotFound(err) {
-			return false, nil
-		}
-		return false, fmt.Errorf("read pool %s: %w", name, err)
+	var pools v1alpha1.IPPoolList
+	if err := r.Cache.List(ctx, &pools, client.UnsafeDisableDeepCopy); err != nil {
+		return false, fmt.Errorf("list pools: %w", err)
 	}
-	all := wordsOf([]v1alpha1.IPPool{pool})
-	now := r.Now()
-	of := r.seats.restoration(all.of(&pool), all, Restored(&pool), now)
+	i := slices.IndexFunc(pools.Items, func(p v1alpha1.IPPool) bool { return p.Name == string(name) })
+	if i < 0 {
+		return false, nil
+	}
+	of, closed := r.concerned(&pools.Items[i], wordsOf(pools.Items), r.Now())
 	if of == nil {
 		return false, nil
 	}
-	why, _ := of.wait(r.closedFor(&pool, true, now))
+	why, _ := of.wait(closed)
 	return why != "", nil
 }
