@@ -62,7 +62,6 @@ func openStore(ctx context.Context, path, witness string, a agent.Config, log *s
 		}
 	}
 	if reason == "" {
-		sayUnlogged(ctx, st, log)
 		return st, nil
 	}
 	aside, err := setAside(path, reason, time.Now())
@@ -74,14 +73,17 @@ func openStore(ctx context.Context, path, witness string, a agent.Config, log *s
 	}
 	log.ErrorContext(ctx, "store set aside, a new one is made: what the node has is read back, and what the lost store held stays frozen while its pods may run",
 		"store", path, "aside", aside, "reason", reason, "error", what, "id", st.ID())
-	sayUnlogged(ctx, st, log)
 	return st, nil
 }
 
-// sayUnlogged logs why the store has no redo log, if it has none.
+// sayUnlogged logs why the store has no redo log, at once or when it has none any more.
+// It returns then, or when ctx ends.
 func sayUnlogged(ctx context.Context, st *store.Store, log *slog.Logger) {
-	if err := st.Unlogged(); err != nil {
-		log.WarnContext(ctx, "the store has no redo log: each ADD waits for two syncs of the disk, not one, until the agent is started again", "store", st.Path(), "error", err)
+	select {
+	case <-st.WithoutLog():
+		log.WarnContext(ctx, "the store has no redo log: each ADD waits for two syncs of the disk, not one; put right what the error says, then start the agent again",
+			"store", st.Path(), "log", store.RedoPath(st.Path()), "error", st.Unlogged())
+	case <-ctx.Done():
 	}
 }
 

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"os"
@@ -182,5 +183,27 @@ func TestX22StoreUnusable(t *testing.T) {
 	_, err := openStore(t.Context(), p.path, p.witness, p.conf, slog.New(slog.DiscardHandler))
 	if err == nil || !strings.Contains(err.Error(), "make the store's directory") {
 		t.Errorf("got %v; want an error about the directory", err)
+	}
+}
+
+// TestUnloggedIsSaid: people hear of a redo log that is given up while the agent runs.
+func TestUnloggedIsSaid(t *testing.T) {
+	p := newPlace(t)
+	st := p.open(t)
+	defer st.Close() // nothing more is looked at
+	if err := os.Remove(store.RedoPath(p.path)); err != nil {
+		t.Fatal(err)
+	}
+	if err := st.Update(t.Context(), func(tx *store.Tx) error { return tx.PutIdentity(store.Identity{Node: "a"}) }); err != nil {
+		t.Fatal(err)
+	}
+	var said strings.Builder
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	sayUnlogged(ctx, st, slog.New(slog.NewTextHandler(&said, nil)))
+	for _, want := range []string{"WARN", "two syncs", store.RedoPath(p.path), "removed"} {
+		if !strings.Contains(said.String(), want) {
+			t.Errorf("the log says %q; want %q in it", said.String(), want)
+		}
 	}
 }

@@ -47,7 +47,7 @@ func open(path string, o Options, lock func(*os.File, bool) error) (*Store, erro
 	if err != nil {
 		return nil, explain(path, err)
 	}
-	s := &Store{path: path, o: o, f: f, syncing: make(chan struct{}, 1), decoded: map[string]decoded{}, stopped: make(chan struct{}), dead: make(chan struct{})}
+	s := &Store{path: path, o: o, f: f, syncing: make(chan struct{}, 1), decoded: map[string]decoded{}, stopped: make(chan struct{}), dead: make(chan struct{}), givenUp: make(chan struct{})}
 	s.wake.L = &s.mu
 	if err := s.load(); err != nil {
 		_ = f.Close() // nothing was written; bbolt may have closed it already
@@ -149,9 +149,16 @@ func (s *Store) load() (err error) {
 	switch {
 	case s.o.ReadOnly:
 	case s.o.Redo && s.size < mapped:
-		s.unlogged = s.openRedo()
-	case h != nil:
-		err = removeRedo(s.path)
+		if err := s.openRedo(); err != nil {
+			s.giveUp(err)
+		}
+	default:
+		if s.o.Redo {
+			s.giveUp(errTooLarge)
+		}
+		if h != nil {
+			err = removeRedo(s.path)
+		}
 	}
 	if err != nil {
 		return errors.Join(err, s.db.Close())

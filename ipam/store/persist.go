@@ -88,7 +88,7 @@ func (s *Store) log(b *batch) error {
 		err = s.witness.write(s.id, b.st.commit)
 	}
 	if err != nil {
-		s.redo.failed = true
+		s.giveUp(err)
 		s.synced.Store(0) // nothing is answered before another commit has settled whether it is there
 	}
 	return err
@@ -162,10 +162,18 @@ func (s *Store) renew() {
 	if s.redo == nil {
 		return
 	}
-	if s.redo.failed || s.size >= mapped || s.redo.begin(s) != nil {
-		s.redo.remove()
-		s.redo = nil
+	if !s.redo.failed {
+		err := errTooLarge
+		if s.size < mapped {
+			err = s.redo.begin(s)
+		}
+		if err == nil {
+			return
+		}
+		s.giveUp(err)
 	}
+	s.redo.remove()
+	s.redo = nil
 }
 
 // abandon ends a transaction that failed. bbolt may have contradicted itself

@@ -48,6 +48,10 @@ const (
 	recordHead  = 4 + 4 + stateSize // length, checksum, state
 )
 
+// errTooLarge is why a store has no redo log whose file bbolt has to map anew: bbolt would
+// wait for the reader of the base.
+var errTooLarge = errors.New("its file has 64 MiB or more: only a smaller one can have a redo log")
+
 // RedoPath is the path of the redo log of the store at path.
 func RedoPath(path string) string { return path + ".redo" }
 

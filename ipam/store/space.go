@@ -38,8 +38,13 @@ func (s *Store) makeRoom(bt *bolt.Tx) (full, err error) {
 	defer func() { s.db.MaxSize = int(s.size) }()
 	free := int64(s.db.Stats().FreePageN) * int64(s.db.Info().PageSize)
 	room := size - bt.Size() + free
-	if s.redo != nil && (size >= mapped || s.redo.gone()) {
-		s.redo.failed = true
+	switch {
+	case s.redo == nil:
+	case size >= mapped:
+		s.giveUp(errTooLarge)
+		return nil, errKept
+	case s.redo.gone():
+		s.giveUp(errors.New("somebody has removed the redo log, or cut it off"))
 		return nil, errKept
 	}
 	if room >= reserve+step/2 {

@@ -57,7 +57,8 @@ type Store struct {
 
 	witness   *witness // nil without Options.Witness
 	witnessed bool
-	unlogged  error // why there is no redo log although Options ask for one
+	unlogged  error         // set before givenUp is closed
+	givenUp   chan struct{} // closed when there is no redo log although Options ask for one
 
 	// synced is the number of the last bbolt transaction that is on disk and
 	// witnessed. bbolt lets readers see a commit while it is still being
@@ -129,9 +130,33 @@ func (s *Store) breakDown(err error) error {
 	return err
 }
 
-// Unlogged returns why commits sync twice although Options ask for a redo log: no room
-// for it, for instance. That costs time alone.
-func (s *Store) Unlogged() error { return s.unlogged }
+// WithoutLog is closed when commits sync twice although Options ask for a redo log, be it
+// from the start or because the log was given up. That costs time alone; see
+// [Store.Unlogged].
+func (s *Store) WithoutLog() <-chan struct{} { return s.givenUp }
+
+// Unlogged returns why WithoutLog is closed: no room for the log, for instance. It is nil
+// while WithoutLog is not.
+func (s *Store) Unlogged() error {
+	select {
+	case <-s.givenUp:
+		return s.unlogged
+	default:
+		return nil
+	}
+}
+
+// giveUp notes why there is no redo log, or none that anything is added to any more. Only
+// opening and the committer call it.
+func (s *Store) giveUp(err error) {
+	if s.redo != nil {
+		s.redo.failed = true
+	}
+	if s.unlogged == nil {
+		s.unlogged = err
+		close(s.givenUp)
+	}
+}
 
 // Close waits for calls that are under way and closes the store. A second Close
 // does nothing.
