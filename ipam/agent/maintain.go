@@ -36,7 +36,6 @@ func (a *Agent) maintain(ctx context.Context) error {
 		do       func(context.Context)
 	}{
 		{every: journalEvery, do: a.drainJournal},
-		{every: ownEvery, needSeat: true, do: a.listOwn},
 		{every: lookEvery, needSeat: true, do: a.lookAgain},
 		{every: lookEvery, do: a.mend},
 		{every: time.Minute, needSeat: true, do: a.planLooks},
@@ -51,6 +50,7 @@ func (a *Agent) maintain(ctx context.Context) error {
 		{every: a.cfg.SweepEvery, needSeat: true, do: a.thaw},
 	}
 	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { a.keepListing(ctx); return nil })
 	for _, job := range jobs {
 		g.Go(func() error {
 			for pause := job.after; a.wait(ctx, pause); pause = spread(job.every) {

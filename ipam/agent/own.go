@@ -2,10 +2,42 @@ package agent
 
 import (
 	"context"
+	"math/rand/v2"
+	"slices"
+	"time"
 
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 	"github.com/tenure-ipam/tenure/ipam/store"
 )
+
+// keepListing has listOwn be made at start and once an hour, and sooner after a start that
+// has found a store of this machine lost: a create of that one may still come, and only a
+// list finds it, since nobody has noted its name.
+func (a *Agent) keepListing(ctx context.Context) {
+	began := a.clock.Now()
+	for pause := time.Duration(0); a.wait(ctx, pause) && a.awaitSeat(ctx); pause = a.nextList(began) {
+		a.listOwn(ctx)
+	}
+}
+
+// nextList returns how long to wait before the next list of an agent that began to list
+// then.
+func (a *Agent) nextList(began protocol.Instant) time.Duration {
+	now := a.clock.Now()
+	a.mu.Lock()
+	lost := slices.ContainsFunc(a.sitting.Seen.Former, func(f protocol.Former) bool {
+		return f.Machine == a.cfg.Machine && f.Store != a.st.ID()
+	})
+	a.mu.Unlock()
+	// Of a create that nobody has noted nobody knows the time. It was sent before the start.
+	var start time.Time
+	at := start.Add(now.Since(began))
+	if next, ok := protocol.NextLook(start, at); ok && lost {
+		d := next.Sub(at)
+		return d + rand.N(d/4+1)
+	}
+	return spread(ownEvery)
+}
 
 // listOwn compares, at start and once an hour, what the API server has in this
 // node's name with what the store has: a create whose answer was lost may have

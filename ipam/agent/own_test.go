@@ -3,6 +3,8 @@ package agent
 import (
 	"context"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
@@ -73,4 +75,57 @@ func TestMetLeaseIsNotRead(t *testing.T) {
 	meet("after a create without an answer", 1)
 	list()
 	meet("while that may still come", 1)
+}
+
+// countedLists is an API server on which this node has no lease. It notes when it is asked.
+type countedLists struct {
+	Leases
+	began time.Time
+	at    []time.Duration
+}
+
+func (c *countedLists) NodeLeases(context.Context, protocol.NodeName) ([]protocol.Lease, protocol.Revision, error) {
+	c.at = append(c.at, time.Since(c.began))
+	return nil, "1", nil
+}
+
+// TestListsSoonAfterLoss: a create that a lost store had under way, whose name no list but
+// one of all finds, is looked for as any create in doubt is, and not after an hour alone.
+func TestListsSoonAfterLoss(t *testing.T) {
+	hours := func(n int) []time.Duration {
+		last := time.Duration(n) * ownEvery
+		return []time.Duration{last * 3 / 4, last}
+	}
+	within := func(d time.Duration) []time.Duration { return []time.Duration{d, d * 5 / 4} }
+	start := []time.Duration{0, 0}
+	for _, tt := range []struct {
+		name   string
+		former protocol.Former
+		want   [][]time.Duration // from when to when the first lists are made
+	}{
+		{"nothing was lost", protocol.Former{}, [][]time.Duration{start, hours(1), hours(2)}},
+		{"another machine's", protocol.Former{Store: "old", Machine: "m2"}, [][]time.Duration{start, hours(1), hours(2)}},
+		{"this machine's", protocol.Former{Store: "old", Machine: "m1"}, [][]time.Duration{start, within(time.Minute), within(5 * time.Minute), within(30 * time.Minute), {75 * time.Minute, 98 * time.Minute}}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				leases := &countedLists{began: time.Now()}
+				a, _ := newSeatedAgent(t, leases, shutPools{})
+				a.cl.SubLeases, a.cfg.Machine = noSubLeases{}, "m1"
+				a.sitting.Seen.Former = []protocol.Former{tt.former}
+				ctx, cancel := context.WithCancel(t.Context())
+				done := make(chan struct{})
+				go func() { defer close(done); a.keepListing(ctx) }()
+				for i, want := range tt.want {
+					time.Sleep(want[1] + time.Second - time.Since(leases.began))
+					synctest.Wait()
+					if len(leases.at) != i+1 || leases.at[i] < want[0] {
+						t.Errorf("lists after %v; want the last one, the %dth, after %v to %v", leases.at, i+1, want[0], want[1])
+					}
+				}
+				cancel()
+				<-done
+			})
+		})
+	}
 }
