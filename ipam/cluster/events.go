@@ -2,8 +2,10 @@ package cluster
 
 import (
 	"context"
+	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -28,20 +30,32 @@ func (a *API) Events(ctx context.Context, component, host string) *Events {
 		create: func(e *corev1.Event) error {
 			ctx, cancel := bounded(ctx)
 			defer cancel()
-			return a.c.Create(ctx, e)
+			return notYet(a.c.Create(ctx, e))
 		},
 		update: func(e *corev1.Event) error {
 			ctx, cancel := bounded(ctx)
 			defer cancel()
-			return a.c.Update(ctx, e)
+			return notYet(a.c.Update(ctx, e))
 		},
 		patch: func(e *corev1.Event, patch client.Patch) error {
 			ctx, cancel := bounded(ctx)
 			defer cancel()
-			return a.c.Patch(ctx, e, patch)
+			return notYet(a.c.Patch(ctx, e, patch))
 		},
 	})
 	return &Events{recorder: b.NewRecorder(a.c.Scheme(), corev1.EventSource{Component: component, Host: host}), shutDown: b.Shutdown}
+}
+
+// notYet has the recorder try again later, some times, where the API server cannot serve
+// now: it takes every answer for final whose type it knows. One that starts forbids
+// everything until it has read who may do what, and that is when agents have something to
+// say.
+func notYet(err error) error {
+	starting := apierrors.IsForbidden(err) && !apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause) || apierrors.IsUnauthorized(err)
+	if err != nil && (starting || away(err)) {
+		return fmt.Errorf("the API server does not take it now: %w", err)
+	}
+	return err
 }
 
 // Stop ends what e does in the background.
