@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"errors"
 	"log/slog"
 	"testing"
 
@@ -49,4 +50,30 @@ func TestReady(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestReadyAnewAfterRestore: an agent that was ready, and sees that the API server has gone
+// back, is not before what its node holds was said once more: whoever restored etcd waits
+// for that.
+func TestReadyAnewAfterRestore(t *testing.T) {
+	a := newRestoredAgent(t)
+	self := protocol.Identity{Node: "n1"}
+	a.sitting = protocol.Sitting{Self: self, Term: 3, Sent: a.clock.Now()}
+	a.told.done = true
+	ready := func(when string, want bool) {
+		t.Helper()
+		if got, why := a.Ready(); got != want {
+			t.Errorf("%s: ready %v (%s); want %v", when, got, why, want)
+		}
+	}
+	ready("before", true)
+	if err := a.read(t.Context(), a.sight(), true); !errors.Is(err, errRewound) {
+		t.Fatalf("an answer of an earlier state: %v; want %v", err, errRewound)
+	}
+	if err := a.accept(t.Context(), 0, a.sight().era, protocol.Sitting{Self: self, Term: 4, Sent: a.clock.Now()}); err != nil {
+		t.Fatal(err)
+	}
+	ready("seated again", false)
+	a.compared(0)
+	ready("all is said", true)
 }
