@@ -176,14 +176,13 @@ func (a *Agent) giveBack(ctx context.Context) {
 		return
 	}
 	// What is Lost is given back at any time: after a restore it may stand in the way of
-	// whoever puts back what is his, or of its pool. So may a lease that waits for its pool
-	// to confirm it: of another size of blocks than the rest it keeps the pool closed. And
-	// so may one of an earlier pool of the name: the pool waits for that.
+	// whoever puts back what is his, or of its pool. So may what a pool that is closed waits
+	// for (see [protocol.Right.MayGo]), and a lease of an earlier pool of the name.
 	a.mu.Lock()
 	term := a.sitting.Term
 	a.mu.Unlock()
 	rights = slices.DeleteFunc(rights, func(r protocol.Right) bool {
-		return r.Phase != protocol.Lost && !r.Unconfirmed(term) && a.keptBack(r) != nil
+		return r.Phase != protocol.Lost && !r.MayGo(term) && a.keptBack(r) != nil
 	})
 	idle := a.idleRights(rights)
 	inParallel(a.cfg.Parallel, idle, func(r protocol.Right) {

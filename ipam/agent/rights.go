@@ -34,7 +34,7 @@ func (a *Agent) drive(ctx context.Context, fresh protocol.Right, ev protocol.Eve
 		case ev.Kind != protocol.EventLetGo:
 			return ev, nil
 		}
-		if r.Phase == protocol.Held && !r.Unconfirmed(self.Term) {
+		if r.Phase == protocol.Held && !r.MayGo(self.Term) {
 			if err := a.keptBack(r); err != nil {
 				return ev, err
 			}

@@ -9,7 +9,7 @@ import (
 // gone back to an earlier state, as after a restore of etcd. An agent says it from
 // the heartbeat after it has seen that, and until each pool that it uses has been
 // opened by a later word than Opening, or is gone. Between the two it leases
-// nothing, and gives nothing back.
+// nothing, and gives nothing back but what a pool may wait for ([Right.MayGo]).
 type Restoration struct {
 	// Back says that the agent has put back what it holds, and that its node's
 	// other rights can be told again; until then it has only seen it.

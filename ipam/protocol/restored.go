@@ -112,10 +112,14 @@ func (r Right) Behind(m Meta, turn int64) bool {
 	return n != 0 && n < number(r.Revision) || turn < r.Turn
 }
 
-// Unconfirmed reports whether a lease that had vanished has been made again, said in term,
-// and not been confirmed by its pool since: it gives nothing.
-func (r Right) Unconfirmed(term int64) bool {
-	return r.Kind == RightLease && r.Phase == Held && r.Term == 0 && r.UID != "" && r.Said == term
+// MayGo reports whether a right that nothing rests on may go back although its pools have
+// not been opened again since the API server went back: they may wait for just that. So it
+// is with a lease that had vanished, has been made again, said in term, and not been
+// confirmed since: it may have another size of blocks than the pool. And with a use or a
+// request that has been said in term, so that no write of before can land any more: what is
+// granted for it may stand on a lease of an earlier pool of the name.
+func (r Right) MayGo(term int64) bool {
+	return r.Phase == Held && r.UID != "" && r.Said == term && (r.Kind != RightLease || r.Term == 0)
 }
 
 // PutBack reports whether a right has been said in term, so that it is in the API

@@ -149,3 +149,25 @@ func TestPutBack(t *testing.T) {
 		}
 	}
 }
+
+// TestMayGo: what waits for its pool to open again may be just what the pool waits for.
+func TestMayGo(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		r    Right
+		want bool
+	}{
+		{"a lease that serves", Right{Kind: RightLease, Phase: Held, UID: "u", Said: 5, Term: 5}, false},
+		{"a lease that had vanished", Right{Kind: RightLease, Phase: Held, UID: "u", Said: 5}, true},
+		{"a lease that has vanished", Right{Kind: RightLease, Phase: Held, Said: 4}, false},
+		{"a use", Right{Kind: RightUse, Phase: Held, UID: "u", Said: 5, Term: 4}, true},
+		{"a use that serves", Right{Kind: RightUse, Phase: Held, UID: "u", Said: 5, Term: 5}, true},
+		{"a use that has not been said", Right{Kind: RightUse, Phase: Held, UID: "u", Said: 4, Term: 4}, false},
+		{"a request", Right{Kind: RightRequest, Phase: Held, UID: "u", Said: 5, Term: 5}, true},
+		{"a request that is noted", Right{Kind: RightRequest, Phase: Noted, UID: "u", Said: 5}, false},
+	} {
+		if got := tt.r.MayGo(5); got != tt.want {
+			t.Errorf("%s: may go is %v; want %v", tt.name, got, tt.want)
+		}
+	}
+}

@@ -2,6 +2,7 @@ package simulation
 
 import (
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/tenure-ipam/tenure/allocator"
@@ -15,7 +16,16 @@ func (n *simNode) giveBack() {
 		return
 	}
 	for _, name := range n.names(func(r protocol.Right) bool {
-		return r.Phase == protocol.Lost || r.Unconfirmed(a.sitting.Term) || (!n.withheld() || n.ofEarlierPool(r)) && (r.Phase == protocol.Held || r.Phase == protocol.Frozen || r.Phase == protocol.Noted && r.Kind == protocol.RightRequest)
+		switch r.Phase {
+		case protocol.Held:
+			return r.MayGo(a.sitting.Term) || !n.keptBack(r)
+		case protocol.Noted:
+			return r.Kind == protocol.RightRequest
+		case protocol.Lost, protocol.Frozen:
+			return true
+		case protocol.Releasing:
+		}
+		return false
 	}) {
 		r := n.disk.rights[name]
 		if !n.free(n.disk, r) {
@@ -54,6 +64,14 @@ func (n *simNode) giveBack() {
 			}
 		})
 	}
+}
+
+// keptBack reports whether r is not to be given back before a pool has been opened again.
+func (n *simNode) keptBack(r protocol.Right) bool {
+	if r.Kind == protocol.RightUse {
+		return slices.ContainsFunc(r.Leases, n.withholdsLease)
+	}
+	return n.withheld() && !n.ofEarlierPool(r)
 }
 
 // ofEarlierPool reports whether r is a lease of another pool than has its pool's name now.
