@@ -42,6 +42,7 @@ func (d *simDrive) confirm(r protocol.Right) {
 			return
 		}
 		p.Edited = p.Edited && d.n.w.fault != M55
+		d.n.disown(r, p, out)
 		d.confirmed(protocol.Confirmation(r, p, out))
 	})
 }

@@ -49,8 +49,10 @@ func (w *world) choose() {
 		w.kind.narrow, w.kind.resizes, w.kind.edits, w.kind.moves = false, false, false, false
 	}
 	w.kind.confirmed = !w.kind.twins && !w.kind.losesStores && !w.kind.edits && w.one(3)
-	if k := w.kind; !k.twins && !k.losesStores && !k.edits {
+	if k := w.kind; !k.twins && !k.losesStores {
 		switch { // without a choice of its own, as below, where it came later
+		case k.edits:
+			w.kind.restores = w.haste%2 == 0
 		case k.handDeletes:
 			w.kind.restores = w.haste%4 == 0
 		case k.uses:

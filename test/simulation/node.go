@@ -34,6 +34,9 @@ type simNode struct {
 	unwritten map[attKey]bool
 	// voided are attachments that are void as their sandboxes are.
 	voided map[attKey]bool
+	// disowned are attachments with a lease that the API server's data had not any more,
+	// and its pool did not take back.
+	disowned map[attKey]bool
 
 	boots  int
 	stores int

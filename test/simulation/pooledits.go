@@ -81,15 +81,31 @@ func (w *world) editPools() {
 	case 5, 6:
 		w.growBack(name)
 	case 7:
-		w.logf("person: deletes pool %s", name)
-		w.count("pool deleted")
-		w.api.pools.remove(protocol.Meta{Name: string(name)})
-		if w.one(3) { // by force: the next pool of the name meets its leases
-			w.logf("person: takes the finalizer off pool %s", name)
-			w.api.keepPool(p.with(func(o *v1alpha1.IPPool) { o.Finalizers = nil }))
-			w.collectLeases(p)
-		}
+		w.deletePool(p, w.one(3))
 	}
+}
+
+// deletePool deletes a pool; by force: the next pool of the name meets its leases.
+func (w *world) deletePool(p simPool, byForce bool) {
+	w.logf("person: deletes pool %s", p.Name)
+	w.count("pool deleted")
+	w.api.pools.remove(protocol.Meta{Name: p.Name})
+	if byForce {
+		w.logf("person: takes the finalizer off pool %s", p.Name)
+		w.api.keepPool(p.with(func(o *v1alpha1.IPPool) { o.Finalizers = nil }))
+		w.collectLeases(p)
+	}
+}
+
+// remakePool makes a pool anew by force, as somebody does who finds one in a state that
+// he does not want to have.
+func (w *world) remakePool() {
+	name, _ := pickOf(w, poolNames)
+	if p, out := w.api.pools.read(string(name)); out == protocol.Done {
+		w.deletePool(p, true)
+	}
+	w.logf("person: makes pool %s", name)
+	w.createPool(w.newPool(name, 1<<w.rng.IntN(2)))
 }
 
 // resize asks for another block size.

@@ -95,11 +95,15 @@ func (w *world) restore(b backup) {
 	w.api.revision, w.checked = b.revision, -1
 	clear(w.shown)
 	for _, p := range w.api.pools.list(func(simPool) bool { return true }) {
+		w.setSpec(p)
 		if pressure, err := allocator.ParsePressure(string(p.obj.Status.Pressure)); err == nil {
 			spec := w.specs[p.UID]
 			spec.Pressure = pressure
 			w.specs[p.UID] = spec
 		}
+	}
+	if w.kind.edits && w.one(3) {
+		w.remakePool()
 	}
 	for _, n := range w.nodes {
 		n.stale = w.api.leases.watch()
@@ -131,6 +135,21 @@ func (n *simNode) outrun() {
 	}
 	for _, s := range n.sandboxes {
 		s.void = s.void || n.voided[s.key()]
+	}
+}
+
+// disown notes that the pool does not take a lease back that had vanished with the API
+// server's data: it is gone or about to go, or has not these addresses, be it that a person
+// has edited it since or that an edit went back. They may have been another pool's
+// meanwhile: so the lease is Lost, although nobody has taken it, and CHECK says so.
+func (n *simNode) disown(r protocol.Right, p protocol.Pool, out protocol.Outcome) {
+	if !n.w.kind.restores || r.Phase != protocol.Held || out == protocol.Done && p.UID == r.PoolUID && !p.Deleting && p.Covers(r.Block) {
+		return
+	}
+	for k, a := range n.disk.atts {
+		if slices.ContainsFunc(a.addrs, func(x attAddr) bool { return a.under(x) == r.Name }) {
+			n.disowned[k] = true
+		}
 	}
 }
 

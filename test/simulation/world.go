@@ -108,7 +108,8 @@ func newWorld(c *choices, bug Fault, tracing bool) *world {
 		if w.kind.twins && i == 1 {
 			n.name = "n0"
 		}
-		n.stale, n.unwritten, n.voided = w.api.leases.watch(), map[attKey]bool{}, map[attKey]bool{}
+		n.stale, n.unwritten = w.api.leases.watch(), map[attKey]bool{}
+		n.voided, n.disowned = map[attKey]bool{}, map[attKey]bool{}
 		n.newStore()
 		n.boot()
 		n.start()
