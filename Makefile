@@ -27,6 +27,10 @@ CONTROLLER_GEN := bin/tools/controller-gen
 HELM := bin/tools/helm
 CRANE := bin/tools/crane
 GO_BUILD := CGO_ENABLED=0 go build -trimpath -ldflags "-s -w"
+# The plugins have Go's earlier garbage collector, as in deploy/image, where Go still has it:
+# docs/decisions/0023-what-a-plugin-does-without.md says why.
+PLUGINS := ./cmd/tenure ./cmd/tenure-attach
+COLLECTOR = $(shell GOEXPERIMENT=nogreenteagc go version >/dev/null 2>&1 && echo GOEXPERIMENT=nogreenteagc)
 
 .PHONY: help
 help: ## List the targets
@@ -38,7 +42,8 @@ help: ## List the targets
 .PHONY: build
 build: ## Build Tenure's programs into bin/, static and stripped
 	@[ -e bin/tenure-controller ] || echo "building Tenure: about three minutes on two cores the first time, then seconds"
-	$(GO_BUILD) -o bin/ ./cmd/...
+	$(GO_BUILD) -o bin/ $(filter-out $(PLUGINS),$(wildcard ./cmd/*))
+	$(COLLECTOR) $(GO_BUILD) -o bin/ $(PLUGINS)
 
 .PHONY: rig
 rig: ## Build the control plane and CNI plugins for tests into bin/rig: minutes at first, then nothing

@@ -1,3 +1,9 @@
+// Go's runtime need not read the cgroup's limits, nor all of the host's mounts on the way, for
+// a process that lives for milliseconds.
+//
+//go:debug containermaxprocs=0
+//go:debug updatemaxprocs=0
+
 // Command tenure-attach is the delegating CNI meta-plugin: it attaches a pod to its
 // default network and to those that its annotation selects. Runtimes call it;
 // docs/attach.md explains it.

@@ -1,3 +1,9 @@
+// Go's runtime need not read the cgroup's limits, nor all of the host's mounts on the way, for
+// a process that lives for milliseconds.
+//
+//go:debug containermaxprocs=0
+//go:debug updatemaxprocs=0
+
 // Command tenure is the IPAM CNI plugin. Runtimes call it; docs/local-mode.md
 // says how to try it by hand.
 package main

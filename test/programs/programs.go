@@ -11,6 +11,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+
+	"github.com/tenure-ipam/tenure/deploy/image"
 )
 
 // Module is the module that the tests are of.
@@ -96,14 +99,10 @@ func Build(ctx context.Context, dir, name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	path := filepath.Join(dir, name)
-	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", path, "./cmd/"+name)
-	build.Dir = root
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build cmd/%s: %w\n%s", name, err, out)
+	if err := image.Compile(ctx, root, dir, runtime.GOARCH, "development", "./cmd/"+name); err != nil {
+		return "", err
 	}
-	return path, nil
+	return filepath.Join(dir, name), nil
 }
 
 func executable(path string) (string, error) {

@@ -1,7 +1,9 @@
 package programs_test
 
 import (
+	"debug/buildinfo"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -48,5 +50,38 @@ func TestRootHoldsTheModule(t *testing.T) {
 	t.Chdir("/")
 	if got, err := programs.Root(); err == nil {
 		t.Errorf("root seen from / is %q; want an error", got)
+	}
+}
+
+// TestPluginsDoWithout: what Go's runtime prepares for a long life is left out of the
+// plugins, as they ship, and of no other program.
+func TestPluginsDoWithout(t *testing.T) {
+	root, err := programs.Root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const without = "nogreenteagc"
+	ask := exec.CommandContext(t.Context(), "go", "version")
+	ask.Dir, ask.Env = root, append(os.Environ(), "GOEXPERIMENT="+without)
+	known := ask.Run() == nil
+	for name, short := range map[string]bool{"tenure": true, "tenure-attach": true, "kubectl-tenure": false} {
+		path, err := programs.Build(t.Context(), t.TempDir(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		info, err := buildinfo.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		settings := map[string]string{}
+		for _, s := range info.Settings {
+			settings[s.Key] = s.Value
+		}
+		if got := strings.Contains(settings["DefaultGODEBUG"], "containermaxprocs=0,updatemaxprocs=0"); got != short {
+			t.Errorf("%s: GODEBUG %q; want it to look at no limits: %t", name, settings["DefaultGODEBUG"], short)
+		}
+		if got := settings["GOEXPERIMENT"] == without; got != (short && known) {
+			t.Errorf("%s: GOEXPERIMENT %q; want %s: %t", name, settings["GOEXPERIMENT"], without, short && known)
+		}
 	}
 }
