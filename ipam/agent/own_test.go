@@ -2,6 +2,8 @@ package agent
 
 import (
 	"context"
+	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -81,12 +83,22 @@ func TestMetLeaseIsNotRead(t *testing.T) {
 type countedLists struct {
 	Leases
 	began time.Time
-	at    []time.Duration
+	mu    sync.Mutex
+	lists []time.Duration // guarded by mu
 }
 
 func (c *countedLists) NodeLeases(context.Context, protocol.NodeName) ([]protocol.Lease, protocol.Revision, error) {
-	c.at = append(c.at, time.Since(c.began))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.lists = append(c.lists, time.Since(c.began))
 	return nil, "1", nil
+}
+
+// at returns when it was asked so far.
+func (c *countedLists) at() []time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.lists)
 }
 
 // TestListsSoonAfterLoss: a create that a lost store had under way, whose name no list but
@@ -119,8 +131,8 @@ func TestListsSoonAfterLoss(t *testing.T) {
 				for i, want := range tt.want {
 					time.Sleep(want[1] + time.Second - time.Since(leases.began))
 					synctest.Wait()
-					if len(leases.at) != i+1 || leases.at[i] < want[0] {
-						t.Errorf("lists after %v; want the last one, the %dth, after %v to %v", leases.at, i+1, want[0], want[1])
+					if at := leases.at(); len(at) != i+1 || at[i] < want[0] {
+						t.Errorf("lists after %v; want the last one, the %dth, after %v to %v", at, i+1, want[0], want[1])
 					}
 				}
 				cancel()
