@@ -59,6 +59,7 @@ type Agent struct {
 	era             int                                  // guarded by mu; how often it was seen to go back
 	late            map[protocol.PoolName]bool           // guarded by mu; pools first heard of since it last did
 	anothers        map[string]bool                      // guarded by mu; leases that this node has as Held, and were another's when last read since it did
+	unseen          map[string]bool                      // guarded by mu; rights that a list has shown otherwise than the store has them, and no answer since
 	certainty       protocol.Certainty                   // guarded by mu; whether this store has a record of all its leases
 	beatNow         chan struct{}                        // a heartbeat is due before its time
 	reading         bool                                 // guarded by mu; a store was lost in this boot, and is not read back yet

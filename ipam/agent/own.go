@@ -101,11 +101,11 @@ func (a *Agent) compareOwn(ctx context.Context) error {
 		a.adoptStray(ctx, r)
 	}
 	otherwise, err := a.rightsThat(func(r protocol.Right) bool { return r.ListedOtherwise(there[r.Name], tell[r.Name]) })
+	if err == nil {
+		a.compared(otherwise) // before a look can answer
+	}
 	for _, r := range otherwise {
 		a.lookIn(r.Name, 0)
-	}
-	if err == nil {
-		a.compared(len(otherwise))
 	}
 	return err
 }

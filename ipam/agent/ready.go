@@ -3,15 +3,13 @@ package agent
 import (
 	"maps"
 	"time"
+
+	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-const (
-	// lookTime is what the looks may take that a list of the node's own objects leads to.
-	lookTime = 5 * time.Second
-	// sayTime is how long what cannot be listed, and a right that cannot be said, keep the
-	// agent from being ready.
-	sayTime = time.Minute
-)
+// sayTime is how long what cannot be listed, looked at or said keeps the agent from being
+// ready.
+const sayTime = time.Minute
 
 // telling is how far an agent that has started has come with telling the API server of
 // its node. mu of the agent guards it.
@@ -19,7 +17,6 @@ type telling struct {
 	heard  bool          // a heartbeat was accepted
 	listed bool          // what is there in the node's name has been compared with the store
 	since  time.Duration // by the boot clock, when the latest of these was
-	looks  bool          // which has led to looks
 	done   bool
 }
 
@@ -33,7 +30,7 @@ func (a *Agent) Ready() (bool, string) {
 	}
 	now := a.clock.Now().Boot
 	a.mu.Lock()
-	t, term, anothers := a.told, a.sitting.Term, maps.Clone(a.anothers)
+	t, term, except, unseen := a.told, a.sitting.Term, maps.Clone(a.anothers), maps.Clone(a.unseen)
 	a.mu.Unlock()
 	age := now - t.since
 	switch {
@@ -44,11 +41,11 @@ func (a *Agent) Ready() (bool, string) {
 	case !t.listed && age < sayTime:
 		return false, "what the API server has in this node's name is not known yet"
 	case t.listed && age < sayTime:
-		all, err := a.said(term, anothers)
+		all, err := a.said(term, except, unseen)
 		if err != nil {
 			return false, err.Error()
 		}
-		if !all || t.looks && age < lookTime {
+		if !all {
 			return false, "what this node holds has not been said again yet"
 		}
 	}
@@ -59,10 +56,29 @@ func (a *Agent) Ready() (bool, string) {
 }
 
 // compared notes that what is there in the node's name was compared with the store, which
-// has led to so many looks.
-func (a *Agent) compared(looks int) {
+// has shown these rights to be there otherwise, or not at all.
+func (a *Agent) compared(otherwise []protocol.Right) {
 	now := a.clock.Now().Boot
+	unseen := map[string]bool{}
+	for _, r := range otherwise {
+		unseen[r.Name] = true
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.told.listed, a.told.since, a.told.looks = true, now, looks > 0
+	a.told.listed, a.told.since, a.unseen = true, now, unseen
+}
+
+// seen notes that what the answer ev says of a right is recorded: that it is there, or
+// that it is not, so that it has to be said.
+func (a *Agent) seen(name string, ev protocol.Event) {
+	switch {
+	case ev.Call == protocol.CallRead && ev.Outcome == protocol.NotFound:
+	case ev.Outcome != protocol.Done:
+		return
+	case ev.Call != protocol.CallRead && ev.Call != protocol.CallCreate && ev.Call != protocol.CallFence:
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.unseen, name)
 }

@@ -1,9 +1,13 @@
 package agent
 
 import (
+	"context"
 	"errors"
 	"log/slog"
+	"net/netip"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 	"github.com/tenure-ipam/tenure/ipam/store"
@@ -18,19 +22,21 @@ func TestReady(t *testing.T) {
 		told   telling
 		said   int64 // the term in which the node's lease was said last
 		others bool  // it is another's
+		unseen bool  // a list has shown that it is not there, and no answer since
 		want   bool
 	}{
-		{"no heartbeat was accepted", telling{listed: true}, 2, false, false},
-		{"nor will one be: the API server is away", telling{since: -sayTime}, 2, false, false},
-		{"nothing can be listed", telling{heard: true, since: -sayTime}, 2, false, true},
-		{"nothing was listed", telling{heard: true}, 2, false, false},
-		{"all is said", telling{heard: true, listed: true}, 2, false, true},
-		{"a look is under way", telling{heard: true, listed: true, looks: true}, 2, false, false},
-		{"the looks were a while ago", telling{heard: true, listed: true, looks: true, since: -lookTime}, 2, false, true},
-		{"a lease was said in an earlier term", telling{heard: true, listed: true}, 1, false, false},
-		{"a lease is another's", telling{heard: true, listed: true}, 1, true, true},
-		{"a lease cannot be said", telling{heard: true, listed: true, since: -sayTime}, 1, false, true},
-		{"it was ready before", telling{done: true}, 1, false, true},
+		{name: "no heartbeat was accepted", told: telling{listed: true}, said: 2},
+		{name: "nor will one be: the API server is away", told: telling{since: -sayTime}, said: 2},
+		{name: "nothing can be listed", told: telling{heard: true, since: -sayTime}, said: 2, want: true},
+		{name: "nothing was listed", told: telling{heard: true}, said: 2},
+		{name: "all is said", told: telling{heard: true, listed: true}, said: 2, want: true},
+		{name: "a look is under way", told: telling{heard: true, listed: true}, said: 2, unseen: true},
+		{name: "a look has found another's", told: telling{heard: true, listed: true}, said: 2, others: true, unseen: true, want: true},
+		{name: "a look finds nothing out", told: telling{heard: true, listed: true, since: -sayTime}, said: 2, unseen: true, want: true},
+		{name: "a lease was said in an earlier term", told: telling{heard: true, listed: true}, said: 1},
+		{name: "a lease is another's", told: telling{heard: true, listed: true}, said: 1, others: true, want: true},
+		{name: "a lease cannot be said", told: telling{heard: true, listed: true, since: -sayTime}, said: 1, want: true},
+		{name: "it was ready before", told: telling{done: true}, said: 1, want: true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			a := &Agent{st: newStore(t), cfg: Config{Node: "n1"}, clock: stoppedClock{}, log: slog.New(slog.DiscardHandler)}
@@ -41,6 +47,9 @@ func TestReady(t *testing.T) {
 			lease := protocol.Right{Kind: protocol.RightLease, Name: "lan.0a000000.26", Phase: protocol.Held, UID: "u", Said: tt.said, Term: tt.said}
 			if tt.others {
 				a.shown(lease.Name, true)
+			}
+			if tt.unseen {
+				a.unseen = map[string]bool{lease.Name: true}
 			}
 			if err := a.st.Update(t.Context(), func(tx *store.Tx) error { return tx.PutRight(lease) }); err != nil {
 				t.Fatal(err)
@@ -74,6 +83,57 @@ func TestReadyAnewAfterRestore(t *testing.T) {
 		t.Fatal(err)
 	}
 	ready("seated again", false)
-	a.compared(0)
+	a.compared(nil)
 	ready("all is said", true)
+}
+
+// forgottenLeases is an API server that has gone back to before this node's leases. It
+// answers no read while it is slow.
+type forgottenLeases struct {
+	createdLeases
+	slow bool
+}
+
+func (*forgottenLeases) NodeLeases(context.Context, protocol.NodeName) ([]protocol.Lease, protocol.Revision, error) {
+	return nil, "1", nil
+}
+
+func (f *forgottenLeases) ReadLease(ctx context.Context, name string) (protocol.Lease, protocol.Outcome, error) {
+	if f.slow {
+		return protocol.Lease{}, protocol.Unknown, errNothing
+	}
+	return f.createdLeases.ReadLease(ctx, name)
+}
+
+// TestReadyWhenWhatIsMissingIsBack: a lease that was said in this term is not in the API
+// server any more, which only a list shows: the data went back to just after a heartbeat.
+// Until a read has shown so, too, and it has been created again, the controller must not be
+// started: it would give a claim the lease's addresses (I1).
+func TestReadyWhenWhatIsMissingIsBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		leases := &forgottenLeases{slow: true}
+		a, p := newSeatedAgent(t, leases, shutPools{})
+		a.cl.SubLeases = noSubLeases{}
+		a.sitting.Sent, a.told.heard = a.clock.Now(), true
+		r := leaseRight(p.known.Pool, netip.MustParsePrefix("10.0.0.4/30"))
+		r.Phase, r.UID, r.Revision, r.Said, r.Term = protocol.Held, "before", "7", 3, 3
+		if err := a.st.Update(t.Context(), func(tx *store.Tx) error { return tx.PutRight(r) }); err != nil {
+			t.Fatal(err)
+		}
+		if err := a.compareOwn(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for range 5 {
+			a.lookAgain(t.Context())
+			if ok, _ := a.Ready(); ok {
+				t.Fatalf("ready after %v, with a lease that is missing", a.clock.Now().Boot)
+			}
+			time.Sleep(retryAfter)
+		}
+		leases.slow = false
+		a.lookAgain(t.Context())
+		if ok, why := a.Ready(); !ok || leases.created != 1 {
+			t.Errorf("%d leases created, ready %v (%s); want it ready with the lease there again", leases.created, ok, why)
+		}
+	})
 }

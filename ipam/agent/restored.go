@@ -76,7 +76,7 @@ func (a *Agent) judge(ctx context.Context, s sight, behind bool, saw func(protoc
 	a.era++
 	a.history = a.history.Rewound()
 	a.sitting, a.told = a.sitting.Rewound(), telling{}
-	a.late, a.anothers, a.certainty = nil, nil, protocol.Certainty{}
+	a.late, a.anothers, a.unseen, a.certainty = nil, nil, nil, protocol.Certainty{}
 	a.mu.Unlock()
 	a.metrics.rewound.Inc()
 	a.log.ErrorContext(ctx, "the API server has gone back to an earlier state: nothing is leased or given back until the controller has opened the pools again", "node", a.cfg.Node)
@@ -265,22 +265,24 @@ func (a *Agent) putBack(ctx context.Context, term int64) bool {
 		hopeless = maps.Clone(a.anothers)
 		a.mu.Unlock()
 	}
-	all, err := a.said(term, hopeless)
+	all, err := a.said(term, hopeless, nil)
 	if err != nil {
 		a.log.ErrorContext(ctx, "store not read", "error", err)
 	}
 	return all && err == nil
 }
 
-// said reports whether every right has been said in term, but for those of except.
-func (a *Agent) said(term int64, except map[string]bool) (all bool, err error) {
+// said reports whether every right has been said in term, and none that is Held is unseen,
+// but for those of except.
+func (a *Agent) said(term int64, except, unseen map[string]bool) (all bool, err error) {
 	all = true
 	err = a.st.View(func(tx *store.Tx) error {
 		for r, err := range tx.Rights() {
 			if err != nil {
 				return err
 			}
-			all = all && (r.PutBack(term) || except[r.Name])
+			unsaid := !r.PutBack(term) || r.Phase == protocol.Held && unseen[r.Name]
+			all = all && (!unsaid || except[r.Name])
 		}
 		return nil
 	})

@@ -59,11 +59,13 @@ func (a *Agent) driveFrom(ctx context.Context, fresh protocol.Right, begin begin
 	var refused string // why the right was refused, while it is being given back
 	var unanswered error
 	var shown protocol.SubLease
+	var answer protocol.Event
 	for range maxSteps {
 		self, res, err := a.step(ctx, fresh, begin)
 		if err != nil {
 			return fresh, protocol.Result{Verdict: protocol.VerdictLater, Why: err.Error()}, err
 		}
+		a.seen(fresh.Name, answer)
 		if res.Verdict == protocol.VerdictRefused {
 			refused = res.Why
 		}
@@ -89,6 +91,7 @@ func (a *Agent) driveFrom(ctx context.Context, fresh protocol.Right, begin begin
 		default:
 			unanswered = fmt.Errorf("%s: %w: %s", fresh.Name, errUnanswered, ev.Why)
 		}
+		answer = ev
 		begin = func(*store.Tx, protocol.Self, protocol.Right) (protocol.Event, error) { return ev, nil }
 	}
 	a.lookIn(fresh.Name, retryLater())
