@@ -5,6 +5,7 @@ import (
 	"errors"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -17,33 +18,35 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/wire"
 )
 
-// newHangingStore returns a store on a disk that hangs once hang is called, until the end
-// of the test: in the sync of a commit that makes write's changes, which readers see by
-// then.
-func newHangingStore(t *testing.T) (st *store.Store, hang func(write func(*store.Tx) error)) {
+// newHangingStore returns a store on a disk that hangs once hang is called, until goOn is,
+// or the test ends: in the sync of a commit that makes write's changes, which readers see
+// by then.
+func newHangingStore(t *testing.T) (st *store.Store, hang func(write func(*store.Tx) error) (goOn func())) {
 	t.Helper()
 	var hanging atomic.Bool
-	hangs, goOn, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	hangs, free, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
 	st, err := store.Open(filepath.Join(t.TempDir(), "store"), store.Options{Fail: func(point string) {
 		if point == "after-commit" && hanging.CompareAndSwap(true, false) {
 			close(hangs)
-			<-goOn
+			<-free
 		}
 	}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = st.Close() })
-	return st, func(write func(*store.Tx) error) {
+	return st, func(write func(*store.Tx) error) func() {
 		hanging.Store(true)
 		go func() { ended <- st.Update(context.Background(), write) }()
 		<-hangs
+		goOn := sync.OnceFunc(func() { close(free) })
 		t.Cleanup(func() {
-			close(goOn)
+			goOn()
 			if err := <-ended; err != nil {
 				t.Errorf("the Update whose commit hung: %v", err)
 			}
 		})
+		return goOn
 	}
 }
 

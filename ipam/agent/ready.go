@@ -50,8 +50,11 @@ func (a *Agent) Ready() (bool, string) {
 		}
 	}
 	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.told != t { // the API server has gone back meanwhile, or what is there was listed
+		return false, "what the API server has in this node's name is being compared"
+	}
 	a.told.done = true
-	a.mu.Unlock()
 	return true, ""
 }
 

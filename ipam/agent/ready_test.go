@@ -87,6 +87,28 @@ func TestReadyAnewAfterRestore(t *testing.T) {
 	ready("all is said", true)
 }
 
+// TestNotReadyByWhatWasBefore: the API server is seen to go back while the agent finds out
+// whether it is ready, by what it knew before. That makes it ready neither now nor later.
+func TestNotReadyByWhatWasBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newRestoredAgent(t)
+		st, hang := newHangingStore(t)
+		a.st, a.sitting.Sent, a.told = st, a.clock.Now(), telling{heard: true, listed: true}
+		goOn := hang(func(tx *store.Tx) error {
+			return tx.PutRight(protocol.Right{Kind: protocol.RightUse, Name: "c.0", Phase: protocol.Held, UID: "u", Said: 3, Term: 3})
+		})
+		ready := make(chan bool, 1)
+		go func() { ok, _ := a.Ready(); ready <- ok }()
+		synctest.Wait() // it reads the store
+		go func() { _ = a.read(t.Context(), a.sight(), true) }()
+		synctest.Wait() // its memory has it
+		goOn()
+		if ok := <-ready; ok || a.told.done {
+			t.Errorf("ready %v, for good: %v; want neither, after the API server has gone back", ok, a.told.done)
+		}
+	})
+}
+
 // forgottenLeases is an API server that has gone back to before this node's leases. It
 // answers no read while it is slow.
 type forgottenLeases struct {
