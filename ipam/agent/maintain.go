@@ -83,6 +83,10 @@ func (a *Agent) lookAgain(ctx context.Context) {
 		if !ok {
 			return
 		}
+		if a.waitsForPool(r) { // nothing is to be written to find that out
+			a.lookIn(name, retryLater())
+			return
+		}
 		ev := protocol.Event{Kind: protocol.EventLook}
 		if r.Phase == protocol.Noted && (r.Kind == protocol.RightUse || r.Kind == protocol.RightLease && a.withholds(r.Pool)) {
 			// The ADD that wanted the use is gone, or asks again. A lease that was

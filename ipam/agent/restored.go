@@ -158,6 +158,16 @@ func (a *Agent) keptBack(r protocol.Right) error {
 	return a.withheldRight(r)
 }
 
+// waitsForPool reports whether r has been said, and its confirmation waits for nothing but
+// that a pool is opened again. A request's may come before: the controller answers it.
+func (a *Agent) waitsForPool(r protocol.Right) bool {
+	a.mu.Lock()
+	term, unseen := a.sitting.Term, a.unseen[r.Name]
+	a.mu.Unlock()
+	said := r.Phase == protocol.Held && r.Kind != protocol.RightRequest && r.PutBack(term) && !r.Serves(term)
+	return said && !unseen && a.withheldRight(r) != nil
+}
+
 // ofEarlierPool reports whether r is a lease of another pool than has its pool's name now.
 func (a *Agent) ofEarlierPool(r protocol.Right) bool {
 	a.mu.Lock()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -44,4 +45,80 @@ func TestH9UseGoesBack(t *testing.T) {
 			}
 		}
 	}
+}
+
+// countedSubLeases counts what is written to a sub-lease.
+type countedSubLeases struct {
+	unanswered
+	writes int
+}
+
+func (c *countedSubLeases) UpdateSubLease(ctx context.Context, old, next protocol.SubLease) (protocol.SubLease, protocol.Outcome, error) {
+	c.writes++
+	return c.unanswered.UpdateSubLease(ctx, old, next)
+}
+
+// TestH9SaidOnce: while a pool is closed after a restore a use of one of its claims, and a
+// lease that had vanished, are said once, and not at every look: all nodes do so at once.
+func TestH9SaidOnce(t *testing.T) {
+	lease := leaseRight(Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: "p"}}}, netip.MustParsePrefix("10.0.0.10/32"))
+	use := protocol.Right{Kind: protocol.RightUse, Name: "c.0", Use: &protocol.Use{Claim: protocol.ClaimRef{UID: "c"}}, Leases: []string{lease.Name}, Term: 2}
+	for _, tt := range []struct {
+		name   string
+		right  protocol.Right
+		said   int64
+		unseen bool
+		open   bool
+		writes int // in three looks
+	}{
+		{name: "a use", right: use, said: 2, writes: 1},
+		{name: "a use that is said", right: use, said: 3},
+		{name: "a use that is said, and the pools are open", right: use, said: 3, open: true, writes: 3},
+		{name: "a use that is missing", right: use, said: 3, unseen: true, writes: 1},
+		{name: "a lease that had vanished", right: lease, said: 2, writes: 1},
+		{name: "a lease that had vanished, and is said", right: lease, said: 3},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			a := newRestoredAgent(t)
+			r := tt.right
+			r.Phase, r.UID, r.Revision, r.Said = protocol.Held, "u", "7", tt.said
+			a.put(t, r)
+			a.unseen = map[string]bool{r.Name: tt.unseen}
+			if tt.open {
+				a.history.Restored = nil
+			}
+			subs := &countedSubLeases{unanswered: unanswered{sub: protocol.SubLease{Meta: protocol.Meta{Name: r.Name, UID: "u", Revision: "7"}, Node: "n1", Store: a.st.ID(), Use: use.Use}}}
+			leases := &countedLeases{}
+			a.cl.SubLeases, a.cl.Leases, a.cl.Pools, a.cl.Claims = carefulSubLeases{subs, a}, carefulLeases{leases, a}, carefulPools{nil, a}, noClaims{}
+			for range 3 {
+				a.schedule.next = map[string]time.Duration{r.Name: 0}
+				a.lookAgain(t.Context())
+				if !a.schedule.planned(r.Name) {
+					t.Fatal("it is not looked at again")
+				}
+			}
+			if n := subs.writes + leases.writes; n != tt.writes {
+				t.Errorf("%d writes; want %d", n, tt.writes)
+			}
+		})
+	}
+}
+
+// countedLeases counts what is written to a lease.
+type countedLeases struct {
+	Leases
+	writes int
+}
+
+func (c *countedLeases) UpdateLease(_ context.Context, _, next protocol.Lease) (protocol.Lease, protocol.Outcome, error) {
+	c.writes++
+	next.Revision = "9"
+	return next, protocol.Done, nil
+}
+
+// noClaims cannot be read.
+type noClaims struct{ Claims }
+
+func (noClaims) ReadClaim(context.Context, string, string) (protocol.Claim, protocol.Outcome, error) {
+	return protocol.Claim{}, protocol.Unknown, errNothing
 }
