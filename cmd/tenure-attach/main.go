@@ -1,7 +1,5 @@
-// Go's runtime need not read the cgroup's limits, nor all of the host's mounts on the way, for
-// a process that lives for milliseconds.
+// That the cgroup's limits may change takes a goroutine and a thread from the start on.
 //
-//go:debug containermaxprocs=0
 //go:debug updatemaxprocs=0
 
 // Command tenure-attach is the delegating CNI meta-plugin: it attaches a pod to its
