@@ -62,6 +62,7 @@ type Agent struct {
 	unseen          map[string]bool                      // guarded by mu; rights that a list has shown otherwise than the store has them, and no answer since
 	certainty       protocol.Certainty                   // guarded by mu; whether this store has a record of all its leases
 	beatNow         chan struct{}                        // a heartbeat is due before its time
+	listNow         chan struct{}                        // so is a list of what is there in the node's name
 	reading         bool                                 // guarded by mu; a store was lost in this boot, and is not read back yet
 	recalls         map[string]bool                      // guarded by mu; the recalls on the seat that have been taken up, by ID
 	queue           func(task func(context.Context))     // set by Run: runs a task that Run waits for
@@ -76,7 +77,7 @@ func New(cfg Config, st *store.Store, cl Cluster, clock Clock, host Host, log *s
 	a := &Agent{
 		cfg: cfg, st: st, cl: cl, clock: clock, host: host, attach: nobody{}, log: log,
 		pools: map[protocol.PoolName]*pool{}, idle: map[string]protocol.Instant{},
-		ignored: map[string]string{}, readFor: map[protocol.StoreID]bool{}, beatNow: make(chan struct{}, 1),
+		ignored: map[string]string{}, readFor: map[protocol.StoreID]bool{}, beatNow: make(chan struct{}, 1), listNow: make(chan struct{}, 1),
 	}
 	a.cl.Leases, a.cl.SubLeases = carefulLeases{cl.Leases, a}, carefulSubLeases{cl.SubLeases, a}
 	a.cl.Pools, a.cl.Seats = carefulPools{&sharedPools{Pools: cl.Pools, background: a.background, creating: &a.creating, clock: clock}, a}, carefulSeats{cl.Seats, a}

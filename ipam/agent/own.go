@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -10,13 +11,35 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/store"
 )
 
-// keepListing has listOwn be made at start and once an hour, and sooner after a start that
-// has found a store of this machine lost: a create of that one may still come, and only a
-// list finds it, since nobody has noted its name.
+// keepListing has listOwn be made at start, once an hour, and when the API server was seen
+// to go back: it may have more in the node's name then, and less. And sooner after a start
+// that has found a store of this machine lost: a create of that one may still come, and
+// only a list finds it, since nobody has noted its name.
 func (a *Agent) keepListing(ctx context.Context) {
 	began := a.clock.Now()
-	for pause := time.Duration(0); a.wait(ctx, pause) && a.awaitSeat(ctx); pause = a.nextList(began) {
+	for pause := time.Duration(0); a.waitToList(ctx, pause) && a.awaitSeat(ctx); pause = a.nextList(began) {
 		a.listOwn(ctx)
+	}
+}
+
+// waitToList pauses for d, or until a list is wanted at once; it reports whether ctx has
+// not ended.
+func (a *Agent) waitToList(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-a.listNow:
+		return true
+	case <-a.clock.After(d):
+		return true
+	}
+}
+
+// wakeList has listOwn be made now.
+func (a *Agent) wakeList() {
+	select {
+	case a.listNow <- struct{}{}:
+	default: // it is due already
 	}
 }
 
@@ -39,14 +62,14 @@ func (a *Agent) nextList(began protocol.Instant) time.Duration {
 	return spread(ownEvery)
 }
 
-// listOwn compares, at start and once an hour, what the API server has in this
-// node's name with what the store has: a create whose answer was lost may have
-// landed after its looks, an object may have been deleted by hand, and what was ceded
-// on disk may not have come into the lease before the agent's end.
+// listOwn compares what the API server has in this node's name with what the store
+// has: a create whose answer was lost may have landed after its looks, an object may
+// have been deleted by hand, and what was ceded on disk may not have come into the lease
+// before the agent's end. If the API server is seen to go back, it is made anew.
 func (a *Agent) listOwn(ctx context.Context) {
 	for {
 		err := a.compareOwn(ctx)
-		if err == nil || ctx.Err() != nil {
+		if err == nil || ctx.Err() != nil || errors.Is(err, errRewound) {
 			return
 		}
 		a.log.WarnContext(ctx, "what the API server has in this node's name is not known", "error", err)

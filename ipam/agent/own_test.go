@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"testing"
@@ -140,4 +141,37 @@ func TestListsSoonAfterLoss(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestListsAfterRestore: when the API server was seen to go back, what it has in the node's
+// name is listed as soon as the agent sits again: the restored data may have leases of it
+// that its store does not know, which stand in others' way, and an agent that has not
+// listed is not ready before a minute is over.
+func TestListsAfterRestore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		leases := &countedLists{began: time.Now()}
+		a, _ := newSeatedAgent(t, leases, shutPools{})
+		a.cl.SubLeases, a.listNow = noSubLeases{}, make(chan struct{}, 1)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); a.keepListing(ctx) }()
+		time.Sleep(time.Minute)
+		if err := a.read(t.Context(), a.sight(), true); !errors.Is(err, errRewound) {
+			t.Fatalf("an answer of an earlier state: %v; want %v", err, errRewound)
+		}
+		time.Sleep(time.Minute)
+		if at := leases.at(); len(at) != 1 {
+			t.Errorf("lists after %v; want none before the agent sits again", at)
+		}
+		a.mu.Lock()
+		a.sitting.Term = 4
+		a.mu.Unlock()
+		time.Sleep(lookEvery)
+		synctest.Wait()
+		if at := leases.at(); len(at) != 2 {
+			t.Errorf("lists after %v; want a second one as soon as the agent sits again", at)
+		}
+		cancel()
+		<-done
+	})
 }

@@ -81,6 +81,7 @@ func (a *Agent) judge(ctx context.Context, s sight, behind bool, saw func(protoc
 	a.metrics.rewound.Inc()
 	a.log.ErrorContext(ctx, "the API server has gone back to an earlier state: nothing is leased or given back until the controller has opened the pools again", "node", a.cfg.Node)
 	a.wakeSeat()
+	a.wakeList()
 	err := a.st.Update(ctx, func(tx *store.Tx) error {
 		id, err := tx.Identity()
 		if err != nil {
