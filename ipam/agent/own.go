@@ -125,7 +125,7 @@ func (a *Agent) compareOwn(ctx context.Context) error {
 	}
 	otherwise, err := a.rightsThat(func(r protocol.Right) bool { return r.ListedOtherwise(there[r.Name], tell[r.Name]) })
 	if err == nil {
-		a.compared(otherwise) // before a look can answer
+		a.compared(era, otherwise) // before a look can answer
 	}
 	for _, r := range otherwise {
 		a.lookIn(r.Name, 0)

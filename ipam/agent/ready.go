@@ -58,9 +58,9 @@ func (a *Agent) Ready() (bool, string) {
 	return true, ""
 }
 
-// compared notes that what is there in the node's name was compared with the store, which
-// has shown these rights to be there otherwise, or not at all.
-func (a *Agent) compared(otherwise []protocol.Right) {
+// compared notes that what is there in the node's name, listed in that era, was compared
+// with the store, which has shown these rights to be there otherwise, or not at all.
+func (a *Agent) compared(era int, otherwise []protocol.Right) {
 	now := a.clock.Now().Boot
 	unseen := map[string]bool{}
 	for _, r := range otherwise {
@@ -68,7 +68,9 @@ func (a *Agent) compared(otherwise []protocol.Right) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.told.listed, a.told.since, a.unseen = true, now, unseen
+	if a.era == era { // else there is something else there by now
+		a.told.listed, a.told.since, a.unseen = true, now, unseen
+	}
 }
 
 // seen notes that what the answer ev says of a right is recorded: that it is there, or

@@ -76,6 +76,7 @@ func TestReadyAnewAfterRestore(t *testing.T) {
 		}
 	}
 	ready("before", true)
+	before := a.sight().era
 	if err := a.read(t.Context(), a.sight(), true); !errors.Is(err, errRewound) {
 		t.Fatalf("an answer of an earlier state: %v; want %v", err, errRewound)
 	}
@@ -83,7 +84,9 @@ func TestReadyAnewAfterRestore(t *testing.T) {
 		t.Fatal(err)
 	}
 	ready("seated again", false)
-	a.compared(nil)
+	a.compared(before, nil)
+	ready("listed before it went back", false)
+	a.compared(a.sight().era, nil)
 	ready("all is said", true)
 }
 
