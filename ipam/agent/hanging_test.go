@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -122,4 +123,20 @@ func TestStatusWhileTheDiskHangs(t *testing.T) {
 	if code, text := status(); code != wire.CodeNotAvailable || !strings.Contains(text, st.Path()) || !strings.Contains(text, "its disk is slow, or hangs") {
 		t.Errorf("STATUS while the disk hangs: code %d, %s; want code %d that names the store and the disk", code, text, wire.CodeNotAvailable)
 	}
+}
+
+// TestReadyWhileTheDiskHangs: whoever asks whether the agent is ready, and gives up, leaves
+// nothing behind that waits for the disk.
+func TestReadyWhileTheDiskHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := newRestoredAgent(t)
+		st, hang := newHangingStore(t)
+		a.st, a.sitting.Sent, a.told = st, a.clock.Now(), telling{heard: true, listed: true}
+		hang(func(tx *store.Tx) error { return tx.PutIdentity(store.Identity{Node: "n1", Term: 3}) })
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if ok, why := a.Ready(ctx); ok || !strings.Contains(why, "its disk is slow, or hangs") {
+			t.Errorf("ready %v (%s); want that the disk hangs", ok, why)
+		}
+	})
 }

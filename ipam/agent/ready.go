@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"maps"
 	"time"
 
@@ -23,8 +24,8 @@ type telling struct {
 // Ready reports whether the agent can serve an ADD now and, since it started, has told the
 // API server what its node holds; if not, why. Whoever restores etcd waits for that before
 // he starts the controller, which gives out what it knows of nobody to have. An agent that
-// is not ready for that alone serves ADDs.
-func (a *Agent) Ready() (bool, string) {
+// is not ready for that alone serves ADDs. Ready waits for a disk that hangs until ctx ends.
+func (a *Agent) Ready(ctx context.Context) (bool, string) {
 	if ok, why := a.serving(); !ok {
 		return false, why
 	}
@@ -41,7 +42,7 @@ func (a *Agent) Ready() (bool, string) {
 	case !t.listed && age < sayTime:
 		return false, "what the API server has in this node's name is not known yet"
 	case t.listed && age < sayTime:
-		all, err := a.said(term, except, unseen)
+		all, err := a.said(ctx, term, except, unseen)
 		if err != nil {
 			return false, err.Error()
 		}

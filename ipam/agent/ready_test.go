@@ -54,7 +54,7 @@ func TestReady(t *testing.T) {
 			if err := a.st.Update(t.Context(), func(tx *store.Tx) error { return tx.PutRight(lease) }); err != nil {
 				t.Fatal(err)
 			}
-			if got, why := a.Ready(); got != tt.want {
+			if got, why := a.Ready(t.Context()); got != tt.want {
 				t.Errorf("ready: %v (%s); want %v", got, why, tt.want)
 			}
 		})
@@ -71,7 +71,7 @@ func TestReadyAnewAfterRestore(t *testing.T) {
 	a.told.done = true
 	ready := func(when string, want bool) {
 		t.Helper()
-		if got, why := a.Ready(); got != want {
+		if got, why := a.Ready(t.Context()); got != want {
 			t.Errorf("%s: ready %v (%s); want %v", when, got, why, want)
 		}
 	}
@@ -101,7 +101,7 @@ func TestNotReadyByWhatWasBefore(t *testing.T) {
 			return tx.PutRight(protocol.Right{Kind: protocol.RightUse, Name: "c.0", Phase: protocol.Held, UID: "u", Said: 3, Term: 3})
 		})
 		ready := make(chan bool, 1)
-		go func() { ok, _ := a.Ready(); ready <- ok }()
+		go func() { ok, _ := a.Ready(t.Context()); ready <- ok }()
 		synctest.Wait() // it reads the store
 		go func() { _ = a.read(t.Context(), a.sight(), true) }()
 		synctest.Wait() // its memory has it
@@ -150,14 +150,14 @@ func TestReadyWhenWhatIsMissingIsBack(t *testing.T) {
 		}
 		for range 5 {
 			a.lookAgain(t.Context())
-			if ok, _ := a.Ready(); ok {
+			if ok, _ := a.Ready(t.Context()); ok {
 				t.Fatalf("ready after %v, with a lease that is missing", a.clock.Now().Boot)
 			}
 			time.Sleep(retryAfter)
 		}
 		leases.slow = false
 		a.lookAgain(t.Context())
-		if ok, why := a.Ready(); !ok || leases.created != 1 {
+		if ok, why := a.Ready(t.Context()); !ok || leases.created != 1 {
 			t.Errorf("%d leases created, ready %v (%s); want it ready with the lease there again", leases.created, ok, why)
 		}
 	})

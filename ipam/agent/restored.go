@@ -276,7 +276,7 @@ func (a *Agent) putBack(ctx context.Context, term int64) bool {
 		hopeless = maps.Clone(a.anothers)
 		a.mu.Unlock()
 	}
-	all, err := a.said(term, hopeless, nil)
+	all, err := a.said(ctx, term, hopeless, nil)
 	if err != nil {
 		a.log.ErrorContext(ctx, "store not read", "error", err)
 	}
@@ -285,9 +285,9 @@ func (a *Agent) putBack(ctx context.Context, term int64) bool {
 
 // said reports whether every right has been said in term, and none that is Held is unseen,
 // but for those of except.
-func (a *Agent) said(term int64, except, unseen map[string]bool) (all bool, err error) {
+func (a *Agent) said(ctx context.Context, term int64, except, unseen map[string]bool) (all bool, err error) {
 	all = true
-	err = a.st.View(func(tx *store.Tx) error {
+	err = a.st.ViewContext(ctx, func(tx *store.Tx) error {
 		for r, err := range tx.Rights() {
 			if err != nil {
 				return err

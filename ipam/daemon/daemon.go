@@ -265,14 +265,14 @@ func serveHTTP(ctx context.Context, cfg Config, a *agent.Agent, own []prometheus
 }
 
 // httpHandler answers over HTTP: health, readiness, metrics and, if asked to, profiles.
-func httpHandler(metrics prometheus.Gatherer, ready func() (ok bool, why string), profiles bool) http.Handler {
+func httpHandler(metrics prometheus.Gatherer, ready func(context.Context) (ok bool, why string), profiles bool) http.Handler {
 	mux := http.NewServeMux()
 	// Whatever of what is collected should hang one day: a few scrapes do, and not one
 	// more each time.
 	mux.Handle("/metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{MaxRequestsInFlight: 4}))
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
-	mux.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) {
-		if ok, why := ready(); !ok {
+	mux.HandleFunc("/readyz", func(w http.ResponseWriter, r *http.Request) {
+		if ok, why := ready(r.Context()); !ok { // until the prober hangs up
 			http.Error(w, why, http.StatusServiceUnavailable)
 			return
 		}

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -9,7 +10,7 @@ import (
 )
 
 func TestProfilesAreServedWhereTheyAreAskedFor(t *testing.T) {
-	ready := func() (bool, string) { return true, "" }
+	ready := func(context.Context) (bool, string) { return true, "" }
 	for profiles, want := range map[bool]int{true: http.StatusOK, false: http.StatusNotFound} {
 		h := httpHandler(prometheus.NewRegistry(), ready, profiles)
 		for path, want := range map[string]int{"/debug/pprof/": want, "/debug/pprof/allocs?debug=1": want, "/metrics": http.StatusOK, "/readyz": http.StatusOK} {
