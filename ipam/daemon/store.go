@@ -152,10 +152,12 @@ func dropOldest(path string) error {
 	var errs []error
 	for _, name := range asides[:max(0, len(asides)-asideKept)] {
 		old := filepath.Join(filepath.Dir(path), name)
-		errs = append(errs, os.Remove(old))
-		if err := os.Remove(store.RedoPath(old)); !errors.Is(err, fs.ErrNotExist) {
+		// The log first: the next time finds it by the store's name alone.
+		if err := os.Remove(store.RedoPath(old)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			errs = append(errs, err)
+			continue
 		}
+		errs = append(errs, os.Remove(old))
 	}
 	return errors.Join(errs...)
 }

@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -171,6 +172,40 @@ func TestSetAsideKeepsTheLatest(t *testing.T) {
 	logs, err := filepath.Glob(store.RedoPath(filepath.Join(p.dir, "lib", "store.db.*")))
 	if err != nil || len(logs) != asideKept {
 		t.Errorf("%v are kept of redo logs, %v; want those of the stores", logs, err)
+	}
+}
+
+// TestAsideLogThatStays: where only the redo log of a store that was set aside cannot be
+// removed, the store stays with it, and both go the next time.
+func TestAsideLogThatStays(t *testing.T) {
+	p := newPlace(t)
+	now := time.Now()
+	next := func() (aside string, err error) {
+		p.serve(t)
+		now = now.Add(time.Hour)
+		return setAside(p.path, asideDamaged, now)
+	}
+	oldest, err := next()
+	log := store.RedoPath(oldest)
+	if err := errors.Join(err, os.Remove(log), os.MkdirAll(filepath.Join(log, "stays"), 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	for range asideKept - 1 {
+		if _, err := next(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := next(); err == nil {
+		t.Error("it was removed; want an error")
+	}
+	if err := os.Remove(filepath.Join(log, "stays")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := next(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Lstat(log); !errors.Is(err, fs.ErrNotExist) || len(p.asides(t)) != asideKept {
+		t.Errorf("the oldest one's log: %v; stores %v; want the newest %d, and no log beside", err, p.asides(t), asideKept)
 	}
 }
 
