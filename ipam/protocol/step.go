@@ -92,7 +92,8 @@ type Event struct {
 	Outcome Outcome
 	Object  Object
 	// Keeps says, of a use whose confirmation was refused, that its addresses are
-	// still granted to its claim: what rests on it may go on.
+	// still granted to its claim, and, where it had vanished, neither marked nor in use by a
+	// stranger ([UseEvidence.Keeps]): what rests on it may go on.
 	Keeps bool
 	// Others says, of a create that has met an object, that this store has a record of
 	// whatever is its own ([Certainty]): that one is another's.
