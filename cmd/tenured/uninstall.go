@@ -133,13 +133,7 @@ func (n node) storeUsers() (users []string, err error) {
 	if !exists(path) {
 		return nil, nil
 	}
-	s, err := store.Open(path, store.Options{ReadOnly: true})
-	if errors.Is(err, store.ErrLocked) {
-		return nil, fmt.Errorf("the agent of this node runs: it must have ended: %w", err)
-	}
-	if errors.Is(err, store.ErrReadOnly) { // a power cut left it behind its redo log, and no agent has run since
-		s, err = store.Open(path, store.Options{})
-	}
+	s, err := openEnded(path, store.Open)
 	if err != nil {
 		return nil, err
 	}
@@ -155,6 +149,18 @@ func (n node) storeUsers() (users []string, err error) {
 		return nil
 	})
 	return users, errors.Join(err, s.Close())
+}
+
+// openEnded opens the store of an agent that has ended.
+func openEnded(path string, open func(string, store.Options) (*store.Store, error)) (*store.Store, error) {
+	s, err := open(path, store.Options{ReadOnly: true})
+	if errors.Is(err, store.ErrReadOnly) { // a power cut left it behind its redo log, and no agent has run since
+		s, err = open(path, store.Options{})
+	}
+	if errors.Is(err, store.ErrLocked) {
+		return nil, fmt.Errorf("the agent of this node runs: it must have ended: %w", err)
+	}
+	return s, err
 }
 
 // removeConfiguration removes the file that the agent keeps, unless it is another's.

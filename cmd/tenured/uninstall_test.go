@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -181,5 +182,20 @@ func TestUninstallLeavesOthersConfiguration(t *testing.T) {
 	}
 	if _, err := os.Stat(path); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestUninstallBesideAnAgentThatStarts: it is told apart by its lock, also where it starts
+// between the two times that a store behind its redo log is opened.
+func TestUninstallBesideAnAgentThatStarts(t *testing.T) {
+	for _, answers := range [][]error{{store.ErrLocked}, {store.ErrReadOnly, store.ErrLocked}} {
+		_, err := openEnded("store.db", func(string, store.Options) (*store.Store, error) {
+			err := answers[0]
+			answers = answers[1:]
+			return nil, err
+		})
+		if !errors.Is(err, store.ErrLocked) || !strings.Contains(err.Error(), "the agent of this node runs") {
+			t.Errorf("%v; want that the agent runs", err)
+		}
 	}
 }
