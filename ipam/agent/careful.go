@@ -35,7 +35,9 @@ func (c carefulLeases) ReadLease(ctx context.Context, name string) (protocol.Lea
 	}
 	got, out, err = careful(got, out, err, c.a.read(ctx, s, s.history.RecordBehind(r, got.Meta, got.Turn)))
 	wait := c.a.withheld(got.Pool)
-	anothers := out == protocol.Done && r.Phase == protocol.Held && got.Store != c.a.st.ID() && wait != nil
+	// Of an earlier pool of the name nothing is given back: the pool there is now may wait
+	// for just that lease, of a store that this node has lost, and the node for the pool.
+	anothers := out == protocol.Done && r.Phase == protocol.Held && got.Store != c.a.st.ID() && wait != nil && !c.a.ofEarlierPool(r)
 	c.a.shown(name, anothers)
 	if anothers { // somebody leased the block before he noticed, and gives it back
 		return protocol.Lease{}, protocol.Unknown, wait

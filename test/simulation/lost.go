@@ -183,6 +183,9 @@ func cutRange(text string) (first, last netip.Addr, ok bool) {
 // is lost. The agent does not run.
 func (n *simNode) meddle() {
 	w := n.w
+	if w.holding || n.unsaid() {
+		return
+	}
 	switch w.rng.IntN(3) {
 	case 0, 1:
 		if n.image == nil {

@@ -79,6 +79,11 @@ func (w *world) restore(b backup) {
 		if n.agent != nil {
 			n.crash()
 		}
+		if n.lossy() {
+			w.logf("person: drains %s, and boots it", n.machine)
+			n.powerOff()
+			n.boot()
+		}
 	}
 	for _, c := range w.ctls {
 		c.kill()
@@ -86,9 +91,11 @@ func (w *world) restore(b backup) {
 		c.down = true
 	}
 	w.late, w.holding = nil, true
+	sat := w.sitting()
 	for _, restore := range b.restore {
 		restore()
 	}
+	w.unseat(sat)
 	for uid, t := range b.truth { // those of the other claims have gone with these
 		*w.truth[uid] = t
 	}
@@ -113,6 +120,51 @@ func (w *world) restore(b backup) {
 			n.outlive(n.start)
 		}
 	}
+}
+
+// sitting returns which stores the seats name.
+func (w *world) sitting() map[protocol.StoreID]bool {
+	named := map[protocol.StoreID]bool{}
+	for _, s := range w.api.seats.list(func(protocol.Seat) bool { return true }) {
+		named[s.Store] = true
+		for _, f := range s.Former {
+			named[f.Store] = true
+		}
+	}
+	return named
+}
+
+// unseat notes which of the stores that sat no seat names any more: it is as if a person
+// had deleted the seat.
+func (w *world) unseat(sat map[protocol.StoreID]bool) {
+	now := w.sitting()
+	for store := range sat {
+		w.unnamed[store] = w.unnamed[store] || !now[store]
+	}
+}
+
+// unsaid reports whether n holds something that the API server's data do not have since
+// they went back. Should its store be lost before it has put that back, nobody knows of it.
+func (n *simNode) unsaid() bool {
+	return n.w.kind.restores && len(n.names(func(r protocol.Right) bool {
+		if r.Kind == protocol.RightLease {
+			l, out := n.w.api.leases.read(r.Name)
+			return r.Phase == protocol.Held && (out != protocol.Done || l.UID != r.UID)
+		}
+		s, out := n.w.api.subs.read(r.Name)
+		return r.Phase == protocol.Held && (out != protocol.Done || s.UID != r.UID)
+	})) > 0
+}
+
+// lossy reports whether something runs on n that only a lost store knew of: the node cannot
+// put back what that is on, and whoever restores drains it, and boots it again.
+func (n *simNode) lossy() bool {
+	return n.w.kind.losesStores && !n.off && (!n.provable() || slices.ContainsFunc(n.sandboxes, func(s *sandbox) bool {
+		att, known := n.disk.atts[s.key()]
+		return s.uses() && (s.unread || !known || slices.ContainsFunc(att.addrs, func(x attAddr) bool {
+			return n.disk.rights[att.under(x)].Phase == protocol.Frozen
+		}))
+	}))
 }
 
 // outrun notes what n has that the restored data may not know: its leases, which it is
@@ -151,6 +203,21 @@ func (n *simNode) disown(r protocol.Right, p protocol.Pool, out protocol.Outcome
 			n.disowned[k] = true
 		}
 	}
+}
+
+// inherits reports whether the restored data have a lease in the name of a store that n has
+// lost: what n has leased of the block since is lost, although nobody else has it.
+func (n *simNode) inherits(lease string) bool {
+	l, _ := n.w.api.leases.read(lease)
+	return n.w.kind.restores && l.Holder.Node == n.name && slices.Contains(n.formerStores(), l.Store)
+}
+
+// formerStores are the stores that the machine has lost.
+func (n *simNode) formerStores() (all []protocol.StoreID) {
+	for i := 1; i < n.stores; i++ {
+		all = append(all, storeID(n.machine, i))
+	}
+	return all
 }
 
 // claimed reports whether addresses of the block of r, a node's lease, are granted to
@@ -291,6 +358,10 @@ func (n *simNode) relies(s sight, r protocol.Right, ev protocol.Event) bool {
 	case !n.judge(s, s.history.RecordBehind(r, o.Meta, o.Turn), func(h protocol.History) protocol.History { return h }):
 		return false
 	case r.Kind == protocol.RightLease && r.Phase == protocol.Held && o.Store != n.disk.store && n.withheld():
+		if n.ofEarlierPool(r) {
+			n.disown(r, n.agent.pool, protocol.Done)
+			break
+		}
 		n.agent.anothers[r.Name] = true // whoever leased it before he noticed gives it back
 		return false
 	}
