@@ -33,6 +33,9 @@ type simAgent struct {
 	// heard and listed say that it has, since it started, had a heartbeat accepted, and
 	// compared what the API server has in its node's name with the store.
 	heard, listed bool
+	// unseen are rights that its list has shown otherwise than the store has them, and of
+	// which no answer has spoken since.
+	unseen map[string]bool
 	// anothers are leases that it has as Held, and that were another's when they were last
 	// read since the API server went back.
 	anothers map[string]bool
@@ -142,7 +145,7 @@ func (n *simNode) lookDue() {
 		if r.Phase == protocol.Noted && (r.Kind == protocol.RightUse || r.Kind == protocol.RightLease && n.withheld()) {
 			ev.Kind = protocol.EventLetGo // the ADD that wanted it is gone, or asks again
 		}
-		if n.agent.busy[name] {
+		if n.agent.busy[name] || n.waitsForPool(r) {
 			n.agent.looks[name] = n.w.now + 5*time.Second
 			continue
 		}
@@ -198,8 +201,9 @@ func (n *simNode) listOwn() {
 		if recorded {
 			n.agent.certain = n.agent.certain.Listed(began)
 		}
+		n.agent.unseen = map[string]bool{}
 		for _, name := range n.names(func(r protocol.Right) bool { return r.ListedOtherwise(there[r.Name], tell[r.Name]) }) {
-			n.agent.looks[name] = n.w.now
+			n.agent.looks[name], n.agent.unseen[name] = n.w.now, true
 		}
 	})
 }

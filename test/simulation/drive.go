@@ -54,6 +54,7 @@ func (d *simDrive) step(ev protocol.Event) {
 		d.end(was, protocol.Result{Next: was, Verdict: protocol.VerdictLater})
 		return
 	}
+	n.seen(was.Name, ev)
 	if n.w.tracing {
 		n.w.logf("%s: %s: %s + %s -> %s", n.machine, was.Name, recordText(was), eventText(ev), resultText(res))
 	}

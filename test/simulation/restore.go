@@ -228,36 +228,6 @@ func (w *world) claimed(r protocol.Right) bool {
 	})
 }
 
-// agentsBack reports whether every machine that is on has an agent which is ready.
-func (w *world) agentsBack() bool {
-	return !slices.ContainsFunc(w.nodes, func(n *simNode) bool { return !n.off && (n.agent == nil || !n.told()) })
-}
-
-// told reports whether the agent has told the API server, since it started, what its node
-// holds: it is ready. For what is another's it does not wait.
-func (n *simNode) told() bool {
-	a, term := n.agent, n.agent.sitting.Term
-	return a.heard && a.listed && term != 0 && len(n.names(func(r protocol.Right) bool {
-		at, planned := a.looks[r.Name]
-		return !a.anothers[r.Name] && (!r.PutBack(term) || r.Phase == protocol.Held && planned && at <= n.w.now)
-	})) == 0
-}
-
-// noPods reports whether nobody is to start a pod: after a restore, until every machine
-// that is on has put back what it holds.
-func (w *world) noPods() bool {
-	w.holding = w.holding && (!w.agentsBack() || slices.ContainsFunc(w.nodes, func(n *simNode) bool { return !n.off && !n.putBack() }))
-	return w.holding
-}
-
-// putBack reports whether all that n holds has been said in its term.
-func (n *simNode) putBack() bool {
-	term := n.agent.sitting.Term
-	return term != 0 && len(n.names(func(r protocol.Right) bool {
-		return !r.PutBack(term) && !(n.fence == 0 && n.agent.anothers[r.Name])
-	})) == 0
-}
-
 // A sight is what an agent knew of the API server when it sent a call, as in ipam/agent.
 type sight struct {
 	history protocol.History
@@ -288,7 +258,7 @@ func (n *simNode) judge(s sight, behind bool, saw func(protocol.History) protoco
 	n.w.logf("%s: the API server has gone back", n.machine)
 	n.w.count("rewound")
 	a.era++
-	a.certain = protocol.Certainty{}
+	a.certain, a.heard, a.listed = protocol.Certainty{}, false, false
 	clear(a.anothers)
 	a.history, a.sitting, a.beatAt = a.history.Rewound(), a.sitting.Rewound(), n.w.now
 	n.commit(func(d *simDisk) { d.history, d.boot, d.term = a.history, "", max(d.term, a.sitting.LastTerm) })
@@ -339,6 +309,16 @@ func (n *simNode) usesWithheld() bool {
 	return len(n.names(func(r protocol.Right) bool {
 		return r.Kind == protocol.RightUse && slices.ContainsFunc(r.Leases, n.withholdsLease)
 	})) > 0
+}
+
+// waitsForPool reports whether r has been said, and its confirmation waits for nothing but
+// that a pool is opened again.
+func (n *simNode) waitsForPool(r protocol.Right) bool {
+	term := n.agent.sitting.Term
+	if r.Phase != protocol.Held || r.Kind == protocol.RightRequest || !r.PutBack(term) || r.Serves(term) || n.agent.unseen[r.Name] {
+		return false
+	}
+	return r.Kind == protocol.RightLease && n.withheld() || r.Kind == protocol.RightUse && slices.ContainsFunc(r.Leases, n.withholdsLease)
 }
 
 // withholds reports whether a step's call is not to be sent: what is not Held already is
