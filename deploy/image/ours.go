@@ -81,9 +81,11 @@ func Compile(ctx context.Context, root, dir, arch, version string, packages ...s
 		}
 	}
 	env := []string{"CGO_ENABLED=0", "GOOS=linux", "GOARCH=" + arch}
-	return errors.Join(
-		compile(ctx, root, dir, version, daemons, env),
-		compile(ctx, root, dir, version, short, append(env, earlierCollector(ctx, root)...)))
+	err := compile(ctx, root, dir, version, daemons, env)
+	if len(short) > 0 {
+		err = errors.Join(err, compile(ctx, root, dir, version, short, append(env, earlierCollector(ctx, root)...)))
+	}
+	return err
 }
 
 // plugins are the programs that live for milliseconds.
