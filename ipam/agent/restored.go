@@ -165,8 +165,7 @@ func (a *Agent) waitsForPool(r protocol.Right) bool {
 	a.mu.Lock()
 	term, unseen := a.sitting.Term, a.unseen[r.Name]
 	a.mu.Unlock()
-	said := r.Phase == protocol.Held && r.Kind != protocol.RightRequest && r.PutBack(term) && !r.Serves(term)
-	return said && !unseen && a.withheldRight(r) != nil
+	return r.Kind != protocol.RightRequest && r.Unconfirmed(term) && !unseen && a.withheldRight(r) != nil
 }
 
 // ofEarlierPool reports whether r is a lease of another pool than has its pool's name now.

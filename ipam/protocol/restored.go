@@ -127,3 +127,9 @@ func (r Right) MayGo(term int64) bool {
 func (r Right) PutBack(term int64) bool {
 	return r.Phase != Held || r.UID != "" && r.Said == term
 }
+
+// Unconfirmed reports whether a right that is Held has been said in term, and not been
+// confirmed in it: it gives nothing yet.
+func (r Right) Unconfirmed(term int64) bool {
+	return r.Phase == Held && r.PutBack(term) && !r.Serves(term)
+}

@@ -150,6 +150,25 @@ func TestPutBack(t *testing.T) {
 	}
 }
 
+func TestUnconfirmed(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		r    Right
+		want bool
+	}{
+		{"said and confirmed in the term", Right{Phase: Held, UID: "u", Said: 5, Term: 5}, false},
+		{"said in the term, confirmed in an earlier one", Right{Phase: Held, UID: "u", Said: 5, Term: 4}, true},
+		{"created again", Right{Phase: Held, UID: "u", Said: 5}, true},
+		{"not said yet", Right{Phase: Held, UID: "u", Said: 4, Term: 4}, false},
+		{"vanished", Right{Phase: Held, Said: 5}, false},
+		{"lost to another", Right{Phase: Lost, UID: "u", Said: 5}, false},
+	} {
+		if got := tt.r.Unconfirmed(5); got != tt.want {
+			t.Errorf("%s: unconfirmed is %v; want %v", tt.name, got, tt.want)
+		}
+	}
+}
+
 // TestMayGo: what waits for its pool to open again may be just what the pool waits for.
 func TestMayGo(t *testing.T) {
 	for _, tt := range []struct {

@@ -314,11 +314,8 @@ func (n *simNode) usesWithheld() bool {
 // waitsForPool reports whether r has been said, and its confirmation waits for nothing but
 // that a pool is opened again.
 func (n *simNode) waitsForPool(r protocol.Right) bool {
-	term := n.agent.sitting.Term
-	if r.Phase != protocol.Held || r.Kind == protocol.RightRequest || !r.PutBack(term) || r.Serves(term) || n.agent.unseen[r.Name] {
-		return false
-	}
-	return r.Kind == protocol.RightLease && n.withheld() || r.Kind == protocol.RightUse && slices.ContainsFunc(r.Leases, n.withholdsLease)
+	withheld := r.Kind == protocol.RightLease && n.withheld() || r.Kind == protocol.RightUse && slices.ContainsFunc(r.Leases, n.withholdsLease)
+	return r.Unconfirmed(n.agent.sitting.Term) && !n.agent.unseen[r.Name] && withheld
 }
 
 // withholds reports whether a step's call is not to be sent: what is not Held already is
