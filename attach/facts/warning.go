@@ -21,14 +21,14 @@ func Limit(all []Warning) []Warning {
 		if i == maxWarnings {
 			return append(out, Warning{Reason: w.Reason, Message: fmt.Sprintf("and %d more", len(all)-i)})
 		}
-		w.Message = cut(w.Message)
+		w.Message = Cut(w.Message)
 		out = append(out, w)
 	}
 	return out
 }
 
-// cut returns text, and of a long one the beginning, with whole characters.
-func cut(text string) string {
+// Cut returns text, and of a long one the beginning, with whole characters.
+func Cut(text string) string {
 	const more = "…"
 	if len(text) <= maxMessage {
 		return text

@@ -42,20 +42,20 @@ func parseJSON(text, namespace string, version func(namespace, name string) Vers
 		}
 		return nil, fmt.Errorf("want names separated by commas, or a JSON list of network selection elements: %w", err)
 	}
-	var errs []error
+	var wrong faults
 	selections := make([]Selection, len(elements))
 	for i, raw := range elements {
 		if err := selections[i].parse(raw, namespace, version); err != nil {
-			errs = append(errs, fmt.Errorf("element %d: %w", i+1, err))
+			wrong.add(fmt.Errorf("element %d: %w", i+1, err))
 		}
 	}
-	return selections, errors.Join(errs...)
+	return selections, wrong.err()
 }
 
 func (s *Selection) parse(raw json.RawMessage, namespace string, version func(namespace, name string) Version) error {
 	members, err := plainjson.Object(raw)
 	if err != nil || members == nil {
-		return fmt.Errorf("%s is not an object", raw)
+		return fmt.Errorf("%.80s is not an object", raw)
 	}
 	var errs []error
 	keep := func(key string, err error) {
@@ -101,7 +101,7 @@ func readText(raw json.RawMessage, s *string) error {
 	case raw == nil || plainjson.IsNull(raw):
 		return nil
 	case raw[0] != '"':
-		return fmt.Errorf("%s is not a string", raw)
+		return fmt.Errorf("%.80s is not a string", raw)
 	}
 	*s = plainjson.Text(raw)
 	return nil
@@ -110,21 +110,21 @@ func readText(raw json.RawMessage, s *string) error {
 func readIPs(s *Selection, raw json.RawMessage, v Version) error {
 	var texts []string
 	if json.Unmarshal(raw, &texts) != nil || len(texts) == 0 {
-		return fmt.Errorf("%s is not a list of one address or more", raw)
+		return fmt.Errorf("%.80s is not a list of one address or more", raw)
 	}
-	var errs []error
+	var wrong faults
 	for _, text := range texts {
 		ip, err := parseIP(text)
 		if err == nil && v == V1 && strings.Contains(text, "/") {
-			err = fmt.Errorf("%q has a prefix length, which version 1 of the specification does not know", text)
+			err = fmt.Errorf("%.80q has a prefix length, which version 1 of the specification does not know", text)
 		}
 		if err != nil {
-			errs = append(errs, err)
+			wrong.add(err)
 			continue
 		}
 		s.IPs = append(s.IPs, ip)
 	}
-	return errors.Join(errs...)
+	return wrong.err()
 }
 
 func parseIP(text string) (RequestedIP, error) {
@@ -141,7 +141,7 @@ func parseIP(text string) (RequestedIP, error) {
 		ip.Addr, err = netip.ParseAddr(text)
 	}
 	if err != nil || ip.Addr.Zone() != "" {
-		return RequestedIP{}, fmt.Errorf("%q is no IPv4 or IPv6 address, with or without a prefix length", text)
+		return RequestedIP{}, fmt.Errorf("%.80q is no IPv4 or IPv6 address, with or without a prefix length", text)
 	}
 	return ip, nil
 }
@@ -165,7 +165,7 @@ func readHardware(raw json.RawMessage, to *string, what string, lengths ...int) 
 	}
 	address, err := net.ParseMAC(text)
 	if err != nil || !slices.Contains(lengths, len(address)) {
-		return fmt.Errorf("%q is no %s", text, what)
+		return fmt.Errorf("%.80q is no %s", text, what)
 	}
 	*to = address.String()
 	return nil
@@ -187,7 +187,7 @@ func readClaim(s *Selection, raw json.RawMessage, _ Version) error { return read
 
 func readCNIArgs(s *Selection, raw json.RawMessage, _ Version) error {
 	if json.Unmarshal(raw, &s.CNIArgs) != nil {
-		return fmt.Errorf("%s is not an object", raw)
+		return fmt.Errorf("%.80s is not an object", raw)
 	}
 	return nil
 }
@@ -195,13 +195,13 @@ func readCNIArgs(s *Selection, raw json.RawMessage, _ Version) error {
 func readDefaultRoute(s *Selection, raw json.RawMessage, _ Version) error {
 	var texts []string
 	if json.Unmarshal(raw, &texts) != nil {
-		return fmt.Errorf("%s is not a list of addresses", raw)
+		return fmt.Errorf("%.80s is not a list of addresses", raw)
 	}
 	gateways := make([]netip.Addr, 0, len(texts))
 	for _, text := range texts {
 		gateway, err := netip.ParseAddr(text)
 		if err != nil || gateway.Zone() != "" {
-			return fmt.Errorf("%q is no IP address", text)
+			return fmt.Errorf("%.80q is no IP address", text)
 		}
 		gateways = append(gateways, gateway.Unmap())
 	}
@@ -217,7 +217,7 @@ func readPortMappings(s *Selection, raw json.RawMessage, _ Version) error {
 		HostIP        string `json:"hostIP"`
 	}
 	if json.Unmarshal(raw, &items) != nil || len(items) == 0 {
-		return fmt.Errorf("%s is not a list of one mapping or more with hostPort and containerPort", raw)
+		return fmt.Errorf("%.80s is not a list of one mapping or more with hostPort and containerPort", raw)
 	}
 	for _, item := range items {
 		protocol := strings.ToLower(item.Protocol)
@@ -226,7 +226,7 @@ func readPortMappings(s *Selection, raw json.RawMessage, _ Version) error {
 			protocol = "tcp"
 		case "tcp", "udp", "sctp":
 		default:
-			return fmt.Errorf("protocol %q is none of TCP, UDP, SCTP", item.Protocol)
+			return fmt.Errorf("protocol %.80q is none of TCP, UDP, SCTP", item.Protocol)
 		}
 		for _, port := range []int{item.HostPort, item.ContainerPort} {
 			if port < 1 || port > math.MaxUint16 {
@@ -234,7 +234,7 @@ func readPortMappings(s *Selection, raw json.RawMessage, _ Version) error {
 			}
 		}
 		if _, err := netip.ParseAddr(item.HostIP); item.HostIP != "" && err != nil {
-			return fmt.Errorf("hostIP %q is no IP address", item.HostIP)
+			return fmt.Errorf("hostIP %.80q is no IP address", item.HostIP)
 		}
 		s.PortMappings = append(s.PortMappings, PortMapping{
 			HostPort: uint16(item.HostPort), ContainerPort: uint16(item.ContainerPort), Protocol: protocol, HostIP: item.HostIP,
@@ -246,17 +246,17 @@ func readPortMappings(s *Selection, raw json.RawMessage, _ Version) error {
 func readBandwidth(s *Selection, raw json.RawMessage, _ Version) error {
 	var members map[string]json.RawMessage
 	if json.Unmarshal(raw, &members) != nil || len(members) == 0 {
-		return fmt.Errorf("%s is not an object with a rate", raw)
+		return fmt.Errorf("%.80s is not an object with a rate", raw)
 	}
 	b := &Bandwidth{}
 	fields := map[string]*uint64{"ingressRate": &b.IngressRate, "ingressBurst": &b.IngressBurst, "egressRate": &b.EgressRate, "egressBurst": &b.EgressBurst}
 	for _, key := range slices.Sorted(maps.Keys(members)) {
 		field, ok := fields[key]
 		if !ok {
-			return fmt.Errorf("%s is none of ingressRate, ingressBurst, egressRate, egressBurst", key)
+			return fmt.Errorf("%.80s is none of ingressRate, ingressBurst, egressRate, egressBurst", key)
 		}
 		if json.Unmarshal(members[key], field) != nil || *field == 0 {
-			return fmt.Errorf("%s: %s is not a whole number above 0", key, members[key])
+			return fmt.Errorf("%.80s: %.80s is not a whole number above 0", key, members[key])
 		}
 	}
 	if b.IngressBurst > 0 && b.IngressRate == 0 || b.EgressBurst > 0 && b.EgressRate == 0 {

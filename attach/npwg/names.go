@@ -14,7 +14,7 @@ func CheckName(name string) error {
 	}
 	for unit := range strings.SplitSeq(name, ".") {
 		if !isLabel(unit) {
-			return fmt.Errorf("%q is no name of a definition: lower-case letters, digits and hyphens, in units separated by periods", name)
+			return fmt.Errorf("%.80q is no name of a definition: lower-case letters, digits and hyphens, in units separated by periods", name)
 		}
 	}
 	return nil
@@ -23,7 +23,7 @@ func CheckName(name string) error {
 // CheckNamespace reports whether name can be a namespace's: a DNS-1123 label.
 func CheckNamespace(name string) error {
 	if len(name) > 63 || !isLabel(name) {
-		return fmt.Errorf("%q is no name of a namespace: up to 63 lower-case letters, digits and hyphens", name)
+		return fmt.Errorf("%.80q is no name of a namespace: up to 63 lower-case letters, digits and hyphens", name)
 	}
 	return nil
 }
@@ -46,7 +46,7 @@ func isLabel(s string) bool {
 func CheckInterface(name string) error {
 	bad := func(r rune) bool { return r == '/' || r == ':' || unicode.IsSpace(r) || r == 0 }
 	if name == "" || len(name) > 15 || name == "." || name == ".." || strings.ContainsFunc(name, bad) {
-		return fmt.Errorf("%q is no interface name: 1 to 15 bytes without slashes, colons and spaces", name)
+		return fmt.Errorf("%.80q is no interface name: 1 to 15 bytes without slashes, colons and spaces", name)
 	}
 	return nil
 }

@@ -109,7 +109,7 @@ type Bandwidth struct {
 // nothing. version says by which rules elements that name a definition are read;
 // nil stands for 1.3.
 //
-// An error says everything that is wrong. Then the annotation is invalid as a whole
+// An error says what is wrong, and of much how much more there is. Then the annotation is invalid as a whole
 // and to be ignored, and the selections, those that could be read in part among
 // them, serve only to say what is ignored.
 func Parse(annotation, namespace string, version func(namespace, name string) Version) ([]Selection, error) {
@@ -151,11 +151,14 @@ func checkDefaultRoutes(selections []Selection) error {
 	var with []string
 	for i, s := range selections {
 		if s.DefaultRoute != nil {
-			with = append(with, fmt.Sprintf("%d (%v)", i+1, s))
+			with = append(with, fmt.Sprintf("%d (%.80s)", i+1, s))
 		}
 	}
 	if len(with) < 2 {
 		return nil
+	}
+	if more := len(with) - maxFaults; more > 0 {
+		with = append(with[:maxFaults], fmt.Sprintf("%d more", more))
 	}
 	return fmt.Errorf("default-route is on elements %s; at most one may have it", strings.Join(with, " and "))
 }
@@ -163,15 +166,15 @@ func checkDefaultRoutes(selections []Selection) error {
 // parseList reads "name, namespace/name, name@interface".
 func parseList(text, namespace string) ([]Selection, error) {
 	var selections []Selection
-	var errs []error
+	var wrong faults
 	for item := range strings.SplitSeq(text, ",") {
 		s, err := parseItem(strings.TrimSpace(item), namespace)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("element %d, %q: %w", len(selections)+1, item, err))
+			wrong.add(fmt.Errorf("element %d, %.80q: %w", len(selections)+1, item, err))
 		}
 		selections = append(selections, s)
 	}
-	return selections, errors.Join(errs...)
+	return selections, wrong.err()
 }
 
 func parseItem(item, namespace string) (Selection, error) {

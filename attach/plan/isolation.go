@@ -70,8 +70,12 @@ func Tells(key string) bool {
 	return key == npwg.AnnotationNetworks || key == npwg.AnnotationDefaultNetwork || key == npwg.AnnotationResource || prefix == "tenure.dev"
 }
 
+// maxWanted is how many definitions are looked up for a pod: an annotation may name fifty
+// thousand, each of which would be asked of the API server.
+const maxWanted = 256
+
 // Wanted returns the definitions that a plan for pod needs: those that the question
-// names, and those that the pod's annotations do.
+// names, and those that the pod's annotations do, up to a number that no pod needs.
 func Wanted(q facts.Question, pod facts.Pod) []facts.Ref {
 	all := slices.Clone(q.Networks)
 	for _, a := range []struct{ text, namespace string }{
@@ -81,6 +85,9 @@ func Wanted(q facts.Question, pod facts.Pod) []facts.Ref {
 		// An invalid one is ignored, or refused, by who makes the plan.
 		selections, _ := npwg.Parse(a.text, a.namespace, func(string, string) npwg.Version { return npwg.Any })
 		for _, sel := range selections {
+			if len(all) >= maxWanted {
+				break
+			}
 			// What cannot be an object's name is not looked up: it makes the annotation
 			// invalid, and nothing of it is needed.
 			named := npwg.CheckNamespace(sel.Namespace) == nil && npwg.CheckName(sel.Name) == nil

@@ -24,7 +24,7 @@ type Call struct {
 
 // Make returns the plan of an ADD. It reads configurations through disk and does
 // nothing else. An error joins one *[Error] for each reason why the pod cannot be
-// attached; then the plan has the steps that could be made, to be shown and never
+// attached, and of many says how many more there are; then the plan has the steps that could be made, to be shown and never
 // to be carried out.
 func Make(c *Config, call Call, a facts.Answer, disk Disk) (Plan, error) {
 	m := &maker{config: c, call: call, answer: a, disk: disk, taken: map[string]string{}, devices: map[string]int{}}
@@ -40,6 +40,9 @@ func Make(c *Config, call Call, a facts.Answer, disk Disk) (Plan, error) {
 	}
 	m.moveDefaultRoute()
 	m.plan.Warnings = facts.Limit(m.plan.Warnings)
+	if m.more > 0 {
+		m.faults = append(m.faults, fmt.Errorf("and %d more", m.more))
+	}
 	return m.plan, errors.Join(m.faults...)
 }
 
@@ -52,6 +55,7 @@ type maker struct {
 
 	plan    Plan
 	faults  []error
+	more    int               // faults that are not said
 	taken   map[string]string // interface name → what has it
 	devices map[string]int    // resource → how many of its devices are assigned
 }
@@ -64,15 +68,31 @@ func (m *maker) warn(reason, format string, args ...any) {
 	m.plan.Warnings = append(m.plan.Warnings, facts.Warning{Reason: reason, Message: fmt.Sprintf(format, args...)})
 }
 
+// maxFaults is how many faults are said: an annotation may name what does not exist a
+// hundred thousand times, and all of them would go to the runtime's log, again and again.
+const maxFaults = 16
+
 // fail adds a fault of what asks for network.
 func (m *maker) fail(where, network, why, do string) {
-	m.faults = append(m.faults, &Error{Pod: m.plan.Pod, Where: where, Network: network, Why: why, Do: do})
+	if len(m.faults) == maxFaults {
+		m.more++
+		return
+	}
+	m.faults = append(m.faults, &Error{Pod: m.plan.Pod, Where: where, Network: network, Why: facts.Cut(why), Do: do})
 }
+
+// maxSelections is how many networks a pod may select: an annotation has room for a hundred
+// thousand, whose plan would take seconds to make and not be carried out, again and again.
+const maxSelections = 1024
 
 // selections reads the pod's annotation. An invalid one selects nothing, unless
 // the configuration makes it an error.
 func (m *maker) selections() []npwg.Selection {
 	selections, err := npwg.Parse(m.answer.Pod.Annotations[npwg.AnnotationNetworks], m.plan.Pod.Namespace, m.version)
+	if len(selections) > maxSelections && err == nil {
+		m.fail("annotation "+npwg.AnnotationNetworks, "", fmt.Sprintf("it selects %d networks; a pod may select %d", len(selections), maxSelections), "select fewer")
+		selections = selections[:maxSelections]
+	}
 	if err == nil {
 		return selections
 	}
@@ -99,7 +119,11 @@ func (m *maker) version(namespace, name string) npwg.Version {
 func (m *maker) definition(ref facts.Ref) (facts.Definition, bool) {
 	i := slices.IndexFunc(m.answer.Networks, func(d facts.Definition) bool { return d.Ref == ref })
 	if i < 0 {
-		return facts.Definition{Ref: ref, Missing: "the agent says nothing of it"}, false
+		why := "the agent says nothing of it"
+		if len(m.answer.Networks) >= maxWanted {
+			why = fmt.Sprintf("the pod names more than %d definitions, and no others are looked up", maxWanted)
+		}
+		return facts.Definition{Ref: ref, Missing: why}, false
 	}
 	return m.answer.Networks[i], true
 }

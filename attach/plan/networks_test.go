@@ -235,6 +235,15 @@ func TestN64Devices(t *testing.T) {
 	}
 }
 
+// manyNames is an annotation that names as many definitions.
+func manyNames(count int) string {
+	var b strings.Builder
+	for i := range count {
+		fmt.Fprintf(&b, ",n%x", i)
+	}
+	return b.String()[1:]
+}
+
 func TestWanted(t *testing.T) {
 	c := scene{keys: `"clusterNetwork": "c", "defaultNetworks": ["d", "infra/e", "/f", "c"]`}.config(t)
 	pod := facts.Pod{PodRef: facts.PodRef{Namespace: "shop", Name: "web"}, Annotations: map[string]string{npwg.AnnotationDefaultNetwork: "own", npwg.AnnotationNetworks: `[{"name": "a", "ips": []}, {"namespace": "x"}, {"name": "a"}]`}}
@@ -243,6 +252,10 @@ func TestWanted(t *testing.T) {
 		all = append(all, ref.String())
 	}
 	sameStrings(t, all, "kube-system/c", "kube-system/d", "infra/e", "kube-system/own", "shop/a")
+	pod.Annotations[npwg.AnnotationNetworks] = manyNames(50_000)
+	if got := Wanted(c.Question(pod.PodRef), pod); len(got) != maxWanted {
+		t.Errorf("a pod that names 50000 definitions: %d are looked up; want %d", len(got), maxWanted)
+	}
 	for key, want := range map[string]bool{
 		npwg.AnnotationNetworks: true, npwg.AnnotationDefaultNetwork: true, npwg.AnnotationResource: true, AnnotationVersion: true, AnnotationNamespaces: true, AnnotationSelector: true,
 		npwg.AnnotationStatus: false, "kubernetes.io/psp": false,
