@@ -113,6 +113,26 @@ func (r *Runner) kept(containerID, prefix string) (all []cached, err error) {
 	return all, nil
 }
 
+// complete gives the steps that have no result in their journal those of the cache: a
+// journal that was cut short, or has a damaged line, may have had them.
+func (r *Runner) complete(e *journal.Entry) {
+	if !slices.ContainsFunc(e.Steps, func(s journal.Step) bool { return s.Result == nil }) {
+		return
+	}
+	path := r.cacheFile(e.Key)
+	records, err := cnicache.ReadRecords(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		fmt.Fprintf(r.Stderr, "tenure-attach: results in %s that do not read are passed over: %v\n", path, err)
+	}
+	for i, s := range e.Plan.Steps {
+		for _, rec := range records {
+			if e.Steps[i].Result == nil && rec.ContainerID == e.ContainerID && rec.NetworkName == s.Network && rec.IfName == s.IfName {
+				e.Steps[i].Began, e.Steps[i].Result = true, rec.Result
+			}
+		}
+	}
+}
+
 // call is how the plugins of the attachment are called.
 func (c cached) call(netns string) call {
 	out := call{containerID: c.ContainerID, netns: netns, ifName: c.IfName, capabilities: c.CapabilityArgs}

@@ -24,10 +24,18 @@ func (r *Runner) Check(ctx context.Context, k journal.Key, netns string) error {
 		return err
 	}
 	if !e.Answered {
-		return &types.Error{Code: types.ErrInternal, Msg: fmt.Sprintf("container %s, interface %s: its ADD has not come to an end; DEL is to come first", k.ContainerID, k.IfName)}
+		why := "its ADD has not come to an end"
+		if e.Lost != "" {
+			why += ", or the journal has lost it: " + e.Lost
+		}
+		return &types.Error{Code: types.ErrInternal, Msg: fmt.Sprintf("container %s, interface %s: %s; DEL is to come first", k.ContainerID, k.IfName, why)}
 	}
+	r.complete(e)
 	for i, s := range e.Plan.Steps {
 		list, err := parse(s.List)
+		if err == nil && e.Steps[i].Result == nil {
+			err = fmt.Errorf("its result is lost: %s", e.Lost)
+		}
 		if err == nil {
 			err = r.checkChain(ctx, list, callOf(k.ContainerID, netns, s), e.Steps[i].Result)
 		}

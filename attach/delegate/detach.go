@@ -32,6 +32,9 @@ func (r *Runner) Detach(ctx context.Context, k journal.Key, netns string) error 
 	case ok:
 		return r.Recover(ctx, k, netns, damaged)
 	case errors.Is(err, fs.ErrNotExist):
+		if found, err := r.detachRenamed(ctx, k, netns); found || err != nil {
+			return err
+		}
 		// Somebody has removed the journal; of what the cache has, it was not the
 		// last trace.
 		found, err := r.detachCached(ctx, k, k.ContainerID+"."+k.IfName+".", netns)
@@ -45,6 +48,7 @@ func (r *Runner) Detach(ctx context.Context, k journal.Key, netns string) error 
 	if e.Lost != "" {
 		fmt.Fprintf(r.Stderr, "tenure-attach: journal of container %s: %s does not read: every step is undone\n", k.ContainerID, e.Lost)
 	}
+	r.complete(e)
 	var errs []error
 	var unnoted error
 	undone := map[[2]string]bool{} // by network and interface
@@ -66,6 +70,24 @@ func (r *Runner) Detach(ctx context.Context, k journal.Key, netns string) error 
 		fmt.Fprintf(r.Stderr, "tenure-attach: container %s: what was undone could not be noted: %s\n", k.ContainerID, oneLine(unnoted))
 	}
 	return errors.Join(durable.Remove(r.cacheFile(k)), durable.Remove(r.cacheFile(k)+cnicache.SuffixTemp), r.State.Remove(k))
+}
+
+// detachRenamed undoes what was attached to the interface while the meta-plugin's
+// configuration had another name: a runtime calls with the one that there is now. found
+// says that there is such a journal.
+func (r *Runner) detachRenamed(ctx context.Context, k journal.Key, netns string) (found bool, err error) {
+	entries, unread, err := r.State.OfInterface(k.ContainerID, k.IfName)
+	errs := []error{err}
+	for _, e := range entries {
+		errs = append(errs, r.Detach(ctx, e.Key, netns))
+	}
+	for _, err := range unread {
+		if damaged, ok := errors.AsType[*journal.DamagedError](err); ok {
+			err = r.Recover(ctx, k, netns, damaged)
+		}
+		errs = append(errs, err)
+	}
+	return len(entries)+len(unread) > 0, errors.Join(errs...)
 }
 
 // detachEarlier undoes what the runtime attached by itself before the meta-plugin's

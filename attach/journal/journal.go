@@ -175,6 +175,30 @@ func (d Dir) List(now time.Time) (entries []*Entry, unread []error, err error) {
 	return entries, unread, nil
 }
 
+// OfInterface is List for one interface of a container, whatever the meta-plugin's
+// configuration was called when it was attached.
+func (d Dir) OfInterface(containerID, ifName string) (entries []*Entry, unread []error, err error) {
+	names, err := durable.Names(d.attachments())
+	if err != nil {
+		return nil, nil, fmt.Errorf("journal: %w", err)
+	}
+	for _, name := range names {
+		hash, ok := strings.CutPrefix(name, containerID+"."+ifName+".")
+		if !ok || strings.Contains(hash, ".") { // one being written, or set aside
+			continue
+		}
+		e, _, err := read(filepath.Join(d.attachments(), name))
+		switch {
+		case errors.Is(err, fs.ErrNotExist): // removed since
+		case err != nil:
+			unread = append(unread, err)
+		case e.ContainerID == containerID && e.IfName == ifName: // a name can be cut in two ways
+			entries = append(entries, e)
+		}
+	}
+	return entries, unread, nil
+}
+
 // Remove removes the journal of k, and what is kept beside it. After a crash of the
 // machine it may be back: then a garbage collection finds a container that is gone,
 // and undoes once more what was undone. That it is gone is no error.

@@ -141,6 +141,7 @@ func TestN75AfterAReboot(t *testing.T) {
 	must(t, err)
 	head, _, _ := bytes.Cut(text, []byte("\n"))
 	must(t, os.WriteFile(file, append(head, '\n'), 0o600))
+	must(t, os.RemoveAll(n.path("state", "results")))
 	n.ok("DEL", pod("p")) // of this boot: nothing has begun
 	n.called()
 	n.ok("ADD", pod("p"))
