@@ -203,7 +203,10 @@ func readDefaultRoute(s *Selection, raw json.RawMessage, _ Version) error {
 		if err != nil || gateway.Zone() != "" {
 			return fmt.Errorf("%.80q is no IP address", text)
 		}
-		gateways = append(gateways, gateway.Unmap())
+		if gateway = gateway.Unmap(); gateway.IsUnspecified() || gateway.IsMulticast() {
+			return fmt.Errorf("%s is no gateway's address", gateway)
+		}
+		gateways = append(gateways, gateway)
 	}
 	s.DefaultRoute = &gateways
 	return nil

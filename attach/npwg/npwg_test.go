@@ -103,6 +103,7 @@ func TestParseFaultsA1A2(t *testing.T) {
 		{"N35 unknown", `[{"name":"n","bandwidth":{"rate":1}}]`, "rate is none of"},
 		{"N37 on two elements", `[{"name":"a","default-route":[]},{"name":"b","default-route":["10.0.0.1"]}]`, "elements 1 (ns/a) and 2 (ns/b)"},
 		{"N40 no address", `[{"name":"a","default-route":["10.0.0"]}]`, `"10.0.0" is no IP address`},
+		{"N40 not one address", `[{"name":"a","default-route":["0.0.0.0"]}]`, "0.0.0.0 is no gateway's address"},
 		{"N40 no list", `[{"name":"a","default-route":"10.0.0.1"}]`, "not a list"},
 		{"N41 6 bytes", `[{"name":"a","infiniband-guid":"02:00:00:00:00:01"}]`, "8-byte GUID"},
 		{"N42 number", `[{"name":"a","ipam-claim-reference":1}]`, "not a string"},

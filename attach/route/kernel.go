@@ -1,6 +1,7 @@
 package route
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -43,12 +44,17 @@ func (c Change) move(h *netlink.Handle, keeper []int) error {
 			return err
 		}
 		want := c.defaults(f)
+		unsaid := len(want) == 0
 		for _, r := range there {
-			if len(want) == 0 && belongs(r, keeper) {
+			if unsaid && belongs(r, keeper) {
 				continue // its plugin has set it and does not say so
 			}
+			if i := slices.IndexFunc(want, func(d Default) bool { return d.stands(r) && belongs(r, keeper) }); i >= 0 {
+				want = slices.Delete(want, i, i+1)
+				continue // as its plugin has set it, with all that it has beside
+			}
 			remove = append(remove, r)
-			if len(want) == 0 {
+			if unsaid {
 				add = append(add, hopsOf(r, keeper)...)
 			}
 		}
@@ -130,6 +136,15 @@ func (c Change) Check(path string, want []Default) error {
 func (d Default) is(r netlink.Route) bool {
 	g, _ := netip.AddrFromSlice(r.Gw)
 	return g.Unmap() == d.Gateway && (d.Metric == 0 || d.Metric == r.Priority)
+}
+
+// stands reports whether r is the route d, with the very metric that d would have.
+func (d Default) stands(r netlink.Route) bool {
+	kernels := 0
+	if familyOf(d.Gateway) == IPv6 {
+		kernels = 1024
+	}
+	return d.is(r) && len(r.MultiPath) == 0 && r.Priority == cmp.Or(d.Metric, kernels)
 }
 
 // route is d as the library has it.

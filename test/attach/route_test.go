@@ -267,6 +267,46 @@ func TestN38AllOrNothing(t *testing.T) {
 	n.ok("DEL", pod("p"))
 }
 
+// TestN38WhatStaysIsNotTouched: a default route that its attachment keeps, in whichever way,
+// keeps what its plugin has set beside.
+func TestN38WhatStaysIsNotTouched(t *testing.T) {
+	n := routedNode(t)
+	for name, gateways := range map[string][]string{"its own": nil, "said": {"10.2.0.1"}} {
+		t.Run(name, func(t *testing.T) {
+			n.t = t
+			ns := netns(t, "p")
+			n.selects("p", "a")
+			n.ok("ADD", pod("p"))
+			c := route.Change{Keeper: []string{"net1"}, Own: []route.Default{{Gateway: netip.MustParseAddr("10.2.0.1")}}}
+			for _, text := range gateways {
+				c.Gateways = append(c.Gateways, netip.MustParseAddr(text))
+			}
+			must(t, ns.Do(func() error {
+				link, err := netlink.LinkByName("net1")
+				if err != nil {
+					return err
+				}
+				everything := &net.IPNet{IP: net.IPv4zero, Mask: net.CIDRMask(0, 32)}
+				r := netlink.Route{LinkIndex: link.Attrs().Index, Dst: everything, Gw: net.ParseIP("10.2.0.1")}
+				err = netlink.RouteDel(&r)
+				r.MTU = 1300
+				return errors.Join(err, netlink.RouteAddEcmp(&r))
+			}))
+			must(t, c.Apply(ns.Path()))
+			must(t, ns.Do(func() error {
+				routes, err := netlink.RouteListFiltered(netlink.FAMILY_V4, &netlink.Route{Table: unix.RT_TABLE_MAIN}, netlink.RT_FILTER_TABLE)
+				for _, r := range routes {
+					if r.Gw.Equal(net.ParseIP("10.2.0.1")) && r.MTU == 1300 {
+						return err
+					}
+				}
+				return errors.Join(err, fmt.Errorf("routes %v; want that via 10.2.0.1 with its MTU", routes))
+			}))
+			n.ok("DEL", pod("p"))
+		})
+	}
+}
+
 // TestN67D9RealNetworks: a pod on a bridge, another bridge and a macvlan, from its ADD
 // to its DEL.
 func TestN67D9RealNetworks(t *testing.T) {
