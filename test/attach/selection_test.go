@@ -1,6 +1,7 @@
 package attach_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"slices"
@@ -19,6 +20,11 @@ func (n *node) onlyDefault(name, why string) {
 	r := n.reported(1)[0]
 	if len(r.Warnings) != 1 || !strings.Contains(r.Warnings[0].Message, why) {
 		n.t.Errorf("warnings %+v; want one that says %q", r.Warnings, why)
+	}
+	var status []map[string]any
+	must(n.t, json.Unmarshal(r.Status, &status))
+	if len(status) != 1 || status[0]["default"] != true || !strings.Contains(fmt.Sprint(status[0]["dev.tenure.warnings"]), why) {
+		n.t.Errorf("status %s; want the default network's alone, with the warning", r.Status)
 	}
 	n.ok("DEL", pod(name))
 	n.called("DEL default eth0")
@@ -48,30 +54,46 @@ func TestN14N15N16N17N19N30BothFormats(t *testing.T) {
 	n.called("ADD default eth0")
 }
 
-// TestN6N18N20N25N28N33N35N37N40N41N66InvalidAnnotationIsIgnored: whatever is wrong in an
+// TestN6N16N18N20N25N28N31N33N35N37N40N41N66InvalidAnnotationIsIgnored: whatever is wrong in an
 // annotation, the whole of it is ignored, with a warning, and the pod has its
 // default network.
-func TestN6N18N20N25N28N33N35N37N40N41N66InvalidAnnotationIsIgnored(t *testing.T) {
+func TestN6N16N18N20N25N28N31N33N35N37N40N41N66InvalidAnnotationIsIgnored(t *testing.T) {
 	n := newNode(t)
 	n.define("ns", "a", n.recorder("a", nil))
 	for row, tt := range map[string]struct{ annotation, why string }{
 		"A1":    {`[{"name":"a"`, "JSON"},
 		"N6":    {"a,Net_A", "Net_A"},
-		"N18":   {`[{"name":"a"},{"namespace":"ns"}]`, "name"},
+		"N16-1": {"a,a/b/c", "a/b/c"},
+		"N16-2": {"a@b@c", "more than one @"},
+		"N18-1": {`[{"name":"a"},{"namespace":"ns"}]`, "name: missing"},
+		"N18-2": {`[{"name":""}]`, "name: missing"},
+		"N18-3": {`[{"name":5}]`, "name: 5 is not a string"},
 		"N20-1": {`[{"name":"a","ips":[]}]`, "ips"},
 		"N20-2": {`[{"name":"a","ips":["10.1.1.300"]}]`, "10.1.1.300"},
 		"N20-3": {`[{"name":"a","ips":"10.1.1.6/24"}]`, "ips"},
 		"N25-1": {`[{"name":"a","mac":"zz:00:00:00:00:01"}]`, "mac"},
 		"N25-2": {`[{"name":"a","mac":"02:00:00:00:00:00:00:01"}]`, "mac"},
+		"N25-3": {`[{"name":"a","mac":"` + strings.Repeat("02:", 19) + `01"}]`, "mac"},
 		"N28-1": {`[{"name":"a","interface":"sixteen-letters-"}]`, "interface"},
 		"N28-2": {`[{"name":"a","interface":"a/b"}]`, "interface"},
+		"N28-3": {`[{"name":"a","interface":".."}]`, "interface"},
+		"N31-1": {`[{"name":"a","cni-args":"spoofchk=on"}]`, "cni-args"},
+		"N31-2": {`[{"name":"a","cni-args":[{}]}]`, "cni-args"},
 		"N33-1": {`[{"name":"a","portMappings":[{"hostPort":0,"containerPort":80}]}]`, "portMappings"},
 		"N33-2": {`[{"name":"a","portMappings":[{"hostPort":80,"containerPort":80,"protocol":"icmp"}]}]`, "portMappings"},
+		"N33-3": {`[{"name":"a","portMappings":[{"hostPort":65536,"containerPort":80}]}]`, "portMappings"},
+		"N33-4": {`[{"name":"a","portMappings":[{"hostPort":80}]}]`, "portMappings"},
+		"N33-5": {`[{"name":"a","portMappings":[]}]`, "portMappings"},
 		"N35-1": {`[{"name":"a","bandwidth":{}}]`, "bandwidth"},
 		"N35-2": {`[{"name":"a","bandwidth":{"ingressBurst":1}}]`, "bandwidth"},
+		"N35-3": {`[{"name":"a","bandwidth":{"ingressRate":0}}]`, "bandwidth"},
+		"N35-4": {`[{"name":"a","bandwidth":{"egressRate":-1}}]`, "bandwidth"},
 		"N37":   {`[{"name":"a","default-route":["10.0.0.1"]},{"name":"a","default-route":[]}]`, "default-route"},
-		"N40":   {`[{"name":"a","default-route":["gateway"]}]`, "default-route"},
-		"N41":   {`[{"name":"a","infiniband-guid":"02:00:00:00:00:01"}]`, "infiniband-guid"},
+		"N40-1": {`[{"name":"a","default-route":["gateway"]}]`, "default-route"},
+		"N40-2": {`[{"name":"a","default-route":["0.0.0.0"]}]`, "default-route"},
+		"N40-3": {`[{"name":"a","default-route":["ff02::1"]}]`, "default-route"},
+		"N41-1": {`[{"name":"a","infiniband-guid":"02:00:00:00:00:01"}]`, "infiniband-guid"},
+		"N41-2": {`[{"name":"a","infiniband-guid":"` + strings.Repeat("02:", 19) + `01"}]`, "infiniband-guid"},
 	} {
 		t.Run(row, func(t *testing.T) {
 			n.t = t

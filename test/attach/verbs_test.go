@@ -110,10 +110,16 @@ func TestN75D1DelGoesOnPastFailuresAndReportsThemAll(t *testing.T) {
 // namespace, nor the configuration that the ADD had.
 func TestN45N75DelNeedsNobody(t *testing.T) {
 	n := newNode(t)
-	n.define("ns", "a", n.recorder("net-a", nil))
-	n.selects("p", `[{"name":"a","cni-args":{"org.x/k":"v"}}]`)
+	able := n.plugin(map[string]any{"ips": []string{"10.2.2.42/24"}})
+	able["capabilities"] = map[string]bool{"ips": true}
+	n.define("ns", "a", map[string]any{"cniVersion": "1.1.0", "name": "net-a", "plugins": []any{able}})
+	n.selects("p", `[{"name":"a","cni-args":{"org.x/k":"v"},"ips":["10.2.2.42"]}]`)
 	n.ok("ADD", pod("p"))
 	adds := n.called("ADD default eth0", "ADD net-a net1")
+	if adds[1].at("runtimeConfig", "ips") == nil {
+		t.Errorf("%s: %v; want runtimeConfig.ips", adds[1].id(), adds[1].Stdin)
+	}
+	n.selects("p", "other")
 	n.stop()
 	n.define("ns", "a", n.recorder("other", nil))
 	n.config["defaultNetwork"] = n.recorder("elsewhere", nil)
@@ -178,7 +184,7 @@ func expectFinal(t *testing.T, calls []record, tags []any, final any) {
 	}
 }
 
-// TestN68D12D13 has the default network speak every version of CNI, and the runtime
+// TestN68D12D13ResultInTheRuntimesVersion has the default network speak every version of CNI, and the runtime
 // every one as well: it gets the default network's result in its own.
 func TestN68D12D13ResultInTheRuntimesVersion(t *testing.T) {
 	versions := []string{"0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"}
@@ -217,7 +223,7 @@ func TestN68D12D13ResultInTheRuntimesVersion(t *testing.T) {
 	n.clean()
 }
 
-func TestD11NetworksWithoutCheckArePassedOver(t *testing.T) {
+func TestD8D11NetworksWithoutCheckArePassedOver(t *testing.T) {
 	n := newNode(t)
 	old := n.recorder("net-a", nil)
 	old["cniVersion"] = "0.3.1"
