@@ -36,6 +36,10 @@ func Make(c *Config, call Call, a facts.Answer, disk Disk) (Plan, error) {
 	m.addDefault()
 	m.addExtras(selections)
 	for i, sel := range selections {
+		if m.size > maxSize {
+			m.fail("annotation "+npwg.AnnotationNetworks, "", fmt.Sprintf("the configurations of what it selects have more than %d bytes", maxSize), "select fewer networks, or smaller ones")
+			break
+		}
 		m.addSelected(i, sel)
 	}
 	m.moveDefaultRoute()
@@ -56,6 +60,7 @@ type maker struct {
 	plan    Plan
 	faults  []error
 	more    int               // faults that are not said
+	size    int               // of the steps' configurations
 	taken   map[string]string // interface name → what has it
 	devices map[string]int    // resource → how many of its devices are assigned
 }
@@ -84,6 +89,10 @@ func (m *maker) fail(where, network, why, do string) {
 // maxSelections is how many networks a pod may select: an annotation has room for a hundred
 // thousand, whose plan would take seconds to make and not be carried out, again and again.
 const maxSelections = 1024
+
+// maxSize is how many bytes of configurations a plan may have: a large one that is selected
+// again and again would fill the node's memory, and the journal has no room for it.
+const maxSize = 8 << 20
 
 // selections reads the pod's annotation. An invalid one selects nothing, unless
 // the configuration makes it an error.
@@ -177,6 +186,7 @@ func (m *maker) add(where string, step Step, l *list) {
 	if plainjson.Deeper(step.List, maxDepth) {
 		m.fail(where, step.Name, fmt.Sprintf("its configuration, or cni-args, has more than %d objects and lists in each other", maxDepth), "make it flatter")
 	}
+	m.size += len(step.List)
 	m.plan.Steps = append(m.plan.Steps, step)
 }
 

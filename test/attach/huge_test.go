@@ -11,6 +11,7 @@ import (
 func TestA1HugeAnnotations(t *testing.T) {
 	n := newNode(t)
 	n.define("ns", "a", n.recorder("a", nil))
+	n.define("ns", "large", n.recorder("large", map[string]any{"padding": strings.Repeat("x", 500<<10)}))
 	var many strings.Builder
 	for i := range 40_000 {
 		fmt.Fprintf(&many, "n%x,", i)
@@ -25,6 +26,7 @@ func TestA1HugeAnnotations(t *testing.T) {
 		"addresses that are none":    {`[{"name":"a","ips":["` + list(`","`) + `"]}]`, "Fail", "is no IPv4"},
 		"a value of another type":    {`[{"name":"a","mac":[` + list("1") + `]}]`, "Fail", "is not a string"},
 		"default routes":             {`[` + list(`{"name":"a","default-route":[]}`) + `]`, "Fail", "more; at most one may have it"},
+		"of what is large":           {strings.Repeat("large,", 1000) + "a", "", "the configurations of what it selects have more than 8388608 bytes"},
 		"of what does exist":         {list("a"), "", "it selects 125000 networks; a pod may select 1024"},
 	} {
 		t.Run(name, func(t *testing.T) {

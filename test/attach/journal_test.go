@@ -25,9 +25,6 @@ func (n *node) rewrite(change func(lines [][]byte) [][]byte) {
 // TestN75JournalCutShort: of a journal that ends too early, at the end of a line or within
 // one, the cache of results has what was done.
 func TestN75JournalCutShort(t *testing.T) {
-	n := newNode(t)
-	n.three(nil, nil, nil)
-	n.selects("p", "a,b")
 	for name, cut := range map[string]func(lines [][]byte) [][]byte{
 		"its plan alone":    func(lines [][]byte) [][]byte { return lines[:1] },
 		"half a line":       func(lines [][]byte) [][]byte { return append(lines[:2:2], lines[2][:9]) },
@@ -35,7 +32,9 @@ func TestN75JournalCutShort(t *testing.T) {
 		"nothing, nor plan": func([][]byte) [][]byte { return nil },
 	} {
 		t.Run(name, func(t *testing.T) {
-			n.t = t
+			n := newNode(t)
+			n.three(nil, nil, nil)
+			n.selects("p", "a,b")
 			n.ok("ADD", pod("p"))
 			adds := n.called("ADD default eth0", "ADD net-a net1", "ADD net-b net2")
 			n.rewrite(cut)
