@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -44,6 +45,17 @@ type Fleet struct {
 
 	mu    sync.Mutex
 	nodes map[string]*Node // guarded by mu
+}
+
+// Apart is a [Fleet.Between] that gives each node's agent connections of its own, as a
+// machine of its own has them. Else all agents of one process share a few, and a burst
+// that needs more streams than these have waits for TLS handshakes.
+func Apart(_ string, rc *rest.Config) *rest.Config {
+	rc = rest.CopyConfig(rc)
+	// client-go shares connections between configurations that are alike, and takes none
+	// with a dialer of its own for that.
+	rc.Dial = (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext
+	return rc
 }
 
 // New returns a fleet without nodes. When the test ends, every node is stopped

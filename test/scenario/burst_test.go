@@ -76,6 +76,7 @@ func burst(t *testing.T, name string, demand []int) (took, onCores float64) {
 		c.Agent.Wait = 5 * time.Second
 		c.Agent.PublishEvery = 30 * time.Second
 	}
+	w.fleet.Between = fleet.Apart
 	w.start(len(demand))
 	var wg sync.WaitGroup
 	var mu sync.Mutex
