@@ -42,7 +42,7 @@ type Agent struct {
 	sweeper  sweeper
 	faults   faults
 	public   *publish.Publisher
-	creating creating
+	reads    *sharedPools
 	landings atomic.Uint64 // how many acquires have ended
 	rank     atomic.Int64  // of the seat, as last heard; 0 is none
 
@@ -80,7 +80,8 @@ func New(cfg Config, st *store.Store, cl Cluster, clock Clock, host Host, log *s
 		ignored: map[string]string{}, readFor: map[protocol.StoreID]bool{}, beatNow: make(chan struct{}, 1), listNow: make(chan struct{}, 1),
 	}
 	a.cl.Leases, a.cl.SubLeases = carefulLeases{cl.Leases, a}, carefulSubLeases{cl.SubLeases, a}
-	a.cl.Pools, a.cl.Seats = carefulPools{&sharedPools{Pools: cl.Pools, background: a.background, creating: &a.creating, clock: clock}, a}, carefulSeats{cl.Seats, a}
+	a.reads = &sharedPools{Pools: cl.Pools, background: a.background, clock: clock}
+	a.cl.Pools, a.cl.Seats = carefulPools{a.reads, a}, carefulSeats{cl.Seats, a}
 	a.public = publish.New(st, a.cl.Leases, cfg.PublishEvery, func(lease string) { a.lookIn(lease, 0) }, log)
 	a.metrics = newMetrics(state{a})
 	return a, nil

@@ -11,18 +11,25 @@ import (
 )
 
 // callLease sends a step's call about a lease.
-func (a *Agent) callLease(ctx context.Context, self protocol.Self, r protocol.Right, call protocol.Call) (protocol.Object, protocol.Outcome, error) {
+func (a *Agent) callLease(ctx context.Context, self protocol.Self, r protocol.Right, call protocol.Call, has *shown) (protocol.Object, protocol.Outcome, error) {
+	created := has.pool
+	has.pool = nil
 	var l protocol.Lease
 	var out protocol.Outcome
 	var err error
 	switch call {
 	case protocol.CallCreate:
-		answered := a.creating.begin(r.Pool, a.clock.Now())
+		answered := a.reads.creating.begin(r.Pool, a.clock.Now())
 		defer func() { answered(a.clock.Now()) }()
 		l, out, err = a.cl.Leases.CreateLease(ctx, protocol.Lease{
 			Meta: protocol.Meta{Name: r.Name}, Protocol: protocol.Version, Pool: r.Pool, PoolUID: r.PoolUID, Block: r.Block,
 			Holder: protocol.Holder{Node: self.Node}, Store: self.Store, Term: self.Term, Turn: 1, Ceded: r.Tells(),
 		})
+		if out == protocol.Done {
+			// It is asked for before the create counts as answered, and not after its record:
+			// else the read that waits for the creates under way misses the last of them.
+			has.pool = a.reads.join(r.Pool)
+		}
 	case protocol.CallRead:
 		l, out, err = a.cl.Leases.ReadLease(ctx, r.Name)
 	case protocol.CallFence:
@@ -40,7 +47,11 @@ func (a *Agent) callLease(ctx context.Context, self protocol.Self, r protocol.Ri
 		out, err = a.cl.Leases.DeleteLease(ctx, meta(r))
 	case protocol.CallConfirm:
 		var p protocol.Pool
-		p, out, err = a.cl.Pools.ReadPool(ctx, r.Pool)
+		if created != nil {
+			p, out, err = a.carefulPool(ctx, r.Pool, created.await)
+		} else {
+			p, out, err = a.cl.Pools.ReadPool(ctx, r.Pool)
+		}
 		if out == protocol.Done || out == protocol.NotFound {
 			out, err = a.confirmLease(r, p, out)
 		}

@@ -15,8 +15,8 @@ import (
 type sharedPools struct {
 	Pools
 	background func(func(context.Context)) // runs a task
-	creating   *creating
 	clock      Clock
+	creating   creating
 
 	mu    sync.Mutex
 	reads map[protocol.PoolName]*poolReads // guarded by mu; of pools that are being read
@@ -37,7 +37,11 @@ type poolRead struct {
 
 // ReadPool implements [Pools].
 func (s *sharedPools) ReadPool(ctx context.Context, name protocol.PoolName) (protocol.Pool, protocol.Outcome, error) {
-	r := s.join(name)
+	return s.join(name).await(ctx)
+}
+
+// await returns what the read brings.
+func (r *poolRead) await(ctx context.Context) (protocol.Pool, protocol.Outcome, error) {
 	select {
 	case <-r.done:
 		return r.pool, r.out, r.err

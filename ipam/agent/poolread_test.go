@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"net/netip"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -30,7 +31,7 @@ func TestSharedPools(t *testing.T) {
 		var running sync.WaitGroup
 		shared := &sharedPools{Pools: slow, background: func(task func(context.Context)) {
 			running.Go(func() { task(t.Context()) })
-		}, creating: &creating{}, clock: bubbleClock{time.Now()}}
+		}, clock: bubbleClock{time.Now()}}
 		var callers sync.WaitGroup
 		call := func(want int64, after time.Duration) {
 			callers.Go(func() {
@@ -67,12 +68,12 @@ func TestSharedPools(t *testing.T) {
 func TestPoolIsReadAfterTheCreates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var running sync.WaitGroup
-		creating, clock, slow := &creating{}, bubbleClock{time.Now()}, &slowPools{}
-		shared := &sharedPools{Pools: slow, creating: creating, clock: clock, background: func(task func(context.Context)) {
+		clock, slow := bubbleClock{time.Now()}, &slowPools{}
+		shared := &sharedPools{Pools: slow, clock: clock, background: func(task func(context.Context)) {
 			running.Go(func() { task(t.Context()) })
 		}}
 		create := func(took time.Duration) {
-			answered := creating.begin("lan", clock.Now())
+			answered := shared.creating.begin("lan", clock.Now())
 			time.Sleep(took)
 			answered(clock.Now())
 		}
@@ -108,5 +109,41 @@ func TestPoolIsReadAfterTheCreates(t *testing.T) {
 		}
 		under.Wait()
 		want("while none is", time.Second, 5)
+	})
+}
+
+// slowLeases takes a second for each create.
+type slowLeases struct{ Leases }
+
+func (slowLeases) CreateLease(_ context.Context, l protocol.Lease) (protocol.Lease, protocol.Outcome, error) {
+	time.Sleep(time.Second)
+	l.UID, l.Revision = "u", "1"
+	return l, protocol.Done, nil
+}
+
+// TestCreatesShareARead: leases whose creates are answered together are confirmed by one
+// read of their pool, however long the record of each answer takes.
+func TestCreatesShareARead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow := &slowPools{}
+		a, p := newSeatedAgent(t, slowLeases{}, slow)
+		var drives sync.WaitGroup
+		for i := range 5 {
+			drives.Go(func() {
+				var has shown
+				r := leaseRight(p.known.Pool, p.known.shape.Block(netip.AddrFrom4([4]byte{10, 0, 0, byte(4 * i)}), 30))
+				if _, out, err := a.callLease(t.Context(), protocol.Self{Node: "n1", Term: 3}, r, protocol.CallCreate, &has); out != protocol.Done {
+					t.Errorf("create: %v, %v", out, err)
+				}
+				time.Sleep(time.Duration(i) * time.Millisecond)
+				if _, out, err := a.callLease(t.Context(), protocol.Self{Node: "n1", Term: 3}, r, protocol.CallConfirm, &has); out == protocol.Unknown && !is[*poolWaitsError](err) {
+					t.Errorf("confirm: %v, %v", out, err)
+				}
+			})
+		}
+		drives.Wait()
+		if slow.reads != 1 {
+			t.Errorf("%d reads of the pool; want 1", slow.reads)
+		}
 	})
 }

@@ -130,6 +130,7 @@ func newSeatedAgent(t *testing.T, leases Leases, pools Pools) (*Agent, *pool) {
 	t.Helper()
 	a, p := newBubbleAgent(t, &listedLeases{})
 	a.cl.Leases, a.cl.Pools, a.metrics = leases, pools, newMetrics(state{a})
+	a.reads = &sharedPools{Pools: pools, background: a.background, clock: a.clock}
 	a.sitting.Term = 3
 	err := a.st.Update(t.Context(), func(tx *store.Tx) error { return tx.PutIdentity(store.Identity{Node: "n1", Term: 3}) })
 	if err != nil {

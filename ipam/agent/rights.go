@@ -58,7 +58,7 @@ func (a *Agent) driveFrom(ctx context.Context, fresh protocol.Right, begin begin
 	defer release()
 	var refused string // why the right was refused, while it is being given back
 	var unanswered error
-	var shown protocol.SubLease
+	var has shown
 	var answer protocol.Event
 	for range maxSteps {
 		self, res, err := a.step(ctx, fresh, begin)
@@ -79,7 +79,7 @@ func (a *Agent) driveFrom(ctx context.Context, fresh protocol.Right, begin begin
 			}
 			return res.Next, res, nil
 		}
-		ev, err := a.call(ctx, self, res, &shown)
+		ev, err := a.call(ctx, self, res, &has)
 		switch {
 		case res.Call == protocol.CallFence && is[*withheldError](err): // not sent: there is nothing to find out
 			a.lookIn(fresh.Name, retryAfter)
@@ -327,19 +327,25 @@ func (a *Agent) bar(space allocator.Space, was, now protocol.Right) error {
 	return nil
 }
 
+// shown is what the last answer of a drive has for the call after it.
+type shown struct {
+	request protocol.SubLease // as it is, of a request
+	pool    *poolRead         // of a lease that was created: a read of its pool that begins after that
+}
+
 // call sends a step's call, of the step's self, and returns its answer, and what was
-// wrong with it. shown is what the last answer of the drive showed of a request.
-func (a *Agent) call(ctx context.Context, self protocol.Self, res protocol.Result, shown *protocol.SubLease) (ev protocol.Event, err error) {
+// wrong with it.
+func (a *Agent) call(ctx context.Context, self protocol.Self, res protocol.Result, has *shown) (ev protocol.Event, err error) {
 	r, asked := res.Next, a.clock.Now().Wall
 	ev = protocol.Event{Kind: protocol.EventAnswer, Call: res.Call}
 	switch r.Kind {
 	case protocol.RightLease:
-		ev.Object, ev.Outcome, err = a.callLease(ctx, self, r, res.Call)
+		ev.Object, ev.Outcome, err = a.callLease(ctx, self, r, res.Call, has)
 		ev.Others = a.certain(ev)
 	case protocol.RightUse:
 		ev, err = a.callUse(ctx, self, ev, r)
 	case protocol.RightRequest:
-		ev, err = a.callRequest(ctx, self, r, res.Call, shown)
+		ev, err = a.callRequest(ctx, self, r, res.Call, &has.request)
 	}
 	a.metrics.apiCall(r.Kind, res.Call, ev.Outcome)
 	ev.Now = asked
