@@ -47,8 +47,7 @@ func TestKilledUnderLoad(t *testing.T) {
 	for range kills {
 		time.Sleep(time.Duration(50+rng.IntN(400)) * time.Millisecond) // a random moment is the point
 		n.Kill()
-		n = f.LaunchProcess(p, "killed")
-		n.AwaitReady()
+		f.LaunchProcess(p, "killed").AwaitReady() // the same node
 	}
 	close(stop)
 	wg.Wait()
@@ -76,8 +75,7 @@ func TestKilledUnderLoad(t *testing.T) {
 		t.Error(err)
 	}
 	t.Logf("%d attachments held over %d kills, %d answered", total, kills, f.Observer.Answers())
-	n = f.LaunchProcess(p, "killed")
-	n.AwaitReady()
+	f.LaunchProcess(p, "killed").AwaitReady()
 	for _, mine := range held {
 		for _, i := range mine {
 			mustDel(t, n, i)
