@@ -79,6 +79,7 @@ func addr(ip net.IP) netip.Addr {
 }
 
 func prefix(n net.IPNet) netip.Prefix {
-	ones, _ := n.Mask.Size()
-	return netip.PrefixFrom(addr(n.IP), ones)
+	a := addr(n.IP)
+	ones, bits := n.Mask.Size()
+	return netip.PrefixFrom(a, ones-bits+a.BitLen()) // an IPv4 address may be written as one of IPv6
 }

@@ -2,6 +2,7 @@ package npwg
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 )
@@ -41,12 +42,17 @@ func isLabel(s string) bool {
 	return true
 }
 
-// CheckInterface reports whether name is a valid Linux interface name, as the
-// kernel's dev_valid_name has it (4.1.2.1.5).
+// reservedInterfaces are names that the kernel refuses: its settings have directories of
+// these names beside those of interfaces.
+var reservedInterfaces = []string{".", "..", "all", "default"}
+
+// CheckInterface reports whether an interface of Linux can have just this name: as the
+// kernel's dev_valid_name has it, which takes a byte 0xa0 for a space (4.1.2.1.5), and
+// without a percent sign, which asks the kernel to choose a number.
 func CheckInterface(name string) error {
-	bad := func(r rune) bool { return r == '/' || r == ':' || unicode.IsSpace(r) || r == 0 }
-	if name == "" || len(name) > 15 || name == "." || name == ".." || strings.ContainsFunc(name, bad) {
-		return fmt.Errorf("%.80q is no interface name: 1 to 15 bytes without slashes, colons and spaces", name)
+	bad := func(r rune) bool { return r == '/' || r == ':' || r == '%' || unicode.IsSpace(r) || r == 0 }
+	if name == "" || len(name) > 15 || slices.Contains(reservedInterfaces, name) || strings.ContainsFunc(name, bad) || strings.IndexByte(name, 0xa0) >= 0 {
+		return fmt.Errorf("%.80q is no interface name: 1 to 15 bytes without slashes, colons, percent signs and spaces, and neither all nor default", name)
 	}
 	return nil
 }

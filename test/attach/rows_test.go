@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/vishvananda/netlink"
 
 	"github.com/tenure-ipam/tenure/attach/facts"
 )
@@ -37,6 +38,34 @@ func TestN27LongHardwareAddress(t *testing.T) {
 		t.Errorf("args.cni.mac is %v; want %s", got, mac)
 	}
 	n.ok("DEL", pod("p"))
+}
+
+// TestN28NamesAsTheKernelHasThem: an annotation with a name is ignored just where the kernel
+// would not give that name to an interface.
+func TestN28NamesAsTheKernelHasThem(t *testing.T) {
+	n := newNode(t)
+	n.define("ns", "a", n.recorder("a", nil))
+	ns := netns(t, "names")
+	for _, name := range []string{"all", "default", "lo0", "a%d", "%", "à", "a\u00a0b", "ü", "a.b", "-a", "a=b", "15-letters-long", "16-letters-long-"} {
+		var made bool
+		must(t, ns.Do(func() error {
+			attrs := netlink.NewLinkAttrs()
+			attrs.Name = name
+			_ = netlink.LinkAdd(&netlink.Bridge{LinkAttrs: attrs}) // or it has no such name
+			link, err := netlink.LinkByName(name)
+			if made = err == nil; made {
+				return netlink.LinkDel(link)
+			}
+			return nil
+		}))
+		n.selects("p", string(encoded(t, []any{map[string]any{"name": "a", "interface": name}})))
+		n.ok("ADD", pod("p"))
+		if taken := len(n.records()) == 2; taken != made {
+			t.Errorf("interface %q: it is taken: %v; the kernel makes it: %v", name, taken, made)
+		}
+		n.ok("DEL", pod("p"))
+		n.records()
+	}
 }
 
 // TestN32ArgumentsThatAreNoObject: of a definition they are an error, and nothing worse.

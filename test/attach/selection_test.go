@@ -77,6 +77,7 @@ func TestN6N16N18N20N25N28N31N33N35N37N40N41N66InvalidAnnotationIsIgnored(t *tes
 		"N28-1": {`[{"name":"a","interface":"sixteen-letters-"}]`, "interface"},
 		"N28-2": {`[{"name":"a","interface":"a/b"}]`, "interface"},
 		"N28-3": {`[{"name":"a","interface":".."}]`, "interface"},
+		"N28-4": {`[{"name":"a","interface":"net%d"}]`, "interface"},
 		"N31-1": {`[{"name":"a","cni-args":"spoofchk=on"}]`, "cni-args"},
 		"N31-2": {`[{"name":"a","cni-args":[{}]}]`, "cni-args"},
 		"N33-1": {`[{"name":"a","portMappings":[{"hostPort":0,"containerPort":80}]}]`, "portMappings"},

@@ -68,6 +68,12 @@ var answers = []struct {
 		ips:    []string{"2001:db8::1/64"},
 		want:   map[string]any{"interface": "IFNAME", "gateway": []any{"2001:db8::fe"}},
 	},
+	{
+		row: "N57: an IPv4 address that is written as one of IPv6", version: "1.0.0",
+		result: `{"interfaces":[{"name":"x0","sandbox":"NETNS"}],"ips":[{"interface":0,"address":"::ffff:10.7.0.1/120"}]}`,
+		ips:    []string{"10.7.0.1/24"},
+		want:   map[string]any{"interface": "x0"},
+	},
 	{row: "N50: no result", version: "1.0.0", result: "", want: map[string]any{}},
 	{
 		row: "N65: a GUID that was asked for", version: "1.0.0", keys: map[string]any{"infiniband-guid": "24-8A-07-03-00-8D-AE-2F"},
