@@ -103,7 +103,9 @@ func planFor(ctx context.Context, src *source, c *plan.Config, ref facts.PodRef,
 	if err != nil {
 		return plan.Plan{}, nil, err
 	}
-	p, faults = plan.Make(c, callFor(answer.Pod.PodRef, c), answer, disk)
+	call := plan.CallOf(answer.Pod.PodRef)
+	call.Runtime = c.Runtime
+	p, faults = plan.Make(c, call, answer, disk)
 	return p, faults, nil
 }
 

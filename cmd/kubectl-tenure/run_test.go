@@ -111,13 +111,19 @@ kind: CronJob
 metadata: {name: web, namespace: shop}
 spec: {jobTemplate: {spec: {template: {metadata: {annotations: {k8s.v1.cni.cncf.io/networks: lan@lan0}}}}}}
 `
-	for name, manifest := range map[string]string{"Pod": pod, "Deployment": deployment, "CronJob": cronJob} {
+	var items strings.Builder // as kubectl get -o yaml prints more than one object
+	for text := range strings.SplitSeq(cronJob+definitions, "---\n") {
+		items.WriteString("- " + strings.TrimSpace(strings.ReplaceAll(text, "\n", "\n  ")) + "\n")
+	}
+	for name, manifest := range map[string]string{
+		"Pod": pod + definitions, "Deployment": deployment + definitions, "CronJob": cronJob + definitions, "List": "apiVersion: v1\nkind: List\nitems:\n" + items.String(),
+	} {
 		t.Run(name, func(t *testing.T) {
-			code, stdout, stderr := kubectl(t, manifest+definitions, "explain", "-f", "-")
+			code, stdout, stderr := kubectl(t, manifest, "explain", "-f", "-")
 			if code != exitDone {
 				t.Fatalf("got %d\n%s%s", code, stdout, stderr)
 			}
-			for _, want := range []string{"shop/web", "2 attachments", "shop/lan", "lan0", `"master"`, "macvlan", "default network on interface eth0", "--cni-conf"} {
+			for _, want := range []string{"shop/web", "2 attachments", "shop/lan", "lan0", `"master"`, "macvlan", "default network on interface eth0", "--cni-conf", "K8S_POD_UID=POD-UID"} {
 				if !strings.Contains(stdout, want) {
 					t.Errorf("it does not say %q:\n%s", want, stdout)
 				}

@@ -16,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/attach/facts"
-	"github.com/tenure-ipam/tenure/attach/plan"
 	"github.com/tenure-ipam/tenure/attach/resolve"
 	"github.com/tenure-ipam/tenure/ipam/cluster"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
@@ -66,10 +65,24 @@ func (s *source) read(path string) error {
 		case err != nil:
 			return fmt.Errorf("%s: %w", path, err)
 		}
-		if err := s.take(&o); err != nil {
-			return fmt.Errorf("%s: %s %s: %w", path, o.GetKind(), o.GetName(), err)
+		if err := s.takeAll(&o); err != nil {
+			return fmt.Errorf("%s: %w", path, err)
 		}
 	}
+}
+
+// takeAll takes an object of a manifest, or all of a list, as kubectl prints several.
+func (s *source) takeAll(o *unstructured.Unstructured) error {
+	take := func(o *unstructured.Unstructured) error {
+		if err := s.take(o); err != nil {
+			return fmt.Errorf("%s %s: %w", o.GetKind(), o.GetName(), err)
+		}
+		return nil
+	}
+	if !o.IsList() {
+		return take(o)
+	}
+	return o.EachListItem(func(item runtime.Object) error { return take(item.(*unstructured.Unstructured)) })
 }
 
 func (s *source) open(path string) ([]byte, error) {
@@ -188,15 +201,4 @@ func (s *source) Labels(ctx context.Context, namespace string) (map[string]strin
 // DevicesOf implements [resolve.Source]: devices are the kubelet's to give.
 func (s *source) DevicesOf(context.Context, string, string) (map[string][]string, error) {
 	return map[string][]string{}, nil
-}
-
-// callFor is the call that a runtime would make for a pod.
-func callFor(pod facts.PodRef, c *plan.Config) plan.Call {
-	return plan.Call{
-		ContainerID: "CONTAINER-ID", Netns: "/var/run/netns/NETNS", IfName: "eth0", Runtime: c.Runtime,
-		Args: []plan.Arg{
-			{Key: "IgnoreUnknown", Value: "1"}, {Key: "K8S_POD_NAMESPACE", Value: pod.Namespace}, {Key: "K8S_POD_NAME", Value: pod.Name},
-			{Key: "K8S_POD_INFRA_CONTAINER_ID", Value: "CONTAINER-ID"}, {Key: "K8S_POD_UID", Value: pod.UID},
-		},
-	}
 }
