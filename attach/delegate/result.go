@@ -11,7 +11,8 @@ import (
 )
 
 // fullOf returns a result in the newest version. It refuses one with elements that
-// are null: the CNI library reads them, and falls over them when it converts.
+// are null, or lack what they are about: the CNI library reads them, and falls over them when
+// it converts.
 func fullOf(result types.Result) (*types100.Result, error) {
 	null := false
 	switch r := result.(type) {
@@ -26,6 +27,13 @@ func fullOf(result types.Result) (*types100.Result, error) {
 	full, err := types100.NewResultFromResult(result)
 	if err != nil {
 		return nil, fmt.Errorf("its result: %w", err)
+	}
+	// Written down, they would not read again.
+	if slices.ContainsFunc(full.IPs, func(ip *types100.IPConfig) bool { return len(ip.Address.IP) == 0 }) {
+		return nil, errors.New("its result has an element of ips without an address")
+	}
+	if slices.ContainsFunc(full.Routes, func(r *types.Route) bool { return len(r.Dst.IP) == 0 }) {
+		return nil, errors.New("its result has a route without a destination")
 	}
 	return full, nil
 }

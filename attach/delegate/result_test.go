@@ -10,6 +10,7 @@ import (
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/containernetworking/cni/pkg/types/create"
 
+	"github.com/tenure-ipam/tenure/attach/cniresult"
 	"github.com/tenure-ipam/tenure/attach/npwg"
 	"github.com/tenure-ipam/tenure/attach/plan"
 	"github.com/tenure-ipam/tenure/attach/route"
@@ -42,6 +43,11 @@ func FuzzResult(f *testing.F) {
 		full, err := fullOf(result)
 		if err != nil {
 			return
+		}
+		if text, err := cniresult.Text(result); err != nil {
+			t.Fatalf("text: %v", err)
+		} else if _, err := inVersion(text, "1.1.0"); err != nil {
+			t.Fatalf("%s was accepted, and does not read again: %v", text, err)
 		}
 		_ = verify(step, full, "") // either is right
 		if _, err := json.Marshal(npwg.StatusOf(npwg.Attachment{Name: "n", DefaultRoute: &gateways}, plain(full))); err != nil {
@@ -93,6 +99,20 @@ func TestN24N27VerifyLooksAtThePodsSide(t *testing.T) {
 }
 
 // TestResultWithNullElements: the CNI library panics when it converts one.
+func TestResultThatLacksWhatItIsAbout(t *testing.T) {
+	for _, text := range []string{
+		`{"cniVersion":"1.0.0","ips":[{}]}`, `{"cniVersion":"0.4.0","ips":[{"version":"4"}]}`, `{"cniVersion":"0.2.0","ip4":{}}`, `{"cniVersion":"1.1.0","routes":[{"gw":"10.0.0.1"}]}`,
+	} {
+		result, err := create.CreateFromBytes([]byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := fullOf(result); err == nil || !strings.Contains(err.Error(), "without") {
+			t.Errorf("%s: %v; want it refused", text, err)
+		}
+	}
+}
+
 func TestResultWithNullElements(t *testing.T) {
 	for _, text := range results {
 		if !strings.Contains(text, "[null]") {

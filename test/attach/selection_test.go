@@ -330,8 +330,11 @@ func TestN50AnswerThatSaysNothing(t *testing.T) {
 		n.ok("DEL", pod("p"))
 		n.records()
 	}
-	n.define("ns", "a", n.recorder("a", map[string]any{"say": "rubbish"}))
-	n.fails("ADD", pod("p"), "network ns/a")
+	for _, say := range []string{"rubbish", `{"ips":[{}]}`, `{"routes":[{}]}`} {
+		n.define("ns", "a", n.recorder("a", map[string]any{"say": say}))
+		n.fails("ADD", pod("p"), "network ns/a", "its result")
+		n.ok("DEL", pod("p"))
+	}
 }
 
 func TestN63N64DeviceInformation(t *testing.T) {
