@@ -2,6 +2,7 @@ package attach_test
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -111,4 +112,31 @@ func TestN45RenamedConfiguration(t *testing.T) {
 	n.ok("DEL", pod("q"))
 	n.called("DEL net-a net1", "DEL default eth0")
 	n.clean()
+}
+
+// TestN75JournalDamagedAnywhere: wherever a journal ends too early or has a wrong byte, the
+// first DEL undoes all of it.
+func TestN75JournalDamagedAnywhere(t *testing.T) {
+	n := newNode(t)
+	n.three(nil, nil, nil)
+	n.selects("p", "a")
+	const step = 61
+	for at, size := 0, step+1; at < size; at += step {
+		for name, damage := range map[string]func(text []byte) []byte{
+			"ends": func(text []byte) []byte { return text[:at] },
+			"errs": func(text []byte) []byte { text[at] ^= 4; return text },
+		} {
+			s := sandboxOf{pod: "p", container: fmt.Sprintf("%s-%d", name, at)}
+			n.ok("ADD", s)
+			files, err := filepath.Glob(n.path("state", "attachments", s.container+".*"))
+			must(t, err)
+			text, err := os.ReadFile(files[0])
+			must(t, err)
+			size = len(text)
+			must(t, os.WriteFile(files[0], damage(text), 0o600))
+			n.records()
+			n.ok("DEL", s)
+			n.called("DEL net-a net1", "DEL default eth0")
+		}
+	}
 }
