@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/tenure-ipam/tenure/ipam/protocol"
@@ -15,6 +16,11 @@ type carefulLeases struct {
 	a *Agent
 }
 
+// errEarly says that the node's seat has not been seen since the agent started. It alone may
+// show that the API server has gone back; before, a lease that this node is to put back would
+// pass for taken, because the data name who had the block then.
+var errEarly = errors.New("the node's seat has not been read yet: nothing is concluded about the leases that it holds")
+
 func (c carefulLeases) CreateLease(ctx context.Context, l protocol.Lease) (protocol.Lease, protocol.Outcome, error) {
 	if err := c.a.withheld(l.Pool); err != nil && !c.a.holds(l.Name) {
 		return protocol.Lease{}, protocol.Unknown, err
@@ -26,6 +32,9 @@ func (c carefulLeases) CreateLease(ctx context.Context, l protocol.Lease) (proto
 
 func (c carefulLeases) ReadLease(ctx context.Context, name string) (protocol.Lease, protocol.Outcome, error) {
 	s, r := c.a.sight(), c.a.known(name)
+	if r.Phase == protocol.Held && !c.a.seatSeen() {
+		return protocol.Lease{}, protocol.Unknown, errEarly
+	}
 	got, out, err := c.Leases.ReadLease(ctx, name)
 	if out == protocol.NotFound {
 		c.a.shown(name, false)

@@ -1,10 +1,12 @@
 package agent
 
 import (
+	"errors"
 	"net/netip"
 	"testing"
 
 	"github.com/tenure-ipam/tenure/ipam/protocol"
+	"github.com/tenure-ipam/tenure/ipam/store"
 )
 
 // TestH9LeaseOfALostStore: the restored data have a block in the name of a store that this
@@ -22,6 +24,32 @@ func TestH9LeaseOfALostStore(t *testing.T) {
 		leases := carefulLeases{&shownLease{lease: protocol.Lease{Meta: protocol.Meta{Name: r.Name, UID: "u1"}, Pool: "lan", Store: "lost"}}, a}
 		if _, out, _ := leases.ReadLease(t.Context(), r.Name); out != want {
 			t.Errorf("a lease of pool p while lan is %s is read as %v; want %v", uid, out, want)
+		}
+	}
+}
+
+// TestH9NothingIsLostBeforeTheSeatIsSeen: an agent starts on restored data, and takes its
+// seat up as its store has it. Until it has read it, nothing shows that the data have gone
+// back: a block that it has leased since the backup names him who had it then, and gives it
+// back. It would be others' while pods here have its addresses (I1).
+func TestH9NothingIsLostBeforeTheSeatIsSeen(t *testing.T) {
+	for _, seen := range []bool{false, true} {
+		a := newRestoredAgent(t)
+		if !seen {
+			a.sitting.Seen = protocol.Seat{}
+		}
+		a.cl.Events = &warned{}
+		r := leaseRight(Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: "p"}}}, netip.MustParsePrefix("10.0.0.10/32"))
+		r.Phase, r.UID, r.Revision, r.Said, r.Term = protocol.Held, "u2", "7", 3, 3
+		if err := a.st.Update(t.Context(), func(tx *store.Tx) error { return tx.PutRight(r) }); err != nil {
+			t.Fatal(err)
+		}
+		a.cl.Leases = carefulLeases{&shownLease{lease: protocol.Lease{Meta: protocol.Meta{Name: r.Name, UID: "u1"}, Pool: "lan", Store: "another"}}, a}
+		if _, _, err := a.drive(t.Context(), r, protocol.Event{Kind: protocol.EventLook}); err != nil && !errors.Is(err, errUnanswered) {
+			t.Fatal(err)
+		}
+		if now, _ := a.right(r.Name); (now.Phase == protocol.Lost) != seen {
+			t.Errorf("the lease is %s, the seat seen: %v; want it lost if it was", now.Phase, seen)
 		}
 	}
 }

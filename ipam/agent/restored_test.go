@@ -194,7 +194,7 @@ func newRestoredAgent(t *testing.T) *Agent {
 		beatNow: make(chan struct{}, 1), pools: map[protocol.PoolName]*pool{}, idle: map[string]protocol.Instant{},
 		follow: func(protocol.PoolName, *pool) error { return nil },
 	}
-	a.sitting.Term = 3
+	a.sitting.Term, a.sitting.Seen.UID = 3, "seat"
 	if err := a.st.Update(t.Context(), func(tx *store.Tx) error { return tx.PutIdentity(store.Identity{Node: "n1", Term: 3}) }); err != nil {
 		t.Fatal(err)
 	}

@@ -319,8 +319,12 @@ func (n *simNode) waitsForPool(r protocol.Right) bool {
 }
 
 // withholds reports whether a step's call is not to be sent: what is not Held already is
-// not taken.
+// not taken, and what became of a lease is not read before the seat, which may show that the
+// API server has gone back.
 func (n *simNode) withholds(r protocol.Right, call protocol.Call) bool {
+	if call == protocol.CallRead && r.Kind == protocol.RightLease && r.Phase == protocol.Held && !n.agent.met {
+		return true
+	}
 	return (call == protocol.CallCreate || call == protocol.CallFence) && r.Phase != protocol.Held && n.withheld()
 }
 
