@@ -273,7 +273,7 @@ func (w *world) quench(nodes []*simNode) {
 // quenchRounds is how many minutes a claim may wait for an address that is free: a
 // machine waits F/2 for a seat that another one had, before it can be asked for
 // anything, and a holder that had none is left alone for 80 seconds at most.
-const quenchRounds = 20
+const quenchRounds = restRounds
 
 // thirst says which claim waits while there are addresses for it, if any: not on leases of
 // a machine that another has replaced, of which nobody has said that it is off.

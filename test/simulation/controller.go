@@ -56,6 +56,7 @@ type process struct {
 	started, turning bool
 	cachedNodes      map[protocol.NodeName]protocol.Node // of M17
 	sawGone          map[protocol.NodeName]bool          // whose Node was gone, as far as that counts, or off when it was last read
+	sawSilent        map[protocol.StoreID]bool           // who was silent for F when the seat that names him was last read
 	swept            time.Duration                       // when idle leases were last looked for
 	due              map[task]time.Duration              // when each is to be looked at
 	underWay         map[task]bool
@@ -105,7 +106,7 @@ func (c *simController) boot() {
 		leases: w.api.leases.watch(), subs: w.api.subs.watch(), pools: w.api.pools.watch(), claims: w.api.claims.watch(),
 		seats:  w.api.seats.watch(),
 		shapes: &pools.Shapes{}, due: map[task]time.Duration{}, underWay: map[task]bool{}, cachedNodes: map[protocol.NodeName]protocol.Node{},
-		sawGone: map[protocol.NodeName]bool{},
+		sawGone: map[protocol.NodeName]bool{}, sawSilent: map[protocol.StoreID]bool{},
 	}
 	log := slog.New(slog.DiscardHandler)
 	cfg := broker.DefaultConfig()

@@ -9,7 +9,13 @@ import (
 )
 
 func (c liveCalls) ReadSeat(_ context.Context, node protocol.NodeName) (protocol.Seat, protocol.Outcome, error) {
-	return call(c.simController, "read of seat "+string(node), false, func() (protocol.Seat, protocol.Outcome) { return c.w.api.seats.read(string(node)) })
+	return call(c.simController, "read of seat "+string(node), false, func() (protocol.Seat, protocol.Outcome) {
+		s, out := c.w.api.seats.read(string(node))
+		for _, f := range append(slices.Clone(s.Former), s.Occupant()) {
+			c.sawSilent[f.Store] = c.w.beats[f.Store].silent(c.w.now)
+		}
+		return s, out
+	})
 }
 
 func (c liveCalls) UpdateSeat(_ context.Context, s protocol.Seat) (protocol.Seat, protocol.Outcome, error) {
@@ -51,10 +57,10 @@ func (c nodeCalls) ReadNode(_ context.Context, name protocol.NodeName) (protocol
 }
 
 func (c nodeCalls) UpdateLease(_ context.Context, old, next protocol.Lease) (protocol.Lease, protocol.Outcome, error) {
-	gone := c.sawGone[old.Holder.Node]
+	gone, silent := c.sawGone[old.Holder.Node], c.sawSilent[old.Store] // as it was decided, before it was long on its way
 	return call(c.simController, "update of "+old.Name, true, func() (protocol.Lease, protocol.Outcome) {
 		got, out := c.w.api.leases.update(old.Meta, func(l *protocol.Lease) { *l = next.Clone() })
-		if last, ok := c.w.beats[old.Store]; out == protocol.Done && gone && ok && last.silent(c.w.now) {
+		if last, ok := c.w.beats[old.Store]; out == protocol.Done && gone && ok && (silent || last.silent(c.w.now)) {
 			c.w.excuse(old.UID) // a machine whose Node is gone and that was silent for F runs no pods
 		}
 		return got, out
