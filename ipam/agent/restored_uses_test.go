@@ -58,11 +58,15 @@ func (c *countedSubLeases) UpdateSubLease(ctx context.Context, old, next protoco
 	return c.unanswered.UpdateSubLease(ctx, old, next)
 }
 
-// TestH9SaidOnce: while a pool is closed after a restore a use of one of its claims, and a
-// lease that had vanished, are said once, and not at every look: all nodes do so at once.
+// TestH9SaidOnce: while a pool is closed after a restore a use of one of its claims, a
+// request whose answer has gone, and a lease that had vanished, are said once, and not at every look: all nodes do so at once.
 func TestH9SaidOnce(t *testing.T) {
 	lease := leaseRight(Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: "p"}}}, netip.MustParsePrefix("10.0.0.10/32"))
 	use := protocol.Right{Kind: protocol.RightUse, Name: "c.0", Use: &protocol.Use{Claim: protocol.ClaimRef{UID: "c"}}, Leases: []string{lease.Name}, Term: 2}
+	request := protocol.Right{
+		Kind: protocol.RightRequest, Name: "r", Request: &protocol.Request{Wants: []protocol.Wanted{{Pool: "lan"}}}, Leases: []string{lease.Name}, Term: 2,
+		Addrs: []netip.Addr{netip.MustParseAddr("10.0.0.10")},
+	}
 	for _, tt := range []struct {
 		name   string
 		right  protocol.Right
@@ -75,6 +79,8 @@ func TestH9SaidOnce(t *testing.T) {
 		{name: "a use that is said", right: use, said: 3},
 		{name: "a use that is said, and the pools are open", right: use, said: 3, open: true, writes: 3},
 		{name: "a use that is missing", right: use, said: 3, unseen: true, writes: 1},
+		{name: "a request", right: request, said: 2, writes: 1},
+		{name: "a request that is said", right: request, said: 3},
 		{name: "a lease that had vanished", right: lease, said: 2, writes: 1},
 		{name: "a lease that had vanished, and is said", right: lease, said: 3},
 	} {
@@ -87,7 +93,7 @@ func TestH9SaidOnce(t *testing.T) {
 			if tt.open {
 				a.history.Restored = nil
 			}
-			subs := &countedSubLeases{unanswered: unanswered{sub: protocol.SubLease{Meta: protocol.Meta{Name: r.Name, UID: "u", Revision: "7"}, Node: "n1", Store: a.st.ID(), Use: use.Use}}}
+			subs := &countedSubLeases{unanswered: unanswered{sub: protocol.SubLease{Meta: protocol.Meta{Name: r.Name, UID: "u", Revision: "7"}, Node: "n1", Store: a.st.ID(), Term: tt.said, Use: r.Use, Request: r.Request}}}
 			leases := &countedLeases{}
 			a.cl.SubLeases, a.cl.Leases, a.cl.Pools, a.cl.Claims = carefulSubLeases{subs, a}, carefulLeases{leases, a}, carefulPools{nil, a}, noClaims{}
 			for range 3 {

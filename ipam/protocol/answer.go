@@ -143,6 +143,9 @@ func readOwn(r Right, self Self, o Object) Result {
 		if o.Deleting {
 			return vanishing(r)
 		}
+		if r.awaits(self) {
+			return Result{Next: r, Call: CallConfirm} // it shows the fencing write of this term
+		}
 		if !r.Serves(self.Term) { // a fencing write is due, or in doubt: one that succeeds decides
 			return again(r)
 		}

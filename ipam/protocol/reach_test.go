@@ -196,6 +196,8 @@ func (w *walk) learn(ev Event, was walk) {
 		w.confirmed = w.confirmed && w.Kind == RightLease // a sub-lease is confirmed anew
 	case answered(CallRead) && was.Phase == Noted && was.Self().owns(was.Right, ev.Object) && ev.Object.Matches:
 		w.written = ev.Object.Term // a create whose answer was lost
+	case answered(CallRead) && was.Kind == RightRequest && was.Phase == Held && ev.Object.UID == was.UID && was.Self().owns(was.Right, ev.Object) && ev.Object.Matches:
+		w.written = ev.Object.Term // no write of before can land
 	case answered(CallConfirm):
 		w.confirmed, w.known = true, w.UID
 	case ev.Keeps: // while it is there, what it is for stays

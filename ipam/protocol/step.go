@@ -260,7 +260,7 @@ func want(r Right, self Self, ev Event) Result {
 		if r.Term == self.Term {
 			return Result{Next: r, Verdict: VerdictServes}
 		}
-		return again(r)
+		return inTerm(r, self)
 	case Releasing:
 		if r.Store != "" && r.Kind != RightLease { // a sub-lease keeps its store for life: it must go first
 			return remove(r)
@@ -320,6 +320,21 @@ func again(r Right) Result {
 	return Result{Next: r, Call: CallFence}
 }
 
+// inTerm says a right that is Held in a new term. One write is enough for a request: it may
+// wait long for its answer, which the API server's data have lost.
+func inTerm(r Right, self Self) Result {
+	if r.awaits(self) {
+		return Result{Next: r, Call: CallRead}
+	}
+	return again(r)
+}
+
+// awaits reports whether r is a request that was answered, and has been said in a new term
+// and not been answered in it.
+func (r Right) awaits(self Self) bool {
+	return r.Kind == RightRequest && self.Term != 0 && r.Term != 0 && r.Unconfirmed(self.Term)
+}
+
 func look(r Right, self Self) Result {
 	switch r.Phase {
 	case "":
@@ -328,7 +343,7 @@ func look(r Right, self Self) Result {
 		return Result{Next: r, Call: CallRead}
 	case Held:
 		if r.Term != self.Term {
-			return again(r)
+			return inTerm(r, self)
 		}
 		return Result{Next: r, Call: CallRead}
 	case Releasing:
