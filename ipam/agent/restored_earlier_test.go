@@ -53,3 +53,20 @@ func TestH9NothingIsLostBeforeTheSeatIsSeen(t *testing.T) {
 		}
 	}
 }
+
+// TestH9LeaseIsALostStoresAgain: a lease of a lost store's was made the new one's. The data
+// went back to before, and the pools have been opened again: the lease is lost. It must not
+// show for ever anew that the data went back, which would close all pools each time (I4).
+func TestH9LeaseIsALostStoresAgain(t *testing.T) {
+	a := newRestoredAgent(t)
+	a.cl.Events = &warned{}
+	r := leaseRight(Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: "p"}}}, netip.MustParsePrefix("10.0.0.10/32"))
+	r.Phase, r.UID, r.Revision, r.Turn, r.Said, r.Term = protocol.Held, "u", "38", 3, 2, 2
+	if err := a.st.Update(t.Context(), func(tx *store.Tx) error { return tx.PutRight(r) }); err != nil {
+		t.Fatal(err)
+	}
+	shown := &shownLease{lease: protocol.Lease{Meta: protocol.Meta{Name: r.Name, UID: "u", Revision: "31"}, Turn: 2, Pool: "lan", Store: "lost"}}
+	if _, out, err := (carefulLeases{shown, a}).ReadLease(t.Context(), r.Name); out != protocol.Done || a.history.Restored != nil {
+		t.Errorf("%v, %v, history %+v; want the lease, and no news of the API server", out, err, a.history)
+	}
+}

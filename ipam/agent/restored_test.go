@@ -82,10 +82,11 @@ func TestH9ListOfAnEarlierState(t *testing.T) {
 type shortOf struct {
 	Leases
 	SubLeases
+	store protocol.StoreID
 }
 
-func (shortOf) ReadLease(_ context.Context, name string) (protocol.Lease, protocol.Outcome, error) {
-	return protocol.Lease{Meta: protocol.Meta{Name: name, UID: "u", Revision: "50"}, Turn: 2}, protocol.Done, nil
+func (s shortOf) ReadLease(_ context.Context, name string) (protocol.Lease, protocol.Outcome, error) {
+	return protocol.Lease{Meta: protocol.Meta{Name: name, UID: "u", Revision: "50"}, Turn: 2, Store: s.store}, protocol.Done, nil
 }
 
 func (shortOf) ReadSubLease(_ context.Context, name string) (protocol.SubLease, protocol.Outcome, error) {
@@ -98,7 +99,7 @@ func (shortOf) ReadSubLease(_ context.Context, name string) (protocol.SubLease, 
 func TestH9RecordOfALaterState(t *testing.T) {
 	for kind, read := range map[string]func(*Agent) (protocol.Outcome, error){
 		"lease": func(a *Agent) (protocol.Outcome, error) {
-			_, out, err := carefulLeases{shortOf{}, a}.ReadLease(t.Context(), "x")
+			_, out, err := carefulLeases{shortOf{store: a.st.ID()}, a}.ReadLease(t.Context(), "x")
 			return out, err
 		},
 		"sub-lease": func(a *Agent) (protocol.Outcome, error) {

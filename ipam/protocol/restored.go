@@ -97,9 +97,10 @@ func (r Restoration) Reopened(p Pool) bool { return p.Open && p.Opening > r.Open
 // gone back, its records are of the time before, and an object that comes short of one
 // says nothing new: else each look at it would begin everything anew, for ever. A Lost
 // right says nothing either: its record stays at this node's last write, and the object
-// may come short of it for as long as pods here use it.
-func (h History) RecordBehind(r Right, m Meta, turn int64) bool {
-	return h.Restored == nil && r.Phase != Lost && r.Behind(m, turn)
+// may come short of it for as long as pods here use it. Nor does an object that is another's,
+// or a lost store's again from which r had come: r is about to be Lost.
+func (h History) RecordBehind(r Right, m Meta, turn int64, others bool) bool {
+	return h.Restored == nil && r.Phase != Lost && !others && r.Behind(m, turn)
 }
 
 // Behind reports whether an object, as read live after r was recorded, is of an

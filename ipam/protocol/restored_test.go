@@ -110,22 +110,25 @@ func TestRightBehind(t *testing.T) {
 // TestH9RecordBehind: a record says once that the API server has gone back. That of a
 // right which is lost says it never: nobody writes the object for it any more, so that
 // each look would say it again, and have every pool closed, for as long as a pod uses
-// what is lost.
+// what is lost. Where F is 0 the pools open while the node reads that a lease is another's,
+// be it a lost store's again from which it had come: that must not close them once more.
 func TestH9RecordBehind(t *testing.T) {
 	older := Meta{UID: "u", Revision: "60"}
 	for _, tt := range []struct {
-		name  string
-		h     History
-		phase Phase
-		want  bool
+		name   string
+		h      History
+		phase  Phase
+		others bool
+		want   bool
 	}{
-		{"first", History{}, Held, true},
-		{"when it is known", History{Restored: &Restoration{}}, Held, false},
-		{"of a right given away", History{}, Releasing, true},
-		{"of a right that is lost", History{}, Lost, false},
+		{"first", History{}, Held, false, true},
+		{"when it is known", History{Restored: &Restoration{}}, Held, false, false},
+		{"of a right given away", History{}, Releasing, false, true},
+		{"of a right that is lost", History{}, Lost, false, false},
+		{"of a right that is about to be lost", History{}, Held, true, false},
 	} {
 		r := Right{Phase: tt.phase, UID: "u", Revision: "70", Turn: 3}
-		if got := tt.h.RecordBehind(r, older, 2); got != tt.want {
+		if got := tt.h.RecordBehind(r, older, 2, tt.others); got != tt.want {
 			t.Errorf("%s: behind is %v; want %v", tt.name, got, tt.want)
 		}
 	}

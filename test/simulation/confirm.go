@@ -53,7 +53,7 @@ func (d *simDrive) readRequest(r protocol.Right) {
 	var out protocol.Outcome
 	sent := d.n.sight()
 	d.n.ask("read of request "+r.Name, false, func() { s, out = d.n.w.api.subs.read(r.Name) }, func(known bool) {
-		if !known || out != protocol.Done || s.UID != r.UID || !d.n.judge(sent, sent.history.RecordBehind(r, s.Meta, s.Turn), func(h protocol.History) protocol.History { return h }) {
+		if !known || out != protocol.Done || s.UID != r.UID || !d.n.judge(sent, sent.history.RecordBehind(r, s.Meta, s.Turn, false), func(h protocol.History) protocol.History { return h }) {
 			d.confirmed(protocol.Unknown, "no answer")
 			return
 		}

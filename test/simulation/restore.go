@@ -328,6 +328,11 @@ func (n *simNode) withholds(r protocol.Right, call protocol.Call) bool {
 	return (call == protocol.CallCreate || call == protocol.CallFence) && r.Phase != protocol.Held && n.withheld()
 }
 
+// others reports whether a lease is not that of r, a record of n's.
+func (n *simNode) others(r protocol.Right, o protocol.Object) bool {
+	return r.Kind == protocol.RightLease && o.Store != n.disk.store && (r.Store == "" || o.Store != r.Store)
+}
+
 // relies reports whether the answer ev to a call about r, sent at s, may be relied upon.
 func (n *simNode) relies(s sight, r protocol.Right, ev protocol.Event) bool {
 	switch o := ev.Object; {
@@ -336,7 +341,7 @@ func (n *simNode) relies(s sight, r protocol.Right, ev protocol.Event) bool {
 	case ev.Call == protocol.CallRead && ev.Outcome == protocol.NotFound:
 	case ev.Call != protocol.CallRead || ev.Outcome != protocol.Done:
 		return true
-	case !n.judge(s, s.history.RecordBehind(r, o.Meta, o.Turn), func(h protocol.History) protocol.History { return h }):
+	case !n.judge(s, s.history.RecordBehind(r, o.Meta, o.Turn, n.others(r, o)), func(h protocol.History) protocol.History { return h }):
 		return false
 	case r.Kind == protocol.RightLease && r.Phase == protocol.Held && o.Store != n.disk.store && n.withheld():
 		if n.ofEarlierPool(r) {
