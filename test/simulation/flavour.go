@@ -49,17 +49,17 @@ func (w *world) choose() {
 		w.kind.narrow, w.kind.resizes, w.kind.edits, w.kind.moves = false, false, false, false
 	}
 	w.kind.confirmed = !w.kind.twins && !w.kind.losesStores && !w.kind.edits && w.one(3)
-	if k := w.kind; !k.twins && !k.losesStores {
-		switch { // without a choice of its own, as below, where it came later
-		case k.edits:
-			w.kind.restores = w.haste%2 == 0
-		case k.handDeletes:
-			w.kind.restores = w.haste%4 == 0
-		case k.uses:
-			w.kind.restores = w.haste%3 == 0
-		default:
-			w.kind.restores = w.one(2)
-		}
+	switch k := w.kind; { // without a choice of its own, as below, where it came later
+	case k.twins, k.losesStores: // few, and not those by which M49 is found
+		w.kind.restores = w.haste%8 == 1
+	case k.edits:
+		w.kind.restores = w.haste%2 == 0
+	case k.handDeletes:
+		w.kind.restores = w.haste%4 == 0
+	case k.uses:
+		w.kind.restores = w.haste%3 == 0
+	default:
+		w.kind.restores = w.one(2)
 	}
 	// No choice of its own, so that the other runs stay what they were. A machine that waits
 	// for another to be silent would wait for ever.

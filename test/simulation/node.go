@@ -44,6 +44,7 @@ type simNode struct {
 	cut    bool // from the API server
 	off    bool // switched off: the next start is another boot
 	gone   bool // its Node object does not exist
+	apart  bool // it stays off until the others have put back what they hold
 	paused bool
 
 	// Clocks. In one boot only one of the two lies: the wall clock jumps, or the
@@ -166,6 +167,9 @@ func (n *simNode) act() {
 func (n *simNode) beatDue() bool { return !n.agent.beating && n.w.now >= n.agent.beatAt }
 
 func (n *simNode) restart() {
+	if n.apart = n.apart && n.w.noPods() && !n.w.calm; n.apart {
+		return
+	}
 	if n.w.kind.losesStores && n.w.one(3) && !n.w.calm {
 		n.meddle()
 	}

@@ -50,13 +50,15 @@ func (w *world) backUp() {
 	}
 }
 
-// beaten reports whether each agent that sat on a seat at the snapshot knows of a state
-// after it. One that has heard nothing since, and was taken over meanwhile, has its term
+// beaten reports whether each agent that sat on a seat at the snapshot, or was named there
+// as having sat, knows of a state after it. One that has heard nothing since, and was taken over meanwhile, has its term
 // and its leases again after a restore, and nothing to tell it that others had them:
 // docs/leases.md has what a person does about it.
 func (w *world) beaten(b backup) bool {
 	return !slices.ContainsFunc(w.nodes, func(n *simNode) bool {
-		sat := slices.ContainsFunc(b.seats, func(s protocol.Seat) bool { return s.Store == n.disk.store })
+		sat := slices.ContainsFunc(b.seats, func(s protocol.Seat) bool {
+			return s.Store == n.disk.store || slices.ContainsFunc(s.Former, func(f protocol.Former) bool { return f.Store == n.disk.store })
+		})
 		return sat && n.disk.history.Seats <= uint64(b.revision)
 	})
 }
@@ -85,6 +87,7 @@ func (w *world) restore(b backup) {
 			n.boot()
 		}
 	}
+	w.part()
 	for _, c := range w.ctls {
 		c.kill()
 		c.die()
@@ -120,6 +123,18 @@ func (w *world) restore(b backup) {
 			n.outlive(n.start)
 		}
 	}
+}
+
+// part switches one of two machines of one name off until the others have put back what
+// they hold: only one of the two can sit, and the other would never be ready.
+func (w *world) part() {
+	if !w.kind.twins {
+		return
+	}
+	n := w.nodes[w.rng.IntN(2)]
+	w.logf("person: drains %s, and leaves it off for a while", n.machine)
+	n.powerOff()
+	n.apart = true
 }
 
 // sitting returns which stores the seats name.
