@@ -43,10 +43,8 @@ func (a *Agent) rightKeeps(tx *store.Tx, name string) (bool, error) {
 		return true, nil
 	case r.Phase == protocol.Frozen:
 		return a.frozenKeeps(tx, r)
-	case r.Serves(term):
+	case r.Keeps(term):
 		return true, nil
-	case r.Kind == protocol.RightLease && r.Phase == protocol.Held && r.PutBack(term):
-		return true, nil // it is this node's in this term, and only its pool is waited for
 	case r.Phase == protocol.Held:
 		return false, &unsaidError{Right: name}
 	default:

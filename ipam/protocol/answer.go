@@ -269,6 +269,7 @@ func vanishing(r Right) Result {
 // whose answer was lost.
 func (r *Right) take(o Object) {
 	r.UID, r.Revision, r.Said, r.Turn, r.Granted, r.Grants = o.UID, o.Revision, o.Term, o.Turn, o.Granted, o.Grants
+	r.Deleting = o.Deleting
 	r.Ceded, r.Taking = union(r.Ceded, o.Ceded), without(r.Taking, o.Grants)
 }
 

@@ -36,6 +36,9 @@ type Right struct {
 	// cannot be given back. Grants are the addresses.
 	Granted bool         `json:"granted,omitempty"`
 	Grants  []netip.Addr `json:"grants,omitempty"`
+	// Deleting says that at Revision the object was being deleted, and kept by somebody's
+	// finalizer.
+	Deleting bool `json:"deleting,omitempty"`
 	// NotedAt is when the name was noted, for the looks after 1, 5 and 30
 	// minutes.
 	NotedAt time.Time `json:"notedAt,omitzero"`
@@ -143,6 +146,13 @@ func (r Right) ListedOtherwise(uid UID, l Lease) bool {
 // Serves reports whether addresses may be given out by r in term. In no term, 0,
 // nothing serves.
 func (r Right) Serves(term int64) bool { return r.Phase == Held && term != 0 && r.Term == term }
+
+// Keeps reports whether an attachment may be answered again in term what it has out of r:
+// r serves, or is a lease that is this node's in this term and waits for its pool alone.
+// One that is being deleted is not: it goes, and then the block is whoever's is faster.
+func (r Right) Keeps(term int64) bool {
+	return r.Serves(term) || r.Kind == RightLease && r.Phase == Held && !r.Deleting && term != 0 && r.PutBack(term)
+}
 
 // union returns the addresses of a and b in ascending order, without memory of
 // either.

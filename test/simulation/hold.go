@@ -156,7 +156,7 @@ func (n *simNode) keeps(d *simDisk, x attachment) (bool, error) {
 		return true, nil
 	case r.Phase == protocol.Frozen:
 		return d.lost[r.Store].boot == n.bootID(), nil
-	case r.Serves(term), r.Kind == protocol.RightLease && r.Phase == protocol.Held && r.PutBack(term):
+	case r.Keeps(term):
 		return true, nil
 	case r.Phase == protocol.Held:
 		return false, unsaidError(name)
