@@ -41,12 +41,12 @@ func (cp *ControlPlane) component(name, url string, args ...string) (*process, e
 	}, nil
 }
 
-func (cp *ControlPlane) newEtcd() (url string, err error) {
+func (cp *ControlPlane) newEtcd() error {
 	port, err := freePort()
 	if err != nil {
-		return "", err
+		return err
 	}
-	url = fmt.Sprintf("http://%s:%d", localhost, port)
+	url := fmt.Sprintf("http://%s:%d", localhost, port)
 	args := []string{
 		"--data-dir=" + cp.etcdDir(),
 		"--listen-client-urls=" + url,
@@ -57,8 +57,9 @@ func (cp *ControlPlane) newEtcd() (url string, err error) {
 	if !cp.o.Fsync {
 		args = append(args, "--unsafe-no-fsync")
 	}
+	cp.etcdURL = url
 	cp.etcd, err = cp.component("etcd", url+"/health", args...)
-	return url, err
+	return err
 }
 
 func (cp *ControlPlane) newAPIServer(etcdURL string) error {

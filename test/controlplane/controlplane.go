@@ -76,6 +76,7 @@ type ControlPlane struct {
 	tempDir bool
 	pki     *pki
 	admin   *rest.Config
+	etcdURL string // of etcd itself, not of a proxy before it
 
 	etcd, apiserver *process
 	kcm, scheduler  *process    // without a path if they were not asked for
@@ -135,10 +136,10 @@ func (cp *ControlPlane) prepare() (err error) {
 	if cp.pki, err = newPKI(cp.dir, cp.o.Address); err != nil {
 		return err
 	}
-	etcdURL, err := cp.newEtcd()
-	if err != nil {
+	if err := cp.newEtcd(); err != nil {
 		return err
 	}
+	etcdURL := cp.etcdURL
 	if cp.o.DelayableEtcd {
 		if cp.proxy, err = newDelayProxy(strings.TrimPrefix(etcdURL, "http://")); err != nil {
 			return err

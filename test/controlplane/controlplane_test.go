@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -123,6 +124,20 @@ func TestRestoredEtcd(t *testing.T) {
 		if got, err := maps.Get(ctx, "before", metav1.GetOptions{}); err != nil || got.ResourceVersion != before.ResourceVersion {
 			t.Errorf("what was made before has revision %s, %v; want %s", got.ResourceVersion, err, before.ResourceVersion)
 		}
+	}
+	was, err := cp.EtcdRevision(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cp.RaiseEtcdRevision(ctx, was+100); err != nil {
+		t.Fatal(err)
+	}
+	raised, err := maps.Create(ctx, configMap("raised"), metav1.CreateOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := strconv.ParseInt(raised.ResourceVersion, 10, 64); err != nil || got <= was+100 {
+		t.Errorf("after revision %d was raised by 100, an object is made at %s, %v", was, raised.ResourceVersion, err)
 	}
 }
 
