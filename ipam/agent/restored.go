@@ -25,12 +25,13 @@ func (e *withheldError) Error() string {
 type sight struct {
 	history protocol.History
 	era     int
+	term    int64 // of the node's seat
 }
 
 func (a *Agent) sight() sight {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return sight{a.history, a.era}
+	return sight{a.history, a.era, a.sitting.Term}
 }
 
 // wrote judges the answer to a write, or to a list, that was sent at s: errRewound

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"errors"
+	"log/slog"
 	"net/netip"
 	"testing"
 
@@ -68,5 +69,22 @@ func TestH9LeaseIsALostStoresAgain(t *testing.T) {
 	shown := &shownLease{lease: protocol.Lease{Meta: protocol.Meta{Name: r.Name, UID: "u", Revision: "31"}, Turn: 2, Pool: "lan", Store: "lost"}}
 	if _, out, err := (carefulLeases{shown, a}).ReadLease(t.Context(), r.Name); out != protocol.Done || a.history.Restored != nil {
 		t.Errorf("%v, %v, history %+v; want the lease, and no news of the API server", out, err, a.history)
+	}
+}
+
+// TestH9LeaseOfWhoHadItBefore: a lease in the place of one that this node holds, and older
+// than that, is of an earlier state. The node does not lose its own by it, also where no
+// revision and not its seat shows that the API server has gone back.
+func TestH9LeaseOfWhoHadItBefore(t *testing.T) {
+	a := &Agent{
+		st: newStore(t), cfg: Config{Node: "n1"}, log: slog.New(slog.DiscardHandler), metrics: newMetrics(nil),
+		beatNow: make(chan struct{}, 1), sitting: protocol.Sitting{Term: 3, Seen: protocol.Seat{Meta: protocol.Meta{UID: "s"}}},
+	}
+	r := protocol.Right{Kind: protocol.RightLease, Name: "x", Phase: protocol.Held, UID: "mine", Revision: "70", Turn: 1, Said: 3, Term: 3}
+	if err := a.st.Update(t.Context(), func(tx *store.Tx) error { return tx.PutRight(r) }); err != nil {
+		t.Fatal(err)
+	}
+	if _, out, err := (carefulLeases{shortOf{}, a}).ReadLease(t.Context(), "x"); out != protocol.Unknown || !errors.Is(err, errRewound) || a.history.Restored == nil {
+		t.Errorf("%v, %v, history %+v; want that the API server has gone back", out, err, a.history)
 	}
 }

@@ -103,6 +103,19 @@ func (h History) RecordBehind(r Right, m Meta, turn int64, others bool) bool {
 	return h.Restored == nil && r.Phase != Lost && !others && r.Behind(m, turn)
 }
 
+// Supplanted reports whether m, another object of the name of r, was there before the last
+// answer about r: so it was when r was there, which cannot be. Whoever holds it has given it
+// back since, in a state that is gone, and will do so again: it takes nothing from r. It is
+// asked of what was said in term alone, and while it is not known that the API server has
+// gone back: other records may be of a state before.
+func (h History) Supplanted(r Right, m Meta, term int64) bool {
+	if h.Restored != nil || r.Phase != Held || r.UID == "" || m.UID == r.UID || term == 0 || r.Said != term {
+		return false
+	}
+	n := number(m.Revision)
+	return n != 0 && n < number(r.Revision)
+}
+
 // Behind reports whether an object, as read live after r was recorded, is of an
 // earlier state than r.
 func (r Right) Behind(m Meta, turn int64) bool {

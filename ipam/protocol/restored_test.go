@@ -134,6 +134,36 @@ func TestH9RecordBehind(t *testing.T) {
 	}
 }
 
+// TestH9Supplanted: another object of a right's name which was there when the right
+// was said is of an earlier state, also where the API server's revisions go on from a later
+// one: whoever restores etcd may raise them.
+func TestH9Supplanted(t *testing.T) {
+	held := Right{Phase: Held, UID: "u", Revision: "70", Turn: 3, Said: 5}
+	with := func(change func(*Right)) Right { r := held; change(&r); return r }
+	for _, tt := range []struct {
+		name     string
+		h        History
+		r        Right
+		revision Revision
+		term     int64
+		want     bool
+	}{
+		{"there before", History{}, held, "69", 5, true},
+		{"made since", History{}, held, "71", 5, false},
+		{"when it is known", History{Restored: &Restoration{}}, held, "69", 5, false},
+		{"of no known revision", History{}, held, "", 5, false},
+		{"of a right given away", History{}, with(func(r *Right) { r.Phase = Releasing }), "69", 5, false},
+		{"of a right that is lost", History{}, with(func(r *Right) { r.Phase = Lost }), "69", 5, false},
+		{"of a right that was never there", History{}, with(func(r *Right) { r.UID = "" }), "69", 5, false},
+		{"of a right not said in the term", History{}, held, "69", 6, false},
+		{"without a seat", History{}, with(func(r *Right) { r.Said = 0 }), "69", 0, false},
+	} {
+		if got := tt.h.Supplanted(tt.r, Meta{UID: "v", Revision: tt.revision}, tt.term); got != tt.want {
+			t.Errorf("%s: behind is %v; want %v", tt.name, got, tt.want)
+		}
+	}
+}
+
 func TestPutBack(t *testing.T) {
 	for _, tt := range []struct {
 		name string

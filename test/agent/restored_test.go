@@ -141,3 +141,59 @@ func TestH9RestoredAPI(t *testing.T) {
 		t.Error("the agent does not say that the API server has gone back")
 	}
 }
+
+// TestH9LeaseOfWhoHadItBefore restores a state in which another node had a block, with
+// revisions that go on and before any heartbeat: its holder does not lose it, and has it
+// again when the other has given it back.
+func TestH9LeaseOfWhoHadItBefore(t *testing.T) {
+	openPool(t, "inherited", cidr("10.34.0.0/24")) // blocks of one
+	setLeasing(t, "inherited", true)
+	f := fleet.New(t, cp.Config())
+	f.Change = func(c *daemon.Config) { c.Agent.Idle, c.Agent.Wait = time.Second, time.Second }
+	before, now := f.Start("inherited-a"), f.Start("inherited-b")
+	on := func(name string) fleet.Interface {
+		i := onPool("inherited", name, "net1")
+		i.Top = map[string]any{"runtimeConfig": map[string]any{"ips": []string{"10.34.0.7"}}}
+		return i
+	}
+	mustAdd(t, before, on("a"))
+	snapshot, err := cp.SnapshotEtcd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustDel(t, before, on("a"))
+	var addrs []netip.Prefix
+	eventually(t, 30*time.Second, func() error {
+		res, err := now.Add(on("b"))
+		if err == nil {
+			addrs = []netip.Prefix{res.IPs[0].Address}
+		}
+		return err
+	})
+	before.Stop()
+	now.Stop()
+	high, err := cp.EtcdRevision(t.Context())
+	if err == nil {
+		err = cp.RestoreEtcd(t.Context(), snapshot)
+	}
+	if err == nil {
+		err = cp.RaiseEtcdRevision(t.Context(), high)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Start("inherited-b")
+	f.Start("inherited-a")
+	eventually(t, 30*time.Second, func() error {
+		for _, l := range leasesOf(t, "inherited") {
+			if l.Block.Contains(addrs[0].Addr()) && l.Holder.Node == "inherited-b" {
+				return nil
+			}
+		}
+		return fmt.Errorf("inherited-b has no lease of %v: %v", addrs[0], leasesOf(t, "inherited"))
+	})
+	eventually(t, 30*time.Second, saysBack("inherited-b"))
+	setLeasing(t, "inherited", false)
+	setLeasing(t, "inherited", true)
+	eventually(t, 30*time.Second, func() error { return now.CheckAdd(on("b").With(addrs)) })
+}

@@ -247,9 +247,10 @@ func (w *world) claimed(r protocol.Right) bool {
 type sight struct {
 	history protocol.History
 	era     int
+	term    int64
 }
 
-func (n *simNode) sight() sight { return sight{n.agent.history, n.agent.era} }
+func (n *simNode) sight() sight { return sight{n.agent.history, n.agent.era, n.agent.sitting.Term} }
 
 // wrote reports whether an answer with that revision, to a write or a list sent at s,
 // may be relied upon.
@@ -356,7 +357,7 @@ func (n *simNode) relies(s sight, r protocol.Right, ev protocol.Event) bool {
 	case ev.Call == protocol.CallRead && ev.Outcome == protocol.NotFound:
 	case ev.Call != protocol.CallRead || ev.Outcome != protocol.Done:
 		return true
-	case !n.judge(s, s.history.RecordBehind(r, o.Meta, o.Turn, n.others(r, o)), func(h protocol.History) protocol.History { return h }):
+	case !n.judge(s, s.history.RecordBehind(r, o.Meta, o.Turn, n.others(r, o)) || s.history.Supplanted(r, o.Meta, s.term), func(h protocol.History) protocol.History { return h }):
 		return false
 	case r.Kind == protocol.RightLease && r.Phase == protocol.Held && o.Store != n.disk.store && n.withheld():
 		if n.ofEarlierPool(r) {
