@@ -112,6 +112,27 @@ func (o *Observer) Unclaimed(claim string) {
 	o.leave(claimOwner(claim), "deleted")
 }
 
+// Restored tells that the API server went back to an earlier state, before anybody can
+// have an address that is free there. claims are the claims that are there, by UID, with
+// their status's addresses: one that had others, or is gone, has nothing any more.
+func (o *Observer) Restored(claims map[string][]netip.Addr) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for claim, had := range o.fixed {
+		if !slices.Equal(claims[claim], had) {
+			o.leave(claimOwner(claim), "went with the API server's data")
+			delete(o.fixed, claim)
+		}
+	}
+}
+
+// Void tells that what an interface has may be given to others, though its sandbox runs.
+func (o *Observer) Void(node, network, sandbox, ifName string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.leave(place(node, Interface{Network: network, Sandbox: sandbox, IfName: ifName}), "is void")
+}
+
 // Off tells that a node is off, and whatever ran on it: others may have its
 // addresses.
 func (o *Observer) Off(node string) {

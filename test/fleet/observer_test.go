@@ -99,6 +99,32 @@ func TestObserver(t *testing.T) {
 			o.Claimed("p", "db", addrs("10.0.0.1"))
 			o.added("a", ofClaim("c1", "db"), answer("10.0.0.2"))
 		}, "I3"},
+		{"what an interface had is void", func(o *Observer) {
+			o.added("a", ofPool("c1"), answer("10.0.0.1"))
+			o.Void("a", "lan", "c1", "net1")
+			o.added("b", ofPool("c2"), answer("10.0.0.1"))
+		}, ""},
+		{"what another interface had is void", func(o *Observer) {
+			o.added("a", ofPool("c1"), answer("10.0.0.1"))
+			o.Void("a", "lan", "c2", "net1")
+			o.added("b", ofPool("c2"), answer("10.0.0.1"))
+		}, "I1"},
+		{"a claim that a restore has undone", func(o *Observer) {
+			o.Claimed("p", "db", addrs("10.0.0.1"))
+			o.Restored(nil)
+			o.added("b", ofPool("c2"), answer("10.0.0.1"))
+		}, ""},
+		{"a claim that a restore has left", func(o *Observer) {
+			o.Claimed("p", "db", addrs("10.0.0.1"))
+			o.Restored(map[string][]netip.Addr{"db": addrs("10.0.0.1")})
+			o.added("b", ofPool("c2"), answer("10.0.0.1"))
+		}, "I1"},
+		{"a pod of a claim that a restore has undone", func(o *Observer) {
+			o.Claimed("p", "db", addrs("10.0.0.1"))
+			o.added("a", ofClaim("c1", "db"), answer("10.0.0.1"))
+			o.Restored(nil)
+			o.added("b", ofPool("c2"), answer("10.0.0.1"))
+		}, "I1"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
