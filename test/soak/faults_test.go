@@ -30,6 +30,8 @@ type faults struct {
 	off     []absence
 	edited  map[string]bool
 	started time.Time
+	all     []fault
+	backups backups
 }
 
 // absence is a node that is off.
@@ -37,6 +39,8 @@ type absence struct {
 	n     *node
 	until time.Time
 	back  func()
+	// forget says that the node was taken over and a restore has undone it.
+	forget bool
 }
 
 // fault is one way to disturb, and how often it is drawn.
@@ -44,54 +48,76 @@ type fault struct {
 	name   string
 	weight int
 	do     func()
+	always bool // also while pools wait to be opened after a restore
 }
 
 func (w *world) newFaults() *faults {
 	return &faults{w: w, rng: rand.New(rand.NewPCG(w.set.seed, 0)), edited: map[string]bool{}, started: time.Now()}
 }
 
+// kinds are the faults that are drawn. The last is one of the slowest.
+func (f *faults) kinds() []fault {
+	return []fault{
+		{"agent killed", 22, f.killAgent, true},
+		{"agent restarted", 8, f.restartAgent, true},
+		{"controller killed", 12, f.killController, true},
+		{"API server restarted", 8, f.restartAPIServer, true},
+		{"API server frozen", 8, f.freezeAPIServer, true},
+		{"etcd frozen", 8, f.freezeEtcd, true},
+		{"etcd slow", 12, f.slowEtcd, true},
+		{"pool edited", 12, f.editPool, false},
+		{"node off, by a person's word", 8, f.nodeOff, false},
+		{"clock moved", 10, f.moveClock, true},
+		{"second agent of a node", 4, f.twin, true},
+		{"store lost while pods run", 5, f.storeLost, false},
+		{"node back with an empty disk", 4, f.nodeReplaced, false},
+		{"node deleted and silent", 2, f.nodeGone, false},
+	}
+}
+
 // run disturbs until the load is over.
 func (f *faults) run(until time.Time) {
-	all := []fault{
-		{"agent killed", 22, f.killAgent},
-		{"agent restarted", 8, f.restartAgent},
-		{"controller killed", 12, f.killController},
-		{"API server restarted", 8, f.restartAPIServer},
-		{"API server frozen", 8, f.freezeAPIServer},
-		{"etcd frozen", 8, f.freezeEtcd},
-		{"etcd slow", 12, f.slowEtcd},
-		{"pool edited", 12, f.editPool},
-		{"node off, by a person's word", 8, f.nodeOff},
-		{"clock moved", 10, f.moveClock},
-		{"second agent of a node", 4, f.twin},
-		{"store lost while pods run", 5, f.storeLost},
-		{"node back with an empty disk", 4, f.nodeReplaced},
-		{"node deleted and silent", 2, f.nodeGone},
-	}
-	total := 0
-	for _, x := range all {
-		total += x.weight
-	}
+	f.all = f.kinds()
+	f.backups = backups{take: time.Now().Add(f.seconds(5, 15)), most: 25}
 	// One of the slowest kind at once, so that a short run sees the end of it.
-	f.do(all[len(all)-1])
+	f.do(f.all[len(f.all)-1])
 	for time.Now().Before(until) {
-		time.Sleep(time.Duration(500+f.rng.IntN(3000)) * time.Millisecond) // a random moment is the point
+		time.Sleep(f.seconds(0, 3) + 500*time.Millisecond) // a random moment is the point
 		f.returned(time.Now())
-		n := f.rng.IntN(total)
-		for _, x := range all {
-			if n -= x.weight; n < 0 {
-				f.do(x)
-				break
-			}
+		if !f.restored(until) {
+			f.draw(func(fault) bool { return true })
+		}
+	}
+}
+
+// draw plays one of these faults.
+func (f *faults) draw(these func(fault) bool) {
+	total := 0
+	for _, x := range f.all {
+		if these(x) {
+			total += x.weight
+		}
+	}
+	n := f.rng.IntN(total)
+	for _, x := range f.all {
+		if !these(x) {
+			continue
+		}
+		if n -= x.weight; n < 0 {
+			f.do(x)
+			return
 		}
 	}
 }
 
 func (f *faults) do(x fault) {
 	f.w.stats.fault(x.name)
-	f.w.t.Logf("%6.1f s: %s", time.Since(f.started).Seconds(), x.name)
+	f.say(x.name)
 	x.do()
 }
+
+// say logs what happens.
+func (f *faults) say(what string) { f.w.t.Logf("%6.1f s: %s", time.Since(f.started).Seconds(), what) }
 
 // settle ends every disturbance.
 func (f *faults) settle() {
@@ -212,14 +238,16 @@ func (f *faults) nodeOff() {
 		return
 	}
 	f.switchOff(n)
-	taint := corev1.Taint{Key: corev1.TaintNodeOutOfService, Value: "nodeshutdown", Effect: corev1.TaintEffectNoExecute}
-	f.setTaints(n.Name, taint)
+	f.setTaints(n.Name, outOfService)
 	off := offVouched
 	if n.process {
 		off = offSameBoot
 	}
-	f.off = append(f.off, absence{n, time.Now().Add(off), func() { f.setTaints(n.Name) }})
+	f.off = append(f.off, absence{n: n, until: time.Now().Add(off), back: func() { f.setTaints(n.Name) }})
 }
+
+// outOfService is somebody's word that a machine is off.
+var outOfService = corev1.Taint{Key: corev1.TaintNodeOutOfService, Value: "nodeshutdown", Effect: corev1.TaintEffectNoExecute}
 
 func (f *faults) setTaints(node string, taints ...corev1.Taint) {
 	f.w.insist("taint "+node, func(ctx context.Context) error {
@@ -242,7 +270,7 @@ func (f *faults) nodeGone() {
 	f.w.insist("delete "+n.Name, func(ctx context.Context) error {
 		return client.IgnoreNotFound(kc.Delete(ctx, nodeObject(n.Name)))
 	})
-	f.off = append(f.off, absence{n, time.Now().Add(offSilent), func() {
+	f.off = append(f.off, absence{n: n, until: time.Now().Add(offSilent), back: func() {
 		f.w.insist("create "+n.Name, func(ctx context.Context) error {
 			err := kc.Create(ctx, nodeObject(n.Name))
 			if client.IgnoreAlreadyExists(err) != nil {
@@ -257,11 +285,24 @@ func (f *faults) nodeGone() {
 func (f *faults) switchOff(n *node) {
 	n.gate.Lock()
 	f.end(n)
+	f.emptied(n)
+}
+
+// emptied ends all that runs on a node.
+func (f *faults) emptied(n *node) {
 	if err := n.emptyNetns(); err != nil {
 		f.w.t.Error(err)
 	}
 	n.epoch.Add(1)
+	n.lossy = false
 	f.w.fleet.Observer.Off(n.Name)
+}
+
+// reboot has a node's agent begin in another boot, where it runs in this process.
+func (n *node) reboot() {
+	if !n.process {
+		n.Config().Agent.Boot = fmt.Sprintf("boot-%d-of-%s", n.epoch.Load(), n.Name)
+	}
 }
 
 // returned switches nodes on again whose time has come. A node whose agent runs in
@@ -273,12 +314,14 @@ func (f *faults) returned(now time.Time) {
 			return false
 		}
 		a.back()
-		if !a.n.process {
-			a.n.Config().Agent.Boot = fmt.Sprintf("boot-%d-of-%s", a.n.epoch.Load(), a.n.Name)
+		if a.forget {
+			f.setTaints(a.n.Name)
+			f.removeStore(a.n)
 		}
+		a.n.reboot()
 		f.w.launch(a.n, a.n.Name)
 		a.n.gate.Unlock()
-		f.w.t.Logf("%6.1f s: %s is back", time.Since(f.started).Seconds(), a.n.Name)
+		f.say(a.n.Name + " is back")
 		return true
 	})
 }

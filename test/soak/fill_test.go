@@ -79,7 +79,7 @@ func (w *world) podWith(n *node, s subject, interfaces int) []placed {
 		for j := range selections {
 			selections[j] = fmt.Sprintf(`{"name":%q,"interface":"net%d"}`, s.name, j+1)
 		}
-		if i, err = podOf(ctx, fmt.Sprintf("p%d", w.serial.Add(1)), n.Name, selections, i); err != nil {
+		if i, err = w.podOf(ctx, fmt.Sprintf("p%d", w.serial.Add(1)), n.Name, selections, i); err != nil {
 			w.scrap(i)
 			return err
 		}

@@ -23,10 +23,11 @@ const (
 // attachment is an ADD that a worker has made.
 type attachment struct {
 	fleet.Interface
-	epoch  int64          // of the node
-	losses int64          // of the node's store, when it was made
-	addrs  []netip.Prefix // nil: not answered
-	asked  bool           // for an address by name
+	epoch    int64          // of the node
+	losses   int64          // of the node's store, when it was made
+	restores int            // of the API server's data, when it was made
+	addrs    []netip.Prefix // nil: not answered
+	asked    bool           // for an address by name
 }
 
 // worker is a source of calls on one node: what it makes, it ends.
@@ -54,8 +55,10 @@ func (w *world) startLoad() []*worker {
 func (k *worker) run() {
 	for !k.w.over() {
 		k.n.gate.RLock()
+		k.w.calls.RLock()
 		k.mourn()
 		k.step()
+		k.w.calls.RUnlock()
 		k.n.gate.RUnlock()
 		k.w.pause(k.rng, think)
 	}
@@ -81,9 +84,11 @@ func (k *worker) step() {
 		a = k.held[k.rng.IntN(len(k.held))]
 	}
 	switch p := k.rng.IntN(100); {
+	case k.w.holding.Load():
+		k.hold(a, p)
 	case a == nil || p < 40 && len(k.held) < mostHeld:
 		k.begin()
-	case k.n.forgotten(a.losses):
+	case k.lost(a):
 		k.end(a)
 	case p < 70 || len(k.held) >= mostHeld:
 		k.end(a)
@@ -100,6 +105,27 @@ func (k *worker) step() {
 	}
 }
 
+// lost reports whether an attachment is to be ended, and nothing else to be asked of it: what
+// a lost store knew, or what went with the API server's data.
+func (k *worker) lost(a *attachment) bool {
+	return k.n.forgotten(a.losses) || k.w.past.took(k.n.Name, a.Interface, a.restores)
+}
+
+// hold is step while no pod is to start: most of what runs, runs on.
+func (k *worker) hold(a *attachment, p int) {
+	switch {
+	case a == nil || p < 10:
+		k.late()
+	case k.lost(a) || p < 15:
+		k.end(a)
+	case len(a.addrs) == 0: // it has not started
+	case p < 60:
+		k.add(a)
+	default:
+		k.check(a)
+	}
+}
+
 // begin makes a new attachment: of a pod or of none, with an address by name or
 // without.
 func (k *worker) begin() {
@@ -109,11 +135,11 @@ func (k *worker) begin() {
 		k.w.t.Error(err)
 		return
 	}
-	a := &attachment{Interface: i, epoch: k.n.epoch.Load(), losses: k.n.losses.Load()}
+	a := &attachment{Interface: i, epoch: k.n.epoch.Load(), losses: k.n.losses.Load(), restores: k.w.past.restores}
 	switch p := k.rng.IntN(100); {
 	case p < 20:
 		name := fmt.Sprintf("p%d", k.w.serial.Add(1))
-		if a.Interface, err = pod(k.w.t.Context(), name, k.n.Name, "", i); err != nil {
+		if a.Interface, err = k.w.pod(k.w.t.Context(), name, k.n.Name, "", i); err != nil {
 			k.w.scrap(i)
 			k.w.stats.count("pods not made")
 			return
@@ -174,7 +200,7 @@ func (k *worker) end(a *attachment) {
 	k.dead = append(k.dead, a.Interface)
 	k.del(a.Interface)
 	if a.Pod != "" {
-		if err := unpod(k.w.t.Context(), a.Interface); err != nil {
+		if err := k.w.unpod(k.w.t.Context(), a.Interface); err != nil {
 			k.w.stats.count("pods not deleted")
 		}
 	}
@@ -245,7 +271,7 @@ func (k *worker) abandon(a *attachment) {
 	if a.Pod == "" {
 		return
 	}
-	if err := unpod(k.w.t.Context(), a.Interface); err != nil {
+	if err := k.w.unpod(k.w.t.Context(), a.Interface); err != nil {
 		k.w.stats.count("pods not deleted")
 		return
 	}

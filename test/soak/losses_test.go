@@ -60,6 +60,7 @@ func (f *faults) storeLost() {
 	defer n.gate.Unlock()
 	f.end(n)
 	f.removeStore(n)
+	n.lossy = true
 	f.w.launch(n, n.Name)
 }
 
@@ -72,7 +73,7 @@ func (f *faults) nodeReplaced() {
 		return
 	}
 	f.switchOff(n)
-	f.off = append(f.off, absence{n, time.Now().Add(offVouched), func() { f.removeStore(n) }})
+	f.off = append(f.off, absence{n: n, until: time.Now().Add(offVouched), back: func() { f.removeStore(n) }})
 }
 
 func (f *faults) removeStore(n *node) {

@@ -34,14 +34,17 @@ type machine struct {
 	going bool                  // claim's deletion has begun, or may have
 	pods  []*guest
 	ended []guestCall // DELs that the load did not get through
+
+	restores int // of the API server's data, that it has taken up
 }
 
 // guest is a pod of a machine.
 type guest struct {
 	fleet.Interface
-	n      *node
-	epoch  int64
-	losses int64
+	n        *node
+	epoch    int64
+	losses   int64
+	restores int
 }
 
 type guestCall struct {
@@ -65,8 +68,11 @@ func (w *world) startMachines() []*machine {
 
 func (m *machine) run() {
 	for !m.w.over() {
+		m.w.calls.RLock()
 		m.mourn()
+		m.recall()
 		m.step()
+		m.w.calls.RUnlock()
 		m.w.pause(m.rng, 4*think)
 	}
 }
@@ -83,8 +89,41 @@ func (m *machine) mourn() {
 	})
 }
 
+// recall takes up that the API server's data went back: the claim may be gone with them,
+// or be without its addresses, and pods may be gone or have lost what they had.
+func (m *machine) recall() {
+	past := &m.w.past
+	for _, g := range slices.Clone(m.pods) {
+		if m.took(g) {
+			m.endPod(g)
+		}
+	}
+	if m.restores == past.restores {
+		return
+	}
+	m.restores = past.restores
+	if m.claim == nil {
+		return
+	}
+	addrs, there := past.claims[string(m.claim.UID)]
+	switch {
+	case !there:
+		m.claim, m.addrs, m.going = nil, nil, false
+		m.w.stats.count("claims that went with the API server's data")
+	case m.addrs != nil && !slices.Equal(addrs, addrsOf(m.addrs)):
+		m.addrs = nil
+		m.w.stats.count("claims that lost their addresses with the API server's data")
+	}
+}
+
+func (m *machine) took(g *guest) bool { return m.w.past.took(g.n.Name, g.Interface, g.restores) }
+
 func (m *machine) step() {
 	switch p := m.rng.IntN(100); {
+	case m.w.holding.Load():
+		if m.addrs != nil && !m.going && len(m.pods) > 0 && p < 50 {
+			m.again()
+		}
 	case m.claim == nil:
 		m.order()
 	case m.going:
@@ -141,11 +180,14 @@ func (m *machine) look() {
 		return
 	}
 	m.addrs = cluster.ClaimOf(c).IPs
-	var addrs []netip.Addr
-	for _, p := range m.addrs {
+	m.w.fleet.Observer.Claimed(c.Spec.Network, string(c.UID), addrsOf(m.addrs))
+}
+
+func addrsOf(prefixes []netip.Prefix) (addrs []netip.Addr) {
+	for _, p := range prefixes {
 		addrs = append(addrs, p.Addr())
 	}
-	m.w.fleet.Observer.Claimed(c.Spec.Network, string(c.UID), addrs)
+	return addrs
 }
 
 // cancel deletes the claim, whoever uses it.
@@ -174,12 +216,12 @@ func (m *machine) start() {
 	}
 	i.Top = map[string]any{fleet.ClaimKey: string(m.claim.UID)}
 	name := fmt.Sprintf("%s-p%d", m.name, m.w.serial.Add(1))
-	if i, err = pod(m.w.t.Context(), name, n.Name, m.name, i, m.owner); err != nil {
+	if i, err = m.w.pod(m.w.t.Context(), name, n.Name, m.name, i, m.owner); err != nil {
 		m.w.scrap(i)
 		m.w.stats.count("pods not made")
 		return
 	}
-	m.pods = append(m.pods, &guest{i, n, n.epoch.Load(), n.losses.Load()})
+	m.pods = append(m.pods, &guest{i, n, n.epoch.Load(), n.losses.Load(), m.w.past.restores})
 	if len(m.pods) == 2 {
 		m.w.stats.count("migrations")
 	}
@@ -198,7 +240,7 @@ func (m *machine) again() {
 // add is an ADD with the claim, which must be answered with the claim's addresses
 // or, for a while, not at all. The caller holds the node's gate.
 func (m *machine) add(g *guest) {
-	if g.epoch != g.n.epoch.Load() || g.n.forgotten(g.losses) {
+	if g.epoch != g.n.epoch.Load() || g.n.forgotten(g.losses) || m.took(g) {
 		return
 	}
 	began := time.Now()
@@ -231,7 +273,7 @@ func (m *machine) endPod(g *guest) {
 }
 
 func (m *machine) unpod(g *guest) {
-	if err := unpod(m.w.t.Context(), g.Interface); err != nil {
+	if err := m.w.unpod(m.w.t.Context(), g.Interface); err != nil {
 		m.w.stats.count("pods not deleted")
 	}
 	_ = os.Remove(g.Netns) // once for each pod, and what is left is in a temporary directory

@@ -1,13 +1,14 @@
 // Package soak_test loads a cluster of many agents with what pods and virtual
 // machines do, under a seed, while agents, controllers, the API server and etcd are
-// killed, frozen and slowed, nodes and stores are lost, clocks jump and second agents
-// start under a node's name. An observer sees every answer (I1, I2, I3); in the end
-// everything that was released must have come back (I4) and every pool must serve its
-// last address to whichever node asks (I5). What a fault excuses is said at its function.
+// killed, frozen and slowed, etcd is restored from a snapshot, nodes and stores are lost,
+// clocks jump and second agents start under a node's name. An observer sees every answer
+// (I1, I2, I3); in the end everything that was released must have come back (I4) and every
+// pool must serve its last address to whichever node asks (I5). What a fault excuses is
+// said at its function.
 //
-// An API server that is put back to an earlier state is not among them: pods and claims
-// of the load would go back with it. TestH9RestoredAPI of test/agent and the simulation
-// have it.
+// A run of two minutes has one restore, a longer one another about every two minutes. Each
+// goes as docs/operate.md tells it, some seconds to a minute after the snapshot. In half of
+// them resourceVersions go on where they were.
 //
 // TENURE_SOAK_MINUTES says how long, two without it; TENURE_SOAK_SEED repeats the
 // decisions of a run, though not its timing.

@@ -39,10 +39,12 @@ func (s *stats) freed(d time.Duration) {
 	s.free = append(s.free, d)
 }
 
-func (s *stats) count(what string) {
+func (s *stats) count(what string) { s.add(what, 1) }
+
+func (s *stats) add(what string, n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.counts[what]++
+	s.counts[what] += n
 }
 
 func (s *stats) fault(what string) {

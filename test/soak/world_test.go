@@ -64,7 +64,9 @@ type node struct {
 	epoch atomic.Int64
 	// losses counts how often its store was lost while pods ran.
 	losses atomic.Int64
-	clock  *fleet.Clock // of its machine
+	// lossy says that one was lost since the node was off; of the test's own goroutine.
+	lossy bool
+	clock *fleet.Clock // of its machine
 }
 
 // world is the cluster and what is known of it.
@@ -78,6 +80,14 @@ type world struct {
 	controlling sync.Mutex
 	controllers [2]*fleet.Controller // guarded by controlling
 
+	// calls is held for reading by all that the load does, and by who puts back the API
+	// server's data: from when no agent runs any more until it is known what is lost.
+	calls sync.RWMutex
+	past  past // guarded by calls
+	// holding says that no pod is to start.
+	holding atomic.Bool
+	pods    sync.Map // names of the pods that the load runs
+
 	serial  atomic.Int64
 	stop    chan struct{} // closed when the load ends
 	workers sync.WaitGroup
@@ -86,7 +96,7 @@ type world struct {
 // newWorld starts the cluster: pools, their definitions, nodes, agents, controllers.
 func newWorld(t *testing.T, set settings) *world {
 	t.Helper()
-	w := &world{t: t, set: set, stats: newStats(), stop: make(chan struct{})}
+	w := &world{t: t, set: set, stats: newStats(), past: past{void: map[place]bool{}}, stop: make(chan struct{})}
 	w.fleet = fleet.New(t, accounts.Agent)
 	w.fleet.Logs = logsDir(t, set.seed)
 	w.fleet.Change = func(c *daemon.Config) {
@@ -275,16 +285,16 @@ func (w *world) scrap(i fleet.Interface) {
 
 // pod makes a pod on a node and says of i that it is the pod's. claim is the
 // reference of its selection, or empty.
-func pod(ctx context.Context, name, node, claim string, i fleet.Interface, owners ...metav1.OwnerReference) (fleet.Interface, error) {
+func (w *world) pod(ctx context.Context, name, node, claim string, i fleet.Interface, owners ...metav1.OwnerReference) (fleet.Interface, error) {
 	element := fmt.Sprintf(`{"name":%q,"interface":"net1"}`, i.Network)
 	if claim != "" {
 		element = fmt.Sprintf(`{"name":%q,"interface":"net1","ipam-claim-reference":%q}`, i.Network, claim)
 	}
-	return podOf(ctx, name, node, []string{element}, i, owners...)
+	return w.podOf(ctx, name, node, []string{element}, i, owners...)
 }
 
 // podOf makes a pod of these selections.
-func podOf(ctx context.Context, name, node string, selections []string, i fleet.Interface, owners ...metav1.OwnerReference) (fleet.Interface, error) {
+func (w *world) podOf(ctx context.Context, name, node string, selections []string, i fleet.Interface, owners ...metav1.OwnerReference) (fleet.Interface, error) {
 	o := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "default", Name: name, OwnerReferences: owners,
@@ -295,12 +305,14 @@ func podOf(ctx context.Context, name, node string, selections []string, i fleet.
 	if err := kc.Create(ctx, o); err != nil {
 		return i, err
 	}
+	w.pods.Store(name, true)
 	i.Namespace, i.Pod, i.PodUID = o.Namespace, o.Name, string(o.UID)
 	return i, nil
 }
 
 // unpod deletes a pod, if it is there.
-func unpod(ctx context.Context, i fleet.Interface) error {
+func (w *world) unpod(ctx context.Context, i fleet.Interface) error {
+	w.pods.Delete(i.Pod)
 	o := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: i.Namespace, Name: i.Pod}}
 	return client.IgnoreNotFound(kc.Delete(ctx, o, client.GracePeriodSeconds(0)))
 }

@@ -1,0 +1,278 @@
+package soak_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+	"github.com/tenure-ipam/tenure/test/controlplane"
+)
+
+const (
+	// reopen is how long the pools may stay closed after a restore. They wait for F at
+	// most; the rest is for a controller to lead, and for a machine that is busy.
+	reopen = 3 * time.Minute
+	// lastSnapshot is how long before the end of a run one may be taken.
+	lastSnapshot = time.Minute
+)
+
+// backups is when the next snapshot of etcd is taken, and when that is put back.
+type backups struct {
+	take, restore time.Time
+	most          int // seconds between the two
+	snapshot      *controlplane.Snapshot
+	done          int
+}
+
+// seconds draws a time from low to high, in seconds.
+func (f *faults) seconds(low, high int) time.Duration {
+	return time.Duration(low*1000+f.rng.IntN((high-low)*1000)) * time.Millisecond
+}
+
+// restored takes a snapshot of etcd when its time has come, and puts it back when it is
+// time for that; it reports whether it has. The first is early, for a short run has one.
+func (f *faults) restored(until time.Time) bool {
+	b := &f.backups
+	switch now := time.Now(); {
+	case b.snapshot == nil && now.After(b.take) && (b.done == 0 || now.Before(until.Add(-lastSnapshot))):
+		s, err := cp.SnapshotEtcd()
+		if err != nil {
+			f.w.t.Error(err)
+			return false
+		}
+		f.say("snapshot of etcd")
+		b.snapshot, b.restore = &s, now.Add(f.seconds(3, b.most))
+		return false
+	case b.snapshot != nil && now.After(b.restore):
+		f.do(fault{name: "etcd restored", do: func() { f.restore(*b.snapshot) }})
+		if err := b.snapshot.Remove(); err != nil {
+			f.w.t.Error(err)
+		}
+		b.done++
+		b.most = 60
+		b.snapshot, b.take = nil, time.Now().Add(f.seconds(10, 60))
+		return true
+	}
+	return false
+}
+
+// restore puts a snapshot of etcd back as docs/operate.md tells it, while the load goes
+// on with all but new pods. What it excuses:
+//
+//   - refusals: from when the agents stop until the pools have been opened again an ADD
+//     that has not been answered may be told to try again;
+//   - what was granted after the snapshot, to claims and requests, and what belongs again
+//     to a claim that had been deleted ([world.voided]): nobody can put that back. Whoever
+//     has such an address is ended soon, and others may have it before. So it is with
+//     claims that were made since;
+//   - what runs where a store was lost since the node was booted: the node is drained and,
+//     where it can be, booted.
+//
+// All else that runs keeps what it has, and nobody else is given that.
+func (f *faults) restore(s controlplane.Snapshot) {
+	w := f.w
+	w.holding.Store(true)
+	w.controlling.Lock()
+	f.stopAll()
+	was := f.people()
+	w.calls.Lock()
+	f.putBack(s)
+	f.sayAgain(was)
+	f.drain(was)
+	w.lookBack(was.leases)
+	w.calls.Unlock()
+	f.startAgents()
+	w.holding.Store(false)
+	for i := range w.controllers {
+		w.launchController(i)
+	}
+	w.controlling.Unlock()
+	f.awaitOpen()
+}
+
+// stopAll stops agents and controllers.
+func (f *faults) stopAll() {
+	var stopping sync.WaitGroup
+	for _, n := range f.w.nodes {
+		if f.runs(n) {
+			stopping.Go(n.Stop)
+		}
+	}
+	stopping.Wait()
+	for _, c := range f.w.controllers {
+		c.Kill()
+	}
+}
+
+// words are what people have said that the API server's data forget.
+type words struct {
+	pools map[string]v1alpha1.IPPoolSpec
+	nodes map[string][]corev1.Taint // of those that are there
+	ended map[string]bool           // nodes that were taken over and have not sat down since
+	// leases are those that there were.
+	leases []protocol.Lease
+}
+
+// people reads what people have said so far.
+func (f *faults) people() words {
+	was := words{pools: map[string]v1alpha1.IPPoolSpec{}, nodes: map[string][]corev1.Taint{}, ended: map[string]bool{}}
+	f.w.insist("read what a restore undoes", func(ctx context.Context) error {
+		var pools v1alpha1.IPPoolList
+		var nodes corev1.NodeList
+		if err := errors.Join(kc.List(ctx, &pools), kc.List(ctx, &nodes)); err != nil {
+			return err
+		}
+		var err error
+		if was.leases, err = api.Leases(ctx); err != nil {
+			return err
+		}
+		for _, p := range pools.Items {
+			was.pools[p.Name] = p.Spec
+		}
+		for _, n := range nodes.Items {
+			was.nodes[n.Name] = n.Spec.Taints
+		}
+		for _, n := range f.w.nodes {
+			seat, out, err := api.ReadSeat(ctx, protocol.NodeName(n.Name))
+			if out != protocol.Done && out != protocol.NotFound {
+				return errors.Join(err, fmt.Errorf("seat of %s: %v", n.Name, out))
+			}
+			was.ended[n.Name] = out == protocol.Done && seat.Store == ""
+		}
+		return nil
+	})
+	return was
+}
+
+// putBack restores etcd. Half of the times resourceVersions go on where they were, as
+// where etcd's tool is told to raise them, or where others write much before the agents
+// are started: then they do not tell that the data went back.
+func (f *faults) putBack(s controlplane.Snapshot) {
+	ctx := f.w.t.Context()
+	high, err := cp.EtcdRevision(ctx)
+	if err = errors.Join(err, cp.StopControllerManager()); err == nil {
+		err = cp.RestoreEtcd(ctx, s)
+	}
+	if err == nil && f.rng.IntN(2) == 0 {
+		err = cp.RaiseEtcdRevision(ctx, high)
+		f.w.stats.count("restores with resourceVersions that went on")
+	}
+	if err = errors.Join(err, cp.StartControllerManager(ctx)); err != nil {
+		f.w.t.Fatal(err)
+	}
+}
+
+// sayAgain has people say again what they had: the specs of pools, and of nodes which are
+// there, which are off, and which are not any more. A node that was taken over is vouched
+// for with the taint, however it was: what others have of it by now stands in its name again.
+func (f *faults) sayAgain(was words) {
+	for name, spec := range was.pools {
+		f.w.insist("put back pool "+name, func(ctx context.Context) error {
+			p := &v1alpha1.IPPool{}
+			if err := kc.Get(ctx, client.ObjectKey{Name: name}, p); err != nil {
+				return err
+			}
+			p.Spec = spec
+			return kc.Update(ctx, p)
+		})
+	}
+	for _, n := range f.w.nodes {
+		taints, there := was.nodes[n.Name]
+		if was.ended[n.Name] && !f.runs(n) {
+			taints, there = []corev1.Taint{outOfService}, true
+		}
+		f.w.insist("put back Node "+n.Name, func(ctx context.Context) error {
+			if !there {
+				return client.IgnoreNotFound(kc.Delete(ctx, nodeObject(n.Name)))
+			}
+			return client.IgnoreAlreadyExists(kc.Create(ctx, nodeObject(n.Name)))
+		})
+		if there {
+			f.setTaints(n.Name, taints...)
+		}
+	}
+}
+
+// drain empties and boots the nodes that cannot say what they hold: those of a lost store,
+// and those that were taken over, and do not know it. These leave their stores, too.
+func (f *faults) drain(was words) {
+	for i, a := range f.off {
+		f.off[i].forget = a.forget || was.ended[a.n.Name]
+	}
+	for _, n := range f.w.nodes {
+		if !f.runs(n) || !n.lossy && !was.ended[n.Name] {
+			continue
+		}
+		f.w.stats.count("nodes drained for a restore")
+		if was.ended[n.Name] {
+			f.removeStore(n)
+		}
+		f.emptied(n)
+		n.reboot()
+	}
+}
+
+// startAgents starts the agents and waits until each is ready.
+func (f *faults) startAgents() {
+	for _, n := range f.w.nodes {
+		if f.runs(n) {
+			f.w.launch(n, n.Name)
+		}
+	}
+	for _, n := range f.w.nodes {
+		if f.runs(n) {
+			n.AwaitReady()
+		}
+	}
+	f.say("all agents are ready")
+	f.w.insist("read who has noticed", func(ctx context.Context) error {
+		seats := map[bool]int{}
+		for _, n := range f.w.nodes {
+			seat, out, err := api.ReadSeat(ctx, protocol.NodeName(n.Name))
+			if out != protocol.Done && out != protocol.NotFound {
+				return errors.Join(err, fmt.Errorf("seat of %s: %v", n.Name, out))
+			}
+			seats[seat.Restored != ""]++
+		}
+		f.w.stats.add("agents that noticed a restore", seats[true])
+		return nil
+	})
+}
+
+// awaitOpen waits until the pools are open and the nodes know it. A few faults come first.
+func (f *faults) awaitOpen() {
+	for range f.rng.IntN(3) {
+		time.Sleep(f.seconds(0, 3)) // a random moment is the point
+		f.returned(time.Now())
+		f.draw(func(x fault) bool { return x.always })
+	}
+	err := patiently(f.w.t.Context(), reopen, func(ctx context.Context) error {
+		var pools v1alpha1.IPPoolList
+		if err := kc.List(ctx, &pools); err != nil {
+			return err
+		}
+		for _, p := range pools.Items {
+			if p.Status.Leasing != v1alpha1.LeasingOpen {
+				return fmt.Errorf("pool %s is closed: %+v", p.Name, p.Status.Conditions)
+			}
+		}
+		for _, n := range f.w.nodes {
+			seat, out, err := api.ReadSeat(ctx, protocol.NodeName(n.Name))
+			if err != nil || out != protocol.Done || f.runs(n) && seat.Restored != "" {
+				return errors.Join(err, fmt.Errorf("the seat of %s, %v, says %q", n.Name, out, seat.Restored))
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		f.w.t.Errorf("I5: %v after a restore: %v", reopen, err)
+	}
+	f.say("all pools are open")
+}
