@@ -138,13 +138,14 @@ func (d Default) is(r netlink.Route) bool {
 	return g.Unmap() == d.Gateway && (d.Metric == 0 || d.Metric == r.Priority)
 }
 
-// stands reports whether r is the route d, with the very metric that d would have.
+// stands reports whether r is the route d, with the very metric that d would have. One that
+// a router has advertised is not: it ends when no more advertisements are heard.
 func (d Default) stands(r netlink.Route) bool {
 	kernels := 0
 	if familyOf(d.Gateway) == IPv6 {
 		kernels = 1024
 	}
-	return d.is(r) && len(r.MultiPath) == 0 && r.Priority == cmp.Or(d.Metric, kernels)
+	return d.is(r) && len(r.MultiPath) == 0 && r.Protocol != unix.RTPROT_RA && r.Priority == cmp.Or(d.Metric, kernels)
 }
 
 // route is d as the library has it.

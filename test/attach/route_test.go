@@ -307,6 +307,38 @@ func TestN38WhatStaysIsNotTouched(t *testing.T) {
 	}
 }
 
+// TestN38AdvertisedRouteIsReplaced: a default route that a router has advertised ends with
+// its lifetime, since no more are heard: one that is asked for by its gateway does not.
+func TestN38AdvertisedRouteIsReplaced(t *testing.T) {
+	n := routedNode(t)
+	ns := netns(t, "p")
+	n.selects("p", "a")
+	n.ok("ADD", pod("p"))
+	gateway := netip.MustParseAddr("2001:db8:2::1")
+	everything := &net.IPNet{IP: net.IPv6zero, Mask: net.CIDRMask(0, 128)}
+	must(t, ns.Do(func() error {
+		link, err := netlink.LinkByName("net1")
+		if err != nil {
+			return err
+		}
+		r := netlink.Route{LinkIndex: link.Attrs().Index, Dst: everything, Gw: gateway.AsSlice(), Priority: 1024}
+		err = netlink.RouteDel(&r)
+		r.Protocol = unix.RTPROT_RA
+		return errors.Join(err, netlink.RouteDel(&netlink.Route{Dst: everything}), netlink.RouteAdd(&r))
+	}))
+	must(t, route.Change{Keeper: []string{"net1"}, Gateways: []netip.Addr{gateway}}.Apply(ns.Path()))
+	must(t, ns.Do(func() error {
+		routes, err := netlink.RouteListFiltered(netlink.FAMILY_V6, &netlink.Route{Table: unix.RT_TABLE_MAIN}, netlink.RT_FILTER_TABLE)
+		for _, r := range routes {
+			if r.Gw.Equal(gateway.AsSlice()) && r.Protocol != unix.RTPROT_RA {
+				return err
+			}
+		}
+		return errors.Join(err, fmt.Errorf("routes %v; want one via %s that is not the advertised one", routes, gateway))
+	}))
+	n.ok("DEL", pod("p"))
+}
+
 // TestN67D9RealNetworks: a pod on a bridge, another bridge and a macvlan, from its ADD
 // to its DEL.
 func TestN67D9RealNetworks(t *testing.T) {
