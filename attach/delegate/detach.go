@@ -112,12 +112,26 @@ func (r *Runner) detachEarlier(ctx context.Context, k journal.Key, netns string)
 			if rec.NetworkName == k.Network || rec.ContainerID != k.ContainerID || rec.IfName != k.IfName {
 				continue // the meta-plugin's own, or by chance
 			}
+			if callsTenure(rec) {
+				// By an earlier name, it has no journal any more: it is undone. Called, it
+				// would wait for the lock that this call has.
+				if err := durable.Remove(path); err != nil {
+					return fmt.Errorf("the runtime's cache of results: %w", err)
+				}
+				continue
+			}
 			if err := r.delKept(ctx, cached{rec, path}, netns); err != nil {
 				return failed(plan.Step{Name: rec.NetworkName, IfName: rec.IfName, Default: true}, "DEL", err)
 			}
 		}
 	}
 	return nil
+}
+
+// callsTenure reports whether a record is of the meta-plugin's own configuration.
+func callsTenure(rec cnicache.Record) bool {
+	list, err := parse(rec.Config)
+	return err == nil && slices.ContainsFunc(list.plugins, func(p plugin) bool { return p.kind == plan.PluginType })
 }
 
 // del undoes a step.

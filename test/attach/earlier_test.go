@@ -6,6 +6,20 @@ import (
 	"testing"
 )
 
+// keepResult has the runtime's cache have what a network attached to a container.
+func (n *node) keepResult(network, container string, config any) (path string) {
+	n.t.Helper()
+	path = n.path("results", network+"-"+container+"-eth0")
+	must(n.t, os.MkdirAll(filepath.Dir(path), 0o755))
+	record := map[string]any{
+		"kind": "cniCacheV1", "containerId": container, "ifName": "eth0", "networkName": network, "netns": "/run/netns/x",
+		"config": encoded(n.t, config), "cniArgs": [][2]string{{"K8S_POD_NAME", "p"}},
+		"result": map[string]any{"cniVersion": "1.1.0", "ips": []any{map[string]any{"address": "10.1.0.7/24"}}},
+	}
+	must(n.t, os.WriteFile(path, encoded(n.t, record), 0o600))
+	return path
+}
+
 // TestDELUndoesWhatTheRuntimeAttachedBefore: a pod that ran when the meta-plugin was
 // installed is detached from its default network, as the runtime has it in its cache,
 // once; another pod's record, and what the runtime has by the meta-plugin's own name,
@@ -13,15 +27,7 @@ import (
 func TestDELUndoesWhatTheRuntimeAttachedBefore(t *testing.T) {
 	n := newNode(t)
 	keep := func(network, container string) string {
-		path := n.path("results", network+"-"+container+"-eth0")
-		must(t, os.MkdirAll(filepath.Dir(path), 0o755))
-		record := map[string]any{
-			"kind": "cniCacheV1", "containerId": container, "ifName": "eth0", "networkName": network, "netns": "/run/netns/x",
-			"config": encoded(t, n.recorder(network, nil)), "cniArgs": [][2]string{{"K8S_POD_NAME", "p"}},
-			"result": map[string]any{"cniVersion": "1.1.0", "ips": []any{map[string]any{"address": "10.1.0.7/24"}}},
-		}
-		must(t, os.WriteFile(path, encoded(t, record), 0o600))
-		return path
+		return n.keepResult(network, container, n.recorder(network, nil))
 	}
 	gone := keep("earlier", "c-p")
 	left := []string{keep("tenure", "c-p"), keep("earlier", "c-q")}
@@ -41,4 +47,24 @@ func TestDELUndoesWhatTheRuntimeAttachedBefore(t *testing.T) {
 	}
 	n.ok("DEL", pod("p"))
 	n.called()
+}
+
+// TestN45RenamedConfigurationIsNotCalled: what the meta-plugin attached when its
+// configuration had another name is in the runtime's cache, too. It is undone by the journal,
+// and no DEL has the meta-plugin call itself, which would wait for its own lock.
+func TestN45RenamedConfigurationIsNotCalled(t *testing.T) {
+	n := newNode(t)
+	n.selects("p", "")
+	n.ok("ADD", pod("p"))
+	record := n.keepResult("tenure", "c-p", map[string]any{"cniVersion": "1.1.0", "name": "tenure", "plugins": []any{n.config}})
+	n.config["name"] = "renamed"
+	n.records()
+	for range 3 { // as the kubelet and the runtime do
+		n.ok("DEL", pod("p"))
+	}
+	n.called("DEL default eth0")
+	if _, err := os.Stat(record); !os.IsNotExist(err) {
+		t.Errorf("the runtime's record of what is undone is still there: %v", err)
+	}
+	n.clean()
 }
