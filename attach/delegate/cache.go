@@ -114,9 +114,10 @@ func (r *Runner) kept(containerID, prefix string) (all []cached, err error) {
 }
 
 // complete gives the steps that have no result in their journal those of the cache: a
-// journal that was cut short, or has a damaged line, may have had them.
+// journal that was cut short, or has a damaged line, may have had them. Where a line is
+// damaged, it may have been the last result of any step, which the cache has as well.
 func (r *Runner) complete(e *journal.Entry) {
-	if !slices.ContainsFunc(e.Steps, func(s journal.Step) bool { return s.Result == nil }) {
+	if e.Lost == "" && !slices.ContainsFunc(e.Steps, func(s journal.Step) bool { return s.Result == nil }) {
 		return
 	}
 	path := r.cacheFile(e.Key)
@@ -126,7 +127,7 @@ func (r *Runner) complete(e *journal.Entry) {
 	}
 	for i, s := range e.Plan.Steps {
 		for _, rec := range records {
-			if e.Steps[i].Result == nil && rec.ContainerID == e.ContainerID && rec.NetworkName == s.Network && rec.IfName == s.IfName {
+			if (e.Steps[i].Result == nil || e.Lost != "") && rec.ContainerID == e.ContainerID && rec.NetworkName == s.Network && rec.IfName == s.IfName {
 				e.Steps[i].Began, e.Steps[i].Result = true, rec.Result
 			}
 		}

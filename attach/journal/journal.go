@@ -138,6 +138,9 @@ func read(path string) (e *Entry, size int, err error) {
 		return nil, 0, &DamagedError{Path: path, Err: fmt.Errorf("it is larger than %d bytes", maxSize)}
 	}
 	e, size, err = decode(text)
+	if err == nil && e.FileName() != filepath.Base(path) { // nobody would find it by its key
+		err = fmt.Errorf("it is the journal of %+v", e.Key)
+	}
 	switch {
 	case errors.Is(err, errNewer):
 		return nil, 0, fmt.Errorf("journal: %s: %w", path, err)

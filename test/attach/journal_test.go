@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -90,6 +91,30 @@ func TestN75JournalThatLostAResult(t *testing.T) {
 	n.clean()
 }
 
+// TestN75JournalThatLostAChange: nor does CHECK go by the result that an attachment had
+// before its default routes were moved, where the line with the later one does not read.
+func TestN75JournalThatLostAChange(t *testing.T) {
+	n := routedNode(t)
+	netns(t, "p")
+	n.selects("p", `[{"name":"a","default-route":["10.2.0.77"]}]`)
+	n.ok("ADD", pod("p"))
+	n.ok("CHECK", pod("p"))
+	for _, done := range []string{`"done":0,`, `"done":1,`} {
+		n.rewrite(func(lines [][]byte) [][]byte {
+			for _, line := range slices.Backward(lines) {
+				if bytes.Contains(line, []byte(done)) {
+					line[0] = 'x' // no checksum
+					break
+				}
+			}
+			return lines
+		})
+		n.ok("CHECK", pod("p"))
+	}
+	n.ok("DEL", pod("p"))
+	n.clean()
+}
+
 // TestN45RenamedConfiguration: a runtime calls DEL with the configuration that there is
 // now, which may have got another name since the ADD.
 func TestN45RenamedConfiguration(t *testing.T) {
@@ -112,6 +137,24 @@ func TestN45RenamedConfiguration(t *testing.T) {
 	n.ok("DEL", pod("q"))
 	n.called("DEL net-a net1", "DEL default eth0")
 	n.clean()
+}
+
+// TestN75JournalUnderAnotherName: a journal whose file has not its own name is damaged.
+func TestN75JournalUnderAnotherName(t *testing.T) {
+	n := newNode(t)
+	n.selects("p", "")
+	n.ok("ADD", pod("p"))
+	name := filepath.Base(n.journals()[0])
+	for _, dir := range []string{"attachments", "results"} {
+		must(t, os.Rename(n.path("state", dir, name), n.path("state", dir, name+"0")))
+	}
+	n.records()
+	if o := n.ok("DEL", pod("p")); !strings.Contains(o.stderr, "is damaged") {
+		t.Errorf("stderr %q; want that the journal is damaged", o.stderr)
+	}
+	n.called("DEL default eth0")
+	n.ok("DEL", pod("p"))
+	n.called()
 }
 
 // TestN75JournalDamagedAnywhere: wherever a journal ends too early or has a wrong byte, the
