@@ -74,7 +74,7 @@ func replace(h *netlink.Handle, remove, add []netlink.Route) error {
 		}
 	}
 	for i, r := range add {
-		if err := h.RouteAdd(&r); err != nil {
+		if err := h.RouteAppend(&r); err != nil { // beside others of the same metric
 			why := ""
 			if errors.Is(err, syscall.ENETUNREACH) || errors.Is(err, syscall.EHOSTUNREACH) {
 				why = ": the gateway is in no network of the interface"
@@ -94,7 +94,7 @@ func restore(h *netlink.Handle, removed, added []netlink.Route) error {
 		}
 	}
 	for _, r := range removed {
-		if err := h.RouteAdd(&r); err != nil && !errors.Is(err, syscall.EEXIST) {
+		if err := h.RouteAppend(&r); err != nil && !errors.Is(err, syscall.EEXIST) {
 			errs = append(errs, fmt.Errorf("put default route %s back: %w", describe(r), err))
 		}
 	}
@@ -131,11 +131,15 @@ func (c Change) Check(path string, want []Default) error {
 	})
 }
 
-// is reports whether r is the route d. Where d leaves the metric to the kernel, any
+// is reports whether r is the route d, or has it among others. Where d leaves the metric to the kernel, any
 // is right.
 func (d Default) is(r netlink.Route) bool {
-	g, _ := netip.AddrFromSlice(r.Gw)
-	return g.Unmap() == d.Gateway && (d.Metric == 0 || d.Metric == r.Priority)
+	through := func(gw net.IP) bool {
+		g, _ := netip.AddrFromSlice(gw)
+		return g.Unmap() == d.Gateway
+	}
+	hop := slices.ContainsFunc(r.MultiPath, func(hop *netlink.NexthopInfo) bool { return through(hop.Gw) })
+	return (hop || through(r.Gw)) && (d.Metric == 0 || d.Metric == r.Priority)
 }
 
 // stands reports whether r is the route d, with the very metric that d would have. One that

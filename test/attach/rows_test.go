@@ -3,6 +3,7 @@ package attach_test
 import (
 	"encoding/json"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/tenure-ipam/tenure/attach/facts"
+	"github.com/tenure-ipam/tenure/attach/route"
 )
 
 // TestN6DottedNames: Kubernetes allows them, so both formats do.
@@ -282,4 +284,30 @@ func TestD13TheNativeResultIsKept(t *testing.T) {
 			t.Errorf("prevResult of the DEL: %v; want %s in it", prev, text)
 		}
 	}
+}
+
+// TestN39SeveralOwnDefaultRoutes: a network whose plugin sets several default routes of one
+// metric keeps them all, and gets them all back where a change fails.
+func TestN39SeveralOwnDefaultRoutes(t *testing.T) {
+	n := routedNode(t)
+	network := n.bridge("net-d", 4, true)
+	plugin := network["plugins"].([]any)[0].(map[string]any)
+	plugin["ipam"].(map[string]any)["routes"] = []any{
+		map[string]any{"dst": "0.0.0.0/0", "gw": "10.4.0.9"}, map[string]any{"dst": "0.0.0.0/0", "gw": "10.4.0.1"},
+		map[string]any{"dst": "::/0", "gw": "2001:db8:4::1"}, map[string]any{"dst": "::/0", "gw": "2001:db8:4::9"},
+	}
+	n.define("ns", "d", network)
+	ns := netns(t, "p")
+	n.selects("p", `[{"name":"d","default-route":[]}]`)
+	n.ok("ADD", pod("p"))
+	want := []string{"net1 via 10.4.0.1", "net1 via 10.4.0.9", "net1 via 2001:db8:4::1", "net1 via 2001:db8:4::9"}
+	expectDefaults(t, ns, want...)
+	n.ok("CHECK", pod("p"))
+	c := route.Change{Keeper: []string{"eth0"}, Gateways: []netip.Addr{netip.MustParseAddr("10.99.0.1"), netip.MustParseAddr("2001:db8:99::1")}}
+	if err := c.Apply(ns.Path()); err == nil {
+		t.Error("gateways in no network: success; want an error")
+	}
+	expectDefaults(t, ns, want...)
+	n.ok("DEL", pod("p"))
+	n.clean()
 }
