@@ -20,16 +20,17 @@ func (a *Agent) callLease(ctx context.Context, self protocol.Self, r protocol.Ri
 	switch call {
 	case protocol.CallCreate:
 		answered := a.reads.creating.begin(r.Pool, a.clock.Now())
-		defer func() { answered(a.clock.Now()) }()
 		l, out, err = a.cl.Leases.CreateLease(ctx, protocol.Lease{
 			Meta: protocol.Meta{Name: r.Name}, Protocol: protocol.Version, Pool: r.Pool, PoolUID: r.PoolUID, Block: r.Block,
 			Holder: protocol.Holder{Node: self.Node}, Store: self.Store, Term: self.Term, Turn: 1, Ceded: r.Tells(),
 		})
-		if out == protocol.Done {
+		answered(a.clock.Now(), func() {
 			// It is asked for before the create counts as answered, and not after its record:
 			// else the read that waits for the creates under way misses the last of them.
-			has.pool = a.reads.join(r.Pool)
-		}
+			if out == protocol.Done {
+				has.pool = a.reads.join(r.Pool)
+			}
+		})
 	case protocol.CallRead:
 		l, out, err = a.cl.Leases.ReadLease(ctx, r.Name)
 	case protocol.CallFence:

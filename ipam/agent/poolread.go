@@ -101,8 +101,9 @@ type creates struct {
 }
 
 // begin notes that a create of a lease of a pool has begun. The caller calls answered
-// once, when it is.
-func (c *creating) begin(name protocol.PoolName, began protocol.Instant) (answered func(now protocol.Instant)) {
+// once, when it is. What that is to do then comes before the create counts as answered, and
+// after it is known how long it took: a read that waits for creates goes by that.
+func (c *creating) begin(name protocol.PoolName, began protocol.Instant) (answered func(now protocol.Instant, then func())) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	of := c.pools[name]
@@ -117,10 +118,13 @@ func (c *creating) begin(name protocol.PoolName, began protocol.Instant) (answer
 		of.none = make(chan struct{})
 	}
 	of.underWay++
-	return func(now protocol.Instant) {
+	return func(now protocol.Instant, then func()) {
+		c.mu.Lock()
+		of.took = now.Since(began)
+		c.mu.Unlock()
+		then()
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		of.took = now.Since(began)
 		if of.underWay--; of.underWay == 0 {
 			close(of.none)
 			of.none = nil

@@ -75,7 +75,7 @@ func TestPoolIsReadAfterTheCreates(t *testing.T) {
 		create := func(took time.Duration) {
 			answered := shared.creating.begin("lan", clock.Now())
 			time.Sleep(took)
-			answered(clock.Now())
+			answered(clock.Now(), func() {})
 		}
 		want := func(when string, after time.Duration, reads int64) {
 			t.Helper()
