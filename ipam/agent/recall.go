@@ -65,7 +65,9 @@ func (a *Agent) hearRecalls(s protocol.Seat) {
 
 // answerRecall cedes what is free of a lease in the ranges of a recall, and says in
 // the lease's status that it has, and who has the rest. A lease that this node does
-// not hold is answered by nothing: the controller passes over.
+// not hold is answered by nothing: the controller passes over. One that it has no record
+// of is in its name all the same, by a create that has come late: a list finds it, and it
+// is given back.
 //
 // One that is stale is answered alone: a leader that is gone has left it on the seat, and
 // who waited then has been served, or has had the next leader recall.
@@ -81,6 +83,9 @@ func (a *Agent) answerRecall(ctx context.Context, rc protocol.Recall, stale bool
 			return
 		}
 		r, ok := a.right(rc.Lease)
+		if !ok {
+			a.wakeList()
+		}
 		if !ok || r.Kind != protocol.RightLease || r.Phase != protocol.Held {
 			a.metrics.recalls.WithLabelValues("not held").Inc()
 			return

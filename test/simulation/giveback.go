@@ -149,7 +149,11 @@ func (n *simNode) hearRecall() bool {
 // answerRecall cedes what a recall asks for of a lease that is Held, and says so in the
 // lease's status. What fails it tries again, so many times in all.
 func (n *simNode) answerRecall(rc protocol.Recall, tries int) {
-	if tries == 0 || n.disk.rights[rc.Lease].Phase != protocol.Held {
+	r, known := n.disk.rights[rc.Lease]
+	if !known {
+		n.listOwn()
+	}
+	if tries == 0 || r.Phase != protocol.Held {
 		return
 	}
 	again := func() { n.wait(recallRetry, func() { n.answerRecall(rc, tries-1) }) }
