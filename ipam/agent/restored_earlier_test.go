@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"net/netip"
@@ -86,5 +87,43 @@ func TestH9LeaseOfWhoHadItBefore(t *testing.T) {
 	}
 	if _, out, err := (carefulLeases{shortOf{}, a}).ReadLease(t.Context(), "x"); out != protocol.Unknown || !errors.Is(err, errRewound) || a.history.Restored == nil {
 		t.Errorf("%v, %v, history %+v; want that the API server has gone back", out, err, a.history)
+	}
+}
+
+// goingBack are seats that take a heartbeat, and an API server that is seen to have gone
+// back, by whatever else the agent asks, before the agent has taken up the answer.
+type goingBack struct {
+	Seats
+	a *Agent
+}
+
+func (goingBack) ReadNode(context.Context, protocol.NodeName) (protocol.Node, protocol.Outcome, error) {
+	return protocol.Node{}, protocol.NotFound, nil
+}
+
+func (g goingBack) UpdateSeat(ctx context.Context, s protocol.Seat) (protocol.Seat, protocol.Outcome, error) {
+	_ = g.a.read(ctx, g.a.sight(), true)
+	return s, protocol.Done, nil
+}
+
+// TestH9HeartbeatOfBefore: a heartbeat that was accepted before another answer has shown
+// that the API server has gone back does not bring its term back: what was said in that
+// would pass for put back, and the pools be opened without it (I1).
+func TestH9HeartbeatOfBefore(t *testing.T) {
+	a := newRestoredAgent(t)
+	a.sitting.Self = protocol.Identity{Node: "n1", Store: a.st.ID(), Boot: "b"}
+	a.cl.Seats = goingBack{a: a}
+	if accepted, _, err := a.beat(t.Context()); accepted || err != nil || a.term() != 0 {
+		t.Errorf("accepted %v, %v, term %d; want no seat", accepted, err, a.term())
+	}
+	err := a.st.View(func(tx *store.Tx) error {
+		id, err := tx.Identity()
+		if id.Boot != "" || id.Term <= 3 {
+			t.Errorf("the store has the seat of boot %q, term %d; want none, and a term above 3", id.Boot, id.Term)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -64,15 +64,19 @@ func (a *Agent) pause(ctx context.Context, d time.Duration) bool {
 // an agent that cannot record what it was told must not go on.
 func (a *Agent) beat(ctx context.Context) (accepted, again bool, err error) {
 	a.learnNode(ctx)
-	ev := protocol.SeatEvent{Now: a.clock.Now()}
+	ev, era := protocol.SeatEvent{Now: a.clock.Now()}, a.sight().era
 	for range maxSteps {
 		a.mu.Lock()
+		if a.era != era { // the answer is of before: its term would pass for one in which all has been said again
+			a.mu.Unlock()
+			return false, false, nil // the next heartbeat is due at once
+		}
 		a.sitting.Restored = ""
 		if r := a.history.Restored; r != nil {
 			a.sitting.Restored = r.String()
 		}
 		res := protocol.StepSeat(a.sitting, ev)
-		had, era := a.sitting.Term, a.era
+		had := a.sitting.Term
 		if !res.Accepted {
 			a.sitting = res.Next
 		}
