@@ -150,6 +150,7 @@ func (a *Agent) resume(ctx context.Context) error {
 			if !r.Serves(id.Term) {
 				a.lookIn(r.Name, 0)
 			}
+			history = history.SawRight(r, id.Term)
 			a.follows(protocol.Self{Term: id.Term}, protocol.Result{Next: r})
 		}
 		return nil

@@ -127,3 +127,21 @@ func TestH9HeartbeatOfBefore(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// TestH9LeasedSinceTheLastHeartbeat: an agent that was stopped soon after it had leased a
+// block, before its next heartbeat, starts on data from between the two. Its seat is as it
+// was; the record of the lease shows that the data have gone back.
+func TestH9LeasedSinceTheLastHeartbeat(t *testing.T) {
+	a := newRestoredAgent(t)
+	r := leaseRight(Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: "p"}}}, netip.MustParsePrefix("10.0.0.10/32"))
+	r.Phase, r.UID, r.Revision, r.Said, r.Term = protocol.Held, "u", "100", 3, 3
+	if err := a.st.Update(t.Context(), func(tx *store.Tx) error { return tx.PutRight(r) }); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.resume(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := (carefulLeases{listOf{rev: "99"}, a}).NodeLeases(t.Context(), "n1"); !errors.Is(err, errRewound) {
+		t.Errorf("%v; want that the API server has gone back", err)
+	}
+}

@@ -40,6 +40,16 @@ func (h History) SawObject(rev Revision) History {
 	return h
 }
 
+// SawRight returns h with what the record of a right says, of an agent that starts in term:
+// its history was kept with the last heartbeat, and the record may be younger. Of what has
+// not been said in term, the record may be older than that the API server went back.
+func (h History) SawRight(r Right, term int64) History {
+	if r.Phase != Held || !r.PutBack(term) {
+		return h
+	}
+	return h.SawObject(r.Revision)
+}
+
 // SawSeat returns h with the node's seat.
 func (h History) SawSeat(s Seat) History {
 	h.Seats = max(h.Seats, number(s.Revision))

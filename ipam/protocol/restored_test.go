@@ -223,3 +223,24 @@ func TestMayGo(t *testing.T) {
 		}
 	}
 }
+
+// TestH9SawRight: an agent that starts knows the revisions of what it leased after its last
+// heartbeat. What was not said in its term says nothing: that may have been written before
+// the API server went back, and would show it anew, for ever.
+func TestH9SawRight(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		r    Right
+		want uint64
+	}{
+		{"leased since", Right{Phase: Held, UID: "u", Revision: "70", Said: 3}, 70},
+		{"older", Right{Phase: Held, UID: "u", Revision: "50", Said: 3}, 60},
+		{"not said in this term", Right{Phase: Held, UID: "u", Revision: "70", Said: 2}, 60},
+		{"lost", Right{Phase: Lost, UID: "u", Revision: "70", Said: 3}, 60},
+		{"given away", Right{Phase: Releasing, UID: "u", Revision: "70", Said: 3}, 60},
+	} {
+		if got := (History{Objects: 60}).SawRight(tt.r, 3).Objects; got != tt.want {
+			t.Errorf("%s: %d; want %d", tt.name, got, tt.want)
+		}
+	}
+}

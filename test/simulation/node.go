@@ -108,6 +108,7 @@ func (n *simNode) start() {
 		if !r.Serves(n.disk.term) {
 			n.agent.looks[name] = n.w.now
 		}
+		n.agent.history = n.agent.history.SawRight(r, n.disk.term)
 	}
 	n.w.logf("%s: starts, store %s, boot %s, term %d, F %v", n.machine, n.disk.store, self.Boot, n.agent.sitting.Term, n.fence)
 	n.listOwn()
