@@ -88,7 +88,7 @@ func (f *faults) restore(s controlplane.Snapshot) {
 	f.drain(was)
 	w.lookBack(was.leases)
 	w.calls.Unlock()
-	f.startAgents()
+	f.startAgents(was)
 	w.holding.Store(false)
 	for i := range w.controllers {
 		w.launchController(i)
@@ -219,15 +219,19 @@ func (f *faults) drain(was words) {
 	}
 }
 
-// startAgents starts the agents and waits until each is ready.
-func (f *faults) startAgents() {
-	for _, n := range f.w.nodes {
-		if f.runs(n) {
-			f.w.launch(n, n.Name)
+// startAgents starts the agents and waits until each is ready: those whose stores were moved
+// away last. Without a store an agent does not know that the data went back, and would
+// lease what the others have not put back yet.
+func (f *faults) startAgents(was words) {
+	for _, fresh := range []bool{false, true} {
+		var started []*node
+		for _, n := range f.w.nodes {
+			if f.runs(n) && was.ended[n.Name] == fresh {
+				f.w.launch(n, n.Name)
+				started = append(started, n)
+			}
 		}
-	}
-	for _, n := range f.w.nodes {
-		if f.runs(n) {
+		for _, n := range started {
 			n.AwaitReady()
 		}
 	}
