@@ -108,7 +108,7 @@ push: names $(CRANE) ## Make the images and push them, as REGISTRY/tenured:TAG a
 	done
 
 .PHONY: test
-test: lint generate-check test-unit test-integration ## All that CI enforces
+test: lint generate-check test-unit test-integration ## All that must pass; CI runs it and e2e
 
 .PHONY: test-unit
 test-unit: cc $(HELM) ## Unit, model and import tests with the race detector
