@@ -25,8 +25,9 @@ const mapped = 64 << 20
 // page less, and a list on disk that a flipped bit makes wrong hands out pages
 // that are in use. It is found again by walking the tree, which opening does
 // anyway. FreelistMapType takes a free page in constant time. bbolt syncs with
-// fdatasync, pages before the meta page that names them; NoSync and NoGrowSync
-// stay off. Timeout is as good as none: the lock is held already.
+// fdatasync, pages before the meta page that names them, but for commits that the
+// redo log has, for which persist.go turns NoSync on; NoGrowSync stays off. Timeout
+// is as good as none: the lock is held already.
 func boltOptions(f *os.File, readOnly bool) *bolt.Options {
 	return &bolt.Options{
 		Timeout:         1,
