@@ -20,7 +20,8 @@ var (
 	// ErrCorrupt is returned when the file is not what was written: by Open,
 	// and by any later call that meets the damage. Nothing read in the same
 	// call may be used. The remedy is to set the file aside and start a new
-	// store; a node's pods and leases are then read back (docs/leases.md).
+	// store; what the node's pods have is then read back, and the leases of the old
+	// one are frozen (docs/leases.md).
 	ErrCorrupt = errors.New("store is damaged")
 
 	// ErrOlder is returned by Open when the file is whole but is not the one
