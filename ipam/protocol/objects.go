@@ -311,7 +311,8 @@ type Seat struct {
 	// sub-leases of their stores.
 	Former []Former
 	// Restored says that the agent has seen the API server go back to an earlier
-	// state, and which of its heartbeats saw it; empty if not. See [Sitting].
+	// state, and whether it has put back what it holds: a [Restoration] as text; empty
+	// if it has not seen that.
 	Restored string
 	// Rank is a small number that the controller has given this seat, from 1 on, and
 	// seldom another one too: where the node begins to look for blocks depends on it.
