@@ -190,7 +190,7 @@ var errOthers = errors.New("others were faster at every block that was tried")
 const spreadAtMost = 500 * time.Millisecond
 
 // probe tries blocks that are not this node's, a few of them: then the pool is nearly
-// full, or this node unlucky, and the controller knows better (H15).
+// full, or this node unlucky, and the controller knows better.
 func (a *Agent) probe(ctx context.Context, p *pool, known *knownPool, n need) error {
 	tried, small := map[netip.Prefix]bool{}, known.small(n.family)
 	for i := range a.cfg.Probes {

@@ -9,7 +9,7 @@ import (
 )
 
 // carefulLeases withholds calls on leases, and does not pass on answers, of an API
-// server that has gone back (H9). What the store has given away goes on being given
+// server that has gone back. What the store has given away goes on being given
 // back: it may stand in the way of him who has leased it since.
 type carefulLeases struct {
 	Leases

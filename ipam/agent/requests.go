@@ -24,8 +24,8 @@ type request struct {
 }
 
 // requests finds requests by whom they are for. A kubelet that tries an ADD again
-// must find the one that waits: another one would stand at the end of the line
-// (H14). The zero value is ready.
+// must find the one that waits: another one would stand at the end of the line.
+// The zero value is ready.
 type requests struct {
 	mu     sync.Mutex
 	byName map[string]*request      // guarded by mu

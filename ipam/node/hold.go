@@ -17,7 +17,7 @@ import (
 //
 // A new container ID for the same interface of the same pod on the same network
 // takes over the addresses of the old one if the old one's network namespace is
-// gone (X6). The old attachment is then forgotten, so that its DEL, which may
+// gone. The old attachment is then forgotten, so that its DEL, which may
 // come late, frees nothing. While the old namespace is there, or where the pod
 // has no UID, the new attachment gets other addresses.
 //
