@@ -59,8 +59,6 @@ const (
 
 // Reasons for which a sub-lease's request is refused.
 const (
-	// RefusedExhausted: no address of a wanted range can be had now.
-	RefusedExhausted = "Exhausted"
 	// RefusedInUse: the one address that was wanted is another's; the message
 	// says whose.
 	RefusedInUse = "InUse"

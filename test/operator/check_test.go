@@ -253,9 +253,9 @@ func TestPodTellsWhyItIsPending(t *testing.T) {
 		InvolvedObject: corev1.ObjectReference{Kind: "Pod", Namespace: w.namespace, Name: pod.Name, UID: pod.UID}, LastTimestamp: metav1.Now(), Count: 3,
 	})
 	sub := w.request(pod)
-	sub.Status.Refused = &v1alpha1.Refusal{Reason: v1alpha1.RefusedExhausted, Message: "nothing is left"}
+	sub.Status.Refused = &v1alpha1.Refusal{Reason: v1alpha1.RefusedInUse, Message: "pod shop/web has it"}
 	setStatus(t, sub)
 	out := tenure(t, 3, "pod", "late", "-n", w.namespace)
-	says(t, out, "net1 "+w.namespace+"/lan - "+w.pool.Name+" none-such no", "claim none-such does not exist", "has not been opened", "refused: Exhausted: nothing is left",
+	says(t, out, "net1 "+w.namespace+"/lan - "+w.pool.Name+" none-such no", "claim none-such does not exist", "has not been opened", "refused: InUse: pod shop/web has it",
 		"3 times, FailedCreatePodSandBox: code 11")
 }
