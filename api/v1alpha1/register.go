@@ -17,12 +17,6 @@ var schemeBuilder = runtime.NewSchemeBuilder(addKnownTypes)
 // AddToScheme registers the kinds of this package with a scheme.
 var AddToScheme = schemeBuilder.AddToScheme
 
-// Resource returns the group-qualified form of a resource's plural name, as
-// API errors want it.
-func Resource(name string) schema.GroupResource {
-	return GroupVersion.WithResource(name).GroupResource()
-}
-
 func addKnownTypes(s *runtime.Scheme) error {
 	s.AddKnownTypes(GroupVersion,
 		&IPPool{}, &IPPoolList{},
