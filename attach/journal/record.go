@@ -36,9 +36,6 @@ type Head struct {
 	Plan plan.Plan `json:"plan"`
 }
 
-// line returns h as the line of a journal.
-func (h Head) line() []byte { return durable.Seal(h.body()) }
-
 // body returns h as JSON, as its tags say.
 func (h Head) body() []byte {
 	b := strconv.AppendInt(append(make([]byte, 0, 4096), `{"version":`...), int64(h.Version), 10)
