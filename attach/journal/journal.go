@@ -157,13 +157,33 @@ func (d Dir) List(now time.Time) (entries []*Entry, unread []error, err error) {
 	if err := durable.Sweep(d.attachments(), suffixTemp, now.Add(-tempAge)); err != nil {
 		return nil, nil, fmt.Errorf("journal: %w", err)
 	}
+	return d.readAll(func(name string) bool {
+		return !strings.HasSuffix(name, suffixTemp) && !strings.HasSuffix(name, suffixDamaged)
+	})
+}
+
+// OfInterface is List for one interface of a container, whatever the meta-plugin's
+// configuration was called when it was attached.
+func (d Dir) OfInterface(containerID, ifName string) (entries []*Entry, unread []error, err error) {
+	entries, unread, err = d.readAll(func(name string) bool {
+		hash, ok := strings.CutPrefix(name, containerID+"."+ifName+".")
+		return ok && !strings.Contains(hash, ".") // else it is being written, or set aside
+	})
+	return slices.DeleteFunc(entries, func(e *Entry) bool { // a name can be cut in two ways
+		return e.ContainerID != containerID || e.IfName != ifName
+	}), unread, err
+}
+
+// readAll returns the journals of these names that read, in the order of their names, and
+// for each that does not, why.
+func (d Dir) readAll(named func(name string) bool) (entries []*Entry, unread []error, err error) {
 	names, err := durable.Names(d.attachments())
 	if err != nil {
 		return nil, nil, fmt.Errorf("journal: %w", err)
 	}
 	slices.Sort(names)
 	for _, name := range names {
-		if strings.HasSuffix(name, suffixTemp) || strings.HasSuffix(name, suffixDamaged) {
+		if !named(name) {
 			continue
 		}
 		e, _, err := read(filepath.Join(d.attachments(), name))
@@ -172,30 +192,6 @@ func (d Dir) List(now time.Time) (entries []*Entry, unread []error, err error) {
 		case err != nil:
 			unread = append(unread, err)
 		default:
-			entries = append(entries, e)
-		}
-	}
-	return entries, unread, nil
-}
-
-// OfInterface is List for one interface of a container, whatever the meta-plugin's
-// configuration was called when it was attached.
-func (d Dir) OfInterface(containerID, ifName string) (entries []*Entry, unread []error, err error) {
-	names, err := durable.Names(d.attachments())
-	if err != nil {
-		return nil, nil, fmt.Errorf("journal: %w", err)
-	}
-	for _, name := range names {
-		hash, ok := strings.CutPrefix(name, containerID+"."+ifName+".")
-		if !ok || strings.Contains(hash, ".") { // one being written, or set aside
-			continue
-		}
-		e, _, err := read(filepath.Join(d.attachments(), name))
-		switch {
-		case errors.Is(err, fs.ErrNotExist): // removed since
-		case err != nil:
-			unread = append(unread, err)
-		case e.ContainerID == containerID && e.IfName == ifName: // a name can be cut in two ways
 			entries = append(entries, e)
 		}
 	}
