@@ -164,40 +164,27 @@ func TestH9Supplanted(t *testing.T) {
 	}
 }
 
-func TestPutBack(t *testing.T) {
+func TestPutBackAndUnconfirmed(t *testing.T) {
 	for _, tt := range []struct {
-		name string
-		r    Right
-		want bool
+		name                 string
+		r                    Right
+		putBack, unconfirmed bool
 	}{
-		{"said in the term", Right{Phase: Held, UID: "u", Said: 5, Term: 5}, true},
-		{"created again, and waits for its pool", Right{Phase: Held, UID: "u", Said: 5}, true},
-		{"not said yet", Right{Phase: Held, UID: "u", Said: 4, Term: 4}, false},
-		{"vanished", Right{Phase: Held, Said: 4}, false},
-		{"lost to another", Right{Phase: Lost, UID: "u", Said: 4}, true},
-		{"noted", Right{Phase: Noted}, true},
+		{"said and confirmed in the term", Right{Phase: Held, UID: "u", Said: 5, Term: 5}, true, false},
+		{"said in the term, confirmed in an earlier one", Right{Phase: Held, UID: "u", Said: 5, Term: 4}, true, true},
+		{"created again, and waits for its pool", Right{Phase: Held, UID: "u", Said: 5}, true, true},
+		{"not said yet", Right{Phase: Held, UID: "u", Said: 4, Term: 4}, false, false},
+		{"vanished", Right{Phase: Held, Said: 4}, false, false},
+		{"vanished, said in the term", Right{Phase: Held, Said: 5}, false, false},
+		{"lost to another", Right{Phase: Lost, UID: "u", Said: 4}, true, false},
+		{"lost to another, said in the term", Right{Phase: Lost, UID: "u", Said: 5}, true, false},
+		{"noted", Right{Phase: Noted}, true, false},
 	} {
-		if got := tt.r.PutBack(5); got != tt.want {
-			t.Errorf("%s: put back is %v; want %v", tt.name, got, tt.want)
+		if got := tt.r.PutBack(5); got != tt.putBack {
+			t.Errorf("%s: put back is %v; want %v", tt.name, got, tt.putBack)
 		}
-	}
-}
-
-func TestUnconfirmed(t *testing.T) {
-	for _, tt := range []struct {
-		name string
-		r    Right
-		want bool
-	}{
-		{"said and confirmed in the term", Right{Phase: Held, UID: "u", Said: 5, Term: 5}, false},
-		{"said in the term, confirmed in an earlier one", Right{Phase: Held, UID: "u", Said: 5, Term: 4}, true},
-		{"created again", Right{Phase: Held, UID: "u", Said: 5}, true},
-		{"not said yet", Right{Phase: Held, UID: "u", Said: 4, Term: 4}, false},
-		{"vanished", Right{Phase: Held, Said: 5}, false},
-		{"lost to another", Right{Phase: Lost, UID: "u", Said: 5}, false},
-	} {
-		if got := tt.r.Unconfirmed(5); got != tt.want {
-			t.Errorf("%s: unconfirmed is %v; want %v", tt.name, got, tt.want)
+		if got := tt.r.Unconfirmed(5); got != tt.unconfirmed {
+			t.Errorf("%s: unconfirmed is %v; want %v", tt.name, got, tt.unconfirmed)
 		}
 	}
 }
