@@ -61,7 +61,6 @@ const (
 	GarbageCollector = "garbage-collector-controller"
 	Namespaces       = "namespace-controller"
 	ServiceAccounts  = "serviceaccount-controller"
-	StatefulSets     = "statefulset-controller"
 )
 
 // readyTimeout is how long a component may take to become ready: it bounds the

@@ -210,13 +210,6 @@ func (o *Observer) timeLine(hs ...held) string {
 	return b.String()
 }
 
-// TimeLine says what happened to an address, for a test's own failures.
-func (o *Observer) TimeLine(domain string, addr netip.Addr) string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.timeLine(held{domain, addr})
-}
-
 // Held returns how many addresses are held now.
 func (o *Observer) Held() int {
 	o.mu.Lock()
