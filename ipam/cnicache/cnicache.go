@@ -59,13 +59,8 @@ type oldIP struct {
 	Gateway string `json:"gateway"`
 }
 
-// Parse returns the entries of a file's text. Its error says what is not as the
-// library writes it; what reads is returned all the same.
-func Parse(text []byte) ([]Entry, error) {
-	records, err := ParseRecords(text)
-	return entries(records, err)
-}
-
+// entries returns what records say, and adds to err what is not as the library writes it;
+// what reads is returned all the same.
 func entries(records []Record, err error) (all []Entry, _ error) {
 	for _, r := range records {
 		e, bad := entryOf(r)

@@ -21,7 +21,7 @@ func cached(config, result string) string {
 		base64.StdEncoding.EncodeToString([]byte(config)), result)
 }
 
-func TestParse(t *testing.T) {
+func TestEntries(t *testing.T) {
 	const one = `{"cniVersion":"1.0.0","name":"lan","type":"bridge","ipam":{"type":"tenure","pool":"p"}}`
 	const list = `{"cniVersion":"1.1.0","name":"lan","plugins":[{"type":"bridge","ipam":{"type":"tenure"}},{"type":"tuning"}]}`
 	v4 := IP{Address: netip.MustParsePrefix("10.0.0.5/24"), Gateway: netip.MustParseAddr("10.0.0.1")}
@@ -46,7 +46,7 @@ func TestParse(t *testing.T) {
 		{name: "no result", text: `{"kind":"cniCacheV1","containerId":"c1","ifName":"net1","networkName":"lan"}`, fault: "result"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			all, err := Parse([]byte(tt.text))
+			all, err := entries(ParseRecords([]byte(tt.text)))
 			if tt.fault != "" {
 				if err == nil || !strings.Contains(err.Error(), tt.fault) {
 					t.Errorf("got %v; want an error about %q", err, tt.fault)
@@ -104,12 +104,12 @@ func TestRead(t *testing.T) {
 	}
 }
 
-func FuzzParse(f *testing.F) {
+func FuzzEntries(f *testing.F) {
 	f.Add([]byte(cached(`{"name":"lan","type":"bridge","ipam":{"type":"tenure"}}`, `{"ips":[{"address":"10.0.0.5/24","gateway":"10.0.0.1"}]}`)))
 	f.Add([]byte(cached(`{"plugins":[{"ipam":{}}]}`, `{"ip4":{"ip":"10.0.0.5/24"}}`)))
 	f.Add([]byte(`{"kind":"cniCacheV1"}`))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		all, _ := Parse(text)
+		all, _ := entries(ParseRecords(text))
 		for _, e := range all {
 			checkEntry(t, e)
 		}
