@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestDocsNameEveryFault holds that docs/simulation.md lists the faults M1 to M57,
-// and explains each that the simulation does not find.
+// TestDocsNameEveryFault holds that docs/simulation.md lists the faults M1 to M57 with
+// what each may break, and explains each that the simulation does not find.
 func TestDocsNameEveryFault(t *testing.T) {
 	text, err := os.ReadFile("../../docs/simulation.md")
 	if err != nil {
@@ -27,12 +27,19 @@ func TestDocsNameEveryFault(t *testing.T) {
 		return all
 	}
 	listed, excused := named(`(?m)^\| (M\d+) \|`, table), named(`(?m)^- \*\*(M\d+)\*\*`, rest)
-	for i := range 57 {
-		fault := Fault(fmt.Sprintf("M%d", i+1))
+	for n := range 57 {
+		fault := Fault(fmt.Sprintf("M%d", n+1))
 		if !slices.Contains(listed, fault) {
 			t.Errorf("the table lacks %s", fault)
 		}
-		found := slices.ContainsFunc(Bugs(), func(b Bug) bool { return b.Fault == fault })
+		i := slices.IndexFunc(Bugs(), func(b Bug) bool { return b.Fault == fault })
+		found := i >= 0
+		if found {
+			breaks := strings.Trim(fmt.Sprint(Bugs()[i].Breaks), "[]")
+			if row := "| " + strings.ReplaceAll(breaks, " ", ", ") + " |"; !regexp.MustCompile(`(?m)^\| ` + string(fault) + ` \| .* ` + regexp.QuoteMeta(row) + `$`).MatchString(table) {
+				t.Errorf("%s breaks %s, which its row does not say", fault, breaks)
+			}
+		}
 		if found == slices.Contains(excused, fault) {
 			t.Errorf("%s: found by TestFaults: %v; and the page says the same of it", fault, found)
 		}
