@@ -4,6 +4,8 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"regexp"
+	"strings"
 	"time"
 )
 
@@ -114,3 +116,13 @@ func (n *node) emptyNetns() error {
 	dir := n.Config().NetnsDirs[0]
 	return errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o700))
 }
+
+// neverSat reports whether the store of a node whose agent has ended is one that never had
+// a seat, as its agent says when it begins and when it sits down.
+func (n *node) neverSat() bool {
+	log := n.Log()
+	start := log[max(0, strings.LastIndex(log, "agent resumes")):]
+	return unseated.MatchString(start) && !strings.Contains(start, "seat taken")
+}
+
+var unseated = regexp.MustCompile(`agent resumes.*\bseated"?[=:]false`)

@@ -219,14 +219,18 @@ func (f *faults) drain(was words) {
 	}
 }
 
-// startAgents starts the agents and waits until each is ready: those whose stores were moved
-// away last. Without a store an agent does not know that the data went back, and would
-// lease what the others have not put back yet.
+// startAgents starts the agents and waits until each is ready: those whose stores have never
+// sat, or were moved away, last. Such an agent does not know that the data went back, and
+// would lease what the others have not put back yet.
 func (f *faults) startAgents(was words) {
-	for _, fresh := range []bool{false, true} {
+	joins := map[*node]bool{}
+	for _, n := range f.w.nodes {
+		joins[n] = was.ended[n.Name] || n.neverSat()
+	}
+	for _, last := range []bool{false, true} {
 		var started []*node
 		for _, n := range f.w.nodes {
-			if f.runs(n) && was.ended[n.Name] == fresh {
+			if f.runs(n) && joins[n] == last {
 				f.w.launch(n, n.Name)
 				started = append(started, n)
 			}
