@@ -46,39 +46,6 @@ type recall struct {
 	until time.Time
 }
 
-// asked is what is known of recalls of one lease.
-type asked struct {
-	under *recall // under way; nil if none
-	// last is when the last one was made, and again when the lease may be asked
-	// anew; inVain is how many have brought nothing since there was hope, and deaf
-	// says that the last one has not reached the holder, or not been answered.
-	last, again time.Time
-	inVain      int
-	deaf        bool
-	// within are again and inVain of recalls of a part alone, by their views: what they
-	// have brought says nothing of the others.
-	within map[string]resting
-	// answer is the last one that was answered, and at when; late the last one that
-	// was not, in time.
-	answer *recall
-	at     time.Time
-	late   *recall
-}
-
-type resting struct {
-	again  time.Time
-	inVain int
-}
-
-// restsFor returns until when a lease is left alone by those who want an address within
-// a view.
-func (a *asked) restsFor(view string) time.Time {
-	if part := a.within[view].again; part.After(a.again) {
-		return part
-	}
-	return a.again
-}
-
 // holder is a node that has been asked to cede.
 type holder struct {
 	under []*recall
@@ -106,11 +73,11 @@ func (h *holder) due() (at time.Time) {
 // holder has answered since by came and did not cede it.
 func (b *Book) summonNamed(r *round, by *waiter, w want, l *lease) Problem {
 	p, h := w.pool, b.holders[l.Holder.Node]
-	fresh := l.asked.at.Add(rest)
-	switch answer := l.asked.answer; {
+	fresh := l.asked.refused(w.addr, by.arrived, r.now)
+	switch {
 	case l.asked.under != nil:
 		return Problem{} // its end brings w here again
-	case answer != nil && answer.tick > by.arrived && answer.view.Contains(w.addr) && r.now.Before(fresh):
+	case !fresh.IsZero():
 		p.askAgain = earlier(p.askAgain, fresh)
 		return w.taken(l, "is in use on %v", l.Holder)
 	case l.asked.deaf && r.now.Before(l.asked.again):
@@ -220,7 +187,7 @@ func (b *Book) speaks(l *lease) {
 // lease: it was written first.
 func (b *Book) answered(rec *recall) {
 	now, l := b.now(), rec.on
-	l.asked.answer, l.asked.at = rec, now
+	l.asked.heard(rec, now)
 	after := func(inVain int) time.Time { return now.Add(min(rest<<min(inVain, 8), restMost)) }
 	switch view := rec.view.String(); {
 	case rec.one: // it says nothing of the others
@@ -241,7 +208,8 @@ func (b *Book) answered(rec *recall) {
 // answeredLate notices an answer to a recall that was given up: who asked for an address
 // by its name is to hear that it is in use, not that its holder is silent.
 func (b *Book) answeredLate(rec *recall) {
-	rec.on.asked.answer, rec.on.asked.at, rec.on.asked.late = rec, b.now(), nil
+	rec.on.asked.late = nil
+	rec.on.asked.heard(rec, b.now())
 	if rec.one {
 		rec.on.asked.again = time.Time{}
 	}

@@ -263,6 +263,56 @@ func TestNamedOfANode(t *testing.T) {
 	})
 }
 
+// TestSeveralNamedOfOneBlock: of addresses of one block that pods have, each is asked for once in a
+// while, however many wait, as when the claims of a backup name them.
+func TestSeveralNamedOfOneBlock(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		asks  [][]string
+		pools []string
+	}{
+		{"one", [][]string{{"10.0.0.1"}}, []string{"lan"}},
+		{"two claims", [][]string{{"10.0.0.1"}, {"10.0.0.2"}}, []string{"lan"}},
+		{"four claims", [][]string{{"10.0.0.1"}, {"10.0.0.2"}, {"10.0.0.3"}, {"10.0.0.4"}}, []string{"lan"}},
+		{"one claim of two addresses", [][]string{{"10.0.0.1", "10.0.0.2"}}, []string{"lan", "lan"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := calm()
+				r := newRig(t, s)
+				pool := lan(t, "lan", "10.0.0.0/28")
+				pool.Bits4 = 28
+				s.setPool(pool)
+				node := newNode(s, "n1").start(t)
+				s.hold(pool, netip.MustParsePrefix("10.0.0.0/28"), "n1")
+				node.use("ns/mary", "10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.0.4")
+				time.Sleep(time.Second)
+				wanted := uint64(0)
+				for i, exactly := range tt.asks {
+					a := ask(fmt.Sprint(i), tt.pools...)
+					for _, addr := range exactly {
+						a.Exactly = append(a.Exactly, netip.MustParseAddr(addr))
+						wanted++
+					}
+					if got := r.settle(a); got.Problem.Reason != Taken {
+						t.Errorf("%v: granted %q, %v; want Taken", exactly, addrs(got), got.Problem)
+					}
+				}
+				recalls := func() uint64 {
+					r.mu.Lock()
+					defer r.mu.Unlock()
+					return r.book.recalls
+				}
+				before := recalls()
+				time.Sleep(10 * rest)
+				if n := recalls() - before; n > 11*wanted {
+					t.Errorf("%d recalls for %d addresses in %v; want one for each in %v", n, wanted, 10*rest, rest)
+				}
+			})
+		})
+	}
+}
+
 // TestStoreThatWasLost: a lease of another store than the one on the seat is nobody's
 // to cede, and its node's other leases are asked all the same.
 func TestStoreThatWasLost(t *testing.T) {
