@@ -164,7 +164,7 @@ func (a *Agent) pickRequest(ctx context.Context, add *addition) (best protocol.R
 // serves reports whether r is, or may be granted, what slots want.
 func serves(r protocol.Right, slots []node.Slot, wants []protocol.Wanted) bool {
 	if r.Phase == protocol.Held {
-		_, ok := node.Granted(slots, r.Addrs)
+		_, ok := node.Granted(slots, r.Request.Wants, r.Addrs)
 		return ok
 	}
 	return reflect.DeepEqual(r.Request.Wants, wants)
@@ -253,7 +253,7 @@ var errNotWanted = errors.New("what was granted is not what is wanted")
 
 // commitGranted commits the ADD with what r was granted.
 func (a *Agent) commitGranted(ctx context.Context, add *addition, r protocol.Right) (store.Attachment, error) {
-	granted, ok := node.Granted(add.ask.Slots, r.Addrs)
+	granted, ok := node.Granted(add.ask.Slots, r.Request.Wants, r.Addrs)
 	if !ok {
 		return store.Attachment{}, errNotWanted
 	}

@@ -33,15 +33,16 @@ func Wants(slots []Slot) []protocol.Wanted {
 	return wants
 }
 
-// Granted returns the addresses that a request for slots was granted, as the
-// attachment will have them. ok is false where they are not, or not any more, what
-// the slots may have: the pool may have been changed meanwhile.
-func Granted(slots []Slot, addrs []netip.Addr) (granted []store.Address, ok bool) {
-	if len(slots) != len(addrs) {
+// Granted returns what the request for wants was granted as the attachment will have
+// it: addrs, one for each of wants, in their order. ok is false where they are not, or not
+// any more, what the slots may have: the pool may have been changed meanwhile, or the
+// network been given another one, which may have the same addresses.
+func Granted(slots []Slot, wants []protocol.Wanted, addrs []netip.Addr) (granted []store.Address, ok bool) {
+	if len(slots) != len(addrs) || len(wants) != len(addrs) {
 		return nil, false
 	}
 	for i, s := range slots {
-		if allocator.FamilyOf(addrs[i]) == 0 || !s.fits(addrs[i]) {
+		if wants[i].Pool != s.Pool || allocator.FamilyOf(addrs[i]) == 0 || !s.fits(addrs[i]) {
 			return nil, false
 		}
 		in, ok := s.Shape.Locate(addrs[i])

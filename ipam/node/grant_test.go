@@ -58,6 +58,7 @@ func TestWantsOfManyRanges(t *testing.T) {
 
 func TestGranted(t *testing.T) {
 	p := pool{"p", shapeOf(t, "10.0.0.0/29", "fd00::/126")}
+	other := pool{"other", p.shape} // another domain, of the same addresses
 	dual := []Slot{p.any(allocator.IPv4), p.any(allocator.IPv6)}
 	for _, tt := range []struct {
 		name  string
@@ -72,14 +73,17 @@ func TestGranted(t *testing.T) {
 		{"outside the pool", dual[:1], []string{"10.0.1.3"}, ""},
 		{"its gateway, which was none when it was granted", dual[:1], []string{"10.0.0.1"}, ""},
 		{"by name", []Slot{p.exact("10.0.0.3")}, []string{"10.0.0.3"}, "10.0.0.3/29 by 10.0.0.1"},
+		{"of another pool than the slot's", []Slot{other.any(allocator.IPv4)}, []string{"10.0.0.3"}, ""},
 		{"another one by name", []Slot{p.exact("10.0.0.3")}, []string{"10.0.0.4"}, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var addrs []netip.Addr
+			var wants []protocol.Wanted
 			for _, a := range tt.addrs {
 				addrs = append(addrs, netip.MustParseAddr(a))
+				wants = append(wants, protocol.Wanted{Pool: "p"})
 			}
-			granted, ok := Granted(tt.slots, addrs)
+			granted, ok := Granted(tt.slots, wants, addrs)
 			got := ""
 			for i, g := range granted {
 				if i > 0 {
