@@ -9,10 +9,9 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/pflag"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/tenure-ipam/tenure/ipam/cluster"
 	"github.com/tenure-ipam/tenure/ipam/controller"
 )
 
@@ -49,7 +48,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stderr 
 	}
 	log := slog.New(slog.NewJSONHandler(stderr, &slog.HandlerOptions{Level: level}))
 	ctrllog.SetLogger(logr.FromSlogHandler(log.Handler()))
-	rc, err := restConfig(opts.kubeconfig)
+	rc, err := cluster.Config(opts.kubeconfig)
 	if err != nil {
 		return err
 	}
@@ -96,19 +95,4 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (options
 		return opts, errors.New("--profiles without an address to serve them at: give --metrics, or leave --profiles out")
 	}
 	return opts, nil
-}
-
-func restConfig(kubeconfig string) (*rest.Config, error) {
-	if kubeconfig == "" {
-		rc, err := rest.InClusterConfig()
-		if err != nil {
-			return nil, fmt.Errorf("no --kubeconfig, and not in a cluster: %w", err)
-		}
-		return rc, nil
-	}
-	rc, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
-	if err != nil {
-		return nil, fmt.Errorf("read kubeconfig %s: %w", kubeconfig, err)
-	}
-	return rc, nil
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
@@ -40,6 +41,23 @@ type API struct {
 // NewAPI returns an API over c, which must read live (made by client.New, not by
 // a manager).
 func NewAPI(c client.Client) *API { return &API{c: c, SeatNamespace: DefaultSeatNamespace} }
+
+// Config returns how to reach the API server: as a kubeconfig says, or for a program in a
+// pod, where that is empty.
+func Config(kubeconfig string) (*rest.Config, error) {
+	if kubeconfig == "" {
+		cfg, err := rest.InClusterConfig()
+		if err != nil {
+			return nil, fmt.Errorf("no --kubeconfig, and not in a cluster: %w", err)
+		}
+		return cfg, nil
+	}
+	cfg, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	if err != nil {
+		return nil, fmt.Errorf("read kubeconfig %s: %w", kubeconfig, err)
+	}
+	return cfg, nil
+}
 
 // Dial returns an API and its client for cfg, without a cache.
 func Dial(cfg *rest.Config) (*API, client.Client, error) {
