@@ -145,8 +145,9 @@ func TestCheck(t *testing.T) {
 func TestExport(t *testing.T) {
 	s := newStore(t, Options{})
 	fillStore(t, s, 0, 3)
+	seen := protocol.History{Seats: 3, Seat: "u"}
 	update(t, s, func(tx *Tx) error {
-		return errors.Join(tx.PutPool("vlan-prod", []byte(`{"a":1}`)), tx.PutIdentity(Identity{Node: "n1"}))
+		return errors.Join(tx.PutPool("vlan-prod", []byte(`{"a":1}`)), tx.PutIdentity(Identity{Node: "n1"}), tx.PutHistory(seen))
 	})
 	var out bytes.Buffer
 	if err := s.Export(&out); err != nil {
@@ -173,13 +174,17 @@ func TestExport(t *testing.T) {
 			if d := diff(want.Identity, *l.Identity); d != "" {
 				t.Errorf("identity (-want +got):\n%s", d)
 			}
+		case "history":
+			if d := diff(seen, *l.History); d != "" {
+				t.Errorf("history (-want +got):\n%s", d)
+			}
 		case "entry":
 			if got := want.Tables[l.Pool][string(l.Key)]; got != string(l.Value) {
 				t.Errorf("entry %x of %s = %x; want %x", l.Key, l.Pool, l.Value, got)
 			}
 		}
 	}
-	wantKinds := map[string]int{"store": 1, "identity": 1, "right": 1, "attachment": 3, "pool": 1, "entry": len(want.Tables["vlan-prod"])}
+	wantKinds := map[string]int{"store": 1, "identity": 1, "history": 1, "right": 1, "attachment": 3, "pool": 1, "entry": len(want.Tables["vlan-prod"])}
 	if d := diff(wantKinds, kinds); d != "" {
 		t.Errorf("lines (-want +got):\n%s", d)
 	}

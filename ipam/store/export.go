@@ -10,7 +10,7 @@ import (
 
 // line is one line of an export: one record, by its kind.
 type line struct {
-	Kind string `json:"kind"` // "store", "identity", "lost", "right", "attachment", "pool" or "entry"
+	Kind string `json:"kind"` // "store", "identity", "history", "lost", "right", "attachment", "pool" or "entry"
 
 	// Of the store.
 	Schema  int              `json:"schema,omitempty"`
@@ -19,10 +19,11 @@ type line struct {
 	Counter uint64           `json:"counter,omitempty"`
 	Records uint64           `json:"records,omitempty"`
 
-	Identity   *Identity       `json:"identity,omitempty"`
-	Lost       *Lost           `json:"lost,omitempty"`
-	Right      *protocol.Right `json:"right,omitempty"`
-	Attachment *Attachment     `json:"attachment,omitempty"`
+	Identity   *Identity         `json:"identity,omitempty"`
+	History    *protocol.History `json:"history,omitempty"`
+	Lost       *Lost             `json:"lost,omitempty"`
+	Right      *protocol.Right   `json:"right,omitempty"`
+	Attachment *Attachment       `json:"attachment,omitempty"`
 
 	// Of a pool's description, or of an entry of its table, both as they are.
 	Pool        protocol.PoolName `json:"pool,omitempty"`
@@ -41,6 +42,9 @@ func (s *Store) Export(w io.Writer) error {
 		id, err := tx.Identity()
 		e.note(err)
 		e.write(line{Kind: "identity", Identity: &id})
+		seen, err := tx.History()
+		e.note(err)
+		e.write(line{Kind: "history", History: &seen})
 		for l, err := range tx.LostStores() {
 			e.note(err)
 			e.write(line{Kind: "lost", Lost: &l})
