@@ -307,7 +307,8 @@ func (a *Agent) stillRuns(ctx context.Context, l store.Lost) (what string, err e
 }
 
 // giveBackLost lets go of a lost store's rights that nothing rests on, and forgets
-// the store when no right of it is left.
+// the store when no right of it is left. The caller knows that nothing of the lost
+// store's time runs any more; nobody else lets go of what is Frozen.
 func (a *Agent) giveBackLost(ctx context.Context, id protocol.StoreID) error {
 	rights, unverified, err := a.ofLost(id)
 	if err != nil {
@@ -319,9 +320,13 @@ func (a *Agent) giveBackLost(ctx context.Context, id protocol.StoreID) error {
 		}
 	}
 	inParallel(a.cfg.Parallel, rights, func(r protocol.Right) {
-		if r.Phase == protocol.Frozen {
-			a.letGo(ctx, r)
+		if r.Phase != protocol.Frozen {
+			return
 		}
+		_, res, err := a.driveFrom(ctx, r, func(tx *store.Tx, _ protocol.Self, r protocol.Right) (protocol.Event, error) {
+			return protocol.Event{Kind: protocol.EventLetGo}, unused(tx, r)
+		})
+		a.logLetGo(ctx, r, res, err)
 	})
 	return a.st.Update(ctx, func(tx *store.Tx) error {
 		for r, err := range tx.Rights() {

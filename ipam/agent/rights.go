@@ -33,6 +33,8 @@ func (a *Agent) drive(ctx context.Context, fresh protocol.Right, ev protocol.Eve
 			return ev, nil
 		case ev.Kind != protocol.EventLetGo:
 			return ev, nil
+		case r.Phase == protocol.Frozen: // pods of its time may run that no attachment tells of: see giveBackLost
+			return ev, errInUse
 		}
 		if r.Phase == protocol.Held && !r.MayGo(self.Term) {
 			if err := a.keptBack(r); err != nil {

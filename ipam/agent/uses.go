@@ -130,7 +130,7 @@ func (a *Agent) use(ctx context.Context, c protocol.Claim, ask protocol.Use, con
 			return "", nil, &ClaimError{Claim: c.Ref().String(), Why: "use not settled: " + res.Why, Later: true}
 		}
 	}
-	return "", nil, &ClaimError{Claim: c.Ref().String(), Why: "is in use on two other nodes: " + why, Later: true}
+	return "", nil, &ClaimError{Claim: c.Ref().String(), Why: "cannot be used on this node now: " + why, Later: true}
 }
 
 // pursueUse pursues a use again, until ctx ends, where nothing can be said of it yet: a
@@ -321,9 +321,13 @@ func otherUse(r protocol.Right) string {
 	return protocol.UseName(r.Use.Claim.UID, 1)
 }
 
-// letGo gives a right back if nothing rests on it.
+// letGo gives a right back if nothing rests on it. One that is Frozen stays.
 func (a *Agent) letGo(ctx context.Context, r protocol.Right) {
 	_, res, err := a.drive(ctx, r, protocol.Event{Kind: protocol.EventLetGo})
+	a.logLetGo(ctx, r, res, err)
+}
+
+func (a *Agent) logLetGo(ctx context.Context, r protocol.Right, res protocol.Result, err error) {
 	switch {
 	case errors.Is(err, errInUse), errors.Is(err, errUnanswered), is[*withheldError](err): // it is looked at again
 	case err != nil:

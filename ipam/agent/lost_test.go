@@ -1,0 +1,63 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"sync"
+	"testing"
+
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+	"github.com/tenure-ipam/tenure/ipam/store"
+)
+
+// nodePods are the pods of a node.
+type nodePods struct {
+	Pods
+	pods []Pod
+}
+
+func (n *nodePods) PodsOfNode(context.Context, protocol.NodeName) ([]Pod, error) { return n.pods, nil }
+
+// TestFrozenUseOutlivesADEL: a use of a lost store's time is not given back by the DEL of
+// the one sandbox that was read back: another may have the claim's address (I3). It goes
+// when nothing of that time runs any more (I4).
+func TestFrozenUseOutlivesADEL(t *testing.T) {
+	a := newRestoredAgent(t)
+	a.cfg.Boot = "boot1"
+	subs, pods := &subLeasesThatGo{}, &nodePods{}
+	a.cl.SubLeases, a.cl.Pods, a.host = carefulSubLeases{subs, a}, pods, goneHost{}
+	var running sync.WaitGroup
+	a.queue = func(task func(context.Context)) { running.Go(func() { task(t.Context()) }) }
+	pod := protocol.PodRef{Namespace: "ns", Name: "db-0", UID: "p"}
+	ref := protocol.ClaimRef{Namespace: "ns", Name: "db", UID: "c"}
+	r := protocol.FrozenSubLease(protocol.SubLease{
+		Meta: protocol.Meta{Name: protocol.UseName("c", 0), UID: "u", Revision: "7"}, Node: "n1", Store: "lost", Term: 1, Turn: 1,
+		Use: &protocol.Use{Claim: ref, Pod: pod, Interface: "net1"},
+	})
+	key := store.Key{Network: "lan", ContainerID: "sandbox", IfName: "net1"}
+	err := a.st.Update(t.Context(), func(tx *store.Tx) error {
+		att := store.Attachment{
+			Key: key, Pod: pod, Boot: "boot1", Claim: &ref, Use: r.Name,
+			Addresses: []store.Address{{Addr: netip.MustParseAddr("10.0.0.5"), Bits: 24, Pool: "lan"}},
+		}
+		return errors.Join(tx.PutRight(r), tx.PutLost(store.Lost{Store: "lost", Boot: "boot1", Pods: []protocol.PodRef{pod}}), tx.PutAttachment(att))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.release(t.Context(), key, 0); err != nil {
+		t.Fatal(err)
+	}
+	running.Wait()
+	pods.pods = []Pod{{PodRef: pod}}
+	a.thaw(t.Context())
+	if _, known := a.right(r.Name); !known || subs.deleted {
+		t.Errorf("while the pod runs the use is deleted: %v, recorded: %v; want it kept", subs.deleted, known)
+	}
+	pods.pods = nil
+	a.thaw(t.Context())
+	if _, known := a.right(r.Name); known || !subs.deleted {
+		t.Errorf("when nothing of its time runs the use is deleted: %v, recorded: %v; want it given back", subs.deleted, known)
+	}
+}
