@@ -31,7 +31,8 @@ type Slot struct {
 
 	// BlockBits is the prefix length of the pool's blocks where each block is a
 	// lease, by whose name the address is then recorded. It is 0 in local mode,
-	// which has no leases.
+	// which has no leases, and where it has not been decided yet: then there is no
+	// lease to ask, and nothing new is given.
 	BlockBits int
 
 	// Answer says with which prefix length and gateway (zero: none) the address
@@ -70,7 +71,7 @@ type Ask struct {
 	Gone func(store.Attachment) bool
 
 	// Serves reports whether new addresses may be handed out of the lease of
-	// that name. Nil is a function that always says yes, for local mode.
+	// that name. Nil is for local mode, which has no leases.
 	Serves func(tx *store.Tx, lease string) (bool, error)
 
 	// Keeps reports whether an attachment that has addresses by the right of that
@@ -82,11 +83,15 @@ type Ask struct {
 
 func (a Ask) gone(x store.Attachment) bool { return a.Gone != nil && a.Gone(x) }
 
-func (a Ask) serves(tx *store.Tx, lease string) (bool, error) {
-	if a.Serves == nil {
+// serves reports whether x may be handed out for s, if it is free.
+func (a Ask) serves(tx *store.Tx, s Slot, x netip.Addr) (bool, error) {
+	switch {
+	case a.Serves == nil:
 		return true, nil
+	case s.BlockBits == 0:
+		return false, nil
 	}
-	return a.Serves(tx, lease)
+	return a.Serves(tx, s.lease(x))
 }
 
 // kept returns which of the addresses of x may be answered again. What was granted

@@ -23,7 +23,7 @@ func space(tx *store.Tx, pool protocol.PoolName, shape *allocator.Shape) allocat
 }
 
 // lease returns the name of the lease that x is handed out of, "" if there are
-// none.
+// none, or none yet.
 func (s Slot) lease(x netip.Addr) string {
 	if s.BlockBits == 0 {
 		return ""
@@ -103,7 +103,7 @@ func findExact(tx *store.Tx, a Ask, s Slot, picked []pick) (netip.Addr, error) {
 		}
 		return netip.Addr{}, &TakenError{Addr: s.Exact, Pool: s.Pool, By: by}
 	case allocator.Free:
-		ok, err := a.serves(tx, s.lease(s.Exact))
+		ok, err := a.serves(tx, s, s.Exact)
 		if err == nil && !ok {
 			err = &NoRoomError{Slot: s}
 		}
@@ -132,13 +132,10 @@ func findOrdinary(tx *store.Tx, a Ask, s Slot, picked []pick) (netip.Addr, error
 		if !ok {
 			return netip.Addr{}, &NoRoomError{Slot: s}
 		}
-		if s.BlockBits == 0 {
-			return x, nil
-		}
-		if ok, err := a.serves(tx, s.lease(x)); err != nil || ok {
+		if ok, err := a.serves(tx, s, x); err != nil || ok {
 			return x, err
 		}
-		view = without(view, s.Shape.Block(x, s.BlockBits))
+		view = without(view, s.Shape.Block(x, s.BlockBits)) // all of the family where no blocks are decided
 	}
 }
 

@@ -71,6 +71,20 @@ func TestLeaseNames(t *testing.T) {
 	}
 }
 
+// TestUndecidedBlocks: while the size of a pool's blocks is not decided, nobody can say of
+// which lease a free address is, and whether that serves: none is given.
+func TestUndecidedBlocks(t *testing.T) {
+	st := openStore(t)
+	p := openPool(t, st, "p", "10.0.0.0/28")
+	for name, slot := range map[string]Slot{"ordinary": p.any(allocator.IPv4), "by name": p.exact("10.0.0.5")} {
+		a := ask("c1", slot)
+		a.Serves = func(*store.Tx, string) (bool, error) { return true, nil }
+		if _, err := hold(st, a); !is[*NoRoomError](err) {
+			t.Errorf("%s: %v; want NoRoomError", name, err)
+		}
+	}
+}
+
 // leaseOf holds without committing, since there is no such right in the store.
 func leaseOf(t *testing.T, st *store.Store, a Ask) (lease string) {
 	t.Helper()

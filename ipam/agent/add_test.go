@@ -1,0 +1,47 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"testing"
+	"testing/synctest"
+
+	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/ipam/node"
+	"github.com/tenure-ipam/tenure/ipam/poolspec"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+	"github.com/tenure-ipam/tenure/ipam/store"
+)
+
+// TestFamilyWithoutBlocks: where a pool has come to have ranges of a family again, and the
+// controller has not decided its blocks, an ADD waits for that. It takes none of what is
+// free of an earlier lease, which may be another's (I1).
+func TestFamilyWithoutBlocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, p := newBubbleAgent(t, &listedLeases{})
+		a.cfg.Fence, a.sitting.Term = 0, 3
+		lost, held := leaseRight(p.known.Pool, netip.MustParsePrefix("fd00::/120")), leaseRight(p.known.Pool, netip.MustParsePrefix("10.0.0.8/30"))
+		lost.Phase, lost.UID, lost.Revision = protocol.Lost, "u", "7"
+		held.Phase, held.UID, held.Revision, held.Said, held.Term = protocol.Held, "v", "7", 3, 3
+		err := a.st.Update(t.Context(), func(tx *store.Tx) error {
+			space := allocator.NewSpace(tx.Table("lan"), p.known.shape)
+			return errors.Join(tx.PutIdentity(store.Identity{Node: "n1", Term: 3}), tx.PutRight(lost), tx.PutRight(held),
+				space.Open(lost.Block), space.Open(held.Block), space.Take(netip.MustParseAddr("fd00::1")))
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.set(changed(p, func(k *knownPool) { k.Bits6, k.Edited = 0, true }), false)
+		key := store.Key{Network: "net", ContainerID: "sandbox", IfName: "net1"}
+		add := &addition{
+			key: key, conf: &poolspec.Config{Name: "net", CNIVersion: "1.1.0", Sources: []poolspec.Source{{Pool: "lan"}}},
+			ask: node.Ask{Key: key, Pod: protocol.PodRef{Namespace: "ns", Name: "p", UID: "pod"}, Serves: a.leaseServes, Keeps: a.rightKeeps},
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), a.cfg.Wait)
+		defer cancel()
+		if att, err := a.hold(ctx, add); !is[*notReadyError](err) {
+			t.Errorf("the ADD gets %+v, %v; want that the pool is waited for", att.Addresses, err)
+		}
+	})
+}
