@@ -1,7 +1,6 @@
 package claims
 
 import (
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -10,7 +9,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/tenure-ipam/tenure/ipam/access"
 	"github.com/tenure-ipam/tenure/ipam/broker"
 	"github.com/tenure-ipam/tenure/ipam/networks"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
@@ -47,14 +45,6 @@ type seen struct {
 	network   *networks.Resolution // nil: not read
 	admission *admission           // nil: not asked
 	answer    *broker.Answer       // nil: not asked
-}
-
-// admission is whether the claim's namespace may use the pools of its network: err is
-// nil, an [*access.DeniedError] or an [*access.UnknownError]; then since is when it began
-// not to be known.
-type admission struct {
-	err   error
-	since time.Time
 }
 
 // use is a pod's use of the claim.
@@ -149,55 +139,11 @@ func (s seen) allocate() plan {
 		return plan{after: after}
 	case len(s.held) > 0 && s.answer.Problem.Reason == broker.Exhausted:
 		return plan{giveBack: s.held, status: s.fence(*why)}
+	case s.emptied(): // its reason must go on to say so
+		return plan{status: s.change(s.failed(ReasonConflict, "status.ips names nothing, and cannot be written anew: "+why.message))}
 	default:
 		return plan{status: s.change(*why)}
 	}
-}
-
-// askAdmission is when a claim whose namespace may not use a pool is looked at again:
-// of a change of RBAC nobody hears.
-const askAdmission = 15 * time.Second
-
-// admitted reports whether nobody need be asked about the claim any more. A pool's rule
-// is about who comes, and takes nothing away: what is granted, or stands in the status,
-// stays the claim's, and is granted to it anew should its lease be lost, also while the
-// pool cannot be had.
-//
-// The status of a claim to which nothing is granted counts only with a reason that is
-// given to those who have been admitted: addresses alone may be of a backup, or of
-// another IPAM.
-func (s seen) admitted() bool {
-	reason := ""
-	if c := s.condition(); c != nil {
-		reason = c.Reason
-	}
-	switch reason {
-	case ReasonPoolNotAllowed: // one who has been admitted is never told so
-		return false
-	case ReasonAllocated, ReasonConflict, ReasonExhausted, ReasonPoolNotFound, ReasonPoolNotReady, ReasonInternalError:
-		return len(s.held) > 0 || len(s.claim.ips) > 0
-	}
-	return len(s.held) > 0
-}
-
-// refuse is what follows from an admission that is an error. A claim that may not use the
-// pool asks for nothing, and what was granted while it was told so goes back. Where it is
-// not known whether it may, nothing changes, not even its place among those that wait.
-func (s seen) refuse() plan {
-	if _, denied := errors.AsType[*access.DeniedError](s.admission.err); !denied {
-		if waited := s.now.Sub(s.admission.since); waited < patience {
-			return plan{after: patience - waited}
-		}
-		return plan{status: s.change(s.failed(ReasonAccessUnknown, s.admission.err.Error())), after: askAdmission}
-	}
-	p := plan{withdraw: true, after: askAdmission}
-	why := s.failed(ReasonPoolNotAllowed, s.admission.err.Error())
-	if len(s.held) > 0 {
-		p.giveBack, p.status = s.held, s.fence(why)
-		return p
-	}
-	p.status = s.change(why)
-	return p
 }
 
 // disagree is decide for a claim whose status names what is not granted to it, or

@@ -59,8 +59,8 @@ type Resolver interface {
 
 // Admission says who may use pools.
 type Admission interface {
-	// Admit returns nil if the namespace may use the pool, or there is no such pool;
-	// else an [*access.DeniedError], or an [*access.UnknownError].
+	// Admit returns nil if the namespace may use the pool; else an [*access.DeniedError],
+	// an [*access.MissingError] or an [*access.UnknownError].
 	Admit(ctx context.Context, namespace string, pool protocol.PoolName) error
 }
 
@@ -170,9 +170,9 @@ func (r *Reconciler) admit(ctx context.Context, s seen) error {
 }
 
 // unknownSince notes what was learned of who may use the pools of a claim's network, and
-// returns since when it has been an [*access.UnknownError]; no time, if it is not.
+// returns since when it has not been known; no time, if it is.
 func (r *Reconciler) unknownSince(key broker.ClaimKey, err error, now time.Time) time.Time {
-	if _, unknown := errors.AsType[*access.UnknownError](err); !unknown {
+	if _, denied := errors.AsType[*access.DeniedError](err); denied || err == nil {
 		r.unknown.Delete(key)
 		return time.Time{}
 	}

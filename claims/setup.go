@@ -31,9 +31,10 @@ import (
 // what their status shows: those that a change of the network concerns.
 const unsettled = "tenure.unsettled"
 
-// refused is the index of claims whose namespace may not use a pool, or of which that is
-// not known: those that a change of the pool or of the namespace concerns.
-const refused = "tenure.refused"
+// waiting is the index of the same claims, all under one name: those that a change of a
+// pool's rule or of a namespace concerns, be it that they may not use the pool, or that they
+// wait for an address of it and may not have it any more.
+const waiting = "tenure.waiting"
 
 // queue is the reconciler's work.
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
@@ -41,25 +42,20 @@ type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 // IndexClaims adds the index of claims that the reconciler needs. Call it before
 // the cache starts.
 func IndexClaims(ctx context.Context, to client.FieldIndexer) error {
-	err := to.IndexField(ctx, &ipamclaims.IPAMClaim{}, unsettled, func(o client.Object) []string {
-		claim := o.(*ipamclaims.IPAMClaim)
-		if len(claim.Status.IPs) > 0 && meta.IsStatusConditionTrue(claim.Status.Conditions, cluster.ConditionIPsAllocated) {
-			return nil
+	for name, value := range map[string]func(*ipamclaims.IPAMClaim) string{
+		unsettled: func(c *ipamclaims.IPAMClaim) string { return c.Spec.Network },
+		waiting:   func(*ipamclaims.IPAMClaim) string { return waiting },
+	} {
+		err := to.IndexField(ctx, &ipamclaims.IPAMClaim{}, name, func(o client.Object) []string {
+			claim := o.(*ipamclaims.IPAMClaim)
+			if len(claim.Status.IPs) > 0 && meta.IsStatusConditionTrue(claim.Status.Conditions, cluster.ConditionIPsAllocated) {
+				return nil
+			}
+			return []string{value(claim)}
+		})
+		if err != nil {
+			return fmt.Errorf("index claims by %s: %w", name, err)
 		}
-		return []string{claim.Spec.Network}
-	})
-	if err != nil {
-		return fmt.Errorf("index claims: %w", err)
-	}
-	err = to.IndexField(ctx, &ipamclaims.IPAMClaim{}, refused, func(o client.Object) []string {
-		c := meta.FindStatusCondition(o.(*ipamclaims.IPAMClaim).Status.Conditions, cluster.ConditionIPsAllocated)
-		if c == nil || c.Reason != ReasonPoolNotAllowed && c.Reason != ReasonAccessUnknown {
-			return nil
-		}
-		return []string{refused}
-	})
-	if err != nil {
-		return fmt.Errorf("index refused claims: %w", err)
 	}
 	return nil
 }
@@ -126,20 +122,20 @@ func ofUse(_ context.Context, o client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: use.Claim.Namespace, Name: use.Claim.Name}}}
 }
 
-// ofRule maps a pool to the claims that were refused: its rule may be another now.
+// ofRule maps a pool to the claims that wait: its rule may be another now.
 func (r *Reconciler) ofRule(ctx context.Context, _ client.Object) []reconcile.Request {
-	return r.refused(ctx)
+	return r.waiting(ctx)
 }
 
-// ofNamespace maps a namespace to its claims that were refused.
+// ofNamespace maps a namespace to its claims that wait.
 func (r *Reconciler) ofNamespace(ctx context.Context, o client.Object) []reconcile.Request {
-	return r.refused(ctx, client.InNamespace(o.GetName()))
+	return r.waiting(ctx, client.InNamespace(o.GetName()))
 }
 
-func (r *Reconciler) refused(ctx context.Context, where ...client.ListOption) (all []reconcile.Request) {
+func (r *Reconciler) waiting(ctx context.Context, where ...client.ListOption) (all []reconcile.Request) {
 	var list ipamclaims.IPAMClaimList
-	if err := r.Cache.List(ctx, &list, append(where, client.MatchingFields{refused: refused}, client.UnsafeDisableDeepCopy)...); err != nil {
-		r.Log.ErrorContext(ctx, "refused claims cannot be listed", "error", err)
+	if err := r.Cache.List(ctx, &list, append(where, client.MatchingFields{waiting: waiting}, client.UnsafeDisableDeepCopy)...); err != nil {
+		r.Log.ErrorContext(ctx, "claims that wait cannot be listed", "error", err)
 		return nil
 	}
 	for i := range list.Items {
@@ -152,13 +148,13 @@ func (r *Reconciler) refused(ctx context.Context, where ...client.ListOption) (a
 // or had.
 func (r *Reconciler) ofDefinition(catalog *networks.Catalog) handler.EventHandler {
 	add := func(ctx context.Context, q queue, network string) {
-		var waiting ipamclaims.IPAMClaimList
-		if err := r.Cache.List(ctx, &waiting, client.MatchingFields{unsettled: network}, client.UnsafeDisableDeepCopy); err != nil {
+		var list ipamclaims.IPAMClaimList
+		if err := r.Cache.List(ctx, &list, client.MatchingFields{unsettled: network}, client.UnsafeDisableDeepCopy); err != nil {
 			r.Log.ErrorContext(ctx, "claims cannot be listed", "network", network, "error", err)
 			return
 		}
-		for i := range waiting.Items {
-			q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&waiting.Items[i])})
+		for i := range list.Items {
+			q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
 		}
 	}
 	of := func(o client.Object) string { return catalog.Of(o.(*nad.NetworkAttachmentDefinition)).Name }

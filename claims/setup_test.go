@@ -1,13 +1,16 @@
 package claims
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
+	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
@@ -51,6 +54,40 @@ func TestQueueOfClaims(t *testing.T) {
 	}
 	if got, want := drain(q), "ns/vm"; got != want {
 		t.Errorf("after two rings the queue has %q; want %q", got, want)
+	}
+}
+
+// indexes are indexes of claims by their names.
+type indexes map[string]client.IndexerFunc
+
+func (x indexes) IndexField(_ context.Context, _ client.Object, name string, of client.IndexerFunc) error {
+	x[name] = of
+	return nil
+}
+
+// TestIndexOfClaims: a change of a rule concerns every claim that does not have its
+// addresses, whatever it waits for and whatever it has been told.
+func TestIndexOfClaims(t *testing.T) {
+	of := indexes{}
+	if err := IndexClaims(t.Context(), of); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		claim claim
+		want  bool
+	}{
+		{fresh(), true},
+		{fresh().with(metav1.ConditionFalse, ReasonPoolNotAllowed, "x"), true},
+		{fresh().with(metav1.ConditionFalse, ReasonExhausted, "x"), true},
+		{fresh().happy(), true},
+		{shows("10.0.0.5/24"), true},
+		{shows("10.0.0.5/24").with(metav1.ConditionFalse, ReasonConflict, "x"), true},
+		{shows("10.0.0.5/24").happy(), false},
+	} {
+		o := &ipamclaims.IPAMClaim{Spec: ipamclaims.IPAMClaimSpec{Network: "lan"}, Status: ipamclaims.IPAMClaimStatus{IPs: tt.claim.ips, Conditions: tt.claim.conditions}}
+		if got := fmt.Sprint(of[waiting](o), of[unsettled](o)); got != map[bool]string{true: "[tenure.waiting] [lan]", false: "[] []"}[tt.want] {
+			t.Errorf("claim with %v and %v: indexed %s; want it so: %t", tt.claim.ips, tt.claim.conditions, got, tt.want)
+		}
 	}
 }
 

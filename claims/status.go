@@ -74,6 +74,14 @@ func (s seen) condition() *metav1.Condition {
 	return meta.FindStatusCondition(s.claim.conditions, cluster.ConditionIPsAllocated)
 }
 
+// reason returns the condition's reason; empty, if there is no condition.
+func (s seen) reason() string {
+	if c := s.condition(); c != nil {
+		return c.Reason
+	}
+	return ""
+}
+
 // change returns the status to write, or nil if it is as o says already.
 func (s seen) change(o outcome) *status {
 	next := status{ips: s.claim.ips, conditions: slices.Clone(s.claim.conditions), ownerPod: o.ownerPod}

@@ -49,6 +49,11 @@ func (e *UnknownError) Error() string {
 
 func (e *UnknownError) Unwrap() error { return e.Cause }
 
+// A MissingError says that there is no such pool, so that nobody knows yet who may use it.
+type MissingError struct{ Pool string }
+
+func (e *MissingError) Error() string { return fmt.Sprintf("pool %s does not exist", e.Pool) }
+
 // Group is the group whose members are the service accounts of a namespace: it is for
 // it that the verb use must be allowed.
 func Group(namespace string) string { return "system:serviceaccounts:" + namespace }

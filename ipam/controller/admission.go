@@ -28,7 +28,7 @@ func (a admission) Admit(ctx context.Context, namespace string, pool protocol.Po
 	err := a.cache.Get(ctx, client.ObjectKey{Name: string(pool)}, &obj)
 	switch {
 	case apierrors.IsNotFound(err):
-		return nil
+		return &access.MissingError{Pool: string(pool)}
 	case err != nil:
 		return &access.UnknownError{Namespace: namespace, Pool: string(pool), Rule: "rule", Cause: err}
 	}
