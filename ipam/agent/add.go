@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/tenure-ipam/tenure/attach/npwg"
@@ -268,13 +269,17 @@ func (a *Agent) holdClaim(ctx context.Context, add *addition) (store.Attachment,
 }
 
 // repeatClaim answers an interface of a pod that has the claim's addresses already,
-// also under an earlier sandbox that is gone: the use is there, so that they are
-// still the claim's, and the API server need not be asked again.
+// also under an earlier sandbox that is gone, if they are of its network's pools still: the
+// use is there, so that they are still the claim's, and the API server need not be asked
+// again.
 func (a *Agent) repeatClaim(ctx context.Context, add *addition) (att store.Attachment, ok bool, err error) {
 	err = a.st.ViewContext(ctx, func(tx *store.Tx) error {
 		held, known, err := a.previous(tx, add)
 		if err != nil || !known || held.Claim == nil || held.Claim.Name != add.sel.Claim || held.Pod.UID != add.ask.Pod.UID {
 			return err
+		}
+		if held.Key != add.key && !ofSources(held.Addresses, add.conf.Sources) {
+			return nil
 		}
 		add.ask.Granted, add.ask.Use, add.ask.Claim = held.Addresses, held.Use, held.Claim
 		ok = true
@@ -291,6 +296,16 @@ func (a *Agent) repeatClaim(ctx context.Context, add *addition) (att store.Attac
 		return att, false, nil
 	}
 	return att, true, err
+}
+
+// ofSources reports whether all of addrs are of the pools of sources.
+func ofSources(addrs []store.Address, sources []poolspec.Source) bool {
+	for _, x := range addrs {
+		if !slices.ContainsFunc(sources, func(src poolspec.Source) bool { return src.Pool == string(x.Pool) }) {
+			return false
+		}
+	}
+	return true
 }
 
 // slots returns what the ADD needs, once all pools of its network can be used, and if its

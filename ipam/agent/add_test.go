@@ -45,3 +45,42 @@ func TestFamilyWithoutBlocks(t *testing.T) {
 		}
 	})
 }
+
+// TestClaimOnAnotherPool: a new sandbox of a claim's pod is not answered as the one before,
+// without a look at the claim, where the network is another pool's by then: the address may
+// be another's there. The sandbox that has it is answered it again (C10).
+func TestClaimOnAnotherPool(t *testing.T) {
+	for _, tt := range []struct {
+		sandbox, pool string
+		answered      bool
+	}{{"s2", "lan", true}, {"s2", "wan", false}, {"s1", "wan", true}} {
+		a := newRestoredAgent(t)
+		a.host = goneHost{}
+		pod := protocol.PodRef{Namespace: "ns", Name: "db-0", UID: "p"}
+		ref := protocol.ClaimRef{Namespace: "ns", Name: "db", UID: "c"}
+		x := netip.MustParseAddr("10.0.0.9")
+		r := protocol.Right{
+			Kind: protocol.RightUse, Name: protocol.UseName("c", 0), Phase: protocol.Held, UID: "u", Revision: "7", Said: 3, Term: 3, Turn: 1,
+			Use: &protocol.Use{Claim: ref, Pod: pod, Interface: "net1"}, Addrs: []netip.Addr{x}, Leases: []string{"lan.0a000008.30"},
+		}
+		key := store.Key{Network: "net", ContainerID: "s1", IfName: "net1"}
+		err := a.st.Update(t.Context(), func(tx *store.Tx) error {
+			return errors.Join(tx.PutRight(r), tx.PutAttachment(store.Attachment{
+				Key: key, Pod: pod, Claim: &ref, Use: r.Name, Addresses: []store.Address{{Addr: x, Bits: 27, Pool: "lan"}},
+			}))
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		key.ContainerID = tt.sandbox
+		add := &addition{
+			key: key, conf: &poolspec.Config{Name: "net", Sources: []poolspec.Source{{Pool: tt.pool}}},
+			ask: node.Ask{Key: key, Pod: pod, Serves: a.leaseServes, Keeps: a.rightKeeps, Gone: a.host.Gone},
+		}
+		add.sel.Claim = "db"
+		att, ok, err := a.repeatClaim(t.Context(), add)
+		if err != nil || ok != tt.answered {
+			t.Errorf("sandbox %s on pool %s is answered %+v, %v, %v; want that at once: %v", tt.sandbox, tt.pool, att.Addresses, ok, err, tt.answered)
+		}
+	}
+}
