@@ -66,12 +66,11 @@ func (s seen) refuse() plan {
 		}
 		return plan{withdraw: missing, status: s.change(s.failed(reason, s.admission.err.Error())), after: askAdmission}
 	}
-	p := plan{withdraw: true, after: askAdmission}
 	why := s.failed(ReasonPoolNotAllowed, s.admission.err.Error())
+	p := plan{status: s.change(why)}
 	if len(s.held) > 0 {
-		p.giveBack, p.status = s.held, s.fence(why)
-		return p
+		p = s.giveBack(why)
 	}
-	p.status = s.change(why)
+	p.withdraw, p.after = true, sooner(p.after, askAdmission)
 	return p
 }

@@ -138,7 +138,7 @@ func (s seen) allocate() plan {
 	case why == nil:
 		return plan{after: after}
 	case len(s.held) > 0 && s.answer.Problem.Reason == broker.Exhausted:
-		return plan{giveBack: s.held, status: s.fence(*why)}
+		return s.giveBack(*why)
 	case s.emptied(): // its reason must go on to say so
 		return plan{status: s.change(s.failed(ReasonConflict, "status.ips names nothing, and cannot be written anew: "+why.message))}
 	default:
@@ -211,6 +211,16 @@ func (s seen) waits() (why *outcome, after time.Duration) {
 		return nil, patience - waited
 	}
 	return new(s.failed(reason, message)), 0
+}
+
+// giveBack gives back what is granted, because of why. While a pod uses it, whose end
+// brings the claim here again, that is only said: every write would lead to the next.
+func (s seen) giveBack(why outcome) plan {
+	if len(s.uses) > 0 {
+		why.message += fmt.Sprintf("; gives back %s when no pod uses it any more", join(addrsOf(s.held)))
+		return plan{status: s.change(why), after: lookAgain}
+	}
+	return plan{giveBack: s.held, status: s.fence(why)}
 }
 
 // fence is a status that differs from the present one: writing it makes every

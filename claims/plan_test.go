@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/ipam/access"
 	"github.com/tenure-ipam/tenure/ipam/broker"
 	"github.com/tenure-ipam/tenure/ipam/cluster"
 	"github.com/tenure-ipam/tenure/ipam/networks"
@@ -147,6 +148,8 @@ func TestDecide(t *testing.T) {
 			"write SubnetExhausted []"},
 		{"F20 exhausted, and part of it granted", seen{claim: fresh(), network: known(), answer: waits(broker.Exhausted, noon), held: held("fd00::5")},
 			"give back fd00::5, write SubnetExhausted [], event"},
+		{"exhausted, and a pod uses the part that is granted", seen{claim: fresh(), network: known(), answer: waits(broker.Exhausted, noon), held: held("fd00::5"), uses: pods("a")},
+			"write SubnetExhausted [], event, after 10s"},
 		{"pool missing for a moment", seen{claim: fresh(), network: known(), answer: waits(broker.PoolMissing, noon.Add(-time.Second))}, "after 2s"},
 		{"pool missing", seen{claim: fresh(), network: known(), answer: waits(broker.PoolMissing, noon.Add(-time.Minute))}, "write PoolNotFound [], event"},
 		{"pool closed", seen{claim: fresh(), network: known(), answer: waits(broker.PoolNotReady, noon.Add(-time.Minute))}, "write PoolNotReady [], event"},
@@ -214,6 +217,35 @@ func TestFence(t *testing.T) {
 		s.claim.conditions = p.status.conditions
 		if after := s.condition(); before != nil && before.Message == after.Message {
 			t.Errorf("the status is the same: %q", after.Message)
+		}
+	}
+}
+
+// TestGivingBackWaitsForPods shows that what a pod uses is not given back, which is said
+// once: a write for each look, and a look for each write, would have no end.
+func TestGivingBackWaitsForPods(t *testing.T) {
+	denied := &admission{err: &access.DeniedError{Namespace: "ns", Pool: "p", Rule: "a rule"}}
+	for _, tt := range []struct {
+		name  string
+		claim claim
+		asked *admission
+		again string
+	}{
+		{"exhausted", fresh().happy(), &admission{}, "after 10s"},
+		{"denied", fresh().with(metav1.ConditionFalse, ReasonPoolNotAllowed, "x"), denied, "withdraw, after 10s"},
+	} {
+		s := seen{claim: tt.claim, network: known(), admission: tt.asked, answer: waits(broker.Exhausted, noon), held: held("fd00::5"), uses: []use{{pod: "a"}}, now: noon}
+		first := decide(s)
+		if first.status == nil || len(first.giveBack) > 0 {
+			t.Fatalf("%s: got %s; want it said, and nothing given back", tt.name, first.in())
+		}
+		s.claim.conditions = first.status.conditions
+		if got := decide(s).in(); got != tt.again {
+			t.Errorf("%s, when it was said: got %s; want %s", tt.name, got, tt.again)
+		}
+		s.uses = nil
+		if got := decide(s); len(got.giveBack) == 0 {
+			t.Errorf("%s, when the pod is gone: got %s; want it given back", tt.name, got.in())
 		}
 	}
 }
