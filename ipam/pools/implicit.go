@@ -94,11 +94,22 @@ func (r *Implicit) apply(ctx context.Context, d described, p implicitPlan) (reco
 		for _, n := range d.by {
 			r.tell(ctx, n.String(), notice{reasonRefused, fmt.Sprintf("pool %s is refused: %v", d.name, err)})
 		}
-		return reconcile.Result{}, reconcile.TerminalError(fmt.Errorf("write pool %s: %w", d.name, err))
+		err := fmt.Errorf("write pool %s: %w", d.name, err)
+		if faulty(err) {
+			err = reconcile.TerminalError(err)
+		}
+		return reconcile.Result{}, err
 	default:
 		return reconcile.Result{}, fmt.Errorf("write pool %s: %w", d.name, err)
 	}
 	return reconcile.Result{}, nil
+}
+
+// faulty reports whether a write was refused for what is written, so that it is to be made
+// again only when the definitions change. Who may not write may do so later: an API server
+// that has just started knows no rights.
+func faulty(err error) bool {
+	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err)
 }
 
 func (r *Implicit) update(ctx context.Context, pool *v1alpha1.IPPool, u update) error {

@@ -1,10 +1,20 @@
 package pools
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
+
+	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/ipam/networks"
@@ -94,6 +104,59 @@ func (p implicitPlan) in() string {
 		words = append(words, "tell "+name+" "+p.notices[name].reason)
 	}
 	return strings.Join(words, ", ")
+}
+
+// onlyDefinitions has every definition, and nothing else.
+type onlyDefinitions struct{ client.Reader }
+
+func (onlyDefinitions) Get(_ context.Context, k client.ObjectKey, o client.Object, _ ...client.GetOption) error {
+	if _, ok := o.(*nad.NetworkAttachmentDefinition); ok {
+		return nil
+	}
+	return apierrors.NewNotFound(schema.GroupResource{Resource: "ippools"}, k.Name)
+}
+
+func (onlyDefinitions) List(context.Context, client.ObjectList, ...client.ListOption) error {
+	return nil
+}
+
+// refuser answers every create with an error.
+type refuser struct {
+	client.Client
+	err error
+}
+
+func (w refuser) Create(context.Context, client.Object, ...client.CreateOption) error { return w.err }
+
+// describer has one definition of a pool.
+type describer struct{}
+
+func (describer) OfPool(context.Context, string) ([]networks.Network, error) {
+	return []networks.Network{networks.Read("ns", "lan", time.Time{},
+		`{"cniVersion":"1.0.0","name":"lan","type":"bridge","ipam":{"type":"tenure","range":"10.0.0.0/24","network_name":"lan"}}`)}, nil
+}
+
+// TestRefusedPoolIsMadeLater: who may write it is known a moment after an API server has
+// started; what is wrong with it stays so until its definition changes.
+func TestRefusedPoolIsMadeLater(t *testing.T) {
+	pools := schema.GroupResource{Group: "tenure.dev", Resource: "ippools"}
+	for _, tt := range []struct {
+		err   error
+		again bool
+	}{
+		{apierrors.NewForbidden(pools, "lan", errors.New("RBAC: clusterrole not found")), true},
+		{apierrors.NewUnauthorized("Unauthorized"), true},
+		{errors.New("no answer"), true},
+		{apierrors.NewInvalid(schema.GroupKind{Kind: "IPPool"}, "lan", nil), false},
+		{apierrors.NewBadRequest("no JSON"), false},
+		{apierrors.NewRequestEntityTooLargeError("too large"), false},
+	} {
+		r := &Implicit{Cache: onlyDefinitions{}, Write: refuser{err: tt.err}, Networks: describer{}, Events: events.NewFakeRecorder(10), Log: slog.New(slog.DiscardHandler)}
+		_, got := r.Reconcile(t.Context(), request("lan"))
+		if got == nil || errors.Is(got, reconcile.TerminalError(nil)) == tt.again {
+			t.Errorf("%v: got %v; want it tried again: %t", tt.err, got, tt.again)
+		}
+	}
 }
 
 func TestDomainsOfImplicitPools(t *testing.T) {
