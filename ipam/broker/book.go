@@ -144,7 +144,7 @@ func NewBook(now func() time.Time) *Book {
 		holders: map[protocol.NodeName]*holder{},
 		queue: queue{
 			asks:    map[protocol.UID]*waiter{},
-			byName:  map[protocol.Grantee]protocol.UID{},
+			byName:  map[protocol.Grantee][]protocol.UID{},
 			settled: map[protocol.UID]arrival{},
 		},
 	}
@@ -347,12 +347,14 @@ func nameOf(g protocol.Grantee) protocol.Grantee {
 // Held returns the grants to uid. The caller must not change them.
 func (b *Book) Held(uid protocol.UID) []Held { return b.held[uid] }
 
-// known returns the UIDs that have grants under a name, and that of an ask that
-// waits under it.
+// known returns the UIDs that have grants under a name, and those of the asks that
+// wait under it.
 func (b *Book) known(name protocol.Grantee) []protocol.UID {
 	uids := slices.Clone(b.names[name])
-	if uid, ok := b.queue.byName[name]; ok && !slices.Contains(uids, uid) {
-		uids = append(uids, uid)
+	for _, uid := range b.queue.byName[name] {
+		if !slices.Contains(uids, uid) {
+			uids = append(uids, uid)
+		}
 	}
 	return uids
 }

@@ -16,8 +16,9 @@ type queue struct {
 	ready readyHeap
 	// delayed are asks whose last try failed, until their time comes.
 	delayed []*waiter
-	// byName is whose ask there is under a grantee's name.
-	byName map[protocol.Grantee]protocol.UID
+	// byName is whose asks there are under a grantee's name: a claim that is made again
+	// may ask before it is known that the earlier one has ended.
+	byName map[protocol.Grantee][]protocol.UID
 	// settled are the asks that were granted and have not been answered.
 	settled map[protocol.UID]arrival
 	last    uint64 // sequence number of the youngest ask
@@ -78,7 +79,8 @@ func (b *Book) Ask(a Ask, read uint64) Answer {
 		b.queue.last++
 		w = &waiter{ask: a, seq: b.queue.last, arrived: b.Begin()}
 		b.queue.asks[uid] = w
-		b.queue.byName[nameOf(a.To)] = uid
+		name := nameOf(a.To)
+		b.queue.byName[name] = append(b.queue.byName[name], uid)
 		b.makeReady(w)
 	case !w.ask.equal(a):
 		b.unpark(w)
@@ -131,7 +133,9 @@ func (b *Book) end(w *waiter) {
 	w.gone = true // the heap drops it when it comes up
 	b.starve(w, nil)
 	delete(b.queue.asks, w.ask.To.UID)
-	if name := nameOf(w.ask.To); b.queue.byName[name] == w.ask.To.UID {
+	name := nameOf(w.ask.To)
+	b.queue.byName[name] = slices.DeleteFunc(b.queue.byName[name], func(u protocol.UID) bool { return u == w.ask.To.UID })
+	if len(b.queue.byName[name]) == 0 {
 		delete(b.queue.byName, name)
 	}
 }

@@ -164,3 +164,26 @@ func TestStarving(t *testing.T) {
 		}
 	})
 }
+
+// TestAskOfAnEarlierClaim: a claim that waits is deleted and made again under its name, and
+// the second one asks before it is known that the first has ended: both are known, so that the
+// first can be withdrawn.
+func TestAskOfAnEarlierClaim(t *testing.T) {
+	b := NewBook(time.Now)
+	first, second := ask("c", "lan"), ask("c", "lan")
+	second.To.UID = "u-c2"
+	name := nameOf(first.To)
+	b.Ask(first, never)
+	b.Ask(second, never)
+	if got := fmt.Sprint(b.known(name)); got != "[u-c u-c2]" {
+		t.Errorf("known under the name is %s; want both", got)
+	}
+	b.Withdraw(first.To.UID)
+	if got := fmt.Sprint(b.known(name)); got != "[u-c2]" {
+		t.Errorf("known without the first is %s; want the second", got)
+	}
+	b.Withdraw(second.To.UID)
+	if len(b.queue.byName) > 0 || len(b.queue.asks) > 0 {
+		t.Errorf("%v and %v are left", b.queue.byName, b.queue.asks)
+	}
+}
