@@ -102,18 +102,18 @@ func decide(s seen) plan {
 // allocate is decide for a claim without addresses.
 func (s seen) allocate() plan {
 	if s.claim.deleting {
-		return plan{} // nobody needs them any more
+		return plan{withdraw: true} // nobody needs them any more
 	}
 	if s.network == nil {
 		return plan{resolve: true}
 	}
 	switch s.network.Verdict {
-	case networks.Unknown:
-		return plan{}
+	case networks.Unknown: // or another implementation's by now
+		return plan{withdraw: true}
 	case networks.Ambiguous:
-		return plan{status: s.change(s.failed(ReasonNetworkAmbiguous, s.network.Message))}
+		return plan{withdraw: true, status: s.change(s.failed(ReasonNetworkAmbiguous, s.network.Message))}
 	case networks.Faulty:
-		return plan{status: s.change(s.failed(ReasonNetworkFaulty, s.network.Message))}
+		return plan{withdraw: true, status: s.change(s.failed(ReasonNetworkFaulty, s.network.Message))}
 	case networks.Known:
 	}
 	switch {
@@ -155,7 +155,7 @@ func (s seen) disagree(named []netip.Addr, malformed string, extra []broker.Held
 	known := s.network.Verdict == networks.Known
 	switch {
 	case !known && len(s.held) == 0:
-		return plan{} // another implementation's, as far as can be told
+		return plan{withdraw: true} // another implementation's, as far as can be told
 	case !known, s.admitted(): // there is nothing, or no need, to ask
 	case s.admission == nil:
 		return plan{admit: true}
@@ -164,14 +164,14 @@ func (s seen) disagree(named []netip.Addr, malformed string, extra []broker.Held
 	}
 	switch {
 	case malformed != "":
-		return plan{status: s.change(s.failed(ReasonConflict, fmt.Sprintf(
+		return plan{withdraw: true, status: s.change(s.failed(ReasonConflict, fmt.Sprintf(
 			"status.ips has %q, which is no address: set status.ips to [] to have addresses written anew", malformed)))}
 	case !known || len(extra) > 0:
-		return plan{status: s.change(s.failed(ReasonConflict, fmt.Sprintf(
+		return plan{withdraw: true, status: s.change(s.failed(ReasonConflict, fmt.Sprintf(
 			"status.ips has %s, but granted is %s: no pod is served; set status.ips to [] to have what is granted written anew",
 			join(named), join(addrsOf(s.held)))))}
 	case s.claim.deleting:
-		return plan{}
+		return plan{withdraw: true}
 	case s.answer == nil:
 		// A lease that was deleted by hand, or a claim restored from a backup, or
 		// taken over from another IPAM: the addresses become the claim's, if they

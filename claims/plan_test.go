@@ -126,10 +126,10 @@ func TestDecide(t *testing.T) {
 	}{
 		// A claim without addresses.
 		{"new", seen{claim: fresh()}, "resolve"},
-		{"network unknown, or another IPAM's", seen{claim: fresh(), network: verdict(networks.Unknown)}, "nothing"},
-		{"network ambiguous", seen{claim: fresh(), network: verdict(networks.Ambiguous)}, "write NetworkAmbiguous [], event"},
-		{"network faulty", seen{claim: fresh(), network: verdict(networks.Faulty)}, "write NetworkFaulty [], event"},
-		{"network still ambiguous", seen{claim: fresh().with(metav1.ConditionFalse, ReasonNetworkAmbiguous, "because"), network: verdict(networks.Ambiguous)}, "nothing"},
+		{"network unknown, or another IPAM's", seen{claim: fresh(), network: verdict(networks.Unknown)}, "withdraw"},
+		{"network ambiguous", seen{claim: fresh(), network: verdict(networks.Ambiguous)}, "withdraw, write NetworkAmbiguous [], event"},
+		{"network faulty", seen{claim: fresh(), network: verdict(networks.Faulty)}, "withdraw, write NetworkFaulty [], event"},
+		{"network still ambiguous", seen{claim: fresh().with(metav1.ConditionFalse, ReasonNetworkAmbiguous, "because"), network: verdict(networks.Ambiguous)}, "withdraw"},
 		{"network known", seen{claim: fresh(), network: known()}, "ask"},
 		{"being granted", seen{claim: fresh(), network: known(), answer: &broker.Answer{}}, "nothing"},
 		{"granted", seen{claim: fresh(), network: known(), answer: granted("10", "10.0.0.5/24", "fd00::5/64"), held: held("10.0.0.5", "fd00::5")},
@@ -158,7 +158,7 @@ func TestDecide(t *testing.T) {
 		{"pool closed, over all that was granted (X13: the status was emptied)", seen{claim: fresh().happy(), network: known(),
 			answer: waits(broker.PoolNotReady, noon.Add(-time.Minute)), held: held("10.0.0.5")}, "write IPAddressConflict [], event"},
 		{"calls fail", seen{claim: fresh(), network: known(), answer: waits(broker.Failed, noon.Add(-time.Minute))}, "write InternalError [], event"},
-		{"being deleted", seen{claim: deleting(fresh())}, "nothing"},
+		{"being deleted", seen{claim: deleting(fresh())}, "withdraw"},
 
 		// A claim that has its addresses.
 		{"agreed", seen{claim: shows("10.0.0.5/24").happy(), held: held("10.0.0.5")}, "nothing"},
@@ -177,17 +177,17 @@ func TestDecide(t *testing.T) {
 		{"marked, but named", seen{claim: shows("10.0.0.5/24").happy(), held: held("10.0.0.5!")}, "unmark 10.0.0.5"},
 
 		// A status that disagrees with the leases.
-		{"N87 another implementation's claim", seen{claim: shows("192.168.0.5/24"), network: verdict(networks.Unknown)}, "nothing"},
+		{"N87 another implementation's claim", seen{claim: shows("192.168.0.5/24"), network: verdict(networks.Unknown)}, "withdraw"},
 		{"X13 written by hand, or restored", seen{claim: shows("10.0.0.7/24"), network: known()}, "ask for 10.0.0.7"},
 		{"restored", seen{claim: shows("10.0.0.7/24"), network: known(), answer: granted("", "10.0.0.7/24"), held: held("10.0.0.7")},
 			"write SuccessfulAllocation [10.0.0.7/24]"},
 		{"X13 outside the pool", seen{claim: shows("192.168.0.5/24"), network: known(), answer: waits(broker.Unassignable, noon)},
 			"write IPAddressConflict [192.168.0.5/24], event"},
 		{"X13 another claim's", seen{claim: shows("10.0.0.7/24"), network: known(), answer: waits(broker.Taken, noon)}, "write IPAddressConflict [10.0.0.7/24], event"},
-		{"X13 another than granted", seen{claim: shows("10.0.0.7/24").happy(), held: held("10.0.0.5"), network: known()}, "write IPAddressConflict [10.0.0.7/24], event"},
+		{"X13 another than granted", seen{claim: shows("10.0.0.7/24").happy(), held: held("10.0.0.5"), network: known()}, "withdraw, write IPAddressConflict [10.0.0.7/24], event"},
 		{"part of it was lost", seen{claim: shows("10.0.0.7/24", "fd00::7/64").happy(), held: held("10.0.0.7"), network: known()}, "ask for 10.0.0.7, fd00::7"},
-		{"X13 no address", seen{claim: shows("many"), network: known()}, "write IPAddressConflict [many], event"},
-		{"X13 no address, nobody's network", seen{claim: shows("many"), network: verdict(networks.Unknown)}, "nothing"},
+		{"X13 no address", seen{claim: shows("many"), network: known()}, "withdraw, write IPAddressConflict [many], event"},
+		{"X13 no address, nobody's network", seen{claim: shows("many"), network: verdict(networks.Unknown)}, "withdraw"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
