@@ -45,25 +45,30 @@ func (r *Reconciler) release(ctx context.Context, key broker.ClaimKey, uid proto
 
 // freeSurplus frees grants of an existing claim that its status does not name: two
 // controllers had each granted some. The status names others, and is written once,
-// so nobody can come to use these.
-func (r *Reconciler) freeSurplus(ctx context.Context, c claim) error {
+// so nobody can come to use these. What cannot be freed yet is looked at again: of a pool
+// that opens nobody hears here.
+func (r *Reconciler) freeSurplus(ctx context.Context, c claim) (time.Duration, error) {
 	live, out, err := r.Live.ReadClaim(ctx, c.key.Namespace, c.key.Name)
 	if out == protocol.NotFound || out == protocol.Done && live.UID != c.uid {
-		return nil // release does it
+		return 0, nil // release does it
 	}
 	if out != protocol.Done {
-		return fmt.Errorf("read claim %s/%s: %w", c.key.Namespace, c.key.Name, err)
+		return 0, fmt.Errorf("read claim %s/%s: %w", c.key.Namespace, c.key.Name, err)
 	}
 	if len(live.IPs) == 0 {
-		return nil
+		return 0, nil
 	}
 	surplus := slices.DeleteFunc(r.Broker.Held(c.uid), func(h broker.Held) bool {
 		return slices.ContainsFunc(live.IPs, func(p netip.Prefix) bool { return p.Addr() == h.Grant.Addr })
 	})
-	if _, err := r.free(ctx, c.uid, surplus); err != nil {
-		return fmt.Errorf("free surplus addresses of claim %s/%s: %w", c.key.Namespace, c.key.Name, err)
+	freed, err := r.free(ctx, c.uid, surplus)
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("free surplus addresses of claim %s/%s: %w", c.key.Namespace, c.key.Name, err)
+	case !freed:
+		return lookAgain, nil
 	}
-	return nil
+	return 0, nil
 }
 
 // free takes grants back that nobody is entitled to, unless a node uses the claim,

@@ -151,19 +151,25 @@ func TestF12Surplus(t *testing.T) {
 	tests := []struct {
 		name string
 		live protocol.Claim
+		gone bool
 		want string
 	}{
-		{"names one of two", live("u1", "10.0.0.5/24"), "read claim, mark 10.0.0.6, read u1.0, read u1.1, clear 10.0.0.6"},
-		{"names both by now", live("u1", "10.0.0.5/24", "10.0.0.6/24"), "read claim"},
-		{"names none", live("u1"), "read claim"},
-		{"another claim", live("u2", "10.0.0.5/24"), "read claim"},
-		{"gone", protocol.Claim{}, "read claim"},
+		{name: "names one of two", live: live("u1", "10.0.0.5/24"), want: "read claim, mark 10.0.0.6, read u1.0, read u1.1, clear 10.0.0.6"},
+		{name: "names both by now", live: live("u1", "10.0.0.5/24", "10.0.0.6/24"), want: "read claim"},
+		{name: "names none", live: live("u1"), want: "read claim"},
+		{name: "another claim", live: live("u2", "10.0.0.5/24"), want: "read claim"},
+		{name: "gone", want: "read claim"},
+		{name: "H9 uses may be missing", live: live("u1", "10.0.0.5/24"), gone: true, want: "read claim"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			w := world{held: held("10.0.0.5", "10.0.0.6"), claim: tt.live}
-			if err := w.reconciler().freeSurplus(t.Context(), fresh()); err != nil {
+			w := world{held: held("10.0.0.5", "10.0.0.6"), claim: tt.live, gone: tt.gone}
+			after, err := w.reconciler().freeSurplus(t.Context(), fresh())
+			if err != nil {
 				t.Fatal(err)
+			}
+			if (after == lookAgain) != tt.gone {
+				t.Errorf("looked at again after %v; want it where nothing may be freed yet", after)
 			}
 			if got := strings.Join(w.calls, ", "); got != tt.want {
 				t.Errorf("calls: %s; want %s", got, tt.want)
@@ -195,7 +201,7 @@ func TestGivingBackInOrder(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			p := plan{giveBack: held("10.0.0.5"), status: &status{}}
-			err := tt.world.reconciler().apply(t.Context(), &ipamclaims.IPAMClaim{}, fresh(), p)
+			_, err := tt.world.reconciler().apply(t.Context(), &ipamclaims.IPAMClaim{}, fresh(), p)
 			if got := strings.Join(tt.world.calls, ", "); got != tt.want {
 				t.Errorf("calls: %s; want %s", got, tt.want)
 			}

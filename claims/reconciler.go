@@ -153,7 +153,7 @@ func (r *Reconciler) look(ctx context.Context, obj *ipamclaims.IPAMClaim) (time.
 			if restored, err := r.restored(ctx, p.giveBack); restored || err != nil {
 				return lookAgain, err
 			}
-			return p.after, r.apply(ctx, obj, s.claim, p)
+			return r.apply(ctx, obj, s.claim, p)
 		}
 	}
 }
@@ -180,38 +180,38 @@ func (r *Reconciler) unknownSince(key broker.ClaimKey, err error, now time.Time)
 	return since.(time.Time) //nolint:forcetypeassert // of this function alone
 }
 
-// apply does what p says.
-func (r *Reconciler) apply(ctx context.Context, obj *ipamclaims.IPAMClaim, c claim, p plan) error {
+// apply does what p says, and returns when the claim is to be looked at again.
+func (r *Reconciler) apply(ctx context.Context, obj *ipamclaims.IPAMClaim, c claim, p plan) (time.Duration, error) {
 	if p.withdraw {
 		r.Broker.Withdraw(c.uid)
 	}
 	if len(p.unmark) > 0 {
 		if err := r.Broker.Unmark(ctx, p.unmark); err != nil {
-			return fmt.Errorf("claim %s/%s: keep addresses: %w", c.key.Namespace, c.key.Name, err)
+			return 0, fmt.Errorf("claim %s/%s: keep addresses: %w", c.key.Namespace, c.key.Name, err)
 		}
 	}
 	var marked []broker.Held
 	if len(p.giveBack) > 0 {
 		var err error
 		if marked, err = r.Broker.Mark(ctx, p.giveBack); err != nil {
-			return fmt.Errorf("claim %s/%s: give addresses back: %w", c.key.Namespace, c.key.Name, err)
+			return 0, fmt.Errorf("claim %s/%s: give addresses back: %w", c.key.Namespace, c.key.Name, err)
 		}
 	}
 	if p.status != nil {
 		if written, err := r.write(ctx, obj, c, *p.status); !written {
-			return err
+			return p.after, err
 		}
 	}
 	if len(marked) > 0 {
 		// Somebody may have emptied the status of a claim that pods use.
 		if _, err := r.clear(ctx, c.uid, marked); err != nil {
-			return fmt.Errorf("claim %s/%s: give addresses back: %w", c.key.Namespace, c.key.Name, err)
+			return 0, fmt.Errorf("claim %s/%s: give addresses back: %w", c.key.Namespace, c.key.Name, err)
 		}
 	}
 	if len(p.free) > 0 {
 		return r.freeSurplus(ctx, c)
 	}
-	return nil
+	return p.after, nil
 }
 
 // write writes the status. It is not written, and that is no error, if the claim
