@@ -37,3 +37,24 @@ func (s *Shape) OrdinaryWithin(f Family, v View) []netipx.IPRange {
 	}
 	return intersect(s.ordinary.of(f), v.set.of(f))
 }
+
+// SpansWithin returns, for each range of v that has such addresses, those from the
+// first to the last of them, in order. What lies in between and may not be handed out
+// unasked is not kept out by v: only the pool says so.
+func (s *Shape) SpansWithin(f Family, v View) []netipx.IPRange {
+	var spans []netipx.IPRange
+	last := -1
+	for _, r := range s.OrdinaryWithin(f, v) {
+		of := 0 // the range of v that r lies in
+		if v.set != nil {
+			of = v.set.of(f).seek(r.From())
+		}
+		if of != last {
+			spans, last = append(spans, r), of
+			continue
+		}
+		span := &spans[len(spans)-1]
+		*span = netipx.IPRangeFrom(span.From(), r.To())
+	}
+	return spans
+}

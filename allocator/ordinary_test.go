@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"net/netip"
+	"slices"
 	"testing"
 
 	"go4.org/netipx"
@@ -40,6 +41,8 @@ func TestOrdinaryCounts(t *testing.T) {
 	}
 }
 
+// TestOrdinaryWithin: the ordinary addresses of a view, and with them what only the pool
+// keeps out between them.
 func TestOrdinaryWithin(t *testing.T) {
 	rangeOf := netipx.MustParseIPRange
 	s, err := allocator.NewShape([]allocator.Range{
@@ -67,19 +70,27 @@ func TestOrdinaryWithin(t *testing.T) {
 		family allocator.Family
 		view   allocator.View
 		want   string
+		spans  string
 	}{
-		{allocator.IPv4, allocator.View{}, "[10.0.0.2-10.0.0.7 10.0.0.10-10.0.0.15 10.0.0.32-10.0.0.254]"},
-		{allocator.IPv6, allocator.View{}, "[fd00::1-fd00::3]"},
-		{allocator.IPv4, view("10.0.0.5-10.0.0.20", "10.0.0.200-10.0.1.9"), "[10.0.0.5-10.0.0.7 10.0.0.10-10.0.0.15 10.0.0.200-10.0.0.254]"},
-		{allocator.IPv4, view("10.0.0.16-10.0.0.31"), "[]"},
-		{allocator.IPv6, view("10.0.0.16-10.0.0.31"), "[]"},
+		{allocator.IPv4, allocator.View{}, "[10.0.0.2-10.0.0.7 10.0.0.10-10.0.0.15 10.0.0.32-10.0.0.254]", "[10.0.0.2-10.0.0.254]"},
+		{allocator.IPv6, allocator.View{}, "[fd00::1-fd00::3]", "[fd00::1-fd00::3]"},
+		{
+			allocator.IPv4, view("10.0.0.5-10.0.0.20", "10.0.0.200-10.0.1.9"),
+			"[10.0.0.5-10.0.0.7 10.0.0.10-10.0.0.15 10.0.0.200-10.0.0.254]", "[10.0.0.5-10.0.0.15 10.0.0.200-10.0.0.254]",
+		},
+		{allocator.IPv4, view("10.0.0.5-10.0.0.6", "10.0.0.8-10.0.0.10"), "[10.0.0.5-10.0.0.6 10.0.0.10-10.0.0.10]", "[10.0.0.5-10.0.0.6 10.0.0.10-10.0.0.10]"},
+		{allocator.IPv4, view("10.0.0.16-10.0.0.31"), "[]", "[]"},
+		{allocator.IPv6, view("10.0.0.16-10.0.0.31"), "[]", "[]"},
 	} {
 		if got := fmt.Sprint(s.OrdinaryWithin(tt.family, tt.view)); got != tt.want {
 			t.Errorf("%v within %v: %s; want %s", tt.family, tt.view, got, tt.want)
 		}
+		if got := fmt.Sprint(s.SpansWithin(tt.family, tt.view)); got != tt.spans {
+			t.Errorf("%v within %v: spans %s; want %s", tt.family, tt.view, got, tt.spans)
+		}
 	}
 	var none *allocator.Shape
-	if got := none.OrdinaryWithin(allocator.IPv4, allocator.View{}); got != nil {
+	if got := slices.Concat(none.OrdinaryWithin(allocator.IPv4, allocator.View{}), none.SpansWithin(allocator.IPv4, allocator.View{})); got != nil {
 		t.Errorf("of a nil shape: %v; want nothing", got)
 	}
 }

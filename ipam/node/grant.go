@@ -14,8 +14,10 @@ const wantRanges = 256
 
 // Wants returns what a request for slots asks the cluster for, an address for each
 // slot in their order: one that is wanted by name as a range of its own, any other
-// as the ordinary addresses that the slot's view has of the pool, at most the first
-// 256 ranges of them.
+// as the ordinary addresses that the slot's view has of the pool. Where these are too
+// many ranges, what lies between them is wanted, too, unless the view keeps it out: the
+// cluster knows what of its pools it may give to anybody. A view of more ranges than
+// that has the first of them only.
 func Wants(slots []Slot) []protocol.Wanted {
 	wants := make([]protocol.Wanted, len(slots))
 	for i, s := range slots {
@@ -24,10 +26,12 @@ func Wants(slots []Slot) []protocol.Wanted {
 			wants[i].Ranges = []string{s.Exact.String() + "-" + s.Exact.String()}
 			continue
 		}
-		for _, r := range s.Shape.OrdinaryWithin(s.Family, s.View) {
-			if len(wants[i].Ranges) < wantRanges {
-				wants[i].Ranges = append(wants[i].Ranges, r.String())
-			}
+		rr := s.Shape.OrdinaryWithin(s.Family, s.View)
+		if len(rr) > wantRanges {
+			rr = s.Shape.SpansWithin(s.Family, s.View)
+		}
+		for _, r := range rr[:min(len(rr), wantRanges)] {
+			wants[i].Ranges = append(wants[i].Ranges, r.String())
 		}
 	}
 	return wants

@@ -40,19 +40,49 @@ func TestH12Wants(t *testing.T) {
 	}
 }
 
-// TestWantsOfManyRanges: a pool may have more pieces than a request may name.
+// TestWantsOfManyRanges: a pool may have more pieces than a request may name. All of its
+// addresses are asked for, with what it excludes in between, of which none is granted; not
+// what the view excludes. Of a view with more pieces than that the first are.
 func TestWantsOfManyRanges(t *testing.T) {
-	var excluded []netipx.IPRange
-	for i := range 300 {
+	piece := func(i int) netipx.IPRange {
 		a := netip.AddrFrom4([4]byte{10, 0, byte(i / 64), byte(i % 64 * 4)})
-		excluded = append(excluded, netipx.IPRangeFrom(a, a))
+		return netipx.IPRangeFrom(a, a)
 	}
+	var excluded []netipx.IPRange
+	var all, many netipx.IPSetBuilder
+	all.AddPrefix(netip.MustParsePrefix("10.0.0.0/16"))
+	many.AddPrefix(netip.MustParsePrefix("10.0.0.0/16"))
+	for i := range 300 {
+		excluded = append(excluded, piece(i))
+		many.RemoveRange(piece(i))
+	}
+	all.RemoveRange(piece(200))
 	s, err := allocator.NewShape([]allocator.Range{{Prefix: netip.MustParsePrefix("10.0.0.0/16"), Exclude: excluded}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := len(Wants([]Slot{{Pool: "p", Shape: s, Family: allocator.IPv4}})[0].Ranges); got != 256 {
-		t.Errorf("%d ranges; want 256", got)
+	for _, tt := range []struct {
+		name        string
+		view        *netipx.IPSetBuilder // nil is everything
+		ranges      int
+		first, last string
+	}{
+		{"of the whole pool", nil, 1, "10.0.0.1-10.0.255.254", "10.0.0.1-10.0.255.254"},
+		{"of a view", &all, 2, "10.0.0.1-10.0.3.31", "10.0.3.33-10.0.255.254"},
+		{"of a view of many pieces", &many, 256, "10.0.0.1-10.0.0.3", "10.0.3.253-10.0.3.255"},
+	} {
+		slot := Slot{Pool: "p", Shape: s, Family: allocator.IPv4}
+		if tt.view != nil {
+			set, err := tt.view.IPSet()
+			if err != nil {
+				t.Fatal(err)
+			}
+			slot.View = allocator.NewView(set)
+		}
+		got := Wants([]Slot{slot})[0].Ranges
+		if n := len(got); n != tt.ranges || got[0] != tt.first || got[n-1] != tt.last {
+			t.Errorf("%s: %d ranges from %s to %s; want %d, from %s to %s", tt.name, n, got[0], got[n-1], tt.ranges, tt.first, tt.last)
+		}
 	}
 }
 
