@@ -169,6 +169,7 @@ func (a *Agent) resume(ctx context.Context) error {
 	}
 	a.mu.Lock()
 	a.sitting = protocol.Resume(self, boot, id.Term, sent, id.Fence)
+	a.reading = a.sitting.Term != 0 && id.Unread // in another boot nothing of that time runs
 	a.history = history
 	for _, p := range kept { // heard since the last heartbeat, with which the history is kept
 		a.history = a.history.SawOpening(p.Opening)

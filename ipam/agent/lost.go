@@ -367,6 +367,21 @@ func (a *Agent) ofLost(id protocol.StoreID) (rights []protocol.Right, unverified
 	return rights, unverified, err
 }
 
+// unread reports whether what the pods of a lost store's time have is to be read back
+// before anything is given out: a seat that this agent has just taken, from the term had,
+// names such a store, or one before it did. It is recorded with the seat: an agent that
+// ends before it has read that serves by its record of the seat, as it starts again.
+func (a *Agent) unread(had int64, seat protocol.Seat) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.unreadLocked(had, seat)
+}
+
+// unreadLocked is unread for a caller that holds a.mu.
+func (a *Agent) unreadLocked(had int64, seat protocol.Seat) bool {
+	return a.reading || had == 0 && a.lostHere(seat) && len(a.readFor) == 0
+}
+
 // lostHere reports whether a seat that this agent has just taken says that a store
 // of this machine was lost in this boot.
 func (a *Agent) lostHere(seat protocol.Seat) bool {

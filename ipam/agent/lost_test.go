@@ -61,3 +61,49 @@ func TestFrozenUseOutlivesADEL(t *testing.T) {
 		t.Errorf("when nothing of its time runs the use is deleted: %v, recorded: %v; want it given back", subs.deleted, known)
 	}
 }
+
+// TestLostStoreNotReadBack: an agent that has taken its seat after its store was lost, and
+// ends before it has read back what its pods have, gives out nothing either when it is
+// started again in that boot: a repeated ADD of a running pod would get another address
+// (C10). In another boot nothing of that time runs.
+func TestLostStoreNotReadBack(t *testing.T) {
+	start := func(st *store.Store, boot string) *Agent {
+		a := newRestoredAgent(t)
+		a.st, a.cfg.Boot, a.cfg.Machine = st, boot, "m"
+		if err := a.resume(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	st := newStore(t)
+	a := start(st, "boot1")
+	sit := protocol.Sitting{
+		Self: protocol.Identity{Node: "n1", Store: st.ID(), Machine: "m", Boot: "boot1"}, Term: 4,
+		Seen: protocol.Seat{Former: []protocol.Former{{Store: "lost", Machine: "m", Boot: "boot1"}}},
+	}
+	beat := func(a *Agent, had int64) {
+		t.Helper()
+		if err := a.accept(t.Context(), had, a.sight().era, sit); err != nil {
+			t.Fatal(err)
+		}
+	}
+	serves := func(when string, a *Agent, want bool) {
+		t.Helper()
+		if ok, why := a.serving(); ok != want {
+			t.Errorf("%s: serving: %v (%s); want %v", when, ok, why, want)
+		}
+	}
+	beat(a, 0)
+	serves("before the first list", a, false)
+	a = start(st, "boot1")
+	serves("started again", a, false)
+	beat(a, 4)
+	serves("after its first heartbeat", start(st, "boot1"), false)
+	a.cl.Leases, a.cl.SubLeases = &fullLeases{}, noSubLeases{}
+	if err := a.compareOwn(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	serves("after the list", a, true)
+	beat(a, 4)
+	serves("started again after that", start(st, "boot1"), true)
+}

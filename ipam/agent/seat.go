@@ -131,6 +131,7 @@ func (a *Agent) accept(ctx context.Context, had int64, era int, next protocol.Si
 		err := tx.PutIdentity(store.Identity{
 			Node: next.Self.Node, Machine: next.Self.Machine, Boot: next.Self.Boot, Term: next.Term,
 			BeatSentWall: next.Sent.Wall, BeatSentBoot: next.Sent.Boot, Fence: next.Fence,
+			Unread: a.unread(had, next.Seen),
 		})
 		if err == nil {
 			err = tx.PutHistory(a.sight().history)
@@ -164,9 +165,7 @@ func (a *Agent) accept(ctx context.Context, had int64, era int, next protocol.Si
 	if !a.told.heard {
 		a.told.heard, a.told.since = true, a.clock.Now().Boot
 	}
-	if had == 0 && a.lostHere(next.Seen) && len(a.readFor) == 0 {
-		a.reading = true // until listOwn has found what it left
-	}
+	a.reading = a.unreadLocked(had, next.Seen) // until listOwn has found what it left
 	a.mu.Unlock()
 	if next.Term != had {
 		a.log.InfoContext(ctx, "seat taken", "node", a.cfg.Node, "term", next.Term, "rights", len(again))

@@ -24,6 +24,9 @@ type Identity struct {
 	BeatSentBoot time.Duration `json:"beatSentBoot,omitempty"`
 	// Fence is F, as the agent last understood it; 0 means never by time.
 	Fence time.Duration `json:"fence,omitempty"`
+	// Unread says that a store of this machine was lost in this boot, and that what its
+	// pods have had not been read back when the last heartbeat was accepted.
+	Unread bool `json:"unread,omitempty"`
 }
 
 // Identity returns the identity; before the first PutIdentity it has Store alone.
