@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -235,7 +236,8 @@ func (a *Agent) moment(ctx context.Context, f protocol.Former) (lost store.Lost,
 		return lost, err
 	}
 	for _, p := range pods {
-		lost.Pods = append(lost.Pods, protocol.PodRef{Namespace: p.Namespace, Name: p.Name, UID: p.UID})
+		uid := cmp.Or(p.MirrorOf, p.UID) // a static pod's mirror may be made anew while the pod runs
+		lost.Pods = append(lost.Pods, protocol.PodRef{Namespace: p.Namespace, Name: p.Name, UID: uid})
 	}
 	// After the pods: one that goes meanwhile leaves its namespace for longer.
 	if lost.Netns, err = a.host.Netns(); err != nil {
@@ -294,12 +296,8 @@ func (a *Agent) stillRuns(ctx context.Context, l store.Lost) (what string, err e
 	if err != nil {
 		return "", err
 	}
-	there := map[protocol.UID]bool{}
-	for _, p := range pods {
-		there[p.UID] = true
-	}
 	for _, p := range l.Pods {
-		if there[p.UID] {
+		if slices.ContainsFunc(pods, func(now Pod) bool { return now.Is(p.UID) }) {
 			return "pod " + p.String(), nil
 		}
 	}

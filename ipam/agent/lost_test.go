@@ -107,3 +107,41 @@ func TestLostStoreNotReadBack(t *testing.T) {
 	beat(a, 4)
 	serves("started again after that", start(st, "boot1"), true)
 }
+
+// TestStaticPodStillRuns: a static pod of a lost store's time runs on under another mirror,
+// which has another UID, and what the lost store held stays frozen (F3).
+func TestStaticPodStillRuns(t *testing.T) {
+	a := newRestoredAgent(t)
+	a.cfg.Boot, a.host = "boot1", emptyHost{}
+	mirror := func(uid, of protocol.UID) *nodePods {
+		return &nodePods{pods: []Pod{{PodRef: protocol.PodRef{Namespace: "ns", Name: "static-n1", UID: uid}, MirrorOf: of}}}
+	}
+	a.cl.Pods = mirror("m1", "runtime")
+	lost, err := a.moment(t.Context(), protocol.Former{Store: "lost", Boot: "boot1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := lost // as an agent noted it that went by the mirror
+	before.Pods = []protocol.PodRef{{Namespace: "ns", Name: "static-n1", UID: "m1"}}
+	for _, tt := range []struct {
+		name string
+		lost store.Lost
+		pods *nodePods
+		runs bool
+	}{
+		{"the same mirror", lost, mirror("m1", "runtime"), true},
+		{"another mirror", lost, mirror("m2", "runtime"), true},
+		{"another pod of its name", lost, mirror("m2", "another"), false},
+		{"the same mirror, by which it was noted", before, mirror("m1", "runtime"), true},
+	} {
+		a.cl.Pods = tt.pods
+		if what, err := a.stillRuns(t.Context(), tt.lost); err != nil || (what != "") != tt.runs {
+			t.Errorf("%s: %q still runs, %v; want that something does: %v", tt.name, what, err, tt.runs)
+		}
+	}
+}
+
+// emptyHost is a host without network namespaces.
+type emptyHost struct{ Host }
+
+func (emptyHost) Netns() ([]store.Netns, error) { return nil, nil }
