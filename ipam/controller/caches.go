@@ -70,7 +70,10 @@ func feed(ctx context.Context, from cache.Informers, b *broker.Broker, shapes *p
 		b.SetPool(broker.PoolState{
 			Pool: cluster.PoolOf(p), Generation: p.Generation, Shape: shape, Fault: fault, Scarce: scarce, Restored: pools.Restored(p),
 		})
-	}, func(p *v1alpha1.IPPool) { b.DropPool(protocol.PoolName(p.Name), protocol.UID(p.UID)) })
+	}, func(p *v1alpha1.IPPool) {
+		b.DropPool(protocol.PoolName(p.Name), protocol.UID(p.UID))
+		shapes.Forget(p.UID)
+	})
 	for _, f := range []struct {
 		of client.Object
 		to toolscache.ResourceEventHandler

@@ -146,6 +146,7 @@ func (r *Implicit) tell(ctx context.Context, definition string, n notice) {
 	namespace, name, _ := strings.Cut(definition, "/")
 	var obj nad.NetworkAttachmentDefinition
 	if err := r.Cache.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &obj); err != nil {
+		r.told.Delete(definition)
 		return // it is gone, and with it whoever would read of this
 	}
 	r.Log.WarnContext(ctx, "definition is not followed", "definition", definition, "reason", n.reason, "message", n.message)

@@ -80,7 +80,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if err := r.Cache.Get(ctx, req.NamespacedName, &pool); err != nil {
 		if apierrors.IsNotFound(err) {
 			r.Metrics.forget(req.Name)
-			return reconcile.Result{}, nil
+			return reconcile.Result{}, r.forget(ctx)
 		}
 		return reconcile.Result{}, fmt.Errorf("read pool %s: %w", req.Name, err)
 	}
@@ -190,6 +190,32 @@ func (r *Reconciler) counted(uid types.UID, now time.Time) {
 	r.counts[uid] = now
 }
 
+// forget drops what is known of pools that are not there any more. It is by their UIDs,
+// which nobody tells of a pool that is gone.
+func (r *Reconciler) forget(ctx context.Context) error {
+	var pools v1alpha1.IPPoolList
+	if err := r.Cache.List(ctx, &pools, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("list pools: %w", err)
+	}
+	there := map[types.UID]bool{}
+	for i := range pools.Items {
+		there[pools.Items[i].UID] = true
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	prune(r.counts, there)
+	prune(r.closed, there)
+	prune(r.starved, there)
+	prune(r.lingers, there)
+	prune(r.settled, there)
+	return nil
+}
+
+// prune removes of what is known by pool what is of none that is there.
+func prune[V any](known map[types.UID]V, there map[types.UID]bool) {
+	maps.DeleteFunc(known, func(uid types.UID, _ V) bool { return !there[uid] })
+}
+
 // readLive reads the pool, and then its leases. It is nil if the pool is gone.
 func (r *Reconciler) readLive(ctx context.Context, pool *v1alpha1.IPPool) (*live, error) {
 	name := protocol.PoolName(pool.Name)
@@ -225,17 +251,7 @@ func (r *Reconciler) apply(ctx context.Context, pool *v1alpha1.IPPool, p plan) (
 		return r.patch(ctx, p.base, map[string]any{"finalizers": finalizers}, nil)
 	case p.removeFinalizer:
 		finalizers := slices.DeleteFunc(slices.Clone(p.base.Finalizers), func(f string) bool { return f == v1alpha1.LeasesFinalizer })
-		if done, err = r.patch(ctx, p.base, map[string]any{"finalizers": finalizers}, nil); done {
-			r.mu.Lock()
-			delete(r.counts, pool.UID)
-			delete(r.closed, pool.UID)
-			delete(r.starved, pool.UID)
-			delete(r.lingers, pool.UID)
-			delete(r.settled, pool.UID)
-			r.mu.Unlock()
-			r.Shapes.Forget(pool.UID)
-		}
-		return done, err
+		return r.patch(ctx, p.base, map[string]any{"finalizers": finalizers}, nil)
 	case p.status != nil:
 		if done, err = r.patch(ctx, p.base, nil, p.status); !done {
 			return false, err
