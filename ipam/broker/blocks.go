@@ -28,9 +28,12 @@ type stock struct {
 	space allocator.Space
 }
 
-func newStock() stock {
-	table := allocator.NewMem()
-	return stock{table, allocator.NewSpace(table, nil)}
+func newStocks() (stocks [kinds]stock) {
+	for k := range stocks {
+		table := allocator.NewMem()
+		stocks[k] = stock{table, allocator.NewSpace(table, nil)}
+	}
+	return stocks
 }
 
 // unready returns why nothing of p can be granted, or no problem.

@@ -155,11 +155,8 @@ func (b *Book) pool(name protocol.PoolName) *pool {
 	p := b.pools[name]
 	if p == nil {
 		p = &pool{
-			name: name, leases: map[netip.Prefix]*lease{}, cursor: map[allocator.Family]netip.Addr{},
+			name: name, stocks: newStocks(), leases: map[netip.Prefix]*lease{}, cursor: map[allocator.Family]netip.Addr{},
 			full: map[string]bool{}, dry: map[string]*drought{}, waiting: map[*waiter]struct{}{},
-		}
-		for k := range p.stocks {
-			p.stocks[k] = newStock()
 		}
 		b.pools[name] = p
 	}
@@ -216,7 +213,9 @@ func (b *Book) DropPool(name protocol.PoolName, uid protocol.UID) {
 	// The revision stays: what was seen before the pool went is no news.
 	p.state = PoolState{Pool: protocol.Pool{Meta: protocol.Meta{Name: string(name), Revision: p.state.Revision}}}
 	p.ahead = false
-	p.settleAll()
+	p.settleAll() // closes every block
+	p.stocks = newStocks()
+	clear(p.full)
 	b.wake(p)
 }
 
