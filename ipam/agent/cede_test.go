@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/netip"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -137,6 +138,40 @@ func TestCedesNothingWithoutASeat(t *testing.T) {
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestCededWithoutAnAnswerOfTheDisk: what is ceded in a commit of which the store does not
+// know whether the disk has it is nobody's until the API server has heard of it: the lease
+// is looked at again soon.
+func TestCededWithoutAnAnswerOfTheDisk(t *testing.T) {
+	a := newRestoredAgent(t)
+	path := filepath.Join(t.TempDir(), "store")
+	st, err := store.Open(path, store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool := Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: "p"}}}
+	pool.Text.Ranges = []poolspec.RangeText{{CIDR: "10.0.0.0/24"}}
+	r := leaseRight(pool, netip.MustParsePrefix("10.0.0.10/31"))
+	r.Phase, r.UID, r.Revision, r.Said, r.Term = protocol.Held, "u1", "7", 3, 3
+	err = st.Update(t.Context(), func(tx *store.Tx) error {
+		text, err := json.Marshal(pool)
+		return errors.Join(err, tx.PutPool("lan", text), tx.PutIdentity(store.Identity{Node: "n1", Term: 3}), tx.PutRight(r),
+			allocator.NewSpace(tx.Table("lan"), nil).Open(r.Block))
+	})
+	if err := errors.Join(err, st.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if a.st, err = store.Open(path, store.Options{Witness: filepath.Join(path+".gone", "witness")}); err != nil { // it cannot follow a commit
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = a.st.Close() })
+	if a.cedeOf(t.Context(), r, nil) {
+		t.Error("the API server is said to have heard of what is ceded")
+	}
+	if now, _ := a.right(r.Name); len(now.Ceded) != 2 || !a.schedule.planned(r.Name) {
+		t.Errorf("the disk has %v as ceded, and a look is planned: %v; want two addresses, and a look", now.Ceded, a.schedule.planned(r.Name))
 	}
 }
 

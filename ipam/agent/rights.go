@@ -180,7 +180,9 @@ func (a *Agent) pursue(ctx context.Context, fresh protocol.Right, ev protocol.Ev
 // on this node.
 func (a *Agent) step(ctx context.Context, fresh protocol.Right, begin beginning) (self protocol.Self, res protocol.Result, err error) {
 	seated := a.seated()
+	written := false
 	err = a.st.Update(ctx, func(tx *store.Tx) error {
+		written = false
 		id, err := tx.Identity()
 		if err != nil {
 			return err
@@ -210,10 +212,14 @@ func (a *Agent) step(ctx context.Context, fresh protocol.Right, begin beginning)
 			res = protocol.Step(was, self, protocol.Event{Kind: protocol.EventLetGo, Now: ev.Now})
 			err = a.record(tx, was, known, res)
 		}
+		written = err == nil
 		return err
 	})
-	if err == nil {
+	switch {
+	case err == nil:
 		a.follows(self, res)
+	case written: // the disk may have it all the same, and nobody sends the call: what is ceded would be nobody's
+		a.lookIn(fresh.Name, retryLater())
 	}
 	return self, res, err
 }
