@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"go4.org/netipx"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -116,8 +118,8 @@ func (r *Reconciler) rivals(ctx context.Context, pool *v1alpha1.IPPool, all []v1
 // pools of that domain, as with has them: empty, if it may.
 //
 // Of two pools that share addresses the later one stays closed. The earlier one,
-// when it has come to share them by an edit, waits until that is written; then no
-// other controller, which has not seen the edit, can open the later one. And a pool
+// when it has come to share them by an edit, waits until that is written, and then
+// sees to it that no look which has not seen the edit opens the later one (bar). And a pool
 // whose ranges were another's before waits until no lease of the other covers them:
 // nodes may hold these, and have pods on their addresses. A pool that is open is not
 // closed for addresses that it had before an edit, which has brought it nothing of them:
@@ -148,6 +150,39 @@ func (s seen) rivalry(with *live) (why string, after time.Duration) {
 	slices.Sort(on)
 	return fmt.Sprintf("the pool has addresses that leases of pool %s, of domain %s too or no longer there, still cover: it waits for %d, such as %s of %v on %v",
 		strings.Join(few(slices.Compact(on), "pools"), ", "), domain, n, last.Name, last.Holder, last.Block), lookAgain
+}
+
+// barred is another pool, and a status that says the same of it as the one that it has.
+type barred struct {
+	pool   *v1alpha1.IPPool
+	status *v1alpha1.IPPoolStatus
+}
+
+// bar returns what must be written of the younger pools that share addresses of the
+// domain with this one before it is opened, or an edit of it accepted, by st: a fencing
+// write each. They are closed, perhaps since before this one came to share the addresses,
+// and a look of that time may be about to open them, in a controller that leads no more or
+// by a write without an answer. Looks after that write know better. Nothing but the time of
+// the condition can change and mean the same, in seconds.
+func (s seen) bar(st *v1alpha1.IPPoolStatus) (all []barred) {
+	if s.live == nil || s.pool.Spec.Domain == "" || st.Leasing != v1alpha1.LeasingOpen || s.pool.Status.Leasing == v1alpha1.LeasingOpen && !s.edited() {
+		return nil
+	}
+	for i := range s.live.others {
+		o := &s.live.others[i]
+		if o.DeletionTimestamp != nil || !share(s.shape, s.shapeOf(o)) {
+			continue
+		}
+		same := o.Status.DeepCopy()
+		c := meta.FindStatusCondition(same.Conditions, v1alpha1.PoolReady) // rivalry has found it
+		at := s.now.Truncate(time.Second)
+		if !at.After(c.LastTransitionTime.Time) {
+			at = c.LastTransitionTime.Add(time.Second)
+		}
+		c.LastTransitionTime = metav1.NewTime(at)
+		all = append(all, barred{o, same})
+	}
+	return all
 }
 
 // had reports whether the pool is open, and could give all the addresses of block that it

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -95,6 +96,54 @@ func TestF26Rivalry(t *testing.T) {
 				t.Errorf("says %q; want %q in it", ready(*got.status).Message, tt.why)
 			}
 		})
+	}
+}
+
+// TestF26LateOpening: a younger pool was closed for a lease of a third one. A look that is
+// about to open it, now that the lease is gone, and pauses before its write, or whose write
+// has no answer, meets another version of the pool once an older one has been let have the
+// same addresses.
+func TestF26LateOpening(t *testing.T) {
+	shapes := func(p *v1alpha1.IPPool) *allocator.Shape { shape, _ := shapeOf(p); return shape }
+	look := func(p *v1alpha1.IPPool, other v1alpha1.IPPool, foreign ...protocol.Lease) plan {
+		s := seen{pool: p, now: noon, shape: shapes(p), shapeOf: shapes}
+		s.live = &live{pool: p, others: []v1alpha1.IPPool{other}, foreign: foreign}
+		return decide(s)
+	}
+	named := func(p *v1alpha1.IPPool, name string, age time.Duration) *v1alpha1.IPPool {
+		p.Name, p.UID, p.Spec.Domain, p.CreationTimestamp = name, types.UID("of "+name), "d", metav1.NewTime(noon.Add(-age))
+		return p
+	}
+	young := named(with(pool("10.0.0.128/25"), closed(32)), "young", time.Hour)
+	old := named(with(pool("10.0.1.0/24"), open(32)), "old", 2*time.Hour)
+	old.Status.ObservedGeneration = old.Generation
+	third := lease("10.0.0.130/32", "of third")
+	third.Pool = "third"
+	young.Status = *look(young, *old, third).status
+	if got := ready(young.Status).Reason; got != v1alpha1.ReasonOverlap {
+		t.Fatalf("the younger pool is closed for %s", got)
+	}
+	late := look(young.DeepCopy(), *old)
+	if late.in() != "Open Open, /32" || len(late.first) > 0 {
+		t.Fatalf("the younger pool alone: %s, after %d writes", late.in(), len(late.first))
+	}
+
+	old.Generation++
+	old.Spec.Ranges = append(old.Spec.Ranges, young.Spec.Ranges...)
+	for _, since := range []time.Time{noon.Add(-time.Minute), noon.Add(time.Minute)} { // a clock that went back, too
+		meta.FindStatusCondition(young.Status.Conditions, v1alpha1.PoolReady).LastTransitionTime = metav1.NewTime(since)
+		p := look(old.DeepCopy(), *young.DeepCopy())
+		if p.in() != "Open Open, /32" || len(p.first) != 1 || p.first[0].pool.ResourceVersion != late.base.ResourceVersion {
+			t.Fatalf("the older pool: %s, after %+v", p.in(), p.first)
+		}
+		was, is := ready(young.Status), ready(*p.first[0].status)
+		if !is.LastTransitionTime.After(was.LastTransitionTime.Time) {
+			t.Errorf("at %v the younger pool is written as of %v", was.LastTransitionTime, is.LastTransitionTime)
+		}
+		is.LastTransitionTime = was.LastTransitionTime
+		if is != was {
+			t.Errorf("the younger pool is said to be %+v; want %+v", is, was)
+		}
 	}
 }
 

@@ -89,7 +89,9 @@ type plan struct {
 	readLive bool
 	// base is the pool that the writes are made to: its UID and resourceVersion
 	// must still be there.
-	base            *v1alpha1.IPPool
+	base *v1alpha1.IPPool
+	// first are statuses of other pools, which must be written before: see [seen.bar].
+	first           []barred
 	addFinalizer    bool
 	removeFinalizer bool
 	status          *v1alpha1.IPPoolStatus
@@ -119,6 +121,7 @@ func decide(s seen) plan {
 	p.counted = s.describe(st)
 	if !reflect.DeepEqual(*st, s.pool.Status) {
 		p.status = st
+		p.first = s.bar(st)
 	}
 	p.base = s.pool
 	return p

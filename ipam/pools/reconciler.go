@@ -116,6 +116,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	if p.after > 0 {
 		after = min(after, p.after)
 	}
+	if !done && len(p.first) > 0 {
+		after = min(after, time.Second) // another pool has changed, which brings nobody here
+	}
 	if s.starved {
 		after = min(after, answerWithin)
 	}
@@ -253,6 +256,11 @@ func (r *Reconciler) apply(ctx context.Context, pool *v1alpha1.IPPool, p plan) (
 		finalizers := slices.DeleteFunc(slices.Clone(p.base.Finalizers), func(f string) bool { return f == v1alpha1.LeasesFinalizer })
 		return r.patch(ctx, p.base, map[string]any{"finalizers": finalizers}, nil)
 	case p.status != nil:
+		for _, b := range p.first {
+			if done, err = r.patch(ctx, b.pool, nil, b.status); !done {
+				return false, err
+			}
+		}
 		if done, err = r.patch(ctx, p.base, nil, p.status); !done {
 			return false, err
 		}
