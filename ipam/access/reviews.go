@@ -86,19 +86,7 @@ func (r *Reviews) MayUse(ctx context.Context, namespace, pool string) (bool, err
 		case known:
 			return a.allowed, nil
 		case wait == nil: // it is this caller's to ask
-			timeout := askTimeout
-			if a.allowed {
-				timeout = staleTimeout
-			}
-			call, cancel := context.WithTimeout(ctx, timeout)
-			allowed, err := r.put(call, q)
-			cancel()
-			if err != nil && a.allowed && r.now().Sub(a.at) < Hold {
-				allowed, err = true, nil
-				r.hold(q)
-			}
-			r.done(q)
-			return allowed, err
+			return r.settle(ctx, q, a)
 		}
 		select {
 		case <-wait:
@@ -106,6 +94,23 @@ func (r *Reviews) MayUse(ctx context.Context, namespace, pool string) (bool, err
 			return false, context.Cause(ctx)
 		}
 	}
+}
+
+// settle asks the authorizer for all who wait for q; a is the answer so far.
+func (r *Reviews) settle(ctx context.Context, q question, a answer) (allowed bool, err error) {
+	defer r.done(q) // whatever becomes of the call: others wait
+	timeout := askTimeout
+	if a.allowed {
+		timeout = staleTimeout
+	}
+	call, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	allowed, err = r.put(call, q)
+	if err != nil && a.allowed && r.now().Sub(a.at) < Hold {
+		allowed, err = true, nil
+		r.hold(q)
+	}
+	return allowed, err
 }
 
 // get returns an answer that is good; else what to wait for, or nil: then the caller

@@ -158,6 +158,30 @@ func TestOneWhoGivesUpFailsAlone(t *testing.T) {
 }
 
 // What is kept has a bound, whatever namespaces come and go.
+// TestACallThatPanics: a panic while the authorizer is asked, which the server of the node's
+// socket contains, does not keep later callers waiting.
+func TestACallThatPanics(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		calls := 0
+		r := access.NewReviews(time.Now, func(context.Context, string, string) (bool, error) {
+			if calls++; calls == 1 {
+				panic("a fault")
+			}
+			return true, nil
+		})
+		func() {
+			defer func() { _ = recover() }()
+			_, err := r.MayUse(t.Context(), "shop", "lan")
+			t.Errorf("the first call returns %v; want a panic", err)
+		}()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if allowed, err := r.MayUse(ctx, "shop", "lan"); !allowed || err != nil {
+			t.Errorf("the next call returns %v, %v; want the authorizer asked again", allowed, err)
+		}
+	})
+}
+
 func TestTheOldestAnswerGoesFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const bound = 4096
