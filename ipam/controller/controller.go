@@ -171,8 +171,9 @@ func (c *Controller) manager() (manager.Manager, error) {
 		LeaderElectionReleaseOnCancel: true,
 		LeaseDuration:                 &c.cfg.LeaseDuration, RenewDeadline: &c.cfg.RenewDeadline, RetryPeriod: &c.cfg.RetryPeriod,
 		Metrics: metricsserver.Options{BindAddress: orZero(c.cfg.Metrics), ExtraHandlers: c.profiles()}, HealthProbeBindAddress: orZero(c.cfg.Health),
-		// Tests run several controllers in one process.
-		Controller: config.Controller{SkipNameValidation: new(true)},
+		// Tests run several controllers in one process. And a panic ends it: what the broker
+		// was about may be half done, and its lock held, while it goes on leading.
+		Controller: config.Controller{SkipNameValidation: new(true), RecoverPanic: new(false)},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("make a manager: %w", err)
