@@ -3,6 +3,7 @@ package agent
 import (
 	"net/netip"
 
+	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/ipam/node"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/store"
@@ -11,7 +12,8 @@ import (
 
 // result returns what the plugin is told: the attachment's addresses, with routes
 // and DNS of the configuration, then of its pools. What the configuration says of
-// a destination, or of DNS, its pools do not say again.
+// a destination, or of DNS, its pools do not say again. A pool's route comes only with
+// an address of that pool and of its own family: interface plugins fail with any other.
 func (a *Agent) result(conf *poolspec.Config, att store.Attachment) (*wire.Result, error) {
 	res, err := node.Result(conf, att)
 	if err != nil {
@@ -31,10 +33,14 @@ func (a *Agent) result(conf *poolspec.Config, att store.Attachment) (*wire.Resul
 			return nil, &notReadyError{Pool: addr.Pool, Why: "has not been read yet: its routes are not known"}
 		}
 		for _, r := range known.Routes {
-			if !said[r.Dst] {
-				said[r.Dst] = true
-				res.Routes = append(res.Routes, wire.Route(r))
+			if said[r.Dst] || allocator.FamilyOf(r.Dst.Addr()) != allocator.FamilyOf(addr.Addr) {
+				continue
 			}
+			said[r.Dst] = true
+			if !r.GW.IsValid() {
+				r.GW = addr.Gateway // left out, the plugins take that of the interface's first address
+			}
+			res.Routes = append(res.Routes, wire.Route(r))
 		}
 		if res.DNS.IsZero() && conf.ResolvConf == "" {
 			res.DNS = wire.DNS(known.DNS)
