@@ -9,7 +9,6 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/access"
 	"github.com/tenure-ipam/tenure/ipam/node"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
-	"github.com/tenure-ipam/tenure/ipam/protocol"
 	"github.com/tenure-ipam/tenure/ipam/readback"
 	"github.com/tenure-ipam/tenure/ipam/store"
 	"github.com/tenure-ipam/tenure/ipam/wire"
@@ -206,7 +205,7 @@ func (a *Agent) status(ctx context.Context, req wire.Request) error {
 		return nil
 	}
 	for _, src := range conf.Sources {
-		switch why, err := a.full(ctx, protocol.PoolName(src.Pool)); {
+		switch why, err := a.full(ctx, src); {
 		case err != nil:
 			return &wire.Error{Code: wire.CodeNotAvailable, Msg: "whether a pool of this network is full is not known", Details: err.Error()}
 		case why != "":

@@ -105,7 +105,7 @@ func TestAddIsNotHeldUpByTheDisk(t *testing.T) {
 func TestStatusWhileTheDiskHangs(t *testing.T) {
 	a, p := newSeatedAgent(t, &createdLeases{}, shutPools{})
 	st, hang := newHangingStore(t)
-	a.st, p.known = st, changed(p, func(k *knownPool) { k.Pressure = allocator.PressureExhausted })
+	a.st, p.known = st, changed(p, func(k *knownPool) { k.Exhausted = "pool lan is exhausted: 27 of 27 in use" })
 	status := func() (code wire.Code, text string) {
 		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 		defer cancel()

@@ -300,30 +300,34 @@ func (a *Agent) behind(live protocol.Pool) bool {
 	return known != nil && known.Generation != live.Generation
 }
 
-// full says in words that a pool has no address left for this node; it returns "" if it
-// has. The error says why that could not be found out until ctx ended.
-func (a *Agent) full(ctx context.Context, name protocol.PoolName) (why string, err error) {
+// full says in words that an ADD would find no address left for this node in a source's
+// pool; it returns "" if it would. An interface gets an address of each family, so that
+// one without is enough. The error says why that could not be found out until ctx ended.
+func (a *Agent) full(ctx context.Context, src poolspec.Source) (why string, err error) {
+	name := protocol.PoolName(src.Pool)
 	p, err := a.pool(name)
 	if err != nil {
 		return "", err
 	}
 	known, _, _ := p.now()
-	if known == nil || known.Pressure != allocator.PressureExhausted {
+	if known == nil || known.Exhausted == "" { // its pressure may be Exhausted for who asks for a part of it
 		return "", nil
 	}
-	free := 0
+	families := src.Families
+	if families == nil {
+		families = known.shape.Families()
+	}
 	err = a.st.ViewContext(ctx, func(tx *store.Tx) error {
-		for _, f := range known.shape.Families() {
+		for _, f := range families {
 			c, err := a.counts(tx, name, f)
 			if err != nil {
 				return err
 			}
-			free += c.Free
+			if c.Free == 0 {
+				why = known.Exhausted
+			}
 		}
 		return nil
 	})
-	if err != nil || free > 0 {
-		return "", err
-	}
-	return cmp.Or(known.Exhausted, fmt.Sprintf("pool %s is exhausted", name)), nil
+	return why, err
 }

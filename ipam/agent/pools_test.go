@@ -345,3 +345,40 @@ func TestAwaitsReopening(t *testing.T) {
 		}
 	})
 }
+
+// TestFull: a pool is full for STATUS where it is exhausted and this node has no address left
+// of a family that an ADD needs; not where only a part of it is, which somebody asked for.
+func TestFull(t *testing.T) {
+	const said = "pool lan is exhausted: 29 of 29 in use"
+	for _, tt := range []struct {
+		name, said, open string
+		families         []allocator.Family
+		want             string
+	}{
+		{name: "not exhausted"},
+		{name: "nothing left", said: said, want: said},
+		{name: "one family left", said: said, open: "fd00::100/122", want: said},
+		{name: "the family left that is needed", said: said, open: "fd00::100/122", families: []allocator.Family{allocator.IPv6}},
+		{name: "the other family left", said: said, open: "fd00::100/122", families: []allocator.Family{allocator.IPv4}, want: said},
+		{name: "both left", said: said, open: "fd00::100/122 10.0.0.4/30"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			a, p := newBubbleAgent(t, &listedLeases{})
+			p.known.Pressure, p.known.Exhausted = allocator.PressureExhausted, tt.said
+			err := a.st.Update(t.Context(), func(tx *store.Tx) error {
+				for block := range strings.FieldsSeq(tt.open) {
+					if err := allocator.NewSpace(tx.Table("lan"), p.known.shape).Open(netip.MustParsePrefix(block)); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if why, err := a.full(t.Context(), poolspec.Source{Pool: "lan", Families: tt.families}); err != nil || why != tt.want {
+				t.Errorf("%s: full says %q, %v; want %q", tt.name, why, err, tt.want)
+			}
+		})
+	}
+}
