@@ -26,11 +26,17 @@ var errInUse = errors.New("something rests on it")
 // begin with where the store has none. A right that cannot be settled now is
 // looked at again by itself.
 func (a *Agent) drive(ctx context.Context, fresh protocol.Right, ev protocol.Event) (protocol.Right, protocol.Result, error) {
-	return a.driveFrom(ctx, fresh, func(tx *store.Tx, self protocol.Self, r protocol.Right) (protocol.Event, error) {
+	return a.driveFrom(ctx, fresh, a.beginWith(ev))
+}
+
+// beginWith returns the beginning of a drive from ev on.
+func (a *Agent) beginWith(ev protocol.Event) beginning {
+	return func(tx *store.Tx, self protocol.Self, r protocol.Right) (protocol.Event, error) {
 		switch {
 		case ev.Kind == protocol.EventWant && r.Kind == protocol.RightRequest && r.Phase == protocol.Noted && r.UID != "":
-			ev.Kind = protocol.EventLook // it is there, and a create would only say so
-			return ev, nil
+			look := ev
+			look.Kind = protocol.EventLook // it is there, and a create would only say so
+			return look, nil
 		case ev.Kind != protocol.EventLetGo:
 			return ev, nil
 		case r.Phase == protocol.Frozen: // pods of its time may run that no attachment tells of: see giveBackLost
@@ -42,7 +48,7 @@ func (a *Agent) drive(ctx context.Context, fresh protocol.Right, ev protocol.Eve
 			}
 		}
 		return ev, unused(tx, r)
-	})
+	}
 }
 
 // A beginning returns the event that a drive begins with. It runs in the
@@ -58,6 +64,11 @@ func (a *Agent) driveFrom(ctx context.Context, fresh protocol.Right, begin begin
 		return fresh, protocol.Result{Verdict: protocol.VerdictLater, Why: err.Error()}, err
 	}
 	defer release()
+	return a.driveLocked(ctx, fresh, begin)
+}
+
+// driveLocked is driveFrom for a caller that has locked the right.
+func (a *Agent) driveLocked(ctx context.Context, fresh protocol.Right, begin beginning) (protocol.Right, protocol.Result, error) {
 	var refused string // why the right was refused, while it is being given back
 	var unanswered error
 	var has shown
@@ -151,30 +162,6 @@ func (a *Agent) lookIn(name string, d time.Duration) {
 
 // errUnanswered says that a drive ended because the API server did not answer.
 var errUnanswered = errors.New("the API server does not answer")
-
-// pursue is drive for an ADD, which waits for it no longer than ctx allows: the
-// right is settled all the same. A right that was found gone is begun anew, once.
-func (a *Agent) pursue(ctx context.Context, fresh protocol.Right, ev protocol.Event) (protocol.Right, protocol.Result, error) {
-	type driven struct {
-		right protocol.Right
-		res   protocol.Result
-		err   error
-	}
-	done := make(chan driven, 1)
-	a.background(func(ctx context.Context) {
-		r, res, err := a.drive(ctx, fresh, ev)
-		if err == nil && res.Verdict == protocol.VerdictGone {
-			r, res, err = a.drive(ctx, fresh, ev)
-		}
-		done <- driven{r, res, err}
-	})
-	select {
-	case d := <-done:
-		return d.right, d.res, d.err
-	case <-ctx.Done():
-		return fresh, protocol.Result{Verdict: protocol.VerdictLater}, context.Cause(ctx)
-	}
-}
 
 // step runs one step in a store transaction, with everything that follows from it
 // on this node.

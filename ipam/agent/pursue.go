@@ -1,0 +1,48 @@
+package agent
+
+import (
+	"context"
+
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// pursue is drive for an ADD, which waits for it no longer than ctx allows: what it has
+// begun is settled all the same. A right that was found gone is begun anew, once.
+func (a *Agent) pursue(ctx context.Context, fresh protocol.Right, ev protocol.Event) (protocol.Right, protocol.Result, error) {
+	type driven struct {
+		right protocol.Right
+		res   protocol.Result
+		err   error
+	}
+	done, add := make(chan driven, 1), ctx
+	a.background(func(ctx context.Context) {
+		r, res, err := a.driveWhile(ctx, add, fresh, a.beginWith(ev))
+		done <- driven{r, res, err}
+	})
+	select {
+	case d := <-done:
+		return d.right, d.res, d.err
+	case <-ctx.Done():
+		return fresh, protocol.Result{Verdict: protocol.VerdictLater}, context.Cause(ctx)
+	}
+}
+
+// driveWhile is driveFrom, once more where the right was found gone. It begins nothing for
+// an ADD, whose context is add, that has ended: another ADD may come after it and be
+// answered with the right, which must not become the first one's again. So the right stays
+// locked all the while, and that other one's drive is the later.
+func (a *Agent) driveWhile(ctx, add context.Context, fresh protocol.Right, begin beginning) (protocol.Right, protocol.Result, error) {
+	release, err := a.rights.lock(ctx, fresh.Name)
+	if err != nil {
+		return fresh, protocol.Result{Verdict: protocol.VerdictLater, Why: err.Error()}, err
+	}
+	defer release()
+	if add.Err() != nil {
+		return fresh, protocol.Result{Verdict: protocol.VerdictLater}, context.Cause(add)
+	}
+	r, res, err := a.driveLocked(ctx, fresh, begin)
+	if err == nil && res.Verdict == protocol.VerdictGone && add.Err() == nil {
+		return a.driveLocked(ctx, fresh, begin)
+	}
+	return r, res, err
+}
