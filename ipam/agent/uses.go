@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/ipam/node"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 	"github.com/tenure-ipam/tenure/ipam/store"
@@ -221,30 +222,35 @@ func (a *Agent) claimAddresses(ctx context.Context, c protocol.Claim, conf *pool
 	if err := conf.CheckVersion(bare); err != nil {
 		return nil, nil, err
 	}
-	for _, ip := range c.IPs {
-		found := false
-		for _, src := range conf.Sources {
-			p, known, err := a.ready(ctx, protocol.PoolName(src.Pool))
-			if err != nil {
-				return nil, nil, err
-			}
-			in, ok := known.shape.Locate(ip.Addr())
-			if !ok {
-				continue
-			}
-			if _, _, err := p.until(ctx, func(*knownPool, bool) string { return a.unopened(p.name) }); err != nil {
-				return nil, nil, err
-			}
-			bits, gateway := src.Answer(ip.Addr(), in)
-			addrs = append(addrs, store.Address{Addr: ip.Addr(), Bits: bits, Gateway: gateway, Pool: p.name})
-			block := known.shape.Block(ip.Addr(), known.bits(allocator.FamilyOf(ip.Addr())))
-			leases = append(leases, protocol.LeaseName(p.name, block))
-			found = true
-			break
+	known := map[string]*knownPool{}
+	shapeOf := func(pool string) (*allocator.Shape, error) {
+		_, k, err := a.ready(ctx, protocol.PoolName(pool))
+		if err != nil {
+			return nil, err
+		}
+		known[pool] = k
+		return k.shape, nil
+	}
+	for _, addr := range bare {
+		src, found, err := node.SourceOf(conf, addr, shapeOf)
+		if err != nil {
+			return nil, nil, err
 		}
 		if !found {
-			return nil, nil, &ClaimError{Claim: c.Ref().String(), Why: fmt.Sprintf("has address %v, which is in no pool of network %s", ip.Addr(), c.Network)}
+			return nil, nil, &ClaimError{Claim: c.Ref().String(), Why: fmt.Sprintf("has address %v, which is in no pool of network %s", addr, c.Network)}
 		}
+		p, err := a.pool(protocol.PoolName(src.Pool))
+		if err != nil {
+			return nil, nil, err
+		}
+		if _, _, err := p.until(ctx, func(*knownPool, bool) string { return a.unopened(p.name) }); err != nil {
+			return nil, nil, err
+		}
+		in, _ := known[src.Pool].shape.Locate(addr)
+		bits, gateway := src.Answer(addr, in)
+		addrs = append(addrs, store.Address{Addr: addr, Bits: bits, Gateway: gateway, Pool: p.name})
+		block := known[src.Pool].shape.Block(addr, known[src.Pool].bits(allocator.FamilyOf(addr)))
+		leases = append(leases, protocol.LeaseName(p.name, block))
 	}
 	return addrs, leases, nil
 }

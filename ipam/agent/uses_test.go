@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 	"github.com/tenure-ipam/tenure/ipam/store"
 )
@@ -163,4 +164,59 @@ func TestClaimThatNeverComes(t *testing.T) {
 			t.Errorf("awaitClaim = %v; want that the claim does not exist", err)
 		}
 	})
+}
+
+// addPool gives a another open pool.
+func addPool(t *testing.T, a *Agent, name string, ranges ...poolspec.RangeText) *pool {
+	t.Helper()
+	shape, err := poolspec.ParsePool(poolspec.PoolText{Ranges: ranges})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := newPool(protocol.PoolName(name))
+	p.known = &knownPool{Pool: Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: name, UID: protocol.UID(name)}, Open: true, Bits4: 30, Bits6: 112}}, shape: shape}
+	a.pools[p.name] = p
+	return p
+}
+
+// TestClaimedAddressesOfTheirSource: each of a claim's addresses has the prefix length, the
+// gateway and the pool of the source that gives it, not of the first whose CIDR it lies in.
+func TestClaimedAddressesOfTheirSource(t *testing.T) {
+	for _, tt := range []struct {
+		name, ipam, claimed string
+		want                store.Address
+	}{
+		{"an inline range beside others' wider one", `"ipRanges":[{"range":"10.0.0.0/24"},{"range":"fd00::/64","gateway":"fd00::1"}]`, "fd00::5",
+			store.Address{Bits: 64, Gateway: netip.MustParseAddr("fd00::1"), Pool: "default-domain"}},
+		{"an inline range without the gateway of others", `"ipRanges":[{"range":"10.0.0.0/24"},{"range":"fd01::/64"}]`, "fd01::5",
+			store.Address{Bits: 64, Pool: "default-domain"}},
+		{"the first of two pools of one CIDR", `"pools":["low","high"]`, "10.0.0.5", store.Address{Bits: 24, Pool: "low"}},
+		{"the second, which has what the first excludes", `"pools":["low","high"]`, "10.0.0.150", store.Address{Bits: 24, Pool: "high"}},
+		{"kept, though its pool excludes it by now", `"pools":["low","far"]`, "10.0.0.150", store.Address{Bits: 24, Pool: "low"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				a, _ := newBubbleAgent(t, &listedLeases{})
+				// What the network and others have said of the default domain.
+				addPool(t, a, "default-domain", poolspec.RangeText{CIDR: "10.0.0.0/24"},
+					poolspec.RangeText{CIDR: "fd00::/48", Gateway: "fd00::ffff"}, poolspec.RangeText{CIDR: "fd01::/64", Gateway: "fd01::1"})
+				addPool(t, a, "low", poolspec.RangeText{CIDR: "10.0.0.0/24", Exclude: []string{"10.0.0.100-10.0.0.199"}})
+				addPool(t, a, "high", poolspec.RangeText{CIDR: "10.0.0.0/24", Start: "10.0.0.100", End: "10.0.0.199"})
+				addPool(t, a, "far", poolspec.RangeText{CIDR: "10.9.0.0/24"})
+				conf, err := poolspec.ParseConfig([]byte(`{"cniVersion":"1.1.0","name":"net","type":"bridge","ipam":{"type":"tenure",`+tt.ipam+`}}`), "")
+				if err != nil {
+					t.Fatal(err)
+				}
+				addr := netip.MustParseAddr(tt.claimed)
+				got, leases, err := a.claimAddresses(t.Context(), protocol.Claim{IPs: []netip.Prefix{netip.PrefixFrom(addr, addr.BitLen())}}, conf)
+				if err != nil {
+					t.Fatal(err)
+				}
+				tt.want.Addr = addr
+				if got[0] != tt.want || !strings.HasPrefix(leases[0], string(tt.want.Pool)+".") {
+					t.Errorf("%+v of lease %s; want %+v", got[0], leases[0], tt.want)
+				}
+			})
+		})
+	}
 }

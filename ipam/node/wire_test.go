@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"go4.org/netipx"
 
 	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
@@ -79,8 +80,15 @@ func slotsText(slots []Slot) string {
 }
 
 func TestSlots(t *testing.T) {
+	rest, err := allocator.NewShape([]allocator.Range{{
+		Prefix: netip.MustParsePrefix("10.0.0.0/24"), Exclude: []netipx.IPRange{netipx.MustParseIPRange("10.0.0.0-10.0.0.99")},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
 	pools := map[string]Pool{
 		"four": {Shape: shapeOf(t, "10.0.0.0/24"), BlockBits4: 28},
+		"rest": {Shape: rest, BlockBits4: 28},
 		"both": {Shape: shapeOf(t, "10.1.0.0/24", "fd00::/64"), BlockBits4: 30, BlockBits6: 122},
 		"none": {},
 	}
@@ -98,6 +106,8 @@ func TestSlots(t *testing.T) {
 		{"one address of each family", config(t, `"pools":["four","both"]`), "four:IPv4/28 both:IPv4/30 both:IPv6/122"},
 		{"C9 exactly what is asked for", request(config(t, `"pools":["four","both"]`), 0, "fd00::9", "10.0.0.9"), "both:fd00::9/122 four:10.0.0.9/28"},
 		{"C9 with the range's length", request(config(t, `"pools":["four","both"]`), 24, "10.1.0.9"), "both:10.1.0.9/30"},
+		{"C9 the first pool excludes it", request(config(t, `"pools":["rest","four"]`), 0, "10.0.0.9", "10.0.0.100"), "four:10.0.0.9/28 rest:10.0.0.100/28"},
+		{"C9 all exclude it", request(config(t, `"pools":["both","rest"]`), 0, "10.0.0.9"), "rest:10.0.0.9/28"},
 		{"C9 nobody has it", request(config(t, `"pools":["four","both"]`), 0, "192.0.2.1"), "four:192.0.2.1/28"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -115,7 +125,7 @@ func TestSlots(t *testing.T) {
 	if _, err := Slots(config(t, `"pool":"none"`), pools); !is[*NoRoomError](err) || !strings.Contains(err.Error(), "no ranges") {
 		t.Errorf("a pool without ranges: %v; want a NoRoomError that says so", err)
 	}
-	_, err := Slots(request(config(t, `"pool":"four"`), 16, "10.0.0.9"), pools)
+	_, err = Slots(request(config(t, `"pool":"four"`), 16, "10.0.0.9"), pools)
 	if !is[*UnassignableError](err) || !strings.Contains(err.Error(), "prefix length 16") {
 		t.Errorf("C9 with another length: %v; want an UnassignableError that names it", err)
 	}
