@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"go4.org/netipx"
 
@@ -53,6 +54,9 @@ func hold(tx *store.Tx, pools map[string]node.Pool, a node.Ask) (store.Attachmen
 		if err := space(tx, protocol.PoolName(name), p.Shape).Reshape(); err != nil {
 			return store.Attachment{}, err
 		}
+		if err := adopt(tx, protocol.PoolName(name), p.Shape); err != nil {
+			return store.Attachment{}, err
+		}
 	}
 	for _, s := range a.Slots {
 		if err := openFor(tx, s); err != nil {
@@ -69,6 +73,61 @@ func hold(tx *store.Tx, pools map[string]node.Pool, a node.Ask) (store.Attachmen
 			return store.Attachment{}, errors.Join(openErr, err)
 		}
 	}
+}
+
+// adopt moves what attachments have of other pools into the network's. Earlier versions
+// had pools by what ranges in whereabouts' form say, and an edit of these led from one to
+// another that knew nothing of its addresses. One that two attachments have from that
+// time stays with both until one of them frees it.
+func adopt(tx *store.Tx, pool protocol.PoolName, shape *allocator.Shape) error {
+	if !slices.ContainsFunc(tx.Pools(), func(p protocol.PoolName) bool { return p != pool }) {
+		return nil
+	}
+	var others []store.Attachment
+	for x, err := range tx.Attachments() {
+		if err != nil {
+			return err
+		}
+		if slices.ContainsFunc(x.Addresses, func(a store.Address) bool { return a.Pool != pool }) {
+			others = append(others, x)
+		}
+	}
+	for _, x := range others {
+		for i, a := range x.Addresses {
+			if a.Pool == pool {
+				continue
+			}
+			moved, err := move(tx, a, space(tx, pool, shape))
+			if err != nil {
+				return err
+			}
+			if moved {
+				x.Addresses[i].Pool = pool
+			}
+		}
+		if err := tx.PutAttachment(x); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// move takes a in another space instead of its own, unless it is taken there.
+func move(tx *store.Tx, a store.Address, to allocator.Space) (moved bool, err error) {
+	block, err := a.Addr.Prefix(blockBits(allocator.FamilyOf(a.Addr)))
+	if err != nil {
+		return false, err
+	}
+	if err := to.Open(block); err != nil {
+		return false, err
+	}
+	switch err := to.Take(a.Addr); {
+	case errors.Is(err, allocator.ErrTaken):
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	return true, space(tx, a.Pool, nil).Free(a.Addr)
 }
 
 func space(tx *store.Tx, pool protocol.PoolName, shape *allocator.Shape) allocator.Space {

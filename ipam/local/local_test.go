@@ -15,6 +15,7 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/netns"
 	"github.com/tenure-ipam/tenure/ipam/node"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
 	"github.com/tenure-ipam/tenure/ipam/store"
 	"github.com/tenure-ipam/tenure/ipam/wire"
 )
@@ -231,6 +232,87 @@ func TestX11EditedConfiguration(t *testing.T) {
 	n.ipm = `"subnet":"10.0.0.0/29","rangeStart":"10.0.0.2","rangeEnd":"10.0.0.3"`
 	n.want("d", "10.0.0.2/29")
 	n.want("e", "10.0.0.3/29")
+}
+
+// TestFormOfRangesChanges: an edit of what a network's ranges are called, or of how they
+// relate, loses sight of no address that a container has.
+func TestFormOfRangesChanges(t *testing.T) {
+	for _, tt := range []struct{ before, after string }{
+		{`"subnet":"10.0.0.0/29"`, `"range":"10.0.0.0/29","gateway":"10.0.0.1"`},
+		{`"range":"10.0.0.0/29","gateway":"10.0.0.1"`, `"subnet":"10.0.0.0/29"`},
+		{`"range":"10.0.0.0/29"`, `"range":"10.0.0.0/29","network_name":"lan"`},
+		{`"range":"10.0.0.0/29","enable_overlapping_ranges":false`, `"range":"10.0.0.0/28","enable_overlapping_ranges":false`},
+	} {
+		n := newNetwork(t, tt.before)
+		a, _, _ := strings.Cut(n.add("a"), "/")
+		n.ipm = tt.after
+		if b, _, _ := strings.Cut(n.add("b"), "/"); b == a || !strings.HasPrefix(b, "10.0.0.") {
+			t.Errorf("%s: a has %s; then %s: b has %s", tt.before, a, tt.after, b)
+		}
+	}
+}
+
+func TestNestedRangesOfOneNetwork(t *testing.T) {
+	n := newNetwork(t, `"ipRanges":[{"range":"10.0.0.0/24"},{"range":"10.0.0.0/25"}],"enable_overlapping_ranges":false`)
+	n.want("a", "10.0.0.1/24 10.0.0.2/25")
+	n.want("b", "10.0.0.3/24 10.0.0.4/25")
+}
+
+// TestStoreWithOtherPools: what an earlier version gave out of pools by other names stays
+// with who has it, and comes back when all who have it have freed it.
+func TestStoreWithOtherPools(t *testing.T) {
+	n := newNetwork(t, `"range":"10.0.0.0/29"`)
+	c, err := poolspec.ParseConfig(n.config(""), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	st, err := open(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	prefix, addr := netip.MustParsePrefix, netip.MustParseAddr
+	shape, err := poolspec.ParsePool(*c.Sources[0].Implicit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = st.Update(t.Context(), func(tx *store.Tx) error {
+		var errs []error
+		for _, x := range []struct{ container, pool, addr string }{
+			{"a", "default-domain", "10.0.0.1"}, {"b", "default-domain", "10.0.0.2"},
+			{"c", "net", "10.0.0.1"}, // twice, by an edit
+			{"d", "gone", "10.9.0.1"},
+		} {
+			sp, block := space(tx, protocol.PoolName(x.pool), shape), prefix(addr(x.addr).String()+"/24").Masked()
+			errs = append(errs, sp.Open(block), sp.Take(addr(x.addr)), tx.PutAttachment(store.Attachment{
+				Key: store.Key{Network: "net", ContainerID: x.container, IfName: "eth0"}, Created: now,
+				Addresses: []store.Address{{Addr: addr(x.addr), Bits: 29, Pool: protocol.PoolName(x.pool)}},
+			}))
+		}
+		return errors.Join(errs...)
+	})
+	if err := errors.Join(err, st.Close()); err != nil {
+		t.Fatal(err)
+	}
+	n.want("e", "10.0.0.3/29")
+	for container, has := range map[string]string{"a": "10.0.0.1/29", "b": "10.0.0.2/29", "c": "10.0.0.1/29", "d": "10.9.0.1/29"} {
+		n.want(container, has) // C10
+		prev := `"prevResult":{"cniVersion":"1.1.0","ips":[{"address":"` + has + `"}]},`
+		if got := n.ask(wire.Request{Verb: wire.Check, ContainerID: container, IfName: "eth0", Config: n.config(prev)}); got != "" {
+			t.Errorf("CHECK of %s: %s", container, got)
+		}
+	}
+	n.del("c")
+	n.del("b")
+	n.want("f", "10.0.0.4/29")
+	n.want("g", "10.0.0.5/29")
+	n.want("h", "10.0.0.6/29")
+	n.want("i", "10.0.0.2/29") // not .1, which a has
+	n.del("a")
+	n.del("d")
+	n.want("j", "10.0.0.1/29")
+	if got := n.add("k"); !strings.HasPrefix(got, "code 11: pool net has no free IPv4 address") {
+		t.Errorf("full: %s; want code 11 with the reason", got)
+	}
 }
 
 func TestGatewayOutsideTheRange(t *testing.T) {

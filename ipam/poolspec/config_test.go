@@ -168,6 +168,12 @@ func TestSources(t *testing.T) {
 			sources: []string{"blue-10-0-0-0-29 IPv4 10.0.0.1-10.0.0.6"},
 		},
 		{
+			name:    "whereabouts in local mode: the network's own, whatever else is said",
+			ipam:    `"mode": "local", "ipRanges": [{"range": "10.0.0.0/29"}, {"range": "10.0.0.0/30"}], "enable_overlapping_ranges": false, "network_name": "blue"`,
+			sources: []string{"storage IPv4 10.0.0.1-10.0.0.6", "storage IPv4 10.0.0.1-10.0.0.2"},
+			pool:    []string{"10.0.0.0/29"},
+		},
+		{
 			name:    "whereabouts: nothing said counts as absent",
 			ipam:    `"range": "10.0.0.0/29", "range_start": "", "ipRanges": [], "exclude": null, "gateway": "", "subnet": "", "pool": "", "addresses": [], "enable_l3": false`,
 			sources: []string{"default-domain IPv4 10.0.0.1-10.0.0.6"},

@@ -39,14 +39,19 @@ func (p *parser) whereabouts() {
 	network := p.text(p.ipam, "network_name")
 	var sets []inlineSet
 	for _, r := range ranges {
-		sets = append(sets, inlineSet{r.path, wbPool(network, shared, r.Prefix), []inlineRange{r}})
+		pool := wbPool(network, shared, r.Prefix)
+		if p.cfg.Mode == ModeLocal {
+			pool = poolName(p.cfg.Name)
+		}
+		sets = append(sets, inlineSet{r.path, pool, []inlineRange{r}})
 	}
 	p.inline(sets)
 }
 
-// wbPool returns the pool of a range. Where ranges are shared, all of a network
+// wbPool returns the pool of a range in a cluster. Where ranges are shared, all of a network
 // are one addressing domain, and networks without a name are one; else each CIDR
-// is a domain of its own.
+// is a domain of its own. In local mode a network's pool is its own, whatever its
+// ranges are: an edit of them never loses sight of what has been given.
 func wbPool(network string, shared bool, p netip.Prefix) string {
 	switch {
 	case shared && network == "":
