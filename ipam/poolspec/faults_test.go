@@ -120,6 +120,10 @@ func TestFaultsOfConfig(t *testing.T) {
 		{"whereabouts: a zone and mapped addresses", `"ipRanges": [{"range": "fe80::/64", "range_start": "fe80::1%eth0"}, {"range": "::ffff:10.0.0.0/120"}]`, "", []string{
 			`ipam.ipRanges[0].range_start: "fe80::1%eth0" has a zone`, `ipam.ipRanges[1].range: "::ffff:10.0.0.0/120" is IPv4 written as IPv6`,
 		}},
+		{"whereabouts: ranges apart that overlap", `"ipRanges": [{"range": "10.0.0.0/24"}, {"range": "10.0.0.0/25"}, {"range": "10.0.1.0/24"}, {"range": "10.0.0.0/24"}], "enable_overlapping_ranges": false`, "", []string{
+			"ipam.ipRanges[1]: overlaps ipam.ipRanges[0], and the two give out their addresses apart: 10.0.0.0-10.0.0.127 and 10.0.0.0-10.0.0.255",
+			"ipam.ipRanges[3]: overlaps ipam.ipRanges[1], and the two give out their addresses apart: 10.0.0.0-10.0.0.255 and 10.0.0.0-10.0.0.127",
+		}},
 
 		{"host-local: host bits", `"subnet": "10.0.0.5/24"`, "", []string{`ipam.subnet: "10.0.0.5/24" has host bits set`}},
 		{"host-local: too small", `"ranges": [[{"subnet": "10.0.0.0/31"}], [{"subnet": "fd00::/128"}]]`, "", []string{

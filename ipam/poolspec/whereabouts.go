@@ -45,7 +45,25 @@ func (p *parser) whereabouts() {
 		}
 		sets = append(sets, inlineSet{r.path, pool, []inlineRange{r}})
 	}
+	if countRanges(sets) <= maxRanges {
+		p.wbOverlaps(sets)
+	}
 	p.inline(sets)
+}
+
+// wbOverlaps reports ranges of different pools that have an address in common: an
+// interface that gets one of each could get it twice.
+func (p *parser) wbOverlaps(sets []inlineSet) {
+	for i, set := range sets {
+		for _, earlier := range sets[:i] {
+			a, b := span(earlier.ranges[0].Range), span(set.ranges[0].Range)
+			if earlier.pool != set.pool && a.Overlaps(b) {
+				p.addf(set.path, "part them by range_start and range_end, or leave enable_overlapping_ranges out",
+					"overlaps %s, and the two give out their addresses apart: %s and %s", earlier.path, bounds(b), bounds(a))
+				break
+			}
+		}
+	}
 }
 
 // wbPool returns the pool of a range in a cluster. Where ranges are shared, all of a network
