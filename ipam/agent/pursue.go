@@ -9,6 +9,11 @@ import (
 // pursue is drive for an ADD, which waits for it no longer than ctx allows: what it has
 // begun is settled all the same. A right that was found gone is begun anew, once.
 func (a *Agent) pursue(ctx context.Context, fresh protocol.Right, ev protocol.Event) (protocol.Right, protocol.Result, error) {
+	return a.pursueFrom(ctx, fresh, a.beginWith(ev))
+}
+
+// pursueFrom is pursue from an event that depends on what the store has.
+func (a *Agent) pursueFrom(ctx context.Context, fresh protocol.Right, begin beginning) (protocol.Right, protocol.Result, error) {
 	type driven struct {
 		right protocol.Right
 		res   protocol.Result
@@ -16,7 +21,7 @@ func (a *Agent) pursue(ctx context.Context, fresh protocol.Right, ev protocol.Ev
 	}
 	done, add := make(chan driven, 1), ctx
 	a.background(func(ctx context.Context) {
-		r, res, err := a.driveWhile(ctx, add, fresh, a.beginWith(ev))
+		r, res, err := a.driveWhile(ctx, add, fresh, begin)
 		done <- driven{r, res, err}
 	})
 	select {

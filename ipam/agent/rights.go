@@ -73,9 +73,12 @@ func (a *Agent) driveLocked(ctx context.Context, fresh protocol.Right, begin beg
 	var unanswered error
 	var has shown
 	var answer protocol.Event
-	for range maxSteps {
+	for i := range maxSteps {
 		self, res, err := a.step(ctx, fresh, begin)
 		if err != nil {
+			if i > 0 { // what the call has changed is not in the record
+				a.lookIn(fresh.Name, retryLater())
+			}
 			return fresh, protocol.Result{Verdict: protocol.VerdictLater, Why: err.Error()}, err
 		}
 		a.seen(fresh.Name, answer)
