@@ -221,7 +221,8 @@ func (a *Agent) handBack(ctx context.Context, r protocol.Right) {
 // nobody can be given too: only then may the cluster take the block over.
 func (a *Agent) cedeOf(ctx context.Context, r protocol.Right, within *netipx.IPSet) bool {
 	ceded := 0
-	_, res, err := a.driveFrom(ctx, r, func(tx *store.Tx, self protocol.Self, r protocol.Right) (protocol.Event, error) {
+	_, res, err := a.driveFrom(ctx, r, func(tx *store.Tx, self protocol.Self, was protocol.Right) (protocol.Event, error) {
+		r = was
 		addrs, err := a.barFree(tx, self, r, within)
 		if err == nil && len(addrs) == 0 {
 			err = errNothing
@@ -231,7 +232,7 @@ func (a *Agent) cedeOf(ctx context.Context, r protocol.Right, within *netipx.IPS
 	})
 	switch {
 	case errors.Is(err, errNothing):
-		return true
+		return within == nil || a.heardCeded(ctx, r, within)
 	case errors.Is(err, errUnanswered), errors.Is(err, errNoSeat), is[*poolWaitsError](err): // it is tried again
 		return false
 	case err != nil:
@@ -241,6 +242,17 @@ func (a *Agent) cedeOf(ctx context.Context, r protocol.Right, within *netipx.IPS
 	a.metrics.ceded.Add(float64(ceded))
 	a.log.InfoContext(ctx, "addresses ceded", "lease", r.Name, "addresses", ceded, "verdict", res.Verdict)
 	return res.Verdict == protocol.VerdictServes
+}
+
+// heardCeded reports whether the API server has heard of what r, of which nothing is free in
+// ranges, has ceded there before: the write that said so may have had no answer. What r
+// was taking back may be free once that is settled.
+func (a *Agent) heardCeded(ctx context.Context, r protocol.Right, within *netipx.IPSet) bool {
+	if !slices.ContainsFunc(r.Ceded, within.Contains) {
+		return true
+	}
+	_, res, err := a.drive(ctx, r, protocol.Event{Kind: protocol.EventLook})
+	return len(r.Taking) == 0 && err == nil && res.Verdict == protocol.VerdictServes
 }
 
 // barFree bars the free addresses of the block of r, which must be held, and returns

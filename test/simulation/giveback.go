@@ -89,10 +89,12 @@ func (n *simNode) letGo(name string) {
 // cede gives the free addresses of a lease that keep accepts to the cluster, all if
 // it is nil. done hears whether the API server has heard of it.
 func (n *simNode) cede(name string, keep func(netip.Addr) bool, done func(told bool)) {
-	if done == nil {
+	asked := done != nil
+	if !asked {
 		done = func(bool) {}
 	}
 	r, ok := n.disk.rights[name]
+	ceded := asked && ok && slices.ContainsFunc(r.Ceded, func(x netip.Addr) bool { return keep == nil || keep(x) })
 	var free []netip.Addr
 	if ok && r.Phase == protocol.Held {
 		space := n.disk.space(r.Pool, nil)
@@ -104,8 +106,14 @@ func (n *simNode) cede(name string, keep func(netip.Addr) bool, done func(told b
 			}
 		}
 	}
-	if len(free) == 0 || n.agent.busy[name] || !n.serving() {
-		n.later(func() { done(len(free) == 0 && n.serving()) })
+	switch {
+	case len(free) == 0 && !ceded || n.agent.busy[name] || !n.serving():
+		n.later(func() { done(len(free) == 0 && !ceded && n.serving()) })
+		return
+	case len(free) == 0: // what was ceded before may not have been told
+		n.drive(r, protocol.Event{Kind: protocol.EventLook}, func(_ protocol.Right, res protocol.Result) {
+			n.later(func() { done(len(r.Taking) == 0 && res.Verdict == protocol.VerdictServes) })
+		})
 		return
 	}
 	n.w.count("cede")
