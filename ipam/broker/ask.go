@@ -163,6 +163,9 @@ func (w want) fits(h Held) bool {
 	return located && !h.Grant.Freeing
 }
 
+// fitsWithin reports whether h is what w asked for and may be handed out for it.
+func (w want) fitsWithin(h Held) bool { return w.fits(h) && w.view.Contains(h.Grant.Addr) }
+
 // expand returns what a wants, one element for each address.
 func (b *Book) expand(a Ask) ([]want, Problem) {
 	var wants []want
@@ -251,33 +254,36 @@ func (w want) unassignable() string {
 }
 
 // match gives each want an element of held that fits it, each once, and as many
-// wants as possible one. The element is zero for a want that gets none, and then
+// wants as possible one, before all those within their views: two wants of one pool
+// differ in nothing else. The element is zero for a want that gets none, and then
 // all is false.
 func match(wants []want, held []Held) (given []Held, all bool) {
 	of := make([]int, len(held)) // the want, plus one, that has an element
-	var give func(i int, tried []bool) bool
-	give = func(i int, tried []bool) bool {
+	var give func(i int, fits func(want, Held) bool, tried []bool) bool
+	give = func(i int, fits func(want, Held) bool, tried []bool) bool {
 		for j, h := range held {
-			if of[j] == 0 && wants[i].fits(h) {
+			if of[j] == 0 && fits(wants[i], h) {
 				of[j] = i + 1
 				return true
 			}
 		}
 		for j, h := range held {
-			if tried[j] || !wants[i].fits(h) {
+			if tried[j] || !fits(wants[i], h) {
 				continue
 			}
 			tried[j] = true
-			if give(of[j]-1, tried) { // whoever has it takes another
+			if give(of[j]-1, fits, tried) { // whoever has it takes another
 				of[j] = i + 1
 				return true
 			}
 		}
 		return false
 	}
-	all = true
-	for i := range wants {
-		all = give(i, make([]bool, len(held))) && all
+	for _, fits := range []func(want, Held) bool{want.fitsWithin, want.fits} {
+		all = true
+		for i := range wants {
+			all = (slices.Contains(of, i+1) || give(i, fits, make([]bool, len(held)))) && all
+		}
 	}
 	given = make([]Held, len(wants))
 	for j, i := range of {
