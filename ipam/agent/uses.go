@@ -109,7 +109,7 @@ func (a *Agent) use(ctx context.Context, c protocol.Claim, ask protocol.Use, con
 	if err != nil {
 		return "", nil, err
 	}
-	var why string
+	blocked, why := "is in use on two other nodes", ""
 	for _, name := range names {
 		r := protocol.Right{Kind: protocol.RightUse, Name: name, Use: &ask, Addrs: bare, Leases: leases}
 		if err := a.sameNode(ctx, r, ask, key); err != nil {
@@ -124,6 +124,9 @@ func (a *Agent) use(ctx context.Context, c protocol.Claim, ask protocol.Use, con
 			return got.Name, addrs, nil
 		case protocol.VerdictTaken:
 			why = res.Why
+			if got.Phase == protocol.Frozen {
+				blocked = "cannot be used on this node now"
+			}
 			continue
 		case protocol.VerdictRefused:
 			return "", nil, &ClaimError{Claim: c.Ref().String(), Why: res.Why}
@@ -131,7 +134,7 @@ func (a *Agent) use(ctx context.Context, c protocol.Claim, ask protocol.Use, con
 			return "", nil, &ClaimError{Claim: c.Ref().String(), Why: "use not settled: " + res.Why, Later: true}
 		}
 	}
-	return "", nil, &ClaimError{Claim: c.Ref().String(), Why: "cannot be used on this node now: " + why, Later: true}
+	return "", nil, &ClaimError{Claim: c.Ref().String(), Why: blocked + ": " + why, Later: true}
 }
 
 // pursueUse pursues a use again, until ctx ends, where nothing can be said of it yet: a
