@@ -297,9 +297,18 @@ func (a *Agent) barFree(tx *store.Tx, self protocol.Self, r protocol.Right, with
 
 // cedeAll cedes what is free of a pool, in exhaustion, and hands back what is idle.
 func (a *Agent) cedeAll(name protocol.PoolName) {
-	var leases []string
+	used, idle := a.cedable(name)
+	for _, r := range idle {
+		used = append(used, r.Name)
+	}
+	a.cede(used...)
+}
+
+// cedable returns the leases of a pool that have addresses to cede: those that something
+// rests on, and those that are idle.
+func (a *Agent) cedable(name protocol.PoolName) (used []string, idle []protocol.Right) {
 	err := a.st.View(func(tx *store.Tx) error {
-		leases = leases[:0]
+		used, idle = nil, nil
 		info, err := node.Blocks(tx)
 		if err != nil {
 			return err
@@ -309,22 +318,30 @@ func (a *Agent) cedeAll(name protocol.PoolName) {
 				return err
 			}
 			b := info[node.BlockKey{Pool: r.Pool, Block: r.Block}]
-			if r.Kind == protocol.RightLease && r.Pool == name && r.Phase == protocol.Held && b.Free > 0 {
-				leases = append(leases, r.Name)
+			if r.Kind != protocol.RightLease || r.Pool != name || r.Phase != protocol.Held || b.Free == 0 {
+				continue
+			}
+			switch err := unused(tx, r); {
+			case err == nil:
+				idle = append(idle, r)
+			case errors.Is(err, errInUse):
+				used = append(used, r.Name)
+			default:
+				return err
 			}
 		}
 		return nil
 	})
 	if err != nil {
 		a.log.Error("store not read", "error", err)
-		return
+		return nil, nil
 	}
-	a.cede(leases...)
+	return used, idle
 }
 
 // cedeExhausted cedes what is free of every pool that is exhausted: what is left to
 // cede after a restart, or after an outage.
-func (a *Agent) cedeExhausted(context.Context) {
+func (a *Agent) cedeExhausted(ctx context.Context) {
 	a.mu.Lock()
 	var names []protocol.PoolName
 	for name := range a.pools {
@@ -332,9 +349,22 @@ func (a *Agent) cedeExhausted(context.Context) {
 	}
 	a.mu.Unlock()
 	for _, name := range names {
-		if a.exhausted(name) {
-			a.cedeAll(name)
+		if !a.exhausted(name) {
+			continue
 		}
+		used, idle := a.cedable(name)
+		a.cede(used...)
+		// While the API server is away an idle lease is kept, and serves: it is to be handed
+		// back, and serves no more, only from when a look at it is answered.
+		inParallel(a.cfg.Parallel, idle, func(r protocol.Right) {
+			if r.Term != 0 {
+				_, res, err := a.drive(ctx, r, protocol.Event{Kind: protocol.EventLook})
+				if err != nil || res.Verdict != protocol.VerdictServes {
+					return
+				}
+			}
+			a.cede(r.Name)
+		})
 	}
 }
 

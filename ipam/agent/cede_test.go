@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/tenure-ipam/tenure/allocator"
@@ -187,4 +188,53 @@ func TestCedeWithin(t *testing.T) {
 			t.Errorf("rank %d: within %v; want %v", rank, got, want)
 		}
 	}
+}
+
+// awayLeases is an API server that nothing reaches: each call takes its time, and is not
+// answered.
+type awayLeases struct{ Leases }
+
+func (awayLeases) ReadLease(context.Context, string) (protocol.Lease, protocol.Outcome, error) {
+	time.Sleep(5 * time.Second) // cluster.CallTimeout
+	return protocol.Lease{}, protocol.Unknown, errors.New("no answer")
+}
+
+// TestIdleLeaseWhileTheAPIServerIsAway: a lease that is idle in an exhausted pool cannot
+// be handed back while the API server does not answer, and is kept. It serves meanwhile.
+func TestIdleLeaseWhileTheAPIServerIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, p := newSeatedAgent(t, awayLeases{}, shutPools{})
+		a.sitting.Sent, a.sitting.Fence, a.sitting.Self.Fence = a.clock.Now(), 15*time.Minute, 15*time.Minute
+		p.known = changed(p, func(k *knownPool) { k.Pressure = allocator.PressureExhausted })
+		r := leaseRight(p.known.Pool, netip.MustParsePrefix("10.0.0.4/30"))
+		r.Phase, r.UID, r.Revision, r.Said, r.Term, r.Turn = protocol.Held, "u1", "7", 3, 3, 1
+		err := a.st.Update(t.Context(), func(tx *store.Tx) error {
+			return errors.Join(tx.PutRight(r), allocator.NewSpace(tx.Table("lan"), p.known.shape).Open(r.Block))
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		serves, looks := 0, 0
+		for range 60 { // a minute of maintenance, and an ADD that tries every 100 ms
+			a.cedeExhausted(t.Context())
+			for range 10 {
+				time.Sleep(100 * time.Millisecond)
+				err := a.st.View(func(tx *store.Tx) error {
+					ok, err := a.leaseServes(tx, r.Name)
+					looks++
+					if ok {
+						serves++
+					}
+					return err
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		now, _ := a.right(r.Name)
+		if serves < looks/2 {
+			t.Errorf("the lease is %s in term %d, all of it is free, and it gave addresses at %d of %d looks in a minute", now.Phase, now.Term, serves, looks)
+		}
+	})
 }

@@ -55,7 +55,6 @@ func TestTakeBackOfAnEndedAdd(t *testing.T) {
 		x := netip.MustParseAddr("10.0.0.5")
 		leases := &lateLeases{}
 		a, p := newSeatedAgent(t, leases, shutPools{})
-		a.cfg.Parallel = 4
 		a.sitting.Sent = a.clock.Now()
 		a.sitting.Seen.UID = "s"
 		a.log = slog.New(slog.DiscardHandler)
