@@ -68,7 +68,7 @@ const (
 func unite(pool string, by []networks.Network) (poolspec.PoolText, []poolspec.Disagreement, error) {
 	var members []poolspec.Member
 	for _, n := range by {
-		members = append(members, poolspec.Member{Name: n.String(), Pool: n.ImplicitPools()[pool]})
+		members = append(members, poolspec.MemberOf(n.String(), n.Sources, pool))
 	}
 	return poolspec.Unite(members)
 }

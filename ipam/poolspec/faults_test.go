@@ -124,6 +124,9 @@ func TestFaultsOfConfig(t *testing.T) {
 			"ipam.ipRanges[1]: overlaps ipam.ipRanges[0], and the two give out their addresses apart: 10.0.0.0-10.0.0.127 and 10.0.0.0-10.0.0.255",
 			"ipam.ipRanges[3]: overlaps ipam.ipRanges[1], and the two give out their addresses apart: 10.0.0.0-10.0.0.255 and 10.0.0.0-10.0.0.127",
 		}},
+		{"whereabouts: nothing but another range's gateway", `"ipRanges": [{"range": "10.0.0.0/25", "gateway": "10.0.0.254"}, {"range": "10.0.0.254/32"}]`, "", []string{
+			"ipam.ipRanges[1]: leaves no address to give",
+		}},
 
 		{"host-local: host bits", `"subnet": "10.0.0.5/24"`, "", []string{`ipam.subnet: "10.0.0.5/24" has host bits set`}},
 		{"host-local: too small", `"ranges": [[{"subnet": "10.0.0.0/31"}], [{"subnet": "fd00::/128"}]]`, "", []string{

@@ -75,7 +75,7 @@ func checkConfig(t *testing.T, c *Config) {
 		if _, ok := shape.NextBlock(s.Families[0], b.BitLen(), s.View, b); !ok || len(s.Families) != 1 {
 			t.Errorf("pool %+v has nothing of %v, %v", *s.Implicit, s.Families, s.View)
 		}
-		if united, _, err := Unite([]Member{{"a", *s.Implicit}}); err != nil || !reflect.DeepEqual(united, *s.Implicit) {
+		if united, _, err := Unite([]Member{MemberOf("a", c.Sources, s.Pool)}); err != nil || !reflect.DeepEqual(united, *s.Implicit) {
 			t.Errorf("%+v united with nothing is %+v, %v", *s.Implicit, united, err)
 		}
 	}

@@ -47,13 +47,18 @@ func (p *parser) inline(sets []inlineSet) {
 	texts := map[string]*PoolText{}
 	for _, set := range sets {
 		if texts[set.pool] == nil {
-			texts[set.pool] = &PoolText{Ranges: unite(partsOf(sets, set.pool), nil)}
+			texts[set.pool] = &PoolText{Ranges: unite(partsOf(sets, set.pool), nil, nil)}
 		}
 		src := Source{Pool: set.pool, Implicit: texts[set.pool]}
 		var mine netipx.IPSetBuilder
 		for _, r := range set.ranges {
 			src.Ranges = append(src.Ranges, r.Range)
 			mine.AddSet(usable(r.Range))
+		}
+		for _, other := range partsOf(sets, set.pool) {
+			if gw := other.rng.Gateway; gw.IsValid() {
+				mine.Remove(gw) // a router all the same, and the pool never gives it
+			}
 		}
 		src.Families = []allocator.Family{allocator.FamilyOf(src.Ranges[0].Prefix.Addr())}
 		view := built(&mine)

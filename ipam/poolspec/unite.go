@@ -17,6 +17,27 @@ type Member struct {
 	Name string
 	// Pool is the Implicit of one of its sources.
 	Pool PoolText
+	// Gateways are those of its ranges of that pool. Pool does not have one that lies
+	// outside its own range, or in a range that is within another.
+	Gateways []netip.Addr
+}
+
+// MemberOf returns the share that a configuration with these sources has of the implicit
+// pool.
+func MemberOf(name string, sources []Source, pool string) Member {
+	m := Member{Name: name}
+	for _, s := range sources {
+		if s.Pool != pool || s.Implicit == nil {
+			continue
+		}
+		m.Pool = *s.Implicit
+		for _, r := range s.Ranges {
+			if r.Gateway.IsValid() {
+				m.Gateways = append(m.Gateways, r.Gateway)
+			}
+		}
+	}
+	return m
 }
 
 // Disagreement is what two members of an implicit pool see differently and only
@@ -59,13 +80,15 @@ func (d Disagreement) String() string {
 }
 
 // Unite returns the implicit pool of members, which are given oldest first: the
-// union of what each may take, and what they disagree about. The pool depends on
-// the order only where gateways differ: the oldest decides. Of a member's text,
-// StaticOnly and BlockSize do not count. The error is that of [ParsePool] on the
-// first member whose text is none.
+// union of what each may take, without anybody's gateway, and what they disagree
+// about. The pool depends on the order only where gateways differ: the oldest
+// decides. Of a member's text, StaticOnly and BlockSize do not count. The error is
+// that of [ParsePool] on the first member whose text is none.
 func Unite(members []Member) (PoolText, []Disagreement, error) {
 	var parts []part
+	var gateways []netip.Addr
 	for _, m := range members {
+		gateways = append(gateways, m.Gateways...)
 		shape, err := ParsePool(m.Pool)
 		if err != nil {
 			return PoolText{}, nil, fmt.Errorf("unite %s: %w", m.Name, err)
@@ -75,7 +98,7 @@ func Unite(members []Member) (PoolText, []Disagreement, error) {
 		}
 	}
 	var found []Disagreement
-	ranges := unite(parts, func(d Disagreement) {
+	ranges := unite(parts, gateways, func(d Disagreement) {
 		if !slices.Contains(found, d) {
 			found = append(found, d)
 		}
@@ -96,8 +119,16 @@ type part struct {
 //	united   10.0.0.0/24 from .10 to .39 without .20 to .29
 //
 // What no part may take is left out of the pool, so that its capacity, and with
-// it the pressure, is what there is to give. Report may be nil.
-func unite(parts []part, report func(Disagreement)) []RangeText {
+// it the pressure, is what there is to give. A gateway, of parts or of those given, is
+// left out of every range: it is a router also where it lies outside its own. Report may
+// be nil.
+func unite(parts []part, gateways []netip.Addr, report func(Disagreement)) []RangeText {
+	for _, p := range parts {
+		if p.rng.Gateway.IsValid() {
+			gateways = append(gateways, p.rng.Gateway)
+		}
+	}
+	slices.SortFunc(gateways, netip.Addr.Compare)
 	outers := outermost(parts)
 	within := make([][]part, len(outers))
 	for _, p := range parts {
@@ -112,7 +143,7 @@ func unite(parts []part, report func(Disagreement)) []RangeText {
 	}
 	var ranges []RangeText
 	for i, outer := range outers {
-		ranges = append(ranges, uniteWithin(outer, within[i], report))
+		ranges = append(ranges, uniteWithin(outer, within[i], gatewaysIn(outer, gateways), report))
 	}
 	return ranges
 }
@@ -135,8 +166,18 @@ func outermost(parts []part) []netip.Prefix {
 	return outer
 }
 
-// uniteWithin returns the pool's range outer, which contains parts.
-func uniteWithin(outer netip.Prefix, parts []part, report func(Disagreement)) RangeText {
+// gatewaysIn returns those of gateways, which are in order, that outer contains.
+func gatewaysIn(outer netip.Prefix, gateways []netip.Addr) []netip.Addr {
+	from, _ := slices.BinarySearchFunc(gateways, outer.Addr(), netip.Addr.Compare)
+	to := from
+	for to < len(gateways) && outer.Contains(gateways[to]) {
+		to++
+	}
+	return gateways[from:to]
+}
+
+// uniteWithin returns the pool's range outer, which contains parts and gateways.
+func uniteWithin(outer netip.Prefix, parts []part, gateways []netip.Addr, report func(Disagreement)) RangeText {
 	var first, gateway part // that has the CIDR, and that decides on the gateway
 	for _, p := range parts {
 		if p.rng.Prefix != outer {
@@ -154,10 +195,12 @@ func uniteWithin(outer netip.Prefix, parts []part, report func(Disagreement)) Ra
 		text.Gateway = gateway.rng.Gateway.String()
 	}
 	var union, never netipx.IPSetBuilder
-	for _, p := range parts {
-		if gw := p.rng.Gateway; outer.Contains(gw) && gw != gateway.rng.Gateway {
+	for _, gw := range gateways {
+		if gw != gateway.rng.Gateway {
 			never.Add(gw) // a router all the same
 		}
+	}
+	for _, p := range parts {
 		union.AddSet(contribution(p.rng, outer))
 		if report != nil {
 			compare(p, outer, first, gateway, report)

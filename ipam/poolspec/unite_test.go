@@ -18,7 +18,7 @@ func nads(t testing.TB, ipams ...string) []Member {
 	var out []Member
 	for i, ipam := range ipams {
 		c := mustParse(t, network(ipam), "")
-		out = append(out, Member{Name: "ns/" + string(rune('a'+i)), Pool: *c.Sources[0].Implicit})
+		out = append(out, MemberOf("ns/"+string(rune('a'+i)), c.Sources, c.Sources[0].Pool))
 	}
 	return out
 }
@@ -83,6 +83,21 @@ func TestUnite(t *testing.T) {
 			disagrees: []string{"ns/a: range 10.0.1.0/24 lies within 10.0.0.0/16 of ns/b; no address is given twice, but pods of the two see different prefix lengths"},
 		},
 		{
+			name:  "a gateway outside its range is kept free in another's",
+			ipams: []string{`"range": "10.0.0.0/25", "gateway": "10.0.0.254"`, `"range": "10.0.0.128/25"`},
+			pool:  []string{"10.0.0.0/25", "10.0.0.128/25 without 10.0.0.254"},
+		},
+		{
+			name:  "a gateway outside its range is kept free in another of the same configuration",
+			ipams: []string{`"ipRanges": [{"range": "10.0.0.0/25", "gateway": "10.0.0.200"}, {"range": "10.0.0.128/25"}]`},
+			pool:  []string{"10.0.0.0/25", "10.0.0.128/25 without 10.0.0.200"},
+		},
+		{
+			name:  "the gateway of a range within another is kept free, whoever may take the other",
+			ipams: []string{`"ipRanges": [{"range": "10.0.0.0/24"}, {"range": "10.0.0.0/25", "gateway": "10.0.0.9"}]`, `"range": "10.0.0.0/24"`},
+			pool:  []string{"10.0.0.0/24 without 10.0.0.9"},
+		},
+		{
 			name:  "host-local and whereabouts agree on a range",
 			ipams: []string{`"subnet": "10.0.0.0/24"`, `"range": "10.0.0.0/24", "gateway": "10.0.0.1"`},
 			pool:  []string{"10.0.0.0/24 via 10.0.0.1"},
@@ -119,14 +134,14 @@ func TestUniteNobody(t *testing.T) {
 }
 
 func TestUniteNamesTheMemberThatIsNoPool(t *testing.T) {
-	_, _, err := Unite([]Member{{"ns/a", PoolText{Ranges: []RangeText{{CIDR: "10.0.0.0/24"}}}}, {"ns/b", PoolText{Ranges: []RangeText{{CIDR: "x"}}}}})
+	_, _, err := Unite([]Member{{Name: "ns/a", Pool: PoolText{Ranges: []RangeText{{CIDR: "10.0.0.0/24"}}}}, {Name: "ns/b", Pool: PoolText{Ranges: []RangeText{{CIDR: "x"}}}}})
 	if want := `unite ns/b: spec.ranges[0].cidr: "x" is not a CIDR; ` + remedyCIDR; err == nil || err.Error() != want || !errors.Is(err, ErrPool) {
 		t.Errorf("got %v; want %s", err, want)
 	}
 }
 
 func TestUniteWithAMemberThatMayTakeNothing(t *testing.T) {
-	pool, _, err := Unite([]Member{{"ns/a", PoolText{Ranges: []RangeText{{CIDR: "10.0.0.0/24", Exclude: []string{"10.0.0.0/24"}}}}}})
+	pool, _, err := Unite([]Member{{Name: "ns/a", Pool: PoolText{Ranges: []RangeText{{CIDR: "10.0.0.0/24", Exclude: []string{"10.0.0.0/24"}}}}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +162,7 @@ func TestUnionIsWhatMembersMayTake(t *testing.T) {
 		for range 1 + rnd.IntN(5) {
 			c := mustParse(t, network(randomRange(rnd)), "")
 			src := c.Sources[0]
-			all = append(all, Member{Name: "n", Pool: *src.Implicit})
+			all = append(all, MemberOf("n", c.Sources, src.Pool))
 			views = append(views, src.View)
 			gateways = append(gateways, src.Ranges[0].Gateway)
 		}
