@@ -195,23 +195,24 @@ func (a *Agent) sameNode(ctx context.Context, r protocol.Right, ask protocol.Use
 		return err
 	}
 	for _, att := range others {
-		if why := a.mayShare(att, ask); why != "" {
-			return &ClaimError{Claim: ask.Claim.String(), Why: why, Later: att.IfName == ask.Interface}
+		if why, later := a.mayShare(att, ask); why != "" {
+			return &ClaimError{Claim: ask.Claim.String(), Why: why, Later: later}
 		}
 	}
 	return nil
 }
 
 // mayShare returns why another attachment of a claim on this node forbids a new
-// one: while its sandbox is there, there would be two.
-func (a *Agent) mayShare(att store.Attachment, ask protocol.Use) string {
+// one: while its sandbox is there, there would be two. Later says that the end of that
+// sandbox is all that it takes; another interface of the pod stays as long as the pod.
+func (a *Agent) mayShare(att store.Attachment, ask protocol.Use) (why string, later bool) {
 	switch {
 	case att.Pod.UID == ask.Pod.UID && att.IfName != ask.Interface:
-		return fmt.Sprintf("is already used by interface %s of this pod", att.IfName)
+		return fmt.Sprintf("is already used by interface %s of this pod", att.IfName), false
 	case a.host.Gone(att):
-		return ""
+		return "", false
 	default:
-		return fmt.Sprintf("is in use by pod %s on this node", att.Pod)
+		return fmt.Sprintf("is in use by pod %s on this node", att.Pod), true
 	}
 }
 

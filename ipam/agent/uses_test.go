@@ -220,3 +220,47 @@ func TestClaimedAddressesOfTheirSource(t *testing.T) {
 		})
 	}
 }
+
+// liveHost is a host on which every network namespace that was recorded is there.
+type liveHost struct{ Host }
+
+func (liveHost) Gone(store.Attachment) bool { return false }
+
+// TestClaimInUseOnThisNode: a pod waits for a claim that another pod on its node has, under
+// whatever interface name; for one that another interface of its own has it would wait in vain.
+func TestClaimInUseOnThisNode(t *testing.T) {
+	for _, tt := range []struct {
+		name, pod, ifName string
+		gone              bool
+		want              string
+		later             bool
+	}{
+		{"another pod", "old", "net1", false, "is in use by pod ns/db on this node", true},
+		{"another pod, by another name", "old", "net2", false, "is in use by pod ns/db on this node", true},
+		{"another pod that is gone", "old", "net2", true, "", false},
+		{"an earlier sandbox", "new", "net1", false, "is in use by pod ns/db on this node", true},
+		{"another interface of the pod", "new", "net2", false, "is already used by interface net2 of this pod", false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			a := &Agent{st: newStore(t), host: liveHost{}}
+			if tt.gone {
+				a.host = goneHost{}
+			}
+			err := a.st.Update(t.Context(), func(tx *store.Tx) error {
+				return tx.PutAttachment(store.Attachment{
+					Key: store.Key{Network: "net", ContainerID: "c1", IfName: tt.ifName}, Use: "c.0",
+					Pod: protocol.PodRef{Namespace: "ns", Name: "db", UID: protocol.UID(tt.pod)},
+				})
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ask := protocol.Use{Claim: protocol.ClaimRef{Namespace: "ns", Name: "db", UID: "c"}, Pod: protocol.PodRef{UID: "new"}, Interface: "net1"}
+			err = a.sameNode(t.Context(), protocol.Right{Name: "c.0"}, ask, store.Key{Network: "net", ContainerID: "c2", IfName: "net1"})
+			refused, isRefused := errors.AsType[*ClaimError](err)
+			if isRefused != (tt.want != "") || isRefused && (refused.Why != tt.want || refused.Later != tt.later) {
+				t.Errorf("%v, later: %v; want %q, later: %v", err, isRefused && refused.Later, tt.want, tt.later)
+			}
+		})
+	}
+}
