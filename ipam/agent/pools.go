@@ -198,12 +198,32 @@ func (a *Agent) adoptPool(ctx context.Context, name protocol.PoolName, kept Pool
 	}
 }
 
-// followPool keeps p as the API server has it until ctx ends.
+// followPool keeps p as the API server has it until ctx ends. What cannot be taken over,
+// as while the disk is full, is tried again until it can be, or there is later news: a pool
+// that does not change is not told of again.
 func (a *Agent) followPool(ctx context.Context, name protocol.PoolName, p *pool) error {
+	var mu sync.Mutex
+	news := 0 // guarded by mu; how often the pool was told of
 	return a.cl.Pools.Follow(ctx, name, func(heard Pool, exists bool) {
-		if err := a.hear(ctx, p, heard, exists); err != nil {
-			a.log.WarnContext(ctx, "pool not taken over", "pool", name, "error", err)
+		mu.Lock()
+		defer mu.Unlock()
+		news++
+		err := a.hear(ctx, p, heard, exists)
+		if err == nil {
+			return
 		}
+		a.log.WarnContext(ctx, "pool not taken over", "pool", name, "error", err)
+		told := news
+		a.background(func(ctx context.Context) {
+			for a.wait(ctx, retryAfter) {
+				mu.Lock()
+				over := news != told || a.hear(ctx, p, heard, exists) == nil
+				mu.Unlock()
+				if over {
+					return
+				}
+			}
+		})
 	})
 }
 

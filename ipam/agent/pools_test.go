@@ -3,10 +3,14 @@ package agent
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"math"
 	"net/netip"
+	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -381,4 +385,50 @@ func TestFull(t *testing.T) {
 			}
 		})
 	}
+}
+
+// toldOnce tells of a pool once, as a watch does of one that does not change any more.
+type toldOnce struct {
+	Pools
+	pool Pool
+}
+
+func (o toldOnce) Follow(ctx context.Context, _ protocol.PoolName, changed func(Pool, bool)) error {
+	changed(o.pool, true)
+	<-ctx.Done()
+	return nil
+}
+
+// TestPoolHeardWhileTheStoreFails: a pool that is heard of at the moment at which the
+// store cannot take it is taken over later.
+func TestPoolHeardWhileTheStoreFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var fails atomic.Bool
+		st, err := store.Open(filepath.Join(t.TempDir(), "store"), store.Options{Fail: func(point string) {
+			if point == "before-commit" && fails.CompareAndSwap(true, false) {
+				panic(errors.New("the disk fails once"))
+			}
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer st.Close()
+		heard := Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: "p"}, Open: true, Bits4: 30}}
+		heard.Text.Ranges = []poolspec.RangeText{{CIDR: "10.0.0.0/27"}}
+		a := &Agent{st: st, clock: bubbleClock{time.Now()}, log: slog.New(slog.DiscardHandler), cl: Cluster{Pools: toldOnce{pool: heard}}, pools: map[protocol.PoolName]*pool{}}
+		p := newPool("lan")
+		a.pools["lan"] = p
+		ctx, cancel := context.WithCancel(t.Context())
+		var following sync.WaitGroup
+		a.queue = func(task func(context.Context)) { following.Go(func() { task(ctx) }) }
+		fails.Store(true)
+		following.Go(func() { _ = a.followPool(ctx, "lan", p) })
+		time.Sleep(time.Minute)
+		cancel()
+		following.Wait()
+		known, absent, _ := p.now()
+		if why := unready(known, absent); why != "" {
+			t.Errorf("a minute later ADDs are told that pool lan %s", why)
+		}
+	})
 }
