@@ -157,7 +157,6 @@ func TestOneWhoGivesUpFailsAlone(t *testing.T) {
 	})
 }
 
-// What is kept has a bound, whatever namespaces come and go.
 // TestACallThatPanics: a panic while the authorizer is asked, which the server of the node's
 // socket contains, does not keep later callers waiting.
 func TestACallThatPanics(t *testing.T) {
@@ -182,6 +181,7 @@ func TestACallThatPanics(t *testing.T) {
 	})
 }
 
+// What is kept has a bound, whatever namespaces come and go.
 func TestTheOldestAnswerGoesFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const bound = 4096
