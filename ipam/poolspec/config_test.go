@@ -168,6 +168,12 @@ func TestSources(t *testing.T) {
 			sources: []string{"blue-10-0-0-0-29 IPv4 10.0.0.1-10.0.0.6"},
 		},
 		{
+			name:    "WB10 whereabouts: unprotected, and no address in common",
+			ipam:    `"range": "10.0.0.0/29", "exclude": ["10.0.0.4/30"], "ipRanges": [{"range": "10.0.0.4/30"}], "enable_overlapping_ranges": false`,
+			sources: []string{"10-0-0-0-29 IPv4 10.0.0.1-10.0.0.3", "10-0-0-4-30 IPv4 10.0.0.5-10.0.0.6"},
+			pool:    []string{"10.0.0.0/29 -10.0.0.3"},
+		},
+		{
 			name:    "whereabouts in local mode: the network's own, whatever else is said",
 			ipam:    `"mode": "local", "ipRanges": [{"range": "10.0.0.0/29"}, {"range": "10.0.0.0/30"}], "enable_overlapping_ranges": false, "network_name": "blue"`,
 			sources: []string{"storage IPv4 10.0.0.1-10.0.0.6", "storage IPv4 10.0.0.1-10.0.0.2"},

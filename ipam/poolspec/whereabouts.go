@@ -45,21 +45,23 @@ func (p *parser) whereabouts() {
 		}
 		sets = append(sets, inlineSet{r.path, pool, []inlineRange{r}})
 	}
-	if countRanges(sets) <= maxRanges {
+	if countRanges(sets) <= maxRanges && p.n == p.mark {
 		p.wbOverlaps(sets)
 	}
 	p.inline(sets)
 }
 
-// wbOverlaps reports ranges of different pools that have an address in common: an
+// wbOverlaps reports ranges of different pools that both may give an address: an
 // interface that gets one of each could get it twice.
 func (p *parser) wbOverlaps(sets []inlineSet) {
+	gives := make([]*netipx.IPSet, len(sets))
 	for i, set := range sets {
-		for _, earlier := range sets[:i] {
-			a, b := span(earlier.ranges[0].Range), span(set.ranges[0].Range)
-			if earlier.pool != set.pool && a.Overlaps(b) {
-				p.addf(set.path, "part them by range_start and range_end, or leave enable_overlapping_ranges out",
-					"overlaps %s, and the two give out their addresses apart: %s and %s", earlier.path, bounds(b), bounds(a))
+		r := set.ranges[0].Range
+		gives[i] = usable(r)
+		for k, earlier := range sets[:i] {
+			if earlier.pool != set.pool && gives[k].Overlaps(gives[i]) {
+				p.addf(set.path, "part them by range_start and range_end, or by exclude, or leave enable_overlapping_ranges out",
+					"overlaps %s, and the two give out their addresses apart: %s and %s", earlier.path, bounds(span(r)), bounds(span(earlier.ranges[0].Range)))
 				break
 			}
 		}
