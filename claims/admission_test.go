@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenure-ipam/tenure/ipam/access"
+	"github.com/tenure-ipam/tenure/ipam/networks"
 )
 
 // TestAdmission shows that nothing is asked for before it is known that the namespace may
@@ -68,6 +69,8 @@ func TestAdmission(t *testing.T) {
 		{"I3 the status was emptied", seen{claim: fresh().happy(), held: held("10.0.0.7"), network: known()}, "ask"},
 		{"I3 the status was emptied after a conflict", seen{claim: fresh().with(metav1.ConditionFalse, ReasonConflict, "x"), held: held("10.0.0.7"), network: known()}, "ask"},
 		{"I3 the status was emptied, reason and all, under a pod", seen{claim: fresh(), held: held("10.0.0.7"), uses: []use{{pod: "a"}}, network: known()}, "ask"},
+		{"I3 the status was emptied, and the network is faulty", seen{claim: fresh().happy(), held: held("10.0.0.7"), network: verdict(networks.Faulty)}, "withdraw, write IPAddressConflict [], event"},
+		{"I3 the status was emptied, and the network is ambiguous", seen{claim: fresh().happy(), held: held("10.0.0.7"), network: verdict(networks.Ambiguous)}, "withdraw, write IPAddressConflict [], event"},
 		{"the status was emptied, and nothing is left", seen{claim: fresh().happy(), network: known()}, "admit"},
 	}
 	for _, tt := range tests {

@@ -111,9 +111,9 @@ func (s seen) allocate() plan {
 	case networks.Unknown: // or another implementation's by now
 		return plan{withdraw: true}
 	case networks.Ambiguous:
-		return plan{withdraw: true, status: s.change(s.failed(ReasonNetworkAmbiguous, s.network.Message))}
+		return plan{withdraw: true, status: s.change(s.blocked(s.failed(ReasonNetworkAmbiguous, s.network.Message)))}
 	case networks.Faulty:
-		return plan{withdraw: true, status: s.change(s.failed(ReasonNetworkFaulty, s.network.Message))}
+		return plan{withdraw: true, status: s.change(s.blocked(s.failed(ReasonNetworkFaulty, s.network.Message)))}
 	case networks.Known:
 	}
 	switch {
@@ -139,11 +139,18 @@ func (s seen) allocate() plan {
 		return plan{after: after}
 	case len(s.held) > 0 && s.answer.Problem.Reason == broker.Exhausted:
 		return s.giveBack(*why)
-	case s.emptied(): // its reason must go on to say so
-		return plan{status: s.change(s.failed(ReasonConflict, "status.ips names nothing, and cannot be written anew: "+why.message))}
 	default:
-		return plan{status: s.change(*why)}
+		return plan{status: s.change(s.blocked(*why))}
 	}
+}
+
+// blocked is why a claim can have no addresses written now. Of one that has some, which its
+// status has shown, the reason must go on to say so: it is admitted by that.
+func (s seen) blocked(why outcome) outcome {
+	if s.emptied() {
+		return s.failed(ReasonConflict, "status.ips names nothing, and cannot be written anew: "+why.message)
+	}
+	return why
 }
 
 // disagree is decide for a claim whose status names what is not granted to it, or
