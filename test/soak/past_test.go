@@ -116,8 +116,8 @@ func (w *world) voided(leases []protocol.Lease) error {
 }
 
 // voids reports whether an attachment's addresses were granted after the backup, to a
-// claim or a request, or belong again to a claim that had been deleted: such a claim
-// keeps the whole block from a node that has leased it since.
+// claim or a request, or are the cluster's again: of a claim that had been deleted, or in a
+// block that a node has leased since. The cluster's lease keeps the whole block from it.
 func voids(tx *store.Tx, a store.Attachment, leases []protocol.Lease) (bool, error) {
 	for _, x := range a.Addresses {
 		name := a.Use
@@ -137,6 +137,7 @@ func voids(tx *store.Tx, a store.Attachment, leases []protocol.Lease) (bool, err
 			if l.Pool != x.Pool || !l.Block.Contains(x.Addr) {
 				continue
 			}
+			claimed = claimed || l.Holder.Cluster && l.UID != right.UID
 			for _, g := range l.Grants {
 				granted = granted || g.Addr == x.Addr && g.To.UID == to
 				claimed = claimed || g.To.Kind == protocol.GranteeClaim && (g.Addr == x.Addr || l.UID != right.UID)
