@@ -90,23 +90,31 @@ func TestBlockSizeOfTheBook(t *testing.T) {
 	}
 }
 
-// TestH9IdleWhileRestored: an empty lease of the cluster's goes back also while nodes put
-// back what they hold: one of them may hold the block since it was given back.
+// TestH9IdleWhileRestored: an empty lease of the cluster's goes back at once while nodes
+// put back what they hold: one of them may hold the block since it was given back, and
+// waits for it no longer than the pool is closed. One with a grant stays.
 func TestH9IdleWhileRestored(t *testing.T) {
 	b := NewBook(time.Now)
 	pool := lan(t, "lan", "10.0.0.0/24")
-	pool.Revision, pool.Open, pool.Restored, pool.Scarce = "1", false, true, true
+	pool.Revision, pool.Open = "1", true
 	b.SetPool(pool)
-	block := netip.MustParsePrefix("10.0.0.4/32")
-	b.Observe(protocol.Lease{
-		Meta:     protocol.Meta{Name: protocol.LeaseName("lan", block), UID: "l1", Revision: "2"},
-		Protocol: protocol.Version, Pool: "lan", PoolUID: "p-lan", Block: block, Holder: protocol.Holder{Cluster: true},
-	}, 0)
+	empty, granted := netip.MustParsePrefix("10.0.0.4/32"), netip.MustParsePrefix("10.0.0.5/32")
+	l := protocol.Lease{
+		Meta:     protocol.Meta{Name: protocol.LeaseName("lan", empty), UID: "l1", Revision: "2"},
+		Protocol: protocol.Version, Pool: "lan", PoolUID: "p-lan", Block: empty, Holder: protocol.Holder{Cluster: true},
+	}
+	b.Observe(l, 0)
+	l.Name, l.UID, l.Revision, l.Block = protocol.LeaseName("lan", granted), "l2", "3", granted
+	l.Grants = []protocol.Grant{{Addr: granted.Addr(), To: ask("a", "lan").To}}
+	b.Observe(l, 0)
 	now := time.Now()
-	for i, after := range []time.Duration{0, time.Second, time.Minute} {
-		if idle := b.idle(now.Add(after), time.Minute, 10); len(idle) != i/2 {
-			t.Errorf("after %v: %v is to be given back; want it after a minute", after, idle)
-		}
+	if idle := b.idle(now, time.Minute, 10); len(idle) > 0 {
+		t.Fatalf("%v is to be given back at once, though the pool is open", idle)
+	}
+	pool.Revision, pool.Open, pool.Restored = "4", false, true
+	b.SetPool(pool)
+	if idle := b.idle(now, time.Minute, 10); len(idle) != 1 || idle[0].UID != "l1" {
+		t.Errorf("to be given back: %v; want the empty lease alone", idle)
 	}
 }
 

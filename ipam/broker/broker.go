@@ -129,7 +129,7 @@ func New(cfg Config, cluster Cluster, notify Notify, m *Metrics, log *slog.Logge
 func (b *Broker) SetPool(s PoolState) {
 	b.mu.Lock()
 	news := b.book.SetPool(s)
-	b.sweep = b.sweep || news && (s.Deleting || s.Scarce)
+	b.sweep = b.sweep || news && (s.Deleting || s.Scarce || s.Restored)
 	b.mu.Unlock()
 	if news {
 		b.signal()

@@ -97,11 +97,12 @@ func (p *pool) dispensable(l *lease, now time.Time, after time.Duration) bool {
 	}
 	switch {
 	case p.state.Restored:
-		// A node may be about to put back that it holds the block. Nobody puts back what
-		// was granted out of it after the backup: not even to a request that is still there,
-		// without its answer, is the same granted again for certain. Its node says so by
-		// [protocol.ConfirmRequest], and gives nothing out of it.
-		return now.Sub(l.idleSince) >= after
+		// It was empty when the backup was made: the cluster may have given it back since,
+		// and a node that leased it then waits for its name to put that back, until the pool
+		// opens. What was granted out of it since is lost in any case: not even to a request
+		// that is still there, without its answer, is the same granted again for certain.
+		// Its node says so by [protocol.ConfirmRequest], and gives nothing out of it.
+		return true
 	case p.state.UID != "" && !p.ofPool(l), p.state.Deleting:
 		return true // of no use, and it stands in somebody's way
 	case p.state.Scarce:

@@ -116,8 +116,9 @@ func (w *world) voided(leases []protocol.Lease) error {
 }
 
 // voids reports whether an attachment's addresses were granted after the backup, to a
-// claim or a request, or are the cluster's again: of a claim that had been deleted, or in a
-// block that a node has leased since. The cluster's lease keeps the whole block from it.
+// claim or a request, or belong again to a claim that had been deleted. What is
+// granted of a block keeps all of it from a node that has leased it since; a block of
+// which nothing is granted goes back in time.
 func voids(tx *store.Tx, a store.Attachment, leases []protocol.Lease) (bool, error) {
 	for _, x := range a.Addresses {
 		name := a.Use
@@ -137,10 +138,10 @@ func voids(tx *store.Tx, a store.Attachment, leases []protocol.Lease) (bool, err
 			if l.Pool != x.Pool || !l.Block.Contains(x.Addr) {
 				continue
 			}
-			claimed = claimed || l.Holder.Cluster && l.UID != right.UID
+			claimed = claimed || l.UID != right.UID && len(l.Grants) > 0
 			for _, g := range l.Grants {
 				granted = granted || g.Addr == x.Addr && g.To.UID == to
-				claimed = claimed || g.To.Kind == protocol.GranteeClaim && (g.Addr == x.Addr || l.UID != right.UID)
+				claimed = claimed || g.To.Kind == protocol.GranteeClaim && g.Addr == x.Addr
 			}
 		}
 		if a.Use != "" && !granted || a.Use == "" && claimed {
