@@ -79,8 +79,8 @@ func (r *Reconciler) free(ctx context.Context, uid protocol.UID, held []broker.H
 	if len(held) == 0 {
 		return true, nil
 	}
-	if restored, err := r.restored(ctx, held); restored || err != nil {
-		return false, err
+	if restored, err := r.Pools.Restored(ctx, broker.PoolsOf(held)...); restored || err != nil {
+		return false, err //nolint:wrapcheck // says what it is about
 	}
 	marked, err := r.Broker.Mark(ctx, held)
 	if err != nil {
@@ -102,16 +102,4 @@ func (r *Reconciler) clear(ctx context.Context, uid protocol.UID, marked []broke
 		}
 	}
 	return true, r.Broker.Clear(ctx, marked)
-}
-
-// restored reports whether one of these grants is of a pool of which nothing may be
-// freed now.
-func (r *Reconciler) restored(ctx context.Context, held []broker.Held) (bool, error) {
-	for _, h := range held {
-		restored, err := r.Pools.Restored(ctx, h.Pool)
-		if restored || err != nil {
-			return restored, err //nolint:wrapcheck // says what it is about
-		}
-	}
-	return false, nil
 }

@@ -46,10 +46,10 @@ type Live interface {
 	ReadSubLease(ctx context.Context, name string) (protocol.SubLease, protocol.Outcome, error)
 }
 
-// Pools says of which pools nothing may be freed now, because the API server's data
-// went back in time: uses that protect a claim's addresses may be missing.
+// Pools says whether nothing may be freed now of one of some pools, because the API
+// server's data went back in time: uses that protect a claim's addresses may be missing.
 type Pools interface {
-	Restored(ctx context.Context, pool protocol.PoolName) (bool, error)
+	Restored(ctx context.Context, pools ...protocol.PoolName) (bool, error)
 }
 
 // Resolver says what a network's name means to a claim in a namespace.
@@ -150,8 +150,8 @@ func (r *Reconciler) look(ctx context.Context, obj *ipamclaims.IPAMClaim) (time.
 			}
 			s.answer = &answer
 		default:
-			if restored, err := r.restored(ctx, p.giveBack); restored || err != nil {
-				return lookAgain, err
+			if restored, err := r.Pools.Restored(ctx, broker.PoolsOf(p.giveBack)...); restored || err != nil {
+				return lookAgain, err //nolint:wrapcheck // says what it is about
 			}
 			return r.apply(ctx, obj, s.claim, p)
 		}

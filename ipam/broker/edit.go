@@ -116,3 +116,14 @@ func cededWhole(l protocol.Lease) bool {
 	ceded = slices.DeleteFunc(ceded, func(a netip.Addr) bool { return !l.Block.Contains(a) })
 	return len(ceded) == 1<<log
 }
+
+// PoolsOf returns the pools that grants are of, each once.
+func PoolsOf(grants []Held) []protocol.PoolName {
+	var names []protocol.PoolName
+	for _, h := range grants {
+		if !slices.Contains(names, h.Pool) {
+			names = append(names, h.Pool)
+		}
+	}
+	return names
+}

@@ -275,23 +275,29 @@ func (r *Reconciler) concerned(pool *v1alpha1.IPPool, all words, now time.Time) 
 	return of, r.closedFor(pool, of != nil, now)
 }
 
-// Restored reports whether nothing of a pool may be freed, because the API server's
-// data went back in time: a node may be about to put back that it uses it. It knows
+// Restored reports whether nothing may be freed of one of these pools, because the API
+// server's data went back in time: a node may be about to put back that it uses it. It knows
 // so before the pool is closed; and when nobody is waited for any more, although the pool
 // stays closed for what may have to be freed, it may be.
-func (r *Reconciler) Restored(ctx context.Context, name protocol.PoolName) (bool, error) {
+func (r *Reconciler) Restored(ctx context.Context, names ...protocol.PoolName) (bool, error) {
+	if len(names) == 0 {
+		return false, nil
+	}
 	var pools v1alpha1.IPPoolList
 	if err := r.Cache.List(ctx, &pools, client.UnsafeDisableDeepCopy); err != nil {
 		return false, fmt.Errorf("list pools: %w", err)
 	}
-	i := slices.IndexFunc(pools.Items, func(p v1alpha1.IPPool) bool { return p.Name == string(name) })
-	if i < 0 {
-		return false, nil
+	all, now := wordsOf(pools.Items), r.Now()
+	for i := range pools.Items {
+		p := &pools.Items[i]
+		if !slices.Contains(names, protocol.PoolName(p.Name)) {
+			continue
+		}
+		if of, closed := r.concerned(p, all, now); of != nil {
+			if why, _ := of.wait(closed); why != "" {
+				return true, nil
+			}
+		}
 	}
-	of, closed := r.concerned(&pools.Items[i], wordsOf(pools.Items), r.Now())
-	if of == nil {
-		return false, nil
-	}
-	why, _ := of.wait(closed)
-	return why != "", nil
+	return false, nil
 }

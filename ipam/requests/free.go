@@ -31,8 +31,8 @@ func (r *Reconciler) drop(ctx context.Context, name string, held []broker.Held) 
 	if len(held) == 0 {
 		return 0, nil
 	}
-	if restored, err := r.restored(ctx, held); restored || err != nil {
-		return lookAgain, err
+	if restored, err := r.Pools.Restored(ctx, broker.PoolsOf(held)...); restored || err != nil {
+		return lookAgain, err //nolint:wrapcheck // says what it is about
 	}
 	if err := r.Broker.Drop(ctx, held); err != nil {
 		return 0, fmt.Errorf("free addresses of request %s: %w", name, err)
@@ -46,8 +46,8 @@ func (r *Reconciler) drop(ctx context.Context, name string, held []broker.Held) 
 // answer has seen each grant live, since it read the version of the sub-lease that
 // its write names: it sees the mark, or its write fails.
 func (r *Reconciler) giveBack(ctx context.Context, s protocol.SubLease, held []broker.Held) (time.Duration, error) {
-	if restored, err := r.restored(ctx, held); restored || err != nil {
-		return lookAgain, err
+	if restored, err := r.Pools.Restored(ctx, broker.PoolsOf(held)...); restored || err != nil {
+		return lookAgain, err //nolint:wrapcheck // says what it is about
 	}
 	marked, err := r.Broker.Mark(ctx, held)
 	if err != nil {
@@ -66,16 +66,4 @@ func (r *Reconciler) giveBack(ctx context.Context, s protocol.SubLease, held []b
 		return 0, fmt.Errorf("request %s: give addresses back: %w", s.Name, err)
 	}
 	return 0, nil
-}
-
-// restored reports whether one of these grants is of a pool of which nothing may be
-// freed now.
-func (r *Reconciler) restored(ctx context.Context, held []broker.Held) (bool, error) {
-	for _, h := range held {
-		restored, err := r.Pools.Restored(ctx, h.Pool)
-		if restored || err != nil {
-			return restored, err //nolint:wrapcheck // says what it is about
-		}
-	}
-	return false, nil
 }

@@ -48,10 +48,10 @@ type SubLeases interface {
 	AnswerSubLease(ctx context.Context, s protocol.SubLease) (protocol.Outcome, error)
 }
 
-// Pools says of which pools nothing may be freed now, because the API server's data
-// went back in time: sub-leases may be missing whose addresses pods use.
+// Pools says whether nothing may be freed now of one of some pools, because the API
+// server's data went back in time: sub-leases may be missing whose addresses pods use.
 type Pools interface {
-	Restored(ctx context.Context, pool protocol.PoolName) (bool, error)
+	Restored(ctx context.Context, pools ...protocol.PoolName) (bool, error)
 }
 
 // Reconciler looks after requests.
