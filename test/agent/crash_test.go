@@ -32,7 +32,7 @@ func TestKilledUnderLoad(t *testing.T) {
 	f.Change = func(c *daemon.Config) { c.Agent.Idle = 2 * time.Second }
 	f.Start("killed-other") // a neighbour that must not get what the killed one has
 	n := f.LaunchProcess(p, "killed")
-	n.AwaitReady()
+	n.AwaitServing()
 
 	stop := make(chan struct{})
 	held := make([]map[string]fleet.Interface, workers) // what each worker was answered and has not given back
@@ -47,7 +47,7 @@ func TestKilledUnderLoad(t *testing.T) {
 	for range kills {
 		time.Sleep(time.Duration(50+rng.IntN(400)) * time.Millisecond) // a random moment is the point
 		n.Kill()
-		f.LaunchProcess(p, "killed").AwaitReady() // the same node
+		f.LaunchProcess(p, "killed").AwaitServing() // the same node
 	}
 	close(stop)
 	wg.Wait()
@@ -75,7 +75,7 @@ func TestKilledUnderLoad(t *testing.T) {
 		t.Error(err)
 	}
 	t.Logf("%d attachments held over %d kills, %d answered", total, kills, f.Observer.Answers())
-	f.LaunchProcess(p, "killed").AwaitReady()
+	f.LaunchProcess(p, "killed").AwaitServing()
 	for _, mine := range held {
 		for _, i := range mine {
 			mustDel(t, n, i)

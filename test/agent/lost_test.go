@@ -263,7 +263,7 @@ func TestX26F15TwoMachines(t *testing.T) {
 	}
 	mustAdd(t, first, onPool("x26", "c3", "net1"))
 	first.Stop()
-	second.AwaitReady()
+	second.AwaitServing()
 	for j := range 20 { // the observer would see an address of the first one's
 		mustAdd(t, second, onPool("x26", fmt.Sprintf("d%d", j), "net1"))
 	}

@@ -45,7 +45,7 @@ func onDisk(t *testing.T, disk *slowdisk.Disk, pool, ranges string, sandboxes in
 		c.Agent.Idle, c.Agent.Wait, c.Listen = time.Hour, 3*time.Second, metricsAt
 	}
 	n = f.LaunchProcess(p, pool)
-	n.AwaitReady()
+	n.AwaitServing()
 	for i := range sandboxes {
 		all = append(all, onPool(pool, fmt.Sprintf("s%d", i), "net1"))
 	}

@@ -393,11 +393,11 @@ func TestKilledBetweenRequestAndGrant(t *testing.T) {
 	// is due when no ADD has come for it for so long.
 	f.Change = func(c *daemon.Config) { c.Agent.KeepRequest = 10 * time.Second }
 	n := f.LaunchProcess(p, node)
-	n.AwaitReady()
+	n.AwaitServing()
 	again := func() {
 		n.Kill()
 		n = f.LaunchProcess(p, node)
-		n.AwaitReady()
+		n.AwaitServing()
 	}
 	i := asking(t, node, pool, "killed-request")
 	failed := begin(n, i)

@@ -48,7 +48,7 @@ func TestReadyWithAThousandAttachments(t *testing.T) {
 			}
 			began := time.Now()
 			n = f.Launch("thousand")
-			n.AwaitReady()
+			n.AwaitServing()
 			took := time.Since(began)
 			t.Logf("%d attachments on %d leases, API server away: %v: ready after %v", attachments, leases, away, took)
 			mustAdd(t, n, on(0))

@@ -58,7 +58,7 @@ func newInstalling(c realCluster, name string) *installing {
 		c.Ready.Source, c.Ready.Dir = n.source, n.dir
 	}
 	n.program = f.LaunchProcess(p, name)
-	n.program.AwaitReady()
+	n.program.AwaitServing()
 	n.config["socket"] = n.program.Socket()
 	n.cni = cninet.NewRuntime(pluginDirs, n.path("cache"))
 	return n

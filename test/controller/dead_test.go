@@ -234,7 +234,7 @@ func TestTaintTakesOver(t *testing.T) {
 	a.Refused(t, a9, "remove the taint")
 	a.Refused(t, onPool(p, "a0"), "remove the taint")
 	setTaints(t, a.Name)
-	a.AwaitReady()
+	a.AwaitServing()
 	if again := seat(t, a.Name); again.Store != before.Store || again.Term <= ended.Term || len(again.Former) != 0 {
 		t.Errorf("it sits as %+v; want its store in a new term", again)
 	}
@@ -352,7 +352,7 @@ func TestX20NodeDeletedAndMadeAgain(t *testing.T) {
 		f2.Observer = f1.Observer
 		two := f2.Launch(one.Name)
 		logged(t, two, "heartbeat not accepted", "machine machine-1")
-		two.AwaitReady()
+		two.AwaitServing()
 		now := seat(t, two.Name)
 		if now.Machine != "machine-2" || now.Term <= last.Term || len(now.Former) != 1 || now.Former[0].Store != last.Store {
 			t.Errorf("the second machine sits as %+v; want it after %s", now, last.Store)
@@ -534,7 +534,7 @@ func TestCutOffNodeIsTakenOver(t *testing.T) {
 	}
 
 	line.set(false)
-	a.AwaitReady()
+	a.AwaitServing()
 	if s := seat(t, a.Name); s.Store != last.Store || s.Term <= last.Term+1 {
 		t.Errorf("it sits as %+v; want %s in a new term", s, last.Store)
 	}
@@ -643,7 +643,7 @@ func TestTaintOnANodeThatLives(t *testing.T) {
 	})
 	f.Observer.Off(n.Name)
 	setTaints(t, n.Name)
-	n.AwaitReady()
+	n.AwaitServing()
 	n.Refused(t, onPool(p, "c1"), "taken from this node")
 	mustAdd(t, n, onPool(p, "c2"))
 }
@@ -684,7 +684,7 @@ func TestH1AnotherBoot(t *testing.T) {
 		return nil
 	})
 	line.set(false)
-	n.AwaitReady()
+	n.AwaitServing()
 	if got := mustAdd(t, n, of("after")); got != had {
 		t.Errorf("the pod's next sandbox has %v; want %v", got, had)
 	}

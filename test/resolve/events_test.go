@@ -119,7 +119,7 @@ func TestNodeEvents(t *testing.T) {
 		return err
 	})
 	told(t, node, agent.ReasonSeatLost, "was ended")
-	n.AwaitReady()
+	n.AwaitServing()
 
 	n.Stop() // else it would put the lease back at once
 	for _, l := range leasesOf(t, api, name) {

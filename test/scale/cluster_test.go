@@ -72,7 +72,7 @@ func (c *nodes) launch() {
 			some[j] = c.fleet.Launch(c.object(from + j).Name)
 		}
 		for _, n := range some {
-			n.AwaitReady()
+			n.AwaitServing()
 		}
 	}
 }

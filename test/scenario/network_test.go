@@ -58,7 +58,7 @@ func (w *network) start(nodes int) {
 		w.nodes = append(w.nodes, w.fleet.Launch(fmt.Sprintf("%s-%d", w.name, i)))
 	}
 	for _, n := range w.nodes {
-		n.AwaitReady()
+		n.AwaitServing()
 	}
 }
 

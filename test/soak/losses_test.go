@@ -94,7 +94,7 @@ func (f *faults) listAnew() {
 		if n.losses.Load() > 0 {
 			f.end(n)
 			f.w.launch(n, n.Name)
-			n.AwaitReady()
+			n.AwaitServing()
 		}
 	}
 }

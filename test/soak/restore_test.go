@@ -88,12 +88,19 @@ func (f *faults) restore(s controlplane.Snapshot) {
 	f.drain(was)
 	w.lookBack(was.leases)
 	w.calls.Unlock()
-	f.startAgents(was)
+	openings, joins := f.openings(), f.joins(was)
+	f.startAgents(func(n *node) bool { return !joins[n] })
+	f.say("all agents are ready that know of the restore")
+	noticed := f.noticed()
 	w.holding.Store(false)
 	for i := range w.controllers {
 		w.launchController(i)
 	}
 	w.controlling.Unlock()
+	if noticed {
+		f.awaitClosed(openings)
+	}
+	f.startAgents(func(n *node) bool { return joins[n] })
 	f.awaitOpen()
 }
 
@@ -219,29 +226,36 @@ func (f *faults) drain(was words) {
 	}
 }
 
-// startAgents starts the agents and waits until each is ready: those whose stores have never
-// sat, or were moved away, last. Such an agent does not know that the data went back, and
-// would lease what the others have not put back yet.
-func (f *faults) startAgents(was words) {
+// joins returns the nodes that do not know that the data went back, for their stores have
+// never sat, or were moved away: they would lease what the others have not put back yet.
+func (f *faults) joins(was words) map[*node]bool {
 	joins := map[*node]bool{}
 	for _, n := range f.w.nodes {
 		joins[n] = was.ended[n.Name] || n.neverSat()
 	}
-	for _, last := range []bool{false, true} {
-		var started []*node
-		for _, n := range f.w.nodes {
-			if f.runs(n) && joins[n] == last {
-				f.w.launch(n, n.Name)
-				started = append(started, n)
-			}
-		}
-		for _, n := range started {
-			n.AwaitReady()
+	return joins
+}
+
+// startAgents starts the agents of these nodes, as far as they are on, and waits until each is
+// ready.
+func (f *faults) startAgents(these func(*node) bool) {
+	var started []*node
+	for _, n := range f.w.nodes {
+		if f.runs(n) && these(n) {
+			f.w.launch(n, n.Name)
+			started = append(started, n)
 		}
 	}
-	f.say("all agents are ready")
+	for _, n := range started {
+		n.AwaitReady()
+	}
+}
+
+// noticed reports whether a seat says that the data went back.
+func (f *faults) noticed() bool {
+	seats := map[bool]int{}
 	f.w.insist("read who has noticed", func(ctx context.Context) error {
-		seats := map[bool]int{}
+		clear(seats)
 		for _, n := range f.w.nodes {
 			seat, out, err := api.ReadSeat(ctx, protocol.NodeName(n.Name))
 			if out != protocol.Done && out != protocol.NotFound {
@@ -249,9 +263,44 @@ func (f *faults) startAgents(was words) {
 			}
 			seats[seat.Restored != ""]++
 		}
-		f.w.stats.add("agents that noticed a restore", seats[true])
 		return nil
 	})
+	f.w.stats.add("agents that noticed a restore", seats[true])
+	return seats[true] > 0
+}
+
+// openings returns by which words the pools were opened last.
+func (f *faults) openings() map[string]string {
+	words := map[string]string{}
+	f.w.insist("read the pools' openings", func(ctx context.Context) error {
+		var pools v1alpha1.IPPoolList
+		err := kc.List(ctx, &pools)
+		for _, p := range pools.Items {
+			words[p.Name] = p.Status.Opening
+		}
+		return err
+	})
+	return words
+}
+
+// awaitClosed waits until each pool has been closed, which were opened by these words.
+func (f *faults) awaitClosed(openings map[string]string) {
+	err := patiently(f.w.t.Context(), reopen, func(ctx context.Context) error {
+		var pools v1alpha1.IPPoolList
+		if err := kc.List(ctx, &pools); err != nil {
+			return err
+		}
+		for _, p := range pools.Items {
+			if p.Status.Leasing == v1alpha1.LeasingOpen && p.Status.Opening == openings[p.Name] {
+				return fmt.Errorf("pool %s is open", p.Name)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		f.w.t.Errorf("I1: %v after a restore: %v", reopen, err)
+	}
+	f.say("all pools are closed")
 }
 
 // awaitOpen waits until the pools are open and the nodes know it. A few faults come first.

@@ -40,7 +40,7 @@ func TestSoak(t *testing.T) {
 	close(w.stop)
 	w.workers.Wait()
 	for _, n := range w.nodes {
-		n.AwaitReady()
+		n.AwaitServing()
 	}
 	w.finish(workers, vms)
 	f.listAnew()

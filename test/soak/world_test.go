@@ -22,6 +22,7 @@ import (
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/ipam/cluster"
 	"github.com/tenure-ipam/tenure/ipam/daemon"
+	"github.com/tenure-ipam/tenure/test/controlplane"
 	"github.com/tenure-ipam/tenure/test/fleet"
 	"github.com/tenure-ipam/tenure/test/programs"
 )
@@ -102,6 +103,10 @@ func newWorld(t *testing.T, set settings) *world {
 	w.fleet.Change = func(c *daemon.Config) {
 		a := &c.Agent
 		c.Clock = &fleet.Clock{}
+		var err error
+		if c.Listen, err = controlplane.FreeAddress(); err != nil {
+			t.Fatal(err)
+		}
 		a.Fence, a.Idle, a.Wait, a.SweepEvery, a.PublishEvery, a.KeepRequest = fence, idle, 2*time.Second, 3*time.Second, 5*time.Second, keep
 	}
 	for _, s := range subjects {
@@ -131,7 +136,7 @@ func newWorld(t *testing.T, set settings) *world {
 		w.nodes = append(w.nodes, n)
 	}
 	for _, n := range w.nodes {
-		n.AwaitReady()
+		n.AwaitServing()
 	}
 	return w
 }
