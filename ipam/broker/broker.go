@@ -48,6 +48,8 @@ var (
 	// errNotSo: a grant has not the mark with which it was to be removed, or is gone
 	// that was to be unmarked, or the lease is of a later version of the protocol.
 	errNotSo = errors.New("a grant is not as it was")
+	// errRestored: see [Config.Restored].
+	errRestored = errors.New("the API server's data went back in time, and the nodes have not put back yet what they hold")
 	// errBusy: every try of a write met another writer's.
 	errBusy = errors.New("the lease is changed too often")
 )
@@ -65,6 +67,10 @@ type Config struct {
 	// ID tells this broker's recalls from those of every other, past and to come: at
 	// most 32 characters, without a dot.
 	ID string
+	// Restored, if there is one, reports whether nothing may be granted of one of these
+	// pools, because the API server's data went back in time. It may know so before
+	// [PoolState] says it.
+	Restored func(ctx context.Context, pools ...protocol.PoolName) (bool, error)
 	// Now is the clock.
 	Now func() time.Time
 }

@@ -57,9 +57,13 @@ type rig struct {
 	server *server
 }
 
-func newRig(t *testing.T, s *server) rig {
+func newRig(t *testing.T, s *server, change ...func(*Config)) rig {
 	t.Helper()
-	b, err := New(DefaultConfig(), s, Notify{}, NewMetrics(), slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})))
+	cfg := DefaultConfig()
+	for _, c := range change {
+		c(&cfg)
+	}
+	b, err := New(cfg, s, Notify{}, NewMetrics(), slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug})))
 	if err != nil {
 		t.Fatal(err)
 	}

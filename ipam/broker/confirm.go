@@ -9,6 +9,31 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
+// withhold fails the writes that would grant something of a pool that is about to be closed,
+// because the API server's data went back in time. A lease that the cluster has by these data
+// may be one that a node waits for: it was given back since, and the node has leased it.
+func (b *Broker) withhold(ctx context.Context, writes []*write) {
+	if b.cfg.Restored == nil {
+		return
+	}
+	known := map[protocol.PoolName]error{}
+	for _, wr := range writes {
+		if !wr.adds() {
+			continue
+		}
+		name := wr.pool.name
+		bad, asked := known[name]
+		if !asked {
+			restored, err := b.cfg.Restored(ctx, name)
+			if bad = err; err == nil && restored {
+				bad = fmt.Errorf("pool %s: %w", name, errRestored)
+			}
+			known[name] = bad
+		}
+		wr.err = bad
+	}
+}
+
 // confirm reads the pools of leases that have not been confirmed, once each, and
 // takes the grants off writes whose pool does not bear them.
 func (b *Broker) confirm(ctx context.Context, writes []*write) {

@@ -28,6 +28,7 @@ func (b *Broker) round(ctx context.Context) {
 	b.mu.Unlock()
 	b.tellPools(starving) // at once: agents cede what they have when they hear of it
 
+	b.withhold(ctx, r.order)
 	each(b.cfg.Calls, r.order, func(wr *write) { b.create(ctx, wr) })
 	b.confirm(ctx, r.order)
 	each(b.cfg.Calls, r.tasks(), func(t task) {
@@ -92,8 +93,8 @@ func (b *Broker) create(ctx context.Context, wr *write) {
 	b.mu.Lock()
 	l, pending := wr.lease.Lease, wr.lease.Revision == ""
 	b.mu.Unlock()
-	if !pending {
-		return // it was there, or a watch has shown it meanwhile
+	if !pending || wr.err != nil {
+		return // it was there, or a watch has shown it meanwhile; or it is not to be
 	}
 	begun := b.begin()
 	got, out, err := b.cluster.CreateLease(ctx, l)

@@ -39,6 +39,23 @@ func (a *API) ReadSeat(ctx context.Context, node protocol.NodeName) (protocol.Se
 	return decided(SeatOf(&obj))
 }
 
+// Seats reads all seats live, one that is garbled as far as it can be read: whoever sits
+// there counts all the same.
+func (a *API) Seats(ctx context.Context) ([]protocol.Seat, error) {
+	var list coordination.LeaseList
+	if err := a.list(ctx, &list, client.InNamespace(a.SeatNamespace)); err != nil {
+		return nil, fmt.Errorf("list seats: %w", err)
+	}
+	var seats []protocol.Seat
+	for i := range list.Items {
+		if IsSeat(&list.Items[i]) {
+			s, _ := SeatOf(&list.Items[i]) // its watch says so
+			seats = append(seats, s)
+		}
+	}
+	return seats, nil
+}
+
 // CreateSeat creates a node's seat.
 func (a *API) CreateSeat(ctx context.Context, s protocol.Seat) (protocol.Seat, protocol.Outcome, error) {
 	obj := &coordination.Lease{

@@ -27,6 +27,7 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/cluster"
 	"github.com/tenure-ipam/tenure/ipam/networks"
 	"github.com/tenure-ipam/tenure/ipam/pools"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
 	"github.com/tenure-ipam/tenure/ipam/ranks"
 	"github.com/tenure-ipam/tenure/ipam/requests"
 	"github.com/tenure-ipam/tenure/ipam/takeover"
@@ -222,6 +223,10 @@ func (c *Controller) assemble(ctx context.Context, mgr manager.Manager) ([]prome
 	bell, requestBell, poolBell, shapes := &claims.Doorbell{}, &requests.Doorbell{}, &pools.Doorbell{}, &pools.Shapes{}
 	grants, measured := broker.DefaultConfig(), broker.NewMetrics()
 	grants.IdleAfter = c.cfg.Idle
+	var ofPools *pools.Reconciler
+	grants.Restored = func(ctx context.Context, names ...protocol.PoolName) (bool, error) {
+		return ofPools.Restored(ctx, names...)
+	}
 	news := broker.Notify{Claim: bell.Ring, SubLease: requestBell.Ring, Pool: poolBell.Ring}
 	b, err := broker.New(grants, live, news, measured, c.log.With("part", "broker"))
 	if err != nil {
@@ -230,7 +235,7 @@ func (c *Controller) assemble(ctx context.Context, mgr manager.Manager) ([]prome
 	if err := feed(ctx, mgr.GetCache(), b, shapes, c.log); err != nil {
 		return nil, err
 	}
-	ofPools := &pools.Reconciler{
+	ofPools = &pools.Reconciler{
 		Cache: mgr.GetCache(), Starving: b.Starving, Bell: poolBell, Write: direct, Live: live, Networks: catalog, Shapes: shapes,
 		Metrics: pools.NewMetrics(), Log: c.log.With("part", "pools"), CountsEvery: c.cfg.CountsEvery, Now: time.Now,
 	}

@@ -2,10 +2,13 @@ package pools
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
@@ -16,6 +19,16 @@ import (
 type somePools struct {
 	client.Reader
 	pools []*v1alpha1.IPPool
+}
+
+func (c somePools) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
+	for _, p := range c.pools {
+		if o, ok := into.(*v1alpha1.IPPool); ok && p.Name == key.Name {
+			p.DeepCopyInto(o)
+			return nil
+		}
+	}
+	return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
 }
 
 func (c somePools) List(_ context.Context, into client.ObjectList, _ ...client.ListOption) error {
@@ -35,7 +48,7 @@ func TestH9FreesBeforeItOpens(t *testing.T) {
 	p := with(pool("10.0.0.0/24"), open(32))
 	p.Status.Leasing, p.Status.Opening = v1alpha1.LeasingClosed, "5"
 	now := noon
-	r := &Reconciler{Cache: somePools{pools: []*v1alpha1.IPPool{p}}, Now: func() time.Time { return now }}
+	r := &Reconciler{Live: liveOf{}, Cache: somePools{pools: []*v1alpha1.IPPool{p}}, Now: func() time.Time { return now }}
 	r.seats.hear(saying(seatAt("a", 0), true, "5"), noon)
 	for ; now.Before(noon.Add(12 * time.Minute)); now = now.Add(lookAgain) {
 		got, err := r.Restored(t.Context(), "lan")
@@ -59,7 +72,7 @@ func TestH9FreesWhatTheReconcilerDoesNotWaitFor(t *testing.T) {
 	again.CreationTimestamp = metav1.NewTime(noon.Add(-time.Minute))
 	other.Name, other.UID, other.Status.Opening = "other", "other", protocol.OpeningAfter(noon.Add(-2*time.Minute))
 	now := noon
-	r := &Reconciler{Cache: somePools{pools: []*v1alpha1.IPPool{again, other}}, Shapes: &Shapes{}, Now: func() time.Time { return now }}
+	r := &Reconciler{Live: liveOf{}, Cache: somePools{pools: []*v1alpha1.IPPool{again, other}}, Shapes: &Shapes{}, Now: func() time.Time { return now }}
 	r.seats.hear(saying(seatAt("a", 0), true, voided), noon)
 	for ; now.Before(noon.Add(time.Minute)); now = now.Add(lookAgain) {
 		s, err := r.look(t.Context(), again)
@@ -69,6 +82,39 @@ func TestH9FreesWhatTheReconcilerDoesNotWaitFor(t *testing.T) {
 		why, _ := s.waits()
 		if held, err := r.Restored(t.Context(), "lan"); err != nil || held != (why != "") {
 			t.Fatalf("%v: the pool waits for nodes: %q; what is granted of it stays for that: %v, %v", now.Sub(noon), why, held, err)
+		}
+	}
+}
+
+// TestH9KnowsBeforeWatchesTell (I1): what a seat said of a restored API server before this
+// controller led counts at once, whatever its watches have shown by then: they may be behind.
+func TestH9KnowsBeforeWatchesTell(t *testing.T) {
+	p := with(pool("10.0.0.0/24"), open(32))
+	p.Status.Opening = "5"
+	seat := saying(seatAt("a", 0), true, "5")
+	seat.Revision = "12"
+	live := liveOf{seats: []protocol.Seat{seat}, away: errors.New("no answer")}
+	r := &Reconciler{Live: live, Cache: somePools{pools: []*v1alpha1.IPPool{p}}, Now: func() time.Time { return noon }}
+	if _, err := r.Restored(t.Context(), "lan"); err == nil {
+		t.Error("it knows without having read the seats")
+	}
+	live.away = nil
+	r.Live = live
+	before, after := seatAt("a", 0), seatAt("a", 1)
+	before.Revision, after.Revision = "9", "13"
+	for _, step := range []struct {
+		name string
+		do   func()
+		want bool
+	}{
+		{"no watch has shown a seat", func() {}, true},
+		{"a watch is behind", func() { r.Hear(before) }, true},
+		{"a watch tells of a seat that was there before", func() { r.Unseat("a", "seat-before") }, true},
+		{"the node says it no more", func() { r.Hear(after) }, false},
+	} {
+		step.do()
+		if got, err := r.Restored(t.Context(), "gone", "lan"); err != nil || got != step.want {
+			t.Errorf("%s: restored %v, %v; want %v", step.name, got, err, step.want)
 		}
 	}
 }

@@ -41,6 +41,7 @@ func (l *lookout) look(now time.Time) {
 // occupant is who sits on a node's seat.
 type occupant struct {
 	seat  protocol.UID
+	shown protocol.Revision // of the seat, as it is known
 	store protocol.StoreID
 	term  int64
 	beat  time.Time // by the node's clock: only told apart
@@ -67,12 +68,15 @@ func (l *lookout) hear(seat protocol.Seat, now time.Time) (news bool) {
 	defer l.mu.Unlock()
 	l.look(now)
 	was := l.nodes[seat.Node]
+	if was != nil && older(seat.Revision, was.shown) {
+		return false // a watch that is behind what was read live
+	}
 	if seat.Ended() {
 		delete(l.nodes, seat.Node)
 		return was != nil && was.restored != ""
 	}
 	o := &occupant{
-		seat: seat.UID, store: seat.Store, term: seat.Term, beat: seat.Beat, since: now, heard: l.awake, fence: seat.Fence,
+		seat: seat.UID, shown: seat.Revision, store: seat.Store, term: seat.Term, beat: seat.Beat, since: now, heard: l.awake, fence: seat.Fence,
 		restored: seat.Restored, recalls: map[string]recalled{},
 	}
 	if was != nil && was.seat == o.seat {
@@ -105,11 +109,25 @@ func (l *lookout) hear(seat protocol.Seat, now time.Time) (news bool) {
 	return o.restored != "" && was == nil || was != nil && was.restored != o.restored
 }
 
-// forget notes that a node's seat is gone.
-func (l *lookout) forget(node protocol.NodeName) {
+// forget notes that a node's seat of that UID is gone.
+func (l *lookout) forget(node protocol.NodeName, uid protocol.UID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.nodes, node)
+	if o := l.nodes[node]; o != nil && o.seat == uid {
+		delete(l.nodes, node)
+	}
+}
+
+// told reports whether a seat says that the API server's data went back.
+func (l *lookout) told() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, o := range l.nodes {
+		if o.restored != "" {
+			return true
+		}
+	}
+	return false
 }
 
 // reaches reports whether the holder of a node's lease can be expected to hand out,

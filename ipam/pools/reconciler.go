@@ -31,6 +31,7 @@ import (
 type Live interface {
 	ReadIPPool(ctx context.Context, name protocol.PoolName) (*v1alpha1.IPPool, protocol.Outcome, error)
 	IPPools(ctx context.Context) ([]v1alpha1.IPPool, error)
+	Seats(ctx context.Context) ([]protocol.Seat, error)
 	Leases(ctx context.Context) ([]protocol.Lease, error)
 	LeasesOfPool(ctx context.Context, pool protocol.PoolName) ([]protocol.Lease, error)
 }
@@ -62,6 +63,7 @@ type Reconciler struct {
 	Now func() time.Time
 
 	seats   lookout
+	met     atomic.Bool                       // see meet
 	highest atomic.Pointer[protocol.Revision] // that the API server has answered with
 	domains sync.Mutex                        // held while a pool of a named domain is looked at
 
@@ -127,6 +129,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 
 // look reads, from the cache, all that decides about a pool.
 func (r *Reconciler) look(ctx context.Context, pool *v1alpha1.IPPool) (seen, error) {
+	if err := r.meet(ctx); err != nil {
+		return seen{}, err
+	}
 	s := seen{pool: pool, now: r.Now()}
 	s.shape, s.fault = r.Shapes.Of(pool)
 	s.before = r.before(pool, s.shape)

@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -275,25 +275,34 @@ func (r *Reconciler) concerned(pool *v1alpha1.IPPool, all words, now time.Time) 
 	return of, r.closedFor(pool, of != nil, now)
 }
 
-// Restored reports whether nothing may be freed of one of these pools, because the API
-// server's data went back in time: a node may be about to put back that it uses it. It knows
-// so before the pool is closed; and when nobody is waited for any more, although the pool
-// stays closed for what may have to be freed, it may be.
+// Restored reports whether nothing may be granted or freed of one of these pools, because
+// the API server's data went back in time: a node may be about to put back that it uses it.
+// It knows so before the pool is closed; and when nobody is waited for any more, although the
+// pool stays closed for what may have to be freed, it may be.
 func (r *Reconciler) Restored(ctx context.Context, names ...protocol.PoolName) (bool, error) {
 	if len(names) == 0 {
 		return false, nil
 	}
-	var pools v1alpha1.IPPoolList
-	if err := r.Cache.List(ctx, &pools, client.UnsafeDisableDeepCopy); err != nil {
-		return false, fmt.Errorf("list pools: %w", err)
+	if err := r.meet(ctx); err != nil {
+		return false, err
 	}
-	all, now := wordsOf(pools.Items), r.Now()
-	for i := range pools.Items {
-		p := &pools.Items[i]
-		if !slices.Contains(names, protocol.PoolName(p.Name)) {
-			continue
+	told, now := r.seats.told(), r.Now()
+	for _, name := range names {
+		var p v1alpha1.IPPool
+		if err := r.Cache.Get(ctx, client.ObjectKey{Name: string(name)}, &p); err != nil {
+			if apierrors.IsNotFound(err) {
+				continue
+			}
+			return false, fmt.Errorf("read pool %s: %w", name, err)
 		}
-		if of, closed := r.concerned(p, all, now); of != nil {
+		if !told && !Restored(&p) {
+			continue // as ever
+		}
+		var pools v1alpha1.IPPoolList
+		if err := r.Cache.List(ctx, &pools, client.UnsafeDisableDeepCopy); err != nil {
+			return false, fmt.Errorf("list pools: %w", err)
+		}
+		if of, closed := r.concerned(&p, wordsOf(pools.Items), now); of != nil {
 			if why, _ := of.wait(closed); why != "" {
 				return true, nil
 			}

@@ -101,7 +101,7 @@ func (r *Reconciler) ofSeat(cache client.Reader) handler.EventHandler {
 	hear := func(ctx context.Context, q queue, o client.Object) {
 		lease := o.(*coordination.Lease)
 		if !cluster.IsSeat(lease) {
-			r.Unseat(protocol.NodeName(lease.Name)) // what it was before
+			r.Unseat(protocol.NodeName(lease.Name), protocol.UID(lease.UID)) // what it was before
 			return
 		}
 		seat, err := cluster.SeatOf(lease)
@@ -119,7 +119,7 @@ func (r *Reconciler) ofSeat(cache client.Reader) handler.EventHandler {
 		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { hear(ctx, q, e.Object) },
 		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) { hear(ctx, q, e.ObjectNew) },
 		DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ queue) {
-			r.Unseat(protocol.NodeName(e.Object.GetName()))
+			r.Unseat(protocol.NodeName(e.Object.GetName()), protocol.UID(e.Object.GetUID()))
 		},
 	}
 }
@@ -128,8 +128,25 @@ func (r *Reconciler) ofSeat(cache client.Reader) handler.EventHandler {
 // of a restored API server than before: then every pool is to be looked at.
 func (r *Reconciler) Hear(seat protocol.Seat) (news bool) { return r.seats.hear(seat, r.Now()) }
 
-// Unseat notes that a node's seat is gone.
-func (r *Reconciler) Unseat(node protocol.NodeName) { r.seats.forget(node) }
+// Unseat notes that a node's seat of that UID is gone.
+func (r *Reconciler) Unseat(node protocol.NodeName, uid protocol.UID) { r.seats.forget(node, uid) }
+
+// meet reads once, live, what the seats say. Watches may be behind, and what was said before
+// this controller led must be known before anything is granted, freed or opened.
+func (r *Reconciler) meet(ctx context.Context) error {
+	if r.met.Load() {
+		return nil
+	}
+	seats, err := r.Live.Seats(ctx)
+	if err != nil {
+		return err //nolint:wrapcheck // says what it is about
+	}
+	for _, s := range seats {
+		r.Hear(s)
+	}
+	r.met.Store(true)
+	return nil
+}
 
 // ofLease enqueues the pool of a lease that comes, goes, or has other holders and
 // grants; with all false, only of one that goes.

@@ -106,6 +106,13 @@ func (c liveCalls) IPPools(context.Context) ([]v1alpha1.IPPool, error) {
 	return all, err
 }
 
+func (c liveCalls) Seats(context.Context) ([]protocol.Seat, error) {
+	all, _, err := call(c.simController, "list of seats", false, func() ([]protocol.Seat, protocol.Outcome) {
+		return c.w.api.seats.list(func(protocol.Seat) bool { return true }), protocol.Done
+	})
+	return all, err
+}
+
 func (c liveCalls) ReadClaim(_ context.Context, _, name string) (protocol.Claim, protocol.Outcome, error) {
 	return call(c.simController, "read of claim "+name, false, func() (protocol.Claim, protocol.Outcome) { return c.w.api.readClaim(name) })
 }

@@ -111,6 +111,9 @@ func (c *simController) boot() {
 	log := slog.New(slog.DiscardHandler)
 	cfg := broker.DefaultConfig()
 	cfg.Calls, cfg.Now = 1, c.now
+	cfg.Restored = func(ctx context.Context, pools ...protocol.PoolName) (bool, error) {
+		return c.ofPools.Restored(ctx, pools...)
+	}
 	c.boots++
 	cfg.ID = fmt.Sprintf("%s-%d", c.who, c.boots)
 	b, err := broker.New(cfg, c.calls(), broker.Notify{

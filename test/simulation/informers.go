@@ -109,7 +109,7 @@ func (c *simController) seePool(ev simEvent[simPool]) {
 
 func (c *simController) seeSeat(ev simEvent[protocol.Seat]) {
 	if ev.gone {
-		c.ofPools.Unseat(ev.obj.Node)
+		c.ofPools.Unseat(ev.obj.Node, ev.obj.UID)
 	} else if c.ofPools.Hear(ev.obj) {
 		for name := range c.pools.objects {
 			c.soon(task{lookAtPool, name}, 500*time.Millisecond)

@@ -29,10 +29,15 @@ func (n *simNode) seen(name string, ev protocol.Event) {
 }
 
 // noPods reports whether nobody is to start a pod: after a restore, until every machine
-// that is on has put back what it holds.
+// that is on has an agent that is ready.
 func (w *world) noPods() bool {
-	w.holding = w.holding && (!w.agentsBack() || slices.ContainsFunc(w.nodes, func(n *simNode) bool { return !n.off && !n.putBack() }))
+	w.holding = w.holding && !w.agentsBack()
 	return w.holding
+}
+
+// unput reports whether a machine that is on has yet to put back what it holds.
+func (w *world) unput() bool {
+	return slices.ContainsFunc(w.nodes, func(n *simNode) bool { return !n.off && (n.agent == nil || !n.putBack()) })
 }
 
 // putBack reports whether all that n holds has been said in its term.
