@@ -41,8 +41,9 @@ func (p *past) took(node string, i fleet.Interface, restores int) bool {
 
 // lookBack takes up what the API server has after a restore, while no agent and no
 // controller runs, and nobody calls. Pods that are there again, and that nobody runs any
-// more, are deleted, as whoever made them does. before are the leases that there were.
-func (w *world) lookBack(before []protocol.Lease) {
+// more, are deleted, as whoever made them does. before are the leases that there were, and silent
+// the nodes that are off and that nobody vouches for.
+func (w *world) lookBack(before []protocol.Lease, silent map[protocol.NodeName]bool) {
 	p := &w.past
 	p.restores++
 	p.pods, p.claims = map[string]bool{}, map[string][]netip.Addr{}
@@ -81,7 +82,7 @@ func (w *world) lookBack(before []protocol.Lease) {
 			}
 		}
 		w.stats.add("leases that restores lost", lost)
-		return w.voided(leases)
+		return w.voided(leases, silent)
 	})
 	w.fleet.Observer.Restored(p.claims)
 }
@@ -89,14 +90,14 @@ func (w *world) lookBack(before []protocol.Lease) {
 // voided notes which interfaces have addresses that nobody can put back, by what the
 // stores say and these leases: all that is excused of a restore. Others may be given
 // them, and nothing is asked of such an interface any more.
-func (w *world) voided(leases []protocol.Lease) error {
+func (w *world) voided(leases []protocol.Lease, silent map[protocol.NodeName]bool) error {
 	for _, n := range w.nodes {
 		err := n.view(func(tx *store.Tx) error {
 			for a, err := range tx.Attachments() {
 				if err != nil {
 					return err
 				}
-				void, err := voids(tx, a, leases)
+				void, err := voids(tx, a, leases, silent)
 				if err != nil {
 					return err
 				}
@@ -117,9 +118,9 @@ func (w *world) voided(leases []protocol.Lease) error {
 
 // voids reports whether an attachment's addresses were granted after the backup, to a
 // claim or a request, or belong again to a claim that had been deleted. What is
-// granted of a block keeps all of it from a node that has leased it since; a block of
-// which nothing is granted goes back in time.
-func voids(tx *store.Tx, a store.Attachment, leases []protocol.Lease) (bool, error) {
+// granted of a block keeps all of it from a node that has leased it since, and so does a
+// node that is silent; any other lease of which nothing is granted goes back in time.
+func voids(tx *store.Tx, a store.Attachment, leases []protocol.Lease, silent map[protocol.NodeName]bool) (bool, error) {
 	for _, x := range a.Addresses {
 		name := a.Use
 		if name == "" {
@@ -138,7 +139,7 @@ func voids(tx *store.Tx, a store.Attachment, leases []protocol.Lease) (bool, err
 			if l.Pool != x.Pool || !l.Block.Contains(x.Addr) {
 				continue
 			}
-			claimed = claimed || l.UID != right.UID && len(l.Grants) > 0
+			claimed = claimed || l.UID != right.UID && (len(l.Grants) > 0 || silent[l.Holder.Node])
 			for _, g := range l.Grants {
 				granted = granted || g.Addr == x.Addr && g.To.UID == to
 				claimed = claimed || g.To.Kind == protocol.GranteeClaim && g.Addr == x.Addr

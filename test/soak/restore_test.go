@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -68,10 +69,10 @@ func (f *faults) restored(until time.Time) bool {
 //
 //   - refusals: from when the agents stop until the pools have been opened again an ADD
 //     that has not been answered may be told to try again;
-//   - what was granted after the snapshot, to claims and requests, and what belongs again
-//     to a claim that had been deleted ([world.voided]): nobody can put that back. Whoever
-//     has such an address is ended soon, and others may have it before. So it is with
-//     claims that were made since;
+//   - what was granted after the snapshot, to claims and requests, and what lies in a block
+//     that is again somebody's who cannot give it back in time ([world.voided]): nobody can
+//     put that back. Whoever has such an address is ended soon, and others may have it
+//     before. So it is with claims that were made since;
 //   - what runs where a store was lost since the node was booted: the node is drained and,
 //     where it can be, booted.
 //
@@ -86,7 +87,7 @@ func (f *faults) restore(s controlplane.Snapshot) {
 	f.putBack(s)
 	f.sayAgain(was)
 	f.drain(was)
-	w.lookBack(was.leases)
+	w.lookBack(was.leases, f.silent(was))
 	w.calls.Unlock()
 	openings, joins := f.openings(), f.joins(was)
 	f.startAgents(func(n *node) bool { return !joins[n] })
@@ -205,6 +206,17 @@ func (f *faults) sayAgain(was words) {
 			f.setTaints(n.Name, taints...)
 		}
 	}
+}
+
+// silent returns the nodes that are off, and that nobody vouches for: what the restored data
+// have in their names nobody gives back in time.
+func (f *faults) silent(was words) map[protocol.NodeName]bool {
+	silent := map[protocol.NodeName]bool{}
+	for _, n := range f.w.nodes {
+		vouched := was.ended[n.Name] || slices.ContainsFunc(was.nodes[n.Name], func(t corev1.Taint) bool { return t.Key == outOfService.Key })
+		silent[protocol.NodeName(n.Name)] = !f.runs(n) && !vouched
+	}
+	return silent
 }
 
 // drain empties and boots the nodes that cannot say what they hold: those of a lost store,
