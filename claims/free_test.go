@@ -70,7 +70,9 @@ func (s statusWriter) Patch(context.Context, client.Object, client.Patch, ...cli
 	return s.w.say("write")
 }
 
-func (w *world) Restored(context.Context, ...protocol.PoolName) (bool, error) { return w.gone, nil }
+func (w *world) Restored(_ context.Context, pools ...protocol.PoolName) (bool, error) {
+	return w.gone && len(pools) > 0, nil
+}
 
 func (w *world) ReadClaim(context.Context, string, string) (protocol.Claim, protocol.Outcome, error) {
 	if err := w.say("read claim"); err != nil {

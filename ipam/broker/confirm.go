@@ -16,21 +16,23 @@ func (b *Broker) withhold(ctx context.Context, writes []*write) {
 	if b.cfg.Restored == nil {
 		return
 	}
-	known := map[protocol.PoolName]error{}
+	known, unknown := map[protocol.PoolName]error{}, error(nil)
 	for _, wr := range writes {
 		if !wr.adds() {
 			continue
 		}
 		name := wr.pool.name
-		bad, asked := known[name]
-		if !asked {
-			restored, err := b.cfg.Restored(ctx, name)
-			if bad = err; err == nil && restored {
-				bad = fmt.Errorf("pool %s: %w", name, errRestored)
+		if _, asked := known[name]; !asked && unknown == nil {
+			var restored bool
+			if restored, unknown = b.cfg.Restored(ctx, name); restored {
+				known[name] = fmt.Errorf("pool %s: %w", name, errRestored)
+			} else {
+				known[name] = nil
 			}
-			known[name] = bad
 		}
-		wr.err = bad
+		if wr.err = known[name]; wr.err == nil {
+			wr.err = unknown // of this pool, or of one before it, and so not asked
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package broker
 
 import (
 	"net/netip"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -104,5 +105,13 @@ func TestRewrite(t *testing.T) {
 				t.Errorf("the lease itself changes (-before +after):\n%s", diff)
 			}
 		})
+	}
+}
+
+// TestPoolsOf: every pool of some grants is asked about, once.
+func TestPoolsOf(t *testing.T) {
+	grants := []Held{{Pool: "b"}, {Pool: "a"}, {Pool: "b"}}
+	if got := PoolsOf(grants); !slices.Equal(got, []protocol.PoolName{"b", "a"}) {
+		t.Errorf("pools %q; want b and a", got)
 	}
 }

@@ -1,6 +1,7 @@
 package broker
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -283,7 +284,11 @@ func (b *Book) finish(r *round, now time.Time) {
 			w.failures = 0
 			b.makeReady(w)
 		case wr.err != nil:
-			if w.blame(problem(Failed, "%v", wr.err), now) {
+			reason := Failed
+			if errors.Is(wr.err, errRestored) {
+				reason = PoolNotReady
+			}
+			if w.blame(problem(reason, "%v", wr.err), now) {
 				r.tell(w)
 			}
 			b.delay(w, now)

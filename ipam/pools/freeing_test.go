@@ -99,7 +99,11 @@ func TestH9KnowsBeforeWatchesTell(t *testing.T) {
 		t.Error("it knows without having read the seats")
 	}
 	live.away = nil
-	r.Live = live
+	r.Live, r.Bell = live, &Doorbell{}
+	first := &Reconciler{Live: live, Bell: &Doorbell{}, Cache: r.Cache, Shapes: &Shapes{}, Now: r.Now}
+	if s, err := first.look(t.Context(), p); err != nil || s.restored == nil {
+		t.Errorf("its first look at the pool shows nothing of that, %v", err)
+	}
 	before, after := seatAt("a", 0), seatAt("a", 1)
 	before.Revision, after.Revision = "9", "13"
 	for _, step := range []struct {
@@ -113,6 +117,9 @@ func TestH9KnowsBeforeWatchesTell(t *testing.T) {
 		{"the node says it no more", func() { r.Hear(after) }, false},
 	} {
 		step.do()
+		if o := r.seats.nodes["a"]; o != nil && step.want && o.beats > 0 {
+			t.Errorf("%s: %d heartbeats were seen; want none", step.name, o.beats)
+		}
 		if got, err := r.Restored(t.Context(), "gone", "lan"); err != nil || got != step.want {
 			t.Errorf("%s: restored %v, %v; want %v", step.name, got, err, step.want)
 		}

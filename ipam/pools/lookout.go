@@ -40,12 +40,14 @@ func (l *lookout) look(now time.Time) {
 
 // occupant is who sits on a node's seat.
 type occupant struct {
-	seat  protocol.UID
-	shown protocol.Revision // of the seat, as it is known
-	store protocol.StoreID
-	term  int64
-	beat  time.Time // by the node's clock: only told apart
-	since time.Time // when that heartbeat was first seen here
+	seat protocol.UID
+	// shown is the revision of the seat that this is, and read the latest that was read
+	// live: watches may be behind that.
+	shown, read protocol.Revision
+	store       protocol.StoreID
+	term        int64
+	beat        time.Time // by the node's clock: only told apart
+	since       time.Time // when that heartbeat was first seen here
 	// heard is that in time awake, and before when the heartbeat before it was seen. What
 	// a seat shows first is no heartbeat: it may be of long ago, or from a backup.
 	heard, before time.Duration
@@ -61,16 +63,35 @@ type recalled struct {
 	since time.Time
 }
 
-// hear notes a seat as it is now, and reports whether it says something else of a
+// hear notes a seat as a watch shows it, and reports whether it says something else of a
 // restored API server than before.
 func (l *lookout) hear(seat protocol.Seat, now time.Time) (news bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if was := l.nodes[seat.Node]; was != nil && was.seat == seat.UID && older(seat.Revision, was.read) {
+		return false
+	}
+	return l.note(seat, now)
+}
+
+// read is hear for a seat as it was read live, which watches may have overtaken.
+func (l *lookout) read(seat protocol.Seat, now time.Time) (news bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if was := l.nodes[seat.Node]; was != nil && was.seat == seat.UID && older(seat.Revision, was.shown) {
+		return false
+	}
+	news = l.note(seat, now)
+	if o := l.nodes[seat.Node]; o != nil {
+		o.read = seat.Revision
+	}
+	return news
+}
+
+// note is hear for a seat that is not older than what is known. mu must be held.
+func (l *lookout) note(seat protocol.Seat, now time.Time) (news bool) {
 	l.look(now)
 	was := l.nodes[seat.Node]
-	if was != nil && older(seat.Revision, was.shown) {
-		return false // a watch that is behind what was read live
-	}
 	if seat.Ended() {
 		delete(l.nodes, seat.Node)
 		return was != nil && was.restored != ""
@@ -80,6 +101,7 @@ func (l *lookout) hear(seat protocol.Seat, now time.Time) (news bool) {
 		restored: seat.Restored, recalls: map[string]recalled{},
 	}
 	if was != nil && was.seat == o.seat {
+		o.read = was.read
 		// Recalls change the seat too, but are no sign of life.
 		switch {
 		case was.store != o.store:
@@ -118,16 +140,17 @@ func (l *lookout) forget(node protocol.NodeName, uid protocol.UID) {
 	}
 }
 
-// told reports whether a seat says that the API server's data went back.
-func (l *lookout) told() bool {
+// told returns the greatest word that a seat says of a restored API server, credible or not;
+// empty if none says one.
+func (l *lookout) told() (word string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, o := range l.nodes {
-		if o.restored != "" {
-			return true
+		if said, ok := protocol.ParseRestoration(o.restored); ok {
+			word = max(word, said.Opening)
 		}
 	}
-	return false
+	return word
 }
 
 // reaches reports whether the holder of a node's lease can be expected to hand out,
@@ -145,12 +168,14 @@ func (l *lookout) reaches(lease *v1alpha1.IPLease, now time.Time) bool {
 }
 
 // voided returns the greatest word that a seat says of a restored API server, among those
-// that an opening may have had, and the node that says it. mu must be held.
+// that an opening may have had, and the node that says it, of several the first by name: who
+// is named must not change with each look. mu must be held.
 func (l *lookout) voided(w words, now time.Time) (word, witness string) {
 	credible := max(protocol.OpeningAfter(now.Add(clockSkew)), w.last, w.made)
 	for node, o := range l.nodes {
 		said, ok := protocol.ParseRestoration(o.restored)
-		if ok && said.Opening > word && said.Opening <= credible {
+		greater := said.Opening > word || said.Opening == word && string(node) < witness
+		if ok && greater && said.Opening <= credible {
 			word, witness = said.Opening, string(node)
 		}
 	}

@@ -286,7 +286,7 @@ func (r *Reconciler) Restored(ctx context.Context, names ...protocol.PoolName) (
 	if err := r.meet(ctx); err != nil {
 		return false, err
 	}
-	told, now := r.seats.told(), r.Now()
+	told, now, all := r.seats.told(), r.Now(), (*words)(nil)
 	for _, name := range names {
 		var p v1alpha1.IPPool
 		if err := r.Cache.Get(ctx, client.ObjectKey{Name: string(name)}, &p); err != nil {
@@ -295,14 +295,18 @@ func (r *Reconciler) Restored(ctx context.Context, names ...protocol.PoolName) (
 			}
 			return false, fmt.Errorf("read pool %s: %w", name, err)
 		}
-		if !told && !Restored(&p) {
-			continue // as ever
+		if !Restored(&p) && (told == "" || p.Status.Opening > told) {
+			continue // as ever: the rest looks at all pools
 		}
-		var pools v1alpha1.IPPoolList
-		if err := r.Cache.List(ctx, &pools, client.UnsafeDisableDeepCopy); err != nil {
-			return false, fmt.Errorf("list pools: %w", err)
+		if all == nil {
+			var pools v1alpha1.IPPoolList
+			if err := r.Cache.List(ctx, &pools, client.UnsafeDisableDeepCopy); err != nil {
+				return false, fmt.Errorf("list pools: %w", err)
+			}
+			w := wordsOf(pools.Items)
+			all = &w
 		}
-		if of, closed := r.concerned(&p, wordsOf(pools.Items), now); of != nil {
+		if of, closed := r.concerned(&p, *all, now); of != nil {
 			if why, _ := of.wait(closed); why != "" {
 				return true, nil
 			}

@@ -372,3 +372,17 @@ func TestH9WatchRevision(t *testing.T) {
 		})
 	}
 }
+
+// TestH9NamesOneWitness: of the nodes that say the same word one is named, and the same at each
+// look: else each look would write the pool's status.
+func TestH9NamesOneWitness(t *testing.T) {
+	var l lookout
+	for _, node := range []string{"c", "a", "b", "d"} {
+		l.hear(saying(seatAt(node, 0), false, "5"), noon)
+	}
+	for range 50 {
+		if r := l.restoration("5", words{last: "5"}, false, noon); r == nil || r.witness != "a" {
+			t.Fatalf("got %+v; want that a says so", r)
+		}
+	}
+}

@@ -132,7 +132,8 @@ func (r *Reconciler) Hear(seat protocol.Seat) (news bool) { return r.seats.hear(
 func (r *Reconciler) Unseat(node protocol.NodeName, uid protocol.UID) { r.seats.forget(node, uid) }
 
 // meet reads once, live, what the seats say. Watches may be behind, and what was said before
-// this controller led must be known before anything is granted, freed or opened.
+// this controller led must be known before a pool is opened, and anything of one granted or
+// freed.
 func (r *Reconciler) meet(ctx context.Context) error {
 	if r.met.Load() {
 		return nil
@@ -141,10 +142,16 @@ func (r *Reconciler) meet(ctx context.Context) error {
 	if err != nil {
 		return err //nolint:wrapcheck // says what it is about
 	}
+	news := false
 	for _, s := range seats {
-		r.Hear(s)
+		news = r.seats.read(s, r.Now()) || news
 	}
 	r.met.Store(true)
+	if news { // another look may have been under way, and the watch tells nothing new
+		for _, pool := range r.all(ctx, r.Cache) {
+			r.Bell.Ring(protocol.PoolName(pool.Name))
+		}
+	}
 	return nil
 }
 

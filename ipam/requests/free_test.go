@@ -87,7 +87,9 @@ func (w *world) Clear(_ context.Context, h []broker.Held) error {
 
 func (w *world) Drop(context.Context, []broker.Held) error { _, err := w.say("drop"); return err }
 
-func (w *world) Restored(context.Context, ...protocol.PoolName) (bool, error) { return w.gone, nil }
+func (w *world) Restored(_ context.Context, pools ...protocol.PoolName) (bool, error) {
+	return w.gone && len(pools) > 0, nil
+}
 
 func (w *world) ReadSubLease(context.Context, string) (protocol.SubLease, protocol.Outcome, error) {
 	out, err := w.say("read")

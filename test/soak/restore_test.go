@@ -29,6 +29,7 @@ type backups struct {
 	take, restore time.Time
 	most          int // seconds between the two
 	snapshot      *controlplane.Snapshot
+	beats         map[string]time.Time // the nodes' last heartbeats when it was taken
 	done          int
 }
 
@@ -49,9 +50,12 @@ func (f *faults) restored(until time.Time) bool {
 			return false
 		}
 		f.say("snapshot of etcd")
-		b.snapshot, b.restore = &s, now.Add(f.seconds(3, b.most))
+		b.snapshot, b.beats, b.restore = &s, f.beats(), now.Add(f.seconds(3, b.most))
 		return false
 	case b.snapshot != nil && now.After(b.restore):
+		if !f.beaten(b.beats) {
+			return false
+		}
 		f.do(fault{name: "etcd restored", do: func() { f.restore(*b.snapshot) }})
 		if err := b.snapshot.Remove(); err != nil {
 			f.w.t.Error(err)
@@ -62,6 +66,37 @@ func (f *faults) restored(until time.Time) bool {
 		return true
 	}
 	return false
+}
+
+// beats returns the last heartbeats of the agents that run, by node.
+func (f *faults) beats() map[string]time.Time {
+	beats := map[string]time.Time{}
+	f.w.insist("read the seats' heartbeats", func(ctx context.Context) error {
+		clear(beats)
+		for _, n := range f.w.nodes {
+			seat, out, err := api.ReadSeat(ctx, protocol.NodeName(n.Name))
+			if out != protocol.Done && out != protocol.NotFound {
+				return errors.Join(err, fmt.Errorf("seat of %s: %v", n.Name, out))
+			}
+			if f.runs(n) && seat.Store != "" {
+				beats[n.Name] = seat.Beat
+			}
+		}
+		return nil
+	})
+	return beats
+}
+
+// beaten reports whether every agent that ran when a snapshot was taken, and runs, has beaten
+// since: one that has not notices nothing of a restore.
+func (f *faults) beaten(since map[string]time.Time) bool {
+	for name, beat := range f.beats() {
+		if before, ran := since[name]; ran && beat.Equal(before) {
+			f.w.stats.count("restores put off for a heartbeat")
+			return false
+		}
+	}
+	return true
 }
 
 // restore puts a snapshot of etcd back as docs/operate.md tells it, while the load goes
@@ -89,17 +124,17 @@ func (f *faults) restore(s controlplane.Snapshot) {
 	f.drain(was)
 	w.lookBack(was.leases, f.silent(was))
 	w.calls.Unlock()
-	openings, joins := f.openings(), f.joins(was)
+	joins := f.joins(was)
 	f.startAgents(func(n *node) bool { return !joins[n] })
 	f.say("all agents are ready that know of the restore")
-	noticed := f.noticed()
+	word, noticed := f.noticed()
 	w.holding.Store(false)
 	for i := range w.controllers {
 		w.launchController(i)
 	}
 	w.controlling.Unlock()
 	if noticed {
-		f.awaitClosed(openings)
+		f.awaitClosed(word)
 	}
 	f.startAgents(func(n *node) bool { return joins[n] })
 	f.awaitOpen()
@@ -263,47 +298,38 @@ func (f *faults) startAgents(these func(*node) bool) {
 	}
 }
 
-// noticed reports whether a seat says that the data went back.
-func (f *faults) noticed() bool {
-	seats := map[bool]int{}
+// noticed returns the greatest word of an opening that a seat says had been heard of when
+// the data went back, and whether one says so at all.
+func (f *faults) noticed() (word string, any bool) {
+	seats := 0
 	f.w.insist("read who has noticed", func(ctx context.Context) error {
-		clear(seats)
+		word, seats = "", 0
 		for _, n := range f.w.nodes {
 			seat, out, err := api.ReadSeat(ctx, protocol.NodeName(n.Name))
 			if out != protocol.Done && out != protocol.NotFound {
 				return errors.Join(err, fmt.Errorf("seat of %s: %v", n.Name, out))
 			}
-			seats[seat.Restored != ""]++
+			if said, ok := protocol.ParseRestoration(seat.Restored); ok {
+				word = max(word, said.Opening)
+				seats++
+			}
 		}
 		return nil
 	})
-	f.w.stats.add("agents that noticed a restore", seats[true])
-	return seats[true] > 0
+	f.w.stats.add("agents that noticed a restore", seats)
+	return word, seats > 0
 }
 
-// openings returns by which words the pools were opened last.
-func (f *faults) openings() map[string]string {
-	words := map[string]string{}
-	f.w.insist("read the pools' openings", func(ctx context.Context) error {
-		var pools v1alpha1.IPPoolList
-		err := kc.List(ctx, &pools)
-		for _, p := range pools.Items {
-			words[p.Name] = p.Status.Opening
-		}
-		return err
-	})
-	return words
-}
-
-// awaitClosed waits until each pool has been closed, which were opened by these words.
-func (f *faults) awaitClosed(openings map[string]string) {
+// awaitClosed waits until each pool has been closed that was opened by this word or an earlier
+// one.
+func (f *faults) awaitClosed(word string) {
 	err := patiently(f.w.t.Context(), reopen, func(ctx context.Context) error {
 		var pools v1alpha1.IPPoolList
 		if err := kc.List(ctx, &pools); err != nil {
 			return err
 		}
 		for _, p := range pools.Items {
-			if p.Status.Leasing == v1alpha1.LeasingOpen && p.Status.Opening == openings[p.Name] {
+			if p.Status.Leasing == v1alpha1.LeasingOpen && p.Status.Opening <= word {
 				return fmt.Errorf("pool %s is open", p.Name)
 			}
 		}
