@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -194,6 +195,9 @@ func (a *Agent) step(ctx context.Context, fresh protocol.Right, begin beginning)
 			return err
 		}
 		ev.Now = cmp.Or(ev.Now, a.clock.Now().Wall)
+		if ev.Object.Used, err = used(tx, was, ev.Object.Ceded); err != nil {
+			return err
+		}
 		res = protocol.Step(was, self, ev)
 		err = a.record(tx, was, known, res)
 		if errors.Is(err, allocator.ErrOverlap) {
@@ -249,6 +253,24 @@ func unused(tx *store.Tx, r protocol.Right) error {
 		}
 	}
 	return nil
+}
+
+// used returns those of addrs, of the block of a lease that is Held, which attachments have.
+func used(tx *store.Tx, r protocol.Right, addrs []netip.Addr) (taken []netip.Addr, err error) {
+	if r.Kind != protocol.RightLease || r.Phase != protocol.Held {
+		return nil, nil
+	}
+	space := allocator.NewSpace(tx.Table(r.Pool), nil)
+	for _, x := range addrs {
+		state, err := space.State(x)
+		if err != nil {
+			return nil, err
+		}
+		if state == allocator.Taken {
+			taken = append(taken, x)
+		}
+	}
+	return taken, nil
 }
 
 // record writes the outcome of a step: the right, and of a lease whether its
@@ -314,8 +336,8 @@ func (a *Agent) bar(space allocator.Space, was, now protocol.Right) error {
 			continue
 		}
 		err := space.Bar(x, true)
-		if errors.Is(err, allocator.ErrTaken) { // a person has ceded it: the pod that has it keeps it
-			a.log.Error("an address in use is ceded in its lease", "lease", was.Name, "address", x)
+		if errors.Is(err, allocator.ErrTaken) { // the pod that has it keeps it: see [protocol.Object]
+			a.log.Error("an address in use is ceded in its lease", "lease", was.Name, "address", x, "takenBack", slices.Contains(now.Taking, x))
 			continue
 		}
 		if err != nil {

@@ -266,11 +266,11 @@ func vanishing(r Right) Result {
 
 // take records what an answer showed of the object. What it shows as ceded is so;
 // what it does not show may be on its way, or have been taken back by a write
-// whose answer was lost.
+// whose answer was lost. What is in use is taken back before the cluster grants it.
 func (r *Right) take(o Object) {
 	r.UID, r.Revision, r.Said, r.Turn, r.Granted, r.Grants = o.UID, o.Revision, o.Term, o.Turn, o.Granted, o.Grants
 	r.Deleting = o.Deleting
-	r.Ceded, r.Taking = union(r.Ceded, o.Ceded), without(r.Taking, o.Grants)
+	r.Ceded, r.Taking = union(r.Ceded, o.Ceded), without(union(r.Taking, o.Used), o.Grants)
 }
 
 // says reports whether o has ceded what r has, so that nothing is to be written.

@@ -60,6 +60,32 @@ func TestTakeBackWaitsForItsAnswer(t *testing.T) {
 	}
 }
 
+// TestH9TakesBackWhatIsInUse (I1): the restored data have ceded what was taken back since,
+// and a pod has it: the write that says the lease again takes it back, unless it is granted.
+func TestH9TakesBackWhatIsInUse(t *testing.T) {
+	for _, granted := range []bool{false, true} {
+		r, o := ceding()
+		r.Said, r.Term = 1, 1
+		o.Term, o.Ceded, o.Used = 1, []netip.Addr{cedeA, cedeB}, []netip.Addr{cedeA}
+		want := []netip.Addr{cedeB}
+		if granted {
+			o.Grants, o.Granted, want = []netip.Addr{cedeA}, true, o.Ceded
+		}
+		res := Step(r, cedeSelf, answerTo(CallRead, Done, o))
+		if res.Call != CallFence || !slices.Equal(res.Next.Tells(), want) || !slices.Equal(res.Next.Ceded, o.Ceded) {
+			t.Fatalf("granted %v: got %+v; want a fencing write that leaves %v ceded", granted, res, want)
+		}
+		o.Term, o.Ceded, o.Used = 2, want, nil
+		if granted {
+			o.Used = []netip.Addr{cedeA}
+		}
+		done := Step(res.Next, cedeSelf, answerTo(CallFence, Done, o))
+		if !slices.Equal(done.Next.Ceded, want) || len(done.Next.Taking) > 0 {
+			t.Errorf("granted %v: got %+v; want %v ceded", granted, done, want)
+		}
+	}
+}
+
 // A granted address is not taken back, whether the grant was known before or made
 // the write miss (M12).
 func TestTakeBackNeverTakesWhatIsGranted(t *testing.T) {

@@ -120,6 +120,9 @@ type Object struct {
 	Stale bool
 	// Ceded are the ceded addresses of a lease, Grants those that are granted.
 	Ceded, Grants []netip.Addr
+	// Used are those of Ceded that pods of the node have: they had been taken back when the
+	// API server's data went back in time, or a person has ceded them.
+	Used []netip.Addr
 }
 
 // ObjectOfRequest returns what the protocol reads of s, which should be the request

@@ -91,6 +91,7 @@ func (d *simDrive) transact(disk *simDisk, ev protocol.Event) (was protocol.Righ
 	if ev.Kind == protocol.EventLetGo && !n.free(disk, was) {
 		return was, res, true
 	}
+	ev.Object.Used = n.used(disk, was, ev.Object.Ceded)
 	res = n.w.fault.step(d, was, self, ev)
 	if was.Kind == protocol.RightLease && !n.openBlock(disk, was, res) {
 		res = n.w.fault.step(d, was, self, protocol.Event{Kind: protocol.EventLetGo, Now: ev.Now})
@@ -122,6 +123,24 @@ func (n *simNode) free(d *simDisk, r protocol.Right) bool {
 		return true
 	}
 	return d.unused(r) && !n.coolingIn(d, r)
+}
+
+// used returns those of addrs, of the block of a lease that is Held, which attachments have.
+func (n *simNode) used(d *simDisk, r protocol.Right, addrs []netip.Addr) (taken []netip.Addr) {
+	if r.Kind != protocol.RightLease || r.Phase != protocol.Held {
+		return nil
+	}
+	for _, x := range addrs {
+		state, err := d.space(r.Pool, nil).State(x)
+		must(err)
+		if state == allocator.Taken {
+			taken = append(taken, x)
+		}
+	}
+	if len(taken) > 0 {
+		n.w.count("ceded in use")
+	}
+	return taken
 }
 
 // bar keeps addresses of a lease from being given, as far as nobody has them.
