@@ -195,7 +195,7 @@ func (n *Node) Stop() {
 		return
 	}
 	n.stop()
-	if err := <-n.done; err != nil {
+	if err := <-n.done; err != nil && !terminated(err) {
 		n.fleet.t.Errorf("agent of %s ends with %v", n.Name, err)
 	}
 	n.stop = nil

@@ -78,6 +78,17 @@ func (f *Fleet) LaunchProcess(p Program, name string) *Node {
 	return n
 }
 
+// terminated reports whether a process ended by SIGTERM itself: it had only just begun, and
+// did not listen yet.
+func terminated(err error) bool {
+	exit, ok := errors.AsType[*exec.ExitError](err)
+	if !ok {
+		return false
+	}
+	status, ok := exit.Sys().(syscall.WaitStatus)
+	return ok && status.Signaled() && status.Signal() == syscall.SIGTERM
+}
+
 // Kill ends a node's process as kill -9 does.
 func (n *Node) Kill() {
 	n.fleet.t.Helper()

@@ -1,12 +1,15 @@
 package soak_test
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"os"
 	"regexp"
 	"strings"
 	"time"
+
+	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
 // These faults take something from a node that it had, or give it what it must not
@@ -31,7 +34,7 @@ func (f *faults) moveClock() {
 // after which it might take it, gives nothing to anybody, and goes. Nothing is excused.
 func (f *faults) twin() {
 	n := f.pick(func(*node) bool { return true })
-	if n == nil {
+	if n == nil || !f.sits(n) { // one that has just come back may not, and the seat is anybody's
 		return
 	}
 	second := f.w.fleet.LaunchTwin(n.Node)
@@ -47,6 +50,14 @@ func (f *faults) twin() {
 	if err := os.Remove(i.Netns); err != nil {
 		f.w.t.Error(err)
 	}
+}
+
+// sits reports whether a node's seat has an occupant, for all that the API server answers.
+func (f *faults) sits(n *node) bool {
+	ctx, cancel := context.WithTimeout(f.w.t.Context(), 5*time.Second)
+	defer cancel()
+	seat, out, _ := api.ReadSeat(ctx, protocol.NodeName(n.Name))
+	return out == protocol.Done && !seat.Ended()
 }
 
 // storeLost removes a node's store while its pods run on. They keep their addresses,
