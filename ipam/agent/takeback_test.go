@@ -26,9 +26,12 @@ type lateLeases struct {
 	late bool // the first answer was
 }
 
-func (l *lateLeases) UpdateLease(ctx context.Context, _, next protocol.Lease) (protocol.Lease, protocol.Outcome, error) {
+func (l *lateLeases) UpdateLease(ctx context.Context, old, next protocol.Lease) (protocol.Lease, protocol.Outcome, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if old.Revision != l.now.Revision {
+		return protocol.Lease{}, protocol.Conflict, errors.New("it has changed")
+	}
 	next.UID, next.Revision = l.now.UID, l.now.Revision+"1"
 	l.now = next
 	if l.late {
@@ -87,6 +90,43 @@ func TestTakeBackOfAnEndedAdd(t *testing.T) {
 		defer leases.mu.Unlock()
 		if len(now.Taking) > 0 || !slices.Equal(now.Ceded, leases.now.Ceded) || !now.Serves(3) {
 			t.Errorf("the lease says %v is ceded, this node %v, taking %v: neither it nor the cluster can give the rest", leases.now.Ceded, now.Ceded, now.Taking)
+		}
+	})
+}
+
+// TestH9TakesBackWhatIsInUse (I1): after a restore a lease has ceded an address that was taken
+// back since, and that a pod has, and one that nobody has. The write that says the lease again
+// takes the first back: the cluster might grant it.
+func TestH9TakesBackWhatIsInUse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		used, free := netip.MustParseAddr("10.0.0.5"), netip.MustParseAddr("10.0.0.6")
+		leases := &lateLeases{late: true}
+		a, p := newSeatedAgent(t, leases, shutPools{})
+		a.sitting.Sent = a.clock.Now()
+		a.sitting.Seen.UID = "s"
+		a.log = slog.New(slog.DiscardHandler)
+		r := leaseRight(p.known.Pool, netip.MustParsePrefix("10.0.0.4/30"))
+		r.Phase, r.UID, r.Revision, r.Said, r.Term, r.Turn = protocol.Held, "u1", "7", 2, 2, 4
+		leases.now = protocol.Lease{Meta: protocol.Meta{Name: r.Name, UID: "u1", Revision: "5"}, Protocol: protocol.Version, Pool: "lan", PoolUID: r.PoolUID, Block: r.Block,
+			Holder: protocol.Holder{Node: "n1"}, Store: a.st.ID(), Term: 1, Turn: 2, Ceded: []netip.Addr{used, free}}
+		pool := Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: "p"}}}
+		pool.Text.Ranges = []poolspec.RangeText{{CIDR: "10.0.0.0/24"}}
+		err := a.st.Update(t.Context(), func(tx *store.Tx) error {
+			text, err := json.Marshal(pool)
+			space := allocator.NewSpace(tx.Table("lan"), p.known.shape)
+			return errors.Join(err, tx.PutPool("lan", text), tx.PutRight(r), space.Open(r.Block), space.Take(used))
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 20 { // of maintenance
+			a.planLooks(t.Context())
+			a.lookAgain(t.Context())
+			time.Sleep(lookEvery)
+		}
+		now, _ := a.right(r.Name)
+		if want := []netip.Addr{free}; !slices.Equal(leases.now.Ceded, want) || !slices.Equal(now.Ceded, want) || len(now.Taking) > 0 || !now.Serves(3) {
+			t.Errorf("the lease says %v is ceded, this node %v, taking %v, serving %v; want %v, and that it serves", leases.now.Ceded, now.Ceded, now.Taking, now.Serves(3), want)
 		}
 	})
 }
