@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"net/netip"
+	"os"
 	"slices"
 
 	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
@@ -154,10 +155,10 @@ func voids(tx *store.Tx, a store.Attachment, leases []protocol.Lease, silent map
 
 // view shows the store of a node whose agent does not run.
 func (n *node) view(show func(*store.Tx) error) error {
-	st, err := store.Open(n.Config().Store, store.Options{})
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil // it was lost
+	if _, err := os.Stat(n.Config().Store); errors.Is(err, fs.ErrNotExist) {
+		return nil // it was lost, and must not be made here
 	}
+	st, err := store.Open(n.Config().Store, store.Options{})
 	if err != nil {
 		return err
 	}
