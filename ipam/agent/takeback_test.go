@@ -51,6 +51,21 @@ func (l *lateLeases) ReadLease(context.Context, string) (protocol.Lease, protoco
 	return l.now, protocol.Done, nil
 }
 
+// keepLease puts a lease of lan into the store, with its block open, and what becomes of it.
+func (a *Agent) keepLease(t *testing.T, p *pool, r protocol.Right, then func(allocator.Space) error) {
+	t.Helper()
+	lan := Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: "p"}}}
+	lan.Text.Ranges = []poolspec.RangeText{{CIDR: "10.0.0.0/24"}}
+	err := a.st.Update(t.Context(), func(tx *store.Tx) error {
+		text, err := json.Marshal(lan)
+		space := allocator.NewSpace(tx.Table("lan"), p.known.shape)
+		return errors.Join(err, tx.PutPool("lan", text), tx.PutRight(r), space.Open(r.Block), then(space))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestTakeBackOfAnEndedAdd: an ADD whose time ends while it takes an address back leaves
 // nothing that only the hourly list mends.
 func TestTakeBackOfAnEndedAdd(t *testing.T) {
@@ -66,16 +81,7 @@ func TestTakeBackOfAnEndedAdd(t *testing.T) {
 		r.Ceded = []netip.Addr{x}
 		leases.now = protocol.Lease{Meta: protocol.Meta{Name: r.Name, UID: "u1", Revision: "7"}, Protocol: protocol.Version, Pool: "lan", PoolUID: r.PoolUID, Block: r.Block,
 			Holder: protocol.Holder{Node: "n1"}, Store: a.st.ID(), Term: 3, Turn: 1, Ceded: r.Ceded}
-		pool := Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: "p"}}}
-		pool.Text.Ranges = []poolspec.RangeText{{CIDR: "10.0.0.0/24"}}
-		err := a.st.Update(t.Context(), func(tx *store.Tx) error {
-			text, err := json.Marshal(pool)
-			space := allocator.NewSpace(tx.Table("lan"), p.known.shape)
-			return errors.Join(err, tx.PutPool("lan", text), tx.PutRight(r), space.Open(r.Block), space.Bar(x, true))
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		a.keepLease(t, p, r, func(s allocator.Space) error { return s.Bar(x, true) })
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // an ADD's
 		defer cancel()
 		if a.takenBack(ctx, p, need{family: allocator.IPv4}) {
@@ -109,16 +115,7 @@ func TestH9TakesBackWhatIsInUse(t *testing.T) {
 		r.Phase, r.UID, r.Revision, r.Said, r.Term, r.Turn = protocol.Held, "u1", "7", 2, 2, 4
 		leases.now = protocol.Lease{Meta: protocol.Meta{Name: r.Name, UID: "u1", Revision: "5"}, Protocol: protocol.Version, Pool: "lan", PoolUID: r.PoolUID, Block: r.Block,
 			Holder: protocol.Holder{Node: "n1"}, Store: a.st.ID(), Term: 1, Turn: 2, Ceded: []netip.Addr{used, free}}
-		pool := Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: "p"}}}
-		pool.Text.Ranges = []poolspec.RangeText{{CIDR: "10.0.0.0/24"}}
-		err := a.st.Update(t.Context(), func(tx *store.Tx) error {
-			text, err := json.Marshal(pool)
-			space := allocator.NewSpace(tx.Table("lan"), p.known.shape)
-			return errors.Join(err, tx.PutPool("lan", text), tx.PutRight(r), space.Open(r.Block), space.Take(used))
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		a.keepLease(t, p, r, func(s allocator.Space) error { return s.Take(used) })
 		for range 20 { // of maintenance
 			a.planLooks(t.Context())
 			a.lookAgain(t.Context())
