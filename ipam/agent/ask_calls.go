@@ -38,9 +38,11 @@ func (a *Agent) callRequest(ctx context.Context, self protocol.Self, r protocol.
 	return ev, err
 }
 
-// errAwaited says that the controller has not answered a request yet: nothing is
-// wrong.
-var errAwaited = errors.New("waits for the controller")
+// An awaitedError says what has to come before a right can be confirmed. The API server
+// has answered: nothing is wrong.
+type awaitedError struct{ why string }
+
+func (e *awaitedError) Error() string { return e.why }
 
 // confirmRequest decides by what the call before it, of the same drive, has shown live
 // of the sub-lease: one that was only just created has no answer, and what has been read
@@ -62,5 +64,5 @@ func (a *Agent) confirmRequest(ev protocol.Event, r protocol.Right, s protocol.S
 		return ev, errors.New(why)
 	case protocol.Unknown, protocol.NotFound, protocol.Exists, protocol.Conflict:
 	}
-	return ev, fmt.Errorf("%w: %s", errAwaited, why)
+	return ev, &awaitedError{why}
 }

@@ -385,7 +385,7 @@ func TestH9RequestWithoutItsAnswer(t *testing.T) {
 			a.cl.SubLeases = carefulSubLeases{&unanswered{sub: protocol.SubLease{
 				Meta: protocol.Meta{Name: "r", UID: "u", Revision: "3"}, Protocol: protocol.Version, Node: "n1", Store: a.st.ID(), Term: 2, Turn: 1, Request: request, Granted: tt.answer,
 			}}, a}
-			if _, _, err := a.drive(t.Context(), r, protocol.Event{Kind: protocol.EventLook}); err != nil && !errors.Is(err, errAwaited) {
+			if _, _, err := a.drive(t.Context(), r, protocol.Event{Kind: protocol.EventLook}); err != nil && !is[*awaitedError](err) {
 				t.Fatal(err)
 			}
 			now, _ := a.right("r")

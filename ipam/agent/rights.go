@@ -101,7 +101,7 @@ func (a *Agent) driveLocked(ctx context.Context, fresh protocol.Right, begin beg
 		case res.Call == protocol.CallFence && is[*withheldError](err): // not sent: there is nothing to find out
 			a.lookIn(fresh.Name, retryAfter)
 			return res.Next, protocol.Result{Next: res.Next, Verdict: protocol.VerdictLater, Why: err.Error()}, nil
-		case ev.Outcome != protocol.Unknown, errors.Is(err, errAwaited):
+		case ev.Outcome != protocol.Unknown, is[*awaitedError](err):
 			unanswered = nil
 		case is[*poolWaitsError](err):
 			unanswered = err

@@ -131,7 +131,7 @@ func (a *Agent) use(ctx context.Context, c protocol.Claim, ask protocol.Use, con
 		case protocol.VerdictRefused:
 			return "", nil, &ClaimError{Claim: c.Ref().String(), Why: res.Why}
 		case protocol.VerdictLater, protocol.VerdictDenied, protocol.VerdictGone, protocol.VerdictNone:
-			return "", nil, &ClaimError{Claim: c.Ref().String(), Why: "use not settled: " + res.Why, Later: true}
+			return "", nil, &ClaimError{Claim: c.Ref().String(), Why: res.Why, Later: true}
 		}
 	}
 	return "", nil, &ClaimError{Claim: c.Ref().String(), Why: blocked + ": " + why, Later: true}
@@ -316,12 +316,33 @@ func (a *Agent) confirmUse(ctx context.Context, self protocol.Self, ev protocol.
 			return ev, err
 		}
 	}
-	if _, why := protocol.ConfirmUse(self, e); why != "" {
-		ev.Outcome, ev.Keeps = protocol.Refused, e.Keeps()
-		return ev, errors.New(why)
+	if earlier, ok := e.Earlier(self.Node); ok {
+		a.background(func(ctx context.Context) { a.endEarlier(ctx, earlier) })
 	}
-	ev.Outcome = protocol.Done
-	return ev, nil
+	_, out, why := protocol.ConfirmUse(self, e)
+	ev.Outcome = out
+	switch {
+	case out == protocol.Done:
+		return ev, nil
+	case out == protocol.Unknown:
+		err = &awaitedError{why}
+	default:
+		err = errors.New(why)
+	}
+	ev.Keeps = e.Keeps()
+	return ev, err
+}
+
+// endEarlier sees to it that this node's earlier use of a claim, which was met beside the one
+// that is wanted, goes soon: the next list of the node's own objects may be an hour away. A
+// lost store's is the business of [Agent.reclaim].
+func (a *Agent) endEarlier(ctx context.Context, s protocol.SubLease) {
+	if s.Store != a.st.ID() {
+		return
+	}
+	if a.adoptStray(ctx, protocol.Right{Kind: protocol.RightUse, Name: s.Name, Use: s.Use}) {
+		a.lookIn(s.Name, 0)
+	}
 }
 
 func otherUse(r protocol.Right) string {

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"log/slog"
 	"net/netip"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -261,6 +263,131 @@ func TestClaimInUseOnThisNode(t *testing.T) {
 			if isRefused != (tt.want != "") || isRefused && (refused.Why != tt.want || refused.Later != tt.later) {
 				t.Errorf("%v, later: %v; want %q, later: %v", err, isRefused && refused.Later, tt.want, tt.later)
 			}
+		})
+	}
+}
+
+// someUses is an API server with uses.
+type someUses struct {
+	SubLeases
+	mu       sync.Mutex
+	there    map[string]protocol.SubLease
+	revision int
+}
+
+func (u *someUses) write(s protocol.SubLease) (protocol.SubLease, protocol.Outcome, error) {
+	u.revision++
+	s.Revision = protocol.Revision(strconv.Itoa(u.revision))
+	u.there[s.Name] = s
+	return s, protocol.Done, nil
+}
+
+func (u *someUses) CreateSubLease(_ context.Context, s protocol.SubLease) (protocol.SubLease, protocol.Outcome, error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if _, ok := u.there[s.Name]; ok {
+		return protocol.SubLease{}, protocol.Exists, nil
+	}
+	s.UID = protocol.UID("of-" + s.Name)
+	return u.write(s)
+}
+
+func (u *someUses) ReadSubLease(_ context.Context, name string) (protocol.SubLease, protocol.Outcome, error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if s, ok := u.there[name]; ok {
+		return s, protocol.Done, nil
+	}
+	return protocol.SubLease{}, protocol.NotFound, nil
+}
+
+func (u *someUses) UpdateSubLease(_ context.Context, old, next protocol.SubLease) (protocol.SubLease, protocol.Outcome, error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	s, ok := u.there[old.Name]
+	if !ok || s.UID != old.UID || s.Revision != old.Revision {
+		return protocol.SubLease{}, protocol.Conflict, nil
+	}
+	s.Term, s.Turn, s.Use = next.Term, next.Turn, next.Use
+	return u.write(s)
+}
+
+func (u *someUses) DeleteSubLease(_ context.Context, m protocol.Meta) (protocol.Outcome, error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if s, ok := u.there[m.Name]; !ok || s.UID != m.UID || s.Revision != m.Revision {
+		return protocol.Conflict, nil
+	}
+	delete(u.there, m.Name)
+	return protocol.Done, nil
+}
+
+// TestUseBesideAnEarlierOne: a node has a claim's second use, and the first, of its own, too:
+// a create of that has landed late, or a lost store has left it. A pod waits for that one to
+// go, which a create that came late does within seconds, not at the next hour's list; and it
+// is told to try again, not that it may not have the claim. In a new term, whoever has the
+// claim's address on the node keeps it meanwhile.
+func TestUseBesideAnEarlierOne(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		lost   bool // the first is a lost store's
+		served bool // within the time of an ADD
+	}{
+		{"whose create came late", false, true},
+		{"of a lost store", true, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				addr, block := netip.MustParseAddr("10.0.0.5"), netip.MustParsePrefix("10.0.0.4/30")
+				ref := protocol.ClaimRef{Namespace: "ns", Name: "db", UID: "c"}
+				of := func(pod protocol.UID) *protocol.Use {
+					return &protocol.Use{Claim: ref, Pod: protocol.PodRef{Namespace: "ns", Name: string(pod), UID: pod}, Interface: "net1"}
+				}
+				a, _ := newSeatedAgent(t, nil, shutPools{})
+				leases := []string{protocol.LeaseName("lan", block)}
+				first, second := protocol.UseName("c", 0), protocol.UseName("c", 1)
+				stray := protocol.SubLease{Meta: protocol.Meta{Name: first, UID: "u", Revision: "r"}, Protocol: protocol.Version, Node: "n1", Store: a.st.ID(), Term: 3, Turn: 1, Use: of("earlier")}
+				if tt.lost {
+					stray.Store = "lost"
+				}
+				held := protocol.SubLease{Meta: protocol.Meta{Name: second, UID: "v", Revision: "r"}, Protocol: protocol.Version, Node: "n1", Store: a.st.ID(), Term: 2, Turn: 1, Use: of("running")}
+				uses := &someUses{there: map[string]protocol.SubLease{first: stray, second: held}}
+				a.cl.SubLeases = uses
+				a.cl.Claims = oneClaim{protocol.Claim{Meta: protocol.Meta{Name: "db", UID: "c"}, Namespace: "ns", Network: "lan", IPs: []netip.Prefix{netip.PrefixFrom(addr, 24)}}}
+				a.cl.Leases = oneLease{lease: protocol.Lease{Meta: protocol.Meta{Name: leases[0], UID: "l", Revision: "3"}, Pool: "lan", Block: block, Holder: protocol.Holder{Cluster: true},
+					Grants: []protocol.Grant{{Addr: addr, To: protocol.Grantee{Kind: protocol.GranteeClaim, UID: "c", Name: "db"}}}}}
+				r := protocol.Right{Kind: protocol.RightUse, Name: second, Phase: protocol.Held, UID: "v", Revision: "r", Turn: 1, Said: 2, Term: 2, Use: of("running"), Addrs: []netip.Addr{addr}, Leases: leases}
+				if err := a.st.Update(t.Context(), func(tx *store.Tx) error { return tx.PutRight(r) }); err != nil {
+					t.Fatal(err)
+				}
+
+				if got, res, err := a.drive(t.Context(), r, protocol.Event{Kind: protocol.EventLook}); err != nil || !got.Serves(3) || res.Verdict != protocol.VerdictLater {
+					t.Errorf("said in a new term: %v in term %d, %v (%s), %v; want that it serves who has it", got.Phase, got.Term, res.Verdict, res.Why, err)
+				}
+				looks, end := context.WithCancel(t.Context())
+				defer end()
+				go func() {
+					for a.wait(looks, lookEvery) {
+						a.lookAgain(looks)
+					}
+				}()
+				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+				defer cancel()
+				want := r
+				want.Use = of("new")
+				_, res, err := a.pursueUse(ctx, want)
+				if err != nil || (res.Verdict == protocol.VerdictServes) != tt.served {
+					t.Errorf("the pod's ADD: %v (%s), %v; want that it is served: %v", res.Verdict, res.Why, err, tt.served)
+				}
+				if !tt.served && (res.Verdict != protocol.VerdictLater || !strings.Contains(res.Why, "has not given back yet the use c.0 of pod ns/earlier")) {
+					t.Errorf("the pod's ADD: %v (%s); want that it is to be tried again, and why", res.Verdict, res.Why)
+				}
+				uses.mu.Lock()
+				defer uses.mu.Unlock()
+				if _, there := uses.there[first]; there == tt.served {
+					t.Errorf("the earlier use is there: %v; want %v", there, !tt.served)
+				}
+			})
 		})
 	}
 }

@@ -199,6 +199,9 @@ func confirmed(r Right, self Self, ev Event) Result {
 		}
 		return res
 	case Unknown, NotFound, Exists, Conflict:
+		if r.Phase == Held && r.Term != self.Term && ev.Keeps {
+			return keep(r, self, later(r, ev.Why))
+		}
 		return later(r, ev.Why)
 	}
 	panic(fmt.Sprintf("protocol: confirmation of %s: %v", r.Name, ev.Outcome))
@@ -209,19 +212,26 @@ func confirmed(r Right, self Self, ev Event) Result {
 // are still its claim's ([UseEvidence.Keeps]): while its object is there, nobody frees
 // them. A lease that had vanished, or a use that has nothing any more, is lost.
 func refusedHeld(r Right, self Self, ev Event) Result {
-	refused := func(r Right) Result { return Result{Next: r, Verdict: VerdictRefused, Why: ev.Why} }
+	refused := Result{Next: r, Verdict: VerdictRefused, Why: ev.Why}
 	switch {
 	case r.Term == self.Term:
-		return refused(r)
+		return refused
 	case ev.Keeps:
-		if res := serve(r, self); res.Verdict != VerdictServes {
-			return res
-		}
-		r.Term = r.Said
-		return refused(r)
+		return keep(r, self, refused)
 	}
-	r.Phase = Lost
-	return refused(r)
+	refused.Next.Phase = Lost
+	return refused
+}
+
+// keep has what rests on r go on in the term that its object carries, though nothing new
+// may, as res says.
+func keep(r Right, self Self, res Result) Result {
+	served := serve(r, self)
+	if served.Verdict != VerdictServes {
+		return served
+	}
+	res.Next = served.Next
+	return res
 }
 
 func fenced(r Right, self Self, ev Event) Result {

@@ -111,43 +111,60 @@ type UseEvidence struct {
 
 // ConfirmUse decides whether a use may serve, and with which addresses: every
 // address of the claim's status must be granted to its UID, on its block's lease,
-// and not be marked freeing; and e.Addrs must be among them. why is a sentence for
-// a person.
-func ConfirmUse(self Self, e UseEvidence) (granted []Granted, why string) {
-	name := e.Own.Claim.String()
-	if e.Claim.UID != e.Own.Claim.UID {
-		return nil, fmt.Sprintf("claim %s was deleted", name)
+// and not be marked freeing; and e.Addrs must be among them. Unknown says that the
+// node's earlier use of the claim stands in the way alone, until that has gone: see
+// [UseEvidence.Earlier]. why is a sentence for a person.
+func ConfirmUse(self Self, e UseEvidence) (granted []Granted, outcome Outcome, why string) {
+	refuse := func(format string, args ...any) ([]Granted, Outcome, string) {
+		return nil, Refused, fmt.Sprintf("claim %v", e.Own.Claim) + fmt.Sprintf(format, args...)
 	}
-	if e.Claim.Deleting {
-		return nil, fmt.Sprintf("claim %s is being deleted", name)
-	}
-	if o := e.Other; o != nil && o.Use != nil && o.Use.Claim.UID == e.Own.Claim.UID {
-		if o.Node == self.Node {
-			return nil, fmt.Sprintf("claim %s is in use twice on node %s", name, o.Node)
-		}
-		if !Siblings(e.Own.Pod, o.Use.Pod, e.Claim) {
-			return nil, fmt.Sprintf("claim %s is in use by pod %s on node %s, which is not the same workload", name, o.Use.Pod, o.Node)
-		}
-	}
-	if len(e.Claim.IPs) == 0 {
-		return nil, fmt.Sprintf("claim %s has no addresses", name)
+	switch o := e.other(); {
+	case e.Claim.UID != e.Own.Claim.UID:
+		return refuse(" was deleted")
+	case e.Claim.Deleting:
+		return refuse(" is being deleted")
+	case o != nil && o.Node != self.Node && !Siblings(e.Own.Pod, o.Use.Pod, e.Claim):
+		return refuse(" is in use by pod %s on node %s, which is not the same workload", o.Use.Pod, o.Node)
+	case len(e.Claim.IPs) == 0:
+		return refuse(" has no addresses")
 	}
 	for _, ip := range e.Claim.IPs {
 		g, ok := grantIn(e.Leases, ip.Addr(), e.Claim.UID)
 		if !ok {
-			return nil, fmt.Sprintf("claim %s: status names %v, which Tenure has not granted to it", name, ip)
+			return refuse(": status names %v, which Tenure has not granted to it", ip)
 		}
 		if g.Freeing {
-			return nil, fmt.Sprintf("claim %s: %v is being freed", name, ip)
+			return refuse(": %v is being freed", ip)
 		}
 		granted = append(granted, g.Granted)
 	}
 	for _, a := range e.Addrs {
 		if !slices.ContainsFunc(granted, func(g Granted) bool { return g.Addr == a }) {
-			return nil, fmt.Sprintf("claim %s: status named %v before, and does not any more", name, a)
+			return refuse(": status named %v before, and does not any more", a)
 		}
 	}
-	return granted, ""
+	if o, ok := e.Earlier(self.Node); ok {
+		return nil, Unknown, fmt.Sprintf("claim %v: node %s has not given back yet the use %s of pod %s", e.Own.Claim, o.Node, o.Name, o.Use.Pod)
+	}
+	return granted, Done, ""
+}
+
+// other returns the claim's other use; nil if there is none.
+func (e UseEvidence) other() *SubLease {
+	if o := e.Other; o != nil && o.Use != nil && o.Use.Claim.UID == e.Own.Claim.UID {
+		return o
+	}
+	return nil
+}
+
+// Earlier returns the claim's other use if it is the node's own, too: one whose create came
+// late, that is being given back, or that a lost store has left. Nothing new is given by it,
+// and it goes by itself.
+func (e UseEvidence) Earlier(node NodeName) (s SubLease, ok bool) {
+	if o := e.other(); o != nil && o.Node == node {
+		return *o, true
+	}
+	return SubLease{}, false
 }
 
 // Keeps reports whether every address that the use is answered with is still granted
@@ -165,8 +182,8 @@ func (e UseEvidence) Keeps() bool {
 
 // stranger reports whether the claim's other use is of a pod that may not share it.
 func (e UseEvidence) stranger() bool {
-	o := e.Other
-	return o != nil && o.Use != nil && o.Use.Claim.UID == e.Own.Claim.UID && !Siblings(e.Own.Pod, o.Use.Pod, e.Claim)
+	o := e.other()
+	return o != nil && !Siblings(e.Own.Pod, o.Use.Pod, e.Claim)
 }
 
 type grantOn struct {

@@ -80,7 +80,7 @@ func TestConfirmUse(t *testing.T) {
 		}
 	}
 	other := func(node NodeName, pod PodRef) *SubLease {
-		return &SubLease{Node: node, Use: &Use{Claim: ClaimRef{Namespace: "ns", Name: "claim", UID: "c"}, Pod: pod}}
+		return &SubLease{Meta: Meta{Name: UseName("c", 0)}, Node: node, Use: &Use{Claim: ClaimRef{Namespace: "ns", Name: "claim", UID: "c"}, Pod: pod}}
 	}
 	tests := []struct {
 		name   string
@@ -94,7 +94,9 @@ func TestConfirmUse(t *testing.T) {
 		{"no addresses yet", func(e *UseEvidence) { e.Claim.IPs = nil }, "no addresses"},
 		{"a sibling on another node (VM1, N88)", func(e *UseEvidence) { e.Other = other("n2", source) }, ""},
 		{"a stranger on another node (H5, F19)", func(e *UseEvidence) { e.Other = other("n2", db0) }, "not the same workload"},
-		{"a sibling on this node", func(e *UseEvidence) { e.Other = other("n1", source) }, "twice on node n1"},
+		{"an earlier use of this node's", func(e *UseEvidence) { e.Other = other("n1", source) }, "node n1 has not given back yet the use c.0"},
+		{"an earlier use of this node's, for a stranger", func(e *UseEvidence) { e.Other = other("n1", db0) }, "node n1 has not given back yet the use c.0"},
+		{"an earlier use of this node's, and being freed", func(e *UseEvidence) { e.Other, e.Leases[0].Grants[0].Freeing = other("n1", source), true }, "being freed"},
 		{"the other name is another claim's", func(e *UseEvidence) { e.Other = other("n2", db0); e.Other.Use.Claim.UID = "d" }, ""},
 		{"the other name is a request's", func(e *UseEvidence) { e.Other = &SubLease{Node: "n2", Request: &Request{}} }, ""},
 		{"status names what is not granted (X13, N87, M27)", func(e *UseEvidence) { e.Claim.IPs[0] = netip.MustParsePrefix("10.9.0.2/24") }, "not granted"},
@@ -114,8 +116,18 @@ func TestConfirmUse(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			e := all()
 			tt.change(&e)
-			granted, why := ConfirmUse(Self{Node: "n1", Store: "s", Term: 1}, e)
+			granted, out, why := ConfirmUse(Self{Node: "n1", Store: "s", Term: 1}, e)
 			wantWhy(t, len(granted) > 0, why, tt.why)
+			want := Refused
+			switch {
+			case tt.why == "":
+				want = Done
+			case strings.Contains(tt.why, "yet"): // it goes by itself
+				want = Unknown
+			}
+			if out != want {
+				t.Errorf("outcome %v; want %v", out, want)
+			}
 			if tt.why == "" && (len(granted) != 2 || granted[0] != Granted{v4, e.Leases[0].Name} || granted[1] != Granted{v6, e.Leases[1].Name}) {
 				t.Errorf("got %v; want %v and %v, on their leases, in the status's order", granted, v4, v6)
 			}

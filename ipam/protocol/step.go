@@ -91,7 +91,7 @@ type Event struct {
 	Call    Call
 	Outcome Outcome
 	Object  Object
-	// Keeps says, of a use whose confirmation was refused, that its addresses are
+	// Keeps says, of a use that was not confirmed, or not yet, that its addresses are
 	// still granted to its claim, and, where it had vanished, neither marked nor in use by a
 	// stranger ([UseEvidence.Keeps]): what rests on it may go on.
 	Keeps bool

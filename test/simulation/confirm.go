@@ -79,6 +79,9 @@ func (d *simDrive) readOther(r protocol.Right) {
 			d.confirmed(protocol.Unknown, "no answer")
 			return
 		}
+		if s, ok := d.shown.Earlier(d.n.name); ok {
+			d.n.later(func() { d.n.endEarlier(s) })
+		}
 		d.n.later(func() { d.readClaim(r) })
 	})
 }
@@ -114,12 +117,26 @@ func (d *simDrive) readGrants(r protocol.Right) {
 		if d.n.w.fault == M47 && e.Other != nil && e.Other.Use.Pod.Owner.UID == e.Own.Pod.Owner.UID {
 			e.Other = nil
 		}
-		ev := protocol.Event{Kind: protocol.EventAnswer, Call: protocol.CallConfirm, Outcome: protocol.Done}
-		if _, why := protocol.ConfirmUse(protocol.Self{Node: d.n.name}, e); why != "" {
-			ev.Outcome, ev.Why, ev.Keeps = protocol.Refused, why, e.Keeps()
-		}
+		ev := protocol.Event{Kind: protocol.EventAnswer, Call: protocol.CallConfirm}
+		_, ev.Outcome, ev.Why = protocol.ConfirmUse(protocol.Self{Node: d.n.name}, e)
+		ev.Keeps = ev.Outcome != protocol.Done && e.Keeps()
 		d.step(ev)
 	})
+}
+
+// endEarlier sees to it that the node's earlier use of a claim, met beside the one that is
+// wanted, goes soon.
+func (n *simNode) endEarlier(s protocol.SubLease) {
+	if s.Store != n.disk.store || n.agent.busy[s.Name] {
+		return
+	}
+	n.w.count("earlier use")
+	if _, ok := n.disk.rights[s.Name]; ok {
+		n.agent.looks[s.Name] = n.w.now
+		return
+	}
+	n.w.logf("%s: meets %s without a record", n.machine, s.Name)
+	n.adopt(protocol.Right{Kind: protocol.RightUse, Name: s.Name, Use: s.Use}, protocol.Releasing)
 }
 
 func (d *simDrive) confirmed(out protocol.Outcome, why string) {
