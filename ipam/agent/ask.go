@@ -73,9 +73,6 @@ func (a *Agent) holdRequested(ctx context.Context, add *addition, lack error) (s
 		if err != nil {
 			return store.Attachment{}, err
 		}
-		if r.Name == "" {
-			return store.Attachment{}, lack
-		}
 		r, err = a.await(ctx, add, r)
 		switch {
 		case errors.Is(err, errRequestGone) && ctx.Err() == nil:
@@ -99,8 +96,8 @@ func (add *addition) requester() requester {
 }
 
 // requestFor returns the request that add is to wait for: the one that there is, or a
-// new one, of no phase. It has no name where there is nothing to ask for. What was
-// asked for and is not wanted any more is given back.
+// new one, of no phase. Where there is nothing to ask for the error is an [*OutsideError].
+// What was asked for and is not wanted any more is given back.
 func (a *Agent) requestFor(ctx context.Context, add *addition) (protocol.Right, error) {
 	r, stale, err := a.pickRequest(ctx, add)
 	if err != nil {
@@ -113,9 +110,9 @@ func (a *Agent) requestFor(ctx context.Context, add *addition) (protocol.Right, 
 		return r, nil
 	}
 	wants := node.Wants(add.ask.Slots)
-	for _, w := range wants {
+	for i, w := range wants {
 		if len(w.Ranges) == 0 {
-			return r, nil
+			return r, &OutsideError{Slot: add.ask.Slots[i]}
 		}
 	}
 	name := protocol.RequestName(a.cfg.Node, rand.Uint64())

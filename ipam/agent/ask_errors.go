@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/ipam/node"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 	"github.com/tenure-ipam/tenure/ipam/wire"
 )
@@ -27,6 +28,18 @@ func (e *unaskableError) Error() string {
 }
 
 func (e *unaskableError) Unwrap() error { return e.Cause }
+
+// An OutsideError says that a pool has no address, free or not, that the network may take
+// without being asked for it by name.
+type OutsideError struct{ Slot node.Slot }
+
+func (e *OutsideError) Error() string {
+	may := ""
+	if !e.Slot.View.IsAll() {
+		may = fmt.Sprintf(" in what the network may take (%v)", e.Slot.View)
+	}
+	return fmt.Sprintf("pool %s has no %v address%s: see its ranges, and its conditions (kubectl tenure pools %s)", e.Slot.Pool, e.Slot.Family, may, e.Slot.Pool)
+}
 
 // A RefusedError is the controller's refusal of a request.
 type RefusedError struct{ protocol.Refusal }

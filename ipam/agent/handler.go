@@ -79,7 +79,7 @@ func wireError(err error) *wire.Error {
 		return &wire.Error{Code: CodePoolRefused, Msg: err.Error()}
 	case isRefused:
 		return &wire.Error{Code: refused.code(), Msg: err.Error()}
-	case isClaim, is[*notReadyError](err), is[*poolWaitsError](err), is[*notServingError](err), is[*unsaidError](err), is[*lackError](err), is[*waitingError](err), is[*podError](err), is[*waitedError](err), is[*access.UnknownError](err),
+	case isClaim, is[*notReadyError](err), is[*poolWaitsError](err), is[*notServingError](err), is[*unsaidError](err), is[*lackError](err), is[*OutsideError](err), is[*waitingError](err), is[*podError](err), is[*waitedError](err), is[*access.UnknownError](err),
 		is[*unaskableError](err), errors.Is(err, errUseGone), errors.Is(err, errUnanswered), errors.Is(err, errRequestGone), errors.Is(err, wire.ErrStopped), errors.Is(err, wire.ErrHungUp):
 		return &wire.Error{Code: wire.CodeTryAgainLater, Msg: err.Error()}
 	case is[*selectionError](err):

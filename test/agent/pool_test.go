@@ -16,6 +16,7 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/cluster"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
+	"github.com/tenure-ipam/tenure/ipam/wire"
 	"github.com/tenure-ipam/tenure/test/fleet"
 )
 
@@ -129,4 +130,15 @@ func newPod(t *testing.T, node, name, networks string, i fleet.Interface, owners
 	}
 	i.Namespace, i.Pod, i.PodUID = pod.Namespace, pod.Name, string(pod.UID)
 	return i
+}
+
+// TestPoolWithoutTheNetworksRange: a network describes a range that its pool, which a person
+// looks after, does not have. That is not a full pool, and the ADD says so.
+func TestPoolWithoutTheNetworksRange(t *testing.T) {
+	openPool(t, "elsewhere", cidr("10.77.0.0/24"))
+	n := fleet.New(t, cp.Config()).Start("elsewhere")
+	i := newPod(t, n.Name, "outside", "", onPool("elsewhere", "c1", "net1"))
+	i.IPAM = map[string]any{"type": "tenure", "network_name": "elsewhere", "range": "10.78.0.0/24"}
+	_, err := n.Add(i)
+	wantCode(t, err, wire.CodeTryAgainLater, "pool elsewhere has no IPv4 address in what the network may take (10.78.0")
 }
