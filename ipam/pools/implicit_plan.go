@@ -62,16 +62,8 @@ const (
 	reasonDisagrees = "DefinitionsDisagree"
 	reasonPersons   = "PoolOfAPerson"
 	reasonRefused   = "PoolRefused"
+	reasonFull      = "PoolFull"
 )
-
-// unite returns what the networks make of a pool together.
-func unite(pool string, by []networks.Network) (poolspec.PoolText, []poolspec.Disagreement, error) {
-	var members []poolspec.Member
-	for _, n := range by {
-		members = append(members, poolspec.MemberOf(n.String(), n.Sources, pool))
-	}
-	return poolspec.Unite(members)
-}
 
 // decideImplicit returns what is to be done.
 func decideImplicit(d described) (implicitPlan, error) {
@@ -82,16 +74,20 @@ func decideImplicit(d described) (implicitPlan, error) {
 		// A pool that is in use stays as it is, and drains.
 		return implicitPlan{remove: d.pool != nil && d.pool.DeletionTimestamp == nil && !d.inUse}, nil
 	}
-	text, found, err := unite(d.name, d.by)
+	u, err := unite(d.name, d.by, d.pool)
 	if err != nil {
 		return implicitPlan{}, err
 	}
 	p := implicitPlan{notices: map[string]notice{}}
-	for _, disagreement := range found {
+	for _, disagreement := range u.found {
 		p.notices[disagreement.Member] = notice{reasonDisagrees, disagreement.String()}
 	}
-	next := update{ranges: toRanges(text), definitions: definitions(d.by)}
+	for _, n := range u.left {
+		p.notices[n.String()] = notice{reasonFull, noRoom(n, d.name)}
+	}
+	next := update{ranges: toRanges(u.text), definitions: definitions(u.by)}
 	switch {
+	case len(u.by) == 0: // there is nothing that the API would take
 	case d.pool == nil:
 		p.create = &v1alpha1.IPPool{
 			ObjectMeta: metav1.ObjectMeta{
@@ -145,6 +141,9 @@ func (d described) has(cidr string) bool {
 	})
 }
 
+// cut ends the annotation where not all definitions fit into it.
+const cut = "…"
+
 // definitions names networks for the annotation. There may be thousands; what does
 // not fit is left out.
 func definitions(by []networks.Network) string {
@@ -153,7 +152,7 @@ func definitions(by []networks.Network) string {
 	length := 0
 	for _, n := range by {
 		if length += len(n.String()) + 1; length > most {
-			names = append(names, "…")
+			names = append(names, cut)
 			break
 		}
 		names = append(names, n.String())

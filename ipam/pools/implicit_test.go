@@ -41,6 +41,17 @@ func TestDecideImplicit(t *testing.T) {
 	other := describing(3, `"range":"10.0.0.0/24","gateway":"10.0.0.254"`)
 	gateway := describing(1, `"range":"10.0.0.0/24","gateway":"10.0.0.1"`)
 	person := pool("10.0.0.0/16")
+	var many, all []networks.Network // as many CIDRs as a pool may have, and one more
+	for i := range maxRanges + 1 {
+		many, all = all, append(all, describing(i, fmt.Sprintf(`"range":"10.0.%d.0/24"`, i)))
+	}
+	gappy := func(n int) networks.Network { // n gaps in one CIDR
+		exclude := make([]string, n)
+		for i := range exclude {
+			exclude[i] = fmt.Sprintf(`"10.0.0.%d"`, 2*i+2)
+		}
+		return describing(1, fmt.Sprintf(`"range":"10.0.0.0/24","exclude":[%s]`, strings.Join(exclude, ",")))
+	}
 	dying := made(t, a)
 	deleted(dying)
 	tests := []struct {
@@ -60,6 +71,17 @@ func TestDecideImplicit(t *testing.T) {
 		{"being deleted", described{pool: dying}, ""},
 		{"being deleted, and described", described{by: []networks.Network{a}, pool: dying}, ""},
 		{"F27 the oldest decides", described{by: []networks.Network{gateway, other}}, "create 10.0.0.0/24 gateway 10.0.0.1 by ns/def-1,ns/def-3, tell ns/def-3 DefinitionsDisagree"},
+		{"as many CIDRs as there may be", described{by: many, pool: made(t, many...)}, ""},
+		{"one more", described{by: all, pool: made(t, many...)}, "tell ns/def-64 PoolFull"},
+		{"one more, at first", described{by: all}, "create" + cidrs(64) + " by " + names(64) + ", tell ns/def-64 PoolFull"},
+		{"one more, an older", described{by: append([]networks.Network{describing(-1, `"range":"10.0.99.0/24"`)}, many...), pool: made(t, many...)}, "tell ns/def--1 PoolFull"},
+		{"room for the younger of two", described{by: all[1:], pool: made(t, many...)}, "update" + strings.TrimPrefix(cidrs(65), cidrs(1)) + " by " + strings.TrimPrefix(names(65), names(1)+",")},
+		{"one more, and one whose CIDR is there", described{by: append(all, describing(99, `"range":"10.0.7.0/24"`)), pool: made(t, many...)},
+			"update" + cidrs(64) + " by " + names(64) + ",ns/def-99, tell ns/def-64 PoolFull"},
+		{"more gaps than there may be", described{by: []networks.Network{gappy(maxExclude + 1)}}, "tell ns/def-1 PoolFull"},
+		{"as many gaps as there may be", described{by: []networks.Network{gappy(maxExclude)}, pool: made(t, gappy(maxExclude))}, ""},
+		{"more gaps in one CIDR, and others", described{by: []networks.Network{b, gappy(maxExclude + 1), describing(3, `"range":"10.0.2.0/24"`)}},
+			"create 10.0.1.0/24 10.0.2.0/24 by ns/def-2,ns/def-3, tell ns/def-1 PoolFull"},
 		{"a person's pool that has the range", described{by: []networks.Network{a}, pool: person}, ""},
 		{"a person's pool that has not", described{by: []networks.Network{describing(5, `"range":"192.168.0.0/24"`)}, pool: person}, "tell ns/def-5 PoolOfAPerson"},
 		{"a person's pool, described by nobody", described{pool: person}, ""},
@@ -74,8 +96,51 @@ func TestDecideImplicit(t *testing.T) {
 			if got.in() != tt.want {
 				t.Errorf("got %q; want %q", got.in(), tt.want)
 			}
+			follow(t, tt.seen, got)
 		})
 	}
+}
+
+// after returns what is seen once a plan has been followed.
+func (d described) after(p implicitPlan) described {
+	switch {
+	case p.create != nil:
+		d.pool = p.create
+	case p.update != nil:
+		d.pool = d.pool.DeepCopy()
+		d.pool.Spec.Ranges, d.pool.Annotations[AnnotationDefinitions] = p.update.ranges, p.update.definitions
+	case p.remove:
+		d.pool = nil
+	}
+	return d
+}
+
+// follow wants nothing to be written any more once a plan has been followed, and returns what
+// is seen then.
+func follow(t *testing.T, d described, p implicitPlan) described {
+	t.Helper()
+	d = d.after(p)
+	again, err := decideImplicit(d)
+	if err != nil || again.create != nil || again.update != nil || again.remove {
+		t.Fatalf("then: %q, %v; want nothing", again.in(), err)
+	}
+	return d
+}
+
+// cidrs are those of the first n definitions with a CIDR each, and names their names.
+func cidrs(n int) (text string) {
+	for i := range n {
+		text += fmt.Sprintf(" 10.0.%d.0/24", i)
+	}
+	return text
+}
+
+func names(n int) string {
+	all := make([]string, n)
+	for i := range all {
+		all[i] = fmt.Sprintf("ns/def-%d", i)
+	}
+	return strings.Join(all, ",")
 }
 
 // in tells a plan in a few words.

@@ -166,11 +166,7 @@ func (r *Reconciler) look(ctx context.Context, pool *v1alpha1.IPPool) (seen, err
 		if err != nil {
 			return s, err
 		}
-		if _, found, err := unite(pool.Name, describing); err == nil {
-			for _, d := range found {
-				s.disagreements = append(s.disagreements, d.String())
-			}
-		}
+		s.disagreements = disagreements(pool, describing)
 	}
 	s.countsDue = r.countsDue(pool.UID, s.now)
 	s.starved = r.starves(pool, s.now)

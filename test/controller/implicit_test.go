@@ -7,6 +7,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
@@ -202,6 +203,52 @@ func TestF27DefinitionsDisagree(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// TestMoreDefinitionsThanAPoolHolds: the youngest is left out and told so, the others go on;
+// once there is room it has its part.
+func TestMoreDefinitionsThanAPoolHolds(t *testing.T) {
+	start(t)
+	ns, net := namespace(t), unique("net")
+	describe := func(i int) client.Object {
+		name := fmt.Sprintf("%s-%d", net, i)
+		return definition(t, ns, name, name, inline(net, fmt.Sprintf(`"range":"10.18.%d.0/24"`, i)))
+	}
+	has := func(n int, last string) func() error {
+		return func() error {
+			p, err := read(named(net))
+			if err != nil {
+				return err
+			}
+			if got := p.Spec.Ranges; len(got) != n || got[n-1].CIDR != last {
+				return fmt.Errorf("ranges %v; want %d, the last %s", got, n, last)
+			}
+			return nil
+		}
+	}
+	first := describe(0)
+	for i := 1; i < 64; i++ {
+		describe(i)
+	}
+	eventually(t, 20*time.Second, has(64, "10.18.63.0/24"))
+	awaitOpen(t, net)
+	youngest := describe(64)
+	warned(t, youngest, "PoolFull")
+	p := named(net)
+	eventually(t, 20*time.Second, func() error {
+		if _, err := read(p); err != nil {
+			return err
+		}
+		return condition(p.Status.Conditions, "DefinitionsDisagree", metav1.ConditionTrue, "OldestDecides", youngest.GetName(), "no room")
+	})
+	if err := has(64, "10.18.63.0/24")(); err != nil {
+		t.Error(err)
+	}
+	remove(t, first)
+	eventually(t, 20*time.Second, has(64, "10.18.64.0/24"))
+	if ips := allocated(t, claim(t, ns, "c", youngest.GetName())); !prefix("10.18.64.0/24").Contains(prefix(ips[0]).Addr()) {
+		t.Errorf("addresses %v; want one of 10.18.64.0/24", ips)
+	}
 }
 
 // TestPersonsPool: a pool that a person made is never changed.
