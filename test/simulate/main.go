@@ -32,17 +32,18 @@ type options struct {
 
 func main() {
 	var o options
-	flag.Uint64Var(&o.seeds, "seeds", 100_000, "how many seeds to play")
-	flag.Uint64Var(&o.from, "from", 0, "the first of them")
-	flag.BoolVar(&o.replay, "replay", false, "play one run and print its trace")
-	flag.Uint64Var(&o.seed, "seed", 0, "the seed to replay")
-	flag.StringVar(&o.schedule, "schedule", "", "the schedule to replay instead of a seed's, as a shrunk failure prints it")
-	fault := flag.String("fault", "", "the deliberate fault to switch on, for example M7")
-	flag.BoolVar(&o.short, "short", false, "replay the shrunk form alone")
-	flag.BoolVar(&o.all, "all", false, "go on after a failure, and only list what fails")
-	flag.DurationVar(&o.every, "every", 5*time.Second, "how often to say how far it is")
-	flag.Parse()
-	debug.SetGCPercent(400) // worlds are small and short-lived
+	flags := flag.NewFlagSet("simulate", flag.ExitOnError) // what is played has flags of its own among the process's
+	flags.Uint64Var(&o.seeds, "seeds", 100_000, "how many seeds to play")
+	flags.Uint64Var(&o.from, "from", 0, "the first of them")
+	flags.BoolVar(&o.replay, "replay", false, "play one run and print its trace")
+	flags.Uint64Var(&o.seed, "seed", 0, "the seed to replay")
+	flags.StringVar(&o.schedule, "schedule", "", "the schedule to replay instead of a seed's, as a shrunk failure prints it")
+	fault := flags.String("fault", "", "the deliberate fault to switch on, for example M7")
+	flags.BoolVar(&o.short, "short", false, "replay the shrunk form alone")
+	flags.BoolVar(&o.all, "all", false, "go on after a failure, and only list what fails")
+	flags.DurationVar(&o.every, "every", 5*time.Second, "how often to say how far it is")
+	_ = flags.Parse(os.Args[1:]) // it ends the program where they are wrong
+	debug.SetGCPercent(400)      // worlds are small and short-lived
 	o.fault = simulation.Fault(*fault)
 	failed, err := run(o, os.Stdout)
 	if err != nil {
