@@ -111,10 +111,7 @@ func (a *Agent) Run(ctx context.Context, ln net.Listener, limits wire.Limits) er
 	a.queue = func(task func(context.Context)) {
 		g.Go(func() error { task(ctx); return nil })
 	}
-	a.follow = func(name protocol.PoolName, p *pool) error {
-		g.Go(func() error { return a.followPool(ctx, name, p) })
-		return nil
-	}
+	a.follow = a.follower(ctx, g.Go)
 	a.mu.Unlock()
 	if err := a.resume(ctx); err != nil {
 		return fmt.Errorf("resume from the store: %w", err)

@@ -22,6 +22,7 @@ const (
 	journalEvery = 5 * time.Second
 	ownEvery     = time.Hour
 	ownRetry     = 10 * time.Second // after a list that failed
+	forgetEvery  = time.Hour
 )
 
 // maintain does what no request asks for, until ctx ends: looks at rights that are
@@ -42,6 +43,7 @@ func (a *Agent) maintain(ctx context.Context) error {
 		{every: ownEvery, do: a.sweepJournal},
 		{every: time.Minute, do: a.countDamaged},
 		{every: ownEvery, after: ownEvery, do: a.checkStore}, // it was checked as it was opened
+		{every: forgetEvery, after: forgetEvery, needSeat: true, do: a.forgetPools},
 		{every: min(idleEvery, a.cfg.Idle), needSeat: true, do: a.giveBack},
 		{every: lookEvery, needSeat: true, do: a.cedeExhausted},
 		{every: min(idleEvery, a.cfg.KeepRequest), needSeat: true, do: a.expireRequests},

@@ -24,6 +24,9 @@ type pool struct {
 	absent  bool          // guarded by mu; the API server says that there is none
 	changed chan struct{} // guarded by mu; closed and replaced at each change
 
+	missed   int    // guarded by Agent.mu; how many looks in a row have found it gone, and named by nobody: see forgetPools
+	unfollow func() // guarded by Agent.mu; ends the following, and returns when it has ended
+
 	demand    demand
 	touched   atomic.Bool // a look at the reserve, and at what is idle, is due
 	tending   atomic.Bool // one is under way
@@ -172,6 +175,7 @@ func (a *Agent) pool(name protocol.PoolName) (*pool, error) {
 		p = newPool(name)
 		a.pools[name] = p
 	}
+	p.missed = 0
 	follow := a.follow
 	a.mu.Unlock()
 	if ok {
@@ -195,6 +199,23 @@ func (a *Agent) adoptPool(ctx context.Context, name protocol.PoolName, kept Pool
 	a.mu.Unlock()
 	if err := follow(name, p); err != nil {
 		a.log.WarnContext(ctx, "pool not followed", "pool", name, "error", err)
+	}
+}
+
+// follower returns what follows a pool, by a task that start runs, until ctx ends or the pool
+// is not to be followed any more.
+func (a *Agent) follower(ctx context.Context, start func(task func() error)) func(protocol.PoolName, *pool) error {
+	return func(name protocol.PoolName, p *pool) error {
+		ctx, cancel := context.WithCancel(ctx)
+		ended := make(chan struct{})
+		a.mu.Lock()
+		p.unfollow = func() { cancel(); <-ended }
+		a.mu.Unlock()
+		start(func() error {
+			defer close(ended)
+			return a.followPool(ctx, name, p)
+		})
+		return nil
 	}
 }
 

@@ -29,6 +29,9 @@ func (tx *Tx) PutPool(name protocol.PoolName, description []byte) error {
 	return tx.put(&tx.node, keyPool(name), description)
 }
 
+// DeletePool removes what PutPool has recorded, if anything.
+func (tx *Tx) DeletePool(name protocol.PoolName) error { return tx.delete(&tx.node, keyPool(name)) }
+
 // KeptPools returns every pool that PutPool has recorded, by name. It ends early
 // where the store is damaged, which the call that it is made in then fails with.
 func (tx *Tx) KeptPools() iter.Seq2[protocol.PoolName, []byte] {
