@@ -38,7 +38,8 @@ func (e *OutsideError) Error() string {
 	if !e.Slot.View.IsAll() {
 		may = fmt.Sprintf(" in what the network may take (%v)", e.Slot.View)
 	}
-	return fmt.Sprintf("pool %s has no %v address%s: see its ranges, and its conditions (kubectl tenure pools %s)", e.Slot.Pool, e.Slot.Family, may, e.Slot.Pool)
+	return fmt.Sprintf("pool %s has no %v address to give unasked%s: see its ranges and conditions (kubectl tenure pools %s), and the Events of the network's definition",
+		e.Slot.Pool, e.Slot.Family, may, e.Slot.Pool)
 }
 
 // A RefusedError is the controller's refusal of a request.

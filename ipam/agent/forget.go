@@ -98,6 +98,11 @@ func poolsInUse(tx *store.Tx) (map[protocol.PoolName]bool, error) {
 			return nil, err
 		}
 		used[r.Pool] = true
+		for _, lease := range r.Leases {
+			if pool, _, err := protocol.ParseLeaseName(lease); err == nil {
+				used[pool] = true
+			}
+		}
 		if r.Request != nil {
 			for _, w := range r.Request.Wants {
 				used[w.Pool] = true

@@ -135,6 +135,8 @@ func (a *Agent) settle(self protocol.Self, res protocol.Result) {
 		a.schedule.drop(r.Name)
 	case res.Verdict == protocol.VerdictRefused && r.Phase == protocol.Held:
 		a.schedule.drop(r.Name) // a renewal was refused; what rests on it goes on
+	case r.Kind == protocol.RightUse && r.Serves(self.Term):
+		a.lookIn(r.Name, time.Minute) // a renewal has to wait; likewise
 	case r.Kind == protocol.RightRequest && r.Phase == protocol.Noted && r.UID != "":
 		a.schedule.drop(r.Name) // it waits for the controller: its ADD watches it
 	case r.Phase == protocol.Noted && r.UID != "":
@@ -220,6 +222,11 @@ func (a *Agent) step(ctx context.Context, fresh protocol.Right, begin beginning)
 
 // follows keeps what memory has of a right with what a step has recorded.
 func (a *Agent) follows(self protocol.Self, res protocol.Result) {
+	if res.Forget { // another of the name is not idle since then
+		a.mu.Lock()
+		delete(a.idle, res.Next.Name)
+		a.mu.Unlock()
+	}
 	switch res.Next.Kind {
 	case protocol.RightLease:
 		a.dark.follow(self.Term, res)

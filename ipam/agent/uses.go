@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -131,7 +132,7 @@ func (a *Agent) use(ctx context.Context, c protocol.Claim, ask protocol.Use, con
 		case protocol.VerdictRefused:
 			return "", nil, &ClaimError{Claim: c.Ref().String(), Why: res.Why}
 		case protocol.VerdictLater, protocol.VerdictDenied, protocol.VerdictGone, protocol.VerdictNone:
-			return "", nil, &ClaimError{Claim: c.Ref().String(), Why: res.Why, Later: true}
+			return "", nil, &ClaimError{Claim: c.Ref().String(), Why: cmp.Or(res.Why, "its use on this node has gone meanwhile"), Later: true}
 		}
 	}
 	return "", nil, &ClaimError{Claim: c.Ref().String(), Why: blocked + ": " + why, Later: true}
@@ -155,20 +156,23 @@ func (a *Agent) pursueUse(ctx context.Context, r protocol.Right) (protocol.Right
 	}
 }
 
-// useNames returns the names of a claim's uses in the order to try them: one that
-// this node has a record of is the only one.
+// useNames returns the names of a claim's uses in the order to try them: one that this node
+// has a record of is the only one, and of two the one that pods may have, or have had.
 func (a *Agent) useNames(ctx context.Context, claim protocol.UID) ([]string, error) {
 	names := []string{protocol.UseName(claim, 0), protocol.UseName(claim, 1)}
 	err := a.st.ViewContext(ctx, func(tx *store.Tx) error {
+		var recorded []protocol.Right
 		for _, name := range names {
-			_, ok, err := tx.Right(name)
+			r, ok, err := tx.Right(name)
 			if err != nil {
 				return err
 			}
 			if ok {
-				names = []string{name}
-				return nil
+				recorded = append(recorded, r)
 			}
+		}
+		if len(recorded) > 0 {
+			names = []string{protocol.PickUse(recorded).Name}
 		}
 		return nil
 	})
@@ -333,9 +337,10 @@ func (a *Agent) confirmUse(ctx context.Context, self protocol.Self, ev protocol.
 	return ev, err
 }
 
-// endEarlier sees to it that this node's earlier use of a claim, which was met beside the one
-// that is wanted, goes soon: the next list of the node's own objects may be an hour away. A
-// lost store's is the business of [Agent.reclaim].
+// endEarlier sees to it that this node's other use of a claim, which was met beside the one
+// that is wanted, goes soon if this store has made it: the next list of the node's own objects
+// may be an hour away. A lost store's is the business of [Agent.reclaim], and another machine's
+// that of the dead-node rule.
 func (a *Agent) endEarlier(ctx context.Context, s protocol.SubLease) {
 	if s.Store != a.st.ID() {
 		return

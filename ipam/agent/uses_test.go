@@ -364,6 +364,10 @@ func TestUseBesideAnEarlierOne(t *testing.T) {
 				if got, res, err := a.drive(t.Context(), r, protocol.Event{Kind: protocol.EventLook}); err != nil || !got.Serves(3) || res.Verdict != protocol.VerdictLater {
 					t.Errorf("said in a new term: %v in term %d, %v (%s), %v; want that it serves who has it", got.Phase, got.Term, res.Verdict, res.Why, err)
 				}
+				synctest.Wait()
+				if names, err := a.useNames(t.Context(), "c"); err != nil || len(names) != 1 || names[0] != second {
+					t.Errorf("the next ADD tries %v, %v; want %s alone, which a pod has", names, err, second)
+				}
 				looks, end := context.WithCancel(t.Context())
 				defer end()
 				go func() {

@@ -111,8 +111,8 @@ type UseEvidence struct {
 
 // ConfirmUse decides whether a use may serve, and with which addresses: every
 // address of the claim's status must be granted to its UID, on its block's lease,
-// and not be marked freeing; and e.Addrs must be among them. Unknown says that the
-// node's earlier use of the claim stands in the way alone, until that has gone: see
+// and not be marked freeing; and e.Addrs must be among them. Unknown says that only the
+// node's other use of the claim stands in the way, until that has gone: see
 // [UseEvidence.Earlier]. why is a sentence for a person.
 func ConfirmUse(self Self, e UseEvidence) (granted []Granted, outcome Outcome, why string) {
 	refuse := func(format string, args ...any) ([]Granted, Outcome, string) {
@@ -144,7 +144,11 @@ func ConfirmUse(self Self, e UseEvidence) (granted []Granted, outcome Outcome, w
 		}
 	}
 	if o, ok := e.Earlier(self.Node); ok {
-		return nil, Unknown, fmt.Sprintf("claim %v: node %s has not given back yet the use %s of pod %s", e.Own.Claim, o.Node, o.Name, o.Use.Pod)
+		whose := ""
+		if o.Store != self.Store {
+			whose = fmt.Sprintf(", which store %s has left", o.Store)
+		}
+		return nil, Unknown, fmt.Sprintf("claim %v: node %s has not given back yet the use %s of pod %s%s", e.Own.Claim, o.Node, o.Name, o.Use.Pod, whose)
 	}
 	return granted, Done, ""
 }
@@ -158,13 +162,30 @@ func (e UseEvidence) other() *SubLease {
 }
 
 // Earlier returns the claim's other use if it is the node's own, too: one whose create came
-// late, that is being given back, or that a lost store has left. Nothing new is given by it,
-// and it goes by itself.
+// late, or that is being given back; one that a lost store of the machine has left; or one of
+// another machine that had the node's name. This store gives nothing by it.
 func (e UseEvidence) Earlier(node NodeName) (s SubLease, ok bool) {
 	if o := e.other(); o != nil && o.Node == node {
 		return *o, true
 	}
 	return SubLease{}, false
+}
+
+// PickUse returns the one of a node's records of a claim's uses, of which there are one or
+// two, that a pod is to use: one that pods have rather than one by which nothing was given.
+// The other goes.
+func PickUse(recorded []Right) Right {
+	rank := func(r Right) int {
+		switch r.Phase {
+		case Held:
+			return 0
+		case Frozen, Lost:
+			return 1
+		case Noted, Releasing:
+		}
+		return 2
+	}
+	return slices.MinFunc(recorded, func(a, b Right) int { return rank(a) - rank(b) })
 }
 
 // Keeps reports whether every address that the use is answered with is still granted

@@ -135,6 +135,21 @@ func TestConfirmUse(t *testing.T) {
 	}
 }
 
+// TestPickUse: of a node's two uses of a claim that is used by which pods have its addresses.
+func TestPickUse(t *testing.T) {
+	for _, tt := range []struct{ first, second, want Phase }{
+		{Held, Releasing, Held}, {Releasing, Held, Held}, {Noted, Held, Held}, {Frozen, Held, Held}, {Lost, Noted, Lost}, {Noted, Frozen, Frozen}, {Releasing, Noted, Releasing}, {Noted, "", Noted},
+	} {
+		recorded := []Right{{Phase: tt.first}}
+		if tt.second != "" {
+			recorded = append(recorded, Right{Phase: tt.second})
+		}
+		if got := PickUse(recorded).Phase; got != tt.want {
+			t.Errorf("%s and %s: %s; want %s", tt.first, tt.second, got, tt.want)
+		}
+	}
+}
+
 func TestSiblings(t *testing.T) {
 	vmClaim := Claim{Owner: OwnerRef{Kind: "VirtualMachine", Name: "vm", UID: "vm1"}}
 	vmiClaim := Claim{Owner: vmi}

@@ -140,5 +140,5 @@ func TestPoolWithoutTheNetworksRange(t *testing.T) {
 	i := newPod(t, n.Name, "outside", "", onPool("elsewhere", "c1", "net1"))
 	i.IPAM = map[string]any{"type": "tenure", "network_name": "elsewhere", "range": "10.78.0.0/24"}
 	_, err := n.Add(i)
-	wantCode(t, err, wire.CodeTryAgainLater, "pool elsewhere has no IPv4 address in what the network may take (10.78.0")
+	wantCode(t, err, wire.CodeTryAgainLater, "pool elsewhere has no IPv4 address to give unasked in what the network may take (10.78.0")
 }

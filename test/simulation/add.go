@@ -305,11 +305,14 @@ func (a *simAdd) holdClaim() {
 func (a *simAdd) use(c protocol.Claim) {
 	n := a.n
 	names := []string{protocol.UseName(c.UID, 0), protocol.UseName(c.UID, 1)}
+	var recorded []protocol.Right
 	for _, name := range names {
-		if _, ok := n.disk.rights[name]; ok {
-			names = []string{name}
-			break
+		if r, ok := n.disk.rights[name]; ok {
+			recorded = append(recorded, r)
 		}
+	}
+	if len(recorded) > 0 {
+		names = []string{protocol.PickUse(recorded).Name}
 	}
 	ref := c.Ref()
 	ask := protocol.Use{Claim: ref, Pod: a.ask.pod, Interface: a.ask.key.ifName}
