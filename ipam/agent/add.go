@@ -174,7 +174,7 @@ func (a *Agent) hold(ctx context.Context, add *addition) (store.Attachment, erro
 func (a *Agent) commit(ctx context.Context, add *addition) (att store.Attachment, err error) {
 	err = a.st.Update(ctx, func(tx *store.Tx) error {
 		if ok, why := a.serving(); !ok {
-			if _, known, err := a.previous(tx, add); err != nil || !known {
+			if has, err := a.has(tx, add); err != nil || !has {
 				return errors.Join(err, &notServingError{Why: why})
 			}
 		}
@@ -203,6 +203,14 @@ func (a *Agent) useServes(tx *store.Tx, name string) error {
 		err = errUseGone
 	}
 	return err
+}
+
+// has reports whether what add is to commit is what the interface of its pod has already. It
+// may have an address of a lease while a request of it was granted another.
+func (a *Agent) has(tx *store.Tx, add *addition) (bool, error) {
+	held, known, err := a.previous(tx, add)
+	samePod := held.Pod.UID == add.ask.Pod.UID || held.Pod.UID == "" || add.ask.Pod.UID == "" // as far as the runtime says
+	return known && samePod && (add.ask.Use == "" || add.ask.Use == held.Use), err
 }
 
 // previous returns what the interface of the pod has already, and may be answered

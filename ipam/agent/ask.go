@@ -40,7 +40,7 @@ func (a *Agent) holdGranted(ctx context.Context, add *addition) (att store.Attac
 		}
 	}
 	att, err = a.commitGranted(ctx, add, r)
-	if errors.Is(err, errUseGone) {
+	if errors.Is(err, errUseGone) || is[*notServingError](err) { // it may have others, which it keeps
 		return att, false, nil
 	}
 	return att, err == nil, err

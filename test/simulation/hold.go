@@ -45,7 +45,7 @@ func (e unsaidError) Error() string { return string(e) + " has not been said in 
 // hold gives an attachment its address and records it.
 func (n *simNode) hold(d *simDisk, a simAsk) (attachment, error) {
 	if !n.serving() {
-		if _, ok := n.previous(d, a); !ok {
+		if held, ok := n.previous(d, a); !ok || a.use != "" && a.use != held.use {
 			return attachment{}, errNotNow
 		}
 	}
