@@ -96,7 +96,7 @@ func (a *Agent) lease(ctx context.Context, p *pool, n need, landings uint64) err
 	if landed == nil {
 		return nil
 	}
-	err := a.awaitAny(ctx, p, own, landed)
+	err := a.awaitAny(ctx, p, n, own, landed)
 	if is[*lackError](err) {
 		return a.awaitRest(ctx, p, n, err)
 	}
@@ -104,8 +104,8 @@ func (a *Agent) lease(ctx context.Context, p *pool, n need, landings uint64) err
 }
 
 // awaitAny waits, for an ADD that has joined, until its own acquire or another ends.
-func (a *Agent) awaitAny(ctx context.Context, p *pool, own <-chan error, landed <-chan struct{}) error {
-	defer p.demand.leave()
+func (a *Agent) awaitAny(ctx context.Context, p *pool, n need, own <-chan error, landed <-chan struct{}) error {
+	defer p.demand.leave(n)
 	select {
 	case err := <-own:
 		return err
@@ -142,7 +142,7 @@ func (a *Agent) awaitRest(ctx context.Context, p *pool, n need, lack error) erro
 	if landed == nil {
 		return lack
 	}
-	defer p.demand.leave()
+	defer p.demand.leave(n)
 	select {
 	case <-landed:
 		return nil

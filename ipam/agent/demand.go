@@ -15,22 +15,51 @@ import (
 // demand collects what waits for blocks of one pool and bounds how many are
 // acquired at once.
 type demand struct {
-	mu      sync.Mutex
-	running int                           // guarded by mu; acquires under way
-	waiting int                           // guarded by mu; ADDs that wait
-	landed  chan struct{}                 // guarded by mu; closed and replaced whenever an acquire ends
-	cursor  map[allocator.Family]position // guarded by mu; where to probe next
-	easing  *protocol.Instant             // guarded by mu; when the pool was last not exhausted any more
-	lacked  map[lackKey]lacked            // guarded by mu; what could not be acquired lately
-	trying  map[netip.Prefix]bool         // guarded by mu; blocks that acquires are at
-	seen    overview                      // guarded by mu
-	rush    *protocol.Instant             // guarded by mu; when several blocks were last wanted at once, or another's lease was met
+	mu     sync.Mutex
+	queues map[needKey]queue             // guarded by mu; of needs for which an ADD waits, or an acquire is under way
+	landed chan struct{}                 // guarded by mu; closed and replaced whenever an acquire ends
+	cursor map[allocator.Family]position // guarded by mu; where to probe next
+	easing *protocol.Instant             // guarded by mu; when the pool was last not exhausted any more
+	lacked map[needKey]lacked            // guarded by mu; what could not be acquired lately
+	trying map[netip.Prefix]bool         // guarded by mu; blocks that acquires are at
+	seen   overview                      // guarded by mu
+	rush   *protocol.Instant             // guarded by mu; when several blocks were last wanted at once, or another's lease was met
 }
 
-// lackKey tells needs by what would meet them.
-type lackKey struct {
+// needKey tells needs by what would meet them.
+type needKey struct {
 	family allocator.Family
 	view   string
+}
+
+func (n need) key() needKey { return needKey{n.family, n.view.String()} }
+
+// queue is who waits for blocks that meet one need, and how many are being acquired.
+type queue struct {
+	running int // acquires
+	waiting int // ADDs
+}
+
+// change adds to the queue of n, and returns what it is then. d.mu must be held.
+func (d *demand) change(n need, running, waiting int) queue {
+	if d.queues == nil {
+		d.queues = map[needKey]queue{}
+	}
+	key := n.key()
+	q := d.queues[key]
+	q.running, q.waiting = q.running+running, q.waiting+waiting
+	if d.queues[key] = q; q == (queue{}) {
+		delete(d.queues, key)
+	}
+	return q
+}
+
+// acquires returns how many acquires are under way. d.mu must be held.
+func (d *demand) acquires() (n int) {
+	for _, q := range d.queues {
+		n += q.running
+	}
+	return n
 }
 
 type lacked struct {
@@ -58,18 +87,18 @@ func (a *Agent) join(p *pool, n need, landings uint64) (own <-chan error, landed
 	if a.landings.Load() != landings {
 		return nil, nil
 	}
-	d.waiting++
+	q, under := d.change(n, 0, 1), d.acquires()
 	if d.landed == nil {
 		d.landed = make(chan struct{})
 	}
-	if d.running >= a.wantedAcquires(p, n, d.waiting) {
+	if size := blockSize(p, n); under >= a.cfg.Parallel || q.running >= (q.waiting+size-1)/size {
 		return nil, d.landed
 	}
-	if d.running > 0 {
+	if under > 0 {
 		now := a.clock.Now()
 		d.rush = &now
 	}
-	d.running++
+	d.change(n, 1, 0)
 	result := make(chan error, 1)
 	a.background(func(ctx context.Context) {
 		err := a.acquire(ctx, p, n)
@@ -79,16 +108,16 @@ func (a *Agent) join(p *pool, n need, landings uint64) (own <-chan error, landed
 	return result, d.landed
 }
 
-// joinRest adds an ADD to those that wait for the acquires under way, unless enough do;
-// it begins none. landed closes when any ends; nil says that the ADD does not wait.
+// joinRest adds an ADD to those that wait for the acquires under way for such as it, unless
+// enough do; it begins none. landed closes when any ends; nil says that the ADD does not wait.
 func (a *Agent) joinRest(p *pool, n need) (landed <-chan struct{}) {
 	d := &p.demand
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.running*blockSize(p, n) <= d.waiting {
+	if q := d.queues[n.key()]; q.running*blockSize(p, n) <= q.waiting {
 		return nil
 	}
-	d.waiting++
+	d.change(n, 0, 1)
 	if d.landed == nil {
 		d.landed = make(chan struct{})
 	}
@@ -99,29 +128,30 @@ func (a *Agent) joinRest(p *pool, n need) (landed <-chan struct{}) {
 func (d *demand) lack(n need, now protocol.Instant) *lackError {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	l, ok := d.lacked[lackKey{n.family, n.view.String()}]
+	l, ok := d.lacked[n.key()]
 	if !ok || now.Since(l.at) >= lackHolds {
 		return nil
 	}
 	return l.err
 }
 
-func (d *demand) leave() {
+// leave ends the wait of an ADD that has joined for n.
+func (d *demand) leave(n need) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.waiting--
+	d.change(n, 0, -1)
 }
 
 // land ends an acquire for n, which ended with err, and wakes whoever waits.
 func (a *Agent) land(d *demand, n need, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.running--
+	d.change(n, -1, 0)
 	if lack, ok := errors.AsType[*lackError](err); ok {
 		if d.lacked == nil {
-			d.lacked = map[lackKey]lacked{}
+			d.lacked = map[needKey]lacked{}
 		}
-		d.lacked[lackKey{n.family, n.view.String()}] = lacked{a.clock.Now(), lack}
+		d.lacked[n.key()] = lacked{a.clock.Now(), lack}
 	}
 	a.landings.Add(1)
 	if d.landed != nil {
@@ -134,13 +164,7 @@ func (a *Agent) land(d *demand, n need, err error) {
 func (d *demand) busy() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.waiting > 0 || d.running > 0
-}
-
-// wantedAcquires returns how many acquires should run while so many ADDs wait.
-func (a *Agent) wantedAcquires(p *pool, n need, waiting int) int {
-	size := blockSize(p, n)
-	return min(a.cfg.Parallel, (waiting+size-1)/size)
+	return len(d.queues) > 0
 }
 
 // blockSize returns how many addresses a block has that could serve n.

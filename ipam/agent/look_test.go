@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"go4.org/netipx"
+
 	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
@@ -316,7 +318,7 @@ func TestRestOfAcquires(t *testing.T) {
 		known.Pressure = allocator.PressureExhausted
 		p.known = &known
 		n := need{family: allocator.IPv4}
-		p.demand.running = 1
+		p.demand.change(n, 1, 0)
 		errs := make(chan error, 6)
 		for range 6 {
 			go func() { errs <- a.obtain(t.Context(), p, n, 0) }()
@@ -337,10 +339,44 @@ func TestRestOfAcquires(t *testing.T) {
 		if err := a.obtain(t.Context(), p, n, 1); !is[*lackError](err) {
 			t.Errorf("with nothing on its way: %v; want a lack", err)
 		}
-		p.demand.running = 1
+		p.demand.change(n, 1, 0)
 		began := time.Now()
 		if err := a.obtain(t.Context(), p, n, 1); !is[*lackError](err) || time.Since(began) != restAtMost {
 			t.Errorf("where it takes long: %v after %v; want a lack after %v", err, time.Since(began), restAtMost)
+		}
+	})
+}
+
+// TestQueuesOfNeeds: who waits for an address of another family, or of another view, is no
+// reason to begin no acquire, nor to wait for those that are under way, however many they are.
+func TestQueuesOfNeeds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, p := newBubbleAgent(t, &listedLeases{})
+		var b netipx.IPSetBuilder
+		b.AddPrefix(netip.MustParsePrefix("10.0.0.16/28"))
+		set, err := b.IPSet()
+		if err != nil {
+			t.Fatal(err)
+		}
+		others := need{family: allocator.IPv6}
+		for _, n := range []need{{family: allocator.IPv4}, {family: allocator.IPv4, view: allocator.NewView(set)}} {
+			p.demand.change(others, 1, 1)
+			a.queue = func(func(context.Context)) {}
+			if own, _ := a.join(p, n, 0); own == nil {
+				t.Errorf("%v: begins no acquire", n.key())
+			}
+			if own, _ := a.join(p, n, 0); own != nil {
+				t.Errorf("%v: begins a second one, though the first serves both", n.key())
+			}
+			p.demand = demand{}
+			p.demand.change(others, a.cfg.Parallel, 0)
+			if own, landed := a.join(p, n, 0); own != nil || landed == nil {
+				t.Errorf("%v: begins one more than may run at once", n.key())
+			}
+			if landed := a.joinRest(p, n); landed != nil {
+				t.Errorf("%v: waits for %v, which brings it nothing", n.key(), others.key())
+			}
+			p.demand = demand{}
 		}
 	})
 }
@@ -351,11 +387,11 @@ func TestLandingBetween(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, p := newBubbleAgent(t, &listedLeases{})
 		n := need{family: allocator.IPv4}
-		p.demand.running = 1
+		p.demand.change(n, 1, 0)
 		before := a.landings.Load()
 		a.land(&p.demand, n, nil)
-		if err := a.obtain(t.Context(), p, n, before); err != nil || p.demand.running != 0 || p.demand.waiting != 0 {
-			t.Errorf("%v, %d acquires, %d ADDs wait; want another look, and none", err, p.demand.running, p.demand.waiting)
+		if err := a.obtain(t.Context(), p, n, before); err != nil || p.demand.busy() {
+			t.Errorf("%v, queues %v; want another look, and nobody in them", err, p.demand.queues)
 		}
 	})
 }

@@ -53,13 +53,13 @@ func (a *Agent) reserve(p *pool) {
 			a.reserveIn(p, burstOver-calm)
 			continue
 		}
+		n := need{family: f}
 		d.mu.Lock()
-		begin := min(wanted, a.cfg.Parallel) - d.running
-		d.running += max(0, begin)
+		begin := max(0, min(wanted, a.cfg.Parallel)-d.acquires())
+		d.change(n, begin, 0)
 		d.mu.Unlock()
 		for range begin {
 			a.background(func(ctx context.Context) {
-				n := need{family: f}
 				err := a.acquire(ctx, p, n)
 				a.land(d, n, err)
 				if err != nil {

@@ -105,11 +105,11 @@ func (n need) met(shape *allocator.Shape, x netip.Addr) bool {
 	return allocator.FamilyOf(x) == n.family && n.view.Contains(x) && shape.Ordinary(x)
 }
 
-// lacking returns how many addresses of a pool this node lacks: one for each ADD that
-// waits, and the reserve.
+// lacking returns how many addresses of a pool this node lacks that meet n: one for each ADD
+// that waits for such, and the reserve.
 func (a *Agent) lacking(ctx context.Context, p *pool, known *knownPool, n need) (int, error) {
 	p.demand.mu.Lock()
-	waiting := p.demand.waiting
+	waiting := p.demand.queues[n.key()].waiting
 	p.demand.mu.Unlock()
 	reserve := 0
 	err := a.st.ViewContext(ctx, func(tx *store.Tx) error {
