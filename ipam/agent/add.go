@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -53,6 +54,9 @@ func (a *Agent) add(ctx context.Context, req wire.Request) (*wire.Result, error)
 		return nil, err
 	}
 	att, err := a.hold(ctx, add)
+	if is[*node.UnassignableError](err) { // as this node knows the pool
+		err = cmp.Or(a.unheard(ctx, conf.Sources), err)
+	}
 	if err != nil {
 		return nil, err
 	}

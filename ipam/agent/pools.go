@@ -341,6 +341,19 @@ func (a *Agent) behind(live protocol.Pool) bool {
 	return known != nil && known.Generation != live.Generation
 }
 
+// unheard returns a [*notReadyError] if one of the sources' pools, as it is read now, is of
+// another spec than this node has heard of: it may have an address by now that this node
+// knows of none. A pool that cannot be read is as it was heard of.
+func (a *Agent) unheard(ctx context.Context, sources []poolspec.Source) error {
+	for _, src := range sources {
+		live, out, _ := a.cl.Pools.ReadPool(ctx, protocol.PoolName(src.Pool))
+		if out == protocol.Done && a.behind(live) {
+			return &notReadyError{Pool: protocol.PoolName(src.Pool), Why: "was edited, and this node has not heard of that yet"}
+		}
+	}
+	return nil
+}
+
 // full says in words that an ADD would find no address left for this node in a source's
 // pool; it returns "" if it would. An interface gets an address of each family, so that
 // one without is enough. The error says why that could not be found out until ctx ended.

@@ -70,7 +70,7 @@ func (a *Agent) driveFrom(ctx context.Context, fresh protocol.Right, begin begin
 
 // driveLocked is driveFrom for a caller that has locked the right.
 func (a *Agent) driveLocked(ctx context.Context, fresh protocol.Right, begin beginning) (protocol.Right, protocol.Result, error) {
-	var refused string // why the right was refused, while it is being given back
+	var refused protocol.Result // while the right is being given back
 	var unanswered error
 	var has shown
 	var answer protocol.Event
@@ -84,13 +84,13 @@ func (a *Agent) driveLocked(ctx context.Context, fresh protocol.Right, begin beg
 		}
 		a.seen(fresh.Name, answer)
 		if res.Verdict == protocol.VerdictRefused {
-			refused = res.Why
+			refused = res
 		}
 		if res.Call == protocol.CallNone {
 			a.settle(self, res)
 			switch {
-			case refused != "":
-				res.Verdict, res.Why = protocol.VerdictRefused, refused
+			case refused.Verdict == protocol.VerdictRefused:
+				res.Verdict, res.Passes, res.Why = refused.Verdict, refused.Passes, refused.Why
 			case res.Verdict == protocol.VerdictLater && unanswered != nil:
 				return res.Next, res, unanswered
 			}

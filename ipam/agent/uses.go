@@ -130,7 +130,7 @@ func (a *Agent) use(ctx context.Context, c protocol.Claim, ask protocol.Use, con
 			}
 			continue
 		case protocol.VerdictRefused:
-			return "", nil, &ClaimError{Claim: c.Ref().String(), Why: res.Why}
+			return "", nil, &ClaimError{Claim: c.Ref().String(), Why: res.Why, Later: res.Passes}
 		case protocol.VerdictLater, protocol.VerdictDenied, protocol.VerdictGone, protocol.VerdictNone:
 			return "", nil, &ClaimError{Claim: c.Ref().String(), Why: cmp.Or(res.Why, "its use on this node has gone meanwhile"), Later: true}
 		}
@@ -245,6 +245,9 @@ func (a *Agent) claimAddresses(ctx context.Context, c protocol.Claim, conf *pool
 			return nil, nil, err
 		}
 		if !found {
+			if err := a.unheard(ctx, conf.Sources); err != nil {
+				return nil, nil, err
+			}
 			return nil, nil, &ClaimError{Claim: c.Ref().String(), Why: fmt.Sprintf("has address %v, which is in no pool of network %s", addr, c.Network)}
 		}
 		p, err := a.pool(protocol.PoolName(src.Pool))
@@ -323,15 +326,15 @@ func (a *Agent) confirmUse(ctx context.Context, self protocol.Self, ev protocol.
 	if earlier, ok := e.Earlier(self.Node); ok {
 		a.background(func(ctx context.Context) { a.endEarlier(ctx, earlier) })
 	}
-	_, out, why := protocol.ConfirmUse(self, e)
-	ev.Outcome = out
+	answer := protocol.ConfirmUse(self, e)
+	ev.Outcome, ev.Passes = answer.Outcome, answer.Passes
 	switch {
-	case out == protocol.Done:
+	case answer.Outcome == protocol.Done:
 		return ev, nil
-	case out == protocol.Unknown:
-		err = &awaitedError{why}
+	case answer.Outcome == protocol.Unknown:
+		err = &awaitedError{answer.Why}
 	default:
-		err = errors.New(why)
+		err = errors.New(answer.Why)
 	}
 	ev.Keeps = e.Keeps()
 	return ev, err

@@ -15,6 +15,7 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 	"github.com/tenure-ipam/tenure/ipam/store"
+	"github.com/tenure-ipam/tenure/ipam/wire"
 )
 
 // oneUse is an API server that has one use, which is there under its UID, and counts
@@ -395,3 +396,61 @@ func TestUseBesideAnEarlierOne(t *testing.T) {
 		})
 	}
 }
+
+// TestClaimThatMayBeHadLater: what stands against a pod's use of a claim for a moment alone is
+// no reason to refuse it for good.
+func TestClaimThatMayBeHadLater(t *testing.T) {
+	addr, block := netip.MustParseAddr("10.0.0.5"), netip.MustParsePrefix("10.0.0.4/30")
+	found := protocol.Claim{Meta: protocol.Meta{Name: "db", UID: "c"}, Namespace: "ns", Network: "lan", IPs: []netip.Prefix{netip.PrefixFrom(addr, 27)}}
+	grant := protocol.Grant{Addr: addr, To: protocol.Grantee{Kind: protocol.GranteeClaim, UID: "c"}}
+	for _, tt := range []struct {
+		name   string
+		change func(found, now *protocol.Claim, g *protocol.Grant, p *protocol.Pool)
+		later  bool
+		want   string
+	}{
+		{"made again meanwhile", func(_, now *protocol.Claim, _ *protocol.Grant, _ *protocol.Pool) { now.UID = "d" }, true, "claim ns/db was deleted"},
+		{"its status emptied, to be written anew", func(_, now *protocol.Claim, _ *protocol.Grant, _ *protocol.Pool) { now.IPs = nil }, true, "claim ns/db has no addresses"},
+		{"its address marked, and named again", func(_, _ *protocol.Claim, g *protocol.Grant, _ *protocol.Pool) { g.Freeing = true }, true, "is being freed"},
+		{"its pool widened, unheard", func(found, _ *protocol.Claim, _ *protocol.Grant, p *protocol.Pool) {
+			found.IPs, p.Generation = []netip.Prefix{netip.MustParsePrefix("10.0.0.37/26")}, 2
+		}, true, "pool lan was edited"},
+		{"of no pool", func(found, _ *protocol.Claim, _ *protocol.Grant, _ *protocol.Pool) {
+			found.IPs = []netip.Prefix{netip.MustParsePrefix("10.0.0.37/26")}
+		}, false, "in no pool of network lan"},
+		{"being deleted", func(_, now *protocol.Claim, _ *protocol.Grant, _ *protocol.Pool) { now.Deleting = true }, false, "is being deleted"},
+		{"granted to another", func(_, _ *protocol.Claim, g *protocol.Grant, _ *protocol.Pool) { g.To.UID = "d" }, false, "has not granted"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				found, now, grant, pool := found, found, grant, protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: "p"}, Open: true, Bits4: 30, Bits6: 112}
+				tt.change(&found, &now, &grant, &pool)
+				a, _ := newSeatedAgent(t, nil, readPools{pool})
+				a.host, a.sitting.Sent = goneHost{}, a.clock.Now()
+				a.cl.SubLeases, a.cl.Claims = &someUses{there: map[string]protocol.SubLease{}}, oneClaim{now}
+				a.cl.Leases = oneLease{lease: protocol.Lease{
+					Meta: protocol.Meta{Name: protocol.LeaseName("lan", block), UID: "l", Revision: "3"}, Pool: "lan", Block: block, Holder: protocol.Holder{Cluster: true}, Grants: []protocol.Grant{grant},
+				}}
+				pod := protocol.PodRef{Namespace: "ns", Name: "db-0", UID: "p"}
+				conf := &poolspec.Config{Name: "lan", Sources: []poolspec.Source{{Pool: "lan"}}}
+				_, _, err := a.use(t.Context(), found, protocol.Use{Claim: found.Ref(), Pod: pod, Interface: "net1"}, conf, store.Key{Network: "lan", ContainerID: "s", IfName: "net1"})
+				code := CodeClaimRefused
+				if tt.later {
+					code = wire.CodeTryAgainLater
+				}
+				if err == nil || wireError(err).Code != code || !strings.Contains(err.Error(), tt.want) {
+					t.Errorf("%v; want code %d with %q", err, code, tt.want)
+				}
+			})
+		})
+	}
+}
+
+// readPools has one pool, for whoever reads it.
+type readPools struct{ pool protocol.Pool }
+
+func (p readPools) ReadPool(context.Context, protocol.PoolName) (protocol.Pool, protocol.Outcome, error) {
+	return p.pool, protocol.Done, nil
+}
+
+func (readPools) Follow(context.Context, protocol.PoolName, func(Pool, bool)) error { return nil }

@@ -193,7 +193,7 @@ func confirmed(r Right, self Self, ev Event) Result {
 			return refusedHeld(r, self, ev)
 		}
 		r.Phase, r.Term = Releasing, 0
-		res := Result{Next: r, Call: CallDelete, Verdict: VerdictRefused, Why: ev.Why}
+		res := Result{Next: r, Call: CallDelete, Verdict: VerdictRefused, Passes: ev.Passes, Why: ev.Why}
 		if r.Granted { // a later look tells whether it can go
 			res.Call = CallNone
 		}
@@ -212,7 +212,7 @@ func confirmed(r Right, self Self, ev Event) Result {
 // are still its claim's ([UseEvidence.Keeps]): while its object is there, nobody frees
 // them. A lease that had vanished, or a use that has nothing any more, is lost.
 func refusedHeld(r Right, self Self, ev Event) Result {
-	refused := Result{Next: r, Verdict: VerdictRefused, Why: ev.Why}
+	refused := Result{Next: r, Verdict: VerdictRefused, Passes: ev.Passes, Why: ev.Why}
 	switch {
 	case r.Term == self.Term:
 		return refused

@@ -109,38 +109,50 @@ type UseEvidence struct {
 	Vanished bool
 }
 
+// A UseAnswer is what [ConfirmUse] decides.
+type UseAnswer struct {
+	// Outcome is Done; Refused: the use must go; or Unknown: only the node's other use of the
+	// claim stands in the way, until that has gone (see [UseEvidence.Earlier]).
+	Outcome Outcome
+	// Granted is what the use serves, where it is Done.
+	Granted []Granted
+	// Passes says of a refusal that what stands against the use may pass by itself.
+	Passes bool
+	// Why is a sentence for a person, unless it is Done.
+	Why string
+}
+
 // ConfirmUse decides whether a use may serve, and with which addresses: every
 // address of the claim's status must be granted to its UID, on its block's lease,
-// and not be marked freeing; and e.Addrs must be among them. Unknown says that only the
-// node's other use of the claim stands in the way, until that has gone: see
-// [UseEvidence.Earlier]. why is a sentence for a person.
-func ConfirmUse(self Self, e UseEvidence) (granted []Granted, outcome Outcome, why string) {
-	refuse := func(format string, args ...any) ([]Granted, Outcome, string) {
-		return nil, Refused, fmt.Sprintf("claim %v", e.Own.Claim) + fmt.Sprintf(format, args...)
+// and not be marked freeing; and e.Addrs must be among them.
+func ConfirmUse(self Self, e UseEvidence) UseAnswer {
+	answer := func(o Outcome, passes bool, format string, args ...any) UseAnswer {
+		return UseAnswer{Outcome: o, Passes: passes, Why: fmt.Sprintf("claim %v", e.Own.Claim) + fmt.Sprintf(format, args...)}
 	}
 	switch o := e.other(); {
-	case e.Claim.UID != e.Own.Claim.UID:
-		return refuse(" was deleted")
+	case e.Claim.UID != e.Own.Claim.UID: // there may be another of its name
+		return answer(Refused, true, " was deleted")
 	case e.Claim.Deleting:
-		return refuse(" is being deleted")
+		return answer(Refused, false, " is being deleted")
 	case o != nil && o.Node != self.Node && !Siblings(e.Own.Pod, o.Use.Pod, e.Claim):
-		return refuse(" is in use by pod %s on node %s, which is not the same workload", o.Use.Pod, o.Node)
+		return answer(Refused, false, " is in use by pod %s on node %s, which is not the same workload", o.Use.Pod, o.Node)
 	case len(e.Claim.IPs) == 0:
-		return refuse(" has no addresses")
+		return answer(Refused, true, " has no addresses")
 	}
+	var granted []Granted
 	for _, ip := range e.Claim.IPs {
 		g, ok := grantIn(e.Leases, ip.Addr(), e.Claim.UID)
 		if !ok {
-			return refuse(": status names %v, which Tenure has not granted to it", ip)
+			return answer(Refused, false, ": status names %v, which Tenure has not granted to it", ip)
 		}
-		if g.Freeing {
-			return refuse(": %v is being freed", ip)
+		if g.Freeing { // a mark goes again where the status names the address
+			return answer(Refused, true, ": %v is being freed", ip)
 		}
 		granted = append(granted, g.Granted)
 	}
 	for _, a := range e.Addrs {
 		if !slices.ContainsFunc(granted, func(g Granted) bool { return g.Addr == a }) {
-			return refuse(": status named %v before, and does not any more", a)
+			return answer(Refused, true, ": status named %v before, and does not any more", a)
 		}
 	}
 	if o, ok := e.Earlier(self.Node); ok {
@@ -148,9 +160,9 @@ func ConfirmUse(self Self, e UseEvidence) (granted []Granted, outcome Outcome, w
 		if o.Store != self.Store {
 			whose = fmt.Sprintf(", which store %s has left", o.Store)
 		}
-		return nil, Unknown, fmt.Sprintf("claim %v: node %s has not given back yet the use %s of pod %s%s", e.Own.Claim, o.Node, o.Name, o.Use.Pod, whose)
+		return answer(Unknown, true, ": node %s has not given back yet the use %s of pod %s%s", o.Node, o.Name, o.Use.Pod, whose)
 	}
-	return granted, Done, ""
+	return UseAnswer{Outcome: Done, Granted: granted}
 }
 
 // other returns the claim's other use; nil if there is none.

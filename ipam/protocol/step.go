@@ -94,7 +94,8 @@ type Event struct {
 	// Keeps says, of a use that was not confirmed, or not yet, that its addresses are
 	// still granted to its claim, and, where it had vanished, neither marked nor in use by a
 	// stranger ([UseEvidence.Keeps]): what rests on it may go on.
-	Keeps bool
+	Keeps  bool
+	Passes bool // of a use whose confirmation was refused: another try may not be
 	// Others says, of a create that has met an object, that this store has a record of
 	// whatever is its own ([Certainty]): that one is another's.
 	Others bool
@@ -180,6 +181,7 @@ type Result struct {
 	Forget  bool
 	Call    Call
 	Verdict Verdict
+	Passes  bool // of VerdictRefused: another try may not be refused
 	Why     string
 }
 

@@ -118,7 +118,8 @@ func (d *simDrive) readGrants(r protocol.Right) {
 			e.Other = nil
 		}
 		ev := protocol.Event{Kind: protocol.EventAnswer, Call: protocol.CallConfirm}
-		_, ev.Outcome, ev.Why = protocol.ConfirmUse(protocol.Self{Node: d.n.name}, e)
+		answer := protocol.ConfirmUse(protocol.Self{Node: d.n.name, Store: d.n.disk.store}, e)
+		ev.Outcome, ev.Passes, ev.Why = answer.Outcome, answer.Passes, answer.Why
 		ev.Keeps = ev.Outcome != protocol.Done && e.Keeps()
 		d.step(ev)
 	})
