@@ -103,7 +103,7 @@ type UseEvidence struct {
 	// Other is the claim's other use; nil if that name does not exist.
 	Other *SubLease
 	Claim Claim
-	// Leases are the leases of the blocks that hold Claim.IPs.
+	// Leases are the leases of the blocks that hold Addrs.
 	Leases []Lease
 	// Vanished says that the use was not there for a while, and has been made again.
 	Vanished bool
@@ -142,8 +142,8 @@ func ConfirmUse(self Self, e UseEvidence) UseAnswer {
 	var granted []Granted
 	for _, ip := range e.Claim.IPs {
 		g, ok := grantIn(e.Leases, ip.Addr(), e.Claim.UID)
-		if !ok {
-			return answer(Refused, false, ": status names %v, which Tenure has not granted to it", ip)
+		if !ok { // of one that it did not name before, the lease was not read
+			return answer(Refused, len(e.Addrs) > 0 && !slices.Contains(e.Addrs, ip.Addr()), ": status names %v, which Tenure has not granted to it", ip)
 		}
 		if g.Freeing { // a mark goes again where the status names the address
 			return answer(Refused, true, ": %v is being freed", ip)

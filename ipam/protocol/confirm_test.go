@@ -111,6 +111,9 @@ func TestConfirmUse(t *testing.T) {
 		{"on a node's block, not ceded (M12)", func(e *UseEvidence) { e.Leases[0].Holder = Holder{Node: "n2"} }, "not granted"},
 		{"answered with what the claim has", func(e *UseEvidence) { e.Addrs = []netip.Addr{v6, v4} }, ""},
 		{"answered with what the claim had before", func(e *UseEvidence) { e.Addrs = []netip.Addr{netip.MustParseAddr("10.9.0.3")} }, "not any more"},
+		{"emptied, and allocated anew", func(e *UseEvidence) {
+			e.Addrs, e.Claim.IPs = []netip.Addr{v4}, []netip.Prefix{netip.MustParsePrefix("10.9.7.1/24")}
+		}, "not granted to it"},
 		{"a lease that does not hold the address", func(e *UseEvidence) { e.Leases[0].Block = netip.MustParsePrefix("10.9.1.0/26") }, "not granted"},
 	}
 	for _, tt := range tests {
@@ -127,7 +130,7 @@ func TestConfirmUse(t *testing.T) {
 			case strings.Contains(tt.why, "yet"):
 				want = Unknown
 			}
-			final := slices.ContainsFunc([]string{"is being deleted", "not the same workload", "not granted"}, func(why string) bool { return strings.Contains(got.Why, why) })
+			final := tt.name != "emptied, and allocated anew" && slices.ContainsFunc([]string{"is being deleted", "not the same workload", "not granted"}, func(why string) bool { return strings.Contains(got.Why, why) })
 			if got.Outcome != want || want == Refused && got.Passes == final {
 				t.Errorf("%v, passes: %v; want %v, and a final refusal: %v", got.Outcome, got.Passes, want, final)
 			}
