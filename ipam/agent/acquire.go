@@ -194,18 +194,19 @@ const spreadAtMost = 500 * time.Millisecond
 func (a *Agent) probe(ctx context.Context, p *pool, known *knownPool, n need) error {
 	tried, small := map[netip.Prefix]bool{}, known.small(n.family)
 	for i := range a.cfg.Probes {
-		block, ok, err := a.candidate(p, known, n, tried)
+		block, ok, trying, err := a.candidate(p, known, n, tried)
 		if err == nil && !ok && small && a.look(ctx, p, 0) { // what was seen leased may be free again
-			block, ok, err = a.candidate(p, known, n, tried)
+			block, ok, trying, err = a.candidate(p, known, n, tried)
 		}
 		if err != nil {
 			return err
 		}
-		if landed := p.demand.underWay(); !ok && landed != nil {
-			// This node is at the rest itself: what comes of that, it looks again.
-			select {
-			case <-landed:
-			case <-ctx.Done():
+		if !ok && trying { // this node is at the rest itself: what comes of that, it looks again
+			if landed := p.demand.underWay(); landed != nil {
+				select {
+				case <-landed:
+				case <-ctx.Done():
+				}
 			}
 			return nil
 		}
@@ -266,13 +267,14 @@ func noLease(p *pool, block netip.Prefix, res protocol.Result) error {
 // record of, that is not in tried, and that nobody was seen to have. It goes round the
 // pool from where the last probe ended, at first from a point of this node's own, so
 // that nodes do not meet; where they have met and looked, it takes any: who
-// goes on where others do meets them again at every block. ok is false if there is none.
-func (a *Agent) candidate(p *pool, known *knownPool, n need, tried map[netip.Prefix]bool) (block netip.Prefix, ok bool, err error) {
+// goes on where others do meets them again at every block. ok is false if there is none;
+// trying says then whether an acquire is at one that would do.
+func (a *Agent) candidate(p *pool, known *knownPool, n need, tried map[netip.Prefix]bool) (block netip.Prefix, ok, trying bool, err error) {
 	d := &p.demand
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if known.bits(n.family) == 0 {
-		return netip.Prefix{}, false, nil
+		return netip.Prefix{}, false, false, nil
 	}
 	if d.cursor == nil {
 		d.cursor = map[allocator.Family]position{}
@@ -290,6 +292,7 @@ func (a *Agent) candidate(p *pool, known *knownPool, n need, tried map[netip.Pre
 	err = a.st.Peek(func(tx *store.Tx) error {
 		free := 0
 		for found := range known.around(n, from.addr) {
+			trying = trying || d.trying[found]
 			if tried[found] || seen[found] || d.trying[found] {
 				continue
 			}
@@ -312,13 +315,13 @@ func (a *Agent) candidate(p *pool, known *knownPool, n need, tried map[netip.Pre
 		return nil
 	})
 	if err != nil || !ok {
-		return block, false, err
+		return block, false, trying, err
 	}
 	d.claimLocked(block)
 	if seen == nil {
 		d.cursor[n.family] = position{addr: netipx.PrefixLastIP(block).Next(), set: true} // behind the last address of all: the lowest
 	}
-	return block, true, nil
+	return block, true, trying, nil
 }
 
 // golden is the golden ratio's fractional part, in 1/1<<64. Of all numbers it is the one

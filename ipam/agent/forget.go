@@ -26,7 +26,9 @@ func (a *Agent) forgetPools(ctx context.Context) {
 		return
 	}
 	gone = slices.DeleteFunc(gone, func(p *pool) bool { return used[p.name] || !a.drop(p) })
+	var forgotten []protocol.PoolName
 	err = a.st.Update(ctx, func(tx *store.Tx) error {
+		forgotten = nil
 		used, err := poolsInUse(tx)
 		if err != nil {
 			return err
@@ -38,6 +40,7 @@ func (a *Agent) forgetPools(ctx context.Context) {
 			if err := tx.DeletePool(p.name); err != nil {
 				return err
 			}
+			forgotten = append(forgotten, p.name)
 		}
 		return nil
 	})
@@ -45,8 +48,8 @@ func (a *Agent) forgetPools(ctx context.Context) {
 		a.log.WarnContext(ctx, "pools that are gone stay in the store until after the next start", "pools", len(gone), "error", err)
 		return
 	}
-	for _, p := range gone {
-		a.log.InfoContext(ctx, "pool forgotten: it is gone, and this node has nothing of it", "pool", p.name)
+	if len(forgotten) > 0 {
+		a.log.InfoContext(ctx, "pools forgotten: they are gone, and this node has nothing of them", "pools", forgotten)
 	}
 }
 

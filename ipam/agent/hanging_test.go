@@ -68,7 +68,7 @@ func TestAddIsNotHeldUpByTheDisk(t *testing.T) {
 	hang(func(tx *store.Tx) error { return tx.PutRight(r) })
 	go func() {
 		defer close(done)
-		if block, ok, err := a.candidate(p, p.known, n, nil); !ok || err != nil || block == r.Block {
+		if block, ok, _, err := a.candidate(p, p.known, n, nil); !ok || err != nil || block == r.Block {
 			t.Errorf("candidate %v, %v, %v; want a block that is not %v, which this node has", block, ok, err, r.Block)
 		}
 		if !a.holds(r.Name) {

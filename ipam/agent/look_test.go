@@ -122,7 +122,7 @@ func TestCandidate(t *testing.T) {
 		n := need{family: allocator.IPv4}
 		next := func() (netip.Prefix, bool) {
 			t.Helper()
-			block, ok, err := a.candidate(p, p.known, n, nil)
+			block, ok, _, err := a.candidate(p, p.known, n, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -215,7 +215,7 @@ func TestCandidateOfManyBlocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, p := newBubbleAgent(t, &listedLeases{})
 		a.look(t.Context(), p, 0)
-		if block, ok, err := a.candidate(p, p.known, need{family: allocator.IPv6}, nil); !ok || err != nil || block.Bits() != 112 {
+		if block, ok, _, err := a.candidate(p, p.known, need{family: allocator.IPv6}, nil); !ok || err != nil || block.Bits() != 112 {
 			t.Errorf("candidate %v, %v, %v; want a block of IPv6", block, ok, err)
 		}
 	})
@@ -375,6 +375,14 @@ func TestQueuesOfNeeds(t *testing.T) {
 			}
 			if landed := a.joinRest(p, n); landed != nil {
 				t.Errorf("%v: waits for %v, which brings it nothing", n.key(), others.key())
+			}
+			tried := map[netip.Prefix]bool{}
+			for block := range p.known.around(n, netip.MustParseAddr("10.0.0.0")) {
+				tried[block] = true
+			}
+			p.demand.claim(netip.MustParsePrefix("fd00::/112"))
+			if _, ok, trying, err := a.candidate(p, p.known, n, tried); ok || trying || err != nil {
+				t.Errorf("%v: a block %v, one is on its way %v, %v; want that there is none, whatever is under way for %v", n.key(), ok, trying, err, others.key())
 			}
 			p.demand = demand{}
 		}

@@ -233,9 +233,12 @@ func (a *Agent) followPool(ctx context.Context, name protocol.PoolName, p *pool)
 		if err == nil {
 			return
 		}
+		if ctx.Err() != nil { // it is not followed any more
+			return
+		}
 		a.log.WarnContext(ctx, "pool not taken over", "pool", name, "error", err)
 		told := news
-		a.background(func(ctx context.Context) {
+		a.background(func(context.Context) {
 			for a.wait(ctx, retryAfter) {
 				mu.Lock()
 				over := news != told || a.hear(ctx, p, heard, exists) == nil
