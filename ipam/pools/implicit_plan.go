@@ -87,7 +87,7 @@ func decideImplicit(d described) (implicitPlan, error) {
 	}
 	next := update{ranges: toRanges(u.text), definitions: definitions(u.by)}
 	switch {
-	case len(u.by) == 0: // there is nothing that the API would take
+	case len(next.ranges) == 0: // there is nothing that the API would take
 	case d.pool == nil:
 		p.create = &v1alpha1.IPPool{
 			ObjectMeta: metav1.ObjectMeta{

@@ -35,19 +35,18 @@ func unite(pool string, all []networks.Network, now *v1alpha1.IPPool) (union, er
 	if err != nil || fits(whole.text) {
 		return whole, err
 	}
-	var members []poolspec.Member
-	for _, n := range all {
-		members = append(members, poolspec.MemberOf(n.String(), n.Sources, pool))
-	}
-	g := grower{pool: pool, text: stillDescribed(now, members)}
+	members := membersOf(pool, all)
+	g := newGrower(pool, now, members)
 	var in []bool
-	for before := []poolspec.RangeText(nil); in == nil || !reflect.DeepEqual(before, g.text.Ranges); {
-		before, in = g.text.Ranges, nil
+	for grown := true; grown; { // one that swallows narrower CIDRs, or fills gaps, makes room for others
+		grown, in = false, nil
 		for _, m := range members {
-			g.guard(m.Gateways)
-		}
-		for _, m := range members { // one that swallows narrower CIDRs, or fills gaps, makes room for others
-			in = append(in, g.try(g.gateways, m))
+			before := g.text
+			in = append(in, g.try(m))
+			if !reflect.DeepEqual(before, g.text) {
+				grown = true
+				g.guard()
+			}
 		}
 	}
 	u := union{text: g.text}
@@ -58,83 +57,125 @@ func unite(pool string, all []networks.Network, now *v1alpha1.IPPool) (union, er
 			u.left = append(u.left, n)
 		}
 	}
-	with, err := uniteAll(pool, u.by)
-	u.found = with.found
+	u.found, err = differences(pool, g.text, u.by)
 	return u, err
 }
 
 func uniteAll(pool string, all []networks.Network) (u union, err error) {
-	var members []poolspec.Member
-	for _, n := range all {
-		members = append(members, poolspec.MemberOf(n.String(), n.Sources, pool))
-	}
 	u.by = all
-	u.text, u.found, err = poolspec.Unite(members)
+	u.text, u.found, err = poolspec.Unite(membersOf(pool, all))
 	return u, err
 }
 
-// stillDescribed returns the ranges of a pool in which some member describes something.
-func stillDescribed(p *v1alpha1.IPPool, members []poolspec.Member) (text poolspec.PoolText) {
-	if p == nil {
-		return text
+func membersOf(pool string, all []networks.Network) (members []poolspec.Member) {
+	for _, n := range all {
+		members = append(members, poolspec.MemberOf(n.String(), n.Sources, pool))
 	}
-	var cidrs []netip.Prefix
-	gateways := map[string]bool{}
-	for _, m := range members {
-		for _, r := range m.Pool.Ranges {
-			if cidr, err := netip.ParsePrefix(r.CIDR); err == nil {
-				cidrs = append(cidrs, cidr)
-			}
-		}
-		for _, gw := range m.Gateways {
-			gateways[gw.String()] = true
-		}
+	return members
+}
+
+// differences returns what definitions see differently from a pool that has their ranges, and
+// that was not made of them alone.
+func differences(pool string, text poolspec.PoolText, by []networks.Network) ([]poolspec.Disagreement, error) {
+	if len(text.Ranges) == 0 {
+		return nil, nil
 	}
-	for _, r := range cluster.PoolText(p).Ranges {
-		cidr, err := netip.ParsePrefix(r.CIDR)
-		if err != nil || !slices.ContainsFunc(cidrs, cidr.Overlaps) {
-			continue
-		}
-		if !gateways[r.Gateway] {
-			r.Gateway = ""
-		}
-		text.Ranges = append(text.Ranges, r)
-	}
-	if _, err := poolspec.ParsePool(text); err != nil { // somebody has edited it
-		return poolspec.PoolText{}
-	}
-	return text
+	_, found, err := poolspec.Unite(append([]poolspec.Member{{Name: "pool " + pool, Pool: text}}, membersOf(pool, by)...))
+	return found, err
 }
 
 // A grower makes a pool's text of what fits.
 type grower struct {
 	pool     string
 	text     poolspec.PoolText
-	gateways []netip.Addr // which the text does not give, whoever describes them
+	gateways []netip.Addr // of all members, each once, in order
+	guarded  []netip.Addr // those which the text does not give, whoever describes them
 }
 
-// guard keeps gateways from pods, if what is then left of the text fits: they are routers
-// also where the definition that names them is left out.
-func (g *grower) guard(gateways []netip.Addr) {
-	with := slices.Concat(g.gateways, gateways)
-	if len(g.text.Ranges) == 0 || g.try(with) {
-		g.gateways = with
+// newGrower begins with those ranges of a pool in which some member describes something.
+func newGrower(pool string, now *v1alpha1.IPPool, members []poolspec.Member) *grower {
+	g := &grower{pool: pool}
+	var cidrs []netip.Prefix
+	for _, m := range members {
+		g.gateways = append(g.gateways, m.Gateways...)
+		for _, r := range m.Pool.Ranges {
+			if cidr, err := netip.ParsePrefix(r.CIDR); err == nil {
+				cidrs = append(cidrs, cidr)
+			}
+		}
+	}
+	slices.SortFunc(g.gateways, netip.Addr.Compare)
+	g.gateways = slices.Compact(g.gateways)
+	if now == nil {
+		return g
+	}
+	var text poolspec.PoolText
+	for _, r := range cluster.PoolText(now).Ranges {
+		cidr, err := netip.ParsePrefix(r.CIDR)
+		if err != nil || !slices.ContainsFunc(cidrs, cidr.Overlaps) {
+			continue
+		}
+		if gw, err := netip.ParseAddr(r.Gateway); err != nil || !g.names(gw) {
+			r.Gateway = ""
+		}
+		text.Ranges = append(text.Ranges, r)
+	}
+	if _, err := poolspec.ParsePool(text); err == nil { // else somebody has edited it
+		g.text = text
+		g.guard()
+	}
+	return g
+}
+
+// names reports whether some member names gw as a gateway.
+func (g *grower) names(gw netip.Addr) bool {
+	_, ok := slices.BinarySearchFunc(g.gateways, gw, netip.Addr.Compare)
+	return ok
+}
+
+// guard keeps the gateways in the text's CIDRs from pods, as far as what is then left of the
+// text fits: they are routers also where the definition that names them is left out.
+func (g *grower) guard() {
+	var more []netip.Addr
+	for _, r := range g.text.Ranges {
+		cidr := netip.MustParsePrefix(r.CIDR)
+		from, _ := slices.BinarySearchFunc(g.gateways, cidr.Addr(), netip.Addr.Compare)
+		for _, gw := range g.gateways[from:] {
+			if !cidr.Contains(gw) {
+				break
+			}
+			if !slices.Contains(g.guarded, gw) {
+				more = append(more, gw)
+			}
+		}
+	}
+	if len(more) == 0 || g.grow(more) {
+		return
+	}
+	for _, gw := range more {
+		g.grow([]netip.Addr{gw})
 	}
 }
 
-// try adds members to the text, if it fits then.
-func (g *grower) try(gateways []netip.Addr, more ...poolspec.Member) (ok bool) {
-	var all []poolspec.Member
+// try adds a member to the text, if it fits then.
+func (g *grower) try(m poolspec.Member) (ok bool) { return g.grow(nil, m) }
+
+// grow adds members to the text, and gateways to those that are guarded, if it fits then.
+func (g *grower) grow(gateways []netip.Addr, members ...poolspec.Member) (ok bool) {
+	all := members
 	if len(g.text.Ranges) > 0 {
-		all = []poolspec.Member{{Name: g.pool, Pool: g.text}}
+		all = append([]poolspec.Member{{Name: g.pool, Pool: g.text}}, members...)
 	}
-	all = append(all, more...)
-	all[0].Gateways = slices.Concat(all[0].Gateways, gateways)
+	if len(all) == 0 {
+		return false
+	}
+	guarded := slices.Concat(g.guarded, gateways)
+	all[0].Gateways = slices.Concat(all[0].Gateways, guarded)
 	text, _, err := poolspec.Unite(all)
 	if err != nil || !fits(text) {
 		return false
 	}
-	g.text = text
+	g.text, g.guarded = text, guarded
 	return true
 }
 
@@ -162,7 +203,7 @@ func disagreements(pool *v1alpha1.IPPool, all []networks.Network) (sentences []s
 			}
 			return left
 		})
-		u, err = uniteAll(pool.Name, in)
+		u.found, err = differences(pool.Name, cluster.PoolText(pool), in)
 	}
 	if err != nil {
 		return sentences // it is said where the pool is written

@@ -116,6 +116,88 @@ func TestUnionSettles(t *testing.T) {
 	follow(t, d, p)
 }
 
+// TestGatewaysOfOthers: the gateways that others name, whether they are in or left out, keep no
+// CIDR out of the pool; as many are kept from pods as there may be exclusions.
+func TestGatewaysOfOthers(t *testing.T) {
+	naming := func(i, gateways int, ranges string) networks.Network { // in 10.0.5.0/24, which is not its own
+		all := make([]string, gateways)
+		for g := range all {
+			all[g] = fmt.Sprintf(`{"range":"10.%d.%d.0/24","gateway":"10.0.5.%d"}`, i, g, 100*(i%2)+2*g+2)
+		}
+		return describing(i, `"ipRanges":[`+strings.Join(all, ",")+`]`+ranges)
+	}
+	var same []networks.Network
+	for i := range 70 {
+		same = append(same, describing(i, fmt.Sprintf(`"range":"10.0.5.0/24","gateway":"10.0.5.%d"`, 2*i+2)))
+	}
+	for _, tt := range []struct {
+		name     string
+		by       []networks.Network
+		left     int
+		excludes int // of 10.0.5.0/24
+	}{
+		{"the oldest, and two that name 70 gateways in its CIDR", []networks.Network{describing(0, `"range":"10.0.5.0/24"`), naming(50, 40, ""), naming(51, 40, "")}, 1, 64},
+		{"70 that name a gateway each in one CIDR", same, 5, 64},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			d := described{name: "lan", by: tt.by}
+			p, err := decideImplicit(d)
+			if err != nil || p.create == nil {
+				t.Fatalf("got %q, %v; want a pool", p.in(), err)
+			}
+			left := 0
+			for _, n := range p.notices {
+				if n.reason == reasonFull {
+					left++
+				}
+			}
+			at := slices.IndexFunc(p.create.Spec.Ranges, func(r v1alpha1.Range) bool { return r.CIDR == "10.0.5.0/24" })
+			if left != tt.left || at < 0 || len(p.create.Spec.Ranges[at].Exclude) != tt.excludes {
+				t.Errorf("%d are left out, ranges %v; want %d, and 10.0.5.0/24 with %d exclusions", left, p.create.Spec.Ranges, tt.left, tt.excludes)
+			}
+			follow(t, d, p)
+		})
+	}
+}
+
+// TestDisagreementsOfAFullPool: people are told of the pool as it is, not as the definitions
+// alone would make it; and who is left out, also if that is everybody.
+func TestDisagreementsOfAFullPool(t *testing.T) {
+	full := describing(9, others(`"range":"10.5.0.0/24"`, 63))
+	plain, younger := describing(0, `"range":"10.0.0.0/24"`), describing(1, `"range":"10.0.0.0/24","gateway":"10.0.0.254"`)
+	older := describing(0, `"range":"10.0.0.0/24","gateway":"10.0.0.1"`)
+	gaps := func(third, n int) networks.Network { // in a part of a CIDR
+		return describing(1, fmt.Sprintf(`"range":"10.0.0.0/16","range_start":"10.0.%d.1","range_end":"10.0.%[1]d.200","exclude":[%s]`, third, strings.ReplaceAll(dotted(2, n), "10.0.0.", fmt.Sprintf("10.0.%d.", third))))
+	}
+	for _, tt := range []struct {
+		name     string
+		was, now []networks.Network
+		want     []string
+	}{
+		{"an older gateway comes", []networks.Network{plain, younger}, []networks.Network{older, younger, full},
+			[]string{"ns/def-9: pool lan has no room", "ns/def-0: gateway 10.0.0.1 of 10.0.0.0/24 is not the pool's, which is 10.0.0.254 by pool lan"}},
+		{"everybody is left out", []networks.Network{gaps(0, 64)}, []networks.Network{gaps(1, 65)}, []string{"ns/def-1: pool lan has no room"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			d := described{name: "lan", by: tt.now, pool: made(t, tt.was...)}
+			p, err := decideImplicit(d)
+			if err != nil {
+				t.Fatal(err)
+			}
+			d = follow(t, d, p)
+			got := disagreements(d.pool, d.by)
+			if len(got) != len(tt.want) {
+				t.Fatalf("got %q; want %q", got, tt.want)
+			}
+			for i, want := range tt.want {
+				if !strings.HasPrefix(got[i], want) {
+					t.Errorf("got %q; want %q", got[i], want)
+				}
+			}
+		})
+	}
+}
+
 // FuzzUnion: whatever definitions come, go and are edited, in whatever order, a pool is one
 // that the API takes; one decision settles it; it has all of whoever is not told otherwise;
 // what it gave of a definition it gives, unless that is edited itself; and it gives no gateway
@@ -145,8 +227,12 @@ func FuzzUnion(f *testing.F) {
 					t.Fatalf("the pool gives %v, which is a gateway", gw)
 				}
 			}
+			now := newGrower("lan", d.pool, membersOf("lan", all))
 			for _, n := range all {
 				told := p.notices[n.String()].reason == reasonFull
+				if again := *now; told && again.try(membersOf("lan", []networks.Network{n})[0]) {
+					t.Fatalf("%v is left out, and there is room for it", n)
+				}
 				for _, x := range some(t, n) {
 					if !gateways[x] && !shape.Ordinary(x) && (!told || was.Ordinary(x) && !edited[n.String()]) {
 						t.Fatalf("%v describes %v, which the pool does not give; told: %v, given before: %v", n, x, told, was.Ordinary(x))
