@@ -128,10 +128,10 @@ func (d *simDrive) readGrants(r protocol.Right) {
 // endEarlier sees to it that the node's earlier use of a claim, met beside the one that is
 // wanted, goes soon.
 func (n *simNode) endEarlier(s protocol.SubLease) {
+	n.w.count("two uses of a node")
 	if s.Store != n.disk.store || n.agent.busy[s.Name] {
 		return
 	}
-	n.w.count("earlier use")
 	if _, ok := n.disk.rights[s.Name]; ok {
 		n.agent.looks[s.Name] = n.w.now
 		return
