@@ -143,11 +143,15 @@ soak: root minutes rig ## Load a cluster for MINUTES with faults of all kinds, a
 	TENURE_SOAK_MINUTES=$(MINUTES) go test -count=1 -v -timeout 0 $(ARGS) ./test/soak
 
 # What is mistyped is said before anything is built.
-.PHONY: minutes sizes
+.PHONY: minutes sizes seeds
 minutes:
 	@[[ '$(MINUTES)' =~ ^[0-9]*[.]?[0-9]+$$ ]] || { echo "MINUTES is '$(MINUTES)', must be a number of minutes such as 10" >&2; exit 1; }
 sizes:
 	@[[ '$(NODES)' =~ ^[1-9][0-9]*(,[1-9][0-9]*)*$$ ]] || { echo "NODES is '$(NODES)', must be positive numbers with commas between them, such as 100,300" >&2; exit 1; }
+
+seeds:
+	@[[ '$(SEEDS)' =~ ^[1-9][0-9]*$$ ]] || { echo "SEEDS is '$(SEEDS)', must be how many seeds to play, such as 5000" >&2; exit 1; }
+	@[[ '$(SEED)' =~ ^[0-9]+$$ ]] || { echo "SEED is '$(SEED)', must be the number of a seed, such as 1234" >&2; exit 1; }
 
 # Of scale: of how many nodes, one run each.
 NODES ?= 100,300,1000
@@ -172,12 +176,12 @@ SEED ?= 0
 FAULT ?=
 
 .PHONY: simulate
-simulate: ## Play the protocol's simulation for SEEDS seeds, until one breaks an invariant
+simulate: seeds ## Play the protocol's simulation for SEEDS seeds, until one breaks an invariant
 	go build -o bin/simulate ./test/simulate
 	bin/simulate -seeds $(SEEDS) $(if $(FAULT),-fault $(FAULT)) $(ARGS)
 
 .PHONY: replay
-replay: ## Print what happens in SEED of the simulation, and its shortest form; FAULT=M7 adds a fault
+replay: seeds ## Print what happens in SEED of the simulation, and its shortest form; FAULT=M7 adds a fault
 	go build -o bin/simulate ./test/simulate
 	@bin/simulate -replay -seed $(SEED) $(if $(FAULT),-fault $(FAULT)) $(ARGS)
 
