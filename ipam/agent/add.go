@@ -155,10 +155,7 @@ func (a *Agent) hold(ctx context.Context, add *addition) (store.Attachment, erro
 			return a.holdRequested(ctx, add, lack)
 		}
 		s := room.Slot
-		p, err := a.pool(s.Pool)
-		if err != nil {
-			return store.Attachment{}, err
-		}
+		p := a.pool(s.Pool)
 		n := need{family: s.Family, view: s.View, exact: s.Exact}
 		if a.waits(ctx, add) {
 			if a.takenBack(ctx, p, n) {

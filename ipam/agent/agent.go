@@ -47,26 +47,26 @@ type Agent struct {
 	rank     atomic.Int64  // of the seat, as last heard; 0 is none
 
 	mu              sync.Mutex
-	sitting         protocol.Sitting                     // guarded by mu
-	told            telling                              // guarded by mu
-	pools           map[protocol.PoolName]*pool          // guarded by mu
-	idle            map[string]protocol.Instant          // guarded by mu; since when a lease has been empty
-	ignored         map[string]string                    // guarded by mu; what was said of a network's keys
-	readFor         map[protocol.StoreID]bool            // guarded by mu; lost stores whose attachments were looked for
-	foreign         int                                  // guarded by mu; leases and sub-leases in this node's name of another machine's stores
-	history         protocol.History                     // guarded by mu; how far the API server was seen to come
-	recordedOpening string                               // guarded by mu; the greatest word of an opening that the store is known to have
-	era             int                                  // guarded by mu; how often it was seen to go back
-	late            map[protocol.PoolName]bool           // guarded by mu; pools first heard of since it last did
-	anothers        map[string]bool                      // guarded by mu; leases that this node has as Held, and were another's when last read since it did
-	unseen          map[string]bool                      // guarded by mu; rights that a list has shown otherwise than the store has them, and no answer since
-	certainty       protocol.Certainty                   // guarded by mu; whether this store has a record of all its leases
-	beatNow         chan struct{}                        // a heartbeat is due before its time
-	listNow         chan struct{}                        // so is a list of what is there in the node's name
-	reading         bool                                 // guarded by mu; a store was lost in this boot, and is not read back yet
-	recalls         map[string]bool                      // guarded by mu; the recalls on the seat that have been taken up, by ID
-	queue           func(task func(context.Context))     // set by Run: runs a task that Run waits for
-	follow          func(protocol.PoolName, *pool) error // set by Run
+	sitting         protocol.Sitting                 // guarded by mu
+	told            telling                          // guarded by mu
+	pools           map[protocol.PoolName]*pool      // guarded by mu
+	idle            map[string]protocol.Instant      // guarded by mu; since when a lease has been empty
+	ignored         map[string]string                // guarded by mu; what was said of a network's keys
+	readFor         map[protocol.StoreID]bool        // guarded by mu; lost stores whose attachments were looked for
+	foreign         int                              // guarded by mu; leases and sub-leases in this node's name of another machine's stores
+	history         protocol.History                 // guarded by mu; how far the API server was seen to come
+	recordedOpening string                           // guarded by mu; the greatest word of an opening that the store is known to have
+	era             int                              // guarded by mu; how often it was seen to go back
+	late            map[protocol.PoolName]bool       // guarded by mu; pools first heard of since it last did
+	anothers        map[string]bool                  // guarded by mu; leases that this node has as Held, and were another's when last read since it did
+	unseen          map[string]bool                  // guarded by mu; rights that a list has shown otherwise than the store has them, and no answer since
+	certainty       protocol.Certainty               // guarded by mu; whether this store has a record of all its leases
+	beatNow         chan struct{}                    // a heartbeat is due before its time
+	listNow         chan struct{}                    // so is a list of what is there in the node's name
+	reading         bool                             // guarded by mu; a store was lost in this boot, and is not read back yet
+	recalls         map[string]bool                  // guarded by mu; the recalls on the seat that have been taken up, by ID
+	queue           func(task func(context.Context)) // set by Run: runs a task that Run waits for
+	follow          func(protocol.PoolName, *pool)   // set by Run
 }
 
 // New returns an agent on st. It does no I/O and starts nothing.

@@ -68,11 +68,7 @@ func (e *waitingError) Error() string { return e.Why }
 // API server does not answer, or the controller does not.
 func (a *Agent) stillWaits(ctx context.Context, add *addition, r protocol.Right, err error) error {
 	for _, w := range r.Request.Wants {
-		p, poolErr := a.pool(w.Pool)
-		if poolErr != nil {
-			continue
-		}
-		if known, _, _ := p.now(); known != nil && known.Pressure == allocator.PressureExhausted && known.Exhausted != "" {
+		if known, _, _ := a.pool(w.Pool).now(); known != nil && known.Pressure == allocator.PressureExhausted && known.Exhausted != "" {
 			return &waitingError{Why: known.Exhausted}
 		}
 	}

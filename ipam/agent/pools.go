@@ -90,10 +90,7 @@ func (e *notReadyError) Error() string { return fmt.Sprintf("pool %s %s", e.Pool
 
 // ready returns pool name once it can be used, waiting until ctx ends.
 func (a *Agent) ready(ctx context.Context, name protocol.PoolName) (*pool, *knownPool, error) {
-	p, err := a.pool(name)
-	if err != nil {
-		return nil, nil, err
-	}
+	p := a.pool(name)
 	known, _, err := p.until(ctx, unready)
 	return p, known, err
 }
@@ -168,7 +165,7 @@ func (a *Agent) unopened(name protocol.PoolName) string {
 }
 
 // pool returns the entry of a pool, and follows the pool from then on.
-func (a *Agent) pool(name protocol.PoolName) (*pool, error) {
+func (a *Agent) pool(name protocol.PoolName) *pool {
 	a.mu.Lock()
 	p, ok := a.pools[name]
 	if !ok {
@@ -178,10 +175,10 @@ func (a *Agent) pool(name protocol.PoolName) (*pool, error) {
 	p.missed = 0
 	follow := a.follow
 	a.mu.Unlock()
-	if ok {
-		return p, nil
+	if !ok {
+		follow(name, p)
 	}
-	return p, follow(name, p)
+	return p
 }
 
 // adoptPool takes up a pool that the store has kept.
@@ -197,15 +194,13 @@ func (a *Agent) adoptPool(ctx context.Context, name protocol.PoolName, kept Pool
 	a.pools[name] = p
 	follow := a.follow
 	a.mu.Unlock()
-	if err := follow(name, p); err != nil {
-		a.log.WarnContext(ctx, "pool not followed", "pool", name, "error", err)
-	}
+	follow(name, p)
 }
 
 // follower returns what follows a pool, by a task that start runs, until ctx ends or the pool
 // is not to be followed any more.
-func (a *Agent) follower(ctx context.Context, start func(task func() error)) func(protocol.PoolName, *pool) error {
-	return func(name protocol.PoolName, p *pool) error {
+func (a *Agent) follower(ctx context.Context, start func(task func() error)) func(protocol.PoolName, *pool) {
+	return func(name protocol.PoolName, p *pool) {
 		ctx, cancel := context.WithCancel(ctx)
 		ended := make(chan struct{})
 		a.mu.Lock()
@@ -215,7 +210,6 @@ func (a *Agent) follower(ctx context.Context, start func(task func() error)) fun
 			defer close(ended)
 			return a.followPool(ctx, name, p)
 		})
-		return nil
 	}
 }
 
@@ -362,11 +356,7 @@ func (a *Agent) unheard(ctx context.Context, sources []poolspec.Source) error {
 // one without is enough. The error says why that could not be found out until ctx ended.
 func (a *Agent) full(ctx context.Context, src poolspec.Source) (why string, err error) {
 	name := protocol.PoolName(src.Pool)
-	p, err := a.pool(name)
-	if err != nil {
-		return "", err
-	}
-	known, _, _ := p.now()
+	known, _, _ := a.pool(name).now()
 	if known == nil || known.Exhausted == "" { // its pressure may be Exhausted for who asks for a part of it
 		return "", nil
 	}

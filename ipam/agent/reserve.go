@@ -87,10 +87,9 @@ func (a *Agent) touch(att store.Attachment) {
 			continue
 		}
 		last = addr.Pool
-		if p, err := a.pool(addr.Pool); err == nil {
-			p.touched.Store(true)
-			a.tend(p)
-		}
+		p := a.pool(addr.Pool)
+		p.touched.Store(true)
+		a.tend(p)
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()

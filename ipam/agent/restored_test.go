@@ -193,7 +193,7 @@ func newRestoredAgent(t *testing.T) *Agent {
 	a := &Agent{
 		st: newStore(t), cfg: Config{Node: "n1", Parallel: 1}, log: slog.New(slog.DiscardHandler), metrics: newMetrics(nil), clock: clockAt{},
 		beatNow: make(chan struct{}, 1), pools: map[protocol.PoolName]*pool{}, idle: map[string]protocol.Instant{},
-		follow: func(protocol.PoolName, *pool) error { return nil },
+		follow: func(protocol.PoolName, *pool) {},
 	}
 	a.sitting.Term, a.sitting.Seen.UID = 3, "seat"
 	if err := a.st.Update(t.Context(), func(tx *store.Tx) error { return tx.PutIdentity(store.Identity{Node: "n1", Term: 3}) }); err != nil {

@@ -24,11 +24,7 @@ func (a *Agent) result(conf *poolspec.Config, att store.Attachment) (*wire.Resul
 		said[r.Dst] = true
 	}
 	for _, addr := range att.Addresses {
-		p, err := a.pool(addr.Pool)
-		if err != nil {
-			return nil, err
-		}
-		known, _, _ := p.now()
+		known, _, _ := a.pool(addr.Pool).now()
 		if known == nil {
 			return nil, &notReadyError{Pool: addr.Pool, Why: "has not been read yet: its routes are not known"}
 		}

@@ -250,10 +250,7 @@ func (a *Agent) claimAddresses(ctx context.Context, c protocol.Claim, conf *pool
 			}
 			return nil, nil, &ClaimError{Claim: c.Ref().String(), Why: fmt.Sprintf("has address %v, which is in no pool of network %s", addr, c.Network)}
 		}
-		p, err := a.pool(protocol.PoolName(src.Pool))
-		if err != nil {
-			return nil, nil, err
-		}
+		p := a.pool(protocol.PoolName(src.Pool))
 		if _, _, err := p.until(ctx, func(*knownPool, bool) string { return a.unopened(p.name) }); err != nil {
 			return nil, nil, err
 		}
