@@ -4,11 +4,14 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
 	"testing"
 
 	"go4.org/netipx"
+	apiextensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"sigs.k8s.io/yaml"
 
 	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
@@ -48,6 +51,23 @@ func parsed(t *testing.T, p *v1alpha1.IPPool) *allocator.Shape {
 		t.Fatal(err)
 	}
 	return shape
+}
+
+// TestLimitsAreTheAPIs: a pool is full where the API server would refuse more.
+func TestLimitsAreTheAPIs(t *testing.T) {
+	text, err := os.ReadFile("../../deploy/crds/tenure.dev_ippools.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var crd apiextensions.CustomResourceDefinition
+	if err := yaml.Unmarshal(text, &crd); err != nil {
+		t.Fatal(err)
+	}
+	ranges := crd.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties["spec"].Properties["ranges"]
+	exclude := ranges.Items.Schema.Properties["exclude"]
+	if *ranges.MaxItems != maxRanges || *exclude.MaxItems != maxExclude {
+		t.Errorf("the API takes %d ranges and %d exclusions; want %d and %d", *ranges.MaxItems, *exclude.MaxItems, maxRanges, maxExclude)
+	}
 }
 
 // TestUnionThatIsFullStays: what is edited, or comes, takes nothing from a pool that has no
