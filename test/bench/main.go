@@ -76,7 +76,7 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	flags.StringVar(&o.json, "json", "", "file for the figures as lines of JSON (default: bin/bench.json of a whole run, else none)")
 	with := flags.StringArray("with", nil, "NAME=PROGRAM,FILE: measure this IPAM plugin too, where single and 16 ADDs are; FILE has its \"ipam\" section")
 	if err := flags.Parse(args); err != nil {
-		return o, err
+		return o, fmt.Errorf("%w: see bench --help", err)
 	}
 	for _, text := range *with {
 		p, err := parsePlugin(text)

@@ -82,10 +82,10 @@ func parse(args []string, stderr io.Writer) (options, error) {
 	flags.BoolVar(&o.pace, "pace", false, "wait for Enter before each scene (without a terminal: for 5 seconds)")
 	flags.BoolVar(&o.enter, "enter", false, "open a shell in the sandbox of the demo that runs")
 	if err := flags.Parse(args); err != nil {
-		return o, err
+		return o, fmt.Errorf("%w: see make demo ARGS=--help", err)
 	}
 	if flags.NArg() > 0 {
-		return o, fmt.Errorf("unexpected argument %q: see demo --help", flags.Arg(0))
+		return o, fmt.Errorf("unexpected argument %q: see make demo ARGS=--help", flags.Arg(0))
 	}
 	return o, nil
 }
