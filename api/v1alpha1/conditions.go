@@ -13,7 +13,23 @@ const (
 	// PoolOverlapping says whether the pool shares addresses with another pool
 	// of its domain.
 	PoolOverlapping = "Overlapping"
+	// PoolForeignIPAM says that definitions of the pool's segment name another IPAM,
+	// which may give addresses of the pool. It is there only while it is True.
+	PoolForeignIPAM = "ForeignIPAM"
+	// PoolForeignAddresses says how many addresses belong to pods of another IPAM. It is
+	// there only while it is True.
+	PoolForeignAddresses = "ForeignAddresses"
+	// PoolTwoOwners names addresses that a pod of another IPAM has and somebody else of
+	// the pool, too. It is there only while it is True.
+	PoolTwoOwners = "TwoOwners"
+	// PoolWithheld says why addresses that an edit has added are not given yet. It is
+	// there only while it is True.
+	PoolWithheld = "Withheld"
 )
+
+// AnnotationDomain, on a network attachment definition of another IPAM, names the L2
+// segment of its network: a pool with another spec.domain does not share it.
+const AnnotationDomain = "tenure.dev/domain"
 
 // Reasons of the condition Ready.
 const (
@@ -36,6 +52,14 @@ const (
 	// ReasonLeaseGarbled (False): a lease that may be of the pool's domain cannot be
 	// read; the message names it.
 	ReasonLeaseGarbled = "LeaseGarbled"
+	// ReasonForeignIPAM (False): the pool has not been opened yet, and another IPAM may
+	// still give its addresses; see the condition ForeignIPAM.
+	ReasonForeignIPAM = "ForeignIPAM"
+	// ReasonForeignLook (False): the pool has not been opened yet, and it is being found
+	// out which of its addresses pods of another IPAM have.
+	ReasonForeignLook = "ForeignLook"
+	// ReasonStopped (False): spec.allocation is Stopped.
+	ReasonStopped = "Stopped"
 	// ReasonDeleting (False): the pool was deleted and waits for its leases.
 	ReasonDeleting = "Deleting"
 )

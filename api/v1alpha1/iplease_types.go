@@ -125,7 +125,8 @@ type IPLeaseSpec struct {
 	// +kubebuilder:validation:items:XValidation:rule="isIP(self) && ip.isCanonical(self)",message="is not an IP address in canonical form: write one such as 10.0.0.5 or fd00::5"
 	Ceded []string `json:"ceded,omitempty"`
 
-	// grants are the addresses of the block that belong to claims and sub-leases.
+	// grants are the addresses of the block that belong to claims, sub-leases and
+	// reservations, and to pods that another IPAM has given them to.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=256
@@ -161,7 +162,7 @@ const (
 	HolderCluster HolderKind = "Cluster"
 )
 
-// Grant gives one address to a claim or a sub-lease.
+// Grant gives one address to its grantee, or keeps it for it.
 type Grant struct {
 	// address is the address, in canonical form.
 	// +required
@@ -190,6 +191,8 @@ type Grant struct {
 }
 
 // Grantee is to whom an address is granted. The UID alone decides.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.node) || self.kind == 'Pod'",message="node is set where kind is Pod, and only there",fieldPath=".node"
 type Grantee struct {
 	// kind says what kind of object the grantee is.
 	// +required
@@ -201,7 +204,7 @@ type Grantee struct {
 	// +kubebuilder:validation:MaxLength=64
 	UID string `json:"uid"`
 
-	// namespace is the namespace of a claim.
+	// namespace is the namespace of a claim or a pod.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
@@ -212,11 +215,17 @@ type Grantee struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
+
+	// node is the node of a pod. Its agent tells when the pod's last sandbox is gone.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Node string `json:"node,omitempty"`
 }
 
 // GranteeKind says what kind of object an address is granted to.
 //
-// +kubebuilder:validation:Enum=Claim;SubLease
+// +kubebuilder:validation:Enum=Claim;SubLease;Pod;Reservation
 type GranteeKind string
 
 // The kinds of grantee.
@@ -225,6 +234,10 @@ const (
 	GranteeClaim GranteeKind = "Claim"
 	// GranteeSubLease: an IPSubLease with a request.
 	GranteeSubLease GranteeKind = "SubLease"
+	// GranteePod: a pod to which another IPAM has given the address.
+	GranteePod GranteeKind = "Pod"
+	// GranteeReservation: an IPReservation.
+	GranteeReservation GranteeKind = "Reservation"
 )
 
 // IPLeaseStatus is what the holder last published about a block.

@@ -16,6 +16,8 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:printcolumn:name="Pressure",type=string,JSONPath=`.status.pressure`
 // +kubebuilder:printcolumn:name="Unreachable",type=integer,JSONPath=`.status.counts.unreachable`,priority=1
 // +kubebuilder:printcolumn:name="Leases",type=integer,JSONPath=`.status.counts.leases`,priority=1
+// +kubebuilder:printcolumn:name="Foreign",type=integer,JSONPath=`.status.counts.foreign`,priority=1
+// +kubebuilder:printcolumn:name="Reserved",type=integer,JSONPath=`.status.counts.reserved`,priority=1
 // +kubebuilder:printcolumn:name="Domain",type=string,JSONPath=`.spec.domain`,priority=1
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
@@ -107,7 +109,39 @@ type IPPoolSpec struct {
 	// +optional
 	// +kubebuilder:default=Everyone
 	Access Access `json:"access,omitempty"`
+
+	// shareWith are network attachment definitions, as namespace/name, of which the
+	// administrator says that another IPAM gives none of this pool's addresses by them,
+	// although their ranges overlap. Without that word the pool is not opened, nor given
+	// more addresses, beside such a definition.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MinLength=3
+	// +kubebuilder:validation:items:MaxLength=317
+	// +kubebuilder:validation:items:XValidation:rule="self.matches('^[^/]+/[^/]+$')",message="is not a definition's name: write namespace/name"
+	ShareWith []string `json:"shareWith,omitempty"`
+
+	// allocation says whether the pool gives addresses. Stopped, it gives none to
+	// anybody, its nodes give back what is free, and who has an address keeps it: for
+	// moving to another IPAM.
+	// +optional
+	// +kubebuilder:default=Automatic
+	Allocation Allocation `json:"allocation,omitempty"`
 }
+
+// Allocation says whether a pool gives addresses.
+//
+// +kubebuilder:validation:Enum=Automatic;Stopped
+type Allocation string
+
+// The ways of allocation.
+const (
+	// AllocationAutomatic: whoever may use the pool gets addresses.
+	AllocationAutomatic Allocation = "Automatic"
+	// AllocationStopped: nobody gets an address that he has not.
+	AllocationStopped Allocation = "Stopped"
+)
 
 // TakeOver says when the leases of a dead node go to the cluster.
 //
@@ -276,6 +310,32 @@ type IPPoolStatus struct {
 	// +optional
 	BlockPrefixLengths *BlockPrefixLengths `json:"blockPrefixLengths,omitempty"`
 
+	// withheld are addresses of the spec that are not given yet, each "first-last": an
+	// edit has added them, and pods of another IPAM may have some of them. Without them
+	// the spec counts as accepted.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=79
+	Withheld []string `json:"withheld,omitempty"`
+
+	// fenced are the names of whereabouts' IPPools that get no new allocations: this
+	// pool has taken their addresses over. The policy foreign-fence.tenure.dev holds
+	// whereabouts to it.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=1024
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=253
+	Fenced []string `json:"fenced,omitempty"`
+
+	// fencedSince is when fenced was last changed while the pool waits to be opened.
+	// Pods that were bound to their nodes before may still get an address of another
+	// IPAM.
+	// +optional
+	FencedSince *metav1.Time `json:"fencedSince,omitempty"`
+
 	// pressure says how scarce the pool's addresses are. It seldom changes, and
 	// tells the agents whether they may lease ahead of need.
 	// +optional
@@ -285,7 +345,8 @@ type IPPoolStatus struct {
 	// +optional
 	Counts *PoolCounts `json:"counts,omitempty"`
 
-	// conditions are Ready, Exhausted and Overlapping.
+	// conditions are Ready, Exhausted, Overlapping and, while they are true,
+	// ForeignIPAM, ForeignAddresses and TwoOwners.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -373,4 +434,14 @@ type PoolCounts struct {
 	// +required
 	// +kubebuilder:validation:Minimum=0
 	Leases int32 `json:"leases"`
+
+	// foreign is how many addresses belong to pods that another IPAM gave them to.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Foreign int64 `json:"foreign,omitempty"`
+
+	// reserved is how many addresses belong to IPReservations.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	Reserved int64 `json:"reserved,omitempty"`
 }

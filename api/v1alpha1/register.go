@@ -22,6 +22,7 @@ func addKnownTypes(s *runtime.Scheme) error {
 		&IPPool{}, &IPPoolList{},
 		&IPLease{}, &IPLeaseList{},
 		&IPSubLease{}, &IPSubLeaseList{},
+		&IPReservation{}, &IPReservationList{},
 	)
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil
