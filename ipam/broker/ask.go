@@ -20,6 +20,9 @@ type Ask struct {
 	// sources, which may then be fewer than the sources. They need not be
 	// ordinary, nor within a view.
 	Exactly []netip.Addr
+	// Pod, if not empty, is the UID of the pod that the addresses are for. What is kept
+	// for it, because another IPAM has given it that, may be granted.
+	Pod protocol.UID
 	// Stamp is the revision of the grantee that led to this ask, for
 	// [Answer.Stamp]. An ask that differs in it alone is the same ask.
 	Stamp protocol.Revision
@@ -38,9 +41,25 @@ type Source struct {
 	search string // View as text, once the ask is in the Book
 }
 
+// key is what tells a from the asks of others. A claim, a request and a reservation have
+// one ask; a pod of another IPAM has one for each address that is kept for it: one that
+// cannot be had must not hold up the others.
+func (a Ask) key() protocol.UID {
+	if !a.bars() {
+		return a.To.UID
+	}
+	return barKey(a.To.UID, a.From[0].Addr)
+}
+
+func barKey(pod protocol.UID, addr netip.Addr) protocol.UID { return pod + " " + protocol.UID(addr.String()) }
+
+// bars reports whether a asks to keep an address for a pod that has it already, by
+// another IPAM. That is done also while the pool is not open, and waits for just that.
+func (a Ask) bars() bool { return a.To.Kind == protocol.GranteePod }
+
 // equal reports whether a and o ask for the same.
 func (a Ask) equal(o Ask) bool {
-	return a.To == o.To && slices.Equal(a.Exactly, o.Exactly) &&
+	return a.To == o.To && a.Pod == o.Pod && slices.Equal(a.Exactly, o.Exactly) &&
 		slices.EqualFunc(a.From, o.From, func(x, y Source) bool {
 			return x.Pool == y.Pool && x.Addr == y.Addr && x.View.Equal(y.View) && slices.Equal(x.Families, y.Families)
 		})
@@ -143,6 +162,8 @@ type want struct {
 	// strict says that what was granted outside the view, or is being freed, does
 	// not do.
 	strict bool
+	bars   bool         // see [Ask.bars]
+	pod    protocol.UID // see [Ask.Pod]
 }
 
 // fits reports whether h is what w asked for. For a claim the view is left out: it
@@ -175,7 +196,7 @@ func (b *Book) expand(a Ask) ([]want, Problem) {
 			if p == nil || p.state.UID == "" {
 				return nil, problem(PoolMissing, "pool %s does not exist", src.Pool)
 			}
-			if bad := p.unready(); bad.Reason != NoProblem {
+			if bad := p.unready(a.bars()); bad.Reason != NoProblem {
 				return nil, bad
 			}
 			families := src.Families
@@ -187,7 +208,7 @@ func (b *Book) expand(a Ask) ([]want, Problem) {
 			}
 			w := want{
 				source: i, pool: p, family: f, view: src.View, search: src.search, addr: src.Addr,
-				strict: a.To.Kind == protocol.GranteeSubLease,
+				strict: a.To.Kind == protocol.GranteeSubLease, bars: a.bars(), pod: a.Pod,
 			}
 			if why := w.unassignable(); why != "" {
 				return nil, problem(Unassignable, "%s", why)
@@ -241,6 +262,9 @@ func name(wants []want, addrs []netip.Addr) ([]want, Problem) {
 // unassignable returns why the pool can never give what w wants, or nothing.
 func (w want) unassignable() string {
 	shape := w.pool.state.Shape
+	if w.bars {
+		return "" // what the pool withholds until it is kept cannot be assigned yet
+	}
 	if w.addr.IsValid() {
 		if err := shape.Assignable(w.addr); err != nil {
 			return fmt.Sprintf("%v: pool %s: %v", w.addr, w.pool.name, err)

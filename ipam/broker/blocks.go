@@ -36,8 +36,9 @@ func newStocks() (stocks [kinds]stock) {
 	return stocks
 }
 
-// unready returns why nothing of p can be granted, or no problem.
-func (p *pool) unready() Problem {
+// unready returns why nothing of p can be granted, or no problem. What is to be kept for
+// pods of another IPAM is granted before the pool is opened, too.
+func (p *pool) unready(bars bool) Problem {
 	bad := Problem{}
 	switch {
 	case p.state.Deleting:
@@ -48,6 +49,11 @@ func (p *pool) unready() Problem {
 		bad.Lasting = true
 	case p.state.Restored:
 		bad = problem(PoolNotReady, "pool %s is closed, because the API server's data went back in time: see its condition Ready", p.name)
+	case bars:
+	case p.state.Unopened:
+		bad = problem(PoolNotReady, "pool %s has not been opened yet: see its condition Ready", p.name)
+	case p.state.Stopped:
+		bad = problem(PoolNotReady, "pool %s gives no addresses: its spec.allocation is Stopped", p.name)
 	}
 	return bad
 }

@@ -67,6 +67,13 @@ type PoolState struct {
 	// Restored says that the API server's data went back in time, and that nodes
 	// have yet to put back what they hold of the pool: nothing of it is granted.
 	Restored bool
+	// Unopened says that the pool was never open: it is not known yet which of its
+	// addresses pods of other IPAMs have.
+	Unopened bool
+	// Stopped says that nobody is given an address that he has not.
+	Stopped bool
+	// Withheld is, as text, what Shape lacks of the spec: see IPPool's status.withheld.
+	Withheld string
 }
 
 // pool is one pool, or what is left of it: leases may outlive their pool, and be
@@ -171,7 +178,7 @@ func (b *Book) SetPool(s PoolState) bool {
 		return false
 	}
 	p.ahead = false
-	if s.UID == old.UID && s.Generation == old.Generation && old.Generation > 0 {
+	if s.UID == old.UID && s.Generation == old.Generation && s.Withheld == old.Withheld && old.Generation > 0 {
 		s.Shape, s.Fault = old.Shape, old.Fault
 	}
 	p.state = s
@@ -341,6 +348,20 @@ func (b *Book) unhold(gone Held) {
 func nameOf(g protocol.Grantee) protocol.Grantee {
 	g.UID = ""
 	return g
+}
+
+// kept returns what is kept for pods of other IPAMs.
+func (b *Book) kept() []Held {
+	var all []Held
+	for name, uids := range b.names {
+		if name.Kind != protocol.GranteePod {
+			continue
+		}
+		for _, uid := range uids {
+			all = append(all, b.held[uid]...)
+		}
+	}
+	return all
 }
 
 // Held returns the grants to uid. The caller must not change them.

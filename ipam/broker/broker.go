@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -39,6 +40,8 @@ type Notify struct {
 	// SubLease with the name of each such sub-lease.
 	Claim    func(ClaimKey)
 	SubLease func(name string)
+	// Reservation is called with the name of each such reservation.
+	Reservation func(name string)
 	// Pool is called with each pool of which [Broker.Starving] says something else
 	// than before, or of which a search has found nothing for the first time.
 	Pool func(protocol.PoolName)
@@ -224,6 +227,9 @@ func (b *Broker) ReadLease(ctx context.Context, name string) (l protocol.Lease, 
 	return l, ok, nil
 }
 
+// WithdrawBar is Withdraw for one address that was to be kept for a pod.
+func (b *Broker) WithdrawBar(pod protocol.UID, addr netip.Addr) { b.Withdraw(barKey(pod, addr)) }
+
 // Withdraw ends the wait of a grantee, or its interest in the answer. What has been granted stays.
 func (b *Broker) Withdraw(uid protocol.UID) {
 	b.mu.Lock()
@@ -259,6 +265,18 @@ func (b *Broker) KnownSubLeases(name string) []protocol.UID {
 	return b.known(protocol.Grantee{Kind: protocol.GranteeSubLease, Name: name})
 }
 
+// KnownReservations is Known for the name of a reservation.
+func (b *Broker) KnownReservations(name string) []protocol.UID {
+	return b.known(protocol.Grantee{Kind: protocol.GranteeReservation, Name: name})
+}
+
+// Kept returns what is kept for pods of other IPAMs.
+func (b *Broker) Kept() []Held {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.book.kept()
+}
+
 func (b *Broker) known(name protocol.Grantee) []protocol.UID {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -275,9 +293,14 @@ func (b *Broker) Claims() []ClaimKey {
 }
 
 // SubLeases returns the names of the sub-leases that grants name.
-func (b *Broker) SubLeases() []string {
+func (b *Broker) SubLeases() []string { return b.namesOf(protocol.GranteeSubLease) }
+
+// Reservations returns the names of the reservations that grants name.
+func (b *Broker) Reservations() []string { return b.namesOf(protocol.GranteeReservation) }
+
+func (b *Broker) namesOf(kind protocol.GranteeKind) []string {
 	var names []string
-	for _, g := range b.called(protocol.GranteeSubLease) {
+	for _, g := range b.called(kind) {
 		names = append(names, g.Name)
 	}
 	return names
@@ -372,6 +395,8 @@ func (b *Broker) tell(names []protocol.Grantee) {
 			b.notify.Claim(ClaimKey{name.Namespace, name.Name})
 		case name.Kind == protocol.GranteeSubLease && b.notify.SubLease != nil:
 			b.notify.SubLease(name.Name)
+		case name.Kind == protocol.GranteeReservation && b.notify.Reservation != nil:
+			b.notify.Reservation(name.Name)
 		}
 	}
 }

@@ -13,6 +13,8 @@ type edit struct {
 	grant protocol.Grant // of which Freeing has no meaning, and Mark that of Clear
 	// on is the UID of the lease that an add was planned for.
 	on protocol.UID
+	// pod is, of an add, the pod whose address by another IPAM the grantee may take.
+	pod protocol.UID
 }
 
 // A Verb is a change to a grant.
@@ -52,7 +54,11 @@ func (e edit) apply(l *protocol.Lease, at int) (done, changed bool) {
 	switch e.verb {
 	case add:
 		if at >= 0 {
-			g := l.Grants[at]
+			g := &l.Grants[at]
+			if keptFor(*g, e.pod) {
+				*g = protocol.Grant{Addr: g.Addr, To: e.grant.To}
+				return true, true
+			}
 			return g.To.UID == e.grant.To.UID && !g.Freeing, false
 		}
 		// Another lease of the same name has not been confirmed.
@@ -84,6 +90,12 @@ func (e edit) apply(l *protocol.Lease, at int) (done, changed bool) {
 		l.Grants = slices.Delete(l.Grants, at, at+1)
 		return true, true
 	}
+}
+
+// keptFor reports whether g keeps its address for a pod, because another IPAM has given
+// it that.
+func keptFor(g protocol.Grant, pod protocol.UID) bool {
+	return pod != "" && g.To.Kind == protocol.GranteePod && g.To.UID == pod
 }
 
 // mark marks a grant of a lease of that revision, or takes the mark off it. A mark

@@ -125,7 +125,7 @@ func (b *Book) place(r *round, w *waiter) {
 	}
 	for _, s := range t.spots {
 		wr := r.write(s.pool, s.lease)
-		wr.edits = append(wr.edits, edit{verb: add, grant: protocol.Grant{Addr: s.addr, To: w.ask.To}})
+		wr.edits = append(wr.edits, edit{verb: add, grant: protocol.Grant{Addr: s.addr, To: w.ask.To}, pod: w.ask.Pod})
 	}
 	r.spots = append(r.spots, t.spots...)
 	r.asks = append(r.asks, w)
@@ -189,7 +189,7 @@ func (b *Book) wait(w *waiter) {
 // settled ends the wait of w, whose addresses are all granted.
 func (b *Book) settled(r *round, w *waiter) {
 	b.end(w)
-	b.queue.settled[w.ask.To.UID] = w.arrival()
+	b.queue.settled[w.ask.key()] = w.arrival()
 	r.tell(w)
 }
 
@@ -225,6 +225,16 @@ func (wr *write) begin() {
 // unconfirmed reports whether wr grants on a lease that has not been confirmed.
 func (wr *write) unconfirmed() bool {
 	return !wr.lease.confirmed && wr.adds()
+}
+
+// onlyBars reports whether all that wr grants is to be kept for pods of other IPAMs.
+func (wr *write) onlyBars() bool {
+	for _, e := range wr.edits {
+		if e.verb == add && e.grant.To.Kind != protocol.GranteePod {
+			return false
+		}
+	}
+	return true
 }
 
 func (wr *write) adds() bool {

@@ -55,7 +55,7 @@ type waiter struct {
 // ask of the same grantee takes the place of an earlier one. Once the answer has
 // been used, Withdraw. At read, or never, its leases began to be read live for a.
 func (b *Book) Ask(a Ask, read uint64) Answer {
-	uid := a.To.UID
+	uid := a.key()
 	w := b.queue.asks[uid]
 	if granted, on, ok := b.granted(a); ok {
 		came := b.queue.settled[uid]
@@ -132,9 +132,9 @@ func (b *Book) Withdraw(uid protocol.UID) {
 func (b *Book) end(w *waiter) {
 	w.gone = true // the heap drops it when it comes up
 	b.starve(w, nil)
-	delete(b.queue.asks, w.ask.To.UID)
+	delete(b.queue.asks, w.ask.key())
 	name := nameOf(w.ask.To)
-	b.queue.byName[name] = slices.DeleteFunc(b.queue.byName[name], func(u protocol.UID) bool { return u == w.ask.To.UID })
+	b.queue.byName[name] = slices.DeleteFunc(b.queue.byName[name], func(u protocol.UID) bool { return u == w.ask.key() })
 	if len(b.queue.byName[name]) == 0 {
 		delete(b.queue.byName, name)
 	}

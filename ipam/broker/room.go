@@ -55,7 +55,7 @@ func (w want) free(size int) (spot, Problem) {
 		return p.spot(a, size), Problem{}
 	}
 	if block, ok := p.unleased(w, size); ok {
-		if bad := p.enter(block); bad.Reason != NoProblem {
+		if bad := p.enter(block, false); bad.Reason != NoProblem {
 			return spot{}, bad
 		}
 		delete(p.dry, w.key())
@@ -73,12 +73,14 @@ func (b *Book) findNamed(r *round, by *waiter, w want, size int) (spot, Problem)
 	p, block := w.pool, w.pool.state.Shape.Block(w.addr, size)
 	l := p.leases[block]
 	if l == nil {
-		if bad := p.enter(block); bad.Reason != NoProblem {
+		if bad := p.enter(block, w.bars); bad.Reason != NoProblem {
 			return spot{}, bad
 		}
 		return p.spot(w.addr, size), Problem{}
 	}
-	if g, ok := l.GrantOf(w.addr); ok {
+	if g, ok := l.GrantOf(w.addr); ok && keptFor(g, w.pod) {
+		return p.spot(w.addr, size), Problem{}
+	} else if ok {
 		return spot{}, w.taken(l, "belongs to %v", g.To)
 	}
 	if l.open {
@@ -117,9 +119,10 @@ func (p *pool) bits(f allocator.Family) int {
 	return p.state.Bits6
 }
 
-// enter notes a lease that is about to be created for the cluster.
-func (p *pool) enter(block netip.Prefix) Problem {
-	if !p.state.Open {
+// enter notes a lease that is about to be created for the cluster, for what is kept for
+// pods of other IPAMs also in a pool that is closed.
+func (p *pool) enter(block netip.Prefix, bars bool) Problem {
+	if !p.state.Open && !bars {
 		return problem(PoolNotReady, "pool %s is closed: see its condition Ready", p.name)
 	}
 	l := &lease{Lease: protocol.Lease{

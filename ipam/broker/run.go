@@ -56,6 +56,7 @@ func (b *Broker) Start(ctx context.Context) bool {
 	}
 	b.tell(b.called(protocol.GranteeClaim))
 	b.tell(b.called(protocol.GranteeSubLease))
+	b.tell(b.called(protocol.GranteeReservation))
 	return true
 }
 

@@ -219,7 +219,7 @@ func LeaseOf(o *v1alpha1.IPLease) (protocol.Lease, error) {
 		addr, err := netip.ParseAddr(g.Address)
 		errs = append(errs, err)
 		l.Grants = append(l.Grants, protocol.Grant{Addr: addr, Freeing: g.Freeing, Mark: protocol.Revision(g.Mark), To: protocol.Grantee{
-			Kind: protocol.GranteeKind(g.To.Kind), UID: protocol.UID(g.To.UID), Namespace: g.To.Namespace, Name: g.To.Name,
+			Kind: protocol.GranteeKind(g.To.Kind), UID: protocol.UID(g.To.UID), Namespace: g.To.Namespace, Name: g.To.Name, Node: protocol.NodeName(g.To.Node),
 		}})
 	}
 	if st := o.Status; st.Published != nil {
@@ -255,7 +255,7 @@ func ToLease(l protocol.Lease) *v1alpha1.IPLease {
 	}
 	for _, g := range l.Grants {
 		o.Spec.Grants = append(o.Spec.Grants, v1alpha1.Grant{Address: g.Addr.String(), Freeing: g.Freeing, Mark: string(g.Mark), To: v1alpha1.Grantee{
-			Kind: v1alpha1.GranteeKind(g.To.Kind), UID: string(g.To.UID), Namespace: g.To.Namespace, Name: g.To.Name,
+			Kind: v1alpha1.GranteeKind(g.To.Kind), UID: string(g.To.UID), Namespace: g.To.Namespace, Name: g.To.Name, Node: string(g.To.Node),
 		}})
 	}
 	return o

@@ -88,8 +88,14 @@ func PoolOf(o *v1alpha1.IPPool) protocol.Pool {
 	return p
 }
 
-// PoolText returns the ranges of an IPPool as text, for [poolspec.ParsePool].
+// PoolText returns the ranges of an IPPool as text, for [poolspec.ParsePool], without what
+// its status withholds: that belongs to nobody yet.
 func PoolText(o *v1alpha1.IPPool) poolspec.PoolText {
+	return SpecText(o).Without(o.Status.Withheld)
+}
+
+// SpecText returns the ranges of an IPPool as text, as its spec has them.
+func SpecText(o *v1alpha1.IPPool) poolspec.PoolText {
 	var t poolspec.PoolText
 	for _, r := range o.Spec.Ranges {
 		t.Ranges = append(t.Ranges, poolspec.RangeText{

@@ -27,6 +27,8 @@ const (
 	annotationFormer  = "tenure.dev/former"
 	annotationRestore = "tenure.dev/restored"
 	annotationRank    = "tenure.dev/rank"
+	annotationLook    = "tenure.dev/look"
+	annotationReport  = "tenure.dev/report"
 )
 
 // ReadSeat reads a node's seat live.
@@ -125,6 +127,7 @@ func seatAnnotations(s protocol.Seat) map[string]string {
 		annotationNodeUID: string(s.NodeUID), annotationMachine: s.Machine, annotationBoot: s.Boot,
 		annotationTurn: strconv.FormatInt(s.Turn, 10), annotationRestore: s.Restored,
 		annotationRecalls: listText(s.Recalls), annotationFormer: listText(s.Former),
+		annotationLook: s.Look, annotationReport: s.Report,
 	}
 }
 
@@ -183,6 +186,7 @@ func SeatOf(o *coordination.Lease) (protocol.Seat, error) {
 	s := protocol.Seat{
 		Meta: metaOf(o), Node: protocol.NodeName(o.Name), NodeUID: protocol.UID(o.Annotations[annotationNodeUID]),
 		Machine: o.Annotations[annotationMachine], Boot: o.Annotations[annotationBoot], Restored: o.Annotations[annotationRestore],
+		Look: o.Annotations[annotationLook], Report: o.Annotations[annotationReport],
 	}
 	if rank, err := strconv.Atoi(o.Annotations[annotationRank]); err == nil && rank > 0 { // no right depends on it: what is none is left out
 		s.Rank = rank

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
@@ -69,6 +70,7 @@ func feed(ctx context.Context, from cache.Informers, b *broker.Broker, shapes *p
 		scarce := p.Status.Pressure == v1alpha1.PressureHigh || p.Status.Pressure == v1alpha1.PressureExhausted
 		b.SetPool(broker.PoolState{
 			Pool: cluster.PoolOf(p), Generation: p.Generation, Shape: shape, Fault: fault, Scarce: scarce, Restored: pools.Restored(p),
+			Unopened: p.Status.Opening == "", Stopped: p.Spec.Allocation == v1alpha1.AllocationStopped, Withheld: strings.Join(p.Status.Withheld, ","),
 		})
 	}, func(p *v1alpha1.IPPool) {
 		b.DropPool(protocol.PoolName(p.Name), protocol.UID(p.UID))

@@ -316,20 +316,23 @@ type Shapes struct{ known sync.Map } // types.UID -> knownShape
 
 type knownShape struct {
 	generation int64
+	withheld   string // of the status, joined
 	shape      *allocator.Shape
 	fault      string
 }
 
-// Of returns the shape of a pool's spec, or what is wrong with it.
+// Of returns the shape of a pool's spec, without what its status withholds, or what is
+// wrong with it.
 func (s *Shapes) Of(pool *v1alpha1.IPPool) (shape *allocator.Shape, fault string) {
-	if k, ok := s.known.Load(pool.UID); ok && k.(knownShape).generation == pool.Generation {
+	withheld := strings.Join(pool.Status.Withheld, ",")
+	if k, ok := s.known.Load(pool.UID); ok && k.(knownShape).generation == pool.Generation && k.(knownShape).withheld == withheld {
 		return k.(knownShape).shape, k.(knownShape).fault
 	}
 	shape, err := poolspec.ParsePool(cluster.PoolText(pool))
 	if err != nil {
 		shape, fault = nil, oneLine(err)
 	}
-	s.known.Store(pool.UID, knownShape{pool.Generation, shape, fault})
+	s.known.Store(pool.UID, knownShape{pool.Generation, withheld, shape, fault})
 	return shape, fault
 }
 

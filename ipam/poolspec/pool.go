@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"go4.org/netipx"
@@ -35,6 +36,28 @@ type PoolText struct {
 	// BlockSize is the number of addresses in a block, a power of two of at
 	// most [allocator.MaxBlockSize]. Zero leaves it to Tenure.
 	BlockSize int `json:"blockSize,omitempty"`
+}
+
+// Without returns t without the addresses of spans, each "first-last". A span that is no
+// range of addresses, or that no range of t has in common with it, changes nothing.
+func (t PoolText) Without(spans []string) PoolText {
+	if len(spans) == 0 {
+		return t
+	}
+	t.Ranges = slices.Clone(t.Ranges)
+	for i, r := range t.Ranges {
+		cidr, err := netip.ParsePrefix(r.CIDR)
+		if err != nil {
+			continue
+		}
+		for _, text := range spans {
+			if span, err := netipx.ParseIPRange(text); err == nil && span.Overlaps(netipx.RangeOfPrefix(cidr)) {
+				r.Exclude = append(slices.Clip(r.Exclude), text)
+			}
+		}
+		t.Ranges[i].Exclude = r.Exclude
+	}
+	return t
 }
 
 // ParsePool returns the shape of the pool. Its error joins one [*Fault] for each

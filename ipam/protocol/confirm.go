@@ -30,6 +30,24 @@ func ConfirmLease(r Right, pool Pool, outcome Outcome) (ok bool, why string) {
 	return true, ""
 }
 
+// ConfirmBar decides, by the pool as read live after the lease was created, whether an
+// address of the lease may be kept for a pod of another IPAM. The pool need be neither
+// open nor accepted as it was edited: it waits for just that, and a controller changes
+// its block size only upon a list that shows the lease.
+func ConfirmBar(r Right, pool Pool, outcome Outcome) (ok bool, why string) {
+	switch {
+	case outcome == NotFound:
+		return false, fmt.Sprintf("pool %s does not exist", r.Pool)
+	case pool.UID != r.PoolUID:
+		return false, fmt.Sprintf("pool %s was deleted and created again", r.Pool)
+	case pool.Deleting:
+		return false, fmt.Sprintf("pool %s is being deleted", r.Pool)
+	case pool.BlockBits(r.Block.Addr()) != r.Block.Bits():
+		return false, fmt.Sprintf("pool %s has other blocks than %v", r.Pool, r.Block)
+	}
+	return true, ""
+}
+
 // Confirmation is [ConfirmLease] as the answer to a [CallConfirm]. A lease waits for
 // the controller to look at a pool that was edited: while there was no lease of its
 // block, another pool may have come to have it. One that is Held already, and had

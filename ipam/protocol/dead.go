@@ -201,7 +201,7 @@ func EndTerm(seat Seat, e Evidence) Seat {
 	former := slices.DeleteFunc(slices.Clone(seat.Former), func(f Former) bool { return f.Store == last.Store })
 	seat.Former = append(former, last)
 	seat.Former = seat.Former[max(0, len(seat.Former)-formerMax):]
-	seat.Store, seat.Boot, seat.Recalls = "", "", nil
+	seat.Store, seat.Boot, seat.Recalls, seat.Look, seat.Report = "", "", nil, "", ""
 	seat.Term++
 	seat.Turn++
 	return seat

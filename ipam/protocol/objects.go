@@ -63,19 +63,28 @@ func (h Holder) String() string {
 }
 
 // A Grantee is to whom an address of a cluster-held block, or a ceded one, has
-// been granted: a claim or a sub-lease, identified by its UID alone. The other
-// fields are for people.
+// been granted, identified by its UID alone. The other fields are for people, but
+// for a pod's Node.
 type Grantee struct {
 	Kind      GranteeKind `json:"kind"`
 	UID       UID         `json:"uid"`
 	Namespace string      `json:"namespace,omitempty"`
 	Name      string      `json:"name,omitempty"`
+	// Node is the node of a pod. Its agent tells whether the pod still runs there.
+	Node NodeName `json:"node,omitempty"`
 }
 
-// String returns "claim NAMESPACE/NAME" or "sub-lease NAME".
+// String returns "claim NAMESPACE/NAME", "sub-lease NAME", "pod NAMESPACE/NAME, which
+// another IPAM has given it to" or "reservation NAME".
 func (g Grantee) String() string {
-	if g.Kind == GranteeSubLease {
+	switch g.Kind {
+	case GranteeSubLease:
 		return "sub-lease " + g.Name
+	case GranteePod:
+		return "pod " + g.Namespace + "/" + g.Name + ", which another IPAM has given it to"
+	case GranteeReservation:
+		return "reservation " + g.Name
+	case GranteeClaim:
 	}
 	return "claim " + g.Namespace + "/" + g.Name
 }
@@ -87,9 +96,12 @@ type GranteeKind string
 const (
 	GranteeClaim    GranteeKind = "Claim"
 	GranteeSubLease GranteeKind = "SubLease"
+	// GranteePod is a pod to which another IPAM has given the address.
+	GranteePod         GranteeKind = "Pod"
+	GranteeReservation GranteeKind = "Reservation"
 )
 
-// A Grant gives one address of a block to a claim or a sub-lease.
+// A Grant gives one address of a block to its grantee, or keeps it for it.
 type Grant struct {
 	Addr netip.Addr `json:"address"`
 	To   Grantee    `json:"to"`
@@ -314,6 +326,9 @@ type Seat struct {
 	// state, and whether it has put back what it holds: a [Restoration] as text; empty
 	// if it has not seen that.
 	Restored string
+	// Look is what the controller asks about the pods on the node, "" for nothing, and
+	// Report what the agent has answered: a [Look] and a [Report] as text.
+	Look, Report string
 	// Rank is a small number that the controller has given this seat, from 1 on, and
 	// seldom another one too: where the node begins to look for blocks depends on it.
 	// 0 is none. No right does.

@@ -53,6 +53,8 @@ type Sitting struct {
 	Stranger *Watch
 	// Restored is what the next heartbeats say in [Seat.Restored].
 	Restored string
+	// Report is what the next heartbeats say in [Seat.Report].
+	Report string
 	// Off says that the Node had the out-of-service taint when it was last read:
 	// somebody vouches that this machine is off. While it stands the agent does not
 	// sit down: its term would be ended again at once.
@@ -279,7 +281,7 @@ func (s Sitting) beat(now Instant, term int64) SeatResult {
 	write := s.Seen
 	write.Node, write.NodeUID, write.Store = s.Self.Node, s.Self.NodeUID, s.Self.Store
 	write.Machine, write.Boot, write.Fence = s.Self.Machine, s.Self.Boot, s.Self.Fence
-	write.Restored = s.Restored
+	write.Restored, write.Report = s.Restored, s.Report
 	write.Term, write.Turn, write.Beat = term, s.Seen.Turn+1, now.Wall.Truncate(time.Microsecond) // what the API keeps of it
 	s.Pending = &Beat{Turn: write.Turn, At: write.Beat, Sent: now}
 	call := SeatUpdate
