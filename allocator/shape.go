@@ -1,6 +1,7 @@
 package allocator
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 
@@ -270,4 +271,21 @@ func BlockBits(s *Shape, f Family, override int) int {
 		}
 	}
 	return f.BitLen() - log
+}
+
+// Usable returns the addresses that can be given, ordinary and static-only together.
+func (s *Shape) Usable() *netipx.IPSet {
+	var b netipx.IPSetBuilder
+	if s != nil {
+		for _, f := range Families() {
+			for _, r := range s.usable.of(f) {
+				b.AddRange(r)
+			}
+		}
+	}
+	set, err := b.IPSet()
+	if err != nil { // the ranges are those of a set
+		panic(fmt.Sprintf("allocator: usable addresses are no set: %v", err))
+	}
+	return set
 }

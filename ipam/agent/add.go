@@ -25,6 +25,8 @@ type addition struct {
 	pod  Pod
 	sel  npwg.Selection // what the pod's annotation says of this interface
 	ask  node.Ask
+	// arrived is when the ADD came.
+	arrived protocol.Instant
 }
 
 // add answers an ADD: docs/how-an-add-travels.md follows it.
@@ -43,9 +45,9 @@ func (a *Agent) add(ctx context.Context, req wire.Request) (*wire.Result, error)
 	ctx, cancel := context.WithTimeoutCause(ctx, a.cfg.Wait, &waitedError{a.cfg.Wait, a.cl.Trouble})
 	defer cancel()
 
-	add := &addition{req: req, conf: conf, key: key}
+	add := &addition{req: req, conf: conf, key: key, arrived: a.clock.Now()}
 	add.ask = node.Ask{
-		Key: key, Netns: req.Netns, NetnsID: req.NetnsID, Boot: a.cfg.Boot, Now: a.clock.Now().Wall, Gone: a.host.Gone, Serves: a.leaseServes, Keeps: a.rightKeeps,
+		Key: key, Netns: req.Netns, NetnsID: req.NetnsID, Boot: a.cfg.Boot, Now: add.arrived.Wall, Gone: a.host.Gone, Serves: a.leaseServes, Keeps: a.rightKeeps,
 	}
 	if err := a.consumeJournal(ctx, add); err != nil {
 		return nil, err
@@ -53,6 +55,7 @@ func (a *Agent) add(ctx context.Context, req wire.Request) (*wire.Result, error)
 	if err := a.selectPod(ctx, add, false); err != nil {
 		return nil, err
 	}
+	a.arrivals.note(add.ask.Pod.UID, add.arrived)
 	att, err := a.hold(ctx, add)
 	if is[*node.UnassignableError](err) { // as this node knows the pool
 		err = cmp.Or(a.unheard(ctx, conf.Sources), err)
@@ -125,6 +128,9 @@ func (a *Agent) hold(ctx context.Context, add *addition) (store.Attachment, erro
 	}
 	if add.sel.Claim != "" {
 		return a.holdClaim(ctx, add)
+	}
+	if att, ok, err := a.holdInherited(ctx, add); ok || err != nil {
+		return att, err
 	}
 	var lack *lackError // why the node cannot get an address itself
 	for {

@@ -40,6 +40,7 @@ type Agent struct {
 	ceding   cessions
 	dark     darkLeases
 	sweeper  sweeper
+	arrivals arrivals
 	faults   faults
 	public   *publish.Publisher
 	reads    *sharedPools
@@ -65,6 +66,7 @@ type Agent struct {
 	listNow         chan struct{}                    // so is a list of what is there in the node's name
 	reading         bool                             // guarded by mu; a store was lost in this boot, and is not read back yet
 	recalls         map[string]bool                  // guarded by mu; the recalls on the seat that have been taken up, by ID
+	asked, answer   string                           // guarded by mu; what the seat asked last of the node's pods, and what it is to say
 	queue           func(task func(context.Context)) // set by Run: runs a task that Run waits for
 	follow          func(protocol.PoolName, *pool)   // set by Run
 }

@@ -100,6 +100,8 @@ type Pool struct {
 	// Exhausted says, in the words of the pool's condition, that it has no address
 	// left; empty while it has.
 	Exhausted string `json:"exhausted,omitempty"`
+	// Stopped says that the pool gives no addresses: its spec.allocation is Stopped.
+	Stopped bool `json:"stopped,omitempty"`
 	// Waits says, in the words of its condition, why the pool is not open; empty where
 	// it is, or nothing was said.
 	Waits string `json:"waits,omitempty"`
@@ -152,6 +154,11 @@ type Host interface {
 	// Gone reports whether the network namespace of an attachment certainly does
 	// not exist any more. What cannot be told is not gone.
 	Gone(a store.Attachment) bool
+	// There reports whether a network namespace may be at a path. What cannot be told may.
+	There(netns string) bool
+	// HostLocal returns what host-local's files of a network say, in its directory for
+	// networks or in its default one. Where it has none there is nothing.
+	HostLocal(network, dataDir string) ([]HostLocalFile, error)
 	// Netns returns the network namespaces that pods may have now.
 	Netns() ([]store.Netns, error)
 	// Cached returns what the CNI library has kept of attachments, and for each of

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"go4.org/netipx"
+
 	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
@@ -131,6 +133,8 @@ func unready(known *knownPool, absent bool) string {
 		return "has not been read yet: the API server does not answer"
 	case known.Deleting:
 		return "is being deleted"
+	case known.Stopped:
+		return "gives no addresses: its spec.allocation is Stopped"
 	case known.Bits4 == 0 && known.Bits6 == 0:
 		return "has not been opened by the controller yet: " + known.notOpen()
 	}
@@ -254,6 +258,9 @@ func (a *Agent) hear(ctx context.Context, p *pool, heard Pool, exists bool) erro
 		return nil
 	}
 	a.heardOpening(heard.Pool, was == nil)
+	if heard.Edited && was != nil {
+		heard.Text = withoutAdded(heard.Text, was.shape)
+	}
 	heard.Revision = "" // counts change it every minute, and nothing here depends on it
 	text, err := json.Marshal(heard)
 	if err != nil {
@@ -287,6 +294,25 @@ func (a *Agent) hear(ctx context.Context, p *pool, heard Pool, exists bool) erro
 		a.cedeSoon(p) // last: it cedes only of a pool that is known to be exhausted
 	}
 	return nil
+}
+
+// withoutAdded returns the text of a pool that was edited without the addresses that it
+// did not give before: pods of another IPAM may have them, and the controller has yet to
+// look.
+func withoutAdded(text poolspec.PoolText, before *allocator.Shape) poolspec.PoolText {
+	now, err := poolspec.ParsePool(text)
+	if err != nil {
+		return text
+	}
+	var b netipx.IPSetBuilder
+	b.AddSet(now.Usable())
+	b.RemoveSet(before.Usable())
+	added, _ := b.IPSet() // of sets alone
+	var spans []string
+	for _, r := range added.Ranges() {
+		spans = append(spans, r.String())
+	}
+	return text.Without(spans)
 }
 
 // keptPools returns the pools that the store has records of.

@@ -29,6 +29,7 @@ func (a *Agent) followSeat(ctx context.Context) error {
 		}
 		a.rank.Store(int64(s.Rank))
 		a.hearRecalls(s)
+		a.hearLook(s)
 	})
 }
 

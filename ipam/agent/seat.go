@@ -71,7 +71,7 @@ func (a *Agent) beat(ctx context.Context) (accepted, again bool, err error) {
 			a.mu.Unlock()
 			return false, false, nil // the next heartbeat is due at once
 		}
-		a.sitting.Restored = ""
+		a.sitting.Restored, a.sitting.Report = "", a.answer
 		if r := a.history.Restored; r != nil {
 			a.sitting.Restored = r.String()
 		}
@@ -83,6 +83,7 @@ func (a *Agent) beat(ctx context.Context) (accepted, again bool, err error) {
 		a.mu.Unlock()
 		if res.Accepted {
 			a.hearRecalls(res.Next.Seen) // where the watch is behind
+			a.hearLook(res.Next.Seen)
 			return true, res.Again, a.accept(ctx, had, era, res.Next)
 		}
 		if had != 0 && res.Next.Term == 0 {

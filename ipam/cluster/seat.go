@@ -87,14 +87,21 @@ func (a *API) UpdateSeat(ctx context.Context, s protocol.Seat) (protocol.Seat, p
 // RankSeat writes the rank of the seat of exactly this name and UID, and nothing else of
 // it, and returns the seat as it is then.
 func (a *API) RankSeat(ctx context.Context, m protocol.Meta, rank int) (protocol.Seat, protocol.Outcome, error) {
-	obj := &coordination.Lease{ObjectMeta: metav1.ObjectMeta{Name: m.Name, Namespace: a.SeatNamespace}}
-	out, err := a.swap(ctx, obj, protocol.Meta{Name: m.Name, UID: m.UID}, map[string]any{
-		"metadata": map[string]any{"annotations": map[string]string{annotationRank: strconv.Itoa(rank)}},
-	})
+	obj, out, err := a.annotateSeat(ctx, m, annotationRank, strconv.Itoa(rank))
 	if out != protocol.Done {
 		return protocol.Seat{}, out, err
 	}
 	return decided(SeatOf(obj))
+}
+
+// annotateSeat sets one annotation of the seat of exactly this name and UID, whatever its
+// revision: of one on which no right depends.
+func (a *API) annotateSeat(ctx context.Context, m protocol.Meta, annotation, value string) (*coordination.Lease, protocol.Outcome, error) {
+	obj := &coordination.Lease{ObjectMeta: metav1.ObjectMeta{Name: m.Name, Namespace: a.SeatNamespace}}
+	out, err := a.swap(ctx, obj, protocol.Meta{Name: m.Name, UID: m.UID}, map[string]any{
+		"metadata": map[string]any{"annotations": map[string]string{annotation: value}},
+	})
+	return obj, out, err
 }
 
 // DeleteSeat deletes the seat of exactly this name, UID and revision.

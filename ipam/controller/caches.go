@@ -91,6 +91,22 @@ func feed(ctx context.Context, from cache.Informers, b *broker.Broker, shapes *p
 	return nil
 }
 
+// cachedSeats returns all seats, as the cache has them.
+func cachedSeats(ctx context.Context, from client.Reader, namespace string) ([]protocol.Seat, error) {
+	var list coordination.LeaseList
+	if err := from.List(ctx, &list, client.InNamespace(namespace)); err != nil {
+		return nil, fmt.Errorf("list seats: %w", err)
+	}
+	var seats []protocol.Seat
+	for i := range list.Items {
+		if cluster.IsSeat(&list.Items[i]) {
+			s, _ := cluster.SeatOf(&list.Items[i]) // of a garbled one what can be read
+			seats = append(seats, s)
+		}
+	}
+	return seats, nil
+}
+
 // handlers calls there with every object as it is now, and gone with the last of
 // one that was deleted.
 func handlers[T any](there, gone func(T)) toolscache.ResourceEventHandler {

@@ -25,6 +25,7 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/access"
 	"github.com/tenure-ipam/tenure/ipam/broker"
 	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/foreign"
 	"github.com/tenure-ipam/tenure/ipam/networks"
 	"github.com/tenure-ipam/tenure/ipam/pools"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
@@ -258,12 +259,19 @@ func (c *Controller) assemble(ctx context.Context, mgr manager.Manager) ([]prome
 		Metrics: takeover.NewMetrics(), Log: c.log.With("part", "takeover"), Margin: c.cfg.TakeOverMargin, Calls: takeover.DefaultCalls,
 		Now: func() time.Duration { return time.Since(begun) },
 	}
+	looker := &foreign.Looker{
+		Cache: mgr.GetCache(), Live: live, Broker: b, Beats: ofPools.Beats, Told: poolBell.Ring, Restored: ofPools.Restored,
+		Seats:   func(ctx context.Context) ([]protocol.Seat, error) { return cachedSeats(ctx, mgr.GetCache(), c.cfg.SeatNamespace) },
+		Metrics: foreign.NewMetrics(), Log: c.log.With("part", "foreign"), Now: time.Now,
+	}
+	ofPools.Foreign = looker
 	ofRanks := &ranks.Reconciler{Cache: mgr.GetCache(), SeatNamespace: c.cfg.SeatNamespace, Seats: live, Log: c.log.With("part", "ranks")}
 	for _, set := range []func() error{
 		func() error { return mgr.Add(manager.RunnableFunc(b.Run)) },
 		func() error {
 			return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { reviews.Run(ctx); return nil }))
 		},
+		func() error { return looker.Setup(mgr) },
 		func() error { return ofClaims.Setup(mgr, catalog, bell, c.cfg.Workers) },
 		func() error { return ofRequests.Setup(mgr, requestBell, c.cfg.Workers) },
 		func() error { return ofPools.Setup(mgr, catalog) },
@@ -279,7 +287,7 @@ func (c *Controller) assemble(ctx context.Context, mgr manager.Manager) ([]prome
 			return nil, fmt.Errorf("controller: %w", err)
 		}
 	}
-	return []prometheus.Collector{measured, ofClaims.Metrics, ofRequests.Metrics, ofPools.Metrics, ofDead.Metrics}, nil
+	return []prometheus.Collector{measured, ofClaims.Metrics, ofRequests.Metrics, ofPools.Metrics, ofDead.Metrics, looker.Metrics}, nil
 }
 
 // probes serves health, and readiness once the caches are filled, whoever leads.

@@ -36,7 +36,9 @@ func (p pools) Follow(ctx context.Context, name protocol.PoolName, changed func(
 }
 
 func poolOf(o *v1alpha1.IPPool) agent.Pool {
-	p := agent.Pool{Pool: cluster.PoolOf(o), Text: cluster.PoolText(o), Access: cluster.AccessOf(o)}
+	p := agent.Pool{
+		Pool: cluster.PoolOf(o), Text: cluster.PoolText(o), Access: cluster.AccessOf(o), Stopped: o.Spec.Allocation == v1alpha1.AllocationStopped,
+	}
 	for _, r := range o.Spec.Routes {
 		// Admission and the controller have refused what does not parse.
 		dst, err := netip.ParsePrefix(r.Dst)

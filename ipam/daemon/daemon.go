@@ -53,6 +53,9 @@ type Config struct {
 	// lost. Nil are [DefaultNetnsDirs] and [cnicache.DefaultDirs].
 	NetnsDirs, ResultDirs []string
 
+	// HostLocalDir is where host-local keeps its files; empty is [DefaultHostLocalDir].
+	HostLocalDir string
+
 	// Reports is the directory for what the meta-plugin has reported, as long as the
 	// pod is there; empty is the directory reports beside the store.
 	Reports string
@@ -96,6 +99,9 @@ func New(cfg Config, rc *rest.Config, log *slog.Logger) (*Daemon, error) {
 	}
 	if cfg.ResultDirs == nil {
 		cfg.ResultDirs = cnicache.DefaultDirs()
+	}
+	if cfg.HostLocalDir == "" {
+		cfg.HostLocalDir = DefaultHostLocalDir
 	}
 	if cfg.Reports == "" {
 		cfg.Reports = filepath.Join(filepath.Dir(cfg.Store), "reports")

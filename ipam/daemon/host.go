@@ -70,6 +70,8 @@ type Host struct {
 	// NetnsDirs are where runtimes keep network namespaces, ResultDirs where the CNI
 	// library keeps results.
 	NetnsDirs, ResultDirs []string
+	// HostLocalDir is host-local's default directory.
+	HostLocalDir string
 	// SeesHost says that this process is in the host's process namespace: only
 	// then does a missing /proc/PID mean that the process is gone.
 	SeesHost bool
@@ -85,7 +87,7 @@ func DefaultNetnsDirs() []string { return []string{"/run/netns", "/var/run/netns
 func hostFromHere(c Config) Host {
 	link, err := os.Readlink("/proc/self/ns/pid")
 	return Host{
-		Boot: c.Agent.Boot, NetnsDirs: c.NetnsDirs, ResultDirs: c.ResultDirs,
+		Boot: c.Agent.Boot, NetnsDirs: c.NetnsDirs, ResultDirs: c.ResultDirs, HostLocalDir: c.HostLocalDir,
 		SeesHost: err == nil && link == hostPIDs,
 	}
 }

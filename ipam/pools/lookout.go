@@ -167,6 +167,14 @@ func (l *lookout) reaches(lease *v1alpha1.IPLease, now time.Time) bool {
 	return !ok || r.id == lease.Status.Answered || now.Sub(r.since) < answerWithin
 }
 
+// Beats reports whether a node's agent has been heard of within F/2.
+func (r *Reconciler) Beats(node protocol.NodeName) bool {
+	r.seats.mu.Lock()
+	defer r.seats.mu.Unlock()
+	o := r.seats.nodes[node]
+	return o != nil && (o.fence <= 0 || r.Now().Sub(o.since) < o.fence/2)
+}
+
 // voided returns the greatest word that a seat says of a restored API server, among those
 // that an opening may have had, and the node that says it, of several the first by name: who
 // is named must not change with each look. mu must be held.

@@ -18,7 +18,7 @@ type Metrics struct {
 func NewMetrics() *Metrics {
 	return &Metrics{
 		addresses: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "tenure_pool_addresses", Help: "Addresses of a pool, by state: capacity, used, claimed, free, unreachable.",
+			Name: "tenure_pool_addresses", Help: "Addresses of a pool, by state: capacity, used, claimed, free, unreachable, foreign, reserved.",
 		}, []string{"pool", "state"}),
 		leases: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "tenure_pool_leases", Help: "Leases of a pool's blocks.",
@@ -46,7 +46,7 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 func (m *Metrics) observe(pool *v1alpha1.IPPool, t tally, shape *allocator.Shape) {
 	c := t.counts(shape)
 	for state, n := range map[string]int64{
-		"capacity": c.Capacity, "used": c.Used, "claimed": c.Claimed, "free": c.Free, "unreachable": c.Unreachable,
+		"capacity": c.Capacity, "used": c.Used, "claimed": c.Claimed, "free": c.Free, "unreachable": c.Unreachable, "foreign": c.Foreign, "reserved": c.Reserved,
 	} {
 		m.addresses.WithLabelValues(pool.Name, state).Set(float64(n))
 	}

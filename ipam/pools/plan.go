@@ -14,6 +14,7 @@ import (
 	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/foreign"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -38,10 +39,11 @@ const lookAgain = 10 * time.Second
 type seen struct {
 	pool  *v1alpha1.IPPool
 	shape *allocator.Shape // nil where the spec is faulty
-	// before is the shape that the pool had before it was edited, where that is known.
-	before *allocator.Shape
-	fault  string
-	tally  tally
+	// before is the shape that the pool had before it was edited, where that is known,
+	// and whole the one of its spec, with what is withheld of it.
+	before, whole *allocator.Shape
+	fault         string
+	tally         tally
 	// overlaps are the pools that share addresses with this one, and older those
 	// of them that were there first.
 	overlaps, older []string
@@ -62,6 +64,8 @@ type seen struct {
 	closedFor time.Duration
 	// opening is the greatest word by which any pool was opened.
 	opening string
+	// foreign is the last verdict on the pool and other IPAMs; nil where nobody looks.
+	foreign *foreign.Verdict
 
 	live *live // nil: not read
 	// cached is what the cache has of the others of the domain that a closed pool names:
@@ -114,6 +118,7 @@ func decide(s seen) plan {
 	}
 	st := s.pool.Status.DeepCopy()
 	st.ObservedGeneration = s.pool.Generation
+	s.withhold(st)
 	p := s.lease(st)
 	if p.readLive {
 		return p
@@ -185,6 +190,10 @@ func (s seen) lease(st *v1alpha1.IPPoolStatus) plan {
 		p.after = lookAgain
 		return p
 	}
+	if s.pool.Spec.Allocation == v1alpha1.AllocationStopped {
+		st.Fenced, st.Withheld = nil, nil // another IPAM may be about to give its addresses
+		return s.shut(st, v1alpha1.ReasonStopped, "the pool gives no addresses: its spec.allocation is Stopped")
+	}
 	now := decided(*st)
 	want := now.wanted(s.shape, s.pool.Spec.BlockSize)
 	if s.pool.Spec.Domain != "" && (st.Leasing != v1alpha1.LeasingOpen || s.edited()) {
@@ -216,9 +225,15 @@ func (s seen) lease(st *v1alpha1.IPPoolStatus) plan {
 		if len(now.changes(want)) > 0 { // changed while it is closed, opened by the next look
 			return s.shut(st, v1alpha1.ReasonBlockSizeChanging, fmt.Sprintf("blocks now have %v", want))
 		}
+		if p, wait := s.takeOver(st); wait {
+			return p
+		}
 		return s.opened(st, want, want)
 	}
 	if _, found := now.misfit(uid, s.live.leases); !found && now.complete(s.shape) {
+		if p, wait := s.takeOver(st); wait {
+			return p
+		}
 		return s.opened(st, now, want)
 	}
 	// What nodes have put back after a restore may have a size that was decided after the
@@ -300,10 +315,11 @@ func (s seen) describe(st *v1alpha1.IPPoolStatus) (counted bool) {
 		st.Counts = &counts
 	}
 	st.Pressure = s.tally.pressure(st.Pressure, s.shape)
-	if s.starved {
+	if s.starved || s.pool.Spec.Allocation == v1alpha1.AllocationStopped { // nodes give back what is free
 		st.Pressure = v1alpha1.PressureExhausted
 	}
 	s.exhausted(st)
+	s.tellForeign(st)
 	switch {
 	case len(s.overlaps) > 0:
 		where := "neither names its domain"

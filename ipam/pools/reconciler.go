@@ -50,6 +50,8 @@ type Reconciler struct {
 	// been found; nil is nobody. Whoever starves rings the Bell.
 	Starving func(protocol.PoolName) bool
 	Bell     *Doorbell
+	// Foreign says what other IPAMs may have given; nil is nothing.
+	Foreign Foreign
 	// Write writes pools.
 	Write    client.Client
 	Live     Live
@@ -135,6 +137,13 @@ func (r *Reconciler) look(ctx context.Context, pool *v1alpha1.IPPool) (seen, err
 	s := seen{pool: pool, now: r.Now()}
 	s.shape, s.fault = r.Shapes.Of(pool)
 	s.before = r.before(pool, s.shape)
+	if r.Foreign != nil {
+		v := r.Foreign.Of(protocol.PoolName(pool.Name))
+		s.foreign = &v
+		if s.whole, _ = poolspec.ParsePool(cluster.SpecText(pool)); len(pool.Status.Withheld) == 0 {
+			s.whole = s.shape
+		}
+	}
 	var leases v1alpha1.IPLeaseList
 	if err := r.Cache.List(ctx, &leases, client.MatchingFields{leasesByPool: pool.Name}, client.UnsafeDisableDeepCopy); err != nil {
 		return s, fmt.Errorf("list leases of pool %s: %w", pool.Name, err)

@@ -17,7 +17,9 @@ type tally struct {
 	leases      int
 	used        int64 // addresses that attachments have
 	claimed     int64 // addresses that belong to claims
-	spoken      int64 // addresses that nobody else can get: used or claimed
+	foreign     int64 // addresses that are kept for pods of other IPAMs
+	reserved    int64 // addresses that belong to reservations
+	spoken      int64 // addresses that nobody else can get: used, claimed or reserved
 	unreachable int64
 	// leased are the ordinary addresses of leased blocks, and blocks the leases,
 	// by family; ordinary and beyond are spoken and unreachable, of the ordinary
@@ -100,12 +102,20 @@ func inside(l *v1alpha1.IPLease, shape *allocator.Shape, ordinary int64) (used, 
 func (t *tally) grants(l *v1alpha1.IPLease, shape *allocator.Shape, around surroundings) {
 	for _, g := range l.Spec.Grants {
 		t.spoken++
-		claim := g.To.Kind == v1alpha1.GranteeClaim
-		if claim {
+		used := true
+		switch g.To.Kind {
+		case v1alpha1.GranteeClaim:
 			t.claimed++
 			t.claims = append(t.claims, g.To.Namespace+"/"+g.To.Name)
+			used = around.inUse[protocol.UID(g.To.UID)]
+		case v1alpha1.GranteeReservation:
+			t.reserved++
+			used = false
+		case v1alpha1.GranteePod:
+			t.foreign++
+		case v1alpha1.GranteeSubLease:
 		}
-		if !claim || around.inUse[protocol.UID(g.To.UID)] {
+		if used {
 			t.used++
 		}
 		a, err := netip.ParseAddr(g.Address)
@@ -151,7 +161,7 @@ func (t tally) counts(shape *allocator.Shape) v1alpha1.PoolCounts {
 	}
 	return v1alpha1.PoolCounts{
 		Capacity: capacity, Used: t.used, Claimed: t.claimed, Free: free, Unreachable: t.unreachable,
-		Leases: int32(min(t.leases, math.MaxInt32)),
+		Leases: int32(min(t.leases, math.MaxInt32)), Foreign: t.foreign, Reserved: t.reserved,
 	}
 }
 

@@ -1,0 +1,84 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/netip"
+
+	"github.com/tenure-ipam/tenure/attach/npwg"
+	"github.com/tenure-ipam/tenure/ipam/poolspec"
+	"github.com/tenure-ipam/tenure/ipam/store"
+)
+
+// holdInherited gives the attachment the addresses that the pod's status shows for its
+// interface and that this node did not give: another IPAM did, to an earlier sandbox of the
+// pod, and they are kept for the pod. ok is false where there are none, or where they are
+// not to be had: then the interface gets others.
+func (a *Agent) holdInherited(ctx context.Context, add *addition) (att store.Attachment, ok bool, err error) {
+	addrs, err := a.inherited(ctx, add)
+	if err != nil || len(addrs) == 0 {
+		return att, false, err
+	}
+	conf := *add.conf
+	conf.Requested = nil
+	for _, x := range addrs {
+		conf.Requested = append(conf.Requested, poolspec.Requested{Addr: x, Path: "annotation " + npwg.AnnotationStatus})
+	}
+	own := *add
+	own.conf = &conf
+	if own.ask.Slots, err = a.slots(ctx, &own); err != nil {
+		if is[*notReadyError](err) {
+			return att, false, err
+		}
+		return att, false, nil // they are not of this network's pools
+	}
+	att, err = a.holdRequested(ctx, &own, errInherited)
+	switch {
+	case err == nil:
+		return att, true, nil
+	case is[*RefusedError](err), is[*OutsideError](err), is[*unaskableError](err):
+		a.log.InfoContext(ctx, "what the pod had by another IPAM is not to be had", "pod", add.ask.Pod.String(), "interface", add.key.IfName, "addresses", addrs, "error", err)
+		return att, false, nil
+	}
+	return att, false, err
+}
+
+// errInherited says why the cluster is asked.
+var errInherited = errors.New("the pod has these addresses by another IPAM")
+
+// inherited returns the addresses that the pod's status shows for the interface of add,
+// if this node has given the interface none, and nothing else says which it is to have.
+func (a *Agent) inherited(ctx context.Context, add *addition) (addrs []netip.Addr, err error) {
+	if add.pod.Status == "" || len(add.conf.Requested) > 0 {
+		return nil, nil
+	}
+	var elements []npwg.Status
+	if json.Unmarshal([]byte(add.pod.Status), &elements) != nil {
+		return nil, nil
+	}
+	for _, e := range elements {
+		if e.Default || e.Interface != add.key.IfName || e.Name != add.sel.String() && e.Name != add.sel.Name {
+			continue
+		}
+		for _, text := range e.IPs {
+			x, err := netip.ParseAddr(text)
+			if err != nil {
+				return nil, nil
+			}
+			addrs = append(addrs, x.Unmap())
+		}
+	}
+	if len(addrs) == 0 {
+		return nil, nil
+	}
+	err = a.st.ViewContext(ctx, func(tx *store.Tx) error {
+		for _, err := range tx.OfPod(add.ask.Pod.UID, add.key.IfName) {
+			addrs = nil // its own, which it keeps
+			return err
+		}
+		return nil
+	})
+	return addrs, err
+}
+

@@ -1,0 +1,286 @@
+package foreign
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"go4.org/netipx"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/ipam/broker"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// errNoFence says that nothing holds whereabouts to a fence.
+var errNoFence = errors.New("the cluster has whereabouts, and not the policy foreign-fence.tenure.dev, without which whereabouts goes on giving addresses: install it with the rest of Tenure's policies")
+
+// fence returns the names of whereabouts' IPPools that are to give nothing new, because p
+// takes their addresses over: those that cover addresses of p, or would by what the
+// segment's definitions say, and that no definition of whereabouts' uses any more.
+func (t *turn) fence(p Pool) []string {
+	if !t.served {
+		return nil
+	}
+	names := map[string]bool{}
+	for _, o := range t.objects {
+		if slices.ContainsFunc(p.Whole.Ranges(), func(r allocator.Range) bool {
+			return netipx.IPRangeFrom(r.Start, r.End).Overlaps(netipx.RangeOfPrefix(o.covers))
+		}) {
+			names[o.name] = true
+		}
+	}
+	for _, d := range p.of(t.facts.Definitions) {
+		for _, name := range d.Whereabouts {
+			names[name] = true
+		}
+	}
+	for _, d := range t.facts.Definitions {
+		if d.IPAM == typeWhereabouts {
+			for _, name := range d.Whereabouts {
+				delete(names, name)
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+// ask asks the nodes' agents what their pods have, where that tells something: all of them
+// while a pool waits and pods may have addresses of it, else those on which something
+// that is kept may have ended. It reports whether any is asked.
+func (t *turn) ask(ctx context.Context) (bool, error) {
+	seats, err := t.Seats(ctx)
+	if err != nil {
+		return false, err
+	}
+	t.ended, t.seated = map[protocol.NodeName]bool{}, map[protocol.NodeName]bool{}
+	for _, s := range seats {
+		t.ended[s.Node], t.seated[s.Node] = s.Ended(), !s.Ended()
+	}
+	all := len(t.waiting) > 0 && t.candidates()
+	of := t.nodesOfEnding()
+	seats = slices.DeleteFunc(seats, func(s protocol.Seat) bool { return s.Ended() || !all && !of[s.Node] })
+	if len(seats) == 0 {
+		return false, nil
+	}
+	t.id = rand.Text()
+	text := t.question().String()
+	var mu sync.Mutex
+	var g errgroup.Group
+	g.SetLimit(16)
+	for _, s := range seats {
+		g.Go(func() error {
+			out, err := t.Live.AskNode(ctx, s.Meta, text)
+			if out != protocol.Done { // it is asked by the next look, and counts as silent in this one
+				t.Log.DebugContext(ctx, "node cannot be asked what its pods have", "node", s.Node, "error", err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			t.nodes = append(t.nodes, s.Node)
+			return nil
+		})
+	}
+	_ = g.Wait() // nothing of it fails
+	return true, nil
+}
+
+// candidates reports whether there are pods that may have addresses of a pool that waits.
+func (t *turn) candidates() bool {
+	for _, w := range t.waiting {
+		mine := map[string]bool{}
+		for _, d := range w.pool.of(t.facts.Definitions) {
+			mine[d.String()] = true
+		}
+		if slices.ContainsFunc(t.facts.Pods, func(p Pod) bool {
+			return selects(&p, mine) || slices.ContainsFunc(p.Shows, func(s Shown) bool { return slices.ContainsFunc(s.Addrs, w.pool.gives) })
+		}) || slices.ContainsFunc(t.facts.Records, func(r Record) bool { return w.pool.gives(r.Addr) }) {
+			return true
+		}
+	}
+	return false
+}
+
+// kept returns what is kept for pods.
+func (t *turn) kept() (all []Bar) {
+	for _, h := range t.Broker.Kept() {
+		all = append(all, Bar{Pool: h.Pool, Addr: h.Grant.Addr, To: h.Grant.To})
+	}
+	return all
+}
+
+// nodesOfEnding returns the nodes of what is kept and has ended, as far as the API server
+// tells.
+func (t *turn) nodesOfEnding() map[protocol.NodeName]bool {
+	nodes := map[protocol.NodeName]bool{}
+	for _, b := range Ended(t.facts, t.kept(), func(protocol.NodeName) bool { return true }) {
+		nodes[b.To.Node] = true
+	}
+	return nodes
+}
+
+// question returns what the agents are asked.
+func (t *turn) question() protocol.Look {
+	look := protocol.Look{ID: t.id}
+	var set netipx.IPSetBuilder
+	networks := map[protocol.HostLocal]bool{}
+	for _, p := range t.facts.Pools {
+		for _, r := range p.Whole.Ranges() {
+			set.AddRange(netipx.IPRangeFrom(r.Start, r.End))
+		}
+		for _, d := range p.of(t.facts.Definitions) {
+			networks[protocol.HostLocal{Network: d.Network, DataDir: d.DataDir}] = true
+		}
+	}
+	ranges, _ := set.IPSet() // only valid ranges were added
+	for _, r := range ranges.Ranges() {
+		look.Ranges = append(look.Ranges, r.String())
+	}
+	look.HostLocal = slices.SortedFunc(maps.Keys(networks), func(a, b protocol.HostLocal) int {
+		return cmp.Or(strings.Compare(a.Network, b.Network), strings.Compare(a.DataDir, b.DataDir))
+	})
+	return look
+}
+
+// reports takes up the answers of the nodes that were asked. It reports whether all have
+// answered, or those that have not are not to be waited for any more.
+func (t *turn) reports(ctx context.Context) (done bool, err error) {
+	if t.id == "" {
+		return true, nil
+	}
+	seats, err := t.Seats(ctx)
+	if err != nil {
+		return false, err
+	}
+	t.facts.Reports, t.silent = map[protocol.NodeName]protocol.Report{}, nil
+	asked := map[protocol.NodeName]bool{}
+	for _, n := range t.nodes {
+		asked[n] = true
+	}
+	for _, s := range seats {
+		if !asked[s.Node] {
+			continue
+		}
+		r, ok, err := protocol.ParseReport(s.Report)
+		switch {
+		case err != nil:
+			t.Log.WarnContext(ctx, "node's report is garbled", "node", s.Node, "error", err)
+		case ok && r.ID == t.id:
+			t.facts.Reports[s.Node] = r
+			continue
+		}
+		if !s.Ended() && t.Beats(s.Node) {
+			t.silent = append(t.silent, s.Node)
+		}
+	}
+	slices.Sort(t.silent)
+	return len(t.silent) == 0 || t.Now().Sub(t.facts.Now) >= answerWithin, nil
+}
+
+// answers asks the broker for what is to be kept, and returns what somebody else has.
+func (t *turn) answers(ctx context.Context, bars []Bar) (conflicts []Conflict) {
+	of := map[protocol.PoolName]*waiting{}
+	for _, w := range t.waiting {
+		of[w.pool.Name] = w
+	}
+	for _, b := range bars {
+		at := place{b.Pool, b.Addr}
+		ask, ok := t.asking[at]
+		if !ok || ask.To != b.To {
+			continue
+		}
+		answer := t.Broker.Ask(ask)
+		w := of[b.Pool]
+		switch bad := answer.Problem; {
+		case len(answer.Granted) > 0:
+			continue
+		case bad.Reason == broker.Taken && t.itsOwn(ctx, bad, b):
+			t.Broker.WithdrawBar(b.To.UID, b.Addr)
+			delete(t.asking, at)
+			continue
+		case bad.Reason == broker.Taken:
+			conflicts = append(conflicts, Conflict{b.Pool, b.Addr, []string{who(b.To), "somebody else: " + bad.Message}})
+			continue
+		case bad.Reason != broker.NoProblem && w != nil:
+			w.late = ": " + bad.Message
+		}
+		if w != nil && w.pool.New.Contains(b.Addr) {
+			w.bars++
+		}
+	}
+	return conflicts
+}
+
+// itsOwn reports whether the holder of an address's block says that the pod has it from
+// there: it is Tenure's, and the holder had not told so before.
+func (t *turn) itsOwn(ctx context.Context, bad broker.Problem, b Bar) bool {
+	l, there, err := t.Broker.ReadLease(ctx, bad.Lease)
+	if err != nil || !there {
+		return false
+	}
+	ours, _ := published(l, &Pod{PodRef: protocol.PodRef{Namespace: b.To.Namespace, Name: b.To.Name}, Node: b.To.Node}, b.Addr)
+	return ours
+}
+
+// end frees what nobody has any more, seen by two looks.
+func (t *turn) end(ctx context.Context) error {
+	ended := Ended(t.facts, t.kept(), t.dead(ctx))
+	next := map[place]protocol.UID{}
+	var freed []broker.Held
+	for _, b := range ended {
+		at := place{b.Pool, b.Addr}
+		if t.endings[at] != b.To.UID {
+			next[at] = b.To.UID
+			continue
+		}
+		for _, h := range t.Broker.Kept() {
+			if h.Pool == b.Pool && h.Grant.Addr == b.Addr && h.Grant.To.UID == b.To.UID {
+				freed = append(freed, h)
+			}
+		}
+	}
+	t.endings = next
+	if len(freed) == 0 {
+		return nil
+	}
+	if restored, err := t.Restored(ctx, broker.PoolsOf(freed)...); restored || err != nil {
+		return err
+	}
+	for _, h := range freed {
+		t.Broker.WithdrawBar(h.Grant.To.UID, h.Grant.Addr)
+		delete(t.asking, place{h.Pool, h.Grant.Addr})
+	}
+	if err := t.Broker.Drop(ctx, freed); err != nil {
+		return fmt.Errorf("free addresses of pods of other IPAMs: %w", err)
+	}
+	for _, h := range freed {
+		t.Log.InfoContext(ctx, "address of another IPAM is free: its pod is gone", "pool", h.Pool, "address", h.Grant.Addr, "pod", h.Grant.To.Namespace+"/"+h.Grant.To.Name)
+	}
+	return nil
+}
+
+// dead returns what tells whether a node counts as dead: the controller has ended its
+// seat's term, or it has neither a Node nor anybody on its seat.
+func (t *turn) dead(ctx context.Context) func(protocol.NodeName) bool {
+	known := map[protocol.NodeName]bool{}
+	return func(node protocol.NodeName) bool {
+		if t.ended[node] {
+			return true
+		}
+		if t.seated[node] {
+			return false
+		}
+		if dead, ok := known[node]; ok {
+			return dead
+		}
+		_, out, _ := t.Live.ReadNode(ctx, node)
+		known[node] = out == protocol.NotFound
+		return known[node]
+	}
+}

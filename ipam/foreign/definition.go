@@ -1,0 +1,208 @@
+package foreign
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"go4.org/netipx"
+
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/ipam/poolspec"
+)
+
+// Types of IPAM plugins, as configurations name them.
+const (
+	// Type is Tenure's own.
+	Type            = poolspec.Type
+	typeWhereabouts = "whereabouts"
+	typeHostLocal   = "host-local"
+	typeStatic      = "static"
+)
+
+// A Definition is a NetworkAttachmentDefinition, as far as its IPAM is concerned.
+type Definition struct {
+	Namespace, Name string
+	// Network is the configuration's own name, else the definition's.
+	Network string
+	// IPAM is the type of its IPAM plugin, of a list that of the first plugin that has one;
+	// "" where there is none.
+	IPAM string
+	// Takes are the addresses that its IPAM may hand out by this configuration. It is nil
+	// where the configuration does not tell, and where it names a pool of Tenure's.
+	Takes *netipx.IPSet
+	// CIDRs are the subnets of its ranges.
+	CIDRs []netip.Prefix
+	// Pools are the pools that it names or describes, where IPAM is Tenure's.
+	Pools []string
+	// Domain is the annotation tenure.dev/domain.
+	Domain string
+	// NetworkName is whereabouts' network_name.
+	NetworkName string
+	// Whereabouts are the names of whereabouts' IPPools that its keys mean, whichever
+	// IPAM it names now.
+	Whereabouts []string
+	// DataDir is host-local's directory, "" for its default.
+	DataDir string
+	// Fault says why the configuration cannot be read; the rest is then empty.
+	Fault string
+}
+
+// String returns "namespace/name".
+func (d Definition) String() string { return d.Namespace + "/" + d.Name }
+
+// OtherSegment reports whether d says that its network is of another segment than a pool
+// of this domain.
+func (d Definition) OtherSegment(domain string) bool {
+	switch {
+	case d.Domain != "":
+		return d.Domain != domain
+	case d.NetworkName != "" && domain != "":
+		return d.NetworkName != domain
+	}
+	return false
+}
+
+// plugin is what is read of any plugin's configuration.
+type plugin struct {
+	IPAM json.RawMessage `json:"ipam"`
+}
+
+// keys are what is read of any IPAM's configuration.
+type keys struct {
+	Type        string `json:"type"`
+	NetworkName string `json:"network_name"`
+	DataDir     string `json:"dataDir"`
+	Range       string `json:"range"`
+	IPRanges    []struct {
+		Range string `json:"range"`
+	} `json:"ipRanges"`
+	Addresses []struct {
+		Address string `json:"address"`
+	} `json:"addresses"`
+}
+
+// ReadDefinition reads the configuration of a definition, single or list.
+func ReadDefinition(namespace, name, config string, annotations map[string]string) Definition {
+	d := Definition{Namespace: namespace, Name: name, Network: name, Domain: annotations[v1alpha1.AnnotationDomain]}
+	var top struct {
+		Name string `json:"name"`
+		plugin
+		Plugins []plugin `json:"plugins"`
+	}
+	if err := json.Unmarshal([]byte(config), &top); err != nil {
+		d.Fault = fmt.Sprintf("its configuration is no JSON: %v", err)
+		return d
+	}
+	if top.Name != "" {
+		d.Network = top.Name
+	}
+	plugins := top.Plugins
+	if plugins == nil {
+		plugins = []plugin{top.plugin}
+	}
+	i := slices.IndexFunc(plugins, func(p plugin) bool { return len(p.IPAM) > 0 && string(p.IPAM) != "null" && string(p.IPAM) != "{}" })
+	if i < 0 {
+		return d // it gives no addresses
+	}
+	var k keys
+	if err := json.Unmarshal(plugins[i].IPAM, &k); err != nil {
+		d.Fault = fmt.Sprintf("its ipam section cannot be read: %v", err)
+		return d
+	}
+	d.IPAM, d.NetworkName, d.DataDir = k.Type, k.NetworkName, k.DataDir
+	d.Whereabouts = k.whereabouts()
+	switch k.Type {
+	case Type, typeWhereabouts, typeHostLocal:
+		d.readRanges(plugins[i].IPAM)
+	case typeStatic:
+		d.readStatic(k)
+	}
+	return d
+}
+
+// readRanges reads what Tenure would make of the ipam section, were it Tenure's.
+func (d *Definition) readRanges(ipam json.RawMessage) {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(ipam, &fields); err != nil {
+		d.Fault = fmt.Sprintf("its ipam section cannot be read: %v", err)
+		return
+	}
+	fields["type"] = json.RawMessage(`"` + Type + `"`)
+	config, err := json.Marshal(map[string]any{"cniVersion": "1.0.0", "name": d.Network, "type": "any", "ipam": fields})
+	if err != nil {
+		d.Fault = fmt.Sprintf("its ipam section cannot be read: %v", err)
+		return
+	}
+	configs, err := poolspec.ParseNetwork(config, d.Name)
+	if err != nil || len(configs) == 0 {
+		d.Fault = strings.ReplaceAll(fmt.Sprint(err), "\n", "; ")
+		return
+	}
+	var takes netipx.IPSetBuilder
+	for _, src := range configs[0].Sources {
+		if d.IPAM == Type && !slices.Contains(d.Pools, src.Pool) && configs[0].Mode == poolspec.ModeCluster {
+			d.Pools = append(d.Pools, src.Pool)
+		}
+		for _, r := range src.Ranges {
+			d.CIDRs = append(d.CIDRs, r.Prefix)
+			span := netipx.RangeOfPrefix(r.Prefix)
+			if r.Start.IsValid() {
+				span = netipx.IPRangeFrom(r.Start, span.To())
+			}
+			if r.End.IsValid() {
+				span = netipx.IPRangeFrom(span.From(), r.End)
+			}
+			takes.AddRange(span)
+			for _, x := range r.Exclude {
+				takes.RemoveRange(x)
+			}
+		}
+	}
+	if d.IPAM != Type {
+		d.Takes, _ = takes.IPSet() // of valid ranges alone
+	}
+}
+
+// readStatic reads the addresses of the reference plugin static.
+func (d *Definition) readStatic(k keys) {
+	var takes netipx.IPSetBuilder
+	for _, a := range k.Addresses {
+		p, err := netip.ParsePrefix(a.Address)
+		if err != nil {
+			continue // the plugin refuses it too
+		}
+		d.CIDRs = append(d.CIDRs, p.Masked())
+		takes.Add(p.Addr())
+	}
+	d.Takes, _ = takes.IPSet()
+}
+
+// whereabouts returns the names of whereabouts' IPPools for these keys.
+func (k keys) whereabouts() (names []string) {
+	ranges := []string{k.Range}
+	for _, r := range k.IPRanges {
+		ranges = append(ranges, r.Range)
+	}
+	for _, text := range ranges {
+		if _, last, ok := strings.Cut(text, "-"); ok { // "first-last/length"
+			text = last
+		}
+		if p, err := netip.ParsePrefix(text); err == nil {
+			names = append(names, whereaboutsName(k.NetworkName, p.Masked()))
+		}
+	}
+	return names
+}
+
+// whereaboutsName returns how whereabouts names the IPPool of a range: its text with '-'
+// for ':' and '/', after the network's name if it has one.
+func whereaboutsName(network string, p netip.Prefix) string {
+	name := strings.NewReplacer(":", "-", "/", "-").Replace(p.String())
+	if network != "" {
+		name = network + "-" + name
+	}
+	return name
+}

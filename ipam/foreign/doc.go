@@ -1,0 +1,16 @@
+// Package foreign keeps the addresses that pods have by other IPAMs from being given to
+// others: while a cluster moves to Tenure, beside another IPAM, and on the way out.
+//
+//	fence ---> look ---> keep ---> open
+//	  |          |         |
+//	  |          |         a grant to the pod, on the block's lease (package broker)
+//	  |          pods' status, whereabouts' records, reports of the nodes' agents
+//	  whereabouts gives nothing new of the addresses (policy foreign-fence.tenure.dev)
+//
+// Before a pool is opened, and before addresses that an edit has added are given, the
+// [Looker] finds out what of them pods have. What it finds is decided by pure functions of
+// what was read: [Find], [Pending] and [Ended]. Its [Verdict] on each pool says whether the
+// pool may be opened, and what is in the way; package pools follows it.
+//
+// [ReadDefinition], [WhereaboutsPool] and [WhereaboutsReservation] read what other IPAMs say.
+package foreign

@@ -1,0 +1,142 @@
+package foreign
+
+import (
+	"net/netip"
+	"slices"
+	"time"
+
+	"go4.org/netipx"
+
+	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// Facts are what one look has found, all of it read live: the pools before all else, and
+// the leases before the sub-leases.
+type Facts struct {
+	Now         time.Time
+	Pools       []Pool
+	Definitions []Definition
+	Pods        []Pod
+	Records     []Record
+	// Reports are the answers of the nodes' agents.
+	Reports map[protocol.NodeName]protocol.Report
+	Leases  map[protocol.PoolName][]protocol.Lease
+	// SubLeases say which pods grants serve.
+	SubLeases []protocol.SubLease
+}
+
+// A Pool is a pool as a look sees it.
+type Pool struct {
+	Name   protocol.PoolName
+	Domain string
+	// Whole is the shape of the spec, with what is withheld.
+	Whole *allocator.Shape
+	// New are the addresses that nobody has been given yet: those withheld, or all of a
+	// pool that is about to be opened.
+	New *netipx.IPSet
+	// Since is when the pool has begun to take addresses over: pods that were bound to
+	// their nodes before may have them by another IPAM, whatever their definition says
+	// now. Zero is never.
+	Since time.Time
+	// ShareWith are the definitions of which a person says that they share nothing.
+	ShareWith []string
+}
+
+// A Pod is a pod that is bound to a node and has not ended.
+type Pod struct {
+	protocol.PodRef
+	// Runtime is the UID by which the runtime knows the pod: of a static pod it is not
+	// that of its mirror.
+	Runtime protocol.UID
+	Node    protocol.NodeName
+	// Bound is when it was bound to its node; zero if that is not known.
+	Bound time.Time
+	// Selected are the definitions that it selects, as namespace/name.
+	Selected []string
+	// Shows are the addresses that its status annotation shows, of definitions that it
+	// selects.
+	Shows []Shown
+}
+
+// Shown is what a pod's status shows of one network.
+type Shown struct {
+	Definition string // namespace/name
+	Interface  string
+	Addrs      []netip.Addr
+}
+
+// maxShown is how many addresses of a pod's status count: any user can write an
+// annotation.
+const maxShown = 16
+
+// uid returns the pod's UID as the runtime and the agents name it.
+func (p Pod) uid() protocol.UID {
+	if p.Runtime != "" {
+		return p.Runtime
+	}
+	return p.UID
+}
+
+// grantee returns p as whom an address is kept for.
+func (p Pod) grantee() protocol.Grantee {
+	return protocol.Grantee{Kind: protocol.GranteePod, UID: p.uid(), Namespace: p.Namespace, Name: p.Name, Node: p.Node}
+}
+
+// shows reports whether p's status shows something of a definition.
+func (p Pod) shows(definition string) bool {
+	return slices.ContainsFunc(p.Shows, func(s Shown) bool { return s.Definition == definition })
+}
+
+// of returns the definitions of p's segment.
+func (p Pool) of(all []Definition) (segment []Definition) {
+	for _, d := range all {
+		if d.Fault == "" && !d.OtherSegment(p.Domain) && p.touches(d) {
+			segment = append(segment, d)
+		}
+	}
+	return segment
+}
+
+// touches reports whether d's ranges overlap p's, or d names p.
+func (p Pool) touches(d Definition) bool {
+	if slices.Contains(d.Pools, string(p.Name)) {
+		return true
+	}
+	if len(d.Pools) > 0 || p.Whole == nil {
+		return false
+	}
+	return slices.ContainsFunc(d.CIDRs, func(c netip.Prefix) bool {
+		return slices.ContainsFunc(p.Whole.Ranges(), func(r allocator.Range) bool {
+			return netipx.IPRangeFrom(r.Start, r.End).Overlaps(netipx.RangeOfPrefix(c))
+		})
+	})
+}
+
+// gives reports whether p can ever give an address.
+func (p Pool) gives(a netip.Addr) bool { return p.Whole.Assignable(a) == nil }
+
+// others returns those definitions of p's segment by which another IPAM may give
+// addresses of p, and these addresses.
+func (p Pool) others(all []Definition) (by []Definition, gives *netipx.IPSet) {
+	var set netipx.IPSetBuilder
+	for _, d := range p.of(all) {
+		if d.IPAM == Type || d.Takes == nil || slices.Contains(p.ShareWith, d.String()) {
+			continue
+		}
+		var both netipx.IPSetBuilder
+		both.AddSet(d.Takes)
+		both.Intersect(p.set())
+		common, err := both.IPSet()
+		if err != nil || len(common.Ranges()) == 0 {
+			continue
+		}
+		by = append(by, d)
+		set.AddSet(common)
+	}
+	gives, _ = set.IPSet() // only sets were added
+	return by, gives
+}
+
+// set returns the addresses that p can ever give.
+func (p Pool) set() *netipx.IPSet { return p.Whole.Usable() }

@@ -1,0 +1,48 @@
+package foreign
+
+import (
+	"context"
+	"fmt"
+
+	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
+	"k8s.io/client-go/tools/cache"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
+)
+
+// Setup has the manager run l while it leads, and wakes l when a pool or a definition
+// changes what it is about.
+func (l *Looker) Setup(mgr ctrl.Manager) error {
+	wake := cache.ResourceEventHandlerFuncs{
+		AddFunc: func(any) { l.Wake() },
+		UpdateFunc: func(was, is any) {
+			if changed(was, is) {
+				l.Wake()
+			}
+		},
+		DeleteFunc: func(any) { l.Wake() },
+	}
+	return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
+		for _, of := range []client.Object{&v1alpha1.IPPool{}, &nad.NetworkAttachmentDefinition{}} {
+			informer, err := mgr.GetCache().GetInformer(ctx, of)
+			if err != nil {
+				return fmt.Errorf("watch for what other IPAMs give: %w", err)
+			}
+			if _, err := informer.AddEventHandler(wake); err != nil {
+				return fmt.Errorf("watch for what other IPAMs give: %w", err)
+			}
+		}
+		return l.Run(ctx)
+	}))
+}
+
+// changed reports whether an object has changed in what a look depends on. The counts of
+// a pool do not.
+func changed(was, is any) bool {
+	a, ok := was.(*v1alpha1.IPPool)
+	b, ok2 := is.(*v1alpha1.IPPool)
+	return !ok || !ok2 || StateOf(a) != StateOf(b)
+}

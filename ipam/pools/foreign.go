@@ -1,0 +1,172 @@
+package pools
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"go4.org/netipx"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/ipam/foreign"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// Foreign says what other IPAMs may have given of a pool: a [foreign.Looker].
+type Foreign interface {
+	Of(pool protocol.PoolName) foreign.Verdict
+}
+
+// verdict returns what was found out about the pool as it is now; ok is false while that
+// is not known.
+func (s seen) verdict() (v foreign.Verdict, ok bool) {
+	if s.foreign == nil {
+		return v, false
+	}
+	return *s.foreign, s.foreign.Of == foreign.StateOf(s.pool)
+}
+
+// takeOver decides whether a pool that nothing else keeps closed may be opened, as far as
+// other IPAMs go. What it returns closes it, unless wait is false. First the block sizes
+// and the fence are written, then the pool is looked at, then it is opened: who keeps
+// addresses for pods needs the sizes, and a look tells only of what came before it.
+func (s seen) takeOver(st *v1alpha1.IPPoolStatus) (p plan, wait bool) {
+	if s.foreign == nil {
+		return plan{}, false
+	}
+	st.Withheld = nil // it is closed as a whole
+	v, known := s.verdict()
+	if st.FencedSince == nil || s.edited() || known && !slices.Equal(v.Fence, st.Fenced) {
+		st.FencedSince = new(metav1.NewTime(s.now.Truncate(time.Second)))
+		if known {
+			st.Fenced = v.Fence
+		}
+	}
+	switch {
+	case !known:
+		p = s.shut(st, v1alpha1.ReasonForeignLook, "it is being found out which of the pool's addresses pods of other IPAMs have")
+	case len(v.Others) > 0 && st.Opening == "":
+		p = s.shut(st, v1alpha1.ReasonForeignIPAM, "the pool is not opened while another IPAM may give its addresses: see the condition ForeignIPAM")
+	case !v.Clear:
+		p = s.shut(st, v1alpha1.ReasonForeignLook, "before the pool is opened, what pods of other IPAMs have of it is kept for them: "+v.Why)
+	default:
+		return plan{}, false
+	}
+	p.after = lookAgain
+	return p, true
+}
+
+// withhold keeps addresses that an edit has added from being given until it is known which
+// of them pods of other IPAMs have, and gives those free of which that is known. Where it
+// is not known what the pool had before, all of it is withheld: that takes a look.
+func (s seen) withhold(st *v1alpha1.IPPoolStatus) {
+	if s.foreign == nil || s.pool.Status.Leasing != v1alpha1.LeasingOpen || s.whole == nil {
+		return
+	}
+	v, known := s.verdict()
+	var left netipx.IPSetBuilder
+	for _, text := range s.pool.Status.Withheld {
+		if r, err := netipx.ParseIPRange(text); err == nil {
+			left.AddRange(r)
+		}
+	}
+	switch {
+	case s.edited():
+		var added netipx.IPSetBuilder
+		added.AddSet(s.whole.Usable())
+		if s.before != nil {
+			added.RemoveSet(s.before.Usable())
+		}
+		set, _ := added.IPSet() // of sets alone
+		left.AddSet(set)
+		if len(set.Ranges()) > 0 {
+			st.FencedSince = new(metav1.NewTime(s.now.Truncate(time.Second)))
+		}
+	case len(s.pool.Status.Withheld) > 0 && known && !slices.Equal(v.Fence, st.Fenced):
+		st.Fenced, st.FencedSince = v.Fence, new(metav1.NewTime(s.now.Truncate(time.Second)))
+	case known && v.Clear && v.Blocked != nil:
+		left.Intersect(v.Blocked)
+	}
+	left.Intersect(s.whole.Usable())
+	set, _ := left.IPSet()
+	st.Withheld = spans(set)
+}
+
+// maxWithheld is how many ranges the status takes.
+const maxWithheld = 256
+
+// spans writes a set as ranges. Of more than the status takes those are joined that lie
+// closest together: more is withheld then than must be, never less.
+func spans(set *netipx.IPSet) []string {
+	ranges := set.Ranges()
+	for len(ranges) > maxWithheld {
+		var joined []netipx.IPRange
+		for i := 0; i < len(ranges); i += 2 {
+			r := ranges[i]
+			if i+1 < len(ranges) && ranges[i+1].From().Is4() == r.From().Is4() {
+				r = netipx.IPRangeFrom(r.From(), ranges[i+1].To())
+			} else if i+1 < len(ranges) {
+				joined = append(joined, r)
+				r = ranges[i+1]
+			}
+			joined = append(joined, r)
+		}
+		if len(joined) == len(ranges) {
+			break
+		}
+		ranges = joined
+	}
+	var texts []string
+	for _, r := range ranges {
+		texts = append(texts, r.String())
+	}
+	return texts
+}
+
+// tellForeign fills in the conditions about other IPAMs.
+func (s seen) tellForeign(st *v1alpha1.IPPoolStatus) {
+	if s.foreign == nil {
+		return
+	}
+	v := *s.foreign
+	others := ""
+	if len(v.Others) > 0 {
+		var names []string
+		for _, d := range v.Others {
+			names = append(names, fmt.Sprintf("%s (%s)", d, d.IPAM))
+		}
+		others = fmt.Sprintf("network attachment definitions may give addresses of the pool by another IPAM: %s. Switch them to Tenure (kubectl tenure import), or exclude their part from the pool, "+
+			"or, if their parts are disjoint, name them in spec.shareWith", strings.Join(few(names, "definitions"), ", "))
+		if st.Leasing == v1alpha1.LeasingOpen {
+			others += ". The pool stays open, and keeps for their pods what these show; two IPAMs that share a range cannot be kept apart for certain"
+		}
+	}
+	s.flag(st, v1alpha1.PoolForeignIPAM, "OtherDefinitions", others)
+	withheld := ""
+	if len(st.Withheld) > 0 {
+		why := "it is being found out which of them pods of other IPAMs have"
+		switch {
+		case v.Why != "":
+			why = v.Why
+		case len(v.Others) > 0:
+			why = "another IPAM may give them: see the condition ForeignIPAM"
+		}
+		withheld = fmt.Sprintf("addresses that an edit has added are not given yet (%s): %s", strings.Join(few(st.Withheld, "ranges"), ", "), why)
+	}
+	s.flag(st, v1alpha1.PoolWithheld, "NotLookedAt", withheld)
+	var conflicts []string
+	for _, c := range v.Conflicts {
+		conflicts = append(conflicts, c.String())
+	}
+	if len(conflicts) > 0 {
+		conflicts = append(few(conflicts, "addresses"), "delete one of the pods of each: its new one gets another address")
+	}
+	s.flag(st, v1alpha1.PoolTwoOwners, "OfTwoIPAMs", strings.Join(conflicts, "; "))
+	kept := ""
+	if s.tally.foreign > 0 {
+		kept = fmt.Sprintf("%d addresses are kept for pods to which another IPAM has given them; each comes free when its pod is gone", s.tally.foreign)
+	}
+	s.flag(st, v1alpha1.PoolForeignAddresses, "OldPods", kept)
+}
