@@ -9,6 +9,7 @@ import (
 	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
 	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -34,6 +35,14 @@ func (s *session) readState(ctx context.Context) (st audit.State, err error) {
 		return audit.Pool{Pool: cluster.PoolOf(p), Shape: shapeOf(p)}, nil
 	}); err != nil {
 		return st, err
+	}
+	reserved, err := listAll(ctx, s.client, &v1alpha1.IPReservationList{}, func(l *v1alpha1.IPReservationList) []v1alpha1.IPReservation { return l.Items })
+	if err != nil && !meta.IsNoMatchError(err) {
+		return st, err
+	}
+	st.Reservations = map[protocol.UID]bool{}
+	for i := range reserved {
+		st.Reservations[protocol.UID(reserved[i].UID)] = true
 	}
 	known, err := s.networks(ctx)
 	if err != nil {

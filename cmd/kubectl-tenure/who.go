@@ -17,6 +17,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/foreign"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -26,10 +27,14 @@ type whoView struct {
 	Pool  string `json:"pool"`
 	Lease string `json:"lease,omitempty"`
 	Node  string `json:"node,omitempty"` // the lease's holder; empty where that is the cluster
-	// Owner is Claim, Pod, Request or empty: nobody, by what can be known.
+	// Owner is Claim, Pod, Request, Foreign, Reservation or empty: nobody, by what can be
+	// known. Foreign is a pod to which another IPAM has given the address.
 	Owner   string    `json:"owner,omitempty"`
 	Claim   string    `json:"claim,omitempty"`   // namespace/name
 	Request string    `json:"request,omitempty"` // the sub-lease's name
+	// Reservation is the name of an IPReservation, and For what it says.
+	Reservation string `json:"reservation,omitempty"`
+	For         string `json:"for,omitempty"`
 	Freeing bool      `json:"freeing,omitempty"`
 	Pods    []useView `json:"pods,omitempty"`
 	// Note says what is to be known of it: where nobody has it why, and where a pod does
@@ -141,7 +146,8 @@ func whoInPool(ctx context.Context, s *session, p *v1alpha1.IPPool, addr netip.A
 	case l == nil && !hasAddress(p, addr):
 		return whoView{}, false, nil
 	case l == nil:
-		return whoView{Pool: p.Name, Note: cmp.Or(neverGiven(p, addr), "nobody; its block is not leased")}, true, nil
+		v = whoView{Pool: p.Name, Note: cmp.Or(neverGiven(p, addr), "nobody; its block is not leased")}
+		return v, true, v.shown(ctx, s, "", addr, "by the pod's status alone: no lease backs it; another IPAM may have given it")
 	}
 	v = whoView{Pool: p.Name, Lease: l.Name, Node: l.Spec.Holder.Node}
 	for _, g := range l.Spec.Grants {
@@ -156,25 +162,42 @@ func whoInPool(ctx context.Context, s *session, p *v1alpha1.IPPool, addr netip.A
 	}
 	v.Note = whyNobody(v, l, p, addr)
 	if v.Node == "" {
-		return v, true, nil
+		return v, true, v.shown(ctx, s, "", addr, "by the pod's status alone: no grant backs it; another IPAM may have given it")
 	}
-	shown, err := s.showing(ctx, v.Node, p.Name, addr)
-	if len(shown) > 0 {
-		v.Owner, v.Pods, v.Note = "Pod", shown, "by the pod's status: the node has not published it, which it does twice a minute"
+	if err := v.shown(ctx, s, v.Node, addr, "by the pod's status: the node has not published it, which it does twice a minute"); err != nil {
+		return v, true, err
 	}
-	v.unpublished = len(shown) == 0 && neverGiven(p, addr) == ""
-	return v, true, err
+	v.unpublished = len(v.Pods) == 0 && neverGiven(p, addr) == ""
+	return v, true, nil
 }
 
-// showing returns the pods of a node that show an address of a pool in their status: none
-// where the user may not read what tells.
+// shown fills in the pods, of a node or of any, that show the address in their status.
+func (v *whoView) shown(ctx context.Context, s *session, node string, addr netip.Addr, note string) error {
+	pods, err := s.showing(ctx, node, v.Pool, addr)
+	if len(pods) > 0 {
+		v.Owner, v.Pods, v.Note = "Pod", pods, note
+	}
+	return err
+}
+
+// showing returns the pods of a node that show an address of a pool in their status; with
+// no node named those of any, also by networks of other IPAMs. There are none where the
+// user may not read what tells.
 func (s *session) showing(ctx context.Context, node, pool string, addr netip.Addr) (shown []useView, err error) {
 	known, err := s.networks(ctx)
 	if err == nil {
-		on := client.MatchingFieldsSelector{Selector: fields.AndSelectors(unfinished, fields.OneTermEqualSelector("spec.nodeName", node))}
+		of := unfinished
+		if node != "" {
+			of = fields.AndSelectors(of, fields.OneTermEqualSelector("spec.nodeName", node))
+		}
+		on := client.MatchingFieldsSelector{Selector: of}
 		_, err = listAll(ctx, s.client, &corev1.PodList{}, func(l *corev1.PodList) []corev1.Pod {
 			for i := range l.Items {
-				shown = append(shown, known.showing(&l.Items[i], protocol.PoolName(pool), addr)...)
+				of := known.showing(&l.Items[i], protocol.PoolName(pool), addr)
+				if len(of) == 0 && node == "" {
+					of = showingForeign(&l.Items[i], addr)
+				}
+				shown = append(shown, of...)
 			}
 			return nil
 		}, on)
@@ -183,6 +206,17 @@ func (s *session) showing(ctx context.Context, node, pool string, addr netip.Add
 		return nil, nil
 	}
 	return shown, err
+}
+
+// showingForeign returns the interfaces of a pod that have, by its status, an address of
+// any network.
+func showingForeign(o *corev1.Pod, addr netip.Addr) (shown []useView) {
+	for _, s := range foreign.ReadPod(o).Shows {
+		if slices.Contains(s.Addrs, addr) {
+			shown = append(shown, useView{Node: o.Spec.NodeName, Namespace: o.Namespace, Pod: o.Name, Interface: s.Interface})
+		}
+	}
+	return shown
 }
 
 // showing returns the interfaces of a pod that have, by its status, an address of a pool.
@@ -261,10 +295,21 @@ func parseAllocation(text string) (addr netip.Addr, u useView, ok bool) {
 // grantee says whom an address was granted to, and which pods that serves.
 func (s *session) grantee(ctx context.Context, g v1alpha1.Grant, v *whoView) error {
 	names := []string{g.To.Name}
-	if g.To.Kind == v1alpha1.GranteeClaim {
+	switch g.To.Kind {
+	case v1alpha1.GranteeClaim:
 		v.Owner, v.Claim = "Claim", g.To.Namespace+"/"+g.To.Name
 		names = []string{protocol.UseName(protocol.UID(g.To.UID), 0), protocol.UseName(protocol.UID(g.To.UID), 1)}
-	} else {
+	case v1alpha1.GranteePod:
+		v.Owner, v.Pods = "Foreign", []useView{{Node: g.To.Node, Namespace: g.To.Namespace, Pod: g.To.Name}}
+		return nil
+	case v1alpha1.GranteeReservation:
+		v.Owner, v.Reservation = "Reservation", g.To.Name
+		var r v1alpha1.IPReservation
+		if err := s.client.Get(ctx, client.ObjectKey{Name: g.To.Name}, &r); err == nil {
+			v.For = r.Spec.For // for people: without it the name tells
+		}
+		return nil
+	case v1alpha1.GranteeSubLease:
 		v.Owner, v.Request = "Request", g.To.Name
 	}
 	for _, name := range names {
@@ -312,10 +357,21 @@ func (v whoView) text() string {
 	switch v.Owner {
 	case "Claim":
 		text = "claim " + v.Claim + ", used by " + cmp.Or(by, "no pod now")
+	case "Foreign":
+		u := v.Pods[0]
+		text = fmt.Sprintf("pod %s/%s on node %s, to which another IPAM has given it; kept for it", u.Namespace, u.Pod, u.Node)
+	case "Reservation":
+		text = "reservation " + v.Reservation
+		if v.For != "" {
+			text += ", for " + v.For
+		}
 	case "Request":
 		text = cmp.Or(by, "a request that is gone") + ", sub-lease " + v.Request
 	case "Pod":
-		text = by + "; given by " + holderText(v)
+		text = by
+		if v.Lease != "" {
+			text += "; given by " + holderText(v)
+		}
 		if v.Note != "" {
 			text += " (" + v.Note + ")"
 		}

@@ -24,6 +24,8 @@ type State struct {
 	SubLeases []protocol.SubLease
 	Claims    []Claim
 	Pods      []Pod
+	// Reservations are the UIDs of the IPReservations that there are.
+	Reservations map[protocol.UID]bool
 	Nodes     map[protocol.NodeName]protocol.Node
 	// Seats are by their nodes. The Beat of each is by the API server's clock where that
 	// is known, else by its node's.
@@ -89,6 +91,7 @@ const (
 	GrantLeaked      Rule = "GrantLeaked"      // a grant's claim or request is gone
 	SubLeaseLeaked   Rule = "SubLeaseLeaked"   // a sub-lease's pod is gone
 	AllocationLeaked Rule = "AllocationLeaked" // a node's address is of a pod that is gone
+	ForeignLeaked    Rule = "ForeignLeaked"    // an address is kept for a pod of another IPAM that is gone
 	StoreFrozen      Rule = "StoreFrozen"      // a node's lease is of an earlier store
 	AddressOutside   Rule = "AddressOutside"   // an address lies outside its pool's ranges
 	NoAgent          Rule = "NoAgent"          // nodes have no agent, and never had one
@@ -97,7 +100,7 @@ const (
 // settles is how long the rules of the second group allow what they find, by the times
 // that Tenure promises and some room; never is for what harms nobody.
 var settles = map[Rule]time.Duration{
-	GrantLeaked: time.Minute, SubLeaseLeaked: 4 * time.Minute, AllocationLeaked: 5 * time.Minute,
+	GrantLeaked: time.Minute, SubLeaseLeaked: 4 * time.Minute, AllocationLeaked: 5 * time.Minute, ForeignLeaked: 5 * time.Minute,
 	StoreFrozen: never, AddressOutside: never, NoAgent: never,
 }
 
@@ -355,6 +358,9 @@ func (l *look) owners() {
 		slices.Sort(texts)
 		slices.Sort(keys)
 		what, add, remedy := "it belongs to "+strings.Join(texts, " and to "), l.add, "delete the pods that have it now, and report this: it must never happen"
+		if slices.ContainsFunc(keys, func(key string) bool { return strings.HasPrefix(key, foreignKey("")) }) {
+			remedy = "another IPAM gave it too, beside Tenure or before the range was taken over: delete one of the pods, and see the pool's condition ForeignIPAM"
+		}
 		if sure < 2 {
 			add, remedy = l.note, ofNode
 		}

@@ -61,6 +61,10 @@ func (l *look) grants() {
 			at := place{lease.Pool, g.Addr}
 			sub, claim := l.sub[g.To.UID], l.claim[g.To.UID]
 			switch {
+			case g.To.Kind == protocol.GranteePod:
+				l.foreign(lease, g)
+			case g.To.Kind == protocol.GranteeReservation && l.Reservations[g.To.UID]:
+				l.ownedBy(at, "reservation "+string(g.To.UID), g.To.String())
 			case g.To.Kind == protocol.GranteeSubLease && sub != nil && sub.Request != nil:
 				l.ownedBy(at, podKey(sub.Request.Pod.UID, sub.Request.Interface), fmt.Sprintf("pod %s, by sub-lease %s", sub.Request.Pod, sub.Name))
 			case g.To.Kind == protocol.GranteeClaim && (claim != nil || len(l.uses[g.To.UID]) > 0):
@@ -73,6 +77,19 @@ func (l *look) grants() {
 		}
 	}
 }
+
+// foreign looks at an address that is kept for a pod of another IPAM.
+func (l *look) foreign(lease *protocol.Lease, g protocol.Grant) {
+	at := place{lease.Pool, g.Addr}
+	l.ownedBy(at, foreignKey(g.To.UID), g.To.String())
+	if l.pod[g.To.UID] == nil {
+		l.add(ForeignLeaked, "iplease "+lease.Name, at, fmt.Sprintf("it is kept for %s, and the pod is gone", g.To),
+			fmt.Sprintf("it comes free when the agent of node %s sees nothing of the pod any more, or the node counts as dead, and the other IPAM has no record of it: see what tenure-controller logs, and what tenured logs there", g.To.Node))
+		l.about(string(g.To.UID))
+	}
+}
+
+func foreignKey(uid protocol.UID) string { return "pod of another IPAM " + string(uid) }
 
 func claimKey(uid protocol.UID) string { return "claim " + string(uid) }
 
@@ -196,14 +213,21 @@ func (l *look) podHas(p *Pod, iface string, at place) {
 	leases, pod, doubtful := l.leasesAt(at), fmt.Sprintf("pod %s", p), l.doubtful(p.Node)
 	for _, lease := range leases {
 		if g, ok := lease.GrantOf(at.addr); ok {
-			l.owned(at, owner{l.granteeKey(p, iface, g.To.UID), pod, doubtful})
+			key := l.granteeKey(p, iface, g.To.UID)
+			if g.To.Kind == protocol.GranteePod && slices.Contains([]protocol.UID{p.UID, p.MirrorOf}, g.To.UID) {
+				key = foreignKey(g.To.UID)
+			}
+			l.owned(at, owner{key, pod, doubtful})
 			return
 		}
 	}
 	l.owned(at, owner{podKey(p.UID, iface), pod, doubtful})
-	add, remedy := l.add, "delete the pod: its address may be given to another"
-	if doubtful {
+	add, remedy := l.add, "delete the pod: its address may be given to another. If another IPAM gave it, before the network was Tenure's or beside it, the controller keeps it for the pod as soon as it has looked: the pool's conditions ForeignIPAM and Withheld say what it waits for"
+	switch pool := l.pools[at.pool]; {
+	case doubtful:
 		add, remedy = l.note, ofNode
+	case pool != nil && pool.Shape != nil && pool.Shape.Assignable(at.addr) != nil:
+		add, remedy = l.note, "nothing has to be done: the pool gives this address to nobody"
 	}
 	switch {
 	case len(leases) == 0:

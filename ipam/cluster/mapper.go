@@ -59,6 +59,7 @@ func newMapper(cfg *rest.Config, hc *http.Client) (meta.RESTMapper, error) {
 		{v1alpha1.GroupVersion, "IPPool", "ippools", meta.RESTScopeRoot},
 		{v1alpha1.GroupVersion, "IPLease", "ipleases", meta.RESTScopeRoot},
 		{v1alpha1.GroupVersion, "IPSubLease", "ipsubleases", meta.RESTScopeRoot},
+		{v1alpha1.GroupVersion, "IPReservation", "ipreservations", meta.RESTScopeRoot},
 		{ipamclaims.SchemeGroupVersion, "IPAMClaim", "ipamclaims", meta.RESTScopeNamespace},
 		{nad.SchemeGroupVersion, "NetworkAttachmentDefinition", "network-attachment-definitions", meta.RESTScopeNamespace},
 	} {

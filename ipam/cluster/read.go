@@ -35,6 +35,13 @@ func (a *API) ReadIPPool(ctx context.Context, name protocol.PoolName) (*v1alpha1
 	return &obj, out, err
 }
 
+// ReadReservation reads a reservation live.
+func (a *API) ReadReservation(ctx context.Context, name string) (*v1alpha1.IPReservation, protocol.Outcome, error) {
+	var obj v1alpha1.IPReservation
+	out, err := a.get(ctx, client.ObjectKey{Name: name}, &obj)
+	return &obj, out, err
+}
+
 // Pools lists what the protocol needs of all pools, live.
 func (a *API) Pools(ctx context.Context) ([]protocol.Pool, error) {
 	var list v1alpha1.IPPoolList

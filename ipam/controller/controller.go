@@ -25,12 +25,13 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/access"
 	"github.com/tenure-ipam/tenure/ipam/broker"
 	"github.com/tenure-ipam/tenure/ipam/cluster"
-	"github.com/tenure-ipam/tenure/ipam/foreign"
+	"github.com/tenure-ipam/tenure/ipam/foreign/looker"
 	"github.com/tenure-ipam/tenure/ipam/networks"
 	"github.com/tenure-ipam/tenure/ipam/pools"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 	"github.com/tenure-ipam/tenure/ipam/ranks"
 	"github.com/tenure-ipam/tenure/ipam/requests"
+	"github.com/tenure-ipam/tenure/ipam/reservations"
 	"github.com/tenure-ipam/tenure/ipam/takeover"
 )
 
@@ -222,13 +223,14 @@ func (c *Controller) assemble(ctx context.Context, mgr manager.Manager) ([]prome
 	}
 
 	bell, requestBell, poolBell, shapes := &claims.Doorbell{}, &requests.Doorbell{}, &pools.Doorbell{}, &pools.Shapes{}
+	reservationBell := &reservations.Doorbell{}
 	grants, measured := broker.DefaultConfig(), broker.NewMetrics()
 	grants.IdleAfter = c.cfg.Idle
 	var ofPools *pools.Reconciler
 	grants.Restored = func(ctx context.Context, names ...protocol.PoolName) (bool, error) {
 		return ofPools.Restored(ctx, names...)
 	}
-	news := broker.Notify{Claim: bell.Ring, SubLease: requestBell.Ring, Pool: poolBell.Ring}
+	news := broker.Notify{Claim: bell.Ring, SubLease: requestBell.Ring, Reservation: reservationBell.Ring, Pool: poolBell.Ring}
 	b, err := broker.New(grants, live, news, measured, c.log.With("part", "broker"))
 	if err != nil {
 		return nil, err
@@ -249,6 +251,9 @@ func (c *Controller) assemble(ctx context.Context, mgr manager.Manager) ([]prome
 		Cache: mgr.GetCache(), API: live, Broker: b, Pools: ofPools,
 		Metrics: requests.NewMetrics(), Log: c.log.With("part", "requests"), Now: time.Now,
 	}
+	ofReservations := &reservations.Reconciler{
+		Cache: mgr.GetCache(), Live: live, Status: direct, Broker: b, Pools: ofPools, Log: c.log.With("part", "reservations"), Now: time.Now,
+	}
 	implicit := &pools.Implicit{
 		Cache: mgr.GetCache(), Write: direct, Live: live, Networks: catalog,
 		Events: mgr.GetEventRecorder(name), Log: c.log.With("part", "pools"),
@@ -259,19 +264,22 @@ func (c *Controller) assemble(ctx context.Context, mgr manager.Manager) ([]prome
 		Metrics: takeover.NewMetrics(), Log: c.log.With("part", "takeover"), Margin: c.cfg.TakeOverMargin, Calls: takeover.DefaultCalls,
 		Now: func() time.Duration { return time.Since(begun) },
 	}
-	looker := &foreign.Looker{
+	ofForeign := &looker.Looker{
 		Cache: mgr.GetCache(), Live: live, Broker: b, Beats: ofPools.Beats, Told: poolBell.Ring, Restored: ofPools.Restored,
-		Seats:   func(ctx context.Context) ([]protocol.Seat, error) { return cachedSeats(ctx, mgr.GetCache(), c.cfg.SeatNamespace) },
-		Metrics: foreign.NewMetrics(), Log: c.log.With("part", "foreign"), Now: time.Now,
+		Seats: func(ctx context.Context) ([]protocol.Seat, error) {
+			return cachedSeats(ctx, mgr.GetCache(), c.cfg.SeatNamespace)
+		},
+		Metrics: looker.NewMetrics(), Log: c.log.With("part", "foreign"), Now: time.Now,
 	}
-	ofPools.Foreign = looker
+	ofPools.Foreign = ofForeign
 	ofRanks := &ranks.Reconciler{Cache: mgr.GetCache(), SeatNamespace: c.cfg.SeatNamespace, Seats: live, Log: c.log.With("part", "ranks")}
 	for _, set := range []func() error{
 		func() error { return mgr.Add(manager.RunnableFunc(b.Run)) },
 		func() error {
 			return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { reviews.Run(ctx); return nil }))
 		},
-		func() error { return looker.Setup(mgr) },
+		func() error { return ofForeign.Setup(mgr) },
+		func() error { return ofReservations.Setup(mgr, reservationBell) },
 		func() error { return ofClaims.Setup(mgr, catalog, bell, c.cfg.Workers) },
 		func() error { return ofRequests.Setup(mgr, requestBell, c.cfg.Workers) },
 		func() error { return ofPools.Setup(mgr, catalog) },
@@ -287,7 +295,7 @@ func (c *Controller) assemble(ctx context.Context, mgr manager.Manager) ([]prome
 			return nil, fmt.Errorf("controller: %w", err)
 		}
 	}
-	return []prometheus.Collector{measured, ofClaims.Metrics, ofRequests.Metrics, ofPools.Metrics, ofDead.Metrics, looker.Metrics}, nil
+	return []prometheus.Collector{measured, ofClaims.Metrics, ofRequests.Metrics, ofPools.Metrics, ofDead.Metrics, ofForeign.Metrics}, nil
 }
 
 // probes serves health, and readiness once the caches are filled, whoever leads.

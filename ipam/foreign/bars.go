@@ -39,10 +39,10 @@ const (
 	sandboxWithin = 150 * time.Second
 	// skew is by how much the clocks of the API server and the controller may differ.
 	skew = 5 * time.Second
-	// watchAfter is how long after a pool has taken addresses over pods that were bound
+	// WatchAfter is how long after a pool has taken addresses over pods that were bound
 	// before may come to have some all the same, as where a meta-plugin keeps
 	// definitions in a cache.
-	watchAfter = 10 * time.Minute
+	WatchAfter = 10 * time.Minute
 )
 
 // Find returns what is to be kept of each pool, ordered, and what has two owners.
@@ -63,7 +63,7 @@ func Find(f Facts) (bars []Bar, conflicts []Conflict) {
 	for at, all := range l.found {
 		owners := l.owners[at]
 		for _, b := range all {
-			owners = append(owners, who(b.To))
+			owners = append(owners, Who(b.To))
 		}
 		slices.Sort(owners)
 		if owners = slices.Compact(owners); len(owners) > 1 {
@@ -74,8 +74,8 @@ func Find(f Facts) (bars []Bar, conflicts []Conflict) {
 	return bars, conflicts
 }
 
-// who names a pod as an owner of an address.
-func who(g protocol.Grantee) string {
+// Who names a pod as an owner of an address.
+func Who(g protocol.Grantee) string {
 	text := "pod " + g.Namespace + "/" + g.Name
 	if g.Name == "" {
 		text = "sandbox " + string(g.UID)
@@ -127,7 +127,7 @@ func newFinder(f Facts) *finder {
 
 // pool finds what is to be kept of one pool.
 func (l *finder) pool(p *Pool) {
-	segment := p.of(l.Definitions)
+	segment := p.Segment(l.Definitions)
 	known := map[string]Definition{} // by name, also those of other segments
 	for _, d := range l.Definitions {
 		known[d.String()] = d
@@ -154,7 +154,7 @@ func (l *finder) pool(p *Pool) {
 	}
 	for _, r := range l.Records {
 		pod := l.byName[r.PodNamespace+"/"+r.PodName]
-		if pod == nil || !selects(pod, mine) {
+		if pod == nil || !pod.Selects(mine) {
 			continue
 		}
 		if l.counts(p, pod, r.Addr, false) {
@@ -168,9 +168,9 @@ func (l *finder) pool(p *Pool) {
 	}
 }
 
-// selects reports whether a pod selects one of some definitions.
-func selects(pod *Pod, of map[string]bool) bool {
-	return slices.ContainsFunc(pod.Selected, func(d string) bool { return of[d] })
+// Selects reports whether p selects one of some definitions.
+func (p Pod) Selects(of map[string]bool) bool {
+	return slices.ContainsFunc(p.Selected, func(d string) bool { return of[d] })
 }
 
 // counts reports whether an address that a pod shows is to be looked at: it is p's to
@@ -179,11 +179,11 @@ func selects(pod *Pod, of map[string]bool) bool {
 // long ago.
 func (l *finder) counts(p *Pool, pod *Pod, a netip.Addr, ours bool) bool {
 	switch {
-	case !p.gives(a):
+	case !p.Gives(a):
 		return false
 	case p.New != nil && p.New.Contains(a), !ours:
 		return true
-	case p.Since.IsZero() || l.Now.Sub(p.Since) > watchAfter:
+	case p.Since.IsZero() || l.Now.Sub(p.Since) > WatchAfter:
 		return false
 	}
 	return pod.Bound.IsZero() || !pod.Bound.After(p.Since.Add(skew))
@@ -191,7 +191,7 @@ func (l *finder) counts(p *Pool, pod *Pod, a netip.Addr, ours bool) bool {
 
 // sighted looks at an address that a node's agent has seen in a sandbox.
 func (l *finder) sighted(p *Pool, node protocol.NodeName, s protocol.Sighting, segment []Definition) {
-	if s.IPAM == Type || !p.gives(s.Addr) || !slices.ContainsFunc(segment, func(d Definition) bool { return d.Network == s.Network }) {
+	if s.IPAM == Type || !p.Gives(s.Addr) || !slices.ContainsFunc(segment, func(d Definition) bool { return d.Network == s.Network }) {
 		return
 	}
 	pod := l.pods[s.Pod.UID]
@@ -242,7 +242,7 @@ func (l *finder) given(pool protocol.PoolName, pod *Pod, a netip.Addr) (ours boo
 		if lease.Holder.Node == "" || slices.Contains(lease.Ceded, a) {
 			return false, ""
 		}
-		return published(lease, pod, a)
+		return Published(lease, pod, a)
 	}
 	return false, ""
 }
@@ -253,7 +253,7 @@ func (l *finder) granted(g protocol.Grant, pod *Pod) (ours bool, owner string) {
 		if g.To.UID == pod.uid() {
 			return false, ""
 		}
-		return false, who(g.To)
+		return false, Who(g.To)
 	}
 	for _, u := range l.serves[g.To.UID] {
 		if u.pod == pod.uid() || u.pod == pod.UID {
@@ -263,9 +263,9 @@ func (l *finder) granted(g protocol.Grant, pod *Pod) (ours bool, owner string) {
 	return false, g.To.String()
 }
 
-// published is given for an address of a block that a node holds, by what the node has
+// Published is given for an address of a block that a node holds, by what the node has
 // told of it. What it has not told it is asked.
-func published(lease protocol.Lease, pod *Pod, a netip.Addr) (ours bool, owner string) {
+func Published(lease protocol.Lease, pod *Pod, a netip.Addr) (ours bool, owner string) {
 	for _, text := range lease.Published.Allocations {
 		rest, ok := strings.CutPrefix(text, a.String()+" ")
 		if !ok {
@@ -289,7 +289,7 @@ func Pending(f Facts, p Pool) (waiting []Pod) {
 		return nil
 	}
 	mine := map[string]bool{}
-	for _, d := range p.of(f.Definitions) {
+	for _, d := range p.Segment(f.Definitions) {
 		mine[d.String()] = true
 	}
 	for _, pod := range f.Pods {

@@ -17,8 +17,8 @@ import (
 const (
 	// Type is Tenure's own.
 	Type            = poolspec.Type
-	typeWhereabouts = "whereabouts"
-	typeHostLocal   = "host-local"
+	TypeWhereabouts = "whereabouts"
+	TypeHostLocal   = "host-local"
 	typeStatic      = "static"
 )
 
@@ -115,7 +115,7 @@ func ReadDefinition(namespace, name, config string, annotations map[string]strin
 	d.IPAM, d.NetworkName, d.DataDir = k.Type, k.NetworkName, k.DataDir
 	d.Whereabouts = k.whereabouts()
 	switch k.Type {
-	case Type, typeWhereabouts, typeHostLocal:
+	case Type, TypeWhereabouts, TypeHostLocal:
 		d.readRanges(plugins[i].IPAM)
 	case typeStatic:
 		d.readStatic(k)

@@ -8,9 +8,10 @@
 //	  whereabouts gives nothing new of the addresses (policy foreign-fence.tenure.dev)
 //
 // Before a pool is opened, and before addresses that an edit has added are given, the
-// [Looker] finds out what of them pods have. What it finds is decided by pure functions of
-// what was read: [Find], [Pending] and [Ended]. Its [Verdict] on each pool says whether the
-// pool may be opened, and what is in the way; package pools follows it.
+// controller finds out what of them pods have: package looker, in this folder, reads and
+// asks, and this package decides. [Find], [Pending] and [Ended] are pure functions of what
+// was read. The [Verdict] on each pool says whether the pool may be opened, and what is in
+// the way; package pools follows it.
 //
 // [ReadDefinition], [WhereaboutsPool] and [WhereaboutsReservation] read what other IPAMs say.
 package foreign

@@ -88,8 +88,8 @@ func (p Pod) shows(definition string) bool {
 	return slices.ContainsFunc(p.Shows, func(s Shown) bool { return s.Definition == definition })
 }
 
-// of returns the definitions of p's segment.
-func (p Pool) of(all []Definition) (segment []Definition) {
+// Segment returns the definitions of p's segment.
+func (p Pool) Segment(all []Definition) (segment []Definition) {
 	for _, d := range all {
 		if d.Fault == "" && !d.OtherSegment(p.Domain) && p.touches(d) {
 			segment = append(segment, d)
@@ -113,14 +113,14 @@ func (p Pool) touches(d Definition) bool {
 	})
 }
 
-// gives reports whether p can ever give an address.
-func (p Pool) gives(a netip.Addr) bool { return p.Whole.Assignable(a) == nil }
+// Gives reports whether p can ever give an address.
+func (p Pool) Gives(a netip.Addr) bool { return p.Whole.Assignable(a) == nil }
 
-// others returns those definitions of p's segment by which another IPAM may give
+// Others returns those definitions of p's segment by which another IPAM may give
 // addresses of p, and these addresses.
-func (p Pool) others(all []Definition) (by []Definition, gives *netipx.IPSet) {
+func (p Pool) Others(all []Definition) (by []Definition, gives *netipx.IPSet) {
 	var set netipx.IPSetBuilder
-	for _, d := range p.of(all) {
+	for _, d := range p.Segment(all) {
 		if d.IPAM == Type || d.Takes == nil || slices.Contains(p.ShareWith, d.String()) {
 			continue
 		}

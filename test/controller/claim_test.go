@@ -180,7 +180,7 @@ func TestNetworks(t *testing.T) {
 	})
 	t.Run("N79 N87 another IPAM's network is never touched", func(t *testing.T) {
 		net, ns := unlike("lan"), namespace(t)
-		definition(t, ns, net, net, `{"type":"whereabouts","range":"10.0.0.0/24"}`)
+		definition(t, ns, net, net, `{"type":"whereabouts","range":"203.0.113.0/24"}`)
 		untouched(t, claim(t, ns, "c", net))
 		untouched(t, claim(t, ns, "unknown", unlike("nobody")))
 	})

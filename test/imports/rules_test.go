@@ -140,6 +140,18 @@ var rules = []rule{
 		never: join(bolt, cni, []string{"./ipam/agent", "./ipam/broker", "./ipam/cluster", "./ipam/store", "./ipam/wire", "./api", "./claims"}),
 	},
 	{
+		pkg: "./ipam/foreign", why: "it decides what other IPAMs have given, by what was read: no clients, no grants",
+		never: join(bolt, cni, []string{"./ipam/agent", "./ipam/broker", "./ipam/store", "./ipam/wire", "./claims"}),
+	},
+	{
+		pkg: "./ipam/foreign/looker", why: "it looks for the controller: it knows neither node nor claim",
+		never: join(bolt, cni, []string{"./ipam/agent", "./ipam/pools", "./ipam/store", "./ipam/wire", "./claims"}),
+	},
+	{
+		pkg: "./ipam/reservations", why: "what is reserved is no pod's and no claim's",
+		never: join(bolt, cni, []string{"./ipam/agent", "./ipam/pools", "./ipam/store", "./ipam/wire", "./claims"}),
+	},
+	{
 		pkg: "./ipam/pools", why: "pools are cluster-wide: they know neither nodes nor claims",
 		never: join(bolt, cni, []string{"./ipam/agent", "./ipam/broker", "./ipam/store", "./ipam/wire", "./claims"}),
 	},

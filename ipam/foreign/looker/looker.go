@@ -1,4 +1,6 @@
-package foreign
+// Package looker looks, for the controller, at what pods have by other IPAMs, and has it
+// kept for them. Package foreign decides what that is; docs there say in which order.
+package looker
 
 import (
 	"context"
@@ -20,6 +22,7 @@ import (
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/ipam/broker"
 	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/foreign"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -44,44 +47,6 @@ type Granter interface {
 	Kept() []broker.Held
 	Drop(ctx context.Context, grants []broker.Held) error
 	ReadLease(ctx context.Context, name string) (protocol.Lease, bool, error)
-}
-
-// A Verdict is what is known of a pool and other IPAMs.
-type Verdict struct {
-	// Of is the state of the pool that the verdict is about: see [StateOf].
-	Of string
-	// Clear says that what pods of other IPAMs have of the pool's new addresses is kept
-	// for them, but for Blocked.
-	Clear bool
-	// Why says why it is not clear; empty where it is.
-	Why string
-	// Others are the definitions by which another IPAM may give addresses of the pool,
-	// and Blocked these addresses.
-	Others  []Definition
-	Blocked *netipx.IPSet
-	// Fence are the names of whereabouts' IPPools that must give nothing new.
-	Fence []string
-	// Conflicts are addresses with two owners.
-	Conflicts []Conflict
-}
-
-// StateOf tells the state of a pool, as far as a verdict depends on it, from others.
-func StateOf(p *v1alpha1.IPPool) string {
-	since := ""
-	if p.Status.FencedSince != nil {
-		since = p.Status.FencedSince.UTC().Format(time.RFC3339)
-	}
-	bits := func(n *int32) int32 {
-		if n == nil {
-			return 0
-		}
-		return *n
-	}
-	size := v1alpha1.BlockPrefixLengths{}
-	if b := p.Status.BlockPrefixLengths; b != nil {
-		size = *b
-	}
-	return fmt.Sprintf("%s/%d/%s/%s/%v/%v/%d/%d/%s", p.UID, p.Generation, p.Status.Leasing, p.Status.Opening, p.Status.Withheld, p.Status.Fenced, bits(size.IPv4), bits(size.IPv6), since)
 }
 
 const (
@@ -121,7 +86,7 @@ type Looker struct {
 	wake chan struct{}
 
 	mu       sync.Mutex
-	verdicts map[protocol.PoolName]Verdict // guarded by mu
+	verdicts map[protocol.PoolName]foreign.Verdict // guarded by mu
 
 	// The rest is Run's alone.
 	current *turn                  // that waits for the nodes' agents; nil if none does
@@ -129,8 +94,8 @@ type Looker struct {
 	endings map[place]protocol.UID // what the last look has seen to have ended
 }
 
-// Of returns the last verdict on a pool, the zero Verdict if there is none.
-func (l *Looker) Of(pool protocol.PoolName) Verdict {
+// Of returns the last verdict on a pool, the zero foreign.Verdict if there is none.
+func (l *Looker) Of(pool protocol.PoolName) foreign.Verdict {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.verdicts[pool]
@@ -210,7 +175,7 @@ func (l *Looker) begin(ctx context.Context) (*turn, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &turn{Looker: l, facts: Facts{Now: l.Now(), Leases: map[protocol.PoolName][]protocol.Lease{}}, verdicts: map[protocol.PoolName]Verdict{}}
+	t := &turn{Looker: l, facts: foreign.Facts{Now: l.Now(), Leases: map[protocol.PoolName][]protocol.Lease{}}, verdicts: map[protocol.PoolName]foreign.Verdict{}}
 	if t.facts.Definitions, err = l.definitions(ctx); err != nil {
 		return nil, err
 	}
@@ -260,11 +225,11 @@ func (t *turn) again(took time.Duration) time.Duration {
 }
 
 // publish takes over new verdicts, and tells of those that are others than before.
-func (l *Looker) publish(next map[protocol.PoolName]Verdict) {
+func (l *Looker) publish(next map[protocol.PoolName]foreign.Verdict) {
 	l.mu.Lock()
 	var news []protocol.PoolName
 	for name, v := range next {
-		if !sameVerdict(v, l.verdicts[name]) {
+		if !v.Same(l.verdicts[name]) {
 			news = append(news, name)
 		}
 	}
@@ -275,30 +240,16 @@ func (l *Looker) publish(next map[protocol.PoolName]Verdict) {
 	}
 }
 
-func sameVerdict(a, b Verdict) bool {
-	text := func(v Verdict) string {
-		return fmt.Sprint(v.Of, v.Clear, v.Why, v.Fence, v.Conflicts, v.Others, setText(v.Blocked))
-	}
-	return text(a) == text(b)
-}
-
-func setText(s *netipx.IPSet) string {
-	if s == nil {
-		return ""
-	}
-	return fmt.Sprint(s.Ranges())
-}
-
 // definitions reads all definitions, as the cache has them.
-func (l *Looker) definitions(ctx context.Context) ([]Definition, error) {
+func (l *Looker) definitions(ctx context.Context) ([]foreign.Definition, error) {
 	var list nad.NetworkAttachmentDefinitionList
 	if err := l.Cache.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list definitions: %w", err)
 	}
-	all := make([]Definition, len(list.Items))
+	all := make([]foreign.Definition, len(list.Items))
 	for i := range list.Items {
 		o := &list.Items[i]
-		all[i] = ReadDefinition(o.Namespace, o.Name, o.Spec.Config, o.Annotations)
+		all[i] = foreign.ReadDefinition(o.Namespace, o.Name, o.Spec.Config, o.Annotations)
 	}
 	return all, nil
 }
@@ -306,12 +257,12 @@ func (l *Looker) definitions(ctx context.Context) ([]Definition, error) {
 // turn is one look on its way.
 type turn struct {
 	*Looker
-	facts    Facts
+	facts    foreign.Facts
 	calls    int
 	waiting  []*waiting
 	watching bool // there are pools beside which another IPAM gives addresses, or has lately
 	later    bool // something may come of the next look
-	verdicts map[protocol.PoolName]Verdict
+	verdicts map[protocol.PoolName]foreign.Verdict
 	// served says that there are whereabouts' objects, of which these are its IPPools.
 	served  bool
 	objects []object
@@ -329,9 +280,15 @@ type object struct {
 	covers netip.Prefix
 }
 
+// place is an address of a pool.
+type place struct {
+	pool protocol.PoolName
+	addr netip.Addr
+}
+
 // waiting is a pool that waits for a look.
 type waiting struct {
-	pool Pool
+	pool foreign.Pool
 	uid  protocol.UID
 	bars int // to be kept, and not yet kept
 	late string
@@ -348,12 +305,12 @@ func (t *turn) consider(o *v1alpha1.IPPool) {
 	if err != nil || o.DeletionTimestamp != nil {
 		return
 	}
-	p := Pool{Name: protocol.PoolName(o.Name), Domain: o.Spec.Domain, Whole: whole, ShareWith: o.Spec.ShareWith}
+	p := foreign.Pool{Name: protocol.PoolName(o.Name), Domain: o.Spec.Domain, Whole: whole, ShareWith: o.Spec.ShareWith}
 	if o.Status.FencedSince != nil {
 		p.Since = o.Status.FencedSince.Time
 	}
-	v := Verdict{Of: StateOf(o)}
-	v.Others, v.Blocked = p.others(t.facts.Definitions)
+	v := foreign.Verdict{Of: foreign.StateOf(o)}
+	v.Others, v.Blocked = p.Others(t.facts.Definitions)
 	p.New = newOf(o, whole, v.Blocked)
 	v.Fence = o.Status.Fenced
 	if waits(*o) {
@@ -376,7 +333,7 @@ func (t *turn) consider(o *v1alpha1.IPPool) {
 	}
 	t.verdicts[p.Name] = v
 	t.facts.Pools = append(t.facts.Pools, p)
-	recent := o.Status.FencedSince != nil && t.facts.Now.Sub(o.Status.FencedSince.Time) < watchAfter
+	recent := o.Status.FencedSince != nil && t.facts.Now.Sub(o.Status.FencedSince.Time) < foreign.WatchAfter
 	t.watching = t.watching || open && (len(v.Others) > 0 || recent)
 }
 
@@ -413,7 +370,7 @@ func (t *turn) look(ctx context.Context) error {
 		return err
 	}
 	calls, err := t.Live.BoundPods(ctx, func(o *corev1.Pod) {
-		if p := ReadPod(o); len(p.Selected) > 0 {
+		if p := foreign.ReadPod(o); len(p.Selected) > 0 {
 			t.facts.Pods = append(t.facts.Pods, p)
 		}
 	})
@@ -429,7 +386,7 @@ func (t *turn) records(ctx context.Context) error {
 	}
 	var err error
 	t.served, err = t.Live.WhereaboutsPools(ctx, func(o *unstructured.Unstructured) {
-		records, _ := WhereaboutsPool(text(o)) // what is damaged, the import says
+		records, _ := foreign.WhereaboutsPool(text(o)) // what is damaged, the import says
 		t.facts.Records = append(t.facts.Records, records...)
 		cidr, _, _ := unstructured.NestedString(o.Object, "spec", "range")
 		if p, err := netip.ParsePrefix(cidr); err == nil {
@@ -447,7 +404,7 @@ func (t *turn) records(ctx context.Context) error {
 		return errNoFence
 	}
 	_, err = t.Live.WhereaboutsReservations(ctx, func(o *unstructured.Unstructured) {
-		if r, fault := WhereaboutsReservation(text(o)); fault == "" {
+		if r, fault := foreign.WhereaboutsReservation(text(o)); fault == "" {
 			t.facts.Records = append(t.facts.Records, r)
 		}
 	})
@@ -456,7 +413,7 @@ func (t *turn) records(ctx context.Context) error {
 
 // keep has what was found kept, and says how far that has come.
 func (t *turn) keep(ctx context.Context) {
-	bars, conflicts := Find(t.facts)
+	bars, conflicts := foreign.Find(t.facts)
 	if t.asking == nil {
 		t.asking = map[place]broker.Ask{}
 	}
@@ -500,7 +457,7 @@ func (t *turn) held(at place) bool {
 
 // judge says whether a pool that waits may go on.
 func (t *turn) judge(w *waiting) {
-	pending := Pending(t.facts, w.pool)
+	pending := foreign.Pending(t.facts, w.pool)
 	switch {
 	case len(t.silent) > 0:
 		t.say(w, fmt.Sprintf("it waits for the agents of nodes %s to say what their pods have", names(t.silent)))

@@ -1,4 +1,4 @@
-package foreign
+package looker
 
 import (
 	"cmp"
@@ -16,6 +16,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/ipam/broker"
+	"github.com/tenure-ipam/tenure/ipam/foreign"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -25,7 +26,7 @@ var errNoFence = errors.New("the cluster has whereabouts, and not the policy for
 // fence returns the names of whereabouts' IPPools that are to give nothing new, because p
 // takes their addresses over: those that cover addresses of p, or would by what the
 // segment's definitions say, and that no definition of whereabouts' uses any more.
-func (t *turn) fence(p Pool) []string {
+func (t *turn) fence(p foreign.Pool) []string {
 	if !t.served {
 		return nil
 	}
@@ -37,13 +38,13 @@ func (t *turn) fence(p Pool) []string {
 			names[o.name] = true
 		}
 	}
-	for _, d := range p.of(t.facts.Definitions) {
+	for _, d := range p.Segment(t.facts.Definitions) {
 		for _, name := range d.Whereabouts {
 			names[name] = true
 		}
 	}
 	for _, d := range t.facts.Definitions {
-		if d.IPAM == typeWhereabouts {
+		if d.IPAM == foreign.TypeWhereabouts {
 			for _, name := range d.Whereabouts {
 				delete(names, name)
 			}
@@ -95,12 +96,12 @@ func (t *turn) ask(ctx context.Context) (bool, error) {
 func (t *turn) candidates() bool {
 	for _, w := range t.waiting {
 		mine := map[string]bool{}
-		for _, d := range w.pool.of(t.facts.Definitions) {
+		for _, d := range w.pool.Segment(t.facts.Definitions) {
 			mine[d.String()] = true
 		}
-		if slices.ContainsFunc(t.facts.Pods, func(p Pod) bool {
-			return selects(&p, mine) || slices.ContainsFunc(p.Shows, func(s Shown) bool { return slices.ContainsFunc(s.Addrs, w.pool.gives) })
-		}) || slices.ContainsFunc(t.facts.Records, func(r Record) bool { return w.pool.gives(r.Addr) }) {
+		if slices.ContainsFunc(t.facts.Pods, func(p foreign.Pod) bool {
+			return p.Selects(mine) || slices.ContainsFunc(p.Shows, func(s foreign.Shown) bool { return slices.ContainsFunc(s.Addrs, w.pool.Gives) })
+		}) || slices.ContainsFunc(t.facts.Records, func(r foreign.Record) bool { return w.pool.Gives(r.Addr) }) {
 			return true
 		}
 	}
@@ -108,9 +109,9 @@ func (t *turn) candidates() bool {
 }
 
 // kept returns what is kept for pods.
-func (t *turn) kept() (all []Bar) {
+func (t *turn) kept() (all []foreign.Bar) {
 	for _, h := range t.Broker.Kept() {
-		all = append(all, Bar{Pool: h.Pool, Addr: h.Grant.Addr, To: h.Grant.To})
+		all = append(all, foreign.Bar{Pool: h.Pool, Addr: h.Grant.Addr, To: h.Grant.To})
 	}
 	return all
 }
@@ -119,7 +120,7 @@ func (t *turn) kept() (all []Bar) {
 // tells.
 func (t *turn) nodesOfEnding() map[protocol.NodeName]bool {
 	nodes := map[protocol.NodeName]bool{}
-	for _, b := range Ended(t.facts, t.kept(), func(protocol.NodeName) bool { return true }) {
+	for _, b := range foreign.Ended(t.facts, t.kept(), func(protocol.NodeName) bool { return true }) {
 		nodes[b.To.Node] = true
 	}
 	return nodes
@@ -134,7 +135,7 @@ func (t *turn) question() protocol.Look {
 		for _, r := range p.Whole.Ranges() {
 			set.AddRange(netipx.IPRangeFrom(r.Start, r.End))
 		}
-		for _, d := range p.of(t.facts.Definitions) {
+		for _, d := range p.Segment(t.facts.Definitions) {
 			networks[protocol.HostLocal{Network: d.Network, DataDir: d.DataDir}] = true
 		}
 	}
@@ -184,7 +185,7 @@ func (t *turn) reports(ctx context.Context) (done bool, err error) {
 }
 
 // answers asks the broker for what is to be kept, and returns what somebody else has.
-func (t *turn) answers(ctx context.Context, bars []Bar) (conflicts []Conflict) {
+func (t *turn) answers(ctx context.Context, bars []foreign.Bar) (conflicts []foreign.Conflict) {
 	of := map[protocol.PoolName]*waiting{}
 	for _, w := range t.waiting {
 		of[w.pool.Name] = w
@@ -205,7 +206,7 @@ func (t *turn) answers(ctx context.Context, bars []Bar) (conflicts []Conflict) {
 			delete(t.asking, at)
 			continue
 		case bad.Reason == broker.Taken:
-			conflicts = append(conflicts, Conflict{b.Pool, b.Addr, []string{who(b.To), "somebody else: " + bad.Message}})
+			conflicts = append(conflicts, foreign.Conflict{Pool: b.Pool, Addr: b.Addr, Owners: []string{foreign.Who(b.To), "somebody else: " + bad.Message}})
 			continue
 		case bad.Reason != broker.NoProblem && w != nil:
 			w.late = ": " + bad.Message
@@ -219,18 +220,18 @@ func (t *turn) answers(ctx context.Context, bars []Bar) (conflicts []Conflict) {
 
 // itsOwn reports whether the holder of an address's block says that the pod has it from
 // there: it is Tenure's, and the holder had not told so before.
-func (t *turn) itsOwn(ctx context.Context, bad broker.Problem, b Bar) bool {
+func (t *turn) itsOwn(ctx context.Context, bad broker.Problem, b foreign.Bar) bool {
 	l, there, err := t.Broker.ReadLease(ctx, bad.Lease)
 	if err != nil || !there {
 		return false
 	}
-	ours, _ := published(l, &Pod{PodRef: protocol.PodRef{Namespace: b.To.Namespace, Name: b.To.Name}, Node: b.To.Node}, b.Addr)
+	ours, _ := foreign.Published(l, &foreign.Pod{PodRef: protocol.PodRef{Namespace: b.To.Namespace, Name: b.To.Name}, Node: b.To.Node}, b.Addr)
 	return ours
 }
 
 // end frees what nobody has any more, seen by two looks.
 func (t *turn) end(ctx context.Context) error {
-	ended := Ended(t.facts, t.kept(), t.dead(ctx))
+	ended := foreign.Ended(t.facts, t.kept(), t.dead(ctx))
 	next := map[place]protocol.UID{}
 	var freed []broker.Held
 	for _, b := range ended {

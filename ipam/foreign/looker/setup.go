@@ -1,4 +1,4 @@
-package foreign
+package looker
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/ipam/foreign"
 )
 
 // Setup has the manager run l while it leads, and wakes l when a pool or a definition
@@ -44,5 +45,5 @@ func (l *Looker) Setup(mgr ctrl.Manager) error {
 func changed(was, is any) bool {
 	a, ok := was.(*v1alpha1.IPPool)
 	b, ok2 := is.(*v1alpha1.IPPool)
-	return !ok || !ok2 || StateOf(a) != StateOf(b)
+	return !ok || !ok2 || foreign.StateOf(a) != foreign.StateOf(b)
 }

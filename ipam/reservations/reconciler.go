@@ -1,0 +1,224 @@
+package reservations
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/ipam/broker"
+	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// lookAgain is when a reservation is looked at again that could not be settled.
+const lookAgain = 10 * time.Second
+
+// Granter grants addresses and takes grants back: a [broker.Broker].
+type Granter interface {
+	// KnownReservations returns the UIDs that have grants, or an ask, under the name of a
+	// reservation, and Reservations the names that grants have.
+	KnownReservations(name string) []protocol.UID
+	Reservations() []string
+	Held(uid protocol.UID) []broker.Held
+	Ask(a broker.Ask) broker.Answer
+	Withdraw(uid protocol.UID)
+	Drop(ctx context.Context, grants []broker.Held) error
+}
+
+// Live reads from the API server, never from a cache.
+type Live interface {
+	ReadReservation(ctx context.Context, name string) (*v1alpha1.IPReservation, protocol.Outcome, error)
+}
+
+// Pools says whether nothing may be freed now of one of some pools, because the API
+// server's data went back in time.
+type Pools interface {
+	Restored(ctx context.Context, pools ...protocol.PoolName) (bool, error)
+}
+
+// Reconciler looks after reservations. Make one with all its exported fields set.
+type Reconciler struct {
+	// Cache has reservations.
+	Cache  client.Reader
+	Live   Live
+	Status client.StatusClient
+	Broker Granter
+	Pools  Pools
+	Log    *slog.Logger
+	// Now is the clock.
+	Now func() time.Time
+}
+
+// Reconcile looks at what there is under a reservation's name: the reservation, and grants
+// to those that had the name before.
+func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	var obj v1alpha1.IPReservation
+	err := r.Cache.Get(ctx, req.NamespacedName, &obj)
+	if err != nil && !apierrors.IsNotFound(err) {
+		return reconcile.Result{}, fmt.Errorf("read reservation %s: %w", req.Name, err)
+	}
+	there := err == nil
+	var errs []error
+	var after time.Duration
+	for _, uid := range r.Broker.KnownReservations(req.Name) {
+		if there && uid == protocol.UID(obj.UID) {
+			continue
+		}
+		again, err := r.release(ctx, req.Name, uid)
+		after = max(after, again)
+		errs = append(errs, err)
+	}
+	if there {
+		again, err := r.look(ctx, &obj)
+		if after == 0 || again > 0 && again < after {
+			after = again
+		}
+		errs = append(errs, err)
+	}
+	return reconcile.Result{RequeueAfter: after}, errors.Join(errs...)
+}
+
+// look asks for a reservation's address, or gives it back where the reservation has ended,
+// and says so.
+func (r *Reconciler) look(ctx context.Context, obj *v1alpha1.IPReservation) (time.Duration, error) {
+	ended, left := expired(obj, r.Now())
+	if ended || obj.DeletionTimestamp != nil {
+		r.Broker.Withdraw(protocol.UID(obj.UID))
+		if after, err := r.drop(ctx, obj.Name, protocol.UID(obj.UID)); after > 0 || err != nil || !ended {
+			return after, err
+		}
+		return 0, r.write(ctx, obj, over(obj))
+	}
+	ask, err := askOf(obj)
+	if err != nil {
+		return 0, reconcile.TerminalError(err)
+	}
+	if c, ok := said(obj, r.Broker.Ask(ask)); ok {
+		if err := r.write(ctx, obj, c); err != nil {
+			return 0, err
+		}
+	}
+	return left, nil
+}
+
+// release drops the grants to uid, if there is no reservation of that UID any more. Only a
+// live read says so.
+func (r *Reconciler) release(ctx context.Context, name string, uid protocol.UID) (time.Duration, error) {
+	live, out, err := r.Live.ReadReservation(ctx, name)
+	switch {
+	case out == protocol.Done && protocol.UID(live.UID) == uid:
+		return lookAgain, nil // the cache is behind
+	case out != protocol.Done && out != protocol.NotFound:
+		return 0, fmt.Errorf("read reservation %s: %w", name, err)
+	}
+	r.Broker.Withdraw(uid)
+	return r.drop(ctx, name, uid)
+}
+
+// drop removes the grants to uid, of which nobody makes use any more.
+func (r *Reconciler) drop(ctx context.Context, name string, uid protocol.UID) (time.Duration, error) {
+	held := r.Broker.Held(uid)
+	if len(held) == 0 {
+		return 0, nil
+	}
+	if restored, err := r.Pools.Restored(ctx, broker.PoolsOf(held)...); restored || err != nil {
+		return lookAgain, err //nolint:wrapcheck // says what it is about
+	}
+	if err := r.Broker.Drop(ctx, held); err != nil {
+		return 0, fmt.Errorf("free the address of reservation %s: %w", name, err)
+	}
+	r.Log.InfoContext(ctx, "reserved address freed", "reservation", name)
+	return 0, nil
+}
+
+// write writes the condition, if it says something new. A reservation that has changed
+// meanwhile is looked at again.
+func (r *Reconciler) write(ctx context.Context, obj *v1alpha1.IPReservation, c metav1.Condition) error {
+	if !changes(obj, c) {
+		return nil
+	}
+	c.LastTransitionTime = metav1.NewTime(r.Now().Truncate(time.Second))
+	st := obj.Status.DeepCopy()
+	meta.SetStatusCondition(&st.Conditions, c)
+	raw, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": obj.UID, "resourceVersion": obj.ResourceVersion}, "status": st,
+	})
+	if err != nil {
+		return fmt.Errorf("encode status of reservation %s: %w", obj.Name, err)
+	}
+	call, cancel := context.WithTimeout(ctx, cluster.CallTimeout)
+	defer cancel()
+	into := &v1alpha1.IPReservation{ObjectMeta: metav1.ObjectMeta{Name: obj.Name}}
+	err = r.Status.Status().Patch(call, into, client.RawPatch(types.MergePatchType, raw))
+	switch cluster.Classify(err) {
+	case protocol.Done, protocol.NotFound, protocol.Conflict:
+		return nil
+	default:
+		return fmt.Errorf("write status of reservation %s: %w", obj.Name, err)
+	}
+}
+
+// queue is the reconciler's work.
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// A Doorbell hands a broker's notifications to the reconciler's queue. Before the queue
+// has started it drops them, which loses nothing: it starts with every reservation, and
+// with every name that grants have.
+type Doorbell struct{ to atomic.Pointer[queue] }
+
+// Ring has a reservation looked at.
+func (d *Doorbell) Ring(name string) {
+	if q := d.to.Load(); q != nil {
+		(*q).Add(request(name))
+	}
+}
+
+func request(name string) reconcile.Request {
+	return reconcile.Request{NamespacedName: types.NamespacedName{Name: name}}
+}
+
+// opening is the source that starts the doorbell.
+type opening struct {
+	bell   *Doorbell
+	broker Granter
+}
+
+// Start implements [source.Source].
+func (o opening) Start(_ context.Context, q queue) error {
+	o.bell.to.Store(&q)
+	for _, name := range o.broker.Reservations() { // who is gone has no event to come
+		q.Add(request(name))
+	}
+	return nil
+}
+
+// Setup has the manager run r, and at every ring of the bell.
+func (r *Reconciler) Setup(mgr ctrl.Manager, bell *Doorbell) error {
+	err := ctrl.NewControllerManagedBy(mgr).Named("reservations").
+		For(&v1alpha1.IPReservation{}).
+		WatchesRawSource(opening{bell, r.Broker}).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: 8,
+			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](100*time.Millisecond, 10*time.Second),
+		}).
+		Complete(r)
+	if err != nil {
+		return fmt.Errorf("set up reservations: %w", err)
+	}
+	return nil
+}
