@@ -29,14 +29,14 @@ type whoView struct {
 	Node  string `json:"node,omitempty"` // the lease's holder; empty where that is the cluster
 	// Owner is Claim, Pod, Request, Foreign, Reservation or empty: nobody, by what can be
 	// known. Foreign is a pod to which another IPAM has given the address.
-	Owner   string    `json:"owner,omitempty"`
-	Claim   string    `json:"claim,omitempty"`   // namespace/name
-	Request string    `json:"request,omitempty"` // the sub-lease's name
+	Owner   string `json:"owner,omitempty"`
+	Claim   string `json:"claim,omitempty"`   // namespace/name
+	Request string `json:"request,omitempty"` // the sub-lease's name
 	// Reservation is the name of an IPReservation, and For what it says.
-	Reservation string `json:"reservation,omitempty"`
-	For         string `json:"for,omitempty"`
-	Freeing bool      `json:"freeing,omitempty"`
-	Pods    []useView `json:"pods,omitempty"`
+	Reservation string    `json:"reservation,omitempty"`
+	For         string    `json:"for,omitempty"`
+	Freeing     bool      `json:"freeing,omitempty"`
+	Pods        []useView `json:"pods,omitempty"`
 	// Note says what is to be known of it: where nobody has it why, and where a pod does
 	// by its status alone that it is so.
 	Note string `json:"note,omitempty"`

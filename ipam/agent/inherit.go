@@ -81,4 +81,3 @@ func (a *Agent) inherited(ctx context.Context, add *addition) (addrs []netip.Add
 	})
 	return addrs, err
 }
-

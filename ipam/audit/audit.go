@@ -26,7 +26,7 @@ type State struct {
 	Pods      []Pod
 	// Reservations are the UIDs of the IPReservations that there are.
 	Reservations map[protocol.UID]bool
-	Nodes     map[protocol.NodeName]protocol.Node
+	Nodes        map[protocol.NodeName]protocol.Node
 	// Seats are by their nodes. The Beat of each is by the API server's clock where that
 	// is known, else by its node's.
 	Seats map[protocol.NodeName]protocol.Seat

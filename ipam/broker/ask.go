@@ -51,7 +51,9 @@ func (a Ask) key() protocol.UID {
 	return barKey(a.To.UID, a.From[0].Addr)
 }
 
-func barKey(pod protocol.UID, addr netip.Addr) protocol.UID { return pod + " " + protocol.UID(addr.String()) }
+func barKey(pod protocol.UID, addr netip.Addr) protocol.UID {
+	return pod + " " + protocol.UID(addr.String())
+}
 
 // bars reports whether a asks to keep an address for a pod that has it already, by
 // another IPAM. That is done also while the pool is not open, and waits for just that.

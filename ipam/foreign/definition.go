@@ -35,8 +35,9 @@ type Definition struct {
 	Takes *netipx.IPSet
 	// CIDRs are the subnets of its ranges.
 	CIDRs []netip.Prefix
-	// Pools are the pools that it names or describes, where IPAM is Tenure's.
-	Pools []string
+	// Pools are the pools that it names or describes, where IPAM is Tenure's, and
+	// PoolsThen those that it does once it is switched to Tenure.
+	Pools, PoolsThen []string
 	// Domain is the annotation tenure.dev/domain.
 	Domain string
 	// NetworkName is whereabouts' network_name.
@@ -143,8 +144,8 @@ func (d *Definition) readRanges(ipam json.RawMessage) {
 	}
 	var takes netipx.IPSetBuilder
 	for _, src := range configs[0].Sources {
-		if d.IPAM == Type && !slices.Contains(d.Pools, src.Pool) && configs[0].Mode == poolspec.ModeCluster {
-			d.Pools = append(d.Pools, src.Pool)
+		if !slices.Contains(d.PoolsThen, src.Pool) && configs[0].Mode == poolspec.ModeCluster {
+			d.PoolsThen = append(d.PoolsThen, src.Pool)
 		}
 		for _, r := range src.Ranges {
 			d.CIDRs = append(d.CIDRs, r.Prefix)
@@ -161,7 +162,9 @@ func (d *Definition) readRanges(ipam json.RawMessage) {
 			}
 		}
 	}
-	if d.IPAM != Type {
+	if d.IPAM == Type {
+		d.Pools = d.PoolsThen
+	} else {
 		d.Takes, _ = takes.IPSet() // of valid ranges alone
 	}
 }

@@ -295,7 +295,12 @@ func (r *Reconciler) patch(ctx context.Context, base *v1alpha1.IPPool, metadata 
 	maps.Copy(own, metadata)
 	body := map[string]any{"metadata": own}
 	if status != nil {
-		body["status"] = status
+		body["status"] = struct {
+			*v1alpha1.IPPoolStatus
+			// A merge patch removes what is null, and leaves alone what it lacks.
+			Withheld []string `json:"withheld"`
+			Fenced   []string `json:"fenced"`
+		}{status, status.Withheld, status.Fenced}
 	}
 	raw, err := json.Marshal(body)
 	if err != nil {

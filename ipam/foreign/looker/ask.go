@@ -229,15 +229,19 @@ func (t *turn) itsOwn(ctx context.Context, bad broker.Problem, b foreign.Bar) bo
 	return ours
 }
 
-// end frees what nobody has any more, seen by two looks.
+// end frees what nobody has any more, seen by two looks that are endEvery apart.
 func (t *turn) end(ctx context.Context) error {
 	ended := foreign.Ended(t.facts, t.kept(), t.dead(ctx))
-	next := map[place]protocol.UID{}
+	next := map[place]ending{}
 	var freed []broker.Held
 	for _, b := range ended {
 		at := place{b.Pool, b.Addr}
-		if t.endings[at] != b.To.UID {
-			next[at] = b.To.UID
+		first, seen := t.endings[at]
+		if !seen || first.pod != b.To.UID {
+			first = ending{b.To.UID, t.facts.Now}
+		}
+		next[at] = first
+		if t.facts.Now.Sub(first.since) < endEvery {
 			continue
 		}
 		for _, h := range t.Broker.Kept() {

@@ -89,9 +89,9 @@ type Looker struct {
 	verdicts map[protocol.PoolName]foreign.Verdict // guarded by mu
 
 	// The rest is Run's alone.
-	current *turn                  // that waits for the nodes' agents; nil if none does
-	asking  map[place]broker.Ask   // what is to be kept, or is
-	endings map[place]protocol.UID // what the last look has seen to have ended
+	current *turn                // that waits for the nodes' agents; nil if none does
+	asking  map[place]broker.Ask // what is to be kept, or is
+	endings map[place]ending     // what the last look has seen to have ended
 }
 
 // Of returns the last verdict on a pool, the zero foreign.Verdict if there is none.
@@ -215,9 +215,9 @@ func (t *turn) unready(why string) {
 // others need some, too.
 func (t *turn) again(took time.Duration) time.Duration {
 	switch {
-	case slices.ContainsFunc(t.waiting, func(w *waiting) bool { return !t.verdicts[w.pool.Name].Clear }):
+	case t.soon, slices.ContainsFunc(t.waiting, func(w *waiting) bool { return !t.verdicts[w.pool.Name].Clear }):
 		return max(waitEvery, 2*took)
-	case len(t.endings) > 0, t.later:
+	case len(t.endings) > 0:
 		return max(endEvery, 10*took)
 	default:
 		return max(idleEvery, 20*took)
@@ -261,7 +261,7 @@ type turn struct {
 	calls    int
 	waiting  []*waiting
 	watching bool // there are pools beside which another IPAM gives addresses, or has lately
-	later    bool // something may come of the next look
+	soon     bool // a pool waits for no look, but for a moment to pass
 	verdicts map[protocol.PoolName]foreign.Verdict
 	// served says that there are whereabouts' objects, of which these are its IPPools.
 	served  bool
@@ -278,6 +278,12 @@ type turn struct {
 type object struct {
 	name   string
 	covers netip.Prefix
+}
+
+// ending is since when what is kept for a pod has been seen to have ended.
+type ending struct {
+	pod   protocol.UID
+	since time.Time
 }
 
 // place is an address of a pool.
@@ -325,9 +331,9 @@ func (t *turn) consider(o *v1alpha1.IPPool) {
 	case !open && o.Status.Opening == "" && len(v.Others) > 0:
 		v.Why = "another IPAM may still give its addresses"
 	case o.Status.FencedSince == nil || !slices.Equal(v.Fence, o.Status.Fenced) || o.Status.BlockPrefixLengths == nil:
-		v.Why = "it has yet to be taken over from other IPAMs" // the reconciler writes that first
+		v.Why, t.soon = "it has yet to be taken over from other IPAMs", true // the reconciler writes that first
 	case len(v.Fence) > 0 && t.facts.Now.Sub(o.Status.FencedSince.Time) < fenceWithin:
-		v.Why = "the API servers have yet to hear that whereabouts gives none of its addresses any more"
+		v.Why, t.soon = "the API servers have yet to hear that whereabouts gives none of its addresses any more", true
 	default:
 		t.waiting = append(t.waiting, &waiting{pool: p, uid: protocol.UID(o.UID)})
 	}

@@ -1,0 +1,219 @@
+package main
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/tenure-ipam/tenure/ipam/foreign"
+)
+
+// foreignState is what import has read of a cluster.
+type foreignState struct {
+	definitions []foreign.Definition
+	pods        []foreign.Pod
+	// records are whereabouts' allocations, and reserved its reservations over all ranges.
+	records, reserved []foreign.Record
+	damaged           []string
+}
+
+// importReport is what import finds, as json and yaml show it.
+type importReport struct {
+	From     string          `json:"from"`
+	Segments []importSegment `json:"segments"`
+	// Faulty are definitions that cannot be read, and Damaged records that cannot.
+	Faulty  []string `json:"faulty,omitempty"`
+	Damaged []string `json:"damaged,omitempty"`
+}
+
+// importSegment is the definitions whose ranges overlap.
+type importSegment struct {
+	Ranges []string `json:"ranges"`
+	// Switch are the definitions to be switched, and Switched those that name Tenure
+	// already.
+	Switch   []string `json:"switch,omitempty"`
+	Switched []string `json:"switched,omitempty"`
+	// Pools are the pools that the definitions name then.
+	Pools []string `json:"pools"`
+	// InTheWay says what keeps the segment from being moved.
+	InTheWay []string `json:"inTheWay,omitempty"`
+	// Pods is how many running pods have an address of the segment, and Addresses how
+	// many those have.
+	Pods      int `json:"pods"`
+	Addresses int `json:"addresses"`
+	// Findings are what the other IPAM's records and the pods' statuses do not agree in.
+	Findings []string `json:"findings,omitempty"`
+}
+
+func (s importSegment) name() string { return strings.Join(s.Ranges, ", ") }
+
+// segmentsOf works out what there is to move from an IPAM.
+func segmentsOf(seen foreignState, from string) importReport {
+	report := importReport{From: from, Segments: []importSegment{}, Damaged: seen.damaged}
+	for _, d := range seen.definitions {
+		if d.Fault != "" {
+			report.Faulty = append(report.Faulty, fmt.Sprintf("%s: %s", d, d.Fault))
+		}
+	}
+	for _, group := range groups(seen.definitions) {
+		if slices.ContainsFunc(group, func(d foreign.Definition) bool { return d.IPAM == from || d.IPAM == foreign.Type && len(d.CIDRs) > 0 }) {
+			report.Segments = append(report.Segments, segmentOf(seen, group, from))
+		}
+	}
+	slices.SortFunc(report.Segments, func(a, b importSegment) int { return strings.Compare(a.name(), b.name()) })
+	return report
+}
+
+// groups parts definitions into those that are of one segment: their subnets overlap, and
+// neither says that it is another one.
+func groups(all []foreign.Definition) (parts [][]foreign.Definition) {
+	for _, d := range all {
+		if d.Fault != "" || len(d.CIDRs) == 0 {
+			continue
+		}
+		joined := []foreign.Definition{d}
+		parts = slices.DeleteFunc(parts, func(part []foreign.Definition) bool {
+			if slices.ContainsFunc(part, func(o foreign.Definition) bool { return sameSegment(d, o) }) {
+				joined = append(joined, part...)
+				return true
+			}
+			return false
+		})
+		parts = append(parts, joined)
+	}
+	return parts
+}
+
+// sameSegment reports whether two definitions share addresses.
+func sameSegment(a, b foreign.Definition) bool {
+	domain := func(d foreign.Definition) string {
+		if d.Domain != "" {
+			return d.Domain
+		}
+		return d.NetworkName
+	}
+	if x, y := domain(a), domain(b); x != y && (x != "" && y != "" || a.Domain != "" || b.Domain != "") {
+		return false
+	}
+	return slices.ContainsFunc(a.CIDRs, func(x netip.Prefix) bool { return slices.ContainsFunc(b.CIDRs, x.Overlaps) })
+}
+
+// segmentOf reports on one segment.
+func segmentOf(seen foreignState, group []foreign.Definition, from string) (s importSegment) {
+	mine := map[string]bool{}
+	for _, d := range group {
+		mine[d.String()] = true
+		for _, c := range d.CIDRs {
+			s.Ranges = append(s.Ranges, c.String())
+		}
+		switch d.IPAM {
+		case from:
+			s.Switch = append(s.Switch, d.String())
+			s.Pools = append(s.Pools, d.PoolsThen...)
+		case foreign.Type:
+			s.Switched = append(s.Switched, d.String())
+			s.Pools = append(s.Pools, d.Pools...)
+		default:
+			s.InTheWay = append(s.InTheWay, fmt.Sprintf("definition %s names %s, which may give addresses of the segment: move it too, part the ranges, or set its annotation tenure.dev/domain if it is another segment", d, d.IPAM))
+		}
+	}
+	for _, list := range []*[]string{&s.Ranges, &s.Switch, &s.Switched, &s.Pools, &s.InTheWay} {
+		slices.Sort(*list)
+		*list = slices.Compact(*list)
+	}
+	s.compare(seen, mine, group)
+	return s
+}
+
+// compare compares what pods show with what the other IPAM has recorded.
+func (s *importSegment) compare(seen foreignState, mine map[string]bool, group []foreign.Definition) {
+	inside := func(a netip.Addr) bool {
+		return slices.ContainsFunc(group, func(d foreign.Definition) bool {
+			return slices.ContainsFunc(d.CIDRs, func(c netip.Prefix) bool { return c.Contains(a) })
+		})
+	}
+	shown, runs := map[netip.Addr][]string{}, map[string]*foreign.Pod{}
+	for i := range seen.pods {
+		p := &seen.pods[i]
+		runs[p.String()] = p
+		has := 0
+		for _, show := range p.Shows {
+			if !mine[show.Definition] {
+				continue
+			}
+			for _, a := range show.Addrs {
+				shown[a] = append(shown[a], p.String())
+				has++
+			}
+		}
+		if has > 0 {
+			s.Pods++
+			s.Addresses += has
+		}
+	}
+	for a, pods := range shown {
+		if len(pods) > 1 {
+			slices.Sort(pods)
+			s.Findings = append(s.Findings, fmt.Sprintf("%v is shown by several running pods: %s. Nobody's is taken away; delete all but one", a, strings.Join(pods, ", ")))
+		}
+	}
+	recorded := map[netip.Addr][]string{}
+	for _, r := range seen.records {
+		if !inside(r.Addr) {
+			continue
+		}
+		pod := r.PodNamespace + "/" + r.PodName
+		recorded[r.Addr] = append(recorded[r.Addr], pod)
+		switch p := runs[pod]; {
+		case p == nil:
+			s.Findings = append(s.Findings, fmt.Sprintf("%v is recorded (%s) for pod %s, which is gone: it is not kept", r.Addr, r.Source, pod))
+		case p.Selects(mine) && len(p.Shows) > 0 && !slices.Contains(shown[r.Addr], pod):
+			s.Findings = append(s.Findings, fmt.Sprintf("%v is recorded (%s) for pod %s, whose status shows other addresses: all of them are kept", r.Addr, r.Source, pod))
+		}
+	}
+	for a, pods := range recorded {
+		slices.Sort(pods)
+		if pods = slices.Compact(pods); len(pods) > 1 {
+			s.Findings = append(s.Findings, fmt.Sprintf("%v is recorded for several pods: %s. It is kept for the one that runs", a, strings.Join(pods, ", ")))
+		}
+	}
+	for a, pods := range shown {
+		if len(recorded) > 0 && len(recorded[a]) == 0 {
+			s.Findings = append(s.Findings, fmt.Sprintf("%v is shown by pod %s and recorded for nobody: it is kept", a, pods[0]))
+		}
+	}
+	slices.Sort(s.Findings)
+}
+
+// lines writes the report for people.
+func (r importReport) lines() (lines []string) {
+	if len(r.Segments) == 0 {
+		lines = append(lines, fmt.Sprintf("There is no definition that names %s.", r.From))
+	}
+	for _, s := range r.Segments {
+		lines = append(lines, fmt.Sprintf("Segment %s", s.name()))
+		add := func(what string, of []string) {
+			if len(of) > 0 {
+				lines = append(lines, fmt.Sprintf("  %-12s %s", what, strings.Join(of, ", ")))
+			}
+		}
+		add("to switch", s.Switch)
+		add("switched", s.Switched)
+		add("pools then", s.Pools)
+		lines = append(lines, fmt.Sprintf("  %-12s %d running pods have %d addresses of it, which are kept for them", "pods", s.Pods, s.Addresses))
+		for _, w := range s.InTheWay {
+			lines = append(lines, "  in the way   "+w)
+		}
+		for _, f := range s.Findings {
+			lines = append(lines, "  note         "+f)
+		}
+	}
+	for _, f := range r.Faulty {
+		lines = append(lines, "Definition that cannot be read: "+f)
+	}
+	for _, d := range r.Damaged {
+		lines = append(lines, "Damaged record, which keeps nothing: "+d)
+	}
+	return lines
+}
