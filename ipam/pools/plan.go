@@ -195,7 +195,11 @@ func (s seen) lease(st *v1alpha1.IPPoolStatus) plan {
 		return s.shut(st, v1alpha1.ReasonStopped, "the pool gives no addresses: its spec.allocation is Stopped")
 	}
 	now := decided(*st)
-	want := now.wanted(s.shape, s.pool.Spec.BlockSize)
+	whole := s.shape // the size is that of the spec, whatever of it is withheld for now
+	if s.whole != nil {
+		whole = s.whole
+	}
+	want := now.wanted(whole, s.pool.Spec.BlockSize)
 	if s.pool.Spec.Domain != "" && (st.Leasing != v1alpha1.LeasingOpen || s.edited()) {
 		with := cmp.Or(s.live, s.cached)
 		if with == nil {
