@@ -58,7 +58,10 @@ func Find(f Facts) (bars []Bar, conflicts []Conflict) {
 		if c := strings.Compare(string(a.Pool), string(b.Pool)); c != 0 {
 			return c
 		}
-		return a.Addr.Compare(b.Addr)
+		if c := a.Addr.Compare(b.Addr); c != 0 {
+			return c
+		}
+		return strings.Compare(string(a.To.UID), string(b.To.UID))
 	})
 	for at, all := range l.found {
 		owners := l.owners[at]

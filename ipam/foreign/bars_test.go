@@ -218,3 +218,14 @@ func TestOthers(t *testing.T) {
 		}
 	}
 }
+
+// The order of what is found does not depend on the order in which pods are read.
+func TestFindOrdersTwoPodsOfOneAddress(t *testing.T) {
+	one, two := pod("one", "ns/net", "10.0.0.2"), pod("two", "ns/net", "10.0.0.2")
+	for _, pods := range [][]Pod{{one, two}, {two, one}} {
+		bars, conflicts := Find(Facts{Now: now, Pools: []Pool{lan(t)}, Definitions: []Definition{switched}, Pods: pods})
+		if len(bars) != 2 || bars[0].To.UID != "one" || bars[1].To.UID != "two" || len(conflicts) != 1 {
+			t.Errorf("found %v with conflicts %v, want one, two, and a conflict", bars, conflicts)
+		}
+	}
+}

@@ -1,0 +1,152 @@
+package looker
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/ipam/broker"
+	"github.com/tenure-ipam/tenure/ipam/foreign"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// keep has what was found kept, and says how far that has come.
+func (t *turn) keep(ctx context.Context) {
+	bars, conflicts := foreign.Find(t.facts)
+	if t.asking == nil {
+		t.asking = map[place]broker.Ask{}
+	}
+	found := t.choose(bars)
+	for at, b := range found {
+		ask := broker.Ask{To: b.To, From: []broker.Source{{Pool: b.Pool, Addr: b.Addr, Families: []allocator.Family{allocator.FamilyOf(b.Addr)}}}}
+		if old, ok := t.asking[at]; !ok || old.To != ask.To {
+			t.Log.InfoContext(ctx, "address of another IPAM is kept for its pod", "pool", b.Pool, "address", b.Addr, "pod", b.To.Namespace+"/"+b.To.Name, "node", b.To.Node, "source", b.Source)
+			if ok {
+				t.Broker.WithdrawBar(old.To.UID, b.Addr)
+			}
+		}
+		t.asking[at] = ask
+	}
+	for at, ask := range t.asking {
+		if _, seen := found[at]; !seen && !t.held(at) { // it is not seen any more, and was not kept yet
+			t.Broker.WithdrawBar(ask.To.UID, at.addr)
+			delete(t.asking, at)
+		}
+	}
+	conflicts = append(conflicts, t.answers(ctx, bars)...)
+	for _, w := range t.waiting {
+		t.judge(w)
+	}
+	for _, c := range conflicts {
+		v := t.verdicts[c.Pool]
+		v.Conflicts = append(v.Conflicts, c)
+		t.verdicts[c.Pool] = v
+	}
+}
+
+// choose returns the one pod that each address is kept for. Of two pods with one address,
+// which are a conflict, it is the pod that has it kept or asked for already, so that one
+// look does not undo what the last has done.
+func (t *turn) choose(bars []foreign.Bar) map[place]foreign.Bar {
+	before := map[place]protocol.UID{}
+	for at, ask := range t.asking {
+		before[at] = ask.To.UID
+	}
+	for _, b := range t.kept() {
+		before[place{b.Pool, b.Addr}] = b.To.UID
+	}
+	chosen := map[place]foreign.Bar{}
+	for _, b := range bars {
+		at := place{b.Pool, b.Addr}
+		if _, other := chosen[at]; !other || before[at] == b.To.UID {
+			chosen[at] = b
+		}
+	}
+	return chosen
+}
+
+// held reports whether an address is kept for a pod.
+func (t *turn) held(at place) bool {
+	return slices.ContainsFunc(t.Broker.Kept(), func(h broker.Held) bool { return h.Pool == at.pool && h.Grant.Addr == at.addr })
+}
+
+// judge says whether a pool that waits may go on.
+func (t *turn) judge(w *waiting) {
+	pending := foreign.Pending(t.facts, w.pool)
+	switch {
+	case len(t.silent) > 0:
+		t.say(w, fmt.Sprintf("it waits for the agents of nodes %s to say what their pods have", names(t.silent)))
+	case w.bars > 0:
+		t.say(w, fmt.Sprintf("%d addresses that pods of other IPAMs have are yet to be kept for them%s", w.bars, w.late))
+	case len(pending) > 0:
+		var pods []string
+		for _, p := range pending {
+			pods = append(pods, p.String())
+		}
+		t.say(w, fmt.Sprintf("pods that were bound to their nodes before may still get an address of another IPAM: %s", few(pods)))
+	default:
+		v := t.verdicts[w.pool.Name]
+		v.Clear, v.Why = true, ""
+		t.verdicts[w.pool.Name] = v
+	}
+}
+
+// say notes why a pool has to wait.
+func (t *turn) say(w *waiting, why string) {
+	v := t.verdicts[w.pool.Name]
+	v.Clear, v.Why = false, why
+	t.verdicts[w.pool.Name] = v
+}
+
+// unready says of all pools that wait why they do.
+func (t *turn) unready(why string) {
+	for _, w := range t.waiting {
+		t.say(w, why)
+	}
+}
+
+// again returns when to look next. A look at very many pods takes its time, of which
+// others need some, too.
+func (t *turn) again(took time.Duration) time.Duration {
+	switch {
+	case t.soon, slices.ContainsFunc(t.waiting, func(w *waiting) bool { return !t.verdicts[w.pool.Name].Clear }):
+		return max(waitEvery, 2*took)
+	case len(t.endings) > 0:
+		return max(endEvery, 10*took)
+	default:
+		return max(idleEvery, 20*took)
+	}
+}
+
+// asked says of all pools that wait that the agents are asked. A reason that people have
+// read stays until the agents have answered.
+func (t *turn) asked() {
+	for _, w := range t.waiting {
+		if last := t.Of(w.pool.Name); last.Why != "" && last.Of == t.verdicts[w.pool.Name].Of {
+			t.say(w, last.Why)
+		} else {
+			t.say(w, "the nodes' agents are asked what their pods have")
+		}
+	}
+}
+
+// names lists nodes for people.
+func names(nodes []protocol.NodeName) string {
+	var all []string
+	for _, n := range nodes {
+		all = append(all, string(n))
+	}
+	return few(all)
+}
+
+// few lists the first of what may be many.
+func few(all []string) string {
+	const most = 5
+	if len(all) <= most {
+		return strings.Join(all, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(all[:most], ", "), len(all)-most)
+}
