@@ -27,8 +27,8 @@ const (
 	PoolWithheld = "Withheld"
 )
 
-// AnnotationDomain, on a network attachment definition of another IPAM, names the L2
-// segment of its network: a pool with another spec.domain does not share it.
+// AnnotationDomain is the annotation of another IPAM's network attachment definition that
+// names the L2 segment of its network: a pool with another spec.domain does not share it.
 const AnnotationDomain = "tenure.dev/domain"
 
 // Reasons of the condition Ready.

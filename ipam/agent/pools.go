@@ -8,8 +8,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"go4.org/netipx"
-
 	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
@@ -294,25 +292,6 @@ func (a *Agent) hear(ctx context.Context, p *pool, heard Pool, exists bool) erro
 		a.cedeSoon(p) // last: it cedes only of a pool that is known to be exhausted
 	}
 	return nil
-}
-
-// withoutAdded returns the text of a pool that was edited without the addresses that it
-// did not give before: pods of another IPAM may have them, and the controller has yet to
-// look.
-func withoutAdded(text poolspec.PoolText, before *allocator.Shape) poolspec.PoolText {
-	now, err := poolspec.ParsePool(text)
-	if err != nil {
-		return text
-	}
-	var b netipx.IPSetBuilder
-	b.AddSet(now.Usable())
-	b.RemoveSet(before.Usable())
-	added, _ := b.IPSet() // of sets alone
-	var spans []string
-	for _, r := range added.Ranges() {
-		spans = append(spans, r.String())
-	}
-	return text.Without(spans)
 }
 
 // keptPools returns the pools that the store has records of.

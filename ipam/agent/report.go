@@ -179,7 +179,7 @@ func (s sandbox) or(other sandbox) sandbox {
 
 // sandboxOf reads whose attachment a result is, from CNI_ARGS.
 func sandboxOf(e cnicache.Entry) (s sandbox) {
-	for _, pair := range strings.Split(e.Args, ";") {
+	for pair := range strings.SplitSeq(e.Args, ";") {
 		key, value, _ := strings.Cut(pair, "=")
 		switch key {
 		case "K8S_POD_NAMESPACE":

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/client-go/rest"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
@@ -212,18 +213,11 @@ func (c *Controller) assemble(ctx context.Context, mgr manager.Manager) ([]prome
 	live := cluster.NewAPI(direct)
 	live.SeatNamespace = c.cfg.SeatNamespace
 	catalog := networks.NewCatalog(mgr.GetCache())
-	for _, index := range []func() error{
-		func() error { return catalog.Index(ctx, mgr.GetFieldIndexer()) },
-		func() error { return claims.IndexClaims(ctx, mgr.GetFieldIndexer()) },
-		func() error { return pools.IndexLeases(ctx, mgr.GetFieldIndexer()) },
-	} {
-		if err := index(); err != nil {
-			return nil, err
-		}
+	if err := index(ctx, mgr, catalog); err != nil {
+		return nil, err
 	}
 
-	bell, requestBell, poolBell, shapes := &claims.Doorbell{}, &requests.Doorbell{}, &pools.Doorbell{}, &pools.Shapes{}
-	reservationBell := &reservations.Doorbell{}
+	bell, requestBell, reservationBell, poolBell, shapes := &claims.Doorbell{}, &requests.Doorbell{}, &reservations.Doorbell{}, &pools.Doorbell{}, &pools.Shapes{}
 	grants, measured := broker.DefaultConfig(), broker.NewMetrics()
 	grants.IdleAfter = c.cfg.Idle
 	var ofPools *pools.Reconciler
@@ -264,13 +258,8 @@ func (c *Controller) assemble(ctx context.Context, mgr manager.Manager) ([]prome
 		Metrics: takeover.NewMetrics(), Log: c.log.With("part", "takeover"), Margin: c.cfg.TakeOverMargin, Calls: takeover.DefaultCalls,
 		Now: func() time.Duration { return time.Since(begun) },
 	}
-	ofForeign := &looker.Looker{
-		Cache: mgr.GetCache(), Live: live, Broker: b, Beats: ofPools.Beats, Told: poolBell.Ring, Restored: ofPools.Restored,
-		Seats: func(ctx context.Context) ([]protocol.Seat, error) {
-			return cachedSeats(ctx, mgr.GetCache(), c.cfg.SeatNamespace)
-		},
-		Metrics: looker.NewMetrics(), Log: c.log.With("part", "foreign"), Now: time.Now,
-	}
+	ofForeign := c.looker(mgr.GetCache(), live, b, ofPools)
+	ofForeign.Told = poolBell.Ring
 	ofPools.Foreign = ofForeign
 	ofRanks := &ranks.Reconciler{Cache: mgr.GetCache(), SeatNamespace: c.cfg.SeatNamespace, Seats: live, Log: c.log.With("part", "ranks")}
 	for _, set := range []func() error{
@@ -296,6 +285,26 @@ func (c *Controller) assemble(ctx context.Context, mgr manager.Manager) ([]prome
 		}
 	}
 	return []prometheus.Collector{measured, ofClaims.Metrics, ofRequests.Metrics, ofPools.Metrics, ofDead.Metrics, ofForeign.Metrics}, nil
+}
+
+// index adds what the cache is searched by.
+func index(ctx context.Context, mgr manager.Manager, catalog *networks.Catalog) error {
+	return errors.Join(
+		catalog.Index(ctx, mgr.GetFieldIndexer()),
+		claims.IndexClaims(ctx, mgr.GetFieldIndexer()),
+		pools.IndexLeases(ctx, mgr.GetFieldIndexer()),
+	)
+}
+
+// looker returns what looks at the addresses that other IPAMs have given.
+func (c *Controller) looker(from cache.Cache, live *cluster.API, b *broker.Broker, ofPools *pools.Reconciler) *looker.Looker {
+	return &looker.Looker{
+		Cache: from, Live: live, Broker: b, Beats: ofPools.Beats, Restored: ofPools.Restored,
+		Seats: func(ctx context.Context) ([]protocol.Seat, error) {
+			return cachedSeats(ctx, from, c.cfg.SeatNamespace)
+		},
+		Metrics: looker.NewMetrics(), Log: c.log.With("part", "foreign"), Now: time.Now,
+	}
 }
 
 // probes serves health, and readiness once the caches are filled, whoever leads.

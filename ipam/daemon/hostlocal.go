@@ -63,7 +63,7 @@ func readSome(path string, most int) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer f.Close() //nolint:errcheck // it was only read
+	defer f.Close()
 	buf := make([]byte, most)
 	n, err := f.Read(buf)
 	if n == 0 && err != nil && err.Error() != "EOF" {

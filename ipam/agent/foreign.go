@@ -5,7 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"net/netip"
+	"slices"
 
+	"go4.org/netipx"
+
+	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/attach/npwg"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/store"
@@ -27,13 +31,11 @@ func (a *Agent) holdInherited(ctx context.Context, add *addition) (att store.Att
 	}
 	own := *add
 	own.conf = &conf
-	if own.ask.Slots, err = a.slots(ctx, &own); err != nil {
-		if is[*notReadyError](err) {
-			return att, false, err
-		}
-		return att, false, nil // they are not of this network's pools
+	if own.ask.Slots, err = a.slots(ctx, &own); err == nil {
+		att, err = a.holdRequested(ctx, &own, errInherited)
+	} else if !is[*notReadyError](err) {
+		err = &unaskableError{err} // they are not of this network's pools
 	}
-	att, err = a.holdRequested(ctx, &own, errInherited)
 	switch {
 	case err == nil:
 		return att, true, nil
@@ -54,22 +56,17 @@ func (a *Agent) inherited(ctx context.Context, add *addition) (addrs []netip.Add
 		return nil, nil
 	}
 	var elements []npwg.Status
-	if json.Unmarshal([]byte(add.pod.Status), &elements) != nil {
-		return nil, nil
-	}
+	_ = json.Unmarshal([]byte(add.pod.Status), &elements) // a status that is none shows nothing
 	for _, e := range elements {
 		if e.Default || e.Interface != add.key.IfName || e.Name != add.sel.String() && e.Name != add.sel.Name {
 			continue
 		}
 		for _, text := range e.IPs {
-			x, err := netip.ParseAddr(text)
-			if err != nil {
-				return nil, nil
-			}
+			x, _ := netip.ParseAddr(text)
 			addrs = append(addrs, x.Unmap())
 		}
 	}
-	if len(addrs) == 0 {
+	if len(addrs) == 0 || slices.Contains(addrs, netip.Addr{}) {
 		return nil, nil
 	}
 	err = a.st.ViewContext(ctx, func(tx *store.Tx) error {
@@ -80,4 +77,23 @@ func (a *Agent) inherited(ctx context.Context, add *addition) (addrs []netip.Add
 		return nil
 	})
 	return addrs, err
+}
+
+// withoutAdded returns the text of a pool that was edited without the addresses that it
+// did not give before: pods of another IPAM may have them, and the controller has yet to
+// look.
+func withoutAdded(text poolspec.PoolText, before *allocator.Shape) poolspec.PoolText {
+	now, err := poolspec.ParsePool(text)
+	if err != nil {
+		return text
+	}
+	var b netipx.IPSetBuilder
+	b.AddSet(now.Usable())
+	b.RemoveSet(before.Usable())
+	added, _ := b.IPSet() // of sets alone
+	var spans []string
+	for _, r := range added.Ranges() {
+		spans = append(spans, r.String())
+	}
+	return text.Without(spans)
 }
