@@ -3,7 +3,8 @@
 # race detector needs, installed with apt-get. `make` alone lists the targets.
 #
 # Versions of tools: test/tools/*/go.mod. Versions of the control plane and the
-# reference CNI plugins that tests run against: test/rig/go.mod.
+# reference CNI plugins that tests run against: test/rig/go.mod. Of Multus and
+# whereabouts, from which tests change over: test/rig/foreign/go.mod.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -52,6 +53,10 @@ rig: ## Build the control plane and CNI plugins for tests into bin/rig: minutes 
 .PHONY: rig-nodes
 rig-nodes: cc rig ## Build also what nodes run, kubelet and containerd, into bin/rig: minutes at first, then nothing
 	@cd test/rig && go run . -nodes ../../bin/rig
+
+.PHONY: rig-foreign
+rig-foreign: rig-nodes ## Build also Multus and whereabouts into bin/rig, from which pods move to Tenure: half a minute
+	@cd test/rig && go run . -foreign ../../bin/rig
 
 # Of push, manifest and install: what the images are called, REGISTRY/tenured:TAG and
 # REGISTRY/tenure-controller:TAG, and whether the meta-plugin is installed in Multus's
@@ -134,7 +139,7 @@ cluster-down: root ## End the cluster of make cluster; nothing of it is left
 	@[ ! -e bin/playground ] || bin/playground down
 
 .PHONY: e2e
-e2e: root rig-nodes ## Tests on a real cluster: kubelets, containerd, Tenure installed from deploy/; as root
+e2e: root rig-foreign ## Tests on a real cluster: kubelets, containerd, Tenure installed from deploy/; as root
 	go test -count=1 -timeout $(TIMEOUT) ./test/cluster
 	go test -count=1 -v -timeout $(TIMEOUT) ./test/e2e -ginkgo.v $(ARGS)
 

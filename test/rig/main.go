@@ -1,9 +1,10 @@
 // Command rig builds the programs that Tenure's tests and demo run against: a
 // real Kubernetes control plane and the reference CNI plugins, at the versions
-// of this module's go.mod, or with -nodes what real nodes run, at those of
-// node/go.mod. It builds only what is missing or outdated.
+// of this module's go.mod; with -nodes what real nodes run, at those of
+// node/go.mod; with -foreign Multus and whereabouts with their manifests, at those of
+// foreign/go.mod. It builds only what is missing or outdated.
 //
-//	go run . [-nodes] DIRECTORY
+//	go run . [-nodes | -foreign] DIRECTORY
 //
 // Programs of the control plane that $KUBEBUILDER_ASSETS has are used instead
 // of built, and so are those in PATH, if they are not older than the oldest
@@ -33,11 +34,13 @@ func main() {
 
 func run(ctx context.Context, args []string, getenv func(string) string, out io.Writer) error {
 	built := controlPlane
-	if len(args) > 0 && args[0] == "-nodes" {
-		built, args = nodes, args[1:]
+	if len(args) > 0 {
+		if other, ok := map[string]set{"-nodes": nodes, "-foreign": foreign}[args[0]]; ok {
+			built, args = other, args[1:]
+		}
 	}
 	if len(args) != 1 {
-		return errors.New("usage: rig [-nodes] DIRECTORY")
+		return errors.New("usage: rig [-nodes | -foreign] DIRECTORY")
 	}
 	dir, err := filepath.Abs(args[0])
 	if err != nil {
@@ -70,6 +73,11 @@ func run(ctx context.Context, args []string, getenv func(string) string, out io.
 		fmt.Fprintf(out, "rig: up to date: %s\n", dir)
 	} else if err := build(ctx, out, m, missing); err != nil {
 		return err
+	}
+	for _, f := range built.files {
+		if err := m.provide(ctx, f); err != nil {
+			return fmt.Errorf("provide %s: %w", f.name, err)
+		}
 	}
 	if built.nft {
 		return provideNFT(ctx, out, dir)

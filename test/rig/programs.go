@@ -29,6 +29,7 @@ type program struct {
 type set struct {
 	dir      string // of the module, from that of this program
 	programs []program
+	files    []files
 	nft      bool // nft(8) belongs to it, which is not of Go
 }
 
@@ -39,6 +40,9 @@ const (
 	plugins    = "github.com/containernetworking/plugins"
 	containerd = "github.com/containerd/containerd/v2"
 	runc       = "github.com/opencontainers/runc"
+
+	multus      = "gopkg.in/k8snetworkplumbingwg/multus-cni.v4"
+	whereabouts = "github.com/k8snetworkplumbingwg/whereabouts"
 )
 
 // oldestKubernetes is the oldest minor version 1.N that Tenure supports.
@@ -70,6 +74,17 @@ var nodes = set{dir: "node", programs: []program{
 	{name: "containerd-shim-runc-v2", module: containerd, pkg: containerd + "/cmd/containerd-shim-runc-v2"},
 	{name: "ctr", module: containerd, pkg: containerd + "/cmd/ctr"},
 }, nft: true}
+
+// foreign is what a cluster may have in Tenure's place, and beside it while it changes over.
+var foreign = set{dir: "foreign", programs: []program{
+	{name: "multus", module: multus, pkg: multus + "/cmd/multus"},
+	{name: "whereabouts", module: whereabouts, pkg: whereabouts + "/cmd"},
+	{name: "ip-control-loop", module: whereabouts, pkg: whereabouts + "/cmd/controlloop"},
+	{name: "ip-reconciler", module: whereabouts, pkg: whereabouts + "/cmd/reconciler"},
+}, files: []files{
+	{name: "multus-manifests", module: multus, pattern: "deployments/multus-daemonset.yml"},
+	{name: "whereabouts-manifests", module: whereabouts, pattern: "doc/crds/*.yaml"},
+}}
 
 // tags are the build tags of p: without its own, runc starts no container that has
 // a seccomp profile, as every sandbox has.

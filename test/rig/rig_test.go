@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -115,5 +116,58 @@ func TestMeter(t *testing.T) {
 	}
 	if want := "rig: kube-apiserver: 51 of 100 packages compiled, 1m0s gone, about 1m0s left\n"; !strings.HasSuffix(out.String(), want) {
 		t.Errorf("progress %q; want it to end with %q", out.String(), want)
+	}
+}
+
+// TestFiles: the rig has a module's files as they are in its version, and nothing of
+// an earlier one.
+func TestFiles(t *testing.T) {
+	set := set{dir: t.TempDir()}
+	write := func(path, text string) {
+		t.Helper()
+		path = filepath.Join(set.dir, path)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("go.mod", "module rig\nrequire example.org/other v1.0.0\nreplace example.org/other => ./other\n")
+	write("go.sum", "")
+	write("other/go.mod", "module example.org/other\n")
+	write("other/doc/one.yaml", "1")
+	write("other/doc/one.txt", "1")
+	f := files{name: "manifests", module: "example.org/other", pattern: "doc/*.yaml"}
+	dir := t.TempDir()
+	provide := func(version, pattern string) (found string, err error) {
+		m, err := newManifest(dir, set, map[string]string{f.module: version})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.pattern = pattern
+		if err := m.provide(t.Context(), f); err != nil {
+			return "", err
+		}
+		paths, err := filepath.Glob(filepath.Join(dir, f.name, "*"))
+		for _, path := range paths {
+			text, readErr := os.ReadFile(path)
+			err = errors.Join(err, readErr)
+			found += filepath.Base(path) + " " + string(text) + "\n"
+		}
+		return found, err
+	}
+	if got, err := provide("v1.0.0", "doc/*.yaml"); got != "one.yaml 1\n" || err != nil {
+		t.Errorf("got %q, %v; want one.yaml", got, err)
+	}
+	write("other/doc/two.yaml", "2")
+	if err := os.Remove(filepath.Join(set.dir, "other/doc/one.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := provide("v1.0.0", "doc/*.yaml"); got != "one.yaml 1\n" || err != nil {
+		t.Errorf("again: got %q, %v; want one.yaml, which was there", got, err)
+	}
+	if got, err := provide("v1.1.0", "doc/*.yaml"); got != "two.yaml 2\n" || err != nil {
+		t.Errorf("the next version: got %q, %v; want two.yaml alone", got, err)
+	}
+	if _, err := provide("v1.2.0", "doc/*.json"); err == nil || !strings.Contains(err.Error(), "doc/*.json") {
+		t.Errorf("of no file: got %v; want an error with the pattern", err)
 	}
 }
