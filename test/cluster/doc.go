@@ -33,4 +33,7 @@
 //
 // Services work, the API server's own among them: every node has a kube-proxy, which
 // writes nftables rules into the node's network namespace. There is no DNS.
+//
+// Stock Multus and stock whereabouts can be installed beside Tenure, or in its place, and
+// removed again: for tests in which pods move from one to the other.
 package cluster
