@@ -2,23 +2,17 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/ipam/foreign"
@@ -33,24 +27,24 @@ records, and the definitions as they would be.
 With --apply it switches the definitions of each segment that nothing stands in the way
 of, and waits until their pools are open. What running pods have is kept for them by the
 controller, which does that also where definitions are switched by hand. It may be
-interrupted, and called again.`
+interrupted, and called again.
+
+From status is for every other IPAM: write its definitions for Tenure by hand; import
+then shows what their pods have by their status annotations, and waits for the pools.`
+
+// fromStatus is what import calls an IPAM of which only the pods' status tells.
+const fromStatus = "status"
 
 // importing is a call of import.
-type importing struct {
-	*session
-	from    string
-	apply   bool
-	timeout time.Duration
-	o       output
-}
+type importing struct{ moving }
 
 func newImport(s *session) *cobra.Command {
-	i := &importing{session: s}
+	i := &importing{moving{session: s, to: foreign.Type}}
 	c := &cobra.Command{
-		Use: "import --from IPAM", Short: "move networks from whereabouts or host-local to Tenure",
+		Use: "import --from IPAM", Short: "move networks from whereabouts, host-local or another IPAM to Tenure",
 		Long: importHelp, Args: none, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := oneOf("from", i.from, "whereabouts", "host-local"); err != nil {
+			if err := oneOf("from", i.from, foreign.TypeWhereabouts, foreign.TypeHostLocal, fromStatus); err != nil {
 				return err
 			}
 			if err := oneOf("output", i.o.format, "", "json", "yaml"); err != nil {
@@ -59,10 +53,8 @@ func newImport(s *session) *cobra.Command {
 			return i.run(c.Context())
 		},
 	}
-	c.Flags().StringVar(&i.from, "from", "", "the IPAM to move from: whereabouts, host-local")
-	c.Flags().BoolVar(&i.apply, "apply", false, "switch the definitions; without it nothing is written")
-	c.Flags().DurationVar(&i.timeout, "timeout", 10*time.Minute, "how long to wait until the pools are open; 0: not at all")
-	c.Flags().StringVarP(&i.o.format, "output", "o", "", "what to write: json, yaml")
+	c.Flags().StringVar(&i.from, "from", "", "the IPAM to move from: whereabouts, host-local; status: any other, whose definitions you write for Tenure by hand")
+	i.addMoveFlags(c, "the pools are open; 0: not at all")
 	return c
 }
 
@@ -75,109 +67,18 @@ func (i *importing) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	report := segmentsOf(seen, i.from)
+	report := segmentsOf(seen, i.from, i.to)
 	if !i.apply {
-		return i.print(report, objects)
+		return i.print(report, objects, "kubectl tenure import --from "+i.from)
 	}
 	return i.switchAll(ctx, report, objects)
-}
-
-// readOthers reads definitions, pods and the other IPAMs' objects, in pages.
-func (i *importing) readOthers(ctx context.Context) (seen foreignState, objects map[string]nad.NetworkAttachmentDefinition, err error) {
-	all, err := listAll(ctx, i.client, &nad.NetworkAttachmentDefinitionList{}, func(l *nad.NetworkAttachmentDefinitionList) []nad.NetworkAttachmentDefinition { return l.Items })
-	if err != nil {
-		return seen, nil, err
-	}
-	objects = map[string]nad.NetworkAttachmentDefinition{}
-	for _, o := range all {
-		d := foreign.ReadDefinition(o.Namespace, o.Name, o.Spec.Config, o.Annotations)
-		seen.definitions = append(seen.definitions, d)
-		objects[d.String()] = o
-	}
-	live := client.MatchingFieldsSelector{Selector: unfinished}
-	seen.pods, err = listAll(ctx, i.client, &corev1.PodList{}, func(l *corev1.PodList) (some []foreign.Pod) {
-		for k := range l.Items {
-			if p := foreign.ReadPod(&l.Items[k]); len(p.Selected) > 0 {
-				some = append(some, p)
-			}
-		}
-		return some
-	}, live)
-	if err != nil {
-		return seen, nil, err
-	}
-	return seen, objects, i.readRecords(ctx, &seen)
-}
-
-// readRecords reads what whereabouts has recorded, if the cluster has it.
-func (i *importing) readRecords(ctx context.Context, seen *foreignState) error {
-	text := func(o *unstructured.Unstructured) (namespace, name string, spec map[string]any) {
-		spec, _, _ = unstructured.NestedMap(o.Object, "spec")
-		return o.GetNamespace(), o.GetName(), spec
-	}
-	_, err := i.api.WhereaboutsPools(ctx, func(o *unstructured.Unstructured) {
-		records, faults := foreign.WhereaboutsPool(text(o))
-		seen.records, seen.damaged = append(seen.records, records...), append(seen.damaged, faults...)
-	})
-	if err != nil {
-		return err
-	}
-	_, err = i.api.WhereaboutsReservations(ctx, func(o *unstructured.Unstructured) {
-		r, fault := foreign.WhereaboutsReservation(text(o))
-		if fault != "" {
-			seen.damaged = append(seen.damaged, fault)
-			return
-		}
-		seen.reserved = append(seen.reserved, r)
-	})
-	return err
-}
-
-// print writes the report, and the definitions as they would be.
-func (i *importing) print(report importReport, objects map[string]nad.NetworkAttachmentDefinition) error {
-	if i.o.structured() {
-		return i.o.encode(i.session, report)
-	}
-	to := i.screen()
-	for _, line := range report.lines() {
-		to.line("%s", line)
-	}
-	changed := 0
-	for _, s := range report.Segments {
-		for _, name := range s.Switch {
-			o := objects[name]
-			text, err := manifestOf(o, i.from)
-			if err != nil {
-				return fmt.Errorf("definition %s: %w", name, err)
-			}
-			to.line("---\n%s", strings.TrimSuffix(text, "\n"))
-			changed++
-		}
-	}
-	if changed > 0 {
-		to.line("# nothing was written: kubectl tenure import --from %s --apply switches these", i.from)
-	}
-	return nil
-}
-
-// manifestOf returns a definition, switched, as one would apply it.
-func manifestOf(o nad.NetworkAttachmentDefinition, from string) (string, error) {
-	config, err := foreign.Switch(o.Spec.Config, from, foreign.Type)
-	if err != nil {
-		return "", err
-	}
-	raw, err := yaml.Marshal(map[string]any{
-		"apiVersion": "k8s.cni.cncf.io/v1", "kind": "NetworkAttachmentDefinition",
-		"metadata": map[string]any{"name": o.Name, "namespace": o.Namespace}, "spec": map[string]any{"config": config},
-	})
-	return string(raw), err
 }
 
 // errLeft says that some of the segments stay as they are.
 var errLeft = errors.New("not everything was moved: what is in the way is named above")
 
 // switchAll switches the segments, and waits for their pools.
-func (i *importing) switchAll(ctx context.Context, report importReport, objects map[string]nad.NetworkAttachmentDefinition) error {
+func (i *importing) switchAll(ctx context.Context, report moveReport, objects map[string]nad.NetworkAttachmentDefinition) error {
 	left, pools := false, []string{}
 	for _, s := range report.Segments {
 		pools = append(pools, s.Pools...)
@@ -198,6 +99,9 @@ func (i *importing) switchAll(ctx context.Context, report importReport, objects 
 	}
 	slices.Sort(pools)
 	pools = slices.Compact(pools)
+	if err := i.start(ctx, pools); err != nil {
+		return err
+	}
 	if err := i.awaitPools(ctx, pools); err != nil {
 		return err
 	}
@@ -208,24 +112,25 @@ func (i *importing) switchAll(ctx context.Context, report importReport, objects 
 	return nil
 }
 
-// switchOne writes a definition, if nobody has changed it since it was read.
-func (i *importing) switchOne(ctx context.Context, o nad.NetworkAttachmentDefinition) error {
-	config, err := foreign.Switch(o.Spec.Config, i.from, foreign.Type)
-	if err != nil {
-		return err
+// start has pools give addresses again that an export has stopped.
+func (i *importing) start(ctx context.Context, pools []string) error {
+	for _, name := range pools {
+		var p v1alpha1.IPPool
+		err := i.client.Get(ctx, client.ObjectKey{Name: name}, &p)
+		switch {
+		case apierrors.IsNotFound(err):
+			continue
+		case err != nil:
+			return fmt.Errorf("read pool %s: %w", name, err)
+		case p.Spec.Allocation != v1alpha1.AllocationStopped:
+			continue
+		}
+		if err := i.setAllocation(ctx, name, v1alpha1.AllocationAutomatic); err != nil {
+			return err
+		}
+		fmt.Fprintf(i.stderr, "pool %s gives addresses again: it was stopped\n", name)
 	}
-	raw, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"resourceVersion": o.ResourceVersion}, "spec": map[string]any{"config": config},
-	})
-	if err != nil {
-		return err
-	}
-	into := &nad.NetworkAttachmentDefinition{ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name}}
-	err = i.client.Patch(ctx, into, client.RawPatch(types.MergePatchType, raw))
-	if apierrors.IsConflict(err) {
-		return fmt.Errorf("somebody has changed it meanwhile: call again: %w", err)
-	}
-	return err
+	return nil
 }
 
 // awaitPools waits until pools are open and give all that they have.
@@ -233,31 +138,14 @@ func (i *importing) awaitPools(ctx context.Context, pools []string) error {
 	if i.timeout <= 0 || len(pools) == 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, i.timeout, fmt.Errorf("the pools are not open after %v (--timeout): nothing is lost; see kubectl tenure pools, and call again to go on waiting", i.timeout))
-	defer cancel()
-	said := ""
-	for {
+	return i.await(ctx, "the pools are not open", func(ctx context.Context) (line string, done bool, err error) {
 		waits, kept, err := i.waitingPools(ctx, pools)
-		if err != nil {
-			return err
-		}
-		line := fmt.Sprintf("%d of %d pools are open, %d addresses are kept for running pods", len(pools)-len(waits), len(pools), kept)
+		line = fmt.Sprintf("%d of %d pools are open, %d addresses are kept for running pods", len(pools)-len(waits), len(pools), kept)
 		if len(waits) > 0 {
 			line += "; " + waits[0]
 		}
-		if line != said {
-			fmt.Fprintln(i.stderr, line)
-			said = line
-		}
-		if len(waits) == 0 {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(time.Second):
-		}
-	}
+		return line, len(waits) == 0, err
+	})
 }
 
 // waitingPools says of which pools something is waited for, and how many addresses all of
@@ -289,7 +177,7 @@ func (i *importing) waitingPools(ctx context.Context, names []string) (waits []s
 }
 
 // summary says what is left to do.
-func (i *importing) summary(report importReport, pools []string) {
+func (i *importing) summary(report moveReport, pools []string) {
 	old, moved := 0, 0
 	for _, s := range report.Segments {
 		old += s.Pods
@@ -297,7 +185,10 @@ func (i *importing) summary(report importReport, pools []string) {
 	}
 	to := i.screen()
 	to.line("Definitions switched: %d. Pools: %s.", moved, strings.Join(pools, ", "))
-	to.line("%d running pods have their addresses by %s. They keep them until they end, and are then taken off the network by %s:", old, i.from, i.from)
+	if i.from == fromStatus {
+		i.from = "another IPAM"
+	}
+	to.line("%d running pods have their addresses by %s. They keep them until they end, and are then taken off the network by it:", old, i.from)
 	to.line("its binary and its configuration have to stay on the nodes until the last of them is gone.")
 	to.line("kubectl tenure pools shows how many addresses are still kept for them (FOREIGN); kubectl tenure check looks for what must not be.")
 }

@@ -9,32 +9,39 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/foreign"
 )
 
-// foreignState is what import has read of a cluster.
+// foreignState is what import and export have read of a cluster.
 type foreignState struct {
 	definitions []foreign.Definition
 	pods        []foreign.Pod
 	// records are whereabouts' allocations, and reserved its reservations over all ranges.
 	records, reserved []foreign.Record
 	damaged           []string
+	// whereabouts says that the cluster has whereabouts' kinds, and whereaboutsIn in which
+	// namespace there are objects of them, "" if there are none.
+	whereabouts   bool
+	whereaboutsIn string
 }
 
-// importReport is what import finds, as json and yaml show it.
-type importReport struct {
-	From     string          `json:"from"`
-	Segments []importSegment `json:"segments"`
+// moveReport is what import or export finds, as json and yaml show it.
+type moveReport struct {
+	From     string        `json:"from"`
+	To       string        `json:"to"`
+	Segments []moveSegment `json:"segments"`
 	// Faulty are definitions that cannot be read, and Damaged records that cannot.
 	Faulty  []string `json:"faulty,omitempty"`
 	Damaged []string `json:"damaged,omitempty"`
+	// ByHand are definitions of IPAMs of which nothing is known, which a person has to
+	// write for Tenure.
+	ByHand []string `json:"byHand,omitempty"`
 }
 
-// importSegment is the definitions whose ranges overlap.
-type importSegment struct {
+// moveSegment is the definitions whose ranges overlap.
+type moveSegment struct {
 	Ranges []string `json:"ranges"`
-	// Switch are the definitions to be switched, and Switched those that name Tenure
-	// already.
+	// Switch are the definitions to be switched, and Switched those that are already.
 	Switch   []string `json:"switch,omitempty"`
 	Switched []string `json:"switched,omitempty"`
-	// Pools are the pools that the definitions name then.
+	// Pools are the pools that the definitions name while they name Tenure.
 	Pools []string `json:"pools"`
 	// InTheWay says what keeps the segment from being moved.
 	InTheWay []string `json:"inTheWay,omitempty"`
@@ -46,22 +53,32 @@ type importSegment struct {
 	Findings []string `json:"findings,omitempty"`
 }
 
-func (s importSegment) name() string { return strings.Join(s.Ranges, ", ") }
+func (s moveSegment) name() string { return strings.Join(s.Ranges, ", ") }
 
-// segmentsOf works out what there is to move from an IPAM.
-func segmentsOf(seen foreignState, from string) importReport {
-	report := importReport{From: from, Segments: []importSegment{}, Damaged: seen.damaged}
+// segmentsOf works out what there is to move from one IPAM to another, one of which is
+// Tenure.
+func segmentsOf(seen foreignState, from, to string) moveReport {
+	report := moveReport{From: from, To: to, Segments: []moveSegment{}}
+	known := []string{"", foreign.Type, foreign.TypeWhereabouts, foreign.TypeHostLocal, "static"}
 	for _, d := range seen.definitions {
 		if d.Fault != "" {
 			report.Faulty = append(report.Faulty, fmt.Sprintf("%s: %s", d, d.Fault))
+		} else if from == fromStatus && !slices.Contains(known, d.IPAM) {
+			report.ByHand = append(report.ByHand, fmt.Sprintf("%s (%s)", d, d.IPAM))
 		}
+	}
+	moves := func(d foreign.Definition) bool {
+		return d.IPAM == from || to == foreign.Type && d.IPAM == to
 	}
 	for _, group := range groups(seen.definitions) {
-		if slices.ContainsFunc(group, func(d foreign.Definition) bool { return d.IPAM == from || d.IPAM == foreign.Type && len(d.CIDRs) > 0 }) {
-			report.Segments = append(report.Segments, segmentOf(seen, group, from))
+		if slices.ContainsFunc(group, moves) {
+			report.Segments = append(report.Segments, segmentOf(seen, group, from, to))
 		}
 	}
-	slices.SortFunc(report.Segments, func(a, b importSegment) int { return strings.Compare(a.name(), b.name()) })
+	slices.SortFunc(report.Segments, func(a, b moveSegment) int { return strings.Compare(a.name(), b.name()) })
+	if from == foreign.TypeWhereabouts {
+		report.Damaged = seen.damaged
+	}
 	return report
 }
 
@@ -100,7 +117,7 @@ func sameSegment(a, b foreign.Definition) bool {
 }
 
 // segmentOf reports on one segment.
-func segmentOf(seen foreignState, group []foreign.Definition, from string) (s importSegment) {
+func segmentOf(seen foreignState, group []foreign.Definition, from, to string) (s moveSegment) {
 	mine := map[string]bool{}
 	for _, d := range group {
 		mine[d.String()] = true
@@ -111,9 +128,9 @@ func segmentOf(seen foreignState, group []foreign.Definition, from string) (s im
 		case from:
 			s.Switch = append(s.Switch, d.String())
 			s.Pools = append(s.Pools, d.PoolsThen...)
-		case foreign.Type:
+		case to:
 			s.Switched = append(s.Switched, d.String())
-			s.Pools = append(s.Pools, d.Pools...)
+			s.Pools = append(s.Pools, d.PoolsThen...)
 		default:
 			s.InTheWay = append(s.InTheWay, fmt.Sprintf("definition %s names %s, which may give addresses of the segment: move it too, part the ranges, or set its annotation tenure.dev/domain if it is another segment", d, d.IPAM))
 		}
@@ -122,12 +139,15 @@ func segmentOf(seen foreignState, group []foreign.Definition, from string) (s im
 		slices.Sort(*list)
 		*list = slices.Compact(*list)
 	}
+	if from != foreign.TypeWhereabouts {
+		seen.records = nil
+	}
 	s.compare(seen, mine, group)
 	return s
 }
 
 // compare compares what pods show with what the other IPAM has recorded.
-func (s *importSegment) compare(seen foreignState, mine map[string]bool, group []foreign.Definition) {
+func (s *moveSegment) compare(seen foreignState, mine map[string]bool, group []foreign.Definition) {
 	inside := func(a netip.Addr) bool {
 		return slices.ContainsFunc(group, func(d foreign.Definition) bool {
 			return slices.ContainsFunc(d.CIDRs, func(c netip.Prefix) bool { return c.Contains(a) })
@@ -187,9 +207,12 @@ func (s *importSegment) compare(seen foreignState, mine map[string]bool, group [
 }
 
 // lines writes the report for people.
-func (r importReport) lines() (lines []string) {
-	if len(r.Segments) == 0 {
+func (r moveReport) lines() (lines []string) {
+	if len(r.Segments) == 0 && r.From != fromStatus {
 		lines = append(lines, fmt.Sprintf("There is no definition that names %s.", r.From))
+	}
+	for _, d := range r.ByHand {
+		lines = append(lines, fmt.Sprintf("Definition %s: write its ipam section for Tenure by hand, with a range or a pool; what its pods show in their status is then kept for them", d))
 	}
 	for _, s := range r.Segments {
 		lines = append(lines, fmt.Sprintf("Segment %s", s.name()))
@@ -200,7 +223,7 @@ func (r importReport) lines() (lines []string) {
 		}
 		add("to switch", s.Switch)
 		add("switched", s.Switched)
-		add("pools then", s.Pools)
+		add("pools", s.Pools)
 		lines = append(lines, fmt.Sprintf("  %-12s %d running pods have %d addresses of it, which are kept for them", "pods", s.Pods, s.Addresses))
 		for _, w := range s.InTheWay {
 			lines = append(lines, "  in the way   "+w)

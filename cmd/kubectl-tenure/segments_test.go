@@ -53,10 +53,10 @@ func TestSegments(t *testing.T) {
 		},
 		damaged: []string{"whereabouts ippool wb/p: offset \"x\" is no place in 10.0.0.0/24"},
 	}
-	got := segmentsOf(seen, "whereabouts")
-	want := importReport{
-		From: "whereabouts",
-		Segments: []importSegment{
+	got := segmentsOf(seen, "whereabouts", "tenure")
+	want := moveReport{
+		From: "whereabouts", To: "tenure",
+		Segments: []moveSegment{
 			{Ranges: []string{"10.0.0.0/24"}, Switch: []string{"ns/vlan"}, Pools: []string{"blue"}, Findings: nil},
 			{
 				Ranges: []string{"10.0.0.0/24", "10.0.0.0/25"}, Switch: []string{"ns/lan", "ns/part"}, Pools: []string{"default-domain"}, Pods: 5, Addresses: 5,

@@ -58,6 +58,24 @@ func (a *API) WhereaboutsReservations(ctx context.Context, see func(*unstructure
 	return a.others(ctx, whereabouts.WithKind("OverlappingRangeIPReservationList"), see)
 }
 
+// NewWhereaboutsPool returns one of whereabouts' IPPools without a spec, to be read or made.
+func NewWhereaboutsPool(namespace, name string) *unstructured.Unstructured {
+	return newWhereabouts("IPPool", namespace, name)
+}
+
+// NewWhereaboutsReservation is NewWhereaboutsPool for an OverlappingRangeIPReservation.
+func NewWhereaboutsReservation(namespace, name string) *unstructured.Unstructured {
+	return newWhereabouts("OverlappingRangeIPReservation", namespace, name)
+}
+
+func newWhereabouts(kind, namespace, name string) *unstructured.Unstructured {
+	o := &unstructured.Unstructured{}
+	o.SetGroupVersionKind(whereabouts.WithKind(kind))
+	o.SetNamespace(namespace)
+	o.SetName(name)
+	return o
+}
+
 // others lists objects of a kind that is not Tenure's, and that the cluster may not have.
 func (a *API) others(ctx context.Context, kind schema.GroupVersionKind, see func(*unstructured.Unstructured)) (served bool, err error) {
 	next := ""

@@ -42,13 +42,22 @@ type Definition struct {
 	Domain string
 	// NetworkName is whereabouts' network_name.
 	NetworkName string
-	// Whereabouts are the names of whereabouts' IPPools that its keys mean, whichever
-	// IPAM it names now.
-	Whereabouts []string
+	// Whereabouts are the IPPools of whereabouts that its keys mean, whichever IPAM it
+	// names now.
+	Whereabouts []Object
+	// NodeSlices says that whereabouts parts its ranges among the nodes.
+	NodeSlices bool
 	// DataDir is host-local's directory, "" for its default.
 	DataDir string
 	// Fault says why the configuration cannot be read; the rest is then empty.
 	Fault string
+}
+
+// An Object is one of whereabouts' IPPools: its name, and the range that it records
+// allocations of.
+type Object struct {
+	Name  string
+	Range netip.Prefix
 }
 
 // String returns "namespace/name".
@@ -73,11 +82,12 @@ type plugin struct {
 
 // keys are what is read of any IPAM's configuration.
 type keys struct {
-	Type        string `json:"type"`
-	NetworkName string `json:"network_name"`
-	DataDir     string `json:"dataDir"`
-	Range       string `json:"range"`
-	IPRanges    []struct {
+	Type          string `json:"type"`
+	NetworkName   string `json:"network_name"`
+	DataDir       string `json:"dataDir"`
+	NodeSliceSize string `json:"node_slice_size"`
+	Range         string `json:"range"`
+	IPRanges      []struct {
 		Range string `json:"range"`
 	} `json:"ipRanges"`
 	Addresses []struct {
@@ -113,7 +123,7 @@ func ReadDefinition(namespace, name, config string, annotations map[string]strin
 		d.Fault = fmt.Sprintf("its ipam section cannot be read: %v", err)
 		return d
 	}
-	d.IPAM, d.NetworkName, d.DataDir = k.Type, k.NetworkName, k.DataDir
+	d.IPAM, d.NetworkName, d.DataDir, d.NodeSlices = k.Type, k.NetworkName, k.DataDir, k.NodeSliceSize != ""
 	d.Whereabouts = k.whereabouts()
 	switch k.Type {
 	case Type, TypeWhereabouts, TypeHostLocal:
@@ -183,8 +193,8 @@ func (d *Definition) readStatic(k keys) {
 	d.Takes, _ = takes.IPSet()
 }
 
-// whereabouts returns the names of whereabouts' IPPools for these keys.
-func (k keys) whereabouts() (names []string) {
+// whereabouts returns whereabouts' IPPools for these keys.
+func (k keys) whereabouts() (objects []Object) {
 	ranges := []string{k.Range}
 	for _, r := range k.IPRanges {
 		ranges = append(ranges, r.Range)
@@ -194,10 +204,10 @@ func (k keys) whereabouts() (names []string) {
 			text = last
 		}
 		if p, err := netip.ParsePrefix(text); err == nil {
-			names = append(names, whereaboutsName(k.NetworkName, p.Masked()))
+			objects = append(objects, Object{whereaboutsName(k.NetworkName, p.Masked()), p.Masked()})
 		}
 	}
-	return names
+	return objects
 }
 
 // whereaboutsName returns how whereabouts names the IPPool of a range: its text with '-'

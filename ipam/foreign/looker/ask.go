@@ -39,14 +39,14 @@ func (t *turn) fence(p foreign.Pool) []string {
 		}
 	}
 	for _, d := range p.Segment(t.facts.Definitions) {
-		for _, name := range d.Whereabouts {
-			names[name] = true
+		for _, o := range d.Whereabouts {
+			names[o.Name] = true
 		}
 	}
 	for _, d := range t.facts.Definitions {
 		if d.IPAM == foreign.TypeWhereabouts {
-			for _, name := range d.Whereabouts {
-				delete(names, name)
+			for _, o := range d.Whereabouts {
+				delete(names, o.Name)
 			}
 		}
 	}
@@ -176,7 +176,7 @@ func (t *turn) reports(ctx context.Context) (done bool, err error) {
 			t.facts.Reports[s.Node] = r
 			continue
 		}
-		if !s.Ended() && t.Beats(s.Node) {
+		if !s.Ended() && t.Beats(s.Node) && !t.gone(ctx, s.Node) {
 			t.silent = append(t.silent, s.Node)
 		}
 	}
@@ -273,19 +273,18 @@ func (t *turn) end(ctx context.Context) error {
 // dead returns what tells whether a node counts as dead: the controller has ended its
 // seat's term, or it has neither a Node nor anybody on its seat.
 func (t *turn) dead(ctx context.Context) func(protocol.NodeName) bool {
-	known := map[protocol.NodeName]bool{}
 	return func(node protocol.NodeName) bool {
-		if t.ended[node] {
-			return true
-		}
-		if t.seated[node] {
-			return false
-		}
-		if dead, ok := known[node]; ok {
-			return dead
-		}
-		_, out, _ := t.Live.ReadNode(ctx, node)
-		known[node] = out == protocol.NotFound
-		return known[node]
+		return t.ended[node] || !t.seated[node] && t.gone(ctx, node)
 	}
+}
+
+// gone reports whether there is no Node of that name.
+func (t *turn) gone(ctx context.Context, node protocol.NodeName) bool {
+	gone, known := t.without[node]
+	if !known {
+		_, out, _ := t.Live.ReadNode(ctx, node)
+		gone = out == protocol.NotFound
+		t.without[node] = gone
+	}
+	return gone
 }

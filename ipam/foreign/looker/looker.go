@@ -179,18 +179,20 @@ func (l *Looker) begin(ctx context.Context) (*turn, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &turn{Looker: l, facts: foreign.Facts{Now: l.Now(), Leases: map[protocol.PoolName][]protocol.Lease{}}, verdicts: map[protocol.PoolName]foreign.Verdict{}}
+	t := &turn{Looker: l, facts: foreign.Facts{Now: l.Now(), Leases: map[protocol.PoolName][]protocol.Lease{}}, verdicts: map[protocol.PoolName]foreign.Verdict{}, without: map[protocol.NodeName]bool{}}
 	if t.facts.Definitions, err = l.definitions(ctx); err != nil {
 		return nil, err
 	}
 	pending := slices.ContainsFunc(objects, waits)
 	if pending || len(l.Broker.Kept()) > 0 {
-		if err := t.records(ctx); err != nil {
-			return nil, err
-		}
+		t.unread = t.records(ctx)
 	}
 	for i := range objects {
 		t.consider(&objects[i])
+	}
+	if t.unread != nil {
+		l.publish(t.verdicts)
+		return nil, t.unread
 	}
 	if !t.cause() {
 		return t, nil

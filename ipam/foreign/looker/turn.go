@@ -36,6 +36,9 @@ type turn struct {
 	silent []protocol.NodeName        // of these, those that live and have not answered
 	ended  map[protocol.NodeName]bool // whose seat's term was ended
 	seated map[protocol.NodeName]bool // that have a seat with somebody on it
+	// without says of nodes that were looked at whether there is no Node of their name.
+	without map[protocol.NodeName]bool
+	unread  error // why what whereabouts has recorded cannot be read
 }
 
 // object is one of whereabouts' IPPools.
@@ -80,16 +83,20 @@ func (t *turn) consider(o *v1alpha1.IPPool) {
 		p.Since = o.Status.FencedSince.Time
 	}
 	v := foreign.Verdict{Of: foreign.StateOf(o)}
+	if o.Spec.Allocation == v1alpha1.AllocationStopped { // another IPAM may be about to give its addresses
+		t.verdicts[p.Name] = v
+		return
+	}
 	v.Others, v.Blocked = p.Others(t.facts.Definitions)
 	p.New = newOf(o, whole, v.Blocked)
 	v.Fence = o.Status.Fenced
-	if waits(*o) {
+	if waits(*o) && t.unread == nil {
 		v.Fence = t.fence(p)
 	}
 	open := o.Status.Leasing == v1alpha1.LeasingOpen
 	switch {
-	case o.Spec.Allocation == v1alpha1.AllocationStopped:
-		v.Fence = nil // it is on its way out
+	case t.unread != nil && waits(*o):
+		v.Why = "what whereabouts has recorded cannot be read: " + t.unread.Error()
 	case open && len(p.New.Ranges()) == 0:
 		v.Clear = true // nothing of it waits
 	case !open && o.Status.Opening == "" && len(v.Others) > 0:

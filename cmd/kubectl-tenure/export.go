@@ -1,0 +1,290 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/ipam/foreign"
+)
+
+const exportHelp = `Moves networks from Tenure to whereabouts, while their pods run.
+
+Without --apply it writes nothing: it prints each segment (definitions whose ranges
+overlap), what its pods have, what is in the way, and the definitions as they would be.
+
+With --apply it stops the pools (spec.allocation), waits until nodes have given back all
+that no pod has, writes what pods have into whereabouts' objects, and switches the
+definitions. Between the stop and the switch new pods of these networks wait. It may be
+interrupted, and called again; import --apply undoes it.
+
+A node that is silent is waited for, until its addresses are taken over or you say with
+release-node that it is off.`
+
+// exporting is a call of export.
+type exporting struct {
+	moving
+	without   bool
+	namespace string
+	state     foreignState
+}
+
+func newExport(s *session) *cobra.Command {
+	e := &exporting{moving: moving{session: s, from: foreign.Type}}
+	c := &cobra.Command{
+		Use: "export --to whereabouts", Short: "move networks from Tenure to whereabouts",
+		Long: exportHelp, Args: none, ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := oneOf("to", e.to, foreign.TypeWhereabouts); err != nil {
+				return err
+			}
+			if err := oneOf("output", e.o.format, "", "json", "yaml"); err != nil {
+				return err
+			}
+			return e.run(c.Context())
+		},
+	}
+	c.Flags().StringVar(&e.to, "to", "", "the IPAM to move to: whereabouts")
+	c.Flags().BoolVar(&e.without, "without-claims", false, "go on although claims that no pod uses, and reservations, lose their addresses: whereabouts knows neither")
+	c.Flags().StringVar(&e.namespace, "whereabouts-namespace", "", "where whereabouts has its objects (default: where there are some, else kube-system)")
+	e.addMoveFlags(c, "the nodes have given back what is free")
+	return c
+}
+
+// run reports, and with --apply moves.
+func (e *exporting) run(ctx context.Context) error {
+	if err := e.connect(); err != nil {
+		return err
+	}
+	seen, objects, err := e.readOthers(ctx)
+	if err != nil {
+		return err
+	}
+	e.state = seen
+	report := segmentsOf(seen, e.from, e.to)
+	obstruct(&report, seen)
+	if !e.apply {
+		return e.print(report, objects, "kubectl tenure export --to "+e.to)
+	}
+	return e.moveOut(ctx, report, objects)
+}
+
+// obstruct adds what is in the way of moving to whereabouts.
+func obstruct(report *moveReport, seen foreignState) {
+	for i := range report.Segments {
+		s := &report.Segments[i]
+		if !seen.whereabouts {
+			s.InTheWay = append(s.InTheWay, "the cluster has no whereabouts: install it first")
+		}
+		for _, d := range seen.definitions {
+			switch name := d.String(); {
+			case !slices.Contains(s.Switch, name):
+			case len(d.Whereabouts) == 0:
+				s.InTheWay = append(s.InTheWay, fmt.Sprintf("definition %s names a pool and no range: whereabouts needs a range", name))
+			case d.NodeSlices:
+				s.InTheWay = append(s.InTheWay, fmt.Sprintf("definition %s has node_slice_size: whereabouts' slices cannot be written", name))
+			}
+		}
+	}
+	for again := true; again; { // a pool is stopped as a whole
+		again = false
+		for i := range report.Segments {
+			s := &report.Segments[i]
+			j := slices.IndexFunc(report.Segments, func(o moveSegment) bool {
+				return len(o.InTheWay) > 0 && slices.ContainsFunc(o.Pools, func(p string) bool { return slices.Contains(s.Pools, p) })
+			})
+			if len(s.InTheWay) == 0 && j >= 0 {
+				s.InTheWay = append(s.InTheWay, fmt.Sprintf("it shares a pool with segment %s, of which something is in the way", report.Segments[j].name()))
+				again = true
+			}
+		}
+	}
+}
+
+// moveOut moves the segments of which nothing is in the way.
+func (e *exporting) moveOut(ctx context.Context, report moveReport, objects map[string]nad.NetworkAttachmentDefinition) error {
+	left := false
+	var pools, definitions []string
+	for _, s := range report.Segments {
+		if len(s.InTheWay) > 0 {
+			left = true
+			fmt.Fprintf(e.stderr, "segment %s stays as it is: %s\n", s.name(), strings.Join(s.InTheWay, "; "))
+			continue
+		}
+		pools, definitions = append(pools, s.Pools...), append(definitions, s.Switch...)
+	}
+	slices.Sort(pools)
+	pools = slices.Compact(pools)
+	if err := e.stop(ctx, pools); err != nil {
+		return err
+	}
+	has, err := e.settled(ctx, pools)
+	if err != nil {
+		return err
+	}
+	if len(has.without) > 0 && !e.without {
+		return fmt.Errorf("whereabouts cannot keep %s, which no pod has, and may give them to others: delete the claims and reservations, or take the addresses out of the definitions' ranges with exclude; "+
+			"to go on all the same: --without-claims. The pools are stopped; import --from whereabouts --apply has them go on", some(has.without, 5))
+	}
+	written, err := e.record(ctx, definitions, has.pods)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(e.stderr, "%d addresses of pods are recorded with whereabouts\n", written)
+	for _, name := range definitions {
+		if err := e.switchOne(ctx, objects[name]); err != nil {
+			return fmt.Errorf("definition %s: %w; call again", name, err)
+		}
+		fmt.Fprintf(e.stderr, "definition %s names whereabouts\n", name)
+	}
+	to := e.screen()
+	to.line("Definitions switched: %d. Pools stopped: %s.", len(definitions), strings.Join(pools, ", "))
+	to.line("%d addresses of running pods are Tenure's until these pods end, and are recorded with whereabouts, which gives them to nobody else.", len(has.pods))
+	to.line("Tenure has to stay on the nodes until the last of these pods is gone: kubectl tenure pools shows how many addresses they have (USED).")
+	if left {
+		return errLeft
+	}
+	return nil
+}
+
+// stop has pools give no address any more.
+func (e *exporting) stop(ctx context.Context, pools []string) error {
+	for _, name := range pools {
+		if err := e.setAllocation(ctx, name, v1alpha1.AllocationStopped); client.IgnoreNotFound(errors.Unwrap(err)) != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// settleFor is for how long nothing may have changed of who has which address before it is
+// believed: what was under way when the pools were stopped has come to its end by then.
+const settleFor = 5 * time.Second
+
+// settled waits until every address of pools belongs to somebody or to nobody, and returns
+// who has which.
+func (e *exporting) settled(ctx context.Context, pools []string) (has occupancy, err error) {
+	var last []occupant
+	var since time.Time
+	err = e.await(ctx, "the nodes have not given back what is free", func(ctx context.Context) (line string, done bool, err error) {
+		now, err := e.occupancy(ctx, pools)
+		if err != nil {
+			return "", false, err
+		}
+		if len(now.unsettled) > 0 || !slices.Equal(now.pods, last) || since.IsZero() {
+			last, since = now.pods, time.Now()
+		}
+		has = now
+		line = fmt.Sprintf("pods have %d addresses", len(now.pods))
+		if len(now.unsettled) > 0 {
+			line += "; " + some(now.unsettled, 3)
+		}
+		return line, time.Since(since) >= settleFor, nil
+	})
+	return has, err
+}
+
+// occupancy reads who has the addresses of pools.
+func (e *exporting) occupancy(ctx context.Context, names []string) (occupancy, error) {
+	subs, err := listAll(ctx, e.client, &v1alpha1.IPSubLeaseList{}, subLeasesIn)
+	if err != nil {
+		return occupancy{}, err
+	}
+	o := occupants{subLeases: map[string]*v1alpha1.IPSubLease{}, running: map[string]*foreign.Pod{}}
+	for i := range e.state.pods {
+		o.running[e.state.pods[i].String()] = &e.state.pods[i]
+	}
+	for _, name := range names {
+		var p v1alpha1.IPPool
+		if err := e.client.Get(ctx, client.ObjectKey{Name: name}, &p); apierrors.IsNotFound(err) {
+			continue
+		} else if err != nil {
+			return occupancy{}, fmt.Errorf("read pool %s: %w", name, err)
+		}
+		if p.Status.ObservedGeneration != p.Generation || p.Status.Leasing == v1alpha1.LeasingOpen || len(p.Status.Fenced) > 0 {
+			o.unsettled = append(o.unsettled, fmt.Sprintf("the controller has yet to stop pool %s", name))
+		}
+		shape := shapeOf(&p)
+		if shape == nil {
+			return occupancy{}, fmt.Errorf("pool %s: its ranges cannot be read; see its condition Ready", name)
+		}
+		// Leases before sub-leases would show a grant whose request came later as one of
+		// nobody's: that is unsettled, and read again.
+		leases, err := listAll(ctx, e.client, &v1alpha1.IPLeaseList{}, leasesIn, client.MatchingFields{"spec.pool": name})
+		if err != nil {
+			return occupancy{}, err
+		}
+		for i := range subs {
+			o.subLeases[subs[i].Name] = &subs[i]
+		}
+		for i := range leases {
+			o.lease(&leases[i], shape)
+		}
+	}
+	return o.sorted(), nil
+}
+
+// record writes what pods have into whereabouts' objects, and returns how many addresses
+// these then record.
+func (e *exporting) record(ctx context.Context, definitions []string, has []occupant) (written int, err error) {
+	w, done, recorded := e.recorder(), map[string]bool{}, map[netip.Addr]bool{}
+	for _, d := range e.state.definitions {
+		if !slices.Contains(definitions, d.String()) {
+			continue
+		}
+		for _, object := range d.Whereabouts {
+			if done[object.Name] {
+				continue
+			}
+			done[object.Name] = true
+			of := slices.DeleteFunc(slices.Clone(has), func(o occupant) bool { return !object.Range.Contains(o.addr) })
+			if err := w.pool(ctx, object, of); err != nil {
+				return 0, err
+			}
+			g, ctx := errgroup.WithContext(ctx)
+			g.SetLimit(recordAtOnce)
+			for _, o := range of {
+				recorded[o.addr] = true
+				g.Go(func() error { return w.reservation(ctx, foreign.ReservationName(d.NetworkName, o.addr), o) })
+			}
+			if err := g.Wait(); err != nil {
+				return 0, err
+			}
+		}
+	}
+	for _, o := range has {
+		if !recorded[o.addr] {
+			fmt.Fprintf(e.stderr, "%v of pod %s lies in no range of the definitions: it is not recorded\n", o.addr, o.ref())
+		}
+	}
+	return len(recorded), nil
+}
+
+// recordAtOnce is how many objects are written at once.
+const recordAtOnce = 16
+
+// recorder returns what writes whereabouts' objects.
+func (e *exporting) recorder() recorder {
+	w := recorder{client: e.client, namespace: e.namespace, running: map[string]bool{}}
+	if w.namespace == "" {
+		w.namespace = e.state.whereaboutsIn
+	}
+	if w.namespace == "" {
+		w.namespace = "kube-system"
+	}
+	for _, p := range e.state.pods {
+		w.running[p.String()] = true
+	}
+	return w
+}

@@ -1,0 +1,218 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"strings"
+	"time"
+
+	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
+	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/ipam/foreign"
+)
+
+// moving is a call of import or of export: what both have.
+type moving struct {
+	*session
+	from, to string // types of IPAM plugins
+	apply    bool
+	timeout  time.Duration
+	o        output
+}
+
+// addMoveFlags adds the flags of both; waits says what is waited for.
+func (m *moving) addMoveFlags(c *cobra.Command, waits string) {
+	c.Flags().BoolVar(&m.apply, "apply", false, "switch the definitions; without it nothing is written")
+	c.Flags().DurationVar(&m.timeout, "timeout", 10*time.Minute, "how long to wait until "+waits)
+	c.Flags().StringVarP(&m.o.format, "output", "o", "", "what to write: json, yaml")
+}
+
+// readOthers reads definitions, pods and the other IPAMs' objects, in pages.
+func (m *moving) readOthers(ctx context.Context) (seen foreignState, objects map[string]nad.NetworkAttachmentDefinition, err error) {
+	all, err := listAll(ctx, m.client, &nad.NetworkAttachmentDefinitionList{}, func(l *nad.NetworkAttachmentDefinitionList) []nad.NetworkAttachmentDefinition { return l.Items })
+	if err != nil {
+		return seen, nil, err
+	}
+	objects = map[string]nad.NetworkAttachmentDefinition{}
+	for _, o := range all {
+		d := foreign.ReadDefinition(o.Namespace, o.Name, o.Spec.Config, o.Annotations)
+		seen.definitions = append(seen.definitions, d)
+		objects[d.String()] = o
+	}
+	live := client.MatchingFieldsSelector{Selector: unfinished}
+	seen.pods, err = listAll(ctx, m.client, &corev1.PodList{}, func(l *corev1.PodList) (some []foreign.Pod) {
+		for k := range l.Items {
+			if p := foreign.ReadPod(&l.Items[k]); len(p.Selected) > 0 {
+				some = append(some, p)
+			}
+		}
+		return some
+	}, live)
+	if err != nil {
+		return seen, nil, err
+	}
+	if err := m.readRecords(ctx, &seen); err != nil {
+		return seen, nil, err
+	}
+	return seen, objects, m.readRanges(ctx, &seen)
+}
+
+// readRanges fills in the ranges of definitions that name pools.
+func (m *moving) readRanges(ctx context.Context, seen *foreignState) error {
+	pools, err := listAll(ctx, m.client, &v1alpha1.IPPoolList{}, poolsIn)
+	if err != nil {
+		return err
+	}
+	ranges := map[string][]netip.Prefix{}
+	for _, p := range pools {
+		for _, r := range p.Spec.Ranges {
+			if cidr, err := netip.ParsePrefix(r.CIDR); err == nil {
+				ranges[p.Name] = append(ranges[p.Name], cidr.Masked())
+			}
+		}
+	}
+	for i := range seen.definitions {
+		if d := &seen.definitions[i]; len(d.CIDRs) == 0 {
+			for _, pool := range d.Pools {
+				d.CIDRs = append(d.CIDRs, ranges[pool]...)
+			}
+		}
+	}
+	return nil
+}
+
+// readRecords reads what whereabouts has recorded, if the cluster has it.
+func (m *moving) readRecords(ctx context.Context, seen *foreignState) error {
+	text := func(o *unstructured.Unstructured) (namespace, name string, spec map[string]any) {
+		spec, _, _ = unstructured.NestedMap(o.Object, "spec")
+		return o.GetNamespace(), o.GetName(), spec
+	}
+	var err error
+	seen.whereabouts, err = m.api.WhereaboutsPools(ctx, func(o *unstructured.Unstructured) {
+		seen.whereaboutsIn = o.GetNamespace()
+		records, faults := foreign.WhereaboutsPool(text(o))
+		seen.records, seen.damaged = append(seen.records, records...), append(seen.damaged, faults...)
+	})
+	if err != nil {
+		return err
+	}
+	_, err = m.api.WhereaboutsReservations(ctx, func(o *unstructured.Unstructured) {
+		r, fault := foreign.WhereaboutsReservation(text(o))
+		if fault != "" {
+			seen.damaged = append(seen.damaged, fault)
+			return
+		}
+		seen.reserved = append(seen.reserved, r)
+	})
+	return err
+}
+
+// print writes the report, and the definitions as they would be.
+func (m *moving) print(report moveReport, objects map[string]nad.NetworkAttachmentDefinition, again string) error {
+	if m.o.structured() {
+		return m.o.encode(m.session, report)
+	}
+	to := m.screen()
+	for _, line := range report.lines() {
+		to.line("%s", line)
+	}
+	changed := 0
+	for _, s := range report.Segments {
+		for _, name := range s.Switch {
+			o := objects[name]
+			text, err := manifestOf(o, m.from, m.to)
+			if err != nil {
+				return fmt.Errorf("definition %s: %w", name, err)
+			}
+			to.line("---\n%s", strings.TrimSuffix(text, "\n"))
+			changed++
+		}
+	}
+	if changed > 0 {
+		to.line("# nothing was written: %s --apply switches these", again)
+	}
+	return nil
+}
+
+// manifestOf returns a definition, switched, as one would apply it.
+func manifestOf(o nad.NetworkAttachmentDefinition, from, to string) (string, error) {
+	config, err := foreign.Switch(o.Spec.Config, from, to)
+	if err != nil {
+		return "", err
+	}
+	raw, err := yaml.Marshal(map[string]any{
+		"apiVersion": "k8s.cni.cncf.io/v1", "kind": "NetworkAttachmentDefinition",
+		"metadata": map[string]any{"name": o.Name, "namespace": o.Namespace}, "spec": map[string]any{"config": config},
+	})
+	return string(raw), err
+}
+
+// switchOne writes a definition, if nobody has changed it since it was read.
+func (m *moving) switchOne(ctx context.Context, o nad.NetworkAttachmentDefinition) error {
+	config, err := foreign.Switch(o.Spec.Config, m.from, m.to)
+	if err != nil {
+		return err
+	}
+	raw, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"resourceVersion": o.ResourceVersion}, "spec": map[string]any{"config": config},
+	})
+	if err != nil {
+		return err
+	}
+	into := &nad.NetworkAttachmentDefinition{ObjectMeta: metav1.ObjectMeta{Namespace: o.Namespace, Name: o.Name}}
+	err = m.client.Patch(ctx, into, client.RawPatch(types.MergePatchType, raw))
+	if apierrors.IsConflict(err) {
+		return fmt.Errorf("somebody has changed it meanwhile: call again: %w", err)
+	}
+	return err
+}
+
+// setAllocation sets a pool's spec.allocation.
+func (m *moving) setAllocation(ctx context.Context, pool string, to v1alpha1.Allocation) error {
+	raw := fmt.Appendf(nil, `{"spec":{"allocation":%q}}`, to)
+	into := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: pool}}
+	if err := m.client.Patch(ctx, into, client.RawPatch(types.MergePatchType, raw)); err != nil {
+		return fmt.Errorf("set spec.allocation of pool %s to %s: %w", pool, to, err)
+	}
+	return nil
+}
+
+// await calls look each second until it says that nothing is waited for any more, and
+// writes what it says when that changes. After the timeout it fails with late.
+func (m *moving) await(ctx context.Context, late string, look func(context.Context) (line string, done bool, err error)) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, m.timeout, fmt.Errorf("%s after %v (--timeout): nothing is lost; call again to go on waiting", late, m.timeout))
+	defer cancel()
+	said := ""
+	for {
+		line, done, err := look(ctx)
+		if err != nil {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			return err
+		}
+		if line != said {
+			fmt.Fprintln(m.stderr, line)
+			said = line
+		}
+		if done {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(time.Second):
+		}
+	}
+}
