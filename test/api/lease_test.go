@@ -142,7 +142,8 @@ func TestLeaseRefused(t *testing.T) {
 			[]string{"spec.grants", "one address twice", "an address has one owner"}},
 		{"granted though not ceded (I1)", lease("10.0.0.64/26", nodeHeld+", ceded: [10.0.0.65], grants: ["+grant("10.0.0.66", "c1")+"]"), []string{"spec.grants", "not ceded"}},
 		{"granted though nothing is ceded (I1)", lease("10.0.0.64/26", nodeHeld+", grants: ["+grant("10.0.0.66", "c1")+"]"), []string{"spec.grants", "not ceded"}},
-		{"granted to a pod", lease("10.0.0.64/26", clusterHeld+", grants: [{address: 10.0.0.65, to: {kind: Pod, uid: u, name: p}}]"), []string{"spec.grants[0].to.kind", "supported values"}},
+		{"granted to a service", lease("10.0.0.64/26", clusterHeld+", grants: [{address: 10.0.0.65, to: {kind: Service, uid: u, name: s}}]"), []string{"spec.grants[0].to.kind", "supported values"}},
+		{"granted to a claim on a node", lease("10.0.0.64/26", clusterHeld+", grants: [{address: 10.0.0.65, to: {kind: Claim, uid: u, namespace: ns, name: c, node: a}}]"), []string{"node is set where kind is Pod"}},
 		{"freeing false", lease("10.0.0.64/26", clusterHeld+", grants: [{address: 10.0.0.65, freeing: false, to: {kind: SubLease, uid: s, name: n}}]"), []string{"spec.grants[0].freeing", "supported values"}},
 		{"too many ceded", lease("10.0.0.0/24", nodeHeld+", ceded: ["+strings.Repeat("10.0.0.1,", 257)+"]"), []string{"spec.ceded", "at most 256"}},
 	}

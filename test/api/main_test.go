@@ -38,9 +38,10 @@ var (
 )
 
 var (
-	pools     = schema.GroupVersionResource{Group: "tenure.dev", Version: "v1alpha1", Resource: "ippools"}
-	leases    = schema.GroupVersionResource{Group: "tenure.dev", Version: "v1alpha1", Resource: "ipleases"}
-	subLeases = schema.GroupVersionResource{Group: "tenure.dev", Version: "v1alpha1", Resource: "ipsubleases"}
+	pools        = schema.GroupVersionResource{Group: "tenure.dev", Version: "v1alpha1", Resource: "ippools"}
+	leases       = schema.GroupVersionResource{Group: "tenure.dev", Version: "v1alpha1", Resource: "ipleases"}
+	subLeases    = schema.GroupVersionResource{Group: "tenure.dev", Version: "v1alpha1", Resource: "ipsubleases"}
+	reservations = schema.GroupVersionResource{Group: "tenure.dev", Version: "v1alpha1", Resource: "ipreservations"}
 )
 
 func TestMain(m *testing.M) {

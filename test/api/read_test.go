@@ -16,7 +16,7 @@ import (
 )
 
 const poolStatus = `{status: {leasing: Open, pressure: High, blockPrefixLengths: {ipv4: 26},
-  counts: {capacity: 65531, used: 60211, claimed: 310, free: 5300, unreachable: 20, leases: 977},
+  counts: {capacity: 65531, used: 60211, claimed: 310, free: 5300, unreachable: 20, leases: 977, foreign: 12, reserved: 3},
   conditions: [{type: Ready, status: "True", reason: Open, message: "", lastTransitionTime: "2026-01-02T03:04:05Z"}]}}`
 
 // TestColumns shows what people see, under the short names that they type: the
@@ -36,8 +36,8 @@ func TestColumns(t *testing.T) {
 NAME READY USED CLAIMED FREE CAPACITY PRESSURE AGE
 lan True 60211 310 5300 65531 High _`},
 		{"tpool -o wide", `
-NAME READY USED CLAIMED FREE CAPACITY PRESSURE UNREACHABLE LEASES DOMAIN REASON AGE
-lan True 60211 310 5300 65531 High 20 977 vlan-10 Open _`},
+NAME READY USED CLAIMED FREE CAPACITY PRESSURE UNREACHABLE LEASES FOREIGN RESERVED DOMAIN REASON AGE
+lan True 60211 310 5300 65531 High 20 977 12 3 vlan-10 Open _`},
 		{"tlease", `
 NAME POOL BLOCK HOLDER NODE USED FREE AGE
 lan.0a000040.26 lan 10.0.0.64/26 Node a 60 4 _
@@ -108,6 +108,7 @@ func TestGoTypes(t *testing.T) {
 		&v1alpha1.IPPool{ObjectMeta: meta("lan"), Spec: v1alpha1.IPPoolSpec{
 			Ranges:    []v1alpha1.Range{{CIDR: "10.0.0.0/24", Start: "10.0.0.10", End: "10.0.0.99", Exclude: []string{"10.0.0.11"}, StaticOnly: []string{"10.0.0.12"}, Gateway: "10.0.0.1"}},
 			BlockSize: new(int32(4)), Routes: []v1alpha1.Route{{Dst: "0.0.0.0/0", GW: "10.0.0.1"}}, Domain: "vlan", TakeOver: v1alpha1.TakeOverConfirmed, Access: v1alpha1.AccessRBAC,
+			ShareWith: []string{"ns/other"}, Allocation: v1alpha1.AllocationStopped,
 			DNS: &v1alpha1.DNS{Nameservers: []string{"10.0.0.53"}, Domain: "lab", Search: []string{"lab"}, Options: []string{"ndots:2"}},
 		}},
 		&v1alpha1.IPLease{ObjectMeta: meta("lan.0a000040.26"), Spec: v1alpha1.IPLeaseSpec{
