@@ -62,6 +62,36 @@ var _ = Describe("Moving in", Ordered, func() {
 		s.expectNothingLeft(ctx, "lan", "shelf")
 		o.expectNoFault(all)
 	})
+
+	It("by import and back by export, while pods come and go and all that takes part is killed", func(ctx context.Context) {
+		s.define(ctx, "lan", `{"type": "whereabouts", "range": "10.62.0.0/26"}`)
+		s.define(ctx, "part", `{"type": "whereabouts", "range": "10.62.0.0/26", "range_start": "10.62.0.40"}`)
+		all := map[types.UID]string{}
+		old := append(s.startMany(ctx, all, "old", "lan", 16), s.startMany(ctx, all, "part", "part", 4)...)
+		awaitRunning(ctx, old...)
+		o.expectNoFault(all, old...)
+
+		kill := []func(context.Context) error{killAll("tenured"), killAll("tenure-controller"), killAPIServer}
+		kubectl := newMover(ctx)
+		stop := s.churn(ctx, all, "lan")
+		kubectl.runUnderFire(ctx, kill, "import", "--from", "whereabouts", "--apply")
+		running := stop()
+		fresh := append(s.startMany(ctx, all, "new", "lan", 6), s.startMany(ctx, all, "newpart", "part", 2)...)
+		awaitRunning(ctx, append(fresh, running...)...)
+		o.expectNoFault(all, append(append(old, running...), fresh...)...)
+
+		for _, p := range old[:8] { // what they had is free, and may be whereabouts' again
+			Expect(kube.Delete(ctx, p)).To(Succeed())
+		}
+		kubectl.runUnderFire(ctx, kill, "export", "--to", "whereabouts", "--apply")
+		back := append(s.startMany(ctx, all, "back", "lan", 6), s.startMany(ctx, all, "backpart", "part", 2)...)
+		awaitRunning(ctx, back...)
+		o.expectNoFault(all, append(append(append(old[8:], running...), fresh...), back...)...)
+
+		s.kubectl(ctx, "delete", "pods", "--all", "--wait=false")
+		s.expectNothingLeft(ctx, "lan", "part")
+		o.expectNoFault(all)
+	})
 })
 
 // define applies a definition of a network across nodes with the given IPAM's section.
