@@ -115,16 +115,21 @@ func (l *Looker) waker() chan struct{} {
 
 // Run looks when there is cause to, until ctx ends.
 func (l *Looker) Run(ctx context.Context) error {
+	stale := false // something has changed that the look under way may not have seen
 	for {
 		again, err := l.Turn(ctx)
 		if err != nil && ctx.Err() == nil {
 			l.Log.WarnContext(ctx, "what pods of other IPAMs have cannot be looked at", "error", err)
 			again = waitEvery
 		}
+		if stale && err == nil && l.current == nil {
+			stale, again = false, 0
+		}
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-l.waker():
+			stale = l.current != nil
 		case <-time.After(again):
 		}
 	}

@@ -1,9 +1,18 @@
 package looker
 
 import (
+	"context"
+	"log/slog"
 	"net/netip"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/ipam/broker"
 	"github.com/tenure-ipam/tenure/ipam/foreign"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
@@ -46,4 +55,63 @@ func TestOneOfTwoPodsKeepsTheAddress(t *testing.T) {
 			t.Errorf("%s: kept for %q, want %q", c.name, got, c.want)
 		}
 	}
+}
+
+// noCache has no definition.
+type noCache struct{ client.Reader }
+
+func (noCache) List(context.Context, client.ObjectList, ...client.ListOption) error { return nil }
+
+// quiet is a cluster without pools and pods, whose one agent never answers.
+type quiet struct {
+	Live
+	looks int
+	asked func()
+}
+
+func (q *quiet) IPPools(context.Context) ([]v1alpha1.IPPool, error) { q.looks++; return nil, nil }
+func (q *quiet) BoundPods(context.Context, func(*corev1.Pod)) (int, error) {
+	return 1, nil
+}
+func (q *quiet) WhereaboutsPools(context.Context, func(*unstructured.Unstructured)) (bool, error) {
+	return false, nil
+}
+func (q *quiet) SubLeases(context.Context) ([]protocol.SubLease, error) { return nil, nil }
+func (q *quiet) AskNode(context.Context, protocol.Meta, string) (protocol.Outcome, error) {
+	q.asked()
+	return protocol.Done, nil
+}
+func (q *quiet) ReadNode(context.Context, protocol.NodeName) (protocol.Node, protocol.Outcome, error) {
+	return protocol.Node{}, protocol.Done, nil
+}
+
+// What changes while a look waits for the nodes' agents, the look has not seen: the next
+// one comes as soon as it ends, and not only after half a minute.
+func TestChangeDuringLook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := &quiet{}
+		l := &Looker{
+			Cache: noCache{}, Live: q, Metrics: NewMetrics(), Log: slog.New(slog.DiscardHandler), Now: time.Now,
+			Broker: keeper{kept: []broker.Held{{Pool: "lan", Grant: protocol.Grant{To: protocol.Grantee{Kind: protocol.GranteePod, UID: "gone", Node: "n1"}}}}},
+			Seats:  func(context.Context) ([]protocol.Seat, error) { return []protocol.Seat{{Node: "n1", Store: "s"}}, nil },
+			Beats:  func(protocol.NodeName) bool { return true }, Told: func(protocol.PoolName) {},
+		}
+		q.asked = func() {
+			if q.looks == 1 {
+				l.Wake()
+			}
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- l.Run(ctx) }()
+		time.Sleep(answerWithin + 2*time.Second)
+		synctest.Wait()
+		if q.looks != 2 {
+			t.Errorf("it has looked %d times; want 2: when it began, and after the change", q.looks)
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
 }
