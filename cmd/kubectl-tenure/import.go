@@ -30,7 +30,7 @@ controller, which does that also where definitions are switched by hand. It may 
 interrupted, and called again.
 
 From status is for every other IPAM: write its definitions for Tenure by hand; import
-then shows what their pods have by their status annotations, and waits for the pools.`
+then shows how much is kept for their pods, and waits for the pools.`
 
 // fromStatus is what import calls an IPAM of which only the pods' status tells.
 const fromStatus = "status"
@@ -79,6 +79,12 @@ var errLeft = errors.New("not everything was moved: what is in the way is named 
 
 // switchAll switches the segments, and waits for their pools.
 func (i *importing) switchAll(ctx context.Context, report moveReport, objects map[string]nad.NetworkAttachmentDefinition) error {
+	if len(report.Segments) == 0 {
+		for _, line := range report.lines() {
+			i.screen().line("%s", line)
+		}
+		return nil
+	}
 	left, pools := false, []string{}
 	for _, s := range report.Segments {
 		pools = append(pools, s.Pools...)
@@ -105,7 +111,9 @@ func (i *importing) switchAll(ctx context.Context, report moveReport, objects ma
 	if err := i.awaitPools(ctx, pools); err != nil {
 		return err
 	}
-	i.summary(report, pools)
+	if err := i.summary(ctx, report, pools); err != nil {
+		return err
+	}
 	if left {
 		return errLeft
 	}
@@ -139,8 +147,8 @@ func (i *importing) awaitPools(ctx context.Context, pools []string) error {
 		return nil
 	}
 	return i.await(ctx, "the pools are not open", func(ctx context.Context) (line string, done bool, err error) {
-		waits, kept, err := i.waitingPools(ctx, pools)
-		line = fmt.Sprintf("%d of %d pools are open, %d addresses are kept for running pods", len(pools)-len(waits), len(pools), kept)
+		waits, err := i.waitingPools(ctx, pools)
+		line = fmt.Sprintf("%d of %d pools are open", len(pools)-len(waits), len(pools))
 		if len(waits) > 0 {
 			line += "; " + waits[0]
 		}
@@ -148,19 +156,15 @@ func (i *importing) awaitPools(ctx context.Context, pools []string) error {
 	})
 }
 
-// waitingPools says of which pools something is waited for, and how many addresses all of
-// them keep for pods.
-func (i *importing) waitingPools(ctx context.Context, names []string) (waits []string, kept int64, err error) {
+// waitingPools says of which pools something is waited for.
+func (i *importing) waitingPools(ctx context.Context, names []string) (waits []string, err error) {
 	for _, name := range names {
 		var p v1alpha1.IPPool
 		if err := i.client.Get(ctx, client.ObjectKey{Name: name}, &p); apierrors.IsNotFound(err) {
 			waits = append(waits, fmt.Sprintf("pool %s is not there yet: the controller makes it, if it is described inline", name))
 			continue
 		} else if err != nil {
-			return nil, 0, fmt.Errorf("read pool %s: %w", name, err)
-		}
-		if p.Status.Counts != nil {
-			kept += p.Status.Counts.Foreign
+			return nil, fmt.Errorf("read pool %s: %w", name, err)
 		}
 		ready := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.PoolReady)
 		withheld := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.PoolWithheld)
@@ -173,22 +177,38 @@ func (i *importing) waitingPools(ctx context.Context, names []string) (waits []s
 			waits = append(waits, fmt.Sprintf("pool %s: %s", name, withheld.Message))
 		}
 	}
-	return waits, kept, nil
+	return waits, nil
 }
 
-// summary says what is left to do.
-func (i *importing) summary(report moveReport, pools []string) {
-	old, moved := 0, 0
+// summary says what was done, and what is left to do.
+func (i *importing) summary(ctx context.Context, report moveReport, pools []string) error {
+	moved := 0
 	for _, s := range report.Segments {
-		old += s.Pods
 		moved += len(s.Switch)
 	}
 	to := i.screen()
 	to.line("Definitions switched: %d. Pools: %s.", moved, strings.Join(pools, ", "))
-	if i.from == fromStatus {
-		i.from = "another IPAM"
+	if i.timeout <= 0 {
+		to.line("The pools open when what running pods have is kept for them: kubectl tenure pools shows it.")
+		return nil
 	}
-	to.line("%d running pods have their addresses by %s. They keep them until they end, and are then taken off the network by it:", old, i.from)
-	to.line("its binary and its configuration have to stay on the nodes until the last of them is gone.")
-	to.line("kubectl tenure pools shows how many addresses are still kept for them (FOREIGN); kubectl tenure check looks for what must not be.")
+	all, err := i.kept(ctx)
+	if err != nil {
+		return err
+	}
+	kept, by := 0, i.from
+	for _, name := range pools {
+		kept += len(all[name])
+	}
+	if by == fromStatus {
+		by = "another IPAM"
+	}
+	if kept == 0 {
+		to.line("No running pod has an address of them by %s.", by)
+		return nil
+	}
+	to.line("%d addresses are kept for the running pods that have them by %s. When such a pod ends, %s takes it off the network:", kept, by, by)
+	to.line("its binary and its configuration have to stay on the nodes until the last of these pods is gone.")
+	to.line("kubectl get ippools -o wide shows how many addresses are still kept (FOREIGN); kubectl tenure check looks for what must not be.")
+	return nil
 }

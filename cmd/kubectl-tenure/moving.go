@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -65,31 +67,66 @@ func (m *moving) readOthers(ctx context.Context) (seen foreignState, objects map
 	if err := m.readRecords(ctx, &seen); err != nil {
 		return seen, nil, err
 	}
-	return seen, objects, m.readRanges(ctx, &seen)
+	return seen, objects, m.readPools(ctx, &seen)
 }
 
-// readRanges fills in the ranges of definitions that name pools.
-func (m *moving) readRanges(ctx context.Context, seen *foreignState) error {
+// readPools reads pools, and fills in the ranges of definitions that name them.
+func (m *moving) readPools(ctx context.Context, seen *foreignState) error {
 	pools, err := listAll(ctx, m.client, &v1alpha1.IPPoolList{}, poolsIn)
 	if err != nil {
 		return err
 	}
-	ranges := map[string][]netip.Prefix{}
-	for _, p := range pools {
-		for _, r := range p.Spec.Ranges {
+	kept, err := m.kept(ctx)
+	if err != nil {
+		return err
+	}
+	seen.pools = map[string]poolSeen{}
+	for i := range pools {
+		p := poolSeen{waits: awaited(&pools[i]), kept: kept[pools[i].Name]}
+		for _, r := range pools[i].Spec.Ranges {
 			if cidr, err := netip.ParsePrefix(r.CIDR); err == nil {
-				ranges[p.Name] = append(ranges[p.Name], cidr.Masked())
+				p.ranges = append(p.ranges, cidr.Masked())
 			}
 		}
+		seen.pools[pools[i].Name] = p
 	}
 	for i := range seen.definitions {
 		if d := &seen.definitions[i]; len(d.CIDRs) == 0 {
 			for _, pool := range d.Pools {
-				d.CIDRs = append(d.CIDRs, ranges[pool]...)
+				d.CIDRs = append(d.CIDRs, seen.pools[pool].ranges...)
 			}
 		}
 	}
 	return nil
+}
+
+// kept returns, by pool, the addresses that are kept for pods of other IPAMs.
+func (m *moving) kept(ctx context.Context) (map[string][]netip.Addr, error) {
+	leases, err := listAll(ctx, m.client, &v1alpha1.IPLeaseList{}, leasesIn)
+	if err != nil {
+		return nil, err
+	}
+	kept := map[string][]netip.Addr{}
+	for i := range leases {
+		for _, g := range leases[i].Spec.Grants {
+			if addr, err := netip.ParseAddr(g.Address); err == nil && g.To.Kind == v1alpha1.GranteePod {
+				pool := leases[i].Spec.Pool
+				kept[pool] = append(kept[pool], addr)
+			}
+		}
+	}
+	return kept, nil
+}
+
+// awaited reports whether a pool is on its way of being opened as a whole, or was stopped
+// by an export: that is what import waits for, and not for what else may be wrong with it.
+func awaited(p *v1alpha1.IPPool) bool {
+	ready := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.PoolReady)
+	if ready == nil || p.Status.ObservedGeneration != p.Generation || len(p.Status.Withheld) > 0 {
+		return true
+	}
+	way := []string{v1alpha1.ReasonForeignIPAM, v1alpha1.ReasonForeignLook, v1alpha1.ReasonBlockSizeChanging, v1alpha1.ReasonStopped}
+	return ready.Status != metav1.ConditionTrue && slices.Contains(way, ready.Reason)
 }
 
 // readRecords reads what whereabouts has recorded, if the cluster has it.

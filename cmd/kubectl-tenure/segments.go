@@ -20,6 +20,14 @@ type foreignState struct {
 	// namespace there are objects of them, "" if there are none.
 	whereabouts   bool
 	whereaboutsIn string
+	pools         map[string]poolSeen // by name
+}
+
+// poolSeen is what import and export have read of a pool.
+type poolSeen struct {
+	ranges []netip.Prefix
+	waits  bool         // see awaited
+	kept   []netip.Addr // for pods of other IPAMs
 }
 
 // moveReport is what import or export finds, as json and yaml show it.
@@ -45,10 +53,12 @@ type moveSegment struct {
 	Pools []string `json:"pools"`
 	// InTheWay says what keeps the segment from being moved.
 	InTheWay []string `json:"inTheWay,omitempty"`
-	// Pods is how many running pods have an address of the segment, and Addresses how
-	// many those have.
+	// Pods is how many running pods have an address by the definitions to be switched, and
+	// Addresses how many those have.
 	Pods      int `json:"pods"`
 	Addresses int `json:"addresses"`
+	// Kept is how many addresses are kept already for pods of other IPAMs.
+	Kept int `json:"kept,omitempty"`
 	// Findings are what the other IPAM's records and the pods' statuses do not agree in.
 	Findings []string `json:"findings,omitempty"`
 }
@@ -71,8 +81,11 @@ func segmentsOf(seen foreignState, from, to string) moveReport {
 		return d.IPAM == from || to == foreign.Type && d.IPAM == to
 	}
 	for _, group := range groups(seen.definitions) {
-		if slices.ContainsFunc(group, moves) {
-			report.Segments = append(report.Segments, segmentOf(seen, group, from, to))
+		if !slices.ContainsFunc(group, moves) {
+			continue
+		}
+		if s := segmentOf(seen, group, from, to); len(s.Switch) > 0 || s.unfinished(seen) {
+			report.Segments = append(report.Segments, s)
 		}
 	}
 	slices.SortFunc(report.Segments, func(a, b moveSegment) int { return strings.Compare(a.name(), b.name()) })
@@ -80,6 +93,15 @@ func segmentsOf(seen foreignState, from, to string) moveReport {
 		report.Damaged = seen.damaged
 	}
 	return report
+}
+
+// unfinished reports whether a segment is on its way to Tenure: one that was Tenure's
+// before is none of an import's business.
+func (s moveSegment) unfinished(seen foreignState) bool {
+	return s.Kept > 0 || slices.ContainsFunc(s.Pools, func(name string) bool {
+		p, there := seen.pools[name]
+		return !there || p.waits
+	})
 }
 
 // groups parts definitions into those that are of one segment: their subnets overlap, and
@@ -153,6 +175,13 @@ func (s *moveSegment) compare(seen foreignState, mine map[string]bool, group []f
 			return slices.ContainsFunc(d.CIDRs, func(c netip.Prefix) bool { return c.Contains(a) })
 		})
 	}
+	for _, name := range s.Pools {
+		for _, a := range seen.pools[name].kept {
+			if inside(a) {
+				s.Kept++
+			}
+		}
+	}
 	shown, runs := map[netip.Addr][]string{}, map[string]*foreign.Pod{}
 	for i := range seen.pods {
 		p := &seen.pods[i]
@@ -164,7 +193,9 @@ func (s *moveSegment) compare(seen foreignState, mine map[string]bool, group []f
 			}
 			for _, a := range show.Addrs {
 				shown[a] = append(shown[a], p.String())
-				has++
+			}
+			if slices.Contains(s.Switch, show.Definition) {
+				has += len(show.Addrs)
 			}
 		}
 		if has > 0 {
@@ -208,7 +239,11 @@ func (s *moveSegment) compare(seen foreignState, mine map[string]bool, group []f
 
 // lines writes the report for people.
 func (r moveReport) lines() (lines []string) {
-	if len(r.Segments) == 0 && r.From != fromStatus {
+	switch {
+	case len(r.Segments) > 0:
+	case r.From == fromStatus:
+		lines = append(lines, "No pool waits, and nothing is kept for pods of other IPAMs.")
+	default:
 		lines = append(lines, fmt.Sprintf("There is no definition that names %s.", r.From))
 	}
 	for _, d := range r.ByHand {
@@ -224,7 +259,12 @@ func (r moveReport) lines() (lines []string) {
 		add("to switch", s.Switch)
 		add("switched", s.Switched)
 		add("pools", s.Pools)
-		lines = append(lines, fmt.Sprintf("  %-12s %d running pods have %d addresses of it, which are kept for them", "pods", s.Pods, s.Addresses))
+		if len(s.Switch) > 0 {
+			lines = append(lines, fmt.Sprintf("  %-12s %d running pods have %d addresses of it, which are kept for them", "pods", s.Pods, s.Addresses))
+		}
+		if s.Kept > 0 {
+			lines = append(lines, fmt.Sprintf("  %-12s %d addresses are kept for pods of other IPAMs", "kept", s.Kept))
+		}
 		for _, w := range s.InTheWay {
 			lines = append(lines, "  in the way   "+w)
 		}

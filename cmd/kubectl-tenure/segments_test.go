@@ -87,3 +87,38 @@ func TestSegments(t *testing.T) {
 		t.Errorf("faulty are %q; want ns/bad with its reason", got.Faulty)
 	}
 }
+
+// TestOnlyWhatMoves: of networks that are Tenure's already a report of an import has those
+// alone that are on their way, and counts no pod of Tenure's as one of another IPAM.
+func TestOnlyWhatMoves(t *testing.T) {
+	seen := foreignState{
+		definitions: []foreign.Definition{
+			aDefinition("old", `{"type":"host-local","ranges":[[{"subnet":"10.0.0.0/24"}]]}`),
+			aDefinition("beside", `{"type":"tenure","range":"10.0.0.128/25"}`),
+			aDefinition("own", `{"type":"tenure","range":"10.1.0.0/24","network_name":"own"}`),
+			aDefinition("waits", `{"type":"tenure","range":"10.2.0.0/24","network_name":"waits"}`),
+			aDefinition("missing", `{"type":"tenure","range":"10.3.0.0/24","network_name":"missing"}`),
+			aDefinition("kept", `{"type":"tenure","range":"10.4.0.0/24","network_name":"kept"}`),
+		},
+		pods: []foreign.Pod{
+			aPod("a", "ns/old", "10.0.0.1"), aPod("b", "ns/beside", "10.0.0.129"), aPod("c", "ns/own", "10.1.0.1"), aPod("d", "ns/kept", "10.4.0.1"), aPod("e", "ns/kept", "10.4.0.2"),
+		},
+		pools: map[string]poolSeen{
+			"old": {}, "default-domain": {}, "own": {}, "waits": {waits: true},
+			"kept": {kept: []netip.Addr{netip.MustParseAddr("10.4.0.1"), netip.MustParseAddr("10.9.0.1")}},
+		},
+	}
+	got := segmentsOf(seen, "host-local", "tenure")
+	want := moveReport{From: "host-local", To: "tenure", Segments: []moveSegment{
+		{
+			Ranges: []string{"10.0.0.0/24", "10.0.0.128/25"}, Switch: []string{"ns/old"}, Switched: []string{"ns/beside"}, Pools: []string{"default-domain", "old"},
+			Pods: 1, Addresses: 1,
+		},
+		{Ranges: []string{"10.2.0.0/24"}, Switched: []string{"ns/waits"}, Pools: []string{"waits"}},
+		{Ranges: []string{"10.3.0.0/24"}, Switched: []string{"ns/missing"}, Pools: []string{"missing"}},
+		{Ranges: []string{"10.4.0.0/24"}, Switched: []string{"ns/kept"}, Pools: []string{"kept"}, Kept: 1},
+	}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+}

@@ -354,12 +354,14 @@ func (v whoView) text() string {
 	}
 	by := strings.Join(pods, " and ")
 	var text string
+	granted := "; granted by "
 	switch v.Owner {
 	case "Claim":
 		text = "claim " + v.Claim + ", used by " + cmp.Or(by, "no pod now")
 	case "Foreign":
 		u := v.Pods[0]
-		text = fmt.Sprintf("pod %s/%s on node %s, to which another IPAM has given it; kept for it", u.Namespace, u.Pod, u.Node)
+		text = fmt.Sprintf("pod %s/%s on node %s, which has it by another IPAM", u.Namespace, u.Pod, u.Node)
+		granted = "; kept for the pod by "
 	case "Reservation":
 		text = "reservation " + v.Reservation
 		if v.For != "" {
@@ -380,7 +382,11 @@ func (v whoView) text() string {
 		return v.Note
 	}
 	if v.Freeing {
-		text += "; the grant is being taken back, as its " + strings.ToLower(v.Owner) + " is gone or has other addresses"
+		of := strings.ToLower(v.Owner)
+		if v.Owner == "Foreign" {
+			of = "pod"
+		}
+		text += "; the grant is being taken back, as its " + of + " is gone or has other addresses"
 	}
-	return text + "; granted by " + holderText(v)
+	return text + granted + holderText(v)
 }
