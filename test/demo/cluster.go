@@ -37,7 +37,7 @@ func binDir() (string, error) {
 		return "", err
 	}
 	bin := filepath.Join(root, "bin")
-	for _, name := range []string{"tenure", "tenure-attach", "tenured", "tenure-controller", "kubectl-tenure", "rig/bridge", "rig/macvlan"} {
+	for _, name := range []string{"tenure", "tenure-attach", "tenured", "tenure-controller", "kubectl-tenure", "rig/bridge", "rig/macvlan", "rig/host-local"} {
 		if _, err := os.Stat(filepath.Join(bin, name)); err != nil {
 			return "", fmt.Errorf("bin/%s is missing: run make demo, which builds it", name)
 		}
@@ -127,16 +127,16 @@ func (d *demo) runKubectl(ctx context.Context, args ...string) (text string, cod
 	if err != nil {
 		return "", 0, err
 	}
-	var out, errs bytes.Buffer
+	var out bytes.Buffer
 	cmd := exec.CommandContext(ctx, d.kubectlPath, args...)
 	cmd.Dir = workDir
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+adminKubeconfig, "HOME="+workDir, "PATH="+bin+":"+os.Getenv("PATH"))
-	cmd.Stdout, cmd.Stderr = &out, &errs
+	cmd.Stdout, cmd.Stderr = &out, &out // in the order in which they are written
 	_, err = d.screen.during("kubectl", func(func(string)) error { return cmd.Run() })
 	if _, exited := errors.AsType[*exec.ExitError](err); err != nil && !exited {
 		return "", 0, fmt.Errorf("kubectl %s: %w", strings.Join(args, " "), err)
 	}
-	return out.String() + errs.String(), cmd.ProcessState.ExitCode(), nil
+	return out.String(), cmd.ProcessState.ExitCode(), nil
 }
 
 // kubectl runs kubectl and shows the command, with long column lists left out, and

@@ -45,6 +45,7 @@ type demo struct {
 	waiting  *pod    // exists in the API, has not been attached
 	postgres claimed // see playClaim
 	vm       machine // see playMigration
+	moving   moving  // see playMoving
 	networks several // see playSeveral
 }
 
@@ -58,7 +59,8 @@ type scene struct {
 func (d *demo) scenes() []scene {
 	return []scene{
 		d.poolScene(), d.ordinaryScene(), d.frozenScene(), d.claimScene(), d.moveScene(),
-		d.migrationScene(), d.staticScene(), d.awayScene(), d.explainScene(), d.severalScene(), d.aloneScene(), d.endScene(),
+		d.migrationScene(), d.staticScene(), d.movingScene(), d.awayScene(), d.explainScene(), d.severalScene(), d.aloneScene(),
+		d.endScene(),
 	}
 }
 
@@ -68,7 +70,7 @@ func (d *demo) play(ctx context.Context) error {
 	ctrllog.SetLogger(logr.Discard())
 	d.screen.title("Tenure: pods come and go; the workload has tenure on its address")
 	d.screen.say("Two nodes on this machine. Real are etcd, kube-apiserver and kube-controller-manager, Tenure's programs with the rights " +
-		"that deploy/rbac gives them, network namespaces, the bridge and macvlan plugins and libcni. There is no kubelet: the demo itself plays the " +
+		"that deploy/rbac gives them, network namespaces, the bridge, macvlan and host-local plugins and libcni. There is no kubelet: the demo itself plays the " +
 		"kubelets and container runtimes, and KubeVirt. All of it is in a sandbox that ends with this program.")
 	d.screen.gap()
 	if err := d.setUp(ctx); err != nil {

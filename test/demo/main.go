@@ -25,9 +25,9 @@ const usage = `demo shows Tenure at work on this machine, in about half a minute
 their pods and their claims. "make demo" builds what it needs and runs it.
 
 Real are etcd, kube-apiserver and kube-controller-manager, Tenure's programs with
-the rights that deploy/rbac gives them, network namespaces, the bridge and macvlan
-plugins and libcni. The demo itself plays the kubelets, the container runtimes and
-KubeVirt.
+the rights that deploy/rbac gives them, network namespaces, the bridge, macvlan
+and host-local plugins and libcni. The demo itself plays the kubelets, the
+container runtimes and KubeVirt.
 
 Everything runs in namespaces of its own that end with the program, also on
 Ctrl-C or when it is killed. It needs root.

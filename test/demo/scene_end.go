@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
@@ -53,6 +54,9 @@ func (d *demo) playEnd(ctx context.Context) error {
 		}
 	}
 	d.screen.ok("The machine is stopped, and all %d pods are gone. Nobody uses the claims, and they still have their addresses.", len(pods))
+	if err := d.endKept(ctx); err != nil {
+		return err
+	}
 	if err := d.endClaims(ctx); err != nil {
 		return err
 	}
@@ -93,10 +97,25 @@ func (d *demo) claimsLeft(ctx context.Context) (string, error) {
 	return "", err
 }
 
+// endKept waits until nothing is kept any more for pods of other IPAMs, which are gone.
+func (d *demo) endKept(ctx context.Context) error {
+	took, err := d.screen.await(ctx, "what was kept for pods of host-local comes free", func(ctx context.Context) (string, error) {
+		kept, err := d.kept(ctx)
+		if len(kept) > 0 {
+			return fmt.Sprintf("kept still: %v", slices.Collect(maps.Keys(kept))), err
+		}
+		return "", err
+	})
+	if err != nil {
+		return err
+	}
+	d.screen.ok("The addresses that were kept for the pods of host-local are free for others %s", d.screen.in(dim, "("+seconds(took)+")"))
+	return nil
+}
+
 func (d *demo) endPools(ctx context.Context) error {
-	d.screen.command("kubectl -n %s delete network-attachment-definition %s; kubectl delete ippools --all", namespace, networkName)
-	network := &nad.NetworkAttachmentDefinition{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: networkName}}
-	if err := d.kube.Delete(ctx, network); err != nil {
+	d.screen.command("kubectl -n %s delete network-attachment-definitions --all; kubectl delete ippools --all", namespace)
+	if err := d.kube.DeleteAllOf(ctx, &nad.NetworkAttachmentDefinition{}, client.InNamespace(namespace)); err != nil {
 		return err
 	}
 	if err := d.kube.DeleteAllOf(ctx, &v1alpha1.IPPool{}); err != nil {
