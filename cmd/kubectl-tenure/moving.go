@@ -53,10 +53,14 @@ func (m *moving) readOthers(ctx context.Context) (seen foreignState, objects map
 		objects[d.String()] = o
 	}
 	live := client.MatchingFieldsSelector{Selector: unfinished}
+	seen.idle = map[string]bool{}
 	seen.pods, err = listAll(ctx, m.client, &corev1.PodList{}, func(l *corev1.PodList) (some []foreign.Pod) {
 		for k := range l.Items {
-			if p := foreign.ReadPod(&l.Items[k]); len(p.Selected) > 0 {
+			p := foreign.ReadPod(&l.Items[k])
+			if len(p.Selected) > 0 {
 				some = append(some, p)
+			} else {
+				seen.idle[p.String()] = true
 			}
 		}
 		return some

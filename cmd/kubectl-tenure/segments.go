@@ -12,7 +12,10 @@ import (
 // foreignState is what import and export have read of a cluster.
 type foreignState struct {
 	definitions []foreign.Definition
-	pods        []foreign.Pod
+	// pods are those that run, or will, and select a network. The others are idle: by
+	// namespace/name.
+	pods []foreign.Pod
+	idle map[string]bool
 	// records are whereabouts' allocations, and reserved its reservations over all ranges.
 	records, reserved []foreign.Record
 	damaged           []string
@@ -140,9 +143,7 @@ func sameSegment(a, b foreign.Definition) bool {
 
 // segmentOf reports on one segment.
 func segmentOf(seen foreignState, group []foreign.Definition, from, to string) (s moveSegment) {
-	mine := map[string]bool{}
 	for _, d := range group {
-		mine[d.String()] = true
 		for _, c := range d.CIDRs {
 			s.Ranges = append(s.Ranges, c.String())
 		}
@@ -161,80 +162,16 @@ func segmentOf(seen foreignState, group []foreign.Definition, from, to string) (
 		slices.Sort(*list)
 		*list = slices.Compact(*list)
 	}
-	if from != foreign.TypeWhereabouts {
-		seen.records = nil
-	}
-	s.compare(seen, mine, group)
+	s.compare(seen, group, from)
 	return s
 }
 
-// compare compares what pods show with what the other IPAM has recorded.
-func (s *moveSegment) compare(seen foreignState, mine map[string]bool, group []foreign.Definition) {
-	inside := func(a netip.Addr) bool {
-		return slices.ContainsFunc(group, func(d foreign.Definition) bool {
-			return slices.ContainsFunc(d.CIDRs, func(c netip.Prefix) bool { return c.Contains(a) })
-		})
+// left is how many definitions are to be switched.
+func (r moveReport) left() (n int) {
+	for _, s := range r.Segments {
+		n += len(s.Switch)
 	}
-	for _, name := range s.Pools {
-		for _, a := range seen.pools[name].kept {
-			if inside(a) {
-				s.Kept++
-			}
-		}
-	}
-	shown, runs := map[netip.Addr][]string{}, map[string]*foreign.Pod{}
-	for i := range seen.pods {
-		p := &seen.pods[i]
-		runs[p.String()] = p
-		has := 0
-		for _, show := range p.Shows {
-			if !mine[show.Definition] {
-				continue
-			}
-			for _, a := range show.Addrs {
-				shown[a] = append(shown[a], p.String())
-			}
-			if slices.Contains(s.Switch, show.Definition) {
-				has += len(show.Addrs)
-			}
-		}
-		if has > 0 {
-			s.Pods++
-			s.Addresses += has
-		}
-	}
-	for a, pods := range shown {
-		if len(pods) > 1 {
-			slices.Sort(pods)
-			s.Findings = append(s.Findings, fmt.Sprintf("%v is shown by several running pods: %s. Nobody's is taken away; delete all but one", a, strings.Join(pods, ", ")))
-		}
-	}
-	recorded := map[netip.Addr][]string{}
-	for _, r := range seen.records {
-		if !inside(r.Addr) {
-			continue
-		}
-		pod := r.PodNamespace + "/" + r.PodName
-		recorded[r.Addr] = append(recorded[r.Addr], pod)
-		switch p := runs[pod]; {
-		case p == nil:
-			s.Findings = append(s.Findings, fmt.Sprintf("%v is recorded (%s) for pod %s, which is gone: it is not kept", r.Addr, r.Source, pod))
-		case p.Selects(mine) && len(p.Shows) > 0 && !slices.Contains(shown[r.Addr], pod):
-			s.Findings = append(s.Findings, fmt.Sprintf("%v is recorded (%s) for pod %s, whose status shows other addresses: all of them are kept", r.Addr, r.Source, pod))
-		}
-	}
-	for a, pods := range recorded {
-		slices.Sort(pods)
-		if pods = slices.Compact(pods); len(pods) > 1 {
-			s.Findings = append(s.Findings, fmt.Sprintf("%v is recorded for several pods: %s. It is kept for the one that runs", a, strings.Join(pods, ", ")))
-		}
-	}
-	for a, pods := range shown {
-		if len(recorded) > 0 && len(recorded[a]) == 0 {
-			s.Findings = append(s.Findings, fmt.Sprintf("%v is shown by pod %s and recorded for nobody: it is kept", a, pods[0]))
-		}
-	}
-	slices.Sort(s.Findings)
+	return n
 }
 
 // lines writes the report for people.
@@ -271,6 +208,9 @@ func (r moveReport) lines() (lines []string) {
 		for _, f := range s.Findings {
 			lines = append(lines, "  note         "+f)
 		}
+	}
+	if len(r.Segments) > 0 && r.From != fromStatus && r.left() == 0 {
+		lines = append(lines, fmt.Sprintf("Nothing is left to switch: no definition of these names %s.", r.From))
 	}
 	for _, f := range r.Faulty {
 		lines = append(lines, "Definition that cannot be read: "+f)

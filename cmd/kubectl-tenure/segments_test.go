@@ -2,6 +2,7 @@ package main
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -29,7 +30,13 @@ func aPod(name, definition string, addrs ...string) foreign.Pod {
 }
 
 func aRecord(addr, pod string) foreign.Record {
-	return foreign.Record{Source: "whereabouts ippool wb/p", Addr: netip.MustParseAddr(addr), PodNamespace: "ns", PodName: pod}
+	return foreign.Record{Source: "whereabouts ippool wb/p", Object: "10.0.0.0-24", Addr: netip.MustParseAddr(addr), PodNamespace: "ns", PodName: pod}
+}
+
+func aReservation(addr, pod string) foreign.Record {
+	r := aRecord(addr, pod)
+	r.Source, r.Object = "whereabouts reservation wb/r", addr
+	return r
 }
 
 // TestSegments: definitions whose ranges overlap are one segment, unless they say that
@@ -61,11 +68,11 @@ func TestSegments(t *testing.T) {
 			{
 				Ranges: []string{"10.0.0.0/24", "10.0.0.0/25"}, Switch: []string{"ns/lan", "ns/part"}, Pools: []string{"default-domain"}, Pods: 5, Addresses: 5,
 				Findings: []string{
-					"10.0.0.2 is recorded for several pods: ns/b, ns/twin. It is kept for the one that runs",
-					"10.0.0.2 is shown by several running pods: ns/b, ns/twin. Nobody's is taken away; delete all but one",
+					"10.0.0.2 is recorded for several pods: ns/b, ns/twin",
+					"10.0.0.2 is shown by several running pods: ns/b, ns/twin. It is taken from none of them: delete all but one",
 					"10.0.0.3 is shown by pod ns/c and recorded for nobody: it is kept",
 					"10.0.0.4 is recorded (whereabouts ippool wb/p) for pod ns/gone, which is gone: it is not kept",
-					"10.0.0.5 is recorded (whereabouts ippool wb/p) for pod ns/c, whose status shows other addresses: all of them are kept",
+					"10.0.0.5 is recorded (whereabouts ippool wb/p) for pod ns/c, whose status shows 10.0.0.3: all of them are kept",
 				},
 			},
 			{
@@ -74,11 +81,6 @@ func TestSegments(t *testing.T) {
 			},
 		},
 		Faulty: []string{got.Faulty[0]}, Damaged: seen.damaged,
-	}
-	for i := range got.Segments { // records have no segment of their own: those of a network with a name are seen in each
-		if got.Segments[i].Switch[0] == "ns/vlan" {
-			got.Segments[i].Findings = nil
-		}
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
@@ -120,5 +122,88 @@ func TestOnlyWhatMoves(t *testing.T) {
 	}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
+	}
+}
+
+// TestFindings: what records and pods do not agree in is said, of each kind, and of each
+// address once.
+func TestFindings(t *testing.T) {
+	lan, vlan := aDefinition("lan", `{"type":"whereabouts","range":"10.0.0.0/24"}`), aDefinition("vlan", `{"type":"whereabouts","range":"10.0.0.0/24","network_name":"blue"}`, "tenure.dev/domain=blue")
+	const mark = "10.0.0.9"
+	both := func(addr, pod string) func(*foreignState) {
+		return func(s *foreignState) {
+			s.records, s.reserved = append(s.records, aRecord(addr, pod)), append(s.reserved, aReservation(addr, pod))
+		}
+	}
+	reserved := func(addr, pod string) func(*foreignState) {
+		return func(s *foreignState) { s.reserved = append(s.reserved, aReservation(addr, pod)) }
+	}
+	runs := func(pods ...foreign.Pod) func(*foreignState) {
+		return func(s *foreignState) { s.pods = append(s.pods, pods...) }
+	}
+	const inPool, inReservation = " is recorded (whereabouts ippool wb/p) for pod ", " is recorded (whereabouts reservation wb/r) for pod "
+	for _, tt := range []struct {
+		name string
+		seen []func(*foreignState)
+		want []string
+	}{
+		{"all agree", []func(*foreignState){runs(aPod("a", "ns/lan", mark)), both(mark, "a")}, nil},
+		{"nothing is recorded at all", []func(*foreignState){runs(aPod("a", "ns/lan", mark))}, []string{mark + " is shown by pod ns/a and recorded for nobody: it is kept"}},
+		{"the pod is gone", []func(*foreignState){both(mark, "gone")}, []string{mark + inPool + "ns/gone, which is gone: it is not kept"}},
+		{"the pod has no network", []func(*foreignState){both(mark, "a"), func(s *foreignState) { s.idle = map[string]bool{"ns/a": true} }}, []string{
+			mark + inPool + "ns/a, which runs but selects no network of the segment: it is not kept",
+		}},
+		{"the pod has another network", []func(*foreignState){both(mark, "a"), runs(aPod("a", "ns/vlan"))}, []string{
+			mark + inPool + "ns/a, which runs but selects no network of the segment: it is not kept",
+		}},
+		{"the pod has no status", []func(*foreignState){both(mark, "a"), runs(aPod("a", "ns/lan"))}, []string{
+			mark + inPool + "ns/a, whose status shows no address of the segment: it is kept",
+		}},
+		{"the status shows others", []func(*foreignState){both(mark, "a"), both("10.0.0.8", "a"), both("10.0.0.7", "a"), runs(aPod("a", "ns/lan", "10.0.0.7", "10.0.0.8"))}, []string{
+			mark + inPool + "ns/a, whose status shows 10.0.0.7, 10.0.0.8: all of them are kept",
+		}},
+		{"two records, of pods that run", []func(*foreignState){both(mark, "a"), reserved(mark, "b"), runs(aPod("a", "ns/lan", mark), aPod("b", "ns/lan"))}, []string{
+			mark + inReservation + "ns/b, whose status shows no address of the segment: it is kept",
+			mark + " is recorded for several pods: ns/a, ns/b. It is taken from none of them: delete all but one of those that run",
+		}},
+		{"two records, one of a pod that is gone", []func(*foreignState){both(mark, "a"), reserved(mark, "gone"), runs(aPod("a", "ns/lan", mark))}, []string{
+			mark + inReservation + "ns/gone, which is gone: it is not kept",
+			mark + " is recorded for several pods: ns/a, ns/gone. It is kept for ns/a, which runs",
+		}},
+		{"two records, both of pods that are gone", []func(*foreignState){both(mark, "gone"), reserved(mark, "lost")}, []string{
+			mark + inPool + "ns/gone, which is gone: it is not kept", mark + inReservation + "ns/lost, which is gone: it is not kept",
+			mark + " is recorded for several pods: ns/gone, ns/lost. None of them has it any more",
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			seen := foreignState{definitions: []foreign.Definition{lan, vlan}}
+			for _, f := range tt.seen {
+				f(&seen)
+			}
+			report := segmentsOf(seen, "whereabouts", "tenure")
+			slices.Sort(tt.want)
+			for _, s := range report.Segments {
+				want := tt.want
+				if s.Switch[0] == "ns/vlan" { // the records are the other's, of the same addresses
+					want = nil
+				}
+				if diff := cmp.Diff(want, s.Findings); diff != "" {
+					t.Errorf("of %q -want +got\n%s", s.Switch, diff)
+				}
+			}
+		})
+	}
+}
+
+// TestFindingsOfWhatIsSwitched: what pods have by Tenure needs no record of whereabouts.
+func TestFindingsOfWhatIsSwitched(t *testing.T) {
+	seen := foreignState{definitions: []foreign.Definition{aDefinition("lan", `{"type":"tenure","range":"10.0.0.0/24"}`)}, pods: []foreign.Pod{aPod("a", "ns/lan", "10.0.0.9")}}
+	report := segmentsOf(seen, "whereabouts", "tenure")
+	if len(report.Segments) != 1 || len(report.Segments[0].Findings) > 0 {
+		t.Fatalf("found %+v; want one segment, of which there is nothing to say", report.Segments)
+	}
+	lines := report.lines()
+	if last := lines[len(lines)-1]; !strings.HasPrefix(last, "Nothing is left to switch") {
+		t.Errorf("it ends with %q; want it to say that nothing is left", last)
 	}
 }
