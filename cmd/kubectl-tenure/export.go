@@ -52,6 +52,9 @@ func newExport(s *session) *cobra.Command {
 			if err := oneOf("output", e.o.format, "", "json", "yaml"); err != nil {
 				return err
 			}
+			if err := e.checkFlags(); err != nil {
+				return err
+			}
 			return e.run(c.Context())
 		},
 	}
@@ -114,6 +117,7 @@ func obstruct(report *moveReport, seen foreignState) {
 
 // moveOut moves the segments of which nothing is in the way.
 func (e *exporting) moveOut(ctx context.Context, report moveReport, objects map[string]nad.NetworkAttachmentDefinition) error {
+	e.tell(report)
 	left := false
 	var pools, definitions []string
 	for _, s := range report.Segments {
@@ -123,6 +127,12 @@ func (e *exporting) moveOut(ctx context.Context, report moveReport, objects map[
 			continue
 		}
 		pools, definitions = append(pools, s.Pools...), append(definitions, s.Switch...)
+	}
+	switch {
+	case len(definitions) == 0 && left:
+		return errLeft
+	case len(definitions) == 0:
+		return nil // the report says so
 	}
 	slices.Sort(pools)
 	pools = slices.Compact(pools)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -50,6 +51,9 @@ func newImport(s *session) *cobra.Command {
 			if err := oneOf("output", i.o.format, "", "json", "yaml"); err != nil {
 				return err
 			}
+			if err := i.checkFlags(); err != nil {
+				return err
+			}
 			return i.run(c.Context())
 		},
 	}
@@ -79,28 +83,24 @@ var errLeft = errors.New("not everything was moved: what is in the way is named 
 
 // switchAll switches the segments, and waits for their pools.
 func (i *importing) switchAll(ctx context.Context, report moveReport, objects map[string]nad.NetworkAttachmentDefinition) error {
+	left, moved, pools := false, 0, []string{}
+	i.tell(report)
 	if len(report.Segments) == 0 {
-		for _, line := range report.lines() {
-			i.screen().line("%s", line)
-		}
-		return nil
+		return nil // the report says so
 	}
-	left, pools := false, []string{}
 	for _, s := range report.Segments {
-		pools = append(pools, s.Pools...)
-		if len(s.Switch) == 0 {
-			continue
-		}
-		if len(s.InTheWay) > 0 {
-			left = true
+		if len(s.InTheWay) > 0 { // its pools are not waited for: they may never open
+			left = left || len(s.Switch) > 0
 			fmt.Fprintf(i.stderr, "segment %s stays as it is: %s\n", s.name(), strings.Join(s.InTheWay, "; "))
 			continue
 		}
+		pools = append(pools, s.Pools...)
 		for _, name := range s.Switch {
 			if err := i.switchOne(ctx, objects[name]); err != nil {
 				return fmt.Errorf("definition %s: %w; what was switched before stays so, and its pool waits for the rest of the segment: call again", name, err)
 			}
 			fmt.Fprintf(i.stderr, "definition %s names Tenure\n", name)
+			moved++
 		}
 	}
 	slices.Sort(pools)
@@ -111,7 +111,7 @@ func (i *importing) switchAll(ctx context.Context, report moveReport, objects ma
 	if err := i.awaitPools(ctx, pools); err != nil {
 		return err
 	}
-	if err := i.summary(ctx, report, pools); err != nil {
+	if err := i.summary(ctx, moved, pools); err != nil {
 		return err
 	}
 	if left {
@@ -181,14 +181,10 @@ func (i *importing) waitingPools(ctx context.Context, names []string) (waits []s
 }
 
 // summary says what was done, and what is left to do.
-func (i *importing) summary(ctx context.Context, report moveReport, pools []string) error {
-	moved := 0
-	for _, s := range report.Segments {
-		moved += len(s.Switch)
-	}
+func (i *importing) summary(ctx context.Context, moved int, pools []string) error {
 	to := i.screen()
-	to.line("Definitions switched: %d. Pools: %s.", moved, strings.Join(pools, ", "))
-	if i.timeout <= 0 {
+	to.line("Definitions switched: %d. Pools: %s.", moved, cmp.Or(strings.Join(pools, ", "), "none"))
+	if i.timeout == 0 && len(pools) > 0 {
 		to.line("The pools open when what running pods have is kept for them: kubectl tenure pools shows it.")
 		return nil
 	}
@@ -196,19 +192,22 @@ func (i *importing) summary(ctx context.Context, report moveReport, pools []stri
 	if err != nil {
 		return err
 	}
-	kept, by := 0, i.from
+	addrs, pods, by := 0, map[string]bool{}, i.from
 	for _, name := range pools {
-		kept += len(all[name])
+		addrs += len(all[name])
+		for _, g := range all[name] {
+			pods[g.To.UID] = true
+		}
 	}
 	if by == fromStatus {
 		by = "another IPAM"
 	}
-	if kept == 0 {
-		to.line("No running pod has an address of them by %s.", by)
+	if addrs == 0 {
+		to.line("No address is kept for a pod that has it by %s: nothing is left to do.", by)
 		return nil
 	}
-	to.line("%d addresses are kept for the running pods that have them by %s. When such a pod ends, %s takes it off the network:", kept, by, by)
-	to.line("its binary and its configuration have to stay on the nodes until the last of these pods is gone.")
+	to.line("%d pods have %d addresses by %s. They keep them until they end, and are then taken off the network by it:", len(pods), addrs, by)
+	to.line("its binary and its configuration have to stay on the nodes until the last of them is gone.")
 	to.line("kubectl get ippools -o wide shows how many addresses are still kept (FOREIGN); kubectl tenure check looks for what must not be.")
 	return nil
 }

@@ -40,6 +40,17 @@ func (m *moving) addMoveFlags(c *cobra.Command, waits string) {
 	c.Flags().StringVarP(&m.o.format, "output", "o", "", "what to write: json, yaml")
 }
 
+// checkFlags checks what both have.
+func (m *moving) checkFlags() error {
+	switch {
+	case m.apply && m.o.format != "":
+		return usagef("--output is for the report: leave it out with --apply, which writes what it does")
+	case m.timeout < 0:
+		return usagef("--timeout is %v, must be 0 or longer", m.timeout)
+	}
+	return nil
+}
+
 // readOthers reads definitions, pods and the other IPAMs' objects, in pages.
 func (m *moving) readOthers(ctx context.Context) (seen foreignState, objects map[string]nad.NetworkAttachmentDefinition, err error) {
 	all, err := listAll(ctx, m.client, &nad.NetworkAttachmentDefinitionList{}, func(l *nad.NetworkAttachmentDefinitionList) []nad.NetworkAttachmentDefinition { return l.Items })
@@ -86,7 +97,12 @@ func (m *moving) readPools(ctx context.Context, seen *foreignState) error {
 	}
 	seen.pools = map[string]poolSeen{}
 	for i := range pools {
-		p := poolSeen{waits: awaited(&pools[i]), kept: kept[pools[i].Name]}
+		p := poolSeen{waits: awaited(&pools[i])}
+		for _, g := range kept[pools[i].Name] {
+			if addr, err := netip.ParseAddr(g.Address); err == nil {
+				p.kept = append(p.kept, addr)
+			}
+		}
 		for _, r := range pools[i].Spec.Ranges {
 			if cidr, err := netip.ParsePrefix(r.CIDR); err == nil {
 				p.ranges = append(p.ranges, cidr.Masked())
@@ -104,18 +120,17 @@ func (m *moving) readPools(ctx context.Context, seen *foreignState) error {
 	return nil
 }
 
-// kept returns, by pool, the addresses that are kept for pods of other IPAMs.
-func (m *moving) kept(ctx context.Context) (map[string][]netip.Addr, error) {
+// kept returns, by pool, the grants of addresses that are kept for pods of other IPAMs.
+func (m *moving) kept(ctx context.Context) (map[string][]v1alpha1.Grant, error) {
 	leases, err := listAll(ctx, m.client, &v1alpha1.IPLeaseList{}, leasesIn)
 	if err != nil {
 		return nil, err
 	}
-	kept := map[string][]netip.Addr{}
+	kept := map[string][]v1alpha1.Grant{}
 	for i := range leases {
 		for _, g := range leases[i].Spec.Grants {
-			if addr, err := netip.ParseAddr(g.Address); err == nil && g.To.Kind == v1alpha1.GranteePod {
-				pool := leases[i].Spec.Pool
-				kept[pool] = append(kept[pool], addr)
+			if pool := leases[i].Spec.Pool; g.To.Kind == v1alpha1.GranteePod {
+				kept[pool] = append(kept[pool], g)
 			}
 		}
 	}
@@ -164,11 +179,8 @@ func (m *moving) print(report moveReport, objects map[string]nad.NetworkAttachme
 	if m.o.structured() {
 		return m.o.encode(m.session, report)
 	}
-	to := m.screen()
-	for _, line := range report.lines() {
-		to.line("%s", line)
-	}
-	changed := 0
+	m.tell(report)
+	to, changed := m.screen(), 0
 	for _, s := range report.Segments {
 		for _, name := range s.Switch {
 			o := objects[name]
@@ -184,6 +196,14 @@ func (m *moving) print(report moveReport, objects map[string]nad.NetworkAttachme
 		to.line("# nothing was written: %s --apply switches these", again)
 	}
 	return nil
+}
+
+// tell writes the report for people.
+func (m *moving) tell(report moveReport) {
+	to := m.screen()
+	for _, line := range report.lines() {
+		to.line("%s", line)
+	}
 }
 
 // manifestOf returns a definition, switched, as one would apply it.
