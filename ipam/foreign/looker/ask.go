@@ -232,7 +232,7 @@ func (t *turn) itsOwn(ctx context.Context, bad broker.Problem, b foreign.Bar) bo
 // end frees what nobody has any more, seen by two looks that are endEvery apart.
 func (t *turn) end(ctx context.Context) error {
 	ended := foreign.Ended(t.facts, t.kept(), t.dead(ctx))
-	next := map[place]ending{}
+	held, next := t.held(), map[place]ending{}
 	var freed []broker.Held
 	for _, b := range ended {
 		at := place{b.Pool, b.Addr}
@@ -244,8 +244,8 @@ func (t *turn) end(ctx context.Context) error {
 		if t.facts.Now.Sub(first.since) < endEvery {
 			continue
 		}
-		for _, h := range t.Broker.Kept() {
-			if h.Pool == b.Pool && h.Grant.Addr == b.Addr && h.Grant.To.UID == b.To.UID {
+		for _, h := range held[at] {
+			if h.Grant.To.UID == b.To.UID {
 				freed = append(freed, h)
 			}
 		}

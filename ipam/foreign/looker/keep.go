@@ -30,8 +30,9 @@ func (t *turn) keep(ctx context.Context) {
 		}
 		t.asking[at] = ask
 	}
+	held := t.held()
 	for at, ask := range t.asking {
-		if _, seen := found[at]; !seen && !t.held(at) { // it is not seen any more, and was not kept yet
+		if _, seen := found[at]; !seen && len(held[at]) == 0 { // it is not seen any more, and was not kept yet
 			t.Broker.WithdrawBar(ask.To.UID, at.addr)
 			delete(t.asking, at)
 		}
@@ -68,9 +69,14 @@ func (t *turn) choose(bars []foreign.Bar) map[place]foreign.Bar {
 	return chosen
 }
 
-// held reports whether an address is kept for a pod.
-func (t *turn) held(at place) bool {
-	return slices.ContainsFunc(t.Broker.Kept(), func(h broker.Held) bool { return h.Pool == at.pool && h.Grant.Addr == at.addr })
+// held returns the grants to pods of other IPAMs, by address.
+func (t *turn) held() map[place][]broker.Held {
+	held := map[place][]broker.Held{}
+	for _, h := range t.Broker.Kept() {
+		at := place{h.Pool, h.Grant.Addr}
+		held[at] = append(held[at], h)
+	}
+	return held
 }
 
 // judge says whether a pool that waits may go on.
