@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -296,5 +297,6 @@ func (e *exporting) recorder() recorder {
 	for _, p := range e.state.pods {
 		w.running[p.String()] = true
 	}
+	maps.Copy(w.running, e.state.idle) // its default network may be whereabouts'
 	return w
 }
