@@ -53,9 +53,9 @@ func InstallPolicies(ctx context.Context, kc client.Client) error {
 	return install(ctx, kc, "policies")
 }
 
-// install creates the objects of a directory of deploy.
-func install(ctx context.Context, kc client.Client, dir string) error {
-	return fs.WalkDir(deploy.FS, dir, func(path string, d fs.DirEntry, err error) error {
+// install creates the objects of a file of deploy, or of a directory.
+func install(ctx context.Context, kc client.Client, path string) error {
+	return fs.WalkDir(deploy.FS, path, func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}

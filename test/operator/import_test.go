@@ -1,0 +1,136 @@
+package operator_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/test/fleet"
+)
+
+// importTellsWhatIsWrong: each kind of damaged or contradictory record, and of definition
+// that cannot be moved, has its line; and looking writes nothing.
+func importTellsWhatIsWrong(t *testing.T) {
+	o := newOld(t)
+	o.definition("lan", `{"type":"whereabouts","range":"10.92.0.0/24"}`)
+	o.definition("mixed", `{"type":"whereabouts","range":"10.93.0.0/24"}`)
+	o.definition("theirs", `{"type":"host-local","ranges":[[{"subnet":"10.93.0.0/25"}]]}`)
+	o.configured("broken", `{"cniVersion":`)
+	for i, name := range []string{"good", "both", "twin-a", "twin-b", "moved", "early", "unrecorded", "in-pool", "in-reservation"} {
+		addrs := []string{fmt.Sprintf("10.92.0.%d", i+1)}
+		switch name {
+		case "twin-b":
+			addrs = []string{"10.92.0.3"}
+		case "early":
+			addrs = nil
+		}
+		o.runs(name, "nowhere", "lan", addrs...)
+	}
+	o.runs("elsewhere", "nowhere", "")
+	o.records("10.92.0.0-24", "10.92.0.0/24",
+		"1 good", "2 both", "3 twin-a", "50 moved", "6 early", "8 in-pool", "20 gone", "21 elsewhere", "9 in-reservation",
+		"x good", "-1 good", "256 good", "22 !nobody", "23 !a/b/c")
+	o.records("10.92.0.0-28", "10.92.0.0/28", "8 gone", "3 twin-b")
+	o.records("nonsense", "10.92.0.0/33", "1 good")
+	o.reserves("10.92.0.1", "good")
+	o.reserves("10.92.0.9", "early")
+	o.reserves("not-an-address", "good")
+	o.reserves("10.92.0.30", "!nobody")
+
+	before := state(t)
+	out := tenure(t, 0, "import", "--from", "whereabouts")
+	if diff := changes(before, state(t)); len(diff) > 0 {
+		t.Errorf("looking has written %q", diff)
+	}
+	ns := o.namespace
+	ippool, pods := "whereabouts ippool "+ns+"/10.92.0.0-24", func(names ...string) string { return ns + "/" + strings.Join(names, ", "+ns+"/") }
+	says(t, out,
+		"Segment 10.92.0.0/24", "to switch "+pods("lan"), "8 running pods have 8 addresses of it, and keep them",
+		"10.92.0.3 is shown by several running pods: "+pods("twin-a", "twin-b")+". It is taken from none of them: delete all but one",
+		"10.92.0.3 is recorded for several pods: "+pods("twin-a", "twin-b"),
+		"10.92.0.50 is recorded ("+ippool+") for pod "+pods("moved")+", whose status shows 10.92.0.5: all of them are kept",
+		"10.92.0.6 is recorded ("+ippool+") for pod "+pods("early")+", whose status shows no address of the segment: it is kept",
+		"10.92.0.7 is shown by pod "+pods("unrecorded")+" and recorded for nobody: it is kept",
+		"10.92.0.8 is recorded for several pods: "+pods("gone", "in-pool")+". It is kept for "+pods("in-pool")+", which runs",
+		"10.92.0.9 is recorded for several pods: "+pods("early", "in-reservation")+". It is taken from none of them: delete all but one of those that run",
+		"10.92.0.20 is recorded ("+ippool+") for pod "+pods("gone")+", which is gone: it is not kept",
+		"10.92.0.21 is recorded ("+ippool+") for pod "+pods("elsewhere")+", which runs but selects no network of the segment: it is not kept",
+		"Damaged record, which keeps nothing: "+ippool+`: offset "x" is no place in 10.92.0.0/24`,
+		ippool+`: offset "-1" is no place in 10.92.0.0/24`, ippool+`: offset "256" is no place in 10.92.0.0/24`,
+		ippool+`: 10.92.0.22: podref "nobody" is not namespace/name`, ippool+`: 10.92.0.23: podref "a/b/c" is not namespace/name`,
+		"whereabouts ippool "+ns+`/nonsense: range "10.92.0.0/33" is no CIDR`,
+		"whereabouts reservation "+ns+"/not-an-address: its name is no address",
+		"whereabouts reservation "+ns+`/10.92.0.30: 10.92.0.30: podref "nobody" is not namespace/name`,
+		"Segment 10.93.0.0/24, 10.93.0.0/25", "in the way definition "+pods("theirs")+" names host-local, which may give addresses of the segment",
+		"Definition that cannot be read: "+pods("broken")+": its configuration is no JSON",
+		`"type":"tenure","range":"10.92.0.0/24"`, "nothing was written: kubectl tenure import --from whereabouts --apply switches these",
+	)
+	for _, quiet := range []string{"10.92.0.1 is", "10.92.0.2 is"} {
+		if strings.Contains(out, quiet) {
+			t.Errorf("it says something of what is as it should be: %s", out)
+		}
+	}
+	says(t, tenure(t, 0, "import", "--from", "whereabouts", "-o", "json"), `"damaged": [`, `"inTheWay": [`, `"faulty": [`)
+}
+
+// changes returns what is in one of two states only.
+func changes(was, is []string) (diff []string) {
+	for _, s := range was {
+		if !slices.Contains(is, s) {
+			diff = append(diff, "- "+s)
+		}
+	}
+	for _, s := range is {
+		if !slices.Contains(was, s) {
+			diff = append(diff, "+ "+s)
+		}
+	}
+	return diff
+}
+
+// Where something is in the way, a segment stays as it is, and its pool is not waited for.
+func TestImportLeavesWhatIsInTheWay(t *testing.T) {
+	o := newOld(t)
+	o.definition("lan", `{"type":"host-local","ranges":[[{"subnet":"10.94.0.0/24"}]]}`)
+	o.definition("fixed", `{"type":"static","addresses":[{"address":"10.94.0.7/24"}]}`)
+	before := state(t)
+	says(t, tenure(t, 1, "import", "--from", "host-local", "--apply"),
+		"segment 10.94.0.0/24 stays as it is: definition "+o.namespace+"/fixed names static", "Definitions switched: 0. Pools: none.", "not everything was moved")
+	if diff := changes(before, state(t)); len(diff) > 0 {
+		t.Errorf("it has written %q", diff)
+	}
+}
+
+// The nodes of host-local may have given one address each: nobody's is taken away.
+func TestImportFromHostLocal(t *testing.T) {
+	o := newOld(t)
+	controller(t)
+	network := o.namespace + "-lan" // host-local keeps one range apart from another by the network's name
+	o.definition("lan", `{"type":"host-local","ranges":[[{"subnet":"10.95.0.0/28"}]]}`)
+	o.runs("one", "nowhere", "lan", "10.95.0.2")
+	o.runs("two", "nowhere-else", "lan", "10.95.0.2")
+	o.runs("three", "nowhere", "lan", "10.95.0.3")
+	twins := "10.95.0.2 is shown by several running pods: " + o.ref("one") + ", " + o.ref("two")
+	says(t, tenure(t, 0, "import", "--from", "host-local"), twins)
+	says(t, tenure(t, 0, "import", "--from", "host-local", "--apply"), twins, "definition "+o.ref("lan")+" names Tenure",
+		"Definitions switched: 1. Pools: "+network, "2 pods have 2 addresses by host-local. They keep them until they end")
+	says(t, tenure(t, 0, "who", "10.95.0.2"), "to which another IPAM has given it; kept for it")
+	p := &v1alpha1.IPPool{}
+	fleet.Eventually(t, 20*time.Second, func() error {
+		if err := kc.Get(t.Context(), client.ObjectKey{Name: network}, p); err != nil {
+			return err
+		}
+		c := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.PoolTwoOwners)
+		if c == nil || !strings.Contains(c.Message, o.ref("one")) || !strings.Contains(c.Message, o.ref("two")) {
+			return fmt.Errorf("the condition is %+v; want it to name both pods", c)
+		}
+		return nil
+	})
+	says(t, tenure(t, 0, "import", "--from", "host-local", "--apply"), "Nothing is left to switch", "Definitions switched: 0. Pools: "+network)
+}
