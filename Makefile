@@ -153,17 +153,20 @@ minutes:
 	@[[ '$(MINUTES)' =~ ^[0-9]*[.]?[0-9]+$$ ]] || { echo "MINUTES is '$(MINUTES)', must be a number of minutes such as 10" >&2; exit 1; }
 sizes:
 	@[[ '$(NODES)' =~ ^[1-9][0-9]*(,[1-9][0-9]*)*$$ ]] || { echo "NODES is '$(NODES)', must be positive numbers with commas between them, such as 100,300" >&2; exit 1; }
+	@[[ '$(PODS)' =~ ^[1-9][0-9]*$$ ]] || { echo "PODS is '$(PODS)', must be how many pods move, such as 10000" >&2; exit 1; }
 
 seeds:
 	@[[ '$(SEEDS)' =~ ^[1-9][0-9]*$$ ]] || { echo "SEEDS is '$(SEEDS)', must be how many seeds to play, such as 5000" >&2; exit 1; }
 	@[[ '$(SEED)' =~ ^[0-9]+$$ ]] || { echo "SEED is '$(SEED)', must be the number of a seed, such as 1234" >&2; exit 1; }
 
-# Of scale: of how many nodes, one run each.
+# Of scale: of how many nodes, one run each; and how many pods of another IPAM a cluster
+# has that moves to Tenure.
 NODES ?= 100,300,1000
+PODS ?= 10000
 
 .PHONY: scale
-scale: root sizes rig ## Run clusters of NODES agents on a real API server, and report what each node costs
-	TENURE_SCALE_NODES=$(NODES) TENURE_SCALE_IDLE=60s TENURE_SCALE_LEASES=30000 go test -count=1 -v -timeout 3h $(ARGS) ./test/scale
+scale: root sizes rig ## Run clusters of NODES agents on a real API server, and move PODS pods in: report what it costs
+	TENURE_SCALE_NODES=$(NODES) TENURE_SCALE_PODS=$(PODS) TENURE_SCALE_IDLE=60s TENURE_SCALE_LEASES=30000 go test -count=1 -v -timeout 3h $(ARGS) ./test/scale
 
 .PHONY: fuzz
 fuzz: ## Every fuzz target for FUZZTIME each

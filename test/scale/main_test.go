@@ -35,6 +35,9 @@ var (
 	// ofAgents and ofController count what agents and controller ask of the API server.
 	ofAgents, ofController = newTraffic(), newTraffic()
 	agents                 *rest.Config
+	accounts               fleet.Accounts
+	// stopController stops the controller that runs in this process.
+	stopController func() error
 )
 
 func TestMain(m *testing.M) {
@@ -45,16 +48,14 @@ func TestMain(m *testing.M) {
 		if kc, err = client.NewWithWatch(admin, client.Options{Scheme: c.Client.Scheme()}); err != nil {
 			return 0, err
 		}
-		accounts, err := fleet.Install(ctx, cp, c.Client)
-		if err != nil {
+		if accounts, err = fleet.Install(ctx, cp, c.Client); err != nil {
 			return 0, err
 		}
 		agents = ofAgents.counted(accounts.Agent)
-		stop, err := startController(ctx, ofController.counted(accounts.Controller))
-		if err != nil {
+		if err := launchController(ctx); err != nil {
 			return 0, err
 		}
-		defer func() { err = errors.Join(err, stop()) }()
+		defer func() { err = errors.Join(err, stopController()) }()
 		return m.Run(), nil
 	}))
 }
@@ -65,19 +66,20 @@ const idleQuick = 2 * time.Second
 // quick says that the run is a small one.
 func quick() bool { return os.Getenv("TENURE_SCALE_NODES") == "" }
 
-// startController runs a controller that has no rival until stop is called.
-func startController(ctx context.Context, as *rest.Config) (stop func() error, err error) {
+// launchController runs a controller that has no rival until stopController is called.
+func launchController(ctx context.Context) error {
 	cfg := controller.DefaultConfig()
 	cfg.LeaderElection, cfg.Health, cfg.Metrics = false, "", ""
 	if quick() {
 		cfg.Idle = idleQuick
 	}
-	c, err := controller.New(cfg, as, slog.New(slog.DiscardHandler))
+	c, err := controller.New(cfg, ofController.counted(accounts.Controller), slog.New(slog.DiscardHandler))
 	if err != nil {
-		return nil, err
+		return err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan error, 1)
 	go func() { done <- c.Run(ctx) }()
-	return func() error { cancel(); return <-done }, nil
+	stopController = func() error { cancel(); return <-done }
+	return nil
 }
