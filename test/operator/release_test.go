@@ -17,7 +17,9 @@ import (
 	"github.com/tenure-ipam/tenure/test/fleet"
 )
 
-// controller runs the real controller until the test ends.
+// controller runs the real controller until the test ends. It is started after the test's
+// objects are made, and so has stopped when these are deleted: what pods show would be kept
+// for them once the leases are gone.
 func controller(t *testing.T) {
 	t.Helper()
 	stop, err := fleet.StartController(context.Background(), accounts.Controller)
@@ -72,8 +74,8 @@ func (w *world) isReady(status corev1.ConditionStatus) {
 // Nothing is released, and nothing written, while the node may be alive, nor without
 // somebody who vouches.
 func TestReleaseNodeRefusesI1(t *testing.T) {
-	controller(t)
 	w := inOrder(t)
+	controller(t)
 	w.isReady(corev1.ConditionTrue)
 	w.quiet(time.Hour, 15*time.Minute)
 	says(t, tenure(t, 3, "release-node", w.node, "--yes"), w.namespace+"/plain net1 10.40.0.5", "claim "+w.namespace+"/vm", "is not released", "is Ready")
@@ -106,8 +108,8 @@ func TestReleaseNodeRefusesI1(t *testing.T) {
 // A Node that is down is released by its taint, and the controller takes what it held:
 // what was served from there can be served elsewhere.
 func TestReleaseNodeThatIsDownI4I5(t *testing.T) {
-	controller(t)
 	w := inOrder(t)
+	controller(t)
 	w.isReady(corev1.ConditionUnknown)
 	w.quiet(10*time.Minute, 15*time.Minute)
 	says(t, tenure(t, 0, "release-node", w.node, "--yes"), "has the taint", "It holds nothing any more.", "kubectl delete node "+w.node)
