@@ -197,7 +197,7 @@ func (r moveReport) lines() (lines []string) {
 		add("switched", s.Switched)
 		add("pools", s.Pools)
 		if len(s.Switch) > 0 {
-			lines = append(lines, fmt.Sprintf("  %-12s %d running pods have %d addresses of it, which are kept for them", "pods", s.Pods, s.Addresses))
+			lines = append(lines, fmt.Sprintf("  %-12s %d running pods have %d addresses of it, and keep them", "pods", s.Pods, s.Addresses))
 		}
 		if s.Kept > 0 {
 			lines = append(lines, fmt.Sprintf("  %-12s %d addresses are kept for pods of other IPAMs", "kept", s.Kept))

@@ -120,7 +120,7 @@ func TestImportFromHostLocal(t *testing.T) {
 	says(t, tenure(t, 0, "import", "--from", "host-local"), twins)
 	says(t, tenure(t, 0, "import", "--from", "host-local", "--apply"), twins, "definition "+o.ref("lan")+" names Tenure",
 		"Definitions switched: 1. Pools: "+network, "2 pods have 2 addresses by host-local. They keep them until they end")
-	says(t, tenure(t, 0, "who", "10.95.0.2"), "to which another IPAM has given it; kept for it")
+	says(t, tenure(t, 0, "who", "10.95.0.2"), "which has it by another IPAM; kept for the pod")
 	p := &v1alpha1.IPPool{}
 	fleet.Eventually(t, 20*time.Second, func() error {
 		if err := kc.Get(t.Context(), client.ObjectKey{Name: network}, p); err != nil {
