@@ -80,7 +80,7 @@ func nameOf(g protocol.Grantee) protocol.Grantee {
 	return g
 }
 
-// kept returns what is kept for pods of other IPAMs.
+// kept returns what is kept for pods of other IPAMs, by pool and address.
 func (b *Book) kept() []Held {
 	var all []Held
 	for name, uids := range b.names {
@@ -91,6 +91,9 @@ func (b *Book) kept() []Held {
 			all = append(all, b.held[uid]...)
 		}
 	}
+	slices.SortFunc(all, func(x, y Held) int {
+		return cmp.Or(strings.Compare(string(x.Pool), string(y.Pool)), x.Grant.Addr.Compare(y.Grant.Addr))
+	})
 	return all
 }
 

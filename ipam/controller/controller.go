@@ -303,7 +303,7 @@ func (c *Controller) looker(from cache.Cache, live *cluster.API, b *broker.Broke
 		Seats: func(ctx context.Context) ([]protocol.Seat, error) {
 			return cachedSeats(ctx, from, c.cfg.SeatNamespace)
 		},
-		Metrics: looker.NewMetrics(), Log: c.log.With("part", "foreign"), Now: time.Now,
+		Calls: 16, Metrics: looker.NewMetrics(), Log: c.log.With("part", "foreign"), Now: time.Now,
 	}
 }
 

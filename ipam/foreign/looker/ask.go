@@ -9,7 +9,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 
 	"go4.org/netipx"
 	"golang.org/x/sync/errgroup"
@@ -73,23 +72,32 @@ func (t *turn) ask(ctx context.Context) (bool, error) {
 	}
 	t.id = rand.Text()
 	text := t.question().String()
-	var mu sync.Mutex
-	var g errgroup.Group
-	g.SetLimit(16)
 	for _, s := range seats {
-		g.Go(func() error {
-			out, err := t.Live.AskNode(ctx, s.Meta, text)
-			if out != protocol.Done { // it is asked by the next look, and counts as silent in this one
-				t.Log.DebugContext(ctx, "node cannot be asked what its pods have", "node", s.Node, "error", err)
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			t.nodes = append(t.nodes, s.Node)
-			return nil
-		})
+		t.nodes = append(t.nodes, s.Node)
+	}
+	each(t.Calls, seats, func(s protocol.Seat) {
+		out, err := t.Live.AskNode(ctx, s.Meta, text)
+		if out != protocol.Done { // it is asked by the next look, and counts as silent in this one
+			t.Log.DebugContext(ctx, "node cannot be asked what its pods have", "node", s.Node, "error", err)
+		}
+	})
+	return true, nil
+}
+
+// each calls do for every element of list, at most n at once.
+func each[T any](n int, list []T, do func(T)) {
+	if n == 1 { // one after the other, each in order
+		for _, x := range list {
+			do(x)
+		}
+		return
+	}
+	var g errgroup.Group
+	g.SetLimit(n)
+	for _, x := range list {
+		g.Go(func() error { do(x); return nil })
 	}
 	_ = g.Wait() // nothing of it fails
-	return true, nil
 }
 
 // candidates reports whether there are pods that may have addresses of a pool that waits.

@@ -1,8 +1,10 @@
 package looker
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -20,7 +22,8 @@ func (t *turn) keep(ctx context.Context) {
 		t.asking = map[place]broker.Ask{}
 	}
 	found := t.choose(bars)
-	for at, b := range found {
+	for _, at := range sorted(found) {
+		b := found[at]
 		ask := broker.Ask{To: b.To, From: []broker.Source{{Pool: b.Pool, Addr: b.Addr, Families: []allocator.Family{allocator.FamilyOf(b.Addr)}}}}
 		if old, ok := t.asking[at]; !ok || old.To != ask.To {
 			t.Log.InfoContext(ctx, "address of another IPAM is kept for its pod", "pool", b.Pool, "address", b.Addr, "pod", b.To.Namespace+"/"+b.To.Name, "node", b.To.Node, "source", b.Source)
@@ -31,7 +34,8 @@ func (t *turn) keep(ctx context.Context) {
 		t.asking[at] = ask
 	}
 	held := t.held()
-	for at, ask := range t.asking {
+	for _, at := range sorted(t.asking) {
+		ask := t.asking[at]
 		if _, seen := found[at]; !seen && len(held[at]) == 0 { // it is not seen any more, and was not kept yet
 			t.Broker.WithdrawBar(ask.To.UID, at.addr)
 			delete(t.asking, at)
@@ -46,6 +50,13 @@ func (t *turn) keep(ctx context.Context) {
 		v.Conflicts = append(v.Conflicts, c)
 		t.verdicts[c.Pool] = v
 	}
+}
+
+// sorted returns the places that of has something for, by pool and address.
+func sorted[V any](of map[place]V) []place {
+	return slices.SortedFunc(maps.Keys(of), func(x, y place) int {
+		return cmp.Or(strings.Compare(string(x.pool), string(y.pool)), x.addr.Compare(y.addr))
+	})
 }
 
 // choose returns the one pod that each address is kept for. Of two pods with one address,

@@ -72,7 +72,9 @@ type Looker struct {
 	// Beats reports whether a node's agent has been heard of lately.
 	Beats func(protocol.NodeName) bool
 	// Told is called with each pool on which the verdict is another than before.
-	Told    func(protocol.PoolName)
+	Told func(protocol.PoolName)
+	// Calls is how many calls to the API server may be under way at once.
+	Calls   int
 	Metrics *Metrics
 	Log     *slog.Logger
 	// Now is the clock.
