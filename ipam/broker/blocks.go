@@ -52,6 +52,8 @@ func (p *pool) unready(bars bool) Problem {
 	case bars:
 	case p.state.Unopened:
 		bad = problem(PoolNotReady, "pool %s has not been opened yet: see its condition Ready", p.name)
+	case p.state.Edited: // Shape has what the edit added, which pods of another IPAM may have
+		bad = problem(PoolNotReady, "pool %s was edited, and the controller has not accepted it yet", p.name)
 	case p.state.Stopped:
 		bad = problem(PoolNotReady, "pool %s gives no addresses: its spec.allocation is Stopped", p.name)
 	}

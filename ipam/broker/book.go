@@ -188,7 +188,8 @@ func (b *Book) correct(name protocol.PoolName, known protocol.UID, live protocol
 	case !there && p.state.UID == known, there && live.UID != p.state.UID && newer(live.Revision, p.state.Revision):
 		p.state.Open = false // until the watch has told what has come of it
 	case there && live.UID == p.state.UID && newer(live.Revision, p.state.Revision):
-		p.state.Pool, p.ahead = live, true // the rest comes with the watch
+		live.Edited = live.Edited || p.state.Edited // Shape lacks what is withheld since
+		p.state.Pool, p.ahead = live, true          // the rest comes with the watch
 		p.settleAll()
 	}
 }

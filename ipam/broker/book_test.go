@@ -270,3 +270,33 @@ func TestEditedWhileLeasing(t *testing.T) {
 		}
 	})
 }
+
+// TestEditedPool: what an edit has added pods of another IPAM may have, and until the
+// controller has seen the edit nothing says so. Nothing of the pool is granted before,
+// also on a lease that is the cluster's already, and also where a live read has shown
+// first that the controller has seen it: what is withheld since comes with the watch.
+func TestEditedPool(t *testing.T) {
+	b := NewBook(time.Now)
+	pool := lan(t, "lan", "10.0.0.0/30")
+	pool.Revision = "1"
+	b.SetPool(pool)
+	edited := lan(t, "lan", "10.0.0.0/24")
+	edited.Revision, edited.Generation, edited.Edited = "2", 2, true
+	asked := func(want Reason) {
+		t.Helper()
+		_, bad := b.expand(ask("a", "lan"))
+		if bad.Reason != want {
+			t.Errorf("the ask waits for %v; want %v", bad.Reason, want)
+		}
+	}
+	asked(NoProblem)
+	b.SetPool(edited)
+	asked(PoolNotReady)
+	accepted := edited.Pool
+	accepted.Revision, accepted.Edited = "3", false
+	b.correct("lan", edited.UID, accepted, true)
+	asked(PoolNotReady)
+	edited.Pool, edited.Withheld, edited.Shape = accepted, "10.0.0.3-10.0.0.254", pool.Shape
+	b.SetPool(edited)
+	asked(NoProblem)
+}
