@@ -126,8 +126,9 @@ func (t *turn) unready(why string) {
 }
 
 // again returns when to look next. A look at very many pods takes its time, of which
-// others need some, too.
+// others need some, too; one that took long because it was held up says nothing of that.
 func (t *turn) again(took time.Duration) time.Duration {
+	took = min(took, tookMost)
 	switch {
 	case t.soon, slices.ContainsFunc(t.waiting, func(w *waiting) bool { return !t.verdicts[w.pool.Name].Clear }):
 		return max(waitEvery, 2*took)

@@ -50,6 +50,8 @@ const (
 	idleEvery = 30 * time.Second
 	endEvery  = 10 * time.Second
 	waitEvery = time.Second
+	// tookMost is how much of the time that a look took counts for when the next one is.
+	tookMost = 30 * time.Second
 	// answerEvery is how often it sees whether the nodes' agents have answered.
 	answerEvery = 200 * time.Millisecond
 	// fenceWithin is how long the API servers may take to hear of a fence.

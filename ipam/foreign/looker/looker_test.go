@@ -91,7 +91,7 @@ func TestChangeDuringLook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := &quiet{}
 		l := &Looker{
-			Cache: noCache{}, Live: q, Metrics: NewMetrics(), Log: slog.New(slog.DiscardHandler), Now: time.Now,
+			Cache: noCache{}, Live: q, Calls: 1, Metrics: NewMetrics(), Log: slog.New(slog.DiscardHandler), Now: time.Now,
 			Broker: keeper{kept: []broker.Held{{Pool: "lan", Grant: protocol.Grant{To: protocol.Grantee{Kind: protocol.GranteePod, UID: "gone", Node: "n1"}}}}},
 			Seats:  func(context.Context) ([]protocol.Seat, error) { return []protocol.Seat{{Node: "n1", Store: "s"}}, nil },
 			Beats:  func(protocol.NodeName) bool { return true }, Told: func(protocol.PoolName) {},
@@ -114,4 +114,21 @@ func TestChangeDuringLook(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// A look that took long because it was held up, as by an API server that does not answer,
+// does not put the next one off for hours: what has ended would be kept until then.
+func TestLooksAgainSoonAfterALongLook(t *testing.T) {
+	for _, c := range []struct {
+		name       string
+		took, want time.Duration
+	}{
+		{"a short look", time.Second, idleEvery},
+		{"many pods", 4 * time.Second, 80 * time.Second},
+		{"held up for an hour", time.Hour, 10 * time.Minute},
+	} {
+		if got := (&turn{Looker: &Looker{}}).again(c.took); got != c.want {
+			t.Errorf("%s: again after %v, want %v", c.name, got, c.want)
+		}
+	}
 }
