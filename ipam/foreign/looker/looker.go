@@ -91,6 +91,7 @@ type Looker struct {
 	current *turn                // that waits for the nodes' agents; nil if none does
 	asking  map[place]broker.Ask // what is to be kept, or is
 	endings map[place]ending     // what the last look has seen to have ended
+	fences  map[string]fence     // what pools fence, by their names
 }
 
 // Of returns the last verdict on a pool, the zero foreign.Verdict if there is none.
@@ -192,6 +193,7 @@ func (l *Looker) begin(ctx context.Context) (*turn, error) {
 	if t.facts.Definitions, err = l.definitions(ctx); err != nil {
 		return nil, err
 	}
+	l.seeFences(objects)
 	pending := slices.ContainsFunc(objects, waits)
 	if pending || len(l.Broker.Kept()) > 0 {
 		t.unread = t.records(ctx)
@@ -212,6 +214,21 @@ func (l *Looker) begin(ctx context.Context) (*turn, error) {
 		return nil, err
 	}
 	return t, nil
+}
+
+// seeFences notes since when the pools have said what they fence: by the clock of this
+// program, since that status may have come long after the time that it names.
+func (l *Looker) seeFences(pools []v1alpha1.IPPool) {
+	next := map[string]fence{}
+	for i := range pools {
+		p := &pools[i]
+		f := fence{fmt.Sprint(p.UID, p.Status.Fenced, p.Status.FencedSince), l.Now()}
+		if last, ok := l.fences[p.Name]; ok && last.of == f.of {
+			f = last
+		}
+		next[p.Name] = f
+	}
+	l.fences = next
 }
 
 // waits reports whether some of a pool waits for a look.

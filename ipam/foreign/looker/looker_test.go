@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -131,4 +132,25 @@ func TestLooksAgainSoonAfterALongLook(t *testing.T) {
 			t.Errorf("%s: again after %v, want %v", c.name, got, c.want)
 		}
 	}
+}
+
+// The fence of a pool counts from when it was first seen, not from the time that its status
+// names: that is when the status was thought of, and it may have been long on its way.
+func TestFenceCountsFromWhenItIsSeen(t *testing.T) {
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	l := &Looker{Now: func() time.Time { return now }}
+	pool := v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: "lan", UID: "p1"}}
+	pool.Status.FencedSince, pool.Status.Fenced = new(metav1.NewTime(now.Add(-time.Minute))), []string{"10.0.0.0-24"}
+	see := func(want time.Time) {
+		t.Helper()
+		if l.seeFences([]v1alpha1.IPPool{pool}); !l.fences["lan"].since.Equal(want) {
+			t.Errorf("the fence counts from %v, want %v", l.fences["lan"].since, want)
+		}
+	}
+	first := now
+	see(first)
+	now = now.Add(3 * time.Second)
+	see(first)
+	pool.Status.Fenced = append(pool.Status.Fenced, "fd00---64")
+	see(now)
 }

@@ -53,6 +53,13 @@ type ending struct {
 	since time.Time
 }
 
+// fence is what a pool says of whereabouts' IPPools that give nothing new, and since when
+// that has been seen.
+type fence struct {
+	of    string
+	since time.Time
+}
+
 // place is an address of a pool.
 type place struct {
 	pool protocol.PoolName
@@ -103,7 +110,7 @@ func (t *turn) consider(o *v1alpha1.IPPool) {
 		v.Why = "another IPAM may still give its addresses"
 	case o.Status.FencedSince == nil || !slices.Equal(v.Fence, o.Status.Fenced) || o.Status.BlockPrefixLengths == nil:
 		v.Why, t.soon = "it has yet to be taken over from other IPAMs", true // the reconciler writes that first
-	case len(v.Fence) > 0 && t.facts.Now.Sub(o.Status.FencedSince.Time) < fenceWithin:
+	case len(v.Fence) > 0 && t.facts.Now.Sub(t.fences[o.Name].since) < fenceWithin:
 		v.Why, t.soon = "the API servers have yet to hear that whereabouts gives none of its addresses any more", true
 	default:
 		t.waiting = append(t.waiting, &waiting{pool: p, uid: protocol.UID(o.UID)})
