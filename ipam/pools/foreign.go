@@ -36,7 +36,9 @@ func (s seen) takeOver(st *v1alpha1.IPPoolStatus) (p plan, wait bool) {
 	if s.foreign == nil {
 		return plan{}, false
 	}
-	st.Withheld = nil // it is closed as a whole
+	if st.Opening == "" {
+		st.Withheld = nil // it is closed as a whole, and opened as a whole
+	}
 	v, known := s.verdict()
 	if st.FencedSince == nil || s.edited() || known && !slices.Equal(v.Fence, st.Fenced) {
 		st.FencedSince = new(metav1.NewTime(s.now.Truncate(time.Second)))
@@ -60,9 +62,10 @@ func (s seen) takeOver(st *v1alpha1.IPPoolStatus) (p plan, wait bool) {
 
 // withhold keeps addresses that an edit has added from being given until it is known which
 // of them pods of other IPAMs have, and gives those free of which that is known. Where it
-// is not known what the pool had before, all of it is withheld: that takes a look.
+// is not known what the pool had before, all of it is withheld: that takes a look. A pool
+// that was open and is closed for a while goes on withholding what another IPAM may give.
 func (s seen) withhold(st *v1alpha1.IPPoolStatus) {
-	if s.foreign == nil || s.pool.Status.Leasing != v1alpha1.LeasingOpen || s.whole == nil {
+	if s.foreign == nil || s.pool.Status.Leasing != v1alpha1.LeasingOpen && s.pool.Status.Opening == "" || s.whole == nil {
 		return
 	}
 	v, known := s.verdict()
