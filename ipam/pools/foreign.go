@@ -40,16 +40,17 @@ func (s seen) takeOver(st *v1alpha1.IPPoolStatus) (p plan, wait bool) {
 		st.Withheld = nil // it is closed as a whole, and opened as a whole
 	}
 	v, known := s.verdict()
-	if st.FencedSince == nil || s.edited() || known && !slices.Equal(v.Fence, st.Fenced) {
-		st.FencedSince = new(metav1.NewTime(s.now.Truncate(time.Second)))
-		if known {
-			st.Fenced = v.Fence
-		}
+	others := known && len(v.Others) > 0 && st.Opening == ""
+	switch { // pods that were bound before it takes over may have addresses by another IPAM
+	case others || s.edited():
+		st.FencedSince = nil // it takes over when the last of them has gone
+	case known && (st.FencedSince == nil || !slices.Equal(v.Fence, st.Fenced)):
+		st.Fenced, st.FencedSince = v.Fence, new(metav1.NewTime(s.now.Truncate(time.Second)))
 	}
 	switch {
 	case !known:
 		p = s.shut(st, v1alpha1.ReasonForeignLook, "it is being found out which of the pool's addresses pods of other IPAMs have")
-	case len(v.Others) > 0 && st.Opening == "":
+	case others:
 		p = s.shut(st, v1alpha1.ReasonForeignIPAM, "the pool is not opened while another IPAM may give its addresses: see the condition ForeignIPAM")
 	case !v.Clear:
 		p = s.shut(st, v1alpha1.ReasonForeignLook, "before the pool is opened, what pods of other IPAMs have of it is kept for them: "+v.Why)

@@ -58,3 +58,41 @@ func TestWithheldThroughAClosure(t *testing.T) {
 		}
 	}
 }
+
+// TestTakesOverWhenTheOtherIPAMHasGone (I1): a pool that was made before the last definition
+// was switched begins to take over when that is switched. From then on the look waits for pods
+// whose ADD by the other IPAM is under way, also where there is nothing to fence, as of
+// host-local.
+func TestTakesOverWhenTheOtherIPAMHasGone(t *testing.T) {
+	old := []foreign.Definition{{Namespace: "ns", Name: "old", IPAM: foreign.TypeHostLocal}}
+	p := pool("10.0.0.0/24")
+	look := func(known bool, others ...foreign.Definition) *metav1.Time {
+		t.Helper()
+		v := foreign.Verdict{Others: others, Why: "wait"}
+		if known {
+			v.Of = foreign.StateOf(p)
+		}
+		s := seen{pool: p, now: noon, foreign: &v, live: &live{pool: p}}
+		var err error
+		if s.shape, err = poolspec.ParsePool(cluster.SpecText(p)); err != nil {
+			t.Fatal(err)
+		}
+		s.whole = s.shape
+		if st := decide(s).status; st != nil {
+			p.Status = *st
+		}
+		if p.Status.Leasing != v1alpha1.LeasingClosed {
+			t.Fatalf("leasing is %s; want it closed", p.Status.Leasing)
+		}
+		return p.Status.FencedSince
+	}
+	look(false)        // its sizes are written first
+	look(false)        // nothing is known yet
+	look(true, old...) // another IPAM gives its addresses
+	if since := look(true, old...); since != nil {
+		t.Errorf("it takes over since %v, while another IPAM gives its addresses", since)
+	}
+	if since := look(true); since == nil || !since.Time.Equal(noon) {
+		t.Errorf("after the last definition was switched it takes over since %v; want %v", since, noon)
+	}
+}

@@ -298,9 +298,10 @@ func (r *Reconciler) patch(ctx context.Context, base *v1alpha1.IPPool, metadata 
 		body["status"] = struct {
 			*v1alpha1.IPPoolStatus
 			// A merge patch removes what is null, and leaves alone what it lacks.
-			Withheld []string `json:"withheld"`
-			Fenced   []string `json:"fenced"`
-		}{status, status.Withheld, status.Fenced}
+			Withheld    []string     `json:"withheld"`
+			Fenced      []string     `json:"fenced"`
+			FencedSince *metav1.Time `json:"fencedSince"`
+		}{status, status.Withheld, status.Fenced, status.FencedSince}
 	}
 	raw, err := json.Marshal(body)
 	if err != nil {
