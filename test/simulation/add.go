@@ -34,6 +34,7 @@ func (n *simNode) add(s *sandbox) {
 		return
 	}
 	n.agent.keys[s.key()] = true
+	n.agent.arrivals[s.pod.ref.UID] = n.w.now
 	a := &simAdd{n: n, s: s, until: n.w.now + addWait}
 	a.ask = simAsk{key: s.key(), pod: s.pod.ref, boot: n.bootID(), exact: s.pod.exact}
 	n.later(a.consume)
@@ -127,7 +128,7 @@ func (a *simAdd) obtain() {
 	p := n.agent.pool
 	a.tries++
 	switch {
-	case p.UID == "" || !p.Open || !n.serving() || n.withheld():
+	case p.UID == "" || !p.Open || !n.serving() || n.withheld() || n.w.other != nil && p.Edited:
 		n.hearPool()
 		a.again(time.Second, a.hold)
 		return
@@ -165,7 +166,7 @@ func (a *simAdd) driven(_ protocol.Right, res protocol.Result) {
 // takeable returns an address of this node's that was ceded and is granted to
 // nobody, as far as is known.
 func (n *simNode) takeable(exact netip.Addr) (name string, x netip.Addr, ok bool) {
-	shape := n.w.specOf(n.agent.pool.UID).Shape
+	shape := n.shapeOf(n.agent.pool.UID)
 	for _, name := range n.names(func(r protocol.Right) bool { return n.serves(r) && len(r.Ceded) > 0 }) {
 		r := n.disk.rights[name]
 		for _, x := range r.Ceded {
@@ -181,7 +182,7 @@ func (n *simNode) takeable(exact netip.Addr) (name string, x netip.Addr, ok bool
 // node has no record of. After some that were another's a list tells.
 func (a *simAdd) candidate() (netip.Prefix, bool) {
 	n := a.n
-	p, shape := n.agent.pool, n.w.specOf(n.agent.pool.UID).Shape
+	p, shape := n.agent.pool, n.shapeOf(n.agent.pool.UID)
 	if a.ask.exact.IsValid() {
 		block := shape.Block(a.ask.exact, p.Bits4)
 		r, ok := n.disk.rights[n.leaseName(block)]

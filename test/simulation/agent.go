@@ -27,6 +27,11 @@ type simAgent struct {
 	suspects map[attKey]suspect
 	recalls  map[string]bool // that it has heard
 
+	// asked is the look that it has seen on its seat, answer what it says of that, and
+	// arrivals when ADDs of pods have last come.
+	asked, answer string
+	arrivals      map[protocol.UID]time.Duration
+
 	history protocol.History // how far the API server was seen to come
 	era     int              // how often it was seen to go back
 	met     bool             // it has seen its seat since it started
@@ -58,7 +63,7 @@ func newAgent(s protocol.Sitting, now time.Duration) *simAgent {
 	return &simAgent{
 		sitting: s, beatAt: now, busy: map[string]bool{}, looks: map[string]time.Duration{}, keys: map[attKey]bool{},
 		tried: map[string]time.Duration{}, idle: map[string]time.Duration{}, suspects: map[attKey]suspect{}, recalls: map[string]bool{},
-		anothers: map[string]bool{},
+		anothers: map[string]bool{}, arrivals: map[protocol.UID]time.Duration{},
 	}
 }
 
@@ -85,6 +90,7 @@ func (n *simNode) maintain() {
 	w := n.w
 	n.wakeWaits()
 	n.mend()
+	n.hearLook()
 	switch w.rng.IntN(14) {
 	case 0, 1, 2:
 		n.lookDue()
@@ -118,10 +124,11 @@ func (n *simNode) hearPool() {
 	if p, out := n.w.api.readPool(poolName); out == protocol.Done && !n.cut && !n.w.api.away {
 		n.agent.history = n.agent.history.SawOpening(p.Opening)
 		spec := n.w.specOf(p.UID)
-		if kept := n.disk.pool; p.UID != kept.UID || p.Open != kept.Open || p.Opening != kept.Opening || p.Bits4 != kept.Bits4 || n.heard != spec.Version {
+		shape := n.hears(p, spec)
+		if kept := n.disk.pool; p.UID != kept.UID || p.Open != kept.Open || n.w.other != nil && p.Edited != kept.Edited || p.Opening != kept.Opening || p.Bits4 != kept.Bits4 || n.heard != spec.Version {
 			n.commit(func(d *simDisk) {
-				d.pool = p
-				must(d.space(poolName, spec.Shape).Reshape())
+				d.pool, d.shape = p, shape
+				must(d.space(poolName, shape).Reshape())
 			})
 			n.heard = spec.Version
 		}
@@ -306,7 +313,7 @@ func (n *simNode) suspect(k attKey, att attachment) {
 // reserve acquires a block ahead of need, while pressure is low.
 func (n *simNode) reserve() {
 	a, w := n.agent, n.w
-	if a.pool.UID == "" || !a.pool.Open || !n.serving() || !a.met || n.withheld() || a.pressed != allocator.PressureLow && w.fault != M35 {
+	if a.pool.UID == "" || !a.pool.Open || w.other != nil && a.pool.Edited || !n.serving() || !a.met || n.withheld() || a.pressed != allocator.PressureLow && w.fault != M35 {
 		return
 	}
 	c, err := n.disk.space(poolName, nil).Counts(allocator.IPv4)
@@ -316,7 +323,7 @@ func (n *simNode) reserve() {
 	}
 	var free []netip.Prefix
 	for _, block := range blocksOf(a.pool.Bits4) {
-		if _, ok := n.disk.rights[n.leaseName(block)]; !ok && w.specOf(a.pool.UID).Shape.OrdinaryIn(block) > 0 {
+		if _, ok := n.disk.rights[n.leaseName(block)]; !ok && n.shapeOf(a.pool.UID).OrdinaryIn(block) > 0 {
 			free = append(free, block)
 		}
 	}

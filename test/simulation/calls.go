@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
+	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
 	coordination "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -198,6 +199,8 @@ func (r cacheReader) List(_ context.Context, into client.ObjectList, opts ...cli
 		for _, s := range r.c.subs.list(func(protocol.SubLease) bool { return true }) {
 			list.Items = append(list.Items, *shownAs(r.c.w, s.Revision, func() *v1alpha1.IPSubLease { return subObject(s) }))
 		}
+	case *nad.NetworkAttachmentDefinitionList:
+		r.c.definitions(list)
 	case *coordination.LeaseList: // what is said of silent nodes bears on counts alone
 	default:
 		panic(fmt.Sprintf("simulation: no informer of %T", into))

@@ -39,6 +39,7 @@ func (w *world) check() {
 		}
 	}
 	w.checkSandboxes()
+	w.checkGuests()
 	if w.kind.uses {
 		w.checkClaims()
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/claims"
 	"github.com/tenure-ipam/tenure/ipam/broker"
+	"github.com/tenure-ipam/tenure/ipam/foreign/looker"
 	"github.com/tenure-ipam/tenure/ipam/pools"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 	"github.com/tenure-ipam/tenure/ipam/requests"
@@ -52,6 +53,7 @@ type process struct {
 	ofDead   *takeover.Reconciler
 	ofSubs   *requests.Reconciler
 	shapes   *pools.Shapes
+	look     looks
 
 	started, turning bool
 	cachedNodes      map[protocol.NodeName]protocol.Node // of M17
@@ -84,9 +86,10 @@ var measures = sync.OnceValue(func() (m struct {
 	pools  *pools.Metrics
 	dead   *takeover.Metrics
 	subs   *requests.Metrics
+	looks  *looker.Metrics
 }) {
 	m.broker, m.claims, m.pools, m.dead = broker.NewMetrics(), claims.NewMetrics(), pools.NewMetrics(), takeover.NewMetrics()
-	m.subs = requests.NewMetrics()
+	m.subs, m.looks = requests.NewMetrics(), looker.NewMetrics()
 	return m
 })
 
@@ -102,6 +105,9 @@ func (c *simController) boot() {
 	w := c.w
 	c.down = false
 	c.clock = w.upTo(time.Hour) - 30*time.Minute
+	if w.kind.foreign { // whoever looks relies on clocks that are a few seconds apart
+		c.clock /= 15 * 60
+	}
 	c.process = process{
 		leases: w.api.leases.watch(), subs: w.api.subs.watch(), pools: w.api.pools.watch(), claims: w.api.claims.watch(),
 		seats:  w.api.seats.watch(),
@@ -139,6 +145,9 @@ func (c *simController) boot() {
 	}
 	c.ofSubs = &requests.Reconciler{
 		Cache: cacheReader{c: c}, API: liveCalls{c}, Broker: granter{c.broker, c}, Pools: c.ofPools, Metrics: measures().subs, Log: log, Now: c.now,
+	}
+	if w.other != nil {
+		c.newLooker()
 	}
 	c.relist(true)
 }
@@ -200,6 +209,10 @@ func (c *simController) act() {
 	if w.failure != nil {
 		return
 	}
+	if w.other != nil {
+		c.lookOn()
+		c.reconcile()
+	}
 	switch w.rng.IntN(8) {
 	case 0, 1:
 		c.hear(1 + w.rng.IntN(8))
@@ -239,6 +252,7 @@ func (c *simController) recover(nodes []*simNode, behind bool) {
 		c.reconcile()
 	}
 	c.turn()
+	c.lookOn()
 }
 
 // soon has a task looked at after so long, or earlier.

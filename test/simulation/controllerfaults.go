@@ -183,6 +183,8 @@ func (c *simController) tamper(obj client.Object, p patch) patch {
 		p.Metadata.UID, p.Metadata.ResourceVersion = "", ""
 	case c.w.fault == M46 && !ofClaim && p.Status != nil:
 		p.Status = c.stayOpen(obj.GetName(), p.Status)
+	case c.w.fault == M62 && !ofClaim && p.Status != nil:
+		p.Status = giveAtOnce(p.Status)
 	}
 	return p
 }

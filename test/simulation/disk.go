@@ -25,7 +25,8 @@ type simDisk struct {
 
 	history protocol.History // how far the API server was seen to come
 
-	pool   protocol.Pool // as last heard of
+	pool   protocol.Pool    // as last heard of
+	shape  *allocator.Shape // its ranges then
 	rights map[string]protocol.Right
 	atts   map[attKey]attachment
 	tables map[protocol.PoolName]*simSpaceTable
@@ -301,5 +302,6 @@ func (n *simNode) powerOff() {
 		s.netns, s.adding = false, false
 		n.end(s)
 	}
+	n.endGuests()
 	n.w.count("power off")
 }

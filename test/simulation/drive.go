@@ -159,7 +159,7 @@ func bar(d *simDisk, r protocol.Right, addrs []netip.Addr) {
 func (n *simNode) openBlock(d *simDisk, was protocol.Right, res protocol.Result) bool {
 	r := res.Next
 	stays := !res.Forget && (r.Phase == protocol.Held || r.Phase == protocol.Lost || r.Phase == protocol.Frozen)
-	space := d.space(was.Pool, n.w.specOf(was.PoolUID).Shape)
+	space := d.space(was.Pool, n.shapeOf(was.PoolUID))
 	open, err := space.IsOpen(was.Block)
 	must(err)
 	switch {

@@ -31,6 +31,7 @@ func (w *world) excuse(uid protocol.UID) {
 
 // vouched notes that somebody vouches, by the rules, that a node runs nothing.
 func (w *world) vouched(name protocol.NodeName) {
+	w.voidGuests(name)
 	for _, n := range w.nodes {
 		if n.name != name {
 			continue

@@ -84,7 +84,7 @@ func withEdits(k flavour) bool      { return k.edits }
 func withMoves(k flavour) bool      { return k.moves }
 
 // Bugs returns all deliberate faults.
-func Bugs() []Bug { return slices.Concat(nodeBugs(), controllerBugs(), scarcityBugs()) }
+func Bugs() []Bug { return slices.Concat(nodeBugs(), controllerBugs(), scarcityBugs(), foreignBugs()) }
 
 func nodeBugs() []Bug {
 	return []Bug{

@@ -109,7 +109,7 @@ func (w *world) serveAll(nodes []*simNode) bool {
 func (w *world) waiting(nodes []*simNode) []*simPod {
 	var all []*simPod
 	for _, p := range w.all {
-		if s := p.node.live(p); p.there && p.claim == "" && slices.Contains(nodes, p.node) && (s == nil || len(s.addrs) == 0) {
+		if s := p.node.live(p); p.there && p.node.guestOf(p) == nil && p.claim == "" && slices.Contains(nodes, p.node) && (s == nil || len(s.addrs) == 0) {
 			all = append(all, p)
 		}
 	}

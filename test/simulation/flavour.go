@@ -19,6 +19,7 @@ type flavour struct {
 	edge        bool // claims of the nodes' pool, which has few addresses, come and go
 	leaders     bool // two controllers lead, after an election that went wrong
 	confirmed   bool // of the dead only what somebody vouches for may be taken
+	foreign     bool // another IPAM gives addresses, and the cluster moves from it to Tenure
 	never       bool // F is 0 on all nodes: silence alone says nothing, ever
 }
 
@@ -61,6 +62,9 @@ func (w *world) choose() {
 	default:
 		w.kind.restores = w.one(2)
 	}
+	// Where the nodes' agents cannot be asked, what another IPAM has given cannot be found.
+	k := w.kind
+	w.kind.foreign = !k.twins && !k.losesStores && !k.handDeletes && !k.edge && !k.moves && !k.restores && w.trouble%2 == 0
 	// No choice of its own, so that the other runs stay what they were. A machine that waits
 	// for another to be silent would wait for ever.
 	w.kind.never = !w.kind.twins && (w.patience%6 == 0 || w.kind.restores && w.patience%3 == 0)

@@ -186,7 +186,7 @@ func (n *simNode) cedeUnasked() {
 		return
 	}
 	if name, ok := pickOf(n.w, n.names(func(r protocol.Right) bool { return r.Kind == protocol.RightLease && n.serves(r) })); ok && n.w.one(3) {
-		n.cede(name, n.w.specOf(n.agent.pool.UID).Shape.Ordinary, nil)
+		n.cede(name, n.shapeOf(n.agent.pool.UID).Ordinary, nil)
 	}
 }
 

@@ -110,7 +110,7 @@ func (n *simNode) holdGranted(d *simDisk, a simAsk) (attachment, error) {
 // holdOwn gives an address of the node's blocks: that of the sandbox before, if its
 // network namespace is gone (X6), else a free one.
 func (n *simNode) holdOwn(d *simDisk, a simAsk) (attachment, error) {
-	shape := n.w.specOf(n.agent.pool.UID).Shape
+	shape := n.shapeOf(n.agent.pool.UID)
 	space := d.space(poolName, shape)
 	var old attachment
 	for _, k := range d.keys(func(x attachment) bool { return x.pod.UID == a.pod.UID && x.use == "" && n.netnsGone(x) }) {

@@ -102,6 +102,7 @@ func (c *simController) seePool(ev simEvent[simPool]) {
 	} else {
 		c.broker.SetPool(c.poolState(ev.obj))
 	}
+	c.wakeLooker()
 	for name := range c.pools.objects { // one that changes may concern the others
 		c.soon(task{lookAtPool, name}, 0)
 	}
@@ -122,5 +123,7 @@ func (c *simController) seeSeat(ev simEvent[protocol.Seat]) {
 func (c *simController) poolState(p simPool) broker.PoolState {
 	shape, fault := c.shapes.Of(p.object())
 	scarce := p.obj.Status.Pressure == v1alpha1.PressureHigh || p.obj.Status.Pressure == v1alpha1.PressureExhausted
-	return broker.PoolState{Pool: p.Pool, Generation: p.obj.Generation, Shape: shape, Fault: fault, Scarce: scarce, Restored: pools.Restored(p.obj)}
+	state := broker.PoolState{Pool: p.Pool, Generation: p.obj.Generation, Shape: shape, Fault: fault, Scarce: scarce, Restored: pools.Restored(p.obj)}
+	state.Edited = state.Edited && c.w.fault != M55
+	return c.lookState(state, p)
 }

@@ -27,6 +27,14 @@ type simNode struct {
 	heard   int       // the version of the pool's ranges that the disk follows
 	stale   *simWatch[protocol.Lease]
 
+	// host calls for the runtime and the meta-plugin, where there is another IPAM. Of that
+	// are guests. shows are pods' status to be written, and switched says that the
+	// meta-plugin has seen the new definition.
+	host     caller
+	guests   []*guest
+	shows    []statusWrite
+	switched bool
+
 	sandboxes []*sandbox
 	valid     map[string]bool // those that the runtime lists for its next GC; nil if it has not begun one
 	journal   []attKey
@@ -259,6 +267,7 @@ func (n *simNode) beat(ev protocol.SeatEvent) {
 	if r := a.history.Restored; r != nil {
 		a.sitting.Restored = r.String()
 	}
+	a.sitting.Report = a.answer
 	had := a.sitting.Term
 	ev = n.w.fault.seat(a.sitting, ev)
 	res := protocol.StepSeat(a.sitting, ev)

@@ -105,6 +105,9 @@ func (w *world) makePool(name protocol.PoolName, blockSize int32) {
 	obj.Finalizers = []string{v1alpha1.LeasesFinalizer}
 	obj.Status.Leasing, obj.Status.ObservedGeneration = v1alpha1.LeasingOpen, obj.Generation
 	obj.Status.BlockPrefixLengths = &v1alpha1.BlockPrefixLengths{}
+	if w.other != nil {
+		obj.Status.Opening = protocol.OpeningAfter(obj.CreationTimestamp.Time)
+	}
 	for _, r := range obj.Spec.Ranges {
 		cidr := netip.MustParsePrefix(r.CIDR)
 		bits := int32(cidr.Addr().BitLen())
@@ -203,6 +206,7 @@ func (api *simAPI) patchClaim(name string, p patch) protocol.Outcome {
 
 // patchPool makes a patch of a pool's status, or of its finalizers.
 func (w *world) patchPool(name string, p patch) protocol.Outcome {
+	was, _ := w.api.pools.read(name)
 	pool, out := w.api.pools.update(p.meta(name), func(c *simPool) {
 		*c = c.with(func(o *v1alpha1.IPPool) {
 			if p.Metadata.Finalizers != nil {
@@ -220,6 +224,11 @@ func (w *world) patchPool(name string, p patch) protocol.Outcome {
 	})
 	if out == protocol.Done {
 		w.api.keepPool(pool)
+		if w.other != nil && p.Status != nil {
+			w.setSpec(pool)
+			w.heedFence()
+			w.countOpening(was, pool)
+		}
 		if pressure, err := allocator.ParsePressure(string(pool.obj.Status.Pressure)); err == nil {
 			spec := w.specs[pool.UID]
 			spec.Pressure = pressure

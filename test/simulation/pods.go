@@ -18,6 +18,11 @@ type simPod struct {
 	claim  string       // the claim that it names, if any
 	exact  netip.Addr   // the address that it asks for by name, if any
 	at     time.Duration
+	// old says that it selects the definition that is another IPAM's first, shows is what
+	// its status shows, and written how often that was written.
+	old     bool
+	shows   []netip.Addr
+	written int
 }
 
 // objectUID is the UID of the pod's object.
@@ -142,6 +147,10 @@ func (n *simNode) kubelet() {
 	if n.off {
 		return
 	}
+	if w.other != nil && w.one(2) {
+		n.otherWork()
+		return
+	}
 	switch w.rng.IntN(8) {
 	case 0, 1, 2:
 		n.runPods()
@@ -169,8 +178,8 @@ func (n *simNode) kubelet() {
 func (n *simNode) runPods() {
 	w := n.w
 	for _, p := range w.all {
-		if p.node == n && p.there && n.live(p) == nil && w.one(2) {
-			n.newSandbox(p)
+		if p.node == n && p.there && n.live(p) == nil && n.guestOf(p) == nil && w.one(2) {
+			n.runPod(p)
 			return
 		}
 	}
@@ -238,6 +247,14 @@ func (n *simNode) answerAdd(s *sandbox, att *attachment) {
 	}
 	s.void = s.void || n.voided[att.key]
 	w.logf("%s: %v has %v", n.machine, s, s.addrs)
+	if w.other != nil {
+		n.showLater(s.pod, func() []netip.Addr {
+			if !s.uses() {
+				return nil
+			}
+			return s.addrs
+		})
+	}
 }
 
 // end begins the end of s: from now on it uses nothing, and one DEL at least is to
@@ -330,7 +347,7 @@ func (n *simNode) bury() {
 		return s.ending && s.owes == 0 && !s.netns && !s.adding
 	})
 	n.w.all = slices.DeleteFunc(n.w.all, func(p *simPod) bool {
-		return !p.there && !slices.ContainsFunc(p.node.sandboxes, func(s *sandbox) bool { return s.pod == p })
+		return !p.there && !slices.ContainsFunc(p.node.sandboxes, func(s *sandbox) bool { return s.pod == p }) && !slices.ContainsFunc(p.node.guests, func(g *guest) bool { return g.pod == p })
 	})
 }
 

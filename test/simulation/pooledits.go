@@ -39,6 +39,9 @@ func (w *world) ranges(pool protocol.PoolName) []v1alpha1.Range {
 	if pool == poolName && w.kind.narrow {
 		all[0].End = "10.0.0.11"
 	}
+	if pool == poolName {
+		all = w.otherRanges(all)
+	}
 	return all
 }
 
@@ -118,7 +121,7 @@ func (w *world) resize(name protocol.PoolName) {
 
 // growBack gives a pool the ranges that it began with.
 func (w *world) growBack(name protocol.PoolName) {
-	if p, _ := w.api.pools.read(string(name)); reflect.DeepEqual(p.obj.Spec.Ranges, w.ranges(name)) {
+	if p, out := w.api.pools.read(string(name)); out != protocol.Done || reflect.DeepEqual(p.obj.Spec.Ranges, w.ranges(name)) {
 		return
 	}
 	w.editPool(name, func(s *v1alpha1.IPPoolSpec) { s.Ranges = w.ranges(name) })

@@ -29,6 +29,9 @@ func (w *world) settle() {
 	for _, name := range slices.Sorted(maps.Keys(w.api.claims.finalizers)) {
 		w.api.claims.finalize(name)
 	}
+	if w.other != nil {
+		w.other.switched, w.other.joined = true, true
+	}
 	nodes := w.nodes
 	if w.kind.twins { // X26: somebody stops the second agent, and gives up its disk
 		twin := nodes[1]
@@ -84,18 +87,27 @@ func (w *world) pass(nodes []*simNode, d time.Duration, hourly bool) {
 		n.outlive(func() { n.recover(hourly) })
 	}
 	w.restorePools()
+	if w.other != nil {
+		w.reap(func(r record) bool { return len(w.guests(func(g *guest) bool { return g.cid == r.cid })) == 0 })
+	}
 	w.makeWay()
 	w.clearStrays(nodes)
 	for _, c := range w.ctls {
 		c.recover(nodes, d < time.Minute)
 	}
+	w.allWork(nodes)
+	w.answerLooks(nodes)
+}
+
+// allWork has everybody go on until there is nothing to go on with.
+func (w *world) allWork(nodes []*simNode) {
 	for busy := true; busy && w.failure == nil; {
 		busy = false
 		for _, c := range w.ctls {
 			busy = c.work() || busy
 		}
 		for _, n := range nodes {
-			n.outlive(func() { busy = n.work() || busy })
+			n.outlive(func() { busy = n.work() || n.host.work() || busy })
 		}
 		w.now += 10 * time.Millisecond
 		w.check()
@@ -141,6 +153,10 @@ func (n *simNode) recover(hourly bool) {
 		n.sendDels()
 	}
 	n.bury()
+	if n.w.other != nil {
+		n.recoverGuests()
+	}
+	n.hearLook()
 	if n.beatDue() {
 		n.beat(protocol.SeatEvent{})
 	}
@@ -170,6 +186,9 @@ func (w *world) unrest(nodes []*simNode) string {
 		for k, a := range n.disk.atts {
 			return fmt.Sprintf("%s has %v for %s, which is gone", n.machine, a.addrs, k.cid)
 		}
+		if len(n.guests) > 0 {
+			return fmt.Sprintf("%s has sandboxes of the other IPAM: %v", n.machine, n.guests)
+		}
 		if len(n.sandboxes)+len(n.journal) > 0 {
 			return fmt.Sprintf("%s has %d sandboxes and %d journalled DELs", n.machine, len(n.sandboxes), len(n.journal))
 		}
@@ -187,6 +206,9 @@ func (w *world) unrest(nodes []*simNode) string {
 		if p, _ := w.api.readPool(name); !p.Open {
 			return fmt.Sprintf("pool %s is closed", name)
 		}
+	}
+	for _, l := range w.api.leases.list(func(l protocol.Lease) bool { return slices.ContainsFunc(l.Grants, keptForPod) }) {
+		return fmt.Sprintf("lease %s keeps addresses for pods that are gone: %v", l.Name, l.Grants)
 	}
 	for _, l := range w.api.leases.list(func(l protocol.Lease) bool { return l.Holder.Cluster && len(l.Grants) == 0 }) {
 		return fmt.Sprintf("the cluster does not get rid of %s", l.Name)

@@ -62,6 +62,8 @@ type world struct {
 	beats map[protocol.StoreID]beat
 	// frozen are the stores of machines that were given up.
 	frozen map[protocol.StoreID]bool
+	// other is the other IPAM, nil where there is none.
+	other *otherIPAM
 	// saved is the last snapshot, and outrun the UIDs of what nodes had when the API
 	// server went back, as far as they have not noticed.
 	saved   *backup
@@ -83,10 +85,17 @@ func newWorld(c *choices, bug Fault, tracing bool) *world {
 		shown: map[protocol.Revision]any{}, truth: map[protocol.UID]*tenure{}, beats: map[protocol.StoreID]beat{},
 	}
 	w.choose()
+	if w.kind.foreign {
+		w.moveIn()
+	}
 	for _, name := range poolNames {
 		size := 2 - int32(w.rng.IntN(2))
 		if w.kind.edge && name == poolName {
 			size = 4
+		}
+		if w.other != nil && w.other.joined && name == poolName {
+			w.createPool(w.newPool(name, size)) // it was never open
+			continue
 		}
 		w.makePool(name, size)
 	}
@@ -105,6 +114,7 @@ func newWorld(c *choices, bug Fault, tracing bool) *world {
 		}
 		n.first = starts[2*i%len(starts)]
 		n.caller = caller{w: w, who: n.machine, deaf: func() bool { return n.cut }}
+		n.host = caller{w: w, who: n.machine + "'s runtime", deaf: func() bool { return n.cut }}
 		if w.kind.twins && i == 1 {
 			n.name = "n0"
 		}
@@ -114,6 +124,9 @@ func newWorld(c *choices, bug Fault, tracing bool) *world {
 		n.boot()
 		n.start()
 		w.nodes = append(w.nodes, n)
+		for w.other != nil && w.one(2) {
+			n.settled(!w.one(4))
+		}
 	}
 	return w
 }
@@ -186,6 +199,10 @@ func (w *world) count(what string) {
 
 // advance lets time pass: mostly a little, sometimes minutes.
 func (w *world) advance() {
+	if w.looking() && !w.one(20) { // or the nodes' answers would nearly always be late
+		w.now += w.upTo(30 * time.Millisecond)
+		return
+	}
 	switch i := w.rng.IntN(400); {
 	case i >= 397:
 		w.now += w.upTo(4 * time.Minute)
@@ -228,6 +245,9 @@ func (w *world) act() {
 		n := w.nodes[w.rng.IntN(len(w.nodes))]
 		n.outlive(n.act)
 	}
+	if w.other != nil && w.one(2) {
+		w.hurry()
+	}
 	for _, n := range w.nodes { // lists that name no resourceVersion lag
 		if w.one(6) {
 			n.stale.next()
@@ -253,6 +273,10 @@ func (w *world) lateWrite(i int) {
 func (w *world) person() {
 	if w.kind.moves && w.one(3) {
 		w.moveRange()
+		return
+	}
+	if w.other != nil && !w.one(3) {
+		w.otherPerson()
 		return
 	}
 	n := w.nodes[w.rng.IntN(len(w.nodes))]

@@ -1,0 +1,308 @@
+package simulation
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"go4.org/netipx"
+
+	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/poolspec"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// otherIPAM is another IPAM of the cluster, as whereabouts is one: what it has given
+// stands in an object of the API server.
+type otherIPAM struct {
+	gives    []netip.Addr // by its definition
+	switched bool         // the definition is Tenure's
+	joined   bool         // the pool's ranges have what it gives
+	// records are who has what, as of a revision of the object.
+	records  map[netip.Addr]record
+	revision int
+	// fencedAt is when the API servers have heard, or will, that it gives nothing new; 0
+	// while nobody says so. shut says that they once had: what it gives after that is a
+	// way back, which is not played.
+	fencedAt time.Duration
+	shut     bool
+}
+
+// record is one allocation.
+type record struct{ pod, cid string }
+
+const (
+	// oldObject is the object that the other IPAM records in, and oldRange its range.
+	oldObject, oldRange = "10.0.0.0-24", "10.0.0.0/24"
+	// oldNetwork is the definition that is the other IPAM's first, ownNetwork one that is
+	// Tenure's, and claimNetwork that of pods with claims.
+	oldNetwork, ownNetwork, claimNetwork = "old", "own", "claimed"
+	// fenceWithin is how long the API servers take at most to hear of a fence.
+	fenceWithin = 5 * time.Second
+)
+
+// moveIn has the run begin with another IPAM, whose addresses are the pool's, which is
+// not open yet, or are left out of the pool, which is.
+func (w *world) moveIn() {
+	o := &otherIPAM{records: map[netip.Addr]record{}, joined: w.one(2)}
+	all := w.addressesOf(poolName)
+	o.gives = slices.Clone(all)
+	kinds := 2
+	if o.joined {
+		kinds = 3
+	}
+	switch w.rng.IntN(kinds) {
+	case 0: // in blocks of which nodes have the other addresses
+		o.gives = slices.DeleteFunc(o.gives, func(a netip.Addr) bool { return a.As4()[3]%2 == 0 })
+	case 1:
+		o.gives = o.gives[len(all)/2:]
+	case 2: // all of them
+	}
+	w.other = o
+	w.patience, w.haste, w.trouble = w.patience+60, max(w.haste, 30), w.trouble+150
+}
+
+// otherRanges leaves out of ranges of the nodes' pool what the other IPAM gives.
+func (w *world) otherRanges(all []v1alpha1.Range) []v1alpha1.Range {
+	if w.other == nil || w.other.joined {
+		return all
+	}
+	for _, a := range w.other.gives {
+		all[0].Exclude = append(all[0].Exclude, a.String())
+	}
+	return all
+}
+
+// definition returns the configuration of a definition, as somebody sees it for whom
+// the old one is switched or is not.
+func (w *world) definition(name string, switched bool) string {
+	ipam := `{"type": "tenure", "pool": "lan"}`
+	switch {
+	case name == claimNetwork:
+		ipam = `{"type": "tenure", "pools": ["lan", "claims", "six"]}`
+	case name == oldNetwork && !switched:
+		all := w.addressesOf(poolName)
+		var exclude []string
+		for _, a := range all {
+			if !slices.Contains(w.other.gives, a) {
+				exclude = append(exclude, fmt.Sprintf(`"%v/32"`, a))
+			}
+		}
+		ipam = fmt.Sprintf(`{"type": "whereabouts", "range": "%v-%v/24", "exclude": [%s]}`, all[0], all[len(all)-1], strings.Join(exclude, ", "))
+	}
+	return fmt.Sprintf(`{"cniVersion": "1.0.0", "name": %q, "type": "macvlan", "ipam": %s}`, name, ipam)
+}
+
+// heedFence notes whether pools say that the other IPAM gives nothing new. An API
+// server hears of that some time later.
+func (w *world) heedFence() {
+	o := w.other
+	said := slices.ContainsFunc(w.api.pools.list(func(simPool) bool { return true }), func(p simPool) bool { return slices.Contains(p.obj.Status.Fenced, oldObject) })
+	switch {
+	case !said:
+		o.fencedAt = 0
+	case o.fencedAt == 0:
+		o.fencedAt = w.now + w.fenceDelay()
+		w.logf("server: from %v on the other IPAM gives nothing new", o.fencedAt-24*time.Hour)
+	}
+}
+
+// refuses reports whether the API server lets the other IPAM record nothing new.
+func (w *world) refuses() bool {
+	o := w.other
+	if w.fault != M59 && o.fencedAt > 0 && w.now >= o.fencedAt {
+		o.shut = true
+	}
+	return o.shut
+}
+
+// otherPerson is what people do where there is another IPAM.
+func (w *world) otherPerson() {
+	o := w.other
+	what := w.rng.IntN(4)
+	if !o.switched && w.one(2) {
+		what = 0
+	}
+	switch what {
+	case 0:
+		if !o.switched {
+			w.logf("person: switches the definition to Tenure")
+			w.count("definition switched")
+			o.switched = true
+		}
+	case 1:
+		switch {
+		case !o.joined:
+			w.join()
+		case o.switched && len(o.gives) < len(w.addressesOf(poolName)):
+			w.logf("person: excludes what the other IPAM gave from the pool")
+			o.joined = false
+			w.growBack(poolName)
+		}
+	case 2:
+		if g, ok := pickOf(w, w.guests(func(g *guest) bool { return g.pod.there && g.cached })); ok {
+			w.logf("person: deletes pod %s by force", g.pod.ref.UID)
+			w.count("deleted by force")
+			g.pod.there = false
+		}
+	case 3:
+		w.reap(func(r record) bool {
+			return !slices.ContainsFunc(w.all, func(p *simPod) bool { return p.there && p.ref.Name == r.pod })
+		})
+	}
+}
+
+// hurry has everybody do some more of what they are at: a look is a dozen calls, and it
+// takes a few looks to open a pool.
+func (w *world) hurry() {
+	for _, c := range w.ctls {
+		if c.down || c.away {
+			continue
+		}
+		for range 4 {
+			c.work()
+		}
+		c.hear(4)
+		c.lookOn()
+		c.reconcile()
+	}
+	for _, n := range w.nodes {
+		if n.agent == nil || n.paused || n.cut {
+			continue
+		}
+		n.outlive(func() {
+			n.hearLook()
+			n.hearPool()
+			for range 2 {
+				n.work()
+			}
+			if n.beatDue() {
+				n.beat(protocol.SeatEvent{})
+			}
+		})
+		n.host.work()
+	}
+}
+
+// join adds what the other IPAM gives, or gave, to the pool.
+func (w *world) join() {
+	w.logf("person: adds to the pool what the other IPAM gives")
+	w.count("addresses added")
+	w.other.joined = true
+	w.growBack(poolName)
+}
+
+// reap removes records that nobody has, as the other IPAM's own reconciler does for pods
+// that are gone.
+func (w *world) reap(gone func(record) bool) {
+	for _, a := range w.other.gives {
+		if r, ok := w.other.records[a]; ok && gone(r) {
+			w.logf("other IPAM: forgets %v of %s, which is gone", a, r.cid)
+			delete(w.other.records, a)
+			w.other.revision++
+		}
+	}
+}
+
+// guests returns the sandboxes that have addresses by the other IPAM and that keep
+// accepts.
+func (w *world) guests(keep func(*guest) bool) (all []*guest) {
+	for _, n := range w.nodes {
+		for _, g := range n.guests {
+			if keep(g) {
+				all = append(all, g)
+			}
+		}
+	}
+	return all
+}
+
+// checkGuests holds that nobody has an address which a sandbox has by the other IPAM
+// (I1).
+func (w *world) checkGuests() {
+	if w.other == nil {
+		return
+	}
+	for _, g := range w.guests((*guest).uses) {
+		if !g.pod.there && !g.void && w.unreachable(g.node) && !w.granted(g.addr, g.pod.ref.UID) {
+			w.logf("%v: deleted by force where nobody can tell that it runs", g)
+			g.void = true
+		}
+		if g.void {
+			continue
+		}
+		for _, n := range w.nodes {
+			for _, s := range n.sandboxes {
+				if s.uses() && !s.void && s.pod != g.pod && slices.Contains(s.addrs, g.addr) {
+					w.fail(I1, "%v has %v, which %v has by another IPAM", s, g.addr, g)
+				}
+			}
+		}
+	}
+}
+
+// unreachable reports whether a node may not be asked what its pods have: whoever
+// deletes a pod by force answers for it then.
+func (w *world) unreachable(n *simNode) bool {
+	seat, out := w.api.seats.read(string(n.name))
+	b := w.beats[n.disk.store]
+	return n.gone || out != protocol.Done || seat.Ended() || b.fence > 0 && w.now-b.at >= b.fence/2
+}
+
+// voidGuests notes that somebody vouches that a node runs nothing.
+func (w *world) voidGuests(name protocol.NodeName) {
+	for _, g := range w.guests(func(g *guest) bool { return g.node.name == name }) {
+		g.void = true
+	}
+}
+
+// keptForPod reports whether a grant keeps what another IPAM has given.
+func keptForPod(g protocol.Grant) bool { return g.To.Kind == protocol.GranteePod }
+
+// shapeOf returns the ranges of the nodes' pool as the node knows them, which are those
+// of the moment where nothing is withheld, ever.
+func (n *simNode) shapeOf(uid protocol.UID) *allocator.Shape {
+	if n.w.other == nil || uid != n.disk.pool.UID || n.disk.shape == nil {
+		return n.w.specOf(uid).Shape
+	}
+	return n.disk.shape
+}
+
+// hears returns the ranges of the nodes' pool as an agent takes them over that hears of
+// p: what an edit has added it leaves out until the controller has seen the edit.
+func (n *simNode) hears(p protocol.Pool, spec simSpec) *allocator.Shape {
+	was := n.disk.shape
+	if n.w.other == nil || !p.Edited || was == nil {
+		return spec.Shape
+	}
+	var b netipx.IPSetBuilder
+	b.AddSet(spec.Shape.Usable())
+	b.RemoveSet(was.Usable())
+	added, err := b.IPSet()
+	must(err)
+	var spans []string
+	for _, r := range added.Ranges() {
+		spans = append(spans, r.String())
+	}
+	pool, _ := n.w.api.pools.read(string(poolName))
+	shape, err := poolspec.ParsePool(cluster.PoolText(pool.obj).Without(spans))
+	must(err)
+	return shape
+}
+
+// countOpening counts what a look has led to.
+func (w *world) countOpening(was, is simPool) {
+	if w.calm || is.Name != string(poolName) {
+		return
+	}
+	if !was.Open && is.Open {
+		w.count("opened after a look")
+	}
+	if was.Open && len(is.obj.Status.Withheld) < len(was.obj.Status.Withheld) {
+		w.count("given after a look")
+	}
+}

@@ -1,0 +1,293 @@
+package simulation
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tenure-ipam/tenure/attach/npwg"
+	"github.com/tenure-ipam/tenure/ipam/broker"
+	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/foreign"
+	"github.com/tenure-ipam/tenure/ipam/foreign/looker"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// looks is what a controller process knows of the looker that it runs.
+type looks struct {
+	*looker.Looker
+	at       time.Duration // when it goes on
+	underWay bool
+	asks     bool // it waits for the nodes' answers
+	switched bool // as the informer of definitions has it
+}
+
+// newLooker has the controller look for what the other IPAM has given.
+func (c *simController) newLooker() {
+	c.look.Looker = &looker.Looker{
+		Cache: cacheReader{c: c}, Live: c.liveLooks(), Broker: granter{c.broker, c}, Seats: c.cachedSeats, Restored: c.ofPools.Restored, Beats: c.ofPools.Beats,
+		Told: func(pool protocol.PoolName) { c.soon(task{lookAtPool, string(pool)}, 0) }, Calls: 1,
+		Metrics: measures().looks, Log: c.ofPools.Log, Now: c.now,
+	}
+	c.ofPools.Foreign = c.verdicts()
+}
+
+// lookOn has the looker go on, if it is time to.
+func (c *simController) lookOn() {
+	l := &c.look
+	if c.w.other == nil || l.underWay {
+		return
+	}
+	if now := c.w.other.switched; now != l.switched && (c.w.calm || c.w.one(4)) {
+		l.switched, l.at = now, c.w.now
+	}
+	if c.w.now < l.at {
+		return
+	}
+	if c.w.calm || c.w.one(2) { // nothing lags for long that is waited for
+		drain(c.seats, c.seats.behind(), c.seeSeat)
+	}
+	l.underWay = true
+	c.start("look", func() {
+		after, err := l.Turn(context.Background())
+		if err != nil {
+			c.w.logf("%s: look: %v", c.who, err)
+			after = time.Second
+		}
+		l.at, l.asks = c.w.now+after, after < time.Second
+		if c.w.tracing {
+			v := l.Of(poolName)
+			c.w.logf("%s: looked: %s clear %v, others %d, fence %v, why %q, conflicts %v", c.who, poolName, v.Clear, len(v.Others), v.Fence, v.Why, v.Conflicts)
+		}
+	}, func() { l.underWay = false })
+}
+
+// answerLooks has the nodes answer what they are asked by looks, and the looks go on,
+// while nothing befalls anybody.
+func (w *world) answerLooks(nodes []*simNode) {
+	if w.other == nil {
+		return
+	}
+	for range 4 {
+		w.now += 250 * time.Millisecond
+		for _, n := range nodes {
+			n.outlive(func() {
+				n.hearLook()
+				for n.work() {
+				}
+				if n.beatDue() {
+					n.beat(protocol.SeatEvent{})
+				}
+			})
+		}
+		w.allWork(nodes)
+		for _, c := range w.ctls {
+			c.lookOn()
+		}
+		w.allWork(nodes)
+	}
+}
+
+// looking reports whether somebody looks at what the other IPAM has given.
+func (w *world) looking() bool {
+	return slices.ContainsFunc(w.ctls, func(c *simController) bool { return c.look.underWay || c.look.asks })
+}
+
+// wakeLooker has the looker look soon.
+func (c *simController) wakeLooker() { c.look.at = min(c.look.at, c.w.now) }
+
+// definitions are the definitions as the controller's informer has them.
+func (c *simController) definitions(into *nad.NetworkAttachmentDefinitionList) {
+	for _, name := range []string{oldNetwork, ownNetwork, claimNetwork} {
+		into.Items = append(into.Items, nad.NetworkAttachmentDefinition{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name},
+			Spec:       nad.NetworkAttachmentDefinitionSpec{Config: c.w.definition(name, c.look.switched)},
+		})
+	}
+}
+
+// liveLooks are the calls of a look.
+type liveLooks struct{ liveCalls }
+
+// BoundPods implements [looker.Live].
+func (c liveLooks) BoundPods(_ context.Context, see func(*corev1.Pod)) (calls int, err error) {
+	all, _, err := call(c.simController, "list of pods", false, func() (all []*corev1.Pod, _ protocol.Outcome) {
+		for _, p := range c.w.all {
+			if p.there {
+				all = append(all, c.w.podOf(p))
+			}
+		}
+		return all, protocol.Done
+	})
+	for _, p := range all {
+		see(p)
+	}
+	return 1, err
+}
+
+// podOf returns a pod's object.
+func (w *world) podOf(p *simPod) *corev1.Pod {
+	network := ownNetwork
+	switch {
+	case p.old:
+		network = oldNetwork
+	case p.claim != "":
+		network = claimNetwork
+	}
+	o := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{
+		Namespace: p.ref.Namespace, Name: p.ref.Name, UID: types.UID(p.objectUID()), Annotations: map[string]string{npwg.AnnotationNetworks: network},
+	}}
+	if p.mirror != "" {
+		o.Annotations[corev1.MirrorPodAnnotationKey] = string(p.ref.UID)
+	}
+	if len(p.shows) > 0 {
+		status := npwg.Status{Name: "ns/" + network, Interface: "net1"}
+		for _, a := range p.shows {
+			status.IPs = append(status.IPs, a.String())
+		}
+		text, err := json.Marshal([]npwg.Status{status})
+		must(err)
+		o.Annotations[npwg.AnnotationStatus] = string(text)
+	}
+	o.Spec.NodeName = string(p.node.name)
+	o.Status.Conditions = []corev1.PodCondition{{
+		Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(epoch.Add(p.at).Truncate(time.Second)),
+	}}
+	return o
+}
+
+// WhereaboutsPools implements [looker.Live].
+func (c liveLooks) WhereaboutsPools(_ context.Context, see func(*unstructured.Unstructured)) (served bool, err error) {
+	o, _, err := call(c.simController, "read of the other IPAM's objects", false, func() (*unstructured.Unstructured, protocol.Outcome) {
+		allocations := map[string]any{}
+		for a, r := range c.w.other.records {
+			offset, _ := foreign.Offset(netip.MustParsePrefix(oldRange), a)
+			allocations[offset] = map[string]any{"id": r.cid, "podref": "ns/" + r.pod, "ifname": "net1"}
+		}
+		o := cluster.NewWhereaboutsPool("kube-system", oldObject)
+		o.Object["spec"] = map[string]any{"range": oldRange, "allocations": allocations}
+		return o, protocol.Done
+	})
+	if err == nil {
+		see(o)
+	}
+	return true, err
+}
+
+// WhereaboutsReservations implements [looker.Live]: there are none.
+func (c liveLooks) WhereaboutsReservations(context.Context, func(*unstructured.Unstructured)) (served bool, err error) {
+	return true, nil
+}
+
+// FencePolicy implements [looker.Live].
+func (c liveLooks) FencePolicy(context.Context) (there bool, err error) { return true, nil }
+
+// SubLeases implements [looker.Live].
+func (c liveLooks) SubLeases(context.Context) ([]protocol.SubLease, error) {
+	all, _, err := call(c.simController, "list of sub-leases", false, func() ([]protocol.SubLease, protocol.Outcome) {
+		return c.w.api.subs.list(func(protocol.SubLease) bool { return true }), protocol.Done
+	})
+	return all, err
+}
+
+// AskNode implements [looker.Live].
+func (c liveLooks) AskNode(_ context.Context, m protocol.Meta, look string) (protocol.Outcome, error) {
+	_, out, err := call(c.simController, "question to "+m.Name, true, func() (protocol.Seat, protocol.Outcome) {
+		return c.w.api.seats.update(protocol.Meta{Name: m.Name, UID: m.UID}, func(s *protocol.Seat) { s.Look = look })
+	})
+	return out, err
+}
+
+// ReadNode implements [looker.Live]. Where nobody sits for a Node that is gone, somebody
+// answers for it.
+func (c liveLooks) ReadNode(_ context.Context, name protocol.NodeName) (protocol.Node, protocol.Outcome, error) {
+	return call(c.simController, "read of Node "+string(name), false, func() (protocol.Node, protocol.Outcome) {
+		node, out := c.w.nodeObject(name)
+		if s, there := c.w.api.seats.read(string(name)); out == protocol.NotFound && (there != protocol.Done || s.Ended()) {
+			c.w.voidGuests(name)
+		}
+		return node, out
+	})
+}
+
+// lookState fills in what the broker is told of a pool where other IPAMs are looked for.
+func (c *simController) lookState(s broker.PoolState, p simPool) broker.PoolState {
+	if c.w.other != nil {
+		s.Unopened = p.obj.Status.Opening == ""
+		s.Withheld = fmt.Sprint(p.obj.Status.Withheld)
+	}
+	return s
+}
+
+// hearLook begins to answer what the node's seat asks, as ipam/agent does.
+func (n *simNode) hearLook() {
+	if n.w.other == nil || !n.hearsSeat() {
+		return
+	}
+	seat, _ := n.w.api.seats.read(string(n.name))
+	if seat.Look == n.agent.asked {
+		return
+	}
+	n.agent.asked, n.agent.answer = seat.Look, ""
+	if seat.Look == "" {
+		return
+	}
+	n.later(func() {
+		look, err := protocol.ParseLook(seat.Look)
+		must(err)
+		if n.agent.asked == seat.Look {
+			n.agent.answer = n.report(look).String()
+			n.agent.beatAt = n.w.now // at once
+			n.w.logf("%s: has an answer to the look", n.machine)
+		}
+	})
+}
+
+// report returns which pods run here, and what they have.
+func (n *simNode) report(look protocol.Look) protocol.Report {
+	r := protocol.Report{ID: look.ID}
+	has := func(p *simPod, cid, network, ipam string, a netip.Addr) {
+		if inRanges(look.Ranges, a) {
+			r.Has = append(r.Has, protocol.Sighting{Addr: a, Pod: p.ref, Sandbox: cid, Interface: "net1", Network: network, IPAM: ipam})
+		}
+	}
+	for _, g := range n.guests {
+		if g.netns {
+			r.Running = append(r.Running, g.pod.ref.UID)
+		}
+		if g.netns && g.cached {
+			has(g.pod, g.cid, oldNetwork, foreign.TypeWhereabouts, g.addr)
+		}
+	}
+	for _, s := range n.sandboxes {
+		if s.netns {
+			r.Running = append(r.Running, s.pod.ref.UID)
+		}
+		for _, a := range s.addrs {
+			if s.netns {
+				has(s.pod, s.cid, ownNetwork, foreign.Type, a)
+			}
+		}
+	}
+	slices.Sort(r.Running)
+	r.Running = slices.Compact(r.Running)
+	for uid, at := range n.agent.arrivals {
+		if n.w.now-at < arrivalKept {
+			r.Asking = append(r.Asking, uid)
+		}
+	}
+	slices.Sort(r.Asking)
+	return r
+}
+
+// arrivalKept is for how long an ADD tells that the other IPAM is done with its pod.
+const arrivalKept = 5 * time.Minute
