@@ -66,7 +66,9 @@ func (m mover) runUnderFire(ctx context.Context, kill []func(context.Context) er
 		if err := cmd.Process.Kill(); !errors.Is(err, os.ErrProcessDone) {
 			Expect(err).NotTo(HaveOccurred())
 		}
-		_ = <-ended // it may have been killed at any moment
+		if err := <-ended; err != nil {
+			GinkgoWriter.Println("which ended with", err)
+		}
 	}
 	Eventually(func() error {
 		_, wait := m.start(ctx, args...)
