@@ -10,7 +10,7 @@ import (
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/containernetworking/cni/pkg/types/create"
 
-	"github.com/tenure-ipam/tenure/ipam/plainjson"
+	"github.com/tenure-ipam/tenure/ipam/lean/plainjson"
 )
 
 // plains are results that this package reads by itself, odd ones those that it

@@ -10,7 +10,7 @@ import (
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/containernetworking/cni/pkg/types/create"
 
-	"github.com/tenure-ipam/tenure/ipam/plainjson"
+	"github.com/tenure-ipam/tenure/ipam/lean/plainjson"
 )
 
 // Parse reads raw, a JSON object, as a result of CNI's version v. Of a member that

@@ -13,7 +13,7 @@ import (
 	"github.com/tenure-ipam/tenure/attach/plan"
 	"github.com/tenure-ipam/tenure/ipam/cnicache"
 	"github.com/tenure-ipam/tenure/ipam/durable"
-	"github.com/tenure-ipam/tenure/ipam/plainfile"
+	"github.com/tenure-ipam/tenure/ipam/lean/plainfile"
 )
 
 // The cache is a second trace of what was attached: for each journal a file of its

@@ -18,8 +18,8 @@ import (
 
 	"github.com/tenure-ipam/tenure/attach/cniresult"
 	"github.com/tenure-ipam/tenure/attach/plan"
-	"github.com/tenure-ipam/tenure/ipam/cniname"
-	"github.com/tenure-ipam/tenure/ipam/plainjson"
+	"github.com/tenure-ipam/tenure/ipam/lean/cniname"
+	"github.com/tenure-ipam/tenure/ipam/lean/plainjson"
 )
 
 // A call is how the plugins of a chain are called for one attachment. The zero call

@@ -9,7 +9,7 @@ import (
 
 	"github.com/containernetworking/cni/pkg/types"
 
-	"github.com/tenure-ipam/tenure/ipam/plainjson"
+	"github.com/tenure-ipam/tenure/ipam/lean/plainjson"
 )
 
 // A chain is a network configuration list: the plugins that make one attachment,

@@ -10,7 +10,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/attach/plan"
 	"github.com/tenure-ipam/tenure/ipam/durable"
-	"github.com/tenure-ipam/tenure/ipam/plainfile"
+	"github.com/tenure-ipam/tenure/ipam/lean/plainfile"
 )
 
 // maxDevice bounds a device information file: it has a few lines.

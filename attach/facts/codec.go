@@ -3,7 +3,7 @@ package facts
 import (
 	"encoding/json"
 
-	"github.com/tenure-ipam/tenure/ipam/plainjson"
+	"github.com/tenure-ipam/tenure/ipam/lean/plainjson"
 )
 
 // What the plugin writes and reads in each of its short lives is written and read by

@@ -4,8 +4,8 @@ import (
 	"encoding/json"
 	"testing"
 
-	"github.com/tenure-ipam/tenure/ipam/plainjson"
-	"github.com/tenure-ipam/tenure/ipam/plainjson/plainjsontest"
+	"github.com/tenure-ipam/tenure/ipam/lean/plainjson"
+	"github.com/tenure-ipam/tenure/ipam/lean/plainjson/plainjsontest"
 )
 
 func TestWrittenByHand(t *testing.T) {

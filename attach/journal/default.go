@@ -10,8 +10,8 @@ import (
 	"path/filepath"
 
 	"github.com/tenure-ipam/tenure/ipam/durable"
-	"github.com/tenure-ipam/tenure/ipam/plainfile"
-	"github.com/tenure-ipam/tenure/ipam/plainjson"
+	"github.com/tenure-ipam/tenure/ipam/lean/plainfile"
+	"github.com/tenure-ipam/tenure/ipam/lean/plainjson"
 )
 
 func (d Dir) defaultFile() string { return filepath.Join(d.Path, "default-network") }

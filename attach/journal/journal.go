@@ -16,8 +16,8 @@ import (
 
 	"github.com/tenure-ipam/tenure/attach/facts"
 	"github.com/tenure-ipam/tenure/ipam/durable"
-	"github.com/tenure-ipam/tenure/ipam/plainfile"
-	"github.com/tenure-ipam/tenure/ipam/plainjson"
+	"github.com/tenure-ipam/tenure/ipam/lean/plainfile"
+	"github.com/tenure-ipam/tenure/ipam/lean/plainjson"
 )
 
 // DefaultDir is the directory of state unless the configuration says otherwise. It

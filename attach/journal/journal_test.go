@@ -19,7 +19,7 @@ import (
 	"github.com/tenure-ipam/tenure/attach/facts"
 	"github.com/tenure-ipam/tenure/attach/plan"
 	"github.com/tenure-ipam/tenure/ipam/durable"
-	"github.com/tenure-ipam/tenure/ipam/plainjson/plainjsontest"
+	"github.com/tenure-ipam/tenure/ipam/lean/plainjson/plainjsontest"
 )
 
 // boot is the boot that the journals of these tests are of.

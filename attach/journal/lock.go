@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/tenure-ipam/tenure/ipam/durable"
-	"github.com/tenure-ipam/tenure/ipam/pause"
-	"github.com/tenure-ipam/tenure/ipam/plainfile"
+	"github.com/tenure-ipam/tenure/ipam/lean/pause"
+	"github.com/tenure-ipam/tenure/ipam/lean/plainfile"
 )
 
 // ErrBusy is wrapped by the errors of locks that somebody else held for too long.

@@ -10,7 +10,7 @@ import (
 	"github.com/tenure-ipam/tenure/attach/facts"
 	"github.com/tenure-ipam/tenure/attach/plan"
 	"github.com/tenure-ipam/tenure/ipam/durable"
-	"github.com/tenure-ipam/tenure/ipam/plainjson"
+	"github.com/tenure-ipam/tenure/ipam/lean/plainjson"
 )
 
 // Version is the version of the journals that this program writes, and the

@@ -11,7 +11,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/attach/facts"
 	"github.com/tenure-ipam/tenure/ipam/durable"
-	"github.com/tenure-ipam/tenure/ipam/plainfile"
+	"github.com/tenure-ipam/tenure/ipam/lean/plainfile"
 )
 
 // MarkUnsent has Unsent find the report of k, which nobody has accepted yet. The mark need

@@ -9,9 +9,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tenure-ipam/tenure/api/npwg"
 	"github.com/tenure-ipam/tenure/attach/facts"
-	"github.com/tenure-ipam/tenure/attach/npwg"
-	"github.com/tenure-ipam/tenure/ipam/plainjson"
+	"github.com/tenure-ipam/tenure/ipam/lean/plainjson"
 )
 
 // Defaults of the configuration.

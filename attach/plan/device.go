@@ -5,8 +5,8 @@ import (
 	"path"
 	"strings"
 
+	"github.com/tenure-ipam/tenure/api/npwg"
 	"github.com/tenure-ipam/tenure/attach/facts"
-	"github.com/tenure-ipam/tenure/attach/npwg"
 )
 
 // Directories of the Device Information Specification 1.1.0, section 4.

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tenure-ipam/tenure/api/npwg"
 	"github.com/tenure-ipam/tenure/attach/facts"
-	"github.com/tenure-ipam/tenure/attach/npwg"
 )
 
 // Annotations of definitions.

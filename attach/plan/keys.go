@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tenure-ipam/tenure/attach/npwg"
-	"github.com/tenure-ipam/tenure/ipam/plainjson"
+	"github.com/tenure-ipam/tenure/api/npwg"
+	"github.com/tenure-ipam/tenure/ipam/lean/plainjson"
 )
 
 // A key is a member of the configuration: read, ignored for a reason, or refused

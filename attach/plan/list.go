@@ -11,8 +11,8 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 	"github.com/containernetworking/cni/pkg/version"
 
-	"github.com/tenure-ipam/tenure/ipam/cniname"
-	"github.com/tenure-ipam/tenure/ipam/plainjson"
+	"github.com/tenure-ipam/tenure/ipam/lean/cniname"
+	"github.com/tenure-ipam/tenure/ipam/lean/plainjson"
 )
 
 // A list is a network configuration list on its way into a plan.

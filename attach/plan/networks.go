@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tenure-ipam/tenure/api/npwg"
 	"github.com/tenure-ipam/tenure/attach/facts"
-	"github.com/tenure-ipam/tenure/attach/npwg"
 )
 
 // whereDefault is how messages name what asks for the default network.

@@ -10,8 +10,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/tenure-ipam/tenure/api/npwg"
 	"github.com/tenure-ipam/tenure/attach/facts"
-	"github.com/tenure-ipam/tenure/attach/npwg"
 )
 
 func TestN66DefaultNetworkFromEverySource(t *testing.T) {

@@ -6,7 +6,7 @@ import (
 	"maps"
 	"math"
 
-	"github.com/tenure-ipam/tenure/attach/npwg"
+	"github.com/tenure-ipam/tenure/api/npwg"
 )
 
 // defaultBurst is the burst, in bits, of a rate that comes without one: the

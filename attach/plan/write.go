@@ -4,7 +4,7 @@ import (
 	"net/netip"
 
 	"github.com/tenure-ipam/tenure/attach/facts"
-	"github.com/tenure-ipam/tenure/ipam/plainjson"
+	"github.com/tenure-ipam/tenure/ipam/lean/plainjson"
 )
 
 // AppendTo appends p's JSON to b, in one line and as the tags of the types say: a

@@ -5,7 +5,7 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/tenure-ipam/tenure/ipam/plainjson/plainjsontest"
+	"github.com/tenure-ipam/tenure/ipam/lean/plainjson/plainjsontest"
 )
 
 func TestPlanIsWrittenByHand(t *testing.T) {

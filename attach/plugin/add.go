@@ -13,15 +13,15 @@ import (
 
 	"github.com/containernetworking/cni/pkg/types"
 
+	"github.com/tenure-ipam/tenure/api/npwg"
 	"github.com/tenure-ipam/tenure/attach/cniresult"
 	"github.com/tenure-ipam/tenure/attach/delegate"
 	"github.com/tenure-ipam/tenure/attach/facts"
 	"github.com/tenure-ipam/tenure/attach/journal"
-	"github.com/tenure-ipam/tenure/attach/npwg"
 	"github.com/tenure-ipam/tenure/attach/plan"
-	"github.com/tenure-ipam/tenure/ipam/cnicall"
-	"github.com/tenure-ipam/tenure/ipam/pause"
-	"github.com/tenure-ipam/tenure/ipam/plainfile"
+	"github.com/tenure-ipam/tenure/ipam/lean/cnicall"
+	"github.com/tenure-ipam/tenure/ipam/lean/pause"
+	"github.com/tenure-ipam/tenure/ipam/lean/plainfile"
 )
 
 func (c *call) add(ctx context.Context, args *cnicall.Args) error {

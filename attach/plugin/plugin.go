@@ -23,8 +23,8 @@ import (
 	"github.com/tenure-ipam/tenure/attach/delegate"
 	"github.com/tenure-ipam/tenure/attach/journal"
 	"github.com/tenure-ipam/tenure/attach/plan"
-	"github.com/tenure-ipam/tenure/ipam/cnicall"
-	"github.com/tenure-ipam/tenure/ipam/plainfile"
+	"github.com/tenure-ipam/tenure/ipam/lean/cnicall"
+	"github.com/tenure-ipam/tenure/ipam/lean/plainfile"
 	"github.com/tenure-ipam/tenure/ipam/wire"
 )
 

@@ -11,7 +11,7 @@ import (
 
 	"github.com/containernetworking/cni/pkg/types"
 
-	"github.com/tenure-ipam/tenure/ipam/cnicall"
+	"github.com/tenure-ipam/tenure/ipam/lean/cnicall"
 )
 
 // TestN71Patience: while the default network is not ready, an ADD waits, and then has its

@@ -11,8 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tenure-ipam/tenure/api/npwg"
 	"github.com/tenure-ipam/tenure/attach/facts"
-	"github.com/tenure-ipam/tenure/attach/npwg"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 

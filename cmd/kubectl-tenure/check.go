@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tenure-ipam/tenure/ipam/audit"
+	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/audit"
 )
 
 func newCheck(s *session) *cobra.Command {

@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/pflag"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
+	"github.com/tenure-ipam/tenure/cmd/tenure-controller/controller"
 	"github.com/tenure-ipam/tenure/ipam/cluster"
-	"github.com/tenure-ipam/tenure/ipam/controller"
 )
 
 const usage = `tenure-controller is Tenure's cluster controller. Run two of it or more: one leads,

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tenure-ipam/tenure/ipam/controller"
+	"github.com/tenure-ipam/tenure/cmd/tenure-controller/controller"
 )
 
 func env(vars map[string]string) func(string) string {

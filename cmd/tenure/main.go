@@ -11,7 +11,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/tenure-ipam/tenure/ipam/plugin"
+	"github.com/tenure-ipam/tenure/ipam/cni/plugin"
 )
 
 // version is set by the build.

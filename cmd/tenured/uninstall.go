@@ -18,7 +18,7 @@ import (
 	"github.com/tenure-ipam/tenure/attach/plan"
 	"github.com/tenure-ipam/tenure/attach/ready"
 	"github.com/tenure-ipam/tenure/ipam/durable"
-	"github.com/tenure-ipam/tenure/ipam/store"
+	"github.com/tenure-ipam/tenure/ipam/node/store"
 )
 
 const uninstallUsage = `tenured uninstall removes from a node what Tenure has put there: the configuration of

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tenure-ipam/tenure/ipam/plainjson/plainjsontest"
+	"github.com/tenure-ipam/tenure/ipam/lean/plainjson/plainjsontest"
 )
 
 func cached(config, result string) string {

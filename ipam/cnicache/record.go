@@ -10,8 +10,8 @@ import (
 	"os"
 	"slices"
 
-	"github.com/tenure-ipam/tenure/ipam/plainfile"
-	"github.com/tenure-ipam/tenure/ipam/plainjson"
+	"github.com/tenure-ipam/tenure/ipam/lean/plainfile"
+	"github.com/tenure-ipam/tenure/ipam/lean/plainjson"
 )
 
 // kind marks the only form of record that is known.

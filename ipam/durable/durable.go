@@ -15,7 +15,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tenure-ipam/tenure/ipam/plainfile"
+	"github.com/tenure-ipam/tenure/ipam/lean/plainfile"
 )
 
 // MakeDir makes dir, for root alone, and those above it that are missing, and makes them

@@ -4,8 +4,8 @@ import (
 	"net/netip"
 
 	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
-	"github.com/tenure-ipam/tenure/ipam/store"
 )
 
 // A BlockKey names a block of a pool.

@@ -4,8 +4,8 @@ import (
 	"net/netip"
 
 	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
-	"github.com/tenure-ipam/tenure/ipam/store"
 )
 
 // wantRanges is how many ranges an address may be wanted from: more make no valid

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/tenure-ipam/tenure/allocator"
-	"github.com/tenure-ipam/tenure/ipam/store"
+	"github.com/tenure-ipam/tenure/ipam/node/store"
 )
 
 // Hold gives the attachment a.Key its addresses and records them.

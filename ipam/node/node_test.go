@@ -13,8 +13,8 @@ import (
 	"go4.org/netipx"
 
 	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
-	"github.com/tenure-ipam/tenure/ipam/store"
 )
 
 var cmpAddrs = cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{})

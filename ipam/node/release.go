@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/tenure-ipam/tenure/allocator"
-	"github.com/tenure-ipam/tenure/ipam/store"
+	"github.com/tenure-ipam/tenure/ipam/node/store"
 )
 
 // Release gives back what the attachment has, and forgets it. It needs neither

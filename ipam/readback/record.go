@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
-	"github.com/tenure-ipam/tenure/ipam/store"
 )
 
 // ErrKnown says that an attachment, or one of its addresses, is in the store

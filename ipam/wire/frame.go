@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/tenure-ipam/tenure/ipam/plainjson"
+	"github.com/tenure-ipam/tenure/ipam/lean/plainjson"
 )
 
 // MaxFrame is the greatest length of a frame's JSON, in bytes. It has room for

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tenure-ipam/tenure/ipam/daemon"
-	"github.com/tenure-ipam/tenure/ipam/store"
+	"github.com/tenure-ipam/tenure/cmd/tenured/daemon"
+	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/test/fleet"
 	"github.com/tenure-ipam/tenure/test/programs"
 )

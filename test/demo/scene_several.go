@@ -15,8 +15,8 @@ import (
 	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/tenure-ipam/tenure/api/npwg"
 	attachjournal "github.com/tenure-ipam/tenure/attach/journal"
-	"github.com/tenure-ipam/tenure/attach/npwg"
 	"github.com/tenure-ipam/tenure/ipam/journal"
 )
 

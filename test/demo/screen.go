@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tenure-ipam/tenure/attach/npwg"
+	"github.com/tenure-ipam/tenure/api/npwg"
 )
 
 // A screen is what the person sees. Only one goroutine may use it at a time.

@@ -21,11 +21,11 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/tenure-ipam/tenure/ipam/agent"
-	"github.com/tenure-ipam/tenure/ipam/daemon"
+	"github.com/tenure-ipam/tenure/cmd/tenured/daemon"
 	"github.com/tenure-ipam/tenure/ipam/netns"
+	"github.com/tenure-ipam/tenure/ipam/node/agent"
+	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
-	"github.com/tenure-ipam/tenure/ipam/store"
 	"github.com/tenure-ipam/tenure/ipam/wire"
 )
 

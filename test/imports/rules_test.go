@@ -64,47 +64,47 @@ var rules = []rule{
 		never: join(ours, bolt, cni), but: []string{"./deploy", "./deploy/image", "./api/v1alpha1"},
 	},
 	{
-		pkg: "./ipam/pause", why: "it waits, for whoever has to",
+		pkg: "./ipam/lean/pause", why: "it waits, for whoever has to",
 		never: join(ours, kubernetes, bolt, cni),
 	},
 	{
-		pkg: "./ipam/quiet", why: "it waits for the kernel, whoever has to",
+		pkg: "./ipam/lean/quiet", why: "it waits for the kernel, whoever has to",
 		never: join(ours, kubernetes, bolt, cni, outside),
 	},
 	{
-		pkg: "./ipam/plainjson", why: "it knows JSON alone",
+		pkg: "./ipam/lean/plainjson", why: "it knows JSON alone",
 		never: join(ours, kubernetes, bolt, cni, outside),
 	},
 	{
-		pkg: "./ipam/plainjson/plainjsontest", why: "tests of what knows JSON alone use it",
+		pkg: "./ipam/lean/plainjson/plainjsontest", why: "tests of what knows JSON alone use it",
 		never: join(ours, kubernetes, bolt, cni),
 	},
 	{
 		pkg: "./ipam/poolspec", why: "it turns text into types, for a cluster or without one",
-		never: join(kubernetes, bolt, []string{"./ipam", "./api", "./claims", "./attach"}), but: []string{"./ipam/plainjson"},
+		never: join(kubernetes, bolt, []string{"./ipam", "./api", "./claims", "./attach"}), but: []string{"./ipam/lean/plainjson"},
 	},
 	{
 		pkg: "./ipam/access", why: "agent and controller decide by it alike: it is told what is known of namespaces, and asks nobody",
 		never: join(ours, kubernetes, bolt, cni, []string{"os", "net", "net/http", "log", "log/slog"}),
 	},
 	{
-		pkg: "./ipam/store", why: "what a node promised is kept without knowing who asks: neither Kubernetes nor CNI",
-		never: join(kubernetes, cni, []string{"./ipam/agent", "./ipam/cluster", "./ipam/node", "./ipam/wire", "./api"}),
+		pkg: "./ipam/node/store", why: "what a node promised is kept without knowing who asks: neither Kubernetes nor CNI",
+		never: join(kubernetes, cni, []string{"./ipam/node/agent", "./ipam/cluster", "./ipam/node", "./ipam/wire", "./api"}),
 	},
 	{
 		pkg: "./ipam/wire", why: "both ends of the node socket link it: plain frames and plain types",
-		never: join(ours, kubernetes, bolt, cni), but: []string{"./ipam/plainjson", "./ipam/pause", "./ipam/quiet"},
+		never: join(ours, kubernetes, bolt, cni), but: []string{"./ipam/lean/plainjson", "./ipam/lean/pause", "./ipam/lean/quiet"},
 	},
 	{
-		pkg: "./ipam/plainfile", why: "it opens files, whoever reads them",
+		pkg: "./ipam/lean/plainfile", why: "it opens files, whoever reads them",
 		never: join(ours, kubernetes, bolt, cni),
 	},
 	{
 		pkg: "./ipam/durable", why: "plain files, whoever keeps something in them",
-		never: join(ours, kubernetes, bolt, cni), but: []string{"./ipam/plainfile"},
+		never: join(ours, kubernetes, bolt, cni), but: []string{"./ipam/lean/plainfile"},
 	},
 	{
-		pkg: "./ipam/cniname", why: "it knows the rules of CNI for names alone",
+		pkg: "./ipam/lean/cniname", why: "it knows the rules of CNI for names alone",
 		never: join(ours, kubernetes, bolt), reaches: []string{"regexp"},
 	},
 	{
@@ -116,116 +116,116 @@ var rules = []rule{
 		never: join(ours, kubernetes, bolt, cni),
 	},
 	{
-		pkg: "./ipam/cnicall", why: "plugins begin and end a call with it, whatever they serve",
-		never: join(ours, kubernetes, bolt), but: []string{"./ipam/cniname", "./ipam/netns", "./ipam/plainjson"},
+		pkg: "./ipam/lean/cnicall", why: "plugins begin and end a call with it, whatever they serve",
+		never: join(ours, kubernetes, bolt), but: []string{"./ipam/lean/cniname", "./ipam/netns", "./ipam/lean/plainjson"},
 	},
 	{
 		pkg: "./ipam/cnicache", why: "others' files are read without knowing what for",
-		never: join(ours, kubernetes, bolt, cni), but: []string{"./ipam/plainfile", "./ipam/plainjson"},
+		never: join(ours, kubernetes, bolt, cni), but: []string{"./ipam/lean/plainfile", "./ipam/lean/plainjson"},
 	},
 	{
 		pkg: "./ipam/protocol", why: "the simulation runs the steps that ship: no clock, no I/O, no clients",
 		never: join(kubernetes, bolt, cni, outside, []string{"./ipam", "./api", "./claims", "./attach"}),
 	},
 	{
-		pkg: "./ipam/audit", why: "it judges what was read: no clients, no clock, no I/O",
-		never: join(kubernetes, bolt, cni, outside, []string{"./ipam/agent", "./ipam/cluster", "./ipam/store", "./ipam/wire", "./api", "./claims", "./attach"}),
+		pkg: "./cmd/kubectl-tenure/audit", why: "it judges what was read: no clients, no clock, no I/O",
+		never: join(kubernetes, bolt, cni, outside, []string{"./ipam/node/agent", "./ipam/cluster", "./ipam/node/store", "./ipam/wire", "./api", "./claims", "./attach"}),
 	},
 	{
 		pkg: "./ipam/broker", why: "it declares what it needs of a cluster, and is proved by simulation without one",
-		never: join(kubernetes, bolt, cni, []string{"os", "net", "net/http", "./ipam/agent", "./ipam/cluster", "./ipam/store", "./ipam/wire", "./api"}),
+		never: join(kubernetes, bolt, cni, []string{"os", "net", "net/http", "./ipam/node/agent", "./ipam/cluster", "./ipam/node/store", "./ipam/wire", "./api"}),
 	},
 	{
-		pkg: "./ipam/networks", why: "it reads definitions: who acts on them is not its business",
-		never: join(bolt, cni, []string{"./ipam/agent", "./ipam/broker", "./ipam/cluster", "./ipam/store", "./ipam/wire", "./api", "./claims"}),
+		pkg: "./ipam/controller/networks", why: "it reads definitions: who acts on them is not its business",
+		never: join(bolt, cni, []string{"./ipam/node/agent", "./ipam/broker", "./ipam/cluster", "./ipam/node/store", "./ipam/wire", "./api", "./claims"}),
 	},
 	{
 		pkg: "./ipam/foreign", why: "it decides what other IPAMs have given, by what was read: no clients, no grants",
-		never: join(bolt, cni, []string{"./ipam/agent", "./ipam/broker", "./ipam/store", "./ipam/wire", "./claims"}),
+		never: join(bolt, cni, []string{"./ipam/node/agent", "./ipam/broker", "./ipam/node/store", "./ipam/wire", "./claims"}),
 	},
 	{
-		pkg: "./ipam/foreign/looker", why: "it looks for the controller: it knows neither node nor claim",
-		never: join(bolt, cni, []string{"./ipam/agent", "./ipam/pools", "./ipam/store", "./ipam/wire", "./claims"}),
+		pkg: "./ipam/controller/looker", why: "it looks for the controller: it knows neither node nor claim",
+		never: join(bolt, cni, []string{"./ipam/node/agent", "./ipam/controller/pools", "./ipam/node/store", "./ipam/wire", "./claims"}),
 	},
 	{
-		pkg: "./ipam/reservations", why: "what is reserved is no pod's and no claim's",
-		never: join(bolt, cni, []string{"./ipam/agent", "./ipam/pools", "./ipam/store", "./ipam/wire", "./claims"}),
+		pkg: "./ipam/controller/reservations", why: "what is reserved is no pod's and no claim's",
+		never: join(bolt, cni, []string{"./ipam/node/agent", "./ipam/controller/pools", "./ipam/node/store", "./ipam/wire", "./claims"}),
 	},
 	{
-		pkg: "./ipam/pools", why: "pools are cluster-wide: they know neither nodes nor claims",
-		never: join(bolt, cni, []string{"./ipam/agent", "./ipam/broker", "./ipam/store", "./ipam/wire", "./claims"}),
+		pkg: "./ipam/controller/pools", why: "pools are cluster-wide: they know neither nodes nor claims",
+		never: join(bolt, cni, []string{"./ipam/node/agent", "./ipam/broker", "./ipam/node/store", "./ipam/wire", "./claims"}),
 	},
 	{
 		pkg: "./ipam/takeover", why: "it takes from nodes that are dead: it has none, and knows no claims",
-		never: join(bolt, cni, []string{"./ipam/agent", "./ipam/broker", "./ipam/store", "./ipam/wire", "./claims"}),
+		never: join(bolt, cni, []string{"./ipam/node/agent", "./ipam/broker", "./ipam/node/store", "./ipam/wire", "./claims"}),
 	},
 	{
-		pkg: "./ipam/ranks", why: "ranks decide nothing: they know neither leases nor what is done with them",
-		never: join(bolt, cni, []string{"./ipam/agent", "./ipam/broker", "./ipam/store", "./ipam/wire", "./claims"}),
+		pkg: "./ipam/controller/ranks", why: "ranks decide nothing: they know neither leases nor what is done with them",
+		never: join(bolt, cni, []string{"./ipam/node/agent", "./ipam/broker", "./ipam/node/store", "./ipam/wire", "./claims"}),
 	},
 	{
-		pkg: "./ipam/requests", why: "the controller answers nodes' requests with it: it knows neither node nor claim",
-		never: join(bolt, cni, []string{"./ipam/agent", "./ipam/store", "./ipam/wire", "./ipam/plugin", "./claims"}),
+		pkg: "./ipam/controller/requests", why: "the controller answers nodes' requests with it: it knows neither node nor claim",
+		never: join(bolt, cni, []string{"./ipam/node/agent", "./ipam/node/store", "./ipam/wire", "./ipam/cni/plugin", "./claims"}),
 	},
 	{
-		pkg: "./ipam/controller", why: "it wires the cluster controller, which has no node",
-		never: join(bolt, cni, []string{"./ipam/agent", "./ipam/daemon", "./ipam/store", "./ipam/wire", "./ipam/plugin", "./cmd"}),
+		pkg: "./cmd/tenure-controller/controller", why: "it wires the cluster controller, which has no node",
+		never: join(bolt, cni, []string{"./ipam/node/agent", "./cmd/tenured/daemon", "./ipam/node/store", "./ipam/wire", "./ipam/cni/plugin", "./cmd"}),
 	},
 	{
 		pkg: "./ipam/node", why: "agent and local mode share these decisions",
-		never: join(kubernetes, cni, []string{"./ipam/agent", "./ipam/cluster", "./ipam/local", "./api"}),
+		never: join(kubernetes, cni, []string{"./ipam/node/agent", "./ipam/cluster", "./ipam/cni/local", "./api"}),
 	},
 	{
-		pkg: "./ipam/local", why: "local mode has no cluster, and its plugin starts within milliseconds",
-		never: join(kubernetes, []string{"./ipam/agent", "./ipam/cluster", "./api"}),
+		pkg: "./ipam/cni/local", why: "local mode has no cluster, and its plugin starts within milliseconds",
+		never: join(kubernetes, []string{"./ipam/node/agent", "./ipam/cluster", "./api"}),
 	},
 	{
 		pkg: "./ipam/readback", why: "it reads traces of what was: who asks the cluster is not its business",
-		never: join(kubernetes, cni, []string{"./ipam/agent", "./ipam/cluster", "./ipam/local", "./api"}),
+		never: join(kubernetes, cni, []string{"./ipam/node/agent", "./ipam/cluster", "./ipam/cni/local", "./api"}),
 	},
 	{
 		pkg: "./ipam/publish", why: "it says what the store has: whether it may is not its business",
-		never: join(kubernetes, cni, []string{"./ipam/agent", "./ipam/cluster", "./ipam/local", "./api"}),
+		never: join(kubernetes, cni, []string{"./ipam/node/agent", "./ipam/cluster", "./ipam/cni/local", "./api"}),
 	},
 	{
-		pkg: "./ipam/agent", why: "the agent declares what it needs of a cluster, and is tested without one",
-		never: join(kubernetes, cni, []string{"./ipam/cluster", "./ipam/local", "./api"}),
+		pkg: "./ipam/node/agent", why: "the agent declares what it needs of a cluster, and is tested without one",
+		never: join(kubernetes, cni, []string{"./ipam/cluster", "./ipam/cni/local", "./api"}),
 	},
 	{
 		pkg: "./ipam/cluster", why: "it runs effects against the API, for node and controller alike",
-		never: join(bolt, cni, []string{"./ipam/agent", "./ipam/store", "./ipam/wire", "./claims"}),
+		never: join(bolt, cni, []string{"./ipam/node/agent", "./ipam/node/store", "./ipam/wire", "./claims"}),
 	},
 	{
-		pkg: "./ipam/daemon", why: "it wires a node's agent: claims and programs are not its business",
-		never: []string{"./claims", "./cmd", "./ipam/broker", "./ipam/local", "./ipam/plugin", "./attach/delegate"},
+		pkg: "./cmd/tenured/daemon", why: "it wires a node's agent: claims and programs are not its business",
+		never: []string{"./claims", "./cmd", "./ipam/broker", "./ipam/cni/local", "./ipam/cni/plugin", "./attach/delegate"},
 	},
 	{
-		pkg: "./ipam/plugin", why: "the plugin is thin: the agent is the one to talk to a cluster",
-		never: join(kubernetes, []string{"./ipam/agent", "./ipam/cluster", "./api"}),
+		pkg: "./ipam/cni/plugin", why: "the plugin is thin: the agent is the one to talk to a cluster",
+		never: join(kubernetes, []string{"./ipam/node/agent", "./ipam/cluster", "./api"}),
 	},
 	{
-		pkg: "./ipam/networks", why: "the controller reads definitions with it: no node, no plugin",
-		never: join(bolt, cni, []string{"./ipam/agent", "./ipam/store", "./ipam/wire", "./claims", "./api"}),
+		pkg: "./ipam/controller/networks", why: "the controller reads definitions with it: no node, no plugin",
+		never: join(bolt, cni, []string{"./ipam/node/agent", "./ipam/node/store", "./ipam/wire", "./claims", "./api"}),
 	},
 	{
 		pkg: "./claims", why: "claims are cluster-wide: they know no node",
-		never: join(bolt, cni, []string{"./ipam/agent", "./ipam/store", "./ipam/wire", "./ipam/plugin"}),
+		never: join(bolt, cni, []string{"./ipam/node/agent", "./ipam/node/store", "./ipam/wire", "./ipam/cni/plugin"}),
 	},
 	{
 		pkg: "./attach/facts", why: "plugin and agent link it: plain types",
-		never: join(ours, kubernetes, bolt, cni, outside), but: []string{"./ipam/plainjson"},
+		never: join(ours, kubernetes, bolt, cni, outside), but: []string{"./ipam/lean/plainjson"},
 	},
 	{
 		pkg: "./attach/resolve", why: "it declares what it needs of a cluster, and is tested without one; what it knows it tells, it runs nothing",
-		never: join(kubernetes, bolt, processes, []string{"./ipam/agent", "./ipam/cluster", "./ipam/store", "./api", "./claims"}),
+		never: join(kubernetes, bolt, processes, []string{"./ipam/node/agent", "./ipam/cluster", "./ipam/node/store", "./api", "./claims"}),
 	},
 	{
 		pkg: "./attach/ready", why: "it looks at files, and asks nobody but who is handed to it",
-		never: join(kubernetes, bolt, processes, []string{"./ipam", "./api", "./claims"}), but: []string{"./ipam/cniname", "./ipam/durable", "./ipam/plainfile", "./ipam/plainjson"},
+		never: join(kubernetes, bolt, processes, []string{"./ipam", "./api", "./claims"}), but: []string{"./ipam/lean/cniname", "./ipam/durable", "./ipam/lean/plainfile", "./ipam/lean/plainjson"},
 	},
 	{
 		pkg: "./attach/cniresult", why: "it knows results of plugins alone, as the CNI library does",
-		never: join(ours, kubernetes, bolt, processes), but: []string{"./ipam/plainjson"},
+		never: join(ours, kubernetes, bolt, processes), but: []string{"./ipam/lean/plainjson"},
 	},
 	{
 		pkg: "./attach/devices", why: "it asks the kubelet, and knows nobody",
@@ -233,15 +233,15 @@ var rules = []rule{
 	},
 	{
 		pkg: "./attach/plan", why: "the same facts give the same plan, on a node and in kubectl: no clients, no I/O",
-		never: join(kubernetes, bolt, processes, []string{"os", "net", "net/http", "context", "./ipam", "./api", "./claims"}), but: []string{"./ipam/cniname", "./ipam/plainjson"},
+		never: join(kubernetes, bolt, processes, []string{"os", "net", "net/http", "context", "./ipam", "./api", "./claims"}), but: []string{"./ipam/lean/cniname", "./ipam/lean/plainjson"},
 	},
 	{
-		pkg: "./attach/npwg", why: "annotations become steps without I/O",
-		never: join(clients, bolt, processes, []string{"os", "./ipam"}), but: []string{"./ipam/plainjson"},
+		pkg: "./api/npwg", why: "annotations become steps without I/O",
+		never: join(clients, bolt, processes, []string{"os", "./ipam"}), but: []string{"./ipam/lean/plainjson"},
 	},
 	{
 		pkg: "./attach/journal", why: "a DEL needs what is in it and nobody else: plain files",
-		never: join(kubernetes, bolt, processes, []string{"./ipam", "./api", "./claims"}), but: []string{"./ipam/cniname", "./ipam/durable", "./ipam/pause", "./ipam/plainfile", "./ipam/plainjson"},
+		never: join(kubernetes, bolt, processes, []string{"./ipam", "./api", "./claims"}), but: []string{"./ipam/lean/cniname", "./ipam/durable", "./ipam/lean/pause", "./ipam/lean/plainfile", "./ipam/lean/plainjson"},
 	},
 	{
 		pkg: "./attach/route", why: "it knows routes and results, not who asks for them",
@@ -249,21 +249,21 @@ var rules = []rule{
 	},
 	{
 		pkg: "./attach/delegate", why: "it runs on the host with a plan and a journal, and asks nobody",
-		never: join(kubernetes, bolt, []string{"./ipam", "./api", "./claims"}), but: []string{"./ipam/cnicache", "./ipam/cniname", "./ipam/durable", "./ipam/pause", "./ipam/plainfile", "./ipam/plainjson"},
+		never: join(kubernetes, bolt, []string{"./ipam", "./api", "./claims"}), but: []string{"./ipam/cnicache", "./ipam/lean/cniname", "./ipam/durable", "./ipam/lean/pause", "./ipam/lean/plainfile", "./ipam/lean/plainjson"},
 	},
 	{
 		pkg: "./attach/plugin", why: "the plugin is thin: the agent is the one to talk to a cluster",
 		never: join(kubernetes, bolt, []string{"./ipam", "./api", "./claims", "./attach/resolve"}),
-		but:   []string{"./ipam/cnicache", "./ipam/durable", "./ipam/plainjson", "./ipam/wire", "./ipam/cnicall", "./ipam/netns", "./ipam/pause", "./ipam/quiet", "./ipam/cniname", "./ipam/plainfile"},
+		but:   []string{"./ipam/cnicache", "./ipam/durable", "./ipam/lean/plainjson", "./ipam/wire", "./ipam/lean/cnicall", "./ipam/netns", "./ipam/lean/pause", "./ipam/lean/quiet", "./ipam/lean/cniname", "./ipam/lean/plainfile"},
 	},
 	{
 		pkg: "./cmd/tenure-attach", why: "it runs once for every pod: it starts within milliseconds, and holds no credentials",
-		never:   join(kubernetes, bolt, []string{"./ipam/agent", "./ipam/cluster", "./ipam/store", "./claims", "./api"}),
+		never:   join(kubernetes, bolt, []string{"./ipam/node/agent", "./ipam/cluster", "./ipam/node/store", "./claims", "./api"}),
 		reaches: []string{"net/http", "testing", "regexp", "hash/crc32", "github.com/prometheus/", "github.com/containernetworking/cni/libcni"},
 	},
 	{
 		pkg: "./cmd/tenure", why: "it runs once for every pod: it starts within milliseconds, and holds no credentials",
-		never:   join(kubernetes, []string{"./ipam/agent", "./ipam/cluster", "./claims", "./api"}),
+		never:   join(kubernetes, []string{"./ipam/node/agent", "./ipam/cluster", "./claims", "./api"}),
 		reaches: []string{"net/http", "testing", "regexp", "github.com/prometheus/"},
 	},
 	{
@@ -272,11 +272,11 @@ var rules = []rule{
 	},
 	{
 		pkg: "./cmd/kubectl-tenure", why: "programs wire packages, not each other; people run it: it reads a cluster, and has no node",
-		never: join(bolt, []string{"./cmd", "./claims", "./ipam/agent", "./ipam/daemon", "./ipam/store", "./attach/delegate"}), reaches: []string{"testing"},
+		never: join(bolt, []string{"./cmd", "./claims", "./ipam/node/agent", "./cmd/tenured/daemon", "./ipam/node/store", "./attach/delegate"}), reaches: []string{"testing"},
 	},
 	{
 		pkg: "./cmd/tenure-controller", why: "programs wire packages, not each other; the controller has no node",
-		never: join(bolt, cni, []string{"./cmd", "./ipam/agent", "./ipam/store", "./ipam/wire"}), reaches: []string{"testing"},
+		never: join(bolt, cni, []string{"./cmd", "./ipam/node/agent", "./ipam/node/store", "./ipam/wire"}), reaches: []string{"testing"},
 	},
 }
 

@@ -167,7 +167,7 @@ func TestRulesSeeOffences(t *testing.T) {
 	s := source{
 		ImportPath: programs.Module + "/x",
 		Imports:    []string{"fmt", "log/slog", "example.com/a"},
-		Deps:       []string{"fmt", "os", "log/slog", "net/http", "example.com/a", "k8s.io/api/core/v1", programs.Module + "/ipam/store"},
+		Deps:       []string{"fmt", "os", "log/slog", "net/http", "example.com/a", "k8s.io/api/core/v1", programs.Module + "/ipam/node/store"},
 	}
 	tests := []struct {
 		name string
@@ -180,8 +180,8 @@ func TestRulesSeeOffences(t *testing.T) {
 		{"standard library, only reached", rule{never: []string{"os"}}, nil},
 		{"standard library, reached and not to be linked", rule{reaches: []string{"net/http"}}, []string{"net/http"}},
 		{"a name that is only the beginning of another", rule{never: []string{"log", "example.com/ab"}}, nil},
-		{"ours", rule{never: []string{"./ipam"}}, []string{programs.Module + "/ipam/store"}},
-		{"ours, but not all", rule{never: []string{"./ipam"}, but: []string{"./ipam/store"}}, nil},
+		{"ours", rule{never: []string{"./ipam"}}, []string{programs.Module + "/ipam/node/store"}},
+		{"ours, but not all", rule{never: []string{"./ipam"}, but: []string{"./ipam/node/store"}}, nil},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -15,8 +15,8 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tenure-ipam/tenure/cmd/tenured/daemon"
 	"github.com/tenure-ipam/tenure/ipam/cluster"
-	"github.com/tenure-ipam/tenure/ipam/daemon"
 	"github.com/tenure-ipam/tenure/test/fleet"
 )
 

@@ -16,10 +16,10 @@ import (
 
 	"github.com/tenure-ipam/tenure/claims"
 	"github.com/tenure-ipam/tenure/ipam/broker"
-	"github.com/tenure-ipam/tenure/ipam/foreign/looker"
-	"github.com/tenure-ipam/tenure/ipam/pools"
+	"github.com/tenure-ipam/tenure/ipam/controller/looker"
+	"github.com/tenure-ipam/tenure/ipam/controller/pools"
+	"github.com/tenure-ipam/tenure/ipam/controller/requests"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
-	"github.com/tenure-ipam/tenure/ipam/requests"
 	"github.com/tenure-ipam/tenure/ipam/takeover"
 )
 

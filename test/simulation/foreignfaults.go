@@ -6,9 +6,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tenure-ipam/tenure/ipam/controller/looker"
+	"github.com/tenure-ipam/tenure/ipam/controller/pools"
 	"github.com/tenure-ipam/tenure/ipam/foreign"
-	"github.com/tenure-ipam/tenure/ipam/foreign/looker"
-	"github.com/tenure-ipam/tenure/ipam/pools"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 

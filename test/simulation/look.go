@@ -14,11 +14,11 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/tenure-ipam/tenure/attach/npwg"
+	"github.com/tenure-ipam/tenure/api/npwg"
 	"github.com/tenure-ipam/tenure/ipam/broker"
 	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/controller/looker"
 	"github.com/tenure-ipam/tenure/ipam/foreign"
-	"github.com/tenure-ipam/tenure/ipam/foreign/looker"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -228,7 +228,7 @@ func (c *simController) lookState(s broker.PoolState, p simPool) broker.PoolStat
 	return s
 }
 
-// hearLook begins to answer what the node's seat asks, as ipam/agent does.
+// hearLook begins to answer what the node's seat asks, as ipam/node/agent does.
 func (n *simNode) hearLook() {
 	if n.w.other == nil || !n.hearsSeat() {
 		return

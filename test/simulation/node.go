@@ -12,7 +12,7 @@ import (
 const defaultFence = 15 * time.Minute
 
 // simNode is a machine with a disk and, while it runs, an agent. It does with the
-// protocol's steps what ipam/agent does.
+// protocol's steps what ipam/node/agent does.
 type simNode struct {
 	caller
 	name    protocol.NodeName

@@ -243,7 +243,7 @@ func (w *world) claimed(r protocol.Right) bool {
 	})
 }
 
-// A sight is what an agent knew of the API server when it sent a call, as in ipam/agent.
+// A sight is what an agent knew of the API server when it sent a call, as in ipam/node/agent.
 type sight struct {
 	history protocol.History
 	era     int

@@ -1,0 +1,126 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
+	coordination "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/ipam/broker"
+	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/controller/pools"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// cacheOptions keeps the caches lean: with 100,000 claims and 30,000 leases what
+// nobody here reads would be most of them. They hear soon after an outage.
+func cacheOptions(seats string) cache.Options {
+	strip := cache.TransformStripManagedFields()
+	return cache.Options{
+		NewInformer: func(lw toolscache.ListerWatcher, o runtime.Object, resync time.Duration, by toolscache.Indexers) toolscache.SharedIndexInformer {
+			return toolscache.NewSharedIndexInformer(cluster.Persist(lw, cluster.ControllerPause), o, resync, by)
+		},
+		DefaultTransform: strip,
+		ByObject: map[client.Object]cache.ByObject{
+			&coordination.Lease{}: {Namespaces: map[string]cache.Config{seats: {}}},
+			&corev1.Node{}: {Transform: func(o any) (any, error) {
+				if n, ok := o.(*corev1.Node); ok {
+					n.Annotations, n.Labels, n.Status = nil, nil, corev1.NodeStatus{}
+				}
+				return strip(o)
+			}},
+			&v1alpha1.IPLease{}: {Transform: func(o any) (any, error) {
+				if l, ok := o.(*v1alpha1.IPLease); ok {
+					pools.Condense(l)
+				}
+				return strip(o)
+			}},
+			&ipamclaims.IPAMClaim{}: {Transform: func(o any) (any, error) {
+				if c, ok := o.(*ipamclaims.IPAMClaim); ok {
+					c.Annotations, c.Labels, c.OwnerReferences = nil, nil, nil
+				}
+				return strip(o)
+			}},
+		},
+	}
+}
+
+// feed tells the broker what the caches see of pools and leases.
+func feed(ctx context.Context, from cache.Informers, b *broker.Broker, shapes *pools.Shapes, log *slog.Logger) error {
+	leases := handlers(func(l *v1alpha1.IPLease) {
+		lease, err := cluster.LeaseOf(l)
+		if err != nil {
+			log.ErrorContext(ctx, "lease cannot be read", "lease", l.Name, "error", err)
+			return
+		}
+		b.Observe(lease)
+	}, func(l *v1alpha1.IPLease) { b.Forget(l.Name, protocol.UID(l.UID)) })
+	poolHandlers := handlers(func(p *v1alpha1.IPPool) {
+		shape, fault := shapes.Of(p)
+		scarce := p.Status.Pressure == v1alpha1.PressureHigh || p.Status.Pressure == v1alpha1.PressureExhausted
+		b.SetPool(broker.PoolState{
+			Pool: cluster.PoolOf(p), Generation: p.Generation, Shape: shape, Fault: fault, Scarce: scarce, Restored: pools.Restored(p),
+			Unopened: p.Status.Opening == "", Stopped: p.Spec.Allocation == v1alpha1.AllocationStopped, Withheld: strings.Join(p.Status.Withheld, ","),
+		})
+	}, func(p *v1alpha1.IPPool) {
+		b.DropPool(protocol.PoolName(p.Name), protocol.UID(p.UID))
+		shapes.Forget(p.UID)
+	})
+	for _, f := range []struct {
+		of client.Object
+		to toolscache.ResourceEventHandler
+	}{{&v1alpha1.IPLease{}, leases}, {&v1alpha1.IPPool{}, poolHandlers}} {
+		informer, err := from.GetInformer(ctx, f.of)
+		if err != nil {
+			return fmt.Errorf("watch for the broker: %w", err)
+		}
+		if _, err := informer.AddEventHandler(f.to); err != nil {
+			return fmt.Errorf("watch for the broker: %w", err)
+		}
+	}
+	return nil
+}
+
+// cachedSeats returns all seats, as the cache has them.
+func cachedSeats(ctx context.Context, from client.Reader, namespace string) ([]protocol.Seat, error) {
+	var list coordination.LeaseList
+	if err := from.List(ctx, &list, client.InNamespace(namespace)); err != nil {
+		return nil, fmt.Errorf("list seats: %w", err)
+	}
+	var seats []protocol.Seat
+	for i := range list.Items {
+		if cluster.IsSeat(&list.Items[i]) {
+			s, _ := cluster.SeatOf(&list.Items[i]) // of a garbled one what can be read
+			seats = append(seats, s)
+		}
+	}
+	return seats, nil
+}
+
+// handlers calls there with every object as it is now, and gone with the last of
+// one that was deleted.
+func handlers[T any](there, gone func(T)) toolscache.ResourceEventHandler {
+	call := func(f func(T), o any) {
+		if last, ok := o.(toolscache.DeletedFinalStateUnknown); ok {
+			o = last.Obj
+		}
+		if t, ok := o.(T); ok {
+			f(t)
+		}
+	}
+	return toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    func(o any) { call(there, o) },
+		UpdateFunc: func(_, o any) { call(there, o) },
+		DeleteFunc: func(o any) { call(gone, o) },
+	}
+}

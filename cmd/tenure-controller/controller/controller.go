@@ -1,0 +1,335 @@
+package controller
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/pprof"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"github.com/tenure-ipam/tenure/claims"
+	"github.com/tenure-ipam/tenure/ipam/access"
+	"github.com/tenure-ipam/tenure/ipam/broker"
+	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/controller/looker"
+	"github.com/tenure-ipam/tenure/ipam/controller/networks"
+	"github.com/tenure-ipam/tenure/ipam/controller/pools"
+	"github.com/tenure-ipam/tenure/ipam/controller/ranks"
+	"github.com/tenure-ipam/tenure/ipam/controller/requests"
+	"github.com/tenure-ipam/tenure/ipam/controller/reservations"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+	"github.com/tenure-ipam/tenure/ipam/takeover"
+)
+
+// name is the controller's, as Events and the leader's lease have it.
+const name = "tenure-controller"
+
+// Config configures a [Controller].
+type Config struct {
+	// SeatNamespace is the namespace of the seats, and of the lease by which one
+	// controller leads.
+	SeatNamespace string
+
+	// LeaderElection says that another controller may run beside this one, and
+	// that one of them leads. Without it this one works at once. Two that work at
+	// once do no harm, but get in each other's way.
+	LeaderElection bool
+	// LeaseDuration is how long a leader that has died is waited for, RenewDeadline
+	// how long one that lives tries to renew before it gives up, and RetryPeriod
+	// how often.
+	LeaseDuration, RenewDeadline, RetryPeriod time.Duration
+
+	// Workers is how many claims are worked on at once. Each waits for one call
+	// at a time.
+	Workers int
+	// QPS and Burst bound the calls to the API server, which has its own ways of
+	// being fair.
+	QPS   float32
+	Burst int
+
+	// CountsEvery is how often at most the counts of a pool are written.
+	CountsEvery time.Duration
+	// Idle is how long a block that the cluster holds stays without a claim before
+	// it goes back to the pool.
+	Idle time.Duration
+
+	// TakeOverMargin is how long after its F a silent node whose Node object is gone
+	// is taken over.
+	TakeOverMargin time.Duration
+
+	// Health and Metrics are the addresses where /healthz and /readyz, and
+	// /metrics, are served; empty is nowhere.
+	Health, Metrics string
+
+	// Profiles serves profiles of this process where Metrics are, below /debug/pprof/.
+	Profiles bool
+}
+
+// DefaultConfig returns the Config for production.
+func DefaultConfig() Config {
+	return Config{
+		SeatNamespace:  cluster.DefaultSeatNamespace,
+		LeaderElection: true, LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second,
+		Workers: 64, QPS: 2000, Burst: 4000,
+		CountsEvery: time.Minute, Idle: time.Minute, TakeOverMargin: takeover.DefaultMargin,
+		Health: ":9472", Metrics: ":9473",
+	}
+}
+
+// Validate reports every fault of c.
+func (c Config) Validate() error {
+	var errs []error
+	if c.SeatNamespace == "" {
+		errs = append(errs, errors.New("SeatNamespace is empty"))
+	}
+	if c.LeaderElection && !(c.RetryPeriod > 0 && c.RetryPeriod < c.RenewDeadline && c.RenewDeadline < c.LeaseDuration) {
+		errs = append(errs, fmt.Errorf("RetryPeriod (%v) must be less than RenewDeadline (%v), and that less than LeaseDuration (%v)",
+			c.RetryPeriod, c.RenewDeadline, c.LeaseDuration))
+	}
+	if c.Workers < 1 {
+		errs = append(errs, fmt.Errorf("Workers is %d, must be positive", c.Workers))
+	}
+	if c.QPS <= 0 || c.Burst < 1 {
+		errs = append(errs, fmt.Errorf("QPS is %v and Burst %d, both must be positive", c.QPS, c.Burst))
+	}
+	if c.CountsEvery <= 0 || c.Idle <= 0 {
+		errs = append(errs, fmt.Errorf("CountsEvery is %v and Idle %v, both must be positive", c.CountsEvery, c.Idle))
+	}
+	if c.TakeOverMargin <= 0 {
+		errs = append(errs, fmt.Errorf("TakeOverMargin is %v, must be positive", c.TakeOverMargin))
+	}
+	return errors.Join(errs...)
+}
+
+// Controller is the cluster controller.
+type Controller struct {
+	cfg  Config
+	rest *rest.Config
+	log  *slog.Logger
+}
+
+// New returns a controller for the cluster of rc. It does no I/O.
+func New(cfg Config, rc *rest.Config, log *slog.Logger) (*Controller, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("controller: %w", err)
+	}
+	rc = rest.CopyConfig(rc)
+	rc.QPS, rc.Burst = cfg.QPS, cfg.Burst
+	return &Controller{cfg: cfg, rest: rc, log: log}, nil
+}
+
+// Run works until ctx ends, and then gives the leadership back. Losing it is an
+// error: whoever runs this starts it anew.
+func (c *Controller) Run(ctx context.Context) error {
+	mgr, err := c.manager()
+	if err != nil {
+		return err
+	}
+	parts, err := c.assemble(ctx, mgr)
+	if err != nil {
+		return err
+	}
+	if c.cfg.Metrics != "" {
+		defer unregister(parts)
+		for _, p := range parts {
+			if err := metrics.Registry.Register(p); err != nil {
+				return fmt.Errorf("register metrics: %w", err)
+			}
+		}
+	}
+	if err := mgr.Start(ctx); err != nil {
+		return fmt.Errorf("controller: %w", err)
+	}
+	return nil
+}
+
+func unregister(parts []prometheus.Collector) {
+	for _, p := range parts {
+		metrics.Registry.Unregister(p)
+	}
+}
+
+func (c *Controller) manager() (manager.Manager, error) {
+	scheme, err := cluster.Scheme()
+	if err != nil {
+		return nil, err
+	}
+	mgr, err := ctrl.NewManager(c.rest, manager.Options{
+		Scheme: scheme, Logger: logr.FromSlogHandler(c.log.Handler()), Cache: cacheOptions(c.cfg.SeatNamespace),
+		LeaderElection: c.cfg.LeaderElection, LeaderElectionID: name, LeaderElectionNamespace: c.cfg.SeatNamespace,
+		LeaderElectionReleaseOnCancel: true,
+		LeaseDuration:                 &c.cfg.LeaseDuration, RenewDeadline: &c.cfg.RenewDeadline, RetryPeriod: &c.cfg.RetryPeriod,
+		Metrics: metricsserver.Options{BindAddress: orZero(c.cfg.Metrics), ExtraHandlers: c.profiles()}, HealthProbeBindAddress: orZero(c.cfg.Health),
+		// Tests run several controllers in one process. And a panic ends it: what the broker
+		// was about may be half done, and its lock held, while it goes on leading.
+		Controller: config.Controller{SkipNameValidation: new(true), RecoverPanic: new(false)},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("make a manager: %w", err)
+	}
+	return mgr, nil
+}
+
+// profiles returns what serves profiles, by path; nothing without Config.Profiles.
+func (c *Controller) profiles() map[string]http.Handler {
+	if !c.cfg.Profiles {
+		return nil
+	}
+	return map[string]http.Handler{
+		"/debug/pprof/": http.HandlerFunc(pprof.Index), "/debug/pprof/profile": http.HandlerFunc(pprof.Profile), "/debug/pprof/trace": http.HandlerFunc(pprof.Trace),
+	}
+}
+
+// orZero returns how controller-runtime spells an address.
+func orZero(address string) string {
+	if address == "" {
+		return "0"
+	}
+	return address
+}
+
+// assemble makes the parts, and has the manager run them. It returns what there is
+// to measure.
+func (c *Controller) assemble(ctx context.Context, mgr manager.Manager) ([]prometheus.Collector, error) {
+	direct, err := client.New(c.rest, client.Options{Scheme: mgr.GetScheme(), HTTPClient: mgr.GetHTTPClient(), Mapper: mgr.GetRESTMapper()})
+	if err != nil {
+		return nil, fmt.Errorf("make a client: %w", err)
+	}
+	live := cluster.NewAPI(direct)
+	live.SeatNamespace = c.cfg.SeatNamespace
+	catalog := networks.NewCatalog(mgr.GetCache())
+	if err := index(ctx, mgr, catalog); err != nil {
+		return nil, err
+	}
+
+	bell, requestBell, reservationBell, poolBell, shapes := &claims.Doorbell{}, &requests.Doorbell{}, &reservations.Doorbell{}, &pools.Doorbell{}, &pools.Shapes{}
+	grants, measured := broker.DefaultConfig(), broker.NewMetrics()
+	grants.IdleAfter = c.cfg.Idle
+	var ofPools *pools.Reconciler
+	grants.Restored = func(ctx context.Context, names ...protocol.PoolName) (bool, error) {
+		return ofPools.Restored(ctx, names...)
+	}
+	news := broker.Notify{Claim: bell.Ring, SubLease: requestBell.Ring, Reservation: reservationBell.Ring, Pool: poolBell.Ring}
+	b, err := broker.New(grants, live, news, measured, c.log.With("part", "broker"))
+	if err != nil {
+		return nil, err
+	}
+	if err := feed(ctx, mgr.GetCache(), b, shapes, c.log); err != nil {
+		return nil, err
+	}
+	ofPools = &pools.Reconciler{
+		Cache: mgr.GetCache(), Starving: b.Starving, Bell: poolBell, Write: direct, Live: live, Networks: catalog, Shapes: shapes,
+		Metrics: pools.NewMetrics(), Log: c.log.With("part", "pools"), CountsEvery: c.cfg.CountsEvery, Now: time.Now,
+	}
+	reviews := access.NewReviews(time.Now, live.MayUse)
+	ofClaims := &claims.Reconciler{
+		Cache: mgr.GetCache(), Status: direct, Live: live, Broker: b, Pools: ofPools, Networks: catalog, Admission: admission{mgr.GetCache(), reviews},
+		Events: mgr.GetEventRecorder(name), Metrics: claims.NewMetrics(), Log: c.log.With("part", "claims"), Now: time.Now,
+	}
+	ofRequests := &requests.Reconciler{
+		Cache: mgr.GetCache(), API: live, Broker: b, Pools: ofPools,
+		Metrics: requests.NewMetrics(), Log: c.log.With("part", "requests"), Now: time.Now,
+	}
+	ofReservations := &reservations.Reconciler{
+		Cache: mgr.GetCache(), Live: live, Status: direct, Broker: b, Pools: ofPools, Log: c.log.With("part", "reservations"), Now: time.Now,
+	}
+	implicit := &pools.Implicit{
+		Cache: mgr.GetCache(), Write: direct, Live: live, Networks: catalog,
+		Events: mgr.GetEventRecorder(name), Log: c.log.With("part", "pools"),
+	}
+	begun := time.Now() // what passes since is told by the monotonic clock
+	ofDead := &takeover.Reconciler{
+		Cache: mgr.GetCache(), SeatNamespace: c.cfg.SeatNamespace, Live: live, Events: mgr.GetEventRecorder(name),
+		Metrics: takeover.NewMetrics(), Log: c.log.With("part", "takeover"), Margin: c.cfg.TakeOverMargin, Calls: takeover.DefaultCalls,
+		Now: func() time.Duration { return time.Since(begun) },
+	}
+	ofForeign := c.looker(mgr.GetCache(), live, b, ofPools)
+	ofForeign.Told = poolBell.Ring
+	ofPools.Foreign = ofForeign
+	ofRanks := &ranks.Reconciler{Cache: mgr.GetCache(), SeatNamespace: c.cfg.SeatNamespace, Seats: live, Log: c.log.With("part", "ranks")}
+	for _, set := range []func() error{
+		func() error { return mgr.Add(manager.RunnableFunc(b.Run)) },
+		func() error {
+			return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { reviews.Run(ctx); return nil }))
+		},
+		func() error { return ofForeign.Setup(mgr) },
+		func() error { return ofReservations.Setup(mgr, reservationBell) },
+		func() error { return ofClaims.Setup(mgr, catalog, bell, c.cfg.Workers) },
+		func() error { return ofRequests.Setup(mgr, requestBell, c.cfg.Workers) },
+		func() error { return ofPools.Setup(mgr, catalog) },
+		func() error {
+			return mgr.Add(everywhere(func(ctx context.Context) error { return ofPools.WatchRevision(ctx, live) }))
+		},
+		func() error { return implicit.Setup(mgr, catalog) },
+		func() error { return ofDead.Setup(mgr) },
+		func() error { return ofRanks.Setup(mgr) },
+		func() error { return probes(mgr) },
+	} {
+		if err := set(); err != nil {
+			return nil, fmt.Errorf("controller: %w", err)
+		}
+	}
+	return []prometheus.Collector{measured, ofClaims.Metrics, ofRequests.Metrics, ofPools.Metrics, ofDead.Metrics, ofForeign.Metrics}, nil
+}
+
+// index adds what the cache is searched by.
+func index(ctx context.Context, mgr manager.Manager, catalog *networks.Catalog) error {
+	return errors.Join(
+		catalog.Index(ctx, mgr.GetFieldIndexer()),
+		claims.IndexClaims(ctx, mgr.GetFieldIndexer()),
+		pools.IndexLeases(ctx, mgr.GetFieldIndexer()),
+	)
+}
+
+// looker returns what looks at the addresses that other IPAMs have given.
+func (c *Controller) looker(from cache.Cache, live *cluster.API, b *broker.Broker, ofPools *pools.Reconciler) *looker.Looker {
+	return &looker.Looker{
+		Cache: from, Live: live, Broker: b, Beats: ofPools.Beats, Restored: ofPools.Restored,
+		Seats: func(ctx context.Context) ([]protocol.Seat, error) {
+			return cachedSeats(ctx, from, c.cfg.SeatNamespace)
+		},
+		Calls: 16, Metrics: looker.NewMetrics(), Log: c.log.With("part", "foreign"), Now: time.Now,
+	}
+}
+
+// probes serves health, and readiness once the caches are filled, whoever leads.
+func probes(mgr manager.Manager) error {
+	var synced atomic.Bool
+	ready := func(*http.Request) error {
+		if !synced.Load() {
+			return errors.New("the caches are not filled")
+		}
+		return nil
+	}
+	return errors.Join(
+		mgr.AddHealthzCheck("ping", healthz.Ping),
+		mgr.AddReadyzCheck("caches", ready),
+		mgr.Add(everywhere(func(ctx context.Context) error {
+			synced.Store(mgr.GetCache().WaitForCacheSync(ctx))
+			return nil
+		})),
+	)
+}
+
+// everywhere is work that every controller does, leading or not.
+type everywhere func(context.Context) error
+
+func (e everywhere) Start(ctx context.Context) error { return e(ctx) }
+
+// NeedLeaderElection implements [manager.LeaderElectionRunnable].
+func (e everywhere) NeedLeaderElection() bool { return false }

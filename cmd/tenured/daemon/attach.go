@@ -1,0 +1,132 @@
+package daemon
+
+import (
+	"context"
+
+	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tenure-ipam/tenure/api/npwg"
+	"github.com/tenure-ipam/tenure/attach/devices"
+	"github.com/tenure-ipam/tenure/attach/facts"
+	"github.com/tenure-ipam/tenure/attach/plan"
+	"github.com/tenure-ipam/tenure/attach/resolve"
+	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// reporter is the name under which events are written.
+const reporter = "tenured"
+
+// resolver makes what answers the meta-plugin. It follows this node's pods by way of
+// the cache that it returns as well.
+func (d *Daemon) resolver(c client.WithWatch, api *cluster.API, events *cluster.Events) (r *resolve.Resolver, cache *cluster.PodCache, err error) {
+	found := &attachPods{api: api}
+	cfg := resolve.DefaultConfig(d.cfg.Reports)
+	cfg.Boot = d.cfg.Agent.Boot
+	cfg.State = d.cfg.AttachState
+	r, err = resolve.New(cfg, resolve.Cluster{
+		Pods: found, Definitions: definitions{api, c}, Namespaces: namespaces{api, c},
+		Devices: devices.Kubelet{Socket: d.cfg.PodResources}, Warn: events.WarnPod,
+	}, d.log)
+	if err != nil {
+		return nil, nil, err
+	}
+	found.cache = cluster.NewPodCache(c, d.cfg.Agent.Node, keeps, func(o *metav1.PartialObjectMetadata, exists bool) {
+		r.PodChanged(attachPodOf(o), exists)
+	})
+	return r, found.cache, nil
+}
+
+// keeps reports whether agent or resolver read an annotation of pods.
+func keeps(key string) bool { return plan.Tells(key) || key == npwg.AnnotationStatus }
+
+// attachPods is the node's pods as the resolver wants them.
+type attachPods struct {
+	api   *cluster.API
+	cache *cluster.PodCache
+}
+
+// Cached implements resolve.Pods.
+func (p *attachPods) Cached(namespace, name string) (resolve.Pod, bool) {
+	o, ok := p.cache.Get(namespace, name)
+	if !ok {
+		return resolve.Pod{}, false
+	}
+	return attachPodOf(o), true
+}
+
+// ReadPod implements resolve.Pods.
+func (p *attachPods) ReadPod(ctx context.Context, namespace, name string) (resolve.Pod, protocol.Outcome, error) {
+	o, out, err := p.api.ReadPodMetadata(ctx, namespace, name)
+	if out != protocol.Done {
+		return resolve.Pod{}, out, err
+	}
+	return attachPodOf(o), out, nil
+}
+
+// Annotate implements resolve.Pods.
+func (p *attachPods) Annotate(ctx context.Context, pod protocol.PodRef, annotation, value string) (protocol.Outcome, error) {
+	return p.api.AnnotatePod(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: pod.Name}, pod.UID, annotation, value)
+}
+
+func attachPodOf(o metav1.Object) resolve.Pod {
+	return resolve.Pod{
+		Namespace: o.GetNamespace(), Name: o.GetName(), UID: protocol.UID(o.GetUID()), MirrorOf: cluster.MirrorOf(o),
+		Annotations: o.GetAnnotations(),
+	}
+}
+
+// definitions is the cluster's network attachment definitions as the resolver wants
+// them.
+type definitions struct {
+	api *cluster.API
+	c   client.WithWatch
+}
+
+// ReadDefinition implements resolve.Definitions.
+func (d definitions) ReadDefinition(ctx context.Context, ref facts.Ref) (facts.Definition, protocol.Outcome, error) {
+	o, out, err := d.api.ReadDefinition(ctx, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name})
+	if out != protocol.Done {
+		return facts.Definition{}, out, err
+	}
+	return resolve.DefinitionOf(ref, o.Annotations, o.Spec.Config), out, nil
+}
+
+// FollowDefinition implements resolve.Definitions.
+func (d definitions) FollowDefinition(ctx context.Context, ref facts.Ref, changed func(facts.Definition, bool)) error {
+	return cluster.FollowDefinition(ctx, d.c, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, func(o *nad.NetworkAttachmentDefinition) {
+		if o == nil {
+			changed(facts.Definition{}, false)
+			return
+		}
+		changed(resolve.DefinitionOf(ref, o.Annotations, o.Spec.Config), true)
+	})
+}
+
+// namespaces is the cluster's namespaces as the resolver wants them.
+type namespaces struct {
+	api *cluster.API
+	c   client.WithWatch
+}
+
+// ReadLabels implements resolve.Namespaces.
+func (n namespaces) ReadLabels(ctx context.Context, namespace string) (map[string]string, protocol.Outcome, error) {
+	o, out, err := n.api.ReadNamespaceMetadata(ctx, namespace)
+	if out != protocol.Done {
+		return nil, out, err
+	}
+	return o.Labels, out, nil
+}
+
+// FollowLabels implements resolve.Namespaces.
+func (n namespaces) FollowLabels(ctx context.Context, namespace string, changed func(map[string]string, bool)) error {
+	return cluster.FollowNamespace(ctx, n.c, namespace, func(o *metav1.PartialObjectMetadata) {
+		if o == nil {
+			changed(nil, false)
+			return
+		}
+		changed(o.Labels, true)
+	})
+}

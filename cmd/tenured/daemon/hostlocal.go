@@ -1,0 +1,92 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/tenure-ipam/tenure/ipam/node/agent"
+)
+
+// DefaultHostLocalDir is where host-local keeps its files, one directory for a network.
+const DefaultHostLocalDir = "/var/lib/cni/networks"
+
+// maxHostLocal bounds how much is read of one file of host-local's, in bytes: it has the
+// container's ID and the interface's name.
+const maxHostLocal = 4 << 10
+
+// HostLocal implements agent.Host. A file is named by its address, of IPv6 as host-local
+// writes it; its lines are the container's ID and, since 0.7, the interface's name.
+func (h Host) HostLocal(network, dataDir string) ([]agent.HostLocalFile, error) {
+	if network != filepath.Base(network) || network == "." || network == ".." {
+		return nil, fmt.Errorf("%q is no name of a directory", network)
+	}
+	if dataDir == "" {
+		dataDir = h.HostLocalDir
+	}
+	dir := filepath.Join(dataDir, network)
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var files []agent.HostLocalFile
+	for _, e := range entries {
+		addr, err := netip.ParseAddr(strings.ReplaceAll(e.Name(), "_", ":"))
+		if err != nil || !e.Type().IsRegular() {
+			continue // its lock, and what it gave last
+		}
+		text, err := readSome(filepath.Join(dir, e.Name()), maxHostLocal)
+		if err != nil {
+			if errors.Is(err, fs.ErrNotExist) { // its DEL came meanwhile
+				continue
+			}
+			return files, err
+		}
+		container, ifName, _ := strings.Cut(strings.TrimSpace(text), "\n")
+		files = append(files, agent.HostLocalFile{Addr: addr.Unmap(), Container: strings.TrimSpace(container), IfName: strings.TrimSpace(ifName)})
+	}
+	return files, nil
+}
+
+// readSome reads the beginning of a file.
+func readSome(path string, most int) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	buf := make([]byte, most)
+	n, err := f.Read(buf)
+	if n == 0 && err != nil && err.Error() != "EOF" {
+		return "", err
+	}
+	return string(buf[:n]), nil
+}
+
+// There implements agent.Host.
+func (h Host) There(path string) bool {
+	if path == "" {
+		return true
+	}
+	var fs unix.Statfs_t
+	err := unix.Statfs(path, &fs)
+	switch {
+	case err == nil: // a file in place of a namespace is a mount that has not been propagated
+		return true
+	case strings.HasPrefix(path, "/proc/") && !h.SeesHost:
+		return true
+	case !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ENOTDIR):
+		return true
+	}
+	_, err = os.Stat(filepath.Dir(path))
+	return err != nil && !strings.HasPrefix(path, "/proc/")
+}

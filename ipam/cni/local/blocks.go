@@ -1,0 +1,191 @@
+package local
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"go4.org/netipx"
+
+	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/ipam/node"
+	"github.com/tenure-ipam/tenure/ipam/node/store"
+	"github.com/tenure-ipam/tenure/ipam/poolspec"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// A network's addresses are opened in blocks of this many bits, whatever its
+// ranges are, so that edits of the configuration never make blocks overlap.
+const blockLog = 8
+
+// aheadBlocks is how many blocks of what a slot may take are open before any
+// address comes back that was in use before: the last 4096 freed addresses rest.
+// It is a bound, since an IPv6 network would otherwise open blocks for ever.
+const aheadBlocks = 16
+
+func blockBits(f allocator.Family) int { return f.BitLen() - blockLog }
+
+// plan returns the pools that c describes, and the addresses that an attachment
+// needs of them.
+func plan(c *poolspec.Config) (pools map[string]node.Pool, slots []node.Slot, err error) {
+	pools = map[string]node.Pool{}
+	for _, src := range c.Sources {
+		if _, ok := pools[src.Pool]; ok {
+			continue
+		}
+		if src.Implicit == nil {
+			return nil, nil, fmt.Errorf("%w: local mode has no pool %q", poolspec.ErrConfig, src.Pool)
+		}
+		shape, err := poolspec.ParsePool(*src.Implicit)
+		if err != nil {
+			return nil, nil, err
+		}
+		pools[src.Pool] = node.Pool{Shape: shape}
+	}
+	slots, err = node.Slots(c, pools)
+	return pools, slots, err
+}
+
+// hold is [node.Hold], with blocks opened as they are needed.
+func hold(tx *store.Tx, pools map[string]node.Pool, a node.Ask) (store.Attachment, error) {
+	for name, p := range pools {
+		// The configuration may have been edited since the last call.
+		if err := space(tx, protocol.PoolName(name), p.Shape).Reshape(); err != nil {
+			return store.Attachment{}, err
+		}
+		if err := adopt(tx, protocol.PoolName(name), p.Shape); err != nil {
+			return store.Attachment{}, err
+		}
+	}
+	for _, s := range a.Slots {
+		if err := openFor(tx, s); err != nil {
+			return store.Attachment{}, err
+		}
+	}
+	for {
+		held, err := node.Hold(tx, a)
+		full, ok := errors.AsType[*node.NoRoomError](err)
+		if !ok {
+			return held, err
+		}
+		if opened, openErr := openNext(tx, full.Slot); openErr != nil || !opened {
+			return store.Attachment{}, errors.Join(openErr, err)
+		}
+	}
+}
+
+// adopt moves what attachments have of other pools into the network's. Earlier versions
+// had pools by what ranges in whereabouts' form say, and an edit of these led from one to
+// another that knew nothing of its addresses. One that two attachments have from that
+// time stays with both until one of them frees it.
+func adopt(tx *store.Tx, pool protocol.PoolName, shape *allocator.Shape) error {
+	if !slices.ContainsFunc(tx.Pools(), func(p protocol.PoolName) bool { return p != pool }) {
+		return nil
+	}
+	var others []store.Attachment
+	for x, err := range tx.Attachments() {
+		if err != nil {
+			return err
+		}
+		if slices.ContainsFunc(x.Addresses, func(a store.Address) bool { return a.Pool != pool }) {
+			others = append(others, x)
+		}
+	}
+	for _, x := range others {
+		for i, a := range x.Addresses {
+			if a.Pool == pool {
+				continue
+			}
+			moved, err := move(tx, a, space(tx, pool, shape))
+			if err != nil {
+				return err
+			}
+			if moved {
+				x.Addresses[i].Pool = pool
+			}
+		}
+		if err := tx.PutAttachment(x); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// move takes a in another space instead of its own, unless it is taken there.
+func move(tx *store.Tx, a store.Address, to allocator.Space) (moved bool, err error) {
+	block, err := a.Addr.Prefix(blockBits(allocator.FamilyOf(a.Addr)))
+	if err != nil {
+		return false, err
+	}
+	if err := to.Open(block); err != nil {
+		return false, err
+	}
+	switch err := to.Take(a.Addr); {
+	case errors.Is(err, allocator.ErrTaken):
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	return true, space(tx, a.Pool, nil).Free(a.Addr)
+}
+
+func space(tx *store.Tx, pool protocol.PoolName, shape *allocator.Shape) allocator.Space {
+	return allocator.NewSpace(tx.Table(pool), shape)
+}
+
+// openFor opens the block of the address that s asks for by name, or the first
+// blocks of what it may take.
+func openFor(tx *store.Tx, s node.Slot) error {
+	sp := space(tx, s.Pool, s.Shape)
+	if s.Exact.IsValid() {
+		if _, ok := s.Shape.Locate(s.Exact); !ok {
+			return nil // Hold says why not
+		}
+		return sp.Open(s.Shape.Block(s.Exact, blockBits(allocator.FamilyOf(s.Exact))))
+	}
+	opened := 0
+	return eachBlock(s, func(block netip.Prefix) (more bool, err error) {
+		opened++
+		return opened < aheadBlocks, sp.Open(block)
+	})
+}
+
+// openNext opens the next block that s may use and that is not open. ok is false
+// if there is none.
+func openNext(tx *store.Tx, s node.Slot) (ok bool, err error) {
+	if s.Exact.IsValid() {
+		return false, nil // its block is open
+	}
+	sp := space(tx, s.Pool, s.Shape)
+	err = eachBlock(s, func(block netip.Prefix) (more bool, err error) {
+		isOpen, err := sp.IsOpen(block)
+		if err != nil || isOpen {
+			return true, err
+		}
+		ok = true
+		return false, sp.Open(block)
+	})
+	return ok, err
+}
+
+// eachBlock calls do with the blocks of what s may take, in order, until it has
+// no more, wants no more, or fails.
+func eachBlock(s node.Slot, do func(netip.Prefix) (more bool, err error)) error {
+	bits := blockBits(s.Family)
+	from := netip.IPv4Unspecified()
+	if s.Family == allocator.IPv6 {
+		from = netip.IPv6Unspecified()
+	}
+	for from.IsValid() {
+		block, ok := s.Shape.NextBlock(s.Family, bits, s.View, from)
+		if !ok {
+			return nil
+		}
+		if more, err := do(block); err != nil || !more {
+			return err
+		}
+		from = netipx.PrefixLastIP(block).Next()
+	}
+	return nil
+}

@@ -1,0 +1,261 @@
+// Package local hands out addresses without a cluster: each network has a store
+// of its own on this host, and every call of the plugin opens it, works in one
+// transaction, and closes it. Calls of one network wait for each other at the
+// store's lock, so it is safe among any number of processes.
+//
+// What an attachment gets is decided by package node, as on the agent. Local
+// mode adds where blocks come from, which is the network's own ranges.
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/tenure-ipam/tenure/ipam/netns"
+	"github.com/tenure-ipam/tenure/ipam/node"
+	"github.com/tenure-ipam/tenure/ipam/node/store"
+	"github.com/tenure-ipam/tenure/ipam/poolspec"
+	"github.com/tenure-ipam/tenure/ipam/wire"
+)
+
+// Serve answers req, whose configuration is in local mode, as the agent would.
+// It waits for other processes until ctx ends; now is recorded with what an ADD
+// gets. It has to run where the runtime's paths of network namespaces mean what
+// the runtime means.
+func Serve(ctx context.Context, req wire.Request, now time.Time) wire.Response {
+	resp := wire.Response{Version: wire.Version}
+	var err error
+	switch req.Verb {
+	case wire.Add:
+		resp.Result, resp.Warnings, err = add(ctx, req, now)
+	case wire.Del:
+		resp.Warnings, err = del(ctx, req)
+	case wire.Check:
+		err = check(ctx, req)
+	case wire.Status:
+		err = status(ctx, req)
+	case wire.GC:
+		err = gc(ctx, req)
+	case wire.Ping:
+	default:
+		err = &wire.Error{Code: wire.CodeDecoding, Msg: fmt.Sprintf("unknown verb %q", req.Verb)}
+	}
+	resp.Error = node.WireError(err)
+	return resp
+}
+
+// path returns where c's network has its store. The name of a CNI network can be
+// a file's.
+func path(c *poolspec.Config) string { return filepath.Join(c.DataDir, c.Name+".db") }
+
+func keyOf(c *poolspec.Config, req wire.Request) store.Key {
+	return store.Key{Network: c.Name, ContainerID: req.ContainerID, IfName: req.IfName}
+}
+
+// gone reports whether the namespace of x is gone, as this process sees it.
+func gone(x store.Attachment) bool { return netns.Gone(x.Netns, x.NetnsID) }
+
+// open opens the network's store, for a moment.
+func open(ctx context.Context, c *poolspec.Config) (*store.Store, error) {
+	st, err := store.OpenLocal(ctx, path(c), store.Options{})
+	if err != nil && ctx.Err() != nil {
+		return nil, fmt.Errorf("wait for other calls of network %s: %w", c.Name, err)
+	}
+	return st, err
+}
+
+// openIfThere is open where the network has a store already; st is nil where it
+// has none.
+func openIfThere(ctx context.Context, c *poolspec.Config) (st *store.Store, ok bool, err error) {
+	if _, err := os.Lstat(path(c)); errors.Is(err, fs.ErrNotExist) {
+		return nil, false, nil
+	}
+	st, err = open(ctx, c)
+	return st, err == nil, err
+}
+
+// add answers an ADD. There is no agent whose log could say which keys of the
+// configuration have no effect, so the runtime's does.
+func add(ctx context.Context, req wire.Request, now time.Time) (result *wire.Result, warnings []string, err error) {
+	c, err := poolspec.ParseConfig(req.Config, req.Args)
+	if err != nil {
+		return nil, nil, err
+	}
+	ps, slots, err := plan(c)
+	if err != nil {
+		return nil, nil, err
+	}
+	st, err := open(ctx, c)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() { err = errors.Join(err, st.Close()) }()
+	a := node.Ask{
+		Key: keyOf(c, req), Pod: node.PodOf(c), Netns: req.Netns, NetnsID: req.NetnsID, Now: now,
+		Slots: slots, Gone: gone,
+	}
+	err = st.Update(ctx, func(tx *store.Tx) error {
+		held, err := hold(tx, ps, a)
+		if err != nil {
+			return err
+		}
+		result, err = node.Result(c, held)
+		return err
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return result, c.Ignored, nil
+}
+
+// del frees what the attachment has. A network without a store has nothing. A
+// damaged store is reported and no reason to fail: nothing can be freed in it,
+// its remedy is a new one, in which there is nothing to free, and a DEL that
+// fails keeps a pod from going away.
+func del(ctx context.Context, req wire.Request) (warnings []string, err error) {
+	c, err := poolspec.ParseRelease(req.Config)
+	if err != nil {
+		return nil, err
+	}
+	st, ok, err := openIfThere(ctx, c)
+	if errors.Is(err, store.ErrCorrupt) {
+		return []string{fmt.Sprintf("nothing is freed: %v", err)}, nil
+	}
+	if err != nil || !ok {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, st.Close()) }()
+	return nil, st.Update(ctx, func(tx *store.Tx) error {
+		_, _, err := node.Release(tx, keyOf(c, req))
+		return err
+	})
+}
+
+func check(ctx context.Context, req wire.Request) (err error) {
+	c, err := poolspec.ParseConfig(req.Config, req.Args)
+	if err != nil {
+		return err
+	}
+	prev, ok, err := c.PrevAddresses()
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return &wire.Error{Code: wire.CodeInvalidConfig, Msg: "prevResult is missing: CHECK compares with the result of ADD"}
+	}
+	k := keyOf(c, req)
+	st, ok, err := openIfThere(ctx, c)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return &node.CheckError{Key: k, Reason: "has no address recorded"}
+	}
+	defer func() { err = errors.Join(err, st.Close()) }()
+	return st.View(func(tx *store.Tx) error { return node.Check(tx, k, prev) })
+}
+
+// errUndo ends a transaction that only tried something.
+var errUndo = errors.New("only tried")
+
+// status reports whether an ADD would be served. That all addresses are in use
+// is an answer only where the configuration asks for it: a full network must not
+// make a machine look broken.
+func status(ctx context.Context, req wire.Request) (err error) {
+	c, err := poolspec.ParseConfig(req.Config, "")
+	if err != nil {
+		return err
+	}
+	anybody := *c
+	anybody.Requested = nil // an address asked for by name says nothing about others
+	ps, slots, err := plan(&anybody)
+	if err != nil {
+		return err
+	}
+	st, err := open(ctx, c)
+	if err != nil {
+		return notAvailable(err)
+	}
+	defer func() { err = errors.Join(err, st.Close()) }()
+	trial := store.Key{Network: c.Name, ContainerID: "status", IfName: "status"}
+	err = st.Update(ctx, func(tx *store.Tx) error {
+		if _, err := hold(tx, ps, node.Ask{Key: trial, Slots: slots}); err != nil {
+			return err
+		}
+		return errUndo
+	})
+	if _, full := errors.AsType[*node.NoRoomError](err); !errors.Is(err, errUndo) && (!full || c.ReportFull) {
+		return notAvailable(err)
+	}
+	// Whether the disk has room shows only when something is written. A record
+	// without addresses takes nothing from anybody, and GC removes what a crash
+	// leaves of it.
+	if err := st.Update(ctx, func(tx *store.Tx) error { return tx.PutAttachment(store.Attachment{Key: trial}) }); err != nil {
+		return notAvailable(err)
+	}
+	return st.Update(ctx, func(tx *store.Tx) error { return tx.DeleteAttachment(trial) })
+}
+
+func notAvailable(err error) error {
+	return &wire.Error{Code: wire.CodeNotAvailable, Msg: err.Error()}
+}
+
+// gc frees the network's attachments that the runtime does not list, except
+// those whose network namespace is certainly there: the runtime's list may be
+// older than an ADD, and an address in use must not be freed. They are found by
+// a later GC, or their DEL. It goes on after an error and reports all.
+func gc(ctx context.Context, req wire.Request) (err error) {
+	c, err := poolspec.ParseRelease(req.Config)
+	if err != nil {
+		return err
+	}
+	if !c.HasValidAttachments {
+		return &wire.Error{Code: wire.CodeInvalidConfig,
+			Msg: "cni.dev/valid-attachments is missing: without it, GC cannot tell what to keep and frees nothing"}
+	}
+	st, ok, err := openIfThere(ctx, c)
+	if err != nil || !ok {
+		return err
+	}
+	defer func() { err = errors.Join(err, st.Close()) }()
+	garbage, err := unlisted(st, c)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, x := range garbage {
+		if err := st.Update(ctx, func(tx *store.Tx) error {
+			_, _, err := node.ReleaseIf(tx, x.Key, x.Generation)
+			return err
+		}); err != nil {
+			errs = append(errs, fmt.Errorf("free %s: %w", x.Key, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// unlisted returns the attachments that gc frees.
+func unlisted(st *store.Store, c *poolspec.Config) (garbage []store.Attachment, err error) {
+	err = st.View(func(tx *store.Tx) error {
+		for x, err := range tx.OfNetwork(c.Name) {
+			if err != nil {
+				return err
+			}
+			listed := slices.ContainsFunc(c.ValidAttachments, func(v poolspec.AttachmentRef) bool {
+				return v.ContainerID == x.ContainerID && (v.IfName == "" || v.IfName == x.IfName)
+			})
+			alive := x.NetnsID != "" && netns.ID(x.Netns) == x.NetnsID
+			if !listed && !alive {
+				garbage = append(garbage, x)
+			}
+		}
+		return nil
+	})
+	return garbage, err
+}

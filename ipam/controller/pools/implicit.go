@@ -1,0 +1,156 @@
+package pools
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/controller/networks"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// Implicit makes the pools that definitions describe inline, changes them with
+// their definitions, and removes them when no definition names them and no lease
+// is left. Its requests are names of pools.
+type Implicit struct {
+	// Cache has pools, leases and definitions.
+	Cache    client.Reader
+	Write    client.Client
+	Live     Live
+	Networks Describers
+	Events   events.EventRecorder
+	Log      *slog.Logger
+
+	told sync.Map // "namespace/name" of a definition -> notice
+}
+
+// Reconcile looks at one implicit pool.
+func (r *Implicit) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	d := described{name: req.Name}
+	var err error
+	if d.by, err = r.Networks.OfPool(ctx, req.Name); err != nil {
+		return reconcile.Result{}, err
+	}
+	var pool v1alpha1.IPPool
+	switch err := r.Cache.Get(ctx, client.ObjectKey{Name: req.Name}, &pool); {
+	case err == nil:
+		d.pool = &pool
+	case !apierrors.IsNotFound(err):
+		return reconcile.Result{}, fmt.Errorf("read pool %s: %w", req.Name, err)
+	}
+	var leases v1alpha1.IPLeaseList
+	if err := r.Cache.List(ctx, &leases, client.MatchingFields{leasesByPool: req.Name}, client.UnsafeDisableDeepCopy); err != nil {
+		return reconcile.Result{}, fmt.Errorf("list leases of pool %s: %w", req.Name, err)
+	}
+	d.inUse = len(leases.Items) > 0
+	p, err := decideImplicit(d)
+	if err != nil {
+		return reconcile.Result{}, reconcile.TerminalError(fmt.Errorf("pool %s: %w", req.Name, err))
+	}
+	for _, name := range p.sorted() {
+		r.tell(ctx, name, p.notices[name])
+	}
+	return r.apply(ctx, d, p)
+}
+
+// apply does what p says.
+func (r *Implicit) apply(ctx context.Context, d described, p implicitPlan) (reconcile.Result, error) {
+	var err error
+	ctx, cancel := context.WithTimeout(ctx, cluster.CallTimeout)
+	defer cancel()
+	switch {
+	case p.create != nil:
+		err = r.Write.Create(ctx, p.create)
+	case p.update != nil:
+		err = r.update(ctx, d.pool, *p.update)
+	case p.remove:
+		err = r.remove(ctx, d.pool)
+	default:
+		return reconcile.Result{}, nil
+	}
+	switch cluster.Classify(err) {
+	case protocol.Done:
+		r.Log.InfoContext(ctx, "implicit pool changes", "pool", d.name, "created", p.create != nil, "removed", p.remove, "definitions", definitions(d.by))
+	case protocol.Exists, protocol.Conflict, protocol.NotFound:
+		// The cache is behind. Its next event may be none that concerns this
+		// reconciler, such as a change of the status.
+		return reconcile.Result{RequeueAfter: 200 * time.Millisecond}, nil
+	case protocol.Refused:
+		for _, n := range d.by {
+			r.tell(ctx, n.String(), notice{reasonRefused, fmt.Sprintf("pool %s is refused: %v", d.name, err)})
+		}
+		err := fmt.Errorf("write pool %s: %w", d.name, err)
+		if faulty(err) {
+			err = reconcile.TerminalError(err)
+		}
+		return reconcile.Result{}, err
+	default:
+		return reconcile.Result{}, fmt.Errorf("write pool %s: %w", d.name, err)
+	}
+	return reconcile.Result{}, nil
+}
+
+// faulty reports whether a write was refused for what is written, so that it is to be made
+// again only when the definitions change. Who may not write may do so later: an API server
+// that has just started knows no rights.
+func faulty(err error) bool {
+	return apierrors.IsInvalid(err) || apierrors.IsBadRequest(err) || apierrors.IsRequestEntityTooLargeError(err)
+}
+
+func (r *Implicit) update(ctx context.Context, pool *v1alpha1.IPPool, u update) error {
+	raw, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{
+			"uid": pool.UID, "resourceVersion": pool.ResourceVersion,
+			"annotations": map[string]string{AnnotationDefinitions: u.definitions},
+		},
+		"spec": map[string]any{"ranges": u.ranges},
+	})
+	if err != nil {
+		return fmt.Errorf("encode pool %s: %w", pool.Name, err)
+	}
+	into := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: pool.Name}}
+	return r.Write.Patch(ctx, into, client.RawPatch(types.MergePatchType, raw))
+}
+
+// remove deletes a pool that nobody describes and nobody uses. Should somebody
+// lease a block meanwhile, the finalizer waits for it.
+func (r *Implicit) remove(ctx context.Context, pool *v1alpha1.IPPool) error {
+	leases, err := r.Live.LeasesOfPool(ctx, protocol.PoolName(pool.Name))
+	if err != nil || len(leases) > 0 {
+		return err
+	}
+	return r.Write.Delete(ctx, pool, client.Preconditions{UID: &pool.UID, ResourceVersion: &pool.ResourceVersion})
+}
+
+// tell makes an Event of a notice, if it is another than the last for its
+// definition.
+func (r *Implicit) tell(ctx context.Context, definition string, n notice) {
+	if last, ok := r.told.Swap(definition, n); ok && last == n {
+		return
+	}
+	namespace, name, _ := strings.Cut(definition, "/")
+	var obj nad.NetworkAttachmentDefinition
+	if err := r.Cache.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &obj); err != nil {
+		r.told.Delete(definition)
+		return // it is gone, and with it whoever would read of this
+	}
+	r.Log.WarnContext(ctx, "definition is not followed", "definition", definition, "reason", n.reason, "message", n.message)
+	r.Events.Eventf(&obj, nil, corev1.EventTypeWarning, n.reason, "DescribePool", "%.1000s", n.message)
+}
+
+var _ Describers = (*networks.Catalog)(nil)

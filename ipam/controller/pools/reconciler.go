@@ -1,0 +1,358 @@
+package pools
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/controller/networks"
+	"github.com/tenure-ipam/tenure/ipam/poolspec"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// Live reads from the API server, never from a cache.
+type Live interface {
+	ReadIPPool(ctx context.Context, name protocol.PoolName) (*v1alpha1.IPPool, protocol.Outcome, error)
+	IPPools(ctx context.Context) ([]v1alpha1.IPPool, error)
+	Seats(ctx context.Context) ([]protocol.Seat, error)
+	Leases(ctx context.Context) ([]protocol.Lease, error)
+	LeasesOfPool(ctx context.Context, pool protocol.PoolName) ([]protocol.Lease, error)
+}
+
+// Describers finds the networks that describe an implicit pool, oldest first.
+type Describers interface {
+	OfPool(ctx context.Context, pool string) ([]networks.Network, error)
+}
+
+// Reconciler looks after pools.
+type Reconciler struct {
+	// Cache has pools, leases (indexed by [IndexLeases], and condensed by
+	// [Condense]), and sub-leases.
+	Cache client.Reader
+	// Starving reports whether somebody asks for an address of a pool and none has
+	// been found; nil is nobody. Whoever starves rings the Bell.
+	Starving func(protocol.PoolName) bool
+	Bell     *Doorbell
+	// Foreign says what other IPAMs may have given; nil is nothing.
+	Foreign Foreign
+	// Write writes pools.
+	Write    client.Client
+	Live     Live
+	Networks Describers
+	Shapes   *Shapes
+	Metrics  *Metrics
+	Log      *slog.Logger
+	// CountsEvery is how often at most a pool's counts are written.
+	CountsEvery time.Duration
+	// Now is the clock.
+	Now func() time.Time
+
+	seats   lookout
+	met     atomic.Bool                       // see meet
+	highest atomic.Pointer[protocol.Revision] // that the API server has answered with
+	domains sync.Mutex                        // held while a pool of a named domain is looked at
+
+	mu      sync.Mutex
+	counts  map[types.UID]time.Time // guarded by mu: when each pool's counts were last written
+	closed  map[types.UID]spell     // guarded by mu: see closedFor
+	starved map[types.UID]time.Time // guarded by mu: when somebody last starved
+	users   users                   // guarded by mu
+	lingers map[types.UID]lingering // guarded by mu
+	settled map[types.UID]settled   // guarded by mu
+}
+
+// Reconcile looks at one pool.
+func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	var pool v1alpha1.IPPool
+	if err := r.Cache.Get(ctx, req.NamespacedName, &pool); err != nil {
+		if apierrors.IsNotFound(err) {
+			r.Metrics.forget(req.Name)
+			return reconcile.Result{}, r.forget(ctx)
+		}
+		return reconcile.Result{}, fmt.Errorf("read pool %s: %w", req.Name, err)
+	}
+	s, err := r.look(ctx, &pool)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if pool.Spec.Domain != "" {
+		// What decides whether pools of one domain may be open is read of all of
+		// them: no other may be opened between the reading and the writing.
+		r.domains.Lock()
+		defer r.domains.Unlock()
+	}
+	p := decide(s)
+	if p.readLive {
+		if s.live, err = r.readLive(ctx, &pool); err != nil || s.live == nil {
+			return reconcile.Result{}, err
+		}
+		if s.live.pool.Generation != pool.Generation {
+			return reconcile.Result{RequeueAfter: 100 * time.Millisecond}, nil // the cache is behind
+		}
+		p = decide(s)
+	}
+	done, err := r.apply(ctx, &pool, p)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if p.counted && done {
+		r.counted(pool.UID, s.now)
+	}
+	r.Metrics.observe(&pool, s.tally, s.shape)
+	after := r.CountsEvery
+	if p.after > 0 {
+		after = min(after, p.after)
+	}
+	if !done && len(p.first) > 0 {
+		after = min(after, time.Second) // another pool has changed, which brings nobody here
+	}
+	if s.starved {
+		after = min(after, answerWithin)
+	}
+	return reconcile.Result{RequeueAfter: after}, nil
+}
+
+// look reads, from the cache, all that decides about a pool.
+func (r *Reconciler) look(ctx context.Context, pool *v1alpha1.IPPool) (seen, error) {
+	if err := r.meet(ctx); err != nil {
+		return seen{}, err
+	}
+	s := seen{pool: pool, now: r.Now()}
+	s.shape, s.fault = r.Shapes.Of(pool)
+	s.before = r.before(pool, s.shape)
+	if r.Foreign != nil {
+		v := r.Foreign.Of(protocol.PoolName(pool.Name))
+		s.foreign = &v
+		if s.whole, _ = poolspec.ParsePool(cluster.SpecText(pool)); len(pool.Status.Withheld) == 0 {
+			s.whole = s.shape
+		}
+	}
+	var leases v1alpha1.IPLeaseList
+	if err := r.Cache.List(ctx, &leases, client.MatchingFields{leasesByPool: pool.Name}, client.UnsafeDisableDeepCopy); err != nil {
+		return s, fmt.Errorf("list leases of pool %s: %w", pool.Name, err)
+	}
+	inUse, err := r.inUse(ctx, s.now)
+	if err != nil {
+		return s, err
+	}
+	s.tally = count(leases.Items, s.shape, surroundings{
+		inUse: inUse, reaches: func(l *v1alpha1.IPLease) bool { return r.seats.reaches(l, s.now) },
+	})
+	var others v1alpha1.IPPoolList
+	if err := r.Cache.List(ctx, &others, client.UnsafeDisableDeepCopy); err != nil {
+		return s, fmt.Errorf("list pools: %w", err)
+	}
+	s.shapeOf = func(p *v1alpha1.IPPool) *allocator.Shape {
+		shape, _ := r.Shapes.Of(p)
+		return shape
+	}
+	s.overlaps, s.older = overlapping(pool, s.shape, others.Items, s.shapeOf)
+	if s.lingering, err = r.lingering(ctx, pool, s.shape, others.Items, s.now); err != nil {
+		return s, err
+	}
+	if s.cached, err = r.rivals(ctx, pool, others.Items); err != nil {
+		return s, err
+	}
+	if implicit(pool) {
+		describing, err := r.Networks.OfPool(ctx, pool.Name)
+		if err != nil {
+			return s, err
+		}
+		s.disagreements = disagreements(pool, describing)
+	}
+	s.countsDue = r.countsDue(pool.UID, s.now)
+	s.starved = r.starves(pool, s.now)
+	all := wordsOf(others.Items)
+	s.opening = all.last
+	s.restored, s.closedFor = r.concerned(pool, all, s.now)
+	return s, nil
+}
+
+// countsDue reports whether it is time to write a pool's counts.
+func (r *Reconciler) countsDue(uid types.UID, now time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	last, ok := r.counts[uid]
+	return !ok || now.Sub(last) >= r.CountsEvery
+}
+
+// counted notes that a pool's counts were looked at.
+func (r *Reconciler) counted(uid types.UID, now time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.counts == nil {
+		r.counts = map[types.UID]time.Time{}
+	}
+	r.counts[uid] = now
+}
+
+// forget drops what is known of pools that are not there any more. It is by their UIDs,
+// which nobody tells of a pool that is gone.
+func (r *Reconciler) forget(ctx context.Context) error {
+	var pools v1alpha1.IPPoolList
+	if err := r.Cache.List(ctx, &pools, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("list pools: %w", err)
+	}
+	there := map[types.UID]bool{}
+	for i := range pools.Items {
+		there[pools.Items[i].UID] = true
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	prune(r.counts, there)
+	prune(r.closed, there)
+	prune(r.starved, there)
+	prune(r.lingers, there)
+	prune(r.settled, there)
+	return nil
+}
+
+// prune removes of what is known by pool what is of none that is there.
+func prune[V any](known map[types.UID]V, there map[types.UID]bool) {
+	maps.DeleteFunc(known, func(uid types.UID, _ V) bool { return !there[uid] })
+}
+
+// readLive reads the pool, and then its leases. It is nil if the pool is gone.
+func (r *Reconciler) readLive(ctx context.Context, pool *v1alpha1.IPPool) (*live, error) {
+	name := protocol.PoolName(pool.Name)
+	now, out, err := r.Live.ReadIPPool(ctx, name)
+	switch {
+	case out == protocol.NotFound, out == protocol.Done && now.UID != pool.UID:
+		return nil, nil //nolint:nilnil // gone: the event is on its way
+	case out != protocol.Done:
+		return nil, fmt.Errorf("read pool %s: %w", name, err)
+	}
+	l := &live{pool: now}
+	var pools []v1alpha1.IPPool
+	var leases []protocol.Lease
+	if now.Spec.Domain == "" || now.DeletionTimestamp != nil { // then nothing else decides
+		leases, err = r.Live.LeasesOfPool(ctx, name)
+	} else if pools, err = r.Live.IPPools(ctx); err == nil {
+		leases, err = r.Live.Leases(ctx)
+	}
+	garbled, ok := cluster.LeaseErrors(err)
+	if !ok {
+		return nil, fmt.Errorf("pool %s: %w", name, err)
+	}
+	l.sort(pools, leases, garbled)
+	return l, nil
+}
+
+// apply does what p says. A write that meets another version of the pool is not
+// done, and no error: that version brings it here again.
+func (r *Reconciler) apply(ctx context.Context, pool *v1alpha1.IPPool, p plan) (done bool, err error) {
+	switch {
+	case p.addFinalizer:
+		finalizers := append(slices.Clone(p.base.Finalizers), v1alpha1.LeasesFinalizer)
+		return r.patch(ctx, p.base, map[string]any{"finalizers": finalizers}, nil)
+	case p.removeFinalizer:
+		finalizers := slices.DeleteFunc(slices.Clone(p.base.Finalizers), func(f string) bool { return f == v1alpha1.LeasesFinalizer })
+		return r.patch(ctx, p.base, map[string]any{"finalizers": finalizers}, nil)
+	case p.status != nil:
+		for _, b := range p.first {
+			if done, err = r.patch(ctx, b.pool, nil, b.status); !done {
+				return false, err
+			}
+		}
+		if done, err = r.patch(ctx, p.base, nil, p.status); !done {
+			return false, err
+		}
+		was, is := ready(p.base.Status), ready(*p.status)
+		if was.Status != is.Status || was.Reason != is.Reason {
+			r.Log.InfoContext(ctx, "pool changes", "pool", pool.Name, "leasing", p.status.Leasing, "reason", is.Reason, "message", is.Message)
+		}
+	}
+	return true, nil
+}
+
+func ready(st v1alpha1.IPPoolStatus) metav1.Condition {
+	if c := meta.FindStatusCondition(st.Conditions, v1alpha1.PoolReady); c != nil {
+		return *c
+	}
+	return metav1.Condition{}
+}
+
+// patch writes metadata, or the status, of exactly this version of the pool.
+func (r *Reconciler) patch(ctx context.Context, base *v1alpha1.IPPool, metadata map[string]any, status *v1alpha1.IPPoolStatus) (done bool, err error) {
+	own := map[string]any{"uid": base.UID, "resourceVersion": base.ResourceVersion}
+	maps.Copy(own, metadata)
+	body := map[string]any{"metadata": own}
+	if status != nil {
+		body["status"] = struct {
+			*v1alpha1.IPPoolStatus
+			// A merge patch removes what is null, and leaves alone what it lacks.
+			Withheld    []string     `json:"withheld"`
+			Fenced      []string     `json:"fenced"`
+			FencedSince *metav1.Time `json:"fencedSince"`
+		}{status, status.Withheld, status.Fenced, status.FencedSince}
+	}
+	raw, err := json.Marshal(body)
+	if err != nil {
+		return false, fmt.Errorf("encode pool %s: %w", base.Name, err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, cluster.CallTimeout)
+	defer cancel()
+	into := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: base.Name}}
+	if status != nil {
+		err = r.Write.Status().Patch(ctx, into, client.RawPatch(types.MergePatchType, raw))
+	} else {
+		err = r.Write.Patch(ctx, into, client.RawPatch(types.MergePatchType, raw))
+	}
+	switch cluster.Classify(err) {
+	case protocol.Done:
+		r.saw(protocol.Revision(into.ResourceVersion))
+		return true, nil
+	case protocol.Conflict, protocol.NotFound:
+		return false, nil
+	default:
+		return false, fmt.Errorf("write pool %s: %w", base.Name, err)
+	}
+}
+
+// Shapes keeps the shape of each pool's spec. It may be used concurrently.
+type Shapes struct{ known sync.Map } // types.UID -> knownShape
+
+type knownShape struct {
+	generation int64
+	withheld   string // of the status, joined
+	shape      *allocator.Shape
+	fault      string
+}
+
+// Of returns the shape of a pool's spec, without what its status withholds, or what is
+// wrong with it.
+func (s *Shapes) Of(pool *v1alpha1.IPPool) (shape *allocator.Shape, fault string) {
+	withheld := strings.Join(pool.Status.Withheld, ",")
+	if k, ok := s.known.Load(pool.UID); ok && k.(knownShape).generation == pool.Generation && k.(knownShape).withheld == withheld {
+		return k.(knownShape).shape, k.(knownShape).fault
+	}
+	shape, err := poolspec.ParsePool(cluster.PoolText(pool))
+	if err != nil {
+		shape, fault = nil, oneLine(err)
+	}
+	s.known.Store(pool.UID, knownShape{pool.Generation, withheld, shape, fault})
+	return shape, fault
+}
+
+// Forget drops what is kept of a pool.
+func (s *Shapes) Forget(uid types.UID) { s.known.Delete(uid) }
+
+// oneLine writes joined errors as a sentence.
+func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }

@@ -1,0 +1,222 @@
+package pools
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
+	coordination "k8s.io/api/coordination/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/controller/networks"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// leasesByPool is the index of leases in the cache.
+const leasesByPool = "spec.pool"
+
+// gather is how long a pool's lease events are gathered before the pool is looked
+// at: one look costs a step for each of its leases.
+const gather = 500 * time.Millisecond
+
+// queue is the work of one of the reconcilers.
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// IndexLeases adds the index of leases that the reconcilers need. Call it before
+// the cache starts.
+func IndexLeases(ctx context.Context, to client.FieldIndexer) error {
+	err := to.IndexField(ctx, &v1alpha1.IPLease{}, leasesByPool, func(o client.Object) []string {
+		return []string{o.(*v1alpha1.IPLease).Spec.Pool}
+	})
+	if err != nil {
+		return fmt.Errorf("index leases: %w", err)
+	}
+	return nil
+}
+
+// options are those of both reconcilers' controllers.
+func options(workers int) controller.Options {
+	return controller.Options{
+		MaxConcurrentReconciles: workers,
+		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](100*time.Millisecond, 10*time.Second),
+	}
+}
+
+// Setup has the manager run r.
+func (r *Reconciler) Setup(mgr ctrl.Manager, catalog *networks.Catalog) error {
+	err := ctrl.NewControllerManagedBy(mgr).Named("pools").
+		For(&v1alpha1.IPPool{}).
+		// A pool that overlaps another concerns both.
+		Watches(&v1alpha1.IPPool{}, r.othersOf(mgr.GetCache()), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&v1alpha1.IPLease{}, ofLease(true)).
+		Watches(&nad.NetworkAttachmentDefinition{}, ofDefinition(catalog)).
+		Watches(&coordination.Lease{}, r.ofSeat(mgr.GetCache())).
+		WatchesRawSource(r.Bell).
+		WithOptions(options(4)).
+		Complete(r)
+	if err != nil {
+		return fmt.Errorf("set up pools: %w", err)
+	}
+	return nil
+}
+
+// othersOf enqueues every pool when one changes its spec, comes or goes.
+func (r *Reconciler) othersOf(cache client.Reader) handler.EventHandler {
+	return handler.EnqueueRequestsFromMapFunc(func(ctx context.Context, o client.Object) []reconcile.Request {
+		return slices.DeleteFunc(r.all(ctx, cache), func(q reconcile.Request) bool { return q.Name == o.GetName() })
+	})
+}
+
+// all returns a request for every pool.
+func (r *Reconciler) all(ctx context.Context, cache client.Reader) []reconcile.Request {
+	var pools v1alpha1.IPPoolList
+	if err := cache.List(ctx, &pools, client.UnsafeDisableDeepCopy); err != nil {
+		r.Log.ErrorContext(ctx, "pools cannot be listed", "error", err)
+		return nil
+	}
+	out := make([]reconcile.Request, len(pools.Items))
+	for i := range pools.Items {
+		out[i] = request(pools.Items[i].Name)
+	}
+	return out
+}
+
+// ofSeat notes what seats say, and enqueues every pool when one says something
+// else of a restored API server.
+func (r *Reconciler) ofSeat(cache client.Reader) handler.EventHandler {
+	hear := func(ctx context.Context, q queue, o client.Object) {
+		lease := o.(*coordination.Lease)
+		if !cluster.IsSeat(lease) {
+			r.Unseat(protocol.NodeName(lease.Name), protocol.UID(lease.UID)) // what it was before
+			return
+		}
+		seat, err := cluster.SeatOf(lease)
+		if err != nil { // whoever sits there is waited for all the same
+			r.Log.ErrorContext(ctx, "seat is garbled", "error", err)
+		}
+		if !r.Hear(seat) {
+			return
+		}
+		for _, pool := range r.all(ctx, cache) {
+			q.AddAfter(pool, gather)
+		}
+	}
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { hear(ctx, q, e.Object) },
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) { hear(ctx, q, e.ObjectNew) },
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ queue) {
+			r.Unseat(protocol.NodeName(e.Object.GetName()), protocol.UID(e.Object.GetUID()))
+		},
+	}
+}
+
+// Hear notes a seat as a watch shows it. It reports whether that says something else
+// of a restored API server than before: then every pool is to be looked at.
+func (r *Reconciler) Hear(seat protocol.Seat) (news bool) { return r.seats.hear(seat, r.Now()) }
+
+// Unseat notes that a node's seat of that UID is gone.
+func (r *Reconciler) Unseat(node protocol.NodeName, uid protocol.UID) { r.seats.forget(node, uid) }
+
+// meet reads once, live, what the seats say. Watches may be behind, and what was said before
+// this controller led must be known before a pool is opened, and anything of one granted or
+// freed.
+func (r *Reconciler) meet(ctx context.Context) error {
+	if r.met.Load() {
+		return nil
+	}
+	seats, err := r.Live.Seats(ctx)
+	if err != nil {
+		return err //nolint:wrapcheck // says what it is about
+	}
+	news := false
+	for _, s := range seats {
+		news = r.seats.read(s, r.Now()) || news
+	}
+	r.met.Store(true)
+	if news { // another look may have been under way, and the watch tells nothing new
+		for _, pool := range r.all(ctx, r.Cache) {
+			r.Bell.Ring(protocol.PoolName(pool.Name))
+		}
+	}
+	return nil
+}
+
+// ofLease enqueues the pool of a lease that comes, goes, or has other holders and
+// grants; with all false, only of one that goes.
+func ofLease(all bool) handler.EventHandler {
+	add := func(q queue, o client.Object) {
+		q.AddAfter(request(o.(*v1alpha1.IPLease).Spec.Pool), gather)
+	}
+	return handler.Funcs{
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) {
+			if all {
+				add(q, e.Object)
+			}
+		},
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
+			was, is := e.ObjectOld.(*v1alpha1.IPLease), e.ObjectNew.(*v1alpha1.IPLease)
+			if all && (was.Spec.Holder != is.Spec.Holder || len(was.Spec.Grants) != len(is.Spec.Grants)) {
+				add(q, e.ObjectNew)
+			}
+		},
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) { add(q, e.Object) },
+	}
+}
+
+// ofDefinition enqueues the implicit pools that a definition describes, or did.
+func ofDefinition(catalog *networks.Catalog) handler.EventHandler {
+	add := func(q queue, described ...networks.Network) {
+		var names []string
+		for _, n := range described {
+			names = slices.AppendSeq(names, maps.Keys(n.ImplicitPools()))
+		}
+		slices.Sort(names)
+		for _, name := range slices.Compact(names) {
+			q.Add(request(name))
+		}
+	}
+	of := func(o client.Object) networks.Network { return catalog.Of(o.(*nad.NetworkAttachmentDefinition)) }
+	return handler.Funcs{
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { add(q, of(e.Object)) },
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) { add(q, of(e.ObjectOld), of(e.ObjectNew)) },
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) {
+			add(q, catalog.Last(e.Object.(*nad.NetworkAttachmentDefinition)))
+		},
+	}
+}
+
+// Setup has the manager run r.
+func (r *Implicit) Setup(mgr ctrl.Manager, catalog *networks.Catalog) error {
+	err := ctrl.NewControllerManagedBy(mgr).Named("implicit-pools").
+		Watches(&nad.NetworkAttachmentDefinition{}, ofDefinition(catalog)).
+		Watches(&nad.NetworkAttachmentDefinition{}, handler.Funcs{DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ queue) {
+			r.told.Delete(e.Object.GetNamespace() + "/" + e.Object.GetName())
+		}}).
+		Watches(&v1alpha1.IPPool{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(predicate.Or[client.Object](
+			predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
+		Watches(&v1alpha1.IPLease{}, ofLease(false)).
+		WithOptions(options(2)).
+		Complete(r)
+	if err != nil {
+		return fmt.Errorf("set up implicit pools: %w", err)
+	}
+	return nil
+}
+
+func request(pool string) reconcile.Request {
+	return reconcile.Request{NamespacedName: types.NamespacedName{Name: pool}}
+}

@@ -1,0 +1,397 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"iter"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"time"
+
+	"go4.org/netipx"
+
+	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/ipam/node/store"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// A need is one address that nothing leased can give.
+type need struct {
+	family allocator.Family
+	view   allocator.View
+	exact  netip.Addr // the one address that will do; zero: any of view
+}
+
+// An ExhaustedError says that a pool has no block left for this node.
+type ExhaustedError struct {
+	Pool   protocol.PoolName
+	Family allocator.Family
+	View   allocator.View
+	Exact  netip.Addr // the one address that was wanted; zero: any
+	Said   string     // what the pool's condition says, if it says that
+}
+
+func (e *ExhaustedError) Error() string {
+	switch {
+	case e.Exact.IsValid():
+		return fmt.Sprintf("pool %s has no block for this node that may give %v", e.Pool, e.Exact)
+	case e.Said != "":
+		return e.Said
+	case e.View.IsAll():
+		return fmt.Sprintf("pool %s is exhausted: no %v block is free", e.Pool, e.Family)
+	}
+	return fmt.Sprintf("pool %s is exhausted within %v: no %v block is free", e.Pool, e.View, e.Family)
+}
+
+// A HeldError says that a requested address lies in a block that another holds.
+type HeldError struct {
+	Addr   netip.Addr
+	Pool   protocol.PoolName
+	Holder protocol.Holder
+	To     string // to whom it is granted, if it is
+}
+
+func (e *HeldError) Error() string {
+	if e.To != "" {
+		return fmt.Sprintf("address %v of pool %s belongs to %s", e.Addr, e.Pool, e.To)
+	}
+	return fmt.Sprintf("address %v of pool %s is in a block that %v holds", e.Addr, e.Pool, e.Holder)
+}
+
+// obtain sees to it that enough acquires are under way and waits until one has
+// ended, whoever began it: also if one has since the landings numbered landings, before
+// the caller looked for room. In a pool of which nothing can be leased now it waits for
+// news of that. It returns nil if it is worth looking again, and the
+// error of the acquire that it began itself. A [*lackError] says that only the
+// cluster can help: at once where the pool is exhausted.
+func (a *Agent) obtain(ctx context.Context, p *pool, n need, landings uint64) error {
+	_, _, changed := p.now()
+	lack := a.lackNow(p, n)
+	switch {
+	case lack != nil && n.exact.IsValid():
+		return lack
+	case lack != nil:
+		return a.awaitRest(ctx, p, n, lack)
+	}
+	_, waited, err := p.until(ctx, func(known *knownPool, absent bool) string { return a.unleasable(p.name, known, absent) })
+	if waited || err != nil {
+		return err // a pool that has opened may be another one: all is looked for anew
+	}
+	err = a.lease(ctx, p, n, landings)
+	if e, ok := errors.AsType[*notReadyError](err); ok && e.News {
+		return p.awaitNews(ctx, changed, e.Why)
+	}
+	return err
+}
+
+// lease is obtain where nothing is known against leasing a block.
+func (a *Agent) lease(ctx context.Context, p *pool, n need, landings uint64) error {
+	if n.exact.IsValid() { // only that block will do: nobody else's acquire helps
+		return a.obtainExact(ctx, p, n)
+	}
+	own, landed := a.join(p, n, landings)
+	if landed == nil {
+		return nil
+	}
+	err := a.awaitAny(ctx, p, n, own, landed)
+	if is[*lackError](err) {
+		return a.awaitRest(ctx, p, n, err)
+	}
+	return err
+}
+
+// awaitAny waits, for an ADD that has joined, until its own acquire or another ends.
+func (a *Agent) awaitAny(ctx context.Context, p *pool, n need, own <-chan error, landed <-chan struct{}) error {
+	defer p.demand.leave(n)
+	select {
+	case err := <-own:
+		return err
+	case <-landed:
+		return nil
+	case <-ctx.Done():
+		return noBlockYet(ctx, p)
+	}
+}
+
+// lackNow returns why n need not be tried: its pool is exhausted, or it could not be
+// met a moment ago.
+func (a *Agent) lackNow(p *pool, n need) error {
+	if known, _, _ := p.now(); known != nil && known.Pressure == allocator.PressureExhausted {
+		return &lackError{Cause: &ExhaustedError{Pool: p.name, Family: n.family, View: n.view, Exact: n.exact, Said: known.Exhausted}}
+	}
+	if n.exact.IsValid() {
+		return nil
+	}
+	if lack := p.demand.lack(n, a.clock.Now()); lack != nil {
+		return lack
+	}
+	return nil
+}
+
+// restAtMost is how long an ADD waits for acquires that were under way when its pool was
+// found to have nothing: longer it must not miss its place in the cluster's line.
+const restAtMost = 2 * time.Second
+
+// awaitRest waits for the next end of the acquires that are still under way, where they
+// may bring something for an ADD more than wait for them, and returns nil; else lack.
+func (a *Agent) awaitRest(ctx context.Context, p *pool, n need, lack error) error {
+	landed := a.joinRest(p, n)
+	if landed == nil {
+		return lack
+	}
+	defer p.demand.leave(n)
+	select {
+	case <-landed:
+		return nil
+	case <-a.clock.After(restAtMost):
+		return lack
+	case <-ctx.Done():
+		return noBlockYet(ctx, p)
+	}
+}
+
+func noBlockYet(ctx context.Context, p *pool) error {
+	return &notReadyError{Pool: p.name, Why: "has no block for this node yet: " + context.Cause(ctx).Error()}
+}
+
+// acquire leases one more block that meets n: one of this node's own that is in
+// doubt or being given back, else the next that nobody seems to hold.
+func (a *Agent) acquire(ctx context.Context, p *pool, n need) error {
+	known, absent, _ := p.now()
+	if why := a.unleasable(p.name, known, absent); why != "" {
+		return &notReadyError{Pool: p.name, Why: why, News: true}
+	}
+	if ok, why := a.serving(); !ok {
+		return &notServingError{Why: why}
+	}
+	own, err := a.unsettled(p, known, n)
+	if err != nil {
+		return err
+	}
+	if own.IsValid() {
+		if done, err := a.tryBlock(ctx, p, known, own); done {
+			return err
+		}
+	}
+	if ok, err := a.takeBack(ctx, p, known, n); ok || err != nil {
+		return err
+	}
+	return a.probe(ctx, p, known, n)
+}
+
+// errOthers says that every block that was probed is another's.
+var errOthers = errors.New("others were faster at every block that was tried")
+
+// spreadAtMost bounds how long the look after a met block waits for others' creates,
+// where one has taken long: an ADD has a few seconds.
+const spreadAtMost = 500 * time.Millisecond
+
+// probe tries blocks that are not this node's, a few of them: then the pool is nearly
+// full, or this node unlucky, and the controller knows better.
+func (a *Agent) probe(ctx context.Context, p *pool, known *knownPool, n need) error {
+	tried, small := map[netip.Prefix]bool{}, known.small(n.family)
+	for i := range a.cfg.Probes {
+		block, ok, trying, err := a.candidate(p, known, n, tried)
+		if err == nil && !ok && small && a.look(ctx, p, 0) { // what was seen leased may be free again
+			block, ok, trying, err = a.candidate(p, known, n, tried)
+		}
+		if err != nil {
+			return err
+		}
+		if !ok && trying { // this node is at the rest itself: what comes of that, it looks again
+			if landed := p.demand.underWay(); landed != nil {
+				select {
+				case <-landed:
+				case <-ctx.Done():
+				}
+			}
+			return nil
+		}
+		if !ok {
+			return &lackError{Cause: &ExhaustedError{Pool: p.name, Family: n.family, View: n.view}}
+		}
+		began := a.clock.Now()
+		if done, err := a.tryBlock(ctx, p, known, block); done {
+			return err
+		}
+		tried[block] = true
+		p.demand.met(block, a.clock.Now())
+		if small && i < a.cfg.Probes-1 { // by then the creates of those that have begun at once are answered, too
+			a.look(ctx, p, min(a.clock.Now().Since(began), spreadAtMost))
+		}
+	}
+	return &lackError{Cause: fmt.Errorf("pool %s is contended: %w", p.name, errOthers)}
+}
+
+// tryBlock tries to lease a block, which the caller has claimed. done says that there
+// is no use in trying another: it worked, or nothing will now.
+func (a *Agent) tryBlock(ctx context.Context, p *pool, known *knownPool, block netip.Prefix) (done bool, err error) {
+	defer p.demand.unclaim(block)
+	_, res, err := a.drive(ctx, leaseRight(known.Pool, block), protocol.Event{Kind: protocol.EventWant})
+	if err != nil {
+		return true, undriven(p, block, err)
+	}
+	switch res.Verdict {
+	case protocol.VerdictServes:
+		a.log.InfoContext(ctx, "block leased", "pool", known.Name, "block", block)
+		return true, nil
+	case protocol.VerdictTaken, protocol.VerdictGone:
+		return false, nil
+	case protocol.VerdictLater:
+		if a.seated() { // this one cannot be settled now: another may
+			return false, nil
+		}
+	case protocol.VerdictRefused, protocol.VerdictDenied, protocol.VerdictNone:
+	}
+	return true, noLease(p, block, res)
+}
+
+// undriven says why a drive for a lease of block has come to no end. Where news of the
+// pool are due, they will tell.
+func undriven(p *pool, block netip.Prefix, err error) error {
+	return &notReadyError{Pool: p.name, Why: fmt.Sprintf("gave no lease of %v: %v", block, err), News: is[*poolWaitsError](err)}
+}
+
+// noLease says why a drive has ended without a lease of block. Where that was refused,
+// the pool as read live was not as heard: the watch will say so, too. Where the API
+// server has denied the create, by a rule of its own, nothing will say when it does not
+// any more: that is not waited for.
+func noLease(p *pool, block netip.Prefix, res protocol.Result) error {
+	return &notReadyError{Pool: p.name, Why: fmt.Sprintf("gave no lease of %v: %s", block, res.Why), News: res.Verdict == protocol.VerdictRefused}
+}
+
+// candidate returns the next block to try for n, claimed: one that this node has no
+// record of, that is not in tried, and that nobody was seen to have. It goes round the
+// pool from where the last probe ended, at first from a point of this node's own, so
+// that nodes do not meet; where they have met and looked, it takes any: who
+// goes on where others do meets them again at every block. ok is false if there is none;
+// trying says then whether an acquire is at one that would do.
+func (a *Agent) candidate(p *pool, known *knownPool, n need, tried map[netip.Prefix]bool) (block netip.Prefix, ok, trying bool, err error) {
+	d := &p.demand
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if known.bits(n.family) == 0 {
+		return netip.Prefix{}, false, false, nil
+	}
+	if d.cursor == nil {
+		d.cursor = map[allocator.Family]position{}
+	}
+	from := d.cursor[n.family]
+	if !from.set {
+		from = position{addr: a.begin(known, n.family), set: true}
+	}
+	var seen map[netip.Prefix]bool
+	if known.small(n.family) { // else another family's overview, and far too many blocks to choose from all
+		seen = d.overviewNow(a.clock.Now())
+	}
+	// d.mu is held, which every ADD needs that waits for a block: a disk that hangs must
+	// not keep it. What is found here the Update that notes a block looks at again.
+	err = a.st.Peek(func(tx *store.Tx) error {
+		free := 0
+		for found := range known.around(n, from.addr) {
+			trying = trying || d.trying[found]
+			if tried[found] || seen[found] || d.trying[found] {
+				continue
+			}
+			_, mine, err := tx.Right(protocol.LeaseName(p.name, found))
+			if err != nil {
+				return err
+			}
+			if mine {
+				continue
+			}
+			free++
+			if rand.IntN(free) == 0 { // each as likely as any other
+				block = found
+			}
+			if seen == nil {
+				break
+			}
+		}
+		ok = free > 0
+		return nil
+	})
+	if err != nil || !ok {
+		return block, false, trying, err
+	}
+	d.claimLocked(block)
+	if seen == nil {
+		d.cursor[n.family] = position{addr: netipx.PrefixLastIP(block).Next(), set: true} // behind the last address of all: the lowest
+	}
+	return block, true, trying, nil
+}
+
+// golden is the golden ratio's fractional part, in 1/1<<64. Of all numbers it is the one
+// whose multiples, without their whole parts, lie furthest apart: however many ranks in
+// a row there are, they begin at distances that differ by less than three times.
+const golden = 0x9E3779B97F4A7C15
+
+// begin returns where this node begins to look for blocks of a pool: far from where
+// nodes of other ranks do, or at a point hashed from its name while it has none.
+func (a *Agent) begin(known *knownPool, f allocator.Family) netip.Addr {
+	if rank := a.rank.Load(); rank > 0 {
+		return known.shape.Along(f, uint64(rank)*golden)
+	}
+	return known.shape.Spread(f, hashOf(a.cfg.Node))
+}
+
+// around returns the blocks that meet n, each once: those from an address on, and then
+// those before it.
+func (p *knownPool) around(n need, from netip.Addr) iter.Seq[netip.Prefix] {
+	return func(yield func(netip.Prefix) bool) {
+		var first netip.Prefix
+		for at := from; ; {
+			found, more := p.shape.NextBlock(n.family, p.bits(n.family), n.view, at)
+			if !more { // begin again at the start of the pool
+				found, more = p.shape.NextBlock(n.family, p.bits(n.family), n.view, netip.Addr{})
+			}
+			if !more || found == first || !yield(found) {
+				return
+			}
+			if !first.IsValid() {
+				first = found
+			}
+			at = netipx.PrefixLastIP(found).Next()
+		}
+	}
+}
+
+func hashOf(node protocol.NodeName) uint64 {
+	h := fnv.New64a()
+	h.Write([]byte(node)) // never fails
+	return h.Sum64()
+}
+
+// obtainExact leases the block of one address that was asked for by name.
+func (a *Agent) obtainExact(ctx context.Context, p *pool, n need) error {
+	known, absent, _ := p.now()
+	if why := a.unleasable(p.name, known, absent); why != "" {
+		return &notReadyError{Pool: p.name, Why: why, News: true}
+	}
+	block := known.shape.Block(n.exact, known.bits(n.family))
+	r, res, err := a.pursue(ctx, leaseRight(known.Pool, block), protocol.Event{Kind: protocol.EventWant})
+	switch {
+	case err != nil:
+		return undriven(p, block, err)
+	case res.Verdict == protocol.VerdictServes && !slices.Contains(r.Ceded, n.exact):
+		return nil
+	case res.Verdict == protocol.VerdictServes:
+		if ok, err := a.takeBack(ctx, p, known, n); ok || err != nil {
+			return err
+		}
+		return &lackError{Cause: &HeldError{Addr: n.exact, Pool: p.name, Holder: protocol.Holder{Cluster: true}}}
+	case res.Verdict != protocol.VerdictTaken:
+		return noLease(p, block, res)
+	}
+	held := &HeldError{Addr: n.exact, Pool: p.name}
+	if l, out, _ := a.cl.Leases.ReadLease(ctx, r.Name); out == protocol.Done { // for people
+		held.Holder = l.Holder
+		if g, ok := l.GrantOf(n.exact); ok {
+			held.To = g.To.String()
+		}
+	}
+	return &lackError{Cause: held}
+}

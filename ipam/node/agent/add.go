@@ -1,0 +1,344 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/tenure-ipam/tenure/api/npwg"
+	"github.com/tenure-ipam/tenure/ipam/access"
+	"github.com/tenure-ipam/tenure/ipam/journal"
+	"github.com/tenure-ipam/tenure/ipam/node"
+	"github.com/tenure-ipam/tenure/ipam/node/store"
+	"github.com/tenure-ipam/tenure/ipam/poolspec"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+	"github.com/tenure-ipam/tenure/ipam/wire"
+)
+
+// An addition is one ADD on its way through the agent.
+type addition struct {
+	req  wire.Request
+	conf *poolspec.Config
+	key  store.Key
+	pod  Pod
+	sel  npwg.Selection // what the pod's annotation says of this interface
+	ask  node.Ask
+	// arrived is when the ADD came.
+	arrived protocol.Instant
+}
+
+// add answers an ADD: docs/how-an-add-travels.md follows it.
+func (a *Agent) add(ctx context.Context, req wire.Request) (*wire.Result, error) {
+	conf, err := a.configs.ParseConfig(req.Config, req.Args)
+	if err != nil {
+		return nil, err
+	}
+	a.sayIgnored(ctx, conf)
+	key := store.Key{Network: conf.Name, ContainerID: req.ContainerID, IfName: req.IfName}
+	unlock, err := a.keys.lock(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	ctx, cancel := context.WithTimeoutCause(ctx, a.cfg.Wait, &waitedError{a.cfg.Wait, a.cl.Trouble})
+	defer cancel()
+
+	add := &addition{req: req, conf: conf, key: key, arrived: a.clock.Now()}
+	add.ask = node.Ask{
+		Key: key, Netns: req.Netns, NetnsID: req.NetnsID, Boot: a.cfg.Boot, Now: add.arrived.Wall, Gone: a.host.Gone, Serves: a.leaseServes, Keeps: a.rightKeeps,
+	}
+	if err := a.consumeJournal(ctx, add); err != nil {
+		return nil, err
+	}
+	if err := a.selectPod(ctx, add, false); err != nil {
+		return nil, err
+	}
+	a.arrivals.note(add.ask.Pod.UID, add.arrived)
+	att, err := a.hold(ctx, add)
+	if is[*node.UnassignableError](err) { // as this node knows the pool
+		err = cmp.Or(a.unheard(ctx, conf.Sources), err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	a.touch(att)
+	return a.result(conf, att)
+}
+
+// sayIgnored logs, once for each network, the keys of its configuration that have
+// no effect.
+func (a *Agent) sayIgnored(ctx context.Context, conf *poolspec.Config) {
+	if len(conf.Ignored) == 0 {
+		return
+	}
+	said := strings.Join(conf.Ignored, "; ")
+	a.mu.Lock()
+	again := a.ignored[conf.Name] == said
+	a.ignored[conf.Name] = said
+	a.mu.Unlock()
+	if !again {
+		a.log.WarnContext(ctx, "keys without effect in a network's configuration", "network", conf.Name, "keys", said)
+	}
+}
+
+// consumeJournal applies the DELs of this attachment that found no agent.
+func (a *Agent) consumeJournal(ctx context.Context, add *addition) error {
+	entries, damaged, err := journal.OfKey(a.cfg.JournalDir, add.key.Network, add.key.ContainerID, add.key.IfName)
+	for _, name := range damaged {
+		a.log.WarnContext(ctx, "journal entry damaged, set aside", "file", name)
+	}
+	if err != nil {
+		return a.journalError(err)
+	}
+	return a.applyJournal(ctx, add.key, entries)
+}
+
+// applyJournal applies and removes DELs of one key, whose lock the caller holds.
+// First the store, then the file: between the two a crash leaves a DEL that is
+// applied again, and no ADD has been answered meanwhile.
+func (a *Agent) applyJournal(ctx context.Context, key store.Key, entries []journal.Entry) error {
+	if len(entries) == 0 {
+		return nil
+	}
+	if err := a.releaseLocked(ctx, key, 0); err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if err := journal.Remove(a.cfg.JournalDir, e); err != nil {
+			return a.journalError(err)
+		}
+		a.log.InfoContext(ctx, "address released", "verb", "DEL", "sandbox", e.ContainerID, "interface", e.IfName, "journalled", e.Time)
+	}
+	return nil
+}
+
+// journalError says that the journal of DELs is out of order. Without it an ADD
+// cannot know what it would bring back.
+func (a *Agent) journalError(err error) error {
+	return &wire.Error{Code: wire.CodeIO, Msg: "the journal of DELs in " + a.cfg.JournalDir + " cannot be used", Details: err.Error()}
+}
+
+// hold gives the attachment its addresses: a claim's, the ones asked for by name,
+// or any.
+func (a *Agent) hold(ctx context.Context, add *addition) (store.Attachment, error) {
+	if err := checkSelection(add); err != nil {
+		return store.Attachment{}, err
+	}
+	if add.sel.Claim != "" {
+		return a.holdClaim(ctx, add)
+	}
+	if att, ok, err := a.holdInherited(ctx, add); ok || err != nil {
+		return att, err
+	}
+	var lack *lackError // why the node cannot get an address itself
+	for {
+		slots, err := a.slots(ctx, add) // anew each time: the pool may have changed
+		if err != nil {
+			return store.Attachment{}, err
+		}
+		add.ask.Slots = slots
+		if att, ok, err := a.holdGranted(ctx, add); ok || err != nil {
+			return att, err
+		}
+		landings := a.landings.Load()
+		att, err := a.commit(ctx, add)
+		if unsaid, ok := errors.AsType[*unsaidError](err); ok {
+			if err := a.say(ctx, unsaid.Right); err != nil {
+				return store.Attachment{}, err
+			}
+			continue
+		}
+		room, full := errors.AsType[*node.NoRoomError](err)
+		switch {
+		case err == nil:
+			a.dropRequests(add, att)
+			return att, nil
+		case !full:
+			return att, err
+		case lack != nil:
+			return a.holdRequested(ctx, add, lack)
+		}
+		s := room.Slot
+		p := a.pool(s.Pool)
+		n := need{family: s.Family, view: s.View, exact: s.Exact}
+		if a.waits(ctx, add) {
+			if a.takenBack(ctx, p, n) {
+				continue
+			}
+			return a.holdRequested(ctx, add, room)
+		}
+		// After a lack it is looked once more: what came free meanwhile will do.
+		if err = a.obtain(ctx, p, n, landings); err != nil && !errors.As(err, &lack) {
+			return store.Attachment{}, err
+		}
+	}
+}
+
+// commit makes the ADD one transaction of the store, if the agent may give out
+// addresses; what the pod's interface has already it may have again.
+func (a *Agent) commit(ctx context.Context, add *addition) (att store.Attachment, err error) {
+	err = a.st.Update(ctx, func(tx *store.Tx) error {
+		if ok, why := a.serving(); !ok {
+			if has, err := a.has(tx, add); err != nil || !has {
+				return errors.Join(err, &notServingError{Why: why})
+			}
+		}
+		if err := a.useServes(tx, add.ask.Use); err != nil {
+			return err
+		}
+		var err error
+		att, err = node.Hold(tx, add.ask)
+		return err
+	})
+	return att, err
+}
+
+// errUseGone says that a use or a request was let go between its confirmation and the
+// commit.
+var errUseGone = errors.New("the right to the addresses was given back meanwhile")
+
+// useServes returns errUseGone unless name, if there is one, is a use or a request
+// under which addresses may be answered now.
+func (a *Agent) useServes(tx *store.Tx, name string) error {
+	if name == "" {
+		return nil
+	}
+	r, ok, err := tx.Right(name)
+	if err == nil && (!ok || !r.Serves(a.term()) && r.Phase != protocol.Frozen) { // a frozen one is never confirmed: only who has it already comes here with it
+		err = errUseGone
+	}
+	return err
+}
+
+// has reports whether what add is to commit is what the interface of its pod has already. It
+// may have an address of a lease while a request of it was granted another.
+func (a *Agent) has(tx *store.Tx, add *addition) (bool, error) {
+	held, known, err := a.previous(tx, add)
+	samePod := held.Pod.UID == add.ask.Pod.UID || held.Pod.UID == "" || add.ask.Pod.UID == "" // as far as the runtime says
+	return known && samePod && (add.ask.Use == "" || add.ask.Use == held.Use), err
+}
+
+// previous returns what the interface of the pod has already, and may be answered
+// again: under this key, or under the latest of its earlier sandboxes whose network
+// namespace is gone.
+func (a *Agent) previous(tx *store.Tx, add *addition) (latest store.Attachment, ok bool, err error) {
+	if held, ok, err := tx.Attachment(add.key); err != nil || ok {
+		return held, ok, err
+	}
+	if add.ask.Pod.UID == "" {
+		return latest, false, nil
+	}
+	for att, err := range tx.OfPod(add.ask.Pod.UID, add.key.IfName) {
+		if err != nil {
+			return latest, false, err
+		}
+		if att.Network == add.key.Network && att.Boot == a.cfg.Boot && att.Generation > latest.Generation && a.host.Gone(att) {
+			latest, ok = att, true
+		}
+	}
+	return latest, ok, nil
+}
+
+// leaseServes reports whether addresses may be given out of a lease now. What is
+// about to be ceded is not: it belongs to whoever has waited longest for it.
+func (a *Agent) leaseServes(tx *store.Tx, name string) (bool, error) {
+	if ok, _ := a.serving(); !ok || a.ceding.pending(name) {
+		return false, nil
+	}
+	return tx.RightServes(name, a.term())
+}
+
+// holdClaim gives the attachment a claim's addresses.
+func (a *Agent) holdClaim(ctx context.Context, add *addition) (store.Attachment, error) {
+	if att, ok, err := a.repeatClaim(ctx, add); ok || err != nil {
+		return att, err
+	}
+	if ok, why := a.serving(); !ok {
+		return store.Attachment{}, &notServingError{Why: why}
+	}
+	c, err := a.awaitClaim(ctx, add.ask.Pod.Namespace, add.sel.Claim, func(c protocol.Claim) error {
+		return checkClaim(c, add.ask.Pod, add.conf.Name, add.key.IfName)
+	})
+	if err != nil {
+		return store.Attachment{}, err
+	}
+	unlock, err := a.claims.lock(ctx, c.UID)
+	if err != nil {
+		return store.Attachment{}, err
+	}
+	defer unlock()
+	ref := c.Ref()
+	for {
+		name, addrs, err := a.use(ctx, c, protocol.Use{Claim: ref, Pod: add.ask.Pod, Interface: add.key.IfName}, add.conf, add.key)
+		if err != nil {
+			return store.Attachment{}, err
+		}
+		add.ask.Granted, add.ask.Use, add.ask.Claim = addrs, name, &ref
+		att, err := a.commit(ctx, add)
+		if !errors.Is(err, errUseGone) || ctx.Err() != nil {
+			return att, err
+		}
+	}
+}
+
+// repeatClaim answers an interface of a pod that has the claim's addresses already,
+// also under an earlier sandbox that is gone, if they are of its network's pools still: the
+// use is there, so that they are still the claim's, and the API server need not be asked
+// again.
+func (a *Agent) repeatClaim(ctx context.Context, add *addition) (att store.Attachment, ok bool, err error) {
+	err = a.st.ViewContext(ctx, func(tx *store.Tx) error {
+		held, known, err := a.previous(tx, add)
+		if err != nil || !known || held.Claim == nil || held.Claim.Name != add.sel.Claim || held.Pod.UID != add.ask.Pod.UID {
+			return err
+		}
+		if held.Key != add.key && !ofSources(held.Addresses, add.conf.Sources) {
+			return nil
+		}
+		add.ask.Granted, add.ask.Use, add.ask.Claim = held.Addresses, held.Use, held.Claim
+		ok = true
+		return nil
+	})
+	if err != nil || !ok {
+		return att, false, err
+	}
+	att, err = a.commit(ctx, add)
+	if errors.Is(err, errUseGone) && a.say(ctx, add.ask.Use) == nil { // it waited to be said in a new term
+		att, err = a.commit(ctx, add)
+	}
+	if errors.Is(err, errUseGone) { // a use must be made anew: the long way
+		return att, false, nil
+	}
+	return att, true, err
+}
+
+// ofSources reports whether all of addrs are of the pools of sources.
+func ofSources(addrs []store.Address, sources []poolspec.Source) bool {
+	for _, x := range addrs {
+		if !slices.ContainsFunc(sources, func(src poolspec.Source) bool { return src.Pool == string(x.Pool) }) {
+			return false
+		}
+	}
+	return true
+}
+
+// slots returns what the ADD needs, once all pools of its network can be used, and if its
+// namespace may use those that it needs.
+func (a *Agent) slots(ctx context.Context, add *addition) ([]node.Slot, error) {
+	pools, rules := map[string]node.Pool{}, map[protocol.PoolName]access.Rule{}
+	for _, src := range add.conf.Sources {
+		name := protocol.PoolName(src.Pool)
+		_, known, err := a.ready(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		pools[src.Pool] = node.Pool{Shape: known.shape, BlockBits4: known.Bits4, BlockBits6: known.Bits6}
+		rules[name] = known.Access
+	}
+	slots, err := node.Slots(add.conf, pools)
+	if err != nil {
+		return nil, err
+	}
+	return slots, a.admit(ctx, add, slots, rules)
+}

@@ -1,0 +1,225 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/tenure-ipam/tenure/ipam/node/store"
+	"github.com/tenure-ipam/tenure/ipam/poolspec"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+	"github.com/tenure-ipam/tenure/ipam/publish"
+	"github.com/tenure-ipam/tenure/ipam/wire"
+)
+
+// Agent serves one node. Make one with [New]; it is safe for concurrent use
+// while [Agent.Run] runs.
+type Agent struct {
+	cfg     Config
+	st      *store.Store
+	cl      Cluster
+	clock   Clock
+	host    Host
+	attach  wire.Handler // answers the meta-plugin
+	log     *slog.Logger
+	metrics *Metrics
+	configs poolspec.Reader
+
+	keys     keyedLock[store.Key]    // serialises the calls of one attachment
+	rights   keyedLock[string]       // serialises the steps of one right
+	claims   keyedLock[protocol.UID] // serialises what this node does with one claim
+	asking   keyedLock[requester]    // serialises the ADDs that ask the cluster for one interface
+	schedule schedule
+	requests requests
+	ceding   cessions
+	dark     darkLeases
+	sweeper  sweeper
+	arrivals arrivals
+	faults   faults
+	public   *publish.Publisher
+	reads    *sharedPools
+	landings atomic.Uint64 // how many acquires have ended
+	rank     atomic.Int64  // of the seat, as last heard; 0 is none
+
+	mu              sync.Mutex
+	sitting         protocol.Sitting                 // guarded by mu
+	told            telling                          // guarded by mu
+	pools           map[protocol.PoolName]*pool      // guarded by mu
+	idle            map[string]protocol.Instant      // guarded by mu; since when a lease has been empty
+	ignored         map[string]string                // guarded by mu; what was said of a network's keys
+	readFor         map[protocol.StoreID]bool        // guarded by mu; lost stores whose attachments were looked for
+	foreign         int                              // guarded by mu; leases and sub-leases in this node's name of another machine's stores
+	history         protocol.History                 // guarded by mu; how far the API server was seen to come
+	recordedOpening string                           // guarded by mu; the greatest word of an opening that the store is known to have
+	era             int                              // guarded by mu; how often it was seen to go back
+	late            map[protocol.PoolName]bool       // guarded by mu; pools first heard of since it last did
+	anothers        map[string]bool                  // guarded by mu; leases that this node has as Held, and were another's when last read since it did
+	unseen          map[string]bool                  // guarded by mu; rights that a list has shown otherwise than the store has them, and no answer since
+	certainty       protocol.Certainty               // guarded by mu; whether this store has a record of all its leases
+	beatNow         chan struct{}                    // a heartbeat is due before its time
+	listNow         chan struct{}                    // so is a list of what is there in the node's name
+	reading         bool                             // guarded by mu; a store was lost in this boot, and is not read back yet
+	recalls         map[string]bool                  // guarded by mu; the recalls on the seat that have been taken up, by ID
+	asked, answer   string                           // guarded by mu; what the seat asked last of the node's pods, and what it is to say
+	queue           func(task func(context.Context)) // set by Run: runs a task that Run waits for
+	follow          func(protocol.PoolName, *pool)   // set by Run
+}
+
+// New returns an agent on st. It does no I/O and starts nothing.
+func New(cfg Config, st *store.Store, cl Cluster, clock Clock, host Host, log *slog.Logger) (*Agent, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("agent configuration: %w", err)
+	}
+	a := &Agent{
+		cfg: cfg, st: st, cl: cl, clock: clock, host: host, attach: nobody{}, log: log,
+		pools: map[protocol.PoolName]*pool{}, idle: map[string]protocol.Instant{},
+		ignored: map[string]string{}, readFor: map[protocol.StoreID]bool{}, beatNow: make(chan struct{}, 1), listNow: make(chan struct{}, 1),
+	}
+	a.cl.Leases, a.cl.SubLeases = carefulLeases{cl.Leases, a}, carefulSubLeases{cl.SubLeases, a}
+	a.reads = &sharedPools{Pools: cl.Pools, background: a.background, clock: clock}
+	a.cl.Pools, a.cl.Seats = carefulPools{a.reads, a}, carefulSeats{cl.Seats, a}
+	a.public = publish.New(st, a.cl.Leases, cfg.PublishEvery, func(lease string) { a.lookIn(lease, 0) }, log)
+	a.metrics = newMetrics(state{a})
+	return a, nil
+}
+
+// Attach makes h answer the meta-plugin's verbs, Facts and Report, which an agent
+// without it refuses. Call it before [Agent.Run].
+func (a *Agent) Attach(h wire.Handler) { a.attach = h }
+
+// nobody refuses the meta-plugin's verbs.
+type nobody struct{}
+
+// Serve implements [wire.Handler].
+func (nobody) Serve(context.Context, wire.Request) wire.Response {
+	return wire.Fail(wire.CodeNotAvailable, "this agent does not serve the meta-plugin")
+}
+
+// Metrics returns the agent's collectors. The caller registers them.
+func (a *Agent) Metrics() *Metrics { return a.metrics }
+
+// Run serves ln until ctx ends. Before the first request it reads what the store
+// has; it does not wait for the API server. It returns after every goroutine that
+// it started has.
+func (a *Agent) Run(ctx context.Context, ln net.Listener, limits wire.Limits) error {
+	g, ctx := errgroup.WithContext(ctx)
+	a.mu.Lock()
+	a.queue = func(task func(context.Context)) {
+		g.Go(func() error { task(ctx); return nil })
+	}
+	a.follow = a.follower(ctx, g.Go)
+	a.mu.Unlock()
+	if err := a.resume(ctx); err != nil {
+		return fmt.Errorf("resume from the store: %w", err)
+	}
+	g.Go(func() error { return a.runSeat(ctx) })
+	g.Go(func() error { return a.followSeat(ctx) })
+	g.Go(func() error { return a.maintain(ctx) })
+	g.Go(func() error { return wire.Serve(ctx, ln, a, limits, a.log) })
+	return g.Wait()
+}
+
+// resume takes up what the store has: the seat if it is of this boot, the pools,
+// and a look at every right that does not serve.
+func (a *Agent) resume(ctx context.Context) error {
+	var id store.Identity
+	var kept []Pool
+	var history protocol.History
+	err := a.st.View(func(tx *store.Tx) error {
+		var err error
+		if id, err = tx.Identity(); err != nil {
+			return err
+		}
+		if kept, err = keptPools(tx); err != nil {
+			return err
+		}
+		if history, err = tx.History(); err != nil {
+			return err
+		}
+		for r, err := range tx.Rights() {
+			if err != nil {
+				return err
+			}
+			if !r.Serves(id.Term) {
+				a.lookIn(r.Name, 0)
+			}
+			history = history.SawRight(r, id.Term)
+			a.follows(protocol.Self{Term: id.Term}, protocol.Result{Next: r})
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if id.Node != "" && id.Node != a.cfg.Node {
+		return fmt.Errorf("the store is that of node %s, and this is node %s: start with another --store, or move the file away, and a new one is made", id.Node, a.cfg.Node)
+	}
+	self := protocol.Identity{Node: a.cfg.Node, Store: a.st.ID(), Machine: a.cfg.Machine, Boot: a.cfg.Boot, Fence: a.cfg.Fence}
+	sent := protocol.Instant{Boot: id.BeatSentBoot, Wall: id.BeatSentWall}
+	boot := id.Boot
+	if id.Machine != a.cfg.Machine {
+		boot = "" // another machine's store: its seat proves nothing here
+	}
+	a.mu.Lock()
+	a.sitting = protocol.Resume(self, boot, id.Term, sent, id.Fence)
+	a.reading = a.sitting.Term != 0 && id.Unread // in another boot nothing of that time runs
+	a.history = history
+	for _, p := range kept { // heard since the last heartbeat, with which the history is kept
+		a.history = a.history.SawOpening(p.Opening)
+	}
+	a.mu.Unlock()
+	for _, p := range kept {
+		a.adoptPool(ctx, protocol.PoolName(p.Name), p)
+	}
+	a.log.InfoContext(ctx, "agent resumes", "node", a.cfg.Node, "store", a.st.ID(), "term", id.Term, "pools", len(kept), "seated", a.seated())
+	return nil
+}
+
+// seated reports whether the agent may write in its seat's term: one that was silent
+// for F may have been taken over, and its seat be forgotten. What it made then in a
+// term that has ended nobody would give back if this store were lost, too.
+func (a *Agent) seated() bool {
+	now := a.clock.Now()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	ok, _ := a.sitting.Serving(now)
+	return ok
+}
+
+// serving reports whether the agent may give out addresses now; if not, why.
+func (a *Agent) serving() (bool, string) {
+	now := a.clock.Now()
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if ok, why := a.sitting.Serving(now); !ok {
+		return false, why
+	}
+	if a.reading {
+		return false, "a store of this node was lost, and what its pods have is being read back"
+	}
+	return true, ""
+}
+
+// background runs task in a goroutine that Run waits for.
+func (a *Agent) background(task func(context.Context)) {
+	a.mu.Lock()
+	queue := a.queue
+	a.mu.Unlock()
+	queue(task)
+}
+
+// wait pauses for d or until ctx ends; it reports whether it was the former.
+func (a *Agent) wait(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-a.clock.After(d):
+		return true
+	}
+}

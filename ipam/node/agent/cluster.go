@@ -1,0 +1,167 @@
+package agent
+
+import (
+	"context"
+	"net/netip"
+	"time"
+
+	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/ipam/access"
+	"github.com/tenure-ipam/tenure/ipam/cnicache"
+	"github.com/tenure-ipam/tenure/ipam/node/store"
+	"github.com/tenure-ipam/tenure/ipam/poolspec"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+	"github.com/tenure-ipam/tenure/ipam/publish"
+)
+
+// Cluster is what the agent needs of the cluster. Every read of Leases,
+// SubLeases, Seats and Claims is live, unless it says otherwise.
+type Cluster struct {
+	Leases    Leases
+	SubLeases SubLeases
+	Seats     Seats
+	Claims    Claims
+	Pools     Pools
+	Pods      Pods
+	Events    Events
+	// Access says who may use pools; it asks the API server only where nobody has told
+	// it lately.
+	Access access.Facts
+	// Trouble says, for people, what is wrong with the API server at this moment; ""
+	// if nothing is. Nil: nobody knows.
+	Trouble func() string
+}
+
+// Leases are the calls on leases. An outcome of Unknown means that a write may
+// still happen; err says why, for people. All methods may run at once.
+type Leases interface {
+	publish.Leases
+	CreateLease(ctx context.Context, l protocol.Lease) (protocol.Lease, protocol.Outcome, error)
+	ReadLease(ctx context.Context, name string) (protocol.Lease, protocol.Outcome, error)
+	UpdateLease(ctx context.Context, old, next protocol.Lease) (protocol.Lease, protocol.Outcome, error)
+	DeleteLease(ctx context.Context, m protocol.Meta) (protocol.Outcome, error)
+	// LeasedBlocks lists the blocks of a pool that are leased, as a cache may have it:
+	// some may not be any more, and others may be by now.
+	LeasedBlocks(ctx context.Context, pool protocol.PoolName) ([]netip.Prefix, error)
+	// NodeLeases lists the leases that a node holds, and returns the revision of the
+	// API server's data that they are of.
+	NodeLeases(ctx context.Context, node protocol.NodeName) ([]protocol.Lease, protocol.Revision, error)
+}
+
+// SubLeases are the calls on sub-leases.
+type SubLeases interface {
+	CreateSubLease(ctx context.Context, s protocol.SubLease) (protocol.SubLease, protocol.Outcome, error)
+	ReadSubLease(ctx context.Context, name string) (protocol.SubLease, protocol.Outcome, error)
+	UpdateSubLease(ctx context.Context, old, next protocol.SubLease) (protocol.SubLease, protocol.Outcome, error)
+	DeleteSubLease(ctx context.Context, m protocol.Meta) (protocol.Outcome, error)
+	// NodeSubLeases lists a node's sub-leases, and returns the revision of the data.
+	NodeSubLeases(ctx context.Context, node protocol.NodeName) ([]protocol.SubLease, protocol.Revision, error)
+	// FollowSubLease calls changed with the sub-lease of that name as it is, unless
+	// that is what it was at revision since ("" is none), and
+	// again whenever it has changed, until ctx ends; exists is false while there is
+	// none. changed is not called concurrently for one FollowSubLease.
+	FollowSubLease(ctx context.Context, name string, since protocol.Revision, changed func(s protocol.SubLease, exists bool)) error
+}
+
+// Seats are the calls on the node's seat.
+type Seats interface {
+	ReadSeat(ctx context.Context, node protocol.NodeName) (protocol.Seat, protocol.Outcome, error)
+	CreateSeat(ctx context.Context, s protocol.Seat) (protocol.Seat, protocol.Outcome, error)
+	UpdateSeat(ctx context.Context, s protocol.Seat) (protocol.Seat, protocol.Outcome, error)
+	ReadNode(ctx context.Context, name protocol.NodeName) (protocol.Node, protocol.Outcome, error)
+	// FollowSeat calls changed with the node's seat as it is, and again whenever it
+	// has changed, until ctx ends. It does not call it concurrently.
+	FollowSeat(ctx context.Context, node protocol.NodeName, changed func(protocol.Seat)) error
+}
+
+// Claims reads claims.
+type Claims interface {
+	ReadClaim(ctx context.Context, namespace, name string) (protocol.Claim, protocol.Outcome, error)
+}
+
+// Pools reads and follows pools by name.
+type Pools interface {
+	ReadPool(ctx context.Context, name protocol.PoolName) (protocol.Pool, protocol.Outcome, error)
+	// Follow calls changed with the pool as it is, and again whenever it has
+	// changed, until ctx ends; exists is false while there is none. changed is
+	// not called concurrently for one Follow.
+	Follow(ctx context.Context, name protocol.PoolName, changed func(p Pool, exists bool)) error
+}
+
+// A Pool is what the agent knows of an IPPool. Its JSON form is kept in the
+// store, so that a restart finds it while the API server is away.
+type Pool struct {
+	protocol.Pool
+	Text     poolspec.PoolText  `json:"text"`
+	Routes   []poolspec.Route   `json:"routes,omitempty"`
+	DNS      poolspec.DNS       `json:"dns,omitzero"`
+	Access   access.Rule        `json:"access,omitzero"`
+	Pressure allocator.Pressure `json:"pressure"`
+	// Exhausted says, in the words of the pool's condition, that it has no address
+	// left; empty while it has.
+	Exhausted string `json:"exhausted,omitempty"`
+	// Stopped says that the pool gives no addresses: its spec.allocation is Stopped.
+	Stopped bool `json:"stopped,omitempty"`
+	// Waits says, in the words of its condition, why the pool is not open; empty where
+	// it is, or nothing was said.
+	Waits string `json:"waits,omitempty"`
+}
+
+// A Pod is what the agent knows of a pod.
+type Pod struct {
+	protocol.PodRef
+	// Networks is the pod's selection annotation, Status the annotation in which a
+	// meta-plugin says what was attached.
+	Networks, Status string
+	// Terminating says that the pod is being deleted.
+	Terminating bool
+	// MirrorOf is, of a static pod's mirror, the UID by which the runtime knows
+	// the pod.
+	MirrorOf protocol.UID
+}
+
+// Is reports whether uid, as the runtime told it, is p's. An empty uid is
+// anybody's.
+func (p Pod) Is(uid protocol.UID) bool { return uid == "" || uid == p.UID || uid == p.MirrorOf }
+
+// Pods finds pods of this node.
+type Pods interface {
+	// Pod returns a pod, from a watch if that has it with this uid, else live.
+	Pod(ctx context.Context, namespace, name string, uid protocol.UID) (Pod, protocol.Outcome, error)
+	// ReadPod returns a pod live.
+	ReadPod(ctx context.Context, namespace, name string) (Pod, protocol.Outcome, error)
+	// PodsOfNode lists the pods of a node live, those without a network namespace of
+	// their own left out: no interface is ever attached to these.
+	PodsOfNode(ctx context.Context, node protocol.NodeName) ([]Pod, error)
+}
+
+// Events tells people what the node cannot set right by itself.
+type Events interface {
+	// WarnNode says something of the node, whose Node object has that UID. It neither
+	// waits for the API server nor fails: what is said may be lost, and repetitions may
+	// be counted as one.
+	WarnNode(node protocol.NodeName, uid protocol.UID, reason, message string)
+}
+
+// A Clock tells the time and waits.
+type Clock interface {
+	Now() protocol.Instant
+	After(d time.Duration) <-chan time.Time
+}
+
+// Host looks at what the host has of pods.
+type Host interface {
+	// Gone reports whether the network namespace of an attachment certainly does
+	// not exist any more. What cannot be told is not gone.
+	Gone(a store.Attachment) bool
+	// There reports whether a network namespace may be at a path. What cannot be told may.
+	There(netns string) bool
+	// HostLocal returns what host-local's files of a network say, in its directory for
+	// networks or in its default one. Where it has none there is nothing.
+	HostLocal(network, dataDir string) ([]HostLocalFile, error)
+	// Netns returns the network namespaces that pods may have now.
+	Netns() ([]store.Netns, error)
+	// Cached returns what the CNI library has kept of attachments, and for each of
+	// its files that does not read why.
+	Cached() (entries []cnicache.Entry, unread []error, err error)
+}

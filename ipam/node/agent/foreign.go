@@ -1,0 +1,99 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/netip"
+	"slices"
+
+	"go4.org/netipx"
+
+	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/api/npwg"
+	"github.com/tenure-ipam/tenure/ipam/node/store"
+	"github.com/tenure-ipam/tenure/ipam/poolspec"
+)
+
+// holdInherited gives the attachment the addresses that the pod's status shows for its
+// interface and that this node did not give: another IPAM did, to an earlier sandbox of the
+// pod, and they are kept for the pod. ok is false where there are none, or where they are
+// not to be had: then the interface gets others.
+func (a *Agent) holdInherited(ctx context.Context, add *addition) (att store.Attachment, ok bool, err error) {
+	addrs, err := a.inherited(ctx, add)
+	if err != nil || len(addrs) == 0 {
+		return att, false, err
+	}
+	conf := *add.conf
+	conf.Requested = nil
+	for _, x := range addrs {
+		conf.Requested = append(conf.Requested, poolspec.Requested{Addr: x, Path: "annotation " + npwg.AnnotationStatus})
+	}
+	own := *add
+	own.conf = &conf
+	if own.ask.Slots, err = a.slots(ctx, &own); err == nil {
+		att, err = a.holdRequested(ctx, &own, errInherited)
+	} else if !is[*notReadyError](err) {
+		err = &unaskableError{err} // they are not of this network's pools
+	}
+	switch {
+	case err == nil:
+		return att, true, nil
+	case is[*RefusedError](err), is[*OutsideError](err), is[*unaskableError](err):
+		a.log.InfoContext(ctx, "what the pod had by another IPAM is not to be had", "pod", add.ask.Pod.String(), "interface", add.key.IfName, "addresses", addrs, "error", err)
+		return att, false, nil
+	}
+	return att, false, err
+}
+
+// errInherited says why the cluster is asked.
+var errInherited = errors.New("the pod has these addresses by another IPAM")
+
+// inherited returns the addresses that the pod's status shows for the interface of add,
+// if this node has given the interface none, and nothing else says which it is to have.
+func (a *Agent) inherited(ctx context.Context, add *addition) (addrs []netip.Addr, err error) {
+	if add.pod.Status == "" || len(add.conf.Requested) > 0 {
+		return nil, nil
+	}
+	var elements []npwg.Status
+	_ = json.Unmarshal([]byte(add.pod.Status), &elements) // a status that is none shows nothing
+	for _, e := range elements {
+		if e.Default || e.Interface != add.key.IfName || e.Name != add.sel.String() && e.Name != add.sel.Name {
+			continue
+		}
+		for _, text := range e.IPs {
+			x, _ := netip.ParseAddr(text)
+			addrs = append(addrs, x.Unmap())
+		}
+	}
+	if len(addrs) == 0 || slices.Contains(addrs, netip.Addr{}) {
+		return nil, nil
+	}
+	err = a.st.ViewContext(ctx, func(tx *store.Tx) error {
+		for _, err := range tx.OfPod(add.ask.Pod.UID, add.key.IfName) {
+			addrs = nil // its own, which it keeps
+			return err
+		}
+		return nil
+	})
+	return addrs, err
+}
+
+// withoutAdded returns the text of a pool that was edited without the addresses that it
+// did not give before: pods of another IPAM may have them, and the controller has yet to
+// look.
+func withoutAdded(text poolspec.PoolText, before *allocator.Shape) poolspec.PoolText {
+	now, err := poolspec.ParsePool(text)
+	if err != nil {
+		return text
+	}
+	var b netipx.IPSetBuilder
+	b.AddSet(now.Usable())
+	b.RemoveSet(before.Usable())
+	added, _ := b.IPSet() // of sets alone
+	var spans []string
+	for _, r := range added.Ranges() {
+		spans = append(spans, r.String())
+	}
+	return text.Without(spans)
+}

@@ -1,0 +1,257 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tenure-ipam/tenure/ipam/access"
+	"github.com/tenure-ipam/tenure/ipam/node"
+	"github.com/tenure-ipam/tenure/ipam/node/store"
+	"github.com/tenure-ipam/tenure/ipam/poolspec"
+	"github.com/tenure-ipam/tenure/ipam/readback"
+	"github.com/tenure-ipam/tenure/ipam/wire"
+)
+
+// CodeClaimRefused is the CNI error code for a claim that the pod may not have.
+const CodeClaimRefused wire.Code = 101
+
+// CodePoolRefused is the CNI error code for a pool that the pod's namespace may not use.
+const CodePoolRefused wire.Code = 102
+
+// Serve answers one request of a plugin. Afterwards it logs one line for an ADD or a DEL.
+func (a *Agent) Serve(ctx context.Context, req wire.Request) wire.Response {
+	began := a.clock.Now()
+	resp := wire.Response{Version: wire.Version}
+	var err error
+	switch req.Verb {
+	case wire.Add:
+		resp.Result, err = a.add(ctx, req)
+	case wire.Del:
+		err = a.del(ctx, req)
+	case wire.Check:
+		err = a.check(ctx, req)
+	case wire.GC:
+		err = a.collect(ctx, req)
+	case wire.Status:
+		err = a.status(ctx, req)
+	case wire.Facts, wire.Report:
+		resp = a.attach.Serve(ctx, req)
+	case wire.Ping:
+	}
+	if err != nil {
+		resp.Result, resp.Error = nil, wireError(err)
+	}
+	took := a.clock.Now().Since(began)
+	said := resp
+	resp.After = func() { // what is only told to people takes a tenth of the agent's time
+		a.metrics.request(req.Verb, said.Error, took)
+		a.logRequest(ctx, req, said, took)
+	}
+	return resp
+}
+
+func (a *Agent) logRequest(ctx context.Context, req wire.Request, resp wire.Response, took time.Duration) {
+	attrs := []any{"verb", string(req.Verb), "sandbox", req.ContainerID, "interface", req.IfName, "took", took}
+	switch {
+	case resp.Error != nil:
+		a.log.WarnContext(ctx, "request refused", append(attrs, "code", uint(resp.Error.Code), "error", resp.Error.Error())...)
+	case req.Verb == wire.Add:
+		addrs := make([]string, len(resp.Result.IPs))
+		for i, ip := range resp.Result.IPs {
+			addrs[i] = ip.Address.String()
+		}
+		a.log.InfoContext(ctx, "address held", append(attrs, "address", addrs)...)
+	case req.Verb == wire.Del:
+		a.log.InfoContext(ctx, "address released", attrs...)
+	}
+}
+
+// wireError adds the agent's own errors to those of [node.WireError].
+func wireError(err error) *wire.Error {
+	claim, isClaim := errors.AsType[*ClaimError](err)
+	refused, isRefused := errors.AsType[*RefusedError](err)
+	switch {
+	case isClaim && !claim.Later:
+		return &wire.Error{Code: CodeClaimRefused, Msg: err.Error()}
+	case is[*access.DeniedError](err):
+		return &wire.Error{Code: CodePoolRefused, Msg: err.Error()}
+	case isRefused:
+		return &wire.Error{Code: refused.code(), Msg: err.Error()}
+	case isClaim, is[*notReadyError](err), is[*poolWaitsError](err), is[*notServingError](err), is[*unsaidError](err), is[*lackError](err), is[*OutsideError](err), is[*waitingError](err), is[*podError](err), is[*waitedError](err), is[*access.UnknownError](err),
+		is[*unaskableError](err), errors.Is(err, errUseGone), errors.Is(err, errUnanswered), errors.Is(err, errRequestGone), errors.Is(err, wire.ErrStopped), errors.Is(err, wire.ErrHungUp):
+		return &wire.Error{Code: wire.CodeTryAgainLater, Msg: err.Error()}
+	case is[*selectionError](err):
+		return &wire.Error{Code: wire.CodeInvalidConfig, Msg: err.Error()}
+	}
+	return node.WireError(err)
+}
+
+// A waitedError says that an ADD has used up its time.
+type waitedError struct {
+	d       time.Duration
+	trouble func() string // with the API server; nil is none
+}
+
+func (e *waitedError) Error() string {
+	why := ""
+	if e.trouble != nil {
+		why = e.trouble()
+	}
+	if why != "" {
+		why = ": " + why
+	}
+	return fmt.Sprintf("the ADD was not done within %v%s; what it began goes on, for the runtime's next try", e.d, why)
+}
+
+func is[E error](err error) bool {
+	_, ok := errors.AsType[E](err)
+	return ok
+}
+
+// A notServingError says why the agent gives out nothing new.
+type notServingError struct{ Why string }
+
+func (e *notServingError) Error() string { return "this node gives out no new addresses: " + e.Why }
+
+// del frees what an attachment has. It needs neither the API server nor the
+// network's configuration to be right.
+func (a *Agent) del(ctx context.Context, req wire.Request) error {
+	conf, err := poolspec.ParseRelease(req.Config)
+	if err != nil {
+		return err
+	}
+	key := store.Key{Network: conf.Name, ContainerID: req.ContainerID, IfName: req.IfName}
+	if err := readback.Recognise(ctx, a.st, key, req.Args); err != nil {
+		return err
+	}
+	return a.release(ctx, key, 0)
+}
+
+// release frees an attachment, of that generation only unless it is 0, and lets
+// go of what nothing rests on any more.
+func (a *Agent) release(ctx context.Context, key store.Key, generation uint64) error {
+	unlock, err := a.keys.lock(ctx, key)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return a.releaseLocked(ctx, key, generation)
+}
+
+// releaseLocked is release for a caller that holds the key's lock.
+func (a *Agent) releaseLocked(ctx context.Context, key store.Key, generation uint64) error {
+	var freed store.Attachment
+	var ok bool
+	err := a.freeing(func(expect func(store.Attachment)) error {
+		return a.st.Update(ctx, func(tx *store.Tx) error {
+			held, known, err := tx.Attachment(key)
+			if err != nil || !known {
+				ok = false
+				return err
+			}
+			expect(held)
+			freed, ok, err = node.ReleaseIf(tx, key, generation)
+			return err
+		})
+	})
+	if err != nil || !ok {
+		return err
+	}
+	if freed.Use != "" {
+		a.background(func(ctx context.Context) {
+			if r, ok := a.right(freed.Use); ok {
+				a.letGo(ctx, r)
+			}
+		})
+	}
+	a.touch(freed)
+	return nil
+}
+
+// check is CNI's CHECK.
+func (a *Agent) check(ctx context.Context, req wire.Request) error {
+	conf, err := poolspec.ParseConfig(req.Config, req.Args)
+	if err != nil {
+		return err
+	}
+	prev, _, err := conf.PrevAddresses()
+	if err != nil {
+		return err
+	}
+	key := store.Key{Network: conf.Name, ContainerID: req.ContainerID, IfName: req.IfName}
+	if err := readback.Recognise(ctx, a.st, key, req.Args); err != nil {
+		return err
+	}
+	return a.st.ViewContext(ctx, func(tx *store.Tx) error {
+		if err := node.Check(tx, key, prev); err != nil {
+			return err
+		}
+		return checkLost(tx, key)
+	})
+}
+
+// status is CNI's STATUS: whether an ADD could be served now.
+func (a *Agent) status(ctx context.Context, req wire.Request) error {
+	conf, err := poolspec.ParseConfig(req.Config, req.Args)
+	if err != nil {
+		return err
+	}
+	if ok, why := a.serving(); !ok {
+		return &wire.Error{Code: wire.CodeNotAvailable, Msg: "this node gives out no new addresses", Details: why}
+	}
+	if !conf.ReportFull {
+		return nil
+	}
+	for _, src := range conf.Sources {
+		switch why, err := a.full(ctx, src); {
+		case err != nil:
+			return &wire.Error{Code: wire.CodeNotAvailable, Msg: "whether a pool of this network is full is not known", Details: err.Error()}
+		case why != "":
+			return &wire.Error{Code: wire.CodeNotAvailable, Msg: "a pool of this network is full", Details: why}
+		}
+	}
+	return nil
+}
+
+// collect is CNI's GC. It frees what existed when the call began, is not listed,
+// and has no network namespace any more.
+func (a *Agent) collect(ctx context.Context, req wire.Request) error {
+	conf, err := poolspec.ParseRelease(req.Config)
+	if err != nil {
+		return err
+	}
+	if !conf.HasValidAttachments {
+		return &wire.Error{Code: wire.CodeInvalidConfig, Msg: "GC without cni.dev/valid-attachments: nothing is freed", Details: "the runtime must list the attachments to keep, or an empty list"}
+	}
+	var garbage []store.Attachment
+	err = a.st.ViewContext(ctx, func(tx *store.Tx) error {
+		for att, err := range tx.OfNetwork(conf.Name) {
+			if err != nil {
+				return err
+			}
+			if !listed(conf.ValidAttachments, att.Key) && a.host.Gone(att) {
+				garbage = append(garbage, att)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, att := range garbage {
+		errs = append(errs, a.release(ctx, att.Key, att.Generation))
+	}
+	return errors.Join(errs...)
+}
+
+func listed(valid []poolspec.AttachmentRef, key store.Key) bool {
+	for _, v := range valid {
+		if v.ContainerID == key.ContainerID && (v.IfName == "" || v.IfName == key.IfName) {
+			return true
+		}
+	}
+	return false
+}

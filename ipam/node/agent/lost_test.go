@@ -1,0 +1,147 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"sync"
+	"testing"
+
+	"github.com/tenure-ipam/tenure/ipam/node/store"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// nodePods are the pods of a node.
+type nodePods struct {
+	Pods
+	pods []Pod
+}
+
+func (n *nodePods) PodsOfNode(context.Context, protocol.NodeName) ([]Pod, error) { return n.pods, nil }
+
+// TestFrozenUseOutlivesADEL: a use of a lost store's time is not given back by the DEL of
+// the one sandbox that was read back: another may have the claim's address (I3). It goes
+// when nothing of that time runs any more (I4).
+func TestFrozenUseOutlivesADEL(t *testing.T) {
+	a := newRestoredAgent(t)
+	a.cfg.Boot = "boot1"
+	subs, pods := &subLeasesThatGo{}, &nodePods{}
+	a.cl.SubLeases, a.cl.Pods, a.host = carefulSubLeases{subs, a}, pods, goneHost{}
+	var running sync.WaitGroup
+	a.queue = func(task func(context.Context)) { running.Go(func() { task(t.Context()) }) }
+	pod := protocol.PodRef{Namespace: "ns", Name: "db-0", UID: "p"}
+	ref := protocol.ClaimRef{Namespace: "ns", Name: "db", UID: "c"}
+	r := protocol.FrozenSubLease(protocol.SubLease{
+		Meta: protocol.Meta{Name: protocol.UseName("c", 0), UID: "u", Revision: "7"}, Node: "n1", Store: "lost", Term: 1, Turn: 1,
+		Use: &protocol.Use{Claim: ref, Pod: pod, Interface: "net1"},
+	})
+	key := store.Key{Network: "lan", ContainerID: "sandbox", IfName: "net1"}
+	err := a.st.Update(t.Context(), func(tx *store.Tx) error {
+		att := store.Attachment{
+			Key: key, Pod: pod, Boot: "boot1", Claim: &ref, Use: r.Name,
+			Addresses: []store.Address{{Addr: netip.MustParseAddr("10.0.0.5"), Bits: 24, Pool: "lan"}},
+		}
+		return errors.Join(tx.PutRight(r), tx.PutLost(store.Lost{Store: "lost", Boot: "boot1", Pods: []protocol.PodRef{pod}}), tx.PutAttachment(att))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.release(t.Context(), key, 0); err != nil {
+		t.Fatal(err)
+	}
+	running.Wait()
+	pods.pods = []Pod{{PodRef: pod}}
+	a.thaw(t.Context())
+	if _, known := a.right(r.Name); !known || subs.deleted {
+		t.Errorf("while the pod runs the use is deleted: %v, recorded: %v; want it kept", subs.deleted, known)
+	}
+	pods.pods = nil
+	a.thaw(t.Context())
+	if _, known := a.right(r.Name); known || !subs.deleted {
+		t.Errorf("when nothing of its time runs the use is deleted: %v, recorded: %v; want it given back", subs.deleted, known)
+	}
+}
+
+// TestLostStoreNotReadBack: an agent that has taken its seat after its store was lost, and
+// ends before it has read back what its pods have, gives out nothing either when it is
+// started again in that boot: a repeated ADD of a running pod would get another address
+// (C10). In another boot nothing of that time runs.
+func TestLostStoreNotReadBack(t *testing.T) {
+	start := func(st *store.Store, boot string) *Agent {
+		a := newRestoredAgent(t)
+		a.st, a.cfg.Boot, a.cfg.Machine = st, boot, "m"
+		if err := a.resume(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	st := newStore(t)
+	a := start(st, "boot1")
+	sit := protocol.Sitting{
+		Self: protocol.Identity{Node: "n1", Store: st.ID(), Machine: "m", Boot: "boot1"}, Term: 4,
+		Seen: protocol.Seat{Former: []protocol.Former{{Store: "lost", Machine: "m", Boot: "boot1"}}},
+	}
+	beat := func(a *Agent, had int64) {
+		t.Helper()
+		if err := a.accept(t.Context(), had, a.sight().era, sit); err != nil {
+			t.Fatal(err)
+		}
+	}
+	serves := func(when string, a *Agent, want bool) {
+		t.Helper()
+		if ok, why := a.serving(); ok != want {
+			t.Errorf("%s: serving: %v (%s); want %v", when, ok, why, want)
+		}
+	}
+	beat(a, 0)
+	serves("before the first list", a, false)
+	a = start(st, "boot1")
+	serves("started again", a, false)
+	beat(a, 4)
+	serves("after its first heartbeat", start(st, "boot1"), false)
+	a.cl.Leases, a.cl.SubLeases = &fullLeases{}, noSubLeases{}
+	if err := a.compareOwn(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	serves("after the list", a, true)
+	beat(a, 4)
+	serves("started again after that", start(st, "boot1"), true)
+}
+
+// TestStaticPodStillRuns: a static pod of a lost store's time runs on under another mirror,
+// which has another UID, and what the lost store held stays frozen (F3).
+func TestStaticPodStillRuns(t *testing.T) {
+	a := newRestoredAgent(t)
+	a.cfg.Boot, a.host = "boot1", emptyHost{}
+	mirror := func(uid, of protocol.UID) *nodePods {
+		return &nodePods{pods: []Pod{{PodRef: protocol.PodRef{Namespace: "ns", Name: "static-n1", UID: uid}, MirrorOf: of}}}
+	}
+	a.cl.Pods = mirror("m1", "runtime")
+	lost, err := a.moment(t.Context(), protocol.Former{Store: "lost", Boot: "boot1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := lost // as an agent noted it that went by the mirror
+	before.Pods = []protocol.PodRef{{Namespace: "ns", Name: "static-n1", UID: "m1"}}
+	for _, tt := range []struct {
+		name string
+		lost store.Lost
+		pods *nodePods
+		runs bool
+	}{
+		{"the same mirror", lost, mirror("m1", "runtime"), true},
+		{"another mirror", lost, mirror("m2", "runtime"), true},
+		{"another pod of its name", lost, mirror("m2", "another"), false},
+		{"the same mirror, by which it was noted", before, mirror("m1", "runtime"), true},
+	} {
+		a.cl.Pods = tt.pods
+		if what, err := a.stillRuns(t.Context(), tt.lost); err != nil || (what != "") != tt.runs {
+			t.Errorf("%s: %q still runs, %v; want that something does: %v", tt.name, what, err, tt.runs)
+		}
+	}
+}
+
+// emptyHost is a host without network namespaces.
+type emptyHost struct{ Host }
+
+func (emptyHost) Netns() ([]store.Netns, error) { return nil, nil }

@@ -1,0 +1,122 @@
+package agent
+
+import (
+	"context"
+	"time"
+
+	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/ipam/node/store"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// reserveIn has reserve called again in d, once for all that want it meanwhile.
+func (a *Agent) reserveIn(p *pool, d time.Duration) {
+	if !p.reserving.CompareAndSwap(false, true) {
+		return
+	}
+	a.background(func(ctx context.Context) {
+		due := a.wait(ctx, d)
+		p.reserving.Store(false)
+		if due {
+			a.reserve(p)
+		}
+	})
+}
+
+// reserve acquires ahead of need what the pool's use on this node suggests.
+func (a *Agent) reserve(p *pool) {
+	known, absent, _ := p.now()
+	if a.unleasable(p.name, known, absent) != "" {
+		return
+	}
+	if !a.seatSeen() { // only the seat may show that the API server has gone back, and the block is another's
+		a.reserveIn(p, seatRetry)
+		return
+	}
+	for _, f := range known.shape.Families() {
+		var c allocator.Counts
+		err := a.st.View(func(tx *store.Tx) error {
+			var err error
+			c, err = a.counts(tx, p.name, f)
+			return err
+		})
+		if err != nil || c.Taken == 0 {
+			continue
+		}
+		size := 1 << (f.BitLen() - known.bits(f))
+		wanted := allocator.Wanted(c.Taken, c.Free, size, known.Pressure)
+		d := &p.demand
+		if wanted == 0 || d.lack(need{family: f}, a.clock.Now()) != nil {
+			continue // those who wait need what there is
+		}
+		if calm := d.calm(a.clock.Now()); calm < burstOver {
+			a.reserveIn(p, burstOver-calm)
+			continue
+		}
+		n := need{family: f}
+		d.mu.Lock()
+		begin := max(0, min(wanted, a.cfg.Parallel)-d.acquires())
+		d.change(n, begin, 0)
+		d.mu.Unlock()
+		for range begin {
+			a.background(func(ctx context.Context) {
+				err := a.acquire(ctx, p, n)
+				a.land(d, n, err)
+				if err != nil {
+					a.log.DebugContext(ctx, "no reserve", "pool", p.name, "error", err)
+				}
+			})
+		}
+	}
+}
+
+// seatSeen reports whether the agent has seen its seat since it started.
+func (a *Agent) seatSeen() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.sitting.Seen.UID != ""
+}
+
+// touch notes that the pools of an attachment have changed: their reserve is
+// looked after, or under pressure what has become idle given back, once for all
+// that touch them meanwhile.
+func (a *Agent) touch(att store.Attachment) {
+	var last protocol.PoolName
+	for _, addr := range att.Addresses {
+		if addr.Pool == last || addr.Lease == "" {
+			continue
+		}
+		last = addr.Pool
+		p := a.pool(addr.Pool)
+		p.touched.Store(true)
+		a.tend(p)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, addr := range att.Addresses {
+		delete(a.idle, addr.Lease)
+	}
+}
+
+// tend does what is due of a pool that was touched, unless that is under way: then it is
+// done again afterwards. Of several at once each would look at the same idle leases.
+func (a *Agent) tend(p *pool) {
+	if !p.tending.CompareAndSwap(false, true) {
+		return
+	}
+	a.background(func(ctx context.Context) {
+		for p.touched.Swap(false) {
+			a.reserve(p)
+			a.mu.Lock()
+			pressed := a.pressed(p.name)
+			a.mu.Unlock()
+			if pressed && !p.demand.busy() { // else what seems idle is about to be used
+				a.giveBack(ctx)
+			}
+		}
+		p.tending.Store(false)
+		if p.touched.Load() {
+			a.tend(p)
+		}
+	})
+}

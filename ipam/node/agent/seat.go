@@ -1,0 +1,215 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/tenure-ipam/tenure/ipam/node/store"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// seatRetry is how soon a heartbeat that was not accepted is tried again, give or
+// take a half, so that agents do not come all at once after an outage.
+const seatRetry = 4 * time.Second
+
+// runSeat keeps the node's seat until ctx ends.
+func (a *Agent) runSeat(ctx context.Context) error {
+	var quiet silence
+	for {
+		accepted, again, err := a.beat(ctx)
+		if err != nil && ctx.Err() == nil {
+			return err
+		}
+		a.saySilence(&quiet, accepted)
+		pause := jittered(seatRetry)
+		if accepted {
+			a.mu.Lock()
+			pause = a.sitting.BeatEvery()
+			pause -= rand.N(pause/8 + 1) // agents that began at once must not go on so
+			a.mu.Unlock()
+		}
+		if again {
+			continue
+		}
+		if !a.pause(ctx, pause) {
+			return nil
+		}
+	}
+}
+
+// pause waits until d has passed by the machine's clock, until a heartbeat is wanted
+// at once, or until ctx ends; it reports whether it was not the last. This process's
+// timers stand still while the machine sleeps, and do not see a clock that is set:
+// an agent that finds F passed must not wait F/4 more before it says that it is
+// there.
+func (a *Agent) pause(ctx context.Context, d time.Duration) bool {
+	began := a.clock.Now()
+	for left := d; left > 0; left = d - a.clock.Now().Since(began) {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-a.beatNow:
+			return true
+		case <-a.clock.After(min(left, seatRetry)):
+		}
+	}
+	return true
+}
+
+// beat sends one heartbeat, with whatever reads and writes that takes. Again says that
+// what was accepted was sent long ago. Its error means that the store cannot be written:
+// an agent that cannot record what it was told must not go on.
+func (a *Agent) beat(ctx context.Context) (accepted, again bool, err error) {
+	a.learnNode(ctx)
+	ev, era := protocol.SeatEvent{Now: a.clock.Now()}, a.sight().era
+	for range maxSteps {
+		a.mu.Lock()
+		if a.era != era { // the answer is of before: its term would pass for one in which all has been said again
+			a.mu.Unlock()
+			return false, false, nil // the next heartbeat is due at once
+		}
+		a.sitting.Restored, a.sitting.Report = "", a.answer
+		if r := a.history.Restored; r != nil {
+			a.sitting.Restored = r.String()
+		}
+		res := protocol.StepSeat(a.sitting, ev)
+		had := a.sitting.Term
+		if !res.Accepted {
+			a.sitting = res.Next
+		}
+		a.mu.Unlock()
+		if res.Accepted {
+			a.hearRecalls(res.Next.Seen) // where the watch is behind
+			a.hearLook(res.Next.Seen)
+			return true, res.Again, a.accept(ctx, had, era, res.Next)
+		}
+		if had != 0 && res.Next.Term == 0 {
+			a.saySeatLost(ctx, had, res)
+		}
+		if res.Call == protocol.SeatNone {
+			if res.Why != "" {
+				a.log.WarnContext(ctx, "heartbeat not accepted", "node", a.cfg.Node, "error", res.Why)
+			}
+			return false, false, nil
+		}
+		ev = a.callSeat(ctx, res)
+	}
+	return false, false, nil
+}
+
+func (a *Agent) callSeat(ctx context.Context, res protocol.SeatResult) protocol.SeatEvent {
+	ev := protocol.SeatEvent{Call: res.Call}
+	var err error
+	switch res.Call {
+	case protocol.SeatRead:
+		ev.Seat, ev.Outcome, err = a.cl.Seats.ReadSeat(ctx, a.cfg.Node)
+	case protocol.SeatCreate:
+		ev.Seat, ev.Outcome, err = a.cl.Seats.CreateSeat(ctx, res.Write)
+	case protocol.SeatUpdate:
+		ev.Seat, ev.Outcome, err = a.cl.Seats.UpdateSeat(ctx, res.Write)
+	case protocol.SeatNone:
+	}
+	if err != nil {
+		ev.Why = err.Error()
+	}
+	ev.Now = a.clock.Now()
+	return ev
+}
+
+// accept takes over a heartbeat that the API server has accepted: first on disk,
+// then in memory. In a new term no right serves until it has been said again. An
+// acceptance of an era that has ended is none.
+func (a *Agent) accept(ctx context.Context, had int64, era int, next protocol.Sitting) error {
+	var again []string
+	err := a.st.Update(ctx, func(tx *store.Tx) error {
+		again = again[:0]
+		if a.sight().era != era {
+			return errRewound
+		}
+		err := tx.PutIdentity(store.Identity{
+			Node: next.Self.Node, Machine: next.Self.Machine, Boot: next.Self.Boot, Term: next.Term,
+			BeatSentWall: next.Sent.Wall, BeatSentBoot: next.Sent.Boot, Fence: next.Fence,
+			Unread: a.unread(had, next.Seen),
+		})
+		if err == nil {
+			err = tx.PutHistory(a.sight().history)
+		}
+		if err != nil || next.Term == had {
+			return err
+		}
+		for r, err := range tx.Rights() {
+			if err != nil {
+				return err
+			}
+			if !r.Serves(next.Term) {
+				again = append(again, r.Name)
+			}
+			a.follows(protocol.Self{Term: next.Term}, protocol.Result{Next: r})
+		}
+		return nil
+	})
+	switch {
+	case errors.Is(err, errRewound):
+		return nil
+	case err != nil:
+		return fmt.Errorf("record the seat: %w", err)
+	}
+	a.mu.Lock()
+	if a.era != era {
+		a.mu.Unlock()
+		return nil
+	}
+	a.sitting = next
+	if !a.told.heard {
+		a.told.heard, a.told.since = true, a.clock.Now().Boot
+	}
+	a.reading = a.unreadLocked(had, next.Seen) // until listOwn has found what it left
+	a.mu.Unlock()
+	if next.Term != had {
+		a.log.InfoContext(ctx, "seat taken", "node", a.cfg.Node, "term", next.Term, "rights", len(again))
+		a.sayAgain(again)
+	}
+	return nil
+}
+
+// How fast a node says its rights again in a new term: some at once, the others over
+// a while, so that nodes which all begin a term at once, as after an outage, do not
+// send everything at once. A right that an ADD needs is not waited for: it is said
+// when it is needed.
+const (
+	sayPace  = 50 * time.Millisecond // for each right
+	sayWhile = 10 * time.Second      // at most for all
+)
+
+// sayAgain plans to say rights again in a new term.
+func (a *Agent) sayAgain(names []string) {
+	over := min(time.Duration(len(names))*sayPace, sayWhile)
+	for i, name := range names {
+		if i < a.cfg.Parallel {
+			a.lookIn(name, 0)
+		} else {
+			a.lookIn(name, rand.N(over))
+		}
+	}
+}
+
+// learnNode reads the Node before each heartbeat: its UID goes into the identity,
+// for a Node that was deleted and made again has another one, and its taint keeps
+// the agent from sitting down. An agent outside a cluster's nodes, as in a test, has
+// none, and says so.
+func (a *Agent) learnNode(ctx context.Context) {
+	node, out, err := a.cl.Seats.ReadNode(ctx, a.cfg.Node)
+	switch {
+	case out == protocol.NotFound:
+		a.log.WarnContext(ctx, "there is no such node: the seat names none", "node", a.cfg.Node)
+	case out != protocol.Done:
+		a.log.DebugContext(ctx, "node not read", "node", a.cfg.Node, "error", err)
+		return
+	}
+	a.mu.Lock()
+	a.sitting.Self.NodeUID, a.sitting.Off = node.UID, node.Off
+	a.mu.Unlock()
+}

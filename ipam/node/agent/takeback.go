@@ -1,0 +1,121 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/ipam/node/store"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// takeBackAfter is how long after a pool's exhaustion a node begins to take back what
+// it has ceded of it: a pool at the edge does not go back and forth.
+const takeBackAfter = 10 * time.Second
+
+// takeBack takes addresses that this node has ceded, and nobody has been granted,
+// into service again: as many as n's ADD and those that wait with it lack, and the
+// reserve that is due. ok is false where there is nothing to take back.
+func (a *Agent) takeBack(ctx context.Context, p *pool, known *knownPool, n need) (ok bool, err error) {
+	if a.withholds(p.name) || known.Pressure == allocator.PressureExhausted || p.demand.eased(a.clock.Now()) < takeBackAfter {
+		return false, nil
+	}
+	r, addrs, err := a.ceded(ctx, p, known, n)
+	if err != nil || len(addrs) == 0 {
+		return false, err
+	}
+	now, res, err := a.pursueFrom(ctx, r, func(_ *store.Tx, _ protocol.Self, r protocol.Right) (protocol.Event, error) {
+		left := slices.ContainsFunc(addrs, func(x netip.Addr) bool { return slices.Contains(r.Ceded, x) })
+		if r.Phase != protocol.Held || !left {
+			return protocol.Event{}, errNothing
+		}
+		return protocol.Event{Kind: protocol.EventTakeBack, Addrs: addrs}, nil
+	})
+	if errors.Is(err, errNothing) { // another acquire was faster
+		return true, nil
+	}
+	if err != nil || res.Verdict != protocol.VerdictServes {
+		return false, err
+	}
+	taken := 0
+	for _, x := range addrs {
+		if !slices.Contains(now.Ceded, x) {
+			taken++
+		}
+	}
+	a.metrics.takenBack.Add(float64(taken))
+	a.log.InfoContext(ctx, "ceded addresses taken back", "lease", r.Name, "addresses", taken)
+	return taken > 0, nil
+}
+
+// takenBack is takeBack for an ADD whose request waits: it goes on waiting where there
+// is nothing to take back.
+func (a *Agent) takenBack(ctx context.Context, p *pool, n need) bool {
+	known, absent, _ := p.now()
+	if unready(known, absent) != "" {
+		return false
+	}
+	ok, err := a.takeBack(ctx, p, known, n)
+	if err != nil {
+		a.log.DebugContext(ctx, "nothing taken back", "pool", p.name, "error", err)
+	}
+	return ok && ctx.Err() == nil
+}
+
+// ceded returns a lease of this node that has ceded addresses which meet n, and which
+// of them to take back.
+func (a *Agent) ceded(ctx context.Context, p *pool, known *knownPool, n need) (lease protocol.Right, addrs []netip.Addr, err error) {
+	term := a.term()
+	limit, err := a.lacking(ctx, p, known, n)
+	if err != nil {
+		return lease, nil, err
+	}
+	err = a.st.ViewContext(ctx, func(tx *store.Tx) error {
+		lease, addrs = protocol.Right{}, nil
+		for r, err := range tx.Rights() {
+			if err != nil {
+				return err
+			}
+			if r.Kind != protocol.RightLease || r.Pool != p.name || !r.Serves(term) || len(r.Ceded) == len(r.Grants) {
+				continue
+			}
+			for _, x := range r.Ceded {
+				if len(addrs) < limit && n.met(known.shape, x) && !slices.Contains(r.Grants, x) {
+					addrs = append(addrs, x)
+				}
+			}
+			if len(addrs) > 0 {
+				lease = r
+				return nil
+			}
+		}
+		return nil
+	})
+	return lease, addrs, err
+}
+
+// met reports whether x would do for n.
+func (n need) met(shape *allocator.Shape, x netip.Addr) bool {
+	if n.exact.IsValid() {
+		return x == n.exact
+	}
+	return allocator.FamilyOf(x) == n.family && n.view.Contains(x) && shape.Ordinary(x)
+}
+
+// lacking returns how many addresses of a pool this node lacks that meet n: one for each ADD
+// that waits for such, and the reserve.
+func (a *Agent) lacking(ctx context.Context, p *pool, known *knownPool, n need) (int, error) {
+	p.demand.mu.Lock()
+	waiting := p.demand.queues[n.key()].waiting
+	p.demand.mu.Unlock()
+	reserve := 0
+	err := a.st.ViewContext(ctx, func(tx *store.Tx) error {
+		c, err := a.counts(tx, p.name, n.family)
+		reserve = allocator.Reserve(c.Taken, known.Pressure)
+		return err
+	})
+	return max(waiting, 1) + reserve, err
+}

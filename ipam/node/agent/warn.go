@@ -1,0 +1,121 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tenure-ipam/tenure/ipam/node/store"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// The reasons of the events about this node.
+const (
+	// ReasonLeaseLost: a lease or a sub-lease of the node is another's by now.
+	ReasonLeaseLost = "LeaseLost"
+	// ReasonSeatLost: the agent's term was ended, or another machine sits in its seat.
+	ReasonSeatLost = "SeatLost"
+	// ReasonFenced: the agent gives out nothing new, because no heartbeat of it was
+	// accepted for F.
+	ReasonFenced = "Fenced"
+	// ReasonStoreLost: the agent's store was lost, or was put back to an earlier state.
+	ReasonStoreLost = "StoreLost"
+)
+
+// warnNode tells people of this node.
+func (a *Agent) warnNode(reason, format string, args ...any) {
+	a.mu.Lock()
+	uid := a.sitting.Self.NodeUID
+	a.mu.Unlock()
+	a.cl.Events.WarnNode(a.cfg.Node, uid, reason, fmt.Sprintf(format, args...))
+}
+
+// podsNamed is how many pods an event names: the log names all.
+const podsNamed = 10
+
+// sayLost tells people that a right was taken from this node, and who uses it: the
+// addresses of these pods may be others' by now.
+func (a *Agent) sayLost(r protocol.Right, why string) {
+	var pods []string
+	err := a.st.Peek(func(tx *store.Tx) error { // an event waits for no disk
+		for att, err := range tx.Attachments() {
+			if err != nil {
+				return err
+			}
+			if slices.Contains(restsOn(att), r.Name) {
+				pods = append(pods, fmt.Sprintf("%s %s", att.Pod, att.IfName))
+			}
+		}
+		return nil
+	})
+	users := usersText(pods)
+	if err != nil {
+		a.log.Error("store not read", "error", err)
+		users = "its addresses may be others' by now, and the agent's store does not say which pods use them: see the agent's log"
+	}
+	a.log.Warn("right lost", "right", r.Name, "error", why, "usedBy", pods)
+	a.warnNode(ReasonLeaseLost, "taken from this node: %s; %s", why, users)
+}
+
+// usersText says who uses what was taken, and what to do.
+func usersText(pods []string) string {
+	if len(pods) == 0 {
+		return "no pod here uses it"
+	}
+	named := strings.Join(pods[:min(len(pods), podsNamed)], ", ")
+	if more := len(pods) - podsNamed; more > 0 {
+		named += fmt.Sprintf(" and %d more", more)
+	}
+	return "its addresses may be others' by now: delete the pods that use it: " + named
+}
+
+// saySeatLost tells people that the agent has lost its seat of term had, by the step
+// that found it so.
+func (a *Agent) saySeatLost(ctx context.Context, had int64, res protocol.SeatResult) {
+	why := fmt.Sprintf("term %d of node %s was ended, as it is when a node is taken for dead", had, a.cfg.Node)
+	if s := res.Next; s.Stranger != nil || s.Off {
+		_, why = s.Serving(a.clock.Now())
+	}
+	a.log.WarnContext(ctx, "seat lost", "node", a.cfg.Node, "error", why)
+	a.warnNode(ReasonSeatLost, "%s: nothing is given out here before the seat is taken again, and what was held may have been taken meanwhile", why)
+}
+
+// sayStoreLost tells people that a store of this machine was lost, which held so many
+// rights.
+func (a *Agent) sayStoreLost(f protocol.Former, rights int) {
+	then := "frozen until the pods of that time have ended"
+	if f.Boot != a.cfg.Boot {
+		then = "given back, since the machine was started again"
+	}
+	a.warnNode(ReasonStoreLost, "store %s of this machine was lost, or put back to an earlier state: the %d leases and sub-leases that it held are %s", f.Store, rights, then)
+}
+
+// A silence is a time in which the agent was fenced, as far as people were told. The
+// zero value is none.
+type silence struct {
+	told  bool
+	since protocol.Instant // when the last heartbeat that was accepted was sent
+}
+
+// saySilence tells people after each heartbeat whether the agent is fenced because
+// none was accepted for F: once when it is, though the API server may not hear it
+// then, and once when it is over, with how long it took.
+func (a *Agent) saySilence(s *silence, accepted bool) {
+	now := a.clock.Now()
+	a.mu.Lock()
+	sitting := a.sitting
+	a.mu.Unlock()
+	ok, why := sitting.Serving(now)
+	switch {
+	case accepted && s.told:
+		a.log.Warn("heartbeat accepted again", "node", a.cfg.Node, "after", now.Since(s.since))
+		a.warnNode(ReasonFenced, "no heartbeat of node %s was accepted for %v: it gave out no new addresses until now", a.cfg.Node, now.Since(s.since).Round(time.Second))
+		*s = silence{}
+	case !accepted && !ok && !s.told && sitting.Term != 0:
+		a.log.Error("fenced", "node", a.cfg.Node, "error", why)
+		a.warnNode(ReasonFenced, "%s: this node gives out no new addresses", why)
+		*s = silence{told: true, since: sitting.Sent}
+	}
+}
