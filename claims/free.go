@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tenure-ipam/tenure/ipam/broker"
+	"github.com/tenure-ipam/tenure/ipam/controller/grants"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -17,7 +17,7 @@ const lookAgain = 10 * time.Second
 
 // release frees the grants of uid, and ends its ask, if there is no claim of that
 // UID any more. Only a live read says so.
-func (r *Reconciler) release(ctx context.Context, key broker.ClaimKey, uid protocol.UID) (time.Duration, error) {
+func (r *Reconciler) release(ctx context.Context, key grants.ClaimKey, uid protocol.UID) (time.Duration, error) {
 	live, out, err := r.Live.ReadClaim(ctx, key.Namespace, key.Name)
 	switch {
 	case out == protocol.Done && live.UID == uid:
@@ -58,7 +58,7 @@ func (r *Reconciler) freeSurplus(ctx context.Context, c claim) (time.Duration, e
 	if len(live.IPs) == 0 {
 		return 0, nil
 	}
-	surplus := slices.DeleteFunc(r.Broker.Held(c.uid), func(h broker.Held) bool {
+	surplus := slices.DeleteFunc(r.Broker.Held(c.uid), func(h grants.Held) bool {
 		return slices.ContainsFunc(live.IPs, func(p netip.Prefix) bool { return p.Addr() == h.Grant.Addr })
 	})
 	freed, err := r.free(ctx, c.uid, surplus)
@@ -75,11 +75,11 @@ func (r *Reconciler) freeSurplus(ctx context.Context, c claim) (time.Duration, e
 // or may be about to say that it does.
 // First the mark, then the look at both uses: a node that creates its use after the
 // look reads the mark, and does not serve.
-func (r *Reconciler) free(ctx context.Context, uid protocol.UID, held []broker.Held) (freed bool, err error) {
+func (r *Reconciler) free(ctx context.Context, uid protocol.UID, held []grants.Held) (freed bool, err error) {
 	if len(held) == 0 {
 		return true, nil
 	}
-	if restored, err := r.Pools.Restored(ctx, broker.PoolsOf(held)...); restored || err != nil {
+	if restored, err := r.Pools.Restored(ctx, grants.PoolsOf(held)...); restored || err != nil {
 		return false, err //nolint:wrapcheck // says what it is about
 	}
 	marked, err := r.Broker.Mark(ctx, held)
@@ -91,7 +91,7 @@ func (r *Reconciler) free(ctx context.Context, uid protocol.UID, held []broker.H
 
 // clear removes grants that have been marked, unless a node uses the claim. The marks
 // must be older than what says that nobody else is entitled to them.
-func (r *Reconciler) clear(ctx context.Context, uid protocol.UID, marked []broker.Held) (freed bool, err error) {
+func (r *Reconciler) clear(ctx context.Context, uid protocol.UID, marked []grants.Held) (freed bool, err error) {
 	for i := range 2 {
 		switch _, out, err := r.Live.ReadSubLease(ctx, protocol.UseName(uid, i)); out {
 		case protocol.NotFound:

@@ -15,15 +15,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/tenure-ipam/tenure/ipam/broker"
+	"github.com/tenure-ipam/tenure/ipam/controller/grants"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
 // world is a broker and an API server that write down what they are asked.
 type world struct {
 	calls  []string
-	held   []broker.Held
-	claims []broker.ClaimKey // that grants name
+	held   []grants.Held
+	claims []grants.ClaimKey // that grants name
 	claim  protocol.Claim    // zero: there is none
 	uses   []string          // names of uses that are there
 	gone   bool              // the API server's data went back
@@ -35,24 +35,24 @@ func (w *world) say(call string) error {
 	return w.errors[call]
 }
 
-func (w *world) Known(broker.ClaimKey) []protocol.UID { return nil }
-func (w *world) Claims() []broker.ClaimKey            { return w.claims }
-func (w *world) Held(protocol.UID) []broker.Held      { return slices.Clone(w.held) }
-func (w *world) Ask(broker.Ask) broker.Answer         { return broker.Answer{} }
-func (w *world) Verify(context.Context, broker.Ask) (broker.Answer, error) {
-	return broker.Answer{}, w.say("verify")
+func (w *world) Known(grants.ClaimKey) []protocol.UID { return nil }
+func (w *world) Claims() []grants.ClaimKey            { return w.claims }
+func (w *world) Held(protocol.UID) []grants.Held      { return slices.Clone(w.held) }
+func (w *world) Ask(grants.Ask) grants.Answer         { return grants.Answer{} }
+func (w *world) Verify(context.Context, grants.Ask) (grants.Answer, error) {
+	return grants.Answer{}, w.say("verify")
 }
 func (w *world) Withdraw(uid protocol.UID)                   { _ = w.say("withdraw") }
-func (w *world) Unmark(context.Context, []broker.Held) error { return w.say("unmark") }
-func (w *world) Mark(_ context.Context, h []broker.Held) ([]broker.Held, error) {
+func (w *world) Unmark(context.Context, []grants.Held) error { return w.say("unmark") }
+func (w *world) Mark(_ context.Context, h []grants.Held) ([]grants.Held, error) {
 	marked := slices.Clone(h)
 	for i := range marked {
 		marked[i].Grant.Freeing, marked[i].Grant.Mark = true, "m"
 	}
 	return marked, w.say("mark " + join(addrsOf(h)))
 }
-func (w *world) Clear(_ context.Context, h []broker.Held) error {
-	if slices.ContainsFunc(h, func(h broker.Held) bool { return h.Grant.Mark != "m" }) {
+func (w *world) Clear(_ context.Context, h []grants.Held) error {
+	if slices.ContainsFunc(h, func(h grants.Held) bool { return h.Grant.Mark != "m" }) {
 		return w.say("clear without the mark " + join(addrsOf(h)))
 	}
 	return w.say("clear " + join(addrsOf(h)))
@@ -129,7 +129,7 @@ func TestFreeingInOrder(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			after, err := tt.world.reconciler().release(t.Context(), broker.ClaimKey{Namespace: "ns", Name: "vm.lan"}, "u1")
+			after, err := tt.world.reconciler().release(t.Context(), grants.ClaimKey{Namespace: "ns", Name: "vm.lan"}, "u1")
 			if got := strings.Join(tt.world.calls, ", "); got != tt.want {
 				t.Errorf("calls: %s; want %s", got, tt.want)
 			}

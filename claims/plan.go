@@ -9,7 +9,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/tenure-ipam/tenure/ipam/broker"
+	"github.com/tenure-ipam/tenure/ipam/controller/grants"
 	"github.com/tenure-ipam/tenure/ipam/controller/networks"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
@@ -22,7 +22,7 @@ const patience = 3 * time.Second
 
 // claim is an IPAMClaim as it was read.
 type claim struct {
-	key        broker.ClaimKey
+	key        grants.ClaimKey
 	uid        protocol.UID
 	revision   protocol.Revision
 	generation int64
@@ -38,13 +38,13 @@ type claim struct {
 // claim, its grants and its uses is read when plan says so.
 type seen struct {
 	claim claim
-	held  []broker.Held
+	held  []grants.Held
 	uses  []use
 	now   time.Time
 
 	network   *networks.Resolution // nil: not read
 	admission *admission           // nil: not asked
-	answer    *broker.Answer       // nil: not asked
+	answer    *grants.Answer       // nil: not asked
 }
 
 // use is a pod's use of the claim.
@@ -59,8 +59,8 @@ type use struct {
 type plan struct {
 	resolve bool        // find out what the claim's network is
 	admit   bool        // find out whether its namespace may use the network's pools
-	ask     *broker.Ask // ask the broker
-	verify  *broker.Ask // ask it, with the leases of the grants read live
+	ask     *grants.Ask // ask the broker
+	verify  *grants.Ask // ask it, with the leases of the grants read live
 
 	// withdraw says that what was asked for is not wanted any more.
 	withdraw bool
@@ -68,11 +68,11 @@ type plan struct {
 	// giveBack are grants to be marked before, and freed after, status is written:
 	// part of what the claim wants, which is of no use without the rest that cannot
 	// be had. A pool that is closed or missing says nothing of that.
-	giveBack []broker.Held
+	giveBack []grants.Held
 	// unmark are grants that the status names: they are not to be freed.
-	unmark []broker.Held
+	unmark []grants.Held
 	// free are grants that the status does not name.
-	free []broker.Held
+	free []grants.Held
 	// after is when the claim is to be looked at again; 0 is when it changes.
 	after time.Duration
 }
@@ -83,7 +83,7 @@ func decide(s seen) plan {
 		return s.allocate()
 	}
 	named, malformed := parse(s.claim.ips)
-	var extra, unmark []broker.Held
+	var extra, unmark []grants.Held
 	for _, h := range s.held {
 		switch {
 		case !slices.Contains(named, h.Grant.Addr):
@@ -137,7 +137,7 @@ func (s seen) allocate() plan {
 	switch {
 	case why == nil:
 		return plan{after: after}
-	case len(s.held) > 0 && s.answer.Problem.Reason == broker.Exhausted:
+	case len(s.held) > 0 && s.answer.Problem.Reason == grants.Exhausted:
 		return s.giveBack(*why)
 	default:
 		return plan{status: s.change(s.blocked(*why))}
@@ -155,7 +155,7 @@ func (s seen) blocked(why outcome) outcome {
 
 // disagree is decide for a claim whose status names what is not granted to it, or
 // no addresses.
-func (s seen) disagree(named []netip.Addr, malformed string, extra []broker.Held) plan {
+func (s seen) disagree(named []netip.Addr, malformed string, extra []grants.Held) plan {
 	if s.network == nil {
 		return plan{resolve: true}
 	}
@@ -200,20 +200,20 @@ func (s seen) waits() (why *outcome, after time.Duration) {
 	bad := s.answer.Problem
 	reason, message := "", bad.Message
 	switch bad.Reason {
-	case broker.NoProblem:
+	case grants.NoProblem:
 		return nil, 0
-	case broker.Exhausted:
+	case grants.Exhausted:
 		reason = ReasonExhausted
-	case broker.Taken, broker.Silent, broker.Unassignable:
+	case grants.Taken, grants.Silent, grants.Unassignable:
 		reason, message = ReasonConflict, "status.ips cannot be granted: "+message
-	case broker.PoolMissing:
+	case grants.PoolMissing:
 		reason = ReasonPoolNotFound
-	case broker.PoolNotReady:
+	case grants.PoolNotReady:
 		reason = ReasonPoolNotReady
-	case broker.Failed:
+	case grants.Failed:
 		reason = ReasonInternalError
 	}
-	passing := bad.Reason == broker.PoolMissing || bad.Reason == broker.PoolNotReady || bad.Reason == broker.Failed
+	passing := bad.Reason == grants.PoolMissing || bad.Reason == grants.PoolNotReady || bad.Reason == grants.Failed
 	if waited := s.now.Sub(bad.Since); passing && waited < patience {
 		return nil, patience - waited
 	}
@@ -241,21 +241,21 @@ func (s seen) fence(why outcome) *status {
 }
 
 // ask returns the ask for the claim's addresses, or for exactly these.
-func (s seen) ask(exactly []netip.Addr) *broker.Ask {
-	a := broker.Ask{
+func (s seen) ask(exactly []netip.Addr) *grants.Ask {
+	a := grants.Ask{
 		To: protocol.Grantee{
 			Kind: protocol.GranteeClaim, UID: s.claim.uid, Namespace: s.claim.key.Namespace, Name: s.claim.key.Name,
 		},
 		Exactly: exactly, Stamp: s.claim.revision,
 	}
 	for _, src := range s.network.Network.Sources {
-		a.From = append(a.From, broker.Source{Pool: protocol.PoolName(src.Pool), View: src.View, Families: src.Families})
+		a.From = append(a.From, grants.Source{Pool: protocol.PoolName(src.Pool), View: src.View, Families: src.Families})
 	}
 	return &a
 }
 
 // cidrs writes granted addresses as the pods will have them.
-func (s seen) cidrs(granted []broker.Granted) []string {
+func (s seen) cidrs(granted []grants.Granted) []string {
 	var out []string
 	for _, g := range granted {
 		src := poolspec.Source{}
@@ -269,7 +269,7 @@ func (s seen) cidrs(granted []broker.Granted) []string {
 }
 
 func (s seen) holds(a netip.Addr) bool {
-	return slices.ContainsFunc(s.held, func(h broker.Held) bool { return h.Grant.Addr == a })
+	return slices.ContainsFunc(s.held, func(h grants.Held) bool { return h.Grant.Addr == a })
 }
 
 // ownerPod returns the pod of the newest use: during a live migration two pods use
@@ -298,7 +298,7 @@ func parse(ips []string) (addrs []netip.Addr, malformed string) {
 	return addrs, ""
 }
 
-func addrsOf(held []broker.Held) []netip.Addr {
+func addrsOf(held []grants.Held) []netip.Addr {
 	var out []netip.Addr
 	for _, h := range held {
 		out = append(out, h.Grant.Addr)

@@ -11,9 +11,9 @@ import (
 
 	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/ipam/access"
-	"github.com/tenure-ipam/tenure/ipam/broker"
-	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/controller/grants"
 	"github.com/tenure-ipam/tenure/ipam/controller/networks"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -21,7 +21,7 @@ import (
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 func fresh() claim {
-	return claim{key: broker.ClaimKey{Namespace: "ns", Name: "vm.lan"}, uid: "u1", revision: "10", generation: 1, network: "lan"}
+	return claim{key: grants.ClaimKey{Namespace: "ns", Name: "vm.lan"}, uid: "u1", revision: "10", generation: 1, network: "lan"}
 }
 
 // shows is a claim whose status has these addresses.
@@ -33,7 +33,7 @@ func shows(ips ...string) claim {
 
 // with adds the condition IPsAllocated.
 func (c claim) with(status metav1.ConditionStatus, reason, message string) claim {
-	c.conditions = []metav1.Condition{{Type: cluster.ConditionIPsAllocated, Status: status, Reason: reason, Message: message}}
+	c.conditions = []metav1.Condition{{Type: kube.ConditionIPsAllocated, Status: status, Reason: reason, Message: message}}
 	return c
 }
 
@@ -41,12 +41,12 @@ func (c claim) happy() claim {
 	return c.with(metav1.ConditionTrue, ReasonAllocated, "addresses are allocated")
 }
 
-func held(addrs ...string) []broker.Held {
-	var out []broker.Held
+func held(addrs ...string) []grants.Held {
+	var out []grants.Held
 	for _, a := range addrs {
 		text, freeing := strings.CutSuffix(a, "!")
 		addr := netip.MustParseAddr(text)
-		out = append(out, broker.Held{
+		out = append(out, grants.Held{
 			Pool: "p", Block: netip.PrefixFrom(addr, addr.BitLen()),
 			Grant: protocol.Grant{Addr: addr, To: protocol.Grantee{Kind: protocol.GranteeClaim, UID: "u1"}, Freeing: freeing},
 		})
@@ -65,17 +65,17 @@ func verdict(v networks.Verdict) *networks.Resolution {
 	return &networks.Resolution{Verdict: v, Message: "because"}
 }
 
-func granted(stamp protocol.Revision, cidrs ...string) *broker.Answer {
-	a := &broker.Answer{Stamp: stamp}
+func granted(stamp protocol.Revision, cidrs ...string) *grants.Answer {
+	a := &grants.Answer{Stamp: stamp}
 	for _, c := range cidrs {
 		p := netip.MustParsePrefix(c)
-		a.Granted = append(a.Granted, broker.Granted{Addr: p.Addr(), Range: allocator.Range{Prefix: p.Masked()}})
+		a.Granted = append(a.Granted, grants.Granted{Addr: p.Addr(), Range: allocator.Range{Prefix: p.Masked()}})
 	}
 	return a
 }
 
-func waits(r broker.Reason, since time.Time) *broker.Answer {
-	return &broker.Answer{Problem: broker.Problem{Reason: r, Message: "no room", Since: since}}
+func waits(r grants.Reason, since time.Time) *grants.Answer {
+	return &grants.Answer{Problem: grants.Problem{Reason: r, Message: "no room", Since: since}}
 }
 
 // in tells a plan in a few words.
@@ -131,7 +131,7 @@ func TestDecide(t *testing.T) {
 		{"network faulty", seen{claim: fresh(), network: verdict(networks.Faulty)}, "withdraw, write NetworkFaulty [], event"},
 		{"network still ambiguous", seen{claim: fresh().with(metav1.ConditionFalse, ReasonNetworkAmbiguous, "because"), network: verdict(networks.Ambiguous)}, "withdraw"},
 		{"network known", seen{claim: fresh(), network: known()}, "ask"},
-		{"being granted", seen{claim: fresh(), network: known(), answer: &broker.Answer{}}, "nothing"},
+		{"being granted", seen{claim: fresh(), network: known(), answer: &grants.Answer{}}, "nothing"},
 		{"granted", seen{claim: fresh(), network: known(), answer: granted("10", "10.0.0.5/24", "fd00::5/64"), held: held("10.0.0.5", "fd00::5")},
 			"write SuccessfulAllocation [10.0.0.5/24 fd00::5/64]"},
 		{"X23 granted before a crash", seen{claim: fresh(), network: known(), answer: granted("", "10.0.0.5/24"), held: held("10.0.0.5")}, "verify"},
@@ -142,22 +142,22 @@ func TestDecide(t *testing.T) {
 			"write SuccessfulAllocation [10.0.0.5/24], event"},
 		{"in use already", seen{claim: fresh(), network: known(), answer: granted("10", "10.0.0.5/24"), uses: pods("a")},
 			"write SuccessfulAllocation [10.0.0.5/24], owner a"},
-		{"exhausted", seen{claim: fresh(), network: known(), answer: waits(broker.Exhausted, noon)}, "write SubnetExhausted [], event"},
-		{"still exhausted", seen{claim: fresh().with(metav1.ConditionFalse, ReasonExhausted, "no room"), network: known(), answer: waits(broker.Exhausted, noon)}, "nothing"},
-		{"exhausted in other words", seen{claim: fresh().with(metav1.ConditionFalse, ReasonExhausted, "full"), network: known(), answer: waits(broker.Exhausted, noon)},
+		{"exhausted", seen{claim: fresh(), network: known(), answer: waits(grants.Exhausted, noon)}, "write SubnetExhausted [], event"},
+		{"still exhausted", seen{claim: fresh().with(metav1.ConditionFalse, ReasonExhausted, "no room"), network: known(), answer: waits(grants.Exhausted, noon)}, "nothing"},
+		{"exhausted in other words", seen{claim: fresh().with(metav1.ConditionFalse, ReasonExhausted, "full"), network: known(), answer: waits(grants.Exhausted, noon)},
 			"write SubnetExhausted []"},
-		{"F20 exhausted, and part of it granted", seen{claim: fresh(), network: known(), answer: waits(broker.Exhausted, noon), held: held("fd00::5")},
+		{"F20 exhausted, and part of it granted", seen{claim: fresh(), network: known(), answer: waits(grants.Exhausted, noon), held: held("fd00::5")},
 			"give back fd00::5, write SubnetExhausted [], event"},
-		{"exhausted, and a pod uses the part that is granted", seen{claim: fresh(), network: known(), answer: waits(broker.Exhausted, noon), held: held("fd00::5"), uses: pods("a")},
+		{"exhausted, and a pod uses the part that is granted", seen{claim: fresh(), network: known(), answer: waits(grants.Exhausted, noon), held: held("fd00::5"), uses: pods("a")},
 			"write SubnetExhausted [], event, after 10s"},
-		{"pool missing for a moment", seen{claim: fresh(), network: known(), answer: waits(broker.PoolMissing, noon.Add(-time.Second))}, "after 2s"},
-		{"pool missing", seen{claim: fresh(), network: known(), answer: waits(broker.PoolMissing, noon.Add(-time.Minute))}, "write PoolNotFound [], event"},
-		{"pool closed", seen{claim: fresh(), network: known(), answer: waits(broker.PoolNotReady, noon.Add(-time.Minute))}, "write PoolNotReady [], event"},
+		{"pool missing for a moment", seen{claim: fresh(), network: known(), answer: waits(grants.PoolMissing, noon.Add(-time.Second))}, "after 2s"},
+		{"pool missing", seen{claim: fresh(), network: known(), answer: waits(grants.PoolMissing, noon.Add(-time.Minute))}, "write PoolNotFound [], event"},
+		{"pool closed", seen{claim: fresh(), network: known(), answer: waits(grants.PoolNotReady, noon.Add(-time.Minute))}, "write PoolNotReady [], event"},
 		{"pool closed, over part of what it wants", seen{claim: fresh(), network: known(),
-			answer: waits(broker.PoolNotReady, noon.Add(-time.Minute)), held: held("10.0.0.5")}, "write PoolNotReady [], event"},
+			answer: waits(grants.PoolNotReady, noon.Add(-time.Minute)), held: held("10.0.0.5")}, "write PoolNotReady [], event"},
 		{"pool closed, over all that was granted (X13: the status was emptied)", seen{claim: fresh().happy(), network: known(),
-			answer: waits(broker.PoolNotReady, noon.Add(-time.Minute)), held: held("10.0.0.5")}, "write IPAddressConflict [], event"},
-		{"calls fail", seen{claim: fresh(), network: known(), answer: waits(broker.Failed, noon.Add(-time.Minute))}, "write InternalError [], event"},
+			answer: waits(grants.PoolNotReady, noon.Add(-time.Minute)), held: held("10.0.0.5")}, "write IPAddressConflict [], event"},
+		{"calls fail", seen{claim: fresh(), network: known(), answer: waits(grants.Failed, noon.Add(-time.Minute))}, "write InternalError [], event"},
 		{"being deleted", seen{claim: deleting(fresh())}, "withdraw"},
 
 		// A claim that has its addresses.
@@ -181,9 +181,9 @@ func TestDecide(t *testing.T) {
 		{"X13 written by hand, or restored", seen{claim: shows("10.0.0.7/24"), network: known()}, "ask for 10.0.0.7"},
 		{"restored", seen{claim: shows("10.0.0.7/24"), network: known(), answer: granted("", "10.0.0.7/24"), held: held("10.0.0.7")},
 			"write SuccessfulAllocation [10.0.0.7/24]"},
-		{"X13 outside the pool", seen{claim: shows("192.168.0.5/24"), network: known(), answer: waits(broker.Unassignable, noon)},
+		{"X13 outside the pool", seen{claim: shows("192.168.0.5/24"), network: known(), answer: waits(grants.Unassignable, noon)},
 			"write IPAddressConflict [192.168.0.5/24], event"},
-		{"X13 another claim's", seen{claim: shows("10.0.0.7/24"), network: known(), answer: waits(broker.Taken, noon)}, "write IPAddressConflict [10.0.0.7/24], event"},
+		{"X13 another claim's", seen{claim: shows("10.0.0.7/24"), network: known(), answer: waits(grants.Taken, noon)}, "write IPAddressConflict [10.0.0.7/24], event"},
 		{"X13 another than granted", seen{claim: shows("10.0.0.7/24").happy(), held: held("10.0.0.5"), network: known()}, "withdraw, write IPAddressConflict [10.0.0.7/24], event"},
 		{"part of it was lost", seen{claim: shows("10.0.0.7/24", "fd00::7/64").happy(), held: held("10.0.0.7"), network: known()}, "ask for 10.0.0.7, fd00::7"},
 		{"X13 no address", seen{claim: shows("many"), network: known()}, "withdraw, write IPAddressConflict [many], event"},
@@ -207,7 +207,7 @@ func TestDecide(t *testing.T) {
 
 // TestFence shows that giving back always changes the status.
 func TestFence(t *testing.T) {
-	s := seen{claim: fresh(), network: known(), admission: &admission{}, answer: waits(broker.Exhausted, noon), held: held("fd00::5"), now: noon}
+	s := seen{claim: fresh(), network: known(), admission: &admission{}, answer: waits(grants.Exhausted, noon), held: held("fd00::5"), now: noon}
 	for range 4 {
 		p := decide(s)
 		if p.status == nil {
@@ -234,7 +234,7 @@ func TestGivingBackWaitsForPods(t *testing.T) {
 		{"exhausted", fresh().happy(), &admission{}, "after 10s"},
 		{"denied", fresh().with(metav1.ConditionFalse, ReasonPoolNotAllowed, "x"), denied, "withdraw, after 10s"},
 	} {
-		s := seen{claim: tt.claim, network: known(), admission: tt.asked, answer: waits(broker.Exhausted, noon), held: held("fd00::5"), uses: []use{{pod: "a"}}, now: noon}
+		s := seen{claim: tt.claim, network: known(), admission: tt.asked, answer: waits(grants.Exhausted, noon), held: held("fd00::5"), uses: []use{{pod: "a"}}, now: noon}
 		first := decide(s)
 		if first.status == nil || len(first.giveBack) > 0 {
 			t.Fatalf("%s: got %s; want it said, and nothing given back", tt.name, first.in())
@@ -264,7 +264,7 @@ func TestAskOrder(t *testing.T) {
 func TestPrefixOfTheNetworksOwnRange(t *testing.T) {
 	n := networks.Read("ns", "lan", noon, `{"name":"lan","type":"bridge","ipam":{"type":"tenure","range":"10.0.0.0/25"}}`)
 	s := seen{claim: fresh(), network: &networks.Resolution{Verdict: networks.Known, Network: n}}
-	got := s.cidrs([]broker.Granted{{Addr: netip.MustParseAddr("10.0.0.5"), Range: allocator.Range{Prefix: netip.MustParsePrefix("10.0.0.0/24")}}})
+	got := s.cidrs([]grants.Granted{{Addr: netip.MustParseAddr("10.0.0.5"), Range: allocator.Range{Prefix: netip.MustParsePrefix("10.0.0.0/24")}}})
 	if len(got) != 1 || got[0] != "10.0.0.5/25" {
 		t.Errorf("got %v; want 10.0.0.5/25", got)
 	}

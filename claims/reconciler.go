@@ -19,25 +19,25 @@ import (
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/ipam/access"
-	"github.com/tenure-ipam/tenure/ipam/broker"
-	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/controller/grants"
 	"github.com/tenure-ipam/tenure/ipam/controller/networks"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// Granter grants addresses and takes grants back: a [broker.Broker].
+// Granter grants addresses and takes grants back: a [grants.Broker].
 type Granter interface {
 	// Known returns the UIDs that have grants, or an ask, under a claim's name.
-	Known(key broker.ClaimKey) []protocol.UID
+	Known(key grants.ClaimKey) []protocol.UID
 	// Claims returns the claims that grants name.
-	Claims() []broker.ClaimKey
-	Held(uid protocol.UID) []broker.Held
-	Ask(a broker.Ask) broker.Answer
-	Verify(ctx context.Context, a broker.Ask) (broker.Answer, error)
+	Claims() []grants.ClaimKey
+	Held(uid protocol.UID) []grants.Held
+	Ask(a grants.Ask) grants.Answer
+	Verify(ctx context.Context, a grants.Ask) (grants.Answer, error)
 	Withdraw(uid protocol.UID)
-	Mark(ctx context.Context, grants []broker.Held) ([]broker.Held, error)
-	Unmark(ctx context.Context, grants []broker.Held) error
-	Clear(ctx context.Context, grants []broker.Held) error
+	Mark(ctx context.Context, held []grants.Held) ([]grants.Held, error)
+	Unmark(ctx context.Context, held []grants.Held) error
+	Clear(ctx context.Context, held []grants.Held) error
 }
 
 // Live reads from the API server, never from a cache.
@@ -81,7 +81,7 @@ type Reconciler struct {
 	// Now is the clock.
 	Now func() time.Time
 
-	// unknown has, by broker.ClaimKey, since when (a time.Time) it has not been known
+	// unknown has, by grants.ClaimKey, since when (a time.Time) it has not been known
 	// whether a claim's namespace may use the pools of its network.
 	unknown sync.Map
 }
@@ -89,7 +89,7 @@ type Reconciler struct {
 // Reconcile looks at what there is under a claim's name: the claim, and grants to
 // claims that had the name before.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	key := broker.ClaimKey{Namespace: req.Namespace, Name: req.Name}
+	key := grants.ClaimKey{Namespace: req.Namespace, Name: req.Name}
 	var obj ipamclaims.IPAMClaim
 	err := r.Cache.Get(ctx, req.NamespacedName, &obj)
 	if err != nil && !apierrors.IsNotFound(err) {
@@ -150,7 +150,7 @@ func (r *Reconciler) look(ctx context.Context, obj *ipamclaims.IPAMClaim) (time.
 			}
 			s.answer = &answer
 		default:
-			if restored, err := r.Pools.Restored(ctx, broker.PoolsOf(p.giveBack)...); restored || err != nil {
+			if restored, err := r.Pools.Restored(ctx, grants.PoolsOf(p.giveBack)...); restored || err != nil {
 				return lookAgain, err //nolint:wrapcheck // says what it is about
 			}
 			return r.apply(ctx, obj, s.claim, p)
@@ -171,7 +171,7 @@ func (r *Reconciler) admit(ctx context.Context, s seen) error {
 
 // unknownSince notes what was learned of who may use the pools of a claim's network, and
 // returns since when it has not been known; no time, if it is.
-func (r *Reconciler) unknownSince(key broker.ClaimKey, err error, now time.Time) time.Time {
+func (r *Reconciler) unknownSince(key grants.ClaimKey, err error, now time.Time) time.Time {
 	if _, denied := errors.AsType[*access.DeniedError](err); denied || err == nil {
 		r.unknown.Delete(key)
 		return time.Time{}
@@ -190,7 +190,7 @@ func (r *Reconciler) apply(ctx context.Context, obj *ipamclaims.IPAMClaim, c cla
 			return 0, fmt.Errorf("claim %s/%s: keep addresses: %w", c.key.Namespace, c.key.Name, err)
 		}
 	}
-	var marked []broker.Held
+	var marked []grants.Held
 	if len(p.giveBack) > 0 {
 		var err error
 		if marked, err = r.Broker.Mark(ctx, p.giveBack); err != nil {
@@ -221,11 +221,11 @@ func (r *Reconciler) write(ctx context.Context, obj *ipamclaims.IPAMClaim, c cla
 	if err != nil {
 		return false, err
 	}
-	call, cancel := context.WithTimeout(ctx, cluster.CallTimeout)
+	call, cancel := context.WithTimeout(ctx, kube.CallTimeout)
 	defer cancel()
 	into := &ipamclaims.IPAMClaim{ObjectMeta: metav1.ObjectMeta{Namespace: obj.Namespace, Name: obj.Name}}
 	err = r.Status.Status().Patch(call, into, client.RawPatch(types.MergePatchType, raw))
-	switch out := cluster.Classify(err); out {
+	switch out := kube.Classify(err); out {
 	case protocol.Done:
 	case protocol.NotFound, protocol.Conflict:
 		r.Metrics.conflicts.Inc()

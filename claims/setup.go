@@ -22,9 +22,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
-	"github.com/tenure-ipam/tenure/ipam/broker"
-	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/controller/grants"
 	"github.com/tenure-ipam/tenure/ipam/controller/networks"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 )
 
 // unsettled is the index, by network, of claims that have no addresses, or not
@@ -48,7 +48,7 @@ func IndexClaims(ctx context.Context, to client.FieldIndexer) error {
 	} {
 		err := to.IndexField(ctx, &ipamclaims.IPAMClaim{}, name, func(o client.Object) []string {
 			claim := o.(*ipamclaims.IPAMClaim)
-			if len(claim.Status.IPs) > 0 && meta.IsStatusConditionTrue(claim.Status.Conditions, cluster.ConditionIPsAllocated) {
+			if len(claim.Status.IPs) > 0 && meta.IsStatusConditionTrue(claim.Status.Conditions, kube.ConditionIPsAllocated) {
 				return nil
 			}
 			return []string{value(claim)}
@@ -66,13 +66,13 @@ func IndexClaims(ctx context.Context, to client.FieldIndexer) error {
 type Doorbell struct{ to atomic.Pointer[queue] }
 
 // Ring has a claim looked at.
-func (d *Doorbell) Ring(key broker.ClaimKey) {
+func (d *Doorbell) Ring(key grants.ClaimKey) {
 	if q := d.to.Load(); q != nil {
 		(*q).Add(requestOf(key))
 	}
 }
 
-func requestOf(key broker.ClaimKey) reconcile.Request {
+func requestOf(key grants.ClaimKey) reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: key.Namespace, Name: key.Name}}
 }
 

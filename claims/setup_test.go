@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
-	"github.com/tenure-ipam/tenure/ipam/broker"
+	"github.com/tenure-ipam/tenure/ipam/controller/grants"
 )
 
 func newQueue(t *testing.T) queue {
@@ -41,8 +41,8 @@ func drain(q queue) string {
 // it, and before it added nothing.
 func TestQueueOfClaims(t *testing.T) {
 	q, bell := newQueue(t), &Doorbell{}
-	w := &world{claims: []broker.ClaimKey{{Namespace: "ns", Name: "gone"}, {Namespace: "other", Name: "gone"}}}
-	bell.Ring(broker.ClaimKey{Namespace: "ns", Name: "early"})
+	w := &world{claims: []grants.ClaimKey{{Namespace: "ns", Name: "gone"}, {Namespace: "other", Name: "gone"}}}
+	bell.Ring(grants.ClaimKey{Namespace: "ns", Name: "early"})
 	if err := (opening{bell, w}).Start(t.Context(), q); err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +50,7 @@ func TestQueueOfClaims(t *testing.T) {
 		t.Errorf("the queue begins with %q; want %q", got, want)
 	}
 	for range 2 {
-		bell.Ring(broker.ClaimKey{Namespace: "ns", Name: "vm"})
+		bell.Ring(grants.ClaimKey{Namespace: "ns", Name: "vm"})
 	}
 	if got, want := drain(q), "ns/vm"; got != want {
 		t.Errorf("after two rings the queue has %q; want %q", got, want)

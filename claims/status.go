@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/tenure-ipam/tenure/ipam/broker"
-	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/controller/grants"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -71,7 +71,7 @@ func (s seen) failed(reason, message string) outcome {
 
 // condition returns the claim's condition IPsAllocated, or nil.
 func (s seen) condition() *metav1.Condition {
-	return meta.FindStatusCondition(s.claim.conditions, cluster.ConditionIPsAllocated)
+	return meta.FindStatusCondition(s.claim.conditions, kube.ConditionIPsAllocated)
 }
 
 // reason returns the condition's reason; empty, if there is no condition.
@@ -90,7 +90,7 @@ func (s seen) change(o outcome) *status {
 	}
 	before := s.condition()
 	wanted := metav1.Condition{
-		Type: cluster.ConditionIPsAllocated, Status: o.status, Reason: o.reason, Message: o.message,
+		Type: kube.ConditionIPsAllocated, Status: o.status, Reason: o.reason, Message: o.message,
 		LastTransitionTime: metav1.NewTime(s.now.Truncate(time.Second)),
 	}
 	if before == nil || before.Status != o.status || before.Reason != o.reason || before.Message != o.message {
@@ -134,7 +134,7 @@ func (st status) patch(c claim) ([]byte, error) {
 // read reads an IPAMClaim.
 func read(o *ipamclaims.IPAMClaim) claim {
 	c := claim{
-		key: broker.ClaimKey{Namespace: o.Namespace, Name: o.Name}, uid: protocol.UID(o.UID),
+		key: grants.ClaimKey{Namespace: o.Namespace, Name: o.Name}, uid: protocol.UID(o.UID),
 		revision: protocol.Revision(o.ResourceVersion), generation: o.Generation,
 		deleting: o.DeletionTimestamp != nil, network: o.Spec.Network,
 		ips: o.Status.IPs, conditions: o.Status.Conditions,

@@ -11,8 +11,8 @@ import (
 
 	"github.com/tenure-ipam/tenure/attach/journal"
 	"github.com/tenure-ipam/tenure/attach/plan"
-	"github.com/tenure-ipam/tenure/ipam/cnicache"
-	"github.com/tenure-ipam/tenure/ipam/durable"
+	"github.com/tenure-ipam/tenure/ipam/atomicfile"
+	"github.com/tenure-ipam/tenure/ipam/cniresults"
 	"github.com/tenure-ipam/tenure/ipam/lean/plainfile"
 )
 
@@ -22,7 +22,7 @@ import (
 
 // cached is an attachment that the cache has.
 type cached struct {
-	cnicache.Record
+	cniresults.Record
 	path string // of its file
 }
 
@@ -32,11 +32,11 @@ func (r *Runner) cacheFile(k journal.Key) string { return filepath.Join(r.cacheD
 
 // keep adds the result of an attachment to the cache, in the place of an earlier one.
 // The journal has it too, so that it need not survive the machine.
-func (r *Runner) keep(k journal.Key, record cnicache.Record) error {
+func (r *Runner) keep(k journal.Key, record cniresults.Record) error {
 	const flags = os.O_WRONLY | os.O_APPEND | os.O_CREATE
 	f, err := plainfile.Open(r.cacheFile(k), flags, 0o600)
 	if errors.Is(err, fs.ErrNotExist) {
-		if err = durable.MakeDir(r.cacheDir()); err == nil {
+		if err = atomicfile.MakeDir(r.cacheDir()); err == nil {
 			f, err = plainfile.Open(r.cacheFile(k), flags, 0o600)
 		}
 	}
@@ -48,8 +48,8 @@ func (r *Runner) keep(k journal.Key, record cnicache.Record) error {
 }
 
 // record is the cache's of a call.
-func (c call) record(list *chain, result []byte) cnicache.Record {
-	rec := cnicache.Record{
+func (c call) record(list *chain, result []byte) cniresults.Record {
+	rec := cniresults.Record{
 		ContainerID: c.containerID, Config: list.text, IfName: c.ifName, NetworkName: list.name, NetNS: c.netns,
 		CapabilityArgs: c.capabilities, Result: result,
 	}
@@ -62,7 +62,7 @@ func (c call) record(list *chain, result []byte) cnicache.Record {
 // forget removes from a file of the cache the attachments that are gone; a file
 // without any is removed. There need be none.
 func forget(path string, gone func(network, ifName string) bool) error {
-	records, err := cnicache.ReadRecords(path)
+	records, err := cniresults.ReadRecords(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -77,9 +77,9 @@ func forget(path string, gone func(network, ifName string) bool) error {
 		}
 	}
 	if left == nil {
-		return durable.Remove(path)
+		return atomicfile.Remove(path)
 	}
-	temp := path + cnicache.SuffixTemp // its container's lock is held
+	temp := path + cniresults.SuffixTemp // its container's lock is held
 	if err := plainfile.Write(temp, left, 0o600); err != nil {
 		return err
 	}
@@ -90,17 +90,17 @@ func forget(path string, gone func(network, ifName string) bool) error {
 // prefix, of all of them if both are empty, in the order of the names. What does not
 // read is passed over, and said.
 func (r *Runner) kept(containerID, prefix string) (all []cached, err error) {
-	names, err := durable.Names(r.cacheDir())
+	names, err := atomicfile.Names(r.cacheDir())
 	if err != nil {
 		return nil, err
 	}
 	slices.Sort(names)
 	for _, name := range names {
-		if !strings.HasPrefix(name, prefix) || strings.HasSuffix(name, cnicache.SuffixTemp) {
+		if !strings.HasPrefix(name, prefix) || strings.HasSuffix(name, cniresults.SuffixTemp) {
 			continue
 		}
 		path := filepath.Join(r.cacheDir(), name)
-		records, err := cnicache.ReadRecords(path)
+		records, err := cniresults.ReadRecords(path)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) { // its DEL came meanwhile
 			fmt.Fprintf(r.Stderr, "tenure-attach: results in %s that do not read are passed over: %v\n", path, err)
 		}
@@ -121,7 +121,7 @@ func (r *Runner) complete(e *journal.Entry) {
 		return
 	}
 	path := r.cacheFile(e.Key)
-	records, err := cnicache.ReadRecords(path)
+	records, err := cniresults.ReadRecords(path)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		fmt.Fprintf(r.Stderr, "tenure-attach: results in %s that do not read are passed over: %v\n", path, err)
 	}

@@ -18,8 +18,8 @@ import (
 
 	"github.com/tenure-ipam/tenure/attach/journal"
 	"github.com/tenure-ipam/tenure/attach/plan"
-	"github.com/tenure-ipam/tenure/ipam/cnicache"
-	"github.com/tenure-ipam/tenure/ipam/durable"
+	"github.com/tenure-ipam/tenure/ipam/atomicfile"
+	"github.com/tenure-ipam/tenure/ipam/cniresults"
 )
 
 // lists are configuration lists as package plan makes them, and some that it does
@@ -201,7 +201,7 @@ func TestCacheForgetsWhatIsGone(t *testing.T) {
 	r := &Runner{State: journal.Dir{Path: t.TempDir()}}
 	k := journal.Key{ContainerID: "c1", Network: "tenure", IfName: "eth0"}
 	for _, ifName := range []string{"eth0", "net1", "net2", "net1"} {
-		if err := r.keep(k, cnicache.Record{ContainerID: "c1", NetworkName: "n", IfName: ifName}); err != nil {
+		if err := r.keep(k, cniresults.Record{ContainerID: "c1", NetworkName: "n", IfName: ifName}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -221,7 +221,7 @@ func TestCacheForgetsWhatIsGone(t *testing.T) {
 			t.Errorf("without %s there are %q; want %q", tt.gone, got, tt.left)
 		}
 	}
-	if names, err := durable.Names(r.cacheDir()); err != nil || len(names) > 0 {
+	if names, err := atomicfile.Names(r.cacheDir()); err != nil || len(names) > 0 {
 		t.Errorf("files %v, %v; want none", names, err)
 	}
 }
@@ -233,10 +233,10 @@ func TestCacheOfAnInterface(t *testing.T) {
 	var said strings.Builder
 	r := &Runner{State: journal.Dir{Path: t.TempDir()}, Stderr: &said}
 	for _, k := range []journal.Key{{ContainerID: "c1", Network: "a", IfName: "eth0"}, {ContainerID: "c1", Network: "b", IfName: "eth1"}} {
-		if err := r.keep(k, cnicache.Record{ContainerID: "c1", NetworkName: k.Network, IfName: k.IfName}); err != nil {
+		if err := r.keep(k, cniresults.Record{ContainerID: "c1", NetworkName: k.Network, IfName: k.IfName}); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(r.cacheFile(k)+cnicache.SuffixTemp, []byte("{}"), 0o600); err != nil {
+		if err := os.WriteFile(r.cacheFile(k)+cniresults.SuffixTemp, []byte("{}"), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -13,8 +13,8 @@ import (
 
 	"github.com/tenure-ipam/tenure/attach/journal"
 	"github.com/tenure-ipam/tenure/attach/plan"
-	"github.com/tenure-ipam/tenure/ipam/cnicache"
-	"github.com/tenure-ipam/tenure/ipam/durable"
+	"github.com/tenure-ipam/tenure/ipam/atomicfile"
+	"github.com/tenure-ipam/tenure/ipam/cniresults"
 )
 
 // Detach undoes what the journal says was done, the last step first. It goes on
@@ -69,7 +69,7 @@ func (r *Runner) Detach(ctx context.Context, k journal.Key, netns string) error 
 	if unnoted != nil { // as on a full disk; there is no more to be repeated
 		fmt.Fprintf(r.Stderr, "tenure-attach: container %s: what was undone could not be noted: %s\n", k.ContainerID, oneLine(unnoted))
 	}
-	return errors.Join(durable.Remove(r.cacheFile(k)), durable.Remove(r.cacheFile(k)+cnicache.SuffixTemp), r.State.Remove(k))
+	return errors.Join(atomicfile.Remove(r.cacheFile(k)), atomicfile.Remove(r.cacheFile(k)+cniresults.SuffixTemp), r.State.Remove(k))
 }
 
 // detachRenamed undoes what was attached to the interface while the meta-plugin's
@@ -95,7 +95,7 @@ func (r *Runner) detachRenamed(ctx context.Context, k journal.Key, netns string)
 // own cache, by the earlier network's name, and calls nobody else for it.
 func (r *Runner) detachEarlier(ctx context.Context, k journal.Key, netns string) error {
 	dir := filepath.Join(filepath.Dir(r.State.Path), "results") // with the default stateDir, the CNI library's
-	names, err := durable.Names(dir)
+	names, err := atomicfile.Names(dir)
 	if err != nil {
 		return fmt.Errorf("the runtime's cache of results: %w", err)
 	}
@@ -104,7 +104,7 @@ func (r *Runner) detachEarlier(ctx context.Context, k journal.Key, netns string)
 			continue
 		}
 		path := filepath.Join(dir, name)
-		records, err := cnicache.ReadRecords(path)
+		records, err := cniresults.ReadRecords(path)
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			fmt.Fprintf(r.Stderr, "tenure-attach: result in %s that does not read is passed over: %v\n", path, err)
 		}
@@ -115,7 +115,7 @@ func (r *Runner) detachEarlier(ctx context.Context, k journal.Key, netns string)
 			if callsTenure(rec) {
 				// By an earlier name, it has no journal any more: it is undone. Called, it
 				// would wait for the lock that this call has.
-				if err := durable.Remove(path); err != nil {
+				if err := atomicfile.Remove(path); err != nil {
 					return fmt.Errorf("the runtime's cache of results: %w", err)
 				}
 				continue
@@ -129,7 +129,7 @@ func (r *Runner) detachEarlier(ctx context.Context, k journal.Key, netns string)
 }
 
 // callsTenure reports whether a record is of the meta-plugin's own configuration.
-func callsTenure(rec cnicache.Record) bool {
+func callsTenure(rec cniresults.Record) bool {
 	list, err := parse(rec.Config)
 	return err == nil && slices.ContainsFunc(list.plugins, func(p plugin) bool { return p.kind == plan.PluginType })
 }

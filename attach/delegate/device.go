@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 
 	"github.com/tenure-ipam/tenure/attach/plan"
-	"github.com/tenure-ipam/tenure/ipam/durable"
+	"github.com/tenure-ipam/tenure/ipam/atomicfile"
 	"github.com/tenure-ipam/tenure/ipam/lean/plainfile"
 )
 
@@ -73,5 +73,5 @@ func removeDevice(d *plan.Device) error {
 	if d == nil || d.File == "" {
 		return nil
 	}
-	return durable.Remove(d.File)
+	return atomicfile.Remove(d.File)
 }

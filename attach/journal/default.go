@@ -9,7 +9,7 @@ import (
 	"math/rand/v2"
 	"path/filepath"
 
-	"github.com/tenure-ipam/tenure/ipam/durable"
+	"github.com/tenure-ipam/tenure/ipam/atomicfile"
 	"github.com/tenure-ipam/tenure/ipam/lean/plainfile"
 	"github.com/tenure-ipam/tenure/ipam/lean/plainjson"
 )
@@ -35,15 +35,15 @@ func (d Dir) KeepDefault(definition string, list json.RawMessage) error {
 		return fmt.Errorf("journal: %w", err)
 	}
 	line.WriteByte('}')
-	text := durable.Seal(line.Bytes())
+	text := atomicfile.Seal(line.Bytes())
 	if old, err := plainfile.Read(d.defaultFile()); err == nil && bytes.Equal(old, text) {
 		return nil
 	}
-	if err := durable.MakeDir(d.Path); err != nil {
+	if err := atomicfile.MakeDir(d.Path); err != nil {
 		return fmt.Errorf("journal: %w", err)
 	}
 	temp := fmt.Sprintf("%s.%016x%s", d.defaultFile(), rand.Uint64(), suffixTemp)
-	err := errors.Join(durable.Create(d.defaultFile(), temp, text, reached), durable.Remove(d.earlierDefault()))
+	err := errors.Join(atomicfile.Create(d.defaultFile(), temp, text, reached), atomicfile.Remove(d.earlierDefault()))
 	if err != nil {
 		return fmt.Errorf("journal: %w", err)
 	}
@@ -52,7 +52,7 @@ func (d Dir) KeepDefault(definition string, list json.RawMessage) error {
 
 // DropDefault removes what KeepDefault has kept: no definition has the default network.
 func (d Dir) DropDefault() error {
-	if err := errors.Join(durable.Remove(d.defaultFile()), durable.Remove(d.earlierDefault())); err != nil {
+	if err := errors.Join(atomicfile.Remove(d.defaultFile()), atomicfile.Remove(d.earlierDefault())); err != nil {
 		return fmt.Errorf("journal: %w", err)
 	}
 	return nil
@@ -68,7 +68,7 @@ func (d Dir) Default(definition string) (json.RawMessage, error) {
 	if err != nil {
 		return nil, fmt.Errorf("journal: %w", err)
 	}
-	body, err := durable.Open(text)
+	body, err := atomicfile.Open(text)
 	if err != nil {
 		return nil, &DamagedError{Path: d.defaultFile(), Err: err}
 	}

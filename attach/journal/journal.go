@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/tenure-ipam/tenure/attach/facts"
-	"github.com/tenure-ipam/tenure/ipam/durable"
+	"github.com/tenure-ipam/tenure/ipam/atomicfile"
 	"github.com/tenure-ipam/tenure/ipam/lean/plainfile"
 	"github.com/tenure-ipam/tenure/ipam/lean/plainjson"
 )
@@ -79,15 +79,15 @@ func (d Dir) Create(h Head) (*Log, error) {
 	if !plainjson.Valid(body) { // as it would be where something in it nests too deeply
 		return nil, errors.New("journal: the plan could not be read again: it is not valid JSON")
 	}
-	line := durable.Seal(body)
+	line := atomicfile.Seal(body)
 	if len(line) > maxHead {
 		return nil, fmt.Errorf("journal: the plan has %d bytes, %d are allowed: the pod selects too many networks, or one with a very large configuration", len(line), maxHead)
 	}
-	if err := durable.MakeDir(d.attachments()); err != nil {
+	if err := atomicfile.MakeDir(d.attachments()); err != nil {
 		return nil, fmt.Errorf("journal: %w", err)
 	}
 	temp := fmt.Sprintf("%s.%016x%s", path, rand.Uint64(), suffixTemp)
-	f, err := durable.CreateNew(path, temp, line, reached)
+	f, err := atomicfile.CreateNew(path, temp, line, reached)
 	if err != nil {
 		return nil, fmt.Errorf("journal: %w", err)
 	}
@@ -154,7 +154,7 @@ func read(path string) (e *Entry, size int, err error) {
 // [*DamagedError] or another error. It sweeps away what writers that were killed
 // left behind. err means that the directory cannot be read.
 func (d Dir) List(now time.Time) (entries []*Entry, unread []error, err error) {
-	if err := durable.Sweep(d.attachments(), suffixTemp, now.Add(-tempAge)); err != nil {
+	if err := atomicfile.Sweep(d.attachments(), suffixTemp, now.Add(-tempAge)); err != nil {
 		return nil, nil, fmt.Errorf("journal: %w", err)
 	}
 	return d.readAll(func(name string) bool {
@@ -177,7 +177,7 @@ func (d Dir) OfInterface(containerID, ifName string) (entries []*Entry, unread [
 // readAll returns the journals of these names that read, in the order of their names, and
 // for each that does not, why.
 func (d Dir) readAll(named func(name string) bool) (entries []*Entry, unread []error, err error) {
-	names, err := durable.Names(d.attachments())
+	names, err := atomicfile.Names(d.attachments())
 	if err != nil {
 		return nil, nil, fmt.Errorf("journal: %w", err)
 	}
@@ -206,7 +206,7 @@ func (d Dir) Remove(k Key) error {
 	if err != nil {
 		return err
 	}
-	err = errors.Join(durable.Remove(filepath.Join(d.unsent(), filepath.Base(path))), durable.Remove(path))
+	err = errors.Join(atomicfile.Remove(filepath.Join(d.unsent(), filepath.Base(path))), atomicfile.Remove(path))
 	reached("removed")
 	if err != nil {
 		return fmt.Errorf("journal: %w", err)
@@ -236,7 +236,7 @@ type Log struct {
 // Sync has all that the journal says survive a crash of everything. After an error nothing
 // may be done by it, and [Log.Drop] is due.
 func (l *Log) Sync() error {
-	if err := durable.SyncNew(l.f, l.path, reached); err != nil {
+	if err := atomicfile.SyncNew(l.f, l.path, reached); err != nil {
 		return fmt.Errorf("journal: %w", err)
 	}
 	return nil
@@ -287,7 +287,7 @@ func (l *Log) Answer(r facts.Report) error {
 // a few in its life, and would spend more on having encoding/json learn the type. A
 // line by which the journal would be too large to be read is refused.
 func (l *Log) add(body []byte) error {
-	line := durable.Seal(body)
+	line := atomicfile.Seal(body)
 	if l.size+len(line) > maxSize {
 		return fmt.Errorf("journal: %s has %d bytes and is to get %d more, %d are allowed", l.path, l.size, len(line), maxSize)
 	}

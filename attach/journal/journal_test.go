@@ -18,7 +18,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/attach/facts"
 	"github.com/tenure-ipam/tenure/attach/plan"
-	"github.com/tenure-ipam/tenure/ipam/durable"
+	"github.com/tenure-ipam/tenure/ipam/atomicfile"
 	"github.com/tenure-ipam/tenure/ipam/lean/plainjson/plainjsontest"
 )
 
@@ -229,7 +229,7 @@ func TestDamageIsNotAbsence(t *testing.T) {
 	d := Dir{t.TempDir()}
 	whole(t, d, 1)
 	path, good := text(t, d, key(1))
-	other := durable.Seal(Head{Version: Version, Key: key(2)}.body())
+	other := atomicfile.Seal(Head{Version: Version, Key: key(2)}.body())
 	flip := func(at int) []byte {
 		bad := bytes.Clone(good)
 		bad[at] ^= 1
@@ -237,7 +237,7 @@ func TestDamageIsNotAbsence(t *testing.T) {
 	}
 	for name, content := range map[string][]byte{
 		"empty": {}, "one bit of the head": flip(20), "zeros": make([]byte, len(good)), "another's": other,
-		"not JSON": durable.Seal([]byte("what")), "no head": durable.Seal([]byte(`{"began":0}`)),
+		"not JSON": atomicfile.Seal([]byte("what")), "no head": atomicfile.Seal([]byte(`{"began":0}`)),
 	} {
 		check(t, os.WriteFile(path, content, 0o600))
 		_, err := d.Read(key(1))
@@ -255,7 +255,7 @@ func TestDamageIsNotAbsence(t *testing.T) {
 			t.Errorf("%s: after it was set aside: %v; want ErrNotExist", name, err)
 		}
 	}
-	check(t, os.WriteFile(path, durable.Seal([]byte(`{"version":2,"containerID":"c1","network":"tenure","ifName":"eth0"}`)), 0o600))
+	check(t, os.WriteFile(path, atomicfile.Seal([]byte(`{"version":2,"containerID":"c1","network":"tenure","ifName":"eth0"}`)), 0o600))
 	if _, err := d.Read(key(1)); !errors.Is(err, errNewer) {
 		t.Errorf("of a later version: %v; want errNewer", err)
 	}
@@ -274,8 +274,8 @@ func TestDamageBehindTheHead(t *testing.T) {
 	path, good := text(t, d, key(1))
 	lines := bytes.SplitAfter(good, []byte("\n"))
 	for name, line := range map[string][]byte{
-		"a flipped bit": append([]byte("1"), lines[2][1:]...), "no such step": durable.Seal([]byte(`{"began":3}`)),
-		"below the first": durable.Seal([]byte(`{"undone":-1}`)), "not JSON": durable.Seal([]byte(`what`)),
+		"a flipped bit": append([]byte("1"), lines[2][1:]...), "no such step": atomicfile.Seal([]byte(`{"began":3}`)),
+		"below the first": atomicfile.Seal([]byte(`{"undone":-1}`)), "not JSON": atomicfile.Seal([]byte(`what`)),
 	} {
 		check(t, os.WriteFile(path, bytes.Join([][]byte{lines[0], lines[1], line, lines[3]}, nil), 0o600))
 		e := mustRead(t, d, key(1))
@@ -346,7 +346,7 @@ func TestUnsentReports(t *testing.T) {
 	if got, err := d.Unsent(later, 9); err != nil || len(got) != 1 {
 		t.Errorf("a mark without a journal: %+v, %v", got, err)
 	}
-	if names, err := durable.Names(d.unsent()); err != nil || len(names) != 1 {
+	if names, err := atomicfile.Names(d.unsent()); err != nil || len(names) != 1 {
 		t.Errorf("marks: %v, %v; want one", names, err)
 	}
 	// A journal that cannot be read now: a directory stands for a disk that fails.
@@ -365,7 +365,7 @@ func TestUnsentReports(t *testing.T) {
 	if got, err := d.Unsent(later, 9); err != nil || len(got) > 0 {
 		t.Errorf("damaged: %+v, %v; want none", got, err)
 	}
-	if names, err := durable.Names(d.unsent()); err != nil || len(names) > 0 {
+	if names, err := atomicfile.Names(d.unsent()); err != nil || len(names) > 0 {
 		t.Errorf("marks: %v, %v; want none", names, err)
 	}
 }
@@ -402,7 +402,7 @@ func TestDefaultIsKept(t *testing.T) {
 func TestDefaultOfEarlierPlugins(t *testing.T) {
 	d := Dir{t.TempDir()}
 	theirs := filepath.Join(d.Path, "default")
-	check(t, os.WriteFile(theirs, durable.Seal([]byte(`{"name":"b"}`)), 0o600))
+	check(t, os.WriteFile(theirs, atomicfile.Seal([]byte(`{"name":"b"}`)), 0o600))
 	if got, err := d.Default("ns/net"); got != nil || err != nil {
 		t.Errorf("%s, %v; want nothing: theirs does not say whose it is", got, err)
 	}
@@ -474,7 +474,7 @@ func TestKilledWriter(t *testing.T) {
 				t.Errorf("after another writer it is %s", got)
 			}
 			entries, unread, err := d.List(time.Now().Add(2 * tempAge))
-			if names, _ := durable.Names(d.attachments()); err != nil || len(entries) != 1 || len(unread) > 0 || len(names) != 1 {
+			if names, _ := atomicfile.Names(d.attachments()); err != nil || len(entries) != 1 || len(unread) > 0 || len(names) != 1 {
 				t.Errorf("List: %d, %v, %v, of %q; want the journal alone", len(entries), unread, err, names)
 			}
 		})
@@ -503,12 +503,12 @@ func stage(t *testing.T, d Dir) string {
 // FuzzDecode: whatever a file holds, decode neither panics nor reads more than
 // there is, and what it makes of a journal's lines stays so when one is added.
 func FuzzDecode(f *testing.F) {
-	line := durable.Seal(head(1).body())
-	short := durable.Seal(Head{Version: 1, Key: key(1), Plan: plan.Plan{Steps: make([]plan.Step, 2)}}.body())
+	line := atomicfile.Seal(head(1).body())
+	short := atomicfile.Seal(Head{Version: 1, Key: key(1), Plan: plan.Plan{Steps: make([]plan.Step, 2)}}.body())
 	f.Add(line)
 	f.Add(line[:30])
-	f.Add(append(short, durable.Seal([]byte(`{"done":1,"result":{}}`))...))
-	f.Add(append(short, durable.Seal([]byte(`{"undone":1,"report":{},"answered":true}`))[:30]...))
+	f.Add(append(short, atomicfile.Seal([]byte(`{"done":1,"result":{}}`))...))
+	f.Add(append(short, atomicfile.Seal([]byte(`{"undone":1,"report":{},"answered":true}`))[:30]...))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		e, size, err := decode(text)
 		if err != nil {
@@ -517,7 +517,7 @@ func FuzzDecode(f *testing.F) {
 		if size > len(text) || len(e.Steps) != len(e.Plan.Steps) {
 			t.Fatalf("%d of %d bytes, %d of %d steps", size, len(text), len(e.Steps), len(e.Plan.Steps))
 		}
-		answered := durable.Seal([]byte(`{"answered":true}`))
+		answered := atomicfile.Seal([]byte(`{"answered":true}`))
 		again, _, err := decode(append(bytes.Clone(text[:size]), answered...))
 		if err != nil || !again.Answered {
 			t.Fatalf("a line more: %+v, %v", again, err)

@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/tenure-ipam/tenure/ipam/durable"
+	"github.com/tenure-ipam/tenure/ipam/atomicfile"
 	"github.com/tenure-ipam/tenure/ipam/lean/pause"
 	"github.com/tenure-ipam/tenure/ipam/lean/plainfile"
 )
@@ -113,7 +113,7 @@ func (l *Lock) File() *os.File { return l.own }
 
 // Forget gives the lock of a container back and removes its file: the container is
 // gone. Others may be waiting for it; they see that the file is another one.
-func (l *Lock) Forget() error { return errors.Join(durable.Remove(l.path), l.Release()) }
+func (l *Lock) Forget() error { return errors.Join(atomicfile.Remove(l.path), l.Release()) }
 
 // Release gives the lock back, also from those who inherited it and live on: they hold
 // the lock where their parent is killed, and no longer where it has seen to its end what
@@ -167,7 +167,7 @@ func (d Dir) openLock(path string) (*os.File, error) {
 	const flags = os.O_RDWR | os.O_CREATE
 	f, err := plainfile.Open(path, flags, 0o600)
 	if errors.Is(err, fs.ErrNotExist) {
-		if err = durable.MakeDir(d.locks()); err == nil {
+		if err = atomicfile.MakeDir(d.locks()); err == nil {
 			f, err = plainfile.Open(path, flags, 0o600)
 		}
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/attach/facts"
 	"github.com/tenure-ipam/tenure/attach/plan"
-	"github.com/tenure-ipam/tenure/ipam/durable"
+	"github.com/tenure-ipam/tenure/ipam/atomicfile"
 	"github.com/tenure-ipam/tenure/ipam/lean/plainjson"
 )
 
@@ -118,7 +118,7 @@ type record struct {
 // the beginning of a line whose writer was killed, which means nothing.
 func decode(text []byte) (e *Entry, size int, err error) {
 	line, rest, _ := cutLine(text)
-	body, err := durable.Open(line)
+	body, err := atomicfile.Open(line)
 	if err != nil {
 		return nil, 0, fmt.Errorf("its first line: %w", err)
 	}
@@ -159,7 +159,7 @@ func cutLine(text []byte) (line, rest []byte, whole bool) {
 
 // apply adds what a line after the head says.
 func (e *Entry) apply(line []byte) error {
-	body, err := durable.Open(line)
+	body, err := atomicfile.Open(line)
 	if err != nil {
 		return err
 	}

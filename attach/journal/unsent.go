@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/tenure-ipam/tenure/attach/facts"
-	"github.com/tenure-ipam/tenure/ipam/durable"
+	"github.com/tenure-ipam/tenure/ipam/atomicfile"
 	"github.com/tenure-ipam/tenure/ipam/lean/plainfile"
 )
 
@@ -21,7 +21,7 @@ func (d Dir) MarkUnsent(k Key) error {
 	const flags = os.O_WRONLY | os.O_CREATE | os.O_TRUNC // which gives it its time, if it is there
 	f, err := plainfile.Open(path, flags, 0o600)
 	if errors.Is(err, fs.ErrNotExist) {
-		if err = durable.MakeDir(d.unsent()); err == nil {
+		if err = atomicfile.MakeDir(d.unsent()); err == nil {
 			f, err = plainfile.Open(path, flags, 0o600)
 		}
 	}
@@ -36,7 +36,7 @@ func (d Dir) MarkUnsent(k Key) error {
 
 // Sent notes that the report of k was accepted. It is no error that there is none.
 func (d Dir) Sent(k Key) error {
-	if err := durable.Remove(filepath.Join(d.unsent(), k.FileName())); err != nil {
+	if err := atomicfile.Remove(filepath.Join(d.unsent(), k.FileName())); err != nil {
 		return fmt.Errorf("journal: %w", err)
 	}
 	return nil
@@ -52,7 +52,7 @@ type Unsent struct {
 // younger ones, the process that made them may be sending them. Marks of journals
 // that are gone or damaged, or have no report, are removed. A missing directory has none.
 func (d Dir) Unsent(before time.Time, limit int) (reports []Unsent, err error) {
-	names, err := durable.Names(d.unsent())
+	names, err := atomicfile.Names(d.unsent())
 	if err != nil {
 		return nil, fmt.Errorf("journal: %w", err)
 	}
@@ -73,7 +73,7 @@ func (d Dir) Unsent(before time.Time, limit int) (reports []Unsent, err error) {
 		case err == nil && e.Report != nil:
 			reports = append(reports, Unsent{Key: e.Key, Report: *e.Report})
 		case err == nil || damaged || errors.Is(err, fs.ErrNotExist):
-			errs = append(errs, durable.Remove(mark))
+			errs = append(errs, atomicfile.Remove(mark))
 		default:
 			errs = append(errs, err) // it may be read another time, or by a newer version
 		}

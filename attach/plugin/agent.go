@@ -11,7 +11,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/attach/facts"
 	"github.com/tenure-ipam/tenure/attach/journal"
-	"github.com/tenure-ipam/tenure/ipam/wire"
+	"github.com/tenure-ipam/tenure/ipam/agentapi"
 )
 
 // unsentAge is how old a report must be that an earlier call could not send:
@@ -22,12 +22,12 @@ const unsentAge = 5 * time.Second
 const unsentLimit = 16
 
 // question is what the agent is asked about the pod.
-func question(q facts.Question) wire.Request {
-	return wire.Request{Verb: wire.Facts, Ask: q.AppendTo(nil)}
+func question(q facts.Question) agentapi.Request {
+	return agentapi.Request{Verb: agentapi.Facts, Ask: q.AppendTo(nil)}
 }
 
 // ask asks the agent about the pod.
-func (c *call) ask(ctx context.Context, q wire.Request) (facts.Answer, error) {
+func (c *call) ask(ctx context.Context, q agentapi.Request) (facts.Answer, error) {
 	resp, err := c.reach(ctx, time.Now().Add(askPatience), q)
 	if err != nil {
 		return facts.Answer{}, types.NewError(types.ErrTryAgainLater, err.Error(), "is the node's agent (tenured) running?")
@@ -50,9 +50,9 @@ func (c *call) ask(ctx context.Context, q wire.Request) (facts.Answer, error) {
 
 // announce sends a request ahead of the reach that takes its answer: the agent works on
 // it while this process does something else. If it cannot be sent, reach says why.
-func (c *call) announce(ctx context.Context, patience time.Duration, req wire.Request) {
+func (c *call) announce(ctx context.Context, patience time.Duration, req agentapi.Request) {
 	if c.conn == nil {
-		conn, err := wire.Connect(ctx, patience, c.socket)
+		conn, err := agentapi.Connect(ctx, patience, c.socket)
 		if err != nil {
 			return
 		}
@@ -70,12 +70,12 @@ func (c *call) announce(ctx context.Context, patience time.Duration, req wire.Re
 // may so be asked twice, which changes nothing. What was announced is not sent again, and
 // waited for as long as announce was told. After an error no connection is left: an
 // answer that comes late would be taken for that to the next request.
-func (c *call) reach(ctx context.Context, deadline time.Time, req wire.Request) (wire.Response, error) {
+func (c *call) reach(ctx context.Context, deadline time.Time, req agentapi.Request) (agentapi.Response, error) {
 	if c.sent != nil && (c.sent.Verb != req.Verb || !bytes.Equal(c.sent.Ask, req.Ask)) {
 		c.hangUp() // the answer to something else would come
 	}
 	if c.conn != nil {
-		var resp wire.Response
+		var resp agentapi.Response
 		var err error
 		if c.sent != nil {
 			c.sent = nil
@@ -88,12 +88,12 @@ func (c *call) reach(ctx context.Context, deadline time.Time, req wire.Request) 
 		}
 		c.hangUp()
 		if ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded) || time.Until(deadline) <= 0 {
-			return wire.Response{}, err
+			return agentapi.Response{}, err
 		}
 	}
-	conn, err := wire.Connect(ctx, time.Until(deadline), c.socket)
+	conn, err := agentapi.Connect(ctx, time.Until(deadline), c.socket)
 	if err != nil {
-		return wire.Response{}, err
+		return agentapi.Response{}, err
 	}
 	c.conn = conn
 	resp, err := conn.Call(ctx, time.Until(deadline), req)
@@ -118,8 +118,8 @@ type news struct {
 	report facts.Report
 }
 
-func (n news) request() wire.Request {
-	return wire.Request{Verb: wire.Report, Ask: n.report.AppendTo(nil)}
+func (n news) request() agentapi.Request {
+	return agentapi.Request{Verb: agentapi.Report, Ask: n.report.AppendTo(nil)}
 }
 
 // later has the agent told when the answer is out. A report that says nothing is
@@ -202,7 +202,7 @@ func (c *call) send(ctx context.Context, deadline time.Time) error {
 	var errs []error
 	for _, n := range c.news {
 		resp, err := c.reach(ctx, deadline, n.request())
-		if _, own := errors.AsType[*wire.FrameError](err); err != nil && !own {
+		if _, own := errors.AsType[*agentapi.FrameError](err); err != nil && !own {
 			return errors.Join(append(errs, err)...)
 		}
 		if err == nil && resp.Error != nil {

@@ -18,13 +18,13 @@ import (
 	"github.com/tenure-ipam/tenure/attach/facts"
 	"github.com/tenure-ipam/tenure/attach/journal"
 	"github.com/tenure-ipam/tenure/attach/plan"
-	"github.com/tenure-ipam/tenure/ipam/durable"
-	"github.com/tenure-ipam/tenure/ipam/wire"
+	"github.com/tenure-ipam/tenure/ipam/agentapi"
+	"github.com/tenure-ipam/tenure/ipam/atomicfile"
 )
 
-type handler func(wire.Request) wire.Response
+type handler func(agentapi.Request) agentapi.Response
 
-func (h handler) Serve(_ context.Context, req wire.Request) wire.Response { return h(req) }
+func (h handler) Serve(_ context.Context, req agentapi.Request) agentapi.Response { return h(req) }
 
 // calling returns a call whose agent answers by h until the test ends.
 func calling(t *testing.T, h handler) *call {
@@ -35,9 +35,9 @@ func calling(t *testing.T, h handler) *call {
 	check(t, err)
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	limits := wire.DefaultLimits()
+	limits := agentapi.DefaultLimits()
 	limits.UID = uint32(os.Getuid())
-	go func() { ended <- wire.Serve(ctx, ln, h, limits, slog.New(slog.DiscardHandler)) }()
+	go func() { ended <- agentapi.Serve(ctx, ln, h, limits, slog.New(slog.DiscardHandler)) }()
 	t.Cleanup(func() {
 		stop()
 		if err := <-ended; err != nil {
@@ -56,18 +56,18 @@ func TestReachForgetsWhatCameLate(t *testing.T) {
 		t.Run(earlier, func(t *testing.T) {
 			give := make(chan struct{})
 			free := sync.OnceFunc(func() { close(give) })
-			c := calling(t, func(req wire.Request) wire.Response {
-				if req.Verb == wire.Facts {
+			c := calling(t, func(req agentapi.Request) agentapi.Response {
+				if req.Verb == agentapi.Facts {
 					<-give
-					return wire.Response{Facts: json.RawMessage(`{}`)}
+					return agentapi.Response{Facts: json.RawMessage(`{}`)}
 				}
-				return wire.Response{}
+				return agentapi.Response{}
 			})
 			t.Cleanup(free) // else the agent would not end
-			ctx, question := t.Context(), wire.Request{Verb: wire.Facts}
+			ctx, question := t.Context(), agentapi.Request{Verb: agentapi.Facts}
 			switch earlier {
 			case "called":
-				_, err := c.reach(ctx, time.Now().Add(time.Minute), wire.Request{Verb: wire.Ping})
+				_, err := c.reach(ctx, time.Now().Add(time.Minute), agentapi.Request{Verb: agentapi.Ping})
 				check(t, err)
 			case "announced":
 				c.announce(ctx, 50*time.Millisecond, question)
@@ -76,7 +76,7 @@ func TestReachForgetsWhatCameLate(t *testing.T) {
 				t.Fatalf("a question without an answer: %v; want DeadlineExceeded", err)
 			}
 			free()
-			resp, err := c.reach(ctx, time.Now().Add(time.Minute), wire.Request{Verb: wire.Report})
+			resp, err := c.reach(ctx, time.Now().Add(time.Minute), agentapi.Request{Verb: agentapi.Report})
 			if err != nil || resp.Facts != nil || resp.Error != nil {
 				t.Errorf("a report's answer: %+v, %v; want its own", resp, err)
 			}
@@ -88,17 +88,17 @@ func TestReachForgetsWhatCameLate(t *testing.T) {
 func TestSettle(t *testing.T) {
 	for _, tt := range []struct {
 		name           string
-		refuse         *wire.Error
+		refuse         *agentapi.Error
 		ahead, noRoom  bool
 		marked, toSend bool
 	}{
 		{name: "accepted", ahead: true},
-		{name: "refused", ahead: true, refuse: &wire.Error{Code: wire.CodeTryAgainLater, Msg: "not now"}, marked: true, toSend: true},
+		{name: "refused", ahead: true, refuse: &agentapi.Error{Code: agentapi.CodeTryAgainLater, Msg: "not now"}, marked: true, toSend: true},
 		{name: "not announced", marked: true, toSend: true},
 		{name: "not announced, and no mark to be had", noRoom: true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			c := calling(t, func(wire.Request) wire.Response { return wire.Response{Error: tt.refuse} })
+			c := calling(t, func(agentapi.Request) agentapi.Response { return agentapi.Response{Error: tt.refuse} })
 			check(t, os.Mkdir(c.state.Path, 0o700))
 			if tt.noRoom {
 				check(t, os.WriteFile(filepath.Join(c.state.Path, "unsent"), nil, 0o600))
@@ -110,7 +110,7 @@ func TestSettle(t *testing.T) {
 			if err := c.settle(t.Context()); err != nil != tt.noRoom {
 				t.Errorf("settle: %v; want an error: %v", err, tt.noRoom)
 			}
-			marks, _ := durable.Names(filepath.Join(c.state.Path, "unsent"))
+			marks, _ := atomicfile.Names(filepath.Join(c.state.Path, "unsent"))
 			if len(marks) > 0 != tt.marked || len(c.news) > 0 != tt.toSend {
 				t.Errorf("marks %v, to be sent still %d; want some: %v, %v", marks, len(c.news), tt.marked, tt.toSend)
 			}
@@ -123,11 +123,11 @@ func TestSettle(t *testing.T) {
 func TestTellOnASlowDisk(t *testing.T) {
 	var mu sync.Mutex
 	var reports int
-	c := calling(t, func(wire.Request) wire.Response {
+	c := calling(t, func(agentapi.Request) agentapi.Response {
 		mu.Lock()
 		defer mu.Unlock()
 		reports++
-		return wire.Response{}
+		return agentapi.Response{}
 	})
 	c.Now = func() time.Time { // asked for by the search
 		time.Sleep(2 * reportPatience)
@@ -149,7 +149,7 @@ func TestTellOnASlowDisk(t *testing.T) {
 		c.Stderr = stderr
 		c.later(own, aReport(own))
 		c.tell(t.Context())
-		left, err := durable.Names(filepath.Join(c.state.Path, "unsent"))
+		left, err := atomicfile.Names(filepath.Join(c.state.Path, "unsent"))
 		check(t, err)
 		mu.Lock()
 		got := reports
@@ -168,11 +168,11 @@ func TestTellOnASlowDisk(t *testing.T) {
 // TestTellGoesOn: one report that the agent refuses, or that is too large for it, costs no
 // other one.
 func TestTellGoesOn(t *testing.T) {
-	c := calling(t, func(req wire.Request) wire.Response {
+	c := calling(t, func(req agentapi.Request) agentapi.Response {
 		if bytes.Contains(req.Ask, []byte("refused")) {
-			return wire.Response{Error: &wire.Error{Code: wire.CodeTryAgainLater, Msg: "not this one"}}
+			return agentapi.Response{Error: &agentapi.Error{Code: agentapi.CodeTryAgainLater, Msg: "not this one"}}
 		}
-		return wire.Response{}
+		return agentapi.Response{}
 	})
 	const tries = 20 // the agent may be late, on a busy machine
 	for try := 1; ; try++ {
@@ -183,12 +183,12 @@ func TestTellGoesOn(t *testing.T) {
 			attached(t, c.state, k)
 			r := aReport(k)
 			if name == "large" {
-				r.Warnings = []facts.Warning{{Message: strings.Repeat("x", wire.MaxFrame)}}
+				r.Warnings = []facts.Warning{{Message: strings.Repeat("x", agentapi.MaxFrame)}}
 			}
 			c.later(k, r)
 		}
 		c.tell(t.Context())
-		left, err := durable.Names(filepath.Join(c.state.Path, "unsent"))
+		left, err := atomicfile.Names(filepath.Join(c.state.Path, "unsent"))
 		check(t, err)
 		slices.Sort(left)
 		if want := []string{key("large").FileName(), key("refused").FileName()}; slices.Equal(left, want) && strings.Contains(stderr.String(), "not this one") {

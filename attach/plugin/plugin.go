@@ -23,9 +23,9 @@ import (
 	"github.com/tenure-ipam/tenure/attach/delegate"
 	"github.com/tenure-ipam/tenure/attach/journal"
 	"github.com/tenure-ipam/tenure/attach/plan"
+	"github.com/tenure-ipam/tenure/ipam/agentapi"
 	"github.com/tenure-ipam/tenure/ipam/lean/cnicall"
 	"github.com/tenure-ipam/tenure/ipam/lean/plainfile"
-	"github.com/tenure-ipam/tenure/ipam/wire"
 )
 
 // What a call waits for, and how long.
@@ -83,9 +83,9 @@ func (p Plugin) Run(ctx context.Context) int {
 // call is one call of the plugin.
 type call struct {
 	Plugin
-	socket string           // the agent's, once it is known
-	conn   *wire.ThreadConn // to the agent, once it was asked
-	sent   *wire.Request    // what the agent was asked ahead
+	socket string               // the agent's, once it is known
+	conn   *agentapi.ThreadConn // to the agent, once it was asked
+	sent   *agentapi.Request    // what the agent was asked ahead
 	state  journal.Dir
 	news   []news // what the agent is to be told: the call's own report, then others'
 	// searched says that news has what earlier calls could not send.

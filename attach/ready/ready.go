@@ -22,7 +22,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/attach/facts"
 	"github.com/tenure-ipam/tenure/attach/plan"
-	"github.com/tenure-ipam/tenure/ipam/durable"
+	"github.com/tenure-ipam/tenure/ipam/atomicfile"
 )
 
 // Config configures a [Keeper].
@@ -104,7 +104,7 @@ func (k *Keeper) Metrics() prometheus.Collector { return k.metric }
 // Run keeps the file until ctx ends, and then leaves it as it is: an agent that is
 // being upgraded must not make its node unready.
 func (k *Keeper) Run(ctx context.Context) error {
-	if err := durable.Sweep(k.cfg.Dir, k.temporary(), time.Now()); err != nil {
+	if err := atomicfile.Sweep(k.cfg.Dir, k.temporary(), time.Now()); err != nil {
 		k.log.WarnContext(ctx, "leftovers in the runtime's directory not removed", "dir", k.cfg.Dir, "error", err)
 	}
 	tick := time.NewTicker(k.cfg.Every)
@@ -144,7 +144,7 @@ func (k *Keeper) look(ctx context.Context) {
 		// Once is not enough: others write their files in place, and for a moment
 		// there is half of one.
 		if k.misses++; k.misses > 1 {
-			err = durable.Remove(k.path())
+			err = atomicfile.Remove(k.path())
 		}
 	case unknown:
 	}
@@ -189,10 +189,10 @@ func (k *Keeper) install(text []byte) error {
 		return nil
 	}
 	temp := filepath.Join(k.cfg.Dir, k.temporary())
-	if err := durable.Remove(temp); err != nil {
+	if err := atomicfile.Remove(temp); err != nil {
 		return err
 	}
-	return durable.Create(k.path(), temp, text, func(string) {})
+	return atomicfile.Create(k.path(), temp, text, func(string) {})
 }
 
 // judge reads the configuration and says whether its default network is ready, and

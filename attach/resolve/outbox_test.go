@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/tenure-ipam/tenure/attach/facts"
+	"github.com/tenure-ipam/tenure/ipam/agentapi"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
-	"github.com/tenure-ipam/tenure/ipam/wire"
 )
 
 // tell reports a status of pod ns/p.
@@ -25,7 +25,7 @@ func tell(t *testing.T, r *Resolver, uid, text string, warnings ...facts.Warning
 	if err != nil {
 		t.Fatal(err)
 	}
-	if resp := r.Serve(t.Context(), wire.Request{Verb: wire.Report, Ask: raw}); resp.Error != nil {
+	if resp := r.Serve(t.Context(), agentapi.Request{Verb: agentapi.Report, Ask: raw}); resp.Error != nil {
 		t.Fatal(resp.Error)
 	}
 }
@@ -173,7 +173,7 @@ func TestOlderReportDoesNotReplaceANewerOne(t *testing.T) {
 				for i, ask := range []json.RawMessage{
 					made("u1", `["second"]`, "now", 20), made("u1", `["first"]`, "now", 10), made("u1", `["before"]`, "earlier", 99),
 				} {
-					if resp := r.Serve(t.Context(), wire.Request{Verb: wire.Report, Ask: ask}); resp.Error != nil {
+					if resp := r.Serve(t.Context(), agentapi.Request{Verb: agentapi.Report, Ask: ask}); resp.Error != nil {
 						t.Fatal(i, resp.Error)
 					}
 					time.Sleep(before)
@@ -181,7 +181,7 @@ func TestOlderReportDoesNotReplaceANewerOne(t *testing.T) {
 				time.Sleep(time.Minute)
 				synctest.Wait()
 				w.written(t, status1("u1", `["second"]`))
-				r.Serve(t.Context(), wire.Request{Verb: wire.Report, Ask: made("u1", `["third"]`, "now", 30)})
+				r.Serve(t.Context(), agentapi.Request{Verb: agentapi.Report, Ask: made("u1", `["third"]`, "now", 30)})
 				synctest.Wait()
 				w.written(t, status1("u1", `["second"]`), status1("u1", `["third"]`))
 				r.PodChanged(podOf("p", "u1", ""), false)
@@ -274,7 +274,7 @@ func TestRestartKeepsTheOrder(t *testing.T) {
 		t.Run(first, func(t *testing.T) {
 			w, dir := newWorld(), t.TempDir()
 			report := func(t *testing.T, r *Resolver, text string, after int64) {
-				if resp := r.Serve(t.Context(), wire.Request{Verb: wire.Report, Ask: made("u1", text, "now", after)}); resp.Error != nil {
+				if resp := r.Serve(t.Context(), agentapi.Request{Verb: agentapi.Report, Ask: made("u1", text, "now", after)}); resp.Error != nil {
 					t.Fatal(resp.Error)
 				}
 			}
@@ -341,7 +341,7 @@ func TestRestartKeepsMirrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, stop := starts(t, w, dir, "now")
 		w.seen(r, mirror("m1"))
-		if resp := r.Serve(t.Context(), wire.Request{Verb: wire.Report, Ask: made("kubelets", `[1]`, "now", 10)}); resp.Error != nil {
+		if resp := r.Serve(t.Context(), agentapi.Request{Verb: agentapi.Report, Ask: made("kubelets", `[1]`, "now", 10)}); resp.Error != nil {
 			t.Fatal(resp.Error)
 		}
 		synctest.Wait()
@@ -381,7 +381,7 @@ func TestRestartForgetsPodsThatAreGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, stop := starts(t, w, dir, "now")
 		w.seen(r, podOf("p", "u1", ""))
-		if resp := r.Serve(t.Context(), wire.Request{Verb: wire.Report, Ask: made("u1", `[1]`, "now", 10)}); resp.Error != nil {
+		if resp := r.Serve(t.Context(), agentapi.Request{Verb: agentapi.Report, Ask: made("u1", `[1]`, "now", 10)}); resp.Error != nil {
 			t.Fatal(resp.Error)
 		}
 		synctest.Wait()
@@ -440,7 +440,7 @@ func TestStatusThatCannotBeKeptIsNotAccepted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	resp := r.Serve(t.Context(), wire.Request{Verb: wire.Report, Ask: json.RawMessage(`{"pod":{"namespace":"ns","name":"p"},"status":[]}`)})
+	resp := r.Serve(t.Context(), agentapi.Request{Verb: agentapi.Report, Ask: json.RawMessage(`{"pod":{"namespace":"ns","name":"p"},"status":[]}`)})
 	if resp.Error == nil {
 		t.Error("it was accepted")
 	}

@@ -13,8 +13,8 @@ import (
 
 	"github.com/tenure-ipam/tenure/attach/facts"
 	"github.com/tenure-ipam/tenure/attach/plan"
+	"github.com/tenure-ipam/tenure/ipam/agentapi"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
-	"github.com/tenure-ipam/tenure/ipam/wire"
 )
 
 // Config configures a [Resolver].
@@ -136,20 +136,20 @@ func (r *Resolver) PodChanged(p Pod, exists bool) {
 	}
 }
 
-// Serve implements [wire.Handler] for the verbs of the meta-plugin.
-func (r *Resolver) Serve(ctx context.Context, req wire.Request) wire.Response {
-	resp := wire.Response{Version: wire.Version}
+// Serve implements [agentapi.Handler] for the verbs of the meta-plugin.
+func (r *Resolver) Serve(ctx context.Context, req agentapi.Request) agentapi.Response {
+	resp := agentapi.Response{Version: agentapi.Version}
 	var err error
 	switch req.Verb {
-	case wire.Facts:
+	case agentapi.Facts:
 		resp.Facts, err = r.facts(ctx, req.Ask)
-	case wire.Report:
+	case agentapi.Report:
 		err = r.report(req.Ask)
 	default:
 		err = fmt.Errorf("verb %s is not the meta-plugin's", req.Verb)
 	}
 	if err != nil {
-		return wire.Response{Version: wire.Version, Error: wireError(err)}
+		return agentapi.Response{Version: agentapi.Version, Error: wireError(err)}
 	}
 	return resp
 }
@@ -184,14 +184,14 @@ func isBadAsk(err error) bool {
 }
 
 // wireError is the only place where errors of this package meet the CNI codes.
-func wireError(err error) *wire.Error {
-	code := wire.CodeInternal
+func wireError(err error) *agentapi.Error {
+	code := agentapi.CodeInternal
 	if isBadAsk(err) {
-		code = wire.CodeDecoding
-	} else if _, later := errors.AsType[*laterError](err); later || errors.Is(err, wire.ErrStopped) || errors.Is(err, wire.ErrHungUp) || errors.Is(err, context.DeadlineExceeded) {
-		code = wire.CodeTryAgainLater
+		code = agentapi.CodeDecoding
+	} else if _, later := errors.AsType[*laterError](err); later || errors.Is(err, agentapi.ErrStopped) || errors.Is(err, agentapi.ErrHungUp) || errors.Is(err, context.DeadlineExceeded) {
+		code = agentapi.CodeTryAgainLater
 	}
-	return &wire.Error{Code: code, Msg: err.Error()}
+	return &agentapi.Error{Code: code, Msg: err.Error()}
 }
 
 // facts answers a question.

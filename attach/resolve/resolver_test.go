@@ -17,8 +17,8 @@ import (
 
 	"github.com/tenure-ipam/tenure/attach/facts"
 	"github.com/tenure-ipam/tenure/attach/plan"
+	"github.com/tenure-ipam/tenure/ipam/agentapi"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
-	"github.com/tenure-ipam/tenure/ipam/wire"
 )
 
 // world is a cluster that a test changes as it likes.
@@ -239,13 +239,13 @@ func run(t *testing.T, w *world, test func(t *testing.T, r *Resolver)) {
 }
 
 // ask asks what is known of a pod of namespace ns.
-func ask(t *testing.T, r *Resolver, q facts.Question) (facts.Answer, *wire.Error) {
+func ask(t *testing.T, r *Resolver, q facts.Question) (facts.Answer, *agentapi.Error) {
 	t.Helper()
 	raw, err := json.Marshal(q)
 	if err != nil {
 		t.Fatal(err)
 	}
-	resp := r.Serve(t.Context(), wire.Request{Verb: wire.Facts, Ask: raw})
+	resp := r.Serve(t.Context(), agentapi.Request{Verb: agentapi.Facts, Ask: raw})
 	var a facts.Answer
 	if resp.Error == nil {
 		if err := json.Unmarshal(resp.Facts, &a); err != nil {
@@ -367,7 +367,7 @@ func TestRecreatedPodIsNotTakenForTheOldOne(t *testing.T) {
 		}
 		delete(w.cached, podName{"ns", "p"})
 		_, err := ask(t, r, question("p", "old"))
-		if err == nil || err.Code != wire.CodeTryAgainLater || !strings.Contains(err.Msg, "UID new") {
+		if err == nil || err.Code != agentapi.CodeTryAgainLater || !strings.Contains(err.Msg, "UID new") {
 			t.Errorf("asked for the old pod: got %v; want code 11 that names both", err)
 		}
 	})
@@ -414,7 +414,7 @@ func TestWhatCannotBeKnownIsForLater(t *testing.T) {
 				w.pods[podName{"ns", "p"}] = podOf("p", "u1", "net-a")
 				tt.spoil(w)
 				_, err := ask(t, r, question("p", "u1"))
-				if err == nil || err.Code != wire.CodeTryAgainLater || !strings.Contains(err.Msg, tt.want) {
+				if err == nil || err.Code != agentapi.CodeTryAgainLater || !strings.Contains(err.Msg, tt.want) {
 					t.Errorf("got %v; want code 11 with %q", err, tt.want)
 				}
 			})
@@ -528,21 +528,21 @@ func TestWordsThatAreNotUnderstood(t *testing.T) {
 	w := newWorld()
 	run(t, w, func(t *testing.T, r *Resolver) {
 		for _, tt := range []struct {
-			verb wire.Verb
+			verb agentapi.Verb
 			ask  string
 		}{
-			{wire.Facts, `[]`},
-			{wire.Facts, `{"pod":{"name":"p"}}`},
-			{wire.Facts, `{"pod":{"namespace":"ns"}}`},
-			{wire.Report, `1`},
-			{wire.Report, `{"pod":{"name":"p"},"status":[]}`},
-			{wire.Report, `{"pod":{"namespace":"ns","name":"p"},"status":{"name":"x"}}`},
+			{agentapi.Facts, `[]`},
+			{agentapi.Facts, `{"pod":{"name":"p"}}`},
+			{agentapi.Facts, `{"pod":{"namespace":"ns"}}`},
+			{agentapi.Report, `1`},
+			{agentapi.Report, `{"pod":{"name":"p"},"status":[]}`},
+			{agentapi.Report, `{"pod":{"namespace":"ns","name":"p"},"status":{"name":"x"}}`},
 		} {
-			if resp := r.Serve(t.Context(), wire.Request{Verb: tt.verb, Ask: json.RawMessage(tt.ask)}); resp.Error == nil || resp.Error.Code != wire.CodeDecoding {
-				t.Errorf("%s %s: got %v; want code %d", tt.verb, tt.ask, resp.Error, wire.CodeDecoding)
+			if resp := r.Serve(t.Context(), agentapi.Request{Verb: tt.verb, Ask: json.RawMessage(tt.ask)}); resp.Error == nil || resp.Error.Code != agentapi.CodeDecoding {
+				t.Errorf("%s %s: got %v; want code %d", tt.verb, tt.ask, resp.Error, agentapi.CodeDecoding)
 			}
 		}
-		if resp := r.Serve(t.Context(), wire.Request{Verb: wire.Add}); resp.Error == nil {
+		if resp := r.Serve(t.Context(), agentapi.Request{Verb: agentapi.Add}); resp.Error == nil {
 			t.Error("an ADD was served")
 		}
 	})

@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
-	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 )
 
 // claimView is a claim as json and yaml show it. docs/kubectl-tenure.md has the fields.
@@ -168,7 +168,7 @@ func viewClaim(c *ipamclaims.IPAMClaim, f claimFacts) claimView {
 	if c.Status.OwnerPod != nil {
 		v.OwnerPod = c.Status.OwnerPod.Name
 	}
-	if owner := cluster.OwnerOf(c); owner.Kind != "" {
+	if owner := kube.OwnerOf(c); owner.Kind != "" {
 		v.Owner = owner.Kind + "/" + owner.Name
 	}
 	return v
@@ -176,13 +176,13 @@ func viewClaim(c *ipamclaims.IPAMClaim, f claimFacts) claimView {
 
 func claimRow(s *session, c *ipamclaims.IPAMClaim, v claimView) []cell {
 	row := plain(v.Namespace, v.Name, v.Network, v.Interface, strings.Join(v.IPs, ","), v.OwnerPod)
-	row = append(row, conditionCell(c.Status.Conditions, cluster.ConditionIPsAllocated))
+	row = append(row, conditionCell(c.Status.Conditions, kube.ConditionIPsAllocated))
 	var uses []string
 	for _, u := range v.Uses {
 		uses = append(uses, fmt.Sprintf("%s on %s", u.Pod, u.Node))
 	}
 	message := ""
-	if cond := meta.FindStatusCondition(c.Status.Conditions, cluster.ConditionIPsAllocated); cond != nil && cond.Status != metav1.ConditionTrue {
+	if cond := meta.FindStatusCondition(c.Status.Conditions, kube.ConditionIPsAllocated); cond != nil && cond.Status != metav1.ConditionTrue {
 		message = cond.Message
 	}
 	if v.Deleting {

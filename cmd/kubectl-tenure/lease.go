@@ -7,7 +7,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
-	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -15,7 +15,7 @@ import (
 // shapeOf returns a pool's ranges, nil where they cannot be read: the pool's
 // condition says why.
 func shapeOf(p *v1alpha1.IPPool) *allocator.Shape {
-	shape, err := poolspec.ParsePool(cluster.PoolText(p))
+	shape, err := poolspec.ParsePool(kube.PoolText(p))
 	if err != nil {
 		return nil
 	}

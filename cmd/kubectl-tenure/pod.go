@@ -22,8 +22,8 @@ import (
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/attach/facts"
 	"github.com/tenure-ipam/tenure/attach/plan"
-	"github.com/tenure-ipam/tenure/ipam/cluster"
 	"github.com/tenure-ipam/tenure/ipam/controller/networks"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -252,7 +252,7 @@ func (v *podView) because(format string, args ...any) {
 func (l podLook) claim(ctx context.Context, v *podView, n networkView) error {
 	var c ipamclaims.IPAMClaim
 	err := l.client.Get(ctx, client.ObjectKey{Namespace: v.Namespace, Name: n.Claim}, &c)
-	cond := meta.FindStatusCondition(c.Status.Conditions, cluster.ConditionIPsAllocated)
+	cond := meta.FindStatusCondition(c.Status.Conditions, kube.ConditionIPsAllocated)
 	switch {
 	case apierrors.IsNotFound(err):
 		v.because("network %s: claim %s does not exist: whoever makes the pod's claims has to make it", n.Network, n.Claim)

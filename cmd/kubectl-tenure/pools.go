@@ -15,7 +15,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/ipam/access"
-	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -274,7 +274,7 @@ func writePool(to screen, p *v1alpha1.IPPool, view poolView) {
 		to.fact("Domain", plain(p.Spec.Domain)[0])
 	}
 	to.fact("Take-over", plain(view.TakeOver)[0])
-	to.fact("Used by", plain(mayUse(cluster.AccessOf(p)))[0])
+	to.fact("Used by", plain(mayUse(kube.AccessOf(p)))[0])
 	to.fact("Leasing", plain(view.Leasing)[0])
 	to.fact("Pressure", pressureCell(p.Status.Pressure))
 	if c := p.Status.Counts; c != nil {

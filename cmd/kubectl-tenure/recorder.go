@@ -10,8 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/tenure-ipam/tenure/ipam/cluster"
 	"github.com/tenure-ipam/tenure/ipam/foreign"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 )
 
 // recorder writes whereabouts' objects.
@@ -29,7 +29,7 @@ const writeWithin = 15 * time.Second
 // gone give way, those of others do not.
 func (r recorder) pool(ctx context.Context, of foreign.Object, has []occupant) error {
 	return r.retry(ctx, func() error {
-		o := cluster.NewWhereaboutsPool(r.namespace, of.Name)
+		o := kube.NewWhereaboutsPool(r.namespace, of.Name)
 		err := r.client.Get(ctx, client.ObjectKeyFromObject(o), o)
 		there := err == nil
 		if err = client.IgnoreNotFound(err); err != nil {
@@ -37,7 +37,7 @@ func (r recorder) pool(ctx context.Context, of foreign.Object, has []occupant) e
 		}
 		cidr := of.Range
 		if !there {
-			o = cluster.NewWhereaboutsPool(r.namespace, of.Name)
+			o = kube.NewWhereaboutsPool(r.namespace, of.Name)
 			if err := unstructured.SetNestedField(o.Object, cidr.String(), "spec", "range"); err != nil {
 				return err
 			}
@@ -84,7 +84,7 @@ func (r recorder) pool(ctx context.Context, of foreign.Object, has []occupant) e
 // reservation writes that a pod has an address, over all of whereabouts' ranges.
 func (r recorder) reservation(ctx context.Context, name string, h occupant) error {
 	return r.retry(ctx, func() error {
-		o := cluster.NewWhereaboutsReservation(r.namespace, name)
+		o := kube.NewWhereaboutsReservation(r.namespace, name)
 		err := r.client.Get(ctx, client.ObjectKeyFromObject(o), o)
 		there := err == nil
 		if err = client.IgnoreNotFound(err); err != nil {
@@ -101,7 +101,7 @@ func (r recorder) reservation(ctx context.Context, name string, h occupant) erro
 				return err
 			}
 		}
-		o = cluster.NewWhereaboutsReservation(r.namespace, name)
+		o = kube.NewWhereaboutsReservation(r.namespace, name)
 		if err := unstructured.SetNestedStringMap(o.Object, map[string]string{"podref": h.ref(), "ifname": h.ifName}, "spec"); err != nil {
 			return err
 		}
@@ -118,7 +118,7 @@ func (r recorder) retry(ctx context.Context, write func() error, what string) er
 		if err == nil {
 			return nil
 		}
-		passing := apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || strings.Contains(err.Error(), cluster.FencePolicyName)
+		passing := apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) || strings.Contains(err.Error(), kube.FencePolicyName)
 		if passing {
 			select {
 			case <-ctx.Done():

@@ -15,7 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -232,7 +232,7 @@ func (l *lost) serves(lease protocol.Lease) bool {
 func (l *lost) decide(now time.Time) (do deed, refusal string) {
 	quiet := now.Sub(l.beat)
 	sits := l.seat != nil && !l.seat.Ended()
-	off := l.node != nil && cluster.NodeOf(l.node).Off
+	off := l.node != nil && kube.NodeOf(l.node).Off
 	switch {
 	case l.node != nil && ready(l.node):
 		return 0, "the Node is Ready: its kubelet runs. Stop the machine first"

@@ -10,7 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -24,14 +24,14 @@ func (s *session) readSeat(ctx context.Context, name protocol.NodeName) (*protoc
 	case err != nil:
 		return nil, time.Time{}, fmt.Errorf("read the seat of node %s: %w", name, err)
 	}
-	seat, _ := cluster.SeatOf(&o)
+	seat, _ := kube.SeatOf(&o)
 	return &seat, lastBeat(&o, s.now()), nil
 }
 
 // seatsIn are the seats of a list.
 func seatsIn(l *coordination.LeaseList) (seats []coordination.Lease) {
 	for i := range l.Items {
-		if cluster.IsSeat(&l.Items[i]) {
+		if kube.IsSeat(&l.Items[i]) {
 			seats = append(seats, l.Items[i])
 		}
 	}
@@ -42,7 +42,7 @@ func seatsIn(l *coordination.LeaseList) (seats []coordination.Lease) {
 // from is told. The Beat of each is the one by [lastBeat].
 func (s *session) seats(ctx context.Context, from reader) (map[protocol.NodeName]protocol.Seat, error) {
 	all, err := read(ctx, from, &coordination.LeaseList{}, seatsIn, func(o *coordination.Lease) (protocol.Seat, error) {
-		seat, err := cluster.SeatOf(o)
+		seat, err := kube.SeatOf(o)
 		if err != nil {
 			from.not(o, err)
 		}

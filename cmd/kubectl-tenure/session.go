@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
-	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 )
 
 // session is what a command has of its process and of the cluster that it is about.
@@ -29,7 +29,7 @@ type session struct {
 	kubeconfig string
 	overrides  clientcmd.ConfigOverrides
 
-	api    *cluster.API // once connect has been called
+	api    *kube.API // once connect has been called
 	client client.Client
 	ahead  atomic.Int64 // by how many nanoseconds the API server's clock is ahead of this machine's
 }
@@ -66,7 +66,7 @@ func (s *session) connect() error {
 	}
 	rc.QPS, rc.Burst = -1, -1 // one person asks; the API server has priorities of its own
 	rc.Wrap(func(next http.RoundTripper) http.RoundTripper { return serverClock{next, s} })
-	s.api, s.client, err = cluster.Dial(rc)
+	s.api, s.client, err = kube.Dial(rc)
 	return err
 }
 

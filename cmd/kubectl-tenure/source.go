@@ -17,7 +17,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/attach/facts"
 	"github.com/tenure-ipam/tenure/attach/resolve"
-	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -164,7 +164,7 @@ func (s *source) Pod(ctx context.Context, ref facts.PodRef) (resolve.Pod, error)
 		return resolve.Pod{}, fmt.Errorf("read pod %s/%s: %w", ref.Namespace, ref.Name, err)
 	}
 	return resolve.Pod{
-		Namespace: o.Namespace, Name: o.Name, UID: protocol.UID(o.UID), MirrorOf: cluster.MirrorOf(o), Annotations: o.Annotations,
+		Namespace: o.Namespace, Name: o.Name, UID: protocol.UID(o.UID), MirrorOf: kube.MirrorOf(o), Annotations: o.Annotations,
 	}, nil
 }
 

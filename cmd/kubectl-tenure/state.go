@@ -16,8 +16,8 @@ import (
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/audit"
-	"github.com/tenure-ipam/tenure/ipam/cluster"
 	"github.com/tenure-ipam/tenure/ipam/controller/networks"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -25,14 +25,14 @@ import (
 // [audit.State] asks for. Of each object only what is looked at is kept.
 func (s *session) readState(ctx context.Context) (st audit.State, err error) {
 	not := unread{client: s.client, told: map[string]bool{}}
-	if st.Leases, err = read(ctx, not.of("iplease"), &v1alpha1.IPLeaseList{}, leasesIn, cluster.LeaseOf); err != nil {
+	if st.Leases, err = read(ctx, not.of("iplease"), &v1alpha1.IPLeaseList{}, leasesIn, kube.LeaseOf); err != nil {
 		return st, err
 	}
-	if st.SubLeases, err = read(ctx, not.of("ipsublease"), &v1alpha1.IPSubLeaseList{}, subLeasesIn, cluster.SubLeaseOf); err != nil {
+	if st.SubLeases, err = read(ctx, not.of("ipsublease"), &v1alpha1.IPSubLeaseList{}, subLeasesIn, kube.SubLeaseOf); err != nil {
 		return st, err
 	}
 	if st.Pools, err = read(ctx, not.of("ippool"), &v1alpha1.IPPoolList{}, poolsIn, func(p *v1alpha1.IPPool) (audit.Pool, error) {
-		return audit.Pool{Pool: cluster.PoolOf(p), Shape: shapeOf(p)}, nil
+		return audit.Pool{Pool: kube.PoolOf(p), Shape: shapeOf(p)}, nil
 	}); err != nil {
 		return st, err
 	}
@@ -49,7 +49,7 @@ func (s *session) readState(ctx context.Context) (st audit.State, err error) {
 		return st, err
 	}
 	if st.Claims, err = read(ctx, not.of("ipamclaim"), &ipamclaims.IPAMClaimList{}, claimsIn, func(c *ipamclaims.IPAMClaim) (audit.Claim, error) {
-		return audit.Claim{Claim: cluster.ClaimOf(c), Pools: known.ofClaim(c)}, nil
+		return audit.Claim{Claim: kube.ClaimOf(c), Pools: known.ofClaim(c)}, nil
 	}); err != nil {
 		return st, err
 	}
@@ -130,7 +130,7 @@ func (s *session) nodes(ctx context.Context) (nodes map[protocol.NodeName]protoc
 	nodes, notReady = make(map[protocol.NodeName]protocol.Node, len(all)), map[protocol.NodeName]bool{}
 	for i := range all {
 		name := protocol.NodeName(all[i].Name)
-		nodes[name] = cluster.NodeOf(&all[i])
+		nodes[name] = kube.NodeOf(&all[i])
 		notReady[name] = slices.ContainsFunc(all[i].Status.Conditions, func(c corev1.NodeCondition) bool {
 			return c.Type == corev1.NodeReady && c.Status != corev1.ConditionTrue
 		})
@@ -172,7 +172,7 @@ func poolsOf(n networks.Network) (pools []protocol.PoolName) {
 
 // pod keeps what is looked at of a pod. A status that does not read shows nothing.
 func (k knownNetworks) pod(o *corev1.Pod) (audit.Pod, error) {
-	p := audit.Pod{PodRef: cluster.PodRefOf(o), MirrorOf: cluster.MirrorOf(o), Node: protocol.NodeName(o.Spec.NodeName), Leaving: o.DeletionTimestamp != nil || noSandbox(o)}
+	p := audit.Pod{PodRef: kube.PodRefOf(o), MirrorOf: kube.MirrorOf(o), Node: protocol.NodeName(o.Spec.NodeName), Leaving: o.DeletionTimestamp != nil || noSandbox(o)}
 	status, err := statusOf(o)
 	if err != nil {
 		return p, nil //nolint:nilerr // anybody can have written it

@@ -16,8 +16,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
-	"github.com/tenure-ipam/tenure/ipam/cluster"
 	"github.com/tenure-ipam/tenure/ipam/foreign"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -115,7 +115,7 @@ func hasAddress(p *v1alpha1.IPPool, addr netip.Addr) bool {
 // leaseOf reads the lease of the pool's block that has addr, nil if there is none. Its
 // name is known while the pool is open: all its leases have one size then.
 func (s *session) leaseOf(ctx context.Context, p *v1alpha1.IPPool, addr netip.Addr) (*v1alpha1.IPLease, error) {
-	if pool := cluster.PoolOf(p); pool.Open && pool.BlockBits(addr) > 0 {
+	if pool := kube.PoolOf(p); pool.Open && pool.BlockBits(addr) > 0 {
 		block, err := addr.Prefix(pool.BlockBits(addr))
 		if err != nil {
 			return nil, err

@@ -12,7 +12,7 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/tenure-ipam/tenure/cmd/tenure-controller/controller"
-	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 )
 
 const usage = `tenure-controller is Tenure's cluster controller. Run two of it or more: one leads,
@@ -48,7 +48,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stderr 
 	}
 	log := slog.New(slog.NewJSONHandler(stderr, &slog.HandlerOptions{Level: level}))
 	ctrllog.SetLogger(logr.FromSlogHandler(log.Handler()))
-	rc, err := cluster.Config(opts.kubeconfig)
+	rc, err := kube.Config(opts.kubeconfig)
 	if err != nil {
 		return err
 	}

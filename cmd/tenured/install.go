@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
 
-	"github.com/tenure-ipam/tenure/ipam/durable"
+	"github.com/tenure-ipam/tenure/ipam/atomicfile"
 )
 
 const installUsage = `tenured install puts the CNI plugins tenure and tenure-attach where a container
@@ -76,12 +76,12 @@ func installFile(from, dir, name string) (changed bool, err error) {
 	// name that no configuration has as a type.
 	temp := filepath.Join(dir, "."+name+".new")
 	if err := writeProgram(temp, program); err != nil {
-		return false, errors.Join(err, durable.Remove(temp))
+		return false, errors.Join(err, atomicfile.Remove(temp))
 	}
 	if err := os.Rename(temp, final); err != nil {
-		return false, errors.Join(err, durable.Remove(temp))
+		return false, errors.Join(err, atomicfile.Remove(temp))
 	}
-	return true, durable.SyncDir(dir)
+	return true, atomicfile.SyncDir(dir)
 }
 
 // lockDir keeps other installers out of a directory until unlock is called.
@@ -102,7 +102,7 @@ const programMode fs.FileMode = 0o755
 // writeProgram makes the file path, on disk, in the place of what a killed writer may
 // have left there.
 func writeProgram(path string, program []byte) error {
-	if err := durable.Remove(path); err != nil {
+	if err := atomicfile.Remove(path); err != nil {
 		return err
 	}
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, programMode)

@@ -15,8 +15,8 @@ import (
 	"github.com/tenure-ipam/tenure/attach/plan"
 	"github.com/tenure-ipam/tenure/attach/ready"
 	"github.com/tenure-ipam/tenure/cmd/tenured/daemon"
-	"github.com/tenure-ipam/tenure/ipam/cluster"
-	"github.com/tenure-ipam/tenure/ipam/cnicache"
+	"github.com/tenure-ipam/tenure/ipam/cniresults"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/node/agent"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
@@ -70,7 +70,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	}
 	log := slog.New(slog.NewJSONHandler(stderr, &slog.HandlerOptions{Level: level}))
 	ctrllog.SetLogger(logr.FromSlogHandler(log.Handler()))
-	rc, err := cluster.Config(opts.kubeconfig)
+	rc, err := kube.Config(opts.kubeconfig)
 	if err != nil {
 		return err
 	}
@@ -84,7 +84,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 
 func parse(args []string, getenv func(string) string, stderr io.Writer) (options, error) {
 	a := agent.DefaultConfig("")
-	opts := options{daemon: daemon.Config{Agent: a, SeatNamespace: cluster.DefaultSeatNamespace, Ready: ready.DefaultConfig()}}
+	opts := options{daemon: daemon.Config{Agent: a, SeatNamespace: kube.DefaultSeatNamespace, Ready: ready.DefaultConfig()}}
 	c := &opts.daemon
 	node := ""
 	flags := pflag.NewFlagSet("tenured", pflag.ContinueOnError)
@@ -96,7 +96,7 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (options
 	flags.StringVar(&c.Socket, "socket", poolspec.DefaultSocket, "path of the socket for the CNI plugin; its lock lies beside it")
 	flags.StringVar(&c.Agent.JournalDir, "journal", a.JournalDir, "directory where the CNI plugin leaves DELs that found no agent")
 	flags.StringSliceVar(&c.NetnsDirs, "netns-dirs", daemon.DefaultNetnsDirs(), "directories where runtimes keep network namespaces")
-	flags.StringSliceVar(&c.ResultDirs, "cni-results", cnicache.DefaultDirs(), "directories where the CNI library keeps results: a lost store is read back from there")
+	flags.StringSliceVar(&c.ResultDirs, "cni-results", cniresults.DefaultDirs(), "directories where the CNI library keeps results: a lost store is read back from there")
 	flags.StringVar(&c.Listen, "listen", "127.0.0.1:9471", "address for /healthz, /readyz and /metrics; empty: none")
 	flags.BoolVar(&c.Profiles, "profiles", false, "serve profiles of this process at /debug/pprof/ too, to whoever reaches that address: see docs/performance.md")
 	flags.StringVar(&c.SeatNamespace, "seat-namespace", c.SeatNamespace, "namespace of the nodes' seats")

@@ -17,7 +17,7 @@ import (
 	"github.com/tenure-ipam/tenure/attach/journal"
 	"github.com/tenure-ipam/tenure/attach/plan"
 	"github.com/tenure-ipam/tenure/attach/ready"
-	"github.com/tenure-ipam/tenure/ipam/durable"
+	"github.com/tenure-ipam/tenure/ipam/atomicfile"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 )
 
@@ -100,7 +100,7 @@ func (n node) clean(ctx context.Context, out io.Writer) error {
 			}
 		}
 	}
-	if err := durable.SyncDir(n.bin); err != nil {
+	if err := atomicfile.SyncDir(n.bin); err != nil {
 		return err
 	}
 	return n.removeState(out)
@@ -179,7 +179,7 @@ func (n node) removeConfiguration(out io.Writer) error {
 	if err := remove(out, n.conf); err != nil {
 		return err
 	}
-	return durable.SyncDir(filepath.Dir(n.conf))
+	return atomicfile.SyncDir(filepath.Dir(n.conf))
 }
 
 // removeState empties the directories: they are mounted here, and stay.

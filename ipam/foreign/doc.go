@@ -3,7 +3,7 @@
 //
 //	fence ---> look ---> keep ---> open
 //	  |          |         |
-//	  |          |         a grant to the pod, on the block's lease (package broker)
+//	  |          |         a grant to the pod, on the block's lease (package grants)
 //	  |          pods' status, whereabouts' records, reports of the nodes' agents
 //	  whereabouts gives nothing new of the addresses (policy foreign-fence.tenure.dev)
 //

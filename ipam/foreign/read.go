@@ -8,13 +8,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/tenure-ipam/tenure/api/npwg"
-	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
 // ReadPod reads what a look needs of a pod.
 func ReadPod(o *corev1.Pod) Pod {
-	p := Pod{PodRef: cluster.PodRefOf(o), Runtime: cluster.MirrorOf(o), Node: protocol.NodeName(o.Spec.NodeName)}
+	p := Pod{PodRef: kube.PodRefOf(o), Runtime: kube.MirrorOf(o), Node: protocol.NodeName(o.Spec.NodeName)}
 	for _, c := range o.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionTrue {
 			p.Bound = c.LastTransitionTime.Time

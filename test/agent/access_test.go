@@ -16,8 +16,8 @@ import (
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/cmd/tenured/daemon"
 	"github.com/tenure-ipam/tenure/ipam/access"
+	"github.com/tenure-ipam/tenure/ipam/agentapi"
 	"github.com/tenure-ipam/tenure/ipam/node/agent"
-	"github.com/tenure-ipam/tenure/ipam/wire"
 	"github.com/tenure-ipam/tenure/test/fleet"
 )
 
@@ -103,7 +103,7 @@ func eventuallyAdded(t *testing.T, n *fleet.Node, i fleet.Interface) {
 }
 
 // eventuallyRefused makes ADDs of pods that make returns until one is refused so.
-func eventuallyRefused(t *testing.T, n *fleet.Node, code wire.Code, text string, make func(try int) fleet.Interface) {
+func eventuallyRefused(t *testing.T, n *fleet.Node, code agentapi.Code, text string, make func(try int) fleet.Interface) {
 	t.Helper()
 	try := 0
 	eventually(t, 15*time.Second, func() error {

@@ -3,7 +3,7 @@ package agent_test
 import (
 	"testing"
 
-	"github.com/tenure-ipam/tenure/ipam/wire"
+	"github.com/tenure-ipam/tenure/ipam/agentapi"
 	"github.com/tenure-ipam/tenure/test/fleet"
 )
 
@@ -21,5 +21,5 @@ func TestN20A2InvalidAnnotationIsIgnored(t *testing.T) {
 	// claim's address.
 	pod.IfName = "lan0"
 	_, err := n.Insist(pod)
-	wantCode(t, err, wire.CodeInvalidConfig, "element 1: ips: [] is not a list of one address or more")
+	wantCode(t, err, agentapi.CodeInvalidConfig, "element 1: ips: [] is not a list of one address or more")
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/cmd/tenure-controller/controller"
 	"github.com/tenure-ipam/tenure/cmd/tenured/daemon"
-	"github.com/tenure-ipam/tenure/ipam/wire"
+	"github.com/tenure-ipam/tenure/ipam/agentapi"
 	"github.com/tenure-ipam/tenure/test/fleet"
 )
 
@@ -158,8 +158,8 @@ func TestExhaustionToTheLastAddress(t *testing.T) {
 		i := asking(t, n.Name, pool, fmt.Sprintf("last-more-%d", k))
 		eventually(t, 30*time.Second, func() error {
 			_, err := n.Add(i)
-			var e *wire.Error
-			if !errors.As(err, &e) || e.Code != wire.CodeTryAgainLater || e.Msg != message {
+			var e *agentapi.Error
+			if !errors.As(err, &e) || e.Code != agentapi.CodeTryAgainLater || e.Msg != message {
 				return fmt.Errorf("got %w; want code 11 with %q", err, message)
 			}
 			return nil

@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/cmd/tenured/daemon"
-	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 	"github.com/tenure-ipam/tenure/test/fleet"
 )
@@ -96,7 +96,7 @@ func annotate(t *testing.T, i fleet.Interface, addrs []netip.Prefix) {
 	if err := kc.Get(t.Context(), client.ObjectKey{Namespace: i.Namespace, Name: i.Pod}, pod); err != nil {
 		t.Fatal(err)
 	}
-	pod.Annotations = map[string]string{cluster.AnnotationStatus: string(status)}
+	pod.Annotations = map[string]string{kube.AnnotationStatus: string(status)}
 	if err := kc.Update(t.Context(), pod); err != nil {
 		t.Fatal(err)
 	}

@@ -12,14 +12,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/test/controlplane"
 	"github.com/tenure-ipam/tenure/test/fleet"
 )
 
 var (
 	cp  *controlplane.ControlPlane
-	api *cluster.API
+	api *kube.API
 	kc  client.Client
 )
 
@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	os.Exit(fleet.Main(controlplane.Options{}, func(ctx context.Context, c *fleet.Cluster) (int, error) {
 		cp, api, kc = c.ControlPlane, c.API, c.Client
 		err := c.Create(ctx,
-			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: cluster.DefaultSeatNamespace}},
+			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: kube.DefaultSeatNamespace}},
 			// No controller makes the service account that pods need.
 			&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default", Namespace: "default"}},
 		)

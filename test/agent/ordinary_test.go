@@ -12,15 +12,15 @@ import (
 	"time"
 
 	"github.com/tenure-ipam/tenure/cmd/tenured/daemon"
-	"github.com/tenure-ipam/tenure/ipam/journal"
+	"github.com/tenure-ipam/tenure/ipam/agentapi"
+	"github.com/tenure-ipam/tenure/ipam/delqueue"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
-	"github.com/tenure-ipam/tenure/ipam/wire"
 	"github.com/tenure-ipam/tenure/test/fleet"
 )
 
-func wantCode(t *testing.T, err error, code wire.Code, text string) {
+func wantCode(t *testing.T, err error, code agentapi.Code, text string) {
 	t.Helper()
-	var e *wire.Error
+	var e *agentapi.Error
 	if !errors.As(err, &e) || e.Code != code || !strings.Contains(e.Error(), text) {
 		t.Errorf("got %v; want code %d with %q", err, code, text)
 	}
@@ -137,12 +137,12 @@ func TestJournalledDEL(t *testing.T) {
 	n.Stop()
 	dir := n.Config().Agent.JournalDir
 	n.Vanish(i) // by the DEL that the plugin notes
-	if _, err := journal.Write(dir, journal.Entry{Network: i.Network, ContainerID: i.Sandbox, IfName: i.IfName}); err != nil {
+	if _, err := delqueue.Write(dir, delqueue.Entry{Network: i.Network, ContainerID: i.Sandbox, IfName: i.IfName}); err != nil {
 		t.Fatal(err)
 	}
 	n = f.Start("journal")
 	eventually(t, 10*time.Second, func() error {
-		entries, damaged, err := journal.List(dir)
+		entries, damaged, err := delqueue.List(dir)
 		if len(entries)+len(damaged) > 0 {
 			return fmt.Errorf("the journal has %v, damaged %v", entries, damaged)
 		}
@@ -153,11 +153,11 @@ func TestJournalledDEL(t *testing.T) {
 	}
 	n.Vanish(i)
 	// An entry that is older than an ADD of its key is consumed by it (F16).
-	if _, err := journal.Write(dir, journal.Entry{Network: i.Network, ContainerID: i.Sandbox, IfName: i.IfName}); err != nil {
+	if _, err := delqueue.Write(dir, delqueue.Entry{Network: i.Network, ContainerID: i.Sandbox, IfName: i.IfName}); err != nil {
 		t.Fatal(err)
 	}
 	mustAdd(t, n, i)
-	if entries, _, err := journal.List(dir); err != nil || len(entries) > 0 {
+	if entries, _, err := delqueue.List(dir); err != nil || len(entries) > 0 {
 		t.Errorf("after the ADD the journal has %v, %v; want nothing", entries, err)
 	}
 }
@@ -245,11 +245,11 @@ func TestStaticIPs(t *testing.T) {
 	b.Refused(t, ask("c2", "10.12.0.77"), "node static-a")
 	a.Refused(t, ask("c3", "10.12.0.77"), "10.12.0.77")
 	_, err := a.Insist(ask("c4", "10.12.1.1"))
-	wantCode(t, err, wire.CodeInvalidConfig, "10.12.1.1")
+	wantCode(t, err, agentapi.CodeInvalidConfig, "10.12.1.1")
 	_, err = a.Insist(ask("c5", "10.12.0.255"))
-	wantCode(t, err, wire.CodeInvalidConfig, "broadcast")
+	wantCode(t, err, agentapi.CodeInvalidConfig, "broadcast")
 	_, err = a.Insist(ask("c6", "10.12.0.80/16"))
-	wantCode(t, err, wire.CodeInvalidConfig, "prefix length")
+	wantCode(t, err, agentapi.CodeInvalidConfig, "prefix length")
 }
 
 func TestX26SecondAgentOnOneSocket(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tenure-ipam/tenure/cmd/tenured/daemon"
-	"github.com/tenure-ipam/tenure/ipam/wire"
+	"github.com/tenure-ipam/tenure/ipam/agentapi"
 	"github.com/tenure-ipam/tenure/test/fleet"
 	"github.com/tenure-ipam/tenure/test/programs"
 	"github.com/tenure-ipam/tenure/test/slowdisk"
@@ -154,9 +154,9 @@ func TestHangingDisk(t *testing.T) {
 	errs, slowest := atOnce(all[1:], func(i fleet.Interface) error { _, err := n.Add(i); return err })
 	stop()
 	for _, err := range errs {
-		e, ok := errors.AsType[*wire.Error](err)
-		if !ok || e.Code != wire.CodeTryAgainLater || !strings.Contains(e.Error(), n.Config().Store) || !strings.Contains(e.Error(), "its disk is slow, or hangs") {
-			t.Fatalf("an ADD while the disk hangs: %v; want code %d that names the store and the disk", err, wire.CodeTryAgainLater)
+		e, ok := errors.AsType[*agentapi.Error](err)
+		if !ok || e.Code != agentapi.CodeTryAgainLater || !strings.Contains(e.Error(), n.Config().Store) || !strings.Contains(e.Error(), "its disk is slow, or hangs") {
+			t.Fatalf("an ADD while the disk hangs: %v; want code %d that names the store and the disk", err, agentapi.CodeTryAgainLater)
 		}
 	}
 	t.Logf("%d ADDs at once on a disk that hangs: the slowest was told so after %v; %d goroutines at most, %d before", sandboxes, slowest.Round(time.Millisecond), *most, idle)
@@ -165,7 +165,7 @@ func TestHangingDisk(t *testing.T) {
 	}
 	// Each connection that is served has two goroutines, and a few are for what a
 	// request begins.
-	if bound := idle + 3*wire.DefaultLimits().Conns; *most > bound {
+	if bound := idle + 3*agentapi.DefaultLimits().Conns; *most > bound {
 		t.Errorf("%d goroutines; want at most %d, however many ADDs there are", *most, bound)
 	}
 
@@ -245,9 +245,9 @@ func TestX22AgentOnFullDisk(t *testing.T) {
 			t.Fatalf("%d attachments are in a store on a full disk", len(held))
 		}
 	}
-	e, ok := errors.AsType[*wire.Error](full)
-	if !ok || e.Code != wire.CodeTryAgainLater || !strings.Contains(full.Error(), n.Config().Store) || !strings.Contains(full.Error(), "make room on its file system") {
-		t.Errorf("ADD on a full disk, after %d: %v; want code %d with the file and the remedy", len(held), full, wire.CodeTryAgainLater)
+	e, ok := errors.AsType[*agentapi.Error](full)
+	if !ok || e.Code != agentapi.CodeTryAgainLater || !strings.Contains(full.Error(), n.Config().Store) || !strings.Contains(full.Error(), "make room on its file system") {
+		t.Errorf("ADD on a full disk, after %d: %v; want code %d with the file and the remedy", len(held), full, agentapi.CodeTryAgainLater)
 	}
 	freed(t, n, held)
 	mustAdd(t, n, on(0)) // again

@@ -13,10 +13,10 @@ import (
 
 	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
-	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/agentapi"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
-	"github.com/tenure-ipam/tenure/ipam/wire"
 	"github.com/tenure-ipam/tenure/test/fleet"
 )
 
@@ -35,7 +35,7 @@ func openBlocks(t testing.TB, name string, blockSize int, ranges ...v1alpha1.Ran
 	if err := kc.Create(ctx, p); err != nil {
 		t.Fatal(err)
 	}
-	shape, err := poolspec.ParsePool(cluster.PoolText(p))
+	shape, err := poolspec.ParsePool(kube.PoolText(p))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +123,7 @@ func newPod(t *testing.T, node, name, networks string, i fleet.Interface, owners
 		Spec:       corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "c", Image: "none"}}},
 	}
 	if networks != "" {
-		pod.Annotations = map[string]string{cluster.AnnotationNetworks: networks}
+		pod.Annotations = map[string]string{kube.AnnotationNetworks: networks}
 	}
 	if err := kc.Create(t.Context(), pod); err != nil {
 		t.Fatal(err)
@@ -140,5 +140,5 @@ func TestPoolWithoutTheNetworksRange(t *testing.T) {
 	i := newPod(t, n.Name, "outside", "", onPool("elsewhere", "c1", "net1"))
 	i.IPAM = map[string]any{"type": "tenure", "network_name": "elsewhere", "range": "10.78.0.0/24"}
 	_, err := n.Add(i)
-	wantCode(t, err, wire.CodeTryAgainLater, "pool elsewhere has no IPv4 address to give unasked in what the network may take (10.78.0")
+	wantCode(t, err, agentapi.CodeTryAgainLater, "pool elsewhere has no IPv4 address to give unasked in what the network may take (10.78.0")
 }

@@ -15,8 +15,8 @@ import (
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/cmd/tenured/daemon"
+	"github.com/tenure-ipam/tenure/ipam/agentapi"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
-	"github.com/tenure-ipam/tenure/ipam/wire"
 	"github.com/tenure-ipam/tenure/test/fleet"
 	"github.com/tenure-ipam/tenure/test/programs"
 )
@@ -38,7 +38,7 @@ func asking(t *testing.T, node, pool, pod string, ips ...string) fleet.Interface
 
 // answered is what became of an ADD.
 type answered struct {
-	res *wire.Result
+	res *agentapi.Result
 	err error
 }
 
@@ -57,7 +57,7 @@ func begin(n *fleet.Node, i fleet.Interface) <-chan answered {
 func finish(t *testing.T, n *fleet.Node, i fleet.Interface, begun <-chan answered) []netip.Prefix {
 	t.Helper()
 	if a := <-begun; a.err != nil {
-		wantCode(t, a.err, wire.CodeTryAgainLater, "")
+		wantCode(t, a.err, agentapi.CodeTryAgainLater, "")
 		t.Logf("the first ADD has ended too soon: %v", a.err)
 	}
 	return mustAdd(t, n, i) // C10: the same again
@@ -280,8 +280,8 @@ func TestRefusedRequest(t *testing.T) {
 	taken := mustAdd(t, a, asking(t, "refused-a", pool, "refused-neighbour"))[0].Addr()
 	for _, tt := range []struct {
 		reason string
-		code   wire.Code
-	}{{v1alpha1.RefusedInUse, wire.CodeTryAgainLater}, {v1alpha1.RefusedNotAssignable, wire.CodeInvalidConfig}, {v1alpha1.RefusedPoolNotReady, wire.CodeTryAgainLater}} {
+		code   agentapi.Code
+	}{{v1alpha1.RefusedInUse, agentapi.CodeTryAgainLater}, {v1alpha1.RefusedNotAssignable, agentapi.CodeInvalidConfig}, {v1alpha1.RefusedPoolNotReady, agentapi.CodeTryAgainLater}} {
 		t.Run(tt.reason, func(t *testing.T) {
 			i := asking(t, "refused-b", pool, "refused-"+strings.ToLower(tt.reason), taken.String())
 			got := begin(b, i)
@@ -327,8 +327,8 @@ func TestExhaustedSaysSo(t *testing.T) {
 	press(t, pool, v1alpha1.PressureExhausted, message)
 	eventually(t, 10*time.Second, func() error {
 		_, err := n.Add(asking(t, "says-so", pool, fmt.Sprintf("says-so-%d", time.Now().UnixNano())))
-		var e *wire.Error
-		if !errors.As(err, &e) || e.Code != wire.CodeTryAgainLater || e.Msg != message {
+		var e *agentapi.Error
+		if !errors.As(err, &e) || e.Code != agentapi.CodeTryAgainLater || e.Msg != message {
 			return fmt.Errorf("got %w; want code 11 with %q", err, message)
 		}
 		return nil

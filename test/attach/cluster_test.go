@@ -14,7 +14,7 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/tenure-ipam/tenure/api/npwg"
-	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/test/controlplane"
 )
 
@@ -32,10 +32,10 @@ func (c *clusterOfTests) start(ctx context.Context) (err error) {
 	if c.ControlPlane, err = controlplane.Start(ctx, controlplane.Options{CRDs: []string{"../../deploy/crds", "../../deploy/crds/upstream"}}); err != nil {
 		return err
 	}
-	if _, c.client, err = cluster.Dial(c.Config()); err != nil {
+	if _, c.client, err = kube.Dial(c.Config()); err != nil {
 		return err
 	}
-	return c.client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: cluster.DefaultSeatNamespace}})
+	return c.client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: kube.DefaultSeatNamespace}})
 }
 
 func (c *clusterOfTests) stop() error {

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tenure-ipam/tenure/ipam/durable"
-	"github.com/tenure-ipam/tenure/ipam/wire"
+	"github.com/tenure-ipam/tenure/ipam/agentapi"
+	"github.com/tenure-ipam/tenure/ipam/atomicfile"
 )
 
 // TestN75D10KilledAtAnyDelegate kills the program with SIGKILL while each of its
@@ -283,13 +283,13 @@ func (n *node) delegates(count int) {
 // resealed gives a line of a journal, whose body was changed, its checksum.
 func resealed(line []byte) []byte {
 	_, body, _ := bytes.Cut(line, []byte(" "))
-	return durable.Seal(body)
+	return atomicfile.Seal(body)
 }
 
 // TestN11NoAgentNoAdd: no agent, no ADD; what it refuses has its own code.
 func TestN11NoAgentNoAdd(t *testing.T) {
 	n := newNode(t)
-	n.agent.answer = &wire.Response{Version: wire.Version, Error: &wire.Error{Code: wire.CodeTryAgainLater, Msg: "pod ns/p is not known yet"}}
+	n.agent.answer = &agentapi.Response{Version: agentapi.Version, Error: &agentapi.Error{Code: agentapi.CodeTryAgainLater, Msg: "pod ns/p is not known yet"}}
 	if f := n.fails("ADD", pod("p"), "not known yet"); f.Code != 11 {
 		t.Errorf("code %d; want 11", f.Code)
 	}

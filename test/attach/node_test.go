@@ -20,7 +20,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/api/npwg"
 	"github.com/tenure-ipam/tenure/attach/facts"
-	"github.com/tenure-ipam/tenure/ipam/wire"
+	"github.com/tenure-ipam/tenure/ipam/agentapi"
 )
 
 // waitLimit is how long a test waits for what must come.
@@ -293,7 +293,7 @@ type agent struct {
 	definitions map[facts.Ref]facts.Definition
 	annotations map[string]map[string]string // by pod
 	labels      map[string]string            // of the pods' namespace
-	answer      *wire.Response               // instead of the facts
+	answer      *agentapi.Response           // instead of the facts
 	refuse      bool                         // refuse reports
 	questions   []facts.Question
 	reports     []facts.Report
@@ -306,7 +306,9 @@ func (n *node) startAgent() {
 	must(n.t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- wire.Serve(ctx, ln, n.agent, wire.DefaultLimits(), slog.New(slog.DiscardHandler)) }()
+	go func() {
+		ended <- agentapi.Serve(ctx, ln, n.agent, agentapi.DefaultLimits(), slog.New(slog.DiscardHandler))
+	}()
 	n.stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-ended; err != nil {
@@ -317,14 +319,14 @@ func (n *node) startAgent() {
 }
 
 // Serve answers the meta-plugin.
-func (a *agent) Serve(_ context.Context, req wire.Request) wire.Response {
+func (a *agent) Serve(_ context.Context, req agentapi.Request) agentapi.Response {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch req.Verb {
-	case wire.Facts:
+	case agentapi.Facts:
 		var q facts.Question
 		if err := json.Unmarshal(req.Ask, &q); err != nil {
-			return wire.Fail(wire.CodeDecoding, "%v", err)
+			return agentapi.Fail(agentapi.CodeDecoding, "%v", err)
 		}
 		a.questions = append(a.questions, q)
 		if a.answer != nil {
@@ -332,21 +334,21 @@ func (a *agent) Serve(_ context.Context, req wire.Request) wire.Response {
 		}
 		text, err := json.Marshal(a.factsOf(q))
 		if err != nil {
-			return wire.Fail(wire.CodeInternal, "%v", err)
+			return agentapi.Fail(agentapi.CodeInternal, "%v", err)
 		}
-		return wire.Response{Version: wire.Version, Facts: text}
-	case wire.Report:
+		return agentapi.Response{Version: agentapi.Version, Facts: text}
+	case agentapi.Report:
 		var r facts.Report
 		if err := json.Unmarshal(req.Ask, &r); err != nil {
-			return wire.Fail(wire.CodeDecoding, "%v", err)
+			return agentapi.Fail(agentapi.CodeDecoding, "%v", err)
 		}
 		if a.refuse {
-			return wire.Fail(wire.CodeTryAgainLater, "not now")
+			return agentapi.Fail(agentapi.CodeTryAgainLater, "not now")
 		}
 		a.reports = append(a.reports, r)
-		return wire.Response{Version: wire.Version}
+		return agentapi.Response{Version: agentapi.Version}
 	default:
-		return wire.Fail(wire.CodeInternal, "%s is not what the meta-plugin asks", req.Verb)
+		return agentapi.Fail(agentapi.CodeInternal, "%s is not what the meta-plugin asks", req.Verb)
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/api/npwg"
 	"github.com/tenure-ipam/tenure/attach/facts"
-	"github.com/tenure-ipam/tenure/ipam/wire"
+	"github.com/tenure-ipam/tenure/ipam/agentapi"
 )
 
 // What is measured of the meta-plugin: a pod with a default network and two more,
@@ -202,7 +202,7 @@ func serveFacts(ctx context.Context, socket string) (ended <-chan error, err err
 	}
 	done := make(chan error, 1)
 	go func() {
-		done <- wire.Serve(ctx, ln, factsHandler{}, wire.DefaultLimits(), slog.New(slog.DiscardHandler))
+		done <- agentapi.Serve(ctx, ln, factsHandler{}, agentapi.DefaultLimits(), slog.New(slog.DiscardHandler))
 	}()
 	return done, nil
 }
@@ -210,9 +210,9 @@ func serveFacts(ctx context.Context, socket string) (ended <-chan error, err err
 type factsHandler struct{}
 
 // Serve answers a question with facts, and accepts reports.
-func (factsHandler) Serve(_ context.Context, req wire.Request) wire.Response {
-	if req.Verb != wire.Facts {
-		return wire.Response{Version: wire.Version}
+func (factsHandler) Serve(_ context.Context, req agentapi.Request) agentapi.Response {
+	if req.Verb != agentapi.Facts {
+		return agentapi.Response{Version: agentapi.Version}
 	}
 	var q facts.Question
 	err := json.Unmarshal(req.Ask, &q)
@@ -225,7 +225,7 @@ func (factsHandler) Serve(_ context.Context, req wire.Request) wire.Response {
 	}
 	text, encodeErr := json.Marshal(a)
 	if err = errors.Join(err, encodeErr); err != nil {
-		return wire.Fail(wire.CodeInternal, "%v", err)
+		return agentapi.Fail(agentapi.CodeInternal, "%v", err)
 	}
-	return wire.Response{Version: wire.Version, Facts: text}
+	return agentapi.Response{Version: agentapi.Version, Facts: text}
 }

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
-	"github.com/tenure-ipam/tenure/ipam/wire"
+	"github.com/tenure-ipam/tenure/ipam/agentapi"
 )
 
 // Sizes of the measurement of a full pool.
@@ -98,7 +98,7 @@ func (s *side) add(ctx context.Context) error {
 			s.added++
 			return nil
 		}
-		if !bytes.Contains(answer, fmt.Appendf(nil, `"code":%d`, wire.CodeTryAgainLater)) {
+		if !bytes.Contains(answer, fmt.Appendf(nil, `"code":%d`, agentapi.CodeTryAgainLater)) {
 			return err
 		}
 	}

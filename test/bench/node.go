@@ -15,7 +15,7 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
-	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/test/cninet"
 	"github.com/tenure-ipam/tenure/test/controlplane"
 )
@@ -75,7 +75,7 @@ func (n *node) start(ctx context.Context, root string) (err error) {
 	}
 	admin := n.cp.Config()
 	admin.QPS = -1
-	opts, err := cluster.ClientOptions(admin)
+	opts, err := kube.ClientOptions(admin)
 	if err != nil {
 		return err
 	}
@@ -83,7 +83,7 @@ func (n *node) start(ctx context.Context, root string) (err error) {
 		return err
 	}
 	for _, o := range []client.Object{
-		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: cluster.DefaultSeatNamespace}},
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: kube.DefaultSeatNamespace}},
 		// No controller makes the service account that pods need.
 		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default", Namespace: podNamespace}},
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName}},

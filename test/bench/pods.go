@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 )
 
 // podNamespace is the namespace of the pods.
@@ -48,7 +48,7 @@ func (n *node) makePods(ctx context.Context, of, prefix string, count int, selec
 		return &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{
 				Name: fmt.Sprintf("%s-%d", prefix, i), Namespace: podNamespace,
-				Annotations: map[string]string{cluster.AnnotationNetworks: selects(i)},
+				Annotations: map[string]string{kube.AnnotationNetworks: selects(i)},
 			},
 			Spec: corev1.PodSpec{NodeName: of, Containers: []corev1.Container{{Name: "c", Image: "none"}}},
 		}

@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/tenure-ipam/tenure/ipam/wire"
+	"github.com/tenure-ipam/tenure/ipam/agentapi"
 )
 
 // A process is one of Tenure's programs that run all the time.
@@ -59,7 +59,7 @@ func (p *process) unready(ctx context.Context) string {
 	ctx, cancel := context.WithTimeout(ctx, time.Second)
 	defer cancel()
 	if p.socket != "" {
-		resp, err := wire.Call(ctx, p.socket, wire.Request{Verb: wire.Status, Config: []byte(probeConfig)})
+		resp, err := agentapi.Call(ctx, p.socket, agentapi.Request{Verb: agentapi.Status, Config: []byte(probeConfig)})
 		if err == nil && resp.Error != nil {
 			err = resp.Error
 		}

@@ -14,8 +14,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tenure-ipam/tenure/ipam/agentapi"
 	"github.com/tenure-ipam/tenure/ipam/netns"
-	"github.com/tenure-ipam/tenure/ipam/wire"
 )
 
 // Sizes of the measurement of the socket.
@@ -139,20 +139,20 @@ func (x attachment) asks() (asks, error) {
 	if err != nil {
 		return asks{}, err
 	}
-	r := wire.Request{
-		Version: wire.Version, Verb: wire.Add, ContainerID: x.box.id, Netns: x.box.netns, NetnsID: netns.ID(x.box.netns),
+	r := agentapi.Request{
+		Version: agentapi.Version, Verb: agentapi.Add, ContainerID: x.box.id, Netns: x.box.netns, NetnsID: netns.ID(x.box.netns),
 		IfName: x.ifName, Args: x.box.pod.args(x.box.id), Config: configs["ADD"], DeadlineMillis: 30_000,
 	}
 	var a asks
 	if a.add, err = frame(r); err != nil {
 		return a, err
 	}
-	r.Verb, r.Config = wire.Del, configs["DEL"]
+	r.Verb, r.Config = agentapi.Del, configs["DEL"]
 	a.del, err = frame(r)
 	return a, err
 }
 
-func frame(r wire.Request) ([]byte, error) {
+func frame(r agentapi.Request) ([]byte, error) {
 	body, err := json.Marshal(r)
 	if err != nil {
 		return nil, err
@@ -257,7 +257,7 @@ func distinct(answers [][]byte) error {
 
 // addressOf returns the one address of an ADD's answer.
 func addressOf(answer []byte) (netip.Prefix, error) {
-	var r wire.Response
+	var r agentapi.Response
 	if err := json.Unmarshal(answer, &r); err != nil {
 		return netip.Prefix{}, err
 	}

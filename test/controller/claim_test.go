@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
-	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -46,7 +46,7 @@ func TestAllocateDualStack(t *testing.T) {
 	if len(ips) != 2 || !netip.MustParsePrefix(ips[0]).Addr().Is4() || netip.MustParsePrefix(ips[1]).Bits() != 64 {
 		t.Errorf("status.ips %v; want an IPv4 and then an IPv6 address", ips)
 	}
-	if err := condition(c.Status.Conditions, cluster.ConditionIPsAllocated, metav1.ConditionTrue, "SuccessfulAllocation"); err != nil {
+	if err := condition(c.Status.Conditions, kube.ConditionIPsAllocated, metav1.ConditionTrue, "SuccessfulAllocation"); err != nil {
 		t.Error(err)
 	}
 }
@@ -328,7 +328,7 @@ func TestX13N87StatusByHand(t *testing.T) {
 			if _, err := read(owner); err != nil {
 				return err
 			}
-			return condition(owner.Status.Conditions, cluster.ConditionIPsAllocated, metav1.ConditionTrue, "SuccessfulAllocation")
+			return condition(owner.Status.Conditions, kube.ConditionIPsAllocated, metav1.ConditionTrue, "SuccessfulAllocation")
 		})
 		failed(t, other, "IPAddressConflict", owner.Name)
 	})

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
-	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -71,7 +71,7 @@ func watching(t testing.TB) client.WithWatch {
 	t.Helper()
 	admin := rest.CopyConfig(cp.Config())
 	admin.QPS = -1
-	opts, err := cluster.ClientOptions(admin)
+	opts, err := kube.ClientOptions(admin)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,10 +89,10 @@ func awaitAnswer(ctx context.Context, wc client.WithWatch, s protocol.SubLease) 
 	defer cancel()
 	heard := false
 	var wrong error
-	err := cluster.FollowSubLease(ctx, wc, s.Name, s.Revision, func(o *v1alpha1.IPSubLease) {
+	err := kube.FollowSubLease(ctx, wc, s.Name, s.Revision, func(o *v1alpha1.IPSubLease) {
 		if o == nil {
 			wrong = fmt.Errorf("request %s is gone", s.Name)
-		} else if s, wrong = cluster.SubLeaseOf(o); wrong == nil && !s.Answered() {
+		} else if s, wrong = kube.SubLeaseOf(o); wrong == nil && !s.Answered() {
 			return
 		}
 		heard = true

@@ -21,7 +21,7 @@ import (
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/cmd/tenure-controller/controller"
 	"github.com/tenure-ipam/tenure/cmd/tenured/daemon"
-	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 	"github.com/tenure-ipam/tenure/test/fleet"
 )
@@ -161,7 +161,7 @@ func podOn(t *testing.T, p *v1alpha1.IPPool, namespace, node, name, annotation s
 		Spec:       corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "c", Image: "none"}}},
 	}
 	if annotation != "" {
-		pod.Annotations = map[string]string{cluster.AnnotationNetworks: annotation}
+		pod.Annotations = map[string]string{kube.AnnotationNetworks: annotation}
 	}
 	eventually(t, 20*time.Second, func() error { // the namespace's service account may take its time
 		return kc.Create(t.Context(), pod)

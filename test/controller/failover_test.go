@@ -17,7 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 	"github.com/tenure-ipam/tenure/test/controlplane"
 	"github.com/tenure-ipam/tenure/test/programs"
@@ -84,7 +84,7 @@ func get(url string) (string, error) {
 // leader returns who holds the controllers' lease.
 func leader() (string, error) {
 	var l coordination.Lease
-	key := client.ObjectKey{Namespace: cluster.DefaultSeatNamespace, Name: "tenure-controller"}
+	key := client.ObjectKey{Namespace: kube.DefaultSeatNamespace, Name: "tenure-controller"}
 	if err := kc.Get(context.Background(), key, &l); err != nil {
 		return "", err
 	}
@@ -191,5 +191,5 @@ func TestX23LeaderKilled(t *testing.T) {
 	if body, err := get("http://" + second.health + "/healthz"); err != nil || body != "ok" {
 		t.Errorf("/healthz says %q, %v; want ok", body, err)
 	}
-	remove(t, &coordination.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.DefaultSeatNamespace, Name: "tenure-controller"}})
+	remove(t, &coordination.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: kube.DefaultSeatNamespace, Name: "tenure-controller"}})
 }

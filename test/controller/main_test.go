@@ -18,14 +18,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/cmd/tenure-controller/controller"
-	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/test/controlplane"
 	"github.com/tenure-ipam/tenure/test/fleet"
 )
 
 var (
 	cp   *controlplane.ControlPlane
-	api  *cluster.API
+	api  *kube.API
 	kc   client.Client
 	role *rest.Config // of the controller's service account
 )
@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 		if err := fleet.InstallRoles(ctx, kc); err != nil {
 			return 0, err
 		}
-		if role, err = cp.ServiceAccount(ctx, cluster.DefaultSeatNamespace, "tenure-controller", nil); err != nil {
+		if role, err = cp.ServiceAccount(ctx, kube.DefaultSeatNamespace, "tenure-controller", nil); err != nil {
 			return 0, err
 		}
 		return m.Run(), nil

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -67,7 +67,7 @@ func TestX25UnknownFields(t *testing.T) {
 	p := poolOf(t, 4, "10.0.0.0/30")
 	node := unique("x25")
 	seat := seated(t, node)
-	mark(t, &coordination.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.DefaultSeatNamespace, Name: seat.Name}},
+	mark(t, &coordination.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: kube.DefaultSeatNamespace, Name: seat.Name}},
 		`{"metadata":{"annotations":{"tenure.dev/later":"seat"}}}`)
 	lease := nodeLease(t, p, uidOf(p), "10.0.0.0/30", node)
 	mark(t, later("IPLease", lease.Name), `{"spec":{"later":"lease"}}`)

@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
-	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -144,7 +144,7 @@ func allocated(t testing.TB, c *ipamclaims.IPAMClaim) []string {
 		if len(c.Status.IPs) == 0 {
 			return fmt.Errorf("claim %s has no addresses: %+v", c.Name, c.Status.Conditions)
 		}
-		return condition(c.Status.Conditions, cluster.ConditionIPsAllocated, metav1.ConditionTrue, "SuccessfulAllocation")
+		return condition(c.Status.Conditions, kube.ConditionIPsAllocated, metav1.ConditionTrue, "SuccessfulAllocation")
 	})
 	return c.Status.IPs
 }
@@ -156,7 +156,7 @@ func failed(t testing.TB, c *ipamclaims.IPAMClaim, reason string, words ...strin
 		if _, err := read(c); err != nil {
 			return err
 		}
-		return condition(c.Status.Conditions, cluster.ConditionIPsAllocated, metav1.ConditionFalse, reason, words...)
+		return condition(c.Status.Conditions, kube.ConditionIPsAllocated, metav1.ConditionFalse, reason, words...)
 	})
 }
 
@@ -308,7 +308,7 @@ func seated(t testing.TB, node string) protocol.Seat {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { // t's context has ended
-		l := &coordination.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.DefaultSeatNamespace, Name: node}}
+		l := &coordination.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: kube.DefaultSeatNamespace, Name: node}}
 		if err := kc.Delete(context.Background(), l); client.IgnoreNotFound(err) != nil {
 			t.Error(err)
 		}

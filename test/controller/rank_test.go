@@ -8,7 +8,7 @@ import (
 	coordination "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -43,7 +43,7 @@ func TestRanks(t *testing.T) {
 	if s := seat(t, "rank-c"); s.Rank != 3 {
 		t.Errorf("after a heartbeat the node has rank %d; want 3", s.Rank)
 	}
-	mark(t, &coordination.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.DefaultSeatNamespace, Name: "rank-c"}},
+	mark(t, &coordination.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: kube.DefaultSeatNamespace, Name: "rank-c"}},
 		`{"metadata":{"annotations":{"tenure.dev/rank":"many"}}}`)
 	ranked(map[string]int{"rank-c": 3})
 

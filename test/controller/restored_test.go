@@ -15,7 +15,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/cmd/tenure-controller/controller"
-	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -53,14 +53,14 @@ func beats(t *testing.T, node string, fence time.Duration) *beating {
 func withoutSeats(t *testing.T) {
 	t.Helper()
 	var leases coordination.LeaseList
-	if err := kc.List(t.Context(), &leases, client.InNamespace(cluster.DefaultSeatNamespace)); err != nil {
+	if err := kc.List(t.Context(), &leases, client.InNamespace(kube.DefaultSeatNamespace)); err != nil {
 		t.Fatal(err)
 	}
 	for i := range leases.Items {
-		if !cluster.IsSeat(&leases.Items[i]) {
+		if !kube.IsSeat(&leases.Items[i]) {
 			continue
 		}
-		s, err := cluster.SeatOf(&leases.Items[i])
+		s, err := kube.SeatOf(&leases.Items[i])
 		if err != nil {
 			t.Fatal(err)
 		}

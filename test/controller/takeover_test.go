@@ -15,9 +15,9 @@ import (
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/controller/deadnodes"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
-	"github.com/tenure-ipam/tenure/ipam/takeover"
 )
 
 var errKilled = errors.New("the controller was killed")
@@ -26,7 +26,7 @@ var errKilled = errors.New("the controller was killed")
 // its calls takes effect from then on, or one more does, unheard. It notes the order
 // of its writes, and holds them against the rules.
 type mortal struct {
-	*cluster.API
+	*kube.API
 	t    testing.TB
 	node protocol.NodeName
 	last bool // the write that it is killed at takes effect
@@ -120,9 +120,9 @@ func (m *mortal) DeleteSubLease(ctx context.Context, meta protocol.Meta) (protoc
 }
 
 // leading is a reconciler that has just begun to lead, with this clock.
-func leading(live takeover.Live, now *time.Duration) *takeover.Reconciler {
-	return &takeover.Reconciler{
-		SeatNamespace: cluster.DefaultSeatNamespace, Live: live, Events: events.NewFakeRecorder(100), Metrics: takeover.NewMetrics(),
+func leading(live deadnodes.Live, now *time.Duration) *deadnodes.Reconciler {
+	return &deadnodes.Reconciler{
+		SeatNamespace: kube.DefaultSeatNamespace, Live: live, Events: events.NewFakeRecorder(100), Metrics: deadnodes.NewMetrics(),
 		Log: slog.New(slog.DiscardHandler), Margin: time.Minute, Calls: 4, Now: func() time.Duration { return *now },
 	}
 }
@@ -203,7 +203,7 @@ func TestF25LeaderKilledInATakeOver(t *testing.T) {
 }
 
 // look looks once at a node's seat.
-func look(t testing.TB, r *takeover.Reconciler, node string, want error) {
+func look(t testing.TB, r *deadnodes.Reconciler, node string, want error) {
 	t.Helper()
 	_, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Name: node}})
 	if !errors.Is(err, want) {

@@ -22,7 +22,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/tenure-ipam/tenure/deploy"
-	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/test/controlplane"
 	"github.com/tenure-ipam/tenure/test/programs"
 )
@@ -94,7 +94,7 @@ func (d *demo) createAll(ctx context.Context, manifest string) error {
 // account writes a kubeconfig for one of Tenure's service accounts; bound is what
 // its token is bound to, nil for nothing.
 func (d *demo) account(ctx context.Context, name, file string, bound *authentication.BoundObjectReference) error {
-	user, err := d.cp.ServiceAccount(ctx, cluster.DefaultSeatNamespace, name, bound)
+	user, err := d.cp.ServiceAccount(ctx, kube.DefaultSeatNamespace, name, bound)
 	if err != nil {
 		return err
 	}

@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/test/controlplane"
 	"github.com/tenure-ipam/tenure/test/programs"
 )
@@ -32,7 +32,7 @@ type demo struct {
 
 	kubectlPath string
 	cp          *controlplane.ControlPlane
-	api         *cluster.API // with the person's own rights, as kubectl has
+	api         *kube.API // with the person's own rights, as kubectl has
 	kube        client.Client
 	controller  *program
 	kubevirt    *background // nil while it does not run
@@ -161,7 +161,7 @@ func (d *demo) startControlPlane(ctx context.Context) error {
 	if err := d.cp.Kubeconfig(adminKubeconfig); err != nil {
 		return err
 	}
-	if d.api, d.kube, err = cluster.Dial(d.cp.Config()); err != nil {
+	if d.api, d.kube, err = kube.Dial(d.cp.Config()); err != nil {
 		return err
 	}
 	return d.screen.step("roles, service accounts and policies of deploy/", func(report func(string)) error {

@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
-	"github.com/tenure-ipam/tenure/ipam/journal"
+	"github.com/tenure-ipam/tenure/ipam/delqueue"
 )
 
 func (d *demo) awayScene() scene {
@@ -62,11 +62,11 @@ func (d *demo) playAway(ctx context.Context) error {
 
 // showJournal shows the one DEL that the journal must have.
 func (d *demo) showJournal(n *node, of *pod) error {
-	entries, damaged, err := journal.List(n.journal())
+	entries, damaged, err := delqueue.List(n.journal())
 	switch {
 	case err != nil:
 		return err
-	case len(damaged) > 0 || !slices.ContainsFunc(entries, func(e journal.Entry) bool { return e.ContainerID == of.sandbox }):
+	case len(damaged) > 0 || !slices.ContainsFunc(entries, func(e delqueue.Entry) bool { return e.ContainerID == of.sandbox }):
 		return fmt.Errorf("the journal of %s has %v (damaged: %v); want the DEL of %s", n.name, entries, damaged, of.sandbox)
 	}
 	rows := [][]string{{"JOURNALLED ON", "NETWORK", "SANDBOX", "INTERFACE"}}
@@ -81,7 +81,7 @@ func (d *demo) showJournal(n *node, of *pod) error {
 // any more that p has an address.
 func (d *demo) awaitFreed(ctx context.Context, n *node, p *pod) error {
 	_, err := d.screen.await(ctx, "the agent applies the journal", func(ctx context.Context) (string, error) {
-		entries, _, err := journal.List(n.journal())
+		entries, _, err := delqueue.List(n.journal())
 		if err != nil {
 			return "", err
 		}

@@ -17,7 +17,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/api/npwg"
 	attachjournal "github.com/tenure-ipam/tenure/attach/journal"
-	"github.com/tenure-ipam/tenure/ipam/journal"
+	"github.com/tenure-ipam/tenure/ipam/delqueue"
 )
 
 // several is the pod with several networks, its neighbour on the other node, its
@@ -244,7 +244,7 @@ func (d *demo) playDelAlone(ctx context.Context) (err error) {
 	if err := d.showJournal(n, s.pod); err != nil {
 		return err
 	}
-	waiting, _, err := journal.List(n.journal())
+	waiting, _, err := delqueue.List(n.journal())
 	if err != nil {
 		return err
 	}

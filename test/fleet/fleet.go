@@ -22,11 +22,11 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/tenure-ipam/tenure/cmd/tenured/daemon"
+	"github.com/tenure-ipam/tenure/ipam/agentapi"
 	"github.com/tenure-ipam/tenure/ipam/netns"
 	"github.com/tenure-ipam/tenure/ipam/node/agent"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
-	"github.com/tenure-ipam/tenure/ipam/wire"
 )
 
 // Fleet is the agents of many nodes.
@@ -182,10 +182,10 @@ func readLog(path string) string {
 // start.
 func (n *Node) Config() *daemon.Config { return &n.cfg }
 
-func (n *Node) call(req wire.Request) (wire.Response, error) {
+func (n *Node) call(req agentapi.Request) (agentapi.Response, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	return wire.Call(ctx, n.cfg.Socket, req)
+	return agentapi.Call(ctx, n.cfg.Socket, req)
 }
 
 // Stop stops the agent as SIGTERM does, and waits for it.
@@ -259,14 +259,14 @@ type Interface struct {
 	Domain string
 }
 
-func (i Interface) request(verb wire.Verb) (wire.Request, error) {
+func (i Interface) request(verb agentapi.Verb) (agentapi.Request, error) {
 	conf := map[string]any{"cniVersion": "1.1.0", "name": i.Network, "type": "bridge", "ipam": i.IPAM}
 	maps.Copy(conf, i.Top)
 	raw, err := json.Marshal(conf)
 	if err != nil {
-		return wire.Request{}, err
+		return agentapi.Request{}, err
 	}
-	req := wire.Request{Verb: verb, ContainerID: i.Sandbox, IfName: i.IfName, Netns: i.Netns, NetnsID: netns.ID(i.Netns), Config: raw}
+	req := agentapi.Request{Verb: verb, ContainerID: i.Sandbox, IfName: i.IfName, Netns: i.Netns, NetnsID: netns.ID(i.Netns), Config: raw}
 	if i.Pod != "" {
 		req.Args = fmt.Sprintf("IgnoreUnknown=1;K8S_POD_NAMESPACE=%s;K8S_POD_NAME=%s;K8S_POD_UID=%s", i.Namespace, i.Pod, i.PodUID)
 	}
@@ -274,8 +274,8 @@ func (i Interface) request(verb wire.Verb) (wire.Request, error) {
 }
 
 // Add asks for i's addresses, as the plugin does. The observer sees the answer.
-func (n *Node) Add(i Interface) (*wire.Result, error) {
-	req, err := i.request(wire.Add)
+func (n *Node) Add(i Interface) (*agentapi.Result, error) {
+	req, err := i.request(agentapi.Add)
 	if err != nil {
 		return nil, err
 	}
@@ -293,12 +293,12 @@ func (n *Node) Add(i Interface) (*wire.Result, error) {
 // Insist is Add for who wants an answer: an ADD that is told to try again after it has
 // waited as long as it may is made again, for a minute, as a runtime does, since the
 // machine may be busy with other tests. One that is refused sooner is refused.
-func (n *Node) Insist(i Interface) (*wire.Result, error) {
+func (n *Node) Insist(i Interface) (*agentapi.Result, error) {
 	for deadline := time.Now().Add(time.Minute); ; {
 		began := time.Now()
 		res, err := n.Add(i)
-		e, refused := errors.AsType[*wire.Error](err)
-		if !refused || e.Code != wire.CodeTryAgainLater || time.Since(began) < n.cfg.Agent.Wait*4/5 || time.Now().After(deadline) {
+		e, refused := errors.AsType[*agentapi.Error](err)
+		if !refused || e.Code != agentapi.CodeTryAgainLater || time.Since(began) < n.cfg.Agent.Wait*4/5 || time.Now().After(deadline) {
 			return res, err
 		}
 		n.fleet.t.Logf("ADD of %s %s on %s is made again: %v", i.Sandbox, i.IfName, n.Name, err)
@@ -312,10 +312,10 @@ func (n *Node) Refused(t testing.TB, i Interface, text string) {
 	t.Helper()
 	Eventually(t, n.cfg.Agent.Wait+5*time.Second, func() error {
 		_, err := n.Add(i)
-		e, ok := errors.AsType[*wire.Error](err)
+		e, ok := errors.AsType[*agentapi.Error](err)
 		switch {
-		case !ok || e.Code != wire.CodeTryAgainLater:
-			t.Fatalf("ADD of %s %s on %s: %v; want code %d with %q", i.Sandbox, i.IfName, n.Name, err, wire.CodeTryAgainLater, text)
+		case !ok || e.Code != agentapi.CodeTryAgainLater:
+			t.Fatalf("ADD of %s %s on %s: %v; want code %d with %q", i.Sandbox, i.IfName, n.Name, err, agentapi.CodeTryAgainLater, text)
 		case !strings.Contains(e.Error(), text):
 			return fmt.Errorf("ADD of %s %s on %s: %w; want %q", i.Sandbox, i.IfName, n.Name, err, text)
 		}
@@ -327,7 +327,7 @@ func (n *Node) Refused(t testing.TB, i Interface, text string) {
 // then on others may have them.
 func (n *Node) Del(i Interface) error {
 	n.fleet.Observer.deleting(n.Name, i)
-	return n.send(wire.Del, i)
+	return n.send(agentapi.Del, i)
 }
 
 // Vanish tells the observer that the sandbox and the pod of i are gone, and that
@@ -345,7 +345,7 @@ func (n *Node) GC(i Interface, valid ...Interface) error {
 		i.Top = map[string]any{}
 	}
 	i.Top["cni.dev/valid-attachments"] = refs
-	return n.send(wire.GC, Interface{Network: i.Network, IPAM: i.IPAM, Top: i.Top})
+	return n.send(agentapi.GC, Interface{Network: i.Network, IPAM: i.IPAM, Top: i.Top})
 }
 
 // With returns i as CHECK is called for it, after an ADD that was answered with
@@ -364,9 +364,9 @@ func (i Interface) With(addrs []netip.Prefix) Interface {
 }
 
 // CheckAdd is CNI's CHECK.
-func (n *Node) CheckAdd(i Interface) error { return n.send(wire.Check, i) }
+func (n *Node) CheckAdd(i Interface) error { return n.send(agentapi.Check, i) }
 
-func (n *Node) send(verb wire.Verb, i Interface) error {
+func (n *Node) send(verb agentapi.Verb, i Interface) error {
 	req, err := i.request(verb)
 	if err != nil {
 		return err

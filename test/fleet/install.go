@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/deploy"
-	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/test/controlplane"
 )
 
@@ -35,7 +35,7 @@ func Install(ctx context.Context, cp *controlplane.ControlPlane, kc client.Clien
 		return a, err
 	}
 	user := func(name string) (*rest.Config, error) {
-		return cp.AddUser("system:serviceaccount:"+cluster.DefaultSeatNamespace+":"+name, "system:serviceaccounts")
+		return cp.AddUser("system:serviceaccount:"+kube.DefaultSeatNamespace+":"+name, "system:serviceaccounts")
 	}
 	if a.Agent, err = user("tenured"); err != nil {
 		return a, err

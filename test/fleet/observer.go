@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tenure-ipam/tenure/ipam/wire"
+	"github.com/tenure-ipam/tenure/ipam/agentapi"
 )
 
 // Observer keeps the invariants I1 and I3 over everything that agents have
@@ -81,7 +81,7 @@ func place(node string, i Interface) string {
 	return node + " " + i.Network + " " + i.Sandbox + " " + i.IfName
 }
 
-func (o *Observer) added(node string, i Interface, res *wire.Result) {
+func (o *Observer) added(node string, i Interface, res *agentapi.Result) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.answers++

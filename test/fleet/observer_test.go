@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tenure-ipam/tenure/ipam/wire"
+	"github.com/tenure-ipam/tenure/ipam/agentapi"
 )
 
 // recorder keeps what an observer reports.
@@ -29,8 +29,8 @@ func ofClaim(sandbox, claim string) Interface {
 	return i
 }
 
-func answer(addr string) *wire.Result {
-	return &wire.Result{IPs: []wire.IP{{Address: netip.PrefixFrom(netip.MustParseAddr(addr), 24)}}}
+func answer(addr string) *agentapi.Result {
+	return &agentapi.Result{IPs: []agentapi.IP{{Address: netip.PrefixFrom(netip.MustParseAddr(addr), 24)}}}
 }
 
 func addrs(text string) []netip.Addr { return []netip.Addr{netip.MustParseAddr(text)} }

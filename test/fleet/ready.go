@@ -8,7 +8,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/tenure-ipam/tenure/ipam/wire"
+	"github.com/tenure-ipam/tenure/ipam/agentapi"
 )
 
 // AwaitServing waits until the agent answers that it can serve.
@@ -16,7 +16,7 @@ func (n *Node) AwaitServing() {
 	n.fleet.t.Helper()
 	conf := []byte(`{"cniVersion":"1.1.0","name":"probe","type":"probe","ipam":{"type":"tenure","pool":"probe"}}`)
 	n.await("does not serve", func() error {
-		resp, err := n.call(wire.Request{Verb: wire.Status, Config: conf})
+		resp, err := n.call(agentapi.Request{Verb: agentapi.Status, Config: conf})
 		if err == nil && resp.Error != nil {
 			err = resp.Error
 		}

@@ -15,7 +15,7 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/tenure-ipam/tenure/cmd/tenure-controller/controller"
-	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/test/controlplane"
 	"github.com/tenure-ipam/tenure/test/sandbox"
 )
@@ -24,7 +24,7 @@ import (
 // administrator's clients.
 type Cluster struct {
 	*controlplane.ControlPlane
-	API    *cluster.API
+	API    *kube.API
 	Client client.Client
 }
 
@@ -57,7 +57,7 @@ func withCluster(ctx context.Context, o controlplane.Options, run func(context.C
 	}
 	defer func() { err = errors.Join(err, cp.Stop()) }()
 	c := &Cluster{ControlPlane: cp}
-	if c.API, c.Client, err = cluster.Dial(cp.Config()); err != nil {
+	if c.API, c.Client, err = kube.Dial(cp.Config()); err != nil {
 		return 0, err
 	}
 	return run(ctx, c)

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 )
 
 // Whereabouts gives the cluster whereabouts' kinds, and the policy that fences them, until
@@ -47,14 +47,14 @@ func Whereabouts(t testing.TB, kc client.Client) {
 	}
 	for _, kind := range []string{"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"} {
 		o := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind}}
-		o.SetName(cluster.FencePolicyName)
+		o.SetName(kube.FencePolicyName)
 		t.Cleanup(func() { remove(t, kc, o) })
 	}
 }
 
 // WhereaboutsLists returns empty lists of whereabouts' kinds.
 func WhereaboutsLists() (all []*unstructured.UnstructuredList) {
-	for _, o := range []*unstructured.Unstructured{cluster.NewWhereaboutsPool("", ""), cluster.NewWhereaboutsReservation("", "")} {
+	for _, o := range []*unstructured.Unstructured{kube.NewWhereaboutsPool("", ""), kube.NewWhereaboutsReservation("", "")} {
 		list := &unstructured.UnstructuredList{}
 		list.SetAPIVersion(o.GetAPIVersion())
 		list.SetKind(o.GetKind() + "List")

@@ -32,6 +32,43 @@ var (
 	ours       = []string{"./"}
 )
 
+// rooms are the folders whose packages one process runs, or one side. A rule of a room
+// holds for every package in it: so the arrows between them go one way.
+var rooms = []rule{
+	{
+		pkg: "./ipam", why: "addresses are given without knowing who asks: what wires ipam with attach and claims stands in cmd",
+		never: []string{"./attach", "./claims", "./cmd"},
+	},
+	{
+		pkg: "./ipam/node", why: "what the agent runs knows no client, no controller and no plugin",
+		never: join(kubernetes, cni, []string{"./ipam/controller", "./ipam/cni", "./ipam/kube", "./api/v1alpha1"}),
+	},
+	{
+		pkg: "./ipam/controller", why: "what the controller runs has no node",
+		never: join(bolt, cni, []string{"./ipam/node", "./ipam/cni", "./ipam/agentapi", "./ipam/delqueue", "./ipam/lean/cnicall"}),
+	},
+	{
+		pkg: "./ipam/cni", why: "what the plugin runs asks the agent, or in local mode the store on its disk",
+		never: join(kubernetes, []string{"./ipam/node", "./ipam/controller", "./ipam/kube", "./api/v1alpha1"}), but: []string{"./ipam/node/assign", "./ipam/node/store"},
+	},
+	{
+		pkg: "./ipam/lean", why: "it makes a process start and end fast, whatever the process is about",
+		never: join(kubernetes, bolt, []string{"./allocator", "./api", "./ipam/protocol", "./ipam/poolspec", "./ipam/agentapi", "./ipam/node", "./ipam/controller", "./ipam/cni", "./ipam/kube"}),
+	},
+	{
+		pkg: "./attach", why: "interfaces are made without knowing where their addresses come from",
+		never: []string{"./ipam/node", "./ipam/controller", "./ipam/cni", "./ipam/kube", "./claims", "./cmd"},
+	},
+	{
+		pkg: "./claims", why: "claims are cluster-wide: they know no node",
+		never: []string{"./ipam/node", "./ipam/cni", "./ipam/agentapi", "./attach", "./cmd"},
+	},
+	{
+		pkg: "./api", why: "what users write knows nobody who reads it",
+		never: []string{"./allocator", "./ipam", "./claims", "./attach", "./cmd"}, but: []string{"./ipam/lean/plainjson"},
+	},
+}
+
 // rules are the arrows between the packages. Every package that is not a test
 // has one, so that a new one begins with the question where it stands.
 var rules = []rule{
@@ -41,7 +78,7 @@ var rules = []rule{
 	},
 	{
 		pkg: "./allocator/allocatortest", why: "it proves tables of the allocator, and needs nothing else",
-		never: join(kubernetes, bolt, cni, []string{"./ipam", "./claims", "./attach", "./api", "./test"}),
+		never: join(kubernetes, bolt, cni, []string{"./ipam", "./claims", "./attach", "./api/v1alpha1", "./test"}),
 	},
 	{
 		pkg: "./api/v1alpha1", why: "the API's types are what users write: others build on them, they on nobody",
@@ -81,7 +118,7 @@ var rules = []rule{
 	},
 	{
 		pkg: "./ipam/poolspec", why: "it turns text into types, for a cluster or without one",
-		never: join(kubernetes, bolt, []string{"./ipam", "./api", "./claims", "./attach"}), but: []string{"./ipam/lean/plainjson"},
+		never: join(kubernetes, bolt, []string{"./ipam", "./api/v1alpha1"}), but: []string{"./ipam/lean/plainjson"},
 	},
 	{
 		pkg: "./ipam/access", why: "agent and controller decide by it alike: it is told what is known of namespaces, and asks nobody",
@@ -89,10 +126,10 @@ var rules = []rule{
 	},
 	{
 		pkg: "./ipam/node/store", why: "what a node promised is kept without knowing who asks: neither Kubernetes nor CNI",
-		never: join(kubernetes, cni, []string{"./ipam/node/agent", "./ipam/cluster", "./ipam/node", "./ipam/wire", "./api"}),
+		never: join(kubernetes, cni, []string{"./ipam/node/agent", "./ipam/node/assign", "./ipam/agentapi"}),
 	},
 	{
-		pkg: "./ipam/wire", why: "both ends of the node socket link it: plain frames and plain types",
+		pkg: "./ipam/agentapi", why: "both ends of the node socket link it: plain frames and plain types",
 		never: join(ours, kubernetes, bolt, cni), but: []string{"./ipam/lean/plainjson", "./ipam/lean/pause", "./ipam/lean/quiet"},
 	},
 	{
@@ -100,7 +137,7 @@ var rules = []rule{
 		never: join(ours, kubernetes, bolt, cni),
 	},
 	{
-		pkg: "./ipam/durable", why: "plain files, whoever keeps something in them",
+		pkg: "./ipam/atomicfile", why: "plain files, whoever keeps something in them",
 		never: join(ours, kubernetes, bolt, cni), but: []string{"./ipam/lean/plainfile"},
 	},
 	{
@@ -108,7 +145,7 @@ var rules = []rule{
 		never: join(ours, kubernetes, bolt), reaches: []string{"regexp"},
 	},
 	{
-		pkg: "./ipam/journal", why: "the plugin links it: plain files",
+		pkg: "./ipam/delqueue", why: "the plugin links it: plain files",
 		never: join(kubernetes, bolt, cni),
 	},
 	{
@@ -120,96 +157,92 @@ var rules = []rule{
 		never: join(ours, kubernetes, bolt), but: []string{"./ipam/lean/cniname", "./ipam/netns", "./ipam/lean/plainjson"},
 	},
 	{
-		pkg: "./ipam/cnicache", why: "others' files are read without knowing what for",
+		pkg: "./ipam/cniresults", why: "others' files are read without knowing what for",
 		never: join(ours, kubernetes, bolt, cni), but: []string{"./ipam/lean/plainfile", "./ipam/lean/plainjson"},
 	},
 	{
 		pkg: "./ipam/protocol", why: "the simulation runs the steps that ship: no clock, no I/O, no clients",
-		never: join(kubernetes, bolt, cni, outside, []string{"./ipam", "./api", "./claims", "./attach"}),
+		never: join(kubernetes, bolt, cni, outside, []string{"./ipam", "./api/v1alpha1"}),
 	},
 	{
 		pkg: "./cmd/kubectl-tenure/audit", why: "it judges what was read: no clients, no clock, no I/O",
-		never: join(kubernetes, bolt, cni, outside, []string{"./ipam/node/agent", "./ipam/cluster", "./ipam/node/store", "./ipam/wire", "./api", "./claims", "./attach"}),
+		never: join(kubernetes, bolt, cni, outside, []string{"./ipam/node/agent", "./ipam/kube", "./ipam/node/store", "./ipam/agentapi", "./api/v1alpha1", "./claims", "./attach"}),
 	},
 	{
-		pkg: "./ipam/broker", why: "it declares what it needs of a cluster, and is proved by simulation without one",
-		never: join(kubernetes, bolt, cni, []string{"os", "net", "net/http", "./ipam/node/agent", "./ipam/cluster", "./ipam/node/store", "./ipam/wire", "./api"}),
+		pkg: "./ipam/controller/grants", why: "it declares what it needs of a cluster, and is proved by simulation without one",
+		never: join(kubernetes, bolt, cni, []string{"os", "net", "net/http", "./ipam/kube", "./api/v1alpha1"}),
 	},
 	{
 		pkg: "./ipam/controller/networks", why: "it reads definitions: who acts on them is not its business",
-		never: join(bolt, cni, []string{"./ipam/node/agent", "./ipam/broker", "./ipam/cluster", "./ipam/node/store", "./ipam/wire", "./api", "./claims"}),
+		never: join(bolt, cni, []string{"./ipam/controller/grants", "./ipam/kube", "./api/v1alpha1"}),
 	},
 	{
 		pkg: "./ipam/foreign", why: "it decides what other IPAMs have given, by what was read: no clients, no grants",
-		never: join(bolt, cni, []string{"./ipam/node/agent", "./ipam/broker", "./ipam/node/store", "./ipam/wire", "./claims"}),
+		never: join(bolt, cni, []string{"./ipam/node/agent", "./ipam/controller/grants", "./ipam/node/store", "./ipam/agentapi"}),
 	},
 	{
 		pkg: "./ipam/controller/looker", why: "it looks for the controller: it knows neither node nor claim",
-		never: join(bolt, cni, []string{"./ipam/node/agent", "./ipam/controller/pools", "./ipam/node/store", "./ipam/wire", "./claims"}),
+		never: join(bolt, cni, []string{"./ipam/controller/pools"}),
 	},
 	{
 		pkg: "./ipam/controller/reservations", why: "what is reserved is no pod's and no claim's",
-		never: join(bolt, cni, []string{"./ipam/node/agent", "./ipam/controller/pools", "./ipam/node/store", "./ipam/wire", "./claims"}),
+		never: join(bolt, cni, []string{"./ipam/controller/pools"}),
 	},
 	{
 		pkg: "./ipam/controller/pools", why: "pools are cluster-wide: they know neither nodes nor claims",
-		never: join(bolt, cni, []string{"./ipam/node/agent", "./ipam/broker", "./ipam/node/store", "./ipam/wire", "./claims"}),
+		never: join(bolt, cni, []string{"./ipam/controller/grants"}),
 	},
 	{
-		pkg: "./ipam/takeover", why: "it takes from nodes that are dead: it has none, and knows no claims",
-		never: join(bolt, cni, []string{"./ipam/node/agent", "./ipam/broker", "./ipam/node/store", "./ipam/wire", "./claims"}),
+		pkg: "./ipam/controller/deadnodes", why: "it takes from nodes that are dead: it has none, and knows no claims",
+		never: join(bolt, cni, []string{"./ipam/controller/grants"}),
 	},
 	{
 		pkg: "./ipam/controller/ranks", why: "ranks decide nothing: they know neither leases nor what is done with them",
-		never: join(bolt, cni, []string{"./ipam/node/agent", "./ipam/broker", "./ipam/node/store", "./ipam/wire", "./claims"}),
+		never: join(bolt, cni, []string{"./ipam/controller/grants"}),
 	},
 	{
 		pkg: "./ipam/controller/requests", why: "the controller answers nodes' requests with it: it knows neither node nor claim",
-		never: join(bolt, cni, []string{"./ipam/node/agent", "./ipam/node/store", "./ipam/wire", "./ipam/cni/plugin", "./claims"}),
+		never: join(bolt, cni),
 	},
 	{
 		pkg: "./cmd/tenure-controller/controller", why: "it wires the cluster controller, which has no node",
-		never: join(bolt, cni, []string{"./ipam/node/agent", "./cmd/tenured/daemon", "./ipam/node/store", "./ipam/wire", "./ipam/cni/plugin", "./cmd"}),
+		never: join(bolt, cni, []string{"./ipam/node/agent", "./cmd/tenured/daemon", "./ipam/node/store", "./ipam/agentapi", "./ipam/cni/plugin", "./cmd"}),
 	},
 	{
-		pkg: "./ipam/node", why: "agent and local mode share these decisions",
-		never: join(kubernetes, cni, []string{"./ipam/node/agent", "./ipam/cluster", "./ipam/cni/local", "./api"}),
+		pkg: "./ipam/node/assign", why: "agent and local mode share these decisions",
+		never: join(kubernetes, cni, []string{"./ipam/node/agent"}),
 	},
 	{
 		pkg: "./ipam/cni/local", why: "local mode has no cluster, and its plugin starts within milliseconds",
-		never: join(kubernetes, []string{"./ipam/node/agent", "./ipam/cluster", "./api"}),
+		never: join(kubernetes),
 	},
 	{
-		pkg: "./ipam/readback", why: "it reads traces of what was: who asks the cluster is not its business",
-		never: join(kubernetes, cni, []string{"./ipam/node/agent", "./ipam/cluster", "./ipam/cni/local", "./api"}),
+		pkg: "./ipam/node/recovery", why: "it reads traces of what was: who asks the cluster is not its business",
+		never: join(kubernetes, cni, []string{"./ipam/node/agent"}),
 	},
 	{
-		pkg: "./ipam/publish", why: "it says what the store has: whether it may is not its business",
-		never: join(kubernetes, cni, []string{"./ipam/node/agent", "./ipam/cluster", "./ipam/cni/local", "./api"}),
+		pkg: "./ipam/node/leasestatus", why: "it says what the store has: whether it may is not its business",
+		never: join(kubernetes, cni, []string{"./ipam/node/agent"}),
 	},
 	{
 		pkg: "./ipam/node/agent", why: "the agent declares what it needs of a cluster, and is tested without one",
-		never: join(kubernetes, cni, []string{"./ipam/cluster", "./ipam/cni/local", "./api"}),
+		never: join(kubernetes, cni),
 	},
 	{
-		pkg: "./ipam/cluster", why: "it runs effects against the API, for node and controller alike",
-		never: join(bolt, cni, []string{"./ipam/node/agent", "./ipam/node/store", "./ipam/wire", "./claims"}),
+		pkg: "./ipam/kube", why: "it runs effects against the API, for node and controller alike",
+		never: join(bolt, cni, []string{"./ipam/node/agent", "./ipam/node/store", "./ipam/agentapi"}),
 	},
 	{
 		pkg: "./cmd/tenured/daemon", why: "it wires a node's agent: claims and programs are not its business",
-		never: []string{"./claims", "./cmd", "./ipam/broker", "./ipam/cni/local", "./ipam/cni/plugin", "./attach/delegate"},
+		never: []string{"./claims", "./cmd", "./ipam/controller/grants", "./ipam/cni/local", "./ipam/cni/plugin", "./attach/delegate"},
 	},
 	{
 		pkg: "./ipam/cni/plugin", why: "the plugin is thin: the agent is the one to talk to a cluster",
-		never: join(kubernetes, []string{"./ipam/node/agent", "./ipam/cluster", "./api"}),
-	},
-	{
-		pkg: "./ipam/controller/networks", why: "the controller reads definitions with it: no node, no plugin",
-		never: join(bolt, cni, []string{"./ipam/node/agent", "./ipam/node/store", "./ipam/wire", "./claims", "./api"}),
+		never: join(kubernetes),
 	},
 	{
 		pkg: "./claims", why: "claims are cluster-wide: they know no node",
-		never: join(bolt, cni, []string{"./ipam/node/agent", "./ipam/node/store", "./ipam/wire", "./ipam/cni/plugin"}),
+		never: join(bolt, cni, []string{"./ipam/node/agent", "./ipam/node/store", "./ipam/agentapi", "./ipam/cni/plugin"}),
 	},
 	{
 		pkg: "./attach/facts", why: "plugin and agent link it: plain types",
@@ -217,11 +250,11 @@ var rules = []rule{
 	},
 	{
 		pkg: "./attach/resolve", why: "it declares what it needs of a cluster, and is tested without one; what it knows it tells, it runs nothing",
-		never: join(kubernetes, bolt, processes, []string{"./ipam/node/agent", "./ipam/cluster", "./ipam/node/store", "./api", "./claims"}),
+		never: join(kubernetes, bolt, processes, []string{"./ipam/node/agent", "./ipam/kube", "./ipam/node/store", "./api/v1alpha1", "./claims"}),
 	},
 	{
 		pkg: "./attach/ready", why: "it looks at files, and asks nobody but who is handed to it",
-		never: join(kubernetes, bolt, processes, []string{"./ipam", "./api", "./claims"}), but: []string{"./ipam/lean/cniname", "./ipam/durable", "./ipam/lean/plainfile", "./ipam/lean/plainjson"},
+		never: join(kubernetes, bolt, processes, []string{"./ipam", "./api/v1alpha1", "./claims"}), but: []string{"./ipam/lean/cniname", "./ipam/atomicfile", "./ipam/lean/plainfile", "./ipam/lean/plainjson"},
 	},
 	{
 		pkg: "./attach/cniresult", why: "it knows results of plugins alone, as the CNI library does",
@@ -233,7 +266,7 @@ var rules = []rule{
 	},
 	{
 		pkg: "./attach/plan", why: "the same facts give the same plan, on a node and in kubectl: no clients, no I/O",
-		never: join(kubernetes, bolt, processes, []string{"os", "net", "net/http", "context", "./ipam", "./api", "./claims"}), but: []string{"./ipam/lean/cniname", "./ipam/lean/plainjson"},
+		never: join(kubernetes, bolt, processes, []string{"os", "net", "net/http", "context", "./ipam", "./api/v1alpha1", "./claims"}), but: []string{"./ipam/lean/cniname", "./ipam/lean/plainjson"},
 	},
 	{
 		pkg: "./api/npwg", why: "annotations become steps without I/O",
@@ -241,7 +274,7 @@ var rules = []rule{
 	},
 	{
 		pkg: "./attach/journal", why: "a DEL needs what is in it and nobody else: plain files",
-		never: join(kubernetes, bolt, processes, []string{"./ipam", "./api", "./claims"}), but: []string{"./ipam/lean/cniname", "./ipam/durable", "./ipam/lean/pause", "./ipam/lean/plainfile", "./ipam/lean/plainjson"},
+		never: join(kubernetes, bolt, processes, []string{"./ipam", "./api/v1alpha1", "./claims"}), but: []string{"./ipam/lean/cniname", "./ipam/atomicfile", "./ipam/lean/pause", "./ipam/lean/plainfile", "./ipam/lean/plainjson"},
 	},
 	{
 		pkg: "./attach/route", why: "it knows routes and results, not who asks for them",
@@ -249,34 +282,34 @@ var rules = []rule{
 	},
 	{
 		pkg: "./attach/delegate", why: "it runs on the host with a plan and a journal, and asks nobody",
-		never: join(kubernetes, bolt, []string{"./ipam", "./api", "./claims"}), but: []string{"./ipam/cnicache", "./ipam/lean/cniname", "./ipam/durable", "./ipam/lean/pause", "./ipam/lean/plainfile", "./ipam/lean/plainjson"},
+		never: join(kubernetes, bolt, []string{"./ipam", "./api/v1alpha1", "./claims"}), but: []string{"./ipam/cniresults", "./ipam/lean/cniname", "./ipam/atomicfile", "./ipam/lean/pause", "./ipam/lean/plainfile", "./ipam/lean/plainjson"},
 	},
 	{
 		pkg: "./attach/plugin", why: "the plugin is thin: the agent is the one to talk to a cluster",
-		never: join(kubernetes, bolt, []string{"./ipam", "./api", "./claims", "./attach/resolve"}),
-		but:   []string{"./ipam/cnicache", "./ipam/durable", "./ipam/lean/plainjson", "./ipam/wire", "./ipam/lean/cnicall", "./ipam/netns", "./ipam/lean/pause", "./ipam/lean/quiet", "./ipam/lean/cniname", "./ipam/lean/plainfile"},
+		never: join(kubernetes, bolt, []string{"./ipam", "./api/v1alpha1", "./claims", "./attach/resolve"}),
+		but:   []string{"./ipam/cniresults", "./ipam/atomicfile", "./ipam/lean/plainjson", "./ipam/agentapi", "./ipam/lean/cnicall", "./ipam/netns", "./ipam/lean/pause", "./ipam/lean/quiet", "./ipam/lean/cniname", "./ipam/lean/plainfile"},
 	},
 	{
 		pkg: "./cmd/tenure-attach", why: "it runs once for every pod: it starts within milliseconds, and holds no credentials",
-		never:   join(kubernetes, bolt, []string{"./ipam/node/agent", "./ipam/cluster", "./ipam/node/store", "./claims", "./api"}),
+		never:   join(kubernetes, bolt, []string{"./ipam/node/agent", "./ipam/kube", "./ipam/node/store", "./claims", "./api/v1alpha1"}),
 		reaches: []string{"net/http", "testing", "regexp", "hash/crc32", "github.com/prometheus/", "github.com/containernetworking/cni/libcni"},
 	},
 	{
 		pkg: "./cmd/tenure", why: "it runs once for every pod: it starts within milliseconds, and holds no credentials",
-		never:   join(kubernetes, []string{"./ipam/node/agent", "./ipam/cluster", "./claims", "./api"}),
+		never:   join(kubernetes, []string{"./ipam/node/agent", "./ipam/kube", "./claims", "./api/v1alpha1"}),
 		reaches: []string{"net/http", "testing", "regexp", "github.com/prometheus/"},
 	},
 	{
 		pkg: "./cmd/tenured", why: "programs wire packages, not each other",
-		never: []string{"./cmd", "./claims"}, reaches: []string{"testing"},
+		never: []string{"./cmd", "./claims"}, but: []string{"./cmd/tenured/daemon"}, reaches: []string{"testing"},
 	},
 	{
 		pkg: "./cmd/kubectl-tenure", why: "programs wire packages, not each other; people run it: it reads a cluster, and has no node",
-		never: join(bolt, []string{"./cmd", "./claims", "./ipam/node/agent", "./cmd/tenured/daemon", "./ipam/node/store", "./attach/delegate"}), reaches: []string{"testing"},
+		never: join(bolt, []string{"./cmd", "./claims", "./ipam/node/agent", "./cmd/tenured/daemon", "./ipam/node/store", "./attach/delegate"}), but: []string{"./cmd/kubectl-tenure/audit"}, reaches: []string{"testing"},
 	},
 	{
 		pkg: "./cmd/tenure-controller", why: "programs wire packages, not each other; the controller has no node",
-		never: join(bolt, cni, []string{"./cmd", "./ipam/node/agent", "./ipam/node/store", "./ipam/wire"}), reaches: []string{"testing"},
+		never: join(bolt, cni, []string{"./cmd", "./ipam/node/agent", "./ipam/node/store", "./ipam/agentapi"}), but: []string{"./cmd/tenure-controller/controller"}, reaches: []string{"testing"},
 	},
 }
 

@@ -122,6 +122,25 @@ func TestImports(t *testing.T) {
 	}
 }
 
+func TestRooms(t *testing.T) {
+	all := load(t)
+	for _, r := range rooms {
+		in := 0
+		for _, s := range all.own {
+			if !s.ships() || !within(s.ImportPath, importPath(r.pkg)) {
+				continue
+			}
+			in++
+			for _, dep := range all.offences(s, r) {
+				t.Errorf("%s, which is in %s, knows of %s, and must not: %s", s.short(), r.pkg, dep, r.why)
+			}
+		}
+		if in == 0 {
+			t.Errorf("the rooms name %s, in which there is nothing: remove it, or follow its new name", r.pkg)
+		}
+	}
+}
+
 func TestWhatShipsKnowsNoTests(t *testing.T) {
 	all := load(t)
 	for _, s := range all.own {

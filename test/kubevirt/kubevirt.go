@@ -25,12 +25,12 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 )
 
 // Run is KubeVirt: it looks after machines and their claims until ctx ends.
 func Run(ctx context.Context, rc *rest.Config) error {
-	scheme, err := cluster.Scheme()
+	scheme, err := kube.Scheme()
 	if err != nil {
 		return err
 	}

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
-	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -87,7 +87,7 @@ func TestCheckFindsDamageI1I2I3I4X13(t *testing.T) {
 		{"a node that is silent", func(w *world) { w.quiet(time.Hour, 15*time.Minute) }, "NodeSilent", true, []string{"no heartbeat", "release-node"}},
 		{"a node without a seat", func(w *world) { w.unseat() }, "NodeSilent", true, []string{"no seat"}},
 		{"a seat that cannot be read", func(w *world) {
-			l := &coordination.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.DefaultSeatNamespace, Name: w.node}}
+			l := &coordination.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: kube.DefaultSeatNamespace, Name: w.node}}
 			if err := kc.Patch(w.t.Context(), l, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"tenure.dev/turn":"x"}}}`))); err != nil {
 				w.t.Fatal(err)
 			}

@@ -26,7 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
-	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 	"github.com/tenure-ipam/tenure/test/controlplane"
 	"github.com/tenure-ipam/tenure/test/fleet"
@@ -35,7 +35,7 @@ import (
 
 var (
 	cp       *controlplane.ControlPlane
-	api      *cluster.API
+	api      *kube.API
 	kc       client.Client
 	accounts fleet.Accounts
 	kubectl  program
@@ -169,7 +169,7 @@ func (w *world) sit(node protocol.UID, beat time.Time, fence time.Duration) {
 
 // unseat deletes the seat.
 func (w *world) unseat() {
-	l := &coordination.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.DefaultSeatNamespace, Name: w.node}}
+	l := &coordination.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: kube.DefaultSeatNamespace, Name: w.node}}
 	if err := kc.Delete(context.Background(), l); client.IgnoreNotFound(err) != nil {
 		w.t.Error(err)
 	}
@@ -180,7 +180,7 @@ func (w *world) quiet(since, fence time.Duration) {
 	w.t.Helper()
 	w.unseat()
 	w.sit(w.seat.NodeUID, time.Now().Add(-since), fence)
-	l := &coordination.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.DefaultSeatNamespace, Name: w.node}}
+	l := &coordination.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: kube.DefaultSeatNamespace, Name: w.node}}
 	// The API server has noted when the heartbeat came: it forgets that.
 	forget := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"managedFields":[{}]}}`))
 	if err := kc.Patch(w.t.Context(), l, forget); err != nil {

@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
-	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/test/fleet"
 )
 
@@ -125,7 +125,7 @@ func (o *old) records(name, cidr string, allocations ...string) {
 		offset, ref, _ := strings.Cut(text, " ")
 		all[offset] = map[string]any{"id": "c", "ifname": "net1", "podref": o.ref(ref)}
 	}
-	p := cluster.NewWhereaboutsPool(o.namespace, name)
+	p := kube.NewWhereaboutsPool(o.namespace, name)
 	p.Object["spec"] = map[string]any{"range": cidr, "allocations": all}
 	create(o.t, p)
 }
@@ -133,7 +133,7 @@ func (o *old) records(name, cidr string, allocations ...string) {
 // reserves makes one of whereabouts' reservations.
 func (o *old) reserves(name, pod string) {
 	o.t.Helper()
-	r := cluster.NewWhereaboutsReservation(o.namespace, name)
+	r := kube.NewWhereaboutsReservation(o.namespace, name)
 	r.Object["spec"] = map[string]any{"podref": o.ref(pod), "ifname": "net1"}
 	create(o.t, r)
 }

@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
-	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 	"github.com/tenure-ipam/tenure/test/fleet"
 )
@@ -57,7 +57,7 @@ func (w *world) off() bool {
 	if err != nil && !apierrors.IsNotFound(err) {
 		w.t.Fatal(err)
 	}
-	return cluster.NodeOf(&n).Off
+	return kube.NodeOf(&n).Off
 }
 
 // isReady writes what the kubelet writes.

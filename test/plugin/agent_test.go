@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tenure-ipam/tenure/ipam/journal"
+	"github.com/tenure-ipam/tenure/ipam/delqueue"
 )
 
 // noAgent is a network whose agent is not there.
@@ -32,7 +32,7 @@ func (o outcome) wantWarned(t *testing.T, text string) {
 // wantJournalled checks that the journal has one DEL, of the container.
 func wantJournalled(t *testing.T, dir, container string) {
 	t.Helper()
-	entries, damaged, err := journal.List(dir)
+	entries, damaged, err := delqueue.List(dir)
 	if err != nil || len(damaged) > 0 || len(entries) != 1 {
 		t.Fatalf("journal: %v, damaged %q, %v; want one entry", entries, damaged, err)
 	}
@@ -159,7 +159,7 @@ func TestF16JournalledDEL(t *testing.T) {
 	n.add("c2") // hot-plugged again, perhaps before the agent has gone through its journal
 	eventually(t, 20*time.Second, func() error {
 		dir, ok := n.ipam["journalDir"].(string)
-		entries, _, err := journal.List(dir)
+		entries, _, err := delqueue.List(dir)
 		if !ok || err != nil || len(entries) > 0 {
 			return errors.Join(errors.New("the journal is not empty"), err)
 		}

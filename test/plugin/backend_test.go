@@ -14,7 +14,7 @@ import (
 	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/cmd/tenured/daemon"
-	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/test/fleet"
@@ -106,7 +106,7 @@ func openPool(t *testing.T, cidr string) string {
 	if err := kc.Create(ctx, p); err != nil {
 		t.Fatal(err)
 	}
-	shape, err := poolspec.ParsePool(cluster.PoolText(p))
+	shape, err := poolspec.ParsePool(kube.PoolText(p))
 	if err != nil {
 		t.Fatal(err)
 	}

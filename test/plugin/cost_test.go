@@ -12,7 +12,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/tenure-ipam/tenure/ipam/wire"
+	"github.com/tenure-ipam/tenure/ipam/agentapi"
 	"github.com/tenure-ipam/tenure/test/programs"
 )
 
@@ -93,8 +93,8 @@ func runsInPairs(b *testing.B, program string, config func(int) []byte) {
 
 type doNothing struct{}
 
-func (doNothing) Serve(context.Context, wire.Request) wire.Response {
-	return wire.Response{Result: &wire.Result{IPs: []wire.IP{{Address: netip.MustParsePrefix("10.0.0.5/24")}}}}
+func (doNothing) Serve(context.Context, agentapi.Request) agentapi.Response {
+	return agentapi.Response{Result: &agentapi.Result{IPs: []agentapi.IP{{Address: netip.MustParsePrefix("10.0.0.5/24")}}}}
 }
 
 // doNothingAgent serves one answer for everything, until the benchmark ends.
@@ -106,7 +106,9 @@ func doNothingAgent(b *testing.B) (socket string) {
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- wire.Serve(ctx, ln, doNothing{}, wire.DefaultLimits(), slog.New(slog.DiscardHandler)) }()
+	go func() {
+		done <- agentapi.Serve(ctx, ln, doNothing{}, agentapi.DefaultLimits(), slog.New(slog.DiscardHandler))
+	}()
 	b.Cleanup(func() {
 		stop()
 		if err := <-done; err != nil {

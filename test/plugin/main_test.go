@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/test/controlplane"
 	"github.com/tenure-ipam/tenure/test/fleet"
 	"github.com/tenure-ipam/tenure/test/programs"
@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 		if plugin, err = programs.Build(ctx, cp.Dir(), "tenure"); err != nil {
 			return 0, err
 		}
-		if err := c.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: cluster.DefaultSeatNamespace}}); err != nil {
+		if err := c.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: kube.DefaultSeatNamespace}}); err != nil {
 			return 0, err
 		}
 		return m.Run(), nil

@@ -13,7 +13,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/cmd/tenured/daemon"
-	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/node/agent"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 	"github.com/tenure-ipam/tenure/test/fleet"
@@ -46,7 +46,7 @@ func told(t *testing.T, node *corev1.Node, reason string, words ...string) {
 }
 
 // leasesOf returns a node's leases.
-func leasesOf(t *testing.T, api *cluster.API, node string) []protocol.Lease {
+func leasesOf(t *testing.T, api *kube.API, node string) []protocol.Lease {
 	t.Helper()
 	leases, _, err := api.NodeLeases(t.Context(), protocol.NodeName(node))
 	if err != nil {
@@ -71,7 +71,7 @@ func TestNodeEvents(t *testing.T) {
 	}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	create(t, node)
-	api, _, err := cluster.Dial(cp.Config())
+	api, _, err := kube.Dial(cp.Config())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,9 +22,9 @@ import (
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/attach/facts"
 	"github.com/tenure-ipam/tenure/cmd/tenured/daemon"
-	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/agentapi"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
-	"github.com/tenure-ipam/tenure/ipam/wire"
 	"github.com/tenure-ipam/tenure/test/controlplane"
 	"github.com/tenure-ipam/tenure/test/fleet"
 )
@@ -60,7 +60,7 @@ func awaitPolicies(ctx context.Context, agent *rest.Config) error {
 	if err := kc.Create(ctx, pod); err != nil {
 		return err
 	}
-	api, _, err := cluster.Dial(agent)
+	api, _, err := kube.Dial(agent)
 	if err != nil {
 		return err
 	}
@@ -104,8 +104,8 @@ func fleetOf(t *testing.T, node string) *fleet.Fleet {
 
 func tokenOf(t *testing.T, node string) *rest.Config {
 	t.Helper()
-	pod := newPod(t, cluster.DefaultSeatNamespace, "tenured-"+node, node, func(p *corev1.Pod) { p.Spec.ServiceAccountName = "tenured" })
-	rc, err := cp.ServiceAccount(t.Context(), cluster.DefaultSeatNamespace, "tenured", &authentication.BoundObjectReference{
+	pod := newPod(t, kube.DefaultSeatNamespace, "tenured-"+node, node, func(p *corev1.Pod) { p.Spec.ServiceAccountName = "tenured" })
+	rc, err := cp.ServiceAccount(t.Context(), kube.DefaultSeatNamespace, "tenured", &authentication.BoundObjectReference{
 		Kind: "Pod", APIVersion: "v1", Name: pod.Name, UID: pod.UID,
 	})
 	if err != nil {
@@ -198,7 +198,7 @@ func remove(t *testing.T, o client.Object) {
 // ask asks a node's agent what the meta-plugin asks.
 func ask(n *fleet.Node, q facts.Question) (facts.Answer, error) {
 	var a facts.Answer
-	resp, err := call(n, wire.Facts, q)
+	resp, err := call(n, agentapi.Facts, q)
 	if err != nil {
 		return a, err
 	}
@@ -221,20 +221,20 @@ func refOf(pod *corev1.Pod) facts.PodRef {
 // report tells a node's agent what the meta-plugin tells.
 func report(t *testing.T, n *fleet.Node, r facts.Report) {
 	t.Helper()
-	if _, err := call(n, wire.Report, r); err != nil {
+	if _, err := call(n, agentapi.Report, r); err != nil {
 		t.Fatal(err)
 	}
 }
 
 // call makes one call of the node socket.
-func call(n *fleet.Node, verb wire.Verb, body any) (wire.Response, error) {
+func call(n *fleet.Node, verb agentapi.Verb, body any) (agentapi.Response, error) {
 	raw, err := json.Marshal(body)
 	if err != nil {
-		return wire.Response{}, err
+		return agentapi.Response{}, err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), minute)
 	defer cancel()
-	resp, err := wire.Call(ctx, n.Config().Socket, wire.Request{Verb: verb, Ask: raw})
+	resp, err := agentapi.Call(ctx, n.Config().Socket, agentapi.Request{Verb: verb, Ask: raw})
 	if err == nil && resp.Error != nil {
 		err = resp.Error
 	}

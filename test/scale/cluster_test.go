@@ -25,8 +25,8 @@ import (
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/cmd/tenured/daemon"
-	"github.com/tenure-ipam/tenure/ipam/cluster"
-	"github.com/tenure-ipam/tenure/ipam/wire"
+	"github.com/tenure-ipam/tenure/ipam/agentapi"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/test/fleet"
 )
 
@@ -151,7 +151,7 @@ func (c *nodes) pods(network string, want []int) []place {
 		o := &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{
 				Namespace: "default", Name: i.Sandbox,
-				Annotations: map[string]string{cluster.AnnotationNetworks: "[" + strings.Join(selections, ",") + "]"},
+				Annotations: map[string]string{kube.AnnotationNetworks: "[" + strings.Join(selections, ",") + "]"},
 			},
 			Spec: corev1.PodSpec{NodeName: c.all[j].Name, Containers: []corev1.Container{{Name: "c", Image: "none"}}},
 		}
@@ -238,8 +238,8 @@ func insist(call func() error) error {
 
 // later says that a call that ended with err may succeed when it is made again.
 func later(err error) bool {
-	e, ok := errors.AsType[*wire.Error](err)
-	return ok && e.Code == wire.CodeTryAgainLater || errors.Is(err, wire.ErrNoAnswer)
+	e, ok := errors.AsType[*agentapi.Error](err)
+	return ok && e.Code == agentapi.CodeTryAgainLater || errors.Is(err, agentapi.ErrNoAnswer)
 }
 
 // claims makes so many claims on a network and waits until each has its address. It

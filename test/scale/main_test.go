@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/cmd/tenure-controller/controller"
-	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/test/controlplane"
 	"github.com/tenure-ipam/tenure/test/fleet"
 )
@@ -29,7 +29,7 @@ import (
 var (
 	cp *controlplane.ControlPlane
 	// api and kc are an administrator's.
-	api *cluster.API
+	api *kube.API
 	kc  client.WithWatch
 
 	// ofAgents and ofController count what agents and controller ask of the API server.

@@ -20,8 +20,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
-	"github.com/tenure-ipam/tenure/ipam/cluster"
 	"github.com/tenure-ipam/tenure/ipam/foreign"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 	"github.com/tenure-ipam/tenure/test/controlplane"
 	"github.com/tenure-ipam/tenure/test/fleet"
@@ -127,7 +127,7 @@ func (m *movers) make(n int) {
 		for i := k; i < n; i += networksOfMovers {
 			allocations[strconv.Itoa(1+i/networksOfMovers)] = map[string]any{"id": "c", "ifname": "net1", "podref": "default/" + oldPod(i)}
 		}
-		p := cluster.NewWhereaboutsPool("default", fmt.Sprintf("%s-10.200.%d.0-20", domainOfMovers, k<<4))
+		p := kube.NewWhereaboutsPool("default", fmt.Sprintf("%s-10.200.%d.0-20", domainOfMovers, k<<4))
 		p.Object["spec"] = map[string]any{"range": cidr.String(), "allocations": allocations}
 		if err := kc.Create(m.t.Context(), p); err != nil {
 			m.t.Fatal(err)
@@ -149,7 +149,7 @@ func (m *movers) make(n int) {
 	bound := metav1.NewTime(time.Now().Add(-time.Hour))
 	c.parallel(n, func(i int) error {
 		network, addr := fmt.Sprintf("old-%d", i%networksOfMovers), m.address(i%networksOfMovers, 1+i/networksOfMovers)
-		r := cluster.NewWhereaboutsReservation("default", foreign.ReservationName(domainOfMovers, addr))
+		r := kube.NewWhereaboutsReservation("default", foreign.ReservationName(domainOfMovers, addr))
 		r.Object["spec"] = map[string]any{"podref": "default/" + oldPod(i), "ifname": "net1"}
 		if err := kc.Create(m.t.Context(), r); err != nil {
 			return err
@@ -255,7 +255,7 @@ func (m *movers) end() {
 	if err != nil {
 		m.t.Fatal(err)
 	}
-	for _, o := range []client.Object{cluster.NewWhereaboutsPool("", ""), cluster.NewWhereaboutsReservation("", "")} {
+	for _, o := range []client.Object{kube.NewWhereaboutsPool("", ""), kube.NewWhereaboutsReservation("", "")} {
 		if err := kc.DeleteAllOf(m.t.Context(), o, client.InNamespace("default")); err != nil {
 			m.t.Fatal(err)
 		}

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
-	"github.com/tenure-ipam/tenure/ipam/wire"
+	"github.com/tenure-ipam/tenure/ipam/agentapi"
 	"github.com/tenure-ipam/tenure/test/fleet"
 )
 
@@ -171,7 +171,7 @@ func exhausted(pool string, addresses int) func(place) error {
 			case later(err) && strings.Contains(err.Error(), want):
 				return nil
 			case !later(err) || time.Now().After(deadline):
-				return fmt.Errorf("%w; want code %d with %q", err, wire.CodeTryAgainLater, want)
+				return fmt.Errorf("%w; want code %d with %q", err, agentapi.CodeTryAgainLater, want)
 			}
 		}
 	}

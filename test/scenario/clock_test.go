@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/tenure-ipam/tenure/cmd/tenured/daemon"
-	"github.com/tenure-ipam/tenure/ipam/wire"
+	"github.com/tenure-ipam/tenure/ipam/agentapi"
 	"github.com/tenure-ipam/tenure/test/fleet"
 )
 
@@ -41,7 +41,7 @@ func TestX23ClockJumps(t *testing.T) {
 			if resumed := cp.ResumeAPIServer(); resumed != nil {
 				t.Fatal(resumed)
 			}
-			wantCode(t, err, wire.CodeTryAgainLater, "gives out no new addresses")
+			wantCode(t, err, agentapi.CodeTryAgainLater, "gives out no new addresses")
 			was := known.addrs
 			if err := known.attach(patience); err != nil || known.addrs[0] != was[0] {
 				t.Errorf("what was answered before: %v, %v; want %v again", known.addrs, err, was)

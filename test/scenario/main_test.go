@@ -11,14 +11,14 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/test/controlplane"
 	"github.com/tenure-ipam/tenure/test/fleet"
 )
 
 var (
 	cp       *controlplane.ControlPlane
-	api      *cluster.API
+	api      *kube.API
 	kc       client.Client
 	accounts fleet.Accounts
 )

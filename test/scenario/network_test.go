@@ -19,9 +19,9 @@ import (
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/cmd/tenured/daemon"
-	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/agentapi"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
-	"github.com/tenure-ipam/tenure/ipam/wire"
 	"github.com/tenure-ipam/tenure/test/fleet"
 )
 
@@ -113,7 +113,7 @@ func (w *network) run(n *fleet.Node, name string, owners ...metav1.OwnerReferenc
 	o := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "default", Name: name, OwnerReferences: owners,
-			Annotations: map[string]string{cluster.AnnotationNetworks: fmt.Sprintf(`[{"name":%q,"interface":"net1"}]`, w.name)},
+			Annotations: map[string]string{kube.AnnotationNetworks: fmt.Sprintf(`[{"name":%q,"interface":"net1"}]`, w.name)},
 		},
 		Spec: corev1.PodSpec{NodeName: n.Name, Containers: []corev1.Container{{Name: "c", Image: "none"}}},
 	}
@@ -130,15 +130,15 @@ func (p *pod) attach(within time.Duration) error {
 			p.addrs = addresses(res)
 			return nil
 		}
-		e, ok := errors.AsType[*wire.Error](err)
-		if !ok || e.Code != wire.CodeTryAgainLater || time.Now().After(deadline) {
+		e, ok := errors.AsType[*agentapi.Error](err)
+		if !ok || e.Code != agentapi.CodeTryAgainLater || time.Now().After(deadline) {
 			return fmt.Errorf("ADD of %s on %s: %w", p.Pod, p.node.Name, err)
 		}
 		time.Sleep(50 * time.Millisecond) // a kubelet waits longer
 	}
 }
 
-func addresses(res *wire.Result) []netip.Prefix {
+func addresses(res *agentapi.Result) []netip.Prefix {
 	var addrs []netip.Prefix
 	for _, ip := range res.IPs {
 		addrs = append(addrs, ip.Address)
@@ -235,9 +235,9 @@ func (w *network) nothingLeft(within time.Duration) {
 	})
 }
 
-func wantCode(t testing.TB, err error, code wire.Code, words string) {
+func wantCode(t testing.TB, err error, code agentapi.Code, words string) {
 	t.Helper()
-	e, ok := errors.AsType[*wire.Error](err)
+	e, ok := errors.AsType[*agentapi.Error](err)
 	if !ok || e.Code != code || !strings.Contains(e.Error(), words) {
 		t.Errorf("got %v; want code %d with %q", err, code, words)
 	}

@@ -18,9 +18,9 @@ import (
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/attach/facts"
 	"github.com/tenure-ipam/tenure/cmd/tenured/daemon"
-	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/agentapi"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
-	"github.com/tenure-ipam/tenure/ipam/wire"
 	"github.com/tenure-ipam/tenure/test/fleet"
 )
 
@@ -137,7 +137,7 @@ func (o *outage) meanwhile(t *testing.T, single []fleet.Interface) (served *sync
 		if err != nil {
 			t.Fatal(err)
 		}
-		resp, err := wire.Call(t.Context(), n.Socket(), wire.Request{Verb: wire.Report, Ask: status})
+		resp, err := agentapi.Call(t.Context(), n.Socket(), agentapi.Request{Verb: agentapi.Report, Ask: status})
 		if err != nil || resp.Error != nil {
 			t.Fatal(err, resp.Error)
 		}
@@ -323,7 +323,7 @@ func (o *outage) settled(back time.Time) error {
 		if err := kc.Get(ctx, client.ObjectKey{Namespace: "default", Name: o.report[k].Pod}, &p); err != nil {
 			return err
 		}
-		if got := p.Annotations[cluster.AnnotationStatus]; got != fmt.Sprintf(`[%d]`, k) {
+		if got := p.Annotations[kube.AnnotationStatus]; got != fmt.Sprintf(`[%d]`, k) {
 			return fmt.Errorf("the status of %s is %q", p.Name, got)
 		}
 	}

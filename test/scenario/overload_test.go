@@ -12,7 +12,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"github.com/tenure-ipam/tenure/ipam/wire"
+	"github.com/tenure-ipam/tenure/ipam/agentapi"
 	"github.com/tenure-ipam/tenure/test/fleet"
 )
 
@@ -75,7 +75,7 @@ func TestThrottlingAPIServer(t *testing.T) {
 	if len(held) < 8 {
 		t.Errorf("%d ADDs are answered out of the block that the node holds, then %v; want most of its 16 addresses", len(held), err)
 	}
-	wantCode(t, err, wire.CodeTryAgainLater, "the API server has too many requests and throttles this node's (429)")
+	wantCode(t, err, agentapi.CodeTryAgainLater, "the API server has too many requests and throttles this node's (429)")
 	for _, i := range held {
 		if err := n.Del(i); err != nil {
 			t.Errorf("DEL while the API server throttles: %v", err)

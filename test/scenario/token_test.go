@@ -16,16 +16,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/cmd/tenured/daemon"
-	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/test/fleet"
 )
 
 // tokenOf issues a token for the agents that ends with a Secret of this name.
 func tokenOf(t *testing.T, name string) string {
 	t.Helper()
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.DefaultSeatNamespace, Name: name}}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: kube.DefaultSeatNamespace, Name: name}}
 	create(t, secret)
-	c, err := cp.ServiceAccount(t.Context(), cluster.DefaultSeatNamespace, "tenured",
+	c, err := cp.ServiceAccount(t.Context(), kube.DefaultSeatNamespace, "tenured",
 		&authentication.BoundObjectReference{Kind: "Secret", APIVersion: "v1", Name: name, UID: secret.UID})
 	if err != nil {
 		t.Fatal(err)
@@ -72,7 +72,7 @@ func TestX24TokensRotate(t *testing.T) {
 	attachAll()
 
 	place(t, path, tokenOf(t, "token-2"))
-	old := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.DefaultSeatNamespace, Name: "token-1"}}
+	old := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: kube.DefaultSeatNamespace, Name: "token-1"}}
 	if err := kc.Delete(t.Context(), old); err != nil {
 		t.Fatal(err)
 	}

@@ -27,18 +27,18 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 	"github.com/tenure-ipam/tenure/test/controlplane"
 	"github.com/tenure-ipam/tenure/test/fleet"
 )
 
-const system = cluster.DefaultSeatNamespace
+const system = kube.DefaultSeatNamespace
 
 var (
-	cp   *controlplane.ControlPlane
-	kc   client.Client // an administrator's
-	kube kubernetes.Interface
+	cp        *controlplane.ControlPlane
+	kc        client.Client // an administrator's
+	clientset kubernetes.Interface
 )
 
 func TestMain(m *testing.M) {
@@ -49,7 +49,7 @@ func TestMain(m *testing.M) {
 	}
 	os.Exit(fleet.Main(o, func(ctx context.Context, c *fleet.Cluster) (code int, err error) {
 		cp, kc = c.ControlPlane, c.Client
-		if kube, err = kubernetes.NewForConfig(cp.Config()); err != nil {
+		if clientset, err = kubernetes.NewForConfig(cp.Config()); err != nil {
 			return 0, err
 		}
 		if err := fleet.InstallRoles(ctx, kc); err != nil {
@@ -242,7 +242,7 @@ type intruder struct {
 
 func newIntruder(t *testing.T, name string, rc *rest.Config) intruder {
 	t.Helper()
-	opts, err := cluster.ClientOptions(rc)
+	opts, err := kube.ClientOptions(rc)
 	if err != nil {
 		t.Fatal(err)
 	}

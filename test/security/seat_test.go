@@ -5,13 +5,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
 // A sitter is node-b's agent on its seat, with the credentials of its pod.
 type sitter struct {
-	api *cluster.API
+	api *kube.API
 	protocol.Sitting
 }
 
@@ -44,12 +44,12 @@ func (s *sitter) beat(t *testing.T) error {
 func TestSeatAfterAThief(t *testing.T) {
 	rc := boundTo(t, "tenured", podOn(t, system, "tenured-after", "node-b", "tenured"))
 	i := newIntruder(t, "the agent of node-b", rc)
-	agent := &sitter{api: cluster.NewAPI(i.Client)}
+	agent := &sitter{api: kube.NewAPI(i.Client)}
 	agent.Self = protocol.Identity{Node: "node-b", NodeUID: "u", Store: "own", Machine: "m", Boot: "next", Fence: time.Minute}
 	thief := func(patch string) error { return i.patch(named("Lease", system, "node-b"), patch) }
 	beat := func() error { return agent.beat(t) }
 	controller := func(change func(protocol.Seat) protocol.Seat) error {
-		api := cluster.NewAPI(kc)
+		api := kube.NewAPI(kc)
 		seat, _, err := api.ReadSeat(t.Context(), "node-b")
 		if err != nil {
 			return err

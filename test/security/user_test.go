@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/cmd/tenured/daemon"
-	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/test/fleet"
 )
 
@@ -179,7 +179,7 @@ func refusedClaim(t *testing.T, name string) (refusal error) {
 		if err := kc.Get(t.Context(), client.ObjectKeyFromObject(c), c); err != nil {
 			return err
 		}
-		cond := meta.FindStatusCondition(c.Status.Conditions, cluster.ConditionIPsAllocated)
+		cond := meta.FindStatusCondition(c.Status.Conditions, kube.ConditionIPsAllocated)
 		switch {
 		case len(c.Status.IPs) > 0:
 			return nil

@@ -13,7 +13,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/cmd/tenured/daemon"
-	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 	"github.com/tenure-ipam/tenure/test/fleet"
 )
@@ -22,7 +22,7 @@ import (
 // server that gives nobody the objects that there are by way of a watch, but by a list.
 func TestAgentMayWatch(t *testing.T) {
 	rc := boundTo(t, "tenured", podOn(t, system, "tenured-watching", "node-a", "tenured"))
-	opts, err := cluster.ClientOptions(rc)
+	opts, err := kube.ClientOptions(rc)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,23 +32,23 @@ func TestAgentMayWatch(t *testing.T) {
 	}
 	for name, follow := range map[string]func(ctx context.Context, heard func()) error{
 		"a pool": func(ctx context.Context, heard func()) error {
-			return cluster.FollowPool(ctx, c, "free", func(*v1alpha1.IPPool) { heard() })
+			return kube.FollowPool(ctx, c, "free", func(*v1alpha1.IPPool) { heard() })
 		},
 		"a sub-lease": func(ctx context.Context, heard func()) error {
-			return cluster.FollowSubLease(ctx, c, "of-a", "", func(*v1alpha1.IPSubLease) { heard() })
+			return kube.FollowSubLease(ctx, c, "of-a", "", func(*v1alpha1.IPSubLease) { heard() })
 		},
 		"a seat": func(ctx context.Context, heard func()) error {
-			return cluster.FollowSeat(ctx, c, client.ObjectKey{Namespace: system, Name: "node-b"}, func(*coordination.Lease) { heard() })
+			return kube.FollowSeat(ctx, c, client.ObjectKey{Namespace: system, Name: "node-b"}, func(*coordination.Lease) { heard() })
 		},
 		"a definition that is not there": func(ctx context.Context, heard func()) error {
-			return cluster.FollowDefinition(ctx, c, client.ObjectKey{Namespace: "team-a", Name: "none"}, func(*nad.NetworkAttachmentDefinition) { heard() })
+			return kube.FollowDefinition(ctx, c, client.ObjectKey{Namespace: "team-a", Name: "none"}, func(*nad.NetworkAttachmentDefinition) { heard() })
 		},
 		"a namespace": func(ctx context.Context, heard func()) error {
-			return cluster.FollowNamespace(ctx, c, "team-a", func(*metav1.PartialObjectMetadata) { heard() })
+			return kube.FollowNamespace(ctx, c, "team-a", func(*metav1.PartialObjectMetadata) { heard() })
 		},
 		"its node's pods": func(ctx context.Context, heard func()) error {
 			none := func(string) bool { return false }
-			cluster.NewPodCache(c, "node-a", none, func(*metav1.PartialObjectMetadata, bool) { heard() }).Run(ctx)
+			kube.NewPodCache(c, "node-a", none, func(*metav1.PartialObjectMetadata, bool) { heard() }).Run(ctx)
 			return nil
 		},
 	} {
@@ -91,7 +91,7 @@ func TestRecallIsHeard(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	api := cluster.NewAPI(kc)
+	api := kube.NewAPI(kc)
 	leases, err := api.LeasesOfPool(t.Context(), "recalled")
 	if err != nil || len(leases) != 1 {
 		t.Fatalf("leases %v, %v; want one", leases, err)

@@ -14,14 +14,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
-	"github.com/tenure-ipam/tenure/ipam/broker"
+	"github.com/tenure-ipam/tenure/ipam/controller/grants"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
 // errNoAnswer is the error of a call that was not answered.
 var errNoAnswer = errors.New("no answer")
 
-// liveCalls are the controller's calls to the API server, as ipam/cluster has them:
+// liveCalls are the controller's calls to the API server, as ipam/kube has them:
 // each pauses the routine that makes it until the scheduler has the answer come.
 type liveCalls struct{ *simController }
 
@@ -125,27 +125,27 @@ func (c liveCalls) ReadSubLease(_ context.Context, name string) (protocol.SubLea
 // granter is the broker for the claims' reconciler: where that waits for a round,
 // its routine does.
 type granter struct {
-	*broker.Broker
+	*grants.Broker
 	c *simController
 }
 
-func (g granter) Mark(_ context.Context, grants []broker.Held) ([]broker.Held, error) {
-	if err := g.change(broker.Mark, grants); err != nil {
+func (g granter) Mark(_ context.Context, held []grants.Held) ([]grants.Held, error) {
+	if err := g.change(grants.Mark, held); err != nil {
 		return nil, err
 	}
-	return g.Marked(grants), nil
+	return g.Marked(held), nil
 }
 
-func (g granter) Unmark(_ context.Context, grants []broker.Held) error {
-	return g.change(broker.Unmark, grants)
+func (g granter) Unmark(_ context.Context, held []grants.Held) error {
+	return g.change(grants.Unmark, held)
 }
 
-func (g granter) Clear(_ context.Context, grants []broker.Held) error {
-	return g.change(broker.Clear, grants)
+func (g granter) Clear(_ context.Context, held []grants.Held) error {
+	return g.change(grants.Clear, held)
 }
 
-func (g granter) change(v broker.Verb, grants []broker.Held) error {
-	done := g.Submit(v, grants)
+func (g granter) change(v grants.Verb, held []grants.Held) error {
+	done := g.Submit(v, held)
 	g.c.await(func() bool { return len(done) > 0 })
 	return <-done
 }

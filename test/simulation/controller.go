@@ -15,12 +15,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/tenure-ipam/tenure/claims"
-	"github.com/tenure-ipam/tenure/ipam/broker"
+	"github.com/tenure-ipam/tenure/ipam/controller/deadnodes"
+	"github.com/tenure-ipam/tenure/ipam/controller/grants"
 	"github.com/tenure-ipam/tenure/ipam/controller/looker"
 	"github.com/tenure-ipam/tenure/ipam/controller/pools"
 	"github.com/tenure-ipam/tenure/ipam/controller/requests"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
-	"github.com/tenure-ipam/tenure/ipam/takeover"
 )
 
 // simController is one controller process: the broker and the reconcilers that
@@ -47,10 +47,10 @@ type process struct {
 	claims *simWatch[simClaim]
 	seats  *simWatch[protocol.Seat]
 
-	broker   *broker.Broker
+	broker   *grants.Broker
 	ofClaims *claims.Reconciler
 	ofPools  *pools.Reconciler
-	ofDead   *takeover.Reconciler
+	ofDead   *deadnodes.Reconciler
 	ofSubs   *requests.Reconciler
 	shapes   *pools.Shapes
 	look     looks
@@ -81,14 +81,14 @@ const (
 
 // measures are the program's metrics, which nobody reads here: one set for all.
 var measures = sync.OnceValue(func() (m struct {
-	broker *broker.Metrics
+	broker *grants.Metrics
 	claims *claims.Metrics
 	pools  *pools.Metrics
-	dead   *takeover.Metrics
+	dead   *deadnodes.Metrics
 	subs   *requests.Metrics
 	looks  *looker.Metrics
 }) {
-	m.broker, m.claims, m.pools, m.dead = broker.NewMetrics(), claims.NewMetrics(), pools.NewMetrics(), takeover.NewMetrics()
+	m.broker, m.claims, m.pools, m.dead = grants.NewMetrics(), claims.NewMetrics(), pools.NewMetrics(), deadnodes.NewMetrics()
 	m.subs, m.looks = requests.NewMetrics(), looker.NewMetrics()
 	return m
 })
@@ -115,15 +115,15 @@ func (c *simController) boot() {
 		sawGone: map[protocol.NodeName]bool{}, sawSilent: map[protocol.StoreID]bool{},
 	}
 	log := slog.New(slog.DiscardHandler)
-	cfg := broker.DefaultConfig()
+	cfg := grants.DefaultConfig()
 	cfg.Calls, cfg.Now = 1, c.now
 	cfg.Restored = func(ctx context.Context, pools ...protocol.PoolName) (bool, error) {
 		return c.ofPools.Restored(ctx, pools...)
 	}
 	c.boots++
 	cfg.ID = fmt.Sprintf("%s-%d", c.who, c.boots)
-	b, err := broker.New(cfg, c.calls(), broker.Notify{
-		Claim:    func(key broker.ClaimKey) { c.soon(task{lookAtClaim, key.Name}, 0) },
+	b, err := grants.New(cfg, c.calls(), grants.Notify{
+		Claim:    func(key grants.ClaimKey) { c.soon(task{lookAtClaim, key.Name}, 0) },
 		SubLease: func(name string) { c.soon(task{lookAtRequest, name}, 0) },
 		Pool:     func(name protocol.PoolName) { c.soon(task{lookAtPool, string(name)}, 0) },
 	}, measures().broker, log)
@@ -139,7 +139,7 @@ func (c *simController) boot() {
 		Cache: cacheReader{c: c}, Status: statusClient{c: c}, Live: c.live(), Broker: c.granter(), Pools: c.ofPools, Networks: simNetworks{},
 		Admission: everybody{}, Events: noEvents{}, Metrics: measures().claims, Log: log, Now: c.now,
 	}
-	c.ofDead = &takeover.Reconciler{
+	c.ofDead = &deadnodes.Reconciler{
 		Cache: cacheReader{c: c}, SeatNamespace: "seats", Live: c.nodes(), Events: noEvents{}, Metrics: measures().dead, Log: log,
 		Margin: c.margin(), Calls: 1, Now: c.monotonic,
 	}

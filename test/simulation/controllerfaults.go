@@ -12,10 +12,10 @@ import (
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/claims"
-	"github.com/tenure-ipam/tenure/ipam/broker"
+	"github.com/tenure-ipam/tenure/ipam/controller/deadnodes"
+	"github.com/tenure-ipam/tenure/ipam/controller/grants"
 	"github.com/tenure-ipam/tenure/ipam/controller/pools"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
-	"github.com/tenure-ipam/tenure/ipam/takeover"
 )
 
 // The faults of the controller's side. Each is in what the program is answered, or
@@ -58,7 +58,7 @@ func controllerBugs() []Bug {
 }
 
 // calls are what the broker calls.
-func (c *simController) calls() broker.Cluster { return faultyCalls{liveCalls{c}} }
+func (c *simController) calls() grants.Cluster { return faultyCalls{liveCalls{c}} }
 
 // livePools is what the pools' reconciler reads.
 func (c *simController) livePools() pools.Live { return faultyPools{liveCalls{c}} }
@@ -70,7 +70,7 @@ func (c *simController) live() claims.Live { return faultyReads{liveCalls{c}} }
 func (c *simController) granter() claims.Granter { return granter{c.broker, c} }
 
 // nodes are the calls that bear on dead nodes.
-func (c *simController) nodes() takeover.Live { return faultyNodes{nodeCalls{liveCalls{c}}} }
+func (c *simController) nodes() deadnodes.Live { return faultyNodes{nodeCalls{liveCalls{c}}} }
 
 // faultyCalls are the broker's calls, with the fault that is switched on.
 type faultyCalls struct{ liveCalls }
@@ -162,7 +162,7 @@ func (c *simController) margin() time.Duration {
 	if c.w.fault == M18 {
 		return -defaultFence / 2
 	}
-	return takeover.DefaultMargin
+	return deadnodes.DefaultMargin
 }
 
 // monotonic is the controller's clock that does not jump.
@@ -193,7 +193,7 @@ func (c *simController) tamper(obj client.Object, p patch) patch {
 func (c *simController) freeOthers(p patch) {
 	var st ipamclaims.IPAMClaimStatus
 	must(json.Unmarshal(p.Status, &st))
-	others := slices.DeleteFunc(c.broker.Held(p.Metadata.UID), func(h broker.Held) bool {
+	others := slices.DeleteFunc(c.broker.Held(p.Metadata.UID), func(h grants.Held) bool {
 		return slices.ContainsFunc(claimOf(&ipamclaims.IPAMClaim{Status: st}).IPs, func(ip netip.Prefix) bool { return ip.Addr() == h.Grant.Addr })
 	})
 	if len(st.IPs) == 0 || len(others) == 0 {

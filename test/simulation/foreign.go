@@ -11,7 +11,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
-	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -289,7 +289,7 @@ func (n *simNode) hears(p protocol.Pool, spec simSpec) *allocator.Shape {
 		spans = append(spans, r.String())
 	}
 	pool, _ := n.w.api.pools.read(string(poolName))
-	shape, err := poolspec.ParsePool(cluster.PoolText(pool.obj).Without(spans))
+	shape, err := poolspec.ParsePool(kube.PoolText(pool.obj).Without(spans))
 	must(err)
 	return shape
 }

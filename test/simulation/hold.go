@@ -13,7 +13,7 @@ import (
 )
 
 // simAsk is what an ADD asks of the store. hold does with it on the simulated disk
-// what ipam/node does on bbolt, by the same allocator.
+// what ipam/node/assign does on bbolt, by the same allocator.
 type simAsk struct {
 	key   attKey
 	pod   protocol.PodRef

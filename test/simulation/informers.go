@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
-	"github.com/tenure-ipam/tenure/ipam/broker"
+	"github.com/tenure-ipam/tenure/ipam/controller/grants"
 	"github.com/tenure-ipam/tenure/ipam/controller/pools"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -120,10 +120,10 @@ func (c *simController) seeSeat(ev simEvent[protocol.Seat]) {
 }
 
 // poolState is what the broker is told of a pool.
-func (c *simController) poolState(p simPool) broker.PoolState {
+func (c *simController) poolState(p simPool) grants.PoolState {
 	shape, fault := c.shapes.Of(p.object())
 	scarce := p.obj.Status.Pressure == v1alpha1.PressureHigh || p.obj.Status.Pressure == v1alpha1.PressureExhausted
-	state := broker.PoolState{Pool: p.Pool, Generation: p.obj.Generation, Shape: shape, Fault: fault, Scarce: scarce, Restored: pools.Restored(p.obj)}
+	state := grants.PoolState{Pool: p.Pool, Generation: p.obj.Generation, Shape: shape, Fault: fault, Scarce: scarce, Restored: pools.Restored(p.obj)}
 	state.Edited = state.Edited && c.w.fault != M55
 	return c.lookState(state, p)
 }

@@ -15,10 +15,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tenure-ipam/tenure/api/npwg"
-	"github.com/tenure-ipam/tenure/ipam/broker"
-	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/controller/grants"
 	"github.com/tenure-ipam/tenure/ipam/controller/looker"
 	"github.com/tenure-ipam/tenure/ipam/foreign"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -173,7 +173,7 @@ func (c liveLooks) WhereaboutsPools(_ context.Context, see func(*unstructured.Un
 			offset, _ := foreign.Offset(netip.MustParsePrefix(oldRange), a)
 			allocations[offset] = map[string]any{"id": r.cid, "podref": "ns/" + r.pod, "ifname": "net1"}
 		}
-		o := cluster.NewWhereaboutsPool("kube-system", oldObject)
+		o := kube.NewWhereaboutsPool("kube-system", oldObject)
 		o.Object["spec"] = map[string]any{"range": oldRange, "allocations": allocations}
 		return o, protocol.Done
 	})
@@ -220,7 +220,7 @@ func (c liveLooks) ReadNode(_ context.Context, name protocol.NodeName) (protocol
 }
 
 // lookState fills in what the broker is told of a pool where other IPAMs are looked for.
-func (c *simController) lookState(s broker.PoolState, p simPool) broker.PoolState {
+func (c *simController) lookState(s grants.PoolState, p simPool) grants.PoolState {
 	if c.w.other != nil {
 		s.Unopened = p.obj.Status.Opening == ""
 		s.Withheld = fmt.Sprint(p.obj.Status.Withheld)

@@ -12,7 +12,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
-	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -32,11 +32,11 @@ type simClaim struct {
 }
 
 func poolOf(obj *v1alpha1.IPPool) simPool {
-	return simPool{Pool: cluster.PoolOf(obj), obj: obj}
+	return simPool{Pool: kube.PoolOf(obj), obj: obj}
 }
 
 func claimOf(obj *ipamclaims.IPAMClaim) simClaim {
-	return simClaim{Claim: cluster.ClaimOf(obj), obj: obj}
+	return simClaim{Claim: kube.ClaimOf(obj), obj: obj}
 }
 
 // with returns p with its object changed. The caller keeps the metadata.
@@ -73,14 +73,14 @@ func (c simClaim) object() *ipamclaims.IPAMClaim {
 
 // leaseObject returns l as the API server shows it.
 func leaseObject(l protocol.Lease) *v1alpha1.IPLease {
-	obj := cluster.ToLease(l)
+	obj := kube.ToLease(l)
 	stamp(&obj.ObjectMeta, l.Meta)
 	return obj
 }
 
 // subObject returns s as the API server shows it.
 func subObject(s protocol.SubLease) *v1alpha1.IPSubLease {
-	obj := cluster.ToSubLease(s)
+	obj := kube.ToSubLease(s)
 	stamp(&obj.ObjectMeta, s.Meta)
 	for _, g := range s.Granted {
 		obj.Status.Granted = append(obj.Status.Granted, v1alpha1.Granted{Address: g.Addr.String(), Lease: g.Lease})
@@ -134,7 +134,7 @@ func (w *world) createPool(obj *v1alpha1.IPPool) {
 
 // setSpec notes what p's spec says, for agents.
 func (w *world) setSpec(p simPool) {
-	shape, err := poolspec.ParsePool(cluster.PoolText(p.obj))
+	shape, err := poolspec.ParsePool(kube.PoolText(p.obj))
 	must(err)
 	w.specs[p.UID] = simSpec{Shape: shape, Pressure: w.specs[p.UID].Pressure, Version: w.specs[p.UID].Version + 1}
 }

@@ -3,7 +3,7 @@ package simulation
 import (
 	"context"
 
-	"github.com/tenure-ipam/tenure/ipam/broker"
+	"github.com/tenure-ipam/tenure/ipam/controller/grants"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -34,6 +34,6 @@ func (c liveCalls) AnswerSubLease(_ context.Context, answer protocol.SubLease) (
 	return out, err
 }
 
-func (g granter) Drop(_ context.Context, grants []broker.Held) error {
-	return g.change(broker.Drop, grants)
+func (g granter) Drop(_ context.Context, held []grants.Held) error {
+	return g.change(grants.Drop, held)
 }

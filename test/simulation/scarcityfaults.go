@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tenure-ipam/tenure/ipam/broker"
+	"github.com/tenure-ipam/tenure/ipam/controller/grants"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -74,7 +74,7 @@ func (c faultyCalls) UpdateSeat(ctx context.Context, s protocol.Seat) (protocol.
 }
 
 // Ask is, with M37, an ask for one address after the other, in any order.
-func (g granter) Ask(a broker.Ask) broker.Answer {
+func (g granter) Ask(a grants.Ask) grants.Answer {
 	answer := g.Broker.Ask(a)
 	if g.c.w.fault != M37 || len(answer.Granted) > 0 {
 		return answer
@@ -83,7 +83,7 @@ func (g granter) Ask(a broker.Ask) broker.Answer {
 		one := a
 		one.From = a.From[i : i+1]
 		if len(g.Broker.Ask(one).Granted) == 0 {
-			return broker.Answer{}
+			return grants.Answer{}
 		}
 	}
 	return g.Broker.Ask(a)

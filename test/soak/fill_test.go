@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/tenure-ipam/tenure/ipam/wire"
+	"github.com/tenure-ipam/tenure/ipam/agentapi"
 	"github.com/tenure-ipam/tenure/test/fleet"
 )
 
@@ -127,7 +127,7 @@ func (w *world) oneMore(rng *rand.Rand, s subject) {
 		// The agent has heard of it when the controller has told it.
 		err := patiently(w.t.Context(), time.Minute, func(context.Context) error {
 			_, err := p.n.Add(p.i)
-			if e, ok := errors.AsType[*wire.Error](err); !ok || e.Code != wire.CodeTryAgainLater || !strings.Contains(e.Error(), want) {
+			if e, ok := errors.AsType[*agentapi.Error](err); !ok || e.Code != agentapi.CodeTryAgainLater || !strings.Contains(e.Error(), want) {
 				return fmt.Errorf("I5: one more: %w; want code 11 with %q", err, want)
 			}
 			return nil

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tenure-ipam/tenure/ipam/wire"
+	"github.com/tenure-ipam/tenure/ipam/agentapi"
 	"github.com/tenure-ipam/tenure/test/fleet"
 )
 
@@ -182,13 +182,13 @@ func (k *worker) add(a *attachment) {
 
 // refused counts a refusal, and reports one that nothing here explains.
 func (w *world) refused(verb, node string, a *attachment, err error) {
-	e, ok := errors.AsType[*wire.Error](err)
+	e, ok := errors.AsType[*agentapi.Error](err)
 	if !ok {
 		w.stats.count(verb + " without an answer") // the agent was killed
 		return
 	}
 	w.stats.count(fmt.Sprintf("%s refused with code %d", verb, e.Code))
-	if e.Code == wire.CodeTryAgainLater || a.asked && e.Code == wire.CodeInvalidConfig {
+	if e.Code == agentapi.CodeTryAgainLater || a.asked && e.Code == agentapi.CodeInvalidConfig {
 		return // an address by name may be excluded meanwhile
 	}
 	w.t.Errorf("%s of %s on %s, %s: code %d: %v", verb, a.Sandbox, node, a.Network, e.Code, err)

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/test/fleet"
 )
 
@@ -179,7 +179,7 @@ func (m *machine) look() {
 		}
 		return
 	}
-	m.addrs = cluster.ClaimOf(c).IPs
+	m.addrs = kube.ClaimOf(c).IPs
 	m.w.fleet.Observer.Claimed(c.Spec.Network, string(c.UID), addrsOf(m.addrs))
 }
 

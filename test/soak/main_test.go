@@ -26,7 +26,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/test/controlplane"
 	"github.com/tenure-ipam/tenure/test/fleet"
 	"github.com/tenure-ipam/tenure/test/programs"
@@ -34,7 +34,7 @@ import (
 
 var (
 	cp       *controlplane.ControlPlane
-	api      *cluster.API
+	api      *kube.API
 	kc       client.Client
 	accounts fleet.Accounts
 	agents   fleet.Program
@@ -55,7 +55,7 @@ func prepare(ctx context.Context, c *fleet.Cluster) (err error) {
 	cp = c.ControlPlane
 	admin := cp.Config()
 	admin.Timeout = 5 * time.Second // the API server may be frozen
-	if api, kc, err = cluster.Dial(admin); err != nil {
+	if api, kc, err = kube.Dial(admin); err != nil {
 		return err
 	}
 	if accounts, err = fleet.Install(ctx, cp, kc); err != nil {

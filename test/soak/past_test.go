@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 	"github.com/tenure-ipam/tenure/test/fleet"
@@ -69,7 +69,7 @@ func (w *world) lookBack(before []protocol.Lease, silent map[protocol.NodeName]b
 			return err
 		}
 		for i := range claims.Items {
-			c := cluster.ClaimOf(&claims.Items[i])
+			c := kube.ClaimOf(&claims.Items[i])
 			p.claims[string(c.UID)] = addrsOf(c.IPs)
 		}
 		leases, err := api.Leases(ctx)

@@ -21,7 +21,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/cmd/tenured/daemon"
-	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/test/controlplane"
 	"github.com/tenure-ipam/tenure/test/fleet"
 	"github.com/tenure-ipam/tenure/test/programs"
@@ -303,7 +303,7 @@ func (w *world) podOf(ctx context.Context, name, node string, selections []strin
 	o := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "default", Name: name, OwnerReferences: owners,
-			Annotations: map[string]string{cluster.AnnotationNetworks: "[" + strings.Join(selections, ",") + "]"},
+			Annotations: map[string]string{kube.AnnotationNetworks: "[" + strings.Join(selections, ",") + "]"},
 		},
 		Spec: corev1.PodSpec{NodeName: node, Containers: []corev1.Container{{Name: "c", Image: "none"}}},
 	}

@@ -13,15 +13,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tenure-ipam/tenure/ipam/agentapi"
 	"github.com/tenure-ipam/tenure/ipam/node/agent"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
-	"github.com/tenure-ipam/tenure/ipam/wire"
 	"github.com/tenure-ipam/tenure/test/fleet"
 )
 
-func wantCode(t *testing.T, err error, code wire.Code, text string) {
+func wantCode(t *testing.T, err error, code agentapi.Code, text string) {
 	t.Helper()
-	e, ok := errors.AsType[*wire.Error](err)
+	e, ok := errors.AsType[*agentapi.Error](err)
 	if !ok || e.Code != code || !strings.Contains(e.Error(), text) {
 		t.Errorf("got %v; want code %d with %q", err, code, text)
 	}
@@ -233,13 +233,13 @@ func TestX14IPsAndClaim(t *testing.T) {
 	w := newWorld(t, "both", "default", "10.46.0.0/24")
 	allocated(t, w.claim("both"))
 	_, err := w.a.Insist(w.pod(w.a, "both", "both", `,"ips":["10.46.0.9"]`))
-	wantCode(t, err, wire.CodeInvalidConfig, "only one of ips and ipam-claim-reference")
+	wantCode(t, err, agentapi.CodeInvalidConfig, "only one of ips and ipam-claim-reference")
 }
 
 func TestX15IPsThatDidNotReachThePlugin(t *testing.T) {
 	w := newWorld(t, "nocap", "default", "10.47.0.0/24")
 	_, err := w.a.Insist(w.pod(w.a, "nocap", "", `,"ips":["10.47.0.9"]`))
-	wantCode(t, err, wire.CodeInvalidConfig, "capability ips")
+	wantCode(t, err, agentapi.CodeInvalidConfig, "capability ips")
 }
 
 func TestTwoInterfacesOfOnePodNameOneClaim(t *testing.T) {

@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/test/programs"
 )
 
@@ -30,7 +30,7 @@ func TestN42StockMultusHonoursClaimsAndAddresses(t *testing.T) {
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "default", Name: "multus",
-			Annotations: map[string]string{cluster.AnnotationNetworks: `[{"name": "definition-of-multus", "ipam-claim-reference": "multus-claim"},
+			Annotations: map[string]string{kube.AnnotationNetworks: `[{"name": "definition-of-multus", "ipam-claim-reference": "multus-claim"},
 				{"name": "definition-of-multus", "ips": ["10.60.0.77"]}, {"name": "definition-of-multus"}]`},
 		},
 		Spec: corev1.PodSpec{NodeName: w.a.Name, Containers: []corev1.Container{{Name: "c", Image: "none"}}},

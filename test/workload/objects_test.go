@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
-	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 	"github.com/tenure-ipam/tenure/test/fleet"
 )
@@ -136,7 +136,7 @@ func (w *world) pod(n *fleet.Node, name, claim, extra string, owners ...metav1.O
 	pod := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: "default", Name: name, OwnerReferences: owners,
-			Annotations: map[string]string{cluster.AnnotationNetworks: element + extra + "}]"},
+			Annotations: map[string]string{kube.AnnotationNetworks: element + extra + "}]"},
 		},
 		Spec: corev1.PodSpec{NodeName: n.Name, Containers: []corev1.Container{{Name: "c", Image: "none"}}},
 	}
@@ -209,7 +209,7 @@ func allocated(t *testing.T, c *ipamclaims.IPAMClaim) []netip.Prefix {
 		}
 		return nil
 	})
-	return cluster.ClaimOf(c).IPs
+	return kube.ClaimOf(c).IPs
 }
 
 // granted returns the addresses of a pool that are granted to anybody.

@@ -22,10 +22,10 @@ import (
 	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/cmd/tenured/daemon"
-	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/agentapi"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
-	"github.com/tenure-ipam/tenure/ipam/wire"
 	"github.com/tenure-ipam/tenure/test/fleet"
 )
 
@@ -96,9 +96,9 @@ func heard(t *testing.T, n *fleet.Node, pool, ip string, may bool) {
 	probe := static(pool, "probe-"+n.Name, ip)
 	eventually(t, 20*time.Second, func() error {
 		_, err := n.Add(probe)
-		if e, ok := errors.AsType[*wire.Error](err); err != nil && (!ok || e.Code != wire.CodeInvalidConfig && e.Code != wire.CodeTryAgainLater) {
+		if e, ok := errors.AsType[*agentapi.Error](err); err != nil && (!ok || e.Code != agentapi.CodeInvalidConfig && e.Code != agentapi.CodeTryAgainLater) {
 			return err
-		} else if ok && e.Code == wire.CodeInvalidConfig {
+		} else if ok && e.Code == agentapi.CodeInvalidConfig {
 			if may {
 				return fmt.Errorf("%s has not heard that %s may be asked for: %w", n.Name, ip, err)
 			}
@@ -122,7 +122,7 @@ type shapes struct {
 
 func (s *shapes) add(t *testing.T, spec v1alpha1.IPPoolSpec) {
 	t.Helper()
-	shape, err := poolspec.ParsePool(cluster.PoolText(&v1alpha1.IPPool{Spec: spec}))
+	shape, err := poolspec.ParsePool(kube.PoolText(&v1alpha1.IPPool{Spec: spec}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +168,7 @@ func (l *load) run(ctx context.Context, n *fleet.Node, worker int) {
 		from, in := int(l.settled.Load()), plain(l.pool, fmt.Sprintf("load-%d-%d", worker, i))
 		res, err := n.Add(in)
 		up = append(up, in) // also one that failed is deleted, as a runtime does
-		if e, ok := errors.AsType[*wire.Error](err); ok && e.Code == wire.CodeTryAgainLater {
+		if e, ok := errors.AsType[*agentapi.Error](err); ok && e.Code == agentapi.CodeTryAgainLater {
 			continue
 		} else if err != nil {
 			l.t.Errorf("ADD on %s: %v", n.Name, err)

@@ -11,7 +11,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/ipam/access"
-	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -32,7 +32,7 @@ func (a admission) Admit(ctx context.Context, namespace string, pool protocol.Po
 	case err != nil:
 		return &access.UnknownError{Namespace: namespace, Pool: string(pool), Rule: "rule", Cause: err}
 	}
-	return cluster.AccessOf(&obj).Check(ctx, a, namespace, string(pool))
+	return kube.AccessOf(&obj).Check(ctx, a, namespace, string(pool))
 }
 
 // Labels implements access.Facts.

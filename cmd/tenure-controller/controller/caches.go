@@ -16,9 +16,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
-	"github.com/tenure-ipam/tenure/ipam/broker"
-	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/controller/grants"
 	"github.com/tenure-ipam/tenure/ipam/controller/pools"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -28,7 +28,7 @@ func cacheOptions(seats string) cache.Options {
 	strip := cache.TransformStripManagedFields()
 	return cache.Options{
 		NewInformer: func(lw toolscache.ListerWatcher, o runtime.Object, resync time.Duration, by toolscache.Indexers) toolscache.SharedIndexInformer {
-			return toolscache.NewSharedIndexInformer(cluster.Persist(lw, cluster.ControllerPause), o, resync, by)
+			return toolscache.NewSharedIndexInformer(kube.Persist(lw, kube.ControllerPause), o, resync, by)
 		},
 		DefaultTransform: strip,
 		ByObject: map[client.Object]cache.ByObject{
@@ -56,9 +56,9 @@ func cacheOptions(seats string) cache.Options {
 }
 
 // feed tells the broker what the caches see of pools and leases.
-func feed(ctx context.Context, from cache.Informers, b *broker.Broker, shapes *pools.Shapes, log *slog.Logger) error {
+func feed(ctx context.Context, from cache.Informers, b *grants.Broker, shapes *pools.Shapes, log *slog.Logger) error {
 	leases := handlers(func(l *v1alpha1.IPLease) {
-		lease, err := cluster.LeaseOf(l)
+		lease, err := kube.LeaseOf(l)
 		if err != nil {
 			log.ErrorContext(ctx, "lease cannot be read", "lease", l.Name, "error", err)
 			return
@@ -68,8 +68,8 @@ func feed(ctx context.Context, from cache.Informers, b *broker.Broker, shapes *p
 	poolHandlers := handlers(func(p *v1alpha1.IPPool) {
 		shape, fault := shapes.Of(p)
 		scarce := p.Status.Pressure == v1alpha1.PressureHigh || p.Status.Pressure == v1alpha1.PressureExhausted
-		b.SetPool(broker.PoolState{
-			Pool: cluster.PoolOf(p), Generation: p.Generation, Shape: shape, Fault: fault, Scarce: scarce, Restored: pools.Restored(p),
+		b.SetPool(grants.PoolState{
+			Pool: kube.PoolOf(p), Generation: p.Generation, Shape: shape, Fault: fault, Scarce: scarce, Restored: pools.Restored(p),
 			Unopened: p.Status.Opening == "", Stopped: p.Spec.Allocation == v1alpha1.AllocationStopped, Withheld: strings.Join(p.Status.Withheld, ","),
 		})
 	}, func(p *v1alpha1.IPPool) {
@@ -99,8 +99,8 @@ func cachedSeats(ctx context.Context, from client.Reader, namespace string) ([]p
 	}
 	var seats []protocol.Seat
 	for i := range list.Items {
-		if cluster.IsSeat(&list.Items[i]) {
-			s, _ := cluster.SeatOf(&list.Items[i]) // of a garbled one what can be read
+		if kube.IsSeat(&list.Items[i]) {
+			s, _ := kube.SeatOf(&list.Items[i]) // of a garbled one what can be read
 			seats = append(seats, s)
 		}
 	}

@@ -24,16 +24,16 @@ import (
 
 	"github.com/tenure-ipam/tenure/claims"
 	"github.com/tenure-ipam/tenure/ipam/access"
-	"github.com/tenure-ipam/tenure/ipam/broker"
-	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/controller/deadnodes"
+	"github.com/tenure-ipam/tenure/ipam/controller/grants"
 	"github.com/tenure-ipam/tenure/ipam/controller/looker"
 	"github.com/tenure-ipam/tenure/ipam/controller/networks"
 	"github.com/tenure-ipam/tenure/ipam/controller/pools"
 	"github.com/tenure-ipam/tenure/ipam/controller/ranks"
 	"github.com/tenure-ipam/tenure/ipam/controller/requests"
 	"github.com/tenure-ipam/tenure/ipam/controller/reservations"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
-	"github.com/tenure-ipam/tenure/ipam/takeover"
 )
 
 // name is the controller's, as Events and the leader's lease have it.
@@ -83,10 +83,10 @@ type Config struct {
 // DefaultConfig returns the Config for production.
 func DefaultConfig() Config {
 	return Config{
-		SeatNamespace:  cluster.DefaultSeatNamespace,
+		SeatNamespace:  kube.DefaultSeatNamespace,
 		LeaderElection: true, LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second,
 		Workers: 64, QPS: 2000, Burst: 4000,
-		CountsEvery: time.Minute, Idle: time.Minute, TakeOverMargin: takeover.DefaultMargin,
+		CountsEvery: time.Minute, Idle: time.Minute, TakeOverMargin: deadnodes.DefaultMargin,
 		Health: ":9472", Metrics: ":9473",
 	}
 }
@@ -165,7 +165,7 @@ func unregister(parts []prometheus.Collector) {
 }
 
 func (c *Controller) manager() (manager.Manager, error) {
-	scheme, err := cluster.Scheme()
+	scheme, err := kube.Scheme()
 	if err != nil {
 		return nil, err
 	}
@@ -210,7 +210,7 @@ func (c *Controller) assemble(ctx context.Context, mgr manager.Manager) ([]prome
 	if err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
 	}
-	live := cluster.NewAPI(direct)
+	live := kube.NewAPI(direct)
 	live.SeatNamespace = c.cfg.SeatNamespace
 	catalog := networks.NewCatalog(mgr.GetCache())
 	if err := index(ctx, mgr, catalog); err != nil {
@@ -218,14 +218,14 @@ func (c *Controller) assemble(ctx context.Context, mgr manager.Manager) ([]prome
 	}
 
 	bell, requestBell, reservationBell, poolBell, shapes := &claims.Doorbell{}, &requests.Doorbell{}, &reservations.Doorbell{}, &pools.Doorbell{}, &pools.Shapes{}
-	grants, measured := broker.DefaultConfig(), broker.NewMetrics()
-	grants.IdleAfter = c.cfg.Idle
+	cfg, measured := grants.DefaultConfig(), grants.NewMetrics()
+	cfg.IdleAfter = c.cfg.Idle
 	var ofPools *pools.Reconciler
-	grants.Restored = func(ctx context.Context, names ...protocol.PoolName) (bool, error) {
+	cfg.Restored = func(ctx context.Context, names ...protocol.PoolName) (bool, error) {
 		return ofPools.Restored(ctx, names...)
 	}
-	news := broker.Notify{Claim: bell.Ring, SubLease: requestBell.Ring, Reservation: reservationBell.Ring, Pool: poolBell.Ring}
-	b, err := broker.New(grants, live, news, measured, c.log.With("part", "broker"))
+	news := grants.Notify{Claim: bell.Ring, SubLease: requestBell.Ring, Reservation: reservationBell.Ring, Pool: poolBell.Ring}
+	b, err := grants.New(cfg, live, news, measured, c.log.With("part", "broker"))
 	if err != nil {
 		return nil, err
 	}
@@ -253,9 +253,9 @@ func (c *Controller) assemble(ctx context.Context, mgr manager.Manager) ([]prome
 		Events: mgr.GetEventRecorder(name), Log: c.log.With("part", "pools"),
 	}
 	begun := time.Now() // what passes since is told by the monotonic clock
-	ofDead := &takeover.Reconciler{
+	ofDead := &deadnodes.Reconciler{
 		Cache: mgr.GetCache(), SeatNamespace: c.cfg.SeatNamespace, Live: live, Events: mgr.GetEventRecorder(name),
-		Metrics: takeover.NewMetrics(), Log: c.log.With("part", "takeover"), Margin: c.cfg.TakeOverMargin, Calls: takeover.DefaultCalls,
+		Metrics: deadnodes.NewMetrics(), Log: c.log.With("part", "takeover"), Margin: c.cfg.TakeOverMargin, Calls: deadnodes.DefaultCalls,
 		Now: func() time.Duration { return time.Since(begun) },
 	}
 	ofForeign := c.looker(mgr.GetCache(), live, b, ofPools)
@@ -297,7 +297,7 @@ func index(ctx context.Context, mgr manager.Manager, catalog *networks.Catalog) 
 }
 
 // looker returns what looks at the addresses that other IPAMs have given.
-func (c *Controller) looker(from cache.Cache, live *cluster.API, b *broker.Broker, ofPools *pools.Reconciler) *looker.Looker {
+func (c *Controller) looker(from cache.Cache, live *kube.API, b *grants.Broker, ofPools *pools.Reconciler) *looker.Looker {
 	return &looker.Looker{
 		Cache: from, Live: live, Broker: b, Beats: ofPools.Beats, Restored: ofPools.Restored,
 		Seats: func(ctx context.Context) ([]protocol.Seat, error) {

@@ -12,7 +12,7 @@ import (
 	"github.com/tenure-ipam/tenure/attach/facts"
 	"github.com/tenure-ipam/tenure/attach/plan"
 	"github.com/tenure-ipam/tenure/attach/resolve"
-	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -21,7 +21,7 @@ const reporter = "tenured"
 
 // resolver makes what answers the meta-plugin. It follows this node's pods by way of
 // the cache that it returns as well.
-func (d *Daemon) resolver(c client.WithWatch, api *cluster.API, events *cluster.Events) (r *resolve.Resolver, cache *cluster.PodCache, err error) {
+func (d *Daemon) resolver(c client.WithWatch, api *kube.API, events *kube.Events) (r *resolve.Resolver, cache *kube.PodCache, err error) {
 	found := &attachPods{api: api}
 	cfg := resolve.DefaultConfig(d.cfg.Reports)
 	cfg.Boot = d.cfg.Agent.Boot
@@ -33,7 +33,7 @@ func (d *Daemon) resolver(c client.WithWatch, api *cluster.API, events *cluster.
 	if err != nil {
 		return nil, nil, err
 	}
-	found.cache = cluster.NewPodCache(c, d.cfg.Agent.Node, keeps, func(o *metav1.PartialObjectMetadata, exists bool) {
+	found.cache = kube.NewPodCache(c, d.cfg.Agent.Node, keeps, func(o *metav1.PartialObjectMetadata, exists bool) {
 		r.PodChanged(attachPodOf(o), exists)
 	})
 	return r, found.cache, nil
@@ -44,8 +44,8 @@ func keeps(key string) bool { return plan.Tells(key) || key == npwg.AnnotationSt
 
 // attachPods is the node's pods as the resolver wants them.
 type attachPods struct {
-	api   *cluster.API
-	cache *cluster.PodCache
+	api   *kube.API
+	cache *kube.PodCache
 }
 
 // Cached implements resolve.Pods.
@@ -73,7 +73,7 @@ func (p *attachPods) Annotate(ctx context.Context, pod protocol.PodRef, annotati
 
 func attachPodOf(o metav1.Object) resolve.Pod {
 	return resolve.Pod{
-		Namespace: o.GetNamespace(), Name: o.GetName(), UID: protocol.UID(o.GetUID()), MirrorOf: cluster.MirrorOf(o),
+		Namespace: o.GetNamespace(), Name: o.GetName(), UID: protocol.UID(o.GetUID()), MirrorOf: kube.MirrorOf(o),
 		Annotations: o.GetAnnotations(),
 	}
 }
@@ -81,7 +81,7 @@ func attachPodOf(o metav1.Object) resolve.Pod {
 // definitions is the cluster's network attachment definitions as the resolver wants
 // them.
 type definitions struct {
-	api *cluster.API
+	api *kube.API
 	c   client.WithWatch
 }
 
@@ -96,7 +96,7 @@ func (d definitions) ReadDefinition(ctx context.Context, ref facts.Ref) (facts.D
 
 // FollowDefinition implements resolve.Definitions.
 func (d definitions) FollowDefinition(ctx context.Context, ref facts.Ref, changed func(facts.Definition, bool)) error {
-	return cluster.FollowDefinition(ctx, d.c, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, func(o *nad.NetworkAttachmentDefinition) {
+	return kube.FollowDefinition(ctx, d.c, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, func(o *nad.NetworkAttachmentDefinition) {
 		if o == nil {
 			changed(facts.Definition{}, false)
 			return
@@ -107,7 +107,7 @@ func (d definitions) FollowDefinition(ctx context.Context, ref facts.Ref, change
 
 // namespaces is the cluster's namespaces as the resolver wants them.
 type namespaces struct {
-	api *cluster.API
+	api *kube.API
 	c   client.WithWatch
 }
 
@@ -122,7 +122,7 @@ func (n namespaces) ReadLabels(ctx context.Context, namespace string) (map[strin
 
 // FollowLabels implements resolve.Namespaces.
 func (n namespaces) FollowLabels(ctx context.Context, namespace string, changed func(map[string]string, bool)) error {
-	return cluster.FollowNamespace(ctx, n.c, namespace, func(o *metav1.PartialObjectMetadata) {
+	return kube.FollowNamespace(ctx, n.c, namespace, func(o *metav1.PartialObjectMetadata) {
 		if o == nil {
 			changed(nil, false)
 			return

@@ -12,7 +12,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
-	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/node/agent"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
@@ -20,13 +20,13 @@ import (
 
 // pools is the cluster's pools as the agent wants them.
 type pools struct {
-	*cluster.API
+	*kube.API
 	c client.WithWatch
 }
 
 // Follow implements agent.Pools.
 func (p pools) Follow(ctx context.Context, name protocol.PoolName, changed func(agent.Pool, bool)) error {
-	return cluster.FollowPool(ctx, p.c, name, func(o *v1alpha1.IPPool) {
+	return kube.FollowPool(ctx, p.c, name, func(o *v1alpha1.IPPool) {
 		if o == nil {
 			changed(agent.Pool{}, false)
 			return
@@ -37,7 +37,7 @@ func (p pools) Follow(ctx context.Context, name protocol.PoolName, changed func(
 
 func poolOf(o *v1alpha1.IPPool) agent.Pool {
 	p := agent.Pool{
-		Pool: cluster.PoolOf(o), Text: cluster.PoolText(o), Access: cluster.AccessOf(o), Stopped: o.Spec.Allocation == v1alpha1.AllocationStopped,
+		Pool: kube.PoolOf(o), Text: kube.PoolText(o), Access: kube.AccessOf(o), Stopped: o.Spec.Allocation == v1alpha1.AllocationStopped,
 	}
 	for _, r := range o.Spec.Routes {
 		// Admission and the controller have refused what does not parse.
@@ -67,19 +67,19 @@ func poolOf(o *v1alpha1.IPPool) agent.Pool {
 
 // watches is the cluster's objects that an agent follows by name.
 type watches struct {
-	*cluster.API
+	*kube.API
 	c   client.WithWatch
 	log *slog.Logger
 }
 
 // FollowSubLease implements agent.SubLeases.
 func (w watches) FollowSubLease(ctx context.Context, name string, since protocol.Revision, changed func(protocol.SubLease, bool)) error {
-	return cluster.FollowSubLease(ctx, w.c, name, since, func(o *v1alpha1.IPSubLease) {
+	return kube.FollowSubLease(ctx, w.c, name, since, func(o *v1alpha1.IPSubLease) {
 		if o == nil {
 			changed(protocol.SubLease{}, false)
 			return
 		}
-		s, err := cluster.SubLeaseOf(o)
+		s, err := kube.SubLeaseOf(o)
 		if err != nil {
 			w.log.WarnContext(ctx, "sub-lease not understood", "name", name, "error", err)
 			return
@@ -90,11 +90,11 @@ func (w watches) FollowSubLease(ctx context.Context, name string, since protocol
 
 // FollowSeat implements agent.Seats.
 func (w watches) FollowSeat(ctx context.Context, node protocol.NodeName, changed func(protocol.Seat)) error {
-	return cluster.FollowSeat(ctx, w.c, w.SeatKey(node), func(o *coordination.Lease) {
+	return kube.FollowSeat(ctx, w.c, w.SeatKey(node), func(o *coordination.Lease) {
 		if o == nil {
 			return
 		}
-		seat, err := cluster.SeatOf(o)
+		seat, err := kube.SeatOf(o)
 		if err != nil {
 			w.log.WarnContext(ctx, "seat not understood", "node", node, "error", err)
 			return
@@ -105,8 +105,8 @@ func (w watches) FollowSeat(ctx context.Context, node protocol.NodeName, changed
 
 // pods is the node's pods as the agent wants them.
 type pods struct {
-	api   *cluster.API
-	cache *cluster.PodCache
+	api   *kube.API
+	cache *kube.PodCache
 }
 
 // Pod implements agent.Pods.
@@ -146,7 +146,7 @@ func (p pods) PodsOfNode(ctx context.Context, node protocol.NodeName) ([]agent.P
 
 func podOf(o metav1.Object) agent.Pod {
 	return agent.Pod{
-		PodRef: cluster.PodRefOf(o), Networks: o.GetAnnotations()[cluster.AnnotationNetworks], Status: o.GetAnnotations()[cluster.AnnotationStatus],
-		Terminating: o.GetDeletionTimestamp() != nil, MirrorOf: cluster.MirrorOf(o),
+		PodRef: kube.PodRefOf(o), Networks: o.GetAnnotations()[kube.AnnotationNetworks], Status: o.GetAnnotations()[kube.AnnotationStatus],
+		Terminating: o.GetDeletionTimestamp() != nil, MirrorOf: kube.MirrorOf(o),
 	}
 }

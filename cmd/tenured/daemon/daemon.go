@@ -23,10 +23,10 @@ import (
 	"github.com/tenure-ipam/tenure/attach/devices"
 	"github.com/tenure-ipam/tenure/attach/ready"
 	"github.com/tenure-ipam/tenure/ipam/access"
-	"github.com/tenure-ipam/tenure/ipam/cluster"
-	"github.com/tenure-ipam/tenure/ipam/cnicache"
+	"github.com/tenure-ipam/tenure/ipam/agentapi"
+	"github.com/tenure-ipam/tenure/ipam/cniresults"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/node/agent"
-	"github.com/tenure-ipam/tenure/ipam/wire"
 )
 
 // Config configures a [Daemon].
@@ -50,7 +50,7 @@ type Config struct {
 
 	// NetnsDirs are where runtimes keep network namespaces, and ResultDirs where the
 	// CNI library keeps results: what runs is read back from there if the store is
-	// lost. Nil are [DefaultNetnsDirs] and [cnicache.DefaultDirs].
+	// lost. Nil are [DefaultNetnsDirs] and [cniresults.DefaultDirs].
 	NetnsDirs, ResultDirs []string
 
 	// HostLocalDir is where host-local keeps its files; empty is [DefaultHostLocalDir].
@@ -80,7 +80,7 @@ type Daemon struct {
 	cfg  Config
 	rest *rest.Config
 	log  *slog.Logger
-	line cluster.Line
+	line kube.Line
 }
 
 // New returns a daemon that talks to the cluster of rc. It does no I/O.
@@ -98,7 +98,7 @@ func New(cfg Config, rc *rest.Config, log *slog.Logger) (*Daemon, error) {
 		cfg.NetnsDirs = DefaultNetnsDirs()
 	}
 	if cfg.ResultDirs == nil {
-		cfg.ResultDirs = cnicache.DefaultDirs()
+		cfg.ResultDirs = cniresults.DefaultDirs()
 	}
 	if cfg.HostLocalDir == "" {
 		cfg.HostLocalDir = DefaultHostLocalDir
@@ -168,7 +168,7 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 		return err
 	}
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return a.Run(ctx, ln, wire.DefaultLimits()) })
+	g.Go(func() error { return a.Run(ctx, ln, agentapi.DefaultLimits()) })
 	g.Go(func() error {
 		select {
 		case <-st.Broken():
@@ -196,9 +196,9 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 const leaseWithin = 15 * time.Second
 
 // client makes what talks to the cluster.
-func (d *Daemon) client() (client.WithWatch, *cluster.API, error) {
+func (d *Daemon) client() (client.WithWatch, *kube.API, error) {
 	rc := d.line.Watch(d.rest)
-	opts, err := cluster.ClientOptions(rc)
+	opts, err := kube.ClientOptions(rc)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -206,7 +206,7 @@ func (d *Daemon) client() (client.WithWatch, *cluster.API, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("make a client: %w", err)
 	}
-	api := cluster.NewAPI(c)
+	api := kube.NewAPI(c)
 	api.LeaseWithin = leaseWithin
 	if d.cfg.SeatNamespace != "" {
 		api.SeatNamespace = d.cfg.SeatNamespace
@@ -214,7 +214,7 @@ func (d *Daemon) client() (client.WithWatch, *cluster.API, error) {
 	return c, api, nil
 }
 
-func (d *Daemon) cluster(c client.WithWatch, api *cluster.API, cache *cluster.PodCache, events *cluster.Events) agent.Cluster {
+func (d *Daemon) cluster(c client.WithWatch, api *kube.API, cache *kube.PodCache, events *kube.Events) agent.Cluster {
 	follower := watches{api, c, d.log}
 	return agent.Cluster{
 		Leases: api, SubLeases: follower, Seats: follower, Claims: api, Pools: pools{api, c}, Pods: pods{api, cache}, Events: events,

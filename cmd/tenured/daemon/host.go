@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/tenure-ipam/tenure/ipam/cnicache"
+	"github.com/tenure-ipam/tenure/ipam/cniresults"
 	"github.com/tenure-ipam/tenure/ipam/netns"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
@@ -93,8 +93,8 @@ func hostFromHere(c Config) Host {
 }
 
 // Cached implements agent.Host.
-func (h Host) Cached() (entries []cnicache.Entry, unread []error, err error) {
-	return cnicache.Read(h.ResultDirs)
+func (h Host) Cached() (entries []cniresults.Entry, unread []error, err error) {
+	return cniresults.Read(h.ResultDirs)
 }
 
 // Netns implements agent.Host: those in the directories where runtimes keep them,

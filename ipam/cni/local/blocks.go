@@ -9,7 +9,7 @@ import (
 	"go4.org/netipx"
 
 	"github.com/tenure-ipam/tenure/allocator"
-	"github.com/tenure-ipam/tenure/ipam/node"
+	"github.com/tenure-ipam/tenure/ipam/node/assign"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
@@ -28,8 +28,8 @@ func blockBits(f allocator.Family) int { return f.BitLen() - blockLog }
 
 // plan returns the pools that c describes, and the addresses that an attachment
 // needs of them.
-func plan(c *poolspec.Config) (pools map[string]node.Pool, slots []node.Slot, err error) {
-	pools = map[string]node.Pool{}
+func plan(c *poolspec.Config) (pools map[string]assign.Pool, slots []assign.Slot, err error) {
+	pools = map[string]assign.Pool{}
 	for _, src := range c.Sources {
 		if _, ok := pools[src.Pool]; ok {
 			continue
@@ -41,14 +41,14 @@ func plan(c *poolspec.Config) (pools map[string]node.Pool, slots []node.Slot, er
 		if err != nil {
 			return nil, nil, err
 		}
-		pools[src.Pool] = node.Pool{Shape: shape}
+		pools[src.Pool] = assign.Pool{Shape: shape}
 	}
-	slots, err = node.Slots(c, pools)
+	slots, err = assign.Slots(c, pools)
 	return pools, slots, err
 }
 
-// hold is [node.Hold], with blocks opened as they are needed.
-func hold(tx *store.Tx, pools map[string]node.Pool, a node.Ask) (store.Attachment, error) {
+// hold is [assign.Hold], with blocks opened as they are needed.
+func hold(tx *store.Tx, pools map[string]assign.Pool, a assign.Ask) (store.Attachment, error) {
 	for name, p := range pools {
 		// The configuration may have been edited since the last call.
 		if err := space(tx, protocol.PoolName(name), p.Shape).Reshape(); err != nil {
@@ -64,8 +64,8 @@ func hold(tx *store.Tx, pools map[string]node.Pool, a node.Ask) (store.Attachmen
 		}
 	}
 	for {
-		held, err := node.Hold(tx, a)
-		full, ok := errors.AsType[*node.NoRoomError](err)
+		held, err := assign.Hold(tx, a)
+		full, ok := errors.AsType[*assign.NoRoomError](err)
 		if !ok {
 			return held, err
 		}
@@ -136,7 +136,7 @@ func space(tx *store.Tx, pool protocol.PoolName, shape *allocator.Shape) allocat
 
 // openFor opens the block of the address that s asks for by name, or the first
 // blocks of what it may take.
-func openFor(tx *store.Tx, s node.Slot) error {
+func openFor(tx *store.Tx, s assign.Slot) error {
 	sp := space(tx, s.Pool, s.Shape)
 	if s.Exact.IsValid() {
 		if _, ok := s.Shape.Locate(s.Exact); !ok {
@@ -153,7 +153,7 @@ func openFor(tx *store.Tx, s node.Slot) error {
 
 // openNext opens the next block that s may use and that is not open. ok is false
 // if there is none.
-func openNext(tx *store.Tx, s node.Slot) (ok bool, err error) {
+func openNext(tx *store.Tx, s assign.Slot) (ok bool, err error) {
 	if s.Exact.IsValid() {
 		return false, nil // its block is open
 	}
@@ -171,7 +171,7 @@ func openNext(tx *store.Tx, s node.Slot) (ok bool, err error) {
 
 // eachBlock calls do with the blocks of what s may take, in order, until it has
 // no more, wants no more, or fails.
-func eachBlock(s node.Slot, do func(netip.Prefix) (more bool, err error)) error {
+func eachBlock(s assign.Slot, do func(netip.Prefix) (more bool, err error)) error {
 	bits := blockBits(s.Family)
 	from := netip.IPv4Unspecified()
 	if s.Family == allocator.IPv6 {

@@ -3,7 +3,7 @@
 // transaction, and closes it. Calls of one network wait for each other at the
 // store's lock, so it is safe among any number of processes.
 //
-// What an attachment gets is decided by package node, as on the agent. Local
+// What an attachment gets is decided by package assign, as on the agent. Local
 // mode adds where blocks come from, which is the network's own ranges.
 package local
 
@@ -17,36 +17,36 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tenure-ipam/tenure/ipam/agentapi"
 	"github.com/tenure-ipam/tenure/ipam/netns"
-	"github.com/tenure-ipam/tenure/ipam/node"
+	"github.com/tenure-ipam/tenure/ipam/node/assign"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
-	"github.com/tenure-ipam/tenure/ipam/wire"
 )
 
 // Serve answers req, whose configuration is in local mode, as the agent would.
 // It waits for other processes until ctx ends; now is recorded with what an ADD
 // gets. It has to run where the runtime's paths of network namespaces mean what
 // the runtime means.
-func Serve(ctx context.Context, req wire.Request, now time.Time) wire.Response {
-	resp := wire.Response{Version: wire.Version}
+func Serve(ctx context.Context, req agentapi.Request, now time.Time) agentapi.Response {
+	resp := agentapi.Response{Version: agentapi.Version}
 	var err error
 	switch req.Verb {
-	case wire.Add:
+	case agentapi.Add:
 		resp.Result, resp.Warnings, err = add(ctx, req, now)
-	case wire.Del:
+	case agentapi.Del:
 		resp.Warnings, err = del(ctx, req)
-	case wire.Check:
+	case agentapi.Check:
 		err = check(ctx, req)
-	case wire.Status:
+	case agentapi.Status:
 		err = status(ctx, req)
-	case wire.GC:
+	case agentapi.GC:
 		err = gc(ctx, req)
-	case wire.Ping:
+	case agentapi.Ping:
 	default:
-		err = &wire.Error{Code: wire.CodeDecoding, Msg: fmt.Sprintf("unknown verb %q", req.Verb)}
+		err = &agentapi.Error{Code: agentapi.CodeDecoding, Msg: fmt.Sprintf("unknown verb %q", req.Verb)}
 	}
-	resp.Error = node.WireError(err)
+	resp.Error = assign.WireError(err)
 	return resp
 }
 
@@ -54,7 +54,7 @@ func Serve(ctx context.Context, req wire.Request, now time.Time) wire.Response {
 // a file's.
 func path(c *poolspec.Config) string { return filepath.Join(c.DataDir, c.Name+".db") }
 
-func keyOf(c *poolspec.Config, req wire.Request) store.Key {
+func keyOf(c *poolspec.Config, req agentapi.Request) store.Key {
 	return store.Key{Network: c.Name, ContainerID: req.ContainerID, IfName: req.IfName}
 }
 
@@ -82,7 +82,7 @@ func openIfThere(ctx context.Context, c *poolspec.Config) (st *store.Store, ok b
 
 // add answers an ADD. There is no agent whose log could say which keys of the
 // configuration have no effect, so the runtime's does.
-func add(ctx context.Context, req wire.Request, now time.Time) (result *wire.Result, warnings []string, err error) {
+func add(ctx context.Context, req agentapi.Request, now time.Time) (result *agentapi.Result, warnings []string, err error) {
 	c, err := poolspec.ParseConfig(req.Config, req.Args)
 	if err != nil {
 		return nil, nil, err
@@ -96,8 +96,8 @@ func add(ctx context.Context, req wire.Request, now time.Time) (result *wire.Res
 		return nil, nil, err
 	}
 	defer func() { err = errors.Join(err, st.Close()) }()
-	a := node.Ask{
-		Key: keyOf(c, req), Pod: node.PodOf(c), Netns: req.Netns, NetnsID: req.NetnsID, Now: now,
+	a := assign.Ask{
+		Key: keyOf(c, req), Pod: assign.PodOf(c), Netns: req.Netns, NetnsID: req.NetnsID, Now: now,
 		Slots: slots, Gone: gone,
 	}
 	err = st.Update(ctx, func(tx *store.Tx) error {
@@ -105,7 +105,7 @@ func add(ctx context.Context, req wire.Request, now time.Time) (result *wire.Res
 		if err != nil {
 			return err
 		}
-		result, err = node.Result(c, held)
+		result, err = assign.Result(c, held)
 		return err
 	})
 	if err != nil {
@@ -118,7 +118,7 @@ func add(ctx context.Context, req wire.Request, now time.Time) (result *wire.Res
 // damaged store is reported and no reason to fail: nothing can be freed in it,
 // its remedy is a new one, in which there is nothing to free, and a DEL that
 // fails keeps a pod from going away.
-func del(ctx context.Context, req wire.Request) (warnings []string, err error) {
+func del(ctx context.Context, req agentapi.Request) (warnings []string, err error) {
 	c, err := poolspec.ParseRelease(req.Config)
 	if err != nil {
 		return nil, err
@@ -132,12 +132,12 @@ func del(ctx context.Context, req wire.Request) (warnings []string, err error) {
 	}
 	defer func() { err = errors.Join(err, st.Close()) }()
 	return nil, st.Update(ctx, func(tx *store.Tx) error {
-		_, _, err := node.Release(tx, keyOf(c, req))
+		_, _, err := assign.Release(tx, keyOf(c, req))
 		return err
 	})
 }
 
-func check(ctx context.Context, req wire.Request) (err error) {
+func check(ctx context.Context, req agentapi.Request) (err error) {
 	c, err := poolspec.ParseConfig(req.Config, req.Args)
 	if err != nil {
 		return err
@@ -147,7 +147,7 @@ func check(ctx context.Context, req wire.Request) (err error) {
 		return err
 	}
 	if !ok {
-		return &wire.Error{Code: wire.CodeInvalidConfig, Msg: "prevResult is missing: CHECK compares with the result of ADD"}
+		return &agentapi.Error{Code: agentapi.CodeInvalidConfig, Msg: "prevResult is missing: CHECK compares with the result of ADD"}
 	}
 	k := keyOf(c, req)
 	st, ok, err := openIfThere(ctx, c)
@@ -155,10 +155,10 @@ func check(ctx context.Context, req wire.Request) (err error) {
 		return err
 	}
 	if !ok {
-		return &node.CheckError{Key: k, Reason: "has no address recorded"}
+		return &assign.CheckError{Key: k, Reason: "has no address recorded"}
 	}
 	defer func() { err = errors.Join(err, st.Close()) }()
-	return st.View(func(tx *store.Tx) error { return node.Check(tx, k, prev) })
+	return st.View(func(tx *store.Tx) error { return assign.Check(tx, k, prev) })
 }
 
 // errUndo ends a transaction that only tried something.
@@ -167,7 +167,7 @@ var errUndo = errors.New("only tried")
 // status reports whether an ADD would be served. That all addresses are in use
 // is an answer only where the configuration asks for it: a full network must not
 // make a machine look broken.
-func status(ctx context.Context, req wire.Request) (err error) {
+func status(ctx context.Context, req agentapi.Request) (err error) {
 	c, err := poolspec.ParseConfig(req.Config, "")
 	if err != nil {
 		return err
@@ -185,12 +185,12 @@ func status(ctx context.Context, req wire.Request) (err error) {
 	defer func() { err = errors.Join(err, st.Close()) }()
 	trial := store.Key{Network: c.Name, ContainerID: "status", IfName: "status"}
 	err = st.Update(ctx, func(tx *store.Tx) error {
-		if _, err := hold(tx, ps, node.Ask{Key: trial, Slots: slots}); err != nil {
+		if _, err := hold(tx, ps, assign.Ask{Key: trial, Slots: slots}); err != nil {
 			return err
 		}
 		return errUndo
 	})
-	if _, full := errors.AsType[*node.NoRoomError](err); !errors.Is(err, errUndo) && (!full || c.ReportFull) {
+	if _, full := errors.AsType[*assign.NoRoomError](err); !errors.Is(err, errUndo) && (!full || c.ReportFull) {
 		return notAvailable(err)
 	}
 	// Whether the disk has room shows only when something is written. A record
@@ -203,20 +203,20 @@ func status(ctx context.Context, req wire.Request) (err error) {
 }
 
 func notAvailable(err error) error {
-	return &wire.Error{Code: wire.CodeNotAvailable, Msg: err.Error()}
+	return &agentapi.Error{Code: agentapi.CodeNotAvailable, Msg: err.Error()}
 }
 
 // gc frees the network's attachments that the runtime does not list, except
 // those whose network namespace is certainly there: the runtime's list may be
 // older than an ADD, and an address in use must not be freed. They are found by
 // a later GC, or their DEL. It goes on after an error and reports all.
-func gc(ctx context.Context, req wire.Request) (err error) {
+func gc(ctx context.Context, req agentapi.Request) (err error) {
 	c, err := poolspec.ParseRelease(req.Config)
 	if err != nil {
 		return err
 	}
 	if !c.HasValidAttachments {
-		return &wire.Error{Code: wire.CodeInvalidConfig,
+		return &agentapi.Error{Code: agentapi.CodeInvalidConfig,
 			Msg: "cni.dev/valid-attachments is missing: without it, GC cannot tell what to keep and frees nothing"}
 	}
 	st, ok, err := openIfThere(ctx, c)
@@ -231,7 +231,7 @@ func gc(ctx context.Context, req wire.Request) (err error) {
 	var errs []error
 	for _, x := range garbage {
 		if err := st.Update(ctx, func(tx *store.Tx) error {
-			_, _, err := node.ReleaseIf(tx, x.Key, x.Generation)
+			_, _, err := assign.ReleaseIf(tx, x.Key, x.Generation)
 			return err
 		}); err != nil {
 			errs = append(errs, fmt.Errorf("free %s: %w", x.Key, err))

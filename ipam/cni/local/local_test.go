@@ -12,12 +12,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tenure-ipam/tenure/ipam/agentapi"
 	"github.com/tenure-ipam/tenure/ipam/netns"
-	"github.com/tenure-ipam/tenure/ipam/node"
+	"github.com/tenure-ipam/tenure/ipam/node/assign"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
-	"github.com/tenure-ipam/tenure/ipam/wire"
 )
 
 var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
@@ -60,17 +60,17 @@ func (n *network) config(extra string) []byte {
 		extra, n.dir, n.ipm)
 }
 
-func (n *network) serve(req wire.Request) wire.Response {
+func (n *network) serve(req agentapi.Request) agentapi.Response {
 	return Serve(context.Background(), req, now)
 }
 
 // add returns the addresses of an ADD, or its error's text.
 func (n *network) add(container string) string {
 	n.t.Helper()
-	return n.ask(wire.Request{Verb: wire.Add, ContainerID: container, IfName: "eth0", Config: n.config("")})
+	return n.ask(agentapi.Request{Verb: agentapi.Add, ContainerID: container, IfName: "eth0", Config: n.config("")})
 }
 
-func (n *network) ask(req wire.Request) string {
+func (n *network) ask(req agentapi.Request) string {
 	resp := n.serve(req)
 	if resp.Error != nil {
 		return fmt.Sprintf("code %d: %v", resp.Error.Code, resp.Error)
@@ -87,7 +87,7 @@ func (n *network) ask(req wire.Request) string {
 
 func (n *network) del(container string) {
 	n.t.Helper()
-	if got := n.ask(wire.Request{Verb: wire.Del, ContainerID: container, IfName: "eth0", Config: n.config("")}); got != "" {
+	if got := n.ask(agentapi.Request{Verb: agentapi.Del, ContainerID: container, IfName: "eth0", Config: n.config("")}); got != "" {
 		n.t.Fatalf("DEL of %s: %s", container, got)
 	}
 }
@@ -146,7 +146,7 @@ func TestWholeRangeIsUsed(t *testing.T) {
 	defer st.Close()
 	seen := map[netip.Addr]bool{}
 	one := func(tx *store.Tx, i int) error {
-		x, err := hold(tx, ps, node.Ask{Key: store.Key{Network: "net", ContainerID: fmt.Sprint(i), IfName: "eth0"}, Now: now, Slots: slots})
+		x, err := hold(tx, ps, assign.Ask{Key: store.Key{Network: "net", ContainerID: fmt.Sprint(i), IfName: "eth0"}, Now: now, Slots: slots})
 		if err == nil && seen[x.Addresses[0].Addr] {
 			t.Fatalf("%v is given twice", x.Addresses[0].Addr)
 		}
@@ -162,7 +162,7 @@ func TestWholeRangeIsUsed(t *testing.T) {
 				return fmt.Errorf("address %d of %d: %w", i, all, err)
 			}
 		}
-		if err := one(tx, all); !errors.As(err, new(*node.NoRoomError)) {
+		if err := one(tx, all); !errors.As(err, new(*assign.NoRoomError)) {
 			t.Errorf("one more than there are: %v; want NoRoomError", err)
 		}
 		return nil
@@ -192,10 +192,10 @@ func TestIPv6DoesNotGrowForEver(t *testing.T) {
 	k := store.Key{Network: "net", ContainerID: "c", IfName: "eth0"}
 	err = st.Update(context.Background(), func(tx *store.Tx) error {
 		for range (aheadBlocks + 1) << blockLog {
-			if _, err := hold(tx, ps, node.Ask{Key: k, Now: now, Slots: slots}); err != nil {
+			if _, err := hold(tx, ps, assign.Ask{Key: k, Now: now, Slots: slots}); err != nil {
 				return err
 			}
-			if _, _, err := node.Release(tx, k); err != nil {
+			if _, _, err := assign.Release(tx, k); err != nil {
 				return err
 			}
 		}
@@ -297,7 +297,7 @@ func TestStoreWithOtherPools(t *testing.T) {
 	for container, has := range map[string]string{"a": "10.0.0.1/29", "b": "10.0.0.2/29", "c": "10.0.0.1/29", "d": "10.9.0.1/29"} {
 		n.want(container, has) // C10
 		prev := `"prevResult":{"cniVersion":"1.1.0","ips":[{"address":"` + has + `"}]},`
-		if got := n.ask(wire.Request{Verb: wire.Check, ContainerID: container, IfName: "eth0", Config: n.config(prev)}); got != "" {
+		if got := n.ask(agentapi.Request{Verb: agentapi.Check, ContainerID: container, IfName: "eth0", Config: n.config(prev)}); got != "" {
 			t.Errorf("CHECK of %s: %s", container, got)
 		}
 	}
@@ -317,7 +317,7 @@ func TestStoreWithOtherPools(t *testing.T) {
 
 func TestGatewayOutsideTheRange(t *testing.T) {
 	n := newNetwork(t, `"range":"10.0.0.0/29","gateway":"10.0.0.6"`)
-	resp := n.serve(wire.Request{Verb: wire.Add, ContainerID: "a", IfName: "eth0", Config: n.config("")})
+	resp := n.serve(agentapi.Request{Verb: agentapi.Add, ContainerID: "a", IfName: "eth0", Config: n.config("")})
 	if resp.Error != nil || resp.Result.IPs[0].Gateway != netip.MustParseAddr("10.0.0.6") {
 		t.Errorf("got %+v, %v; want gateway 10.0.0.6", resp.Result, resp.Error)
 	}
@@ -325,7 +325,7 @@ func TestGatewayOutsideTheRange(t *testing.T) {
 
 func TestIgnoredKeysAreTold(t *testing.T) {
 	n := newNetwork(t, `"range":"10.0.0.0/24","log_level":"debug"`)
-	resp := n.serve(wire.Request{Verb: wire.Add, ContainerID: "a", IfName: "eth0", Config: n.config("")})
+	resp := n.serve(agentapi.Request{Verb: agentapi.Add, ContainerID: "a", IfName: "eth0", Config: n.config("")})
 	if resp.Error != nil || len(resp.Warnings) != 1 || !strings.HasPrefix(resp.Warnings[0], "ipam.log_level: ") {
 		t.Errorf("error %v, warnings %q; want success, and one warning about ipam.log_level", resp.Error, resp.Warnings)
 	}
@@ -355,8 +355,8 @@ func TestC14GC(t *testing.T) {
 			for _, c := range []string{"a", "b"} {
 				n.add(c)
 			}
-			n.ask(wire.Request{Verb: wire.Add, ContainerID: "alive", IfName: "eth0", Netns: alive, NetnsID: netns.ID(alive), Config: n.config("")})
-			got := n.ask(wire.Request{Verb: wire.GC, Config: n.config(tt.keys)})
+			n.ask(agentapi.Request{Verb: agentapi.Add, ContainerID: "alive", IfName: "eth0", Netns: alive, NetnsID: netns.ID(alive), Config: n.config("")})
+			got := n.ask(agentapi.Request{Verb: agentapi.GC, Config: n.config(tt.keys)})
 			if got == "" {
 				got = n.holders()
 			}
@@ -366,7 +366,7 @@ func TestC14GC(t *testing.T) {
 		})
 	}
 	n := newNetwork(t, `"subnet":"10.0.0.0/24"`)
-	if got := n.ask(wire.Request{Verb: wire.GC, Config: n.config(`"cni.dev/valid-attachments":[],`)}); got != "" {
+	if got := n.ask(agentapi.Request{Verb: agentapi.GC, Config: n.config(`"cni.dev/valid-attachments":[],`)}); got != "" {
 		t.Errorf("GC before any ADD: %s; want success", got)
 	}
 }
@@ -397,7 +397,7 @@ func (n *network) holders() string {
 
 func TestC13Status(t *testing.T) {
 	n := newNetwork(t, `"subnet":"10.0.0.0/30"`)
-	status := func() string { return n.ask(wire.Request{Verb: wire.Status, Config: n.config("")}) }
+	status := func() string { return n.ask(agentapi.Request{Verb: agentapi.Status, Config: n.config("")}) }
 	if got := status(); got != "" {
 		t.Errorf("before any ADD: %s; want success", got)
 	}
@@ -414,7 +414,7 @@ func TestC13Status(t *testing.T) {
 		t.Errorf("with room again: %s; want success", got)
 	}
 	blocked := &network{t, filepath.Join(n.dir, "net.db"), n.ipm} // a file where a directory should be
-	if got := blocked.ask(wire.Request{Verb: wire.Status, Config: blocked.config("")}); !strings.HasPrefix(got, "code 50") {
+	if got := blocked.ask(agentapi.Request{Verb: agentapi.Status, Config: blocked.config("")}); !strings.HasPrefix(got, "code 50") {
 		t.Errorf("without a place for its store: %s; want code 50", got)
 	}
 }
@@ -428,14 +428,14 @@ func TestX22DamagedStore(t *testing.T) {
 	if err := os.WriteFile(file, []byte(strings.Repeat("rubbish", 10000)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, verb := range []wire.Verb{wire.Add, wire.Check, wire.GC, wire.Status} {
+	for _, verb := range []agentapi.Verb{agentapi.Add, agentapi.Check, agentapi.GC, agentapi.Status} {
 		keys := `"prevResult":{"cniVersion":"1.1.0","ips":[]},"cni.dev/valid-attachments":[],`
-		got := n.ask(wire.Request{Verb: verb, ContainerID: "a", IfName: "eth0", Config: n.config(keys)})
+		got := n.ask(agentapi.Request{Verb: verb, ContainerID: "a", IfName: "eth0", Config: n.config(keys)})
 		if !strings.HasPrefix(got, "code ") || !strings.Contains(got, file) || !strings.Contains(got, "move the file away") {
 			t.Errorf("%s: %s; want an error that names the file and the remedy", verb, got)
 		}
 	}
-	resp := n.serve(wire.Request{Verb: wire.Del, ContainerID: "a", IfName: "eth0", Config: n.config("")})
+	resp := n.serve(agentapi.Request{Verb: agentapi.Del, ContainerID: "a", IfName: "eth0", Config: n.config("")})
 	if resp.Error != nil || len(resp.Warnings) != 1 || !strings.Contains(resp.Warnings[0], file) {
 		t.Errorf("DEL: %v, warnings %q; want success and one warning that names the file", resp.Error, resp.Warnings)
 	}
@@ -455,18 +455,18 @@ func TestLockIsWaitedForUntilTheDeadline(t *testing.T) {
 	defer st.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
 	defer cancel()
-	resp := Serve(ctx, wire.Request{Verb: wire.Add, ContainerID: "b", IfName: "eth0", Config: n.config("")}, now)
-	if resp.Error == nil || resp.Error.Code != wire.CodeTryAgainLater || !strings.HasPrefix(resp.Error.Msg, "wait for other calls of network net: ") {
+	resp := Serve(ctx, agentapi.Request{Verb: agentapi.Add, ContainerID: "b", IfName: "eth0", Config: n.config("")}, now)
+	if resp.Error == nil || resp.Error.Code != agentapi.CodeTryAgainLater || !strings.HasPrefix(resp.Error.Msg, "wait for other calls of network net: ") {
 		t.Errorf("got %+v; want code 11 with the reason", resp.Error)
 	}
 }
 
 func TestUnknownVerb(t *testing.T) {
 	n := newNetwork(t, `"subnet":"10.0.0.0/24"`)
-	if got := n.ask(wire.Request{Verb: "EAT", Config: n.config("")}); !strings.HasPrefix(got, "code 6") {
+	if got := n.ask(agentapi.Request{Verb: "EAT", Config: n.config("")}); !strings.HasPrefix(got, "code 6") {
 		t.Errorf("got %s; want code 6", got)
 	}
-	if got := n.ask(wire.Request{Verb: wire.Ping}); got != "" {
+	if got := n.ask(agentapi.Request{Verb: agentapi.Ping}); got != "" {
 		t.Errorf("PING: %s; want success", got)
 	}
 }

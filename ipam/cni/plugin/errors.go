@@ -6,8 +6,8 @@ import (
 
 	"github.com/containernetworking/cni/pkg/types"
 
-	"github.com/tenure-ipam/tenure/ipam/node"
-	"github.com/tenure-ipam/tenure/ipam/wire"
+	"github.com/tenure-ipam/tenure/ipam/agentapi"
+	"github.com/tenure-ipam/tenure/ipam/node/assign"
 )
 
 // cniError is the one place where errors meet CNI's. What the agent or local
@@ -20,7 +20,7 @@ func cniError(err error) error {
 	if noAnswer(err) {
 		return types.NewError(types.ErrTryAgainLater, err.Error(), "is the node's agent (tenured) running?")
 	}
-	e := node.WireError(err)
+	e := assign.WireError(err)
 	// Every fault of a configuration is told at once, one a line; logs and
 	// events have one line for all of them.
 	return types.NewError(uint(e.Code), strings.ReplaceAll(e.Msg, "\n", " | "), e.Details)
@@ -28,6 +28,6 @@ func cniError(err error) error {
 
 // noAnswer reports whether err says that the agent has not answered.
 func noAnswer(err error) bool {
-	_, format := errors.AsType[*wire.FrameError](err)
-	return format || errors.Is(err, wire.ErrNoAgent) || errors.Is(err, wire.ErrNoAnswer)
+	_, format := errors.AsType[*agentapi.FrameError](err)
+	return format || errors.Is(err, agentapi.ErrNoAgent) || errors.Is(err, agentapi.ErrNoAnswer)
 }

@@ -8,9 +8,9 @@ import (
 
 	"github.com/containernetworking/cni/pkg/types"
 
-	"github.com/tenure-ipam/tenure/ipam/node"
+	"github.com/tenure-ipam/tenure/ipam/agentapi"
+	"github.com/tenure-ipam/tenure/ipam/node/assign"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
-	"github.com/tenure-ipam/tenure/ipam/wire"
 )
 
 func TestC16CNIError(t *testing.T) {
@@ -23,12 +23,12 @@ func TestC16CNIError(t *testing.T) {
 		code uint
 		msg  string
 	}{
-		{wire.ErrNoAgent, types.ErrTryAgainLater, "no agent listens"},
-		{wire.ErrNoAnswer, types.ErrTryAgainLater, "no answer from the agent"},
-		{fmt.Errorf("%w: %w", wire.ErrNoAnswer, context.DeadlineExceeded), types.ErrTryAgainLater, ""},
-		{&wire.FrameError{Reason: "rubbish"}, types.ErrTryAgainLater, "node socket: rubbish"},
-		{&wire.Error{Code: 101, Msg: "m", Details: "d"}, 101, "m"},
-		{&node.NoRoomError{Slot: node.Slot{Pool: "p", Family: 4}}, types.ErrTryAgainLater, "pool p has no free IPv4 address"},
+		{agentapi.ErrNoAgent, types.ErrTryAgainLater, "no agent listens"},
+		{agentapi.ErrNoAnswer, types.ErrTryAgainLater, "no answer from the agent"},
+		{fmt.Errorf("%w: %w", agentapi.ErrNoAnswer, context.DeadlineExceeded), types.ErrTryAgainLater, ""},
+		{&agentapi.FrameError{Reason: "rubbish"}, types.ErrTryAgainLater, "node socket: rubbish"},
+		{&agentapi.Error{Code: 101, Msg: "m", Details: "d"}, 101, "m"},
+		{&assign.NoRoomError{Slot: assign.Slot{Pool: "p", Family: 4}}, types.ErrTryAgainLater, "pool p has no free IPv4 address"},
 		{faults, types.ErrInvalidNetworkConfig, "ipam.a: x" + poolspec.ErrConfig.Error() + " | ipam.b: y"},
 		{errors.New("other"), types.ErrInternal, "other"},
 	} {

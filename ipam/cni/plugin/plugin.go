@@ -14,12 +14,12 @@ import (
 
 	"github.com/containernetworking/cni/pkg/types"
 
+	"github.com/tenure-ipam/tenure/ipam/agentapi"
 	"github.com/tenure-ipam/tenure/ipam/cni/local"
-	"github.com/tenure-ipam/tenure/ipam/journal"
+	"github.com/tenure-ipam/tenure/ipam/delqueue"
 	"github.com/tenure-ipam/tenure/ipam/lean/cnicall"
 	"github.com/tenure-ipam/tenure/ipam/netns"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
-	"github.com/tenure-ipam/tenure/ipam/wire"
 )
 
 // patience is how long a call waits for the agent's answer, or in local mode for
@@ -67,7 +67,7 @@ func (c *call) add(ctx context.Context, args *cnicall.Args) error {
 	if err != nil {
 		return cniError(err)
 	}
-	resp, err := c.ask(ctx, wire.Add, args, conf)
+	resp, err := c.ask(ctx, agentapi.Add, args, conf)
 	if err != nil {
 		return cniError(err)
 	}
@@ -75,7 +75,7 @@ func (c *call) add(ctx context.Context, args *cnicall.Args) error {
 		return types.NewError(types.ErrInternal, "the agent answered ADD without a result", "")
 	}
 	if replace {
-		resp.Result.DNS = wire.DNS(dns)
+		resp.Result.DNS = agentapi.DNS(dns)
 	}
 	return c.printResult(*resp.Result, args.Version)
 }
@@ -88,7 +88,7 @@ func resolvConf(conf *poolspec.Config) (dns poolspec.DNS, ok bool, err error) {
 	}
 	text, err := os.ReadFile(conf.ResolvConf)
 	if err != nil {
-		return poolspec.DNS{}, false, &wire.Error{Code: wire.CodeIO, Msg: fmt.Sprintf("ipam.resolvConf: %v", err)}
+		return poolspec.DNS{}, false, &agentapi.Error{Code: agentapi.CodeIO, Msg: fmt.Sprintf("ipam.resolvConf: %v", err)}
 	}
 	return poolspec.ParseResolvConf(text), true, nil
 }
@@ -103,12 +103,12 @@ func (c *call) del(ctx context.Context, args *cnicall.Args) error {
 	if err != nil {
 		return cniError(err)
 	}
-	_, err = c.ask(ctx, wire.Del, args, conf)
+	_, err = c.ask(ctx, agentapi.Del, args, conf)
 	if err == nil || conf.Mode == poolspec.ModeLocal {
 		return cniError(err)
 	}
 	c.warn(fmt.Sprintf("DEL is journalled in %s for the agent: %v", conf.JournalDir, err))
-	_, err = journal.Write(conf.JournalDir, journal.Entry{
+	_, err = delqueue.Write(conf.JournalDir, delqueue.Entry{
 		Network: conf.Name, ContainerID: args.ContainerID, IfName: args.IfName, Netns: args.Netns, Time: c.Now(),
 	})
 	if err != nil {
@@ -120,10 +120,10 @@ func (c *call) del(ctx context.Context, args *cnicall.Args) error {
 func (c *call) check(ctx context.Context, args *cnicall.Args) error {
 	conf, err := poolspec.ParseConfig(args.StdinData, args.Args)
 	if err == nil && conf.PrevResult == nil {
-		err = &wire.Error{Code: wire.CodeInvalidConfig, Msg: "prevResult is missing: CHECK compares with the result of ADD"}
+		err = &agentapi.Error{Code: agentapi.CodeInvalidConfig, Msg: "prevResult is missing: CHECK compares with the result of ADD"}
 	}
 	if err == nil {
-		_, err = c.ask(ctx, wire.Check, args, conf)
+		_, err = c.ask(ctx, agentapi.Check, args, conf)
 	}
 	return cniError(err)
 }
@@ -131,7 +131,7 @@ func (c *call) check(ctx context.Context, args *cnicall.Args) error {
 func (c *call) status(ctx context.Context, args *cnicall.Args) error {
 	conf, err := poolspec.ParseConfig(args.StdinData, "")
 	if err == nil {
-		_, err = c.ask(ctx, wire.Status, args, conf)
+		_, err = c.ask(ctx, agentapi.Status, args, conf)
 	}
 	if noAnswer(err) {
 		return types.NewError(types.ErrPluginNotAvailable, err.Error(), "is the node's agent (tenured) running?")
@@ -142,30 +142,30 @@ func (c *call) status(ctx context.Context, args *cnicall.Args) error {
 func (c *call) gc(ctx context.Context, args *cnicall.Args) error {
 	conf, err := poolspec.ParseRelease(args.StdinData)
 	if err == nil && !conf.HasValidAttachments {
-		err = &wire.Error{Code: wire.CodeInvalidConfig,
+		err = &agentapi.Error{Code: agentapi.CodeInvalidConfig,
 			Msg: "cni.dev/valid-attachments is missing: without it, GC cannot tell what to keep and frees nothing"}
 	}
 	if err == nil {
-		_, err = c.ask(ctx, wire.GC, args, conf)
+		_, err = c.ask(ctx, agentapi.GC, args, conf)
 	}
 	return cniError(err)
 }
 
 // ask has the call served, by the agent or in local mode here. An error that was
-// answered is a *wire.Error; others mean that there is no answer.
-func (c *call) ask(ctx context.Context, verb wire.Verb, args *cnicall.Args, conf *poolspec.Config) (wire.Response, error) {
-	req := wire.Request{
+// answered is a *agentapi.Error; others mean that there is no answer.
+func (c *call) ask(ctx context.Context, verb agentapi.Verb, args *cnicall.Args, conf *poolspec.Config) (agentapi.Response, error) {
+	req := agentapi.Request{
 		Verb: verb, ContainerID: args.ContainerID, Netns: args.Netns, NetnsID: netns.ID(args.Netns),
 		IfName: args.IfName, Args: args.Args, Config: args.StdinData,
 	}
-	var resp wire.Response
+	var resp agentapi.Response
 	if conf.Mode == poolspec.ModeLocal {
 		ctx, cancel := context.WithTimeout(ctx, patience)
 		defer cancel()
 		resp = local.Serve(ctx, req, c.Now())
 	} else {
 		var err error
-		if resp, err = wire.Once(ctx, patience, conf.Socket, req); err != nil {
+		if resp, err = agentapi.Once(ctx, patience, conf.Socket, req); err != nil {
 			return resp, err
 		}
 	}

@@ -7,13 +7,13 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 
+	"github.com/tenure-ipam/tenure/ipam/agentapi"
 	"github.com/tenure-ipam/tenure/ipam/lean/plainjson"
-	"github.com/tenure-ipam/tenure/ipam/wire"
 )
 
 // printResult prints r in a version of CNI, the configuration's. An IPAM plugin's result
 // has no interfaces.
-func (c *call) printResult(r wire.Result, version string) error {
+func (c *call) printResult(r agentapi.Result, version string) error {
 	switch version {
 	case "1.0.0", "1.1.0": // by hand: the CNI library takes 0.1 ms for it
 		b := plainjson.AppendText([]byte(`{"cniVersion":`), version)
@@ -28,7 +28,7 @@ func (c *call) printResult(r wire.Result, version string) error {
 }
 
 // libraryResult returns r as the CNI library has it.
-func libraryResult(r wire.Result) *types100.Result {
+func libraryResult(r agentapi.Result) *types100.Result {
 	result := &types100.Result{CNIVersion: types100.ImplementedSpecVersion, DNS: types.DNS(r.DNS)}
 	for _, ip := range r.IPs {
 		result.IPs = append(result.IPs, &types100.IPConfig{Address: ipNet(ip.Address), Gateway: ip.Gateway.AsSlice()})

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/tenure-ipam/tenure/allocator"
-	"github.com/tenure-ipam/tenure/ipam/broker"
+	"github.com/tenure-ipam/tenure/ipam/controller/grants"
 	"github.com/tenure-ipam/tenure/ipam/foreign"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -209,14 +209,14 @@ func (t *turn) answers(ctx context.Context, bars []foreign.Bar) (conflicts []for
 		switch bad := answer.Problem; {
 		case len(answer.Granted) > 0:
 			continue
-		case bad.Reason == broker.Taken && t.itsOwn(ctx, bad, b):
+		case bad.Reason == grants.Taken && t.itsOwn(ctx, bad, b):
 			t.Broker.WithdrawBar(b.To.UID, b.Addr)
 			delete(t.asking, at)
 			continue
-		case bad.Reason == broker.Taken:
+		case bad.Reason == grants.Taken:
 			conflicts = append(conflicts, foreign.Conflict{Pool: b.Pool, Addr: b.Addr, Owners: []string{foreign.Who(b.To), "somebody else: " + bad.Message}})
 			continue
-		case bad.Reason != broker.NoProblem && w != nil:
+		case bad.Reason != grants.NoProblem && w != nil:
 			w.late = ": " + bad.Message
 		}
 		if w != nil && w.pool.New.Contains(b.Addr) {
@@ -228,7 +228,7 @@ func (t *turn) answers(ctx context.Context, bars []foreign.Bar) (conflicts []for
 
 // itsOwn reports whether the holder of an address's block says that the pod has it from
 // there: it is Tenure's, and the holder had not told so before.
-func (t *turn) itsOwn(ctx context.Context, bad broker.Problem, b foreign.Bar) bool {
+func (t *turn) itsOwn(ctx context.Context, bad grants.Problem, b foreign.Bar) bool {
 	l, there, err := t.Broker.ReadLease(ctx, bad.Lease)
 	if err != nil || !there {
 		return false
@@ -241,7 +241,7 @@ func (t *turn) itsOwn(ctx context.Context, bad broker.Problem, b foreign.Bar) bo
 func (t *turn) end(ctx context.Context) error {
 	ended := foreign.Ended(t.facts, t.kept(), t.dead(ctx))
 	held, next := t.held(), map[place]ending{}
-	var freed []broker.Held
+	var freed []grants.Held
 	for _, b := range ended {
 		at := place{b.Pool, b.Addr}
 		first, seen := t.endings[at]
@@ -262,7 +262,7 @@ func (t *turn) end(ctx context.Context) error {
 	if len(freed) == 0 {
 		return nil
 	}
-	if restored, err := t.Restored(ctx, broker.PoolsOf(freed)...); restored || err != nil {
+	if restored, err := t.Restored(ctx, grants.PoolsOf(freed)...); restored || err != nil {
 		return err
 	}
 	for _, h := range freed {

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/tenure-ipam/tenure/allocator"
-	"github.com/tenure-ipam/tenure/ipam/broker"
+	"github.com/tenure-ipam/tenure/ipam/controller/grants"
 	"github.com/tenure-ipam/tenure/ipam/foreign"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -19,12 +19,12 @@ import (
 func (t *turn) keep(ctx context.Context) {
 	bars, conflicts := foreign.Find(t.facts)
 	if t.asking == nil {
-		t.asking = map[place]broker.Ask{}
+		t.asking = map[place]grants.Ask{}
 	}
 	found := t.choose(bars)
 	for _, at := range sorted(found) {
 		b := found[at]
-		ask := broker.Ask{To: b.To, From: []broker.Source{{Pool: b.Pool, Addr: b.Addr, Families: []allocator.Family{allocator.FamilyOf(b.Addr)}}}}
+		ask := grants.Ask{To: b.To, From: []grants.Source{{Pool: b.Pool, Addr: b.Addr, Families: []allocator.Family{allocator.FamilyOf(b.Addr)}}}}
 		if old, ok := t.asking[at]; !ok || old.To != ask.To {
 			t.Log.InfoContext(ctx, "address of another IPAM is kept for its pod", "pool", b.Pool, "address", b.Addr, "pod", b.To.Namespace+"/"+b.To.Name, "node", b.To.Node, "source", b.Source)
 			if ok {
@@ -81,8 +81,8 @@ func (t *turn) choose(bars []foreign.Bar) map[place]foreign.Bar {
 }
 
 // held returns the grants to pods of other IPAMs, by address.
-func (t *turn) held() map[place][]broker.Held {
-	held := map[place][]broker.Held{}
+func (t *turn) held() map[place][]grants.Held {
+	held := map[place][]grants.Held{}
 	for _, h := range t.Broker.Kept() {
 		at := place{h.Pool, h.Grant.Addr}
 		held[at] = append(held[at], h)

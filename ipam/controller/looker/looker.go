@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
-	"github.com/tenure-ipam/tenure/ipam/broker"
+	"github.com/tenure-ipam/tenure/ipam/controller/grants"
 	"github.com/tenure-ipam/tenure/ipam/foreign"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -35,12 +35,12 @@ type Live interface {
 	ReadNode(ctx context.Context, name protocol.NodeName) (protocol.Node, protocol.Outcome, error)
 }
 
-// Granter keeps addresses for pods: a [broker.Broker].
+// Granter keeps addresses for pods: a [grants.Broker].
 type Granter interface {
-	Ask(a broker.Ask) broker.Answer
+	Ask(a grants.Ask) grants.Answer
 	WithdrawBar(pod protocol.UID, addr netip.Addr)
-	Kept() []broker.Held
-	Drop(ctx context.Context, grants []broker.Held) error
+	Kept() []grants.Held
+	Drop(ctx context.Context, held []grants.Held) error
 	ReadLease(ctx context.Context, name string) (protocol.Lease, bool, error)
 }
 
@@ -89,7 +89,7 @@ type Looker struct {
 
 	// The rest is Run's alone.
 	current *turn                // that waits for the nodes' agents; nil if none does
-	asking  map[place]broker.Ask // what is to be kept, or is
+	asking  map[place]grants.Ask // what is to be kept, or is
 	endings map[place]ending     // what the last look has seen to have ended
 	fences  map[string]fence     // what pools fence, by their names
 }

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
-	"github.com/tenure-ipam/tenure/ipam/broker"
+	"github.com/tenure-ipam/tenure/ipam/controller/grants"
 	"github.com/tenure-ipam/tenure/ipam/foreign"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -22,10 +22,10 @@ import (
 // keeper is a Granter that only tells what is kept.
 type keeper struct {
 	Granter
-	kept []broker.Held
+	kept []grants.Held
 }
 
-func (k keeper) Kept() []broker.Held { return k.kept }
+func (k keeper) Kept() []grants.Held { return k.kept }
 
 // Of two pods with one address, the one that has it kept already goes on having it: in
 // whatever order a look finds them, it undoes nothing.
@@ -35,14 +35,14 @@ func TestOneOfTwoPodsKeepsTheAddress(t *testing.T) {
 	bar := func(uid protocol.UID) foreign.Bar {
 		return foreign.Bar{Pool: "lan", Addr: addr, To: protocol.Grantee{Kind: protocol.GranteePod, UID: uid, Namespace: "ns", Name: string(uid)}}
 	}
-	kept := func(uid protocol.UID) []broker.Held {
-		return []broker.Held{{Pool: "lan", Grant: protocol.Grant{Addr: addr, To: bar(uid).To}}}
+	kept := func(uid protocol.UID) []grants.Held {
+		return []grants.Held{{Pool: "lan", Grant: protocol.Grant{Addr: addr, To: bar(uid).To}}}
 	}
-	asked := func(uid protocol.UID) map[place]broker.Ask { return map[place]broker.Ask{at: {To: bar(uid).To}} }
+	asked := func(uid protocol.UID) map[place]grants.Ask { return map[place]grants.Ask{at: {To: bar(uid).To}} }
 	for _, c := range []struct {
 		name  string
-		asked map[place]broker.Ask
-		kept  []broker.Held
+		asked map[place]grants.Ask
+		kept  []grants.Held
 		want  protocol.UID
 	}{
 		{"nobody has it: the first", nil, nil, "a"},
@@ -93,7 +93,7 @@ func TestChangeDuringLook(t *testing.T) {
 		q := &quiet{}
 		l := &Looker{
 			Cache: noCache{}, Live: q, Calls: 1, Metrics: NewMetrics(), Log: slog.New(slog.DiscardHandler), Now: time.Now,
-			Broker: keeper{kept: []broker.Held{{Pool: "lan", Grant: protocol.Grant{To: protocol.Grantee{Kind: protocol.GranteePod, UID: "gone", Node: "n1"}}}}},
+			Broker: keeper{kept: []grants.Held{{Pool: "lan", Grant: protocol.Grant{To: protocol.Grantee{Kind: protocol.GranteePod, UID: "gone", Node: "n1"}}}}},
 			Seats:  func(context.Context) ([]protocol.Seat, error) { return []protocol.Seat{{Node: "n1", Store: "s"}}, nil },
 			Beats:  func(protocol.NodeName) bool { return true }, Told: func(protocol.PoolName) {},
 		}

@@ -12,8 +12,8 @@ import (
 
 	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
-	"github.com/tenure-ipam/tenure/ipam/cluster"
 	"github.com/tenure-ipam/tenure/ipam/foreign"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -81,7 +81,7 @@ func (t *turn) cause() bool {
 
 // consider works out what is to be found out about a pool.
 func (t *turn) consider(o *v1alpha1.IPPool) {
-	whole, err := poolspec.ParsePool(cluster.SpecText(o))
+	whole, err := poolspec.ParsePool(kube.SpecText(o))
 	if err != nil || o.DeletionTimestamp != nil {
 		return
 	}
@@ -144,7 +144,7 @@ func newOf(o *v1alpha1.IPPool, whole *allocator.Shape, blocked *netipx.IPSet) *n
 func (t *turn) look(ctx context.Context) error {
 	for _, p := range t.facts.Pools {
 		leases, err := t.Live.LeasesOfPool(ctx, p.Name)
-		if _, garbled := cluster.LeaseErrors(err); err != nil && !garbled { // of those that cannot be read the pool says so
+		if _, garbled := kube.LeaseErrors(err); err != nil && !garbled { // of those that cannot be read the pool says so
 			return err
 		}
 		t.facts.Leases[p.Name] = leases

@@ -8,8 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
-	"github.com/tenure-ipam/tenure/ipam/cluster"
 	"github.com/tenure-ipam/tenure/ipam/foreign"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 )
 
@@ -42,10 +42,10 @@ func TestWithheldThroughAClosure(t *testing.T) {
 			v.Others = []foreign.Definition{{Namespace: "ns", Name: "old", IPAM: foreign.TypeWhereabouts}}
 		}
 		s := seen{pool: p, now: noon, foreign: &v, live: &live{pool: p}}
-		if s.shape, err = poolspec.ParsePool(cluster.PoolText(p)); err != nil {
+		if s.shape, err = poolspec.ParsePool(kube.PoolText(p)); err != nil {
 			t.Fatal(err)
 		}
-		if s.whole, err = poolspec.ParsePool(cluster.SpecText(p)); err != nil {
+		if s.whole, err = poolspec.ParsePool(kube.SpecText(p)); err != nil {
 			t.Fatal(err)
 		}
 		st := decide(s).status
@@ -74,7 +74,7 @@ func TestTakesOverWhenTheOtherIPAMHasGone(t *testing.T) {
 		}
 		s := seen{pool: p, now: noon, foreign: &v, live: &live{pool: p}}
 		var err error
-		if s.shape, err = poolspec.ParsePool(cluster.SpecText(p)); err != nil {
+		if s.shape, err = poolspec.ParsePool(kube.SpecText(p)); err != nil {
 			t.Fatal(err)
 		}
 		s.whole = s.shape

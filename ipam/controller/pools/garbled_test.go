@@ -11,7 +11,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
-	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -40,7 +40,7 @@ func (l liveOf) LeasesOfPool(_ context.Context, pool protocol.PoolName) (all []p
 	}
 	var errs []error
 	for _, o := range l.leases {
-		if one, err := cluster.LeaseOf(o); pool != "" && o.Spec.Pool != string(pool) {
+		if one, err := kube.LeaseOf(o); pool != "" && o.Spec.Pool != string(pool) {
 		} else if err != nil {
 			errs = append(errs, err)
 		} else {
@@ -59,7 +59,7 @@ func TestGarbledLease(t *testing.T) {
 		return *with(p, changes...)
 	}
 	garbled := func(pool, uid string) *v1alpha1.IPLease {
-		o := cluster.ToLease(lease("10.0.0.7/32", protocol.UID(uid)))
+		o := kube.ToLease(lease("10.0.0.7/32", protocol.UID(uid)))
 		o.Name, o.Spec.Pool, o.Spec.Block = pool+".0a000007.32", pool, "10.0.0.7 or so"
 		return o
 	}

@@ -19,8 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
-	"github.com/tenure-ipam/tenure/ipam/cluster"
 	"github.com/tenure-ipam/tenure/ipam/controller/networks"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -71,7 +71,7 @@ func (r *Implicit) Reconcile(ctx context.Context, req reconcile.Request) (reconc
 // apply does what p says.
 func (r *Implicit) apply(ctx context.Context, d described, p implicitPlan) (reconcile.Result, error) {
 	var err error
-	ctx, cancel := context.WithTimeout(ctx, cluster.CallTimeout)
+	ctx, cancel := context.WithTimeout(ctx, kube.CallTimeout)
 	defer cancel()
 	switch {
 	case p.create != nil:
@@ -83,7 +83,7 @@ func (r *Implicit) apply(ctx context.Context, d described, p implicitPlan) (reco
 	default:
 		return reconcile.Result{}, nil
 	}
-	switch cluster.Classify(err) {
+	switch kube.Classify(err) {
 	case protocol.Done:
 		r.Log.InfoContext(ctx, "implicit pool changes", "pool", d.name, "created", p.create != nil, "removed", p.remove, "definitions", definitions(d.by))
 	case protocol.Exists, protocol.Conflict, protocol.NotFound:

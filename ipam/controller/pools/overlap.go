@@ -16,7 +16,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
-	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -64,7 +64,7 @@ func covers(block netip.Prefix, shape *allocator.Shape) bool {
 // not say which domain its pool was of. So one whose pool has gone before it, because
 // somebody took the finalizer off, counts in every domain: a pod may be on its
 // addresses. So does one that cannot be read.
-func (l *live) sort(pools []v1alpha1.IPPool, leases []protocol.Lease, garbled []*cluster.LeaseError) {
+func (l *live) sort(pools []v1alpha1.IPPool, leases []protocol.Lease, garbled []*kube.LeaseError) {
 	elsewhere := map[protocol.UID]bool{}
 	for i := range pools {
 		switch {
@@ -104,7 +104,7 @@ func (r *Reconciler) rivals(ctx context.Context, pool *v1alpha1.IPPool, all []v1
 			return nil, fmt.Errorf("list leases of pool %s: %w", c.others[i].Name, err)
 		}
 		for k := range leases.Items {
-			if l, err := cluster.LeaseOf(&leases.Items[k]); err == nil { // of others the live list tells
+			if l, err := kube.LeaseOf(&leases.Items[k]); err == nil { // of others the live list tells
 				c.foreign = append(c.foreign, l)
 			}
 		}

@@ -15,7 +15,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
-	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -195,7 +195,7 @@ func (c leaseCache) List(_ context.Context, into client.ObjectList, opts ...clie
 	o.ApplyOptions(opts)
 	for _, l := range c.leases {
 		if pool, _ := o.FieldSelector.RequiresExactMatch(leasesByPool); pool == string(l.Pool) {
-			into.(*v1alpha1.IPLeaseList).Items = append(into.(*v1alpha1.IPLeaseList).Items, *cluster.ToLease(l))
+			into.(*v1alpha1.IPLeaseList).Items = append(into.(*v1alpha1.IPLeaseList).Items, *kube.ToLease(l))
 		}
 	}
 	return nil

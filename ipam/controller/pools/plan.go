@@ -13,8 +13,8 @@ import (
 
 	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
-	"github.com/tenure-ipam/tenure/ipam/cluster"
 	"github.com/tenure-ipam/tenure/ipam/foreign"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -84,7 +84,7 @@ type live struct {
 	others  []v1alpha1.IPPool
 	foreign []protocol.Lease
 	// garbled are those leases that cannot be read.
-	garbled []*cluster.LeaseError
+	garbled []*kube.LeaseError
 }
 
 // plan is what is to be done about a pool. With readLive, it is read, and plan is

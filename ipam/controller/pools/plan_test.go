@@ -13,7 +13,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
-	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -171,7 +171,7 @@ func TestDecide(t *testing.T) {
 }
 
 func shapeOf(p *v1alpha1.IPPool) (*allocator.Shape, string) {
-	shape, err := poolspec.ParsePool(cluster.PoolText(p))
+	shape, err := poolspec.ParsePool(kube.PoolText(p))
 	if err != nil {
 		return nil, oneLine(err)
 	}

@@ -21,8 +21,8 @@ import (
 
 	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
-	"github.com/tenure-ipam/tenure/ipam/cluster"
 	"github.com/tenure-ipam/tenure/ipam/controller/networks"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -140,7 +140,7 @@ func (r *Reconciler) look(ctx context.Context, pool *v1alpha1.IPPool) (seen, err
 	if r.Foreign != nil {
 		v := r.Foreign.Of(protocol.PoolName(pool.Name))
 		s.foreign = &v
-		if s.whole, _ = poolspec.ParsePool(cluster.SpecText(pool)); len(pool.Status.Withheld) == 0 {
+		if s.whole, _ = poolspec.ParsePool(kube.SpecText(pool)); len(pool.Status.Withheld) == 0 {
 			s.whole = s.shape
 		}
 	}
@@ -247,7 +247,7 @@ func (r *Reconciler) readLive(ctx context.Context, pool *v1alpha1.IPPool) (*live
 	} else if pools, err = r.Live.IPPools(ctx); err == nil {
 		leases, err = r.Live.Leases(ctx)
 	}
-	garbled, ok := cluster.LeaseErrors(err)
+	garbled, ok := kube.LeaseErrors(err)
 	if !ok {
 		return nil, fmt.Errorf("pool %s: %w", name, err)
 	}
@@ -307,7 +307,7 @@ func (r *Reconciler) patch(ctx context.Context, base *v1alpha1.IPPool, metadata 
 	if err != nil {
 		return false, fmt.Errorf("encode pool %s: %w", base.Name, err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, cluster.CallTimeout)
+	ctx, cancel := context.WithTimeout(ctx, kube.CallTimeout)
 	defer cancel()
 	into := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: base.Name}}
 	if status != nil {
@@ -315,7 +315,7 @@ func (r *Reconciler) patch(ctx context.Context, base *v1alpha1.IPPool, metadata 
 	} else {
 		err = r.Write.Patch(ctx, into, client.RawPatch(types.MergePatchType, raw))
 	}
-	switch cluster.Classify(err) {
+	switch kube.Classify(err) {
 	case protocol.Done:
 		r.saw(protocol.Revision(into.ResourceVersion))
 		return true, nil
@@ -343,7 +343,7 @@ func (s *Shapes) Of(pool *v1alpha1.IPPool) (shape *allocator.Shape, fault string
 	if k, ok := s.known.Load(pool.UID); ok && k.(knownShape).generation == pool.Generation && k.(knownShape).withheld == withheld {
 		return k.(knownShape).shape, k.(knownShape).fault
 	}
-	shape, err := poolspec.ParsePool(cluster.PoolText(pool))
+	shape, err := poolspec.ParsePool(kube.PoolText(pool))
 	if err != nil {
 		shape, fault = nil, oneLine(err)
 	}

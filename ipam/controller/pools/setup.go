@@ -21,8 +21,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
-	"github.com/tenure-ipam/tenure/ipam/cluster"
 	"github.com/tenure-ipam/tenure/ipam/controller/networks"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -100,11 +100,11 @@ func (r *Reconciler) all(ctx context.Context, cache client.Reader) []reconcile.R
 func (r *Reconciler) ofSeat(cache client.Reader) handler.EventHandler {
 	hear := func(ctx context.Context, q queue, o client.Object) {
 		lease := o.(*coordination.Lease)
-		if !cluster.IsSeat(lease) {
+		if !kube.IsSeat(lease) {
 			r.Unseat(protocol.NodeName(lease.Name), protocol.UID(lease.UID)) // what it was before
 			return
 		}
-		seat, err := cluster.SeatOf(lease)
+		seat, err := kube.SeatOf(lease)
 		if err != nil { // whoever sits there is waited for all the same
 			r.Log.ErrorContext(ctx, "seat is garbled", "error", err)
 		}

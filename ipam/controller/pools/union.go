@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
-	"github.com/tenure-ipam/tenure/ipam/cluster"
 	"github.com/tenure-ipam/tenure/ipam/controller/networks"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 )
 
@@ -110,7 +110,7 @@ func newGrower(pool string, now *v1alpha1.IPPool, members []poolspec.Member) *gr
 		return g
 	}
 	var text poolspec.PoolText
-	for _, r := range cluster.PoolText(now).Ranges {
+	for _, r := range kube.PoolText(now).Ranges {
 		cidr, err := netip.ParsePrefix(r.CIDR)
 		if err != nil || !slices.ContainsFunc(cidrs, cidr.Overlaps) {
 			continue
@@ -203,7 +203,7 @@ func disagreements(pool *v1alpha1.IPPool, all []networks.Network) (sentences []s
 			}
 			return left
 		})
-		u.found, err = differences(pool.Name, cluster.PoolText(pool), in)
+		u.found, err = differences(pool.Name, kube.PoolText(pool), in)
 	}
 	if err != nil {
 		return sentences // it is said where the pool is written

@@ -15,8 +15,8 @@ import (
 
 	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
-	"github.com/tenure-ipam/tenure/ipam/cluster"
 	"github.com/tenure-ipam/tenure/ipam/controller/networks"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 )
 
@@ -46,7 +46,7 @@ func others(first string, n int) string {
 // parsed is a pool's shape.
 func parsed(t *testing.T, p *v1alpha1.IPPool) *allocator.Shape {
 	t.Helper()
-	shape, err := poolspec.ParsePool(cluster.PoolText(p))
+	shape, err := poolspec.ParsePool(kube.PoolText(p))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func parsed(t *testing.T, p *v1alpha1.IPPool) *allocator.Shape {
 
 // TestLimitsAreTheAPIs: a pool is full where the API server would refuse more.
 func TestLimitsAreTheAPIs(t *testing.T) {
-	text, err := os.ReadFile("../../deploy/crds/tenure.dev_ippools.yaml")
+	text, err := os.ReadFile("../../../deploy/crds/tenure.dev_ippools.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -50,10 +50,10 @@ var all = reconcile.Request{NamespacedName: types.NamespacedName{Name: "seats"}}
 func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 	unranked := predicate.NewPredicateFuncs(func(o client.Object) bool {
 		l := o.(*coordination.Lease)
-		if o.GetNamespace() != r.SeatNamespace || !cluster.IsSeat(l) {
+		if o.GetNamespace() != r.SeatNamespace || !kube.IsSeat(l) {
 			return false
 		}
-		s, err := cluster.SeatOf(l)
+		s, err := kube.SeatOf(l)
 		return err == nil && s.Rank == 0
 	})
 	toAll := func(context.Context, client.Object) []reconcile.Request { return []reconcile.Request{all} }
@@ -78,10 +78,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	}
 	var seats []protocol.Seat
 	for i := range list.Items {
-		if !cluster.IsSeat(&list.Items[i]) {
+		if !kube.IsSeat(&list.Items[i]) {
 			continue
 		}
-		s, err := cluster.SeatOf(&list.Items[i])
+		s, err := kube.SeatOf(&list.Items[i])
 		if err != nil && s.Rank == 0 {
 			continue // one that is garbled waits for its agent
 		}

@@ -8,18 +8,18 @@ import (
 	"go4.org/netipx"
 
 	"github.com/tenure-ipam/tenure/allocator"
-	"github.com/tenure-ipam/tenure/ipam/broker"
+	"github.com/tenure-ipam/tenure/ipam/controller/grants"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
 // askOf returns what a request asks for. The error says, for people, what of it
 // cannot be understood.
-func askOf(s protocol.SubLease) (broker.Ask, error) {
-	ask := broker.Ask{To: granteeOf(s), Pod: s.Request.Pod.UID, Stamp: s.Revision}
+func askOf(s protocol.SubLease) (grants.Ask, error) {
+	ask := grants.Ask{To: granteeOf(s), Pod: s.Request.Pod.UID, Stamp: s.Revision}
 	for _, w := range s.Request.Wants {
 		src, err := sourceOf(w)
 		if err != nil {
-			return broker.Ask{}, err
+			return grants.Ask{}, err
 		}
 		ask.From = append(ask.From, src)
 	}
@@ -27,7 +27,7 @@ func askOf(s protocol.SubLease) (broker.Ask, error) {
 }
 
 // restoring returns an ask for exactly what the status of s names.
-func restoring(s protocol.SubLease) (broker.Ask, error) {
+func restoring(s protocol.SubLease) (grants.Ask, error) {
 	ask, err := askOf(s)
 	if err != nil {
 		return ask, err
@@ -46,29 +46,29 @@ func granteeOf(s protocol.SubLease) protocol.Grantee {
 }
 
 // sourceOf reads one want. A want of one address is for that one, ordinary or not.
-func sourceOf(w protocol.Wanted) (broker.Source, error) {
+func sourceOf(w protocol.Wanted) (grants.Source, error) {
 	var set netipx.IPSetBuilder
 	family := allocator.Family(0)
 	for _, text := range w.Ranges {
 		r, err := parseRange(text)
 		if err != nil {
-			return broker.Source{}, fmt.Errorf("pool %s: %w", w.Pool, err)
+			return grants.Source{}, fmt.Errorf("pool %s: %w", w.Pool, err)
 		}
 		f := allocator.FamilyOf(r.From())
 		if family != 0 && f != family {
-			return broker.Source{}, fmt.Errorf("pool %s: one want has ranges of both families", w.Pool)
+			return grants.Source{}, fmt.Errorf("pool %s: one want has ranges of both families", w.Pool)
 		}
 		family = f
 		set.AddRange(r)
 	}
 	if family == 0 {
-		return broker.Source{}, fmt.Errorf("pool %s: a want has no ranges", w.Pool)
+		return grants.Source{}, fmt.Errorf("pool %s: a want has no ranges", w.Pool)
 	}
 	built, err := set.IPSet()
 	if err != nil {
-		return broker.Source{}, fmt.Errorf("pool %s: %w", w.Pool, err)
+		return grants.Source{}, fmt.Errorf("pool %s: %w", w.Pool, err)
 	}
-	src := broker.Source{Pool: w.Pool, View: allocator.NewView(built), Families: []allocator.Family{family}}
+	src := grants.Source{Pool: w.Pool, View: allocator.NewView(built), Families: []allocator.Family{family}}
 	if rr := built.Ranges(); len(rr) == 1 && rr[0].From() == rr[0].To() {
 		src.Addr = rr[0].From()
 	}

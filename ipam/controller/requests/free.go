@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/tenure-ipam/tenure/ipam/broker"
+	"github.com/tenure-ipam/tenure/ipam/controller/grants"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -27,11 +27,11 @@ func (r *Reconciler) release(ctx context.Context, name string, uid protocol.UID)
 
 // drop removes grants that nobody can come to use: their sub-lease is gone, or its
 // status names others, as a live read has shown.
-func (r *Reconciler) drop(ctx context.Context, name string, held []broker.Held) (time.Duration, error) {
+func (r *Reconciler) drop(ctx context.Context, name string, held []grants.Held) (time.Duration, error) {
 	if len(held) == 0 {
 		return 0, nil
 	}
-	if restored, err := r.Pools.Restored(ctx, broker.PoolsOf(held)...); restored || err != nil {
+	if restored, err := r.Pools.Restored(ctx, grants.PoolsOf(held)...); restored || err != nil {
 		return lookAgain, err //nolint:wrapcheck // says what it is about
 	}
 	if err := r.Broker.Drop(ctx, held); err != nil {
@@ -45,8 +45,8 @@ func (r *Reconciler) drop(ctx context.Context, name string, held []broker.Held) 
 // the mark, then a fencing write of the sub-lease, then the grant. Whoever writes an
 // answer has seen each grant live, since it read the version of the sub-lease that
 // its write names: it sees the mark, or its write fails.
-func (r *Reconciler) giveBack(ctx context.Context, s protocol.SubLease, held []broker.Held) (time.Duration, error) {
-	if restored, err := r.Pools.Restored(ctx, broker.PoolsOf(held)...); restored || err != nil {
+func (r *Reconciler) giveBack(ctx context.Context, s protocol.SubLease, held []grants.Held) (time.Duration, error) {
+	if restored, err := r.Pools.Restored(ctx, grants.PoolsOf(held)...); restored || err != nil {
 		return lookAgain, err //nolint:wrapcheck // says what it is about
 	}
 	marked, err := r.Broker.Mark(ctx, held)

@@ -17,8 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
-	"github.com/tenure-ipam/tenure/ipam/broker"
-	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/controller/grants"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -28,7 +28,7 @@ type world struct {
 	client.Reader
 	calls  []string
 	cached []*v1alpha1.IPSubLease
-	held   []broker.Held
+	held   []grants.Held
 	known  []string                    // sub-leases that grants name
 	live   *protocol.SubLease          // nil: there is none
 	out    map[string]protocol.Outcome // of calls; Done without
@@ -49,23 +49,23 @@ func (w *world) say(call string) (protocol.Outcome, error) {
 
 func (w *world) KnownSubLeases(string) []protocol.UID { return nil }
 func (w *world) SubLeases() []string                  { return w.known }
-func (w *world) Held(protocol.UID) []broker.Held      { return slices.Clone(w.held) }
+func (w *world) Held(protocol.UID) []grants.Held      { return slices.Clone(w.held) }
 func (w *world) Withdraw(protocol.UID)                { w.calls = append(w.calls, "withdraw") }
 
-func (w *world) Ask(a broker.Ask) broker.Answer {
+func (w *world) Ask(a grants.Ask) grants.Answer {
 	w.calls = append(w.calls, "ask for "+a.To.Name)
-	return broker.Answer{}
+	return grants.Answer{}
 }
 
-func (w *world) Verify(context.Context, broker.Ask) (broker.Answer, error) {
-	return broker.Answer{}, nil
+func (w *world) Verify(context.Context, grants.Ask) (grants.Answer, error) {
+	return grants.Answer{}, nil
 }
 
 func (w *world) ReadLease(context.Context, string) (protocol.Lease, bool, error) {
 	return protocol.Lease{}, false, nil
 }
 
-func (w *world) Mark(_ context.Context, h []broker.Held) ([]broker.Held, error) {
+func (w *world) Mark(_ context.Context, h []grants.Held) ([]grants.Held, error) {
 	marked := slices.Clone(h)
 	for i := range marked {
 		marked[i].Grant.Freeing, marked[i].Grant.Mark = true, "m"
@@ -74,10 +74,10 @@ func (w *world) Mark(_ context.Context, h []broker.Held) ([]broker.Held, error) 
 	return marked, err
 }
 
-func (w *world) Unmark(context.Context, []broker.Held) error { _, err := w.say("unmark"); return err }
+func (w *world) Unmark(context.Context, []grants.Held) error { _, err := w.say("unmark"); return err }
 
-func (w *world) Clear(_ context.Context, h []broker.Held) error {
-	if slices.ContainsFunc(h, func(h broker.Held) bool { return h.Grant.Mark != "m" }) {
+func (w *world) Clear(_ context.Context, h []grants.Held) error {
+	if slices.ContainsFunc(h, func(h grants.Held) bool { return h.Grant.Mark != "m" }) {
 		_, err := w.say("clear without the mark")
 		return err
 	}
@@ -85,7 +85,7 @@ func (w *world) Clear(_ context.Context, h []broker.Held) error {
 	return err
 }
 
-func (w *world) Drop(context.Context, []broker.Held) error { _, err := w.say("drop"); return err }
+func (w *world) Drop(context.Context, []grants.Held) error { _, err := w.say("drop"); return err }
 
 func (w *world) Restored(_ context.Context, pools ...protocol.PoolName) (bool, error) {
 	return w.gone && len(pools) > 0, nil
@@ -203,7 +203,7 @@ func TestQueueOfRequests(t *testing.T) {
 	at := func(name string, second int64) *v1alpha1.IPSubLease {
 		s := asks(anyV4)
 		s.Name, s.UID = name, protocol.UID("u-"+name)
-		o := cluster.ToSubLease(s)
+		o := kube.ToSubLease(s)
 		o.UID, o.CreationTimestamp = types.UID("u-"+name), metav1.Unix(second, 0)
 		return o
 	}

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
-	"github.com/tenure-ipam/tenure/ipam/broker"
+	"github.com/tenure-ipam/tenure/ipam/controller/grants"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -14,12 +14,12 @@ import (
 // sub-lease and its grants is read when it says so.
 type seen struct {
 	sub  protocol.SubLease
-	held []broker.Held
+	held []grants.Held
 	// live says that sub was read live, and verified that the leases of held, and
 	// those that the status names, were read live since.
 	live, verified bool
 
-	answer *broker.Answer // nil: not asked
+	answer *grants.Answer // nil: not asked
 	taken  *taken         // nil: not read
 }
 
@@ -35,20 +35,20 @@ type taken struct {
 // plan is what is to be done about a request. Either one of the first four is set,
 // and decide is called again with the answer; or the others are the end of it.
 type plan struct {
-	ask    *broker.Ask     // ask the broker
-	prove  *broker.Ask     // ask it, with the leases of the grants read live
+	ask    *grants.Ask     // ask the broker
+	prove  *grants.Ask     // ask it, with the leases of the grants read live
 	verify []string        // read these leases live, and look again
 	live   bool            // read the sub-lease live
-	taken  *broker.Problem // read the lease that has the address
+	taken  *grants.Problem // read the lease that has the address
 
 	// answer is what to write into the status.
 	answer *protocol.SubLease
 	// giveBack are grants of a request that is not answered: part of what it wants,
 	// of no use without the rest.
-	giveBack []broker.Held
+	giveBack []grants.Held
 	// drop are grants that the status does not name, and unmark such as it does
 	// and that are not to be freed after all.
-	drop, unmark []broker.Held
+	drop, unmark []grants.Held
 	// done says that nothing is asked for any more.
 	done bool
 }
@@ -84,24 +84,24 @@ func decide(s seen) plan {
 }
 
 // wait is decide for a request that has not been granted.
-func (s seen) wait(bad broker.Problem) plan {
+func (s seen) wait(bad grants.Problem) plan {
 	switch bad.Reason {
-	case broker.Unassignable:
+	case grants.Unassignable:
 		return s.refuse(v1alpha1.RefusedNotAssignable, bad.Message)
-	case broker.PoolNotReady:
+	case grants.PoolNotReady:
 		if bad.Lasting {
 			return s.refuse(v1alpha1.RefusedPoolNotReady, bad.Message)
 		}
-	case broker.Taken:
+	case grants.Taken:
 		if s.taken == nil {
 			return plan{taken: &bad}
 		}
 		if who := s.taken.who(s.sub, bad); who != "" {
 			return s.refuse(v1alpha1.RefusedInUse, who)
 		}
-	case broker.Exhausted, broker.Silent:
+	case grants.Exhausted, grants.Silent:
 		return plan{giveBack: s.held} // they might be what another waits for
-	case broker.NoProblem, broker.PoolMissing, broker.Failed:
+	case grants.NoProblem, grants.PoolMissing, grants.Failed:
 	}
 	return plan{}
 }
@@ -154,8 +154,8 @@ func (s seen) leases() []string {
 }
 
 // marked returns the grants that are marked.
-func (s seen) marked() []broker.Held {
-	return slices.DeleteFunc(slices.Clone(s.held), func(h broker.Held) bool { return !h.Grant.Freeing })
+func (s seen) marked() []grants.Held {
+	return slices.DeleteFunc(slices.Clone(s.held), func(h grants.Held) bool { return !h.Grant.Freeing })
 }
 
 // grant returns the answer that names what was granted, in the order of the wants.
@@ -163,7 +163,7 @@ func (s seen) grant() plan {
 	next := s.sub
 	next.Granted = make([]protocol.Granted, len(s.sub.Request.Wants))
 	for _, g := range s.answer.Granted {
-		i := slices.IndexFunc(s.held, func(h broker.Held) bool {
+		i := slices.IndexFunc(s.held, func(h grants.Held) bool {
 			return h.Grant.Addr == g.Addr && h.Pool == s.sub.Request.Wants[g.Source].Pool
 		})
 		if i < 0 {
@@ -190,7 +190,7 @@ func clip(message string) string {
 }
 
 // who says who has the address that s wants, nothing if nobody has it for long.
-func (t taken) who(s protocol.SubLease, bad broker.Problem) string {
+func (t taken) who(s protocol.SubLease, bad grants.Problem) string {
 	l := t.lease
 	if !t.there {
 		return ""
@@ -216,4 +216,4 @@ func (t taken) who(s protocol.SubLease, bad broker.Problem) string {
 	return fmt.Sprintf("%v of pool %s lies in a block of %v, which has not ceded it", bad.Addr, l.Pool, l.Holder)
 }
 
-func leaseOf(h broker.Held) string { return protocol.LeaseName(h.Pool, h.Block) }
+func leaseOf(h grants.Held) string { return protocol.LeaseName(h.Pool, h.Block) }

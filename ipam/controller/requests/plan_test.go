@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/tenure-ipam/tenure/allocator"
-	"github.com/tenure-ipam/tenure/ipam/broker"
+	"github.com/tenure-ipam/tenure/ipam/controller/grants"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -36,12 +36,12 @@ func grantedTo(addrs ...string) protocol.SubLease {
 }
 
 // held are grants; one that ends in "!" is marked.
-func held(addrs ...string) []broker.Held {
-	var out []broker.Held
+func held(addrs ...string) []grants.Held {
+	var out []grants.Held
 	for _, a := range addrs {
 		text, freeing := strings.CutSuffix(a, "!")
 		addr := netip.MustParseAddr(text)
-		out = append(out, broker.Held{
+		out = append(out, grants.Held{
 			Pool: "lan", Block: netip.PrefixFrom(addr, addr.BitLen()),
 			Grant: protocol.Grant{Addr: addr, To: protocol.Grantee{Kind: protocol.GranteeSubLease, UID: "u1", Name: "r"}, Freeing: freeing},
 		})
@@ -50,16 +50,16 @@ func held(addrs ...string) []broker.Held {
 }
 
 // gave is the broker's answer that these were granted, to one want after the other.
-func gave(stamp protocol.Revision, addrs ...string) *broker.Answer {
-	a := &broker.Answer{Stamp: stamp}
+func gave(stamp protocol.Revision, addrs ...string) *grants.Answer {
+	a := &grants.Answer{Stamp: stamp}
 	for i, text := range addrs {
-		a.Granted = append(a.Granted, broker.Granted{Addr: netip.MustParseAddr(text), Source: i})
+		a.Granted = append(a.Granted, grants.Granted{Addr: netip.MustParseAddr(text), Source: i})
 	}
 	return a
 }
 
-func problem(r broker.Reason) *broker.Answer {
-	return &broker.Answer{Problem: broker.Problem{Reason: r, Message: "words", Addr: netip.MustParseAddr("10.0.0.5"), Lease: "lan.0a000004.30"}}
+func problem(r grants.Reason) *grants.Answer {
+	return &grants.Answer{Problem: grants.Problem{Reason: r, Message: "words", Addr: netip.MustParseAddr("10.0.0.5"), Lease: "lan.0a000004.30"}}
 }
 
 func deleting(s protocol.SubLease) protocol.SubLease {
@@ -94,7 +94,7 @@ func to(uid protocol.UID, freeing bool) *protocol.Grant {
 func text(p plan) string {
 	var out []string
 	add := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
-	list := func(what string, hh []broker.Held) {
+	list := func(what string, hh []grants.Held) {
 		for _, h := range hh {
 			add("%s %v", what, h.Grant.Addr)
 		}
@@ -145,7 +145,7 @@ func TestDecide(t *testing.T) {
 	use.Request, use.Use = nil, &protocol.Use{}
 	refused := asks(anyV4)
 	refused.Refused = &protocol.Refusal{Reason: "InUse"}
-	lasting := problem(broker.PoolNotReady)
+	lasting := problem(grants.PoolNotReady)
 	lasting.Problem.Lasting = true
 	node, cluster := protocol.Holder{Node: "n2"}, protocol.Holder{Cluster: true}
 	named := asks("10.0.0.5-10.0.0.5")
@@ -174,29 +174,29 @@ func TestDecide(t *testing.T) {
 		{"granted, and nobody knows since when", seen{sub: asks(anyV4), answer: gave("", "10.0.0.1"), held: held("10.0.0.1")}, "verify the ask at 10"},
 		{"granted, and gone since", seen{sub: asks(anyV4), answer: gave("10", "10.0.0.1")}, ""},
 
-		{"being worked on", seen{sub: asks(anyV4), answer: problem(broker.NoProblem)}, ""},
-		{"the pool may come", seen{sub: asks(anyV4), answer: problem(broker.PoolMissing)}, ""},
-		{"the pool may open", seen{sub: asks(anyV4), answer: problem(broker.PoolNotReady)}, ""},
+		{"being worked on", seen{sub: asks(anyV4), answer: problem(grants.NoProblem)}, ""},
+		{"the pool may come", seen{sub: asks(anyV4), answer: problem(grants.PoolMissing)}, ""},
+		{"the pool may open", seen{sub: asks(anyV4), answer: problem(grants.PoolNotReady)}, ""},
 		{"the pool goes", seen{sub: asks(anyV4), answer: lasting}, "refuse PoolNotReady: words"},
-		{"exhausted is never refused", seen{sub: asks(anyV4), answer: problem(broker.Exhausted)}, ""},
-		{"exhausted with half of it (M37)", seen{sub: asks(anyV4, v6), answer: problem(broker.Exhausted), held: held("fd00::1")}, "give back fd00::1"},
+		{"exhausted is never refused", seen{sub: asks(anyV4), answer: problem(grants.Exhausted)}, ""},
+		{"exhausted with half of it (M37)", seen{sub: asks(anyV4, v6), answer: problem(grants.Exhausted), held: held("fd00::1")}, "give back fd00::1"},
 		{"somebody gives back (0008)", seen{sub: asks(anyV4, v6), held: held("fd00::1!", "10.0.0.1")}, "give back fd00::1"},
-		{"a holder is silent", seen{sub: named, answer: problem(broker.Silent)}, ""},
-		{"not the pool's", seen{sub: named, answer: problem(broker.Unassignable), held: held("10.0.0.1")}, "refuse NotAssignable: words, drop 10.0.0.1"},
-		{"a call failed", seen{sub: asks(anyV4), answer: problem(broker.Failed)}, ""},
+		{"a holder is silent", seen{sub: named, answer: problem(grants.Silent)}, ""},
+		{"not the pool's", seen{sub: named, answer: problem(grants.Unassignable), held: held("10.0.0.1")}, "refuse NotAssignable: words, drop 10.0.0.1"},
+		{"a call failed", seen{sub: asks(anyV4), answer: problem(grants.Failed)}, ""},
 
-		{"taken", seen{sub: named, answer: problem(broker.Taken)}, "read lan.0a000004.30"},
-		{"taken, and free by now", seen{sub: named, answer: problem(broker.Taken), taken: &taken{}}, ""},
-		{"taken by a claim", seen{sub: named, answer: problem(broker.Taken), taken: has(cluster, to("u2", false))},
+		{"taken", seen{sub: named, answer: problem(grants.Taken)}, "read lan.0a000004.30"},
+		{"taken, and free by now", seen{sub: named, answer: problem(grants.Taken), taken: &taken{}}, ""},
+		{"taken by a claim", seen{sub: named, answer: problem(grants.Taken), taken: has(cluster, to("u2", false))},
 			"refuse InUse: 10.0.0.5 of pool lan belongs to claim ns/vm"},
-		{"taken by a request", seen{sub: named, answer: problem(broker.Taken), taken: onSubLease},
+		{"taken by a request", seen{sub: named, answer: problem(grants.Taken), taken: onSubLease},
 			"refuse InUse: 10.0.0.5 of pool lan belongs to pod ns/joe on node n3"},
-		{"taken, and being freed", seen{sub: named, answer: problem(broker.Taken), taken: has(cluster, to("u2", true))}, ""},
-		{"taken by itself", seen{sub: named, answer: problem(broker.Taken), taken: has(cluster, to("u1", false))}, ""},
-		{"taken by a pod", seen{sub: named, answer: problem(broker.Taken), taken: has(node, nil)},
+		{"taken, and being freed", seen{sub: named, answer: problem(grants.Taken), taken: has(cluster, to("u2", true))}, ""},
+		{"taken by itself", seen{sub: named, answer: problem(grants.Taken), taken: has(cluster, to("u1", false))}, ""},
+		{"taken by a pod", seen{sub: named, answer: problem(grants.Taken), taken: has(node, nil)},
 			"refuse InUse: 10.0.0.5 of pool lan is in use by pod ns/mary net1 on node n2"},
-		{"ceded by now", seen{sub: named, answer: problem(broker.Taken), taken: has(node, nil, "10.0.0.5")}, ""},
-		{"the cluster's by now", seen{sub: named, answer: problem(broker.Taken), taken: has(cluster, nil)}, ""},
+		{"ceded by now", seen{sub: named, answer: problem(grants.Taken), taken: has(node, nil, "10.0.0.5")}, ""},
+		{"the cluster's by now", seen{sub: named, answer: problem(grants.Taken), taken: has(cluster, nil)}, ""},
 
 		{"answered", seen{sub: grantedTo("10.0.0.1"), held: held("10.0.0.1")}, "done"},
 		{"answered, with more (H18)", seen{sub: grantedTo("10.0.0.1"), held: held("10.0.0.1", "10.0.0.2")}, "read live"},
@@ -205,7 +205,7 @@ func TestDecide(t *testing.T) {
 		{"refused, with some", seen{sub: refused, held: held("10.0.0.2"), live: true}, "drop 10.0.0.2, done"},
 		{"answered, and not seen granted", seen{sub: grantedTo("10.0.0.1")}, "verify lan.0a000001.32"},
 		{"answered, and its lease deleted by hand (M40)", seen{sub: grantedTo("10.0.0.1"), verified: true}, "ask, for 10.0.0.1"},
-		{"the same, waiting", seen{sub: grantedTo("10.0.0.1"), verified: true, answer: problem(broker.Taken)}, ""},
+		{"the same, waiting", seen{sub: grantedTo("10.0.0.1"), verified: true, answer: problem(grants.Taken)}, ""},
 		{"the same, granted again", seen{sub: grantedTo("10.0.0.1"), held: held("10.0.0.1"), verified: true, answer: gave("", "10.0.0.1")}, "done"},
 		{"answered, and going", seen{sub: deleting(grantedTo("10.0.0.1"))}, "done"},
 	}

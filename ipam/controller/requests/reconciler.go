@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
-	"github.com/tenure-ipam/tenure/ipam/broker"
-	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/controller/grants"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -22,22 +22,22 @@ import (
 // the news of a change go unnoticed.
 const lookAgain = 10 * time.Second
 
-// Granter grants addresses and takes grants back: a [broker.Broker].
+// Granter grants addresses and takes grants back: a [grants.Broker].
 type Granter interface {
 	// KnownSubLeases returns the UIDs that have grants, or an ask, under the name of
 	// a sub-lease.
 	KnownSubLeases(name string) []protocol.UID
 	// SubLeases returns the names of the sub-leases that grants name.
 	SubLeases() []string
-	Held(uid protocol.UID) []broker.Held
-	Ask(a broker.Ask) broker.Answer
-	Verify(ctx context.Context, a broker.Ask) (broker.Answer, error)
+	Held(uid protocol.UID) []grants.Held
+	Ask(a grants.Ask) grants.Answer
+	Verify(ctx context.Context, a grants.Ask) (grants.Answer, error)
 	ReadLease(ctx context.Context, name string) (protocol.Lease, bool, error)
 	Withdraw(uid protocol.UID)
-	Mark(ctx context.Context, grants []broker.Held) ([]broker.Held, error)
-	Unmark(ctx context.Context, grants []broker.Held) error
-	Clear(ctx context.Context, grants []broker.Held) error
-	Drop(ctx context.Context, grants []broker.Held) error
+	Mark(ctx context.Context, held []grants.Held) ([]grants.Held, error)
+	Unmark(ctx context.Context, held []grants.Held) error
+	Clear(ctx context.Context, held []grants.Held) error
+	Drop(ctx context.Context, held []grants.Held) error
 }
 
 // SubLeases reads sub-leases live, and writes them by compare-and-swap on UID and
@@ -92,7 +92,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		errs = append(errs, err)
 	}
 	if there && obj.Spec.Request != nil && !r.outdated(&obj) {
-		sub, err := cluster.SubLeaseOf(&obj)
+		sub, err := kube.SubLeaseOf(&obj)
 		if err != nil {
 			return reconcile.Result{}, errors.Join(append(errs, err)...)
 		}
@@ -176,7 +176,7 @@ func (r *Reconciler) readLive(ctx context.Context, s protocol.SubLease) (live pr
 }
 
 // whose reads live who has an address.
-func (r *Reconciler) whose(ctx context.Context, bad broker.Problem) (t taken, err error) {
+func (r *Reconciler) whose(ctx context.Context, bad grants.Problem) (t taken, err error) {
 	t.lease, t.there, err = r.Broker.ReadLease(ctx, bad.Lease)
 	if err != nil {
 		return t, err //nolint:wrapcheck // says what it is about

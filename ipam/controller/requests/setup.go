@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
-	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 )
 
 // queue is the reconciler's work.
@@ -79,7 +79,7 @@ func (r *Reconciler) arrivals() handler.EventHandler {
 
 // enter has a request stand in line, if it has not been answered.
 func (r *Reconciler) enter(o *v1alpha1.IPSubLease) {
-	sub, err := cluster.SubLeaseOf(o)
+	sub, err := kube.SubLeaseOf(o)
 	if err != nil {
 		return // looking at it says so
 	}

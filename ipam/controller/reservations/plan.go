@@ -10,20 +10,20 @@ import (
 
 	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
-	"github.com/tenure-ipam/tenure/ipam/broker"
+	"github.com/tenure-ipam/tenure/ipam/controller/grants"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
 // askOf returns what a reservation asks for. Admission has seen to it that the address is
 // one.
-func askOf(r *v1alpha1.IPReservation) (broker.Ask, error) {
+func askOf(r *v1alpha1.IPReservation) (grants.Ask, error) {
 	addr, err := netip.ParseAddr(r.Spec.Address)
 	if err != nil {
-		return broker.Ask{}, fmt.Errorf("reservation %s: spec.address: %w", r.Name, err)
+		return grants.Ask{}, fmt.Errorf("reservation %s: spec.address: %w", r.Name, err)
 	}
-	return broker.Ask{
+	return grants.Ask{
 		To: protocol.Grantee{Kind: protocol.GranteeReservation, UID: protocol.UID(r.UID), Name: r.Name},
-		From: []broker.Source{{
+		From: []grants.Source{{
 			Pool: protocol.PoolName(r.Spec.Pool), Addr: addr, Families: []allocator.Family{allocator.FamilyOf(addr)},
 		}},
 	}, nil
@@ -40,19 +40,19 @@ func expired(r *v1alpha1.IPReservation, now time.Time) (ended bool, left time.Du
 
 // said returns the condition that an answer of the broker's leads to; ok is false while
 // there is nothing to say yet.
-func said(r *v1alpha1.IPReservation, a broker.Answer) (c metav1.Condition, ok bool) {
+func said(r *v1alpha1.IPReservation, a grants.Answer) (c metav1.Condition, ok bool) {
 	c = metav1.Condition{Type: v1alpha1.Reserved, Status: metav1.ConditionFalse, ObservedGeneration: r.Generation, Message: a.Problem.Message}
 	switch a.Problem.Reason {
-	case broker.NoProblem:
+	case grants.NoProblem:
 		if len(a.Granted) == 0 {
 			return c, false
 		}
 		c.Status, c.Reason, c.Message = metav1.ConditionTrue, v1alpha1.ReasonKept, fmt.Sprintf("%s is kept for %s", r.Spec.Address, r.Spec.For)
-	case broker.Taken, broker.Silent, broker.Exhausted:
+	case grants.Taken, grants.Silent, grants.Exhausted:
 		c.Reason, c.Message = v1alpha1.ReasonInUse, a.Problem.Message+"; it is kept when it comes free"
-	case broker.Unassignable:
+	case grants.Unassignable:
 		c.Reason, c.Message = v1alpha1.ReasonNotAssignable, a.Problem.Message+": the pool gives it to nobody, and nothing has to be kept"
-	case broker.PoolMissing, broker.PoolNotReady, broker.Failed:
+	case grants.PoolMissing, grants.PoolNotReady, grants.Failed:
 		c.Reason = v1alpha1.ReasonPoolNotReady
 	}
 	return c, true

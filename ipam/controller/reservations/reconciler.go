@@ -20,24 +20,24 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
-	"github.com/tenure-ipam/tenure/ipam/broker"
-	"github.com/tenure-ipam/tenure/ipam/cluster"
+	"github.com/tenure-ipam/tenure/ipam/controller/grants"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
 // lookAgain is when a reservation is looked at again that could not be settled.
 const lookAgain = 10 * time.Second
 
-// Granter grants addresses and takes grants back: a [broker.Broker].
+// Granter grants addresses and takes grants back: a [grants.Broker].
 type Granter interface {
 	// KnownReservations returns the UIDs that have grants, or an ask, under the name of a
 	// reservation, and Reservations the names that grants have.
 	KnownReservations(name string) []protocol.UID
 	Reservations() []string
-	Held(uid protocol.UID) []broker.Held
-	Ask(a broker.Ask) broker.Answer
+	Held(uid protocol.UID) []grants.Held
+	Ask(a grants.Ask) grants.Answer
 	Withdraw(uid protocol.UID)
-	Drop(ctx context.Context, grants []broker.Held) error
+	Drop(ctx context.Context, held []grants.Held) error
 }
 
 // Live reads from the API server, never from a cache.
@@ -136,7 +136,7 @@ func (r *Reconciler) drop(ctx context.Context, name string, uid protocol.UID) (t
 	if len(held) == 0 {
 		return 0, nil
 	}
-	if restored, err := r.Pools.Restored(ctx, broker.PoolsOf(held)...); restored || err != nil {
+	if restored, err := r.Pools.Restored(ctx, grants.PoolsOf(held)...); restored || err != nil {
 		return lookAgain, err //nolint:wrapcheck // says what it is about
 	}
 	if err := r.Broker.Drop(ctx, held); err != nil {
@@ -161,11 +161,11 @@ func (r *Reconciler) write(ctx context.Context, obj *v1alpha1.IPReservation, c m
 	if err != nil {
 		return fmt.Errorf("encode status of reservation %s: %w", obj.Name, err)
 	}
-	call, cancel := context.WithTimeout(ctx, cluster.CallTimeout)
+	call, cancel := context.WithTimeout(ctx, kube.CallTimeout)
 	defer cancel()
 	into := &v1alpha1.IPReservation{ObjectMeta: metav1.ObjectMeta{Name: obj.Name}}
 	err = r.Status.Status().Patch(call, into, client.RawPatch(types.MergePatchType, raw))
-	switch cluster.Classify(err) {
+	switch kube.Classify(err) {
 	case protocol.Done, protocol.NotFound, protocol.Conflict:
 		return nil
 	default:

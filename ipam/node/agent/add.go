@@ -9,28 +9,28 @@ import (
 
 	"github.com/tenure-ipam/tenure/api/npwg"
 	"github.com/tenure-ipam/tenure/ipam/access"
-	"github.com/tenure-ipam/tenure/ipam/journal"
-	"github.com/tenure-ipam/tenure/ipam/node"
+	"github.com/tenure-ipam/tenure/ipam/agentapi"
+	"github.com/tenure-ipam/tenure/ipam/delqueue"
+	"github.com/tenure-ipam/tenure/ipam/node/assign"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
-	"github.com/tenure-ipam/tenure/ipam/wire"
 )
 
 // An addition is one ADD on its way through the agent.
 type addition struct {
-	req  wire.Request
+	req  agentapi.Request
 	conf *poolspec.Config
 	key  store.Key
 	pod  Pod
 	sel  npwg.Selection // what the pod's annotation says of this interface
-	ask  node.Ask
+	ask  assign.Ask
 	// arrived is when the ADD came.
 	arrived protocol.Instant
 }
 
 // add answers an ADD: docs/how-an-add-travels.md follows it.
-func (a *Agent) add(ctx context.Context, req wire.Request) (*wire.Result, error) {
+func (a *Agent) add(ctx context.Context, req agentapi.Request) (*agentapi.Result, error) {
 	conf, err := a.configs.ParseConfig(req.Config, req.Args)
 	if err != nil {
 		return nil, err
@@ -46,7 +46,7 @@ func (a *Agent) add(ctx context.Context, req wire.Request) (*wire.Result, error)
 	defer cancel()
 
 	add := &addition{req: req, conf: conf, key: key, arrived: a.clock.Now()}
-	add.ask = node.Ask{
+	add.ask = assign.Ask{
 		Key: key, Netns: req.Netns, NetnsID: req.NetnsID, Boot: a.cfg.Boot, Now: add.arrived.Wall, Gone: a.host.Gone, Serves: a.leaseServes, Keeps: a.rightKeeps,
 	}
 	if err := a.consumeJournal(ctx, add); err != nil {
@@ -57,7 +57,7 @@ func (a *Agent) add(ctx context.Context, req wire.Request) (*wire.Result, error)
 	}
 	a.arrivals.note(add.ask.Pod.UID, add.arrived)
 	att, err := a.hold(ctx, add)
-	if is[*node.UnassignableError](err) { // as this node knows the pool
+	if is[*assign.UnassignableError](err) { // as this node knows the pool
 		err = cmp.Or(a.unheard(ctx, conf.Sources), err)
 	}
 	if err != nil {
@@ -85,7 +85,7 @@ func (a *Agent) sayIgnored(ctx context.Context, conf *poolspec.Config) {
 
 // consumeJournal applies the DELs of this attachment that found no agent.
 func (a *Agent) consumeJournal(ctx context.Context, add *addition) error {
-	entries, damaged, err := journal.OfKey(a.cfg.JournalDir, add.key.Network, add.key.ContainerID, add.key.IfName)
+	entries, damaged, err := delqueue.OfKey(a.cfg.JournalDir, add.key.Network, add.key.ContainerID, add.key.IfName)
 	for _, name := range damaged {
 		a.log.WarnContext(ctx, "journal entry damaged, set aside", "file", name)
 	}
@@ -98,7 +98,7 @@ func (a *Agent) consumeJournal(ctx context.Context, add *addition) error {
 // applyJournal applies and removes DELs of one key, whose lock the caller holds.
 // First the store, then the file: between the two a crash leaves a DEL that is
 // applied again, and no ADD has been answered meanwhile.
-func (a *Agent) applyJournal(ctx context.Context, key store.Key, entries []journal.Entry) error {
+func (a *Agent) applyJournal(ctx context.Context, key store.Key, entries []delqueue.Entry) error {
 	if len(entries) == 0 {
 		return nil
 	}
@@ -106,7 +106,7 @@ func (a *Agent) applyJournal(ctx context.Context, key store.Key, entries []journ
 		return err
 	}
 	for _, e := range entries {
-		if err := journal.Remove(a.cfg.JournalDir, e); err != nil {
+		if err := delqueue.Remove(a.cfg.JournalDir, e); err != nil {
 			return a.journalError(err)
 		}
 		a.log.InfoContext(ctx, "address released", "verb", "DEL", "sandbox", e.ContainerID, "interface", e.IfName, "journalled", e.Time)
@@ -117,7 +117,7 @@ func (a *Agent) applyJournal(ctx context.Context, key store.Key, entries []journ
 // journalError says that the journal of DELs is out of order. Without it an ADD
 // cannot know what it would bring back.
 func (a *Agent) journalError(err error) error {
-	return &wire.Error{Code: wire.CodeIO, Msg: "the journal of DELs in " + a.cfg.JournalDir + " cannot be used", Details: err.Error()}
+	return &agentapi.Error{Code: agentapi.CodeIO, Msg: "the journal of DELs in " + a.cfg.JournalDir + " cannot be used", Details: err.Error()}
 }
 
 // hold gives the attachment its addresses: a claim's, the ones asked for by name,
@@ -150,7 +150,7 @@ func (a *Agent) hold(ctx context.Context, add *addition) (store.Attachment, erro
 			}
 			continue
 		}
-		room, full := errors.AsType[*node.NoRoomError](err)
+		room, full := errors.AsType[*assign.NoRoomError](err)
 		switch {
 		case err == nil:
 			a.dropRequests(add, att)
@@ -189,7 +189,7 @@ func (a *Agent) commit(ctx context.Context, add *addition) (att store.Attachment
 			return err
 		}
 		var err error
-		att, err = node.Hold(tx, add.ask)
+		att, err = assign.Hold(tx, add.ask)
 		return err
 	})
 	return att, err
@@ -325,18 +325,18 @@ func ofSources(addrs []store.Address, sources []poolspec.Source) bool {
 
 // slots returns what the ADD needs, once all pools of its network can be used, and if its
 // namespace may use those that it needs.
-func (a *Agent) slots(ctx context.Context, add *addition) ([]node.Slot, error) {
-	pools, rules := map[string]node.Pool{}, map[protocol.PoolName]access.Rule{}
+func (a *Agent) slots(ctx context.Context, add *addition) ([]assign.Slot, error) {
+	pools, rules := map[string]assign.Pool{}, map[protocol.PoolName]access.Rule{}
 	for _, src := range add.conf.Sources {
 		name := protocol.PoolName(src.Pool)
 		_, known, err := a.ready(ctx, name)
 		if err != nil {
 			return nil, err
 		}
-		pools[src.Pool] = node.Pool{Shape: known.shape, BlockBits4: known.Bits4, BlockBits6: known.Bits6}
+		pools[src.Pool] = assign.Pool{Shape: known.shape, BlockBits4: known.Bits4, BlockBits6: known.Bits6}
 		rules[name] = known.Access
 	}
-	slots, err := node.Slots(add.conf, pools)
+	slots, err := assign.Slots(add.conf, pools)
 	if err != nil {
 		return nil, err
 	}

@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 
 	"github.com/tenure-ipam/tenure/allocator"
-	"github.com/tenure-ipam/tenure/ipam/node"
+	"github.com/tenure-ipam/tenure/ipam/node/assign"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
@@ -36,7 +36,7 @@ func TestFamilyWithoutBlocks(t *testing.T) {
 		key := store.Key{Network: "net", ContainerID: "sandbox", IfName: "net1"}
 		add := &addition{
 			key: key, conf: &poolspec.Config{Name: "net", CNIVersion: "1.1.0", Sources: []poolspec.Source{{Pool: "lan"}}},
-			ask: node.Ask{Key: key, Pod: protocol.PodRef{Namespace: "ns", Name: "p", UID: "pod"}, Serves: a.leaseServes, Keeps: a.rightKeeps},
+			ask: assign.Ask{Key: key, Pod: protocol.PodRef{Namespace: "ns", Name: "p", UID: "pod"}, Serves: a.leaseServes, Keeps: a.rightKeeps},
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), a.cfg.Wait)
 		defer cancel()
@@ -75,7 +75,7 @@ func TestClaimOnAnotherPool(t *testing.T) {
 		key.ContainerID = tt.sandbox
 		add := &addition{
 			key: key, conf: &poolspec.Config{Name: "net", Sources: []poolspec.Source{{Pool: tt.pool}}},
-			ask: node.Ask{Key: key, Pod: pod, Serves: a.leaseServes, Keeps: a.rightKeeps, Gone: a.host.Gone},
+			ask: assign.Ask{Key: key, Pod: pod, Serves: a.leaseServes, Keeps: a.rightKeeps, Gone: a.host.Gone},
 		}
 		add.sel.Claim = "db"
 		att, ok, err := a.repeatClaim(t.Context(), add)

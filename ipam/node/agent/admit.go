@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/tenure-ipam/tenure/ipam/access"
-	"github.com/tenure-ipam/tenure/ipam/node"
+	"github.com/tenure-ipam/tenure/ipam/node/assign"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -13,7 +13,7 @@ import (
 // admit returns nil if the pod's namespace may use every pool of the slots, by rules.
 // What the interface of the pod has it keeps, also for another sandbox and whatever a
 // pool says by now: its rule is about who comes to it.
-func (a *Agent) admit(ctx context.Context, add *addition, slots []node.Slot, rules map[protocol.PoolName]access.Rule) error {
+func (a *Agent) admit(ctx context.Context, add *addition, slots []assign.Slot, rules map[protocol.PoolName]access.Rule) error {
 	for _, s := range slots {
 		err := rules[s.Pool].Check(ctx, a.cl.Access, add.conf.Pod.Namespace, string(s.Pool))
 		if err == nil {

@@ -11,11 +11,11 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/tenure-ipam/tenure/ipam/agentapi"
+	"github.com/tenure-ipam/tenure/ipam/node/leasestatus"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
-	"github.com/tenure-ipam/tenure/ipam/publish"
-	"github.com/tenure-ipam/tenure/ipam/wire"
 )
 
 // Agent serves one node. Make one with [New]; it is safe for concurrent use
@@ -26,7 +26,7 @@ type Agent struct {
 	cl      Cluster
 	clock   Clock
 	host    Host
-	attach  wire.Handler // answers the meta-plugin
+	attach  agentapi.Handler // answers the meta-plugin
 	log     *slog.Logger
 	metrics *Metrics
 	configs poolspec.Reader
@@ -42,7 +42,7 @@ type Agent struct {
 	sweeper  sweeper
 	arrivals arrivals
 	faults   faults
-	public   *publish.Publisher
+	public   *leasestatus.Publisher
 	reads    *sharedPools
 	landings atomic.Uint64 // how many acquires have ended
 	rank     atomic.Int64  // of the seat, as last heard; 0 is none
@@ -84,21 +84,21 @@ func New(cfg Config, st *store.Store, cl Cluster, clock Clock, host Host, log *s
 	a.cl.Leases, a.cl.SubLeases = carefulLeases{cl.Leases, a}, carefulSubLeases{cl.SubLeases, a}
 	a.reads = &sharedPools{Pools: cl.Pools, background: a.background, clock: clock}
 	a.cl.Pools, a.cl.Seats = carefulPools{a.reads, a}, carefulSeats{cl.Seats, a}
-	a.public = publish.New(st, a.cl.Leases, cfg.PublishEvery, func(lease string) { a.lookIn(lease, 0) }, log)
+	a.public = leasestatus.New(st, a.cl.Leases, cfg.PublishEvery, func(lease string) { a.lookIn(lease, 0) }, log)
 	a.metrics = newMetrics(state{a})
 	return a, nil
 }
 
 // Attach makes h answer the meta-plugin's verbs, Facts and Report, which an agent
 // without it refuses. Call it before [Agent.Run].
-func (a *Agent) Attach(h wire.Handler) { a.attach = h }
+func (a *Agent) Attach(h agentapi.Handler) { a.attach = h }
 
 // nobody refuses the meta-plugin's verbs.
 type nobody struct{}
 
-// Serve implements [wire.Handler].
-func (nobody) Serve(context.Context, wire.Request) wire.Response {
-	return wire.Fail(wire.CodeNotAvailable, "this agent does not serve the meta-plugin")
+// Serve implements [agentapi.Handler].
+func (nobody) Serve(context.Context, agentapi.Request) agentapi.Response {
+	return agentapi.Fail(agentapi.CodeNotAvailable, "this agent does not serve the meta-plugin")
 }
 
 // Metrics returns the agent's collectors. The caller registers them.
@@ -107,7 +107,7 @@ func (a *Agent) Metrics() *Metrics { return a.metrics }
 // Run serves ln until ctx ends. Before the first request it reads what the store
 // has; it does not wait for the API server. It returns after every goroutine that
 // it started has.
-func (a *Agent) Run(ctx context.Context, ln net.Listener, limits wire.Limits) error {
+func (a *Agent) Run(ctx context.Context, ln net.Listener, limits agentapi.Limits) error {
 	g, ctx := errgroup.WithContext(ctx)
 	a.mu.Lock()
 	a.queue = func(task func(context.Context)) {
@@ -121,7 +121,7 @@ func (a *Agent) Run(ctx context.Context, ln net.Listener, limits wire.Limits) er
 	g.Go(func() error { return a.runSeat(ctx) })
 	g.Go(func() error { return a.followSeat(ctx) })
 	g.Go(func() error { return a.maintain(ctx) })
-	g.Go(func() error { return wire.Serve(ctx, ln, a, limits, a.log) })
+	g.Go(func() error { return agentapi.Serve(ctx, ln, a, limits, a.log) })
 	return g.Wait()
 }
 

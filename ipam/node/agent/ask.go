@@ -7,7 +7,7 @@ import (
 	"reflect"
 	"time"
 
-	"github.com/tenure-ipam/tenure/ipam/node"
+	"github.com/tenure-ipam/tenure/ipam/node/assign"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -109,7 +109,7 @@ func (a *Agent) requestFor(ctx context.Context, add *addition) (protocol.Right, 
 	if r.Name != "" {
 		return r, nil
 	}
-	wants := node.Wants(add.ask.Slots)
+	wants := assign.Wants(add.ask.Slots)
 	for i, w := range wants {
 		if len(w.Ranges) == 0 {
 			return r, &OutsideError{Slot: add.ask.Slots[i]}
@@ -128,7 +128,7 @@ func (a *Agent) requestFor(ctx context.Context, add *addition) (protocol.Right, 
 // of the interface rests on is neither.
 func (a *Agent) pickRequest(ctx context.Context, add *addition) (best protocol.Right, stale []protocol.Right, err error) {
 	names := a.requests.namesOf(add.requester())
-	wants := node.Wants(add.ask.Slots)
+	wants := assign.Wants(add.ask.Slots)
 	err = a.st.ViewContext(ctx, func(tx *store.Tx) error {
 		best, stale = protocol.Right{}, nil
 		for _, name := range names {
@@ -159,9 +159,9 @@ func (a *Agent) pickRequest(ctx context.Context, add *addition) (best protocol.R
 }
 
 // serves reports whether r is, or may be granted, what slots want.
-func serves(r protocol.Right, slots []node.Slot, wants []protocol.Wanted) bool {
+func serves(r protocol.Right, slots []assign.Slot, wants []protocol.Wanted) bool {
 	if r.Phase == protocol.Held {
-		_, ok := node.Granted(slots, r.Request.Wants, r.Addrs)
+		_, ok := assign.Granted(slots, r.Request.Wants, r.Addrs)
 		return ok
 	}
 	return reflect.DeepEqual(r.Request.Wants, wants)
@@ -250,7 +250,7 @@ var errNotWanted = errors.New("what was granted is not what is wanted")
 
 // commitGranted commits the ADD with what r was granted.
 func (a *Agent) commitGranted(ctx context.Context, add *addition, r protocol.Right) (store.Attachment, error) {
-	granted, ok := node.Granted(add.ask.Slots, r.Request.Wants, r.Addrs)
+	granted, ok := assign.Granted(add.ask.Slots, r.Request.Wants, r.Addrs)
 	if !ok {
 		return store.Attachment{}, errNotWanted
 	}

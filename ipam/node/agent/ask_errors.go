@@ -7,9 +7,9 @@ import (
 	"strings"
 
 	"github.com/tenure-ipam/tenure/allocator"
-	"github.com/tenure-ipam/tenure/ipam/node"
+	"github.com/tenure-ipam/tenure/ipam/agentapi"
+	"github.com/tenure-ipam/tenure/ipam/node/assign"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
-	"github.com/tenure-ipam/tenure/ipam/wire"
 )
 
 // A lackError says that this node cannot get an address by itself: the cluster has
@@ -31,7 +31,7 @@ func (e *unaskableError) Unwrap() error { return e.Cause }
 
 // An OutsideError says that a pool has no address, free or not, that the network may take
 // without being asked for it by name.
-type OutsideError struct{ Slot node.Slot }
+type OutsideError struct{ Slot assign.Slot }
 
 func (e *OutsideError) Error() string {
 	may := ""
@@ -52,11 +52,11 @@ func (e *RefusedError) Error() string { return e.Message }
 const refusedNotAssignable = "NotAssignable"
 
 // code is the CNI code that says whether trying again may help.
-func (e *RefusedError) code() wire.Code {
+func (e *RefusedError) code() agentapi.Code {
 	if e.Reason == refusedNotAssignable {
-		return wire.CodeInvalidConfig
+		return agentapi.CodeInvalidConfig
 	}
-	return wire.CodeTryAgainLater
+	return agentapi.CodeTryAgainLater
 }
 
 // A waitingError says for what a request still waits when its ADD's time is up.

@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 
 	"github.com/tenure-ipam/tenure/allocator"
-	"github.com/tenure-ipam/tenure/ipam/node"
+	"github.com/tenure-ipam/tenure/ipam/node/assign"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -42,9 +42,9 @@ func TestGrantOfAnotherPool(t *testing.T) {
 			ok   bool
 		}{{"wan", false}, {"lan", true}} {
 			key := store.Key{Network: "net", ContainerID: "sandbox", IfName: "net1"}
-			add := &addition{key: key, ask: node.Ask{
+			add := &addition{key: key, ask: assign.Ask{
 				Key: key, Pod: pod, Serves: a.leaseServes, Keeps: a.rightKeeps, Gone: a.host.Gone,
-				Slots: []node.Slot{{Pool: tt.pool, Shape: p.known.shape, Family: allocator.IPv4, BlockBits: 30}},
+				Slots: []assign.Slot{{Pool: tt.pool, Shape: p.known.shape, Family: allocator.IPv4, BlockBits: 30}},
 			}}
 			_, stale, err := a.pickRequest(t.Context(), add)
 			if err != nil || (len(stale) == 1) == tt.ok {

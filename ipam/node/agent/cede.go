@@ -12,7 +12,7 @@ import (
 	"go4.org/netipx"
 
 	"github.com/tenure-ipam/tenure/allocator"
-	"github.com/tenure-ipam/tenure/ipam/node"
+	"github.com/tenure-ipam/tenure/ipam/node/assign"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -309,7 +309,7 @@ func (a *Agent) cedeAll(name protocol.PoolName) {
 func (a *Agent) cedable(name protocol.PoolName) (used []string, idle []protocol.Right) {
 	err := a.st.View(func(tx *store.Tx) error {
 		used, idle = nil, nil
-		info, err := node.Blocks(tx)
+		info, err := assign.Blocks(tx)
 		if err != nil {
 			return err
 		}
@@ -317,7 +317,7 @@ func (a *Agent) cedable(name protocol.PoolName) (used []string, idle []protocol.
 			if err != nil {
 				return err
 			}
-			b := info[node.BlockKey{Pool: r.Pool, Block: r.Block}]
+			b := info[assign.BlockKey{Pool: r.Pool, Block: r.Block}]
 			if r.Kind != protocol.RightLease || r.Pool != name || r.Phase != protocol.Held || b.Free == 0 {
 				continue
 			}

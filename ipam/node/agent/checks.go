@@ -4,7 +4,7 @@ import (
 	"context"
 	"sync/atomic"
 
-	"github.com/tenure-ipam/tenure/ipam/journal"
+	"github.com/tenure-ipam/tenure/ipam/delqueue"
 )
 
 // faults is what the last look at the node's own files found.
@@ -41,7 +41,7 @@ func countErrors(err error) int {
 
 // countDamaged counts the entries of the journal that were set aside.
 func (a *Agent) countDamaged(ctx context.Context) {
-	aside, err := journal.Damaged(a.cfg.JournalDir)
+	aside, err := delqueue.Damaged(a.cfg.JournalDir)
 	if err != nil {
 		a.log.WarnContext(ctx, "journal not read", "error", err)
 		return

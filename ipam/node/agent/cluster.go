@@ -7,11 +7,11 @@ import (
 
 	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/ipam/access"
-	"github.com/tenure-ipam/tenure/ipam/cnicache"
+	"github.com/tenure-ipam/tenure/ipam/cniresults"
+	"github.com/tenure-ipam/tenure/ipam/node/leasestatus"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
-	"github.com/tenure-ipam/tenure/ipam/publish"
 )
 
 // Cluster is what the agent needs of the cluster. Every read of Leases,
@@ -35,7 +35,7 @@ type Cluster struct {
 // Leases are the calls on leases. An outcome of Unknown means that a write may
 // still happen; err says why, for people. All methods may run at once.
 type Leases interface {
-	publish.Leases
+	leasestatus.Leases
 	CreateLease(ctx context.Context, l protocol.Lease) (protocol.Lease, protocol.Outcome, error)
 	ReadLease(ctx context.Context, name string) (protocol.Lease, protocol.Outcome, error)
 	UpdateLease(ctx context.Context, old, next protocol.Lease) (protocol.Lease, protocol.Outcome, error)
@@ -163,5 +163,5 @@ type Host interface {
 	Netns() ([]store.Netns, error)
 	// Cached returns what the CNI library has kept of attachments, and for each of
 	// its files that does not read why.
-	Cached() (entries []cnicache.Entry, unread []error, err error)
+	Cached() (entries []cniresults.Entry, unread []error, err error)
 }

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/tenure-ipam/tenure/ipam/journal"
+	"github.com/tenure-ipam/tenure/ipam/delqueue"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -55,7 +55,7 @@ type Config struct {
 // node. Its Machine and Boot are left to the caller.
 func DefaultConfig(node protocol.NodeName) Config {
 	return Config{
-		Node: node, Fence: 15 * time.Minute, JournalDir: journal.DefaultDir, Wait: 5 * time.Second, Idle: time.Minute,
+		Node: node, Fence: 15 * time.Minute, JournalDir: delqueue.DefaultDir, Wait: 5 * time.Second, Idle: time.Minute,
 		KeepRequest: 2 * time.Minute, PublishEvery: 30 * time.Second, SweepEvery: 30 * time.Second, Probes: 8, Parallel: 8,
 	}
 }

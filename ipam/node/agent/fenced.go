@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/tenure-ipam/tenure/ipam/node"
+	"github.com/tenure-ipam/tenure/ipam/node/assign"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -129,7 +129,7 @@ func checkLost(tx *store.Tx, key store.Key) error {
 			return err
 		}
 		if ok && r.Phase == protocol.Lost {
-			return &node.LostError{Held: att}
+			return &assign.LostError{Held: att}
 		}
 	}
 	return nil

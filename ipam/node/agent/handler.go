@@ -7,38 +7,38 @@ import (
 	"time"
 
 	"github.com/tenure-ipam/tenure/ipam/access"
-	"github.com/tenure-ipam/tenure/ipam/node"
+	"github.com/tenure-ipam/tenure/ipam/agentapi"
+	"github.com/tenure-ipam/tenure/ipam/node/assign"
+	"github.com/tenure-ipam/tenure/ipam/node/recovery"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
-	"github.com/tenure-ipam/tenure/ipam/readback"
-	"github.com/tenure-ipam/tenure/ipam/wire"
 )
 
 // CodeClaimRefused is the CNI error code for a claim that the pod may not have.
-const CodeClaimRefused wire.Code = 101
+const CodeClaimRefused agentapi.Code = 101
 
 // CodePoolRefused is the CNI error code for a pool that the pod's namespace may not use.
-const CodePoolRefused wire.Code = 102
+const CodePoolRefused agentapi.Code = 102
 
 // Serve answers one request of a plugin. Afterwards it logs one line for an ADD or a DEL.
-func (a *Agent) Serve(ctx context.Context, req wire.Request) wire.Response {
+func (a *Agent) Serve(ctx context.Context, req agentapi.Request) agentapi.Response {
 	began := a.clock.Now()
-	resp := wire.Response{Version: wire.Version}
+	resp := agentapi.Response{Version: agentapi.Version}
 	var err error
 	switch req.Verb {
-	case wire.Add:
+	case agentapi.Add:
 		resp.Result, err = a.add(ctx, req)
-	case wire.Del:
+	case agentapi.Del:
 		err = a.del(ctx, req)
-	case wire.Check:
+	case agentapi.Check:
 		err = a.check(ctx, req)
-	case wire.GC:
+	case agentapi.GC:
 		err = a.collect(ctx, req)
-	case wire.Status:
+	case agentapi.Status:
 		err = a.status(ctx, req)
-	case wire.Facts, wire.Report:
+	case agentapi.Facts, agentapi.Report:
 		resp = a.attach.Serve(ctx, req)
-	case wire.Ping:
+	case agentapi.Ping:
 	}
 	if err != nil {
 		resp.Result, resp.Error = nil, wireError(err)
@@ -52,40 +52,40 @@ func (a *Agent) Serve(ctx context.Context, req wire.Request) wire.Response {
 	return resp
 }
 
-func (a *Agent) logRequest(ctx context.Context, req wire.Request, resp wire.Response, took time.Duration) {
+func (a *Agent) logRequest(ctx context.Context, req agentapi.Request, resp agentapi.Response, took time.Duration) {
 	attrs := []any{"verb", string(req.Verb), "sandbox", req.ContainerID, "interface", req.IfName, "took", took}
 	switch {
 	case resp.Error != nil:
 		a.log.WarnContext(ctx, "request refused", append(attrs, "code", uint(resp.Error.Code), "error", resp.Error.Error())...)
-	case req.Verb == wire.Add:
+	case req.Verb == agentapi.Add:
 		addrs := make([]string, len(resp.Result.IPs))
 		for i, ip := range resp.Result.IPs {
 			addrs[i] = ip.Address.String()
 		}
 		a.log.InfoContext(ctx, "address held", append(attrs, "address", addrs)...)
-	case req.Verb == wire.Del:
+	case req.Verb == agentapi.Del:
 		a.log.InfoContext(ctx, "address released", attrs...)
 	}
 }
 
-// wireError adds the agent's own errors to those of [node.WireError].
-func wireError(err error) *wire.Error {
+// wireError adds the agent's own errors to those of [assign.WireError].
+func wireError(err error) *agentapi.Error {
 	claim, isClaim := errors.AsType[*ClaimError](err)
 	refused, isRefused := errors.AsType[*RefusedError](err)
 	switch {
 	case isClaim && !claim.Later:
-		return &wire.Error{Code: CodeClaimRefused, Msg: err.Error()}
+		return &agentapi.Error{Code: CodeClaimRefused, Msg: err.Error()}
 	case is[*access.DeniedError](err):
-		return &wire.Error{Code: CodePoolRefused, Msg: err.Error()}
+		return &agentapi.Error{Code: CodePoolRefused, Msg: err.Error()}
 	case isRefused:
-		return &wire.Error{Code: refused.code(), Msg: err.Error()}
+		return &agentapi.Error{Code: refused.code(), Msg: err.Error()}
 	case isClaim, is[*notReadyError](err), is[*poolWaitsError](err), is[*notServingError](err), is[*unsaidError](err), is[*lackError](err), is[*OutsideError](err), is[*waitingError](err), is[*podError](err), is[*waitedError](err), is[*access.UnknownError](err),
-		is[*unaskableError](err), errors.Is(err, errUseGone), errors.Is(err, errUnanswered), errors.Is(err, errRequestGone), errors.Is(err, wire.ErrStopped), errors.Is(err, wire.ErrHungUp):
-		return &wire.Error{Code: wire.CodeTryAgainLater, Msg: err.Error()}
+		is[*unaskableError](err), errors.Is(err, errUseGone), errors.Is(err, errUnanswered), errors.Is(err, errRequestGone), errors.Is(err, agentapi.ErrStopped), errors.Is(err, agentapi.ErrHungUp):
+		return &agentapi.Error{Code: agentapi.CodeTryAgainLater, Msg: err.Error()}
 	case is[*selectionError](err):
-		return &wire.Error{Code: wire.CodeInvalidConfig, Msg: err.Error()}
+		return &agentapi.Error{Code: agentapi.CodeInvalidConfig, Msg: err.Error()}
 	}
-	return node.WireError(err)
+	return assign.WireError(err)
 }
 
 // A waitedError says that an ADD has used up its time.
@@ -117,13 +117,13 @@ func (e *notServingError) Error() string { return "this node gives out no new ad
 
 // del frees what an attachment has. It needs neither the API server nor the
 // network's configuration to be right.
-func (a *Agent) del(ctx context.Context, req wire.Request) error {
+func (a *Agent) del(ctx context.Context, req agentapi.Request) error {
 	conf, err := poolspec.ParseRelease(req.Config)
 	if err != nil {
 		return err
 	}
 	key := store.Key{Network: conf.Name, ContainerID: req.ContainerID, IfName: req.IfName}
-	if err := readback.Recognise(ctx, a.st, key, req.Args); err != nil {
+	if err := recovery.Recognise(ctx, a.st, key, req.Args); err != nil {
 		return err
 	}
 	return a.release(ctx, key, 0)
@@ -152,7 +152,7 @@ func (a *Agent) releaseLocked(ctx context.Context, key store.Key, generation uin
 				return err
 			}
 			expect(held)
-			freed, ok, err = node.ReleaseIf(tx, key, generation)
+			freed, ok, err = assign.ReleaseIf(tx, key, generation)
 			return err
 		})
 	})
@@ -171,7 +171,7 @@ func (a *Agent) releaseLocked(ctx context.Context, key store.Key, generation uin
 }
 
 // check is CNI's CHECK.
-func (a *Agent) check(ctx context.Context, req wire.Request) error {
+func (a *Agent) check(ctx context.Context, req agentapi.Request) error {
 	conf, err := poolspec.ParseConfig(req.Config, req.Args)
 	if err != nil {
 		return err
@@ -181,11 +181,11 @@ func (a *Agent) check(ctx context.Context, req wire.Request) error {
 		return err
 	}
 	key := store.Key{Network: conf.Name, ContainerID: req.ContainerID, IfName: req.IfName}
-	if err := readback.Recognise(ctx, a.st, key, req.Args); err != nil {
+	if err := recovery.Recognise(ctx, a.st, key, req.Args); err != nil {
 		return err
 	}
 	return a.st.ViewContext(ctx, func(tx *store.Tx) error {
-		if err := node.Check(tx, key, prev); err != nil {
+		if err := assign.Check(tx, key, prev); err != nil {
 			return err
 		}
 		return checkLost(tx, key)
@@ -193,13 +193,13 @@ func (a *Agent) check(ctx context.Context, req wire.Request) error {
 }
 
 // status is CNI's STATUS: whether an ADD could be served now.
-func (a *Agent) status(ctx context.Context, req wire.Request) error {
+func (a *Agent) status(ctx context.Context, req agentapi.Request) error {
 	conf, err := poolspec.ParseConfig(req.Config, req.Args)
 	if err != nil {
 		return err
 	}
 	if ok, why := a.serving(); !ok {
-		return &wire.Error{Code: wire.CodeNotAvailable, Msg: "this node gives out no new addresses", Details: why}
+		return &agentapi.Error{Code: agentapi.CodeNotAvailable, Msg: "this node gives out no new addresses", Details: why}
 	}
 	if !conf.ReportFull {
 		return nil
@@ -207,9 +207,9 @@ func (a *Agent) status(ctx context.Context, req wire.Request) error {
 	for _, src := range conf.Sources {
 		switch why, err := a.full(ctx, src); {
 		case err != nil:
-			return &wire.Error{Code: wire.CodeNotAvailable, Msg: "whether a pool of this network is full is not known", Details: err.Error()}
+			return &agentapi.Error{Code: agentapi.CodeNotAvailable, Msg: "whether a pool of this network is full is not known", Details: err.Error()}
 		case why != "":
-			return &wire.Error{Code: wire.CodeNotAvailable, Msg: "a pool of this network is full", Details: why}
+			return &agentapi.Error{Code: agentapi.CodeNotAvailable, Msg: "a pool of this network is full", Details: why}
 		}
 	}
 	return nil
@@ -217,13 +217,13 @@ func (a *Agent) status(ctx context.Context, req wire.Request) error {
 
 // collect is CNI's GC. It frees what existed when the call began, is not listed,
 // and has no network namespace any more.
-func (a *Agent) collect(ctx context.Context, req wire.Request) error {
+func (a *Agent) collect(ctx context.Context, req agentapi.Request) error {
 	conf, err := poolspec.ParseRelease(req.Config)
 	if err != nil {
 		return err
 	}
 	if !conf.HasValidAttachments {
-		return &wire.Error{Code: wire.CodeInvalidConfig, Msg: "GC without cni.dev/valid-attachments: nothing is freed", Details: "the runtime must list the attachments to keep, or an empty list"}
+		return &agentapi.Error{Code: agentapi.CodeInvalidConfig, Msg: "GC without cni.dev/valid-attachments: nothing is freed", Details: "the runtime must list the attachments to keep, or an empty list"}
 	}
 	var garbage []store.Attachment
 	err = a.st.ViewContext(ctx, func(tx *store.Tx) error {

@@ -14,9 +14,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/ipam/agentapi"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
-	"github.com/tenure-ipam/tenure/ipam/wire"
 )
 
 // newHangingStore returns a store on a disk that hangs once hang is called, until goOn is,
@@ -106,22 +106,22 @@ func TestStatusWhileTheDiskHangs(t *testing.T) {
 	a, p := newSeatedAgent(t, &createdLeases{}, shutPools{})
 	st, hang := newHangingStore(t)
 	a.st, p.known = st, changed(p, func(k *knownPool) { k.Exhausted = "pool lan is exhausted: 27 of 27 in use" })
-	status := func() (code wire.Code, text string) {
+	status := func() (code agentapi.Code, text string) {
 		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 		defer cancel()
-		err := a.status(ctx, wire.Request{Config: []byte(`{"cniVersion":"1.1.0","name":"lan","type":"bridge","ipam":{"type":"tenure","pool":"lan","statusWhenFull":true}}`)})
-		e, ok := errors.AsType[*wire.Error](err)
+		err := a.status(ctx, agentapi.Request{Config: []byte(`{"cniVersion":"1.1.0","name":"lan","type":"bridge","ipam":{"type":"tenure","pool":"lan","statusWhenFull":true}}`)})
+		e, ok := errors.AsType[*agentapi.Error](err)
 		if !ok {
 			t.Fatalf("STATUS: %v; want an error of the node socket", err)
 		}
 		return e.Code, e.Error()
 	}
-	if code, text := status(); code != wire.CodeNotAvailable || !strings.Contains(text, "is full") {
-		t.Errorf("STATUS of a full pool: code %d, %s; want code %d", code, text, wire.CodeNotAvailable)
+	if code, text := status(); code != agentapi.CodeNotAvailable || !strings.Contains(text, "is full") {
+		t.Errorf("STATUS of a full pool: code %d, %s; want code %d", code, text, agentapi.CodeNotAvailable)
 	}
 	hang(func(tx *store.Tx) error { return tx.PutIdentity(store.Identity{Node: "n1", Term: 4}) })
-	if code, text := status(); code != wire.CodeNotAvailable || !strings.Contains(text, st.Path()) || !strings.Contains(text, "its disk is slow, or hangs") {
-		t.Errorf("STATUS while the disk hangs: code %d, %s; want code %d that names the store and the disk", code, text, wire.CodeNotAvailable)
+	if code, text := status(); code != agentapi.CodeNotAvailable || !strings.Contains(text, st.Path()) || !strings.Contains(text, "its disk is slow, or hangs") {
+		t.Errorf("STATUS while the disk hangs: code %d, %s; want code %d that names the store and the disk", code, text, agentapi.CodeNotAvailable)
 	}
 }
 

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/ipam/node/recovery"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
-	"github.com/tenure-ipam/tenure/ipam/readback"
 )
 
 // remains is what the API server has in the name of an earlier store.
@@ -167,9 +167,9 @@ func (a *Agent) readBack(ctx context.Context, id protocol.StoreID) error {
 	if err != nil {
 		return err
 	}
-	var pods []readback.Pod
+	var pods []recovery.Pod
 	for _, p := range running {
-		pods = append(pods, readback.Pod{PodRef: p.PodRef, Status: p.Status, RuntimeUID: p.MirrorOf})
+		pods = append(pods, recovery.Pod{PodRef: p.PodRef, Status: p.Status, RuntimeUID: p.MirrorOf})
 	}
 	found, more := frozen.Find(cached, pods)
 	for _, err := range slices.Concat(unread, more) {
@@ -177,9 +177,9 @@ func (a *Agent) readBack(ctx context.Context, id protocol.StoreID) error {
 	}
 	recorded := 0
 	for _, att := range found {
-		err := a.st.Update(ctx, func(tx *store.Tx) error { return readback.Record(tx, att) })
+		err := a.st.Update(ctx, func(tx *store.Tx) error { return recovery.Record(tx, att) })
 		switch {
-		case errors.Is(err, readback.ErrKnown):
+		case errors.Is(err, recovery.ErrKnown):
 		case err != nil:
 			return err
 		default:
@@ -191,9 +191,9 @@ func (a *Agent) readBack(ctx context.Context, id protocol.StoreID) error {
 }
 
 // frozen returns what a reading back goes by.
-func (a *Agent) frozen(ctx context.Context, id protocol.StoreID) (f readback.Frozen, err error) {
+func (a *Agent) frozen(ctx context.Context, id protocol.StoreID) (f recovery.Frozen, err error) {
 	err = a.st.View(func(tx *store.Tx) error {
-		f, err = readback.Of(tx, id)
+		f, err = recovery.Of(tx, id)
 		return err
 	})
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/tenure-ipam/tenure/allocator"
-	"github.com/tenure-ipam/tenure/ipam/journal"
-	"github.com/tenure-ipam/tenure/ipam/node"
+	"github.com/tenure-ipam/tenure/ipam/delqueue"
+	"github.com/tenure-ipam/tenure/ipam/node/assign"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -142,7 +142,7 @@ func (a *Agent) right(name string) (r protocol.Right, ok bool) {
 
 // drainJournal applies the DELs that found no agent.
 func (a *Agent) drainJournal(ctx context.Context) {
-	entries, damaged, err := journal.List(a.cfg.JournalDir)
+	entries, damaged, err := delqueue.List(a.cfg.JournalDir)
 	for _, name := range damaged {
 		a.log.WarnContext(ctx, "journal entry damaged, set aside", "file", name)
 	}
@@ -156,7 +156,7 @@ func (a *Agent) drainJournal(ctx context.Context) {
 			return
 		}
 		// Under the lock an ADD may have consumed it meanwhile: read again.
-		own, _, err := journal.OfKey(a.cfg.JournalDir, e.Network, e.ContainerID, e.IfName)
+		own, _, err := delqueue.OfKey(a.cfg.JournalDir, e.Network, e.ContainerID, e.IfName)
 		if err == nil {
 			err = a.applyJournal(ctx, key, own)
 		}
@@ -169,7 +169,7 @@ func (a *Agent) drainJournal(ctx context.Context) {
 
 // sweepJournal removes what killed plugins have left in the journal's directory.
 func (a *Agent) sweepJournal(ctx context.Context) {
-	if err := journal.Sweep(a.cfg.JournalDir, a.clock.Now().Wall.Add(-ownEvery)); err != nil {
+	if err := delqueue.Sweep(a.cfg.JournalDir, a.clock.Now().Wall.Add(-ownEvery)); err != nil {
 		a.log.WarnContext(ctx, "journal not swept", "error", err)
 	}
 }
@@ -236,10 +236,10 @@ func (a *Agent) idleRights(rights []protocol.Right) []protocol.Right {
 	now := a.clock.Now()
 	empty := map[string]bool{}
 	spare := map[protocol.PoolName]map[allocator.Family]int{} // free addresses beyond the reserve
-	var info map[node.BlockKey]allocator.BlockInfo
+	var info map[assign.BlockKey]allocator.BlockInfo
 	err := a.st.View(func(tx *store.Tx) error {
 		var err error
-		if info, err = node.Blocks(tx); err != nil {
+		if info, err = assign.Blocks(tx); err != nil {
 			return err
 		}
 		for _, r := range rights {
@@ -285,7 +285,7 @@ func (a *Agent) idleRights(rights []protocol.Right) []protocol.Right {
 		if r.Kind == protocol.RightLease && !lost {
 			// Not the block's size: at the edges of a pool, and where addresses are
 			// excluded or static-only, a block has fewer to give, or none.
-			f, free := allocator.FamilyOf(r.Block.Addr()), info[node.BlockKey{Pool: r.Pool, Block: r.Block}].Free
+			f, free := allocator.FamilyOf(r.Block.Addr()), info[assign.BlockKey{Pool: r.Pool, Block: r.Block}].Free
 			if free > 0 && spare[r.Pool][f] < free {
 				continue // part of the reserve
 			}

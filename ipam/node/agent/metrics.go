@@ -7,9 +7,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/ipam/agentapi"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
-	"github.com/tenure-ipam/tenure/ipam/wire"
 )
 
 // Metrics are the agent's collectors. The caller registers them. Labels are
@@ -79,7 +79,7 @@ func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-func (m *Metrics) request(verb wire.Verb, err *wire.Error, took time.Duration) {
+func (m *Metrics) request(verb agentapi.Verb, err *agentapi.Error, took time.Duration) {
 	code := "0"
 	if err != nil {
 		code = strconv.FormatUint(uint64(err.Code), 10)

@@ -18,10 +18,10 @@ import (
 	"go4.org/netipx"
 
 	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/ipam/agentapi"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
-	"github.com/tenure-ipam/tenure/ipam/wire"
 )
 
 // changed returns p's pool as known, with a change.
@@ -277,8 +277,8 @@ func TestDeniedCreateIsNotAwaited(t *testing.T) {
 			took, err := obtains(t, a, p, exact, time.Minute)
 			if took != 0 || err == nil || !strings.Contains(err.Error(), leases.why) || leases.created != 1 {
 				t.Errorf("exactly %q: %v after %v and %d creates; want the API server's words at once", exact, err, took, leases.created)
-			} else if got := wireError(err).Code; got != wire.CodeTryAgainLater {
-				t.Errorf("exactly %q: code %d; want %d", exact, got, wire.CodeTryAgainLater)
+			} else if got := wireError(err).Code; got != agentapi.CodeTryAgainLater {
+				t.Errorf("exactly %q: code %d; want %d", exact, got, agentapi.CodeTryAgainLater)
 			}
 		})
 	}

@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/ipam/node/leasestatus"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
-	"github.com/tenure-ipam/tenure/ipam/publish"
 )
 
 // TestRecallOfUnknownLease: a recall of a lease that the store has no record of has the
@@ -76,7 +76,7 @@ func TestRecallAnsweredBeforeItIsCeded(t *testing.T) {
 		leases := &deafLeases{}
 		a, p := newSeatedAgent(t, leases, shutPools{})
 		a.sitting.Sent = a.clock.Now()
-		a.public = publish.New(a.st, leases, time.Minute, func(string) {}, a.log)
+		a.public = leasestatus.New(a.st, leases, time.Minute, func(string) {}, a.log)
 		r := leaseRight(p.known.Pool, netip.MustParsePrefix("10.0.0.4/30"))
 		r.Phase, r.UID, r.Revision, r.Said, r.Term, r.Turn = protocol.Held, "u1", "7", 3, 3, 1
 		leases.now = protocol.Lease{Meta: protocol.Meta{Name: r.Name, UID: "u1", Revision: "7"}, Protocol: protocol.Version, Pool: "lan", PoolUID: r.PoolUID, Block: r.Block,

@@ -12,7 +12,7 @@ import (
 
 	"go4.org/netipx"
 
-	"github.com/tenure-ipam/tenure/ipam/cnicache"
+	"github.com/tenure-ipam/tenure/ipam/cniresults"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -178,7 +178,7 @@ func (s sandbox) or(other sandbox) sandbox {
 }
 
 // sandboxOf reads whose attachment a result is, from CNI_ARGS.
-func sandboxOf(e cnicache.Entry) (s sandbox) {
+func sandboxOf(e cniresults.Entry) (s sandbox) {
 	for pair := range strings.SplitSeq(e.Args, ";") {
 		key, value, _ := strings.Cut(pair, "=")
 		switch key {
@@ -195,7 +195,7 @@ func sandboxOf(e cnicache.Entry) (s sandbox) {
 
 // ipamOf returns the type of the IPAM that gave an attachment its addresses: Tenure's where
 // it is one of several.
-func ipamOf(e cnicache.Entry) string {
+func ipamOf(e cniresults.Entry) string {
 	found := ""
 	for _, text := range e.IPAM {
 		var conf struct {

@@ -4,18 +4,18 @@ import (
 	"net/netip"
 
 	"github.com/tenure-ipam/tenure/allocator"
-	"github.com/tenure-ipam/tenure/ipam/node"
+	"github.com/tenure-ipam/tenure/ipam/agentapi"
+	"github.com/tenure-ipam/tenure/ipam/node/assign"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
-	"github.com/tenure-ipam/tenure/ipam/wire"
 )
 
 // result returns what the plugin is told: the attachment's addresses, with routes
 // and DNS of the configuration, then of its pools. What the configuration says of
 // a destination, or of DNS, its pools do not say again. A pool's route comes only with
 // an address of that pool and of its own family: interface plugins fail with any other.
-func (a *Agent) result(conf *poolspec.Config, att store.Attachment) (*wire.Result, error) {
-	res, err := node.Result(conf, att)
+func (a *Agent) result(conf *poolspec.Config, att store.Attachment) (*agentapi.Result, error) {
+	res, err := assign.Result(conf, att)
 	if err != nil {
 		return nil, err
 	}
@@ -36,10 +36,10 @@ func (a *Agent) result(conf *poolspec.Config, att store.Attachment) (*wire.Resul
 			if !r.GW.IsValid() {
 				r.GW = addr.Gateway // left out, the plugins take that of the interface's first address
 			}
-			res.Routes = append(res.Routes, wire.Route(r))
+			res.Routes = append(res.Routes, agentapi.Route(r))
 		}
 		if res.DNS.IsZero() && conf.ResolvConf == "" {
-			res.DNS = wire.DNS(known.DNS)
+			res.DNS = agentapi.DNS(known.DNS)
 		}
 	}
 	return res, nil

@@ -6,10 +6,10 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/tenure-ipam/tenure/ipam/agentapi"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
-	"github.com/tenure-ipam/tenure/ipam/wire"
 )
 
 // TestRoutesOfPools: a pool's route comes with an address of that pool and of its own
@@ -38,11 +38,11 @@ func TestRoutesOfPools(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := []wire.Route{
+		want := []agentapi.Route{
 			{Dst: prefix("10.9.0.0/16")}, {Dst: prefix("172.16.0.0/12")}, {Dst: prefix("fd01::/64"), GW: addr("fd00::1")},
 			{Dst: prefix("192.168.0.0/16"), GW: addr("10.2.0.1")}, {Dst: prefix("192.168.1.0/24"), GW: addr("10.2.0.9")},
 		}
-		if !slices.EqualFunc(res.Routes, want, func(a, b wire.Route) bool { return a.Dst == b.Dst && a.GW == b.GW }) {
+		if !slices.EqualFunc(res.Routes, want, func(a, b agentapi.Route) bool { return a.Dst == b.Dst && a.GW == b.GW }) {
 			t.Errorf("routes %+v; want %+v", res.Routes, want)
 		}
 	})

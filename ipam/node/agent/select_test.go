@@ -4,9 +4,9 @@ import (
 	"context"
 	"testing"
 
+	"github.com/tenure-ipam/tenure/ipam/agentapi"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
-	"github.com/tenure-ipam/tenure/ipam/wire"
 )
 
 // watchedPod is a pod that the watch has, and counts live reads of it.
@@ -53,7 +53,7 @@ func TestReadsOfAPodOnAnAdd(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			add := &addition{req: wire.Request{IfName: tt.ifName}, conf: conf}
+			add := &addition{req: agentapi.Request{IfName: tt.ifName}, conf: conf}
 			if err := a.selectPod(t.Context(), add, false); err != nil {
 				t.Fatal(err)
 			}

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/tenure-ipam/tenure/allocator"
-	"github.com/tenure-ipam/tenure/ipam/node"
+	"github.com/tenure-ipam/tenure/ipam/node/assign"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
@@ -240,7 +240,7 @@ func (a *Agent) claimAddresses(ctx context.Context, c protocol.Claim, conf *pool
 		return k.shape, nil
 	}
 	for _, addr := range bare {
-		src, found, err := node.SourceOf(conf, addr, shapeOf)
+		src, found, err := assign.SourceOf(conf, addr, shapeOf)
 		if err != nil {
 			return nil, nil, err
 		}

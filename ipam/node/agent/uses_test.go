@@ -12,10 +12,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/tenure-ipam/tenure/ipam/agentapi"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
-	"github.com/tenure-ipam/tenure/ipam/wire"
 )
 
 // oneUse is an API server that has one use, which is there under its UID, and counts
@@ -436,7 +436,7 @@ func TestClaimThatMayBeHadLater(t *testing.T) {
 				_, _, err := a.use(t.Context(), found, protocol.Use{Claim: found.Ref(), Pod: pod, Interface: "net1"}, conf, store.Key{Network: "lan", ContainerID: "s", IfName: "net1"})
 				code := CodeClaimRefused
 				if tt.later {
-					code = wire.CodeTryAgainLater
+					code = agentapi.CodeTryAgainLater
 				}
 				if err == nil || wireError(err).Code != code || !strings.Contains(err.Error(), tt.want) {
 					t.Errorf("%v; want code %d with %q", err, code, tt.want)

@@ -1,0 +1,197 @@
+package agentapi
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/tenure-ipam/tenure/ipam/lean/pause"
+	"github.com/tenure-ipam/tenure/ipam/lean/quiet"
+)
+
+// A ThreadConn is a connection to the agent of a program that lives for a few calls, as
+// a plugin does. It blocks a thread in the kernel: there is nothing else to run, and the
+// runtime's poller, by which package net and every context with a deadline wait, takes a
+// dozen system calls and another thread for the first answer. It serves one call at a
+// time.
+type ThreadConn struct {
+	conn Conn
+	line *threadLine
+}
+
+// Connect connects to the agent's socket, within patience. Its errors are those of
+// [Dial].
+func Connect(ctx context.Context, patience time.Duration, socket string) (*ThreadConn, error) {
+	l, err := connect(ctx, time.Now().Add(patience), socket)
+	if err != nil {
+		return nil, err
+	}
+	return &ThreadConn{conn: Conn{line: l, r: bufio.NewReader(l), socket: socket}, line: l}, nil
+}
+
+// Call is [Conn.Call] that waits for the answer until ctx ends, and no longer than
+// patience.
+func (c *ThreadConn) Call(ctx context.Context, patience time.Duration, req Request) (Response, error) {
+	if err := c.Send(ctx, patience, req); err != nil {
+		return Response{}, err
+	}
+	return c.Receive(ctx)
+}
+
+// Send is the first half of Call, for a program that has something to do until the
+// answer is there, which [ThreadConn.Receive] returns. Its errors are those of Call.
+func (c *ThreadConn) Send(ctx context.Context, patience time.Duration, req Request) error {
+	c.line.deadline = time.Now().Add(patience)
+	req.DeadlineMillis = max(1, patience.Milliseconds())
+	return c.conn.send(ctx, req)
+}
+
+// Receive is the other half of Call, and ends with the patience that Send was given. When
+// that is over already, an answer of up to 4 KiB that has come is still returned.
+func (c *ThreadConn) Receive(ctx context.Context) (Response, error) {
+	c.line.untried = true
+	return c.conn.receive(ctx)
+}
+
+// Close hangs up. A request that is being served learns of it.
+func (c *ThreadConn) Close() error { return c.conn.Close() }
+
+// Once is [Call] by a [ThreadConn], within patience.
+func Once(ctx context.Context, patience time.Duration, socket string, req Request) (Response, error) {
+	deadline := time.Now().Add(patience)
+	c, err := Connect(ctx, patience, socket)
+	if err != nil {
+		return Response{}, err
+	}
+	defer c.Close()
+	return c.Call(ctx, time.Until(deadline), req) // connecting may have taken a while
+}
+
+// threadLine is a connected socket on which reads and writes block a thread until a
+// deadline.
+type threadLine struct {
+	fd       int
+	deadline time.Time
+	untried  bool // the next read is tried also when the deadline is over
+
+	mu     sync.Mutex
+	closed bool // guarded by mu
+}
+
+// connect connects to the agent's socket. Its errors are those of [Dial].
+func connect(ctx context.Context, deadline time.Time, socket string) (*threadLine, error) {
+	// Until it is connected it does not block, so that it can be given up.
+	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC|syscall.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w: %w", socket, ErrNoAgent, os.NewSyscallError("socket", err))
+	}
+	for {
+		err = syscall.Connect(fd, &syscall.SockaddrUnix{Name: socket})
+		if err == nil {
+			err = syscall.SetNonblock(fd, false)
+		}
+		if err == nil {
+			return &threadLine{fd: fd, deadline: deadline}, nil
+		}
+		if err = noAgentUntil(ctx, deadline, socket, os.NewSyscallError("connect", err)); err != nil {
+			_ = syscall.Close(fd) // nothing was done with it
+			return nil, err
+		}
+	}
+}
+
+// noAgentUntil is noAgent with a deadline.
+func noAgentUntil(ctx context.Context, deadline time.Time, socket string, err error) error {
+	ctx, cancel := context.WithDeadline(ctx, deadline)
+	defer cancel()
+	return noAgent(ctx, socket, err)
+}
+
+// noAgent returns why there is no connection to the agent, after an attempt that failed
+// with err. It returns nil if another attempt may succeed, for which it has waited.
+func noAgent(ctx context.Context, socket string, err error) error {
+	switch {
+	case errors.Is(err, syscall.EINTR):
+		return nil
+	case errors.Is(err, syscall.EAGAIN):
+		// The queue of the socket is full: the agent is busy, not gone.
+		if pause.For(ctx, 5*time.Millisecond) {
+			return nil
+		}
+		return fmt.Errorf("%s: %w: its queue is full: %w", socket, ErrNoAgent, context.Cause(ctx))
+	case errors.Is(err, syscall.ENOENT), errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.ENOTDIR):
+		return fmt.Errorf("%s: %w", socket, ErrNoAgent)
+	default:
+		return fmt.Errorf("%s: %w: %w", socket, ErrNoAgent, err)
+	}
+}
+
+// Read implements [io.Reader].
+func (l *threadLine) Read(p []byte) (int, error) {
+	for {
+		if err := l.bound(syscall.SO_RCVTIMEO, l.untried); err != nil {
+			return 0, err
+		}
+		l.untried = false
+		n, err := quiet.Read(l.fd, p)
+		switch {
+		case errors.Is(err, syscall.EINTR), errors.Is(err, syscall.EAGAIN): // the time may be over
+		case err != nil:
+			return 0, os.NewSyscallError("read", err)
+		case n == 0 && len(p) > 0:
+			return 0, io.EOF
+		default:
+			return n, nil
+		}
+	}
+}
+
+// Write implements [io.Writer].
+func (l *threadLine) Write(p []byte) (int, error) {
+	for written := 0; ; {
+		if err := l.bound(syscall.SO_SNDTIMEO, false); err != nil {
+			return written, err
+		}
+		n, err := syscall.Write(l.fd, p[written:])
+		if err != nil && err != syscall.EINTR && err != syscall.EAGAIN {
+			return written, os.NewSyscallError("write", err)
+		}
+		if written += max(n, 0); written == len(p) {
+			return written, nil
+		}
+	}
+}
+
+// bound lets the next read, or the next write, block until l's deadline. When that is over
+// it is an error, or one that must be tried is given a millisecond.
+func (l *threadLine) bound(option int, try bool) error {
+	left := time.Until(l.deadline)
+	if left <= 0 && !try {
+		return context.DeadlineExceeded
+	}
+	t := syscall.NsecToTimeval(max(left, time.Millisecond).Nanoseconds()) // 0 would be for ever
+	return os.NewSyscallError("setsockopt", syscall.SetsockoptTimeval(l.fd, syscall.SOL_SOCKET, option, &t))
+}
+
+// hangUp implements [line].
+func (l *threadLine) hangUp() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.closed { // else the descriptor may be another file's
+		_ = syscall.Shutdown(l.fd, syscall.SHUT_RDWR) // it fails where the peer has hung up
+	}
+}
+
+// Close implements [io.Closer]. No read or write may be under way.
+func (l *threadLine) Close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = true
+	return syscall.Close(l.fd)
+}

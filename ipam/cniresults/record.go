@@ -1,0 +1,122 @@
+package cniresults
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+
+	"github.com/tenure-ipam/tenure/ipam/lean/plainfile"
+	"github.com/tenure-ipam/tenure/ipam/lean/plainjson"
+)
+
+// kind marks the only form of record that is known.
+const kind = "cniCacheV1"
+
+// maxSize bounds a file that is read, in bytes: a result with its configuration takes
+// some kilobytes, and a file has those of one container. It is more than what a journal
+// of the meta-plugin may have of them.
+const maxSize = 32 << 20
+
+// SuffixTemp ends the name of a file that is being written, and is none of the cache.
+const SuffixTemp = ".tmp"
+
+// A Record is one attachment in the form of the CNI library's cache: how its plugins
+// were called, and what they answered.
+type Record struct {
+	Kind        string `json:"kind"`
+	ContainerID string `json:"containerId"`
+	// Config is the network configuration, or the list of plugins.
+	Config      []byte `json:"config"`
+	IfName      string `json:"ifName"`
+	NetworkName string `json:"networkName"`
+	NetNS       string `json:"netns"`
+	// CNIArgs are the pairs of CNI_ARGS.
+	CNIArgs        [][2]string                `json:"cniArgs"`
+	CapabilityArgs map[string]json.RawMessage `json:"capabilityArgs"`
+	Result         json.RawMessage            `json:"result"`
+}
+
+// check reports what is not as the library writes it.
+func (r *Record) check() error {
+	switch {
+	case r.Kind != kind:
+		return fmt.Errorf("kind is %q, want %q", r.Kind, kind)
+	case r.NetworkName == "" || r.ContainerID == "" || r.IfName == "":
+		return fmt.Errorf("network %q, container %q and interface %q: one is missing", r.NetworkName, r.ContainerID, r.IfName)
+	}
+	return nil
+}
+
+// AppendLine appends r to b as a line of JSON, written by hand since plugins live for
+// one call. Its Kind is set.
+func (r *Record) AppendLine(b []byte) []byte {
+	b = append(b, `{"kind":"`+kind+`"`...)
+	b = plainjson.AppendTextMember(b, "containerId", r.ContainerID)
+	b = append(base64.StdEncoding.AppendEncode(append(plainjson.AppendKey(b, "config"), '"'), r.Config), '"')
+	b = plainjson.AppendTextMember(b, "ifName", r.IfName)
+	b = plainjson.AppendTextMember(b, "networkName", r.NetworkName)
+	b = plainjson.AppendTextMember(b, "netns", r.NetNS)
+	if len(r.CNIArgs) > 0 {
+		b = append(plainjson.AppendKey(b, "cniArgs"), '[')
+		for i, pair := range r.CNIArgs {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = append(plainjson.AppendText(append(plainjson.AppendText(append(b, '['), pair[0]), ','), pair[1]), ']')
+		}
+		b = append(b, ']')
+	}
+	if len(r.CapabilityArgs) > 0 {
+		b = plainjson.AppendMap(plainjson.AppendKey(b, "capabilityArgs"), r.CapabilityArgs)
+	}
+	return append(plainjson.AppendLine(plainjson.AppendKey(b, "result"), r.Result), "}\n"...)
+}
+
+// ParseRecords reads the text of a file: one record, as the CNI library keeps it, or
+// a line for each, of which the last one of a network and an interface counts. An
+// error says what does not read; the other records are returned all the same.
+func ParseRecords(text []byte) (all []Record, err error) {
+	if len(bytes.TrimSpace(text)) == 0 {
+		return nil, io.ErrUnexpectedEOF
+	}
+	var errs []error
+	for line := range bytes.Lines(text) {
+		if len(bytes.TrimSpace(line)) == 0 {
+			continue
+		}
+		var r Record
+		err := json.Unmarshal(line, &r)
+		if err == nil {
+			err = r.check()
+		}
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		all = slices.DeleteFunc(all, func(earlier Record) bool { return earlier.NetworkName == r.NetworkName && earlier.IfName == r.IfName })
+		all = append(all, r)
+	}
+	return all, errors.Join(errs...)
+}
+
+// ReadRecords is ParseRecords of a file.
+func ReadRecords(path string) ([]Record, error) {
+	f, err := plainfile.Open(path, os.O_RDONLY, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() // it was only read
+	text, err := io.ReadAll(io.LimitReader(f, maxSize+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(text) > maxSize {
+		return nil, fmt.Errorf("larger than %d bytes", maxSize)
+	}
+	return ParseRecords(text)
+}

@@ -1,0 +1,113 @@
+package deadnodes
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	coordination "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/ipam/kube"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// Setup has the manager run r.
+func (r *Reconciler) Setup(mgr ctrl.Manager) error {
+	err := ctrl.NewControllerManagedBy(mgr).Named("takeover").
+		Watches(&coordination.Lease{}, r.bell(func(o client.Object) string {
+			if o.GetNamespace() != r.SeatNamespace {
+				return ""
+			}
+			return o.GetName()
+		})).
+		Watches(&corev1.Node{}, r.bell(client.Object.GetName), builder.WithPredicates(nodeChanged)).
+		// A create of a dead node may come late.
+		Watches(&v1alpha1.IPLease{}, r.bell(func(o client.Object) string { return o.(*v1alpha1.IPLease).Spec.Holder.Node }), builder.WithPredicates(comes)).
+		Watches(&v1alpha1.IPSubLease{}, r.bell(func(o client.Object) string { return o.(*v1alpha1.IPSubLease).Spec.Node }), builder.WithPredicates(comes)).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: nodes,
+			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](100*time.Millisecond, 10*time.Second),
+		}).
+		Complete(r)
+	if err != nil {
+		return fmt.Errorf("set up take-over: %w", err)
+	}
+	return nil
+}
+
+// nodeChanged lets through what may say of a Node that it is another, or off.
+var nodeChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	was, is := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
+	return kube.NodeOf(was) != kube.NodeOf(is)
+}}
+
+// comes lets through what is new.
+var comes = predicate.Funcs{
+	UpdateFunc: func(event.UpdateEvent) bool { return false },
+	DeleteFunc: func(event.DeleteEvent) bool { return false },
+}
+
+// bell rings for the seat of the node that an object is about, "" for none.
+func (r *Reconciler) bell(nodeOf func(client.Object) string) handler.EventHandler {
+	ring := func(ctx context.Context, o client.Object, q queue) {
+		if node := nodeOf(o); node != "" {
+			r.ring(ctx, node, q)
+		}
+	}
+	return handler.Funcs{
+		CreateFunc:  func(ctx context.Context, e event.CreateEvent, q queue) { ring(ctx, e.Object, q) },
+		UpdateFunc:  func(ctx context.Context, e event.UpdateEvent, q queue) { ring(ctx, e.ObjectNew, q) },
+		DeleteFunc:  func(ctx context.Context, e event.DeleteEvent, q queue) { ring(ctx, e.Object, q) },
+		GenericFunc: func(ctx context.Context, e event.GenericEvent, q queue) { ring(ctx, e.Object, q) },
+	}
+}
+
+// ring plans a look at a seat, if what the caches have of it says that there may be
+// something to do: of a node that lives, nothing is read. It decides nothing.
+func (r *Reconciler) ring(ctx context.Context, name string, q queue) {
+	req := reconcile.Request{NamespacedName: types.NamespacedName{Name: name}}
+	var obj coordination.Lease
+	err := r.Cache.Get(ctx, client.ObjectKey{Namespace: r.SeatNamespace, Name: name}, &obj)
+	if client.IgnoreNotFound(err) != nil {
+		r.Log.ErrorContext(ctx, "seat not read from the cache", "node", name, "error", err)
+		return
+	}
+	if err != nil {
+		r.forget(protocol.NodeName(name))
+		return
+	}
+	if !kube.IsSeat(&obj) {
+		return
+	}
+	seat, err := kube.SeatOf(&obj)
+	seat, garbled := r.legible(ctx, seat, err)
+	v := r.see(seat)
+	var node corev1.Node
+	if err := r.Cache.Get(ctx, client.ObjectKey{Name: name}, &node); client.IgnoreNotFound(err) != nil {
+		r.Log.ErrorContext(ctx, "node not read from the cache", "node", name, "error", err)
+		return
+	}
+	j := protocol.Judge(seat, v, kube.NodeOf(&node), r.Margin, r.Now())
+	switch {
+	case j.End != protocol.EvidenceNone, len(j.Dead) > 0, protocol.Abandoned(seat, kube.NodeOf(&node)) && !garbled:
+		q.Add(req)
+	case j.After > 0:
+		q.AddAfter(req, j.After)
+	case len(seat.Former) > 0:
+		q.AddAfter(req, lookEvery)
+	}
+}

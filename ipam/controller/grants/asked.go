@@ -1,0 +1,62 @@
+package grants
+
+import (
+	"net/netip"
+	"slices"
+	"time"
+)
+
+// asked is what is known of recalls of one lease.
+type asked struct {
+	under *recall // under way; nil if none
+	// last is when the last one was made, and again when the lease may be asked
+	// anew; inVain is how many have brought nothing since there was hope, and deaf
+	// says that the last one has not reached the holder, or not been answered.
+	last, again time.Time
+	inVain      int
+	deaf        bool
+	// within are again and inVain of recalls of a part alone, by their views: what they
+	// have brought says nothing of the others.
+	within map[string]resting
+	// answers are those that were answered of late: each who wants one address by its
+	// name goes by that of its own. late is the last one that was not, in time.
+	answers []answer
+	late    *recall
+}
+
+// answer is a recall that was answered, and when.
+type answer struct {
+	*recall
+	at time.Time
+}
+
+// heard notes an answer to rec.
+func (a *asked) heard(rec *recall, now time.Time) {
+	a.answers = slices.DeleteFunc(a.answers, func(x answer) bool { return now.Sub(x.at) >= rest })
+	a.answers = append(a.answers, answer{rec, now})
+}
+
+// refused returns until when an answer counts that came to a recall of addr made after
+// tick, and has not brought it; zero if there is none.
+func (a *asked) refused(addr netip.Addr, tick uint64, now time.Time) (until time.Time) {
+	for _, x := range a.answers {
+		if fresh := x.at.Add(rest); x.tick > tick && x.view.Contains(addr) && now.Before(fresh) {
+			until = fresh // they are in order
+		}
+	}
+	return until
+}
+
+type resting struct {
+	again  time.Time
+	inVain int
+}
+
+// restsFor returns until when a lease is left alone by those who want an address within
+// a view.
+func (a *asked) restsFor(view string) time.Time {
+	if part := a.within[view].again; part.After(a.again) {
+		return part
+	}
+	return a.again
+}

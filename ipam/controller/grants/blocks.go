@@ -1,0 +1,206 @@
+package grants
+
+import (
+	"net/netip"
+	"slices"
+
+	"go4.org/netipx"
+
+	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// kind says why addresses of a lease may be granted. Addresses are taken from the
+// kinds in this order; a block that nobody holds comes after the first.
+type kind uint8
+
+const (
+	ofCluster  kind = iota // the cluster holds the block
+	ofNode                 // a node does, and has ceded some of its addresses
+	idleOfNode             // a node does, and has ceded them all
+	kinds
+)
+
+// stock is the open blocks of one kind. Taken are the addresses that are granted
+// or reserved, barred those that a node has not ceded.
+type stock struct {
+	table allocator.Table
+	space allocator.Space
+}
+
+func newStocks() (stocks [kinds]stock) {
+	for k := range stocks {
+		table := allocator.NewMem()
+		stocks[k] = stock{table, allocator.NewSpace(table, nil)}
+	}
+	return stocks
+}
+
+// unready returns why nothing of p can be granted, or no problem. What is to be kept for
+// pods of another IPAM is granted before the pool is opened, too.
+func (p *pool) unready(bars bool) Problem {
+	bad := Problem{}
+	switch {
+	case p.state.Deleting:
+		bad = problem(PoolNotReady, "pool %s is being deleted", p.name)
+		bad.Lasting = true
+	case p.state.Shape == nil:
+		bad = problem(PoolNotReady, "pool %s is faulty: %s", p.name, p.state.Fault)
+		bad.Lasting = true
+	case p.state.Restored:
+		bad = problem(PoolNotReady, "pool %s is closed, because the API server's data went back in time: see its condition Ready", p.name)
+	case bars:
+	case p.state.Unopened:
+		bad = problem(PoolNotReady, "pool %s has not been opened yet: see its condition Ready", p.name)
+	case p.state.Edited: // Shape has what the edit added, which pods of another IPAM may have
+		bad = problem(PoolNotReady, "pool %s was edited, and the controller has not accepted it yet", p.name)
+	case p.state.Stopped:
+		bad = problem(PoolNotReady, "pool %s gives no addresses: its spec.allocation is Stopped", p.name)
+	}
+	return bad
+}
+
+// ofPool reports whether l is a lease of p as p is now, and one that may be
+// written.
+func (p *pool) ofPool(l *lease) bool {
+	return l.Protocol <= protocol.Version && !l.Deleting && !l.leaving &&
+		p.state.UID != "" && l.PoolUID == p.state.UID && p.state.BlockBits(l.Block.Addr()) == l.Block.Bits()
+}
+
+// usable reports whether addresses of l may be granted, as far as l itself goes,
+// and of what kind it is.
+func (p *pool) usable(l *lease) (kind, bool) {
+	switch {
+	case !p.ofPool(l):
+		return 0, false
+	case l.Holder.Cluster:
+		return ofCluster, true
+	case cededWhole(l.Lease):
+		return idleOfNode, true
+	default:
+		return ofNode, len(l.Ceded) > 0
+	}
+}
+
+// settle opens or closes l's block as it should be, and makes its stock agree with
+// what is granted, reserved and ceded. It reports whether an address is free now
+// that was not.
+func (p *pool) settle(l *lease) (freed bool) {
+	k, ok := p.usable(l)
+	if l.open && (!ok || k != l.kind) {
+		p.close(l)
+	}
+	if !ok {
+		return false
+	}
+	opened := !l.open
+	if opened {
+		must(p.stocks[k].space.Open(l.Block))
+		l.open, l.kind = true, k
+	}
+	taken := l.takenNow()
+	return p.mark(l, taken, l.barredNow(taken)) || opened
+}
+
+// settleAll settles every lease. What is to be closed comes first: blocks of an
+// old size may lie where blocks of the new one are to be opened.
+func (p *pool) settleAll() {
+	for _, l := range p.leases {
+		if k, ok := p.usable(l); l.open && (!ok || k != l.kind) {
+			p.close(l)
+		}
+	}
+	for _, l := range p.leases {
+		p.settle(l)
+	}
+}
+
+func (p *pool) close(l *lease) {
+	if !l.open {
+		return
+	}
+	p.mark(l, nil, l.barred)
+	must(p.stocks[l.kind].space.Close(l.Block))
+	l.open, l.barred = false, nil
+}
+
+// mark has exactly these addresses of l, which is open, taken and barred in its
+// stock. It reports whether one is neither that was.
+func (p *pool) mark(l *lease, taken, barred []netip.Addr) (freed bool) {
+	space := p.stocks[l.kind].space
+	for _, a := range l.barred {
+		if !has(barred, a) {
+			must(space.Bar(a, false))
+			freed = freed || !has(taken, a)
+		}
+	}
+	for _, a := range l.taken {
+		if !has(taken, a) {
+			must(space.Free(a))
+			freed = freed || !has(barred, a)
+		}
+	}
+	for _, a := range taken {
+		if !has(l.taken, a) {
+			must(space.Take(a))
+		}
+	}
+	for _, a := range barred {
+		if !has(l.barred, a) {
+			must(space.Bar(a, true))
+		}
+	}
+	l.taken, l.barred = taken, barred
+	return freed
+}
+
+// takenNow returns, sorted, the addresses of l's block that grants or reservations
+// take. What a person wrote by hand may name an address twice, or one of another
+// block.
+func (l *lease) takenNow() []netip.Addr {
+	taken := make([]netip.Addr, 0, len(l.Grants)+len(l.reserved))
+	for _, g := range l.Grants {
+		if l.Block.Contains(g.Addr) {
+			taken = append(taken, g.Addr)
+		}
+	}
+	return sorted(append(taken, l.reserved...))
+}
+
+// barredNow returns, sorted, the addresses of l's block that are neither taken nor
+// the cluster's to give.
+func (l *lease) barredNow(taken []netip.Addr) []netip.Addr {
+	if l.Holder.Cluster {
+		return nil
+	}
+	ceded := sorted(slices.Clone(l.Ceded))
+	var barred []netip.Addr
+	for a, last := l.Block.Addr(), netipx.PrefixLastIP(l.Block); ; a = a.Next() {
+		if !has(ceded, a) && !has(taken, a) {
+			barred = append(barred, a)
+		}
+		if a == last {
+			return barred
+		}
+	}
+}
+
+func sorted(addrs []netip.Addr) []netip.Addr {
+	slices.SortFunc(addrs, netip.Addr.Compare)
+	return slices.Compact(addrs)
+}
+
+// has reports whether a is one of addrs, which are sorted.
+func has(addrs []netip.Addr, a netip.Addr) bool {
+	_, found := slices.BinarySearchFunc(addrs, a, netip.Addr.Compare)
+	return found
+}
+
+// discard removes l as if it had never been there. Unlike drop it has nothing
+// tried again: nothing has changed. But who searched while l was there may have found
+// every block leased.
+func (p *pool) discard(l *lease) {
+	p.close(l)
+	delete(p.leases, l.Block)
+	clear(p.full)
+}

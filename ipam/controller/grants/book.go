@@ -1,0 +1,303 @@
+package grants
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"time"
+
+	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// A Book is what the broker knows: every pool, every lease, every grant, which
+// addresses are free and the cluster's to give, and which holders have been asked
+// to cede some. It does no I/O. Its methods must not be called concurrently.
+//
+// It is told what was seen of the cluster, in any order and more than once, and
+// keeps the newest of each object. It may be behind; it is never ahead.
+type Book struct {
+	now   func() time.Time
+	pools map[protocol.PoolName]*pool
+	held  map[protocol.UID][]Held
+	// names are the UIDs with grants, by what the grants call their grantee.
+	names map[protocol.Grantee][]protocol.UID
+
+	// tick orders asks, recalls and live calls: see [Answer.Stamp].
+	tick  uint64
+	queue queue
+	woken []*pool // pools that have changed since the queue was last looked at
+	// touched are pools that may starve, or not any more, since anybody was told.
+	touched []*pool
+
+	holders map[protocol.NodeName]*holder
+	id      string // of the recalls of this book, among all books'
+	recalls uint64 // how many there have been
+}
+
+// PoolState is what was seen of a pool.
+type PoolState struct {
+	protocol.Pool
+	// Generation is that of the spec which Shape was read from.
+	Generation int64
+	// Shape is nil where the spec cannot be read; Fault then says why.
+	Shape *allocator.Shape
+	Fault string
+	// Scarce says that the pool's pressure is not low: what is idle goes back
+	// at once.
+	Scarce bool
+	// Restored says that the API server's data went back in time, and that nodes
+	// have yet to put back what they hold of the pool: nothing of it is granted.
+	Restored bool
+	// Unopened says that the pool was never open: it is not known yet which of its
+	// addresses pods of other IPAMs have.
+	Unopened bool
+	// Stopped says that nobody is given an address that he has not.
+	Stopped bool
+	// Withheld is, as text, what Shape lacks of the spec: see IPPool's status.withheld.
+	Withheld string
+}
+
+// pool is one pool, or what is left of it: leases may outlive their pool, and be
+// seen before it.
+type pool struct {
+	name  protocol.PoolName
+	state PoolState // zero UID: the pool is not there
+	// ahead says that a live read has shown what of state is protocol.Pool, and no
+	// watch yet: then the rest is older.
+	ahead bool
+	// stocks have the usable leases' blocks open.
+	stocks [kinds]stock
+	leases map[netip.Prefix]*lease
+	// cursor is where the search for a block without lease goes on, and full the
+	// searches that have found none since a lease last went.
+	cursor map[allocator.Family]netip.Addr
+	full   map[string]bool
+	// dry are the droughts, by search; dried says that one has begun since anybody was
+	// told.
+	dry   map[string]*drought
+	dried bool
+	// cededAt is when a holder was last seen to have ceded addresses; zero if never.
+	cededAt time.Time
+	// waiting are the asks to be tried again when the pool changes; woken says
+	// that it has.
+	waiting map[*waiter]struct{}
+	woken   bool
+	// askAgain is when holders that were passed over may be asked again; zero if
+	// nobody waits for that.
+	askAgain time.Time
+	// starving is how many asks have found nothing, although every holder was
+	// asked; told is whether people were told that there are some.
+	starving int
+	told     bool
+	touched  bool
+}
+
+// lease is one lease of a pool, or one about to be created.
+type lease struct {
+	protocol.Lease // without Revision: about to be created
+	// confirmed says that the pool was read live, and open with blocks of this
+	// size, after this lease was seen. Nothing is granted before.
+	confirmed bool
+	// writing are those, without their UIDs, whom a write of this broker's that is
+	// under way grants something: they are told when it is over, and its answer shows
+	// the lease live.
+	writing []protocol.Grantee
+	// liveAt is when the last call began that has shown this lease live, and shownAt,
+	// by the clock, when one last did. watched says that a watch has shown it, too.
+	liveAt  uint64
+	shownAt time.Time
+	watched bool
+	// open says that the block is open in the pool's stock of this kind, where
+	// taken and barred, each sorted, are what they say.
+	open          bool
+	kind          kind
+	taken, barred []netip.Addr
+	// idleSince is when the lease was first seen without grants; zero if it has
+	// some. leaving says that it is being given back.
+	idleSince time.Time
+	leaving   bool
+	// reserved are the addresses that the round under way wants to grant.
+	reserved []netip.Addr
+
+	asked asked
+}
+
+// NewBook returns an empty Book that reads the time from now.
+func NewBook(now func() time.Time) *Book {
+	return &Book{
+		now:     now,
+		pools:   map[protocol.PoolName]*pool{},
+		held:    map[protocol.UID][]Held{},
+		names:   map[protocol.Grantee][]protocol.UID{},
+		holders: map[protocol.NodeName]*holder{},
+		queue: queue{
+			asks:    map[protocol.UID]*waiter{},
+			byName:  map[protocol.Grantee][]protocol.UID{},
+			settled: map[protocol.UID]arrival{},
+		},
+	}
+}
+
+// pool returns the pool of that name, which it makes if it is new.
+func (b *Book) pool(name protocol.PoolName) *pool {
+	p := b.pools[name]
+	if p == nil {
+		p = &pool{
+			name: name, stocks: newStocks(), leases: map[netip.Prefix]*lease{}, cursor: map[allocator.Family]netip.Addr{},
+			full: map[string]bool{}, dry: map[string]*drought{}, waiting: map[*waiter]struct{}{},
+		}
+		b.pools[name] = p
+	}
+	return p
+}
+
+// SetPool tells what was seen of a pool. It reports whether that is news.
+func (b *Book) SetPool(s PoolState) bool {
+	p := b.pool(protocol.PoolName(s.Name))
+	old := p.state
+	if newer(old.Revision, s.Revision) || s.Revision == old.Revision && s.Generation == old.Generation && !p.ahead {
+		return false
+	}
+	p.ahead = false
+	if s.UID == old.UID && s.Generation == old.Generation && s.Withheld == old.Withheld && old.Generation > 0 {
+		s.Shape, s.Fault = old.Shape, old.Fault
+	}
+	p.state = s
+	clear(p.full)
+	if s.Shape != old.Shape {
+		for k := range p.stocks {
+			p.stocks[k].space = allocator.NewSpace(p.stocks[k].table, s.Shape)
+			must(p.stocks[k].space.Reshape())
+		}
+	}
+	now := b.now()
+	maps.DeleteFunc(p.dry, func(_ string, d *drought) bool { return d.over(now) })
+	p.settleAll()
+	b.wake(p)
+	return true
+}
+
+// correct tells what a live read has shown of a pool, which a watch may show only
+// later: without it a pool that is closed would be tried again and again. known is
+// the UID that the pool had when the read began: what the read does not find may be
+// a pool that has been made again since.
+func (b *Book) correct(name protocol.PoolName, known protocol.UID, live protocol.Pool, there bool) {
+	p := b.pool(name)
+	switch {
+	case !there && p.state.UID == known, there && live.UID != p.state.UID && newer(live.Revision, p.state.Revision):
+		p.state.Open = false // until the watch has told what has come of it
+	case there && live.UID == p.state.UID && newer(live.Revision, p.state.Revision):
+		live.Edited = live.Edited || p.state.Edited // Shape lacks what is withheld since
+		p.state.Pool, p.ahead = live, true          // the rest comes with the watch
+		p.settleAll()
+	}
+}
+
+// DropPool tells that the pool of that name and UID is gone.
+func (b *Book) DropPool(name protocol.PoolName, uid protocol.UID) {
+	p := b.pools[name]
+	if p == nil || p.state.UID != uid {
+		return
+	}
+	// The revision stays: what was seen before the pool went is no news.
+	p.state = PoolState{Pool: protocol.Pool{Meta: protocol.Meta{Name: string(name), Revision: p.state.Revision}}}
+	p.ahead = false
+	p.settleAll() // closes every block
+	p.stocks = newStocks()
+	clear(p.full)
+	b.wake(p)
+}
+
+// Begin returns the time, in the Book's own count, at which a call begins.
+func (b *Book) Begin() uint64 {
+	b.tick++
+	return b.tick
+}
+
+// Observe tells what was seen of a lease: live, by a call that began at begun, or
+// on a watch, where begun is 0. It returns, without their UIDs, the grantees whose
+// grants are others than before.
+func (b *Book) Observe(seen protocol.Lease, begun uint64) []protocol.Grantee {
+	if protocol.LeaseName(seen.Pool, seen.Block) != seen.Name {
+		return nil // not a lease of ours: nothing is granted on it
+	}
+	p := b.pool(seen.Pool)
+	l := p.leases[seen.Block]
+	if l == nil {
+		l = &lease{}
+		p.leases[seen.Block] = l
+	}
+	if begun > 0 {
+		l.liveAt, l.shownAt = max(l.liveAt, begun), b.now()
+	} else if seen.UID == l.UID {
+		l.watched = true
+	}
+	if seen.Revision == l.Revision || newer(l.Revision, seen.Revision) {
+		return nil
+	}
+	old := l.Lease
+	if seen.UID != old.UID {
+		l.confirmed, l.leaving, l.idleSince, l.watched = false, false, time.Time{}, begun == 0
+	}
+	l.Lease = seen.Clone()
+	changed := b.index(old, l.Lease)
+	if p.settle(l) {
+		b.wake(p)
+	}
+	b.hear(p, l, old)
+	return changed
+}
+
+// Forget tells that the lease of that name and UID is gone. It returns, without
+// their UIDs, the grantees that have lost grants.
+func (b *Book) Forget(name string, uid protocol.UID) []protocol.Grantee {
+	p, l := b.lease(name)
+	if l == nil || l.UID != uid {
+		return nil
+	}
+	return b.drop(p, l)
+}
+
+// lease returns the lease of that name, or nil.
+func (b *Book) lease(name string) (*pool, *lease) {
+	pn, block, err := protocol.ParseLeaseName(name)
+	if err != nil || b.pools[pn] == nil {
+		return nil, nil
+	}
+	return b.pools[pn], b.pools[pn].leases[block]
+}
+
+// drop removes l, which leaves its block to others.
+func (b *Book) drop(p *pool, l *lease) []protocol.Grantee {
+	changed := b.index(l.Lease, protocol.Lease{})
+	b.cancel(l)
+	p.discard(l)
+	b.wake(p)
+	return changed
+}
+
+// wake has everything that waits for p tried again, in the next round.
+func (b *Book) wake(p *pool) {
+	if !p.woken {
+		p.woken = true
+		b.woken = append(b.woken, p)
+	}
+}
+
+// newer reports whether revision a is later than b. Both are numbers without
+// leading zeros, as the API server writes them; the empty revision is earliest.
+func newer(a, b protocol.Revision) bool {
+	if len(a) != len(b) {
+		return len(a) > len(b)
+	}
+	return a > b
+}
+
+// must panics on an error of a space in memory, which has none of its own: the
+// book would contradict itself, and nothing may be granted from it.
+func must(err error) {
+	if err != nil {
+		panic(fmt.Sprintf("broker: the book contradicts its space: %v", err))
+	}
+}

@@ -1,0 +1,374 @@
+package grants
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// Cluster is what the broker needs of the API server. Every read is live. The
+// outcome says what is known of a call; the error says what went wrong where the
+// outcome is not Done.
+type Cluster interface {
+	CreateLease(ctx context.Context, l protocol.Lease) (protocol.Lease, protocol.Outcome, error)
+	ReadLease(ctx context.Context, name string) (protocol.Lease, protocol.Outcome, error)
+	// UpdateLease changes old into next, by compare-and-swap on old's UID and
+	// Revision.
+	UpdateLease(ctx context.Context, old, next protocol.Lease) (protocol.Lease, protocol.Outcome, error)
+	DeleteLease(ctx context.Context, m protocol.Meta) (protocol.Outcome, error)
+	Leases(ctx context.Context) ([]protocol.Lease, error)
+	ReadPool(ctx context.Context, name protocol.PoolName) (protocol.Pool, protocol.Outcome, error)
+	// ReadSeat reads a node's seat. UpdateSeat writes s by compare-and-swap on its
+	// UID and Revision: recalls stand there.
+	ReadSeat(ctx context.Context, node protocol.NodeName) (protocol.Seat, protocol.Outcome, error)
+	UpdateSeat(ctx context.Context, s protocol.Seat) (protocol.Seat, protocol.Outcome, error)
+}
+
+var (
+	// errNotSo: a grant has not the mark with which it was to be removed, or is gone
+	// that was to be unmarked, or the lease is of a later version of the protocol.
+	errNotSo = errors.New("a grant is not as it was")
+	// errRestored: see [Config.Restored].
+	errRestored = errors.New("the API server's data went back in time, and the nodes have not put back yet what they hold")
+	// errBusy: every try of a write met another writer's.
+	errBusy = errors.New("the lease is changed too often")
+)
+
+// Config configures a Broker.
+type Config struct {
+	// IdleAfter is how long a lease of the cluster's stays without a grant
+	// before it goes back to the pool. In a pool that is under pressure it is
+	// two seconds at most.
+	IdleAfter time.Duration
+	// Calls is how many calls to the API server may be under way at once.
+	Calls int
+	// RoundSize is how many asks one round takes on.
+	RoundSize int
+	// ID tells this broker's recalls from those of every other, past and to come: at
+	// most 32 characters, without a dot.
+	ID string
+	// Restored, if there is one, reports whether nothing may be granted of one of these
+	// pools, because the API server's data went back in time. It may know so before
+	// [PoolState] says it.
+	Restored func(ctx context.Context, pools ...protocol.PoolName) (bool, error)
+	// Now is the clock.
+	Now func() time.Time
+}
+
+// DefaultConfig returns the Config for production.
+func DefaultConfig() Config {
+	return Config{IdleAfter: time.Minute, Calls: 64, RoundSize: 1024, ID: rand.Text(), Now: time.Now}
+}
+
+// Validate reports every fault of c.
+func (c Config) Validate() error {
+	var errs []error
+	if c.IdleAfter <= 0 {
+		errs = append(errs, fmt.Errorf("IdleAfter is %v, must be positive", c.IdleAfter))
+	}
+	if c.Calls < 1 {
+		errs = append(errs, fmt.Errorf("Calls is %d, must be positive", c.Calls))
+	}
+	if c.RoundSize < 1 {
+		errs = append(errs, fmt.Errorf("RoundSize is %d, must be positive", c.RoundSize))
+	}
+	if c.ID == "" || len(c.ID) > 32 || strings.Contains(c.ID, ".") {
+		errs = append(errs, fmt.Errorf("ID is %q, must have 1 to 32 characters and no dot", c.ID))
+	}
+	if c.Now == nil {
+		errs = append(errs, errors.New("Now is nil"))
+	}
+	return errors.Join(errs...)
+}
+
+// A Broker grants addresses of the cluster's blocks. Its methods may be called
+// concurrently. Nothing is written while Run does not run; what is observed and
+// asked meanwhile is kept.
+type Broker struct {
+	cfg     Config
+	cluster Cluster
+	notify  Notify
+	log     *slog.Logger
+	metrics *Metrics
+	work    chan struct{} // holds a value while there may be something to do
+
+	mu    sync.Mutex
+	book  *Book  // guarded by mu
+	jobs  []*job // guarded by mu
+	sweep bool   // guarded by mu: leases may have to be given back at once
+}
+
+// New returns a Broker.
+func New(cfg Config, cluster Cluster, notify Notify, m *Metrics, log *slog.Logger) (*Broker, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("broker: %w", err)
+	}
+	book := NewBook(cfg.Now)
+	book.id = cfg.ID
+	return &Broker{
+		cfg: cfg, cluster: cluster, notify: notify, log: log, metrics: m,
+		work: make(chan struct{}, 1), book: book,
+	}, nil
+}
+
+// SetPool tells what was seen of a pool.
+func (b *Broker) SetPool(s PoolState) {
+	b.mu.Lock()
+	news := b.book.SetPool(s)
+	b.sweep = b.sweep || news && (s.Deleting || s.Scarce || s.Restored)
+	b.mu.Unlock()
+	if news {
+		b.signal()
+	}
+}
+
+// DropPool tells that a pool is gone.
+func (b *Broker) DropPool(name protocol.PoolName, uid protocol.UID) {
+	b.mu.Lock()
+	b.book.DropPool(name, uid)
+	b.mu.Unlock()
+	b.signal()
+}
+
+// Observe tells what a watch has shown of a lease.
+func (b *Broker) Observe(l protocol.Lease) { b.observe(l, 0) }
+
+// begin returns when a call begins, for observe.
+func (b *Broker) begin() uint64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.book.Begin()
+}
+
+func (b *Broker) observe(l protocol.Lease, begun uint64) {
+	b.mu.Lock()
+	changed := b.book.Observe(l, begun)
+	b.mu.Unlock()
+	b.tell(changed)
+	b.signal()
+}
+
+// Forget tells that a lease is gone.
+func (b *Broker) Forget(name string, uid protocol.UID) {
+	b.mu.Lock()
+	changed := b.book.Forget(name, uid)
+	b.mu.Unlock()
+	b.tell(changed)
+	b.signal()
+}
+
+// Ask says what became of a so far. If a has not been granted it waits, and its
+// claim is notified when there is news.
+func (b *Broker) Ask(a Ask) Answer { return b.ask(a, never) }
+
+func (b *Broker) ask(a Ask, read uint64) Answer {
+	b.mu.Lock()
+	answer := b.book.Ask(a, read)
+	pending := b.book.pending()
+	b.mu.Unlock()
+	if pending {
+		b.signal()
+	}
+	return answer
+}
+
+// Verify is Ask with an answer whose Stamp is a's, if it grants anything: the leases
+// of the grants are read live. a must have a Stamp. Between reading a grantee and writing into its status
+// what it was granted, the grants must have been seen live: who gives grants of an
+// existing grantee back marks them first and then changes its status, and so either
+// the grants are seen marked, or the write fails.
+func (b *Broker) Verify(ctx context.Context, a Ask) (Answer, error) {
+	begun := b.begin()
+	for range tries {
+		for _, h := range b.Held(a.To.UID) {
+			if _, _, err := b.read(ctx, protocol.LeaseName(h.Pool, h.Block)); err != nil {
+				return Answer{}, fmt.Errorf("verify grants: %w", err)
+			}
+		}
+		answer := b.ask(a, begun)
+		if len(answer.Granted) == 0 || answer.Stamp == a.Stamp {
+			return answer, nil
+		}
+		// While they were read, a watch that is behind has shown others.
+	}
+	return Answer{}, fmt.Errorf("verify grants: %w", errBusy)
+}
+
+// ReadLease reads a lease live, for who must know before it refuses. There is none
+// if ok is false. What it shows counts for the next Ask.
+func (b *Broker) ReadLease(ctx context.Context, name string) (l protocol.Lease, ok bool, err error) {
+	l, ok, err = b.read(ctx, name)
+	if err != nil {
+		return l, false, fmt.Errorf("read lease %s: %w", name, err)
+	}
+	return l, ok, nil
+}
+
+// WithdrawBar is Withdraw for one address that was to be kept for a pod.
+func (b *Broker) WithdrawBar(pod protocol.UID, addr netip.Addr) { b.Withdraw(barKey(pod, addr)) }
+
+// Withdraw ends the wait of a grantee, or its interest in the answer. What has been granted stays.
+func (b *Broker) Withdraw(uid protocol.UID) {
+	b.mu.Lock()
+	b.book.Withdraw(uid)
+	starving := b.book.changed()
+	b.mu.Unlock()
+	b.tellPools(starving)
+}
+
+// Starving reports whether asks wait for addresses of a pool that found none,
+// although every node that could cede some was asked. It says nothing of addresses
+// that the asks' views do not have: those may be free.
+func (b *Broker) Starving(pool protocol.PoolName) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	p := b.book.pools[pool]
+	return p != nil && p.starving > 0
+}
+
+// Held returns a copy of the grants to uid, as far as they have been seen.
+func (b *Broker) Held(uid protocol.UID) []Held {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.book.Held(uid))
+}
+
+// Known returns the UIDs that have grants under a claim's name, and that of an ask
+// that waits under it.
+func (b *Broker) Known(key ClaimKey) []protocol.UID { return b.known(key.grantee()) }
+
+// KnownSubLeases is Known for the name of a sub-lease.
+func (b *Broker) KnownSubLeases(name string) []protocol.UID {
+	return b.known(protocol.Grantee{Kind: protocol.GranteeSubLease, Name: name})
+}
+
+// KnownReservations is Known for the name of a reservation.
+func (b *Broker) KnownReservations(name string) []protocol.UID {
+	return b.known(protocol.Grantee{Kind: protocol.GranteeReservation, Name: name})
+}
+
+// Kept returns what is kept for pods of other IPAMs.
+func (b *Broker) Kept() []Held {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.book.kept()
+}
+
+func (b *Broker) known(name protocol.Grantee) []protocol.UID {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.book.known(name)
+}
+
+// Claims returns the claims that grants name.
+func (b *Broker) Claims() []ClaimKey {
+	var keys []ClaimKey
+	for _, g := range b.called(protocol.GranteeClaim) {
+		keys = append(keys, ClaimKey{g.Namespace, g.Name})
+	}
+	return keys
+}
+
+// SubLeases returns the names of the sub-leases that grants name.
+func (b *Broker) SubLeases() []string { return b.namesOf(protocol.GranteeSubLease) }
+
+// Reservations returns the names of the reservations that grants name.
+func (b *Broker) Reservations() []string { return b.namesOf(protocol.GranteeReservation) }
+
+func (b *Broker) namesOf(kind protocol.GranteeKind) []string {
+	var names []string
+	for _, g := range b.called(kind) {
+		names = append(names, g.Name)
+	}
+	return names
+}
+
+// called returns the grantees of a kind, without their UIDs, that grants name.
+func (b *Broker) called(kind protocol.GranteeKind) []protocol.Grantee {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.book.called(kind)
+}
+
+// Mark sets freeing on grants. When the error is nil each is marked, or gone; those
+// that are marked are returned as they are then, for Clear.
+//
+// A mark may be another's, and only seen on a watch. All the same: what was read of
+// the grantee's uses, or changed in its status, after Mark has returned came after
+// the mark, and Clear removes nothing that has had another mark since, or none.
+func (b *Broker) Mark(ctx context.Context, grants []Held) ([]Held, error) {
+	if err := b.change(ctx, Mark, grants); err != nil {
+		return nil, err
+	}
+	return b.Marked(grants), nil
+}
+
+// Marked returns those of grants that are marked, as they are now.
+func (b *Broker) Marked(grants []Held) []Held {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var marked []Held
+	for _, h := range grants {
+		for _, now := range b.book.Held(h.Grant.To.UID) {
+			if now.Grant.Freeing && now.Pool == h.Pool && now.Grant.Addr == h.Grant.Addr {
+				marked = append(marked, now)
+			}
+		}
+	}
+	return marked
+}
+
+// Unmark takes the mark off grants that are not to be freed after all. It fails
+// for one that is gone.
+func (b *Broker) Unmark(ctx context.Context, grants []Held) error {
+	return b.change(ctx, Unmark, grants)
+}
+
+// Clear removes grants that Mark has returned. It fails for one that is not marked
+// any more, or that somebody has marked anew; one that is gone already is no failure.
+func (b *Broker) Clear(ctx context.Context, grants []Held) error {
+	return b.change(ctx, Clear, grants)
+}
+
+// Drop removes grants, marked or not. The caller has read live that the grantee is
+// gone, or that its status, which is written once, names others: nobody can come to
+// use them.
+func (b *Broker) Drop(ctx context.Context, grants []Held) error {
+	return b.change(ctx, Drop, grants)
+}
+
+// Submit has the next round change grants, and returns where its outcome will
+// be, once: what Mark, Unmark, Clear and Drop wait for.
+func (b *Broker) Submit(v Verb, grants []Held) <-chan error {
+	j := &job{verb: v, grants: grants, result: make(chan error, 1)}
+	b.mu.Lock()
+	b.jobs = append(b.jobs, j)
+	b.mu.Unlock()
+	b.signal()
+	return j.result
+}
+
+func (b *Broker) change(ctx context.Context, v Verb, grants []Held) error {
+	select {
+	case err := <-b.Submit(v, grants):
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx) // the change may still be made
+	}
+}
+
+func (b *Broker) signal() {
+	select {
+	case b.work <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,126 @@
+package grants
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// withhold fails the writes that would grant something of a pool that is about to be closed,
+// because the API server's data went back in time. A lease that the cluster has by these data
+// may be one that a node waits for: it was given back since, and the node has leased it.
+func (b *Broker) withhold(ctx context.Context, writes []*write) {
+	if b.cfg.Restored == nil {
+		return
+	}
+	known, unknown := map[protocol.PoolName]error{}, error(nil)
+	for _, wr := range writes {
+		if !wr.adds() {
+			continue
+		}
+		name := wr.pool.name
+		if _, asked := known[name]; !asked && unknown == nil {
+			var restored bool
+			if restored, unknown = b.cfg.Restored(ctx, name); restored {
+				known[name] = fmt.Errorf("pool %s: %w", name, errRestored)
+			} else {
+				known[name] = nil
+			}
+		}
+		if wr.err = known[name]; wr.err == nil {
+			wr.err = unknown // of this pool, or of one before it, and so not asked
+		}
+	}
+}
+
+// confirm reads the pools of leases that have not been confirmed, once each, and
+// takes the grants off writes whose pool does not bear them.
+func (b *Broker) confirm(ctx context.Context, writes []*write) {
+	pools := map[protocol.PoolName][]*write{}
+	b.mu.Lock()
+	for _, wr := range writes {
+		wr.begin()
+		if wr.err == nil && wr.unconfirmed() {
+			pools[wr.pool.name] = append(pools[wr.pool.name], wr)
+		}
+	}
+	b.mu.Unlock()
+	for _, name := range slices.Sorted(maps.Keys(pools)) {
+		writes := pools[name]
+		b.mu.Lock()
+		uid := b.book.pool(name).state.UID
+		others := b.book.unconfirmed(name, writes)
+		b.mu.Unlock()
+		seen, out, err := b.cluster.ReadPool(ctx, name)
+		b.metrics.call("read", out)
+		if known := out == protocol.Done || out == protocol.NotFound; known {
+			b.mu.Lock()
+			b.book.correct(name, uid, seen, out == protocol.Done)
+			b.book.confirm(name, others, seen, out)
+			b.mu.Unlock()
+		}
+		for _, wr := range writes {
+			right := protocol.Right{Pool: name, PoolUID: wr.start.PoolUID, Block: wr.start.Block}
+			ok, why := protocol.ConfirmLease(right, seen, out)
+			bars := wr.onlyBars()
+			if bars {
+				ok, why = protocol.ConfirmBar(right, seen, out)
+			}
+			if ok && seen.Generation > 0 && wr.generation != seen.Generation {
+				ok, why = false, fmt.Sprintf("pool %s was edited a moment ago", name)
+			}
+			switch {
+			case out != protocol.Done && out != protocol.NotFound:
+				wr.err = err
+			case ok:
+				b.mu.Lock()
+				if wr.lease.UID == wr.start.UID && !bars { // for all that is granted on it later
+					wr.lease.confirmed = true
+				}
+				b.mu.Unlock()
+				continue
+			}
+			wr.refuse(why)
+			if wr.created.UID != "" { // as it was created: another controller may have granted on it since
+				b.release(ctx, wr.created)
+			}
+		}
+	}
+}
+
+// A sighting is a lease as it was seen at some moment.
+type sighting struct {
+	*lease
+	uid protocol.UID
+}
+
+// unconfirmed returns the leases of a pool, as they are now, that have not been
+// confirmed, but for those that are to be written.
+func (b *Book) unconfirmed(name protocol.PoolName, but []*write) []sighting {
+	written := map[*lease]bool{}
+	for _, wr := range but {
+		written[wr.lease] = true
+	}
+	var all []sighting
+	for _, l := range b.pool(name).leases {
+		if !l.confirmed && l.Revision != "" && !written[l] {
+			all = append(all, sighting{l, l.UID})
+		}
+	}
+	return all
+}
+
+// confirm tells that a pool was read live, with outcome out, after these leases were seen:
+// one read so serves all of them, also those on which something is granted only later.
+func (b *Book) confirm(name protocol.PoolName, leases []sighting, live protocol.Pool, out protocol.Outcome) {
+	if live.Generation > 0 && live.Generation != b.pool(name).state.Generation {
+		return
+	}
+	for _, l := range leases {
+		ok, _ := protocol.ConfirmLease(protocol.Right{Pool: name, PoolUID: l.PoolUID, Block: l.Block}, live, out)
+		l.confirmed = l.confirmed || ok && l.UID == l.uid
+	}
+}

@@ -1,0 +1,127 @@
+package grants
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// A ClaimKey is the name of a claim. Claims that follow each other under one name
+// share it.
+type ClaimKey struct{ Namespace, Name string }
+
+func (k ClaimKey) grantee() protocol.Grantee {
+	return protocol.Grantee{Kind: protocol.GranteeClaim, Namespace: k.Namespace, Name: k.Name}
+}
+
+// Held is a grant, and the pool and block of the lease that it stands on.
+type Held struct {
+	Pool  protocol.PoolName
+	Block netip.Prefix
+	Grant protocol.Grant
+}
+
+// index replaces old's grants by next's, and returns the grantees that differ.
+func (b *Book) index(old, next protocol.Lease) []protocol.Grantee {
+	was, is := old.Grants, next.Grants
+	for len(was) > 0 && len(is) > 0 && was[0] == is[0] {
+		was, is = was[1:], is[1:] // most writes add to the end
+	}
+	var changed []protocol.Grantee
+	for _, g := range was {
+		if slices.Contains(is, g) {
+			continue
+		}
+		b.unhold(Held{Pool: old.Pool, Block: old.Block, Grant: g})
+		changed = append(changed, nameOf(g.To))
+	}
+	for _, g := range is {
+		if slices.Contains(was, g) {
+			continue
+		}
+		b.hold(Held{Pool: next.Pool, Block: next.Block, Grant: g})
+		changed = append(changed, nameOf(g.To))
+	}
+	return changed
+}
+
+func (b *Book) hold(h Held) {
+	uid := h.Grant.To.UID
+	if name := nameOf(h.Grant.To); len(b.held[uid]) == 0 {
+		b.names[name] = append(b.names[name], uid)
+	}
+	b.held[uid] = append(b.held[uid], h)
+}
+
+func (b *Book) unhold(gone Held) {
+	uid := gone.Grant.To.UID
+	rest := slices.DeleteFunc(b.held[uid], func(h Held) bool { return h == gone })
+	if len(rest) > 0 {
+		b.held[uid] = rest
+		return
+	}
+	delete(b.held, uid)
+	name := nameOf(gone.Grant.To)
+	uids := slices.DeleteFunc(b.names[name], func(u protocol.UID) bool { return u == uid })
+	if len(uids) == 0 {
+		delete(b.names, name)
+		return
+	}
+	b.names[name] = uids
+}
+
+// nameOf returns what g is called: g without its UID. Grantees that follow each
+// other under one name share it.
+func nameOf(g protocol.Grantee) protocol.Grantee {
+	g.UID = ""
+	return g
+}
+
+// kept returns what is kept for pods of other IPAMs, by pool and address.
+func (b *Book) kept() []Held {
+	var all []Held
+	for name, uids := range b.names {
+		if name.Kind != protocol.GranteePod {
+			continue
+		}
+		for _, uid := range uids {
+			all = append(all, b.held[uid]...)
+		}
+	}
+	slices.SortFunc(all, func(x, y Held) int {
+		return cmp.Or(strings.Compare(string(x.Pool), string(y.Pool)), x.Grant.Addr.Compare(y.Grant.Addr))
+	})
+	return all
+}
+
+// Held returns the grants to uid. The caller must not change them.
+func (b *Book) Held(uid protocol.UID) []Held { return b.held[uid] }
+
+// known returns the UIDs that have grants under a name, and those of the asks that
+// wait under it.
+func (b *Book) known(name protocol.Grantee) []protocol.UID {
+	uids := slices.Clone(b.names[name])
+	for _, uid := range b.queue.byName[name] {
+		if !slices.Contains(uids, uid) {
+			uids = append(uids, uid)
+		}
+	}
+	return uids
+}
+
+// called returns the names of a kind under which there are grants, sorted.
+func (b *Book) called(kind protocol.GranteeKind) []protocol.Grantee {
+	var names []protocol.Grantee
+	for name := range b.names {
+		if name.Kind == kind {
+			names = append(names, name)
+		}
+	}
+	slices.SortFunc(names, func(x, y protocol.Grantee) int {
+		return cmp.Or(strings.Compare(x.Namespace, y.Namespace), strings.Compare(x.Name, y.Name))
+	})
+	return names
+}

@@ -1,0 +1,288 @@
+package grants
+
+import (
+	"container/heap"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// queue holds the asks that have not been granted. Those that are ready to be
+// tried stand in order of arrival; the others wait for a pool to change.
+type queue struct {
+	asks  map[protocol.UID]*waiter
+	ready readyHeap
+	// delayed are asks whose last try failed, until their time comes.
+	delayed []*waiter
+	// byName is whose asks there are under a grantee's name: a claim that is made again
+	// may ask before it is known that the earlier one has ended.
+	byName map[protocol.Grantee][]protocol.UID
+	// settled are the asks that were granted and have not been answered.
+	settled map[protocol.UID]arrival
+	last    uint64 // sequence number of the youngest ask
+}
+
+// arrival says that an ask came with that stamp, and when, in the Book's count.
+type arrival struct {
+	stamp protocol.Revision
+	at    uint64
+}
+
+// never is when no call begins.
+const never = math.MaxUint64
+
+// waiter is an ask that has not been granted.
+type waiter struct {
+	ask     Ask
+	seq     uint64
+	problem Problem
+	ready   bool // stands in queue.ready
+	// owed says that its grantee was told that it is being worked on, and is to hear
+	// what comes of that.
+	owed    bool
+	gone    bool   // has been withdrawn
+	arrived uint64 // in the Book's count: before any call that began later
+
+	starves []*pool // in which it has found nothing, after every holder was asked
+
+	failures int       // tries in a row that failed by a call
+	retry    time.Time // when it is tried again, while it stands in queue.delayed
+}
+
+// Ask says what became of a so far, and puts it into the queue if it is new. An
+// ask of the same grantee takes the place of an earlier one. Once the answer has
+// been used, Withdraw. At read, or never, its leases began to be read live for a.
+func (b *Book) Ask(a Ask, read uint64) Answer {
+	uid := a.key()
+	w := b.queue.asks[uid]
+	if granted, on, ok := b.granted(a); ok {
+		came := b.queue.settled[uid]
+		if w != nil {
+			came = w.arrival()
+		}
+		answer := Answer{Granted: granted}
+		switch {
+		case seenSince(on, read):
+			answer.Stamp = a.Stamp
+		case came.stamp != "" && seenSince(on, came.at):
+			answer.Stamp = came.stamp
+		case read == never && slices.ContainsFunc(on, func(l *lease) bool { return slices.Contains(l.writing, nameOf(a.To)) }):
+			return Answer{} // a watch was faster than the answer, which shows the grants live: the grantee hears of it
+		}
+		return answer
+	}
+	switch {
+	case w == nil:
+		a = a.prepared()
+		b.queue.last++
+		w = &waiter{ask: a, seq: b.queue.last, arrived: b.Begin()}
+		b.queue.asks[uid] = w
+		name := nameOf(a.To)
+		b.queue.byName[name] = append(b.queue.byName[name], uid)
+		b.makeReady(w)
+	case !w.ask.equal(a):
+		b.unpark(w)
+		w.ask, w.arrived = a.prepared(), b.Begin()
+		b.makeReady(w)
+	}
+	if b.stirs(w) {
+		// What was found before may not be so any more: who gave part back for it would
+		// lack that when the rest is granted.
+		w.owed = true
+		return Answer{}
+	}
+	return Answer{Problem: w.problem}
+}
+
+// seenSince reports whether each of these leases was seen live by a call that began
+// after at.
+func seenSince(leases []*lease, at uint64) bool {
+	return !slices.ContainsFunc(leases, func(l *lease) bool { return l.liveAt <= at })
+}
+
+// stirs reports whether w is tried in the next round.
+func (b *Book) stirs(w *waiter) bool {
+	return w.ready || slices.ContainsFunc(w.ask.From, func(src Source) bool {
+		p := b.pools[src.Pool]
+		if p == nil || !p.woken {
+			return false
+		}
+		_, waits := p.waiting[w]
+		return waits
+	})
+}
+
+func (w *waiter) arrival() arrival { return arrival{w.ask.Stamp, w.arrived} }
+
+// Withdraw forgets the ask of a grantee, if there is one. What has been granted
+// stays.
+func (b *Book) Withdraw(uid protocol.UID) {
+	delete(b.queue.settled, uid)
+	w := b.queue.asks[uid]
+	if w == nil {
+		return
+	}
+	b.unpark(w)
+	b.end(w)
+}
+
+// end takes w, which is parked nowhere, out of the queue.
+func (b *Book) end(w *waiter) {
+	w.gone = true // the heap drops it when it comes up
+	b.starve(w, nil)
+	delete(b.queue.asks, w.ask.key())
+	name := nameOf(w.ask.To)
+	b.queue.byName[name] = slices.DeleteFunc(b.queue.byName[name], func(u protocol.UID) bool { return u == w.ask.key() })
+	if len(b.queue.byName[name]) == 0 {
+		delete(b.queue.byName, name)
+	}
+}
+
+// granted returns what a asks for if all of it has been granted, and the leases that
+// say so.
+func (b *Book) granted(a Ask) (out []Granted, on []*lease, ok bool) {
+	held := b.held[a.To.UID]
+	if len(held) == 0 {
+		return nil, nil, false
+	}
+	wants, problem := b.expand(a)
+	if problem.Reason != NoProblem {
+		return nil, nil, false
+	}
+	given, all := match(wants, held)
+	if !all {
+		return nil, nil, false
+	}
+	out, on = make([]Granted, len(wants)), make([]*lease, len(wants))
+	for i, w := range wants {
+		addr := given[i].Grant.Addr
+		in, _ := w.pool.state.Shape.Locate(addr)
+		out[i] = Granted{Addr: addr, Range: in, Source: w.source}
+		on[i] = b.pools[given[i].Pool].leases[given[i].Block]
+	}
+	return out, on, true
+}
+
+// makeReady has w tried in the next round.
+func (b *Book) makeReady(w *waiter) {
+	if !w.ready {
+		w.ready = true
+		heap.Push(&b.queue.ready, w)
+	}
+}
+
+// park has w wait until one of its pools changes.
+func (b *Book) park(w *waiter) {
+	for _, src := range w.ask.From {
+		b.pool(src.Pool).waiting[w] = struct{}{}
+	}
+}
+
+func (b *Book) unpark(w *waiter) {
+	for _, src := range w.ask.From {
+		delete(b.pool(src.Pool).waiting, w)
+	}
+}
+
+// delay has w tried again after a pause that grows with its failures.
+func (b *Book) delay(w *waiter, now time.Time) {
+	const first, most = 100 * time.Millisecond, 5 * time.Second
+	w.retry = now.Add(min(first<<min(w.failures, 10), most))
+	w.failures++
+	b.queue.delayed = append(b.queue.delayed, w)
+}
+
+// due returns when there is something to do, should nothing happen before: a
+// delayed ask is to be tried, or a recall has not been answered in time, or may be
+// made again.
+func (b *Book) due() (at time.Time, ok bool) {
+	for _, w := range b.queue.delayed {
+		at = earlier(at, w.retry)
+	}
+	for _, h := range b.holders {
+		at = earlier(at, h.due())
+	}
+	for _, p := range b.pools {
+		at = earlier(at, p.askAgain)
+	}
+	return at, !at.IsZero()
+}
+
+// earlier returns the earlier of two times, of which zero is none.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// take removes up to n asks that are ready from the queue's front.
+func (b *Book) take(n int, now time.Time) []*waiter {
+	b.queue.delayed = slices.DeleteFunc(b.queue.delayed, func(w *waiter) bool {
+		if now.Before(w.retry) {
+			return false
+		}
+		b.makeReady(w)
+		return true
+	})
+	for _, p := range b.woken {
+		p.woken = false
+		for w := range p.waiting {
+			b.unpark(w)
+			b.makeReady(w)
+		}
+	}
+	b.woken = b.woken[:0]
+	var front []*waiter
+	for len(front) < n && b.queue.ready.Len() > 0 {
+		w := heap.Pop(&b.queue.ready).(*waiter)
+		w.ready = false
+		if !w.gone {
+			front = append(front, w)
+		}
+	}
+	return front
+}
+
+// pending reports whether a round would find an ask to work on.
+func (b *Book) pending() bool {
+	if b.queue.ready.Len() > 0 {
+		return true
+	}
+	for _, p := range b.woken {
+		if len(p.waiting) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// blame sets why w waits, and reports whether that is news to its grantee. Since
+// stays while the reason stays.
+func (w *waiter) blame(p Problem, now time.Time) (news bool) {
+	news = w.owed || p.Reason != w.problem.Reason || p.Message != w.problem.Message
+	w.owed = false
+	p.Since = now
+	if p.Reason == w.problem.Reason {
+		p.Since = w.problem.Since
+	}
+	w.problem = p
+	return news
+}
+
+// readyHeap orders asks by arrival.
+type readyHeap []*waiter
+
+func (h readyHeap) Len() int           { return len(h) }
+func (h readyHeap) Less(i, j int) bool { return h[i].seq < h[j].seq }
+func (h readyHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *readyHeap) Push(w any)        { *h = append(*h, w.(*waiter)) }
+func (h *readyHeap) Pop() any {
+	old := *h
+	w := old[len(old)-1]
+	old[len(old)-1] = nil
+	*h = old[:len(old)-1]
+	return w
+}

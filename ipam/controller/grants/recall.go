@@ -1,0 +1,351 @@
+package grants
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"go4.org/netipx"
+
+	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+const (
+	// patience is how long a holder has to answer a recall before it is passed
+	// over.
+	patience = 2 * time.Second
+	// rest is how long a lease is left alone after a recall that brought nothing,
+	// and a node after one that it did not answer. Each further recall of a lease
+	// that brings nothing doubles it, up to restMost.
+	rest     = 10 * time.Second
+	restMost = 80 * time.Second
+	// tidy is how long recalls that are over stay on a seat, so that one write
+	// removes several.
+	tidy = 5 * time.Second
+
+	// eachAsks is how many recalls an ask that finds nothing may have under way,
+	// and recallsMost how many those of a search in one pool may have together.
+	eachAsks    = 8
+	recallsMost = 64
+)
+
+// recall is a recall of this book's that is under way.
+type recall struct {
+	protocol.Recall
+	node protocol.NodeName
+	pool *pool
+	on   *lease
+	view allocator.View // what is recalled
+	one  bool           // by its name
+	tick uint64         // when it was made, in the Book's count
+	// until is when the holder counts as silent; zero while the recall is not on
+	// the seat.
+	until time.Time
+}
+
+// holder is a node that has been asked to cede.
+type holder struct {
+	under []*recall
+	// silent says that it did not answer the last recall; until again it is passed
+	// over.
+	silent bool
+	again  time.Time
+	// tidy is when recalls that are over are to be taken off its seat; zero if there
+	// are none.
+	tidy time.Time
+}
+
+// due returns when there is something to do about h; zero if never.
+func (h *holder) due() (at time.Time) {
+	if len(h.under) == 0 {
+		return h.tidy
+	}
+	for _, rec := range h.under {
+		at = earlier(at, rec.until)
+	}
+	return at
+}
+
+// summonNamed has the holder of l asked for w's one address. It is taken if the
+// holder has answered since by came and did not cede it.
+func (b *Book) summonNamed(r *round, by *waiter, w want, l *lease) Problem {
+	p, h := w.pool, b.holders[l.Holder.Node]
+	fresh := l.asked.refused(w.addr, by.arrived, r.now)
+	switch {
+	case l.asked.under != nil:
+		return Problem{} // its end brings w here again
+	case !fresh.IsZero():
+		p.askAgain = earlier(p.askAgain, fresh)
+		return w.taken(l, "is in use on %v", l.Holder)
+	case l.asked.deaf && r.now.Before(l.asked.again):
+		return w.silent(l, l.asked.again)
+	case h != nil && h.silent && r.now.Before(h.again):
+		return w.silent(l, h.again)
+	}
+	var one netipx.IPSetBuilder
+	one.Add(w.addr)
+	set, err := one.IPSet()
+	must(err)
+	b.recall(r, p, l, allocator.NewView(set)).one = true
+	return Problem{}
+}
+
+// taken says that w's one address, on l, cannot be had.
+func (w want) taken(l *lease, format string, args ...any) Problem {
+	bad := problem(Taken, "%v of pool %s "+format, append([]any{w.addr, w.pool.name}, args...)...)
+	bad.Addr, bad.Lease = w.addr, l.Name
+	return bad
+}
+
+// silent says that the holder of w's one address, on l, does not answer, and may be
+// asked again at again.
+func (w want) silent(l *lease, again time.Time) Problem {
+	w.pool.askAgain = earlier(w.pool.askAgain, again)
+	bad := w.taken(l, "lies in a block of %v, which does not answer", l.Holder)
+	bad.Reason = Silent
+	return bad
+}
+
+// recall has r ask the holder of l for what it can cede within v.
+func (b *Book) recall(r *round, p *pool, l *lease, v allocator.View) *recall {
+	var block netipx.IPSetBuilder
+	block.AddPrefix(l.Block)
+	set, err := block.IPSet()
+	must(err)
+	b.recalls++
+	rec := &recall{
+		Recall: protocol.Recall{
+			ID: protocol.RecallID(r.now, b.id, b.recalls), Lease: l.Name,
+			Ranges: strings.Split(v.Intersect(allocator.NewView(set)).String(), ","),
+		},
+		node: l.Holder.Node, pool: p, on: l, view: v, tick: b.Begin(),
+	}
+	l.asked.under, l.asked.last = rec, r.now
+	h := b.holders[rec.node]
+	if h == nil {
+		h = &holder{}
+		b.holders[rec.node] = h
+	}
+	h.under = append(h.under, rec)
+	r.seat(rec.node)
+	return rec
+}
+
+// hear notices what a lease that was old before says of the recall that is under
+// way for it.
+func (b *Book) hear(p *pool, l *lease, old protocol.Lease) {
+	if l.UID == old.UID && slices.ContainsFunc(l.Ceded, func(a netip.Addr) bool { return !slices.Contains(old.Ceded, a) }) {
+		b.ceded(p, l)
+	}
+	if rec := l.asked.under; rec != nil {
+		switch {
+		case l.UID != old.UID || l.Holder.Node != rec.node:
+			b.cancel(l)
+		case l.Published.Answered == rec.ID:
+			b.answered(rec)
+		}
+	}
+	if rec := l.asked.late; rec != nil && l.UID == old.UID && l.Published.Answered == rec.ID {
+		b.answeredLate(rec)
+	}
+	// A holder that has something free again is worth another recall.
+	if l.Published.Free > 0 && old.Published.Free == 0 && l.Published.Answered == old.Published.Answered && (!l.asked.again.IsZero() || len(l.asked.within) > 0) {
+		l.asked.again, l.asked.inVain, l.asked.within = time.Time{}, 0, nil
+		b.wake(p)
+	}
+}
+
+// ceded notices that the holder of l, of p, has ceded some of it: unasked it cedes all that
+// is free, and whatever comes free later, so that there is nothing to recall; and when it
+// was asked for a part, what is free of that.
+func (b *Book) ceded(p *pool, l *lease) {
+	now := b.now()
+	p.cededAt = now
+	b.speaks(l)
+	under := l.asked.under
+	if rec := cmp.Or(under, l.asked.late); rec != nil && rec.one || under != nil && !under.view.IsAll() {
+		return // its answer tells
+	}
+	if again := now.Add(rest); again.After(l.asked.again) {
+		l.asked.again = again
+	}
+}
+
+// speaks notices that the holder of l does what it was asked for, perhaps late: it is
+// neither deaf nor silent.
+func (b *Book) speaks(l *lease) {
+	l.asked.deaf = false
+	if h := b.holders[l.Holder.Node]; h != nil {
+		h.silent = false
+	}
+}
+
+// answered ends a recall that the holder has answered. What it ceded is in the
+// lease: it was written first.
+func (b *Book) answered(rec *recall) {
+	now, l := b.now(), rec.on
+	l.asked.heard(rec, now)
+	after := func(inVain int) time.Time { return now.Add(min(rest<<min(inVain, 8), restMost)) }
+	switch view := rec.view.String(); {
+	case rec.one: // it says nothing of the others
+	case rec.view.IsAll():
+		l.asked.again = after(l.asked.inVain)
+		l.asked.inVain++
+	default:
+		if l.asked.within == nil {
+			l.asked.within = map[string]resting{}
+		}
+		n := l.asked.within[view].inVain
+		l.asked.within[view] = resting{after(n), n + 1}
+	}
+	b.over(rec)
+	b.speaks(l)
+}
+
+// answeredLate notices an answer to a recall that was given up: who asked for an address
+// by its name is to hear that it is in use, not that its holder is silent.
+func (b *Book) answeredLate(rec *recall) {
+	rec.on.asked.late = nil
+	rec.on.asked.heard(rec, b.now())
+	if rec.one {
+		rec.on.asked.again = time.Time{}
+	}
+	b.speaks(rec.on)
+	b.wake(rec.pool)
+}
+
+// unanswered ends a recall that has not reached the holder, or that it has not
+// answered in time, and has the lease left alone for so long.
+func (b *Book) unanswered(rec *recall, rest time.Duration) *holder {
+	rec.on.asked.deaf, rec.on.asked.again, rec.on.asked.late = true, b.now().Add(rest), rec
+	return b.over(rec)
+}
+
+// cancel ends the recall of a lease that is not the holder's any more.
+func (b *Book) cancel(l *lease) {
+	if l.asked.under != nil {
+		b.over(l.asked.under)
+	}
+	l.asked = asked{}
+}
+
+// over ends a recall, and has who waits for its pool tried again.
+func (b *Book) over(rec *recall) *holder {
+	rec.on.asked.under = nil
+	h := b.holders[rec.node]
+	h.under = slices.DeleteFunc(h.under, func(r *recall) bool { return r == rec })
+	h.tidy = b.now().Add(tidy)
+	b.wake(rec.pool)
+	return h
+}
+
+// expire ends recalls that have not been answered in time, and has asks tried again
+// whose holders may be asked again.
+func (b *Book) expire(now time.Time) {
+	for _, h := range b.holders {
+		for _, rec := range slices.Clone(h.under) {
+			if !rec.until.IsZero() && !now.Before(rec.until) {
+				h := b.unanswered(rec, rest)
+				h.silent, h.again = true, now.Add(rest)
+			}
+		}
+	}
+	for _, p := range b.pools {
+		if !p.askAgain.IsZero() && !now.Before(p.askAgain) {
+			p.askAgain = time.Time{}
+			b.wake(p)
+		}
+	}
+}
+
+// untidy returns the nodes on whose seats recalls stand that are over, and forgets
+// those of which nothing is left to know.
+func (b *Book) untidy(now time.Time) []protocol.NodeName {
+	var nodes []protocol.NodeName
+	for node, h := range b.holders {
+		switch {
+		case len(h.under) > 0:
+		case !h.tidy.IsZero():
+			if !now.Before(h.tidy) {
+				nodes = append(nodes, node)
+			}
+		case !h.silent || now.Sub(h.again) > restMost:
+			delete(b.holders, node)
+		}
+	}
+	slices.Sort(nodes)
+	return nodes
+}
+
+// amend returns what recalls node's seat should have that has these: those that are
+// under way, and another controller's while they are young.
+func (b *Book) amend(node protocol.NodeName, has []protocol.Recall, now time.Time) []protocol.Recall {
+	var next []protocol.Recall
+	under := slices.Clone(b.holders[node].under)
+	for _, rec := range has {
+		i := slices.IndexFunc(under, func(r *recall) bool { return r.ID == rec.ID })
+		if i >= 0 {
+			under = slices.Delete(under, i, i+1)
+		}
+		if i >= 0 || b.foreign(rec.ID) && young(rec, now) {
+			next = append(next, rec)
+		}
+	}
+	for _, rec := range under {
+		next = append(next, rec.Recall)
+	}
+	return next
+}
+
+// foreign reports whether another book made the recall of that ID.
+func (b *Book) foreign(id string) bool {
+	parts := strings.Split(id, ".")
+	return len(parts) != 3 || parts[1] != b.id
+}
+
+// young reports whether a recall may still wait for its answer, by its maker's clock.
+func young(rec protocol.Recall, now time.Time) bool {
+	made, ok := rec.Made()
+	return ok && now.Sub(made) < rest
+}
+
+// reach ends the new recalls to node of leases that nobody there answers for: of
+// another store than the one that its seat names.
+func (b *Book) reach(node protocol.NodeName, store protocol.StoreID) {
+	for _, rec := range slices.Clone(b.holders[node].under) {
+		if rec.until.IsZero() && (store == "" || rec.on.Store != store) {
+			b.unanswered(rec, rest)
+		}
+	}
+}
+
+// sent notes that node's seat has these recalls, with all that are under way. Of this
+// book's there may be some that have ended meanwhile.
+func (b *Book) sent(node protocol.NodeName, has []protocol.Recall) {
+	h := b.holders[node]
+	for _, rec := range h.under {
+		if rec.until.IsZero() {
+			rec.until = b.now().Add(patience)
+		}
+	}
+	if !slices.ContainsFunc(has, func(rec protocol.Recall) bool { return !b.foreign(rec.ID) }) {
+		h.tidy = time.Time{}
+	}
+}
+
+// unsent notes that node's seat could not be written: recalls that do not stand
+// there are made again later, and it is tidied later.
+func (b *Book) unsent(node protocol.NodeName) {
+	h := b.holders[node]
+	for _, rec := range slices.Clone(h.under) {
+		if rec.until.IsZero() {
+			b.unanswered(rec, patience)
+		}
+	}
+	if !h.tidy.IsZero() {
+		h.tidy = b.now().Add(rest)
+	}
+}

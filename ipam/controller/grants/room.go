@@ -1,0 +1,208 @@
+package grants
+
+import (
+	"hash/fnv"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"go4.org/netipx"
+
+	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// spot is an address that a round wants to grant, and the lease that it is on.
+type spot struct {
+	pool  *pool
+	lease *lease
+	addr  netip.Addr
+}
+
+// find returns a free address for w, which by wants: in a block that the cluster
+// holds, else in a block that nobody holds, which it then enters as one to be
+// leased, else one that a node has ceded, first of a block that the node keeps using.
+// With neither an address nor a problem, nodes have been asked to cede some.
+func (b *Book) find(r *round, by *waiter, w want) (spot, Problem) {
+	p := w.pool
+	size := p.bits(w.family)
+	if size == 0 {
+		return spot{}, problem(PoolNotReady, "pool %s is not open: see its condition Ready", p.name)
+	}
+	if w.addr.IsValid() {
+		return b.findNamed(r, by, w, size)
+	}
+	if key := w.key(); !r.dry[key] {
+		if s, bad := w.free(size); s.lease != nil || bad.Reason != NoProblem {
+			return s, bad
+		}
+		r.dry[key] = true
+	}
+	if !p.state.Open {
+		return spot{}, problem(PoolNotReady, "pool %s is closed: see its condition Ready", p.name)
+	}
+	return spot{}, b.summon(r, w, size)
+}
+
+// key is what tells w from wants that other addresses would do for.
+func (w want) key() string { return w.family.String() + " " + string(w.pool.name) + " " + w.search }
+
+// free returns the address for w that can be had now; neither address nor problem
+// if there is none.
+func (w want) free(size int) (spot, Problem) {
+	p := w.pool
+	if a, ok := p.room(ofCluster, w); ok {
+		return p.spot(a, size), Problem{}
+	}
+	if block, ok := p.unleased(w, size); ok {
+		if bad := p.enter(block, false); bad.Reason != NoProblem {
+			return spot{}, bad
+		}
+		delete(p.dry, w.key())
+	}
+	for k := range kinds {
+		if a, ok := p.room(k, w); ok {
+			return p.spot(a, size), Problem{}
+		}
+	}
+	return spot{}, Problem{}
+}
+
+// findNamed is find for an address that is asked for by name.
+func (b *Book) findNamed(r *round, by *waiter, w want, size int) (spot, Problem) {
+	p, block := w.pool, w.pool.state.Shape.Block(w.addr, size)
+	l := p.leases[block]
+	if l == nil {
+		if bad := p.enter(block, w.bars); bad.Reason != NoProblem {
+			return spot{}, bad
+		}
+		return p.spot(w.addr, size), Problem{}
+	}
+	if g, ok := l.GrantOf(w.addr); ok && keptFor(g, w.pod) {
+		return p.spot(w.addr, size), Problem{}
+	} else if ok {
+		return spot{}, w.taken(l, "belongs to %v", g.To)
+	}
+	if l.open {
+		state, err := p.stocks[l.kind].space.State(w.addr)
+		must(err)
+		switch state {
+		case allocator.Free:
+			return p.spot(w.addr, size), Problem{}
+		case allocator.Taken:
+			return spot{}, w.taken(l, "is about to be given to somebody else")
+		case allocator.Barred, allocator.NoBlock: // not ceded
+		}
+	}
+	if !p.recallable(l) {
+		return spot{}, w.taken(l, "lies in a block of %v", l.Holder)
+	}
+	return spot{}, b.summonNamed(r, by, w, l)
+}
+
+// room returns the address for w in the open blocks of a kind, if they have one.
+func (p *pool) room(k kind, w want) (netip.Addr, bool) {
+	a, ok, err := p.stocks[k].space.Find(w.family, w.view)
+	must(err)
+	return a, ok
+}
+
+func (p *pool) spot(a netip.Addr, size int) spot {
+	return spot{pool: p, lease: p.leases[p.state.Shape.Block(a, size)], addr: a}
+}
+
+// bits returns the prefix length of p's blocks; 0 where it is not decided.
+func (p *pool) bits(f allocator.Family) int {
+	if f == allocator.IPv4 {
+		return p.state.Bits4
+	}
+	return p.state.Bits6
+}
+
+// enter notes a lease that is about to be created for the cluster, for what is kept for
+// pods of other IPAMs also in a pool that is closed.
+func (p *pool) enter(block netip.Prefix, bars bool) Problem {
+	if !p.state.Open && !bars {
+		return problem(PoolNotReady, "pool %s is closed: see its condition Ready", p.name)
+	}
+	l := &lease{Lease: protocol.Lease{
+		Meta:     protocol.Meta{Name: protocol.LeaseName(p.name, block)},
+		Protocol: protocol.Version, Pool: p.name, PoolUID: p.state.UID, Block: block,
+		Holder: protocol.Holder{Cluster: true},
+	}}
+	p.leases[block] = l
+	p.settle(l)
+	return Problem{}
+}
+
+// reserve keeps s for the round under way.
+func (s spot) reserve() {
+	s.lease.reserved = append(s.lease.reserved, s.addr)
+	s.pool.settle(s.lease)
+}
+
+// unreserve ends that, and reports whether the address is free again. What has
+// been granted meanwhile stays taken.
+func (s spot) unreserve() (freed bool) {
+	s.lease.reserved = slices.DeleteFunc(s.lease.reserved, func(a netip.Addr) bool { return a == s.addr })
+	if !s.lease.open { // it may be gone
+		return false
+	}
+	return s.pool.settle(s.lease)
+}
+
+// unleased returns a block with an ordinary address for w that nobody is known to
+// hold, in a pool that is open. It goes round from a point hashed from the pool's name,
+// away from where the nodes' own searches start, and remembers when it has found
+// nothing.
+func (p *pool) unleased(w want, size int) (netip.Prefix, bool) {
+	f, v, search := w.family, w.view, w.key()
+	if !p.state.Open || p.full[search] {
+		return netip.Prefix{}, false
+	}
+	shape := p.state.Shape
+	start, ok := p.cursor[f]
+	if !ok {
+		h := fnv.New64a()
+		_, _ = h.Write([]byte("cluster/" + p.name)) // a hash takes everything
+		start = shape.Spread(f, h.Sum64())
+	}
+	first := shape.Block(start, size).Addr()
+	for from, wrapped := start, false; ; {
+		block, ok := shape.NextBlock(f, size, v, from)
+		if ok && (!wrapped || block.Addr().Less(first)) {
+			from = netipx.PrefixLastIP(block).Next()
+			if p.leases[block] == nil {
+				if from.IsValid() {
+					p.cursor[f] = from
+				}
+				return block, true
+			}
+			if from.IsValid() {
+				continue
+			}
+		}
+		if wrapped {
+			p.full[search] = true
+			return netip.Prefix{}, false
+		}
+		from, wrapped = lowest(f), true
+	}
+}
+
+func lowest(f allocator.Family) netip.Addr {
+	if f == allocator.IPv4 {
+		return netip.IPv4Unspecified()
+	}
+	return netip.IPv6Unspecified()
+}
+
+// shorten keeps a message readable where a view has many pieces.
+func shorten(view string) string {
+	const most = 5
+	parts := strings.SplitN(view, ",", most+1)
+	if len(parts) <= most {
+		return view
+	}
+	return strings.Join(parts[:most], ",") + ", …"
+}

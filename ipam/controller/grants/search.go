@@ -1,0 +1,181 @@
+package grants
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"go4.org/netipx"
+
+	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// search is the holders that an ask for a family and a view may turn to, worked out
+// once in a round.
+type search struct {
+	asks  int      // that found nothing in this round
+	under int      // recalls under way
+	left  []*lease // to be asked, the most promising first
+	again time.Time
+}
+
+// unaskedWithin is within which time holders cede what they have unasked, once nothing
+// is left of a pool: all of them hear that it is exhausted. To ask each of them as well
+// would be three writes for what is on its way. Where the API server is slow it takes
+// longer: while some have ceded so lately, the others are waited for, but not for longer
+// than unaskedMost, since an ADD has a few seconds.
+const (
+	unaskedWithin = time.Second
+	unaskedMost   = 3 * time.Second
+)
+
+// drought is a time in which a search finds no block that nobody holds.
+type drought struct {
+	since time.Time
+	last  time.Time // when it found none
+	asked int       // recalls made for it
+	spent bool      // as it began every block of the family was leased: all hear that the pool is exhausted
+}
+
+// driedUp returns the drought of a search that has found nothing. When one begins, the
+// pool is looked at: it may be exhausted.
+func (b *Book) driedUp(w want, size int, now time.Time) *drought {
+	d := w.pool.dry[w.key()]
+	if d == nil || d.over(now) {
+		d = &drought{since: now, spent: w.pool.spent(w.family, size)}
+		w.pool.dry[w.key()] = d
+		w.pool.dried = true
+		b.touch(w.pool)
+	}
+	d.last = now
+	return d
+}
+
+// over reports whether nobody has searched for so long that the next who does begins
+// anew: for far longer than whoever waits searches again, also where this program was
+// held up in between, or else no search would get beyond its beginning.
+func (d *drought) over(now time.Time) bool { return now.Sub(d.last) > 10*time.Minute }
+
+// unaskedUntil returns until when holders of p are left to cede unasked.
+func (d *drought) unaskedUntil(p *pool) time.Time {
+	until, most := d.since.Add(unaskedWithin), d.since.Add(unaskedMost)
+	if last := p.cededAt.Add(unaskedWithin); d.spent && last.After(until) { // else who cedes was asked
+		until = last
+	}
+	if until.After(most) {
+		return most
+	}
+	return until
+}
+
+// spent reports whether every block of a family is leased.
+func (p *pool) spent(f allocator.Family, size int) bool {
+	_, left := p.unleased(want{pool: p, family: f, search: allocator.View{}.String()}, size)
+	return !left
+}
+
+// summon has holders asked to cede what w wants, until enough recalls are under
+// way. Once nobody is left to be asked the pool is exhausted.
+func (b *Book) summon(r *round, w want, size int) Problem {
+	s := r.searches[w.key()]
+	if s == nil {
+		s = b.callees(w, size, r.now)
+		r.searches[w.key()] = s
+	}
+	s.asks++
+	most := min(eachAsks*s.asks, recallsMost)
+	dry := b.driedUp(w, size, r.now)
+	until := dry.unaskedUntil(w.pool)
+	unasked := r.now.Before(until)
+	switch {
+	case unasked && dry.spent:
+		most = 0
+	case unasked:
+		most = min(most, s.under+eachAsks-dry.asked)
+	}
+	if unasked {
+		w.pool.askAgain = earlier(w.pool.askAgain, until)
+	}
+	for s.under < most && len(s.left) > 0 {
+		l := s.left[0]
+		s.left = s.left[1:]
+		if l.asked.under == nil {
+			b.recall(r, w.pool, l, w.view)
+			dry.asked++
+		}
+		s.under++
+	}
+	if s.under > 0 || unasked && len(s.left) > 0 {
+		return Problem{}
+	}
+	w.pool.askAgain = earlier(w.pool.askAgain, s.again)
+	if w.view.IsAll() {
+		return problem(Exhausted, "pool %s has no free %v address", w.pool.name, w.family)
+	}
+	return problem(Exhausted, "pool %s has no free %v address within %s", w.pool.name, w.family, shorten(w.view.String()))
+}
+
+// callees returns the holders for w: first those that have published free
+// addresses, then those that were not asked for the longest time, and of each node
+// one before a second of any.
+func (b *Book) callees(w want, size int, now time.Time) *search {
+	s := &search{}
+	for _, l := range w.pool.leases {
+		if !w.pool.recallable(l) || !w.gives(l, size) {
+			continue
+		}
+		h := b.holders[l.Holder.Node]
+		switch {
+		case l.asked.under != nil:
+			s.under++
+		case now.Before(l.asked.restsFor(w.search)):
+			s.again = earlier(s.again, l.asked.restsFor(w.search))
+		case h != nil && h.silent && now.Before(h.again):
+			s.again = earlier(s.again, h.again)
+		default:
+			s.left = append(s.left, l)
+		}
+	}
+	slices.SortFunc(s.left, func(x, y *lease) int {
+		return cmp.Or(
+			-cmp.Compare(min(x.Published.Free, 1), min(y.Published.Free, 1)),
+			x.asked.last.Compare(y.asked.last),
+			x.Block.Addr().Compare(y.Block.Addr()),
+		)
+	})
+	seen, nth := map[protocol.NodeName]int{}, map[*lease]int{}
+	for _, l := range s.left {
+		nth[l] = seen[l.Holder.Node]
+		seen[l.Holder.Node]++
+	}
+	slices.SortStableFunc(s.left, func(x, y *lease) int { return cmp.Compare(nth[x], nth[y]) })
+	return s
+}
+
+// recallable reports whether a node holds l and could cede some of it.
+func (p *pool) recallable(l *lease) bool {
+	return l.Holder.Node != "" && p.ofPool(l) && !cededWhole(l.Lease)
+}
+
+// gives reports whether l has an address for w that is not ceded.
+func (w want) gives(l *lease, size int) bool {
+	shape := w.pool.state.Shape
+	if allocator.FamilyOf(l.Block.Addr()) != w.family {
+		return false
+	}
+	if block, ok := shape.NextBlock(w.family, size, w.view, l.Block.Addr()); !ok || block != l.Block {
+		return false
+	}
+	if len(l.Ceded) == 0 {
+		return true
+	}
+	for a, last := l.Block.Addr(), netipx.PrefixLastIP(l.Block); ; a = a.Next() {
+		if shape.Ordinary(a) && w.view.Contains(a) && !slices.Contains(l.Ceded, a) {
+			return true
+		}
+		if a == last {
+			return false
+		}
+	}
+}

@@ -1,0 +1,57 @@
+package kube
+
+import (
+	"context"
+	"fmt"
+
+	authorization "k8s.io/api/authorization/v1"
+
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/ipam/access"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// AccessOf reads who may use an IPPool.
+func AccessOf(o *v1alpha1.IPPool) access.Rule {
+	// A word that this program does not know is a rule of a later one: it lets nobody in
+	// who is not allowed the verb.
+	rule := access.Rule{Asks: o.Spec.Access != "" && o.Spec.Access != v1alpha1.AccessEveryone}
+	s := o.Spec.NamespaceSelector
+	if s == nil {
+		return rule
+	}
+	rule.Namespaces = &access.Selector{}
+	if len(s.MatchLabels) > 0 {
+		rule.Namespaces.Labels = make(map[string]string, len(s.MatchLabels))
+		for key, value := range s.MatchLabels {
+			rule.Namespaces.Labels[key] = string(value)
+		}
+	}
+	for _, e := range s.MatchExpressions {
+		r := access.Requirement{Key: e.Key, Operator: access.Operator(e.Operator)}
+		for _, value := range e.Values {
+			r.Values = append(r.Values, string(value))
+		}
+		rule.Namespaces.Requirements = append(rule.Namespaces.Requirements, r)
+	}
+	return rule
+}
+
+// MayUse asks the authorizer whether the service accounts of a namespace, as a group,
+// are allowed the verb use on a pool. Pools have no namespace: only what is bound in the
+// whole cluster counts, which who rules over a namespace cannot bind.
+func (a *API) MayUse(ctx context.Context, namespace, pool string) (bool, error) {
+	review := &authorization.SubjectAccessReview{Spec: authorization.SubjectAccessReviewSpec{
+		Groups: []string{access.Group(namespace), "system:serviceaccounts", "system:authenticated"},
+		ResourceAttributes: &authorization.ResourceAttributes{
+			Verb: "use", Group: v1alpha1.GroupVersion.Group, Version: v1alpha1.GroupVersion.Version, Resource: "ippools", Name: pool,
+		},
+	}}
+	if out, err := a.create(ctx, review); out != protocol.Done {
+		return false, fmt.Errorf("ask the API server who may use pool %s: %w", pool, err)
+	}
+	if s := review.Status; s.EvaluationError != "" && !s.Allowed {
+		return false, fmt.Errorf("ask the API server who may use pool %s: %s", pool, s.EvaluationError)
+	}
+	return review.Status.Allowed, nil
+}

@@ -1,0 +1,43 @@
+package kube
+
+import (
+	"context"
+
+	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// ReadDefinition reads a network attachment definition live.
+func (a *API) ReadDefinition(ctx context.Context, key client.ObjectKey) (*nad.NetworkAttachmentDefinition, protocol.Outcome, error) {
+	var obj nad.NetworkAttachmentDefinition
+	out, err := a.get(ctx, key, &obj)
+	return &obj, out, err
+}
+
+// ReadNamespaceMetadata reads the metadata of a namespace live.
+func (a *API) ReadNamespaceMetadata(ctx context.Context, name string) (*metav1.PartialObjectMetadata, protocol.Outcome, error) {
+	obj := metadataOf("Namespace")
+	out, err := a.get(ctx, client.ObjectKey{Name: name}, obj)
+	return obj, out, err
+}
+
+// AnnotatePod sets one annotation of the pod that has this UID, and leaves alone
+// whatever else others write. It goes through the pod's status, whose writers cannot
+// change what the pod runs. Conflict means that the pod of that name is another one.
+func (a *API) AnnotatePod(ctx context.Context, key client.ObjectKey, uid protocol.UID, annotation, value string) (protocol.Outcome, error) {
+	patch, err := swapPatch(protocol.Meta{Name: key.String(), UID: uid}, map[string]any{
+		"metadata": map[string]any{"annotations": map[string]string{annotation: value}},
+	})
+	if err != nil {
+		return protocol.Refused, err
+	}
+	ctx, cancel := bounded(ctx)
+	defer cancel()
+	pod := metadataOf("Pod")
+	pod.SetNamespace(key.Namespace)
+	pod.SetName(key.Name)
+	return outcome(ctx, a.c.Status().Patch(ctx, pod, patch))
+}

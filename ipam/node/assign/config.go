@@ -1,0 +1,164 @@
+package assign
+
+import (
+	"fmt"
+	"net/netip"
+
+	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/ipam/agentapi"
+	"github.com/tenure-ipam/tenure/ipam/node/store"
+	"github.com/tenure-ipam/tenure/ipam/poolspec"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// A Pool is what [Slots] needs to know of a pool.
+type Pool struct {
+	Shape *allocator.Shape
+	// BlockBits4 and BlockBits6 are the prefix lengths of the pool's blocks; 0
+	// where there are no leases.
+	BlockBits4, BlockBits6 int
+}
+
+func (p Pool) blockBits(f allocator.Family) int {
+	if f == allocator.IPv4 {
+		return p.BlockBits4
+	}
+	return p.BlockBits6
+}
+
+// Slots returns what an attachment to c's network needs: the addresses that were
+// asked for by name if there are any, else one of each family of each source.
+// pools has every pool of c.Sources, by name. The errors are [*NoRoomError], for
+// a pool without ranges, [*UnassignableError], and that of
+// [poolspec.Config.CheckVersion] (C5), before anything is taken.
+func Slots(c *poolspec.Config, pools map[string]Pool) ([]Slot, error) {
+	slotsOf := ordinarySlots
+	if len(c.Requested) > 0 {
+		slotsOf = requestedSlots
+	}
+	slots, err := slotsOf(c, pools)
+	if err != nil {
+		return nil, err
+	}
+	var addrs []netip.Addr // CheckVersion counts them by family
+	for _, s := range slots {
+		switch {
+		case s.Exact.IsValid():
+			addrs = append(addrs, s.Exact)
+		case s.Family == allocator.IPv4:
+			addrs = append(addrs, netip.IPv4Unspecified())
+		default:
+			addrs = append(addrs, netip.IPv6Unspecified())
+		}
+	}
+	if err := c.CheckVersion(addrs); err != nil {
+		return nil, err
+	}
+	return slots, nil
+}
+
+func ordinarySlots(c *poolspec.Config, pools map[string]Pool) ([]Slot, error) {
+	var slots []Slot
+	for _, src := range c.Sources {
+		p := pools[src.Pool]
+		families := src.Families
+		if families == nil {
+			families = p.Shape.Families()
+		}
+		if len(families) == 0 {
+			return nil, &NoRoomError{Slot: Slot{Pool: protocol.PoolName(src.Pool)}}
+		}
+		for _, f := range families {
+			slots = append(slots, slotOf(src, p, f))
+		}
+	}
+	return slots, nil
+}
+
+func slotOf(src poolspec.Source, p Pool, f allocator.Family) Slot {
+	return Slot{
+		Pool: protocol.PoolName(src.Pool), Shape: p.Shape, Family: f, View: src.View,
+		BlockBits: p.blockBits(f), Answer: src.Answer,
+	}
+}
+
+func requestedSlots(c *poolspec.Config, pools map[string]Pool) ([]Slot, error) {
+	var slots []Slot
+	for _, r := range c.Requested {
+		// Where no source may give it, [Hold] says why.
+		src, _, err := SourceOf(c, r.Addr, func(pool string) (*allocator.Shape, error) { return pools[pool].Shape, nil })
+		if err != nil {
+			return nil, err
+		}
+		s := slotOf(src, pools[src.Pool], allocator.FamilyOf(r.Addr))
+		s.Exact = r.Addr
+		if in, ok := s.Shape.Locate(r.Addr); ok && r.Bits != 0 {
+			if bits, _ := src.Answer(r.Addr, in); bits != r.Bits {
+				return nil, &UnassignableError{Addr: r.Addr, Pool: s.Pool,
+					Reason: fmt.Errorf("%s asks for it with the prefix length %d, and its range has %d", r.Path, r.Bits, bits)}
+			}
+		}
+		slots = append(slots, s)
+	}
+	return slots, nil
+}
+
+// SourceOf returns the source of c that gives a, and whether any pool locates a at all.
+// Sources that share a pool, and pools that share a CIDR, all locate it: it is that of the
+// first whose pool can give a and whose view has it, else of the first whose pool can, else
+// of the first whose view has it, else the first. Where no pool locates a it is the first
+// source of all.
+//
+// shapeOf returns a pool's shape. It is not asked any more once nothing can be better, and
+// its error is SourceOf's.
+func SourceOf(c *poolspec.Config, a netip.Addr, shapeOf func(pool string) (*allocator.Shape, error)) (src poolspec.Source, found bool, err error) {
+	const located, viewed, given = 1, 2, 4
+	src = c.Sources[0]
+	best := 0
+	for _, s := range c.Sources {
+		shape, err := shapeOf(s.Pool)
+		if err != nil {
+			return poolspec.Source{}, false, err
+		}
+		if _, ok := shape.Locate(a); !ok {
+			continue
+		}
+		rank := located
+		if s.View.Contains(a) {
+			rank += viewed
+		}
+		if shape.Assignable(a) == nil {
+			rank += given
+		}
+		if rank > best {
+			src, best = s, rank
+		}
+		if best == located+viewed+given {
+			break
+		}
+	}
+	return src, best > 0, nil
+}
+
+// Result returns the result of an ADD that holds x on c's network. Its error is
+// that of [poolspec.Config.CheckVersion].
+func Result(c *poolspec.Config, x store.Attachment) (*agentapi.Result, error) {
+	r := &agentapi.Result{DNS: agentapi.DNS(c.DNS)}
+	var addrs []netip.Addr
+	for _, a := range x.Addresses {
+		addrs = append(addrs, a.Addr)
+		r.IPs = append(r.IPs, agentapi.IP{Address: netip.PrefixFrom(a.Addr, a.Bits), Gateway: a.Gateway})
+	}
+	for _, route := range c.Routes {
+		r.Routes = append(r.Routes, agentapi.Route(route))
+	}
+	if err := c.CheckVersion(addrs); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// PodOf returns the pod that the runtime names in c.
+func PodOf(c *poolspec.Config) protocol.PodRef {
+	return protocol.PodRef{Namespace: c.Pod.Namespace, Name: c.Pod.Name, UID: protocol.UID(c.Pod.UID)}
+}

@@ -1,0 +1,214 @@
+// Package leasestatus writes, for people, on the statuses of a node's leases who has what
+// of their blocks. No right rests on it: what fails is tried again.
+package leasestatus
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/tenure-ipam/tenure/ipam/node/assign"
+	"github.com/tenure-ipam/tenure/ipam/node/store"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+const (
+	// batch is how many leases a round tells of at most, and atOnce how many of them at
+	// the same time.
+	batch  = 16
+	atOnce = 2
+)
+
+// Leases writes the statuses of leases.
+type Leases interface {
+	// PublishLease writes the status of the lease of that name and UID. It may run
+	// several times at once.
+	PublishLease(ctx context.Context, name string, uid protocol.UID, p protocol.Publication) (protocol.Outcome, error)
+}
+
+// A Publisher tells of a node's leases. Make one with [New]; it is safe for concurrent
+// use.
+type Publisher struct {
+	st     *store.Store
+	leases Leases
+	every  time.Duration
+	doubt  func(lease string)
+	log    *slog.Logger
+
+	mu   sync.Mutex
+	told map[string]state // guarded by mu; by lease
+}
+
+// state is what there is to say of a lease, or was last said, and when. Of one that
+// has not been told anything yet, uid is empty, at when it was first seen, and the rest
+// what there was to say in the last round.
+type state struct {
+	uid  protocol.UID
+	pool protocol.PoolName
+	used int
+	free int
+	who  []string
+	at   protocol.Instant
+}
+
+func (s state) same(o state) bool { return s.uid == o.uid && s.alike(o) }
+
+func (s state) alike(o state) bool {
+	return s.used == o.used && s.free == o.free && slices.Equal(s.who, o.who)
+}
+
+// New returns what tells of the leases that st has, each at most every so often. doubt
+// is called with each lease that is found gone, or another's.
+func New(st *store.Store, leases Leases, every time.Duration, doubt func(lease string), log *slog.Logger) *Publisher {
+	return &Publisher{st: st, leases: leases, every: every, doubt: doubt, log: log, told: map[string]state{}}
+}
+
+// A Moment is a time, and the term of the node's seat then.
+type Moment struct {
+	Now  protocol.Instant
+	Term int64
+}
+
+// Round tells of leases whose content has changed since they were last told of, and of
+// new ones as soon as a round finds them as the one before did, if there is no hurry: of
+// those that are being filled each word would be out of date at once. It tells of a few
+// at a time, those first that have waited longest: a node that starts has all its leases
+// to tell of. hurried reports whether there is a burst in a pool, in which others need
+// the API server more.
+func (p *Publisher) Round(ctx context.Context, m Moment, hurried func(protocol.PoolName) bool) {
+	current, err := p.current(m.Term)
+	if err != nil {
+		p.log.ErrorContext(ctx, "store not read", "error", err)
+		return
+	}
+	due := p.due(current, m.Now, hurried)
+	var g errgroup.Group
+	g.SetLimit(atOnce)
+	for _, name := range due[:min(len(due), batch)] {
+		g.Go(func() error { p.tell(ctx, name, current[name], m.Now, ""); return nil })
+	}
+	_ = g.Wait() // no task returns an error
+}
+
+// due returns the leases to tell of, in the order to tell of them, and forgets those
+// that the node does not hold any more.
+func (p *Publisher) due(current map[string]state, now protocol.Instant, hurried func(protocol.PoolName) bool) (due []string) {
+	burst := map[protocol.PoolName]bool{}
+	for _, s := range current {
+		if _, asked := burst[s.pool]; !asked {
+			burst[s.pool] = hurried(s.pool)
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for name := range p.told {
+		if _, ok := current[name]; !ok {
+			delete(p.told, name)
+		}
+	}
+	for name, s := range current {
+		last, seen := p.told[name]
+		if !seen {
+			last.at = now
+		}
+		first := false
+		if last.uid == "" {
+			first = seen && s.alike(last) && !burst[s.pool]
+			p.told[name] = state{used: s.used, free: s.free, who: s.who, at: last.at}
+		}
+		if first || !s.same(last) && now.Since(last.at) >= p.every {
+			due = append(due, name)
+		}
+	}
+	slices.SortFunc(due, func(x, y string) int {
+		return cmp.Or(p.told[x].at.Wall.Compare(p.told[y].at.Wall), strings.Compare(x, y))
+	})
+	return due
+}
+
+// Answer tells of one lease at once, with the ID of the recall that it answers, and
+// reports whether it was told of.
+func (p *Publisher) Answer(ctx context.Context, m Moment, lease, recall string) bool {
+	current, err := p.current(m.Term)
+	if err != nil {
+		p.log.ErrorContext(ctx, "store not read", "error", err)
+		return false
+	}
+	s, ok := current[lease]
+	return ok && p.tell(ctx, lease, s, m.Now, recall)
+}
+
+// tell writes the status of a lease, with the ID of the recall that it answers, if it
+// answers one, and reports whether it was written.
+func (p *Publisher) tell(ctx context.Context, name string, s state, now protocol.Instant, answered string) bool {
+	out, err := p.leases.PublishLease(ctx, name, s.uid, protocol.Publication{
+		Used: s.used, Free: s.free, Allocations: s.who, At: now.Wall, Answered: answered,
+	})
+	if out == protocol.NotFound || out == protocol.Conflict { // it is gone, or another's
+		p.doubt(name)
+	}
+	if out != protocol.Done {
+		p.log.DebugContext(ctx, "lease status not written", "lease", name, "error", err)
+		return false
+	}
+	s.at = now
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.told[name] = s
+	return true
+}
+
+// current returns what there is to say of each lease that serves in term.
+func (p *Publisher) current(term int64) (map[string]state, error) {
+	all := map[string]state{}
+	err := p.st.View(func(tx *store.Tx) error {
+		clear(all)
+		info, err := assign.Blocks(tx)
+		if err != nil {
+			return err
+		}
+		for r, err := range tx.Rights() {
+			if err != nil {
+				return err
+			}
+			if r.Kind == protocol.RightLease && r.Serves(term) {
+				b := info[assign.BlockKey{Pool: r.Pool, Block: r.Block}]
+				all[r.Name] = state{uid: r.UID, pool: r.Pool, used: b.Taken, free: b.Free}
+			}
+		}
+		for att, err := range tx.Attachments() {
+			if err != nil {
+				return err
+			}
+			for _, addr := range att.Addresses {
+				if s, ok := all[addr.Lease]; ok {
+					s.who = append(s.who, whoHas(addr.Addr, att))
+					all[addr.Lease] = s
+				}
+			}
+		}
+		return nil
+	})
+	for name, s := range all {
+		slices.Sort(s.who)
+		all[name] = s
+	}
+	return all, err
+}
+
+// whoHas says who has an address, as "address namespace/pod interface".
+func whoHas(a netip.Addr, att store.Attachment) string {
+	who := att.Pod.String()
+	if att.Pod.Name == "" {
+		who = att.ContainerID
+	}
+	return fmt.Sprintf("%v %s %s", a, who, att.IfName)
+}

@@ -1,0 +1,101 @@
+package recovery
+
+import (
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/ipam/node/store"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// Frozen is what is known of a lost store when its attachments are looked for.
+type Frozen struct {
+	// Leases and Uses are its rights: leases, and uses of claims and requests.
+	Leases, Uses []protocol.Right
+	// Netns are the identities of the network namespaces that are there, by path.
+	Netns map[string]string
+	// Boot is the machine's present boot.
+	Boot string
+	// Now dates what does not say when it came to be.
+	Now time.Time
+	// Locate returns the range of a pool that an address lies in. It may take
+	// some time, and find nothing of a pool that is not known now.
+	Locate func(protocol.PoolName, netip.Addr) (allocator.Range, bool)
+}
+
+// A Pod is a pod that runs on the node.
+type Pod struct {
+	protocol.PodRef
+	// Status is its status annotation (NPWG v1.3, section 5).
+	Status string
+	// RuntimeUID is, of a static pod's mirror, the UID by which the runtime knows
+	// the pod; else empty.
+	RuntimeUID protocol.UID
+}
+
+// uid returns the pod's UID as the runtime names it.
+func (p Pod) uid() protocol.UID {
+	if p.RuntimeUID != "" {
+		return p.RuntimeUID
+	}
+	return p.UID
+}
+
+// Of collects what the store has of a lost store's rights.
+func Of(tx *store.Tx, lost protocol.StoreID) (f Frozen, err error) {
+	for r, err := range tx.Rights() {
+		switch {
+		case err != nil:
+			return f, err
+		case r.Phase != protocol.Frozen || r.Store != lost:
+		case r.Kind == protocol.RightLease:
+			f.Leases = append(f.Leases, r)
+		default:
+			f.Uses = append(f.Uses, r)
+		}
+	}
+	return f, nil
+}
+
+// leaseOf returns the frozen lease that x lies in, of one of pools, or of any if
+// pools is nil.
+func (f Frozen) leaseOf(x netip.Addr, pools []protocol.PoolName) (protocol.Right, bool) {
+	i := slices.IndexFunc(f.Leases, func(r protocol.Right) bool {
+		return r.Block.Contains(x) && (pools == nil || slices.Contains(pools, r.Pool))
+	})
+	if i < 0 {
+		return protocol.Right{}, false
+	}
+	return f.Leases[i], true
+}
+
+// granted returns the frozen use or request of a pod's interface.
+func (f Frozen) granted(pod protocol.UID, ifName string) (protocol.Right, bool) {
+	i := slices.IndexFunc(f.Uses, func(r protocol.Right) bool {
+		switch {
+		case r.Use != nil:
+			return r.Use.Pod.UID == pod && r.Use.Interface == ifName
+		case r.Request != nil:
+			return r.Request.Pod.UID == pod && r.Request.Interface == ifName
+		}
+		return false
+	})
+	if pod == "" || i < 0 {
+		return protocol.Right{}, false
+	}
+	return f.Uses[i], true
+}
+
+// poolOf returns which of pools has x.
+func (f Frozen) poolOf(x netip.Addr, pools []protocol.PoolName) (protocol.PoolName, bool) {
+	i := slices.IndexFunc(pools, func(name protocol.PoolName) bool {
+		_, ok := f.Locate(name, x)
+		return ok
+	})
+	if i < 0 {
+		return "", false
+	}
+	return pools[i], true
+}

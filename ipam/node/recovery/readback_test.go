@@ -1,0 +1,234 @@
+package recovery
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/ipam/cniresults"
+	"github.com/tenure-ipam/tenure/ipam/node/store"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// lan is the lost lease of most tests, with the pool's one range about it.
+var lan = protocol.Right{
+	Kind: protocol.RightLease, Name: "lan.0a000000.28", Phase: protocol.Frozen, Store: "lost", Pool: "lan",
+	Block: netip.MustParsePrefix("10.0.0.0/28"), UID: "u1",
+}
+
+func frozen(rights ...protocol.Right) Frozen {
+	f := Frozen{Netns: map[string]string{"/run/netns/here": "4:1"}, Boot: "boot", Now: now}
+	for _, r := range rights {
+		if r.Kind == protocol.RightLease {
+			f.Leases = append(f.Leases, r)
+		} else {
+			f.Uses = append(f.Uses, r)
+		}
+	}
+	f.Locate = func(pool protocol.PoolName, x netip.Addr) (allocator.Range, bool) {
+		wide := netip.MustParsePrefix("10.0.0.0/24")
+		return allocator.Range{Prefix: wide, Gateway: netip.MustParseAddr("10.0.0.1")}, pool == "lan" && wide.Contains(x)
+	}
+	return f
+}
+
+// entry is a cached result of container's net1.
+func entry(container, pod, netns, ip string) cniresults.Entry {
+	return cniresults.Entry{
+		Network: "net", ContainerID: container, IfName: "net1", Netns: netns, Written: now,
+		Args: "IgnoreUnknown=1;K8S_POD_NAMESPACE=ns;K8S_POD_NAME=p;K8S_POD_UID=" + pod,
+		IPAM: []json.RawMessage{
+			json.RawMessage(`{"cniVersion":"1.1.0","name":"net","type":"bridge","ipam":{"type":"host-local","subnet":"10.9.0.0/24"}}`),
+			json.RawMessage(`{"cniVersion":"1.1.0","name":"net","type":"bridge","ipam":{"type":"tenure","pool":"lan"}}`),
+		},
+		IPs: []cniresults.IP{{Address: netip.MustParsePrefix(ip), Gateway: netip.MustParseAddr("10.0.0.1")}},
+	}
+}
+
+// describe returns who has what, in the order of found.
+func describe(found []store.Attachment) (lines []string) {
+	for _, att := range found {
+		line := fmt.Sprintf("%s %s/%s of %s", att.ContainerID, att.Network, att.IfName, att.Pod.UID)
+		for _, x := range att.Addresses {
+			line += fmt.Sprintf(" %s/%d gw %s in %s", x.Addr, x.Bits, x.Gateway, x.Lease)
+		}
+		if att.Use != "" {
+			line += " by " + att.Use
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+func TestX22Find(t *testing.T) {
+	use := protocol.Right{Kind: protocol.RightUse, Name: "claim.0", Phase: protocol.Frozen, Store: "lost", Use: &protocol.Use{Interface: "net1", Pod: protocol.PodRef{UID: "p1"}}}
+	request := protocol.Right{
+		Kind: protocol.RightRequest, Name: "req", Phase: protocol.Frozen, Store: "lost", Addrs: []netip.Addr{netip.MustParseAddr("10.0.0.77")},
+		Request: &protocol.Request{Interface: "net1", Pod: protocol.PodRef{UID: "p1"}},
+	}
+	pod := func(uid protocol.UID, status string) Pod {
+		return Pod{PodRef: protocol.PodRef{Namespace: "ns", Name: "p", UID: uid}, Status: status}
+	}
+	later := entry("c2", "p2", "", "10.0.0.5/24")
+	later.Written = now.Add(time.Hour)
+	for _, tt := range []struct {
+		name   string
+		rights []protocol.Right
+		cached []cniresults.Entry
+		pods   []Pod
+		want   []string
+		unread int
+	}{
+		{
+			name: "a result", rights: []protocol.Right{lan}, cached: []cniresults.Entry{entry("c1", "p1", "", "10.0.0.5/24")},
+			want: []string{"c1 net/net1 of p1 10.0.0.5/24 gw 10.0.0.1 in lan.0a000000.28"},
+		},
+		{
+			name: "of another block", rights: []protocol.Right{lan}, cached: []cniresults.Entry{entry("c1", "p1", "", "10.0.0.99/24")},
+		},
+		{
+			name: "of a claim, wherever it lies", rights: []protocol.Right{lan, use}, cached: []cniresults.Entry{entry("c1", "p1", "", "10.0.0.99/24")},
+			want: []string{"c1 net/net1 of p1 10.0.0.99/24 gw 10.0.0.1 in  by claim.0"},
+		},
+		{
+			name: "granted on request", rights: []protocol.Right{lan, request}, cached: []cniresults.Entry{entry("c1", "p1", "", "10.0.0.77/24")},
+			want: []string{"c1 net/net1 of p1 10.0.0.77/24 gw 10.0.0.1 in  by req"},
+		},
+		{
+			name: "not what was granted", rights: []protocol.Right{lan, request}, cached: []cniresults.Entry{entry("c1", "p1", "", "10.0.0.78/24")},
+		},
+		{
+			name: "two say that they have it: the namespace that is there, then the latest", rights: []protocol.Right{lan},
+			cached: []cniresults.Entry{entry("c1", "p1", "", "10.0.0.5/24"), later, entry("c3", "p3", "/run/netns/here", "10.0.0.5/24")},
+			want: []string{
+				"c3 net/net1 of p3 10.0.0.5/24 gw 10.0.0.1 in lan.0a000000.28", "c2 net/net1 of p2 10.0.0.5/24 gw 10.0.0.1 in lan.0a000000.28",
+				"c1 net/net1 of p1 10.0.0.5/24 gw 10.0.0.1 in lan.0a000000.28",
+			},
+		},
+		{
+			name: "what a pod's status says", rights: []protocol.Right{lan},
+			pods: []Pod{pod("p1", `[{"name":"cbr0","interface":"eth0","ips":["10.200.0.9"]},{"name":"ns/net","interface":"net1","ips":["10.0.0.6","nonsense"]}]`)},
+			want: []string{"unknown.p1 ns.net/net1 of p1 10.0.0.6/24 gw 10.0.0.1 in lan.0a000000.28"},
+		},
+		{
+			name: "the status of a static pod's mirror", rights: []protocol.Right{lan},
+			pods: []Pod{{PodRef: protocol.PodRef{UID: "mirror"}, RuntimeUID: "p1", Status: `[{"interface":"net1","ips":["10.0.0.6"]}]`}},
+			want: []string{"unknown.p1 unknown./net1 of p1 10.0.0.6/24 gw 10.0.0.1 in lan.0a000000.28"},
+		},
+		{
+			name: "a status that cannot be read", rights: []protocol.Right{lan}, pods: []Pod{pod("p1", `{`)}, unread: 1,
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			found, unread := frozen(tt.rights...).Find(tt.cached, tt.pods)
+			if d := cmp.Diff(tt.want, describe(found)); d != "" {
+				t.Errorf("found (-want +got):\n%s", d)
+			}
+			if len(unread) != tt.unread {
+				t.Errorf("not understood: %v; want %d", unread, tt.unread)
+			}
+		})
+	}
+}
+
+// newStore returns a store that has lan.
+func newStore(t *testing.T) *store.Store {
+	t.Helper()
+	st, err := store.Open(filepath.Join(t.TempDir(), "store"), store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = st.Close() })
+	update(t, st, func(tx *store.Tx) error {
+		shape, err := allocator.NewShape([]allocator.Range{{Prefix: netip.MustParsePrefix("10.0.0.0/24")}})
+		return errors.Join(err, tx.PutRight(lan), allocator.NewSpace(tx.Table("lan"), shape).Open(lan.Block))
+	})
+	return st
+}
+
+func update(t *testing.T, st *store.Store, fn func(*store.Tx) error) {
+	t.Helper()
+	if err := st.Update(context.Background(), fn); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestX22Record: of two that say that they have an address the first is recorded, and
+// nobody twice.
+func TestX22Record(t *testing.T) {
+	st := newStore(t)
+	other := lan
+	other.Phase, other.Name, other.Block = protocol.Releasing, "lan.0a000010.28", netip.MustParsePrefix("10.0.0.16/28")
+	update(t, st, func(tx *store.Tx) error { return tx.PutRight(other) })
+	att := func(container, pod, ip string, lease protocol.Right) store.Attachment {
+		return store.Attachment{
+			Key: store.Key{Network: "net", ContainerID: container, IfName: "net1"}, Pod: protocol.PodRef{UID: protocol.UID(pod)},
+			Addresses: []store.Address{{Addr: netip.MustParseAddr(ip), Bits: 24, Pool: "lan", Lease: lease.Name}},
+		}
+	}
+	for _, step := range []struct {
+		what string
+		att  store.Attachment
+		want error
+	}{
+		{"the first", att("c1", "p1", "10.0.0.5", lan), nil},
+		{"the same again", att("c1", "p1", "10.0.0.5", lan), ErrKnown},
+		{"another with its address", att("c2", "p2", "10.0.0.5", lan), ErrKnown},
+		{"a pod's status that tells the same", att("unknown.p1", "p1", "10.0.0.6", lan), ErrKnown},
+		{"a pod's status that tells something new", att("unknown.p3", "p3", "10.0.0.6", lan), nil},
+		{"of a lease that is given back", att("c4", "p4", "10.0.0.17", other), ErrKnown},
+	} {
+		err := st.Update(context.Background(), func(tx *store.Tx) error { return Record(tx, step.att) })
+		if !errors.Is(err, step.want) {
+			t.Errorf("%s: %v; want %v", step.what, err, step.want)
+		}
+	}
+	if err := st.Check(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestX22Recognise: the first call that names the sandbox gives it to what a pod's
+// status told of, and to that alone.
+func TestX22Recognise(t *testing.T) {
+	st := newStore(t)
+	f := frozen(lan)
+	found, _ := f.Find(nil, []Pod{{PodRef: protocol.PodRef{Namespace: "ns", Name: "p", UID: "p1"}, Status: `[{"name":"ns/net","interface":"net1","ips":["10.0.0.6"]}]`}})
+	update(t, st, func(tx *store.Tx) error { return Record(tx, found[0]) })
+	key := store.Key{Network: "net", ContainerID: "c1", IfName: "net1"}
+	has := func(k store.Key) (ok bool) {
+		t.Helper()
+		err := st.View(func(tx *store.Tx) (err error) { _, ok, err = tx.Attachment(k); return err })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ok
+	}
+	for _, args := range []string{"", "K8S_POD_UID=p2", "K8S_POD_NAME=p1"} {
+		if err := Recognise(context.Background(), st, key, args); err != nil {
+			t.Fatal(err)
+		}
+		if has(key) {
+			t.Fatalf("a call with CNI_ARGS %q has got the attachment of pod p1", args)
+		}
+	}
+	if err := Recognise(context.Background(), st, key, "IgnoreUnknown=1;K8S_POD_UID=p1"); err != nil {
+		t.Fatal(err)
+	}
+	if !has(key) || has(found[0].Key) {
+		t.Errorf("after the call that names it: known by its sandbox %v, by its pod alone %v; want true, false", has(key), has(found[0].Key))
+	}
+	if err := st.Check(); err != nil {
+		t.Error(err)
+	}
+}
