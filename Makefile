@@ -113,7 +113,12 @@ push: names $(CRANE) ## Make the images and push them, as REGISTRY/tenured:TAG a
 	done
 
 .PHONY: test
-test: lint generate-check test-unit test-integration ## All that must pass; CI runs it and e2e
+test: ## All that must pass, and how long each part took; CI runs it and e2e
+	@for part in lint generate-check test-unit test-integration; do \
+		began=$$SECONDS; \
+		$(MAKE) --no-print-directory $$part; \
+		echo "$$part took $$((SECONDS - began)) s"; \
+	done
 
 .PHONY: test-unit
 test-unit: cc $(HELM) ## Unit, model and import tests with the race detector
