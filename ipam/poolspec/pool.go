@@ -99,9 +99,45 @@ func (r RangeText) parse(fs *faults, path string) (allocator.Range, bool) {
 	} else if p, ok := parseNetwork(fs, path+".cidr", r.CIDR); ok {
 		out.Prefix = p
 	}
+	refuseNobodys(fs, path, out)
 	out.Exclude = parseSpans(fs, path+".exclude", r.Exclude, out.Prefix)
 	out.StaticOnly = parseSpans(fs, path+".staticOnly", r.StaticOnly, out.Prefix)
 	return out, fs.n == before
+}
+
+// nobodys are the addresses that no interface of a pod can have as its own: RFC 6890 and,
+// of IPv6, RFC 4291.
+var nobodys = []struct {
+	prefix netip.Prefix
+	what   string
+}{
+	{netip.MustParsePrefix("0.0.0.0/8"), "addresses of this network"},
+	{netip.MustParsePrefix("127.0.0.0/8"), "loopback addresses"},
+	{netip.MustParsePrefix("224.0.0.0/4"), "multicast addresses"},
+	{netip.MustParsePrefix("255.255.255.255/32"), "the broadcast address"},
+	{netip.MustParsePrefix("::/127"), "the unspecified and the loopback address"},
+	{netip.MustParsePrefix("fe80::/10"), "link-local addresses, which each interface makes by itself"},
+	{netip.MustParsePrefix("ff00::/8"), "multicast addresses"},
+}
+
+// refuseNobodys refuses a range that has addresses which no pod can have.
+func refuseNobodys(fs *faults, path string, r allocator.Range) {
+	if !r.Prefix.IsValid() {
+		return
+	}
+	span := netipx.RangeOfPrefix(r.Prefix)
+	if r.Start.IsValid() && r.Prefix.Contains(r.Start) {
+		span = netipx.IPRangeFrom(r.Start, span.To())
+	}
+	if r.End.IsValid() && r.Prefix.Contains(r.End) && !r.End.Less(span.From()) {
+		span = netipx.IPRangeFrom(span.From(), r.End)
+	}
+	for _, n := range nobodys {
+		if span.Overlaps(netipx.RangeOfPrefix(n.prefix)) {
+			fs.addf(path+".cidr", "write a range of unicast addresses", "%v has %s (%v), which no pod can have", span, n.what, n.prefix)
+			return
+		}
+	}
 }
 
 // optionalAddr is [parseAddr] for a field that may be empty.

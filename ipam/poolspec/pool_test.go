@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 
 	"go4.org/netipx"
@@ -109,5 +110,26 @@ func TestSpanText(t *testing.T) {
 		if back, ok := parseSpan(&fs, "", got, false); !ok || back != r {
 			t.Errorf("parseSpan(%q) = %v, %v; want %v", got, back, ok, r)
 		}
+	}
+}
+
+// TestRangesOfNobody: a pool of addresses that no pod can have as its own is refused, and one
+// beside them is not.
+func TestRangesOfNobody(t *testing.T) {
+	for cidr, what := range map[string]string{
+		"0.0.0.0/0": "this network", "127.0.0.0/8": "loopback", "127.1.2.0/24": "loopback", "224.0.0.0/4": "multicast", "255.255.255.254/31": "broadcast",
+		"::/64": "unspecified", "::/0": "unspecified", "fe80::/10": "link-local", "fe80:1::/64": "link-local", "ff05::/64": "multicast",
+		"1.0.0.0/8": "", "126.0.0.0/8": "", "169.254.0.0/16": "", "223.255.255.0/24": "", "fd00::/8": "", "2001:db8::/32": "",
+	} {
+		_, err := ParsePool(PoolText{Ranges: []RangeText{{CIDR: cidr}}})
+		switch {
+		case what == "" && err != nil:
+			t.Errorf("%s: %v; want it accepted", cidr, err)
+		case what != "" && (err == nil || !strings.Contains(err.Error(), what)):
+			t.Errorf("%s: %v; want a fault that says %s", cidr, err, what)
+		}
+	}
+	if _, err := ParsePool(PoolText{Ranges: []RangeText{{CIDR: "::/32", Start: "0:0:1::"}}}); err != nil {
+		t.Errorf("a range that begins behind them: %v", err)
 	}
 }
