@@ -114,7 +114,21 @@ func claims(ctx context.Context, s *session, o output, q claimQuery, names []str
 		l.table.row(claimRow(s, c, v)...)
 	}
 	l.value = map[string]any{"claims": views}
+	if len(all) == 0 && len(names) == 0 && !q.everywhere && q.pool == "" {
+		l.table.none = s.elsewhere(ctx, namespace)
+	}
 	return o.write(s, l)
+}
+
+// elsewhere says that a namespace has no claims, and, as far as one may see, whether others have
+// some.
+func (s *session) elsewhere(ctx context.Context, namespace string) string {
+	none := fmt.Sprintf("There are none in namespace %s.", namespace)
+	var some ipamclaims.IPAMClaimList
+	if err := s.client.List(ctx, &some, client.Limit(1)); err == nil && len(some.Items) > 0 {
+		none += " Other namespaces have some: -A shows them."
+	}
+	return none
 }
 
 // claimFacts are what leases and sub-leases say of claims, by UID.

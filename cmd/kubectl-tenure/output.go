@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -100,6 +101,7 @@ type table struct {
 	heads []string
 	wide  int // so many of the last columns are for -o wide
 	rows  [][]cell
+	none  string // what is written where there are no rows
 }
 
 // A cell is a text, and how it is coloured.
@@ -129,7 +131,7 @@ func (t table) write(to screen, wide bool) {
 		columns -= t.wide
 	}
 	if len(t.rows) == 0 {
-		to.line("There are none.")
+		to.line("%s", cmp.Or(t.none, "There are none."))
 		return
 	}
 	widths := make([]int, columns)

@@ -350,7 +350,11 @@ func writePod(s *session, v podView) {
 		to.line("Note: %s", remark)
 	}
 	if len(v.Pending) > 0 {
-		to.title("Why it is not attached")
+		title := "Why it is not attached"
+		if !slices.ContainsFunc(v.Networks, func(n networkView) bool { return !n.Attached }) {
+			title = "It is attached, and what would be in the way of a new sandbox"
+		}
+		to.title(title)
 		for _, why := range v.Pending {
 			to.line("  - %s", why)
 		}

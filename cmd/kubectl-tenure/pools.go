@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -140,7 +141,7 @@ func poolRow(s *session, to screen, p *v1alpha1.IPPool) []cell {
 		case v1alpha1.PressureLow:
 		}
 		row = append(row, cell{to.usage(taken, c.Capacity), look})
-		row = append(row, plain(fmt.Sprint(c.Used), fmt.Sprint(c.Claimed), fmt.Sprint(c.Free), fmt.Sprint(c.Capacity))...)
+		row = append(row, plain(fmt.Sprint(c.Used), fmt.Sprint(c.Claimed), many(c.Free), many(c.Capacity))...)
 		row = append(row, count(c.Unreachable, lookWarn))
 	}
 	row = append(row, pressureCell(p.Status.Pressure), conditionCell(p.Status.Conditions, v1alpha1.PoolReady))
@@ -268,6 +269,15 @@ func mayUse(r access.Rule) string {
 	return text
 }
 
+// many writes a number of addresses; one that the pool's counts have no room for as what it
+// is at least.
+func many(n int64) string {
+	if n == math.MaxInt64 {
+		return ">2^63"
+	}
+	return fmt.Sprint(n)
+}
+
 func writePool(to screen, p *v1alpha1.IPPool, view poolView) {
 	to.fact("Pool", plain(p.Name)[0])
 	if p.Spec.Domain != "" {
@@ -278,8 +288,8 @@ func writePool(to screen, p *v1alpha1.IPPool, view poolView) {
 	to.fact("Leasing", plain(view.Leasing)[0])
 	to.fact("Pressure", pressureCell(p.Status.Pressure))
 	if c := p.Status.Counts; c != nil {
-		to.fact("Usage", plain(fmt.Sprintf("%s  %d used, %d claimed, %d free, %d unreachable, of %d",
-			to.usage(c.Capacity-c.Free, c.Capacity), c.Used, c.Claimed, c.Free, c.Unreachable, c.Capacity))[0])
+		to.fact("Usage", plain(fmt.Sprintf("%s  %d used, %d claimed, %s free, %d unreachable, of %s",
+			to.usage(c.Capacity-c.Free, c.Capacity), c.Used, c.Claimed, many(c.Free), c.Unreachable, many(c.Capacity)))[0])
 	}
 	to.title("Ranges")
 	ranges := table{heads: []string{"CIDR", "START", "END", "GATEWAY", "EXCLUDE", "STATIC-ONLY"}}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"math"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -51,5 +52,13 @@ node-7       2       36    10    2      0        10           nobody sits there;
 `
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestMany(t *testing.T) {
+	for n, want := range map[int64]string{0: "0", 254: "254", math.MaxInt64 - 1: "9223372036854775806", math.MaxInt64: ">2^63"} {
+		if got := many(n); got != want {
+			t.Errorf("many(%d) = %q; want %q", n, got, want)
+		}
 	}
 }
