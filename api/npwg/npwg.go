@@ -109,9 +109,9 @@ type Bandwidth struct {
 // nothing. version says by which rules elements that name a definition are read;
 // nil stands for 1.3.
 //
-// An error says what is wrong, and of much how much more there is. Then the annotation is invalid as a whole
-// and to be ignored, and the selections, those that could be read in part among
-// them, serve only to say what is ignored.
+// An error says what is wrong, and of much how much more there is. Then the annotation is invalid
+// as a whole and to be ignored, and the selections, those that could be read in part among them,
+// serve only to say what is ignored.
 func Parse(annotation, namespace string, version func(namespace, name string) Version) ([]Selection, error) {
 	text := strings.TrimSpace(annotation)
 	if text == "" {

@@ -206,7 +206,8 @@ func versionOf(raw json.RawMessage) (v string) {
 	return v
 }
 
-// delChain runs the plugins of a chain for DEL, the last one first. They get result, that of their ADD, unless it is nil or does not read.
+// delChain runs the plugins of a chain for DEL, the last one first. They get result, that of their
+// ADD, unless it is nil or does not read.
 func (r *Runner) delChain(ctx context.Context, list *chain, c call, result json.RawMessage) error {
 	since, err := version.GreaterThanOrEqualTo(list.version, "0.4.0")
 	if err != nil {

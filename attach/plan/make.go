@@ -22,10 +22,10 @@ type Call struct {
 	Runtime map[string]json.RawMessage
 }
 
-// Make returns the plan of an ADD. It reads configurations through disk and does
-// nothing else. An error joins one *[Error] for each reason why the pod cannot be
-// attached, and of many says how many more there are; then the plan has the steps that could be made, to be shown and never
-// to be carried out.
+// Make returns the plan of an ADD. It reads configurations through disk and does nothing else. An
+// error joins one *[Error] for each reason why the pod cannot be attached, and of many says how
+// many more there are; then the plan has the steps that could be made, to be shown and never to be
+// carried out.
 func Make(c *Config, call Call, a facts.Answer, disk Disk) (Plan, error) {
 	m := &maker{config: c, call: call, answer: a, disk: disk, taken: map[string]string{}, devices: map[string]int{}}
 	m.plan.Pod = a.Pod.PodRef

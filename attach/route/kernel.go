@@ -131,8 +131,8 @@ func (c Change) Check(path string, want []Default) error {
 	})
 }
 
-// is reports whether r is the route d, or has it among others. Where d leaves the metric to the kernel, any
-// is right.
+// is reports whether r is the route d, or has it among others. Where d leaves the metric to the
+// kernel, any is right.
 func (d Default) is(r netlink.Route) bool {
 	through := func(gw net.IP) bool {
 		g, _ := netip.AddrFromSlice(gw)

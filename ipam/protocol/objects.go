@@ -269,8 +269,8 @@ type Pool struct {
 	Open bool
 	// Opening is another word each time that the pool is opened.
 	Opening string
-	// Generation is that of the spec, 0 where it is not known. Edited says that the controller has not accepted
-	// this one yet: what is new of it may still be leased of another pool.
+	// Generation is that of the spec, 0 where it is not known. Edited says that the controller
+	// has not accepted this one yet: what is new of it may still be leased of another pool.
 	Generation int64 `json:",omitempty"`
 	Edited     bool  `json:"-"`
 	// Ranges are those of the spec, from first to last address, with what they exclude.

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A Right is what a node holds of the cluster, as its store records it: a lease
-// of a block, the use of a claim, or a request and what it was granted. All live the same life, drawn in
+// A Right is what a node holds of the cluster, as its store records it: a lease of a block, the use
+// of a claim, or a request and what it was granted. All live the same life, drawn in
 // docs/leases.md:
 //
 //	        Note        created, confirmed           Let go

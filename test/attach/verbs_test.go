@@ -184,8 +184,8 @@ func expectFinal(t *testing.T, calls []record, tags []any, final any) {
 	}
 }
 
-// TestN68D12D13ResultInTheRuntimesVersion has the default network speak every version of CNI, and the runtime
-// every one as well: it gets the default network's result in its own.
+// TestN68D12D13ResultInTheRuntimesVersion has the default network speak every version of CNI, and
+// the runtime every one as well: it gets the default network's result in its own.
 func TestN68D12D13ResultInTheRuntimesVersion(t *testing.T) {
 	versions := []string{"0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"}
 	n := newNode(t)

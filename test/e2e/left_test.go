@@ -20,11 +20,10 @@ import (
 	"github.com/tenure-ipam/tenure/test/cluster"
 )
 
-// When the pods and claims of all specs are gone, nothing of theirs is left: in the
-// cluster no pod and no claim; on no node an attachment, a result, an interface, a DEL
-// in the journal, a report on its way, an address of the default network, or an address
-// that the agent's store has promised; then, when the pools are deleted, which waits for their leases, no
-// lease and no sub-lease.
+// When the pods and claims of all specs are gone, nothing of theirs is left: in the cluster no pod
+// and no claim; on no node an attachment, a result, an interface, a DEL in the journal, a report on
+// its way, an address of the default network, or an address that the agent's store has promised;
+// then, when the pools are deleted, which waits for their leases, no lease and no sub-lease.
 var _ = AfterSuite(func(ctx context.Context) {
 	if c == nil {
 		return // it has not started

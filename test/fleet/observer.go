@@ -12,10 +12,10 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/agentapi"
 )
 
-// Observer keeps the invariants I1 and I3 over everything that agents have
-// answered. I1: in one domain, an address has at most one owner. The domain is the
-// interface's, else the pool's name in the configuration; an owner is a claim, whichever pods use it, or
-// else an interface of a pod. I3: a claim's addresses never change.
+// Observer keeps the invariants I1 and I3 over everything that agents have answered. I1: in one
+// domain, an address has at most one owner. The domain is the interface's, else the pool's name in
+// the configuration; an owner is a claim, whichever pods use it, or else an interface of a pod. I3:
+// a claim's addresses never change.
 type Observer struct {
 	t testing.TB
 

@@ -155,8 +155,8 @@ func environment() map[string]string {
 	return env
 }
 
-// write puts the record, of a call that has begun or ended, into the directory, whole or not at all, under a name that
-// sorts by its beginning.
+// write puts the record, of a call that has begun or ended, into the directory, whole or not at
+// all, under a name that sorts by its beginning.
 func (r record) write(dir, suffix string) error {
 	if dir == "" {
 		return nil

@@ -104,9 +104,9 @@ func (c nodeCalls) DeleteSubLease(_ context.Context, m protocol.Meta) (protocol.
 	return out, err
 }
 
-// ended voids what a node's pods have, if its term was ended by the rules: its Node
-// is gone or off, or was when c last read it before it decided. Where only what somebody vouches for may be
-// taken, a Node that is gone says nothing.
+// ended voids what a node's pods have, if its term was ended by the rules: its Node is gone or off,
+// or was when c last read it before it decided. Where only what somebody vouches for may be taken,
+// a Node that is gone says nothing.
 func (c *simController) ended(name protocol.NodeName, sawGone bool) {
 	lost := func(n *simNode) bool { return n.name == name && (n.gone && !c.w.kind.confirmed || n.off) }
 	if sawGone || slices.ContainsFunc(c.w.nodes, lost) {

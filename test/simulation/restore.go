@@ -50,10 +50,10 @@ func (w *world) backUp() {
 	}
 }
 
-// beaten reports whether each agent that sat on a seat at the snapshot, or was named there
-// as having sat, knows of a state after it. One that has heard nothing since, and was taken over meanwhile, has its term
-// and its leases again after a restore, and nothing to tell it that others had them:
-// docs/leases.md has what a person does about it.
+// beaten reports whether each agent that sat on a seat at the snapshot, or was named there as
+// having sat, knows of a state after it. One that has heard nothing since, and was taken over
+// meanwhile, has its term and its leases again after a restore, and nothing to tell it that others
+// had them: docs/leases.md has what a person does about it.
 func (w *world) beaten(b backup) bool {
 	return !slices.ContainsFunc(w.nodes, func(n *simNode) bool {
 		sat := slices.ContainsFunc(b.seats, func(s protocol.Seat) bool {

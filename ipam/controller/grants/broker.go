@@ -181,11 +181,11 @@ func (b *Broker) ask(a Ask, read uint64) Answer {
 	return answer
 }
 
-// Verify is Ask with an answer whose Stamp is a's, if it grants anything: the leases
-// of the grants are read live. a must have a Stamp. Between reading a grantee and writing into its status
-// what it was granted, the grants must have been seen live: who gives grants of an
-// existing grantee back marks them first and then changes its status, and so either
-// the grants are seen marked, or the write fails.
+// Verify is Ask with an answer whose Stamp is a's, if it grants anything: the leases of the grants
+// are read live. a must have a Stamp. Between reading a grantee and writing into its status what it
+// was granted, the grants must have been seen live: who gives grants of an existing grantee back
+// marks them first and then changes its status, and so either the grants are seen marked, or the
+// write fails.
 func (b *Broker) Verify(ctx context.Context, a Ask) (Answer, error) {
 	begun := b.begin()
 	for range tries {

@@ -60,10 +60,10 @@ func (b *Broker) Start(ctx context.Context) bool {
 	return true
 }
 
-// Turn does once what there is to do: it gives leases back that are not needed, if
-// sweep says so or what was seen since the last Turn, reads those again that no watch
-// shows, if sweep says so, and works on the asks and changes that wait. It returns when one of them is to be tried again, if one is.
-// No two Turns of one Broker may overlap.
+// Turn does once what there is to do: it gives leases back that are not needed, if sweep says so or
+// what was seen since the last Turn, reads those again that no watch shows, if sweep says so, and
+// works on the asks and changes that wait. It returns when one of them is to be tried again, if one
+// is. No two Turns of one Broker may overlap.
 func (b *Broker) Turn(ctx context.Context, sweep bool) (at time.Time, ok bool) {
 	b.mu.Lock()
 	b.sweep = b.sweep || sweep

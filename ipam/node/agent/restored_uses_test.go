@@ -58,8 +58,9 @@ func (c *countedSubLeases) UpdateSubLease(ctx context.Context, old, next protoco
 	return c.unanswered.UpdateSubLease(ctx, old, next)
 }
 
-// TestH9SaidOnce: while a pool is closed after a restore a use of one of its claims, a
-// request whose answer has gone, and a lease that had vanished, are said once, and not at every look: all nodes do so at once.
+// TestH9SaidOnce: while a pool is closed after a restore a use of one of its claims, a request
+// whose answer has gone, and a lease that had vanished, are said once, and not at every look: all
+// nodes do so at once.
 func TestH9SaidOnce(t *testing.T) {
 	lease := leaseRight(Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: "p"}}}, netip.MustParsePrefix("10.0.0.10/32"))
 	use := protocol.Right{Kind: protocol.RightUse, Name: "c.0", Use: &protocol.Use{Claim: protocol.ClaimRef{UID: "c"}}, Leases: []string{lease.Name}, Term: 2}
