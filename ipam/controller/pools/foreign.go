@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"go4.org/netipx"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
@@ -40,7 +41,7 @@ func (s seen) takeOver(st *v1alpha1.IPPoolStatus) (p plan, wait bool) {
 		st.Withheld = nil // it is closed as a whole, and opened as a whole
 	}
 	v, known := s.verdict()
-	others := known && len(v.Others) > 0 && st.Opening == ""
+	others := known && len(v.Others) > 0 && (st.Opening == "" || s.givenAway())
 	switch { // pods that were bound before it takes over may have addresses by another IPAM
 	case others || s.edited():
 		st.FencedSince = nil // it takes over when the last of them has gone
@@ -48,6 +49,8 @@ func (s seen) takeOver(st *v1alpha1.IPPoolStatus) (p plan, wait bool) {
 		st.Fenced, st.FencedSince = v.Fence, new(metav1.NewTime(s.now.Truncate(time.Second)))
 	}
 	switch {
+	case !known && s.givenAway():
+		p = s.shut(st, v1alpha1.ReasonForeignIPAM, "it is being found out whether another IPAM may give the pool's addresses, and which of them its pods have")
 	case !known:
 		p = s.shut(st, v1alpha1.ReasonForeignLook, "it is being found out which of the pool's addresses pods of other IPAMs have")
 	case others:
@@ -59,6 +62,13 @@ func (s seen) takeOver(st *v1alpha1.IPPoolStatus) (p plan, wait bool) {
 	}
 	p.after = lookAgain
 	return p, true
+}
+
+// givenAway reports whether the pool is closed since it was stopped, as an export does: while
+// another IPAM may give its addresses it is not opened, as one that never was open.
+func (s seen) givenAway() bool {
+	c := meta.FindStatusCondition(s.pool.Status.Conditions, v1alpha1.PoolReady)
+	return c != nil && (c.Reason == v1alpha1.ReasonStopped || c.Reason == v1alpha1.ReasonForeignIPAM)
 }
 
 // withhold keeps addresses that an edit has added from being given until it is known which
@@ -88,7 +98,7 @@ func (s seen) withhold(st *v1alpha1.IPPoolStatus) {
 		if len(set.Ranges()) > 0 {
 			st.FencedSince = new(metav1.NewTime(s.now.Truncate(time.Second)))
 		}
-	case len(s.pool.Status.Withheld) > 0 && known && !slices.Equal(v.Fence, st.Fenced):
+	case len(s.pool.Status.Withheld) > 0 && known && (!slices.Equal(v.Fence, st.Fenced) || s.fewerOthers(v)):
 		st.Fenced, st.FencedSince = v.Fence, new(metav1.NewTime(s.now.Truncate(time.Second)))
 	case known && v.Clear && v.Blocked != nil:
 		left.Intersect(v.Blocked)
@@ -96,6 +106,31 @@ func (s seen) withhold(st *v1alpha1.IPPoolStatus) {
 	left.Intersect(s.whole.Usable())
 	set, _ := left.IPSet()
 	st.Withheld = spans(set)
+}
+
+// fewerOthers reports whether another IPAM may give other addresses of the pool than was said
+// before: a definition was switched, and ADDs by it may be under way.
+func (s seen) fewerOthers(v foreign.Verdict) bool {
+	c := meta.FindStatusCondition(s.pool.Status.Conditions, v1alpha1.PoolForeignIPAM)
+	return c != nil && c.Message != othersText(v, s.pool.Status.Leasing)
+}
+
+// othersText says by which definitions another IPAM may give addresses of the pool, and what to
+// do about it; it is empty if there are none.
+func othersText(v foreign.Verdict, leasing v1alpha1.Leasing) string {
+	if len(v.Others) == 0 {
+		return ""
+	}
+	var names []string
+	for _, d := range v.Others {
+		names = append(names, fmt.Sprintf("%s (%s)", d, d.IPAM))
+	}
+	text := fmt.Sprintf("network attachment definitions may give addresses of the pool by another IPAM: %s. Switch them to Tenure (kubectl tenure import), or exclude their part from the pool, "+
+		"or, if their parts are disjoint, name them in spec.shareWith", strings.Join(few(names, "definitions"), ", "))
+	if leasing == v1alpha1.LeasingOpen {
+		text += ". The pool stays open, and keeps for their pods what these show; two IPAMs that share a range cannot be kept apart for certain"
+	}
+	return text
 }
 
 // maxWithheld is how many ranges the status takes.
@@ -135,19 +170,7 @@ func (s seen) tellForeign(st *v1alpha1.IPPoolStatus) {
 		return
 	}
 	v := *s.foreign
-	others := ""
-	if len(v.Others) > 0 {
-		var names []string
-		for _, d := range v.Others {
-			names = append(names, fmt.Sprintf("%s (%s)", d, d.IPAM))
-		}
-		others = fmt.Sprintf("network attachment definitions may give addresses of the pool by another IPAM: %s. Switch them to Tenure (kubectl tenure import), or exclude their part from the pool, "+
-			"or, if their parts are disjoint, name them in spec.shareWith", strings.Join(few(names, "definitions"), ", "))
-		if st.Leasing == v1alpha1.LeasingOpen {
-			others += ". The pool stays open, and keeps for their pods what these show; two IPAMs that share a range cannot be kept apart for certain"
-		}
-	}
-	s.flag(st, v1alpha1.PoolForeignIPAM, "OtherDefinitions", others)
+	s.flag(st, v1alpha1.PoolForeignIPAM, "OtherDefinitions", othersText(v, st.Leasing))
 	withheld := ""
 	if len(st.Withheld) > 0 {
 		why := "it is being found out which of them pods of other IPAMs have"

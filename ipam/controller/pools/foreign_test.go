@@ -3,6 +3,7 @@ package pools
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"go4.org/netipx"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -94,5 +95,95 @@ func TestTakesOverWhenTheOtherIPAMHasGone(t *testing.T) {
 	}
 	if since := look(true); since == nil || !since.Time.Equal(noon) {
 		t.Errorf("after the last definition was switched it takes over since %v; want %v", since, noon)
+	}
+}
+
+// TestStoppedWhileAnotherIPAMGives (I1): a pool that was open, and was stopped so that another
+// IPAM gives its addresses, is not opened by the word Automatic alone: first the other IPAM's
+// definitions have to go.
+func TestStoppedWhileAnotherIPAMGives(t *testing.T) {
+	old := []foreign.Definition{{Namespace: "ns", Name: "old", IPAM: foreign.TypeWhereabouts}}
+	p := with(pool("10.0.0.0/24"), closed(30), func(p *v1alpha1.IPPool) { p.Status.ObservedGeneration = p.Generation })
+	p.Spec.Allocation = v1alpha1.AllocationStopped
+	look := func(known bool, others ...foreign.Definition) *v1alpha1.IPPoolStatus {
+		t.Helper()
+		v := foreign.Verdict{Others: others, Clear: true}
+		if known {
+			v.Of = foreign.StateOf(p)
+		}
+		s := seen{pool: p, now: noon, foreign: &v, live: &live{pool: p}}
+		var err error
+		if s.shape, err = poolspec.ParsePool(kube.SpecText(p)); err != nil {
+			t.Fatal(err)
+		}
+		s.whole, s.before = s.shape, s.shape
+		if st := decide(s).status; st != nil {
+			p.Status = *st
+		}
+		return &p.Status
+	}
+	if st := look(true); st.Leasing != v1alpha1.LeasingClosed || st.FencedSince != nil {
+		t.Fatalf("a pool that is stopped: %+v; want it closed, and nothing fenced", st)
+	}
+	p.Spec.Allocation = v1alpha1.AllocationAutomatic
+	p.Generation++
+	for range 3 {
+		if st := look(false, old...); st.Leasing != v1alpha1.LeasingClosed {
+			t.Fatal("it was opened before it was known what another IPAM gives")
+		}
+	}
+	for range 3 {
+		if st := look(true, old...); st.Leasing != v1alpha1.LeasingClosed {
+			t.Fatal("it was opened while another IPAM gives its addresses")
+		}
+	}
+	look(true) // the definition is switched: it takes over
+	if st := look(true); st.Leasing != v1alpha1.LeasingOpen || st.FencedSince == nil {
+		t.Errorf("after the last definition was switched: %+v; want it open", st)
+	}
+}
+
+// TestSwitchedUnderAnOpenPool (I1): where an open pool withholds what another IPAM may give, it
+// takes that over when the definition is switched, and gives it after a look that has seen pods
+// whose ADDs were under way then.
+func TestSwitchedUnderAnOpenPool(t *testing.T) {
+	old := foreign.Definition{Namespace: "ns", Name: "old", IPAM: foreign.TypeHostLocal}
+	blocked := netipx.MustParseIPRange("10.0.0.8-10.0.0.11")
+	set := new(netipx.IPSetBuilder)
+	set.AddRange(blocked)
+	theirs, err := set.IPSet()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := pool("10.0.0.0/24")
+	p.Status.Leasing, p.Status.Opening, p.Status.ObservedGeneration = v1alpha1.LeasingOpen, "1", p.Generation
+	p.Status.Withheld, p.Status.FencedSince = []string{blocked.String()}, new(metav1.NewTime(noon.Add(-time.Hour)))
+	look := func(v foreign.Verdict) v1alpha1.IPPoolStatus {
+		t.Helper()
+		v.Of, v.Clear = foreign.StateOf(p), true
+		s := seen{pool: p, now: noon, foreign: &v}
+		if s.whole, err = poolspec.ParsePool(kube.SpecText(p)); err != nil {
+			t.Fatal(err)
+		}
+		if s.shape, err = poolspec.ParsePool(kube.PoolText(p)); err != nil {
+			t.Fatal(err)
+		}
+		st := p.Status.DeepCopy()
+		s.withhold(st)
+		s.tellForeign(st)
+		p.Status = *st
+		return *st
+	}
+	none := new(netipx.IPSet)
+	for range 2 {
+		if st := look(foreign.Verdict{Others: []foreign.Definition{old}, Blocked: theirs}); len(st.Withheld) != 1 || !st.FencedSince.Time.Before(noon) {
+			t.Fatalf("while the other IPAM gives: withholds %q since %v", st.Withheld, st.FencedSince)
+		}
+	}
+	if st := look(foreign.Verdict{Blocked: none}); len(st.Withheld) != 1 || !st.FencedSince.Time.Equal(noon) {
+		t.Errorf("when the definition is switched: withholds %q since %v; want the look of now", st.Withheld, st.FencedSince)
+	}
+	if st := look(foreign.Verdict{Blocked: none}); len(st.Withheld) != 0 {
+		t.Errorf("after that look: withholds %q; want nothing", st.Withheld)
 	}
 }

@@ -191,7 +191,7 @@ func (s seen) lease(st *v1alpha1.IPPoolStatus) plan {
 		return p
 	}
 	if s.pool.Spec.Allocation == v1alpha1.AllocationStopped {
-		st.Fenced, st.Withheld = nil, nil // another IPAM may be about to give its addresses
+		st.Fenced, st.FencedSince, st.Withheld = nil, nil, nil // another IPAM may be about to give its addresses
 		return s.shut(st, v1alpha1.ReasonStopped, "the pool gives no addresses: its spec.allocation is Stopped")
 	}
 	now := decided(*st)
