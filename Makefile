@@ -124,6 +124,9 @@ test: ## All that must pass, and how long each part took; CI runs it and e2e
 test-unit: cc $(HELM) ## Unit, model and import tests with the race detector
 	go test -race -timeout $(TIMEOUT) $(ARGS) $(UNIT)
 	cd test/rig && go test ./...
+	@# What a version of Go would need that does not let modules into its runtime.
+	go test -tags plainruntime $(ARGS) ./ipam/lean/quiet
+	CGO_ENABLED=0 go build -tags plainruntime -o /dev/null $(PLUGINS)
 
 .PHONY: test-integration
 test-integration: root rig $(HELM) $(CRANE) ## Tests against a real control plane and network namespaces; as root
