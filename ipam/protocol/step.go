@@ -75,8 +75,7 @@ func (k EventKind) String() string {
 // An Event is what happened to a right.
 type Event struct {
 	Kind EventKind
-	// Now is the time of the event, for the looks after a create in doubt; of an answer, of the
-	// question.
+	// Now is the event's time, for looks after a create in doubt; of an answer, the question's.
 	Now time.Time
 
 	// Use is, of a renewal, what the use is for from now on; Addrs and Leases,
