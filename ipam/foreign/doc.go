@@ -8,8 +8,8 @@
 //	  whereabouts gives nothing new of the addresses (policy foreign-fence.tenure.dev)
 //
 // Before a pool is opened, and before addresses that an edit has added are given, the
-// controller finds out what of them pods have: package looker, in this folder, reads and
-// asks, and this package decides. [Find], [Pending] and [Ended] are pure functions of what
+// controller finds out what of them pods have: package controller/looker reads and asks,
+// and this package decides. [Find], [Pending] and [Ended] are pure functions of what
 // was read. The [Verdict] on each pool says whether the pool may be opened, and what is in
 // the way; package pools follows it.
 //

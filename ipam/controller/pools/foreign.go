@@ -15,7 +15,7 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// Foreign says what other IPAMs may have given of a pool: a [foreign.Looker].
+// Foreign says what other IPAMs may have given of a pool: a Looker of package looker.
 type Foreign interface {
 	Of(pool protocol.PoolName) foreign.Verdict
 }

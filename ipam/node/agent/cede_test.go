@@ -195,7 +195,7 @@ func TestCedeWithin(t *testing.T) {
 type awayLeases struct{ Leases }
 
 func (awayLeases) ReadLease(context.Context, string) (protocol.Lease, protocol.Outcome, error) {
-	time.Sleep(5 * time.Second) // cluster.CallTimeout
+	time.Sleep(5 * time.Second) // kube.CallTimeout
 	return protocol.Lease{}, protocol.Unknown, errors.New("no answer")
 }
 

@@ -1,6 +1,6 @@
 // Package delqueue keeps the DELs that found no agent: a directory with one file
 // for each, written by the plugin before it answers and removed by the agent
-// once its store has applied it.
+// once its store has applied it. Docs and flags call it the journal.
 //
 // The agent shares the directory with plugins that live for milliseconds and may
 // be killed at any step, so nothing in it is ever changed in place:
@@ -63,16 +63,16 @@ const (
 // the new entry is returned.
 func Write(dir string, e Entry) (id string, err error) {
 	if err := atomicfile.MakeDir(dir); err != nil {
-		return "", fmt.Errorf("journal: %w", err)
+		return "", fmt.Errorf("journal of DELs: %w", err)
 	}
 	text, err := e.encode()
 	if err != nil {
-		return "", fmt.Errorf("journal: %w", err)
+		return "", fmt.Errorf("journal of DELs: %w", err)
 	}
 	stem := keyHash(e.Network, e.ContainerID, e.IfName) + "." + fmt.Sprintf("%016x", rand.Uint64())
 	temp, final := filepath.Join(dir, stem+suffixTemp), filepath.Join(dir, stem+suffixEntry)
 	if err := atomicfile.Create(final, temp, text, reached); err != nil {
-		return "", fmt.Errorf("journal: %w", err)
+		return "", fmt.Errorf("journal of DELs: %w", err)
 	}
 	return stem + suffixEntry, nil
 }
@@ -104,7 +104,7 @@ func OfKey(dir, network, containerID, ifName string) (entries []Entry, damaged [
 func list(dir, prefix string) (entries []Entry, damaged []string, err error) {
 	names, err := atomicfile.Names(dir)
 	if err != nil {
-		return nil, nil, fmt.Errorf("journal: %w", err)
+		return nil, nil, fmt.Errorf("journal of DELs: %w", err)
 	}
 	var errs []error
 	for _, name := range names {
@@ -133,7 +133,7 @@ func list(dir, prefix string) (entries []Entry, damaged []string, err error) {
 	}
 	slices.SortStableFunc(entries, func(a, b Entry) int { return a.Time.Compare(b.Time) })
 	if len(errs) > 0 {
-		return entries, damaged, fmt.Errorf("journal: %w", errors.Join(errs...))
+		return entries, damaged, fmt.Errorf("journal of DELs: %w", errors.Join(errs...))
 	}
 	return entries, damaged, nil
 }
@@ -154,7 +154,7 @@ func Remove(dir string, entries ...Entry) error {
 		reached("removed")
 	}
 	if err := errors.Join(append(errs, atomicfile.SyncDir(dir))...); err != nil {
-		return fmt.Errorf("journal: %w", err)
+		return fmt.Errorf("journal of DELs: %w", err)
 	}
 	return nil
 }
@@ -163,7 +163,7 @@ func Remove(dir string, entries ...Entry) error {
 func Damaged(dir string) ([]string, error) {
 	names, err := atomicfile.Names(dir)
 	if err != nil {
-		return nil, fmt.Errorf("journal: %w", err)
+		return nil, fmt.Errorf("journal of DELs: %w", err)
 	}
 	var paths []string
 	for _, name := range names {
@@ -179,7 +179,7 @@ func Damaged(dir string) ([]string, error) {
 // whose file is older than before. Those were never acknowledged to anybody.
 func Sweep(dir string, before time.Time) error {
 	if err := atomicfile.Sweep(dir, suffixTemp, before); err != nil {
-		return fmt.Errorf("journal: %w", err)
+		return fmt.Errorf("journal of DELs: %w", err)
 	}
 	return nil
 }
