@@ -227,14 +227,23 @@ func TestWhereaboutsIsFenced(t *testing.T) {
 		o.Object["spec"].(map[string]any)["allocations"] = all
 		return kc.Update(t.Context(), o)
 	}
-	if err := allocate("5", "6"); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "kubectl tenure import") {
-		t.Errorf("a new allocation: %v; want it refused, and what to do", err)
-	}
+	eventually(t, 20*time.Second, func() error {
+		if _, err := read(p); err != nil {
+			return err
+		}
+		if !slices.Contains(p.Status.Fenced, "10.80.0.0-24") {
+			return fmt.Errorf("fenced is %q", p.Status.Fenced)
+		}
+		return nil
+	})
+	eventually(t, 20*time.Second, func() error { // the API server has to hear of it
+		if err := allocate("5", "6"); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "kubectl tenure import") {
+			return fmt.Errorf("a new allocation: %v; want it refused, and what to do", err)
+		}
+		return nil
+	})
 	if err := allocate(); err != nil {
 		t.Errorf("taking back: %v", err)
-	}
-	if _, err := read(p); err != nil || !slices.Contains(p.Status.Fenced, "10.80.0.0-24") {
-		t.Errorf("fenced is %q, %v", p.Status.Fenced, err)
 	}
 	// The pod was bound before, and has neither a status nor an end: the pool waits.
 	eventually(t, 20*time.Second, func() error {

@@ -321,6 +321,7 @@ func (f *faults) returned(now time.Time) {
 		a.n.reboot()
 		f.w.launch(a.n, a.n.Name)
 		a.n.gate.Unlock()
+		a.n.back = now
 		f.say(a.n.Name + " is back")
 		return true
 	})

@@ -22,6 +22,9 @@ const (
 	reopen = 3 * time.Minute
 	// lastSnapshot is how long before the end of a run one may be taken.
 	lastSnapshot = time.Minute
+	// settled is how long a node that was off takes at most to learn whether others have
+	// what it had.
+	settled = 20 * time.Second
 )
 
 // backups is when the next snapshot of etcd is taken, and when that is put back.
@@ -158,7 +161,7 @@ func (f *faults) stopAll() {
 type words struct {
 	pools map[string]v1alpha1.IPPoolSpec
 	nodes map[string][]corev1.Taint // of those that are there
-	ended map[string]bool           // nodes that were taken over and have not sat down since
+	ended map[string]bool           // nodes that were taken over and may not know it
 	// leases are those that there were.
 	leases []protocol.Lease
 }
@@ -187,7 +190,7 @@ func (f *faults) people() words {
 			if out != protocol.Done && out != protocol.NotFound {
 				return errors.Join(err, fmt.Errorf("seat of %s: %v", n.Name, out))
 			}
-			was.ended[n.Name] = out == protocol.Done && seat.Store == ""
+			was.ended[n.Name] = out == protocol.Done && seat.Store == "" || time.Since(n.back) < settled
 		}
 		return nil
 	})

@@ -67,6 +67,8 @@ type node struct {
 	losses atomic.Int64
 	// lossy says that one was lost since the node was off; of the test's own goroutine.
 	lossy bool
+	// back is when it was switched on last; of the test's own goroutine.
+	back  time.Time
 	clock *fleet.Clock // of its machine
 }
 
