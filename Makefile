@@ -22,6 +22,8 @@ ARGS ?=
 # The packages that test-unit and test-integration test.
 UNIT ?= $(shell go list ./... | grep -v '/test/') ./test/imports ./test/programs
 INTEGRATION ?= $(shell go list ./test/... | grep -v -e /test/imports -e /test/programs -e /test/cluster -e /test/e2e -e /test/simulation$$)
+# Of these, those that need all of the machine.
+LOADS := %/test/scale %/test/soak
 
 LINT := bin/tools/golangci-lint
 CONTROLLER_GEN := bin/tools/controller-gen
@@ -130,11 +132,12 @@ test-unit: cc $(HELM) ## Unit, model and import tests with the race detector
 
 .PHONY: test-integration
 test-integration: root rig $(HELM) $(CRANE) ## Tests against a real control plane and network namespaces; as root
-	@# One package at a time: each has a control plane, and loads it with dozens of agents.
-	@# They wait much; the simulation only computes, and takes what they leave.
+	@# Two packages at a time, each with a control plane of its own: they wait much. The
+	@# simulation only computes, and takes what they leave. Who loads it all comes last.
 	set -m; nice -n 19 go test -timeout 90m $(ARGS) ./test/simulation & simulation=$$!; \
 	trap 'kill -- -$$simulation 2>/dev/null || true' EXIT; \
-	go test -p 1 -timeout $(TIMEOUT) $(ARGS) $(INTEGRATION); \
+	go test -p 2 -timeout $(TIMEOUT) $(ARGS) $(filter-out $(LOADS),$(INTEGRATION)); \
+	go test -p 1 -timeout $(TIMEOUT) $(ARGS) $(filter $(LOADS),$(INTEGRATION)); \
 	wait $$simulation
 
 .PHONY: cluster
@@ -175,6 +178,12 @@ PODS ?= 10000
 .PHONY: scale
 scale: root sizes rig ## Run clusters of NODES agents on a real API server, and move PODS pods in: report what it costs
 	TENURE_SCALE_NODES=$(NODES) TENURE_SCALE_PODS=$(PODS) TENURE_SCALE_IDLE=60s TENURE_SCALE_LEASES=30000 go test -count=1 -v -timeout 3h $(ARGS) ./test/scale
+
+.PHONY: proof
+proof: ## The proofs that take long, half an hour: the simulation's seeds, the soak, fuzzing
+	$(MAKE) --no-print-directory simulate SEEDS=30000
+	$(MAKE) --no-print-directory soak
+	$(MAKE) --no-print-directory fuzz
 
 .PHONY: fuzz
 fuzz: ## Every fuzz target for FUZZTIME each
