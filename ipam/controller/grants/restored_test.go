@@ -35,11 +35,14 @@ func TestH9WithheldBeforeThePoolIsClosed(t *testing.T) {
 			t.Fatalf("granted %q, problem %+v; want one address", addrs(got), got.Problem)
 		}
 		leases := s.count()
-		for now, why := range map[string]Reason{"unknown": Failed, "yes": PoolNotReady} {
-			restored.Store(now)
+		for _, tt := range []struct {
+			now string
+			why Reason
+		}{{"unknown", Failed}, {"yes", PoolNotReady}} {
+			restored.Store(tt.now)
 			time.Sleep(10 * time.Second)
-			if got := r.settle(ask("a", "lan")); len(got.Granted) > 0 || got.Problem.Reason != why {
-				t.Errorf("whether it was restored: %s: granted %q, problem %+v; want %v", now, addrs(got), got.Problem, why)
+			if got := r.settle(ask("a", "lan")); len(got.Granted) > 0 || got.Problem.Reason != tt.why {
+				t.Errorf("whether it was restored: %s: granted %q, problem %+v; want %v", tt.now, addrs(got), got.Problem, tt.why)
 			}
 		}
 		if n := s.count(); n != leases {
