@@ -28,18 +28,18 @@ type entry[V any] struct {
 	wanted int       // by how many
 	last   time.Time // when it was wanted or looked at last
 	stop   context.CancelFunc
-	seen   sight
+	seen   watched
 	value  V
 }
 
-// sight is what a watch has shown of an object.
-type sight uint8
+// watched is what a watch has shown of an object.
+type watched uint8
 
-// The sights.
+// What a watch has shown.
 const (
-	unseen  sight = iota // the watch has not told yet
-	absent               // there was none
-	present              // there was one
+	unseen  watched = iota // the watch has shown nothing yet
+	absent                 // there was none
+	present                // there was one
 )
 
 func newMirror[K comparable, V any](limit int, linger time.Duration, follow func(context.Context, K, func(V, bool)) error) *mirror[K, V] {
@@ -47,7 +47,7 @@ func newMirror[K comparable, V any](limit int, linger time.Duration, follow func
 }
 
 // get returns what the watch of key has shown, and sees to it that there is one.
-func (m *mirror[K, V]) get(key K) (V, sight) {
+func (m *mirror[K, V]) get(key K) (V, watched) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	e := m.entryLocked(key)

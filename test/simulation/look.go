@@ -58,7 +58,7 @@ func (c *simController) lookOn() {
 	}
 	l.underWay = true
 	c.start("look", func() {
-		after, err := l.Turn(context.Background())
+		after, err := l.Round(context.Background())
 		if err != nil {
 			c.w.logf("%s: look: %v", c.who, err)
 			after = time.Second

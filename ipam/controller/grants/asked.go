@@ -10,18 +10,18 @@ import (
 type asked struct {
 	under *recall // under way; nil if none
 	// last is when the last one was made, and again when the lease may be asked
-	// anew; inVain is how many have brought nothing since there was hope, and deaf
+	// anew; inVain is how many have brought nothing since there was hope, and unanswering
 	// says that the last one has not reached the holder, or not been answered.
 	last, again time.Time
 	inVain      int
-	deaf        bool
+	unanswering bool
 	// within are again and inVain of recalls of a part alone, by their views: what they
 	// have brought says nothing of the others.
 	within map[string]resting
 	// answers are those that were answered of late: each who wants one address by its
-	// name goes by that of its own. late is the last one that was not, in time.
+	// name goes by that of its own. overdue is the last one that was not answered in time.
 	answers []answer
-	late    *recall
+	overdue *recall
 }
 
 // answer is a recall that was answered, and when.

@@ -87,10 +87,10 @@ type pool struct {
 	// nobody waits for that.
 	askAgain time.Time
 	// starving is how many asks have found nothing, although every holder was
-	// asked; told is whether people were told that there are some.
-	starving int
-	told     bool
-	touched  bool
+	// asked; announced is whether people were told that there are some.
+	starving  int
+	announced bool
+	touched   bool
 }
 
 // lease is one lease of a pool, or one about to be created.

@@ -354,7 +354,7 @@ func settle(t *testing.T, s *server, reg *registry, pools []PoolState, tell func
 	s.trouble = 0
 	s.mu.Unlock()
 	for _, n := range s.nodes {
-		n.setDeaf(false)
+		n.setUnanswering(false)
 	}
 	for _, p := range pools {
 		p.Open = true

@@ -91,23 +91,23 @@ func (b *Broker) confirm(ctx context.Context, writes []*write) {
 	}
 }
 
-// A sighting is a lease as it was seen at some moment.
-type sighting struct {
+// A seenLease is a lease as it was seen at some moment.
+type seenLease struct {
 	*lease
 	uid protocol.UID
 }
 
 // unconfirmed returns the leases of a pool, as they are now, that have not been
 // confirmed, but for those that are to be written.
-func (b *Book) unconfirmed(name protocol.PoolName, but []*write) []sighting {
+func (b *Book) unconfirmed(name protocol.PoolName, but []*write) []seenLease {
 	written := map[*lease]bool{}
 	for _, wr := range but {
 		written[wr.lease] = true
 	}
-	var all []sighting
+	var all []seenLease
 	for _, l := range b.pool(name).leases {
 		if !l.confirmed && l.Revision != "" && !written[l] {
-			all = append(all, sighting{l, l.UID})
+			all = append(all, seenLease{l, l.UID})
 		}
 	}
 	return all
@@ -115,7 +115,7 @@ func (b *Book) unconfirmed(name protocol.PoolName, but []*write) []sighting {
 
 // confirm tells that a pool was read live, with outcome out, after these leases were seen:
 // one read so serves all of them, also those on which something is granted only later.
-func (b *Book) confirm(name protocol.PoolName, leases []sighting, live protocol.Pool, out protocol.Outcome) {
+func (b *Book) confirm(name protocol.PoolName, leases []seenLease, live protocol.Pool, out protocol.Outcome) {
 	if live.Generation > 0 && live.Generation != b.pool(name).state.Generation {
 		return
 	}

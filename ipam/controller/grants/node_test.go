@@ -25,10 +25,10 @@ type node struct {
 	name   protocol.NodeName
 	server *server
 
-	mu     sync.Mutex
-	used   map[netip.Addr]string // guarded by mu; by whom
-	barred map[netip.Addr]bool   // guarded by mu; ceded, or about to be
-	deaf   bool                  // guarded by mu: it answers no recall
+	mu          sync.Mutex
+	used        map[netip.Addr]string // guarded by mu; by whom
+	barred      map[netip.Addr]bool   // guarded by mu; ceded, or about to be
+	unanswering bool                  // guarded by mu: it answers no recall
 }
 
 // newNode returns a node with a seat.
@@ -52,10 +52,10 @@ func (n *node) use(pod string, addrs ...string) {
 	}
 }
 
-func (n *node) setDeaf(deaf bool) {
+func (n *node) setUnanswering(unanswering bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.deaf = deaf
+	n.unanswering = unanswering
 }
 
 // start has n answer recalls until the test ends.
@@ -83,10 +83,10 @@ func (n *node) run(ctx context.Context) {
 		recalls := slices.Clone(n.server.seats[n.name].Recalls)
 		n.server.mu.Unlock()
 		n.mu.Lock()
-		deaf := n.deaf
+		unanswering := n.unanswering
 		n.mu.Unlock()
 		for _, rec := range recalls {
-			if !deaf && !answered[rec.ID] {
+			if !unanswering && !answered[rec.ID] {
 				answered[rec.ID] = n.answer(ctx, rec)
 			}
 		}
@@ -160,7 +160,7 @@ func (n *node) act(ctx context.Context, rng *rand.Rand, p PoolState, block netip
 		n.release(p, block)
 	default:
 		n.mu.Lock()
-		n.deaf = !n.deaf
+		n.unanswering = !n.unanswering
 		n.mu.Unlock()
 	}
 }

@@ -80,7 +80,7 @@ func (b *Book) summonNamed(r *round, by *waiter, w want, l *lease) Problem {
 	case !fresh.IsZero():
 		p.askAgain = earlier(p.askAgain, fresh)
 		return w.taken(l, "is in use on %v", l.Holder)
-	case l.asked.deaf && r.now.Before(l.asked.again):
+	case l.asked.unanswering && r.now.Before(l.asked.again):
 		return w.silent(l, l.asked.again)
 	case h != nil && h.silent && r.now.Before(h.again):
 		return w.silent(l, h.again)
@@ -148,7 +148,7 @@ func (b *Book) hear(p *pool, l *lease, old protocol.Lease) {
 			b.answered(rec)
 		}
 	}
-	if rec := l.asked.late; rec != nil && l.UID == old.UID && l.Published.Answered == rec.ID {
+	if rec := l.asked.overdue; rec != nil && l.UID == old.UID && l.Published.Answered == rec.ID {
 		b.answeredLate(rec)
 	}
 	// A holder that has something free again is worth another recall.
@@ -166,7 +166,7 @@ func (b *Book) ceded(p *pool, l *lease) {
 	p.cededAt = now
 	b.speaks(l)
 	under := l.asked.under
-	if rec := cmp.Or(under, l.asked.late); rec != nil && rec.one || under != nil && !under.view.IsAll() {
+	if rec := cmp.Or(under, l.asked.overdue); rec != nil && rec.one || under != nil && !under.view.IsAll() {
 		return // its answer tells
 	}
 	if again := now.Add(rest); again.After(l.asked.again) {
@@ -175,9 +175,9 @@ func (b *Book) ceded(p *pool, l *lease) {
 }
 
 // speaks notices that the holder of l does what it was asked for, perhaps late: it is
-// neither deaf nor silent.
+// neither unanswering nor silent.
 func (b *Book) speaks(l *lease) {
-	l.asked.deaf = false
+	l.asked.unanswering = false
 	if h := b.holders[l.Holder.Node]; h != nil {
 		h.silent = false
 	}
@@ -208,7 +208,7 @@ func (b *Book) answered(rec *recall) {
 // answeredLate notices an answer to a recall that was given up: who asked for an address
 // by its name is to hear that it is in use, not that its holder is silent.
 func (b *Book) answeredLate(rec *recall) {
-	rec.on.asked.late = nil
+	rec.on.asked.overdue = nil
 	rec.on.asked.heard(rec, b.now())
 	if rec.one {
 		rec.on.asked.again = time.Time{}
@@ -220,7 +220,7 @@ func (b *Book) answeredLate(rec *recall) {
 // unanswered ends a recall that has not reached the holder, or that it has not
 // answered in time, and has the lease left alone for so long.
 func (b *Book) unanswered(rec *recall, rest time.Duration) *holder {
-	rec.on.asked.deaf, rec.on.asked.again, rec.on.asked.late = true, b.now().Add(rest), rec
+	rec.on.asked.unanswering, rec.on.asked.again, rec.on.asked.overdue = true, b.now().Add(rest), rec
 	return b.over(rec)
 }
 

@@ -146,7 +146,7 @@ func TestRecalls(t *testing.T) {
 		var nodes []*node
 		for i := 1; i <= 30; i++ {
 			n := newNode(s, protocol.NodeName(fmt.Sprint("n", i)))
-			n.setDeaf(i <= 10)
+			n.setUnanswering(i <= 10)
 			addr := netip.MustParseAddr(fmt.Sprint("10.0.0.", i))
 			s.hold(pool, netip.PrefixFrom(addr, 32), n.name)
 			if i != 20 {

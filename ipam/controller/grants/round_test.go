@@ -191,7 +191,7 @@ func TestCededUnasked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, o := newObserved(t, Notify{})
 		p, l := b.book.lease("lan.0a000000.30")
-		l.asked = asked{deaf: true} // as of one that was ceded long ago
+		l.asked = asked{unanswering: true} // as of one that was ceded long ago
 		more := l.Lease.Clone()
 		more.Revision, more.Ceded = o.next(), append(more.Ceded, netip.MustParseAddr("10.0.0.2"))
 		b.Observe(more)
@@ -202,7 +202,7 @@ func TestCededUnasked(t *testing.T) {
 		if p.cededAt != now {
 			t.Errorf("last ceded at %v; want now", p.cededAt)
 		}
-		if l.asked.deaf {
+		if l.asked.unanswering {
 			t.Error("its holder seems not to answer")
 		}
 	})
@@ -220,13 +220,13 @@ func TestLateAnswer(t *testing.T) {
 		rec := b.book.recall(r, p, l, a.From[0].View)
 		rec.one, rec.until = true, r.now
 		b.book.expire(r.now)
-		if h := b.book.holders["n1"]; !h.silent || !l.asked.deaf {
+		if h := b.book.holders["n1"]; !h.silent || !l.asked.unanswering {
 			t.Fatal("a holder that has not answered is not silent")
 		}
 		answer := l.Lease.Clone()
 		answer.Revision, answer.Published.Answered = o.next(), rec.ID
 		b.Observe(answer)
-		if h := b.book.holders["n1"]; h.silent || l.asked.deaf {
+		if h := b.book.holders["n1"]; h.silent || l.asked.unanswering {
 			t.Error("a holder that has answered late is silent")
 		}
 		b.Turn(t.Context(), false)
@@ -364,13 +364,13 @@ func TestUnaskedUntil(t *testing.T) {
 	}
 }
 
-// deaf is a server that the first create of a lease does not reach.
-type deaf struct {
+// unreached is a server that the first create of a lease does not reach.
+type unreached struct {
 	*server
 	creates int
 }
 
-func (d *deaf) CreateLease(ctx context.Context, l protocol.Lease) (protocol.Lease, protocol.Outcome, error) {
+func (d *unreached) CreateLease(ctx context.Context, l protocol.Lease) (protocol.Lease, protocol.Outcome, error) {
 	d.creates++
 	if d.creates == 1 {
 		return protocol.Lease{}, protocol.Unknown, errLost
@@ -382,7 +382,7 @@ func (d *deaf) CreateLease(ctx context.Context, l protocol.Lease) (protocol.Leas
 // every block leased, is not for ever out of reach if its lease could not be created.
 func TestLastBlockNotCreated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := &deaf{server: calm()}
+		d := &unreached{server: calm()}
 		b, err := New(DefaultConfig(), d, Notify{}, NewMetrics(), slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)

@@ -28,8 +28,8 @@ func (b *Book) changed() []protocol.PoolName {
 	var names []protocol.PoolName
 	for _, p := range b.touched {
 		p.touched = false
-		if now := p.starving > 0; now != p.told || p.dried {
-			p.told, p.dried = now, false
+		if now := p.starving > 0; now != p.announced || p.dried {
+			p.announced, p.dried = now, false
 			names = append(names, p.name)
 		}
 	}

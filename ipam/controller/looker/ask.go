@@ -25,7 +25,7 @@ var errNoFence = errors.New("the cluster has whereabouts, and not the policy for
 // fence returns the names of whereabouts' IPPools that are to give nothing new, because p
 // takes their addresses over: those that cover addresses of p, or would by what the
 // segment's definitions say, and that no definition of whereabouts' uses any more.
-func (t *turn) fence(p foreign.Pool) []string {
+func (t *round) fence(p foreign.Pool) []string {
 	if !t.served {
 		return nil
 	}
@@ -55,7 +55,7 @@ func (t *turn) fence(p foreign.Pool) []string {
 // ask asks the nodes' agents what their pods have, where that tells something: all of them
 // while a pool waits and pods may have addresses of it, else those on which something
 // that is kept may have ended. It reports whether any is asked.
-func (t *turn) ask(ctx context.Context) (bool, error) {
+func (t *round) ask(ctx context.Context) (bool, error) {
 	seats, err := t.Seats(ctx)
 	if err != nil {
 		return false, err
@@ -101,7 +101,7 @@ func each[T any](n int, list []T, do func(T)) {
 }
 
 // candidates reports whether there are pods that may have addresses of a pool that waits.
-func (t *turn) candidates() bool {
+func (t *round) candidates() bool {
 	for _, w := range t.waiting {
 		mine := map[string]bool{}
 		for _, d := range w.pool.Segment(t.facts.Definitions) {
@@ -117,7 +117,7 @@ func (t *turn) candidates() bool {
 }
 
 // kept returns what is kept for pods.
-func (t *turn) kept() (all []foreign.Bar) {
+func (t *round) kept() (all []foreign.Bar) {
 	for _, h := range t.Broker.Kept() {
 		all = append(all, foreign.Bar{Pool: h.Pool, Addr: h.Grant.Addr, To: h.Grant.To})
 	}
@@ -126,7 +126,7 @@ func (t *turn) kept() (all []foreign.Bar) {
 
 // nodesOfEnding returns the nodes of what is kept and has ended, as far as the API server
 // tells.
-func (t *turn) nodesOfEnding() map[protocol.NodeName]bool {
+func (t *round) nodesOfEnding() map[protocol.NodeName]bool {
 	nodes := map[protocol.NodeName]bool{}
 	for _, b := range foreign.Ended(t.facts, t.kept(), func(protocol.NodeName) bool { return true }) {
 		nodes[b.To.Node] = true
@@ -135,7 +135,7 @@ func (t *turn) nodesOfEnding() map[protocol.NodeName]bool {
 }
 
 // question returns what the agents are asked.
-func (t *turn) question() protocol.Look {
+func (t *round) question() protocol.Look {
 	look := protocol.Look{ID: t.id}
 	var set netipx.IPSetBuilder
 	networks := map[protocol.HostLocal]bool{}
@@ -159,7 +159,7 @@ func (t *turn) question() protocol.Look {
 
 // reports takes up the answers of the nodes that were asked. It reports whether all have
 // answered, or those that have not are not to be waited for any more.
-func (t *turn) reports(ctx context.Context) (done bool, err error) {
+func (t *round) reports(ctx context.Context) (done bool, err error) {
 	if t.id == "" {
 		return true, nil
 	}
@@ -193,7 +193,7 @@ func (t *turn) reports(ctx context.Context) (done bool, err error) {
 }
 
 // answers asks the broker for what is to be kept, and returns what somebody else has.
-func (t *turn) answers(ctx context.Context, bars []foreign.Bar) (conflicts []foreign.Conflict) {
+func (t *round) answers(ctx context.Context, bars []foreign.Bar) (conflicts []foreign.Conflict) {
 	of := map[protocol.PoolName]*waiting{}
 	for _, w := range t.waiting {
 		of[w.pool.Name] = w
@@ -217,7 +217,7 @@ func (t *turn) answers(ctx context.Context, bars []foreign.Bar) (conflicts []for
 			conflicts = append(conflicts, foreign.Conflict{Pool: b.Pool, Addr: b.Addr, Owners: []string{foreign.Who(b.To), "somebody else: " + bad.Message}})
 			continue
 		case bad.Reason != grants.NoProblem && w != nil:
-			w.late = ": " + bad.Message
+			w.unkept = ": " + bad.Message
 		}
 		if w != nil && w.pool.New.Contains(b.Addr) {
 			w.bars++
@@ -228,7 +228,7 @@ func (t *turn) answers(ctx context.Context, bars []foreign.Bar) (conflicts []for
 
 // itsOwn reports whether the holder of an address's block says that the pod has it from
 // there: it is Tenure's, and the holder had not told so before.
-func (t *turn) itsOwn(ctx context.Context, bad grants.Problem, b foreign.Bar) bool {
+func (t *round) itsOwn(ctx context.Context, bad grants.Problem, b foreign.Bar) bool {
 	l, there, err := t.Broker.ReadLease(ctx, bad.Lease)
 	if err != nil || !there {
 		return false
@@ -238,7 +238,7 @@ func (t *turn) itsOwn(ctx context.Context, bad grants.Problem, b foreign.Bar) bo
 }
 
 // end frees what nobody has any more, seen by two looks that are endEvery apart.
-func (t *turn) end(ctx context.Context) error {
+func (t *round) end(ctx context.Context) error {
 	ended := foreign.Ended(t.facts, t.kept(), t.dead(ctx))
 	held, next := t.held(), map[place]ending{}
 	var freed []grants.Held
@@ -280,14 +280,14 @@ func (t *turn) end(ctx context.Context) error {
 
 // dead returns what tells whether a node counts as dead: the controller has ended its
 // seat's term, or it has neither a Node nor anybody on its seat.
-func (t *turn) dead(ctx context.Context) func(protocol.NodeName) bool {
+func (t *round) dead(ctx context.Context) func(protocol.NodeName) bool {
 	return func(node protocol.NodeName) bool {
 		return t.ended[node] || !t.seated[node] && t.gone(ctx, node)
 	}
 }
 
 // gone reports whether there is no Node of that name.
-func (t *turn) gone(ctx context.Context, node protocol.NodeName) bool {
+func (t *round) gone(ctx context.Context, node protocol.NodeName) bool {
 	gone, known := t.without[node]
 	if !known {
 		_, out, _ := t.Live.ReadNode(ctx, node)

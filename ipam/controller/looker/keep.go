@@ -16,7 +16,7 @@ import (
 )
 
 // keep has what was found kept, and says how far that has come.
-func (t *turn) keep(ctx context.Context) {
+func (t *round) keep(ctx context.Context) {
 	bars, conflicts := foreign.Find(t.facts)
 	if t.asking == nil {
 		t.asking = map[place]grants.Ask{}
@@ -62,7 +62,7 @@ func sorted[V any](of map[place]V) []place {
 // choose returns the one pod that each address is kept for. Of two pods with one address,
 // which are a conflict, it is the pod that has it kept or asked for already, so that one
 // look does not undo what the last has done.
-func (t *turn) choose(bars []foreign.Bar) map[place]foreign.Bar {
+func (t *round) choose(bars []foreign.Bar) map[place]foreign.Bar {
 	before := map[place]protocol.UID{}
 	for at, ask := range t.asking {
 		before[at] = ask.To.UID
@@ -81,7 +81,7 @@ func (t *turn) choose(bars []foreign.Bar) map[place]foreign.Bar {
 }
 
 // held returns the grants to pods of other IPAMs, by address.
-func (t *turn) held() map[place][]grants.Held {
+func (t *round) held() map[place][]grants.Held {
 	held := map[place][]grants.Held{}
 	for _, h := range t.Broker.Kept() {
 		at := place{h.Pool, h.Grant.Addr}
@@ -91,13 +91,13 @@ func (t *turn) held() map[place][]grants.Held {
 }
 
 // judge says whether a pool that waits may go on.
-func (t *turn) judge(w *waiting) {
+func (t *round) judge(w *waiting) {
 	pending := foreign.Pending(t.facts, w.pool)
 	switch {
 	case len(t.silent) > 0:
 		t.say(w, fmt.Sprintf("it waits for the agents of nodes %s to say what their pods have", names(t.silent)))
 	case w.bars > 0:
-		t.say(w, fmt.Sprintf("%d addresses that pods of other IPAMs have are yet to be kept for them%s", w.bars, w.late))
+		t.say(w, fmt.Sprintf("%d addresses that pods of other IPAMs have are yet to be kept for them%s", w.bars, w.unkept))
 	case len(pending) > 0:
 		var pods []string
 		for _, p := range pending {
@@ -112,14 +112,14 @@ func (t *turn) judge(w *waiting) {
 }
 
 // say notes why a pool has to wait.
-func (t *turn) say(w *waiting, why string) {
+func (t *round) say(w *waiting, why string) {
 	v := t.verdicts[w.pool.Name]
 	v.Clear, v.Why = false, why
 	t.verdicts[w.pool.Name] = v
 }
 
 // unready says of all pools that wait why they do.
-func (t *turn) unready(why string) {
+func (t *round) unready(why string) {
 	for _, w := range t.waiting {
 		t.say(w, why)
 	}
@@ -127,7 +127,7 @@ func (t *turn) unready(why string) {
 
 // again returns when to look next. A look at very many pods takes its time, of which
 // others need some, too; one that took long because it was held up says nothing of that.
-func (t *turn) again(took time.Duration) time.Duration {
+func (t *round) again(took time.Duration) time.Duration {
 	took = min(took, tookMost)
 	switch {
 	case t.soon, slices.ContainsFunc(t.waiting, func(w *waiting) bool { return !t.verdicts[w.pool.Name].Clear }):
@@ -141,7 +141,7 @@ func (t *turn) again(took time.Duration) time.Duration {
 
 // asked says of all pools that wait that the agents are asked. A reason that people have
 // read stays until the agents have answered.
-func (t *turn) asked() {
+func (t *round) asked() {
 	for _, w := range t.waiting {
 		if last := t.Of(w.pool.Name); last.Why != "" && last.Of == t.verdicts[w.pool.Name].Of {
 			t.say(w, last.Why)

@@ -88,7 +88,7 @@ type Looker struct {
 	verdicts map[protocol.PoolName]foreign.Verdict // guarded by mu
 
 	// The rest is Run's alone.
-	current *turn                // that waits for the nodes' agents; nil if none does
+	current *round               // that waits for the nodes' agents; nil if none does
 	asking  map[place]grants.Ask // what is to be kept, or is
 	endings map[place]ending     // what the last look has seen to have ended
 	fences  map[string]fence     // what pools fence, by their names
@@ -122,7 +122,7 @@ func (l *Looker) waker() chan struct{} {
 func (l *Looker) Run(ctx context.Context) error {
 	stale := false // something has changed that the look under way may not have seen
 	for {
-		again, err := l.Turn(ctx)
+		again, err := l.Round(ctx)
 		if err != nil && ctx.Err() == nil {
 			l.Log.WarnContext(ctx, "what pods of other IPAMs have cannot be looked at", "error", err)
 			again = waitEvery
@@ -140,9 +140,9 @@ func (l *Looker) Run(ctx context.Context) error {
 	}
 }
 
-// Turn goes on with looking, if there is cause to, and returns when to come again. It
-// waits for nobody: what a node's agent is asked, the next Turn finds answered.
-func (l *Looker) Turn(ctx context.Context) (again time.Duration, err error) {
+// Round goes on with looking, if there is cause to, and returns when to come again. It
+// waits for nobody: what a node's agent is asked, the next Round finds answered.
+func (l *Looker) Round(ctx context.Context) (again time.Duration, err error) {
 	if l.current == nil {
 		if asks, err := l.start(ctx); err != nil || asks {
 			return answerEvery, err
@@ -184,12 +184,12 @@ func (l *Looker) start(ctx context.Context) (asks bool, err error) {
 }
 
 // begin reads all that a look needs but the nodes' reports.
-func (l *Looker) begin(ctx context.Context) (*turn, error) {
+func (l *Looker) begin(ctx context.Context) (*round, error) {
 	objects, err := l.Live.IPPools(ctx)
 	if err != nil {
 		return nil, err
 	}
-	t := &turn{Looker: l, facts: foreign.Facts{Now: l.Now(), Leases: map[protocol.PoolName][]protocol.Lease{}}, verdicts: map[protocol.PoolName]foreign.Verdict{}, without: map[protocol.NodeName]bool{}}
+	t := &round{Looker: l, facts: foreign.Facts{Now: l.Now(), Leases: map[protocol.PoolName][]protocol.Lease{}}, verdicts: map[protocol.PoolName]foreign.Verdict{}, without: map[protocol.NodeName]bool{}}
 	if t.facts.Definitions, err = l.definitions(ctx); err != nil {
 		return nil, err
 	}

@@ -51,7 +51,7 @@ func TestOneOfTwoPodsKeepsTheAddress(t *testing.T) {
 		{"kept for one and asked for another", asked("a"), kept("b"), "b"},
 		{"kept for a third pod: the first", nil, kept("gone"), "a"},
 	} {
-		l := &turn{Looker: &Looker{Broker: keeper{kept: c.kept}, asking: c.asked}}
+		l := &round{Looker: &Looker{Broker: keeper{kept: c.kept}, asking: c.asked}}
 		if got := l.choose([]foreign.Bar{bar("a"), bar("b")})[at].To.UID; got != c.want {
 			t.Errorf("%s: kept for %q, want %q", c.name, got, c.want)
 		}
@@ -128,7 +128,7 @@ func TestLooksAgainSoonAfterALongLook(t *testing.T) {
 		{"many pods", 4 * time.Second, 80 * time.Second},
 		{"held up for an hour", time.Hour, 10 * time.Minute},
 	} {
-		if got := (&turn{Looker: &Looker{}}).again(c.took); got != c.want {
+		if got := (&round{Looker: &Looker{}}).again(c.took); got != c.want {
 			t.Errorf("%s: again after %v, want %v", c.name, got, c.want)
 		}
 	}

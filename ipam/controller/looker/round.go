@@ -18,8 +18,8 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// turn is one look on its way.
-type turn struct {
+// round is one look on its way.
+type round struct {
 	*Looker
 	facts    foreign.Facts
 	calls    int
@@ -68,19 +68,19 @@ type place struct {
 
 // waiting is a pool that waits for a look.
 type waiting struct {
-	pool foreign.Pool
-	uid  protocol.UID
-	bars int // to be kept, and not yet kept
-	late string
+	pool   foreign.Pool
+	uid    protocol.UID
+	bars   int // to be kept, and not yet kept
+	unkept string
 }
 
 // cause reports whether there is a cause to look.
-func (t *turn) cause() bool {
+func (t *round) cause() bool {
 	return len(t.waiting) > 0 || t.watching || len(t.Broker.Kept()) > 0 || len(t.asking) > 0
 }
 
 // consider works out what is to be found out about a pool.
-func (t *turn) consider(o *v1alpha1.IPPool) {
+func (t *round) consider(o *v1alpha1.IPPool) {
 	whole, err := poolspec.ParsePool(kube.SpecText(o))
 	if err != nil || o.DeletionTimestamp != nil {
 		return
@@ -141,7 +141,7 @@ func newOf(o *v1alpha1.IPPool, whole *allocator.Shape, blocked *netipx.IPSet) *n
 }
 
 // look reads what there is to find.
-func (t *turn) look(ctx context.Context) error {
+func (t *round) look(ctx context.Context) error {
 	for _, p := range t.facts.Pools {
 		leases, err := t.Live.LeasesOfPool(ctx, p.Name)
 		if _, garbled := kube.LeaseErrors(err); err != nil && !garbled { // of those that cannot be read the pool says so
@@ -163,7 +163,7 @@ func (t *turn) look(ctx context.Context) error {
 }
 
 // records reads what whereabouts has recorded.
-func (t *turn) records(ctx context.Context) error {
+func (t *round) records(ctx context.Context) error {
 	text := func(o *unstructured.Unstructured) (namespace, name string, spec map[string]any) {
 		spec, _, _ = unstructured.NestedMap(o.Object, "spec") // none where it is something else
 		return o.GetNamespace(), o.GetName(), spec
