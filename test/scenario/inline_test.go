@@ -64,10 +64,11 @@ func TestWB3WB4InlineDualStack(t *testing.T) {
 func TestWB10OverlappingRangesOfPods(t *testing.T) {
 	w := bare(t, "wb10")
 	one := `{"type":"tenure","range":"%s","range_start":"10.21.0.5","range_end":"10.21.0.5"%s}`
-	two := `{"type":"tenure","range":"%s","range_start":"10.21.0.5","range_end":"10.21.0.6"%s}`
-	// Shared: one pool, two views of it.
+	many := `{"type":"tenure","range":"%s","range_start":"10.21.0.5","range_end":"10.21.0.9"%s}`
+	// Shared: one pool, two views of it. With its last address alone a pool would be
+	// exhausted, and only a pod can ask the cluster for that.
 	a := inline(t, w, "wb10-a", "shared", fmt.Sprintf(one, "10.21.0.0/24", ""))
-	b := inline(t, w, "wb10-b", "shared", fmt.Sprintf(two, "10.21.0.0/24", ""))
+	b := inline(t, w, "wb10-b", "shared", fmt.Sprintf(many, "10.21.0.0/24", ""))
 	if x, y := added(t, w.nodes[0], a), added(t, w.nodes[0], b); x[0].Addr() == y[0].Addr() {
 		t.Errorf("both networks got %v", x)
 	}
