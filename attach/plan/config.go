@@ -34,7 +34,7 @@ const ownNamespace = "tenure-system"
 // PluginType is the type of tenure-attach in a CNI configuration.
 const PluginType = "tenure-attach"
 
-// Config is the configuration of tenure-attach: docs/attach.md explains its keys.
+// Config is the configuration of tenure-attach: docs/reference/attach.md explains its keys.
 type Config struct {
 	CNIVersion, Name string
 
@@ -110,7 +110,7 @@ func ParseConfig(stdin []byte) (*Config, error) {
 		switch {
 		case string(raw) == "null" || strings.Contains(name, "."): // cni.dev/… and other people's
 		case !known:
-			errs = append(errs, fmt.Errorf("%s: no such key; docs/attach.md lists those that there are", name))
+			errs = append(errs, fmt.Errorf("%s: no such key; docs/reference/attach.md lists those that there are", name))
 		case k.refused != "":
 			errs = append(errs, fmt.Errorf("%s: not supported: %s", name, k.refused))
 		case k.read == nil:

@@ -127,18 +127,18 @@ func TestQuestionOfSystemNamespace(t *testing.T) {
 }
 
 func TestEveryKeyIsExplained(t *testing.T) {
-	page, err := os.ReadFile("../../docs/attach.md")
+	page, err := os.ReadFile("../../docs/reference/attach.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(keys)) {
 		if !strings.Contains(string(page), "\n| `"+name+"` |") {
-			t.Errorf("docs/attach.md has no line for the key %s", name)
+			t.Errorf("docs/reference/attach.md has no line for the key %s", name)
 		}
 	}
 	for _, name := range []string{AnnotationVersion, AnnotationNamespaces, AnnotationSelector, ReasonInvalid, ReasonUnknownKey, ReasonNoDevice} {
 		if !strings.Contains(string(page), "`"+name+"`") {
-			t.Errorf("docs/attach.md says nothing of %s", name)
+			t.Errorf("docs/reference/attach.md says nothing of %s", name)
 		}
 	}
 }

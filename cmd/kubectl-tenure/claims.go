@@ -19,7 +19,7 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/kube"
 )
 
-// claimView is a claim as json and yaml show it. docs/kubectl-tenure.md has the fields.
+// claimView is a claim as json and yaml show it. docs/reference/kubectl-tenure.md has the fields.
 type claimView struct {
 	Namespace  string          `json:"namespace"`
 	Name       string          `json:"name"`

@@ -14,7 +14,7 @@ import (
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 )
 
-// leaseView is a lease as json and yaml show it. docs/kubectl-tenure.md has the fields.
+// leaseView is a lease as json and yaml show it. docs/reference/kubectl-tenure.md has the fields.
 type leaseView struct {
 	Name      string     `json:"name"`
 	Pool      string     `json:"pool"`

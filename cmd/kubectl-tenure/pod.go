@@ -27,7 +27,7 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// podView is a pod's networks as json and yaml show them. docs/kubectl-tenure.md has
+// podView is a pod's networks as json and yaml show them. docs/reference/kubectl-tenure.md has
 // the fields.
 type podView struct {
 	Namespace string        `json:"namespace"`

@@ -20,7 +20,7 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// poolView is a pool as json and yaml show it. docs/kubectl-tenure.md has the fields.
+// poolView is a pool as json and yaml show it. docs/reference/kubectl-tenure.md has the fields.
 type poolView struct {
 	Name     string `json:"name"`
 	Domain   string `json:"domain,omitempty"`

@@ -22,7 +22,7 @@ import (
 )
 
 // whoView is who has an address in one pool, as json and yaml show it.
-// docs/kubectl-tenure.md has the fields.
+// docs/reference/kubectl-tenure.md has the fields.
 type whoView struct {
 	Pool  string `json:"pool"`
 	Lease string `json:"lease,omitempty"`

@@ -4,7 +4,7 @@
 
 // Command tenure-attach is the delegating CNI meta-plugin: it attaches a pod to its
 // default network and to those that its annotation selects. Runtimes call it;
-// docs/attach.md explains it.
+// docs/reference/attach.md explains it.
 package main
 
 import (

@@ -2,7 +2,7 @@
 //
 //go:debug updatemaxprocs=0
 
-// Command tenure is the IPAM CNI plugin. Runtimes call it; docs/local-mode.md
+// Command tenure is the IPAM CNI plugin. Runtimes call it; docs/howto/local-mode.md
 // says how to try it by hand.
 package main
 

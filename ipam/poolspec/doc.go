@@ -14,7 +14,7 @@
 // view of that pool, which is what this one configuration may take.
 //
 // Every key is honoured, refused with what to do instead, or listed in
-// [Config.Ignored]; docs/configuration.md has the tables, and a test keeps them
+// [Config.Ignored]; docs/reference/configuration.md has the tables, and a test keeps them
 // in step with the code. All faults of a text are reported at once, each as a
 // [Fault] in an [errors.Join].
 //

@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-const docFile = "../../docs/configuration.md"
+const docFile = "../../docs/reference/configuration.md"
 
 // samples has a value for each key of "ipam" that does nothing surprising.
 var samples = map[string]string{
@@ -70,7 +70,7 @@ func tables(t *testing.T, heading, title string) []row {
 	return rows
 }
 
-// TestDocumentedKeys keeps the tables of docs/configuration.md and the code in
+// TestDocumentedKeys keeps the tables of docs/reference/configuration.md and the code in
 // step: what a table says of a key is what happens to it.
 func TestDocumentedKeys(t *testing.T) {
 	known := map[string]key{}

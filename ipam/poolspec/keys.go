@@ -40,7 +40,7 @@ const (
 	refused                   // an error
 )
 
-// String is the word in docs/configuration.md.
+// String is the word in docs/reference/configuration.md.
 func (t treatment) String() string {
 	return [...]string{"honoured", "no longer needed", "refused"}[t]
 }

@@ -1,6 +1,6 @@
 // Package protocol is the lease protocol as pure steps: a state and an event
 // give the next state and the effects to run. Agent and controller run the same
-// steps, and so does the simulation that proves them. docs/leases.md explains
+// steps, and so does the simulation that proves them. docs/contributing/protocol.md explains
 // what each step is for; the names here are the names there.
 //
 // Nothing in this package does I/O, reads a clock, or knows Kubernetes. Objects

@@ -8,7 +8,7 @@ import (
 
 // A Right is what a node holds of the cluster, as its store records it: a lease of a block, the use
 // of a claim, or a request and what it was granted. All live the same life, drawn in
-// docs/leases.md:
+// docs/contributing/protocol.md:
 //
 //	        Note        created, confirmed           Let go
 //	(none) ------> Noted -----------------> Held --------------> Releasing

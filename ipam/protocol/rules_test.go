@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestStepRules holds the rules of docs/leases.md against every step that can be
+// TestStepRules holds the rules of docs/contributing/protocol.md against every step that can be
 // reached (M2, M3, M13, M43, M45, M52, H3). That none of them panics is one.
 func TestStepRules(t *testing.T) {
 	for _, kind := range walkKinds {

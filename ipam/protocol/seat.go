@@ -163,7 +163,7 @@ type SeatResult struct {
 	Why   string
 }
 
-// StepSeat is the life of an agent's side of its seat, docs/leases.md "The seat".
+// StepSeat is the life of an agent's side of its seat, docs/contributing/protocol.md "The seat".
 func StepSeat(s Sitting, ev SeatEvent) SeatResult {
 	switch ev.Call {
 	case SeatNone:

@@ -213,7 +213,7 @@ func NextLook(noted, now time.Time) (time.Time, bool) {
 // Steps of one right must be made one after the other, from an event to the last
 // answer that it leads to.
 //
-// The rules of docs/leases.md stand here: a record that says less than the
+// The rules of docs/contributing/protocol.md stand here: a record that says less than the
 // cluster is written before a call that gives away, one that says more only after
 // an answer; only a live read forgets, or a create that has met what can only be
 // another's; a right given away comes back only by a

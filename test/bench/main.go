@@ -1,6 +1,6 @@
 // Command bench measures Tenure on this machine, beside the reference plugins
 // host-local and static, and says which of its aims are met. `make bench` builds
-// what it needs and runs it; docs/performance.md explains the figures.
+// what it needs and runs it; docs/operations/performance.md explains the figures.
 //
 // Control plane, agent and stores are in a sandbox, on a real disk with every
 // fsync, and are gone when it ends.

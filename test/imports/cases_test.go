@@ -17,7 +17,7 @@ import (
 )
 
 // casesPage explains labels, faultsPage lists the deliberate faults.
-const casesPage, faultsPage = "docs/cases.md", "docs/simulation.md"
+const casesPage, faultsPage = "docs/contributing/cases.md", "docs/contributing/simulation.md"
 
 var (
 	label     = regexp.MustCompile(`(WB|VM|[ACDFHIMNWX])[0-9]+`)
@@ -214,7 +214,7 @@ func unlike(u use, cases, faults []string) (faulty []string) {
 	return faulty
 }
 
-// TestEveryLabelIsExplained keeps docs/cases.md and the labels of tests in step.
+// TestEveryLabelIsExplained keeps docs/contributing/cases.md and the labels of tests in step.
 func TestEveryLabelIsExplained(t *testing.T) {
 	docs, u := documents(t), uses(t)
 	cases := rows(docs[casesPage])
@@ -254,9 +254,9 @@ func helperX99() { t.Errorf("X98") }
 	page := "| label | what |\n| --- | --- |\n| N1 | a |\n| VM1b | b |\n| N1 | a |\n| X13 N14 | no row |\nN15\n"
 	u = use{map[string]string{"N1": "a_test.go:1", "N2": "b_test.go:2", "M1": "c.go:3"}, map[string]bool{"N1": true, "N2": true}}
 	wrong := []string{
-		"b_test.go:2 has the label N2, which docs/cases.md does not explain; if it is none, spell it otherwise",
-		"docs/cases.md explains VM1b, which no test names",
-		"docs/cases.md explains N1 twice",
+		"b_test.go:2 has the label N2, which docs/contributing/cases.md does not explain; if it is none, spell it otherwise",
+		"docs/contributing/cases.md explains VM1b, which no test names",
+		"docs/contributing/cases.md explains N1 twice",
 	}
 	if got := unlike(u, rows(page), []string{"M1"}); !slices.Equal(got, wrong) {
 		t.Errorf("found %q; want %q", got, wrong)

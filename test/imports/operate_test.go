@@ -109,8 +109,8 @@ func literal(lit *ast.BasicLit) string {
 	return text
 }
 
-// TestOperatorsGuideIsWhole keeps docs/operate.md, and the rules in
-// docs/kubectl-tenure.md, and the code in step: every condition, reason, metric and CNI
+// TestOperatorsGuideIsWhole keeps docs/operations/README.md, and the rules in
+// docs/reference/kubectl-tenure.md, and the code in step: every condition, reason, metric and CNI
 // error code is the first cell of some row.
 func TestOperatorsGuideIsWhole(t *testing.T) {
 	docs, w := documents(t), said(t)
@@ -119,11 +119,11 @@ func TestOperatorsGuideIsWhole(t *testing.T) {
 		words     map[string]bool
 		least     int // as many as there are today, or fewer: that they are still found
 	}{
-		{"docs/operate.md", "condition", w.conditions, 7},
-		{"docs/operate.md", "reason", w.reasons, 30},
-		{"docs/operate.md", "metric", w.metrics, 40},
-		{"docs/operate.md", "CNI error code", w.codes, 12},
-		{"docs/kubectl-tenure.md", "rule of check", w.rules, 14},
+		{"docs/operations/README.md", "condition", w.conditions, 7},
+		{"docs/operations/README.md", "reason", w.reasons, 30},
+		{"docs/operations/README.md", "metric", w.metrics, 40},
+		{"docs/operations/README.md", "CNI error code", w.codes, 12},
+		{"docs/reference/kubectl-tenure.md", "rule of check", w.rules, 14},
 	} {
 		if len(tt.words) < tt.least {
 			t.Errorf("the code has %d of kind %s: %q; want %d at least", len(tt.words), tt.what, slices.Sorted(maps.Keys(tt.words)), tt.least)

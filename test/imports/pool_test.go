@@ -41,7 +41,7 @@ func (s schema) words() (words []string) {
 	return words
 }
 
-// TestEveryFieldOfAPoolIsExplained keeps the table of docs/configuration.md and the
+// TestEveryFieldOfAPoolIsExplained keeps the table of docs/reference/configuration.md and the
 // definition of IPPool in step: each field has a row, with its default, its values and
 // how many there may be.
 func TestEveryFieldOfAPoolIsExplained(t *testing.T) {
@@ -75,12 +75,12 @@ func TestEveryFieldOfAPoolIsExplained(t *testing.T) {
 	}
 	fields["ranges"] = schema{MaxItems: fields["ranges"].MaxItems}
 
-	_, section, _ := strings.Cut(documents(t)["docs/configuration.md"], "\n## All fields of a pool\n")
+	_, section, _ := strings.Cut(documents(t)["docs/reference/configuration.md"], "\n## All fields of a pool\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	for name, f := range fields {
 		_, row, found := strings.Cut(section, "\n| `"+name+"` |")
 		if !found {
-			t.Errorf("docs/configuration.md has no row of %s", name)
+			t.Errorf("docs/reference/configuration.md has no row of %s", name)
 			continue
 		}
 		row, _, _ = strings.Cut(row, "\n")

@@ -37,7 +37,7 @@ func bound(t *testing.T, roles ...string) (as string) {
 	return as
 }
 
-// Whoever may view a cluster may ask what docs/kubectl-tenure.md says, and no more; and
+// Whoever may view a cluster may ask what docs/reference/kubectl-tenure.md says, and no more; and
 // whoever may edit it releases no node.
 func TestUsersOfTheClusterMayLook(t *testing.T) {
 	w := inOrder(t)

@@ -178,7 +178,7 @@ func (p place) whatToTry() string {
 	}
 	if p.bare {
 		return fmt.Sprintf(`A Kubernetes cluster of two nodes, without Tenure. Its nodes have images of Tenure with the
-tags %[4]s and %[5]s, so that what docs/install.md says can be tried on it:
+tags %[4]s and %[5]s, so that what docs/howto/install.md says can be tried on it:
 
     export KUBECONFIG=%[1]s PATH=%[2]s:%[2]s/tools:%[3]s:$PATH
     make install ATTACH=yes REGISTRY=tenure.dev

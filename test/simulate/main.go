@@ -1,6 +1,6 @@
 // Command simulate plays the simulation of test/simulation: many seeds until one
 // fails, or one seed with its trace. `make simulate` and `make replay` run it;
-// docs/simulation.md explains what it prints.
+// docs/contributing/simulation.md explains what it prints.
 package main
 
 import (
@@ -57,7 +57,7 @@ func main() {
 
 func run(o options, out io.Writer) (failed bool, err error) {
 	if o.fault != simulation.NoFault && !slices.ContainsFunc(simulation.Bugs(), func(b simulation.Bug) bool { return b.Fault == o.fault }) {
-		return false, fmt.Errorf("fault %q: there is no such fault; docs/simulation.md lists them", o.fault)
+		return false, fmt.Errorf("fault %q: there is no such fault; docs/contributing/simulation.md lists them", o.fault)
 	}
 	switch {
 	case o.schedule != "":

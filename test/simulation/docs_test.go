@@ -9,10 +9,10 @@ import (
 	"testing"
 )
 
-// TestDocsNameEveryFault holds that docs/simulation.md lists the faults M1 to M62 with
+// TestDocsNameEveryFault holds that docs/contributing/simulation.md lists the faults M1 to M62 with
 // what each may break, and explains each that the simulation does not find.
 func TestDocsNameEveryFault(t *testing.T) {
-	text, err := os.ReadFile("../../docs/simulation.md")
+	text, err := os.ReadFile("../../docs/contributing/simulation.md")
 	if err != nil {
 		t.Fatal(err)
 	}

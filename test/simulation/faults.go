@@ -9,7 +9,7 @@ import (
 )
 
 // A Fault is a bug that a test switches on to see that the simulation finds it: a
-// number of the list in docs/simulation.md.
+// number of the list in docs/contributing/simulation.md.
 type Fault string
 
 // NoFault is none.

@@ -53,7 +53,7 @@ func (w *world) backUp() {
 // beaten reports whether each agent that sat on a seat at the snapshot, or was named there as
 // having sat, knows of a state after it. One that has heard nothing since, and was taken over
 // meanwhile, has its term and its leases again after a restore, and nothing to tell it that others
-// had them: docs/leases.md has what a person does about it.
+// had them: docs/contributing/protocol.md has what a person does about it.
 func (w *world) beaten(b backup) bool {
 	return !slices.ContainsFunc(w.nodes, func(n *simNode) bool {
 		sat := slices.ContainsFunc(b.seats, func(s protocol.Seat) bool {
@@ -68,9 +68,9 @@ func (b backup) before(m protocol.Meta) bool {
 	return b.revision < revisionNumber(m.Revision)
 }
 
-// restore puts a snapshot back as docs/leases.md tells it: agents and controllers are
-// stopped, and nothing of theirs is on its way; the agents are started, then the
-// controllers, and no pod starts before the agents have put back what they hold.
+// restore puts a snapshot back as docs/contributing/protocol.md tells it: agents and controllers
+// are stopped, and nothing of theirs is on its way; the agents are started, then the controllers,
+// and no pod starts before the agents have put back what they hold.
 func (w *world) restore(b backup) {
 	w.logf("person: stops agents and controllers, and restores the API server to revision %d", b.revision)
 	w.count("API restored")

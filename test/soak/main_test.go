@@ -6,9 +6,9 @@
 // pool must serve its last address to whichever node asks (I5). What a fault excuses is
 // said at its function.
 //
-// A run of two minutes has one restore, a longer one another about every two minutes. Each
-// goes as docs/operate.md tells it, some seconds to a minute after the snapshot. In half of
-// them resourceVersions go on where they were.
+// A run of two minutes has one restore, a longer one another about every two minutes. Each goes as
+// docs/operations/README.md tells it, some seconds to a minute after the snapshot. In half of them
+// resourceVersions go on where they were.
 //
 // TENURE_SOAK_MINUTES says how long, two without it; TENURE_SOAK_SEED repeats the
 // decisions of a run, though not its timing.

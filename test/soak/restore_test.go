@@ -102,7 +102,7 @@ func (f *faults) beaten(since map[string]time.Time) bool {
 	return true
 }
 
-// restore puts a snapshot of etcd back as docs/operate.md tells it, while the load goes
+// restore puts a snapshot of etcd back as docs/operations/README.md tells it, while the load goes
 // on with all but new pods. What it excuses:
 //
 //   - refusals: from when the agents stop until the pools have been opened again an ADD

@@ -144,7 +144,7 @@ func (l *leader) pause() {
 	}
 }
 
-// free is the freeing of docs/leases.md: mark, look for uses, clear.
+// free is the freeing of docs/contributing/protocol.md: mark, look for uses, clear.
 func (l *leader) free(ctx context.Context, uid protocol.UID, held []Held) error {
 	if len(held) == 0 {
 		return nil

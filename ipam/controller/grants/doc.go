@@ -16,10 +16,10 @@
 // The [Book] is what the broker knows of pools, leases and grants. It comes from watches, and may
 // lag behind; every write is a compare-and-swap on UID and resourceVersion, so a plan made on old
 // knowledge fails and is made again. What only a call has shown, and no watch, is read again after
-// ten seconds. Whoever frees reads live first (docs/leases.md, rule 2): the broker offers the two
-// writes of freeing, [Broker.Mark] and [Broker.Clear], and its caller reads what stands between
-// them, which counts only for the mark that was there before; [Broker.Drop] is one write, for a
-// grantee that is gone or has its answer.
+// ten seconds. Whoever frees reads live first (docs/contributing/protocol.md, rule 2): the broker
+// offers the two writes of freeing, [Broker.Mark] and [Broker.Clear], and its caller reads what
+// stands between them, which counts only for the mark that was there before; [Broker.Drop] is one
+// write, for a grantee that is gone or has its answer.
 //
 // An ask that finds nothing has holders recalled: each of up to eight is asked, on
 // its node's seat, to cede what is free of one lease. The lease's status says when

@@ -29,7 +29,7 @@ type addition struct {
 	arrived protocol.Instant
 }
 
-// add answers an ADD: docs/how-an-add-travels.md follows it.
+// add answers an ADD: docs/contributing/how-an-add-travels.md follows it.
 func (a *Agent) add(ctx context.Context, req agentapi.Request) (*agentapi.Result, error) {
 	conf, err := a.configs.ParseConfig(req.Config, req.Args)
 	if err != nil {

@@ -4,6 +4,6 @@
 // and on the small interfaces that it declares of the cluster; it knows neither
 // Kubernetes nor CNI.
 //
-// docs/how-an-add-travels.md follows one ADD through it, docs/leases.md says why
-// each step stands where it does.
+// docs/contributing/how-an-add-travels.md follows one ADD through it, docs/contributing/protocol.md
+// says why each step stands where it does.
 package agent

@@ -291,7 +291,7 @@ func (a *Agent) callUse(ctx context.Context, self protocol.Self, ev protocol.Eve
 	return ev, err
 }
 
-// confirmUse reads live what a use rests on, in the order that docs/leases.md
+// confirmUse reads live what a use rests on, in the order that docs/contributing/protocol.md
 // gives: the other name, then the claim and the leases of its addresses.
 func (a *Agent) confirmUse(ctx context.Context, self protocol.Self, ev protocol.Event, r protocol.Right) (protocol.Event, error) {
 	if err := a.withheldRight(r); err != nil {

@@ -3,6 +3,6 @@
 // status annotations of the node's pods say.
 //
 // No right rests on what is found: nothing is given out of a lost store's leases in
-// any case (docs/leases.md). It serves CHECK, DEL and a repeated ADD of attachments
+// any case (docs/contributing/protocol.md). It serves CHECK, DEL and a repeated ADD of attachments
 // that still run, and tells their addresses' users apart.
 package recovery

@@ -21,7 +21,7 @@ var (
 	// and by any later call that meets the damage. Nothing read in the same
 	// call may be used. The remedy is to set the file aside and start a new
 	// store; what the node's pods have is then read back, and the leases of the old
-	// one are frozen (docs/leases.md).
+	// one are frozen (docs/contributing/protocol.md).
 	ErrCorrupt = errors.New("store is damaged")
 
 	// ErrOlder is returned by Open when the file is whole but is not the one
