@@ -27,6 +27,7 @@ LOADS := %/test/scale %/test/soak
 
 LINT := bin/tools/golangci-lint
 CONTROLLER_GEN := bin/tools/controller-gen
+CRD_REF_DOCS := bin/tools/crd-ref-docs
 HELM := bin/tools/helm
 CRANE := bin/tools/crane
 GO_BUILD := CGO_ENABLED=0 go build -trimpath -ldflags "-s -w"
@@ -231,11 +232,12 @@ fix: $(LINT) ## Have the linters repair what they can: formatting, imports, newe
 	$(LINT) run --fix ./... || true
 
 .PHONY: generate
-generate: $(CONTROLLER_GEN) ## Make deepcopy functions and CRDs from the API's types
+generate: $(CONTROLLER_GEN) $(CRD_REF_DOCS) ## Make deepcopy functions, CRDs and their reference page from the API's types
 	$(CONTROLLER_GEN) object crd paths=./api/... output:crd:dir=deploy/crds
+	@$(CRD_REF_DOCS) --log-level=ERROR --source-path=api/v1alpha1 --config=test/tools/apidocs/config.yaml --renderer=markdown --output-path=docs/reference/api.md
 
 # What generate makes, and must not change when it runs again.
-GENERATED := api/v1alpha1/zz_generated.deepcopy.go deploy/crds/*.yaml
+GENERATED := api/v1alpha1/zz_generated.deepcopy.go deploy/crds/*.yaml docs/reference/api.md
 
 .PHONY: generate-check
 generate-check: ## Fail if generate had been forgotten
@@ -257,7 +259,7 @@ $(LINT): test/tools/lint/go.mod test/tools/lint/go.sum
 	@touch $@
 
 .PHONY: tools
-tools: $(LINT) $(CONTROLLER_GEN) $(HELM) $(CRANE) ## Build the tools of tests, and helm and crane for administrators, into bin/tools
+tools: $(LINT) $(CONTROLLER_GEN) $(CRD_REF_DOCS) $(HELM) $(CRANE) ## Build the tools of tests, and helm and crane for administrators, into bin/tools
 
 $(HELM): test/tools/helm/go.mod test/tools/helm/go.sum
 	@echo "building helm: about two minutes the first time"
@@ -270,6 +272,10 @@ $(CRANE): test/tools/crane/go.mod test/tools/crane/go.sum
 
 $(CONTROLLER_GEN): test/tools/generate/go.mod test/tools/generate/go.sum
 	CGO_ENABLED=0 go build -C test/tools/generate -trimpath -ldflags "-s -w" -o ../../../$@ sigs.k8s.io/controller-tools/cmd/controller-gen
+	@touch $@
+
+$(CRD_REF_DOCS): test/tools/apidocs/go.mod test/tools/apidocs/go.sum
+	CGO_ENABLED=0 go build -C test/tools/apidocs -trimpath -ldflags "-s -w" -o ../../../$@ github.com/elastic/crd-ref-docs
 	@touch $@
 
 .PHONY: root
