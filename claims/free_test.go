@@ -140,9 +140,11 @@ func TestFreeingInOrder(t *testing.T) {
 	}
 }
 
-// TestF12Surplus: of an existing claim only what its status, read live, does not
+// TestSurplus: of an existing claim only what its status, read live, does not
 // name is freed, and nothing while the status names none (M22).
-func TestF12Surplus(t *testing.T) {
+//
+// Label F12.
+func TestSurplus(t *testing.T) {
 	live := func(uid protocol.UID, ips ...string) protocol.Claim {
 		c := protocol.Claim{Meta: protocol.Meta{UID: uid}}
 		for _, ip := range ips {

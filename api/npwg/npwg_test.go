@@ -12,7 +12,8 @@ import (
 
 var addresses = cmp.Options{cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{})}
 
-func TestParseN14N15N16N19(t *testing.T) {
+// Labels N14, N15, N16, N19.
+func TestParse(t *testing.T) {
 	addr := netip.MustParseAddr
 	tests := []struct {
 		name, annotation string
@@ -55,7 +56,7 @@ func TestParseN14N15N16N19(t *testing.T) {
 }
 
 // A1, A2: whatever is wrong with an annotation, it is invalid as a whole.
-func TestParseFaultsA1A2(t *testing.T) {
+func TestParseFaults(t *testing.T) {
 	for _, tt := range []struct{ name, annotation, want string }{
 		{"N18 no name", `[{"namespace":"a"}]`, "element 1: name: missing"},
 		{"N18 empty name", `[{"name":""}]`, "name: missing"},
@@ -134,7 +135,8 @@ func TestParseFaultsA1A2(t *testing.T) {
 	})
 }
 
-func TestParseByVersionN24N27(t *testing.T) {
+// Labels N24, N27.
+func TestParseByVersion(t *testing.T) {
 	const longMAC = "80:00:11:22:33:44:55:66:77:88:99:aa:bb:cc:dd:ee:ff:00:11:22"
 	version := func(v Version) func(string, string) Version { return func(string, string) Version { return v } }
 	got, err := Parse(`[{"name":"a","mac":"`+longMAC+`","ips":["10.0.0.1"],"bandwidth":1,"default-route":1}]`, "ns", version(V1))

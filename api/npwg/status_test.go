@@ -31,7 +31,8 @@ var (
 	eth1     = Interface{Name: "eth1", MAC: "02:00:00:00:00:12", Sandbox: "/ns"}
 )
 
-func TestStatusN49N50N51N54N55N56N58N59(t *testing.T) {
+// Labels N49, N50, N51, N54, N55, N56, N58, N59.
+func TestStatus(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		result *Result
@@ -60,7 +61,8 @@ func TestStatusN49N50N51N54N55N56N58N59(t *testing.T) {
 	}
 }
 
-func TestStatusTextN47N48N53N57N60N61N62N65(t *testing.T) {
+// Labels N47, N48, N53, N57, N60, N61, N62, N65.
+func TestStatusText(t *testing.T) {
 	result := &Result{
 		Interfaces: []Interface{eth0}, IPs: []IP{ip("10.0.0.1/24", 0)}, DNS: DNS{Nameservers: []string{"10.0.0.53"}, Search: []string{"example.com"}},
 		Routes: []Route{route("10.1.0.0/16", "10.0.0.7"), route("0.0.0.0/1", "10.0.0.8"), route("0.0.0.0/0", "10.0.0.254")},
@@ -108,7 +110,8 @@ func TestStatusTextN47N48N53N57N60N61N62N65(t *testing.T) {
 	})
 }
 
-func TestCheckDeviceInfoN63(t *testing.T) {
+// Label N63.
+func TestCheckDeviceInfo(t *testing.T) {
 	for _, good := range []string{
 		`{"type":"pci","version":"1.1.0","pci":{"pci-address":"0000:18:02.5","pf-pci-address":"x"}}`,
 		`{"type":"vdpa","version":"1.0.0","vdpa":{"parent-device":"p","driver":"vhost","path":"/dev/vhost-vdpa0"}}`,

@@ -12,9 +12,11 @@ import (
 	"github.com/tenure-ipam/tenure/attach/journal"
 )
 
-// TestN75ChildrenOfAKilledPlugin: a plugin that a signal ends has left what it started. That
+// TestChildrenOfAKilledPlugin: a plugin that a signal ends has left what it started. That
 // must not go on when the attachment is undone, or the lock given back.
-func TestN75ChildrenOfAKilledPlugin(t *testing.T) {
+//
+// Label N75.
+func TestChildrenOfAKilledPlugin(t *testing.T) {
 	for _, tt := range []struct {
 		name, end string
 		lives     bool

@@ -68,9 +68,11 @@ func FuzzResult(f *testing.F) {
 	})
 }
 
-// TestN24N27VerifyLooksAtThePodsSide: an address of the host's end is not what
+// TestVerifyLooksAtThePodsSide: an address of the host's end is not what
 // was asked for.
-func TestN24N27VerifyLooksAtThePodsSide(t *testing.T) {
+//
+// Labels N24, N27.
+func TestVerifyLooksAtThePodsSide(t *testing.T) {
 	for _, tt := range []struct {
 		result string
 		want   plan.Want

@@ -66,7 +66,8 @@ func pod(namespace, name string, containers ...*podresources.ContainerResources)
 	return &podresources.PodResources{Namespace: namespace, Name: name, Containers: containers}
 }
 
-func TestDevicesOfAPodN64(t *testing.T) {
+// Label N64.
+func TestDevicesOfAPod(t *testing.T) {
 	pods := []*podresources.PodResources{
 		pod("other", "p", &podresources.ContainerResources{Devices: []*podresources.ContainerDevices{devices("a/nic", "not-mine")}}),
 		pod("ns", "p",
@@ -88,14 +89,16 @@ func TestDevicesOfAPodN64(t *testing.T) {
 	}
 }
 
-func TestNoKubeletN64(t *testing.T) {
+// Label N64.
+func TestNoKubelet(t *testing.T) {
 	got, err := Kubelet{Socket: filepath.Join(t.TempDir(), "none")}.DevicesOf(t.Context(), "ns", "p")
 	if err != nil || len(got) > 0 {
 		t.Errorf("got %v, %v; want no devices", got, err)
 	}
 }
 
-func TestKubeletDoesNotAnswerN64(t *testing.T) {
+// Label N64.
+func TestKubeletDoesNotAnswer(t *testing.T) {
 	k := serve(t, &kubelet{broken: errors.New("starting up")})
 	if got, err := k.DevicesOf(t.Context(), "ns", "p"); err == nil {
 		t.Errorf("got %v; want an error", got)

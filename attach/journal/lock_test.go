@@ -22,7 +22,8 @@ func briefly(t *testing.T) context.Context {
 	return ctx
 }
 
-func TestD10LocksExclude(t *testing.T) {
+// Label D10.
+func TestLocksExclude(t *testing.T) {
 	d := Dir{filepath.Join(t.TempDir(), "state")}
 	a, err := d.Lock(t.Context(), "a")
 	check(t, err)
@@ -88,9 +89,11 @@ func TestLockIsNotLostWithItsFile(t *testing.T) {
 	}
 }
 
-// TestD10HeirsHoldTheLock: what a killed call has started keeps the lock until it
+// TestHeirsHoldTheLock: what a killed call has started keeps the lock until it
 // ends.
-func TestD10HeirsHoldTheLock(t *testing.T) {
+//
+// Label D10.
+func TestHeirsHoldTheLock(t *testing.T) {
 	d := Dir{t.TempDir()}
 	l, err := d.Lock(t.Context(), "a")
 	check(t, err)
@@ -141,9 +144,11 @@ func TestReleaseLeavesHeirsNothing(t *testing.T) {
 	}
 }
 
-// TestD10AllHasItsTurn: a stream of calls for containers does not keep whoever
+// TestAllHasItsTurn: a stream of calls for containers does not keep whoever
 // wants all of them waiting.
-func TestD10AllHasItsTurn(t *testing.T) {
+//
+// Label D10.
+func TestAllHasItsTurn(t *testing.T) {
 	d := Dir{t.TempDir()}
 	ctx, stop := context.WithCancel(t.Context())
 	var wg sync.WaitGroup

@@ -174,7 +174,8 @@ func sameStrings(t *testing.T, got []string, want ...string) {
 	}
 }
 
-func TestN3AndN7ToN13ConfigurationsOfDefinitions(t *testing.T) {
+// Labels N3, N7, N8, N9, N10, N11, N12, N13.
+func TestConfigurationsOfDefinitions(t *testing.T) {
 	file := `{"cniVersion": "1.0.0", "name": "net-a", "type": "from-file"}`
 	other := strings.ReplaceAll(file, "from-file", "single")
 	conflist := `{"cniVersion": "1.0.0", "name": "net-a", "plugins": [{"type": "from-list"}]}`
@@ -234,7 +235,8 @@ func TestN3AndN7ToN13ConfigurationsOfDefinitions(t *testing.T) {
 	})
 }
 
-func TestN4ConfigurationsThatCannotRun(t *testing.T) {
+// Label N4.
+func TestConfigurationsThatCannotRun(t *testing.T) {
 	for _, tt := range []struct{ name, config, want string }{
 		{"not JSON", "{", "not a CNI configuration"},
 		{"null", "null", "not a CNI configuration"},
@@ -265,14 +267,16 @@ func TestN4ConfigurationsThatCannotRun(t *testing.T) {
 	}
 }
 
-func TestD6HighestKnownVersion(t *testing.T) {
+// Label D6.
+func TestHighestKnownVersion(t *testing.T) {
 	p := scene{networks: "x", defs: []facts.Definition{def("x", `{"cniVersion": "0.4.0", "cniVersions": ["0.3.1", "1.0.0", "1.1.0", "2.0.0"], "plugins": [{"type": "t"}]}`)}}.plan(t)
 	if got := stdins(t, p.Steps[1])[0]["cniVersion"]; got != "1.1.0" {
 		t.Errorf("cniVersion %v; want 1.1.0", got)
 	}
 }
 
-func TestD7PluginsFromFiles(t *testing.T) {
+// Label D7.
+func TestPluginsFromFiles(t *testing.T) {
 	files := map[string]string{
 		"x.conflist":  `{"cniVersion": "1.1.0", "name": "x", "plugins": [{"type": "first"}]}`,
 		"x/20-c.conf": `{"type": "third"}`, "x/10-b.conf": `{"type": "second"}`, "x/30.json": `{"type": "no"}`,
@@ -297,7 +301,8 @@ func TestD7PluginsFromFiles(t *testing.T) {
 	s.fails(t, "the list has none")
 }
 
-func TestD8SwitchesStayInTheList(t *testing.T) {
+// Label D8.
+func TestSwitchesStayInTheList(t *testing.T) {
 	p := scene{networks: "x", defs: []facts.Definition{def("x", `{"cniVersion": "1.1.0", "disableCheck": true, "disableGC": true, "plugins": [{"type": "t"}]}`)}}.plan(t)
 	got := values(t, string(p.Steps[1].List))
 	if got["disableCheck"] != true || got["disableGC"] != true {
@@ -305,7 +310,8 @@ func TestD8SwitchesStayInTheList(t *testing.T) {
 	}
 }
 
-func TestN14N15N44N46N67OrderAndNames(t *testing.T) {
+// Labels N14, N15, N44, N46, N67.
+func TestOrderAndNames(t *testing.T) {
 	defs := []facts.Definition{def("net-a", bridge("net-a")), def("net-b", bridge("net-b")), def("other-ns/net-c", bridge("net-c"), AnnotationNamespaces, "shop")}
 	want := []string{"cluster=eth0", "shop/net-a=net1", "shop/net-b=net2", "other-ns/net-c=net3", "shop/net-a=net4"}
 	list := scene{networks: "net-a,net-b, other-ns/net-c ,net-a", defs: defs}.plan(t)
@@ -320,7 +326,8 @@ func TestN14N15N44N46N67OrderAndNames(t *testing.T) {
 	sameStrings(t, attachments(scene{}.plan(t)), "cluster=eth0")
 }
 
-func TestN29NamesInUse(t *testing.T) {
+// Label N29.
+func TestNamesInUse(t *testing.T) {
 	defs := []facts.Definition{def("a", bridge("a")), def("b", bridge("b"))}
 	for _, tt := range []struct{ name, networks, want string }{
 		{"asked for twice", "a@lan0,b@lan0", "interface lan0 is already that of element 1"},
@@ -334,7 +341,8 @@ func TestN29NamesInUse(t *testing.T) {
 	}
 }
 
-func TestN20N25N28N33N35N37N40InvalidAnnotationIsIgnored(t *testing.T) {
+// Labels N20, N25, N28, N33, N35, N37, N40.
+func TestInvalidAnnotationIsIgnored(t *testing.T) {
 	s := scene{networks: `[{"name": "a"}, {"name": "a", "ips": []}]`, defs: []facts.Definition{def("a", bridge("a", "ips"))}}
 	p := s.plan(t)
 	sameStrings(t, attachments(p), "cluster=eth0")
@@ -345,7 +353,8 @@ func TestN20N25N28N33N35N37N40InvalidAnnotationIsIgnored(t *testing.T) {
 	s.fails(t, "annotation k8s.v1.cni.cncf.io/networks", "element 2: ips", "correct it")
 }
 
-func TestN17UnknownKeys(t *testing.T) {
+// Label N17.
+func TestUnknownKeys(t *testing.T) {
 	p := scene{networks: `[{"name": "a", "org.foo.bar.k": 1, "ip": "10.0.0.1"}]`, defs: []facts.Definition{def("a", bridge("a"))}}.plan(t)
 	sameStrings(t, attachments(p), "cluster=eth0", "shop/a=net1")
 	if len(p.Warnings) != 1 || p.Warnings[0].Reason != ReasonUnknownKey || !strings.Contains(p.Warnings[0].Message, "key ip has") {
@@ -388,7 +397,8 @@ func TestWarningsAreBounded(t *testing.T) {
 	}
 }
 
-func TestN21N26N34N36N41CapabilityArguments(t *testing.T) {
+// Labels N21, N26, N34, N36, N41.
+func TestCapabilityArguments(t *testing.T) {
 	for _, tt := range []struct{ row, capability, keys, want string }{
 		{"N21", "ips", `"ips": ["10.2.2.42/24", "2001:db8::5/64"]`, `["10.2.2.42/24", "2001:db8::5/64"]`},
 		{"N26", "mac", `"mac": "02:23:45:67:89:AB"`, `"02:23:45:67:89:ab"`},
@@ -418,7 +428,8 @@ func TestN21N26N34N36N41CapabilityArguments(t *testing.T) {
 	}
 }
 
-func TestN24N27Version1(t *testing.T) {
+// Labels N24, N27.
+func TestVersion1(t *testing.T) {
 	defs := func(config string, annotations ...string) []facts.Definition {
 		return []facts.Definition{def("a", config, annotations...)}
 	}
@@ -457,7 +468,8 @@ func TestN24N27Version1(t *testing.T) {
 	})
 }
 
-func TestN32CNIArgsComeBeforeTheConfigurations(t *testing.T) {
+// Label N32.
+func TestCNIArgsComeBeforeTheConfigurations(t *testing.T) {
 	config := `{"cniVersion": "1.0.0", "name": "a", "plugins": [{"type": "x", "args": {"cni": {"spoofchk": "off", "trust": "on"}}}, {"type": "y"}, {"type": "z", "args": null}]}`
 	p := scene{networks: `[{"name": "a", "cni-args": {"spoofchk": "on"}}]`, defs: []facts.Definition{def("a", config)}}.plan(t)
 	got := stdins(t, p.Steps[1])
@@ -468,7 +480,8 @@ func TestN32CNIArgsComeBeforeTheConfigurations(t *testing.T) {
 	}
 }
 
-func TestN37N38N39DefaultRoute(t *testing.T) {
+// Labels N37, N38, N39.
+func TestDefaultRoute(t *testing.T) {
 	defs := []facts.Definition{def("a", bridge("a")), def("b", bridge("b"))}
 	routes := func(networks string) (all []string) {
 		for _, s := range (scene{networks: networks, defs: defs}).plan(t).Steps {
@@ -486,7 +499,8 @@ func TestN37N38N39DefaultRoute(t *testing.T) {
 	sameStrings(t, routes(`[{"name": "a", "default-route": []}, {"name": "b", "default-route": []}]`), "eth0 false") // N37: ignored
 }
 
-func TestN42N43ClaimsAndAddresses(t *testing.T) {
+// Labels N42, N43.
+func TestClaimsAndAddresses(t *testing.T) {
 	s := scene{networks: `[{"name": "a", "ips": ["10.0.0.1"], "ipam-claim-reference": "c"}]`, defs: []facts.Definition{def("a", bridge("a", "ips"))}}
 	s.fails(t, "element 1", "shop/a", "both ips and ipam-claim-reference", "4.1.2.1.11.1", "keep one")
 	s.keys = `"ipsWithClaim": "Allow"`
@@ -499,7 +513,8 @@ func TestN42N43ClaimsAndAddresses(t *testing.T) {
 
 func (w Want) isZero() bool { return len(w.IPs) == 0 && w.MAC == "" }
 
-func TestN78A11RuntimesRequestsAreTheDefaultNetworksAlone(t *testing.T) {
+// Labels N78, A11.
+func TestRuntimesRequestsAreTheDefaultNetworksAlone(t *testing.T) {
 	runtime := map[string]json.RawMessage{"portMappings": json.RawMessage(`[{"hostPort": 1}]`), "dns": json.RawMessage(`{}`), "io.kubernetes.cri.pod-annotations": json.RawMessage(`{}`)}
 	capabilities := `"capabilities": {"portMappings": true, "dns": true, "io.kubernetes.cri.pod-annotations": true}`
 	s := scene{
@@ -548,7 +563,8 @@ func TestUnselectedIsThePlansToSay(t *testing.T) {
 	}
 }
 
-func TestD14IgnoreUnknownIsAdded(t *testing.T) {
+// Label D14.
+func TestIgnoreUnknownIsAdded(t *testing.T) {
 	p, err := Make(scene{}.config(t), Call{ContainerID: "c", IfName: "eth0", Args: []Arg{{"K", "v=w"}}}, facts.Answer{}, scene{}.disk())
 	if err != nil || joinArgs(p.Steps[0].Args) != "K=v=w;IgnoreUnknown=1" {
 		t.Errorf("CNI_ARGS %v, %v; want K=v=w and IgnoreUnknown=1", p.Steps[0].Args, err)

@@ -14,7 +14,8 @@ import (
 	"github.com/tenure-ipam/tenure/attach/facts"
 )
 
-func TestN66DefaultNetworkFromEverySource(t *testing.T) {
+// Label N66.
+func TestDefaultNetworkFromEverySource(t *testing.T) {
 	conflist := `{"cniVersion": "1.0.0", "name": "cluster", "plugins": [{"type": "flannel"}, {"type": "portmap"}]}`
 	own := `{"cniVersion": "1.0.0", "name": "tenure", "plugins": [{"type": "tenure-attach"}]}`
 	files := map[string]string{"00-tenure.conflist": own, "10-flannel.conflist": conflist, "/opt/net/one.conf": bridge("one"), "/opt/bad/a.conflist": "{",
@@ -64,7 +65,8 @@ func TestN66DefaultNetworkFromEverySource(t *testing.T) {
 	}
 }
 
-func TestN66InvalidAnnotationStillGivesTheDefaultNetwork(t *testing.T) {
+// Label N66.
+func TestInvalidAnnotationStillGivesTheDefaultNetwork(t *testing.T) {
 	for _, networks := range []string{"[", "a,,b", `{"name": "a"}`, "A_B"} {
 		p := scene{networks: networks, keys: `"defaultNetworks": ["extra"]`, defs: []facts.Definition{def("kube-system/extra", bridge("extra"))}}.plan(t)
 		sameStrings(t, attachments(p), "cluster=eth0", "kube-system/extra=net1")
@@ -107,7 +109,8 @@ func TestDefaultNetworkOfAPodsAnnotation(t *testing.T) {
 	})
 }
 
-func TestN37DefaultRouteOnDefaultNetworkToo(t *testing.T) {
+// Label N37.
+func TestDefaultRouteOnDefaultNetworkToo(t *testing.T) {
 	s := scene{own: `[{"name": "own", "namespace": "shop", "default-route": ["10.0.0.1"]}]`, networks: "a", defs: []facts.Definition{def("own", bridge("own")), def("a", bridge("a"))}}
 	p := s.plan(t)
 	if p.Steps[0].DefaultRoute == nil || p.Steps[0].LosesDefaultRoute || !p.Steps[1].LosesDefaultRoute {
@@ -133,7 +136,8 @@ func TestExtraNetworks(t *testing.T) {
 	scene{keys: `"defaultNetworks": ["one@lan0"]`, networks: "a@lan0", defs: s.defs}.fails(t, "element 1", "interface lan0 is already that of defaultNetworks[0]")
 }
 
-func TestN77Isolation(t *testing.T) {
+// Label N77.
+func TestIsolation(t *testing.T) {
 	for _, tt := range []struct {
 		name, keys string
 		def        facts.Definition
@@ -193,7 +197,8 @@ func TestSelectorsMeanWhatTheyMeanToKubernetes(t *testing.T) {
 	}
 }
 
-func TestN64Devices(t *testing.T) {
+// Label N64.
+func TestDevices(t *testing.T) {
 	config := func(name string) string {
 		return `{"cniVersion": "1.0.0", "name": "` + name + `", "plugins": [{"type": "sriov", "capabilities": {"CNIDeviceInfoFile": true, "deviceID": true}}, {"type": "tuning"}]}`
 	}

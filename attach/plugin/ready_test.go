@@ -14,9 +14,11 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/lean/cnicall"
 )
 
-// TestN71Patience: while the default network is not ready, an ADD waits, and then has its
+// TestPatience: while the default network is not ready, an ADD waits, and then has its
 // runtime try again; a DEL waits for less, and goes on. Time is a bubble's.
-func TestN71Patience(t *testing.T) {
+//
+// Label N71.
+func TestPatience(t *testing.T) {
 	dir := t.TempDir()
 	args := &cnicall.Args{
 		ContainerID: "c", Netns: "/run/netns/p", IfName: "eth0", Args: "K8S_POD_NAMESPACE=ns;K8S_POD_NAME=p",

@@ -121,7 +121,9 @@ const calico = `{"cniVersion":"0.3.1","name":"k8s-pod-network","plugins":[{"type
 
 // The default network's configuration comes and goes; ours follows it (section
 // 6.1.1). The runtime never sees a part of a file, nor another one.
-func TestFollowsTheDefaultNetworksConfigurationN69N70(t *testing.T) {
+//
+// Labels N69, N70.
+func TestFollowsTheDefaultNetworksConfiguration(t *testing.T) {
 	for name, plugin := range map[string]string{
 		"by path":      `"defaultNetwork":"DIR/10-calico.conflist"`,
 		"by directory": `"clusterNetwork":"DIR"`,
@@ -148,7 +150,8 @@ func TestFollowsTheDefaultNetworksConfigurationN69N70(t *testing.T) {
 	}
 }
 
-func TestWaitsForTheReadinessIndicatorFileN69N72(t *testing.T) {
+// Labels N69, N72.
+func TestWaitsForTheReadinessIndicatorFile(t *testing.T) {
 	n := newNode(t, `"clusterNetwork":"k8s-pod-network","readinessindicatorfile":"DIR/ready"`)
 	n.write(filepath.Join(n.confDir, "10-calico.conflist"), calico)
 	ours := n.list(`"clusterNetwork":"k8s-pod-network","readinessindicatorfile":"DIR/ready"`)
@@ -161,7 +164,8 @@ func TestWaitsForTheReadinessIndicatorFileN69N72(t *testing.T) {
 	})
 }
 
-func TestInstallsAtOnceWhereThePluginWaitsN71(t *testing.T) {
+// Label N71.
+func TestInstallsAtOnceWhereThePluginWaits(t *testing.T) {
 	const plugin = `"clusterNetwork":"k8s-pod-network","readinessindicatorfile":"DIR/ready"`
 	n := newNode(t, plugin)
 	n.cfg.AtOnce = true
@@ -192,7 +196,8 @@ func TestAPIOutageDoesNotFlipIt(t *testing.T) {
 	n.run(func() { n.becomes("") })
 }
 
-func TestDefinitionOrFileOfThatNameN69(t *testing.T) {
+// Label N69.
+func TestDefinitionOrFileOfThatName(t *testing.T) {
 	const plugin = `"defaultNetwork":"base"`
 	n := newNode(t, plugin)
 	n.cluster.known.Store(true)

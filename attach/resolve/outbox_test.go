@@ -61,7 +61,8 @@ func kept(t *testing.T, dir string) (letters, shown int) {
 	return letters, shown
 }
 
-func TestStatusIsWrittenN47(t *testing.T) {
+// Label N47.
+func TestStatusIsWritten(t *testing.T) {
 	w := newWorld()
 	run(t, w, func(t *testing.T, r *Resolver) {
 		w.seen(r, podOf("p", "u1", ""))
@@ -235,7 +236,8 @@ func TestStatusWithoutUIDIsThePodsThatThereIs(t *testing.T) {
 	})
 }
 
-func TestWarningsAloneAreSaidN20A1(t *testing.T) {
+// Labels N20, A1.
+func TestWarningsAloneAreSaid(t *testing.T) {
 	w := newWorld()
 	run(t, w, func(t *testing.T, r *Resolver) {
 		tell(t, r, "u1", ``, facts.Warning{Reason: "InvalidNetworkAnnotation", Message: "ips is empty"})

@@ -274,7 +274,8 @@ var (
 	base = facts.Ref{Namespace: "kube-system", Name: "base"}
 )
 
-func TestAnswersWithoutTheAPIServerN14N15N19(t *testing.T) {
+// Labels N14, N15, N19.
+func TestAnswersWithoutTheAPIServer(t *testing.T) {
 	for _, networks := range []string{`net-a, other/net-b@eth7,net-a`, `[{"name":"net-a"},{"name":"net-b","namespace":"other"},{"name":"net-a","namespace":""}]`} {
 		t.Run(networks, func(t *testing.T) {
 			w := newWorld()
@@ -342,7 +343,9 @@ func TestWhatNoWatchHasIsReadOnce(t *testing.T) {
 
 // A definition may have been made a moment before the pod that selects it: to refuse,
 // the watch is not enough.
-func TestASelectedDefinitionIsNotMissingBecauseAWatchIsBehindN11(t *testing.T) {
+//
+// Label N11.
+func TestASelectedDefinitionIsNotMissingBecauseAWatchIsBehind(t *testing.T) {
 	w := newWorld()
 	run(t, w, func(t *testing.T, r *Resolver) {
 		w.seen(r, podOf("p", "u1", "net-a"))
@@ -373,7 +376,8 @@ func TestRecreatedPodIsNotTakenForTheOldOne(t *testing.T) {
 	})
 }
 
-func TestStaticPodIsFoundByItsMirrorN66(t *testing.T) {
+// Label N66.
+func TestStaticPodIsFoundByItsMirror(t *testing.T) {
 	w := newWorld()
 	run(t, w, func(t *testing.T, r *Resolver) {
 		p := podOf("p", "mirror", "net-a")
@@ -424,7 +428,9 @@ func TestWhatCannotBeKnownIsForLater(t *testing.T) {
 
 // What cannot be a name is not looked up: the annotation is invalid, and the pod gets
 // its default network whatever the API server says.
-func TestInvalidNamesAreNotLookedUpN6N18N20(t *testing.T) {
+//
+// Labels N6, N18, N20.
+func TestInvalidNamesAreNotLookedUp(t *testing.T) {
 	for _, networks := range []string{"a/b/c", "Net_A", "../x", "/", ",", `[{"name":"../x"}]`, `[{"name":"a","namespace":"B/c"}]`, `[{"name":5}]`, `[{}]`, `{"name":"a"`} {
 		t.Run(networks, func(t *testing.T) {
 			w := newWorld()
@@ -439,7 +445,8 @@ func TestInvalidNamesAreNotLookedUpN6N18N20(t *testing.T) {
 	}
 }
 
-func TestNamespaceLabelsWhereADefinitionAsksForThemN77(t *testing.T) {
+// Label N77.
+func TestNamespaceLabelsWhereADefinitionAsksForThem(t *testing.T) {
 	w := newWorld()
 	w.labels["ns"] = map[string]string{"team": "blue"}
 	w.define(netA, `{}`)

@@ -147,7 +147,8 @@ spec: {jobTemplate: {spec: {template: {metadata: {annotations: {k8s.v1.cni.cncf.
 	}
 }
 
-func TestExplainsWhyNotN11N77(t *testing.T) {
+// Labels N11, N77.
+func TestExplainsWhyNot(t *testing.T) {
 	for _, tt := range []struct{ name, networks, want string }{
 		{"another namespace's", "net/wan", "isolated"},
 		{"name that is none", "a/b/c", "InvalidNetworkAnnotation"},
@@ -163,7 +164,9 @@ func TestExplainsWhyNotN11N77(t *testing.T) {
 }
 
 // What lies on the node is taken from what is given of it.
-func TestExplainsWithTheNodesFilesN3N9(t *testing.T) {
+//
+// Labels N3, N9.
+func TestExplainsWithTheNodesFiles(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string {
 		path := filepath.Join(dir, name)

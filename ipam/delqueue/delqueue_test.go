@@ -96,9 +96,11 @@ func TestOfKey(t *testing.T) {
 	}
 }
 
-// TestX22DamagedEntryIsSetAside damages an entry in every way that a disk and an
+// TestDamagedEntryIsSetAside damages an entry in every way that a disk and an
 // editor know: it is reported once by List, and never lost.
-func TestX22DamagedEntryIsSetAside(t *testing.T) {
+//
+// Label X22.
+func TestDamagedEntryIsSetAside(t *testing.T) {
 	good, err := entry(1).encode()
 	if err != nil {
 		t.Fatal(err)
@@ -209,9 +211,11 @@ func TestRemoveRefusesPaths(t *testing.T) {
 	}
 }
 
-// TestX22Unwritable: where the journal cannot be written, Write says so and
+// TestUnwritable: where the journal cannot be written, Write says so and
 // leaves nothing behind.
-func TestX22Unwritable(t *testing.T) {
+//
+// Label X22.
+func TestUnwritable(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -228,7 +232,7 @@ func TestX22Unwritable(t *testing.T) {
 // at which step to die.
 const dieAt = "JOURNAL_TEST_DIE_AT"
 
-// TestHelperWriter is not a test: TestX22Killed runs it as the process to kill.
+// TestHelperWriter is not a test: TestKilled runs it as the process to kill.
 func TestHelperWriter(t *testing.T) {
 	step, ok := os.LookupEnv(dieAt)
 	if !ok {
@@ -249,9 +253,11 @@ func TestHelperWriter(t *testing.T) {
 	}
 }
 
-// TestX22Killed kills a writer between any two steps: what is in the journal
+// TestKilled kills a writer between any two steps: what is in the journal
 // afterwards is whole or absent, never damaged, and other writers go on.
-func TestX22Killed(t *testing.T) {
+//
+// Label X22.
+func TestKilled(t *testing.T) {
 	for step, want := range map[string]int{"created": 0, "written": 0, "renamed": 1, "synced": 1, "removed": 0, "never": 0} {
 		t.Run(step, func(t *testing.T) {
 			dir := filepath.Join(t.TempDir(), "journal")

@@ -21,7 +21,8 @@ func TestID(t *testing.T) {
 	}
 }
 
-func TestX6Gone(t *testing.T) {
+// Label X6.
+func TestGone(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "ns")
 	if err := os.WriteFile(path, nil, 0o600); err != nil {

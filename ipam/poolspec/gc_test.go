@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-func TestC14ValidAttachments(t *testing.T) {
+// Label C14.
+func TestValidAttachments(t *testing.T) {
 	tests := []struct {
 		name, top string
 		has       bool
@@ -54,7 +55,8 @@ func TestC14ValidAttachments(t *testing.T) {
 	}
 }
 
-func TestC11X11ReleaseNeedsNoValidConfiguration(t *testing.T) {
+// Labels C11, X11.
+func TestReleaseNeedsNoValidConfiguration(t *testing.T) {
 	got, err := ParseRelease([]byte(`{"cniVersion": "1.0.0", "name": "n", "args": 5, "prevResult": 7, "runtimeConfig": {"ips": 3},
 		"ipam": {"type": 4, "pool": "A", "range": "x", "mode": "local", "dataDir": "/run/state", "routes": 6, "surprise": true}}`))
 	if err != nil {
@@ -84,7 +86,8 @@ func TestC11X11ReleaseNeedsNoValidConfiguration(t *testing.T) {
 	wantFaults(t, err, "configuration: invalid character 'x' looking for beginning of value at byte 1")
 }
 
-func TestC12PrevAddresses(t *testing.T) {
+// Label C12.
+func TestPrevAddresses(t *testing.T) {
 	tests := []struct {
 		name, prev string
 		want       []string

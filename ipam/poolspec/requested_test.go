@@ -16,7 +16,8 @@ func describeRequested(c *Config) []string {
 	return out
 }
 
-func TestC9RequestedAddressesHaveAPrecedence(t *testing.T) {
+// Label C9.
+func TestRequestedAddressesHaveAPrecedence(t *testing.T) {
 	const (
 		runtime = `"runtimeConfig": {"mac": "x", "ips": ["10.0.0.1/24", "fd00::1"]}`
 		args    = `"args": {"labels": 1, "cni": {"ips": ["10.0.0.2", "fd00::2/64"]}}`

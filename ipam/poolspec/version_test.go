@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-func TestC5OldVersionsHaveOneAddressOfEachFamily(t *testing.T) {
+// Label C5.
+func TestOldVersionsHaveOneAddressOfEachFamily(t *testing.T) {
 	const (
 		twoV4   = `"ranges": [[{"subnet": "10.0.0.0/24"}], [{"subnet": "10.0.1.0/24"}]]`
 		oneEach = `"ipRanges": [{"range": "10.0.0.0/24"}, {"range": "fd00::/64"}]`
@@ -42,7 +43,8 @@ func TestC5OldVersionsHaveOneAddressOfEachFamily(t *testing.T) {
 	}
 }
 
-func TestC5CheckVersion(t *testing.T) {
+// Label C5.
+func TestCheckVersion(t *testing.T) {
 	addrs := func(texts ...string) (out []netip.Addr) {
 		for _, s := range texts {
 			out = append(out, netip.MustParseAddr(s))

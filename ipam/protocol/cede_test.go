@@ -60,9 +60,11 @@ func TestTakeBackWaitsForItsAnswer(t *testing.T) {
 	}
 }
 
-// TestH9TakesBackWhatIsInUse (I1): the restored data have ceded what was taken back since,
+// TestTakesBackWhatIsInUse (I1): the restored data have ceded what was taken back since,
 // and a pod has it: the write that says the lease again takes it back, unless it is granted.
-func TestH9TakesBackWhatIsInUse(t *testing.T) {
+//
+// Label H9.
+func TestTakesBackWhatIsInUse(t *testing.T) {
 	for _, granted := range []bool{false, true} {
 		r, o := ceding()
 		r.Said, r.Term = 1, 1

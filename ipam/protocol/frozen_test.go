@@ -6,9 +6,11 @@ import (
 	"testing"
 )
 
-// TestM49FrozenSubLease: a frozen record serves nobody, and goes only when it is
+// TestFrozenSubLease: a frozen record serves nobody, and goes only when it is
 // let go, by what it was seen as.
-func TestM49FrozenSubLease(t *testing.T) {
+//
+// Label M49.
+func TestFrozenSubLease(t *testing.T) {
 	self := Self{Node: "a", Store: "new", Term: 5}
 	meta := Meta{Name: "x", UID: "u", Revision: "7"}
 	claim := ClaimRef{Namespace: "n", Name: "c", UID: "claim"}

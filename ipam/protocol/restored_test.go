@@ -5,9 +5,11 @@ import (
 	"time"
 )
 
-// TestH9History: what lies behind what was seen shows an API server that has gone
+// TestHistory: what lies behind what was seen shows an API server that has gone
 // back; what lies at or above it, or cannot be compared, does not.
-func TestH9History(t *testing.T) {
+//
+// Label H9.
+func TestHistory(t *testing.T) {
 	seat := func(uid UID, rev Revision, turn int64) Seat {
 		return Seat{Meta: Meta{UID: uid, Revision: rev}, Turn: turn}
 	}
@@ -107,12 +109,14 @@ func TestRightBehind(t *testing.T) {
 	}
 }
 
-// TestH9RecordBehind: a record says once that the API server has gone back. That of a
+// TestRecordBehind: a record says once that the API server has gone back. That of a
 // right which is lost says it never: nobody writes the object for it any more, so that
 // each look would say it again, and have every pool closed, for as long as a pod uses
 // what is lost. Where F is 0 the pools open while the node reads that a lease is another's,
 // be it a lost store's again from which it had come: that must not close them once more.
-func TestH9RecordBehind(t *testing.T) {
+//
+// Label H9.
+func TestRecordBehind(t *testing.T) {
 	older := Meta{UID: "u", Revision: "60"}
 	for _, tt := range []struct {
 		name   string
@@ -134,10 +138,12 @@ func TestH9RecordBehind(t *testing.T) {
 	}
 }
 
-// TestH9Supplanted: another object of a right's name which was there when the right
+// TestSupplanted: another object of a right's name which was there when the right
 // was said is of an earlier state, also where the API server's revisions go on from a later
 // one: whoever restores etcd may raise them.
-func TestH9Supplanted(t *testing.T) {
+//
+// Label H9.
+func TestSupplanted(t *testing.T) {
 	held := Right{Phase: Held, UID: "u", Revision: "70", Turn: 3, Said: 5}
 	with := func(change func(*Right)) Right { r := held; change(&r); return r }
 	for _, tt := range []struct {
@@ -211,10 +217,12 @@ func TestMayGo(t *testing.T) {
 	}
 }
 
-// TestH9SawRight: an agent that starts knows the revisions of what it leased after its last
+// TestSawRight: an agent that starts knows the revisions of what it leased after its last
 // heartbeat. What was not said in its term says nothing: that may have been written before
 // the API server went back, and would show it anew, for ever.
-func TestH9SawRight(t *testing.T) {
+//
+// Label H9.
+func TestSawRight(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		r    Right

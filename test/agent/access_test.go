@@ -192,7 +192,7 @@ func allow(t *testing.T, namespace, pool string) {
 }
 
 // W9: who may use a pool is asked of RBAC, seldom.
-func TestW9OnlyThoseWhoAreAllowedUseAPool(t *testing.T) {
+func TestOnlyThoseWhoAreAllowedUseAPool(t *testing.T) {
 	openPool(t, "verb", cidr("10.62.0.0/20"))
 	limit(t, "verb", `{"access":"RBAC"}`)
 	newNamespace(t, "verb-yes", nil)
@@ -231,7 +231,9 @@ func TestW9OnlyThoseWhoAreAllowedUseAPool(t *testing.T) {
 
 // While the API server is away an answer holds for its time; then who has something is
 // served, and nobody else.
-func TestW9WithoutAnAPIServerAnswersHold(t *testing.T) {
+//
+// Label W9.
+func TestWithoutAnAPIServerAnswersHold(t *testing.T) {
 	openPool(t, "hold", cidr("10.63.0.0/20"))
 	limit(t, "hold", `{"access":"RBAC"}`)
 	newNamespace(t, "hold-yes", nil)

@@ -9,7 +9,9 @@ import (
 
 // What the delegating plugin ignores as a whole, the agent does too: the default
 // network of such a pod gets its address.
-func TestN20A2InvalidAnnotationIsIgnored(t *testing.T) {
+//
+// Labels N20, A2.
+func TestInvalidAnnotationIsIgnored(t *testing.T) {
 	openPool(t, "n20", cidr("10.20.0.0/24"))
 	n := fleet.New(t, cp.Config()).Start("n20")
 	const invalid = `[{"name":"a","interface":"eth0","ips":[]},{"name":"b","interface":"lan0","ipam-claim-reference":"c"}]`

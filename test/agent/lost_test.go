@@ -123,10 +123,12 @@ func copyStore(t *testing.T, from, to string) {
 	}
 }
 
-// TestX22F3StoreLost loses a node's store in three ways while pods run: what they
+// TestStoreLost loses a node's store in three ways while pods run: what they
 // have is given to nobody, and what can be found of it works as before; when they
 // are gone, all comes back.
-func TestX22F3StoreLost(t *testing.T) {
+//
+// Labels X22, F3.
+func TestStoreLost(t *testing.T) {
 	for i, tt := range []struct {
 		name string
 		lose func(t *testing.T, path, older string)
@@ -228,10 +230,12 @@ func TestLostStoreOfAnEarlierBoot(t *testing.T) {
 	eventually(t, 30*time.Second, noLeases(t, "earlier-boot"))
 }
 
-// TestX26F15TwoMachines: of two agents on two machines under one node name one
+// TestTwoMachines: of two agents on two machines under one node name one
 // serves; the other says who does, and touches nothing of its leases, also when it
 // has its place.
-func TestX26F15TwoMachines(t *testing.T) {
+//
+// Labels X26, F15.
+func TestTwoMachines(t *testing.T) {
 	openPool(t, "x26", cidr("10.32.0.0/22"))
 	const fence = 32 * time.Second // its half is how long the first one's heartbeats may be held up on a busy machine
 	change := func(c *daemon.Config) { c.Agent.Fence = fence }
@@ -280,9 +284,11 @@ func TestX26F15TwoMachines(t *testing.T) {
 	})
 }
 
-// TestX22StoreUnusable: an agent that cannot have a store says why and does not
+// TestStoreUnusable: an agent that cannot have a store says why and does not
 // serve; it does when that is mended.
-func TestX22StoreUnusable(t *testing.T) {
+//
+// Label X22.
+func TestStoreUnusable(t *testing.T) {
 	f := fleet.New(t, cp.Config())
 	n := f.Start("x22")
 	n.Stop()
@@ -302,9 +308,11 @@ func TestX22StoreUnusable(t *testing.T) {
 	f.Start("x22")
 }
 
-// TestF22VanishedLeaseTaken: a lease that somebody deleted, and another node took,
+// TestVanishedLeaseTaken: a lease that somebody deleted, and another node took,
 // gives nothing any more on the node that had it, which says who uses it.
-func TestF22VanishedLeaseTaken(t *testing.T) {
+//
+// Label F22.
+func TestVanishedLeaseTaken(t *testing.T) {
 	openPool(t, "taken", cidr("10.36.0.0/22")) // blocks of four
 	f := fleet.New(t, cp.Config())
 	f.Change = func(c *daemon.Config) { c.Agent.PublishEvery = time.Second }

@@ -152,7 +152,9 @@ func TestRealNetworks(t *testing.T) {
 
 // TestDELWhileAgentIsAway: the runtime is told that the DEL succeeded; the address
 // comes back when the agent does.
-func TestX5DELWhileAgentIsAway(t *testing.T) {
+//
+// Label X5.
+func TestDELWhileAgentIsAway(t *testing.T) {
 	openPool(t, "away", v1alpha1.Range{CIDR: "10.31.0.0/30"})
 	h := newHosts(t, "away")
 	conf := h.conf("away", "away", map[string]any{"type": "bridge", "bridge": "br-away"}, "away")

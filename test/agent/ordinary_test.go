@@ -26,7 +26,8 @@ func wantCode(t *testing.T, err error, code agentapi.Code, text string) {
 	}
 }
 
-func TestWB1OnePod(t *testing.T) {
+// Label WB1.
+func TestOnePod(t *testing.T) {
 	openPool(t, "wb1", cidr("10.1.0.0/20"))
 	n := fleet.New(t, cp.Config()).Start("wb1")
 	addrs := mustAdd(t, n, onPool("wb1", "c1", "net1"))
@@ -35,7 +36,8 @@ func TestWB1OnePod(t *testing.T) {
 	}
 }
 
-func TestX1WB2TwoInterfaces(t *testing.T) {
+// Labels X1, WB2.
+func TestTwoInterfaces(t *testing.T) {
 	openPool(t, "wb2", cidr("10.2.0.0/24"))
 	n := fleet.New(t, cp.Config()).Start("wb2")
 	if a, b := mustAdd(t, n, onPool("wb2", "c1", "net1")), mustAdd(t, n, onPool("wb2", "c1", "net2")); a[0] == b[0] {
@@ -52,7 +54,8 @@ func TestDualStack(t *testing.T) {
 	}
 }
 
-func TestC10RepeatedAdd(t *testing.T) {
+// Label C10.
+func TestRepeatedAdd(t *testing.T) {
 	openPool(t, "c10", cidr("10.4.0.0/24"))
 	f := fleet.New(t, cp.Config())
 	n := f.Start("c10")
@@ -68,7 +71,8 @@ func TestC10RepeatedAdd(t *testing.T) {
 	}
 }
 
-func TestWB8TinyPool(t *testing.T) {
+// Label WB8.
+func TestTinyPool(t *testing.T) {
 	openPool(t, "wb8", cidr("10.5.0.0/30")) // two addresses
 	f := fleet.New(t, cp.Config())
 	f.Change = func(c *daemon.Config) { c.Agent.Wait = time.Second }
@@ -102,7 +106,8 @@ func TestManyNodesShareAPool(t *testing.T) {
 	}
 }
 
-func TestX5APIAway(t *testing.T) {
+// Label X5.
+func TestAPIAway(t *testing.T) {
 	openPool(t, "x5", cidr("10.16.0.0/16"))
 	f := fleet.New(t, cp.Config())
 	f.Change = func(c *daemon.Config) { c.Agent.Idle = time.Second }
@@ -162,7 +167,8 @@ func TestJournalledDEL(t *testing.T) {
 	}
 }
 
-func TestX6NewSandbox(t *testing.T) {
+// Label X6.
+func TestNewSandbox(t *testing.T) {
 	openPool(t, "x6", cidr("10.8.0.0/30"))
 	f := fleet.New(t, cp.Config())
 	f.Change = func(c *daemon.Config) { c.Agent.Wait = time.Second }
@@ -201,7 +207,8 @@ func TestIdleLeasesGoBack(t *testing.T) {
 	eventually(t, 30*time.Second, noLeases(t, "idle"))
 }
 
-func TestF22VanishedLease(t *testing.T) {
+// Label F22.
+func TestVanishedLease(t *testing.T) {
 	openPool(t, "vanish", cidr("10.11.0.0/24"))
 	f := fleet.New(t, cp.Config())
 	n := f.Start("vanish")
@@ -252,7 +259,8 @@ func TestStaticIPs(t *testing.T) {
 	wantCode(t, err, agentapi.CodeInvalidConfig, "prefix length")
 }
 
-func TestX26SecondAgentOnOneSocket(t *testing.T) {
+// Label X26.
+func TestSecondAgentOnOneSocket(t *testing.T) {
 	f := fleet.New(t, cp.Config())
 	n := f.Start("twice")
 	d, err := daemon.New(*n.Config(), cp.Config(), quiet())

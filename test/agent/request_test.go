@@ -177,9 +177,11 @@ func shortWait(c *daemon.Config) {
 	c.Agent.Wait, c.Agent.Idle, c.Agent.PublishEvery = time.Second, time.Second, time.Second
 }
 
-// TestH14RequestKeepsItsPlace: a static address in a block that another node holds. The
+// TestRequestKeepsItsPlace: a static address in a block that another node holds. The
 // kubelet's retries, also after a restart of the agent, find the request that waits.
-func TestH14RequestKeepsItsPlace(t *testing.T) {
+//
+// Label H14.
+func TestRequestKeepsItsPlace(t *testing.T) {
 	const pool = "h14"
 	openPool(t, pool, v1alpha1.Range{CIDR: "10.40.0.0/20", Gateway: "10.40.0.1"})
 	f := fleet.New(t, cp.Config())
@@ -247,8 +249,10 @@ func TestGrantWakesItsADD(t *testing.T) {
 	eventually(t, 10*time.Second, noRequests(t, "wakes"))
 }
 
-// TestH19DualStackRequest: one family lacks, both are asked for at once.
-func TestH19DualStackRequest(t *testing.T) {
+// TestDualStackRequest: one family lacks, both are asked for at once.
+//
+// Label H19.
+func TestDualStackRequest(t *testing.T) {
 	const pool = "h19"
 	openPool(t, pool, cidr("10.42.0.0/30"), cidr("fd42::/120"))
 	f := fleet.New(t, cp.Config())
@@ -337,9 +341,11 @@ func TestExhaustedSaysSo(t *testing.T) {
 	n.Refused(t, onPool(pool, "nobody", "net1"), message)
 }
 
-// TestX6NewSandboxOnARequest: a new sandbox of the pod has what the request was
+// TestNewSandboxOnARequest: a new sandbox of the pod has what the request was
 // granted, once the old network namespace is gone; and something else before.
-func TestX6NewSandboxOnARequest(t *testing.T) {
+//
+// Label X6.
+func TestNewSandboxOnARequest(t *testing.T) {
 	const pool = "x6-request"
 	openPool(t, pool, cidr("10.46.0.0/20"))
 	press(t, pool, v1alpha1.PressureExhausted, "")

@@ -11,10 +11,12 @@ import (
 	"github.com/tenure-ipam/tenure/test/fleet"
 )
 
-// TestN14N47N75RealAgent has the agent itself answer, over a real API server: the
+// TestRealAgent has the agent itself answer, over a real API server: the
 // pod's annotation and definitions come from there, and its status goes there; a
 // DEL needs none of them.
-func TestN14N47N75RealAgent(t *testing.T) {
+//
+// Labels N14, N47, N75.
+func TestRealAgent(t *testing.T) {
 	c := useCluster(t)
 	n := newNode(t)
 	ns := c.namespace()

@@ -98,9 +98,11 @@ func TestPlanOnDiskBeforeAnyPluginIsCalled(t *testing.T) {
 	}
 }
 
-// TestN75KilledWhileThePlanIsSynced: the first plugin has begun as far as anybody knows, and
+// TestKilledWhileThePlanIsSynced: the first plugin has begun as far as anybody knows, and
 // is waited for, and undone.
-func TestN75KilledWhileThePlanIsSynced(t *testing.T) {
+//
+// Label N75.
+func TestKilledWhileThePlanIsSynced(t *testing.T) {
 	n, disk := readerNode(t)
 	cmd := n.command(t.Context(), "ADD", pod("p"))
 	plugin := n.waiting(disk, cmd)

@@ -16,10 +16,12 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/atomicfile"
 )
 
-// TestN75D10KilledAtAnyDelegate kills the program with SIGKILL while each of its
+// TestKilledAtAnyDelegate kills the program with SIGKILL while each of its
 // delegates runs, which goes on by itself as an orphan; the next DEL waits for it
 // and undoes all that was begun, and nothing else.
-func TestN75D10KilledAtAnyDelegate(t *testing.T) {
+//
+// Labels N75, D10.
+func TestKilledAtAnyDelegate(t *testing.T) {
 	n := newNode(t)
 	n.selects("p", "a,b")
 	attachments := []string{"default eth0", "net-a net1", "net-b net2"}
@@ -79,9 +81,11 @@ func (n *node) detached(attachments []string, should func(i int) bool) {
 	}
 }
 
-// TestN75KilledAtAnyMoment kills the program again and again at moments that are
+// TestKilledAtAnyMoment kills the program again and again at moments that are
 // spread over an ADD, and has the DEL find everything.
-func TestN75KilledAtAnyMoment(t *testing.T) {
+//
+// Label N75.
+func TestKilledAtAnyMoment(t *testing.T) {
 	n := newNode(t)
 	n.three(nil, nil, nil)
 	n.selects("p", "a,b,c")
@@ -110,9 +114,11 @@ func TestN75KilledAtAnyMoment(t *testing.T) {
 	}
 }
 
-// TestN75AddAfterAKilledOne: an ADD that finds what a killed one left undoes that
+// TestAddAfterAKilledOne: an ADD that finds what a killed one left undoes that
 // first.
-func TestN75AddAfterAKilledOne(t *testing.T) {
+//
+// Label N75.
+func TestAddAfterAKilledOne(t *testing.T) {
 	n := newNode(t)
 	n.define("ns", "a", n.recorder("net-a", map[string]any{"killParent": map[string]any{"ADD": n.path("armed")}}))
 	n.selects("p", "a")
@@ -127,9 +133,11 @@ func TestN75AddAfterAKilledOne(t *testing.T) {
 	n.clean()
 }
 
-// TestN75AfterAReboot: what the journal says of single steps may be lost with the
+// TestAfterAReboot: what the journal says of single steps may be lost with the
 // machine, so after another boot all are undone.
-func TestN75AfterAReboot(t *testing.T) {
+//
+// Label N75.
+func TestAfterAReboot(t *testing.T) {
 	n := newNode(t)
 	n.define("ns", "a", n.recorder("net-a", nil))
 	n.define("ns", "b", n.recorder("net-b", nil))
@@ -157,9 +165,11 @@ func TestN75AfterAReboot(t *testing.T) {
 	n.clean()
 }
 
-// TestN75DamagedJournal: it is said, the CNI library's cache takes its place, and it
+// TestDamagedJournal: it is said, the CNI library's cache takes its place, and it
 // is not taken for nothing to do.
-func TestN75DamagedJournal(t *testing.T) {
+//
+// Label N75.
+func TestDamagedJournal(t *testing.T) {
 	n := newNode(t)
 	n.three(nil, nil, nil)
 	n.selects("p", "a,b")
@@ -191,9 +201,11 @@ func TestN75DamagedJournal(t *testing.T) {
 	n.ok("DEL", pod("p"))
 }
 
-// TestD10N76OneContainerOneCall runs calls for one container, and for others,
+// TestOneContainerOneCall runs calls for one container, and for others,
 // at once.
-func TestD10N76OneContainerOneCall(t *testing.T) {
+//
+// Labels D10, N76.
+func TestOneContainerOneCall(t *testing.T) {
 	n := newNode(t)
 	n.config["defaultNetwork"] = n.recorder("default", map[string]any{"until": n.path("go")})
 	// Two containers, each with two attachments of the meta-plugin: of one container
@@ -238,9 +250,11 @@ func TestD10N76OneContainerOneCall(t *testing.T) {
 	}
 }
 
-// TestD10WhatAPluginLeavesRunning: a program that outlives a call which came to its end
+// TestWhatAPluginLeavesRunning: a program that outlives a call which came to its end
 // keeps no other call waiting, and does not keep the call itself.
-func TestD10WhatAPluginLeavesRunning(t *testing.T) {
+//
+// Label D10.
+func TestWhatAPluginLeavesRunning(t *testing.T) {
 	n := newNode(t)
 	gone := n.path("gone")
 	script := fmt.Sprintf("#!/bin/sh\n(until [ -e %s ]; do sleep 0.05; done; : >%s.seen) &\necho '{}'\n", gone, gone)
@@ -286,8 +300,10 @@ func resealed(line []byte) []byte {
 	return atomicfile.Seal(body)
 }
 
-// TestN11NoAgentNoAdd: no agent, no ADD; what it refuses has its own code.
-func TestN11NoAgentNoAdd(t *testing.T) {
+// TestNoAgentNoAdd: no agent, no ADD; what it refuses has its own code.
+//
+// Label N11.
+func TestNoAgentNoAdd(t *testing.T) {
 	n := newNode(t)
 	n.agent.answer = &agentapi.Response{Version: agentapi.Version, Error: &agentapi.Error{Code: agentapi.CodeTryAgainLater, Msg: "pod ns/p is not known yet"}}
 	if f := n.fails("ADD", pod("p"), "not known yet"); f.Code != 11 {

@@ -49,10 +49,12 @@ func TestDELUndoesWhatTheRuntimeAttachedBefore(t *testing.T) {
 	n.called()
 }
 
-// TestN45RenamedConfigurationIsNotCalled: what the meta-plugin attached when its
+// TestRenamedConfigurationIsNotCalled: what the meta-plugin attached when its
 // configuration had another name is in the runtime's cache, too. It is undone by the journal,
 // and no DEL has the meta-plugin call itself, which would wait for its own lock.
-func TestN45RenamedConfigurationIsNotCalled(t *testing.T) {
+//
+// Label N45.
+func TestRenamedConfigurationIsNotCalled(t *testing.T) {
 	n := newNode(t)
 	n.selects("p", "")
 	n.ok("ADD", pod("p"))

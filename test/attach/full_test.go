@@ -9,9 +9,11 @@ import (
 	"testing"
 )
 
-// TestD9DetachedOnAFullDisk: that nothing can be noted any more keeps no DEL from its
+// TestDetachedOnAFullDisk: that nothing can be noted any more keeps no DEL from its
 // end. A limit of the size of files stands for the disk.
-func TestD9DetachedOnAFullDisk(t *testing.T) {
+//
+// Label D9.
+func TestDetachedOnAFullDisk(t *testing.T) {
 	n := newNode(t)
 	const padding = 64 << 10
 	n.define("ns", "a", n.recorder("net-a", map[string]any{"padding": strings.Repeat("x", padding)}))
@@ -32,8 +34,10 @@ func TestD9DetachedOnAFullDisk(t *testing.T) {
 	n.clean()
 }
 
-// TestD9DetachedAgainWithoutInodes: a DEL of what is detached needs no file for its lock.
-func TestD9DetachedAgainWithoutInodes(t *testing.T) {
+// TestDetachedAgainWithoutInodes: a DEL of what is detached needs no file for its lock.
+//
+// Label D9.
+func TestDetachedAgainWithoutInodes(t *testing.T) {
 	n := newNode(t)
 	must(t, os.Mkdir(n.path("state"), 0o700))
 	must(t, syscall.Mount("tmpfs", n.path("state"), "tmpfs", 0, "nr_inodes=64"))

@@ -6,9 +6,11 @@ import (
 	"testing"
 )
 
-// TestA1HugeAnnotations: whoever makes pods must not fill the runtime's log, which gets the
+// TestHugeAnnotations: whoever makes pods must not fill the runtime's log, which gets the
 // error of every try. An annotation may have 256 KiB.
-func TestA1HugeAnnotations(t *testing.T) {
+//
+// Label A1.
+func TestHugeAnnotations(t *testing.T) {
 	n := newNode(t)
 	n.define("ns", "a", n.recorder("a", nil))
 	n.define("ns", "large", n.recorder("large", map[string]any{"padding": strings.Repeat("x", 500<<10)}))

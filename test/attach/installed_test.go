@@ -137,11 +137,13 @@ func (n *installing) unavailable(conf string) {
 	}
 }
 
-// TestN69N70N72InstalledWhileTheDefaultNetworkIsReady has the agent's program wait for the
+// TestInstalledWhileTheDefaultNetworkIsReady has the agent's program wait for the
 // default network, by its readiness file and by its configuration, which is not in the
 // runtime's directory. Not before the runtime finds the plugin's, whole, and from then on
 // pods are attached and reach their network.
-func TestN69N70N72InstalledWhileTheDefaultNetworkIsReady(t *testing.T) {
+//
+// Labels N69, N70, N72.
+func TestInstalledWhileTheDefaultNetworkIsReady(t *testing.T) {
 	c := useCluster(t)
 	n := newInstalling(c, "installing")
 	base, indicator := n.path("conf", "10-base.conflist"), n.path("ready")

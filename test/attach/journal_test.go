@@ -24,9 +24,11 @@ func (n *node) rewrite(change func(lines [][]byte) [][]byte) {
 	must(n.t, os.WriteFile(files[0], bytes.Join(change(bytes.SplitAfter(text, []byte("\n"))), nil), 0o600))
 }
 
-// TestN75JournalCutShort: of a journal that ends too early, at the end of a line or within
+// TestJournalCutShort: of a journal that ends too early, at the end of a line or within
 // one, the cache of results has what was done.
-func TestN75JournalCutShort(t *testing.T) {
+//
+// Label N75.
+func TestJournalCutShort(t *testing.T) {
 	for name, cut := range map[string]func(lines [][]byte) [][]byte{
 		"its plan alone":    func(lines [][]byte) [][]byte { return lines[:1] },
 		"half a line":       func(lines [][]byte) [][]byte { return append(lines[:2:2], lines[2][:9]) },
@@ -54,9 +56,11 @@ func TestN75JournalCutShort(t *testing.T) {
 	}
 }
 
-// TestN75JournalThatLostAResult: a line that does not read takes no result away from CHECK
+// TestJournalThatLostAResult: a line that does not read takes no result away from CHECK
 // and DEL, which some plugins cannot do without.
-func TestN75JournalThatLostAResult(t *testing.T) {
+//
+// Label N75.
+func TestJournalThatLostAResult(t *testing.T) {
 	n := newNode(t)
 	n.three(map[string]any{"ips": []string{"10.7.0.1/24"}}, nil, nil)
 	n.selects("p", "a,b")
@@ -91,9 +95,11 @@ func TestN75JournalThatLostAResult(t *testing.T) {
 	n.clean()
 }
 
-// TestN75JournalThatLostAChange: nor does CHECK go by the result that an attachment had
+// TestJournalThatLostAChange: nor does CHECK go by the result that an attachment had
 // before its default routes were moved, where the line with the later one does not read.
-func TestN75JournalThatLostAChange(t *testing.T) {
+//
+// Label N75.
+func TestJournalThatLostAChange(t *testing.T) {
 	n := routedNode(t)
 	netns(t, "p")
 	n.selects("p", `[{"name":"a","default-route":["10.2.0.77"]}]`)
@@ -115,9 +121,11 @@ func TestN75JournalThatLostAChange(t *testing.T) {
 	n.clean()
 }
 
-// TestN45RenamedConfiguration: a runtime calls DEL with the configuration that there is
+// TestRenamedConfiguration: a runtime calls DEL with the configuration that there is
 // now, which may have got another name since the ADD.
-func TestN45RenamedConfiguration(t *testing.T) {
+//
+// Label N45.
+func TestRenamedConfiguration(t *testing.T) {
 	n := newNode(t)
 	n.define("ns", "a", n.recorder("net-a", map[string]any{"fail": map[string]any{"DEL": map[string]any{"code": 5, "msg": "stuck", "file": n.path("gate")}}}))
 	n.selects("p", "a")
@@ -139,8 +147,10 @@ func TestN45RenamedConfiguration(t *testing.T) {
 	n.clean()
 }
 
-// TestN75JournalUnderAnotherName: a journal whose file has not its own name is damaged.
-func TestN75JournalUnderAnotherName(t *testing.T) {
+// TestJournalUnderAnotherName: a journal whose file has not its own name is damaged.
+//
+// Label N75.
+func TestJournalUnderAnotherName(t *testing.T) {
 	n := newNode(t)
 	n.selects("p", "")
 	n.ok("ADD", pod("p"))
@@ -157,9 +167,11 @@ func TestN75JournalUnderAnotherName(t *testing.T) {
 	n.called()
 }
 
-// TestN75JournalDamagedAnywhere: wherever a journal ends too early or has a wrong byte, the
+// TestJournalDamagedAnywhere: wherever a journal ends too early or has a wrong byte, the
 // first DEL undoes all of it.
-func TestN75JournalDamagedAnywhere(t *testing.T) {
+//
+// Label N75.
+func TestJournalDamagedAnywhere(t *testing.T) {
 	n := newNode(t)
 	n.three(nil, nil, nil)
 	n.selects("p", "a")

@@ -36,7 +36,8 @@ func validOf(r record) (valid []string) {
 	return valid
 }
 
-func TestC14D2GCUndoesWhatIsNotValidAndTellsEveryNetwork(t *testing.T) {
+// Labels C14, D2.
+func TestGCUndoesWhatIsNotValidAndTellsEveryNetwork(t *testing.T) {
 	n := newNode(t)
 	n.three(nil, nil, nil)
 	n.selects("p", "a,a")
@@ -62,7 +63,8 @@ func TestC14D2GCUndoesWhatIsNotValidAndTellsEveryNetwork(t *testing.T) {
 	n.clean()
 }
 
-func TestC14GCWithoutAList(t *testing.T) {
+// Label C14.
+func TestGCWithoutAList(t *testing.T) {
 	n := newNode(t)
 	n.ok("ADD", pod("p"))
 	n.records()
@@ -74,9 +76,11 @@ func TestC14GCWithoutAList(t *testing.T) {
 	n.ok("DEL", pod("p"))
 }
 
-// TestC14GCDoesNotTakeFromTheLiving: of a container that is valid and whose journal
+// TestGCDoesNotTakeFromTheLiving: of a container that is valid and whose journal
 // is gone or damaged, nobody knows what it holds.
-func TestC14GCDoesNotTakeFromTheLiving(t *testing.T) {
+//
+// Label C14.
+func TestGCDoesNotTakeFromTheLiving(t *testing.T) {
 	n := newNode(t)
 	n.ok("ADD", pod("p"))
 	n.ok("ADD", pod("q"))
@@ -97,7 +101,8 @@ func TestC14GCDoesNotTakeFromTheLiving(t *testing.T) {
 	n.called("DEL default eth0", "GC default ")
 }
 
-func TestD2D8GCGoesOnAndRespectsDisableGC(t *testing.T) {
+// Labels D2, D8.
+func TestGCGoesOnAndRespectsDisableGC(t *testing.T) {
 	n := newNode(t)
 	failing := map[string]any{"fail": map[string]any{"GC": map[string]any{"code": 100, "msg": "cannot"}}}
 	n.three(failing, nil, failing)
@@ -115,8 +120,10 @@ func TestD2D8GCGoesOnAndRespectsDisableGC(t *testing.T) {
 	n.ok("DEL", pod("p"))
 }
 
-// TestD10GCWaitsForCallsUnderWay: GC has all containers for itself.
-func TestD10GCWaitsForCallsUnderWay(t *testing.T) {
+// TestGCWaitsForCallsUnderWay: GC has all containers for itself.
+//
+// Label D10.
+func TestGCWaitsForCallsUnderWay(t *testing.T) {
 	n := newNode(t)
 	n.config["defaultNetwork"] = n.recorder("default", map[string]any{"until": n.path("go")})
 	add := n.command(t.Context(), "ADD", pod("p"))
@@ -134,7 +141,8 @@ func TestD10GCWaitsForCallsUnderWay(t *testing.T) {
 	}
 }
 
-func TestC13D9StatusIsTheDefaultNetworks(t *testing.T) {
+// Labels C13, D9.
+func TestStatusIsTheDefaultNetworks(t *testing.T) {
 	n := newNode(t)
 	n.define("ns", "a", n.recorder("net-a", map[string]any{"fail": map[string]any{"STATUS": map[string]any{"code": 50, "msg": "full"}}}))
 	n.selects("p", "a")
@@ -164,9 +172,11 @@ func TestC13D9StatusIsTheDefaultNetworks(t *testing.T) {
 	n.ok("STATUS", sandboxOf{})
 }
 
-// TestC13StatusOfADefinition: STATUS names no pod, so the default network that a
+// TestStatusOfADefinition: STATUS names no pod, so the default network that a
 // definition has is known from the ADDs before.
-func TestC13StatusOfADefinition(t *testing.T) {
+//
+// Label C13.
+func TestStatusOfADefinition(t *testing.T) {
 	n := newNode(t)
 	n.config["defaultNetwork"], n.config["defaultNamespace"] = "net", "ns"
 	gate := n.path("gate")
@@ -191,9 +201,11 @@ func TestC13StatusOfADefinition(t *testing.T) {
 	n.called()
 }
 
-// TestC13StatusOfAFile: what the disk has is judged as it is now, also where an ADD was
+// TestStatusOfAFile: what the disk has is judged as it is now, also where an ADD was
 // for a definition of that name.
-func TestC13StatusOfAFile(t *testing.T) {
+//
+// Label C13.
+func TestStatusOfAFile(t *testing.T) {
 	n := newNode(t)
 	n.config["defaultNetwork"], n.config["defaultNamespace"] = "net", "ns"
 	n.define("ns", "net", n.recorder("of-the-definition", nil))
@@ -211,9 +223,11 @@ func TestC13StatusOfAFile(t *testing.T) {
 	n.called("STATUS net ", "STATUS net ")
 }
 
-// TestN71AddWaitsForTheDefaultNetwork: until it is ready, no ADD; a DEL does not
+// TestAddWaitsForTheDefaultNetwork: until it is ready, no ADD; a DEL does not
 // wait for long.
-func TestN71AddWaitsForTheDefaultNetwork(t *testing.T) {
+//
+// Label N71.
+func TestAddWaitsForTheDefaultNetwork(t *testing.T) {
 	n := newNode(t)
 	n.config["readinessindicatorfile"] = n.path("ready")
 	add := n.command(t.Context(), "ADD", pod("p"))
@@ -228,7 +242,8 @@ func TestN71AddWaitsForTheDefaultNetwork(t *testing.T) {
 	n.called("DEL default eth0")
 }
 
-func TestN47N52N60ReportComesAfterTheAnswer(t *testing.T) {
+// Labels N47, N52, N60.
+func TestReportComesAfterTheAnswer(t *testing.T) {
 	n := newNode(t)
 	n.define("ns", "a", n.recorder("net-a", map[string]any{"ips": []string{"10.7.0.1/24", "2001:db8::7/64"}, "mac": "02:00:00:00:00:07"}))
 	n.selects("p", "a")
@@ -250,9 +265,11 @@ func TestN47N52N60ReportComesAfterTheAnswer(t *testing.T) {
 	n.reported(0)
 }
 
-// TestN47ReportIsSentLater: a report that the agent did not accept is sent by a later
+// TestReportIsSentLater: a report that the agent did not accept is sent by a later
 // call, whatever its verb.
-func TestN47ReportIsSentLater(t *testing.T) {
+//
+// Label N47.
+func TestReportIsSentLater(t *testing.T) {
 	n := newNode(t)
 	n.agent.refuse = true
 	if o := n.ok("ADD", pod("p")); !strings.Contains(o.stderr, "not now") {
@@ -295,7 +312,8 @@ func TestHelpByHand(t *testing.T) {
 	}
 }
 
-func TestC16FaultsOfTheConfiguration(t *testing.T) {
+// Label C16.
+func TestFaultsOfTheConfiguration(t *testing.T) {
 	n := newNode(t)
 	for key, value := range map[string]any{"nonsense": 1, "stateDir": "relative", "isolation": "maybe"} {
 		s := pod("p")

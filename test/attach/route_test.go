@@ -103,7 +103,8 @@ func expectDefaults(t *testing.T, ns cninet.NS, want ...string) {
 	}
 }
 
-func TestN38N39N62DefaultRoutes(t *testing.T) {
+// Labels N38, N39, N62.
+func TestDefaultRoutes(t *testing.T) {
 	n := routedNode(t)
 	for name, tt := range map[string]struct {
 		annotation string
@@ -168,9 +169,11 @@ func (n *node) expectStatus(want []any) {
 	}
 }
 
-// TestN38CheckSeesDefaultRoutesThatChanged takes the pod's default route away, and
+// TestCheckSeesDefaultRoutesThatChanged takes the pod's default route away, and
 // gives the default network its own back.
-func TestN38CheckSeesDefaultRoutesThatChanged(t *testing.T) {
+//
+// Label N38.
+func TestCheckSeesDefaultRoutesThatChanged(t *testing.T) {
 	n := routedNode(t)
 	ns := netns(t, "p")
 	n.selects("p", `[{"name":"a","default-route":["10.2.0.1"]}]`)
@@ -192,9 +195,11 @@ func TestN38CheckSeesDefaultRoutesThatChanged(t *testing.T) {
 	n.ok("DEL", pod("p"))
 }
 
-// TestN38N74DefaultRouteThatFails: where a gateway cannot be reached, the ADD fails
+// TestDefaultRouteThatFails: where a gateway cannot be reached, the ADD fails
 // and nothing is left.
-func TestN38N74DefaultRouteThatFails(t *testing.T) {
+//
+// Labels N38, N74.
+func TestDefaultRouteThatFails(t *testing.T) {
 	n := routedNode(t)
 	ns := netns(t, "p")
 	n.selects("p", `[{"name":"a","default-route":["10.2.0.1","10.99.0.1"]}]`)
@@ -208,9 +213,11 @@ func TestN38N74DefaultRouteThatFails(t *testing.T) {
 	n.clean()
 }
 
-// TestN38AdvertisedDefaultRoutesStayAway: a router of a network that lost its default
+// TestAdvertisedDefaultRoutesStayAway: a router of a network that lost its default
 // routes advertises itself every few minutes.
-func TestN38AdvertisedDefaultRoutesStayAway(t *testing.T) {
+//
+// Label N38.
+func TestAdvertisedDefaultRoutesStayAway(t *testing.T) {
 	n := routedNode(t)
 	for name, tt := range map[string]struct{ routes, want string }{
 		"gateways of IPv6": {`["2001:db8:2::1"]`, "eth0=0 net1=0"},
@@ -240,8 +247,10 @@ func TestN38AdvertisedDefaultRoutesStayAway(t *testing.T) {
 	}
 }
 
-// TestN38AllOrNothing: a change that fails at any place leaves every route as it was.
-func TestN38AllOrNothing(t *testing.T) {
+// TestAllOrNothing: a change that fails at any place leaves every route as it was.
+//
+// Label N38.
+func TestAllOrNothing(t *testing.T) {
 	n := routedNode(t)
 	ns := netns(t, "p")
 	n.selects("p", "b")
@@ -267,9 +276,11 @@ func TestN38AllOrNothing(t *testing.T) {
 	n.ok("DEL", pod("p"))
 }
 
-// TestN38WhatStaysIsNotTouched: a default route that its attachment keeps, in whichever way,
+// TestWhatStaysIsNotTouched: a default route that its attachment keeps, in whichever way,
 // keeps what its plugin has set beside.
-func TestN38WhatStaysIsNotTouched(t *testing.T) {
+//
+// Label N38.
+func TestWhatStaysIsNotTouched(t *testing.T) {
 	n := routedNode(t)
 	for name, gateways := range map[string][]string{"its own": nil, "said": {"10.2.0.1"}} {
 		t.Run(name, func(t *testing.T) {
@@ -307,9 +318,11 @@ func TestN38WhatStaysIsNotTouched(t *testing.T) {
 	}
 }
 
-// TestN38AdvertisedRouteIsReplaced: a default route that a router has advertised ends with
+// TestAdvertisedRouteIsReplaced: a default route that a router has advertised ends with
 // its lifetime, since no more are heard: one that is asked for by its gateway does not.
-func TestN38AdvertisedRouteIsReplaced(t *testing.T) {
+//
+// Label N38.
+func TestAdvertisedRouteIsReplaced(t *testing.T) {
 	n := routedNode(t)
 	ns := netns(t, "p")
 	n.selects("p", "a")
@@ -339,9 +352,11 @@ func TestN38AdvertisedRouteIsReplaced(t *testing.T) {
 	n.ok("DEL", pod("p"))
 }
 
-// TestN67D9RealNetworks: a pod on a bridge, another bridge and a macvlan, from its ADD
+// TestRealNetworks: a pod on a bridge, another bridge and a macvlan, from its ADD
 // to its DEL.
-func TestN67D9RealNetworks(t *testing.T) {
+//
+// Labels N67, D9.
+func TestRealNetworks(t *testing.T) {
 	n := routedNode(t)
 	ns := netns(t, "p")
 	n.selects("p", "a,b")

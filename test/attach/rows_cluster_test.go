@@ -33,10 +33,12 @@ func (c realCluster) manifest(namespace, text string) {
 	must(c.t, c.client.Create(c.t.Context(), &o))
 }
 
-// TestN1N2N3N4N5DefinitionsOfEveryForm has the API server take the four examples of section
+// TestDefinitionsOfEveryForm has the API server take the four examples of section
 // 3.2, and the plugin attach a pod to each: what has no configuration of its own is on the
 // node's disk, and nothing is written into its definition.
-func TestN1N2N3N4N5DefinitionsOfEveryForm(t *testing.T) {
+//
+// Labels N1, N2, N3, N4, N5.
+func TestDefinitionsOfEveryForm(t *testing.T) {
 	c := useCluster(t)
 	n := newNode(t)
 	ns := c.namespace()
@@ -75,9 +77,11 @@ func TestN1N2N3N4N5DefinitionsOfEveryForm(t *testing.T) {
 	}
 }
 
-// TestN66StaticPod: the pod that the runtime names by the kubelet's UID is found by its
+// TestStaticPod: the pod that the runtime names by the kubelet's UID is found by its
 // mirror, without which it is not known what it selects.
-func TestN66StaticPod(t *testing.T) {
+//
+// Label N66.
+func TestStaticPod(t *testing.T) {
 	c := useCluster(t)
 	n := newNode(t)
 	ns := c.namespace()
@@ -110,8 +114,10 @@ func (k *kubelet) List(context.Context, *podresources.ListPodResourcesRequest) (
 	return &podresources.ListPodResourcesResponse{PodResources: k.pods}, nil
 }
 
-// TestN64TheKubeletIsAsked: which devices the pod has says the kubelet, over its socket.
-func TestN64TheKubeletIsAsked(t *testing.T) {
+// TestTheKubeletIsAsked: which devices the pod has says the kubelet, over its socket.
+//
+// Label N64.
+func TestTheKubeletIsAsked(t *testing.T) {
 	c := useCluster(t)
 	n := newNode(t)
 	ns := c.namespace()
@@ -144,10 +150,12 @@ func TestN64TheKubeletIsAsked(t *testing.T) {
 	n.ok("DEL", s)
 }
 
-// TestN23N42AddressesAndClaims has Tenure's own IPAM plugin under the meta-plugin, its agent
+// TestAddressesAndClaims has Tenure's own IPAM plugin under the meta-plugin, its agent
 // and its controller: an address that is asked for gets its range's prefix length, or is
 // refused with another one; a claim's addresses are the pod's, whether it had them or not.
-func TestN23N42AddressesAndClaims(t *testing.T) {
+//
+// Labels N23, N42.
+func TestAddressesAndClaims(t *testing.T) {
 	c := useCluster(t)
 	stop, err := fleet.StartController(context.WithoutCancel(t.Context()), c.Config())
 	must(t, err)

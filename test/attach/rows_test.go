@@ -16,8 +16,10 @@ import (
 	"github.com/tenure-ipam/tenure/attach/route"
 )
 
-// TestN6DottedNames: Kubernetes allows them, so both formats do.
-func TestN6DottedNames(t *testing.T) {
+// TestDottedNames: Kubernetes allows them, so both formats do.
+//
+// Label N6.
+func TestDottedNames(t *testing.T) {
 	n := newNode(t)
 	n.define("ns", "net.a-1", n.recorder("a", nil))
 	for _, annotation := range []string{"net.a-1,ns/net.a-1", `[{"name":"net.a-1"},{"name":"net.a-1","namespace":"ns"}]`} {
@@ -29,8 +31,10 @@ func TestN6DottedNames(t *testing.T) {
 	}
 }
 
-// TestN27LongHardwareAddress: version 1 knows those of 20 bytes.
-func TestN27LongHardwareAddress(t *testing.T) {
+// TestLongHardwareAddress: version 1 knows those of 20 bytes.
+//
+// Label N27.
+func TestLongHardwareAddress(t *testing.T) {
 	n := newNode(t)
 	mac := strings.Repeat("02:", 19) + "01"
 	n.define("ns", "a", n.recorder("a", map[string]any{"mac": mac}), "tenure.dev/spec-version", "1")
@@ -42,9 +46,11 @@ func TestN27LongHardwareAddress(t *testing.T) {
 	n.ok("DEL", pod("p"))
 }
 
-// TestN28NamesAsTheKernelHasThem: an annotation with a name is ignored just where the kernel
+// TestNamesAsTheKernelHasThem: an annotation with a name is ignored just where the kernel
 // would not give that name to an interface.
-func TestN28NamesAsTheKernelHasThem(t *testing.T) {
+//
+// Label N28.
+func TestNamesAsTheKernelHasThem(t *testing.T) {
 	n := newNode(t)
 	n.define("ns", "a", n.recorder("a", nil))
 	ns := netns(t, "names")
@@ -70,8 +76,10 @@ func TestN28NamesAsTheKernelHasThem(t *testing.T) {
 	}
 }
 
-// TestN32ArgumentsThatAreNoObject: of a definition they are an error, and nothing worse.
-func TestN32ArgumentsThatAreNoObject(t *testing.T) {
+// TestArgumentsThatAreNoObject: of a definition they are an error, and nothing worse.
+//
+// Label N32.
+func TestArgumentsThatAreNoObject(t *testing.T) {
 	n := newNode(t)
 	for _, args := range []any{"x", []any{1}, map[string]any{"cni": "x"}} {
 		p := n.plugin(nil)
@@ -83,8 +91,10 @@ func TestN32ArgumentsThatAreNoObject(t *testing.T) {
 	}
 }
 
-// TestN44TwoAddresses: the same network twice is two interfaces with an address each.
-func TestN44TwoAddresses(t *testing.T) {
+// TestTwoAddresses: the same network twice is two interfaces with an address each.
+//
+// Label N44.
+func TestTwoAddresses(t *testing.T) {
 	n := routedNode(t)
 	ns := netns(t, "p")
 	n.selects("p", "b,b")
@@ -114,8 +124,10 @@ func TestN44TwoAddresses(t *testing.T) {
 	n.clean()
 }
 
-// TestN63EveryTypeOfDevice: each is shown if it has what its type requires.
-func TestN63EveryTypeOfDevice(t *testing.T) {
+// TestEveryTypeOfDevice: each is shown if it has what its type requires.
+//
+// Label N63.
+func TestEveryTypeOfDevice(t *testing.T) {
 	n := newNode(t)
 	for kind, keys := range map[string][]string{
 		"pci": {"pci-address"}, "vdpa": {"parent-device", "driver", "path"}, "vhost-user": {"mode", "path"}, "memif": {"role", "path", "mode"}, "usb": nil,
@@ -144,9 +156,11 @@ func TestN63EveryTypeOfDevice(t *testing.T) {
 	}
 }
 
-// TestN64DevicesOfTheKubelet: each attachment of a definition with a resource takes the next
+// TestDevicesOfTheKubelet: each attachment of a definition with a resource takes the next
 // of the pod's devices, and has a copy of what the device plugin says of it.
-func TestN64DevicesOfTheKubelet(t *testing.T) {
+//
+// Label N64.
+func TestDevicesOfTheKubelet(t *testing.T) {
 	const said = "/var/run/k8s.cni.cncf.io/devinfo/dp"
 	n := newNode(t)
 	must(t, os.RemoveAll(filepath.Dir(said)))
@@ -192,8 +206,10 @@ func TestN64DevicesOfTheKubelet(t *testing.T) {
 	n.fails("ADD", pod("p"), "element 3", "network ns/a", "intel.com/sriov", "all 2 of the pod's are assigned")
 }
 
-// TestN78A11NothingOfTheRuntimesReachesOthers, whatever it is, also by CNI_ARGS.
-func TestN78A11NothingOfTheRuntimesReachesOthers(t *testing.T) {
+// TestNothingOfTheRuntimesReachesOthers, whatever it is, also by CNI_ARGS.
+//
+// Labels N78, A11.
+func TestNothingOfTheRuntimesReachesOthers(t *testing.T) {
 	n := newNode(t)
 	asked := map[string]any{
 		"portMappings": []any{map[string]any{"hostPort": 80.0, "containerPort": 80.0, "protocol": "tcp"}}, "bandwidth": map[string]any{"ingressRate": 1000.0, "ingressBurst": 1000.0},
@@ -229,8 +245,10 @@ func TestN78A11NothingOfTheRuntimesReachesOthers(t *testing.T) {
 	}
 }
 
-// TestD2StatusStopsAtTheFirstFailure: whose error is returned.
-func TestD2StatusStopsAtTheFirstFailure(t *testing.T) {
+// TestStatusStopsAtTheFirstFailure: whose error is returned.
+//
+// Label D2.
+func TestStatusStopsAtTheFirstFailure(t *testing.T) {
 	n := newNode(t)
 	failing := func(msg string) map[string]any {
 		return n.plugin(map[string]any{"tag": msg, "fail": map[string]any{"STATUS": map[string]any{"code": 50, "msg": msg}}})
@@ -242,8 +260,10 @@ func TestD2StatusStopsAtTheFirstFailure(t *testing.T) {
 	n.called("STATUS default ", "STATUS default ")
 }
 
-// TestD5TheWholeListIsUndone: also the plugins of a failed ADD that were never called.
-func TestD5TheWholeListIsUndone(t *testing.T) {
+// TestTheWholeListIsUndone: also the plugins of a failed ADD that were never called.
+//
+// Label D5.
+func TestTheWholeListIsUndone(t *testing.T) {
 	n := newNode(t)
 	tagged := func(tag string, further map[string]any) map[string]any {
 		p := n.plugin(further)
@@ -266,9 +286,11 @@ func TestD5TheWholeListIsUndone(t *testing.T) {
 	n.clean()
 }
 
-// TestD13TheNativeResultIsKept: what the runtime's version of CNI has no place for is still
+// TestTheNativeResultIsKept: what the runtime's version of CNI has no place for is still
 // there for CHECK and DEL.
-func TestD13TheNativeResultIsKept(t *testing.T) {
+//
+// Label D13.
+func TestTheNativeResultIsKept(t *testing.T) {
 	n := newNode(t)
 	ips := []string{"10.1.0.5/24", "10.1.0.6/24", "2001:db8::5/64"}
 	n.config["defaultNetwork"] = n.recorder("default", map[string]any{"ips": ips, "mac": "02:00:00:00:00:05"})
@@ -286,9 +308,11 @@ func TestD13TheNativeResultIsKept(t *testing.T) {
 	}
 }
 
-// TestN39SeveralOwnDefaultRoutes: a network whose plugin sets several default routes of one
+// TestSeveralOwnDefaultRoutes: a network whose plugin sets several default routes of one
 // metric keeps them all, and gets them all back where a change fails.
-func TestN39SeveralOwnDefaultRoutes(t *testing.T) {
+//
+// Label N39.
+func TestSeveralOwnDefaultRoutes(t *testing.T) {
 	n := routedNode(t)
 	network := n.bridge("net-d", 4, true)
 	plugin := network["plugins"].([]any)[0].(map[string]any)

@@ -2,11 +2,13 @@ package attach_test
 
 import "testing"
 
-// TestN77WhoMayUseADefinition has a pod of namespace ns, with the label team=blue, name
+// TestWhoMayUseADefinition has a pod of namespace ns, with the label team=blue, name
 // a definition of another namespace: as a network that it selects, and as its default
 // network. Both go by the same rules, but for the definitions of defaultNamespace, any
 // of which may be a pod's default network.
-func TestN77WhoMayUseADefinition(t *testing.T) {
+//
+// Label N77.
+func TestWhoMayUseADefinition(t *testing.T) {
 	const (
 		isolated   = "namespaces are isolated"
 		notNamed   = "does not let pods of namespace ns use it"

@@ -30,7 +30,8 @@ func (n *node) onlyDefault(name, why string) {
 	n.called("DEL default eth0")
 }
 
-func TestN14N15N16N17N19N30BothFormats(t *testing.T) {
+// Labels N14, N15, N16, N17, N19, N30.
+func TestBothFormats(t *testing.T) {
 	n := newNode(t)
 	n.define("ns", "net-a", n.recorder("a", nil))
 	n.define("ns", "net-b", n.recorder("b", nil))
@@ -54,10 +55,12 @@ func TestN14N15N16N17N19N30BothFormats(t *testing.T) {
 	n.called("ADD default eth0")
 }
 
-// TestN6N16N18N20N25N28N31N33N35N37N40N41N66InvalidAnnotationIsIgnored: whatever is wrong in an
+// TestInvalidAnnotationIsIgnored: whatever is wrong in an
 // annotation, the whole of it is ignored, with a warning, and the pod has its
 // default network.
-func TestN6N16N18N20N25N28N31N33N35N37N40N41N66InvalidAnnotationIsIgnored(t *testing.T) {
+//
+// Labels N6, N16, N18, N20, N25, N28, N31, N33, N35, N37, N40, N41, N66.
+func TestInvalidAnnotationIsIgnored(t *testing.T) {
 	n := newNode(t)
 	n.define("ns", "a", n.recorder("a", nil))
 	for row, tt := range map[string]struct{ annotation, why string }{
@@ -109,7 +112,8 @@ func TestN6N16N18N20N25N28N31N33N35N37N40N41N66InvalidAnnotationIsIgnored(t *tes
 	}
 }
 
-func TestN7N8N9N10N11N12N13WhereAConfigurationIs(t *testing.T) {
+// Labels N7, N8, N9, N10, N11, N12, N13.
+func TestWhereAConfigurationIs(t *testing.T) {
 	n := newNode(t)
 	tagged := func(name, tag string) map[string]any { return n.recorder(name, map[string]any{"tag": tag}) }
 	single := func(name, tag string) map[string]any {
@@ -156,9 +160,11 @@ func TestN7N8N9N10N11N12N13WhereAConfigurationIs(t *testing.T) {
 	n.called()
 }
 
-// TestN12NameIsInjected: a configuration without a name gets that of its
+// TestNameIsInjected: a configuration without a name gets that of its
 // definition, and nothing else.
-func TestN12NameIsInjected(t *testing.T) {
+//
+// Label N12.
+func TestNameIsInjected(t *testing.T) {
 	n := newNode(t)
 	n.define("ns", "a-bridge-network", fmt.Sprintf(`{"cniVersion":"0.3.0","type":"recorder","recorder":{"log":%q}}`, n.path("log")))
 	n.selects("p", "a-bridge-network")
@@ -181,7 +187,8 @@ func (n *node) able(name string, instructions map[string]any, capabilities ...st
 	return map[string]any{"cniVersion": "1.1.0", "name": name, "plugins": []any{n.plugin(instructions), p}}
 }
 
-func TestN21N26N34N36N41D3CapabilityArguments(t *testing.T) {
+// Labels N21, N26, N34, N36, N41, D3.
+func TestCapabilityArguments(t *testing.T) {
 	n := newNode(t)
 	n.define("ns", "a", n.able("a", map[string]any{"ips": []string{"10.2.2.42/24", "2001:db8::5/64"}, "mac": "02:00:00:00:00:09"},
 		"ips", "mac", "portMappings", "bandwidth", "infinibandGUID", "unused"))
@@ -212,7 +219,8 @@ func TestN21N26N34N36N41D3CapabilityArguments(t *testing.T) {
 	}
 }
 
-func TestN22N26N34N36N41CapabilityIsMissing(t *testing.T) {
+// Labels N22, N26, N34, N36, N41.
+func TestCapabilityIsMissing(t *testing.T) {
 	n := newNode(t)
 	n.define("ns", "a", n.recorder("a", nil))
 	for key, value := range map[string]string{
@@ -225,9 +233,11 @@ func TestN22N26N34N36N41CapabilityIsMissing(t *testing.T) {
 	}
 }
 
-// TestN24N27RequestedAndIgnored: a delegate that takes a request and ignores it
+// TestRequestedAndIgnored: a delegate that takes a request and ignores it
 // fails the attachment, which is undone, in both versions.
-func TestN24N27RequestedAndIgnored(t *testing.T) {
+//
+// Labels N24, N27.
+func TestRequestedAndIgnored(t *testing.T) {
 	n := newNode(t)
 	n.define("ns", "v13", n.able("v13", map[string]any{"ips": []string{"10.2.2.1/24"}, "mac": "02:00:00:00:00:01"}, "ips", "mac"))
 	n.define("ns", "v1", n.recorder("v1", map[string]any{"ips": []string{"10.2.2.1/24"}, "mac": "02:00:00:00:00:01"}), "tenure.dev/spec-version", "1")
@@ -262,7 +272,8 @@ func TestN24N27RequestedAndIgnored(t *testing.T) {
 	}
 }
 
-func TestN29InterfaceNameThatIsTaken(t *testing.T) {
+// Label N29.
+func TestInterfaceNameThatIsTaken(t *testing.T) {
 	n := newNode(t)
 	n.define("ns", "a", n.recorder("a", nil))
 	for _, annotation := range []string{
@@ -274,7 +285,8 @@ func TestN29InterfaceNameThatIsTaken(t *testing.T) {
 	}
 }
 
-func TestN31N32ArgumentsOfThePod(t *testing.T) {
+// Labels N31, N32.
+func TestArgumentsOfThePod(t *testing.T) {
 	n := newNode(t)
 	list := n.able("a", nil, "ips")
 	for _, p := range list["plugins"].([]any) {
@@ -290,7 +302,8 @@ func TestN31N32ArgumentsOfThePod(t *testing.T) {
 	}
 }
 
-func TestN43AddressesAndClaim(t *testing.T) {
+// Label N43.
+func TestAddressesAndClaim(t *testing.T) {
 	n := newNode(t)
 	n.define("ns", "a", n.able("a", map[string]any{"ips": []string{"10.2.2.42/24"}}, "ips"))
 	n.selects("p", `[{"name":"a","ips":["10.2.2.42"],"ipam-claim-reference":"c"}]`)
@@ -301,7 +314,8 @@ func TestN43AddressesAndClaim(t *testing.T) {
 	n.ok("ADD", s)
 }
 
-func TestN44N46SameNetworkTwice(t *testing.T) {
+// Labels N44, N46.
+func TestSameNetworkTwice(t *testing.T) {
 	n := newNode(t)
 	n.define("ns", "a", n.recorder("a", nil))
 	n.selects("p", "a,a")
@@ -318,7 +332,8 @@ func TestN44N46SameNetworkTwice(t *testing.T) {
 	n.called("DEL a net2", "DEL a net1", "DEL default eth0")
 }
 
-func TestN50AnswerThatSaysNothing(t *testing.T) {
+// Label N50.
+func TestAnswerThatSaysNothing(t *testing.T) {
 	n := newNode(t)
 	for _, say := range []string{"", "\n", "{}", "null"} {
 		n.define("ns", "a", n.recorder("a", map[string]any{"say": say}))
@@ -337,7 +352,8 @@ func TestN50AnswerThatSaysNothing(t *testing.T) {
 	}
 }
 
-func TestN63N64DeviceInformation(t *testing.T) {
+// Labels N63, N64.
+func TestDeviceInformation(t *testing.T) {
 	n := newNode(t)
 	const info = `{"type":"pci","version":"1.1.0","pci":{"pci-address":"0000:01:02.3"}}`
 	n.define("ns", "a", n.able("a", map[string]any{"device": info}, "CNIDeviceInfoFile"))
@@ -360,7 +376,8 @@ func TestN63N64DeviceInformation(t *testing.T) {
 	}
 }
 
-func TestN63InvalidDeviceInformationIsNotShown(t *testing.T) {
+// Label N63.
+func TestInvalidDeviceInformationIsNotShown(t *testing.T) {
 	n := newNode(t)
 	n.define("ns", "a", n.able("a", map[string]any{"device": `{"type":"pci","version":"1.1.0","pci":{}}`}, "CNIDeviceInfoFile"))
 	n.selects("p", "a")
@@ -371,7 +388,8 @@ func TestN63InvalidDeviceInformationIsNotShown(t *testing.T) {
 	}
 }
 
-func TestN66N67N77N78RestrictionsAndTheRuntimesRequests(t *testing.T) {
+// Labels N66, N67, N77, N78.
+func TestRestrictionsAndTheRuntimesRequests(t *testing.T) {
 	n := newNode(t)
 	n.config["defaultNetwork"] = n.able("default", nil, "portMappings")
 	n.config["capabilities"] = map[string]bool{"portMappings": true}

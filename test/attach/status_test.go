@@ -82,11 +82,13 @@ var answers = []struct {
 	},
 }
 
-// TestN48N49N50N51N53N54N55N56N57N58N59N60N61N65Status has delegates answer all kinds of
+// TestStatus has delegates answer all kinds of
 // results, and the agent itself write what follows from them. A member that is not in
 // the table must not be there: every key is the specification's or has a period in it
 // (N53), but for gateway.
-func TestN48N49N50N51N53N54N55N56N57N58N59N60N61N65Status(t *testing.T) {
+//
+// Labels N48, N49, N50, N51, N54, N55, N56, N57, N58, N59, N60, N61, N65.
+func TestStatus(t *testing.T) {
 	c := useCluster(t)
 	n := newNode(t)
 	ns := c.namespace()

@@ -19,7 +19,8 @@ func (n *node) three(a, b, c map[string]any) {
 	}
 }
 
-func TestN67N76D2StepsRunInOrderOneAfterTheOther(t *testing.T) {
+// Labels N67, N76, D2.
+func TestStepsRunInOrderOneAfterTheOther(t *testing.T) {
 	n := newNode(t)
 	n.three(map[string]any{"millis": 20}, map[string]any{"millis": 20}, nil)
 	n.selects("p", "a,b,c")
@@ -37,7 +38,8 @@ func TestN67N76D2StepsRunInOrderOneAfterTheOther(t *testing.T) {
 	n.clean()
 }
 
-func TestN74D5FailedAddIsUndoneAtOnce(t *testing.T) {
+// Labels N74, D5.
+func TestFailedAddIsUndoneAtOnce(t *testing.T) {
 	n := newNode(t)
 	n.three(nil, map[string]any{"fail": map[string]any{"ADD": map[string]any{"code": 11, "msg": "no room"}}}, nil)
 	n.selects("p", "a,b,c")
@@ -51,7 +53,8 @@ func TestN74D5FailedAddIsUndoneAtOnce(t *testing.T) {
 	n.clean()
 }
 
-func TestN74FailureOfTheDefaultNetwork(t *testing.T) {
+// Label N74.
+func TestFailureOfTheDefaultNetwork(t *testing.T) {
 	n := newNode(t)
 	n.config["defaultNetwork"] = n.recorder("default", map[string]any{"fail": map[string]any{"ADD": map[string]any{"code": 100, "msg": "broken"}}})
 	n.three(nil, nil, nil)
@@ -63,9 +66,11 @@ func TestN74FailureOfTheDefaultNetwork(t *testing.T) {
 	n.clean()
 }
 
-// TestN74UndoThatFails: what cannot be undone at once is left to the DEL, which
+// TestUndoThatFails: what cannot be undone at once is left to the DEL, which
 // has that alone.
-func TestN74UndoThatFails(t *testing.T) {
+//
+// Label N74.
+func TestUndoThatFails(t *testing.T) {
 	n := newNode(t)
 	gate := n.path("gate")
 	must(t, os.WriteFile(gate, nil, 0o600))
@@ -82,7 +87,8 @@ func TestN74UndoThatFails(t *testing.T) {
 	n.clean()
 }
 
-func TestN75D1DelGoesOnPastFailuresAndReportsThemAll(t *testing.T) {
+// Labels N75, D1.
+func TestDelGoesOnPastFailuresAndReportsThemAll(t *testing.T) {
 	n := newNode(t)
 	gate := n.path("gate")
 	must(t, os.WriteFile(gate, nil, 0o600))
@@ -106,9 +112,11 @@ func TestN75D1DelGoesOnPastFailuresAndReportsThemAll(t *testing.T) {
 	n.called()
 }
 
-// TestN45N75DelNeedsNobody: not the pod, the definition, the agent, the network
+// TestDelNeedsNobody: not the pod, the definition, the agent, the network
 // namespace, nor the configuration that the ADD had.
-func TestN45N75DelNeedsNobody(t *testing.T) {
+//
+// Labels N45, N75.
+func TestDelNeedsNobody(t *testing.T) {
 	n := newNode(t)
 	able := n.plugin(map[string]any{"ips": []string{"10.2.2.42/24"}})
 	able["capabilities"] = map[string]bool{"ips": true}
@@ -145,9 +153,11 @@ func TestN45N75DelNeedsNobody(t *testing.T) {
 	n.clean()
 }
 
-// TestD2D3D4N45ChainedPluginsAndFinalResult: CHECK and DEL of every plugin of a list get the
+// TestChainedPluginsAndFinalResult: CHECK and DEL of every plugin of a list get the
 // list's final result.
-func TestD2D3D4N45ChainedPluginsAndFinalResult(t *testing.T) {
+//
+// Labels D2, D3, D4, N45.
+func TestChainedPluginsAndFinalResult(t *testing.T) {
 	n := newNode(t)
 	chain := map[string]any{"cniVersion": "1.0.0", "name": "net-a", "plugins": []any{
 		n.plugin(map[string]any{"ips": []string{"10.9.0.4/24"}}), n.plugin(map[string]any{"tag": "second"}),
@@ -184,9 +194,11 @@ func expectFinal(t *testing.T, calls []record, tags []any, final any) {
 	}
 }
 
-// TestN68D12D13ResultInTheRuntimesVersion has the default network speak every version of CNI, and
+// TestResultInTheRuntimesVersion has the default network speak every version of CNI, and
 // the runtime every one as well: it gets the default network's result in its own.
-func TestN68D12D13ResultInTheRuntimesVersion(t *testing.T) {
+//
+// Labels N68, D12, D13.
+func TestResultInTheRuntimesVersion(t *testing.T) {
 	versions := []string{"0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"}
 	n := newNode(t)
 	n.define("ns", "a", n.recorder("net-a", map[string]any{"ips": []string{"10.7.0.1/24"}}))
@@ -223,7 +235,8 @@ func TestN68D12D13ResultInTheRuntimesVersion(t *testing.T) {
 	n.clean()
 }
 
-func TestD8D11NetworksWithoutCheckArePassedOver(t *testing.T) {
+// Labels D8, D11.
+func TestNetworksWithoutCheckArePassedOver(t *testing.T) {
 	n := newNode(t)
 	old := n.recorder("net-a", nil)
 	old["cniVersion"] = "0.3.1"
@@ -241,7 +254,8 @@ func TestD8D11NetworksWithoutCheckArePassedOver(t *testing.T) {
 	n.ok("DEL", pod("p"))
 }
 
-func TestD6HighestVersionThatIsKnown(t *testing.T) {
+// Label D6.
+func TestHighestVersionThatIsKnown(t *testing.T) {
 	n := newNode(t)
 	list := n.recorder("net-a", nil)
 	list["cniVersion"], list["cniVersions"] = "0.4.0", []string{"0.3.1", "1.0.0", "1.1.0", "2.0.0"}
@@ -253,7 +267,8 @@ func TestD6HighestVersionThatIsKnown(t *testing.T) {
 	}
 }
 
-func TestD7PluginsFromADirectory(t *testing.T) {
+// Label D7.
+func TestPluginsFromADirectory(t *testing.T) {
 	n := newNode(t)
 	n.define("ns", "a", nil)
 	n.selects("p", "a")
@@ -284,9 +299,11 @@ func TestD7PluginsFromADirectory(t *testing.T) {
 	n.called()
 }
 
-// TestD1UnknownPluginIsAnError: an ADD that lacks a plugin runs none, so that nothing is
+// TestUnknownPluginIsAnError: an ADD that lacks a plugin runs none, so that nothing is
 // left which could not be undone.
-func TestD1UnknownPluginIsAnError(t *testing.T) {
+//
+// Label D1.
+func TestUnknownPluginIsAnError(t *testing.T) {
 	n := newNode(t)
 	n.define("ns", "a", map[string]any{"cniVersion": "1.1.0", "name": "net-a", "plugins": []any{n.plugin(nil), map[string]any{"type": "no-such-plugin"}}})
 	n.selects("p", "a")
@@ -300,8 +317,10 @@ func TestD1UnknownPluginIsAnError(t *testing.T) {
 	n.clean()
 }
 
-// TestD1UnknownIPAMPluginIsAnError: a plugin runs its IPAM plugin for DEL as well, and fails.
-func TestD1UnknownIPAMPluginIsAnError(t *testing.T) {
+// TestUnknownIPAMPluginIsAnError: a plugin runs its IPAM plugin for DEL as well, and fails.
+//
+// Label D1.
+func TestUnknownIPAMPluginIsAnError(t *testing.T) {
 	n := newNode(t)
 	network := func(ipam any) map[string]any {
 		p := n.plugin(nil)
@@ -325,9 +344,11 @@ func TestD1UnknownIPAMPluginIsAnError(t *testing.T) {
 	n.clean()
 }
 
-// TestD1DefaultNetworkWithoutItsIPAMPlugin: the plugin's DEL fails for want of it as well. That
+// TestDefaultNetworkWithoutItsIPAMPlugin: the plugin's DEL fails for want of it as well. That
 // leaves nothing which no DEL could ever undo, since the ADD has run no IPAM plugin.
-func TestD1DefaultNetworkWithoutItsIPAMPlugin(t *testing.T) {
+//
+// Label D1.
+func TestDefaultNetworkWithoutItsIPAMPlugin(t *testing.T) {
 	for _, tt := range []struct {
 		name, ipam, del string
 		left            int
@@ -355,8 +376,10 @@ func TestD1DefaultNetworkWithoutItsIPAMPlugin(t *testing.T) {
 	}
 }
 
-// TestD1DefaultNetworkWithAnIPAMThatIsNoProgram, as some nodes' networks have it.
-func TestD1DefaultNetworkWithAnIPAMThatIsNoProgram(t *testing.T) {
+// TestDefaultNetworkWithAnIPAMThatIsNoProgram, as some nodes' networks have it.
+//
+// Label D1.
+func TestDefaultNetworkWithAnIPAMThatIsNoProgram(t *testing.T) {
 	n := newNode(t)
 	p := n.plugin(map[string]any{"ips": []string{"10.1.0.5/24"}})
 	p["ipam"] = map[string]any{"type": "azure-cns", "mode": "v4overlay"}
@@ -366,9 +389,11 @@ func TestD1DefaultNetworkWithAnIPAMThatIsNoProgram(t *testing.T) {
 	n.clean()
 }
 
-// TestD1PluginThatIsRemoved: without its plugin an attachment cannot be undone, until that
+// TestPluginThatIsRemoved: without its plugin an attachment cannot be undone, until that
 // is back.
-func TestD1PluginThatIsRemoved(t *testing.T) {
+//
+// Label D1.
+func TestPluginThatIsRemoved(t *testing.T) {
 	n := newNode(t)
 	last := n.plugin(nil)
 	last["type"] = "passing"
@@ -389,7 +414,8 @@ func TestD1PluginThatIsRemoved(t *testing.T) {
 	n.clean()
 }
 
-func TestD9ErrorsAndStandardErrorOfDelegates(t *testing.T) {
+// Label D9.
+func TestErrorsAndStandardErrorOfDelegates(t *testing.T) {
 	n := newNode(t)
 	n.define("ns", "a", n.recorder("net-a", map[string]any{"stderr": "noise of a"}))
 	n.define("ns", "b", n.recorder("net-b", map[string]any{"stderr": "last words", "fail": map[string]any{"ADD": map[string]any{"code": 107, "msg": "broken"}}}))
@@ -405,8 +431,10 @@ func TestD9ErrorsAndStandardErrorOfDelegates(t *testing.T) {
 	}
 }
 
-// TestD9AttachedTwice: a second ADD without a DEL is an error and changes nothing.
-func TestD9AttachedTwice(t *testing.T) {
+// TestAttachedTwice: a second ADD without a DEL is an error and changes nothing.
+//
+// Label D9.
+func TestAttachedTwice(t *testing.T) {
 	n := newNode(t)
 	n.ok("ADD", pod("p"))
 	n.called("ADD default eth0")
@@ -416,7 +444,8 @@ func TestD9AttachedTwice(t *testing.T) {
 	n.ok("DEL", pod("p"))
 }
 
-func TestD14ArgumentsAreHandedOn(t *testing.T) {
+// Label D14.
+func TestArgumentsAreHandedOn(t *testing.T) {
 	n := newNode(t)
 	n.define("ns", "a", n.recorder("net-a", nil))
 	n.selects("p", "a")
@@ -439,9 +468,11 @@ func TestD14ArgumentsAreHandedOn(t *testing.T) {
 	}
 }
 
-// TestN73ListsVersionAndName: every plugin of a list gets the list's version and
+// TestListsVersionAndName: every plugin of a list gets the list's version and
 // name, whatever its own entry says.
-func TestN73ListsVersionAndName(t *testing.T) {
+//
+// Label N73.
+func TestListsVersionAndName(t *testing.T) {
 	n := newNode(t)
 	entry := n.plugin(map[string]any{"ips": []string{"10.9.0.4/24"}})
 	entry["cniVersion"], entry["name"] = "0.2.0", "entry"

@@ -120,7 +120,7 @@ func patchStatus(t *testing.T, o client.Object, body string) {
 }
 
 // W9, for claims.
-func TestW9ClaimsOfThoseWhoAreAllowedOnly(t *testing.T) {
+func TestClaimsOfThoseWhoAreAllowedOnly(t *testing.T) {
 	start(t)
 	p := pool(t, "10.72.0.0/24")
 	patch(t, p, `{"spec":{"access":"RBAC"}}`)

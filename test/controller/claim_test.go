@@ -252,10 +252,12 @@ func same(c *ipamclaims.IPAMClaim, ips []string) error {
 	return err
 }
 
-// TestX13N87StatusByHand: what somebody else wrote into a claim's status is never
+// TestStatusByHand: what somebody else wrote into a claim's status is never
 // overwritten, never served unless it is the claim's by the leases, and breaks
 // nothing.
-func TestX13N87StatusByHand(t *testing.T) {
+//
+// Labels X13, N87.
+func TestStatusByHand(t *testing.T) {
 	start(t)
 	ns := namespace(t)
 	p := pool(t, "10.0.0.0/24")
@@ -361,8 +363,10 @@ func TestLeaseDeletedByHand(t *testing.T) {
 	})
 }
 
-// TestF13Recreated: a claim is deleted and made again under its name.
-func TestF13Recreated(t *testing.T) {
+// TestRecreated: a claim is deleted and made again under its name.
+//
+// Label F13.
+func TestRecreated(t *testing.T) {
 	start(t)
 	ns := namespace(t)
 	p := pool(t, "10.0.0.0/24")
@@ -402,8 +406,11 @@ func TestF13Recreated(t *testing.T) {
 	freed(t, uidOf(last), 10*time.Second)
 }
 
-// TestN80X4 holds a deleted claim's address until its last use ends.
-func TestN80X4(t *testing.T) {
+// TestDeletedClaimKeepsItsAddressWhileItIsUsed holds a deleted claim's address until its last use
+// ends.
+//
+// Labels N80, X4.
+func TestDeletedClaimKeepsItsAddressWhileItIsUsed(t *testing.T) {
 	stop := start(t)
 	ns := namespace(t)
 	p := pool(t, "10.0.0.0/30") // two addresses
@@ -463,8 +470,10 @@ func TestFullPool(t *testing.T) {
 	failed(t, d, "SubnetExhausted")
 }
 
-// TestF20AllOrNone: with one family exhausted, the other is not held.
-func TestF20AllOrNone(t *testing.T) {
+// TestAllOrNone: with one family exhausted, the other is not held.
+//
+// Label F20.
+func TestAllOrNone(t *testing.T) {
 	start(t)
 	ns := namespace(t)
 	four, six := pool(t, "10.0.0.0/32"), pool(t, "fd00::/64")
@@ -480,8 +489,10 @@ func TestF20AllOrNone(t *testing.T) {
 	}
 }
 
-// TestN88OwnerPod: the status names the pod of the newest use.
-func TestN88OwnerPod(t *testing.T) {
+// TestOwnerPod: the status names the pod of the newest use.
+//
+// Label N88.
+func TestOwnerPod(t *testing.T) {
 	start(t)
 	ns := namespace(t)
 	p := pool(t, "10.0.0.0/24")
@@ -519,8 +530,10 @@ func TestN88OwnerPod(t *testing.T) {
 	}
 }
 
-// TestN82 asks the API server what the controller may write.
-func TestN82(t *testing.T) {
+// TestControllerWritesTheStatusOfClaimsAlone asks the API server what the controller may write.
+//
+// Label N82.
+func TestControllerWritesTheStatusOfClaimsAlone(t *testing.T) {
 	k, err := client.New(role, client.Options{Scheme: kc.Scheme()})
 	if err != nil {
 		t.Fatal(err)
@@ -550,8 +563,10 @@ func TestN82(t *testing.T) {
 	}
 }
 
-// TestF12TwoControllers has two controllers work at once.
-func TestF12TwoControllers(t *testing.T) {
+// TestTwoControllers has two controllers work at once.
+//
+// Label F12.
+func TestTwoControllers(t *testing.T) {
 	start(t)
 	start(t)
 	ns := namespace(t)

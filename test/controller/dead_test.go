@@ -274,8 +274,10 @@ func told(t *testing.T, node, reason, words string) {
 	})
 }
 
-// TestX20NodeDeletedAndMadeAgain: a Node object comes back under its name.
-func TestX20NodeDeletedAndMadeAgain(t *testing.T) {
+// TestNodeDeletedAndMadeAgain: a Node object comes back under its name.
+//
+// Label X20.
+func TestNodeDeletedAndMadeAgain(t *testing.T) {
 	start(t, withMargin)
 	t.Run("the agent lives", func(t *testing.T) {
 		t.Parallel()
@@ -648,10 +650,12 @@ func TestTaintOnANodeThatLives(t *testing.T) {
 	mustAdd(t, n, onPool(p, "c2"))
 }
 
-// TestH1AnotherBoot: a machine that boots while it is cut off answers nobody before
+// TestAnotherBoot: a machine that boots while it is cut off answers nobody before
 // its seat is confirmed, not even what its pods had; then a pod's next sandbox gets
 // the pod's address again.
-func TestH1AnotherBoot(t *testing.T) {
+//
+// Label H1.
+func TestAnotherBoot(t *testing.T) {
 	start(t)
 	ns, p := namespace(t), pool(t, "10.0.0.0/24")
 	opened(t, p)

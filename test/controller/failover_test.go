@@ -106,10 +106,12 @@ func newLeader(t testing.TB, old string, within time.Duration) (now string) {
 	return now
 }
 
-// TestX23LeaderKilled kills the leading controller while claims are being
+// TestLeaderKilled kills the leading controller while claims are being
 // allocated and freed, again and again. Every claim gets its addresses, none
 // twice, and nothing is left over.
-func TestX23LeaderKilled(t *testing.T) {
+//
+// Label X23.
+func TestLeaderKilled(t *testing.T) {
 	dir := t.TempDir()
 	program, err := programs.Build(t.Context(), dir, "tenure-controller")
 	if err != nil {

@@ -40,7 +40,8 @@ func awaitOpen(t testing.TB, name string) *v1alpha1.IPPool {
 	return p
 }
 
-func TestWB3DualStackInline(t *testing.T) {
+// Label WB3.
+func TestDualStackInline(t *testing.T) {
 	start(t)
 	ns, net := namespace(t), unique("net")
 	definition(t, ns, net, net, inline(net, `"ipRanges":[{"range":"10.3.0.0/24"},{"range":"fd03::/64"}]`))
@@ -54,7 +55,8 @@ func TestWB3DualStackInline(t *testing.T) {
 	}
 }
 
-func TestWB4RangeAndIPRanges(t *testing.T) {
+// Label WB4.
+func TestRangeAndIPRanges(t *testing.T) {
 	start(t)
 	ns, net := namespace(t), unique("net")
 	definition(t, ns, net, net, inline(net, `"range":"10.4.0.0/24","ipRanges":[{"range":"fd04::/64"}]`))
@@ -64,9 +66,11 @@ func TestWB4RangeAndIPRanges(t *testing.T) {
 	}
 }
 
-// TestWB10OverlappingRanges: two definitions of one domain never give one address
+// TestOverlappingRanges: two definitions of one domain never give one address
 // twice; with enable_overlapping_ranges off they may.
-func TestWB10OverlappingRanges(t *testing.T) {
+//
+// Label WB10.
+func TestOverlappingRanges(t *testing.T) {
 	start(t)
 	ns := namespace(t)
 	shared, a, b := unique("shared"), unique("a"), unique("b")
@@ -98,8 +102,10 @@ func TestWB10OverlappingRanges(t *testing.T) {
 	}
 }
 
-// TestWB11NamedNetworks: the same CIDR twice in two domains.
-func TestWB11NamedNetworks(t *testing.T) {
+// TestNamedNetworks: the same CIDR twice in two domains.
+//
+// Label WB11.
+func TestNamedNetworks(t *testing.T) {
 	start(t)
 	ns, blue, red := namespace(t), unique("blue"), unique("red")
 	definition(t, ns, blue, blue, inline(blue, `"range":"10.12.0.0/24","range_start":"10.12.0.9","range_end":"10.12.0.9"`))
@@ -164,8 +170,10 @@ func TestImplicitPoolsLife(t *testing.T) {
 	gone(t, named(net), 30*time.Second)
 }
 
-// TestF27DefinitionsDisagree: the oldest decides, the others are told.
-func TestF27DefinitionsDisagree(t *testing.T) {
+// TestDefinitionsDisagree: the oldest decides, the others are told.
+//
+// Label F27.
+func TestDefinitionsDisagree(t *testing.T) {
 	start(t)
 	ns, net := namespace(t), unique("net")
 	definition(t, ns, net+"-1", net+"-1", inline(net, `"range":"10.15.0.0/24","gateway":"10.15.0.1"`))

@@ -17,10 +17,12 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// TestX25NewerObjects (F21): of a lease that a newer Tenure has written nothing is
+// TestNewerObjects (F21): of a lease that a newer Tenure has written nothing is
 // granted and it is not given back, a request of one is not answered, and what fits
 // elsewhere is served all the same.
-func TestX25NewerObjects(t *testing.T) {
+//
+// Label X25.
+func TestNewerObjects(t *testing.T) {
 	start(t)
 	p := poolOf(t, 4, "10.0.0.0/29") // two blocks
 	block := netip.MustParsePrefix("10.0.0.0/30")
@@ -57,9 +59,11 @@ func TestX25NewerObjects(t *testing.T) {
 	}
 }
 
-// TestX25UnknownFields (F21): what a newer Tenure has added to a lease, a request and
+// TestUnknownFields (F21): what a newer Tenure has added to a lease, a request and
 // a seat, under the protocol that is known, survives the controller's writes.
-func TestX25UnknownFields(t *testing.T) {
+//
+// Label X25.
+func TestUnknownFields(t *testing.T) {
 	for _, kind := range []string{"iplease", "ipsublease"} {
 		addField(t, kind)
 	}

@@ -78,9 +78,11 @@ func isReady(p *v1alpha1.IPPool, status metav1.ConditionStatus, reason string, w
 	}
 }
 
-// TestH4LeasesBeforeThePool: a pool is not opened over leases of another block
+// TestLeasesBeforeThePool: a pool is not opened over leases of another block
 // size, or of an earlier pool.
-func TestH4LeasesBeforeThePool(t *testing.T) {
+//
+// Label H4.
+func TestLeasesBeforeThePool(t *testing.T) {
 	stop := start(t)
 	stop()
 	p := pool(t, "10.0.0.0/24")
@@ -188,8 +190,10 @@ func TestFaultyPool(t *testing.T) {
 	allocated(t, c)
 }
 
-// TestX19PoolDeleted: closed at once, gone when its last lease is.
-func TestX19PoolDeleted(t *testing.T) {
+// TestPoolDeleted: closed at once, gone when its last lease is.
+//
+// Label X19.
+func TestPoolDeleted(t *testing.T) {
 	start(t)
 	ns := namespace(t)
 	p := pool(t, "10.0.0.0/24")
@@ -219,8 +223,10 @@ func TestX19PoolDeleted(t *testing.T) {
 	allocated(t, late)
 }
 
-// TestX19PoolShrinks: a claim keeps an address that its pool no longer has.
-func TestX19PoolShrinks(t *testing.T) {
+// TestPoolShrinks: a claim keeps an address that its pool no longer has.
+//
+// Label X19.
+func TestPoolShrinks(t *testing.T) {
 	start(t)
 	ns := namespace(t)
 	p := pool(t, "10.0.0.0/29")

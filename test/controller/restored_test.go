@@ -83,10 +83,12 @@ func reopened(p *v1alpha1.IPPool, word string) func() error {
 	}
 }
 
-// TestX23H9Restored: an agent that has seen the API server go back has every pool
+// TestRestored: an agent that has seen the API server go back has every pool
 // closed. Nothing is granted or freed before it is back, also by another leader;
 // and what it still says then does not close the pools again.
-func TestX23H9Restored(t *testing.T) {
+//
+// Labels X23, H9.
+func TestRestored(t *testing.T) {
 	const fence = 10 * time.Second
 	withoutSeats(t)
 	stop := start(t)
@@ -148,10 +150,12 @@ func TestX23H9Restored(t *testing.T) {
 	opened(t, late)
 }
 
-// TestX23H9RevisionGoesBack: the controller itself sees that etcd was restored: it
+// TestRevisionGoesBack: the controller itself sees that etcd was restored: it
 // closes every pool and ends, for its caches are of no use. The next one opens none
 // before F has passed with a node that says nothing.
-func TestX23H9RevisionGoesBack(t *testing.T) {
+//
+// Labels X23, H9.
+func TestRevisionGoesBack(t *testing.T) {
 	const fence = 12 * time.Second
 	withoutSeats(t)
 	p := pool(t, "10.0.0.0/24")

@@ -180,12 +180,16 @@ func testMigration(t *testing.T, m *machine) {
 	m.kept()
 }
 
-func TestVM1LiveMigration(t *testing.T) { testMigration(t, boot(t, aVM)) }
+// Label VM1.
+func TestVMLiveMigration(t *testing.T) { testMigration(t, boot(t, aVM)) }
 
-func TestVM8LiveMigrationOfAnInstance(t *testing.T) { testMigration(t, boot(t, aVMI)) }
+// Label VM8.
+func TestVMLiveMigrationOfAnInstance(t *testing.T) { testMigration(t, boot(t, aVMI)) }
 
 // TestVM1b: the source's DEL comes long after the migration.
-func TestVM1bSourceDELLast(t *testing.T) {
+//
+// Label VM1b.
+func TestVMSourceDELLast(t *testing.T) {
 	m := boot(t, aVM)
 	source, target := m.migrate()
 	remove(t, &source)
@@ -195,7 +199,8 @@ func TestVM1bSourceDELLast(t *testing.T) {
 	m.kept()
 }
 
-func TestVM1cMigrationFails(t *testing.T) {
+// Label VM1c.
+func TestVMMigrationFails(t *testing.T) {
 	m := boot(t, aVM)
 	source, target := m.migrate()
 	remove(t, &target)
@@ -204,13 +209,15 @@ func TestVM1cMigrationFails(t *testing.T) {
 	m.kept()
 }
 
-func TestVM2N84Deleted(t *testing.T) {
+// Labels VM2, N84.
+func TestVMDeleted(t *testing.T) {
 	m := boot(t, aVM)
 	m.delete()
 	m.vanished()
 }
 
-func TestVM3DeletedForeground(t *testing.T) {
+// Label VM3.
+func TestVMDeletedForeground(t *testing.T) {
 	m := boot(t, aVM)
 	m.delete(foreground)
 	m.vanished()
@@ -228,21 +235,24 @@ func (m *machine) halt() {
 	m.kept()
 }
 
-func TestVM4StoppedThenDeleted(t *testing.T) {
+// Label VM4.
+func TestVMStoppedThenDeleted(t *testing.T) {
 	m := boot(t, aVM)
 	m.halt()
 	m.delete()
 	m.vanished()
 }
 
-func TestVM5StoppedThenDeletedForeground(t *testing.T) {
+// Label VM5.
+func TestVMStoppedThenDeletedForeground(t *testing.T) {
 	m := boot(t, aVM)
 	m.halt()
 	m.delete(foreground)
 	m.vanished()
 }
 
-func TestVM6Restarted(t *testing.T) {
+// Label VM6.
+func TestVMRestarted(t *testing.T) {
 	m := boot(t, aVM)
 	for range 3 {
 		old := m.pods(1)[0]
@@ -266,9 +276,11 @@ func TestVM6Restarted(t *testing.T) {
 	m.kept()
 }
 
-// TestVM7N85ForeignFinalizer: an instance that somebody else holds keeps the claim,
+// TestVMForeignFinalizer: an instance that somebody else holds keeps the claim,
 // also when its machine is being deleted.
-func TestVM7N85ForeignFinalizer(t *testing.T) {
+//
+// Labels VM7, N85.
+func TestVMForeignFinalizer(t *testing.T) {
 	m := boot(t, func(ns string, networks []kubevirt.Network) *unstructured.Unstructured {
 		return kubevirt.VM(ns, "vm", networks, "example.com/foreign")
 	})
@@ -301,13 +313,15 @@ func TestVM7N85ForeignFinalizer(t *testing.T) {
 	m.vanished()
 }
 
-func TestVM9InstanceDeleted(t *testing.T) {
+// Label VM9.
+func TestVMInstanceDeleted(t *testing.T) {
 	m := boot(t, aVMI)
 	m.delete()
 	m.vanished()
 }
 
-func TestVM10InstanceDeletedForeground(t *testing.T) {
+// Label VM10.
+func TestVMInstanceDeletedForeground(t *testing.T) {
 	m := boot(t, aVMI)
 	m.delete(foreground)
 	m.vanished()

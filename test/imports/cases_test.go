@@ -32,8 +32,7 @@ func inText(text string) []string {
 	return labels(text, func(r rune) bool { return !wordRune(r) }, func(r rune) bool { return !wordRune(r) })
 }
 
-// inName returns the labels of a function's name, where they follow each other, and are
-// followed by words.
+// inName returns the labels of a function's name, which are to stand in its comment.
 func inName(name string) []string {
 	upper := func(r rune) bool { return 'A' <= r && r <= 'Z' }
 	return labels(name, func(r rune) bool { return !upper(r) }, func(r rune) bool { return !wordRune(r) || upper(r) })
@@ -61,6 +60,8 @@ func labels(text string, before, after func(rune) bool) (all []string) {
 type use struct {
 	asked map[string]string // those that need a row: in comments, and in titles of tests and cases
 	named map[string]bool   // those of these that are in tests
+	// misplaced are functions of tests whose names have labels, by their places.
+	misplaced map[string]string
 }
 
 // uses reads every Go file of the repository.
@@ -70,7 +71,7 @@ func uses(t *testing.T) use {
 	if err != nil {
 		t.Fatal(err)
 	}
-	u := use{map[string]string{}, map[string]bool{}}
+	u := use{map[string]string{}, map[string]bool{}, map[string]string{}}
 	err = filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -99,7 +100,7 @@ func uses(t *testing.T) use {
 	return u
 }
 
-// read takes the labels of one file: of its comments, and if it is a test of its titles.
+// read takes the labels of one file: of its comments, and if it is a test of its cases' titles.
 func (u use) read(file *ast.File, test bool, place func(token.Pos) string) {
 	add := func(pos token.Pos, labels []string) {
 		for _, l := range labels {
@@ -115,7 +116,9 @@ func (u use) read(file *ast.File, test bool, place func(token.Pos) string) {
 	}
 	ast.Inspect(file, func(n ast.Node) bool {
 		if f, ok := n.(*ast.FuncDecl); ok && f.Recv == nil && testName.MatchString(f.Name.Name) {
-			add(f.Pos(), inName(f.Name.Name))
+			if len(inName(f.Name.Name)) > 0 {
+				u.misplaced[place(f.Pos())] = f.Name.Name
+			}
 		}
 		for _, title := range titles(n) {
 			for _, lit := range literals(title) {
@@ -224,6 +227,9 @@ func TestEveryLabelIsExplained(t *testing.T) {
 	for _, f := range unlike(u, cases, rows(docs[faultsPage])) {
 		t.Error(f)
 	}
+	for place, name := range u.misplaced {
+		t.Errorf("%s: the name %s has labels: they belong into its comment", place, name)
+	}
 }
 
 // TestLabelsAreSeen: where labels are looked for, and what looks like one and is none.
@@ -231,12 +237,16 @@ func TestLabelsAreSeen(t *testing.T) {
 	const test = `package x
 
 // TestCrash (F1, M2): IPv4, 10.0.0.1/24, F, K8S_POD_UID, M3-like.
-func TestX13VM1bN8E2EStoppedD4(t *testing.T) {
+//
+// Labels X13, VM1b, N8, D4.
+func TestE2EStopped(t *testing.T) {
 	t.Run("N20 "+row+" (N21)", nil)
 	It("WB5, WB7 scales", func() { use("A1") })
 	for range []tt{{"H1 first", "H2"}, {what: "I1", want: "I2"}} {}
 	_ = map[string]int{"C5": 1, "VM1c": 2}
 }
+
+func TestX13Stopped(t *testing.T) {}
 
 func helperX99() { t.Errorf("X98") }
 `
@@ -244,15 +254,18 @@ func helperX99() { t.Errorf("X98") }
 	if err != nil {
 		t.Fatal(err)
 	}
-	u := use{map[string]string{}, map[string]bool{}}
+	u := use{map[string]string{}, map[string]bool{}, map[string]string{}}
 	u.read(file, true, func(p token.Pos) string { return "x_test.go:" + strconv.Itoa(int(p)) })
 	want := []string{"C5", "D4", "F1", "H1", "I1", "M2", "M3", "N20", "N21", "N8", "VM1b", "VM1c", "WB5", "WB7", "X13"}
 	if got := slices.Sorted(maps.Keys(u.asked)); !slices.Equal(got, want) {
 		t.Errorf("labels %q; want %q", got, want)
 	}
+	if got := slices.Collect(maps.Values(u.misplaced)); !slices.Equal(got, []string{"TestX13Stopped"}) {
+		t.Errorf("labels stand in the names %q; want TestX13Stopped alone", got)
+	}
 
 	page := "| label | what |\n| --- | --- |\n| N1 | a |\n| VM1b | b |\n| N1 | a |\n| X13 N14 | no row |\nN15\n"
-	u = use{map[string]string{"N1": "a_test.go:1", "N2": "b_test.go:2", "M1": "c.go:3"}, map[string]bool{"N1": true, "N2": true}}
+	u = use{map[string]string{"N1": "a_test.go:1", "N2": "b_test.go:2", "M1": "c.go:3"}, map[string]bool{"N1": true, "N2": true}, nil}
 	wrong := []string{
 		"b_test.go:2 has the label N2, which docs/contributing/cases.md does not explain; if it is none, spell it otherwise",
 		"docs/contributing/cases.md explains VM1b, which no test names",

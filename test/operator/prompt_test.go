@@ -99,7 +99,9 @@ func terminal(t *testing.T) (keyboard, screen *os.File) {
 
 // A machine that lives again while somebody thinks about the answer is not released:
 // its heartbeats do not change its Node.
-func TestReleaseNodeLooksAgainAfterItAskedI1(t *testing.T) {
+//
+// Label I1.
+func TestReleaseNodeLooksAgainAfterItAsked(t *testing.T) {
 	w := inOrder(t)
 	w.isReady(corev1.ConditionUnknown)
 	w.quiet(10*time.Minute, 15*time.Minute)

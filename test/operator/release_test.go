@@ -73,7 +73,9 @@ func (w *world) isReady(status corev1.ConditionStatus) {
 
 // Nothing is released, and nothing written, while the node may be alive, nor without
 // somebody who vouches.
-func TestReleaseNodeRefusesI1(t *testing.T) {
+//
+// Label I1.
+func TestReleaseNodeRefuses(t *testing.T) {
 	w := inOrder(t)
 	controller(t)
 	w.isReady(corev1.ConditionTrue)
@@ -107,7 +109,9 @@ func TestReleaseNodeRefusesI1(t *testing.T) {
 
 // A Node that is down is released by its taint, and the controller takes what it held:
 // what was served from there can be served elsewhere.
-func TestReleaseNodeThatIsDownI4I5(t *testing.T) {
+//
+// Labels I4, I5.
+func TestReleaseNodeThatIsDown(t *testing.T) {
 	w := inOrder(t)
 	controller(t)
 	w.isReady(corev1.ConditionUnknown)

@@ -41,8 +41,10 @@ func wantJournalled(t *testing.T, dir, container string) {
 	}
 }
 
-// TestX22NoAgent: every verb answers what its caller can act on, at once.
-func TestX22NoAgent(t *testing.T) {
+// TestNoAgent: every verb answers what its caller can act on, at once.
+//
+// Label X22.
+func TestNoAgent(t *testing.T) {
 	for name, prepare := range map[string]func(t *testing.T, socket string){
 		"no socket": func(*testing.T, string) {},
 		"socket of an agent that is gone": func(t *testing.T, socket string) {
@@ -85,9 +87,11 @@ func TestX22NoAgent(t *testing.T) {
 	}
 }
 
-// TestF29JournalCannotBeWritten: a DEL succeeds all the same, since one that
+// TestJournalCannotBeWritten: a DEL succeeds all the same, since one that
 // fails holds up the node; the agent's collection of garbage frees the addresses.
-func TestF29JournalCannotBeWritten(t *testing.T) {
+//
+// Label F29.
+func TestJournalCannotBeWritten(t *testing.T) {
 	t.Run("no directory", func(t *testing.T) {
 		n, _, dir := noAgent(t)
 		if err := os.WriteFile(filepath.Dir(dir), nil, 0o600); err != nil {
@@ -146,9 +150,11 @@ func fill(t *testing.T, path string) {
 	}
 }
 
-// TestF16JournalledDEL: a DEL that finds no agent is applied when there is one
+// TestJournalledDEL: a DEL that finds no agent is applied when there is one
 // again, and never to an attachment that was made after it.
-func TestF16JournalledDEL(t *testing.T) {
+//
+// Label F16.
+func TestJournalledDEL(t *testing.T) {
 	n := agentNetwork(t, "10.0.0.0/24")
 	n.attach("c1", "c2")
 	n.down()

@@ -21,7 +21,8 @@ func prevResult(addrs ...string) keys {
 	return keys{"prevResult": keys{"cniVersion": "1.1.0", "ips": list}}
 }
 
-func TestC12Check(t *testing.T) {
+// Label C12.
+func TestCheck(t *testing.T) {
 	eachBackend(t, func(t *testing.T, b backend) {
 		n := b.network(t, "10.0.0.0/24", "fd00::/64").with(keys{"runtimeConfig": ips("10.0.0.5", "fd00::5")})
 		n.start("c1")
@@ -52,7 +53,8 @@ func (c call) withoutContainer() call {
 	return c.set("CNI_CONTAINERID", "").set("CNI_NETNS", "").set("CNI_IFNAME", "")
 }
 
-func TestC13Status(t *testing.T) {
+// Label C13.
+func TestStatus(t *testing.T) {
 	eachBackend(t, func(t *testing.T, b backend) {
 		n := b.network(t, "10.0.0.0/30").with(keys{"runtimeConfig": ips("10.0.0.2")}) // one address
 		status := func(n *network) outcome { return n.call("STATUS", "").withoutContainer().run(t) }
@@ -66,7 +68,8 @@ func TestC13Status(t *testing.T) {
 	})
 }
 
-func TestC13StatusWhenFull(t *testing.T) {
+// Label C13.
+func TestStatusWhenFull(t *testing.T) {
 	n := localNetwork(t, "10.0.0.0/30").with(keys{"ipam.statusWhenFull": true})
 	status := func() outcome { return n.call("STATUS", "").withoutContainer().run(t) }
 	status().wantQuiet(t)
@@ -76,7 +79,8 @@ func TestC13StatusWhenFull(t *testing.T) {
 	status().wantQuiet(t)
 }
 
-func TestC13StatusOfAnAgent(t *testing.T) {
+// Label C13.
+func TestStatusOfAnAgent(t *testing.T) {
 	n := agentNetwork(t, "10.0.0.0/24")
 	status := func() outcome { return n.call("STATUS", "").withoutContainer().run(t) }
 	status().wantQuiet(t)
@@ -97,7 +101,8 @@ func (o outcome) addressesOrQuiet() (string, error) {
 	return o.addresses()
 }
 
-func TestC13StatusWithoutAStore(t *testing.T) {
+// Label C13.
+func TestStatusWithoutAStore(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -106,9 +111,11 @@ func TestC13StatusWithoutAStore(t *testing.T) {
 	n.call("STATUS", "").withoutContainer().run(t).wantError(t, 50, file)
 }
 
-// TestC18StatusAndGC: the two verbs exist, which those of host-local, static and
+// TestStatusAndGC: the two verbs exist, which those of host-local, static and
 // dhcp do not, and only where the version has them.
-func TestC18StatusAndGC(t *testing.T) {
+//
+// Label C18.
+func TestStatusAndGC(t *testing.T) {
 	eachBackend(t, func(t *testing.T, b backend) {
 		n := b.network(t, "10.0.0.0/24").with(keys{"cni.dev/valid-attachments": []any{}})
 		for _, verb := range []string{"STATUS", "GC"} {
@@ -118,8 +125,10 @@ func TestC18StatusAndGC(t *testing.T) {
 	})
 }
 
-// TestX22LocalDiskFull: an ADD says so, a DEL works, and so does the next ADD.
-func TestX22LocalDiskFull(t *testing.T) {
+// TestLocalDiskFull: an ADD says so, a DEL works, and so does the next ADD.
+//
+// Label X22.
+func TestLocalDiskFull(t *testing.T) {
 	n := localNetwork(t, "10.0.0.0/16")
 	dir := filepath.Join(t.TempDir(), "disk")
 	mountDisk(t, dir, "4m")

@@ -26,9 +26,11 @@ func containers(prefix string, count int) []string {
 	return names
 }
 
-// TestC15ManyProcesses: fifty at once, then half of them leave while as many
+// TestManyProcesses: fifty at once, then half of them leave while as many
 // others come.
-func TestC15ManyProcesses(t *testing.T) {
+//
+// Label C15.
+func TestManyProcesses(t *testing.T) {
 	eachBackend(t, func(t *testing.T, b backend) {
 		n := b.network(t, "10.0.0.0/24", "fd00::/64")
 		l := newLedger(t)
@@ -56,9 +58,11 @@ func TestC15ManyProcesses(t *testing.T) {
 	})
 }
 
-// TestC15TheSameADDTwiceAtOnce: a runtime that gave up on a call may make it
+// TestTheSameADDTwiceAtOnce: a runtime that gave up on a call may make it
 // again while the first one still runs.
-func TestC15TheSameADDTwiceAtOnce(t *testing.T) {
+//
+// Label C15.
+func TestTheSameADDTwiceAtOnce(t *testing.T) {
 	eachBackend(t, func(t *testing.T, b backend) {
 		n := b.network(t, "10.0.0.0/24")
 		answers := make([]string, 8)
@@ -82,8 +86,10 @@ func TestC15TheSameADDTwiceAtOnce(t *testing.T) {
 	})
 }
 
-// TestX18ExactlyFull: as many processes at once as there are addresses.
-func TestX18ExactlyFull(t *testing.T) {
+// TestExactlyFull: as many processes at once as there are addresses.
+//
+// Label X18.
+func TestExactlyFull(t *testing.T) {
 	eachBackend(t, func(t *testing.T, b backend) {
 		n := b.network(t, "10.0.0.0/27") // 29 addresses
 		l := newLedger(t)
@@ -101,9 +107,11 @@ func TestX18ExactlyFull(t *testing.T) {
 	})
 }
 
-// TestX22KilledProcesses kills ADDs and DELs at any point. Whatever was answered
+// TestKilledProcesses kills ADDs and DELs at any point. Whatever was answered
 // stays unique; after the runtime's DELs, nothing has leaked.
-func TestX22KilledProcesses(t *testing.T) {
+//
+// Label X22.
+func TestKilledProcesses(t *testing.T) {
 	const rounds, at = 12, 8
 	eachBackend(t, func(t *testing.T, b backend) {
 		n := b.network(t, "10.0.0.0/25") // 125 addresses

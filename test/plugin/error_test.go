@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-func TestC16Errors(t *testing.T) {
+// Label C16.
+func TestErrors(t *testing.T) {
 	eachBackend(t, func(t *testing.T, b backend) {
 		n := b.network(t, "10.0.0.0/24")
 		add := n.call("ADD", "c1")
@@ -38,8 +39,10 @@ func TestC16Errors(t *testing.T) {
 	})
 }
 
-// TestC16OneLineForManyFaults: every fault of a configuration is told at once.
-func TestC16OneLineForManyFaults(t *testing.T) {
+// TestOneLineForManyFaults: every fault of a configuration is told at once.
+//
+// Label C16.
+func TestOneLineForManyFaults(t *testing.T) {
 	n := newNetwork(t, keys{"mode": "nowhere", "subnet": "10.0.0.5/24", "gateway": "x"})
 	o := n.call("ADD", "c1").run(t)
 	for _, path := range []string{"ipam.mode", "ipam.subnet", "ipam.gateway"} {
@@ -47,16 +50,19 @@ func TestC16OneLineForManyFaults(t *testing.T) {
 	}
 }
 
-func TestC16NoCommand(t *testing.T) {
+// Label C16.
+func TestNoCommand(t *testing.T) {
 	o := call{}.run(t)
 	if o.exit != 0 || o.stdout != "" || !strings.Contains(o.stderr, "CNI IPAM plugin tenure") || !strings.Contains(o.stderr, "1.1.0") {
 		t.Errorf("run by hand: exit %d, stdout %q, stderr %q; want what it is and its versions, on stderr", o.exit, o.stdout, o.stderr)
 	}
 }
 
-// TestC17OwnNamespace: an ADD into the plugin's own network namespace is refused, in
+// TestOwnNamespace: an ADD into the plugin's own network namespace is refused, in
 // the configuration's version, before anything is taken.
-func TestC17OwnNamespace(t *testing.T) {
+//
+// Label C17.
+func TestOwnNamespace(t *testing.T) {
 	eachBackend(t, func(t *testing.T, b backend) {
 		n := b.network(t, "10.0.0.0/30").with(keys{"runtimeConfig": ips("10.0.0.2")}) // one address
 		own := n.call("ADD", "c1").set("CNI_NETNS", "/proc/self/ns/net")
@@ -74,8 +80,10 @@ func TestC17OwnNamespace(t *testing.T) {
 	})
 }
 
-// TestC17Names: CNI's rules for names hold for every verb.
-func TestC17Names(t *testing.T) {
+// TestNames: CNI's rules for names hold for every verb.
+//
+// Label C17.
+func TestNames(t *testing.T) {
 	eachBackend(t, func(t *testing.T, b backend) {
 		n := b.network(t, "10.0.0.0/24")
 		for _, verb := range []string{"ADD", "CHECK", "DEL", "STATUS", "GC"} {

@@ -5,9 +5,11 @@ import (
 	"testing"
 )
 
-// TestC11Del: the pool has one address of each family, so that each ADD proves
+// TestDel: the pool has one address of each family, so that each ADD proves
 // that the DEL before it freed both.
-func TestC11Del(t *testing.T) {
+//
+// Label C11.
+func TestDel(t *testing.T) {
 	eachBackend(t, func(t *testing.T, b backend) {
 		n := b.network(t, "10.0.0.0/30", "fd00::/126").with(keys{"runtimeConfig": ips("10.0.0.2", "fd00::2")})
 		n.del("c1") // before any ADD
@@ -64,9 +66,11 @@ func (n *network) has(containers ...string) string {
 	return strings.Join(yes, " ")
 }
 
-// TestC14GC: c3's network namespace is there, so it stays, listed or not: an
+// TestGC: c3's network namespace is there, so it stays, listed or not: an
 // address that is in use is not freed by a list that may be old.
-func TestC14GC(t *testing.T) {
+//
+// Label C14.
+func TestGC(t *testing.T) {
 	const current, legacy = "cni.dev/valid-attachments", "cni.dev/attachments"
 	attachment := func(container, ifName string) any { return keys{"containerID": container, "ifname": ifName} }
 	eachBackend(t, func(t *testing.T, b backend) {
@@ -104,7 +108,8 @@ func TestC14GC(t *testing.T) {
 	})
 }
 
-func TestC14GCNeedsNoContainer(t *testing.T) {
+// Label C14.
+func TestGCNeedsNoContainer(t *testing.T) {
 	eachBackend(t, func(t *testing.T, b backend) {
 		n := b.network(t, "10.0.0.0/24").with(keys{"cni.dev/valid-attachments": []any{}})
 		n.call("GC", "").set("CNI_CONTAINERID", "").set("CNI_NETNS", "").set("CNI_IFNAME", "").run(t).wantQuiet(t)

@@ -9,8 +9,10 @@ type keys = map[string]any
 
 func ips(addrs ...string) keys { return keys{"ips": addrs} }
 
-// TestC9Precedence: runtimeConfig.ips counts, then args.cni.ips, then CNI_ARGS.
-func TestC9Precedence(t *testing.T) {
+// TestPrecedence: runtimeConfig.ips counts, then args.cni.ips, then CNI_ARGS.
+//
+// Label C9.
+func TestPrecedence(t *testing.T) {
 	runtimeConfig, args := ips("10.0.0.11"), keys{"cni": ips("10.0.0.12")}
 	for _, tt := range []struct {
 		name    string
@@ -35,7 +37,8 @@ func TestC9Precedence(t *testing.T) {
 	}
 }
 
-func TestC9BothFamilies(t *testing.T) {
+// Label C9.
+func TestBothFamilies(t *testing.T) {
 	eachBackend(t, func(t *testing.T, b backend) {
 		n := b.network(t, "10.0.0.0/24", "fd00::/64").with(keys{"runtimeConfig": ips("fd00::99", "10.0.0.99")})
 		if got := n.add("c1"); got != "fd00::99/64 10.0.0.99/24" {
@@ -44,9 +47,11 @@ func TestC9BothFamilies(t *testing.T) {
 	})
 }
 
-// TestC9Unfulfilled: what cannot be given is refused with the reason, and nothing
+// TestUnfulfilled: what cannot be given is refused with the reason, and nothing
 // of the request is taken.
-func TestC9Unfulfilled(t *testing.T) {
+//
+// Label C9.
+func TestUnfulfilled(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		ips  keys
@@ -74,7 +79,8 @@ func TestC9Unfulfilled(t *testing.T) {
 	}
 }
 
-func TestC9UnknownArgs(t *testing.T) {
+// Label C9.
+func TestUnknownArgs(t *testing.T) {
 	eachBackend(t, func(t *testing.T, b backend) {
 		n := b.network(t, "10.0.0.0/24")
 		n.call("ADD", "c1").set("CNI_ARGS", "COLOUR=red").run(t).wantError(t, 4, "COLOUR")
@@ -82,8 +88,10 @@ func TestC9UnknownArgs(t *testing.T) {
 	})
 }
 
-// TestC9IPRanges is host-local's capability: the runtime brings the ranges.
-func TestC9IPRanges(t *testing.T) {
+// TestIPRanges is host-local's capability: the runtime brings the ranges.
+//
+// Label C9.
+func TestIPRanges(t *testing.T) {
 	n := localNetwork(t, "10.0.0.0/24").with(keys{
 		"runtimeConfig": keys{"ipRanges": []any{[]any{keys{"subnet": "10.5.0.0/29"}}, []any{keys{"subnet": "fd05::/125"}}}},
 	})
@@ -93,7 +101,8 @@ func TestC9IPRanges(t *testing.T) {
 	}
 }
 
-func TestC10RepeatedADD(t *testing.T) {
+// Label C10.
+func TestRepeatedADD(t *testing.T) {
 	eachBackend(t, func(t *testing.T, b backend) {
 		n := b.network(t, "10.0.0.0/29", "fd00::/125")
 		n.start("c1")
@@ -120,7 +129,8 @@ func TestC10RepeatedADD(t *testing.T) {
 	})
 }
 
-func TestX1TwoInterfaces(t *testing.T) {
+// Label X1.
+func TestTwoInterfaces(t *testing.T) {
 	eachBackend(t, func(t *testing.T, b backend) {
 		n := b.network(t, "10.0.0.0/24")
 		one := n.add("c1")
@@ -135,9 +145,11 @@ func TestX1TwoInterfaces(t *testing.T) {
 	})
 }
 
-// TestX6NewSandbox: the pod's sandbox is made anew while the pool is full. An
+// TestNewSandbox: the pod's sandbox is made anew while the pool is full. An
 // agent's pods are in the API: its own tests have this case.
-func TestX6NewSandbox(t *testing.T) {
+//
+// Label X6.
+func TestNewSandbox(t *testing.T) {
 	n := localNetwork(t, "10.0.0.0/30") // one address
 	const pod = "K8S_POD_NAMESPACE=ns;K8S_POD_NAME=p;K8S_POD_UID=u1"
 	n.start("old", "new")
@@ -155,7 +167,8 @@ func TestX6NewSandbox(t *testing.T) {
 	n.add("c3")
 }
 
-func TestWB8FullPool(t *testing.T) {
+// Label WB8.
+func TestFullPool(t *testing.T) {
 	eachBackend(t, func(t *testing.T, b backend) {
 		n := b.network(t, "10.0.0.0/29") // five addresses
 		l := newLedger(t)

@@ -13,9 +13,11 @@ import (
 	"github.com/tenure-ipam/tenure/test/programs"
 )
 
-// TestC1CalledByAPlugin has the reference bridge plugin call it, with the whole
+// TestCalledByAPlugin has the reference bridge plugin call it, with the whole
 // configuration, the keys of others included.
-func TestC1CalledByAPlugin(t *testing.T) {
+//
+// Label C1.
+func TestCalledByAPlugin(t *testing.T) {
 	eachBackend(t, func(t *testing.T, b backend) {
 		n := b.network(t, "10.1.0.0/24", "fd00:1::/64").with(map[string]any{
 			"bridge": "br-" + b.name, "isGateway": true, "noSuchKeyOfAnybody": map[string]any{"ipam": 1},
@@ -64,7 +66,8 @@ func addressTexts[T interface{ String() string }](list []T) []string {
 	return texts
 }
 
-func TestC2Version(t *testing.T) {
+// Label C2.
+func TestVersion(t *testing.T) {
 	o := call{env: map[string]string{"CNI_COMMAND": "VERSION"}}.run(t)
 	var got struct {
 		CNIVersion        string   `json:"cniVersion"`
@@ -80,7 +83,8 @@ func TestC2Version(t *testing.T) {
 
 var versions = []string{"0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"}
 
-func TestC3UnsupportedVersion(t *testing.T) {
+// Label C3.
+func TestUnsupportedVersion(t *testing.T) {
 	eachBackend(t, func(t *testing.T, b backend) {
 		n := b.network(t, "10.0.0.0/24")
 		for _, v := range []string{"9.9.9", "0.2.1"} {
@@ -91,9 +95,11 @@ func TestC3UnsupportedVersion(t *testing.T) {
 	})
 }
 
-// TestC4C6C7C8Result takes one address of each family in every version and
+// TestResult takes one address of each family in every version and
 // compares the whole result.
-func TestC4C6C7C8Result(t *testing.T) {
+//
+// Labels C4, C6, C7, C8.
+func TestResult(t *testing.T) {
 	type m = map[string]any
 	route := func(dst string) m { return m{"dst": dst} }
 	via := m{"dst": "10.9.0.0/16", "gw": "10.0.0.9"}
@@ -172,9 +178,11 @@ func anchor(want, got map[string]any) {
 	}
 }
 
-// TestC5TwoAddressesOfAFamily: old versions cannot say it. Nothing is taken: each
+// TestTwoAddressesOfAFamily: old versions cannot say it. Nothing is taken: each
 // range has one address, and somebody else gets it.
-func TestC5TwoAddressesOfAFamily(t *testing.T) {
+//
+// Label C5.
+func TestTwoAddressesOfAFamily(t *testing.T) {
 	eachBackend(t, func(t *testing.T, b backend) {
 		n := b.network(t, "10.0.0.0/30", "10.0.1.0/30")
 		for _, v := range []string{"", "0.1.0", "0.2.0"} {
@@ -186,7 +194,8 @@ func TestC5TwoAddressesOfAFamily(t *testing.T) {
 	})
 }
 
-func TestC7GatewayAddsNoRoute(t *testing.T) {
+// Label C7.
+func TestGatewayAddsNoRoute(t *testing.T) {
 	eachBackend(t, func(t *testing.T, b backend) {
 		o := b.network(t, "10.0.0.0/24").call("ADD", "c1").run(t)
 		var got map[string]any
@@ -199,7 +208,8 @@ func TestC7GatewayAddsNoRoute(t *testing.T) {
 	})
 }
 
-func TestC8ResolvConf(t *testing.T) {
+// Label C8.
+func TestResolvConf(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "resolv.conf")
 	const text = "# of the host\nnameserver 10.0.0.53\nnameserver fd00::53\ndomain d.test\nsearch a.test b.test\noptions ndots:5\n"
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {

@@ -21,7 +21,9 @@ import (
 )
 
 // The four forms of the specification's section 3.2, and what the agent tells of them.
-func TestDefinitionsOfEveryFormN1N2N3N4N5(t *testing.T) {
+//
+// Labels N1, N2, N3, N4, N5.
+func TestDefinitionsOfEveryForm(t *testing.T) {
 	ns := newNamespace(t, nil)
 	configs := map[string]string{}
 	for name, spec := range map[string]string{
@@ -109,7 +111,9 @@ func noLiveReads(n *fleet.Node, pod *corev1.Pod, named ...facts.Ref) error {
 
 // A change of what decides is seen: the annotation of a pod, the configuration of a
 // definition, the labels of a namespace.
-func TestChangesAreSeenN15N77(t *testing.T) {
+//
+// Labels N15, N77.
+func TestChangesAreSeen(t *testing.T) {
 	ns := newNamespace(t, map[string]string{"team": "red"})
 	define(t, ns, "a", `{"type":"a"}`, map[string]string{plan.AnnotationSelector: "team=blue"})
 	define(t, ns, "b", `{"type":"b"}`, nil)
@@ -167,7 +171,9 @@ func TestPodCreatedAnewUnderItsName(t *testing.T) {
 
 // A static pod is known to the runtime by the kubelet's UID, to the API server by its
 // mirror.
-func TestStaticPodN66(t *testing.T) {
+//
+// Label N66.
+func TestStaticPod(t *testing.T) {
 	ns := newNamespace(t, nil)
 	define(t, ns, "a", `{"type":"a"}`, nil)
 	const uid = "0123456789abcdef0123456789abcdef"

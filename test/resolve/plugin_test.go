@@ -34,7 +34,9 @@ func statusOf(t *testing.T, pod *corev1.Pod, networks int) (list []map[string]an
 
 // From the runtime's call to the pod's annotation: what the plugin attached, the agent
 // writes.
-func TestStatusOfAnAddN47N49N52N54N55N56N59N60N61(t *testing.T) {
+//
+// Labels N47, N49, N52, N54, N55, N56, N59, N60, N61.
+func TestStatusOfAnAdd(t *testing.T) {
 	ns := newNamespace(t, nil)
 	define(t, ns, "lan", `{"cniVersion":"1.0.0","name":"lan","type":"delegate"}`, nil)
 	pod := newPod(t, ns, "p", "plugin", selecting("lan@lan0"))
@@ -63,7 +65,9 @@ func TestStatusOfAnAddN47N49N52N54N55N56N59N60N61(t *testing.T) {
 
 // An invalid annotation is ignored, never silently: the pod has its default network, a
 // status that says so, and an event.
-func TestInvalidAnnotationN20A1N66(t *testing.T) {
+//
+// Labels N20, A1, N66.
+func TestInvalidAnnotation(t *testing.T) {
 	ns := newNamespace(t, nil)
 	pod := newPod(t, ns, "p", "invalid", selecting(`[{"name":"lan","ips":[]}]`))
 	n := node(t, "invalid")
@@ -78,7 +82,9 @@ func TestInvalidAnnotationN20A1N66(t *testing.T) {
 }
 
 // A definition of another namespace is refused by name and rule; nothing is attached.
-func TestNamespaceIsolationN77(t *testing.T) {
+//
+// Label N77.
+func TestNamespaceIsolation(t *testing.T) {
 	mine, theirs := newNamespace(t, nil), newNamespace(t, nil)
 	define(t, theirs, "lan", `{"cniVersion":"1.0.0","name":"lan","type":"delegate"}`, nil)
 	pod := newPod(t, mine, "p", "isolated", selecting(theirs+"/lan"))

@@ -18,7 +18,7 @@ import (
 
 // The status goes into an annotation of its own; what others write meanwhile stays
 // (N47), and so does what the pod has.
-func TestStatusOverwritesNothingN47(t *testing.T) {
+func TestStatusOverwritesNothing(t *testing.T) {
 	ns := newNamespace(t, nil)
 	pod := newPod(t, ns, "p", "busy", selecting("a"))
 	n := node(t, "busy")
@@ -51,7 +51,9 @@ func TestStatusOverwritesNothingN47(t *testing.T) {
 
 // What was accepted arrives, though the API server was away, and the agent ended and
 // began anew meanwhile.
-func TestStatusSurvivesAnOutageAndARestartN47(t *testing.T) {
+//
+// Label N47.
+func TestStatusSurvivesAnOutageAndARestart(t *testing.T) {
 	ns := newNamespace(t, nil)
 	pod := newPod(t, ns, "p", "outage")
 	gone := newPod(t, ns, "gone", "outage")
@@ -74,7 +76,9 @@ func TestStatusSurvivesAnOutageAndARestartN47(t *testing.T) {
 }
 
 // What is ignored of an annotation is said to the pod's owner.
-func TestWarningsAreEventsN20A1(t *testing.T) {
+//
+// Labels N20, A1.
+func TestWarningsAreEvents(t *testing.T) {
 	ns := newNamespace(t, nil)
 	pod := newPod(t, ns, "p", "warnings")
 	n := node(t, "warnings")

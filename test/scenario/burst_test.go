@@ -32,7 +32,9 @@ const (
 // A thousand ADDs at once from fifty agents, into a pool of exactly a thousand
 // addresses: none twice, none missing. How long it takes is measured in what the API
 // server takes to create the leases and sub-leases alone.
-func TestX18ThousandAddressesFiftyAgents(t *testing.T) {
+//
+// Label X18.
+func TestThousandAddressesFiftyAgents(t *testing.T) {
 	uneven := slices.Repeat([]int{14}, burstAgents)
 	uneven[0] = 300
 	for i := range 14 {

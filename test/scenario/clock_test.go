@@ -14,7 +14,9 @@ import (
 // A clock that jumps ahead, by either of its hands, makes an agent believe that F
 // has passed: it gives out nothing new before a heartbeat. One that jumps back
 // changes nothing.
-func TestX23ClockJumps(t *testing.T) {
+//
+// Label X23.
+func TestClockJumps(t *testing.T) {
 	const hour = time.Hour
 	w := newNetwork(t, "x23", 0, cidr("10.50.0.0/20"))
 	clock := &fleet.Clock{}
@@ -67,7 +69,9 @@ func TestX23ClockJumps(t *testing.T) {
 
 // Clocks of many nodes jump about while their pods come and go: nothing depends on
 // whose clock is right.
-func TestX23ClocksDisagree(t *testing.T) {
+//
+// Label X23.
+func TestClocksDisagree(t *testing.T) {
 	const nodes, rounds = 4, 40
 	w := newNetwork(t, "x23-many", 0, cidr("10.51.0.0/26"))
 	clocks := map[string]*fleet.Clock{}

@@ -16,7 +16,9 @@ import (
 
 // A GC that lists nothing to keep, and the agent's own sweeper, run without a pause
 // while pods come and go: whatever step an ADD is at, what is alive stays.
-func TestX8GarbageCollectionDuringADD(t *testing.T) {
+//
+// Label X8.
+func TestGarbageCollectionDuringADD(t *testing.T) {
 	const workers, rounds = 6, 60
 	w := newNetwork(t, "x8", 0, cidr("10.30.0.0/20"))
 	w.fleet.Change = func(c *daemon.Config) { quick(c); c.Agent.SweepEvery = 20 * time.Millisecond }
@@ -71,7 +73,9 @@ func TestX8GarbageCollectionDuringADD(t *testing.T) {
 
 // Whoever operates the cluster sees the cleaner at work: the metric counts what it
 // has freed.
-func TestWB12WB13TheCleanerIsSeenToBeAlive(t *testing.T) {
+//
+// Labels WB12, WB13.
+func TestTheCleanerIsSeenToBeAlive(t *testing.T) {
 	address, err := controlplane.FreeAddress()
 	if err != nil {
 		t.Fatal(err)

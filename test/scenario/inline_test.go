@@ -45,7 +45,8 @@ func within(cidr string, a netip.Prefix) bool {
 	return p.Contains(a.Addr()) && p.Bits() == a.Bits()
 }
 
-func TestWB3WB4InlineDualStack(t *testing.T) {
+// Labels WB3, WB4.
+func TestInlineDualStack(t *testing.T) {
 	w := bare(t, "wb34")
 	for _, tt := range []struct{ name, ranges string }{
 		{"WB3 ipRanges", `"ipRanges":[{"range":"10.20.0.0/24"},{"range":"fd20::/64"}]`},
@@ -61,7 +62,8 @@ func TestWB3WB4InlineDualStack(t *testing.T) {
 	}
 }
 
-func TestWB10OverlappingRangesOfPods(t *testing.T) {
+// Label WB10.
+func TestOverlappingRangesOfPods(t *testing.T) {
 	w := bare(t, "wb10")
 	one := `{"type":"tenure","range":"%s","range_start":"10.21.0.5","range_end":"10.21.0.5"%s}`
 	many := `{"type":"tenure","range":"%s","range_start":"10.21.0.5","range_end":"10.21.0.9"%s}`
@@ -81,7 +83,8 @@ func TestWB10OverlappingRangesOfPods(t *testing.T) {
 	}
 }
 
-func TestWB11NamedNetworksOfPods(t *testing.T) {
+// Label WB11.
+func TestNamedNetworksOfPods(t *testing.T) {
 	w := bare(t, "wb11")
 	for _, name := range []string{"blue", "red"} {
 		i := inline(t, w, "wb11-"+name, name, fmt.Sprintf(

@@ -177,7 +177,9 @@ const (
 
 // Many agents have much to say when the API server comes back after an outage. They say
 // no more than they must, not all at once, and nothing is lost or given twice.
-func TestX5ManyAgentsCatchUpWithoutAStorm(t *testing.T) {
+//
+// Label X5.
+func TestManyAgentsCatchUpWithoutAStorm(t *testing.T) {
 	const nodes = 30
 	o := newOutage(t, nodes)
 	var single []fleet.Interface

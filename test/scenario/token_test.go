@@ -46,7 +46,9 @@ func place(t *testing.T, path, token string) {
 
 // The agents' tokens are replaced while they run, and the old ones end: heartbeats
 // and leases go on.
-func TestX24TokensRotate(t *testing.T) {
+//
+// Label X24.
+func TestTokensRotate(t *testing.T) {
 	const fence = 8 * time.Second
 	path := filepath.Join(t.TempDir(), "token")
 	first := tokenOf(t, "token-1")

@@ -54,7 +54,8 @@ func (s *scaled) scale(n int) {
 	wg.Wait()
 }
 
-func TestWB5ReplicaSetToCapacityAndToZero(t *testing.T) {
+// Label WB5.
+func TestReplicaSetToCapacityAndToZero(t *testing.T) {
 	w := newNetwork(t, "wb5", 3, cidr("10.10.0.0/27"))
 	s := replicas(w)
 	s.scale(30)
@@ -64,7 +65,8 @@ func TestWB5ReplicaSetToCapacityAndToZero(t *testing.T) {
 	w.nothingLeft(30 * time.Second)
 }
 
-func TestWB6StatefulSetIsRecordedByOrdinal(t *testing.T) {
+// Label WB6.
+func TestStatefulSetIsRecordedByOrdinal(t *testing.T) {
 	w := newNetwork(t, "wb6", 2, cidr("10.11.0.0/24"))
 	s := ordinals(w)
 	s.scale(5)
@@ -86,7 +88,8 @@ func TestWB6StatefulSetIsRecordedByOrdinal(t *testing.T) {
 	w.nothingLeft(30 * time.Second)
 }
 
-func TestWB7ScaleUpAndDown(t *testing.T) {
+// Label WB7.
+func TestScaleUpAndDown(t *testing.T) {
 	w := newNetwork(t, "wb7", 3, cidr("10.12.0.0/20"))
 	s := replicas(w)
 	for _, step := range []int{5, 10, 20} {
@@ -104,7 +107,9 @@ func TestWB7ScaleUpAndDown(t *testing.T) {
 
 // The extra pod waits with the reason, on another node than the one that frees an
 // address for it.
-func TestWB8TinyPoolFromTwoNodes(t *testing.T) {
+//
+// Label WB8.
+func TestTinyPoolFromTwoNodes(t *testing.T) {
 	w := newNetwork(t, "wb8", 2, cidr("10.13.0.0/30"))
 	first, second := w.run(w.nodes[0], "wb8-1"), w.run(w.nodes[0], "wb8-2")
 	for _, p := range []*pod{first, second} {
@@ -123,7 +128,9 @@ func TestWB8TinyPoolFromTwoNodes(t *testing.T) {
 
 // A pod's sandbox is killed with the pool full: its next sandbox gets an address,
 // and a pod that is killed and replaced leaves its own to the successor.
-func TestWB9KilledWithThePoolFull(t *testing.T) {
+//
+// Label WB9.
+func TestKilledWithThePoolFull(t *testing.T) {
 	w := newNetwork(t, "wb9", 1, cidr("10.14.0.0/29"))
 	n := w.nodes[0]
 	n.Stop()
@@ -161,7 +168,9 @@ func TestWB9KilledWithThePoolFull(t *testing.T) {
 
 // Pods are deleted and made again under the same names a thousand times, and no
 // address is ever answered to two.
-func TestX9ThousandTimesTheSameNames(t *testing.T) {
+//
+// Label X9.
+func TestThousandTimesTheSameNames(t *testing.T) {
 	const names, rounds = 10, 100
 	w := newNetwork(t, "x9", 3, cidr("10.15.0.0/27"))
 	var wg sync.WaitGroup

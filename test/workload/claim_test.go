@@ -29,7 +29,9 @@ func wantCode(t *testing.T, err error, code agentapi.Code, text string) {
 
 // The address outlives pods, nodes and agents; the definition is in another
 // namespace (X10) and has another name than the network (X12).
-func TestN80N83VM6X10X12AddressOutlivesThePod(t *testing.T) {
+//
+// Labels N80, N83, VM6.
+func TestAddressOutlivesThePod(t *testing.T) {
 	w := newWorld(t, "outlive", "elsewhere", "10.40.0.0/20", "fd00:40::/64")
 	c := w.claim("outlive")
 	want := allocated(t, c) // before any pod
@@ -87,7 +89,8 @@ func TestClaimGoesToAndFroAtOnce(t *testing.T) {
 	}
 }
 
-func TestVM1LiveMigration(t *testing.T) {
+// Label VM1.
+func TestVMLiveMigration(t *testing.T) {
 	w := newWorld(t, "migrate", "default", "10.41.0.0/20")
 	vm, vmi := owner("VirtualMachine", "vm"), owner("VirtualMachineInstance", "vm")
 	c := w.claim("vm.migrate", vm)
@@ -120,7 +123,8 @@ func TestVM1LiveMigration(t *testing.T) {
 	x.Refused(t, w.pod(x, "three", c.Name, "", vmi), "two other nodes")
 }
 
-func TestX3ForeignPodsAreRefused(t *testing.T) {
+// Label X3.
+func TestForeignPodsAreRefused(t *testing.T) {
 	w := newWorld(t, "foreign", "default", "10.42.0.0/24")
 	vm := w.claim("vm-a", owner("VirtualMachine", "vm-a"))
 	allocated(t, vm)
@@ -161,7 +165,8 @@ func leftNoUse(t *testing.T, claim string, want int) {
 	})
 }
 
-func TestX4ClaimDeletedWhileItsPodRuns(t *testing.T) {
+// Label X4.
+func TestClaimDeletedWhileItsPodRuns(t *testing.T) {
 	w := newWorld(t, "deleted", "default", "10.43.0.0/30") // two addresses
 	c := w.claim("deleted")
 	want := allocated(t, c)
@@ -188,7 +193,8 @@ func TestX4ClaimDeletedWhileItsPodRuns(t *testing.T) {
 	}
 }
 
-func TestN86WrongNetworkOrInterface(t *testing.T) {
+// Label N86.
+func TestWrongNetworkOrInterface(t *testing.T) {
 	w := newWorld(t, "mismatch", "default", "10.44.0.0/24")
 	other := &ipamclaims.IPAMClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "other-net"}, Spec: ipamclaims.IPAMClaimSpec{Network: "somebody-elses"}}
 	create(t, other)
@@ -214,7 +220,8 @@ func forceStatus(t *testing.T, c *ipamclaims.IPAMClaim, ips ...string) {
 	})
 }
 
-func TestX13StatusByHandIsNotServed(t *testing.T) {
+// Label X13.
+func TestStatusByHandIsNotServed(t *testing.T) {
 	w := newWorld(t, "byhand", "default", "10.45.0.0/24")
 	rightful := w.claim("rightful")
 	taken := allocated(t, rightful)
@@ -229,14 +236,16 @@ func TestX13StatusByHandIsNotServed(t *testing.T) {
 	wantCode(t, err, agent.CodeClaimRefused, "in no pool")
 }
 
-func TestX14IPsAndClaim(t *testing.T) {
+// Label X14.
+func TestIPsAndClaim(t *testing.T) {
 	w := newWorld(t, "both", "default", "10.46.0.0/24")
 	allocated(t, w.claim("both"))
 	_, err := w.a.Insist(w.pod(w.a, "both", "both", `,"ips":["10.46.0.9"]`))
 	wantCode(t, err, agentapi.CodeInvalidConfig, "only one of ips and ipam-claim-reference")
 }
 
-func TestX15IPsThatDidNotReachThePlugin(t *testing.T) {
+// Label X15.
+func TestIPsThatDidNotReachThePlugin(t *testing.T) {
 	w := newWorld(t, "nocap", "default", "10.47.0.0/24")
 	_, err := w.a.Insist(w.pod(w.a, "nocap", "", `,"ips":["10.47.0.9"]`))
 	wantCode(t, err, agentapi.CodeInvalidConfig, "capability ips")
@@ -270,7 +279,9 @@ func TestClaimThatComesLate(t *testing.T) {
 
 // A claim's pod is served again while the API server is away, and its DEL is not
 // lost.
-func TestX5ClaimWithTheAPIAway(t *testing.T) {
+//
+// Label X5.
+func TestClaimWithTheAPIAway(t *testing.T) {
 	w := newWorld(t, "apiaway", "default", "10.50.0.0/24")
 	c := w.claim("apiaway")
 	want := allocated(t, c)
@@ -292,7 +303,9 @@ func TestX5ClaimWithTheAPIAway(t *testing.T) {
 
 // The sandbox of a pod with a claim dies and is made anew on the same node, before
 // the old one's DEL.
-func TestX6ClaimAndANewSandbox(t *testing.T) {
+//
+// Label X6.
+func TestClaimAndANewSandbox(t *testing.T) {
 	w := newWorld(t, "sandbox", "default", "10.51.0.0/24")
 	want := allocated(t, w.claim("sandbox"))
 	old := w.pod(w.a, "sandbox", "sandbox", "")
@@ -312,7 +325,9 @@ func TestX6ClaimAndANewSandbox(t *testing.T) {
 
 // StatefulSet pods deleted and recreated under the same names, again and again, on
 // changing nodes.
-func TestX9SameNamesAgainAndAgain(t *testing.T) {
+//
+// Label X9.
+func TestSameNamesAgainAndAgain(t *testing.T) {
 	const rounds = 40
 	w := newWorld(t, "again", "default", "10.52.0.0/29")
 	sts, web := statefulSet(t, "db"), statefulSet(t, "web")
@@ -335,7 +350,9 @@ func TestX9SameNamesAgainAndAgain(t *testing.T) {
 }
 
 // Garbage: the sandbox and the pod are gone, and no DEL ever came (WB12).
-func TestWB12X8GarbageIsFreed(t *testing.T) {
+//
+// Label X8.
+func TestGarbageIsFreed(t *testing.T) {
 	w := newWorld(t, "garbage", "default", "10.53.0.0/24")
 	w.a.Stop()
 	w.a.Config().Agent.SweepEvery = time.Second

@@ -19,7 +19,9 @@ import (
 // CNI_ARGS. The program is called by libcni as Multus calls it (its
 // NewCNIRuntimeConf and DelegateAdd): the agent finds the claim by the interface's
 // name.
-func TestN42StockMultusHonoursClaimsAndAddresses(t *testing.T) {
+//
+// Label N42.
+func TestStockMultusHonoursClaimsAndAddresses(t *testing.T) {
 	w := newWorld(t, "multus", "default", "10.60.0.0/20")
 	plugin, err := programs.Build(t.Context(), t.TempDir(), "tenure")
 	if err != nil {

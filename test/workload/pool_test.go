@@ -186,10 +186,12 @@ func (l *load) run(ctx context.Context, n *fleet.Node, worker int) {
 	}
 }
 
-// TestX19F11ReshapedUnderLoad: a pool grows, loses addresses, is split, keeps some
+// TestReshapedUnderLoad: a pool grows, loses addresses, is split, keeps some
 // for who asks, and shrinks, while three nodes add and delete. What a pod has it
 // keeps; what is outside is told, and not given again.
-func TestX19F11ReshapedUnderLoad(t *testing.T) {
+//
+// Labels X19, F11.
+func TestReshapedUnderLoad(t *testing.T) {
 	const pool = "reshaped"
 	p := newPool(t, pool, "", v1alpha1.Range{CIDR: "10.60.0.0/23", End: "10.60.0.255"})
 	says(t, p, v1alpha1.PoolReady, metav1.ConditionTrue)
@@ -266,10 +268,12 @@ func TestX19F11ReshapedUnderLoad(t *testing.T) {
 	})
 }
 
-// TestX19F26RangeMovedBetweenPools: a range goes from one pool of a domain to
+// TestRangeMovedBetweenPools: a range goes from one pool of a domain to
 // another while a pod has an address of it. The other opens when that is given
 // back, not before.
-func TestX19F26RangeMovedBetweenPools(t *testing.T) {
+//
+// Labels X19, F26.
+func TestRangeMovedBetweenPools(t *testing.T) {
 	const domain = "moved"
 	from := newPool(t, "moved-from", domain, v1alpha1.Range{CIDR: "10.61.0.0/24"})
 	says(t, from, v1alpha1.PoolReady, metav1.ConditionTrue)
@@ -301,10 +305,12 @@ func TestX19F26RangeMovedBetweenPools(t *testing.T) {
 	says(t, next, v1alpha1.PoolReady, metav1.ConditionTrue)
 }
 
-// TestX19F11DeletedInUseAndMadeAgain: a pool that is deleted while pods have
+// TestDeletedInUseAndMadeAgain: a pool that is deleted while pods have
 // addresses of it waits for them. If somebody takes its finalizer away and makes a
 // pool of that name anew, that one waits for the leases of the earlier.
-func TestX19F11DeletedInUseAndMadeAgain(t *testing.T) {
+//
+// Labels X19, F11.
+func TestDeletedInUseAndMadeAgain(t *testing.T) {
 	spec := v1alpha1.Range{CIDR: "10.63.0.0/24"}
 	p := newPool(t, "made-again", "", spec)
 	says(t, p, v1alpha1.PoolReady, metav1.ConditionTrue)
@@ -346,9 +352,11 @@ func TestX19F11DeletedInUseAndMadeAgain(t *testing.T) {
 	w.add(b, static(second.Name, "heir", its[0].Addr().String()))
 }
 
-// TestX19H4M46BlockSizeChangedInUse: blocks get another size when the last lease is
+// TestBlockSizeChangedInUse: blocks get another size when the last lease is
 // given back; until then the old one goes on.
-func TestX19H4M46BlockSizeChangedInUse(t *testing.T) {
+//
+// Labels X19, H4, M46.
+func TestBlockSizeChangedInUse(t *testing.T) {
 	p := newPool(t, "resized", "", v1alpha1.Range{CIDR: "10.64.0.0/22"}) // blocks of four
 	says(t, p, v1alpha1.PoolReady, metav1.ConditionTrue)
 	f := brief(t)
@@ -394,10 +402,12 @@ func TestX19H4M46BlockSizeChangedInUse(t *testing.T) {
 	}
 }
 
-// TestH11ClaimsGetWhatNodesCede: in a pool that nodes have leased and used to the
+// TestClaimsGetWhatNodesCede: in a pool that nodes have leased and used to the
 // last address, claims get what comes free, on whatever node, in the order in which
 // they came; and the pool says how full it is.
-func TestH11ClaimsGetWhatNodesCede(t *testing.T) {
+//
+// Label H11.
+func TestClaimsGetWhatNodesCede(t *testing.T) {
 	w := newWorld(t, "ceded", "default", "10.65.0.0/28")
 	p := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: w.name}}
 	edit(t, p, func(s *v1alpha1.IPPoolSpec) { s.BlockSize = new(int32(4)) })

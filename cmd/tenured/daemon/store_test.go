@@ -78,8 +78,10 @@ func copyFile(t *testing.T, from, to string) {
 	}
 }
 
-// TestX22StoreSetAside: a store that is not provably the latest never serves again.
-func TestX22StoreSetAside(t *testing.T) {
+// TestStoreSetAside: a store that is not provably the latest never serves again.
+//
+// Label X22.
+func TestStoreSetAside(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		change func(*testing.T, *place)
@@ -209,7 +211,8 @@ func TestAsideLogThatStays(t *testing.T) {
 	}
 }
 
-func TestX22StoreUnusable(t *testing.T) {
+// Label X22.
+func TestStoreUnusable(t *testing.T) {
 	p := newPlace(t)
 	p.path = filepath.Join(p.dir, "file", "store.db")
 	if err := os.WriteFile(filepath.Join(p.dir, "file"), nil, 0o600); err != nil {

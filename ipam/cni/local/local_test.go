@@ -216,9 +216,11 @@ func TestSeveralSets(t *testing.T) {
 	n.want("b", "10.0.0.3/29 fd00::3/125 10.0.0.11/29")
 }
 
-// TestX11EditedConfiguration: between ADD and DEL the range is moved, and the
+// TestEditedConfiguration: between ADD and DEL the range is moved, and the
 // rest of the configuration becomes invalid.
-func TestX11EditedConfiguration(t *testing.T) {
+//
+// Label X11.
+func TestEditedConfiguration(t *testing.T) {
 	n := newNetwork(t, `"subnet":"10.0.0.0/30"`)
 	n.want("a", "10.0.0.2/30")
 	n.ipm = `"subnet":"10.0.0.0/29"`
@@ -331,9 +333,11 @@ func TestIgnoredKeysAreTold(t *testing.T) {
 	}
 }
 
-// TestC14GC lists what is garbage by the runtime's list, and what is kept
+// TestGC lists what is garbage by the runtime's list, and what is kept
 // although the list has it not.
-func TestC14GC(t *testing.T) {
+//
+// Label C14.
+func TestGC(t *testing.T) {
 	alive := filepath.Join(t.TempDir(), "alive")
 	if err := os.WriteFile(alive, nil, 0o600); err != nil {
 		t.Fatal(err)
@@ -395,7 +399,8 @@ func (n *network) holders() string {
 	return strings.Join(names, " ")
 }
 
-func TestC13Status(t *testing.T) {
+// Label C13.
+func TestStatus(t *testing.T) {
 	n := newNetwork(t, `"subnet":"10.0.0.0/30"`)
 	status := func() string { return n.ask(agentapi.Request{Verb: agentapi.Status, Config: n.config("")}) }
 	if got := status(); got != "" {
@@ -419,9 +424,11 @@ func TestC13Status(t *testing.T) {
 	}
 }
 
-// TestX22DamagedStore: nothing is answered from a damaged store, and a DEL does
+// TestDamagedStore: nothing is answered from a damaged store, and a DEL does
 // not hang on it. When it is moved away, all goes on.
-func TestX22DamagedStore(t *testing.T) {
+//
+// Label X22.
+func TestDamagedStore(t *testing.T) {
 	n := newNetwork(t, `"subnet":"10.0.0.0/24"`)
 	n.want("a", "10.0.0.2/24")
 	file := filepath.Join(n.dir, "net.db")

@@ -13,7 +13,8 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 )
 
-func TestC16CNIError(t *testing.T) {
+// Label C16.
+func TestCNIError(t *testing.T) {
 	if err := cniError(nil); err != nil {
 		t.Errorf("cniError(nil) = %v; want nil", err)
 	}

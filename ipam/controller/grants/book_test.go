@@ -90,10 +90,12 @@ func TestBlockSizeOfTheBook(t *testing.T) {
 	}
 }
 
-// TestH9IdleWhileRestored: an empty lease of the cluster's goes back at once while nodes
+// TestIdleWhileRestored: an empty lease of the cluster's goes back at once while nodes
 // put back what they hold: one of them may hold the block since it was given back, and
 // waits for it no longer than the pool is closed. One with a grant stays.
-func TestH9IdleWhileRestored(t *testing.T) {
+//
+// Label H9.
+func TestIdleWhileRestored(t *testing.T) {
 	b := NewBook(time.Now)
 	pool := lan(t, "lan", "10.0.0.0/24")
 	pool.Revision, pool.Open = "1", true

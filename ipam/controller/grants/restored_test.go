@@ -11,11 +11,13 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// TestH9WithheldBeforeThePoolIsClosed (I1): of a pool that is about to be closed, because the
+// TestWithheldBeforeThePoolIsClosed (I1): of a pool that is about to be closed, because the
 // API server's data went back in time, nothing is granted any more, although it is open: a
 // lease that the cluster has by these data may be one that a node waits for. A write that only
 // frees is made.
-func TestH9WithheldBeforeThePoolIsClosed(t *testing.T) {
+//
+// Label H9.
+func TestWithheldBeforeThePoolIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := calm()
 		var restored atomic.Value

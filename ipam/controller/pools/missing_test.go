@@ -33,9 +33,11 @@ func TestLook(t *testing.T) {
 	}
 }
 
-// TestH9SleepIsNotSilence: a pool is closed for more than F/2 and waits for a node when the
+// TestSleepIsNotSilence: a pool is closed for more than F/2 and waits for a node when the
 // controller sleeps, and perhaps all nodes with it. When it wakes it waits for the node on.
-func TestH9SleepIsNotSilence(t *testing.T) {
+//
+// Label H9.
+func TestSleepIsNotSilence(t *testing.T) {
 	var l lookout
 	l.hear(saying(seatAt("a", 0), false, "5"), noon)
 	l.awaken(9 * time.Minute)
@@ -49,10 +51,12 @@ func TestH9SleepIsNotSilence(t *testing.T) {
 	}
 }
 
-// TestH9Compared: whoever has beaten twice since a pool was closed, and says nothing of a
+// TestCompared: whoever has beaten twice since a pool was closed, and says nothing of a
 // restored API server, is not waited for, also where F is never: it uses no pool, or
 // those it uses have been opened before this one.
-func TestH9Compared(t *testing.T) {
+//
+// Label H9.
+func TestCompared(t *testing.T) {
 	word := protocol.OpeningAfter(noon.Add(-time.Hour))
 	seen, back := protocol.Restoration{Opening: word}.String(), protocol.Restoration{Back: true, Opening: word}.String()
 	type beat struct {
@@ -105,9 +109,11 @@ func TestH9Compared(t *testing.T) {
 	}
 }
 
-// TestH9Concerns: a pool that was opened since is not closed again by what seats
+// TestConcerns: a pool that was opened since is not closed again by what seats
 // still say; nor is one that was made since, when another has been opened.
-func TestH9Concerns(t *testing.T) {
+//
+// Label H9.
+func TestConcerns(t *testing.T) {
 	word := func(hour int) string {
 		if hour == 0 {
 			return ""

@@ -249,9 +249,11 @@ func TestTally(t *testing.T) {
 	}
 }
 
-// TestX19AddressesOutside: what attachments have and the ranges have no more, by what
+// TestAddressesOutside: what attachments have and the ranges have no more, by what
 // the holder has published.
-func TestX19AddressesOutside(t *testing.T) {
+//
+// Label X19.
+func TestAddressesOutside(t *testing.T) {
 	before, _ := shapeOf(pool("10.0.0.0/24"))
 	shrunk := pool("10.0.0.0/24")
 	shrunk.Spec.Ranges[0].Start, shrunk.Spec.Ranges[0].Exclude = "10.0.0.18", []string{"10.0.0.20", "10.0.0.40-10.0.0.49"}

@@ -237,9 +237,11 @@ type emptyCache struct{ client.Reader }
 
 func (emptyCache) List(context.Context, client.ObjectList, ...client.ListOption) error { return nil }
 
-// TestH9Waits: a pool stays closed for F/2, and then until every node that is
+// TestWaits: a pool stays closed for F/2, and then until every node that is
 // seated, and not silent for F, is back; at most for F.
-func TestH9Waits(t *testing.T) {
+//
+// Label H9.
+func TestWaits(t *testing.T) {
 	back, seen, nothing := saying(seatAt("a", 0), true, "5"), saying(seatAt("b", 0), false, "5"), seatAt("c", 0)
 	never := seatAt("d", 0)
 	never.Fence = 0
@@ -292,9 +294,11 @@ func TestH9Waits(t *testing.T) {
 	}
 }
 
-// TestH9AnotherLeaderBeginsAnew: it counts how long a pool has been closed by what it
+// TestAnotherLeaderBeginsAnew: it counts how long a pool has been closed by what it
 // has seen itself, and not the hours for which it slept.
-func TestH9AnotherLeaderBeginsAnew(t *testing.T) {
+//
+// Label H9.
+func TestAnotherLeaderBeginsAnew(t *testing.T) {
 	p := with(pool("10.0.0.0/24"), open(32))
 	first, second := &Reconciler{}, &Reconciler{}
 	var got []string
@@ -342,9 +346,11 @@ func (a *revisions) Revision(context.Context) (protocol.Revision, error) {
 	return now, nil
 }
 
-// TestH9WatchRevision: only a revision below one that was seen before the call, by
+// TestWatchRevision: only a revision below one that was seen before the call, by
 // any call, shows that the API server has gone back.
-func TestH9WatchRevision(t *testing.T) {
+//
+// Label H9.
+func TestWatchRevision(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		wrote   protocol.Revision
@@ -373,9 +379,11 @@ func TestH9WatchRevision(t *testing.T) {
 	}
 }
 
-// TestH9NamesOneWitness: of the nodes that say the same word one is named, and the same at each
+// TestNamesOneWitness: of the nodes that say the same word one is named, and the same at each
 // look: else each look would write the pool's status.
-func TestH9NamesOneWitness(t *testing.T) {
+//
+// Label H9.
+func TestNamesOneWitness(t *testing.T) {
 	var l lookout
 	for _, node := range []string{"c", "a", "b", "d"} {
 		l.hear(saying(seatAt(node, 0), false, "5"), noon)

@@ -8,7 +8,8 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 )
 
-func TestC16ErrorHasCNIVersion(t *testing.T) {
+// Label C16.
+func TestErrorHasCNIVersion(t *testing.T) {
 	for version, want := range map[string]string{"": "1.1.0", "0.3.1": "0.3.1"} {
 		var out bytes.Buffer
 		if err := PrintError(&out, version, types.NewError(7, "m", "d")); err != nil {
@@ -21,7 +22,8 @@ func TestC16ErrorHasCNIVersion(t *testing.T) {
 	}
 }
 
-func TestC17OwnNetworkNamespaceIsRefused(t *testing.T) {
+// Label C17.
+func TestOwnNetworkNamespaceIsRefused(t *testing.T) {
 	const own = "/proc/self/ns/net"
 	for _, tt := range []struct {
 		args    Args

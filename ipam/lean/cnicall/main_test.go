@@ -142,9 +142,11 @@ func TestMainDoesWhatTheCNILibraryDoes(t *testing.T) {
 	}
 }
 
-// TestC17OwnNetworkNamespace: what the library refuses after an ADD is refused before
+// TestOwnNetworkNamespace: what the library refuses after an ADD is refused before
 // it, with or without whatever stands for an override.
-func TestC17OwnNetworkNamespace(t *testing.T) {
+//
+// Label C17.
+func TestOwnNetworkNamespace(t *testing.T) {
 	for _, override := range []string{"", "0", "no", "1", "true", "tRue"} {
 		for _, verb := range []string{"ADD", "DEL", "CHECK"} {
 			c := pluginCall{map[string]string{"COMMAND": verb, "CONTAINERID": "c1", "NETNS": "/proc/self/ns/net", "IFNAME": "eth0", "PATH": "/x", "NETNS_OVERRIDE": override}, `{"cniVersion":"1.1.0","name":"n"}`}
@@ -160,9 +162,11 @@ func TestC17OwnNetworkNamespace(t *testing.T) {
 	}
 }
 
-// TestC17ErrorsAreInTheVersionOfTheConfiguration, also those that come before a verb is
+// TestErrorsAreInTheVersionOfTheConfiguration, also those that come before a verb is
 // served.
-func TestC17ErrorsAreInTheVersionOfTheConfiguration(t *testing.T) {
+//
+// Label C17.
+func TestErrorsAreInTheVersionOfTheConfiguration(t *testing.T) {
 	for _, tt := range []struct {
 		what, verb, netns, version string
 		code                       uint

@@ -241,10 +241,12 @@ func takeBlock(t *testing.T, a *Agent, p *pool, block netip.Prefix) {
 	}
 }
 
-// TestH9ReserveAfterTheSeat: an agent that starts takes no reserve before it has seen its
+// TestReserveAfterTheSeat: an agent that starts takes no reserve before it has seen its
 // seat: only that may show it that the API server has gone back, and that a block which
 // seems free is somebody's who is about to put it back.
-func TestH9ReserveAfterTheSeat(t *testing.T) {
+//
+// Label H9.
+func TestReserveAfterTheSeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, p := newBubbleAgent(t, &listedLeases{})
 		takeBlock(t, a, p, netip.MustParsePrefix("10.0.0.4/30"))

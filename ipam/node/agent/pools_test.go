@@ -181,9 +181,11 @@ func TestAwaitsPoolThatWasJustEdited(t *testing.T) {
 	}
 }
 
-// TestF26ConfirmsWhatItHasHeard: a lease serves only under the spec that this node has
+// TestConfirmsWhatItHasHeard: a lease serves only under the spec that this node has
 // heard of, also one that had vanished: by another it might choose what is another pool's.
-func TestF26ConfirmsWhatItHasHeard(t *testing.T) {
+//
+// Label F26.
+func TestConfirmsWhatItHasHeard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, p := newSeatedAgent(t, &createdLeases{}, editedPools{})
 		p.set(changed(p, func(k *knownPool) { k.Generation = 2 }), false)

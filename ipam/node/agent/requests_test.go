@@ -8,9 +8,11 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// TestH14RequestsIndex: a request is found by whom it is for from the step that noted
+// TestRequestsIndex: a request is found by whom it is for from the step that noted
 // it until one that gave it away.
-func TestH14RequestsIndex(t *testing.T) {
+//
+// Label H14.
+func TestRequestsIndex(t *testing.T) {
 	var q requests
 	at := func(d time.Duration) protocol.Instant { return protocol.Instant{Boot: d} }
 	by := requester{pod: "uid", ifName: "net1"}

@@ -64,7 +64,8 @@ func TestClaimsAddresses(t *testing.T) {
 	}
 }
 
-func TestX6ClaimOfANewSandbox(t *testing.T) {
+// Label X6.
+func TestClaimOfANewSandbox(t *testing.T) {
 	st := openStore(t)
 	putUse(t, st, "u1")
 	a := claimAsk("c1", "u1")

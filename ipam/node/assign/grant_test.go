@@ -12,8 +12,10 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// TestH12Wants: a request carries what the view and the pool's shape allow.
-func TestH12Wants(t *testing.T) {
+// TestWants: a request carries what the view and the pool's shape allow.
+//
+// Label H12.
+func TestWants(t *testing.T) {
 	p := pool{"p", shapeOf(t, "10.0.0.0/29", "fd00::/126")} // with gateways
 	viewed := p.any(allocator.IPv4)
 	var b netipx.IPSetBuilder

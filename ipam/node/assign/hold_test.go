@@ -127,7 +127,8 @@ func TestServesDecidesPerLease(t *testing.T) {
 	}
 }
 
-func TestC9Exact(t *testing.T) {
+// Label C9.
+func TestExact(t *testing.T) {
 	st := openStore(t)
 	p := openPool(t, st, "p", "10.0.0.0/29")
 	if got := addrs(mustHold(t, st, ask("c1", p.exact("10.0.0.5")))); got != "10.0.0.5/29" {
@@ -177,7 +178,8 @@ func find1[E error](err error) error {
 	return nil
 }
 
-func TestC9ExactOutsideOpenBlocks(t *testing.T) {
+// Label C9.
+func TestExactOutsideOpenBlocks(t *testing.T) {
 	st := openStore(t)
 	p := openPool(t, st, "p", "10.0.0.0/29")
 	update(t, st, func(tx *store.Tx) error {
@@ -220,7 +222,8 @@ func TestAllOrNothing(t *testing.T) {
 	})
 }
 
-func TestX1SeveralSlotsAndInterfacesOfOnePool(t *testing.T) {
+// Label X1.
+func TestSeveralSlotsAndInterfacesOfOnePool(t *testing.T) {
 	st := openStore(t)
 	p := openPool(t, st, "p", "10.0.0.0/29")
 	first := mustHold(t, st, ask("c1", p.any(allocator.IPv4), p.exact("10.0.0.3"), p.any(allocator.IPv4)))
@@ -234,7 +237,8 @@ func TestX1SeveralSlotsAndInterfacesOfOnePool(t *testing.T) {
 	}
 }
 
-func TestC10RepeatedADD(t *testing.T) {
+// Label C10.
+func TestRepeatedADD(t *testing.T) {
 	st := openStore(t)
 	p := openPool(t, st, "p", "10.0.0.0/29")
 	a := ask("c1", p.any(allocator.IPv4))
@@ -268,7 +272,8 @@ func TestC10RepeatedADD(t *testing.T) {
 	}
 }
 
-func TestC10AnotherPodUnderTheSameKey(t *testing.T) {
+// Label C10.
+func TestAnotherPodUnderTheSameKey(t *testing.T) {
 	st := openStore(t)
 	p := openPool(t, st, "p", "10.0.0.0/30") // one address
 	first := mustHold(t, st, ask("c1", p.any(allocator.IPv4)))
@@ -284,8 +289,10 @@ func TestC10AnotherPodUnderTheSameKey(t *testing.T) {
 	}
 }
 
-// TestX6NewSandbox: a new container ID of the same pod and interface.
-func TestX6NewSandbox(t *testing.T) {
+// TestNewSandbox: a new container ID of the same pod and interface.
+//
+// Label X6.
+func TestNewSandbox(t *testing.T) {
 	anew := func(old Ask) Ask {
 		b := old
 		b.Key.ContainerID, b.Netns, b.NetnsID = "c2", "/run/netns/c2", "4:c2"

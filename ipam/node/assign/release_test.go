@@ -13,7 +13,8 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-func TestC11Release(t *testing.T) {
+// Label C11.
+func TestRelease(t *testing.T) {
 	st := openStore(t)
 	p := openPool(t, st, "p", "10.0.0.0/29", "fd00::/125")
 	a := ask("c1", p.any(allocator.IPv4), p.any(allocator.IPv6))
@@ -39,9 +40,11 @@ func TestC11Release(t *testing.T) {
 	}
 }
 
-// TestC11ReleaseFreesTheOthers: one family's block is gone, by whatever fault;
+// TestReleaseFreesTheOthers: one family's block is gone, by whatever fault;
 // the attachment and its other address go all the same.
-func TestC11ReleaseFreesTheOthers(t *testing.T) {
+//
+// Label C11.
+func TestReleaseFreesTheOthers(t *testing.T) {
 	st := openStore(t)
 	p := openPool(t, st, "p", "10.0.0.0/30", "fd00::/125")
 	a := ask("c1", p.any(allocator.IPv4), p.any(allocator.IPv6))
@@ -127,7 +130,8 @@ func TestCededInUse(t *testing.T) {
 	})
 }
 
-func TestC12Check(t *testing.T) {
+// Label C12.
+func TestCheck(t *testing.T) {
 	st := openStore(t)
 	p := openPool(t, st, "p", "10.0.0.0/29", "fd00::/125")
 	a := ask("c1", p.any(allocator.IPv4), p.any(allocator.IPv6))

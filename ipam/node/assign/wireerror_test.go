@@ -18,8 +18,10 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// TestC16WireError lists every error that a caller may tell apart.
-func TestC16WireError(t *testing.T) {
+// TestWireError lists every error that a caller may tell apart.
+//
+// Label C16.
+func TestWireError(t *testing.T) {
 	if got := WireError(nil); got != nil {
 		t.Errorf("WireError(nil) = %+v; want nil", got)
 	}

@@ -70,7 +70,8 @@ func describe(found []store.Attachment) (lines []string) {
 	return lines
 }
 
-func TestX22Find(t *testing.T) {
+// Label X22.
+func TestFind(t *testing.T) {
 	use := protocol.Right{Kind: protocol.RightUse, Name: "claim.0", Phase: protocol.Frozen, Store: "lost", Use: &protocol.Use{Interface: "net1", Pod: protocol.PodRef{UID: "p1"}}}
 	request := protocol.Right{
 		Kind: protocol.RightRequest, Name: "req", Phase: protocol.Frozen, Store: "lost", Addrs: []netip.Addr{netip.MustParseAddr("10.0.0.77")},
@@ -163,9 +164,11 @@ func update(t *testing.T, st *store.Store, fn func(*store.Tx) error) {
 	}
 }
 
-// TestX22Record: of two that say that they have an address the first is recorded, and
+// TestRecord: of two that say that they have an address the first is recorded, and
 // nobody twice.
-func TestX22Record(t *testing.T) {
+//
+// Label X22.
+func TestRecord(t *testing.T) {
 	st := newStore(t)
 	other := lan
 	other.Phase, other.Name, other.Block = protocol.Releasing, "lan.0a000010.28", netip.MustParsePrefix("10.0.0.16/28")
@@ -198,9 +201,11 @@ func TestX22Record(t *testing.T) {
 	}
 }
 
-// TestX22Recognise: the first call that names the sandbox gives it to what a pod's
+// TestRecognise: the first call that names the sandbox gives it to what a pod's
 // status told of, and to that alone.
-func TestX22Recognise(t *testing.T) {
+//
+// Label X22.
+func TestRecognise(t *testing.T) {
 	st := newStore(t)
 	f := frozen(lan)
 	found, _ := f.Find(nil, []Pod{{PodRef: protocol.PodRef{Namespace: "ns", Name: "p", UID: "p1"}, Status: `[{"name":"ns/net","interface":"net1","ips":["10.0.0.6"]}]`}})

@@ -132,9 +132,11 @@ func walk(t testing.TB, b []byte) (pairs []pair, reached func(at int) bool) {
 	return pairs, func(at int) bool { p := at / int(m.pageSize); return w.seen[p/64]&(1<<(p%64)) != 0 }
 }
 
-// TestX22FlippedBytes flips a bit in every byte of every page that is in use.
+// TestFlippedBytes flips a bit in every byte of every page that is in use.
 // The scan must refuse the file, or find every record as it was.
-func TestX22FlippedBytes(t *testing.T) {
+//
+// Label X22.
+func TestFlippedBytes(t *testing.T) {
 	b, want := image(t, 16)
 	pages := b[:inUse(t, b)]
 	whole, reached := walk(t, pages)
@@ -170,9 +172,11 @@ func TestX22FlippedBytes(t *testing.T) {
 	}
 }
 
-// TestX22Ruined makes larger damage: runs of zeros and noise, swapped and copied
+// TestRuined makes larger damage: runs of zeros and noise, swapped and copied
 // pages.
-func TestX22Ruined(t *testing.T) {
+//
+// Label X22.
+func TestRuined(t *testing.T) {
 	b, want := image(t, 120)
 	n := inUse(t, b)
 	path := filepath.Join(t.TempDir(), "store.db")
@@ -201,7 +205,8 @@ func TestX22Ruined(t *testing.T) {
 	}
 }
 
-func TestX22Truncated(t *testing.T) {
+// Label X22.
+func TestTruncated(t *testing.T) {
 	b, want := image(t, 120)
 	n := inUse(t, b)
 	path := filepath.Join(t.TempDir(), "store.db")
@@ -218,10 +223,12 @@ func TestX22Truncated(t *testing.T) {
 	}
 }
 
-// TestX22TornCommit takes the file before and after commits and writes to the
+// TestTornCommit takes the file before and after commits and writes to the
 // former any part of what changed: what a crash of the machine can leave, and
 // more. It must read as before, as after, or be refused.
-func TestX22TornCommit(t *testing.T) {
+//
+// Label X22.
+func TestTornCommit(t *testing.T) {
 	s := newStore(t, Options{})
 	fillStore(t, s, 0, 100)
 	path := filepath.Join(t.TempDir(), "torn.db")
@@ -262,9 +269,11 @@ func TestX22TornCommit(t *testing.T) {
 	t.Log(outcomes)
 }
 
-// TestX22Earlier puts a store's records back to an earlier time, one at a time,
+// TestEarlier puts a store's records back to an earlier time, one at a time,
 // with valid checksums: the sum of all must tell.
-func TestX22Earlier(t *testing.T) {
+//
+// Label X22.
+func TestEarlier(t *testing.T) {
 	s := newStore(t, Options{})
 	fillStore(t, s, 0, 10)
 	if err := s.Close(); err != nil {
@@ -339,9 +348,11 @@ func rewrite(t *testing.T, path string, b []byte, edit func(*bolt.Tx) error) {
 	}
 }
 
-// TestX25NewerSchema opens what a later version wrote, which also writes records
+// TestNewerSchema opens what a later version wrote, which also writes records
 // that this one does not know.
-func TestX25NewerSchema(t *testing.T) {
+//
+// Label X25.
+func TestNewerSchema(t *testing.T) {
 	b, _ := image(t, 5)
 	path := filepath.Join(t.TempDir(), "store.db")
 	rewrite(t, path, b, func(tx *bolt.Tx) error {
@@ -365,7 +376,8 @@ func TestX25NewerSchema(t *testing.T) {
 	}
 }
 
-func TestX22NoStore(t *testing.T) {
+// Label X22.
+func TestNoStore(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name string, b []byte) string {
 		path := filepath.Join(dir, name)
@@ -399,8 +411,10 @@ func TestX22NoStore(t *testing.T) {
 	}
 }
 
-// TestX22DamagedWhileOpen flips bytes of records under an open store.
-func TestX22DamagedWhileOpen(t *testing.T) {
+// TestDamagedWhileOpen flips bytes of records under an open store.
+//
+// Label X22.
+func TestDamagedWhileOpen(t *testing.T) {
 	for n := range 60 {
 		s := newStore(t, Options{})
 		fillStore(t, s, 0, 60)
@@ -447,9 +461,11 @@ func TestX22DamagedWhileOpen(t *testing.T) {
 	}
 }
 
-// TestX22TableDamagedWhileOpen does the same to the allocator's table, whose
+// TestTableDamagedWhileOpen does the same to the allocator's table, whose
 // methods have no errors.
-func TestX22TableDamagedWhileOpen(t *testing.T) {
+//
+// Label X22.
+func TestTableDamagedWhileOpen(t *testing.T) {
 	s := newStore(t, Options{})
 	value := []byte("a value of the allocator's that is found in the file")
 	update(t, s, func(tx *Tx) error { return tx.Table("p").Put([]byte("key"), value) })
@@ -479,9 +495,11 @@ func TestX22TableDamagedWhileOpen(t *testing.T) {
 	}
 }
 
-// TestX22CutWhileOpen cuts the file off under an open store: what is mapped
+// TestCutWhileOpen cuts the file off under an open store: what is mapped
 // beyond its end faults.
-func TestX22CutWhileOpen(t *testing.T) {
+//
+// Label X22.
+func TestCutWhileOpen(t *testing.T) {
 	s := newStore(t, Options{})
 	fillStore(t, s, 0, 200)
 	if err := os.Truncate(s.Path(), 4*4096); err != nil {
@@ -536,9 +554,11 @@ func TestStuck(t *testing.T) {
 	reopen(t, s.Path(), Options{})
 }
 
-// TestX22RemovedWhileOpen removes the file under an open store: what is written
+// TestRemovedWhileOpen removes the file under an open store: what is written
 // then would be gone with the process.
-func TestX22RemovedWhileOpen(t *testing.T) {
+//
+// Label X22.
+func TestRemovedWhileOpen(t *testing.T) {
 	s := newStore(t, Options{})
 	if err := os.Remove(s.Path()); err != nil {
 		t.Fatal(err)

@@ -181,10 +181,12 @@ func runLimited() {
 	}
 }
 
-// TestX22DiskFull fills the disk in every way that is at hand: by a limit on the
+// TestDiskFull fills the disk in every way that is at hand: by a limit on the
 // size of files, which needs no rights, and on a small file system where the test
 // may mount one.
-func TestX22DiskFull(t *testing.T) {
+//
+// Label X22.
+func TestDiskFull(t *testing.T) {
 	limits := map[string]*syscall.SysProcAttr{"file size": {}}
 	if os.Geteuid() == 0 {
 		limits["tmpfs"] = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}
@@ -267,9 +269,11 @@ func refusedAsReadOnly(path string) error {
 	return errors.Join(err, s.Close())
 }
 
-// TestX22ReadOnly opens a store that may not be written: for root by a mount, as
+// TestReadOnlyDisk opens a store that may not be written: for root by a mount, as
 // root may write any file; for others by its mode.
-func TestX22ReadOnly(t *testing.T) {
+//
+// Label X22.
+func TestReadOnlyDisk(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "store.db")
 	if os.Geteuid() == 0 {
 		cmd := exec.Command(os.Args[0])
@@ -290,8 +294,10 @@ func TestX22ReadOnly(t *testing.T) {
 	}
 }
 
-// TestX22FullAtCreation makes a store where there is no room for one.
-func TestX22FullAtCreation(t *testing.T) {
+// TestFullAtCreation makes a store where there is no room for one.
+//
+// Label X22.
+func TestFullAtCreation(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "store.db")
 	_, err := Open(path, Options{grow: func(*os.File, int64, int64) error { return syscall.ENOSPC }})
 	if !errors.Is(err, ErrFull) || !strings.Contains(err.Error(), path) {

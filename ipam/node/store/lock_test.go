@@ -14,8 +14,10 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// TestX26SecondOpener opens a store that is open.
-func TestX26SecondOpener(t *testing.T) {
+// TestSecondOpener opens a store that is open.
+//
+// Label X26.
+func TestSecondOpener(t *testing.T) {
 	s := newStore(t, Options{})
 	for _, o := range []Options{{}, {ReadOnly: true}} {
 		_, err := Open(s.Path(), o)
