@@ -8,7 +8,7 @@ import "embed"
 //
 //	crds           the CustomResourceDefinitions of tenure.dev, made by controller-gen
 //	crds/upstream  those of NetworkAttachmentDefinition and IPAMClaim, as published
-//	               upstream: to be installed only where absent, never changed
+//	               upstream, with the short name nad: to be installed only where absent
 //	policies       ValidatingAdmissionPolicies, each with its binding
 //	programs       what runs the agent and the controller, by images that whoever
 //	               installs it names
