@@ -127,24 +127,16 @@ func (s *session) readPools(ctx context.Context, names []string) ([]v1alpha1.IPP
 }
 
 func poolRow(s *session, to screen, p *v1alpha1.IPPool) []cell {
-	row := plain(p.Name)
+	row, pressed := plain(p.Name), pressure(p)
 	if c := p.Status.Counts; c == nil { // never counted
 		row = append(row, plain("", "", "", "", "", "")...)
 	} else {
 		taken := c.Capacity - c.Free
-		look := lookGood
-		switch p.Status.Pressure {
-		case v1alpha1.PressureHigh:
-			look = lookWarn
-		case v1alpha1.PressureExhausted:
-			look = lookBad
-		case v1alpha1.PressureLow:
-		}
-		row = append(row, cell{to.usage(taken, c.Capacity), look})
+		row = append(row, cell{to.usage(taken, c.Capacity), cmp.Or(pressureCell(pressed).look, lookGood)})
 		row = append(row, plain(fmt.Sprint(c.Used), fmt.Sprint(c.Claimed), many(c.Free), many(c.Capacity))...)
 		row = append(row, count(c.Unreachable, lookWarn))
 	}
-	row = append(row, pressureCell(p.Status.Pressure), conditionCell(p.Status.Conditions, v1alpha1.PoolReady))
+	row = append(row, pressureCell(pressed), conditionCell(p.Status.Conditions, v1alpha1.PoolReady))
 	leases, ranges := "", make([]string, len(p.Spec.Ranges))
 	if p.Status.Counts != nil {
 		leases = fmt.Sprint(p.Status.Counts.Leases)
@@ -165,6 +157,16 @@ func count(n int64, as look) cell {
 
 func takeOver(p *v1alpha1.IPPool) string {
 	return string(cmp.Or(p.Spec.TakeOver, v1alpha1.TakeOverAutomatic))
+}
+
+// pressure is what the status says, but for a pool of which all blocks are leased while
+// addresses in them are free: that is not exhausted for whoever reads it.
+func pressure(p *v1alpha1.IPPool) v1alpha1.Pressure {
+	said := p.Status.Pressure
+	if said == v1alpha1.PressureExhausted && meta.IsStatusConditionFalse(p.Status.Conditions, v1alpha1.PoolExhausted) {
+		return v1alpha1.PressureHigh
+	}
+	return said
 }
 
 func pressureCell(p v1alpha1.Pressure) cell {
@@ -286,7 +288,7 @@ func writePool(to screen, p *v1alpha1.IPPool, view poolView) {
 	to.fact("Take-over", plain(view.TakeOver)[0])
 	to.fact("Used by", plain(mayUse(kube.AccessOf(p)))[0])
 	to.fact("Leasing", plain(view.Leasing)[0])
-	to.fact("Pressure", pressureCell(p.Status.Pressure))
+	to.fact("Pressure", pressureCell(pressure(p)))
 	if c := p.Status.Counts; c != nil {
 		to.fact("Usage", plain(fmt.Sprintf("%s  %d used, %d claimed, %s free, %d unreachable, of %s",
 			to.usage(c.Capacity-c.Free, c.Capacity), c.Used, c.Claimed, many(c.Free), c.Unreachable, many(c.Capacity)))[0])

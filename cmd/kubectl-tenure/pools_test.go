@@ -62,3 +62,30 @@ func TestMany(t *testing.T) {
 		}
 	}
 }
+
+// A pool is exhausted for people when no address of it is free, not when all blocks are leased.
+func TestPressure(t *testing.T) {
+	tests := []struct {
+		name   string
+		status v1alpha1.Pressure
+		full   metav1.ConditionStatus
+		want   v1alpha1.Pressure
+	}{
+		{"no address is free", v1alpha1.PressureExhausted, metav1.ConditionTrue, v1alpha1.PressureExhausted},
+		{"addresses are free in blocks of nodes", v1alpha1.PressureExhausted, metav1.ConditionFalse, v1alpha1.PressureHigh},
+		{"a controller that says nothing of it", v1alpha1.PressureExhausted, "", v1alpha1.PressureExhausted},
+		{"few blocks are left", v1alpha1.PressureHigh, metav1.ConditionFalse, v1alpha1.PressureHigh},
+		{"many are", v1alpha1.PressureLow, metav1.ConditionFalse, v1alpha1.PressureLow},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			p := &v1alpha1.IPPool{Status: v1alpha1.IPPoolStatus{Pressure: tt.status}}
+			if tt.full != "" {
+				p.Status.Conditions = []metav1.Condition{{Type: v1alpha1.PoolExhausted, Status: tt.full}}
+			}
+			if got := pressure(p); got != tt.want {
+				t.Errorf("pressure %q; want %q", got, tt.want)
+			}
+		})
+	}
+}
