@@ -46,7 +46,8 @@ func (f Files) Lookup(name string) (json.RawMessage, error) {
 }
 
 // Read returns the configuration in the file, or the first one of the directory
-// that is not tenure-attach's own.
+// that is neither tenure-attach's own nor Multus's. One of Multus's is named if nothing
+// else is found.
 func (f Files) Read(name string) (json.RawMessage, error) {
 	info, err := fs.Stat(f.Root, relative(name))
 	if err != nil {
@@ -59,7 +60,15 @@ func (f Files) Read(name string) (json.RawMessage, error) {
 		}
 		return l.marshal(), nil
 	}
-	list, skipped, err := f.first(name, func(l *list) bool { return !l.callsTenure() })
+	var unfit []error
+	list, skipped, err := f.first(name, func(l *list) bool {
+		fault := l.checkDelegates()
+		if fault != nil {
+			unfit = append(unfit, fault)
+		}
+		return fault == nil
+	})
+	skipped = append(skipped, unfit...)
 	if err != nil && len(skipped) > 0 {
 		err = fmt.Errorf("%w; passed over: %w", err, errors.Join(skipped...))
 	}

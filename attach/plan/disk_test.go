@@ -46,3 +46,32 @@ func TestFilesThatAreNone(t *testing.T) {
 		}
 	}
 }
+
+// TestMultusIsNoDefaultNetwork: a configuration of Multus in the runtime's directory is passed
+// over wherever it sorts, and named where there is no other.
+func TestMultusIsNoDefaultNetwork(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("00-tenure.conflist", `{"name": "tenure", "plugins": [{"type": "tenure-attach"}]}`)
+	write("01-multus.conflist", `{"name": "multus-cni-network", "plugins": [{"type": "multus-shim"}]}`)
+	write("02-multus.conf", `{"name": "old-multus", "type": "multus"}`)
+	f := Files{Root: os.DirFS("/"), ConfDir: dir}
+	_, err := f.Read(dir)
+	if !errors.Is(err, ErrNotFound) {
+		t.Fatalf("Read: %v; want ErrNotFound", err)
+	}
+	for _, text := range []string{"multus-cni-network is run by multus-shim", "old-multus is run by multus,"} {
+		if !strings.Contains(err.Error(), text) {
+			t.Errorf("Read: %v; want it to say %q", err, text)
+		}
+	}
+	write("10-bridge.conflist", `{"name": "cluster", "plugins": [{"type": "bridge"}]}`)
+	if list, err := f.Read(dir); err != nil || !strings.Contains(string(list), `"cluster"`) {
+		t.Errorf("Read: %s, %v; want the cluster's own network", list, err)
+	}
+}

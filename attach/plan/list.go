@@ -236,9 +236,19 @@ func (l *list) checkName() error {
 	return nil
 }
 
-// callsTenure reports whether the list would run tenure-attach, and so itself.
-func (l *list) callsTenure() bool {
-	return slices.ContainsFunc(l.plugins, func(p plugin) bool { return p.conf.Type == PluginType })
+// checkDelegates reports whether the list would run tenure-attach, and so itself, or Multus,
+// which attaches the pod's networks as well: each interface would be made twice.
+func (l *list) checkDelegates() error {
+	for _, p := range l.plugins {
+		switch p.conf.Type {
+		case PluginType:
+			return fmt.Errorf("network %s is run by %s, which would call itself", l.name, PluginType)
+		case "multus", "multus-shim":
+			return fmt.Errorf("network %s is run by %s, which would attach the pod's networks a second time: "+
+				"name the cluster's own network as the default network, and remove Multus's configuration", l.name, p.conf.Type)
+		}
+	}
+	return nil
 }
 
 // declares reports whether a plugin of the list has the capability.

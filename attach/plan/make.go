@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -236,11 +237,9 @@ func (m *maker) usable(text []byte, name string) (*list, error) {
 	if l.name == "" {
 		l.name = name
 	}
-	switch err := l.checkName(); {
+	switch err := cmp.Or(l.checkName(), l.checkDelegates()); {
 	case err != nil:
 		return nil, err
-	case l.callsTenure():
-		return nil, fmt.Errorf("network %s is run by %s, which would call itself", l.name, PluginType)
 	case len(l.plugins) == 0:
 		return nil, fmt.Errorf("plugins: network %s has none", l.name)
 	}

@@ -52,6 +52,7 @@ func TestDefaultNetworkFromEverySource(t *testing.T) {
 		{"no file", `"defaultNetwork": "/none"`, "/none: file does not exist"},
 		{"nothing in a directory", `"defaultNetwork": "/opt/bad"`, "passed over: /opt/bad/a.conflist"},
 		{"itself", `"defaultNetwork": "/etc/cni/net.d/00-tenure.conflist"`, "would call itself"},
+		{"Multus, which sorts after", `"defaultNetwork": {"name": "multus-cni-network", "type": "multus-shim"}`, "would attach the pod's networks a second time"},
 		{"name that leads elsewhere", `"defaultNetwork": "/opt/evil.conflist"`, "a network's name begins"},
 		{"without a name", `"defaultNetwork": {"type": "flannel"}`, "name"},
 	} {
