@@ -14,14 +14,15 @@ import (
 	"github.com/tenure-ipam/tenure/test/programs"
 )
 
-var _ = It("The README's tour works line by line", func(ctx context.Context) {
+var _ = It("docs/getting-started.md works line by line", func(ctx context.Context) {
 	root, err := programs.Root()
 	Expect(err).NotTo(HaveOccurred())
-	text, err := os.ReadFile(filepath.Join(root, "README.md"))
+	text, err := os.ReadFile(filepath.Join(root, "docs", "getting-started.md"))
 	Expect(err).NotTo(HaveOccurred())
-	_, tour, found := strings.Cut(string(text), "\n## Looking at it\n")
+	_, tour, found := strings.Cut(string(text), "\n## A pod with an address\n")
 	Expect(found).To(BeTrue())
-	tour, _, _ = strings.Cut(tour, "\n## ")
+	tour, _, found = strings.Cut(tour, "\n## The end, ")
+	Expect(found).To(BeTrue())
 	var lines []string
 	for line := range strings.Lines(tour) {
 		if command, ok := strings.CutPrefix(line, "    "); ok {
@@ -38,7 +39,7 @@ var _ = It("The README's tour works line by line", func(ctx context.Context) {
 	_, err = c.Kubectl(ctx, cluster.Example, "apply", "-f", "-")
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func(ctx context.Context) error {
-		_, err := c.Kubectl(ctx, "", "delete", "pod", "web", "--ignore-not-found")
+		_, err := c.Kubectl(ctx, "", "delete", "pod/web", "pod/db-0", "ipamclaims/db-0", "--ignore-not-found")
 		if err != nil {
 			return err
 		}
