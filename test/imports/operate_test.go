@@ -109,29 +109,34 @@ func literal(lit *ast.BasicLit) string {
 	return text
 }
 
-// TestOperatorsGuideIsWhole keeps docs/operations/README.md, and the rules in
-// docs/reference/kubectl-tenure.md, and the code in step: every condition, reason, metric and CNI
-// error code is the first cell of some row.
-func TestOperatorsGuideIsWhole(t *testing.T) {
+// TestReferenceIsWhole keeps docs/reference and the code in step: every condition, reason, metric,
+// CNI error code and rule of check is the first cell of some row. A reason may be that of a
+// condition, an Event or a refusal, each of which has its own page.
+func TestReferenceIsWhole(t *testing.T) {
 	docs, w := documents(t), said(t)
 	for _, tt := range []struct {
-		doc, what string
-		words     map[string]bool
-		least     int // as many as there are today, or fewer: that they are still found
+		pages []string
+		what  string
+		words map[string]bool
+		least int // as many as there are today, or fewer: that they are still found
 	}{
-		{"docs/operations/README.md", "condition", w.conditions, 7},
-		{"docs/operations/README.md", "reason", w.reasons, 30},
-		{"docs/operations/README.md", "metric", w.metrics, 40},
-		{"docs/operations/README.md", "CNI error code", w.codes, 12},
-		{"docs/reference/kubectl-tenure.md", "rule of check", w.rules, 14},
+		{[]string{"conditions.md"}, "condition", w.conditions, 7},
+		{[]string{"conditions.md", "events.md", "errors.md"}, "reason", w.reasons, 30},
+		{[]string{"metrics.md"}, "metric", w.metrics, 40},
+		{[]string{"errors.md"}, "CNI error code", w.codes, 12},
+		{[]string{"kubectl-tenure.md"}, "rule of check", w.rules, 14},
 	} {
 		if len(tt.words) < tt.least {
 			t.Errorf("the code has %d of kind %s: %q; want %d at least", len(tt.words), tt.what, slices.Sorted(maps.Keys(tt.words)), tt.least)
 		}
+		var text strings.Builder
+		for _, page := range tt.pages {
+			text.WriteString(docs[filepath.Join("docs/reference", page)] + "\n")
+		}
 		for _, word := range slices.Sorted(maps.Keys(tt.words)) {
 			row := regexp.MustCompile("(?m)^\\| (`[^|]*)?`?" + regexp.QuoteMeta(word) + "`?[ ,(`][^|]*\\|")
-			if !row.MatchString(docs[tt.doc]) {
-				t.Errorf("%s has no row of %s %s", tt.doc, tt.what, word)
+			if !row.MatchString(text.String()) {
+				t.Errorf("docs/reference has no row of %s %s in %v", tt.what, word, tt.pages)
 			}
 		}
 	}
