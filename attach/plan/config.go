@@ -69,6 +69,10 @@ type Config struct {
 	// AllowIPsWithClaim passes an element on that has both ips and an
 	// ipam-claim-reference, against 4.1.2.1.11.1.
 	AllowIPsWithClaim bool
+	// ArgsWithoutCapability asks by IP= and MAC= in CNI_ARGS, as Multus does, where no
+	// plugin of a network declares the capability ips or mac; against 4.1.2.1.3.2 and
+	// 4.1.2.1.4.2, by which that is an error.
+	ArgsWithoutCapability bool
 	// StatusCIDRs writes ips of the status annotation with their prefix lengths.
 	StatusCIDRs bool
 

@@ -37,13 +37,13 @@ func TestParseConfigDefaults(t *testing.T) {
 func TestParseConfigOfTenure(t *testing.T) {
 	got := parsed(t, `{"cniVersion": "1.1.0", "name": "tenure", "type": "tenure-attach", "capabilities": {"portMappings": true}, "runtimeConfig": {"dns": {}},
 		"defaultNetwork": "infra/cluster", "defaultNamespace": "infra", "defaultNetworks": ["a@lan0", "/etc/b.conflist"], "isolation": "None", "globalNamespaces": ["g", "h"],
-		"systemNamespaces": [], "specVersion": "1", "invalidAnnotation": "Fail", "ipsWithClaim": "Allow", "statusIPs": "CIDR", "socket": "/run/s", "stateDir": "/var/s/",
+		"systemNamespaces": [], "specVersion": "1", "invalidAnnotation": "Fail", "ipsWithClaim": "Allow", "missingCapability": "CNIArgs", "statusIPs": "CIDR", "socket": "/run/s", "stateDir": "/var/s/",
 		"confDir": "/c", "binDir": "/b", "readinessindicatorfile": "/r", "cni.dev/attachments": [], "prevResult": {}, "logFile": null}`)
 	want := &Config{
 		CNIVersion: "1.1.0", Name: "tenure", Runtime: got.Runtime, Default: Source{Key: "defaultNetwork", Namespace: "infra", Name: "cluster"},
 		Extra:     []Source{{Key: "defaultNetworks[0]", Name: "a", IfName: "lan0"}, {Key: "defaultNetworks[1]", Path: "/etc/b.conflist"}},
 		Namespace: "infra", GlobalNamespaces: []string{"g", "h"}, SystemNamespaces: []string{}, ConfDir: "/c", BinDir: "/b", StateDir: "/var/s", Socket: "/run/s", ReadinessFile: "/r",
-		Version: npwg.V1, FailInvalid: true, AllowIPsWithClaim: true, StatusCIDRs: true,
+		Version: npwg.V1, FailInvalid: true, AllowIPsWithClaim: true, ArgsWithoutCapability: true, StatusCIDRs: true,
 	}
 	if diff := cmp.Diff(want, got); diff != "" || string(got.Runtime["dns"]) != "{}" {
 		t.Errorf("runtimeConfig %s; (-want +got):\n%s", got.Runtime, diff)
@@ -136,7 +136,7 @@ func TestEveryKeyIsExplained(t *testing.T) {
 			t.Errorf("docs/reference/attach.md has no line for the key %s", name)
 		}
 	}
-	for _, name := range []string{AnnotationVersion, AnnotationNamespaces, AnnotationSelector, ReasonInvalid, ReasonUnknownKey, ReasonNoDevice} {
+	for _, name := range []string{AnnotationVersion, AnnotationNamespaces, AnnotationSelector, ReasonInvalid, ReasonUnknownKey, ReasonNoDevice, ReasonArgs} {
 		if !strings.Contains(string(page), "`"+name+"`") {
 			t.Errorf("docs/reference/attach.md says nothing of %s", name)
 		}

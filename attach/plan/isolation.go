@@ -26,6 +26,7 @@ const (
 	ReasonInvalid    = "InvalidNetworkAnnotation"
 	ReasonUnknownKey = "UnknownNetworkKey"
 	ReasonNoDevice   = "NoNetworkDevice"
+	ReasonArgs       = "CapabilityMissing"
 )
 
 // howToAllow says what to do about a definition that a pod may not use.

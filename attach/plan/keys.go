@@ -41,6 +41,7 @@ var keys = map[string]key{
 	"specVersion":       word(map[string]func(*Config){"1.3": func(c *Config) { c.Version = npwg.V13 }, "1": func(c *Config) { c.Version = npwg.V1 }}),
 	"invalidAnnotation": word(map[string]func(*Config){"Ignore": func(c *Config) { c.FailInvalid = false }, "Fail": func(c *Config) { c.FailInvalid = true }}),
 	"ipsWithClaim":      word(map[string]func(*Config){"Fail": func(c *Config) { c.AllowIPsWithClaim = false }, "Allow": func(c *Config) { c.AllowIPsWithClaim = true }}),
+	"missingCapability": word(map[string]func(*Config){"Fail": func(c *Config) { c.ArgsWithoutCapability = false }, "CNIArgs": func(c *Config) { c.ArgsWithoutCapability = true }}),
 	"statusIPs":         word(map[string]func(*Config){"Address": func(c *Config) { c.StatusCIDRs = false }, "CIDR": func(c *Config) { c.StatusCIDRs = true }}),
 	"socket":            file(func(c *Config) *string { return &c.Socket }),
 	"stateDir":          file(func(c *Config) *string { return &c.StateDir }),

@@ -428,6 +428,35 @@ func TestCapabilityArguments(t *testing.T) {
 	}
 }
 
+// TestArgumentsWithoutCapability: where it is so configured, addresses and a MAC go into CNI_ARGS
+// as Multus passes them, with a warning; other keys fail all the same.
+func TestArgumentsWithoutCapability(t *testing.T) {
+	const keys = `"missingCapability": "CNIArgs"`
+	none := []facts.Definition{def("a", `{"cniVersion": "1.0.0", "name": "a", "type": "t"}`)}
+	asked := `[{"name": "a", "ips": ["10.2.2.42/24", "2001:db8::5"], "mac": "02:23:45:67:89:ab"}]`
+	p := scene{networks: asked, defs: none, keys: keys}.plan(t)
+	args := joinArgs(p.Steps[1].Args)
+	for _, want := range []string{"IgnoreUnknown=1", "IP=10.2.2.42/24,2001:db8::5", "MAC=02:23:45:67:89:ab"} {
+		if !slices.Contains(strings.Split(args, ";"), want) {
+			t.Errorf("CNI_ARGS %s; want %s in it", args, want)
+		}
+	}
+	if got := stdins(t, p.Steps[1])[0]["runtimeConfig"]; got != nil {
+		t.Errorf("runtimeConfig %v; want none", got)
+	}
+	for i, want := range []string{`"capabilities": {"ips": true}`, `"capabilities": {"mac": true}`} {
+		if len(p.Warnings) != 2 || p.Warnings[i].Reason != ReasonArgs || !strings.Contains(p.Warnings[i].Message, want) {
+			t.Fatalf("warnings %+v; want that of %s in place %d", p.Warnings, want, i)
+		}
+	}
+	scene{networks: `[{"name": "a", "bandwidth": {"ingressRate": 1}}]`, defs: none, keys: keys}.fails(t, "element 1", "shop/a", "declares the capability bandwidth")
+	declared := []facts.Definition{def("a", `{"cniVersion": "1.0.0", "name": "a", "type": "t", "capabilities": {"ips": true, "mac": true}}`)}
+	p = scene{networks: asked, defs: declared, keys: keys}.plan(t)
+	if args := joinArgs(p.Steps[1].Args); strings.Contains(args, "IP=") || strings.Contains(args, "MAC=") || len(p.Warnings) > 0 {
+		t.Errorf("CNI_ARGS %s, warnings %v of a network that declares both; want neither", args, p.Warnings)
+	}
+}
+
 // Labels N24, N27.
 func TestVersion1(t *testing.T) {
 	defs := func(config string, annotations ...string) []facts.Definition {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"strings"
 
 	"github.com/tenure-ipam/tenure/api/npwg"
 )
@@ -40,7 +41,10 @@ func (m *maker) request(where string, step *Step, l *list, sel npwg.Selection) {
 // must take.
 func (m *maker) requestCapabilities(where string, step *Step, l *list, sel npwg.Selection) {
 	add := func(key, capability, rule string, value any) {
-		if !l.declares(capability) {
+		switch declared := l.declares(capability); {
+		case !declared && m.requestByArgs(where, step, key, sel):
+			return
+		case !declared:
 			m.fail(where, step.Name, fmt.Sprintf("it asks for %s, and no plugin of the network declares the capability %s (NPWG %s)", key, capability, rule),
 				fmt.Sprintf(`add "capabilities": {"%s": true} to the plugin that takes it, or remove the key`, capability))
 		}
@@ -61,6 +65,26 @@ func (m *maker) requestCapabilities(where string, step *Step, l *list, sel npwg.
 	if sel.GUID != "" {
 		add("infiniband-guid", "infinibandGUID", "4.1.2.1.10.2", sel.GUID)
 	}
+}
+
+// requestByArgs asks by CNI_ARGS for what a key asks for, and reports whether it does: only
+// for addresses and a MAC, and where it is so configured.
+func (m *maker) requestByArgs(where string, step *Step, key string, sel npwg.Selection) bool {
+	var arg Arg
+	switch {
+	case !m.config.ArgsWithoutCapability:
+		return false
+	case key == "ips":
+		arg = Arg{Key: "IP", Value: strings.Join(ipTexts(sel), ",")}
+	case key == "mac":
+		arg = Arg{Key: "MAC", Value: sel.MAC}
+	default:
+		return false
+	}
+	step.Args = append(step.Args, arg)
+	m.warn(ReasonArgs, "%s, network %s: it asks for %s by %s= in CNI_ARGS, which a plugin may ignore, since no plugin of the network declares the capability: "+
+		`add "capabilities": {"%s": true} to the plugin that takes it`, where, step.Name, key, arg.Key, key)
+	return true
 }
 
 // capability sets a capability argument.
