@@ -49,7 +49,7 @@ func Dial(ctx context.Context, socket string) (*Conn, error) {
 		if err == nil {
 			return &Conn{line: netLine{nc}, r: bufio.NewReader(nc), socket: socket}, nil
 		}
-		if err = noAgent(ctx, socket, err); err != nil {
+		if err = awaitAgent(ctx, socket, err); err != nil {
 			return nil, err
 		}
 	}

@@ -99,23 +99,23 @@ func connect(ctx context.Context, deadline time.Time, socket string) (*threadLin
 		if err == nil {
 			return &threadLine{fd: fd, deadline: deadline}, nil
 		}
-		if err = noAgentUntil(ctx, deadline, socket, os.NewSyscallError("connect", err)); err != nil {
+		if err = awaitAgentUntil(ctx, deadline, socket, os.NewSyscallError("connect", err)); err != nil {
 			_ = syscall.Close(fd) // nothing was done with it
 			return nil, err
 		}
 	}
 }
 
-// noAgentUntil is noAgent with a deadline.
-func noAgentUntil(ctx context.Context, deadline time.Time, socket string, err error) error {
+// awaitAgentUntil is awaitAgent until a deadline.
+func awaitAgentUntil(ctx context.Context, deadline time.Time, socket string, err error) error {
 	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
-	return noAgent(ctx, socket, err)
+	return awaitAgent(ctx, socket, err)
 }
 
-// noAgent returns why there is no connection to the agent, after an attempt that failed
-// with err. It returns nil if another attempt may succeed, for which it has waited.
-func noAgent(ctx context.Context, socket string, err error) error {
+// awaitAgent waits until it is worth connecting to the agent again, after an attempt that failed
+// with err. Where no attempt can succeed it returns why.
+func awaitAgent(ctx context.Context, socket string, err error) error {
 	switch {
 	case errors.Is(err, syscall.EINTR):
 		return nil
