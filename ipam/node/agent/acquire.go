@@ -230,7 +230,7 @@ func (a *Agent) probe(ctx context.Context, p *pool, known *knownPool, n need) er
 // is no use in trying another: it worked, or nothing will now.
 func (a *Agent) tryBlock(ctx context.Context, p *pool, known *knownPool, block netip.Prefix) (done bool, err error) {
 	defer p.demand.unclaim(block)
-	_, res, err := a.drive(ctx, leaseRight(known.Pool, block), protocol.Event{Kind: protocol.EventWant})
+	_, res, err := a.drive(ctx, leaseRight(known.Pool, block), a.beginWith(protocol.Event{Kind: protocol.EventWant}))
 	if err != nil {
 		return true, undriven(p, block, err)
 	}
@@ -372,7 +372,7 @@ func (a *Agent) obtainExact(ctx context.Context, p *pool, n need) error {
 		return &notReadyError{Pool: p.name, Why: why, News: true}
 	}
 	block := known.shape.Block(n.exact, known.bits(n.family))
-	r, res, err := a.pursue(ctx, leaseRight(known.Pool, block), protocol.Event{Kind: protocol.EventWant})
+	r, res, err := a.driveForADD(ctx, leaseRight(known.Pool, block), a.beginWith(protocol.Event{Kind: protocol.EventWant}))
 	switch {
 	case err != nil:
 		return undriven(p, block, err)

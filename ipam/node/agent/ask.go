@@ -190,7 +190,7 @@ func (a *Agent) await(ctx context.Context, add *addition, r protocol.Right) (pro
 	ev := protocol.Event{Kind: protocol.EventWant}
 	for {
 		entry := a.requests.try(r.Name, add.requester(), a.clock.Now())
-		now, res, err := a.pursue(ctx, r, ev)
+		now, res, err := a.driveForADD(ctx, r, a.beginWith(ev))
 		switch res.Verdict {
 		case protocol.VerdictServes:
 			a.metrics.asked.WithLabelValues("granted").Inc()

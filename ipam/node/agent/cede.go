@@ -205,7 +205,7 @@ func (a *Agent) handBack(ctx context.Context, r protocol.Right) {
 	// A lease that was given away on disk serves nobody until the API server has
 	// heard of it: while that is away, it is better kept. And what was published
 	// since has moved its revision, at which the delete must be.
-	r, res, err := a.drive(ctx, r, protocol.Event{Kind: protocol.EventLook})
+	r, res, err := a.drive(ctx, r, a.beginWith(protocol.Event{Kind: protocol.EventLook}))
 	switch {
 	case err != nil || res.Verdict != protocol.VerdictServes:
 	case r.Granted:
@@ -221,7 +221,7 @@ func (a *Agent) handBack(ctx context.Context, r protocol.Right) {
 // nobody can be given too: only then may the cluster take the block over.
 func (a *Agent) cedeOf(ctx context.Context, r protocol.Right, within *netipx.IPSet) bool {
 	ceded := 0
-	_, res, err := a.driveFrom(ctx, r, func(tx *store.Tx, self protocol.Self, was protocol.Right) (protocol.Event, error) {
+	_, res, err := a.drive(ctx, r, func(tx *store.Tx, self protocol.Self, was protocol.Right) (protocol.Event, error) {
 		r = was
 		addrs, err := a.barFree(tx, self, r, within)
 		if err == nil && len(addrs) == 0 {
@@ -251,7 +251,7 @@ func (a *Agent) heardCeded(ctx context.Context, r protocol.Right, within *netipx
 	if !slices.ContainsFunc(r.Ceded, within.Contains) {
 		return true
 	}
-	_, res, err := a.drive(ctx, r, protocol.Event{Kind: protocol.EventLook})
+	_, res, err := a.drive(ctx, r, a.beginWith(protocol.Event{Kind: protocol.EventLook}))
 	return len(r.Taking) == 0 && err == nil && res.Verdict == protocol.VerdictServes
 }
 
@@ -358,7 +358,7 @@ func (a *Agent) cedeExhausted(ctx context.Context) {
 		// back, and serves no more, only from when a look at it is answered.
 		inParallel(a.cfg.Parallel, idle, func(r protocol.Right) {
 			if r.Term != 0 {
-				_, res, err := a.drive(ctx, r, protocol.Event{Kind: protocol.EventLook})
+				_, res, err := a.drive(ctx, r, a.beginWith(protocol.Event{Kind: protocol.EventLook}))
 				if err != nil || res.Verdict != protocol.VerdictServes {
 					return
 				}

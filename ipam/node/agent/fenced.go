@@ -71,7 +71,7 @@ func (a *Agent) say(ctx context.Context, name string) error {
 	if err != nil || !ok {
 		return err
 	}
-	r, res, err := a.pursue(ctx, r, protocol.Event{Kind: protocol.EventWant})
+	r, res, err := a.driveForADD(ctx, r, a.beginWith(protocol.Event{Kind: protocol.EventWant}))
 	if err == nil && !r.Serves(a.term()) && (res.Verdict == protocol.VerdictLater || res.Verdict == protocol.VerdictRefused) {
 		err = &unsaidError{Right: name, Why: res.Why}
 	}

@@ -321,7 +321,7 @@ func (a *Agent) giveBackLost(ctx context.Context, id protocol.StoreID) error {
 		if r.Phase != protocol.Frozen {
 			return
 		}
-		_, res, err := a.driveFrom(ctx, r, func(tx *store.Tx, _ protocol.Self, r protocol.Right) (protocol.Event, error) {
+		_, res, err := a.drive(ctx, r, func(tx *store.Tx, _ protocol.Self, r protocol.Right) (protocol.Event, error) {
 			return protocol.Event{Kind: protocol.EventLetGo}, unused(tx, r)
 		})
 		a.logLetGo(ctx, r, res, err)

@@ -95,7 +95,7 @@ func (a *Agent) lookAgain(ctx context.Context) {
 			// created when the API server had gone back may be another's.
 			ev.Kind = protocol.EventLetGo
 		}
-		if _, res, err := a.drive(ctx, r, ev); err != nil && ctx.Err() == nil {
+		if _, res, err := a.drive(ctx, r, a.beginWith(ev)); err != nil && ctx.Err() == nil {
 			a.lookIn(name, retryLater())
 			a.log.DebugContext(ctx, "look put off", "right", name, "error", err, "verdict", res.Verdict)
 		}

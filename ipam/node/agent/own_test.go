@@ -56,7 +56,7 @@ func TestMetLeaseIsNotRead(t *testing.T) {
 			t.Fatalf("no candidate: %v", err)
 		}
 		p.demand.unclaim(block)
-		_, res, err := a.drive(t.Context(), leaseRight(p.known.Pool, block), protocol.Event{Kind: protocol.EventWant})
+		_, res, err := a.drive(t.Context(), leaseRight(p.known.Pool, block), a.beginWith(protocol.Event{Kind: protocol.EventWant}))
 		if err != nil || res.Verdict != protocol.VerdictTaken || leases.reads != reads {
 			t.Errorf("%s: %v, %v after %d reads; want %v after %d", when, res.Verdict, err, leases.reads, protocol.VerdictTaken, reads)
 		}
@@ -71,7 +71,7 @@ func TestMetLeaseIsNotRead(t *testing.T) {
 	list()
 	meet("after that", 0)
 	leases.out = protocol.Unknown
-	if _, _, err := a.drive(t.Context(), leaseRight(p.known.Pool, p.known.shape.Block(p.known.shape.Spread(allocator.IPv4, 0), 30)), protocol.Event{Kind: protocol.EventWant}); err == nil {
+	if _, _, err := a.drive(t.Context(), leaseRight(p.known.Pool, p.known.shape.Block(p.known.shape.Spread(allocator.IPv4, 0), 30)), a.beginWith(protocol.Event{Kind: protocol.EventWant})); err == nil {
 		t.Fatal("a create without an answer came to an end")
 	}
 	leases.out = protocol.Exists

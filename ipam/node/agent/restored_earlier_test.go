@@ -51,7 +51,7 @@ func TestNothingIsLostBeforeTheSeatIsSeen(t *testing.T) {
 			t.Fatal(err)
 		}
 		a.cl.Leases = carefulLeases{&shownLease{lease: protocol.Lease{Meta: protocol.Meta{Name: r.Name, UID: "u1"}, Pool: "lan", Store: "another"}}, a}
-		if _, _, err := a.drive(t.Context(), r, protocol.Event{Kind: protocol.EventLook}); err != nil && !errors.Is(err, errUnanswered) {
+		if _, _, err := a.drive(t.Context(), r, a.beginWith(protocol.Event{Kind: protocol.EventLook})); err != nil && !errors.Is(err, errUnanswered) {
 			t.Fatal(err)
 		}
 		if now, _ := a.right(r.Name); (now.Phase == protocol.Lost) != seen {

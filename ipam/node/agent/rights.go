@@ -22,14 +22,6 @@ const maxSteps = 12
 // errInUse stops a right from being let go while something rests on it.
 var errInUse = errors.New("something rests on it")
 
-// drive steps a right, from ev on, until there is nothing to call: each step is a
-// store transaction, each call is sent after its commit. fresh is the record to
-// begin with where the store has none. A right that cannot be settled now is
-// looked at again by itself.
-func (a *Agent) drive(ctx context.Context, fresh protocol.Right, ev protocol.Event) (protocol.Right, protocol.Result, error) {
-	return a.driveFrom(ctx, fresh, a.beginWith(ev))
-}
-
 // beginWith returns the beginning of a drive from ev on.
 func (a *Agent) beginWith(ev protocol.Event) beginning {
 	return func(tx *store.Tx, self protocol.Self, r protocol.Right) (protocol.Event, error) {
@@ -58,8 +50,11 @@ func (a *Agent) beginWith(ev protocol.Event) beginning {
 // written.
 type beginning func(tx *store.Tx, self protocol.Self, r protocol.Right) (protocol.Event, error)
 
-// driveFrom is drive from an event that depends on what the store has.
-func (a *Agent) driveFrom(ctx context.Context, fresh protocol.Right, begin beginning) (protocol.Right, protocol.Result, error) {
+// drive steps a right, from the event that begin returns, until there is nothing to call: each
+// step is a store transaction, each call is sent after its commit. fresh is the record to
+// begin with where the store has none. A right that cannot be settled now is looked at again
+// by itself.
+func (a *Agent) drive(ctx context.Context, fresh protocol.Right, begin beginning) (protocol.Right, protocol.Result, error) {
 	release, err := a.rights.lock(ctx, fresh.Name)
 	if err != nil {
 		return fresh, protocol.Result{Verdict: protocol.VerdictLater, Why: err.Error()}, err
@@ -68,7 +63,7 @@ func (a *Agent) driveFrom(ctx context.Context, fresh protocol.Right, begin begin
 	return a.driveLocked(ctx, fresh, begin)
 }
 
-// driveLocked is driveFrom for a caller that has locked the right.
+// driveLocked is drive for a caller that has locked the right.
 func (a *Agent) driveLocked(ctx context.Context, fresh protocol.Right, begin beginning) (protocol.Right, protocol.Result, error) {
 	var refused protocol.Result // while the right is being given back
 	var unanswered error

@@ -170,7 +170,7 @@ func TestLookWithoutASeat(t *testing.T) {
 			t.Fatal(err)
 		}
 		answer := protocol.Event{Kind: protocol.EventAnswer, Call: protocol.CallRead}
-		if _, _, err := a.drive(context.Background(), r, answer); err != nil {
+		if _, _, err := a.drive(context.Background(), r, a.beginWith(answer)); err != nil {
 			t.Fatal(err)
 		}
 		if got := a.schedule.next[r.Name] - silent; got != want {
@@ -212,7 +212,7 @@ func TestLookTakenUpLate(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := a.drive(context.Background(), r, protocol.Event{Kind: protocol.EventLook}); err != nil {
+		if _, _, err := a.drive(context.Background(), r, a.beginWith(protocol.Event{Kind: protocol.EventLook})); err != nil {
 			t.Fatal(err)
 		}
 		err = a.st.View(func(tx *store.Tx) error {

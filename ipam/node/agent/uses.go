@@ -116,7 +116,7 @@ func (a *Agent) use(ctx context.Context, c protocol.Claim, ask protocol.Use, con
 		if err := a.sameNode(ctx, r, ask, key); err != nil {
 			return "", nil, err
 		}
-		got, res, err := a.pursueUse(ctx, r)
+		got, res, err := a.driveUse(ctx, r)
 		if err != nil {
 			return "", nil, &ClaimError{Claim: c.Ref().String(), Why: "use not settled: " + err.Error(), Later: true}
 		}
@@ -138,13 +138,13 @@ func (a *Agent) use(ctx context.Context, c protocol.Claim, ask protocol.Use, con
 	return "", nil, &ClaimError{Claim: c.Ref().String(), Why: blocked + ": " + why, Later: true}
 }
 
-// pursueUse pursues a use again, until ctx ends, where nothing can be said of it yet: a
+// driveUse drives a use again and again, until ctx ends, where nothing can be said of it yet: a
 // pod that moves often comes to the new node while the old one still gives back the use,
 // which is there at one moment and gone at the next.
-func (a *Agent) pursueUse(ctx context.Context, r protocol.Right) (protocol.Right, protocol.Result, error) {
+func (a *Agent) driveUse(ctx context.Context, r protocol.Right) (protocol.Right, protocol.Result, error) {
 	ev := protocol.Event{Kind: protocol.EventRenew, Use: r.Use, Addrs: r.Addrs, Leases: r.Leases}
 	for wait := claimWait; ; wait = min(2*wait, 16*claimWait) {
-		got, res, err := a.pursue(ctx, r, ev)
+		got, res, err := a.driveForADD(ctx, r, a.beginWith(ev))
 		if err != nil || res.Verdict != protocol.VerdictLater && res.Verdict != protocol.VerdictGone {
 			return got, res, err
 		}
@@ -359,7 +359,7 @@ func otherUse(r protocol.Right) string {
 
 // letGo gives a right back if nothing rests on it. One that is Frozen stays.
 func (a *Agent) letGo(ctx context.Context, r protocol.Right) {
-	_, res, err := a.drive(ctx, r, protocol.Event{Kind: protocol.EventLetGo})
+	_, res, err := a.drive(ctx, r, a.beginWith(protocol.Event{Kind: protocol.EventLetGo}))
 	a.logLetGo(ctx, r, res, err)
 }
 

@@ -6,14 +6,9 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// pursue is drive for an ADD, which waits for it no longer than ctx allows: what it has
+// driveForADD is drive for an ADD, which waits for it no longer than ctx allows: what it has
 // begun is settled all the same. A right that was found gone is begun anew, once.
-func (a *Agent) pursue(ctx context.Context, fresh protocol.Right, ev protocol.Event) (protocol.Right, protocol.Result, error) {
-	return a.pursueFrom(ctx, fresh, a.beginWith(ev))
-}
-
-// pursueFrom is pursue from an event that depends on what the store has.
-func (a *Agent) pursueFrom(ctx context.Context, fresh protocol.Right, begin beginning) (protocol.Right, protocol.Result, error) {
+func (a *Agent) driveForADD(ctx context.Context, fresh protocol.Right, begin beginning) (protocol.Right, protocol.Result, error) {
 	type driven struct {
 		right protocol.Right
 		res   protocol.Result
@@ -32,10 +27,10 @@ func (a *Agent) pursueFrom(ctx context.Context, fresh protocol.Right, begin begi
 	}
 }
 
-// driveWhile is driveFrom, once more where the right was found gone. It begins nothing for
-// an ADD, whose context is add, that has ended: another ADD may come after it and be
-// answered with the right, which must not become the first one's again. So the right stays
-// locked all the while, and that other one's drive is the later.
+// driveWhile is what driveForADD does in the background. It begins nothing for an ADD, whose
+// context is add, that has ended: another ADD may come after it and be answered with the
+// right, which must not become the first one's again. So the right stays locked all the
+// while, and that other one's drive is the later.
 func (a *Agent) driveWhile(ctx, add context.Context, fresh protocol.Right, begin beginning) (protocol.Right, protocol.Result, error) {
 	release, err := a.rights.lock(ctx, fresh.Name)
 	if err != nil {
