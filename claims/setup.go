@@ -3,7 +3,6 @@ package claims
 import (
 	"context"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
@@ -22,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/ipam/controller/doorbell"
 	"github.com/tenure-ipam/tenure/ipam/controller/grants"
 	"github.com/tenure-ipam/tenure/ipam/controller/networks"
 	"github.com/tenure-ipam/tenure/ipam/kube"
@@ -35,9 +35,6 @@ const unsettled = "tenure.unsettled"
 // pool's rule or of a namespace concerns, be it that they may not use the pool, or that they
 // wait for an address of it and may not have it any more.
 const waiting = "tenure.waiting"
-
-// queue is the reconciler's work.
-type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
 // IndexClaims adds the index of claims that the reconciler needs. Call it before
 // the cache starts.
@@ -60,18 +57,6 @@ func IndexClaims(ctx context.Context, to client.FieldIndexer) error {
 	return nil
 }
 
-// A Doorbell hands a broker's notifications to the reconciler's queue. Before the
-// queue has started it drops them, which loses nothing: the queue starts with every
-// claim, and with every claim that has grants.
-type Doorbell struct{ to atomic.Pointer[queue] }
-
-// Ring has a claim looked at.
-func (d *Doorbell) Ring(key grants.ClaimKey) {
-	if q := d.to.Load(); q != nil {
-		(*q).Add(requestOf(key))
-	}
-}
-
 func requestOf(key grants.ClaimKey) reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: key.Namespace, Name: key.Name}}
 }
@@ -79,13 +64,15 @@ func requestOf(key grants.ClaimKey) reconcile.Request {
 // opening is the source that starts the doorbell. It has the claims looked at that
 // grants name: of one that is gone no event will come.
 type opening struct {
-	bell   *Doorbell
+	bell   *doorbell.Bell
 	broker Granter
 }
 
 // Start implements [source.Source].
-func (o opening) Start(_ context.Context, q queue) error {
-	o.bell.to.Store(&q)
+func (o opening) Start(ctx context.Context, q doorbell.Queue) error {
+	if err := o.bell.Start(ctx, q); err != nil {
+		return err
+	}
 	for _, key := range o.broker.Claims() {
 		q.Add(requestOf(key))
 	}
@@ -94,7 +81,7 @@ func (o opening) Start(_ context.Context, q queue) error {
 
 // Setup has the manager run r with this many workers, and at every ring of the
 // bell.
-func (r *Reconciler) Setup(mgr ctrl.Manager, catalog *networks.Catalog, bell *Doorbell, workers int) error {
+func (r *Reconciler) Setup(mgr ctrl.Manager, catalog *networks.Catalog, bell *doorbell.Bell, workers int) error {
 	err := ctrl.NewControllerManagedBy(mgr).Named("claims").
 		For(&ipamclaims.IPAMClaim{}).
 		Watches(&v1alpha1.IPSubLease{}, handler.EnqueueRequestsFromMapFunc(ofUse)).
@@ -147,7 +134,7 @@ func (r *Reconciler) waiting(ctx context.Context, where ...client.ListOption) (a
 // ofDefinition enqueues the claims that wait for a network which a definition has,
 // or had.
 func (r *Reconciler) ofDefinition(catalog *networks.Catalog) handler.EventHandler {
-	add := func(ctx context.Context, q queue, network string) {
+	add := func(ctx context.Context, q doorbell.Queue, network string) {
 		var list ipamclaims.IPAMClaimList
 		if err := r.Cache.List(ctx, &list, client.MatchingFields{unsettled: network}, client.UnsafeDisableDeepCopy); err != nil {
 			r.Log.ErrorContext(ctx, "claims cannot be listed", "network", network, "error", err)
@@ -159,15 +146,15 @@ func (r *Reconciler) ofDefinition(catalog *networks.Catalog) handler.EventHandle
 	}
 	of := func(o client.Object) string { return catalog.Of(o.(*nad.NetworkAttachmentDefinition)).Name }
 	return handler.Funcs{
-		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { add(ctx, q, of(e.Object)) },
-		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q doorbell.Queue) { add(ctx, q, of(e.Object)) },
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q doorbell.Queue) {
 			was, is := of(e.ObjectOld), of(e.ObjectNew)
 			add(ctx, q, is)
 			if was != is {
 				add(ctx, q, was)
 			}
 		},
-		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q doorbell.Queue) {
 			add(ctx, q, catalog.Last(e.Object.(*nad.NetworkAttachmentDefinition)).Name)
 		},
 	}

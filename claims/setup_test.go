@@ -14,10 +14,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/ipam/controller/doorbell"
 	"github.com/tenure-ipam/tenure/ipam/controller/grants"
 )
 
-func newQueue(t *testing.T) queue {
+func newQueue(t *testing.T) doorbell.Queue {
 	t.Helper()
 	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 	t.Cleanup(q.ShutDown)
@@ -25,7 +26,7 @@ func newQueue(t *testing.T) queue {
 }
 
 // drain returns what waits in q, sorted, and takes it out.
-func drain(q queue) string {
+func drain(q doorbell.Queue) string {
 	var names []string
 	for q.Len() > 0 {
 		req, _ := q.Get()
@@ -40,9 +41,9 @@ func drain(q queue) string {
 // not, since one that is gone has no event to come; from then on the bell adds to
 // it, and before it added nothing.
 func TestQueueOfClaims(t *testing.T) {
-	q, bell := newQueue(t), &Doorbell{}
+	q, bell := newQueue(t), &doorbell.Bell{}
 	w := &world{claims: []grants.ClaimKey{{Namespace: "ns", Name: "gone"}, {Namespace: "other", Name: "gone"}}}
-	bell.Ring(grants.ClaimKey{Namespace: "ns", Name: "early"})
+	bell.Ring("ns", "early")
 	if err := (opening{bell, w}).Start(t.Context(), q); err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +51,7 @@ func TestQueueOfClaims(t *testing.T) {
 		t.Errorf("the queue begins with %q; want %q", got, want)
 	}
 	for range 2 {
-		bell.Ring(grants.ClaimKey{Namespace: "ns", Name: "vm"})
+		bell.Ring("ns", "vm")
 	}
 	if got, want := drain(q), "ns/vm"; got != want {
 		t.Errorf("after two rings the queue has %q; want %q", got, want)

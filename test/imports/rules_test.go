@@ -197,6 +197,10 @@ var rules = []rule{
 		never: join(bolt, cni, []string{"./ipam/controller/grants"}),
 	},
 	{
+		pkg: "./ipam/controller/doorbell", why: "it knows names alone",
+		never: join(ours, bolt, cni),
+	},
+	{
 		pkg: "./ipam/controller/ranks", why: "ranks decide nothing: they know neither leases nor what is done with them",
 		never: join(bolt, cni, []string{"./ipam/controller/grants"}),
 	},

@@ -16,6 +16,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/claims"
 	"github.com/tenure-ipam/tenure/ipam/controller/deadnodes"
+	"github.com/tenure-ipam/tenure/ipam/controller/doorbell"
 	"github.com/tenure-ipam/tenure/ipam/controller/grants"
 	"github.com/tenure-ipam/tenure/ipam/controller/looker"
 	"github.com/tenure-ipam/tenure/ipam/controller/pools"
@@ -132,7 +133,7 @@ func (c *simController) boot() {
 	}
 	c.broker = b
 	c.ofPools = &pools.Reconciler{
-		Cache: cacheReader{c: c}, Starving: b.Starving, Bell: &pools.Doorbell{}, Write: writeClient{c: c}, Live: c.livePools(), Networks: simNetworks{},
+		Cache: cacheReader{c: c}, Starving: b.Starving, Bell: &doorbell.Bell{}, Write: writeClient{c: c}, Live: c.livePools(), Networks: simNetworks{},
 		Shapes: c.shapes, Metrics: measures().pools, Log: log, CountsEvery: time.Minute, Now: c.now,
 	}
 	c.ofClaims = &claims.Reconciler{

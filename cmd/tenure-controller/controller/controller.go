@@ -25,6 +25,7 @@ import (
 	"github.com/tenure-ipam/tenure/claims"
 	"github.com/tenure-ipam/tenure/ipam/access"
 	"github.com/tenure-ipam/tenure/ipam/controller/deadnodes"
+	"github.com/tenure-ipam/tenure/ipam/controller/doorbell"
 	"github.com/tenure-ipam/tenure/ipam/controller/grants"
 	"github.com/tenure-ipam/tenure/ipam/controller/looker"
 	"github.com/tenure-ipam/tenure/ipam/controller/networks"
@@ -217,14 +218,20 @@ func (c *Controller) assemble(ctx context.Context, mgr manager.Manager) ([]prome
 		return nil, err
 	}
 
-	bell, requestBell, reservationBell, poolBell, shapes := &claims.Doorbell{}, &requests.Doorbell{}, &reservations.Doorbell{}, &pools.Doorbell{}, &pools.Shapes{}
+	claimBell, requestBell, reservationBell, poolBell, shapes := &doorbell.Bell{}, &doorbell.Bell{}, &doorbell.Bell{}, &doorbell.Bell{}, &pools.Shapes{}
 	cfg, measured := grants.DefaultConfig(), grants.NewMetrics()
 	cfg.IdleAfter = c.cfg.Idle
 	var ofPools *pools.Reconciler
 	cfg.Restored = func(ctx context.Context, names ...protocol.PoolName) (bool, error) {
 		return ofPools.Restored(ctx, names...)
 	}
-	news := grants.Notify{Claim: bell.Ring, SubLease: requestBell.Ring, Reservation: reservationBell.Ring, Pool: poolBell.Ring}
+	pool := func(name protocol.PoolName) { poolBell.Ring("", string(name)) }
+	news := grants.Notify{
+		Claim:       func(key grants.ClaimKey) { claimBell.Ring(key.Namespace, key.Name) },
+		SubLease:    func(name string) { requestBell.Ring("", name) },
+		Reservation: func(name string) { reservationBell.Ring("", name) },
+		Pool:        pool,
+	}
 	b, err := grants.New(cfg, live, news, measured, c.log.With("part", "broker"))
 	if err != nil {
 		return nil, err
@@ -259,7 +266,7 @@ func (c *Controller) assemble(ctx context.Context, mgr manager.Manager) ([]prome
 		Now: func() time.Duration { return time.Since(begun) },
 	}
 	ofForeign := c.looker(mgr.GetCache(), live, b, ofPools)
-	ofForeign.Told = poolBell.Ring
+	ofForeign.Told = pool
 	ofPools.Foreign = ofForeign
 	ofRanks := &ranks.Reconciler{Cache: mgr.GetCache(), SeatNamespace: c.cfg.SeatNamespace, Seats: live, Log: c.log.With("part", "ranks")}
 	for _, set := range []func() error{
@@ -269,7 +276,7 @@ func (c *Controller) assemble(ctx context.Context, mgr manager.Manager) ([]prome
 		},
 		func() error { return ofForeign.Setup(mgr) },
 		func() error { return ofReservations.Setup(mgr, reservationBell) },
-		func() error { return ofClaims.Setup(mgr, catalog, bell, c.cfg.Workers) },
+		func() error { return ofClaims.Setup(mgr, catalog, claimBell, c.cfg.Workers) },
 		func() error { return ofRequests.Setup(mgr, requestBell, c.cfg.Workers) },
 		func() error { return ofPools.Setup(mgr, catalog) },
 		func() error {

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/ipam/controller/doorbell"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -105,8 +106,8 @@ func TestKnowsBeforeWatchesTell(t *testing.T) {
 		t.Error("it knows without having read the seats")
 	}
 	live.away = nil
-	r.Live, r.Bell = live, &Doorbell{}
-	first := &Reconciler{Live: live, Bell: &Doorbell{}, Cache: r.Cache, Shapes: &Shapes{}, Now: r.Now}
+	r.Live, r.Bell = live, &doorbell.Bell{}
+	first := &Reconciler{Live: live, Bell: &doorbell.Bell{}, Cache: r.Cache, Shapes: &Shapes{}, Now: r.Now}
 	if s, err := first.look(t.Context(), p); err != nil || s.restored == nil {
 		t.Errorf("its first look at the pool shows nothing of that, %v", err)
 	}

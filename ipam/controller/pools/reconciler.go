@@ -21,6 +21,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/ipam/controller/doorbell"
 	"github.com/tenure-ipam/tenure/ipam/controller/networks"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
@@ -49,7 +50,7 @@ type Reconciler struct {
 	// Starving reports whether somebody asks for an address of a pool and none has
 	// been found; nil is nobody. Whoever starves rings the Bell.
 	Starving func(protocol.PoolName) bool
-	Bell     *Doorbell
+	Bell     *doorbell.Bell
 	// Foreign says what other IPAMs may have given; nil is nothing.
 	Foreign Foreign
 	// Write writes pools.

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/ipam/controller/doorbell"
 	"github.com/tenure-ipam/tenure/ipam/controller/networks"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
@@ -32,9 +33,6 @@ const leasesByPool = "spec.pool"
 // gather is how long a pool's lease events are gathered before the pool is looked
 // at: one look costs a step for each of its leases.
 const gather = 500 * time.Millisecond
-
-// queue is the work of one of the reconcilers.
-type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
 // IndexLeases adds the index of leases that the reconcilers need. Call it before
 // the cache starts.
@@ -98,7 +96,7 @@ func (r *Reconciler) all(ctx context.Context, cache client.Reader) []reconcile.R
 // ofSeat notes what seats say, and enqueues every pool when one says something
 // else of a restored API server.
 func (r *Reconciler) ofSeat(cache client.Reader) handler.EventHandler {
-	hear := func(ctx context.Context, q queue, o client.Object) {
+	hear := func(ctx context.Context, q doorbell.Queue, o client.Object) {
 		lease := o.(*coordination.Lease)
 		if !kube.IsSeat(lease) {
 			r.Unseat(protocol.NodeName(lease.Name), protocol.UID(lease.UID)) // what it was before
@@ -116,9 +114,9 @@ func (r *Reconciler) ofSeat(cache client.Reader) handler.EventHandler {
 		}
 	}
 	return handler.Funcs{
-		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { hear(ctx, q, e.Object) },
-		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) { hear(ctx, q, e.ObjectNew) },
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ queue) {
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q doorbell.Queue) { hear(ctx, q, e.Object) },
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q doorbell.Queue) { hear(ctx, q, e.ObjectNew) },
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ doorbell.Queue) {
 			r.Unseat(protocol.NodeName(e.Object.GetName()), protocol.UID(e.Object.GetUID()))
 		},
 	}
@@ -149,7 +147,7 @@ func (r *Reconciler) meet(ctx context.Context) error {
 	r.met.Store(true)
 	if news { // another look may have been under way, and the watch tells nothing new
 		for _, pool := range r.all(ctx, r.Cache) {
-			r.Bell.Ring(protocol.PoolName(pool.Name))
+			r.Bell.Ring("", pool.Name)
 		}
 	}
 	return nil
@@ -158,28 +156,28 @@ func (r *Reconciler) meet(ctx context.Context) error {
 // ofLease enqueues the pool of a lease that comes, goes, or has other holders and
 // grants; with all false, only of one that goes.
 func ofLease(all bool) handler.EventHandler {
-	add := func(q queue, o client.Object) {
+	add := func(q doorbell.Queue, o client.Object) {
 		q.AddAfter(request(o.(*v1alpha1.IPLease).Spec.Pool), gather)
 	}
 	return handler.Funcs{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) {
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q doorbell.Queue) {
 			if all {
 				add(q, e.Object)
 			}
 		},
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) {
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q doorbell.Queue) {
 			was, is := e.ObjectOld.(*v1alpha1.IPLease), e.ObjectNew.(*v1alpha1.IPLease)
 			if all && (was.Spec.Holder != is.Spec.Holder || len(was.Spec.Grants) != len(is.Spec.Grants)) {
 				add(q, e.ObjectNew)
 			}
 		},
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) { add(q, e.Object) },
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q doorbell.Queue) { add(q, e.Object) },
 	}
 }
 
 // ofDefinition enqueues the implicit pools that a definition describes, or did.
 func ofDefinition(catalog *networks.Catalog) handler.EventHandler {
-	add := func(q queue, described ...networks.Network) {
+	add := func(q doorbell.Queue, described ...networks.Network) {
 		var names []string
 		for _, n := range described {
 			names = slices.AppendSeq(names, maps.Keys(n.ImplicitPools()))
@@ -191,9 +189,11 @@ func ofDefinition(catalog *networks.Catalog) handler.EventHandler {
 	}
 	of := func(o client.Object) networks.Network { return catalog.Of(o.(*nad.NetworkAttachmentDefinition)) }
 	return handler.Funcs{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { add(q, of(e.Object)) },
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) { add(q, of(e.ObjectOld), of(e.ObjectNew)) },
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) {
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q doorbell.Queue) { add(q, of(e.Object)) },
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q doorbell.Queue) {
+			add(q, of(e.ObjectOld), of(e.ObjectNew))
+		},
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q doorbell.Queue) {
 			add(q, catalog.Last(e.Object.(*nad.NetworkAttachmentDefinition)))
 		},
 	}
@@ -203,7 +203,7 @@ func ofDefinition(catalog *networks.Catalog) handler.EventHandler {
 func (r *Implicit) Setup(mgr ctrl.Manager, catalog *networks.Catalog) error {
 	err := ctrl.NewControllerManagedBy(mgr).Named("implicit-pools").
 		Watches(&nad.NetworkAttachmentDefinition{}, ofDefinition(catalog)).
-		Watches(&nad.NetworkAttachmentDefinition{}, handler.Funcs{DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ queue) {
+		Watches(&nad.NetworkAttachmentDefinition{}, handler.Funcs{DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ doorbell.Queue) {
 			r.told.Delete(e.Object.GetNamespace() + "/" + e.Object.GetName())
 		}}).
 		Watches(&v1alpha1.IPPool{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(predicate.Or[client.Object](

@@ -1,8 +1,6 @@
 package pools
 
 import (
-	"context"
-	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -16,23 +14,6 @@ import (
 // heard of less pressure at the first free address would keep what they free, and
 // the next who asks would starve again.
 const calm = 30 * time.Second
-
-// A Doorbell has pools looked at. Before the reconciler has started it drops what
-// it is told, which loses nothing: that looks at every pool when it starts.
-type Doorbell struct{ to atomic.Pointer[queue] }
-
-// Start implements [source.Source].
-func (d *Doorbell) Start(_ context.Context, q queue) error {
-	d.to.Store(&q)
-	return nil
-}
-
-// Ring has a pool looked at, soon.
-func (d *Doorbell) Ring(pool protocol.PoolName) {
-	if q := d.to.Load(); q != nil {
-		(*q).Add(request(string(pool)))
-	}
-}
 
 // starves reports whether somebody asks for an address of pool in vain, or did so
 // within the calm that must follow. A controller that starts does not know what

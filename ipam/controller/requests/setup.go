@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -20,23 +19,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/ipam/controller/doorbell"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 )
-
-// queue is the reconciler's work.
-type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
-
-// A Doorbell hands a broker's notifications to the reconciler's queue. Before the
-// queue has started it drops them, which loses nothing: the queue starts with every
-// request, and with every sub-lease that has grants.
-type Doorbell struct{ to atomic.Pointer[queue] }
-
-// Ring has a sub-lease looked at.
-func (d *Doorbell) Ring(name string) {
-	if q := d.to.Load(); q != nil {
-		(*q).Add(request(name))
-	}
-}
 
 func request(name string) reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Name: name}}
@@ -44,7 +29,7 @@ func request(name string) reconcile.Request {
 
 // Setup has the manager run r with this many workers, and at every ring of the
 // bell.
-func (r *Reconciler) Setup(mgr ctrl.Manager, bell *Doorbell, workers int) error {
+func (r *Reconciler) Setup(mgr ctrl.Manager, bell *doorbell.Bell, workers int) error {
 	err := ctrl.NewControllerManagedBy(mgr).Named("requests").
 		Watches(&v1alpha1.IPSubLease{}, r.arrivals(), builder.WithPredicates(predicate.NewPredicateFuncs(isRequest))).
 		WatchesRawSource(opening{r, bell}).
@@ -64,16 +49,16 @@ func isRequest(o client.Object) bool { return o.(*v1alpha1.IPSubLease).Spec.Requ
 // arrivals has requests stand in line as they come, before several workers take
 // them up.
 func (r *Reconciler) arrivals() handler.EventHandler {
-	add := func(q queue, o client.Object) { q.Add(request(o.GetName())) }
+	add := func(q doorbell.Queue, o client.Object) { q.Add(request(o.GetName())) }
 	return handler.Funcs{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) {
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q doorbell.Queue) {
 			if !e.IsInInitialList { // those stand in line already
 				r.enter(e.Object.(*v1alpha1.IPSubLease))
 			}
 			add(q, e.Object)
 		},
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) { add(q, e.ObjectNew) },
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) { add(q, e.Object) },
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q doorbell.Queue) { add(q, e.ObjectNew) },
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q doorbell.Queue) { add(q, e.Object) },
 	}
 }
 
@@ -92,12 +77,14 @@ func (r *Reconciler) enter(o *v1alpha1.IPSubLease) {
 // there stand in line, by age: another controller may have served them so far.
 type opening struct {
 	*Reconciler
-	bell *Doorbell
+	bell *doorbell.Bell
 }
 
 // Start implements [source.Source].
-func (o opening) Start(ctx context.Context, q queue) error {
-	o.bell.to.Store(&q)
+func (o opening) Start(ctx context.Context, q doorbell.Queue) error {
+	if err := o.bell.Start(ctx, q); err != nil {
+		return err
+	}
 	var list v1alpha1.IPSubLeaseList
 	if err := o.Cache.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("list sub-leases: %w", err)

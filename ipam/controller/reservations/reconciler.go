@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -20,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/ipam/controller/doorbell"
 	"github.com/tenure-ipam/tenure/ipam/controller/grants"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
@@ -173,34 +173,21 @@ func (r *Reconciler) write(ctx context.Context, obj *v1alpha1.IPReservation, c m
 	}
 }
 
-// queue is the reconciler's work.
-type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
-
-// A Doorbell hands a broker's notifications to the reconciler's queue. Before the queue
-// has started it drops them, which loses nothing: it starts with every reservation, and
-// with every name that grants have.
-type Doorbell struct{ to atomic.Pointer[queue] }
-
-// Ring has a reservation looked at.
-func (d *Doorbell) Ring(name string) {
-	if q := d.to.Load(); q != nil {
-		(*q).Add(request(name))
-	}
-}
-
 func request(name string) reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Name: name}}
 }
 
 // opening is the source that starts the doorbell.
 type opening struct {
-	bell   *Doorbell
+	bell   *doorbell.Bell
 	broker Granter
 }
 
 // Start implements [source.Source].
-func (o opening) Start(_ context.Context, q queue) error {
-	o.bell.to.Store(&q)
+func (o opening) Start(ctx context.Context, q doorbell.Queue) error {
+	if err := o.bell.Start(ctx, q); err != nil {
+		return err
+	}
 	for _, name := range o.broker.Reservations() { // who is gone has no event to come
 		q.Add(request(name))
 	}
@@ -208,7 +195,7 @@ func (o opening) Start(_ context.Context, q queue) error {
 }
 
 // Setup has the manager run r, and at every ring of the bell.
-func (r *Reconciler) Setup(mgr ctrl.Manager, bell *Doorbell) error {
+func (r *Reconciler) Setup(mgr ctrl.Manager, bell *doorbell.Bell) error {
 	err := ctrl.NewControllerManagedBy(mgr).Named("reservations").
 		For(&v1alpha1.IPReservation{}).
 		WatchesRawSource(opening{bell, r.Broker}).

@@ -1,0 +1,35 @@
+// Package doorbell has a reconciler look at an object of which no watch tells: one whose
+// grants have changed, say. It is not controller-runtime's source.Channel, whose sender
+// waits for its reader: the broker rings while it holds its lock.
+package doorbell
+
+import (
+	"context"
+	"sync/atomic"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+)
+
+// Queue is a reconciler's work.
+type Queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// A Bell is a source of a controller. Before the controller has started it drops what is
+// rung, so whoever uses it has all objects looked at on the start. The zero Bell is ready;
+// it may be used concurrently.
+type Bell struct{ to atomic.Pointer[Queue] }
+
+// Start implements [sigs.k8s.io/controller-runtime/pkg/source.Source].
+func (b *Bell) Start(_ context.Context, q Queue) error {
+	b.to.Store(&q)
+	return nil
+}
+
+// Ring has the object of that name looked at, and never waits. The namespace of an object
+// that has none is empty.
+func (b *Bell) Ring(namespace, name string) {
+	if q := b.to.Load(); q != nil {
+		(*q).Add(reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}})
+	}
+}
