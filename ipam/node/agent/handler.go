@@ -79,13 +79,30 @@ func wireError(err error) *agentapi.Error {
 		return &agentapi.Error{Code: CodePoolRefused, Msg: err.Error()}
 	case isRefused:
 		return &agentapi.Error{Code: refused.code(), Msg: err.Error()}
-	case isClaim, is[*notReadyError](err), is[*poolWaitsError](err), is[*notServingError](err), is[*unsaidError](err), is[*lackError](err), is[*OutsideError](err), is[*waitingError](err), is[*podError](err), is[*waitedError](err), is[*access.UnknownError](err),
-		is[*unaskableError](err), errors.Is(err, errUseGone), errors.Is(err, errUnanswered), errors.Is(err, errRequestGone), errors.Is(err, agentapi.ErrStopped), errors.Is(err, agentapi.ErrHungUp):
+	case isClaim, passes(err):
 		return &agentapi.Error{Code: agentapi.CodeTryAgainLater, Msg: err.Error()}
 	case is[*selectionError](err):
 		return &agentapi.Error{Code: agentapi.CodeInvalidConfig, Msg: err.Error()}
 	}
 	return assign.WireError(err)
+}
+
+// passes reports whether err passes by itself, so that the runtime is to try again.
+func passes(err error) bool {
+	for _, cause := range []error{errUseGone, errUnanswered, errRequestGone, agentapi.ErrStopped, agentapi.ErrHungUp} {
+		if errors.Is(err, cause) {
+			return true
+		}
+	}
+	for _, of := range []func(error) bool{
+		is[*notReadyError], is[*poolWaitsError], is[*notServingError], is[*unsaidError], is[*lackError], is[*OutsideError],
+		is[*waitingError], is[*podError], is[*waitedError], is[*unaskableError], is[*access.UnknownError],
+	} {
+		if of(err) {
+			return true
+		}
+	}
+	return false
 }
 
 // A waitedError says that an ADD has used up its time.
