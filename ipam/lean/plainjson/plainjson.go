@@ -5,8 +5,8 @@
 // part again at every level. And in a process that lives for one call, as a CNI
 // plugin's does, most of its cost is in learning the types for the first time. So
 // a text is checked once, as a whole, with [Valid], and then cut by the rest of this
-// package, which looks for no faults: given anything else than valid JSON, it
-// panics or returns nonsense.
+// package, which looks for no faults. Of anything else than valid JSON it returns the parts
+// that are whole, up to the first fault of its structure.
 package plainjson
 
 import (
@@ -22,12 +22,16 @@ import (
 // nothing around them, share raw's memory, and are valid as long as it is.
 func Members(raw json.RawMessage) iter.Seq2[[]byte, json.RawMessage] {
 	return func(yield func([]byte, json.RawMessage) bool) {
-		for i := skipSpace(raw, 1); raw[i] != '}'; {
+		for i := inside(raw, '{'); at(raw, i) == '"'; {
 			end := skipString(raw, i)
+			colon := skipSpace(raw, end)
+			if end == 0 || at(raw, colon) != ':' {
+				return
+			}
 			key := unquoted(raw[i:end])
-			i = skipSpace(raw, skipSpace(raw, end)+1) // past the colon
+			i = skipSpace(raw, colon+1)
 			end = skipValue(raw, i)
-			if !yield(key, raw[i:end:end]) {
+			if end == 0 || !yield(key, raw[i:end:end]) {
 				return
 			}
 			i = skipComma(raw, end)
@@ -39,9 +43,9 @@ func Members(raw json.RawMessage) iter.Seq2[[]byte, json.RawMessage] {
 // them, share raw's memory, and are valid as long as it is.
 func Items(raw json.RawMessage) iter.Seq[json.RawMessage] {
 	return func(yield func(json.RawMessage) bool) {
-		for i := skipSpace(raw, 1); raw[i] != ']'; {
+		for i := inside(raw, '['); i < len(raw) && raw[i] != ']'; {
 			end := skipValue(raw, i)
-			if !yield(raw[i:end:end]) {
+			if end == 0 || !yield(raw[i:end:end]) {
 				return
 			}
 			i = skipComma(raw, end)
@@ -52,10 +56,14 @@ func Items(raw json.RawMessage) iter.Seq[json.RawMessage] {
 // Trim returns the value that text is, with nothing around it.
 func Trim(text []byte) json.RawMessage {
 	begin := skipSpace(text, 0)
-	return text[begin:skipValue(text, begin)]
+	if end := skipValue(text, begin); end > 0 {
+		return text[begin:end]
+	}
+	return nil
 }
 
-// Text returns what the string raw stands for. It shares no memory with raw.
+// Text returns what the string raw stands for, and nothing of another value. It shares no
+// memory with raw.
 func Text(raw json.RawMessage) string { return string(unquoted(raw)) }
 
 // AppendText appends the JSON string that stands for s, as encoding/json has it
@@ -148,6 +156,9 @@ func AppendIntMember(b []byte, key string, n int64) []byte {
 
 // unquoted returns what the string raw stands for, in raw's memory if it can.
 func unquoted(raw json.RawMessage) []byte {
+	if len(raw) < 2 || raw[0] != '"' || raw[len(raw)-1] != '"' {
+		return nil
+	}
 	inner := raw[1 : len(raw)-1]
 	for _, c := range inner {
 		if c == '\\' || c >= utf8.RuneSelf {
@@ -159,6 +170,23 @@ func unquoted(raw json.RawMessage) []byte {
 	return inner
 }
 
+// at returns the byte at i, 0 where there is none.
+func at(text []byte, i int) byte {
+	if i < len(text) {
+		return text[i]
+	}
+	return 0
+}
+
+// inside returns the index of what follows the bracket that opens raw; where another byte
+// does, there is nothing.
+func inside(raw []byte, bracket byte) int {
+	if at(raw, 0) != bracket {
+		return len(raw)
+	}
+	return skipSpace(raw, 1)
+}
+
 // skipSpace returns the index of the first byte at or after i that is not white
 // space.
 func skipSpace(text []byte, i int) int {
@@ -168,23 +196,25 @@ func skipSpace(text []byte, i int) int {
 	return i
 }
 
-// skipComma returns the index of what follows an item that ends at i: the next
-// item, or the bracket that closes them.
+// skipComma returns the index of the item that follows one which ends at i; where no comma
+// does, there is none.
 func skipComma(text []byte, i int) int {
 	i = skipSpace(text, i)
-	if text[i] == ',' {
-		i = skipSpace(text, i+1)
+	if at(text, i) != ',' {
+		return len(text)
 	}
-	return i
+	return skipSpace(text, i+1)
 }
 
-// skipValue returns the index after the value that begins at i.
+// skipValue returns the index after the value that begins at i, 0 if none does.
 func skipValue(text []byte, i int) int {
-	switch text[i] {
+	switch at(text, i) {
 	case '"':
 		return skipString(text, i)
 	case '{', '[':
 		return skipNested(text, i)
+	case 0, ',', ']', '}', ':':
+		return 0
 	}
 	for i < len(text) { // a number or a word, which ends where another token begins
 		switch text[i] {
@@ -196,23 +226,31 @@ func skipValue(text []byte, i int) int {
 	return i
 }
 
-// skipString returns the index after the string that begins at i.
+// skipString returns the index after the string that begins at i, 0 if it does not end.
 func skipString(text []byte, i int) int {
-	for i++; text[i] != '"'; i++ {
-		if text[i] == '\\' {
+	for i++; i < len(text); i++ {
+		switch text[i] {
+		case '"':
+			return i + 1
+		case '\\':
 			i++
 		}
 	}
-	return i + 1
+	return 0
 }
 
-// skipNested returns the index after the object or the list that begins at i.
+// skipNested returns the index after the object or the list that begins at i, 0 if it does
+// not end.
 func skipNested(text []byte, i int) int {
 	depth := 0
-	for {
+	for i < len(text) {
 		switch text[i] {
 		case '"':
-			i = skipString(text, i) - 1
+			end := skipString(text, i)
+			if end == 0 {
+				return 0
+			}
+			i = end - 1
 		case '{', '[':
 			depth++
 		case '}', ']':
@@ -223,4 +261,5 @@ func skipNested(text []byte, i int) int {
 			return i
 		}
 	}
+	return 0
 }

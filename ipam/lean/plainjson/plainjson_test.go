@@ -30,6 +30,42 @@ func FuzzCut(f *testing.F) {
 	})
 }
 
+// FuzzAnyBytes cuts what need not be JSON: no panic, an end, and parts that lie in the text,
+// one after the other.
+func FuzzAnyBytes(f *testing.F) {
+	for _, text := range []string{
+		``, `{`, `[`, `"`, `{"`, `{"a`, `{"a"`, `{"a":`, `{"a":1`, `{"a":"`, `{"a":[1,`, `{"a" 1}`, `{"a"}`, `{,}`, `[,]`, `[:]`, `[1 2]`, `{"a":1 "b":2}`, `"\`, `["\`, "n", "\x00", `}`, `{"a":{"b":[`,
+	} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		raw := Trim(text)
+		_, _ = Object(text)
+		_, _ = ReadTexts(raw)
+		_, _ = ReadText[string](raw)
+		_ = ReadMembers(raw, func([]byte, json.RawMessage) error { return nil })
+		_, _ = ReadList(raw, func(json.RawMessage) (int, error) { return 0, nil })
+		_, _, _ = Deeper(text, 3), IsNull(text), Text(text)
+		for _, whole := range [][]byte{text, raw} {
+			rest := len(whole)
+			for _, v := range Members(whole) {
+				if len(v) == 0 || len(v) > rest {
+					t.Fatalf("a value of %q is %q, after which %d bytes are left", whole, v, rest-len(v))
+				}
+				rest -= len(v)
+				_ = Text(v)
+			}
+			rest = len(whole)
+			for v := range Items(whole) {
+				if len(v) == 0 || len(v) > rest {
+					t.Fatalf("an item of %q is %q, after which %d bytes are left", whole, v, rest-len(v))
+				}
+				rest -= len(v)
+			}
+		}
+	})
+}
+
 // checkCut compares the parts of raw with what encoding/json makes of it.
 func checkCut(t *testing.T, raw json.RawMessage) {
 	t.Helper()

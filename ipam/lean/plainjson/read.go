@@ -30,7 +30,7 @@ func Object(text []byte) (map[string]json.RawMessage, error) {
 // ReadMembers calls read with each member of raw. Its error names the member, or
 // says that raw is no object.
 func ReadMembers(raw json.RawMessage, read func(key []byte, v json.RawMessage) error) error {
-	if raw[0] != '{' {
+	if at(raw, 0) != '{' {
 		return fmt.Errorf("%.40q is not an object", raw)
 	}
 	for key, v := range Members(raw) {
@@ -46,7 +46,7 @@ func ReadList[T any](raw json.RawMessage, read func(json.RawMessage) (T, error))
 	if IsNull(raw) {
 		return nil, nil
 	}
-	if raw[0] != '[' {
+	if at(raw, 0) != '[' {
 		return nil, fmt.Errorf("%.40q is not a list", raw)
 	}
 	var out []T
@@ -62,7 +62,7 @@ func ReadList[T any](raw json.RawMessage, read func(json.RawMessage) (T, error))
 
 // ReadText reads a string.
 func ReadText[T ~string](raw json.RawMessage) (T, error) {
-	if raw[0] != '"' {
+	if at(raw, 0) != '"' {
 		return "", fmt.Errorf("%.40q is not a string", raw)
 	}
 	return T(Text(raw)), nil
@@ -83,4 +83,4 @@ func ReadTexts(raw json.RawMessage) (map[string]string, error) {
 }
 
 // IsNull reports whether raw is null.
-func IsNull(raw json.RawMessage) bool { return raw[0] == 'n' }
+func IsNull(raw json.RawMessage) bool { return at(raw, 0) == 'n' }

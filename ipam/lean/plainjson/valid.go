@@ -18,7 +18,11 @@ func Deeper(text []byte, than int) bool {
 	for i := 0; i < len(text); i++ {
 		switch text[i] {
 		case '"':
-			i = skipString(text, i) - 1
+			end := skipString(text, i)
+			if end == 0 {
+				return false
+			}
+			i = end - 1
 		case '{', '[':
 			if depth++; depth > than {
 				return true
