@@ -218,21 +218,14 @@ func (c *Controller) assemble(ctx context.Context, mgr manager.Manager) ([]prome
 		return nil, err
 	}
 
-	claimBell, requestBell, reservationBell, poolBell, shapes := &doorbell.Bell{}, &doorbell.Bell{}, &doorbell.Bell{}, &doorbell.Bell{}, &pools.Shapes{}
+	bells, shapes := &bells{}, &pools.Shapes{}
 	cfg, measured := grants.DefaultConfig(), grants.NewMetrics()
 	cfg.IdleAfter = c.cfg.Idle
 	var ofPools *pools.Reconciler
 	cfg.Restored = func(ctx context.Context, names ...protocol.PoolName) (bool, error) {
 		return ofPools.Restored(ctx, names...)
 	}
-	pool := func(name protocol.PoolName) { poolBell.Ring("", string(name)) }
-	news := grants.Notify{
-		Claim:       func(key grants.ClaimKey) { claimBell.Ring(key.Namespace, key.Name) },
-		SubLease:    func(name string) { requestBell.Ring("", name) },
-		Reservation: func(name string) { reservationBell.Ring("", name) },
-		Pool:        pool,
-	}
-	b, err := grants.New(cfg, live, news, measured, c.log.With("part", "broker"))
+	b, err := grants.New(cfg, live, bells.notify(), measured, c.log.With("part", "broker"))
 	if err != nil {
 		return nil, err
 	}
@@ -240,7 +233,7 @@ func (c *Controller) assemble(ctx context.Context, mgr manager.Manager) ([]prome
 		return nil, err
 	}
 	ofPools = &pools.Reconciler{
-		Cache: mgr.GetCache(), Starving: b.Starving, Bell: poolBell, Write: direct, Live: live, Networks: catalog, Shapes: shapes,
+		Cache: mgr.GetCache(), Starving: b.Starving, Bell: &bells.pools, Write: direct, Live: live, Networks: catalog, Shapes: shapes,
 		Metrics: pools.NewMetrics(), Log: c.log.With("part", "pools"), CountsEvery: c.cfg.CountsEvery, Now: time.Now,
 	}
 	reviews := access.NewReviews(time.Now, live.MayUse)
@@ -266,7 +259,7 @@ func (c *Controller) assemble(ctx context.Context, mgr manager.Manager) ([]prome
 		Now: func() time.Duration { return time.Since(begun) },
 	}
 	ofForeign := c.looker(mgr.GetCache(), live, b, ofPools)
-	ofForeign.Told = pool
+	ofForeign.Told = bells.pool
 	ofPools.Foreign = ofForeign
 	ofRanks := &ranks.Reconciler{Cache: mgr.GetCache(), SeatNamespace: c.cfg.SeatNamespace, Seats: live, Log: c.log.With("part", "ranks")}
 	for _, set := range []func() error{
@@ -275,9 +268,9 @@ func (c *Controller) assemble(ctx context.Context, mgr manager.Manager) ([]prome
 			return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { reviews.Run(ctx); return nil }))
 		},
 		func() error { return ofForeign.Setup(mgr) },
-		func() error { return ofReservations.Setup(mgr, reservationBell) },
-		func() error { return ofClaims.Setup(mgr, catalog, claimBell, c.cfg.Workers) },
-		func() error { return ofRequests.Setup(mgr, requestBell, c.cfg.Workers) },
+		func() error { return ofReservations.Setup(mgr, &bells.reservations) },
+		func() error { return ofClaims.Setup(mgr, catalog, &bells.claims, c.cfg.Workers) },
+		func() error { return ofRequests.Setup(mgr, &bells.requests, c.cfg.Workers) },
 		func() error { return ofPools.Setup(mgr, catalog) },
 		func() error {
 			return mgr.Add(everywhere(func(ctx context.Context) error { return ofPools.WatchRevision(ctx, live) }))
@@ -293,6 +286,20 @@ func (c *Controller) assemble(ctx context.Context, mgr manager.Manager) ([]prome
 	}
 	return []prometheus.Collector{measured, ofClaims.Metrics, ofRequests.Metrics, ofPools.Metrics, ofDead.Metrics, ofForeign.Metrics}, nil
 }
+
+// bells are those by which the broker has its reconcilers look at objects.
+type bells struct{ claims, requests, reservations, pools doorbell.Bell }
+
+func (b *bells) notify() grants.Notify {
+	return grants.Notify{
+		Claim:       func(key grants.ClaimKey) { b.claims.Ring(key.Namespace, key.Name) },
+		SubLease:    func(name string) { b.requests.Ring("", name) },
+		Reservation: func(name string) { b.reservations.Ring("", name) },
+		Pool:        b.pool,
+	}
+}
+
+func (b *bells) pool(name protocol.PoolName) { b.pools.Ring("", string(name)) }
 
 // index adds what the cache is searched by.
 func index(ctx context.Context, mgr manager.Manager, catalog *networks.Catalog) error {
