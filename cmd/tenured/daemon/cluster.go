@@ -38,6 +38,7 @@ func (p pools) Follow(ctx context.Context, name protocol.PoolName, changed func(
 func poolOf(o *v1alpha1.IPPool) agent.Pool {
 	p := agent.Pool{
 		Pool: kube.PoolOf(o), Text: kube.PoolText(o), Access: kube.AccessOf(o), Stopped: o.Spec.Allocation == v1alpha1.AllocationStopped,
+		Foreign: meta.IsStatusConditionTrue(o.Status.Conditions, v1alpha1.PoolForeignAddresses),
 	}
 	for _, r := range o.Spec.Routes {
 		// Admission and the controller have refused what does not parse.

@@ -102,6 +102,9 @@ type Pool struct {
 	Exhausted string `json:"exhausted,omitempty"`
 	// Stopped says that the pool gives no addresses: its spec.allocation is Stopped.
 	Stopped bool `json:"stopped,omitempty"`
+	// Foreign says that addresses of the pool are kept for pods to which another IPAM has
+	// given them.
+	Foreign bool `json:"foreign,omitempty"`
 	// Waits says, in the words of its condition, why the pool is not open; empty where
 	// it is, or nothing was said.
 	Waits string `json:"waits,omitempty"`

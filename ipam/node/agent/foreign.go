@@ -11,8 +11,10 @@ import (
 
 	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/api/npwg"
+	"github.com/tenure-ipam/tenure/ipam/node/assign"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
 // holdInherited gives the attachment the addresses that the pod's status shows for its
@@ -31,7 +33,11 @@ func (a *Agent) holdInherited(ctx context.Context, add *addition) (att store.Att
 	}
 	own := *add
 	own.conf = &conf
-	if own.ask.Slots, err = a.slots(ctx, &own); err == nil {
+	if own.ask.Slots, err = a.slots(ctx, &own); err == nil { // the pools are known by now
+		var foreign bool
+		if foreign, err = a.mayBeForeign(ctx, own.ask.Slots); err != nil || !foreign {
+			return att, false, err
+		}
 		att, err = a.holdRequested(ctx, &own, errInherited)
 	} else if !is[*notReadyError](err) {
 		err = &unaskableError{err} // they are not of this network's pools
@@ -77,6 +83,27 @@ func (a *Agent) inherited(ctx context.Context, add *addition) (addrs []netip.Add
 		return nil
 	})
 	return addrs, err
+}
+
+// mayBeForeign reports whether another IPAM may have given the addresses that slots ask for: their
+// pool keeps some for its pods, and not all of them are this node's to give. So the cluster is
+// not asked for what an earlier sandbox had of this node, which the status shows as well.
+func (a *Agent) mayBeForeign(ctx context.Context, slots []assign.Slot) (foreign bool, err error) {
+	err = a.st.ViewContext(ctx, func(tx *store.Tx) error {
+		for _, s := range slots {
+			known, _, _ := a.pool(s.Pool).now()
+			if !s.Exact.IsValid() || known == nil || !known.Foreign {
+				continue
+			}
+			r, _, err := tx.Right(protocol.LeaseName(s.Pool, known.shape.Block(s.Exact, known.bits(allocator.FamilyOf(s.Exact)))))
+			if err != nil {
+				return err
+			}
+			foreign = foreign || r.Phase != protocol.Held || slices.Contains(r.Ceded, s.Exact)
+		}
+		return nil
+	})
+	return foreign, err
 }
 
 // withoutAdded returns the text of a pool that was edited without the addresses that it
