@@ -22,7 +22,6 @@ import (
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/ipam/controller/doorbell"
-	"github.com/tenure-ipam/tenure/ipam/controller/grants"
 	"github.com/tenure-ipam/tenure/ipam/controller/networks"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 )
@@ -57,10 +56,6 @@ func IndexClaims(ctx context.Context, to client.FieldIndexer) error {
 	return nil
 }
 
-func requestOf(key grants.ClaimKey) reconcile.Request {
-	return reconcile.Request{NamespacedName: types.NamespacedName{Namespace: key.Namespace, Name: key.Name}}
-}
-
 // opening is the source that starts the doorbell. It has the claims looked at that
 // grants name: of one that is gone no event will come.
 type opening struct {
@@ -74,7 +69,7 @@ func (o opening) Start(ctx context.Context, q doorbell.Queue) error {
 		return err
 	}
 	for _, key := range o.broker.Claims() {
-		q.Add(requestOf(key))
+		o.bell.Ring(key.Namespace, key.Name)
 	}
 	return nil
 }

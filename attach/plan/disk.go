@@ -46,8 +46,7 @@ func (f Files) Lookup(name string) (json.RawMessage, error) {
 }
 
 // Read returns the configuration in the file, or the first one of the directory
-// that is neither tenure-attach's own nor Multus's. One of Multus's is named if nothing
-// else is found.
+// that is neither tenure-attach's own nor Multus's; these are named if nothing else is found.
 func (f Files) Read(name string) (json.RawMessage, error) {
 	info, err := fs.Stat(f.Root, relative(name))
 	if err != nil {
@@ -62,7 +61,7 @@ func (f Files) Read(name string) (json.RawMessage, error) {
 	}
 	var unfit []error
 	list, skipped, err := f.first(name, func(l *list) bool {
-		fault := l.checkDelegates()
+		fault := l.checkPlugins()
 		if fault != nil {
 			unfit = append(unfit, fault)
 		}

@@ -236,16 +236,15 @@ func (l *list) checkName() error {
 	return nil
 }
 
-// checkDelegates reports whether the list would run tenure-attach, and so itself, or Multus,
-// which attaches the pod's networks as well: each interface would be made twice.
-func (l *list) checkDelegates() error {
+// checkPlugins reports whether the list runs a plugin that attaches networks itself:
+// tenure-attach, which would call itself, or Multus, which would make each interface again.
+func (l *list) checkPlugins() error {
 	for _, p := range l.plugins {
 		switch p.conf.Type {
 		case PluginType:
 			return fmt.Errorf("network %s is run by %s, which would call itself", l.name, PluginType)
 		case "multus", "multus-shim":
-			return fmt.Errorf("network %s is run by %s, which would attach the pod's networks a second time: "+
-				"name the cluster's own network as the default network, and remove Multus's configuration", l.name, p.conf.Type)
+			return fmt.Errorf("network %s is run by %s, which would attach the pod's networks a second time: take the network that it delegates to", l.name, p.conf.Type)
 		}
 	}
 	return nil

@@ -237,7 +237,7 @@ func (m *maker) usable(text []byte, name string) (*list, error) {
 	if l.name == "" {
 		l.name = name
 	}
-	switch err := cmp.Or(l.checkName(), l.checkDelegates()); {
+	switch err := cmp.Or(l.checkName(), l.checkPlugins()); {
 	case err != nil:
 		return nil, err
 	case len(l.plugins) == 0:

@@ -275,8 +275,8 @@ func liveDefinition(ref facts.Ref, d facts.Definition, out protocol.Outcome, err
 	return facts.Definition{}, &laterError{fmt.Sprintf("network attachment definition %s cannot be read", ref), err}
 }
 
-// Exists implements the Definitions of attach/ready. What the watch has shown nothing yet is
-// read live.
+// Exists implements the Definitions of attach/ready. A definition of which the
+// watch has shown nothing yet is read live.
 func (r *Resolver) Exists(ctx context.Context, ref facts.Ref) (exists, known bool) {
 	if _, seen := r.definitions.get(ref); seen != unseen {
 		return seen == present, true

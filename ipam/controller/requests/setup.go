@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -22,10 +21,6 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/controller/doorbell"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 )
-
-func request(name string) reconcile.Request {
-	return reconcile.Request{NamespacedName: types.NamespacedName{Name: name}}
-}
 
 // Setup has the manager run r with this many workers, and at every ring of the
 // bell.
@@ -49,7 +44,9 @@ func isRequest(o client.Object) bool { return o.(*v1alpha1.IPSubLease).Spec.Requ
 // arrivals has requests stand in line as they come, before several workers take
 // them up.
 func (r *Reconciler) arrivals() handler.EventHandler {
-	add := func(q doorbell.Queue, o client.Object) { q.Add(request(o.GetName())) }
+	add := func(q doorbell.Queue, o client.Object) {
+		q.Add(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)})
+	}
 	return handler.Funcs{
 		CreateFunc: func(_ context.Context, e event.CreateEvent, q doorbell.Queue) {
 			if !e.IsInInitialList { // those stand in line already
@@ -100,7 +97,7 @@ func (o opening) Start(ctx context.Context, q doorbell.Queue) error {
 		o.enter(w)
 	}
 	for _, name := range o.Broker.SubLeases() { // who is gone has no event to come
-		q.Add(request(name))
+		o.bell.Ring("", name)
 	}
 	return nil
 }

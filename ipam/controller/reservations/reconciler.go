@@ -173,10 +173,6 @@ func (r *Reconciler) write(ctx context.Context, obj *v1alpha1.IPReservation, c m
 	}
 }
 
-func request(name string) reconcile.Request {
-	return reconcile.Request{NamespacedName: types.NamespacedName{Name: name}}
-}
-
 // opening is the source that starts the doorbell.
 type opening struct {
 	bell   *doorbell.Bell
@@ -189,7 +185,7 @@ func (o opening) Start(ctx context.Context, q doorbell.Queue) error {
 		return err
 	}
 	for _, name := range o.broker.Reservations() { // who is gone has no event to come
-		q.Add(request(name))
+		o.bell.Ring("", name)
 	}
 	return nil
 }
