@@ -137,8 +137,8 @@ test-integration: root rig $(HELM) $(CRANE) ## Tests against a real control plan
 	@# simulation only computes, and takes what they leave. Who loads it all comes last.
 	set -m; nice -n 19 go test -timeout 90m $(ARGS) ./test/simulation & simulation=$$!; \
 	trap 'kill -- -$$simulation 2>/dev/null || true' EXIT; \
-	go test -p 2 -timeout $(TIMEOUT) $(ARGS) $(filter-out $(LOADS),$(INTEGRATION)); \
-	go test -p 1 -timeout $(TIMEOUT) $(ARGS) $(filter $(LOADS),$(INTEGRATION)); \
+	$(if $(filter-out $(LOADS),$(INTEGRATION)),go test -p 2 -timeout $(TIMEOUT) $(ARGS) $(filter-out $(LOADS),$(INTEGRATION));) \
+	$(if $(filter $(LOADS),$(INTEGRATION)),go test -p 1 -timeout $(TIMEOUT) $(ARGS) $(filter $(LOADS),$(INTEGRATION));) \
 	wait $$simulation
 
 .PHONY: cluster
