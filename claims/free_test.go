@@ -140,10 +140,8 @@ func TestFreeingInOrder(t *testing.T) {
 	}
 }
 
-// TestSurplus: of an existing claim only what its status, read live, does not
+// TestSurplus (F12): of an existing claim only what its status, read live, does not
 // name is freed, and nothing while the status names none (M22).
-//
-// Label F12.
 func TestSurplus(t *testing.T) {
 	live := func(uid protocol.UID, ips ...string) protocol.Claim {
 		c := protocol.Claim{Meta: protocol.Meta{UID: uid}}

@@ -12,7 +12,7 @@ import (
 
 var addresses = cmp.Options{cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{})}
 
-// Labels N14, N15, N16, N19.
+// TestParse (N14, N15, N16, N19).
 func TestParse(t *testing.T) {
 	addr := netip.MustParseAddr
 	tests := []struct {
@@ -135,7 +135,7 @@ func TestParseFaults(t *testing.T) {
 	})
 }
 
-// Labels N24, N27.
+// TestParseByVersion (N24, N27).
 func TestParseByVersion(t *testing.T) {
 	const longMAC = "80:00:11:22:33:44:55:66:77:88:99:aa:bb:cc:dd:ee:ff:00:11:22"
 	version := func(v Version) func(string, string) Version { return func(string, string) Version { return v } }

@@ -31,7 +31,7 @@ var (
 	eth1     = Interface{Name: "eth1", MAC: "02:00:00:00:00:12", Sandbox: "/ns"}
 )
 
-// Labels N49, N50, N51, N54, N55, N56, N58, N59.
+// TestStatus (N49, N50, N51, N54, N55, N56, N58, N59).
 func TestStatus(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -61,7 +61,7 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// Labels N47, N48, N53, N57, N60, N61, N62, N65.
+// TestStatusText (N47, N48, N53, N57, N60, N61, N62, N65).
 func TestStatusText(t *testing.T) {
 	result := &Result{
 		Interfaces: []Interface{eth0}, IPs: []IP{ip("10.0.0.1/24", 0)}, DNS: DNS{Nameservers: []string{"10.0.0.53"}, Search: []string{"example.com"}},
@@ -110,7 +110,7 @@ func TestStatusText(t *testing.T) {
 	})
 }
 
-// Label N63.
+// TestCheckDeviceInfo (N63).
 func TestCheckDeviceInfo(t *testing.T) {
 	for _, good := range []string{
 		`{"type":"pci","version":"1.1.0","pci":{"pci-address":"0000:18:02.5","pf-pci-address":"x"}}`,

@@ -12,10 +12,8 @@ import (
 	"github.com/tenure-ipam/tenure/attach/journal"
 )
 
-// TestChildrenOfAKilledPlugin: a plugin that a signal ends has left what it started. That
+// TestChildrenOfAKilledPlugin (N75): a plugin that a signal ends has left what it started. That
 // must not go on when the attachment is undone, or the lock given back.
-//
-// Label N75.
 func TestChildrenOfAKilledPlugin(t *testing.T) {
 	for _, tt := range []struct {
 		name, end string

@@ -68,10 +68,8 @@ func FuzzResult(f *testing.F) {
 	})
 }
 
-// TestVerifyLooksAtThePodsSide: an address of the host's end is not what
+// TestVerifyLooksAtThePodsSide (N24, N27): an address of the host's end is not what
 // was asked for.
-//
-// Labels N24, N27.
 func TestVerifyLooksAtThePodsSide(t *testing.T) {
 	for _, tt := range []struct {
 		result string

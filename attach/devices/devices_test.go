@@ -66,7 +66,7 @@ func pod(namespace, name string, containers ...*podresources.ContainerResources)
 	return &podresources.PodResources{Namespace: namespace, Name: name, Containers: containers}
 }
 
-// Label N64.
+// TestDevicesOfAPod (N64).
 func TestDevicesOfAPod(t *testing.T) {
 	pods := []*podresources.PodResources{
 		pod("other", "p", &podresources.ContainerResources{Devices: []*podresources.ContainerDevices{devices("a/nic", "not-mine")}}),
@@ -89,7 +89,7 @@ func TestDevicesOfAPod(t *testing.T) {
 	}
 }
 
-// Label N64.
+// TestNoKubelet (N64).
 func TestNoKubelet(t *testing.T) {
 	got, err := Kubelet{Socket: filepath.Join(t.TempDir(), "none")}.DevicesOf(t.Context(), "ns", "p")
 	if err != nil || len(got) > 0 {
@@ -97,7 +97,7 @@ func TestNoKubelet(t *testing.T) {
 	}
 }
 
-// Label N64.
+// TestKubeletDoesNotAnswer (N64).
 func TestKubeletDoesNotAnswer(t *testing.T) {
 	k := serve(t, &kubelet{broken: errors.New("starting up")})
 	if got, err := k.DevicesOf(t.Context(), "ns", "p"); err == nil {

@@ -22,7 +22,7 @@ func briefly(t *testing.T) context.Context {
 	return ctx
 }
 
-// Label D10.
+// TestLocksExclude (D10).
 func TestLocksExclude(t *testing.T) {
 	d := Dir{filepath.Join(t.TempDir(), "state")}
 	a, err := d.Lock(t.Context(), "a")
@@ -89,10 +89,8 @@ func TestLockIsNotLostWithItsFile(t *testing.T) {
 	}
 }
 
-// TestHeirsHoldTheLock: what a killed call has started keeps the lock until it
+// TestHeirsHoldTheLock (D10): what a killed call has started keeps the lock until it
 // ends.
-//
-// Label D10.
 func TestHeirsHoldTheLock(t *testing.T) {
 	d := Dir{t.TempDir()}
 	l, err := d.Lock(t.Context(), "a")
@@ -144,10 +142,8 @@ func TestReleaseLeavesHeirsNothing(t *testing.T) {
 	}
 }
 
-// TestAllHasItsTurn: a stream of calls for containers does not keep whoever
+// TestAllHasItsTurn (D10): a stream of calls for containers does not keep whoever
 // wants all of them waiting.
-//
-// Label D10.
 func TestAllHasItsTurn(t *testing.T) {
 	d := Dir{t.TempDir()}
 	ctx, stop := context.WithCancel(t.Context())

@@ -174,7 +174,7 @@ func sameStrings(t *testing.T, got []string, want ...string) {
 	}
 }
 
-// Labels N3, N7, N8, N9, N10, N11, N12, N13.
+// TestConfigurationsOfDefinitions (N3, N7, N8, N9, N10, N11, N12, N13).
 func TestConfigurationsOfDefinitions(t *testing.T) {
 	file := `{"cniVersion": "1.0.0", "name": "net-a", "type": "from-file"}`
 	other := strings.ReplaceAll(file, "from-file", "single")
@@ -235,7 +235,7 @@ func TestConfigurationsOfDefinitions(t *testing.T) {
 	})
 }
 
-// Label N4.
+// TestConfigurationsThatCannotRun (N4).
 func TestConfigurationsThatCannotRun(t *testing.T) {
 	for _, tt := range []struct{ name, config, want string }{
 		{"not JSON", "{", "not a CNI configuration"},
@@ -267,7 +267,7 @@ func TestConfigurationsThatCannotRun(t *testing.T) {
 	}
 }
 
-// Label D6.
+// TestHighestKnownVersion (D6).
 func TestHighestKnownVersion(t *testing.T) {
 	p := scene{networks: "x", defs: []facts.Definition{def("x", `{"cniVersion": "0.4.0", "cniVersions": ["0.3.1", "1.0.0", "1.1.0", "2.0.0"], "plugins": [{"type": "t"}]}`)}}.plan(t)
 	if got := stdins(t, p.Steps[1])[0]["cniVersion"]; got != "1.1.0" {
@@ -275,7 +275,7 @@ func TestHighestKnownVersion(t *testing.T) {
 	}
 }
 
-// Label D7.
+// TestPluginsFromFiles (D7).
 func TestPluginsFromFiles(t *testing.T) {
 	files := map[string]string{
 		"x.conflist":  `{"cniVersion": "1.1.0", "name": "x", "plugins": [{"type": "first"}]}`,
@@ -301,7 +301,7 @@ func TestPluginsFromFiles(t *testing.T) {
 	s.fails(t, "the list has none")
 }
 
-// Label D8.
+// TestSwitchesStayInTheList (D8).
 func TestSwitchesStayInTheList(t *testing.T) {
 	p := scene{networks: "x", defs: []facts.Definition{def("x", `{"cniVersion": "1.1.0", "disableCheck": true, "disableGC": true, "plugins": [{"type": "t"}]}`)}}.plan(t)
 	got := values(t, string(p.Steps[1].List))
@@ -310,7 +310,7 @@ func TestSwitchesStayInTheList(t *testing.T) {
 	}
 }
 
-// Labels N14, N15, N44, N46, N67.
+// TestOrderAndNames (N14, N15, N44, N46, N67).
 func TestOrderAndNames(t *testing.T) {
 	defs := []facts.Definition{def("net-a", bridge("net-a")), def("net-b", bridge("net-b")), def("other-ns/net-c", bridge("net-c"), AnnotationNamespaces, "shop")}
 	want := []string{"cluster=eth0", "shop/net-a=net1", "shop/net-b=net2", "other-ns/net-c=net3", "shop/net-a=net4"}
@@ -326,7 +326,7 @@ func TestOrderAndNames(t *testing.T) {
 	sameStrings(t, attachments(scene{}.plan(t)), "cluster=eth0")
 }
 
-// Label N29.
+// TestNamesInUse (N29).
 func TestNamesInUse(t *testing.T) {
 	defs := []facts.Definition{def("a", bridge("a")), def("b", bridge("b"))}
 	for _, tt := range []struct{ name, networks, want string }{
@@ -341,7 +341,7 @@ func TestNamesInUse(t *testing.T) {
 	}
 }
 
-// Labels N20, N25, N28, N33, N35, N37, N40.
+// TestInvalidAnnotationIsIgnored (N20, N25, N28, N33, N35, N37, N40).
 func TestInvalidAnnotationIsIgnored(t *testing.T) {
 	s := scene{networks: `[{"name": "a"}, {"name": "a", "ips": []}]`, defs: []facts.Definition{def("a", bridge("a", "ips"))}}
 	p := s.plan(t)
@@ -353,7 +353,7 @@ func TestInvalidAnnotationIsIgnored(t *testing.T) {
 	s.fails(t, "annotation k8s.v1.cni.cncf.io/networks", "element 2: ips", "correct it")
 }
 
-// Label N17.
+// TestUnknownKeys (N17).
 func TestUnknownKeys(t *testing.T) {
 	p := scene{networks: `[{"name": "a", "org.foo.bar.k": 1, "ip": "10.0.0.1"}]`, defs: []facts.Definition{def("a", bridge("a"))}}.plan(t)
 	sameStrings(t, attachments(p), "cluster=eth0", "shop/a=net1")
@@ -397,7 +397,7 @@ func TestWarningsAreBounded(t *testing.T) {
 	}
 }
 
-// Labels N21, N26, N34, N36, N41.
+// TestCapabilityArguments (N21, N26, N34, N36, N41).
 func TestCapabilityArguments(t *testing.T) {
 	for _, tt := range []struct{ row, capability, keys, want string }{
 		{"N21", "ips", `"ips": ["10.2.2.42/24", "2001:db8::5/64"]`, `["10.2.2.42/24", "2001:db8::5/64"]`},
@@ -457,7 +457,7 @@ func TestArgumentsWithoutCapability(t *testing.T) {
 	}
 }
 
-// Labels N24, N27.
+// TestVersion1 (N24, N27).
 func TestVersion1(t *testing.T) {
 	defs := func(config string, annotations ...string) []facts.Definition {
 		return []facts.Definition{def("a", config, annotations...)}
@@ -497,7 +497,7 @@ func TestVersion1(t *testing.T) {
 	})
 }
 
-// Label N32.
+// TestCNIArgsComeBeforeTheConfigurations (N32).
 func TestCNIArgsComeBeforeTheConfigurations(t *testing.T) {
 	config := `{"cniVersion": "1.0.0", "name": "a", "plugins": [{"type": "x", "args": {"cni": {"spoofchk": "off", "trust": "on"}}}, {"type": "y"}, {"type": "z", "args": null}]}`
 	p := scene{networks: `[{"name": "a", "cni-args": {"spoofchk": "on"}}]`, defs: []facts.Definition{def("a", config)}}.plan(t)
@@ -509,7 +509,7 @@ func TestCNIArgsComeBeforeTheConfigurations(t *testing.T) {
 	}
 }
 
-// Labels N37, N38, N39.
+// TestDefaultRoute (N37, N38, N39).
 func TestDefaultRoute(t *testing.T) {
 	defs := []facts.Definition{def("a", bridge("a")), def("b", bridge("b"))}
 	routes := func(networks string) (all []string) {
@@ -528,7 +528,7 @@ func TestDefaultRoute(t *testing.T) {
 	sameStrings(t, routes(`[{"name": "a", "default-route": []}, {"name": "b", "default-route": []}]`), "eth0 false") // N37: ignored
 }
 
-// Labels N42, N43.
+// TestClaimsAndAddresses (N42, N43).
 func TestClaimsAndAddresses(t *testing.T) {
 	s := scene{networks: `[{"name": "a", "ips": ["10.0.0.1"], "ipam-claim-reference": "c"}]`, defs: []facts.Definition{def("a", bridge("a", "ips"))}}
 	s.fails(t, "element 1", "shop/a", "both ips and ipam-claim-reference", "4.1.2.1.11.1", "keep one")
@@ -542,7 +542,7 @@ func TestClaimsAndAddresses(t *testing.T) {
 
 func (w Want) isZero() bool { return len(w.IPs) == 0 && w.MAC == "" }
 
-// Labels N78, A11.
+// TestRuntimesRequestsAreTheDefaultNetworksAlone (N78, A11).
 func TestRuntimesRequestsAreTheDefaultNetworksAlone(t *testing.T) {
 	runtime := map[string]json.RawMessage{"portMappings": json.RawMessage(`[{"hostPort": 1}]`), "dns": json.RawMessage(`{}`), "io.kubernetes.cri.pod-annotations": json.RawMessage(`{}`)}
 	capabilities := `"capabilities": {"portMappings": true, "dns": true, "io.kubernetes.cri.pod-annotations": true}`
@@ -592,7 +592,7 @@ func TestUnselectedIsThePlansToSay(t *testing.T) {
 	}
 }
 
-// Label D14.
+// TestIgnoreUnknownIsAdded (D14).
 func TestIgnoreUnknownIsAdded(t *testing.T) {
 	p, err := Make(scene{}.config(t), Call{ContainerID: "c", IfName: "eth0", Args: []Arg{{"K", "v=w"}}}, facts.Answer{}, scene{}.disk())
 	if err != nil || joinArgs(p.Steps[0].Args) != "K=v=w;IgnoreUnknown=1" {

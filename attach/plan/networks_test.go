@@ -14,7 +14,7 @@ import (
 	"github.com/tenure-ipam/tenure/attach/facts"
 )
 
-// Label N66.
+// TestDefaultNetworkFromEverySource (N66).
 func TestDefaultNetworkFromEverySource(t *testing.T) {
 	conflist := `{"cniVersion": "1.0.0", "name": "cluster", "plugins": [{"type": "flannel"}, {"type": "portmap"}]}`
 	own := `{"cniVersion": "1.0.0", "name": "tenure", "plugins": [{"type": "tenure-attach"}]}`
@@ -66,7 +66,7 @@ func TestDefaultNetworkFromEverySource(t *testing.T) {
 	}
 }
 
-// Label N66.
+// TestInvalidAnnotationStillGivesTheDefaultNetwork (N66).
 func TestInvalidAnnotationStillGivesTheDefaultNetwork(t *testing.T) {
 	for _, networks := range []string{"[", "a,,b", `{"name": "a"}`, "A_B"} {
 		p := scene{networks: networks, keys: `"defaultNetworks": ["extra"]`, defs: []facts.Definition{def("kube-system/extra", bridge("extra"))}}.plan(t)
@@ -110,7 +110,7 @@ func TestDefaultNetworkOfAPodsAnnotation(t *testing.T) {
 	})
 }
 
-// Label N37.
+// TestDefaultRouteOnDefaultNetworkToo (N37).
 func TestDefaultRouteOnDefaultNetworkToo(t *testing.T) {
 	s := scene{own: `[{"name": "own", "namespace": "shop", "default-route": ["10.0.0.1"]}]`, networks: "a", defs: []facts.Definition{def("own", bridge("own")), def("a", bridge("a"))}}
 	p := s.plan(t)
@@ -137,7 +137,7 @@ func TestExtraNetworks(t *testing.T) {
 	scene{keys: `"defaultNetworks": ["one@lan0"]`, networks: "a@lan0", defs: s.defs}.fails(t, "element 1", "interface lan0 is already that of defaultNetworks[0]")
 }
 
-// Label N77.
+// TestIsolation (N77).
 func TestIsolation(t *testing.T) {
 	for _, tt := range []struct {
 		name, keys string
@@ -198,7 +198,7 @@ func TestSelectorsMeanWhatTheyMeanToKubernetes(t *testing.T) {
 	}
 }
 
-// Label N64.
+// TestDevices (N64).
 func TestDevices(t *testing.T) {
 	config := func(name string) string {
 		return `{"cniVersion": "1.0.0", "name": "` + name + `", "plugins": [{"type": "sriov", "capabilities": {"CNIDeviceInfoFile": true, "deviceID": true}}, {"type": "tuning"}]}`

@@ -14,10 +14,8 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/lean/cnicall"
 )
 
-// TestPatience: while the default network is not ready, an ADD waits, and then has its
+// TestPatience (N71): while the default network is not ready, an ADD waits, and then has its
 // runtime try again; a DEL waits for less, and goes on. Time is a bubble's.
-//
-// Label N71.
 func TestPatience(t *testing.T) {
 	dir := t.TempDir()
 	args := &cnicall.Args{

@@ -120,9 +120,7 @@ func (n *node) stays(text string) {
 const calico = `{"cniVersion":"0.3.1","name":"k8s-pod-network","plugins":[{"type":"calico"}]}`
 
 // The default network's configuration comes and goes; ours follows it (section
-// 6.1.1). The runtime never sees a part of a file, nor another one.
-//
-// Labels N69, N70.
+// 6.1.1). The runtime never sees a part of a file, nor another one (N69, N70).
 func TestFollowsTheDefaultNetworksConfiguration(t *testing.T) {
 	for name, plugin := range map[string]string{
 		"by path":      `"defaultNetwork":"DIR/10-calico.conflist"`,
@@ -150,7 +148,7 @@ func TestFollowsTheDefaultNetworksConfiguration(t *testing.T) {
 	}
 }
 
-// Labels N69, N72.
+// TestWaitsForTheReadinessIndicatorFile (N69, N72).
 func TestWaitsForTheReadinessIndicatorFile(t *testing.T) {
 	n := newNode(t, `"clusterNetwork":"k8s-pod-network","readinessindicatorfile":"DIR/ready"`)
 	n.write(filepath.Join(n.confDir, "10-calico.conflist"), calico)
@@ -164,7 +162,7 @@ func TestWaitsForTheReadinessIndicatorFile(t *testing.T) {
 	})
 }
 
-// Label N71.
+// TestInstallsAtOnceWhereThePluginWaits (N71).
 func TestInstallsAtOnceWhereThePluginWaits(t *testing.T) {
 	const plugin = `"clusterNetwork":"k8s-pod-network","readinessindicatorfile":"DIR/ready"`
 	n := newNode(t, plugin)
@@ -196,7 +194,7 @@ func TestAPIOutageDoesNotFlipIt(t *testing.T) {
 	n.run(func() { n.becomes("") })
 }
 
-// Label N69.
+// TestDefinitionOrFileOfThatName (N69).
 func TestDefinitionOrFileOfThatName(t *testing.T) {
 	const plugin = `"defaultNetwork":"base"`
 	n := newNode(t, plugin)

@@ -61,7 +61,7 @@ func kept(t *testing.T, dir string) (letters, shown int) {
 	return letters, shown
 }
 
-// Label N47.
+// TestStatusIsWritten (N47).
 func TestStatusIsWritten(t *testing.T) {
 	w := newWorld()
 	run(t, w, func(t *testing.T, r *Resolver) {
@@ -236,7 +236,7 @@ func TestStatusWithoutUIDIsThePodsThatThereIs(t *testing.T) {
 	})
 }
 
-// Labels N20, A1.
+// TestWarningsAloneAreSaid (N20, A1).
 func TestWarningsAloneAreSaid(t *testing.T) {
 	w := newWorld()
 	run(t, w, func(t *testing.T, r *Resolver) {

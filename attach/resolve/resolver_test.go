@@ -274,7 +274,7 @@ var (
 	base = facts.Ref{Namespace: "kube-system", Name: "base"}
 )
 
-// Labels N14, N15, N19.
+// TestAnswersWithoutTheAPIServer (N14, N15, N19).
 func TestAnswersWithoutTheAPIServer(t *testing.T) {
 	for _, networks := range []string{`net-a, other/net-b@eth7,net-a`, `[{"name":"net-a"},{"name":"net-b","namespace":"other"},{"name":"net-a","namespace":""}]`} {
 		t.Run(networks, func(t *testing.T) {
@@ -342,9 +342,7 @@ func TestWhatNoWatchHasIsReadOnce(t *testing.T) {
 }
 
 // A definition may have been made a moment before the pod that selects it: to refuse,
-// the watch is not enough.
-//
-// Label N11.
+// the watch is not enough (N11).
 func TestASelectedDefinitionIsNotMissingBecauseAWatchIsBehind(t *testing.T) {
 	w := newWorld()
 	run(t, w, func(t *testing.T, r *Resolver) {
@@ -376,7 +374,7 @@ func TestRecreatedPodIsNotTakenForTheOldOne(t *testing.T) {
 	})
 }
 
-// Label N66.
+// TestStaticPodIsFoundByItsMirror (N66).
 func TestStaticPodIsFoundByItsMirror(t *testing.T) {
 	w := newWorld()
 	run(t, w, func(t *testing.T, r *Resolver) {
@@ -427,9 +425,7 @@ func TestWhatCannotBeKnownIsForLater(t *testing.T) {
 }
 
 // What cannot be a name is not looked up: the annotation is invalid, and the pod gets
-// its default network whatever the API server says.
-//
-// Labels N6, N18, N20.
+// its default network whatever the API server says (N6, N18, N20).
 func TestInvalidNamesAreNotLookedUp(t *testing.T) {
 	for _, networks := range []string{"a/b/c", "Net_A", "../x", "/", ",", `[{"name":"../x"}]`, `[{"name":"a","namespace":"B/c"}]`, `[{"name":5}]`, `[{}]`, `{"name":"a"`} {
 		t.Run(networks, func(t *testing.T) {
@@ -445,7 +441,7 @@ func TestInvalidNamesAreNotLookedUp(t *testing.T) {
 	}
 }
 
-// Label N77.
+// TestNamespaceLabelsWhereADefinitionAsksForThem (N77).
 func TestNamespaceLabelsWhereADefinitionAsksForThem(t *testing.T) {
 	w := newWorld()
 	w.labels["ns"] = map[string]string{"team": "blue"}

@@ -41,7 +41,7 @@ func gateways(texts ...string) (list []netip.Addr) {
 	return list
 }
 
-// Label N38.
+// TestDefaultsOfAResult (N38).
 func TestDefaultsOfAResult(t *testing.T) {
 	want := []Default{{netip.MustParseAddr("10.0.0.2"), 7}, {netip.MustParseAddr("2001:db8::1"), 0}}
 	if got := Defaults(result(t, dual)); !slices.Equal(got, want) {
@@ -49,10 +49,8 @@ func TestDefaultsOfAResult(t *testing.T) {
 	}
 }
 
-// TestResultsOfAChange: who loses the default routes of a family has neither
+// TestResultsOfAChange (N38, N39): who loses the default routes of a family has neither
 // them nor gateways in its result, and who keeps them has the list's, in order.
-//
-// Labels N38, N39.
 func TestResultsOfAChange(t *testing.T) {
 	const lost4 = `{"IPs":[{"address":"10.0.0.5/24"},{"address":"2001:db8::5/64","gateway":"2001:db8::1"}],` +
 		`"Routes":[{"dst":"0.0.0.0/1","gw":"10.0.0.1"},{"dst":"0.0.0.0/0","gw":"10.0.0.3","table":100},{"dst":"::/0"}]}`

@@ -147,7 +147,7 @@ spec: {jobTemplate: {spec: {template: {metadata: {annotations: {k8s.v1.cni.cncf.
 	}
 }
 
-// Labels N11, N77.
+// TestExplainsWhyNot (N11, N77).
 func TestExplainsWhyNot(t *testing.T) {
 	for _, tt := range []struct{ name, networks, want string }{
 		{"another namespace's", "net/wan", "isolated"},
@@ -163,9 +163,7 @@ func TestExplainsWhyNot(t *testing.T) {
 	}
 }
 
-// What lies on the node is taken from what is given of it.
-//
-// Labels N3, N9.
+// What lies on the node is taken from what is given of it (N3, N9).
 func TestExplainsWithTheNodesFiles(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string {

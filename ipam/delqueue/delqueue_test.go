@@ -96,10 +96,8 @@ func TestOfKey(t *testing.T) {
 	}
 }
 
-// TestDamagedEntryIsSetAside damages an entry in every way that a disk and an
+// TestDamagedEntryIsSetAside (X22) damages an entry in every way that a disk and an
 // editor know: it is reported once by List, and never lost.
-//
-// Label X22.
 func TestDamagedEntryIsSetAside(t *testing.T) {
 	good, err := entry(1).encode()
 	if err != nil {
@@ -211,10 +209,8 @@ func TestRemoveRefusesPaths(t *testing.T) {
 	}
 }
 
-// TestUnwritable: where the journal cannot be written, Write says so and
+// TestUnwritable (X22): where the journal cannot be written, Write says so and
 // leaves nothing behind.
-//
-// Label X22.
 func TestUnwritable(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
@@ -253,10 +249,8 @@ func TestHelperWriter(t *testing.T) {
 	}
 }
 
-// TestKilled kills a writer between any two steps: what is in the journal
+// TestKilled (X22) kills a writer between any two steps: what is in the journal
 // afterwards is whole or absent, never damaged, and other writers go on.
-//
-// Label X22.
 func TestKilled(t *testing.T) {
 	for step, want := range map[string]int{"created": 0, "written": 0, "renamed": 1, "synced": 1, "removed": 0, "never": 0} {
 		t.Run(step, func(t *testing.T) {

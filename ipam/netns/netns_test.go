@@ -21,7 +21,7 @@ func TestID(t *testing.T) {
 	}
 }
 
-// Label X6.
+// TestGone (X6).
 func TestGone(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "ns")

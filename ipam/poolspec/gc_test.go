@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Label C14.
+// TestValidAttachments (C14).
 func TestValidAttachments(t *testing.T) {
 	tests := []struct {
 		name, top string
@@ -55,7 +55,7 @@ func TestValidAttachments(t *testing.T) {
 	}
 }
 
-// Labels C11, X11.
+// TestReleaseNeedsNoValidConfiguration (C11, X11).
 func TestReleaseNeedsNoValidConfiguration(t *testing.T) {
 	got, err := ParseRelease([]byte(`{"cniVersion": "1.0.0", "name": "n", "args": 5, "prevResult": 7, "runtimeConfig": {"ips": 3},
 		"ipam": {"type": 4, "pool": "A", "range": "x", "mode": "local", "dataDir": "/run/state", "routes": 6, "surprise": true}}`))
@@ -86,7 +86,7 @@ func TestReleaseNeedsNoValidConfiguration(t *testing.T) {
 	wantFaults(t, err, "configuration: invalid character 'x' looking for beginning of value at byte 1")
 }
 
-// Label C12.
+// TestPrevAddresses (C12).
 func TestPrevAddresses(t *testing.T) {
 	tests := []struct {
 		name, prev string

@@ -16,7 +16,7 @@ func describeRequested(c *Config) []string {
 	return out
 }
 
-// Label C9.
+// TestRequestedAddressesHaveAPrecedence (C9).
 func TestRequestedAddressesHaveAPrecedence(t *testing.T) {
 	const (
 		runtime = `"runtimeConfig": {"mac": "x", "ips": ["10.0.0.1/24", "fd00::1"]}`

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Label C5.
+// TestOldVersionsHaveOneAddressOfEachFamily (C5).
 func TestOldVersionsHaveOneAddressOfEachFamily(t *testing.T) {
 	const (
 		twoV4   = `"ranges": [[{"subnet": "10.0.0.0/24"}], [{"subnet": "10.0.1.0/24"}]]`
@@ -43,7 +43,7 @@ func TestOldVersionsHaveOneAddressOfEachFamily(t *testing.T) {
 	}
 }
 
-// Label C5.
+// TestCheckVersion (C5).
 func TestCheckVersion(t *testing.T) {
 	addrs := func(texts ...string) (out []netip.Addr) {
 		for _, s := range texts {

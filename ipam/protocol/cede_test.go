@@ -60,10 +60,8 @@ func TestTakeBackWaitsForItsAnswer(t *testing.T) {
 	}
 }
 
-// TestTakesBackWhatIsInUse (I1): the restored data have ceded what was taken back since,
+// TestTakesBackWhatIsInUse (H9, I1): the restored data have ceded what was taken back since,
 // and a pod has it: the write that says the lease again takes it back, unless it is granted.
-//
-// Label H9.
 func TestTakesBackWhatIsInUse(t *testing.T) {
 	for _, granted := range []bool{false, true} {
 		r, o := ceding()

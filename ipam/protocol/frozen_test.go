@@ -6,10 +6,8 @@ import (
 	"testing"
 )
 
-// TestFrozenSubLease: a frozen record serves nobody, and goes only when it is
+// TestFrozenSubLease (M49): a frozen record serves nobody, and goes only when it is
 // let go, by what it was seen as.
-//
-// Label M49.
 func TestFrozenSubLease(t *testing.T) {
 	self := Self{Node: "a", Store: "new", Term: 5}
 	meta := Meta{Name: "x", UID: "u", Revision: "7"}

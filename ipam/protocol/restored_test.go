@@ -5,10 +5,8 @@ import (
 	"time"
 )
 
-// TestHistory: what lies behind what was seen shows an API server that has gone
+// TestHistory (H9): what lies behind what was seen shows an API server that has gone
 // back; what lies at or above it, or cannot be compared, does not.
-//
-// Label H9.
 func TestHistory(t *testing.T) {
 	seat := func(uid UID, rev Revision, turn int64) Seat {
 		return Seat{Meta: Meta{UID: uid, Revision: rev}, Turn: turn}
@@ -109,13 +107,11 @@ func TestRightBehind(t *testing.T) {
 	}
 }
 
-// TestRecordBehind: a record says once that the API server has gone back. That of a
+// TestRecordBehind (H9): a record says once that the API server has gone back. That of a
 // right which is lost says it never: nobody writes the object for it any more, so that
 // each look would say it again, and have every pool closed, for as long as a pod uses
 // what is lost. Where F is 0 the pools open while the node reads that a lease is another's,
 // be it a lost store's again from which it had come: that must not close them once more.
-//
-// Label H9.
 func TestRecordBehind(t *testing.T) {
 	older := Meta{UID: "u", Revision: "60"}
 	for _, tt := range []struct {
@@ -138,11 +134,9 @@ func TestRecordBehind(t *testing.T) {
 	}
 }
 
-// TestSupplanted: another object of a right's name which was there when the right
+// TestSupplanted (H9): another object of a right's name which was there when the right
 // was said is of an earlier state, also where the API server's revisions go on from a later
 // one: whoever restores etcd may raise them.
-//
-// Label H9.
 func TestSupplanted(t *testing.T) {
 	held := Right{Phase: Held, UID: "u", Revision: "70", Turn: 3, Said: 5}
 	with := func(change func(*Right)) Right { r := held; change(&r); return r }
@@ -217,11 +211,9 @@ func TestMayGo(t *testing.T) {
 	}
 }
 
-// TestSawRight: an agent that starts knows the revisions of what it leased after its last
+// TestSawRight (H9): an agent that starts knows the revisions of what it leased after its last
 // heartbeat. What was not said in its term says nothing: that may have been written before
 // the API server went back, and would show it anew, for ever.
-//
-// Label H9.
 func TestSawRight(t *testing.T) {
 	for _, tt := range []struct {
 		name string

@@ -230,9 +230,7 @@ func TestOnlyThoseWhoAreAllowedUseAPool(t *testing.T) {
 }
 
 // While the API server is away an answer holds for its time; then who has something is
-// served, and nobody else.
-//
-// Label W9.
+// served, and nobody else (W9).
 func TestWithoutAnAPIServerAnswersHold(t *testing.T) {
 	openPool(t, "hold", cidr("10.63.0.0/20"))
 	limit(t, "hold", `{"access":"RBAC"}`)

@@ -8,9 +8,7 @@ import (
 )
 
 // What the delegating plugin ignores as a whole, the agent does too: the default
-// network of such a pod gets its address.
-//
-// Labels N20, A2.
+// network of such a pod gets its address (N20, A2).
 func TestInvalidAnnotationIsIgnored(t *testing.T) {
 	openPool(t, "n20", cidr("10.20.0.0/24"))
 	n := fleet.New(t, cp.Config()).Start("n20")

@@ -123,11 +123,9 @@ func copyStore(t *testing.T, from, to string) {
 	}
 }
 
-// TestStoreLost loses a node's store in three ways while pods run: what they
+// TestStoreLost (X22, F3) loses a node's store in three ways while pods run: what they
 // have is given to nobody, and what can be found of it works as before; when they
 // are gone, all comes back.
-//
-// Labels X22, F3.
 func TestStoreLost(t *testing.T) {
 	for i, tt := range []struct {
 		name string
@@ -230,11 +228,9 @@ func TestLostStoreOfAnEarlierBoot(t *testing.T) {
 	eventually(t, 30*time.Second, noLeases(t, "earlier-boot"))
 }
 
-// TestTwoMachines: of two agents on two machines under one node name one
+// TestTwoMachines (X26, F15): of two agents on two machines under one node name one
 // serves; the other says who does, and touches nothing of its leases, also when it
 // has its place.
-//
-// Labels X26, F15.
 func TestTwoMachines(t *testing.T) {
 	openPool(t, "x26", cidr("10.32.0.0/22"))
 	const fence = 32 * time.Second // its half is how long the first one's heartbeats may be held up on a busy machine
@@ -284,10 +280,8 @@ func TestTwoMachines(t *testing.T) {
 	})
 }
 
-// TestStoreUnusable: an agent that cannot have a store says why and does not
+// TestStoreUnusable (X22): an agent that cannot have a store says why and does not
 // serve; it does when that is mended.
-//
-// Label X22.
 func TestStoreUnusable(t *testing.T) {
 	f := fleet.New(t, cp.Config())
 	n := f.Start("x22")
@@ -308,10 +302,8 @@ func TestStoreUnusable(t *testing.T) {
 	f.Start("x22")
 }
 
-// TestVanishedLeaseTaken: a lease that somebody deleted, and another node took,
+// TestVanishedLeaseTaken (F22): a lease that somebody deleted, and another node took,
 // gives nothing any more on the node that had it, which says who uses it.
-//
-// Label F22.
 func TestVanishedLeaseTaken(t *testing.T) {
 	openPool(t, "taken", cidr("10.36.0.0/22")) // blocks of four
 	f := fleet.New(t, cp.Config())

@@ -150,10 +150,8 @@ func TestRealNetworks(t *testing.T) {
 	}
 }
 
-// TestDELWhileAgentIsAway: the runtime is told that the DEL succeeded; the address
+// TestDELWhileAgentIsAway (X5): the runtime is told that the DEL succeeded; the address
 // comes back when the agent does.
-//
-// Label X5.
 func TestDELWhileAgentIsAway(t *testing.T) {
 	openPool(t, "away", v1alpha1.Range{CIDR: "10.31.0.0/30"})
 	h := newHosts(t, "away")

@@ -26,7 +26,7 @@ func wantCode(t *testing.T, err error, code agentapi.Code, text string) {
 	}
 }
 
-// Label WB1.
+// TestOnePod (WB1).
 func TestOnePod(t *testing.T) {
 	openPool(t, "wb1", cidr("10.1.0.0/20"))
 	n := fleet.New(t, cp.Config()).Start("wb1")
@@ -36,7 +36,7 @@ func TestOnePod(t *testing.T) {
 	}
 }
 
-// Labels X1, WB2.
+// TestTwoInterfaces (X1, WB2).
 func TestTwoInterfaces(t *testing.T) {
 	openPool(t, "wb2", cidr("10.2.0.0/24"))
 	n := fleet.New(t, cp.Config()).Start("wb2")
@@ -54,7 +54,7 @@ func TestDualStack(t *testing.T) {
 	}
 }
 
-// Label C10.
+// TestRepeatedAdd (C10).
 func TestRepeatedAdd(t *testing.T) {
 	openPool(t, "c10", cidr("10.4.0.0/24"))
 	f := fleet.New(t, cp.Config())
@@ -71,7 +71,7 @@ func TestRepeatedAdd(t *testing.T) {
 	}
 }
 
-// Label WB8.
+// TestTinyPool (WB8).
 func TestTinyPool(t *testing.T) {
 	openPool(t, "wb8", cidr("10.5.0.0/30")) // two addresses
 	f := fleet.New(t, cp.Config())
@@ -106,7 +106,7 @@ func TestManyNodesShareAPool(t *testing.T) {
 	}
 }
 
-// Label X5.
+// TestAPIAway (X5).
 func TestAPIAway(t *testing.T) {
 	openPool(t, "x5", cidr("10.16.0.0/16"))
 	f := fleet.New(t, cp.Config())
@@ -167,7 +167,7 @@ func TestJournalledDEL(t *testing.T) {
 	}
 }
 
-// Label X6.
+// TestNewSandbox (X6).
 func TestNewSandbox(t *testing.T) {
 	openPool(t, "x6", cidr("10.8.0.0/30"))
 	f := fleet.New(t, cp.Config())
@@ -207,7 +207,7 @@ func TestIdleLeasesGoBack(t *testing.T) {
 	eventually(t, 30*time.Second, noLeases(t, "idle"))
 }
 
-// Label F22.
+// TestVanishedLease (F22).
 func TestVanishedLease(t *testing.T) {
 	openPool(t, "vanish", cidr("10.11.0.0/24"))
 	f := fleet.New(t, cp.Config())
@@ -259,7 +259,7 @@ func TestStaticIPs(t *testing.T) {
 	wantCode(t, err, agentapi.CodeInvalidConfig, "prefix length")
 }
 
-// Label X26.
+// TestSecondAgentOnOneSocket (X26).
 func TestSecondAgentOnOneSocket(t *testing.T) {
 	f := fleet.New(t, cp.Config())
 	n := f.Start("twice")

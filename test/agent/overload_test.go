@@ -207,10 +207,8 @@ func watchGoroutines(t *testing.T) (most *int, stop func()) {
 	return most, func() { close(end); <-ended }
 }
 
-// TestAgentOnFullDisk fills the disk under an agent's store: an ADD is told so, a
+// TestAgentOnFullDisk (X22) fills the disk under an agent's store: an ADD is told so, a
 // DEL works, and so does everything when there is room again.
-//
-// Label X22.
 func TestAgentOnFullDisk(t *testing.T) {
 	dir := t.TempDir()
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=6m"); err != nil {

@@ -177,10 +177,8 @@ func shortWait(c *daemon.Config) {
 	c.Agent.Wait, c.Agent.Idle, c.Agent.PublishEvery = time.Second, time.Second, time.Second
 }
 
-// TestRequestKeepsItsPlace: a static address in a block that another node holds. The
+// TestRequestKeepsItsPlace (H14): a static address in a block that another node holds. The
 // kubelet's retries, also after a restart of the agent, find the request that waits.
-//
-// Label H14.
 func TestRequestKeepsItsPlace(t *testing.T) {
 	const pool = "h14"
 	openPool(t, pool, v1alpha1.Range{CIDR: "10.40.0.0/20", Gateway: "10.40.0.1"})
@@ -249,9 +247,7 @@ func TestGrantWakesItsADD(t *testing.T) {
 	eventually(t, 10*time.Second, noRequests(t, "wakes"))
 }
 
-// TestDualStackRequest: one family lacks, both are asked for at once.
-//
-// Label H19.
+// TestDualStackRequest (H19): one family lacks, both are asked for at once.
 func TestDualStackRequest(t *testing.T) {
 	const pool = "h19"
 	openPool(t, pool, cidr("10.42.0.0/30"), cidr("fd42::/120"))
@@ -341,10 +337,8 @@ func TestExhaustedSaysSo(t *testing.T) {
 	n.Refused(t, onPool(pool, "nobody", "net1"), message)
 }
 
-// TestNewSandboxOnARequest: a new sandbox of the pod has what the request was
+// TestNewSandboxOnARequest (X6): a new sandbox of the pod has what the request was
 // granted, once the old network namespace is gone; and something else before.
-//
-// Label X6.
 func TestNewSandboxOnARequest(t *testing.T) {
 	const pool = "x6-request"
 	openPool(t, pool, cidr("10.46.0.0/20"))

@@ -62,11 +62,9 @@ func beaten(t *testing.T, node string) {
 	})
 }
 
-// TestRestoredAPI puts the API server back to an earlier state behind running
+// TestRestoredAPI (H9) puts the API server back to an earlier state behind running
 // agents: blocks leased since are put back by those who hold them, and nobody
 // leases anything before the pool is opened again.
-//
-// Label H9.
 func TestRestoredAPI(t *testing.T) {
 	openPool(t, "restored", cidr("10.33.0.0/22")) // blocks of four
 	setLeasing(t, "restored", true)
@@ -144,11 +142,9 @@ func TestRestoredAPI(t *testing.T) {
 	}
 }
 
-// TestLeaseOfWhoHadItBefore restores a state in which another node had a block, with
+// TestLeaseOfWhoHadItBefore (H9) restores a state in which another node had a block, with
 // revisions that go on and before any heartbeat: its holder does not lose it, and has it
 // again when the other has given it back.
-//
-// Label H9.
 func TestLeaseOfWhoHadItBefore(t *testing.T) {
 	openPool(t, "inherited", cidr("10.34.0.0/24")) // blocks of one
 	setLeasing(t, "inherited", true)

@@ -11,11 +11,9 @@ import (
 	"github.com/tenure-ipam/tenure/test/fleet"
 )
 
-// TestRealAgent has the agent itself answer, over a real API server: the
+// TestRealAgent (N14, N47, N75) has the agent itself answer, over a real API server: the
 // pod's annotation and definitions come from there, and its status goes there; a
 // DEL needs none of them.
-//
-// Labels N14, N47, N75.
 func TestRealAgent(t *testing.T) {
 	c := useCluster(t)
 	n := newNode(t)

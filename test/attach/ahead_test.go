@@ -98,10 +98,8 @@ func TestPlanOnDiskBeforeAnyPluginIsCalled(t *testing.T) {
 	}
 }
 
-// TestKilledWhileThePlanIsSynced: the first plugin has begun as far as anybody knows, and
+// TestKilledWhileThePlanIsSynced (N75): the first plugin has begun as far as anybody knows, and
 // is waited for, and undone.
-//
-// Label N75.
 func TestKilledWhileThePlanIsSynced(t *testing.T) {
 	n, disk := readerNode(t)
 	cmd := n.command(t.Context(), "ADD", pod("p"))

@@ -16,11 +16,9 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/atomicfile"
 )
 
-// TestKilledAtAnyDelegate kills the program with SIGKILL while each of its
+// TestKilledAtAnyDelegate (N75, D10) kills the program with SIGKILL while each of its
 // delegates runs, which goes on by itself as an orphan; the next DEL waits for it
 // and undoes all that was begun, and nothing else.
-//
-// Labels N75, D10.
 func TestKilledAtAnyDelegate(t *testing.T) {
 	n := newNode(t)
 	n.selects("p", "a,b")
@@ -81,10 +79,8 @@ func (n *node) detached(attachments []string, should func(i int) bool) {
 	}
 }
 
-// TestKilledAtAnyMoment kills the program again and again at moments that are
+// TestKilledAtAnyMoment (N75) kills the program again and again at moments that are
 // spread over an ADD, and has the DEL find everything.
-//
-// Label N75.
 func TestKilledAtAnyMoment(t *testing.T) {
 	n := newNode(t)
 	n.three(nil, nil, nil)
@@ -114,10 +110,8 @@ func TestKilledAtAnyMoment(t *testing.T) {
 	}
 }
 
-// TestAddAfterAKilledOne: an ADD that finds what a killed one left undoes that
+// TestAddAfterAKilledOne (N75): an ADD that finds what a killed one left undoes that
 // first.
-//
-// Label N75.
 func TestAddAfterAKilledOne(t *testing.T) {
 	n := newNode(t)
 	n.define("ns", "a", n.recorder("net-a", map[string]any{"killParent": map[string]any{"ADD": n.path("armed")}}))
@@ -133,10 +127,8 @@ func TestAddAfterAKilledOne(t *testing.T) {
 	n.clean()
 }
 
-// TestAfterAReboot: what the journal says of single steps may be lost with the
+// TestAfterAReboot (N75): what the journal says of single steps may be lost with the
 // machine, so after another boot all are undone.
-//
-// Label N75.
 func TestAfterAReboot(t *testing.T) {
 	n := newNode(t)
 	n.define("ns", "a", n.recorder("net-a", nil))
@@ -165,10 +157,8 @@ func TestAfterAReboot(t *testing.T) {
 	n.clean()
 }
 
-// TestDamagedJournal: it is said, the CNI library's cache takes its place, and it
+// TestDamagedJournal (N75): it is said, the CNI library's cache takes its place, and it
 // is not taken for nothing to do.
-//
-// Label N75.
 func TestDamagedJournal(t *testing.T) {
 	n := newNode(t)
 	n.three(nil, nil, nil)
@@ -201,10 +191,8 @@ func TestDamagedJournal(t *testing.T) {
 	n.ok("DEL", pod("p"))
 }
 
-// TestOneContainerOneCall runs calls for one container, and for others,
+// TestOneContainerOneCall (D10, N76) runs calls for one container, and for others,
 // at once.
-//
-// Labels D10, N76.
 func TestOneContainerOneCall(t *testing.T) {
 	n := newNode(t)
 	n.config["defaultNetwork"] = n.recorder("default", map[string]any{"until": n.path("go")})
@@ -250,10 +238,8 @@ func TestOneContainerOneCall(t *testing.T) {
 	}
 }
 
-// TestWhatAPluginLeavesRunning: a program that outlives a call which came to its end
+// TestWhatAPluginLeavesRunning (D10): a program that outlives a call which came to its end
 // keeps no other call waiting, and does not keep the call itself.
-//
-// Label D10.
 func TestWhatAPluginLeavesRunning(t *testing.T) {
 	n := newNode(t)
 	gone := n.path("gone")
@@ -300,9 +286,7 @@ func resealed(line []byte) []byte {
 	return atomicfile.Seal(body)
 }
 
-// TestNoAgentNoAdd: no agent, no ADD; what it refuses has its own code.
-//
-// Label N11.
+// TestNoAgentNoAdd (N11): no agent, no ADD; what it refuses has its own code.
 func TestNoAgentNoAdd(t *testing.T) {
 	n := newNode(t)
 	n.agent.answer = &agentapi.Response{Version: agentapi.Version, Error: &agentapi.Error{Code: agentapi.CodeTryAgainLater, Msg: "pod ns/p is not known yet"}}

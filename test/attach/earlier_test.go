@@ -49,11 +49,9 @@ func TestDELUndoesWhatTheRuntimeAttachedBefore(t *testing.T) {
 	n.called()
 }
 
-// TestRenamedConfigurationIsNotCalled: what the meta-plugin attached when its
+// TestRenamedConfigurationIsNotCalled (N45): what the meta-plugin attached when its
 // configuration had another name is in the runtime's cache, too. It is undone by the journal,
 // and no DEL has the meta-plugin call itself, which would wait for its own lock.
-//
-// Label N45.
 func TestRenamedConfigurationIsNotCalled(t *testing.T) {
 	n := newNode(t)
 	n.selects("p", "")

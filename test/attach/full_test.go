@@ -9,10 +9,8 @@ import (
 	"testing"
 )
 
-// TestDetachedOnAFullDisk: that nothing can be noted any more keeps no DEL from its
+// TestDetachedOnAFullDisk (D9): that nothing can be noted any more keeps no DEL from its
 // end. A limit of the size of files stands for the disk.
-//
-// Label D9.
 func TestDetachedOnAFullDisk(t *testing.T) {
 	n := newNode(t)
 	const padding = 64 << 10
@@ -34,9 +32,7 @@ func TestDetachedOnAFullDisk(t *testing.T) {
 	n.clean()
 }
 
-// TestDetachedAgainWithoutInodes: a DEL of what is detached needs no file for its lock.
-//
-// Label D9.
+// TestDetachedAgainWithoutInodes (D9): a DEL of what is detached needs no file for its lock.
 func TestDetachedAgainWithoutInodes(t *testing.T) {
 	n := newNode(t)
 	must(t, os.Mkdir(n.path("state"), 0o700))

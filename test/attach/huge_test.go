@@ -6,10 +6,8 @@ import (
 	"testing"
 )
 
-// TestHugeAnnotations: whoever makes pods must not fill the runtime's log, which gets the
+// TestHugeAnnotations (A1): whoever makes pods must not fill the runtime's log, which gets the
 // error of every try. An annotation may have 256 KiB.
-//
-// Label A1.
 func TestHugeAnnotations(t *testing.T) {
 	n := newNode(t)
 	n.define("ns", "a", n.recorder("a", nil))

@@ -137,12 +137,10 @@ func (n *installing) unavailable(conf string) {
 	}
 }
 
-// TestInstalledWhileTheDefaultNetworkIsReady has the agent's program wait for the
+// TestInstalledWhileTheDefaultNetworkIsReady (N69, N70, N72) has the agent's program wait for the
 // default network, by its readiness file and by its configuration, which is not in the
 // runtime's directory. Not before the runtime finds the plugin's, whole, and from then on
 // pods are attached and reach their network.
-//
-// Labels N69, N70, N72.
 func TestInstalledWhileTheDefaultNetworkIsReady(t *testing.T) {
 	c := useCluster(t)
 	n := newInstalling(c, "installing")

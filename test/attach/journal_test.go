@@ -24,10 +24,8 @@ func (n *node) rewrite(change func(lines [][]byte) [][]byte) {
 	must(n.t, os.WriteFile(files[0], bytes.Join(change(bytes.SplitAfter(text, []byte("\n"))), nil), 0o600))
 }
 
-// TestJournalCutShort: of a journal that ends too early, at the end of a line or within
+// TestJournalCutShort (N75): of a journal that ends too early, at the end of a line or within
 // one, the cache of results has what was done.
-//
-// Label N75.
 func TestJournalCutShort(t *testing.T) {
 	for name, cut := range map[string]func(lines [][]byte) [][]byte{
 		"its plan alone":    func(lines [][]byte) [][]byte { return lines[:1] },
@@ -56,10 +54,8 @@ func TestJournalCutShort(t *testing.T) {
 	}
 }
 
-// TestJournalThatLostAResult: a line that does not read takes no result away from CHECK
+// TestJournalThatLostAResult (N75): a line that does not read takes no result away from CHECK
 // and DEL, which some plugins cannot do without.
-//
-// Label N75.
 func TestJournalThatLostAResult(t *testing.T) {
 	n := newNode(t)
 	n.three(map[string]any{"ips": []string{"10.7.0.1/24"}}, nil, nil)
@@ -95,10 +91,8 @@ func TestJournalThatLostAResult(t *testing.T) {
 	n.clean()
 }
 
-// TestJournalThatLostAChange: nor does CHECK go by the result that an attachment had
+// TestJournalThatLostAChange (N75): nor does CHECK go by the result that an attachment had
 // before its default routes were moved, where the line with the later one does not read.
-//
-// Label N75.
 func TestJournalThatLostAChange(t *testing.T) {
 	n := routedNode(t)
 	netns(t, "p")
@@ -121,10 +115,8 @@ func TestJournalThatLostAChange(t *testing.T) {
 	n.clean()
 }
 
-// TestRenamedConfiguration: a runtime calls DEL with the configuration that there is
+// TestRenamedConfiguration (N45): a runtime calls DEL with the configuration that there is
 // now, which may have got another name since the ADD.
-//
-// Label N45.
 func TestRenamedConfiguration(t *testing.T) {
 	n := newNode(t)
 	n.define("ns", "a", n.recorder("net-a", map[string]any{"fail": map[string]any{"DEL": map[string]any{"code": 5, "msg": "stuck", "file": n.path("gate")}}}))
@@ -147,9 +139,7 @@ func TestRenamedConfiguration(t *testing.T) {
 	n.clean()
 }
 
-// TestJournalUnderAnotherName: a journal whose file has not its own name is damaged.
-//
-// Label N75.
+// TestJournalUnderAnotherName (N75): a journal whose file has not its own name is damaged.
 func TestJournalUnderAnotherName(t *testing.T) {
 	n := newNode(t)
 	n.selects("p", "")
@@ -167,10 +157,8 @@ func TestJournalUnderAnotherName(t *testing.T) {
 	n.called()
 }
 
-// TestJournalDamagedAnywhere: wherever a journal ends too early or has a wrong byte, the
+// TestJournalDamagedAnywhere (N75): wherever a journal ends too early or has a wrong byte, the
 // first DEL undoes all of it.
-//
-// Label N75.
 func TestJournalDamagedAnywhere(t *testing.T) {
 	n := newNode(t)
 	n.three(nil, nil, nil)

@@ -36,7 +36,7 @@ func validOf(r record) (valid []string) {
 	return valid
 }
 
-// Labels C14, D2.
+// TestGCUndoesWhatIsNotValidAndTellsEveryNetwork (C14, D2).
 func TestGCUndoesWhatIsNotValidAndTellsEveryNetwork(t *testing.T) {
 	n := newNode(t)
 	n.three(nil, nil, nil)
@@ -63,7 +63,7 @@ func TestGCUndoesWhatIsNotValidAndTellsEveryNetwork(t *testing.T) {
 	n.clean()
 }
 
-// Label C14.
+// TestGCWithoutAList (C14).
 func TestGCWithoutAList(t *testing.T) {
 	n := newNode(t)
 	n.ok("ADD", pod("p"))
@@ -76,10 +76,8 @@ func TestGCWithoutAList(t *testing.T) {
 	n.ok("DEL", pod("p"))
 }
 
-// TestGCDoesNotTakeFromTheLiving: of a container that is valid and whose journal
+// TestGCDoesNotTakeFromTheLiving (C14): of a container that is valid and whose journal
 // is gone or damaged, nobody knows what it holds.
-//
-// Label C14.
 func TestGCDoesNotTakeFromTheLiving(t *testing.T) {
 	n := newNode(t)
 	n.ok("ADD", pod("p"))
@@ -101,7 +99,7 @@ func TestGCDoesNotTakeFromTheLiving(t *testing.T) {
 	n.called("DEL default eth0", "GC default ")
 }
 
-// Labels D2, D8.
+// TestGCGoesOnAndRespectsDisableGC (D2, D8).
 func TestGCGoesOnAndRespectsDisableGC(t *testing.T) {
 	n := newNode(t)
 	failing := map[string]any{"fail": map[string]any{"GC": map[string]any{"code": 100, "msg": "cannot"}}}
@@ -120,9 +118,7 @@ func TestGCGoesOnAndRespectsDisableGC(t *testing.T) {
 	n.ok("DEL", pod("p"))
 }
 
-// TestGCWaitsForCallsUnderWay: GC has all containers for itself.
-//
-// Label D10.
+// TestGCWaitsForCallsUnderWay (D10): GC has all containers for itself.
 func TestGCWaitsForCallsUnderWay(t *testing.T) {
 	n := newNode(t)
 	n.config["defaultNetwork"] = n.recorder("default", map[string]any{"until": n.path("go")})
@@ -141,7 +137,7 @@ func TestGCWaitsForCallsUnderWay(t *testing.T) {
 	}
 }
 
-// Labels C13, D9.
+// TestStatusIsTheDefaultNetworks (C13, D9).
 func TestStatusIsTheDefaultNetworks(t *testing.T) {
 	n := newNode(t)
 	n.define("ns", "a", n.recorder("net-a", map[string]any{"fail": map[string]any{"STATUS": map[string]any{"code": 50, "msg": "full"}}}))
@@ -172,10 +168,8 @@ func TestStatusIsTheDefaultNetworks(t *testing.T) {
 	n.ok("STATUS", sandboxOf{})
 }
 
-// TestStatusOfADefinition: STATUS names no pod, so the default network that a
+// TestStatusOfADefinition (C13): STATUS names no pod, so the default network that a
 // definition has is known from the ADDs before.
-//
-// Label C13.
 func TestStatusOfADefinition(t *testing.T) {
 	n := newNode(t)
 	n.config["defaultNetwork"], n.config["defaultNamespace"] = "net", "ns"
@@ -201,10 +195,8 @@ func TestStatusOfADefinition(t *testing.T) {
 	n.called()
 }
 
-// TestStatusOfAFile: what the disk has is judged as it is now, also where an ADD was
+// TestStatusOfAFile (C13): what the disk has is judged as it is now, also where an ADD was
 // for a definition of that name.
-//
-// Label C13.
 func TestStatusOfAFile(t *testing.T) {
 	n := newNode(t)
 	n.config["defaultNetwork"], n.config["defaultNamespace"] = "net", "ns"
@@ -223,10 +215,8 @@ func TestStatusOfAFile(t *testing.T) {
 	n.called("STATUS net ", "STATUS net ")
 }
 
-// TestAddWaitsForTheDefaultNetwork: until it is ready, no ADD; a DEL does not
+// TestAddWaitsForTheDefaultNetwork (N71): until it is ready, no ADD; a DEL does not
 // wait for long.
-//
-// Label N71.
 func TestAddWaitsForTheDefaultNetwork(t *testing.T) {
 	n := newNode(t)
 	n.config["readinessindicatorfile"] = n.path("ready")
@@ -242,7 +232,7 @@ func TestAddWaitsForTheDefaultNetwork(t *testing.T) {
 	n.called("DEL default eth0")
 }
 
-// Labels N47, N52, N60.
+// TestReportComesAfterTheAnswer (N47, N52, N60).
 func TestReportComesAfterTheAnswer(t *testing.T) {
 	n := newNode(t)
 	n.define("ns", "a", n.recorder("net-a", map[string]any{"ips": []string{"10.7.0.1/24", "2001:db8::7/64"}, "mac": "02:00:00:00:00:07"}))
@@ -265,10 +255,8 @@ func TestReportComesAfterTheAnswer(t *testing.T) {
 	n.reported(0)
 }
 
-// TestReportIsSentLater: a report that the agent did not accept is sent by a later
+// TestReportIsSentLater (N47): a report that the agent did not accept is sent by a later
 // call, whatever its verb.
-//
-// Label N47.
 func TestReportIsSentLater(t *testing.T) {
 	n := newNode(t)
 	n.agent.refuse = true
@@ -312,7 +300,7 @@ func TestHelpByHand(t *testing.T) {
 	}
 }
 
-// Label C16.
+// TestFaultsOfTheConfiguration (C16).
 func TestFaultsOfTheConfiguration(t *testing.T) {
 	n := newNode(t)
 	for key, value := range map[string]any{"nonsense": 1, "stateDir": "relative", "isolation": "maybe"} {

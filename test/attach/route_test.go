@@ -103,7 +103,7 @@ func expectDefaults(t *testing.T, ns cninet.NS, want ...string) {
 	}
 }
 
-// Labels N38, N39, N62.
+// TestDefaultRoutes (N38, N39, N62).
 func TestDefaultRoutes(t *testing.T) {
 	n := routedNode(t)
 	for name, tt := range map[string]struct {
@@ -169,10 +169,8 @@ func (n *node) expectStatus(want []any) {
 	}
 }
 
-// TestCheckSeesDefaultRoutesThatChanged takes the pod's default route away, and
+// TestCheckSeesDefaultRoutesThatChanged (N38) takes the pod's default route away, and
 // gives the default network its own back.
-//
-// Label N38.
 func TestCheckSeesDefaultRoutesThatChanged(t *testing.T) {
 	n := routedNode(t)
 	ns := netns(t, "p")
@@ -195,10 +193,8 @@ func TestCheckSeesDefaultRoutesThatChanged(t *testing.T) {
 	n.ok("DEL", pod("p"))
 }
 
-// TestDefaultRouteThatFails: where a gateway cannot be reached, the ADD fails
+// TestDefaultRouteThatFails (N38, N74): where a gateway cannot be reached, the ADD fails
 // and nothing is left.
-//
-// Labels N38, N74.
 func TestDefaultRouteThatFails(t *testing.T) {
 	n := routedNode(t)
 	ns := netns(t, "p")
@@ -213,10 +209,8 @@ func TestDefaultRouteThatFails(t *testing.T) {
 	n.clean()
 }
 
-// TestAdvertisedDefaultRoutesStayAway: a router of a network that lost its default
+// TestAdvertisedDefaultRoutesStayAway (N38): a router of a network that lost its default
 // routes advertises itself every few minutes.
-//
-// Label N38.
 func TestAdvertisedDefaultRoutesStayAway(t *testing.T) {
 	n := routedNode(t)
 	for name, tt := range map[string]struct{ routes, want string }{
@@ -247,9 +241,7 @@ func TestAdvertisedDefaultRoutesStayAway(t *testing.T) {
 	}
 }
 
-// TestAllOrNothing: a change that fails at any place leaves every route as it was.
-//
-// Label N38.
+// TestAllOrNothing (N38): a change that fails at any place leaves every route as it was.
 func TestAllOrNothing(t *testing.T) {
 	n := routedNode(t)
 	ns := netns(t, "p")
@@ -276,10 +268,8 @@ func TestAllOrNothing(t *testing.T) {
 	n.ok("DEL", pod("p"))
 }
 
-// TestWhatStaysIsNotTouched: a default route that its attachment keeps, in whichever way,
+// TestWhatStaysIsNotTouched (N38): a default route that its attachment keeps, in whichever way,
 // keeps what its plugin has set beside.
-//
-// Label N38.
 func TestWhatStaysIsNotTouched(t *testing.T) {
 	n := routedNode(t)
 	for name, gateways := range map[string][]string{"its own": nil, "said": {"10.2.0.1"}} {
@@ -318,10 +308,8 @@ func TestWhatStaysIsNotTouched(t *testing.T) {
 	}
 }
 
-// TestAdvertisedRouteIsReplaced: a default route that a router has advertised ends with
+// TestAdvertisedRouteIsReplaced (N38): a default route that a router has advertised ends with
 // its lifetime, since no more are heard: one that is asked for by its gateway does not.
-//
-// Label N38.
 func TestAdvertisedRouteIsReplaced(t *testing.T) {
 	n := routedNode(t)
 	ns := netns(t, "p")
@@ -352,10 +340,8 @@ func TestAdvertisedRouteIsReplaced(t *testing.T) {
 	n.ok("DEL", pod("p"))
 }
 
-// TestRealNetworks: a pod on a bridge, another bridge and a macvlan, from its ADD
+// TestRealNetworks (N67, D9): a pod on a bridge, another bridge and a macvlan, from its ADD
 // to its DEL.
-//
-// Labels N67, D9.
 func TestRealNetworks(t *testing.T) {
 	n := routedNode(t)
 	ns := netns(t, "p")

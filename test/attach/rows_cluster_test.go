@@ -33,11 +33,9 @@ func (c realCluster) manifest(namespace, text string) {
 	must(c.t, c.client.Create(c.t.Context(), &o))
 }
 
-// TestDefinitionsOfEveryForm has the API server take the four examples of section
-// 3.2, and the plugin attach a pod to each: what has no configuration of its own is on the
+// TestDefinitionsOfEveryForm (N1, N2, N3, N4, N5) has the API server take the four examples of
+// section 3.2, and the plugin attach a pod to each: what has no configuration of its own is on the
 // node's disk, and nothing is written into its definition.
-//
-// Labels N1, N2, N3, N4, N5.
 func TestDefinitionsOfEveryForm(t *testing.T) {
 	c := useCluster(t)
 	n := newNode(t)
@@ -77,10 +75,8 @@ func TestDefinitionsOfEveryForm(t *testing.T) {
 	}
 }
 
-// TestStaticPod: the pod that the runtime names by the kubelet's UID is found by its
+// TestStaticPod (N66): the pod that the runtime names by the kubelet's UID is found by its
 // mirror, without which it is not known what it selects.
-//
-// Label N66.
 func TestStaticPod(t *testing.T) {
 	c := useCluster(t)
 	n := newNode(t)
@@ -114,9 +110,7 @@ func (k *kubelet) List(context.Context, *podresources.ListPodResourcesRequest) (
 	return &podresources.ListPodResourcesResponse{PodResources: k.pods}, nil
 }
 
-// TestTheKubeletIsAsked: which devices the pod has says the kubelet, over its socket.
-//
-// Label N64.
+// TestTheKubeletIsAsked (N64): which devices the pod has says the kubelet, over its socket.
 func TestTheKubeletIsAsked(t *testing.T) {
 	c := useCluster(t)
 	n := newNode(t)
@@ -150,11 +144,9 @@ func TestTheKubeletIsAsked(t *testing.T) {
 	n.ok("DEL", s)
 }
 
-// TestAddressesAndClaims has Tenure's own IPAM plugin under the meta-plugin, its agent
+// TestAddressesAndClaims (N23, N42) has Tenure's own IPAM plugin under the meta-plugin, its agent
 // and its controller: an address that is asked for gets its range's prefix length, or is
 // refused with another one; a claim's addresses are the pod's, whether it had them or not.
-//
-// Labels N23, N42.
 func TestAddressesAndClaims(t *testing.T) {
 	c := useCluster(t)
 	stop, err := fleet.StartController(context.WithoutCancel(t.Context()), c.Config())

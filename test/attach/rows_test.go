@@ -16,9 +16,7 @@ import (
 	"github.com/tenure-ipam/tenure/attach/route"
 )
 
-// TestDottedNames: Kubernetes allows them, so both formats do.
-//
-// Label N6.
+// TestDottedNames (N6): Kubernetes allows them, so both formats do.
 func TestDottedNames(t *testing.T) {
 	n := newNode(t)
 	n.define("ns", "net.a-1", n.recorder("a", nil))
@@ -31,9 +29,7 @@ func TestDottedNames(t *testing.T) {
 	}
 }
 
-// TestLongHardwareAddress: version 1 knows those of 20 bytes.
-//
-// Label N27.
+// TestLongHardwareAddress (N27): version 1 knows those of 20 bytes.
 func TestLongHardwareAddress(t *testing.T) {
 	n := newNode(t)
 	mac := strings.Repeat("02:", 19) + "01"
@@ -46,10 +42,8 @@ func TestLongHardwareAddress(t *testing.T) {
 	n.ok("DEL", pod("p"))
 }
 
-// TestNamesAsTheKernelHasThem: an annotation with a name is ignored just where the kernel
+// TestNamesAsTheKernelHasThem (N28): an annotation with a name is ignored just where the kernel
 // would not give that name to an interface.
-//
-// Label N28.
 func TestNamesAsTheKernelHasThem(t *testing.T) {
 	n := newNode(t)
 	n.define("ns", "a", n.recorder("a", nil))
@@ -76,9 +70,7 @@ func TestNamesAsTheKernelHasThem(t *testing.T) {
 	}
 }
 
-// TestArgumentsThatAreNoObject: of a definition they are an error, and nothing worse.
-//
-// Label N32.
+// TestArgumentsThatAreNoObject (N32): of a definition they are an error, and nothing worse.
 func TestArgumentsThatAreNoObject(t *testing.T) {
 	n := newNode(t)
 	for _, args := range []any{"x", []any{1}, map[string]any{"cni": "x"}} {
@@ -91,9 +83,7 @@ func TestArgumentsThatAreNoObject(t *testing.T) {
 	}
 }
 
-// TestTwoAddresses: the same network twice is two interfaces with an address each.
-//
-// Label N44.
+// TestTwoAddresses (N44): the same network twice is two interfaces with an address each.
 func TestTwoAddresses(t *testing.T) {
 	n := routedNode(t)
 	ns := netns(t, "p")
@@ -124,9 +114,7 @@ func TestTwoAddresses(t *testing.T) {
 	n.clean()
 }
 
-// TestEveryTypeOfDevice: each is shown if it has what its type requires.
-//
-// Label N63.
+// TestEveryTypeOfDevice (N63): each is shown if it has what its type requires.
 func TestEveryTypeOfDevice(t *testing.T) {
 	n := newNode(t)
 	for kind, keys := range map[string][]string{
@@ -156,10 +144,8 @@ func TestEveryTypeOfDevice(t *testing.T) {
 	}
 }
 
-// TestDevicesOfTheKubelet: each attachment of a definition with a resource takes the next
+// TestDevicesOfTheKubelet (N64): each attachment of a definition with a resource takes the next
 // of the pod's devices, and has a copy of what the device plugin says of it.
-//
-// Label N64.
 func TestDevicesOfTheKubelet(t *testing.T) {
 	const said = "/var/run/k8s.cni.cncf.io/devinfo/dp"
 	n := newNode(t)
@@ -206,9 +192,7 @@ func TestDevicesOfTheKubelet(t *testing.T) {
 	n.fails("ADD", pod("p"), "element 3", "network ns/a", "intel.com/sriov", "all 2 of the pod's are assigned")
 }
 
-// TestNothingOfTheRuntimesReachesOthers, whatever it is, also by CNI_ARGS.
-//
-// Labels N78, A11.
+// TestNothingOfTheRuntimesReachesOthers (N78, A11), whatever it is, also by CNI_ARGS.
 func TestNothingOfTheRuntimesReachesOthers(t *testing.T) {
 	n := newNode(t)
 	asked := map[string]any{
@@ -245,9 +229,7 @@ func TestNothingOfTheRuntimesReachesOthers(t *testing.T) {
 	}
 }
 
-// TestStatusStopsAtTheFirstFailure: whose error is returned.
-//
-// Label D2.
+// TestStatusStopsAtTheFirstFailure (D2): whose error is returned.
 func TestStatusStopsAtTheFirstFailure(t *testing.T) {
 	n := newNode(t)
 	failing := func(msg string) map[string]any {
@@ -260,9 +242,7 @@ func TestStatusStopsAtTheFirstFailure(t *testing.T) {
 	n.called("STATUS default ", "STATUS default ")
 }
 
-// TestTheWholeListIsUndone: also the plugins of a failed ADD that were never called.
-//
-// Label D5.
+// TestTheWholeListIsUndone (D5): also the plugins of a failed ADD that were never called.
 func TestTheWholeListIsUndone(t *testing.T) {
 	n := newNode(t)
 	tagged := func(tag string, further map[string]any) map[string]any {
@@ -286,10 +266,8 @@ func TestTheWholeListIsUndone(t *testing.T) {
 	n.clean()
 }
 
-// TestTheNativeResultIsKept: what the runtime's version of CNI has no place for is still
+// TestTheNativeResultIsKept (D13): what the runtime's version of CNI has no place for is still
 // there for CHECK and DEL.
-//
-// Label D13.
 func TestTheNativeResultIsKept(t *testing.T) {
 	n := newNode(t)
 	ips := []string{"10.1.0.5/24", "10.1.0.6/24", "2001:db8::5/64"}
@@ -308,10 +286,8 @@ func TestTheNativeResultIsKept(t *testing.T) {
 	}
 }
 
-// TestSeveralOwnDefaultRoutes: a network whose plugin sets several default routes of one
+// TestSeveralOwnDefaultRoutes (N39): a network whose plugin sets several default routes of one
 // metric keeps them all, and gets them all back where a change fails.
-//
-// Label N39.
 func TestSeveralOwnDefaultRoutes(t *testing.T) {
 	n := routedNode(t)
 	network := n.bridge("net-d", 4, true)

@@ -2,12 +2,10 @@ package attach_test
 
 import "testing"
 
-// TestWhoMayUseADefinition has a pod of namespace ns, with the label team=blue, name
+// TestWhoMayUseADefinition (N77) has a pod of namespace ns, with the label team=blue, name
 // a definition of another namespace: as a network that it selects, and as its default
 // network. Both go by the same rules, but for the definitions of defaultNamespace, any
 // of which may be a pod's default network.
-//
-// Label N77.
 func TestWhoMayUseADefinition(t *testing.T) {
 	const (
 		isolated   = "namespaces are isolated"

@@ -30,7 +30,7 @@ func (n *node) onlyDefault(name, why string) {
 	n.called("DEL default eth0")
 }
 
-// Labels N14, N15, N16, N17, N19, N30.
+// TestBothFormats (N14, N15, N16, N17, N19, N30).
 func TestBothFormats(t *testing.T) {
 	n := newNode(t)
 	n.define("ns", "net-a", n.recorder("a", nil))
@@ -55,11 +55,9 @@ func TestBothFormats(t *testing.T) {
 	n.called("ADD default eth0")
 }
 
-// TestInvalidAnnotationIsIgnored: whatever is wrong in an
-// annotation, the whole of it is ignored, with a warning, and the pod has its
-// default network.
-//
-// Labels N6, N16, N18, N20, N25, N28, N31, N33, N35, N37, N40, N41, N66.
+// TestInvalidAnnotationIsIgnored (N6, N16, N18, N20, N25, N28, N31, N33, N35, N37, N40, N41, N66):
+// whatever is wrong in an annotation, the whole of it is ignored, with a warning, and the pod has
+// its default network.
 func TestInvalidAnnotationIsIgnored(t *testing.T) {
 	n := newNode(t)
 	n.define("ns", "a", n.recorder("a", nil))
@@ -112,7 +110,7 @@ func TestInvalidAnnotationIsIgnored(t *testing.T) {
 	}
 }
 
-// Labels N7, N8, N9, N10, N11, N12, N13.
+// TestWhereAConfigurationIs (N7, N8, N9, N10, N11, N12, N13).
 func TestWhereAConfigurationIs(t *testing.T) {
 	n := newNode(t)
 	tagged := func(name, tag string) map[string]any { return n.recorder(name, map[string]any{"tag": tag}) }
@@ -160,10 +158,8 @@ func TestWhereAConfigurationIs(t *testing.T) {
 	n.called()
 }
 
-// TestNameIsInjected: a configuration without a name gets that of its
+// TestNameIsInjected (N12): a configuration without a name gets that of its
 // definition, and nothing else.
-//
-// Label N12.
 func TestNameIsInjected(t *testing.T) {
 	n := newNode(t)
 	n.define("ns", "a-bridge-network", fmt.Sprintf(`{"cniVersion":"0.3.0","type":"recorder","recorder":{"log":%q}}`, n.path("log")))
@@ -187,7 +183,7 @@ func (n *node) able(name string, instructions map[string]any, capabilities ...st
 	return map[string]any{"cniVersion": "1.1.0", "name": name, "plugins": []any{n.plugin(instructions), p}}
 }
 
-// Labels N21, N26, N34, N36, N41, D3.
+// TestCapabilityArguments (N21, N26, N34, N36, N41, D3).
 func TestCapabilityArguments(t *testing.T) {
 	n := newNode(t)
 	n.define("ns", "a", n.able("a", map[string]any{"ips": []string{"10.2.2.42/24", "2001:db8::5/64"}, "mac": "02:00:00:00:00:09"},
@@ -219,7 +215,7 @@ func TestCapabilityArguments(t *testing.T) {
 	}
 }
 
-// Labels N22, N26, N34, N36, N41.
+// TestCapabilityIsMissing (N22, N26, N34, N36, N41).
 func TestCapabilityIsMissing(t *testing.T) {
 	n := newNode(t)
 	n.define("ns", "a", n.recorder("a", nil))
@@ -233,10 +229,8 @@ func TestCapabilityIsMissing(t *testing.T) {
 	}
 }
 
-// TestRequestedAndIgnored: a delegate that takes a request and ignores it
+// TestRequestedAndIgnored (N24, N27): a delegate that takes a request and ignores it
 // fails the attachment, which is undone, in both versions.
-//
-// Labels N24, N27.
 func TestRequestedAndIgnored(t *testing.T) {
 	n := newNode(t)
 	n.define("ns", "v13", n.able("v13", map[string]any{"ips": []string{"10.2.2.1/24"}, "mac": "02:00:00:00:00:01"}, "ips", "mac"))
@@ -272,7 +266,7 @@ func TestRequestedAndIgnored(t *testing.T) {
 	}
 }
 
-// Label N29.
+// TestInterfaceNameThatIsTaken (N29).
 func TestInterfaceNameThatIsTaken(t *testing.T) {
 	n := newNode(t)
 	n.define("ns", "a", n.recorder("a", nil))
@@ -285,7 +279,7 @@ func TestInterfaceNameThatIsTaken(t *testing.T) {
 	}
 }
 
-// Labels N31, N32.
+// TestArgumentsOfThePod (N31, N32).
 func TestArgumentsOfThePod(t *testing.T) {
 	n := newNode(t)
 	list := n.able("a", nil, "ips")
@@ -302,7 +296,7 @@ func TestArgumentsOfThePod(t *testing.T) {
 	}
 }
 
-// Label N43.
+// TestAddressesAndClaim (N43).
 func TestAddressesAndClaim(t *testing.T) {
 	n := newNode(t)
 	n.define("ns", "a", n.able("a", map[string]any{"ips": []string{"10.2.2.42/24"}}, "ips"))
@@ -314,7 +308,7 @@ func TestAddressesAndClaim(t *testing.T) {
 	n.ok("ADD", s)
 }
 
-// Labels N44, N46.
+// TestSameNetworkTwice (N44, N46).
 func TestSameNetworkTwice(t *testing.T) {
 	n := newNode(t)
 	n.define("ns", "a", n.recorder("a", nil))
@@ -332,7 +326,7 @@ func TestSameNetworkTwice(t *testing.T) {
 	n.called("DEL a net2", "DEL a net1", "DEL default eth0")
 }
 
-// Label N50.
+// TestAnswerThatSaysNothing (N50).
 func TestAnswerThatSaysNothing(t *testing.T) {
 	n := newNode(t)
 	for _, say := range []string{"", "\n", "{}", "null"} {
@@ -352,7 +346,7 @@ func TestAnswerThatSaysNothing(t *testing.T) {
 	}
 }
 
-// Labels N63, N64.
+// TestDeviceInformation (N63, N64).
 func TestDeviceInformation(t *testing.T) {
 	n := newNode(t)
 	const info = `{"type":"pci","version":"1.1.0","pci":{"pci-address":"0000:01:02.3"}}`
@@ -376,7 +370,7 @@ func TestDeviceInformation(t *testing.T) {
 	}
 }
 
-// Label N63.
+// TestInvalidDeviceInformationIsNotShown (N63).
 func TestInvalidDeviceInformationIsNotShown(t *testing.T) {
 	n := newNode(t)
 	n.define("ns", "a", n.able("a", map[string]any{"device": `{"type":"pci","version":"1.1.0","pci":{}}`}, "CNIDeviceInfoFile"))
@@ -388,7 +382,7 @@ func TestInvalidDeviceInformationIsNotShown(t *testing.T) {
 	}
 }
 
-// Labels N66, N67, N77, N78.
+// TestRestrictionsAndTheRuntimesRequests (N66, N67, N77, N78).
 func TestRestrictionsAndTheRuntimesRequests(t *testing.T) {
 	n := newNode(t)
 	n.config["defaultNetwork"] = n.able("default", nil, "portMappings")

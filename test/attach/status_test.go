@@ -82,12 +82,10 @@ var answers = []struct {
 	},
 }
 
-// TestStatus has delegates answer all kinds of
-// results, and the agent itself write what follows from them. A member that is not in
-// the table must not be there: every key is the specification's or has a period in it
-// (N53), but for gateway.
-//
-// Labels N48, N49, N50, N51, N54, N55, N56, N57, N58, N59, N60, N61, N65.
+// TestStatus (N48, N49, N50, N51, N54, N55, N56, N57, N58, N59, N60, N61, N65) has delegates answer
+// all kinds of results, and the agent itself write what follows from them. A member that is not in
+// the table must not be there: every key is the specification's or has a period in it (N53), but
+// for gateway.
 func TestStatus(t *testing.T) {
 	c := useCluster(t)
 	n := newNode(t)

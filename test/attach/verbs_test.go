@@ -19,7 +19,7 @@ func (n *node) three(a, b, c map[string]any) {
 	}
 }
 
-// Labels N67, N76, D2.
+// TestStepsRunInOrderOneAfterTheOther (N67, N76, D2).
 func TestStepsRunInOrderOneAfterTheOther(t *testing.T) {
 	n := newNode(t)
 	n.three(map[string]any{"millis": 20}, map[string]any{"millis": 20}, nil)
@@ -38,7 +38,7 @@ func TestStepsRunInOrderOneAfterTheOther(t *testing.T) {
 	n.clean()
 }
 
-// Labels N74, D5.
+// TestFailedAddIsUndoneAtOnce (N74, D5).
 func TestFailedAddIsUndoneAtOnce(t *testing.T) {
 	n := newNode(t)
 	n.three(nil, map[string]any{"fail": map[string]any{"ADD": map[string]any{"code": 11, "msg": "no room"}}}, nil)
@@ -53,7 +53,7 @@ func TestFailedAddIsUndoneAtOnce(t *testing.T) {
 	n.clean()
 }
 
-// Label N74.
+// TestFailureOfTheDefaultNetwork (N74).
 func TestFailureOfTheDefaultNetwork(t *testing.T) {
 	n := newNode(t)
 	n.config["defaultNetwork"] = n.recorder("default", map[string]any{"fail": map[string]any{"ADD": map[string]any{"code": 100, "msg": "broken"}}})
@@ -66,10 +66,8 @@ func TestFailureOfTheDefaultNetwork(t *testing.T) {
 	n.clean()
 }
 
-// TestUndoThatFails: what cannot be undone at once is left to the DEL, which
+// TestUndoThatFails (N74): what cannot be undone at once is left to the DEL, which
 // has that alone.
-//
-// Label N74.
 func TestUndoThatFails(t *testing.T) {
 	n := newNode(t)
 	gate := n.path("gate")
@@ -87,7 +85,7 @@ func TestUndoThatFails(t *testing.T) {
 	n.clean()
 }
 
-// Labels N75, D1.
+// TestDelGoesOnPastFailuresAndReportsThemAll (N75, D1).
 func TestDelGoesOnPastFailuresAndReportsThemAll(t *testing.T) {
 	n := newNode(t)
 	gate := n.path("gate")
@@ -112,10 +110,8 @@ func TestDelGoesOnPastFailuresAndReportsThemAll(t *testing.T) {
 	n.called()
 }
 
-// TestDelNeedsNobody: not the pod, the definition, the agent, the network
+// TestDelNeedsNobody (N45, N75): not the pod, the definition, the agent, the network
 // namespace, nor the configuration that the ADD had.
-//
-// Labels N45, N75.
 func TestDelNeedsNobody(t *testing.T) {
 	n := newNode(t)
 	able := n.plugin(map[string]any{"ips": []string{"10.2.2.42/24"}})
@@ -153,10 +149,8 @@ func TestDelNeedsNobody(t *testing.T) {
 	n.clean()
 }
 
-// TestChainedPluginsAndFinalResult: CHECK and DEL of every plugin of a list get the
-// list's final result.
-//
-// Labels D2, D3, D4, N45.
+// TestChainedPluginsAndFinalResult (D2, D3, D4, N45): CHECK and DEL of every plugin of a list get
+// the list's final result.
 func TestChainedPluginsAndFinalResult(t *testing.T) {
 	n := newNode(t)
 	chain := map[string]any{"cniVersion": "1.0.0", "name": "net-a", "plugins": []any{
@@ -194,10 +188,8 @@ func expectFinal(t *testing.T, calls []record, tags []any, final any) {
 	}
 }
 
-// TestResultInTheRuntimesVersion has the default network speak every version of CNI, and
-// the runtime every one as well: it gets the default network's result in its own.
-//
-// Labels N68, D12, D13.
+// TestResultInTheRuntimesVersion (N68, D12, D13) has the default network speak every version of
+// CNI, and the runtime every one as well: it gets the default network's result in its own.
 func TestResultInTheRuntimesVersion(t *testing.T) {
 	versions := []string{"0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"}
 	n := newNode(t)
@@ -235,7 +227,7 @@ func TestResultInTheRuntimesVersion(t *testing.T) {
 	n.clean()
 }
 
-// Labels D8, D11.
+// TestNetworksWithoutCheckArePassedOver (D8, D11).
 func TestNetworksWithoutCheckArePassedOver(t *testing.T) {
 	n := newNode(t)
 	old := n.recorder("net-a", nil)
@@ -254,7 +246,7 @@ func TestNetworksWithoutCheckArePassedOver(t *testing.T) {
 	n.ok("DEL", pod("p"))
 }
 
-// Label D6.
+// TestHighestVersionThatIsKnown (D6).
 func TestHighestVersionThatIsKnown(t *testing.T) {
 	n := newNode(t)
 	list := n.recorder("net-a", nil)
@@ -267,7 +259,7 @@ func TestHighestVersionThatIsKnown(t *testing.T) {
 	}
 }
 
-// Label D7.
+// TestPluginsFromADirectory (D7).
 func TestPluginsFromADirectory(t *testing.T) {
 	n := newNode(t)
 	n.define("ns", "a", nil)
@@ -299,10 +291,8 @@ func TestPluginsFromADirectory(t *testing.T) {
 	n.called()
 }
 
-// TestUnknownPluginIsAnError: an ADD that lacks a plugin runs none, so that nothing is
+// TestUnknownPluginIsAnError (D1): an ADD that lacks a plugin runs none, so that nothing is
 // left which could not be undone.
-//
-// Label D1.
 func TestUnknownPluginIsAnError(t *testing.T) {
 	n := newNode(t)
 	n.define("ns", "a", map[string]any{"cniVersion": "1.1.0", "name": "net-a", "plugins": []any{n.plugin(nil), map[string]any{"type": "no-such-plugin"}}})
@@ -317,9 +307,7 @@ func TestUnknownPluginIsAnError(t *testing.T) {
 	n.clean()
 }
 
-// TestUnknownIPAMPluginIsAnError: a plugin runs its IPAM plugin for DEL as well, and fails.
-//
-// Label D1.
+// TestUnknownIPAMPluginIsAnError (D1): a plugin runs its IPAM plugin for DEL as well, and fails.
 func TestUnknownIPAMPluginIsAnError(t *testing.T) {
 	n := newNode(t)
 	network := func(ipam any) map[string]any {
@@ -344,10 +332,8 @@ func TestUnknownIPAMPluginIsAnError(t *testing.T) {
 	n.clean()
 }
 
-// TestDefaultNetworkWithoutItsIPAMPlugin: the plugin's DEL fails for want of it as well. That
+// TestDefaultNetworkWithoutItsIPAMPlugin (D1): the plugin's DEL fails for want of it as well. That
 // leaves nothing which no DEL could ever undo, since the ADD has run no IPAM plugin.
-//
-// Label D1.
 func TestDefaultNetworkWithoutItsIPAMPlugin(t *testing.T) {
 	for _, tt := range []struct {
 		name, ipam, del string
@@ -376,9 +362,7 @@ func TestDefaultNetworkWithoutItsIPAMPlugin(t *testing.T) {
 	}
 }
 
-// TestDefaultNetworkWithAnIPAMThatIsNoProgram, as some nodes' networks have it.
-//
-// Label D1.
+// TestDefaultNetworkWithAnIPAMThatIsNoProgram (D1), as some nodes' networks have it.
 func TestDefaultNetworkWithAnIPAMThatIsNoProgram(t *testing.T) {
 	n := newNode(t)
 	p := n.plugin(map[string]any{"ips": []string{"10.1.0.5/24"}})
@@ -389,10 +373,8 @@ func TestDefaultNetworkWithAnIPAMThatIsNoProgram(t *testing.T) {
 	n.clean()
 }
 
-// TestPluginThatIsRemoved: without its plugin an attachment cannot be undone, until that
+// TestPluginThatIsRemoved (D1): without its plugin an attachment cannot be undone, until that
 // is back.
-//
-// Label D1.
 func TestPluginThatIsRemoved(t *testing.T) {
 	n := newNode(t)
 	last := n.plugin(nil)
@@ -414,7 +396,7 @@ func TestPluginThatIsRemoved(t *testing.T) {
 	n.clean()
 }
 
-// Label D9.
+// TestErrorsAndStandardErrorOfDelegates (D9).
 func TestErrorsAndStandardErrorOfDelegates(t *testing.T) {
 	n := newNode(t)
 	n.define("ns", "a", n.recorder("net-a", map[string]any{"stderr": "noise of a"}))
@@ -431,9 +413,7 @@ func TestErrorsAndStandardErrorOfDelegates(t *testing.T) {
 	}
 }
 
-// TestAttachedTwice: a second ADD without a DEL is an error and changes nothing.
-//
-// Label D9.
+// TestAttachedTwice (D9): a second ADD without a DEL is an error and changes nothing.
 func TestAttachedTwice(t *testing.T) {
 	n := newNode(t)
 	n.ok("ADD", pod("p"))
@@ -444,7 +424,7 @@ func TestAttachedTwice(t *testing.T) {
 	n.ok("DEL", pod("p"))
 }
 
-// Label D14.
+// TestArgumentsAreHandedOn (D14).
 func TestArgumentsAreHandedOn(t *testing.T) {
 	n := newNode(t)
 	n.define("ns", "a", n.recorder("net-a", nil))
@@ -468,10 +448,8 @@ func TestArgumentsAreHandedOn(t *testing.T) {
 	}
 }
 
-// TestListsVersionAndName: every plugin of a list gets the list's version and
+// TestListsVersionAndName (N73): every plugin of a list gets the list's version and
 // name, whatever its own entry says.
-//
-// Label N73.
 func TestListsVersionAndName(t *testing.T) {
 	n := newNode(t)
 	entry := n.plugin(map[string]any{"ips": []string{"10.9.0.4/24"}})

@@ -68,12 +68,10 @@ func (b *brink) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// TestKilledAtEachWrite kills the controller at each of the writes by which it
+// TestKilledAtEachWrite (X23) kills the controller at each of the writes by which it
 // allocates one claim of two families and frees another, with the write done and
 // not. The next controller finishes both: the claim has its addresses, nothing of
 // the other is left, and no address is granted twice.
-//
-// Label X23.
 func TestKilledAtEachWrite(t *testing.T) {
 	ns := namespace(t)
 	four, six := pool(t, "10.0.0.0/28"), pool(t, "fd00::/64")

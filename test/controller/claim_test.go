@@ -252,11 +252,9 @@ func same(c *ipamclaims.IPAMClaim, ips []string) error {
 	return err
 }
 
-// TestStatusByHand: what somebody else wrote into a claim's status is never
+// TestStatusByHand (X13, N87): what somebody else wrote into a claim's status is never
 // overwritten, never served unless it is the claim's by the leases, and breaks
 // nothing.
-//
-// Labels X13, N87.
 func TestStatusByHand(t *testing.T) {
 	start(t)
 	ns := namespace(t)
@@ -363,9 +361,7 @@ func TestLeaseDeletedByHand(t *testing.T) {
 	})
 }
 
-// TestRecreated: a claim is deleted and made again under its name.
-//
-// Label F13.
+// TestRecreated (F13): a claim is deleted and made again under its name.
 func TestRecreated(t *testing.T) {
 	start(t)
 	ns := namespace(t)
@@ -406,10 +402,8 @@ func TestRecreated(t *testing.T) {
 	freed(t, uidOf(last), 10*time.Second)
 }
 
-// TestDeletedClaimKeepsItsAddressWhileItIsUsed holds a deleted claim's address until its last use
-// ends.
-//
-// Labels N80, X4.
+// TestDeletedClaimKeepsItsAddressWhileItIsUsed (N80, X4) holds a deleted claim's address until its
+// last use ends.
 func TestDeletedClaimKeepsItsAddressWhileItIsUsed(t *testing.T) {
 	stop := start(t)
 	ns := namespace(t)
@@ -470,9 +464,7 @@ func TestFullPool(t *testing.T) {
 	failed(t, d, "SubnetExhausted")
 }
 
-// TestAllOrNone: with one family exhausted, the other is not held.
-//
-// Label F20.
+// TestAllOrNone (F20): with one family exhausted, the other is not held.
 func TestAllOrNone(t *testing.T) {
 	start(t)
 	ns := namespace(t)
@@ -489,9 +481,7 @@ func TestAllOrNone(t *testing.T) {
 	}
 }
 
-// TestOwnerPod: the status names the pod of the newest use.
-//
-// Label N88.
+// TestOwnerPod (N88): the status names the pod of the newest use.
 func TestOwnerPod(t *testing.T) {
 	start(t)
 	ns := namespace(t)
@@ -530,9 +520,8 @@ func TestOwnerPod(t *testing.T) {
 	}
 }
 
-// TestControllerWritesTheStatusOfClaimsAlone asks the API server what the controller may write.
-//
-// Label N82.
+// TestControllerWritesTheStatusOfClaimsAlone (N82) asks the API server what the controller may
+// write.
 func TestControllerWritesTheStatusOfClaimsAlone(t *testing.T) {
 	k, err := client.New(role, client.Options{Scheme: kc.Scheme()})
 	if err != nil {
@@ -563,9 +552,7 @@ func TestControllerWritesTheStatusOfClaimsAlone(t *testing.T) {
 	}
 }
 
-// TestTwoControllers has two controllers work at once.
-//
-// Label F12.
+// TestTwoControllers (F12) has two controllers work at once.
 func TestTwoControllers(t *testing.T) {
 	start(t)
 	start(t)

@@ -274,9 +274,7 @@ func told(t *testing.T, node, reason, words string) {
 	})
 }
 
-// TestNodeDeletedAndMadeAgain: a Node object comes back under its name.
-//
-// Label X20.
+// TestNodeDeletedAndMadeAgain (X20): a Node object comes back under its name.
 func TestNodeDeletedAndMadeAgain(t *testing.T) {
 	start(t, withMargin)
 	t.Run("the agent lives", func(t *testing.T) {
@@ -650,11 +648,9 @@ func TestTaintOnANodeThatLives(t *testing.T) {
 	mustAdd(t, n, onPool(p, "c2"))
 }
 
-// TestAnotherBoot: a machine that boots while it is cut off answers nobody before
+// TestAnotherBoot (H1): a machine that boots while it is cut off answers nobody before
 // its seat is confirmed, not even what its pods had; then a pod's next sandbox gets
 // the pod's address again.
-//
-// Label H1.
 func TestAnotherBoot(t *testing.T) {
 	start(t)
 	ns, p := namespace(t), pool(t, "10.0.0.0/24")

@@ -106,11 +106,9 @@ func newLeader(t testing.TB, old string, within time.Duration) (now string) {
 	return now
 }
 
-// TestLeaderKilled kills the leading controller while claims are being
+// TestLeaderKilled (X23) kills the leading controller while claims are being
 // allocated and freed, again and again. Every claim gets its addresses, none
 // twice, and nothing is left over.
-//
-// Label X23.
 func TestLeaderKilled(t *testing.T) {
 	dir := t.TempDir()
 	program, err := programs.Build(t.Context(), dir, "tenure-controller")

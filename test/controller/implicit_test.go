@@ -40,7 +40,7 @@ func awaitOpen(t testing.TB, name string) *v1alpha1.IPPool {
 	return p
 }
 
-// Label WB3.
+// TestDualStackInline (WB3).
 func TestDualStackInline(t *testing.T) {
 	start(t)
 	ns, net := namespace(t), unique("net")
@@ -55,7 +55,7 @@ func TestDualStackInline(t *testing.T) {
 	}
 }
 
-// Label WB4.
+// TestRangeAndIPRanges (WB4).
 func TestRangeAndIPRanges(t *testing.T) {
 	start(t)
 	ns, net := namespace(t), unique("net")
@@ -66,10 +66,8 @@ func TestRangeAndIPRanges(t *testing.T) {
 	}
 }
 
-// TestOverlappingRanges: two definitions of one domain never give one address
+// TestOverlappingRanges (WB10): two definitions of one domain never give one address
 // twice; with enable_overlapping_ranges off they may.
-//
-// Label WB10.
 func TestOverlappingRanges(t *testing.T) {
 	start(t)
 	ns := namespace(t)
@@ -102,9 +100,7 @@ func TestOverlappingRanges(t *testing.T) {
 	}
 }
 
-// TestNamedNetworks: the same CIDR twice in two domains.
-//
-// Label WB11.
+// TestNamedNetworks (WB11): the same CIDR twice in two domains.
 func TestNamedNetworks(t *testing.T) {
 	start(t)
 	ns, blue, red := namespace(t), unique("blue"), unique("red")
@@ -170,9 +166,7 @@ func TestImplicitPoolsLife(t *testing.T) {
 	gone(t, named(net), 30*time.Second)
 }
 
-// TestDefinitionsDisagree: the oldest decides, the others are told.
-//
-// Label F27.
+// TestDefinitionsDisagree (F27): the oldest decides, the others are told.
 func TestDefinitionsDisagree(t *testing.T) {
 	start(t)
 	ns, net := namespace(t), unique("net")

@@ -17,11 +17,9 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// TestNewerObjects (F21): of a lease that a newer Tenure has written nothing is
+// TestNewerObjects (X25, F21): of a lease that a newer Tenure has written nothing is
 // granted and it is not given back, a request of one is not answered, and what fits
 // elsewhere is served all the same.
-//
-// Label X25.
 func TestNewerObjects(t *testing.T) {
 	start(t)
 	p := poolOf(t, 4, "10.0.0.0/29") // two blocks
@@ -59,10 +57,8 @@ func TestNewerObjects(t *testing.T) {
 	}
 }
 
-// TestUnknownFields (F21): what a newer Tenure has added to a lease, a request and
+// TestUnknownFields (X25, F21): what a newer Tenure has added to a lease, a request and
 // a seat, under the protocol that is known, survives the controller's writes.
-//
-// Label X25.
 func TestUnknownFields(t *testing.T) {
 	for _, kind := range []string{"iplease", "ipsublease"} {
 		addField(t, kind)

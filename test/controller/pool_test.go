@@ -78,10 +78,8 @@ func isReady(p *v1alpha1.IPPool, status metav1.ConditionStatus, reason string, w
 	}
 }
 
-// TestLeasesBeforeThePool: a pool is not opened over leases of another block
+// TestLeasesBeforeThePool (H4): a pool is not opened over leases of another block
 // size, or of an earlier pool.
-//
-// Label H4.
 func TestLeasesBeforeThePool(t *testing.T) {
 	stop := start(t)
 	stop()
@@ -190,9 +188,7 @@ func TestFaultyPool(t *testing.T) {
 	allocated(t, c)
 }
 
-// TestPoolDeleted: closed at once, gone when its last lease is.
-//
-// Label X19.
+// TestPoolDeleted (X19): closed at once, gone when its last lease is.
 func TestPoolDeleted(t *testing.T) {
 	start(t)
 	ns := namespace(t)
@@ -223,9 +219,7 @@ func TestPoolDeleted(t *testing.T) {
 	allocated(t, late)
 }
 
-// TestPoolShrinks: a claim keeps an address that its pool no longer has.
-//
-// Label X19.
+// TestPoolShrinks (X19): a claim keeps an address that its pool no longer has.
 func TestPoolShrinks(t *testing.T) {
 	start(t)
 	ns := namespace(t)

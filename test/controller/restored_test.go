@@ -83,11 +83,9 @@ func reopened(p *v1alpha1.IPPool, word string) func() error {
 	}
 }
 
-// TestRestored: an agent that has seen the API server go back has every pool
+// TestRestored (X23, H9): an agent that has seen the API server go back has every pool
 // closed. Nothing is granted or freed before it is back, also by another leader;
 // and what it still says then does not close the pools again.
-//
-// Labels X23, H9.
 func TestRestored(t *testing.T) {
 	const fence = 10 * time.Second
 	withoutSeats(t)
@@ -150,11 +148,9 @@ func TestRestored(t *testing.T) {
 	opened(t, late)
 }
 
-// TestRevisionGoesBack: the controller itself sees that etcd was restored: it
+// TestRevisionGoesBack (X23, H9): the controller itself sees that etcd was restored: it
 // closes every pool and ends, for its caches are of no use. The next one opens none
 // before F has passed with a node that says nothing.
-//
-// Labels X23, H9.
 func TestRevisionGoesBack(t *testing.T) {
 	const fence = 12 * time.Second
 	withoutSeats(t)

@@ -127,11 +127,9 @@ func leading(live deadnodes.Live, now *time.Duration) *deadnodes.Reconciler {
 	}
 }
 
-// TestLeaderKilledInATakeOver kills the leader at each of its writes, with the
+// TestLeaderKilledInATakeOver (F25) kills the leader at each of its writes, with the
 // write done and not: the next one finishes the work, at once, since the term was
 // ended; grants stay, and what an agent that has come back has said anew is its own.
-//
-// Label F25.
 func TestLeaderKilledInATakeOver(t *testing.T) {
 	const leases, uses = 3, 2
 	p := pool(t, "10.0.0.0/24")

@@ -180,15 +180,13 @@ func testMigration(t *testing.T, m *machine) {
 	m.kept()
 }
 
-// Label VM1.
+// TestVMLiveMigration (VM1).
 func TestVMLiveMigration(t *testing.T) { testMigration(t, boot(t, aVM)) }
 
-// Label VM8.
+// TestVMLiveMigrationOfAnInstance (VM8).
 func TestVMLiveMigrationOfAnInstance(t *testing.T) { testMigration(t, boot(t, aVMI)) }
 
-// TestVM1b: the source's DEL comes long after the migration.
-//
-// Label VM1b.
+// TestVM1b: the source's DEL comes long after the migration (VM1b).
 func TestVMSourceDELLast(t *testing.T) {
 	m := boot(t, aVM)
 	source, target := m.migrate()
@@ -199,7 +197,7 @@ func TestVMSourceDELLast(t *testing.T) {
 	m.kept()
 }
 
-// Label VM1c.
+// TestVMMigrationFails (VM1c).
 func TestVMMigrationFails(t *testing.T) {
 	m := boot(t, aVM)
 	source, target := m.migrate()
@@ -209,14 +207,14 @@ func TestVMMigrationFails(t *testing.T) {
 	m.kept()
 }
 
-// Labels VM2, N84.
+// TestVMDeleted (VM2, N84).
 func TestVMDeleted(t *testing.T) {
 	m := boot(t, aVM)
 	m.delete()
 	m.vanished()
 }
 
-// Label VM3.
+// TestVMDeletedForeground (VM3).
 func TestVMDeletedForeground(t *testing.T) {
 	m := boot(t, aVM)
 	m.delete(foreground)
@@ -235,7 +233,7 @@ func (m *machine) halt() {
 	m.kept()
 }
 
-// Label VM4.
+// TestVMStoppedThenDeleted (VM4).
 func TestVMStoppedThenDeleted(t *testing.T) {
 	m := boot(t, aVM)
 	m.halt()
@@ -243,7 +241,7 @@ func TestVMStoppedThenDeleted(t *testing.T) {
 	m.vanished()
 }
 
-// Label VM5.
+// TestVMStoppedThenDeletedForeground (VM5).
 func TestVMStoppedThenDeletedForeground(t *testing.T) {
 	m := boot(t, aVM)
 	m.halt()
@@ -251,7 +249,7 @@ func TestVMStoppedThenDeletedForeground(t *testing.T) {
 	m.vanished()
 }
 
-// Label VM6.
+// TestVMRestarted (VM6).
 func TestVMRestarted(t *testing.T) {
 	m := boot(t, aVM)
 	for range 3 {
@@ -276,10 +274,8 @@ func TestVMRestarted(t *testing.T) {
 	m.kept()
 }
 
-// TestVMForeignFinalizer: an instance that somebody else holds keeps the claim,
+// TestVMForeignFinalizer (VM7, N85): an instance that somebody else holds keeps the claim,
 // also when its machine is being deleted.
-//
-// Labels VM7, N85.
 func TestVMForeignFinalizer(t *testing.T) {
 	m := boot(t, func(ns string, networks []kubevirt.Network) *unstructured.Unstructured {
 		return kubevirt.VM(ns, "vm", networks, "example.com/foreign")
@@ -313,14 +309,14 @@ func TestVMForeignFinalizer(t *testing.T) {
 	m.vanished()
 }
 
-// Label VM9.
+// TestVMInstanceDeleted (VM9).
 func TestVMInstanceDeleted(t *testing.T) {
 	m := boot(t, aVMI)
 	m.delete()
 	m.vanished()
 }
 
-// Label VM10.
+// TestVMInstanceDeletedForeground (VM10).
 func TestVMInstanceDeletedForeground(t *testing.T) {
 	m := boot(t, aVMI)
 	m.delete(foreground)

@@ -236,9 +236,7 @@ func TestEveryLabelIsExplained(t *testing.T) {
 func TestLabelsAreSeen(t *testing.T) {
 	const test = `package x
 
-// TestCrash (F1, M2): IPv4, 10.0.0.1/24, F, K8S_POD_UID, M3-like.
-//
-// Labels X13, VM1b, N8, D4.
+// TestE2EStopped (X13, VM1b, N8, D4): F1, M2, IPv4, 10.0.0.1/24, F, K8S_POD_UID, M3-like.
 func TestE2EStopped(t *testing.T) {
 	t.Run("N20 "+row+" (N21)", nil)
 	It("WB5, WB7 scales", func() { use("A1") })

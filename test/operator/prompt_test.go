@@ -98,9 +98,7 @@ func terminal(t *testing.T) (keyboard, screen *os.File) {
 }
 
 // A machine that lives again while somebody thinks about the answer is not released:
-// its heartbeats do not change its Node.
-//
-// Label I1.
+// its heartbeats do not change its Node (I1).
 func TestReleaseNodeLooksAgainAfterItAsked(t *testing.T) {
 	w := inOrder(t)
 	w.isReady(corev1.ConditionUnknown)

@@ -72,9 +72,7 @@ func (w *world) isReady(status corev1.ConditionStatus) {
 }
 
 // Nothing is released, and nothing written, while the node may be alive, nor without
-// somebody who vouches.
-//
-// Label I1.
+// somebody who vouches (I1).
 func TestReleaseNodeRefuses(t *testing.T) {
 	w := inOrder(t)
 	controller(t)
@@ -108,9 +106,7 @@ func TestReleaseNodeRefuses(t *testing.T) {
 }
 
 // A Node that is down is released by its taint, and the controller takes what it held:
-// what was served from there can be served elsewhere.
-//
-// Labels I4, I5.
+// what was served from there can be served elsewhere (I4, I5).
 func TestReleaseNodeThatIsDown(t *testing.T) {
 	w := inOrder(t)
 	controller(t)

@@ -41,9 +41,7 @@ func wantJournalled(t *testing.T, dir, container string) {
 	}
 }
 
-// TestNoAgent: every verb answers what its caller can act on, at once.
-//
-// Label X22.
+// TestNoAgent (X22): every verb answers what its caller can act on, at once.
 func TestNoAgent(t *testing.T) {
 	for name, prepare := range map[string]func(t *testing.T, socket string){
 		"no socket": func(*testing.T, string) {},
@@ -87,10 +85,8 @@ func TestNoAgent(t *testing.T) {
 	}
 }
 
-// TestJournalCannotBeWritten: a DEL succeeds all the same, since one that
+// TestJournalCannotBeWritten (F29): a DEL succeeds all the same, since one that
 // fails holds up the node; the agent's collection of garbage frees the addresses.
-//
-// Label F29.
 func TestJournalCannotBeWritten(t *testing.T) {
 	t.Run("no directory", func(t *testing.T) {
 		n, _, dir := noAgent(t)
@@ -150,10 +146,8 @@ func fill(t *testing.T, path string) {
 	}
 }
 
-// TestJournalledDEL: a DEL that finds no agent is applied when there is one
+// TestJournalledDEL (F16): a DEL that finds no agent is applied when there is one
 // again, and never to an attachment that was made after it.
-//
-// Label F16.
 func TestJournalledDEL(t *testing.T) {
 	n := agentNetwork(t, "10.0.0.0/24")
 	n.attach("c1", "c2")

@@ -21,7 +21,7 @@ func prevResult(addrs ...string) keys {
 	return keys{"prevResult": keys{"cniVersion": "1.1.0", "ips": list}}
 }
 
-// Label C12.
+// TestCheck (C12).
 func TestCheck(t *testing.T) {
 	eachBackend(t, func(t *testing.T, b backend) {
 		n := b.network(t, "10.0.0.0/24", "fd00::/64").with(keys{"runtimeConfig": ips("10.0.0.5", "fd00::5")})
@@ -53,7 +53,7 @@ func (c call) withoutContainer() call {
 	return c.set("CNI_CONTAINERID", "").set("CNI_NETNS", "").set("CNI_IFNAME", "")
 }
 
-// Label C13.
+// TestStatus (C13).
 func TestStatus(t *testing.T) {
 	eachBackend(t, func(t *testing.T, b backend) {
 		n := b.network(t, "10.0.0.0/30").with(keys{"runtimeConfig": ips("10.0.0.2")}) // one address
@@ -68,7 +68,7 @@ func TestStatus(t *testing.T) {
 	})
 }
 
-// Label C13.
+// TestStatusWhenFull (C13).
 func TestStatusWhenFull(t *testing.T) {
 	n := localNetwork(t, "10.0.0.0/30").with(keys{"ipam.statusWhenFull": true})
 	status := func() outcome { return n.call("STATUS", "").withoutContainer().run(t) }
@@ -79,7 +79,7 @@ func TestStatusWhenFull(t *testing.T) {
 	status().wantQuiet(t)
 }
 
-// Label C13.
+// TestStatusOfAnAgent (C13).
 func TestStatusOfAnAgent(t *testing.T) {
 	n := agentNetwork(t, "10.0.0.0/24")
 	status := func() outcome { return n.call("STATUS", "").withoutContainer().run(t) }
@@ -101,7 +101,7 @@ func (o outcome) addressesOrQuiet() (string, error) {
 	return o.addresses()
 }
 
-// Label C13.
+// TestStatusWithoutAStore (C13).
 func TestStatusWithoutAStore(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
@@ -111,10 +111,8 @@ func TestStatusWithoutAStore(t *testing.T) {
 	n.call("STATUS", "").withoutContainer().run(t).wantError(t, 50, file)
 }
 
-// TestStatusAndGC: the two verbs exist, which those of host-local, static and
+// TestStatusAndGC (C18): the two verbs exist, which those of host-local, static and
 // dhcp do not, and only where the version has them.
-//
-// Label C18.
 func TestStatusAndGC(t *testing.T) {
 	eachBackend(t, func(t *testing.T, b backend) {
 		n := b.network(t, "10.0.0.0/24").with(keys{"cni.dev/valid-attachments": []any{}})
@@ -125,9 +123,7 @@ func TestStatusAndGC(t *testing.T) {
 	})
 }
 
-// TestLocalDiskFull: an ADD says so, a DEL works, and so does the next ADD.
-//
-// Label X22.
+// TestLocalDiskFull (X22): an ADD says so, a DEL works, and so does the next ADD.
 func TestLocalDiskFull(t *testing.T) {
 	n := localNetwork(t, "10.0.0.0/16")
 	dir := filepath.Join(t.TempDir(), "disk")

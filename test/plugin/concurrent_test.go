@@ -26,10 +26,8 @@ func containers(prefix string, count int) []string {
 	return names
 }
 
-// TestManyProcesses: fifty at once, then half of them leave while as many
+// TestManyProcesses (C15): fifty at once, then half of them leave while as many
 // others come.
-//
-// Label C15.
 func TestManyProcesses(t *testing.T) {
 	eachBackend(t, func(t *testing.T, b backend) {
 		n := b.network(t, "10.0.0.0/24", "fd00::/64")
@@ -58,10 +56,8 @@ func TestManyProcesses(t *testing.T) {
 	})
 }
 
-// TestTheSameADDTwiceAtOnce: a runtime that gave up on a call may make it
+// TestTheSameADDTwiceAtOnce (C15): a runtime that gave up on a call may make it
 // again while the first one still runs.
-//
-// Label C15.
 func TestTheSameADDTwiceAtOnce(t *testing.T) {
 	eachBackend(t, func(t *testing.T, b backend) {
 		n := b.network(t, "10.0.0.0/24")
@@ -86,9 +82,7 @@ func TestTheSameADDTwiceAtOnce(t *testing.T) {
 	})
 }
 
-// TestExactlyFull: as many processes at once as there are addresses.
-//
-// Label X18.
+// TestExactlyFull (X18): as many processes at once as there are addresses.
 func TestExactlyFull(t *testing.T) {
 	eachBackend(t, func(t *testing.T, b backend) {
 		n := b.network(t, "10.0.0.0/27") // 29 addresses
@@ -107,10 +101,8 @@ func TestExactlyFull(t *testing.T) {
 	})
 }
 
-// TestKilledProcesses kills ADDs and DELs at any point. Whatever was answered
+// TestKilledProcesses (X22) kills ADDs and DELs at any point. Whatever was answered
 // stays unique; after the runtime's DELs, nothing has leaked.
-//
-// Label X22.
 func TestKilledProcesses(t *testing.T) {
 	const rounds, at = 12, 8
 	eachBackend(t, func(t *testing.T, b backend) {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Label C16.
+// TestErrors (C16).
 func TestErrors(t *testing.T) {
 	eachBackend(t, func(t *testing.T, b backend) {
 		n := b.network(t, "10.0.0.0/24")
@@ -39,9 +39,7 @@ func TestErrors(t *testing.T) {
 	})
 }
 
-// TestOneLineForManyFaults: every fault of a configuration is told at once.
-//
-// Label C16.
+// TestOneLineForManyFaults (C16): every fault of a configuration is told at once.
 func TestOneLineForManyFaults(t *testing.T) {
 	n := newNetwork(t, keys{"mode": "nowhere", "subnet": "10.0.0.5/24", "gateway": "x"})
 	o := n.call("ADD", "c1").run(t)
@@ -50,7 +48,7 @@ func TestOneLineForManyFaults(t *testing.T) {
 	}
 }
 
-// Label C16.
+// TestNoCommand (C16).
 func TestNoCommand(t *testing.T) {
 	o := call{}.run(t)
 	if o.exit != 0 || o.stdout != "" || !strings.Contains(o.stderr, "CNI IPAM plugin tenure") || !strings.Contains(o.stderr, "1.1.0") {
@@ -58,10 +56,8 @@ func TestNoCommand(t *testing.T) {
 	}
 }
 
-// TestOwnNamespace: an ADD into the plugin's own network namespace is refused, in
+// TestOwnNamespace (C17): an ADD into the plugin's own network namespace is refused, in
 // the configuration's version, before anything is taken.
-//
-// Label C17.
 func TestOwnNamespace(t *testing.T) {
 	eachBackend(t, func(t *testing.T, b backend) {
 		n := b.network(t, "10.0.0.0/30").with(keys{"runtimeConfig": ips("10.0.0.2")}) // one address
@@ -80,9 +76,7 @@ func TestOwnNamespace(t *testing.T) {
 	})
 }
 
-// TestNames: CNI's rules for names hold for every verb.
-//
-// Label C17.
+// TestNames (C17): CNI's rules for names hold for every verb.
 func TestNames(t *testing.T) {
 	eachBackend(t, func(t *testing.T, b backend) {
 		n := b.network(t, "10.0.0.0/24")

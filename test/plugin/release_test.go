@@ -5,10 +5,8 @@ import (
 	"testing"
 )
 
-// TestDel: the pool has one address of each family, so that each ADD proves
+// TestDel (C11): the pool has one address of each family, so that each ADD proves
 // that the DEL before it freed both.
-//
-// Label C11.
 func TestDel(t *testing.T) {
 	eachBackend(t, func(t *testing.T, b backend) {
 		n := b.network(t, "10.0.0.0/30", "fd00::/126").with(keys{"runtimeConfig": ips("10.0.0.2", "fd00::2")})
@@ -66,10 +64,8 @@ func (n *network) has(containers ...string) string {
 	return strings.Join(yes, " ")
 }
 
-// TestGC: c3's network namespace is there, so it stays, listed or not: an
+// TestGC (C14): c3's network namespace is there, so it stays, listed or not: an
 // address that is in use is not freed by a list that may be old.
-//
-// Label C14.
 func TestGC(t *testing.T) {
 	const current, legacy = "cni.dev/valid-attachments", "cni.dev/attachments"
 	attachment := func(container, ifName string) any { return keys{"containerID": container, "ifname": ifName} }
@@ -108,7 +104,7 @@ func TestGC(t *testing.T) {
 	})
 }
 
-// Label C14.
+// TestGCNeedsNoContainer (C14).
 func TestGCNeedsNoContainer(t *testing.T) {
 	eachBackend(t, func(t *testing.T, b backend) {
 		n := b.network(t, "10.0.0.0/24").with(keys{"cni.dev/valid-attachments": []any{}})

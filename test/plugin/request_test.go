@@ -9,9 +9,7 @@ type keys = map[string]any
 
 func ips(addrs ...string) keys { return keys{"ips": addrs} }
 
-// TestPrecedence: runtimeConfig.ips counts, then args.cni.ips, then CNI_ARGS.
-//
-// Label C9.
+// TestPrecedence (C9): runtimeConfig.ips counts, then args.cni.ips, then CNI_ARGS.
 func TestPrecedence(t *testing.T) {
 	runtimeConfig, args := ips("10.0.0.11"), keys{"cni": ips("10.0.0.12")}
 	for _, tt := range []struct {
@@ -37,7 +35,7 @@ func TestPrecedence(t *testing.T) {
 	}
 }
 
-// Label C9.
+// TestBothFamilies (C9).
 func TestBothFamilies(t *testing.T) {
 	eachBackend(t, func(t *testing.T, b backend) {
 		n := b.network(t, "10.0.0.0/24", "fd00::/64").with(keys{"runtimeConfig": ips("fd00::99", "10.0.0.99")})
@@ -47,10 +45,8 @@ func TestBothFamilies(t *testing.T) {
 	})
 }
 
-// TestUnfulfilled: what cannot be given is refused with the reason, and nothing
+// TestUnfulfilled (C9): what cannot be given is refused with the reason, and nothing
 // of the request is taken.
-//
-// Label C9.
 func TestUnfulfilled(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -79,7 +75,7 @@ func TestUnfulfilled(t *testing.T) {
 	}
 }
 
-// Label C9.
+// TestUnknownArgs (C9).
 func TestUnknownArgs(t *testing.T) {
 	eachBackend(t, func(t *testing.T, b backend) {
 		n := b.network(t, "10.0.0.0/24")
@@ -88,9 +84,7 @@ func TestUnknownArgs(t *testing.T) {
 	})
 }
 
-// TestIPRanges is host-local's capability: the runtime brings the ranges.
-//
-// Label C9.
+// TestIPRanges (C9) is host-local's capability: the runtime brings the ranges.
 func TestIPRanges(t *testing.T) {
 	n := localNetwork(t, "10.0.0.0/24").with(keys{
 		"runtimeConfig": keys{"ipRanges": []any{[]any{keys{"subnet": "10.5.0.0/29"}}, []any{keys{"subnet": "fd05::/125"}}}},
@@ -101,7 +95,7 @@ func TestIPRanges(t *testing.T) {
 	}
 }
 
-// Label C10.
+// TestRepeatedADD (C10).
 func TestRepeatedADD(t *testing.T) {
 	eachBackend(t, func(t *testing.T, b backend) {
 		n := b.network(t, "10.0.0.0/29", "fd00::/125")
@@ -129,7 +123,7 @@ func TestRepeatedADD(t *testing.T) {
 	})
 }
 
-// Label X1.
+// TestTwoInterfaces (X1).
 func TestTwoInterfaces(t *testing.T) {
 	eachBackend(t, func(t *testing.T, b backend) {
 		n := b.network(t, "10.0.0.0/24")
@@ -145,10 +139,8 @@ func TestTwoInterfaces(t *testing.T) {
 	})
 }
 
-// TestNewSandbox: the pod's sandbox is made anew while the pool is full. An
+// TestNewSandbox (X6): the pod's sandbox is made anew while the pool is full. An
 // agent's pods are in the API: its own tests have this case.
-//
-// Label X6.
 func TestNewSandbox(t *testing.T) {
 	n := localNetwork(t, "10.0.0.0/30") // one address
 	const pod = "K8S_POD_NAMESPACE=ns;K8S_POD_NAME=p;K8S_POD_UID=u1"
@@ -167,7 +159,7 @@ func TestNewSandbox(t *testing.T) {
 	n.add("c3")
 }
 
-// Label WB8.
+// TestFullPool (WB8).
 func TestFullPool(t *testing.T) {
 	eachBackend(t, func(t *testing.T, b backend) {
 		n := b.network(t, "10.0.0.0/29") // five addresses

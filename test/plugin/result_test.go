@@ -13,10 +13,8 @@ import (
 	"github.com/tenure-ipam/tenure/test/programs"
 )
 
-// TestCalledByAPlugin has the reference bridge plugin call it, with the whole
+// TestCalledByAPlugin (C1) has the reference bridge plugin call it, with the whole
 // configuration, the keys of others included.
-//
-// Label C1.
 func TestCalledByAPlugin(t *testing.T) {
 	eachBackend(t, func(t *testing.T, b backend) {
 		n := b.network(t, "10.1.0.0/24", "fd00:1::/64").with(map[string]any{
@@ -66,7 +64,7 @@ func addressTexts[T interface{ String() string }](list []T) []string {
 	return texts
 }
 
-// Label C2.
+// TestVersion (C2).
 func TestVersion(t *testing.T) {
 	o := call{env: map[string]string{"CNI_COMMAND": "VERSION"}}.run(t)
 	var got struct {
@@ -83,7 +81,7 @@ func TestVersion(t *testing.T) {
 
 var versions = []string{"0.1.0", "0.2.0", "0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0"}
 
-// Label C3.
+// TestUnsupportedVersion (C3).
 func TestUnsupportedVersion(t *testing.T) {
 	eachBackend(t, func(t *testing.T, b backend) {
 		n := b.network(t, "10.0.0.0/24")
@@ -95,10 +93,8 @@ func TestUnsupportedVersion(t *testing.T) {
 	})
 }
 
-// TestResult takes one address of each family in every version and
+// TestResult (C4, C6, C7, C8) takes one address of each family in every version and
 // compares the whole result.
-//
-// Labels C4, C6, C7, C8.
 func TestResult(t *testing.T) {
 	type m = map[string]any
 	route := func(dst string) m { return m{"dst": dst} }
@@ -178,10 +174,8 @@ func anchor(want, got map[string]any) {
 	}
 }
 
-// TestTwoAddressesOfAFamily: old versions cannot say it. Nothing is taken: each
+// TestTwoAddressesOfAFamily (C5): old versions cannot say it. Nothing is taken: each
 // range has one address, and somebody else gets it.
-//
-// Label C5.
 func TestTwoAddressesOfAFamily(t *testing.T) {
 	eachBackend(t, func(t *testing.T, b backend) {
 		n := b.network(t, "10.0.0.0/30", "10.0.1.0/30")
@@ -194,7 +188,7 @@ func TestTwoAddressesOfAFamily(t *testing.T) {
 	})
 }
 
-// Label C7.
+// TestGatewayAddsNoRoute (C7).
 func TestGatewayAddsNoRoute(t *testing.T) {
 	eachBackend(t, func(t *testing.T, b backend) {
 		o := b.network(t, "10.0.0.0/24").call("ADD", "c1").run(t)
@@ -208,7 +202,7 @@ func TestGatewayAddsNoRoute(t *testing.T) {
 	})
 }
 
-// Label C8.
+// TestResolvConf (C8).
 func TestResolvConf(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "resolv.conf")
 	const text = "# of the host\nnameserver 10.0.0.53\nnameserver fd00::53\ndomain d.test\nsearch a.test b.test\noptions ndots:5\n"

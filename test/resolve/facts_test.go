@@ -20,9 +20,8 @@ import (
 	"github.com/tenure-ipam/tenure/test/fleet"
 )
 
-// The four forms of the specification's section 3.2, and what the agent tells of them.
-//
-// Labels N1, N2, N3, N4, N5.
+// The four forms of the specification's section 3.2, and what the agent tells of them (N1, N2, N3,
+// N4, N5).
 func TestDefinitionsOfEveryForm(t *testing.T) {
 	ns := newNamespace(t, nil)
 	configs := map[string]string{}
@@ -110,9 +109,7 @@ func noLiveReads(n *fleet.Node, pod *corev1.Pod, named ...facts.Ref) error {
 }
 
 // A change of what decides is seen: the annotation of a pod, the configuration of a
-// definition, the labels of a namespace.
-//
-// Labels N15, N77.
+// definition, the labels of a namespace (N15, N77).
 func TestChangesAreSeen(t *testing.T) {
 	ns := newNamespace(t, map[string]string{"team": "red"})
 	define(t, ns, "a", `{"type":"a"}`, map[string]string{plan.AnnotationSelector: "team=blue"})
@@ -170,9 +167,7 @@ func TestPodCreatedAnewUnderItsName(t *testing.T) {
 }
 
 // A static pod is known to the runtime by the kubelet's UID, to the API server by its
-// mirror.
-//
-// Label N66.
+// mirror (N66).
 func TestStaticPod(t *testing.T) {
 	ns := newNamespace(t, nil)
 	define(t, ns, "a", `{"type":"a"}`, nil)

@@ -33,9 +33,7 @@ func statusOf(t *testing.T, pod *corev1.Pod, networks int) (list []map[string]an
 }
 
 // From the runtime's call to the pod's annotation: what the plugin attached, the agent
-// writes.
-//
-// Labels N47, N49, N52, N54, N55, N56, N59, N60, N61.
+// writes (N47, N49, N52, N54, N55, N56, N59, N60, N61).
 func TestStatusOfAnAdd(t *testing.T) {
 	ns := newNamespace(t, nil)
 	define(t, ns, "lan", `{"cniVersion":"1.0.0","name":"lan","type":"delegate"}`, nil)
@@ -64,9 +62,7 @@ func TestStatusOfAnAdd(t *testing.T) {
 }
 
 // An invalid annotation is ignored, never silently: the pod has its default network, a
-// status that says so, and an event.
-//
-// Labels N20, A1, N66.
+// status that says so, and an event (N20, A1, N66).
 func TestInvalidAnnotation(t *testing.T) {
 	ns := newNamespace(t, nil)
 	pod := newPod(t, ns, "p", "invalid", selecting(`[{"name":"lan","ips":[]}]`))
@@ -81,9 +77,7 @@ func TestInvalidAnnotation(t *testing.T) {
 	awaitEvent(t, pod, "InvalidNetworkAnnotation")
 }
 
-// A definition of another namespace is refused by name and rule; nothing is attached.
-//
-// Label N77.
+// A definition of another namespace is refused by name and rule; nothing is attached (N77).
 func TestNamespaceIsolation(t *testing.T) {
 	mine, theirs := newNamespace(t, nil), newNamespace(t, nil)
 	define(t, theirs, "lan", `{"cniVersion":"1.0.0","name":"lan","type":"delegate"}`, nil)

@@ -50,9 +50,7 @@ func TestStatusOverwritesNothing(t *testing.T) {
 }
 
 // What was accepted arrives, though the API server was away, and the agent ended and
-// began anew meanwhile.
-//
-// Label N47.
+// began anew meanwhile (N47).
 func TestStatusSurvivesAnOutageAndARestart(t *testing.T) {
 	ns := newNamespace(t, nil)
 	pod := newPod(t, ns, "p", "outage")
@@ -75,9 +73,7 @@ func TestStatusSurvivesAnOutageAndARestart(t *testing.T) {
 	fleet.Eventually(t, minute, func() error { return settled(n) })
 }
 
-// What is ignored of an annotation is said to the pod's owner.
-//
-// Labels N20, A1.
+// What is ignored of an annotation is said to the pod's owner (N20, A1).
 func TestWarningsAreEvents(t *testing.T) {
 	ns := newNamespace(t, nil)
 	pod := newPod(t, ns, "p", "warnings")

@@ -31,9 +31,7 @@ const (
 
 // A thousand ADDs at once from fifty agents, into a pool of exactly a thousand
 // addresses: none twice, none missing. How long it takes is measured in what the API
-// server takes to create the leases and sub-leases alone.
-//
-// Label X18.
+// server takes to create the leases and sub-leases alone (X18).
 func TestThousandAddressesFiftyAgents(t *testing.T) {
 	uneven := slices.Repeat([]int{14}, burstAgents)
 	uneven[0] = 300

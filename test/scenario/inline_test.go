@@ -45,7 +45,7 @@ func within(cidr string, a netip.Prefix) bool {
 	return p.Contains(a.Addr()) && p.Bits() == a.Bits()
 }
 
-// Labels WB3, WB4.
+// TestInlineDualStack (WB3, WB4).
 func TestInlineDualStack(t *testing.T) {
 	w := bare(t, "wb34")
 	for _, tt := range []struct{ name, ranges string }{
@@ -62,7 +62,7 @@ func TestInlineDualStack(t *testing.T) {
 	}
 }
 
-// Label WB10.
+// TestOverlappingRangesOfPods (WB10).
 func TestOverlappingRangesOfPods(t *testing.T) {
 	w := bare(t, "wb10")
 	one := `{"type":"tenure","range":"%s","range_start":"10.21.0.5","range_end":"10.21.0.5"%s}`
@@ -83,7 +83,7 @@ func TestOverlappingRangesOfPods(t *testing.T) {
 	}
 }
 
-// Label WB11.
+// TestNamedNetworksOfPods (WB11).
 func TestNamedNetworksOfPods(t *testing.T) {
 	w := bare(t, "wb11")
 	for _, name := range []string{"blue", "red"} {

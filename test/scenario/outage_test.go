@@ -176,9 +176,7 @@ const (
 )
 
 // Many agents have much to say when the API server comes back after an outage. They say
-// no more than they must, not all at once, and nothing is lost or given twice.
-//
-// Label X5.
+// no more than they must, not all at once, and nothing is lost or given twice (X5).
 func TestManyAgentsCatchUpWithoutAStorm(t *testing.T) {
 	const nodes = 30
 	o := newOutage(t, nodes)

@@ -45,9 +45,7 @@ func place(t *testing.T, path, token string) {
 }
 
 // The agents' tokens are replaced while they run, and the old ones end: heartbeats
-// and leases go on.
-//
-// Label X24.
+// and leases go on (X24).
 func TestTokensRotate(t *testing.T) {
 	const fence = 8 * time.Second
 	path := filepath.Join(t.TempDir(), "token")

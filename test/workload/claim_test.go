@@ -28,9 +28,7 @@ func wantCode(t *testing.T, err error, code agentapi.Code, text string) {
 }
 
 // The address outlives pods, nodes and agents; the definition is in another
-// namespace (X10) and has another name than the network (X12).
-//
-// Labels N80, N83, VM6.
+// namespace (X10) and has another name than the network (X12) (N80, N83, VM6).
 func TestAddressOutlivesThePod(t *testing.T) {
 	w := newWorld(t, "outlive", "elsewhere", "10.40.0.0/20", "fd00:40::/64")
 	c := w.claim("outlive")
@@ -89,7 +87,7 @@ func TestClaimGoesToAndFroAtOnce(t *testing.T) {
 	}
 }
 
-// Label VM1.
+// TestVMLiveMigration (VM1).
 func TestVMLiveMigration(t *testing.T) {
 	w := newWorld(t, "migrate", "default", "10.41.0.0/20")
 	vm, vmi := owner("VirtualMachine", "vm"), owner("VirtualMachineInstance", "vm")
@@ -123,7 +121,7 @@ func TestVMLiveMigration(t *testing.T) {
 	x.Refused(t, w.pod(x, "three", c.Name, "", vmi), "two other nodes")
 }
 
-// Label X3.
+// TestForeignPodsAreRefused (X3).
 func TestForeignPodsAreRefused(t *testing.T) {
 	w := newWorld(t, "foreign", "default", "10.42.0.0/24")
 	vm := w.claim("vm-a", owner("VirtualMachine", "vm-a"))
@@ -165,7 +163,7 @@ func leftNoUse(t *testing.T, claim string, want int) {
 	})
 }
 
-// Label X4.
+// TestClaimDeletedWhileItsPodRuns (X4).
 func TestClaimDeletedWhileItsPodRuns(t *testing.T) {
 	w := newWorld(t, "deleted", "default", "10.43.0.0/30") // two addresses
 	c := w.claim("deleted")
@@ -193,7 +191,7 @@ func TestClaimDeletedWhileItsPodRuns(t *testing.T) {
 	}
 }
 
-// Label N86.
+// TestWrongNetworkOrInterface (N86).
 func TestWrongNetworkOrInterface(t *testing.T) {
 	w := newWorld(t, "mismatch", "default", "10.44.0.0/24")
 	other := &ipamclaims.IPAMClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "other-net"}, Spec: ipamclaims.IPAMClaimSpec{Network: "somebody-elses"}}
@@ -220,7 +218,7 @@ func forceStatus(t *testing.T, c *ipamclaims.IPAMClaim, ips ...string) {
 	})
 }
 
-// Label X13.
+// TestStatusByHandIsNotServed (X13).
 func TestStatusByHandIsNotServed(t *testing.T) {
 	w := newWorld(t, "byhand", "default", "10.45.0.0/24")
 	rightful := w.claim("rightful")
@@ -236,7 +234,7 @@ func TestStatusByHandIsNotServed(t *testing.T) {
 	wantCode(t, err, agent.CodeClaimRefused, "in no pool")
 }
 
-// Label X14.
+// TestIPsAndClaim (X14).
 func TestIPsAndClaim(t *testing.T) {
 	w := newWorld(t, "both", "default", "10.46.0.0/24")
 	allocated(t, w.claim("both"))
@@ -244,7 +242,7 @@ func TestIPsAndClaim(t *testing.T) {
 	wantCode(t, err, agentapi.CodeInvalidConfig, "only one of ips and ipam-claim-reference")
 }
 
-// Label X15.
+// TestIPsThatDidNotReachThePlugin (X15).
 func TestIPsThatDidNotReachThePlugin(t *testing.T) {
 	w := newWorld(t, "nocap", "default", "10.47.0.0/24")
 	_, err := w.a.Insist(w.pod(w.a, "nocap", "", `,"ips":["10.47.0.9"]`))
@@ -278,9 +276,7 @@ func TestClaimThatComesLate(t *testing.T) {
 }
 
 // A claim's pod is served again while the API server is away, and its DEL is not
-// lost.
-//
-// Label X5.
+// lost (X5).
 func TestClaimWithTheAPIAway(t *testing.T) {
 	w := newWorld(t, "apiaway", "default", "10.50.0.0/24")
 	c := w.claim("apiaway")
@@ -302,9 +298,7 @@ func TestClaimWithTheAPIAway(t *testing.T) {
 }
 
 // The sandbox of a pod with a claim dies and is made anew on the same node, before
-// the old one's DEL.
-//
-// Label X6.
+// the old one's DEL (X6).
 func TestClaimAndANewSandbox(t *testing.T) {
 	w := newWorld(t, "sandbox", "default", "10.51.0.0/24")
 	want := allocated(t, w.claim("sandbox"))
@@ -324,9 +318,7 @@ func TestClaimAndANewSandbox(t *testing.T) {
 }
 
 // StatefulSet pods deleted and recreated under the same names, again and again, on
-// changing nodes.
-//
-// Label X9.
+// changing nodes (X9).
 func TestSameNamesAgainAndAgain(t *testing.T) {
 	const rounds = 40
 	w := newWorld(t, "again", "default", "10.52.0.0/29")
@@ -349,9 +341,7 @@ func TestSameNamesAgainAndAgain(t *testing.T) {
 	w.nothingGranted(10 * time.Second)
 }
 
-// Garbage: the sandbox and the pod are gone, and no DEL ever came (WB12).
-//
-// Label X8.
+// Garbage: the sandbox and the pod are gone, and no DEL ever came (WB12) (X8).
 func TestGarbageIsFreed(t *testing.T) {
 	w := newWorld(t, "garbage", "default", "10.53.0.0/24")
 	w.a.Stop()

@@ -18,9 +18,7 @@ import (
 // Stock Multus drops ipam-claim-reference, and passes ips by runtimeConfig and by
 // CNI_ARGS. The program is called by libcni as Multus calls it (its
 // NewCNIRuntimeConf and DelegateAdd): the agent finds the claim by the interface's
-// name.
-//
-// Label N42.
+// name (N42).
 func TestStockMultusHonoursClaimsAndAddresses(t *testing.T) {
 	w := newWorld(t, "multus", "default", "10.60.0.0/20")
 	plugin, err := programs.Build(t.Context(), t.TempDir(), "tenure")

@@ -186,11 +186,9 @@ func (l *load) run(ctx context.Context, n *fleet.Node, worker int) {
 	}
 }
 
-// TestReshapedUnderLoad: a pool grows, loses addresses, is split, keeps some
+// TestReshapedUnderLoad (X19, F11): a pool grows, loses addresses, is split, keeps some
 // for who asks, and shrinks, while three nodes add and delete. What a pod has it
 // keeps; what is outside is told, and not given again.
-//
-// Labels X19, F11.
 func TestReshapedUnderLoad(t *testing.T) {
 	const pool = "reshaped"
 	p := newPool(t, pool, "", v1alpha1.Range{CIDR: "10.60.0.0/23", End: "10.60.0.255"})
@@ -268,11 +266,9 @@ func TestReshapedUnderLoad(t *testing.T) {
 	})
 }
 
-// TestRangeMovedBetweenPools: a range goes from one pool of a domain to
+// TestRangeMovedBetweenPools (X19, F26): a range goes from one pool of a domain to
 // another while a pod has an address of it. The other opens when that is given
 // back, not before.
-//
-// Labels X19, F26.
 func TestRangeMovedBetweenPools(t *testing.T) {
 	const domain = "moved"
 	from := newPool(t, "moved-from", domain, v1alpha1.Range{CIDR: "10.61.0.0/24"})
@@ -305,11 +301,9 @@ func TestRangeMovedBetweenPools(t *testing.T) {
 	says(t, next, v1alpha1.PoolReady, metav1.ConditionTrue)
 }
 
-// TestDeletedInUseAndMadeAgain: a pool that is deleted while pods have
+// TestDeletedInUseAndMadeAgain (X19, F11): a pool that is deleted while pods have
 // addresses of it waits for them. If somebody takes its finalizer away and makes a
 // pool of that name anew, that one waits for the leases of the earlier.
-//
-// Labels X19, F11.
 func TestDeletedInUseAndMadeAgain(t *testing.T) {
 	spec := v1alpha1.Range{CIDR: "10.63.0.0/24"}
 	p := newPool(t, "made-again", "", spec)
@@ -352,10 +346,8 @@ func TestDeletedInUseAndMadeAgain(t *testing.T) {
 	w.add(b, static(second.Name, "heir", its[0].Addr().String()))
 }
 
-// TestBlockSizeChangedInUse: blocks get another size when the last lease is
+// TestBlockSizeChangedInUse (X19, H4, M46): blocks get another size when the last lease is
 // given back; until then the old one goes on.
-//
-// Labels X19, H4, M46.
 func TestBlockSizeChangedInUse(t *testing.T) {
 	p := newPool(t, "resized", "", v1alpha1.Range{CIDR: "10.64.0.0/22"}) // blocks of four
 	says(t, p, v1alpha1.PoolReady, metav1.ConditionTrue)
@@ -402,11 +394,9 @@ func TestBlockSizeChangedInUse(t *testing.T) {
 	}
 }
 
-// TestClaimsGetWhatNodesCede: in a pool that nodes have leased and used to the
+// TestClaimsGetWhatNodesCede (H11): in a pool that nodes have leased and used to the
 // last address, claims get what comes free, on whatever node, in the order in which
 // they came; and the pool says how full it is.
-//
-// Label H11.
 func TestClaimsGetWhatNodesCede(t *testing.T) {
 	w := newWorld(t, "ceded", "default", "10.65.0.0/28")
 	p := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: w.name}}

@@ -78,9 +78,7 @@ func copyFile(t *testing.T, from, to string) {
 	}
 }
 
-// TestStoreSetAside: a store that is not provably the latest never serves again.
-//
-// Label X22.
+// TestStoreSetAside (X22): a store that is not provably the latest never serves again.
 func TestStoreSetAside(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -211,7 +209,7 @@ func TestAsideLogThatStays(t *testing.T) {
 	}
 }
 
-// Label X22.
+// TestStoreUnusable (X22).
 func TestStoreUnusable(t *testing.T) {
 	p := newPlace(t)
 	p.path = filepath.Join(p.dir, "file", "store.db")

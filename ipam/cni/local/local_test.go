@@ -216,10 +216,8 @@ func TestSeveralSets(t *testing.T) {
 	n.want("b", "10.0.0.3/29 fd00::3/125 10.0.0.11/29")
 }
 
-// TestEditedConfiguration: between ADD and DEL the range is moved, and the
+// TestEditedConfiguration (X11): between ADD and DEL the range is moved, and the
 // rest of the configuration becomes invalid.
-//
-// Label X11.
 func TestEditedConfiguration(t *testing.T) {
 	n := newNetwork(t, `"subnet":"10.0.0.0/30"`)
 	n.want("a", "10.0.0.2/30")
@@ -333,10 +331,8 @@ func TestIgnoredKeysAreTold(t *testing.T) {
 	}
 }
 
-// TestGC lists what is garbage by the runtime's list, and what is kept
+// TestGC (C14) lists what is garbage by the runtime's list, and what is kept
 // although the list has it not.
-//
-// Label C14.
 func TestGC(t *testing.T) {
 	alive := filepath.Join(t.TempDir(), "alive")
 	if err := os.WriteFile(alive, nil, 0o600); err != nil {
@@ -399,7 +395,7 @@ func (n *network) holders() string {
 	return strings.Join(names, " ")
 }
 
-// Label C13.
+// TestStatus (C13).
 func TestStatus(t *testing.T) {
 	n := newNetwork(t, `"subnet":"10.0.0.0/30"`)
 	status := func() string { return n.ask(agentapi.Request{Verb: agentapi.Status, Config: n.config("")}) }
@@ -424,10 +420,8 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// TestDamagedStore: nothing is answered from a damaged store, and a DEL does
+// TestDamagedStore (X22): nothing is answered from a damaged store, and a DEL does
 // not hang on it. When it is moved away, all goes on.
-//
-// Label X22.
 func TestDamagedStore(t *testing.T) {
 	n := newNetwork(t, `"subnet":"10.0.0.0/24"`)
 	n.want("a", "10.0.0.2/24")

@@ -13,7 +13,7 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 )
 
-// Label C16.
+// TestCNIError (C16).
 func TestCNIError(t *testing.T) {
 	if err := cniError(nil); err != nil {
 		t.Errorf("cniError(nil) = %v; want nil", err)

@@ -90,11 +90,9 @@ func TestBlockSizeOfTheBook(t *testing.T) {
 	}
 }
 
-// TestIdleWhileRestored: an empty lease of the cluster's goes back at once while nodes
+// TestIdleWhileRestored (H9): an empty lease of the cluster's goes back at once while nodes
 // put back what they hold: one of them may hold the block since it was given back, and
 // waits for it no longer than the pool is closed. One with a grant stays.
-//
-// Label H9.
 func TestIdleWhileRestored(t *testing.T) {
 	b := NewBook(time.Now)
 	pool := lan(t, "lan", "10.0.0.0/24")

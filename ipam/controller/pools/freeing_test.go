@@ -41,12 +41,10 @@ func (c somePools) List(_ context.Context, into client.ObjectList, _ ...client.L
 	return nil
 }
 
-// TestFreesBeforeItOpens: after a restore nothing of a pool is freed while nodes may be
+// TestFreesBeforeItOpens (H9): after a restore nothing of a pool is freed while nodes may be
 // about to put back that they use it. A pool that waits for no node any more, but for
 // leases of an earlier pool of its name, would wait for ever if what was granted of these
 // to a claim that is gone could not be freed (I4).
-//
-// Label H9.
 func TestFreesBeforeItOpens(t *testing.T) {
 	p := with(pool("10.0.0.0/24"), open(32))
 	p.Status.Leasing, p.Status.Opening = v1alpha1.LeasingClosed, "5"
@@ -64,13 +62,11 @@ func TestFreesBeforeItOpens(t *testing.T) {
 	}
 }
 
-// TestFreesWhatTheReconcilerDoesNotWaitFor: a pool that was made again after a restore
+// TestFreesWhatTheReconcilerDoesNotWaitFor (H9): a pool that was made again after a restore
 // waits for a lease of the earlier one, with a grant to a claim that is gone. Another pool has
 // been opened since, so that no restore concerns this one, in the reconciler's words. What
 // is to be freed is asked for between its looks, and must be told the same, or it is never
 // freed, and the pool never opened (I4).
-//
-// Label H9.
 func TestFreesWhatTheReconcilerDoesNotWaitFor(t *testing.T) {
 	voided := protocol.OpeningAfter(noon.Add(-time.Hour))
 	again, other := pool("10.0.0.0/24"), with(pool("10.9.0.0/24"), open(32))
@@ -91,10 +87,8 @@ func TestFreesWhatTheReconcilerDoesNotWaitFor(t *testing.T) {
 	}
 }
 
-// TestKnowsBeforeWatchesTell (I1): what a seat said of a restored API server before this
+// TestKnowsBeforeWatchesTell (H9, I1): what a seat said of a restored API server before this
 // controller led counts at once, whatever its watches have shown by then: they may be behind.
-//
-// Label H9.
 func TestKnowsBeforeWatchesTell(t *testing.T) {
 	p := with(pool("10.0.0.0/24"), open(32))
 	p.Status.Opening = "5"

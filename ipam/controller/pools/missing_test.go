@@ -33,10 +33,8 @@ func TestLook(t *testing.T) {
 	}
 }
 
-// TestSleepIsNotSilence: a pool is closed for more than F/2 and waits for a node when the
+// TestSleepIsNotSilence (H9): a pool is closed for more than F/2 and waits for a node when the
 // controller sleeps, and perhaps all nodes with it. When it wakes it waits for the node on.
-//
-// Label H9.
 func TestSleepIsNotSilence(t *testing.T) {
 	var l lookout
 	l.hear(saying(seatAt("a", 0), false, "5"), noon)
@@ -51,11 +49,9 @@ func TestSleepIsNotSilence(t *testing.T) {
 	}
 }
 
-// TestCompared: whoever has beaten twice since a pool was closed, and says nothing of a
+// TestCompared (H9): whoever has beaten twice since a pool was closed, and says nothing of a
 // restored API server, is not waited for, also where F is never: it uses no pool, or
 // those it uses have been opened before this one.
-//
-// Label H9.
 func TestCompared(t *testing.T) {
 	word := protocol.OpeningAfter(noon.Add(-time.Hour))
 	seen, back := protocol.Restoration{Opening: word}.String(), protocol.Restoration{Back: true, Opening: word}.String()
@@ -109,10 +105,8 @@ func TestCompared(t *testing.T) {
 	}
 }
 
-// TestConcerns: a pool that was opened since is not closed again by what seats
+// TestConcerns (H9): a pool that was opened since is not closed again by what seats
 // still say; nor is one that was made since, when another has been opened.
-//
-// Label H9.
 func TestConcerns(t *testing.T) {
 	word := func(hour int) string {
 		if hour == 0 {

@@ -19,11 +19,9 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// TestRivalry: a pool of a named domain is opened, or stays open after an edit,
+// TestRivalry (F26): a pool of a named domain is opened, or stays open after an edit,
 // only when no other pool of the domain has addresses of it, by its ranges or by
 // leases that are still there.
-//
-// Label F26.
 func TestRivalry(t *testing.T) {
 	rival := func(age time.Duration, reason string, cidrs ...string) v1alpha1.IPPool {
 		p := pool(cidrs...)
@@ -101,12 +99,10 @@ func TestRivalry(t *testing.T) {
 	}
 }
 
-// TestLateOpening: a younger pool was closed for a lease of a third one. A look that is
+// TestLateOpening (F26): a younger pool was closed for a lease of a third one. A look that is
 // about to open it, now that the lease is gone, and pauses before its write, or whose write
 // has no answer, meets another version of the pool once an older one has been let have the
 // same addresses.
-//
-// Label F26.
 func TestLateOpening(t *testing.T) {
 	shapes := func(p *v1alpha1.IPPool) *allocator.Shape { shape, _ := shapeOf(p); return shape }
 	look := func(p *v1alpha1.IPPool, other v1alpha1.IPPool, foreign ...protocol.Lease) plan {
@@ -151,11 +147,9 @@ func TestLateOpening(t *testing.T) {
 	}
 }
 
-// TestLeasesOfADomain: a pool of a domain heeds the leases of the domain's other
+// TestLeasesOfADomain (F26): a pool of a domain heeds the leases of the domain's other
 // pools, and those whose pool is no longer there: of which domain that was, nobody
 // knows.
-//
-// Label F26.
 func TestLeasesOfADomain(t *testing.T) {
 	named := func(name, domain string) v1alpha1.IPPool {
 		p := pool("10.0.0.0/24")
@@ -251,12 +245,10 @@ func TestWhatTheCacheHasOfADomain(t *testing.T) {
 	}
 }
 
-// TestEditOfWhatItHad: a lease that covers addresses of an open pool closes it when an
+// TestEditOfWhatItHad (F26): a lease that covers addresses of an open pool closes it when an
 // edit has given the pool one of them, and not when it had them all before. So the leases of
 // a pool that is gone, which may have been of another domain, close no pool whose dns is
 // edited.
-//
-// Label F26.
 func TestEditOfWhatItHad(t *testing.T) {
 	edit := func(spec func(*v1alpha1.IPPoolSpec)) change {
 		return func(p *v1alpha1.IPPool) { p.Generation++; spec(&p.Spec) }

@@ -249,10 +249,8 @@ func TestTally(t *testing.T) {
 	}
 }
 
-// TestAddressesOutside: what attachments have and the ranges have no more, by what
+// TestAddressesOutside (X19): what attachments have and the ranges have no more, by what
 // the holder has published.
-//
-// Label X19.
 func TestAddressesOutside(t *testing.T) {
 	before, _ := shapeOf(pool("10.0.0.0/24"))
 	shrunk := pool("10.0.0.0/24")

@@ -237,10 +237,8 @@ type emptyCache struct{ client.Reader }
 
 func (emptyCache) List(context.Context, client.ObjectList, ...client.ListOption) error { return nil }
 
-// TestWaits: a pool stays closed for F/2, and then until every node that is
+// TestWaits (H9): a pool stays closed for F/2, and then until every node that is
 // seated, and not silent for F, is back; at most for F.
-//
-// Label H9.
 func TestWaits(t *testing.T) {
 	back, seen, nothing := saying(seatAt("a", 0), true, "5"), saying(seatAt("b", 0), false, "5"), seatAt("c", 0)
 	never := seatAt("d", 0)
@@ -294,10 +292,8 @@ func TestWaits(t *testing.T) {
 	}
 }
 
-// TestAnotherLeaderBeginsAnew: it counts how long a pool has been closed by what it
+// TestAnotherLeaderBeginsAnew (H9): it counts how long a pool has been closed by what it
 // has seen itself, and not the hours for which it slept.
-//
-// Label H9.
 func TestAnotherLeaderBeginsAnew(t *testing.T) {
 	p := with(pool("10.0.0.0/24"), open(32))
 	first, second := &Reconciler{}, &Reconciler{}
@@ -346,10 +342,8 @@ func (a *revisions) Revision(context.Context) (protocol.Revision, error) {
 	return now, nil
 }
 
-// TestWatchRevision: only a revision below one that was seen before the call, by
+// TestWatchRevision (H9): only a revision below one that was seen before the call, by
 // any call, shows that the API server has gone back.
-//
-// Label H9.
 func TestWatchRevision(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
@@ -379,10 +373,8 @@ func TestWatchRevision(t *testing.T) {
 	}
 }
 
-// TestNamesOneWitness: of the nodes that say the same word one is named, and the same at each
+// TestNamesOneWitness (H9): of the nodes that say the same word one is named, and the same at each
 // look: else each look would write the pool's status.
-//
-// Label H9.
 func TestNamesOneWitness(t *testing.T) {
 	var l lookout
 	for _, node := range []string{"c", "a", "b", "d"} {

@@ -8,7 +8,7 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 )
 
-// Label C16.
+// TestErrorHasCNIVersion (C16).
 func TestErrorHasCNIVersion(t *testing.T) {
 	for version, want := range map[string]string{"": "1.1.0", "0.3.1": "0.3.1"} {
 		var out bytes.Buffer
@@ -22,7 +22,7 @@ func TestErrorHasCNIVersion(t *testing.T) {
 	}
 }
 
-// Label C17.
+// TestOwnNetworkNamespaceIsRefused (C17).
 func TestOwnNetworkNamespaceIsRefused(t *testing.T) {
 	const own = "/proc/self/ns/net"
 	for _, tt := range []struct {

@@ -142,10 +142,8 @@ func TestMainDoesWhatTheCNILibraryDoes(t *testing.T) {
 	}
 }
 
-// TestOwnNetworkNamespace: what the library refuses after an ADD is refused before
+// TestOwnNetworkNamespace (C17): what the library refuses after an ADD is refused before
 // it, with or without whatever stands for an override.
-//
-// Label C17.
 func TestOwnNetworkNamespace(t *testing.T) {
 	for _, override := range []string{"", "0", "no", "1", "true", "tRue"} {
 		for _, verb := range []string{"ADD", "DEL", "CHECK"} {
@@ -162,10 +160,8 @@ func TestOwnNetworkNamespace(t *testing.T) {
 	}
 }
 
-// TestErrorsAreInTheVersionOfTheConfiguration, also those that come before a verb is
+// TestErrorsAreInTheVersionOfTheConfiguration (C17), also those that come before a verb is
 // served.
-//
-// Label C17.
 func TestErrorsAreInTheVersionOfTheConfiguration(t *testing.T) {
 	for _, tt := range []struct {
 		what, verb, netns, version string

@@ -241,11 +241,9 @@ func takeBlock(t *testing.T, a *Agent, p *pool, block netip.Prefix) {
 	}
 }
 
-// TestReserveAfterTheSeat: an agent that starts takes no reserve before it has seen its
+// TestReserveAfterTheSeat (H9): an agent that starts takes no reserve before it has seen its
 // seat: only that may show it that the API server has gone back, and that a block which
 // seems free is somebody's who is about to put it back.
-//
-// Label H9.
 func TestReserveAfterTheSeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, p := newBubbleAgent(t, &listedLeases{})

@@ -181,10 +181,8 @@ func TestAwaitsPoolThatWasJustEdited(t *testing.T) {
 	}
 }
 
-// TestConfirmsWhatItHasHeard: a lease serves only under the spec that this node has
+// TestConfirmsWhatItHasHeard (F26): a lease serves only under the spec that this node has
 // heard of, also one that had vanished: by another it might choose what is another pool's.
-//
-// Label F26.
 func TestConfirmsWhatItHasHeard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, p := newSeatedAgent(t, &createdLeases{}, editedPools{})

@@ -8,10 +8,8 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// TestRequestsIndex: a request is found by whom it is for from the step that noted
+// TestRequestsIndex (H14): a request is found by whom it is for from the step that noted
 // it until one that gave it away.
-//
-// Label H14.
 func TestRequestsIndex(t *testing.T) {
 	var q requests
 	at := func(d time.Duration) protocol.Instant { return protocol.Instant{Boot: d} }

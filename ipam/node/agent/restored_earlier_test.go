@@ -11,12 +11,10 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// TestLeaseOfALostStore: the restored data have a block in the name of a store that this
+// TestLeaseOfALostStore (H9): the restored data have a block in the name of a store that this
 // node had lost, and it has leased the block again since. It waits for the pool to be opened
 // before it says that its lease is lost. But not where the pool was made again: that one may
 // wait for just this lease, which the node gives back when it knows that its own is lost (I4).
-//
-// Label H9.
 func TestLeaseOfALostStore(t *testing.T) {
 	for uid, want := range map[protocol.UID]protocol.Outcome{"p": protocol.Unknown, "q": protocol.Done} {
 		a := newRestoredAgent(t)
@@ -32,12 +30,10 @@ func TestLeaseOfALostStore(t *testing.T) {
 	}
 }
 
-// TestNothingIsLostBeforeTheSeatIsSeen: an agent starts on restored data, and takes its
+// TestNothingIsLostBeforeTheSeatIsSeen (H9): an agent starts on restored data, and takes its
 // seat up as its store has it. Until it has read it, nothing shows that the data have gone
 // back: a block that it has leased since the backup names him who had it then, and gives it
 // back. It would be others' while pods here have its addresses (I1).
-//
-// Label H9.
 func TestNothingIsLostBeforeTheSeatIsSeen(t *testing.T) {
 	for _, seen := range []bool{false, true} {
 		a := newRestoredAgent(t)
@@ -60,11 +56,9 @@ func TestNothingIsLostBeforeTheSeatIsSeen(t *testing.T) {
 	}
 }
 
-// TestLeaseIsALostStoresAgain: a lease of a lost store's was made the new one's. The data
+// TestLeaseIsALostStoresAgain (H9): a lease of a lost store's was made the new one's. The data
 // went back to before, and the pools have been opened again: the lease is lost. It must not
 // show for ever anew that the data went back, which would close all pools each time (I4).
-//
-// Label H9.
 func TestLeaseIsALostStoresAgain(t *testing.T) {
 	a := newRestoredAgent(t)
 	a.cl.Events = &warned{}
@@ -79,11 +73,9 @@ func TestLeaseIsALostStoresAgain(t *testing.T) {
 	}
 }
 
-// TestLeaseOfWhoHadItBefore: a lease in the place of one that this node holds, and older
+// TestLeaseOfWhoHadItBefore (H9): a lease in the place of one that this node holds, and older
 // than that, is of an earlier state. The node does not lose its own by it, also where no
 // revision and not its seat shows that the API server has gone back.
-//
-// Label H9.
 func TestLeaseOfWhoHadItBefore(t *testing.T) {
 	a := &Agent{
 		st: newStore(t), cfg: Config{Node: "n1"}, log: slog.New(slog.DiscardHandler), metrics: newMetrics(nil),
@@ -114,11 +106,9 @@ func (g goingBack) UpdateSeat(ctx context.Context, s protocol.Seat) (protocol.Se
 	return s, protocol.Done, nil
 }
 
-// TestHeartbeatOfBefore: a heartbeat that was accepted before another answer has shown
+// TestHeartbeatOfBefore (H9): a heartbeat that was accepted before another answer has shown
 // that the API server has gone back does not bring its term back: what was said in that
 // would pass for put back, and the pools be opened without it (I1).
-//
-// Label H9.
 func TestHeartbeatOfBefore(t *testing.T) {
 	a := newRestoredAgent(t)
 	a.sitting.Self = protocol.Identity{Node: "n1", Store: a.st.ID(), Boot: "b"}
@@ -138,11 +128,9 @@ func TestHeartbeatOfBefore(t *testing.T) {
 	}
 }
 
-// TestLeasedSinceTheLastHeartbeat: an agent that was stopped soon after it had leased a
+// TestLeasedSinceTheLastHeartbeat (H9): an agent that was stopped soon after it had leased a
 // block, before its next heartbeat, starts on data from between the two. Its seat is as it
 // was; the record of the lease shows that the data have gone back.
-//
-// Label H9.
 func TestLeasedSinceTheLastHeartbeat(t *testing.T) {
 	a := newRestoredAgent(t)
 	r := leaseRight(Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: "p"}}}, netip.MustParsePrefix("10.0.0.10/32"))

@@ -24,12 +24,10 @@ func (s *subLeasesThatGo) ReadSubLease(context.Context, string) (protocol.SubLea
 	return protocol.SubLease{}, protocol.NotFound, nil
 }
 
-// TestUseGoesBack: while a pool is closed after a restore a use and a request that nothing
+// TestUseGoesBack (H9): while a pool is closed after a restore a use and a request that nothing
 // rests on go back, once they have been said anew. The pool may have been deleted by force
 // and made again, and wait for a lease of the cluster's with what is granted for them: it
 // would be closed for ever (I4).
-//
-// Label H9.
 func TestUseGoesBack(t *testing.T) {
 	lease := protocol.LeaseName("lan", netip.MustParsePrefix("10.0.0.10/32"))
 	use := protocol.Right{Kind: protocol.RightUse, Name: "c.0", Use: &protocol.Use{Claim: protocol.ClaimRef{UID: "c"}}, Leases: []string{lease}}
@@ -60,11 +58,9 @@ func (c *countedSubLeases) UpdateSubLease(ctx context.Context, old, next protoco
 	return c.unanswered.UpdateSubLease(ctx, old, next)
 }
 
-// TestSaidOnce: while a pool is closed after a restore a use of one of its claims, a request
+// TestSaidOnce (H9): while a pool is closed after a restore a use of one of its claims, a request
 // whose answer has gone, and a lease that had vanished, are said once, and not at every look: all
 // nodes do so at once.
-//
-// Label H9.
 func TestSaidOnce(t *testing.T) {
 	lease := leaseRight(Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: "p"}}}, netip.MustParsePrefix("10.0.0.10/32"))
 	use := protocol.Right{Kind: protocol.RightUse, Name: "c.0", Use: &protocol.Use{Claim: protocol.ClaimRef{UID: "c"}}, Leases: []string{lease.Name}, Term: 2}

@@ -100,11 +100,9 @@ func TestTakeBackOfAnEndedAdd(t *testing.T) {
 	})
 }
 
-// TestTakesBackWhatIsInUse (I1): after a restore a lease has ceded an address that was taken
+// TestTakesBackWhatIsInUse (H9, I1): after a restore a lease has ceded an address that was taken
 // back since, and that a pod has, and one that nobody has. The write that says the lease again
 // takes the first back: the cluster might grant it.
-//
-// Label H9.
 func TestTakesBackWhatIsInUse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		used, free := netip.MustParseAddr("10.0.0.5"), netip.MustParseAddr("10.0.0.6")

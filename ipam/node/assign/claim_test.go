@@ -64,7 +64,7 @@ func TestClaimsAddresses(t *testing.T) {
 	}
 }
 
-// Label X6.
+// TestClaimOfANewSandbox (X6).
 func TestClaimOfANewSandbox(t *testing.T) {
 	st := openStore(t)
 	putUse(t, st, "u1")

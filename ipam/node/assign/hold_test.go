@@ -127,7 +127,7 @@ func TestServesDecidesPerLease(t *testing.T) {
 	}
 }
 
-// Label C9.
+// TestExact (C9).
 func TestExact(t *testing.T) {
 	st := openStore(t)
 	p := openPool(t, st, "p", "10.0.0.0/29")
@@ -178,7 +178,7 @@ func find1[E error](err error) error {
 	return nil
 }
 
-// Label C9.
+// TestExactOutsideOpenBlocks (C9).
 func TestExactOutsideOpenBlocks(t *testing.T) {
 	st := openStore(t)
 	p := openPool(t, st, "p", "10.0.0.0/29")
@@ -222,7 +222,7 @@ func TestAllOrNothing(t *testing.T) {
 	})
 }
 
-// Label X1.
+// TestSeveralSlotsAndInterfacesOfOnePool (X1).
 func TestSeveralSlotsAndInterfacesOfOnePool(t *testing.T) {
 	st := openStore(t)
 	p := openPool(t, st, "p", "10.0.0.0/29")
@@ -237,7 +237,7 @@ func TestSeveralSlotsAndInterfacesOfOnePool(t *testing.T) {
 	}
 }
 
-// Label C10.
+// TestRepeatedADD (C10).
 func TestRepeatedADD(t *testing.T) {
 	st := openStore(t)
 	p := openPool(t, st, "p", "10.0.0.0/29")
@@ -272,7 +272,7 @@ func TestRepeatedADD(t *testing.T) {
 	}
 }
 
-// Label C10.
+// TestAnotherPodUnderTheSameKey (C10).
 func TestAnotherPodUnderTheSameKey(t *testing.T) {
 	st := openStore(t)
 	p := openPool(t, st, "p", "10.0.0.0/30") // one address
@@ -289,9 +289,7 @@ func TestAnotherPodUnderTheSameKey(t *testing.T) {
 	}
 }
 
-// TestNewSandbox: a new container ID of the same pod and interface.
-//
-// Label X6.
+// TestNewSandbox (X6): a new container ID of the same pod and interface.
 func TestNewSandbox(t *testing.T) {
 	anew := func(old Ask) Ask {
 		b := old

@@ -13,7 +13,7 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// Label C11.
+// TestRelease (C11).
 func TestRelease(t *testing.T) {
 	st := openStore(t)
 	p := openPool(t, st, "p", "10.0.0.0/29", "fd00::/125")
@@ -40,10 +40,8 @@ func TestRelease(t *testing.T) {
 	}
 }
 
-// TestReleaseFreesTheOthers: one family's block is gone, by whatever fault;
+// TestReleaseFreesTheOthers (C11): one family's block is gone, by whatever fault;
 // the attachment and its other address go all the same.
-//
-// Label C11.
 func TestReleaseFreesTheOthers(t *testing.T) {
 	st := openStore(t)
 	p := openPool(t, st, "p", "10.0.0.0/30", "fd00::/125")
@@ -130,7 +128,7 @@ func TestCededInUse(t *testing.T) {
 	})
 }
 
-// Label C12.
+// TestCheck (C12).
 func TestCheck(t *testing.T) {
 	st := openStore(t)
 	p := openPool(t, st, "p", "10.0.0.0/29", "fd00::/125")

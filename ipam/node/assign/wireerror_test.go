@@ -18,9 +18,7 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// TestWireError lists every error that a caller may tell apart.
-//
-// Label C16.
+// TestWireError (C16) lists every error that a caller may tell apart.
 func TestWireError(t *testing.T) {
 	if got := WireError(nil); got != nil {
 		t.Errorf("WireError(nil) = %+v; want nil", got)

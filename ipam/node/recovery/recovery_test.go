@@ -70,7 +70,7 @@ func describe(found []store.Attachment) (lines []string) {
 	return lines
 }
 
-// Label X22.
+// TestFind (X22).
 func TestFind(t *testing.T) {
 	use := protocol.Right{Kind: protocol.RightUse, Name: "claim.0", Phase: protocol.Frozen, Store: "lost", Use: &protocol.Use{Interface: "net1", Pod: protocol.PodRef{UID: "p1"}}}
 	request := protocol.Right{
@@ -164,10 +164,8 @@ func update(t *testing.T, st *store.Store, fn func(*store.Tx) error) {
 	}
 }
 
-// TestRecord: of two that say that they have an address the first is recorded, and
+// TestRecord (X22): of two that say that they have an address the first is recorded, and
 // nobody twice.
-//
-// Label X22.
 func TestRecord(t *testing.T) {
 	st := newStore(t)
 	other := lan
@@ -201,10 +199,8 @@ func TestRecord(t *testing.T) {
 	}
 }
 
-// TestRecognise: the first call that names the sandbox gives it to what a pod's
+// TestRecognise (X22): the first call that names the sandbox gives it to what a pod's
 // status told of, and to that alone.
-//
-// Label X22.
 func TestRecognise(t *testing.T) {
 	st := newStore(t)
 	f := frozen(lan)

@@ -132,10 +132,8 @@ func walk(t testing.TB, b []byte) (pairs []pair, reached func(at int) bool) {
 	return pairs, func(at int) bool { p := at / int(m.pageSize); return w.seen[p/64]&(1<<(p%64)) != 0 }
 }
 
-// TestFlippedBytes flips a bit in every byte of every page that is in use.
+// TestFlippedBytes (X22) flips a bit in every byte of every page that is in use.
 // The scan must refuse the file, or find every record as it was.
-//
-// Label X22.
 func TestFlippedBytes(t *testing.T) {
 	b, want := image(t, 16)
 	pages := b[:inUse(t, b)]
@@ -172,10 +170,8 @@ func TestFlippedBytes(t *testing.T) {
 	}
 }
 
-// TestRuined makes larger damage: runs of zeros and noise, swapped and copied
+// TestRuined (X22) makes larger damage: runs of zeros and noise, swapped and copied
 // pages.
-//
-// Label X22.
 func TestRuined(t *testing.T) {
 	b, want := image(t, 120)
 	n := inUse(t, b)
@@ -205,7 +201,7 @@ func TestRuined(t *testing.T) {
 	}
 }
 
-// Label X22.
+// TestTruncated (X22).
 func TestTruncated(t *testing.T) {
 	b, want := image(t, 120)
 	n := inUse(t, b)
@@ -223,11 +219,9 @@ func TestTruncated(t *testing.T) {
 	}
 }
 
-// TestTornCommit takes the file before and after commits and writes to the
+// TestTornCommit (X22) takes the file before and after commits and writes to the
 // former any part of what changed: what a crash of the machine can leave, and
 // more. It must read as before, as after, or be refused.
-//
-// Label X22.
 func TestTornCommit(t *testing.T) {
 	s := newStore(t, Options{})
 	fillStore(t, s, 0, 100)
@@ -269,10 +263,8 @@ func TestTornCommit(t *testing.T) {
 	t.Log(outcomes)
 }
 
-// TestEarlier puts a store's records back to an earlier time, one at a time,
+// TestEarlier (X22) puts a store's records back to an earlier time, one at a time,
 // with valid checksums: the sum of all must tell.
-//
-// Label X22.
 func TestEarlier(t *testing.T) {
 	s := newStore(t, Options{})
 	fillStore(t, s, 0, 10)
@@ -348,10 +340,8 @@ func rewrite(t *testing.T, path string, b []byte, edit func(*bolt.Tx) error) {
 	}
 }
 
-// TestNewerSchema opens what a later version wrote, which also writes records
+// TestNewerSchema (X25) opens what a later version wrote, which also writes records
 // that this one does not know.
-//
-// Label X25.
 func TestNewerSchema(t *testing.T) {
 	b, _ := image(t, 5)
 	path := filepath.Join(t.TempDir(), "store.db")
@@ -376,7 +366,7 @@ func TestNewerSchema(t *testing.T) {
 	}
 }
 
-// Label X22.
+// TestNoStore (X22).
 func TestNoStore(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name string, b []byte) string {
@@ -411,9 +401,7 @@ func TestNoStore(t *testing.T) {
 	}
 }
 
-// TestDamagedWhileOpen flips bytes of records under an open store.
-//
-// Label X22.
+// TestDamagedWhileOpen (X22) flips bytes of records under an open store.
 func TestDamagedWhileOpen(t *testing.T) {
 	for n := range 60 {
 		s := newStore(t, Options{})
@@ -461,10 +449,8 @@ func TestDamagedWhileOpen(t *testing.T) {
 	}
 }
 
-// TestTableDamagedWhileOpen does the same to the allocator's table, whose
+// TestTableDamagedWhileOpen (X22) does the same to the allocator's table, whose
 // methods have no errors.
-//
-// Label X22.
 func TestTableDamagedWhileOpen(t *testing.T) {
 	s := newStore(t, Options{})
 	value := []byte("a value of the allocator's that is found in the file")
@@ -495,10 +481,8 @@ func TestTableDamagedWhileOpen(t *testing.T) {
 	}
 }
 
-// TestCutWhileOpen cuts the file off under an open store: what is mapped
+// TestCutWhileOpen (X22) cuts the file off under an open store: what is mapped
 // beyond its end faults.
-//
-// Label X22.
 func TestCutWhileOpen(t *testing.T) {
 	s := newStore(t, Options{})
 	fillStore(t, s, 0, 200)
@@ -554,10 +538,8 @@ func TestStuck(t *testing.T) {
 	reopen(t, s.Path(), Options{})
 }
 
-// TestRemovedWhileOpen removes the file under an open store: what is written
+// TestRemovedWhileOpen (X22) removes the file under an open store: what is written
 // then would be gone with the process.
-//
-// Label X22.
 func TestRemovedWhileOpen(t *testing.T) {
 	s := newStore(t, Options{})
 	if err := os.Remove(s.Path()); err != nil {

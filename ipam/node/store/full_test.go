@@ -181,11 +181,9 @@ func runLimited() {
 	}
 }
 
-// TestDiskFull fills the disk in every way that is at hand: by a limit on the
+// TestDiskFull (X22) fills the disk in every way that is at hand: by a limit on the
 // size of files, which needs no rights, and on a small file system where the test
 // may mount one.
-//
-// Label X22.
 func TestDiskFull(t *testing.T) {
 	limits := map[string]*syscall.SysProcAttr{"file size": {}}
 	if os.Geteuid() == 0 {
@@ -269,10 +267,8 @@ func refusedAsReadOnly(path string) error {
 	return errors.Join(err, s.Close())
 }
 
-// TestReadOnlyDisk opens a store that may not be written: for root by a mount, as
+// TestReadOnlyDisk (X22) opens a store that may not be written: for root by a mount, as
 // root may write any file; for others by its mode.
-//
-// Label X22.
 func TestReadOnlyDisk(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "store.db")
 	if os.Geteuid() == 0 {
@@ -294,9 +290,7 @@ func TestReadOnlyDisk(t *testing.T) {
 	}
 }
 
-// TestFullAtCreation makes a store where there is no room for one.
-//
-// Label X22.
+// TestFullAtCreation (X22) makes a store where there is no room for one.
 func TestFullAtCreation(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "store.db")
 	_, err := Open(path, Options{grow: func(*os.File, int64, int64) error { return syscall.ENOSPC }})
