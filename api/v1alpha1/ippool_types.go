@@ -66,7 +66,8 @@ type IPPoolSpec struct {
 
 	// blockSize is how many addresses a node leases at once, in each family: a
 	// power of two. Left out, it is a 256th of the widest range, or of what may be
-	// handed out where that is less, and at most 64. A change takes effect when no
+	// handed out where that is less, and at most 64. Large blocks mean fewer calls to
+	// the API server; small ones let more nodes hold one. A change takes effect when no
 	// lease with the earlier size is left.
 	// +optional
 	// +kubebuilder:validation:Enum=1;2;4;8;16;32;64;128;256
@@ -85,8 +86,10 @@ type IPPoolSpec struct {
 	DNS *DNS `json:"dns,omitempty"`
 
 	// domain names the L2 segment that the pool's addresses live in. Pools of one
-	// domain must not share addresses: one that would is not opened. A pool that has
-	// been opened keeps the domain that it names.
+	// domain must not share addresses: one that would is not opened. Pools that name
+	// no domain count as one segment too, and there it is only reported: name one in
+	// both where two VLANs have the same addresses. A pool that has been opened keeps
+	// the domain that it names.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
