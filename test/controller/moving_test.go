@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -236,8 +237,10 @@ func TestWhereaboutsIsFenced(t *testing.T) {
 		}
 		return nil
 	})
+	next := 5
 	eventually(t, 20*time.Second, func() error { // the API server has to hear of it
-		if err := allocate("5", "6"); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "kubectl tenure import") {
+		next++ // another one each time: what an allocation has got it may keep
+		if err := allocate("5", strconv.Itoa(next)); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), "kubectl tenure import") {
 			return fmt.Errorf("a new allocation: %v; want it refused, and what to do", err)
 		}
 		return nil
