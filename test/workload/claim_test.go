@@ -172,10 +172,10 @@ func TestClaimDeletedWhileItsPodRuns(t *testing.T) {
 	w.same(w.a, pod, want)
 	remove(t, c)
 	// Another claim must get the other address, a third none.
-	second, third := w.claim("second"), w.claim("third")
-	if got := allocated(t, second); slices.Equal(got, want) {
+	if got := allocated(t, w.claim("second")); slices.Equal(got, want) {
 		t.Fatalf("%v given away under a running pod", got)
 	}
+	third := w.claim("third")
 	eventually(t, 10*time.Second, func() error {
 		if err := kc.Get(t.Context(), client.ObjectKeyFromObject(third), third); err != nil {
 			return err
