@@ -61,7 +61,7 @@ func TestUsage(t *testing.T) {
 		{"export", exitUsage, `--to is "", must be one of whereabouts`},
 		{"export --to host-local", exitUsage, `--to is "host-local", must be one of whereabouts`},
 		{"export --to whereabouts --apply -o yaml", exitUsage, "leave it out with --apply"},
-		{"pools", exitFail, "read the kubeconfig"},
+		{"pools", exitFail, "set KUBECONFIG, or give --kubeconfig"},
 		{"import --from whereabouts", exitFail, "read the kubeconfig"},
 		{"export --to whereabouts", exitFail, "read the kubeconfig"},
 		{"leases", exitFail, "read the kubeconfig"},

@@ -50,7 +50,7 @@ func (s *session) config() clientcmd.ClientConfig {
 func (s *session) space() (string, error) {
 	namespace, _, err := s.config().Namespace()
 	if err != nil {
-		return "", fmt.Errorf("read the kubeconfig: %w", err)
+		return "", unreadable(err)
 	}
 	return namespace, nil
 }
@@ -62,12 +62,21 @@ func (s *session) connect() error {
 	}
 	rc, err := s.config().ClientConfig()
 	if err != nil {
-		return fmt.Errorf("read the kubeconfig: %w", err)
+		return unreadable(err)
 	}
 	rc.QPS, rc.Burst = -1, -1 // one person asks; the API server has priorities of its own
 	rc.Wrap(func(next http.RoundTripper) http.RoundTripper { return serverClock{next, s} })
 	s.api, s.client, err = kube.Dial(rc)
 	return err
+}
+
+// unreadable says why there is no cluster to call.
+func unreadable(err error) error {
+	if clientcmd.IsEmptyConfig(err) {
+		return errors.New("read the kubeconfig: there is none, or it is empty; " +
+			"set KUBECONFIG, or give --kubeconfig")
+	}
+	return fmt.Errorf("read the kubeconfig: %w", err)
 }
 
 // serverClock reads the API server's clock off its answers.
