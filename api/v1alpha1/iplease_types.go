@@ -55,7 +55,7 @@ type IPLeaseList struct {
 // IPLeaseSpec is the right to a block.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.store) == (self.holder.kind == 'Node')",message="is set where holder.kind is Node, and only there",fieldPath=".store"
-// +kubebuilder:validation:XValidation:rule="self.holder.kind == 'Node' || !has(self.term) || self.term == 0",message="is 0 where holder.kind is Cluster: terms are those of a node's seat",fieldPath=".term"
+// +kubebuilder:validation:XValidation:rule="self.holder.kind == 'Node' || !has(self.term) || self.term == 0",message="is 0 where holder.kind is Cluster: terms are those of a node's registration",fieldPath=".term"
 // +kubebuilder:validation:XValidation:rule="self.holder.kind == 'Cluster' || !has(self.store) || !has(oldSelf.store) || self.store == oldSelf.store",message="must not change while a node holds: a new store leases anew",fieldPath=".store"
 // +kubebuilder:validation:XValidation:rule="!has(self.ceded) || !isCIDR(self.block) || self.ceded.all(a, !isIP(a) || cidr(self.block).containsIP(a))",message="has an address outside block",fieldPath=".ceded"
 // +kubebuilder:validation:XValidation:rule="!has(self.grants) || !isCIDR(self.block) || self.grants.all(g, !isIP(g.address) || cidr(self.block).containsIP(g.address))",message="has an address outside block",fieldPath=".grants"
@@ -104,7 +104,7 @@ type IPLeaseSpec struct {
 	// +kubebuilder:validation:MaxLength=64
 	Store string `json:"store,omitempty"`
 
-	// term is the term of the holder's seat in which the lease was last
+	// term is the term of the holder's registration in which the lease was last
 	// confirmed; 0 where the cluster holds.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
@@ -266,7 +266,7 @@ type IPLeaseStatus struct {
 	// +kubebuilder:validation:items:MaxLength=400
 	Allocations []string `json:"allocations,omitempty"`
 
-	// answered is the ID of the last recall, on the holder's seat, that the holder
+	// answered is the ID of the last recall, on the holder's registration, that the holder
 	// has answered: what of it was free it has ceded.
 	// +optional
 	// +kubebuilder:validation:MinLength=1

@@ -77,7 +77,7 @@ type IPSubLeaseSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="is immutable: write another sub-lease instead"
 	Store string `json:"store"`
 
-	// term is the term of the node's seat in which this was last confirmed.
+	// term is the term of the node's registration in which this was last confirmed.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Term int64 `json:"term,omitempty"`

@@ -24,7 +24,7 @@ It changes nothing. What comes back by itself within minutes is only noted, unle
 two looks are so far apart that it should have: --apart=5m. Of what lies on the nodes'
 disks alone it knows nothing, and pods that are being deleted it leaves out.
 
-It reads all pods and Nodes of the cluster, and the seats in tenure-system.`,
+It reads all pods and Nodes of the cluster, and the registrations in tenure-system.`,
 		Args: none, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := oneOf("output", o.format, "", "json", "yaml"); err != nil {

@@ -186,7 +186,7 @@ const settleFor = 5 * time.Second
 // settled waits until every address of pools belongs to somebody or to nobody, and returns
 // who has which.
 func (e *exporting) settled(ctx context.Context, pools []string) (has occupancy, err error) {
-	var last []occupant
+	var last []registrant
 	var since time.Time
 	err = e.await(ctx, "the nodes have not given back what is free", func(ctx context.Context) (line string, done bool, err error) {
 		now, err := e.occupancy(ctx, pools)
@@ -212,7 +212,7 @@ func (e *exporting) occupancy(ctx context.Context, names []string) (occupancy, e
 	if err != nil {
 		return occupancy{}, err
 	}
-	o := occupants{subLeases: map[string]*v1alpha1.IPSubLease{}, running: map[string]*foreign.Pod{}}
+	o := registrants{subLeases: map[string]*v1alpha1.IPSubLease{}, running: map[string]*foreign.Pod{}}
 	for i := range e.state.pods {
 		o.running[e.state.pods[i].String()] = &e.state.pods[i]
 	}
@@ -248,7 +248,7 @@ func (e *exporting) occupancy(ctx context.Context, names []string) (occupancy, e
 
 // record writes what pods have into whereabouts' objects, and returns how many addresses
 // these then record.
-func (e *exporting) record(ctx context.Context, definitions []string, has []occupant) (written int, err error) {
+func (e *exporting) record(ctx context.Context, definitions []string, has []registrant) (written int, err error) {
 	w, done, recorded := e.recorder(), map[string]bool{}, map[netip.Addr]bool{}
 	for _, d := range e.state.definitions {
 		if !slices.Contains(definitions, d.String()) {
@@ -259,7 +259,7 @@ func (e *exporting) record(ctx context.Context, definitions []string, has []occu
 				continue
 			}
 			done[object.Name] = true
-			of := slices.DeleteFunc(slices.Clone(has), func(o occupant) bool { return !object.Range.Contains(o.addr) })
+			of := slices.DeleteFunc(slices.Clone(has), func(o registrant) bool { return !object.Range.Contains(o.addr) })
 			if err := w.pool(ctx, object, of); err != nil {
 				return 0, err
 			}

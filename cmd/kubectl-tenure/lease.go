@@ -62,9 +62,9 @@ func grantsTo(l *v1alpha1.IPLease, kind v1alpha1.GranteeKind) (n int) {
 	return n
 }
 
-// seatBook is the seats, as far as this user may read them.
-type seatBook struct {
-	seats  map[protocol.NodeName]protocol.Seat
+// regBook is the registrations, as far as this user may read them.
+type regBook struct {
+	regs   map[protocol.NodeName]protocol.Registration
 	hidden bool
 	now    time.Time
 }
@@ -72,22 +72,22 @@ type seatBook struct {
 // outOfReach says why what is free in a node's lease can be had by nobody, or "" where
 // nothing speaks against it. The controller has more to go by: it counts by its own
 // clock, and knows which recalls were not answered.
-func (b seatBook) outOfReach(l *v1alpha1.IPLease) string {
+func (b regBook) outOfReach(l *v1alpha1.IPLease) string {
 	if l.Spec.Holder.Kind != v1alpha1.HolderNode || b.hidden {
 		return ""
 	}
-	seat, ok := b.seats[protocol.NodeName(l.Spec.Holder.Node)]
+	reg, ok := b.regs[protocol.NodeName(l.Spec.Holder.Node)]
 	switch {
 	case !ok:
-		return "nobody sits on the node's seat: no agent runs there"
-	case seat.Ended():
+		return "no agent is registered for the node: none runs there"
+	case reg.Ended():
 		return "the node counts as dead: its leases are being taken over"
-	case string(seat.Store) != l.Spec.Store:
+	case string(reg.Store) != l.Spec.Store:
 		return "of an earlier store of the node: frozen until nothing of that time runs there"
-	case l.Spec.Term < seat.Term:
-		return "the agent has not said it again since it sat down anew"
-	case seat.Fence > 0 && b.now.Sub(seat.Beat) >= seat.Fence/2:
-		return fmt.Sprintf("the node's agent has not been heard of for %s", brief(b.now.Sub(seat.Beat)))
+	case l.Spec.Term < reg.Term:
+		return "the agent has not said it again since it registered anew"
+	case reg.Fence > 0 && b.now.Sub(reg.Beat) >= reg.Fence/2:
+		return fmt.Sprintf("the node's agent has not been heard of for %s", brief(b.now.Sub(reg.Beat)))
 	}
 	return ""
 }

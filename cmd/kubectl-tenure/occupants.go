@@ -13,26 +13,26 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// occupant is a pod that has an address.
-type occupant struct {
+// registrant is a pod that has an address.
+type registrant struct {
 	addr           netip.Addr
 	namespace, pod string
 	ifName         string // "" if nobody tells
 }
 
-func (o occupant) ref() string { return o.namespace + "/" + o.pod }
+func (o registrant) ref() string { return o.namespace + "/" + o.pod }
 
 // occupancy is what the leases of pools say of their addresses.
 type occupancy struct {
-	pods []occupant // by address
+	pods []registrant // by address
 	// without says which addresses claims and reservations have that no pod uses.
 	without []string
 	// unsettled says which addresses may still be given, or are on their way back.
 	unsettled []string
 }
 
-// occupants works out who has the addresses of pools that are stopped.
-type occupants struct {
+// registrants works out who has the addresses of pools that are stopped.
+type registrants struct {
 	occupancy
 	subLeases map[string]*v1alpha1.IPSubLease // by name
 	running   map[string]*foreign.Pod         // by namespace/name
@@ -40,7 +40,7 @@ type occupants struct {
 
 // lease adds what a lease says. Every address of its block that is handed out unasked belongs to
 // somebody, is the cluster's again, or is unsettled.
-func (o *occupants) lease(l *v1alpha1.IPLease, shape *allocator.Shape) {
+func (o *registrants) lease(l *v1alpha1.IPLease, shape *allocator.Shape) {
 	known := map[netip.Addr]bool{}
 	for _, g := range l.Spec.Grants {
 		addr, err := netip.ParseAddr(g.Address)
@@ -62,7 +62,7 @@ func (o *occupants) lease(l *v1alpha1.IPLease, shape *allocator.Shape) {
 	for _, text := range l.Status.Allocations {
 		if addr, u, ok := parseAllocation(text); ok && !known[addr] {
 			known[addr] = true
-			o.pods = append(o.pods, occupant{addr, u.Namespace, u.Pod, u.Interface})
+			o.pods = append(o.pods, registrant{addr, u.Namespace, u.Pod, u.Interface})
 		}
 	}
 	open := 0
@@ -79,8 +79,8 @@ func (o *occupants) lease(l *v1alpha1.IPLease, shape *allocator.Shape) {
 }
 
 // grant adds whom an address is granted to.
-func (o *occupants) grant(addr netip.Addr, g v1alpha1.Grant) {
-	var users []occupant
+func (o *registrants) grant(addr netip.Addr, g v1alpha1.Grant) {
+	var users []registrant
 	use := func(name string) {
 		sub := o.subLeases[name]
 		if sub == nil {
@@ -88,9 +88,9 @@ func (o *occupants) grant(addr netip.Addr, g v1alpha1.Grant) {
 		}
 		switch {
 		case sub.Spec.Use != nil:
-			users = append(users, occupant{addr, sub.Spec.Use.Pod.Namespace, sub.Spec.Use.Pod.Name, sub.Spec.Use.Interface})
+			users = append(users, registrant{addr, sub.Spec.Use.Pod.Namespace, sub.Spec.Use.Pod.Name, sub.Spec.Use.Interface})
 		case sub.Spec.Request != nil:
-			users = append(users, occupant{addr, sub.Spec.Request.Pod.Namespace, sub.Spec.Request.Pod.Name, sub.Spec.Request.Interface})
+			users = append(users, registrant{addr, sub.Spec.Request.Pod.Namespace, sub.Spec.Request.Pod.Name, sub.Spec.Request.Interface})
 		}
 	}
 	switch g.To.Kind {
@@ -105,7 +105,7 @@ func (o *occupants) grant(addr netip.Addr, g v1alpha1.Grant) {
 		o.without = append(o.without, fmt.Sprintf("%v of reservation %s", addr, g.To.Name))
 		return
 	case v1alpha1.GranteePod:
-		users = append(users, occupant{addr, g.To.Namespace, g.To.Name, o.interfaceOf(g.To.Namespace+"/"+g.To.Name, addr)})
+		users = append(users, registrant{addr, g.To.Namespace, g.To.Name, o.interfaceOf(g.To.Namespace+"/"+g.To.Name, addr)})
 	case v1alpha1.GranteeSubLease:
 		use(g.To.Name)
 	}
@@ -117,7 +117,7 @@ func (o *occupants) grant(addr netip.Addr, g v1alpha1.Grant) {
 }
 
 // interfaceOf returns on which interface a pod's status shows an address.
-func (o *occupants) interfaceOf(pod string, addr netip.Addr) string {
+func (o *registrants) interfaceOf(pod string, addr netip.Addr) string {
 	if p := o.running[pod]; p != nil {
 		for _, s := range p.Shows {
 			if slices.Contains(s.Addrs, addr) {
@@ -129,8 +129,8 @@ func (o *occupants) interfaceOf(pod string, addr netip.Addr) string {
 }
 
 // sorted returns what was found, in an order that does not depend on that of the leases.
-func (o *occupants) sorted() occupancy {
-	slices.SortFunc(o.pods, func(a, b occupant) int {
+func (o *registrants) sorted() occupancy {
+	slices.SortFunc(o.pods, func(a, b registrant) int {
 		return cmp.Or(a.addr.Compare(b.addr), strings.Compare(a.ref(), b.ref()))
 	})
 	slices.Sort(o.without)

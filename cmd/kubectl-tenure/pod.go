@@ -241,7 +241,7 @@ func (l podLook) why(ctx context.Context, v *podView, waiting []networkView) err
 	if !tenures {
 		return nil
 	}
-	return errors.Join(l.requests(ctx, v), l.seat(ctx, v))
+	return errors.Join(l.requests(ctx, v), l.reg(ctx, v))
 }
 
 func (v *podView) because(format string, args ...any) {
@@ -311,19 +311,19 @@ func (l podLook) requests(ctx context.Context, v *podView) error {
 	return nil
 }
 
-// seat adds why the node's agent cannot serve, as far as its seat tells. Not everybody
-// may read seats.
-func (l podLook) seat(ctx context.Context, v *podView) error {
-	seat, beat, err := l.readSeat(ctx, protocol.NodeName(v.Node))
+// registration adds why the node's agent cannot serve, as far as its registration tells. Not
+// everybody may read registrations.
+func (l podLook) reg(ctx context.Context, v *podView) error {
+	reg, beat, err := l.readRegistration(ctx, protocol.NodeName(v.Node))
 	switch {
 	case forbidden(err):
 	case err != nil:
 		return err
-	case seat == nil:
+	case reg == nil:
 		v.because("no agent has ever run on node %s: is the DaemonSet tenured there?", v.Node)
-	case seat.Ended():
+	case reg.Ended():
 		v.because("node %s counts as dead and its agent has not come back: if it has the out-of-service taint and runs again, remove the taint", v.Node)
-	case seat.Fence > 0 && l.now().Sub(beat) >= seat.Fence:
+	case reg.Fence > 0 && l.now().Sub(beat) >= reg.Fence:
 		v.because("the agent of node %s gives out nothing new: no heartbeat of it was accepted for %s", v.Node, l.age(beat))
 	}
 	return nil

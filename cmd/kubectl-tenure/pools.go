@@ -63,7 +63,7 @@ func newPools(s *session) *cobra.Command {
 	c := &cobra.Command{
 		Use: "pools [NAME...]", Short: "pools: how full, what is wrong, what is out of reach",
 		Long: `Prints the cluster's pools as their status has them: the numbers are up to a minute old.
-UNREACHABLE addresses are free, but sit with a node that does not answer.
+UNREACHABLE addresses are free, but belong to a node that does not answer.
 
 Of one pool it prints all: its ranges, who holds how much of it, and what is out of reach
 and why. With -o table that pool is a row of the table, too.`,
@@ -214,12 +214,12 @@ func describePool(ctx context.Context, s *session, o output, p *v1alpha1.IPPool)
 	if err != nil {
 		return err
 	}
-	seats, err := s.seats(ctx, reader{s.client, func(metav1.Object, error) {}}) // check tells of those
+	regs, err := s.regs(ctx, reader{s.client, func(metav1.Object, error) {}}) // check tells of those
 	if err != nil && !forbidden(err) {
 		return err
 	}
 	view := viewPool(p)
-	view.Holders = holders(leases, p, seatBook{seats: seats, hidden: err != nil, now: s.now()})
+	view.Holders = holders(leases, p, regBook{regs: regs, hidden: err != nil, now: s.now()})
 	if o.structured() {
 		return o.encode(s, view)
 	}
@@ -229,7 +229,7 @@ func describePool(ctx context.Context, s *session, o output, p *v1alpha1.IPPool)
 
 // holders adds up the leases of a pool by who holds them: nodes by name, and the
 // cluster before them.
-func holders(leases []v1alpha1.IPLease, p *v1alpha1.IPPool, book seatBook) []holderView {
+func holders(leases []v1alpha1.IPLease, p *v1alpha1.IPPool, book regBook) []holderView {
 	shape := shapeOf(p)
 	by := map[string]*holderView{}
 	for i := range leases {

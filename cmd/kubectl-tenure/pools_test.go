@@ -26,7 +26,7 @@ func TestDescribesAPool(t *testing.T) {
 	view := viewPool(p)
 	view.Holders = []holderView{
 		{Leases: 1, Used: 4, Free: 12, Granted: 4},
-		{Node: "node-7", Leases: 2, Used: 36, Free: 10, Ceded: 2, Unreachable: 10, Why: []string{"nobody sits there", "frozen"}},
+		{Node: "node-7", Leases: 2, Used: 36, Free: 10, Ceded: 2, Unreachable: 10, Why: []string{"no agent is registered", "frozen"}},
 	}
 	var out bytes.Buffer
 	writePool(screen{w: &out}, p, view)
@@ -48,7 +48,7 @@ Ready         True (Open): blocks may be leased
 Leases
 HOLDER       LEASES  USED  FREE  CEDED  GRANTED  UNREACHABLE  WHY
 the cluster  1       4     12    0      4        0            -
-node-7       2       36    10    2      0        10           nobody sits there; frozen
+node-7       2       36    10    2      0        10           no agent is registered; frozen
 `
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -27,7 +27,7 @@ const writeWithin = 15 * time.Second
 
 // pool adds to one of whereabouts' IPPools who has which address. Records of pods that are
 // gone give way, those of others do not.
-func (r recorder) pool(ctx context.Context, of foreign.Object, has []occupant) error {
+func (r recorder) pool(ctx context.Context, of foreign.Object, has []registrant) error {
 	return r.retry(ctx, func() error {
 		o := kube.NewWhereaboutsPool(r.namespace, of.Name)
 		err := r.client.Get(ctx, client.ObjectKeyFromObject(o), o)
@@ -82,7 +82,7 @@ func (r recorder) pool(ctx context.Context, of foreign.Object, has []occupant) e
 }
 
 // reservation writes that a pod has an address, over all of whereabouts' ranges.
-func (r recorder) reservation(ctx context.Context, name string, h occupant) error {
+func (r recorder) reservation(ctx context.Context, name string, h registrant) error {
 	return r.retry(ctx, func() error {
 		o := kube.NewWhereaboutsReservation(r.namespace, name)
 		err := r.client.Get(ctx, client.ObjectKeyFromObject(o), o)

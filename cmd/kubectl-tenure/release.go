@@ -59,7 +59,7 @@ func newRelease(s *session) *cobra.Command {
 type lost struct {
 	name   protocol.NodeName
 	node   *corev1.Node // nil: there is none
-	seat   *protocol.Seat
+	reg    *protocol.Registration
 	beat   time.Time // of its last heartbeat, by the node's clock or the API server's, the later
 	leases []protocol.Lease
 	subs   []protocol.SubLease
@@ -114,7 +114,7 @@ func (r *release) run(ctx context.Context, name protocol.NodeName) error {
 	return r.carryOut(ctx, to, l, do)
 }
 
-// lookAgain looks once more, after a prompt at which somebody may have sat for long:
+// lookAgain looks once more, after a prompt at which somebody may have waited for long:
 // the machine may live by now, of which its Node says nothing. It returns what it sees
 // if that is still what was shown.
 func (r *release) lookAgain(ctx context.Context, to screen, shown *lost, do deed) (*lost, error) {
@@ -127,16 +127,16 @@ func (r *release) lookAgain(ctx context.Context, to screen, shown *lost, do deed
 	case refusal != "":
 		to.line("\nNode %s is not released: %s", l.name, refusal)
 		return nil, errNo
-	case again != do || !sameBeat(l.seat, shown.seat):
+	case again != do || !sameBeat(l.reg, shown.reg):
 		to.line("\nNode %s is not released: it has changed since it was shown. Call release-node again", l.name)
 		return nil, errNo
 	}
 	return l, nil
 }
 
-// sameBeat reports whether two looks at a seat have seen the same heartbeat of the same
-// agent. Recalls change other parts of a seat.
-func sameBeat(a, b *protocol.Seat) bool {
+// sameBeat reports whether two looks at a registration have seen the same heartbeat of the same
+// agent. Recalls change other parts of a registration.
+func sameBeat(a, b *protocol.Registration) bool {
 	if a == nil || b == nil {
 		return a == b
 	}
@@ -168,7 +168,7 @@ func (r *release) look(ctx context.Context, name protocol.NodeName) (*lost, erro
 		return nil, fmt.Errorf("read node %s: %w", name, err)
 	}
 	var err error
-	if l.seat, l.beat, err = r.readSeat(ctx, name); err != nil {
+	if l.reg, l.beat, err = r.readRegistration(ctx, name); err != nil {
 		return nil, err
 	}
 	if l.leases, err = r.api.LeasesOfNode(ctx, name); err != nil {
@@ -189,10 +189,10 @@ func (l *lost) made() *corev1.Node {
 	return l.node
 }
 
-// gone reports whether the Node is gone that the agent sat for: there is none, or it was
+// gone reports whether the Node is gone that the agent was registered for: there is none, or it was
 // made again, and may be another machine's.
 func (l *lost) gone() bool {
-	return l.node == nil || l.seat != nil && l.seat.NodeUID != "" && l.seat.NodeUID != protocol.UID(l.node.UID)
+	return l.node == nil || l.reg != nil && l.reg.NodeUID != "" && l.reg.NodeUID != protocol.UID(l.node.UID)
 }
 
 // readConfirmed finds the pools that take the taint's word only and of which the node
@@ -231,30 +231,30 @@ func (l *lost) serves(lease protocol.Lease) bool {
 // decide says what is to be done, or why nothing is.
 func (l *lost) decide(now time.Time) (do deed, refusal string) {
 	quiet := now.Sub(l.beat)
-	sits := l.seat != nil && !l.seat.Ended()
+	registered := l.reg != nil && !l.reg.Ended()
 	off := l.node != nil && kube.NodeOf(l.node).Off
 	switch {
 	case l.node != nil && ready(l.node):
 		return 0, "the Node is Ready: its kubelet runs. Stop the machine first"
-	case sits && quiet < beats(l.seat.Fence):
+	case registered && quiet < beats(l.reg.Fence):
 		return 0, fmt.Sprintf("its agent beats: the last heartbeat was %s ago, and one comes every %s. If the machine is off, try again in %s",
-			brief(quiet), brief(beats(l.seat.Fence)-time.Minute), brief(beats(l.seat.Fence)-quiet))
-	case len(l.leases)+len(l.subs) == 0 && l.node == nil && l.seat == nil:
-		return 0, "no Node, seat, lease or sub-lease says anything of it. If the name is right it was released before; kubectl tenure leases shows who holds what"
+			brief(quiet), brief(beats(l.reg.Fence)-time.Minute), brief(beats(l.reg.Fence)-quiet))
+	case len(l.leases)+len(l.subs) == 0 && l.node == nil && l.reg == nil:
+		return 0, "no Node, registration, lease or sub-lease says anything of it. If the name is right it was released before; kubectl tenure leases shows who holds what"
 	case len(l.leases)+len(l.subs) == 0:
 		return deedNone, ""
-	case l.seat == nil:
-		return 0, "it has no seat, so that nobody can end its term. When nothing of that machine runs any more, delete by hand what is listed, " +
+	case l.reg == nil:
+		return 0, "it has no registration, so that nobody can end its term. When nothing of that machine runs any more, delete by hand what is listed, " +
 			"each after kubectl annotate KIND NAME tenure.dev/deletion=confirmed: by kubectl delete ipsublease NAME, then kubectl delete iplease NAME. " +
 			"A lease with grants is still needed by these: leave it"
 	case !l.gone() && off:
 		return deedWait, ""
 	case !l.gone():
 		return deedTaint, ""
-	case sits && l.seat.Fence > 0 && quiet < l.seat.Fence+time.Minute:
+	case registered && l.reg.Fence > 0 && quiet < l.reg.Fence+time.Minute:
 		return 0, fmt.Sprintf("the Node is gone%s, and the agent may still give out addresses: its fence of %v has not passed since its last heartbeat. Try again in %s",
-			map[bool]string{true: " that its agent sat for, and was made again"}[l.node != nil], l.seat.Fence, brief(l.seat.Fence+time.Minute-quiet))
-	case off, len(l.confirmed) == 0 && l.seat.Fence > 0:
+			map[bool]string{true: " that its agent was registered for, and was made again"}[l.node != nil], l.reg.Fence, brief(l.reg.Fence+time.Minute-quiet))
+	case off, len(l.confirmed) == 0 && l.reg.Fence > 0:
 		return deedWait, ""
 	case l.node != nil: // it was made again, and nothing else can carry the word
 		return deedTaint, ""
@@ -291,12 +291,12 @@ func (l *lost) write(s *session, to screen) {
 	}
 	to.fact("Node", plain(string(l.name) + ", " + state)[0])
 	switch {
-	case l.seat == nil:
-		to.fact("Seat", plain("there is none")[0])
-	case l.seat.Ended():
-		to.fact("Seat", plain(fmt.Sprintf("its term was ended; now %d", l.seat.Term))[0])
+	case l.reg == nil:
+		to.fact("Registration", plain("there is none")[0])
+	case l.reg.Ended():
+		to.fact("Registration", plain(fmt.Sprintf("its term was ended; now %d", l.reg.Term))[0])
 	default:
-		to.fact("Seat", plain(fmt.Sprintf("term %d, last heartbeat %s ago, fence %v", l.seat.Term, s.age(l.beat), l.seat.Fence))[0])
+		to.fact("Registration", plain(fmt.Sprintf("term %d, last heartbeat %s ago, fence %v", l.reg.Term, s.age(l.beat), l.reg.Fence))[0])
 	}
 	to.fact("Holds", plain(fmt.Sprintf("leases %d, sub-leases %d", len(l.leases), len(l.subs)))[0])
 	if len(l.confirmed) > 0 {

@@ -51,37 +51,37 @@ func TestDecide(t *testing.T) {
 	}
 	made := node("made", outOfService())
 	made.Annotations = map[string]string{annotationMade: "yes"}
-	sits := &protocol.Seat{Node: "n", NodeUID: "old", Store: "s", Term: 1, Fence: fence}
-	noFence := &protocol.Seat{Node: "n", NodeUID: "old", Store: "s", Term: 1}
+	registered := &protocol.Registration{Node: "n", NodeUID: "old", Store: "s", Term: 1, Fence: fence}
+	noFence := &protocol.Registration{Node: "n", NodeUID: "old", Store: "s", Term: 1}
 	confirmed := []string{"p"}
 	for _, tt := range []struct {
 		name      string
 		node      *corev1.Node
-		seat      *protocol.Seat
+		reg       *protocol.Registration
 		quiet     time.Duration
 		confirmed []string
 		empty     bool
 		want      deed
 		refused   bool
 	}{
-		{name: "down", node: node("old"), seat: sits, quiet: 10 * time.Minute, want: deedTaint},
-		{name: "beats", node: node("old"), seat: sits, quiet: time.Minute, refused: true},
-		{name: "has the taint", node: node("old", outOfService()), seat: sits, quiet: 10 * time.Minute, want: deedWait},
-		{name: "gone, before its fence", seat: sits, quiet: 10 * time.Minute, refused: true},
-		{name: "gone, after its fence", seat: sits, quiet: time.Hour, want: deedWait},
-		{name: "gone, and its pool asks", seat: sits, quiet: time.Hour, confirmed: confirmed, want: deedMake},
-		{name: "gone, without a fence", seat: noFence, quiet: time.Hour, want: deedMake},
-		{name: "made again, before its fence", node: node("new"), seat: sits, quiet: 10 * time.Minute, refused: true},
-		{name: "made again, after its fence", node: node("new"), seat: sits, quiet: time.Hour, want: deedWait},
-		{name: "made again, and its pool asks", node: node("new"), seat: sits, quiet: time.Hour, confirmed: confirmed, want: deedTaint},
-		{name: "made by release-node", node: made, seat: sits, quiet: time.Hour, confirmed: confirmed, want: deedWait},
-		{name: "made by release-node, without a fence", node: made, seat: noFence, quiet: time.Hour, want: deedWait},
-		{name: "holds nothing", node: made, seat: sits, quiet: time.Hour, empty: true, want: deedNone},
+		{name: "down", node: node("old"), reg: registered, quiet: 10 * time.Minute, want: deedTaint},
+		{name: "beats", node: node("old"), reg: registered, quiet: time.Minute, refused: true},
+		{name: "has the taint", node: node("old", outOfService()), reg: registered, quiet: 10 * time.Minute, want: deedWait},
+		{name: "gone, before its fence", reg: registered, quiet: 10 * time.Minute, refused: true},
+		{name: "gone, after its fence", reg: registered, quiet: time.Hour, want: deedWait},
+		{name: "gone, and its pool asks", reg: registered, quiet: time.Hour, confirmed: confirmed, want: deedMake},
+		{name: "gone, without a fence", reg: noFence, quiet: time.Hour, want: deedMake},
+		{name: "made again, before its fence", node: node("new"), reg: registered, quiet: 10 * time.Minute, refused: true},
+		{name: "made again, after its fence", node: node("new"), reg: registered, quiet: time.Hour, want: deedWait},
+		{name: "made again, and its pool asks", node: node("new"), reg: registered, quiet: time.Hour, confirmed: confirmed, want: deedTaint},
+		{name: "made by release-node", node: made, reg: registered, quiet: time.Hour, confirmed: confirmed, want: deedWait},
+		{name: "made by release-node, without a fence", node: made, reg: noFence, quiet: time.Hour, want: deedWait},
+		{name: "holds nothing", node: made, reg: registered, quiet: time.Hour, empty: true, want: deedNone},
 		{name: "never heard of", quiet: time.Hour, empty: true, refused: true},
-		{name: "without a seat", node: node("old"), quiet: time.Hour, refused: true},
+		{name: "without a registration", node: node("old"), quiet: time.Hour, refused: true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			l := lost{name: "n", node: tt.node, seat: tt.seat, beat: now.Add(-tt.quiet), confirmed: tt.confirmed, leases: make([]protocol.Lease, 1)}
+			l := lost{name: "n", node: tt.node, reg: tt.reg, beat: now.Add(-tt.quiet), confirmed: tt.confirmed, leases: make([]protocol.Lease, 1)}
 			if tt.empty {
 				l.leases = nil
 			}

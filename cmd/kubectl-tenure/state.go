@@ -60,7 +60,7 @@ func (s *session) readState(ctx context.Context) (st audit.State, err error) {
 	if st.Nodes, st.NotReady, err = s.nodes(ctx); err != nil {
 		return st, err
 	}
-	if st.Seats, err = s.seats(ctx, not.of("seat")); err != nil {
+	if st.Registrations, err = s.regs(ctx, not.of("registration")); err != nil {
 		return st, err
 	}
 	st.Now, st.Unreadable = s.now(), not.all

@@ -65,12 +65,12 @@ func stillThere(made *corev1.Node) string {
 	return fmt.Sprintf("\nThe Node %s that was made for this is still there: release-node removes it when it is called again", made.Name)
 }
 
-// sitsStill reads the seat directly before a write that puts on record that the node is
+// sitsStill reads the registration directly before a write that puts on record that the node is
 // dead: its heartbeats change no other object that the write could be bound to.
 func (r *release) sitsStill(ctx context.Context, l *lost) error {
-	seat, _, err := r.readSeat(ctx, l.name)
-	if err == nil && !sameBeat(seat, l.seat) {
-		err = fmt.Errorf("the seat of node %s has changed while it was looked at: nothing was done. Look again", l.name)
+	reg, _, err := r.readRegistration(ctx, l.name)
+	if err == nil && !sameBeat(reg, l.reg) {
+		err = fmt.Errorf("the registration of node %s has changed while it was looked at: nothing was done. Look again", l.name)
 	}
 	return err
 }

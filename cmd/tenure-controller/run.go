@@ -64,13 +64,13 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (options
 	opts := options{controller: controller.DefaultConfig()}
 	c := &opts.controller
 	if namespace := getenv("POD_NAMESPACE"); namespace != "" {
-		c.SeatNamespace = namespace
+		c.RegistrationNamespace = namespace
 	}
 	flags := pflag.NewFlagSet("tenure-controller", pflag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.Usage = func() { fmt.Fprint(stderr, usage, flags.FlagUsages()) }
 	flags.StringVar(&opts.kubeconfig, "kubeconfig", "", "path of a kubeconfig; empty: the service account of this pod")
-	flags.StringVar(&c.SeatNamespace, "seat-namespace", c.SeatNamespace, "namespace of the nodes' seats and of the leader's lease (default: $POD_NAMESPACE)")
+	flags.StringVar(&c.RegistrationNamespace, "seat-namespace", c.RegistrationNamespace, "namespace of the nodes' registrations and of the leader's lease (default: $POD_NAMESPACE)")
 	flags.BoolVar(&c.LeaderElection, "leader-election", c.LeaderElection, "elect one leader among the controllers; without it this one works at once")
 	flags.DurationVar(&c.LeaseDuration, "leader-lease-duration", c.LeaseDuration, "how long a leader that has died is waited for; one that is stopped hands over at once")
 	flags.DurationVar(&c.RenewDeadline, "leader-renew-deadline", c.RenewDeadline, "how long a leader tries to renew its lease before it gives up")

@@ -60,7 +60,7 @@ func TestFlags(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := controller.DefaultConfig()
-	want.Workers, want.CountsEvery, want.Health, want.LeaderElection, want.SeatNamespace = 8, 2*time.Second, "", false, "ipam"
+	want.Workers, want.CountsEvery, want.Health, want.LeaderElection, want.RegistrationNamespace = 8, 2*time.Second, "", false, "ipam"
 	if opts.controller != want {
 		t.Errorf("got %+v; want %+v", opts.controller, want)
 	}

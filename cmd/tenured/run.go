@@ -84,7 +84,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 
 func parse(args []string, getenv func(string) string, stderr io.Writer) (options, error) {
 	a := agent.DefaultConfig("")
-	opts := options{daemon: daemon.Config{Agent: a, SeatNamespace: kube.DefaultSeatNamespace, Ready: ready.DefaultConfig()}}
+	opts := options{daemon: daemon.Config{Agent: a, RegistrationNamespace: kube.DefaultRegistrationNamespace, Ready: ready.DefaultConfig()}}
 	c := &opts.daemon
 	node := ""
 	flags := pflag.NewFlagSet("tenured", pflag.ContinueOnError)
@@ -99,7 +99,7 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (options
 	flags.StringSliceVar(&c.ResultDirs, "cni-results", cniresults.DefaultDirs(), "directories where the CNI library keeps results: a lost store is read back from there")
 	flags.StringVar(&c.Listen, "listen", "127.0.0.1:9471", "address for /healthz, /readyz and /metrics; empty: none")
 	flags.BoolVar(&c.Profiles, "profiles", false, "serve profiles of this process at /debug/pprof/ too, to whoever reaches that address: see docs/operations/performance.md")
-	flags.StringVar(&c.SeatNamespace, "seat-namespace", c.SeatNamespace, "namespace of the nodes' seats")
+	flags.StringVar(&c.RegistrationNamespace, "seat-namespace", c.RegistrationNamespace, "namespace of the nodes' registrations")
 	flags.DurationVar(&c.Agent.Fence, "fence", a.Fence, "F: without an accepted heartbeat for so long nothing new is given out; at most 1h; 0: never by time. The same on all nodes")
 	flags.DurationVar(&c.Agent.Wait, "wait", a.Wait, "how long an ADD waits for a claim, a pool or a block before it answers \"try again later\"")
 	flags.DurationVar(&c.Agent.Idle, "idle", a.Idle, "how long a lease that nothing uses is kept")

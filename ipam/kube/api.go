@@ -26,21 +26,23 @@ import (
 // not been answered by then has an unknown outcome.
 const CallTimeout = 5 * time.Second
 
-// DefaultSeatNamespace is where the seats are.
-const DefaultSeatNamespace = "tenure-system"
+// DefaultRegistrationNamespace is where the registrations are.
+const DefaultRegistrationNamespace = "tenure-system"
 
 // API is the API server as the protocol sees it. Safe for concurrent use.
 type API struct {
 	c client.Client
-	// SeatNamespace is the namespace of the seats.
-	SeatNamespace string
+	// RegistrationNamespace is the namespace of the registrations.
+	RegistrationNamespace string
 	// LeaseWithin bounds the create of a lease in place of CallTimeout; zero is that.
 	LeaseWithin time.Duration
 }
 
 // NewAPI returns an API over c, which must read live (made by client.New, not by
 // a manager).
-func NewAPI(c client.Client) *API { return &API{c: c, SeatNamespace: DefaultSeatNamespace} }
+func NewAPI(c client.Client) *API {
+	return &API{c: c, RegistrationNamespace: DefaultRegistrationNamespace}
+}
 
 // Config returns how to reach the API server: as a kubeconfig says, or for a program in a
 // pod, where that is empty.

@@ -115,9 +115,9 @@ func (a *API) FencePolicy(ctx context.Context) (there bool, err error) {
 	}
 }
 
-// AskNode writes what is to be looked for into a node's seat, "" for nothing, and nothing
+// AskNode writes what is to be looked for into a node's registration, "" for nothing, and nothing
 // else of it.
 func (a *API) AskNode(ctx context.Context, m protocol.Meta, look string) (protocol.Outcome, error) {
-	_, out, err := a.annotateSeat(ctx, m, annotationLook, look)
+	_, out, err := a.annotateRegistration(ctx, m, annotationLook, look)
 	return out, err
 }

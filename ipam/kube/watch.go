@@ -74,8 +74,9 @@ func changesSince(ctx context.Context, c client.WithWatch, name string, since pr
 	}
 }
 
-// FollowSeat calls changed with a seat, of that key, as FollowPool does with a pool.
-func FollowSeat(ctx context.Context, c client.WithWatch, key client.ObjectKey, changed func(*coordination.Lease)) error {
+// FollowRegistration calls changed with a registration, of that key, as FollowPool does with a
+// pool.
+func FollowRegistration(ctx context.Context, c client.WithWatch, key client.ObjectKey, changed func(*coordination.Lease)) error {
 	return follow(ctx, c, key, &coordination.Lease{}, &coordination.LeaseList{}, changed)
 }
 

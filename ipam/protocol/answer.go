@@ -129,7 +129,7 @@ func readOwn(r Right, self Self, o Object) Result {
 		if o.Deleting {
 			return later(r, r.Name+" is being deleted")
 		}
-		if r.Said != self.Term || o.Stale {
+		if r.Asserted != self.Term || o.Stale {
 			return again(r)
 		}
 		return Result{Next: r, Call: CallConfirm}
@@ -278,7 +278,7 @@ func vanishing(r Right) Result {
 // what it does not show may be on its way, or have been taken back by a write
 // whose answer was lost. What is in use is taken back before the cluster grants it.
 func (r *Right) take(o Object) {
-	r.UID, r.Revision, r.Said, r.Turn, r.Granted, r.Grants = o.UID, o.Revision, o.Term, o.Turn, o.Granted, o.Grants
+	r.UID, r.Revision, r.Asserted, r.Turn, r.Granted, r.Grants = o.UID, o.Revision, o.Term, o.Turn, o.Granted, o.Grants
 	r.Deleting = o.Deleting
 	r.Ceded, r.Taking = union(r.Ceded, o.Ceded), without(union(r.Taking, o.Used), o.Grants)
 }
@@ -289,14 +289,14 @@ func (r Right) says(o Object) bool { return len(r.Taking) == 0 && slices.Equal(r
 func serve(r Right, self Self) Result {
 	switch { // the term of the call may have ended while it was under way
 	case self.Term == 0:
-		return later(r, noSeat)
-	case r.Said != self.Term:
+		return later(r, noRegistration)
+	case r.Asserted != self.Term:
 		if r.Serves(self.Term) {
 			r.Term = 0
 		}
 		return again(r)
 	}
-	r.Term = r.Said
+	r.Term = r.Asserted
 	return Result{Next: r, Verdict: VerdictServes}
 }
 

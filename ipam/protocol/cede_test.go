@@ -65,7 +65,7 @@ func TestTakeBackWaitsForItsAnswer(t *testing.T) {
 func TestTakesBackWhatIsInUse(t *testing.T) {
 	for _, granted := range []bool{false, true} {
 		r, o := ceding()
-		r.Said, r.Term = 1, 1
+		r.Asserted, r.Term = 1, 1
 		o.Term, o.Ceded, o.Used = 1, []netip.Addr{cedeA, cedeB}, []netip.Addr{cedeA}
 		want := []netip.Addr{cedeB}
 		if granted {

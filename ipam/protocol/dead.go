@@ -15,13 +15,13 @@ type Node struct {
 	Off bool
 }
 
-// gone reports whether the Node that who sat for is not there any more. Whoever
-// knew of no Node may have sat for any of that name.
+// gone reports whether the Node is gone that who was registered for. It is not there any more.
+// Whoever knew of no Node may have been registered for any of that name.
 func (n Node) gone(who Former) bool {
 	return n.UID == "" || who.NodeUID != "" && who.NodeUID != n.UID
 }
 
-// Evidence is why an occupant of a seat counts as dead: it gives nothing out any
+// Evidence is why a registrant of a registration counts as dead: it gives nothing out any
 // more, and its pods do not run.
 type Evidence uint8
 
@@ -44,8 +44,8 @@ func (e Evidence) String() string {
 	return names[e]
 }
 
-// A Vigil is what a controller remembers of one seat: since when, by its own
-// clock, it has seen the last heartbeat, and those who sat there before. The zero
+// A Vigil is what a controller remembers of one registration: since when, by its own
+// clock, it has seen the last heartbeat, and the former agents. The zero
 // Vigil has seen nothing. A new leader begins with that: it counts anew.
 //
 // Its times are of any clock that does not jump. One that stands still while the
@@ -56,37 +56,37 @@ type Vigil struct {
 	former    []watchedFormer
 }
 
-// heartbeat tells one heartbeat from another. The seat's revision and turn do not:
+// heartbeat tells one heartbeat from another. The registration's revision and turn do not:
 // recalls change these, too.
 type heartbeat struct {
-	seat  UID
+	reg   UID
 	store StoreID
 	term  int64
 	beat  time.Time
 }
 
-func heartbeatOf(s Seat) heartbeat {
-	return heartbeat{seat: s.UID, store: s.Store, term: s.Term, beat: s.Beat.UTC()}
+func heartbeatOf(s Registration) heartbeat {
+	return heartbeat{reg: s.UID, store: s.Store, term: s.Term, beat: s.Beat.UTC()}
 }
 
-// watchedFormer is one who sat on the seat, and since when that was known.
+// watchedFormer is a former agent of the registration, and since when that was known.
 type watchedFormer struct {
 	store StoreID
 	term  int64
 	since time.Duration
 }
 
-// See returns v after seat has been seen at now. What a watch shows counts as well
+// See returns v after registration has been seen at now. What a watch shows counts as well
 // as a live read: it is never newer than the truth.
-func (v Vigil) See(seat Seat, now time.Duration) Vigil {
-	h := heartbeatOf(seat)
+func (v Vigil) See(reg Registration, now time.Duration) Vigil {
+	h := heartbeatOf(reg)
 	next := Vigil{heartbeat: h, since: now}
 	if h == v.heartbeat {
 		next.since = v.since
 	}
-	for _, f := range seat.Former {
+	for _, f := range reg.Former {
 		since, ok := v.left(f)
-		if !ok || h.seat != v.heartbeat.seat {
+		if !ok || h.reg != v.heartbeat.reg {
 			since = now
 		}
 		next.former = append(next.former, watchedFormer{store: f.Store, term: f.Term, since: since})
@@ -94,10 +94,10 @@ func (v Vigil) See(seat Seat, now time.Duration) Vigil {
 	return next
 }
 
-// Silent returns for how long, at now, the seat's last heartbeat has been seen.
+// Silent returns for how long, at now, the registration's last heartbeat has been seen.
 func (v Vigil) Silent(now time.Duration) time.Duration { return now - v.since }
 
-// left returns since when f has been known to sit there no more.
+// left returns since when f has been known not to be registered any more.
 func (v Vigil) left(f Former) (since time.Duration, ok bool) {
 	i := slices.IndexFunc(v.former, func(w watchedFormer) bool { return w.store == f.Store && w.term == f.Term })
 	if i < 0 {
@@ -106,49 +106,49 @@ func (v Vigil) left(f Former) (since time.Duration, ok bool) {
 	return v.former[i].since, true
 }
 
-// A Judgement is what a look at a seat leads to.
+// A Judgement is what a look at a registration leads to.
 type Judgement struct {
-	// End is why the seat's term is to be ended, by [EndTerm]. It comes before
-	// anything else: the seat is judged again afterwards.
+	// End is why the registration's term is to be ended, by [EndTerm]. It comes before
+	// anything else: the registration is judged again afterwards.
 	End Evidence
-	// Dead are those of the seat's former occupants whose leases and sub-leases are
+	// Dead are those of the registration's former registrants whose leases and sub-leases are
 	// to be taken.
 	Dead []Dead
 	// After is how soon time alone may lead to more; 0 means never.
 	After time.Duration
 }
 
-// Dead is a former occupant of a seat who counts as dead.
+// Dead is a former registrant of a registration who counts as dead.
 type Dead struct {
 	Former
-	// Strays says that what names a store which the seat does not know is taken as
-	// well: nobody sits there, and all that is left of earlier terms is nobody's.
+	// Strays says that what names a store which the registration does not know is taken as
+	// well: no agent is registered, and all that is left of earlier terms is nobody's.
 	Strays bool
-	// others are the stores that the seat knows.
+	// others are the stores that the registration knows.
 	others []StoreID
 }
 
-// Judge decides about a seat, by the Node as it was read live after the seat, and
-// a vigil that has seen this very seat. margin is what is waited beyond F.
+// Judge decides about a registration, by the Node as it was read live after the registration, and
+// a vigil that has seen this very registration. margin is what is waited beyond F.
 //
 //   - The out-of-service taint ends the term at once.
-//   - A Node that is gone, or has been made again, ends the term of an occupant who
+//   - A Node that is gone, or has been made again, ends the term of a registrant who
 //     has been silent for F and margin; never where F is 0. One that beats stays.
 //   - Silence alone changes nothing, nor does what else the Node says.
-//   - Whoever sat there before is taken over if the controller ended the term; on
-//     another machine than the occupant's, also by the rules above, counted from when
-//     he was seen to sit there no more. What is left of a store of the occupant's
+//   - A former agent is taken over if the controller ended the term; on
+//     another machine than the registrant's, also by the rules above, counted from when
+//     it was seen not to be registered any more. What is left of a store of the registrant's
 //     machine is the business of its agent.
-func Judge(seat Seat, v Vigil, node Node, margin, now time.Duration) Judgement {
+func Judge(reg Registration, v Vigil, node Node, margin, now time.Duration) Judgement {
 	var j Judgement
-	if !seat.Ended() {
-		j.End = j.weigh(node, seat.Occupant(), v.Silent(now), margin)
+	if !reg.Ended() {
+		j.End = j.weigh(node, reg.Registrant(), v.Silent(now), margin)
 		if j.End != EvidenceNone {
 			return j
 		}
 	}
-	for _, f := range seat.Former {
-		if !seat.Ended() && (f.Store == seat.Store || !f.Ended && f.Machine == seat.Machine) {
+	for _, f := range reg.Former {
+		if !reg.Ended() && (f.Store == reg.Store || !f.Ended && f.Machine == reg.Machine) {
 			continue
 		}
 		since, _ := v.left(f)
@@ -158,10 +158,10 @@ func Judge(seat Seat, v Vigil, node Node, margin, now time.Duration) Judgement {
 		case evidence == EvidenceTaint, f.Ended && node.Off:
 			f.Vouched = true
 		}
-		d := Dead{Former: f, others: []StoreID{seat.Store}}
-		// Whoever sat last on a seat that was ended answers for all earlier terms.
-		d.Strays = seat.Ended() && f.Ended && f.Term == seat.Term-1
-		for _, other := range seat.Former {
+		d := Dead{Former: f, others: []StoreID{reg.Store}}
+		// The last agent of a registration that was ended answers for all earlier terms.
+		d.Strays = reg.Ended() && f.Ended && f.Term == reg.Term-1
+		for _, other := range reg.Former {
 			d.others = append(d.others, other.Store)
 		}
 		j.Dead = append(j.Dead, d)
@@ -192,19 +192,19 @@ func (j *Judgement) weigh(node Node, who Former, quiet, margin time.Duration) Ev
 	return EvidenceNone
 }
 
-// EndTerm returns seat with its term ended on evidence e: nobody sits there. It is
+// EndTerm returns reg with its term ended on evidence e: it names no agent. It is
 // to be written by compare-and-swap: a heartbeat that came meanwhile wins, and of
 // several controllers one.
-func EndTerm(seat Seat, e Evidence) Seat {
-	last := seat.Occupant()
+func EndTerm(reg Registration, e Evidence) Registration {
+	last := reg.Registrant()
 	last.Ended, last.Vouched = true, e == EvidenceTaint
-	former := slices.DeleteFunc(slices.Clone(seat.Former), func(f Former) bool { return f.Store == last.Store })
-	seat.Former = append(former, last)
-	seat.Former = seat.Former[max(0, len(seat.Former)-formerMax):]
-	seat.Store, seat.Boot, seat.Recalls, seat.Look, seat.Report = "", "", nil, "", ""
-	seat.Term++
-	seat.Turn++
-	return seat
+	former := slices.DeleteFunc(slices.Clone(reg.Former), func(f Former) bool { return f.Store == last.Store })
+	reg.Former = append(former, last)
+	reg.Former = reg.Former[max(0, len(reg.Former)-formerMax):]
+	reg.Store, reg.Boot, reg.Recalls, reg.Look, reg.Report = "", "", nil, "", ""
+	reg.Term++
+	reg.Turn++
+	return reg
 }
 
 // of reports whether what node holds in the name of store, said last in term, is
@@ -239,24 +239,24 @@ func (d Dead) TakesSubLease(s SubLease, node NodeName, held map[UID]bool) bool {
 	return d.Vouched || !held[s.UID] && (s.Use == nil || !held[s.Use.Claim.UID])
 }
 
-// Settle returns seat without those former occupants of whom nothing is left, by
-// lists of the node's leases and sub-leases that were read live after the seat:
+// Settle returns registration without those former registrants of whom nothing is left, by
+// lists of the node's leases and sub-leases that were read live after the registration:
 // stores are those that they name. Each stays for [LooksLast] after it was seen to
-// sit there no more: one of its creates may still come. ok is false where nobody
+// not registered any more: one of its creates may still come. ok is false where nobody
 // goes.
-func Settle(seat Seat, v Vigil, stores map[StoreID]bool, now time.Duration) (next Seat, ok bool) {
-	next = seat
-	next.Former = slices.DeleteFunc(slices.Clone(seat.Former), func(f Former) bool {
+func Settle(reg Registration, v Vigil, stores map[StoreID]bool, now time.Duration) (next Registration, ok bool) {
+	next = reg
+	next.Former = slices.DeleteFunc(slices.Clone(reg.Former), func(f Former) bool {
 		since, known := v.left(f)
-		return f.Store == seat.Store || !stores[f.Store] && known && now-since >= LooksLast
+		return f.Store == reg.Store || !stores[f.Store] && known && now-since >= LooksLast
 	})
 	next.Turn++
-	return next, len(next.Former) < len(seat.Former)
+	return next, len(next.Former) < len(reg.Former)
 }
 
-// Abandoned reports whether a seat can go, by UID and revision: its term was ended,
-// nothing is left of anybody who sat there, and there is no Node of that name. So it
+// Abandoned reports whether a registration can go, by UID and revision: its term was ended,
+// nothing is left of any former agent, and there is no Node of that name. So it
 // stays at least for [LooksLast] after the last agent.
-func Abandoned(seat Seat, node Node) bool {
-	return seat.Ended() && len(seat.Former) == 0 && node.UID == ""
+func Abandoned(reg Registration, node Node) bool {
+	return reg.Ended() && len(reg.Former) == 0 && node.UID == ""
 }

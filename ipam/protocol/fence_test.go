@@ -8,16 +8,16 @@ import (
 // An agent gives nothing out F after the sending of its last accepted heartbeat.
 func TestServing(t *testing.T) {
 	const f = 15 * time.Minute
-	sent := seatNow
+	sent := regNow
 	boot, wall := Instant{Boot: f}, Instant{Wall: sent.Wall.Add(f)}
 	boot.Boot, boot.Wall = sent.Boot+f, sent.Wall.Add(-2*time.Hour)
 	wall.Boot = sent.Boot + time.Second
-	fence := func(own, told time.Duration) func(*Sitting) {
-		return func(s *Sitting) { s.Self.Fence, s.Fence = own, told }
+	fence := func(own, told time.Duration) func(*Registrar) {
+		return func(s *Registrar) { s.Self.Fence, s.Fence = own, told }
 	}
 	tests := []struct {
 		name  string
-		start func(*Sitting)
+		start func(*Registrar)
 		now   Instant
 		want  bool
 	}{
@@ -26,8 +26,8 @@ func TestServing(t *testing.T) {
 		{"at F", nil, sent.add(f), false},
 		{"F by the boot clock, the wall clock gone back (F23, X23)", nil, boot, false},
 		{"F by the wall clock, the boot clock stopped (F23, X23)", nil, wall, false},
-		{"no seat", func(s *Sitting) { s.Term = 0 }, sent, false},
-		{"another machine sits there (X26)", func(s *Sitting) { s.Term, s.Stranger = 0, &Watch{} }, sent, false},
+		{"no registration", func(s *Registrar) { s.Term = 0 }, sent, false},
+		{"another machine is registered (X26)", func(s *Registrar) { s.Term, s.Stranger = 0, &Watch{} }, sent, false},
 		{"F is never", fence(0, 0), sent.add(1000 * time.Hour), true},
 		{"F was lengthened, and the cluster does not know yet (H10)", fence(time.Hour, f), sent.add(f), false},
 		{"F was shortened, and the cluster may know already (H10)", fence(5*time.Minute, f), sent.add(5 * time.Minute), false},
@@ -36,7 +36,7 @@ func TestServing(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			s := sitting(func(s *Sitting) { s.Sent = sent })
+			s := registrar(func(s *Registrar) { s.Sent = sent })
 			if tt.start != nil {
 				tt.start(&s)
 			}
@@ -62,31 +62,31 @@ func TestResume(t *testing.T) {
 	}{
 		{"the same boot: until F from the last heartbeat", "b1", 4, true},
 		{"another boot: nothing (H1, M44)", "b0", 4, false},
-		{"a store that never sat", "", 0, false},
+		{"a store that was never registered", "", 0, false},
 		{"a term of no boot", "", 4, false},
 		{"no term", "b1", 0, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			s := Resume(seatSelf, tt.boot, tt.term, seatNow, f)
-			if got, why := s.Serving(seatNow.add(f - 1)); got != tt.want {
+			s := Resume(regSelf, tt.boot, tt.term, regNow, f)
+			if got, why := s.Serving(regNow.add(f - 1)); got != tt.want {
 				t.Errorf("before F: got serving %v (%s); want %v", got, why, tt.want)
 			}
-			if got, _ := s.Serving(seatNow.add(f)); got {
+			if got, _ := s.Serving(regNow.add(f)); got {
 				t.Error("it serves at F")
 			}
 			if s.LastTerm != tt.term {
 				t.Errorf("got last term %d; want %d: a new term must be above it", s.LastTerm, tt.term)
 			}
-			if res := StepSeat(s, SeatEvent{Now: seatNow}); res.Call != SeatRead {
+			if res := StepRegistration(s, RegistrationEvent{Now: regNow}); res.Call != RegistrationRead {
 				t.Errorf("got call %v first; want a read", res.Call)
 			}
 		})
 	}
 	t.Run("an agent without a boot ID resumes nothing", func(t *testing.T) {
-		self := seatSelf
+		self := regSelf
 		self.Boot = ""
-		if s := Resume(self, "", 4, seatNow, f); s.Term != 0 {
+		if s := Resume(self, "", 4, regNow, f); s.Term != 0 {
 			t.Errorf("got term %d; want 0", s.Term)
 		}
 	})
@@ -99,7 +99,7 @@ func TestBeatEvery(t *testing.T) {
 		{15 * time.Minute, 0, 225 * time.Second},
 		{0, 0, time.Minute},
 	} {
-		s := Sitting{Self: Identity{Fence: tt.own}, Fence: tt.told}
+		s := Registrar{Self: Identity{Fence: tt.own}, Fence: tt.told}
 		if got := s.BeatEvery(); got != tt.want {
 			t.Errorf("F %v, told %v: got %v; want %v", tt.own, tt.told, got, tt.want)
 		}
@@ -110,12 +110,12 @@ func TestBeatEvery(t *testing.T) {
 // from when it was sent: the next one must not come F/4 after the read.
 func TestBeatAgain(t *testing.T) {
 	const f = 15 * time.Minute
-	self := seatSelf
+	self := regSelf
 	self.Fence = f
 	for ago, again := range map[time.Duration]bool{0: false, f/2 - time.Second: false, f / 2: true, f - time.Second: true} {
-		sent := StepSeat(Sitting{Self: self, Term: 3, LastTerm: 3, Fence: f, Seen: Seat{Meta: Meta{UID: "u"}}}, SeatEvent{Now: seatNow})
-		now := seatNow.add(ago)
-		got := StepSeat(sent.Next, SeatEvent{Now: now, Call: SeatRead, Outcome: Done, Seat: sent.Write})
+		sent := StepRegistration(Registrar{Self: self, Term: 3, LastTerm: 3, Fence: f, Seen: Registration{Meta: Meta{UID: "u"}}}, RegistrationEvent{Now: regNow})
+		now := regNow.add(ago)
+		got := StepRegistration(sent.Next, RegistrationEvent{Now: now, Call: RegistrationRead, Outcome: Done, Registration: sent.Write})
 		if !got.Accepted || got.Again != again {
 			t.Errorf("sent %v ago: accepted %v, the next at once %v; want %v", ago, got.Accepted, got.Again, again)
 		}
@@ -125,12 +125,12 @@ func TestBeatAgain(t *testing.T) {
 // What the API server keeps of a heartbeat's time is microseconds: one that is
 // read back is known all the same.
 func TestBeatReadBack(t *testing.T) {
-	now := seatNow
+	now := regNow
 	now.Wall = now.Wall.Add(123456789 * time.Nanosecond)
-	res := StepSeat(sitting(nil), SeatEvent{Now: now})
+	res := StepRegistration(registrar(nil), RegistrationEvent{Now: now})
 	kept := res.Write
 	kept.Beat = kept.Beat.Truncate(time.Microsecond).In(time.FixedZone("", 3600))
-	got := StepSeat(res.Next, SeatEvent{Now: now.add(time.Minute), Call: SeatRead, Outcome: Done, Seat: kept})
+	got := StepRegistration(res.Next, RegistrationEvent{Now: now.add(time.Minute), Call: RegistrationRead, Outcome: Done, Registration: kept})
 	if !got.Accepted || got.Next.Sent != now {
 		t.Errorf("got accepted %v, sent %v; want accepted, sent %v", got.Accepted, got.Next.Sent, now)
 	}

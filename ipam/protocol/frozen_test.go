@@ -23,7 +23,7 @@ func TestFrozenSubLease(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := tt.r
-			if r.Kind != tt.kind || r.Phase != Frozen || r.Store != "old" || r.UID != "u" || r.Revision != "7" || r.Said != 3 {
+			if r.Kind != tt.kind || r.Phase != Frozen || r.Store != "old" || r.UID != "u" || r.Revision != "7" || r.Asserted != 3 {
 				t.Fatalf("got %+v", r)
 			}
 			if r.Kind == RightRequest && (len(r.Addrs) != 1 || !slices.Equal(r.Leases, []string{"l"})) {

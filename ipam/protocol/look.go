@@ -6,7 +6,7 @@ import (
 	"net/netip"
 )
 
-// A Look is what the controller asks a node's agent, on the node's seat: which addresses
+// A Look is what the controller asks a node's agent, on the node's registration: which addresses
 // in Ranges the pods of the node have, whoever gave them, and which pods still run there.
 type Look struct {
 	// ID is new for each look; the answer carries it.
@@ -24,7 +24,7 @@ type HostLocal struct {
 	DataDir string `json:"dataDir,omitempty"`
 }
 
-// String returns l as [Seat.Look] has it.
+// String returns l as [Registration.Look] has it.
 func (l Look) String() string { return jsonText(l) }
 
 // ParseLook is the inverse of [Look.String].
@@ -69,7 +69,7 @@ type Sighting struct {
 // 256 KiB together.
 const MaxReport = 192 << 10
 
-// String returns r as [Seat.Report] has it. What is too long loses its sightings, and
+// String returns r as [Registration.Report] has it. What is too long loses its sightings, and
 // says so.
 func (r Report) String() string {
 	text := jsonText(r)

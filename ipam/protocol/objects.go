@@ -125,7 +125,7 @@ type Lease struct {
 	Block    netip.Prefix
 	Holder   Holder
 	// Store and Term are the holder's: which store answers for the lease, and
-	// in which of the seat's terms it last said so. Empty and 0 where the
+	// in which of the registration's terms it last said so. Empty and 0 where the
 	// cluster holds.
 	Store StoreID
 	Term  int64
@@ -297,18 +297,18 @@ func (p Pool) Covers(block netip.Prefix) bool {
 	return slices.ContainsFunc(p.Ranges, b.Overlaps)
 }
 
-// A Seat says who a node's agent is, that it is alive, and its term
+// A Registration says who a node's agent is, that it is alive, and its term
 // (a coordination Lease).
-type Seat struct {
+type Registration struct {
 	Meta
 	Node    NodeName
 	NodeUID UID
 	// Store, Machine and Boot are the agent's identity: it serves only under a
-	// seat that names all three.
+	// registration that names all three.
 	Store   StoreID
 	Machine string
 	Boot    string
-	// Term is raised by whoever sits down.
+	// Term is raised by whoever registers.
 	Term int64
 	// Fence is F, as this agent understands it; 0 means never by time.
 	Fence time.Duration
@@ -319,7 +319,7 @@ type Seat struct {
 	Turn int64
 	// Recalls are what the controller asks the holder to cede.
 	Recalls []Recall
-	// Former are those who sat here before and may have left something: leases or
+	// Former are the agents that were registered before and may have left something: leases or
 	// sub-leases of their stores.
 	Former []Former
 	// Restored says that the agent has seen the API server go back to an earlier
@@ -329,13 +329,13 @@ type Seat struct {
 	// Look is what the controller asks about the pods on the node, "" for nothing, and
 	// Report what the agent has answered: a [Look] and a [Report] as text.
 	Look, Report string
-	// Rank is a small number that the controller has given this seat, from 1 on, and
+	// Rank is a small number that the controller has given this registration, from 1 on, and
 	// seldom another one too: where the node begins to look for blocks depends on it.
 	// 0 is none. No right does.
 	Rank int
 }
 
-// A Former is an occupant that a seat has had: who sat there, until which term.
+// A Former is an agent that was registered before: which, and until which term.
 type Former struct {
 	Store   StoreID       `json:"store"`
 	Machine string        `json:"machine,omitempty"`
@@ -344,19 +344,19 @@ type Former struct {
 	Term    int64         `json:"term"`
 	Fence   time.Duration `json:"fence,omitempty"`
 	// Ended says that the controller ended the term: what is left of that store in
-	// Term or an earlier one is the cluster's, whoever sits there by now.
+	// Term or an earlier one is the cluster's, whoever is registered by now.
 	Ended bool `json:"ended,omitempty"`
 	// Vouched says that somebody has vouched, with the out-of-service taint, that
 	// the machine is off: leases of pools that take no other word go too.
 	Vouched bool `json:"vouched,omitempty"`
 }
 
-// Ended reports whether the controller has ended the term of whoever sat on s:
-// nobody sits there.
-func (s Seat) Ended() bool { return s.Store == "" }
+// Ended reports whether the controller has ended the term of the agent of s:
+// none is registered.
+func (s Registration) Ended() bool { return s.Store == "" }
 
-// Occupant returns who sits on s, as one who sat there.
-func (s Seat) Occupant() Former {
+// Registrant returns the agent that s names, as a former one.
+func (s Registration) Registrant() Former {
 	return Former{Store: s.Store, Machine: s.Machine, Boot: s.Boot, NodeUID: s.NodeUID, Term: s.Term, Fence: s.Fence}
 }
 

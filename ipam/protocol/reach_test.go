@@ -7,12 +7,12 @@ import (
 )
 
 // A walk is one point that a right can come to by any events and answers, lost
-// ones and crashes included: what is on disk, the call under way, and the seat.
+// ones and crashes included: what is on disk, the call under way, and the registration.
 type walk struct {
 	Right
 	call Call  // under way; CallNone after its answer, or a crash
-	last int64 // the highest term of the seat, 1 or 2
-	seat int64 // the term that the agent sits in: last, or 0 while it has no seat
+	last int64 // the highest term of the registration, 1 or 2
+	reg  int64 // the term that the agent is registered in: last, or 0 while it has no registration
 
 	// What the steps must not rely on being told: whether an answer has shown
 	// the object as this store's in which term, and whether it was confirmed
@@ -46,7 +46,7 @@ func walkStart(kind RightKind) walk {
 	case RightRequest:
 		r = Right{Kind: RightRequest, Name: RequestName("a", 1), Request: &Request{Pod: PodRef{UID: "p0"}, Interface: "net1"}}
 	}
-	return walk{Right: r, last: 1, seat: 1}
+	return walk{Right: r, last: 1, reg: 1}
 }
 
 // walkFrozen returns where a right of kind begins that another store, now lost, has
@@ -60,7 +60,7 @@ func walkFrozen(kind RightKind) walk {
 const lostStore = StoreID("lost")
 
 // Self is the agent at w.
-func (w walk) Self() Self { return Self{Node: "a", Store: "s", Term: w.seat} }
+func (w walk) Self() Self { return Self{Node: "a", Store: "s", Term: w.reg} }
 
 // events returns everything that can happen at w.
 func (w walk) events() []Event {
@@ -177,7 +177,7 @@ func (w walk) after(ev Event, res Result) walk {
 	w.learn(ev, was)
 	if res.Forget {
 		fresh := walkStart(w.Kind)
-		fresh.last, fresh.seat = w.last, w.seat
+		fresh.last, fresh.reg = w.last, w.reg
 		return fresh
 	}
 	w.NotedAt, w.Turn = walkNow, 1
@@ -221,7 +221,7 @@ type place struct {
 	said, term    int64
 	use           *Use
 	call          Call
-	last, seat    int64
+	last, reg     int64
 	written       int64
 	confirmed     bool
 	known         UID
@@ -231,8 +231,8 @@ type place struct {
 
 func (w walk) place() place {
 	return place{
-		phase: w.Phase, uid: w.UID, seen: w.Revision != "", granted: w.Granted, said: w.Said, term: w.Term, use: w.Use,
-		call: w.call, last: w.last, seat: w.seat, written: w.written, confirmed: w.confirmed, known: w.known,
+		phase: w.Phase, uid: w.UID, seen: w.Revision != "", granted: w.Granted, said: w.Asserted, term: w.Term, use: w.Use,
+		call: w.call, last: w.last, reg: w.reg, written: w.written, confirmed: w.confirmed, known: w.known,
 		ceded: len(w.Ceded) > 0, taking: len(w.Taking) > 0, theirs: len(w.Grants) > 0, lost: w.Store != "", doubtful: w.Doubtful,
 	}
 }
@@ -266,13 +266,13 @@ func reach(kind RightKind) []walk {
 		for _, ev := range w.events() {
 			add(w.after(ev, Step(w.Right, w.Self(), ev)))
 		}
-		crashed, unseated, seated, next := w, w, w, w
+		crashed, unregistered, registered, next := w, w, w, w
 		crashed.call = CallNone
-		unseated.seat, seated.seat = 0, w.last
-		next.last, next.seat = 2, 2
+		unregistered.reg, registered.reg = 0, w.last
+		next.last, next.reg = 2, 2
 		add(crashed)
-		add(unseated)
-		add(seated)
+		add(unregistered)
+		add(registered)
 		add(next)
 	}
 	return all

@@ -13,13 +13,13 @@ import (
 // The zero History is that of an agent which has seen nothing. It is kept in the
 // node's store.
 type History struct {
-	// Seats and Objects are the highest resourceVersions seen, of the node's seat
+	// Registrations and Objects are the highest resourceVersions seen, of the node's registration
 	// and of Tenure's own kinds: an API server may keep the two in two etcds.
-	Seats   uint64 `json:"seats,omitempty"`
-	Objects uint64 `json:"objects,omitempty"`
-	// Seat and Turn are the UID and the highest turn of the node's seat.
-	Seat UID   `json:"seat,omitempty"`
-	Turn int64 `json:"turn,omitempty"`
+	Registrations uint64 `json:"seats,omitempty"`
+	Objects       uint64 `json:"objects,omitempty"`
+	// Registration and Turn are the UID and the highest turn of the node's registration.
+	Registration UID   `json:"seat,omitempty"`
+	Turn         int64 `json:"turn,omitempty"`
 	// Opening is the greatest word by which a pool was opened that the agent has
 	// heard of.
 	Opening string `json:"opening,omitempty"`
@@ -54,11 +54,11 @@ func (h History) SawRight(r Right, term int64) History {
 	return h.SawObject(r.Revision)
 }
 
-// SawSeat returns h with the node's seat.
-func (h History) SawSeat(s Seat) History {
-	h.Seats = max(h.Seats, number(s.Revision))
-	if s.UID != h.Seat {
-		h.Seat, h.Turn = s.UID, 0
+// SawRegistration returns h with the node's registration.
+func (h History) SawRegistration(s Registration) History {
+	h.Registrations = max(h.Registrations, number(s.Revision))
+	if s.UID != h.Registration {
+		h.Registration, h.Turn = s.UID, 0
 	}
 	h.Turn = max(h.Turn, s.Turn)
 	return h
@@ -78,13 +78,13 @@ func (h History) Behind(rev Revision) bool {
 	return n != 0 && n < h.Objects
 }
 
-// SeatBehind reports whether the node's seat, as read or written after h was seen,
+// RegistrationBehind reports whether the node's registration, as read or written after h was seen,
 // is of an earlier state.
-func (h History) SeatBehind(s Seat) bool {
-	if n := number(s.Revision); n != 0 && n < h.Seats {
+func (h History) RegistrationBehind(s Registration) bool {
+	if n := number(s.Revision); n != 0 && n < h.Registrations {
 		return true
 	}
-	return s.UID == h.Seat && s.Turn < h.Turn
+	return s.UID == h.Registration && s.Turn < h.Turn
 }
 
 // Rewound returns what is left of h when the API server has gone back: the
@@ -93,12 +93,12 @@ func (h History) Rewound() History {
 	return History{Opening: h.Opening, Restored: &Restoration{Opening: h.Opening}}
 }
 
-// Rewound returns the sitting of an agent that has seen the API server go back: it
-// has no seat, and sits down in a term above all that it has had, so that it says
+// Rewound returns the registrar of an agent that has seen the API server go back: it
+// has no registration, and registers in a term above all that it has had, so that it says
 // each of its rights anew.
-func (s Sitting) Rewound() Sitting {
+func (s Registrar) Rewound() Registrar {
 	s.LastTerm = max(s.LastTerm, s.Term) + 1
-	s.Term, s.Seen, s.Pending, s.Stranger = 0, Seat{}, nil, nil
+	s.Term, s.Seen, s.Pending, s.Stranger = 0, Registration{}, nil, nil
 	return s
 }
 
@@ -123,7 +123,7 @@ func (h History) RecordBehind(r Right, m Meta, turn int64, others bool) bool {
 // asked of what was said in term alone, and while it is not known that the API server has
 // gone back: other records may be of a state before.
 func (h History) Supplanted(r Right, m Meta, term int64) bool {
-	if h.Restored != nil || r.Phase != Held || r.UID == "" || m.UID == r.UID || term == 0 || r.Said != term {
+	if h.Restored != nil || r.Phase != Held || r.UID == "" || m.UID == r.UID || term == 0 || r.Asserted != term {
 		return false
 	}
 	n := number(m.Revision)
@@ -147,13 +147,13 @@ func (r Right) Behind(m Meta, turn int64) bool {
 // request that has been said in term, so that no write of before can land any more: what is
 // granted for it may stand on a lease of an earlier pool of the name.
 func (r Right) MayGo(term int64) bool {
-	return r.Phase == Held && r.UID != "" && r.Said == term && (r.Kind != RightLease || r.Term == 0)
+	return r.Phase == Held && r.UID != "" && r.Asserted == term && (r.Kind != RightLease || r.Term == 0)
 }
 
 // PutBack reports whether a right has been said in term, so that it is in the API
 // server again, or is not to be said any more.
 func (r Right) PutBack(term int64) bool {
-	return r.Phase != Held || r.UID != "" && r.Said == term
+	return r.Phase != Held || r.UID != "" && r.Asserted == term
 }
 
 // Unconfirmed reports whether a right that is Held has been said in term, and not been
@@ -162,7 +162,7 @@ func (r Right) Unconfirmed(term int64) bool {
 	return r.Phase == Held && r.PutBack(term) && !r.Serves(term)
 }
 
-// A Restoration is what a seat says while its agent knows that the API server has
+// A Restoration is what a registration says while its agent knows that the API server has
 // gone back to an earlier state, as after a restore of etcd. An agent says it from
 // the heartbeat after it has seen that, and until each pool that it uses has been
 // opened by a later word than Opening, or is gone. Between the two it leases
@@ -177,13 +177,13 @@ type Restoration struct {
 	Opening string
 }
 
-// The words of a [Restoration] on a seat, before that of the opening.
+// The words of a [Restoration] on a registration, before that of the opening.
 const (
 	restoredSeen = "seen"
 	restoredBack = "back"
 )
 
-// String returns r as [Seat.Restored] has it: "seen OPENING" or "back OPENING".
+// String returns r as [Registration.Restored] has it: "seen OPENING" or "back OPENING".
 func (r Restoration) String() string {
 	word := restoredSeen
 	if r.Back {
@@ -192,7 +192,7 @@ func (r Restoration) String() string {
 	return strings.TrimSpace(word + " " + r.Opening)
 }
 
-// ParseRestoration is the inverse of [Restoration.String]; ok is false for a seat
+// ParseRestoration is the inverse of [Restoration.String]; ok is false for a registration
 // that says nothing.
 func ParseRestoration(text string) (r Restoration, ok bool) {
 	word, opening, _ := strings.Cut(text, " ")

@@ -8,11 +8,11 @@ import (
 // TestHistory (H9): what lies behind what was seen shows an API server that has gone
 // back; what lies at or above it, or cannot be compared, does not.
 func TestHistory(t *testing.T) {
-	seat := func(uid UID, rev Revision, turn int64) Seat {
-		return Seat{Meta: Meta{UID: uid, Revision: rev}, Turn: turn}
+	reg := func(uid UID, rev Revision, turn int64) Registration {
+		return Registration{Meta: Meta{UID: uid, Revision: rev}, Turn: turn}
 	}
-	h := History{}.SawObject("100").SawObject("90").SawSeat(seat("u", "70", 5)).SawOpening("w2").SawOpening("w1")
-	if h.Objects != 100 || h.Seats != 70 || h.Turn != 5 || h.Opening != "w2" {
+	h := History{}.SawObject("100").SawObject("90").SawRegistration(reg("u", "70", 5)).SawOpening("w2").SawOpening("w1")
+	if h.Objects != 100 || h.Registrations != 70 || h.Turn != 5 || h.Opening != "w2" {
 		t.Fatalf("got %+v", h)
 	}
 	for rev, want := range map[Revision]bool{"99": true, "100": false, "101": false, "": false, "x": false, "7": true} {
@@ -22,25 +22,25 @@ func TestHistory(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name string
-		seat Seat
+		reg  Registration
 		want bool
 	}{
-		{"as it was", seat("u", "70", 5), false},
-		{"another beat", seat("u", "80", 6), false},
-		{"an older revision", seat("u", "69", 5), true},
-		{"an older turn, where etcd went on counting", seat("u", "80", 4), true},
-		{"deleted and made again", seat("v", "80", 1), false},
-		{"made again in an older state", seat("v", "60", 1), true},
-		{"no number", seat("u", "x", 6), false},
+		{"as it was", reg("u", "70", 5), false},
+		{"another beat", reg("u", "80", 6), false},
+		{"an older revision", reg("u", "69", 5), true},
+		{"an older turn, where etcd went on counting", reg("u", "80", 4), true},
+		{"deleted and made again", reg("v", "80", 1), false},
+		{"made again in an older state", reg("v", "60", 1), true},
+		{"no number", reg("u", "x", 6), false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := h.SeatBehind(tt.seat); got != tt.want {
+			if got := h.RegistrationBehind(tt.reg); got != tt.want {
 				t.Errorf("behind: %v; want %v", got, tt.want)
 			}
 		})
 	}
 	r := h.Rewound()
-	if r.Behind("1") || r.SeatBehind(seat("u", "1", 1)) {
+	if r.Behind("1") || r.RegistrationBehind(reg("u", "1", 1)) {
 		t.Error("what the restored API server shows is behind once more")
 	}
 	if r.Restored == nil || r.Restored.Back || r.Restored.Opening != "w2" {
@@ -56,31 +56,31 @@ func TestHistory(t *testing.T) {
 	}
 }
 
-// TestSittingRewound: whatever the restored API server shows of its seat, the agent
+// TestRegistrarRewound: whatever the restored API server shows of its registration, the agent
 // begins a term that no right was said in.
-func TestSittingRewound(t *testing.T) {
+func TestRegistrarRewound(t *testing.T) {
 	self := Identity{Node: "n", Store: "s", Machine: "m", Boot: "b", Fence: time.Minute}
-	mine := func(term int64) Seat {
-		return Seat{Meta: Meta{UID: "u", Revision: "3"}, Node: "n", Store: "s", Machine: "m", Boot: "b", Term: term, Fence: time.Minute}
+	mine := func(term int64) Registration {
+		return Registration{Meta: Meta{UID: "u", Revision: "3"}, Node: "n", Store: "s", Machine: "m", Boot: "b", Term: term, Fence: time.Minute}
 	}
 	for _, tt := range []struct {
 		name string
-		read SeatEvent
+		read RegistrationEvent
 	}{
-		{"the same term", SeatEvent{Call: SeatRead, Outcome: Done, Seat: mine(4)}},
-		{"an older term", SeatEvent{Call: SeatRead, Outcome: Done, Seat: mine(2)}},
-		{"no seat", SeatEvent{Call: SeatRead, Outcome: NotFound}},
+		{"the same term", RegistrationEvent{Call: RegistrationRead, Outcome: Done, Registration: mine(4)}},
+		{"an older term", RegistrationEvent{Call: RegistrationRead, Outcome: Done, Registration: mine(2)}},
+		{"no registration", RegistrationEvent{Call: RegistrationRead, Outcome: NotFound}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := Resume(self, "b", 4, Instant{}, time.Minute).Rewound()
 			if ok, _ := s.Serving(Instant{}); ok {
-				t.Error("it serves before it sits again")
+				t.Error("it serves before it is registered again")
 			}
-			if res := StepSeat(s, SeatEvent{}); res.Call != SeatRead {
+			if res := StepRegistration(s, RegistrationEvent{}); res.Call != RegistrationRead {
 				t.Fatalf("it begins with call %v; want a read", res.Call)
 			}
-			res := StepSeat(s, tt.read)
-			if res.Call != SeatCreate && res.Call != SeatUpdate || res.Write.Term <= 4 {
+			res := StepRegistration(s, tt.read)
+			if res.Call != RegistrationCreate && res.Call != RegistrationUpdate || res.Write.Term <= 4 {
 				t.Errorf("it goes on with call %v in term %d; want a write in a later term than 4", res.Call, res.Write.Term)
 			}
 		})
@@ -138,7 +138,7 @@ func TestRecordBehind(t *testing.T) {
 // was said is of an earlier state, also where the API server's revisions go on from a later
 // one: whoever restores etcd may raise them.
 func TestSupplanted(t *testing.T) {
-	held := Right{Phase: Held, UID: "u", Revision: "70", Turn: 3, Said: 5}
+	held := Right{Phase: Held, UID: "u", Revision: "70", Turn: 3, Asserted: 5}
 	with := func(change func(*Right)) Right { r := held; change(&r); return r }
 	for _, tt := range []struct {
 		name     string
@@ -156,7 +156,7 @@ func TestSupplanted(t *testing.T) {
 		{"of a right that is lost", History{}, with(func(r *Right) { r.Phase = Lost }), "69", 5, false},
 		{"of a right that was never there", History{}, with(func(r *Right) { r.UID = "" }), "69", 5, false},
 		{"of a right not said in the term", History{}, held, "69", 6, false},
-		{"without a seat", History{}, with(func(r *Right) { r.Said = 0 }), "69", 0, false},
+		{"without a registration", History{}, with(func(r *Right) { r.Asserted = 0 }), "69", 0, false},
 	} {
 		if got := tt.h.Supplanted(tt.r, Meta{UID: "v", Revision: tt.revision}, tt.term); got != tt.want {
 			t.Errorf("%s: behind is %v; want %v", tt.name, got, tt.want)
@@ -170,14 +170,14 @@ func TestPutBackAndUnconfirmed(t *testing.T) {
 		r                    Right
 		putBack, unconfirmed bool
 	}{
-		{"said and confirmed in the term", Right{Phase: Held, UID: "u", Said: 5, Term: 5}, true, false},
-		{"said in the term, confirmed in an earlier one", Right{Phase: Held, UID: "u", Said: 5, Term: 4}, true, true},
-		{"created again, and waits for its pool", Right{Phase: Held, UID: "u", Said: 5}, true, true},
-		{"not said yet", Right{Phase: Held, UID: "u", Said: 4, Term: 4}, false, false},
-		{"vanished", Right{Phase: Held, Said: 4}, false, false},
-		{"vanished, said in the term", Right{Phase: Held, Said: 5}, false, false},
-		{"lost to another", Right{Phase: Lost, UID: "u", Said: 4}, true, false},
-		{"lost to another, said in the term", Right{Phase: Lost, UID: "u", Said: 5}, true, false},
+		{"said and confirmed in the term", Right{Phase: Held, UID: "u", Asserted: 5, Term: 5}, true, false},
+		{"said in the term, confirmed in an earlier one", Right{Phase: Held, UID: "u", Asserted: 5, Term: 4}, true, true},
+		{"created again, and waits for its pool", Right{Phase: Held, UID: "u", Asserted: 5}, true, true},
+		{"not said yet", Right{Phase: Held, UID: "u", Asserted: 4, Term: 4}, false, false},
+		{"vanished", Right{Phase: Held, Asserted: 4}, false, false},
+		{"vanished, said in the term", Right{Phase: Held, Asserted: 5}, false, false},
+		{"lost to another", Right{Phase: Lost, UID: "u", Asserted: 4}, true, false},
+		{"lost to another, said in the term", Right{Phase: Lost, UID: "u", Asserted: 5}, true, false},
 		{"noted", Right{Phase: Noted}, true, false},
 	} {
 		if got := tt.r.PutBack(5); got != tt.putBack {
@@ -196,14 +196,14 @@ func TestMayGo(t *testing.T) {
 		r    Right
 		want bool
 	}{
-		{"a lease that serves", Right{Kind: RightLease, Phase: Held, UID: "u", Said: 5, Term: 5}, false},
-		{"a lease that had vanished", Right{Kind: RightLease, Phase: Held, UID: "u", Said: 5}, true},
-		{"a lease that has vanished", Right{Kind: RightLease, Phase: Held, Said: 4}, false},
-		{"a use", Right{Kind: RightUse, Phase: Held, UID: "u", Said: 5, Term: 4}, true},
-		{"a use that serves", Right{Kind: RightUse, Phase: Held, UID: "u", Said: 5, Term: 5}, true},
-		{"a use that has not been said", Right{Kind: RightUse, Phase: Held, UID: "u", Said: 4, Term: 4}, false},
-		{"a request", Right{Kind: RightRequest, Phase: Held, UID: "u", Said: 5, Term: 5}, true},
-		{"a request that is noted", Right{Kind: RightRequest, Phase: Noted, UID: "u", Said: 5}, false},
+		{"a lease that serves", Right{Kind: RightLease, Phase: Held, UID: "u", Asserted: 5, Term: 5}, false},
+		{"a lease that had vanished", Right{Kind: RightLease, Phase: Held, UID: "u", Asserted: 5}, true},
+		{"a lease that has vanished", Right{Kind: RightLease, Phase: Held, Asserted: 4}, false},
+		{"a use", Right{Kind: RightUse, Phase: Held, UID: "u", Asserted: 5, Term: 4}, true},
+		{"a use that serves", Right{Kind: RightUse, Phase: Held, UID: "u", Asserted: 5, Term: 5}, true},
+		{"a use that has not been said", Right{Kind: RightUse, Phase: Held, UID: "u", Asserted: 4, Term: 4}, false},
+		{"a request", Right{Kind: RightRequest, Phase: Held, UID: "u", Asserted: 5, Term: 5}, true},
+		{"a request that is noted", Right{Kind: RightRequest, Phase: Noted, UID: "u", Asserted: 5}, false},
 	} {
 		if got := tt.r.MayGo(5); got != tt.want {
 			t.Errorf("%s: may go is %v; want %v", tt.name, got, tt.want)
@@ -220,11 +220,11 @@ func TestSawRight(t *testing.T) {
 		r    Right
 		want uint64
 	}{
-		{"leased since", Right{Phase: Held, UID: "u", Revision: "70", Said: 3}, 70},
-		{"older", Right{Phase: Held, UID: "u", Revision: "50", Said: 3}, 60},
-		{"not said in this term", Right{Phase: Held, UID: "u", Revision: "70", Said: 2}, 60},
-		{"lost", Right{Phase: Lost, UID: "u", Revision: "70", Said: 3}, 60},
-		{"given away", Right{Phase: Releasing, UID: "u", Revision: "70", Said: 3}, 60},
+		{"leased since", Right{Phase: Held, UID: "u", Revision: "70", Asserted: 3}, 70},
+		{"older", Right{Phase: Held, UID: "u", Revision: "50", Asserted: 3}, 60},
+		{"not said in this term", Right{Phase: Held, UID: "u", Revision: "70", Asserted: 2}, 60},
+		{"lost", Right{Phase: Lost, UID: "u", Revision: "70", Asserted: 3}, 60},
+		{"given away", Right{Phase: Releasing, UID: "u", Revision: "70", Asserted: 3}, 60},
 	} {
 		if got := (History{Objects: 60}).SawRight(tt.r, 3).Objects; got != tt.want {
 			t.Errorf("%s: %d; want %d", tt.name, got, tt.want)

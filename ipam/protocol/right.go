@@ -18,7 +18,7 @@ import (
 //	  |                 a live read shows it gone, or another's         |
 //	  +-----------------------------------------------------------------+
 //
-// A right gives addresses only while it is Held and its Term is the seat's. A
+// A right gives addresses only while it is Held and its Term is the registration's. A
 // right of a lost store begins as Frozen, see there.
 type Right struct {
 	Kind  RightKind `json:"kind"`
@@ -30,8 +30,8 @@ type Right struct {
 	Turn     int64    `json:"turn,omitempty"`
 	// Said is the term that the object carries; Term is the one in which the
 	// right serves or last served, 0 while it waits for a confirmation.
-	Said int64 `json:"said,omitempty"`
-	Term int64 `json:"term,omitempty"`
+	Asserted int64 `json:"said,omitempty"`
+	Term     int64 `json:"term,omitempty"`
 	// Granted says that at Revision something of the lease was granted: it
 	// cannot be given back. Grants are the addresses.
 	Granted bool         `json:"granted,omitempty"`

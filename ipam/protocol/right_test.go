@@ -6,12 +6,12 @@ import "testing"
 // this term and waits for its pool, unless that lease goes whatever is written (I1).
 func TestKeeps(t *testing.T) {
 	self := Self{Node: "n1", Store: "s1", Term: 3}
-	said := Right{Kind: RightLease, Name: "lan.0a00000a.31", Phase: Held, UID: "u", Revision: "4", Said: 3}
+	said := Right{Kind: RightLease, Name: "lan.0a00000a.31", Phase: Held, UID: "u", Revision: "4", Asserted: 3}
 	waits := func(kind RightKind) Right { r := said; r.Kind = kind; return r }
 	before := said
-	before.Said = 2
+	before.Asserted = 2
 	serving := before
-	serving.Said, serving.Term = 3, 3
+	serving.Asserted, serving.Term = 3, 3
 	fence := func(deleting bool) Right {
 		return Step(before, self, Event{Kind: EventAnswer, Call: CallFence, Outcome: Done, Object: Object{
 			Meta: Meta{UID: "u", Revision: "5", Deleting: deleting}, Node: "n1", Store: "s1", Term: 3, Turn: 2, Matches: true,
@@ -34,6 +34,6 @@ func TestKeeps(t *testing.T) {
 		}
 	}
 	if said.Keeps(0) || serving.Keeps(0) {
-		t.Error("kept without a seat")
+		t.Error("kept without a registration")
 	}
 }

@@ -36,7 +36,7 @@ func brokenRules(w walk, ev Event, res Result) []string {
 	if w.Phase == "" {
 		was.Phase = ""
 	}
-	serves := !res.Forget && next.Serves(w.seat)
+	serves := !res.Forget && next.Serves(w.reg)
 	answered := func(c Call, outs ...Outcome) bool {
 		return ev.Kind == EventAnswer && ev.Call == c && slices.Contains(outs, ev.Outcome)
 	}
@@ -56,24 +56,24 @@ func brokenRules(w walk, ev Event, res Result) []string {
 		{"a create goes out under a record that serves", res.Call == CallCreate && serves},
 		{"a write names no object", (res.Call == CallFence || res.Call == CallDelete) && (next.UID == "" || next.Revision == "")},
 		{"a delete goes out for what is granted", res.Call == CallDelete && next.Granted},
-		{"a write goes out without a seat", write && w.seat == 0},
+		{"a write goes out without a registration", write && w.reg == 0},
 		{"a record is forgotten without a live read", res.Forget && was.Phase != "" && !seenGone &&
 			!(answered(CallCreate, Refused) && was.Phase == Noted && was.UID == "" && !was.Doubtful) &&
 			!(answered(CallCreate, Exists) && ev.Others && was.Kind == RightLease && was.Phase == Noted && was.UID == "" && !was.Doubtful)},
 		{"a create in doubt is forgotten before its looks are over", res.Forget && was.Phase == Noted && answered(CallRead, NotFound) &&
 			ev.Now.Sub(was.NotedAt) < LooksLast},
 		{"a lost right is written to", was.Phase == Lost && write},
-		{"a right serves without a seat", serves && w.seat == 0},
-		{"a right serves although its object was not seen written in this term", serves && !was.Serves(w.seat) && after.written != w.seat},
-		{"a right serves unconfirmed", serves && !was.Serves(w.seat) && !after.confirmed},
-		{"a right serves after a read alone", serves && !was.Serves(w.seat) && answered(CallRead, Done)},
+		{"a right serves without a registration", serves && w.reg == 0},
+		{"a right serves although its object was not seen written in this term", serves && !was.Serves(w.reg) && after.written != w.reg},
+		{"a right serves unconfirmed", serves && !was.Serves(w.reg) && !after.confirmed},
+		{"a right serves after a read alone", serves && !was.Serves(w.reg) && answered(CallRead, Done)},
 		{"a released right serves at once", serves && was.Phase == Releasing && !answered(CallConfirm, Done)},
 		{"the verdict is Serves, and the right does not", res.Verdict == VerdictServes && !serves},
 		{"neither a call nor a verdict", res.Call == CallNone && res.Verdict == VerdictNone},
 		{"a call, and a verdict that it may change", res.Call != CallNone && res.Verdict != VerdictNone && res.Verdict != VerdictRefused},
 		{"a ceded address is the node's again without an answered write that says so", len(was.Ceded) > 0 && len(next.Ceded) == 0 && !res.Forget &&
 			!(answered(CallFence, Done) && len(ev.Object.Ceded) == 0 && len(was.Taking) > 0)},
-		{"what is ceded is not noted", ev.Kind == EventCede && was.Phase == Held && w.seat != 0 && len(next.Ceded) == 0},
+		{"what is ceded is not noted", ev.Kind == EventCede && was.Phase == Held && w.reg != 0 && len(next.Ceded) == 0},
 		{"a granted address is taken back", res.Call == CallFence && len(next.Grants) > 0 && len(next.Ceded) > 0 && len(next.Tells()) == 0},
 		{"a right serves and does not say what it has ceded", res.Verdict == VerdictServes && answered(CallRead, Done) && len(next.Ceded) != len(ev.Object.Ceded)},
 		{"a frozen right is written to, or given back unasked", was.Phase == Frozen && write && ev.Kind != EventLetGo},
@@ -153,7 +153,7 @@ func TestStepServes(t *testing.T) {
 // comesTo tells whether a right that is asked for, or let go, and looked at again
 // and again comes to where done is true, and by which steps.
 func comesTo(w walk, there cluster, ask EventKind, done func(Result) bool) (steps trail, ok bool) {
-	w.seat = w.last
+	w.reg = w.last
 	now := walkNow
 	for range 6 {
 		for _, kind := range []EventKind{ask, EventLook} {
@@ -172,7 +172,7 @@ func comesTo(w walk, there cluster, ask EventKind, done func(Result) bool) (step
 					break
 				}
 				ev = Event{Kind: EventAnswer, Call: res.Call, Now: now, Why: "why"}
-				ev.Outcome = there.answer(res, w.seat)
+				ev.Outcome = there.answer(res, w.reg)
 				ev.Object = there.object
 				if w.Kind == RightRequest {
 					ev.Addrs = []netip.Addr{walkAddr}

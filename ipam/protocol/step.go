@@ -15,14 +15,14 @@ type Call uint8
 const (
 	// CallNone: nothing to do now.
 	CallNone Call = iota
-	// CallCreate creates the object, named, with this store and the seat's term.
+	// CallCreate creates the object, named, with this store and the registration's term.
 	CallCreate
 	// CallRead reads the object live.
 	CallRead
 	// CallConfirm reads live whatever must be true before the right serves: the
 	// pool of a lease; the other name, the grants and the claim of a use.
 	CallConfirm
-	// CallFence updates the object by compare-and-swap: next turn, seat's term.
+	// CallFence updates the object by compare-and-swap: next turn, registration's term.
 	CallFence
 	// CallDelete deletes the object, with UID and resourceVersion.
 	CallDelete
@@ -158,11 +158,11 @@ func (r Right) ObjectOfUse(s SubLease) Object {
 	return o
 }
 
-// Self is who acts: a node's agent in the term of its seat.
+// Self is who acts: a node's agent in the term of its registration.
 type Self struct {
 	Node  NodeName
 	Store StoreID
-	// Term is the seat's confirmed term, 0 while there is none. Without a term
+	// Term is the registration's confirmed term, 0 while there is none. Without a term
 	// no right is created, fenced or deleted: steps answer VerdictLater.
 	Term int64
 }
@@ -220,10 +220,10 @@ func NextLook(noted, now time.Time) (time.Time, bool) {
 // fencing write, confirmed like a new one.
 func Step(r Right, self Self, ev Event) Result {
 	if ev.Kind == EventAnswer {
-		return seated(answer(r, self, ev), self)
+		return registered(answer(r, self, ev), self)
 	}
 	if self.Term == 0 {
-		return Result{Next: r, Forget: r.Phase == "", Verdict: VerdictLater, Why: noSeat}
+		return Result{Next: r, Forget: r.Phase == "", Verdict: VerdictLater, Why: noRegistration}
 	}
 	switch ev.Kind {
 	case EventWant:
@@ -241,16 +241,16 @@ func Step(r Right, self Self, ev Event) Result {
 	panic(fmt.Sprintf("protocol: event %v", ev.Kind))
 }
 
-const noSeat = "the agent has no seat"
+const noRegistration = "the agent has no registration"
 
-// seated drops the call of res if it is a write and the agent has no seat.
-func seated(res Result, self Self) Result {
+// registered drops the call of res if it is a write and the agent has no registration.
+func registered(res Result, self Self) Result {
 	if self.Term != 0 || res.Call == CallNone || res.Call == CallRead || res.Call == CallConfirm {
 		return res
 	}
 	res.Call = CallNone
 	if res.Verdict == VerdictNone {
-		res.Verdict, res.Why = VerdictLater, noSeat
+		res.Verdict, res.Why = VerdictLater, noRegistration
 	}
 	return res
 }

@@ -331,9 +331,9 @@ func reachedPairs(kind RightKind, events map[string]Event) map[stepPair]bool {
 	return pairs
 }
 
-// Without a seat nothing begins, and nothing is kept of what the store does not
+// Without a registration nothing begins, and nothing is kept of what the store does not
 // have.
-func TestStepWithoutSeat(t *testing.T) {
+func TestStepWithoutRegistration(t *testing.T) {
 	for _, kind := range walkKinds {
 		events := tableEvents(kind)
 		for _, known := range records {

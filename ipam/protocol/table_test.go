@@ -14,18 +14,18 @@ var records = []struct {
 }{
 	{"nothing", Right{}},
 	{"noted", Right{Phase: Noted}},
-	{"noted, seen", Right{Phase: Noted, UID: "u1", Revision: "1", Said: 2}},
-	{"held", Right{Phase: Held, UID: "u1", Revision: "1", Said: 2, Term: 2}},
-	{"held, granted", Right{Phase: Held, UID: "u1", Revision: "1", Said: 2, Term: 2, Granted: true}},
-	{"held, old term", Right{Phase: Held, UID: "u1", Revision: "1", Said: 1, Term: 1}},
-	{"held, unsure", Right{Phase: Held, UID: "u1", Revision: "1", Said: 2}},
+	{"noted, seen", Right{Phase: Noted, UID: "u1", Revision: "1", Asserted: 2}},
+	{"held", Right{Phase: Held, UID: "u1", Revision: "1", Asserted: 2, Term: 2}},
+	{"held, granted", Right{Phase: Held, UID: "u1", Revision: "1", Asserted: 2, Term: 2, Granted: true}},
+	{"held, old term", Right{Phase: Held, UID: "u1", Revision: "1", Asserted: 1, Term: 1}},
+	{"held, unsure", Right{Phase: Held, UID: "u1", Revision: "1", Asserted: 2}},
 	{"held, vanished", Right{Phase: Held}},
-	{"releasing", Right{Phase: Releasing, UID: "u1", Revision: "1", Said: 2}},
-	{"releasing, granted", Right{Phase: Releasing, UID: "u1", Revision: "1", Said: 2, Granted: true}},
+	{"releasing", Right{Phase: Releasing, UID: "u1", Revision: "1", Asserted: 2}},
+	{"releasing, granted", Right{Phase: Releasing, UID: "u1", Revision: "1", Asserted: 2, Granted: true}},
 	{"releasing, unseen", Right{Phase: Releasing}},
-	{"lost", Right{Phase: Lost, UID: "u1", Revision: "1", Said: 1}},
-	{"frozen", Right{Phase: Frozen, Store: lostStore, UID: "u1", Revision: "1", Said: 1}},
-	{"thawed", Right{Phase: Releasing, Store: lostStore, UID: "u1", Revision: "1", Said: 1}},
+	{"lost", Right{Phase: Lost, UID: "u1", Revision: "1", Asserted: 1}},
+	{"frozen", Right{Phase: Frozen, Store: lostStore, UID: "u1", Revision: "1", Asserted: 1}},
+	{"thawed", Right{Phase: Releasing, Store: lostStore, UID: "u1", Revision: "1", Asserted: 1}},
 }
 
 // recordNamed returns the record of that name for a right of kind.

@@ -9,7 +9,7 @@ type Verdict uint8
 const (
 	// VerdictNone: a call is under way; the next answer tells.
 	VerdictNone Verdict = iota
-	// VerdictServes: Held in the seat's term.
+	// VerdictServes: Held in the registration's term.
 	VerdictServes
 	// VerdictTaken: the object is another's.
 	VerdictTaken

@@ -25,7 +25,7 @@ func exhaustedCondition(message string) []metav1.Condition {
 	}}
 }
 
-// sendRecall puts a recall on a node's seat, as the controller does, and returns its
+// sendRecall puts a recall on a node's registration, as the controller does, and returns its
 // ID.
 func sendRecall(t *testing.T, node, lease string, ranges ...string) string {
 	t.Helper()
@@ -37,15 +37,15 @@ func sendRecallOf(t *testing.T, made time.Time, node, lease string, ranges ...st
 	t.Helper()
 	id := protocol.RecallID(made, "test", uint64(time.Now().UnixNano()))
 	eventually(t, 10*time.Second, func() error { // a heartbeat may come in between
-		seat, out, err := api.ReadSeat(t.Context(), protocol.NodeName(node))
+		reg, out, err := api.ReadRegistration(t.Context(), protocol.NodeName(node))
 		if out != protocol.Done {
-			return fmt.Errorf("seat: %v %w", out, err)
+			return fmt.Errorf("registration: %v %w", out, err)
 		}
-		seat.Recalls = append(seat.Recalls, protocol.Recall{ID: id, Lease: lease, Ranges: ranges})
-		seat.Turn++
-		_, out, err = api.UpdateSeat(t.Context(), seat)
+		reg.Recalls = append(reg.Recalls, protocol.Recall{ID: id, Lease: lease, Ranges: ranges})
+		reg.Turn++
+		_, out, err = api.UpdateRegistration(t.Context(), reg)
 		if out != protocol.Done {
-			return fmt.Errorf("seat: %v %w", out, err)
+			return fmt.Errorf("registration: %v %w", out, err)
 		}
 		return nil
 	})
@@ -220,9 +220,9 @@ func TestRecall(t *testing.T) {
 	mustAdd(t, n, asking(t, node, pool, "recalled-2"))
 }
 
-// TestStaleRecall: an agent that starts finds what a leader has left on its seat that is long
-// gone. It cedes nothing for that, as it may find no API server to take it back from; and
-// says so, since who counts what is out of reach waits for an answer.
+// TestStaleRecall: an agent that starts finds what a leader has left on its registration that is
+// long gone. It cedes nothing for that, as it may find no API server to take it back from; and says
+// so, since who counts what is out of reach waits for an answer.
 func TestStaleRecall(t *testing.T) {
 	const pool, node = "stale", "stale"
 	openPool(t, pool, cidr("10.55.0.0/20"))

@@ -32,15 +32,15 @@ func setLeasing(t *testing.T, pool string, open bool) {
 	}
 }
 
-// saysBack returns nil when a node's seat says that it has put back what it holds.
+// saysBack returns nil when a node's registration says that it has put back what it holds.
 func saysBack(node string) func() error {
 	return func() error {
-		seat, out, err := api.ReadSeat(context.Background(), protocol.NodeName(node))
+		reg, out, err := api.ReadRegistration(context.Background(), protocol.NodeName(node))
 		if out != protocol.Done {
-			return fmt.Errorf("seat of %s: %v, %w", node, out, err)
+			return fmt.Errorf("registration of %s: %v, %w", node, out, err)
 		}
-		if r, ok := protocol.ParseRestoration(seat.Restored); !ok || !r.Back {
-			return fmt.Errorf("the seat of %s says %q", node, seat.Restored)
+		if r, ok := protocol.ParseRestoration(reg.Restored); !ok || !r.Back {
+			return fmt.Errorf("the registration of %s says %q", node, reg.Restored)
 		}
 		return nil
 	}
@@ -49,12 +49,12 @@ func saysBack(node string) func() error {
 // beaten waits for the next heartbeat of a node.
 func beaten(t *testing.T, node string) {
 	t.Helper()
-	was, out, err := api.ReadSeat(t.Context(), protocol.NodeName(node))
+	was, out, err := api.ReadRegistration(t.Context(), protocol.NodeName(node))
 	if out != protocol.Done {
 		t.Fatal(out, err)
 	}
 	eventually(t, 30*time.Second, func() error {
-		is, _, err := api.ReadSeat(t.Context(), protocol.NodeName(node))
+		is, _, err := api.ReadRegistration(t.Context(), protocol.NodeName(node))
 		if err == nil && !is.Beat.After(was.Beat) {
 			err = errors.New("no heartbeat")
 		}
@@ -125,9 +125,9 @@ func TestRestoredAPI(t *testing.T) {
 	setLeasing(t, "restored", true)
 	eventually(t, 30*time.Second, func() error {
 		for _, node := range []string{"restored-a", "restored-b"} {
-			seat, _, err := api.ReadSeat(t.Context(), protocol.NodeName(node))
-			if err != nil || seat.Restored != "" {
-				return errors.Join(err, fmt.Errorf("the seat of %s says %q", node, seat.Restored))
+			reg, _, err := api.ReadRegistration(t.Context(), protocol.NodeName(node))
+			if err != nil || reg.Restored != "" {
+				return errors.Join(err, fmt.Errorf("the registration of %s says %q", node, reg.Restored))
 			}
 		}
 		return nil

@@ -136,8 +136,8 @@ func TestHeartbeatsPassTheLine(t *testing.T) {
 		}
 	}
 	for what, path := range map[string]string{
-		"the seat": "/apis/coordination.k8s.io/v1/namespaces/tenure-system/leases/n1",
-		"the Node": "/api/v1/nodes/n1",
+		"the registration": "/apis/coordination.k8s.io/v1/namespaces/tenure-system/leases/n1",
+		"the Node":         "/api/v1/nodes/n1",
 	} {
 		if status, err := within(20*time.Second, path); err != nil || status != http.StatusNotFound {
 			t.Errorf("%s, read as for a heartbeat: status %d, %v; want %d", what, status, err, http.StatusNotFound)

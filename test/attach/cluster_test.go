@@ -35,7 +35,7 @@ func (c *clusterOfTests) start(ctx context.Context) (err error) {
 	if _, c.client, err = kube.Dial(c.Config()); err != nil {
 		return err
 	}
-	return c.client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: kube.DefaultSeatNamespace}})
+	return c.client.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: kube.DefaultRegistrationNamespace}})
 }
 
 func (c *clusterOfTests) stop() error {

@@ -83,7 +83,7 @@ func (n *node) start(ctx context.Context, root string) (err error) {
 		return err
 	}
 	for _, o := range []client.Object{
-		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: kube.DefaultSeatNamespace}},
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: kube.DefaultRegistrationNamespace}},
 		// No controller makes the service account that pods need.
 		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default", Namespace: podNamespace}},
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName}},

@@ -84,9 +84,9 @@ func setTaints(t *testing.T, name string, taints ...corev1.Taint) {
 	})
 }
 
-func seat(t testing.TB, node string) protocol.Seat {
+func reg(t testing.TB, node string) protocol.Registration {
 	t.Helper()
-	s, out, err := api.ReadSeat(t.Context(), protocol.NodeName(node))
+	s, out, err := api.ReadRegistration(t.Context(), protocol.NodeName(node))
 	if out != protocol.Done {
 		t.Fatal(err)
 	}
@@ -206,7 +206,7 @@ func TestTaintTakesOver(t *testing.T) {
 	}
 	a9 := podOn(t, p, ns, a.Name, "a9", "")
 	b.Refused(t, bs[0], p.Name)
-	before := seat(t, a.Name)
+	before := reg(t, a.Name)
 	a.Stop()
 	f.Observer.Off(a.Name)
 
@@ -220,10 +220,10 @@ func TestTaintTakesOver(t *testing.T) {
 	if held := heldBy(t, p, a.Name); len(held) > 0 {
 		t.Errorf("the node that is off holds %v", held)
 	}
-	ended := seat(t, a.Name)
+	ended := reg(t, a.Name)
 	last := ended.Former[len(ended.Former)-1]
 	if !ended.Ended() || ended.Term != before.Term+1 || last.Store != before.Store || !last.Ended || !last.Vouched {
-		t.Errorf("the seat is %+v; want the term of %s ended by the taint", ended, before.Store)
+		t.Errorf("the registration is %+v; want the term of %s ended by the taint", ended, before.Store)
 	}
 	told(t, a.Name, "TermEnded", corev1.TaintNodeOutOfService)
 	told(t, a.Name, "TakenOver", "leases")
@@ -235,8 +235,8 @@ func TestTaintTakesOver(t *testing.T) {
 	a.Refused(t, onPool(p, "a0"), "remove the taint")
 	setTaints(t, a.Name)
 	a.AwaitServing()
-	if again := seat(t, a.Name); again.Store != before.Store || again.Term <= ended.Term || len(again.Former) != 0 {
-		t.Errorf("it sits as %+v; want its store in a new term", again)
+	if again := reg(t, a.Name); again.Store != before.Store || again.Term <= ended.Term || len(again.Former) != 0 {
+		t.Errorf("it is registered as %+v; want its store in a new term", again)
 	}
 	for i := range 5 { // these are pods of b by now
 		a.Refused(t, onPool(p, fmt.Sprint("a", i)), "taken from this node")
@@ -288,28 +288,28 @@ func TestNodeDeletedAndMadeAgain(t *testing.T) {
 		makeNode(t, "x20-alive")
 		n := f.Start("x20-alive")
 		mustAdd(t, n, onPool(p, "c1"))
-		was := seat(t, n.Name)
+		was := reg(t, n.Name)
 		remove(t, nodeOf(n.Name))
 		deleted := time.Now()
 		eventually(t, time.Minute, func() error {
-			if s := seat(t, n.Name); s.Beat.Sub(deleted) < fence+2*shortMargin {
+			if s := reg(t, n.Name); s.Beat.Sub(deleted) < fence+2*shortMargin {
 				return fmt.Errorf("the last heartbeat was %v after the Node was deleted", s.Beat.Sub(deleted))
 			}
 			return nil
 		})
-		if s := seat(t, n.Name); s.Term != was.Term || len(heldBy(t, p, n.Name)) == 0 {
-			t.Errorf("an agent that beats, without a Node, sits as %+v and holds %v; want it as before", s, heldBy(t, p, n.Name))
+		if s := reg(t, n.Name); s.Term != was.Term || len(heldBy(t, p, n.Name)) == 0 {
+			t.Errorf("an agent that beats, without a Node, is registered as %+v and holds %v; want it as before", s, heldBy(t, p, n.Name))
 		}
 		mustAdd(t, n, onPool(p, "c2"))
 		again := nodeOf(n.Name)
 		create(t, again)
 		eventually(t, time.Minute, func() error {
-			if s := seat(t, n.Name); s.NodeUID != uidOf(again) {
-				return fmt.Errorf("the seat names Node %s; want %s", s.NodeUID, again.UID)
+			if s := reg(t, n.Name); s.NodeUID != uidOf(again) {
+				return fmt.Errorf("the registration names Node %s; want %s", s.NodeUID, again.UID)
 			}
 			return nil
 		})
-		if s := seat(t, n.Name); s.Term != was.Term {
+		if s := reg(t, n.Name); s.Term != was.Term {
 			t.Errorf("term %d; want %d still", s.Term, was.Term)
 		}
 		mustAdd(t, n, onPool(p, "c3"))
@@ -324,15 +324,15 @@ func TestNodeDeletedAndMadeAgain(t *testing.T) {
 		mustAdd(t, n, onPool(p, "c1"))
 		remove(t, nodeOf(n.Name))
 		n.Stop()
-		last := seat(t, n.Name)
+		last := reg(t, n.Name)
 		create(t, nodeOf(n.Name))
 		ended := endsAfter(t, n.Name, last)
 		if l := ended.Former[len(ended.Former)-1]; l.Store != last.Store || !l.Ended || l.Vouched {
-			t.Errorf("the last who sat there is %+v; want %s, ended, and nobody has vouched", l, last.Store)
+			t.Errorf("the last agent registered is %+v; want %s, ended, and nobody has vouched", l, last.Store)
 		}
 		f.Observer.Off(n.Name)
 		eventually(t, time.Minute, func() error { return holdsNone(t, p, n.Name) })
-		n = f.Start(n.Name) // sits at once: nobody sits there
+		n = f.Start(n.Name) // is registered at once: nobody else is
 		mustAdd(t, n, onPool(p, "c2"))
 		n.Refused(t, onPool(p, "c1"), "taken from this node")
 	})
@@ -346,16 +346,16 @@ func TestNodeDeletedAndMadeAgain(t *testing.T) {
 		mustAdd(t, one, onPool(p, "c1"))
 		remove(t, nodeOf(one.Name))
 		one.Stop()
-		last := seat(t, one.Name)
+		last := reg(t, one.Name)
 		create(t, nodeOf(one.Name))
 		f2 := newFleet(t, cp.Config(), shortFence, "machine-2")
 		f2.Observer = f1.Observer
 		two := f2.Launch(one.Name)
 		logged(t, two, "heartbeat not accepted", "machine machine-1")
 		two.AwaitServing()
-		now := seat(t, two.Name)
+		now := reg(t, two.Name)
 		if now.Machine != "machine-2" || now.Term <= last.Term || len(now.Former) != 1 || now.Former[0].Store != last.Store {
-			t.Errorf("the second machine sits as %+v; want it after %s", now, last.Store)
+			t.Errorf("the second machine is registered as %+v; want it after %s", now, last.Store)
 		}
 		mustAdd(t, two, onPool(p, "c2"))
 		eventually(t, time.Minute, func() error {
@@ -371,18 +371,18 @@ func TestNodeDeletedAndMadeAgain(t *testing.T) {
 		}
 		f1.Observer.Off(one.Name)
 		mustAdd(t, two, onPool(p, "c3"))
-		if s := seat(t, two.Name); s.Term != now.Term {
+		if s := reg(t, two.Name); s.Term != now.Term {
 			t.Errorf("the second machine's term is %d; want %d still", s.Term, now.Term)
 		}
 	})
 }
 
-// endsAfter waits until the term of a seat has been ended, and wants that no sooner
+// endsAfter waits until the term of a registration has been ended, and wants that no sooner
 // than F and the margin after its last heartbeat (M18).
-func endsAfter(t *testing.T, node string, last protocol.Seat) (ended protocol.Seat) {
+func endsAfter(t *testing.T, node string, last protocol.Registration) (ended protocol.Registration) {
 	t.Helper()
 	eventually(t, 2*time.Minute, func() error {
-		if ended = seat(t, node); !ended.Ended() {
+		if ended = reg(t, node); !ended.Ended() {
 			return fmt.Errorf("term %d of node %s has not ended", ended.Term, node)
 		}
 		return nil
@@ -511,7 +511,7 @@ func TestCutOffNodeIsTakenOver(t *testing.T) {
 
 	line.set(true)
 	remove(t, nodeOf(a.Name))
-	last := seat(t, a.Name)
+	last := reg(t, a.Name)
 	eventually(t, time.Minute, func() error { // the agent fences itself first
 		if _, err := a.Add(onPool(p, "a2-first")); err == nil || !strings.Contains(err.Error(), "no heartbeat") {
 			return fmt.Errorf("a new ADD on the node that is cut off: %w", err)
@@ -519,7 +519,7 @@ func TestCutOffNodeIsTakenOver(t *testing.T) {
 		return nil
 	})
 	// An ADD that hangs can tell it late: too late to say who was first.
-	if s := seat(t, a.Name); s.Ended() && time.Since(last.Beat) < shortFence+shortMargin {
+	if s := reg(t, a.Name); s.Ended() && time.Since(last.Beat) < shortFence+shortMargin {
 		t.Error("the node was taken over before it had fenced itself")
 	}
 	for i, want := range kept { // what its pods have already they may have again
@@ -535,8 +535,8 @@ func TestCutOffNodeIsTakenOver(t *testing.T) {
 
 	line.set(false)
 	a.AwaitServing()
-	if s := seat(t, a.Name); s.Store != last.Store || s.Term <= last.Term+1 {
-		t.Errorf("it sits as %+v; want %s in a new term", s, last.Store)
+	if s := reg(t, a.Name); s.Store != last.Store || s.Term <= last.Term+1 {
+		t.Errorf("it is registered as %+v; want %s in a new term", s, last.Store)
 	}
 	for i := range kept {
 		eventually(t, 20*time.Second, func() error {
@@ -581,7 +581,7 @@ func TestConfirmedPools(t *testing.T) {
 	}
 	automatic := hold(v1alpha1.TakeOverAutomatic, "10.0.0.0/24", "10.0.0.200/32")
 	confirmed := hold(v1alpha1.TakeOverConfirmed, "10.0.0.0/24", "10.0.0.200/32")
-	deadSeat(t, node)
+	deadRegistration(t, node)
 
 	there := func(h held) error {
 		l, out, err := api.ReadLease(t.Context(), h.lease.Name)
@@ -607,11 +607,11 @@ func TestConfirmedPools(t *testing.T) {
 	eventually(t, 30*time.Second, func() error { return taken(confirmed) })
 }
 
-// deadSeat makes the seat of a node of which nothing will be heard, and which has no
-// Node object. Its F is a second.
-func deadSeat(t *testing.T, node string) protocol.Seat {
+// deadRegistration makes the registration of a node of which nothing will be heard, and which has
+// no Node object. Its F is a second.
+func deadRegistration(t *testing.T, node string) protocol.Registration {
 	t.Helper()
-	s, _, err := api.CreateSeat(t.Context(), protocol.Seat{
+	s, _, err := api.CreateRegistration(t.Context(), protocol.Registration{
 		Node: protocol.NodeName(node), Store: "store-of-" + protocol.StoreID(node), Machine: "machine-of-" + node, Boot: "boot",
 		Term: 1, Fence: time.Second, Turn: 1, Beat: time.Now(),
 	})
@@ -649,7 +649,7 @@ func TestTaintOnANodeThatLives(t *testing.T) {
 }
 
 // TestAnotherBoot (H1): a machine that boots while it is cut off answers nobody before
-// its seat is confirmed, not even what its pods had; then a pod's next sandbox gets
+// its registration is confirmed, not even what its pods had; then a pod's next sandbox gets
 // the pod's address again.
 func TestAnotherBoot(t *testing.T) {
 	start(t)
@@ -667,7 +667,7 @@ func TestAnotherBoot(t *testing.T) {
 	}
 	had := mustAdd(t, n, of("before"))
 	mustAdd(t, n, onPool(p, "plain")) // nothing needs to be read for it
-	was := seat(t, n.Name)
+	was := reg(t, n.Name)
 	n.Stop()
 	f.Observer.Off(n.Name) // its sandboxes are gone with the boot
 	n.Config().Agent.Boot = "another-boot"
@@ -676,10 +676,10 @@ func TestAnotherBoot(t *testing.T) {
 	eventually(t, 20*time.Second, func() error {
 		res, err := n.Add(onPool(p, "plain"))
 		if err == nil {
-			t.Fatalf("ADD after the boot, cut off: %+v; want none before the seat is confirmed", res)
+			t.Fatalf("ADD after the boot, cut off: %+v; want none before the registration is confirmed", res)
 		}
 		if !strings.Contains(err.Error(), "is not confirmed yet") {
-			return fmt.Errorf("ADD after the boot: %w; want a word about the seat", err)
+			return fmt.Errorf("ADD after the boot: %w; want a word about the registration", err)
 		}
 		return nil
 	})
@@ -688,8 +688,8 @@ func TestAnotherBoot(t *testing.T) {
 	if got := mustAdd(t, n, of("after")); got != had {
 		t.Errorf("the pod's next sandbox has %v; want %v", got, had)
 	}
-	if s := seat(t, n.Name); s.Term != was.Term+1 {
-		t.Errorf("it sits in term %d; want %d", s.Term, was.Term+1)
+	if s := reg(t, n.Name); s.Term != was.Term+1 {
+		t.Errorf("it is registered in term %d; want %d", s.Term, was.Term+1)
 	}
 	for _, l := range heldBy(t, p, n.Name) {
 		if l.Block.Contains(had) && l.Term != was.Term+1 {

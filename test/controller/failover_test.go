@@ -84,7 +84,7 @@ func get(url string) (string, error) {
 // leader returns who holds the controllers' lease.
 func leader() (string, error) {
 	var l coordination.Lease
-	key := client.ObjectKey{Namespace: kube.DefaultSeatNamespace, Name: "tenure-controller"}
+	key := client.ObjectKey{Namespace: kube.DefaultRegistrationNamespace, Name: "tenure-controller"}
 	if err := kc.Get(context.Background(), key, &l); err != nil {
 		return "", err
 	}
@@ -191,5 +191,5 @@ func TestLeaderKilled(t *testing.T) {
 	if body, err := get("http://" + second.health + "/healthz"); err != nil || body != "ok" {
 		t.Errorf("/healthz says %q, %v; want ok", body, err)
 	}
-	remove(t, &coordination.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: kube.DefaultSeatNamespace, Name: "tenure-controller"}})
+	remove(t, &coordination.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: kube.DefaultRegistrationNamespace, Name: "tenure-controller"}})
 }

@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 		if err := fleet.InstallRoles(ctx, kc); err != nil {
 			return 0, err
 		}
-		if role, err = cp.ServiceAccount(ctx, kube.DefaultSeatNamespace, "tenure-controller", nil); err != nil {
+		if role, err = cp.ServiceAccount(ctx, kube.DefaultRegistrationNamespace, "tenure-controller", nil); err != nil {
 			return 0, err
 		}
 		return m.Run(), nil

@@ -58,7 +58,7 @@ func TestNewerObjects(t *testing.T) {
 }
 
 // TestUnknownFields (X25, F21): what a newer Tenure has added to a lease, a request and
-// a seat, under the protocol that is known, survives the controller's writes.
+// a registration, under the protocol that is known, survives the controller's writes.
 func TestUnknownFields(t *testing.T) {
 	for _, kind := range []string{"iplease", "ipsublease"} {
 		addField(t, kind)
@@ -66,24 +66,24 @@ func TestUnknownFields(t *testing.T) {
 	start(t)
 	p := poolOf(t, 4, "10.0.0.0/30")
 	node := unique("x25")
-	seat := seated(t, node)
-	mark(t, &coordination.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: kube.DefaultSeatNamespace, Name: seat.Name}},
+	reg := registered(t, node)
+	mark(t, &coordination.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: kube.DefaultRegistrationNamespace, Name: reg.Name}},
 		`{"metadata":{"annotations":{"tenure.dev/later":"seat"}}}`)
 	lease := nodeLease(t, p, uidOf(p), "10.0.0.0/30", node)
 	mark(t, later("IPLease", lease.Name), `{"spec":{"later":"lease"}}`)
 	s := request(t, want(p, "10.0.0.1-10.0.0.2"))
 	mark(t, later("IPSubLease", s.Name), `{"spec":{"later":"request"}}`)
 
-	eventually(t, 20*time.Second, func() error { // the controller writes the seat
-		now, _, err := api.ReadSeat(t.Context(), seat.Node)
+	eventually(t, 20*time.Second, func() error { // the controller writes the registration
+		now, _, err := api.ReadRegistration(t.Context(), reg.Node)
 		if err == nil && len(now.Recalls) == 0 {
-			err = fmt.Errorf("nothing is recalled from %s", seat.Node)
+			err = fmt.Errorf("nothing is recalled from %s", reg.Node)
 		}
 		return err
 	})
 	var l coordination.Lease
-	if err := kc.Get(t.Context(), api.SeatKey(seat.Node), &l); err != nil || l.Annotations["tenure.dev/later"] != "seat" {
-		t.Errorf("the seat has the annotations %v, %v; want the later one still", l.Annotations, err)
+	if err := kc.Get(t.Context(), api.RegistrationKey(reg.Node), &l); err != nil || l.Annotations["tenure.dev/later"] != "registration" {
+		t.Errorf("the registration has the annotations %v, %v; want the later one still", l.Annotations, err)
 	}
 	now, _, err := api.ReadLease(t.Context(), lease.Name)
 	if err != nil {

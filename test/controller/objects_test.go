@@ -296,11 +296,11 @@ func distinct(t testing.TB, namespace string) error {
 	return nil
 }
 
-// seated has an agent sit on a node's seat, with an F of an hour, as long as the
+// registered registers an agent for a node, with an F of an hour, as long as the
 // test runs.
-func seated(t testing.TB, node string) protocol.Seat {
+func registered(t testing.TB, node string) protocol.Registration {
 	t.Helper()
-	s, _, err := api.CreateSeat(t.Context(), protocol.Seat{
+	s, _, err := api.CreateRegistration(t.Context(), protocol.Registration{
 		Node: protocol.NodeName(node), NodeUID: "uid-of-" + protocol.UID(node), Store: "store-of-" + protocol.StoreID(node),
 		Machine: "machine-of-" + node, Boot: "b", Term: 1, Fence: time.Hour, Beat: time.Now(), Turn: 1,
 	})
@@ -308,7 +308,7 @@ func seated(t testing.TB, node string) protocol.Seat {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { // t's context has ended
-		l := &coordination.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: kube.DefaultSeatNamespace, Name: node}}
+		l := &coordination.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: kube.DefaultRegistrationNamespace, Name: node}}
 		if err := kc.Delete(context.Background(), l); client.IgnoreNotFound(err) != nil {
 			t.Error(err)
 		}
@@ -316,15 +316,15 @@ func seated(t testing.TB, node string) protocol.Seat {
 	return s
 }
 
-// amend changes a node's seat. The controller may write it at the same time.
-func amend(t testing.TB, node string, change func(*protocol.Seat)) {
+// amend changes a node's registration. The controller may write it at the same time.
+func amend(t testing.TB, node string, change func(*protocol.Registration)) {
 	t.Helper()
 	eventually(t, 10*time.Second, func() error {
-		s := seat(t, node)
+		s := reg(t, node)
 		change(&s)
-		_, out, err := api.UpdateSeat(t.Context(), s)
+		_, out, err := api.UpdateRegistration(t.Context(), s)
 		if out != protocol.Done {
-			return fmt.Errorf("write seat %s: %v %w", node, out, err)
+			return fmt.Errorf("write registration %s: %v %w", node, out, err)
 		}
 		return nil
 	})

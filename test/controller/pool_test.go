@@ -318,8 +318,8 @@ func TestCounts(t *testing.T) {
 	}
 	counts(v1alpha1.PoolCounts{Capacity: 14, Free: 14}, v1alpha1.PressureLow)
 
-	seated(t, "count-1")
-	seated(t, "count-2")
+	registered(t, "count-1")
+	registered(t, "count-2")
 	l := nodeLease(t, p, uidOf(p), "10.0.0.4/30", "count-1")
 	if _, err := api.PublishLease(t.Context(), l.Name, l.UID, protocol.Publication{Used: 3, Free: 1, At: time.Now()}); err != nil {
 		t.Fatal(err)
@@ -331,8 +331,8 @@ func TestCounts(t *testing.T) {
 	u := use(t, c, 0, "n1", "p")
 	counts(v1alpha1.PoolCounts{Capacity: 14, Used: 3 + 1, Claimed: 2, Free: 14 - 3 - 2, Leases: 2}, v1alpha1.PressureLow)
 
-	// The seat of count-1 falls silent: its free address is out of reach.
-	amend(t, "count-1", func(s *protocol.Seat) { s.Fence = 2 * time.Second })
+	// The registration of count-1 falls silent: its free address is out of reach.
+	amend(t, "count-1", func(s *protocol.Registration) { s.Fence = 2 * time.Second })
 	counts(v1alpha1.PoolCounts{Capacity: 14, Used: 4, Claimed: 2, Free: 8, Unreachable: 1, Leases: 2}, v1alpha1.PressureLow)
 
 	// All blocks are leased.

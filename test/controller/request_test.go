@@ -17,7 +17,7 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// standIn is an agent as far as the controller meets it: it sits on its node's seat,
+// standIn is an agent as far as the controller meets it: it has its node's registration,
 // cedes what it is asked for and nobody uses, and says who uses the rest.
 type standIn struct {
 	t    testing.TB
@@ -28,8 +28,8 @@ type standIn struct {
 	recalls []protocol.Recall     // guarded by mu; every one that it has seen
 }
 
-// sit seats a stand-in that answers until the test ends.
-func sit(t testing.TB, used map[string]string) *standIn {
+// register registers a stand-in that answers until the test ends.
+func register(t testing.TB, used map[string]string) *standIn {
 	t.Helper()
 	a := silent(t)
 	for addr, pod := range used {
@@ -51,11 +51,11 @@ func sit(t testing.TB, used map[string]string) *standIn {
 	return a
 }
 
-// silent seats one that answers nothing.
+// silent registrations one that answers nothing.
 func silent(t testing.TB) *standIn {
 	t.Helper()
 	a := &standIn{t: t, node: protocol.NodeName(unique("node")), used: map[netip.Addr]string{}}
-	_, _, err := api.CreateSeat(t.Context(), protocol.Seat{
+	_, _, err := api.CreateRegistration(t.Context(), protocol.Registration{
 		Node: a.node, NodeUID: "uid-of-" + protocol.UID(a.node), Store: "store-of-" + protocol.StoreID(a.node),
 		Machine: "m", Boot: "b", Term: 1, Beat: time.Now(),
 	})
@@ -65,13 +65,13 @@ func silent(t testing.TB) *standIn {
 	return a
 }
 
-// look answers the recalls on the seat that have not been answered.
+// look answers the recalls on the registration that have not been answered.
 func (a *standIn) look(ctx context.Context) {
-	seat, out, _ := api.ReadSeat(ctx, a.node)
+	reg, out, _ := api.ReadRegistration(ctx, a.node)
 	if out != protocol.Done {
 		return
 	}
-	for _, rec := range seat.Recalls {
+	for _, rec := range reg.Recalls {
 		a.mu.Lock()
 		known := slices.ContainsFunc(a.recalls, func(r protocol.Recall) bool { return r.ID == rec.ID })
 		a.mu.Unlock()
@@ -296,15 +296,15 @@ func TestRequestOfAnIdleBlock(t *testing.T) {
 }
 
 // TestRecall: a request that finds nothing has the holders asked, those that do not
-// answer are passed over, and answered recalls go from the seats.
+// answer are passed over, and answered recalls go from the registrations.
 func TestRecall(t *testing.T) {
 	start(t)
 	p := poolOf(t, 4, "10.0.0.0/28")
-	full := sit(t, map[string]string{"10.0.0.1": "ns/a", "10.0.0.2": "ns/b", "10.0.0.3": "ns/c"})
+	full := register(t, map[string]string{"10.0.0.1": "ns/a", "10.0.0.2": "ns/b", "10.0.0.3": "ns/c"})
 	holds(t, p, full, "10.0.0.0/30")
 	mute := silent(t)
 	holds(t, p, mute, "10.0.0.4/30")
-	free := sit(t, map[string]string{"10.0.0.8": "ns/d", "10.0.0.9": "ns/e", "10.0.0.11": "ns/f"})
+	free := register(t, map[string]string{"10.0.0.8": "ns/d", "10.0.0.9": "ns/e", "10.0.0.11": "ns/f"})
 	holds(t, p, free, "10.0.0.8/30")
 	holds(t, p, full, "10.0.0.12/30", "10.0.0.12", "10.0.0.13", "10.0.0.14", "10.0.0.15")
 
@@ -332,8 +332,8 @@ func TestRecall(t *testing.T) {
 	waits(t, last, time.Second)
 	eventually(t, 20*time.Second, func() error {
 		for _, a := range []*standIn{full, free, mute} {
-			if seat, _, err := api.ReadSeat(t.Context(), a.node); err != nil || len(seat.Recalls) > 0 && a != mute {
-				return fmt.Errorf("seat of %s has %v, %v; want no recalls", a.node, seat.Recalls, err)
+			if reg, _, err := api.ReadRegistration(t.Context(), a.node); err != nil || len(reg.Recalls) > 0 && a != mute {
+				return fmt.Errorf("registration of %s has %v, %v; want no recalls", a.node, reg.Recalls, err)
 			}
 		}
 		return nil
@@ -349,7 +349,7 @@ func TestRecall(t *testing.T) {
 func TestRequestOfOneAddress(t *testing.T) {
 	start(t)
 	p := poolOf(t, 4, "10.0.0.0/27")
-	a := sit(t, map[string]string{"10.0.0.9": "ns/mary"})
+	a := register(t, map[string]string{"10.0.0.9": "ns/mary"})
 	holds(t, p, a, "10.0.0.8/30")
 	holds(t, p, silent(t), "10.0.0.16/30")
 

@@ -19,23 +19,23 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// beating is an agent's side of a seat: it beats, and says what it is told to of a
+// beating is an agent's side of a registration: it beats, and says what it is told to of a
 // restored API server.
 type beating struct{ says atomic.Value }
 
 // beats has an agent of this F beat until the test ends.
 func beats(t *testing.T, node string, fence time.Duration) *beating {
-	seat := seated(t, node)
+	reg := registered(t, node)
 	b := &beating{}
 	b.says.Store("")
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
 		for {
-			if now, out, _ := api.ReadSeat(t.Context(), seat.Node); out == protocol.Done {
+			if now, out, _ := api.ReadRegistration(t.Context(), reg.Node); out == protocol.Done {
 				now.Fence, now.Beat, now.Restored = fence, time.Now(), b.says.Load().(string)
 				now.Turn++
-				_, _, _ = api.UpdateSeat(t.Context(), now) // the next one comes soon
+				_, _, _ = api.UpdateRegistration(t.Context(), now) // the next one comes soon
 			}
 			select {
 			case <-done:
@@ -48,24 +48,24 @@ func beats(t *testing.T, node string, fence time.Duration) *beating {
 	return b
 }
 
-// withoutSeats removes what agents of other tests have left: who sits and is silent
-// is waited for when pools are to open again.
-func withoutSeats(t *testing.T) {
+// withoutRegistrations removes what agents of other tests have left: who is registered and is
+// silent is waited for when pools are to open again.
+func withoutRegistrations(t *testing.T) {
 	t.Helper()
 	var leases coordination.LeaseList
-	if err := kc.List(t.Context(), &leases, client.InNamespace(kube.DefaultSeatNamespace)); err != nil {
+	if err := kc.List(t.Context(), &leases, client.InNamespace(kube.DefaultRegistrationNamespace)); err != nil {
 		t.Fatal(err)
 	}
 	for i := range leases.Items {
-		if !kube.IsSeat(&leases.Items[i]) {
+		if !kube.IsRegistration(&leases.Items[i]) {
 			continue
 		}
-		s, err := kube.SeatOf(&leases.Items[i])
+		s, err := kube.RegistrationOf(&leases.Items[i])
 		if err != nil {
 			t.Fatal(err)
 		}
-		if out, err := api.DeleteSeat(t.Context(), s.Meta); out != protocol.Done && out != protocol.NotFound {
-			t.Fatalf("remove seat %s: %v %v", s.Name, out, err)
+		if out, err := api.DeleteRegistration(t.Context(), s.Meta); out != protocol.Done && out != protocol.NotFound {
+			t.Fatalf("remove registration %s: %v %v", s.Name, out, err)
 		}
 	}
 }
@@ -88,7 +88,7 @@ func reopened(p *v1alpha1.IPPool, word string) func() error {
 // and what it still says then does not close the pools again.
 func TestRestored(t *testing.T) {
 	const fence = 10 * time.Second
-	withoutSeats(t)
+	withoutRegistrations(t)
 	stop := start(t)
 	ns := namespace(t)
 	p, other := pool(t, "10.0.0.0/24"), pool(t, "10.1.0.0/24")
@@ -99,8 +99,8 @@ func TestRestored(t *testing.T) {
 	old := claim(t, ns, "old", "lan")
 	allocated(t, old)
 	node := beats(t, "restored-1", fence)
-	seated(t, "restored-2")
-	amend(t, "restored-2", func(s *protocol.Seat) { s.Fence = time.Second })
+	registered(t, "restored-2")
+	amend(t, "restored-2", func(s *protocol.Registration) { s.Fence = time.Second })
 
 	node.says.Store(protocol.Restoration{Opening: word}.String())
 	closed := func(p *v1alpha1.IPPool) func() error {
@@ -153,7 +153,7 @@ func TestRestored(t *testing.T) {
 // before F has passed with a node that says nothing.
 func TestRevisionGoesBack(t *testing.T) {
 	const fence = 12 * time.Second
-	withoutSeats(t)
+	withoutRegistrations(t)
 	p := pool(t, "10.0.0.0/24")
 	beats(t, "rewound-1", fence)
 	ended := make(chan error, 1)

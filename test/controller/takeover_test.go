@@ -53,23 +53,23 @@ func (m *mortal) write(what string) (takes, heard bool) {
 	return true, true
 }
 
-// ended fails the test unless the seat's term has ended.
+// ended fails the test unless the registration's term has ended.
 func (m *mortal) ended(ctx context.Context, what string) {
-	s, _, err := m.API.ReadSeat(ctx, m.node)
+	s, _, err := m.API.ReadRegistration(ctx, m.node)
 	if err != nil || !s.Ended() {
-		m.t.Errorf("%s while the seat is %+v, %v: the term must end first", what, s, err)
+		m.t.Errorf("%s while the registration is %+v, %v: the term must end first", what, s, err)
 	}
 }
 
-func (m *mortal) UpdateSeat(ctx context.Context, s protocol.Seat) (protocol.Seat, protocol.Outcome, error) {
-	takes, heard := m.write("seat")
+func (m *mortal) UpdateRegistration(ctx context.Context, s protocol.Registration) (protocol.Registration, protocol.Outcome, error) {
+	takes, heard := m.write("registration")
 	if takes {
-		next, out, err := m.API.UpdateSeat(ctx, s)
+		next, out, err := m.API.UpdateRegistration(ctx, s)
 		if heard {
 			return next, out, err
 		}
 	}
-	return protocol.Seat{}, protocol.Unknown, errKilled
+	return protocol.Registration{}, protocol.Unknown, errKilled
 }
 
 func (m *mortal) UpdateLease(ctx context.Context, old, next protocol.Lease) (protocol.Lease, protocol.Outcome, error) {
@@ -122,7 +122,7 @@ func (m *mortal) DeleteSubLease(ctx context.Context, meta protocol.Meta) (protoc
 // leading is a reconciler that has just begun to lead, with this clock.
 func leading(live deadnodes.Live, now *time.Duration) *deadnodes.Reconciler {
 	return &deadnodes.Reconciler{
-		SeatNamespace: kube.DefaultSeatNamespace, Live: live, Events: events.NewFakeRecorder(100), Metrics: deadnodes.NewMetrics(),
+		RegistrationNamespace: kube.DefaultRegistrationNamespace, Live: live, Events: events.NewFakeRecorder(100), Metrics: deadnodes.NewMetrics(),
 		Log: slog.New(slog.DiscardHandler), Margin: time.Minute, Calls: 4, Now: func() time.Duration { return *now },
 	}
 }
@@ -138,7 +138,7 @@ func TestLeaderKilledInATakeOver(t *testing.T) {
 		for at := 0; at <= 1+leases+uses; at++ {
 			t.Run(fmt.Sprintf("at write %d, done %v", at, last), func(t *testing.T) {
 				node := unique("killed")
-				start := deadSeat(t, node)
+				start := deadRegistration(t, node)
 				to := []protocol.Grant{}
 				for i := range leases {
 					l := nodeLease(t, p, uidOf(p), fmt.Sprintf("10.0.0.%d/32", i), node)
@@ -160,7 +160,7 @@ func TestLeaderKilledInATakeOver(t *testing.T) {
 				m := &mortal{API: api, t: t, node: protocol.NodeName(node), lives: at, last: last}
 				first := leading(m, &now)
 				look(t, first, node, nil)
-				if s := seat(t, node); s.Ended() {
+				if s := reg(t, node); s.Ended() {
 					t.Fatal("the term was ended before anything was heard of")
 				}
 				now += start.Fence + time.Minute // the silence that counts
@@ -174,35 +174,35 @@ func TestLeaderKilledInATakeOver(t *testing.T) {
 				// counts anew (H10).
 				now = 500 * time.Hour
 				second := leading(api, &now)
-				if !seat(t, node).Ended() {
+				if !reg(t, node).Ended() {
 					look(t, second, node, nil)
-					if seat(t, node).Ended() {
+					if reg(t, node).Ended() {
 						t.Error("the next leader counts the silence that the first one heard")
 					}
 					now += start.Fence + time.Minute
 				}
 				look(t, second, node, nil)
 				checkTaken(t, node, start, to)
-				wantWrites := slices.Concat([]string{"seat"}, slices.Repeat([]string{"lease"}, leases), slices.Repeat([]string{"sub-lease"}, uses))[:at]
+				wantWrites := slices.Concat([]string{"registration"}, slices.Repeat([]string{"lease"}, leases), slices.Repeat([]string{"sub-lease"}, uses))[:at]
 				if !slices.Equal(m.writes, wantWrites) {
 					t.Errorf("the first leader wrote %v; want %v", m.writes, wantWrites)
 				}
 
-				// When nothing can come any more the seat goes: there is no Node.
+				// When nothing can come any more the registration goes: there is no Node.
 				now += protocol.LooksLast - time.Second
 				look(t, second, node, nil)
-				seat(t, node)
+				reg(t, node)
 				now += time.Second + start.Fence + time.Minute // since the first look at it
 				look(t, second, node, nil)
-				if _, out, err := api.ReadSeat(t.Context(), protocol.NodeName(node)); out != protocol.NotFound {
-					t.Errorf("the seat is still there: %v", err)
+				if _, out, err := api.ReadRegistration(t.Context(), protocol.NodeName(node)); out != protocol.NotFound {
+					t.Errorf("the registration is still there: %v", err)
 				}
 			})
 		}
 	}
 }
 
-// look looks once at a node's seat.
+// look looks once at a node's registration.
 func look(t testing.TB, r *deadnodes.Reconciler, node string, want error) {
 	t.Helper()
 	_, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Name: node}})
@@ -213,11 +213,11 @@ func look(t testing.TB, r *deadnodes.Reconciler, node string, want error) {
 
 // checkTaken wants the term of start ended, once, and nothing left of the node but
 // grants.
-func checkTaken(t testing.TB, node string, start protocol.Seat, grants []protocol.Grant) {
+func checkTaken(t testing.TB, node string, start protocol.Registration, grants []protocol.Grant) {
 	t.Helper()
 	name := protocol.NodeName(node)
-	if s := seat(t, node); s.Term != start.Term+1 || len(s.Former) != 1 || s.Former[0].Store != start.Store {
-		t.Errorf("the seat is %+v; want term %d, after %s", s, start.Term+1, start.Store)
+	if s := reg(t, node); s.Term != start.Term+1 || len(s.Former) != 1 || s.Former[0].Store != start.Store {
+		t.Errorf("the registration is %+v; want term %d, after %s", s, start.Term+1, start.Store)
 	}
 	held, err := api.LeasesOfNode(t.Context(), name)
 	subs, errSubs := api.SubLeasesOfNode(t.Context(), name)
@@ -253,12 +253,12 @@ func dropLease(t testing.TB, name string) {
 	}
 }
 
-// TestReturnWhileTakenOver: an agent sits again while its node is being taken over.
+// TestReturnWhileTakenOver: an agent registers again while its node is being taken over.
 // What it has said anew is its own; what was taken stays taken (H2, M45).
 func TestReturnWhileTakenOver(t *testing.T) {
 	p := pool(t, "10.0.0.0/24")
 	node := unique("returns")
-	start := deadSeat(t, node)
+	start := deadRegistration(t, node)
 	taken, said, unsaid := nodeLease(t, p, uidOf(p), "10.0.0.1/32", node), nodeLease(t, p, uidOf(p), "10.0.0.2/32", node), nodeLease(t, p, uidOf(p), "10.0.0.3/32", node)
 	var now time.Duration
 	m := &mortal{API: api, t: t, node: protocol.NodeName(node), lives: 1} // the term, and not one lease
@@ -266,15 +266,15 @@ func TestReturnWhileTakenOver(t *testing.T) {
 	look(t, r, node, nil)
 	now += start.Fence + time.Minute
 	look(t, r, node, errKilled)
-	ours, ok := protocol.Dead{Former: seat(t, node).Former[0]}.TakeLease(taken, protocol.NodeName(node), false)
+	ours, ok := protocol.Dead{Former: reg(t, node).Former[0]}.TakeLease(taken, protocol.NodeName(node), false)
 	if _, out, err := api.UpdateLease(t.Context(), taken, ours); !ok || out != protocol.Done {
 		t.Fatal(err)
 	}
 	// The agent, in a new term, says one of the others.
-	res := protocol.StepSeat(protocol.Sitting{Self: protocol.Identity{
+	res := protocol.StepRegistration(protocol.Registrar{Self: protocol.Identity{
 		Node: protocol.NodeName(node), Store: start.Store, Machine: start.Machine, Boot: start.Boot, Fence: start.Fence,
-	}}, protocol.SeatEvent{Call: protocol.SeatRead, Outcome: protocol.Done, Seat: seat(t, node), Now: protocol.Instant{Wall: time.Now()}})
-	back, out, err := api.UpdateSeat(t.Context(), res.Write)
+	}}, protocol.RegistrationEvent{Call: protocol.RegistrationRead, Outcome: protocol.Done, Registration: reg(t, node), Now: protocol.Instant{Wall: time.Now()}})
+	back, out, err := api.UpdateRegistration(t.Context(), res.Write)
 	if out != protocol.Done {
 		t.Fatal(err)
 	}
@@ -292,8 +292,8 @@ func TestReturnWhileTakenOver(t *testing.T) {
 		}
 		dropLease(t, name)
 	}
-	if s := seat(t, node); s.Term != back.Term || s.Store != start.Store {
-		t.Errorf("the seat is %+v; want it as the agent wrote it", s)
+	if s := reg(t, node); s.Term != back.Term || s.Store != start.Store {
+		t.Errorf("the registration is %+v; want it as the agent wrote it", s)
 	}
 	// Its fencing write of what was taken misses.
 	if _, out, _ := api.UpdateLease(t.Context(), taken, next); out != protocol.Conflict && out != protocol.NotFound {

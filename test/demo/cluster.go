@@ -94,7 +94,7 @@ func (d *demo) createAll(ctx context.Context, manifest string) error {
 // account writes a kubeconfig for one of Tenure's service accounts; bound is what
 // its token is bound to, nil for nothing.
 func (d *demo) account(ctx context.Context, name, file string, bound *authentication.BoundObjectReference) error {
-	user, err := d.cp.ServiceAccount(ctx, kube.DefaultSeatNamespace, name, bound)
+	user, err := d.cp.ServiceAccount(ctx, kube.DefaultRegistrationNamespace, name, bound)
 	if err != nil {
 		return err
 	}

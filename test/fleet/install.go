@@ -35,7 +35,7 @@ func Install(ctx context.Context, cp *controlplane.ControlPlane, kc client.Clien
 		return a, err
 	}
 	user := func(name string) (*rest.Config, error) {
-		return cp.AddUser("system:serviceaccount:"+kube.DefaultSeatNamespace+":"+name, "system:serviceaccounts")
+		return cp.AddUser("system:serviceaccount:"+kube.DefaultRegistrationNamespace+":"+name, "system:serviceaccounts")
 	}
 	if a.Agent, err = user("tenured"); err != nil {
 		return a, err

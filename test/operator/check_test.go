@@ -83,15 +83,15 @@ func TestCheckFindsDamage(t *testing.T) {
 			w.lease("10.40.5.0/28", "")
 			w.pool.UID = uid
 		}, "PoolGone", true, []string{"earlier pool"}},
-		{"a node that is gone, and its seat", func(w *world) { w.lease("10.40.6.0/28", "vanished") }, "NodeGone", true, []string{"node vanished", "release-node"}},
+		{"a node that is gone, and its registration", func(w *world) { w.lease("10.40.6.0/28", "vanished") }, "NodeGone", true, []string{"node vanished", "release-node"}},
 		{"a node that is silent", func(w *world) { w.quiet(time.Hour, 15*time.Minute) }, "NodeSilent", true, []string{"no heartbeat", "release-node"}},
-		{"a node without a seat", func(w *world) { w.unseat() }, "NodeSilent", true, []string{"no seat"}},
-		{"a seat that cannot be read", func(w *world) {
-			l := &coordination.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: kube.DefaultSeatNamespace, Name: w.node}}
+		{"a node without a registration", func(w *world) { w.deregister() }, "NodeSilent", true, []string{"no registration"}},
+		{"a registration that cannot be read", func(w *world) {
+			l := &coordination.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: kube.DefaultRegistrationNamespace, Name: w.node}}
 			if err := kc.Patch(w.t.Context(), l, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"tenure.dev/turn":"x"}}}`))); err != nil {
 				w.t.Fatal(err)
 			}
-		}, "NotUnderstood", true, []string{"seat tenure-system/", "turn"}},
+		}, "NotUnderstood", true, []string{"registration tenure-system/", "turn"}},
 		{"a pod that had the address in its last sandbox", func(w *world) {
 			pod := w.podWith("restarts", "10.40.0.5")
 			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReadyToStartContainers, Status: corev1.ConditionFalse}}
@@ -108,10 +108,10 @@ func TestCheckFindsDamage(t *testing.T) {
 			w.store = store
 		}, "StoreUnknown", true, []string{"store strange"}},
 		{"an earlier store of the node", func(w *world) {
-			seat := w.seat
-			seat.Former = []protocol.Former{{Store: "earlier", Machine: seat.Machine, Term: 1}}
-			seat.Turn++
-			if _, _, err := api.UpdateSeat(w.t.Context(), seat); err != nil {
+			reg := w.reg
+			reg.Former = []protocol.Former{{Store: "earlier", Machine: reg.Machine, Term: 1}}
+			reg.Turn++
+			if _, _, err := api.UpdateRegistration(w.t.Context(), reg); err != nil {
 				w.t.Fatal(err)
 			}
 			store := w.store

@@ -120,7 +120,7 @@ func setStatus(t *testing.T, o client.Object) {
 	}
 }
 
-// world is a small cluster in good order, of objects alone: a node with its seat, a pool
+// world is a small cluster in good order, of objects alone: a node with its registration, a pool
 // with a network, and a namespace.
 type world struct {
 	t         *testing.T
@@ -128,7 +128,7 @@ type world struct {
 	node      string
 	store     protocol.StoreID
 	pool      *v1alpha1.IPPool
-	seat      protocol.Seat
+	reg       protocol.Registration
 }
 
 func newWorld(t *testing.T) *world {
@@ -150,37 +150,37 @@ func newWorld(t *testing.T) *world {
 	})
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: w.node}}
 	create(t, node)
-	w.sit(protocol.UID(node.UID), time.Now(), 15*time.Minute)
+	w.register(protocol.UID(node.UID), time.Now(), 15*time.Minute)
 	return w
 }
 
-// sit has an agent sit on the node's seat, whose last heartbeat was at beat.
-func (w *world) sit(node protocol.UID, beat time.Time, fence time.Duration) {
+// register registers an agent for the node, whose last heartbeat was at beat.
+func (w *world) register(node protocol.UID, beat time.Time, fence time.Duration) {
 	w.t.Helper()
 	var err error
-	w.seat, _, err = api.CreateSeat(w.t.Context(), protocol.Seat{
+	w.reg, _, err = api.CreateRegistration(w.t.Context(), protocol.Registration{
 		Node: protocol.NodeName(w.node), NodeUID: node, Store: w.store, Machine: "m", Boot: "b", Term: 1, Fence: fence, Beat: beat, Turn: 1,
 	})
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.t.Cleanup(w.unseat)
+	w.t.Cleanup(w.deregister)
 }
 
-// unseat deletes the seat.
-func (w *world) unseat() {
-	l := &coordination.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: kube.DefaultSeatNamespace, Name: w.node}}
+// deregister deletes the registration.
+func (w *world) deregister() {
+	l := &coordination.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: kube.DefaultRegistrationNamespace, Name: w.node}}
 	if err := kc.Delete(context.Background(), l); client.IgnoreNotFound(err) != nil {
 		w.t.Error(err)
 	}
 }
 
-// quiet has the last heartbeat be so long ago, by all that the seat says.
+// quiet has the last heartbeat be so long ago, by all that the registration says.
 func (w *world) quiet(since, fence time.Duration) {
 	w.t.Helper()
-	w.unseat()
-	w.sit(w.seat.NodeUID, time.Now().Add(-since), fence)
-	l := &coordination.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: kube.DefaultSeatNamespace, Name: w.node}}
+	w.deregister()
+	w.register(w.reg.NodeUID, time.Now().Add(-since), fence)
+	l := &coordination.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: kube.DefaultRegistrationNamespace, Name: w.node}}
 	// The API server has noted when the heartbeat came: it forgets that.
 	forget := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"managedFields":[{}]}}`))
 	if err := kc.Patch(w.t.Context(), l, forget); err != nil {

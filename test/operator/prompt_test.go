@@ -104,12 +104,12 @@ func TestReleaseNodeLooksAgainAfterItAsked(t *testing.T) {
 	w.isReady(corev1.ConditionUnknown)
 	w.quiet(10*time.Minute, 15*time.Minute)
 	a := ask(t, w.node)
-	seat, _, err := api.ReadSeat(t.Context(), protocol.NodeName(w.node))
+	reg, _, err := api.ReadRegistration(t.Context(), protocol.NodeName(w.node))
 	if err != nil {
 		t.Fatal(err)
 	}
-	seat.Beat, seat.Turn = time.Now(), seat.Turn+1
-	if _, _, err := api.UpdateSeat(t.Context(), seat); err != nil {
+	reg.Beat, reg.Turn = time.Now(), reg.Turn+1
+	if _, _, err := api.UpdateRegistration(t.Context(), reg); err != nil {
 		t.Fatal(err)
 	}
 	fmt.Fprintln(a.keyboard, w.node)

@@ -85,8 +85,8 @@ func TestReleaseNodeRefuses(t *testing.T) {
 	says(t, tenure(t, 3, "release-node", w.node, "--yes"), "is not released", "its agent beats")
 
 	// The node's clock is an hour behind, and its heartbeat has just come.
-	w.unseat()
-	w.sit(w.seat.NodeUID, time.Now().Add(-time.Hour), 15*time.Minute)
+	w.deregister()
+	w.register(w.reg.NodeUID, time.Now().Add(-time.Hour), 15*time.Minute)
 	says(t, tenure(t, 3, "release-node", w.node, "--yes"), "is not released", "its agent beats")
 
 	w.quiet(10*time.Minute, 15*time.Minute)
@@ -99,9 +99,9 @@ func TestReleaseNodeRefuses(t *testing.T) {
 
 	w.nodeGone()
 	says(t, tenure(t, 3, "release-node", w.node, "--yes"), "the Node is gone", "has not passed")
-	w.unseat()
-	says(t, tenure(t, 3, "release-node", w.node, "--yes"), "has no seat", "by hand")
-	says(t, tenure(t, 3, "release-node", "never-heard-of", "--yes"), "no Node, seat, lease or sub-lease")
+	w.deregister()
+	says(t, tenure(t, 3, "release-node", w.node, "--yes"), "has no registration", "by hand")
+	says(t, tenure(t, 3, "release-node", "never-heard-of", "--yes"), "no Node, registration, lease or sub-lease")
 	w.holds(1, 2)
 }
 
@@ -117,9 +117,9 @@ func TestReleaseNodeThatIsDown(t *testing.T) {
 	if !w.off() {
 		t.Error("the Node does not have the taint")
 	}
-	seat, _, err := api.ReadSeat(t.Context(), protocol.NodeName(w.node))
-	if err != nil || !seat.Ended() || seat.Term != 2 {
-		t.Errorf("the seat is %+v, %v; want its term ended", seat, err)
+	reg, _, err := api.ReadRegistration(t.Context(), protocol.NodeName(w.node))
+	if err != nil || !reg.Ended() || reg.Term != 2 {
+		t.Errorf("the registration is %+v, %v; want its term ended", reg, err)
 	}
 	says(t, tenure(t, 0, "release-node", w.node, "--yes"), "There is nothing to release.")
 }
@@ -140,11 +140,11 @@ func TestReleaseNodeThatIsGoneConfirmed(t *testing.T) {
 			w.quiet(time.Hour, fence)
 			w.nodeGone()
 			if fence > 0 { // the controller counts its fence from when it begins: its term was ended before
-				seat, _, err := api.ReadSeat(t.Context(), protocol.NodeName(w.node))
+				reg, _, err := api.ReadRegistration(t.Context(), protocol.NodeName(w.node))
 				if err != nil {
 					t.Fatal(err)
 				}
-				if _, _, err := api.UpdateSeat(t.Context(), protocol.EndTerm(seat, protocol.EvidenceSilence)); err != nil {
+				if _, _, err := api.UpdateRegistration(t.Context(), protocol.EndTerm(reg, protocol.EvidenceSilence)); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 		if plugin, err = programs.Build(ctx, cp.Dir(), "tenure"); err != nil {
 			return 0, err
 		}
-		if err := c.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: kube.DefaultSeatNamespace}}); err != nil {
+		if err := c.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: kube.DefaultRegistrationNamespace}}); err != nil {
 			return 0, err
 		}
 		return m.Run(), nil

@@ -56,7 +56,7 @@ func leasesOf(t *testing.T, api *kube.API, node string) []protocol.Lease {
 }
 
 // TestNodeEvents: an agent, with its own rights and under the policies, says of its Node
-// what it cannot set right: that it was fenced, that its seat, its leases and its store
+// what it cannot set right: that it was fenced, that its registration, its leases and its store
 // were lost.
 func TestNodeEvents(t *testing.T) {
 	const name, pool = "losing", "losing"
@@ -107,18 +107,18 @@ func TestNodeEvents(t *testing.T) {
 	told(t, node, agent.ReasonFenced, "until now")
 
 	fleet.Eventually(t, minute, func() error { // heartbeats come between
-		seat, _, err := api.ReadSeat(t.Context(), name)
+		reg, _, err := api.ReadRegistration(t.Context(), name)
 		if err != nil {
 			return err
 		}
-		seat.Store, seat.Boot, seat.Term, seat.Turn = "", "", seat.Term+1, seat.Turn+1
-		_, out, err := api.UpdateSeat(t.Context(), seat)
+		reg.Store, reg.Boot, reg.Term, reg.Turn = "", "", reg.Term+1, reg.Turn+1
+		_, out, err := api.UpdateRegistration(t.Context(), reg)
 		if out != protocol.Done {
 			err = fmt.Errorf("end the term: %v, %w", out, err)
 		}
 		return err
 	})
-	told(t, node, agent.ReasonSeatLost, "was ended")
+	told(t, node, agent.ReasonRegistrationLost, "was ended")
 	n.AwaitServing()
 
 	n.Stop() // else it would put the lease back at once

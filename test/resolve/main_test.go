@@ -104,8 +104,8 @@ func fleetOf(t *testing.T, node string) *fleet.Fleet {
 
 func tokenOf(t *testing.T, node string) *rest.Config {
 	t.Helper()
-	pod := newPod(t, kube.DefaultSeatNamespace, "tenured-"+node, node, func(p *corev1.Pod) { p.Spec.ServiceAccountName = "tenured" })
-	rc, err := cp.ServiceAccount(t.Context(), kube.DefaultSeatNamespace, "tenured", &authentication.BoundObjectReference{
+	pod := newPod(t, kube.DefaultRegistrationNamespace, "tenured-"+node, node, func(p *corev1.Pod) { p.Spec.ServiceAccountName = "tenured" })
+	rc, err := cp.ServiceAccount(t.Context(), kube.DefaultRegistrationNamespace, "tenured", &authentication.BoundObjectReference{
 		Kind: "Pod", APIVersion: "v1", Name: pod.Name, UID: pod.UID,
 	})
 	if err != nil {

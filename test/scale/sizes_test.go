@@ -38,19 +38,19 @@ func sizes(t *testing.T, pool string) string {
 			said += len(leases.Items[i].Status.Allocations)
 		}
 	}
-	var seats coordination.LeaseList
-	if err := kc.List(t.Context(), &seats, client.InNamespace(api.SeatNamespace), client.Limit(1)); err != nil {
+	var regs coordination.LeaseList
+	if err := kc.List(t.Context(), &regs, client.InNamespace(api.RegistrationNamespace), client.Limit(1)); err != nil {
 		t.Fatal(err)
 	}
 	var p v1alpha1.IPPool
 	if err := kc.Get(t.Context(), client.ObjectKey{Name: pool}, &p); err != nil {
 		t.Fatal(err)
 	}
-	if ofNodes == 0 || len(seats.Items) == 0 {
-		t.Fatalf("pool %s has %d leases of nodes, and there are %d seats; want some", pool, ofNodes, len(seats.Items))
+	if ofNodes == 0 || len(regs.Items) == 0 {
+		t.Fatalf("pool %s has %d leases of nodes, and there are %d registrations; want some", pool, ofNodes, len(regs.Items))
 	}
-	return fmt.Sprintf("bytes: %d for a lease that tells of %.1f addresses, %d for a seat, %d for the pool",
-		bytes/ofNodes, float64(said)/float64(ofNodes), size(t, &seats.Items[0]), size(t, &p))
+	return fmt.Sprintf("bytes: %d for a lease that tells of %.1f addresses, %d for a registration, %d for the pool",
+		bytes/ofNodes, float64(said)/float64(ofNodes), size(t, &regs.Items[0]), size(t, &p))
 }
 
 // size returns how many bytes o has as JSON, as API server and etcd keep it.

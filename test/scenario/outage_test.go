@@ -315,9 +315,9 @@ func (o *outage) settled(back time.Time) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
 	for k, n := range o.nodes {
-		seat, _, err := api.ReadSeat(ctx, protocol.NodeName(n.Name))
-		if err != nil || seat.Beat.Before(back) {
-			return fmt.Errorf("the last heartbeat of %s is of %v: %w", n.Name, seat.Beat, err)
+		reg, _, err := api.ReadRegistration(ctx, protocol.NodeName(n.Name))
+		if err != nil || reg.Beat.Before(back) {
+			return fmt.Errorf("the last heartbeat of %s is of %v: %w", n.Name, reg.Beat, err)
 		}
 		var p corev1.Pod
 		if err := kc.Get(ctx, client.ObjectKey{Namespace: "default", Name: o.report[k].Pod}, &p); err != nil {

@@ -23,9 +23,9 @@ import (
 // tokenOf issues a token for the agents that ends with a Secret of this name.
 func tokenOf(t *testing.T, name string) string {
 	t.Helper()
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: kube.DefaultSeatNamespace, Name: name}}
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: kube.DefaultRegistrationNamespace, Name: name}}
 	create(t, secret)
-	c, err := cp.ServiceAccount(t.Context(), kube.DefaultSeatNamespace, "tenured",
+	c, err := cp.ServiceAccount(t.Context(), kube.DefaultRegistrationNamespace, "tenured",
 		&authentication.BoundObjectReference{Kind: "Secret", APIVersion: "v1", Name: name, UID: secret.UID})
 	if err != nil {
 		t.Fatal(err)
@@ -72,7 +72,7 @@ func TestTokensRotate(t *testing.T) {
 	attachAll()
 
 	place(t, path, tokenOf(t, "token-2"))
-	old := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: kube.DefaultSeatNamespace, Name: "token-1"}}
+	old := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: kube.DefaultRegistrationNamespace, Name: "token-1"}}
 	if err := kc.Delete(t.Context(), old); err != nil {
 		t.Fatal(err)
 	}
@@ -91,11 +91,11 @@ func TestTokensRotate(t *testing.T) {
 	})
 	attachAll()
 	// And for longer than F: each node's heartbeats are accepted.
-	beats := seatTurns(t, w)
+	beats := regTurns(t, w)
 	eventually(t, 10*fence, func() error {
-		for name, turn := range seatTurns(t, w) {
+		for name, turn := range regTurns(t, w) {
 			if turn < beats[name]+5 { // beats come every F/4
-				return fmt.Errorf("the seat of %s is at turn %d after %d", name, turn, beats[name])
+				return fmt.Errorf("the registration of %s is at turn %d after %d", name, turn, beats[name])
 			}
 		}
 		return nil
@@ -109,12 +109,12 @@ func TestTokensRotate(t *testing.T) {
 	}
 }
 
-// seatTurns returns how often each node's seat has been written.
-func seatTurns(t *testing.T, w *network) map[string]int64 {
+// regTurns returns how often each node's registration has been written.
+func regTurns(t *testing.T, w *network) map[string]int64 {
 	t.Helper()
 	turns := map[string]int64{}
 	for _, n := range w.nodes {
-		s, _, err := api.ReadSeat(t.Context(), n.Config().Agent.Node)
+		s, _, err := api.ReadRegistration(t.Context(), n.Config().Agent.Node)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -20,7 +20,7 @@ func TestStolenAgentCredentials(t *testing.T) {
 	here, there := podOn(t, "team-b", "here", "node-a", "default"), podOn(t, "team-b", "there", "node-b", "default")
 	i := newIntruder(t, "the agent of node-a", boundTo(t, "tenured", own))
 	lease := func(name string) client.Object { return named("IPLease", "", leaseNames[name]) }
-	seat := func(patch string) error { return i.patch(named("Lease", system, "node-a"), patch) }
+	reg := func(patch string) error { return i.patch(named("Lease", system, "node-a"), patch) }
 	const annotation, status = `{metadata: {annotations: {k8s.v1.cni.cncf.io/network-status: "[]"}}}`, "status"
 	event := func(kind, name, host string) string {
 		return `{apiVersion: v1, kind: Event, metadata: {generateName: e-, namespace: default}, involvedObject: {kind: ` + kind + `, name: ` + name + `},
@@ -44,7 +44,7 @@ func TestStolenAgentCredentials(t *testing.T) {
 		{"give the request back", func() error { return i.delete(named("IPSubLease", "", "asked")) }, ""},
 		{"use a claim", func() error { return i.create(useText("c1", "node-a")) }, ""},
 		{"give the use back", func() error { return i.delete(named("IPSubLease", "", "c1.0")) }, ""},
-		{"sit down", func() error { return i.create(seatText("node-a")) }, ""},
+		{"register", func() error { return i.create(regText("node-a")) }, ""},
 		{"beat", func() error {
 			return i.patch(named("Lease", system, "node-a"), `{metadata: {annotations: {tenure.dev/turn: "8"}}, spec: {holderIdentity: sa, leaseTransitions: 4}}`)
 		}, ""},
@@ -78,7 +78,7 @@ func TestStolenAgentCredentials(t *testing.T) {
 		{"delete all leases", func() error { return i.DeleteAllOf(ctx, named("IPLease", "", "")) }, "cannot deletecollection resource"},
 		{"write its own lease whole", func() error { return i.Update(ctx, lease("mine")) }, "cannot update resource \"ipleases\""},
 		{"write its own sub-lease whole", func() error { return i.Update(ctx, named("IPSubLease", "", "of-a")) }, "cannot update resource \"ipsubleases\""},
-		{"write its own seat whole", func() error { return i.Update(ctx, named("Lease", system, "node-a")) }, "cannot update resource \"leases\""},
+		{"write its own registration whole", func() error { return i.Update(ctx, named("Lease", system, "node-a")) }, "cannot update resource \"leases\""},
 		{"list all claims", func() error { return i.List(ctx, &ipamclaims.IPAMClaimList{}) }, "cannot list resource \"ipamclaims\""},
 		{"give a lease to the cluster", func() error {
 			return i.patch(lease("mine"), `{spec: {holder: {kind: Cluster, node: null}, store: null, term: 0}}`)
@@ -103,38 +103,38 @@ func TestStolenAgentCredentials(t *testing.T) {
 		{"write a sub-lease as a newer program would", func() error {
 			return i.patch(named("IPSubLease", "", "of-a"), `{spec: {protocol: 2, turn: 1}}`)
 		}, "writes no protocol later than 1"},
-		{"leave its seat, so that its term cannot be ended", func() error { return i.patch(named("Lease", system, "node-a"), `{spec: {holderIdentity: ""}}`) }, "names itself on its seat"},
-		{"hide its seat", func() error { return seat(`{metadata: {annotations: null}}`) }, "names its machine, its boot and its turn"},
-		{"sit in no boot", func() error { return seat(`{metadata: {annotations: {tenure.dev/boot: null}}}`) }, "names its machine, its boot and its turn"},
-		{"sit on no machine", func() error { return seat(`{metadata: {annotations: {tenure.dev/machine: ""}}}`) }, "names its machine, its boot and its turn"},
-		{"garble its turn", func() error { return seat(`{metadata: {annotations: {tenure.dev/turn: "8x"}}}`) }, "names its machine, its boot and its turn"},
+		{"leave its registration, so that its term cannot be ended", func() error { return i.patch(named("Lease", system, "node-a"), `{spec: {holderIdentity: ""}}`) }, "names itself on its registration"},
+		{"hide its registration", func() error { return reg(`{metadata: {annotations: null}}`) }, "names its machine, its boot and its turn"},
+		{"register in no boot", func() error { return reg(`{metadata: {annotations: {tenure.dev/boot: null}}}`) }, "names its machine, its boot and its turn"},
+		{"register on no machine", func() error { return reg(`{metadata: {annotations: {tenure.dev/machine: ""}}}`) }, "names its machine, its boot and its turn"},
+		{"garble its turn", func() error { return reg(`{metadata: {annotations: {tenure.dev/turn: "8x"}}}`) }, "names its machine, its boot and its turn"},
 		{"raise its turn beyond all others", func() error {
-			return seat(`{metadata: {annotations: {tenure.dev/turn: "9223372036854775807"}}}`)
+			return reg(`{metadata: {annotations: {tenure.dev/turn: "9223372036854775807"}}}`)
 		}, "names its machine, its boot and its turn"},
-		{"garble who sat before", func() error { return seat(`{metadata: {annotations: {tenure.dev/former: "x"}}}`) }, "writes lists into"},
-		{"garble one who sat before", func() error {
-			return seat(`{metadata: {annotations: {tenure.dev/former: '[{"store":"s","term":1},{"store":}]'}}}`)
+		{"garble the former agents", func() error { return reg(`{metadata: {annotations: {tenure.dev/former: "x"}}}`) }, "writes lists into"},
+		{"garble a former agent", func() error {
+			return reg(`{metadata: {annotations: {tenure.dev/former: '[{"store":"s","term":1},{"store":}]'}}}`)
 		}, "writes lists into"},
-		{"say that one sat before for longer than numbers go", func() error {
-			return seat(`{metadata: {annotations: {tenure.dev/former: '[{"store":"s","term":9223372036854775808}]'}}}`)
+		{"say that one was registered before for longer than numbers go", func() error {
+			return reg(`{metadata: {annotations: {tenure.dev/former: '[{"store":"s","term":9223372036854775808}]'}}}`)
 		}, "writes lists into"},
-		{"say of one who sat before what no store is", func() error {
-			return seat(`{metadata: {annotations: {tenure.dev/former: '[{"store":5,"term":1}]'}}}`)
+		{"say of a former agent what no store is", func() error {
+			return reg(`{metadata: {annotations: {tenure.dev/former: '[{"store":5,"term":1}]'}}}`)
 		}, "writes lists into"},
-		{"say of one who sat before what no term is", func() error {
-			return seat(`{metadata: {annotations: {tenure.dev/former: '[{"store":"s","term":"1"}]'}}}`)
+		{"say of a former agent what no term is", func() error {
+			return reg(`{metadata: {annotations: {tenure.dev/former: '[{"store":"s","term":"1"}]'}}}`)
 		}, "writes lists into"},
-		{"say of one who sat before what is neither true nor false", func() error {
-			return seat(`{metadata: {annotations: {tenure.dev/former: '[{"store":"s","term":1,"ended":1}]'}}}`)
+		{"say of a former agent what is neither true nor false", func() error {
+			return reg(`{metadata: {annotations: {tenure.dev/former: '[{"store":"s","term":1,"ended":1}]'}}}`)
 		}, "writes lists into"},
-		{"say of one who sat before what nobody asks", func() error {
-			return seat(`{metadata: {annotations: {tenure.dev/former: '[{"store":"s","term":1,"host":"h"}]'}}}`)
+		{"say of a former agent what nobody asks", func() error {
+			return reg(`{metadata: {annotations: {tenure.dev/former: '[{"store":"s","term":1,"host":"h"}]'}}}`)
 		}, "writes lists into"},
-		{"garble what is recalled", func() error { return seat(`{metadata: {annotations: {tenure.dev/recalls: "{}"}}}`) }, "writes lists into"},
-		{"lower its term, so that what it held is not of it", func() error { return seat(`{spec: {leaseTransitions: 0}}`) }, "does not lower its term"},
-		{"have no term", func() error { return seat(`{spec: {leaseTransitions: null}}`) }, "does not lower its term"},
-		{"have the last term that there is", func() error { return seat(`{spec: {leaseTransitions: 2147483647}}`) }, "nor raise it above 1000000000"},
-		{"have a fence of many years", func() error { return seat(`{spec: {leaseDurationSeconds: 2147483647}}`) }, "fence is an hour at most"},
+		{"garble what is recalled", func() error { return reg(`{metadata: {annotations: {tenure.dev/recalls: "{}"}}}`) }, "writes lists into"},
+		{"lower its term, so that what it held is not of it", func() error { return reg(`{spec: {leaseTransitions: 0}}`) }, "does not lower its term"},
+		{"have no term", func() error { return reg(`{spec: {leaseTransitions: null}}`) }, "does not lower its term"},
+		{"have the last term that there is", func() error { return reg(`{spec: {leaseTransitions: 2147483647}}`) }, "nor raise it above 1000000000"},
+		{"have a fence of many years", func() error { return reg(`{spec: {leaseDurationSeconds: 2147483647}}`) }, "fence is an hour at most"},
 		{"take a finalizer off that is another's", func() error { return i.patch(lease("kept"), `{metadata: {finalizers: []}}`) }, "neither finalizers nor owners"},
 		{"ask in another node's name", func() error { return i.create(requestText("forged", "node-b")) }, "writes sub-leases of its own node alone: this one is of node node-b"},
 		{"use a claim in another node's name", func() error { return i.create(useText("c2", "node-b")) }, "this one is of node node-b"},
@@ -143,12 +143,12 @@ func TestStolenAgentCredentials(t *testing.T) {
 		{"answer its own request", func() error {
 			return i.patch(named("IPSubLease", "", "of-a"), `{status: {granted: [{address: 10.81.0.9, lease: free.0a510009.32}]}}`, status)
 		}, "cannot patch resource \"ipsubleases/status\""},
-		{"sit on another node's seat", func() error { return i.patch(named("Lease", system, "node-b"), `{spec: {holderIdentity: sa}}`) }, "writes its own seat alone, and not node-b"},
-		{"make another node's seat", func() error { return i.create(seatText("node-c")) }, "writes its own seat alone, and not node-c"},
+		{"take another node's registration", func() error { return i.patch(named("Lease", system, "node-b"), `{spec: {holderIdentity: sa}}`) }, "writes its own registration alone, and not node-b"},
+		{"make another node's registration", func() error { return i.create(regText("node-c")) }, "writes its own registration alone, and not node-c"},
 		{"lead in the controller's place", func() error {
 			return i.patch(named("Lease", system, "tenure-controller"), `{spec: {holderIdentity: me}}`)
-		}, "writes its own seat alone, and not tenure-controller"},
-		{"delete its seat", func() error { return i.delete(named("Lease", system, "node-a")) }, "cannot delete resource \"leases\""},
+		}, "writes its own registration alone, and not tenure-controller"},
+		{"delete its registration", func() error { return i.delete(named("Lease", system, "node-a")) }, "cannot delete resource \"leases\""},
 		{"write the kubelet's lease", func() error {
 			return i.create(`{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: node-b, namespace: default}}`)
 		}, "cannot create resource \"leases\""},
@@ -221,7 +221,7 @@ func TestStolenAgentCredentials(t *testing.T) {
 		}, "with a token that names no node: bind it to a pod"},
 		{"delete a lease", func() error { return loose.delete(lease("mine")) }, "with a token that names no node"},
 		{"ask for addresses", func() error { return loose.create(requestText("loose", "node-a")) }, "with a token that names no node"},
-		{"sit down", func() error { return loose.create(seatText("node-d")) }, "with a token that names no node"},
+		{"register", func() error { return loose.create(regText("node-d")) }, "with a token that names no node"},
 		{"tell what a pod has", func() error { return loose.patch(here, annotation, status) }, "its token names no node"},
 		{"tell of a node", func() error { return loose.create(event("Node", "node-a", "node-a")) }, "with a token that names no node"},
 	})

@@ -33,7 +33,7 @@ import (
 	"github.com/tenure-ipam/tenure/test/fleet"
 )
 
-const system = kube.DefaultSeatNamespace
+const system = kube.DefaultRegistrationNamespace
 
 var (
 	cp        *controlplane.ControlPlane
@@ -90,7 +90,7 @@ func furniture() (all []client.Object) {
 		leaseText("shared", "10.81.0.4", "{kind: Cluster}", ""),
 		strings.Replace(leaseText("kept", "10.81.0.7", "{kind: Node, node: node-a}", "store: sa, term: 1"), "metadata: {", "metadata: {finalizers: [example.org/kept], ", 1),
 		requestText("of-a", "node-a"), requestText("of-b", "node-b"),
-		seatText("node-b"), seatText("tenure-controller"),
+		regText("node-b"), regText("tenure-controller"),
 		`{apiVersion: k8s.cni.cncf.io/v1alpha1, kind: IPAMClaim, metadata: {name: vm, namespace: team-b}, spec: {network: lan, interface: net1}}`,
 		`{apiVersion: k8s.cni.cncf.io/v1alpha1, kind: IPAMClaim, metadata: {name: vm, namespace: team-a}, spec: {network: nobody, interface: net1}}`,
 		`{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: alice, namespace: team-a},
@@ -119,14 +119,14 @@ func useText(claim, node string) string {
 	  spec: {protocol: 1, node: %s, store: s, term: 1, use: {claim: {namespace: team-b, name: vm, uid: %s}, pod: {namespace: team-b, name: p, uid: p}, interface: net1}}}`, claim, node, claim)
 }
 
-// seatText is a seat as an agent writes it that another sat on before.
-func seatText(name string) string {
+// regText is a registration as an agent writes it that another had before.
+func regText(name string) string {
 	return fmt.Sprintf(`{apiVersion: coordination.k8s.io/v1, kind: Lease, metadata: {name: %s, namespace: tenure-system, annotations: {tenure.dev/node-uid: u, tenure.dev/machine: m,
 	  tenure.dev/boot: b, tenure.dev/turn: "7", tenure.dev/recalls: "", tenure.dev/restored: "", tenure.dev/former: %s}},
 	  spec: {holderIdentity: s, leaseTransitions: 3, leaseDurationSeconds: 900, renewTime: "2026-01-02T03:04:05.000000Z"}}`, name, strconv.Quote(formerText()))
 }
 
-// formerText is the list of former occupants as an agent writes it.
+// formerText is the list of former registrants as an agent writes it.
 func formerText() string {
 	raw, err := json.Marshal([]protocol.Former{
 		{Store: "s1", Machine: `odd "\<m>` + "\n", Boot: "b", NodeUID: "u", Term: 1, Fence: protocol.MaxFence, Ended: true, Vouched: true}, {Store: "s2", Term: 2},
@@ -161,7 +161,7 @@ func awaitPolicies(ctx context.Context) error {
 			return agent.Create(ctx, parse(leaseText("mine", "10.81.0.2", "{kind: Cluster}", "")), client.DryRunAll)
 		},
 		"node-subleases": func() error { return agent.Create(ctx, parse(requestText("probe", "x")), client.DryRunAll) },
-		"node-seats":     func() error { return agent.Create(ctx, parse(seatText("probe")), client.DryRunAll) },
+		"node-seats":     func() error { return agent.Create(ctx, parse(regText("probe")), client.DryRunAll) },
 		"deletion":       func() error { return kc.Delete(ctx, named("IPSubLease", "", "of-b"), client.DryRunAll) },
 	} {
 		deadline := time.Now().Add(time.Minute)

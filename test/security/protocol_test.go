@@ -25,7 +25,7 @@ func TestPolicyKnowsTheProtocol(t *testing.T) {
 		key, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		kind := map[reflect.Kind]string{reflect.String: "(store|machine|boot|nodeUID)", reflect.Int64: "(term|fence)", reflect.Bool: "(ended|vouched)"}[f.Type.Kind()]
 		if !slices.Contains(strings.Split(strings.Trim(kind, "()"), "|"), key) || !strings.Contains(string(text), `"`+kind+`":`) {
-			t.Errorf("node-objects.yaml does not know %q, %v, of who sat before", key, f.Type)
+			t.Errorf("node-objects.yaml does not know %q, %v, of former agents", key, f.Type)
 		}
 	}
 	if want := fmt.Sprintf("leaseDurationSeconds.orValue(0) <= %d\n", int(protocol.MaxFence.Seconds())); !strings.Contains(string(text), want) {

@@ -67,7 +67,7 @@ func TestUserOfANamespace(t *testing.T) {
 			return i.create(`{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRoleBinding, metadata: {name: hers}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin},
 			  subjects: [{apiGroup: rbac.authorization.k8s.io, kind: Group, name: "system:serviceaccounts:team-a"}]}`)
 		}, "cannot create resource \"clusterrolebindings\""},
-		{"sit on a node's seat", func() error { return i.patch(named("Lease", system, "node-b"), `{spec: {holderIdentity: me}}`) }, "cannot patch resource \"leases\""},
+		{"take a node's registration", func() error { return i.patch(named("Lease", system, "node-b"), `{spec: {holderIdentity: me}}`) }, "cannot patch resource \"leases\""},
 		{"run a pod as the agent", func() error {
 			return i.create(`{apiVersion: v1, kind: Pod, metadata: {name: x, namespace: tenure-system}, spec: {serviceAccountName: tenured, containers: [{name: c, image: x}]}}`)
 		}, "cannot create resource \"pods\""},

@@ -37,8 +37,8 @@ func TestAgentMayWatch(t *testing.T) {
 		"a sub-lease": func(ctx context.Context, heard func()) error {
 			return kube.FollowSubLease(ctx, c, "of-a", "", func(*v1alpha1.IPSubLease) { heard() })
 		},
-		"a seat": func(ctx context.Context, heard func()) error {
-			return kube.FollowSeat(ctx, c, client.ObjectKey{Namespace: system, Name: "node-b"}, func(*coordination.Lease) { heard() })
+		"a registration": func(ctx context.Context, heard func()) error {
+			return kube.FollowRegistration(ctx, c, client.ObjectKey{Namespace: system, Name: "node-b"}, func(*coordination.Lease) { heard() })
 		},
 		"a definition that is not there": func(ctx context.Context, heard func()) error {
 			return kube.FollowDefinition(ctx, c, client.ObjectKey{Namespace: "team-a", Name: "none"}, func(*nad.NetworkAttachmentDefinition) { heard() })
@@ -98,12 +98,12 @@ func TestRecallIsHeard(t *testing.T) {
 	}
 	ask := protocol.Recall{ID: "all-of-it", Lease: leases[0].Name, Ranges: []string{"10.84.0.0-10.84.0.15"}}
 	fleet.Eventually(t, 10*time.Second, func() error { // a heartbeat may come in between
-		seat, _, err := api.ReadSeat(t.Context(), "node-e")
+		reg, _, err := api.ReadRegistration(t.Context(), "node-e")
 		if err != nil {
 			return err
 		}
-		seat.Recalls, seat.Turn = append(seat.Recalls, ask), seat.Turn+1
-		_, _, err = api.UpdateSeat(t.Context(), seat)
+		reg.Recalls, reg.Turn = append(reg.Recalls, ask), reg.Turn+1
+		_, _, err = api.UpdateRegistration(t.Context(), reg)
 		return err
 	})
 	fleet.Eventually(t, 10*time.Second, func() error {

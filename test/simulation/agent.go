@@ -11,13 +11,13 @@ import (
 
 // simAgent is what a crash forgets.
 type simAgent struct {
-	sitting protocol.Sitting
-	beating bool
-	beatAt  time.Duration
-	busy    map[string]bool // rights and claims that a drive works on
-	looks   map[string]time.Duration
-	pool    protocol.Pool // as last heard of, maybe long ago
-	pressed allocator.Pressure
+	registrar protocol.Registrar
+	beating   bool
+	beatAt    time.Duration
+	busy      map[string]bool // rights and claims that a drive works on
+	looks     map[string]time.Duration
+	pool      protocol.Pool // as last heard of, maybe long ago
+	pressed   allocator.Pressure
 
 	keys     map[attKey]bool // keys with a call under way
 	dels     []attKey        // DELs that have not been answered
@@ -27,14 +27,14 @@ type simAgent struct {
 	suspects map[attKey]suspect
 	recalls  map[string]bool // that it has heard
 
-	// asked is the look that it has seen on its seat, answer what it says of that, and
+	// asked is the look that it has seen on its registration, answer what it says of that, and
 	// arrivals when ADDs of pods have last come.
 	asked, answer string
 	arrivals      map[protocol.UID]time.Duration
 
 	history protocol.History // how far the API server was seen to come
 	era     int              // how often it was seen to go back
-	met     bool             // it has seen its seat since it started
+	met     bool             // it has seen its registration since it started
 	// heard and listed say that it has, since it started, had a heartbeat accepted, and
 	// compared what the API server has in its node's name with the store.
 	heard, listed bool
@@ -59,9 +59,9 @@ type suspect struct {
 	since time.Duration
 }
 
-func newAgent(s protocol.Sitting, now time.Duration) *simAgent {
+func newAgent(s protocol.Registrar, now time.Duration) *simAgent {
 	return &simAgent{
-		sitting: s, beatAt: now, busy: map[string]bool{}, looks: map[string]time.Duration{}, keys: map[attKey]bool{},
+		registrar: s, beatAt: now, busy: map[string]bool{}, looks: map[string]time.Duration{}, keys: map[attKey]bool{},
 		tried: map[string]time.Duration{}, idle: map[string]time.Duration{}, suspects: map[attKey]suspect{}, recalls: map[string]bool{},
 		anothers: map[string]bool{}, arrivals: map[protocol.UID]time.Duration{},
 	}
@@ -138,7 +138,7 @@ func (n *simNode) hearPool() {
 
 // lookDue looks at the rights whose time has come.
 func (n *simNode) lookDue() {
-	if n.agent.sitting.Term == 0 {
+	if n.agent.registrar.Term == 0 {
 		return
 	}
 	due := n.names(func(r protocol.Right) bool {
@@ -173,7 +173,7 @@ const (
 
 // listOwn is the hourly list of what the API server has in the node's name.
 func (n *simNode) listOwn() {
-	if n.agent.sitting.Term == 0 || n.w.fault == M52 {
+	if n.agent.registrar.Term == 0 || n.w.fault == M52 {
 		return
 	}
 	var found []protocol.Right

@@ -19,7 +19,7 @@ import (
 type simAPI struct {
 	leases *simTable[protocol.Lease]
 	subs   *simTable[protocol.SubLease]
-	seats  *simTable[protocol.Seat]
+	regs   *simTable[protocol.Registration]
 	pools  *simTable[simPool]
 	claims *simTable[simClaim]
 
@@ -31,7 +31,7 @@ func newSimAPI() *simAPI {
 	api := &simAPI{}
 	api.leases = newSimTable(api, func(l *protocol.Lease) *protocol.Meta { return &l.Meta }, protocol.Lease.Clone)
 	api.subs = newSimTable(api, func(s *protocol.SubLease) *protocol.Meta { return &s.Meta }, cloneSub)
-	api.seats = newSimTable(api, func(s *protocol.Seat) *protocol.Meta { return &s.Meta }, shallow[protocol.Seat])
+	api.regs = newSimTable(api, func(s *protocol.Registration) *protocol.Meta { return &s.Meta }, shallow[protocol.Registration])
 	api.pools = newSimTable(api, func(p *simPool) *protocol.Meta { return &p.Meta }, shallow[simPool])
 	api.claims = newSimTable(api, func(c *simClaim) *protocol.Meta { return &c.Meta }, shallow[simClaim])
 	return api

@@ -16,7 +16,7 @@ type caller struct {
 type exchange struct {
 	simCall
 	answer func(known bool) // known false: no answer came
-	seat   bool             // it is about the caller's own seat
+	reg    bool             // it is about the caller's own registration
 }
 
 // later plans f as a step of its own.

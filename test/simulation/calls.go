@@ -107,9 +107,9 @@ func (c liveCalls) IPPools(context.Context) ([]v1alpha1.IPPool, error) {
 	return all, err
 }
 
-func (c liveCalls) Seats(context.Context) ([]protocol.Seat, error) {
-	all, _, err := call(c.simController, "list of seats", false, func() ([]protocol.Seat, protocol.Outcome) {
-		return c.w.api.seats.list(func(protocol.Seat) bool { return true }), protocol.Done
+func (c liveCalls) Registrations(context.Context) ([]protocol.Registration, error) {
+	all, _, err := call(c.simController, "list of registrations", false, func() ([]protocol.Registration, protocol.Outcome) {
+		return c.w.api.regs.list(func(protocol.Registration) bool { return true }), protocol.Done
 	})
 	return all, err
 }

@@ -271,7 +271,7 @@ func (w *world) quench(nodes []*simNode) {
 }
 
 // quenchRounds is how many minutes a claim may wait for an address that is free: a
-// machine waits F/2 for a seat that another one had, before it can be asked for
+// machine waits F/2 for a registration that another one had, before it can be asked for
 // anything, and a holder that had none is left alone for 80 seconds at most.
 const quenchRounds = restRounds
 

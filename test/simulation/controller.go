@@ -46,7 +46,7 @@ type process struct {
 	subs   *simWatch[protocol.SubLease]
 	pools  *simWatch[simPool]
 	claims *simWatch[simClaim]
-	seats  *simWatch[protocol.Seat]
+	regs   *simWatch[protocol.Registration]
 
 	broker   *grants.Broker
 	ofClaims *claims.Reconciler
@@ -59,7 +59,7 @@ type process struct {
 	started, turning bool
 	cachedNodes      map[protocol.NodeName]protocol.Node // of M17
 	sawGone          map[protocol.NodeName]bool          // whose Node was gone, as far as that counts, or off when it was last read
-	sawSilent        map[protocol.StoreID]bool           // who was silent for F when the seat that names him was last read
+	sawSilent        map[protocol.StoreID]bool           // who was silent for F when the registration that names him was last read
 	swept            time.Duration                       // when idle leases were last looked for
 	due              map[task]time.Duration              // when each is to be looked at
 	underWay         map[task]bool
@@ -76,7 +76,7 @@ type taskKind uint8
 const (
 	lookAtClaim taskKind = iota
 	lookAtPool
-	lookAtSeat
+	lookAtRegistration
 	lookAtRequest
 )
 
@@ -111,7 +111,7 @@ func (c *simController) boot() {
 	}
 	c.process = process{
 		leases: w.api.leases.watch(), subs: w.api.subs.watch(), pools: w.api.pools.watch(), claims: w.api.claims.watch(),
-		seats:  w.api.seats.watch(),
+		regs:   w.api.regs.watch(),
 		shapes: &pools.Shapes{}, due: map[task]time.Duration{}, underWay: map[task]bool{}, cachedNodes: map[protocol.NodeName]protocol.Node{},
 		sawGone: map[protocol.NodeName]bool{}, sawSilent: map[protocol.StoreID]bool{},
 	}
@@ -141,7 +141,7 @@ func (c *simController) boot() {
 		Admission: everybody{}, Events: noEvents{}, Metrics: measures().claims, Log: log, Now: c.now,
 	}
 	c.ofDead = &deadnodes.Reconciler{
-		Cache: cacheReader{c: c}, SeatNamespace: "seats", Live: c.nodes(), Events: noEvents{}, Metrics: measures().dead, Log: log,
+		Cache: cacheReader{c: c}, RegistrationNamespace: "registrations", Live: c.nodes(), Events: noEvents{}, Metrics: measures().dead, Log: log,
 		Margin: c.margin(), Calls: 1, Now: c.monotonic,
 	}
 	c.ofSubs = &requests.Reconciler{
@@ -222,7 +222,7 @@ func (c *simController) act() {
 	case 4:
 		c.turn()
 	case 5, 6:
-		c.soon(task{lookAtSeat, string(w.nodes[w.rng.IntN(len(w.nodes))].name)}, 0)
+		c.soon(task{lookAtRegistration, string(w.nodes[w.rng.IntN(len(w.nodes))].name)}, 0)
 		c.reconcile()
 	case 7:
 		if w.one(10) {
@@ -243,7 +243,7 @@ func (c *simController) recover(nodes []*simNode, behind bool) {
 	}
 	c.away = false
 	for _, n := range nodes {
-		c.soon(task{lookAtSeat, string(n.name)}, 0)
+		c.soon(task{lookAtRegistration, string(n.name)}, 0)
 	}
 	c.giveBackFrozen()
 	if !behind || !c.w.one(3) {
@@ -285,7 +285,7 @@ func (c *simController) reconcile() bool {
 	case lookAtPool:
 	case lookAtClaim:
 		req.Namespace, run = "ns", c.ofClaims.Reconcile
-	case lookAtSeat:
+	case lookAtRegistration:
 		run = c.ofDead.Reconcile
 	case lookAtRequest:
 		run = c.ofSubs.Reconcile

@@ -8,21 +8,21 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-func (c liveCalls) ReadSeat(_ context.Context, node protocol.NodeName) (protocol.Seat, protocol.Outcome, error) {
-	return call(c.simController, "read of seat "+string(node), false, func() (protocol.Seat, protocol.Outcome) {
-		s, out := c.w.api.seats.read(string(node))
-		for _, f := range append(slices.Clone(s.Former), s.Occupant()) {
+func (c liveCalls) ReadRegistration(_ context.Context, node protocol.NodeName) (protocol.Registration, protocol.Outcome, error) {
+	return call(c.simController, "read of registration "+string(node), false, func() (protocol.Registration, protocol.Outcome) {
+		s, out := c.w.api.regs.read(string(node))
+		for _, f := range append(slices.Clone(s.Former), s.Registrant()) {
 			c.sawSilent[f.Store] = c.w.beats[f.Store].silent(c.w.now)
 		}
 		return s, out
 	})
 }
 
-func (c liveCalls) UpdateSeat(_ context.Context, s protocol.Seat) (protocol.Seat, protocol.Outcome, error) {
+func (c liveCalls) UpdateRegistration(_ context.Context, s protocol.Registration) (protocol.Registration, protocol.Outcome, error) {
 	gone := c.sawGone[s.Node] // as it was decided: the write may come when somebody has made the Node again
-	return call(c.simController, "update of seat "+s.Name, true, func() (protocol.Seat, protocol.Outcome) {
-		old, _ := c.w.api.seats.read(s.Name)
-		next, out := c.w.api.seats.update(s.Meta, func(to *protocol.Seat) {
+	return call(c.simController, "update of registration "+s.Name, true, func() (protocol.Registration, protocol.Outcome) {
+		old, _ := c.w.api.regs.read(s.Name)
+		next, out := c.w.api.regs.update(s.Meta, func(to *protocol.Registration) {
 			for _, f := range to.Former { // a create of whom it forgets may be later than protocol.LooksLast
 				forgets := !slices.ContainsFunc(s.Former, func(x protocol.Former) bool { return x.Store == f.Store }) && f.Store != s.Store
 				c.w.unnamed[f.Store] = c.w.unnamed[f.Store] || forgets
@@ -41,9 +41,9 @@ func (c liveCalls) UpdateSeat(_ context.Context, s protocol.Seat) (protocol.Seat
 // nodeCalls are the calls that bear on dead nodes.
 type nodeCalls struct{ liveCalls }
 
-func (c nodeCalls) DeleteSeat(_ context.Context, m protocol.Meta) (protocol.Outcome, error) {
-	_, out, err := call(c.simController, "delete of seat "+m.Name, true, func() (struct{}, protocol.Outcome) {
-		return struct{}{}, c.w.api.seats.remove(m)
+func (c nodeCalls) DeleteRegistration(_ context.Context, m protocol.Meta) (protocol.Outcome, error) {
+	_, out, err := call(c.simController, "delete of registration "+m.Name, true, func() (struct{}, protocol.Outcome) {
+		return struct{}{}, c.w.api.regs.remove(m)
 	})
 	return out, err
 }

@@ -85,7 +85,7 @@ func (d *simDrive) transact(disk *simDisk, ev protocol.Event) (was protocol.Righ
 		was, d.memory = *d.memory, nil
 	}
 	self := protocol.Self{Node: n.name, Store: disk.store}
-	if ok, _ := n.agent.sitting.Serving(n.now()); ok { // one that was silent for F may have been taken over
+	if ok, _ := n.agent.registrar.Serving(n.now()); ok { // one that was silent for F may have been taken over
 		self.Term = disk.term
 	}
 	if ev.Kind == protocol.EventLetGo && !n.free(disk, was) {
@@ -264,7 +264,7 @@ func (d *simDrive) send(res protocol.Result) {
 // lease returns what the server does with a call about a lease. Term and turn are
 // those of the moment of sending.
 func (d *simDrive) lease(r protocol.Right, call protocol.Call) func() (protocol.Object, protocol.Outcome) {
-	n, api, store, term := d.n, d.n.w.api.leases, d.n.disk.store, d.n.agent.sitting.Term
+	n, api, store, term := d.n, d.n.w.api.leases, d.n.disk.store, d.n.agent.registrar.Term
 	meta := protocol.Meta{Name: r.Name, UID: r.UID, Revision: r.Revision}
 	turn := r.Turn + 1
 	if n.w.fault == M43 {
@@ -304,7 +304,7 @@ func (n *simNode) remove(m protocol.Meta, remove func(protocol.Meta) protocol.Ou
 
 // sub is lease for the use of a claim, or a request.
 func (d *simDrive) sub(r protocol.Right, call protocol.Call) func() (protocol.Object, protocol.Outcome) {
-	n, api, store, term := d.n, d.n.w.api.subs, d.n.disk.store, d.n.agent.sitting.Term
+	n, api, store, term := d.n, d.n.w.api.subs, d.n.disk.store, d.n.agent.registrar.Term
 	meta := protocol.Meta{Name: r.Name, UID: r.UID, Revision: r.Revision}
 	turn := r.Turn + 1
 	if n.w.fault == M43 {

@@ -99,8 +99,8 @@ func nodeBugs() []Bug {
 		{M9, "answer before the disk has it", 100, []Invariant{I2}, nil},
 		{M11, "take back by a write without an answer", 5000, []Invariant{I1, I3}, withSlowEdge},
 		{M12, "take back what has been granted", 3000, []Invariant{I1, I3}, withUses},
-		{M20, "ignore that the seat's term has ended", 400, []Invariant{I1}, nil},
-		{M21, "sit down at once where another machine sits", 300, []Invariant{I1}, withTwins},
+		{M20, "ignore that the registration's term has ended", 400, []Invariant{I1}, nil},
+		{M21, "register at once where another machine is registered", 300, []Invariant{I1}, withTwins},
 		{M28, "delete the use at the first of two DELs", 1500, []Invariant{I3}, withUses},
 		{M29, "a DEL frees whatever the pod has", 300, []Invariant{I2}, nil},
 		{M30, "apply journalled DELs after a newer ADD", 800, []Invariant{I2}, nil},
@@ -119,7 +119,7 @@ func nodeBugs() []Bug {
 		{M26, "serve without a confirmation", 300, []Invariant{I1, I3}, nil},
 		{M27, "take a claim's status for its leases", 300, []Invariant{I1, I3}, withUses},
 		{M43, "a fencing write that changes nothing", 7500, []Invariant{I1}, nil},
-		{M44, "serve after another boot without a seat", 500, []Invariant{I1}, nil},
+		{M44, "serve after another boot without a registration", 500, []Invariant{I1}, nil},
 		{M45, "ignore the term", 100, []Invariant{I1}, nil},
 		{M47, "siblings by their controller alone", 500, []Invariant{I1}, withUses},
 	}
@@ -140,7 +140,7 @@ func (f Fault) step(d *simDrive, r protocol.Right, self protocol.Self, ev protoc
 		return protocol.Result{Next: r, Verdict: protocol.VerdictServes}
 	case f == M3 && answer(protocol.CallDelete, protocol.Unknown):
 		return protocol.Result{Next: r, Forget: true, Verdict: protocol.VerdictGone}
-	case f == M3 && r.Phase == protocol.Noted && r.Said == 0 && answer(protocol.CallRead, protocol.Done) && ev.Object.Store == self.Store && ev.Object.Term == self.Term:
+	case f == M3 && r.Phase == protocol.Noted && r.Asserted == 0 && answer(protocol.CallRead, protocol.Done) && ev.Object.Store == self.Store && ev.Object.Term == self.Term:
 		ev.Call = protocol.CallCreate // what was forgotten is gone: this must be new
 	case f == M40 && r.Phase == protocol.Held && answer(protocol.CallRead, protocol.NotFound):
 		return protocol.Result{Next: r, Verdict: protocol.VerdictServes}
@@ -158,16 +158,16 @@ func (f Fault) step(d *simDrive, r protocol.Right, self protocol.Self, ev protoc
 	return protocol.Step(r, self, ev)
 }
 
-// seat tampers with what the agent is told about its seat.
-func (f Fault) seat(s protocol.Sitting, ev protocol.SeatEvent) protocol.SeatEvent {
-	if ev.Call != protocol.SeatRead || ev.Outcome != protocol.Done {
+// registration tampers with what the agent is told about its registration.
+func (f Fault) reg(s protocol.Registrar, ev protocol.RegistrationEvent) protocol.RegistrationEvent {
+	if ev.Call != protocol.RegistrationRead || ev.Outcome != protocol.Done {
 		return ev
 	}
 	switch {
-	case f == M20 && s.Term != 0 && ev.Seat.Term != s.Term:
-		ev.Seat.Store, ev.Seat.Machine, ev.Seat.Boot, ev.Seat.Term = s.Self.Store, s.Self.Machine, s.Self.Boot, s.Term
+	case f == M20 && s.Term != 0 && ev.Registration.Term != s.Term:
+		ev.Registration.Store, ev.Registration.Machine, ev.Registration.Boot, ev.Registration.Term = s.Self.Store, s.Self.Machine, s.Self.Boot, s.Term
 	case f == M21:
-		ev.Seat.Machine = s.Self.Machine
+		ev.Registration.Machine = s.Self.Machine
 	}
 	return ev
 }
@@ -197,7 +197,7 @@ func recordText(r protocol.Right) string {
 	if r.Phase == "" {
 		return "nothing"
 	}
-	return fmt.Sprintf("%s(uid %s, rev %s, turn %d, said %d, term %d)", r.Phase, r.UID, r.Revision, r.Turn, r.Said, r.Term)
+	return fmt.Sprintf("%s(uid %s, rev %s, turn %d, said %d, term %d)", r.Phase, r.UID, r.Revision, r.Turn, r.Asserted, r.Term)
 }
 
 func eventText(ev protocol.Event) string {

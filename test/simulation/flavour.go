@@ -1,10 +1,10 @@
 package simulation
 
 // flavour is what happens in a run besides crashes, lost answers and late
-// writes. Who deletes a seat whose terms a lost store alone remembers is outside
+// writes. Who deletes a registration whose terms a lost store alone remembers is outside
 // the fault model: these two are not mixed.
 type flavour struct {
-	handDeletes bool // people delete leases, uses and seats
+	handDeletes bool // people delete leases, uses and registrations
 	resizes     bool // the controller changes the pool's block size
 	losesStores bool // a node comes back with an empty disk
 	twins       bool // two machines have one node name

@@ -181,7 +181,7 @@ func (w *world) hurry() {
 				n.work()
 			}
 			if n.beatDue() {
-				n.beat(protocol.SeatEvent{})
+				n.beat(protocol.RegistrationEvent{})
 			}
 		})
 		n.host.work()
@@ -248,9 +248,9 @@ func (w *world) checkGuests() {
 // unreachable reports whether a node may not be asked what its pods have: whoever
 // deletes a pod by force answers for it then.
 func (w *world) unreachable(n *simNode) bool {
-	seat, out := w.api.seats.read(string(n.name))
+	reg, out := w.api.regs.read(string(n.name))
 	b := w.beats[n.disk.store]
-	return n.gone || out != protocol.Done || seat.Ended() || b.fence > 0 && w.now-b.at >= b.fence/2
+	return n.gone || out != protocol.Done || reg.Ended() || b.fence > 0 && w.now-b.at >= b.fence/2
 }
 
 // voidGuests notes that somebody vouches that a node runs nothing.

@@ -58,9 +58,9 @@ func (w *world) fenceDelay() time.Duration {
 	return w.upTo(fenceWithin)
 }
 
-// cachedSeats are the seats as the controller's informer has them.
-func (c *simController) cachedSeats(context.Context) ([]protocol.Seat, error) {
-	all := c.seats.list(func(protocol.Seat) bool { return true })
+// cachedRegistrations are the registrations as the controller's informer has them.
+func (c *simController) cachedRegistrations(context.Context) ([]protocol.Registration, error) {
+	all := c.regs.list(func(protocol.Registration) bool { return true })
 	for i := range all {
 		if c.w.fault == M61 {
 			all[i].Report = c.withoutObject(all[i].Report)

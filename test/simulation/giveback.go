@@ -12,13 +12,13 @@ import (
 // giveBack lets go of what nothing has needed for a while.
 func (n *simNode) giveBack() {
 	a, w := n.agent, n.w
-	if a.sitting.Term == 0 {
+	if a.registrar.Term == 0 {
 		return
 	}
 	for _, name := range n.names(func(r protocol.Right) bool {
 		switch r.Phase {
 		case protocol.Held:
-			return r.MayGo(a.sitting.Term) || !n.keptBack(r)
+			return r.MayGo(a.registrar.Term) || !n.keptBack(r)
 		case protocol.Noted:
 			return r.Kind == protocol.RightRequest
 		case protocol.Lost, protocol.Frozen:
@@ -137,14 +137,14 @@ const (
 	recallRetry = 300 * time.Millisecond
 )
 
-// hearRecall begins to answer one of the recalls on the seat, and reports whether there
+// hearRecall begins to answer one of the recalls on the registration, and reports whether there
 // was one.
 func (n *simNode) hearRecall() bool {
-	if !n.hearsSeat() {
+	if !n.hearsRegistration() {
 		return false
 	}
-	seat, _ := n.w.api.seats.read(string(n.name))
-	for _, rc := range seat.Recalls {
+	reg, _ := n.w.api.regs.read(string(n.name))
+	for _, rc := range reg.Recalls {
 		if !n.agent.recalls[rc.ID] {
 			n.agent.recalls[rc.ID] = true
 			n.answerRecall(rc, recallTries)
@@ -174,15 +174,15 @@ func (n *simNode) answerRecall(rc protocol.Recall, tries int) {
 	})
 }
 
-// hearsSeat reports whether the node sees its seat, and sits there.
-func (n *simNode) hearsSeat() bool {
-	seat, out := n.w.api.seats.read(string(n.name))
-	return out == protocol.Done && !n.cut && !n.w.api.away && n.agent.sitting.Term != 0 && seat.Store == n.disk.store
+// hearsRegistration reports whether the node sees its registration, and is named there.
+func (n *simNode) hearsRegistration() bool {
+	reg, out := n.w.api.regs.read(string(n.name))
+	return out == protocol.Done && !n.cut && !n.w.api.away && n.agent.registrar.Term != 0 && reg.Store == n.disk.store
 }
 
 // cedeUnasked cedes what has come free of a pool that is exhausted.
 func (n *simNode) cedeUnasked() {
-	if !n.hearsSeat() || n.agent.pressed != allocator.PressureExhausted {
+	if !n.hearsRegistration() || n.agent.pressed != allocator.PressureExhausted {
 		return
 	}
 	if name, ok := pickOf(n.w, n.names(func(r protocol.Right) bool { return r.Kind == protocol.RightLease && n.serves(r) })); ok && n.w.one(3) {

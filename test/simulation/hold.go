@@ -36,7 +36,7 @@ var (
 	errLost     = errors.New("the attachment's addresses may be another's by now")
 )
 
-// unsaidError names a right that has not been said in the seat's term: only a fencing
+// unsaidError names a right that has not been said in the registration's term: only a fencing
 // write tells whether it is still this node's.
 type unsaidError string
 
@@ -145,7 +145,7 @@ func (n *simNode) keeps(d *simDisk, x attachment) (bool, error) {
 	if len(x.addrs) == 0 {
 		return false, nil
 	}
-	term := n.agent.sitting.Term
+	term := n.agent.registrar.Term
 	name := x.under(x.addrs[0])
 	switch r, ok := d.rights[name]; {
 	case term == 0:

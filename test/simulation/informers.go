@@ -15,7 +15,7 @@ import (
 func (c *simController) hear(n int) {
 	switch c.w.rng.IntN(5) {
 	case 4:
-		drain(c.seats, n, c.seeSeat)
+		drain(c.regs, n, c.seeRegistration)
 	case 0:
 		drain(c.leases, n, c.seeLease)
 	case 1:
@@ -33,7 +33,7 @@ func (c *simController) hearAll() {
 	drain(c.subs, c.subs.behind(), c.seeSub)
 	drain(c.pools, c.pools.behind(), c.seePool)
 	drain(c.claims, c.claims.behind(), c.seeClaim)
-	drain(c.seats, c.seats.behind(), c.seeSeat)
+	drain(c.regs, c.regs.behind(), c.seeRegistration)
 }
 
 func drain[T any](v *simWatch[T], n int, see func(simEvent[T])) {
@@ -54,7 +54,7 @@ func (c *simController) relist(start bool) {
 	again(c, c.subs, start, c.seeSub)
 	again(c, c.pools, start, c.seePool)
 	again(c, c.claims, start, c.seeClaim)
-	again(c, c.seats, start, c.seeSeat)
+	again(c, c.regs, start, c.seeRegistration)
 }
 
 // again is a list of one table, after which an informer tells of what it finds
@@ -108,15 +108,15 @@ func (c *simController) seePool(ev simEvent[simPool]) {
 	}
 }
 
-func (c *simController) seeSeat(ev simEvent[protocol.Seat]) {
+func (c *simController) seeRegistration(ev simEvent[protocol.Registration]) {
 	if ev.gone {
-		c.ofPools.Unseat(ev.obj.Node, ev.obj.UID)
+		c.ofPools.Deregister(ev.obj.Node, ev.obj.UID)
 	} else if c.ofPools.Hear(ev.obj) {
 		for name := range c.pools.objects {
 			c.soon(task{lookAtPool, name}, 500*time.Millisecond)
 		}
 	}
-	c.soon(task{lookAtSeat, ev.name}, 0)
+	c.soon(task{lookAtRegistration, ev.name}, 0)
 }
 
 // poolState is what the broker is told of a pool.

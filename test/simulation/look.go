@@ -34,7 +34,7 @@ type looks struct {
 // newLooker has the controller look for what the other IPAM has given.
 func (c *simController) newLooker() {
 	c.look.Looker = &looker.Looker{
-		Cache: cacheReader{c: c}, Live: c.liveLooks(), Broker: granter{c.broker, c}, Seats: c.cachedSeats, Restored: c.ofPools.Restored, Beats: c.ofPools.Beats,
+		Cache: cacheReader{c: c}, Live: c.liveLooks(), Broker: granter{c.broker, c}, Registrations: c.cachedRegistrations, Restored: c.ofPools.Restored, Beats: c.ofPools.Beats,
 		Told: func(pool protocol.PoolName) { c.soon(task{lookAtPool, string(pool)}, 0) }, Calls: 1,
 		Metrics: measures().looks, Log: c.ofPools.Log, Now: c.now,
 	}
@@ -54,7 +54,7 @@ func (c *simController) lookOn() {
 		return
 	}
 	if c.w.calm || c.w.one(2) { // nothing lags for long that is waited for
-		drain(c.seats, c.seats.behind(), c.seeSeat)
+		drain(c.regs, c.regs.behind(), c.seeRegistration)
 	}
 	l.underWay = true
 	c.start("look", func() {
@@ -85,7 +85,7 @@ func (w *world) answerLooks(nodes []*simNode) {
 				for n.work() {
 				}
 				if n.beatDue() {
-					n.beat(protocol.SeatEvent{})
+					n.beat(protocol.RegistrationEvent{})
 				}
 			})
 		}
@@ -201,18 +201,18 @@ func (c liveLooks) SubLeases(context.Context) ([]protocol.SubLease, error) {
 
 // AskNode implements [looker.Live].
 func (c liveLooks) AskNode(_ context.Context, m protocol.Meta, look string) (protocol.Outcome, error) {
-	_, out, err := call(c.simController, "question to "+m.Name, true, func() (protocol.Seat, protocol.Outcome) {
-		return c.w.api.seats.update(protocol.Meta{Name: m.Name, UID: m.UID}, func(s *protocol.Seat) { s.Look = look })
+	_, out, err := call(c.simController, "question to "+m.Name, true, func() (protocol.Registration, protocol.Outcome) {
+		return c.w.api.regs.update(protocol.Meta{Name: m.Name, UID: m.UID}, func(s *protocol.Registration) { s.Look = look })
 	})
 	return out, err
 }
 
-// ReadNode implements [looker.Live]. Where nobody sits for a Node that is gone, somebody
+// ReadNode implements [looker.Live]. Where no agent is registered for a Node that is gone, somebody
 // answers for it.
 func (c liveLooks) ReadNode(_ context.Context, name protocol.NodeName) (protocol.Node, protocol.Outcome, error) {
 	return call(c.simController, "read of Node "+string(name), false, func() (protocol.Node, protocol.Outcome) {
 		node, out := c.w.nodeObject(name)
-		if s, there := c.w.api.seats.read(string(name)); out == protocol.NotFound && (there != protocol.Done || s.Ended()) {
+		if s, there := c.w.api.regs.read(string(name)); out == protocol.NotFound && (there != protocol.Done || s.Ended()) {
 			c.w.voidGuests(name)
 		}
 		return node, out
@@ -228,23 +228,23 @@ func (c *simController) lookState(s grants.PoolState, p simPool) grants.PoolStat
 	return s
 }
 
-// hearLook begins to answer what the node's seat asks, as ipam/node/agent does.
+// hearLook begins to answer what the node's registration asks, as ipam/node/agent does.
 func (n *simNode) hearLook() {
-	if n.w.other == nil || !n.hearsSeat() {
+	if n.w.other == nil || !n.hearsRegistration() {
 		return
 	}
-	seat, _ := n.w.api.seats.read(string(n.name))
-	if seat.Look == n.agent.asked {
+	reg, _ := n.w.api.regs.read(string(n.name))
+	if reg.Look == n.agent.asked {
 		return
 	}
-	n.agent.asked, n.agent.answer = seat.Look, ""
-	if seat.Look == "" {
+	n.agent.asked, n.agent.answer = reg.Look, ""
+	if reg.Look == "" {
 		return
 	}
 	n.later(func() {
-		look, err := protocol.ParseLook(seat.Look)
+		look, err := protocol.ParseLook(reg.Look)
 		must(err)
-		if n.agent.asked == seat.Look {
+		if n.agent.asked == reg.Look {
 			n.agent.answer = n.report(look).String()
 			n.agent.beatAt = n.w.now // at once
 			n.w.logf("%s: has an answer to the look", n.machine)

@@ -40,7 +40,7 @@ func (n *simNode) replaceStore() {
 // listFormer takes up what stores left that this machine has lost: frozen, and
 // given back at once where another boot has come since.
 func (n *simNode) listFormer() {
-	for _, f := range n.agent.sitting.Seen.Former {
+	for _, f := range n.agent.registrar.Seen.Former {
 		if f.Store == n.disk.store || f.Machine != n.machine && n.w.fault != M48 {
 			continue
 		}

@@ -118,7 +118,7 @@ func (n *simNode) start() {
 		}
 		n.agent.history = n.agent.history.SawRight(r, n.disk.term)
 	}
-	n.w.logf("%s: starts, store %s, boot %s, term %d, F %v", n.machine, n.disk.store, self.Boot, n.agent.sitting.Term, n.fence)
+	n.w.logf("%s: starts, store %s, boot %s, term %d, F %v", n.machine, n.disk.store, self.Boot, n.agent.registrar.Term, n.fence)
 	n.listOwn()
 }
 
@@ -160,7 +160,7 @@ func (n *simNode) act() {
 			n.wake()
 		}
 	case n.beatDue() && !w.one(4):
-		n.beat(protocol.SeatEvent{})
+		n.beat(protocol.RegistrationEvent{})
 	default:
 		for range 1 + w.rng.IntN(8) { // close together, as most things are
 			if n.agent == nil || w.one(5) || !n.work() {
@@ -236,13 +236,13 @@ func (n *simNode) serving() bool {
 	if n.agent == nil || n.paused {
 		return false
 	}
-	ok, _ := n.agent.sitting.Serving(n.now())
+	ok, _ := n.agent.registrar.Serving(n.now())
 	return ok
 }
 
 // serves reports whether r gives addresses in the agent's term.
 func (n *simNode) serves(r protocol.Right) bool {
-	return n.agent != nil && r.Serves(n.agent.sitting.Term)
+	return n.agent != nil && r.Serves(n.agent.registrar.Term)
 }
 
 // names are the names of the node's rights that keep accepts, in order.
@@ -257,24 +257,24 @@ func (n *simNode) names(keep func(protocol.Right) bool) []string {
 	return names
 }
 
-// beat steps the seat.
-func (n *simNode) beat(ev protocol.SeatEvent) {
+// beat steps the registration.
+func (n *simNode) beat(ev protocol.RegistrationEvent) {
 	a := n.agent
 	if ev.Now == (protocol.Instant{}) {
 		ev.Now = n.now()
 	}
-	a.sitting.Restored = ""
+	a.registrar.Restored = ""
 	if r := a.history.Restored; r != nil {
-		a.sitting.Restored = r.String()
+		a.registrar.Restored = r.String()
 	}
-	a.sitting.Report = a.answer
-	had := a.sitting.Term
-	ev = n.w.fault.seat(a.sitting, ev)
-	res := protocol.StepSeat(a.sitting, ev)
+	a.registrar.Report = a.answer
+	had := a.registrar.Term
+	ev = n.w.fault.reg(a.registrar, ev)
+	res := protocol.StepRegistration(a.registrar, ev)
 	if res.Accepted && n.w.fault == M19 {
 		res.Next.Sent = ev.Now
 	}
-	a.beating = res.Call != protocol.SeatNone
+	a.beating = res.Call != protocol.RegistrationNone
 	if res.Accepted {
 		n.accept(had, res.Next)
 		if res.Again {
@@ -282,50 +282,50 @@ func (n *simNode) beat(ev protocol.SeatEvent) {
 		}
 		return
 	}
-	a.sitting = res.Next
-	if had != 0 && a.sitting.Term == 0 {
-		n.w.logf("%s: seat lost: %s", n.machine, res.Why)
+	a.registrar = res.Next
+	if had != 0 && a.registrar.Term == 0 {
+		n.w.logf("%s: registration lost: %s", n.machine, res.Why)
 	}
 	if !a.beating {
 		a.beatAt = n.w.now + 2*time.Second + time.Duration(n.w.rng.Int64N(int64(4*time.Second)))
 		return
 	}
-	n.later(func() { n.callSeat(res) })
+	n.later(func() { n.callRegistration(res) })
 }
 
-func (n *simNode) callSeat(res protocol.SeatResult) {
-	ev := protocol.SeatEvent{Call: res.Call}
-	api, sent := n.w.api.seats, n.sight()
-	what := n.w.text("seat call %d, term %d, turn %d, rev %s", res.Call, res.Write.Term, res.Write.Turn, res.Write.Revision)
-	n.ask(what, res.Call != protocol.SeatRead, func() {
+func (n *simNode) callRegistration(res protocol.RegistrationResult) {
+	ev := protocol.RegistrationEvent{Call: res.Call}
+	api, sent := n.w.api.regs, n.sight()
+	what := n.w.text("registration call %d, term %d, turn %d, rev %s", res.Call, res.Write.Term, res.Write.Turn, res.Write.Revision)
+	n.ask(what, res.Call != protocol.RegistrationRead, func() {
 		switch res.Call {
-		case protocol.SeatRead:
-			ev.Seat, ev.Outcome = api.read(string(n.name))
-		case protocol.SeatCreate:
+		case protocol.RegistrationRead:
+			ev.Registration, ev.Outcome = api.read(string(n.name))
+		case protocol.RegistrationCreate:
 			write := res.Write
 			write.Name = string(n.name)
-			ev.Seat, ev.Outcome = api.create(write)
-		case protocol.SeatUpdate:
-			ev.Seat, ev.Outcome = api.update(res.Write.Meta, func(s *protocol.Seat) { *s = res.Write })
-		case protocol.SeatNone:
+			ev.Registration, ev.Outcome = api.create(write)
+		case protocol.RegistrationUpdate:
+			ev.Registration, ev.Outcome = api.update(res.Write.Meta, func(s *protocol.Registration) { *s = res.Write })
+		case protocol.RegistrationNone:
 		}
 		n.w.logf("server: %s: %v", what, ev.Outcome)
-		if res.Call != protocol.SeatRead && ev.Outcome == protocol.Done {
+		if res.Call != protocol.RegistrationRead && ev.Outcome == protocol.Done {
 			n.w.heard(res.Write)
 		}
 	}, func(known bool) {
 		n.agent.met = n.agent.met || known
-		if !known || ev.Outcome == protocol.Done && !n.sat(sent, ev.Seat) {
-			ev = protocol.SeatEvent{Call: res.Call}
+		if !known || ev.Outcome == protocol.Done && !n.sawRegistration(sent, ev.Registration) {
+			ev = protocol.RegistrationEvent{Call: res.Call}
 		}
 		ev.Now = n.now()
 		n.beat(ev)
 	})
-	n.pending[len(n.pending)-1].seat = true
+	n.pending[len(n.pending)-1].reg = true
 }
 
 // heard notes that a heartbeat was accepted.
-func (w *world) heard(s protocol.Seat) {
+func (w *world) heard(s protocol.Registration) {
 	b := w.beats[s.Store]
 	if b.fence > 0 && w.now-b.at >= b.fence {
 		b.back = w.now
@@ -335,7 +335,7 @@ func (w *world) heard(s protocol.Seat) {
 }
 
 // accept takes over an accepted heartbeat: disk first.
-func (n *simNode) accept(had int64, next protocol.Sitting) {
+func (n *simNode) accept(had int64, next protocol.Registrar) {
 	a := n.agent
 	n.commit(func(d *simDisk) {
 		d.boot, d.term, d.sent, d.fence = next.Self.Boot, next.Term, next.Sent, next.Self.Fence
@@ -345,12 +345,12 @@ func (n *simNode) accept(had int64, next protocol.Sitting) {
 		n.crash()
 		panic(processEnd{})
 	}
-	a.sitting, a.heard = next, true
+	a.registrar, a.heard = next, true
 	a.beatAt = n.w.now + next.BeatEvery()
 	if next.Term == had {
 		return
 	}
-	n.w.logf("%s: sits in term %d", n.machine, next.Term)
+	n.w.logf("%s: is registered in term %d", n.machine, next.Term)
 	n.w.count("term")
 	for _, name := range n.names(func(r protocol.Right) bool { return !r.Serves(next.Term) }) {
 		if r := n.disk.rights[name]; n.w.fault == M45 && r.Phase == protocol.Held && r.Term != 0 {

@@ -14,7 +14,7 @@ func (w *world) agentsBack() bool {
 // told reports whether the agent has told the API server, since it started, what its node
 // holds: it is ready. For what is another's it does not wait.
 func (n *simNode) told() bool {
-	a, term := n.agent, n.agent.sitting.Term
+	a, term := n.agent, n.agent.registrar.Term
 	return a.heard && a.listed && term != 0 && len(n.names(func(r protocol.Right) bool {
 		return !a.anothers[r.Name] && (!r.PutBack(term) || r.Phase == protocol.Held && a.unseen[r.Name])
 	})) == 0
@@ -42,7 +42,7 @@ func (w *world) unput() bool {
 
 // putBack reports whether all that n holds has been said in its term.
 func (n *simNode) putBack() bool {
-	term := n.agent.sitting.Term
+	term := n.agent.registrar.Term
 	return term != 0 && len(n.names(func(r protocol.Right) bool {
 		return !r.PutBack(term) && !(n.fence == 0 && n.agent.anothers[r.Name])
 	})) == 0

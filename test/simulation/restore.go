@@ -11,7 +11,7 @@ import (
 // backup is a snapshot of the API server's data.
 type backup struct {
 	revision int
-	seats    []protocol.Seat
+	regs     []protocol.Registration
 	restore  []func()
 	truth    map[protocol.UID]tenure // what each claim owned
 }
@@ -30,11 +30,11 @@ func (t *simTable[T]) save() (restore func()) {
 }
 
 // backUp takes a snapshot, or puts the last one back if it is old enough: every node
-// that has a seat, or had one then, has beaten since.
+// that has a registration, or had one then, has beaten since.
 func (w *world) backUp() {
-	seats := w.api.seats.list(func(protocol.Seat) bool { return true })
+	regs := w.api.regs.list(func(protocol.Registration) bool { return true })
 	if b := w.saved; b != nil && w.one(2) {
-		if !slices.ContainsFunc(seats, func(s protocol.Seat) bool { return !b.before(s.Meta) }) && w.beaten(*b) {
+		if !slices.ContainsFunc(regs, func(s protocol.Registration) bool { return !b.before(s.Meta) }) && w.beaten(*b) {
 			w.restore(*b)
 			w.saved = nil
 		}
@@ -42,24 +42,24 @@ func (w *world) backUp() {
 	}
 	w.logf("person: takes a snapshot at revision %d", w.api.revision)
 	w.saved = &backup{
-		revision: w.api.revision, seats: seats, truth: map[protocol.UID]tenure{},
-		restore: []func(){w.api.leases.save(), w.api.subs.save(), w.api.seats.save(), w.api.pools.save(), w.api.claims.save()},
+		revision: w.api.revision, regs: regs, truth: map[protocol.UID]tenure{},
+		restore: []func(){w.api.leases.save(), w.api.subs.save(), w.api.regs.save(), w.api.pools.save(), w.api.claims.save()},
 	}
 	for uid, t := range w.truth {
 		w.saved.truth[uid] = *t
 	}
 }
 
-// beaten reports whether each agent that sat on a seat at the snapshot, or was named there as
-// having sat, knows of a state after it. One that has heard nothing since, and was taken over
+// beaten reports whether each agent that was registered at the snapshot, or was named there as
+// former, knows of a state after it. One that has heard nothing since, and was taken over
 // meanwhile, has its term and its leases again after a restore, and nothing to tell it that others
 // had them: docs/contributing/protocol.md has what a person does about it.
 func (w *world) beaten(b backup) bool {
 	return !slices.ContainsFunc(w.nodes, func(n *simNode) bool {
-		sat := slices.ContainsFunc(b.seats, func(s protocol.Seat) bool {
+		was := slices.ContainsFunc(b.regs, func(s protocol.Registration) bool {
 			return s.Store == n.disk.store || slices.ContainsFunc(s.Former, func(f protocol.Former) bool { return f.Store == n.disk.store })
 		})
-		return sat && n.disk.history.Seats <= uint64(b.revision)
+		return was && n.disk.history.Registrations <= uint64(b.revision)
 	})
 }
 
@@ -94,11 +94,11 @@ func (w *world) restore(b backup) {
 		c.down = true
 	}
 	w.late, w.holding = nil, true
-	sat := w.sitting()
+	registered := w.registeredStores()
 	for _, restore := range b.restore {
 		restore()
 	}
-	w.unseat(sat)
+	w.deregister(registered)
 	for uid, t := range b.truth { // those of the other claims have gone with these
 		*w.truth[uid] = t
 	}
@@ -126,7 +126,7 @@ func (w *world) restore(b backup) {
 }
 
 // part switches one of two machines of one name off until the others have put back what
-// they hold: only one of the two can sit, and the other would never be ready.
+// they hold: only one of the two can be registered, and the other would never be ready.
 func (w *world) part() {
 	if !w.kind.twins {
 		return
@@ -137,10 +137,10 @@ func (w *world) part() {
 	n.apart = true
 }
 
-// sitting returns which stores the seats name.
-func (w *world) sitting() map[protocol.StoreID]bool {
+// registeredStores returns which stores the registrations name.
+func (w *world) registeredStores() map[protocol.StoreID]bool {
 	named := map[protocol.StoreID]bool{}
-	for _, s := range w.api.seats.list(func(protocol.Seat) bool { return true }) {
+	for _, s := range w.api.regs.list(func(protocol.Registration) bool { return true }) {
 		named[s.Store] = true
 		for _, f := range s.Former {
 			named[f.Store] = true
@@ -149,11 +149,11 @@ func (w *world) sitting() map[protocol.StoreID]bool {
 	return named
 }
 
-// unseat notes which of the stores that sat no seat names any more: it is as if a person
-// had deleted the seat.
-func (w *world) unseat(sat map[protocol.StoreID]bool) {
-	now := w.sitting()
-	for store := range sat {
+// deregister notes which of the stores that were registered no registration names any more: it is
+// as if a person had deleted the registration.
+func (w *world) deregister(registered map[protocol.StoreID]bool) {
+	now := w.registeredStores()
+	for store := range registered {
 		w.unnamed[store] = w.unnamed[store] || !now[store]
 	}
 }
@@ -250,7 +250,7 @@ type sight struct {
 	term    int64
 }
 
-func (n *simNode) sight() sight { return sight{n.agent.history, n.agent.era, n.agent.sitting.Term} }
+func (n *simNode) sight() sight { return sight{n.agent.history, n.agent.era, n.agent.registrar.Term} }
 
 // wrote reports whether an answer with that revision, to a write or a list sent at s,
 // may be relied upon.
@@ -276,17 +276,17 @@ func (n *simNode) judge(s sight, behind bool, saw func(protocol.History) protoco
 	a.era++
 	a.certain, a.heard, a.listed = protocol.Certainty{}, false, false
 	clear(a.anothers)
-	a.history, a.sitting, a.beatAt = a.history.Rewound(), a.sitting.Rewound(), n.w.now
-	n.commit(func(d *simDisk) { d.history, d.boot, d.term = a.history, "", max(d.term, a.sitting.LastTerm) })
+	a.history, a.registrar, a.beatAt = a.history.Rewound(), a.registrar.Rewound(), n.w.now
+	n.commit(func(d *simDisk) { d.history, d.boot, d.term = a.history, "", max(d.term, a.registrar.LastTerm) })
 	for _, r := range n.disk.rights {
 		delete(n.w.outrun, r.UID)
 	}
 	return false
 }
 
-// sat judges the node's seat, as read or written.
-func (n *simNode) sat(s sight, seat protocol.Seat) bool {
-	return n.judge(s, s.history.SeatBehind(seat), func(h protocol.History) protocol.History { return h.SawSeat(seat) })
+// sawRegistration judges the node's registration, as read or written.
+func (n *simNode) sawRegistration(s sight, reg protocol.Registration) bool {
+	return n.judge(s, s.history.RegistrationBehind(reg), func(h protocol.History) protocol.History { return h.SawRegistration(reg) })
 }
 
 // readOpening notes the opening of a pool as read live.
@@ -331,12 +331,12 @@ func (n *simNode) usesWithheld() bool {
 // that a pool is opened again.
 func (n *simNode) waitsForPool(r protocol.Right) bool {
 	withheld := r.Kind == protocol.RightLease && n.withheld() || r.Kind == protocol.RightUse && slices.ContainsFunc(r.Leases, n.withholdsLease)
-	return r.Unconfirmed(n.agent.sitting.Term) && !n.agent.unseen[r.Name] && withheld
+	return r.Unconfirmed(n.agent.registrar.Term) && !n.agent.unseen[r.Name] && withheld
 }
 
-// withholds reports whether a step's call is not to be sent: what is not Held already is
-// not taken, and what became of a lease is not read before the seat, which may show that the
-// API server has gone back.
+// withholds reports whether a step's call is not to be sent: what is not Held already is not taken,
+// and what became of a lease is not read before the registration, which may show that the API
+// server has gone back.
 func (n *simNode) withholds(r protocol.Right, call protocol.Call) bool {
 	if call == protocol.CallRead && r.Kind == protocol.RightLease && r.Phase == protocol.Held && !n.agent.met {
 		return true
@@ -379,7 +379,7 @@ func (n *simNode) mend() {
 	if restored == nil {
 		return
 	}
-	said, _ := protocol.ParseRestoration(a.sitting.Seen.Restored)
+	said, _ := protocol.ParseRestoration(a.registrar.Seen.Restored)
 	switch {
 	case restored.Back && said == *restored && !n.withheld() && !n.usesWithheld():
 		a.history.Restored = nil

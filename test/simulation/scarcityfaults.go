@@ -65,12 +65,12 @@ func (n *simNode) reserveByRequest() {
 	n.drive(protocol.Right{Kind: protocol.RightRequest, Name: name, Request: &ask}, protocol.Event{Kind: protocol.EventWant}, nil)
 }
 
-// UpdateSeat is, with M36, how a recall gets to one node alone.
-func (c faultyCalls) UpdateSeat(ctx context.Context, s protocol.Seat) (protocol.Seat, protocol.Outcome, error) {
+// UpdateRegistration is, with M36, how a recall gets to one node alone.
+func (c faultyCalls) UpdateRegistration(ctx context.Context, s protocol.Registration) (protocol.Registration, protocol.Outcome, error) {
 	if c.w.fault == M36 && s.Node != c.w.nodes[0].name {
 		s.Recalls = nil
 	}
-	return c.liveCalls.UpdateSeat(ctx, s)
+	return c.liveCalls.UpdateRegistration(ctx, s)
 }
 
 // Ask is, with M37, an ask for one address after the other, in any order.

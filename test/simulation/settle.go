@@ -114,7 +114,7 @@ func (w *world) allWork(nodes []*simNode) {
 	}
 }
 
-// clearStrays deletes what names a store that only a deleted seat knew, if it was
+// clearStrays deletes what names a store that only a deleted registration knew, if it was
 // lost, too: agents say so in their logs, and leave it to a person.
 func (w *world) clearStrays(nodes []*simNode) {
 	stray := func(node protocol.NodeName, store protocol.StoreID) bool {
@@ -158,7 +158,7 @@ func (n *simNode) recover(hourly bool) {
 	}
 	n.hearLook()
 	if n.beatDue() {
-		n.beat(protocol.SeatEvent{})
+		n.beat(protocol.RegistrationEvent{})
 	}
 	n.hearPool()
 	if hourly {
@@ -180,7 +180,7 @@ func (n *simNode) recover(hourly bool) {
 // unrest says what is left undone, if anything.
 func (w *world) unrest(nodes []*simNode) string {
 	for _, n := range nodes {
-		if ok, why := n.agent.sitting.Serving(n.now()); !ok {
+		if ok, why := n.agent.registrar.Serving(n.now()); !ok {
 			return fmt.Sprintf("%s does not serve: %s", n.machine, why)
 		}
 		for k, a := range n.disk.atts {

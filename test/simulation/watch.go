@@ -82,7 +82,7 @@ func (api *simAPI) collect() {
 	for _, p := range api.pools.objects {
 		alive[p.UID] = true
 	}
-	for _, s := range api.seats.objects {
+	for _, s := range api.regs.objects {
 		alive[s.NodeUID] = true
 	}
 	collect(api.leases, alive)

@@ -50,8 +50,8 @@ type world struct {
 	// a person, or by the controller on the operator's word: until the holder
 	// looks again, I1 rests on that person.
 	excused map[protocol.UID]bool
-	// unnamed are the stores that a seat named which a person has deleted, and those
-	// that the controller has taken off a seat: if one is lost, nobody knows whose what
+	// unnamed are the stores that a registration named which a person has deleted, and those
+	// that the controller has taken off a registration: if one is lost, nobody knows whose what
 	// names it is.
 	unnamed map[protocol.StoreID]bool
 	// truth is what every claim owns, and checked the revision at which it was
@@ -315,7 +315,7 @@ func (w *world) person() {
 func (w *world) lose(n *simNode) {
 	w.logf("person: Node %s is lost", n.name)
 	for i, x := range n.pending {
-		if x.seat && x.committed && n.agent != nil && !n.paused {
+		if x.reg && x.committed && n.agent != nil && !n.paused {
 			n.pending = slices.Delete(n.pending, i, i+1)
 			w.now += w.upTo(5 * time.Minute)
 			n.outlive(func() { x.answer(true) })
@@ -328,7 +328,7 @@ func (w *world) lose(n *simNode) {
 	n.gone, n.cut = true, true
 	for _, c := range w.ctls {
 		if !c.down {
-			c.soon(task{lookAtSeat, string(n.name)}, 0)
+			c.soon(task{lookAtRegistration, string(n.name)}, 0)
 			c.reconcile()
 		}
 	}
@@ -349,19 +349,19 @@ func (w *world) finalizer(name string) {
 func (w *world) deleteByHand(n *simNode) {
 	switch w.rng.IntN(5) {
 	case 0:
-		w.logf("person: deletes seat %s", n.name)
-		if s, out := w.api.seats.read(string(n.name)); out == protocol.Done {
+		w.logf("person: deletes registration %s", n.name)
+		if s, out := w.api.regs.read(string(n.name)); out == protocol.Done {
 			w.unnamed[s.Store] = true
 			for _, f := range s.Former {
 				w.unnamed[f.Store] = true
 			}
-			if w.kind.twins { // with it goes F: the other machine may sit down with a shorter one
+			if w.kind.twins { // with it goes F: the other machine may register with a shorter one
 				for _, l := range w.api.leases.list(func(l protocol.Lease) bool { return w.unnamed[l.Store] }) {
 					w.excuse(l.UID)
 				}
 			}
 		}
-		w.api.seats.remove(protocol.Meta{Name: string(n.name)})
+		w.api.regs.remove(protocol.Meta{Name: string(n.name)})
 	case 1, 2:
 		if s, ok := pickOf(w, w.api.subs.list(func(protocol.SubLease) bool { return true })); ok {
 			w.logf("person: deletes use %s", s.Name)

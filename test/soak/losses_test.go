@@ -30,11 +30,11 @@ func (f *faults) moveClock() {
 }
 
 // twin starts a second agent under a node's name, on another machine, as a copied
-// configuration does. It finds the seat taken, by one that beats, for less than the F/2
+// configuration does. It finds the registration taken, by one that beats, for less than the F/2
 // after which it might take it, gives nothing to anybody, and goes. Nothing is excused.
 func (f *faults) twin() {
 	n := f.pick(func(*node) bool { return true })
-	if n == nil || !f.sits(n) { // one that has just come back may not, and the seat is anybody's
+	if n == nil || !f.registered(n) { // one that has just come back may not, and the registration is anybody's
 		return
 	}
 	second := f.w.fleet.LaunchTwin(n.Node)
@@ -52,12 +52,13 @@ func (f *faults) twin() {
 	}
 }
 
-// sits reports whether a node's seat has an occupant, for all that the API server answers.
-func (f *faults) sits(n *node) bool {
+// registered reports whether a node's registration names an agent, for all that the API server
+// answers.
+func (f *faults) registered(n *node) bool {
 	ctx, cancel := context.WithTimeout(f.w.t.Context(), 5*time.Second)
 	defer cancel()
-	seat, out, _ := api.ReadSeat(ctx, protocol.NodeName(n.Name))
-	return out == protocol.Done && !seat.Ended()
+	reg, out, _ := api.ReadRegistration(ctx, protocol.NodeName(n.Name))
+	return out == protocol.Done && !reg.Ended()
 }
 
 // storeLost removes a node's store while its pods run on. They keep their addresses,
@@ -128,12 +129,12 @@ func (n *node) emptyNetns() error {
 	return errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o700))
 }
 
-// neverSat reports whether the store of a node whose agent has ended is one that never had
-// a seat, as its agent says when it begins and when it sits down.
-func (n *node) neverSat() bool {
+// neverRegistered reports whether the store of a node whose agent has ended is one that never had
+// a registration, as its agent says when it begins and when it registers.
+func (n *node) neverRegistered() bool {
 	log := n.Log()
 	start := log[max(0, strings.LastIndex(log, "agent resumes")):]
-	return unseated.MatchString(start) && !strings.Contains(start, "seat taken")
+	return unregistered.MatchString(start) && !strings.Contains(start, "registration taken")
 }
 
-var unseated = regexp.MustCompile(`agent resumes.*\bseated"?[=:]false`)
+var unregistered = regexp.MustCompile(`agent resumes.*\bregistered"?[=:]false`)

@@ -74,15 +74,15 @@ func (f *faults) restored(until time.Time) bool {
 // beats returns the last heartbeats of the agents that run, by node.
 func (f *faults) beats() map[string]time.Time {
 	beats := map[string]time.Time{}
-	f.w.insist("read the seats' heartbeats", func(ctx context.Context) error {
+	f.w.insist("read the registrations' heartbeats", func(ctx context.Context) error {
 		clear(beats)
 		for _, n := range f.w.nodes {
-			seat, out, err := api.ReadSeat(ctx, protocol.NodeName(n.Name))
+			reg, out, err := api.ReadRegistration(ctx, protocol.NodeName(n.Name))
 			if out != protocol.Done && out != protocol.NotFound {
-				return errors.Join(err, fmt.Errorf("seat of %s: %v", n.Name, out))
+				return errors.Join(err, fmt.Errorf("registration of %s: %v", n.Name, out))
 			}
-			if f.runs(n) && seat.Store != "" {
-				beats[n.Name] = seat.Beat
+			if f.runs(n) && reg.Store != "" {
+				beats[n.Name] = reg.Beat
 			}
 		}
 		return nil
@@ -186,11 +186,11 @@ func (f *faults) people() words {
 			was.nodes[n.Name] = n.Spec.Taints
 		}
 		for _, n := range f.w.nodes {
-			seat, out, err := api.ReadSeat(ctx, protocol.NodeName(n.Name))
+			reg, out, err := api.ReadRegistration(ctx, protocol.NodeName(n.Name))
 			if out != protocol.Done && out != protocol.NotFound {
-				return errors.Join(err, fmt.Errorf("seat of %s: %v", n.Name, out))
+				return errors.Join(err, fmt.Errorf("registration of %s: %v", n.Name, out))
 			}
-			was.ended[n.Name] = out == protocol.Done && seat.Store == "" || time.Since(n.back) < settled
+			was.ended[n.Name] = out == protocol.Done && reg.Store == "" || time.Since(n.back) < settled
 		}
 		return nil
 	})
@@ -276,12 +276,12 @@ func (f *faults) drain(was words) {
 	}
 }
 
-// joins returns the nodes that do not know that the data went back, for their stores have
-// never sat, or were moved away: they would lease what the others have not put back yet.
+// joins returns the nodes that do not know that the data went back, for their stores have were
+// never registered, or were moved away: they would lease what the others have not put back yet.
 func (f *faults) joins(was words) map[*node]bool {
 	joins := map[*node]bool{}
 	for _, n := range f.w.nodes {
-		joins[n] = was.ended[n.Name] || n.neverSat()
+		joins[n] = was.ended[n.Name] || n.neverRegistered()
 	}
 	return joins
 }
@@ -301,26 +301,26 @@ func (f *faults) startAgents(these func(*node) bool) {
 	}
 }
 
-// noticed returns the greatest word of an opening that a seat says had been heard of when
+// noticed returns the greatest word of an opening that a registration says had been heard of when
 // the data went back, and whether one says so at all.
 func (f *faults) noticed() (word string, any bool) {
-	seats := 0
+	regs := 0
 	f.w.insist("read who has noticed", func(ctx context.Context) error {
-		word, seats = "", 0
+		word, regs = "", 0
 		for _, n := range f.w.nodes {
-			seat, out, err := api.ReadSeat(ctx, protocol.NodeName(n.Name))
+			reg, out, err := api.ReadRegistration(ctx, protocol.NodeName(n.Name))
 			if out != protocol.Done && out != protocol.NotFound {
-				return errors.Join(err, fmt.Errorf("seat of %s: %v", n.Name, out))
+				return errors.Join(err, fmt.Errorf("registration of %s: %v", n.Name, out))
 			}
-			if said, ok := protocol.ParseRestoration(seat.Restored); ok {
+			if said, ok := protocol.ParseRestoration(reg.Restored); ok {
 				word = max(word, said.Opening)
-				seats++
+				regs++
 			}
 		}
 		return nil
 	})
-	f.w.stats.add("agents that noticed a restore", seats)
-	return word, seats > 0
+	f.w.stats.add("agents that noticed a restore", regs)
+	return word, regs > 0
 }
 
 // awaitClosed waits until each pool has been closed that was opened by this word or an earlier
@@ -362,9 +362,9 @@ func (f *faults) awaitOpen() {
 			}
 		}
 		for _, n := range f.w.nodes {
-			seat, out, err := api.ReadSeat(ctx, protocol.NodeName(n.Name))
-			if err != nil || out != protocol.Done || f.runs(n) && seat.Restored != "" {
-				return errors.Join(err, fmt.Errorf("the seat of %s, %v, says %q", n.Name, out, seat.Restored))
+			reg, out, err := api.ReadRegistration(ctx, protocol.NodeName(n.Name))
+			if err != nil || out != protocol.Done || f.runs(n) && reg.Restored != "" {
+				return errors.Join(err, fmt.Errorf("the registration of %s, %v, says %q", n.Name, out, reg.Restored))
 			}
 		}
 		return nil

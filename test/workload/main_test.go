@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 	os.Exit(fleet.Main(controlplane.Options{}, func(ctx context.Context, c *fleet.Cluster) (code int, err error) {
 		cp, api, kc = c.ControlPlane, c.API, c.Client
 		err = c.Create(ctx,
-			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: kube.DefaultSeatNamespace}},
+			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: kube.DefaultRegistrationNamespace}},
 			&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "elsewhere"}},
 			// No controller makes the service account that pods need.
 			&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default", Namespace: "default"}},

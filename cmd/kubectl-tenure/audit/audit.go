@@ -27,9 +27,9 @@ type State struct {
 	// Reservations are the UIDs of the IPReservations that there are.
 	Reservations map[protocol.UID]bool
 	Nodes        map[protocol.NodeName]protocol.Node
-	// Seats are by their nodes. The Beat of each is by the API server's clock where that
+	// Registrations are by their nodes. The Beat of each is by the API server's clock where that
 	// is known, else by its node's.
-	Seats map[protocol.NodeName]protocol.Seat
+	Registrations map[protocol.NodeName]protocol.Registration
 	// NotReady are the Nodes whose kubelet does not answer, or says that it is not ready.
 	NotReady map[protocol.NodeName]bool
 	// Unreadable are the objects that say what nobody understands.
@@ -333,9 +333,9 @@ func (l *look) owned(at place, o owner) {
 // doubtful reports whether what a node's pods say may be of an earlier time: nobody on
 // that node can take it back, or has been heard of to say that it still runs them.
 func (l *look) doubtful(node protocol.NodeName) bool {
-	seat, seated := l.Seats[node]
+	reg, registered := l.Registrations[node]
 	return l.Nodes[node].UID == "" || l.NotReady[node] ||
-		seated && (seat.Ended() || seat.Fence > 0 && l.Now.Sub(seat.Beat) >= seat.Fence)
+		registered && (reg.Ended() || reg.Fence > 0 && l.Now.Sub(reg.Beat) >= reg.Fence)
 }
 
 // ofNode is what helps where a doubtful node's pods say something.

@@ -50,11 +50,11 @@ func TestMigrationIsOneOwner(t *testing.T) {
 	addr := netip.MustParseAddr("10.0.0.5")
 	claim := protocol.Grantee{Kind: protocol.GranteeClaim, UID: "c", Namespace: "ns", Name: "vm"}
 	s := State{
-		Pools:  []Pool{{Pool: protocol.Pool{Meta: protocol.Meta{Name: "p", UID: "p"}}}},
-		Leases: []protocol.Lease{{Meta: protocol.Meta{Name: "l"}, Pool: "p", PoolUID: "p", Block: netip.MustParsePrefix("10.0.0.0/28"), Holder: protocol.Holder{Cluster: true}, Grants: []protocol.Grant{{Addr: addr, To: claim}}}},
-		Claims: []Claim{{Claim: protocol.Claim{Meta: protocol.Meta{Name: "vm", UID: "c"}, Namespace: "ns", IPs: []netip.Prefix{netip.PrefixFrom(addr, 24)}}, Pools: []protocol.PoolName{"p"}}},
-		Nodes:  map[protocol.NodeName]protocol.Node{"a": {UID: "a"}, "b": {UID: "b"}},
-		Seats:  map[protocol.NodeName]protocol.Seat{"a": {Store: "sa"}, "b": {Store: "sb"}},
+		Pools:         []Pool{{Pool: protocol.Pool{Meta: protocol.Meta{Name: "p", UID: "p"}}}},
+		Leases:        []protocol.Lease{{Meta: protocol.Meta{Name: "l"}, Pool: "p", PoolUID: "p", Block: netip.MustParsePrefix("10.0.0.0/28"), Holder: protocol.Holder{Cluster: true}, Grants: []protocol.Grant{{Addr: addr, To: claim}}}},
+		Claims:        []Claim{{Claim: protocol.Claim{Meta: protocol.Meta{Name: "vm", UID: "c"}, Namespace: "ns", IPs: []netip.Prefix{netip.PrefixFrom(addr, 24)}}, Pools: []protocol.PoolName{"p"}}},
+		Nodes:         map[protocol.NodeName]protocol.Node{"a": {UID: "a"}, "b": {UID: "b"}},
+		Registrations: map[protocol.NodeName]protocol.Registration{"a": {Store: "sa"}, "b": {Store: "sb"}},
 	}
 	for i, node := range []protocol.NodeName{"a", "b"} {
 		pod := protocol.PodRef{Namespace: "ns", Name: "vm-" + string(node), UID: protocol.UID("pod-" + node)}
@@ -78,7 +78,7 @@ func TestStaticPodIsItsMirror(t *testing.T) {
 	s := State{
 		Pools: []Pool{{Pool: protocol.Pool{Meta: protocol.Meta{Name: "p", UID: "p"}}}},
 		Pods:  []Pod{{PodRef: protocol.PodRef{Namespace: "ns", Name: "static-a", UID: "mirror"}, MirrorOf: "hash", Node: "a"}},
-		Nodes: map[protocol.NodeName]protocol.Node{"a": {UID: "a"}}, Seats: map[protocol.NodeName]protocol.Seat{"a": {Store: "s"}},
+		Nodes: map[protocol.NodeName]protocol.Node{"a": {UID: "a"}}, Registrations: map[protocol.NodeName]protocol.Registration{"a": {Store: "s"}},
 		SubLeases: []protocol.SubLease{{
 			Meta: protocol.Meta{Name: "r", UID: "r"}, Node: "a", Store: "s", Request: &protocol.Request{Pod: protocol.PodRef{Namespace: "ns", Name: "static-a", UID: "hash"}, Interface: "net1"},
 		}},
@@ -124,7 +124,7 @@ func TestAddressOfALargerLease(t *testing.T) {
 			lease("large", "10.0.0.0/28", "b"), lease("small", "10.0.0.4/30", "a"), lease("same", "10.0.0.0/30", "a"), lease("far", "10.0.0.12/30", "a"),
 			lease("six", "fd00::/112", "b"), lease("small-six", "fd00::4/126", "a"),
 		},
-		Nodes: map[protocol.NodeName]protocol.Node{"a": {UID: "a"}, "b": {UID: "b"}}, Seats: map[protocol.NodeName]protocol.Seat{"a": {Store: "sa"}, "b": {Store: "sb"}},
+		Nodes: map[protocol.NodeName]protocol.Node{"a": {UID: "a"}, "b": {UID: "b"}}, Registrations: map[protocol.NodeName]protocol.Registration{"a": {Store: "sa"}, "b": {Store: "sb"}},
 	}
 	pod := func(name string, node protocol.NodeName, addrs ...string) {
 		at := Attachment{Interface: "net1", Pools: []protocol.PoolName{"p"}}

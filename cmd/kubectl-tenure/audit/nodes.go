@@ -20,7 +20,7 @@ func (h *holding) String() string {
 	return fmt.Sprintf("leases %d, sub-leases %d", h.leases, h.subs)
 }
 
-// nodes finds nodes that hold something and are gone, silent or without a seat.
+// nodes finds nodes that hold something and are gone, silent or without a registration.
 func (l *look) nodes() {
 	held := map[protocol.NodeName]*holding{}
 	of := func(n protocol.NodeName) *holding {
@@ -50,25 +50,25 @@ func (l *look) nodes() {
 		}
 	}
 	for name, h := range held {
-		seat, seated := l.Seats[name]
+		reg, registered := l.Registrations[name]
 		if l.Nodes[name].UID == "" {
-			l.gone(name, h, seat, seated)
+			l.gone(name, h, reg, registered)
 			continue
 		}
-		l.present(name, h, seat, seated)
-		if seated {
-			l.stores(name, h, seat)
+		l.present(name, h, reg, registered)
+		if registered {
+			l.stores(name, h, reg)
 		}
 	}
-	l.unseated(held)
+	l.unregistered(held)
 }
 
-// unseated finds nodes that are Ready, have no seat and hold nothing. It may be meant so:
-// all of them are one finding.
-func (l *look) unseated(held map[protocol.NodeName]*holding) {
+// unregistered finds nodes that are Ready, have no registration and hold nothing. It may be meant
+// so: all of them are one finding.
+func (l *look) unregistered(held map[protocol.NodeName]*holding) {
 	var names []string
 	for name := range l.Nodes {
-		if _, seated := l.Seats[name]; !seated && held[name] == nil && !l.NotReady[name] {
+		if _, registered := l.Registrations[name]; !registered && held[name] == nil && !l.NotReady[name] {
 			names = append(names, string(name))
 		}
 	}
@@ -81,7 +81,7 @@ func (l *look) unseated(held map[protocol.NodeName]*holding) {
 	if more := len(names) - most; more > 0 {
 		which += fmt.Sprintf(" and %d more", more)
 	}
-	l.add(NoAgent, "nodes without a seat", place{}, fmt.Sprintf("%d: %s. No agent has ever come up there, so that no pod there gets an address of a pool", len(names), which),
+	l.add(NoAgent, "nodes without a registration", place{}, fmt.Sprintf("%d: %s. No agent has ever come up there, so that no pod there gets an address of a pool", len(names), which),
 		"none where tenured is not to run; else see why its pod there does not: kubectl -n tenure-system get pods -o wide")
 }
 
@@ -107,34 +107,34 @@ func (l *look) confirmedUse(s *protocol.SubLease) bool {
 }
 
 // gone looks at what a node holds that does not exist.
-func (l *look) gone(name protocol.NodeName, h *holding, seat protocol.Seat, seated bool) {
-	object, quiet := "node "+string(name), l.Now.Sub(seat.Beat)
+func (l *look) gone(name protocol.NodeName, h *holding, reg protocol.Registration, registered bool) {
+	object, quiet := "node "+string(name), l.Now.Sub(reg.Beat)
 	release := fmt.Sprintf("if the machine is off for good: kubectl tenure release-node %s", name)
 	switch {
-	case !seated:
-		l.add(NodeGone, object, place{}, fmt.Sprintf("the Node is gone and so is its seat, and it holds %s: nobody takes them over", h),
+	case !registered:
+		l.add(NodeGone, object, place{}, fmt.Sprintf("the Node is gone and so is its registration, and it holds %s: nobody takes them over", h),
 			fmt.Sprintf("kubectl tenure release-node %s says what to delete by hand, and how, once nothing of that machine runs", name))
-	case !seat.Ended() && seat.Fence <= 0:
+	case !reg.Ended() && reg.Fence <= 0:
 		l.add(NodeGone, object, place{}, fmt.Sprintf("the Node is gone, it holds %s, and its fence is 0: nothing is ever taken over by time", h), release)
-	case !seat.Ended() && quiet < seat.Fence+takeOverRoom:
+	case !reg.Ended() && quiet < reg.Fence+takeOverRoom:
 		l.note(NodeGone, object, place{}, fmt.Sprintf("the Node is gone and it holds %s; the last heartbeat was %v ago", h, quiet.Round(time.Second)),
-			l.untilTakeOver(h, seat, release))
-		l.found[len(l.found)-1].beat = seat.Beat
+			l.untilTakeOver(h, reg, release))
+		l.found[len(l.found)-1].beat = reg.Beat
 	case h.confirmed > 0:
 		l.add(NodeGone, object, place{}, fmt.Sprintf("the Node is gone and it holds %s, of which %d are of pools with takeOver: Confirmed", h, h.confirmed), release)
 	default:
-		l.add(NodeGone, object, place{}, fmt.Sprintf("the Node is gone for longer than its fence of %v, and it still holds %s", seat.Fence, h),
+		l.add(NodeGone, object, place{}, fmt.Sprintf("the Node is gone for longer than its fence of %v, and it still holds %s", reg.Fence, h),
 			"see whether tenure-controller runs and what it logs; a new leader counts the time anew")
 	}
 }
 
 // untilTakeOver says what helps while the fence of a node that is gone has not passed.
-func (l *look) untilTakeOver(h *holding, seat protocol.Seat, release string) string {
-	text := fmt.Sprintf("none yet: the controller takes them over at about %s", seat.Beat.Add(seat.Fence+time.Minute).UTC().Format(time.RFC3339))
+func (l *look) untilTakeOver(h *holding, reg protocol.Registration, release string) string {
+	text := fmt.Sprintf("none yet: the controller takes them over at about %s", reg.Beat.Add(reg.Fence+time.Minute).UTC().Format(time.RFC3339))
 	if h.confirmed > 0 {
 		text += fmt.Sprintf(", but for %d of pools with takeOver: Confirmed. For these, from then on, %s", h.confirmed, release)
 	}
-	if l.Now.Sub(seat.Beat) < seat.Fence/4+time.Minute {
+	if l.Now.Sub(reg.Beat) < reg.Fence/4+time.Minute {
 		text += ". If heartbeats go on to come, the machine runs: let its kubelet register the Node again, or stop the machine"
 	}
 	return text
@@ -145,34 +145,34 @@ func (l *look) untilTakeOver(h *holding, seat protocol.Seat, release string) str
 const takeOverRoom = 5 * time.Minute
 
 // present looks at what a node holds that exists.
-func (l *look) present(name protocol.NodeName, h *holding, seat protocol.Seat, seated bool) {
+func (l *look) present(name protocol.NodeName, h *holding, reg protocol.Registration, registered bool) {
 	object := "node " + string(name)
-	switch quiet := l.Now.Sub(seat.Beat); {
-	case !seated:
-		l.add(NodeSilent, object, place{}, fmt.Sprintf("it holds %s, and it has no seat: somebody has deleted it, or no agent runs there", h),
-			"see whether tenured runs on the node; it sits down when it does")
-	case seat.Ended():
+	switch quiet := l.Now.Sub(reg.Beat); {
+	case !registered:
+		l.add(NodeSilent, object, place{}, fmt.Sprintf("it holds %s, and it has no registration: somebody has deleted it, or no agent runs there", h),
+			"see whether tenured runs on the node; it registers when it does")
+	case reg.Ended():
 		l.add(NodeSilent, object, place{}, fmt.Sprintf("it counts as dead, its agent has not come back, and it still holds %s", h),
 			"if the machine runs, remove its out-of-service taint; else see whether tenure-controller runs: it takes over what is left")
-	case seat.Fence > 0 && quiet >= seat.Fence:
+	case reg.Fence > 0 && quiet >= reg.Fence:
 		l.add(NodeSilent, object, place{}, fmt.Sprintf("no heartbeat of its agent was accepted for %v: it gives out nothing new, and what is free of its %s is out of reach", quiet.Round(time.Second), h),
 			fmt.Sprintf("see whether tenured runs on the node and reaches the API server; if the machine is off for good: kubectl tenure release-node %s", name))
 	}
 }
 
-// stores finds what a node holds of other stores than the one that sits there.
-func (l *look) stores(name protocol.NodeName, h *holding, seat protocol.Seat) {
+// stores finds what a node holds of other stores than the registered one.
+func (l *look) stores(name protocol.NodeName, h *holding, reg protocol.Registration) {
 	for store, objects := range h.stores {
-		if store == seat.Store {
+		if store == reg.Store {
 			continue
 		}
-		former := slices.ContainsFunc(seat.Former, func(f protocol.Former) bool { return f.Store == store })
+		former := slices.ContainsFunc(reg.Former, func(f protocol.Former) bool { return f.Store == store })
 		for _, object := range objects {
 			if former {
 				l.add(StoreFrozen, object, place{}, fmt.Sprintf("it is of an earlier store of node %s: nothing is given out of it", name),
 					"nothing has to be done: it is given back when nothing of that time runs on the node any more")
 			} else {
-				l.add(StoreUnknown, object, place{}, fmt.Sprintf("node %s holds it, in the name of store %s, which its seat does not know", name, store),
+				l.add(StoreUnknown, object, place{}, fmt.Sprintf("node %s holds it, in the name of store %s, which its registration does not know", name, store),
 					fmt.Sprintf("when no pod of that time runs on node %s: kubectl annotate %s tenure.dev/deletion=confirmed, then kubectl delete %s", name, object, object))
 			}
 		}

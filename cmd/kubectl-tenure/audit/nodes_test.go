@@ -22,8 +22,8 @@ func goneNode(quiet time.Duration) State {
 			{Meta: protocol.Meta{Name: "l"}, Pool: "p", PoolUID: "p", Block: netip.MustParsePrefix("10.0.0.0/28"), Holder: protocol.Holder{Node: "n"}, Store: "s"},
 			{Meta: protocol.Meta{Name: "m"}, Pool: "q", PoolUID: "q", Block: netip.MustParsePrefix("10.0.1.0/28"), Holder: protocol.Holder{Cluster: true}, Grants: []protocol.Grant{grant}},
 		},
-		SubLeases: []protocol.SubLease{{Meta: protocol.Meta{Name: "u", UID: "u"}, Node: "n", Store: "s", Use: &protocol.Use{Claim: protocol.ClaimRef{UID: "c"}}}},
-		Seats:     map[protocol.NodeName]protocol.Seat{"n": {Node: "n", Store: "s", Term: 1, Fence: 16 * time.Minute, Beat: lookedAt.Add(-quiet)}},
+		SubLeases:     []protocol.SubLease{{Meta: protocol.Meta{Name: "u", UID: "u"}, Node: "n", Store: "s", Use: &protocol.Use{Claim: protocol.ClaimRef{UID: "c"}}}},
+		Registrations: map[protocol.NodeName]protocol.Registration{"n": {Node: "n", Store: "s", Term: 1, Fence: 16 * time.Minute, Beat: lookedAt.Add(-quiet)}},
 	}
 }
 
@@ -61,11 +61,11 @@ func TestLastingTellsOwnersApart(t *testing.T) {
 	addr := netip.MustParseAddr("10.0.0.5")
 	base := func() State {
 		return State{
-			Now:    lookedAt,
-			Pools:  []Pool{{Pool: protocol.Pool{Meta: protocol.Meta{Name: "p", UID: "p"}}}},
-			Leases: []protocol.Lease{{Meta: protocol.Meta{Name: "l"}, Pool: "p", PoolUID: "p", Block: netip.MustParsePrefix("10.0.0.0/28"), Holder: protocol.Holder{Node: "n"}, Store: "s"}},
-			Nodes:  map[protocol.NodeName]protocol.Node{"n": {UID: "n"}},
-			Seats:  map[protocol.NodeName]protocol.Seat{"n": {Store: "s"}},
+			Now:           lookedAt,
+			Pools:         []Pool{{Pool: protocol.Pool{Meta: protocol.Meta{Name: "p", UID: "p"}}}},
+			Leases:        []protocol.Lease{{Meta: protocol.Meta{Name: "l"}, Pool: "p", PoolUID: "p", Block: netip.MustParsePrefix("10.0.0.0/28"), Holder: protocol.Holder{Node: "n"}, Store: "s"}},
+			Nodes:         map[protocol.NodeName]protocol.Node{"n": {UID: "n"}},
+			Registrations: map[protocol.NodeName]protocol.Registration{"n": {Store: "s"}},
 		}
 	}
 	pods := func(uids ...protocol.UID) State {
@@ -111,18 +111,18 @@ func TestOldWordsAreNotes(t *testing.T) {
 	for name, change := range map[string]func(*State){
 		"NotReady": func(s *State) { s.NotReady = map[protocol.NodeName]bool{"dead": true} },
 		"silent": func(s *State) {
-			s.Seats["dead"] = protocol.Seat{Store: "d", Fence: time.Minute, Beat: lookedAt.Add(-time.Hour)}
+			s.Registrations["dead"] = protocol.Registration{Store: "d", Fence: time.Minute, Beat: lookedAt.Add(-time.Hour)}
 		},
-		"ended": func(s *State) { s.Seats["dead"] = protocol.Seat{} },
+		"ended": func(s *State) { s.Registrations["dead"] = protocol.Registration{} },
 		"gone":  func(s *State) { delete(s.Nodes, "dead") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := State{
-				Now:    lookedAt,
-				Pools:  []Pool{{Pool: protocol.Pool{Meta: protocol.Meta{Name: "p", UID: "p"}}}},
-				Leases: []protocol.Lease{{Meta: protocol.Meta{Name: "l"}, Pool: "p", PoolUID: "p", Block: netip.MustParsePrefix("10.0.0.0/28"), Holder: protocol.Holder{Node: "n"}, Store: "s"}},
-				Nodes:  map[protocol.NodeName]protocol.Node{"n": {UID: "n"}, "dead": {UID: "dead"}},
-				Seats:  map[protocol.NodeName]protocol.Seat{"n": {Store: "s"}, "dead": {Store: "d"}},
+				Now:           lookedAt,
+				Pools:         []Pool{{Pool: protocol.Pool{Meta: protocol.Meta{Name: "p", UID: "p"}}}},
+				Leases:        []protocol.Lease{{Meta: protocol.Meta{Name: "l"}, Pool: "p", PoolUID: "p", Block: netip.MustParsePrefix("10.0.0.0/28"), Holder: protocol.Holder{Node: "n"}, Store: "s"}},
+				Nodes:         map[protocol.NodeName]protocol.Node{"n": {UID: "n"}, "dead": {UID: "dead"}},
+				Registrations: map[protocol.NodeName]protocol.Registration{"n": {Store: "s"}, "dead": {Store: "d"}},
 			}
 			for _, node := range []protocol.NodeName{"n", "dead"} {
 				s.Pods = append(s.Pods, Pod{PodRef: protocol.PodRef{Namespace: "ns", Name: string(node), UID: protocol.UID(node)}, Node: node, Attachments: []Attachment{{Interface: "net1", Pools: []protocol.PoolName{"p"}, Addrs: []netip.Addr{addr}}}})
@@ -140,7 +140,7 @@ func TestOldWordsAreNotes(t *testing.T) {
 }
 
 func TestUnreadableIsAFinding(t *testing.T) {
-	found := Look(State{Unreadable: []Unreadable{{"seat n", "turn"}}})
+	found := Look(State{Unreadable: []Unreadable{{"registration n", "turn"}}})
 	if len(found) != 1 || found[0].Rule != NotUnderstood || !found[0].Wrong {
 		t.Errorf("found %+v", found)
 	}
@@ -150,14 +150,14 @@ func TestUnreadableIsAFinding(t *testing.T) {
 func TestNodesWithoutAgents(t *testing.T) {
 	s := State{
 		Now: lookedAt, Nodes: map[protocol.NodeName]protocol.Node{}, NotReady: map[protocol.NodeName]bool{"off": true},
-		Seats: map[protocol.NodeName]protocol.Seat{"seated": {Node: "seated", Store: "s", Term: 1, Fence: time.Hour, Beat: lookedAt}},
-		Pools: []Pool{{Pool: protocol.Pool{Meta: protocol.Meta{Name: "p", UID: "p"}}}},
+		Registrations: map[protocol.NodeName]protocol.Registration{"registered": {Node: "registered", Store: "s", Term: 1, Fence: time.Hour, Beat: lookedAt}},
+		Pools:         []Pool{{Pool: protocol.Pool{Meta: protocol.Meta{Name: "p", UID: "p"}}}},
 		Leases: []protocol.Lease{
 			{Meta: protocol.Meta{Name: "l"}, Pool: "p", PoolUID: "p", Block: netip.MustParsePrefix("10.0.0.0/28"), Holder: protocol.Holder{Node: "holds"}, Store: "s"},
 		},
 	}
 	node := func(name protocol.NodeName) { s.Nodes[name] = protocol.Node{UID: protocol.UID(name)} }
-	for _, name := range []protocol.NodeName{"off", "seated", "holds"} {
+	for _, name := range []protocol.NodeName{"off", "registered", "holds"} {
 		node(name)
 	}
 	noAgent := func() []Finding {

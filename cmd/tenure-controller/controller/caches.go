@@ -24,7 +24,7 @@ import (
 
 // cacheOptions keeps the caches lean: with 100,000 claims and 30,000 leases what
 // nobody here reads would be most of them. They hear soon after an outage.
-func cacheOptions(seats string) cache.Options {
+func cacheOptions(regs string) cache.Options {
 	strip := cache.TransformStripManagedFields()
 	return cache.Options{
 		NewInformer: func(lw toolscache.ListerWatcher, o runtime.Object, resync time.Duration, by toolscache.Indexers) toolscache.SharedIndexInformer {
@@ -32,7 +32,7 @@ func cacheOptions(seats string) cache.Options {
 		},
 		DefaultTransform: strip,
 		ByObject: map[client.Object]cache.ByObject{
-			&coordination.Lease{}: {Namespaces: map[string]cache.Config{seats: {}}},
+			&coordination.Lease{}: {Namespaces: map[string]cache.Config{regs: {}}},
 			&corev1.Node{}: {Transform: func(o any) (any, error) {
 				if n, ok := o.(*corev1.Node); ok {
 					n.Annotations, n.Labels, n.Status = nil, nil, corev1.NodeStatus{}
@@ -91,20 +91,20 @@ func feed(ctx context.Context, from cache.Informers, b *grants.Broker, shapes *p
 	return nil
 }
 
-// cachedSeats returns all seats, as the cache has them.
-func cachedSeats(ctx context.Context, from client.Reader, namespace string) ([]protocol.Seat, error) {
+// cachedRegistrations returns all registrations, as the cache has them.
+func cachedRegistrations(ctx context.Context, from client.Reader, namespace string) ([]protocol.Registration, error) {
 	var list coordination.LeaseList
 	if err := from.List(ctx, &list, client.InNamespace(namespace)); err != nil {
-		return nil, fmt.Errorf("list seats: %w", err)
+		return nil, fmt.Errorf("list registrations: %w", err)
 	}
-	var seats []protocol.Seat
+	var regs []protocol.Registration
 	for i := range list.Items {
-		if kube.IsSeat(&list.Items[i]) {
-			s, _ := kube.SeatOf(&list.Items[i]) // of a garbled one what can be read
-			seats = append(seats, s)
+		if kube.IsRegistration(&list.Items[i]) {
+			s, _ := kube.RegistrationOf(&list.Items[i]) // of a garbled one what can be read
+			regs = append(regs, s)
 		}
 	}
-	return seats, nil
+	return regs, nil
 }
 
 // handlers calls there with every object as it is now, and gone with the last of

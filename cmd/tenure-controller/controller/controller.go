@@ -42,9 +42,9 @@ const name = "tenure-controller"
 
 // Config configures a [Controller].
 type Config struct {
-	// SeatNamespace is the namespace of the seats, and of the lease by which one
+	// RegistrationNamespace is the namespace of the registrations, and of the lease by which one
 	// controller leads.
-	SeatNamespace string
+	RegistrationNamespace string
 
 	// LeaderElection says that another controller may run beside this one, and
 	// that one of them leads. Without it this one works at once. Two that work at
@@ -84,8 +84,8 @@ type Config struct {
 // DefaultConfig returns the Config for production.
 func DefaultConfig() Config {
 	return Config{
-		SeatNamespace:  kube.DefaultSeatNamespace,
-		LeaderElection: true, LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second,
+		RegistrationNamespace: kube.DefaultRegistrationNamespace,
+		LeaderElection:        true, LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second,
 		Workers: 64, QPS: 2000, Burst: 4000,
 		CountsEvery: time.Minute, Idle: time.Minute, TakeOverMargin: deadnodes.DefaultMargin,
 		Health: ":9472", Metrics: ":9473",
@@ -95,8 +95,8 @@ func DefaultConfig() Config {
 // Validate reports every fault of c.
 func (c Config) Validate() error {
 	var errs []error
-	if c.SeatNamespace == "" {
-		errs = append(errs, errors.New("SeatNamespace is empty"))
+	if c.RegistrationNamespace == "" {
+		errs = append(errs, errors.New("RegistrationNamespace is empty"))
 	}
 	if c.LeaderElection && !(c.RetryPeriod > 0 && c.RetryPeriod < c.RenewDeadline && c.RenewDeadline < c.LeaseDuration) {
 		errs = append(errs, fmt.Errorf("RetryPeriod (%v) must be less than RenewDeadline (%v), and that less than LeaseDuration (%v)",
@@ -171,8 +171,8 @@ func (c *Controller) manager() (manager.Manager, error) {
 		return nil, err
 	}
 	mgr, err := ctrl.NewManager(c.rest, manager.Options{
-		Scheme: scheme, Logger: logr.FromSlogHandler(c.log.Handler()), Cache: cacheOptions(c.cfg.SeatNamespace),
-		LeaderElection: c.cfg.LeaderElection, LeaderElectionID: name, LeaderElectionNamespace: c.cfg.SeatNamespace,
+		Scheme: scheme, Logger: logr.FromSlogHandler(c.log.Handler()), Cache: cacheOptions(c.cfg.RegistrationNamespace),
+		LeaderElection: c.cfg.LeaderElection, LeaderElectionID: name, LeaderElectionNamespace: c.cfg.RegistrationNamespace,
 		LeaderElectionReleaseOnCancel: true,
 		LeaseDuration:                 &c.cfg.LeaseDuration, RenewDeadline: &c.cfg.RenewDeadline, RetryPeriod: &c.cfg.RetryPeriod,
 		Metrics: metricsserver.Options{BindAddress: orZero(c.cfg.Metrics), ExtraHandlers: c.profiles()}, HealthProbeBindAddress: orZero(c.cfg.Health),
@@ -212,7 +212,7 @@ func (c *Controller) assemble(ctx context.Context, mgr manager.Manager) ([]prome
 		return nil, fmt.Errorf("make a client: %w", err)
 	}
 	live := kube.NewAPI(direct)
-	live.SeatNamespace = c.cfg.SeatNamespace
+	live.RegistrationNamespace = c.cfg.RegistrationNamespace
 	catalog := networks.NewCatalog(mgr.GetCache())
 	if err := index(ctx, mgr, catalog); err != nil {
 		return nil, err
@@ -254,14 +254,14 @@ func (c *Controller) assemble(ctx context.Context, mgr manager.Manager) ([]prome
 	}
 	begun := time.Now() // what passes since is told by the monotonic clock
 	ofDead := &deadnodes.Reconciler{
-		Cache: mgr.GetCache(), SeatNamespace: c.cfg.SeatNamespace, Live: live, Events: mgr.GetEventRecorder(name),
+		Cache: mgr.GetCache(), RegistrationNamespace: c.cfg.RegistrationNamespace, Live: live, Events: mgr.GetEventRecorder(name),
 		Metrics: deadnodes.NewMetrics(), Log: c.log.With("part", "takeover"), Margin: c.cfg.TakeOverMargin, Calls: deadnodes.DefaultCalls,
 		Now: func() time.Duration { return time.Since(begun) },
 	}
 	ofForeign := c.looker(mgr.GetCache(), live, b, ofPools)
 	ofForeign.Told = bells.pool
 	ofPools.Foreign = ofForeign
-	ofRanks := &ranks.Reconciler{Cache: mgr.GetCache(), SeatNamespace: c.cfg.SeatNamespace, Seats: live, Log: c.log.With("part", "ranks")}
+	ofRanks := &ranks.Reconciler{Cache: mgr.GetCache(), RegistrationNamespace: c.cfg.RegistrationNamespace, Registrations: live, Log: c.log.With("part", "ranks")}
 	for _, set := range []func() error{
 		func() error { return mgr.Add(manager.RunnableFunc(b.Run)) },
 		func() error {
@@ -314,8 +314,8 @@ func index(ctx context.Context, mgr manager.Manager, catalog *networks.Catalog) 
 func (c *Controller) looker(from cache.Cache, live *kube.API, b *grants.Broker, ofPools *pools.Reconciler) *looker.Looker {
 	return &looker.Looker{
 		Cache: from, Live: live, Broker: b, Beats: ofPools.Beats, Restored: ofPools.Restored,
-		Seats: func(ctx context.Context) ([]protocol.Seat, error) {
-			return cachedSeats(ctx, from, c.cfg.SeatNamespace)
+		Registrations: func(ctx context.Context) ([]protocol.Registration, error) {
+			return cachedRegistrations(ctx, from, c.cfg.RegistrationNamespace)
 		},
 		Calls: 16, Metrics: looker.NewMetrics(), Log: c.log.With("part", "foreign"), Now: time.Now,
 	}

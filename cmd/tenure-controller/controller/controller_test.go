@@ -15,7 +15,7 @@ func TestValidate(t *testing.T) {
 		change func(*Config)
 		want   string
 	}{
-		{"namespace", func(c *Config) { c.SeatNamespace = "" }, "SeatNamespace is empty"},
+		{"namespace", func(c *Config) { c.RegistrationNamespace = "" }, "RegistrationNamespace is empty"},
 		{"renewal", func(c *Config) { c.RenewDeadline = time.Minute }, "RenewDeadline (1m0s), and that less than LeaseDuration (15s)"},
 		{"workers", func(c *Config) { c.Workers = 0 }, "Workers is 0"},
 		{"rate", func(c *Config) { c.QPS = 0 }, "QPS is 0"},

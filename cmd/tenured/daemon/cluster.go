@@ -89,18 +89,18 @@ func (w watches) FollowSubLease(ctx context.Context, name string, since protocol
 	})
 }
 
-// FollowSeat implements agent.Seats.
-func (w watches) FollowSeat(ctx context.Context, node protocol.NodeName, changed func(protocol.Seat)) error {
-	return kube.FollowSeat(ctx, w.c, w.SeatKey(node), func(o *coordination.Lease) {
+// FollowRegistration implements agent.Registrations.
+func (w watches) FollowRegistration(ctx context.Context, node protocol.NodeName, changed func(protocol.Registration)) error {
+	return kube.FollowRegistration(ctx, w.c, w.RegistrationKey(node), func(o *coordination.Lease) {
 		if o == nil {
 			return
 		}
-		seat, err := kube.SeatOf(o)
+		reg, err := kube.RegistrationOf(o)
 		if err != nil {
-			w.log.WarnContext(ctx, "seat not understood", "node", node, "error", err)
+			w.log.WarnContext(ctx, "registration not understood", "node", node, "error", err)
 			return
 		}
-		changed(seat)
+		changed(reg)
 	})
 }
 

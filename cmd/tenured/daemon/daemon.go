@@ -45,8 +45,8 @@ type Config struct {
 	// Profiles serves profiles of this process there too, below /debug/pprof/.
 	Profiles bool
 
-	// SeatNamespace is the namespace of the seats.
-	SeatNamespace string
+	// RegistrationNamespace is the namespace of the registrations.
+	RegistrationNamespace string
 
 	// NetnsDirs are where runtimes keep network namespaces, and ResultDirs where the
 	// CNI library keeps results: what runs is read back from there if the store is
@@ -208,8 +208,8 @@ func (d *Daemon) client() (client.WithWatch, *kube.API, error) {
 	}
 	api := kube.NewAPI(c)
 	api.LeaseWithin = leaseWithin
-	if d.cfg.SeatNamespace != "" {
-		api.SeatNamespace = d.cfg.SeatNamespace
+	if d.cfg.RegistrationNamespace != "" {
+		api.RegistrationNamespace = d.cfg.RegistrationNamespace
 	}
 	return c, api, nil
 }
@@ -217,7 +217,7 @@ func (d *Daemon) client() (client.WithWatch, *kube.API, error) {
 func (d *Daemon) cluster(c client.WithWatch, api *kube.API, cache *kube.PodCache, events *kube.Events) agent.Cluster {
 	follower := watches{api, c, d.log}
 	return agent.Cluster{
-		Leases: api, SubLeases: follower, Seats: follower, Claims: api, Pools: pools{api, c}, Pods: pods{api, cache}, Events: events,
+		Leases: api, SubLeases: follower, Registrations: follower, Claims: api, Pools: pools{api, c}, Pods: pods{api, cache}, Events: events,
 		Trouble: d.line.Trouble,
 	}
 }

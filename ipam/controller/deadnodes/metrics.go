@@ -22,7 +22,7 @@ type Metrics struct {
 func NewMetrics() *Metrics {
 	return &Metrics{
 		terms: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "tenure_takeover_terms_ended_total", Help: "Terms of dead nodes' seats that were ended, by evidence: Taint or Silence.",
+			Name: "tenure_takeover_terms_ended_total", Help: "Terms of dead nodes' registrations that were ended, by evidence: Taint or Silence.",
 		}, []string{"evidence"}),
 		leases: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "tenure_takeover_leases_total", Help: "Leases of dead nodes that the cluster has taken over.",

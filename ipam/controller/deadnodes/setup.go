@@ -29,7 +29,7 @@ type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 	err := ctrl.NewControllerManagedBy(mgr).Named("takeover").
 		Watches(&coordination.Lease{}, r.bell(func(o client.Object) string {
-			if o.GetNamespace() != r.SeatNamespace {
+			if o.GetNamespace() != r.RegistrationNamespace {
 				return ""
 			}
 			return o.GetName()
@@ -61,7 +61,7 @@ var comes = predicate.Funcs{
 	DeleteFunc: func(event.DeleteEvent) bool { return false },
 }
 
-// bell rings for the seat of the node that an object is about, "" for none.
+// bell rings for the registration of the node that an object is about, "" for none.
 func (r *Reconciler) bell(nodeOf func(client.Object) string) handler.EventHandler {
 	ring := func(ctx context.Context, o client.Object, q queue) {
 		if node := nodeOf(o); node != "" {
@@ -76,38 +76,38 @@ func (r *Reconciler) bell(nodeOf func(client.Object) string) handler.EventHandle
 	}
 }
 
-// ring plans a look at a seat, if what the caches have of it says that there may be
+// ring plans a look at a registration, if what the caches have of it says that there may be
 // something to do: of a node that lives, nothing is read. It decides nothing.
 func (r *Reconciler) ring(ctx context.Context, name string, q queue) {
 	req := reconcile.Request{NamespacedName: types.NamespacedName{Name: name}}
 	var obj coordination.Lease
-	err := r.Cache.Get(ctx, client.ObjectKey{Namespace: r.SeatNamespace, Name: name}, &obj)
+	err := r.Cache.Get(ctx, client.ObjectKey{Namespace: r.RegistrationNamespace, Name: name}, &obj)
 	if client.IgnoreNotFound(err) != nil {
-		r.Log.ErrorContext(ctx, "seat not read from the cache", "node", name, "error", err)
+		r.Log.ErrorContext(ctx, "registration not read from the cache", "node", name, "error", err)
 		return
 	}
 	if err != nil {
 		r.forget(protocol.NodeName(name))
 		return
 	}
-	if !kube.IsSeat(&obj) {
+	if !kube.IsRegistration(&obj) {
 		return
 	}
-	seat, err := kube.SeatOf(&obj)
-	seat, garbled := r.legible(ctx, seat, err)
-	v := r.see(seat)
+	reg, err := kube.RegistrationOf(&obj)
+	reg, garbled := r.legible(ctx, reg, err)
+	v := r.see(reg)
 	var node corev1.Node
 	if err := r.Cache.Get(ctx, client.ObjectKey{Name: name}, &node); client.IgnoreNotFound(err) != nil {
 		r.Log.ErrorContext(ctx, "node not read from the cache", "node", name, "error", err)
 		return
 	}
-	j := protocol.Judge(seat, v, kube.NodeOf(&node), r.Margin, r.Now())
+	j := protocol.Judge(reg, v, kube.NodeOf(&node), r.Margin, r.Now())
 	switch {
-	case j.End != protocol.EvidenceNone, len(j.Dead) > 0, protocol.Abandoned(seat, kube.NodeOf(&node)) && !garbled:
+	case j.End != protocol.EvidenceNone, len(j.Dead) > 0, protocol.Abandoned(reg, kube.NodeOf(&node)) && !garbled:
 		q.Add(req)
 	case j.After > 0:
 		q.AddAfter(req, j.After)
-	case len(seat.Former) > 0:
+	case len(reg.Former) > 0:
 		q.AddAfter(req, lookEvery)
 	}
 }

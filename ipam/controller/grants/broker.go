@@ -27,10 +27,10 @@ type Cluster interface {
 	DeleteLease(ctx context.Context, m protocol.Meta) (protocol.Outcome, error)
 	Leases(ctx context.Context) ([]protocol.Lease, error)
 	ReadPool(ctx context.Context, name protocol.PoolName) (protocol.Pool, protocol.Outcome, error)
-	// ReadSeat reads a node's seat. UpdateSeat writes s by compare-and-swap on its
-	// UID and Revision: recalls stand there.
-	ReadSeat(ctx context.Context, node protocol.NodeName) (protocol.Seat, protocol.Outcome, error)
-	UpdateSeat(ctx context.Context, s protocol.Seat) (protocol.Seat, protocol.Outcome, error)
+	// ReadRegistration reads a node's registration. UpdateRegistration writes s by
+	// compare-and-swap on its UID and Revision: recalls stand there.
+	ReadRegistration(ctx context.Context, node protocol.NodeName) (protocol.Registration, protocol.Outcome, error)
+	UpdateRegistration(ctx context.Context, s protocol.Registration) (protocol.Registration, protocol.Outcome, error)
 }
 
 var (

@@ -26,7 +26,7 @@ type server struct {
 	revision int
 	leases   map[string]protocol.Lease
 	pools    map[protocol.PoolName]protocol.Pool
-	seats    map[protocol.NodeName]protocol.Seat
+	regs     map[protocol.NodeName]protocol.Registration
 	nodes    []*node
 	watchers []chan func(*Broker)
 	refused  map[string]bool // names of leases that policy does not let anybody create
@@ -43,7 +43,7 @@ var (
 func newServer(rng *rand.Rand) *server {
 	return &server{
 		rng: rng, leases: map[string]protocol.Lease{}, pools: map[protocol.PoolName]protocol.Pool{},
-		seats: map[protocol.NodeName]protocol.Seat{}, refused: map[string]bool{}, check: func() {}, read: func(string) {},
+		regs: map[protocol.NodeName]protocol.Registration{}, refused: map[string]bool{}, check: func() {}, read: func(string) {},
 	}
 }
 
@@ -212,25 +212,25 @@ func (s *server) ReadPool(_ context.Context, name protocol.PoolName) (protocol.P
 	})
 }
 
-func (s *server) ReadSeat(_ context.Context, node protocol.NodeName) (protocol.Seat, protocol.Outcome, error) {
-	return call(s, func() (protocol.Seat, protocol.Outcome, error) {
-		seat, ok := s.seats[node]
+func (s *server) ReadRegistration(_ context.Context, node protocol.NodeName) (protocol.Registration, protocol.Outcome, error) {
+	return call(s, func() (protocol.Registration, protocol.Outcome, error) {
+		reg, ok := s.regs[node]
 		if !ok {
-			return protocol.Seat{}, protocol.NotFound, fmt.Errorf("nobody sits on %s", node)
+			return protocol.Registration{}, protocol.NotFound, fmt.Errorf("no agent is registered for %s", node)
 		}
-		seat.Recalls = slices.Clone(seat.Recalls)
-		return seat, protocol.Done, nil
+		reg.Recalls = slices.Clone(reg.Recalls)
+		return reg, protocol.Done, nil
 	})
 }
 
-func (s *server) UpdateSeat(_ context.Context, next protocol.Seat) (protocol.Seat, protocol.Outcome, error) {
+func (s *server) UpdateRegistration(_ context.Context, next protocol.Registration) (protocol.Registration, protocol.Outcome, error) {
 	next.Recalls = slices.Clone(next.Recalls)
-	return call(s, func() (protocol.Seat, protocol.Outcome, error) {
-		if s.seats[next.Node].Revision != next.Revision {
-			return protocol.Seat{}, protocol.Conflict, fmt.Errorf("the seat of %s has changed", next.Node)
+	return call(s, func() (protocol.Registration, protocol.Outcome, error) {
+		if s.regs[next.Node].Revision != next.Revision {
+			return protocol.Registration{}, protocol.Conflict, fmt.Errorf("the registration of %s has changed", next.Node)
 		}
 		next.Revision = s.next()
-		s.seats[next.Node] = next
+		s.regs[next.Node] = next
 		return next, protocol.Done, nil
 	})
 }

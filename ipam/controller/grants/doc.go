@@ -6,7 +6,7 @@
 //	Ask ---> wait in order of arrival ---> round: plan  (Book, no I/O)
 //	Mark, Clear, Drop ------------------>         create leases, read their pools live
 //	                                              one update for each lease
-//	                                              one update for each seat with recalls
+//	                                              one update for each registration with recalls
 //	                                              answer
 //
 // There is one round at a time, and no timer: what arrives while a round's calls
@@ -22,7 +22,7 @@
 // write, for a grantee that is gone or has its answer.
 //
 // An ask that finds nothing has holders recalled: each of up to eight is asked, on
-// its node's seat, to cede what is free of one lease. The lease's status says when
+// its node's registration, to cede what is free of one lease. The lease's status says when
 // that is done. Who has nothing, or has not answered after two seconds, is passed
 // over for the next ones and left alone for a while; with nobody left to ask the
 // pool is exhausted for this ask, which waits on. Nobody is asked for the sake of a

@@ -31,11 +31,11 @@ type node struct {
 	unanswering bool                  // guarded by mu: it answers no recall
 }
 
-// newNode returns a node with a seat.
+// newNode returns a node with a registration.
 func newNode(s *server, name protocol.NodeName) *node {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.seats[name] = protocol.Seat{Meta: protocol.Meta{Name: string(name), UID: protocol.UID("s-" + name), Revision: s.next()}, Node: name, Store: storeOf(name), Term: 1}
+	s.regs[name] = protocol.Registration{Meta: protocol.Meta{Name: string(name), UID: protocol.UID("s-" + name), Revision: s.next()}, Node: name, Store: storeOf(name), Term: 1}
 	n := &node{name: name, server: s, used: map[netip.Addr]string{}, barred: map[netip.Addr]bool{}}
 	s.nodes = append(s.nodes, n)
 	return n
@@ -80,7 +80,7 @@ func (n *node) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		time.Sleep(20 * time.Millisecond)
 		n.server.mu.Lock()
-		recalls := slices.Clone(n.server.seats[n.name].Recalls)
+		recalls := slices.Clone(n.server.regs[n.name].Recalls)
 		n.server.mu.Unlock()
 		n.mu.Lock()
 		unanswering := n.unanswering

@@ -22,7 +22,7 @@ const (
 	// that brings nothing doubles it, up to restMost.
 	rest     = 10 * time.Second
 	restMost = 80 * time.Second
-	// tidy is how long recalls that are over stay on a seat, so that one write
+	// tidy is how long recalls that are over stay on a registration, so that one write
 	// removes several.
 	tidy = 5 * time.Second
 
@@ -42,7 +42,7 @@ type recall struct {
 	one  bool           // by its name
 	tick uint64         // when it was made, in the Book's count
 	// until is when the holder counts as silent; zero while the recall is not on
-	// the seat.
+	// the registration.
 	until time.Time
 }
 
@@ -53,7 +53,7 @@ type holder struct {
 	// over.
 	silent bool
 	again  time.Time
-	// tidy is when recalls that are over are to be taken off its seat; zero if there
+	// tidy is when recalls that are over are to be taken off its registration; zero if there
 	// are none.
 	tidy time.Time
 }
@@ -130,7 +130,7 @@ func (b *Book) recall(r *round, p *pool, l *lease, v allocator.View) *recall {
 		b.holders[rec.node] = h
 	}
 	h.under = append(h.under, rec)
-	r.seat(rec.node)
+	r.reg(rec.node)
 	return rec
 }
 
@@ -261,7 +261,7 @@ func (b *Book) expire(now time.Time) {
 	}
 }
 
-// untidy returns the nodes on whose seats recalls stand that are over, and forgets
+// untidy returns the nodes on whose registrations recalls stand that are over, and forgets
 // those of which nothing is left to know.
 func (b *Book) untidy(now time.Time) []protocol.NodeName {
 	var nodes []protocol.NodeName
@@ -280,7 +280,7 @@ func (b *Book) untidy(now time.Time) []protocol.NodeName {
 	return nodes
 }
 
-// amend returns what recalls node's seat should have that has these: those that are
+// amend returns what recalls node's registration should have that has these: those that are
 // under way, and another controller's while they are young.
 func (b *Book) amend(node protocol.NodeName, has []protocol.Recall, now time.Time) []protocol.Recall {
 	var next []protocol.Recall
@@ -313,7 +313,7 @@ func young(rec protocol.Recall, now time.Time) bool {
 }
 
 // reach ends the new recalls to node of leases that nobody there answers for: of
-// another store than the one that its seat names.
+// another store than the one that its registration names.
 func (b *Book) reach(node protocol.NodeName, store protocol.StoreID) {
 	for _, rec := range slices.Clone(b.holders[node].under) {
 		if rec.until.IsZero() && (store == "" || rec.on.Store != store) {
@@ -322,7 +322,7 @@ func (b *Book) reach(node protocol.NodeName, store protocol.StoreID) {
 	}
 }
 
-// sent notes that node's seat has these recalls, with all that are under way. Of this
+// sent notes that node's registration has these recalls, with all that are under way. Of this
 // book's there may be some that have ended meanwhile.
 func (b *Book) sent(node protocol.NodeName, has []protocol.Recall) {
 	h := b.holders[node]
@@ -336,7 +336,7 @@ func (b *Book) sent(node protocol.NodeName, has []protocol.Recall) {
 	}
 }
 
-// unsent notes that node's seat could not be written: recalls that do not stand
+// unsent notes that node's registration could not be written: recalls that do not stand
 // there are made again later, and it is tidied later.
 func (b *Book) unsent(node protocol.NodeName) {
 	h := b.holders[node]

@@ -60,7 +60,7 @@ func (s *server) lease(pool PoolState, block string) protocol.Lease {
 func (s *server) recalls(node protocol.NodeName) []protocol.Recall {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.seats[node].Recalls
+	return s.regs[node].Recalls
 }
 
 // TestOrderOfFinding takes addresses one after the other: of the cluster's block, of
@@ -190,7 +190,7 @@ func TestRecalls(t *testing.T) {
 		r.Withdraw("s-a")
 		time.Sleep(patience + tidy + time.Second)
 		if n := standing(); n > 0 {
-			t.Errorf("%d recalls stand on seats that are over; want none", n)
+			t.Errorf("%d recalls stand on registrations that are over; want none", n)
 		}
 		// All have been asked: it is exhausted, and people hear of it.
 		r.Ask(requestOf(t, "b", "lan", "10.0.0.1-10.0.0.30"))
@@ -313,7 +313,7 @@ func TestSeveralNamedOfOneBlock(t *testing.T) {
 	}
 }
 
-// TestStoreThatWasLost: a lease of another store than the one on the seat is nobody's
+// TestStoreThatWasLost: a lease of another store than the one on the registration is nobody's
 // to cede, and its node's other leases are asked all the same.
 func TestStoreThatWasLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -361,7 +361,7 @@ func TestSearchesOfOneRound(t *testing.T) {
 	})
 }
 
-// TestAmend: a seat keeps the recalls that are under way, and another controller's
+// TestAmend: a registration keeps the recalls that are under way, and another controller's
 // while they are young.
 func TestAmend(t *testing.T) {
 	now := time.UnixMilli(1_000_000)

@@ -20,7 +20,7 @@ func (b *Broker) round(ctx context.Context) {
 	asks, jobs := b.book.take(b.cfg.RoundSize, now), b.jobs
 	b.jobs = nil
 	r := b.book.plan(asks, jobs, now)
-	if len(asks) == 0 && len(jobs) == 0 && len(r.seats) == 0 {
+	if len(asks) == 0 && len(jobs) == 0 && len(r.regs) == 0 {
 		b.mu.Unlock()
 		return
 	}
@@ -36,7 +36,7 @@ func (b *Broker) round(ctx context.Context) {
 			b.write(ctx, t.write)
 			return
 		}
-		b.recall(ctx, t.seat)
+		b.recall(ctx, t.reg)
 	})
 
 	b.mu.Lock()
@@ -53,20 +53,20 @@ func (b *Broker) round(ctx context.Context) {
 	}
 }
 
-// task is a lease to be written, or a seat whose recalls are to be changed.
+// task is a lease to be written, or a registration whose recalls are to be changed.
 type task struct {
 	write *write
-	seat  protocol.NodeName
+	reg   protocol.NodeName
 }
 
 // tasks returns what there is to write, first what somebody waits for most.
 func (r *round) tasks() []task {
-	tasks := make([]task, 0, len(r.order)+len(r.seats))
+	tasks := make([]task, 0, len(r.order)+len(r.regs))
 	for _, wr := range r.order {
 		tasks = append(tasks, task{write: wr})
 	}
-	for _, node := range r.seats {
-		tasks = append(tasks, task{seat: node})
+	for _, node := range r.regs {
+		tasks = append(tasks, task{reg: node})
 	}
 	return tasks
 }
@@ -201,7 +201,7 @@ func (b *Broker) read(ctx context.Context, name string) (l protocol.Lease, ok bo
 	}
 }
 
-// recall has a node's seat name the recalls that are under way, and no others of
+// recall has a node's registration name the recalls that are under way, and no others of
 // this broker's.
 func (b *Broker) recall(ctx context.Context, node protocol.NodeName) {
 	var has []protocol.Recall
@@ -220,28 +220,28 @@ func (b *Broker) recall(ctx context.Context, node protocol.NodeName) {
 	}
 }
 
-// tryRecall reads a node's seat and writes it, if its recalls are not as they should
-// be. It returns those that the seat has then.
+// tryRecall reads a node's registration and writes it, if its recalls are not as they should
+// be. It returns those that the registration has then.
 func (b *Broker) tryRecall(ctx context.Context, node protocol.NodeName) ([]protocol.Recall, protocol.Outcome, error) {
-	seat, out, err := b.cluster.ReadSeat(ctx, node)
+	reg, out, err := b.cluster.ReadRegistration(ctx, node)
 	b.metrics.call("read", out)
 	if out != protocol.Done && out != protocol.NotFound {
 		return nil, out, err
 	}
 	b.mu.Lock()
-	b.book.reach(node, seat.Store)
-	next := b.book.amend(node, seat.Recalls, b.cfg.Now())
+	b.book.reach(node, reg.Store)
+	next := b.book.amend(node, reg.Recalls, b.cfg.Now())
 	b.mu.Unlock()
-	same := slices.EqualFunc(next, seat.Recalls, func(x, y protocol.Recall) bool { return x.ID == y.ID })
+	same := slices.EqualFunc(next, reg.Recalls, func(x, y protocol.Recall) bool { return x.ID == y.ID })
 	if out == protocol.NotFound {
 		return nil, out, nil
 	}
 	if same {
 		return next, out, nil
 	}
-	seat.Recalls = next
-	seat.Turn++
-	_, out, err = b.cluster.UpdateSeat(ctx, seat)
+	reg.Recalls = next
+	reg.Turn++
+	_, out, err = b.cluster.UpdateRegistration(ctx, reg)
 	b.metrics.call("update", out)
 	return next, out, err
 }

@@ -296,8 +296,8 @@ func TestPartRecalled(t *testing.T) {
 	}
 }
 
-// TestRecallEndsWhileItIsWritten: a recall that ends while the seat is written stands on
-// the seat all the same, and is taken off later.
+// TestRecallEndsWhileItIsWritten: a recall that ends while the registration is written stands on
+// the registration all the same, and is taken off later.
 func TestRecallEndsWhileItIsWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, _ := newObserved(t, Notify{})
@@ -308,11 +308,11 @@ func TestRecallEndsWhileItIsWritten(t *testing.T) {
 		b.book.sent("n1", has)
 		time.Sleep(tidy)
 		if got := b.book.untidy(b.cfg.Now()); !slices.Contains(got, rec.node) {
-			t.Errorf("to be tidied are the seats of %v; want n1", got)
+			t.Errorf("to be tidied are the registrations of %v; want n1", got)
 		}
 		b.book.sent("n1", b.book.amend("n1", has, b.cfg.Now()))
 		if got := b.book.untidy(b.cfg.Now()); len(got) > 0 {
-			t.Errorf("to be tidied are the seats of %v afterwards; want none", got)
+			t.Errorf("to be tidied are the registrations of %v afterwards; want none", got)
 		}
 	})
 }

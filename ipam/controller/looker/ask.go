@@ -56,26 +56,26 @@ func (t *round) fence(p foreign.Pool) []string {
 // while a pool waits and pods may have addresses of it, else those on which something
 // that is kept may have ended. It reports whether any is asked.
 func (t *round) ask(ctx context.Context) (bool, error) {
-	seats, err := t.Seats(ctx)
+	regs, err := t.Registrations(ctx)
 	if err != nil {
 		return false, err
 	}
-	t.ended, t.seated = map[protocol.NodeName]bool{}, map[protocol.NodeName]bool{}
-	for _, s := range seats {
-		t.ended[s.Node], t.seated[s.Node] = s.Ended(), !s.Ended()
+	t.ended, t.registered = map[protocol.NodeName]bool{}, map[protocol.NodeName]bool{}
+	for _, s := range regs {
+		t.ended[s.Node], t.registered[s.Node] = s.Ended(), !s.Ended()
 	}
 	all := len(t.waiting) > 0 && t.candidates()
 	of := t.nodesOfEnding()
-	seats = slices.DeleteFunc(seats, func(s protocol.Seat) bool { return s.Ended() || !all && !of[s.Node] })
-	if len(seats) == 0 {
+	regs = slices.DeleteFunc(regs, func(s protocol.Registration) bool { return s.Ended() || !all && !of[s.Node] })
+	if len(regs) == 0 {
 		return false, nil
 	}
 	t.id = rand.Text()
 	text := t.question().String()
-	for _, s := range seats {
+	for _, s := range regs {
 		t.nodes = append(t.nodes, s.Node)
 	}
-	each(t.Calls, seats, func(s protocol.Seat) {
+	each(t.Calls, regs, func(s protocol.Registration) {
 		out, err := t.Live.AskNode(ctx, s.Meta, text)
 		if out != protocol.Done { // it is asked by the next look, and counts as silent in this one
 			t.Log.DebugContext(ctx, "node cannot be asked what its pods have", "node", s.Node, "error", err)
@@ -163,7 +163,7 @@ func (t *round) reports(ctx context.Context) (done bool, err error) {
 	if t.id == "" {
 		return true, nil
 	}
-	seats, err := t.Seats(ctx)
+	regs, err := t.Registrations(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -172,7 +172,7 @@ func (t *round) reports(ctx context.Context) (done bool, err error) {
 	for _, n := range t.nodes {
 		asked[n] = true
 	}
-	for _, s := range seats {
+	for _, s := range regs {
 		if !asked[s.Node] {
 			continue
 		}
@@ -279,10 +279,10 @@ func (t *round) end(ctx context.Context) error {
 }
 
 // dead returns what tells whether a node counts as dead: the controller has ended its
-// seat's term, or it has neither a Node nor anybody on its seat.
+// registration's term, or it has neither a Node nor anybody on its registration.
 func (t *round) dead(ctx context.Context) func(protocol.NodeName) bool {
 	return func(node protocol.NodeName) bool {
-		return t.ended[node] || !t.seated[node] && t.gone(ctx, node)
+		return t.ended[node] || !t.registered[node] && t.gone(ctx, node)
 	}
 }
 

@@ -66,8 +66,8 @@ type Looker struct {
 	Cache  client.Reader
 	Live   Live
 	Broker Granter
-	// Seats returns all seats, as a cache may have them.
-	Seats func(ctx context.Context) ([]protocol.Seat, error)
+	// Registrations returns all registrations, as a cache may have them.
+	Registrations func(ctx context.Context) ([]protocol.Registration, error)
 	// Restored reports whether nothing of a pool may be freed now, because the API
 	// server's data went back in time.
 	Restored func(ctx context.Context, pools ...protocol.PoolName) (bool, error)

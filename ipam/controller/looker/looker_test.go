@@ -94,8 +94,10 @@ func TestChangeDuringLook(t *testing.T) {
 		l := &Looker{
 			Cache: noCache{}, Live: q, Calls: 1, Metrics: NewMetrics(), Log: slog.New(slog.DiscardHandler), Now: time.Now,
 			Broker: keeper{kept: []grants.Held{{Pool: "lan", Grant: protocol.Grant{To: protocol.Grantee{Kind: protocol.GranteePod, UID: "gone", Node: "n1"}}}}},
-			Seats:  func(context.Context) ([]protocol.Seat, error) { return []protocol.Seat{{Node: "n1", Store: "s"}}, nil },
-			Beats:  func(protocol.NodeName) bool { return true }, Told: func(protocol.PoolName) {},
+			Registrations: func(context.Context) ([]protocol.Registration, error) {
+				return []protocol.Registration{{Node: "n1", Store: "s"}}, nil
+			},
+			Beats: func(protocol.NodeName) bool { return true }, Told: func(protocol.PoolName) {},
 		}
 		q.asked = func() {
 			if q.looks == 1 {

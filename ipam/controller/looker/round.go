@@ -31,11 +31,11 @@ type round struct {
 	served  bool
 	objects []object
 
-	id     string                     // of the look that nodes are asked, "" if none are
-	nodes  []protocol.NodeName        // that are asked
-	silent []protocol.NodeName        // of these, those that live and have not answered
-	ended  map[protocol.NodeName]bool // whose seat's term was ended
-	seated map[protocol.NodeName]bool // that have a seat with somebody on it
+	id         string                     // of the look that nodes are asked, "" if none are
+	nodes      []protocol.NodeName        // that are asked
+	silent     []protocol.NodeName        // of these, those that live and have not answered
+	ended      map[protocol.NodeName]bool // whose registration's term was ended
+	registered map[protocol.NodeName]bool // that have a registration with somebody on it
 	// without says of nodes that were looked at whether there is no Node of their name.
 	without map[protocol.NodeName]bool
 	unread  error // why what whereabouts has recorded cannot be read

@@ -50,7 +50,7 @@ func TestFreesBeforeItOpens(t *testing.T) {
 	p.Status.Leasing, p.Status.Opening = v1alpha1.LeasingClosed, "5"
 	now := noon
 	r := &Reconciler{Live: liveOf{}, Cache: somePools{pools: []*v1alpha1.IPPool{p}}, Now: func() time.Time { return now }}
-	r.seats.hear(saying(seatAt("a", 0), true, "5"), noon)
+	r.regs.hear(saying(regAt("a", 0), true, "5"), noon)
 	for ; now.Before(noon.Add(12 * time.Minute)); now = now.Add(lookAgain) {
 		got, err := r.Restored(t.Context(), "lan")
 		if err != nil {
@@ -74,7 +74,7 @@ func TestFreesWhatTheReconcilerDoesNotWaitFor(t *testing.T) {
 	other.Name, other.UID, other.Status.Opening = "other", "other", protocol.OpeningAfter(noon.Add(-2*time.Minute))
 	now := noon
 	r := &Reconciler{Live: liveOf{}, Cache: somePools{pools: []*v1alpha1.IPPool{again, other}}, Shapes: &Shapes{}, Now: func() time.Time { return now }}
-	r.seats.hear(saying(seatAt("a", 0), true, voided), noon)
+	r.regs.hear(saying(regAt("a", 0), true, voided), noon)
 	for ; now.Before(noon.Add(time.Minute)); now = now.Add(lookAgain) {
 		s, err := r.look(t.Context(), again)
 		if err != nil {
@@ -87,17 +87,17 @@ func TestFreesWhatTheReconcilerDoesNotWaitFor(t *testing.T) {
 	}
 }
 
-// TestKnowsBeforeWatchesTell (H9, I1): what a seat said of a restored API server before this
-// controller led counts at once, whatever its watches have shown by then: they may be behind.
+// TestKnowsBeforeWatchesTell (H9, I1): what a registration said of a restored API server before
+// this controller led counts at once, whatever its watches have shown by then: they may be behind.
 func TestKnowsBeforeWatchesTell(t *testing.T) {
 	p := with(pool("10.0.0.0/24"), open(32))
 	p.Status.Opening = "5"
-	seat := saying(seatAt("a", 0), true, "5")
-	seat.Revision = "12"
-	live := liveOf{seats: []protocol.Seat{seat}, away: errors.New("no answer")}
+	reg := saying(regAt("a", 0), true, "5")
+	reg.Revision = "12"
+	live := liveOf{regs: []protocol.Registration{reg}, away: errors.New("no answer")}
 	r := &Reconciler{Live: live, Cache: somePools{pools: []*v1alpha1.IPPool{p}}, Now: func() time.Time { return noon }}
 	if _, err := r.Restored(t.Context(), "lan"); err == nil {
-		t.Error("it knows without having read the seats")
+		t.Error("it knows without having read the registrations")
 	}
 	live.away = nil
 	r.Live, r.Bell = live, &doorbell.Bell{}
@@ -105,20 +105,20 @@ func TestKnowsBeforeWatchesTell(t *testing.T) {
 	if s, err := first.look(t.Context(), p); err != nil || s.restored == nil {
 		t.Errorf("its first look at the pool shows nothing of that, %v", err)
 	}
-	before, after := seatAt("a", 0), seatAt("a", 1)
+	before, after := regAt("a", 0), regAt("a", 1)
 	before.Revision, after.Revision = "9", "13"
 	for _, step := range []struct {
 		name string
 		do   func()
 		want bool
 	}{
-		{"no watch has shown a seat", func() {}, true},
+		{"no watch has shown a registration", func() {}, true},
 		{"a watch is behind", func() { r.Hear(before) }, true},
-		{"a watch tells of a seat that was there before", func() { r.Unseat("a", "seat-before") }, true},
+		{"a watch tells of a registration that was there before", func() { r.Deregister("a", "registration-before") }, true},
 		{"the node says it no more", func() { r.Hear(after) }, false},
 	} {
 		step.do()
-		if o := r.seats.nodes["a"]; o != nil && step.want && o.beats > 0 {
+		if o := r.regs.nodes["a"]; o != nil && step.want && o.beats > 0 {
 			t.Errorf("%s: %d heartbeats were seen; want none", step.name, o.beats)
 		}
 		if got, err := r.Restored(t.Context(), "gone", "lan"); err != nil || got != step.want {

@@ -19,7 +19,7 @@ import (
 type liveOf struct {
 	pools  []v1alpha1.IPPool
 	leases []*v1alpha1.IPLease
-	seats  []protocol.Seat
+	regs   []protocol.Registration
 	away   error
 }
 
@@ -30,7 +30,9 @@ func (l liveOf) ReadIPPool(_ context.Context, name protocol.PoolName) (*v1alpha1
 
 func (l liveOf) IPPools(context.Context) ([]v1alpha1.IPPool, error) { return l.pools, nil }
 
-func (l liveOf) Seats(context.Context) ([]protocol.Seat, error) { return l.seats, l.away }
+func (l liveOf) Registrations(context.Context) ([]protocol.Registration, error) {
+	return l.regs, l.away
+}
 
 func (l liveOf) Leases(ctx context.Context) ([]protocol.Lease, error) { return l.LeasesOfPool(ctx, "") }
 

@@ -14,12 +14,12 @@ import (
 // free in its block counts as out of reach.
 const answerWithin = 2 * time.Second
 
-// lookout remembers what was seen of the seats, and since when: how long a node
+// lookout remembers what was seen of the registrations, and since when: how long a node
 // has been silent is told by the controller's own clock. It may be used
 // concurrently; the zero lookout has seen nothing.
 type lookout struct {
 	mu    sync.Mutex
-	nodes map[protocol.NodeName]*occupant // guarded by mu
+	nodes map[protocol.NodeName]*registrant // guarded by mu
 	// awake is for how long this controller has looked, and last when it did last: what
 	// it slept is not in it.
 	awake time.Duration // guarded by mu
@@ -38,10 +38,10 @@ func (l *lookout) look(now time.Time) {
 	}
 }
 
-// occupant is who sits on a node's seat.
-type occupant struct {
-	seat protocol.UID
-	// shown is the revision of the seat that this is, and read the latest that was read
+// registrant is the agent that a node's registration names.
+type registrant struct {
+	reg protocol.UID
+	// shown is the revision of the registration that this is, and read the latest that was read
 	// live: watches may be behind that.
 	shown, read protocol.Revision
 	store       protocol.StoreID
@@ -49,7 +49,7 @@ type occupant struct {
 	beat        time.Time // by the node's clock: only told apart
 	since       time.Time // when that heartbeat was first seen here
 	// heard is that in time awake, and before when the heartbeat before it was seen. What
-	// a seat shows first is no heartbeat: it may be of long ago, or from a backup.
+	// a registration shows first is no heartbeat: it may be of long ago, or from a backup.
 	heard, before time.Duration
 	beats         int // those that have been seen, two at most
 	fence         time.Duration
@@ -63,46 +63,46 @@ type recalled struct {
 	since time.Time
 }
 
-// hear notes a seat as a watch shows it, and reports whether it says something else of a
+// hear notes a registration as a watch shows it, and reports whether it says something else of a
 // restored API server than before.
-func (l *lookout) hear(seat protocol.Seat, now time.Time) (news bool) {
+func (l *lookout) hear(reg protocol.Registration, now time.Time) (news bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if was := l.nodes[seat.Node]; was != nil && was.seat == seat.UID && older(seat.Revision, was.read) {
+	if was := l.nodes[reg.Node]; was != nil && was.reg == reg.UID && older(reg.Revision, was.read) {
 		return false
 	}
-	return l.note(seat, now)
+	return l.note(reg, now)
 }
 
-// read is hear for a seat as it was read live, which watches may have overtaken.
-func (l *lookout) read(seat protocol.Seat, now time.Time) (news bool) {
+// read is hear for a registration as it was read live, which watches may have overtaken.
+func (l *lookout) read(reg protocol.Registration, now time.Time) (news bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if was := l.nodes[seat.Node]; was != nil && was.seat == seat.UID && older(seat.Revision, was.shown) {
+	if was := l.nodes[reg.Node]; was != nil && was.reg == reg.UID && older(reg.Revision, was.shown) {
 		return false
 	}
-	news = l.note(seat, now)
-	if o := l.nodes[seat.Node]; o != nil {
-		o.read = seat.Revision
+	news = l.note(reg, now)
+	if o := l.nodes[reg.Node]; o != nil {
+		o.read = reg.Revision
 	}
 	return news
 }
 
-// note is hear for a seat that is not older than what is known. mu must be held.
-func (l *lookout) note(seat protocol.Seat, now time.Time) (news bool) {
+// note is hear for a registration that is not older than what is known. mu must be held.
+func (l *lookout) note(reg protocol.Registration, now time.Time) (news bool) {
 	l.look(now)
-	was := l.nodes[seat.Node]
-	if seat.Ended() {
-		delete(l.nodes, seat.Node)
+	was := l.nodes[reg.Node]
+	if reg.Ended() {
+		delete(l.nodes, reg.Node)
 		return was != nil && was.restored != ""
 	}
-	o := &occupant{
-		seat: seat.UID, shown: seat.Revision, store: seat.Store, term: seat.Term, beat: seat.Beat, since: now, heard: l.awake, fence: seat.Fence,
-		restored: seat.Restored, recalls: map[string]recalled{},
+	o := &registrant{
+		reg: reg.UID, shown: reg.Revision, store: reg.Store, term: reg.Term, beat: reg.Beat, since: now, heard: l.awake, fence: reg.Fence,
+		restored: reg.Restored, recalls: map[string]recalled{},
 	}
-	if was != nil && was.seat == o.seat {
+	if was != nil && was.reg == o.reg {
 		o.read = was.read
-		// Recalls change the seat too, but are no sign of life.
+		// Recalls change the registration too, but are no sign of life.
 		switch {
 		case was.store != o.store:
 		case was.term == o.term && was.beat.Equal(o.beat):
@@ -114,7 +114,7 @@ func (l *lookout) note(seat protocol.Seat, now time.Time) (news bool) {
 		}
 		o.recalls = was.recalls
 	}
-	for _, r := range seat.Recalls {
+	for _, r := range reg.Recalls {
 		if o.recalls[r.Lease].id != r.ID {
 			o.recalls[r.Lease] = recalled{r.ID, now}
 		}
@@ -125,23 +125,23 @@ func (l *lookout) note(seat protocol.Seat, now time.Time) (news bool) {
 		}
 	}
 	if l.nodes == nil {
-		l.nodes = map[protocol.NodeName]*occupant{}
+		l.nodes = map[protocol.NodeName]*registrant{}
 	}
-	l.nodes[seat.Node] = o
+	l.nodes[reg.Node] = o
 	return o.restored != "" && was == nil || was != nil && was.restored != o.restored
 }
 
-// forget notes that a node's seat of that UID is gone.
+// forget notes that a node's registration of that UID is gone.
 func (l *lookout) forget(node protocol.NodeName, uid protocol.UID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if o := l.nodes[node]; o != nil && o.seat == uid {
+	if o := l.nodes[node]; o != nil && o.reg == uid {
 		delete(l.nodes, node)
 	}
 }
 
-// told returns the greatest word that a seat says of a restored API server, credible or not;
-// empty if none says one.
+// told returns the greatest word that a registration says of a restored API server, credible or
+// not; empty if none says one.
 func (l *lookout) told() (word string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -169,13 +169,13 @@ func (l *lookout) reaches(lease *v1alpha1.IPLease, now time.Time) bool {
 
 // Beats reports whether a node's agent has been heard of within F/2.
 func (r *Reconciler) Beats(node protocol.NodeName) bool {
-	r.seats.mu.Lock()
-	defer r.seats.mu.Unlock()
-	o := r.seats.nodes[node]
+	r.regs.mu.Lock()
+	defer r.regs.mu.Unlock()
+	o := r.regs.nodes[node]
 	return o != nil && (o.fence <= 0 || r.Now().Sub(o.since) < o.fence/2)
 }
 
-// voided returns the greatest word that a seat says of a restored API server, among those
+// voided returns the greatest word that a registration says of a restored API server, among those
 // that an opening may have had, and the node that says it, of several the first by name: who
 // is named must not change with each look. mu must be held.
 func (l *lookout) voided(w words, now time.Time) (word, witness string) {
@@ -224,7 +224,7 @@ func (l *lookout) restoration(opening string, w words, closed bool, now time.Tim
 }
 
 // longest returns the longest of these F, 0 being never, but no longer than
-// [protocol.MaxFence], which no agent exceeds. A never that one seat alone says, and not
+// [protocol.MaxFence], which no agent exceeds. A never that one registration alone says, and not
 // the others, is that too: it may be in the hands of who has taken its node over, and F is
 // the same on all nodes.
 func longest(fences []time.Duration) (fence time.Duration) {

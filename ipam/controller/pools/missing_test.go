@@ -37,7 +37,7 @@ func TestLook(t *testing.T) {
 // controller sleeps, and perhaps all nodes with it. When it wakes it waits for the node on.
 func TestSleepIsNotSilence(t *testing.T) {
 	var l lookout
-	l.hear(saying(seatAt("a", 0), false, "5"), noon)
+	l.hear(saying(regAt("a", 0), false, "5"), noon)
 	l.awaken(9 * time.Minute)
 	const slept = 40 * time.Minute
 	if why, _ := l.restoration("5", words{}, true, noon.Add(slept)).wait(10 * time.Minute); !strings.Contains(why, "waits for a") {
@@ -70,7 +70,7 @@ func TestCompared(t *testing.T) {
 		{"it was back, and has its pools again", []beat{{after: 0, says: seen}, {time.Second, back, ""}, {after: 2 * time.Second}, {after: 4 * time.Minute}}, 8 * time.Minute, false},
 		{"the first is of before", []beat{{after: -2 * time.Minute}, {after: -time.Minute}, {after: 2 * time.Minute}}, 8 * time.Minute, true},
 		{"one heartbeat", []beat{{after: -time.Minute}, {after: 2 * time.Minute}}, 8 * time.Minute, true},
-		{"the first is what the seat showed", []beat{{after: time.Second}, {after: 2 * time.Minute}}, 8 * time.Minute, true},
+		{"the first is what the registration showed", []beat{{after: time.Second}, {after: 2 * time.Minute}}, 8 * time.Minute, true},
 		{"the second says that it has seen it", []beat{{after: -time.Minute}, {after: time.Minute}, {2 * time.Minute, seen, ""}}, 8 * time.Minute, true},
 		{"another store since", []beat{{after: -time.Minute}, {after: time.Minute}, {2 * time.Minute, "", "anew"}, {3 * time.Minute, "", "anew"}}, 8 * time.Minute, true},
 		{"another store, that has beaten twice", []beat{{after: -time.Minute}, {time.Minute, "", "anew"}, {2 * time.Minute, "", "anew"}, {3 * time.Minute, "", "anew"}}, 8 * time.Minute, false},
@@ -80,7 +80,7 @@ func TestCompared(t *testing.T) {
 			t.Run(fmt.Sprint(tt.name, ", F ", fence), func(t *testing.T) {
 				var l lookout
 				hear := func(node string, b beat) {
-					s := seatAt(node, 0)
+					s := regAt(node, 0)
 					s.Beat, s.Fence, s.Restored = noon.Add(b.after), fence, b.says
 					if b.store != "" {
 						s.Store = b.store
@@ -105,7 +105,7 @@ func TestCompared(t *testing.T) {
 	}
 }
 
-// TestConcerns (H9): a pool that was opened since is not closed again by what seats
+// TestConcerns (H9): a pool that was opened since is not closed again by what registrations
 // still say; nor is one that was made since, when another has been opened.
 func TestConcerns(t *testing.T) {
 	word := func(hour int) string {
@@ -137,13 +137,13 @@ func TestConcerns(t *testing.T) {
 }
 
 // TestFirstOpeningAfterRestore: a pool was made before a restore, and is opened for the
-// first time when all others have long been opened again, while some seat still says that
+// first time when all others have long been opened again, while some registration still says that
 // it is back. It waits as the others did, and is not closed again when it is open.
 func TestFirstOpeningAfterRestore(t *testing.T) {
 	for _, fence := range []time.Duration{0, 15 * time.Minute} {
 		var l lookout
 		hear := func(node, says string, at time.Duration) {
-			s := seatAt(node, 0)
+			s := regAt(node, 0)
 			s.Beat, s.Fence, s.Restored = noon.Add(at), fence, says
 			l.hear(s, noon.Add(at))
 		}
@@ -177,7 +177,7 @@ func TestClockOfTheAPIServer(t *testing.T) {
 	q.CreationTimestamp = metav1.NewTime(noon.Add(3 * clockSkew))
 	st := q.Status.DeepCopy()
 	seen{pool: q, now: noon}.opened(st, sizes{}, sizes{})
-	l.hear(saying(seatAt("a", 0), false, st.Opening), noon)
+	l.hear(saying(regAt("a", 0), false, st.Opening), noon)
 	if all := wordsOf([]v1alpha1.IPPool{*q}); l.restoration(all.of(q), all, false, noon) == nil {
 		t.Errorf("nothing is concluded from %s; want that the pool waits for its agents", st.Opening)
 	}

@@ -32,7 +32,7 @@ import (
 type Live interface {
 	ReadIPPool(ctx context.Context, name protocol.PoolName) (*v1alpha1.IPPool, protocol.Outcome, error)
 	IPPools(ctx context.Context) ([]v1alpha1.IPPool, error)
-	Seats(ctx context.Context) ([]protocol.Seat, error)
+	Registrations(ctx context.Context) ([]protocol.Registration, error)
 	Leases(ctx context.Context) ([]protocol.Lease, error)
 	LeasesOfPool(ctx context.Context, pool protocol.PoolName) ([]protocol.Lease, error)
 }
@@ -65,7 +65,7 @@ type Reconciler struct {
 	// Now is the clock.
 	Now func() time.Time
 
-	seats   lookout
+	regs    lookout
 	met     atomic.Bool                       // see meet
 	highest atomic.Pointer[protocol.Revision] // that the API server has answered with
 	domains sync.Mutex                        // held while a pool of a named domain is looked at
@@ -154,7 +154,7 @@ func (r *Reconciler) look(ctx context.Context, pool *v1alpha1.IPPool) (seen, err
 		return s, err
 	}
 	s.tally = count(leases.Items, s.shape, surroundings{
-		inUse: inUse, reaches: func(l *v1alpha1.IPLease) bool { return r.seats.reaches(l, s.now) },
+		inUse: inUse, reaches: func(l *v1alpha1.IPLease) bool { return r.regs.reaches(l, s.now) },
 	})
 	var others v1alpha1.IPPoolList
 	if err := r.Cache.List(ctx, &others, client.UnsafeDisableDeepCopy); err != nil {

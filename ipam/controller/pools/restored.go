@@ -16,7 +16,7 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// usualFence is F where no seat tells it.
+// usualFence is F where no registration tells it.
 const usualFence = 15 * time.Minute
 
 // restoration is what is known of an API server whose data went back to an earlier
@@ -25,16 +25,16 @@ const usualFence = 15 * time.Minute
 // what they hold.
 //
 // It rests on the pools' openings, each known by a greater word than all before it, but
-// for a pool's first, which is known by when the pool was made unless seats void that.
-// A seat names the last opening that its agent had heard of when it saw the API
+// for a pool's first, which is known by when the pool was made unless registrations void that.
+// A registration names the last opening that its agent had heard of when it saw the API
 // server go back: pools opened by that word or an earlier one are to be closed, and
-// those opened since are not. So what the seats still say when a pool has been
+// those opened since are not. So what the registrations still say when a pool has been
 // opened again does not close it once more, whoever leads.
 type restoration struct {
-	// voided is the greatest word that a seat says, and witness the node that says it;
+	// voided is the greatest word that a registration says, and witness the node that says it;
 	// both are empty where only a controller has seen it.
 	voided, witness string
-	// missing are the nodes, of those that are seated and not silent for F, which do
+	// missing are the nodes, of those that are registered and not silent for F, which do
 	// not say that they are back.
 	missing []absent
 	// fence is the longest F of all nodes that are not silent; 0 is never.
@@ -45,7 +45,7 @@ type restoration struct {
 type absent struct {
 	node  string
 	never bool // it has no F
-	// compared is how long ago the heartbeat before its last was seen, if its seat says
+	// compared is how long ago the heartbeat before its last was seen, if its registration says
 	// nothing of a restored API server; 0 where it does, or was not seen to beat twice.
 	compared time.Duration
 }
@@ -56,7 +56,7 @@ type absent struct {
 // A node that has beaten twice since then, and still says nothing, is not waited for: it
 // sent the second heartbeat after it had looked at the answer to the first, and that
 // showed it nothing new. So it is with a node that has joined since, or whose pools have
-// all been opened again before this one. The seat of one that does not reach the API
+// all been opened again before this one. The registration of one that does not reach the API
 // server may say as little, but does not beat.
 func (r restoration) waitedFor(closed time.Duration) (nodes []string, never bool) {
 	for _, m := range r.missing {
@@ -69,7 +69,7 @@ func (r restoration) waitedFor(closed time.Duration) (nodes []string, never bool
 	return nodes, never
 }
 
-// clockSkew is by how much the clocks of two controllers may differ. A seat's word that
+// clockSkew is by how much the clocks of two controllers may differ. A registration's word that
 // is further ahead than that, and than the words of all pools, is no opening's.
 const clockSkew = 24 * time.Hour
 
@@ -85,7 +85,7 @@ const past = "the API server's data went back in time: the pool is closed until 
 // when to look again; no reason, if it may be opened.
 //
 // An agent that lives beats every F/4, so after F/2 each has been heard of, also
-// one whose seat was lost with the rest. After F whoever has said nothing gives out
+// one whose registration was lost with the rest. After F whoever has said nothing gives out
 // nothing new.
 func (r restoration) wait(closed time.Duration) (why string, after time.Duration) {
 	fence := r.fence
@@ -106,7 +106,7 @@ func (r restoration) wait(closed time.Duration) (why string, after time.Duration
 		}
 		return fmt.Sprintf("%s; it waits for %s", past, strings.Join(few(nodes, "nodes"), ", ")), min(after, lookAgain)
 	case closed < fence/2:
-		return past + "; it waits for nodes whose seats may be missing", min(fence/2-closed, lookAgain)
+		return past + "; it waits for nodes whose registrations may be missing", min(fence/2-closed, lookAgain)
 	}
 	return "", 0
 }
@@ -271,7 +271,7 @@ func Restored(pool *v1alpha1.IPPool) bool {
 // the words of all pools: whoever asks by others may be told another thing, and ends the
 // spell that the other counts.
 func (r *Reconciler) concerned(pool *v1alpha1.IPPool, all words, now time.Time) (*restoration, time.Duration) {
-	of := r.seats.restoration(all.of(pool), all, Restored(pool), now)
+	of := r.regs.restoration(all.of(pool), all, Restored(pool), now)
 	return of, r.closedFor(pool, of != nil, now)
 }
 
@@ -286,7 +286,7 @@ func (r *Reconciler) Restored(ctx context.Context, names ...protocol.PoolName) (
 	if err := r.meet(ctx); err != nil {
 		return false, err
 	}
-	told, now, all := r.seats.told(), r.Now(), (*words)(nil)
+	told, now, all := r.regs.told(), r.Now(), (*words)(nil)
 	for _, name := range names {
 		var p v1alpha1.IPPool
 		if err := r.Cache.Get(ctx, client.ObjectKey{Name: string(name)}, &p); err != nil {

@@ -22,15 +22,15 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// seatAt is the seat of a node whose last heartbeat, by its own clock, is the beat'th.
-func seatAt(node string, beat int) protocol.Seat {
-	return protocol.Seat{
-		Meta: protocol.Meta{UID: protocol.UID("seat-of-" + node)}, Node: protocol.NodeName(node), Store: protocol.StoreID("store-of-" + node), Boot: "b",
+// regAt is the registration of a node whose last heartbeat, by its own clock, is the beat'th.
+func regAt(node string, beat int) protocol.Registration {
+	return protocol.Registration{
+		Meta: protocol.Meta{UID: protocol.UID("registration-of-" + node)}, Node: protocol.NodeName(node), Store: protocol.StoreID("store-of-" + node), Boot: "b",
 		Term: 1, Fence: 16 * time.Minute, Beat: noon.Add(time.Duration(beat) * time.Minute),
 	}
 }
 
-func saying(s protocol.Seat, back bool, opening string) protocol.Seat {
+func saying(s protocol.Registration, back bool, opening string) protocol.Registration {
 	s.Restored = protocol.Restoration{Back: back, Opening: opening}.String()
 	return s
 }
@@ -44,18 +44,18 @@ func TestReaches(t *testing.T) {
 		return l
 	}
 	mine := held("a", "store-of-a", "")
-	recalled := func(s protocol.Seat, id string) protocol.Seat {
+	recalled := func(s protocol.Registration, id string) protocol.Registration {
 		s.Recalls = []protocol.Recall{{ID: id, Lease: "lan.1"}}
 		s.Turn++
 		return s
 	}
-	never := seatAt("a", 0)
+	never := regAt("a", 0)
 	never.Fence = 0
-	ended := seatAt("a", 0)
+	ended := regAt("a", 0)
 	ended.Store, ended.Boot = "", ""
 	type step struct {
 		after time.Duration
-		seat  protocol.Seat
+		reg   protocol.Registration
 	}
 	tests := []struct {
 		name  string
@@ -64,29 +64,29 @@ func TestReaches(t *testing.T) {
 		lease *v1alpha1.IPLease
 		want  bool
 	}{
-		{"just seated", []step{{0, seatAt("a", 0)}}, 0, mine, true},
-		{"nobody sits there", nil, 0, mine, false},
-		{"another node", []step{{0, seatAt("b", 0)}}, 0, mine, false},
-		{"the seat was ended", []step{{0, seatAt("a", 0)}, {1, ended}}, 1, mine, false},
-		{"an earlier store's lease is frozen", []step{{0, seatAt("a", 0)}}, 0, held("a", "store-before", ""), false},
-		{"nearly silent", []step{{0, seatAt("a", 0)}}, 8*time.Minute - 1, mine, true},
-		{"silent for F/2", []step{{0, seatAt("a", 0)}}, 8 * time.Minute, mine, false},
+		{"just registered", []step{{0, regAt("a", 0)}}, 0, mine, true},
+		{"no agent is registered", nil, 0, mine, false},
+		{"another node", []step{{0, regAt("b", 0)}}, 0, mine, false},
+		{"the registration was ended", []step{{0, regAt("a", 0)}, {1, ended}}, 1, mine, false},
+		{"an earlier store's lease is frozen", []step{{0, regAt("a", 0)}}, 0, held("a", "store-before", ""), false},
+		{"nearly silent", []step{{0, regAt("a", 0)}}, 8*time.Minute - 1, mine, true},
+		{"silent for F/2", []step{{0, regAt("a", 0)}}, 8 * time.Minute, mine, false},
 		{"silent, and never by time", []step{{0, never}}, 24 * time.Hour, mine, true},
-		{"heard of again", []step{{0, seatAt("a", 0)}, {9 * time.Minute, seatAt("a", 1)}}, 9 * time.Minute, mine, true},
-		{"a recall is no sign of life", []step{{0, seatAt("a", 0)}, {8 * time.Minute, recalled(seatAt("a", 0), "r1")}}, 8 * time.Minute, mine, false},
-		{"a recall, just now", []step{{0, recalled(seatAt("a", 0), "r1")}}, answerWithin - 1, mine, true},
-		{"a recall without an answer", []step{{0, recalled(seatAt("a", 0), "r1")}}, answerWithin, mine, false},
-		{"a recall with its answer", []step{{0, recalled(seatAt("a", 0), "r1")}}, answerWithin, held("a", "store-of-a", "r1"), true},
-		{"a recall that was dropped without an answer", []step{{0, recalled(seatAt("a", 0), "r1")}, {time.Second, seatAt("a", 0)}}, answerWithin, mine, false},
-		{"a heartbeat after it", []step{{0, recalled(seatAt("a", 0), "r1")}, {answerWithin + 1, seatAt("a", 1)}}, time.Minute, mine, true},
-		{"the next recall without an answer", []step{{0, recalled(seatAt("a", 0), "r1")}, {time.Second, recalled(seatAt("a", 0), "r2")}},
+		{"heard of again", []step{{0, regAt("a", 0)}, {9 * time.Minute, regAt("a", 1)}}, 9 * time.Minute, mine, true},
+		{"a recall is no sign of life", []step{{0, regAt("a", 0)}, {8 * time.Minute, recalled(regAt("a", 0), "r1")}}, 8 * time.Minute, mine, false},
+		{"a recall, just now", []step{{0, recalled(regAt("a", 0), "r1")}}, answerWithin - 1, mine, true},
+		{"a recall without an answer", []step{{0, recalled(regAt("a", 0), "r1")}}, answerWithin, mine, false},
+		{"a recall with its answer", []step{{0, recalled(regAt("a", 0), "r1")}}, answerWithin, held("a", "store-of-a", "r1"), true},
+		{"a recall that was dropped without an answer", []step{{0, recalled(regAt("a", 0), "r1")}, {time.Second, regAt("a", 0)}}, answerWithin, mine, false},
+		{"a heartbeat after it", []step{{0, recalled(regAt("a", 0), "r1")}, {answerWithin + 1, regAt("a", 1)}}, time.Minute, mine, true},
+		{"the next recall without an answer", []step{{0, recalled(regAt("a", 0), "r1")}, {time.Second, recalled(regAt("a", 0), "r2")}},
 			time.Second + answerWithin, held("a", "store-of-a", "r1"), false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			var l lookout
 			for _, s := range tt.heard {
-				l.hear(s.seat, noon.Add(s.after))
+				l.hear(s.reg, noon.Add(s.after))
 			}
 			if got := l.reaches(tt.lease, noon.Add(tt.at)); got != tt.want {
 				t.Errorf("%v; want %v", got, tt.want)
@@ -95,20 +95,20 @@ func TestReaches(t *testing.T) {
 	}
 }
 
-// TestHearTellsNews: only what a seat says of a restored API server concerns every
+// TestHearTellsNews: only what a registration says of a restored API server concerns every
 // pool.
 func TestHearTellsNews(t *testing.T) {
 	var l lookout
-	a := seatAt("a", 0)
+	a := regAt("a", 0)
 	for i, tt := range []struct {
-		seat protocol.Seat
+		reg  protocol.Registration
 		want bool
 	}{
-		{a, false}, {seatAt("a", 1), false}, {saying(a, false, "5"), true}, {saying(seatAt("a", 2), false, "5"), false},
-		{saying(a, true, "5"), true}, {seatAt("a", 3), true}, {saying(seatAt("b", 0), false, ""), true},
+		{a, false}, {regAt("a", 1), false}, {saying(a, false, "5"), true}, {saying(regAt("a", 2), false, "5"), false},
+		{saying(a, true, "5"), true}, {regAt("a", 3), true}, {saying(regAt("b", 0), false, ""), true},
 	} {
-		if got := l.hear(tt.seat, noon); got != tt.want {
-			t.Errorf("seat %d: news %v; want %v", i, got, tt.want)
+		if got := l.hear(tt.reg, noon); got != tt.want {
+			t.Errorf("registration %d: news %v; want %v", i, got, tt.want)
 		}
 	}
 }
@@ -125,16 +125,16 @@ func TestFirstOpening(t *testing.T) {
 		st := &v1alpha1.IPPoolStatus{}
 		seen{pool: p, now: noon}.opened(st, sizes{}, sizes{})
 		var l lookout
-		l.hear(saying(seatAt("a", 0), false, said), noon)
+		l.hear(saying(regAt("a", 0), false, said), noon)
 		if r := l.restoration(st.Opening, words{last: st.Opening}, false, noon); (r != nil) != want {
 			t.Errorf("a pool made %v before: opened by %s, and closed by %s: %v; want %v", -made, st.Opening, said, r != nil, want)
 		}
 	}
 }
 
-// TestOneStolenSeat: what one seat says closes pools for F, and not for as long as it
-// likes: neither by a word of a time to come, nor by an F of its own.
-func TestOneStolenSeat(t *testing.T) {
+// TestOneStolenRegistration: what one registration says closes pools for F, and not for as long as
+// it likes: neither by a word of a time to come, nor by an F of its own.
+func TestOneStolenRegistration(t *testing.T) {
 	word := func(after time.Duration) string { return protocol.OpeningAfter(noon.Add(after)) }
 	for _, tt := range []struct {
 		name, says, last string
@@ -148,8 +148,8 @@ func TestOneStolenSeat(t *testing.T) {
 	} {
 		t.Run("a word "+tt.name, func(t *testing.T) {
 			var l lookout
-			l.hear(saying(seatAt("thief", 0), false, tt.says), noon)
-			l.hear(saying(seatAt("a", 0), true, word(-2*time.Hour)), noon) // of an earlier restore
+			l.hear(saying(regAt("thief", 0), false, tt.says), noon)
+			l.hear(saying(regAt("a", 0), true, word(-2*time.Hour)), noon) // of an earlier restore
 			r := l.restoration(word(-time.Hour), words{last: tt.last}, false, noon)
 			if (r != nil) != tt.want {
 				t.Errorf("the pool is closed: %v; want %v", r != nil, tt.want)
@@ -160,7 +160,7 @@ func TestOneStolenSeat(t *testing.T) {
 			if why, _ := r.wait(0); !strings.Contains(why, "node thief says so") {
 				t.Errorf("waits: %q; want who says so", why)
 			}
-			// The pool is opened by a word that the seat's does not void.
+			// The pool is opened by a word that the registration's does not void.
 			s := seen{pool: pool("10.0.0.0/24"), now: noon, restored: r, opening: tt.last}
 			st := &v1alpha1.IPPoolStatus{}
 			s.opened(st, sizes{}, sizes{})
@@ -175,7 +175,7 @@ func TestOneStolenSeat(t *testing.T) {
 		want    time.Duration
 		patient bool
 	}{
-		{"no seats", nil, usualFence, false},
+		{"no registrations", nil, usualFence, false},
 		{"one", []time.Duration{time.Hour}, time.Hour, false},
 		{"one without", []time.Duration{0}, 0, true},
 		{"different ones", []time.Duration{time.Minute, 40 * time.Minute, time.Minute}, 40 * time.Minute, false},
@@ -187,7 +187,7 @@ func TestOneStolenSeat(t *testing.T) {
 		t.Run("F: "+tt.name, func(t *testing.T) {
 			var l lookout
 			for i, fence := range tt.fences {
-				s := seatAt(fmt.Sprint("n", i), 0)
+				s := regAt(fmt.Sprint("n", i), 0)
 				s.Fence = fence
 				l.hear(s, noon)
 			}
@@ -199,36 +199,37 @@ func TestOneStolenSeat(t *testing.T) {
 	}
 }
 
-// TestGarbledSeatIsWaitedFor: who sits on a seat that is garbled, or that lacks what an
-// agent writes, is waited for like others; a lease of another kind is nobody's seat.
-func TestGarbledSeatIsWaitedFor(t *testing.T) {
+// TestGarbledRegistrationIsWaitedFor: the agent of a registration that is garbled, or that lacks
+// what an agent writes, is waited for like others; a lease of another kind is nobody's
+// registration.
+func TestGarbledRegistrationIsWaitedFor(t *testing.T) {
 	store, fence := "s", int32(600)
-	seat := func(name string, annotations map[string]string) *coordination.Lease {
+	reg := func(name string, annotations map[string]string) *coordination.Lease {
 		return &coordination.Lease{
 			ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Annotations: annotations},
 			Spec:       coordination.LeaseSpec{HolderIdentity: &store, LeaseDurationSeconds: &fence},
 		}
 	}
 	r := &Reconciler{Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return noon }}
-	hear := r.ofSeat(emptyCache{})
+	hear := r.ofRegistration(emptyCache{})
 	q := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[reconcile.Request]())
 	defer q.ShutDown()
 	for _, l := range []*coordination.Lease{
-		seat("a", map[string]string{"tenure.dev/boot": "b", "tenure.dev/former": "x"}), seat("b", map[string]string{"tenure.dev/node-uid": "u"}),
-		seat("c", map[string]string{"tenure.dev/boot": "b"}), seat("leader", nil),
+		reg("a", map[string]string{"tenure.dev/boot": "b", "tenure.dev/former": "x"}), reg("b", map[string]string{"tenure.dev/node-uid": "u"}),
+		reg("c", map[string]string{"tenure.dev/boot": "b"}), reg("leader", nil),
 	} {
 		hear.Create(t.Context(), event.CreateEvent{Object: l}, q)
 	}
 	missing := func() string {
-		nodes, _ := r.seats.restoration("", words{}, true, noon).waitedFor(0)
+		nodes, _ := r.regs.restoration("", words{}, true, noon).waitedFor(0)
 		return fmt.Sprint(nodes)
 	}
 	if got := missing(); got != "[a b c]" {
 		t.Errorf("it waits for %s; want [a b c]", got)
 	}
-	hear.Update(t.Context(), event.UpdateEvent{ObjectOld: seat("c", nil), ObjectNew: seat("c", nil)}, q)
+	hear.Update(t.Context(), event.UpdateEvent{ObjectOld: reg("c", nil), ObjectNew: reg("c", nil)}, q)
 	if got := missing(); got != "[a b]" {
-		t.Errorf("it waits for %s; want [a b]: nothing of the other is a seat's any more", got)
+		t.Errorf("it waits for %s; want [a b]: nothing of the other is a registration's any more", got)
 	}
 }
 
@@ -238,34 +239,34 @@ type emptyCache struct{ client.Reader }
 func (emptyCache) List(context.Context, client.ObjectList, ...client.ListOption) error { return nil }
 
 // TestWaits (H9): a pool stays closed for F/2, and then until every node that is
-// seated, and not silent for F, is back; at most for F.
+// registered, and not silent for F, is back; at most for F.
 func TestWaits(t *testing.T) {
-	back, seen, nothing := saying(seatAt("a", 0), true, "5"), saying(seatAt("b", 0), false, "5"), seatAt("c", 0)
-	never := seatAt("d", 0)
+	back, seen, nothing := saying(regAt("a", 0), true, "5"), saying(regAt("b", 0), false, "5"), regAt("c", 0)
+	never := regAt("d", 0)
 	never.Fence = 0
 	tests := []struct {
 		name   string
-		seats  []protocol.Seat
+		regs   []protocol.Registration
 		own    bool          // a controller has seen it itself, and closed the pool
-		beaten bool          // the seats beat again before at
-		at     time.Duration // since the seats were heard of, and the pool was closed
+		beaten bool          // the registrations beat again before at
+		at     time.Duration // since the registrations were heard of, and the pool was closed
 		want   string        // of the reason; empty: may be opened; "-": not concerned
 	}{
-		{name: "nobody has seen anything", seats: []protocol.Seat{nothing}, want: "-"},
-		{name: "all are back, but seats may be missing", seats: []protocol.Seat{back}, at: 8*time.Minute - 1, want: "seats may be missing"},
-		{name: "all are back", seats: []protocol.Seat{back}, at: 8 * time.Minute},
-		{name: "one has only seen it", seats: []protocol.Seat{back, seen}, beaten: true, at: 10 * time.Minute, want: "waits for b"},
-		{name: "one has not even seen it", seats: []protocol.Seat{back, nothing}, beaten: true, at: 10 * time.Minute, want: "waits for c"},
-		{name: "F has passed", seats: []protocol.Seat{back, seen, nothing}, beaten: true, at: 16 * time.Minute},
-		{name: "one is silent", seats: []protocol.Seat{back, seen}, at: 16 * time.Minute},
-		{name: "one has no F", seats: []protocol.Seat{back, never}, at: 24 * time.Hour, want: "waits for d"},
-		{name: "the controller alone has seen it", own: true, at: usualFence/2 - 1, want: "seats may be missing"},
+		{name: "nobody has seen anything", regs: []protocol.Registration{nothing}, want: "-"},
+		{name: "all are back, but registrations may be missing", regs: []protocol.Registration{back}, at: 8*time.Minute - 1, want: "registrations may be missing"},
+		{name: "all are back", regs: []protocol.Registration{back}, at: 8 * time.Minute},
+		{name: "one has only seen it", regs: []protocol.Registration{back, seen}, beaten: true, at: 10 * time.Minute, want: "waits for b"},
+		{name: "one has not even seen it", regs: []protocol.Registration{back, nothing}, beaten: true, at: 10 * time.Minute, want: "waits for c"},
+		{name: "F has passed", regs: []protocol.Registration{back, seen, nothing}, beaten: true, at: 16 * time.Minute},
+		{name: "one is silent", regs: []protocol.Registration{back, seen}, at: 16 * time.Minute},
+		{name: "one has no F", regs: []protocol.Registration{back, never}, at: 24 * time.Hour, want: "waits for d"},
+		{name: "the controller alone has seen it", own: true, at: usualFence/2 - 1, want: "registrations may be missing"},
 		{name: "and nobody ever beats", own: true, at: usualFence / 2},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			var l lookout
-			for i, s := range tt.seats {
+			for i, s := range tt.regs {
 				l.hear(s, noon)
 				if tt.beaten {
 					s.Beat = s.Beat.Add(time.Duration(i+1) * time.Second)
@@ -378,7 +379,7 @@ func TestWatchRevision(t *testing.T) {
 func TestNamesOneWitness(t *testing.T) {
 	var l lookout
 	for _, node := range []string{"c", "a", "b", "d"} {
-		l.hear(saying(seatAt(node, 0), false, "5"), noon)
+		l.hear(saying(regAt(node, 0), false, "5"), noon)
 	}
 	for range 50 {
 		if r := l.restoration("5", words{last: "5"}, false, noon); r == nil || r.witness != "a" {

@@ -62,7 +62,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, catalog *networks.Catalog) error {
 		Watches(&v1alpha1.IPPool{}, r.othersOf(mgr.GetCache()), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.IPLease{}, ofLease(true)).
 		Watches(&nad.NetworkAttachmentDefinition{}, ofDefinition(catalog)).
-		Watches(&coordination.Lease{}, r.ofSeat(mgr.GetCache())).
+		Watches(&coordination.Lease{}, r.ofRegistration(mgr.GetCache())).
 		WatchesRawSource(r.Bell).
 		WithOptions(options(4)).
 		Complete(r)
@@ -93,20 +93,20 @@ func (r *Reconciler) all(ctx context.Context, cache client.Reader) []reconcile.R
 	return out
 }
 
-// ofSeat notes what seats say, and enqueues every pool when one says something
+// ofRegistration notes what registrations say, and enqueues every pool when one says something
 // else of a restored API server.
-func (r *Reconciler) ofSeat(cache client.Reader) handler.EventHandler {
+func (r *Reconciler) ofRegistration(cache client.Reader) handler.EventHandler {
 	hear := func(ctx context.Context, q doorbell.Queue, o client.Object) {
 		lease := o.(*coordination.Lease)
-		if !kube.IsSeat(lease) {
-			r.Unseat(protocol.NodeName(lease.Name), protocol.UID(lease.UID)) // what it was before
+		if !kube.IsRegistration(lease) {
+			r.Deregister(protocol.NodeName(lease.Name), protocol.UID(lease.UID)) // what it was before
 			return
 		}
-		seat, err := kube.SeatOf(lease)
-		if err != nil { // whoever sits there is waited for all the same
-			r.Log.ErrorContext(ctx, "seat is garbled", "error", err)
+		reg, err := kube.RegistrationOf(lease)
+		if err != nil { // the agent that it names is waited for all the same
+			r.Log.ErrorContext(ctx, "registration is garbled", "error", err)
 		}
-		if !r.Hear(seat) {
+		if !r.Hear(reg) {
 			return
 		}
 		for _, pool := range r.all(ctx, cache) {
@@ -117,32 +117,32 @@ func (r *Reconciler) ofSeat(cache client.Reader) handler.EventHandler {
 		CreateFunc: func(ctx context.Context, e event.CreateEvent, q doorbell.Queue) { hear(ctx, q, e.Object) },
 		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q doorbell.Queue) { hear(ctx, q, e.ObjectNew) },
 		DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ doorbell.Queue) {
-			r.Unseat(protocol.NodeName(e.Object.GetName()), protocol.UID(e.Object.GetUID()))
+			r.Deregister(protocol.NodeName(e.Object.GetName()), protocol.UID(e.Object.GetUID()))
 		},
 	}
 }
 
-// Hear notes a seat as a watch shows it. It reports whether that says something else
+// Hear notes a registration as a watch shows it. It reports whether that says something else
 // of a restored API server than before: then every pool is to be looked at.
-func (r *Reconciler) Hear(seat protocol.Seat) (news bool) { return r.seats.hear(seat, r.Now()) }
+func (r *Reconciler) Hear(reg protocol.Registration) (news bool) { return r.regs.hear(reg, r.Now()) }
 
-// Unseat notes that a node's seat of that UID is gone.
-func (r *Reconciler) Unseat(node protocol.NodeName, uid protocol.UID) { r.seats.forget(node, uid) }
+// Deregister notes that a node's registration of that UID is gone.
+func (r *Reconciler) Deregister(node protocol.NodeName, uid protocol.UID) { r.regs.forget(node, uid) }
 
-// meet reads once, live, what the seats say. Watches may be behind, and what was said before
-// this controller led must be known before a pool is opened, and anything of one granted or
+// meet reads once, live, what the registrations say. Watches may be behind, and what was said
+// before this controller led must be known before a pool is opened, and anything of one granted or
 // freed.
 func (r *Reconciler) meet(ctx context.Context) error {
 	if r.met.Load() {
 		return nil
 	}
-	seats, err := r.Live.Seats(ctx)
+	regs, err := r.Live.Registrations(ctx)
 	if err != nil {
 		return err //nolint:wrapcheck // says what it is about
 	}
 	news := false
-	for _, s := range seats {
-		news = r.seats.read(s, r.Now()) || news
+	for _, s := range regs {
+		news = r.regs.read(s, r.Now()) || news
 	}
 	r.met.Store(true)
 	if news { // another look may have been under way, and the watch tells nothing new

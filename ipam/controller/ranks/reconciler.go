@@ -25,35 +25,35 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// Seats writes ranks.
-type Seats interface {
-	// RankSeat writes the rank of the seat of exactly this name and UID, and nothing
-	// else of it, and returns the seat as it is then.
-	RankSeat(ctx context.Context, m protocol.Meta, rank int) (protocol.Seat, protocol.Outcome, error)
+// Registrations writes ranks.
+type Registrations interface {
+	// RankRegistration writes the rank of the registration of exactly this name and UID, and
+	// nothing else of it, and returns the registration as it is then.
+	RankRegistration(ctx context.Context, m protocol.Meta, rank int) (protocol.Registration, protocol.Outcome, error)
 }
 
-// Reconciler gives a rank to each seat that has none.
+// Reconciler gives a rank to each registration that has none.
 type Reconciler struct {
-	// Cache has the seats in SeatNamespace.
-	Cache         client.Reader
-	SeatNamespace string
-	Seats         Seats
-	Log           *slog.Logger
+	// Cache has the registrations in RegistrationNamespace.
+	Cache                 client.Reader
+	RegistrationNamespace string
+	Registrations         Registrations
+	Log                   *slog.Logger
 
-	given map[protocol.UID]protocol.Seat // as they were written, while the cache may not show it; of the one worker
+	given map[protocol.UID]protocol.Registration // as they were written, while the cache may not show it; of the one worker
 }
 
-// all is the one thing that there is to look at: the seats together.
-var all = reconcile.Request{NamespacedName: types.NamespacedName{Name: "seats"}}
+// all is the one thing that there is to look at: the registrations together.
+var all = reconcile.Request{NamespacedName: types.NamespacedName{Name: "registrations"}}
 
 // Setup has the manager run r.
 func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 	unranked := predicate.NewPredicateFuncs(func(o client.Object) bool {
 		l := o.(*coordination.Lease)
-		if o.GetNamespace() != r.SeatNamespace || !kube.IsSeat(l) {
+		if o.GetNamespace() != r.RegistrationNamespace || !kube.IsRegistration(l) {
 			return false
 		}
-		s, err := kube.SeatOf(l)
+		s, err := kube.RegistrationOf(l)
 		return err == nil && s.Rank == 0
 	})
 	toAll := func(context.Context, client.Object) []reconcile.Request { return []reconcile.Request{all} }
@@ -70,46 +70,46 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 	return nil
 }
 
-// Reconcile gives ranks to all seats that have none. It must not run twice at once.
+// Reconcile gives ranks to all registrations that have none. It must not run twice at once.
 func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	var list coordination.LeaseList
-	if err := r.Cache.List(ctx, &list, client.InNamespace(r.SeatNamespace), client.UnsafeDisableDeepCopy); err != nil {
-		return reconcile.Result{}, fmt.Errorf("list seats: %w", err)
+	if err := r.Cache.List(ctx, &list, client.InNamespace(r.RegistrationNamespace), client.UnsafeDisableDeepCopy); err != nil {
+		return reconcile.Result{}, fmt.Errorf("list registrations: %w", err)
 	}
-	var seats []protocol.Seat
+	var regs []protocol.Registration
 	for i := range list.Items {
-		if !kube.IsSeat(&list.Items[i]) {
+		if !kube.IsRegistration(&list.Items[i]) {
 			continue
 		}
-		s, err := kube.SeatOf(&list.Items[i])
+		s, err := kube.RegistrationOf(&list.Items[i])
 		if err != nil && s.Rank == 0 {
 			continue // one that is garbled waits for its agent
 		}
-		seats = append(seats, s)
+		regs = append(regs, s)
 	}
-	var next []protocol.Seat
-	next, r.given = plan(seats, r.given)
+	var next []protocol.Registration
+	next, r.given = plan(regs, r.given)
 	var errs []error
 	for _, s := range next {
-		switch written, out, err := r.Seats.RankSeat(ctx, s.Meta, s.Rank); out {
+		switch written, out, err := r.Registrations.RankRegistration(ctx, s.Meta, s.Rank); out {
 		case protocol.Done:
 			r.given[s.UID] = written
-			r.Log.DebugContext(ctx, "seat ranked", "node", s.Node, "rank", s.Rank)
+			r.Log.DebugContext(ctx, "registration ranked", "node", s.Node, "rank", s.Rank)
 		case protocol.NotFound, protocol.Conflict: // it is gone
 		default:
-			errs = append(errs, fmt.Errorf("rank seat %s: %w", s.Node, err))
+			errs = append(errs, fmt.Errorf("rank registration %s: %w", s.Node, err))
 		}
 	}
 	return reconcile.Result{}, errors.Join(errs...)
 }
 
-// plan returns the seats that are to have a rank and do not, with the lowest ranks that
-// no other seat has. given are seats as they were written before, and still those of
-// which the cache, which shows seats, is behind that.
-func plan(seats []protocol.Seat, given map[protocol.UID]protocol.Seat) (next []protocol.Seat, still map[protocol.UID]protocol.Seat) {
+// plan returns the registrations that are to have a rank and do not, with the lowest ranks that no
+// other registration has. given are registrations as they were written before, and still those of
+// which the cache, which shows registrations, is behind that.
+func plan(regs []protocol.Registration, given map[protocol.UID]protocol.Registration) (next []protocol.Registration, still map[protocol.UID]protocol.Registration) {
 	used := map[int]bool{}
-	still = map[protocol.UID]protocol.Seat{}
-	for _, s := range seats {
+	still = map[protocol.UID]protocol.Registration{}
+	for _, s := range regs {
 		if written, ok := given[s.UID]; ok && older(s, written) {
 			s, still[s.UID] = written, written
 		}
@@ -118,7 +118,7 @@ func plan(seats []protocol.Seat, given map[protocol.UID]protocol.Seat) (next []p
 			next = append(next, s)
 		}
 	}
-	slices.SortFunc(next, func(x, y protocol.Seat) int { return cmp.Compare(x.Node, y.Node) })
+	slices.SortFunc(next, func(x, y protocol.Registration) int { return cmp.Compare(x.Node, y.Node) })
 	free := 1
 	for i := range next {
 		for used[free] {
@@ -129,8 +129,8 @@ func plan(seats []protocol.Seat, given map[protocol.UID]protocol.Seat) (next []p
 	return next, still
 }
 
-// older reports whether x is certainly an earlier version of a seat than y.
-func older(x, y protocol.Seat) bool {
+// older reports whether x is certainly an earlier version of a registration than y.
+func older(x, y protocol.Registration) bool {
 	c, err := resourceversion.CompareResourceVersion(string(x.Revision), string(y.Revision))
 	return err == nil && c < 0
 }

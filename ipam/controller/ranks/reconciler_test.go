@@ -8,40 +8,40 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// TestPlan: each seat that has no rank gets one that no other has, also not one whose
+// TestPlan: each registration that has no rank gets one that no other has, also not one whose
 // rank the cache does not show yet; those that have one keep it.
 func TestPlan(t *testing.T) {
-	seat := func(node string, rank int, revision protocol.Revision) protocol.Seat {
-		return protocol.Seat{
+	reg := func(node string, rank int, revision protocol.Revision) protocol.Registration {
+		return protocol.Registration{
 			Meta: protocol.Meta{UID: protocol.UID("uid-" + node), Revision: revision}, Node: protocol.NodeName(node), Store: "s", Rank: rank,
 		}
 	}
-	ended := seat("ended", 0, "5")
+	ended := reg("ended", 0, "5")
 	ended.Store = ""
 	for _, tt := range []struct {
-		name         string
-		seats, given []protocol.Seat
-		next, still  string
+		name        string
+		regs, given []protocol.Registration
+		next, still string
 	}{
-		{"no seats", nil, []protocol.Seat{seat("gone", 1, "5")}, "", ""},
-		{"new ones", []protocol.Seat{seat("c", 0, "5"), seat("a", 0, "6"), seat("b", 0, "7")}, nil, "a 1, b 2, c 3, ", ""},
-		{"between others", []protocol.Seat{seat("a", 3, "5"), seat("b", 0, "6"), seat("c", 1, "7"), seat("d", 0, "8")}, nil, "b 2, d 4, ", ""},
-		{"the cache is behind", []protocol.Seat{seat("a", 0, "5"), seat("b", 0, "6")}, []protocol.Seat{seat("a", 1, "7")}, "b 2, ", "a 1, "},
-		{"the cache has caught up", []protocol.Seat{seat("a", 1, "7"), seat("b", 0, "6")}, []protocol.Seat{seat("a", 1, "7")}, "b 2, ", ""},
-		{"somebody has taken it off", []protocol.Seat{seat("a", 0, "8"), seat("b", 2, "6")}, []protocol.Seat{seat("a", 4, "7")}, "a 1, ", ""},
-		{"nobody sits there", []protocol.Seat{ended, seat("z", 0, "6")}, nil, "z 1, ", ""},
-		{"two have one", []protocol.Seat{seat("a", 1, "5"), seat("b", 1, "6")}, nil, "", ""},
+		{"no registrations", nil, []protocol.Registration{reg("gone", 1, "5")}, "", ""},
+		{"new ones", []protocol.Registration{reg("c", 0, "5"), reg("a", 0, "6"), reg("b", 0, "7")}, nil, "a 1, b 2, c 3, ", ""},
+		{"between others", []protocol.Registration{reg("a", 3, "5"), reg("b", 0, "6"), reg("c", 1, "7"), reg("d", 0, "8")}, nil, "b 2, d 4, ", ""},
+		{"the cache is behind", []protocol.Registration{reg("a", 0, "5"), reg("b", 0, "6")}, []protocol.Registration{reg("a", 1, "7")}, "b 2, ", "a 1, "},
+		{"the cache has caught up", []protocol.Registration{reg("a", 1, "7"), reg("b", 0, "6")}, []protocol.Registration{reg("a", 1, "7")}, "b 2, ", ""},
+		{"somebody has taken it off", []protocol.Registration{reg("a", 0, "8"), reg("b", 2, "6")}, []protocol.Registration{reg("a", 4, "7")}, "a 1, ", ""},
+		{"no agent is registered", []protocol.Registration{ended, reg("z", 0, "6")}, nil, "z 1, ", ""},
+		{"two have one", []protocol.Registration{reg("a", 1, "5"), reg("b", 1, "6")}, nil, "", ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			given := map[protocol.UID]protocol.Seat{}
+			given := map[protocol.UID]protocol.Registration{}
 			for _, s := range tt.given {
 				given[s.UID] = s
 			}
-			next, still := plan(tt.seats, given)
+			next, still := plan(tt.regs, given)
 			if got := said(next); got != tt.next {
 				t.Errorf("to be ranked: %q; want %q", got, tt.next)
 			}
-			var left []protocol.Seat
+			var left []protocol.Registration
 			for _, s := range still {
 				left = append(left, s)
 			}
@@ -52,9 +52,9 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-func said(seats []protocol.Seat) (text string) {
-	slices.SortFunc(seats, func(x, y protocol.Seat) int { return x.Rank - y.Rank })
-	for _, s := range seats {
+func said(regs []protocol.Registration) (text string) {
+	slices.SortFunc(regs, func(x, y protocol.Registration) int { return x.Rank - y.Rank })
+	for _, s := range regs {
 		text += fmt.Sprint(s.Node, " ", s.Rank, ", ")
 	}
 	return text

@@ -27,19 +27,19 @@ type need struct {
 
 // An ExhaustedError says that a pool has no block left for this node.
 type ExhaustedError struct {
-	Pool   protocol.PoolName
-	Family allocator.Family
-	View   allocator.View
-	Exact  netip.Addr // the one address that was wanted; zero: any
-	Said   string     // what the pool's condition says, if it says that
+	Pool    protocol.PoolName
+	Family  allocator.Family
+	View    allocator.View
+	Exact   netip.Addr // the one address that was wanted; zero: any
+	Message string     // what the pool's condition says, if it says that
 }
 
 func (e *ExhaustedError) Error() string {
 	switch {
 	case e.Exact.IsValid():
 		return fmt.Sprintf("pool %s has no block for this node that may give %v", e.Pool, e.Exact)
-	case e.Said != "":
-		return e.Said
+	case e.Message != "":
+		return e.Message
 	case e.View.IsAll():
 		return fmt.Sprintf("pool %s is exhausted: no %v block is free", e.Pool, e.Family)
 	}
@@ -62,12 +62,12 @@ func (e *HeldError) Error() string {
 }
 
 // obtain sees to it that enough acquires are under way and waits until one has
-// ended, whoever began it: also if one has since the landings numbered landings, before
+// ended, whoever began it: also if one has since finished acquires had ended, before
 // the caller looked for room. In a pool of which nothing can be leased now it waits for
 // news of that. It returns nil if it is worth looking again, and the
 // error of the acquire that it began itself. A [*lackError] says that only the
 // cluster can help: at once where the pool is exhausted.
-func (a *Agent) obtain(ctx context.Context, p *pool, n need, landings uint64) error {
+func (a *Agent) obtain(ctx context.Context, p *pool, n need, finished uint64) error {
 	_, _, changed := p.now()
 	lack := a.lackNow(p, n)
 	switch {
@@ -80,7 +80,7 @@ func (a *Agent) obtain(ctx context.Context, p *pool, n need, landings uint64) er
 	if waited || err != nil {
 		return err // a pool that has opened may be another one: all is looked for anew
 	}
-	err = a.lease(ctx, p, n, landings)
+	err = a.lease(ctx, p, n, finished)
 	if e, ok := errors.AsType[*notReadyError](err); ok && e.News {
 		return p.awaitNews(ctx, changed, e.Why)
 	}
@@ -88,15 +88,15 @@ func (a *Agent) obtain(ctx context.Context, p *pool, n need, landings uint64) er
 }
 
 // lease is obtain where nothing is known against leasing a block.
-func (a *Agent) lease(ctx context.Context, p *pool, n need, landings uint64) error {
+func (a *Agent) lease(ctx context.Context, p *pool, n need, finished uint64) error {
 	if n.exact.IsValid() { // only that block will do: nobody else's acquire helps
 		return a.obtainExact(ctx, p, n)
 	}
-	own, landed := a.join(p, n, landings)
-	if landed == nil {
+	own, ended := a.join(p, n, finished)
+	if ended == nil {
 		return nil
 	}
-	err := a.awaitAny(ctx, p, n, own, landed)
+	err := a.awaitAny(ctx, p, n, own, ended)
 	if is[*lackError](err) {
 		return a.awaitRest(ctx, p, n, err)
 	}
@@ -104,12 +104,12 @@ func (a *Agent) lease(ctx context.Context, p *pool, n need, landings uint64) err
 }
 
 // awaitAny waits, for an ADD that has joined, until its own acquire or another ends.
-func (a *Agent) awaitAny(ctx context.Context, p *pool, n need, own <-chan error, landed <-chan struct{}) error {
+func (a *Agent) awaitAny(ctx context.Context, p *pool, n need, own <-chan error, ended <-chan struct{}) error {
 	defer p.demand.leave(n)
 	select {
 	case err := <-own:
 		return err
-	case <-landed:
+	case <-ended:
 		return nil
 	case <-ctx.Done():
 		return noBlockYet(ctx, p)
@@ -120,7 +120,7 @@ func (a *Agent) awaitAny(ctx context.Context, p *pool, n need, own <-chan error,
 // met a moment ago.
 func (a *Agent) lackNow(p *pool, n need) error {
 	if known, _, _ := p.now(); known != nil && known.Pressure == allocator.PressureExhausted {
-		return &lackError{Cause: &ExhaustedError{Pool: p.name, Family: n.family, View: n.view, Exact: n.exact, Said: known.Exhausted}}
+		return &lackError{Cause: &ExhaustedError{Pool: p.name, Family: n.family, View: n.view, Exact: n.exact, Message: known.Exhausted}}
 	}
 	if n.exact.IsValid() {
 		return nil
@@ -138,13 +138,13 @@ const restAtMost = 2 * time.Second
 // awaitRest waits for the next end of the acquires that are still under way, where they
 // may bring something for an ADD more than wait for them, and returns nil; else lack.
 func (a *Agent) awaitRest(ctx context.Context, p *pool, n need, lack error) error {
-	landed := a.joinRest(p, n)
-	if landed == nil {
+	ended := a.joinRest(p, n)
+	if ended == nil {
 		return lack
 	}
 	defer p.demand.leave(n)
 	select {
-	case <-landed:
+	case <-ended:
 		return nil
 	case <-a.clock.After(restAtMost):
 		return lack
@@ -202,9 +202,9 @@ func (a *Agent) probe(ctx context.Context, p *pool, known *knownPool, n need) er
 			return err
 		}
 		if !ok && trying { // this node is at the rest itself: what comes of that, it looks again
-			if landed := p.demand.underWay(); landed != nil {
+			if ended := p.demand.underWay(); ended != nil {
 				select {
-				case <-landed:
+				case <-ended:
 				case <-ctx.Done():
 				}
 			}
@@ -241,7 +241,7 @@ func (a *Agent) tryBlock(ctx context.Context, p *pool, known *knownPool, block n
 	case protocol.VerdictTaken, protocol.VerdictGone:
 		return false, nil
 	case protocol.VerdictLater:
-		if a.seated() { // this one cannot be settled now: another may
+		if a.registered() { // this one cannot be settled now: another may
 			return false, nil
 		}
 	case protocol.VerdictRefused, protocol.VerdictDenied, protocol.VerdictNone:

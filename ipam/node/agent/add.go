@@ -142,7 +142,7 @@ func (a *Agent) hold(ctx context.Context, add *addition) (store.Attachment, erro
 		if att, ok, err := a.holdGranted(ctx, add); ok || err != nil {
 			return att, err
 		}
-		landings := a.landings.Load()
+		finished := a.finished.Load()
 		att, err := a.commit(ctx, add)
 		if unsaid, ok := errors.AsType[*unsaidError](err); ok {
 			if err := a.say(ctx, unsaid.Right); err != nil {
@@ -170,7 +170,7 @@ func (a *Agent) hold(ctx context.Context, add *addition) (store.Attachment, erro
 			return a.holdRequested(ctx, add, room)
 		}
 		// After a lack it is looked once more: what came free meanwhile will do.
-		if err = a.obtain(ctx, p, n, landings); err != nil && !errors.As(err, &lack) {
+		if err = a.obtain(ctx, p, n, finished); err != nil && !errors.As(err, &lack) {
 			return store.Attachment{}, err
 		}
 	}

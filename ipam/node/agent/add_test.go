@@ -20,10 +20,10 @@ import (
 func TestFamilyWithoutBlocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, p := newBubbleAgent(t, &listedLeases{})
-		a.cfg.Fence, a.sitting.Term = 0, 3
+		a.cfg.Fence, a.registrar.Term = 0, 3
 		lost, held := leaseRight(p.known.Pool, netip.MustParsePrefix("fd00::/120")), leaseRight(p.known.Pool, netip.MustParsePrefix("10.0.0.8/30"))
 		lost.Phase, lost.UID, lost.Revision = protocol.Lost, "u", "7"
-		held.Phase, held.UID, held.Revision, held.Said, held.Term = protocol.Held, "v", "7", 3, 3
+		held.Phase, held.UID, held.Revision, held.Asserted, held.Term = protocol.Held, "v", "7", 3, 3
 		err := a.st.Update(t.Context(), func(tx *store.Tx) error {
 			space := allocator.NewSpace(tx.Table("lan"), p.known.shape)
 			return errors.Join(tx.PutIdentity(store.Identity{Node: "n1", Term: 3}), tx.PutRight(lost), tx.PutRight(held),
@@ -60,7 +60,7 @@ func TestClaimOnAnotherPool(t *testing.T) {
 		ref := protocol.ClaimRef{Namespace: "ns", Name: "db", UID: "c"}
 		x := netip.MustParseAddr("10.0.0.9")
 		r := protocol.Right{
-			Kind: protocol.RightUse, Name: protocol.UseName("c", 0), Phase: protocol.Held, UID: "u", Revision: "7", Said: 3, Term: 3, Turn: 1,
+			Kind: protocol.RightUse, Name: protocol.UseName("c", 0), Phase: protocol.Held, UID: "u", Revision: "7", Asserted: 3, Term: 3, Turn: 1,
 			Use: &protocol.Use{Claim: ref, Pod: pod, Interface: "net1"}, Addrs: []netip.Addr{x}, Leases: []string{"lan.0a000008.30"},
 		}
 		key := store.Key{Network: "net", ContainerID: "s1", IfName: "net1"}

@@ -31,25 +31,25 @@ type Agent struct {
 	metrics *Metrics
 	configs poolspec.Reader
 
-	keys     keyedLock[store.Key]    // serialises the calls of one attachment
-	rights   keyedLock[string]       // serialises the steps of one right
-	claims   keyedLock[protocol.UID] // serialises what this node does with one claim
-	asking   keyedLock[requester]    // serialises the ADDs that ask the cluster for one interface
-	schedule schedule
-	requests requests
-	ceding   cessions
-	dark     darkLeases
-	sweeper  sweeper
-	arrivals arrivals
-	faults   faults
-	public   *leasestatus.Publisher
-	reads    *sharedPools
-	landings atomic.Uint64 // how many acquires have ended
-	rank     atomic.Int64  // of the seat, as last heard; 0 is none
+	keys      keyedLock[store.Key]    // serialises the calls of one attachment
+	rights    keyedLock[string]       // serialises the steps of one right
+	claims    keyedLock[protocol.UID] // serialises what this node does with one claim
+	asking    keyedLock[requester]    // serialises the ADDs that ask the cluster for one interface
+	schedule  schedule
+	requests  requests
+	ceding    cessions
+	unserving unservingLeases
+	sweeper   sweeper
+	arrivals  arrivals
+	faults    faults
+	public    *leasestatus.Publisher
+	reads     *sharedPools
+	finished  atomic.Uint64 // how many acquires have ended
+	rank      atomic.Int64  // of the registration, as last heard; 0 is none
 
 	mu              sync.Mutex
-	sitting         protocol.Sitting                 // guarded by mu
-	told            telling                          // guarded by mu
+	registrar       protocol.Registrar               // guarded by mu
+	announced       announcement                     // guarded by mu
 	pools           map[protocol.PoolName]*pool      // guarded by mu
 	idle            map[string]protocol.Instant      // guarded by mu; since when a lease has been empty
 	ignored         map[string]string                // guarded by mu; what was said of a network's keys
@@ -57,16 +57,16 @@ type Agent struct {
 	foreign         int                              // guarded by mu; leases and sub-leases in this node's name of another machine's stores
 	history         protocol.History                 // guarded by mu; how far the API server was seen to come
 	recordedOpening string                           // guarded by mu; the greatest word of an opening that the store is known to have
-	era             int                              // guarded by mu; how often it was seen to go back
-	late            map[protocol.PoolName]bool       // guarded by mu; pools first heard of since it last did
+	rewinds         int                              // guarded by mu; how often it was seen to go back
+	heardSince      map[protocol.PoolName]bool       // guarded by mu; pools first heard of since it last did
 	anothers        map[string]bool                  // guarded by mu; leases that this node has as Held, and were another's when last read since it did
 	unseen          map[string]bool                  // guarded by mu; rights that a list has shown otherwise than the store has them, and no answer since
 	certainty       protocol.Certainty               // guarded by mu; whether this store has a record of all its leases
 	beatNow         chan struct{}                    // a heartbeat is due before its time
 	listNow         chan struct{}                    // so is a list of what is there in the node's name
 	reading         bool                             // guarded by mu; a store was lost in this boot, and is not read back yet
-	recalls         map[string]bool                  // guarded by mu; the recalls on the seat that have been taken up, by ID
-	asked, answer   string                           // guarded by mu; what the seat asked last of the node's pods, and what it is to say
+	recalls         map[string]bool                  // guarded by mu; the recalls on the registration that have been taken up, by ID
+	asked, answer   string                           // guarded by mu; what the registration asked last of the node's pods, and what it is to say
 	queue           func(task func(context.Context)) // set by Run: runs a task that Run waits for
 	follow          func(protocol.PoolName, *pool)   // set by Run
 }
@@ -83,7 +83,7 @@ func New(cfg Config, st *store.Store, cl Cluster, clock Clock, host Host, log *s
 	}
 	a.cl.Leases, a.cl.SubLeases = carefulLeases{cl.Leases, a}, carefulSubLeases{cl.SubLeases, a}
 	a.reads = &sharedPools{Pools: cl.Pools, background: a.background, clock: clock}
-	a.cl.Pools, a.cl.Seats = carefulPools{a.reads, a}, carefulSeats{cl.Seats, a}
+	a.cl.Pools, a.cl.Registrations = carefulPools{a.reads, a}, carefulRegistrations{cl.Registrations, a}
 	a.public = leasestatus.New(st, a.cl.Leases, cfg.PublishEvery, func(lease string) { a.lookIn(lease, 0) }, log)
 	a.metrics = newMetrics(state{a})
 	return a, nil
@@ -118,14 +118,14 @@ func (a *Agent) Run(ctx context.Context, ln net.Listener, limits agentapi.Limits
 	if err := a.resume(ctx); err != nil {
 		return fmt.Errorf("resume from the store: %w", err)
 	}
-	g.Go(func() error { return a.runSeat(ctx) })
-	g.Go(func() error { return a.followSeat(ctx) })
+	g.Go(func() error { return a.runRegistration(ctx) })
+	g.Go(func() error { return a.followRegistration(ctx) })
 	g.Go(func() error { return a.maintain(ctx) })
 	g.Go(func() error { return agentapi.Serve(ctx, ln, a, limits, a.log) })
 	return g.Wait()
 }
 
-// resume takes up what the store has: the seat if it is of this boot, the pools,
+// resume takes up what the store has: the registration if it is of this boot, the pools,
 // and a look at every right that does not serve.
 func (a *Agent) resume(ctx context.Context) error {
 	var id store.Identity
@@ -164,11 +164,11 @@ func (a *Agent) resume(ctx context.Context) error {
 	sent := protocol.Instant{Boot: id.BeatSentBoot, Wall: id.BeatSentWall}
 	boot := id.Boot
 	if id.Machine != a.cfg.Machine {
-		boot = "" // another machine's store: its seat proves nothing here
+		boot = "" // another machine's store: its registration proves nothing here
 	}
 	a.mu.Lock()
-	a.sitting = protocol.Resume(self, boot, id.Term, sent, id.Fence)
-	a.reading = a.sitting.Term != 0 && id.Unread // in another boot nothing of that time runs
+	a.registrar = protocol.Resume(self, boot, id.Term, sent, id.Fence)
+	a.reading = a.registrar.Term != 0 && id.Unread // in another boot nothing of that time runs
 	a.history = history
 	for _, p := range kept { // heard since the last heartbeat, with which the history is kept
 		a.history = a.history.SawOpening(p.Opening)
@@ -177,18 +177,18 @@ func (a *Agent) resume(ctx context.Context) error {
 	for _, p := range kept {
 		a.adoptPool(ctx, protocol.PoolName(p.Name), p)
 	}
-	a.log.InfoContext(ctx, "agent resumes", "node", a.cfg.Node, "store", a.st.ID(), "term", id.Term, "pools", len(kept), "seated", a.seated())
+	a.log.InfoContext(ctx, "agent resumes", "node", a.cfg.Node, "store", a.st.ID(), "term", id.Term, "pools", len(kept), "registered", a.registered())
 	return nil
 }
 
-// seated reports whether the agent may write in its seat's term: one that was silent
-// for F may have been taken over, and its seat be forgotten. What it made then in a
+// registered reports whether the agent may write in its registration's term: one that was silent
+// for F may have been taken over, and its registration be forgotten. What it made then in a
 // term that has ended nobody would give back if this store were lost, too.
-func (a *Agent) seated() bool {
+func (a *Agent) registered() bool {
 	now := a.clock.Now()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	ok, _ := a.sitting.Serving(now)
+	ok, _ := a.registrar.Serving(now)
 	return ok
 }
 
@@ -197,7 +197,7 @@ func (a *Agent) serving() (bool, string) {
 	now := a.clock.Now()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if ok, why := a.sitting.Serving(now); !ok {
+	if ok, why := a.registrar.Serving(now); !ok {
 		return false, why
 	}
 	if a.reading {

@@ -186,7 +186,7 @@ func (a *Agent) restedOn(tx *store.Tx, name string, key store.Key) (used, live b
 func (a *Agent) await(ctx context.Context, add *addition, r protocol.Right) (protocol.Right, error) {
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
-	var told <-chan struct{}
+	var announced <-chan struct{}
 	ev := protocol.Event{Kind: protocol.EventWant}
 	for {
 		entry := a.requests.try(r.Name, add.requester(), a.clock.Now())
@@ -207,14 +207,14 @@ func (a *Agent) await(ctx context.Context, add *addition, r protocol.Right) (pro
 			return now, errRequestGone
 		case protocol.VerdictLater, protocol.VerdictNone:
 		}
-		if told == nil {
-			told = a.followRequest(watching, now)
+		if announced == nil {
+			announced = a.followRequest(watching, now)
 		}
 		select {
 		case <-ctx.Done():
 			a.metrics.asked.WithLabelValues("waiting").Inc()
 			return now, a.stillWaits(ctx, add, r, err)
-		case <-told:
+		case <-announced:
 		case <-a.clock.After(requestPoll):
 		}
 		ev.Kind = protocol.EventLook
@@ -226,7 +226,7 @@ func (a *Agent) await(ctx context.Context, add *addition, r protocol.Right) (pro
 
 // followRequest watches a request, as it was just seen, until ctx ends. told has something
 // whenever the request is answered or gone.
-func (a *Agent) followRequest(ctx context.Context, r protocol.Right) (told <-chan struct{}) {
+func (a *Agent) followRequest(ctx context.Context, r protocol.Right) (announced <-chan struct{}) {
 	tell := make(chan struct{}, 1)
 	a.background(func(context.Context) {
 		err := a.cl.SubLeases.FollowSubLease(ctx, r.Name, r.Revision, func(s protocol.SubLease, exists bool) {

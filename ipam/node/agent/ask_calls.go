@@ -22,7 +22,7 @@ func (a *Agent) callRequest(ctx context.Context, self protocol.Self, r protocol.
 	case protocol.CallRead:
 		s, ev.Outcome, err = a.cl.SubLeases.ReadSubLease(ctx, r.Name)
 	case protocol.CallFence:
-		old := protocol.SubLease{Meta: meta(r), Protocol: protocol.Version, Term: r.Said, Turn: r.Turn}
+		old := protocol.SubLease{Meta: meta(r), Protocol: protocol.Version, Term: r.Asserted, Turn: r.Turn}
 		next := old
 		next.Term, next.Turn = self.Term, r.Turn+1
 		s, ev.Outcome, err = a.cl.SubLeases.UpdateSubLease(ctx, old, next)

@@ -23,10 +23,10 @@ func (goneHost) Gone(store.Attachment) bool { return true }
 func TestGrantOfAnotherPool(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, p := newBubbleAgent(t, &listedLeases{})
-		a.host, a.sitting.Term = goneHost{}, 3
+		a.host, a.registrar.Term = goneHost{}, 3
 		pod := protocol.PodRef{Namespace: "ns", Name: "p", UID: "pod"}
 		r := protocol.Right{
-			Kind: protocol.RightRequest, Name: "hash-1", Phase: protocol.Held, UID: "u", Revision: "7", Said: 3, Term: 3, Turn: 1,
+			Kind: protocol.RightRequest, Name: "hash-1", Phase: protocol.Held, UID: "u", Revision: "7", Asserted: 3, Term: 3, Turn: 1,
 			Request: &protocol.Request{Pod: pod, Interface: "net1", Wants: []protocol.Wanted{{Pool: "lan", Ranges: []string{"10.0.0.1-10.0.0.30"}}}},
 			Addrs:   []netip.Addr{netip.MustParseAddr("10.0.0.9")}, Leases: []string{"lan.0a000008.30"},
 		}

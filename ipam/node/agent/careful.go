@@ -16,23 +16,23 @@ type carefulLeases struct {
 	a *Agent
 }
 
-// errEarly says that the node's seat has not been seen since the agent started. It alone may
-// show that the API server has gone back; before, a lease that this node is to put back would
+// errEarly says that the node's registration has not been seen since the agent started. It alone
+// may show that the API server has gone back; before, a lease that this node is to put back would
 // pass for taken, because the data name who had the block then.
-var errEarly = errors.New("the node's seat has not been read yet: nothing is concluded about the leases that it holds")
+var errEarly = errors.New("the node's registration has not been read yet: nothing is concluded about the leases that it holds")
 
 func (c carefulLeases) CreateLease(ctx context.Context, l protocol.Lease) (protocol.Lease, protocol.Outcome, error) {
 	if err := c.a.withheld(l.Pool); err != nil && !c.a.holds(l.Name) {
 		return protocol.Lease{}, protocol.Unknown, err
 	}
-	s := c.a.sight()
+	s := c.a.epoch()
 	got, out, err := c.Leases.CreateLease(ctx, l)
 	return careful(got, out, err, c.a.wrote(ctx, s, got.Revision))
 }
 
 func (c carefulLeases) ReadLease(ctx context.Context, name string) (protocol.Lease, protocol.Outcome, error) {
-	s, r := c.a.sight(), c.a.known(name)
-	if r.Phase == protocol.Held && !c.a.seatSeen() {
+	s, r := c.a.epoch(), c.a.known(name)
+	if r.Phase == protocol.Held && !c.a.regSeen() {
 		return protocol.Lease{}, protocol.Unknown, errEarly
 	}
 	got, out, err := c.Leases.ReadLease(ctx, name)
@@ -59,7 +59,7 @@ func (c carefulLeases) UpdateLease(ctx context.Context, old, next protocol.Lease
 	if err := c.a.withheld(next.Pool); err != nil && !c.a.holds(next.Name) {
 		return protocol.Lease{}, protocol.Unknown, err
 	}
-	s := c.a.sight()
+	s := c.a.epoch()
 	got, out, err := c.Leases.UpdateLease(ctx, old, next)
 	return careful(got, out, err, c.a.wrote(ctx, s, got.Revision))
 }
@@ -71,7 +71,7 @@ func (c carefulLeases) NodeLeases(ctx context.Context, node protocol.NodeName) (
 // carefulList judges a live list like a write: what it returns is not older than any answer
 // before.
 func carefulList[T any](ctx context.Context, a *Agent, list func() ([]T, protocol.Revision, error)) ([]T, protocol.Revision, error) {
-	s := a.sight()
+	s := a.epoch()
 	all, rev, err := list()
 	if rev == "" { // no answer
 		return all, rev, err
@@ -92,13 +92,13 @@ func (c carefulSubLeases) CreateSubLease(ctx context.Context, s protocol.SubLeas
 	if err := c.withheld(s.Name); err != nil && !c.a.holds(s.Name) {
 		return protocol.SubLease{}, protocol.Unknown, err
 	}
-	seen := c.a.sight()
+	seen := c.a.epoch()
 	got, out, err := c.SubLeases.CreateSubLease(ctx, s)
 	return careful(got, out, err, c.a.wrote(ctx, seen, got.Revision))
 }
 
 func (c carefulSubLeases) ReadSubLease(ctx context.Context, name string) (protocol.SubLease, protocol.Outcome, error) {
-	s, r := c.a.sight(), c.a.known(name)
+	s, r := c.a.epoch(), c.a.known(name)
 	got, out, err := c.SubLeases.ReadSubLease(ctx, name)
 	if out != protocol.Done {
 		return got, out, err
@@ -110,7 +110,7 @@ func (c carefulSubLeases) UpdateSubLease(ctx context.Context, old, next protocol
 	if err := c.withheld(next.Name); err != nil && !c.a.holds(next.Name) {
 		return protocol.SubLease{}, protocol.Unknown, err
 	}
-	seen := c.a.sight()
+	seen := c.a.epoch()
 	got, out, err := c.SubLeases.UpdateSubLease(ctx, old, next)
 	return careful(got, out, err, c.a.wrote(ctx, seen, got.Revision))
 }
@@ -158,35 +158,35 @@ func (a *Agent) carefulPool(ctx context.Context, name protocol.PoolName, read fu
 	return p, out, err
 }
 
-// carefulSeats compares the node's seat with what is known of it.
-type carefulSeats struct {
-	Seats
+// carefulRegistrations compares the node's registration with what is known of it.
+type carefulRegistrations struct {
+	Registrations
 	a *Agent
 }
 
-func (c carefulSeats) ReadSeat(ctx context.Context, node protocol.NodeName) (protocol.Seat, protocol.Outcome, error) {
-	s := c.a.sight()
-	got, out, err := c.Seats.ReadSeat(ctx, node)
+func (c carefulRegistrations) ReadRegistration(ctx context.Context, node protocol.NodeName) (protocol.Registration, protocol.Outcome, error) {
+	s := c.a.epoch()
+	got, out, err := c.Registrations.ReadRegistration(ctx, node)
 	return c.judged(ctx, s, got, out, err)
 }
 
-func (c carefulSeats) CreateSeat(ctx context.Context, seat protocol.Seat) (protocol.Seat, protocol.Outcome, error) {
-	s := c.a.sight()
-	got, out, err := c.Seats.CreateSeat(ctx, seat)
+func (c carefulRegistrations) CreateRegistration(ctx context.Context, reg protocol.Registration) (protocol.Registration, protocol.Outcome, error) {
+	s := c.a.epoch()
+	got, out, err := c.Registrations.CreateRegistration(ctx, reg)
 	return c.judged(ctx, s, got, out, err)
 }
 
-func (c carefulSeats) UpdateSeat(ctx context.Context, seat protocol.Seat) (protocol.Seat, protocol.Outcome, error) {
-	s := c.a.sight()
-	got, out, err := c.Seats.UpdateSeat(ctx, seat)
+func (c carefulRegistrations) UpdateRegistration(ctx context.Context, reg protocol.Registration) (protocol.Registration, protocol.Outcome, error) {
+	s := c.a.epoch()
+	got, out, err := c.Registrations.UpdateRegistration(ctx, reg)
 	return c.judged(ctx, s, got, out, err)
 }
 
-func (c carefulSeats) judged(ctx context.Context, s sight, got protocol.Seat, out protocol.Outcome, err error) (protocol.Seat, protocol.Outcome, error) {
+func (c carefulRegistrations) judged(ctx context.Context, s epoch, got protocol.Registration, out protocol.Outcome, err error) (protocol.Registration, protocol.Outcome, error) {
 	if out != protocol.Done {
 		return got, out, err
 	}
-	return careful(got, out, err, c.a.sat(ctx, s, got))
+	return careful(got, out, err, c.a.judgeRegistration(ctx, s, got))
 }
 
 // careful returns an answer, or that nothing is known if it is not to be relied

@@ -35,8 +35,8 @@ func (a *Agent) cedeWithin() time.Duration {
 // errNothing ends a drive that there is no cause for.
 var errNothing = errors.New("there is nothing to do")
 
-// errNoSeat ends a drive that would write, of an agent without a seat.
-var errNoSeat = errors.New("the agent has no seat")
+// errNoRegistration ends a drive that would write, of an agent without a registration.
+var errNoRegistration = errors.New("the agent has no registration")
 
 // cessions are the leases whose free addresses are to be ceded. From the moment that
 // this is known they give nothing any more: what comes free belongs to whoever has
@@ -233,7 +233,7 @@ func (a *Agent) cedeOf(ctx context.Context, r protocol.Right, within *netipx.IPS
 	switch {
 	case errors.Is(err, errNothing):
 		return within == nil || a.heardCeded(ctx, r, within)
-	case errors.Is(err, errUnanswered), errors.Is(err, errNoSeat), is[*poolWaitsError](err): // it is tried again
+	case errors.Is(err, errUnanswered), errors.Is(err, errNoRegistration), is[*poolWaitsError](err): // it is tried again
 		return false
 	case err != nil:
 		a.log.WarnContext(ctx, "addresses not ceded", "lease", r.Name, "error", err)
@@ -256,14 +256,14 @@ func (a *Agent) heardCeded(ctx context.Context, r protocol.Right, within *netipx
 }
 
 // barFree bars the free addresses of the block of r, which must be held, and returns
-// them. A step without a seat records nothing as ceded: what it had barred nobody would
+// them. A step without a registration records nothing as ceded: what it had barred nobody would
 // give any more.
 func (a *Agent) barFree(tx *store.Tx, self protocol.Self, r protocol.Right, within *netipx.IPSet) ([]netip.Addr, error) {
 	if r.Phase != protocol.Held { // nothing would be recorded of it
 		return nil, errNothing
 	}
 	if self.Term == 0 {
-		return nil, errNoSeat
+		return nil, errNoRegistration
 	}
 	shape, err := a.shapeOf(tx, r.Pool)
 	if err != nil {

@@ -97,23 +97,23 @@ type clockBeaten struct {
 
 func (c *clockBeaten) Now() protocol.Instant {
 	if c.looks++; c.looks == 2 {
-		c.agent.sitting.Sent = c.now
+		c.agent.registrar.Sent = c.now
 	}
 	return c.now
 }
 
-// TestCedesNothingWithoutASeat: a step that begins after F of silence cedes nothing,
+// TestCedesNothingWithoutARegistration: a step that begins after F of silence cedes nothing,
 // also where a heartbeat is accepted meanwhile: addresses that were barred then, and not
 // recorded as ceded, nobody would give any more (I5). Nor is a recall answered then: the
 // controller would believe that nothing is free.
-func TestCedesNothingWithoutASeat(t *testing.T) {
+func TestCedesNothingWithoutARegistration(t *testing.T) {
 	a := &Agent{st: newStore(t), cfg: Config{Node: "n1"}, log: slog.New(slog.DiscardHandler), metrics: newMetrics(nil)}
-	a.sitting.Term, a.sitting.Fence, a.sitting.Self.Fence = 3, 15*time.Minute, 15*time.Minute
+	a.registrar.Term, a.registrar.Fence, a.registrar.Self.Fence = 3, 15*time.Minute, 15*time.Minute
 	a.clock = &clockBeaten{now: protocol.Instant{Boot: 16 * time.Minute}, agent: a}
 	pool := Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: "p"}}}
 	pool.Text.Ranges = []poolspec.RangeText{{CIDR: "10.0.0.0/24"}}
 	r := leaseRight(pool, netip.MustParsePrefix("10.0.0.10/31"))
-	r.Phase, r.UID, r.Revision, r.Said, r.Term = protocol.Held, "u1", "7", 3, 3
+	r.Phase, r.UID, r.Revision, r.Asserted, r.Term = protocol.Held, "u1", "7", 3, 3
 	err := a.st.Update(t.Context(), func(tx *store.Tx) error {
 		text, err := json.Marshal(pool)
 		return errors.Join(err, tx.PutPool("lan", text), tx.PutIdentity(store.Identity{Node: "n1", Term: 3}), tx.PutRight(r),
@@ -155,7 +155,7 @@ func TestCededWithoutAnAnswerOfTheDisk(t *testing.T) {
 	pool := Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: "p"}}}
 	pool.Text.Ranges = []poolspec.RangeText{{CIDR: "10.0.0.0/24"}}
 	r := leaseRight(pool, netip.MustParsePrefix("10.0.0.10/31"))
-	r.Phase, r.UID, r.Revision, r.Said, r.Term = protocol.Held, "u1", "7", 3, 3
+	r.Phase, r.UID, r.Revision, r.Asserted, r.Term = protocol.Held, "u1", "7", 3, 3
 	err = st.Update(t.Context(), func(tx *store.Tx) error {
 		text, err := json.Marshal(pool)
 		return errors.Join(err, tx.PutPool("lan", text), tx.PutIdentity(store.Identity{Node: "n1", Term: 3}), tx.PutRight(r),
@@ -203,11 +203,11 @@ func (awayLeases) ReadLease(context.Context, string) (protocol.Lease, protocol.O
 // be handed back while the API server does not answer, and is kept. It serves meanwhile.
 func TestIdleLeaseWhileTheAPIServerIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, p := newSeatedAgent(t, awayLeases{}, shutPools{})
-		a.sitting.Sent, a.sitting.Fence, a.sitting.Self.Fence = a.clock.Now(), 15*time.Minute, 15*time.Minute
+		a, p := newRegisteredAgent(t, awayLeases{}, shutPools{})
+		a.registrar.Sent, a.registrar.Fence, a.registrar.Self.Fence = a.clock.Now(), 15*time.Minute, 15*time.Minute
 		p.known = changed(p, func(k *knownPool) { k.Pressure = allocator.PressureExhausted })
 		r := leaseRight(p.known.Pool, netip.MustParsePrefix("10.0.0.4/30"))
-		r.Phase, r.UID, r.Revision, r.Said, r.Term, r.Turn = protocol.Held, "u1", "7", 3, 3, 1
+		r.Phase, r.UID, r.Revision, r.Asserted, r.Term, r.Turn = protocol.Held, "u1", "7", 3, 3, 1
 		err := a.st.Update(t.Context(), func(tx *store.Tx) error {
 			return errors.Join(tx.PutRight(r), allocator.NewSpace(tx.Table("lan"), p.known.shape).Open(r.Block))
 		})

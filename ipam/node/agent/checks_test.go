@@ -29,7 +29,7 @@ func TestCountErrors(t *testing.T) {
 
 // TestUnloggedMetric: a store whose redo log was given up shows in the metrics.
 func TestUnloggedMetric(t *testing.T) {
-	a, _ := newSeatedAgent(t, &createdLeases{}, shutPools{})
+	a, _ := newRegisteredAgent(t, &createdLeases{}, shutPools{})
 	st, err := store.Open(filepath.Join(t.TempDir(), "store"), store.Options{Redo: true})
 	if err != nil {
 		t.Fatal(err)

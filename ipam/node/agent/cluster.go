@@ -15,15 +15,15 @@ import (
 )
 
 // Cluster is what the agent needs of the cluster. Every read of Leases,
-// SubLeases, Seats and Claims is live, unless it says otherwise.
+// SubLeases, Registrations and Claims is live, unless it says otherwise.
 type Cluster struct {
-	Leases    Leases
-	SubLeases SubLeases
-	Seats     Seats
-	Claims    Claims
-	Pools     Pools
-	Pods      Pods
-	Events    Events
+	Leases        Leases
+	SubLeases     SubLeases
+	Registrations Registrations
+	Claims        Claims
+	Pools         Pools
+	Pods          Pods
+	Events        Events
 	// Access says who may use pools; it asks the API server only where nobody has told
 	// it lately.
 	Access access.Facts
@@ -63,15 +63,15 @@ type SubLeases interface {
 	FollowSubLease(ctx context.Context, name string, since protocol.Revision, changed func(s protocol.SubLease, exists bool)) error
 }
 
-// Seats are the calls on the node's seat.
-type Seats interface {
-	ReadSeat(ctx context.Context, node protocol.NodeName) (protocol.Seat, protocol.Outcome, error)
-	CreateSeat(ctx context.Context, s protocol.Seat) (protocol.Seat, protocol.Outcome, error)
-	UpdateSeat(ctx context.Context, s protocol.Seat) (protocol.Seat, protocol.Outcome, error)
+// Registrations are the calls on the node's registration.
+type Registrations interface {
+	ReadRegistration(ctx context.Context, node protocol.NodeName) (protocol.Registration, protocol.Outcome, error)
+	CreateRegistration(ctx context.Context, s protocol.Registration) (protocol.Registration, protocol.Outcome, error)
+	UpdateRegistration(ctx context.Context, s protocol.Registration) (protocol.Registration, protocol.Outcome, error)
 	ReadNode(ctx context.Context, name protocol.NodeName) (protocol.Node, protocol.Outcome, error)
-	// FollowSeat calls changed with the node's seat as it is, and again whenever it
+	// FollowRegistration calls changed with the node's registration as it is, and again whenever it
 	// has changed, until ctx ends. It does not call it concurrently.
-	FollowSeat(ctx context.Context, node protocol.NodeName, changed func(protocol.Seat)) error
+	FollowRegistration(ctx context.Context, node protocol.NodeName, changed func(protocol.Registration)) error
 }
 
 // Claims reads claims.

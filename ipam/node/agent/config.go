@@ -14,7 +14,7 @@ type Config struct {
 	// Node is the name of the node that the agent serves.
 	Node protocol.NodeName
 
-	// Machine identifies the machine, Boot its current boot. The seat names both.
+	// Machine identifies the machine, Boot its current boot. The registration names both.
 	Machine, Boot string
 
 	// Fence is F: without an accepted heartbeat for so long the agent gives out

@@ -17,7 +17,7 @@ import (
 type demand struct {
 	mu     sync.Mutex
 	queues map[needKey]queue             // guarded by mu; of needs for which an ADD waits, or an acquire is under way
-	landed chan struct{}                 // guarded by mu; closed and replaced whenever an acquire ends
+	ended  chan struct{}                 // guarded by mu; closed and replaced whenever an acquire ends
 	cursor map[allocator.Family]position // guarded by mu; where to probe next
 	easing *protocol.Instant             // guarded by mu; when the pool was last not exhausted any more
 	lacked map[needKey]lacked            // guarded by mu; what could not be acquired lately
@@ -77,22 +77,22 @@ type position struct {
 }
 
 // join adds an ADD to those that wait for blocks of p. It begins an acquire,
-// whose outcome own then has, unless enough are under way. landed closes when
+// whose outcome own then has, unless enough are under way. ended closes when
 // any ends; it is nil, and the ADD does not wait, if one has ended since there were so
 // many landings: what that has brought is not a reason for another.
-func (a *Agent) join(p *pool, n need, landings uint64) (own <-chan error, landed <-chan struct{}) {
+func (a *Agent) join(p *pool, n need, finished uint64) (own <-chan error, ended <-chan struct{}) {
 	d := &p.demand
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if a.landings.Load() != landings {
+	if a.finished.Load() != finished {
 		return nil, nil
 	}
 	q, under := d.change(n, 0, 1), d.acquires()
-	if d.landed == nil {
-		d.landed = make(chan struct{})
+	if d.ended == nil {
+		d.ended = make(chan struct{})
 	}
 	if size := blockSize(p, n); under >= a.cfg.Parallel || q.running >= (q.waiting+size-1)/size {
-		return nil, d.landed
+		return nil, d.ended
 	}
 	if under > 0 {
 		now := a.clock.Now()
@@ -105,12 +105,12 @@ func (a *Agent) join(p *pool, n need, landings uint64) (own <-chan error, landed
 		result <- err
 		a.land(d, n, err)
 	})
-	return result, d.landed
+	return result, d.ended
 }
 
 // joinRest adds an ADD to those that wait for the acquires under way for such as it, unless
-// enough do; it begins none. landed closes when any ends; nil says that the ADD does not wait.
-func (a *Agent) joinRest(p *pool, n need) (landed <-chan struct{}) {
+// enough do; it begins none. ended closes when any ends; nil says that the ADD does not wait.
+func (a *Agent) joinRest(p *pool, n need) (ended <-chan struct{}) {
 	d := &p.demand
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -118,10 +118,10 @@ func (a *Agent) joinRest(p *pool, n need) (landed <-chan struct{}) {
 		return nil
 	}
 	d.change(n, 0, 1)
-	if d.landed == nil {
-		d.landed = make(chan struct{})
+	if d.ended == nil {
+		d.ended = make(chan struct{})
 	}
-	return d.landed
+	return d.ended
 }
 
 // lack returns why n could not be met a moment ago, nil if it could or was not tried.
@@ -153,11 +153,11 @@ func (a *Agent) land(d *demand, n need, err error) {
 		}
 		d.lacked[n.key()] = lacked{a.clock.Now(), lack}
 	}
-	a.landings.Add(1)
-	if d.landed != nil {
-		close(d.landed)
+	a.finished.Add(1)
+	if d.ended != nil {
+		close(d.ended)
 	}
-	d.landed = make(chan struct{})
+	d.ended = make(chan struct{})
 }
 
 // busy reports whether ADDs wait for blocks, or blocks are being acquired.
@@ -204,10 +204,10 @@ func (d *demand) underWay() <-chan struct{} {
 	if len(d.trying) == 0 {
 		return nil
 	}
-	if d.landed == nil {
-		d.landed = make(chan struct{})
+	if d.ended == nil {
+		d.ended = make(chan struct{})
 	}
-	return d.landed
+	return d.ended
 }
 
 // unclaim ends what claim began.

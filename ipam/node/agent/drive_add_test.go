@@ -62,8 +62,8 @@ func TestUseOfAnAddThatGaveUp(t *testing.T) {
 		ref := protocol.ClaimRef{Namespace: "ns", Name: "db", UID: "c"}
 		first := protocol.Use{Claim: ref, Pod: protocol.PodRef{Namespace: "ns", Name: "first", UID: "p1"}, Interface: "net1"}
 		second := protocol.Use{Claim: ref, Pod: protocol.PodRef{Namespace: "ns", Name: "second", UID: "p2"}, Interface: "net1"}
-		a, _ := newSeatedAgent(t, nil, shutPools{})
-		a.sitting.Sent = a.clock.Now()
+		a, _ := newRegisteredAgent(t, nil, shutPools{})
+		a.registrar.Sent = a.clock.Now()
 		leases := []string{protocol.LeaseName("lan", block)}
 		uses := &lateUses{waiting: make(chan struct{}), goOn: make(chan struct{})}
 		a.cl.SubLeases = uses
@@ -72,7 +72,7 @@ func TestUseOfAnAddThatGaveUp(t *testing.T) {
 			Grants: []protocol.Grant{{Addr: addr, To: protocol.Grantee{Kind: protocol.GranteeClaim, UID: "c", Name: "db"}}}}}
 		r := protocol.Right{Kind: protocol.RightUse, Name: protocol.UseName("c", 0), Use: &first, Addrs: []netip.Addr{addr}, Leases: leases}
 		going := r
-		going.Phase, going.UID, going.Revision, going.Turn, going.Said = protocol.Releasing, "u1", "7", 1, 3
+		going.Phase, going.UID, going.Revision, going.Turn, going.Asserted = protocol.Releasing, "u1", "7", 1, 3
 		if err := a.st.Update(t.Context(), func(tx *store.Tx) error { return tx.PutRight(going) }); err != nil {
 			t.Fatal(err)
 		}

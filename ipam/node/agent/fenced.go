@@ -10,7 +10,7 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// An unsaidError says that a right has not been said in the seat's term yet: until
+// An unsaidError says that a right has not been said in the registration's term yet: until
 // it is, nobody knows whether it was taken.
 type unsaidError struct {
 	Right string
@@ -60,7 +60,7 @@ func (a *Agent) frozenKeeps(tx *store.Tx, r protocol.Right) (bool, error) {
 	return err == nil && (!known || lost.Boot == a.cfg.Boot), err
 }
 
-// say has a right said in the seat's term, or learns that it was taken.
+// say has a right said in the registration's term, or learns that it was taken.
 func (a *Agent) say(ctx context.Context, name string) error {
 	var r protocol.Right
 	var ok bool

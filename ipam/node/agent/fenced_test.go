@@ -38,19 +38,19 @@ func TestFencedGivesNoGrantAnew(t *testing.T) {
 				const fence = 15 * time.Minute
 				a, p := newBubbleAgent(t, &listedLeases{})
 				a.host = goneHost{}
-				a.sitting.Term, a.sitting.Fence, a.sitting.Self.Fence, a.sitting.Sent = 3, fence, fence, a.clock.Now()
+				a.registrar.Term, a.registrar.Fence, a.registrar.Self.Fence, a.registrar.Sent = 3, fence, fence, a.clock.Now()
 				if tt.fenced {
 					time.Sleep(fence + time.Minute)
 				}
 				pod := protocol.PodRef{Namespace: "ns", Name: "p", UID: "pod"}
 				request := protocol.Right{
-					Kind: protocol.RightRequest, Name: "hash-1", Phase: protocol.Held, UID: "u", Revision: "7", Said: 3, Term: 3, Turn: 1,
+					Kind: protocol.RightRequest, Name: "hash-1", Phase: protocol.Held, UID: "u", Revision: "7", Asserted: 3, Term: 3, Turn: 1,
 					Request: &protocol.Request{Pod: pod, Interface: "net1", Wants: []protocol.Wanted{{Pool: "lan", Ranges: []string{"10.0.0.1-10.0.0.30"}}}},
 					Addrs:   []netip.Addr{netip.MustParseAddr("10.0.0.9")}, Leases: []string{"lan.0a000008.30"},
 				}
 				lease := protocol.Right{
 					Kind: protocol.RightLease, Name: "lan.0a000000.30", Pool: "lan", PoolUID: "p", Block: netip.MustParsePrefix("10.0.0.0/30"),
-					Phase: protocol.Held, UID: "l", Revision: "6", Said: 3, Term: 3, Turn: 1,
+					Phase: protocol.Held, UID: "l", Revision: "6", Asserted: 3, Term: 3, Turn: 1,
 				}
 				has := store.Attachment{
 					Key: store.Key{Network: "net", ContainerID: tt.key, IfName: "net1"}, Pod: protocol.PodRef{Namespace: "ns", Name: "p", UID: tt.pod}, Boot: a.cfg.Boot, Generation: 1,

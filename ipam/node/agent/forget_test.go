@@ -79,7 +79,7 @@ func TestForgetsPoolsThatAreGone(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				pools := &toldPools{tells: map[protocol.PoolName]func(Pool, bool){}}
-				a, _ := newSeatedAgent(t, nil, pools)
+				a, _ := newRegisteredAgent(t, nil, pools)
 				ctx, cancel := context.WithCancel(t.Context())
 				var following sync.WaitGroup
 				defer following.Wait()

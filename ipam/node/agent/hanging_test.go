@@ -56,7 +56,7 @@ func newHangingStore(t *testing.T) (st *store.Store, hang func(write func(*store
 // records that answers of the API server are compared with. Nor does what people are
 // told: metrics and events.
 func TestAddIsNotHeldUpByTheDisk(t *testing.T) {
-	a, p := newSeatedAgent(t, &createdLeases{}, shutPools{})
+	a, p := newRegisteredAgent(t, &createdLeases{}, shutPools{})
 	st, hang := newHangingStore(t)
 	heard := &heardEvents{}
 	a.st, a.cl.Events = st, heard
@@ -103,7 +103,7 @@ func TestAddIsNotHeldUpByTheDisk(t *testing.T) {
 // TestStatusWhileTheDiskHangs: STATUS that is to tell of a full pool, and cannot find out
 // in its time, does not say that all is well.
 func TestStatusWhileTheDiskHangs(t *testing.T) {
-	a, p := newSeatedAgent(t, &createdLeases{}, shutPools{})
+	a, p := newRegisteredAgent(t, &createdLeases{}, shutPools{})
 	st, hang := newHangingStore(t)
 	a.st, p.known = st, changed(p, func(k *knownPool) { k.Exhausted = "pool lan is exhausted: 27 of 27 in use" })
 	status := func() (code agentapi.Code, text string) {
@@ -131,7 +131,7 @@ func TestReadyWhileTheDiskHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newRestoredAgent(t)
 		st, hang := newHangingStore(t)
-		a.st, a.sitting.Sent, a.told = st, a.clock.Now(), telling{heard: true, listed: true}
+		a.st, a.registrar.Sent, a.announced = st, a.clock.Now(), announcement{heard: true, listed: true}
 		hang(func(tx *store.Tx) error { return tx.PutIdentity(store.Identity{Node: "n1", Term: 3}) })
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()

@@ -39,7 +39,7 @@ func (a *Agent) callLease(ctx context.Context, self protocol.Self, r protocol.Ri
 			Store: self.Store, Term: self.Term, Turn: r.Turn + 1, Ceded: r.Tells(),
 		}
 		old := next
-		old.Store, old.Term, old.Turn, old.Ceded = cmp.Or(r.Store, self.Store), r.Said, r.Turn, nil
+		old.Store, old.Term, old.Turn, old.Ceded = cmp.Or(r.Store, self.Store), r.Asserted, r.Turn, nil
 		if len(next.Ceded) == 0 { // what is ceded is written whatever the object may have: earlier writes may not have landed
 			old.Ceded = r.Ceded
 		}

@@ -42,7 +42,7 @@ func (l *listedLeases) LeasedBlocks(context.Context, protocol.PoolName) ([]netip
 }
 
 // newBubbleAgent returns an agent on leases with a pool that it knows: of eight blocks
-// of four IPv4 addresses, and of 2^48 blocks of IPv6. It has no seat.
+// of four IPv4 addresses, and of 2^48 blocks of IPv6. It has no registration.
 func newBubbleAgent(t *testing.T, leases *listedLeases) (*Agent, *pool) {
 	t.Helper()
 	shape, err := poolspec.ParsePool(poolspec.PoolText{Ranges: []poolspec.RangeText{{CIDR: "10.0.0.0/27"}, {CIDR: "fd00::/64"}}})
@@ -55,7 +55,7 @@ func newBubbleAgent(t *testing.T, leases *listedLeases) (*Agent, *pool) {
 		cfg: DefaultConfig("n1"), st: newStore(t), cl: Cluster{Leases: leases}, clock: bubbleClock{time.Now()}, log: slog.New(slog.DiscardHandler),
 		pools: map[protocol.PoolName]*pool{"lan": p},
 	}
-	a.sitting.Seen.UID = "seat"
+	a.registrar.Seen.UID = "registration"
 	var running sync.WaitGroup
 	t.Cleanup(running.Wait)
 	a.queue = func(task func(context.Context)) { running.Go(func() { task(t.Context()) }) }
@@ -241,26 +241,26 @@ func takeBlock(t *testing.T, a *Agent, p *pool, block netip.Prefix) {
 	}
 }
 
-// TestReserveAfterTheSeat (H9): an agent that starts takes no reserve before it has seen its
-// seat: only that may show it that the API server has gone back, and that a block which
+// TestReserveAfterTheRegistration (H9): an agent that starts takes no reserve before it has seen
+// its registration: only that may show it that the API server has gone back, and that a block which
 // seems free is somebody's who is about to put it back.
-func TestReserveAfterTheSeat(t *testing.T) {
+func TestReserveAfterTheRegistration(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, p := newBubbleAgent(t, &listedLeases{})
 		takeBlock(t, a, p, netip.MustParsePrefix("10.0.0.4/30"))
-		a.sitting.Seen = protocol.Seat{}
+		a.registrar.Seen = protocol.Registration{}
 		a.reserve(p)
-		time.Sleep(2*seatRetry + time.Millisecond)
+		time.Sleep(2*regRetry + time.Millisecond)
 		synctest.Wait()
-		if n := a.landings.Load(); n != 0 {
-			t.Errorf("%d acquires before the seat was seen; want none", n)
+		if n := a.finished.Load(); n != 0 {
+			t.Errorf("%d acquires before the registration was seen; want none", n)
 		}
 		a.mu.Lock()
-		a.sitting.Seen.UID = "seat"
+		a.registrar.Seen.UID = "registration"
 		a.mu.Unlock()
-		time.Sleep(seatRetry)
+		time.Sleep(regRetry)
 		synctest.Wait()
-		if n := a.landings.Load(); n != 1 {
+		if n := a.finished.Load(); n != 1 {
 			t.Errorf("%d acquires then; want one", n)
 		}
 	})
@@ -277,12 +277,12 @@ func TestReserveAfterABurst(t *testing.T) {
 		a.reserve(p)
 		time.Sleep(burstOver - time.Millisecond)
 		synctest.Wait()
-		if n := a.landings.Load(); n != 0 {
+		if n := a.finished.Load(); n != 0 {
 			t.Errorf("%d acquires in the burst; want none", n)
 		}
 		time.Sleep(2 * time.Millisecond)
 		synctest.Wait()
-		if n := a.landings.Load(); n != 1 {
+		if n := a.finished.Load(); n != 1 {
 			t.Errorf("%d acquires after the burst; want one", n)
 		}
 	})
@@ -370,10 +370,10 @@ func TestQueuesOfNeeds(t *testing.T) {
 			}
 			p.demand = demand{}
 			p.demand.change(others, a.cfg.Parallel, 0)
-			if own, landed := a.join(p, n, 0); own != nil || landed == nil {
+			if own, ended := a.join(p, n, 0); own != nil || ended == nil {
 				t.Errorf("%v: begins one more than may run at once", n.key())
 			}
-			if landed := a.joinRest(p, n); landed != nil {
+			if ended := a.joinRest(p, n); ended != nil {
 				t.Errorf("%v: waits for %v, which brings it nothing", n.key(), others.key())
 			}
 			tried := map[netip.Prefix]bool{}
@@ -396,7 +396,7 @@ func TestLandingBetween(t *testing.T) {
 		a, p := newBubbleAgent(t, &listedLeases{})
 		n := need{family: allocator.IPv4}
 		p.demand.change(n, 1, 0)
-		before := a.landings.Load()
+		before := a.finished.Load()
 		a.land(&p.demand, n, nil)
 		if err := a.obtain(t.Context(), p, n, before); err != nil || p.demand.busy() {
 			t.Errorf("%v, queues %v; want another look, and nobody in them", err, p.demand.queues)

@@ -58,19 +58,19 @@ func (a *Agent) reclaim(ctx context.Context, leases []protocol.Lease, subs []pro
 	if len(found) == 0 {
 		return nil
 	}
-	seat, out, err := a.cl.Seats.ReadSeat(ctx, a.cfg.Node)
+	reg, out, err := a.cl.Registrations.ReadRegistration(ctx, a.cfg.Node)
 	if out != protocol.Done {
-		return fmt.Errorf("read the seat: %w", cmpErr(err, out))
+		return fmt.Errorf("read the registration: %w", cmpErr(err, out))
 	}
 	for id, left := range found {
-		i := slices.IndexFunc(seat.Former, func(f protocol.Former) bool { return f.Store == id })
-		if i < 0 || seat.Former[i].Machine != a.cfg.Machine {
+		i := slices.IndexFunc(reg.Former, func(f protocol.Former) bool { return f.Store == id })
+		if i < 0 || reg.Former[i].Machine != a.cfg.Machine {
 			foreign += len(left.leases) + len(left.subs)
 			a.log.WarnContext(ctx, "leases of another machine's store in this node's name are left alone",
 				"store", id, "leases", len(left.leases), "subLeases", len(left.subs))
 			continue
 		}
-		if err := a.freeze(ctx, seat.Former[i], left); err != nil {
+		if err := a.freeze(ctx, reg.Former[i], left); err != nil {
 			return fmt.Errorf("freeze what store %s has left: %w", id, err)
 		}
 	}
@@ -366,24 +366,24 @@ func (a *Agent) ofLost(id protocol.StoreID) (rights []protocol.Right, unverified
 }
 
 // unread reports whether what the pods of a lost store's time have is to be read back
-// before anything is given out: a seat that this agent has just taken, from the term had,
-// names such a store, or one before it did. It is recorded with the seat: an agent that
-// ends before it has read that serves by its record of the seat, as it starts again.
-func (a *Agent) unread(had int64, seat protocol.Seat) bool {
+// before anything is given out: a registration that this agent has just taken, from the term had,
+// names such a store, or one before it did. It is recorded with the registration: an agent that
+// ends before it has read that serves by its record of the registration, as it starts again.
+func (a *Agent) unread(had int64, reg protocol.Registration) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.unreadLocked(had, seat)
+	return a.unreadLocked(had, reg)
 }
 
 // unreadLocked is unread for a caller that holds a.mu.
-func (a *Agent) unreadLocked(had int64, seat protocol.Seat) bool {
-	return a.reading || had == 0 && a.lostHere(seat) && len(a.readFor) == 0
+func (a *Agent) unreadLocked(had int64, reg protocol.Registration) bool {
+	return a.reading || had == 0 && a.lostHere(reg) && len(a.readFor) == 0
 }
 
-// lostHere reports whether a seat that this agent has just taken says that a store
+// lostHere reports whether a registration that this agent has just taken says that a store
 // of this machine was lost in this boot.
-func (a *Agent) lostHere(seat protocol.Seat) bool {
-	return slices.ContainsFunc(seat.Former, func(f protocol.Former) bool {
+func (a *Agent) lostHere(reg protocol.Registration) bool {
+	return slices.ContainsFunc(reg.Former, func(f protocol.Former) bool {
 		return f.Machine == a.cfg.Machine && f.Boot == a.cfg.Boot && f.Store != a.st.ID()
 	})
 }

@@ -62,7 +62,7 @@ func TestFrozenUseOutlivesADEL(t *testing.T) {
 	}
 }
 
-// TestLostStoreNotReadBack: an agent that has taken its seat after its store was lost, and
+// TestLostStoreNotReadBack: an agent that has taken its registration after its store was lost, and
 // ends before it has read back what its pods have, gives out nothing either when it is
 // started again in that boot: a repeated ADD of a running pod would get another address
 // (C10). In another boot nothing of that time runs.
@@ -77,13 +77,13 @@ func TestLostStoreNotReadBack(t *testing.T) {
 	}
 	st := newStore(t)
 	a := start(st, "boot1")
-	sit := protocol.Sitting{
+	registrar := protocol.Registrar{
 		Self: protocol.Identity{Node: "n1", Store: st.ID(), Machine: "m", Boot: "boot1"}, Term: 4,
-		Seen: protocol.Seat{Former: []protocol.Former{{Store: "lost", Machine: "m", Boot: "boot1"}}},
+		Seen: protocol.Registration{Former: []protocol.Former{{Store: "lost", Machine: "m", Boot: "boot1"}}},
 	}
 	beat := func(a *Agent, had int64) {
 		t.Helper()
-		if err := a.accept(t.Context(), had, a.sight().era, sit); err != nil {
+		if err := a.accept(t.Context(), had, a.epoch().rewinds, registrar); err != nil {
 			t.Fatal(err)
 		}
 	}

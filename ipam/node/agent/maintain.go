@@ -31,32 +31,32 @@ const (
 // pace: one that waits for the API server holds up no other.
 func (a *Agent) maintain(ctx context.Context) error {
 	jobs := []struct {
-		every    time.Duration
-		after    time.Duration // the first time
-		needSeat bool          // put off while there is none
-		do       func(context.Context)
+		every            time.Duration
+		after            time.Duration // the first time
+		needRegistration bool          // put off while there is none
+		do               func(context.Context)
 	}{
 		{every: journalEvery, do: a.drainJournal},
-		{every: lookEvery, needSeat: true, do: a.lookAgain},
+		{every: lookEvery, needRegistration: true, do: a.lookAgain},
 		{every: lookEvery, do: a.mend},
-		{every: time.Minute, needSeat: true, do: a.planLooks},
+		{every: time.Minute, needRegistration: true, do: a.planLooks},
 		{every: ownEvery, do: a.sweepJournal},
 		{every: time.Minute, do: a.countDamaged},
 		{every: ownEvery, after: ownEvery, do: a.checkStore}, // it was checked as it was opened
-		{every: forgetEvery, after: forgetEvery, needSeat: true, do: a.forgetPools},
-		{every: min(idleEvery, a.cfg.Idle), needSeat: true, do: a.giveBack},
-		{every: lookEvery, needSeat: true, do: a.cedeExhausted},
-		{every: min(idleEvery, a.cfg.KeepRequest), needSeat: true, do: a.expireRequests},
-		{every: max(lookEvery, a.cfg.PublishEvery/6), needSeat: true, do: a.publish},
+		{every: forgetEvery, after: forgetEvery, needRegistration: true, do: a.forgetPools},
+		{every: min(idleEvery, a.cfg.Idle), needRegistration: true, do: a.giveBack},
+		{every: lookEvery, needRegistration: true, do: a.cedeExhausted},
+		{every: min(idleEvery, a.cfg.KeepRequest), needRegistration: true, do: a.expireRequests},
+		{every: max(lookEvery, a.cfg.PublishEvery/6), needRegistration: true, do: a.publish},
 		{every: a.cfg.SweepEvery, do: a.sweep},
-		{every: a.cfg.SweepEvery, needSeat: true, do: a.thaw},
+		{every: a.cfg.SweepEvery, needRegistration: true, do: a.thaw},
 	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { a.keepListing(ctx); return nil })
 	for _, job := range jobs {
 		g.Go(func() error {
 			for pause := job.after; a.wait(ctx, pause); pause = spread(job.every) {
-				if job.needSeat && !a.awaitSeat(ctx) {
+				if job.needRegistration && !a.awaitRegistration(ctx) {
 					return nil
 				}
 				job.do(ctx)
@@ -67,9 +67,9 @@ func (a *Agent) maintain(ctx context.Context) error {
 	return g.Wait()
 }
 
-// awaitSeat waits until the agent has a seat, or ctx ends.
-func (a *Agent) awaitSeat(ctx context.Context) bool {
-	for !a.seated() {
+// awaitRegistration waits until the agent has a registration, or ctx ends.
+func (a *Agent) awaitRegistration(ctx context.Context) bool {
+	for !a.registered() {
 		if !a.wait(ctx, lookEvery) {
 			return false
 		}
@@ -185,7 +185,7 @@ func (a *Agent) giveBack(ctx context.Context) {
 	// whoever puts back what is his, or of its pool. So may what a pool that is closed waits
 	// for (see [protocol.Right.MayGo]), and a lease of an earlier pool of the name.
 	a.mu.Lock()
-	term := a.sitting.Term
+	term := a.registrar.Term
 	a.mu.Unlock()
 	rights = slices.DeleteFunc(rights, func(r protocol.Right) bool {
 		return r.Phase != protocol.Lost && !r.MayGo(term) && a.keptBack(r) != nil

@@ -24,7 +24,7 @@ func TestLostIsNoReserve(t *testing.T) {
 		a := newRestoredAgent(t)
 		a.cfg.Idle = time.Minute
 		r := leaseRight(Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: "p"}}}, netip.MustParsePrefix("10.0.0.10/31"))
-		r.Phase, r.UID, r.Revision, r.Said = phase, "u1", "7", 3
+		r.Phase, r.UID, r.Revision, r.Asserted = phase, "u1", "7", 3
 		if phase == protocol.Held {
 			r.Term = 3
 		}
@@ -35,7 +35,7 @@ func TestLostIsNoReserve(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		a.dark.follow(3, protocol.Result{Next: r})
+		a.unserving.follow(3, protocol.Result{Next: r})
 		a.idle[r.Name], a.clock = protocol.Instant{}, clockAt{now: protocol.Instant{Boot: 2 * time.Minute}}
 		if got := a.idleRights([]protocol.Right{r}); len(got) != want {
 			t.Errorf("%s: %d leases go back; want %d", phase, len(got), want)

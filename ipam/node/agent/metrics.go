@@ -125,7 +125,7 @@ func (s state) Collect(ch chan<- prometheus.Metric) {
 	gauge(descServing, map[bool]float64{true: 1}[serving])
 	gauge(descUnlogged, map[bool]float64{true: 1}[s.a.st.Unlogged() != nil])
 	s.a.mu.Lock()
-	sent, foreign := s.a.sitting.Sent, s.a.foreign
+	sent, foreign := s.a.registrar.Sent, s.a.foreign
 	s.a.mu.Unlock()
 	gauge(descStoreFaults, float64(s.a.faults.store.Load()))
 	gauge(descDamaged, float64(s.a.faults.journal.Load()))

@@ -17,7 +17,7 @@ import (
 // only a list finds it, since nobody has noted its name.
 func (a *Agent) keepListing(ctx context.Context) {
 	began := a.clock.Now()
-	for pause := time.Duration(0); a.waitToList(ctx, pause) && a.awaitSeat(ctx); pause = a.nextList(began) {
+	for pause := time.Duration(0); a.waitToList(ctx, pause) && a.awaitRegistration(ctx); pause = a.nextList(began) {
 		a.listOwn(ctx)
 	}
 }
@@ -48,7 +48,7 @@ func (a *Agent) wakeList() {
 func (a *Agent) nextList(began protocol.Instant) time.Duration {
 	now := a.clock.Now()
 	a.mu.Lock()
-	lost := slices.ContainsFunc(a.sitting.Seen.Former, func(f protocol.Former) bool {
+	lost := slices.ContainsFunc(a.registrar.Seen.Former, func(f protocol.Former) bool {
 		return f.Machine == a.cfg.Machine && f.Store != a.st.ID()
 	})
 	a.mu.Unlock()
@@ -81,7 +81,7 @@ func (a *Agent) listOwn(ctx context.Context) {
 
 // compareOwn is listOwn once.
 func (a *Agent) compareOwn(ctx context.Context) error {
-	began, era := a.clock.Now(), a.sight().era
+	began, rewinds := a.clock.Now(), a.epoch().rewinds
 	leases, _, err := a.cl.Leases.NodeLeases(ctx, a.cfg.Node)
 	if err != nil {
 		return err
@@ -107,7 +107,7 @@ func (a *Agent) compareOwn(ctx context.Context) error {
 	}
 	if recorded {
 		a.mu.Lock()
-		if a.era == era {
+		if a.rewinds == rewinds {
 			a.certainty = a.certainty.Listed(began.Boot)
 		}
 		a.mu.Unlock()
@@ -125,7 +125,7 @@ func (a *Agent) compareOwn(ctx context.Context) error {
 	}
 	otherwise, err := a.rightsThat(func(r protocol.Right) bool { return r.ListedOtherwise(there[r.Name], tell[r.Name]) })
 	if err == nil {
-		a.compared(era, otherwise) // before a look can answer
+		a.compared(rewinds, otherwise) // before a look can answer
 	}
 	for _, r := range otherwise {
 		a.lookIn(r.Name, 0)

@@ -46,7 +46,7 @@ func (noSubLeases) NodeSubLeases(context.Context, protocol.NodeName) ([]protocol
 // read, once the node's own have been listed, and no create is in doubt (H13).
 func TestMetLeaseIsNotRead(t *testing.T) {
 	leases := &fullLeases{out: protocol.Exists}
-	a, p := newSeatedAgent(t, leases, shutPools{})
+	a, p := newRegisteredAgent(t, leases, shutPools{})
 	a.cl.SubLeases = noSubLeases{}
 	meet := func(when string, reads int) {
 		t.Helper()
@@ -123,9 +123,9 @@ func TestListsSoonAfterLoss(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				leases := &countedLists{began: time.Now()}
-				a, _ := newSeatedAgent(t, leases, shutPools{})
+				a, _ := newRegisteredAgent(t, leases, shutPools{})
 				a.cl.SubLeases, a.cfg.Machine = noSubLeases{}, "m1"
-				a.sitting.Seen.Former = []protocol.Former{tt.former}
+				a.registrar.Seen.Former = []protocol.Former{tt.former}
 				ctx, cancel := context.WithCancel(t.Context())
 				done := make(chan struct{})
 				go func() { defer close(done); a.keepListing(ctx) }()
@@ -144,32 +144,32 @@ func TestListsSoonAfterLoss(t *testing.T) {
 }
 
 // TestListsAfterRestore: when the API server was seen to go back, what it has in the node's
-// name is listed as soon as the agent sits again: the restored data may have leases of it
+// name is listed as soon as the agent is registered again: the restored data may have leases of it
 // that its store does not know, which stand in others' way, and an agent that has not
 // listed is not ready before a minute is over.
 func TestListsAfterRestore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		leases := &countedLists{began: time.Now()}
-		a, _ := newSeatedAgent(t, leases, shutPools{})
+		a, _ := newRegisteredAgent(t, leases, shutPools{})
 		a.cl.SubLeases, a.listNow = noSubLeases{}, make(chan struct{}, 1)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() { defer close(done); a.keepListing(ctx) }()
 		time.Sleep(time.Minute)
-		if err := a.read(t.Context(), a.sight(), true); !errors.Is(err, errRewound) {
+		if err := a.read(t.Context(), a.epoch(), true); !errors.Is(err, errRewound) {
 			t.Fatalf("an answer of an earlier state: %v; want %v", err, errRewound)
 		}
 		time.Sleep(time.Minute)
 		if at := leases.at(); len(at) != 1 {
-			t.Errorf("lists after %v; want none before the agent sits again", at)
+			t.Errorf("lists after %v; want none before the agent is registered again", at)
 		}
 		a.mu.Lock()
-		a.sitting.Term = 4
+		a.registrar.Term = 4
 		a.mu.Unlock()
 		time.Sleep(lookEvery)
 		synctest.Wait()
 		if at := leases.at(); len(at) != 2 {
-			t.Errorf("lists after %v; want a second one as soon as the agent sits again", at)
+			t.Errorf("lists after %v; want a second one as soon as the agent is registered again", at)
 		}
 		cancel()
 		<-done

@@ -126,7 +126,7 @@ func (slowLeases) CreateLease(_ context.Context, l protocol.Lease) (protocol.Lea
 func TestCreatesShareARead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := &slowPools{}
-		a, p := newSeatedAgent(t, slowLeases{}, slow)
+		a, p := newRegisteredAgent(t, slowLeases{}, slow)
 		var drives sync.WaitGroup
 		for i := range 5 {
 			drives.Go(func() {

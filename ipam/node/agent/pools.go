@@ -233,11 +233,11 @@ func (a *Agent) followPool(ctx context.Context, name protocol.PoolName, p *pool)
 			return
 		}
 		a.log.WarnContext(ctx, "pool not taken over", "pool", name, "error", err)
-		told := news
+		announced := news
 		a.background(func(context.Context) {
 			for a.wait(ctx, retryAfter) {
 				mu.Lock()
-				over := news != told || a.hear(ctx, p, heard, exists) == nil
+				over := news != announced || a.hear(ctx, p, heard, exists) == nil
 				mu.Unlock()
 				if over {
 					return

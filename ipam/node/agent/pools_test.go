@@ -86,7 +86,7 @@ func TestAwaitsPool(t *testing.T) {
 				case !tt.opens && (!is[*notReadyError](err) || !strings.Contains(err.Error(), tt.want) || took != a.cfg.Wait):
 					t.Errorf("%v after %v; want %q after %v", err, took, tt.want, a.cfg.Wait)
 				}
-				if got := a.landings.Load(); got != 0 {
+				if got := a.finished.Load(); got != 0 {
 					t.Errorf("%d acquires; want none", got)
 				}
 			})
@@ -129,13 +129,13 @@ func (editedPools) ReadPool(_ context.Context, name protocol.PoolName) (protocol
 	return protocol.Pool{Meta: protocol.Meta{Name: string(name), UID: "p"}, Bits4: 30, Open: true, Edited: true, Generation: 2}, protocol.Done, nil
 }
 
-// newSeatedAgent is newBubbleAgent on leases and pools, in term 3 of its seat.
-func newSeatedAgent(t *testing.T, leases Leases, pools Pools) (*Agent, *pool) {
+// newRegistrationedAgent is newBubbleAgent on leases and pools, in term 3 of its registration.
+func newRegisteredAgent(t *testing.T, leases Leases, pools Pools) (*Agent, *pool) {
 	t.Helper()
 	a, p := newBubbleAgent(t, &listedLeases{})
 	a.cl.Leases, a.cl.Pools, a.metrics = leases, pools, newMetrics(state{a})
 	a.reads = &sharedPools{Pools: pools, background: a.background, clock: a.clock}
-	a.sitting.Term = 3
+	a.registrar.Term = 3
 	err := a.st.Update(t.Context(), func(tx *store.Tx) error { return tx.PutIdentity(store.Identity{Node: "n1", Term: 3}) })
 	if err != nil {
 		t.Fatal(err)
@@ -154,7 +154,7 @@ func obtains(t *testing.T, a *Agent, p *pool, exact string, wait time.Duration) 
 	ctx, cancel := context.WithTimeout(t.Context(), wait)
 	defer cancel()
 	began := time.Now()
-	err := a.obtain(ctx, p, n, a.landings.Load())
+	err := a.obtain(ctx, p, n, a.finished.Load())
 	return time.Since(began), err
 }
 
@@ -165,7 +165,7 @@ func TestAwaitsPoolThatWasJustEdited(t *testing.T) {
 	for _, exact := range []string{"", "10.0.0.5"} {
 		synctest.Test(t, func(t *testing.T) {
 			leases := &createdLeases{}
-			a, p := newSeatedAgent(t, leases, editedPools{})
+			a, p := newRegisteredAgent(t, leases, editedPools{})
 			took, err := obtains(t, a, p, exact, time.Second)
 			if took != time.Second || !is[*notReadyError](err) || !strings.Contains(err.Error(), "pool lan was edited") || leases.created != 1 {
 				t.Errorf("exactly %q: %v after %v and %d creates; want that the pool was edited, after a second and one", exact, err, took, leases.created)
@@ -185,7 +185,7 @@ func TestAwaitsPoolThatWasJustEdited(t *testing.T) {
 // heard of, also one that had vanished: by another it might choose what is another pool's.
 func TestConfirmsWhatItHasHeard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, p := newSeatedAgent(t, &createdLeases{}, editedPools{})
+		a, p := newRegisteredAgent(t, &createdLeases{}, editedPools{})
 		p.set(changed(p, func(k *knownPool) { k.Generation = 2 }), false)
 		block := netip.MustParsePrefix("10.0.0.4/30")
 		for generation, want := range map[int64]protocol.Outcome{1: protocol.Unknown, 2: protocol.Done, 3: protocol.Unknown} {
@@ -204,7 +204,7 @@ func TestConfirmsWhatItHasHeard(t *testing.T) {
 // where it has changed nothing that the store keeps of the pool.
 func TestHearsThatAnEditWasLookedAt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, p := newSeatedAgent(t, &createdLeases{}, editedPools{})
+		a, p := newRegisteredAgent(t, &createdLeases{}, editedPools{})
 		known, _, _ := p.now()
 		for _, edited := range []bool{true, false, true, false} {
 			heard := known.Pool
@@ -224,7 +224,7 @@ func TestHearsThatAnEditWasLookedAt(t *testing.T) {
 // exhausted, and once each time that it becomes so.
 func TestHearsPressure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, p := newSeatedAgent(t, &createdLeases{}, editedPools{})
+		a, p := newRegisteredAgent(t, &createdLeases{}, editedPools{})
 		var ceding []bool
 		a.queue = func(func(context.Context)) { ceding = append(ceding, a.exhausted("lan")) }
 		known, _, _ := p.now()
@@ -273,7 +273,7 @@ func TestDeniedCreateIsNotAwaited(t *testing.T) {
 	for _, exact := range []string{"", "10.0.0.5"} {
 		synctest.Test(t, func(t *testing.T) {
 			leases := &deniedLeases{why: `ipleases.tenure.dev is forbidden: User "system:anonymous" cannot create it`}
-			a, p := newSeatedAgent(t, leases, shutPools{})
+			a, p := newRegisteredAgent(t, leases, shutPools{})
 			took, err := obtains(t, a, p, exact, time.Minute)
 			if took != 0 || err == nil || !strings.Contains(err.Error(), leases.why) || leases.created != 1 {
 				t.Errorf("exactly %q: %v after %v and %d creates; want the API server's words at once", exact, err, took, leases.created)
@@ -290,7 +290,7 @@ func TestAwaitsPoolThatWasJustClosed(t *testing.T) {
 	for _, exact := range []string{"", "10.0.0.5"} {
 		synctest.Test(t, func(t *testing.T) {
 			leases := &createdLeases{}
-			a, p := newSeatedAgent(t, leases, shutPools{})
+			a, p := newRegisteredAgent(t, leases, shutPools{})
 			took, err := obtains(t, a, p, exact, time.Second)
 			if took != time.Second || !is[*notReadyError](err) || !strings.Contains(err.Error(), "pool lan is closed") {
 				t.Errorf("exactly %q: %v after %v; want that the pool is closed, after a second", exact, err, took)
@@ -315,8 +315,8 @@ func TestAwaitsReopening(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, p := newBubbleAgent(t, &listedLeases{})
 		a.history.Restored = &protocol.Restoration{Back: true, Opening: "1"}
-		a.sitting.Seen.Restored = a.history.Restored.String()
-		a.late = map[protocol.PoolName]bool{"lan": true}
+		a.registrar.Seen.Restored = a.history.Restored.String()
+		a.heardSince = map[protocol.PoolName]bool{"lan": true}
 		other := newPool("other")
 		other.known = changed(p, func(k *knownPool) { k.Name, k.Opening = "other", "1" })
 		a.pools["other"] = other

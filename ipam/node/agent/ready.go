@@ -14,7 +14,7 @@ const sayTime = time.Minute
 
 // telling is how far an agent that has started has come with telling the API server of
 // its node. mu of the agent guards it.
-type telling struct {
+type announcement struct {
 	heard  bool          // a heartbeat was accepted
 	listed bool          // what is there in the node's name has been compared with the store
 	since  time.Duration // by the boot clock, when the latest of these was
@@ -31,7 +31,7 @@ func (a *Agent) Ready(ctx context.Context) (bool, string) {
 	}
 	now := a.clock.Now().Boot
 	a.mu.Lock()
-	t, term, except, unseen := a.told, a.sitting.Term, maps.Clone(a.anothers), maps.Clone(a.unseen)
+	t, term, except, unseen := a.announced, a.registrar.Term, maps.Clone(a.anothers), maps.Clone(a.unseen)
 	a.mu.Unlock()
 	age := now - t.since
 	switch {
@@ -52,16 +52,16 @@ func (a *Agent) Ready(ctx context.Context) (bool, string) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.told != t { // the API server has gone back meanwhile, or what is there was listed
+	if a.announced != t { // the API server has gone back meanwhile, or what is there was listed
 		return false, "what the API server has in this node's name is being compared"
 	}
-	a.told.done = true
+	a.announced.done = true
 	return true, ""
 }
 
 // compared notes that what is there in the node's name, listed in that era, was compared
 // with the store, which has shown these rights to be there otherwise, or not at all.
-func (a *Agent) compared(era int, otherwise []protocol.Right) {
+func (a *Agent) compared(rewinds int, otherwise []protocol.Right) {
 	now := a.clock.Now().Boot
 	unseen := map[string]bool{}
 	for _, r := range otherwise {
@@ -69,8 +69,8 @@ func (a *Agent) compared(era int, otherwise []protocol.Right) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.era == era { // else there is something else there by now
-		a.told.listed, a.told.since, a.unseen = true, now, unseen
+	if a.rewinds == rewinds { // else there is something else there by now
+		a.announced.listed, a.announced.since, a.unseen = true, now, unseen
 	}
 }
 

@@ -18,33 +18,33 @@ import (
 // claims the addresses that no lease covers. What cannot be said is not waited for.
 func TestReady(t *testing.T) {
 	for _, tt := range []struct {
-		name   string
-		told   telling
-		said   int64 // the term in which the node's lease was said last
-		others bool  // it is another's
-		unseen bool  // a list has shown that it is not there, and no answer since
-		want   bool
+		name      string
+		announced announcement
+		said      int64 // the term in which the node's lease was said last
+		others    bool  // it is another's
+		unseen    bool  // a list has shown that it is not there, and no answer since
+		want      bool
 	}{
-		{name: "no heartbeat was accepted", told: telling{listed: true}, said: 2},
-		{name: "nor will one be: the API server is away", told: telling{since: -sayTime}, said: 2},
-		{name: "nothing can be listed", told: telling{heard: true, since: -sayTime}, said: 2, want: true},
-		{name: "nothing was listed", told: telling{heard: true}, said: 2},
-		{name: "all is said", told: telling{heard: true, listed: true}, said: 2, want: true},
-		{name: "a look is under way", told: telling{heard: true, listed: true}, said: 2, unseen: true},
-		{name: "a look has found another's", told: telling{heard: true, listed: true}, said: 2, others: true, unseen: true, want: true},
-		{name: "a look finds nothing out", told: telling{heard: true, listed: true, since: -sayTime}, said: 2, unseen: true, want: true},
-		{name: "a lease was said in an earlier term", told: telling{heard: true, listed: true}, said: 1},
-		{name: "a lease is another's", told: telling{heard: true, listed: true}, said: 1, others: true, want: true},
-		{name: "a lease cannot be said", told: telling{heard: true, listed: true, since: -sayTime}, said: 1, want: true},
-		{name: "it was ready before", told: telling{done: true}, said: 1, want: true},
+		{name: "no heartbeat was accepted", announced: announcement{listed: true}, said: 2},
+		{name: "nor will one be: the API server is away", announced: announcement{since: -sayTime}, said: 2},
+		{name: "nothing can be listed", announced: announcement{heard: true, since: -sayTime}, said: 2, want: true},
+		{name: "nothing was listed", announced: announcement{heard: true}, said: 2},
+		{name: "all is said", announced: announcement{heard: true, listed: true}, said: 2, want: true},
+		{name: "a look is under way", announced: announcement{heard: true, listed: true}, said: 2, unseen: true},
+		{name: "a look has found another's", announced: announcement{heard: true, listed: true}, said: 2, others: true, unseen: true, want: true},
+		{name: "a look finds nothing out", announced: announcement{heard: true, listed: true, since: -sayTime}, said: 2, unseen: true, want: true},
+		{name: "a lease was said in an earlier term", announced: announcement{heard: true, listed: true}, said: 1},
+		{name: "a lease is another's", announced: announcement{heard: true, listed: true}, said: 1, others: true, want: true},
+		{name: "a lease cannot be said", announced: announcement{heard: true, listed: true, since: -sayTime}, said: 1, want: true},
+		{name: "it was ready before", announced: announcement{done: true}, said: 1, want: true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			a := &Agent{st: newStore(t), cfg: Config{Node: "n1"}, clock: stoppedClock{}, log: slog.New(slog.DiscardHandler)}
 			now := a.clock.Now()
-			a.sitting = protocol.Sitting{Self: protocol.Identity{Node: "n1"}, Term: 2, Sent: now}
-			a.told = tt.told
-			a.told.since += now.Boot
-			lease := protocol.Right{Kind: protocol.RightLease, Name: "lan.0a000000.26", Phase: protocol.Held, UID: "u", Said: tt.said, Term: tt.said}
+			a.registrar = protocol.Registrar{Self: protocol.Identity{Node: "n1"}, Term: 2, Sent: now}
+			a.announced = tt.announced
+			a.announced.since += now.Boot
+			lease := protocol.Right{Kind: protocol.RightLease, Name: "lan.0a000000.26", Phase: protocol.Held, UID: "u", Asserted: tt.said, Term: tt.said}
 			if tt.others {
 				a.shown(lease.Name, true)
 			}
@@ -67,8 +67,8 @@ func TestReady(t *testing.T) {
 func TestReadyAnewAfterRestore(t *testing.T) {
 	a := newRestoredAgent(t)
 	self := protocol.Identity{Node: "n1"}
-	a.sitting = protocol.Sitting{Self: self, Term: 3, Sent: a.clock.Now()}
-	a.told.done = true
+	a.registrar = protocol.Registrar{Self: self, Term: 3, Sent: a.clock.Now()}
+	a.announced.done = true
 	ready := func(when string, want bool) {
 		t.Helper()
 		if got, why := a.Ready(t.Context()); got != want {
@@ -76,17 +76,17 @@ func TestReadyAnewAfterRestore(t *testing.T) {
 		}
 	}
 	ready("before", true)
-	before := a.sight().era
-	if err := a.read(t.Context(), a.sight(), true); !errors.Is(err, errRewound) {
+	before := a.epoch().rewinds
+	if err := a.read(t.Context(), a.epoch(), true); !errors.Is(err, errRewound) {
 		t.Fatalf("an answer of an earlier state: %v; want %v", err, errRewound)
 	}
-	if err := a.accept(t.Context(), 0, a.sight().era, protocol.Sitting{Self: self, Term: 4, Sent: a.clock.Now()}); err != nil {
+	if err := a.accept(t.Context(), 0, a.epoch().rewinds, protocol.Registrar{Self: self, Term: 4, Sent: a.clock.Now()}); err != nil {
 		t.Fatal(err)
 	}
-	ready("seated again", false)
+	ready("registered again", false)
 	a.compared(before, nil)
 	ready("listed before it went back", false)
-	a.compared(a.sight().era, nil)
+	a.compared(a.epoch().rewinds, nil)
 	ready("all is said", true)
 }
 
@@ -96,18 +96,18 @@ func TestNotReadyByWhatWasBefore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := newRestoredAgent(t)
 		st, hang := newHangingStore(t)
-		a.st, a.sitting.Sent, a.told = st, a.clock.Now(), telling{heard: true, listed: true}
+		a.st, a.registrar.Sent, a.announced = st, a.clock.Now(), announcement{heard: true, listed: true}
 		goOn := hang(func(tx *store.Tx) error {
-			return tx.PutRight(protocol.Right{Kind: protocol.RightUse, Name: "c.0", Phase: protocol.Held, UID: "u", Said: 3, Term: 3})
+			return tx.PutRight(protocol.Right{Kind: protocol.RightUse, Name: "c.0", Phase: protocol.Held, UID: "u", Asserted: 3, Term: 3})
 		})
 		ready := make(chan bool, 1)
 		go func() { ok, _ := a.Ready(t.Context()); ready <- ok }()
 		synctest.Wait() // it reads the store
-		go func() { _ = a.read(t.Context(), a.sight(), true) }()
+		go func() { _ = a.read(t.Context(), a.epoch(), true) }()
 		synctest.Wait() // its memory has it
 		goOn()
-		if ok := <-ready; ok || a.told.done {
-			t.Errorf("ready %v, for good: %v; want neither, after the API server has gone back", ok, a.told.done)
+		if ok := <-ready; ok || a.announced.done {
+			t.Errorf("ready %v, for good: %v; want neither, after the API server has gone back", ok, a.announced.done)
 		}
 	})
 }
@@ -137,11 +137,11 @@ func (f *forgottenLeases) ReadLease(ctx context.Context, name string) (protocol.
 func TestReadyWhenWhatIsMissingIsBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		leases := &forgottenLeases{slow: true}
-		a, p := newSeatedAgent(t, leases, shutPools{})
+		a, p := newRegisteredAgent(t, leases, shutPools{})
 		a.cl.SubLeases = noSubLeases{}
-		a.sitting.Sent, a.told.heard = a.clock.Now(), true
+		a.registrar.Sent, a.announced.heard = a.clock.Now(), true
 		r := leaseRight(p.known.Pool, netip.MustParsePrefix("10.0.0.4/30"))
-		r.Phase, r.UID, r.Revision, r.Said, r.Term = protocol.Held, "before", "7", 3, 3
+		r.Phase, r.UID, r.Revision, r.Asserted, r.Term = protocol.Held, "before", "7", 3, 3
 		if err := a.st.Update(t.Context(), func(tx *store.Tx) error { return tx.PutRight(r) }); err != nil {
 			t.Fatal(err)
 		}

@@ -16,16 +16,16 @@ const (
 	recallTries = 4
 	recallRetry = 300 * time.Millisecond
 
-	// recallFresh is how old a recall may be that stands on the seat as the agent starts.
+	// recallFresh is how old a recall may be that stands on the registration as the agent starts.
 	recallFresh = time.Minute
 )
 
-// followSeat answers the recalls on this node's seat until ctx ends, and learns at
-// once that somebody else has sat down there, or ended the term, and which rank it has.
-func (a *Agent) followSeat(ctx context.Context) error {
-	return a.cl.Seats.FollowSeat(ctx, a.cfg.Node, func(s protocol.Seat) {
+// followRegistration answers the recalls on this node's registration until ctx ends, and learns at
+// once that somebody else has registered there, or ended the term, and which rank it has.
+func (a *Agent) followRegistration(ctx context.Context) error {
+	return a.cl.Registrations.FollowRegistration(ctx, a.cfg.Node, func(s protocol.Registration) {
 		if a.term() != 0 && !a.ours(s) {
-			a.wakeSeat() // a watch decides nothing: the heartbeat tells
+			a.wakeRegistration() // a watch decides nothing: the heartbeat tells
 		}
 		a.rank.Store(int64(s.Rank))
 		a.hearRecalls(s)
@@ -33,14 +33,14 @@ func (a *Agent) followSeat(ctx context.Context) error {
 	})
 }
 
-// ours reports whether a seat names this agent.
-func (a *Agent) ours(s protocol.Seat) bool {
+// ours reports whether a registration names this agent.
+func (a *Agent) ours(s protocol.Registration) bool {
 	return s.Store == a.st.ID() && s.Machine == a.cfg.Machine && s.Boot == a.cfg.Boot
 }
 
-// hearRecalls begins to answer the recalls of a seat that have not been answered, if
-// the seat is this agent's.
-func (a *Agent) hearRecalls(s protocol.Seat) {
+// hearRecalls begins to answer the recalls of a registration that have not been answered, if
+// the registration is this agent's.
+func (a *Agent) hearRecalls(s protocol.Registration) {
 	if !a.ours(s) {
 		return
 	}
@@ -55,7 +55,7 @@ func (a *Agent) hearRecalls(s protocol.Seat) {
 			fresh = append(fresh, rc)
 		}
 	}
-	a.recalls = heard // what is not on the seat any more does not come again
+	a.recalls = heard // what is not on the registration any more does not come again
 	a.mu.Unlock()
 	for _, rc := range fresh {
 		made, known := rc.Made()
@@ -70,7 +70,7 @@ func (a *Agent) hearRecalls(s protocol.Seat) {
 // of is in its name all the same, by a create that has come late: a list finds it, and it
 // is given back.
 //
-// One that is stale is answered alone: a leader that is gone has left it on the seat, and
+// One that is stale is answered alone: a leader that is gone has left it on the registration, and
 // who waited then has been served, or has had the next leader recall.
 func (a *Agent) answerRecall(ctx context.Context, rc protocol.Recall, stale bool) {
 	within, err := rangesOf(rc.Ranges)

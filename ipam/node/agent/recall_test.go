@@ -74,11 +74,11 @@ func (d *deafLeases) PublishLease(_ context.Context, _ string, _ protocol.UID, p
 func TestRecallAnsweredBeforeItIsCeded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		leases := &deafLeases{}
-		a, p := newSeatedAgent(t, leases, shutPools{})
-		a.sitting.Sent = a.clock.Now()
+		a, p := newRegisteredAgent(t, leases, shutPools{})
+		a.registrar.Sent = a.clock.Now()
 		a.public = leasestatus.New(a.st, leases, time.Minute, func(string) {}, a.log)
 		r := leaseRight(p.known.Pool, netip.MustParsePrefix("10.0.0.4/30"))
-		r.Phase, r.UID, r.Revision, r.Said, r.Term, r.Turn = protocol.Held, "u1", "7", 3, 3, 1
+		r.Phase, r.UID, r.Revision, r.Asserted, r.Term, r.Turn = protocol.Held, "u1", "7", 3, 3, 1
 		leases.now = protocol.Lease{Meta: protocol.Meta{Name: r.Name, UID: "u1", Revision: "7"}, Protocol: protocol.Version, Pool: "lan", PoolUID: r.PoolUID, Block: r.Block,
 			Holder: protocol.Holder{Node: "n1"}, Store: a.st.ID(), Term: 3, Turn: 1}
 		pool := Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: "p"}}}

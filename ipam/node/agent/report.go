@@ -70,9 +70,9 @@ func (r *arrivals) all(now protocol.Instant) (pods []protocol.UID) {
 	return pods
 }
 
-// hearLook begins to answer what a seat asks, if the seat is this agent's and the answer
-// is not there yet; an answer that nobody asks for any more goes with the next heartbeat.
-func (a *Agent) hearLook(s protocol.Seat) {
+// hearLook begins to answer what a registration asks, if the registration is this agent's and the
+// answer is not there yet; an answer that nobody asks for any more goes with the next heartbeat.
+func (a *Agent) hearLook(s protocol.Registration) {
 	if !a.ours(s) {
 		return
 	}
@@ -93,7 +93,7 @@ func (a *Agent) hearLook(s protocol.Seat) {
 func (a *Agent) answerLook(ctx context.Context, text string) {
 	look, err := protocol.ParseLook(text)
 	if err != nil {
-		a.log.WarnContext(ctx, "what the seat asks is not understood", "error", err)
+		a.log.WarnContext(ctx, "what the registration asks is not understood", "error", err)
 		return
 	}
 	report := a.report(ctx, look)
@@ -104,7 +104,7 @@ func (a *Agent) answerLook(ctx context.Context, text string) {
 	}
 	a.mu.Unlock()
 	if current {
-		a.wakeSeat()
+		a.wakeRegistration()
 	}
 }
 

@@ -29,8 +29,8 @@ func (a *Agent) reserve(p *pool) {
 	if a.unleasable(p.name, known, absent) != "" {
 		return
 	}
-	if !a.seatSeen() { // only the seat may show that the API server has gone back, and the block is another's
-		a.reserveIn(p, seatRetry)
+	if !a.regSeen() { // only the registration may show that the API server has gone back, and the block is another's
+		a.reserveIn(p, regRetry)
 		return
 	}
 	for _, f := range known.shape.Families() {
@@ -70,11 +70,11 @@ func (a *Agent) reserve(p *pool) {
 	}
 }
 
-// seatSeen reports whether the agent has seen its seat since it started.
-func (a *Agent) seatSeen() bool {
+// regSeen reports whether the agent has seen its registration since it started.
+func (a *Agent) regSeen() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.sitting.Seen.UID != ""
+	return a.registrar.Seen.UID != ""
 }
 
 // touch notes that the pools of an attachment have changed: their reserve is

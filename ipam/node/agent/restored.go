@@ -22,33 +22,33 @@ func (e *withheldError) Error() string {
 }
 
 // A sight is what was known of the API server when a call was sent.
-type sight struct {
+type epoch struct {
 	history protocol.History
-	era     int
-	term    int64 // of the node's seat
+	rewinds int
+	term    int64 // of the node's registration
 }
 
-func (a *Agent) sight() sight {
+func (a *Agent) epoch() epoch {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return sight{a.history, a.era, a.sitting.Term}
+	return epoch{a.history, a.rewinds, a.registrar.Term}
 }
 
 // wrote judges the answer to a write, or to a list, that was sent at s: errRewound
 // says that it must not be relied upon.
-func (a *Agent) wrote(ctx context.Context, s sight, rev protocol.Revision) error {
+func (a *Agent) wrote(ctx context.Context, s epoch, rev protocol.Revision) error {
 	return a.judge(ctx, s, s.history.Behind(rev), func(h protocol.History) protocol.History { return h.SawObject(rev) })
 }
 
-// lastTerm is the highest term that the agent has had, or must not sit down in.
+// lastTerm is the highest term that the agent has had, or must not register in.
 func (a *Agent) lastTerm() int64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.sitting.LastTerm
+	return a.registrar.LastTerm
 }
 
 // read is wrote for a live read of an object of which the store has a record.
-func (a *Agent) read(ctx context.Context, s sight, behind bool) error {
+func (a *Agent) read(ctx context.Context, s epoch, behind bool) error {
 	return a.judge(ctx, s, behind, func(h protocol.History) protocol.History { return h })
 }
 
@@ -58,15 +58,15 @@ func (a *Agent) known(name string) protocol.Right {
 	return r
 }
 
-// sat is wrote for the node's seat, as read or written.
-func (a *Agent) sat(ctx context.Context, s sight, seat protocol.Seat) error {
-	return a.judge(ctx, s, s.history.SeatBehind(seat), func(h protocol.History) protocol.History { return h.SawSeat(seat) })
+// judgeRegistration judges the node's registration, as read or written with what was known at s.
+func (a *Agent) judgeRegistration(ctx context.Context, s epoch, reg protocol.Registration) error {
+	return a.judge(ctx, s, s.history.RegistrationBehind(reg), func(h protocol.History) protocol.History { return h.SawRegistration(reg) })
 }
 
-func (a *Agent) judge(ctx context.Context, s sight, behind bool, saw func(protocol.History) protocol.History) error {
+func (a *Agent) judge(ctx context.Context, s epoch, behind bool, saw func(protocol.History) protocol.History) error {
 	a.mu.Lock()
 	switch {
-	case a.era != s.era: // it has gone back while the call was under way
+	case a.rewinds != s.rewinds: // it has gone back while the call was under way
 		a.mu.Unlock()
 		return errRewound
 	case !behind:
@@ -74,24 +74,24 @@ func (a *Agent) judge(ctx context.Context, s sight, behind bool, saw func(protoc
 		a.mu.Unlock()
 		return nil
 	}
-	a.era++
+	a.rewinds++
 	a.history = a.history.Rewound()
-	a.sitting, a.told = a.sitting.Rewound(), telling{}
-	a.late, a.anothers, a.unseen, a.certainty = nil, nil, nil, protocol.Certainty{}
+	a.registrar, a.announced = a.registrar.Rewound(), announcement{}
+	a.heardSince, a.anothers, a.unseen, a.certainty = nil, nil, nil, protocol.Certainty{}
 	a.mu.Unlock()
 	a.metrics.rewound.Inc()
 	a.log.ErrorContext(ctx, "the API server has gone back to an earlier state: nothing is leased or given back until the controller has opened the pools again", "node", a.cfg.Node)
-	a.wakeSeat()
+	a.wakeRegistration()
 	a.wakeList()
 	err := a.st.Update(ctx, func(tx *store.Tx) error {
 		id, err := tx.Identity()
 		if err != nil {
 			return err
 		}
-		// An agent that starts now must not take up the seat, nor sit down in its term:
+		// An agent that starts now must not take up the registration, nor register in its term:
 		// what was said in it may not be there any more.
 		id.Boot, id.Term = "", max(id.Term, a.lastTerm())
-		return errors.Join(tx.PutIdentity(id), tx.PutHistory(a.sight().history))
+		return errors.Join(tx.PutIdentity(id), tx.PutHistory(a.epoch().history))
 	})
 	if err != nil {
 		a.log.ErrorContext(ctx, "that the API server has gone back is not recorded yet", "error", err)
@@ -120,7 +120,7 @@ func (a *Agent) withholds(name protocol.PoolName) bool {
 // show: it counts when all others have been opened. a.mu must be held.
 func (a *Agent) reopened(name protocol.PoolName) bool {
 	p := a.pools[name]
-	if p == nil || a.late[name] {
+	if p == nil || a.heardSince[name] {
 		return false
 	}
 	known, absent, _ := p.now()
@@ -164,7 +164,7 @@ func (a *Agent) keptBack(r protocol.Right) error {
 // that a pool is opened again. A request's may come before: the controller answers it.
 func (a *Agent) waitsForPool(r protocol.Right) bool {
 	a.mu.Lock()
-	term, unseen := a.sitting.Term, a.unseen[r.Name]
+	term, unseen := a.registrar.Term, a.unseen[r.Name]
 	a.mu.Unlock()
 	return r.Kind != protocol.RightRequest && r.Unconfirmed(term) && !unseen && a.withheldRight(r) != nil
 }
@@ -189,10 +189,10 @@ func (a *Agent) heardOpening(p protocol.Pool, fresh bool) {
 	defer a.mu.Unlock()
 	a.history = a.history.SawOpening(p.Opening)
 	if fresh && a.history.Restored != nil {
-		if a.late == nil {
-			a.late = map[protocol.PoolName]bool{}
+		if a.heardSince == nil {
+			a.heardSince = map[protocol.PoolName]bool{}
 		}
-		a.late[protocol.PoolName(p.Name)] = true
+		a.heardSince[protocol.PoolName(p.Name)] = true
 	}
 }
 
@@ -208,7 +208,7 @@ func (a *Agent) readOpening(ctx context.Context, p protocol.Pool) error {
 		return nil
 	}
 	// What has been heard of meanwhile may not be on disk either.
-	if err := a.st.Update(ctx, func(tx *store.Tx) error { h = a.sight().history; return tx.PutHistory(h) }); err != nil {
+	if err := a.st.Update(ctx, func(tx *store.Tx) error { h = a.epoch().history; return tx.PutHistory(h) }); err != nil {
 		return err
 	}
 	a.mu.Lock()
@@ -221,16 +221,16 @@ func (a *Agent) readOpening(ctx context.Context, p protocol.Pool) error {
 // having put back what its node holds, to business as usual.
 func (a *Agent) mend(ctx context.Context) {
 	a.mu.Lock()
-	restored, term := a.history.Restored, a.sitting.Term
-	said, _ := protocol.ParseRestoration(a.sitting.Seen.Restored)
+	restored, term := a.history.Restored, a.registrar.Term
+	said, _ := protocol.ParseRestoration(a.registrar.Seen.Restored)
 	over := restored != nil && restored.Back && said == *restored
 	if over {
 		for name := range a.pools {
-			over = over && (a.late[name] || a.reopened(name))
+			over = over && (a.heardSince[name] || a.reopened(name))
 		}
 	}
 	if over {
-		a.history.Restored, a.late, a.anothers = nil, nil, nil
+		a.history.Restored, a.heardSince, a.anothers = nil, nil, nil
 		for _, p := range a.pools {
 			p.wake()
 		}
@@ -239,7 +239,7 @@ func (a *Agent) mend(ctx context.Context) {
 	switch {
 	case over:
 		a.log.InfoContext(ctx, "the pools have been opened again: leasing goes on")
-		a.wakeSeat()
+		a.wakeRegistration()
 	case restored != nil && !restored.Back && term != 0 && a.putBack(ctx, term):
 		a.mu.Lock()
 		if now := a.history.Restored; now != nil {
@@ -247,7 +247,7 @@ func (a *Agent) mend(ctx context.Context) {
 		}
 		a.mu.Unlock()
 		a.log.InfoContext(ctx, "what this node holds has been put back: it waits for the pools to be opened again")
-		a.wakeSeat()
+		a.wakeRegistration()
 	}
 }
 
@@ -300,8 +300,8 @@ func (a *Agent) said(ctx context.Context, term int64, except, unseen map[string]
 	return all, err
 }
 
-// wakeSeat has the next heartbeat sent now.
-func (a *Agent) wakeSeat() {
+// wakeRegistration has the next heartbeat sent now.
+func (a *Agent) wakeRegistration() {
 	select {
 	case a.beatNow <- struct{}{}:
 	default: // it is due already

@@ -19,7 +19,7 @@ func TestLeaseOfALostStore(t *testing.T) {
 	for uid, want := range map[protocol.UID]protocol.Outcome{"p": protocol.Unknown, "q": protocol.Done} {
 		a := newRestoredAgent(t)
 		r := leaseRight(Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: "p"}}}, netip.MustParsePrefix("10.0.0.10/32"))
-		r.Phase, r.UID, r.Revision, r.Said, r.Term = protocol.Held, "u2", "7", 2, 2
+		r.Phase, r.UID, r.Revision, r.Asserted, r.Term = protocol.Held, "u2", "7", 2, 2
 		a.put(t, r)
 		a.pools["lan"] = newPool("lan")
 		a.pools["lan"].set(&knownPool{Pool: Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: uid}, Opening: "w1"}}}, false)
@@ -30,19 +30,19 @@ func TestLeaseOfALostStore(t *testing.T) {
 	}
 }
 
-// TestNothingIsLostBeforeTheSeatIsSeen (H9): an agent starts on restored data, and takes its
-// seat up as its store has it. Until it has read it, nothing shows that the data have gone
-// back: a block that it has leased since the backup names him who had it then, and gives it
+// TestNothingIsLostBeforeTheRegistrationIsSeen (H9): an agent starts on restored data, and takes
+// its registration up as its store has it. Until it has read it, nothing shows that the data have
+// gone back: a block that it has leased since the backup names him who had it then, and gives it
 // back. It would be others' while pods here have its addresses (I1).
-func TestNothingIsLostBeforeTheSeatIsSeen(t *testing.T) {
+func TestNothingIsLostBeforeTheRegistrationIsSeen(t *testing.T) {
 	for _, seen := range []bool{false, true} {
 		a := newRestoredAgent(t)
 		if !seen {
-			a.sitting.Seen = protocol.Seat{}
+			a.registrar.Seen = protocol.Registration{}
 		}
 		a.cl.Events = &warned{}
 		r := leaseRight(Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: "p"}}}, netip.MustParsePrefix("10.0.0.10/32"))
-		r.Phase, r.UID, r.Revision, r.Said, r.Term = protocol.Held, "u2", "7", 3, 3
+		r.Phase, r.UID, r.Revision, r.Asserted, r.Term = protocol.Held, "u2", "7", 3, 3
 		if err := a.st.Update(t.Context(), func(tx *store.Tx) error { return tx.PutRight(r) }); err != nil {
 			t.Fatal(err)
 		}
@@ -51,7 +51,7 @@ func TestNothingIsLostBeforeTheSeatIsSeen(t *testing.T) {
 			t.Fatal(err)
 		}
 		if now, _ := a.right(r.Name); (now.Phase == protocol.Lost) != seen {
-			t.Errorf("the lease is %s, the seat seen: %v; want it lost if it was", now.Phase, seen)
+			t.Errorf("the lease is %s, the registration seen: %v; want it lost if it was", now.Phase, seen)
 		}
 	}
 }
@@ -63,7 +63,7 @@ func TestLeaseIsALostStoresAgain(t *testing.T) {
 	a := newRestoredAgent(t)
 	a.cl.Events = &warned{}
 	r := leaseRight(Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: "p"}}}, netip.MustParsePrefix("10.0.0.10/32"))
-	r.Phase, r.UID, r.Revision, r.Turn, r.Said, r.Term = protocol.Held, "u", "38", 3, 2, 2
+	r.Phase, r.UID, r.Revision, r.Turn, r.Asserted, r.Term = protocol.Held, "u", "38", 3, 2, 2
 	if err := a.st.Update(t.Context(), func(tx *store.Tx) error { return tx.PutRight(r) }); err != nil {
 		t.Fatal(err)
 	}
@@ -75,13 +75,13 @@ func TestLeaseIsALostStoresAgain(t *testing.T) {
 
 // TestLeaseOfWhoHadItBefore (H9): a lease in the place of one that this node holds, and older
 // than that, is of an earlier state. The node does not lose its own by it, also where no
-// revision and not its seat shows that the API server has gone back.
+// revision and not its registration shows that the API server has gone back.
 func TestLeaseOfWhoHadItBefore(t *testing.T) {
 	a := &Agent{
 		st: newStore(t), cfg: Config{Node: "n1"}, log: slog.New(slog.DiscardHandler), metrics: newMetrics(nil),
-		beatNow: make(chan struct{}, 1), sitting: protocol.Sitting{Term: 3, Seen: protocol.Seat{Meta: protocol.Meta{UID: "s"}}},
+		beatNow: make(chan struct{}, 1), registrar: protocol.Registrar{Term: 3, Seen: protocol.Registration{Meta: protocol.Meta{UID: "s"}}},
 	}
-	r := protocol.Right{Kind: protocol.RightLease, Name: "x", Phase: protocol.Held, UID: "mine", Revision: "70", Turn: 1, Said: 3, Term: 3}
+	r := protocol.Right{Kind: protocol.RightLease, Name: "x", Phase: protocol.Held, UID: "mine", Revision: "70", Turn: 1, Asserted: 3, Term: 3}
 	if err := a.st.Update(t.Context(), func(tx *store.Tx) error { return tx.PutRight(r) }); err != nil {
 		t.Fatal(err)
 	}
@@ -90,10 +90,10 @@ func TestLeaseOfWhoHadItBefore(t *testing.T) {
 	}
 }
 
-// goingBack are seats that take a heartbeat, and an API server that is seen to have gone
+// goingBack are registrations that take a heartbeat, and an API server that is seen to have gone
 // back, by whatever else the agent asks, before the agent has taken up the answer.
 type goingBack struct {
-	Seats
+	Registrations
 	a *Agent
 }
 
@@ -101,8 +101,8 @@ func (goingBack) ReadNode(context.Context, protocol.NodeName) (protocol.Node, pr
 	return protocol.Node{}, protocol.NotFound, nil
 }
 
-func (g goingBack) UpdateSeat(ctx context.Context, s protocol.Seat) (protocol.Seat, protocol.Outcome, error) {
-	_ = g.a.read(ctx, g.a.sight(), true)
+func (g goingBack) UpdateRegistration(ctx context.Context, s protocol.Registration) (protocol.Registration, protocol.Outcome, error) {
+	_ = g.a.read(ctx, g.a.epoch(), true)
 	return s, protocol.Done, nil
 }
 
@@ -111,15 +111,15 @@ func (g goingBack) UpdateSeat(ctx context.Context, s protocol.Seat) (protocol.Se
 // would pass for put back, and the pools be opened without it (I1).
 func TestHeartbeatOfBefore(t *testing.T) {
 	a := newRestoredAgent(t)
-	a.sitting.Self = protocol.Identity{Node: "n1", Store: a.st.ID(), Boot: "b"}
-	a.cl.Seats = goingBack{a: a}
+	a.registrar.Self = protocol.Identity{Node: "n1", Store: a.st.ID(), Boot: "b"}
+	a.cl.Registrations = goingBack{a: a}
 	if accepted, _, err := a.beat(t.Context()); accepted || err != nil || a.term() != 0 {
-		t.Errorf("accepted %v, %v, term %d; want no seat", accepted, err, a.term())
+		t.Errorf("accepted %v, %v, term %d; want no registration", accepted, err, a.term())
 	}
 	err := a.st.View(func(tx *store.Tx) error {
 		id, err := tx.Identity()
 		if id.Boot != "" || id.Term <= 3 {
-			t.Errorf("the store has the seat of boot %q, term %d; want none, and a term above 3", id.Boot, id.Term)
+			t.Errorf("the store has the registration of boot %q, term %d; want none, and a term above 3", id.Boot, id.Term)
 		}
 		return err
 	})
@@ -129,12 +129,12 @@ func TestHeartbeatOfBefore(t *testing.T) {
 }
 
 // TestLeasedSinceTheLastHeartbeat (H9): an agent that was stopped soon after it had leased a
-// block, before its next heartbeat, starts on data from between the two. Its seat is as it
+// block, before its next heartbeat, starts on data from between the two. Its registration is as it
 // was; the record of the lease shows that the data have gone back.
 func TestLeasedSinceTheLastHeartbeat(t *testing.T) {
 	a := newRestoredAgent(t)
 	r := leaseRight(Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: "p"}}}, netip.MustParsePrefix("10.0.0.10/32"))
-	r.Phase, r.UID, r.Revision, r.Said, r.Term = protocol.Held, "u", "100", 3, 3
+	r.Phase, r.UID, r.Revision, r.Asserted, r.Term = protocol.Held, "u", "100", 3, 3
 	if err := a.st.Update(t.Context(), func(tx *store.Tx) error { return tx.PutRight(r) }); err != nil {
 		t.Fatal(err)
 	}

@@ -119,8 +119,8 @@ func TestRecordOfALaterState(t *testing.T) {
 			if out, err := read(a); out != protocol.Unknown || !errors.Is(err, errRewound) || a.history.Restored == nil {
 				t.Fatalf("first: %v, %v, history %+v; want that the API server has gone back", out, err, a.history)
 			}
-			if out, err := read(a); out != protocol.Done || err != nil || a.era != 1 {
-				t.Errorf("then: %v, %v, era %d; want the object, in the same era", out, err, a.era)
+			if out, err := read(a); out != protocol.Done || err != nil || a.rewinds != 1 {
+				t.Errorf("then: %v, %v, era %d; want the object, in the same era", out, err, a.rewinds)
 			}
 		})
 	}
@@ -148,7 +148,7 @@ func TestOpeningSinceTheHeartbeat(t *testing.T) {
 	if err := a.resume(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := a.wrote(t.Context(), a.sight(), "99"); !errors.Is(err, errRewound) {
+	if err := a.wrote(t.Context(), a.epoch(), "99"); !errors.Is(err, errRewound) {
 		t.Fatalf("%v; want that the API server has gone back", err)
 	}
 	if err := a.withheld("lan"); err == nil {
@@ -187,7 +187,7 @@ func TestOpeningOfALiveRead(t *testing.T) {
 	}
 }
 
-// newRestoredAgent returns an agent that has a seat in term 3, and follows no pool.
+// newRestoredAgent returns an agent that has a registration in term 3, and follows no pool.
 func newRestoredAgent(t *testing.T) *Agent {
 	t.Helper()
 	a := &Agent{
@@ -195,7 +195,7 @@ func newRestoredAgent(t *testing.T) *Agent {
 		beatNow: make(chan struct{}, 1), pools: map[protocol.PoolName]*pool{}, idle: map[string]protocol.Instant{},
 		follow: func(protocol.PoolName, *pool) {},
 	}
-	a.sitting.Term, a.sitting.Seen.UID = 3, "seat"
+	a.registrar.Term, a.registrar.Seen.UID = 3, "registration"
 	if err := a.st.Update(t.Context(), func(tx *store.Tx) error { return tx.PutIdentity(store.Identity{Node: "n1", Term: 3}) }); err != nil {
 		t.Fatal(err)
 	}
@@ -243,7 +243,7 @@ func TestLostGoesBack(t *testing.T) {
 	}{{protocol.Held, 3, true}, {protocol.Held, 0, false}, {protocol.Lost, 3, false}} {
 		a := newRestoredAgent(t)
 		r := leaseRight(Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: "p"}}}, netip.MustParsePrefix("10.0.0.10/32"))
-		r.Phase, r.UID, r.Revision, r.Said, r.Term = tt.phase, "u1", "7", 3, tt.term
+		r.Phase, r.UID, r.Revision, r.Asserted, r.Term = tt.phase, "u1", "7", 3, tt.term
 		a.put(t, r)
 		a.cl.Leases = &shownLease{lease: protocol.Lease{Meta: protocol.Meta{Name: r.Name, UID: "u2"}, Store: "another"}}
 		a.giveBack(t.Context())
@@ -261,7 +261,7 @@ func TestEarlierPool(t *testing.T) {
 	for uid, kept := range map[protocol.UID]bool{"p": true, "q": false} {
 		a := newRestoredAgent(t)
 		r := leaseRight(Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: "p"}}}, netip.MustParsePrefix("10.0.0.10/32"))
-		r.Phase, r.UID, r.Revision, r.Said, r.Term = protocol.Held, "u1", "7", 3, 3
+		r.Phase, r.UID, r.Revision, r.Asserted, r.Term = protocol.Held, "u1", "7", 3, 3
 		a.put(t, r)
 		a.pools["lan"] = newPool("lan")
 		a.pools["lan"].set(&knownPool{Pool: Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: uid}, Opening: "w1"}}}, false)
@@ -291,7 +291,7 @@ func TestAnothersLease(t *testing.T) {
 			a := newRestoredAgent(t)
 			a.cfg.Fence = tt.fence
 			r := leaseRight(Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: "p"}}}, netip.MustParsePrefix("10.0.0.10/32"))
-			r.Phase, r.UID, r.Revision, r.Said, r.Term = protocol.Held, "u1", "7", 2, 2
+			r.Phase, r.UID, r.Revision, r.Asserted, r.Term = protocol.Held, "u1", "7", 2, 2
 			a.put(t, r)
 			if a.putBack(t.Context(), 3) {
 				t.Error("it is back before it has read the lease")
@@ -314,7 +314,7 @@ func TestAnothersLease(t *testing.T) {
 func TestFenceThatIsNotSent(t *testing.T) {
 	a := newRestoredAgent(t)
 	r := leaseRight(Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: "p"}}}, netip.MustParsePrefix("10.0.0.10/32"))
-	r.Phase, r.UID, r.Revision, r.Said = protocol.Noted, "u1", "7", 2
+	r.Phase, r.UID, r.Revision, r.Asserted = protocol.Noted, "u1", "7", 2
 	a.put(t, r)
 	leases := &shownLease{lease: protocol.Lease{
 		Meta: protocol.Meta{Name: r.Name, UID: "u1", Revision: "7"}, Pool: "lan", Block: r.Block, Holder: protocol.Holder{Node: "n1"}, Store: a.st.ID(), Term: 2,
@@ -375,7 +375,7 @@ func TestRequestWithoutItsAnswer(t *testing.T) {
 			a.cl.Events = said
 			request := &protocol.Request{Pod: protocol.PodRef{Namespace: "ns", Name: "p", UID: "pod"}, Interface: "net1", Wants: []protocol.Wanted{{Pool: "lan"}}}
 			r := protocol.Right{
-				Kind: protocol.RightRequest, Name: "r", Phase: protocol.Held, UID: "u", Revision: "3", Turn: 1, Said: 2, Term: 2, Request: request,
+				Kind: protocol.RightRequest, Name: "r", Phase: protocol.Held, UID: "u", Revision: "3", Turn: 1, Asserted: 2, Term: 2, Request: request,
 				Addrs: []netip.Addr{x}, Leases: []string{protocol.LeaseName("lan", netip.PrefixFrom(x, 32))},
 			}
 			a.put(t, r)

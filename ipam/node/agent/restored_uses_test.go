@@ -35,7 +35,7 @@ func TestUseGoesBack(t *testing.T) {
 	for _, r := range []protocol.Right{use, request} {
 		for said, kept := range map[int64]bool{2: true, 3: false} {
 			a := newRestoredAgent(t)
-			r.Phase, r.UID, r.Revision, r.Said, r.Term = protocol.Held, "u", "7", said, 2
+			r.Phase, r.UID, r.Revision, r.Asserted, r.Term = protocol.Held, "u", "7", said, 2
 			a.put(t, r)
 			s := &subLeasesThatGo{}
 			a.cl.SubLeases = carefulSubLeases{s, a}
@@ -88,7 +88,7 @@ func TestSaidOnce(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			a := newRestoredAgent(t)
 			r := tt.right
-			r.Phase, r.UID, r.Revision, r.Said = protocol.Held, "u", "7", tt.said
+			r.Phase, r.UID, r.Revision, r.Asserted = protocol.Held, "u", "7", tt.said
 			a.put(t, r)
 			a.unseen = map[string]bool{r.Name: tt.unseen}
 			if tt.open {

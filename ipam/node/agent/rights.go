@@ -167,7 +167,7 @@ var errUnanswered = errors.New("the API server does not answer")
 // step runs one step in a store transaction, with everything that follows from it
 // on this node.
 func (a *Agent) step(ctx context.Context, fresh protocol.Right, begin beginning) (self protocol.Self, res protocol.Result, err error) {
-	seated := a.seated()
+	registered := a.registered()
 	written := false
 	err = a.st.Update(ctx, func(tx *store.Tx) error {
 		written = false
@@ -176,7 +176,7 @@ func (a *Agent) step(ctx context.Context, fresh protocol.Right, begin beginning)
 			return err
 		}
 		self = protocol.Self{Node: a.cfg.Node, Store: id.Store}
-		if seated {
+		if registered {
 			self.Term = id.Term
 		}
 		was, known, err := tx.Right(fresh.Name)
@@ -224,7 +224,7 @@ func (a *Agent) follows(self protocol.Self, res protocol.Result) {
 	}
 	switch res.Next.Kind {
 	case protocol.RightLease:
-		a.dark.follow(self.Term, res)
+		a.unserving.follow(self.Term, res)
 	case protocol.RightRequest:
 		a.requests.follow(res, a.clock.Now())
 	case protocol.RightUse:
@@ -380,5 +380,5 @@ func (a *Agent) call(ctx context.Context, self protocol.Self, res protocol.Resul
 func (a *Agent) term() int64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.sitting.Term
+	return a.registrar.Term
 }

@@ -44,7 +44,7 @@ func TestFrozenKeeps(t *testing.T) {
 	}
 	for boot, want := range map[string]bool{"boot1": true, "boot2": false} {
 		a := &Agent{st: st, cfg: Config{Node: "n1", Boot: boot}}
-		a.sitting.Term = 3
+		a.registrar.Term = 3
 		err := st.View(func(tx *store.Tx) error {
 			got, err := a.rightKeeps(tx, r.Name)
 			if got != want {
@@ -64,13 +64,13 @@ func TestFrozenKeeps(t *testing.T) {
 func TestLeaseOverLostBlock(t *testing.T) {
 	st := newStore(t)
 	a := &Agent{st: st, cfg: Config{Node: "n1"}, clock: stoppedClock{}}
-	a.sitting.Term = 3
+	a.registrar.Term = 3
 	pool := Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: "p"}}}
 	small, large := netip.MustParsePrefix("10.0.0.10/32"), netip.MustParsePrefix("10.0.0.10/31")
 	lost := leaseRight(pool, small)
 	lost.Phase, lost.UID = protocol.Lost, "u1"
 	noted := leaseRight(pool, large)
-	noted.Phase, noted.UID, noted.Revision, noted.Said = protocol.Noted, "u2", "7", 3
+	noted.Phase, noted.UID, noted.Revision, noted.Asserted = protocol.Noted, "u2", "7", 3
 	update := func(fn func(tx *store.Tx) error) {
 		t.Helper()
 		if err := st.Update(context.Background(), fn); err != nil {
@@ -127,14 +127,14 @@ type clockAt struct {
 func (c clockAt) Now() protocol.Instant { return c.now }
 
 // TestSilentForFWritesNothing: an agent that was silent for F does not put back a lease
-// that it finds gone, in a term that may have ended. Once its seat is forgotten, too,
+// that it finds gone, in a term that may have ended. Once its registration is forgotten, too,
 // and then this store lost, nobody would know whose that lease is (I4).
 func TestSilentForFWritesNothing(t *testing.T) {
 	for silent, want := range map[time.Duration]protocol.Call{time.Minute: protocol.CallCreate, 16 * time.Minute: protocol.CallNone} {
 		a := &Agent{st: newStore(t), cfg: Config{Node: "n1"}, clock: clockAt{now: protocol.Instant{Boot: silent}}}
-		a.sitting.Term, a.sitting.Fence, a.sitting.Self.Fence = 3, 15*time.Minute, 15*time.Minute
+		a.registrar.Term, a.registrar.Fence, a.registrar.Self.Fence = 3, 15*time.Minute, 15*time.Minute
 		r := leaseRight(Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: "p"}}}, netip.MustParsePrefix("10.0.0.10/32"))
-		r.Phase, r.UID, r.Revision, r.Said, r.Term = protocol.Held, "u1", "7", 3, 3
+		r.Phase, r.UID, r.Revision, r.Asserted, r.Term = protocol.Held, "u1", "7", 3, 3
 		err := a.st.Update(context.Background(), func(tx *store.Tx) error {
 			return errors.Join(tx.PutIdentity(store.Identity{Node: "n1", Term: 3}), tx.PutRight(r))
 		})
@@ -153,14 +153,14 @@ func TestSilentForFWritesNothing(t *testing.T) {
 	}
 }
 
-// TestLookWithoutASeat: a look at a create in doubt for which the agent had no seat does
-// not count as one of the three: it is made soon after, or what landed late would be kept
-// from everybody until the next, half an hour later (I5).
-func TestLookWithoutASeat(t *testing.T) {
+// TestLookWithoutARegistration: a look at a create in doubt for which the agent had no registration
+// does not count as one of the three: it is made soon after, or what landed late would be kept from
+// everybody until the next, half an hour later (I5).
+func TestLookWithoutARegistration(t *testing.T) {
 	for silent, want := range map[time.Duration]time.Duration{time.Minute: 24 * time.Minute, 16 * time.Minute: retryAfter} {
 		a := &Agent{st: newStore(t), cfg: Config{Node: "n1"}, clock: clockAt{now: protocol.Instant{Boot: silent, Wall: time.Unix(0, 0).Add(6 * time.Minute)}}}
-		a.sitting.Term, a.sitting.Fence, a.sitting.Self.Fence = 3, 15*time.Minute, 15*time.Minute
-		a.sitting.Sent.Wall = time.Unix(0, 0).Add(5 * time.Minute)
+		a.registrar.Term, a.registrar.Fence, a.registrar.Self.Fence = 3, 15*time.Minute, 15*time.Minute
+		a.registrar.Sent.Wall = time.Unix(0, 0).Add(5 * time.Minute)
 		r := leaseRight(Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: "p"}}}, netip.MustParsePrefix("10.0.0.10/32"))
 		r.Phase, r.NotedAt = protocol.Noted, time.Unix(0, 0)
 		err := a.st.Update(context.Background(), func(tx *store.Tx) error {
@@ -203,7 +203,7 @@ func TestLookTakenUpLate(t *testing.T) {
 			st: newStore(t), cfg: Config{Node: "n1"}, clock: clock, metrics: newMetrics(nil),
 			cl: Cluster{Leases: slowRead{clock: clock, later: 35 * time.Minute}},
 		}
-		a.sitting.Term, a.sitting.Fence, a.sitting.Self.Fence, a.sitting.Sent.Wall = 3, 2*time.Hour, 2*time.Hour, noted
+		a.registrar.Term, a.registrar.Fence, a.registrar.Self.Fence, a.registrar.Sent.Wall = 3, 2*time.Hour, 2*time.Hour, noted
 		r := leaseRight(Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: "p"}}}, netip.MustParsePrefix("10.0.0.10/32"))
 		r.Phase, r.NotedAt = protocol.Noted, noted
 		err := a.st.Update(context.Background(), func(tx *store.Tx) error {

@@ -21,9 +21,9 @@ import (
 // lateLeases applies an update; the answer to the first is later than a call waits for.
 type lateLeases struct {
 	Leases
-	mu   sync.Mutex
-	now  protocol.Lease
-	late bool // the first answer was
+	mu         sync.Mutex
+	now        protocol.Lease
+	heardSince bool // the first answer was
 }
 
 func (l *lateLeases) UpdateLease(ctx context.Context, old, next protocol.Lease) (protocol.Lease, protocol.Outcome, error) {
@@ -34,10 +34,10 @@ func (l *lateLeases) UpdateLease(ctx context.Context, old, next protocol.Lease) 
 	}
 	next.UID, next.Revision = l.now.UID, l.now.Revision+"1"
 	l.now = next
-	if l.late {
+	if l.heardSince {
 		return l.now, protocol.Done, nil
 	}
-	l.late = true
+	l.heardSince = true
 	select {
 	case <-time.After(6 * time.Second):
 	case <-ctx.Done():
@@ -72,12 +72,12 @@ func TestTakeBackOfAnEndedAdd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := netip.MustParseAddr("10.0.0.5")
 		leases := &lateLeases{}
-		a, p := newSeatedAgent(t, leases, shutPools{})
-		a.sitting.Sent = a.clock.Now()
-		a.sitting.Seen.UID = "s"
+		a, p := newRegisteredAgent(t, leases, shutPools{})
+		a.registrar.Sent = a.clock.Now()
+		a.registrar.Seen.UID = "s"
 		a.log = slog.New(slog.DiscardHandler)
 		r := leaseRight(p.known.Pool, netip.MustParsePrefix("10.0.0.4/30"))
-		r.Phase, r.UID, r.Revision, r.Said, r.Term, r.Turn = protocol.Held, "u1", "7", 3, 3, 1
+		r.Phase, r.UID, r.Revision, r.Asserted, r.Term, r.Turn = protocol.Held, "u1", "7", 3, 3, 1
 		r.Ceded = []netip.Addr{x}
 		leases.now = protocol.Lease{Meta: protocol.Meta{Name: r.Name, UID: "u1", Revision: "7"}, Protocol: protocol.Version, Pool: "lan", PoolUID: r.PoolUID, Block: r.Block,
 			Holder: protocol.Holder{Node: "n1"}, Store: a.st.ID(), Term: 3, Turn: 1, Ceded: r.Ceded}
@@ -106,13 +106,13 @@ func TestTakeBackOfAnEndedAdd(t *testing.T) {
 func TestTakesBackWhatIsInUse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		used, free := netip.MustParseAddr("10.0.0.5"), netip.MustParseAddr("10.0.0.6")
-		leases := &lateLeases{late: true}
-		a, p := newSeatedAgent(t, leases, shutPools{})
-		a.sitting.Sent = a.clock.Now()
-		a.sitting.Seen.UID = "s"
+		leases := &lateLeases{heardSince: true}
+		a, p := newRegisteredAgent(t, leases, shutPools{})
+		a.registrar.Sent = a.clock.Now()
+		a.registrar.Seen.UID = "s"
 		a.log = slog.New(slog.DiscardHandler)
 		r := leaseRight(p.known.Pool, netip.MustParsePrefix("10.0.0.4/30"))
-		r.Phase, r.UID, r.Revision, r.Said, r.Term, r.Turn = protocol.Held, "u1", "7", 2, 2, 4
+		r.Phase, r.UID, r.Revision, r.Asserted, r.Term, r.Turn = protocol.Held, "u1", "7", 2, 2, 4
 		leases.now = protocol.Lease{Meta: protocol.Meta{Name: r.Name, UID: "u1", Revision: "5"}, Protocol: protocol.Version, Pool: "lan", PoolUID: r.PoolUID, Block: r.Block,
 			Holder: protocol.Holder{Node: "n1"}, Store: a.st.ID(), Term: 1, Turn: 2, Ceded: []netip.Addr{used, free}}
 		a.keepLease(t, p, r, func(s allocator.Space) error { return s.Take(used) })

@@ -13,10 +13,10 @@ import (
 // again in a new term. Without it an outage would leave one more name behind at every
 // try.
 func (a *Agent) unsettled(p *pool, known *knownPool, n need) (block netip.Prefix, err error) {
-	term, dark := a.term(), a.dark.blocks(p.name)
+	term, unserving := a.term(), a.unserving.blocks(p.name)
 	var found []netip.Prefix
 	err = a.st.View(func(tx *store.Tx) error {
-		free, err := freeIn(tx, p.name, n.family, dark)
+		free, err := freeIn(tx, p.name, n.family, unserving)
 		if err != nil {
 			return err
 		}

@@ -276,7 +276,7 @@ func (a *Agent) callUse(ctx context.Context, self protocol.Self, ev protocol.Eve
 	case protocol.CallRead:
 		s, out, err = a.cl.SubLeases.ReadSubLease(ctx, r.Name)
 	case protocol.CallFence:
-		old := protocol.SubLease{Meta: meta(r), Protocol: protocol.Version, Term: r.Said, Turn: r.Turn, Use: &protocol.Use{}}
+		old := protocol.SubLease{Meta: meta(r), Protocol: protocol.Version, Term: r.Asserted, Turn: r.Turn, Use: &protocol.Use{}}
 		next := old
 		next.Term, next.Turn, next.Use = self.Term, r.Turn+1, r.Use
 		s, out, err = a.cl.SubLeases.UpdateSubLease(ctx, old, next)

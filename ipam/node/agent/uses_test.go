@@ -87,7 +87,7 @@ func TestUseOfAnEarlierTerm(t *testing.T) {
 			ref := protocol.ClaimRef{Namespace: "ns", Name: "db", UID: "c"}
 			use := protocol.Use{Claim: ref, Pod: protocol.PodRef{Namespace: "ns", Name: "db-0", UID: "p"}, Interface: "net1"}
 			r := protocol.Right{
-				Kind: protocol.RightUse, Name: protocol.UseName("c", 0), Phase: protocol.Held, UID: "u", Revision: "7", Turn: 1, Said: 1, Term: 1,
+				Kind: protocol.RightUse, Name: protocol.UseName("c", 0), Phase: protocol.Held, UID: "u", Revision: "7", Turn: 1, Asserted: 1, Term: 1,
 				Use: &use, Addrs: []netip.Addr{granted.Addr}, Leases: []string{protocol.LeaseName("lan", block)},
 			}
 			if tt.vanished {
@@ -107,7 +107,7 @@ func TestUseOfAnEarlierTerm(t *testing.T) {
 					Holder: protocol.Holder{Cluster: true}, Grants: []protocol.Grant{tt.grant},
 				}},
 			}}
-			a.sitting.Term = 2
+			a.registrar.Term = 2
 			subs.use.Store = a.st.ID()
 			err := a.st.Update(t.Context(), func(tx *store.Tx) error {
 				att := store.Attachment{
@@ -344,7 +344,7 @@ func TestUseBesideAnEarlierOne(t *testing.T) {
 				of := func(pod protocol.UID) *protocol.Use {
 					return &protocol.Use{Claim: ref, Pod: protocol.PodRef{Namespace: "ns", Name: string(pod), UID: pod}, Interface: "net1"}
 				}
-				a, _ := newSeatedAgent(t, nil, shutPools{})
+				a, _ := newRegisteredAgent(t, nil, shutPools{})
 				leases := []string{protocol.LeaseName("lan", block)}
 				first, second := protocol.UseName("c", 0), protocol.UseName("c", 1)
 				stray := protocol.SubLease{Meta: protocol.Meta{Name: first, UID: "u", Revision: "r"}, Protocol: protocol.Version, Node: "n1", Store: a.st.ID(), Term: 3, Turn: 1, Use: of("earlier")}
@@ -357,7 +357,7 @@ func TestUseBesideAnEarlierOne(t *testing.T) {
 				a.cl.Claims = oneClaim{protocol.Claim{Meta: protocol.Meta{Name: "db", UID: "c"}, Namespace: "ns", Network: "lan", IPs: []netip.Prefix{netip.PrefixFrom(addr, 24)}}}
 				a.cl.Leases = oneLease{lease: protocol.Lease{Meta: protocol.Meta{Name: leases[0], UID: "l", Revision: "3"}, Pool: "lan", Block: block, Holder: protocol.Holder{Cluster: true},
 					Grants: []protocol.Grant{{Addr: addr, To: protocol.Grantee{Kind: protocol.GranteeClaim, UID: "c", Name: "db"}}}}}
-				r := protocol.Right{Kind: protocol.RightUse, Name: second, Phase: protocol.Held, UID: "v", Revision: "r", Turn: 1, Said: 2, Term: 2, Use: of("running"), Addrs: []netip.Addr{addr}, Leases: leases}
+				r := protocol.Right{Kind: protocol.RightUse, Name: second, Phase: protocol.Held, UID: "v", Revision: "r", Turn: 1, Asserted: 2, Term: 2, Use: of("running"), Addrs: []netip.Addr{addr}, Leases: leases}
 				if err := a.st.Update(t.Context(), func(tx *store.Tx) error { return tx.PutRight(r) }); err != nil {
 					t.Fatal(err)
 				}
@@ -425,8 +425,8 @@ func TestClaimThatMayBeHadLater(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				found, now, grant, pool := found, found, grant, protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: "p"}, Open: true, Bits4: 30, Bits6: 112}
 				tt.change(&found, &now, &grant, &pool)
-				a, _ := newSeatedAgent(t, nil, readPools{pool})
-				a.host, a.sitting.Sent = goneHost{}, a.clock.Now()
+				a, _ := newRegisteredAgent(t, nil, readPools{pool})
+				a.host, a.registrar.Sent = goneHost{}, a.clock.Now()
 				a.cl.SubLeases, a.cl.Claims = &someUses{there: map[string]protocol.SubLease{}}, oneClaim{now}
 				a.cl.Leases = oneLease{lease: protocol.Lease{
 					Meta: protocol.Meta{Name: protocol.LeaseName("lan", block), UID: "l", Revision: "3"}, Pool: "lan", Block: block, Holder: protocol.Holder{Cluster: true}, Grants: []protocol.Grant{grant},

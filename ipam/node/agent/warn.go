@@ -15,8 +15,8 @@ import (
 const (
 	// ReasonLeaseLost: a lease or a sub-lease of the node is another's by now.
 	ReasonLeaseLost = "LeaseLost"
-	// ReasonSeatLost: the agent's term was ended, or another machine sits in its seat.
-	ReasonSeatLost = "SeatLost"
+	// ReasonRegistrationLost: the agent's term was ended, or another machine has its registration.
+	ReasonRegistrationLost = "RegistrationLost"
 	// ReasonFenced: the agent gives out nothing new, because no heartbeat of it was
 	// accepted for F.
 	ReasonFenced = "Fenced"
@@ -27,7 +27,7 @@ const (
 // warnNode tells people of this node.
 func (a *Agent) warnNode(reason, format string, args ...any) {
 	a.mu.Lock()
-	uid := a.sitting.Self.NodeUID
+	uid := a.registrar.Self.NodeUID
 	a.mu.Unlock()
 	a.cl.Events.WarnNode(a.cfg.Node, uid, reason, fmt.Sprintf(format, args...))
 }
@@ -71,15 +71,15 @@ func usersText(pods []string) string {
 	return "its addresses may be others' by now: delete the pods that use it: " + named
 }
 
-// saySeatLost tells people that the agent has lost its seat of term had, by the step
-// that found it so.
-func (a *Agent) saySeatLost(ctx context.Context, had int64, res protocol.SeatResult) {
+// sayRegistrationLost tells people that the agent has lost its registration of term had, by the
+// step that found it so.
+func (a *Agent) sayRegistrationLost(ctx context.Context, had int64, res protocol.RegistrationResult) {
 	why := fmt.Sprintf("term %d of node %s was ended, as it is when a node is taken for dead", had, a.cfg.Node)
 	if s := res.Next; s.Stranger != nil || s.Off {
 		_, why = s.Serving(a.clock.Now())
 	}
-	a.log.WarnContext(ctx, "seat lost", "node", a.cfg.Node, "error", why)
-	a.warnNode(ReasonSeatLost, "%s: nothing is given out here before the seat is taken again, and what was held may have been taken meanwhile", why)
+	a.log.WarnContext(ctx, "registration lost", "node", a.cfg.Node, "error", why)
+	a.warnNode(ReasonRegistrationLost, "%s: nothing is given out here before the registration is taken again, and what was held may have been taken meanwhile", why)
 }
 
 // sayStoreLost tells people that a store of this machine was lost, which held so many
@@ -95,8 +95,8 @@ func (a *Agent) sayStoreLost(f protocol.Former, rights int) {
 // A silence is a time in which the agent was fenced, as far as people were told. The
 // zero value is none.
 type silence struct {
-	told  bool
-	since protocol.Instant // when the last heartbeat that was accepted was sent
+	announced bool
+	since     protocol.Instant // when the last heartbeat that was accepted was sent
 }
 
 // saySilence tells people after each heartbeat whether the agent is fenced because
@@ -105,17 +105,17 @@ type silence struct {
 func (a *Agent) saySilence(s *silence, accepted bool) {
 	now := a.clock.Now()
 	a.mu.Lock()
-	sitting := a.sitting
+	registrar := a.registrar
 	a.mu.Unlock()
-	ok, why := sitting.Serving(now)
+	ok, why := registrar.Serving(now)
 	switch {
-	case accepted && s.told:
+	case accepted && s.announced:
 		a.log.Warn("heartbeat accepted again", "node", a.cfg.Node, "after", now.Since(s.since))
 		a.warnNode(ReasonFenced, "no heartbeat of node %s was accepted for %v: it gave out no new addresses until now", a.cfg.Node, now.Since(s.since).Round(time.Second))
 		*s = silence{}
-	case !accepted && !ok && !s.told && sitting.Term != 0:
+	case !accepted && !ok && !s.announced && registrar.Term != 0:
 		a.log.Error("fenced", "node", a.cfg.Node, "error", why)
 		a.warnNode(ReasonFenced, "%s: this node gives out no new addresses", why)
-		*s = silence{told: true, since: sitting.Sent}
+		*s = silence{announced: true, since: registrar.Sent}
 	}
 }

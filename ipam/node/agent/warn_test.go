@@ -26,7 +26,7 @@ func newTellingAgent(t *testing.T, now protocol.Instant) (*Agent, *heardEvents) 
 	t.Helper()
 	heard := &heardEvents{}
 	a := &Agent{cfg: Config{Node: "n1"}, st: newStore(t), cl: Cluster{Events: heard}, clock: clockAt{now: now}, log: slog.New(slog.DiscardHandler)}
-	a.sitting.Term, a.sitting.Self.Node, a.sitting.Self.NodeUID = 3, "n1", "u1"
+	a.registrar.Term, a.registrar.Self.Node, a.registrar.Self.NodeUID = 3, "n1", "u1"
 	return a, heard
 }
 
@@ -34,7 +34,7 @@ func newTellingAgent(t *testing.T, now protocol.Instant) (*Agent, *heardEvents) 
 // not any more, with how long it was.
 func TestSaySilence(t *testing.T) {
 	a, heard := newTellingAgent(t, protocol.Instant{})
-	a.sitting.Fence, a.sitting.Self.Fence = time.Minute, time.Minute
+	a.registrar.Fence, a.registrar.Self.Fence = time.Minute, time.Minute
 	var s silence
 	for _, step := range []struct {
 		at       time.Duration
@@ -51,9 +51,9 @@ func TestSaySilence(t *testing.T) {
 		{at: 102 * time.Second, accepted: true, term: 4},
 	} {
 		now := protocol.Instant{Boot: step.at}
-		a.clock, a.sitting.Term = clockAt{now: now}, step.term
+		a.clock, a.registrar.Term = clockAt{now: now}, step.term
 		if step.accepted {
-			a.sitting.Sent = now
+			a.registrar.Sent = now
 		}
 		heard.all = nil
 		a.saySilence(&s, step.accepted)
@@ -96,21 +96,21 @@ func TestSayLost(t *testing.T) {
 	}
 }
 
-// TestSaySeatLost: people are told why, by what the agent has read.
-func TestSaySeatLost(t *testing.T) {
+// TestSayRegistrationLost: people are told why, by what the agent has read.
+func TestSayRegistrationLost(t *testing.T) {
 	for _, tt := range []struct {
 		name string
-		next protocol.Sitting
+		next protocol.Registrar
 		want string
 	}{
-		{"ended", protocol.Sitting{}, "term 3 of node n1 was ended"},
-		{"tainted", protocol.Sitting{Off: true}, "out-of-service taint"},
-		{"another machine", protocol.Sitting{Stranger: &protocol.Watch{}, Seen: protocol.Seat{Machine: "m2"}}, "is held by another machine (store , machine m2)"},
+		{"ended", protocol.Registrar{}, "term 3 of node n1 was ended"},
+		{"tainted", protocol.Registrar{Off: true}, "out-of-service taint"},
+		{"another machine", protocol.Registrar{Stranger: &protocol.Watch{}, Seen: protocol.Registration{Machine: "m2"}}, "is held by another machine (store , machine m2)"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			a, heard := newTellingAgent(t, protocol.Instant{})
-			a.saySeatLost(t.Context(), 3, protocol.SeatResult{Next: tt.next})
-			if len(heard.all) != 1 || !strings.HasPrefix(heard.all[0], "n1/u1 SeatLost: ") || !strings.Contains(heard.all[0], tt.want) {
+			a.sayRegistrationLost(t.Context(), 3, protocol.RegistrationResult{Next: tt.next})
+			if len(heard.all) != 1 || !strings.HasPrefix(heard.all[0], "n1/u1 RegistrationLost: ") || !strings.Contains(heard.all[0], tt.want) {
 				t.Errorf("said %q; want %q", heard.all, tt.want)
 			}
 		})

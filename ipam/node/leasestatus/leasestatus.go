@@ -71,7 +71,7 @@ func New(st *store.Store, leases Leases, every time.Duration, doubt func(lease s
 	return &Publisher{st: st, leases: leases, every: every, doubt: doubt, log: log, told: map[string]state{}}
 }
 
-// A Moment is a time, and the term of the node's seat then.
+// A Moment is a time, and the term of the node's registration then.
 type Moment struct {
 	Now  protocol.Instant
 	Term int64

@@ -145,7 +145,7 @@ func TestCheck(t *testing.T) {
 func TestExport(t *testing.T) {
 	s := newStore(t, Options{})
 	fillStore(t, s, 0, 3)
-	seen := protocol.History{Seats: 3, Seat: "u"}
+	seen := protocol.History{Registrations: 3, Registration: "u"}
 	update(t, s, func(tx *Tx) error {
 		return errors.Join(tx.PutPool("vlan-prod", []byte(`{"a":1}`)), tx.PutIdentity(Identity{Node: "n1"}), tx.PutHistory(seen))
 	})

@@ -8,7 +8,7 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// Identity is who serves from this store: what the node's seat must name. The
+// Identity is who serves from this store: what the node's registration must name. The
 // zero Identity, but for Store, is that of a store which has not served yet.
 type Identity struct {
 	// Store is the store's own ID; PutIdentity sets it.
@@ -16,7 +16,7 @@ type Identity struct {
 	Node    protocol.NodeName `json:"node,omitempty"`
 	Machine string            `json:"machine,omitempty"`
 	Boot    string            `json:"boot,omitempty"`
-	// Term is the seat's term that the agent last sat down in.
+	// Term is the registration's term that the agent last registered in.
 	Term int64 `json:"term,omitempty"`
 	// BeatSentWall and BeatSentBoot say when the last accepted heartbeat was
 	// sent, by the wall clock and by the time since boot.

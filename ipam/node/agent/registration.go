@@ -11,12 +11,12 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// seatRetry is how soon a heartbeat that was not accepted is tried again, give or
+// regRetry is how soon a heartbeat that was not accepted is tried again, give or
 // take a half, so that agents do not come all at once after an outage.
-const seatRetry = 4 * time.Second
+const regRetry = 4 * time.Second
 
-// runSeat keeps the node's seat until ctx ends.
-func (a *Agent) runSeat(ctx context.Context) error {
+// runRegistration keeps the node's registration until ctx ends.
+func (a *Agent) runRegistration(ctx context.Context) error {
 	var quiet silence
 	for {
 		accepted, again, err := a.beat(ctx)
@@ -24,10 +24,10 @@ func (a *Agent) runSeat(ctx context.Context) error {
 			return err
 		}
 		a.saySilence(&quiet, accepted)
-		pause := jittered(seatRetry)
+		pause := jittered(regRetry)
 		if accepted {
 			a.mu.Lock()
-			pause = a.sitting.BeatEvery()
+			pause = a.registrar.BeatEvery()
 			pause -= rand.N(pause/8 + 1) // agents that began at once must not go on so
 			a.mu.Unlock()
 		}
@@ -53,7 +53,7 @@ func (a *Agent) pause(ctx context.Context, d time.Duration) bool {
 			return false
 		case <-a.beatNow:
 			return true
-		case <-a.clock.After(min(left, seatRetry)):
+		case <-a.clock.After(min(left, regRetry)):
 		}
 	}
 	return true
@@ -64,53 +64,53 @@ func (a *Agent) pause(ctx context.Context, d time.Duration) bool {
 // an agent that cannot record what it was told must not go on.
 func (a *Agent) beat(ctx context.Context) (accepted, again bool, err error) {
 	a.learnNode(ctx)
-	ev, era := protocol.SeatEvent{Now: a.clock.Now()}, a.sight().era
+	ev, rewinds := protocol.RegistrationEvent{Now: a.clock.Now()}, a.epoch().rewinds
 	for range maxSteps {
 		a.mu.Lock()
-		if a.era != era { // the answer is of before: its term would pass for one in which all has been said again
+		if a.rewinds != rewinds { // the answer is of before: its term would pass for one in which all has been said again
 			a.mu.Unlock()
 			return false, false, nil // the next heartbeat is due at once
 		}
-		a.sitting.Restored, a.sitting.Report = "", a.answer
+		a.registrar.Restored, a.registrar.Report = "", a.answer
 		if r := a.history.Restored; r != nil {
-			a.sitting.Restored = r.String()
+			a.registrar.Restored = r.String()
 		}
-		res := protocol.StepSeat(a.sitting, ev)
-		had := a.sitting.Term
+		res := protocol.StepRegistration(a.registrar, ev)
+		had := a.registrar.Term
 		if !res.Accepted {
-			a.sitting = res.Next
+			a.registrar = res.Next
 		}
 		a.mu.Unlock()
 		if res.Accepted {
 			a.hearRecalls(res.Next.Seen) // where the watch is behind
 			a.hearLook(res.Next.Seen)
-			return true, res.Again, a.accept(ctx, had, era, res.Next)
+			return true, res.Again, a.accept(ctx, had, rewinds, res.Next)
 		}
 		if had != 0 && res.Next.Term == 0 {
-			a.saySeatLost(ctx, had, res)
+			a.sayRegistrationLost(ctx, had, res)
 		}
-		if res.Call == protocol.SeatNone {
+		if res.Call == protocol.RegistrationNone {
 			if res.Why != "" {
 				a.log.WarnContext(ctx, "heartbeat not accepted", "node", a.cfg.Node, "error", res.Why)
 			}
 			return false, false, nil
 		}
-		ev = a.callSeat(ctx, res)
+		ev = a.callRegistration(ctx, res)
 	}
 	return false, false, nil
 }
 
-func (a *Agent) callSeat(ctx context.Context, res protocol.SeatResult) protocol.SeatEvent {
-	ev := protocol.SeatEvent{Call: res.Call}
+func (a *Agent) callRegistration(ctx context.Context, res protocol.RegistrationResult) protocol.RegistrationEvent {
+	ev := protocol.RegistrationEvent{Call: res.Call}
 	var err error
 	switch res.Call {
-	case protocol.SeatRead:
-		ev.Seat, ev.Outcome, err = a.cl.Seats.ReadSeat(ctx, a.cfg.Node)
-	case protocol.SeatCreate:
-		ev.Seat, ev.Outcome, err = a.cl.Seats.CreateSeat(ctx, res.Write)
-	case protocol.SeatUpdate:
-		ev.Seat, ev.Outcome, err = a.cl.Seats.UpdateSeat(ctx, res.Write)
-	case protocol.SeatNone:
+	case protocol.RegistrationRead:
+		ev.Registration, ev.Outcome, err = a.cl.Registrations.ReadRegistration(ctx, a.cfg.Node)
+	case protocol.RegistrationCreate:
+		ev.Registration, ev.Outcome, err = a.cl.Registrations.CreateRegistration(ctx, res.Write)
+	case protocol.RegistrationUpdate:
+		ev.Registration, ev.Outcome, err = a.cl.Registrations.UpdateRegistration(ctx, res.Write)
+	case protocol.RegistrationNone:
 	}
 	if err != nil {
 		ev.Why = err.Error()
@@ -122,11 +122,11 @@ func (a *Agent) callSeat(ctx context.Context, res protocol.SeatResult) protocol.
 // accept takes over a heartbeat that the API server has accepted: first on disk,
 // then in memory. In a new term no right serves until it has been said again. An
 // acceptance of an era that has ended is none.
-func (a *Agent) accept(ctx context.Context, had int64, era int, next protocol.Sitting) error {
+func (a *Agent) accept(ctx context.Context, had int64, rewinds int, next protocol.Registrar) error {
 	var again []string
 	err := a.st.Update(ctx, func(tx *store.Tx) error {
 		again = again[:0]
-		if a.sight().era != era {
+		if a.epoch().rewinds != rewinds {
 			return errRewound
 		}
 		err := tx.PutIdentity(store.Identity{
@@ -135,7 +135,7 @@ func (a *Agent) accept(ctx context.Context, had int64, era int, next protocol.Si
 			Unread: a.unread(had, next.Seen),
 		})
 		if err == nil {
-			err = tx.PutHistory(a.sight().history)
+			err = tx.PutHistory(a.epoch().history)
 		}
 		if err != nil || next.Term == had {
 			return err
@@ -155,21 +155,21 @@ func (a *Agent) accept(ctx context.Context, had int64, era int, next protocol.Si
 	case errors.Is(err, errRewound):
 		return nil
 	case err != nil:
-		return fmt.Errorf("record the seat: %w", err)
+		return fmt.Errorf("record the registration: %w", err)
 	}
 	a.mu.Lock()
-	if a.era != era {
+	if a.rewinds != rewinds {
 		a.mu.Unlock()
 		return nil
 	}
-	a.sitting = next
-	if !a.told.heard {
-		a.told.heard, a.told.since = true, a.clock.Now().Boot
+	a.registrar = next
+	if !a.announced.heard {
+		a.announced.heard, a.announced.since = true, a.clock.Now().Boot
 	}
 	a.reading = a.unreadLocked(had, next.Seen) // until listOwn has found what it left
 	a.mu.Unlock()
 	if next.Term != had {
-		a.log.InfoContext(ctx, "seat taken", "node", a.cfg.Node, "term", next.Term, "rights", len(again))
+		a.log.InfoContext(ctx, "registration taken", "node", a.cfg.Node, "term", next.Term, "rights", len(again))
 		a.sayAgain(again)
 	}
 	return nil
@@ -198,18 +198,18 @@ func (a *Agent) sayAgain(names []string) {
 
 // learnNode reads the Node before each heartbeat: its UID goes into the identity,
 // for a Node that was deleted and made again has another one, and its taint keeps
-// the agent from sitting down. An agent outside a cluster's nodes, as in a test, has
+// the agent from registering. An agent outside a cluster's nodes, as in a test, has
 // none, and says so.
 func (a *Agent) learnNode(ctx context.Context) {
-	node, out, err := a.cl.Seats.ReadNode(ctx, a.cfg.Node)
+	node, out, err := a.cl.Registrations.ReadNode(ctx, a.cfg.Node)
 	switch {
 	case out == protocol.NotFound:
-		a.log.WarnContext(ctx, "there is no such node: the seat names none", "node", a.cfg.Node)
+		a.log.WarnContext(ctx, "there is no such node: the registration names none", "node", a.cfg.Node)
 	case out != protocol.Done:
 		a.log.DebugContext(ctx, "node not read", "node", a.cfg.Node, "error", err)
 		return
 	}
 	a.mu.Lock()
-	a.sitting.Self.NodeUID, a.sitting.Off = node.UID, node.Off
+	a.registrar.Self.NodeUID, a.registrar.Off = node.UID, node.Off
 	a.mu.Unlock()
 }

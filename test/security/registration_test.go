@@ -9,80 +9,82 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// A sitter is node-b's agent on its seat, with the credentials of its pod.
+// A sitter is node-b's agent on its registration, with the credentials of its pod.
 type sitter struct {
 	api *kube.API
-	protocol.Sitting
+	protocol.Registrar
 }
 
-// beat reads the seat and writes it as the protocol says: it sits down, where it does not
-// sit there.
+// beat reads the registration and writes it as the protocol says: it registers, where it does not
+// register.
 func (s *sitter) beat(t *testing.T) error {
 	now := protocol.Instant{Wall: time.Now()}
-	seat, out, err := s.api.ReadSeat(t.Context(), s.Self.Node)
+	reg, out, err := s.api.ReadRegistration(t.Context(), s.Self.Node)
 	if err != nil {
 		return err
 	}
-	read := protocol.StepSeat(s.Sitting, protocol.SeatEvent{Now: now, Call: protocol.SeatRead, Outcome: out, Seat: seat})
-	if read.Call != protocol.SeatUpdate {
-		return fmt.Errorf("call %d after %+v: %s", read.Call, seat, read.Why)
+	read := protocol.StepRegistration(s.Registrar, protocol.RegistrationEvent{Now: now, Call: protocol.RegistrationRead, Outcome: out, Registration: reg})
+	if read.Call != protocol.RegistrationUpdate {
+		return fmt.Errorf("call %d after %+v: %s", read.Call, reg, read.Why)
 	}
-	if seat, out, err = s.api.UpdateSeat(t.Context(), read.Write); err != nil {
+	if reg, out, err = s.api.UpdateRegistration(t.Context(), read.Write); err != nil {
 		return err
 	}
-	written := protocol.StepSeat(read.Next, protocol.SeatEvent{Now: now, Call: protocol.SeatUpdate, Outcome: out, Seat: seat})
+	written := protocol.StepRegistration(read.Next, protocol.RegistrationEvent{Now: now, Call: protocol.RegistrationUpdate, Outcome: out, Registration: reg})
 	if !written.Accepted {
 		return fmt.Errorf("not accepted: %s", written.Why)
 	}
-	s.Sitting = written.Next
+	s.Registrar = written.Next
 	return nil
 }
 
-// TestSeatAfterAThief: whatever the policies let a stolen credential write on its seat,
-// the agent can go on after it, and the controller end its term. What the agent writes
-// they let it write.
-func TestSeatAfterAThief(t *testing.T) {
+// TestRegistrationAfterAThief: whatever the policies let a stolen credential write on its
+// registration, the agent can go on after it, and the controller end its term. What the agent
+// writes they let it write.
+func TestRegistrationAfterAThief(t *testing.T) {
 	rc := boundTo(t, "tenured", podOn(t, system, "tenured-after", "node-b", "tenured"))
 	i := newIntruder(t, "the agent of node-b", rc)
 	agent := &sitter{api: kube.NewAPI(i.Client)}
 	agent.Self = protocol.Identity{Node: "node-b", NodeUID: "u", Store: "own", Machine: "m", Boot: "next", Fence: time.Minute}
 	thief := func(patch string) error { return i.patch(named("Lease", system, "node-b"), patch) }
 	beat := func() error { return agent.beat(t) }
-	controller := func(change func(protocol.Seat) protocol.Seat) error {
+	controller := func(change func(protocol.Registration) protocol.Registration) error {
 		api := kube.NewAPI(kc)
-		seat, _, err := api.ReadSeat(t.Context(), "node-b")
+		reg, _, err := api.ReadRegistration(t.Context(), "node-b")
 		if err != nil {
 			return err
 		}
-		_, _, err = api.UpdateSeat(t.Context(), change(seat))
+		_, _, err = api.UpdateRegistration(t.Context(), change(reg))
 		return err
 	}
 	endTerm := func() error {
-		return controller(func(s protocol.Seat) protocol.Seat { return protocol.EndTerm(s, protocol.EvidenceSilence) })
+		return controller(func(s protocol.Registration) protocol.Registration {
+			return protocol.EndTerm(s, protocol.EvidenceSilence)
+		})
 	}
 
 	i.mayDo(t, []attempt{
-		{"sit down after another store", beat, ""},
+		{"register after another store", beat, ""},
 		{"have its term ended", endTerm, ""},
-		{"sit down where nobody sits, and others have sat", beat, ""},
+		{"register where no agent is registered, and others were", beat, ""},
 		{"be asked to cede", func() error {
-			return controller(func(s protocol.Seat) protocol.Seat {
+			return controller(func(s protocol.Registration) protocol.Registration {
 				s.Recalls = []protocol.Recall{{ID: "r", Lease: "free.0a510001.32", Ranges: []string{"10.81.0.1-10.81.0.1"}}}
 				s.Turn++
 				return s
 			})
 		}, ""},
-		{"beat on a seat with recalls", beat, ""},
+		{"beat on a registration with recalls", beat, ""},
 		{"raise term and turn as far as they go", func() error {
 			return thief(`{metadata: {annotations: {tenure.dev/turn: "999999999999999999", tenure.dev/boot: none}}, spec: {holderIdentity: thief, leaseTransitions: 1000000000}}`)
 		}, ""},
-		{"sit down after that", beat, ""},
+		{"register after that", beat, ""},
 		{"beat after that", beat, ""},
 		{"have its term ended after that", endTerm, ""},
-		{"sit down once more", beat, ""},
+		{"register once more", beat, ""},
 	})
 	if agent.Term != 1_000_000_003 || agent.Seen.Turn != 1_000_000_000_000_000_003 || len(agent.Seen.Former) == 0 {
-		t.Errorf("the agent sits in term %d, its turn is %d, and %d have sat there; want the thief's, two terms and four turns later",
+		t.Errorf("the agent is registered in term %d, its turn is %d, and it has %d former agents; want the thief's, two terms and four turns later",
 			agent.Term, agent.Seen.Turn, len(agent.Seen.Former))
 	}
 	i.breakIn(t, []attempt{

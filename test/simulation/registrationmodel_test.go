@@ -10,26 +10,26 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// seatWorld is one run of the seat's model: agents of one node name, on machines
+// regWorld is one run of the registration's model: agents of one node name, on machines
 // that crash, boot, lose their disks and have one clock of two that lies; an API
 // server that answers late or not at all; people and a controller that write the
 // same object.
-type seatWorld struct {
+type regWorld struct {
 	rng     *choices
 	now     time.Duration
 	api     *simAPI
 	agents  []*sitter
-	late    []*seatCall
+	late    []*regCall
 	landed  map[string]time.Duration       // when the last write of a store, in a boot, was accepted
 	boots   map[protocol.StoreID]bootTerms // which boot a store had each term in
-	term    int64                          // the seat's, as last seen
+	term    int64                          // the registration's, as last seen
 	trace   []string
 	failure string
 }
 
 type bootTerms map[int64]string
 
-// sitter is one machine and its agent's side of the seat.
+// sitter is one machine and its agent's side of the registration.
 type sitter struct {
 	machine       string
 	fence         time.Duration
@@ -45,22 +45,22 @@ type sitter struct {
 	sent protocol.Instant
 	told time.Duration
 
-	up      bool
-	sitting protocol.Sitting
-	sending *protocol.SeatResult // a call that is to be sent
-	call    *seatCall            // a call that is under way
+	up        bool
+	registrar protocol.Registrar
+	sending   *protocol.RegistrationResult // a call that is to be sent
+	call      *regCall                     // a call that is under way
 }
 
-// seatCall is one call; answer is set when it commits.
-type seatCall struct {
-	kind      protocol.SeatCall
-	commit    func(*seatCall)
+// regCall is one call; answer is set when it commits.
+type regCall struct {
+	kind      protocol.RegistrationCall
+	commit    func(*regCall)
 	committed bool
-	answer    protocol.SeatEvent
+	answer    protocol.RegistrationEvent
 }
 
 // arrive commits c.
-func (c *seatCall) arrive() {
+func (c *regCall) arrive() {
 	c.committed = true
 	c.commit(c)
 }
@@ -72,70 +72,70 @@ func (a *sitter) self() protocol.Identity {
 	}
 }
 
-func (a *sitter) now(w *seatWorld) protocol.Instant {
+func (a *sitter) now(w *regWorld) protocol.Instant {
 	return protocol.Instant{Boot: w.now - a.bootAt - a.stopped, Wall: epoch.Add(w.now + a.wallOff)}
 }
 
-func (w *seatWorld) logf(format string, args ...any) {
+func (w *regWorld) logf(format string, args ...any) {
 	w.trace = append(w.trace, fmt.Sprintf("%9.1fs ", w.now.Seconds())+fmt.Sprintf(format, args...))
 }
 
-// step steps the seat, and keeps what is accepted before it is believed.
-func (w *seatWorld) step(a *sitter, ev protocol.SeatEvent) {
+// step steps the registration, and keeps what is accepted before it is believed.
+func (w *regWorld) step(a *sitter, ev protocol.RegistrationEvent) {
 	ev.Now = a.now(w)
-	res := protocol.StepSeat(a.sitting, ev)
-	w.logf("%s: call %d %v -> call %d, term %d, turn %d, accepted %v, sits in %d", a.machine, ev.Call, ev.Outcome, res.Call, res.Write.Term, res.Write.Turn, res.Accepted, res.Next.Term)
-	a.sitting, a.call = res.Next, nil
+	res := protocol.StepRegistration(a.registrar, ev)
+	w.logf("%s: call %d %v -> call %d, term %d, turn %d, accepted %v, registered in %d", a.machine, ev.Call, ev.Outcome, res.Call, res.Write.Term, res.Write.Turn, res.Accepted, res.Next.Term)
+	a.registrar, a.call = res.Next, nil
 	if res.Accepted {
 		a.boot, a.term, a.sent, a.told = res.Next.Self.Boot, res.Next.Term, res.Next.Sent, res.Next.Self.Fence
 		return
 	}
-	if res.Call != protocol.SeatNone {
+	if res.Call != protocol.RegistrationNone {
 		a.sending = &res
 	}
 }
 
 // send puts a call on its way.
-func (w *seatWorld) send(a *sitter) {
+func (w *regWorld) send(a *sitter) {
 	res := *a.sending
 	a.sending = nil
 	self, life := a.self(), a.self().Boot+"/"+string(a.self().Store)
-	a.call = &seatCall{kind: res.Call, commit: func(c *seatCall) {
-		ev := protocol.SeatEvent{Call: res.Call}
+	a.call = &regCall{kind: res.Call, commit: func(c *regCall) {
+		ev := protocol.RegistrationEvent{Call: res.Call}
 		switch res.Call {
-		case protocol.SeatRead:
-			ev.Seat, ev.Outcome = w.api.seats.read("n1")
-		case protocol.SeatCreate:
+		case protocol.RegistrationRead:
+			ev.Registration, ev.Outcome = w.api.regs.read("n1")
+		case protocol.RegistrationCreate:
 			res.Write.Name = "n1"
-			ev.Seat, ev.Outcome = w.api.seats.create(res.Write)
-		case protocol.SeatUpdate:
-			ev.Seat, ev.Outcome = w.api.seats.update(res.Write.Meta, func(s *protocol.Seat) { *s = res.Write })
-		case protocol.SeatNone:
+			ev.Registration, ev.Outcome = w.api.regs.create(res.Write)
+		case protocol.RegistrationUpdate:
+			ev.Registration, ev.Outcome = w.api.regs.update(res.Write.Meta, func(s *protocol.Registration) { *s = res.Write })
+		case protocol.RegistrationNone:
 		}
 		w.logf("server: %s's call %d, term %d, turn %d: %v", self.Machine, res.Call, res.Write.Term, res.Write.Turn, ev.Outcome)
-		if ev.Outcome == protocol.Done && res.Call != protocol.SeatRead {
-			w.land(self, life, ev.Seat)
+		if ev.Outcome == protocol.Done && res.Call != protocol.RegistrationRead {
+			w.land(self, life, ev.Registration)
 		}
 		c.answer = ev
 	}}
 }
 
 // land notes an accepted write.
-func (w *seatWorld) land(self protocol.Identity, life string, seat protocol.Seat) {
+func (w *regWorld) land(self protocol.Identity, life string, reg protocol.Registration) {
 	w.landed[life] = w.now
 	terms := w.boots[self.Store]
 	if terms == nil {
 		terms = bootTerms{}
 		w.boots[self.Store] = terms
 	}
-	if boot, ok := terms[seat.Term]; ok && boot != self.Boot {
-		w.failure = fmt.Sprintf("store %s has term %d in boots %s and %s", self.Store, seat.Term, boot, self.Boot)
+	if boot, ok := terms[reg.Term]; ok && boot != self.Boot {
+		w.failure = fmt.Sprintf("store %s has term %d in boots %s and %s", self.Store, reg.Term, boot, self.Boot)
 	}
-	terms[seat.Term] = self.Boot
+	terms[reg.Term] = self.Boot
 }
 
 // act lets one thing happen.
-func (w *seatWorld) act() {
+func (w *regWorld) act() {
 	w.now += time.Duration(w.rng.Int64N(int64(10 * time.Second)))
 	if w.rng.IntN(12) == 0 {
 		w.now += time.Duration(w.rng.Int64N(int64(6 * time.Minute)))
@@ -168,7 +168,7 @@ func (w *seatWorld) act() {
 }
 
 // progress goes on with what an agent is at.
-func (w *seatWorld) progress(a *sitter) {
+func (w *regWorld) progress(a *sitter) {
 	lost := w.rng.IntN(6) == 0
 	switch {
 	case !a.up:
@@ -176,13 +176,13 @@ func (w *seatWorld) progress(a *sitter) {
 	case a.sending != nil:
 		w.send(a)
 	case a.call == nil:
-		w.step(a, protocol.SeatEvent{})
-	case a.call.kind != protocol.SeatRead && !a.call.committed && w.rng.IntN(20) == 0: // by a policy, or for want of rights
+		w.step(a, protocol.RegistrationEvent{})
+	case a.call.kind != protocol.RegistrationRead && !a.call.committed && w.rng.IntN(20) == 0: // by a policy, or for want of rights
 		w.logf("%s: is refused", a.machine)
-		w.step(a, protocol.SeatEvent{Call: a.call.kind, Outcome: protocol.Refused})
+		w.step(a, protocol.RegistrationEvent{Call: a.call.kind, Outcome: protocol.Refused})
 	case lost: // gives up
 		w.abandon(a)
-		w.step(a, protocol.SeatEvent{Call: a.call.kind, Outcome: protocol.Unknown})
+		w.step(a, protocol.RegistrationEvent{Call: a.call.kind, Outcome: protocol.Unknown})
 	case !a.call.committed:
 		a.call.arrive()
 	default:
@@ -191,7 +191,7 @@ func (w *seatWorld) progress(a *sitter) {
 }
 
 // abandon leaves an agent's call to itself: it may commit all the same.
-func (w *seatWorld) abandon(a *sitter) {
+func (w *regWorld) abandon(a *sitter) {
 	if a.call != nil && !a.call.committed {
 		w.late = append(w.late, a.call)
 	}
@@ -199,7 +199,7 @@ func (w *seatWorld) abandon(a *sitter) {
 
 // restart stops an agent and starts it: in the same boot, in another, or with an
 // empty disk in another.
-func (w *seatWorld) restart(a *sitter, how int) {
+func (w *regWorld) restart(a *sitter, how int) {
 	w.abandon(a)
 	a.sending, a.call = nil, nil
 	if how > 0 {
@@ -211,19 +211,19 @@ func (w *seatWorld) restart(a *sitter, how int) {
 		a.boot, a.term, a.sent, a.told = "", 0, protocol.Instant{}, 0
 	}
 	a.fence = []time.Duration{10 * time.Minute, 15 * time.Minute, 30 * time.Minute}[w.rng.IntN(3)]
-	a.up, a.sitting = true, protocol.Resume(a.self(), a.boot, a.term, a.sent, a.told)
-	w.logf("%s: starts, boot %s, F %v, sits in %d", a.machine, a.self().Boot, a.fence, a.sitting.Term)
+	a.up, a.registrar = true, protocol.Resume(a.self(), a.boot, a.term, a.sent, a.told)
+	w.logf("%s: starts, boot %s, F %v, registered in %d", a.machine, a.self().Boot, a.fence, a.registrar.Term)
 }
 
-// meddle is what others do to the seat: a recall, the end of a term.
-func (w *seatWorld) meddle() {
-	seat, out := w.api.seats.read("n1")
+// meddle is what others do to the registration: a recall, the end of a term.
+func (w *regWorld) meddle() {
+	reg, out := w.api.regs.read("n1")
 	if out != protocol.Done {
 		return
 	}
 	ends := w.rng.IntN(3) == 0
-	w.logf("controller: writes the seat, ends the term: %v", ends)
-	w.api.seats.update(seat.Meta, func(s *protocol.Seat) {
+	w.logf("controller: writes the registration, ends the term: %v", ends)
+	w.api.regs.update(reg.Meta, func(s *protocol.Registration) {
 		s.Turn++
 		if ends {
 			s.Term++
@@ -233,29 +233,29 @@ func (w *seatWorld) meddle() {
 
 // check holds that whoever serves has been seen by the others less than F ago, by
 // the F that they know, and in a term that is its own; and that terms never fall.
-func (w *seatWorld) check() {
-	if seat, out := w.api.seats.read("n1"); out == protocol.Done {
-		if seat.Term < max(w.term, 1) {
-			w.failure = fmt.Sprintf("the seat's term is %d, after %d", seat.Term, w.term)
+func (w *regWorld) check() {
+	if reg, out := w.api.regs.read("n1"); out == protocol.Done {
+		if reg.Term < max(w.term, 1) {
+			w.failure = fmt.Sprintf("the registration's term is %d, after %d", reg.Term, w.term)
 		}
-		w.term = seat.Term
+		w.term = reg.Term
 	}
 	for _, a := range w.agents {
-		if ok, _ := a.sitting.Serving(a.now(w)); !a.up || !ok {
+		if ok, _ := a.registrar.Serving(a.now(w)); !a.up || !ok {
 			continue
 		}
 		life := a.self().Boot + "/" + string(a.self().Store)
 		at, ok := w.landed[life]
 		if !ok {
 			w.failure = a.machine + " serves in a boot in which no heartbeat was accepted"
-		} else if w.now-at >= a.sitting.Fence {
-			w.failure = fmt.Sprintf("%s serves %v after its last heartbeat, with an F of %v", a.machine, w.now-at, a.sitting.Fence)
+		} else if w.now-at >= a.registrar.Fence {
+			w.failure = fmt.Sprintf("%s serves %v after its last heartbeat, with an F of %v", a.machine, w.now-at, a.registrar.Fence)
 		}
 	}
 }
 
 // rest lets one agent be, and holds that it comes to serve.
-func (w *seatWorld) rest() {
+func (w *regWorld) rest() {
 	a := w.agents[0]
 	for _, c := range w.late {
 		c.arrive()
@@ -275,21 +275,21 @@ func (w *seatWorld) rest() {
 				w.step(a, a.call.answer)
 			}
 		}
-		if ok, _ := a.sitting.Serving(a.now(w)); ok {
+		if ok, _ := a.registrar.Serving(a.now(w)); ok {
 			return
 		}
-		w.step(a, protocol.SeatEvent{})
+		w.step(a, protocol.RegistrationEvent{})
 	}
-	_, why := a.sitting.Serving(a.now(w))
+	_, why := a.registrar.Serving(a.now(w))
 	w.failure = "never serves: " + why
 }
 
-// TestSeatModel plays the seat against crashes, boots, lost disks, late and lost
+// TestRegistrationModel plays the registration against crashes, boots, lost disks, late and lost
 // answers, lying clocks, other writers and a second machine (F15, F23, H1, H10,
 // M19, M44, M51, X23, X26).
-func TestSeatModel(t *testing.T) {
+func TestRegistrationModel(t *testing.T) {
 	for seed := range uint64(1500) {
-		w := &seatWorld{
+		w := &regWorld{
 			rng: newChoices(seed, false), now: 24 * time.Hour, api: newSimAPI(),
 			landed: map[string]time.Duration{}, boots: map[protocol.StoreID]bootTerms{},
 		}

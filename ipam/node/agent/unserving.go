@@ -14,23 +14,23 @@ import (
 // that attachments rest on, frozen ones, and those that have not been said again in a new term.
 // What is free of them is no address that this node can give. The zero value is
 // ready.
-type darkLeases struct {
+type unservingLeases struct {
 	mu sync.Mutex
 	of map[protocol.PoolName]map[netip.Prefix]bool // guarded by mu
 }
 
 // follow keeps the set with what a step in term has recorded of a lease.
-func (d *darkLeases) follow(term int64, res protocol.Result) {
+func (d *unservingLeases) follow(term int64, res protocol.Result) {
 	r := res.Next
 	open := !res.Forget && slices.Contains([]protocol.Phase{protocol.Held, protocol.Lost, protocol.Frozen}, r.Phase)
 	d.set(r, open && !r.Serves(term))
 }
 
 // set notes whether r is open and does not serve.
-func (d *darkLeases) set(r protocol.Right, dark bool) {
+func (d *unservingLeases) set(r protocol.Right, unserving bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if !dark {
+	if !unserving {
 		delete(d.of[r.Pool], r.Block)
 		return
 	}
@@ -43,8 +43,8 @@ func (d *darkLeases) set(r protocol.Right, dark bool) {
 	d.of[r.Pool][r.Block] = true
 }
 
-// blocks returns the dark blocks of a pool.
-func (d *darkLeases) blocks(pool protocol.PoolName) map[netip.Prefix]bool {
+// blocks returns the unserving blocks of a pool.
+func (d *unservingLeases) blocks(pool protocol.PoolName) map[netip.Prefix]bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if len(d.of[pool]) == 0 {
@@ -61,15 +61,15 @@ func (d *darkLeases) blocks(pool protocol.PoolName) map[netip.Prefix]bool {
 func (a *Agent) counts(tx *store.Tx, name protocol.PoolName, f allocator.Family) (allocator.Counts, error) {
 	space := allocator.NewSpace(tx.Table(name), nil)
 	c, err := space.Counts(f)
-	dark := a.dark.blocks(name)
-	if err != nil || len(dark) == 0 {
+	unserving := a.unserving.blocks(name)
+	if err != nil || len(unserving) == 0 {
 		return c, err
 	}
 	for b, err := range space.Blocks(f) {
 		if err != nil {
 			return c, err
 		}
-		if dark[b.Prefix] {
+		if unserving[b.Prefix] {
 			c.Blocks--
 			c.Taken -= b.Taken
 			c.Free -= b.Free

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	coordination "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tenure-ipam/tenure/ipam/kube"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// readRegistration reads a node's registration live, nil if there is none, and when it was last
+// renewed. Of one that is garbled it returns what can be read, as the controller does.
+func (s *session) readRegistration(ctx context.Context, name protocol.NodeName) (*protocol.Registration, time.Time, error) {
+	var o coordination.Lease
+	switch err := s.client.Get(ctx, s.api.RegistrationKey(name), &o); {
+	case apierrors.IsNotFound(err):
+		return nil, time.Time{}, nil
+	case err != nil:
+		return nil, time.Time{}, fmt.Errorf("read the registration of node %s: %w", name, err)
+	}
+	reg, _ := kube.RegistrationOf(&o)
+	return &reg, lastBeat(&o, s.now()), nil
+}
+
+// regsIn are the registrations of a list.
+func regsIn(l *coordination.LeaseList) (regs []coordination.Lease) {
+	for i := range l.Items {
+		if kube.IsRegistration(&l.Items[i]) {
+			regs = append(regs, l.Items[i])
+		}
+	}
+	return regs
+}
+
+// registrations returns the registrations by their nodes: of one that is garbled what can be read,
+// and from is told. The Beat of each is the one by [lastBeat].
+func (s *session) regs(ctx context.Context, from reader) (map[protocol.NodeName]protocol.Registration, error) {
+	all, err := read(ctx, from, &coordination.LeaseList{}, regsIn, func(o *coordination.Lease) (protocol.Registration, error) {
+		reg, err := kube.RegistrationOf(o)
+		if err != nil {
+			from.not(o, err)
+		}
+		reg.Beat = lastBeat(o, s.now())
+		return reg, nil
+	}, client.InNamespace(s.api.RegistrationNamespace))
+	regs := make(map[protocol.NodeName]protocol.Registration, len(all))
+	for _, reg := range all {
+		regs[reg.Node] = reg
+	}
+	return regs, err
+}
+
+// clockRoom is how far two clocks that are set right may be apart.
+const clockRoom = time.Minute
+
+// lastBeat is when a registration was last renewed: as the agent said, by its node's clock, or
+// as the API server noted, by its own, whichever is later. What the agent says is left
+// out where it lies in the future and there is the other: that node's clock is wrong.
+// now is the API server's.
+func lastBeat(o *coordination.Lease, now time.Time) time.Time {
+	var noted, said time.Time
+	for _, m := range o.ManagedFields {
+		if m.Time != nil && m.Time.After(noted) && m.FieldsV1 != nil && strings.Contains(m.FieldsV1.String(), `"f:renewTime"`) {
+			noted = m.Time.Time
+		}
+	}
+	if o.Spec.RenewTime != nil {
+		said = o.Spec.RenewTime.Time
+	}
+	if said.After(noted) && (noted.IsZero() || !said.After(now.Add(clockRoom))) {
+		return said
+	}
+	return noted
+}

@@ -1,0 +1,252 @@
+package kube
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	coordination "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// Annotations of a registration. Its holderIdentity is the store's ID, its
+// leaseTransitions the term, its leaseDurationSeconds F, its renewTime the last
+// heartbeat by the node's wall clock.
+const (
+	annotationNodeUID = "tenure.dev/node-uid"
+	annotationMachine = "tenure.dev/machine"
+	annotationBoot    = "tenure.dev/boot"
+	annotationTurn    = "tenure.dev/turn"
+	annotationRecalls = "tenure.dev/recalls"
+	annotationFormer  = "tenure.dev/former"
+	annotationRestore = "tenure.dev/restored"
+	annotationRank    = "tenure.dev/rank"
+	annotationLook    = "tenure.dev/look"
+	annotationReport  = "tenure.dev/report"
+)
+
+// ReadRegistration reads a node's registration live.
+func (a *API) ReadRegistration(ctx context.Context, node protocol.NodeName) (protocol.Registration, protocol.Outcome, error) {
+	var obj coordination.Lease
+	out, err := a.get(ctx, a.RegistrationKey(node), &obj)
+	if out != protocol.Done {
+		return protocol.Registration{}, out, err
+	}
+	return decided(RegistrationOf(&obj))
+}
+
+// Registrations reads all registrations live, one that is garbled as far as it can be read: the
+// agent there counts all the same.
+func (a *API) Registrations(ctx context.Context) ([]protocol.Registration, error) {
+	var list coordination.LeaseList
+	if err := a.list(ctx, &list, client.InNamespace(a.RegistrationNamespace)); err != nil {
+		return nil, fmt.Errorf("list registrations: %w", err)
+	}
+	var regs []protocol.Registration
+	for i := range list.Items {
+		if IsRegistration(&list.Items[i]) {
+			s, _ := RegistrationOf(&list.Items[i]) // its watch says so
+			regs = append(regs, s)
+		}
+	}
+	return regs, nil
+}
+
+// CreateRegistration creates a node's registration.
+func (a *API) CreateRegistration(ctx context.Context, s protocol.Registration) (protocol.Registration, protocol.Outcome, error) {
+	obj := &coordination.Lease{
+		ObjectMeta: metav1.ObjectMeta{Name: string(s.Node), Namespace: a.RegistrationNamespace, Annotations: regAnnotations(s)},
+		Spec:       regSpec(s),
+	}
+	out, err := a.create(ctx, obj)
+	if out != protocol.Done {
+		return protocol.Registration{}, out, err
+	}
+	return decided(RegistrationOf(obj))
+}
+
+// UpdateRegistration writes a registration by compare-and-swap on its UID and Revision.
+func (a *API) UpdateRegistration(ctx context.Context, s protocol.Registration) (protocol.Registration, protocol.Outcome, error) {
+	obj := &coordination.Lease{ObjectMeta: metav1.ObjectMeta{Name: string(s.Node), Namespace: a.RegistrationNamespace}}
+	out, err := a.swap(ctx, obj, s.Meta, map[string]any{
+		"metadata": map[string]any{"annotations": regAnnotations(s)},
+		"spec":     regPatch(s),
+	})
+	if out != protocol.Done {
+		return protocol.Registration{}, out, err
+	}
+	return decided(RegistrationOf(obj))
+}
+
+// RankRegistration writes the rank of the registration of exactly this name and UID, and nothing
+// else of it, and returns the registration as it is then.
+func (a *API) RankRegistration(ctx context.Context, m protocol.Meta, rank int) (protocol.Registration, protocol.Outcome, error) {
+	obj, out, err := a.annotateRegistration(ctx, m, annotationRank, strconv.Itoa(rank))
+	if out != protocol.Done {
+		return protocol.Registration{}, out, err
+	}
+	return decided(RegistrationOf(obj))
+}
+
+// annotateRegistration sets one annotation of the registration of exactly this name and UID,
+// whatever its revision: of one on which no right depends.
+func (a *API) annotateRegistration(ctx context.Context, m protocol.Meta, annotation, value string) (*coordination.Lease, protocol.Outcome, error) {
+	obj := &coordination.Lease{ObjectMeta: metav1.ObjectMeta{Name: m.Name, Namespace: a.RegistrationNamespace}}
+	out, err := a.swap(ctx, obj, protocol.Meta{Name: m.Name, UID: m.UID}, map[string]any{
+		"metadata": map[string]any{"annotations": map[string]string{annotation: value}},
+	})
+	return obj, out, err
+}
+
+// DeleteRegistration deletes the registration of exactly this name, UID and revision.
+func (a *API) DeleteRegistration(ctx context.Context, m protocol.Meta) (protocol.Outcome, error) {
+	return a.remove(ctx, &coordination.Lease{ObjectMeta: metav1.ObjectMeta{Name: m.Name, Namespace: a.RegistrationNamespace}}, m)
+}
+
+// IsRegistration tells a registration from another lease of its namespace, such as the one by which
+// a controller leads: by any of a registration's annotations, so that none hides it by its
+// absence.
+func IsRegistration(o *coordination.Lease) bool {
+	for _, name := range []string{
+		annotationNodeUID, annotationMachine, annotationBoot, annotationTurn, annotationRecalls, annotationFormer, annotationRestore,
+		annotationRank,
+	} {
+		if _, ok := o.Annotations[name]; ok {
+			return true
+		}
+	}
+	return false
+}
+
+// RegistrationKey returns where a node's registration is.
+func (a *API) RegistrationKey(node protocol.NodeName) client.ObjectKey {
+	return client.ObjectKey{Namespace: a.RegistrationNamespace, Name: string(node)}
+}
+
+func regAnnotations(s protocol.Registration) map[string]string {
+	return map[string]string{
+		annotationNodeUID: string(s.NodeUID), annotationMachine: s.Machine, annotationBoot: s.Boot,
+		annotationTurn: strconv.FormatInt(s.Turn, 10), annotationRestore: s.Restored,
+		annotationRecalls: listText(s.Recalls), annotationFormer: listText(s.Former),
+		annotationLook: s.Look, annotationReport: s.Report,
+	}
+}
+
+// listText returns list as JSON, and no text for an empty one.
+func listText[T any](list []T) string {
+	if len(list) == 0 {
+		return ""
+	}
+	text, err := json.Marshal(list)
+	if err != nil { // strings and numbers
+		panic(fmt.Sprintf("encode a registration's annotation: %v", err))
+	}
+	return string(text)
+}
+
+func regSpec(s protocol.Registration) coordination.LeaseSpec {
+	store, term, beat := string(s.Store), int32(s.Term), metav1.NewMicroTime(s.Beat)
+	spec := coordination.LeaseSpec{HolderIdentity: &store, LeaseTransitions: &term, RenewTime: &beat}
+	if f := int32(s.Fence / time.Second); f > 0 {
+		spec.LeaseDurationSeconds = &f
+	}
+	return spec
+}
+
+// regPatch is regSpec for a merge patch, in which an absent field stays as it is.
+func regPatch(s protocol.Registration) map[string]any {
+	spec := regSpec(s)
+	patch := map[string]any{
+		"holderIdentity": spec.HolderIdentity, "leaseTransitions": spec.LeaseTransitions, "renewTime": spec.RenewTime, "leaseDurationSeconds": nil,
+	}
+	if spec.LeaseDurationSeconds != nil {
+		patch["leaseDurationSeconds"] = *spec.LeaseDurationSeconds
+	}
+	return patch
+}
+
+// A RegistrationError is the error of a registration that is garbled: a part of it cannot be read.
+// An agent does not serve under such a registration. A controller goes by what can be read: it is
+// one node's to write, and must not keep what that node holds from the cluster.
+type RegistrationError struct {
+	// Registration is what can be read.
+	Registration protocol.Registration
+	Err          error
+}
+
+func (e *RegistrationError) Error() string {
+	return fmt.Sprintf("read registration %s: %v: remove the annotation, and the node's agent writes it anew", e.Registration.Node, e.Err)
+}
+
+// Unwrap returns what is wrong.
+func (e *RegistrationError) Unwrap() error { return e.Err }
+
+// RegistrationOf reads a registration. Its error is a [*RegistrationError]. F is no longer than
+// [protocol.MaxFence], which no agent exceeds, whatever the registration says.
+func RegistrationOf(o *coordination.Lease) (protocol.Registration, error) {
+	s := protocol.Registration{
+		Meta: metaOf(o), Node: protocol.NodeName(o.Name), NodeUID: protocol.UID(o.Annotations[annotationNodeUID]),
+		Machine: o.Annotations[annotationMachine], Boot: o.Annotations[annotationBoot], Restored: o.Annotations[annotationRestore],
+		Look: o.Annotations[annotationLook], Report: o.Annotations[annotationReport],
+	}
+	if rank, err := strconv.Atoi(o.Annotations[annotationRank]); err == nil && rank > 0 { // no right depends on it: what is none is left out
+		s.Rank = rank
+	}
+	if o.Spec.HolderIdentity != nil {
+		s.Store = protocol.StoreID(*o.Spec.HolderIdentity)
+	}
+	if o.Spec.LeaseTransitions != nil {
+		s.Term = int64(*o.Spec.LeaseTransitions)
+	}
+	if o.Spec.LeaseDurationSeconds != nil {
+		s.Fence = min(time.Duration(*o.Spec.LeaseDurationSeconds)*time.Second, protocol.MaxFence)
+	}
+	if o.Spec.RenewTime != nil {
+		s.Beat = o.Spec.RenewTime.Time
+	}
+	var bad [3]error
+	s.Turn, bad[0] = turnOf(o)
+	s.Recalls, bad[1] = listOf[protocol.Recall](o, annotationRecalls)
+	s.Former, bad[2] = listOf[protocol.Former](o, annotationFormer)
+	for i := range s.Former {
+		s.Former[i].Fence = min(s.Former[i].Fence, protocol.MaxFence)
+	}
+	if err := errors.Join(bad[:]...); err != nil {
+		return s, &RegistrationError{Registration: s, Err: err}
+	}
+	return s, nil
+}
+
+// turnOf reads a registration's turn. Where there is none it is the revision, which has risen
+// with each turn: so the next is above all that an agent may have seen, which would take
+// a lower one for an API server that has gone back.
+func turnOf(o *coordination.Lease) (int64, error) {
+	text, ok := o.Annotations[annotationTurn]
+	turn, err := strconv.ParseInt(text, 10, 64)
+	if err == nil {
+		return turn, nil
+	}
+	turn, _ = strconv.ParseInt(o.ResourceVersion, 10, 64) // 0 for one that is no number
+	if !ok {
+		return turn, nil
+	}
+	return turn, fmt.Errorf("annotation %s: %w", annotationTurn, err)
+}
+
+// listOf reads a list that listText has written; it is empty where it cannot be read.
+func listOf[T any](o *coordination.Lease, name string) (list []T, err error) {
+	raw := o.Annotations[name]
+	if raw == "" {
+		return nil, nil
+	}
+	if err := json.Unmarshal([]byte(raw), &list); err != nil {
+		return nil, fmt.Errorf("annotation %s: %w", name, err)
+	}
+	return list, nil
+}
