@@ -34,7 +34,7 @@ func FuzzResult(f *testing.F) {
 		f.Add([]byte(text))
 	}
 	gateways := []netip.Addr{netip.MustParseAddr("10.0.0.9"), netip.MustParseAddr("2001:db8::9")}
-	step := plan.Step{IfName: "eth0", DefaultRoute: &gateways, Want: plan.Want{IPs: []netip.Addr{netip.MustParseAddr("10.0.0.5")}}}
+	step := plan.Step{IfName: "eth0", DefaultRoute: &gateways, Requested: plan.Requested{IPs: []netip.Addr{netip.MustParseAddr("10.0.0.5")}}}
 	f.Fuzz(func(t *testing.T, text []byte) {
 		result, err := create.CreateFromBytes(text)
 		if err != nil {
@@ -73,15 +73,15 @@ func FuzzResult(f *testing.F) {
 func TestVerifyLooksAtThePodsSide(t *testing.T) {
 	for _, tt := range []struct {
 		result string
-		want   plan.Want
+		want   plan.Requested
 		fault  string
 	}{
-		{results[0], plan.Want{IPs: []netip.Addr{netip.MustParseAddr("10.0.0.5")}}, ""},
-		{results[2], plan.Want{IPs: []netip.Addr{netip.MustParseAddr("10.0.0.5")}}, ""},
-		{results[2], plan.Want{IPs: []netip.Addr{netip.MustParseAddr("10.0.0.6")}}, "10.0.0.6 was asked for"},
-		{results[2], plan.Want{MAC: "02:00:00:00:00:01"}, ""},
-		{results[2], plan.Want{MAC: "02:00:00:00:00:02"}, "02:00:00:00:00:02 was asked for"},
-		{results[3], plan.Want{MAC: "02:00:00:00:00:02"}, "the result has none"},
+		{results[0], plan.Requested{IPs: []netip.Addr{netip.MustParseAddr("10.0.0.5")}}, ""},
+		{results[2], plan.Requested{IPs: []netip.Addr{netip.MustParseAddr("10.0.0.5")}}, ""},
+		{results[2], plan.Requested{IPs: []netip.Addr{netip.MustParseAddr("10.0.0.6")}}, "10.0.0.6 was asked for"},
+		{results[2], plan.Requested{MAC: "02:00:00:00:00:01"}, ""},
+		{results[2], plan.Requested{MAC: "02:00:00:00:00:02"}, "02:00:00:00:00:02 was asked for"},
+		{results[3], plan.Requested{MAC: "02:00:00:00:00:02"}, "the result has none"},
 	} {
 		result, err := create.CreateFromBytes([]byte(tt.result))
 		if err != nil {
@@ -91,7 +91,7 @@ func TestVerifyLooksAtThePodsSide(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = verify(plan.Step{IfName: "eth0", Want: tt.want}, full, "/run/netns/none")
+		err = verify(plan.Step{IfName: "eth0", Requested: tt.want}, full, "/run/netns/none")
 		if (err == nil) != (tt.fault == "") || err != nil && !strings.Contains(err.Error(), tt.fault) {
 			t.Errorf("%+v of %s: %v; want %q", tt.want, tt.result, err, tt.fault)
 		}

@@ -88,11 +88,11 @@ func (s Step) explain(b *bytes.Buffer, unseen string) error {
 	if s.Claim != "" {
 		line("claim", "%s: its addresses, if the network's IPAM plugin knows claims", s.Claim)
 	}
-	if len(s.Want.IPs) > 0 {
-		line("must have", "addresses %s", joinAddrs(s.Want.IPs))
+	if len(s.Requested.IPs) > 0 {
+		line("must have", "addresses %s", joinAddrs(s.Requested.IPs))
 	}
-	if s.Want.MAC != "" {
-		line("must have", "MAC address %s", s.Want.MAC)
+	if s.Requested.MAC != "" {
+		line("must have", "MAC address %s", s.Requested.MAC)
 	}
 	switch {
 	case s.DefaultRoute != nil && len(*s.DefaultRoute) > 0:

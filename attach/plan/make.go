@@ -147,7 +147,7 @@ func (m *maker) addSelected(i int, sel npwg.Selection) {
 	if l == nil {
 		return
 	}
-	step := Step{Name: ref.String(), IfName: sel.Interface, Network: l.name, Args: m.argsOfOthers(), Want: want(sel)}
+	step := Step{Name: ref.String(), IfName: sel.Interface, Network: l.name, Args: m.argsOfOthers(), Requested: requested(sel)}
 	m.request(where, &step, l, sel)
 	step.DefaultRoute = sel.DefaultRoute
 	step.GUID, step.Claim = sel.GUID, sel.Claim
@@ -298,8 +298,8 @@ func (m *maker) sayUnknown(where string, sel npwg.Selection) {
 	}
 }
 
-// want returns what a result must show of what sel asks for.
-func want(sel npwg.Selection) (w Want) {
+// requested returns what a result must show of what sel asks for.
+func requested(sel npwg.Selection) (w Requested) {
 	for _, ip := range sel.IPs {
 		w.IPs = append(w.IPs, ip.Addr.Unmap())
 	}

@@ -475,7 +475,7 @@ func TestVersion1(t *testing.T) {
 			if diff := cmp.Diff(any(want), got["args"]); diff != "" || got["runtimeConfig"] != nil {
 				t.Errorf("stdin %v; args (-want +got):\n%s", got, diff)
 			}
-			if !slices.Equal(step.Want.IPs, []netip.Addr{netip.MustParseAddr("10.0.0.1")}) || !strings.HasPrefix(step.Want.MAC, "80:00:") || step.DefaultRoute != nil {
+			if !slices.Equal(step.Requested.IPs, []netip.Addr{netip.MustParseAddr("10.0.0.1")}) || !strings.HasPrefix(step.Requested.MAC, "80:00:") || step.DefaultRoute != nil {
 				t.Errorf("step %+v; want the address and the MAC wanted, and no default route", step)
 			}
 		})
@@ -535,12 +535,12 @@ func TestClaimsAndAddresses(t *testing.T) {
 	s.keys = `"ipsWithClaim": "Allow"`
 	sameStrings(t, attachments(s.plan(t)), "cluster=eth0", "shop/a=net1")
 	s = scene{networks: `[{"name": "a", "ipam-claim-reference": "c"}]`, defs: s.defs}
-	if got := s.plan(t).Steps[1]; got.Capabilities != nil || !got.Want.isZero() {
+	if got := s.plan(t).Steps[1]; got.Capabilities != nil || !got.Requested.isZero() {
 		t.Errorf("N42 step %+v; want nothing but what the IPAM plugin reads itself", got)
 	}
 }
 
-func (w Want) isZero() bool { return len(w.IPs) == 0 && w.MAC == "" }
+func (w Requested) isZero() bool { return len(w.IPs) == 0 && w.MAC == "" }
 
 // TestRuntimesRequestsAreTheDefaultNetworksAlone (N78, A11).
 func TestRuntimesRequestsAreTheDefaultNetworksAlone(t *testing.T) {

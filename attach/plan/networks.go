@@ -76,7 +76,7 @@ func (m *maker) addOwnDefault(text string) {
 		return
 	}
 	step := m.defaultStep(l, d)
-	step.Want, step.GUID, step.Claim, step.DefaultRoute = want(sel), sel.GUID, sel.Claim, sel.DefaultRoute
+	step.Requested, step.GUID, step.Claim, step.DefaultRoute = requested(sel), sel.GUID, sel.Claim, sel.DefaultRoute
 	m.request(where, &step, l, sel)
 	m.addDevice(where, &step, l, d)
 	m.sayUnknown(where, sel)

@@ -89,7 +89,7 @@ func TestDefaultNetworkOfAPodsAnnotation(t *testing.T) {
 
 	s = scene{own: `[{"name": "ovn", "namespace": "shop", "mac": "02:00:00:00:00:01", "ips": ["10.0.0.5/16"]}]`, defs: s.defs}
 	step := s.plan(t).Steps[0]
-	if !step.Default || string(step.Capabilities["mac"]) != `"02:00:00:00:00:01"` || string(step.Capabilities["ips"]) != `["10.0.0.5/16"]` || step.Want.MAC == "" {
+	if !step.Default || string(step.Capabilities["mac"]) != `"02:00:00:00:00:01"` || string(step.Capabilities["ips"]) != `["10.0.0.5/16"]` || step.Requested.MAC == "" {
 		t.Errorf("step %+v; want the default network with what the element asks for", step)
 	}
 	for own, want := range map[string]string{

@@ -46,9 +46,9 @@ type Step struct {
 	// Capabilities become runtimeConfig, of the plugins that declare them.
 	Capabilities map[string]json.RawMessage `json:"capabilities,omitempty"`
 
-	// Want is what the result must show, or the attachment fails (4.1.2.1.3.2,
+	// Requested is what the result must show, or the attachment fails (4.1.2.1.3.2,
 	// 4.1.2.1.4.2 of version 1; kept in both).
-	Want Want `json:"want,omitzero"`
+	Requested Requested `json:"want,omitzero"`
 	// DefaultRoute is the element's default-route: nil where it has none, empty
 	// where the list is.
 	DefaultRoute *[]netip.Addr `json:"defaultRoute,omitempty"`
@@ -71,8 +71,8 @@ type Arg struct {
 	Value string `json:"value"`
 }
 
-// Want is what a selection element asked for by name.
-type Want struct {
+// Requested is what a selection element asked for by name.
+type Requested struct {
 	IPs []netip.Addr `json:"ips,omitempty"`
 	MAC string       `json:"mac,omitempty"` // in lower case, separated by colons
 }

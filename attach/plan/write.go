@@ -42,12 +42,12 @@ func (s Step) appendTo(b []byte) []byte {
 	if len(s.Capabilities) > 0 {
 		b = plainjson.AppendMap(plainjson.AppendKey(b, "capabilities"), s.Capabilities)
 	}
-	if len(s.Want.IPs) > 0 || s.Want.MAC != "" {
+	if len(s.Requested.IPs) > 0 || s.Requested.MAC != "" {
 		b = append(plainjson.AppendKey(b, "want"), '{')
-		if len(s.Want.IPs) > 0 {
-			b = appendAddrs(plainjson.AppendKey(b, "ips"), s.Want.IPs)
+		if len(s.Requested.IPs) > 0 {
+			b = appendAddrs(plainjson.AppendKey(b, "ips"), s.Requested.IPs)
 		}
-		b = append(plainjson.AppendTextMember(b, "mac", s.Want.MAC), '}')
+		b = append(plainjson.AppendTextMember(b, "mac", s.Requested.MAC), '}')
 	}
 	if s.DefaultRoute != nil {
 		b = appendAddrs(plainjson.AppendKey(b, "defaultRoute"), *s.DefaultRoute)

@@ -48,7 +48,7 @@ func plan(c *poolspec.Config) (pools map[string]assign.Pool, slots []assign.Slot
 }
 
 // hold is [assign.Hold], with blocks opened as they are needed.
-func hold(tx *store.Tx, pools map[string]assign.Pool, a assign.Ask) (store.Attachment, error) {
+func hold(tx *store.Tx, pools map[string]assign.Pool, a assign.Demand) (store.Attachment, error) {
 	for name, p := range pools {
 		// The configuration may have been edited since the last call.
 		if err := space(tx, protocol.PoolName(name), p.Shape).Reshape(); err != nil {

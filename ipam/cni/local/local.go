@@ -96,7 +96,7 @@ func add(ctx context.Context, req agentapi.Request, now time.Time) (result *agen
 		return nil, nil, err
 	}
 	defer func() { err = errors.Join(err, st.Close()) }()
-	a := assign.Ask{
+	a := assign.Demand{
 		Key: keyOf(c, req), Pod: assign.PodOf(c), Netns: req.Netns, NetnsID: req.NetnsID, Now: now,
 		Slots: slots, Gone: gone,
 	}
@@ -185,7 +185,7 @@ func status(ctx context.Context, req agentapi.Request) (err error) {
 	defer func() { err = errors.Join(err, st.Close()) }()
 	trial := store.Key{Network: c.Name, ContainerID: "status", IfName: "status"}
 	err = st.Update(ctx, func(tx *store.Tx) error {
-		if _, err := hold(tx, ps, assign.Ask{Key: trial, Slots: slots}); err != nil {
+		if _, err := hold(tx, ps, assign.Demand{Key: trial, Slots: slots}); err != nil {
 			return err
 		}
 		return errUndo

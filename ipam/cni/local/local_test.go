@@ -146,7 +146,7 @@ func TestWholeRangeIsUsed(t *testing.T) {
 	defer st.Close()
 	seen := map[netip.Addr]bool{}
 	one := func(tx *store.Tx, i int) error {
-		x, err := hold(tx, ps, assign.Ask{Key: store.Key{Network: "net", ContainerID: fmt.Sprint(i), IfName: "eth0"}, Now: now, Slots: slots})
+		x, err := hold(tx, ps, assign.Demand{Key: store.Key{Network: "net", ContainerID: fmt.Sprint(i), IfName: "eth0"}, Now: now, Slots: slots})
 		if err == nil && seen[x.Addresses[0].Addr] {
 			t.Fatalf("%v is given twice", x.Addresses[0].Addr)
 		}
@@ -192,7 +192,7 @@ func TestIPv6DoesNotGrowForEver(t *testing.T) {
 	k := store.Key{Network: "net", ContainerID: "c", IfName: "eth0"}
 	err = st.Update(context.Background(), func(tx *store.Tx) error {
 		for range (aheadBlocks + 1) << blockLog {
-			if _, err := hold(tx, ps, assign.Ask{Key: k, Now: now, Slots: slots}); err != nil {
+			if _, err := hold(tx, ps, assign.Demand{Key: k, Now: now, Slots: slots}); err != nil {
 				return err
 			}
 			if _, _, err := assign.Release(tx, k); err != nil {

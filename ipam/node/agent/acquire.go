@@ -18,8 +18,8 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// A need is one address that nothing leased can give.
-type need struct {
+// A demand is one address that nothing leased can give.
+type demand struct {
 	family allocator.Family
 	view   allocator.View
 	exact  netip.Addr // the one address that will do; zero: any of view
@@ -65,16 +65,16 @@ func (e *HeldError) Error() string {
 // ended, whoever began it: also if one has since finished acquires had ended, before
 // the caller looked for room. In a pool of which nothing can be leased now it waits for
 // news of that. It returns nil if it is worth looking again, and the
-// error of the acquire that it began itself. A [*lackError] says that only the
+// error of the acquire that it began itself. A [*unmetError] says that only the
 // cluster can help: at once where the pool is exhausted.
-func (a *Agent) obtain(ctx context.Context, p *pool, n need, finished uint64) error {
+func (a *Agent) obtain(ctx context.Context, p *pool, n demand, finished uint64) error {
 	_, _, changed := p.now()
-	lack := a.lackNow(p, n)
+	unmet := a.unmetNow(p, n)
 	switch {
-	case lack != nil && n.exact.IsValid():
-		return lack
-	case lack != nil:
-		return a.awaitRest(ctx, p, n, lack)
+	case unmet != nil && n.exact.IsValid():
+		return unmet
+	case unmet != nil:
+		return a.awaitRest(ctx, p, n, unmet)
 	}
 	_, waited, err := p.until(ctx, func(known *knownPool, absent bool) string { return a.unleasable(p.name, known, absent) })
 	if waited || err != nil {
@@ -88,7 +88,7 @@ func (a *Agent) obtain(ctx context.Context, p *pool, n need, finished uint64) er
 }
 
 // lease is obtain where nothing is known against leasing a block.
-func (a *Agent) lease(ctx context.Context, p *pool, n need, finished uint64) error {
+func (a *Agent) lease(ctx context.Context, p *pool, n demand, finished uint64) error {
 	if n.exact.IsValid() { // only that block will do: nobody else's acquire helps
 		return a.obtainExact(ctx, p, n)
 	}
@@ -97,15 +97,15 @@ func (a *Agent) lease(ctx context.Context, p *pool, n need, finished uint64) err
 		return nil
 	}
 	err := a.awaitAny(ctx, p, n, own, ended)
-	if is[*lackError](err) {
+	if is[*unmetError](err) {
 		return a.awaitRest(ctx, p, n, err)
 	}
 	return err
 }
 
 // awaitAny waits, for an ADD that has joined, until its own acquire or another ends.
-func (a *Agent) awaitAny(ctx context.Context, p *pool, n need, own <-chan error, ended <-chan struct{}) error {
-	defer p.demand.leave(n)
+func (a *Agent) awaitAny(ctx context.Context, p *pool, n demand, own <-chan error, ended <-chan struct{}) error {
+	defer p.demands.leave(n)
 	select {
 	case err := <-own:
 		return err
@@ -116,17 +116,17 @@ func (a *Agent) awaitAny(ctx context.Context, p *pool, n need, own <-chan error,
 	}
 }
 
-// lackNow returns why n need not be tried: its pool is exhausted, or it could not be
+// unmetNow returns why n need not be tried: its pool is exhausted, or it could not be
 // met a moment ago.
-func (a *Agent) lackNow(p *pool, n need) error {
+func (a *Agent) unmetNow(p *pool, n demand) error {
 	if known, _, _ := p.now(); known != nil && known.Pressure == allocator.PressureExhausted {
-		return &lackError{Cause: &ExhaustedError{Pool: p.name, Family: n.family, View: n.view, Exact: n.exact, Message: known.Exhausted}}
+		return &unmetError{Cause: &ExhaustedError{Pool: p.name, Family: n.family, View: n.view, Exact: n.exact, Message: known.Exhausted}}
 	}
 	if n.exact.IsValid() {
 		return nil
 	}
-	if lack := p.demand.lack(n, a.clock.Now()); lack != nil {
-		return lack
+	if unmet := p.demands.unmet(n, a.clock.Now()); unmet != nil {
+		return unmet
 	}
 	return nil
 }
@@ -136,18 +136,18 @@ func (a *Agent) lackNow(p *pool, n need) error {
 const restAtMost = 2 * time.Second
 
 // awaitRest waits for the next end of the acquires that are still under way, where they
-// may bring something for an ADD more than wait for them, and returns nil; else lack.
-func (a *Agent) awaitRest(ctx context.Context, p *pool, n need, lack error) error {
+// may bring something for an ADD more than wait for them, and returns nil; else unmet.
+func (a *Agent) awaitRest(ctx context.Context, p *pool, n demand, unmet error) error {
 	ended := a.joinRest(p, n)
 	if ended == nil {
-		return lack
+		return unmet
 	}
-	defer p.demand.leave(n)
+	defer p.demands.leave(n)
 	select {
 	case <-ended:
 		return nil
 	case <-a.clock.After(restAtMost):
-		return lack
+		return unmet
 	case <-ctx.Done():
 		return noBlockYet(ctx, p)
 	}
@@ -159,7 +159,7 @@ func noBlockYet(ctx context.Context, p *pool) error {
 
 // acquire leases one more block that meets n: one of this node's own that is in
 // doubt or being given back, else the next that nobody seems to hold.
-func (a *Agent) acquire(ctx context.Context, p *pool, n need) error {
+func (a *Agent) acquire(ctx context.Context, p *pool, n demand) error {
 	known, absent, _ := p.now()
 	if why := a.unleasable(p.name, known, absent); why != "" {
 		return &notReadyError{Pool: p.name, Why: why, News: true}
@@ -191,7 +191,7 @@ const spreadAtMost = 500 * time.Millisecond
 
 // probe tries blocks that are not this node's, a few of them: then the pool is nearly
 // full, or this node unlucky, and the controller knows better.
-func (a *Agent) probe(ctx context.Context, p *pool, known *knownPool, n need) error {
+func (a *Agent) probe(ctx context.Context, p *pool, known *knownPool, n demand) error {
 	tried, small := map[netip.Prefix]bool{}, known.small(n.family)
 	for i := range a.cfg.Probes {
 		block, ok, trying, err := a.candidate(p, known, n, tried)
@@ -202,7 +202,7 @@ func (a *Agent) probe(ctx context.Context, p *pool, known *knownPool, n need) er
 			return err
 		}
 		if !ok && trying { // this node is at the rest itself: what comes of that, it looks again
-			if ended := p.demand.underWay(); ended != nil {
+			if ended := p.demands.underWay(); ended != nil {
 				select {
 				case <-ended:
 				case <-ctx.Done():
@@ -211,25 +211,25 @@ func (a *Agent) probe(ctx context.Context, p *pool, known *knownPool, n need) er
 			return nil
 		}
 		if !ok {
-			return &lackError{Cause: &ExhaustedError{Pool: p.name, Family: n.family, View: n.view}}
+			return &unmetError{Cause: &ExhaustedError{Pool: p.name, Family: n.family, View: n.view}}
 		}
 		began := a.clock.Now()
 		if done, err := a.tryBlock(ctx, p, known, block); done {
 			return err
 		}
 		tried[block] = true
-		p.demand.met(block, a.clock.Now())
+		p.demands.met(block, a.clock.Now())
 		if small && i < a.cfg.Probes-1 { // by then the creates of those that have begun at once are answered, too
 			a.look(ctx, p, min(a.clock.Now().Since(began), spreadAtMost))
 		}
 	}
-	return &lackError{Cause: fmt.Errorf("pool %s is contended: %w", p.name, errOthers)}
+	return &unmetError{Cause: fmt.Errorf("pool %s is contended: %w", p.name, errOthers)}
 }
 
 // tryBlock tries to lease a block, which the caller has claimed. done says that there
 // is no use in trying another: it worked, or nothing will now.
 func (a *Agent) tryBlock(ctx context.Context, p *pool, known *knownPool, block netip.Prefix) (done bool, err error) {
-	defer p.demand.unclaim(block)
+	defer p.demands.unclaim(block)
 	_, res, err := a.drive(ctx, leaseRight(known.Pool, block), a.beginWith(protocol.Event{Kind: protocol.EventWant}))
 	if err != nil {
 		return true, undriven(p, block, err)
@@ -269,8 +269,8 @@ func noLease(p *pool, block netip.Prefix, res protocol.Result) error {
 // that nodes do not meet; where they have met and looked, it takes any: who
 // goes on where others do meets them again at every block. ok is false if there is none;
 // trying says then whether an acquire is at one that would do.
-func (a *Agent) candidate(p *pool, known *knownPool, n need, tried map[netip.Prefix]bool) (block netip.Prefix, ok, trying bool, err error) {
-	d := &p.demand
+func (a *Agent) candidate(p *pool, known *knownPool, n demand, tried map[netip.Prefix]bool) (block netip.Prefix, ok, trying bool, err error) {
+	d := &p.demands
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if known.bits(n.family) == 0 {
@@ -340,7 +340,7 @@ func (a *Agent) begin(known *knownPool, f allocator.Family) netip.Addr {
 
 // around returns the blocks that meet n, each once: those from an address on, and then
 // those before it.
-func (p *knownPool) around(n need, from netip.Addr) iter.Seq[netip.Prefix] {
+func (p *knownPool) around(n demand, from netip.Addr) iter.Seq[netip.Prefix] {
 	return func(yield func(netip.Prefix) bool) {
 		var first netip.Prefix
 		for at := from; ; {
@@ -366,7 +366,7 @@ func hashOf(node protocol.NodeName) uint64 {
 }
 
 // obtainExact leases the block of one address that was asked for by name.
-func (a *Agent) obtainExact(ctx context.Context, p *pool, n need) error {
+func (a *Agent) obtainExact(ctx context.Context, p *pool, n demand) error {
 	known, absent, _ := p.now()
 	if why := a.unleasable(p.name, known, absent); why != "" {
 		return &notReadyError{Pool: p.name, Why: why, News: true}
@@ -382,7 +382,7 @@ func (a *Agent) obtainExact(ctx context.Context, p *pool, n need) error {
 		if ok, err := a.takeBack(ctx, p, known, n); ok || err != nil {
 			return err
 		}
-		return &lackError{Cause: &HeldError{Addr: n.exact, Pool: p.name, Holder: protocol.Holder{Cluster: true}}}
+		return &unmetError{Cause: &HeldError{Addr: n.exact, Pool: p.name, Holder: protocol.Holder{Cluster: true}}}
 	case res.Verdict != protocol.VerdictTaken:
 		return noLease(p, block, res)
 	}
@@ -393,5 +393,5 @@ func (a *Agent) obtainExact(ctx context.Context, p *pool, n need) error {
 			held.To = g.To.String()
 		}
 	}
-	return &lackError{Cause: held}
+	return &unmetError{Cause: held}
 }

@@ -17,14 +17,14 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// An addition is one ADD on its way through the agent.
-type addition struct {
-	req  agentapi.Request
-	conf *poolspec.Config
-	key  store.Key
-	pod  Pod
-	sel  npwg.Selection // what the pod's annotation says of this interface
-	ask  assign.Ask
+// An addCall is one ADD on its way through the agent.
+type addCall struct {
+	req    agentapi.Request
+	conf   *poolspec.Config
+	key    store.Key
+	pod    Pod
+	sel    npwg.Selection // what the pod's annotation says of this interface
+	demand assign.Demand
 	// arrived is when the ADD came.
 	arrived protocol.Instant
 }
@@ -45,8 +45,8 @@ func (a *Agent) add(ctx context.Context, req agentapi.Request) (*agentapi.Result
 	ctx, cancel := context.WithTimeoutCause(ctx, a.cfg.Wait, &waitedError{a.cfg.Wait, a.cl.Trouble})
 	defer cancel()
 
-	add := &addition{req: req, conf: conf, key: key, arrived: a.clock.Now()}
-	add.ask = assign.Ask{
+	add := &addCall{req: req, conf: conf, key: key, arrived: a.clock.Now()}
+	add.demand = assign.Demand{
 		Key: key, Netns: req.Netns, NetnsID: req.NetnsID, Boot: a.cfg.Boot, Now: add.arrived.Wall, Gone: a.host.Gone, Serves: a.leaseServes, Keeps: a.rightKeeps,
 	}
 	if err := a.consumeJournal(ctx, add); err != nil {
@@ -55,7 +55,7 @@ func (a *Agent) add(ctx context.Context, req agentapi.Request) (*agentapi.Result
 	if err := a.selectPod(ctx, add, false); err != nil {
 		return nil, err
 	}
-	a.arrivals.note(add.ask.Pod.UID, add.arrived)
+	a.arrivals.note(add.demand.Pod.UID, add.arrived)
 	att, err := a.hold(ctx, add)
 	if is[*assign.UnassignableError](err) { // as this node knows the pool
 		err = cmp.Or(a.unheard(ctx, conf.Sources), err)
@@ -84,7 +84,7 @@ func (a *Agent) sayIgnored(ctx context.Context, conf *poolspec.Config) {
 }
 
 // consumeJournal applies the DELs of this attachment that found no agent.
-func (a *Agent) consumeJournal(ctx context.Context, add *addition) error {
+func (a *Agent) consumeJournal(ctx context.Context, add *addCall) error {
 	entries, damaged, err := delqueue.OfKey(a.cfg.JournalDir, add.key.Network, add.key.ContainerID, add.key.IfName)
 	for _, name := range damaged {
 		a.log.WarnContext(ctx, "journal entry damaged, set aside", "file", name)
@@ -122,7 +122,7 @@ func (a *Agent) journalError(err error) error {
 
 // hold gives the attachment its addresses: a claim's, the ones asked for by name,
 // or any.
-func (a *Agent) hold(ctx context.Context, add *addition) (store.Attachment, error) {
+func (a *Agent) hold(ctx context.Context, add *addCall) (store.Attachment, error) {
 	if err := checkSelection(add); err != nil {
 		return store.Attachment{}, err
 	}
@@ -132,13 +132,13 @@ func (a *Agent) hold(ctx context.Context, add *addition) (store.Attachment, erro
 	if att, ok, err := a.holdInherited(ctx, add); ok || err != nil {
 		return att, err
 	}
-	var lack *lackError // why the node cannot get an address itself
+	var unmet *unmetError // why the node cannot get an address itself
 	for {
 		slots, err := a.slots(ctx, add) // anew each time: the pool may have changed
 		if err != nil {
 			return store.Attachment{}, err
 		}
-		add.ask.Slots = slots
+		add.demand.Slots = slots
 		if att, ok, err := a.holdGranted(ctx, add); ok || err != nil {
 			return att, err
 		}
@@ -157,20 +157,20 @@ func (a *Agent) hold(ctx context.Context, add *addition) (store.Attachment, erro
 			return att, nil
 		case !full:
 			return att, err
-		case lack != nil:
-			return a.holdRequested(ctx, add, lack)
+		case unmet != nil:
+			return a.holdRequested(ctx, add, unmet)
 		}
 		s := room.Slot
 		p := a.pool(s.Pool)
-		n := need{family: s.Family, view: s.View, exact: s.Exact}
+		n := demand{family: s.Family, view: s.View, exact: s.Exact}
 		if a.waits(ctx, add) {
 			if a.takenBack(ctx, p, n) {
 				continue
 			}
 			return a.holdRequested(ctx, add, room)
 		}
-		// After a lack it is looked once more: what came free meanwhile will do.
-		if err = a.obtain(ctx, p, n, finished); err != nil && !errors.As(err, &lack) {
+		// Where a demand is not met, the node looks once more: what came free meanwhile will do.
+		if err = a.obtain(ctx, p, n, finished); err != nil && !errors.As(err, &unmet) {
 			return store.Attachment{}, err
 		}
 	}
@@ -178,18 +178,18 @@ func (a *Agent) hold(ctx context.Context, add *addition) (store.Attachment, erro
 
 // commit makes the ADD one transaction of the store, if the agent may give out
 // addresses; what the pod's interface has already it may have again.
-func (a *Agent) commit(ctx context.Context, add *addition) (att store.Attachment, err error) {
+func (a *Agent) commit(ctx context.Context, add *addCall) (att store.Attachment, err error) {
 	err = a.st.Update(ctx, func(tx *store.Tx) error {
 		if ok, why := a.serving(); !ok {
 			if has, err := a.has(tx, add); err != nil || !has {
 				return errors.Join(err, &notServingError{Why: why})
 			}
 		}
-		if err := a.useServes(tx, add.ask.Use); err != nil {
+		if err := a.useServes(tx, add.demand.Use); err != nil {
 			return err
 		}
 		var err error
-		att, err = assign.Hold(tx, add.ask)
+		att, err = assign.Hold(tx, add.demand)
 		return err
 	})
 	return att, err
@@ -214,23 +214,23 @@ func (a *Agent) useServes(tx *store.Tx, name string) error {
 
 // has reports whether what add is to commit is what the interface of its pod has already. It
 // may have an address of a lease while a request of it was granted another.
-func (a *Agent) has(tx *store.Tx, add *addition) (bool, error) {
+func (a *Agent) has(tx *store.Tx, add *addCall) (bool, error) {
 	held, known, err := a.previous(tx, add)
-	samePod := held.Pod.UID == add.ask.Pod.UID || held.Pod.UID == "" || add.ask.Pod.UID == "" // as far as the runtime says
-	return known && samePod && (add.ask.Use == "" || add.ask.Use == held.Use), err
+	samePod := held.Pod.UID == add.demand.Pod.UID || held.Pod.UID == "" || add.demand.Pod.UID == "" // as far as the runtime says
+	return known && samePod && (add.demand.Use == "" || add.demand.Use == held.Use), err
 }
 
 // previous returns what the interface of the pod has already, and may be answered
 // again: under this key, or under the latest of its earlier sandboxes whose network
 // namespace is gone.
-func (a *Agent) previous(tx *store.Tx, add *addition) (latest store.Attachment, ok bool, err error) {
+func (a *Agent) previous(tx *store.Tx, add *addCall) (latest store.Attachment, ok bool, err error) {
 	if held, ok, err := tx.Attachment(add.key); err != nil || ok {
 		return held, ok, err
 	}
-	if add.ask.Pod.UID == "" {
+	if add.demand.Pod.UID == "" {
 		return latest, false, nil
 	}
-	for att, err := range tx.OfPod(add.ask.Pod.UID, add.key.IfName) {
+	for att, err := range tx.OfPod(add.demand.Pod.UID, add.key.IfName) {
 		if err != nil {
 			return latest, false, err
 		}
@@ -251,15 +251,15 @@ func (a *Agent) leaseServes(tx *store.Tx, name string) (bool, error) {
 }
 
 // holdClaim gives the attachment a claim's addresses.
-func (a *Agent) holdClaim(ctx context.Context, add *addition) (store.Attachment, error) {
+func (a *Agent) holdClaim(ctx context.Context, add *addCall) (store.Attachment, error) {
 	if att, ok, err := a.repeatClaim(ctx, add); ok || err != nil {
 		return att, err
 	}
 	if ok, why := a.serving(); !ok {
 		return store.Attachment{}, &notServingError{Why: why}
 	}
-	c, err := a.awaitClaim(ctx, add.ask.Pod.Namespace, add.sel.Claim, func(c protocol.Claim) error {
-		return checkClaim(c, add.ask.Pod, add.conf.Name, add.key.IfName)
+	c, err := a.awaitClaim(ctx, add.demand.Pod.Namespace, add.sel.Claim, func(c protocol.Claim) error {
+		return checkClaim(c, add.demand.Pod, add.conf.Name, add.key.IfName)
 	})
 	if err != nil {
 		return store.Attachment{}, err
@@ -271,11 +271,11 @@ func (a *Agent) holdClaim(ctx context.Context, add *addition) (store.Attachment,
 	defer unlock()
 	ref := c.Ref()
 	for {
-		name, addrs, err := a.use(ctx, c, protocol.Use{Claim: ref, Pod: add.ask.Pod, Interface: add.key.IfName}, add.conf, add.key)
+		name, addrs, err := a.use(ctx, c, protocol.Use{Claim: ref, Pod: add.demand.Pod, Interface: add.key.IfName}, add.conf, add.key)
 		if err != nil {
 			return store.Attachment{}, err
 		}
-		add.ask.Granted, add.ask.Use, add.ask.Claim = addrs, name, &ref
+		add.demand.Granted, add.demand.Use, add.demand.Claim = addrs, name, &ref
 		att, err := a.commit(ctx, add)
 		if !errors.Is(err, errUseGone) || ctx.Err() != nil {
 			return att, err
@@ -287,16 +287,16 @@ func (a *Agent) holdClaim(ctx context.Context, add *addition) (store.Attachment,
 // also under an earlier sandbox that is gone, if they are of its network's pools still: the
 // use is there, so that they are still the claim's, and the API server need not be asked
 // again.
-func (a *Agent) repeatClaim(ctx context.Context, add *addition) (att store.Attachment, ok bool, err error) {
+func (a *Agent) repeatClaim(ctx context.Context, add *addCall) (att store.Attachment, ok bool, err error) {
 	err = a.st.ViewContext(ctx, func(tx *store.Tx) error {
 		held, known, err := a.previous(tx, add)
-		if err != nil || !known || held.Claim == nil || held.Claim.Name != add.sel.Claim || held.Pod.UID != add.ask.Pod.UID {
+		if err != nil || !known || held.Claim == nil || held.Claim.Name != add.sel.Claim || held.Pod.UID != add.demand.Pod.UID {
 			return err
 		}
 		if held.Key != add.key && !ofSources(held.Addresses, add.conf.Sources) {
 			return nil
 		}
-		add.ask.Granted, add.ask.Use, add.ask.Claim = held.Addresses, held.Use, held.Claim
+		add.demand.Granted, add.demand.Use, add.demand.Claim = held.Addresses, held.Use, held.Claim
 		ok = true
 		return nil
 	})
@@ -304,7 +304,7 @@ func (a *Agent) repeatClaim(ctx context.Context, add *addition) (att store.Attac
 		return att, false, err
 	}
 	att, err = a.commit(ctx, add)
-	if errors.Is(err, errUseGone) && a.say(ctx, add.ask.Use) == nil { // it waited to be said in a new term
+	if errors.Is(err, errUseGone) && a.say(ctx, add.demand.Use) == nil { // it waited to be said in a new term
 		att, err = a.commit(ctx, add)
 	}
 	if errors.Is(err, errUseGone) { // a use must be made anew: the long way
@@ -325,7 +325,7 @@ func ofSources(addrs []store.Address, sources []poolspec.Source) bool {
 
 // slots returns what the ADD needs, once all pools of its network can be used, and if its
 // namespace may use those that it needs.
-func (a *Agent) slots(ctx context.Context, add *addition) ([]assign.Slot, error) {
+func (a *Agent) slots(ctx context.Context, add *addCall) ([]assign.Slot, error) {
 	pools, rules := map[string]assign.Pool{}, map[protocol.PoolName]access.Rule{}
 	for _, src := range add.conf.Sources {
 		name := protocol.PoolName(src.Pool)

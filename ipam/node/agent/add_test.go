@@ -34,9 +34,9 @@ func TestFamilyWithoutBlocks(t *testing.T) {
 		}
 		p.set(changed(p, func(k *knownPool) { k.Bits6, k.Edited = 0, true }), false)
 		key := store.Key{Network: "net", ContainerID: "sandbox", IfName: "net1"}
-		add := &addition{
+		add := &addCall{
 			key: key, conf: &poolspec.Config{Name: "net", CNIVersion: "1.1.0", Sources: []poolspec.Source{{Pool: "lan"}}},
-			ask: assign.Ask{Key: key, Pod: protocol.PodRef{Namespace: "ns", Name: "p", UID: "pod"}, Serves: a.leaseServes, Keeps: a.rightKeeps},
+			demand: assign.Demand{Key: key, Pod: protocol.PodRef{Namespace: "ns", Name: "p", UID: "pod"}, Serves: a.leaseServes, Keeps: a.rightKeeps},
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), a.cfg.Wait)
 		defer cancel()
@@ -73,9 +73,9 @@ func TestClaimOnAnotherPool(t *testing.T) {
 			t.Fatal(err)
 		}
 		key.ContainerID = tt.sandbox
-		add := &addition{
+		add := &addCall{
 			key: key, conf: &poolspec.Config{Name: "net", Sources: []poolspec.Source{{Pool: tt.pool}}},
-			ask: assign.Ask{Key: key, Pod: pod, Serves: a.leaseServes, Keeps: a.rightKeeps, Gone: a.host.Gone},
+			demand: assign.Demand{Key: key, Pod: pod, Serves: a.leaseServes, Keeps: a.rightKeeps, Gone: a.host.Gone},
 		}
 		add.sel.Claim = "db"
 		att, ok, err := a.repeatClaim(t.Context(), add)

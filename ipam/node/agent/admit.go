@@ -13,7 +13,7 @@ import (
 // admit returns nil if the pod's namespace may use every pool of the slots, by rules.
 // What the interface of the pod has it keeps, also for another sandbox and whatever a
 // pool says by now: its rule is about who comes to it.
-func (a *Agent) admit(ctx context.Context, add *addition, slots []assign.Slot, rules map[protocol.PoolName]access.Rule) error {
+func (a *Agent) admit(ctx context.Context, add *addCall, slots []assign.Slot, rules map[protocol.PoolName]access.Rule) error {
 	for _, s := range slots {
 		err := rules[s.Pool].Check(ctx, a.cl.Access, add.conf.Pod.Namespace, string(s.Pool))
 		if err == nil {
@@ -32,12 +32,12 @@ func (a *Agent) admit(ctx context.Context, add *addition, slots []assign.Slot, r
 
 // keepsAddresses reports whether the attachment has addresses, which are all that it will
 // be answered, or another sandbox of it has some of pool, which it may take over.
-func (a *Agent) keepsAddresses(ctx context.Context, add *addition, pool protocol.PoolName) (keeps bool, err error) {
+func (a *Agent) keepsAddresses(ctx context.Context, add *addCall, pool protocol.PoolName) (keeps bool, err error) {
 	err = a.st.ViewContext(ctx, func(tx *store.Tx) error {
-		if _, keeps, err = tx.Attachment(add.key); err != nil || keeps || add.ask.Pod.UID == "" {
+		if _, keeps, err = tx.Attachment(add.key); err != nil || keeps || add.demand.Pod.UID == "" {
 			return err
 		}
-		for att, err := range tx.OfPod(add.ask.Pod.UID, add.key.IfName) {
+		for att, err := range tx.OfPod(add.demand.Pod.UID, add.key.IfName) {
 			if err != nil {
 				return err
 			}

@@ -23,7 +23,7 @@ const requestPoll = 2 * time.Second
 // holdGranted gives the attachment what the cluster has granted to a request for its
 // interface already: the ADD that asked was given up, or its sandbox is gone. ok is
 // false where there is nothing.
-func (a *Agent) holdGranted(ctx context.Context, add *addition) (att store.Attachment, ok bool, err error) {
+func (a *Agent) holdGranted(ctx context.Context, add *addCall) (att store.Attachment, ok bool, err error) {
 	if len(a.requests.namesOf(add.requester())) == 0 {
 		return att, false, nil
 	}
@@ -47,7 +47,7 @@ func (a *Agent) holdGranted(ctx context.Context, add *addition) (att store.Attac
 }
 
 // waits reports whether there is a request that add waits for.
-func (a *Agent) waits(ctx context.Context, add *addition) bool {
+func (a *Agent) waits(ctx context.Context, add *addCall) bool {
 	if len(a.requests.namesOf(add.requester())) == 0 {
 		return false
 	}
@@ -57,11 +57,11 @@ func (a *Agent) waits(ctx context.Context, add *addition) bool {
 
 // holdRequested gives the attachment what the cluster grants to a request for all of
 // its addresses, and waits for that. The request stays when the wait is over: the
-// next try finds it, in the place that it has come to. lack is why the node has no
+// next try finds it, in the place that it has come to. unmet is why the node has no
 // address itself.
-func (a *Agent) holdRequested(ctx context.Context, add *addition, lack error) (store.Attachment, error) {
-	if add.ask.Pod.UID == "" || add.ask.Pod.Name == "" {
-		return store.Attachment{}, &unaskableError{Cause: lack}
+func (a *Agent) holdRequested(ctx context.Context, add *addCall, unmet error) (store.Attachment, error) {
+	if add.demand.Pod.UID == "" || add.demand.Pod.Name == "" {
+		return store.Attachment{}, &unaskableError{Cause: unmet}
 	}
 	unlock, err := a.asking.lock(ctx, add.requester())
 	if err != nil {
@@ -85,20 +85,20 @@ func (a *Agent) holdRequested(ctx context.Context, add *addition, lack error) (s
 			return att, err
 		}
 		// The pool has changed since it was asked: what was granted does not do.
-		if add.ask.Slots, err = a.slots(ctx, add); err != nil {
+		if add.demand.Slots, err = a.slots(ctx, add); err != nil {
 			return store.Attachment{}, err
 		}
 	}
 }
 
-func (add *addition) requester() requester {
-	return requester{pod: add.ask.Pod.UID, ifName: add.key.IfName}
+func (add *addCall) requester() requester {
+	return requester{pod: add.demand.Pod.UID, ifName: add.key.IfName}
 }
 
 // requestFor returns the request that add is to wait for: the one that there is, or a
 // new one, of no phase. Where there is nothing to ask for the error is an [*OutsideError].
 // What was asked for and is not wanted any more is given back.
-func (a *Agent) requestFor(ctx context.Context, add *addition) (protocol.Right, error) {
+func (a *Agent) requestFor(ctx context.Context, add *addCall) (protocol.Right, error) {
 	r, stale, err := a.pickRequest(ctx, add)
 	if err != nil {
 		return r, err
@@ -109,26 +109,26 @@ func (a *Agent) requestFor(ctx context.Context, add *addition) (protocol.Right, 
 	if r.Name != "" {
 		return r, nil
 	}
-	wants := assign.Wants(add.ask.Slots)
+	wants := assign.Wants(add.demand.Slots)
 	for i, w := range wants {
 		if len(w.Ranges) == 0 {
-			return r, &OutsideError{Slot: add.ask.Slots[i]}
+			return r, &OutsideError{Slot: add.demand.Slots[i]}
 		}
 	}
 	name := protocol.RequestName(a.cfg.Node, rand.Uint64())
-	a.log.InfoContext(ctx, "the cluster is asked for addresses", "request", name, "pod", add.ask.Pod.String(), "interface", add.key.IfName, "wants", wants)
+	a.log.InfoContext(ctx, "the cluster is asked for addresses", "request", name, "pod", add.demand.Pod.String(), "interface", add.key.IfName, "wants", wants)
 	return protocol.Right{
 		Kind: protocol.RightRequest, Name: name,
-		Request: &protocol.Request{Pod: add.ask.Pod, Interface: add.key.IfName, Wants: wants},
+		Request: &protocol.Request{Pod: add.demand.Pod, Interface: add.key.IfName, Wants: wants},
 	}, nil
 }
 
 // pickRequest returns the request that serves add, granted before waiting; it has no
 // name if there is none. stale are those that serve nobody. One that a live sandbox
 // of the interface rests on is neither.
-func (a *Agent) pickRequest(ctx context.Context, add *addition) (best protocol.Right, stale []protocol.Right, err error) {
+func (a *Agent) pickRequest(ctx context.Context, add *addCall) (best protocol.Right, stale []protocol.Right, err error) {
 	names := a.requests.namesOf(add.requester())
-	wants := assign.Wants(add.ask.Slots)
+	wants := assign.Wants(add.demand.Slots)
 	err = a.st.ViewContext(ctx, func(tx *store.Tx) error {
 		best, stale = protocol.Right{}, nil
 		for _, name := range names {
@@ -144,7 +144,7 @@ func (a *Agent) pickRequest(ctx context.Context, add *addition) (best protocol.R
 			case err != nil:
 				return err
 			case live:
-			case best.Phase != protocol.Held && serves(r, add.ask.Slots, wants):
+			case best.Phase != protocol.Held && serves(r, add.demand.Slots, wants):
 				if best.Name != "" {
 					stale = append(stale, best)
 				}
@@ -183,7 +183,7 @@ func (a *Agent) restedOn(tx *store.Tx, name string, key store.Key) (used, live b
 // await waits until the controller has granted r, and returns it as it is then,
 // serving. Its errors are a [*RefusedError], errRequestGone, a [*waitingError] when
 // the time is up, and those of the API server.
-func (a *Agent) await(ctx context.Context, add *addition, r protocol.Right) (protocol.Right, error) {
+func (a *Agent) await(ctx context.Context, add *addCall, r protocol.Right) (protocol.Right, error) {
 	watching, stop := context.WithCancel(ctx)
 	defer stop()
 	var announced <-chan struct{}
@@ -249,19 +249,19 @@ func (a *Agent) followRequest(ctx context.Context, r protocol.Right) (announced 
 var errNotWanted = errors.New("what was granted is not what is wanted")
 
 // commitGranted commits the ADD with what r was granted.
-func (a *Agent) commitGranted(ctx context.Context, add *addition, r protocol.Right) (store.Attachment, error) {
-	granted, ok := assign.Granted(add.ask.Slots, r.Request.Wants, r.Addrs)
+func (a *Agent) commitGranted(ctx context.Context, add *addCall, r protocol.Right) (store.Attachment, error) {
+	granted, ok := assign.Granted(add.demand.Slots, r.Request.Wants, r.Addrs)
 	if !ok {
 		return store.Attachment{}, errNotWanted
 	}
 	own := *add
-	own.ask.Slots, own.ask.Granted, own.ask.Use = nil, granted, r.Name
+	own.demand.Slots, own.demand.Granted, own.demand.Use = nil, granted, r.Name
 	return a.commit(ctx, &own)
 }
 
 // dropRequests gives back what was asked for an interface that has got its addresses
 // otherwise.
-func (a *Agent) dropRequests(add *addition, has store.Attachment) {
+func (a *Agent) dropRequests(add *addCall, has store.Attachment) {
 	for _, name := range a.requests.namesOf(add.requester()) {
 		if name != has.Use {
 			a.background(func(ctx context.Context) { a.letGo(ctx, protocol.Right{Kind: protocol.RightRequest, Name: name}) })

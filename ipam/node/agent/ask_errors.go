@@ -12,13 +12,13 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// A lackError says that this node cannot get an address by itself: the cluster has
+// A unmetError says that this node cannot get an address by itself: the cluster has
 // to be asked for one.
-type lackError struct{ Cause error }
+type unmetError struct{ Cause error }
 
-func (e *lackError) Error() string { return e.Cause.Error() }
+func (e *unmetError) Error() string { return e.Cause.Error() }
 
-func (e *lackError) Unwrap() error { return e.Cause }
+func (e *unmetError) Unwrap() error { return e.Cause }
 
 // An unaskableError says why the cluster cannot be asked.
 type unaskableError struct{ Cause error }
@@ -66,7 +66,7 @@ func (e *waitingError) Error() string { return e.Why }
 
 // stillWaits says why r has not been answered in time: its pools are exhausted, the
 // API server does not answer, or the controller does not.
-func (a *Agent) stillWaits(ctx context.Context, add *addition, r protocol.Right, err error) error {
+func (a *Agent) stillWaits(ctx context.Context, add *addCall, r protocol.Right, err error) error {
 	for _, w := range r.Request.Wants {
 		if known, _, _ := a.pool(w.Pool).now(); known != nil && known.Pressure == allocator.PressureExhausted && known.Exhausted != "" {
 			return &waitingError{Why: known.Exhausted}
@@ -79,7 +79,7 @@ func (a *Agent) stillWaits(ctx context.Context, add *addition, r protocol.Right,
 		return cause
 	}
 	return &waitingError{Why: fmt.Sprintf("the controller has not answered request %s of pod %s for %s within %v: does tenure-controller run?",
-		r.Name, add.ask.Pod, wantText(r.Request.Wants), a.cfg.Wait)}
+		r.Name, add.demand.Pod, wantText(r.Request.Wants), a.cfg.Wait)}
 }
 
 func wantText(wants []protocol.Wanted) string {

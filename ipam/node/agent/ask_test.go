@@ -42,7 +42,7 @@ func TestGrantOfAnotherPool(t *testing.T) {
 			ok   bool
 		}{{"wan", false}, {"lan", true}} {
 			key := store.Key{Network: "net", ContainerID: "sandbox", IfName: "net1"}
-			add := &addition{key: key, ask: assign.Ask{
+			add := &addCall{key: key, demand: assign.Demand{
 				Key: key, Pod: pod, Serves: a.leaseServes, Keeps: a.rightKeeps, Gone: a.host.Gone,
 				Slots: []assign.Slot{{Pool: tt.pool, Shape: p.known.shape, Family: allocator.IPv4, BlockBits: 30}},
 			}}

@@ -12,38 +12,38 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// demand collects what waits for blocks of one pool and bounds how many are
+// demands collects what waits for blocks of one pool and bounds how many are
 // acquired at once.
-type demand struct {
-	mu     sync.Mutex
-	queues map[needKey]queue             // guarded by mu; of needs for which an ADD waits, or an acquire is under way
-	ended  chan struct{}                 // guarded by mu; closed and replaced whenever an acquire ends
-	cursor map[allocator.Family]position // guarded by mu; where to probe next
-	easing *protocol.Instant             // guarded by mu; when the pool was last not exhausted any more
-	lacked map[needKey]lacked            // guarded by mu; what could not be acquired lately
-	trying map[netip.Prefix]bool         // guarded by mu; blocks that acquires are at
-	seen   overview                      // guarded by mu
-	rush   *protocol.Instant             // guarded by mu; when several blocks were last wanted at once, or another's lease was met
+type demands struct {
+	mu          sync.Mutex
+	queues      map[demandKey]queue           // guarded by mu; of demands for which an ADD waits, or an acquire is under way
+	ended       chan struct{}                 // guarded by mu; closed and replaced whenever an acquire ends
+	cursor      map[allocator.Family]position // guarded by mu; where to probe next
+	easing      *protocol.Instant             // guarded by mu; when the pool was last not exhausted any more
+	unmetLately map[demandKey]unmetLately     // guarded by mu; what could not be acquired lately
+	trying      map[netip.Prefix]bool         // guarded by mu; blocks that acquires are at
+	seen        overview                      // guarded by mu
+	rush        *protocol.Instant             // guarded by mu; when several blocks were last wanted at once, or another's lease was met
 }
 
-// needKey tells needs by what would meet them.
-type needKey struct {
+// demandKey tells demands by what would meet them.
+type demandKey struct {
 	family allocator.Family
 	view   string
 }
 
-func (n need) key() needKey { return needKey{n.family, n.view.String()} }
+func (n demand) key() demandKey { return demandKey{n.family, n.view.String()} }
 
-// queue is who waits for blocks that meet one need, and how many are being acquired.
+// queue is who waits for blocks that meet one demand, and how many are being acquired.
 type queue struct {
 	running int // acquires
 	waiting int // ADDs
 }
 
 // change adds to the queue of n, and returns what it is then. d.mu must be held.
-func (d *demand) change(n need, running, waiting int) queue {
+func (d *demands) change(n demand, running, waiting int) queue {
 	if d.queues == nil {
-		d.queues = map[needKey]queue{}
+		d.queues = map[demandKey]queue{}
 	}
 	key := n.key()
 	q := d.queues[key]
@@ -55,21 +55,21 @@ func (d *demand) change(n need, running, waiting int) queue {
 }
 
 // acquires returns how many acquires are under way. d.mu must be held.
-func (d *demand) acquires() (n int) {
+func (d *demands) acquires() (n int) {
 	for _, q := range d.queues {
 		n += q.running
 	}
 	return n
 }
 
-type lacked struct {
+type unmetLately struct {
 	at  protocol.Instant
-	err *lackError
+	err *unmetError
 }
 
-// lackHolds is how long a lack is believed: in a pool that is nearly full each ADD
-// would probe in vain before it asks.
-const lackHolds = time.Second
+// unmetHolds is how long it is believed that a demand cannot be met: in a pool that is nearly full
+// each ADD would probe in vain before it asks.
+const unmetHolds = time.Second
 
 type position struct {
 	addr netip.Addr
@@ -80,8 +80,8 @@ type position struct {
 // whose outcome own then has, unless enough are under way. ended closes when
 // any ends; it is nil, and the ADD does not wait, if one has ended since there were so
 // many landings: what that has brought is not a reason for another.
-func (a *Agent) join(p *pool, n need, finished uint64) (own <-chan error, ended <-chan struct{}) {
-	d := &p.demand
+func (a *Agent) join(p *pool, n demand, finished uint64) (own <-chan error, ended <-chan struct{}) {
+	d := &p.demands
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if a.finished.Load() != finished {
@@ -110,8 +110,8 @@ func (a *Agent) join(p *pool, n need, finished uint64) (own <-chan error, ended 
 
 // joinRest adds an ADD to those that wait for the acquires under way for such as it, unless
 // enough do; it begins none. ended closes when any ends; nil says that the ADD does not wait.
-func (a *Agent) joinRest(p *pool, n need) (ended <-chan struct{}) {
-	d := &p.demand
+func (a *Agent) joinRest(p *pool, n demand) (ended <-chan struct{}) {
+	d := &p.demands
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if q := d.queues[n.key()]; q.running*blockSize(p, n) <= q.waiting {
@@ -124,34 +124,34 @@ func (a *Agent) joinRest(p *pool, n need) (ended <-chan struct{}) {
 	return d.ended
 }
 
-// lack returns why n could not be met a moment ago, nil if it could or was not tried.
-func (d *demand) lack(n need, now protocol.Instant) *lackError {
+// unmet returns why n could not be met a moment ago, nil if it could or was not tried.
+func (d *demands) unmet(n demand, now protocol.Instant) *unmetError {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	l, ok := d.lacked[n.key()]
-	if !ok || now.Since(l.at) >= lackHolds {
+	l, ok := d.unmetLately[n.key()]
+	if !ok || now.Since(l.at) >= unmetHolds {
 		return nil
 	}
 	return l.err
 }
 
 // leave ends the wait of an ADD that has joined for n.
-func (d *demand) leave(n need) {
+func (d *demands) leave(n demand) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.change(n, 0, -1)
 }
 
 // land ends an acquire for n, which ended with err, and wakes whoever waits.
-func (a *Agent) land(d *demand, n need, err error) {
+func (a *Agent) land(d *demands, n demand, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.change(n, -1, 0)
-	if lack, ok := errors.AsType[*lackError](err); ok {
-		if d.lacked == nil {
-			d.lacked = map[needKey]lacked{}
+	if unmet, ok := errors.AsType[*unmetError](err); ok {
+		if d.unmetLately == nil {
+			d.unmetLately = map[demandKey]unmetLately{}
 		}
-		d.lacked[n.key()] = lacked{a.clock.Now(), lack}
+		d.unmetLately[n.key()] = unmetLately{a.clock.Now(), unmet}
 	}
 	a.finished.Add(1)
 	if d.ended != nil {
@@ -161,14 +161,14 @@ func (a *Agent) land(d *demand, n need, err error) {
 }
 
 // busy reports whether ADDs wait for blocks, or blocks are being acquired.
-func (d *demand) busy() bool {
+func (d *demands) busy() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return len(d.queues) > 0
 }
 
 // blockSize returns how many addresses a block has that could serve n.
-func blockSize(p *pool, n need) int {
+func blockSize(p *pool, n demand) int {
 	known, _, _ := p.now()
 	if known == nil {
 		return 1
@@ -178,14 +178,14 @@ func blockSize(p *pool, n need) int {
 
 // claim takes block for one acquire: another would only wait for it. ok is false where
 // one is at it already.
-func (d *demand) claim(block netip.Prefix) (ok bool) {
+func (d *demands) claim(block netip.Prefix) (ok bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.claimLocked(block)
 }
 
 // claimLocked is claim for a caller that holds d.mu.
-func (d *demand) claimLocked(block netip.Prefix) (ok bool) {
+func (d *demands) claimLocked(block netip.Prefix) (ok bool) {
 	if d.trying[block] {
 		return false
 	}
@@ -198,7 +198,7 @@ func (d *demand) claimLocked(block netip.Prefix) (ok bool) {
 
 // underWay returns a channel that closes when the next acquire ends, nil if none is at
 // a block.
-func (d *demand) underWay() <-chan struct{} {
+func (d *demands) underWay() <-chan struct{} {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if len(d.trying) == 0 {
@@ -211,21 +211,21 @@ func (d *demand) underWay() <-chan struct{} {
 }
 
 // unclaim ends what claim began.
-func (d *demand) unclaim(block netip.Prefix) {
+func (d *demands) unclaim(block netip.Prefix) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.trying, block)
 }
 
 // ease notes when the pool was not exhausted any more.
-func (d *demand) ease(now protocol.Instant) {
+func (d *demands) ease(now protocol.Instant) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.easing = &now
 }
 
 // eased returns for how long the pool has not been exhausted.
-func (d *demand) eased(now protocol.Instant) time.Duration {
+func (d *demands) eased(now protocol.Instant) time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.easing == nil {
@@ -242,7 +242,7 @@ const burstOver = 10 * time.Second
 
 // calm returns for how long nobody has been seen to fight for blocks of the pool: this
 // node has wanted one at a time, and met no other's.
-func (d *demand) calm(now protocol.Instant) time.Duration {
+func (d *demands) calm(now protocol.Instant) time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.rush == nil {

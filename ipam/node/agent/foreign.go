@@ -21,7 +21,7 @@ import (
 // interface and that this node did not give: another IPAM did, to an earlier sandbox of the
 // pod, and they are kept for the pod. ok is false where there are none, or where they are
 // not to be had: then the interface gets others.
-func (a *Agent) holdInherited(ctx context.Context, add *addition) (att store.Attachment, ok bool, err error) {
+func (a *Agent) holdInherited(ctx context.Context, add *addCall) (att store.Attachment, ok bool, err error) {
 	addrs, err := a.inherited(ctx, add)
 	if err != nil || len(addrs) == 0 {
 		return att, false, err
@@ -33,9 +33,9 @@ func (a *Agent) holdInherited(ctx context.Context, add *addition) (att store.Att
 	}
 	own := *add
 	own.conf = &conf
-	if own.ask.Slots, err = a.slots(ctx, &own); err == nil { // the pools are known by now
+	if own.demand.Slots, err = a.slots(ctx, &own); err == nil { // the pools are known by now
 		var foreign bool
-		if foreign, err = a.mayBeForeign(ctx, own.ask.Slots); err != nil || !foreign {
+		if foreign, err = a.mayBeForeign(ctx, own.demand.Slots); err != nil || !foreign {
 			return att, false, err
 		}
 		att, err = a.holdRequested(ctx, &own, errInherited)
@@ -46,7 +46,7 @@ func (a *Agent) holdInherited(ctx context.Context, add *addition) (att store.Att
 	case err == nil:
 		return att, true, nil
 	case is[*RefusedError](err), is[*OutsideError](err), is[*unaskableError](err):
-		a.log.InfoContext(ctx, "what the pod had by another IPAM is not to be had", "pod", add.ask.Pod.String(), "interface", add.key.IfName, "addresses", addrs, "error", err)
+		a.log.InfoContext(ctx, "what the pod had by another IPAM is not to be had", "pod", add.demand.Pod.String(), "interface", add.key.IfName, "addresses", addrs, "error", err)
 		return att, false, nil
 	}
 	return att, false, err
@@ -57,7 +57,7 @@ var errInherited = errors.New("the pod has these addresses by another IPAM")
 
 // inherited returns the addresses that the pod's status shows for the interface of add,
 // if this node has given the interface none, and nothing else says which it is to have.
-func (a *Agent) inherited(ctx context.Context, add *addition) (addrs []netip.Addr, err error) {
+func (a *Agent) inherited(ctx context.Context, add *addCall) (addrs []netip.Addr, err error) {
 	if add.pod.Status == "" || len(add.conf.Requested) > 0 {
 		return nil, nil
 	}
@@ -76,7 +76,7 @@ func (a *Agent) inherited(ctx context.Context, add *addition) (addrs []netip.Add
 		return nil, nil
 	}
 	err = a.st.ViewContext(ctx, func(tx *store.Tx) error {
-		for _, err := range tx.OfPod(add.ask.Pod.UID, add.key.IfName) {
+		for _, err := range tx.OfPod(add.demand.Pod.UID, add.key.IfName) {
 			addrs = nil // its own, which it keeps
 			return err
 		}

@@ -95,7 +95,7 @@ func passes(err error) bool {
 		}
 	}
 	for _, of := range []func(error) bool{
-		is[*notReadyError], is[*poolWaitsError], is[*notServingError], is[*unsaidError], is[*lackError], is[*OutsideError],
+		is[*notReadyError], is[*poolWaitsError], is[*notServingError], is[*unsaidError], is[*unmetError], is[*OutsideError],
 		is[*waitingError], is[*podError], is[*waitedError], is[*unaskableError], is[*access.UnknownError],
 	} {
 		if of(err) {

@@ -42,7 +42,7 @@ func (p *knownPool) small(f allocator.Family) bool {
 // nodes that have met at once do not look, and go on, at once. It reports whether there is
 // news. Without the list the acquires go on as before.
 func (a *Agent) look(ctx context.Context, p *pool, spread time.Duration) (news bool) {
-	d := &p.demand
+	d := &p.demands
 	d.mu.Lock()
 	if d.seen.leased != nil && a.clock.Now().Since(d.seen.at) < max(lookEach, lookTimes*d.seen.took) {
 		d.mu.Unlock()
@@ -84,7 +84,7 @@ func (a *Agent) look(ctx context.Context, p *pool, spread time.Duration) (news b
 }
 
 // met notes that a probe has met another's lease of block.
-func (d *demand) met(block netip.Prefix, now protocol.Instant) {
+func (d *demands) met(block netip.Prefix, now protocol.Instant) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.rush = &now
@@ -95,7 +95,7 @@ func (d *demand) met(block netip.Prefix, now protocol.Instant) {
 
 // overviewNow returns the blocks that were seen leased lately; nil if none was looked
 // for. d.mu must be held.
-func (d *demand) overviewNow(now protocol.Instant) map[netip.Prefix]bool {
+func (d *demands) overviewNow(now protocol.Instant) map[netip.Prefix]bool {
 	if now.Since(d.seen.at) >= lookHolds {
 		return nil
 	}

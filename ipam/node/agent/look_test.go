@@ -107,7 +107,7 @@ func TestLookIsSpread(t *testing.T) {
 		if took <= 100*time.Millisecond || took > spread+100*time.Millisecond || leases.lists != 1 {
 			t.Errorf("%d lists after %v; want one, within %v", leases.lists, took, spread)
 		}
-		if listed := a.clock.Now().Boot - p.demand.seen.at.Boot; listed != 100*time.Millisecond {
+		if listed := a.clock.Now().Boot - p.demands.seen.at.Boot; listed != 100*time.Millisecond {
 			t.Errorf("the overview is as of %v ago; want of when the list was begun", listed)
 		}
 	})
@@ -119,7 +119,7 @@ func TestCandidate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		leases := &listedLeases{}
 		a, p := newBubbleAgent(t, leases)
-		n := need{family: allocator.IPv4}
+		n := demand{family: allocator.IPv4}
 		next := func() (netip.Prefix, bool) {
 			t.Helper()
 			block, ok, _, err := a.candidate(p, p.known, n, nil)
@@ -163,8 +163,8 @@ func TestCandidate(t *testing.T) {
 		if block, ok := next(); ok {
 			t.Errorf("candidate %v; want none: all are tried, own, or others'", block)
 		}
-		p.demand.unclaim(free)
-		p.demand.met(free, a.clock.Now())
+		p.demands.unclaim(free)
+		p.demands.met(free, a.clock.Now())
 		if block, ok := next(); ok {
 			t.Errorf("candidate %v; want none: another was met there", block)
 		}
@@ -215,7 +215,7 @@ func TestCandidateOfManyBlocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, p := newBubbleAgent(t, &listedLeases{})
 		a.look(t.Context(), p, 0)
-		if block, ok, _, err := a.candidate(p, p.known, need{family: allocator.IPv6}, nil); !ok || err != nil || block.Bits() != 112 {
+		if block, ok, _, err := a.candidate(p, p.known, demand{family: allocator.IPv6}, nil); !ok || err != nil || block.Bits() != 112 {
 			t.Errorf("candidate %v, %v, %v; want a block of IPv6", block, ok, err)
 		}
 	})
@@ -272,7 +272,7 @@ func TestReserveAfterABurst(t *testing.T) {
 		a, p := newBubbleAgent(t, &listedLeases{})
 		block := netip.MustParsePrefix("10.0.0.4/30")
 		takeBlock(t, a, p, block)
-		p.demand.met(block, a.clock.Now())
+		p.demands.met(block, a.clock.Now())
 		a.reserve(p)
 		a.reserve(p)
 		time.Sleep(burstOver - time.Millisecond)
@@ -299,7 +299,7 @@ func TestHurried(t *testing.T) {
 			}
 		}
 		want("at ease", false)
-		p.demand.met(netip.MustParsePrefix("10.0.0.16/30"), a.clock.Now())
+		p.demands.met(netip.MustParsePrefix("10.0.0.16/30"), a.clock.Now())
 		want("in a burst", true)
 		time.Sleep(burstOver)
 		want("after it", false)
@@ -317,32 +317,32 @@ func TestRestOfAcquires(t *testing.T) {
 		known := *p.known
 		known.Pressure = allocator.PressureExhausted
 		p.known = &known
-		n := need{family: allocator.IPv4}
-		p.demand.change(n, 1, 0)
+		n := demand{family: allocator.IPv4}
+		p.demands.change(n, 1, 0)
 		errs := make(chan error, 6)
 		for range 6 {
 			go func() { errs <- a.obtain(t.Context(), p, n, 0) }()
 		}
 		synctest.Wait()
 		for range 2 {
-			if err := <-errs; !is[*lackError](err) {
-				t.Errorf("beyond the block that is on its way: %v; want a lack", err)
+			if err := <-errs; !is[*unmetError](err) {
+				t.Errorf("beyond the block that is on its way: %v; want an unmet demand", err)
 			}
 		}
-		a.land(&p.demand, n, nil)
+		a.land(&p.demands, n, nil)
 		synctest.Wait()
 		for range 4 {
 			if err := <-errs; err != nil {
 				t.Errorf("when it has landed: %v; want another look", err)
 			}
 		}
-		if err := a.obtain(t.Context(), p, n, 1); !is[*lackError](err) {
-			t.Errorf("with nothing on its way: %v; want a lack", err)
+		if err := a.obtain(t.Context(), p, n, 1); !is[*unmetError](err) {
+			t.Errorf("with nothing on its way: %v; want an unmet demand", err)
 		}
-		p.demand.change(n, 1, 0)
+		p.demands.change(n, 1, 0)
 		began := time.Now()
-		if err := a.obtain(t.Context(), p, n, 1); !is[*lackError](err) || time.Since(began) != restAtMost {
-			t.Errorf("where it takes long: %v after %v; want a lack after %v", err, time.Since(began), restAtMost)
+		if err := a.obtain(t.Context(), p, n, 1); !is[*unmetError](err) || time.Since(began) != restAtMost {
+			t.Errorf("where it takes long: %v after %v; want an unmet demand after %v", err, time.Since(began), restAtMost)
 		}
 	})
 }
@@ -358,9 +358,9 @@ func TestQueuesOfNeeds(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		others := need{family: allocator.IPv6}
-		for _, n := range []need{{family: allocator.IPv4}, {family: allocator.IPv4, view: allocator.NewView(set)}} {
-			p.demand.change(others, 1, 1)
+		others := demand{family: allocator.IPv6}
+		for _, n := range []demand{{family: allocator.IPv4}, {family: allocator.IPv4, view: allocator.NewView(set)}} {
+			p.demands.change(others, 1, 1)
 			a.queue = func(func(context.Context)) {}
 			if own, _ := a.join(p, n, 0); own == nil {
 				t.Errorf("%v: begins no acquire", n.key())
@@ -368,8 +368,8 @@ func TestQueuesOfNeeds(t *testing.T) {
 			if own, _ := a.join(p, n, 0); own != nil {
 				t.Errorf("%v: begins a second one, though the first serves both", n.key())
 			}
-			p.demand = demand{}
-			p.demand.change(others, a.cfg.Parallel, 0)
+			p.demands = demands{}
+			p.demands.change(others, a.cfg.Parallel, 0)
 			if own, ended := a.join(p, n, 0); own != nil || ended == nil {
 				t.Errorf("%v: begins one more than may run at once", n.key())
 			}
@@ -380,11 +380,11 @@ func TestQueuesOfNeeds(t *testing.T) {
 			for block := range p.known.around(n, netip.MustParseAddr("10.0.0.0")) {
 				tried[block] = true
 			}
-			p.demand.claim(netip.MustParsePrefix("fd00::/112"))
+			p.demands.claim(netip.MustParsePrefix("fd00::/112"))
 			if _, ok, trying, err := a.candidate(p, p.known, n, tried); ok || trying || err != nil {
 				t.Errorf("%v: a block %v, one is on its way %v, %v; want that there is none, whatever is under way for %v", n.key(), ok, trying, err, others.key())
 			}
-			p.demand = demand{}
+			p.demands = demands{}
 		}
 	})
 }
@@ -394,12 +394,12 @@ func TestQueuesOfNeeds(t *testing.T) {
 func TestLandingBetween(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, p := newBubbleAgent(t, &listedLeases{})
-		n := need{family: allocator.IPv4}
-		p.demand.change(n, 1, 0)
+		n := demand{family: allocator.IPv4}
+		p.demands.change(n, 1, 0)
 		before := a.finished.Load()
-		a.land(&p.demand, n, nil)
-		if err := a.obtain(t.Context(), p, n, before); err != nil || p.demand.busy() {
-			t.Errorf("%v, queues %v; want another look, and nobody in them", err, p.demand.queues)
+		a.land(&p.demands, n, nil)
+		if err := a.obtain(t.Context(), p, n, before); err != nil || p.demands.busy() {
+			t.Errorf("%v, queues %v; want another look, and nobody in them", err, p.demands.queues)
 		}
 	})
 }

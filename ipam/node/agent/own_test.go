@@ -51,11 +51,11 @@ func TestMetLeaseIsNotRead(t *testing.T) {
 	meet := func(when string, reads int) {
 		t.Helper()
 		leases.reads = 0
-		block, ok, _, err := a.candidate(p, p.known, need{family: allocator.IPv4}, nil)
+		block, ok, _, err := a.candidate(p, p.known, demand{family: allocator.IPv4}, nil)
 		if err != nil || !ok {
 			t.Fatalf("no candidate: %v", err)
 		}
-		p.demand.unclaim(block)
+		p.demands.unclaim(block)
 		_, res, err := a.drive(t.Context(), leaseRight(p.known.Pool, block), a.beginWith(protocol.Event{Kind: protocol.EventWant}))
 		if err != nil || res.Verdict != protocol.VerdictTaken || leases.reads != reads {
 			t.Errorf("%s: %v, %v after %d reads; want %v after %d", when, res.Verdict, err, leases.reads, protocol.VerdictTaken, reads)

@@ -27,7 +27,7 @@ type pool struct {
 	missed   int    // guarded by Agent.mu; how many looks in a row have found it gone, and named by nobody: see forgetPools
 	unfollow func() // guarded by Agent.mu; ends the following, and returns when it has ended
 
-	demand    demand
+	demands   demands
 	touched   atomic.Bool // a look at the reserve, and at what is idle, is due
 	tending   atomic.Bool // one is under way
 	reserving atomic.Bool // one is planned
@@ -285,7 +285,7 @@ func (a *Agent) hear(ctx context.Context, p *pool, heard Pool, exists bool) erro
 	}
 	before, now := was != nil && was.Pressure == allocator.PressureExhausted, heard.Pressure == allocator.PressureExhausted
 	if before && !now {
-		p.demand.ease(a.clock.Now()) // first: who sees that the pool has eased sees how lately
+		p.demands.ease(a.clock.Now()) // first: who sees that the pool has eased sees how lately
 	}
 	p.set(&knownPool{Pool: heard, shape: shape, text: string(text)}, false)
 	if now && !before {

@@ -62,7 +62,7 @@ func TestAwaitsPool(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				a, p := newBubbleAgent(t, &listedLeases{})
-				n := need{family: allocator.IPv4}
+				n := demand{family: allocator.IPv4}
 				if tt.exact != "" {
 					n.exact = netip.MustParseAddr(tt.exact)
 				}
@@ -147,7 +147,7 @@ func newRegisteredAgent(t *testing.T, leases Leases, pools Pools) (*Agent, *pool
 // long it did.
 func obtains(t *testing.T, a *Agent, p *pool, exact string, wait time.Duration) (time.Duration, error) {
 	t.Helper()
-	n := need{family: allocator.IPv4}
+	n := demand{family: allocator.IPv4}
 	if exact != "" {
 		n.exact = netip.MustParseAddr(exact)
 	}
@@ -245,7 +245,7 @@ func TestHearsPressure(t *testing.T) {
 			if err := a.hear(t.Context(), p, heard, true); err != nil {
 				t.Fatal(err)
 			}
-			if eased := p.demand.eased(a.clock.Now()); eased != tt.eased || !slices.Equal(ceding, tt.ceding) {
+			if eased := p.demands.eased(a.clock.Now()); eased != tt.eased || !slices.Equal(ceding, tt.ceding) {
 				t.Errorf("heard that it is %s: eased for %v, ceding %t; want %v, %t", tt.pressure, eased, ceding, tt.eased, tt.ceding)
 			}
 			if tt.pressure != allocator.PressureExhausted {
@@ -325,7 +325,7 @@ func TestAwaitsReopening(t *testing.T) {
 			t.Fatal(err)
 		}
 		ended := make(chan error, 2)
-		go func() { ended <- a.obtain(t.Context(), p, need{family: allocator.IPv4}, 0) }()
+		go func() { ended <- a.obtain(t.Context(), p, demand{family: allocator.IPv4}, 0) }()
 		go func() { // of a claim
 			_, _, err := a.claimAddresses(t.Context(), protocol.Claim{IPs: []netip.Prefix{netip.MustParsePrefix("10.0.0.5/27")}}, conf)
 			ended <- err

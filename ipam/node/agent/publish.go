@@ -23,5 +23,5 @@ func (a *Agent) hurried(name protocol.PoolName, now protocol.Instant) bool {
 	a.mu.Lock()
 	p, ok := a.pools[name]
 	a.mu.Unlock()
-	return ok && p.demand.calm(now) < burstOver
+	return ok && p.demands.calm(now) < burstOver
 }

@@ -45,15 +45,15 @@ func (a *Agent) reserve(p *pool) {
 		}
 		size := 1 << (f.BitLen() - known.bits(f))
 		wanted := allocator.Wanted(c.Taken, c.Free, size, known.Pressure)
-		d := &p.demand
-		if wanted == 0 || d.lack(need{family: f}, a.clock.Now()) != nil {
+		d := &p.demands
+		if wanted == 0 || d.unmet(demand{family: f}, a.clock.Now()) != nil {
 			continue // those who wait need what there is
 		}
 		if calm := d.calm(a.clock.Now()); calm < burstOver {
 			a.reserveIn(p, burstOver-calm)
 			continue
 		}
-		n := need{family: f}
+		n := demand{family: f}
 		d.mu.Lock()
 		begin := max(0, min(wanted, a.cfg.Parallel)-d.acquires())
 		d.change(n, begin, 0)
@@ -110,7 +110,7 @@ func (a *Agent) tend(p *pool) {
 			a.mu.Lock()
 			pressed := a.pressed(p.name)
 			a.mu.Unlock()
-			if pressed && !p.demand.busy() { // else what seems idle is about to be used
+			if pressed && !p.demands.busy() { // else what seems idle is about to be used
 				a.giveBack(ctx)
 			}
 		}

@@ -30,7 +30,7 @@ func (a *Agent) findPod(ctx context.Context, named poolspec.Pod, live bool) (Pod
 
 // selectPod finds the pod, live if asked to, and in its annotation the element
 // that this ADD belongs to.
-func (a *Agent) selectPod(ctx context.Context, add *addition, live bool) error {
+func (a *Agent) selectPod(ctx context.Context, add *addCall, live bool) error {
 	named := add.conf.Pod
 	if named.Name == "" { // not a pod's sandbox, or a runtime that does not say
 		return nil
@@ -45,9 +45,9 @@ func (a *Agent) selectPod(ctx context.Context, add *addition, live bool) error {
 	case out != protocol.Done:
 		return a.selectKnown(ctx, add, uid, err)
 	}
-	add.pod, add.ask.Pod = pod, pod.PodRef
+	add.pod, add.demand.Pod = pod, pod.PodRef
 	if uid != "" {
-		add.ask.Pod.UID = uid // of a static pod this is not the mirror's
+		add.demand.Pod.UID = uid // of a static pod this is not the mirror's
 	}
 	selections, err := npwg.Parse(pod.Networks, pod.Namespace, func(string, string) npwg.Version { return npwg.Any })
 	sel, ok := npwg.ByInterface(selections, add.req.IfName)
@@ -68,7 +68,7 @@ func (a *Agent) selectPod(ctx context.Context, add *addition, live bool) error {
 // finds it too: it selects nothing, and the interface is one that the pod has
 // without it. Only a caller with other rules attaches an interface of the
 // annotation all the same; it must not get any address where a claim's is asked for.
-func (a *Agent) ignoreInvalid(ctx context.Context, add *addition, sel npwg.Selection, cause error) error {
+func (a *Agent) ignoreInvalid(ctx context.Context, add *addCall, sel npwg.Selection, cause error) error {
 	why := fmt.Sprintf("pod %s: annotation %s is invalid: %v", add.pod.PodRef, npwg.AnnotationNetworks, cause)
 	if sel.Claim != "" {
 		return &selectionError{Why: why}
@@ -82,7 +82,7 @@ const defaultInterface = "eth0"
 
 // selectKnown stands in for a pod that cannot be read: what the same interface of
 // the same pod has already, it may have again.
-func (a *Agent) selectKnown(ctx context.Context, add *addition, uid protocol.UID, cause error) error {
+func (a *Agent) selectKnown(ctx context.Context, add *addCall, uid protocol.UID, cause error) error {
 	known := false
 	err := a.st.ViewContext(ctx, func(tx *store.Tx) error {
 		if uid == "" {
@@ -93,7 +93,7 @@ func (a *Agent) selectKnown(ctx context.Context, add *addition, uid protocol.UID
 				return err
 			}
 			if att.Network == add.key.Network {
-				known, add.ask.Pod = true, att.Pod
+				known, add.demand.Pod = true, att.Pod
 				if att.Claim != nil {
 					add.sel.Claim = att.Claim.Name
 				}
@@ -107,7 +107,7 @@ func (a *Agent) selectKnown(ctx context.Context, add *addition, uid protocol.UID
 	return &podError{Why: fmt.Sprintf("pod %s/%s cannot be read, so that it is not known which addresses it asks for: %v", add.conf.Pod.Namespace, add.conf.Pod.Name, cause)}
 }
 
-func checkSelection(add *addition) error {
+func checkSelection(add *addCall) error {
 	asked := len(add.conf.Requested) > 0 || len(add.sel.IPs) > 0
 	switch {
 	case add.sel.Claim != "" && asked:

@@ -53,7 +53,7 @@ func TestReadsOfAPodOnAnAdd(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			add := &addition{req: agentapi.Request{IfName: tt.ifName}, conf: conf}
+			add := &addCall{req: agentapi.Request{IfName: tt.ifName}, conf: conf}
 			if err := a.selectPod(t.Context(), add, false); err != nil {
 				t.Fatal(err)
 			}

@@ -19,8 +19,8 @@ const takeBackAfter = 10 * time.Second
 // takeBack takes addresses that this node has ceded, and nobody has been granted,
 // into service again: as many as n's ADD and those that wait with it lack, and the
 // reserve that is due. ok is false where there is nothing to take back.
-func (a *Agent) takeBack(ctx context.Context, p *pool, known *knownPool, n need) (ok bool, err error) {
-	if a.withholds(p.name) || known.Pressure == allocator.PressureExhausted || p.demand.eased(a.clock.Now()) < takeBackAfter {
+func (a *Agent) takeBack(ctx context.Context, p *pool, known *knownPool, n demand) (ok bool, err error) {
+	if a.withholds(p.name) || known.Pressure == allocator.PressureExhausted || p.demands.eased(a.clock.Now()) < takeBackAfter {
 		return false, nil
 	}
 	r, addrs, err := a.ceded(ctx, p, known, n)
@@ -53,7 +53,7 @@ func (a *Agent) takeBack(ctx context.Context, p *pool, known *knownPool, n need)
 
 // takenBack is takeBack for an ADD whose request waits: it goes on waiting where there
 // is nothing to take back.
-func (a *Agent) takenBack(ctx context.Context, p *pool, n need) bool {
+func (a *Agent) takenBack(ctx context.Context, p *pool, n demand) bool {
 	known, absent, _ := p.now()
 	if unready(known, absent) != "" {
 		return false
@@ -67,7 +67,7 @@ func (a *Agent) takenBack(ctx context.Context, p *pool, n need) bool {
 
 // ceded returns a lease of this node that has ceded addresses which meet n, and which
 // of them to take back.
-func (a *Agent) ceded(ctx context.Context, p *pool, known *knownPool, n need) (lease protocol.Right, addrs []netip.Addr, err error) {
+func (a *Agent) ceded(ctx context.Context, p *pool, known *knownPool, n demand) (lease protocol.Right, addrs []netip.Addr, err error) {
 	term := a.term()
 	limit, err := a.lacking(ctx, p, known, n)
 	if err != nil {
@@ -98,7 +98,7 @@ func (a *Agent) ceded(ctx context.Context, p *pool, known *knownPool, n need) (l
 }
 
 // met reports whether x would do for n.
-func (n need) met(shape *allocator.Shape, x netip.Addr) bool {
+func (n demand) met(shape *allocator.Shape, x netip.Addr) bool {
 	if n.exact.IsValid() {
 		return x == n.exact
 	}
@@ -107,10 +107,10 @@ func (n need) met(shape *allocator.Shape, x netip.Addr) bool {
 
 // lacking returns how many addresses of a pool this node lacks that meet n: one for each ADD
 // that waits for such, and the reserve.
-func (a *Agent) lacking(ctx context.Context, p *pool, known *knownPool, n need) (int, error) {
-	p.demand.mu.Lock()
-	waiting := p.demand.queues[n.key()].waiting
-	p.demand.mu.Unlock()
+func (a *Agent) lacking(ctx context.Context, p *pool, known *knownPool, n demand) (int, error) {
+	p.demands.mu.Lock()
+	waiting := p.demands.queues[n.key()].waiting
+	p.demands.mu.Unlock()
 	reserve := 0
 	err := a.st.ViewContext(ctx, func(tx *store.Tx) error {
 		c, err := a.counts(tx, p.name, n.family)

@@ -92,7 +92,7 @@ func update(t *testing.T, st *store.Store, fn func(*store.Tx) error) {
 }
 
 // hold is one ADD.
-func hold(st *store.Store, a Ask) (got store.Attachment, err error) {
+func hold(st *store.Store, a Demand) (got store.Attachment, err error) {
 	err = st.Update(context.Background(), func(tx *store.Tx) error {
 		got, err = Hold(tx, a)
 		return err
@@ -100,7 +100,7 @@ func hold(st *store.Store, a Ask) (got store.Attachment, err error) {
 	return got, err
 }
 
-func mustHold(t *testing.T, st *store.Store, a Ask) store.Attachment {
+func mustHold(t *testing.T, st *store.Store, a Demand) store.Attachment {
 	t.Helper()
 	got, err := hold(st, a)
 	if err != nil {
@@ -123,8 +123,8 @@ func key(container, ifName string) store.Key {
 }
 
 // ask is an ADD of one slot by a pod of its own.
-func ask(container string, slots ...Slot) Ask {
-	return Ask{
+func ask(container string, slots ...Slot) Demand {
+	return Demand{
 		Key: key(container, "net1"), Netns: "/run/netns/" + container, NetnsID: "4:" + container, Boot: "boot", Now: start,
 		Pod:   protocol.PodRef{Namespace: "ns", Name: "pod-" + container, UID: protocol.UID("uid-" + container)},
 		Slots: slots,

@@ -11,7 +11,7 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-func claimAsk(container string, claim protocol.UID) Ask {
+func claimAsk(container string, claim protocol.UID) Demand {
 	a := ask(container)
 	a.Granted = []store.Address{{Addr: netip.MustParseAddr("10.0.0.5"), Bits: 24, Pool: "p"}}
 	a.Claim = &protocol.ClaimRef{Namespace: "ns", Name: "vm", UID: claim}
@@ -89,7 +89,7 @@ func TestAskThatContradictsItself(t *testing.T) {
 	both.Slots = []Slot{p.any(allocator.IPv4)}
 	noUse := claimAsk("c1", "u1")
 	noUse.Use = ""
-	for name, a := range map[string]Ask{
+	for name, a := range map[string]Demand{
 		"nothing": ask("c1"), "both": both, "no right": noUse, "no family": ask("c1", Slot{Pool: "p", Shape: p.shape}),
 	} {
 		if _, err := hold(st, a); err == nil {

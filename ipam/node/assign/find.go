@@ -63,7 +63,7 @@ func inherit(old []store.Address, s Slot, picked []pick) (p pick, ok bool) {
 
 // find picks a free address for s. Its errors are [*NoRoomError], [*TakenError]
 // and [*UnassignableError]; it writes nothing.
-func find(tx *store.Tx, a Ask, s Slot, picked []pick) (pick, error) {
+func find(tx *store.Tx, a Demand, s Slot, picked []pick) (pick, error) {
 	var x netip.Addr
 	var err error
 	if s.Exact.IsValid() {
@@ -81,7 +81,7 @@ func find(tx *store.Tx, a Ask, s Slot, picked []pick) (pick, error) {
 	return pick{answer(s, x, in), false}, nil
 }
 
-func findExact(tx *store.Tx, a Ask, s Slot, picked []pick) (netip.Addr, error) {
+func findExact(tx *store.Tx, a Demand, s Slot, picked []pick) (netip.Addr, error) {
 	if err := s.Shape.Assignable(s.Exact); err != nil {
 		return netip.Addr{}, &UnassignableError{Addr: s.Exact, Pool: s.Pool, Reason: err}
 	}
@@ -116,7 +116,7 @@ func findExact(tx *store.Tx, a Ask, s Slot, picked []pick) (netip.Addr, error) {
 // findOrdinary looks through the open blocks. Those whose lease does not serve
 // are passed over: a lease that is being given back or was lost stays open for
 // as long as addresses of it are in use.
-func findOrdinary(tx *store.Tx, a Ask, s Slot, picked []pick) (netip.Addr, error) {
+func findOrdinary(tx *store.Tx, a Demand, s Slot, picked []pick) (netip.Addr, error) {
 	view := s.View
 	for _, p := range picked {
 		if p.Pool == s.Pool && allocator.FamilyOf(p.Addr) == s.Family {

@@ -24,7 +24,7 @@ import (
 // Hold is all or nothing: on an error no address has been taken. The errors that
 // a caller may tell apart are [*NoRoomError], [*TakenError], [*UnassignableError],
 // [*ConflictError] and [*LostError].
-func Hold(tx *store.Tx, a Ask) (store.Attachment, error) {
+func Hold(tx *store.Tx, a Demand) (store.Attachment, error) {
 	if err := a.check(); err != nil {
 		return store.Attachment{}, fmt.Errorf("hold addresses for %s: %w", a.Key, err)
 	}
@@ -50,14 +50,14 @@ func Hold(tx *store.Tx, a Ask) (store.Attachment, error) {
 }
 
 // samePod reports whether held and a are one pod's, as far as the runtime says.
-func samePod(held store.Attachment, a Ask) bool {
+func samePod(held store.Attachment, a Demand) bool {
 	return held.Pod.UID == a.Pod.UID || held.Pod.UID == "" || a.Pod.UID == ""
 }
 
 // repeat answers an ADD of an attachment that has addresses. It records what has
 // changed around them: a container that is started anew may have another network
 // namespace, and is then another generation.
-func repeat(tx *store.Tx, held store.Attachment, a Ask) (store.Attachment, error) {
+func repeat(tx *store.Tx, held store.Attachment, a Demand) (store.Attachment, error) {
 	if reason := mismatch(held, a); reason != "" {
 		return store.Attachment{}, &ConflictError{Held: held, Reason: reason}
 	}
@@ -85,7 +85,7 @@ func repeat(tx *store.Tx, held store.Attachment, a Ask) (store.Attachment, error
 
 // mismatch says how what is asked for differs from what is held, or nothing. Any
 // ordinary address is as good as another.
-func mismatch(held store.Attachment, a Ask) string {
+func mismatch(held store.Attachment, a Demand) string {
 	has := func(x netip.Addr) bool {
 		return slices.ContainsFunc(held.Addresses, func(h store.Address) bool { return h.Addr == x })
 	}
@@ -113,7 +113,7 @@ func mismatch(held store.Attachment, a Ask) string {
 
 // holdGranted records addresses that the cluster has granted. Two live
 // attachments of one node never share them.
-func holdGranted(tx *store.Tx, a Ask) (store.Attachment, error) {
+func holdGranted(tx *store.Tx, a Demand) (store.Attachment, error) {
 	for other, err := range tx.OfUse(a.Use) {
 		if err != nil {
 			return store.Attachment{}, err
@@ -132,14 +132,14 @@ func holdGranted(tx *store.Tx, a Ask) (store.Attachment, error) {
 
 // succeeds reports whether a is a new sandbox of old's pod, interface and
 // network.
-func succeeds(a Ask, old store.Attachment) bool {
+func succeeds(a Demand, old store.Attachment) bool {
 	return a.Pod.UID != "" && old.Pod.UID == a.Pod.UID && old.IfName == a.Key.IfName &&
 		old.Network == a.Key.Network && old.Key != a.Key
 }
 
 // holdSlots takes an address for each slot: one of the attachment that a
 // succeeds where it fits, else a free one.
-func holdSlots(tx *store.Tx, a Ask) (store.Attachment, error) {
+func holdSlots(tx *store.Tx, a Demand) (store.Attachment, error) {
 	old, err := predecessor(tx, a)
 	if err != nil {
 		return store.Attachment{}, err
@@ -172,7 +172,7 @@ func holdSlots(tx *store.Tx, a Ask) (store.Attachment, error) {
 
 // predecessor returns the latest attachment that a takes over, or the zero
 // Attachment. An older one is left to its DEL and to the collector of garbage.
-func predecessor(tx *store.Tx, a Ask) (latest store.Attachment, err error) {
+func predecessor(tx *store.Tx, a Demand) (latest store.Attachment, err error) {
 	if a.Pod.UID == "" {
 		return latest, nil
 	}
@@ -213,7 +213,7 @@ func settle(tx *store.Tx, old store.Attachment, picked []pick) error {
 }
 
 // put records a new attachment of a with these addresses and returns the record.
-func put(tx *store.Tx, a Ask, addrs []store.Address) (store.Attachment, error) {
+func put(tx *store.Tx, a Demand, addrs []store.Address) (store.Attachment, error) {
 	x := a.attachment(addrs)
 	x.Generation = tx.Next()
 	if err := tx.PutAttachment(x); err != nil {

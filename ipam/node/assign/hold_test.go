@@ -86,7 +86,7 @@ func TestUndecidedBlocks(t *testing.T) {
 }
 
 // leaseOf holds without committing, since there is no such right in the store.
-func leaseOf(t *testing.T, st *store.Store, a Ask) (lease string) {
+func leaseOf(t *testing.T, st *store.Store, a Demand) (lease string) {
 	t.Helper()
 	stop := errors.New("stop")
 	err := st.Update(context.Background(), func(tx *store.Tx) error {
@@ -291,7 +291,7 @@ func TestAnotherPodUnderTheSameKey(t *testing.T) {
 
 // TestNewSandbox (X6): a new container ID of the same pod and interface.
 func TestNewSandbox(t *testing.T) {
-	anew := func(old Ask) Ask {
+	anew := func(old Demand) Demand {
 		b := old
 		b.Key.ContainerID, b.Netns, b.NetnsID = "c2", "/run/netns/c2", "4:c2"
 		return b
@@ -328,11 +328,11 @@ func TestNewSandbox(t *testing.T) {
 			t.Error("both attachments are to be there until their DELs")
 		}
 	})
-	for name, change := range map[string]func(*Ask){
-		"no pod UID":        func(b *Ask) { b.Pod.UID = "" },
-		"another pod":       func(b *Ask) { b.Pod.UID = "uid-x" },
-		"another interface": func(b *Ask) { b.Key.IfName = "net2" },
-		"another network":   func(b *Ask) { b.Key.Network = "net-b" },
+	for name, change := range map[string]func(*Demand){
+		"no pod UID":        func(b *Demand) { b.Pod.UID = "" },
+		"another pod":       func(b *Demand) { b.Pod.UID = "uid-x" },
+		"another interface": func(b *Demand) { b.Key.IfName = "net2" },
+		"another network":   func(b *Demand) { b.Key.Network = "net-b" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			st := openStore(t)
@@ -372,7 +372,7 @@ func TestNewSandbox(t *testing.T) {
 // to the same sandbox nor to the next one of the pod (M20).
 func TestLostLease(t *testing.T) {
 	const first, second = "p.0a000000.30", "p.0a000004.30"
-	setup := func(t *testing.T) (st *store.Store, a Ask, old store.Attachment, lost map[string]error) {
+	setup := func(t *testing.T) (st *store.Store, a Demand, old store.Attachment, lost map[string]error) {
 		st = openStore(t)
 		p := pool{"p", shapeOf(t, "10.0.0.0/29")}
 		update(t, st, func(tx *store.Tx) error {
@@ -403,7 +403,7 @@ func TestLostLease(t *testing.T) {
 		}
 		return st, a, old, lost
 	}
-	anew := func(a Ask, old store.Attachment) Ask {
+	anew := func(a Demand, old store.Attachment) Demand {
 		a.Key.ContainerID, a.Netns, a.NetnsID, a.Gone = "c2", "/run/netns/c2", "4:c2", goneNS(old.Netns)
 		return a
 	}
@@ -431,7 +431,7 @@ func TestLostLease(t *testing.T) {
 	t.Run("not known yet", func(t *testing.T) {
 		st, a, old, lost := setup(t)
 		lost[first] = errUnknown
-		for _, b := range []Ask{a, anew(a, old)} {
+		for _, b := range []Demand{a, anew(a, old)} {
 			if got, err := hold(st, b); !errors.Is(err, errUnknown) {
 				t.Errorf("%+v, %v; want %v", got, err, errUnknown)
 			}

@@ -48,7 +48,7 @@ func (m *model) release(k store.Key) {
 }
 
 // predecessor is whose addresses an ADD of a inherits.
-func (m *model) predecessor(a Ask) (k store.Key, ok bool) {
+func (m *model) predecessor(a Demand) (k store.Key, ok bool) {
 	var latest uint64
 	for other, h := range m.held {
 		same := a.Pod.UID != "" && h.pod == a.Pod.UID && other.IfName == a.Key.IfName && other.Network == a.Key.Network
@@ -61,7 +61,7 @@ func (m *model) predecessor(a Ask) (k store.Key, ok bool) {
 
 // hold says what Hold must do with a: the error's kind, "" for none, and which
 // addresses it may answer, per slot.
-func (m *model) hold(a Ask) (kind string, choices [][]netip.Addr) {
+func (m *model) hold(a Demand) (kind string, choices [][]netip.Addr) {
 	if h, ok := m.held[a.Key]; ok {
 		if h.pod == a.Pod.UID || h.pod == "" || a.Pod.UID == "" {
 			for _, s := range a.Slots {
@@ -141,7 +141,7 @@ func kindOf(err error) string {
 }
 
 // randomAsk makes an ADD in a small world, so that everything collides.
-func randomAsk(rng *rand.Rand, p pool, gone map[string]bool) Ask {
+func randomAsk(rng *rand.Rand, p pool, gone map[string]bool) Demand {
 	container := fmt.Sprintf("c%d", rng.IntN(8))
 	a := ask(container)
 	a.Key.IfName = fmt.Sprintf("net%d", 1+rng.IntN(2))
@@ -220,7 +220,7 @@ func modelRelease(t *testing.T, st *store.Store, m *model, rng *rand.Rand, where
 	}
 }
 
-func modelHold(t *testing.T, st *store.Store, m *model, a Ask, where string) {
+func modelHold(t *testing.T, st *store.Store, m *model, a Demand, where string) {
 	t.Helper()
 	// A failed Hold leaves a store that is as it was, whether or not its
 	// transaction is rolled back; releasing what is gone for good is no part

@@ -69,7 +69,7 @@ func TestReleaseFreesTheOthers(t *testing.T) {
 // done so, or the store has gone back to before its DEL. The sandbox that lives keeps it;
 // after it nobody gets it from this node, not even the pod's next sandbox (I1).
 func TestCededInUse(t *testing.T) {
-	setup := func(t *testing.T) (*store.Store, Ask, store.Attachment) {
+	setup := func(t *testing.T) (*store.Store, Demand, store.Attachment) {
 		st := openStore(t)
 		p := pool{"p", shapeOf(t, "10.0.0.0/29")}
 		name := protocol.LeaseName("p", netip.MustParsePrefix("10.0.0.0/29"))
@@ -93,7 +93,7 @@ func TestCededInUse(t *testing.T) {
 		put(held.Addresses[0].Addr)
 		return st, a, held
 	}
-	others := func(t *testing.T, st *store.Store, a Ask, ceded store.Attachment) {
+	others := func(t *testing.T, st *store.Store, a Demand, ceded store.Attachment) {
 		t.Helper()
 		for _, container := range []string{"c3", "c4", "c5", "c6", "c7", "c8", "c9"} { // more than there are addresses
 			b := ask(container, a.Slots...)

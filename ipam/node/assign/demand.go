@@ -41,13 +41,13 @@ type Slot struct {
 	Answer func(a netip.Addr, in allocator.Range) (bits int, gateway netip.Addr)
 }
 
-// An Ask is an ADD: what one attachment needs, and all that is known of it.
+// A Demand is an ADD: what one attachment needs, and all that is known of it.
 //
 // DELs of Key that were journalled come before it: the caller applies them with
 // [Release] in a transaction of their own, removes them from the journal,
 // durably, and then holds, all without another call of Key in between. In this
 // order no crash leaves an entry behind that would free what this ADD gets.
-type Ask struct {
+type Demand struct {
 	Key store.Key
 	Pod protocol.PodRef // zero where the runtime does not name a pod
 
@@ -81,10 +81,10 @@ type Ask struct {
 	Keeps func(tx *store.Tx, right string) (bool, error)
 }
 
-func (a Ask) gone(x store.Attachment) bool { return a.Gone != nil && a.Gone(x) }
+func (a Demand) gone(x store.Attachment) bool { return a.Gone != nil && a.Gone(x) }
 
 // serves reports whether x may be handed out for s, if it is free.
-func (a Ask) serves(tx *store.Tx, s Slot, x netip.Addr) (bool, error) {
+func (a Demand) serves(tx *store.Tx, s Slot, x netip.Addr) (bool, error) {
 	switch {
 	case a.Serves == nil:
 		return true, nil
@@ -97,7 +97,7 @@ func (a Ask) serves(tx *store.Tx, s Slot, x netip.Addr) (bool, error) {
 // kept returns which of the addresses of x may be answered again. What was granted
 // is kept by the right that it was granted to. What its lease has ceded is kept by a
 // sandbox that lives, and is no other's after it.
-func (a Ask) kept(tx *store.Tx, x store.Attachment) ([]store.Address, error) {
+func (a Demand) kept(tx *store.Tx, x store.Attachment) ([]store.Address, error) {
 	if a.Keeps == nil {
 		return x.Addresses, nil
 	}
@@ -128,7 +128,7 @@ func (a Ask) kept(tx *store.Tx, x store.Attachment) ([]store.Address, error) {
 }
 
 // check reports an Ask that contradicts itself: a fault of the caller.
-func (a Ask) check() error {
+func (a Demand) check() error {
 	var errs []error
 	switch {
 	case len(a.Slots) == 0 && len(a.Granted) == 0:
@@ -147,7 +147,7 @@ func (a Ask) check() error {
 }
 
 // attachment returns the record of a with these addresses.
-func (a Ask) attachment(addrs []store.Address) store.Attachment {
+func (a Demand) attachment(addrs []store.Address) store.Attachment {
 	return store.Attachment{
 		Key: a.Key, Pod: a.Pod, Netns: a.Netns, NetnsID: a.NetnsID, Boot: a.Boot, Created: a.Now,
 		Addresses: addrs, Claim: a.Claim, Use: a.Use,

@@ -17,23 +17,23 @@ import (
 // a capability and ignore it).
 func verify(s plan.Step, r *types100.Result, netns string) error {
 	got := podAddresses(r)
-	for _, want := range s.Want.IPs {
+	for _, want := range s.Requested.IPs {
 		if !slices.Contains(got, want) {
 			return fmt.Errorf("address %s was asked for, and the result has %v: does the network's IPAM plugin honour requested addresses?", want, got)
 		}
 	}
-	if s.Want.MAC == "" {
+	if s.Requested.MAC == "" {
 		return nil
 	}
 	mac := podMAC(s, r)
 	if mac == "" { // results older than 0.3.0 have none
 		var err error
 		if mac, err = route.HardwareAddr(netns, s.IfName); err != nil {
-			return fmt.Errorf("hardware address %s was asked for, and the result has none: %w", s.Want.MAC, err)
+			return fmt.Errorf("hardware address %s was asked for, and the result has none: %w", s.Requested.MAC, err)
 		}
 	}
-	if !strings.EqualFold(mac, s.Want.MAC) {
-		return fmt.Errorf("hardware address %s was asked for, and the interface has %s: does a plugin of the network honour requested hardware addresses?", s.Want.MAC, mac)
+	if !strings.EqualFold(mac, s.Requested.MAC) {
+		return fmt.Errorf("hardware address %s was asked for, and the interface has %s: does a plugin of the network honour requested hardware addresses?", s.Requested.MAC, mac)
 	}
 	return nil
 }
