@@ -64,9 +64,9 @@ func (m *maker) forbidden(d facts.Definition, global ...string) string {
 	return fmt.Sprintf("its own annotation does not let pods of namespace %s use it", pod)
 }
 
-// Tells reports whether an annotation of a pod or of a definition, by its key,
+// ReadsAnnotation reports whether an annotation of a pod or of a definition, by its key,
 // decides about networks: the others need not be known to make a plan.
-func Tells(key string) bool {
+func ReadsAnnotation(key string) bool {
 	prefix, _, _ := strings.Cut(key, "/")
 	return key == npwg.AnnotationNetworks || key == npwg.AnnotationDefaultNetwork || key == npwg.AnnotationResource || prefix == "tenure.dev"
 }

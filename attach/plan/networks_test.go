@@ -266,8 +266,8 @@ func TestWanted(t *testing.T) {
 		npwg.AnnotationNetworks: true, npwg.AnnotationDefaultNetwork: true, npwg.AnnotationResource: true, AnnotationVersion: true, AnnotationNamespaces: true, AnnotationSelector: true,
 		npwg.AnnotationStatus: false, "kubernetes.io/psp": false,
 	} {
-		if Tells(key) != want {
-			t.Errorf("Tells(%s) = %t", key, !want)
+		if ReadsAnnotation(key) != want {
+			t.Errorf("ReadsAnnotation(%s) = %t", key, !want)
 		}
 	}
 }

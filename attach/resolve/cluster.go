@@ -26,7 +26,7 @@ type Pod struct {
 	// UID is the API's. MirrorOf is, of a static pod's mirror, the UID by which the
 	// kubelet and the runtime know the pod.
 	UID, MirrorOf protocol.UID
-	// Annotations are those that [plan.Tells] of, or more.
+	// Annotations are those that [plan.ReadsAnnotation] accepts, or more.
 	Annotations map[string]string
 }
 
@@ -83,12 +83,12 @@ type Devices interface {
 // telling returns the annotations that decide about networks.
 func telling(annotations map[string]string) map[string]string {
 	few := maps.Clone(annotations)
-	maps.DeleteFunc(few, func(key, _ string) bool { return !plan.Tells(key) })
+	maps.DeleteFunc(few, func(key, _ string) bool { return !plan.ReadsAnnotation(key) })
 	return few
 }
 
 // DefinitionOf returns what decides about networks of a definition: of its
-// annotations those that [plan.Tells] of, which are copied, and its config. An empty
+// annotations those that [plan.ReadsAnnotation] accepts, which are copied, and its config. An empty
 // config is none: the API's type does not tell the two apart, and neither names a
 // configuration.
 func DefinitionOf(ref facts.Ref, annotations map[string]string, config string) facts.Definition {

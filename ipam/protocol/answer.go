@@ -284,7 +284,7 @@ func (r *Right) take(o Object) {
 }
 
 // says reports whether o has ceded what r has, so that nothing is to be written.
-func (r Right) says(o Object) bool { return len(r.Taking) == 0 && slices.Equal(r.Ceded, o.Ceded) }
+func (r LeaseRight) says(o Object) bool { return len(r.Taking) == 0 && slices.Equal(r.Ceded, o.Ceded) }
 
 func serve(r Right, self Self) Result {
 	switch { // the term of the call may have ended while it was under way

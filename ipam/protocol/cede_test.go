@@ -28,7 +28,7 @@ func answerTo(c Call, out Outcome, o Object) Event {
 func TestCedeIsDiskFirst(t *testing.T) {
 	r, o := ceding()
 	res := Step(r, cedeSelf, Event{Kind: EventCede, Addrs: []netip.Addr{cedeB, cedeA, cedeB}})
-	if want := []netip.Addr{cedeA, cedeB}; !slices.Equal(res.Next.Ceded, want) || !slices.Equal(res.Next.Tells(), want) || res.Call != CallFence {
+	if want := []netip.Addr{cedeA, cedeB}; !slices.Equal(res.Next.Ceded, want) || !slices.Equal(res.Next.CededNext(), want) || res.Call != CallFence {
 		t.Fatalf("got %+v; want %v noted, and told by a fencing write", res, want)
 	}
 	o.Ceded = []netip.Addr{cedeA} // the read shows an earlier state
@@ -43,7 +43,7 @@ func TestTakeBackWaitsForItsAnswer(t *testing.T) {
 	r, o := ceding()
 	r.Ceded = []netip.Addr{cedeA, cedeB}
 	res := Step(r, cedeSelf, Event{Kind: EventTakeBack, Addrs: []netip.Addr{cedeA}})
-	if want := []netip.Addr{cedeB}; !slices.Equal(res.Next.Tells(), want) || res.Call != CallFence {
+	if want := []netip.Addr{cedeB}; !slices.Equal(res.Next.CededNext(), want) || res.Call != CallFence {
 		t.Fatalf("got %+v; want a fencing write that tells %v", res, want)
 	}
 	taking := res.Next
@@ -72,7 +72,7 @@ func TestTakesBackWhatIsInUse(t *testing.T) {
 			o.Grants, o.Granted, want = []netip.Addr{cedeA}, true, o.Ceded
 		}
 		res := Step(r, cedeSelf, answerTo(CallRead, Done, o))
-		if res.Call != CallFence || !slices.Equal(res.Next.Tells(), want) || !slices.Equal(res.Next.Ceded, o.Ceded) {
+		if res.Call != CallFence || !slices.Equal(res.Next.CededNext(), want) || !slices.Equal(res.Next.Ceded, o.Ceded) {
 			t.Fatalf("granted %v: got %+v; want a fencing write that leaves %v ceded", granted, res, want)
 		}
 		o.Term, o.Ceded, o.Used = 2, want, nil
@@ -99,7 +99,7 @@ func TestTakeBackNeverTakesWhatIsGranted(t *testing.T) {
 	res = Step(res.Next, cedeSelf, answerTo(CallFence, Conflict, Object{}))
 	o.Ceded, o.Grants, o.Granted = []netip.Addr{cedeA, cedeB}, []netip.Addr{cedeA}, true
 	res = Step(res.Next, cedeSelf, answerTo(CallRead, Done, o))
-	if want := []netip.Addr{cedeA}; res.Call != CallFence || !slices.Equal(res.Next.Tells(), want) {
+	if want := []netip.Addr{cedeA}; res.Call != CallFence || !slices.Equal(res.Next.CededNext(), want) {
 		t.Errorf("got %+v; want a fencing write that leaves %v ceded", res, want)
 	}
 }
@@ -158,7 +158,7 @@ func TestConfirmationOfAVanishedLease(t *testing.T) {
 
 // A request has what its answer says, or the reason why not.
 func TestConfirmRequest(t *testing.T) {
-	had := Right{Kind: RightRequest, Name: "r", Addrs: []netip.Addr{cedeA}}
+	had := Right{Kind: RightRequest, Name: "r", SubLeaseRight: SubLeaseRight{Addrs: []netip.Addr{cedeA}}}
 	for _, tt := range []struct {
 		name     string
 		r        Right

@@ -10,7 +10,7 @@ import (
 // whether the lease may serve: the pool under which it was created is there,
 // open, has blocks of this size, and has addresses of this one. why is a sentence
 // for a person.
-func ConfirmLease(r Right, pool Pool, outcome Outcome) (ok bool, why string) {
+func ConfirmLease(r LeaseRight, pool Pool, outcome Outcome) (ok bool, why string) {
 	switch {
 	case outcome == NotFound:
 		return false, fmt.Sprintf("pool %s does not exist", r.Pool)
@@ -34,7 +34,7 @@ func ConfirmLease(r Right, pool Pool, outcome Outcome) (ok bool, why string) {
 // address of the lease may be kept for a pod of another IPAM. The pool need be neither
 // open nor accepted as it was edited: it waits for just that, and a controller changes
 // its block size only upon a list that shows the lease.
-func ConfirmBar(r Right, pool Pool, outcome Outcome) (ok bool, why string) {
+func ConfirmBar(r LeaseRight, pool Pool, outcome Outcome) (ok bool, why string) {
 	switch {
 	case outcome == NotFound:
 		return false, fmt.Sprintf("pool %s does not exist", r.Pool)
@@ -55,7 +55,7 @@ func ConfirmBar(r Right, pool Pool, outcome Outcome) (ok bool, why string) {
 // server's data went back in time, and then it is the lease that had gone, not the
 // right. One that has blocks of another size by now waits for the lease to go.
 func Confirmation(r Right, pool Pool, outcome Outcome) (Outcome, string) {
-	ok, why := ConfirmLease(r, pool, outcome)
+	ok, why := ConfirmLease(r.LeaseRight, pool, outcome)
 	switch {
 	case ok:
 		return Done, ""

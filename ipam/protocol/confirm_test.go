@@ -41,8 +41,8 @@ func TestConfirmLease(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			r := Right{Kind: RightLease, Pool: "lan", PoolUID: "p", Block: tt.block}
-			ok, why := ConfirmLease(r, tt.pool, tt.out)
+			r := Right{Kind: RightLease, LeaseRight: LeaseRight{Pool: "lan", PoolUID: "p", Block: tt.block}}
+			ok, why := ConfirmLease(r.LeaseRight, tt.pool, tt.out)
 			wantWhy(t, ok, why, tt.why)
 		})
 	}

@@ -52,8 +52,8 @@ func TestListedOtherwise(t *testing.T) {
 		{"held", Right{Kind: RightLease, Phase: Held, UID: "u"}, "u", Lease{}, false},
 		{"held, and gone", Right{Kind: RightLease, Phase: Held, UID: "u"}, "", Lease{}, true},
 		{"held, and another's", Right{Kind: RightUse, Phase: Held, UID: "u"}, "v", Lease{}, true},
-		{"held, and not told what is ceded", Right{Kind: RightLease, Phase: Held, UID: "u", Ceded: ceded}, "u", Lease{}, true},
-		{"held, and told", Right{Kind: RightLease, Phase: Held, UID: "u", Ceded: ceded}, "u", Lease{Ceded: ceded}, false},
+		{"held, and not told what is ceded", Right{Kind: RightLease, Phase: Held, UID: "u", LeaseRight: LeaseRight{Ceded: ceded}}, "u", Lease{}, true},
+		{"held, and told", Right{Kind: RightLease, Phase: Held, UID: "u", LeaseRight: LeaseRight{Ceded: ceded}}, "u", Lease{Ceded: ceded}, false},
 		{"lost", Right{Kind: RightLease, Phase: Lost, UID: "u"}, "v", Lease{}, true},
 		{"being given back", Right{Kind: RightLease, Phase: Releasing, UID: "u"}, "v", Lease{}, false},
 	} {

@@ -111,7 +111,7 @@ func TestTexts(t *testing.T) {
 // from being taken for the right's.
 func TestObjectOf(t *testing.T) {
 	block := netip.MustParsePrefix("10.0.0.0/26")
-	r := Right{Kind: RightLease, Name: LeaseName("lan", block), Pool: "lan", Block: block}
+	r := Right{Kind: RightLease, Name: LeaseName("lan", block), LeaseRight: LeaseRight{Pool: "lan", Block: block}}
 	l := Lease{Meta: Meta{Name: r.Name, UID: "u", Revision: "3"}, Protocol: 1, Pool: "lan", Block: block, Holder: Holder{Node: "a"}, Store: "s", Term: 2, Turn: 4}
 	want := Object{Meta: l.Meta, Protocol: 1, Node: "a", Store: "s", Term: 2, Turn: 4, Matches: true}
 	if got := r.ObjectOf(l); !reflect.DeepEqual(got, want) {
@@ -129,7 +129,7 @@ func TestObjectOf(t *testing.T) {
 	}
 
 	use := Use{Claim: ClaimRef{Namespace: "ns", Name: "c", UID: "c"}, Pod: db0, Interface: "net1"}
-	r = Right{Kind: RightUse, Name: UseName("c", 0), Use: &use}
+	r = Right{Kind: RightUse, Name: UseName("c", 0), SubLeaseRight: SubLeaseRight{Use: &use}}
 	sub := func(change func(*Use)) SubLease {
 		other := use
 		change(&other)

@@ -38,13 +38,13 @@ var walkAddr = netip.MustParseAddr("10.0.0.5")
 // walkStart returns where a right of kind begins: the store has nothing of it.
 func walkStart(kind RightKind) walk {
 	block := netip.MustParsePrefix("10.0.0.0/26")
-	r := Right{Kind: RightLease, Name: LeaseName("lan", block), Pool: "lan", PoolUID: "pool", Block: block}
+	r := Right{Kind: RightLease, Name: LeaseName("lan", block), LeaseRight: LeaseRight{Pool: "lan", PoolUID: "pool", Block: block}}
 	switch kind {
 	case RightLease:
 	case RightUse:
-		r = Right{Kind: RightUse, Name: UseName("c", 0), Use: walkUses[0]}
+		r = Right{Kind: RightUse, Name: UseName("c", 0), SubLeaseRight: SubLeaseRight{Use: walkUses[0]}}
 	case RightRequest:
-		r = Right{Kind: RightRequest, Name: RequestName("a", 1), Request: &Request{Pod: PodRef{UID: "p0"}, Interface: "net1"}}
+		r = Right{Kind: RightRequest, Name: RequestName("a", 1), SubLeaseRight: SubLeaseRight{Request: &Request{Pod: PodRef{UID: "p0"}, Interface: "net1"}}}
 	}
 	return walk{Right: r, last: 1, reg: 1}
 }

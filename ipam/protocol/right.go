@@ -28,14 +28,10 @@ type Right struct {
 	UID      UID      `json:"uid,omitempty"`
 	Revision Revision `json:"revision,omitempty"`
 	Turn     int64    `json:"turn,omitempty"`
-	// Said is the term that the object carries; Term is the one in which the
+	// Asserted is the term that the object carries; Term is the one in which the
 	// right serves or last served, 0 while it waits for a confirmation.
 	Asserted int64 `json:"said,omitempty"`
 	Term     int64 `json:"term,omitempty"`
-	// Granted says that at Revision something of the lease was granted: it
-	// cannot be given back. Grants are the addresses.
-	Granted bool         `json:"granted,omitempty"`
-	Grants  []netip.Addr `json:"grants,omitempty"`
 	// Deleting says that at Revision the object was being deleted, and kept by somebody's
 	// finalizer.
 	Deleting bool `json:"deleting,omitempty"`
@@ -47,10 +43,23 @@ type Right struct {
 	// come: the refusal of a later one says nothing of it.
 	Doubtful bool `json:"doubtful,omitempty"`
 
-	// Of a lease.
+	// Store is, of a Frozen right and of one that is given back afterwards, the
+	// store that was lost; empty for this store's own.
+	Store StoreID `json:"store,omitempty"`
+
+	LeaseRight    // zero but for a RightLease
+	SubLeaseRight // zero but for a RightUse and a RightRequest
+}
+
+// A LeaseRight is what a [Right] says of a lease alone.
+type LeaseRight struct {
 	Pool    PoolName     `json:"pool,omitempty"`
 	PoolUID UID          `json:"poolUID,omitempty"`
 	Block   netip.Prefix `json:"block,omitzero"`
+	// Granted says that at Revision something of the lease was granted: it
+	// cannot be given back. Grants are the addresses.
+	Granted bool         `json:"granted,omitempty"`
+	Grants  []netip.Addr `json:"grants,omitempty"`
 	// Ceded are the addresses of the block that this node has given to the cluster,
 	// in ascending order: it gives them to nobody. They are here before they are in
 	// the lease, and stay until an answered write of this node's has taken them out
@@ -58,12 +67,12 @@ type Right struct {
 	Ceded []netip.Addr `json:"ceded,omitempty"`
 	// Taking are those of Ceded that the next fencing write takes back.
 	Taking []netip.Addr `json:"taking,omitempty"`
+}
 
-	// Store is, of a Frozen right and of one that is given back afterwards, the
-	// store that was lost; empty for this store's own.
-	Store StoreID `json:"store,omitempty"`
-
-	// Of a use or a request, what it is for.
+// A SubLeaseRight is what a [Right] says of a sub-lease alone: the use of a claim, or a
+// request.
+type SubLeaseRight struct {
+	// Use or Request says what it is for; the other is nil.
 	Use     *Use     `json:"use,omitempty"`
 	Request *Request `json:"request,omitempty"`
 	// Addrs are the addresses that a use is answered with, or that a request has
@@ -117,14 +126,14 @@ func (p Phase) Valid() bool {
 	}
 }
 
-// Tells returns what the next fencing write of a lease says of ceded addresses:
-// those of [Right.Ceded] that it does not take back.
-func (r Right) Tells() []netip.Addr { return without(r.Ceded, r.Taking) }
+// CededNext returns what the next fencing write of the lease says of ceded addresses:
+// those of Ceded that it does not take back.
+func (r LeaseRight) CededNext() []netip.Addr { return without(r.Ceded, r.Taking) }
 
-// ToldBy reports whether l, the lease of r, says of ceded addresses what r says. If
+// CededAs reports whether l, the lease of r, says of ceded addresses what r says. If
 // not, a write of this node's is under way, or was lost with the agent that made it:
 // until it is made again, what it gives away is nobody's.
-func (r Right) ToldBy(l Lease) bool {
+func (r LeaseRight) CededAs(l Lease) bool {
 	return len(r.Taking) == 0 && slices.Equal(r.Ceded, union(l.Ceded, nil))
 }
 
@@ -137,7 +146,7 @@ func (r Right) ListedOtherwise(uid UID, l Lease) bool {
 	case Noted:
 		return uid != "" && uid != r.UID
 	case Held, Lost:
-		return uid != r.UID || r.Kind == RightLease && !r.ToldBy(l)
+		return uid != r.UID || r.Kind == RightLease && !r.CededAs(l)
 	case Releasing, Frozen: // the one is looked at until it is gone, the other not at all
 	}
 	return false

@@ -74,7 +74,7 @@ func brokenRules(w walk, ev Event, res Result) []string {
 		{"a ceded address is the node's again without an answered write that says so", len(was.Ceded) > 0 && len(next.Ceded) == 0 && !res.Forget &&
 			!(answered(CallFence, Done) && len(ev.Object.Ceded) == 0 && len(was.Taking) > 0)},
 		{"what is ceded is not noted", ev.Kind == EventCede && was.Phase == Held && w.reg != 0 && len(next.Ceded) == 0},
-		{"a granted address is taken back", res.Call == CallFence && len(next.Grants) > 0 && len(next.Ceded) > 0 && len(next.Tells()) == 0},
+		{"a granted address is taken back", res.Call == CallFence && len(next.Grants) > 0 && len(next.Ceded) > 0 && len(next.CededNext()) == 0},
 		{"a right serves and does not say what it has ceded", res.Verdict == VerdictServes && answered(CallRead, Done) && len(next.Ceded) != len(ev.Object.Ceded)},
 		{"a frozen right is written to, or given back unasked", was.Phase == Frozen && write && ev.Kind != EventLetGo},
 		{"a right of a lost store serves", serves && next.Store != ""},
@@ -228,7 +228,7 @@ func (c *cluster) answer(res Result, term int64) Outcome {
 	default:
 		c.object.Revision += "1"
 		c.object.Term, c.object.Turn = term, c.object.Turn+1
-		c.object.Store, c.object.Ceded = "s", res.Next.Tells()
+		c.object.Store, c.object.Ceded = "s", res.Next.CededNext()
 		return Done
 	}
 }

@@ -128,7 +128,7 @@ type Object struct {
 
 // ObjectOfRequest returns what the protocol reads of s, which should be the request
 // of r.
-func (r Right) ObjectOfRequest(s SubLease) Object {
+func (r SubLeaseRight) ObjectOfRequest(s SubLease) Object {
 	return Object{
 		Meta: s.Meta, Protocol: s.Protocol, Node: s.Node, Store: s.Store, Term: s.Term, Turn: s.Turn,
 		Matches: s.Request != nil && r.Request != nil && s.Request.Pod.UID == r.Request.Pod.UID && s.Request.Interface == r.Request.Interface,
@@ -136,7 +136,7 @@ func (r Right) ObjectOfRequest(s SubLease) Object {
 }
 
 // ObjectOf returns what the protocol reads of l, which should be the lease of r.
-func (r Right) ObjectOf(l Lease) Object {
+func (r LeaseRight) ObjectOf(l Lease) Object {
 	o := Object{
 		Meta: l.Meta, Protocol: l.Protocol, Node: l.Holder.Node, Store: l.Store, Term: l.Term, Turn: l.Turn,
 		Granted: len(l.Grants) > 0, Ceded: union(l.Ceded, nil),
@@ -149,7 +149,7 @@ func (r Right) ObjectOf(l Lease) Object {
 }
 
 // ObjectOfUse returns what the protocol reads of s, which should be the use of r.
-func (r Right) ObjectOfUse(s SubLease) Object {
+func (r SubLeaseRight) ObjectOfUse(s SubLease) Object {
 	o := Object{Meta: s.Meta, Protocol: s.Protocol, Node: s.Node, Store: s.Store, Term: s.Term, Turn: s.Turn}
 	if s.Use != nil && r.Use != nil {
 		o.Matches = s.Use.Claim.UID == r.Use.Claim.UID

@@ -150,7 +150,7 @@ func (a *simAdd) obtain() {
 		a.request()
 		return
 	}
-	r := protocol.Right{Kind: protocol.RightLease, Name: n.leaseName(block), Pool: poolName, PoolUID: p.UID, Block: block}
+	r := protocol.Right{Kind: protocol.RightLease, Name: n.leaseName(block), LeaseRight: protocol.LeaseRight{Pool: poolName, PoolUID: p.UID, Block: block}}
 	n.drive(r, protocol.Event{Kind: protocol.EventWant}, a.driven)
 }
 
@@ -223,7 +223,7 @@ func (a *simAdd) candidate() (netip.Prefix, bool) {
 func (a *simAdd) request() {
 	n := a.n
 	ask := protocol.Request{Pod: a.ask.pod, Interface: a.ask.key.ifName, Wants: []protocol.Wanted{{Pool: poolName, Ranges: a.ranges()}}}
-	r := protocol.Right{Kind: protocol.RightRequest, Request: &ask}
+	r := protocol.Right{Kind: protocol.RightRequest, SubLeaseRight: protocol.SubLeaseRight{Request: &ask}}
 	for _, name := range a.requests() {
 		switch got := n.disk.rights[name]; {
 		case got.Phase == protocol.Held || got.Phase == protocol.Noted && reflect.DeepEqual(got.Request.Wants, ask.Wants):
@@ -344,7 +344,7 @@ func (a *simAdd) tryUse(ask protocol.Use, addrs []netip.Addr, leases, names []st
 		done("")
 		return
 	}
-	r := protocol.Right{Kind: protocol.RightUse, Name: names[0], Use: &ask, Addrs: addrs, Leases: leases}
+	r := protocol.Right{Kind: protocol.RightUse, Name: names[0], SubLeaseRight: protocol.SubLeaseRight{Use: &ask, Addrs: addrs, Leases: leases}}
 	n.drive(r, protocol.Event{Kind: protocol.EventRenew, Use: &ask, Addrs: addrs, Leases: leases}, func(got protocol.Right, res protocol.Result) {
 		switch res.Verdict {
 		case protocol.VerdictTaken:

@@ -218,10 +218,10 @@ func (n *simNode) listOwn() {
 // listOf returns what the API server has in the name of a store of this node's.
 func (n *simNode) listOf(store protocol.StoreID) (found []protocol.Right) {
 	for _, l := range n.w.api.leases.list(func(l protocol.Lease) bool { return l.Holder.Node == n.name && l.Store == store }) {
-		found = append(found, protocol.Right{Kind: protocol.RightLease, Name: l.Name, Pool: l.Pool, PoolUID: l.PoolUID, Block: l.Block})
+		found = append(found, protocol.Right{Kind: protocol.RightLease, Name: l.Name, LeaseRight: protocol.LeaseRight{Pool: l.Pool, PoolUID: l.PoolUID, Block: l.Block}})
 	}
 	for _, s := range n.w.api.subs.list(func(s protocol.SubLease) bool { return s.Node == n.name && s.Store == store }) {
-		r := protocol.Right{Kind: protocol.RightUse, Name: s.Name, Use: s.Use, Request: s.Request}
+		r := protocol.Right{Kind: protocol.RightUse, Name: s.Name, SubLeaseRight: protocol.SubLeaseRight{Use: s.Use, Request: s.Request}}
 		if s.Request != nil {
 			r.Kind = protocol.RightRequest
 		}
@@ -328,7 +328,7 @@ func (n *simNode) reserve() {
 		}
 	}
 	if block, ok := pickOf(w, free); ok && !(w.fault == M35 && a.pressed == allocator.PressureExhausted) {
-		r := protocol.Right{Kind: protocol.RightLease, Name: n.leaseName(block), Pool: poolName, PoolUID: a.pool.UID, Block: block}
+		r := protocol.Right{Kind: protocol.RightLease, Name: n.leaseName(block), LeaseRight: protocol.LeaseRight{Pool: poolName, PoolUID: a.pool.UID, Block: block}}
 		n.drive(r, protocol.Event{Kind: protocol.EventWant}, nil)
 		return
 	}

@@ -137,7 +137,7 @@ func (n *simNode) endEarlier(s protocol.SubLease) {
 		return
 	}
 	n.w.logf("%s: meets %s without a record", n.machine, s.Name)
-	n.adopt(protocol.Right{Kind: protocol.RightUse, Name: s.Name, Use: s.Use}, protocol.Releasing)
+	n.adopt(protocol.Right{Kind: protocol.RightUse, Name: s.Name, SubLeaseRight: protocol.SubLeaseRight{Use: s.Use}}, protocol.Releasing)
 }
 
 func (d *simDrive) confirmed(out protocol.Outcome, why string) {

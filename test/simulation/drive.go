@@ -277,12 +277,12 @@ func (d *simDrive) lease(r protocol.Right, call protocol.Call) func() (protocol.
 		case protocol.CallCreate:
 			l, out = api.create(protocol.Lease{
 				Meta: protocol.Meta{Name: r.Name}, Protocol: protocol.Version, Pool: r.Pool, PoolUID: r.PoolUID, Block: r.Block,
-				Holder: protocol.Holder{Node: n.name}, Store: store, Term: term, Turn: 1, Ceded: r.Tells(),
+				Holder: protocol.Holder{Node: n.name}, Store: store, Term: term, Turn: 1, Ceded: r.CededNext(),
 			})
 		case protocol.CallRead:
 			l, out = api.read(r.Name)
 		case protocol.CallFence:
-			l, out = api.update(meta, func(l *protocol.Lease) { l.Store, l.Term, l.Turn, l.Ceded = store, term, turn, r.Tells() })
+			l, out = api.update(meta, func(l *protocol.Lease) { l.Store, l.Term, l.Turn, l.Ceded = store, term, turn, r.CededNext() })
 		case protocol.CallDelete:
 			out = n.remove(meta, func(m protocol.Meta) protocol.Outcome { return n.w.deleteLease(n.machine, m) })
 		case protocol.CallNone, protocol.CallConfirm:

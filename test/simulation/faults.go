@@ -145,7 +145,7 @@ func (f Fault) step(d *simDrive, r protocol.Right, self protocol.Self, ev protoc
 	case f == M40 && r.Phase == protocol.Held && answer(protocol.CallRead, protocol.NotFound):
 		return protocol.Result{Next: r, Verdict: protocol.VerdictServes}
 	case f == M11 && len(r.Taking) > 0 && answer(protocol.CallFence, protocol.Unknown):
-		r.Ceded, r.Taking = r.Tells(), nil
+		r.Ceded, r.Taking = r.CededNext(), nil
 		return protocol.Result{Next: r, Verdict: protocol.VerdictServes}
 	case f == M12 && ev.Kind == protocol.EventTakeBack:
 		r.Grants = nil

@@ -89,7 +89,7 @@ func (n *simNode) freeze(f protocol.Former, found []protocol.Right) {
 			}
 			d.rights[r.Name] = r
 			if r.Kind == protocol.RightLease {
-				n.openBlock(d, protocol.Right{Kind: r.Kind, Pool: r.Pool, PoolUID: r.PoolUID, Block: r.Block}, protocol.Result{Next: r})
+				n.openBlock(d, protocol.Right{Kind: r.Kind, LeaseRight: protocol.LeaseRight{Pool: r.Pool, PoolUID: r.PoolUID, Block: r.Block}}, protocol.Result{Next: r})
 			}
 		}
 	})

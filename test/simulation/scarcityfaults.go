@@ -62,7 +62,7 @@ func (n *simNode) reserveByRequest() {
 		Pod: protocol.PodRef{Namespace: "ns", Name: "reserve", UID: protocol.UID("reserve-" + n.machine)}, Interface: "net1",
 		Wants: []protocol.Wanted{{Pool: poolName, Ranges: []string{all[0].String() + "-" + all[len(all)-1].String()}}},
 	}
-	n.drive(protocol.Right{Kind: protocol.RightRequest, Name: name, Request: &ask}, protocol.Event{Kind: protocol.EventWant}, nil)
+	n.drive(protocol.Right{Kind: protocol.RightRequest, Name: name, SubLeaseRight: protocol.SubLeaseRight{Request: &ask}}, protocol.Event{Kind: protocol.EventWant}, nil)
 }
 
 // UpdateRegistration is, with M36, how a recall gets to one node alone.

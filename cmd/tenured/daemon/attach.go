@@ -40,7 +40,7 @@ func (d *Daemon) resolver(c client.WithWatch, api *kube.API, events *kube.Events
 }
 
 // keeps reports whether agent or resolver read an annotation of pods.
-func keeps(key string) bool { return plan.Tells(key) || key == npwg.AnnotationStatus }
+func keeps(key string) bool { return plan.ReadsAnnotation(key) || key == npwg.AnnotationStatus }
 
 // attachPods is the node's pods as the resolver wants them.
 type attachPods struct {

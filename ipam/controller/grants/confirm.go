@@ -63,7 +63,7 @@ func (b *Broker) confirm(ctx context.Context, writes []*write) {
 			b.mu.Unlock()
 		}
 		for _, wr := range writes {
-			right := protocol.Right{Pool: name, PoolUID: wr.start.PoolUID, Block: wr.start.Block}
+			right := protocol.LeaseRight{Pool: name, PoolUID: wr.start.PoolUID, Block: wr.start.Block}
 			ok, why := protocol.ConfirmLease(right, seen, out)
 			bars := wr.onlyBars()
 			if bars {
@@ -120,7 +120,7 @@ func (b *Book) confirm(name protocol.PoolName, leases []seenLease, live protocol
 		return
 	}
 	for _, l := range leases {
-		ok, _ := protocol.ConfirmLease(protocol.Right{Pool: name, PoolUID: l.PoolUID, Block: l.Block}, live, out)
+		ok, _ := protocol.ConfirmLease(protocol.LeaseRight{Pool: name, PoolUID: l.PoolUID, Block: l.Block}, live, out)
 		l.confirmed = l.confirmed || ok && l.UID == l.uid
 	}
 }

@@ -119,7 +119,7 @@ func (a *Agent) requestFor(ctx context.Context, add *addCall) (protocol.Right, e
 	a.log.InfoContext(ctx, "the cluster is asked for addresses", "request", name, "pod", add.demand.Pod.String(), "interface", add.key.IfName, "wants", wants)
 	return protocol.Right{
 		Kind: protocol.RightRequest, Name: name,
-		Request: &protocol.Request{Pod: add.demand.Pod, Interface: add.key.IfName, Wants: wants},
+		SubLeaseRight: protocol.SubLeaseRight{Request: &protocol.Request{Pod: add.demand.Pod, Interface: add.key.IfName, Wants: wants}},
 	}, nil
 }
 

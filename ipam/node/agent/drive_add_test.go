@@ -70,7 +70,7 @@ func TestUseOfAnAddThatGaveUp(t *testing.T) {
 		a.cl.Claims = oneClaim{protocol.Claim{Meta: protocol.Meta{Name: "db", UID: "c"}, Namespace: "ns", Network: "lan", IPs: []netip.Prefix{netip.PrefixFrom(addr, 24)}}}
 		a.cl.Leases = oneLease{lease: protocol.Lease{Meta: protocol.Meta{Name: leases[0], UID: "l", Revision: "3"}, Pool: "lan", Block: block, Holder: protocol.Holder{Cluster: true},
 			Grants: []protocol.Grant{{Addr: addr, To: protocol.Grantee{Kind: protocol.GranteeClaim, UID: "c", Name: "db"}}}}}
-		r := protocol.Right{Kind: protocol.RightUse, Name: protocol.UseName("c", 0), Use: &first, Addrs: []netip.Addr{addr}, Leases: leases}
+		r := protocol.Right{Kind: protocol.RightUse, Name: protocol.UseName("c", 0), SubLeaseRight: protocol.SubLeaseRight{Use: &first, Addrs: []netip.Addr{addr}, Leases: leases}}
 		going := r
 		going.Phase, going.UID, going.Revision, going.Turn, going.Asserted = protocol.Releasing, "u1", "7", 1, 3
 		if err := a.st.Update(t.Context(), func(tx *store.Tx) error { return tx.PutRight(going) }); err != nil {

@@ -65,10 +65,10 @@ func TestForgetsPoolsThatAreGone(t *testing.T) {
 		{name: "named by an ADD", looks: 2, kept: true, between: func(a *Agent) { a.pool("old") }},
 		{name: "the API server went back", restored: true, looks: 3, kept: true},
 		{name: "with a lease", looks: 3, kept: true, put: func(tx *store.Tx) error {
-			return tx.PutRight(protocol.Right{Kind: protocol.RightLease, Name: "old.0a000000.30", Phase: protocol.Releasing, Pool: "old"})
+			return tx.PutRight(protocol.Right{Kind: protocol.RightLease, Name: "old.0a000000.30", Phase: protocol.Releasing, LeaseRight: protocol.LeaseRight{Pool: "old"}})
 		}},
 		{name: "asked for", looks: 3, kept: true, put: func(tx *store.Tx) error {
-			return tx.PutRight(protocol.Right{Kind: protocol.RightRequest, Name: "q", Phase: protocol.Noted, Request: &protocol.Request{Wants: []protocol.Wanted{{Pool: "old"}}}})
+			return tx.PutRight(protocol.Right{Kind: protocol.RightRequest, Name: "q", Phase: protocol.Noted, SubLeaseRight: protocol.SubLeaseRight{Request: &protocol.Request{Wants: []protocol.Wanted{{Pool: "old"}}}}})
 		}},
 		{name: "with a pod's address", looks: 3, kept: true, put: func(tx *store.Tx) error {
 			return tx.PutAttachment(store.Attachment{

@@ -22,7 +22,7 @@ func (a *Agent) callLease(ctx context.Context, self protocol.Self, r protocol.Ri
 		answered := a.reads.creating.begin(r.Pool, a.clock.Now())
 		l, out, err = a.cl.Leases.CreateLease(ctx, protocol.Lease{
 			Meta: protocol.Meta{Name: r.Name}, Protocol: protocol.Version, Pool: r.Pool, PoolUID: r.PoolUID, Block: r.Block,
-			Holder: protocol.Holder{Node: self.Node}, Store: self.Store, Term: self.Term, Turn: 1, Ceded: r.Tells(),
+			Holder: protocol.Holder{Node: self.Node}, Store: self.Store, Term: self.Term, Turn: 1, Ceded: r.CededNext(),
 		})
 		answered(a.clock.Now(), func() {
 			// It is asked for before the create counts as answered, and not after its record:
@@ -36,7 +36,7 @@ func (a *Agent) callLease(ctx context.Context, self protocol.Self, r protocol.Ri
 	case protocol.CallFence:
 		next := protocol.Lease{
 			Meta: meta(r), Protocol: protocol.Version, Pool: r.Pool, Block: r.Block, Holder: protocol.Holder{Node: self.Node},
-			Store: self.Store, Term: self.Term, Turn: r.Turn + 1, Ceded: r.Tells(),
+			Store: self.Store, Term: self.Term, Turn: r.Turn + 1, Ceded: r.CededNext(),
 		}
 		old := next
 		old.Store, old.Term, old.Turn, old.Ceded = cmp.Or(r.Store, self.Store), r.Asserted, r.Turn, nil
@@ -94,5 +94,5 @@ func (e *poolWaitsError) Error() string { return e.Why }
 // leaseRight returns the record of a lease that is not known yet.
 func leaseRight(p Pool, block netip.Prefix) protocol.Right {
 	name := protocol.PoolName(p.Name)
-	return protocol.Right{Kind: protocol.RightLease, Name: protocol.LeaseName(name, block), Pool: name, PoolUID: p.UID, Block: block}
+	return protocol.Right{Kind: protocol.RightLease, Name: protocol.LeaseName(name, block), LeaseRight: protocol.LeaseRight{Pool: name, PoolUID: p.UID, Block: block}}
 }

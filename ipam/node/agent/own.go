@@ -101,7 +101,7 @@ func (a *Agent) compareOwn(ctx context.Context) error {
 	for _, l := range leases {
 		if l.Store == a.st.ID() {
 			there[l.Name], tell[l.Name] = l.UID, l
-			ok := a.adoptStray(ctx, protocol.Right{Kind: protocol.RightLease, Name: l.Name, Pool: l.Pool, PoolUID: l.PoolUID, Block: l.Block})
+			ok := a.adoptStray(ctx, protocol.Right{Kind: protocol.RightLease, Name: l.Name, LeaseRight: protocol.LeaseRight{Pool: l.Pool, PoolUID: l.PoolUID, Block: l.Block}})
 			recorded = recorded && ok
 		}
 	}
@@ -117,9 +117,9 @@ func (a *Agent) compareOwn(ctx context.Context) error {
 			continue
 		}
 		there[s.Name] = s.UID
-		r := protocol.Right{Kind: protocol.RightUse, Name: s.Name, Use: s.Use}
+		r := protocol.Right{Kind: protocol.RightUse, Name: s.Name, SubLeaseRight: protocol.SubLeaseRight{Use: s.Use}}
 		if s.Request != nil {
-			r = protocol.Right{Kind: protocol.RightRequest, Name: s.Name, Request: s.Request}
+			r = protocol.Right{Kind: protocol.RightRequest, Name: s.Name, SubLeaseRight: protocol.SubLeaseRight{Request: s.Request}}
 		}
 		a.adoptStray(ctx, r)
 	}

@@ -191,7 +191,7 @@ func TestConfirmsWhatItHasHeard(t *testing.T) {
 		for generation, want := range map[int64]protocol.Outcome{1: protocol.Unknown, 2: protocol.Done, 3: protocol.Unknown} {
 			live := protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: "p"}, Bits4: 30, Open: true, Generation: generation, Ranges: []netipx.IPRange{netipx.RangeOfPrefix(block)}}
 			for _, phase := range []protocol.Phase{protocol.Noted, protocol.Held} {
-				r := protocol.Right{Kind: protocol.RightLease, Phase: phase, Pool: "lan", PoolUID: "p", Block: block}
+				r := protocol.Right{Kind: protocol.RightLease, Phase: phase, LeaseRight: protocol.LeaseRight{Pool: "lan", PoolUID: "p", Block: block}}
 				if out, err := a.confirmLease(r, live, protocol.Done); out != want || (err == nil) != (want == protocol.Done) {
 					t.Errorf("%s, generation %d read where 2 was heard: %v, %v; want %v", phase, generation, out, err, want)
 				}

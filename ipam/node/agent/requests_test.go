@@ -16,7 +16,7 @@ func TestRequestsIndex(t *testing.T) {
 	by := requester{pod: "uid", ifName: "net1"}
 	step := func(name string, phase protocol.Phase, forget bool) {
 		q.follow(protocol.Result{Forget: forget, Next: protocol.Right{
-			Kind: protocol.RightRequest, Name: name, Phase: phase, Request: &protocol.Request{Pod: protocol.PodRef{UID: "uid"}, Interface: "net1"},
+			Kind: protocol.RightRequest, Name: name, Phase: phase, SubLeaseRight: protocol.SubLeaseRight{Request: &protocol.Request{Pod: protocol.PodRef{UID: "uid"}, Interface: "net1"}},
 		}}, at(time.Minute))
 	}
 	want := func(when string, names ...string) {

@@ -375,8 +375,7 @@ func TestRequestWithoutItsAnswer(t *testing.T) {
 			a.cl.Events = said
 			request := &protocol.Request{Pod: protocol.PodRef{Namespace: "ns", Name: "p", UID: "pod"}, Interface: "net1", Wants: []protocol.Wanted{{Pool: "lan"}}}
 			r := protocol.Right{
-				Kind: protocol.RightRequest, Name: "r", Phase: protocol.Held, UID: "u", Revision: "3", Turn: 1, Asserted: 2, Term: 2, Request: request,
-				Addrs: []netip.Addr{x}, Leases: []string{protocol.LeaseName("lan", netip.PrefixFrom(x, 32))},
+				Kind: protocol.RightRequest, Name: "r", Phase: protocol.Held, UID: "u", Revision: "3", Turn: 1, Asserted: 2, Term: 2, SubLeaseRight: protocol.SubLeaseRight{Request: request, Addrs: []netip.Addr{x}, Leases: []string{protocol.LeaseName("lan", netip.PrefixFrom(x, 32))}},
 			}
 			a.put(t, r)
 			if tt.open {

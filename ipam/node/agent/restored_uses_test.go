@@ -30,8 +30,8 @@ func (s *subLeasesThatGo) ReadSubLease(context.Context, string) (protocol.SubLea
 // would be closed for ever (I4).
 func TestUseGoesBack(t *testing.T) {
 	lease := protocol.LeaseName("lan", netip.MustParsePrefix("10.0.0.10/32"))
-	use := protocol.Right{Kind: protocol.RightUse, Name: "c.0", Use: &protocol.Use{Claim: protocol.ClaimRef{UID: "c"}}, Leases: []string{lease}}
-	request := protocol.Right{Kind: protocol.RightRequest, Name: "r", Request: &protocol.Request{Wants: []protocol.Wanted{{Pool: "lan"}}}, Leases: []string{lease}}
+	use := protocol.Right{Kind: protocol.RightUse, Name: "c.0", SubLeaseRight: protocol.SubLeaseRight{Use: &protocol.Use{Claim: protocol.ClaimRef{UID: "c"}}, Leases: []string{lease}}}
+	request := protocol.Right{Kind: protocol.RightRequest, Name: "r", SubLeaseRight: protocol.SubLeaseRight{Request: &protocol.Request{Wants: []protocol.Wanted{{Pool: "lan"}}}, Leases: []string{lease}}}
 	for _, r := range []protocol.Right{use, request} {
 		for said, kept := range map[int64]bool{2: true, 3: false} {
 			a := newRestoredAgent(t)
@@ -63,10 +63,9 @@ func (c *countedSubLeases) UpdateSubLease(ctx context.Context, old, next protoco
 // nodes do so at once.
 func TestSaidOnce(t *testing.T) {
 	lease := leaseRight(Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: "p"}}}, netip.MustParsePrefix("10.0.0.10/32"))
-	use := protocol.Right{Kind: protocol.RightUse, Name: "c.0", Use: &protocol.Use{Claim: protocol.ClaimRef{UID: "c"}}, Leases: []string{lease.Name}, Term: 2}
+	use := protocol.Right{Kind: protocol.RightUse, Name: "c.0", SubLeaseRight: protocol.SubLeaseRight{Use: &protocol.Use{Claim: protocol.ClaimRef{UID: "c"}}, Leases: []string{lease.Name}}, Term: 2}
 	request := protocol.Right{
-		Kind: protocol.RightRequest, Name: "r", Request: &protocol.Request{Wants: []protocol.Wanted{{Pool: "lan"}}}, Leases: []string{lease.Name}, Term: 2,
-		Addrs: []netip.Addr{netip.MustParseAddr("10.0.0.10")},
+		Kind: protocol.RightRequest, Name: "r", SubLeaseRight: protocol.SubLeaseRight{Request: &protocol.Request{Wants: []protocol.Wanted{{Pool: "lan"}}}, Leases: []string{lease.Name}, Addrs: []netip.Addr{netip.MustParseAddr("10.0.0.10")}}, Term: 2,
 	}
 	for _, tt := range []struct {
 		name   string

@@ -112,7 +112,7 @@ func (a *Agent) use(ctx context.Context, c protocol.Claim, ask protocol.Use, con
 	}
 	blocked, why := "is in use on two other nodes", ""
 	for _, name := range names {
-		r := protocol.Right{Kind: protocol.RightUse, Name: name, Use: &ask, Addrs: bare, Leases: leases}
+		r := protocol.Right{Kind: protocol.RightUse, Name: name, SubLeaseRight: protocol.SubLeaseRight{Use: &ask, Addrs: bare, Leases: leases}}
 		if err := a.sameNode(ctx, r, ask, key); err != nil {
 			return "", nil, err
 		}
@@ -345,7 +345,7 @@ func (a *Agent) endEarlier(ctx context.Context, s protocol.SubLease) {
 	if s.Store != a.st.ID() {
 		return
 	}
-	if a.adoptStray(ctx, protocol.Right{Kind: protocol.RightUse, Name: s.Name, Use: s.Use}) {
+	if a.adoptStray(ctx, protocol.Right{Kind: protocol.RightUse, Name: s.Name, SubLeaseRight: protocol.SubLeaseRight{Use: s.Use}}) {
 		a.lookIn(s.Name, 0)
 	}
 }

@@ -88,7 +88,7 @@ func TestUseOfAnEarlierTerm(t *testing.T) {
 			use := protocol.Use{Claim: ref, Pod: protocol.PodRef{Namespace: "ns", Name: "db-0", UID: "p"}, Interface: "net1"}
 			r := protocol.Right{
 				Kind: protocol.RightUse, Name: protocol.UseName("c", 0), Phase: protocol.Held, UID: "u", Revision: "7", Turn: 1, Asserted: 1, Term: 1,
-				Use: &use, Addrs: []netip.Addr{granted.Addr}, Leases: []string{protocol.LeaseName("lan", block)},
+				SubLeaseRight: protocol.SubLeaseRight{Use: &use, Addrs: []netip.Addr{granted.Addr}, Leases: []string{protocol.LeaseName("lan", block)}},
 			}
 			if tt.vanished {
 				r.Term = 0
@@ -357,7 +357,7 @@ func TestUseBesideAnEarlierOne(t *testing.T) {
 				a.cl.Claims = oneClaim{protocol.Claim{Meta: protocol.Meta{Name: "db", UID: "c"}, Namespace: "ns", Network: "lan", IPs: []netip.Prefix{netip.PrefixFrom(addr, 24)}}}
 				a.cl.Leases = oneLease{lease: protocol.Lease{Meta: protocol.Meta{Name: leases[0], UID: "l", Revision: "3"}, Pool: "lan", Block: block, Holder: protocol.Holder{Cluster: true},
 					Grants: []protocol.Grant{{Addr: addr, To: protocol.Grantee{Kind: protocol.GranteeClaim, UID: "c", Name: "db"}}}}}
-				r := protocol.Right{Kind: protocol.RightUse, Name: second, Phase: protocol.Held, UID: "v", Revision: "r", Turn: 1, Asserted: 2, Term: 2, Use: of("running"), Addrs: []netip.Addr{addr}, Leases: leases}
+				r := protocol.Right{Kind: protocol.RightUse, Name: second, Phase: protocol.Held, UID: "v", Revision: "r", Turn: 1, Asserted: 2, Term: 2, SubLeaseRight: protocol.SubLeaseRight{Use: of("running"), Addrs: []netip.Addr{addr}, Leases: leases}}
 				if err := a.st.Update(t.Context(), func(tx *store.Tx) error { return tx.PutRight(r) }); err != nil {
 					t.Fatal(err)
 				}

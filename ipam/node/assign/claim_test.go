@@ -24,7 +24,7 @@ func putUse(t *testing.T, st *store.Store, claim protocol.UID) {
 	update(t, st, func(tx *store.Tx) error {
 		return tx.PutRight(protocol.Right{
 			Kind: protocol.RightUse, Name: protocol.UseName(claim, 0), Phase: protocol.Held, UID: "use", Term: 1,
-			Use: &protocol.Use{Claim: protocol.ClaimRef{Namespace: "ns", Name: "vm", UID: claim}, Interface: "net1"},
+			SubLeaseRight: protocol.SubLeaseRight{Use: &protocol.Use{Claim: protocol.ClaimRef{Namespace: "ns", Name: "vm", UID: claim}, Interface: "net1"}},
 		})
 	})
 }

@@ -140,8 +140,7 @@ func TestHoldByRequest(t *testing.T) {
 	a.Granted, a.Use = []store.Address{{Addr: granted, Bits: 24, Pool: "p"}}, "request"
 	update(t, st, func(tx *store.Tx) error {
 		return tx.PutRight(protocol.Right{
-			Kind: protocol.RightRequest, Name: "request", Phase: protocol.Held, Addrs: []netip.Addr{granted},
-			Request: &protocol.Request{Pod: a.Pod, Interface: a.Key.IfName},
+			Kind: protocol.RightRequest, Name: "request", Phase: protocol.Held, SubLeaseRight: protocol.SubLeaseRight{Addrs: []netip.Addr{granted}, Request: &protocol.Request{Pod: a.Pod, Interface: a.Key.IfName}},
 		})
 	})
 	first := mustHold(t, st, a)

@@ -185,7 +185,7 @@ func TestExactOutsideOpenBlocks(t *testing.T) {
 	update(t, st, func(tx *store.Tx) error {
 		ceded, block := netip.MustParseAddr("10.0.0.4"), netip.MustParsePrefix("10.0.0.0/29")
 		lease := protocol.Right{
-			Kind: protocol.RightLease, Name: protocol.LeaseName("p", block), Phase: protocol.Held, Pool: "p", Block: block, Ceded: []netip.Addr{ceded},
+			Kind: protocol.RightLease, Name: protocol.LeaseName("p", block), Phase: protocol.Held, LeaseRight: protocol.LeaseRight{Pool: "p", Block: block, Ceded: []netip.Addr{ceded}},
 		}
 		return errors.Join(tx.PutRight(lease), allocator.NewSpace(tx.Table("p"), p.shape).Bar(ceded, true))
 	})
@@ -378,7 +378,7 @@ func TestLostLease(t *testing.T) {
 		update(t, st, func(tx *store.Tx) error {
 			for _, name := range []string{first, second} {
 				_, block, err := protocol.ParseLeaseName(name)
-				r := protocol.Right{Kind: protocol.RightLease, Name: name, Phase: protocol.Held, Pool: "p", PoolUID: "u", Block: block}
+				r := protocol.Right{Kind: protocol.RightLease, Name: name, Phase: protocol.Held, LeaseRight: protocol.LeaseRight{Pool: "p", PoolUID: "u", Block: block}}
 				if err := errors.Join(err, tx.PutRight(r), allocator.NewSpace(tx.Table("p"), p.shape).Open(block)); err != nil {
 					return err
 				}

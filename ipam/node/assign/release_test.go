@@ -77,7 +77,7 @@ func TestCededInUse(t *testing.T) {
 			update(t, st, func(tx *store.Tx) error {
 				_, block, err := protocol.ParseLeaseName(name)
 				return errors.Join(err, tx.PutRight(protocol.Right{
-					Kind: protocol.RightLease, Name: name, Phase: protocol.Held, Pool: "p", PoolUID: "u", Block: block, Ceded: ceded,
+					Kind: protocol.RightLease, Name: name, Phase: protocol.Held, LeaseRight: protocol.LeaseRight{Pool: "p", PoolUID: "u", Block: block, Ceded: ceded},
 				}))
 			})
 		}

@@ -92,7 +92,7 @@ func (w *world) update(fn func(tx *store.Tx) error) {
 func (w *world) hold(block string) string {
 	w.t.Helper()
 	r := protocol.Right{
-		Kind: protocol.RightLease, Phase: protocol.Held, Pool: "lan", Block: netip.MustParsePrefix(block), UID: protocol.UID("u" + block), Term: 3,
+		Kind: protocol.RightLease, Phase: protocol.Held, LeaseRight: protocol.LeaseRight{Pool: "lan", Block: netip.MustParsePrefix(block)}, UID: protocol.UID("u" + block), Term: 3,
 	}
 	r.Name = protocol.LeaseName(r.Pool, r.Block)
 	w.update(func(tx *store.Tx) error {

@@ -22,8 +22,7 @@ var now = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
 // lan is the lost lease of most tests, with the pool's one range about it.
 var lan = protocol.Right{
-	Kind: protocol.RightLease, Name: "lan.0a000000.28", Phase: protocol.Frozen, Store: "lost", Pool: "lan",
-	Block: netip.MustParsePrefix("10.0.0.0/28"), UID: "u1",
+	Kind: protocol.RightLease, Name: "lan.0a000000.28", Phase: protocol.Frozen, Store: "lost", LeaseRight: protocol.LeaseRight{Pool: "lan", Block: netip.MustParsePrefix("10.0.0.0/28")}, UID: "u1",
 }
 
 func frozen(rights ...protocol.Right) Frozen {
@@ -72,10 +71,9 @@ func describe(found []store.Attachment) (lines []string) {
 
 // TestFind (X22).
 func TestFind(t *testing.T) {
-	use := protocol.Right{Kind: protocol.RightUse, Name: "claim.0", Phase: protocol.Frozen, Store: "lost", Use: &protocol.Use{Interface: "net1", Pod: protocol.PodRef{UID: "p1"}}}
+	use := protocol.Right{Kind: protocol.RightUse, Name: "claim.0", Phase: protocol.Frozen, Store: "lost", SubLeaseRight: protocol.SubLeaseRight{Use: &protocol.Use{Interface: "net1", Pod: protocol.PodRef{UID: "p1"}}}}
 	request := protocol.Right{
-		Kind: protocol.RightRequest, Name: "req", Phase: protocol.Frozen, Store: "lost", Addrs: []netip.Addr{netip.MustParseAddr("10.0.0.77")},
-		Request: &protocol.Request{Interface: "net1", Pod: protocol.PodRef{UID: "p1"}},
+		Kind: protocol.RightRequest, Name: "req", Phase: protocol.Frozen, Store: "lost", SubLeaseRight: protocol.SubLeaseRight{Addrs: []netip.Addr{netip.MustParseAddr("10.0.0.77")}, Request: &protocol.Request{Interface: "net1", Pod: protocol.PodRef{UID: "p1"}}},
 	}
 	pod := func(uid protocol.UID, status string) Pod {
 		return Pod{PodRef: protocol.PodRef{Namespace: "ns", Name: "p", UID: uid}, Status: status}

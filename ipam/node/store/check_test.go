@@ -18,8 +18,8 @@ import (
 func TestCheck(t *testing.T) {
 	block := netip.MustParsePrefix("10.0.0.0/26")
 	leaseName := protocol.LeaseName("vlan-prod", block)
-	lease := protocol.Right{Kind: protocol.RightLease, Name: leaseName, Phase: protocol.Held, Pool: "vlan-prod", Block: block}
-	use := protocol.Right{Kind: protocol.RightUse, Name: "u.0", Phase: protocol.Held, Use: &protocol.Use{Claim: protocol.ClaimRef{UID: "claim-uid-9"}}}
+	lease := protocol.Right{Kind: protocol.RightLease, Name: leaseName, Phase: protocol.Held, LeaseRight: protocol.LeaseRight{Pool: "vlan-prod", Block: block}}
+	use := protocol.Right{Kind: protocol.RightUse, Name: "u.0", Phase: protocol.Held, SubLeaseRight: protocol.SubLeaseRight{Use: &protocol.Use{Claim: protocol.ClaimRef{UID: "claim-uid-9"}}}}
 	own, byClaim := sampleAttachment(5), claimed(9)
 	own.Addresses[0].Lease = leaseName
 	byClaim.Use = "u.0"
@@ -42,8 +42,7 @@ func TestCheck(t *testing.T) {
 				Addresses: []Address{{Addr: requestedAddr, Bits: 24, Pool: "vlan-prod"}},
 			}
 			r := protocol.Right{
-				Kind: protocol.RightRequest, Name: "q", Phase: protocol.Held, Addrs: []netip.Addr{requestedAddr},
-				Request: &protocol.Request{Pod: a.Pod, Interface: a.IfName},
+				Kind: protocol.RightRequest, Name: "q", Phase: protocol.Held, SubLeaseRight: protocol.SubLeaseRight{Addrs: []netip.Addr{requestedAddr}, Request: &protocol.Request{Pod: a.Pod, Interface: a.IfName}},
 			}
 			if edit != nil {
 				edit(&a, &r)

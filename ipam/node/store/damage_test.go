@@ -32,7 +32,7 @@ func fillStore(t testing.TB, s *Store, first, last int) {
 		for n := first; n < last; n++ {
 			a := sampleAttachment(n + 1)
 			block := netip.PrefixFrom(a.Addresses[0].Addr, 26).Masked()
-			right := protocol.Right{Kind: protocol.RightLease, Name: protocol.LeaseName("vlan-prod", block), Phase: protocol.Held, Pool: "vlan-prod", Block: block}
+			right := protocol.Right{Kind: protocol.RightLease, Name: protocol.LeaseName("vlan-prod", block), Phase: protocol.Held, LeaseRight: protocol.LeaseRight{Pool: "vlan-prod", Block: block}}
 			a.Addresses[0].Lease = right.Name
 			err := errors.Join(tx.PutRight(right), space.Open(block), space.Take(a.Addresses[0].Addr), tx.PutAttachment(a))
 			if err != nil {

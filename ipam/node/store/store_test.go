@@ -122,7 +122,7 @@ func TestReopenKeepsEverything(t *testing.T) {
 	s := newStore(t, Options{})
 	a, b := claimed(1), claimed(2)
 	b.Pod = protocol.PodRef{}
-	right := protocol.Right{Kind: protocol.RightLease, Name: "p.0a000000.26", Phase: protocol.Held, Term: 7, Pool: "p", Block: netip.MustParsePrefix("10.0.0.0/26"), NotedAt: time.Unix(5, 6).UTC()}
+	right := protocol.Right{Kind: protocol.RightLease, Name: "p.0a000000.26", Phase: protocol.Held, Term: 7, LeaseRight: protocol.LeaseRight{Pool: "p", Block: netip.MustParsePrefix("10.0.0.0/26")}, NotedAt: time.Unix(5, 6).UTC()}
 	id := Identity{Node: "n1", Machine: "m", Boot: "b", Term: 3, BeatSentWall: time.Unix(1, 2).UTC(), BeatSentBoot: time.Second, Fence: time.Minute}
 	update(t, s, func(tx *Tx) error {
 		return errors.Join(tx.PutAttachment(a), tx.PutAttachment(b), tx.PutRight(right), tx.PutIdentity(id), tx.PutPool("p", []byte("text")))
