@@ -267,7 +267,7 @@ type Pool struct {
 	Meta
 	// Open says that blocks may be leased.
 	Open bool
-	// Opening is another word each time that the pool is opened.
+	// Opening is another text each time that the pool is opened.
 	Opening string
 	// Generation is that of the spec, 0 where it is not known. Edited says that the controller
 	// has not accepted this one yet: what is new of it may still be leased of another pool.

@@ -20,7 +20,7 @@ type History struct {
 	// Registration and Turn are the UID and the highest turn of the node's registration.
 	Registration UID   `json:"seat,omitempty"`
 	Turn         int64 `json:"turn,omitempty"`
-	// Opening is the greatest word by which a pool was opened that the agent has
+	// Opening is the greatest opening of a pool that the agent has
 	// heard of.
 	Opening string `json:"opening,omitempty"`
 	// Restored is set from when the API server was seen to have gone back until the
@@ -64,9 +64,9 @@ func (h History) SawRegistration(s Registration) History {
 	return h
 }
 
-// SawOpening returns h with the word by which a pool was opened.
-func (h History) SawOpening(word string) History {
-	h.Opening = max(h.Opening, word)
+// SawOpening returns h with the opening of a pool.
+func (h History) SawOpening(opening string) History {
+	h.Opening = max(h.Opening, opening)
 	return h
 }
 
@@ -103,7 +103,7 @@ func (s Registrar) Rewound() Registrar {
 }
 
 // Reopened reports whether a pool may be leased from again after r: it has been
-// opened by a word that r does not void.
+// opened by an opening that r does not void.
 func (r Restoration) Reopened(p Pool) bool { return p.Open && p.Opening > r.Opening }
 
 // RecordBehind reports whether an object, as read live by an agent that had seen h, is
@@ -165,19 +165,19 @@ func (r Right) Unconfirmed(term int64) bool {
 // A Restoration is what a registration says while its agent knows that the API server has
 // gone back to an earlier state, as after a restore of etcd. An agent says it from
 // the heartbeat after it has seen that, and until each pool that it uses has been
-// opened by a later word than Opening, or is gone. Between the two it leases
+// opened later than Opening, or is gone. Between the two it leases
 // nothing, and gives nothing back but what a pool may wait for ([Right.MayGo]).
 type Restoration struct {
 	// Back says that the agent has put back what it holds, and that its node's
 	// other rights can be told again; until then it has only seen it.
 	Back bool
-	// Opening is the greatest word by which a pool was opened (IPPool's
+	// Opening is the greatest opening of a pool (IPPool's
 	// status.opening) that this agent has ever heard. What was opened by it, or
 	// before, was opened before the API server went back.
 	Opening string
 }
 
-// The words of a [Restoration] on a registration, before that of the opening.
+// The words of a [Restoration] on a registration, before the opening.
 const (
 	restoredSeen = "seen"
 	restoredBack = "back"
@@ -205,8 +205,8 @@ func ParseRestoration(text string) (r Restoration, ok bool) {
 // openingForm is a time of which later ones compare greater as text.
 const openingForm = "2006-01-02T15:04:05.000000000Z"
 
-// OpeningAfter returns the word of an opening at now. It is greater than every
-// word in before that came from here, also where the clock was ahead then.
+// OpeningAfter returns an opening at now. It is greater than every
+// opening in before that came from here, also where the clock was ahead then.
 func OpeningAfter(now time.Time, before ...string) string {
 	next := now.UTC().Format(openingForm)
 	for _, word := range before {

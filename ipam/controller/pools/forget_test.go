@@ -49,7 +49,7 @@ func TestPoolsThatAreGoneAreForgotten(t *testing.T) {
 func TestDefinitionsThatAreGoneAreForgotten(t *testing.T) {
 	r := &Implicit{Cache: noneOfTheName{}, Log: slog.New(slog.DiscardHandler)}
 	r.tell(t.Context(), "ns/gone", notice{reasonRefused, "because"})
-	if _, kept := r.told.Load("ns/gone"); kept {
+	if _, kept := r.announced.Load("ns/gone"); kept {
 		t.Error("what was told of a definition that is gone is kept")
 	}
 }

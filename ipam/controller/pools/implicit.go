@@ -36,7 +36,7 @@ type Implicit struct {
 	Events   events.EventRecorder
 	Log      *slog.Logger
 
-	told sync.Map // "namespace/name" of a definition -> notice
+	announced sync.Map // "namespace/name" of a definition -> notice
 }
 
 // Reconcile looks at one implicit pool.
@@ -140,13 +140,13 @@ func (r *Implicit) remove(ctx context.Context, pool *v1alpha1.IPPool) error {
 // tell makes an Event of a notice, if it is another than the last for its
 // definition.
 func (r *Implicit) tell(ctx context.Context, definition string, n notice) {
-	if last, ok := r.told.Swap(definition, n); ok && last == n {
+	if last, ok := r.announced.Swap(definition, n); ok && last == n {
 		return
 	}
 	namespace, name, _ := strings.Cut(definition, "/")
 	var obj nad.NetworkAttachmentDefinition
 	if err := r.Cache.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &obj); err != nil {
-		r.told.Delete(definition)
+		r.announced.Delete(definition)
 		return // it is gone, and with it whoever would read of this
 	}
 	r.Log.WarnContext(ctx, "definition is not followed", "definition", definition, "reason", n.reason, "message", n.message)

@@ -145,7 +145,7 @@ func names(n int) string {
 
 // in tells a plan in a few words.
 func (p implicitPlan) in() string {
-	var words []string
+	var lines []string
 	tell := func(verb string, ranges []v1alpha1.Range, by string) {
 		text := verb
 		for _, r := range ranges {
@@ -154,7 +154,7 @@ func (p implicitPlan) in() string {
 				text += " gateway " + r.Gateway
 			}
 		}
-		words = append(words, text+" by "+by)
+		lines = append(lines, text+" by "+by)
 	}
 	if p.create != nil {
 		tell("create", p.create.Spec.Ranges, p.create.Annotations[AnnotationDefinitions])
@@ -163,12 +163,12 @@ func (p implicitPlan) in() string {
 		tell("update", p.update.ranges, p.update.definitions)
 	}
 	if p.remove {
-		words = append(words, "remove")
+		lines = append(lines, "remove")
 	}
 	for _, name := range p.sorted() {
-		words = append(words, "tell "+name+" "+p.notices[name].reason)
+		lines = append(lines, "tell "+name+" "+p.notices[name].reason)
 	}
-	return strings.Join(words, ", ")
+	return strings.Join(lines, ", ")
 }
 
 // onlyDefinitions has every definition, and nothing else.

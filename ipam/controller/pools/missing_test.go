@@ -13,7 +13,7 @@ import (
 )
 
 // awaken has the controller look as it does while a pool waits, until so long after noon.
-func (l *lookout) awaken(until time.Duration) {
+func (l *registrations) awaken(until time.Duration) {
 	for !l.last.IsZero() && l.last.Before(noon.Add(until)) {
 		l.look(l.last.Add(min(lookAgain, noon.Add(until).Sub(l.last))))
 	}
@@ -22,7 +22,7 @@ func (l *lookout) awaken(until time.Duration) {
 // TestLook: looks that end in another order than they began count once, and a clock that
 // is set back does not stop the count.
 func TestLook(t *testing.T) {
-	var l lookout
+	var l registrations
 	var got []time.Duration
 	for _, at := range []time.Duration{0, 10 * time.Second, 7 * time.Second, 12 * time.Second, time.Hour, -time.Hour, -time.Hour + time.Second} {
 		l.look(noon.Add(at))
@@ -36,15 +36,15 @@ func TestLook(t *testing.T) {
 // TestSleepIsNotSilence (H9): a pool is closed for more than F/2 and waits for a node when the
 // controller sleeps, and perhaps all nodes with it. When it wakes it waits for the node on.
 func TestSleepIsNotSilence(t *testing.T) {
-	var l lookout
+	var l registrations
 	l.hear(saying(regAt("a", 0), false, "5"), noon)
 	l.awaken(9 * time.Minute)
 	const slept = 40 * time.Minute
-	if why, _ := l.restoration("5", words{}, true, noon.Add(slept)).wait(10 * time.Minute); !strings.Contains(why, "waits for a") {
+	if why, _ := l.restoration("5", openings{}, true, noon.Add(slept)).wait(10 * time.Minute); !strings.Contains(why, "waits for a") {
 		t.Errorf("after the sleep it waits: %q; want for a", why)
 	}
 	l.awaken(slept + 7*time.Minute)
-	if why, _ := l.restoration("5", words{}, true, noon.Add(slept+7*time.Minute)).wait(15 * time.Minute); why != "" {
+	if why, _ := l.restoration("5", openings{}, true, noon.Add(slept+7*time.Minute)).wait(15 * time.Minute); why != "" {
 		t.Errorf("when a has been silent for its F it waits: %q", why)
 	}
 }
@@ -53,8 +53,8 @@ func TestSleepIsNotSilence(t *testing.T) {
 // restored API server, is not waited for, also where F is never: it uses no pool, or
 // those it uses have been opened before this one.
 func TestCompared(t *testing.T) {
-	word := protocol.OpeningAfter(noon.Add(-time.Hour))
-	seen, back := protocol.Restoration{Opening: word}.String(), protocol.Restoration{Back: true, Opening: word}.String()
+	opening := protocol.OpeningAfter(noon.Add(-time.Hour))
+	seen, back := protocol.Restoration{Opening: opening}.String(), protocol.Restoration{Back: true, Opening: opening}.String()
 	type beat struct {
 		after time.Duration // since the pool was closed
 		says  string
@@ -78,7 +78,7 @@ func TestCompared(t *testing.T) {
 	for _, fence := range []time.Duration{0, 15 * time.Minute} {
 		for _, tt := range tests {
 			t.Run(fmt.Sprint(tt.name, ", F ", fence), func(t *testing.T) {
-				var l lookout
+				var l registrations
 				hear := func(node string, b beat) {
 					s := regAt(node, 0)
 					s.Beat, s.Fence, s.Restored = noon.Add(b.after), fence, b.says
@@ -93,11 +93,11 @@ func TestCompared(t *testing.T) {
 				}
 				l.awaken(tt.at - time.Second)
 				hear("b", beat{after: tt.at - time.Second, says: back})
-				why, _ := l.restoration(word, words{last: word}, true, noon.Add(tt.at)).wait(tt.at)
+				why, _ := l.restoration(opening, openings{last: opening}, true, noon.Add(tt.at)).wait(tt.at)
 				if strings.Contains(why, "waits for a") != tt.want || !tt.want && why != "" {
 					t.Errorf("waits: %q; want that it waits for a: %v", why, tt.want)
 				}
-				if why, _ := l.restoration(word, words{last: word}, false, noon.Add(tt.at)).wait(0); !tt.want && !strings.Contains(why, "waits for a") {
+				if why, _ := l.restoration(opening, openings{last: opening}, false, noon.Add(tt.at)).wait(0); !tt.want && !strings.Contains(why, "waits for a") {
 					t.Errorf("a pool that is about to be closed waits: %q; want for a, which may have compared nothing yet", why)
 				}
 			})
@@ -108,7 +108,7 @@ func TestCompared(t *testing.T) {
 // TestConcerns (H9): a pool that was opened since is not closed again by what registrations
 // still say; nor is one that was made since, when another has been opened.
 func TestConcerns(t *testing.T) {
-	word := func(hour int) string {
+	opening := func(hour int) string {
 		if hour == 0 {
 			return ""
 		}
@@ -129,8 +129,8 @@ func TestConcerns(t *testing.T) {
 		{5, 0, 6, 6, false},
 	} {
 		p := pool("10.0.0.0/24")
-		p.Status.Opening, p.CreationTimestamp = word(tt.opening), metav1.NewTime(noon.Add(time.Duration(tt.made)*time.Hour))
-		if got := concerns(word(tt.voided), words{last: word(tt.last)}.of(p)); got != tt.want {
+		p.Status.Opening, p.CreationTimestamp = opening(tt.opening), metav1.NewTime(noon.Add(time.Duration(tt.made)*time.Hour))
+		if got := concerns(opening(tt.voided), openings{last: opening(tt.last)}.of(p)); got != tt.want {
 			t.Errorf("opened at %d, made at %d, the last of all opened at %d, void up to %d: %v; want %v", tt.opening, tt.made, tt.last, tt.voided, got, tt.want)
 		}
 	}
@@ -141,13 +141,13 @@ func TestConcerns(t *testing.T) {
 // it is back. It waits as the others did, and is not closed again when it is open.
 func TestFirstOpeningAfterRestore(t *testing.T) {
 	for _, fence := range []time.Duration{0, 15 * time.Minute} {
-		var l lookout
+		var l registrations
 		hear := func(node, says string, at time.Duration) {
 			s := regAt(node, 0)
 			s.Beat, s.Fence, s.Restored = noon.Add(at), fence, says
 			l.hear(s, noon.Add(at))
 		}
-		last := words{last: protocol.OpeningAfter(noon.Add(-2 * time.Hour))}
+		last := openings{last: protocol.OpeningAfter(noon.Add(-2 * time.Hour))}
 		q := pool("10.0.0.0/24")
 		q.CreationTimestamp = metav1.NewTime(noon.Add(-4 * time.Hour))
 		for at := -time.Hour; at <= 0; at += time.Minute {
@@ -172,13 +172,13 @@ func TestFirstOpeningAfterRestore(t *testing.T) {
 // TestClockOfTheAPIServer: a pool that was made when the API server's clock was days ahead
 // was opened by a word of that time. What its agents say after a restore counts.
 func TestClockOfTheAPIServer(t *testing.T) {
-	var l lookout
+	var l registrations
 	q := pool("10.0.0.0/24")
 	q.CreationTimestamp = metav1.NewTime(noon.Add(3 * clockSkew))
 	st := q.Status.DeepCopy()
 	seen{pool: q, now: noon}.opened(st, sizes{}, sizes{})
 	l.hear(saying(regAt("a", 0), false, st.Opening), noon)
-	if all := wordsOf([]v1alpha1.IPPool{*q}); l.restoration(all.of(q), all, false, noon) == nil {
+	if all := openingsOf([]v1alpha1.IPPool{*q}); l.restoration(all.of(q), all, false, noon) == nil {
 		t.Errorf("nothing is concluded from %s; want that the pool waits for its agents", st.Opening)
 	}
 }

@@ -62,7 +62,7 @@ type seen struct {
 	// data went back, and closedFor how long it has been closed since then.
 	restored  *restoration
 	closedFor time.Duration
-	// opening is the greatest word by which any pool was opened.
+	// opening is the greatest opening of any pool.
 	opening string
 	// foreign is the last verdict on the pool and other IPAMs; nil where nobody looks.
 	foreign *foreign.Verdict
@@ -279,7 +279,7 @@ func (s seen) opened(st *v1alpha1.IPPoolStatus, now, want sizes) plan {
 		}
 		if st.Opening == "" {
 			// As of when the pool was made: should this be what a backup says of a pool
-			// that was opened long ago, its agents know a later word, and say so.
+			// that was opened long ago, its agents know a later opening, and say so.
 			st.Opening = protocol.OpeningAfter(s.pool.CreationTimestamp.Time, voided)
 		} else {
 			st.Opening = protocol.OpeningAfter(s.now, s.opening, st.Opening, voided)

@@ -68,10 +68,10 @@ func lease(block string, uid protocol.UID) protocol.Lease {
 
 // in tells a plan in a few words.
 func (p plan) in() string {
-	var words []string
+	var lines []string
 	say := func(on bool, format string, args ...any) {
 		if on {
-			words = append(words, fmt.Sprintf(format, args...))
+			lines = append(lines, fmt.Sprintf(format, args...))
 		}
 	}
 	say(p.readLive, "read live")
@@ -85,10 +85,10 @@ func (p plan) in() string {
 		}
 		say(meta.IsStatusConditionTrue(st.Conditions, ConditionBlockSizePending), "pending")
 	}
-	if len(words) == 0 {
+	if len(lines) == 0 {
 		return "nothing"
 	}
-	return strings.Join(words, ", ")
+	return strings.Join(lines, ", ")
 }
 
 func TestDecide(t *testing.T) {

@@ -65,7 +65,7 @@ type Reconciler struct {
 	// Now is the clock.
 	Now func() time.Time
 
-	regs    lookout
+	regs    registrations
 	met     atomic.Bool                       // see meet
 	highest atomic.Pointer[protocol.Revision] // that the API server has answered with
 	domains sync.Mutex                        // held while a pool of a named domain is looked at
@@ -180,7 +180,7 @@ func (r *Reconciler) look(ctx context.Context, pool *v1alpha1.IPPool) (seen, err
 	}
 	s.countsDue = r.countsDue(pool.UID, s.now)
 	s.starved = r.starves(pool, s.now)
-	all := wordsOf(others.Items)
+	all := openingsOf(others.Items)
 	s.opening = all.last
 	s.restored, s.closedFor = r.concerned(pool, all, s.now)
 	return s, nil

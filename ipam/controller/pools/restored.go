@@ -24,16 +24,16 @@ const usualFence = 15 * time.Minute
 // more. Every pool is closed then, and opened again when the nodes have put back
 // what they hold.
 //
-// It rests on the pools' openings, each known by a greater word than all before it, but
+// It rests on the openings of the pools, each greater than all before it, but
 // for a pool's first, which is known by when the pool was made unless registrations void that.
 // A registration names the last opening that its agent had heard of when it saw the API
-// server go back: pools opened by that word or an earlier one are to be closed, and
+// server go back: pools opened by that opening or an earlier one are to be closed, and
 // those opened since are not. So what the registrations still say when a pool has been
 // opened again does not close it once more, whoever leads.
 type restoration struct {
-	// voided is the greatest word that a registration says, and witness the node that says it;
-	// both are empty where only a controller has seen it.
-	voided, witness string
+	// voided is the greatest opening that a registration says, and restoredNode the node that
+	// says it; both are empty where only a controller has seen it.
+	voided, restoredNode string
 	// missing are the nodes, of those that are registered and not silent for F, which do
 	// not say that they are back.
 	missing []absent
@@ -69,12 +69,12 @@ func (r restoration) waitedFor(closed time.Duration) (nodes []string, never bool
 	return nodes, never
 }
 
-// clockSkew is by how much the clocks of two controllers may differ. A registration's word that
-// is further ahead than that, and than the words of all pools, is no opening's.
+// clockSkew is by how much the clocks of two controllers may differ. An opening on a registration
+// that is further ahead than that, and than the openings of all pools, is not believed.
 const clockSkew = 24 * time.Hour
 
-// concerns reports whether a pool that was last opened by this word was opened
-// before the API server went back, which voided every opening up to the word
+// concerns reports whether a pool that was last opened by this opening was opened
+// before the API server went back, which voided every opening up to the one
 // voided.
 func concerns(voided, opening string) bool { return voided != "" && opening <= voided }
 
@@ -93,8 +93,8 @@ func (r restoration) wait(closed time.Duration) (why string, after time.Duration
 		fence = usualFence
 	}
 	past := past
-	if r.witness != "" {
-		past += fmt.Sprintf(" (node %s says so)", r.witness)
+	if r.restoredNode != "" {
+		past += fmt.Sprintf(" (node %s says so)", r.restoredNode)
 	}
 	nodes, never := r.waitedFor(closed)
 	switch {
@@ -234,25 +234,25 @@ func (r *Reconciler) closeAll(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// words are what is known of the openings of all pools.
-type words struct {
-	last string // the greatest word by which one was opened
-	// made is the word by which the pool that was made last is opened first, by the API
+// openings are what is known of the openings of all pools.
+type openings struct {
+	last string // the greatest of all
+	// made is the opening by which the pool that was made last is opened first, by the API
 	// server's clock.
 	made string
 }
 
-// of returns the word by which a pool was last opened. One that never was opened counts as
+// of returns the opening by which a pool was last opened. One that never was opened counts as
 // opened when it was made, for it may have been, since the backup; and as long as no pool
 // has been opened again, as what was opened last.
-func (w words) of(pool *v1alpha1.IPPool) string {
+func (w openings) of(pool *v1alpha1.IPPool) string {
 	if pool.Status.Opening != "" {
 		return pool.Status.Opening
 	}
 	return min(w.last, protocol.OpeningAfter(pool.CreationTimestamp.Time))
 }
 
-func wordsOf(pools []v1alpha1.IPPool) (w words) {
+func openingsOf(pools []v1alpha1.IPPool) (w openings) {
 	for i := range pools {
 		w.last = max(w.last, pools[i].Status.Opening)
 		w.made = max(w.made, protocol.OpeningAfter(pools[i].CreationTimestamp.Time))
@@ -268,9 +268,9 @@ func Restored(pool *v1alpha1.IPPool) bool {
 
 // concerned returns what is known of an API server whose data went back, if that concerns
 // pool, and for how long this controller has seen it closed for that; nil if it does not. By
-// the words of all pools: whoever asks by others may be told another thing, and ends the
+// the openings of all pools: whoever asks by others may be told another thing, and ends the
 // spell that the other counts.
-func (r *Reconciler) concerned(pool *v1alpha1.IPPool, all words, now time.Time) (*restoration, time.Duration) {
+func (r *Reconciler) concerned(pool *v1alpha1.IPPool, all openings, now time.Time) (*restoration, time.Duration) {
 	of := r.regs.restoration(all.of(pool), all, Restored(pool), now)
 	return of, r.closedFor(pool, of != nil, now)
 }
@@ -286,7 +286,7 @@ func (r *Reconciler) Restored(ctx context.Context, names ...protocol.PoolName) (
 	if err := r.meet(ctx); err != nil {
 		return false, err
 	}
-	told, now, all := r.regs.told(), r.Now(), (*words)(nil)
+	restoredOpening, now, all := r.regs.restoredOpening(), r.Now(), (*openings)(nil)
 	for _, name := range names {
 		var p v1alpha1.IPPool
 		if err := r.Cache.Get(ctx, client.ObjectKey{Name: string(name)}, &p); err != nil {
@@ -295,7 +295,7 @@ func (r *Reconciler) Restored(ctx context.Context, names ...protocol.PoolName) (
 			}
 			return false, fmt.Errorf("read pool %s: %w", name, err)
 		}
-		if !Restored(&p) && (told == "" || p.Status.Opening > told) {
+		if !Restored(&p) && (restoredOpening == "" || p.Status.Opening > restoredOpening) {
 			continue // as ever: the rest looks at all pools
 		}
 		if all == nil {
@@ -303,7 +303,7 @@ func (r *Reconciler) Restored(ctx context.Context, names ...protocol.PoolName) (
 			if err := r.Cache.List(ctx, &pools, client.UnsafeDisableDeepCopy); err != nil {
 				return false, fmt.Errorf("list pools: %w", err)
 			}
-			w := wordsOf(pools.Items)
+			w := openingsOf(pools.Items)
 			all = &w
 		}
 		if of, closed := r.concerned(&p, *all, now); of != nil {

@@ -84,7 +84,7 @@ func TestReaches(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			var l lookout
+			var l registrations
 			for _, s := range tt.heard {
 				l.hear(s.reg, noon.Add(s.after))
 			}
@@ -98,7 +98,7 @@ func TestReaches(t *testing.T) {
 // TestHearTellsNews: only what a registration says of a restored API server concerns every
 // pool.
 func TestHearTellsNews(t *testing.T) {
-	var l lookout
+	var l registrations
 	a := regAt("a", 0)
 	for i, tt := range []struct {
 		reg  protocol.Registration
@@ -124,9 +124,9 @@ func TestFirstOpening(t *testing.T) {
 		p.CreationTimestamp = metav1.NewTime(noon.Add(made))
 		st := &v1alpha1.IPPoolStatus{}
 		seen{pool: p, now: noon}.opened(st, sizes{}, sizes{})
-		var l lookout
+		var l registrations
 		l.hear(saying(regAt("a", 0), false, said), noon)
-		if r := l.restoration(st.Opening, words{last: st.Opening}, false, noon); (r != nil) != want {
+		if r := l.restoration(st.Opening, openings{last: st.Opening}, false, noon); (r != nil) != want {
 			t.Errorf("a pool made %v before: opened by %s, and closed by %s: %v; want %v", -made, st.Opening, said, r != nil, want)
 		}
 	}
@@ -135,22 +135,22 @@ func TestFirstOpening(t *testing.T) {
 // TestOneStolenRegistration: what one registration says closes pools for F, and not for as long as
 // it likes: neither by a word of a time to come, nor by an F of its own.
 func TestOneStolenRegistration(t *testing.T) {
-	word := func(after time.Duration) string { return protocol.OpeningAfter(noon.Add(after)) }
+	opening := func(after time.Duration) string { return protocol.OpeningAfter(noon.Add(after)) }
 	for _, tt := range []struct {
 		name, says, last string
 		want             bool
 	}{
-		{"of the past", word(-time.Hour), word(-time.Hour), true},
-		{"of a controller whose clock is ahead", word(clockSkew), word(-time.Hour), true},
-		{"of a time to come", word(clockSkew + time.Second), word(-time.Hour), false},
-		{"no time", "x", word(-time.Hour), false},
-		{"of a time to come, in which a pool was opened", word(48 * time.Hour), word(48 * time.Hour), true},
+		{"of the past", opening(-time.Hour), opening(-time.Hour), true},
+		{"of a controller whose clock is ahead", opening(clockSkew), opening(-time.Hour), true},
+		{"of a time to come", opening(clockSkew + time.Second), opening(-time.Hour), false},
+		{"no time", "x", opening(-time.Hour), false},
+		{"of a time to come, in which a pool was opened", opening(48 * time.Hour), opening(48 * time.Hour), true},
 	} {
 		t.Run("a word "+tt.name, func(t *testing.T) {
-			var l lookout
+			var l registrations
 			l.hear(saying(regAt("thief", 0), false, tt.says), noon)
-			l.hear(saying(regAt("a", 0), true, word(-2*time.Hour)), noon) // of an earlier restore
-			r := l.restoration(word(-time.Hour), words{last: tt.last}, false, noon)
+			l.hear(saying(regAt("a", 0), true, opening(-2*time.Hour)), noon) // of an earlier restore
+			r := l.restoration(opening(-time.Hour), openings{last: tt.last}, false, noon)
 			if (r != nil) != tt.want {
 				t.Errorf("the pool is closed: %v; want %v", r != nil, tt.want)
 			}
@@ -164,7 +164,7 @@ func TestOneStolenRegistration(t *testing.T) {
 			s := seen{pool: pool("10.0.0.0/24"), now: noon, restored: r, opening: tt.last}
 			st := &v1alpha1.IPPoolStatus{}
 			s.opened(st, sizes{}, sizes{})
-			if again := l.restoration(st.Opening, words{last: max(tt.last, st.Opening)}, false, noon); again != nil {
+			if again := l.restoration(st.Opening, openings{last: max(tt.last, st.Opening)}, false, noon); again != nil {
 				t.Errorf("opened by %s it is closed again by %s", st.Opening, tt.says)
 			}
 		})
@@ -185,13 +185,13 @@ func TestOneStolenRegistration(t *testing.T) {
 		{"two of three have none", []time.Duration{0, time.Minute, 0}, 0, true},
 	} {
 		t.Run("F: "+tt.name, func(t *testing.T) {
-			var l lookout
+			var l registrations
 			for i, fence := range tt.fences {
 				s := regAt(fmt.Sprint("n", i), 0)
 				s.Fence = fence
 				l.hear(s, noon)
 			}
-			r := l.restoration("", words{}, true, noon)
+			r := l.restoration("", openings{}, true, noon)
 			if why, _ := r.wait(1000 * time.Hour); r.fence != tt.want || (why != "") != tt.patient {
 				t.Errorf("F is %v, and then %q; want %v, and that it waits on: %v", r.fence, why, tt.want, tt.patient)
 			}
@@ -221,7 +221,7 @@ func TestGarbledRegistrationIsWaitedFor(t *testing.T) {
 		hear.Create(t.Context(), event.CreateEvent{Object: l}, q)
 	}
 	missing := func() string {
-		nodes, _ := r.regs.restoration("", words{}, true, noon).waitedFor(0)
+		nodes, _ := r.regs.restoration("", openings{}, true, noon).waitedFor(0)
 		return fmt.Sprint(nodes)
 	}
 	if got := missing(); got != "[a b c]" {
@@ -265,7 +265,7 @@ func TestWaits(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			var l lookout
+			var l registrations
 			for i, s := range tt.regs {
 				l.hear(s, noon)
 				if tt.beaten {
@@ -275,7 +275,7 @@ func TestWaits(t *testing.T) {
 				}
 			}
 			l.awaken(tt.at)
-			r := l.restoration("5", words{last: "5"}, tt.own, noon.Add(tt.at))
+			r := l.restoration("5", openings{last: "5"}, tt.own, noon.Add(tt.at))
 			if r == nil {
 				if tt.want != "-" {
 					t.Error("it does not concern the pool")
@@ -374,15 +374,15 @@ func TestWatchRevision(t *testing.T) {
 	}
 }
 
-// TestNamesOneWitness (H9): of the nodes that say the same word one is named, and the same at each
+// TestNamesOneNode (H9): of the nodes that say the same word one is named, and the same at each
 // look: else each look would write the pool's status.
-func TestNamesOneWitness(t *testing.T) {
-	var l lookout
+func TestNamesOneNode(t *testing.T) {
+	var l registrations
 	for _, node := range []string{"c", "a", "b", "d"} {
 		l.hear(saying(regAt(node, 0), false, "5"), noon)
 	}
 	for range 50 {
-		if r := l.restoration("5", words{last: "5"}, false, noon); r == nil || r.witness != "a" {
+		if r := l.restoration("5", openings{last: "5"}, false, noon); r == nil || r.restoredNode != "a" {
 			t.Fatalf("got %+v; want that a says so", r)
 		}
 	}

@@ -204,7 +204,7 @@ func (r *Implicit) Setup(mgr ctrl.Manager, catalog *networks.Catalog) error {
 	err := ctrl.NewControllerManagedBy(mgr).Named("implicit-pools").
 		Watches(&nad.NetworkAttachmentDefinition{}, ofDefinition(catalog)).
 		Watches(&nad.NetworkAttachmentDefinition{}, handler.Funcs{DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ doorbell.Queue) {
-			r.told.Delete(e.Object.GetNamespace() + "/" + e.Object.GetName())
+			r.announced.Delete(e.Object.GetNamespace() + "/" + e.Object.GetName())
 		}}).
 		Watches(&v1alpha1.IPPool{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(predicate.Or[client.Object](
 			predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).

@@ -249,13 +249,13 @@ func FuzzUnion(f *testing.F) {
 			}
 			now := newGrower("lan", d.pool, membersOf("lan", all))
 			for _, n := range all {
-				told := p.notices[n.String()].reason == reasonFull
-				if again := *now; told && again.try(membersOf("lan", []networks.Network{n})[0]) {
+				noticed := p.notices[n.String()].reason == reasonFull
+				if again := *now; noticed && again.try(membersOf("lan", []networks.Network{n})[0]) {
 					t.Fatalf("%v is left out, and there is room for it", n)
 				}
 				for _, x := range some(t, n) {
-					if !gateways[x] && !shape.Ordinary(x) && (!told || was.Ordinary(x) && !edited[n.String()]) {
-						t.Fatalf("%v describes %v, which the pool does not give; told: %v, given before: %v", n, x, told, was.Ordinary(x))
+					if !gateways[x] && !shape.Ordinary(x) && (!noticed || was.Ordinary(x) && !edited[n.String()]) {
+						t.Fatalf("%v describes %v, which the pool does not give; noticed: %v, given before: %v", n, x, noticed, was.Ordinary(x))
 					}
 				}
 			}

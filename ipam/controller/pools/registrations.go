@@ -14,10 +14,10 @@ import (
 // free in its block counts as out of reach.
 const answerWithin = 2 * time.Second
 
-// lookout remembers what was seen of the registrations, and since when: how long a node
+// registrations remembers what was seen of the registrations, and since when: how long a node
 // has been silent is told by the controller's own clock. It may be used
-// concurrently; the zero lookout has seen nothing.
-type lookout struct {
+// concurrently; the zero registrations has seen nothing.
+type registrations struct {
 	mu    sync.Mutex
 	nodes map[protocol.NodeName]*registrant // guarded by mu
 	// awake is for how long this controller has looked, and last when it did last: what
@@ -28,7 +28,7 @@ type lookout struct {
 
 // look notes that the controller looks now, or did a moment ago, if another look was
 // faster. mu must be held.
-func (l *lookout) look(now time.Time) {
+func (l *registrations) look(now time.Time) {
 	switch d := now.Sub(l.last); {
 	case l.last.IsZero() || d < -atOnce: // its first, or its clock was set back
 		l.last = now
@@ -65,7 +65,7 @@ type recalled struct {
 
 // hear notes a registration as a watch shows it, and reports whether it says something else of a
 // restored API server than before.
-func (l *lookout) hear(reg protocol.Registration, now time.Time) (news bool) {
+func (l *registrations) hear(reg protocol.Registration, now time.Time) (news bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if was := l.nodes[reg.Node]; was != nil && was.reg == reg.UID && older(reg.Revision, was.read) {
@@ -75,7 +75,7 @@ func (l *lookout) hear(reg protocol.Registration, now time.Time) (news bool) {
 }
 
 // read is hear for a registration as it was read live, which watches may have overtaken.
-func (l *lookout) read(reg protocol.Registration, now time.Time) (news bool) {
+func (l *registrations) read(reg protocol.Registration, now time.Time) (news bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if was := l.nodes[reg.Node]; was != nil && was.reg == reg.UID && older(reg.Revision, was.shown) {
@@ -89,7 +89,7 @@ func (l *lookout) read(reg protocol.Registration, now time.Time) (news bool) {
 }
 
 // note is hear for a registration that is not older than what is known. mu must be held.
-func (l *lookout) note(reg protocol.Registration, now time.Time) (news bool) {
+func (l *registrations) note(reg protocol.Registration, now time.Time) (news bool) {
 	l.look(now)
 	was := l.nodes[reg.Node]
 	if reg.Ended() {
@@ -132,7 +132,7 @@ func (l *lookout) note(reg protocol.Registration, now time.Time) (news bool) {
 }
 
 // forget notes that a node's registration of that UID is gone.
-func (l *lookout) forget(node protocol.NodeName, uid protocol.UID) {
+func (l *registrations) forget(node protocol.NodeName, uid protocol.UID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if o := l.nodes[node]; o != nil && o.reg == uid {
@@ -140,23 +140,23 @@ func (l *lookout) forget(node protocol.NodeName, uid protocol.UID) {
 	}
 }
 
-// told returns the greatest word that a registration says of a restored API server, credible or
-// not; empty if none says one.
-func (l *lookout) told() (word string) {
+// restoredOpening returns the greatest opening that a registration says of a restored API server,
+// credible or not; empty if none says one.
+func (l *registrations) restoredOpening() (opening string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, o := range l.nodes {
 		if said, ok := protocol.ParseRestoration(o.restored); ok {
-			word = max(word, said.Opening)
+			opening = max(opening, said.Opening)
 		}
 	}
-	return word
+	return opening
 }
 
 // reaches reports whether the holder of a node's lease can be expected to hand out,
 // or to cede, what is free in it: it has been heard of within F/2, it is the store
 // that the lease is of, and it has answered the last recall.
-func (l *lookout) reaches(lease *v1alpha1.IPLease, now time.Time) bool {
+func (l *registrations) reaches(lease *v1alpha1.IPLease, now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	o := l.nodes[protocol.NodeName(lease.Spec.Holder.Node)]
@@ -175,30 +175,30 @@ func (r *Reconciler) Beats(node protocol.NodeName) bool {
 	return o != nil && (o.fence <= 0 || r.Now().Sub(o.since) < o.fence/2)
 }
 
-// voided returns the greatest word that a registration says of a restored API server, among those
-// that an opening may have had, and the node that says it, of several the first by name: who
+// voided returns the greatest opening that a registration says of a restored API server, among
+// those that an opening may have had, and the node that says it, of several the first by name: who
 // is named must not change with each look. mu must be held.
-func (l *lookout) voided(w words, now time.Time) (word, witness string) {
+func (l *registrations) voided(w openings, now time.Time) (opening, restoredNode string) {
 	credible := max(protocol.OpeningAfter(now.Add(clockSkew)), w.last, w.made)
 	for node, o := range l.nodes {
 		said, ok := protocol.ParseRestoration(o.restored)
-		greater := said.Opening > word || said.Opening == word && string(node) < witness
+		greater := said.Opening > opening || said.Opening == opening && string(node) < restoredNode
 		if ok && greater && said.Opening <= credible {
-			word, witness = said.Opening, string(node)
+			opening, restoredNode = said.Opening, string(node)
 		}
 	}
-	return word, witness
+	return opening, restoredNode
 }
 
 // restoration returns what is known of an API server that has gone back, if that
-// concerns a pool which was last opened by the word opening (see [words.of]), where w are
+// concerns a pool which was last opened by opening (see [openings.of]), where w are
 // those of all pools, or which has been closed for that already; else nil.
-func (l *lookout) restoration(opening string, w words, closed bool, now time.Time) *restoration {
+func (l *registrations) restoration(opening string, w openings, closed bool, now time.Time) *restoration {
 	r := &restoration{}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.look(now)
-	r.voided, r.witness = l.voided(w, now)
+	r.voided, r.restoredNode = l.voided(w, now)
 	if !closed && !concerns(r.voided, opening) {
 		return nil
 	}
