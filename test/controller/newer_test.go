@@ -68,7 +68,7 @@ func TestUnknownFields(t *testing.T) {
 	node := unique("x25")
 	reg := registered(t, node)
 	mark(t, &coordination.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: kube.DefaultRegistrationNamespace, Name: reg.Name}},
-		`{"metadata":{"annotations":{"tenure.dev/later":"seat"}}}`)
+		`{"metadata":{"annotations":{"tenure.dev/later":"registration"}}}`)
 	lease := nodeLease(t, p, uidOf(p), "10.0.0.0/30", node)
 	mark(t, later("IPLease", lease.Name), `{"spec":{"later":"lease"}}`)
 	s := request(t, want(p, "10.0.0.1-10.0.0.2"))
