@@ -28,6 +28,7 @@ type claim struct {
 	generation int64
 	deleting   bool
 	network    string
+	requested  string // the annotation, as it is
 
 	ips        []string
 	conditions []metav1.Condition
@@ -123,13 +124,17 @@ func (s seen) allocate() plan {
 	case s.admission.err != nil:
 		return s.refuse()
 	}
+	requested, err := parseRequested(s.claim.requested)
+	if err != nil {
+		return plan{withdraw: true, status: s.change(s.blocked(s.failed(ReasonRequestInvalid, err.Error())))}
+	}
 	if s.answer == nil {
-		return plan{ask: s.ask(nil)}
+		return plan{ask: s.ask(nil, requested)}
 	}
 	if len(s.answer.Granted) > 0 {
 		// The status write must fail if somebody is giving these back.
 		if s.answer.Stamp != s.claim.revision {
-			return plan{verify: s.ask(nil)}
+			return plan{verify: s.ask(nil, requested)}
 		}
 		return plan{status: s.change(s.allocated(s.cidrs(s.answer.Granted)))}
 	}
@@ -183,7 +188,7 @@ func (s seen) disagree(named []netip.Addr, malformed string, extra []grants.Held
 		// A lease that was deleted by hand, or a claim restored from a backup, or
 		// taken over from another IPAM: the addresses become the claim's, if they
 		// are nobody else's.
-		return plan{ask: s.ask(named)}
+		return plan{ask: s.ask(named, nil)}
 	case len(s.answer.Granted) > 0:
 		return plan{status: s.change(s.allocated(nil))}
 	}
@@ -205,7 +210,7 @@ func (s seen) waits() (why *outcome, after time.Duration) {
 	case grants.Exhausted:
 		reason = ReasonExhausted
 	case grants.Taken, grants.Silent, grants.Unassignable:
-		reason, message = ReasonConflict, "status.ips cannot be granted: "+message
+		reason, message = s.unavailable(bad)
 	case grants.PoolMissing:
 		reason = ReasonPoolNotFound
 	case grants.PoolNotReady:
@@ -218,6 +223,18 @@ func (s seen) waits() (why *outcome, after time.Duration) {
 		return nil, patience - waited
 	}
 	return new(s.failed(reason, message)), 0
+}
+
+// unavailable returns the reason and the message for addresses that were asked for by name, by
+// the status or by the annotation, and cannot be had.
+func (s seen) unavailable(bad grants.Problem) (reason, message string) {
+	switch {
+	case len(s.claim.ips) > 0:
+		return ReasonConflict, "status.ips cannot be granted: " + bad.Message
+	case bad.Reason == grants.Unassignable:
+		return ReasonRequestInvalid, requestedIs(s.claim.requested) + bad.Message
+	}
+	return ReasonRequestedTaken, requestedIs(s.claim.requested) + bad.Message + "; the claim gets it when it comes free"
 }
 
 // giveBack gives back what is granted, because of why. While a pod uses it, whose end
@@ -240,13 +257,14 @@ func (s seen) fence(why outcome) *status {
 	return s.change(why)
 }
 
-// ask returns the ask for the claim's addresses, or for exactly these.
-func (s seen) ask(exactly []netip.Addr) *grants.Ask {
+// ask returns the ask for the claim's addresses, those that are requested among them, or for
+// exactly these.
+func (s seen) ask(exactly, requested []netip.Addr) *grants.Ask {
 	a := grants.Ask{
 		To: protocol.Grantee{
 			Kind: protocol.GranteeClaim, UID: s.claim.uid, Namespace: s.claim.key.Namespace, Name: s.claim.key.Name,
 		},
-		Exactly: exactly, Stamp: s.claim.revision,
+		Exactly: exactly, Requested: requested, Stamp: s.claim.revision,
 	}
 	for _, src := range s.network.Network.Sources {
 		a.From = append(a.From, grants.Source{Pool: protocol.PoolName(src.Pool), View: src.View, Families: src.Families})

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenure-ipam/tenure/allocator"
@@ -91,7 +92,8 @@ func (p plan) in() string {
 	say(p.withdraw, "withdraw")
 	say(p.verify != nil, "verify")
 	if p.ask != nil {
-		say(len(p.ask.Exactly) == 0, "ask")
+		say(len(p.ask.Exactly) == 0 && len(p.ask.Requested) == 0, "ask")
+		say(len(p.ask.Requested) > 0, "ask with "+join(p.ask.Requested))
 		say(len(p.ask.Exactly) > 0, "ask for "+join(p.ask.Exactly))
 	}
 	say(len(p.unmark) > 0, "unmark "+join(addrsOf(p.unmark)))
@@ -99,6 +101,9 @@ func (p plan) in() string {
 	if p.status != nil {
 		c := seen{claim: claim{conditions: p.status.conditions}}.condition()
 		words = append(words, "write "+c.Reason+" ["+strings.Join(p.status.ips, " ")+"]")
+		if c := meta.FindStatusCondition(p.status.conditions, ConditionRequestedIPs); c != nil {
+			words = append(words, "requested "+c.Reason)
+		}
 		say(p.status.ownerPod != "", "owner "+p.status.ownerPod)
 		say(p.status.news != nil, "event")
 	}
@@ -113,6 +118,7 @@ func (p plan) in() string {
 func TestDecide(t *testing.T) {
 	deleting := func(c claim) claim { c.deleting = true; return c }
 	owned := func(c claim, pod string) claim { c.ownerPod = pod; return c }
+	requests := func(c claim, text string) claim { c.requested = text; return c }
 	pods := func(names ...string) (out []use) {
 		for i, name := range names {
 			out = append(out, use{pod: name, created: noon.Add(time.Duration(i) * time.Second), name: "u1." + string(rune('0'+i))})
@@ -131,6 +137,17 @@ func TestDecide(t *testing.T) {
 		{"network faulty", seen{claim: fresh(), network: verdict(networks.Faulty)}, "withdraw, write NetworkFaulty [], event"},
 		{"network still ambiguous", seen{claim: fresh().with(metav1.ConditionFalse, ReasonNetworkAmbiguous, "because"), network: verdict(networks.Ambiguous)}, "withdraw"},
 		{"network known", seen{claim: fresh(), network: known()}, "ask"},
+		{"addresses requested", seen{claim: requests(fresh(), "fd00::7/64, 10.0.0.5"), network: known()}, "ask with fd00::7, 10.0.0.5"},
+		{"two of one family requested", seen{claim: requests(fresh(), "10.0.0.5,10.0.0.6"), network: known()}, "withdraw, write RequestedIPsInvalid [], event"},
+		{"no address requested", seen{claim: requests(fresh(), "10.0.0.5,lan"), network: known()}, "withdraw, write RequestedIPsInvalid [], event"},
+		{"a requested address is another's", seen{claim: requests(fresh(), "10.0.0.5"), network: known(), answer: waits(grants.Taken, noon)},
+			"write RequestedIPsTaken [], event"},
+		{"a requested address is a gateway", seen{claim: requests(fresh(), "10.0.0.1"), network: known(), answer: waits(grants.Unassignable, noon)},
+			"write RequestedIPsInvalid [], event"},
+		{"a request granted", seen{claim: requests(fresh(), "10.0.0.5"), network: known(), answer: granted("10", "10.0.0.5/24"), held: held("10.0.0.5")},
+			"write SuccessfulAllocation [10.0.0.5/24], requested Honoured"},
+		{"a request that came too late", seen{claim: requests(shows("10.0.0.5/24").with(metav1.ConditionTrue, ReasonAllocated, "addresses are allocated"), "10.0.0.6"), held: held("10.0.0.5")},
+			"write SuccessfulAllocation [10.0.0.5/24], requested Differs"},
 		{"being granted", seen{claim: fresh(), network: known(), answer: &grants.Answer{}}, "nothing"},
 		{"granted", seen{claim: fresh(), network: known(), answer: granted("10", "10.0.0.5/24", "fd00::5/64"), held: held("10.0.0.5", "fd00::5")},
 			"write SuccessfulAllocation [10.0.0.5/24 fd00::5/64]"},
@@ -253,7 +270,7 @@ func TestGivingBackWaitsForPods(t *testing.T) {
 func TestAskOrder(t *testing.T) {
 	six, four := poolspec.Source{Pool: "six", Families: []allocator.Family{allocator.IPv6}}, poolspec.Source{Pool: "four"}
 	s := seen{claim: fresh(), network: known(six, four)}
-	got := s.ask(nil)
+	got := s.ask(nil, nil)
 	if got.To.UID != "u1" || got.To.Name != "vm.lan" || got.Stamp != "10" || len(got.From) != 2 || got.From[0].Pool != "six" {
 		t.Errorf("ask %+v; want one for claim u1 at revision 10, of pools six and four", got)
 	}

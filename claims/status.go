@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/ipam/controller/grants"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
@@ -35,6 +36,11 @@ const (
 	ReasonPoolNotAllowed = "PoolNotAllowed"
 	// ReasonAccessUnknown: it cannot be told now whether it may.
 	ReasonAccessUnknown = "PoolAccessUnknown"
+	// ReasonRequestInvalid: the annotation asks for what is no address, or for one that the
+	// network can never give.
+	ReasonRequestInvalid = "RequestedIPsInvalid"
+	// ReasonRequestedTaken: somebody else has an address that the annotation asks for.
+	ReasonRequestedTaken = "RequestedIPsTaken"
 )
 
 // status is what a claim's status is to be.
@@ -88,19 +94,25 @@ func (s seen) change(o outcome) *status {
 	if o.ips != nil {
 		next.ips = o.ips
 	}
+	changed := o.ips != nil || o.ownerPod != s.claim.ownerPod
 	before := s.condition()
 	wanted := metav1.Condition{
 		Type: kube.ConditionIPsAllocated, Status: o.status, Reason: o.reason, Message: o.message,
 		LastTransitionTime: metav1.NewTime(s.now.Truncate(time.Second)),
 	}
 	if before == nil || before.Status != o.status || before.Reason != o.reason || before.Message != o.message {
+		changed = true
 		wanted.ObservedGeneration = s.claim.generation
 		meta.SetStatusCondition(&next.conditions, wanted)
 		// A first allocation is no news: there is one for every claim.
 		if bad := o.status == metav1.ConditionFalse; bad && (before == nil || before.Reason != o.reason) || !bad && before != nil {
 			next.news = &wanted
 		}
-	} else if o.ips == nil && o.ownerPod == s.claim.ownerPod {
+	}
+	if len(next.ips) > 0 && judgeRequested(&next.conditions, s.claim, next.ips, wanted.LastTransitionTime) {
+		changed = true
+	}
+	if !changed {
 		return nil
 	}
 	return &next
@@ -136,7 +148,7 @@ func read(o *ipamclaims.IPAMClaim) claim {
 	c := claim{
 		key: grants.ClaimKey{Namespace: o.Namespace, Name: o.Name}, uid: protocol.UID(o.UID),
 		revision: protocol.Revision(o.ResourceVersion), generation: o.Generation,
-		deleting: o.DeletionTimestamp != nil, network: o.Spec.Network,
+		deleting: o.DeletionTimestamp != nil, network: o.Spec.Network, requested: o.Annotations[v1alpha1.AnnotationRequestedIPs],
 		ips: o.Status.IPs, conditions: o.Status.Conditions,
 	}
 	if o.Status.OwnerPod != nil {

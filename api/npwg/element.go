@@ -114,7 +114,7 @@ func readIPs(s *Selection, raw json.RawMessage, v Version) error {
 	}
 	var wrong faults
 	for _, text := range texts {
-		ip, err := parseIP(text)
+		ip, err := ParseIP(text)
 		if err == nil && v == V1 && strings.Contains(text, "/") {
 			err = fmt.Errorf("%.80q has a prefix length, which version 1 of the specification does not know", text)
 		}
@@ -127,7 +127,9 @@ func readIPs(s *Selection, raw json.RawMessage, v Version) error {
 	return wrong.err()
 }
 
-func parseIP(text string) (RequestedIP, error) {
+// ParseIP reads an address, with or without a prefix length, as an element of ips is
+// written (4.1.2.1.3).
+func ParseIP(text string) (RequestedIP, error) {
 	var ip RequestedIP
 	var err error
 	if strings.Contains(text, "/") {

@@ -191,7 +191,7 @@ func FuzzParse(f *testing.F) {
 					t.Errorf("Parse(%q)[%d] = %+v; want valid names", annotation, i, s)
 				}
 				for _, ip := range s.IPs {
-					if again, err := parseIP(ip.String()); err != nil || again != ip {
+					if again, err := ParseIP(ip.String()); err != nil || again != ip {
 						t.Errorf("Parse(%q)[%d]: address %v reads as %v, %v", annotation, i, ip, again, err)
 					}
 				}

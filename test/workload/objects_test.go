@@ -36,11 +36,17 @@ type world struct {
 // under a name that is not the network's (X10, X12), and starts two nodes.
 func newWorld(t *testing.T, name, namespace string, cidrs ...string) *world {
 	t.Helper()
-	p := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	var ranges []v1alpha1.Range
 	for _, c := range cidrs {
-		p.Spec.Ranges = append(p.Spec.Ranges, v1alpha1.Range{CIDR: c})
+		ranges = append(ranges, v1alpha1.Range{CIDR: c})
 	}
-	create(t, p)
+	return newWorldOf(t, name, namespace, ranges...)
+}
+
+// newWorldOf is newWorld with these ranges.
+func newWorldOf(t *testing.T, name, namespace string, ranges ...v1alpha1.Range) *world {
+	t.Helper()
+	create(t, &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.IPPoolSpec{Ranges: ranges}})
 	create(t, &nad.NetworkAttachmentDefinition{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "definition-of-" + name},
 		Spec: nad.NetworkAttachmentDefinitionSpec{Config: fmt.Sprintf(

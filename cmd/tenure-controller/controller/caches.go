@@ -47,7 +47,11 @@ func cacheOptions(regs string) cache.Options {
 			}},
 			&ipamclaims.IPAMClaim{}: {Transform: func(o any) (any, error) {
 				if c, ok := o.(*ipamclaims.IPAMClaim); ok {
+					requested, asks := c.Annotations[v1alpha1.AnnotationRequestedIPs]
 					c.Annotations, c.Labels, c.OwnerReferences = nil, nil, nil
+					if asks {
+						c.Annotations = map[string]string{v1alpha1.AnnotationRequestedIPs: requested}
+					}
 				}
 				return strip(o)
 			}},

@@ -20,6 +20,9 @@ type Ask struct {
 	// sources, which may then be fewer than the sources. They need not be
 	// ordinary, nor within a view.
 	Exactly []netip.Addr
+	// Requested are addresses wanted likewise, and any address from the other sources.
+	// Where Exactly is not empty, they count for nothing.
+	Requested []netip.Addr
 	// Pod, if not empty, is the UID of the pod that the addresses are for. What is kept
 	// for it, because another IPAM has given it that, may be granted.
 	Pod protocol.UID
@@ -61,7 +64,7 @@ func (a Ask) bars() bool { return a.To.Kind == protocol.GranteePod }
 
 // equal reports whether a and o ask for the same.
 func (a Ask) equal(o Ask) bool {
-	return a.To == o.To && a.Pod == o.Pod && slices.Equal(a.Exactly, o.Exactly) &&
+	return a.To == o.To && a.Pod == o.Pod && slices.Equal(a.Exactly, o.Exactly) && slices.Equal(a.Requested, o.Requested) &&
 		slices.EqualFunc(a.From, o.From, func(x, y Source) bool {
 			return x.Pool == y.Pool && x.Addr == y.Addr && x.View.Equal(y.View) && slices.Equal(x.Families, y.Families)
 		})
@@ -222,13 +225,13 @@ func (b *Book) expand(a Ask) ([]want, Problem) {
 		return nil, problem(PoolNotReady, "the network's pools have no addresses")
 	}
 	if len(a.Exactly) == 0 {
-		return wants, Problem{}
+		_, bad := name(wants, a.Requested)
+		return wants, bad
 	}
 	return name(wants, a.Exactly)
 }
 
-// name gives each of addrs to another of wants, and leaves out wants that get
-// none.
+// name gives each of addrs to another of wants, and returns the wants that have got one.
 func name(wants []want, addrs []netip.Addr) ([]want, Problem) {
 	named := make([]bool, len(wants))
 	for _, a := range addrs {

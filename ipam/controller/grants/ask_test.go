@@ -2,7 +2,10 @@ package grants
 
 import (
 	"net/netip"
+	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"go4.org/netipx"
 
@@ -51,4 +54,49 @@ func TestMatchByView(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestRequested: an address that was asked for, and any of the other family. What waits for
+// an address that another has holds up nobody, and comes true when that is given back.
+func TestRequested(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := calm()
+		r := newRig(t, s)
+		s.setPool(lan(t, "lan", "10.0.0.0/24", "fd00::/64"))
+		time.Sleep(time.Second)
+		requested := func(name string, a ...string) Ask {
+			want := ask(name, "lan")
+			for _, a := range a {
+				want.Requested = append(want.Requested, netip.MustParseAddr(a))
+			}
+			return want
+		}
+		for _, tt := range []struct {
+			ask  Ask
+			want string // what one of two addresses begins with
+			why  Reason
+		}{
+			{requested("a", "10.0.0.20"), "10.0.0.20/24 fd00::", NoProblem},
+			{requested("b", "fd00::9", "10.0.0.30"), "10.0.0.30/24 fd00::9/64", NoProblem},
+			{requested("c", "10.0.0.20"), "", Taken},
+			{requested("d", "10.0.0.21", "10.0.0.22"), "", Unassignable},
+			{requested("e", "10.0.1.1"), "", Unassignable},
+			{requested("f"), "10.0.0.", NoProblem},
+		} {
+			got := r.settle(tt.ask)
+			if len(got.Granted) != 2 && tt.why == NoProblem || !strings.HasPrefix(addrs(got), tt.want) || got.Problem.Reason != tt.why {
+				t.Errorf("%v: got %q, problem %v (%s); want %q…, problem %v", tt.ask.Requested, addrs(got), got.Problem.Reason, got.Problem.Message, tt.want, tt.why)
+			}
+		}
+		marked, err := r.Mark(t.Context(), r.Held("u-a"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Clear(t.Context(), marked); err != nil {
+			t.Fatal(err)
+		}
+		if got := addrs(r.settle(requested("c", "10.0.0.20"))); !strings.HasPrefix(got, "10.0.0.20/24 ") {
+			t.Errorf("when it is free: %q", got)
+		}
+	})
 }

@@ -1,0 +1,86 @@
+package claims
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/api/npwg"
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
+)
+
+// ConditionRequestedIPs says whether a claim that has addresses has those that its annotation
+// asks for. It is there only where the annotation is.
+const ConditionRequestedIPs = "RequestedIPs"
+
+// Reasons of the condition RequestedIPs.
+const (
+	// ReasonHonoured (True): the claim has what was asked for.
+	ReasonHonoured = "Honoured"
+	// ReasonDiffers (False): it had other addresses already, and keeps them.
+	ReasonDiffers = "Differs"
+)
+
+// parseRequested reads the annotation of a claim: addresses, one of each family or fewer,
+// separated by commas. A prefix length is allowed, and is the network's all the same.
+func parseRequested(text string) (addrs []netip.Addr, err error) {
+	if strings.TrimSpace(text) == "" {
+		return nil, nil
+	}
+	var has [2]bool
+	for part := range strings.SplitSeq(text, ",") {
+		ip, err := npwg.ParseIP(strings.TrimSpace(part))
+		if err != nil {
+			return nil, errors.New(requestedIs(text) + err.Error())
+		}
+		a := ip.Addr.Unmap()
+		i := 0
+		if allocator.FamilyOf(a) == allocator.IPv6 {
+			i = 1
+		}
+		if has[i] {
+			return nil, fmt.Errorf("%s%v is the second %v address, a claim asks for one of each family", requestedIs(text), a, allocator.FamilyOf(a))
+		}
+		has[i] = true
+		addrs = append(addrs, a)
+	}
+	return addrs, nil
+}
+
+// requestedIs begins what is said of a claim's annotation.
+func requestedIs(text string) string {
+	return fmt.Sprintf("%s is %.80q: ", v1alpha1.AnnotationRequestedIPs, text)
+}
+
+// judgeRequested has conditions say whether a claim that has ips has what its annotation asks
+// for, and reports whether they said something else.
+func judgeRequested(conditions *[]metav1.Condition, c claim, ips []string, now metav1.Time) (changed bool) {
+	if c.requested == "" {
+		return meta.RemoveStatusCondition(conditions, ConditionRequestedIPs)
+	}
+	is := metav1.Condition{
+		Type: ConditionRequestedIPs, Status: metav1.ConditionTrue, Reason: ReasonHonoured, Message: "the claim has the addresses that were asked for",
+		LastTransitionTime: now, ObservedGeneration: c.generation,
+	}
+	requested, err := parseRequested(c.requested)
+	has, _ := parse(ips)
+	lacks := slices.ContainsFunc(requested, func(a netip.Addr) bool { return !slices.Contains(has, a) })
+	const stays = "addresses of a claim are never changed: delete the claim and make it again to have others"
+	switch {
+	case err != nil:
+		is.Status, is.Reason, is.Message = metav1.ConditionFalse, ReasonRequestInvalid, err.Error()
+	case lacks:
+		is.Status, is.Reason, is.Message = metav1.ConditionFalse, ReasonDiffers, fmt.Sprintf("%sthe claim has %s; %s", requestedIs(c.requested), join(has), stays)
+	}
+	before := meta.FindStatusCondition(*conditions, is.Type)
+	if before != nil && before.Status == is.Status && before.Reason == is.Reason && before.Message == is.Message {
+		return false
+	}
+	return meta.SetStatusCondition(conditions, is)
+}
