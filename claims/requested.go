@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/api/npwg"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 )
@@ -27,27 +26,21 @@ const (
 	ReasonDiffers = "Differs"
 )
 
-// parseRequested reads the annotation of a claim: addresses, one of each family or fewer,
-// separated by commas. A prefix length is allowed, and is the network's all the same.
+// parseRequested reads the annotation of a claim: addresses, separated by commas. A prefix
+// length is allowed, and is the network's all the same.
 func parseRequested(text string) (addrs []netip.Addr, err error) {
 	if strings.TrimSpace(text) == "" {
 		return nil, nil
 	}
-	var has [2]bool
 	for part := range strings.SplitSeq(text, ",") {
 		ip, err := npwg.ParseIP(strings.TrimSpace(part))
 		if err != nil {
 			return nil, errors.New(requestedIs(text) + err.Error())
 		}
 		a := ip.Addr.Unmap()
-		i := 0
-		if allocator.FamilyOf(a) == allocator.IPv6 {
-			i = 1
+		if slices.Contains(addrs, a) {
+			return nil, fmt.Errorf("%s%v stands there twice", requestedIs(text), a)
 		}
-		if has[i] {
-			return nil, fmt.Errorf("%s%v is the second %v address, a claim asks for one of each family", requestedIs(text), a, allocator.FamilyOf(a))
-		}
-		has[i] = true
 		addrs = append(addrs, a)
 	}
 	return addrs, nil

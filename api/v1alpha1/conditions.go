@@ -32,7 +32,7 @@ const (
 const AnnotationDomain = "tenure.dev/domain"
 
 // AnnotationRequestedIPs is the annotation of an IPAMClaim that names the addresses which it
-// is to get, one of each family or fewer, separated by commas.
+// is to get, separated by commas. There may be fewer than the network gives.
 const AnnotationRequestedIPs = "tenure.dev/requested-ips"
 
 // Reasons of the condition Ready.

@@ -49,6 +49,7 @@ type useView struct {
 type claimQuery struct {
 	everywhere bool
 	pool       string
+	save       bool
 }
 
 func newClaims(s *session) *cobra.Command {
@@ -57,17 +58,32 @@ func newClaims(s *session) *cobra.Command {
 	c := &cobra.Command{
 		Use: "claims [NAME...]", Short: "claims: their addresses, who has them, and why they have none",
 		Long: `Prints the IPAMClaims of a namespace, or of all, as their status has them. -o wide says
-also of which pool the addresses are, who owns the claim, and which nodes use it.`,
+also of which pool the addresses are, who owns the claim, and which nodes use it.
+
+--save prints them as kubectl apply takes them, without owners, UIDs and status, and with
+the annotation tenure.dev/requested-ips set to the addresses that they have: before a
+backup, or into Git. Applied where they are gone, they get the same addresses again.`,
+		Example: `  kubectl tenure claims -n shop
+  kubectl tenure claims -A --save > claims.yaml && kubectl apply -f claims.yaml`,
 		ValidArgsFunction: s.claimNames,
 		RunE: func(c *cobra.Command, names []string) error {
 			if err := o.check("name"); err != nil {
 				return err
+			}
+			if q.save {
+				if err := oneOf("output", o.format, "", "json", "yaml"); err != nil {
+					return fmt.Errorf("with --save: %w", err)
+				}
+				if o.watch {
+					return usagef("--save and --watch do not go together")
+				}
 			}
 			return o.run(c.Context(), s, func(ctx context.Context) error { return claims(ctx, s, o, q, names) })
 		},
 	}
 	c.Flags().BoolVarP(&q.everywhere, "all-namespaces", "A", false, "those of all namespaces")
 	c.Flags().StringVar(&q.pool, "pool", "", "those with an address of this pool")
+	c.Flags().BoolVar(&q.save, "save", false, "print them for kubectl apply, asking for the addresses that they have")
 	s.completeFlag(c, "pool", s.poolNames)
 	o.addFlags(c.Flags(), "name")
 	o.addWatch(c.Flags())
@@ -100,6 +116,9 @@ func claims(ctx context.Context, s *session, o output, q claimQuery, names []str
 	}
 	if q.pool != "" {
 		all = slices.DeleteFunc(all, func(c ipamclaims.IPAMClaim) bool { return len(facts.pools[c.UID]) == 0 })
+	}
+	if q.save {
+		return o.save(s, all)
 	}
 	l := listing{table: table{
 		heads: []string{"NAMESPACE", "NAME", "NETWORK", "INTERFACE", "IPS", "POD", "ALLOCATED", "POOL", "OWNER", "USED-BY", "MESSAGE", "AGE"},

@@ -58,6 +58,8 @@ func TestUsage(t *testing.T) {
 		{"import --from whereabouts --apply -o json", exitUsage, "leave it out with --apply"},
 		{"import --from whereabouts --timeout=soon", exitUsage, "invalid duration"},
 		{"import --from whereabouts --timeout=-1s", exitUsage, "--timeout is -1s, must be 0 or longer"},
+		{"claims --save -o wide", exitUsage, `--output is "wide", must be one of json, yaml`},
+		{"claims --save -w", exitUsage, "--save and --watch do not go together"},
 		{"export", exitUsage, `--to is "", must be one of whereabouts`},
 		{"export --to host-local", exitUsage, `--to is "host-local", must be one of whereabouts`},
 		{"export --to whereabouts --apply -o yaml", exitUsage, "leave it out with --apply"},

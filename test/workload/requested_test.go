@@ -64,7 +64,7 @@ func TestRequestedAddresses(t *testing.T) {
 		"asks-gateway":  {"10.45.0.1", "gateway"},
 		"asks-excluded": {"10.45.0.2", "excluded"},
 		"asks-outside":  {"10.46.0.1", "10.46.0.1"},
-		"asks-two":      {"10.45.0.20,10.45.0.21", "one of each family"},
+		"asks-two":      {"10.45.0.20,10.45.0.21", "one address more than the network gives"},
 		"asks-words":    {"10.45.0.20,please", "please"},
 	} {
 		c := w.requesting(name, wrong[0])
