@@ -29,6 +29,7 @@ type claim struct {
 	deleting   bool
 	network    string
 	requested  string // the annotation, as it is
+	machine    string // the VirtualMachine that owns it, while it has no addresses
 
 	ips        []string
 	conditions []metav1.Condition
@@ -45,6 +46,7 @@ type seen struct {
 
 	network   *networks.Resolution // nil: not read
 	admission *admission           // nil: not asked
+	machine   *wish                // nil: the VirtualMachine has not been read
 	answer    *grants.Answer       // nil: not asked
 }
 
@@ -55,11 +57,12 @@ type use struct {
 	name    string
 }
 
-// plan is what is to be done about a claim. Either one of the first four is set,
+// plan is what is to be done about a claim. Either one of the first five is set,
 // and plan is called again with the answer; or the others are the end of it.
 type plan struct {
 	resolve bool        // find out what the claim's network is
 	admit   bool        // find out whether its namespace may use the network's pools
+	machine bool        // find out what the VirtualMachine that owns it asks for
 	ask     *grants.Ask // ask the broker
 	verify  *grants.Ask // ask it, with the leases of the grants read live
 
@@ -124,9 +127,12 @@ func (s seen) allocate() plan {
 	case s.admission.err != nil:
 		return s.refuse()
 	}
-	requested, err := parseRequested(s.claim.requested)
+	if s.claim.machine != "" && s.claim.requested == "" && s.machine == nil {
+		return plan{machine: true}
+	}
+	requested, err := s.wish().parse()
 	if err != nil {
-		return plan{withdraw: true, status: s.change(s.blocked(s.failed(ReasonRequestInvalid, err.Error())))}
+		return plan{withdraw: true, status: s.change(s.blocked(s.failed(ReasonRequestInvalid, err.Error()))), after: s.again()}
 	}
 	if s.answer == nil {
 		return plan{ask: s.ask(nil, requested)}
@@ -145,8 +151,17 @@ func (s seen) allocate() plan {
 	case len(s.held) > 0 && s.answer.Problem.Reason == grants.Exhausted:
 		return s.giveBack(*why)
 	default:
-		return plan{status: s.change(s.blocked(*why))}
+		return plan{status: s.change(s.blocked(*why)), after: s.again()}
 	}
+}
+
+// again returns when to look again at a claim that waits: nobody hears here of what its
+// VirtualMachine asks for instead.
+func (s seen) again() time.Duration {
+	if s.machine != nil {
+		return lookAgain
+	}
+	return 0
 }
 
 // blocked is why a claim can have no addresses written now. Of one that has some, which its
@@ -232,9 +247,9 @@ func (s seen) unavailable(bad grants.Problem) (reason, message string) {
 	case len(s.claim.ips) > 0:
 		return ReasonConflict, "status.ips cannot be granted: " + bad.Message
 	case bad.Reason == grants.Unassignable:
-		return ReasonRequestInvalid, requestedIs(s.claim.requested) + bad.Message
+		return ReasonRequestInvalid, s.wish().is() + bad.Message
 	}
-	return ReasonRequestedTaken, requestedIs(s.claim.requested) + bad.Message + "; the claim gets it when it comes free"
+	return ReasonRequestedTaken, s.wish().is() + bad.Message + "; the claim gets it when it comes free"
 }
 
 // giveBack gives back what is granted, because of why. While a pod uses it, whose end

@@ -89,6 +89,7 @@ func (p plan) in() string {
 	}
 	say(p.resolve, "resolve")
 	say(p.admit, "admit")
+	say(p.machine, "read machine")
 	say(p.withdraw, "withdraw")
 	say(p.verify != nil, "verify")
 	if p.ask != nil {
@@ -118,6 +119,7 @@ func (p plan) in() string {
 func TestDecide(t *testing.T) {
 	deleting := func(c claim) claim { c.deleting = true; return c }
 	owned := func(c claim, pod string) claim { c.ownerPod = pod; return c }
+	machines := func(c claim) claim { c.machine = "vm"; return c }
 	requests := func(c claim, text string) claim { c.requested = text; return c }
 	pods := func(names ...string) (out []use) {
 		for i, name := range names {
@@ -148,6 +150,12 @@ func TestDecide(t *testing.T) {
 			"write SuccessfulAllocation [10.0.0.5/24], requested Honoured"},
 		{"a request that came too late", seen{claim: requests(shows("10.0.0.5/24").with(metav1.ConditionTrue, ReasonAllocated, "addresses are allocated"), "10.0.0.6"), held: held("10.0.0.5")},
 			"write SuccessfulAllocation [10.0.0.5/24], requested Differs"},
+		{"a machine's claim", seen{claim: machines(fresh()), network: known()}, "read machine"},
+		{"a machine that asks for nothing", seen{claim: machines(fresh()), network: known(), machine: &wish{}}, "ask"},
+		{"a machine that asks", seen{claim: machines(fresh()), network: known(), machine: &wish{text: "10.0.0.7/24"}}, "ask with 10.0.0.7"},
+		{"a machine that cannot be understood", seen{claim: machines(fresh()), network: known(), machine: &wish{wrong: kube.ErrMachineAddresses}},
+			"withdraw, write RequestedIPsInvalid [], event, after 10s"},
+		{"a machine whose claim asks itself", seen{claim: machines(requests(fresh(), "10.0.0.5")), network: known()}, "ask with 10.0.0.5"},
 		{"being granted", seen{claim: fresh(), network: known(), answer: &grants.Answer{}}, "nothing"},
 		{"granted", seen{claim: fresh(), network: known(), answer: granted("10", "10.0.0.5/24", "fd00::5/64"), held: held("10.0.0.5", "fd00::5")},
 			"write SuccessfulAllocation [10.0.0.5/24 fd00::5/64]"},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -64,6 +65,14 @@ type Admission interface {
 	Admit(ctx context.Context, namespace string, pool protocol.PoolName) error
 }
 
+// Machines reads what VirtualMachines ask for.
+type Machines interface {
+	// RequestedByMachine returns the addresses that a VirtualMachine asks for on a network of
+	// its own, separated by commas; nothing, where it does not, is not there, or must not be
+	// read. It is a [kube.ErrMachineAddresses] if what it says cannot be read.
+	RequestedByMachine(ctx context.Context, namespace, machine, network string) (string, error)
+}
+
 // Reconciler looks after claims.
 type Reconciler struct {
 	// Cache has claims and sub-leases.
@@ -75,6 +84,7 @@ type Reconciler struct {
 	Pools     Pools
 	Networks  Resolver
 	Admission Admission
+	Machines  Machines
 	Events    events.EventRecorder
 	Metrics   *Metrics
 	Log       *slog.Logger
@@ -140,6 +150,10 @@ func (r *Reconciler) look(ctx context.Context, obj *ipamclaims.IPAMClaim) (time.
 				return 0, err
 			}
 			s.admission = &admission{err, r.unknownSince(s.claim.key, err, s.now)}
+		case p.machine:
+			if s.machine, err = r.wishOf(ctx, s.claim); err != nil {
+				return 0, err
+			}
 		case p.ask != nil:
 			answer := r.Broker.Ask(*p.ask)
 			s.answer = &answer
@@ -156,6 +170,21 @@ func (r *Reconciler) look(ctx context.Context, obj *ipamclaims.IPAMClaim) (time.
 			return r.apply(ctx, obj, s.claim, p)
 		}
 	}
+}
+
+// wishOf returns what the VirtualMachine that owns a claim asks for. The claim is called
+// MACHINE.NETWORK.
+func (r *Reconciler) wishOf(ctx context.Context, c claim) (*wish, error) {
+	network, _ := strings.CutPrefix(c.key.Name, c.machine+".")
+	text, err := r.Machines.RequestedByMachine(ctx, c.key.Namespace, c.machine, network)
+	w := &wish{text: text, at: fmt.Sprintf("%s of VirtualMachine %s", kube.AnnotationMachineAddresses, c.machine)}
+	switch {
+	case errors.Is(err, kube.ErrMachineAddresses):
+		w.wrong = err
+	case err != nil:
+		return nil, fmt.Errorf("claim %s/%s: %w", c.key.Namespace, c.key.Name, err)
+	}
+	return w, nil
 }
 
 // admit returns why the claim's namespace may not use every pool of its network, nil if

@@ -26,30 +26,50 @@ const (
 	ReasonDiffers = "Differs"
 )
 
-// parseRequested reads the annotation of a claim: addresses, separated by commas. A prefix
-// length is allowed, and is the network's all the same.
-func parseRequested(text string) (addrs []netip.Addr, err error) {
-	if strings.TrimSpace(text) == "" {
+// A wish is a text that asks for addresses, and where it stands.
+type wish struct {
+	text string
+	at   string // "tenure.dev/requested-ips", or a VirtualMachine's annotation
+	// wrong is why the text cannot be read at all.
+	wrong error
+}
+
+// wish returns what is asked for in the claim's name: by its annotation, or else by the
+// VirtualMachine that owns it.
+func (s seen) wish() wish {
+	if s.claim.requested == "" && s.machine != nil {
+		return *s.machine
+	}
+	return wishOfClaim(s.claim)
+}
+
+func wishOfClaim(c claim) wish { return wish{text: c.requested, at: v1alpha1.AnnotationRequestedIPs} }
+
+// parse reads the addresses, which commas separate. A prefix length is allowed, and is the
+// network's all the same.
+func (w wish) parse() (addrs []netip.Addr, err error) {
+	switch {
+	case w.wrong != nil:
+		return nil, fmt.Errorf("%s: %w", w.at, w.wrong)
+	case strings.TrimSpace(w.text) == "":
 		return nil, nil
 	}
-	for part := range strings.SplitSeq(text, ",") {
+	for part := range strings.SplitSeq(w.text, ",") {
 		ip, err := npwg.ParseIP(strings.TrimSpace(part))
 		if err != nil {
-			return nil, errors.New(requestedIs(text) + err.Error())
+			return nil, errors.New(w.is() + err.Error())
 		}
 		a := ip.Addr.Unmap()
 		if slices.Contains(addrs, a) {
-			return nil, fmt.Errorf("%s%v stands there twice", requestedIs(text), a)
+			return nil, fmt.Errorf("%s%v stands there twice", w.is(), a)
 		}
 		addrs = append(addrs, a)
 	}
 	return addrs, nil
 }
 
-// requestedIs begins what is said of a claim's annotation.
-func requestedIs(text string) string {
-	return fmt.Sprintf("%s is %.80q: ", v1alpha1.AnnotationRequestedIPs, text)
-}
+// is begins what is said of a wish.
+func (w wish) is() string { return fmt.Sprintf("%s is %.80q: ", w.at, w.text) }
 
 // judgeRequested has conditions say whether a claim that has ips has what its annotation asks
 // for, and reports whether they said something else.
@@ -61,7 +81,7 @@ func judgeRequested(conditions *[]metav1.Condition, c claim, ips []string, now m
 		Type: ConditionRequestedIPs, Status: metav1.ConditionTrue, Reason: ReasonHonoured, Message: "the claim has the addresses that were asked for",
 		LastTransitionTime: now, ObservedGeneration: c.generation,
 	}
-	requested, err := parseRequested(c.requested)
+	requested, err := wishOfClaim(c).parse()
 	has, _ := parse(ips)
 	lacks := slices.ContainsFunc(requested, func(a netip.Addr) bool { return !slices.Contains(has, a) })
 	const stays = "addresses of a claim are never changed: delete the claim and make it again to have others"
@@ -69,7 +89,7 @@ func judgeRequested(conditions *[]metav1.Condition, c claim, ips []string, now m
 	case err != nil:
 		is.Status, is.Reason, is.Message = metav1.ConditionFalse, ReasonRequestInvalid, err.Error()
 	case lacks:
-		is.Status, is.Reason, is.Message = metav1.ConditionFalse, ReasonDiffers, fmt.Sprintf("%sthe claim has %s; %s", requestedIs(c.requested), join(has), stays)
+		is.Status, is.Reason, is.Message = metav1.ConditionFalse, ReasonDiffers, fmt.Sprintf("%sthe claim has %s; %s", wishOfClaim(c).is(), join(has), stays)
 	}
 	before := meta.FindStatusCondition(*conditions, is.Type)
 	if before != nil && before.Status == is.Status && before.Reason == is.Reason && before.Message == is.Message {

@@ -151,6 +151,9 @@ func read(o *ipamclaims.IPAMClaim) claim {
 		deleting: o.DeletionTimestamp != nil, network: o.Spec.Network, requested: o.Annotations[v1alpha1.AnnotationRequestedIPs],
 		ips: o.Status.IPs, conditions: o.Status.Conditions,
 	}
+	if owner := kube.OwnerOf(o); owner.Kind == kube.KindVirtualMachine && len(c.ips) == 0 {
+		c.machine = owner.Name
+	}
 	if o.Status.OwnerPod != nil {
 		c.ownerPod = o.Status.OwnerPod.Name
 	}

@@ -3,16 +3,21 @@ package controller_test
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tenure-ipam/tenure/claims"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 	"github.com/tenure-ipam/tenure/test/kubevirt"
 )
@@ -321,4 +326,58 @@ func TestVMInstanceDeletedForeground(t *testing.T) {
 	m := boot(t, aVMI)
 	m.delete(foreground)
 	m.vanished()
+}
+
+// TestMachineAsksForAddresses: the annotation of a machine's template names addresses for some
+// of its interfaces. Two networks of one pool get each its own; what cannot be read is said, and
+// counts once it is corrected.
+func TestMachineAsksForAddresses(t *testing.T) {
+	asks := `{"lan": ["10.0.0.77/24", "fd00::77"], "storage": ["10.0.0.78"]}`
+	m := boot(t, func(ns string, networks []kubevirt.Network) *unstructured.Unstructured {
+		vm := kubevirt.VM(ns, "vm", append(networks, kubevirt.Network{Name: "storage", Definition: "lan-definition"}))
+		kubevirt.AskForAddresses(vm, asks)
+		return vm
+	})
+	if want := []string{"10.0.0.77/24", "fd00::77/64"}; !slices.Equal(m.ips, want) {
+		t.Errorf("vm.lan has %v; want %v", m.ips, want)
+	}
+	storage := claimOf(m.ns, kubevirt.ClaimName("vm", "storage"), "")
+	if got := allocated(t, storage); len(got) != 2 || got[0] != "10.0.0.78/24" {
+		t.Errorf("vm.storage has %v; want 10.0.0.78/24 and one more", got)
+	}
+
+	other := kubevirt.VM(m.ns, "restored", []kubevirt.Network{{Name: "lan", Definition: "lan-definition"}})
+	kubevirt.AskForAddresses(other, "10.0.0.9")
+	create(t, other)
+	claim := claimOf(m.ns, kubevirt.ClaimName("restored", "lan"), "")
+	refused := func(reason, text string) {
+		t.Helper()
+		eventually(t, 20*time.Second, func() error {
+			if _, err := read(claim); err != nil {
+				return err
+			}
+			c := meta.FindStatusCondition(claim.Status.Conditions, kube.ConditionIPsAllocated)
+			if c == nil || c.Reason != reason || !strings.Contains(c.Message, text) || len(claim.Status.IPs) > 0 {
+				return fmt.Errorf("%s has %v, and says %+v; want %s with %q", claim.Name, claim.Status.IPs, c, reason, text)
+			}
+			return nil
+		})
+	}
+	refused(claims.ReasonRequestInvalid, "network.kubevirt.io/addresses of VirtualMachine restored: it must be")
+	edit := func(text string) {
+		t.Helper()
+		if _, err := read(other); err != nil {
+			t.Fatal(err)
+		}
+		kubevirt.AskForAddresses(other, text)
+		if err := kc.Update(t.Context(), other); err != nil {
+			t.Fatal(err)
+		}
+	}
+	edit(asks)
+	refused(claims.ReasonRequestedTaken, "10.0.0.77")
+	edit(`{"lan": ["10.0.0.79"]}`)
+	if got := allocated(t, claim); got[0] != "10.0.0.79/24" {
+		t.Errorf("restored.lan has %v; want 10.0.0.79/24", got)
+	}
 }

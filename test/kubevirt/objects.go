@@ -65,6 +65,13 @@ func VM(namespace, name string, networks []Network, finalizers ...string) *unstr
 	return vm
 }
 
+// AskForAddresses has a machine ask for addresses by the annotation of its template: JSON by the
+// names of its interfaces.
+func AskForAddresses(vm *unstructured.Unstructured, addresses string) {
+	template := vm.Object["spec"].(map[string]any)["template"].(map[string]any)
+	template["metadata"].(map[string]any)["annotations"] = map[string]any{"network.kubevirt.io/addresses": addresses}
+}
+
 // VMI returns an instance of its own, without a machine.
 func VMI(namespace, name string, networks []Network) *unstructured.Unstructured {
 	vmi := object(vmiKind, namespace, name)

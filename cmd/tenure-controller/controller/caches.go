@@ -48,7 +48,10 @@ func cacheOptions(regs string) cache.Options {
 			&ipamclaims.IPAMClaim{}: {Transform: func(o any) (any, error) {
 				if c, ok := o.(*ipamclaims.IPAMClaim); ok {
 					requested, asks := c.Annotations[v1alpha1.AnnotationRequestedIPs]
-					c.Annotations, c.Labels, c.OwnerReferences = nil, nil, nil
+					c.Annotations, c.Labels = nil, nil
+					if len(c.Status.IPs) > 0 { // its owner may ask for some, until it has some
+						c.OwnerReferences = nil
+					}
 					if asks {
 						c.Annotations = map[string]string{v1alpha1.AnnotationRequestedIPs: requested}
 					}

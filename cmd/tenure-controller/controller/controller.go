@@ -238,7 +238,7 @@ func (c *Controller) assemble(ctx context.Context, mgr manager.Manager) ([]prome
 	}
 	reviews := access.NewReviews(time.Now, live.MayUse)
 	ofClaims := &claims.Reconciler{
-		Cache: mgr.GetCache(), Status: direct, Live: live, Broker: b, Pools: ofPools, Networks: catalog, Admission: admission{mgr.GetCache(), reviews},
+		Cache: mgr.GetCache(), Status: direct, Live: live, Broker: b, Pools: ofPools, Networks: catalog, Admission: admission{mgr.GetCache(), reviews}, Machines: live,
 		Events: mgr.GetEventRecorder(name), Metrics: claims.NewMetrics(), Log: c.log.With("part", "claims"), Now: time.Now,
 	}
 	ofRequests := &requests.Reconciler{
