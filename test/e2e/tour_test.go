@@ -14,21 +14,18 @@ import (
 	"github.com/tenure-ipam/tenure/test/programs"
 )
 
-var _ = It("docs/getting-started.md works line by line", func(ctx context.Context) {
+var _ = DescribeTable("pages work line by line", func(ctx context.Context, page, from, to string, leaves ...string) {
 	root, err := programs.Root()
 	Expect(err).NotTo(HaveOccurred())
-	text, err := os.ReadFile(filepath.Join(root, "docs", "getting-started.md"))
+	text, err := os.ReadFile(filepath.Join(root, "docs", page))
 	Expect(err).NotTo(HaveOccurred())
-	_, tour, found := strings.Cut(string(text), "\n## A pod with an address\n")
+	_, tour, found := strings.Cut(string(text), "\n## "+from+"\n")
 	Expect(found).To(BeTrue())
-	tour, _, found = strings.Cut(tour, "\n## The end, ")
-	Expect(found).To(BeTrue())
-	var lines []string
-	for line := range strings.Lines(tour) {
-		if command, ok := strings.CutPrefix(line, "    "); ok {
-			lines = append(lines, command)
-		}
+	if to != "" {
+		tour, _, found = strings.Cut(tour, "\n## "+to)
+		Expect(found).To(BeTrue())
 	}
+	lines := commands(tour)
 	Expect(lines).NotTo(BeEmpty())
 
 	bin := GinkgoT().TempDir()
@@ -39,11 +36,11 @@ var _ = It("docs/getting-started.md works line by line", func(ctx context.Contex
 	_, err = c.Kubectl(ctx, cluster.Example, "apply", "-f", "-")
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func(ctx context.Context) error {
-		_, err := c.Kubectl(ctx, "", "delete", "pod/web", "pod/db-0", "ipamclaims/db-0", "--ignore-not-found")
+		_, err := c.Kubectl(ctx, "", append([]string{"delete", "--wait=false", "--ignore-not-found"}, leaves...)...)
 		if err != nil {
 			return err
 		}
-		_, err = c.Kubectl(ctx, cluster.Example, "delete", "--wait=false", "-f", "-")
+		_, err = c.Kubectl(ctx, cluster.Example, "delete", "--timeout=2m", "-f", "-") // the next page makes it anew
 		return err
 	})
 	for _, line := range lines {
@@ -55,4 +52,27 @@ var _ = It("docs/getting-started.md works line by line", func(ctx context.Contex
 			return string(said), err
 		}).WithPolling(often*10).ShouldNot(BeEmpty(), line)
 	}
-})
+},
+	Entry("docs/getting-started.md", "getting-started.md", "A pod with an address", "The end, ", "pod/web", "pod/db-0", "ipamclaims/db-0"),
+	Entry("docs/howto/fixed-addresses.md", "howto/fixed-addresses.md", "The pool", "", "namespace/shop", "ippool/shop"),
+)
+
+// commands returns the commands of a page, which are indented: one a line, or up to the END of
+// what it reads.
+func commands(page string) (all []string) {
+	reads := false
+	for line := range strings.Lines(page) {
+		command, ok := strings.CutPrefix(line, "    ")
+		if !ok {
+			continue
+		}
+		if reads {
+			all[len(all)-1] += command
+			reads = command != "END\n"
+			continue
+		}
+		all = append(all, command)
+		reads = strings.Contains(command, "<<'END'")
+	}
+	return all
+}
