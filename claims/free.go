@@ -79,7 +79,7 @@ func (r *Reconciler) free(ctx context.Context, uid protocol.UID, held []grants.H
 	if len(held) == 0 {
 		return true, nil
 	}
-	if restored, err := r.Pools.Restored(ctx, grants.PoolsOf(held)...); restored || err != nil {
+	if free, err := r.Broker.MayFree(ctx, held); !free {
 		return false, err //nolint:wrapcheck // says what it is about
 	}
 	marked, err := r.Broker.Mark(ctx, held)

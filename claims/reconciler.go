@@ -35,6 +35,7 @@ type Granter interface {
 	Ask(a grants.Ask) grants.Answer
 	Verify(ctx context.Context, a grants.Ask) (grants.Answer, error)
 	Withdraw(uid protocol.UID)
+	MayFree(ctx context.Context, held []grants.Held) (bool, error)
 	Mark(ctx context.Context, held []grants.Held) ([]grants.Held, error)
 	Unmark(ctx context.Context, held []grants.Held) error
 	Clear(ctx context.Context, held []grants.Held) error
@@ -44,12 +45,6 @@ type Granter interface {
 type Live interface {
 	ReadClaim(ctx context.Context, namespace, name string) (protocol.Claim, protocol.Outcome, error)
 	ReadSubLease(ctx context.Context, name string) (protocol.SubLease, protocol.Outcome, error)
-}
-
-// Pools says whether nothing may be freed now of one of some pools, because the API
-// server's data went back in time: uses that protect a claim's addresses may be missing.
-type Pools interface {
-	Restored(ctx context.Context, pools ...protocol.PoolName) (bool, error)
 }
 
 // Resolver says what a network's name means to a claim in a namespace.
@@ -72,7 +67,6 @@ type Reconciler struct {
 	Status    client.StatusClient
 	Live      Live
 	Broker    Granter
-	Pools     Pools
 	Networks  Resolver
 	Admission Admission
 	Events    events.EventRecorder
@@ -150,7 +144,7 @@ func (r *Reconciler) look(ctx context.Context, obj *ipamclaims.IPAMClaim) (time.
 			}
 			s.answer = &answer
 		default:
-			if restored, err := r.Pools.Restored(ctx, grants.PoolsOf(p.giveBack)...); restored || err != nil {
+			if free, err := r.Broker.MayFree(ctx, p.giveBack); !free {
 				return lookAgain, err //nolint:wrapcheck // says what it is about
 			}
 			return r.apply(ctx, obj, s.claim, p)

@@ -238,15 +238,15 @@ func (c *Controller) assemble(ctx context.Context, mgr manager.Manager) ([]prome
 	}
 	reviews := access.NewReviews(time.Now, live.MayUse)
 	ofClaims := &claims.Reconciler{
-		Cache: mgr.GetCache(), Status: direct, Live: live, Broker: b, Pools: ofPools, Networks: catalog, Admission: admission{mgr.GetCache(), reviews},
+		Cache: mgr.GetCache(), Status: direct, Live: live, Broker: b, Networks: catalog, Admission: admission{mgr.GetCache(), reviews},
 		Events: mgr.GetEventRecorder(name), Metrics: claims.NewMetrics(), Log: c.log.With("part", "claims"), Now: time.Now,
 	}
 	ofRequests := &requests.Reconciler{
-		Cache: mgr.GetCache(), API: live, Broker: b, Pools: ofPools,
+		Cache: mgr.GetCache(), API: live, Broker: b,
 		Metrics: requests.NewMetrics(), Log: c.log.With("part", "requests"), Now: time.Now,
 	}
 	ofReservations := &reservations.Reconciler{
-		Cache: mgr.GetCache(), Live: live, Status: direct, Broker: b, Pools: ofPools, Log: c.log.With("part", "reservations"), Now: time.Now,
+		Cache: mgr.GetCache(), Live: live, Status: direct, Broker: b, Log: c.log.With("part", "reservations"), Now: time.Now,
 	}
 	implicit := &pools.Implicit{
 		Cache: mgr.GetCache(), Write: direct, Live: live, Networks: catalog,
@@ -313,7 +313,7 @@ func index(ctx context.Context, mgr manager.Manager, catalog *networks.Catalog) 
 // looker returns what looks at the addresses that other IPAMs have given.
 func (c *Controller) looker(from cache.Cache, live *kube.API, b *grants.Broker, ofPools *pools.Reconciler) *looker.Looker {
 	return &looker.Looker{
-		Cache: from, Live: live, Broker: b, Beats: ofPools.Beats, Restored: ofPools.Restored,
+		Cache: from, Live: live, Broker: b, Beats: ofPools.Beats,
 		Registrations: func(ctx context.Context) ([]protocol.Registration, error) {
 			return cachedRegistrations(ctx, from, c.cfg.RegistrationNamespace)
 		},

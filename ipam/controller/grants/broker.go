@@ -56,8 +56,8 @@ type Config struct {
 	// ID tells this broker's recalls from those of every other, past and to come: at
 	// most 32 characters, without a dot.
 	ID string
-	// Restored, if there is one, reports whether nothing may be granted of one of these
-	// pools, because the API server's data went back in time. It may know so before
+	// Restored, if there is one, reports whether nothing may be granted or freed of one of
+	// these pools, because the API server's data went back in time. It may know so before
 	// [PoolState] says it.
 	Restored func(ctx context.Context, pools ...protocol.PoolName) (bool, error)
 	// Now is the clock.
@@ -297,6 +297,17 @@ func (b *Broker) called(kind protocol.GranteeKind) []protocol.Grantee {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.book.called(kind)
+}
+
+// MayFree reports whether grants may be freed now. They may not while the API server's data
+// have gone back in time for one of their pools: what shows that a pod uses them may be
+// missing. Call it before Mark and Drop. It is false when the error is not nil.
+func (b *Broker) MayFree(ctx context.Context, grants []Held) (bool, error) {
+	if b.cfg.Restored == nil {
+		return true, nil
+	}
+	restored, err := b.cfg.Restored(ctx, poolsOf(grants)...)
+	return !restored && err == nil, err
 }
 
 // Mark sets freeing on grants. When the error is nil each is marked, or gone; those

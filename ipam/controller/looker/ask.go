@@ -262,7 +262,7 @@ func (t *round) end(ctx context.Context) error {
 	if len(freed) == 0 {
 		return nil
 	}
-	if restored, err := t.Restored(ctx, grants.PoolsOf(freed)...); restored || err != nil {
+	if free, err := t.Broker.MayFree(ctx, freed); !free {
 		return err
 	}
 	for _, h := range freed {

@@ -37,18 +37,13 @@ type Granter interface {
 	Held(uid protocol.UID) []grants.Held
 	Ask(a grants.Ask) grants.Answer
 	Withdraw(uid protocol.UID)
+	MayFree(ctx context.Context, held []grants.Held) (bool, error)
 	Drop(ctx context.Context, held []grants.Held) error
 }
 
 // Live reads from the API server, never from a cache.
 type Live interface {
 	ReadReservation(ctx context.Context, name string) (*v1alpha1.IPReservation, protocol.Outcome, error)
-}
-
-// Pools says whether nothing may be freed now of one of some pools, because the API
-// server's data went back in time.
-type Pools interface {
-	Restored(ctx context.Context, pools ...protocol.PoolName) (bool, error)
 }
 
 // Reconciler looks after reservations. Make one with all its exported fields set.
@@ -58,7 +53,6 @@ type Reconciler struct {
 	Live   Live
 	Status client.StatusClient
 	Broker Granter
-	Pools  Pools
 	Log    *slog.Logger
 	// Now is the clock.
 	Now func() time.Time
@@ -136,7 +130,7 @@ func (r *Reconciler) drop(ctx context.Context, name string, uid protocol.UID) (t
 	if len(held) == 0 {
 		return 0, nil
 	}
-	if restored, err := r.Pools.Restored(ctx, grants.PoolsOf(held)...); restored || err != nil {
+	if free, err := r.Broker.MayFree(ctx, held); !free {
 		return lookAgain, err //nolint:wrapcheck // says what it is about
 	}
 	if err := r.Broker.Drop(ctx, held); err != nil {
