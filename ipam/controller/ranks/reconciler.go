@@ -7,20 +7,18 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"time"
 
 	coordination "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
-	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/tenure-ipam/tenure/ipam/controller/doorbell"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -59,10 +57,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 	toAll := func(context.Context, client.Object) []reconcile.Request { return []reconcile.Request{all} }
 	err := ctrl.NewControllerManagedBy(mgr).Named("ranks").
 		Watches(&coordination.Lease{}, handler.EnqueueRequestsFromMapFunc(toAll), builder.WithPredicates(unranked)).
-		WithOptions(controller.Options{
-			MaxConcurrentReconciles: 1,
-			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](100*time.Millisecond, 10*time.Second),
-		}).
+		WithOptions(doorbell.Workers(1)).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("set up ranks: %w", err)

@@ -217,7 +217,7 @@ func TestQueueOfRequests(t *testing.T) {
 	bell := &doorbell.Bell{}
 	bell.Ring("", "early") // nobody listens yet, and nothing is lost
 	r := w.reconciler()
-	if err := (opening{r, bell}).Start(t.Context(), q); err != nil {
+	if err := r.opening(bell).Start(t.Context(), q); err != nil {
 		t.Fatal(err)
 	}
 	arrive := r.arrivals()

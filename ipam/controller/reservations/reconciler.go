@@ -12,10 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
@@ -167,32 +165,18 @@ func (r *Reconciler) write(ctx context.Context, obj *v1alpha1.IPReservation, c m
 	}
 }
 
-// opening is the source that starts the doorbell.
-type opening struct {
-	bell   *doorbell.Bell
-	broker Granter
-}
-
-// Start implements [source.Source].
-func (o opening) Start(ctx context.Context, q doorbell.Queue) error {
-	if err := o.bell.Start(ctx, q); err != nil {
-		return err
-	}
-	for _, name := range o.broker.Reservations() { // who is gone has no event to come
-		o.bell.Ring("", name)
-	}
-	return nil
-}
-
 // Setup has the manager run r, and at every ring of the bell.
 func (r *Reconciler) Setup(mgr ctrl.Manager, bell *doorbell.Bell) error {
+	opening := bell.Opening(func(context.Context) error {
+		for _, name := range r.Broker.Reservations() { // one that is gone sends no event
+			bell.Ring("", name)
+		}
+		return nil
+	})
 	err := ctrl.NewControllerManagedBy(mgr).Named("reservations").
 		For(&v1alpha1.IPReservation{}).
-		WatchesRawSource(opening{bell, r.Broker}).
-		WithOptions(controller.Options{
-			MaxConcurrentReconciles: 8,
-			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](100*time.Millisecond, 10*time.Second),
-		}).
+		WatchesRawSource(opening).
+		WithOptions(doorbell.Workers(8)).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("set up reservations: %w", err)
