@@ -30,7 +30,6 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/controller/looker"
 	"github.com/tenure-ipam/tenure/ipam/controller/networks"
 	"github.com/tenure-ipam/tenure/ipam/controller/pools"
-	"github.com/tenure-ipam/tenure/ipam/controller/ranks"
 	"github.com/tenure-ipam/tenure/ipam/controller/requests"
 	"github.com/tenure-ipam/tenure/ipam/controller/reservations"
 	"github.com/tenure-ipam/tenure/ipam/kube"
@@ -261,7 +260,7 @@ func (c *Controller) assemble(ctx context.Context, mgr manager.Manager) ([]prome
 	ofForeign := c.looker(mgr.GetCache(), live, b, ofPools)
 	ofForeign.Told = bells.pool
 	ofPools.Foreign = ofForeign
-	ofRanks := &ranks.Reconciler{Cache: mgr.GetCache(), RegistrationNamespace: c.cfg.RegistrationNamespace, Registrations: live, Log: c.log.With("part", "ranks")}
+	ofRanks := &ranker{cache: mgr.GetCache(), namespace: c.cfg.RegistrationNamespace, writer: live, log: c.log.With("part", "ranks")}
 	for _, set := range []func() error{
 		func() error { return mgr.Add(manager.RunnableFunc(b.Run)) },
 		func() error {
@@ -277,7 +276,7 @@ func (c *Controller) assemble(ctx context.Context, mgr manager.Manager) ([]prome
 		},
 		func() error { return implicit.Setup(mgr, catalog) },
 		func() error { return ofDead.Setup(mgr) },
-		func() error { return ofRanks.Setup(mgr) },
+		func() error { return ofRanks.setup(mgr) },
 		func() error { return probes(mgr) },
 	} {
 		if err := set(); err != nil {
