@@ -29,9 +29,9 @@ func (b *Broker) round(ctx context.Context) {
 	b.tellPools(starving) // at once: agents cede what they have when they hear of it
 
 	b.withhold(ctx, r.order)
-	each(b.cfg.Calls, r.order, func(wr *write) { b.create(ctx, wr) })
+	Each(b.cfg.Calls, r.order, func(wr *write) { b.create(ctx, wr) })
 	b.confirm(ctx, r.order)
-	each(b.cfg.Calls, r.tasks(), func(t task) {
+	Each(b.cfg.Calls, r.tasks(), func(t task) {
 		if t.write != nil {
 			b.write(ctx, t.write)
 			return
@@ -71,9 +71,9 @@ func (r *round) tasks() []task {
 	return tasks
 }
 
-// each calls do for every element, at most n at once, and waits for all. With n of
+// Each calls do for every element, at most n at once, and waits for all. With n of
 // one they run in order, and on the caller's goroutine.
-func each[T any](n int, of []T, do func(T)) {
+func Each[T any](n int, of []T, do func(T)) {
 	if n == 1 || len(of) == 1 {
 		for _, x := range of {
 			do(x)

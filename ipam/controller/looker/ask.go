@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"go4.org/netipx"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/ipam/controller/grants"
@@ -75,29 +74,13 @@ func (t *round) ask(ctx context.Context) (bool, error) {
 	for _, s := range regs {
 		t.nodes = append(t.nodes, s.Node)
 	}
-	each(t.Calls, regs, func(s protocol.Registration) {
+	grants.Each(t.Calls, regs, func(s protocol.Registration) {
 		out, err := t.Live.AskNode(ctx, s.Meta, text)
 		if out != protocol.Done { // it is asked by the next look, and counts as silent in this one
 			t.Log.DebugContext(ctx, "node cannot be asked what its pods have", "node", s.Node, "error", err)
 		}
 	})
 	return true, nil
-}
-
-// each calls do for every element of list, at most n at once.
-func each[T any](n int, list []T, do func(T)) {
-	if n == 1 { // one after the other, each in order
-		for _, x := range list {
-			do(x)
-		}
-		return
-	}
-	var g errgroup.Group
-	g.SetLimit(n)
-	for _, x := range list {
-		g.Go(func() error { do(x); return nil })
-	}
-	_ = g.Wait() // nothing of it fails
 }
 
 // candidates reports whether there are pods that may have addresses of a pool that waits.
