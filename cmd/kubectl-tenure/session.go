@@ -14,6 +14,7 @@ import (
 	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
 	"github.com/spf13/pflag"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -105,7 +106,7 @@ func (s *session) age(t time.Time) string {
 	if t.IsZero() {
 		return "-"
 	}
-	return brief(s.now().Sub(t))
+	return duration.HumanDuration(max(0, s.now().Sub(t)))
 }
 
 // pageSize is how many objects one answer of the API server has.
