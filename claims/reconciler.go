@@ -133,7 +133,7 @@ func (r *Reconciler) look(ctx context.Context, obj *ipamclaims.IPAMClaim) (time.
 			if ctx.Err() != nil {
 				return 0, err
 			}
-			s.admission = &admission{err, r.unknownSince(s.claim.key, err, s.now)}
+			s.admission = &admission{err, r.noteAccess(s.claim.key, err, s.now)}
 		case p.ask != nil:
 			answer := r.Broker.Ask(*p.ask)
 			s.answer = &answer
@@ -163,9 +163,9 @@ func (r *Reconciler) admit(ctx context.Context, s seen) error {
 	return nil
 }
 
-// unknownSince notes what was learned of who may use the pools of a claim's network, and
-// returns since when it has not been known; no time, if it is.
-func (r *Reconciler) unknownSince(key grants.ClaimKey, err error, now time.Time) time.Time {
+// noteAccess notes whether it is known who may use the pools of a claim's network: err is the
+// answer. It returns since when that has been unknown, and no time if it is known.
+func (r *Reconciler) noteAccess(key grants.ClaimKey, err error, now time.Time) time.Time {
 	if _, denied := errors.AsType[*access.DeniedError](err); denied || err == nil {
 		r.unknown.Delete(key)
 		return time.Time{}

@@ -24,13 +24,12 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/kube"
 )
 
-// unsettled is the index, by network, of claims that have no addresses, or not
-// what their status shows: those that a change of the network concerns.
+// unsettled is the index, by network, of claims that wait: they have no addresses, or their
+// condition is not True. A change of the network concerns them.
 const unsettled = "tenure.unsettled"
 
-// waiting is the index of the same claims, all under one name: those that a change of a
-// pool's rule or of a namespace concerns, be it that they may not use the pool, or that they
-// wait for an address of it and may not have it any more.
+// waiting is the index of the same claims, all under one name. A change of a pool's rule or of a
+// namespace concerns them: it may let them use the pool, or forbid it.
 const waiting = "tenure.waiting"
 
 // IndexClaims adds the index of claims that the reconciler needs. Call it before

@@ -91,16 +91,16 @@ func (r *Reconciler) look(ctx context.Context, obj *v1alpha1.IPReservation) (tim
 	ended, left := expired(obj, r.Now())
 	if ended || obj.DeletionTimestamp != nil {
 		r.Broker.Withdraw(protocol.UID(obj.UID))
-		if after, err := r.drop(ctx, obj.Name, protocol.UID(obj.UID)); after > 0 || err != nil || !ended {
+		if after, err := r.free(ctx, obj.Name, protocol.UID(obj.UID)); after > 0 || err != nil || !ended {
 			return after, err
 		}
-		return 0, r.write(ctx, obj, over(obj))
+		return 0, r.write(ctx, obj, expiredCondition(obj))
 	}
 	ask, err := askOf(obj)
 	if err != nil {
 		return 0, reconcile.TerminalError(err)
 	}
-	if c, ok := said(obj, r.Broker.Ask(ask)); ok {
+	if c, ok := conditionAfter(obj, r.Broker.Ask(ask)); ok {
 		if err := r.write(ctx, obj, c); err != nil {
 			return 0, err
 		}
@@ -119,11 +119,11 @@ func (r *Reconciler) release(ctx context.Context, name string, uid protocol.UID)
 		return 0, fmt.Errorf("read reservation %s: %w", name, err)
 	}
 	r.Broker.Withdraw(uid)
-	return r.drop(ctx, name, uid)
+	return r.free(ctx, name, uid)
 }
 
-// drop removes the grants to uid, of which nobody makes use any more.
-func (r *Reconciler) drop(ctx context.Context, name string, uid protocol.UID) (time.Duration, error) {
+// free gives back the grants to uid. Nobody makes use of them any more.
+func (r *Reconciler) free(ctx context.Context, name string, uid protocol.UID) (time.Duration, error) {
 	held := r.Broker.Held(uid)
 	if len(held) == 0 {
 		return 0, nil
