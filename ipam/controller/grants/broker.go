@@ -220,7 +220,7 @@ func (b *Broker) WithdrawBar(pod protocol.UID, addr netip.Addr) { b.Withdraw(bar
 func (b *Broker) Withdraw(uid protocol.UID) {
 	b.mu.Lock()
 	b.book.Withdraw(uid)
-	starving := b.book.changed()
+	starving := b.book.takeChanged()
 	b.mu.Unlock()
 	b.tellPools(starving)
 }
@@ -272,7 +272,7 @@ func (b *Broker) known(name protocol.Grantee) []protocol.UID {
 // Claims returns the claims that grants name.
 func (b *Broker) Claims() []ClaimKey {
 	var keys []ClaimKey
-	for _, g := range b.called(protocol.GranteeClaim) {
+	for _, g := range b.granteesOfKind(protocol.GranteeClaim) {
 		keys = append(keys, ClaimKey{g.Namespace, g.Name})
 	}
 	return keys
@@ -286,17 +286,17 @@ func (b *Broker) Reservations() []string { return b.namesOf(protocol.GranteeRese
 
 func (b *Broker) namesOf(kind protocol.GranteeKind) []string {
 	var names []string
-	for _, g := range b.called(kind) {
+	for _, g := range b.granteesOfKind(kind) {
 		names = append(names, g.Name)
 	}
 	return names
 }
 
-// called returns the grantees of a kind, without their UIDs, that grants name.
-func (b *Broker) called(kind protocol.GranteeKind) []protocol.Grantee {
+// granteesOfKind returns the grantees of a kind that grants name, without their UIDs.
+func (b *Broker) granteesOfKind(kind protocol.GranteeKind) []protocol.Grantee {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.book.called(kind)
+	return b.book.granteesOfKind(kind)
 }
 
 // MayFree reports whether grants may be freed now. They may not while the API server's data

@@ -24,7 +24,7 @@ func (b *Broker) round(ctx context.Context) {
 		b.mu.Unlock()
 		return
 	}
-	starving := b.book.changed()
+	starving := b.book.takeChanged()
 	b.mu.Unlock()
 	b.tellPools(starving) // at once: agents cede what they have when they hear of it
 
@@ -42,7 +42,7 @@ func (b *Broker) round(ctx context.Context) {
 	b.mu.Lock()
 	b.book.finish(r, b.cfg.Now())
 	more := b.book.pending()
-	starving = b.book.changed()
+	starving = b.book.takeChanged()
 	b.metrics.waiting.Set(float64(len(b.book.queue.asks)))
 	b.mu.Unlock()
 	b.metrics.round(len(asks), len(jobs), b.cfg.Now().Sub(now))

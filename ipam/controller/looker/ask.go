@@ -209,8 +209,8 @@ func (t *round) answers(ctx context.Context, bars []foreign.Bar) (conflicts []fo
 	return conflicts
 }
 
-// itsOwn reports whether the holder of an address's block says that the pod has it from
-// there: it is Tenure's, and the holder had not told so before.
+// itsOwn reports whether an address turns out to be Tenure's: the holder of its block says by now
+// that the pod has it from there.
 func (t *round) itsOwn(ctx context.Context, bad grants.Problem, b foreign.Bar) bool {
 	l, there, err := t.Broker.ReadLease(ctx, bad.Lease)
 	if err != nil || !there {
@@ -220,8 +220,9 @@ func (t *round) itsOwn(ctx context.Context, bad grants.Problem, b foreign.Bar) b
 	return ours
 }
 
-// end frees what nobody has any more, seen by two looks that are endEvery apart.
-func (t *round) end(ctx context.Context) error {
+// freeEnded frees the addresses that nobody has any more. Two looks that are endEvery apart must
+// have seen that.
+func (t *round) freeEnded(ctx context.Context) error {
 	ended := foreign.Ended(t.facts, t.kept(), t.dead(ctx))
 	held, next := t.held(), map[place]ending{}
 	var freed []grants.Held

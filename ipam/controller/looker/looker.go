@@ -156,12 +156,12 @@ func (l *Looker) Round(ctx context.Context) (again time.Duration, err error) {
 	}
 	l.current = nil
 	t.keep(ctx)
-	if err := t.end(ctx); err != nil {
+	if err := t.freeEnded(ctx); err != nil {
 		return 0, err
 	}
 	l.publish(t.verdicts)
 	l.Metrics.looked(l.Now().Sub(t.facts.Now), len(t.facts.Pods), t.calls, len(l.Broker.Kept()))
-	return t.again(l.Now().Sub(t.facts.Now)), nil
+	return t.nextLook(l.Now().Sub(t.facts.Now)), nil
 }
 
 // start begins the current look, and reports whether nodes' agents are asked for it.
@@ -175,7 +175,7 @@ func (l *Looker) start(ctx context.Context) (asks bool, err error) {
 	}
 	l.current = t
 	if asks {
-		t.asked()
+		t.sayAsked()
 		l.publish(t.verdicts)
 	}
 	return asks, nil
