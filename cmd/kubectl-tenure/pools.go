@@ -170,8 +170,9 @@ func takeOver(p *v1alpha1.IPPool) string {
 	return string(cmp.Or(p.Spec.TakeOver, v1alpha1.TakeOverAutomatic))
 }
 
-// pressure is what the status says, but for a pool of which all blocks are leased while
-// addresses in them are free: that is not exhausted for whoever reads it.
+// pressure returns the pressure in the pool's status, with one exception. The status says
+// Exhausted where all blocks are leased. If addresses in them are free, the pool is not exhausted
+// for the reader, and it is High.
 func pressure(p *v1alpha1.IPPool) v1alpha1.Pressure {
 	said := p.Status.Pressure
 	if said == v1alpha1.PressureExhausted && meta.IsStatusConditionFalse(p.Status.Conditions, v1alpha1.PoolExhausted) {

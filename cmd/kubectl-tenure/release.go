@@ -115,9 +115,9 @@ func (r *release) run(ctx context.Context, name protocol.NodeName) error {
 	return r.carryOut(ctx, to, l, do)
 }
 
-// lookAgain looks once more, after a prompt at which somebody may have waited for long:
-// the machine may live by now, of which its Node says nothing. It returns what it sees
-// if that is still what was shown.
+// lookAgain reads the node once more after a prompt: the user may have waited for long, and the
+// machine may run by now although its Node does not say so. It returns what it reads if that is
+// what was shown.
 func (r *release) lookAgain(ctx context.Context, to screen, shown *lost, do deed) (*lost, error) {
 	l, err := r.look(ctx, shown.name)
 	if err != nil {

@@ -130,7 +130,7 @@ func listAll[T any, PL interface {
 				next = rest
 				continue
 			}
-			if begun < begins {
+			if begun < listTries {
 				all, next = nil, ""
 				begun++
 				continue
@@ -152,8 +152,8 @@ func kindOf(list client.ObjectList) string {
 	return strings.TrimSuffix(name[strings.LastIndexByte(name, '.')+1:], "List")
 }
 
-// begins is how often a list is begun that the API server does not let go on.
-const begins = 3
+// listTries is how often a list is begun anew, if the API server cannot go on with it.
+const listTries = 3
 
 // remainder returns what, as err says, continues a list whose state the API server has
 // forgotten with the state that there is now; "" if err does not say.
