@@ -8,26 +8,25 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/access"
 )
 
-// admission is whether the claim's namespace may use the pools of its network: err is
-// nil, or what [Admission] says; since is when it began not to be known.
+// admission says whether the claim's namespace may use the pools of its network. err is nil if it
+// may, else what [Admission] says. since is when that began to be unknown.
 type admission struct {
 	err   error
 	since time.Time
 }
 
-// askAdmission is when a claim whose namespace may not use a pool is looked at again:
-// of a change of RBAC nobody hears.
+// askAdmission is when a claim whose namespace may not use a pool is looked at again: no watch
+// tells of a change of RBAC.
 const askAdmission = 15 * time.Second
 
-// admitted reports whether nobody need be asked about the claim any more. A pool's rule
-// is about who comes, and takes nothing away: what is granted, or stands in the status,
-// stays the claim's, and is granted to it anew should its lease be lost, also while the
-// pool cannot be had.
+// admitted reports whether the claim was admitted before, so that nobody is asked again. A pool's
+// rule is about new claims. It takes no address away from a claim that has it by a grant or by
+// its status, even if its lease is lost or the pool cannot be had.
 //
-// What is granted counts once it was shown: a claim waits, for hours where a pool is
-// exhausted, and the rule that it was asked by is of then. The status of a claim to which
-// nothing is granted counts only with a reason that is given to those who have been
-// admitted: addresses alone may be of a backup, or of another IPAM.
+// A grant counts only once the status has shown it. A claim may wait for hours, and the rule may
+// have changed since it was asked. The status of a claim without grants counts only with a reason
+// that admitted claims are given: the addresses alone may come from a backup, or from another
+// IPAM.
 func (s seen) admitted() bool {
 	switch reason := s.reason(); {
 	case reason == ReasonPoolNotAllowed: // one who has been admitted is never told so
@@ -43,17 +42,17 @@ func (s seen) admitted() bool {
 	}
 }
 
-// emptied reports whether the claim's status, which has no addresses, has shown what is
-// granted to it: its reason is one that only such a claim is given, or a pod uses it.
+// emptied reports whether somebody has emptied the status of a claim that has grants and had
+// shown them. Its reason is then one that only an allocated claim gets, or a pod uses it.
 func (s seen) emptied() bool {
 	reason := s.reason()
 	return len(s.held) > 0 && len(s.claim.ips) == 0 && (reason == ReasonAllocated || reason == ReasonConflict || len(s.uses) > 0)
 }
 
-// refuse is what follows from an admission that is an error. A claim that may not use the
-// pool asks for nothing, and what was granted and has not been shown goes back. Where it is
-// not known whether it may, nothing changes, not even its place among those that wait; but
-// there is none for a pool that is not there, which may have a rule once it is made.
+// refuse decides what to do about a claim that was not admitted. If its namespace may not use the
+// pool, it asks for nothing, and gives back what its status has not shown. If that is not known,
+// nothing changes, and the claim keeps its place in the queue. Of a pool that does not exist it
+// has no place: once the pool is made, it may have a rule.
 func (s seen) refuse() plan {
 	if _, denied := errors.AsType[*access.DeniedError](s.admission.err); !denied {
 		_, missing := errors.AsType[*access.MissingError](s.admission.err)

@@ -11,8 +11,8 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// lookAgain is when grants that are still in use are looked at again, should the
-// end of the use have gone unnoticed.
+// lookAgain is when grants that are still in use are looked at again, in case the end of the use
+// goes unnoticed.
 const lookAgain = 10 * time.Second
 
 // release frees the grants of uid, and ends its ask, if there is no claim of that
@@ -43,10 +43,10 @@ func (r *Reconciler) release(ctx context.Context, key grants.ClaimKey, uid proto
 	return 0, nil
 }
 
-// freeSurplus frees grants of an existing claim that its status does not name: two
-// controllers had each granted some. The status names others, and is written once,
-// so nobody can come to use these. What cannot be freed yet is looked at again: of a pool
-// that opens nobody hears here.
+// freeSurplus frees grants of an existing claim that its status does not name: two controllers
+// had each granted some. The status names the others, and is written once, so that nobody can
+// come to use these. What cannot be freed yet is looked at again after a while: nothing tells
+// this package when a pool opens.
 func (r *Reconciler) freeSurplus(ctx context.Context, c claim) (time.Duration, error) {
 	live, out, err := r.Live.ReadClaim(ctx, c.key.Namespace, c.key.Name)
 	if out == protocol.NotFound || out == protocol.Done && live.UID != c.uid {
@@ -79,7 +79,7 @@ func (r *Reconciler) free(ctx context.Context, uid protocol.UID, held []grants.H
 	if len(held) == 0 {
 		return true, nil
 	}
-	if restored, err := r.Pools.Restored(ctx, grants.PoolsOf(held)...); restored || err != nil {
+	if free, err := r.Broker.MayFree(ctx, held); !free {
 		return false, err //nolint:wrapcheck // says what it is about
 	}
 	marked, err := r.Broker.Mark(ctx, held)

@@ -70,8 +70,8 @@ func (s statusWriter) Patch(context.Context, client.Object, client.Patch, ...cli
 	return s.w.say("write")
 }
 
-func (w *world) Restored(_ context.Context, pools ...protocol.PoolName) (bool, error) {
-	return w.gone && len(pools) > 0, nil
+func (w *world) MayFree(_ context.Context, h []grants.Held) (bool, error) {
+	return !w.gone || len(h) == 0, nil
 }
 
 func (w *world) ReadClaim(context.Context, string, string) (protocol.Claim, protocol.Outcome, error) {
@@ -95,7 +95,7 @@ func (w *world) ReadSubLease(_ context.Context, name string) (protocol.SubLease,
 }
 
 func (w *world) reconciler() *Reconciler {
-	return &Reconciler{Live: w, Status: w, Broker: w, Pools: w, Log: slog.New(slog.DiscardHandler), Metrics: NewMetrics(), Now: func() time.Time { return noon }}
+	return &Reconciler{Live: w, Status: w, Broker: w, Log: slog.New(slog.DiscardHandler), Metrics: NewMetrics(), Now: func() time.Time { return noon }}
 }
 
 // TestFreeingInOrder: the claim is read live, then the grants are marked, then both

@@ -15,9 +15,8 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// patience is how long a pool that is missing or not open yet, or a call that
-// fails, is not worth a word in a claim's status: definitions, pools and claims
-// are often created together.
+// patience is how long a claim's status says nothing of a pool that is missing or not open yet,
+// or of a call that failed: definitions, pools and claims are often created together.
 const patience = 3 * time.Second
 
 // claim is an IPAMClaim as it was read.
@@ -36,8 +35,8 @@ type claim struct {
 	ownerPod   string
 }
 
-// seen is what is known when a claim is looked at. What plan needs beyond the
-// claim, its grants and its uses is read when plan says so.
+// seen is what is known when a claim is looked at. The claim, its grants and its uses are read at
+// once. The rest is read when [decide] asks for it.
 type seen struct {
 	claim claim
 	held  []grants.Held
@@ -57,8 +56,8 @@ type use struct {
 	name    string
 }
 
-// plan is what is to be done about a claim. Either one of the first five is set,
-// and plan is called again with the answer; or the others are the end of it.
+// plan is what is to be done about a claim. If one of the first five is set, [decide] is called
+// again with the answer. Otherwise the others say what to do.
 type plan struct {
 	resolve bool        // find out what the claim's network is
 	admit   bool        // find out whether its namespace may use the network's pools
@@ -98,12 +97,12 @@ func decide(s seen) plan {
 	}
 	missing := slices.DeleteFunc(slices.Clone(named), func(a netip.Addr) bool { return s.holds(a) })
 	if len(missing) > 0 || malformed != "" {
-		return s.disagree(named, malformed, extra)
+		return s.decideMismatch(named, malformed, extra)
 	}
 	return plan{status: s.change(s.allocated(nil)), unmark: unmark, free: extra}
 }
 
-// allocate is decide for a claim without addresses.
+// allocate decides what to do about a claim whose status has no addresses.
 func (s seen) allocate() plan {
 	if s.claim.deleting {
 		return plan{withdraw: true} // nobody needs them any more
@@ -115,9 +114,9 @@ func (s seen) allocate() plan {
 	case networks.Unknown: // or another implementation's by now
 		return plan{withdraw: true}
 	case networks.Ambiguous:
-		return plan{withdraw: true, status: s.change(s.blocked(s.failed(ReasonNetworkAmbiguous, s.network.Message)))}
+		return plan{withdraw: true, status: s.change(s.whyBlocked(s.failed(ReasonNetworkAmbiguous, s.network.Message)))}
 	case networks.Faulty:
-		return plan{withdraw: true, status: s.change(s.blocked(s.failed(ReasonNetworkFaulty, s.network.Message)))}
+		return plan{withdraw: true, status: s.change(s.whyBlocked(s.failed(ReasonNetworkFaulty, s.network.Message)))}
 	case networks.Known:
 	}
 	switch {
@@ -132,7 +131,7 @@ func (s seen) allocate() plan {
 	}
 	requested, err := s.wish().parse()
 	if err != nil {
-		return plan{withdraw: true, status: s.change(s.blocked(s.failed(ReasonRequestInvalid, err.Error()))), after: s.again()}
+		return plan{withdraw: true, status: s.change(s.whyBlocked(s.failed(ReasonRequestInvalid, err.Error()))), after: s.again()}
 	}
 	if s.answer == nil {
 		return plan{ask: s.ask(nil, requested)}
@@ -144,14 +143,14 @@ func (s seen) allocate() plan {
 		}
 		return plan{status: s.change(s.allocated(s.cidrs(s.answer.Granted)))}
 	}
-	why, after := s.waits()
+	why, after := s.whyWaiting()
 	switch {
 	case why == nil:
 		return plan{after: after}
 	case len(s.held) > 0 && s.answer.Problem.Reason == grants.Exhausted:
 		return s.giveBack(*why)
 	default:
-		return plan{status: s.change(s.blocked(*why)), after: s.again()}
+		return plan{status: s.change(s.whyBlocked(*why)), after: s.again()}
 	}
 }
 
@@ -164,18 +163,19 @@ func (s seen) again() time.Duration {
 	return 0
 }
 
-// blocked is why a claim can have no addresses written now. Of one that has some, which its
-// status has shown, the reason must go on to say so: it is admitted by that.
-func (s seen) blocked(why outcome) outcome {
+// whyBlocked returns the outcome for a claim that can have no addresses written now, because of
+// why. If its status has shown addresses before, the reason must go on to say so: by that reason
+// the claim is admitted.
+func (s seen) whyBlocked(why outcome) outcome {
 	if s.emptied() {
 		return s.failed(ReasonConflict, "status.ips names nothing, and cannot be written anew: "+why.message)
 	}
 	return why
 }
 
-// disagree is decide for a claim whose status names what is not granted to it, or
-// no addresses.
-func (s seen) disagree(named []netip.Addr, malformed string, extra []grants.Held) plan {
+// decideMismatch decides what to do about a claim whose status names addresses that are not
+// granted to it, or something that is no address.
+func (s seen) decideMismatch(named []netip.Addr, malformed string, extra []grants.Held) plan {
 	if s.network == nil {
 		return plan{resolve: true}
 	}
@@ -207,16 +207,16 @@ func (s seen) disagree(named []netip.Addr, malformed string, extra []grants.Held
 	case len(s.answer.Granted) > 0:
 		return plan{status: s.change(s.allocated(nil))}
 	}
-	why, after := s.waits()
+	why, after := s.whyWaiting()
 	if why == nil {
 		return plan{after: after}
 	}
 	return plan{status: s.change(*why)}
 }
 
-// waits returns why the claim cannot be granted its addresses; nil, if there is
+// whyWaiting returns why the claim cannot be granted its addresses. It returns nil while there is
 // nothing to say yet, and then when to look again.
-func (s seen) waits() (why *outcome, after time.Duration) {
+func (s seen) whyWaiting() (why *outcome, after time.Duration) {
 	bad := s.answer.Problem
 	reason, message := "", bad.Message
 	switch bad.Reason {
@@ -252,19 +252,19 @@ func (s seen) unavailable(bad grants.Problem) (reason, message string) {
 	return ReasonRequestedTaken, s.wish().is() + bad.Message + "; the claim gets it when it comes free"
 }
 
-// giveBack gives back what is granted, because of why. While a pod uses it, whose end
-// brings the claim here again, that is only said: every write would lead to the next.
+// giveBack gives back what is granted, because of why. While a pod uses the claim, the status
+// only says that. The end of the use brings the claim here again.
 func (s seen) giveBack(why outcome) plan {
 	if len(s.uses) > 0 {
 		why.message += fmt.Sprintf("; gives back %s when no pod uses it any more", join(addrsOf(s.held)))
 		return plan{status: s.change(why), after: lookAgain}
 	}
-	return plan{giveBack: s.held, status: s.fence(why)}
+	return plan{giveBack: s.held, status: s.fencingStatus(why)}
 }
 
-// fence is a status that differs from the present one: writing it makes every
-// status write that was prepared before fail.
-func (s seen) fence(why outcome) *status {
+// fencingStatus returns a status that differs from the present one. Once it is written, every
+// status write that was prepared before fails.
+func (s seen) fencingStatus(why outcome) *status {
 	why.message += "; gives back " + join(addrsOf(s.held))
 	if current := s.condition(); current != nil && current.Message == why.message {
 		why.message += " again"

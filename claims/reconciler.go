@@ -36,6 +36,7 @@ type Granter interface {
 	Ask(a grants.Ask) grants.Answer
 	Verify(ctx context.Context, a grants.Ask) (grants.Answer, error)
 	Withdraw(uid protocol.UID)
+	MayFree(ctx context.Context, held []grants.Held) (bool, error)
 	Mark(ctx context.Context, held []grants.Held) ([]grants.Held, error)
 	Unmark(ctx context.Context, held []grants.Held) error
 	Clear(ctx context.Context, held []grants.Held) error
@@ -45,12 +46,6 @@ type Granter interface {
 type Live interface {
 	ReadClaim(ctx context.Context, namespace, name string) (protocol.Claim, protocol.Outcome, error)
 	ReadSubLease(ctx context.Context, name string) (protocol.SubLease, protocol.Outcome, error)
-}
-
-// Pools says whether nothing may be freed now of one of some pools, because the API
-// server's data went back in time: uses that protect a claim's addresses may be missing.
-type Pools interface {
-	Restored(ctx context.Context, pools ...protocol.PoolName) (bool, error)
 }
 
 // Resolver says what a network's name means to a claim in a namespace.
@@ -81,7 +76,6 @@ type Reconciler struct {
 	Status    client.StatusClient
 	Live      Live
 	Broker    Granter
-	Pools     Pools
 	Networks  Resolver
 	Admission Admission
 	Machines  Machines
@@ -149,7 +143,7 @@ func (r *Reconciler) look(ctx context.Context, obj *ipamclaims.IPAMClaim) (time.
 			if ctx.Err() != nil {
 				return 0, err
 			}
-			s.admission = &admission{err, r.unknownSince(s.claim.key, err, s.now)}
+			s.admission = &admission{err, r.noteAccess(s.claim.key, err, s.now)}
 		case p.machine:
 			if s.machine, err = r.wishOf(ctx, s.claim); err != nil {
 				return 0, err
@@ -164,7 +158,7 @@ func (r *Reconciler) look(ctx context.Context, obj *ipamclaims.IPAMClaim) (time.
 			}
 			s.answer = &answer
 		default:
-			if restored, err := r.Pools.Restored(ctx, grants.PoolsOf(p.giveBack)...); restored || err != nil {
+			if free, err := r.Broker.MayFree(ctx, p.giveBack); !free {
 				return lookAgain, err //nolint:wrapcheck // says what it is about
 			}
 			return r.apply(ctx, obj, s.claim, p)
@@ -198,9 +192,9 @@ func (r *Reconciler) admit(ctx context.Context, s seen) error {
 	return nil
 }
 
-// unknownSince notes what was learned of who may use the pools of a claim's network, and
-// returns since when it has not been known; no time, if it is.
-func (r *Reconciler) unknownSince(key grants.ClaimKey, err error, now time.Time) time.Time {
+// noteAccess notes whether it is known who may use the pools of a claim's network: err is the
+// answer. It returns since when that has been unknown, and no time if it is known.
+func (r *Reconciler) noteAccess(key grants.ClaimKey, err error, now time.Time) time.Time {
 	if _, denied := errors.AsType[*access.DeniedError](err); denied || err == nil {
 		r.unknown.Delete(key)
 		return time.Time{}

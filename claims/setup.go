@@ -3,22 +3,20 @@ package claims
 import (
 	"context"
 	"fmt"
-	"time"
 
 	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
 	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/ipam/controller/doorbell"
@@ -26,13 +24,12 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/kube"
 )
 
-// unsettled is the index, by network, of claims that have no addresses, or not
-// what their status shows: those that a change of the network concerns.
+// unsettled is the index, by network, of claims that wait: they have no addresses, or their
+// condition is not True. A change of the network concerns them.
 const unsettled = "tenure.unsettled"
 
-// waiting is the index of the same claims, all under one name: those that a change of a
-// pool's rule or of a namespace concerns, be it that they may not use the pool, or that they
-// wait for an address of it and may not have it any more.
+// waiting is the index of the same claims, all under one name. A change of a pool's rule or of a
+// namespace concerns them: it may let them use the pool, or forbid it.
 const waiting = "tenure.waiting"
 
 // IndexClaims adds the index of claims that the reconciler needs. Call it before
@@ -56,22 +53,15 @@ func IndexClaims(ctx context.Context, to client.FieldIndexer) error {
 	return nil
 }
 
-// opening is the source that starts the doorbell. It has the claims looked at that
-// grants name: of one that is gone no event will come.
-type opening struct {
-	bell   *doorbell.Bell
-	broker Granter
-}
-
-// Start implements [source.Source].
-func (o opening) Start(ctx context.Context, q doorbell.Queue) error {
-	if err := o.bell.Start(ctx, q); err != nil {
-		return err
-	}
-	for _, key := range o.broker.Claims() {
-		o.bell.Ring(key.Namespace, key.Name)
-	}
-	return nil
+// opening is the source that starts the bell. It rings for each claim that grants name: a
+// claim that is gone sends no event.
+func (r *Reconciler) opening(bell *doorbell.Bell) source.Source {
+	return bell.Opening(func(context.Context) error {
+		for _, key := range r.Broker.Claims() {
+			bell.Ring(key.Namespace, key.Name)
+		}
+		return nil
+	})
 }
 
 // Setup has the manager run r with this many workers, and at every ring of the
@@ -83,11 +73,8 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, catalog *networks.Catalog, bell *do
 		Watches(&nad.NetworkAttachmentDefinition{}, r.ofDefinition(catalog)).
 		Watches(&v1alpha1.IPPool{}, handler.EnqueueRequestsFromMapFunc(r.ofRule), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesMetadata(&corev1.Namespace{}, handler.EnqueueRequestsFromMapFunc(r.ofNamespace), builder.WithPredicates(predicate.LabelChangedPredicate{})).
-		WatchesRawSource(opening{bell, r.Broker}).
-		WithOptions(controller.Options{
-			MaxConcurrentReconciles: workers,
-			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](100*time.Millisecond, 10*time.Second),
-		}).
+		WatchesRawSource(r.opening(bell)).
+		WithOptions(doorbell.Workers(workers)).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("set up claims: %w", err)

@@ -44,7 +44,7 @@ func TestQueueOfClaims(t *testing.T) {
 	q, bell := newQueue(t), &doorbell.Bell{}
 	w := &world{claims: []grants.ClaimKey{{Namespace: "ns", Name: "gone"}, {Namespace: "other", Name: "gone"}}}
 	bell.Ring("ns", "early")
-	if err := (opening{bell, w}).Start(t.Context(), q); err != nil {
+	if err := w.reconciler().opening(bell).Start(t.Context(), q); err != nil {
 		t.Fatal(err)
 	}
 	if got, want := drain(q), "ns/gone other/gone"; got != want {

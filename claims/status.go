@@ -61,8 +61,8 @@ type outcome struct {
 	ownerPod string
 }
 
-// allocated says that the claim has its addresses, which are written if it had
-// none.
+// allocated returns the outcome for a claim that has its addresses. ips are written if the status
+// has none.
 func (s seen) allocated(ips []string) outcome {
 	return outcome{
 		ips: ips, status: metav1.ConditionTrue, reason: ReasonAllocated, message: "addresses are allocated",
@@ -70,7 +70,7 @@ func (s seen) allocated(ips []string) outcome {
 	}
 }
 
-// failed says that the claim has no addresses that it may use.
+// failed returns the outcome for a claim that has no addresses which it may use.
 func (s seen) failed(reason, message string) outcome {
 	return outcome{status: metav1.ConditionFalse, reason: reason, message: message, ownerPod: s.claim.ownerPod}
 }

@@ -39,7 +39,7 @@ func (r *Runner) Attach(ctx context.Context, h journal.Head) (types.Result, fact
 	}
 	a.log = log
 	var report facts.Report
-	if err = a.sync(); err == nil {
+	if err = a.syncJournal(); err == nil {
 		report, err = a.run(ctx)
 	}
 	err = errors.Join(err, log.Close())
@@ -90,12 +90,12 @@ func (a *attaching) defaultStep() int {
 	return -1
 }
 
-// sync has the journal on disk, as it must be before the first plugin is called. Until then
-// that one's process is started, which has its configuration when it is called: a plugin
-// without one does nothing. Should it, and the process end here, then the journal says
-// that its step has begun; what the machine forgets when it ends here was of no plugin
-// that had been called.
-func (a *attaching) sync() error {
+// syncJournal writes the journal to disk, as must be done before the first plugin is called.
+// Meanwhile it starts that plugin's process, which gets its configuration only when it is called:
+// a plugin without one does nothing. If it does something all the same, and this process ends
+// here, then the journal says that its step has begun. If the machine ends here, no plugin had
+// been called.
+func (a *attaching) syncJournal() error {
 	s := a.Plan.Steps[0]
 	if s.Device == nil && a.log.Began(0) == nil { // if not, run says why
 		a.first = a.addAhead(a.lists[0], callOf(a.ContainerID, a.Netns, s))
@@ -114,7 +114,7 @@ func (a *attaching) run(ctx context.Context) (facts.Report, error) {
 			}
 		}
 		if err := a.add(ctx, i, s); err != nil {
-			err = failed(s, "ADD", err)
+			err = stepError(s, "ADD", err)
 			if a.lacksIPAM(a.lists[i], err) {
 				err = errors.Join(err, a.abandon(context.WithoutCancel(ctx), i, s))
 			}
@@ -143,9 +143,9 @@ func (r *Runner) lacksIPAM(list *chain, err error) bool {
 	})
 }
 
-// abandon undoes a step whose ADD has failed for want of an IPAM plugin, so that this holds
-// nothing. The DEL fails for that, too; where the name is misspelt it would for good, and the
-// journal stay of each sandbox that the kubelet tries.
+// abandon undoes a step whose ADD has failed because its IPAM plugin is missing, so that the step
+// leaves nothing behind. The DEL fails for the same reason. If the name is misspelt, it would
+// fail for good, and leave a journal for each sandbox that the kubelet tries.
 func (a *attaching) abandon(ctx context.Context, i int, s plan.Step) error {
 	if err := a.delChain(ctx, a.lists[i], callOf(a.ContainerID, a.Netns, s), nil); err != nil && !a.lacksIPAM(a.lists[i], err) {
 		return nil // the undoing that follows has it once more, and says so
@@ -163,7 +163,7 @@ func (r *Runner) chains(p plan.Plan) ([]*chain, error) {
 	for i, s := range p.Steps {
 		list, err := parse(s.List)
 		if err != nil {
-			return nil, failed(s, "ADD", err)
+			return nil, stepError(s, "ADD", err)
 		}
 		for _, plugin := range list.plugins {
 			_, err := r.find(plugin.kind)
@@ -173,7 +173,7 @@ func (r *Runner) chains(p plan.Plan) ([]*chain, error) {
 				}
 			}
 			if err != nil {
-				return nil, failed(s, "ADD", fmt.Errorf("%w: install it on the node, or correct its name in the network's configuration", err))
+				return nil, stepError(s, "ADD", fmt.Errorf("%w: install it on the node, or correct its name in the network's configuration", err))
 			}
 		}
 		lists[i] = list

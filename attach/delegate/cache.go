@@ -20,7 +20,7 @@ import (
 // name, with a record for each attachment in the form of the CNI library's cache,
 // which agents read back when they have lost their own record.
 
-// cached is an attachment that the cache has.
+// cached is an attachment in the cache.
 type cached struct {
 	cniresults.Record
 	path string // of its file
@@ -86,10 +86,10 @@ func forget(path string, gone func(network, ifName string) bool) error {
 	return os.Rename(temp, path)
 }
 
-// kept returns what the cache has of a container in the files whose names begin with
-// prefix, of all of them if both are empty, in the order of the names. What does not
-// read is passed over, and said.
-func (r *Runner) kept(containerID, prefix string) (all []cached, err error) {
+// cachedOf returns the attachments of a container that the cache has in files whose names begin
+// with prefix, in the order of the names. With both empty it returns all. What cannot be read is
+// left out, with a line on Stderr.
+func (r *Runner) cachedOf(containerID, prefix string) (all []cached, err error) {
 	names, err := atomicfile.Names(r.cacheDir())
 	if err != nil {
 		return nil, err
@@ -113,10 +113,10 @@ func (r *Runner) kept(containerID, prefix string) (all []cached, err error) {
 	return all, nil
 }
 
-// complete gives the steps that have no result in their journal those of the cache: a
-// journal that was cut short, or has a damaged line, may have had them. Where a line is
-// damaged, it may have been the last result of any step, which the cache has as well.
-func (r *Runner) complete(e *journal.Entry) {
+// addCachedResults gives steps that have no result in their journal the result that the cache
+// has: the journal may have been cut short, or have a damaged line. A damaged line may have been
+// the last result of any step, and the cache has that, too.
+func (r *Runner) addCachedResults(e *journal.Entry) {
 	if e.Lost == "" && !slices.ContainsFunc(e.Steps, func(s journal.Step) bool { return s.Result == nil }) {
 		return
 	}

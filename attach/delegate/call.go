@@ -265,13 +265,13 @@ func (r *Runner) gcChain(ctx context.Context, list *chain, valid []types.GCAttac
 		return nil
 	}
 	var errs []error
-	kept, err := r.kept("", "")
+	kept, err := r.cachedOf("", "")
 	if err != nil {
 		return err
 	}
 	for _, a := range kept {
 		if a.NetworkName == list.name && !slices.Contains(valid, types.GCAttachment{ContainerID: a.ContainerID, IfName: a.IfName}) {
-			if err := r.delKept(ctx, a, a.NetNS); err != nil {
+			if err := r.detachOneCached(ctx, a, a.NetNS); err != nil {
 				errs = append(errs, fmt.Errorf("container %s, interface %s, which is not valid: %w", a.ContainerID, a.IfName, err))
 			}
 		}

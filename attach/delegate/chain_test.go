@@ -187,7 +187,7 @@ func TestCacheReadsAsTheLibrarys(t *testing.T) {
 	if diff := cmp.Diff(ours, kept, cmp.Comparer(func(a, b netip.Prefix) bool { return a == b })); diff != "" {
 		t.Errorf("result kept (-), read by the library (+):\n%s", diff)
 	}
-	all, err := r.kept("c1", "c1.")
+	all, err := r.cachedOf("c1", "c1.")
 	if err != nil || len(all) != 1 {
 		t.Fatalf("found %v, %v; want one attachment", all, err)
 	}
@@ -209,7 +209,7 @@ func TestCacheForgetsWhatIsGone(t *testing.T) {
 		if err := forget(r.cacheFile(k), func(_, ifName string) bool { return ifName == tt.gone }); err != nil {
 			t.Fatal(err)
 		}
-		all, err := r.kept("c1", "c1.")
+		all, err := r.cachedOf("c1", "c1.")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -240,7 +240,7 @@ func TestCacheOfAnInterface(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	all, err := r.kept("c1", "c1.eth1.")
+	all, err := r.cachedOf("c1", "c1.eth1.")
 	if err != nil || len(all) != 1 || all[0].IfName != "eth1" || said.Len() > 0 {
 		t.Errorf("of eth1: %v, %v, said %q; want its own attachment", all, err, said.String())
 	}
@@ -248,7 +248,7 @@ func TestCacheOfAnInterface(t *testing.T) {
 	if err := os.WriteFile(r.cacheFile(k), []byte("no record"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if all, err := r.kept("c1", "c1.eth1."); err != nil || len(all) != 1 || !strings.Contains(said.String(), r.cacheFile(k)) {
+	if all, err := r.cachedOf("c1", "c1.eth1."); err != nil || len(all) != 1 || !strings.Contains(said.String(), r.cacheFile(k)) {
 		t.Errorf("beside a file that does not read: %v, %v, said %q; want that it is said", all, err, said.String())
 	}
 }

@@ -30,7 +30,7 @@ func (r *Runner) Check(ctx context.Context, k journal.Key, netns string) error {
 		}
 		return &types.Error{Code: types.ErrInternal, Msg: fmt.Sprintf("container %s, interface %s: %s; DEL is to come first", k.ContainerID, k.IfName, why)}
 	}
-	r.complete(e)
+	r.addCachedResults(e)
 	for i, s := range e.Plan.Steps {
 		list, err := parse(s.List)
 		if err == nil && e.Steps[i].Result == nil {
@@ -40,7 +40,7 @@ func (r *Runner) Check(ctx context.Context, k journal.Key, netns string) error {
 			err = r.checkChain(ctx, list, callOf(k.ContainerID, netns, s), e.Steps[i].Result)
 		}
 		if err != nil {
-			return failed(s, "CHECK", err)
+			return stepError(s, "CHECK", err)
 		}
 	}
 	return checkDefaultRoutes(e, netns)

@@ -48,14 +48,14 @@ func (r *Runner) Detach(ctx context.Context, k journal.Key, netns string) error 
 	if e.Lost != "" {
 		fmt.Fprintf(r.Stderr, "tenure-attach: journal of container %s: %s does not read: every step is undone\n", k.ContainerID, e.Lost)
 	}
-	r.complete(e)
+	r.addCachedResults(e)
 	var errs []error
 	var unnoted error
 	undone := map[[2]string]bool{} // by network and interface
 	for _, i := range slices.Backward(e.Begun(r.Boot)) {
 		s := e.Plan.Steps[i]
 		if err := r.del(ctx, e, i, netns); err != nil {
-			errs = append(errs, failed(s, "DEL", err))
+			errs = append(errs, stepError(s, "DEL", err))
 			continue
 		}
 		undone[[2]string{s.Network, s.IfName}] = true
@@ -72,9 +72,9 @@ func (r *Runner) Detach(ctx context.Context, k journal.Key, netns string) error 
 	return errors.Join(atomicfile.Remove(r.cacheFile(k)), atomicfile.Remove(r.cacheFile(k)+cniresults.SuffixTemp), r.State.Remove(k))
 }
 
-// detachRenamed undoes what was attached to the interface while the meta-plugin's
-// configuration had another name: a runtime calls with the one that there is now. found
-// says that there is such a journal.
+// detachRenamed undoes what was attached to the interface while the meta-plugin's configuration
+// had another name: the runtime calls only with the present one. found says that there is such a
+// journal.
 func (r *Runner) detachRenamed(ctx context.Context, k journal.Key, netns string) (found bool, err error) {
 	entries, unread, err := r.State.OfInterface(k.ContainerID, k.IfName)
 	errs := []error{err}
@@ -90,9 +90,9 @@ func (r *Runner) detachRenamed(ctx context.Context, k journal.Key, netns string)
 	return len(entries)+len(unread) > 0, errors.Join(errs...)
 }
 
-// detachEarlier undoes what the runtime attached by itself before the meta-plugin's
-// configuration took the place of another one: of that the runtime has a record in its
-// own cache, by the earlier network's name, and calls nobody else for it.
+// detachEarlier undoes what the runtime attached by itself before the meta-plugin's configuration
+// replaced another one. The runtime has a record of that in its own cache, by the earlier
+// network's name, and calls no plugin for it any more.
 func (r *Runner) detachEarlier(ctx context.Context, k journal.Key, netns string) error {
 	dir := filepath.Join(filepath.Dir(r.State.Path), "results") // with the default stateDir, the CNI library's
 	names, err := atomicfile.Names(dir)
@@ -120,8 +120,8 @@ func (r *Runner) detachEarlier(ctx context.Context, k journal.Key, netns string)
 				}
 				continue
 			}
-			if err := r.delKept(ctx, cached{rec, path}, netns); err != nil {
-				return failed(plan.Step{Name: rec.NetworkName, IfName: rec.IfName, Default: true}, "DEL", err)
+			if err := r.detachOneCached(ctx, cached{rec, path}, netns); err != nil {
+				return stepError(plan.Step{Name: rec.NetworkName, IfName: rec.IfName, Default: true}, "DEL", err)
 			}
 		}
 	}
@@ -168,11 +168,11 @@ func (r *Runner) Recover(ctx context.Context, k journal.Key, netns string, damag
 	return nil
 }
 
-// detachCached undoes what the cache of results has of a container in the files whose
-// names begin with prefix, and says how many attachments that were: those of the default
-// network last. Another of its interfaces may be another configuration's.
+// detachCached undoes the attachments of a container that the cache has in files whose names
+// begin with prefix, those of the default network last. found is how many there were. Another
+// interface of the container may belong to another configuration.
 func (r *Runner) detachCached(ctx context.Context, k journal.Key, prefix, netns string) (found int, err error) {
-	attachments, err := r.kept(k.ContainerID, prefix)
+	attachments, err := r.cachedOf(k.ContainerID, prefix)
 	if err != nil {
 		return 0, fmt.Errorf("the cache of results: %w", err)
 	}
@@ -190,15 +190,15 @@ func (r *Runner) detachCached(ctx context.Context, k journal.Key, prefix, netns 
 	})
 	var errs []error
 	for _, a := range attachments {
-		if err := r.delKept(ctx, a, netns); err != nil {
-			errs = append(errs, failed(plan.Step{Name: a.NetworkName, IfName: a.IfName}, "DEL", err))
+		if err := r.detachOneCached(ctx, a, netns); err != nil {
+			errs = append(errs, stepError(plan.Step{Name: a.NetworkName, IfName: a.IfName}, "DEL", err))
 		}
 	}
 	return len(attachments), errors.Join(errs...)
 }
 
-// delKept undoes an attachment that the cache has, and removes it there.
-func (r *Runner) delKept(ctx context.Context, a cached, netns string) error {
+// detachOneCached undoes an attachment that the cache has, and removes it from the cache.
+func (r *Runner) detachOneCached(ctx context.Context, a cached, netns string) error {
 	list, err := parse(a.Config)
 	if err != nil {
 		return err

@@ -78,7 +78,7 @@ func (r *Runner) collectUnread(ctx context.Context, network string, unread []err
 	return errors.Join(errs...)
 }
 
-// collect undoes an attachment of which its runtime knows no more.
+// collect undoes an attachment that its runtime does not know any more.
 func (r *Runner) collect(ctx context.Context, e *journal.Entry) error {
 	patience, cancel := context.WithTimeout(ctx, heirs)
 	defer cancel()
@@ -104,7 +104,7 @@ func (r *Runner) tell(ctx context.Context, known networks) error {
 	for _, n := range known.inOrder() {
 		for _, list := range n.lists {
 			if err := r.gcChain(ctx, list, n.valid); err != nil {
-				errs = append(errs, failed(plan.Step{Name: list.name, IfName: "this node"}, "GC", err))
+				errs = append(errs, stepError(plan.Step{Name: list.name, IfName: "this node"}, "GC", err))
 			}
 		}
 	}

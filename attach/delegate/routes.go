@@ -44,7 +44,7 @@ func (a *attaching) moveDefaultRoutes() error {
 	s := a.Plan.Steps[k]
 	change := changeOf(s, a.done[k].full)
 	if err := change.Apply(a.Netns); err != nil {
-		return failed(s, "ADD", err)
+		return stepError(s, "ADD", err)
 	}
 	for i, s := range a.Plan.Steps {
 		switch {
@@ -56,7 +56,7 @@ func (a *attaching) moveDefaultRoutes() error {
 			continue
 		}
 		if err := a.renote(i); err != nil {
-			return failed(s, "ADD", err)
+			return stepError(s, "ADD", err)
 		}
 	}
 	return nil
@@ -100,7 +100,7 @@ func checkDefaultRoutes(e *journal.Entry, netns string) error {
 		return err
 	}
 	if err := changeOf(e.Plan.Steps[k], full).Check(netns, route.Defaults(full)); err != nil {
-		return failed(e.Plan.Steps[k], "CHECK", &types.Error{Code: types.ErrInternal, Msg: oneLine(err)})
+		return stepError(e.Plan.Steps[k], "CHECK", &types.Error{Code: types.ErrInternal, Msg: oneLine(err)})
 	}
 	return nil
 }

@@ -30,8 +30,8 @@ type Runner struct {
 	meanwhile func() // is done once, while the next plugin runs; nil for nothing
 }
 
-// failed says which step an error is of, and keeps the code of a plugin's.
-func failed(s plan.Step, verb string, err error) error {
+// stepError adds to err which step it is of. The code of a plugin's error stays.
+func stepError(s plan.Step, verb string, err error) error {
 	code := types.ErrInternal
 	if e, ok := errors.AsType[*types.Error](err); ok && e.Code != 0 {
 		code = e.Code

@@ -16,8 +16,8 @@ import (
 
 func (d Dir) defaultFile() string { return filepath.Join(d.Path, "default-network") }
 
-// earlierDefault is where earlier plugins kept the list alone. Of the line that has it now
-// they would say that the default network is not available, so that it has another name.
+// earlierDefault is the file in which earlier plugins kept the list alone. The line of today has
+// another file: earlier plugins would take it for a default network that is not available.
 func (d Dir) earlierDefault() string { return filepath.Join(d.Path, "default") }
 
 // defaultHead begins the line of the file: the definition that has the list, which is
@@ -27,8 +27,9 @@ func defaultHead(definition string) []byte {
 	return plainjson.AppendKey(b, "list")
 }
 
-// KeepDefault keeps the default network's configuration list, which is in a definition,
-// for STATUS, which names no pod and may not ask for one. It writes only what has changed.
+// KeepDefault keeps the default network's configuration list for STATUS, where a definition has
+// it. A STATUS names no pod, and may not ask for a definition. The file is written only if
+// something has changed.
 func (d Dir) KeepDefault(definition string, list json.RawMessage) error {
 	line := bytes.NewBuffer(defaultHead(definition))
 	if err := json.Compact(line, list); err != nil {
@@ -58,8 +59,8 @@ func (d Dir) DropDefault() error {
 	return nil
 }
 
-// Default returns what KeepDefault has kept of a definition, nil if there is nothing: what
-// it has of another one says nothing.
+// Default returns the list that KeepDefault has kept, nil if there is none, or it is of another
+// definition.
 func (d Dir) Default(definition string) (json.RawMessage, error) {
 	text, err := plainfile.Read(d.defaultFile())
 	if errors.Is(err, fs.ErrNotExist) {

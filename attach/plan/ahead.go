@@ -2,9 +2,9 @@ package plan
 
 import "encoding/json"
 
-// ReadAhead is disk, of which it has read the file or directory that c names for the
-// default network: a plan that is made of it in a moment does not wait for that. What
-// cannot be read now is read when it is asked for.
+// ReadAhead reads the file or directory that c names for the default network, and returns a disk
+// that has it in memory. So a plan that is made next need not wait for the disk. What cannot be
+// read now is read when it is asked for.
 func ReadAhead(c *Config, disk Disk) Disk {
 	if c.Default.Path == "" {
 		return disk

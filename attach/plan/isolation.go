@@ -32,11 +32,10 @@ const (
 // howToAllow says what to do about a definition that a pod may not use.
 const howToAllow = "use a definition of the pod's own namespace, or have the definition's owner name the pod's in its annotation " + AnnotationNamespaces
 
-// forbidden says why the pod may not use a definition; it returns nothing if it
-// may. A definition that says itself who may use it is believed, whatever the
-// configuration says. Definitions of the namespaces in global that say nothing are
-// for everybody.
-func (m *maker) forbidden(d facts.Definition, global ...string) string {
+// whyForbidden says why the pod may not use a definition, nothing if it may. What a definition
+// itself says of who may use it counts, whatever the configuration says. Definitions of the
+// namespaces in global that say nothing are for everybody.
+func (m *maker) whyForbidden(d facts.Definition, global ...string) string {
 	pod := m.plan.Pod.Namespace
 	if d.Namespace == pod {
 		return ""

@@ -54,7 +54,7 @@ var keys = map[string]key{
 	"binDir":                 file(func(c *Config) *string { return &c.BinDir }),
 	"readinessindicatorfile": file(func(c *Config) *string { return &c.ReadinessFile }),
 	"multusNamespace":        text(func(c *Config) *string { return &c.Namespace }),
-	"namespaceIsolation":     {read: func(c *Config, raw json.RawMessage) error { return typed(raw, &c.Isolated, "true or false") }},
+	"namespaceIsolation":     {read: func(c *Config, raw json.RawMessage) error { return readAs(raw, &c.Isolated, "true or false") }},
 	"globalNamespaces":       {read: func(c *Config, raw json.RawMessage) error { return names(raw, &c.GlobalNamespaces) }},
 	"systemNamespaces":       {read: func(c *Config, raw json.RawMessage) error { return names(raw, &c.SystemNamespaces) }},
 
@@ -107,7 +107,7 @@ func file(field func(*Config) *string) key {
 func word(values map[string]func(*Config)) key {
 	return key{read: func(c *Config, raw json.RawMessage) error {
 		var s string
-		if err := typed(raw, &s, "a string"); err != nil || s == "" {
+		if err := readAs(raw, &s, "a string"); err != nil || s == "" {
 			return err
 		}
 		set, ok := values[s]
@@ -119,8 +119,8 @@ func word(values map[string]func(*Config)) key {
 	}}
 }
 
-// typed reads raw into v; want says in words what it must be.
-func typed(raw json.RawMessage, v any, want string) error {
+// readAs reads raw into v. want says in words what it must be.
+func readAs(raw json.RawMessage, v any, want string) error {
 	if json.Unmarshal(raw, v) != nil {
 		return fmt.Errorf("%s is not %s", raw, want)
 	}
@@ -128,7 +128,7 @@ func typed(raw json.RawMessage, v any, want string) error {
 }
 
 func object(raw json.RawMessage, v *map[string]json.RawMessage) error {
-	return typed(raw, v, "an object")
+	return readAs(raw, v, "an object")
 }
 
 // names reads a list of names: a list of strings, or as Multus has it one string
@@ -136,7 +136,7 @@ func object(raw json.RawMessage, v *map[string]json.RawMessage) error {
 func names(raw json.RawMessage, v *[]string) error {
 	var one string
 	if json.Unmarshal(raw, &one) != nil {
-		return typed(raw, v, "a list of names")
+		return readAs(raw, v, "a list of names")
 	}
 	*v = splitNames(one)
 	return nil
@@ -158,7 +158,7 @@ func readDefaultNetwork(c *Config, raw json.RawMessage) error {
 		return nil
 	}
 	var s string
-	if err := typed(raw, &s, "a name, a path or a CNI configuration"); err != nil || s == "" {
+	if err := readAs(raw, &s, "a name, a path or a CNI configuration"); err != nil || s == "" {
 		return err
 	}
 	var err error
@@ -168,7 +168,7 @@ func readDefaultNetwork(c *Config, raw json.RawMessage) error {
 
 func readClusterNetwork(c *Config, raw json.RawMessage) error {
 	var s string
-	if err := typed(raw, &s, "a name or a path"); err != nil || s == "" {
+	if err := readAs(raw, &s, "a name or a path"); err != nil || s == "" {
 		return err
 	}
 	var err error
@@ -178,7 +178,7 @@ func readClusterNetwork(c *Config, raw json.RawMessage) error {
 
 func readDefaultNetworks(c *Config, raw json.RawMessage) error {
 	var all []string
-	if err := typed(raw, &all, "a list of names or paths"); err != nil {
+	if err := readAs(raw, &all, "a list of names or paths"); err != nil {
 		return err
 	}
 	var errs []error
@@ -200,7 +200,7 @@ func readDefaultNetworks(c *Config, raw json.RawMessage) error {
 // default network's.
 func readDelegates(c *Config, raw json.RawMessage) error {
 	var all []json.RawMessage
-	if err := typed(raw, &all, "a list of CNI configurations"); err != nil {
+	if err := readAs(raw, &all, "a list of CNI configurations"); err != nil {
 		return err
 	}
 	for i, conf := range all {

@@ -136,9 +136,9 @@ func repeats(text []byte, members map[string]json.RawMessage) bool {
 	return n > len(members)
 }
 
-// plainConf is confOf without encoding/json, which would spend a twentieth of an ADD
-// on learning the type, for configurations as most are: what CNI reads has its very
-// names, and results and the like are not there.
+// plainConf does what confOf does, without encoding/json: that would spend a twentieth of an ADD
+// on learning the type. It takes configurations as most are, in which the names are spelt as CNI
+// spells them, and which have no results and the like.
 func plainConf(members map[string]json.RawMessage) (conf types.PluginConf, ok bool) {
 	for key, v := range members {
 		switch key {

@@ -143,7 +143,7 @@ func (m *maker) addSelected(i int, sel npwg.Selection) {
 	where := fmt.Sprintf("element %d", i+1)
 	ref := facts.Ref{Namespace: sel.Namespace, Name: sel.Name}
 	m.take(where, ref.String(), sel.Interface)
-	d, l := m.selected(where, ref, m.config.GlobalNamespaces)
+	d, l := m.findSelected(where, ref, m.config.GlobalNamespaces)
 	if l == nil {
 		return
 	}
@@ -156,12 +156,12 @@ func (m *maker) addSelected(i int, sel npwg.Selection) {
 	m.add(where, step, l)
 }
 
-// selected returns the definition that an annotation names, and its configuration;
-// without one, it has said why the pod cannot have it. Definitions of the namespaces
-// in global are for everybody.
-func (m *maker) selected(where string, ref facts.Ref, global []string) (d facts.Definition, l *list) {
+// findSelected returns the definition that an annotation names, and its configuration. l is nil
+// if the pod cannot have it, and then it has said why. Definitions of the namespaces in global
+// are for everybody.
+func (m *maker) findSelected(where string, ref facts.Ref, global []string) (d facts.Definition, l *list) {
 	d, _ = m.definition(ref)
-	if why := m.forbidden(d, global...); why != "" { // first: what exists elsewhere is not the pod's business
+	if why := m.whyForbidden(d, global...); why != "" { // first: what exists elsewhere is not the pod's business
 		m.fail(where, ref.String(), why, howToAllow)
 		return d, nil
 	}

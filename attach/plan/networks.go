@@ -71,7 +71,7 @@ func (m *maker) addOwnDefault(text string) {
 	if sel.Named && sel.Interface != m.call.IfName {
 		m.fail(where, ref.String(), fmt.Sprintf("it asks for interface %s; the runtime calls the default network's %s", sel.Interface, m.call.IfName), "remove the interface's name")
 	}
-	d, l := m.selected(where, ref, append([]string{m.config.Namespace}, m.config.GlobalNamespaces...))
+	d, l := m.findSelected(where, ref, append([]string{m.config.Namespace}, m.config.GlobalNamespaces...))
 	if l == nil {
 		return
 	}

@@ -55,7 +55,7 @@ func (c *call) add(ctx context.Context, args *cnicall.Args) error {
 		ContainerID: args.ContainerID, Netns: args.Netns, IfName: args.IfName, Args: cniArgs, Runtime: conf.Runtime,
 	}, answer, disk)
 	if err != nil {
-		c.later(journal.Key{}, facts.Report{Pod: pod, ContainerID: args.ContainerID, Warnings: p.Warnings})
+		c.queueNews(journal.Key{}, facts.Report{Pod: pod, ContainerID: args.ContainerID, Warnings: p.Warnings})
 		return types.NewError(types.ErrInvalidNetworkConfig, strings.ReplaceAll(err.Error(), "\n", " | "), "")
 	}
 	return c.attach(ctx, args.Version, conf, r, journal.Head{Key: keyOf(conf, args), Netns: args.Netns, Plan: p}, answer)
@@ -66,14 +66,14 @@ func (c *call) add(ctx context.Context, args *cnicall.Args) error {
 func (c *call) attach(ctx context.Context, version string, conf *plan.Config, r *delegate.Runner, h journal.Head, answer facts.Answer) error {
 	result, report, err := r.Attach(ctx, h)
 	if err != nil {
-		c.later(journal.Key{}, facts.Report{Pod: h.Plan.Pod, ContainerID: h.ContainerID, Warnings: h.Plan.Warnings})
+		c.queueNews(journal.Key{}, facts.Report{Pod: h.Plan.Pod, ContainerID: h.ContainerID, Warnings: h.Plan.Warnings})
 		return err
 	}
 	versioned, err := result.GetAsVersion(version)
 	if err != nil {
 		return errors.Join(fmt.Errorf("the default network's result in CNI %s: %w", version, err), r.Detach(ctx, h.Key, h.Netns))
 	}
-	c.later(h.Key, report)
+	c.queueNews(h.Key, report)
 	if c.conn != nil { // else the answer would wait for a connection
 		c.announceNews(ctx) // the agent works on it meanwhile
 	}
@@ -81,7 +81,7 @@ func (c *call) attach(ctx context.Context, version string, conf *plan.Config, r 
 		c.keepDefault(conf, h.Plan, answer)
 	}
 	c.search()
-	if err := c.settle(ctx); err != nil {
+	if err := c.settleNews(ctx); err != nil {
 		return errors.Join(err, r.Detach(ctx, h.Key, h.Netns))
 	}
 	return cniresult.Print(c.Stdout, versioned)
@@ -155,8 +155,8 @@ func (c *call) disk(conf *plan.Config) plan.Disk {
 	return plan.Files{Root: plainfile.DirFS("/"), ConfDir: conf.ConfDir}
 }
 
-// keepDefault keeps the default network for STATUS where a definition has it: what a file
-// has is there to be read.
+// keepDefault keeps the default network for STATUS if it is in a definition. If it is in a file,
+// STATUS can read that.
 func (c *call) keepDefault(conf *plan.Config, p plan.Plan, answer facts.Answer) {
 	ref, ok := conf.DefaultDefinition()
 	if !ok {
@@ -174,9 +174,9 @@ func (c *call) keepDefault(conf *plan.Config, p plan.Plan, answer facts.Answer) 
 	}
 }
 
-// defaultList returns the default network's configuration without a pod: from
-// configuration or disk, else as the last ADD had it, which old says: then it may have
-// changed since. It is nil if neither knows it.
+// defaultList returns the default network's configuration, for a call without a pod. It takes it
+// from the configuration or from disk, else as the last ADD had it: then old is true, for it may
+// have changed since. It is nil if there is neither.
 func (c *call) defaultList(conf *plan.Config) (list json.RawMessage, old bool, err error) {
 	ref, inDefinition := conf.DefaultDefinition()
 	if inDefinition {

@@ -122,9 +122,9 @@ func (n news) request() agentapi.Request {
 	return agentapi.Request{Verb: agentapi.Report, Ask: n.report.AppendTo(nil)}
 }
 
-// later has the agent told when the answer is out. A report that says nothing is
-// none.
-func (c *call) later(k journal.Key, r facts.Report) {
+// queueNews adds a report to what the agent is told after the runtime has its answer. A report
+// that says nothing is left out.
+func (c *call) queueNews(k journal.Key, r facts.Report) {
 	if len(r.Status) > 0 || len(r.Warnings) > 0 {
 		c.news = append(c.news, news{k, r})
 	}
@@ -137,11 +137,10 @@ func (c *call) announceNews(ctx context.Context) {
 	}
 }
 
-// settle sees to the call's own report before the runtime is answered: after that, the end
-// of this process must not be the end of the report. Either the agent has it, if it was
-// announced, or a mark has a later call send it, if tell does not. After an error there is
-// none.
-func (c *call) settle(ctx context.Context) error {
+// settleNews makes sure that the call's own report is not lost if this process ends once the
+// runtime has its answer. Either the agent has the report already, because it was announced. Or a
+// mark makes a later call send it, if tell does not. After an error there is no report.
+func (c *call) settleNews(ctx context.Context) error {
 	if len(c.news) == 0 {
 		return nil
 	}

@@ -103,11 +103,11 @@ func TestSettle(t *testing.T) {
 			if tt.noRoom {
 				check(t, os.WriteFile(filepath.Join(c.state.Path, "unsent"), nil, 0o600))
 			}
-			c.later(key("own"), aReport(key("own")))
+			c.queueNews(key("own"), aReport(key("own")))
 			if tt.ahead {
 				c.announceNews(t.Context())
 			}
-			if err := c.settle(t.Context()); err != nil != tt.noRoom {
+			if err := c.settleNews(t.Context()); err != nil != tt.noRoom {
 				t.Errorf("settle: %v; want an error: %v", err, tt.noRoom)
 			}
 			marks, _ := atomicfile.Names(filepath.Join(c.state.Path, "unsent"))
@@ -147,7 +147,7 @@ func TestTellOnASlowDisk(t *testing.T) {
 		c.news, c.searched = nil, false
 		stderr := &bytes.Buffer{}
 		c.Stderr = stderr
-		c.later(own, aReport(own))
+		c.queueNews(own, aReport(own))
 		c.tell(t.Context())
 		left, err := atomicfile.Names(filepath.Join(c.state.Path, "unsent"))
 		check(t, err)
@@ -185,7 +185,7 @@ func TestTellGoesOn(t *testing.T) {
 			if name == "large" {
 				r.Warnings = []facts.Warning{{Message: strings.Repeat("x", agentapi.MaxFrame)}}
 			}
-			c.later(k, r)
+			c.queueNews(k, r)
 		}
 		c.tell(t.Context())
 		left, err := atomicfile.Names(filepath.Join(c.state.Path, "unsent"))

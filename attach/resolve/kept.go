@@ -55,7 +55,7 @@ func (o *outbox) loadLocked() error {
 		}
 		switch name := fileOf(s.Pod); {
 		case e.Name() == name:
-			o.putLocked(name, s)
+			o.setLetterLocked(name, s)
 		case s.Made.Boot != o.boot: // every sandbox since is another
 			o.remove(path)
 		default:
@@ -97,8 +97,8 @@ func (o *outbox) write(name string, raw []byte) error {
 	return os.Rename(path+".new", path)
 }
 
-// unshowLocked forgets what a pod has got that is gone. o.mu must be held.
-func (o *outbox) unshowLocked(name string) {
+// forgetShownLocked forgets the status that a pod got: the pod is gone. o.mu must be held.
+func (o *outbox) forgetShownLocked(name string) {
 	delete(o.shown, name)
 	o.remove(o.shownFile(name))
 }

@@ -4,49 +4,37 @@ import (
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// Metrics are a resolver's collectors. The caller registers them. Labels are bounded.
+// Metrics are a resolver's collectors. The caller registers them as one. Labels are bounded.
 type Metrics struct {
+	*prometheus.Registry
+
 	liveReads *prometheus.CounterVec // reads of the API server that an answer waited for, by kind
 	statuses  *prometheus.CounterVec // statuses of pods, by what became of them
 	warnings  *prometheus.CounterVec // warnings of the plugin, by reason
-	state     prometheus.Collector
 
 	mu      sync.Mutex
 	reasons map[string]bool // guarded by mu; those that have a label of their own
 }
 
 func newMetrics(r *Resolver) *Metrics {
+	of := prometheus.NewRegistry()
+	of.MustRegister(collector{r})
+	with := promauto.With(of)
 	return &Metrics{
-		liveReads: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Registry: of,
+		liveReads: with.NewCounterVec(prometheus.CounterOpts{
 			Name: "tenure_attach_live_reads_total", Help: "Reads of the API server that an ADD waited for, because no watch had what it took, by kind (pod, definition, namespace).",
 		}, []string{"kind"}),
-		statuses: prometheus.NewCounterVec(prometheus.CounterOpts{
+		statuses: with.NewCounterVec(prometheus.CounterOpts{
 			Name: "tenure_attach_statuses_total", Help: "Writes of pods' network-status, by outcome (written; gone: the pod was; retried).",
 		}, []string{"outcome"}),
-		warnings: prometheus.NewCounterVec(prometheus.CounterOpts{
+		warnings: with.NewCounterVec(prometheus.CounterOpts{
 			Name: "tenure_attach_warnings_total", Help: "What was ignored of pods' annotations, or went wrong, and was said in an event, by reason.",
 		}, []string{"reason"}),
-		state: collector{r}, reasons: map[string]bool{},
-	}
-}
-
-func (m *Metrics) all() []prometheus.Collector {
-	return []prometheus.Collector{m.liveReads, m.statuses, m.warnings, m.state}
-}
-
-// Describe implements [prometheus.Collector].
-func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, c := range m.all() {
-		c.Describe(ch)
-	}
-}
-
-// Collect implements [prometheus.Collector].
-func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
-	for _, c := range m.all() {
-		c.Collect(ch)
+		reasons: map[string]bool{},
 	}
 }
 

@@ -23,7 +23,7 @@ type mirror[K comparable, V any] struct {
 	entries map[K]*entry[V] // guarded by mu
 }
 
-// An entry is what a mirror has of an object.
+// An entry is an object that a mirror follows.
 type entry[V any] struct {
 	wanted int       // by how many
 	last   time.Time // when it was wanted or looked at last

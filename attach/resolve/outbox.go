@@ -44,9 +44,9 @@ type outbox struct {
 	shown   map[string]*shown  // guarded by mu; by file name
 }
 
-// A shown is a status that a pod of the node has got. It is remembered as long as the
-// pod is there: an older report that comes late must not take its place, and a mirror
-// that is made anew gets it again.
+// A shown is a status that a pod of the node has got. It is remembered as long as the pod exists.
+// An older report that comes late must not replace it, and when the mirror of a static pod is
+// made anew, the status is written to it again.
 type shown struct {
 	status status
 	uid    protocol.UID // the API's
@@ -115,11 +115,11 @@ func (o *outbox) keepLocked(name string, s status) error {
 	if err := o.write(name, raw); err != nil {
 		return fmt.Errorf("keep the status of pod %s/%s: %w", s.Pod.Namespace, s.Pod.Name, err)
 	}
-	o.putLocked(name, s)
+	o.setLetterLocked(name, s)
 	return nil
 }
 
-// podChanged tells what the watch of the node's pods has seen of a pod.
+// podChanged takes note of what the watch of the node's pods shows of a pod.
 func (o *outbox) podChanged(p Pod, exists bool, now time.Time) {
 	name := fileOf(facts.PodRef{Namespace: p.Namespace, Name: p.Name, UID: string(p.kubelets())})
 	o.mu.Lock()
@@ -142,17 +142,18 @@ func (o *outbox) podChanged(p Pod, exists bool, now time.Time) {
 	case ok && p.MirrorOf != "":
 		sh.lost = now
 	case ok:
-		o.unshowLocked(name)
+		o.forgetShownLocked(name)
 	}
 	for name, sh := range o.shown {
 		if !sh.lost.IsZero() && now.Sub(sh.lost) >= maxLost {
-			o.unshowLocked(name)
+			o.forgetShownLocked(name)
 		}
 	}
 }
 
-// putLocked makes s the letter of that name. o.mu must be held.
-func (o *outbox) putLocked(name string, s status) {
+// setLetterLocked makes s the letter of that name, in the place of an earlier one. o.mu must be
+// held.
+func (o *outbox) setLetterLocked(name string, s status) {
 	l, ok := o.letters[name]
 	if !ok {
 		l = &letter{changed: make(chan struct{}, 1)}
@@ -238,7 +239,7 @@ func (o *outbox) carry(ctx context.Context, name string, l *letter) {
 		if tries == 0 || backOff(tries) == lastPause {
 			o.log.WarnContext(ctx, "status not written yet", "namespace", s.Pod.Namespace, "pod", s.Pod.Name, "error", err)
 		}
-		o.await(ctx, l, jittered(backOff(tries)))
+		o.await(ctx, l, jitter(backOff(tries)))
 		tries++
 	}
 }
@@ -248,9 +249,8 @@ func backOff(tries int) time.Duration {
 	return min(lastPause, firstPause<<min(tries, 16))
 }
 
-// jittered returns d, give or take a half: after an outage nodes must not come all at
-// once.
-func jittered(d time.Duration) time.Duration { return d/2 + rand.N(d) }
+// jitter returns d, give or take a half: after an outage not all nodes must come at once.
+func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d) }
 
 // await waits for d, or until there is a newer edition.
 func (o *outbox) await(ctx context.Context, l *letter, d time.Duration) {
@@ -275,7 +275,7 @@ func (o *outbox) forget(name string, l *letter, edition int, uid protocol.UID) b
 	pod := l.status.Pod
 	if uid == "" || pod.UID == "" { // without one it may have been any pod's
 		o.remove(path)
-		o.unshowLocked(name)
+		o.forgetShownLocked(name)
 		return true
 	}
 	sh := &shown{status: l.status, uid: uid}

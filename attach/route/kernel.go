@@ -59,7 +59,7 @@ func (c Change) move(h *netlink.Handle, keeper []int) error {
 			}
 		}
 		for _, d := range want {
-			add = append(add, d.route(f, keeper[0]))
+			add = append(add, d.toNetlink(f, keeper[0]))
 		}
 	}
 	return replace(h, remove, add)
@@ -122,7 +122,7 @@ func (c Change) Check(path string, want []Default) error {
 				}
 			}
 			for _, d := range want {
-				if familyOf(d.Gateway) == f && !slices.ContainsFunc(there, func(r netlink.Route) bool { return d.is(r) && belongs(r, keeper) }) {
+				if familyOf(d.Gateway) == f && !slices.ContainsFunc(there, func(r netlink.Route) bool { return d.matches(r) && belongs(r, keeper) }) {
 					errs = append(errs, fmt.Errorf("default route via %s dev %s is missing", d.Gateway, c.Keeper[0]))
 				}
 			}
@@ -131,9 +131,9 @@ func (c Change) Check(path string, want []Default) error {
 	})
 }
 
-// is reports whether r is the route d, or has it among others. Where d leaves the metric to the
-// kernel, any is right.
-func (d Default) is(r netlink.Route) bool {
+// matches reports whether r is the route d, or has it among others. Where d leaves the metric to
+// the kernel, any metric will do.
+func (d Default) matches(r netlink.Route) bool {
 	through := func(gw net.IP) bool {
 		g, _ := netip.AddrFromSlice(gw)
 		return g.Unmap() == d.Gateway
@@ -149,11 +149,11 @@ func (d Default) stands(r netlink.Route) bool {
 	if familyOf(d.Gateway) == IPv6 {
 		kernels = 1024
 	}
-	return d.is(r) && len(r.MultiPath) == 0 && r.Protocol != unix.RTPROT_RA && r.Priority == cmp.Or(d.Metric, kernels)
+	return d.matches(r) && len(r.MultiPath) == 0 && r.Protocol != unix.RTPROT_RA && r.Priority == cmp.Or(d.Metric, kernels)
 }
 
-// route is d as the library has it.
-func (d Default) route(f Family, link int) netlink.Route {
+// toNetlink returns the route in the form of the library.
+func (d Default) toNetlink(f Family, link int) netlink.Route {
 	dst := &net.IPNet{IP: net.IPv4zero.To4(), Mask: net.CIDRMask(0, 32)}
 	if f == IPv6 {
 		dst = &net.IPNet{IP: net.IPv6zero, Mask: net.CIDRMask(0, 128)}

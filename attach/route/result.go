@@ -32,7 +32,7 @@ func (c Change) Keep(r *types100.Result) {
 		gateways := c.defaults(f)
 		r.Routes = slices.DeleteFunc(r.Routes, func(r *types.Route) bool { return isDefault(r, f) })
 		for _, d := range gateways {
-			to := d.route(f, 0)
+			to := d.toNetlink(f, 0)
 			r.Routes = append(r.Routes, &types.Route{Dst: *to.Dst, GW: to.Gw, Priority: d.Metric})
 		}
 	}

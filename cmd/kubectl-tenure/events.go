@@ -30,7 +30,7 @@ func (l podLook) events(ctx context.Context, v *podView) error {
 		v.Events = append(v.Events, eventView{Reason: e.Reason, Message: strings.TrimSpace(e.Message), Count: max(1, e.Count), Last: last})
 	}
 	slices.SortFunc(v.Events, func(a, b eventView) int { return b.Last.Compare(a.Last) })
-	v.Events = merged(v.Events)
+	v.Events = mergeEvents(v.Events)
 	v.Events = v.Events[:min(len(v.Events), mostEvents)]
 	return nil
 }
@@ -38,9 +38,9 @@ func (l podLook) events(ctx context.Context, v *podView) error {
 // sandboxID is that of a sandbox as kubelets quote it: each try has one of its own.
 var sandboxID = regexp.MustCompile(`"[0-9a-f]{64}"`)
 
-// merged makes one of events that differ in the sandbox alone: the first, with the count
+// mergeEvents merges events that differ only in the sandbox: it keeps the first, with the count
 // of all.
-func merged(events []eventView) (all []eventView) {
+func mergeEvents(events []eventView) (all []eventView) {
 	first := map[string]int{}
 	for _, e := range events {
 		what := e.Reason + " " + sandboxID.ReplaceAllString(e.Message, "")

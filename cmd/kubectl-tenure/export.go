@@ -140,7 +140,7 @@ func (e *exporting) moveOut(ctx context.Context, report moveReport, objects map[
 	if err := e.stop(ctx, pools); err != nil {
 		return err
 	}
-	has, err := e.settled(ctx, pools)
+	has, err := e.waitSettled(ctx, pools)
 	if err != nil {
 		return err
 	}
@@ -183,9 +183,9 @@ func (e *exporting) stop(ctx context.Context, pools []string) error {
 // believed: what was under way when the pools were stopped has come to its end by then.
 const settleFor = 5 * time.Second
 
-// settled waits until every address of pools belongs to somebody or to nobody, and returns
-// who has which.
-func (e *exporting) settled(ctx context.Context, pools []string) (has occupancy, err error) {
+// waitSettled waits until it is known of every address of pools whose it is, or that it is
+// nobody's. It returns who has which.
+func (e *exporting) waitSettled(ctx context.Context, pools []string) (has occupancy, err error) {
 	var last []registrant
 	var since time.Time
 	err = e.await(ctx, "the nodes have not given back what is free", func(ctx context.Context) (line string, done bool, err error) {

@@ -49,9 +49,9 @@ func (s *moveSegment) compare(seen foreignState, group []foreign.Definition, fro
 				c.record(r)
 			}
 		}
-		c.unrecorded()
+		c.findUnrecorded()
 	}
-	c.shared()
+	c.findShared()
 	slices.Sort(c.findings)
 	s.Findings = c.findings
 }
@@ -131,9 +131,9 @@ func (c *comparison) showsOf(p *foreign.Pod) string {
 	return strings.Join(all, ", ")
 }
 
-// unrecorded finds addresses that pods show of definitions that name the other IPAM still,
-// and that it has recorded for nobody.
-func (c *comparison) unrecorded() {
+// findUnrecorded finds addresses that pods show and that the other IPAM has recorded for nobody,
+// as far as their definitions still name that IPAM.
+func (c *comparison) findUnrecorded() {
 	for _, p := range c.pods {
 		for _, show := range p.Shows {
 			for _, a := range show.Addrs {
@@ -145,8 +145,8 @@ func (c *comparison) unrecorded() {
 	}
 }
 
-// shared finds addresses of more than one pod.
-func (c *comparison) shared() {
+// findShared finds addresses that more than one pod has.
+func (c *comparison) findShared() {
 	for a, pods := range c.shown {
 		if len(pods) > 1 {
 			slices.Sort(pods)

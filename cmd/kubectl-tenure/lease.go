@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/duration"
+
 	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/ipam/kube"
@@ -87,7 +89,7 @@ func (b regBook) outOfReach(l *v1alpha1.IPLease) string {
 	case l.Spec.Term < reg.Term:
 		return "the agent has not said it again since it registered anew"
 	case reg.Fence > 0 && b.now.Sub(reg.Beat) >= reg.Fence/2:
-		return fmt.Sprintf("the node's agent has not been heard of for %s", brief(b.now.Sub(reg.Beat)))
+		return fmt.Sprintf("the node's agent has not been heard of for %s", duration.HumanDuration(b.now.Sub(reg.Beat)))
 	}
 	return ""
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	"k8s.io/cli-runtime/pkg/printers"
 	"sigs.k8s.io/yaml"
 )
 
@@ -96,7 +97,7 @@ func (o *output) run(ctx context.Context, s *session, show func(context.Context)
 	}
 }
 
-// A table is rows under heads. Its last columns give way where the screen is narrow.
+// A table is rows under heads.
 type table struct {
 	heads []string
 	wide  int // so many of the last columns are for -o wide
@@ -122,8 +123,6 @@ func plain(texts ...string) (cells []cell) {
 
 func (t *table) row(cells ...cell) { t.rows = append(t.rows, cells) }
 
-const gap = 2 // spaces between columns
-
 // write writes the table on a screen.
 func (t table) write(to screen, wide bool) {
 	columns := len(t.heads)
@@ -134,33 +133,15 @@ func (t table) write(to screen, wide bool) {
 		to.line("%s", cmp.Or(t.none, "There are none."))
 		return
 	}
-	widths := make([]int, columns)
-	for i := range columns {
-		widths[i] = runes(t.heads[i])
-		for _, row := range t.rows {
-			widths[i] = max(widths[i], runes(row[i].text))
+	w := printers.GetNewTabWriter(to.w)
+	for _, row := range append([][]cell{plain(t.heads...)}, t.rows...) {
+		texts := make([]string, columns)
+		for i, c := range row[:columns] {
+			texts[i] = to.paint(c.text, c.look)
 		}
+		fmt.Fprintln(w, strings.Join(texts, "\t"))
 	}
-	to.fit(widths)
-	to.row(plain(t.heads[:columns]...), widths)
-	for _, row := range t.rows {
-		to.row(row[:columns], widths)
-	}
-}
-
-// brief writes a duration as kubectl does: its largest unit, or two.
-func brief(d time.Duration) string {
-	switch d = max(d, 0).Round(time.Second); {
-	case d < 2*time.Minute:
-		return fmt.Sprintf("%ds", int(d.Seconds()))
-	case d < 10*time.Minute && d%time.Minute != 0:
-		return fmt.Sprintf("%dm%ds", int(d.Minutes()), int(d.Seconds())%60)
-	case d < 3*time.Hour:
-		return fmt.Sprintf("%dm", int(d.Minutes()))
-	case d < 48*time.Hour:
-		return fmt.Sprintf("%dh", int(d.Hours()))
-	}
-	return fmt.Sprintf("%dd", int(d.Hours())/24)
+	_ = w.Flush() // as with every other line
 }
 
 // pick returns those of all that have one of the names, in the order of these; without

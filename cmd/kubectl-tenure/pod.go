@@ -128,7 +128,7 @@ func (l podLook) all(ctx context.Context) (podView, error) {
 	if err != nil {
 		v.Pending = append(v.Pending, err.Error())
 	}
-	faults, err := l.planned(ctx, &v)
+	faults, err := l.addPlanned(ctx, &v)
 	switch {
 	case err == nil:
 	case len(status) == 0:
@@ -169,9 +169,9 @@ func statusOf(pod metav1.Object) (status []nad.NetworkStatus, err error) {
 	return status, nil
 }
 
-// planned adds the networks of the plan that would be made for the pod, and returns
-// what is wrong with it; err is why none can be made here. A host-network pod has none.
-func (l podLook) planned(ctx context.Context, v *podView) (faults []string, err error) {
+// addPlanned adds to v the networks of the plan that would be made for the pod. faults say what
+// is wrong with the plan, err why none can be made here. A host-network pod has no plan.
+func (l podLook) addPlanned(ctx context.Context, v *podView) (faults []string, err error) {
 	if l.pod.Spec.HostNetwork {
 		return nil, nil
 	}

@@ -96,12 +96,11 @@ func pools(ctx context.Context, s *session, o output, names []string) error {
 		wide:  5,
 	}}
 	views := []poolView{}
-	to := s.screen()
 	for i := range all {
 		p := &all[i]
 		views = append(views, viewPool(p))
 		l.names = append(l.names, "ippool.tenure.dev/"+p.Name)
-		l.table.row(poolRow(s, to, p)...)
+		l.table.row(poolRow(s, p)...)
 	}
 	l.value = map[string]any{"pools": views}
 	return o.write(s, l)
@@ -126,13 +125,13 @@ func (s *session) readPools(ctx context.Context, names []string) ([]v1alpha1.IPP
 	return pick(all, names, func(p *v1alpha1.IPPool) string { return p.Name })
 }
 
-func poolRow(s *session, to screen, p *v1alpha1.IPPool) []cell {
+func poolRow(s *session, p *v1alpha1.IPPool) []cell {
 	row, pressed := plain(p.Name), pressure(p)
 	if c := p.Status.Counts; c == nil { // never counted
 		row = append(row, plain("", "", "", "", "", "")...)
 	} else {
 		taken := c.Capacity - c.Free
-		row = append(row, cell{to.usage(taken, c.Capacity), cmp.Or(pressureCell(pressed).look, lookGood)})
+		row = append(row, cell{percent(taken, c.Capacity), cmp.Or(pressureCell(pressed).look, lookGood)})
 		row = append(row, plain(fmt.Sprint(c.Used), fmt.Sprint(c.Claimed), many(c.Free), many(c.Capacity))...)
 		row = append(row, count(c.Unreachable, lookWarn))
 	}
@@ -147,6 +146,18 @@ func poolRow(s *session, to screen, p *v1alpha1.IPPool) []cell {
 	return append(row, plain(leases, takeOver(p), p.Spec.Domain, strings.Join(ranges, ","), s.age(p.CreationTimestamp.Time))...)
 }
 
+// percent writes how much of a whole is taken. 0% is for nothing, and 100% for all of it.
+func percent(taken, whole int64) string {
+	if whole <= 0 {
+		return "-"
+	}
+	n := int(min(1, float64(taken)/float64(whole)) * 100)
+	if n == 0 && taken > 0 {
+		n = 1
+	}
+	return fmt.Sprintf("%d%%", n)
+}
+
 // count writes a number, which has a look where it is not 0.
 func count(n int64, as look) cell {
 	if n == 0 {
@@ -159,8 +170,9 @@ func takeOver(p *v1alpha1.IPPool) string {
 	return string(cmp.Or(p.Spec.TakeOver, v1alpha1.TakeOverAutomatic))
 }
 
-// pressure is what the status says, but for a pool of which all blocks are leased while
-// addresses in them are free: that is not exhausted for whoever reads it.
+// pressure returns the pressure in the pool's status, with one exception. The status says
+// Exhausted where all blocks are leased. If addresses in them are free, the pool is not exhausted
+// for the reader, and it is High.
 func pressure(p *v1alpha1.IPPool) v1alpha1.Pressure {
 	said := p.Status.Pressure
 	if said == v1alpha1.PressureExhausted && meta.IsStatusConditionFalse(p.Status.Conditions, v1alpha1.PoolExhausted) {
@@ -291,7 +303,7 @@ func writePool(to screen, p *v1alpha1.IPPool, view poolView) {
 	to.fact("Pressure", pressureCell(pressure(p)))
 	if c := p.Status.Counts; c != nil {
 		to.fact("Usage", plain(fmt.Sprintf("%s  %d used, %d claimed, %s free, %d unreachable, of %s",
-			to.usage(c.Capacity-c.Free, c.Capacity), c.Used, c.Claimed, many(c.Free), c.Unreachable, many(c.Capacity)))[0])
+			percent(c.Capacity-c.Free, c.Capacity), c.Used, c.Claimed, many(c.Free), c.Unreachable, many(c.Capacity)))[0])
 	}
 	to.title("Ranges")
 	ranges := table{heads: []string{"CIDR", "START", "END", "GATEWAY", "EXCLUDE", "STATIC-ONLY"}}

@@ -39,16 +39,16 @@ Pressure      High
 Usage         30%  40 used, 10 claimed, 140 free, 10 unreachable, of 200
 
 Ranges
-CIDR         START  END  GATEWAY   EXCLUDE                                         STATIC-ONLY
-10.0.0.0/24  -      -    10.0.0.1  10.0.0.2, 10.0.0.3, 10.0.0.4, 10.0.0.5, 1 more  -
+CIDR          START   END   GATEWAY    EXCLUDE                                          STATIC-ONLY
+10.0.0.0/24   -       -     10.0.0.1   10.0.0.2, 10.0.0.3, 10.0.0.4, 10.0.0.5, 1 more   -
 
 Conditions
 Ready         True (Open): blocks may be leased
 
 Leases
-HOLDER       LEASES  USED  FREE  CEDED  GRANTED  UNREACHABLE  WHY
-the cluster  1       4     12    0      4        0            -
-node-7       2       36    10    2      0        10           no agent is registered; frozen
+HOLDER        LEASES   USED   FREE   CEDED   GRANTED   UNREACHABLE   WHY
+the cluster   1        4      12     0       4         0             -
+node-7        2        36     10     2       0         10            no agent is registered; frozen
 `
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

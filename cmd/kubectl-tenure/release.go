@@ -13,6 +13,7 @@ import (
 	"golang.org/x/term"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/duration"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/ipam/kube"
@@ -114,9 +115,9 @@ func (r *release) run(ctx context.Context, name protocol.NodeName) error {
 	return r.carryOut(ctx, to, l, do)
 }
 
-// lookAgain looks once more, after a prompt at which somebody may have waited for long:
-// the machine may live by now, of which its Node says nothing. It returns what it sees
-// if that is still what was shown.
+// lookAgain reads the node once more after a prompt: the user may have waited for long, and the
+// machine may run by now although its Node does not say so. It returns what it reads if that is
+// what was shown.
 func (r *release) lookAgain(ctx context.Context, to screen, shown *lost, do deed) (*lost, error) {
 	l, err := r.look(ctx, shown.name)
 	if err != nil {
@@ -238,7 +239,7 @@ func (l *lost) decide(now time.Time) (do deed, refusal string) {
 		return 0, "the Node is Ready: its kubelet runs. Stop the machine first"
 	case registered && quiet < beats(l.reg.Fence):
 		return 0, fmt.Sprintf("its agent beats: the last heartbeat was %s ago, and one comes every %s. If the machine is off, try again in %s",
-			brief(quiet), brief(beats(l.reg.Fence)-time.Minute), brief(beats(l.reg.Fence)-quiet))
+			duration.HumanDuration(max(0, quiet)), duration.HumanDuration(beats(l.reg.Fence)-time.Minute), duration.HumanDuration(beats(l.reg.Fence)-quiet))
 	case len(l.leases)+len(l.subs) == 0 && l.node == nil && l.reg == nil:
 		return 0, "no Node, registration, lease or sub-lease says anything of it. If the name is right it was released before; kubectl tenure leases shows who holds what"
 	case len(l.leases)+len(l.subs) == 0:
@@ -253,7 +254,7 @@ func (l *lost) decide(now time.Time) (do deed, refusal string) {
 		return deedTaint, ""
 	case registered && l.reg.Fence > 0 && quiet < l.reg.Fence+time.Minute:
 		return 0, fmt.Sprintf("the Node is gone%s, and the agent may still give out addresses: its fence of %v has not passed since its last heartbeat. Try again in %s",
-			map[bool]string{true: " that its agent was registered for, and was made again"}[l.node != nil], l.reg.Fence, brief(l.reg.Fence+time.Minute-quiet))
+			map[bool]string{true: " that its agent was registered for, and was made again"}[l.node != nil], l.reg.Fence, duration.HumanDuration(l.reg.Fence+time.Minute-quiet))
 	case off, len(l.confirmed) == 0 && l.reg.Fence > 0:
 		return deedWait, ""
 	case l.node != nil: // it was made again, and nothing else can carry the word

@@ -14,6 +14,7 @@ import (
 	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
 	"github.com/spf13/pflag"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -105,7 +106,7 @@ func (s *session) age(t time.Time) string {
 	if t.IsZero() {
 		return "-"
 	}
-	return brief(s.now().Sub(t))
+	return duration.HumanDuration(max(0, s.now().Sub(t)))
 }
 
 // pageSize is how many objects one answer of the API server has.
@@ -129,7 +130,7 @@ func listAll[T any, PL interface {
 				next = rest
 				continue
 			}
-			if begun < begins {
+			if begun < listTries {
 				all, next = nil, ""
 				begun++
 				continue
@@ -151,8 +152,8 @@ func kindOf(list client.ObjectList) string {
 	return strings.TrimSuffix(name[strings.LastIndexByte(name, '.')+1:], "List")
 }
 
-// begins is how often a list is begun that the API server does not let go on.
-const begins = 3
+// listTries is how often a list is begun anew, if the API server cannot go on with it.
+const listTries = 3
 
 // remainder returns what, as err says, continues a list whose state the API server has
 // forgotten with the state that there is now; "" if err does not say.

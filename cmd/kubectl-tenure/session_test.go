@@ -72,8 +72,8 @@ func TestListsGoOn(t *testing.T) {
 		{"a state that is forgotten, and nothing goes on at first", map[string]page{
 			"": {pods: []string{"a", "bad"}, next: "1"}, "1": {err: expired(""), once: true, pods: []string{"b", "worse"}},
 		}, "a b, not pod bad, not pod worse", "", 2},
-		{"a state that is forgotten, and nothing goes on", map[string]page{"": {pods: []string{"a"}, next: "1"}, "1": {err: expired("")}}, "", "too old", begins},
-		{"a state that is forgotten for ever", map[string]page{"": {pods: []string{"a"}, next: "1"}, "1": {err: expired("1")}}, "", "too old", begins},
+		{"a state that is forgotten, and nothing goes on", map[string]page{"": {pods: []string{"a"}, next: "1"}, "1": {err: expired("")}}, "", "too old", listTries},
+		{"a state that is forgotten for ever", map[string]page{"": {pods: []string{"a"}, next: "1"}, "1": {err: expired("1")}}, "", "too old", listTries},
 		{"no answer", map[string]page{"": {pods: []string{"a"}, next: "1"}, "1": {err: down}}, "", "down", 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -109,11 +109,12 @@ func (r *release) taint(ctx context.Context, l *lost) error {
 	return nil
 }
 
-var errWaited = errors.New("the time is over")
+// errTimeOver is why a wait ends when --timeout has passed.
+var errTimeOver = errors.New("the time is over")
 
 // await waits until the node holds nothing.
 func (r *release) await(ctx context.Context, l *lost) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, r.wait, errWaited)
+	ctx, cancel := context.WithTimeoutCause(ctx, r.wait, errTimeOver)
 	defer cancel()
 	held := len(l.leases) + len(l.subs)
 	for {
@@ -134,15 +135,15 @@ func (r *release) await(ctx context.Context, l *lost) error {
 		}
 		select {
 		case <-ctx.Done():
-			return r.stopped(ctx, l.name, held)
+			return r.whyStopped(ctx, l.name, held)
 		case <-time.After(time.Second):
 		}
 	}
 }
 
-// stopped says why a wait has ended before the node held nothing.
-func (r *release) stopped(ctx context.Context, name protocol.NodeName, held int) error {
-	if errors.Is(context.Cause(ctx), errWaited) {
+// whyStopped returns why a wait has ended although the node still holds something.
+func (r *release) whyStopped(ctx context.Context, name protocol.NodeName, held int) error {
+	if errors.Is(context.Cause(ctx), errTimeOver) {
 		return fmt.Errorf("node %s still holds leases and sub-leases, %d in all, after %v: does tenure-controller run, and what does it log? Call release-node again to go on", name, held, r.wait)
 	}
 	return fmt.Errorf("interrupted: node %s held leases and sub-leases, %d in all, of which the controller goes on to take over what it can", name, held)

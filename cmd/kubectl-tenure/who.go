@@ -146,8 +146,8 @@ func whoInPool(ctx context.Context, s *session, p *v1alpha1.IPPool, addr netip.A
 	case l == nil && !hasAddress(p, addr):
 		return whoView{}, false, nil
 	case l == nil:
-		v = whoView{Pool: p.Name, Note: cmp.Or(neverGiven(p, addr), "nobody; its block is not leased")}
-		return v, true, v.shown(ctx, s, "", addr, "by the pod's status alone: no lease backs it; another IPAM may have given it")
+		v = whoView{Pool: p.Name, Note: cmp.Or(whyNeverGiven(p, addr), "nobody; its block is not leased")}
+		return v, true, v.addShowing(ctx, s, "", addr, "by the pod's status alone: no lease backs it; another IPAM may have given it")
 	}
 	v = whoView{Pool: p.Name, Lease: l.Name, Node: l.Spec.Holder.Node}
 	for _, g := range l.Spec.Grants {
@@ -162,17 +162,18 @@ func whoInPool(ctx context.Context, s *session, p *v1alpha1.IPPool, addr netip.A
 	}
 	v.Note = whyNobody(v, l, p, addr)
 	if v.Node == "" {
-		return v, true, v.shown(ctx, s, "", addr, "by the pod's status alone: no grant backs it; another IPAM may have given it")
+		return v, true, v.addShowing(ctx, s, "", addr, "by the pod's status alone: no grant backs it; another IPAM may have given it")
 	}
-	if err := v.shown(ctx, s, v.Node, addr, "by the pod's status: the node has not published it, which it does twice a minute"); err != nil {
+	if err := v.addShowing(ctx, s, v.Node, addr, "by the pod's status: the node has not published it, which it does twice a minute"); err != nil {
 		return v, true, err
 	}
-	v.unpublished = len(v.Pods) == 0 && neverGiven(p, addr) == ""
+	v.unpublished = len(v.Pods) == 0 && whyNeverGiven(p, addr) == ""
 	return v, true, nil
 }
 
-// shown fills in the pods, of a node or of any, that show the address in their status.
-func (v *whoView) shown(ctx context.Context, s *session, node string, addr netip.Addr, note string) error {
+// addShowing adds the pods that show the address in their status: those of a node, or of any
+// where node is empty.
+func (v *whoView) addShowing(ctx context.Context, s *session, node string, addr netip.Addr, note string) error {
 	pods, err := s.showing(ctx, node, v.Pool, addr)
 	if len(pods) > 0 {
 		v.Owner, v.Pods, v.Note = "Pod", pods, note
@@ -235,7 +236,7 @@ func (k knownNetworks) showing(o *corev1.Pod, pool protocol.PoolName, addr netip
 
 // whyNobody says of an address that is granted and given to nobody why that is so.
 func whyNobody(v whoView, l *v1alpha1.IPLease, p *v1alpha1.IPPool, addr netip.Addr) string {
-	never := neverGiven(p, addr)
+	never := whyNeverGiven(p, addr)
 	switch {
 	case v.Node != "" && l.Status.Published == nil:
 		return "not known: the node has published nothing yet"
@@ -247,9 +248,9 @@ func whyNobody(v whoView, l *v1alpha1.IPLease, p *v1alpha1.IPPool, addr netip.Ad
 	return "nobody; free with " + holderText(v)
 }
 
-// neverGiven says why a pool gives addr to nobody, "" if it does, or its ranges cannot be
-// read.
-func neverGiven(p *v1alpha1.IPPool, addr netip.Addr) string {
+// whyNeverGiven says why a pool gives addr to nobody. It is empty if the pool gives it, or if the
+// pool's ranges cannot be read.
+func whyNeverGiven(p *v1alpha1.IPPool, addr netip.Addr) string {
 	shape := shapeOf(p)
 	if shape == nil {
 		return ""

@@ -201,10 +201,6 @@ var rules = []rule{
 		never: join(ours, bolt, cni),
 	},
 	{
-		pkg: "./ipam/controller/ranks", why: "ranks decide nothing: they know neither leases nor what is done with them",
-		never: join(bolt, cni, []string{"./ipam/controller/grants"}),
-	},
-	{
 		pkg: "./ipam/controller/requests", why: "the controller answers nodes' requests with it: it knows neither node nor claim",
 		never: join(bolt, cni),
 	},

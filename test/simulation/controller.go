@@ -137,7 +137,7 @@ func (c *simController) boot() {
 		Shapes: c.shapes, Metrics: measures().pools, Log: log, CountsEvery: time.Minute, Now: c.now,
 	}
 	c.ofClaims = &claims.Reconciler{
-		Cache: cacheReader{c: c}, Status: statusClient{c: c}, Live: c.live(), Broker: c.granter(), Pools: c.ofPools, Networks: simNetworks{},
+		Cache: cacheReader{c: c}, Status: statusClient{c: c}, Live: c.live(), Broker: c.granter(), Networks: simNetworks{},
 		Admission: everybody{}, Events: noEvents{}, Metrics: measures().claims, Log: log, Now: c.now,
 	}
 	c.ofDead = &deadnodes.Reconciler{
@@ -145,7 +145,7 @@ func (c *simController) boot() {
 		Margin: c.margin(), Calls: 1, Now: c.monotonic,
 	}
 	c.ofSubs = &requests.Reconciler{
-		Cache: cacheReader{c: c}, API: liveCalls{c}, Broker: granter{c.broker, c}, Pools: c.ofPools, Metrics: measures().subs, Log: log, Now: c.now,
+		Cache: cacheReader{c: c}, API: liveCalls{c}, Broker: granter{c.broker, c}, Metrics: measures().subs, Log: log, Now: c.now,
 	}
 	if w.other != nil {
 		c.newLooker()

@@ -34,7 +34,7 @@ type looks struct {
 // newLooker has the controller look for what the other IPAM has given.
 func (c *simController) newLooker() {
 	c.look.Looker = &looker.Looker{
-		Cache: cacheReader{c: c}, Live: c.liveLooks(), Broker: granter{c.broker, c}, Registrations: c.cachedRegistrations, Restored: c.ofPools.Restored, Beats: c.ofPools.Beats,
+		Cache: cacheReader{c: c}, Live: c.liveLooks(), Broker: granter{c.broker, c}, Registrations: c.cachedRegistrations, Beats: c.ofPools.Beats,
 		Told: func(pool protocol.PoolName) { c.soon(task{lookAtPool, string(pool)}, 0) }, Calls: 1,
 		Metrics: measures().looks, Log: c.ofPools.Log, Now: c.now,
 	}

@@ -319,9 +319,10 @@ func (l *look) placeOf(pools []protocol.PoolName, a netip.Addr) (place, bool) {
 }
 
 // ownedBy notes that somebody owns an address.
-func (l *look) ownedBy(at place, key, text string) { l.owned(at, owner{key: key, text: text}) }
+func (l *look) ownedBy(at place, key, text string) { l.addOwner(at, owner{key: key, text: text}) }
 
-func (l *look) owned(at place, o owner) {
+// addOwner adds o to the owners of an address, once. o is doubtful only if all who name it are.
+func (l *look) addOwner(at place, o owner) {
 	i := slices.IndexFunc(l.owner[at], func(known owner) bool { return known.key == o.key })
 	if i < 0 {
 		l.owner[at] = append(l.owner[at], o)

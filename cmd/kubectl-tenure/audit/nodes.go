@@ -52,20 +52,20 @@ func (l *look) nodes() {
 	for name, h := range held {
 		reg, registered := l.Registrations[name]
 		if l.Nodes[name].UID == "" {
-			l.gone(name, h, reg, registered)
+			l.checkGone(name, h, reg, registered)
 			continue
 		}
-		l.present(name, h, reg, registered)
+		l.checkPresent(name, h, reg, registered)
 		if registered {
 			l.stores(name, h, reg)
 		}
 	}
-	l.unregistered(held)
+	l.findUnregistered(held)
 }
 
-// unregistered finds nodes that are Ready, have no registration and hold nothing. It may be meant
-// so: all of them are one finding.
-func (l *look) unregistered(held map[protocol.NodeName]*holding) {
+// findUnregistered finds nodes that are Ready, have no registration and hold nothing. That may be
+// meant so: all of them are one finding.
+func (l *look) findUnregistered(held map[protocol.NodeName]*holding) {
 	var names []string
 	for name := range l.Nodes {
 		if _, registered := l.Registrations[name]; !registered && held[name] == nil && !l.NotReady[name] {
@@ -106,8 +106,8 @@ func (l *look) confirmedUse(s *protocol.SubLease) bool {
 	return false
 }
 
-// gone looks at what a node holds that does not exist.
-func (l *look) gone(name protocol.NodeName, h *holding, reg protocol.Registration, registered bool) {
+// checkGone looks at what a node holds that does not exist.
+func (l *look) checkGone(name protocol.NodeName, h *holding, reg protocol.Registration, registered bool) {
 	object, quiet := "node "+string(name), l.Now.Sub(reg.Beat)
 	release := fmt.Sprintf("if the machine is off for good: kubectl tenure release-node %s", name)
 	switch {
@@ -144,8 +144,8 @@ func (l *look) untilTakeOver(h *holding, reg protocol.Registration, release stri
 // to count later.
 const takeOverRoom = 5 * time.Minute
 
-// present looks at what a node holds that exists.
-func (l *look) present(name protocol.NodeName, h *holding, reg protocol.Registration, registered bool) {
+// checkPresent looks at what a node holds that exists.
+func (l *look) checkPresent(name protocol.NodeName, h *holding, reg protocol.Registration, registered bool) {
 	object := "node " + string(name)
 	switch quiet := l.Now.Sub(reg.Beat); {
 	case !registered:

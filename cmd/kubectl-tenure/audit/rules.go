@@ -62,7 +62,7 @@ func (l *look) grants() {
 			sub, claim := l.sub[g.To.UID], l.claim[g.To.UID]
 			switch {
 			case g.To.Kind == protocol.GranteePod:
-				l.foreign(lease, g)
+				l.checkForeign(lease, g)
 			case g.To.Kind == protocol.GranteeReservation && l.Reservations[g.To.UID]:
 				l.ownedBy(at, "reservation "+string(g.To.UID), g.To.String())
 			case g.To.Kind == protocol.GranteeSubLease && sub != nil && sub.Request != nil:
@@ -78,8 +78,8 @@ func (l *look) grants() {
 	}
 }
 
-// foreign looks at an address that is kept for a pod of another IPAM.
-func (l *look) foreign(lease *protocol.Lease, g protocol.Grant) {
+// checkForeign looks at an address that is kept for a pod of another IPAM.
+func (l *look) checkForeign(lease *protocol.Lease, g protocol.Grant) {
 	at := place{lease.Pool, g.Addr}
 	l.ownedBy(at, foreignKey(g.To.UID), g.To.String())
 	if l.pod[g.To.UID] == nil {
@@ -105,7 +105,7 @@ func (l *look) claims() {
 			continue // another implementation's
 		}
 		for _, ip := range c.IPs {
-			if at, ok := l.granted(c.UID, ip.Addr()); ok {
+			if at, ok := l.placeGranted(c.UID, ip.Addr()); ok {
 				l.ownedBy(at, claimKey(c.UID), "claim "+c.Namespace+"/"+c.Name)
 				continue
 			}
@@ -128,8 +128,8 @@ func (l *look) claims() {
 	}
 }
 
-// granted returns where an address is granted to a UID.
-func (l *look) granted(uid protocol.UID, a netip.Addr) (place, bool) {
+// placeGranted returns in which pool an address is granted to a UID.
+func (l *look) placeGranted(uid protocol.UID, a netip.Addr) (place, bool) {
 	for at := range l.held[uid] {
 		if at.addr == a {
 			return at, true
@@ -148,7 +148,7 @@ func (l *look) subLeases() {
 				"a lease was deleted by hand: delete the pod, then the claim, and let their owners make them again")
 		}
 		for _, g := range s.Granted {
-			at, ok := l.granted(s.UID, g.Addr)
+			at, ok := l.placeGranted(s.UID, g.Addr)
 			if !ok {
 				at.addr = g.Addr
 				l.add(UseNotBacked, object, at, fmt.Sprintf("its status names the address, and lease %s does not grant it", g.Lease),
@@ -217,11 +217,11 @@ func (l *look) podHas(p *Pod, iface string, at place) {
 			if g.To.Kind == protocol.GranteePod && slices.Contains([]protocol.UID{p.UID, p.MirrorOf}, g.To.UID) {
 				key = foreignKey(g.To.UID)
 			}
-			l.owned(at, owner{key, pod, doubtful})
+			l.addOwner(at, owner{key, pod, doubtful})
 			return
 		}
 	}
-	l.owned(at, owner{podKey(p.UID, iface), pod, doubtful})
+	l.addOwner(at, owner{podKey(p.UID, iface), pod, doubtful})
 	add, remedy := l.add, "delete the pod: its address may be given to another. If another IPAM gave it, before the network was Tenure's or beside it, the controller keeps it for the pod as soon as it has looked: the pool's conditions ForeignIPAM and Withheld say what it waits for"
 	switch pool := l.pools[at.pool]; {
 	case doubtful:

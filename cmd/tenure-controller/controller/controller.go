@@ -30,7 +30,6 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/controller/looker"
 	"github.com/tenure-ipam/tenure/ipam/controller/networks"
 	"github.com/tenure-ipam/tenure/ipam/controller/pools"
-	"github.com/tenure-ipam/tenure/ipam/controller/ranks"
 	"github.com/tenure-ipam/tenure/ipam/controller/requests"
 	"github.com/tenure-ipam/tenure/ipam/controller/reservations"
 	"github.com/tenure-ipam/tenure/ipam/kube"
@@ -238,15 +237,15 @@ func (c *Controller) assemble(ctx context.Context, mgr manager.Manager) ([]prome
 	}
 	reviews := access.NewReviews(time.Now, live.MayUse)
 	ofClaims := &claims.Reconciler{
-		Cache: mgr.GetCache(), Status: direct, Live: live, Broker: b, Pools: ofPools, Networks: catalog, Admission: admission{mgr.GetCache(), reviews}, Machines: live,
+		Cache: mgr.GetCache(), Status: direct, Live: live, Broker: b, Networks: catalog, Admission: admission{mgr.GetCache(), reviews}, Machines: live,
 		Events: mgr.GetEventRecorder(name), Metrics: claims.NewMetrics(), Log: c.log.With("part", "claims"), Now: time.Now,
 	}
 	ofRequests := &requests.Reconciler{
-		Cache: mgr.GetCache(), API: live, Broker: b, Pools: ofPools,
+		Cache: mgr.GetCache(), API: live, Broker: b,
 		Metrics: requests.NewMetrics(), Log: c.log.With("part", "requests"), Now: time.Now,
 	}
 	ofReservations := &reservations.Reconciler{
-		Cache: mgr.GetCache(), Live: live, Status: direct, Broker: b, Pools: ofPools, Log: c.log.With("part", "reservations"), Now: time.Now,
+		Cache: mgr.GetCache(), Live: live, Status: direct, Broker: b, Log: c.log.With("part", "reservations"), Now: time.Now,
 	}
 	implicit := &pools.Implicit{
 		Cache: mgr.GetCache(), Write: direct, Live: live, Networks: catalog,
@@ -261,7 +260,7 @@ func (c *Controller) assemble(ctx context.Context, mgr manager.Manager) ([]prome
 	ofForeign := c.looker(mgr.GetCache(), live, b, ofPools)
 	ofForeign.Told = bells.pool
 	ofPools.Foreign = ofForeign
-	ofRanks := &ranks.Reconciler{Cache: mgr.GetCache(), RegistrationNamespace: c.cfg.RegistrationNamespace, Registrations: live, Log: c.log.With("part", "ranks")}
+	ofRanks := &ranker{cache: mgr.GetCache(), namespace: c.cfg.RegistrationNamespace, writer: live, log: c.log.With("part", "ranks")}
 	for _, set := range []func() error{
 		func() error { return mgr.Add(manager.RunnableFunc(b.Run)) },
 		func() error {
@@ -277,7 +276,7 @@ func (c *Controller) assemble(ctx context.Context, mgr manager.Manager) ([]prome
 		},
 		func() error { return implicit.Setup(mgr, catalog) },
 		func() error { return ofDead.Setup(mgr) },
-		func() error { return ofRanks.Setup(mgr) },
+		func() error { return ofRanks.setup(mgr) },
 		func() error { return probes(mgr) },
 	} {
 		if err := set(); err != nil {
@@ -313,7 +312,7 @@ func index(ctx context.Context, mgr manager.Manager, catalog *networks.Catalog) 
 // looker returns what looks at the addresses that other IPAMs have given.
 func (c *Controller) looker(from cache.Cache, live *kube.API, b *grants.Broker, ofPools *pools.Reconciler) *looker.Looker {
 	return &looker.Looker{
-		Cache: from, Live: live, Broker: b, Beats: ofPools.Beats, Restored: ofPools.Restored,
+		Cache: from, Live: live, Broker: b, Beats: ofPools.Beats,
 		Registrations: func(ctx context.Context) ([]protocol.Registration, error) {
 			return cachedRegistrations(ctx, from, c.cfg.RegistrationNamespace)
 		},

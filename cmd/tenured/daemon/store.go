@@ -76,9 +76,9 @@ func openStore(ctx context.Context, path, witness string, a agent.Config, log *s
 	return st, nil
 }
 
-// sayUnlogged logs why the store has no redo log, at once or when it has none any more.
-// It returns then, or when ctx ends.
-func sayUnlogged(ctx context.Context, st *store.Store, log *slog.Logger) {
+// logWithoutRedoLog logs why the store has no redo log, at once or as soon as it loses it. It
+// returns then, or when ctx ends.
+func logWithoutRedoLog(ctx context.Context, st *store.Store, log *slog.Logger) {
 	select {
 	case <-st.WithoutLog():
 		log.WarnContext(ctx, "the store has no redo log: each ADD waits for two syncs of the disk, not one; put right what the error says, then start the agent again",

@@ -236,7 +236,7 @@ func TestUnloggedIsSaid(t *testing.T) {
 	var said strings.Builder
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
-	sayUnlogged(ctx, st, slog.New(slog.NewTextHandler(&said, nil)))
+	logWithoutRedoLog(ctx, st, slog.New(slog.NewTextHandler(&said, nil)))
 	for _, want := range []string{"WARN", "two syncs", store.RedoPath(p.path), "removed"} {
 		if !strings.Contains(said.String(), want) {
 			t.Errorf("the log says %q; want %q in it", said.String(), want)

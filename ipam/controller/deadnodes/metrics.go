@@ -4,15 +4,17 @@ import (
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// Metrics are the reconciler's collectors. The caller registers them.
+// Metrics are the reconciler's collectors. The caller registers them as one.
 type Metrics struct {
+	*prometheus.Registry
+
 	terms        *prometheus.CounterVec
 	leases, subs prometheus.Counter
-	waiting      *prometheus.Desc
 
 	mu   sync.Mutex
 	left map[protocol.NodeName]int // guarded by mu
@@ -20,20 +22,26 @@ type Metrics struct {
 
 // NewMetrics returns the collectors.
 func NewMetrics() *Metrics {
-	return &Metrics{
-		terms: prometheus.NewCounterVec(prometheus.CounterOpts{
+	of := prometheus.NewRegistry()
+	with := promauto.With(of)
+	m := &Metrics{
+		Registry: of,
+		terms: with.NewCounterVec(prometheus.CounterOpts{
 			Name: "tenure_takeover_terms_ended_total", Help: "Terms of dead nodes' registrations that were ended, by evidence: Taint or Silence.",
 		}, []string{"evidence"}),
-		leases: prometheus.NewCounter(prometheus.CounterOpts{
+		leases: with.NewCounter(prometheus.CounterOpts{
 			Name: "tenure_takeover_leases_total", Help: "Leases of dead nodes that the cluster has taken over.",
 		}),
-		subs: prometheus.NewCounter(prometheus.CounterOpts{
+		subs: with.NewCounter(prometheus.CounterOpts{
 			Name: "tenure_takeover_sub_leases_total", Help: "Uses and requests of dead nodes that were deleted.",
 		}),
-		waiting: prometheus.NewDesc("tenure_takeover_waiting",
-			"Leases, uses and requests of dead nodes that wait until somebody vouches with the out-of-service taint, as their pools ask.", nil, nil),
 		left: map[protocol.NodeName]int{},
 	}
+	with.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "tenure_takeover_waiting",
+		Help: "Leases, uses and requests of dead nodes that wait until somebody vouches with the out-of-service taint, as their pools ask.",
+	}, m.waiting)
+	return m
 }
 
 // ended counts a term that was ended.
@@ -56,24 +64,13 @@ func (m *Metrics) setWaiting(node protocol.NodeName, n int) {
 	m.left[node] = n
 }
 
-// Describe implements [prometheus.Collector].
-func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
-	m.terms.Describe(ch)
-	m.leases.Describe(ch)
-	m.subs.Describe(ch)
-	ch <- m.waiting
-}
-
-// Collect implements [prometheus.Collector].
-func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
-	m.terms.Collect(ch)
-	m.leases.Collect(ch)
-	m.subs.Collect(ch)
-	total := 0
+// waiting returns how much of all nodes waits.
+func (m *Metrics) waiting() float64 {
 	m.mu.Lock()
+	defer m.mu.Unlock()
+	total := 0
 	for _, n := range m.left {
 		total += n
 	}
-	m.mu.Unlock()
-	ch <- prometheus.MustNewConstMetric(m.waiting, prometheus.GaugeValue, float64(total))
+	return float64(total)
 }

@@ -3,7 +3,6 @@ package deadnodes
 import (
 	"context"
 	"fmt"
-	"time"
 
 	coordination "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -12,13 +11,13 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/ipam/controller/doorbell"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -38,10 +37,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 		// A create of a dead node may come late.
 		Watches(&v1alpha1.IPLease{}, r.bell(func(o client.Object) string { return o.(*v1alpha1.IPLease).Spec.Holder.Node }), builder.WithPredicates(comes)).
 		Watches(&v1alpha1.IPSubLease{}, r.bell(func(o client.Object) string { return o.(*v1alpha1.IPSubLease).Spec.Node }), builder.WithPredicates(comes)).
-		WithOptions(controller.Options{
-			MaxConcurrentReconciles: nodes,
-			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](100*time.Millisecond, 10*time.Second),
-		}).
+		WithOptions(doorbell.Workers(nodes)).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("set up take-over: %w", err)

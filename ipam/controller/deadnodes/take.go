@@ -51,10 +51,10 @@ func (t *taking) run(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := each(t.calls, leases, func(l protocol.Lease) error { return t.lease(ctx, l) }); err != nil {
+	if err := each(t.calls, leases, func(l protocol.Lease) error { return t.takeLease(ctx, l) }); err != nil {
 		return err
 	}
-	return each(t.calls, subs, func(s protocol.SubLease) error { return t.subLease(ctx, s) })
+	return each(t.calls, subs, func(s protocol.SubLease) error { return t.deleteSubLease(ctx, s) })
 }
 
 // each calls do for every element, at most n at once, and returns an error of theirs.
@@ -108,12 +108,12 @@ func (t *taking) readPolicy(ctx context.Context) error {
 	return nil
 }
 
-// lease takes l, or keeps count of it.
-func (t *taking) lease(ctx context.Context, l protocol.Lease) error {
+// takeLease takes l for the cluster if it is one of a dead store. Else it counts it as left.
+func (t *taking) takeLease(ctx context.Context, l protocol.Lease) error {
 	for range tries {
-		next, ok := t.taken(l)
+		next, ok := t.takenOver(l)
 		if !ok {
-			t.stays(l.Holder.Node, l.Store, t.confirmed[l.Pool])
+			t.countWaiting(l.Holder.Node, l.Store, t.confirmed[l.Pool])
 			return nil
 		}
 		_, out, err := t.live.UpdateLease(ctx, l, next)
@@ -140,8 +140,9 @@ func (t *taking) lease(ctx context.Context, l protocol.Lease) error {
 	return fmt.Errorf("take lease %s: it changes too often", l.Name)
 }
 
-// taken returns l as the cluster's, if it is of one of the dead.
-func (t *taking) taken(l protocol.Lease) (protocol.Lease, bool) {
+// takenOver returns l with the cluster as its holder. ok is false if l is of no dead store, or
+// its pool keeps it.
+func (t *taking) takenOver(l protocol.Lease) (protocol.Lease, bool) {
 	for _, d := range t.dead {
 		if next, ok := d.TakeLease(l, t.node, t.confirmed[l.Pool]); ok {
 			return next, true
@@ -150,11 +151,11 @@ func (t *taking) taken(l protocol.Lease) (protocol.Lease, bool) {
 	return l, false
 }
 
-// subLease deletes s, or keeps count of it.
-func (t *taking) subLease(ctx context.Context, s protocol.SubLease) error {
+// deleteSubLease deletes s if it is one of a dead store. Else it counts it as left.
+func (t *taking) deleteSubLease(ctx context.Context, s protocol.SubLease) error {
 	for range tries {
 		if !t.ends(s) {
-			t.stays(s.Node, s.Store, t.held[s.UID] || s.Use != nil && t.held[s.Use.Claim.UID])
+			t.countWaiting(s.Node, s.Store, t.held[s.UID] || s.Use != nil && t.held[s.Use.Claim.UID])
 			return nil
 		}
 		out, err := t.live.DeleteSubLease(ctx, s.Meta)
@@ -191,9 +192,9 @@ func (t *taking) ends(s protocol.SubLease) bool {
 	return false
 }
 
-// stays notes that something of a store is left, if it is this node's still; kept
-// says that its pool keeps it until somebody vouches.
-func (t *taking) stays(node protocol.NodeName, store protocol.StoreID, kept bool) {
+// countWaiting notes that something of a store is left, if it is this node's still. kept says
+// that its pool keeps it until somebody vouches.
+func (t *taking) countWaiting(node protocol.NodeName, store protocol.StoreID, kept bool) {
 	if node != t.node {
 		return
 	}

@@ -7,10 +7,13 @@ package doorbell
 import (
 	"context"
 	"sync/atomic"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
 // Queue is a reconciler's work.
@@ -21,7 +24,7 @@ type Queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 // it may be used concurrently.
 type Bell struct{ to atomic.Pointer[Queue] }
 
-// Start implements [sigs.k8s.io/controller-runtime/pkg/source.Source].
+// Start implements [source.Source].
 func (b *Bell) Start(_ context.Context, q Queue) error {
 	b.to.Store(&q)
 	return nil
@@ -32,5 +35,25 @@ func (b *Bell) Start(_ context.Context, q Queue) error {
 func (b *Bell) Ring(namespace, name string) {
 	if q := b.to.Load(); q != nil {
 		(*q).Add(reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}})
+	}
+}
+
+// Opening returns a source that starts the bell and then calls first once. first rings for
+// objects that may be gone: no watch tells of them.
+func (b *Bell) Opening(first func(context.Context) error) source.Source {
+	return source.Func(func(ctx context.Context, q Queue) error {
+		if err := b.Start(ctx, q); err != nil {
+			return err
+		}
+		return first(ctx)
+	})
+}
+
+// Workers returns the options of a controller with this many workers. What has failed is
+// tried again after 100 ms, and then after twice the time before, up to 10 s.
+func Workers(n int) controller.Options {
+	return controller.Options{
+		MaxConcurrentReconciles: n,
+		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](100*time.Millisecond, 10*time.Second),
 	}
 }

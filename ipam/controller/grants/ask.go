@@ -70,8 +70,8 @@ func (a Ask) equal(o Ask) bool {
 		})
 }
 
-// prepared returns a with what is worked out once for all its tries.
-func (a Ask) prepared() Ask {
+// prepare returns a with what is worked out once for all its tries.
+func (a Ask) prepare() Ask {
 	a.From = slices.Clone(a.From)
 	for i := range a.From {
 		a.From[i].search = a.From[i].View.String()

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// asked is what is known of recalls of one lease.
+// asked is what is known of the recalls of one lease.
 type asked struct {
 	under *recall // under way; nil if none
 	// last is when the last one was made, and again when the lease may be asked
@@ -24,21 +24,21 @@ type asked struct {
 	overdue *recall
 }
 
-// answer is a recall that was answered, and when.
+// answer is a recall that was answered, and when that was.
 type answer struct {
 	*recall
 	at time.Time
 }
 
-// heard notes an answer to rec.
-func (a *asked) heard(rec *recall, now time.Time) {
+// noteAnswer notes that rec was answered.
+func (a *asked) noteAnswer(rec *recall, now time.Time) {
 	a.answers = slices.DeleteFunc(a.answers, func(x answer) bool { return now.Sub(x.at) >= rest })
 	a.answers = append(a.answers, answer{rec, now})
 }
 
-// refused returns until when an answer counts that came to a recall of addr made after
-// tick, and has not brought it; zero if there is none.
-func (a *asked) refused(addr netip.Addr, tick uint64, now time.Time) (until time.Time) {
+// refusedUntil returns until when addr counts as refused: the holder has answered a recall of it,
+// made after tick, and has not ceded it. The time is zero if there is no such answer.
+func (a *asked) refusedUntil(addr netip.Addr, tick uint64, now time.Time) (until time.Time) {
 	for _, x := range a.answers {
 		if fresh := x.at.Add(rest); x.tick > tick && x.view.Contains(addr) && now.Before(fresh) {
 			until = fresh // they are in order

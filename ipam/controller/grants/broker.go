@@ -56,8 +56,8 @@ type Config struct {
 	// ID tells this broker's recalls from those of every other, past and to come: at
 	// most 32 characters, without a dot.
 	ID string
-	// Restored, if there is one, reports whether nothing may be granted of one of these
-	// pools, because the API server's data went back in time. It may know so before
+	// Restored, if there is one, reports whether nothing may be granted or freed of one of
+	// these pools, because the API server's data went back in time. It may know so before
 	// [PoolState] says it.
 	Restored func(ctx context.Context, pools ...protocol.PoolName) (bool, error)
 	// Now is the clock.
@@ -220,7 +220,7 @@ func (b *Broker) WithdrawBar(pod protocol.UID, addr netip.Addr) { b.Withdraw(bar
 func (b *Broker) Withdraw(uid protocol.UID) {
 	b.mu.Lock()
 	b.book.Withdraw(uid)
-	starving := b.book.changed()
+	starving := b.book.takeChanged()
 	b.mu.Unlock()
 	b.tellPools(starving)
 }
@@ -272,7 +272,7 @@ func (b *Broker) known(name protocol.Grantee) []protocol.UID {
 // Claims returns the claims that grants name.
 func (b *Broker) Claims() []ClaimKey {
 	var keys []ClaimKey
-	for _, g := range b.called(protocol.GranteeClaim) {
+	for _, g := range b.granteesOfKind(protocol.GranteeClaim) {
 		keys = append(keys, ClaimKey{g.Namespace, g.Name})
 	}
 	return keys
@@ -286,17 +286,28 @@ func (b *Broker) Reservations() []string { return b.namesOf(protocol.GranteeRese
 
 func (b *Broker) namesOf(kind protocol.GranteeKind) []string {
 	var names []string
-	for _, g := range b.called(kind) {
+	for _, g := range b.granteesOfKind(kind) {
 		names = append(names, g.Name)
 	}
 	return names
 }
 
-// called returns the grantees of a kind, without their UIDs, that grants name.
-func (b *Broker) called(kind protocol.GranteeKind) []protocol.Grantee {
+// granteesOfKind returns the grantees of a kind that grants name, without their UIDs.
+func (b *Broker) granteesOfKind(kind protocol.GranteeKind) []protocol.Grantee {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.book.called(kind)
+	return b.book.granteesOfKind(kind)
+}
+
+// MayFree reports whether grants may be freed now. They may not while the API server's data
+// have gone back in time for one of their pools: what shows that a pod uses them may be
+// missing. Call it before Mark and Drop. It is false when the error is not nil.
+func (b *Broker) MayFree(ctx context.Context, grants []Held) (bool, error) {
+	if b.cfg.Restored == nil {
+		return true, nil
+	}
+	restored, err := b.cfg.Restored(ctx, poolsOf(grants)...)
+	return !restored && err == nil, err
 }
 
 // Mark sets freeing on grants. When the error is nil each is marked, or gone; those

@@ -129,8 +129,8 @@ func cededWhole(l protocol.Lease) bool {
 	return len(ceded) == 1<<log
 }
 
-// PoolsOf returns the pools that grants are of, each once.
-func PoolsOf(grants []Held) []protocol.PoolName {
+// poolsOf returns the pools that grants are of, each once.
+func poolsOf(grants []Held) []protocol.PoolName {
 	var names []protocol.PoolName
 	for _, h := range grants {
 		if !slices.Contains(names, h.Pool) {

@@ -111,7 +111,7 @@ func TestRewrite(t *testing.T) {
 // TestPoolsOf: every pool of some grants is asked about, once.
 func TestPoolsOf(t *testing.T) {
 	grants := []Held{{Pool: "b"}, {Pool: "a"}, {Pool: "b"}}
-	if got := PoolsOf(grants); !slices.Equal(got, []protocol.PoolName{"b", "a"}) {
+	if got := poolsOf(grants); !slices.Equal(got, []protocol.PoolName{"b", "a"}) {
 		t.Errorf("pools %q; want b and a", got)
 	}
 }

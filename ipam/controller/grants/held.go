@@ -35,20 +35,20 @@ func (b *Book) index(old, next protocol.Lease) []protocol.Grantee {
 		if slices.Contains(is, g) {
 			continue
 		}
-		b.unhold(Held{Pool: old.Pool, Block: old.Block, Grant: g})
+		b.removeHeld(Held{Pool: old.Pool, Block: old.Block, Grant: g})
 		changed = append(changed, nameOf(g.To))
 	}
 	for _, g := range is {
 		if slices.Contains(was, g) {
 			continue
 		}
-		b.hold(Held{Pool: next.Pool, Block: next.Block, Grant: g})
+		b.addHeld(Held{Pool: next.Pool, Block: next.Block, Grant: g})
 		changed = append(changed, nameOf(g.To))
 	}
 	return changed
 }
 
-func (b *Book) hold(h Held) {
+func (b *Book) addHeld(h Held) {
 	uid := h.Grant.To.UID
 	if name := nameOf(h.Grant.To); len(b.held[uid]) == 0 {
 		b.names[name] = append(b.names[name], uid)
@@ -56,7 +56,7 @@ func (b *Book) hold(h Held) {
 	b.held[uid] = append(b.held[uid], h)
 }
 
-func (b *Book) unhold(gone Held) {
+func (b *Book) removeHeld(gone Held) {
 	uid := gone.Grant.To.UID
 	rest := slices.DeleteFunc(b.held[uid], func(h Held) bool { return h == gone })
 	if len(rest) > 0 {
@@ -112,8 +112,8 @@ func (b *Book) known(name protocol.Grantee) []protocol.UID {
 	return uids
 }
 
-// called returns the names of a kind under which there are grants, sorted.
-func (b *Book) called(kind protocol.GranteeKind) []protocol.Grantee {
+// granteesOfKind returns the grantees of a kind that grants name, without their UIDs, sorted.
+func (b *Book) granteesOfKind(kind protocol.GranteeKind) []protocol.Grantee {
 	var names []protocol.Grantee
 	for name := range b.names {
 		if name.Kind == kind {

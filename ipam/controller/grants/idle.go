@@ -28,7 +28,7 @@ func (b *Broker) giveBack(ctx context.Context) {
 	idle := b.book.idle(b.cfg.Now(), b.cfg.IdleAfter, most)
 	b.sweep = len(idle) == most
 	b.mu.Unlock()
-	each(b.cfg.Calls, idle, func(m protocol.Meta) { b.release(ctx, m) })
+	Each(b.cfg.Calls, idle, func(m protocol.Meta) { b.release(ctx, m) })
 }
 
 // verifyUnwatched reads leases again that only calls have shown, for some time. No
@@ -39,7 +39,7 @@ func (b *Broker) verifyUnwatched(ctx context.Context) {
 	b.mu.Lock()
 	names := b.book.unwatched(b.cfg.Now(), most)
 	b.mu.Unlock()
-	each(b.cfg.Calls, names, func(name string) {
+	Each(b.cfg.Calls, names, func(name string) {
 		if _, _, err := b.read(ctx, name); err != nil {
 			b.log.DebugContext(ctx, "lease that no watch shows cannot be read", "lease", name, "error", err)
 		}

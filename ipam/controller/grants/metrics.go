@@ -4,12 +4,15 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// Metrics are a broker's collectors. The caller registers them.
+// Metrics are a broker's collectors. The caller registers them as one.
 type Metrics struct {
+	*prometheus.Registry
+
 	rounds  prometheus.Histogram
 	asks    prometheus.Histogram
 	changes prometheus.Counter
@@ -19,42 +22,27 @@ type Metrics struct {
 
 // NewMetrics returns the collectors.
 func NewMetrics() *Metrics {
+	of := prometheus.NewRegistry()
+	with := promauto.With(of)
 	return &Metrics{
-		rounds: prometheus.NewHistogram(prometheus.HistogramOpts{
+		Registry: of,
+		rounds: with.NewHistogram(prometheus.HistogramOpts{
 			Name: "tenure_broker_round_duration_seconds", Help: "How long a round of grants took.",
 			Buckets: prometheus.ExponentialBuckets(0.002, 2, 12),
 		}),
-		asks: prometheus.NewHistogram(prometheus.HistogramOpts{
+		asks: with.NewHistogram(prometheus.HistogramOpts{
 			Name: "tenure_broker_round_asks", Help: "How many asks a round worked on.",
 			Buckets: prometheus.ExponentialBuckets(1, 2, 11),
 		}),
-		changes: prometheus.NewCounter(prometheus.CounterOpts{
+		changes: with.NewCounter(prometheus.CounterOpts{
 			Name: "tenure_broker_changes_total", Help: "Grants marked, unmarked or removed.",
 		}),
-		calls: prometheus.NewCounterVec(prometheus.CounterOpts{
+		calls: with.NewCounterVec(prometheus.CounterOpts{
 			Name: "tenure_broker_calls_total", Help: "Calls to the API server, by verb and outcome.",
 		}, []string{"verb", "outcome"}),
-		waiting: prometheus.NewGauge(prometheus.GaugeOpts{
+		waiting: with.NewGauge(prometheus.GaugeOpts{
 			Name: "tenure_broker_waiting_asks", Help: "Asks that have not been granted.",
 		}),
-	}
-}
-
-func (m *Metrics) all() []prometheus.Collector {
-	return []prometheus.Collector{m.rounds, m.asks, m.changes, m.calls, m.waiting}
-}
-
-// Describe implements [prometheus.Collector].
-func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, c := range m.all() {
-		c.Describe(ch)
-	}
-}
-
-// Collect implements [prometheus.Collector].
-func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
-	for _, c := range m.all() {
-		c.Collect(ch)
 	}
 }
 

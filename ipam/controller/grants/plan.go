@@ -101,7 +101,7 @@ func (b *Book) place(r *round, w *waiter) {
 	}
 	given, all := match(wants, b.held[w.ask.To.UID])
 	if all {
-		b.settled(r, w)
+		b.settle(r, w)
 		return
 	}
 	t := b.attempt(r, w, wants, given)
@@ -131,7 +131,7 @@ func (b *Book) place(r *round, w *waiter) {
 	r.asks = append(r.asks, w)
 }
 
-// attempt is what became of the search for what an ask lacks.
+// attempt is the result of a search for the addresses that an ask lacks.
 type attempt struct {
 	spots []spot // reserved
 	found bool   // all
@@ -139,8 +139,8 @@ type attempt struct {
 	dry   []*pool // that are exhausted for this ask
 }
 
-// attempt looks for all that w lacks, also where one address is not to be had: so
-// the holders of all are asked at once.
+// attempt looks for all addresses that w lacks. It goes on where one cannot be had, so that the
+// holders of all are asked at once.
 func (b *Book) attempt(r *round, w *waiter, wants []want, given []Held) attempt {
 	t := attempt{found: true}
 	for i, want := range wants {
@@ -175,8 +175,8 @@ func (b *Book) refuse(r *round, w *waiter, bad Problem) {
 	}
 }
 
-// wait has w wait for holders that were asked to cede what it wants. What was known
-// of an earlier answer of theirs is still so.
+// wait lets w wait for holders that were asked to cede what it wants. A problem that came of
+// their earlier answers stays.
 func (b *Book) wait(w *waiter) {
 	b.park(w)
 	switch w.problem.Reason {
@@ -186,8 +186,8 @@ func (b *Book) wait(w *waiter) {
 	}
 }
 
-// settled ends the wait of w, whose addresses are all granted.
-func (b *Book) settled(r *round, w *waiter) {
+// settle ends the wait of w: all its addresses are granted.
+func (b *Book) settle(r *round, w *waiter) {
 	b.end(w)
 	b.queue.settled[w.ask.key()] = w.arrival()
 	r.tell(w)
@@ -285,8 +285,8 @@ func (b *Book) finish(r *round, now time.Time) {
 		if w.gone {
 			continue
 		}
-		if _, _, ok := b.granted(w.ask); ok {
-			b.settled(r, w)
+		if _, _, ok := b.allGranted(w.ask); ok {
+			b.settle(r, w)
 			continue
 		}
 		switch wr := obstacles[w.ask.To.UID]; {

@@ -57,7 +57,7 @@ type waiter struct {
 func (b *Book) Ask(a Ask, read uint64) Answer {
 	uid := a.key()
 	w := b.queue.asks[uid]
-	if granted, on, ok := b.granted(a); ok {
+	if granted, on, ok := b.allGranted(a); ok {
 		came := b.queue.settled[uid]
 		if w != nil {
 			came = w.arrival()
@@ -75,7 +75,7 @@ func (b *Book) Ask(a Ask, read uint64) Answer {
 	}
 	switch {
 	case w == nil:
-		a = a.prepared()
+		a = a.prepare()
 		b.queue.last++
 		w = &waiter{ask: a, seq: b.queue.last, arrived: b.Begin()}
 		b.queue.asks[uid] = w
@@ -84,7 +84,7 @@ func (b *Book) Ask(a Ask, read uint64) Answer {
 		b.makeReady(w)
 	case !w.ask.equal(a):
 		b.unpark(w)
-		w.ask, w.arrived = a.prepared(), b.Begin()
+		w.ask, w.arrived = a.prepare(), b.Begin()
 		b.makeReady(w)
 	}
 	if b.stirs(w) {
@@ -140,9 +140,9 @@ func (b *Book) end(w *waiter) {
 	}
 }
 
-// granted returns what a asks for if all of it has been granted, and the leases that
-// say so.
-func (b *Book) granted(a Ask) (out []Granted, on []*lease, ok bool) {
+// allGranted returns the addresses that a asks for, and the leases on which they are granted. ok
+// is false unless all of them are granted.
+func (b *Book) allGranted(a Ask) (out []Granted, on []*lease, ok bool) {
 	held := b.held[a.To.UID]
 	if len(held) == 0 {
 		return nil, nil, false

@@ -69,21 +69,21 @@ func (h *holder) due() (at time.Time) {
 	return at
 }
 
-// summonNamed has the holder of l asked for w's one address. It is taken if the
-// holder has answered since by came and did not cede it.
+// summonNamed asks the holder of l to cede w's one address. If the holder has answered since by
+// came and did not cede it, the address counts as taken.
 func (b *Book) summonNamed(r *round, by *waiter, w want, l *lease) Problem {
 	p, h := w.pool, b.holders[l.Holder.Node]
-	fresh := l.asked.refused(w.addr, by.arrived, r.now)
+	fresh := l.asked.refusedUntil(w.addr, by.arrived, r.now)
 	switch {
 	case l.asked.under != nil:
 		return Problem{} // its end brings w here again
 	case !fresh.IsZero():
 		p.askAgain = earlier(p.askAgain, fresh)
-		return w.taken(l, "is in use on %v", l.Holder)
+		return w.takenProblem(l, "is in use on %v", l.Holder)
 	case l.asked.unanswering && r.now.Before(l.asked.again):
-		return w.silent(l, l.asked.again)
+		return w.silentProblem(l, l.asked.again)
 	case h != nil && h.silent && r.now.Before(h.again):
-		return w.silent(l, h.again)
+		return w.silentProblem(l, h.again)
 	}
 	var one netipx.IPSetBuilder
 	one.Add(w.addr)
@@ -93,18 +93,19 @@ func (b *Book) summonNamed(r *round, by *waiter, w want, l *lease) Problem {
 	return Problem{}
 }
 
-// taken says that w's one address, on l, cannot be had.
-func (w want) taken(l *lease, format string, args ...any) Problem {
+// takenProblem returns the problem that w's one address, on l, cannot be had. format says who has
+// it.
+func (w want) takenProblem(l *lease, format string, args ...any) Problem {
 	bad := problem(Taken, "%v of pool %s "+format, append([]any{w.addr, w.pool.name}, args...)...)
 	bad.Addr, bad.Lease = w.addr, l.Name
 	return bad
 }
 
-// silent says that the holder of w's one address, on l, does not answer, and may be
-// asked again at again.
-func (w want) silent(l *lease, again time.Time) Problem {
+// silentProblem returns the problem that the holder of w's one address, on l, does not answer. It
+// may be asked again at again.
+func (w want) silentProblem(l *lease, again time.Time) Problem {
 	w.pool.askAgain = earlier(w.pool.askAgain, again)
-	bad := w.taken(l, "lies in a block of %v, which does not answer", l.Holder)
+	bad := w.takenProblem(l, "lies in a block of %v, which does not answer", l.Holder)
 	bad.Reason = Silent
 	return bad
 }
@@ -138,18 +139,18 @@ func (b *Book) recall(r *round, p *pool, l *lease, v allocator.View) *recall {
 // way for it.
 func (b *Book) hear(p *pool, l *lease, old protocol.Lease) {
 	if l.UID == old.UID && slices.ContainsFunc(l.Ceded, func(a netip.Addr) bool { return !slices.Contains(old.Ceded, a) }) {
-		b.ceded(p, l)
+		b.noteCeded(p, l)
 	}
 	if rec := l.asked.under; rec != nil {
 		switch {
 		case l.UID != old.UID || l.Holder.Node != rec.node:
 			b.cancel(l)
 		case l.Published.Answered == rec.ID:
-			b.answered(rec)
+			b.endAnswered(rec)
 		}
 	}
 	if rec := l.asked.overdue; rec != nil && l.UID == old.UID && l.Published.Answered == rec.ID {
-		b.answeredLate(rec)
+		b.noteLateAnswer(rec)
 	}
 	// A holder that has something free again is worth another recall.
 	if l.Published.Free > 0 && old.Published.Free == 0 && l.Published.Answered == old.Published.Answered && (!l.asked.again.IsZero() || len(l.asked.within) > 0) {
@@ -158,13 +159,13 @@ func (b *Book) hear(p *pool, l *lease, old protocol.Lease) {
 	}
 }
 
-// ceded notices that the holder of l, of p, has ceded some of it: unasked it cedes all that
-// is free, and whatever comes free later, so that there is nothing to recall; and when it
-// was asked for a part, what is free of that.
-func (b *Book) ceded(p *pool, l *lease) {
+// noteCeded notes that the holder of l has ceded some of it, so that it need not be recalled. A
+// holder that cedes unasked cedes all that is free, and whatever comes free later. A holder that
+// was asked for a part cedes what is free of that part.
+func (b *Book) noteCeded(p *pool, l *lease) {
 	now := b.now()
 	p.cededAt = now
-	b.speaks(l)
+	b.noteResponsive(l)
 	under := l.asked.under
 	if rec := cmp.Or(under, l.asked.overdue); rec != nil && rec.one || under != nil && !under.view.IsAll() {
 		return // its answer tells
@@ -174,20 +175,20 @@ func (b *Book) ceded(p *pool, l *lease) {
 	}
 }
 
-// speaks notices that the holder of l does what it was asked for, perhaps late: it is
+// noteResponsive notes that the holder of l does what it was asked for, perhaps late: it is
 // neither unanswering nor silent.
-func (b *Book) speaks(l *lease) {
+func (b *Book) noteResponsive(l *lease) {
 	l.asked.unanswering = false
 	if h := b.holders[l.Holder.Node]; h != nil {
 		h.silent = false
 	}
 }
 
-// answered ends a recall that the holder has answered. What it ceded is in the
-// lease: it was written first.
-func (b *Book) answered(rec *recall) {
+// endAnswered ends a recall that the holder has answered. What the holder ceded is in the lease
+// already: it writes that first.
+func (b *Book) endAnswered(rec *recall) {
 	now, l := b.now(), rec.on
-	l.asked.heard(rec, now)
+	l.asked.noteAnswer(rec, now)
 	after := func(inVain int) time.Time { return now.Add(min(rest<<min(inVain, 8), restMost)) }
 	switch view := rec.view.String(); {
 	case rec.one: // it says nothing of the others
@@ -201,39 +202,39 @@ func (b *Book) answered(rec *recall) {
 		n := l.asked.within[view].inVain
 		l.asked.within[view] = resting{after(n), n + 1}
 	}
-	b.over(rec)
-	b.speaks(l)
+	b.endRecall(rec)
+	b.noteResponsive(l)
 }
 
-// answeredLate notices an answer to a recall that was given up: who asked for an address
-// by its name is to hear that it is in use, not that its holder is silent.
-func (b *Book) answeredLate(rec *recall) {
+// noteLateAnswer notes an answer to a recall that was given up. Whoever asked for an address by
+// its name is to hear that it is in use, not that its holder is silent.
+func (b *Book) noteLateAnswer(rec *recall) {
 	rec.on.asked.overdue = nil
-	rec.on.asked.heard(rec, b.now())
+	rec.on.asked.noteAnswer(rec, b.now())
 	if rec.one {
 		rec.on.asked.again = time.Time{}
 	}
-	b.speaks(rec.on)
+	b.noteResponsive(rec.on)
 	b.wake(rec.pool)
 }
 
-// unanswered ends a recall that has not reached the holder, or that it has not
-// answered in time, and has the lease left alone for so long.
-func (b *Book) unanswered(rec *recall, rest time.Duration) *holder {
+// endUnanswered ends a recall that the holder did not get, or did not answer in time. The lease
+// is not asked again for the time rest.
+func (b *Book) endUnanswered(rec *recall, rest time.Duration) *holder {
 	rec.on.asked.unanswering, rec.on.asked.again, rec.on.asked.overdue = true, b.now().Add(rest), rec
-	return b.over(rec)
+	return b.endRecall(rec)
 }
 
 // cancel ends the recall of a lease that is not the holder's any more.
 func (b *Book) cancel(l *lease) {
 	if l.asked.under != nil {
-		b.over(l.asked.under)
+		b.endRecall(l.asked.under)
 	}
 	l.asked = asked{}
 }
 
-// over ends a recall, and has who waits for its pool tried again.
-func (b *Book) over(rec *recall) *holder {
+// endRecall ends a recall, and has the asks that wait for its pool tried again.
+func (b *Book) endRecall(rec *recall) *holder {
 	rec.on.asked.under = nil
 	h := b.holders[rec.node]
 	h.under = slices.DeleteFunc(h.under, func(r *recall) bool { return r == rec })
@@ -242,13 +243,13 @@ func (b *Book) over(rec *recall) *holder {
 	return h
 }
 
-// expire ends recalls that have not been answered in time, and has asks tried again
-// whose holders may be asked again.
+// expire ends recalls that have not been answered in time. It has asks tried again for which a
+// holder may be asked again now.
 func (b *Book) expire(now time.Time) {
 	for _, h := range b.holders {
 		for _, rec := range slices.Clone(h.under) {
 			if !rec.until.IsZero() && !now.Before(rec.until) {
-				h := b.unanswered(rec, rest)
+				h := b.endUnanswered(rec, rest)
 				h.silent, h.again = true, now.Add(rest)
 			}
 		}
@@ -317,7 +318,7 @@ func young(rec protocol.Recall, now time.Time) bool {
 func (b *Book) reach(node protocol.NodeName, store protocol.StoreID) {
 	for _, rec := range slices.Clone(b.holders[node].under) {
 		if rec.until.IsZero() && (store == "" || rec.on.Store != store) {
-			b.unanswered(rec, rest)
+			b.endUnanswered(rec, rest)
 		}
 	}
 }
@@ -342,7 +343,7 @@ func (b *Book) unsent(node protocol.NodeName) {
 	h := b.holders[node]
 	for _, rec := range slices.Clone(h.under) {
 		if rec.until.IsZero() {
-			b.unanswered(rec, patience)
+			b.endUnanswered(rec, patience)
 		}
 	}
 	if !h.tidy.IsZero() {

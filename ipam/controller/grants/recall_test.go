@@ -444,7 +444,7 @@ func (d *drying) round(when string, recalls int) {
 func TestDrought(t *testing.T) {
 	d := newDrying(t, "10.0.0.0/26")
 	d.round("at first", eachAsks)
-	if told := d.b.changed(); len(told) != 1 || told[0] != "lan" {
+	if told := d.b.takeChanged(); len(told) != 1 || told[0] != "lan" {
 		t.Errorf("pools %v are looked at; want the one that has run dry", told)
 	}
 	d.now = d.now.Add(unaskedWithin / 2)
@@ -456,7 +456,7 @@ func TestDrought(t *testing.T) {
 	d.round("when these have answered", eachAsks)
 	d.now = d.now.Add(unaskedWithin / 2)
 	d.round("once all have heard", 30)
-	if told := d.b.changed(); len(told) != 0 {
+	if told := d.b.takeChanged(); len(told) != 0 {
 		t.Errorf("pools %v are looked at again; want none", told)
 	}
 	// A block that nobody holds ends it; the others who wait begin the next.
@@ -474,7 +474,7 @@ func TestDrought(t *testing.T) {
 func TestDroughtOfAll(t *testing.T) {
 	d := newDrying(t, "10.0.0.0/27")
 	d.round("at first", 0)
-	if told := d.b.changed(); len(told) != 1 || told[0] != "lan" {
+	if told := d.b.takeChanged(); len(told) != 1 || told[0] != "lan" {
 		t.Errorf("pools %v are looked at; want the one that has run dry", told)
 	}
 	began := d.now

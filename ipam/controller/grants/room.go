@@ -54,7 +54,7 @@ func (w want) free(size int) (spot, Problem) {
 	if a, ok := p.room(ofCluster, w); ok {
 		return p.spot(a, size), Problem{}
 	}
-	if block, ok := p.unleased(w, size); ok {
+	if block, ok := p.findUnleased(w, size); ok {
 		if bad := p.enter(block, false); bad.Reason != NoProblem {
 			return spot{}, bad
 		}
@@ -68,7 +68,7 @@ func (w want) free(size int) (spot, Problem) {
 	return spot{}, Problem{}
 }
 
-// findNamed is find for an address that is asked for by name.
+// findNamed finds room for an address that is asked for by name.
 func (b *Book) findNamed(r *round, by *waiter, w want, size int) (spot, Problem) {
 	p, block := w.pool, w.pool.state.Shape.Block(w.addr, size)
 	l := p.leases[block]
@@ -81,7 +81,7 @@ func (b *Book) findNamed(r *round, by *waiter, w want, size int) (spot, Problem)
 	if g, ok := l.GrantOf(w.addr); ok && keptFor(g, w.pod) {
 		return p.spot(w.addr, size), Problem{}
 	} else if ok {
-		return spot{}, w.taken(l, "belongs to %v", g.To)
+		return spot{}, w.takenProblem(l, "belongs to %v", g.To)
 	}
 	if l.open {
 		state, err := p.stocks[l.kind].space.State(w.addr)
@@ -90,12 +90,12 @@ func (b *Book) findNamed(r *round, by *waiter, w want, size int) (spot, Problem)
 		case allocator.Free:
 			return p.spot(w.addr, size), Problem{}
 		case allocator.Taken:
-			return spot{}, w.taken(l, "is about to be given to somebody else")
+			return spot{}, w.takenProblem(l, "is about to be given to somebody else")
 		case allocator.Barred, allocator.NoBlock: // not ceded
 		}
 	}
 	if !p.recallable(l) {
-		return spot{}, w.taken(l, "lies in a block of %v", l.Holder)
+		return spot{}, w.takenProblem(l, "lies in a block of %v", l.Holder)
 	}
 	return spot{}, b.summonNamed(r, by, w, l)
 }
@@ -151,11 +151,10 @@ func (s spot) unreserve() (freed bool) {
 	return s.pool.settle(s.lease)
 }
 
-// unleased returns a block with an ordinary address for w that nobody is known to
-// hold, in a pool that is open. It goes round from a point hashed from the pool's name,
-// away from where the nodes' own searches start, and remembers when it has found
-// nothing.
-func (p *pool) unleased(w want, size int) (netip.Prefix, bool) {
+// findUnleased finds a block with an ordinary address for w that nobody is known to hold, in a
+// pool that is open. It goes round from a point hashed from the pool's name, away from where the
+// nodes' own searches start. It remembers when it has found nothing.
+func (p *pool) findUnleased(w want, size int) (netip.Prefix, bool) {
 	f, v, search := w.family, w.view, w.key()
 	if !p.state.Open || p.full[search] {
 		return netip.Prefix{}, false

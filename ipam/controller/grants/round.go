@@ -24,14 +24,14 @@ func (b *Broker) round(ctx context.Context) {
 		b.mu.Unlock()
 		return
 	}
-	starving := b.book.changed()
+	starving := b.book.takeChanged()
 	b.mu.Unlock()
 	b.tellPools(starving) // at once: agents cede what they have when they hear of it
 
 	b.withhold(ctx, r.order)
-	each(b.cfg.Calls, r.order, func(wr *write) { b.create(ctx, wr) })
+	Each(b.cfg.Calls, r.order, func(wr *write) { b.create(ctx, wr) })
 	b.confirm(ctx, r.order)
-	each(b.cfg.Calls, r.tasks(), func(t task) {
+	Each(b.cfg.Calls, r.tasks(), func(t task) {
 		if t.write != nil {
 			b.write(ctx, t.write)
 			return
@@ -42,7 +42,7 @@ func (b *Broker) round(ctx context.Context) {
 	b.mu.Lock()
 	b.book.finish(r, b.cfg.Now())
 	more := b.book.pending()
-	starving = b.book.changed()
+	starving = b.book.takeChanged()
 	b.metrics.waiting.Set(float64(len(b.book.queue.asks)))
 	b.mu.Unlock()
 	b.metrics.round(len(asks), len(jobs), b.cfg.Now().Sub(now))
@@ -71,9 +71,9 @@ func (r *round) tasks() []task {
 	return tasks
 }
 
-// each calls do for every element, at most n at once, and waits for all. With n of
+// Each calls do for every element, at most n at once, and waits for all. With n of
 // one they run in order, and on the caller's goroutine.
-func each[T any](n int, of []T, do func(T)) {
+func Each[T any](n int, of []T, do func(T)) {
 	if n == 1 || len(of) == 1 {
 		for _, x := range of {
 			do(x)

@@ -54,9 +54,9 @@ func (b *Broker) Start(ctx context.Context) bool {
 	for _, l := range leases {
 		b.observe(l, begun)
 	}
-	b.tell(b.called(protocol.GranteeClaim))
-	b.tell(b.called(protocol.GranteeSubLease))
-	b.tell(b.called(protocol.GranteeReservation))
+	b.tell(b.granteesOfKind(protocol.GranteeClaim))
+	b.tell(b.granteesOfKind(protocol.GranteeSubLease))
+	b.tell(b.granteesOfKind(protocol.GranteeReservation))
 	return true
 }
 

@@ -71,7 +71,7 @@ func (d *drought) unaskedUntil(p *pool) time.Time {
 
 // spent reports whether every block of a family is leased.
 func (p *pool) spent(f allocator.Family, size int) bool {
-	_, left := p.unleased(want{pool: p, family: f, search: allocator.View{}.String()}, size)
+	_, left := p.findUnleased(want{pool: p, family: f, search: allocator.View{}.String()}, size)
 	return !left
 }
 

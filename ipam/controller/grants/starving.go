@@ -22,9 +22,9 @@ func (b *Book) touch(p *pool) {
 	}
 }
 
-// changed returns the pools of which Starving says something else than when it was
-// last called, and those of which a search has begun to find nothing.
-func (b *Book) changed() []protocol.PoolName {
+// takeChanged returns the pools whose Starving has changed since takeChanged was last called, and
+// those of which a search has begun to find nothing.
+func (b *Book) takeChanged() []protocol.PoolName {
 	var names []protocol.PoolName
 	for _, p := range b.touched {
 		p.touched = false

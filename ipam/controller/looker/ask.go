@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"go4.org/netipx"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/ipam/controller/grants"
@@ -75,29 +74,13 @@ func (t *round) ask(ctx context.Context) (bool, error) {
 	for _, s := range regs {
 		t.nodes = append(t.nodes, s.Node)
 	}
-	each(t.Calls, regs, func(s protocol.Registration) {
+	grants.Each(t.Calls, regs, func(s protocol.Registration) {
 		out, err := t.Live.AskNode(ctx, s.Meta, text)
 		if out != protocol.Done { // it is asked by the next look, and counts as silent in this one
 			t.Log.DebugContext(ctx, "node cannot be asked what its pods have", "node", s.Node, "error", err)
 		}
 	})
 	return true, nil
-}
-
-// each calls do for every element of list, at most n at once.
-func each[T any](n int, list []T, do func(T)) {
-	if n == 1 { // one after the other, each in order
-		for _, x := range list {
-			do(x)
-		}
-		return
-	}
-	var g errgroup.Group
-	g.SetLimit(n)
-	for _, x := range list {
-		g.Go(func() error { do(x); return nil })
-	}
-	_ = g.Wait() // nothing of it fails
 }
 
 // candidates reports whether there are pods that may have addresses of a pool that waits.
@@ -226,8 +209,8 @@ func (t *round) answers(ctx context.Context, bars []foreign.Bar) (conflicts []fo
 	return conflicts
 }
 
-// itsOwn reports whether the holder of an address's block says that the pod has it from
-// there: it is Tenure's, and the holder had not told so before.
+// itsOwn reports whether an address turns out to be Tenure's: the holder of its block says by now
+// that the pod has it from there.
 func (t *round) itsOwn(ctx context.Context, bad grants.Problem, b foreign.Bar) bool {
 	l, there, err := t.Broker.ReadLease(ctx, bad.Lease)
 	if err != nil || !there {
@@ -237,8 +220,9 @@ func (t *round) itsOwn(ctx context.Context, bad grants.Problem, b foreign.Bar) b
 	return ours
 }
 
-// end frees what nobody has any more, seen by two looks that are endEvery apart.
-func (t *round) end(ctx context.Context) error {
+// freeEnded frees the addresses that nobody has any more. Two looks that are endEvery apart must
+// have seen that.
+func (t *round) freeEnded(ctx context.Context) error {
 	ended := foreign.Ended(t.facts, t.kept(), t.dead(ctx))
 	held, next := t.held(), map[place]ending{}
 	var freed []grants.Held
@@ -262,7 +246,7 @@ func (t *round) end(ctx context.Context) error {
 	if len(freed) == 0 {
 		return nil
 	}
-	if restored, err := t.Restored(ctx, grants.PoolsOf(freed)...); restored || err != nil {
+	if free, err := t.Broker.MayFree(ctx, freed); !free {
 		return err
 	}
 	for _, h := range freed {

@@ -22,7 +22,7 @@ func (t *round) keep(ctx context.Context) {
 		t.asking = map[place]grants.Ask{}
 	}
 	found := t.choose(bars)
-	for _, at := range sorted(found) {
+	for _, at := range sortedPlaces(found) {
 		b := found[at]
 		ask := grants.Ask{To: b.To, From: []grants.Source{{Pool: b.Pool, Addr: b.Addr, Families: []allocator.Family{allocator.FamilyOf(b.Addr)}}}}
 		if old, ok := t.asking[at]; !ok || old.To != ask.To {
@@ -34,7 +34,7 @@ func (t *round) keep(ctx context.Context) {
 		t.asking[at] = ask
 	}
 	held := t.held()
-	for _, at := range sorted(t.asking) {
+	for _, at := range sortedPlaces(t.asking) {
 		ask := t.asking[at]
 		if _, seen := found[at]; !seen && len(held[at]) == 0 { // it is not seen any more, and was not kept yet
 			t.Broker.WithdrawBar(ask.To.UID, at.addr)
@@ -52,8 +52,8 @@ func (t *round) keep(ctx context.Context) {
 	}
 }
 
-// sorted returns the places that of has something for, by pool and address.
-func sorted[V any](of map[place]V) []place {
+// sortedPlaces returns the keys of a map, by pool and address.
+func sortedPlaces[V any](of map[place]V) []place {
 	return slices.SortedFunc(maps.Keys(of), func(x, y place) int {
 		return cmp.Or(strings.Compare(string(x.pool), string(y.pool)), x.addr.Compare(y.addr))
 	})
@@ -125,9 +125,10 @@ func (t *round) unready(why string) {
 	}
 }
 
-// again returns when to look next. A look at very many pods takes its time, of which
-// others need some, too; one that took long because it was held up says nothing of that.
-func (t *round) again(took time.Duration) time.Duration {
+// nextLook returns when to look next. A look at very many pods takes time that others need, too:
+// after a long one the next comes later. But one that took very long was held up, and that says
+// nothing of the pods.
+func (t *round) nextLook(took time.Duration) time.Duration {
 	took = min(took, tookMost)
 	switch {
 	case t.soon, slices.ContainsFunc(t.waiting, func(w *waiting) bool { return !t.verdicts[w.pool.Name].Clear }):
@@ -139,9 +140,9 @@ func (t *round) again(took time.Duration) time.Duration {
 	}
 }
 
-// asked says of all pools that wait that the agents are asked. A reason that people have
-// read stays until the agents have answered.
-func (t *round) asked() {
+// sayAsked says of all pools that wait that the nodes' agents are being asked. A reason that
+// people have read stays until the agents have answered.
+func (t *round) sayAsked() {
 	for _, w := range t.waiting {
 		if last := t.Of(w.pool.Name); last.Why != "" && last.Of == t.verdicts[w.pool.Name].Of {
 			t.say(w, last.Why)

@@ -40,6 +40,7 @@ type Granter interface {
 	Ask(a grants.Ask) grants.Answer
 	WithdrawBar(pod protocol.UID, addr netip.Addr)
 	Kept() []grants.Held
+	MayFree(ctx context.Context, held []grants.Held) (bool, error)
 	Drop(ctx context.Context, held []grants.Held) error
 	ReadLease(ctx context.Context, name string) (protocol.Lease, bool, error)
 }
@@ -68,9 +69,6 @@ type Looker struct {
 	Broker Granter
 	// Registrations returns all registrations, as a cache may have them.
 	Registrations func(ctx context.Context) ([]protocol.Registration, error)
-	// Restored reports whether nothing of a pool may be freed now, because the API
-	// server's data went back in time.
-	Restored func(ctx context.Context, pools ...protocol.PoolName) (bool, error)
 	// Beats reports whether a node's agent has been heard of lately.
 	Beats func(protocol.NodeName) bool
 	// Told is called with each pool on which the verdict is another than before.
@@ -158,12 +156,12 @@ func (l *Looker) Round(ctx context.Context) (again time.Duration, err error) {
 	}
 	l.current = nil
 	t.keep(ctx)
-	if err := t.end(ctx); err != nil {
+	if err := t.freeEnded(ctx); err != nil {
 		return 0, err
 	}
 	l.publish(t.verdicts)
 	l.Metrics.looked(l.Now().Sub(t.facts.Now), len(t.facts.Pods), t.calls, len(l.Broker.Kept()))
-	return t.again(l.Now().Sub(t.facts.Now)), nil
+	return t.nextLook(l.Now().Sub(t.facts.Now)), nil
 }
 
 // start begins the current look, and reports whether nodes' agents are asked for it.
@@ -177,7 +175,7 @@ func (l *Looker) start(ctx context.Context) (asks bool, err error) {
 	}
 	l.current = t
 	if asks {
-		t.asked()
+		t.sayAsked()
 		l.publish(t.verdicts)
 	}
 	return asks, nil

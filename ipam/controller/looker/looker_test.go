@@ -130,7 +130,7 @@ func TestLooksAgainSoonAfterALongLook(t *testing.T) {
 		{"many pods", 4 * time.Second, 80 * time.Second},
 		{"held up for an hour", time.Hour, 10 * time.Minute},
 	} {
-		if got := (&round{Looker: &Looker{}}).again(c.took); got != c.want {
+		if got := (&round{Looker: &Looker{}}).nextLook(c.took); got != c.want {
 			t.Errorf("%s: again after %v, want %v", c.name, got, c.want)
 		}
 	}

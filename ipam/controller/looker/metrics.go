@@ -4,10 +4,13 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// Metrics are a Looker's collectors. The caller registers them.
+// Metrics are a Looker's collectors. The caller registers them as one.
 type Metrics struct {
+	*prometheus.Registry
+
 	looks prometheus.Histogram
 	calls prometheus.Counter
 	pods  prometheus.Gauge
@@ -16,31 +19,16 @@ type Metrics struct {
 
 // NewMetrics returns the collectors.
 func NewMetrics() *Metrics {
+	of := prometheus.NewRegistry()
+	with := promauto.With(of)
 	return &Metrics{
-		looks: prometheus.NewHistogram(prometheus.HistogramOpts{
+		Registry: of,
+		looks: with.NewHistogram(prometheus.HistogramOpts{
 			Name: "tenure_foreign_look_seconds", Help: "Time of one look at what pods have by other IPAMs.", Buckets: prometheus.ExponentialBuckets(0.01, 2, 14),
 		}),
-		calls: prometheus.NewCounter(prometheus.CounterOpts{Name: "tenure_foreign_look_calls_total", Help: "Pages of pods that looks have listed."}),
-		pods:  prometheus.NewGauge(prometheus.GaugeOpts{Name: "tenure_foreign_pods", Help: "Pods with secondary networks that the last look has seen."}),
-		kept:  prometheus.NewGauge(prometheus.GaugeOpts{Name: "tenure_foreign_addresses", Help: "Addresses that are kept for pods of other IPAMs."}),
-	}
-}
-
-func (m *Metrics) all() []prometheus.Collector {
-	return []prometheus.Collector{m.looks, m.calls, m.pods, m.kept}
-}
-
-// Describe implements [prometheus.Collector].
-func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, c := range m.all() {
-		c.Describe(ch)
-	}
-}
-
-// Collect implements [prometheus.Collector].
-func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
-	for _, c := range m.all() {
-		c.Collect(ch)
+		calls: with.NewCounter(prometheus.CounterOpts{Name: "tenure_foreign_look_calls_total", Help: "Pages of pods that looks have listed."}),
+		pods:  with.NewGauge(prometheus.GaugeOpts{Name: "tenure_foreign_pods", Help: "Pods with secondary networks that the last look has seen."}),
+		kept:  with.NewGauge(prometheus.GaugeOpts{Name: "tenure_foreign_addresses", Help: "Addresses that are kept for pods of other IPAMs."}),
 	}
 }
 

@@ -47,7 +47,7 @@ type object struct {
 	covers netip.Prefix
 }
 
-// ending is since when what is kept for a pod has been seen to have ended.
+// ending is since when an address has been seen without its pod.
 type ending struct {
 	pod   protocol.UID
 	since time.Time

@@ -33,7 +33,7 @@ func TestPoolsThatAreGoneAreForgotten(t *testing.T) {
 		closed:  map[types.UID]spell{here: {}, gone: {}},
 		starved: map[types.UID]time.Time{here: noon, gone: noon},
 		lingers: map[types.UID]lingering{here: {}, gone: {}},
-		settled: map[types.UID]settled{here: {}, gone: {}},
+		settled: map[types.UID]acceptedSpec{here: {}, gone: {}},
 	}
 	if _, err := r.Reconcile(t.Context(), request("gone")); err != nil {
 		t.Fatal(err)

@@ -2,13 +2,16 @@ package pools
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 )
 
-// Metrics are the reconciler's collectors. The caller registers them.
+// Metrics are the reconciler's collectors. The caller registers them as one.
 type Metrics struct {
+	*prometheus.Registry
+
 	addresses *prometheus.GaugeVec
 	leases    *prometheus.GaugeVec
 	open      *prometheus.GaugeVec
@@ -16,31 +19,20 @@ type Metrics struct {
 
 // NewMetrics returns the collectors.
 func NewMetrics() *Metrics {
+	of := prometheus.NewRegistry()
+	with := promauto.With(of)
 	return &Metrics{
-		addresses: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Registry: of,
+		addresses: with.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "tenure_pool_addresses", Help: "Addresses of a pool, by state: capacity, used, claimed, free, unreachable, foreign, reserved.",
 		}, []string{"pool", "state"}),
-		leases: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		leases: with.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "tenure_pool_leases", Help: "Leases of a pool's blocks.",
 		}, []string{"pool"}),
-		open: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		open: with.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "tenure_pool_open", Help: "1 if blocks of the pool may be leased, else 0.",
 		}, []string{"pool"}),
 	}
-}
-
-// Describe implements [prometheus.Collector].
-func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
-	m.addresses.Describe(ch)
-	m.leases.Describe(ch)
-	m.open.Describe(ch)
-}
-
-// Collect implements [prometheus.Collector].
-func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
-	m.addresses.Collect(ch)
-	m.leases.Collect(ch)
-	m.open.Collect(ch)
 }
 
 func (m *Metrics) observe(pool *v1alpha1.IPPool, t tally, shape *allocator.Shape) {

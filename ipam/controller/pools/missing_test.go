@@ -162,7 +162,7 @@ func TestFirstOpeningAfterRestore(t *testing.T) {
 		if why, _ := s.waits(); why != "" {
 			t.Errorf("F is %v: then it waits: %q", fence, why)
 		}
-		s.opened(&q.Status, sizes{}, sizes{})
+		s.open(&q.Status, sizes{}, sizes{})
 		if l.restoration(last.of(q), last, false, noon) != nil {
 			t.Errorf("F is %v: opened by %s it is closed at once", fence, q.Status.Opening)
 		}
@@ -176,7 +176,7 @@ func TestClockOfTheAPIServer(t *testing.T) {
 	q := pool("10.0.0.0/24")
 	q.CreationTimestamp = metav1.NewTime(noon.Add(3 * clockSkew))
 	st := q.Status.DeepCopy()
-	seen{pool: q, now: noon}.opened(st, sizes{}, sizes{})
+	seen{pool: q, now: noon}.open(st, sizes{}, sizes{})
 	l.hear(saying(regAt("a", 0), false, st.Opening), noon)
 	if all := openingsOf([]v1alpha1.IPPool{*q}); l.restoration(all.of(q), all, false, noon) == nil {
 		t.Errorf("nothing is concluded from %s; want that the pool waits for its agents", st.Opening)

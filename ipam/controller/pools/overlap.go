@@ -152,19 +152,19 @@ func (s seen) rivalry(with *live) (why string, after time.Duration) {
 		strings.Join(few(slices.Compact(on), "pools"), ", "), domain, n, last.Name, last.Holder, last.Block), lookAgain
 }
 
-// barred is another pool, and a status that says the same of it as the one that it has.
-type barred struct {
+// fencingWrite is a write to another pool: a status that means the same as the present one.
+type fencingWrite struct {
 	pool   *v1alpha1.IPPool
 	status *v1alpha1.IPPoolStatus
 }
 
-// bar returns what must be written of the younger pools that share addresses of the
-// domain with this one before it is opened, or an edit of it accepted, by st: a fencing
-// write each. They are closed, perhaps since before this one came to share the addresses,
-// and a look of that time may be about to open them, in a controller that leads no more or
-// by a write without an answer. Looks after that write know better. Nothing but the time of
-// the condition can change and mean the same, in seconds.
-func (s seen) bar(st *v1alpha1.IPPoolStatus) (all []barred) {
+// fencingWrites returns a write for each younger pool that shares addresses of the domain with
+// this one. They come before st opens this pool, or accepts an edit of it. The younger pools are
+// closed. But an earlier look, in a controller that leads no more or by a write without an
+// answer, may be about to open one: that was decided before this pool came to share the
+// addresses. The fencing write makes that other write fail, and later looks know better. Only the
+// time of the condition can change without changing the meaning, and it counts in seconds.
+func (s seen) fencingWrites(st *v1alpha1.IPPoolStatus) (all []fencingWrite) {
 	if s.live == nil || s.pool.Spec.Domain == "" || st.Leasing != v1alpha1.LeasingOpen || s.pool.Status.Leasing == v1alpha1.LeasingOpen && !s.edited() {
 		return nil
 	}
@@ -180,7 +180,7 @@ func (s seen) bar(st *v1alpha1.IPPoolStatus) (all []barred) {
 			at = c.LastTransitionTime.Add(time.Second)
 		}
 		c.LastTransitionTime = metav1.NewTime(at)
-		all = append(all, barred{o, same})
+		all = append(all, fencingWrite{o, same})
 	}
 	return all
 }
@@ -203,8 +203,9 @@ func (s seen) had(block netip.Prefix) bool {
 	return false // no lease of this version has such a block
 }
 
-// settled is a pool as it was looked at last, without an edit that waits for that.
-type settled struct {
+// acceptedSpec is what counts of a pool's spec, as the status says that it was looked at last. A
+// later edit is not in it.
+type acceptedSpec struct {
 	generation int64
 	domain     string
 	shape      *allocator.Shape
@@ -219,9 +220,9 @@ func (r *Reconciler) before(pool *v1alpha1.IPPool, shape *allocator.Shape) *allo
 	observed := pool.Status.ObservedGeneration
 	if observed == pool.Generation {
 		if r.settled == nil {
-			r.settled = map[types.UID]settled{}
+			r.settled = map[types.UID]acceptedSpec{}
 		}
-		r.settled[pool.UID] = settled{observed, pool.Spec.Domain, shape}
+		r.settled[pool.UID] = acceptedSpec{observed, pool.Spec.Domain, shape}
 		return nil
 	}
 	was := r.settled[pool.UID]

@@ -95,7 +95,7 @@ type plan struct {
 	// must still be there.
 	base *v1alpha1.IPPool
 	// first are statuses of other pools, which must be written before: see [seen.bar].
-	first           []barred
+	first           []fencingWrite
 	addFinalizer    bool
 	removeFinalizer bool
 	status          *v1alpha1.IPPoolStatus
@@ -126,14 +126,14 @@ func decide(s seen) plan {
 	p.counted = s.describe(st)
 	if !reflect.DeepEqual(*st, s.pool.Status) {
 		p.status = st
-		p.first = s.bar(st)
+		p.first = s.fencingWrites(st)
 	}
 	p.base = s.pool
 	return p
 }
 
-// retire is decide for a pool that is being deleted: closed at once, gone when no
-// lease of its name is left.
+// retire decides what to do about a pool that is being deleted. It is closed at once, and gone
+// when no lease of its name is left.
 func (s seen) retire() plan {
 	if !slices.Contains(s.pool.Finalizers, v1alpha1.LeasesFinalizer) {
 		return plan{}
@@ -194,7 +194,7 @@ func (s seen) lease(st *v1alpha1.IPPoolStatus) plan {
 		st.Fenced, st.FencedSince, st.Withheld = nil, nil, nil // another IPAM may be about to give its addresses
 		return s.shut(st, v1alpha1.ReasonStopped, "the pool gives no addresses: its spec.allocation is Stopped")
 	}
-	now := decided(*st)
+	now := sizesIn(*st)
 	whole := s.shape // the size is that of the spec, whatever of it is withheld for now
 	if s.whole != nil {
 		whole = s.whole
@@ -213,7 +213,7 @@ func (s seen) lease(st *v1alpha1.IPPoolStatus) plan {
 	}
 	if st.Leasing == v1alpha1.LeasingOpen {
 		if now.equal(want) || s.busy(now.changes(want)) && now.complete(s.shape) {
-			return s.opened(st, now, want)
+			return s.open(st, now, want)
 		}
 		// No lease stands against the change, or a family is new: close, and
 		// look live.
@@ -232,17 +232,17 @@ func (s seen) lease(st *v1alpha1.IPPoolStatus) plan {
 		if p, wait := s.takeOver(st); wait {
 			return p
 		}
-		return s.opened(st, want, want)
+		return s.open(st, want, want)
 	}
 	if _, found := now.misfit(uid, s.live.leases); !found && now.complete(s.shape) {
 		if p, wait := s.takeOver(st); wait {
 			return p
 		}
-		return s.opened(st, now, want)
+		return s.open(st, now, want)
 	}
 	// What nodes have put back after a restore may have a size that was decided after the
 	// backup: then it is the status that went back.
-	if held := now.held(s.live.leases); !held.equal(now) && held.complete(s.shape) {
+	if held := now.inUse(s.live.leases); !held.equal(now) && held.complete(s.shape) {
 		if _, found := held.misfit(uid, s.live.leases); !found {
 			st.BlockPrefixLengths = held.status()
 			return s.shut(st, v1alpha1.ReasonBlockSizeChanging, fmt.Sprintf("blocks now have %v, as those that are leased", held))
@@ -266,12 +266,13 @@ func (s seen) waits() (why string, after time.Duration) {
 	return s.restored.wait(s.closedFor)
 }
 
-// edited reports whether the spec is another than the one that was last looked at.
-// Until that is written, nobody relies on a new lease of the pool.
+// edited reports whether the spec has changed since the controller last looked at it. Until the
+// status says that it has, nobody relies on a new lease of the pool.
 func (s seen) edited() bool { return s.pool.Status.ObservedGeneration != s.pool.Generation }
 
-// opened opens the pool with blocks of size now, where the spec asks for want.
-func (s seen) opened(st *v1alpha1.IPPoolStatus, now, want sizes) plan {
+// open opens the pool with blocks of the sizes now, and says if the spec asks for other ones:
+// want.
+func (s seen) open(st *v1alpha1.IPPoolStatus, now, want sizes) plan {
 	if st.Leasing != v1alpha1.LeasingOpen || st.Opening == "" {
 		voided := ""
 		if s.restored != nil { // what it says must not close the pool once more
@@ -322,7 +323,7 @@ func (s seen) describe(st *v1alpha1.IPPoolStatus) (counted bool) {
 	if s.starved || s.pool.Spec.Allocation == v1alpha1.AllocationStopped { // nodes give back what is free
 		st.Pressure = v1alpha1.PressureExhausted
 	}
-	s.exhausted(st)
+	s.setExhausted(st)
 	s.tellForeign(st)
 	switch {
 	case len(s.overlaps) > 0:
@@ -348,9 +349,9 @@ func (s seen) describe(st *v1alpha1.IPPoolStatus) (counted bool) {
 	return due
 }
 
-// exhausted sets the condition Exhausted. While somebody waits it stays True
-// although an address is free: that one is on its way to whoever waits.
-func (s seen) exhausted(st *v1alpha1.IPPoolStatus) {
+// setExhausted sets the condition Exhausted. While somebody waits it stays True although an
+// address is free: that address is on its way to whoever waits.
+func (s seen) setExhausted(st *v1alpha1.IPPoolStatus) {
 	full, used, capacity, unreachable := s.tally.exhausted(s.shape)
 	switch {
 	case full && st.Pressure == v1alpha1.PressureExhausted:

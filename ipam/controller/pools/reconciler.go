@@ -71,12 +71,12 @@ type Reconciler struct {
 	domains sync.Mutex                        // held while a pool of a named domain is looked at
 
 	mu      sync.Mutex
-	counts  map[types.UID]time.Time // guarded by mu: when each pool's counts were last written
-	closed  map[types.UID]spell     // guarded by mu: see closedFor
-	starved map[types.UID]time.Time // guarded by mu: when somebody last starved
-	users   users                   // guarded by mu
-	lingers map[types.UID]lingering // guarded by mu
-	settled map[types.UID]settled   // guarded by mu
+	counts  map[types.UID]time.Time    // guarded by mu: when each pool's counts were last written
+	closed  map[types.UID]spell        // guarded by mu: see closedFor
+	starved map[types.UID]time.Time    // guarded by mu: when somebody last starved
+	users   users                      // guarded by mu
+	lingers map[types.UID]lingering    // guarded by mu
+	settled map[types.UID]acceptedSpec // guarded by mu
 }
 
 // Reconcile looks at one pool.
@@ -114,7 +114,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		return reconcile.Result{}, err
 	}
 	if p.counted && done {
-		r.counted(pool.UID, s.now)
+		r.noteCounted(pool.UID, s.now)
 	}
 	r.Metrics.observe(&pool, s.tally, s.shape)
 	after := r.CountsEvery
@@ -182,7 +182,7 @@ func (r *Reconciler) look(ctx context.Context, pool *v1alpha1.IPPool) (seen, err
 	s.starved = r.starves(pool, s.now)
 	all := openingsOf(others.Items)
 	s.opening = all.last
-	s.restored, s.closedFor = r.concerned(pool, all, s.now)
+	s.restored, s.closedFor = r.restorationOf(pool, all, s.now)
 	return s, nil
 }
 
@@ -194,8 +194,8 @@ func (r *Reconciler) countsDue(uid types.UID, now time.Time) bool {
 	return !ok || now.Sub(last) >= r.CountsEvery
 }
 
-// counted notes that a pool's counts were looked at.
-func (r *Reconciler) counted(uid types.UID, now time.Time) {
+// noteCounted notes when a pool's counts were looked at.
+func (r *Reconciler) noteCounted(uid types.UID, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.counts == nil {

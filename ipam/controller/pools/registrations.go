@@ -71,25 +71,27 @@ func (l *registrations) hear(reg protocol.Registration, now time.Time) (news boo
 	if was := l.nodes[reg.Node]; was != nil && was.reg == reg.UID && older(reg.Revision, was.read) {
 		return false
 	}
-	return l.note(reg, now)
+	return l.record(reg, now)
 }
 
-// read is hear for a registration as it was read live, which watches may have overtaken.
-func (l *registrations) read(reg protocol.Registration, now time.Time) (news bool) {
+// hearLive is like hear, for a registration that was read live. Watches may have shown a later
+// one.
+func (l *registrations) hearLive(reg protocol.Registration, now time.Time) (news bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if was := l.nodes[reg.Node]; was != nil && was.reg == reg.UID && older(reg.Revision, was.shown) {
 		return false
 	}
-	news = l.note(reg, now)
+	news = l.record(reg, now)
 	if o := l.nodes[reg.Node]; o != nil {
 		o.read = reg.Revision
 	}
 	return news
 }
 
-// note is hear for a registration that is not older than what is known. mu must be held.
-func (l *registrations) note(reg protocol.Registration, now time.Time) (news bool) {
+// record notes a registration that is not older than what is known, and returns what hear
+// returns. mu must be held.
+func (l *registrations) record(reg protocol.Registration, now time.Time) (news bool) {
 	l.look(now)
 	was := l.nodes[reg.Node]
 	if reg.Ended() {
@@ -140,9 +142,9 @@ func (l *registrations) forget(node protocol.NodeName, uid protocol.UID) {
 	}
 }
 
-// restoredOpening returns the greatest opening that a registration says of a restored API server,
-// credible or not; empty if none says one.
-func (l *registrations) restoredOpening() (opening string) {
+// greatestOpening returns the greatest opening that a registration says of a restored API server,
+// credible or not. It is empty if none says one.
+func (l *registrations) greatestOpening() (opening string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, o := range l.nodes {
@@ -175,10 +177,10 @@ func (r *Reconciler) Beats(node protocol.NodeName) bool {
 	return o != nil && (o.fence <= 0 || r.Now().Sub(o.since) < o.fence/2)
 }
 
-// voided returns the greatest opening that a registration says of a restored API server, among
-// those that an opening may have had, and the node that says it, of several the first by name: who
-// is named must not change with each look. mu must be held.
-func (l *registrations) voided(w openings, now time.Time) (opening, restoredNode string) {
+// credibleOpening returns the greatest opening that a registration says of a restored API server, among
+// those that an opening may have had, and the node that says it. If several nodes say it, that is
+// the first by name: it must not change with each look. mu must be held.
+func (l *registrations) credibleOpening(w openings, now time.Time) (opening, restoredNode string) {
 	credible := max(protocol.OpeningAfter(now.Add(clockSkew)), w.last, w.made)
 	for node, o := range l.nodes {
 		said, ok := protocol.ParseRestoration(o.restored)
@@ -198,7 +200,7 @@ func (l *registrations) restoration(opening string, w openings, closed bool, now
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.look(now)
-	r.voided, r.restoredNode = l.voided(w, now)
+	r.voided, r.restoredNode = l.credibleOpening(w, now)
 	if !closed && !concerns(r.voided, opening) {
 		return nil
 	}

@@ -266,11 +266,11 @@ func Restored(pool *v1alpha1.IPPool) bool {
 	return ready(pool.Status).Reason == v1alpha1.ReasonRestored
 }
 
-// concerned returns what is known of an API server whose data went back, if that concerns
-// pool, and for how long this controller has seen it closed for that; nil if it does not. By
-// the openings of all pools: whoever asks by others may be told another thing, and ends the
-// spell that the other counts.
-func (r *Reconciler) concerned(pool *v1alpha1.IPPool, all openings, now time.Time) (*restoration, time.Duration) {
+// restorationOf returns what is known of an API server whose data went back, if that concerns
+// pool, and for how long this controller has seen the pool closed for that. It returns nil if it
+// does not concern the pool. all must be the openings of all pools: a caller with others may
+// get another answer, and would end the time that is counted here.
+func (r *Reconciler) restorationOf(pool *v1alpha1.IPPool, all openings, now time.Time) (*restoration, time.Duration) {
 	of := r.regs.restoration(all.of(pool), all, Restored(pool), now)
 	return of, r.closedFor(pool, of != nil, now)
 }
@@ -286,7 +286,7 @@ func (r *Reconciler) Restored(ctx context.Context, names ...protocol.PoolName) (
 	if err := r.meet(ctx); err != nil {
 		return false, err
 	}
-	restoredOpening, now, all := r.regs.restoredOpening(), r.Now(), (*openings)(nil)
+	greatest, now, all := r.regs.greatestOpening(), r.Now(), (*openings)(nil)
 	for _, name := range names {
 		var p v1alpha1.IPPool
 		if err := r.Cache.Get(ctx, client.ObjectKey{Name: string(name)}, &p); err != nil {
@@ -295,7 +295,7 @@ func (r *Reconciler) Restored(ctx context.Context, names ...protocol.PoolName) (
 			}
 			return false, fmt.Errorf("read pool %s: %w", name, err)
 		}
-		if !Restored(&p) && (restoredOpening == "" || p.Status.Opening > restoredOpening) {
+		if !Restored(&p) && (greatest == "" || p.Status.Opening > greatest) {
 			continue // as ever: the rest looks at all pools
 		}
 		if all == nil {
@@ -306,7 +306,7 @@ func (r *Reconciler) Restored(ctx context.Context, names ...protocol.PoolName) (
 			w := openingsOf(pools.Items)
 			all = &w
 		}
-		if of, closed := r.concerned(&p, *all, now); of != nil {
+		if of, closed := r.restorationOf(&p, *all, now); of != nil {
 			if why, _ := of.wait(closed); why != "" {
 				return true, nil
 			}

@@ -123,7 +123,7 @@ func TestFirstOpening(t *testing.T) {
 		p := pool("10.0.0.0/24")
 		p.CreationTimestamp = metav1.NewTime(noon.Add(made))
 		st := &v1alpha1.IPPoolStatus{}
-		seen{pool: p, now: noon}.opened(st, sizes{}, sizes{})
+		seen{pool: p, now: noon}.open(st, sizes{}, sizes{})
 		var l registrations
 		l.hear(saying(regAt("a", 0), false, said), noon)
 		if r := l.restoration(st.Opening, openings{last: st.Opening}, false, noon); (r != nil) != want {
@@ -163,7 +163,7 @@ func TestOneStolenRegistration(t *testing.T) {
 			// The pool is opened by a word that the registration's does not void.
 			s := seen{pool: pool("10.0.0.0/24"), now: noon, restored: r, opening: tt.last}
 			st := &v1alpha1.IPPoolStatus{}
-			s.opened(st, sizes{}, sizes{})
+			s.open(st, sizes{}, sizes{})
 			if again := l.restoration(st.Opening, openings{last: max(tt.last, st.Opening)}, false, noon); again != nil {
 				t.Errorf("opened by %s it is closed again by %s", st.Opening, tt.says)
 			}

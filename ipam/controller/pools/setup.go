@@ -10,11 +10,9 @@ import (
 	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
 	coordination "k8s.io/api/coordination/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -46,14 +44,6 @@ func IndexLeases(ctx context.Context, to client.FieldIndexer) error {
 	return nil
 }
 
-// options are those of both reconcilers' controllers.
-func options(workers int) controller.Options {
-	return controller.Options{
-		MaxConcurrentReconciles: workers,
-		RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](100*time.Millisecond, 10*time.Second),
-	}
-}
-
 // Setup has the manager run r.
 func (r *Reconciler) Setup(mgr ctrl.Manager, catalog *networks.Catalog) error {
 	err := ctrl.NewControllerManagedBy(mgr).Named("pools").
@@ -64,7 +54,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, catalog *networks.Catalog) error {
 		Watches(&nad.NetworkAttachmentDefinition{}, ofDefinition(catalog)).
 		Watches(&coordination.Lease{}, r.ofRegistration(mgr.GetCache())).
 		WatchesRawSource(r.Bell).
-		WithOptions(options(4)).
+		WithOptions(doorbell.Workers(4)).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("set up pools: %w", err)
@@ -142,7 +132,7 @@ func (r *Reconciler) meet(ctx context.Context) error {
 	}
 	news := false
 	for _, s := range regs {
-		news = r.regs.read(s, r.Now()) || news
+		news = r.regs.hearLive(s, r.Now()) || news
 	}
 	r.met.Store(true)
 	if news { // another look may have been under way, and the watch tells nothing new
@@ -209,7 +199,7 @@ func (r *Implicit) Setup(mgr ctrl.Manager, catalog *networks.Catalog) error {
 		Watches(&v1alpha1.IPPool{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(predicate.Or[client.Object](
 			predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
 		Watches(&v1alpha1.IPLease{}, ofLease(false)).
-		WithOptions(options(2)).
+		WithOptions(doorbell.Workers(2)).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("set up implicit pools: %w", err)

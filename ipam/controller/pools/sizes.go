@@ -12,8 +12,8 @@ import (
 // sizes are the prefix lengths of a pool's blocks by family; 0 is undecided.
 type sizes map[allocator.Family]int
 
-// decided returns the sizes in a pool's status.
-func decided(st v1alpha1.IPPoolStatus) sizes {
+// sizesIn returns the sizes in a pool's status.
+func sizesIn(st v1alpha1.IPPoolStatus) sizes {
 	s := sizes{}
 	if b := st.BlockPrefixLengths; b != nil {
 		if b.IPv4 != nil {
@@ -65,9 +65,9 @@ func (s sizes) misfit(uid protocol.UID, leases []protocol.Lease) (protocol.Lease
 	return protocol.Lease{}, false
 }
 
-// held returns the sizes of leased blocks; those of s for a family of which none is
-// leased. Where leases of a family differ, it is that of one of them.
-func (s sizes) held(leases []protocol.Lease) sizes {
+// inUse returns the sizes of leased blocks. For a family without leases it is that of s. If
+// leases of a family differ, it is the size of one of them.
+func (s sizes) inUse(leases []protocol.Lease) sizes {
 	held := sizes{}
 	maps.Copy(held, s)
 	for _, l := range leases {

@@ -31,7 +31,7 @@ func (r *Reconciler) drop(ctx context.Context, name string, held []grants.Held) 
 	if len(held) == 0 {
 		return 0, nil
 	}
-	if restored, err := r.Pools.Restored(ctx, grants.PoolsOf(held)...); restored || err != nil {
+	if free, err := r.Broker.MayFree(ctx, held); !free {
 		return lookAgain, err //nolint:wrapcheck // says what it is about
 	}
 	if err := r.Broker.Drop(ctx, held); err != nil {
@@ -46,7 +46,7 @@ func (r *Reconciler) drop(ctx context.Context, name string, held []grants.Held) 
 // answer has seen each grant live, since it read the version of the sub-lease that
 // its write names: it sees the mark, or its write fails.
 func (r *Reconciler) giveBack(ctx context.Context, s protocol.SubLease, held []grants.Held) (time.Duration, error) {
-	if restored, err := r.Pools.Restored(ctx, grants.PoolsOf(held)...); restored || err != nil {
+	if free, err := r.Broker.MayFree(ctx, held); !free {
 		return lookAgain, err //nolint:wrapcheck // says what it is about
 	}
 	marked, err := r.Broker.Mark(ctx, held)

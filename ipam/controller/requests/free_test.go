@@ -88,8 +88,8 @@ func (w *world) Clear(_ context.Context, h []grants.Held) error {
 
 func (w *world) Drop(context.Context, []grants.Held) error { _, err := w.say("drop"); return err }
 
-func (w *world) Restored(_ context.Context, pools ...protocol.PoolName) (bool, error) {
-	return w.gone && len(pools) > 0, nil
+func (w *world) MayFree(_ context.Context, h []grants.Held) (bool, error) {
+	return !w.gone || len(h) == 0, nil
 }
 
 func (w *world) ReadSubLease(context.Context, string) (protocol.SubLease, protocol.Outcome, error) {
@@ -125,7 +125,7 @@ func (w *world) List(_ context.Context, list client.ObjectList, _ ...client.List
 
 func (w *world) reconciler() *Reconciler {
 	return &Reconciler{
-		Cache: w, API: w, Broker: w, Pools: w, Metrics: NewMetrics(), Log: slog.New(slog.DiscardHandler), Now: time.Now,
+		Cache: w, API: w, Broker: w, Metrics: NewMetrics(), Log: slog.New(slog.DiscardHandler), Now: time.Now,
 	}
 }
 
@@ -217,7 +217,7 @@ func TestQueueOfRequests(t *testing.T) {
 	bell := &doorbell.Bell{}
 	bell.Ring("", "early") // nobody listens yet, and nothing is lost
 	r := w.reconciler()
-	if err := (opening{r, bell}).Start(t.Context(), q); err != nil {
+	if err := r.opening(bell).Start(t.Context(), q); err != nil {
 		t.Fatal(err)
 	}
 	arrive := r.arrivals()

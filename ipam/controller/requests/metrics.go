@@ -4,12 +4,15 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// Metrics are the reconciler's collectors. The caller registers them.
+// Metrics are the reconciler's collectors. The caller registers them as one.
 type Metrics struct {
+	*prometheus.Registry
+
 	waits     prometheus.Histogram
 	refusals  *prometheus.CounterVec
 	dropped   prometheus.Counter
@@ -18,38 +21,23 @@ type Metrics struct {
 
 // NewMetrics returns the collectors.
 func NewMetrics() *Metrics {
+	of := prometheus.NewRegistry()
+	with := promauto.With(of)
 	return &Metrics{
-		waits: prometheus.NewHistogram(prometheus.HistogramOpts{
+		Registry: of,
+		waits: with.NewHistogram(prometheus.HistogramOpts{
 			Name: "tenure_request_grant_seconds", Help: "Time from the creation of a request until its addresses are in its status.",
 			Buckets: prometheus.ExponentialBuckets(0.005, 2, 14),
 		}),
-		refusals: prometheus.NewCounterVec(prometheus.CounterOpts{
+		refusals: with.NewCounterVec(prometheus.CounterOpts{
 			Name: "tenure_request_refusals_total", Help: "Requests that were refused, by reason.",
 		}, []string{"reason"}),
-		dropped: prometheus.NewCounter(prometheus.CounterOpts{
+		dropped: with.NewCounter(prometheus.CounterOpts{
 			Name: "tenure_request_dropped_grants_total", Help: "Grants taken from requests that are gone, or whose status names others.",
 		}),
-		conflicts: prometheus.NewCounter(prometheus.CounterOpts{
+		conflicts: with.NewCounter(prometheus.CounterOpts{
 			Name: "tenure_request_conflicts_total", Help: "Answers that met a newer version of the request.",
 		}),
-	}
-}
-
-func (m *Metrics) all() []prometheus.Collector {
-	return []prometheus.Collector{m.waits, m.refusals, m.dropped, m.conflicts}
-}
-
-// Describe implements [prometheus.Collector].
-func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
-	for _, c := range m.all() {
-		c.Describe(ch)
-	}
-}
-
-// Collect implements [prometheus.Collector].
-func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
-	for _, c := range m.all() {
-		c.Collect(ch)
 	}
 }
 

@@ -32,8 +32,8 @@ type taken struct {
 	node protocol.NodeName
 }
 
-// plan is what is to be done about a request. Either one of the first four is set,
-// and decide is called again with the answer; or the others are the end of it.
+// plan is what is to be done about a request. If one of the first five is set, decide is called
+// again with the answer. Otherwise the others say what to do.
 type plan struct {
 	ask    *grants.Ask     // ask the broker
 	prove  *grants.Ask     // ask it, with the leases of the grants read live
@@ -59,7 +59,7 @@ func decide(s seen) plan {
 	case s.sub.Request == nil, s.sub.Protocol > protocol.Version:
 		return plan{} // no request, or one of a later version: it might be read wrong
 	case s.sub.Answered():
-		return s.settle()
+		return s.decideAnswered()
 	case s.sub.Deleting:
 		return plan{done: true} // nobody will use it; its grants go when it has gone
 	}
@@ -80,11 +80,11 @@ func decide(s seen) plan {
 		}
 		return s.grant()
 	}
-	return s.wait(s.answer.Problem)
+	return s.decideWaiting(s.answer.Problem)
 }
 
-// wait is decide for a request that has not been granted.
-func (s seen) wait(bad grants.Problem) plan {
+// decideWaiting decides what to do about a request that has not been granted, because of bad.
+func (s seen) decideWaiting(bad grants.Problem) plan {
 	switch bad.Reason {
 	case grants.Unassignable:
 		return s.refuse(v1alpha1.RefusedNotAssignable, bad.Message)
@@ -106,8 +106,8 @@ func (s seen) wait(bad grants.Problem) plan {
 	return plan{}
 }
 
-// settle is decide for a request that has been answered.
-func (s seen) settle() plan {
+// decideAnswered decides what to do about a request that has its answer.
+func (s seen) decideAnswered() plan {
 	p := plan{done: true}
 	missing := len(s.sub.Granted)
 	for _, h := range s.held {
@@ -189,7 +189,8 @@ func clip(message string) string {
 	return strings.ToValidUTF8(message[:most-len("…")], "") + "…"
 }
 
-// who says who has the address that s wants, nothing if nobody has it for long.
+// who returns a sentence on who has the address that s wants. It is empty if nobody has it, or
+// nobody will have it for long.
 func (t taken) who(s protocol.SubLease, bad grants.Problem) string {
 	l := t.lease
 	if !t.there {

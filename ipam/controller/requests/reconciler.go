@@ -34,6 +34,7 @@ type Granter interface {
 	Verify(ctx context.Context, a grants.Ask) (grants.Answer, error)
 	ReadLease(ctx context.Context, name string) (protocol.Lease, bool, error)
 	Withdraw(uid protocol.UID)
+	MayFree(ctx context.Context, held []grants.Held) (bool, error)
 	Mark(ctx context.Context, held []grants.Held) ([]grants.Held, error)
 	Unmark(ctx context.Context, held []grants.Held) error
 	Clear(ctx context.Context, held []grants.Held) error
@@ -48,19 +49,12 @@ type SubLeases interface {
 	AnswerSubLease(ctx context.Context, s protocol.SubLease) (protocol.Outcome, error)
 }
 
-// Pools says whether nothing may be freed now of one of some pools, because the API
-// server's data went back in time: sub-leases may be missing whose addresses pods use.
-type Pools interface {
-	Restored(ctx context.Context, pools ...protocol.PoolName) (bool, error)
-}
-
 // Reconciler looks after requests.
 type Reconciler struct {
 	// Cache has sub-leases.
 	Cache   client.Reader
 	API     SubLeases
 	Broker  Granter
-	Pools   Pools
 	Metrics *Metrics
 	Log     *slog.Logger
 	// Now is the clock.

@@ -5,17 +5,15 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
-	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/ipam/controller/doorbell"
@@ -27,11 +25,8 @@ import (
 func (r *Reconciler) Setup(mgr ctrl.Manager, bell *doorbell.Bell, workers int) error {
 	err := ctrl.NewControllerManagedBy(mgr).Named("requests").
 		Watches(&v1alpha1.IPSubLease{}, r.arrivals(), builder.WithPredicates(predicate.NewPredicateFuncs(isRequest))).
-		WatchesRawSource(opening{r, bell}).
-		WithOptions(controller.Options{
-			MaxConcurrentReconciles: workers,
-			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](100*time.Millisecond, 10*time.Second),
-		}).
+		WatchesRawSource(r.opening(bell)).
+		WithOptions(doorbell.Workers(workers)).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("set up requests: %w", err)
@@ -70,36 +65,29 @@ func (r *Reconciler) enter(o *v1alpha1.IPSubLease) {
 	}
 }
 
-// opening is the source that starts the doorbell. It has the requests that are
-// there stand in line, by age: another controller may have served them so far.
-type opening struct {
-	*Reconciler
-	bell *doorbell.Bell
-}
-
-// Start implements [source.Source].
-func (o opening) Start(ctx context.Context, q doorbell.Queue) error {
-	if err := o.bell.Start(ctx, q); err != nil {
-		return err
-	}
-	var list v1alpha1.IPSubLeaseList
-	if err := o.Cache.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
-		return fmt.Errorf("list sub-leases: %w", err)
-	}
-	var waiting []*v1alpha1.IPSubLease
-	for i := range list.Items {
-		if isRequest(&list.Items[i]) {
-			waiting = append(waiting, &list.Items[i])
+// opening is the source that starts the bell. It enters the present requests by age: another
+// controller may have served them so far. Then it rings for each request that grants name.
+func (r *Reconciler) opening(bell *doorbell.Bell) source.Source {
+	return bell.Opening(func(ctx context.Context) error {
+		var list v1alpha1.IPSubLeaseList
+		if err := r.Cache.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+			return fmt.Errorf("list sub-leases: %w", err)
 		}
-	}
-	slices.SortFunc(waiting, older)
-	for _, w := range waiting {
-		o.enter(w)
-	}
-	for _, name := range o.Broker.SubLeases() { // who is gone has no event to come
-		o.bell.Ring("", name)
-	}
-	return nil
+		var waiting []*v1alpha1.IPSubLease
+		for i := range list.Items {
+			if isRequest(&list.Items[i]) {
+				waiting = append(waiting, &list.Items[i])
+			}
+		}
+		slices.SortFunc(waiting, older)
+		for _, w := range waiting {
+			r.enter(w)
+		}
+		for _, name := range r.Broker.SubLeases() { // one that is gone sends no event
+			bell.Ring("", name)
+		}
+		return nil
+	})
 }
 
 // older orders sub-leases by creation, and by name where that is one second.

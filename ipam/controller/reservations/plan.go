@@ -29,7 +29,8 @@ func askOf(r *v1alpha1.IPReservation) (grants.Ask, error) {
 	}, nil
 }
 
-// expired reports whether a reservation has ended by its own word, and when it does.
+// expired reports whether the time has passed until which a reservation is meant, and how much of
+// it is left.
 func expired(r *v1alpha1.IPReservation, now time.Time) (ended bool, left time.Duration) {
 	if r.Spec.Until == nil {
 		return false, 0
@@ -38,9 +39,9 @@ func expired(r *v1alpha1.IPReservation, now time.Time) (ended bool, left time.Du
 	return left <= 0, max(left, 0)
 }
 
-// said returns the condition that an answer of the broker's leads to; ok is false while
-// there is nothing to say yet.
-func said(r *v1alpha1.IPReservation, a grants.Answer) (c metav1.Condition, ok bool) {
+// conditionAfter returns the condition for an answer of the broker's. ok is false while there is
+// nothing to say yet.
+func conditionAfter(r *v1alpha1.IPReservation, a grants.Answer) (c metav1.Condition, ok bool) {
 	c = metav1.Condition{Type: v1alpha1.Reserved, Status: metav1.ConditionFalse, ObservedGeneration: r.Generation, Message: a.Problem.Message}
 	switch a.Problem.Reason {
 	case grants.NoProblem:
@@ -58,8 +59,8 @@ func said(r *v1alpha1.IPReservation, a grants.Answer) (c metav1.Condition, ok bo
 	return c, true
 }
 
-// over is the condition of a reservation that has ended by its own word.
-func over(r *v1alpha1.IPReservation) metav1.Condition {
+// expiredCondition returns the condition of a reservation whose time has passed.
+func expiredCondition(r *v1alpha1.IPReservation) metav1.Condition {
 	return metav1.Condition{
 		Type: v1alpha1.Reserved, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonExpired, ObservedGeneration: r.Generation,
 		Message: fmt.Sprintf("spec.until, %s, has passed: %s is not kept any more", r.Spec.Until.UTC().Format(time.RFC3339), r.Spec.Address),

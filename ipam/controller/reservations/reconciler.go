@@ -12,10 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
@@ -37,18 +35,13 @@ type Granter interface {
 	Held(uid protocol.UID) []grants.Held
 	Ask(a grants.Ask) grants.Answer
 	Withdraw(uid protocol.UID)
+	MayFree(ctx context.Context, held []grants.Held) (bool, error)
 	Drop(ctx context.Context, held []grants.Held) error
 }
 
 // Live reads from the API server, never from a cache.
 type Live interface {
 	ReadReservation(ctx context.Context, name string) (*v1alpha1.IPReservation, protocol.Outcome, error)
-}
-
-// Pools says whether nothing may be freed now of one of some pools, because the API
-// server's data went back in time.
-type Pools interface {
-	Restored(ctx context.Context, pools ...protocol.PoolName) (bool, error)
 }
 
 // Reconciler looks after reservations. Make one with all its exported fields set.
@@ -58,7 +51,6 @@ type Reconciler struct {
 	Live   Live
 	Status client.StatusClient
 	Broker Granter
-	Pools  Pools
 	Log    *slog.Logger
 	// Now is the clock.
 	Now func() time.Time
@@ -99,16 +91,16 @@ func (r *Reconciler) look(ctx context.Context, obj *v1alpha1.IPReservation) (tim
 	ended, left := expired(obj, r.Now())
 	if ended || obj.DeletionTimestamp != nil {
 		r.Broker.Withdraw(protocol.UID(obj.UID))
-		if after, err := r.drop(ctx, obj.Name, protocol.UID(obj.UID)); after > 0 || err != nil || !ended {
+		if after, err := r.free(ctx, obj.Name, protocol.UID(obj.UID)); after > 0 || err != nil || !ended {
 			return after, err
 		}
-		return 0, r.write(ctx, obj, over(obj))
+		return 0, r.write(ctx, obj, expiredCondition(obj))
 	}
 	ask, err := askOf(obj)
 	if err != nil {
 		return 0, reconcile.TerminalError(err)
 	}
-	if c, ok := said(obj, r.Broker.Ask(ask)); ok {
+	if c, ok := conditionAfter(obj, r.Broker.Ask(ask)); ok {
 		if err := r.write(ctx, obj, c); err != nil {
 			return 0, err
 		}
@@ -127,16 +119,16 @@ func (r *Reconciler) release(ctx context.Context, name string, uid protocol.UID)
 		return 0, fmt.Errorf("read reservation %s: %w", name, err)
 	}
 	r.Broker.Withdraw(uid)
-	return r.drop(ctx, name, uid)
+	return r.free(ctx, name, uid)
 }
 
-// drop removes the grants to uid, of which nobody makes use any more.
-func (r *Reconciler) drop(ctx context.Context, name string, uid protocol.UID) (time.Duration, error) {
+// free gives back the grants to uid. Nobody makes use of them any more.
+func (r *Reconciler) free(ctx context.Context, name string, uid protocol.UID) (time.Duration, error) {
 	held := r.Broker.Held(uid)
 	if len(held) == 0 {
 		return 0, nil
 	}
-	if restored, err := r.Pools.Restored(ctx, grants.PoolsOf(held)...); restored || err != nil {
+	if free, err := r.Broker.MayFree(ctx, held); !free {
 		return lookAgain, err //nolint:wrapcheck // says what it is about
 	}
 	if err := r.Broker.Drop(ctx, held); err != nil {
@@ -173,32 +165,18 @@ func (r *Reconciler) write(ctx context.Context, obj *v1alpha1.IPReservation, c m
 	}
 }
 
-// opening is the source that starts the doorbell.
-type opening struct {
-	bell   *doorbell.Bell
-	broker Granter
-}
-
-// Start implements [source.Source].
-func (o opening) Start(ctx context.Context, q doorbell.Queue) error {
-	if err := o.bell.Start(ctx, q); err != nil {
-		return err
-	}
-	for _, name := range o.broker.Reservations() { // who is gone has no event to come
-		o.bell.Ring("", name)
-	}
-	return nil
-}
-
 // Setup has the manager run r, and at every ring of the bell.
 func (r *Reconciler) Setup(mgr ctrl.Manager, bell *doorbell.Bell) error {
+	opening := bell.Opening(func(context.Context) error {
+		for _, name := range r.Broker.Reservations() { // one that is gone sends no event
+			bell.Ring("", name)
+		}
+		return nil
+	})
 	err := ctrl.NewControllerManagedBy(mgr).Named("reservations").
 		For(&v1alpha1.IPReservation{}).
-		WatchesRawSource(opening{bell, r.Broker}).
-		WithOptions(controller.Options{
-			MaxConcurrentReconciles: 8,
-			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](100*time.Millisecond, 10*time.Second),
-		}).
+		WatchesRawSource(opening).
+		WithOptions(doorbell.Workers(8)).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("set up reservations: %w", err)

@@ -1,4 +1,4 @@
-package ranks
+package controller
 
 import (
 	"fmt"
@@ -8,9 +8,9 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// TestPlan: each registration that has no rank gets one that no other has, also not one whose
+// TestPlanRanks: each registration that has no rank gets one that no other has, also not one whose
 // rank the cache does not show yet; those that have one keep it.
-func TestPlan(t *testing.T) {
+func TestPlanRanks(t *testing.T) {
 	reg := func(node string, rank int, revision protocol.Revision) protocol.Registration {
 		return protocol.Registration{
 			Meta: protocol.Meta{UID: protocol.UID("uid-" + node), Revision: revision}, Node: protocol.NodeName(node), Store: "s", Rank: rank,
@@ -37,7 +37,7 @@ func TestPlan(t *testing.T) {
 			for _, s := range tt.given {
 				given[s.UID] = s
 			}
-			next, still := plan(tt.regs, given)
+			next, still := planRanks(tt.regs, given)
 			if got := said(next); got != tt.next {
 				t.Errorf("to be ranked: %q; want %q", got, tt.next)
 			}
