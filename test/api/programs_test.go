@@ -141,7 +141,7 @@ func TestChartKeepsAttach(t *testing.T) {
 				t.Errorf("with attach.enabled: %v", err)
 			}
 			switch err := upgrade("false"); {
-			case refused && (err == nil || !strings.Contains(err.Error(), "keep attach.enabled=true, or run make uninstall")):
+			case refused && (err == nil || !strings.Contains(err.Error(), "keep attach.enabled=true, or run kubectl tenure uninstall")):
 				t.Errorf("without attach.enabled: %v; want it refused", err)
 			case !refused && err != nil:
 				t.Errorf("without attach.enabled: %v", err)
