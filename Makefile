@@ -70,9 +70,7 @@ TAG ?= dev
 ATTACH ?= no
 CONTEXT ?=
 FORCE ?=
-INSTALL := go run ./deploy/install
-NAMES = -registry '$(REGISTRY)' -tag '$(TAG)' $(if $(filter yes,$(ATTACH)),-attach)
-WHERE = $(if $(CONTEXT),-context '$(CONTEXT)')
+KUBECTL = kubectl $(if $(CONTEXT),--context '$(CONTEXT)')
 
 .PHONY: names force
 names:
@@ -83,17 +81,25 @@ force:
 
 .PHONY: manifest
 manifest: names ## Make one manifest for kubectl apply -f, bin/tenure.yaml; REGISTRY=, TAG=, ATTACH=yes
-	@mkdir -p bin
-	$(INSTALL) manifest $(NAMES) >bin/tenure.yaml.new
+	@mkdir -p bin/install
+	@printf '%s\n' 'apiVersion: kustomize.config.k8s.io/v1beta1' 'kind: Kustomization' 'resources: [../../deploy]' \
+		$(if $(filter yes,$(ATTACH)),'components: [../../deploy/attach]') 'images:' \
+		'- {name: tenured, newName: $(REGISTRY:%/=%)/tenured, newTag: "$(TAG)"}' \
+		'- {name: tenure-controller, newName: $(REGISTRY:%/=%)/tenure-controller, newTag: "$(TAG)"}' >bin/install/kustomization.yaml
+	kubectl kustomize bin/install >bin/tenure.yaml.new
 	@mv bin/tenure.yaml.new bin/tenure.yaml
 
 .PHONY: install
-install: names ## Install Tenure into the cluster of the kubeconfig's context; REGISTRY=, TAG=, ATTACH=yes, CONTEXT=
-	@$(INSTALL) install $(NAMES) $(WHERE) $(ARGS)
+install: names $(HELM) ## Install or upgrade Tenure by Helm, in the kubeconfig's context; REGISTRY=, TAG=, ATTACH=yes, CONTEXT=
+	$(KUBECTL) apply -f deploy/rbac/namespace.yaml
+	@$(KUBECTL) --namespace tenure-system delete --ignore-not-found daemonset tenure-uninstall
+	$(HELM) upgrade --install tenure deploy/chart --namespace tenure-system $(if $(CONTEXT),--kube-context '$(CONTEXT)') \
+		--set-string 'image.registry=$(REGISTRY),image.tag=$(TAG)' --set attach.enabled=$(if $(filter yes,$(ATTACH)),true,false) --wait $(ARGS)
 
 .PHONY: uninstall
 uninstall: force ## Remove it from there, if no pod or claim has an address; FORCE=1 even then; CONTEXT=
-	@$(INSTALL) uninstall $(if $(FORCE),-force) $(WHERE) $(ARGS)
+	@go run ./cmd/kubectl-tenure uninstall $(if $(FORCE),--force) $(if $(CONTEXT),--context '$(CONTEXT)') $(ARGS)
+	$(KUBECTL) delete --ignore-not-found -k deploy
 
 .PHONY: images
 images: ## Make Tenure's container images into bin/images, without a container engine
@@ -151,7 +157,7 @@ cluster-down: root ## End the cluster of make cluster; nothing of it is left
 	@[ ! -e bin/playground ] || bin/playground down
 
 .PHONY: e2e
-e2e: root rig-foreign ## Tests on a real cluster: kubelets, containerd, Tenure installed from deploy/; as root
+e2e: root rig-foreign $(HELM) ## Tests on a real cluster: kubelets, containerd, Tenure installed from deploy/; as root
 	go test -count=1 -timeout $(TIMEOUT) ./test/cluster
 	go test -count=1 -v -timeout $(TIMEOUT) ./test/e2e -ginkgo.v $(ARGS)
 

@@ -26,7 +26,7 @@ tenure-attach, the CNI plugins, the agent's store, and what the plugins keep. Th
 must have ended. While a pod of the node has an address or a network of Tenure's it
 removes nothing, as the pod's end needs all of that, and says which pods they are.
 
-"make uninstall" runs it on every node.
+"kubectl tenure uninstall" runs it on every node.
 
 Flags:
 `

@@ -8,20 +8,26 @@ import (
 	"archive/tar"
 	"bytes"
 	"compress/gzip"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"maps"
 	"os"
 	"path"
+	"path/filepath"
 	"regexp"
 	"runtime"
 	"slices"
 	"strings"
 	"time"
 
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -45,104 +51,72 @@ type Variant struct {
 	User       string
 }
 
-// Media types of the OCI image specification, version 1.
-const (
-	typeIndex    = "application/vnd.oci.image.index.v1+json"
-	typeManifest = "application/vnd.oci.image.manifest.v1+json"
-	typeConfig   = "application/vnd.oci.image.config.v1+json"
-	typeLayer    = "application/vnd.oci.image.layer.v1.tar+gzip"
-)
-
-// descriptor refers to a blob.
-type descriptor struct {
-	MediaType   string            `json:"mediaType"`
-	Digest      string            `json:"digest"`
-	Size        int               `json:"size"`
-	Platform    *platform         `json:"platform,omitempty"`
-	Annotations map[string]string `json:"annotations,omitempty"`
+// WriteFile writes an archive of images to a file, which is whole or not there.
+func WriteFile(file string, images ...Image) error {
+	dir, err := os.MkdirTemp(filepath.Dir(file), ".image")
+	if err != nil {
+		return err
+	}
+	archive := filepath.Join(dir, "archive")
+	if err = write(archive, filepath.Join(dir, "layout"), images); err == nil {
+		err = os.Rename(archive, file)
+	}
+	return errors.Join(err, os.RemoveAll(dir))
 }
 
-type platform struct {
-	Architecture string `json:"architecture"`
-	OS           string `json:"os"`
+// write lays images out in a directory that it makes, and writes that as an archive.
+func write(archive, dir string, images []Image) error {
+	all, err := indexOf(images)
+	if err != nil {
+		return err
+	}
+	if _, err := layout.Write(dir, all); err != nil {
+		return err
+	}
+	files := map[string]string{}
+	err = filepath.WalkDir(dir, func(file string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		name, err := filepath.Rel(dir, file)
+		files[name] = file
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	f, err := os.Create(archive)
+	if err != nil {
+		return err
+	}
+	return errors.Join(writeTar(f, files, 0o644), f.Close())
 }
 
-type index struct {
-	SchemaVersion int          `json:"schemaVersion"`
-	MediaType     string       `json:"mediaType"`
-	Manifests     []descriptor `json:"manifests"`
-}
-
-type manifest struct {
-	SchemaVersion int          `json:"schemaVersion"`
-	MediaType     string       `json:"mediaType"`
-	Config        descriptor   `json:"config"`
-	Layers        []descriptor `json:"layers"`
-}
-
-type config struct {
-	platform
-	Config runtimeConfig `json:"config"`
-	RootFS rootFS        `json:"rootfs"`
-}
-
-type runtimeConfig struct {
-	User       string   `json:"User,omitempty"`
-	Env        []string `json:"Env"`
-	Entrypoint []string `json:"Entrypoint"`
-}
-
-type rootFS struct {
-	Type    string   `json:"type"`
-	DiffIDs []string `json:"diff_ids"`
-}
-
-// layout collects the files of an archive.
-type layout map[string][]byte
-
-// Write writes an archive of images to w.
-func Write(w io.Writer, images ...Image) error {
+// indexOf returns the index of images, each with the names by which runtimes know it.
+func indexOf(images []Image) (v1.ImageIndex, error) {
 	layers, err := pack(images)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	files := layout{"oci-layout": []byte(`{"imageLayoutVersion":"1.0.0"}`)}
-	top := index{SchemaVersion: 2, MediaType: typeIndex}
+	var all []mutate.IndexAddendum
 	for n, i := range images {
-		d, err := files.image(i, layers[n])
-		if err != nil {
-			return fmt.Errorf("image %s: %w", i.Name, err)
+		if err := CheckName(i.Name); err != nil {
+			return nil, err
 		}
-		top.Manifests = append(top.Manifests, d)
-	}
-	text, err := json.Marshal(top)
-	if err != nil {
-		return err
-	}
-	files["index.json"] = text
-	return writeTar(w, files, 0o644)
-}
-
-// image adds i, whose variants have the layers, and returns its descriptor with the names
-// by which runtimes know it.
-func (l layout) image(i Image, layers []layer) (descriptor, error) {
-	if err := CheckName(i.Name); err != nil {
-		return descriptor{}, err
-	}
-	variants := index{SchemaVersion: 2, MediaType: typeIndex}
-	for n, v := range i.Variants {
-		d, err := l.variant(v, layers[n])
-		if err != nil {
-			return descriptor{}, fmt.Errorf("architecture %s: %w", v.Arch, err)
+		var variants []mutate.IndexAddendum
+		for m, v := range i.Variants {
+			of, err := v.image(layers[n][m])
+			if err != nil {
+				return nil, fmt.Errorf("image %s: architecture %s: %w", i.Name, v.Arch, err)
+			}
+			variants = append(variants, mutate.IndexAddendum{Add: of, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: v.Arch}}})
 		}
-		variants.Manifests = append(variants.Manifests, d)
+		all = append(all, mutate.IndexAddendum{Add: mutate.AppendManifests(empty.Index, variants...), Descriptor: v1.Descriptor{Annotations: map[string]string{
+			"io.containerd.image.name":          i.Name,
+			"org.opencontainers.image.ref.name": i.Name[strings.LastIndex(i.Name, ":")+1:],
+		}}})
 	}
-	d, err := l.object(typeIndex, variants)
-	d.Annotations = map[string]string{
-		"io.containerd.image.name":          i.Name,
-		"org.opencontainers.image.ref.name": i.Name[strings.LastIndex(i.Name, ":")+1:],
-	}
-	return d, err
+	return mutate.AppendManifests(empty.Index, all...), nil
 }
 
 // whole is a reference as the distribution specification has it, with all of its parts.
@@ -157,21 +131,14 @@ func CheckName(name string) error {
 	return nil
 }
 
-// A layer is the one layer of a variant: its archive, compressed, and the digest that it
-// has when it is not.
-type layer struct {
-	packed []byte
-	diffID string
-}
-
 // pack returns the layers of images, by image and variant. Compressing takes longer than
 // all else, so that as many are at work as there are processors.
-func pack(images []Image) ([][]layer, error) {
-	layers := make([][]layer, len(images))
+func pack(images []Image) ([][]v1.Layer, error) {
+	layers := make([][]v1.Layer, len(images))
 	var group errgroup.Group
 	group.SetLimit(runtime.GOMAXPROCS(0))
 	for n, i := range images {
-		layers[n] = make([]layer, len(i.Variants))
+		layers[n] = make([]v1.Layer, len(i.Variants))
 		for m, v := range i.Variants {
 			group.Go(func() (err error) {
 				if layers[n][m], err = v.layer(); err != nil {
@@ -184,75 +151,32 @@ func pack(images []Image) ([][]layer, error) {
 	return layers, group.Wait()
 }
 
-// layer makes the layer with the variant's programs.
-func (v Variant) layer() (layer, error) {
-	contents := layout{}
-	for name, file := range v.Programs {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			return layer{}, err
-		}
-		contents[name] = text
+// layer makes the one layer, with the variant's programs.
+func (v Variant) layer() (v1.Layer, error) {
+	var plain bytes.Buffer
+	if err := writeTar(&plain, v.Programs, 0o755); err != nil {
+		return nil, err
 	}
-	var plain, packed bytes.Buffer
-	if err := writeTar(&plain, contents, 0o755); err != nil {
-		return layer{}, err
-	}
-	z, err := gzip.NewWriterLevel(&packed, gzip.BestCompression)
-	if err != nil {
-		return layer{}, err
-	}
-	if _, err := z.Write(plain.Bytes()); err != nil {
-		return layer{}, err
-	}
-	if err := z.Close(); err != nil {
-		return layer{}, err
-	}
-	return layer{packed.Bytes(), digest(plain.Bytes())}, nil
+	open := func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(plain.Bytes())), nil }
+	return tarball.LayerFromOpener(open, tarball.WithCompressionLevel(gzip.BestCompression), tarball.WithMediaType(types.OCILayer), tarball.WithCompressedCaching)
 }
 
-// variant adds v, which has the layer, and returns its descriptor.
-func (l layout) variant(v Variant, of layer) (descriptor, error) {
-	on := platform{Architecture: v.Arch, OS: "linux"}
-	settings, err := l.object(typeConfig, config{
-		platform: on,
-		Config:   runtimeConfig{User: v.User, Env: []string{"PATH=/"}, Entrypoint: v.Entrypoint},
-		RootFS:   rootFS{Type: "layers", DiffIDs: []string{of.diffID}},
+// image returns the image of the variant, which has the layer.
+func (v Variant) image(layer v1.Layer) (v1.Image, error) {
+	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
+	base, err := mutate.ConfigFile(base, &v1.ConfigFile{
+		OS: "linux", Architecture: v.Arch, RootFS: v1.RootFS{Type: "layers"},
+		Config: v1.Config{User: v.User, Env: []string{"PATH=/"}, Entrypoint: v.Entrypoint},
 	})
 	if err != nil {
-		return descriptor{}, err
+		return nil, err
 	}
-	d, err := l.object(typeManifest, manifest{
-		SchemaVersion: 2, MediaType: typeManifest, Config: settings, Layers: []descriptor{l.blob(typeLayer, of.packed)},
-	})
-	d.Platform = &on
-	return d, err
+	return mutate.AppendLayers(base, layer)
 }
 
-// object adds v as JSON.
-func (l layout) object(mediaType string, v any) (descriptor, error) {
-	text, err := json.Marshal(v)
-	if err != nil {
-		return descriptor{}, err
-	}
-	return l.blob(mediaType, text), nil
-}
-
-// blob adds content.
-func (l layout) blob(mediaType string, content []byte) descriptor {
-	d := digest(content)
-	l["blobs/"+strings.ReplaceAll(d, ":", "/")] = content
-	return descriptor{MediaType: mediaType, Digest: d, Size: len(content)}
-}
-
-func digest(content []byte) string {
-	sum := sha256.Sum256(content)
-	return "sha256:" + hex.EncodeToString(sum[:])
-}
-
-// writeTar writes files in the order of their paths, each after the directories that it
-// is in, all of them root's and of the epoch.
-func writeTar(w io.Writer, files map[string][]byte, mode int64) error {
+// writeTar writes files, whose paths in the archive are the keys, in the order of these, each
+// after the directories that it is in. All are root's and of the epoch.
+func writeTar(w io.Writer, files map[string]string, mode int64) error {
 	t := tar.NewWriter(w)
 	made := map[string]bool{".": true}
 	var directories func(dir string) error
@@ -270,10 +194,14 @@ func writeTar(w io.Writer, files map[string][]byte, mode int64) error {
 		if err := directories(path.Dir(name)); err != nil {
 			return err
 		}
-		if err := t.WriteHeader(header(name, tar.TypeReg, mode, len(files[name]))); err != nil {
+		text, err := os.ReadFile(files[name])
+		if err != nil {
 			return err
 		}
-		if _, err := t.Write(files[name]); err != nil {
+		if err := t.WriteHeader(header(name, tar.TypeReg, mode, len(text))); err != nil {
+			return err
+		}
+		if _, err := t.Write(text); err != nil {
 			return err
 		}
 	}

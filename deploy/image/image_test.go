@@ -3,15 +3,18 @@ package image
 import (
 	"archive/tar"
 	"bytes"
-	"compress/gzip"
-	"encoding/json"
 	"errors"
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/validate"
 )
 
 // example is an image of one program for two architectures.
@@ -28,12 +31,22 @@ func example(t *testing.T) Image {
 	return i
 }
 
-// unpack returns the regular files of an archive, and what is not root's or has a time.
-func unpack(t *testing.T, archive []byte) (files map[string][]byte, odd []string) {
+// archiveOf writes an archive, and returns its path.
+func archiveOf(t *testing.T, images ...Image) string {
 	t.Helper()
-	files = map[string][]byte{}
-	for r := tar.NewReader(bytes.NewReader(archive)); ; {
-		h, err := r.Next()
+	file := filepath.Join(t.TempDir(), "image.tar")
+	if err := WriteFile(file, images...); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// unpack writes the regular files of an archive below dir, and returns their names, and those of
+// all that is not root's or has a time.
+func unpack(t *testing.T, r io.Reader, dir string) (files, odd []string) {
+	t.Helper()
+	for archive := tar.NewReader(r); ; {
+		h, err := archive.Next()
 		if errors.Is(err, io.EOF) {
 			return files, odd
 		}
@@ -46,80 +59,97 @@ func unpack(t *testing.T, archive []byte) (files map[string][]byte, odd []string
 		if h.Typeflag != tar.TypeReg {
 			continue
 		}
-		if files[h.Name], err = io.ReadAll(r); err != nil {
+		text, err := io.ReadAll(archive)
+		if err != nil {
 			t.Fatal(err)
 		}
+		path := filepath.Join(dir, h.Name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, text, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, h.Name)
 	}
 }
 
-// follow reads the blob that d refers to into v, and checks that it is that.
-func follow(t *testing.T, files map[string][]byte, d descriptor, v any) {
-	t.Helper()
-	blob := files["blobs/"+strings.ReplaceAll(d.Digest, ":", "/")]
-	if digest(blob) != d.Digest || len(blob) != d.Size {
-		t.Fatalf("%s of %d bytes has digest %s; want %s of %d", d.MediaType, len(blob), digest(blob), d.Digest, d.Size)
-	}
-	if raw, ok := v.(*[]byte); ok {
-		*raw = blob
-	} else if err := json.Unmarshal(blob, v); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// TestArchive follows every reference from the top to the program, for each
-// architecture.
+// TestArchive: an archive is a whole OCI layout, with the program for each architecture.
 func TestArchive(t *testing.T) {
-	var archive bytes.Buffer
-	if err := Write(&archive, example(t)); err != nil {
+	f, err := os.Open(archiveOf(t, example(t)))
+	if err != nil {
 		t.Fatal(err)
 	}
-	files, odd := unpack(t, archive.Bytes())
-	if len(odd) > 0 {
+	defer f.Close()
+	dir := t.TempDir()
+	if _, odd := unpack(t, f, dir); len(odd) > 0 {
 		t.Errorf("%v are not root's of the epoch", odd)
 	}
-	var top, variants index
-	if err := json.Unmarshal(files["index.json"], &top); err != nil || len(top.Manifests) != 1 {
-		t.Fatalf("index %s, %v", files["index.json"], err)
+	top, err := layout.ImageIndexFromPath(dir)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if name := top.Manifests[0].Annotations["io.containerd.image.name"]; name != "registry.example/tenure/tenured:v1" {
+	if err := validate.Index(top); err != nil {
+		t.Error(err)
+	}
+	names, err := top.IndexManifest()
+	if err != nil || len(names.Manifests) != 1 {
+		t.Fatalf("index %+v, %v; want one image", names, err)
+	}
+	if name := names.Manifests[0].Annotations["io.containerd.image.name"]; name != "registry.example/tenure/tenured:v1" {
 		t.Errorf("the runtime knows the image as %q", name)
 	}
-	follow(t, files, top.Manifests[0], &variants)
+	variants, err := top.ImageIndex(names.Manifests[0].Digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	of, err := variants.IndexManifest()
+	if err != nil || len(of.Manifests) != 2 {
+		t.Fatalf("variants %+v, %v; want two", of, err)
+	}
 	for i, arch := range []string{"amd64", "arm64"} {
-		d := variants.Manifests[i]
-		if *d.Platform != (platform{Architecture: arch, OS: "linux"}) {
-			t.Errorf("variant %d is for %+v", i, *d.Platform)
-		}
-		var m manifest
-		var c config
-		var packed []byte
-		follow(t, files, d, &m)
-		follow(t, files, m.Config, &c)
-		follow(t, files, m.Layers[0], &packed)
-		z, err := gzip.NewReader(bytes.NewReader(packed))
-		if err != nil {
-			t.Fatal(err)
-		}
-		plain, err := io.ReadAll(z)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if c.Architecture != arch || len(c.RootFS.DiffIDs) != 1 || c.RootFS.DiffIDs[0] != digest(plain) {
-			t.Errorf("configuration %+v is not that of the layer %s for %s", c, digest(plain), arch)
-		}
-		layer, odd := unpack(t, plain)
-		if string(layer["bin/tenured"]) != "for "+arch || len(layer) != 1 || len(odd) > 0 {
-			t.Errorf("the layer for %s has %q, odd %v", arch, layer, odd)
-		}
+		testVariant(t, variants, of.Manifests[i], arch)
+	}
+}
+
+// testVariant checks the image of an architecture.
+func testVariant(t *testing.T, variants v1.ImageIndex, d v1.Descriptor, arch string) {
+	t.Helper()
+	image, err := variants.Image(d.Digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := image.ConfigFile()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d.Platform.String() != "linux/"+arch || c.Platform().String() != "linux/"+arch || c.Config.User != "0:0" || !slices.Equal(c.Config.Entrypoint, []string{"/bin/tenured"}) {
+		t.Errorf("it is for %v, and configured by %+v; want linux/%s", d.Platform, c, arch)
+	}
+	layers, err := image.Layers()
+	if err != nil || len(layers) != 1 {
+		t.Fatalf("layers %v, %v; want one", layers, err)
+	}
+	plain, err := layers[0].Uncompressed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer plain.Close()
+	dir := t.TempDir()
+	files, odd := unpack(t, plain, dir)
+	text, err := os.ReadFile(filepath.Join(dir, "bin/tenured"))
+	if err != nil || string(text) != "for "+arch || len(files) != 1 || len(odd) > 0 {
+		t.Errorf("the layer for %s has %q, odd %v; %v", arch, files, odd, err)
 	}
 }
 
 func TestTheSameContentGivesTheSameArchive(t *testing.T) {
-	var one, two bytes.Buffer
-	if err := errors.Join(Write(&one, example(t)), Write(&two, example(t))); err != nil {
+	one, err := os.ReadFile(archiveOf(t, example(t)))
+	if err != nil {
 		t.Fatal(err)
 	}
-	if !bytes.Equal(one.Bytes(), two.Bytes()) {
+	two, err := os.ReadFile(archiveOf(t, example(t)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(one, two) {
 		t.Error("two archives of the same programs, in other places and of other times, differ")
 	}
 }
@@ -137,7 +167,7 @@ func TestNamesAreWhole(t *testing.T) {
 	}
 	i := example(t)
 	i.Name = "tenured"
-	if err := Write(io.Discard, i); err == nil {
+	if err := WriteFile(filepath.Join(t.TempDir(), "image.tar"), i); err == nil {
 		t.Error("an image is written that no runtime finds by its name")
 	}
 }

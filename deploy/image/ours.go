@@ -120,22 +120,3 @@ func compile(ctx context.Context, root, dir, version string, packages, env []str
 	}
 	return nil
 }
-
-// WriteFile writes an archive of images to a file, which is whole or not there.
-func WriteFile(file string, images ...Image) error {
-	f, err := os.CreateTemp(filepath.Dir(file), ".image")
-	if err != nil {
-		return err
-	}
-	err = Write(f, images...)
-	if err == nil {
-		err = f.Chmod(0o644)
-	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), file)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return nil
-}

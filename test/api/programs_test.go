@@ -135,13 +135,13 @@ func TestChartKeepsAttach(t *testing.T) {
 	for there, refused := range map[string]bool{"": false, "false": false, "true": true} {
 		t.Run("installed "+there, func(t *testing.T) {
 			if there != "" {
-				installAgents(t, c, "--set=attach.enabled="+there)
+				installAgents(t, c, "tenured", "--set=attach.enabled="+there)
 			}
 			if err := upgrade("true"); err != nil {
 				t.Errorf("with attach.enabled: %v", err)
 			}
 			switch err := upgrade("false"); {
-			case refused && (err == nil || !strings.Contains(err.Error(), "keep attach.enabled=true, or run make uninstall")):
+			case refused && (err == nil || !strings.Contains(err.Error(), "keep attach.enabled=true, or run kubectl tenure uninstall")):
 				t.Errorf("without attach.enabled: %v; want it refused", err)
 			case !refused && err != nil:
 				t.Errorf("without attach.enabled: %v", err)
@@ -150,14 +150,32 @@ func TestChartKeepsAttach(t *testing.T) {
 	}
 }
 
-// installAgents makes the DaemonSet of the chart with that argument, until the test ends.
-func installAgents(t *testing.T, c client.Client, arg string) {
+// TestChartKeepsOffAnUninstallation: while nodes are being cleaned no agent would start.
+func TestChartKeepsOffAnUninstallation(t *testing.T) {
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := cp.Kubeconfig(kubeconfig); err != nil {
+		t.Fatal(err)
+	}
+	c, err := client.New(cp.Config(), client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	installAgents(t, c, "tenure-uninstall", "--set=attach.enabled=true")
+	if _, err := manifests.Chart(t.Context(), "--dry-run=server", "--kubeconfig="+kubeconfig); err == nil || !strings.Contains(err.Error(), "delete daemonset tenure-uninstall first") {
+		t.Errorf("%v; want it refused", err)
+	}
+}
+
+// installAgents makes the DaemonSet of the chart with that argument, under a name, until the test
+// ends.
+func installAgents(t *testing.T, c client.Client, name, arg string) {
 	t.Helper()
 	objects, err := manifests.Chart(t.Context(), arg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	set := objects[slices.IndexFunc(objects, func(o manifests.Object) bool { return o.GetKind() == "DaemonSet" })]
+	set.SetName(name)
 	if err := c.Create(t.Context(), set); err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +199,7 @@ func TestChartKeepsDirectories(t *testing.T) {
 		t.Fatal(err)
 	}
 	const elsewhere = "--set=attach.enabled=true,directories.state=/opt/tenure"
-	installAgents(t, c, elsewhere)
+	installAgents(t, c, "tenured", elsewhere)
 	for more, refused := range map[string]bool{
 		"--set=image.tag=next":                 false,
 		"--set=directories.kubelet=/k":         false,

@@ -43,38 +43,37 @@ var _ = Describe("An installation from deploy/", func() {
 		Expect(err).NotTo(HaveOccurred())
 		pods := []*corev1.Pod{s.start(ctx, "web", c.Nodes[0].Name, "lan"), s.start(ctx, "inline", c.Nodes[1].Name, "inline")}
 		awaitRunning(ctx, pods...)
-		t := newInstaller(ctx)
+		t := newInstaller()
 
 		said, err := t.run(ctx, "uninstall")
 		Expect(err).To(HaveOccurred())
-		Expect(said).To(And(ContainSubstring("nothing was removed"), ContainSubstring(s.namespace+"/web"), ContainSubstring(s.namespace+"/inline")))
+		Expect(said).To(And(ContainSubstring("Nothing was removed"), ContainSubstring(s.namespace+"/web"), ContainSubstring(s.namespace+"/inline")))
 		for _, p := range pods {
 			stop(ctx, p)
 		}
-		for _, at := range []string{"deleting pool", "ending tenure-controller", "ending tenured", "tenure-uninstall: ", "ending tenure-uninstall", " deleted"} {
+		for _, at := range []string{"ending tenure-controller", "ending tenured", "of 2 nodes are clean", "This removes ", " deleted"} {
 			t.breakOff(ctx, at, "uninstall")
 		}
 		said, err = t.run(ctx, "uninstall")
 		Expect(err).NotTo(HaveOccurred(), said)
-		Expect(said).To(ContainSubstring("Tenure is removed."))
 		t.expectRemoved(ctx)
 		expectClean(c.Nodes...)
 		said, err = t.run(ctx, "uninstall")
 		Expect(err).NotTo(HaveOccurred(), said)
-		Expect(said).To(ContainSubstring("not installed"))
+		Expect(said).To(ContainSubstring("Tenure is not installed"))
 
-		said, err = t.run(ctx, "install", append(installedAs, "-attach")...)
+		said, err = t.run(ctx, "install", append(installedAs, "ATTACH=yes")...)
 		Expect(err).NotTo(HaveOccurred(), said)
 		stop(ctx, s.run(ctx, "again", c.Nodes[1].Name, "inline"))
 		said, err = t.run(ctx, "install", installedAs...)
 		Expect(err).To(HaveOccurred())
-		Expect(said).To(ContainSubstring("ATTACH=yes"))
+		Expect(said).To(ContainSubstring("keep attach.enabled=true"))
 		// As helm uninstall does it: nobody knows the nodes any more.
 		_, err = c.Kubectl(ctx, "", "--namespace", "tenure-system", "delete", "daemonset/tenured")
 		Expect(err).NotTo(HaveOccurred())
 		said, err = t.run(ctx, "uninstall")
 		Expect(err).To(HaveOccurred())
-		Expect(said).To(ContainSubstring("no agent is installed"))
+		Expect(said).To(ContainSubstring("No agent is installed"))
 	})
 
 	It("is removed by force while pods and a claim have addresses, but for a node that is dead, which is cleaned when it is back", func(ctx context.Context) {
@@ -89,7 +88,7 @@ var _ = Describe("An installation from deploy/", func() {
 		there, lost := s.start(ctx, "there", live.Name, "lan"), s.start(ctx, "lost", dead.Name, "lan")
 		awaitRunning(ctx, there, lost)
 		had := addresses(ctx, there)["net1"]
-		t := newInstaller(ctx)
+		t := newInstaller()
 		for _, service := range []*cluster.Service{dead.Kubelet, dead.Containerd} {
 			Expect(service.Kill()).To(Succeed())
 			DeferCleanup(service.Start) // the runtime first
@@ -101,11 +100,11 @@ var _ = Describe("An installation from deploy/", func() {
 		}
 		said, err := t.run(ctx, "uninstall")
 		Expect(err).To(HaveOccurred())
-		Expect(said).To(And(append(uses, ContainSubstring("nothing was removed"))...))
+		Expect(said).To(And(append(uses, ContainSubstring("Nothing was removed"))...))
 		Expect(kube.Get(ctx, client.ObjectKey{Name: s.namespace + "-lan"}, &v1alpha1.IPPool{})).To(Succeed())
-		said, err = t.run(ctx, "uninstall", "-force", "-timeout=30s")
+		said, err = t.run(ctx, "uninstall", "FORCE=1", "ARGS=--timeout=30s")
 		Expect(err).NotTo(HaveOccurred(), said)
-		Expect(said).To(And(append(uses, ContainSubstring("node "+dead.Name+" is NotReady"), ContainSubstring("not from the nodes named above"), ContainSubstring("rm -rf "))...))
+		Expect(said).To(And(append(uses, ContainSubstring("not clean: "+dead.Name+": the node is not Ready"), ContainSubstring("rm -rf "))...))
 		t.expectRemoved(ctx)
 		expectClean(live)
 		Expect(dead.Path("/etc/cni/net.d/00-tenure.conflist")).To(BeARegularFile())
@@ -128,12 +127,11 @@ var _ = Describe("An installation from deploy/", func() {
 		// What was said to be done when the node is back.
 		Expect(dead.Containerd.Start(ctx)).To(Succeed())
 		Expect(dead.Kubelet.Start(ctx)).To(Succeed())
-		said, err = t.run(ctx, "install", append(installedAs, "-attach")...)
+		said, err = t.run(ctx, "install", append(installedAs, "ATTACH=yes")...)
 		Expect(err).NotTo(HaveOccurred(), said)
 		stop(ctx, lost)
 		said, err = t.run(ctx, "uninstall")
 		Expect(err).NotTo(HaveOccurred(), said)
-		Expect(said).To(ContainSubstring("Tenure is removed."))
 		t.expectRemoved(ctx)
 		expectClean(c.Nodes...)
 	})

@@ -17,46 +17,41 @@ import (
 	"github.com/tenure-ipam/tenure/test/programs"
 )
 
-// An installer is the program of make install and make uninstall, for the cluster.
-type installer struct{ program, root, path string }
+// An installer runs make's targets install, uninstall and manifest for the cluster.
+type installer struct{ root, path string }
 
-// installedAs are the arguments that name the images.
-var installedAs = []string{"-registry", cluster.ImagePrefix, "-tag", cluster.ImageTag}
+// installedAs are the variables that name the images.
+var installedAs = []string{"REGISTRY=" + cluster.ImagePrefix, "TAG=" + cluster.ImageTag}
 
-// newInstaller compiles the program.
-func newInstaller(ctx context.Context) installer {
+func newInstaller() installer {
 	GinkgoHelper()
 	root, err := programs.Root()
 	Expect(err).NotTo(HaveOccurred())
 	kubectl, err := programs.Find("kubectl")
 	Expect(err).NotTo(HaveOccurred())
-	i := installer{program: filepath.Join(GinkgoT().TempDir(), "install"), root: root, path: filepath.Dir(kubectl) + ":" + os.Getenv("PATH")}
-	build := exec.CommandContext(ctx, "go", "build", "-o", i.program, "./deploy/install")
-	build.Dir = root
-	out, err := build.CombinedOutput()
-	Expect(err).NotTo(HaveOccurred(), "%s", out)
-	return i
+	return installer{root: root, path: filepath.Dir(kubectl) + ":" + os.Getenv("PATH")}
 }
 
 func (i installer) command(ctx context.Context, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(ctx, i.program, args...)
+	cmd := exec.CommandContext(ctx, "make", append([]string{"--no-print-directory", "ARGS="}, args...)...)
 	cmd.Dir = i.root
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig(), "PATH="+i.path)
+	// What the make that runs these tests was told is not for this one.
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig(), "PATH="+i.path, "MAKEFLAGS=")
 	GinkgoWriter.Println(args)
 	return cmd
 }
 
 // run runs it and returns all that it says.
-func (i installer) run(ctx context.Context, command string, args ...string) (said string, err error) {
-	out, err := i.command(ctx, append([]string{command}, args...)...).CombinedOutput()
+func (i installer) run(ctx context.Context, target string, args ...string) (said string, err error) {
+	out, err := i.command(ctx, append([]string{target}, args...)...).CombinedOutput()
 	GinkgoWriter.Println(string(out))
 	return string(out), err
 }
 
 // breakOff runs it and kills it, with what it has started, as soon as it says at.
-func (i installer) breakOff(ctx context.Context, at, command string, args ...string) {
+func (i installer) breakOff(ctx context.Context, at, target string, args ...string) {
 	GinkgoHelper()
-	cmd := i.command(ctx, append([]string{command}, args...)...)
+	cmd := i.command(ctx, append([]string{target}, args...)...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	out, err := cmd.StdoutPipe()
 	Expect(err).NotTo(HaveOccurred())
@@ -78,9 +73,9 @@ func (i installer) breakOff(ctx context.Context, at, command string, args ...str
 // the definitions of others are as they were.
 func (i installer) expectRemoved(ctx context.Context) {
 	GinkgoHelper()
-	manifest, err := i.command(ctx, append([]string{"manifest", "-attach"}, installedAs...)...).Output()
-	Expect(err).NotTo(HaveOccurred())
-	left, err := c.Kubectl(ctx, string(manifest), "get", "--ignore-not-found", "--output=name", "-f", "-")
+	said, err := i.run(ctx, "manifest", append(installedAs, "ATTACH=yes")...)
+	Expect(err).NotTo(HaveOccurred(), said)
+	left, err := c.Kubectl(ctx, "", "get", "--ignore-not-found", "--output=name", "-f", filepath.Join(i.root, "bin/tenure.yaml"))
 	if !meta.IsNoMatchError(err) {
 		Expect(err).NotTo(HaveOccurred())
 	}

@@ -97,10 +97,6 @@ var rules = []rule{
 		never: join(ours, kubernetes, bolt, cni), but: []string{"./deploy/image"},
 	},
 	{
-		pkg: "./deploy/install", why: "a tool of who runs a cluster: it knows the manifests and the resources, and no part that runs",
-		never: join(ours, bolt, cni), but: []string{"./deploy", "./deploy/image", "./api/v1alpha1"},
-	},
-	{
 		pkg: "./ipam/lean/pause", why: "it waits, for whoever has to",
 		never: join(ours, kubernetes, bolt, cni),
 	},

@@ -1,0 +1,209 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+)
+
+// nameLabel says of a pod which program it runs.
+const nameLabel = "app.kubernetes.io/name"
+
+// releaseAnnotation says of which release of Helm's an object is.
+const releaseAnnotation = "meta.helm.sh/release-name"
+
+// cleanerOf returns the DaemonSet that cleans the nodes of the agent, with its image and in its
+// directories. The init container runs `tenured uninstall`; then a pod does nothing until it is
+// deleted. The agent's pod and the cleaner's keep off each other's nodes.
+func cleanerOf(agent *appsv1.DaemonSet) *appsv1.DaemonSet {
+	pod := agent.Spec.Template.Spec.DeepCopy()
+	old, install := pod.Containers[0], pod.InitContainers[0]
+	mounts := old.VolumeMounts
+	for _, m := range install.VolumeMounts {
+		if m.Name == "plugins" {
+			mounts = append(mounts, m)
+		}
+	}
+	// An agent that keeps no configuration now may have left one.
+	conf := hostPath(agent, "cni-conf")
+	if conf == "" {
+		conf = "/etc/cni/net.d"
+		kind := corev1.HostPathDirectoryOrCreate
+		pod.Volumes = append(pod.Volumes, corev1.Volume{Name: "cni-conf", VolumeSource: corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: conf, Type: &kind}}})
+		mounts = append(mounts, corev1.VolumeMount{Name: "cni-conf", MountPath: conf})
+	}
+	no := false
+	pod.ServiceAccountName, pod.DeprecatedServiceAccount, pod.AutomountServiceAccountToken = "", "", &no
+	clean := old
+	clean.Name, clean.Env, clean.Ports, clean.VolumeMounts = "uninstall", nil, nil, mounts
+	clean.Args = []string{
+		"uninstall", "--bin=" + hostPath(agent, "plugins"), "--state=" + hostPath(agent, "state"), "--run=" + hostPath(agent, "run"),
+		"--attach-state=" + filepath.Join(hostPath(agent, "cni-state"), "tenure-attach"), "--conf=" + filepath.Join(conf, confName(old.Args)),
+	}
+	clean.LivenessProbe, clean.ReadinessProbe, clean.SecurityContext = nil, nil, install.SecurityContext
+	hold := clean
+	hold.Name, hold.Args, hold.VolumeMounts = "hold", []string{"uninstall", "--hold"}, nil
+	pod.InitContainers, pod.Containers = []corev1.Container{clean}, []corev1.Container{hold}
+	if pod.Affinity == nil {
+		pod.Affinity = &corev1.Affinity{}
+	}
+	pod.Affinity.PodAntiAffinity = &corev1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []corev1.PodAffinityTerm{{
+		LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{nameLabel: agentName}}, TopologyKey: corev1.LabelHostname,
+	}}}
+	labels := map[string]string{nameLabel: cleanerName, "app.kubernetes.io/part-of": "tenure"}
+	all := intstr.FromString("100%")
+	cleaner := &appsv1.DaemonSet{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: cleanerName, Labels: labels},
+		Spec: appsv1.DaemonSetSpec{
+			Selector:       &metav1.LabelSelector{MatchLabels: map[string]string{nameLabel: cleanerName}},
+			UpdateStrategy: appsv1.DaemonSetUpdateStrategy{RollingUpdate: &appsv1.RollingUpdateDaemonSet{MaxUnavailable: &all}},
+			Template:       corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: *pod},
+		},
+	}
+	if release := agent.Annotations[releaseAnnotation]; release != "" {
+		cleaner.Annotations = map[string]string{releaseAnnotation: release}
+	}
+	return cleaner
+}
+
+// attaches reports whether an agent keeps a configuration of tenure-attach's.
+func attaches(agent *appsv1.DaemonSet) bool {
+	return slices.ContainsFunc(agent.Spec.Template.Spec.Containers[0].Args, func(arg string) bool {
+		return strings.HasPrefix(arg, "--cni-conf=")
+	})
+}
+
+// confName returns the name of the configuration that an agent with these arguments keeps.
+func confName(args []string) string {
+	for _, a := range args {
+		if name, ok := strings.CutPrefix(a, "--cni-conf-name="); ok {
+			return name
+		}
+	}
+	return "00-tenure.conflist"
+}
+
+// hostPath returns the host's directory that a volume of the agent is, empty if there is none.
+func hostPath(agent *appsv1.DaemonSet, volume string) string {
+	for _, v := range agent.Spec.Template.Spec.Volumes {
+		if v.Name == volume && v.HostPath != nil {
+			return v.HostPath.Path
+		}
+	}
+	return ""
+}
+
+// cleaning is how far the cleaning of the nodes is.
+type cleaning struct {
+	clean, nodes int32
+	seen         bool // the DaemonSet's controller knows of it
+	// obstacles say by node why it is not clean yet.
+	obstacles map[string]string
+}
+
+func (c cleaning) done() bool { return c.seen && c.clean == c.nodes && len(c.obstacles) == 0 }
+
+// cleaningOf judges the DaemonSet that cleans, and the pods of Tenure's programs. The nodes in
+// away are not Ready.
+func cleaningOf(cleaner *appsv1.DaemonSet, pods []corev1.Pod, away map[string]bool) cleaning {
+	s := cleaner.Status
+	c := cleaning{
+		clean: min(s.NumberReady, s.UpdatedNumberScheduled), nodes: s.DesiredNumberScheduled,
+		seen: s.ObservedGeneration >= cleaner.Generation, obstacles: map[string]string{},
+	}
+	for i := range pods {
+		p := &pods[i]
+		node, program := nodeOf(p), p.Labels[nameLabel]
+		switch {
+		case program == cleanerName && isReady(p):
+		case away[node]:
+			c.obstacles[node] = "the node is not Ready"
+		case program == cleanerName:
+			c.obstacles[node] = cmp.Or(c.obstacles[node], obstacle(p), "its pod "+p.Name+" does not say why")
+		default:
+			c.obstacles[node] = fmt.Sprintf("pod %s has not ended", p.Name)
+		}
+	}
+	return c
+}
+
+func isReady(p *corev1.Pod) bool {
+	return slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
+}
+
+// nodeOf returns the node that a pod runs on, or that a DaemonSet's pod waits for.
+func nodeOf(p *corev1.Pod) string {
+	if p.Spec.NodeName != "" || p.Spec.Affinity == nil || p.Spec.Affinity.NodeAffinity == nil {
+		return p.Spec.NodeName
+	}
+	if required := p.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution; required != nil {
+		for _, term := range required.NodeSelectorTerms {
+			for _, field := range term.MatchFields {
+				if field.Key == metav1.ObjectNameField && len(field.Values) == 1 {
+					return field.Values[0]
+				}
+			}
+		}
+	}
+	return ""
+}
+
+// obstacle says why a cleaner's pod is not ready: what its container said when it failed, what
+// it waits for, or why the pod was not scheduled.
+func obstacle(p *corev1.Pod) (why string) {
+	for _, condition := range p.Status.Conditions {
+		if condition.Type == corev1.PodScheduled && condition.Status == corev1.ConditionFalse {
+			why = condition.Message
+		}
+	}
+	for _, s := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
+		if w := s.State.Waiting; w != nil && w.Message != "" {
+			why = w.Reason + ": " + w.Message
+		}
+		for _, state := range []corev1.ContainerState{s.State, s.LastTerminationState} {
+			if t := state.Terminated; t != nil && t.ExitCode != 0 {
+				return strings.TrimSpace(fmt.Sprintf("exit code %d: %s", t.ExitCode, t.Message))
+			}
+		}
+	}
+	return why
+}
+
+// later says how nodes are cleaned that could not be.
+func later(cleaner *appsv1.DaemonSet) string {
+	at := map[string]string{}
+	for _, arg := range cleaner.Spec.Template.Spec.InitContainers[0].Args {
+		if flag, path, ok := strings.Cut(arg, "="); ok {
+			at[flag] = path
+		}
+	}
+	return strings.Join([]string{
+		"With the configuration of tenure-attach no new pod starts on such a node before it is clean. When it is back, install\n" +
+			"Tenure again as it was and uninstall it, or run there, when the agent has ended:\n\n    rm -rf",
+		at["--conf"], at["--bin"] + "/tenure", at["--bin"] + "/tenure-attach", at["--state"] + "/agent", at["--state"] + "/journal", at["--run"] + "/*", at["--attach-state"] + "/*",
+	}, " ") + "\n"
+}
+
+// rest says what removes the rest of Tenure from the cluster. A cleaner tells how Tenure was
+// installed.
+func rest(cleaner *appsv1.DaemonSet) string {
+	const (
+		head = "This removes what is left of Tenure in the cluster, its pools among it:\n\n"
+		helm = head + "    helm uninstall %s --namespace " + namespace + "\n    kubectl delete namespace " + namespace +
+			"\n    kubectl delete crd ipleases.tenure.dev ippools.tenure.dev ipreservations.tenure.dev ipsubleases.tenure.dev"
+		kubectl = head + "    kubectl delete --ignore-not-found -f FILE      # the manifest that was applied, or -k deploy"
+	)
+	if cleaner != nil && cleaner.Annotations[releaseAnnotation] != "" {
+		return fmt.Sprintf(helm, cleaner.Annotations[releaseAnnotation])
+	}
+	return kubectl
+}

@@ -1,0 +1,90 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
+)
+
+// held says who has addresses, or networks that only tenure-attach can take back where that
+// attaches pods.
+func (u *uninstall) held(ctx context.Context, attaches bool) ([]string, error) {
+	leases, err := listAll(ctx, u.client, &v1alpha1.IPLeaseList{}, leasesIn)
+	if err != nil && !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {
+		return nil, err
+	}
+	subs, err := listAll(ctx, u.client, &v1alpha1.IPSubLeaseList{}, subLeasesIn)
+	if err != nil && !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {
+		return nil, err
+	}
+	pods, err := listAll(ctx, u.client, &corev1.PodList{}, func(l *corev1.PodList) []corev1.Pod { return l.Items })
+	if err != nil {
+		return nil, err
+	}
+	held := heldAmong(leases, subs, pods)
+	if attaches {
+		held = append(held, attached(pods)...)
+	}
+	slices.Sort(held)
+	return slices.Compact(held), nil
+}
+
+// heldAmong says who has addresses. What a lease says of pods that are gone does not count: it
+// says with some delay who uses it.
+func heldAmong(leases []v1alpha1.IPLease, subs []v1alpha1.IPSubLease, pods []corev1.Pod) (held []string) {
+	there := map[string]bool{}
+	for i := range pods {
+		there[pods[i].Namespace+"/"+pods[i].Name] = true
+	}
+	for i := range leases {
+		held = append(held, heldOf(&leases[i], there)...)
+	}
+	for _, s := range subs {
+		if use := s.Spec.Use; use != nil && there[use.Pod.Namespace+"/"+use.Pod.Name] {
+			held = append(held, fmt.Sprintf("pod %s/%s uses claim %s", use.Pod.Namespace, use.Pod.Name, use.Claim.Name))
+		}
+	}
+	return held
+}
+
+// heldOf says who has addresses of a lease, of the pods that are there.
+func heldOf(l *v1alpha1.IPLease, there map[string]bool) (held []string) {
+	for _, a := range l.Status.Allocations {
+		address, who, _ := strings.Cut(a, " ")
+		if pod, ifName, _ := strings.Cut(who, " "); there[pod] {
+			held = append(held, fmt.Sprintf("pod %s has %s of pool %s (%s)", pod, address, l.Spec.Pool, ifName))
+		}
+	}
+	if used := l.Status.Used; len(l.Status.Allocations) == 0 && used != nil && *used > 0 {
+		held = append(held, fmt.Sprintf("pods on node %s have %d addresses of pool %s", l.Spec.Holder.Node, *used, l.Spec.Pool))
+	}
+	for _, g := range l.Spec.Grants {
+		if g.To.Kind == v1alpha1.GranteeClaim {
+			held = append(held, fmt.Sprintf("claim %s/%s has %s of pool %s", g.To.Namespace, g.To.Name, g.Address, l.Spec.Pool))
+		} else {
+			held = append(held, fmt.Sprintf("a pod has %s of pool %s, by sub-lease %s", g.Address, l.Spec.Pool, g.To.Name))
+		}
+	}
+	return held
+}
+
+// attached says which pods tenure-attach has given more networks than the default one: whoever's
+// addresses they have there, only tenure-attach detaches them.
+func attached(pods []corev1.Pod) (held []string) {
+	for i := range pods {
+		p := &pods[i]
+		ended := p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
+		if p.Annotations[nad.NetworkAttachmentAnnot] != "" && !p.Spec.HostNetwork && p.Spec.NodeName != "" && !ended {
+			held = append(held, fmt.Sprintf("pod %s/%s on node %s is attached to networks of its own", p.Namespace, p.Name, p.Spec.NodeName))
+		}
+	}
+	return held
+}

@@ -1,0 +1,345 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/spf13/cobra"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
+)
+
+const uninstallHelp = `Takes Tenure off the nodes, and then says which command of Helm's or kubectl's removes the rest.
+
+It refuses while a pod or a claim has an address, or while tenure-attach has given a pod further
+networks, and names them. Else it ends the controller and the agents. Then it removes from each
+node the configuration of tenure-attach, the CNI plugins, and what agent and plugins keep there.
+A node on which a pod has got an address meanwhile keeps all of this, and is named.
+
+If it is interrupted, run it again. To keep Tenure after all, delete the DaemonSet
+tenure-uninstall in the namespace tenure-system, and install Tenure again.
+
+With --force it goes on in spite of addresses, and without nodes that do not answer. Pods keep
+their interfaces, and nobody remembers their addresses. Pods that Multus attached cannot end,
+because their end calls the plugin that is gone.`
+
+// namespace is where Tenure runs.
+const namespace = "tenure-system"
+
+// Names of what runs.
+const (
+	agentName      = "tenured"
+	controllerName = "tenure-controller"
+	cleanerName    = "tenure-uninstall"
+)
+
+// uninstall is a call of uninstall.
+type uninstall struct {
+	*session
+	force bool
+	wait  time.Duration
+}
+
+func newUninstall(s *session) *cobra.Command {
+	u := &uninstall{session: s}
+	c := &cobra.Command{
+		Use: "uninstall", Short: "take Tenure off the nodes, if nobody has an address",
+		Long: uninstallHelp, Args: none,
+		RunE: func(c *cobra.Command, _ []string) error { return u.run(c.Context()) },
+	}
+	c.Flags().BoolVar(&u.force, "force", false, "also while pods and claims have addresses, and without nodes that do not answer")
+	c.Flags().DurationVar(&u.wait, "timeout", 3*time.Minute, "how long to wait while no further node gets clean")
+	return c
+}
+
+func (u *uninstall) run(ctx context.Context) error {
+	if u.wait <= 0 {
+		return usagef("uninstall: --timeout is %v, must be positive", u.wait)
+	}
+	if err := u.connect(); err != nil {
+		return err
+	}
+	installed, err := u.installed(ctx)
+	if err != nil {
+		return err
+	}
+	var cleaner *appsv1.DaemonSet
+	if installed {
+		if cleaner, err = u.takeOffNodes(ctx); err != nil {
+			return err
+		}
+	} else {
+		u.screen().line("Tenure is not installed: there is no namespace %s, or it is being deleted.", namespace)
+	}
+	if err := u.letGo(ctx); err != nil {
+		return err
+	}
+	u.screen().line("%s", rest(cleaner))
+	return nil
+}
+
+// installed reports whether Tenure's namespace is there, and is to stay.
+func (u *uninstall) installed(ctx context.Context) (bool, error) {
+	var ns corev1.Namespace
+	err := u.client.Get(ctx, client.ObjectKey{Name: namespace}, &ns)
+	if client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("read namespace %s: %w", namespace, err)
+	}
+	return err == nil && ns.DeletionTimestamp == nil, nil
+}
+
+// takeOffNodes ends the programs and cleans the nodes, and returns what has cleaned them: nil if
+// nobody knows what there is to clean, and that is forced.
+func (u *uninstall) takeOffNodes(ctx context.Context) (*appsv1.DaemonSet, error) {
+	agent, err := u.daemonSet(ctx, agentName)
+	if err != nil {
+		return nil, err
+	}
+	cleaner, err := u.daemonSet(ctx, cleanerName)
+	switch {
+	case err != nil:
+		return nil, err
+	case agent != nil:
+		if err := u.refuseInUse(ctx, attaches(agent)); err != nil {
+			return nil, err
+		}
+		cleaner = cleanerOf(agent)
+	case cleaner == nil:
+		if err := u.refuseUnknown(); err != nil {
+			return nil, err
+		}
+	}
+	if cleaner != nil {
+		if err := u.start(ctx, cleaner); err != nil {
+			return nil, err
+		}
+	}
+	if err := u.end(ctx, &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: controllerName}}); err != nil {
+		return nil, err
+	}
+	if err := u.end(ctx, &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: agentName}}); err != nil || cleaner == nil {
+		return nil, err
+	}
+	return cleaner, u.clean(ctx, cleaner)
+}
+
+// daemonSet returns the DaemonSet of that name in Tenure's namespace, nil if there is none.
+func (u *uninstall) daemonSet(ctx context.Context, name string) (*appsv1.DaemonSet, error) {
+	set := &appsv1.DaemonSet{}
+	err := u.client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, set)
+	if apierrors.IsNotFound(err) {
+		return nil, nil //nolint:nilnil // there is none
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read DaemonSet %s: %w", name, err)
+	}
+	return set, nil
+}
+
+// refuseInUse returns an error while somebody has an address, unless that is forced.
+func (u *uninstall) refuseInUse(ctx context.Context, attaches bool) error {
+	held, err := u.held(ctx, attaches)
+	if err != nil || len(held) == 0 {
+		return err
+	}
+	to := u.screen()
+	to.title("In use")
+	for _, h := range held[:min(len(held), 20)] {
+		to.line("%s", h)
+	}
+	if more := len(held) - 20; more > 0 {
+		to.line("and %d more", more)
+	}
+	if u.force {
+		return nil
+	}
+	to.line("\nNothing was removed. Delete these pods and claims, and run it again. With --force it goes on: see --help for what becomes of them.")
+	return errNo
+}
+
+// refuseUnknown returns an error, unless that is forced: nothing tells where on the nodes Tenure
+// is.
+func (u *uninstall) refuseUnknown() error {
+	to := u.screen()
+	to.line("No agent is installed, whose image and directories are needed to clean the nodes.")
+	if u.force {
+		to.line("They stay as they are.")
+		return nil
+	}
+	to.line("Nothing was removed. If Tenure was removed by other means, such as helm uninstall, install it again as it was,\n" +
+		"and run this first. With --force the nodes stay as they are.")
+	return errNo
+}
+
+// start creates the DaemonSet that cleans nodes, or brings the one that is there up to date.
+// A pod of it starts on a node when the agent's has ended there.
+func (u *uninstall) start(ctx context.Context, want *appsv1.DaemonSet) error {
+	template := want.Spec.Template.DeepCopy()
+	if init := &template.Spec.InitContainers[0]; u.force && !slices.Contains(init.Args, "--force") {
+		init.Args = append(init.Args, "--force")
+	}
+	set := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: cleanerName}}
+	_, err := controllerutil.CreateOrUpdate(ctx, u.client, set, func() error {
+		set.Labels, set.Annotations = want.Labels, want.Annotations
+		set.Spec.Selector, set.Spec.UpdateStrategy, set.Spec.Template = want.Spec.Selector, want.Spec.UpdateStrategy, *template
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("write DaemonSet %s: %w", cleanerName, err)
+	}
+	return nil
+}
+
+// end deletes a program. Its pods end by themselves.
+func (u *uninstall) end(ctx context.Context, o client.Object) error {
+	err := u.client.Delete(ctx, o, client.PropagationPolicy(metav1.DeletePropagationBackground))
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("delete %s: %w", o.GetName(), err)
+	}
+	u.screen().line("ending %s", o.GetName())
+	return nil
+}
+
+// clean waits until every node is clean. When no further node has got clean for the timeout,
+// it names those that are not, and returns an error unless that is forced.
+func (u *uninstall) clean(ctx context.Context, cleaner *appsv1.DaemonSet) error {
+	to := u.screen()
+	last := ""
+	for better := time.Now(); ; {
+		s, err := u.look(ctx)
+		if err != nil {
+			return err
+		}
+		if now := fmt.Sprintf("%d of %d nodes are clean", s.clean, s.nodes); s.seen && now != last {
+			to.line("%s", now)
+			last, better = now, time.Now()
+		}
+		if s.done() {
+			return nil
+		}
+		if time.Since(better) > u.wait {
+			for _, node := range slices.Sorted(maps.Keys(s.obstacles)) {
+				to.line("not clean: %s: %s", node, s.obstacles[node])
+			}
+			if !u.force {
+				return fmt.Errorf("the nodes named are not clean, and nothing new starts there. Run it again when the cause is gone, or with --force to do without them; "+
+					"or delete DaemonSet %s and install Tenure again", cleanerName)
+			}
+			to.line("\n%s", later(cleaner))
+			return u.forget(ctx)
+		}
+		if err := pause(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// look reads how far the cleaning is.
+func (u *uninstall) look(ctx context.Context) (cleaning, error) {
+	cleaner, err := u.daemonSet(ctx, cleanerName)
+	if err != nil {
+		return cleaning{}, err
+	}
+	if cleaner == nil {
+		return cleaning{}, fmt.Errorf("DaemonSet %s was deleted meanwhile: somebody else ends the uninstallation", cleanerName)
+	}
+	pods, away, err := u.pods(ctx)
+	if err != nil {
+		return cleaning{}, err
+	}
+	return cleaningOf(cleaner, pods, away), nil
+}
+
+// pods returns the pods of Tenure's programs, and the names of the nodes that are not Ready.
+func (u *uninstall) pods(ctx context.Context) (pods []corev1.Pod, away map[string]bool, err error) {
+	var list corev1.PodList
+	if err := u.client.List(ctx, &list, client.InNamespace(namespace), client.MatchingLabels{"app.kubernetes.io/part-of": "tenure"}); err != nil {
+		return nil, nil, fmt.Errorf("list the pods of %s: %w", namespace, err)
+	}
+	var nodes corev1.NodeList
+	if err := u.client.List(ctx, &nodes); err != nil {
+		return nil, nil, fmt.Errorf("list the nodes: %w", err)
+	}
+	away = map[string]bool{}
+	for i := range nodes.Items {
+		away[nodes.Items[i].Name] = !ready(&nodes.Items[i])
+	}
+	return list.Items, away, nil
+}
+
+// forget deletes the cleaner, and without their kubelets' word the pods of nodes that do not
+// answer: the namespace could not go while they are there.
+func (u *uninstall) forget(ctx context.Context) error {
+	cleaner := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: cleanerName}}
+	if err := u.client.Delete(ctx, cleaner, client.PropagationPolicy(metav1.DeletePropagationForeground)); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("delete DaemonSet %s: %w", cleanerName, err)
+	}
+	for deadline := time.Now().Add(u.wait); ; {
+		pods, away, err := u.pods(ctx)
+		if err != nil {
+			return err
+		}
+		for i := range pods {
+			if away[nodeOf(&pods[i])] {
+				if err := u.client.Delete(ctx, &pods[i], client.GracePeriodSeconds(0)); client.IgnoreNotFound(err) != nil {
+					return fmt.Errorf("delete pod %s: %w", pods[i].Name, err)
+				}
+			}
+		}
+		if set, err := u.daemonSet(ctx, cleanerName); err != nil || set == nil {
+			return err
+		}
+		if time.Now().After(deadline) {
+			return fmt.Errorf("the pods of %s have not ended within %v: see kubectl --namespace %s get pods -o wide", cleanerName, u.wait, namespace)
+		}
+		if err := pause(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// letGo takes the finalizers off the pools: no controller is there any more that does it when
+// somebody deletes them, or what defines them.
+func (u *uninstall) letGo(ctx context.Context) error {
+	pools, err := listAll(ctx, u.client, &v1alpha1.IPPoolList{}, poolsIn)
+	if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
+		return nil // nothing defines them
+	}
+	if err != nil {
+		return err
+	}
+	for i := range pools {
+		p := &pools[i]
+		before := client.MergeFrom(p.DeepCopy())
+		if !controllerutil.RemoveFinalizer(p, v1alpha1.LeasesFinalizer) {
+			continue
+		}
+		if err := u.client.Patch(ctx, p, before); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("take the finalizer from pool %s: %w", p.Name, err)
+		}
+	}
+	return nil
+}
+
+// pause waits for a second, or until ctx ends.
+func pause(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(time.Second):
+		return nil
+	}
+}

@@ -1,0 +1,117 @@
+package operator_test
+
+import (
+	"context"
+	"io/fs"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/deploy"
+	"github.com/tenure-ipam/tenure/test/fleet"
+)
+
+// agents makes the agents' DaemonSet as it is shipped, as Helm's if a release is named.
+func agents(t *testing.T, release string) {
+	t.Helper()
+	text, err := fs.ReadFile(deploy.FS, "programs/tenured.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var set appsv1.DaemonSet
+	if err := yaml.UnmarshalStrict(text, &set); err != nil {
+		t.Fatal(err)
+	}
+	if release != "" {
+		set.Annotations = map[string]string{"meta.helm.sh/release-name": release}
+	}
+	create(t, &set)
+	t.Cleanup(func() {
+		if err := kc.Delete(context.Background(), cleaner()); client.IgnoreNotFound(err) != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// cleaner names the DaemonSet that cleans nodes.
+func cleaner() *appsv1.DaemonSet {
+	return &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "tenure-system", Name: "tenure-uninstall"}}
+}
+
+// there reports whether an object is in the cluster.
+func there(t *testing.T, o client.Object) bool {
+	t.Helper()
+	err := kc.Get(t.Context(), client.ObjectKeyFromObject(o), o)
+	if client.IgnoreNotFound(err) != nil {
+		t.Fatal(err)
+	}
+	return !apierrors.IsNotFound(err)
+}
+
+// cleans says, as the controller of DaemonSets does, that so many of so many nodes are clean.
+func cleans(t *testing.T, clean, nodes int32) {
+	t.Helper()
+	set := cleaner()
+	fleet.Eventually(t, 20*time.Second, func() error { return kc.Get(t.Context(), client.ObjectKeyFromObject(set), set) })
+	set.Status = appsv1.DaemonSetStatus{
+		ObservedGeneration: set.Generation, DesiredNumberScheduled: nodes, CurrentNumberScheduled: nodes, UpdatedNumberScheduled: nodes, NumberReady: clean,
+	}
+	setStatus(t, set)
+}
+
+// Nothing is removed while a pod or a claim has an address. When nobody has one the agents end
+// for a DaemonSet that cleans their nodes, and the pools are let go.
+func TestUninstall(t *testing.T) {
+	agent := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "tenure-system", Name: "tenured"}}
+	t.Run("in use", func(t *testing.T) {
+		w := inOrder(t)
+		agents(t, "")
+		says(t, tenure(t, 3, "uninstall"), "pod "+w.namespace+"/plain has 10.40.0.5 of pool "+w.pool.Name, "claim "+w.namespace+"/vm has ", "Nothing was removed.", "--force")
+		if !there(t, agent) || there(t, cleaner()) {
+			t.Error("the agents have ended while somebody has an address")
+		}
+	})
+	w := newWorld(t)
+	w.pool.Finalizers = []string{v1alpha1.LeasesFinalizer}
+	if err := kc.Update(t.Context(), w.pool); err != nil {
+		t.Fatal(err)
+	}
+	says(t, tenure(t, 3, "uninstall"), "No agent is installed", "Nothing was removed.")
+	says(t, tenure(t, 1, "uninstall", bound(t, "tenure-operator")), "forbidden")
+	agents(t, "net")
+	says(t, tenure(t, 1, "uninstall", "--timeout=1s"), "ending tenured", "are not clean", "Run it again")
+	if there(t, agent) {
+		t.Error("the agents have not ended")
+	}
+	cleans(t, 1, 2)
+	says(t, tenure(t, 1, "uninstall", "--timeout=1s"), "1 of 2 nodes are clean")
+	if there(t, w.pool); !slices.Contains(w.pool.Finalizers, v1alpha1.LeasesFinalizer) {
+		t.Error("the pool is let go while a node is not clean")
+	}
+	cleans(t, 2, 2)
+	says(t, tenure(t, 0, "uninstall"), "2 of 2 nodes are clean", "helm uninstall net --namespace tenure-system", "kubectl delete crd")
+	if there(t, w.pool); len(w.pool.Finalizers) > 0 {
+		t.Errorf("the pool has the finalizers %q; want none", w.pool.Finalizers)
+	}
+}
+
+// By force it goes on in spite of addresses, and without nodes that do not answer: it says how
+// they are cleaned later.
+func TestUninstallByForce(t *testing.T) {
+	w := inOrder(t)
+	says(t, tenure(t, 0, "uninstall", "--force"), "No agent is installed", "They stay as they are.")
+	agents(t, "")
+	said := tenure(t, 0, "uninstall", "--force", "--timeout=1s")
+	says(t, said, "pod "+w.namespace+"/plain has 10.40.0.5", "rm -rf /etc/cni/net.d/00-tenure.conflist /opt/cni/bin/tenure ", "kubectl delete --ignore-not-found -f FILE")
+	if strings.Contains(said, "helm") || there(t, cleaner()) {
+		t.Errorf("the cleaner is still there, or it speaks of Helm: %s", said)
+	}
+}
