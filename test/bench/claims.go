@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"syscall"
 	"time"
 
 	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
@@ -12,11 +11,9 @@ import (
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/tools/cache"
-	watchtools "k8s.io/client-go/tools/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tenure-ipam/tenure/test/process"
 )
 
 // Sizes of the measurement of claims.
@@ -30,7 +27,7 @@ const (
 func (n *node) claimNetwork(ctx context.Context) error {
 	err := n.openPool(ctx, claimsName, claimsRange)
 	if err == nil {
-		err = n.kube.Create(ctx, &nad.NetworkAttachmentDefinition{
+		err = n.Client.Create(ctx, &nad.NetworkAttachmentDefinition{
 			ObjectMeta: metav1.ObjectMeta{Namespace: podNamespace, Name: claimsName},
 			Spec: nad.NetworkAttachmentDefinitionSpec{Config: fmt.Sprintf(
 				`{"cniVersion":"1.1.0","name":%q,"type":"bridge","allowPersistentIPs":true,"ipam":{"type":"tenure","pool":%[1]q}}`, claimsName)},
@@ -54,8 +51,10 @@ func (n *node) makeClaims(ctx context.Context, name func(i int) string, count in
 
 // allocated waits until so many claims have addresses, and returns one of them.
 func (n *node) allocated(ctx context.Context, count int) (one *ipamclaims.IPAMClaim, err error) {
+	ctx, cancel := context.WithTimeout(ctx, claimPatience)
+	defer cancel()
 	has := map[string]bool{}
-	err = n.watchClaims(ctx, func(c *ipamclaims.IPAMClaim) bool {
+	err = n.AwaitClaims(ctx, podNamespace, func(c *ipamclaims.IPAMClaim) bool {
 		if len(c.Status.IPs) > 0 {
 			has[c.Name], one = true, c
 		}
@@ -65,27 +64,6 @@ func (n *node) allocated(ctx context.Context, count int) (one *ipamclaims.IPAMCl
 		return nil, fmt.Errorf("%d of %d claims have an address: %w", len(has), count, err)
 	}
 	return one, nil
-}
-
-// watchClaims calls see for each claim that is there, and for each change, until it
-// returns true.
-func (n *node) watchClaims(ctx context.Context, see func(*ipamclaims.IPAMClaim) (done bool)) error {
-	ctx, cancel := context.WithTimeout(ctx, claimPatience)
-	defer cancel()
-	claims := &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			var list ipamclaims.IPAMClaimList
-			return &list, n.kube.List(ctx, &list, &client.ListOptions{Namespace: podNamespace, Raw: &o})
-		},
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			return n.kube.Watch(ctx, &ipamclaims.IPAMClaimList{}, &client.ListOptions{Namespace: podNamespace, Raw: &o})
-		},
-	}
-	_, err := watchtools.UntilWithSync(ctx, claims, &ipamclaims.IPAMClaim{}, nil, func(e watch.Event) (bool, error) {
-		c, ok := e.Object.(*ipamclaims.IPAMClaim)
-		return ok && see(c), nil
-	})
-	return err
 }
 
 // claims measures how many claims a second get their addresses, where all are there at
@@ -113,11 +91,11 @@ func (b *bench) claimRound(ctx context.Context, prefix string, count int) (serve
 	name := func(i int) string { return fmt.Sprintf("%s-%d", prefix, i) }
 	// The controller is paused while the claims are made, which takes longer than to
 	// serve them.
-	if err := b.node.controller.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+	if err := b.node.controller.Pause(); err != nil {
 		return 0, 0, err
 	}
 	made := b.node.makeClaims(ctx, name, count)
-	if err := errors.Join(made, b.node.controller.cmd.Process.Signal(syscall.SIGCONT)); err != nil {
+	if err := errors.Join(made, b.node.controller.Resume()); err != nil {
 		return 0, 0, err
 	}
 	began := time.Now()
@@ -126,7 +104,7 @@ func (b *bench) claimRound(ctx context.Context, prefix string, count int) (serve
 	if err != nil {
 		return 0, 0, err
 	}
-	if err := b.node.controller.stop(); err != nil {
+	if err := b.node.controller.Stop(); err != nil {
 		return 0, 0, err
 	}
 	began = time.Now()
@@ -134,7 +112,7 @@ func (b *bench) claimRound(ctx context.Context, prefix string, count int) (serve
 		return 0, 0, err
 	}
 	raw = time.Since(began)
-	if err := b.node.controller.start(ctx); err != nil {
+	if err := b.node.controller.Start(ctx); err != nil {
 		return 0, 0, err
 	}
 	return served, raw, b.node.noClaims(ctx)
@@ -152,7 +130,7 @@ func (n *node) updateAll(ctx context.Context, name func(i int) string, count int
 			for j := range c.Status.Conditions {
 				c.Status.Conditions[j].LastTransitionTime = metav1.NewTime(c.Status.Conditions[j].LastTransitionTime.Add(-time.Hour))
 			}
-			return n.kube.Status().Patch(ctx, c, patch)
+			return n.Client.Status().Patch(ctx, c, patch)
 		})
 	}
 	return g.Wait()
@@ -160,18 +138,18 @@ func (n *node) updateAll(ctx context.Context, name func(i int) string, count int
 
 // noClaims deletes all claims and waits until the controller has let go of them.
 func (n *node) noClaims(ctx context.Context) error {
-	if err := n.kube.DeleteAllOf(ctx, &ipamclaims.IPAMClaim{}, client.InNamespace(podNamespace)); err != nil {
+	if err := n.Client.DeleteAllOf(ctx, &ipamclaims.IPAMClaim{}, client.InNamespace(podNamespace)); err != nil {
 		return err
 	}
-	return await(ctx, func() (string, error) {
+	return process.Await(ctx, process.Patience, func(ctx context.Context) error {
 		var left metav1.PartialObjectMetadataList
 		left.SetGroupVersionKind(ipamclaims.SchemeGroupVersion.WithKind("IPAMClaimList"))
-		if err := n.kube.List(ctx, &left, client.InNamespace(podNamespace), client.Limit(1)); err != nil {
-			return "", err
+		if err := n.Client.List(ctx, &left, client.InNamespace(podNamespace), client.Limit(1)); err != nil {
+			return err
 		}
 		if len(left.Items) > 0 {
-			return "claims that were deleted are still there", nil
+			return errors.New("claims that were deleted are still there")
 		}
-		return "", nil
+		return nil
 	})
 }

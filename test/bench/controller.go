@@ -35,19 +35,19 @@ func (b *bench) controller(ctx context.Context) error {
 			return err
 		}
 		x := full{claims: count}
-		if err := b.node.controller.stop(); err != nil {
+		if err := b.node.controller.Stop(); err != nil {
 			return err
 		}
 		began := time.Now()
-		if err := b.node.controller.start(ctx); err != nil {
+		if err := b.node.controller.Start(ctx); err != nil {
 			return err
 		}
 		x.start = time.Since(began)
 		var err error
-		if x.rss, err = b.node.controller.settled(ctx); err != nil {
+		if x.rss, err = settled(ctx, b.node.controller); err != nil {
 			return err
 		}
-		if x.agent, err = b.node.agent.memory("VmRSS"); err != nil {
+		if x.agent, err = b.node.agent.Memory("VmRSS"); err != nil {
 			return err
 		}
 		seen = append(seen, x)

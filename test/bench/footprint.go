@@ -6,9 +6,9 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
+
+	"github.com/tenure-ipam/tenure/test/process"
 )
 
 // settle is how long a program is left alone before its memory is looked at.
@@ -74,11 +74,11 @@ func (b *bench) built(name string) string {
 
 // rss reports the memory of an agent that has started and has nothing to do.
 func (b *bench) rss(ctx context.Context) error {
-	whole, err := b.node.agent.settled(ctx)
+	whole, err := settled(ctx, b.node.agent)
 	if err != nil {
 		return err
 	}
-	own, err := b.node.agent.memory("RssAnon")
+	own, err := b.node.agent.Memory("RssAnon")
 	if err != nil {
 		return err
 	}
@@ -86,50 +86,12 @@ func (b *bench) rss(ctx context.Context) error {
 	return nil
 }
 
-// settled returns the program's memory, in bytes, after it was left alone for a while.
-func (p *process) settled(ctx context.Context) (int64, error) {
+// settled returns a program's memory, in bytes, after it was left alone for a while.
+func settled(ctx context.Context, p *process.Process) (int64, error) {
 	select {
 	case <-time.After(settle):
-		return p.memory("VmRSS")
+		return p.Memory("VmRSS")
 	case <-ctx.Done():
 		return 0, context.Cause(ctx)
 	}
-}
-
-// memory returns a line of the program's /proc/PID/status, in bytes.
-func (p *process) memory(key string) (int64, error) {
-	path := fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid)
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return 0, err
-	}
-	for line := range strings.Lines(string(text)) {
-		if rest, ok := strings.CutPrefix(line, key+":"); ok {
-			kb, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(rest), "kB")), 10, 64)
-			return kb << 10, err
-		}
-	}
-	return 0, fmt.Errorf("%s has no %s", path, key)
-}
-
-// cpuTime returns the processor time that the program's threads have used.
-func (p *process) cpuTime() (time.Duration, error) {
-	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", p.cmd.Process.Pid))
-	if err != nil {
-		return 0, err
-	}
-	var sum time.Duration
-	for _, path := range tasks {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			return 0, err
-		}
-		first, _, _ := strings.Cut(string(text), " ")
-		ns, err := strconv.ParseInt(first, 10, 64)
-		if err != nil {
-			return 0, fmt.Errorf("%s: %w", path, err)
-		}
-		sum += time.Duration(ns)
-	}
-	return sum, nil
 }

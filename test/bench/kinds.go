@@ -47,7 +47,7 @@ func (b *bench) adds(ctx context.Context) error {
 		}
 	}
 	b.report.kinds(m.took)
-	err := b.node.second.stop()
+	err := b.node.second.Stop()
 	b.node.second = nil
 	return err
 }

@@ -26,16 +26,15 @@ const (
 // follows for it: the difference of its heap and stacks, without garbage.
 func (b *bench) podMemory(ctx context.Context) (err error) {
 	n := b.node
-	p, err := n.newAgent(b.root, secondName, secondAt)
+	p, err := n.newAgent(b.root, secondName, secondAt, "--profiles")
 	if err != nil {
 		return err
 	}
-	p.args = append(p.args, "--profiles")
-	if err := p.start(ctx); err != nil {
+	if err := p.Start(ctx); err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, p.stop()) }()
-	before, err := p.inUse(ctx)
+	defer func() { err = errors.Join(err, p.Stop()) }()
+	before, err := inUse(ctx, secondAt)
 	if err != nil {
 		return err
 	}
@@ -44,13 +43,13 @@ func (b *bench) podMemory(ctx context.Context) (err error) {
 	}
 	defer func() {
 		for _, o := range []client.Object{&corev1.Pod{}, &netv1.NetworkAttachmentDefinition{}} {
-			err = errors.Join(err, n.kube.DeleteAllOf(ctx, o, client.InNamespace(memorySpace), client.GracePeriodSeconds(0)))
+			err = errors.Join(err, n.Client.DeleteAllOf(ctx, o, client.InNamespace(memorySpace), client.GracePeriodSeconds(0)))
 		}
 	}()
-	if _, err := p.settled(ctx); err != nil {
+	if _, err := settled(ctx, p); err != nil {
 		return err
 	}
-	after, err := p.inUse(ctx)
+	after, err := inUse(ctx, secondAt)
 	if err != nil {
 		return err
 	}
@@ -59,13 +58,10 @@ func (b *bench) podMemory(ctx context.Context) (err error) {
 }
 
 func (n *node) makeMemoryPods(ctx context.Context) error {
-	for _, o := range []client.Object{
-		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: memorySpace}},
-		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default", Namespace: memorySpace}},
-	} {
-		if err := n.kube.Create(ctx, o); err != nil {
-			return err
-		}
+	err := n.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: memorySpace}},
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default", Namespace: memorySpace}})
+	if err != nil {
+		return err
 	}
 	if err := n.createAll(ctx, memoryNetworks, func(i int) client.Object {
 		config := fmt.Sprintf(`{"cniVersion":"1.0.0","name":"net-%d","type":"macvlan","master":"eth1","ipam":{"type":"host-local","subnet":"10.1.%d.0/24"}}`, i, i)
@@ -86,19 +82,19 @@ func (n *node) makeMemoryPods(ctx context.Context) error {
 	}, nil)
 }
 
-// inUse returns the bytes of the program's heap and stacks after garbage was collected,
+// inUse returns the bytes of an agent's heap and stacks after garbage was collected,
 // twice: what finalizers have let go of, too.
-func (p *process) inUse(ctx context.Context) (sum int64, err error) {
+func inUse(ctx context.Context, at string) (sum int64, err error) {
 	for range 2 {
-		if sum, err = p.profiled(ctx); err != nil {
+		if sum, err = profiled(ctx, at); err != nil {
 			return 0, err
 		}
 	}
 	return sum, nil
 }
 
-func (p *process) profiled(ctx context.Context) (sum int64, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.health+"/debug/pprof/heap?gc=1&debug=1", nil)
+func profiled(ctx context.Context, at string) (sum int64, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+at+"/debug/pprof/heap?gc=1&debug=1", nil)
 	if err != nil {
 		return 0, err
 	}
@@ -121,7 +117,7 @@ func (p *process) profiled(ctx context.Context) (sum int64, err error) {
 		}
 	}
 	if found != 2 {
-		return 0, fmt.Errorf("the heap's profile of %s, %s, does not say what is in use", p.path, resp.Status)
+		return 0, fmt.Errorf("the heap's profile at %s, %s, does not say what is in use", at, resp.Status)
 	}
 	return sum, nil
 }

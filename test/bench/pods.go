@@ -64,7 +64,7 @@ func (n *node) createAll(ctx context.Context, count int, object func(i int) clie
 	for i := range count {
 		g.Go(func() error {
 			o := object(i)
-			if err := n.kube.Create(ctx, o); err != nil {
+			if err := n.Client.Create(ctx, o); err != nil {
 				return fmt.Errorf("create %T %s: %w", o, o.GetName(), err)
 			}
 			if made != nil {

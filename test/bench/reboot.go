@@ -68,27 +68,27 @@ func (b *bench) interfaces(boxes []sandboxOf) []sandboxOf {
 // restarted reports the memory of an agent with so many attachments, and how long it
 // takes to be ready, with the API server there and without.
 func (b *bench) restarted(ctx context.Context, attachments int) error {
-	whole, err := b.node.agent.memory("VmRSS")
+	whole, err := b.node.agent.Memory("VmRSS")
 	if err != nil {
 		return err
 	}
 	again := func() (time.Duration, error) {
-		if err := b.node.agent.stop(); err != nil {
+		if err := b.node.agent.Stop(); err != nil {
 			return 0, err
 		}
 		began := time.Now()
-		err := b.node.agent.start(ctx)
+		err := b.node.agent.Start(ctx)
 		return time.Since(began), err
 	}
 	with, err := again()
 	if err != nil {
 		return err
 	}
-	if err := b.node.cp.PauseAPIServer(); err != nil {
+	if err := b.node.PauseAPIServer(); err != nil {
 		return err
 	}
 	without, err := again()
-	if err := errors.Join(err, b.node.cp.ResumeAPIServer()); err != nil {
+	if err := errors.Join(err, b.node.ResumeAPIServer()); err != nil {
 		return err
 	}
 	b.report.restarted(attachments, whole, with, without)

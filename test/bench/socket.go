@@ -45,7 +45,7 @@ func (b *bench) socket(ctx context.Context) error {
 	defer hangUp()
 	var adds, dels, cpu []float64
 	for round := range socketRounds + 1 {
-		used, err := b.node.agent.cpuTime()
+		used, err := b.node.agent.CPUTime()
 		if err != nil {
 			return err
 		}
@@ -56,7 +56,7 @@ func (b *bench) socket(ctx context.Context) error {
 		if err := distinct(answers); err != nil {
 			return err
 		}
-		usedAfter, err := b.node.agent.cpuTime()
+		usedAfter, err := b.node.agent.CPUTime()
 		if err != nil {
 			return err
 		}

@@ -175,10 +175,10 @@ func (c *counter) now() map[string]int {
 // the API server before, which it does after half an hour at the earliest.
 func (n *node) countWrites(ctx context.Context) (c *counter, stop func(), err error) {
 	leases := &v1alpha1.IPLeaseList{}
-	if err := n.kube.List(ctx, leases); err != nil {
+	if err := n.Client.List(ctx, leases); err != nil {
 		return nil, nil, err
 	}
-	w, err := n.kube.Watch(ctx, &v1alpha1.IPLeaseList{}, &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: leases.ResourceVersion}})
+	w, err := n.Client.Watch(ctx, &v1alpha1.IPLeaseList{}, &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: leases.ResourceVersion}})
 	if err != nil {
 		return nil, nil, err
 	}
