@@ -25,8 +25,8 @@ func ping(ctx context.Context, from *pod, to netip.Addr) error {
 
 // pingAll pings every address of each of to from each of from that has an address
 // of its family.
-func (d *demo) pingAll(ctx context.Context, from, to []*pod) (pings int, err error) {
-	_, err = d.screen.during("pings", func(func(string)) error {
+func (d *demo) pingAll(ctx context.Context, from, to []*pod) (pings int) {
+	d.during("pings", func() error {
 		g, ctx := errgroup.WithContext(ctx)
 		g.SetLimit(8)
 		for _, f := range from {
@@ -42,7 +42,7 @@ func (d *demo) pingAll(ctx context.Context, from, to []*pod) (pings int, err err
 		}
 		return g.Wait()
 	})
-	return pings, err
+	return pings
 }
 
 // speaks reports whether p has an address of the family of to.
