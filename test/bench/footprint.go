@@ -15,18 +15,17 @@ import (
 const settle = 5 * time.Second
 
 // size reports how large the programs are as they ship.
-func (b *bench) size(context.Context) error {
+func (b *bench) size(context.Context) {
 	programs := []string{"tenure", "tenure-attach", "tenured", "tenure-controller", "static", "host-local"}
 	sizes := make([]int64, len(programs))
 	for i, program := range programs {
 		info, err := os.Stat(b.program(program))
 		if err != nil {
-			return fmt.Errorf("%w: make build rig makes it", err)
+			b.Fail("%w: make build rig makes it", err)
 		}
 		sizes[i] = info.Size()
 	}
 	b.report.size(programs, sizes)
-	return nil
 }
 
 // plugins are the programs that are measured by starting them.
@@ -73,25 +72,30 @@ func (b *bench) built(name string) string {
 }
 
 // rss reports the memory of an agent that has started and has nothing to do.
-func (b *bench) rss(ctx context.Context) error {
-	whole, err := settled(ctx, b.node.agent)
-	if err != nil {
-		return err
-	}
-	own, err := b.node.agent.Memory("RssAnon")
-	if err != nil {
-		return err
-	}
+func (b *bench) rss(ctx context.Context) {
+	whole := b.settled(ctx, b.node.agent)
+	own := b.memory(b.node.agent, "RssAnon")
 	b.report.rss(whole, own)
-	return nil
 }
 
 // settled returns a program's memory, in bytes, after it was left alone for a while.
-func settled(ctx context.Context, p *process.Process) (int64, error) {
+func (b *bench) settled(ctx context.Context, p *process.Process) int64 {
+	b.wait(ctx, settle)
+	return b.memory(p, "VmRSS")
+}
+
+// memory returns a program's memory of some kind, in bytes.
+func (b *bench) memory(p *process.Process, kind string) int64 {
+	bytes, err := p.Memory(kind)
+	b.Must(err)
+	return bytes
+}
+
+// wait waits, while something settles.
+func (b *bench) wait(ctx context.Context, d time.Duration) {
 	select {
-	case <-time.After(settle):
-		return p.Memory("VmRSS")
+	case <-time.After(d):
 	case <-ctx.Done():
-		return 0, context.Cause(ctx)
+		b.Must(context.Cause(ctx))
 	}
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -24,54 +23,34 @@ const (
 
 // podMemory measures what an agent keeps of a pod that selects networks, of all that it
 // follows for it: the difference of its heap and stacks, without garbage.
-func (b *bench) podMemory(ctx context.Context) (err error) {
+func (b *bench) podMemory(ctx context.Context) {
 	n := b.node
-	p, err := n.newAgent(b.root, secondName, secondAt, "--profiles")
-	if err != nil {
-		return err
-	}
-	if err := p.Start(ctx); err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, p.Stop()) }()
+	p := n.startAgent(ctx, b.root, secondName, secondAt, "--profiles")
+	defer func() { b.Must(p.Stop()) }()
 	before, err := inUse(ctx, secondAt)
-	if err != nil {
-		return err
-	}
-	if err := n.makeMemoryPods(ctx); err != nil {
-		return err
-	}
+	b.Must(err)
+	n.makeMemoryPods(ctx)
 	defer func() {
 		for _, o := range []client.Object{&corev1.Pod{}, &netv1.NetworkAttachmentDefinition{}} {
-			err = errors.Join(err, n.Client.DeleteAllOf(ctx, o, client.InNamespace(memorySpace), client.GracePeriodSeconds(0)))
+			b.Must(n.Client.DeleteAllOf(ctx, o, client.InNamespace(memorySpace), client.GracePeriodSeconds(0)))
 		}
 	}()
-	if _, err := settled(ctx, p); err != nil {
-		return err
-	}
+	b.settled(ctx, p)
 	after, err := inUse(ctx, secondAt)
-	if err != nil {
-		return err
-	}
+	b.Must(err)
 	b.report.podMemory(float64(after-before) / memoryPods)
-	return nil
 }
 
-func (n *node) makeMemoryPods(ctx context.Context) error {
-	err := n.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: memorySpace}},
-		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default", Namespace: memorySpace}})
-	if err != nil {
-		return err
-	}
-	if err := n.createAll(ctx, memoryNetworks, func(i int) client.Object {
+func (n *node) makeMemoryPods(ctx context.Context) {
+	n.Must(n.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: memorySpace}},
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default", Namespace: memorySpace}}))
+	n.createAll(ctx, memoryNetworks, func(i int) client.Object {
 		config := fmt.Sprintf(`{"cniVersion":"1.0.0","name":"net-%d","type":"macvlan","master":"eth1","ipam":{"type":"host-local","subnet":"10.1.%d.0/24"}}`, i, i)
 		return &netv1.NetworkAttachmentDefinition{
 			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("net-%d", i), Namespace: memorySpace}, Spec: netv1.NetworkAttachmentDefinitionSpec{Config: config},
 		}
-	}, nil); err != nil {
-		return err
-	}
-	return n.createAll(ctx, memoryPods, func(i int) client.Object {
+	}, nil)
+	n.createAll(ctx, memoryPods, func(i int) client.Object {
 		return &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("p-%d", i), Namespace: memorySpace, Annotations: map[string]string{
 				"k8s.v1.cni.cncf.io/networks": fmt.Sprintf("net-%d,net-%d,net-%d", i%memoryNetworks, (i+1)%memoryNetworks, (i+2)%memoryNetworks),
