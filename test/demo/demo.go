@@ -75,7 +75,7 @@ func (d *demo) step(label string, work func() error) {
 // long that took.
 func (d *demo) await(ctx context.Context, label string, look func(context.Context) error) time.Duration {
 	took, err := d.screen.during(label, func(report func(string)) error {
-		return process.Await(ctx, time.Minute, func(ctx context.Context) error {
+		return process.Await(ctx, process.Patience, func(ctx context.Context) error {
 			err := look(ctx)
 			if err != nil {
 				report(err.Error())
@@ -125,7 +125,8 @@ func (d *demo) setUp(ctx context.Context) {
 	d.Must(err)
 	d.startControlPlane(ctx, filepath.Dir(bin))
 	d.startController(ctx, bin)
-	d.nodeA, d.nodeB = d.startNode(ctx, bin, 0), d.startNode(ctx, bin, 1)
+	d.nodeA = d.startNode(ctx, bin, 0)
+	d.nodeB = d.startNode(ctx, bin, 1)
 	d.step("two network cables between the nodes, one with a bridge at each end", func() error { return connect(d.nodeA, d.nodeB) })
 	d.makeReady(ctx)
 }

@@ -14,7 +14,6 @@ func (d *demo) playMigration(ctx context.Context) {
 	source := d.launch(ctx, d.nodeA)
 	d.check(ctx, d.vm.claim, source)
 	watch := newWatch(ctx, d.pods[0], source.addrs[0].Addr())
-	defer watch.stop()
 
 	target := d.migrate(ctx, d.nodeB)
 	d.check(ctx, d.vm.claim, target)
@@ -26,10 +25,7 @@ func (d *demo) playMigration(ctx context.Context) {
 
 	d.playStranger(ctx)
 	d.remove(ctx, source)
-	answers, silence, err := watch.end()
-	if err != nil {
-		d.Fail("the neighbour: %w", err)
-	}
+	answers, silence := d.end(watch)
 	d.pingAll(ctx, d.pods, []*pod{target})
 	d.check(ctx, d.vm.claim, target)
 	d.awaitUsedBy(ctx, d.vm.claim, d.nodeB)

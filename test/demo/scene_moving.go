@@ -44,7 +44,6 @@ func depotOf(n *node) string { return depotName + strings.TrimPrefix(n.name, "no
 func (d *demo) playMoving(ctx context.Context) {
 	d.startDepot(ctx)
 	watch := newWatch(ctx, d.moving.old[0], d.moving.old[2].addrs[0].Addr())
-	defer watch.stop()
 	d.playImport(ctx)
 	d.playFresh(ctx, watch)
 	d.playOldEnd(ctx)
@@ -181,10 +180,7 @@ func (d *demo) playFresh(ctx context.Context, watch *watch) {
 	}
 	d.screen.ok("New pods start on the same networks, and fill them: %d pods have %d addresses, none of them twice.", len(all), len(owner))
 	pings := d.pingAll(ctx, all, all)
-	answers, silence, err := watch.end()
-	if err != nil {
-		d.Fail("%s: %w", m.old[0].name, err)
-	}
+	answers, silence := d.end(watch)
 	after := d.look(m.old)
 	if !slices.Equal(after, m.before) {
 		d.Fail("the old pods' interfaces have changed from %v to %v", m.before, after)
