@@ -1,6 +1,9 @@
-// Package fleet runs the agents of many nodes in one process, against one real
-// API server, and watches every answer that they give: an address that is
-// answered to two owners at once fails the test.
+// Package fleet starts what a cluster without kubelets needs, for tests, the demo and the
+// benchmark: a control plane with clients, the manifests of deploy/, a controller, agents.
+// Agents and controller run in this process or in processes of their own.
+//
+// A [Fleet] is the agents of many nodes. It watches every answer that they give: an
+// address that is answered to two owners at once fails the test.
 package fleet
 
 import (
