@@ -35,7 +35,7 @@ func onDisk(t *testing.T, disk *slowdisk.Disk, pool, ranges string, sandboxes in
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := fleet.Program{Path: path, Kubeconfig: filepath.Join(t.TempDir(), "kubeconfig"), Start: disk.Start}
+	p := fleet.Program{Path: path, Kubeconfig: filepath.Join(t.TempDir(), "kubeconfig"), Exec: disk.Start}
 	if err := cp.Kubeconfig(p.Kubeconfig); err != nil {
 		t.Fatal(err)
 	}

@@ -6,9 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
-	"path"
 	"strings"
 	"testing"
 	"time"
@@ -18,12 +16,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	"github.com/tenure-ipam/tenure/deploy"
 	"github.com/tenure-ipam/tenure/test/controlplane"
-	"github.com/tenure-ipam/tenure/test/sandbox"
+	"github.com/tenure-ipam/tenure/test/fleet"
 )
 
 // The one API server of this package: no test leaves an object that another one
@@ -45,63 +41,19 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	os.Exit(sandbox.Main(sandbox.Options{}, func() int {
-		code, err := run(context.Background(), m)
-		if err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			return 1
-		}
-		return code
-	}))
-}
-
-func run(ctx context.Context, m *testing.M) (code int, err error) {
-	cp, err = controlplane.Start(ctx, controlplane.Options{CRDs: []string{"../../deploy/crds", "../../deploy/crds/upstream"}})
-	if err != nil {
-		return 0, err
-	}
-	defer func() { err = errors.Join(err, cp.Stop()) }()
-	if cluster, err = dynamic.NewForConfig(cp.Config()); err != nil {
-		return 0, err
-	}
-	for _, dir := range []string{"policies", "rbac"} {
-		if err := install(ctx, dir); err != nil {
+	os.Exit(fleet.Main(controlplane.Options{Controllers: []string{}}, func(ctx context.Context, c *fleet.Cluster) (code int, err error) {
+		cp = c.ControlPlane
+		if cluster, err = dynamic.NewForConfig(cp.Config()); err != nil {
 			return 0, err
 		}
-	}
-	if err := awaitPolicy(ctx); err != nil {
-		return 0, err
-	}
-	return m.Run(), nil
-}
-
-// install creates the objects of a directory of the deploy package, the
-// namespace first.
-func install(ctx context.Context, dir string) error {
-	c, err := client.New(cp.Config(), client.Options{})
-	if err != nil {
-		return err
-	}
-	files, err := fs.ReadDir(deploy.FS, dir)
-	if err != nil {
-		return err
-	}
-	for _, f := range files {
-		text, err := fs.ReadFile(deploy.FS, path.Join(dir, f.Name()))
-		if err != nil {
-			return err
+		if err := errors.Join(fleet.InstallPolicies(ctx, c.Client), fleet.InstallRoles(ctx, c.Client)); err != nil {
+			return 0, err
 		}
-		for doc := range strings.SplitSeq(string(text), "\n---\n") {
-			o, err := parse(doc)
-			if err != nil {
-				return fmt.Errorf("%s/%s: %w", dir, f.Name(), err)
-			}
-			if err := c.Create(ctx, o); err != nil {
-				return fmt.Errorf("%s/%s: %w", dir, f.Name(), err)
-			}
+		if err := awaitPolicy(ctx); err != nil {
+			return 0, err
 		}
-	}
-	return nil
+		return m.Run(), nil
+	}))
 }
 
 // awaitPolicy returns when the API server enforces the policy of pools: it

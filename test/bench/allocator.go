@@ -22,7 +22,7 @@ type take struct {
 
 // allocator runs the allocator's own benchmark, which fills pools and then gives
 // addresses out and takes them back at random.
-func (b *bench) allocator(ctx context.Context) error {
+func (b *bench) allocator(ctx context.Context) {
 	length, count := "0.3s", 3
 	if b.quick {
 		length, count = "0.03s", 1
@@ -32,14 +32,11 @@ func (b *bench) allocator(ctx context.Context) error {
 	cmd.Dir = b.root
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("%s: %w: %s%s", cmd, err, out.Bytes(), errs.Bytes())
+		b.Fail("%s: %w: %s%s", cmd, err, out.Bytes(), errs.Bytes())
 	}
 	takes, err := parseTakes(&out)
-	if err != nil {
-		return err
-	}
+	b.Must(err)
 	b.report.allocator(takes)
-	return nil
 }
 
 // parseTakes reads the output of go test -bench: names and values with units.

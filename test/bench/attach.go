@@ -13,6 +13,7 @@ import (
 	"github.com/tenure-ipam/tenure/api/npwg"
 	"github.com/tenure-ipam/tenure/attach/facts"
 	"github.com/tenure-ipam/tenure/ipam/agentapi"
+	"github.com/tenure-ipam/tenure/test/process"
 )
 
 // What is measured of the meta-plugin: a pod with a default network and two more,
@@ -25,34 +26,17 @@ const (
 )
 
 // attach measures what the meta-plugin adds to the time of its delegates.
-func (b *bench) attach(ctx context.Context) (err error) {
+func (b *bench) attach(ctx context.Context) {
 	dir, err := os.MkdirTemp(b.dir, "attach")
-	if err != nil {
-		return err
-	}
-	ctx, stop := context.WithCancel(ctx)
-	ended, err := serveFacts(ctx, filepath.Join(dir, "agent.sock"))
-	if err != nil {
-		stop()
-		return err
-	}
-	defer func() {
-		stop()
-		err = errors.Join(err, <-ended)
-	}()
-	calls, err := b.attachCalls(dir)
-	if err != nil {
-		return err
-	}
+	b.Must(err)
+	facts, err := serveFacts(ctx, filepath.Join(dir, "agent.sock"))
+	b.Must(err)
+	defer func() { b.Must(facts.Stop()) }()
+	calls := b.attachCalls(dir)
 	got := measured{}
-	if err := b.attachOne(ctx, calls, got); err != nil {
-		return err
-	}
-	if err := b.attachBursts(ctx, calls, got); err != nil {
-		return err
-	}
+	b.attachOne(ctx, calls, got)
+	b.attachBursts(ctx, calls, got)
 	b.report.attach(got)
-	return nil
 }
 
 // An attachCall is one of the things that are compared.
@@ -63,7 +47,7 @@ type attachCall struct {
 
 // attachCalls are what is compared: all of them on the same program and standard
 // input for a delegate.
-func (b *bench) attachCalls(dir string) ([]attachCall, error) {
+func (b *bench) attachCalls(dir string) []attachCall {
 	network := func(name string) map[string]any {
 		return map[string]any{"cniVersion": "1.1.0", "name": name, "type": "recorder", "recorder": map[string]any{"ips": []string{"10.200.0.5/16"}}}
 	}
@@ -72,20 +56,14 @@ func (b *bench) attachCalls(dir string) ([]attachCall, error) {
 		return map[string][]byte{"ADD": text, "DEL": text}, err
 	}
 	delegate, err := both(network("default"))
-	if err != nil {
-		return nil, err
-	}
+	b.Must(err)
 	confDir := filepath.Join(dir, "net.d") // as an installation has it
-	if err := errors.Join(os.Mkdir(confDir, 0o700), os.WriteFile(filepath.Join(confDir, "10-default.conf"), delegate["ADD"], 0o600)); err != nil {
-		return nil, err
-	}
+	b.Must(errors.Join(os.Mkdir(confDir, 0o700), os.WriteFile(filepath.Join(confDir, "10-default.conf"), delegate["ADD"], 0o600)))
 	meta, err := both(map[string]any{
 		"cniVersion": "1.1.0", "name": "tenure", "type": "tenure-attach", "socket": filepath.Join(dir, "agent.sock"),
 		"stateDir": filepath.Join(dir, "state"), "binDir": b.pluginDir(), "defaultNetwork": confDir,
 	})
-	if err != nil {
-		return nil, err
-	}
+	b.Must(err)
 	one := candidate{name: oneDelegate, path: b.program("recorder"), config: delegate}
 	plugin := candidate{name: attached, path: b.program("tenure-attach"), config: meta}
 	return []attachCall{
@@ -102,7 +80,7 @@ func (b *bench) attachCalls(dir string) ([]attachCall, error) {
 			return all, nil
 		}},
 		{attached, plugin.call},
-	}, nil
+	}
 }
 
 // attachBoxes returns sandboxes of pods that only the facts know.
@@ -119,7 +97,7 @@ func (b *bench) attachBoxes(count int) []sandboxOf {
 }
 
 // attachOne measures one ADD and one DEL at a time, the calls taking turns.
-func (b *bench) attachOne(ctx context.Context, calls []attachCall, got measured) error {
+func (b *bench) attachOne(ctx context.Context, calls []attachCall, got measured) {
 	for round := range oneRounds + 1 {
 		count := max(10, b.samples(onePerRound))
 		if round == 0 {
@@ -129,13 +107,9 @@ func (b *bench) attachOne(ctx context.Context, calls []attachCall, got measured)
 			for j := range calls {
 				c := calls[(i+j)%len(calls)]
 				for _, verb := range verbs {
-					if ctx.Err() != nil {
-						return context.Cause(ctx)
-					}
+					b.Must(context.Cause(ctx))
 					s, err := c.run(verb, box)
-					if err != nil {
-						return err
-					}
+					b.Must(err)
 					if round > 0 {
 						got.add(c.name, verb, round-1, s)
 					}
@@ -143,26 +117,22 @@ func (b *bench) attachOne(ctx context.Context, calls []attachCall, got measured)
 			}
 		}
 	}
-	return nil
 }
 
 // attachBursts measures 16 at once: the delegates alone, and the meta-plugin.
-func (b *bench) attachBursts(ctx context.Context, calls []attachCall, got measured) error {
+func (b *bench) attachBursts(ctx context.Context, calls []attachCall, got measured) {
 	for round := range burstRounds {
 		boxes := b.attachBoxes(max(4*burstWorkers, b.samples(burstSize)))
 		for j := range calls {
 			c := calls[(round+j)%len(calls)]
 			for _, verb := range verbs {
 				samples, took, err := burst(ctx, c.run, verb, boxes, burstWorkers)
-				if err != nil {
-					return err
-				}
+				b.Must(err)
 				got.add("16 "+c.name, verb, round, samples...)
 				got.took("16 "+c.name, verb, round, took)
 			}
 		}
 	}
-	return nil
 }
 
 // attach reports the meta-plugin's own share.
@@ -193,18 +163,16 @@ func (r *report) attach(m measured) {
 		"and reports; alone the delegates run one after the other, as whole processes; its own share is the difference of the medians of a round")
 }
 
-// serveFacts answers the meta-plugin on socket until ctx ends, as the agent does
+// serveFacts answers the meta-plugin on socket until it is stopped, as the agent does
 // from what it watches: each pod selects two networks.
-func serveFacts(ctx context.Context, socket string) (ended <-chan error, err error) {
+func serveFacts(ctx context.Context, socket string) (*process.Task, error) {
 	ln, err := (&net.ListenConfig{}).Listen(ctx, "unix", socket)
 	if err != nil {
 		return nil, err
 	}
-	done := make(chan error, 1)
-	go func() {
-		done <- agentapi.Serve(ctx, ln, factsHandler{}, agentapi.DefaultLimits(), slog.New(slog.DiscardHandler))
-	}()
-	return done, nil
+	return process.Go(ctx, func(ctx context.Context) error {
+		return agentapi.Serve(ctx, ln, factsHandler{}, agentapi.DefaultLimits(), slog.New(slog.DiscardHandler))
+	}), nil
 }
 
 type factsHandler struct{}

@@ -4,19 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"syscall"
 	"time"
 
 	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
 	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
 	"golang.org/x/sync/errgroup"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/tools/cache"
-	watchtools "k8s.io/client-go/tools/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tenure-ipam/tenure/test/process"
 )
 
 // Sizes of the measurement of claims.
@@ -27,24 +23,18 @@ const (
 )
 
 // claimNetwork makes the network of claims and its pool, if they are not there.
-func (n *node) claimNetwork(ctx context.Context) error {
-	err := n.openPool(ctx, claimsName, claimsRange)
-	if err == nil {
-		err = n.kube.Create(ctx, &nad.NetworkAttachmentDefinition{
-			ObjectMeta: metav1.ObjectMeta{Namespace: podNamespace, Name: claimsName},
-			Spec: nad.NetworkAttachmentDefinitionSpec{Config: fmt.Sprintf(
-				`{"cniVersion":"1.1.0","name":%q,"type":"bridge","allowPersistentIPs":true,"ipam":{"type":"tenure","pool":%[1]q}}`, claimsName)},
-		})
-	}
-	if apierrors.IsAlreadyExists(err) {
-		return nil
-	}
-	return err
+func (n *node) claimNetwork(ctx context.Context) {
+	n.openPool(ctx, claimsName, claimsRange)
+	n.Must(client.IgnoreAlreadyExists(n.Client.Create(ctx, &nad.NetworkAttachmentDefinition{
+		ObjectMeta: metav1.ObjectMeta{Namespace: podNamespace, Name: claimsName},
+		Spec: nad.NetworkAttachmentDefinitionSpec{Config: fmt.Sprintf(
+			`{"cniVersion":"1.1.0","name":%q,"type":"bridge","allowPersistentIPs":true,"ipam":{"type":"tenure","pool":%[1]q}}`, claimsName)},
+	})))
 }
 
 // makeClaims makes claims on the network of claims.
-func (n *node) makeClaims(ctx context.Context, name func(i int) string, count int) error {
-	return n.createAll(ctx, count, func(i int) client.Object {
+func (n *node) makeClaims(ctx context.Context, name func(i int) string, count int) {
+	n.createAll(ctx, count, func(i int) client.Object {
 		return &ipamclaims.IPAMClaim{
 			ObjectMeta: metav1.ObjectMeta{Namespace: podNamespace, Name: name(i)},
 			Spec:       ipamclaims.IPAMClaimSpec{Network: claimsName, Interface: firstInterface},
@@ -53,95 +43,58 @@ func (n *node) makeClaims(ctx context.Context, name func(i int) string, count in
 }
 
 // allocated waits until so many claims have addresses, and returns one of them.
-func (n *node) allocated(ctx context.Context, count int) (one *ipamclaims.IPAMClaim, err error) {
+func (n *node) allocated(ctx context.Context, count int) (one *ipamclaims.IPAMClaim) {
+	ctx, cancel := context.WithTimeout(ctx, claimPatience)
+	defer cancel()
 	has := map[string]bool{}
-	err = n.watchClaims(ctx, func(c *ipamclaims.IPAMClaim) bool {
+	err := n.AwaitClaims(ctx, podNamespace, func(c *ipamclaims.IPAMClaim) bool {
 		if len(c.Status.IPs) > 0 {
 			has[c.Name], one = true, c
 		}
 		return len(has) >= count
 	})
 	if err != nil {
-		return nil, fmt.Errorf("%d of %d claims have an address: %w", len(has), count, err)
+		n.Fail("%d of %d claims have an address: %w", len(has), count, err)
 	}
-	return one, nil
-}
-
-// watchClaims calls see for each claim that is there, and for each change, until it
-// returns true.
-func (n *node) watchClaims(ctx context.Context, see func(*ipamclaims.IPAMClaim) (done bool)) error {
-	ctx, cancel := context.WithTimeout(ctx, claimPatience)
-	defer cancel()
-	claims := &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			var list ipamclaims.IPAMClaimList
-			return &list, n.kube.List(ctx, &list, &client.ListOptions{Namespace: podNamespace, Raw: &o})
-		},
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			return n.kube.Watch(ctx, &ipamclaims.IPAMClaimList{}, &client.ListOptions{Namespace: podNamespace, Raw: &o})
-		},
-	}
-	_, err := watchtools.UntilWithSync(ctx, claims, &ipamclaims.IPAMClaim{}, nil, func(e watch.Event) (bool, error) {
-		c, ok := e.Object.(*ipamclaims.IPAMClaim)
-		return ok && see(c), nil
-	})
-	return err
+	return one
 }
 
 // claims measures how many claims a second get their addresses, where all are there at
 // once, and how many status updates of the same size the API server takes.
-func (b *bench) claims(ctx context.Context) error {
-	if err := b.node.claimNetwork(ctx); err != nil {
-		return err
-	}
+func (b *bench) claims(ctx context.Context) {
+	b.node.claimNetwork(ctx)
 	count := b.samples(claimsAtOnce)
 	var served, raw []float64
 	for round := range claimRounds {
-		s, r, err := b.claimRound(ctx, fmt.Sprintf("round-%d", round), count)
-		if err != nil {
-			return err
-		}
+		s, r := b.claimRound(ctx, fmt.Sprintf("round-%d", round), count)
 		served, raw = append(served, float64(count)/s.Seconds()), append(raw, float64(count)/r.Seconds())
 	}
 	b.report.claims(count, served, raw)
-	return nil
 }
 
 // claimRound returns how long the controller takes for so many claims, and how long as
 // many status updates take without it.
-func (b *bench) claimRound(ctx context.Context, prefix string, count int) (served, raw time.Duration, err error) {
+func (b *bench) claimRound(ctx context.Context, prefix string, count int) (served, raw time.Duration) {
 	name := func(i int) string { return fmt.Sprintf("%s-%d", prefix, i) }
 	// The controller is paused while the claims are made, which takes longer than to
 	// serve them.
-	if err := b.node.controller.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
-		return 0, 0, err
-	}
-	made := b.node.makeClaims(ctx, name, count)
-	if err := errors.Join(made, b.node.controller.cmd.Process.Signal(syscall.SIGCONT)); err != nil {
-		return 0, 0, err
-	}
+	b.Must(b.node.controller.Pause())
+	b.node.makeClaims(ctx, name, count)
+	b.Must(b.node.controller.Resume())
 	began := time.Now()
-	one, err := b.node.allocated(ctx, count)
+	one := b.node.allocated(ctx, count)
 	served = time.Since(began)
-	if err != nil {
-		return 0, 0, err
-	}
-	if err := b.node.controller.stop(); err != nil {
-		return 0, 0, err
-	}
+	b.Must(b.node.controller.Stop())
 	began = time.Now()
-	if err := b.node.updateAll(ctx, name, count, one.Status); err != nil {
-		return 0, 0, err
-	}
+	b.node.updateAll(ctx, name, count, one.Status)
 	raw = time.Since(began)
-	if err := b.node.controller.start(ctx); err != nil {
-		return 0, 0, err
-	}
-	return served, raw, b.node.noClaims(ctx)
+	b.Must(b.node.controller.Start(ctx))
+	b.node.noClaims(ctx)
+	return served, raw
 }
 
 // updateAll writes a status to so many claims, another one than they have.
-func (n *node) updateAll(ctx context.Context, name func(i int) string, count int, status ipamclaims.IPAMClaimStatus) error {
+func (n *node) updateAll(ctx context.Context, name func(i int) string, count int, status ipamclaims.IPAMClaimStatus) {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(writers)
 	for i := range count {
@@ -152,26 +105,24 @@ func (n *node) updateAll(ctx context.Context, name func(i int) string, count int
 			for j := range c.Status.Conditions {
 				c.Status.Conditions[j].LastTransitionTime = metav1.NewTime(c.Status.Conditions[j].LastTransitionTime.Add(-time.Hour))
 			}
-			return n.kube.Status().Patch(ctx, c, patch)
+			return n.Client.Status().Patch(ctx, c, patch)
 		})
 	}
-	return g.Wait()
+	n.Must(g.Wait())
 }
 
 // noClaims deletes all claims and waits until the controller has let go of them.
-func (n *node) noClaims(ctx context.Context) error {
-	if err := n.kube.DeleteAllOf(ctx, &ipamclaims.IPAMClaim{}, client.InNamespace(podNamespace)); err != nil {
-		return err
-	}
-	return await(ctx, func() (string, error) {
+func (n *node) noClaims(ctx context.Context) {
+	n.Must(n.Client.DeleteAllOf(ctx, &ipamclaims.IPAMClaim{}, client.InNamespace(podNamespace)))
+	n.Must(process.Await(ctx, process.Patience, func(ctx context.Context) error {
 		var left metav1.PartialObjectMetadataList
 		left.SetGroupVersionKind(ipamclaims.SchemeGroupVersion.WithKind("IPAMClaimList"))
-		if err := n.kube.List(ctx, &left, client.InNamespace(podNamespace), client.Limit(1)); err != nil {
-			return "", err
+		if err := n.Client.List(ctx, &left, client.InNamespace(podNamespace), client.Limit(1)); err != nil {
+			return err
 		}
 		if len(left.Items) > 0 {
-			return "claims that were deleted are still there", nil
+			return errors.New("claims that were deleted are still there")
 		}
-		return "", nil
-	})
+		return nil
+	}))
 }

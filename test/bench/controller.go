@@ -19,39 +19,23 @@ type full struct {
 
 // controller measures memory and start of a controller that has many claims to look
 // after.
-func (b *bench) controller(ctx context.Context) error {
-	if err := b.node.claimNetwork(ctx); err != nil {
-		return err
-	}
+func (b *bench) controller(ctx context.Context) {
+	b.node.claimNetwork(ctx)
 	var seen []full
 	made := 0
 	for _, count := range manyClaims {
 		count = b.samples(count)
-		if err := b.node.makeClaims(ctx, func(i int) string { return fmt.Sprintf("many-%d", made+i) }, count-made); err != nil {
-			return err
-		}
+		b.node.makeClaims(ctx, func(i int) string { return fmt.Sprintf("many-%d", made+i) }, count-made)
 		made = count
-		if _, err := b.node.allocated(ctx, count); err != nil {
-			return err
-		}
+		b.node.allocated(ctx, count)
 		x := full{claims: count}
-		if err := b.node.controller.stop(); err != nil {
-			return err
-		}
+		b.Must(b.node.controller.Stop())
 		began := time.Now()
-		if err := b.node.controller.start(ctx); err != nil {
-			return err
-		}
+		b.Must(b.node.controller.Start(ctx))
 		x.start = time.Since(began)
-		var err error
-		if x.rss, err = b.node.controller.settled(ctx); err != nil {
-			return err
-		}
-		if x.agent, err = b.node.agent.memory("VmRSS"); err != nil {
-			return err
-		}
+		x.rss = b.settled(ctx, b.node.controller)
+		x.agent = b.memory(b.node.agent, "VmRSS")
 		seen = append(seen, x)
 	}
 	b.report.controller(seen)
-	return nil
 }

@@ -6,27 +6,26 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
+
+	"github.com/tenure-ipam/tenure/test/process"
 )
 
 // settle is how long a program is left alone before its memory is looked at.
 const settle = 5 * time.Second
 
 // size reports how large the programs are as they ship.
-func (b *bench) size(context.Context) error {
+func (b *bench) size(context.Context) {
 	programs := []string{"tenure", "tenure-attach", "tenured", "tenure-controller", "static", "host-local"}
 	sizes := make([]int64, len(programs))
 	for i, program := range programs {
 		info, err := os.Stat(b.program(program))
 		if err != nil {
-			return fmt.Errorf("%w: make build rig makes it", err)
+			b.Fail("%w: make build rig makes it", err)
 		}
 		sizes[i] = info.Size()
 	}
 	b.report.size(programs, sizes)
-	return nil
 }
 
 // plugins are the programs that are measured by starting them.
@@ -73,63 +72,30 @@ func (b *bench) built(name string) string {
 }
 
 // rss reports the memory of an agent that has started and has nothing to do.
-func (b *bench) rss(ctx context.Context) error {
-	whole, err := b.node.agent.settled(ctx)
-	if err != nil {
-		return err
-	}
-	own, err := b.node.agent.memory("RssAnon")
-	if err != nil {
-		return err
-	}
+func (b *bench) rss(ctx context.Context) {
+	whole := b.settled(ctx, b.node.agent)
+	own := b.memory(b.node.agent, "RssAnon")
 	b.report.rss(whole, own)
-	return nil
 }
 
-// settled returns the program's memory, in bytes, after it was left alone for a while.
-func (p *process) settled(ctx context.Context) (int64, error) {
+// settled returns a program's memory, in bytes, after it was left alone for a while.
+func (b *bench) settled(ctx context.Context, p *process.Process) int64 {
+	b.wait(ctx, settle)
+	return b.memory(p, "VmRSS")
+}
+
+// memory returns a program's memory of some kind, in bytes.
+func (b *bench) memory(p *process.Process, kind string) int64 {
+	bytes, err := p.Memory(kind)
+	b.Must(err)
+	return bytes
+}
+
+// wait waits, while something settles.
+func (b *bench) wait(ctx context.Context, d time.Duration) {
 	select {
-	case <-time.After(settle):
-		return p.memory("VmRSS")
+	case <-time.After(d):
 	case <-ctx.Done():
-		return 0, context.Cause(ctx)
+		b.Must(context.Cause(ctx))
 	}
-}
-
-// memory returns a line of the program's /proc/PID/status, in bytes.
-func (p *process) memory(key string) (int64, error) {
-	path := fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid)
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return 0, err
-	}
-	for line := range strings.Lines(string(text)) {
-		if rest, ok := strings.CutPrefix(line, key+":"); ok {
-			kb, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(rest), "kB")), 10, 64)
-			return kb << 10, err
-		}
-	}
-	return 0, fmt.Errorf("%s has no %s", path, key)
-}
-
-// cpuTime returns the processor time that the program's threads have used.
-func (p *process) cpuTime() (time.Duration, error) {
-	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", p.cmd.Process.Pid))
-	if err != nil {
-		return 0, err
-	}
-	var sum time.Duration
-	for _, path := range tasks {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			return 0, err
-		}
-		first, _, _ := strings.Cut(string(text), " ")
-		ns, err := strconv.ParseInt(first, 10, 64)
-		if err != nil {
-			return 0, fmt.Errorf("%s: %w", path, err)
-		}
-		sum += time.Duration(ns)
-	}
-	return sum, nil
 }

@@ -29,41 +29,30 @@ type side struct {
 
 // handOvers measures, in a pool that is full, how long after the DEL of an address on
 // one node an ADD on the other is served, which has waited for it.
-func (m *kindly) handOvers(ctx context.Context) error {
+func (m *kindly) handOvers(ctx context.Context) {
 	spec := v1alpha1.IPPoolSpec{Ranges: []v1alpha1.Range{{CIDR: "10.69.0.0/24", Start: "10.69.0.1", End: fmt.Sprintf("10.69.0.%d", smallSize)}}}
-	if err := m.node.open(ctx, smallName, spec); err != nil {
-		return err
-	}
+	m.node.open(ctx, smallName, spec)
 	count := m.samples(handOvers)
-	from, err := m.side(ctx, nodeName, m.first, smallSize+count)
-	if err != nil {
-		return err
-	}
-	to, err := m.side(ctx, secondName, m.second, count)
-	if err != nil {
-		return err
-	}
+	from := m.side(ctx, nodeName, m.first, smallSize+count)
+	to := m.side(ctx, secondName, m.second, count)
 	for range smallSize {
-		if err := from.add(ctx); err != nil {
-			return err
-		}
+		m.Must(from.add(ctx))
 	}
 	for range count {
 		took, err := pass(ctx, from, to)
 		if err != nil {
-			return fmt.Errorf("%s: %w", handOver.title, err)
+			m.Fail("%s: %w", handOver.title, err)
 		}
 		m.took[handOver] = append(m.took[handOver], millis(took))
 		from, to = to, from
 	}
-	return nil
 }
 
-func (m *kindly) side(ctx context.Context, node string, on *caller, count int) (*side, error) {
-	all, err := m.asksFor(ctx, node, count, func(int) attachment {
+func (m *kindly) side(ctx context.Context, node string, on *caller, count int) *side {
+	all := m.asksFor(ctx, node, count, func(int) attachment {
 		return attachment{network: networkName, ipam: inPool(smallName)}
 	})
-	return &side{on: on, asks: all}, err
+	return &side{on: on, asks: all}
 }
 
 // pass has one side ask for an address, the other free one, and returns how long after

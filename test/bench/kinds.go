@@ -36,20 +36,16 @@ var kinds = []kind{ordinary, claimFirst, claimAgain, claimMoved, staticOwn, stat
 
 // adds measures ADDs of every kind, one at a time, from the request on the node's
 // socket to the answer.
-func (b *bench) adds(ctx context.Context) error {
-	if err := b.node.startSecond(ctx, b.root); err != nil {
-		return err
-	}
+func (b *bench) adds(ctx context.Context) {
+	second := b.node.startAgent(ctx, b.root, secondName, secondAt)
+	b.node.second = second
 	m := kindly{bench: b, took: map[kind][]float64{}}
-	for _, measure := range []func(context.Context) error{m.ordinary, m.claims, m.statics, m.handOvers} {
-		if err := m.connected(ctx, measure); err != nil {
-			return err
-		}
+	for _, measure := range []func(context.Context){m.ordinary, m.claims, m.statics, m.handOvers} {
+		m.connected(ctx, measure)
 	}
 	b.report.kinds(m.took)
-	err := b.node.second.stop()
 	b.node.second = nil
-	return err
+	b.Must(second.Stop())
 }
 
 // kindly measures kinds of ADDs on the two nodes.
@@ -62,97 +58,74 @@ type kindly struct {
 
 // connected calls measure with new connections to both agents, which close those on
 // which nothing is asked for some time.
-func (m *kindly) connected(ctx context.Context, measure func(context.Context) error) (err error) {
-	if m.first, err = dial(ctx, m.node.socket()); err != nil {
-		return err
-	}
+func (m *kindly) connected(ctx context.Context, measure func(context.Context)) {
+	var err error
+	m.first, err = dial(ctx, m.node.socket())
+	m.Must(err)
 	defer m.first.nc.Close()
-	if m.second, err = dial(ctx, m.node.secondSocket()); err != nil {
-		return err
-	}
+	m.second, err = dial(ctx, m.node.secondSocket())
+	m.Must(err)
 	defer m.second.nc.Close()
-	return measure(ctx)
+	measure(ctx)
 }
 
 // add makes one ADD and notes how long it took.
-func (m *kindly) add(k kind, on *caller, a asks) (netip.Addr, error) {
+func (m *kindly) add(k kind, on *caller, a asks) netip.Addr {
 	began := time.Now()
 	answer, err := on.call(a.add)
 	if err != nil {
-		return netip.Addr{}, fmt.Errorf("%s: ADD: %w", k.title, err)
+		m.Fail("%s: ADD: %w", k.title, err)
 	}
 	m.took[k] = append(m.took[k], millis(time.Since(began)))
 	got, err := addressOf(answer)
-	return got.Addr(), err
+	m.Must(err)
+	return got.Addr()
 }
 
-func (m *kindly) del(on *caller, a asks) error {
+func (m *kindly) del(on *caller, a asks) {
 	if _, err := on.call(a.del); err != nil {
-		return fmt.Errorf("DEL: %w", err)
+		m.Fail("DEL: %w", err)
 	}
-	return nil
 }
 
-func (m *kindly) ordinary(ctx context.Context) error {
-	all, err := m.asks(ctx)
-	if err != nil {
-		return err
-	}
+func (m *kindly) ordinary(ctx context.Context) {
+	all := m.asks(ctx)
 	for _, a := range all[:min(len(all), m.samples(kindCalls))] {
-		if _, err := m.add(ordinary, m.first, a); err != nil {
-			return err
-		}
-		if err := m.del(m.first, a); err != nil {
-			return err
-		}
+		m.add(ordinary, m.first, a)
+		m.del(m.first, a)
 	}
-	return nil
 }
 
 // claims has each claim used on the first node, again there, and on the second.
-func (m *kindly) claims(ctx context.Context) error {
+func (m *kindly) claims(ctx context.Context) {
 	count := m.samples(kindCalls)
-	if err := m.node.claimNetwork(ctx); err != nil {
-		return err
-	}
+	m.node.claimNetwork(ctx)
 	claim := func(i int) string { return fmt.Sprintf("claim-%d", i) }
-	if err := m.node.makeClaims(ctx, claim, count); err != nil {
-		return err
-	}
-	if _, err := m.node.allocated(ctx, count); err != nil {
-		return err
-	}
+	m.node.makeClaims(ctx, claim, count)
+	m.node.allocated(ctx, count)
 	// A claim has one pod at a time: its asks are of two pods of the first node and one
 	// of the second.
 	var uses [3][]asks
 	for j, node := range []string{nodeName, nodeName, secondName} {
-		var err error
-		uses[j], err = m.asksFor(ctx, node, count, func(i int) attachment {
+		uses[j] = m.asksFor(ctx, node, count, func(i int) attachment {
 			return attachment{network: claimsName, ipam: inPool(claimsName), claim: claim(i)}
 		})
-		if err != nil {
-			return err
-		}
 	}
 	for i := range count {
 		for j, step := range []struct {
 			kind kind
 			on   *caller
 		}{{claimFirst, m.first}, {claimAgain, m.first}, {claimMoved, m.second}} {
-			if _, err := m.add(step.kind, step.on, uses[j][i]); err != nil {
-				return err
-			}
-			if err := m.del(step.on, uses[j][i]); err != nil {
-				return err
-			}
+			m.add(step.kind, step.on, uses[j][i])
+			m.del(step.on, uses[j][i])
 		}
 	}
-	return m.node.noClaims(ctx)
+	m.node.noClaims(ctx)
 }
 
 // asksFor returns the requests of the first interface of each of so many new pods of a
 // node.
-func (b *bench) asksFor(ctx context.Context, node string, count int, of func(i int) attachment) ([]asks, error) {
+func (b *bench) asksFor(ctx context.Context, node string, count int, of func(i int) attachment) []asks {
 	b.generation++
 	selects := func(i int) string {
 		x := of(i)
@@ -162,38 +135,27 @@ func (b *bench) asksFor(ctx context.Context, node string, count int, of func(i i
 		}
 		return "[" + text + "}]"
 	}
-	pods, err := b.node.makePods(ctx, node, fmt.Sprintf("%s-%d", node, b.generation), count, selects)
-	if err != nil {
-		return nil, err
-	}
+	pods := b.node.makePods(ctx, node, fmt.Sprintf("%s-%d", node, b.generation), count, selects)
 	out := make([]asks, count)
 	for i, p := range pods {
 		x := of(i)
 		x.box, x.ifName = sandboxOf{id: fmt.Sprintf("%032x%032x", b.generation, i), pod: p, netns: b.node.netns.Path()}, firstInterface
-		if out[i], err = x.asks(); err != nil {
-			return nil, err
-		}
+		a, err := x.asks()
+		b.Must(err)
+		out[i] = a
 	}
-	return out, nil
+	return out
 }
 
 // statics asks for addresses by name: in a block of the node that asks, in blocks that
 // nobody has, and in a block of the other node.
-func (m *kindly) statics(ctx context.Context) error {
-	if err := m.node.openPool(ctx, staticName, staticRange); err != nil {
-		return err
-	}
+func (m *kindly) statics(ctx context.Context) {
+	m.node.openPool(ctx, staticName, staticRange)
 	count := m.samples(kindCalls)
-	own, err := m.blockOf(ctx, nodeName, m.first)
-	if err != nil {
-		return err
-	}
-	other, err := m.blockOf(ctx, secondName, m.second)
-	if err != nil {
-		return err
-	}
+	own := m.blockOf(ctx, nodeName, m.first)
+	other := m.blockOf(ctx, secondName, m.second)
 	if own == other {
-		return fmt.Errorf("both nodes have addresses in %v: no block is another node's", own)
+		m.Fail("both nodes have addresses in %v: no block is another node's", own)
 	}
 	bytes := netip.MustParsePrefix(staticRange).Addr().As4()
 	for _, of := range []struct {
@@ -211,23 +173,16 @@ func (m *kindly) statics(ctx context.Context) error {
 		}},
 		{staticOther, func(i int) netip.Addr { return host(other, byte(2+i)) }},
 	} {
-		all, err := m.asksFor(ctx, nodeName, count, func(i int) attachment {
+		all := m.asksFor(ctx, nodeName, count, func(i int) attachment {
 			return attachment{network: networkName, ipam: inPool(staticName), ips: []string{of.address(i).String()}}
 		})
-		if err != nil {
-			return err
-		}
 		for i, a := range all {
-			got, err := m.add(of.kind, m.first, a)
-			if err != nil {
-				return err
-			}
+			got := m.add(of.kind, m.first, a)
 			if got != of.address(i) {
-				return fmt.Errorf("%s: %v was asked for, %v given", of.kind.title, of.address(i), got)
+				m.Fail("%s: %v was asked for, %v given", of.kind.title, of.address(i), got)
 			}
 		}
 	}
-	return nil
 }
 
 // host returns an address of a block of 256.
@@ -238,15 +193,11 @@ func host(block netip.Prefix, last byte) netip.Addr {
 }
 
 // blockOf has a node lease a block of the static pool, and returns it.
-func (m *kindly) blockOf(ctx context.Context, node string, on *caller) (netip.Prefix, error) {
-	all, err := m.asksFor(ctx, node, 1, func(int) attachment { return attachment{network: networkName, ipam: inPool(staticName)} })
-	if err != nil {
-		return netip.Prefix{}, err
-	}
+func (m *kindly) blockOf(ctx context.Context, node string, on *caller) netip.Prefix {
+	all := m.asksFor(ctx, node, 1, func(int) attachment { return attachment{network: networkName, ipam: inPool(staticName)} })
 	answer, err := on.call(all[0].add)
-	if err != nil {
-		return netip.Prefix{}, err
-	}
+	m.Must(err)
 	got, err := addressOf(answer)
-	return netip.PrefixFrom(got.Addr(), 24).Masked(), err
+	m.Must(err)
+	return netip.PrefixFrom(got.Addr(), 24).Masked()
 }

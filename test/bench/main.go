@@ -13,6 +13,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -21,6 +22,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/test/programs"
 	"github.com/tenure-ipam/tenure/test/sandbox"
+	"github.com/tenure-ipam/tenure/test/stage"
 )
 
 const usage = `bench measures Tenure on this machine, in about twenty minutes. "make bench"
@@ -104,7 +106,7 @@ type part struct {
 	name    string
 	doing   string // shown meanwhile
 	cluster bool   // it needs a node in a cluster
-	measure func(*bench, context.Context) error
+	measure func(*bench, context.Context)
 }
 
 // parts are run in this order: the agent's memory before it has worked, and the
@@ -128,6 +130,7 @@ var parts = []part{
 // bench is one run of the program.
 type bench struct {
 	options
+	stage.Stage
 	dir    string // on a real disk; has the plugins
 	root   string // of the repository
 	node   *node  // while a part needs one
@@ -162,11 +165,12 @@ func run(ctx context.Context, o options, out, progress io.Writer) error {
 		if len(o.only) > 0 && !slices.Contains(o.only, p.name) {
 			continue
 		}
-		if err := b.prepare(ctx, p, progress); err != nil {
-			return err
-		}
-		fmt.Fprintf(progress, "bench: %s\n", p.doing)
-		if err := p.measure(b, ctx); err != nil {
+		err := b.Run(func() {
+			b.prepare(ctx, p, progress)
+			fmt.Fprintf(progress, "bench: %s\n", p.doing)
+			p.measure(b, ctx)
+		})
+		if err != nil {
 			return errors.Join(fmt.Errorf("%s: %w", p.name, err), b.node.failed())
 		}
 	}
@@ -188,19 +192,16 @@ func run(ctx context.Context, o options, out, progress io.Writer) error {
 
 // prepare starts the node before the first part that needs it, and stops it before
 // the first that does not.
-func (b *bench) prepare(ctx context.Context, p part, progress io.Writer) error {
-	if !p.cluster {
-		err := b.node.stop()
+func (b *bench) prepare(ctx context.Context, p part, progress io.Writer) {
+	switch {
+	case !p.cluster:
+		b.Must(b.node.stop())
 		b.node = nil
-		return err
+	case b.node == nil:
+		fmt.Fprintln(progress, "bench: start of a control plane and a node")
+		b.node = &node{Stage: &b.Stage, dir: filepath.Join(b.dir, "node")}
+		b.node.start(ctx, b.root)
 	}
-	if b.node != nil {
-		return nil
-	}
-	fmt.Fprintln(progress, "bench: start of a control plane and a node")
-	var err error
-	b.node, err = startNode(ctx, b.dir, b.root)
-	return err
 }
 
 // samples is n, or a tenth of it with --quick.

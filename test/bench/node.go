@@ -8,16 +8,17 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/test/cninet"
 	"github.com/tenure-ipam/tenure/test/controlplane"
+	"github.com/tenure-ipam/tenure/test/fleet"
+	"github.com/tenure-ipam/tenure/test/process"
+	"github.com/tenure-ipam/tenure/test/stage"
 )
 
 // Names of the one node, its network and its pool.
@@ -34,19 +35,16 @@ const (
 	secondAt       = "127.0.0.1:9472"
 )
 
-// startTimeout bounds each wait for something to become ready.
-const startTimeout = time.Minute
-
 // A node is a control plane, an IPPool that is open, and one node's agent, all as
 // processes. A nil node is one that does not run.
 type node struct {
+	*stage.Stage
+	*fleet.Cluster
 	dir        string
-	cp         *controlplane.ControlPlane
-	kube       client.WithWatch
 	kubeconfig string // of an administrator
-	controller *process
-	agent      *process
-	second     *process // the agent of another node, while a part needs one
+	controller *process.Process
+	agent      *process.Process
+	second     *process.Process // the agent of another node, while a part needs one
 	netns      cninet.NS
 	pods       []pod
 }
@@ -55,112 +53,63 @@ func (n *node) socket() string       { return filepath.Join(n.dir, nodeName, "ag
 func (n *node) secondSocket() string { return filepath.Join(n.dir, secondName, "agent.sock") }
 func (n *node) journal() string      { return filepath.Join(n.dir, nodeName, "journal") }
 
-// startNode starts everything, with data and stores below dir.
-func startNode(ctx context.Context, dir, root string) (*node, error) {
-	ctrllog.SetLogger(logr.Discard())
-	n := &node{dir: filepath.Join(dir, "node")}
-	if err := n.start(ctx, root); err != nil {
-		return nil, errors.Join(err, n.failed(), n.stop())
-	}
-	return n, nil
-}
-
-func (n *node) start(ctx context.Context, root string) (err error) {
-	n.cp, err = controlplane.Start(ctx, controlplane.Options{
-		Dir: filepath.Join(n.dir, "controlplane"), Fsync: true,
-		CRDs: []string{filepath.Join(root, "deploy/crds"), filepath.Join(root, "deploy/crds/upstream")},
+// start starts everything, with data and stores below n.dir.
+func (n *node) start(ctx context.Context, root string) {
+	var err error
+	n.Cluster, err = fleet.StartCluster(ctx, controlplane.Options{
+		Dir: filepath.Join(n.dir, "controlplane"), Fsync: true, Controllers: []string{},
 	})
-	if err != nil {
-		return err
-	}
-	admin := n.cp.Config()
-	admin.QPS = -1
-	opts, err := kube.ClientOptions(admin)
-	if err != nil {
-		return err
-	}
-	if n.kube, err = client.NewWithWatch(admin, opts); err != nil {
-		return err
-	}
-	for _, o := range []client.Object{
+	n.Must(err)
+	n.Must(n.Create(ctx,
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: kube.DefaultRegistrationNamespace}},
 		// No controller makes the service account that pods need.
 		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default", Namespace: podNamespace}},
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: nodeName}},
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: secondName}},
-	} {
-		if err := n.kube.Create(ctx, o); err != nil {
-			return err
-		}
-	}
-	if n.netns, err = cninet.Make("pod"); err != nil {
-		return err
-	}
+	))
+	n.netns, err = cninet.Make("pod")
+	n.Must(err)
 	n.kubeconfig = filepath.Join(n.dir, "kubeconfig")
-	if err := n.cp.Kubeconfig(n.kubeconfig); err != nil {
-		return err
-	}
-	n.controller = &process{
-		path: filepath.Join(root, "bin/tenure-controller"), log: filepath.Join(n.dir, "controller.log"), health: controllerAt,
-		args: []string{"--kubeconfig=" + n.kubeconfig, "--health=" + controllerAt, "--metrics=", "--leader-election=false"},
-	}
-	if err := n.controller.start(ctx); err != nil {
-		return err
-	}
-	if err := n.openPool(ctx, poolName, poolRange); err != nil {
-		return err
-	}
-	n.agent, err = n.newAgent(root, nodeName, agentAt)
-	if err != nil {
-		return err
-	}
-	return n.agent.start(ctx)
+	n.Must(n.Kubeconfig(n.kubeconfig))
+	controller := fleet.Program{Path: filepath.Join(root, "bin/tenure-controller"), Kubeconfig: n.kubeconfig}
+	n.controller = controller.Controller(controllerAt, filepath.Join(n.dir, "controller.log"), "--leader-election=false")
+	n.Must(n.controller.Start(ctx))
+	n.openPool(ctx, poolName, poolRange)
+	n.agent = n.startAgent(ctx, root, nodeName, agentAt)
 }
 
-// newAgent returns the agent of a node, which does not run yet.
-func (n *node) newAgent(root, name, listen string) (*process, error) {
-	dir := filepath.Join(n.dir, name)
-	return &process{
-		path: filepath.Join(root, "bin/tenured"), log: filepath.Join(dir, "agent.log"), health: listen, socket: filepath.Join(dir, "agent.sock"),
-		args: []string{
-			"--node=" + name, "--kubeconfig=" + n.kubeconfig, "--machine-id=machine-of-" + name, "--listen=" + listen,
-			"--store=" + filepath.Join(dir, "store.db"), "--socket=" + filepath.Join(dir, "agent.sock"), "--journal=" + filepath.Join(dir, "journal"),
-			// Blocks stay the node's between the rounds, as they do on a node
-			// whose pods come and go.
-			"--idle=1h",
-		},
-	}, os.MkdirAll(dir, 0o700)
+// startAgent starts the agent of a node.
+func (n *node) startAgent(ctx context.Context, root, name, listen string, further ...string) *process.Process {
+	c := fleet.Config(n.dir, name)
+	c.Listen, c.NetnsDirs, c.ResultDirs = listen, nil, nil
+	// Blocks stay the node's between the rounds, as they do on a node whose pods come
+	// and go.
+	c.Agent.Idle = time.Hour
+	p := fleet.Program{Path: filepath.Join(root, "bin/tenured"), Kubeconfig: n.kubeconfig}
+	n.Must(os.MkdirAll(filepath.Join(n.dir, name), 0o700))
+	agent := p.Agent(c, filepath.Join(n.dir, name, "agent.log"), further...)
+	n.Must(agent.Start(ctx))
+	return agent
 }
 
-// startSecond starts the agent of the other node.
-func (n *node) startSecond(ctx context.Context, root string) (err error) {
-	if n.second, err = n.newAgent(root, secondName, secondAt); err != nil {
-		return err
-	}
-	return n.second.start(ctx)
-}
-
-// openPool makes a pool with large blocks and waits until the controller has opened it.
-func (n *node) openPool(ctx context.Context, name, cidr string) error {
+// openPool makes a pool with large blocks, if it is not there, and waits until the
+// controller has opened it.
+func (n *node) openPool(ctx context.Context, name, cidr string) {
 	size := int32(poolBlockSize)
-	return n.open(ctx, name, v1alpha1.IPPoolSpec{Ranges: []v1alpha1.Range{{CIDR: cidr}}, BlockSize: &size})
+	n.open(ctx, name, v1alpha1.IPPoolSpec{Ranges: []v1alpha1.Range{{CIDR: cidr}}, BlockSize: &size})
 }
 
-// open makes a pool and waits until the controller has opened it.
-func (n *node) open(ctx context.Context, name string, spec v1alpha1.IPPoolSpec) error {
+// open makes a pool, if it is not there, and waits until the controller has opened it.
+func (n *node) open(ctx context.Context, name string, spec v1alpha1.IPPoolSpec) {
 	p := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}
-	if err := n.kube.Create(ctx, p); err != nil {
+	n.Must(client.IgnoreAlreadyExists(n.Client.Create(ctx, p)))
+	n.Must(process.Await(ctx, process.Patience, func(ctx context.Context) error {
+		err := n.Client.Get(ctx, client.ObjectKey{Name: name}, p)
+		if err == nil && p.Status.Leasing != v1alpha1.LeasingOpen {
+			err = fmt.Errorf("the controller has not opened pool %s", name)
+		}
 		return err
-	}
-	return await(ctx, func() (string, error) {
-		if err := n.kube.Get(ctx, client.ObjectKey{Name: name}, p); err != nil {
-			return "", err
-		}
-		if p.Status.Leasing != v1alpha1.LeasingOpen {
-			return "the controller has not opened pool " + name, nil
-		}
-		return "", nil
-	})
+	}))
 }
 
 // failed returns the last words of the node's programs, which may explain an error.
@@ -169,9 +118,9 @@ func (n *node) failed() error {
 		return nil
 	}
 	var errs []error
-	for _, p := range []*process{n.controller, n.agent, n.second} {
+	for _, p := range []*process.Process{n.controller, n.agent, n.second} {
 		if p != nil {
-			errs = append(errs, fmt.Errorf("last of %s:\n%s", p.log, p.tail()))
+			errs = append(errs, fmt.Errorf("last of %v:\n%s", p, p.Tail()))
 		}
 	}
 	return errors.Join(errs...)
@@ -183,13 +132,13 @@ func (n *node) stop() error {
 		return nil
 	}
 	var errs []error
-	for _, p := range []*process{n.second, n.agent, n.controller} {
+	for _, p := range []*process.Process{n.second, n.agent, n.controller} {
 		if p != nil {
-			errs = append(errs, p.stop())
+			errs = append(errs, p.Stop())
 		}
 	}
-	if n.cp != nil {
-		errs = append(errs, n.cp.Stop())
+	if n.Cluster != nil {
+		errs = append(errs, n.Cluster.Stop())
 	}
 	return errors.Join(errs...)
 }

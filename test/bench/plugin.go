@@ -79,7 +79,7 @@ func (n name) String() string {
 
 // candidates returns the plugins in the order in which they take turns. Each gets
 // its network from a bridge plugin, as far as it can tell.
-func (b *bench) candidates() ([]candidate, error) {
+func (b *bench) candidates() []candidate {
 	const subnet = "10.200.0.0/16"
 	all := []ipamPlugin{
 		{viaAgent, b.program("tenure"), map[string]any{"type": "tenure", "pool": poolName, "socket": b.node.socket(), "journalDir": b.node.journal()}},
@@ -91,12 +91,10 @@ func (b *bench) candidates() ([]candidate, error) {
 	var out []candidate
 	for _, c := range all {
 		config, err := networkConfigs(networkName, c.ipam, nil)
-		if err != nil {
-			return nil, err
-		}
+		b.Must(err)
 		out = append(out, candidate{name: c.name, path: c.program, config: config})
 	}
-	return out, nil
+	return out
 }
 
 // networkConfigs returns a network's configuration for each verb, with the addresses

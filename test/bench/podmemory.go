@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -24,58 +23,34 @@ const (
 
 // podMemory measures what an agent keeps of a pod that selects networks, of all that it
 // follows for it: the difference of its heap and stacks, without garbage.
-func (b *bench) podMemory(ctx context.Context) (err error) {
+func (b *bench) podMemory(ctx context.Context) {
 	n := b.node
-	p, err := n.newAgent(b.root, secondName, secondAt)
-	if err != nil {
-		return err
-	}
-	p.args = append(p.args, "--profiles")
-	if err := p.start(ctx); err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, p.stop()) }()
-	before, err := p.inUse(ctx)
-	if err != nil {
-		return err
-	}
-	if err := n.makeMemoryPods(ctx); err != nil {
-		return err
-	}
+	p := n.startAgent(ctx, b.root, secondName, secondAt, "--profiles")
+	defer func() { b.Must(p.Stop()) }()
+	before, err := inUse(ctx, secondAt)
+	b.Must(err)
+	n.makeMemoryPods(ctx)
 	defer func() {
 		for _, o := range []client.Object{&corev1.Pod{}, &netv1.NetworkAttachmentDefinition{}} {
-			err = errors.Join(err, n.kube.DeleteAllOf(ctx, o, client.InNamespace(memorySpace), client.GracePeriodSeconds(0)))
+			b.Must(n.Client.DeleteAllOf(ctx, o, client.InNamespace(memorySpace), client.GracePeriodSeconds(0)))
 		}
 	}()
-	if _, err := p.settled(ctx); err != nil {
-		return err
-	}
-	after, err := p.inUse(ctx)
-	if err != nil {
-		return err
-	}
+	b.settled(ctx, p)
+	after, err := inUse(ctx, secondAt)
+	b.Must(err)
 	b.report.podMemory(float64(after-before) / memoryPods)
-	return nil
 }
 
-func (n *node) makeMemoryPods(ctx context.Context) error {
-	for _, o := range []client.Object{
-		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: memorySpace}},
-		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default", Namespace: memorySpace}},
-	} {
-		if err := n.kube.Create(ctx, o); err != nil {
-			return err
-		}
-	}
-	if err := n.createAll(ctx, memoryNetworks, func(i int) client.Object {
+func (n *node) makeMemoryPods(ctx context.Context) {
+	n.Must(n.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: memorySpace}},
+		&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default", Namespace: memorySpace}}))
+	n.createAll(ctx, memoryNetworks, func(i int) client.Object {
 		config := fmt.Sprintf(`{"cniVersion":"1.0.0","name":"net-%d","type":"macvlan","master":"eth1","ipam":{"type":"host-local","subnet":"10.1.%d.0/24"}}`, i, i)
 		return &netv1.NetworkAttachmentDefinition{
 			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("net-%d", i), Namespace: memorySpace}, Spec: netv1.NetworkAttachmentDefinitionSpec{Config: config},
 		}
-	}, nil); err != nil {
-		return err
-	}
-	return n.createAll(ctx, memoryPods, func(i int) client.Object {
+	}, nil)
+	n.createAll(ctx, memoryPods, func(i int) client.Object {
 		return &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("p-%d", i), Namespace: memorySpace, Annotations: map[string]string{
 				"k8s.v1.cni.cncf.io/networks": fmt.Sprintf("net-%d,net-%d,net-%d", i%memoryNetworks, (i+1)%memoryNetworks, (i+2)%memoryNetworks),
@@ -86,19 +61,19 @@ func (n *node) makeMemoryPods(ctx context.Context) error {
 	}, nil)
 }
 
-// inUse returns the bytes of the program's heap and stacks after garbage was collected,
+// inUse returns the bytes of an agent's heap and stacks after garbage was collected,
 // twice: what finalizers have let go of, too.
-func (p *process) inUse(ctx context.Context) (sum int64, err error) {
+func inUse(ctx context.Context, at string) (sum int64, err error) {
 	for range 2 {
-		if sum, err = p.profiled(ctx); err != nil {
+		if sum, err = profiled(ctx, at); err != nil {
 			return 0, err
 		}
 	}
 	return sum, nil
 }
 
-func (p *process) profiled(ctx context.Context) (sum int64, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+p.health+"/debug/pprof/heap?gc=1&debug=1", nil)
+func profiled(ctx context.Context, at string) (sum int64, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+at+"/debug/pprof/heap?gc=1&debug=1", nil)
 	if err != nil {
 		return 0, err
 	}
@@ -121,7 +96,7 @@ func (p *process) profiled(ctx context.Context) (sum int64, err error) {
 		}
 	}
 	if found != 2 {
-		return 0, fmt.Errorf("the heap's profile of %s, %s, does not say what is in use", p.path, resp.Status)
+		return 0, fmt.Errorf("the heap's profile at %s, %s, does not say what is in use", at, resp.Status)
 	}
 	return sum, nil
 }

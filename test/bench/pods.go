@@ -28,23 +28,20 @@ func (p pod) args(sandbox string) string {
 }
 
 // podsUpTo returns count pods of the node, which it creates as needed.
-func (n *node) podsUpTo(ctx context.Context, count int) ([]pod, error) {
+func (n *node) podsUpTo(ctx context.Context, count int) []pod {
 	have := len(n.pods)
 	if have < count {
-		more, err := n.makePods(ctx, nodeName, fmt.Sprintf("pods-from-%d", have), count-have, func(int) string { return strings.Repeat(","+networkName, interfacesPerPod)[1:] })
-		if err != nil {
-			return nil, err
-		}
+		more := n.makePods(ctx, nodeName, fmt.Sprintf("pods-from-%d", have), count-have, func(int) string { return strings.Repeat(","+networkName, interfacesPerPod)[1:] })
 		n.pods = append(n.pods, more...)
 	}
-	return n.pods[:count], nil
+	return n.pods[:count]
 }
 
 // makePods makes pods of a node. Each has the annotation of networks that selects
 // returns. No kubelet runs them: the agent sees them as it sees any.
-func (n *node) makePods(ctx context.Context, of, prefix string, count int, selects func(i int) string) ([]pod, error) {
+func (n *node) makePods(ctx context.Context, of, prefix string, count int, selects func(i int) string) []pod {
 	pods := make([]pod, count)
-	err := n.createAll(ctx, count, func(i int) client.Object {
+	n.createAll(ctx, count, func(i int) client.Object {
 		return &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{
 				Name: fmt.Sprintf("%s-%d", prefix, i), Namespace: podNamespace,
@@ -53,18 +50,18 @@ func (n *node) makePods(ctx context.Context, of, prefix string, count int, selec
 			Spec: corev1.PodSpec{NodeName: of, Containers: []corev1.Container{{Name: "c", Image: "none"}}},
 		}
 	}, func(i int, o client.Object) { pods[i] = pod{name: o.GetName(), uid: string(o.GetUID())} })
-	return pods, err
+	return pods
 }
 
 // createAll creates count objects, a few at once, and calls made, if that is not nil,
 // with each that the API server has made.
-func (n *node) createAll(ctx context.Context, count int, object func(i int) client.Object, made func(i int, o client.Object)) error {
+func (n *node) createAll(ctx context.Context, count int, object func(i int) client.Object, made func(i int, o client.Object)) {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(writers)
 	for i := range count {
 		g.Go(func() error {
 			o := object(i)
-			if err := n.kube.Create(ctx, o); err != nil {
+			if err := n.Client.Create(ctx, o); err != nil {
 				return fmt.Errorf("create %T %s: %w", o, o.GetName(), err)
 			}
 			if made != nil {
@@ -73,7 +70,7 @@ func (n *node) createAll(ctx context.Context, count int, object func(i int) clie
 			return nil
 		})
 	}
-	return g.Wait()
+	n.Must(g.Wait())
 }
 
 // writers is how many objects are written at once.

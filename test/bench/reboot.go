@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 )
@@ -16,17 +15,11 @@ const (
 // reboot measures a node's thousand attachments at once, as after a reboot: as many
 // processes are started, by as many workers. Then it looks at the agent that has them:
 // its memory, and how long it takes to be ready when it is started again.
-func (b *bench) reboot(ctx context.Context) error {
-	all, err := b.candidates()
-	if err != nil {
-		return err
-	}
+func (b *bench) reboot(ctx context.Context) {
+	all := b.candidates()
 	got := measured{}
 	for round := range rebootRounds {
-		boxes, err := b.sandboxes(ctx, max(10, b.samples(rebootPods)))
-		if err != nil {
-			return err
-		}
+		boxes := b.sandboxes(ctx, max(10, b.samples(rebootPods)))
 		attachments := b.interfaces(boxes)
 		for j := range all {
 			c := all[(round+j)%len(all)]
@@ -34,23 +27,17 @@ func (b *bench) reboot(ctx context.Context) error {
 				continue
 			}
 			samples, took, err := burst(ctx, c.call, "ADD", attachments, len(attachments))
-			if err != nil {
-				return err
-			}
+			b.Must(err)
 			got.add(c.name, "ADD", round, samples...)
 			got.took(c.name, "ADD", round, took)
 			if c.name == viaAgent && round == rebootRounds-1 {
-				if err := b.restarted(ctx, len(attachments)); err != nil {
-					return err
-				}
+				b.restarted(ctx, len(attachments))
 			}
-			if _, _, err := burst(ctx, c.call, "DEL", attachments, burstWorkers); err != nil {
-				return err
-			}
+			_, _, err = burst(ctx, c.call, "DEL", attachments, burstWorkers)
+			b.Must(err)
 		}
 	}
 	b.report.reboot(got)
-	return nil
 }
 
 // interfaces returns every interface of every sandbox.
@@ -67,30 +54,16 @@ func (b *bench) interfaces(boxes []sandboxOf) []sandboxOf {
 
 // restarted reports the memory of an agent with so many attachments, and how long it
 // takes to be ready, with the API server there and without.
-func (b *bench) restarted(ctx context.Context, attachments int) error {
-	whole, err := b.node.agent.memory("VmRSS")
-	if err != nil {
-		return err
-	}
-	again := func() (time.Duration, error) {
-		if err := b.node.agent.stop(); err != nil {
-			return 0, err
-		}
+func (b *bench) restarted(ctx context.Context, attachments int) {
+	whole := b.memory(b.node.agent, "VmRSS")
+	again := func() time.Duration {
+		b.Must(b.node.agent.Stop())
 		began := time.Now()
-		err := b.node.agent.start(ctx)
-		return time.Since(began), err
+		b.Must(b.node.agent.Start(ctx))
+		return time.Since(began)
 	}
-	with, err := again()
-	if err != nil {
-		return err
-	}
-	if err := b.node.cp.PauseAPIServer(); err != nil {
-		return err
-	}
-	without, err := again()
-	if err := errors.Join(err, b.node.cp.ResumeAPIServer()); err != nil {
-		return err
-	}
-	b.report.restarted(attachments, whole, with, without)
-	return nil
+	with := again()
+	b.Must(b.node.PauseAPIServer())
+	defer func() { b.Must(b.node.ResumeAPIServer()) }()
+	b.report.restarted(attachments, whole, with, again())
 }

@@ -33,36 +33,25 @@ type asks struct{ add, del []byte }
 // socket measures how many addresses a second one agent gives out, and takes back,
 // out of blocks that its node holds: 64 connections, each with one request under
 // way. Every answer is durable before it comes.
-func (b *bench) socket(ctx context.Context) error {
-	all, err := b.asks(ctx)
-	if err != nil {
-		return err
-	}
+func (b *bench) socket(ctx context.Context) {
+	all := b.asks(ctx)
 	conns, hangUp, err := dialAll(ctx, b.node.socket(), callers)
-	if err != nil {
-		return err
-	}
+	b.Must(err)
 	defer hangUp()
 	var adds, dels, cpu []float64
 	for round := range socketRounds + 1 {
-		used, err := b.node.agent.cpuTime()
-		if err != nil {
-			return err
-		}
+		used, err := b.node.agent.CPUTime()
+		b.Must(err)
 		added, answers, err := storm(ctx, conns, all, func(a asks) []byte { return a.add })
 		if err != nil {
-			return fmt.Errorf("ADD: %w", err)
+			b.Fail("ADD: %w", err)
 		}
-		if err := distinct(answers); err != nil {
-			return err
-		}
-		usedAfter, err := b.node.agent.cpuTime()
-		if err != nil {
-			return err
-		}
+		b.Must(distinct(answers))
+		usedAfter, err := b.node.agent.CPUTime()
+		b.Must(err)
 		deleted, _, err := storm(ctx, conns, all, func(a asks) []byte { return a.del })
 		if err != nil {
-			return fmt.Errorf("DEL: %w", err)
+			b.Fail("DEL: %w", err)
 		}
 		if round == 0 {
 			continue // the node leases its blocks
@@ -71,54 +60,45 @@ func (b *bench) socket(ctx context.Context) error {
 		adds, dels = append(adds, n/added.Seconds()), append(dels, n/deleted.Seconds())
 		cpu = append(cpu, (usedAfter-used).Seconds()*1e6/n)
 	}
-	single, err := b.single(conns[0], all)
-	if err != nil {
-		return err
-	}
+	single := b.single(conns[0], all)
 	b.report.socket(adds, dels, cpu, single)
-	return nil
 }
 
 // single returns, in milliseconds, how long one ADD at a time takes over a
 // connection that is there already.
-func (b *bench) single(c *caller, all []asks) ([]float64, error) {
+func (b *bench) single(c *caller, all []asks) []float64 {
 	var took []time.Duration
 	for _, a := range all[:min(len(all), b.samples(singleCalls))] {
 		began := time.Now()
 		if _, err := c.call(a.add); err != nil {
-			return nil, fmt.Errorf("ADD: %w", err)
+			b.Fail("ADD: %w", err)
 		}
 		took = append(took, time.Since(began))
 		if _, err := c.call(a.del); err != nil {
-			return nil, fmt.Errorf("DEL: %w", err)
+			b.Fail("DEL: %w", err)
 		}
 	}
-	return []float64{millis(percentile(took, 50))}, nil
+	return []float64{millis(percentile(took, 50))}
 }
 
 // asks returns the requests of four interfaces of every pod, for the pool that all
 // parts share.
-func (b *bench) asks(ctx context.Context) ([]asks, error) {
+func (b *bench) asks(ctx context.Context) []asks {
 	return b.asksOf(ctx, max(callers, b.samples(socketPods)), poolName)
 }
 
 // asksOf returns the requests of four interfaces of each of so many pods, for a pool.
-func (b *bench) asksOf(ctx context.Context, pods int, pool string) ([]asks, error) {
-	boxes, err := b.sandboxes(ctx, pods)
-	if err != nil {
-		return nil, err
-	}
+func (b *bench) asksOf(ctx context.Context, pods int, pool string) []asks {
+	boxes := b.sandboxes(ctx, pods)
 	var out []asks
 	for _, box := range boxes {
 		for i := range interfacesPerPod {
 			a, err := attachment{box: box, network: networkName, ifName: fmt.Sprintf("net%d", i+1), ipam: inPool(pool)}.asks()
-			if err != nil {
-				return nil, err
-			}
+			b.Must(err)
 			out = append(out, a)
 		}
 	}
-	return out, nil
+	return out
 }
 
 // inPool is an "ipam" section that names a pool.

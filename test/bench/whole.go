@@ -24,26 +24,20 @@ var verbs = []string{"ADD", "DEL"}
 
 // sandboxes returns count sandboxes of as many pods. Runtimes name each anew, and
 // so does every call of this.
-func (b *bench) sandboxes(ctx context.Context, count int) ([]sandboxOf, error) {
-	pods, err := b.node.podsUpTo(ctx, count)
-	if err != nil {
-		return nil, err
-	}
+func (b *bench) sandboxes(ctx context.Context, count int) []sandboxOf {
+	pods := b.node.podsUpTo(ctx, count)
 	b.generation++
 	out := make([]sandboxOf, count)
 	for i := range out {
 		out[i] = sandboxOf{id: fmt.Sprintf("%032x%032x", b.generation, i), pod: pods[i], netns: b.node.netns.Path()}
 	}
-	return out, nil
+	return out
 }
 
 // one measures one ADD and its DEL after the other. The candidates take turns, so
 // that what else this machine does meets all of them alike.
-func (b *bench) one(ctx context.Context) error {
-	all, err := b.candidates()
-	if err != nil {
-		return err
-	}
+func (b *bench) one(ctx context.Context) {
+	all := b.candidates()
 	got := measured{}
 	perRound := max(10, b.samples(onePerRound))
 	for round := range oneRounds + 1 {
@@ -51,21 +45,14 @@ func (b *bench) one(ctx context.Context) error {
 		if round == 0 {
 			count = warmUpPerKind
 		}
-		boxes, err := b.sandboxes(ctx, count)
-		if err != nil {
-			return err
-		}
+		boxes := b.sandboxes(ctx, count)
 		for i, box := range boxes {
 			for j := range all {
 				c := all[(i+j)%len(all)]
 				for _, verb := range verbs {
-					if ctx.Err() != nil {
-						return context.Cause(ctx)
-					}
+					b.Must(context.Cause(ctx))
 					s, err := c.call(verb, box)
-					if err != nil {
-						return err
-					}
+					b.Must(err)
 					if round > 0 {
 						got.add(c.name, verb, round-1, s)
 					}
@@ -74,35 +61,25 @@ func (b *bench) one(ctx context.Context) error {
 		}
 	}
 	b.report.one(got)
-	return nil
 }
 
 // sixteen measures bursts: a fixed number of ADDs by 16 workers, then their DELs.
-func (b *bench) sixteen(ctx context.Context) error {
-	all, err := b.candidates()
-	if err != nil {
-		return err
-	}
+func (b *bench) sixteen(ctx context.Context) {
+	all := b.candidates()
 	got := measured{}
 	for round := range burstRounds {
-		boxes, err := b.sandboxes(ctx, max(4*burstWorkers, b.samples(burstSize)))
-		if err != nil {
-			return err
-		}
+		boxes := b.sandboxes(ctx, max(4*burstWorkers, b.samples(burstSize)))
 		for j := range all {
 			c := all[(round+j)%len(all)]
 			for _, verb := range verbs {
 				samples, took, err := burst(ctx, c.call, verb, boxes, burstWorkers)
-				if err != nil {
-					return err
-				}
+				b.Must(err)
 				got.add(c.name, verb, round, samples...)
 				got.took(c.name, verb, round, took)
 			}
 		}
 	}
 	b.report.sixteen(got)
-	return nil
 }
 
 // burst makes one call for each sandbox, so many at once, and returns what each

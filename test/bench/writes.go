@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"sync"
 	"time"
@@ -33,41 +32,30 @@ type perAdd struct{ cold, warm, slow float64 }
 
 // writes counts the API writes for each ADD: of a burst on a node without leases, of
 // the same burst again, and at one ADD a second.
-func (b *bench) writes(ctx context.Context) error {
-	count, stop, err := b.node.countWrites(ctx)
-	if err != nil {
-		return err
-	}
+func (b *bench) writes(ctx context.Context) {
+	count, stop := b.node.countWrites(ctx)
 	defer stop()
 	w := writing{bench: b, count: count, all: make([][]asks, len(writePools))}
 	for i, p := range writePools {
-		if err := b.node.open(ctx, p.name, v1alpha1.IPPoolSpec{Ranges: []v1alpha1.Range{{CIDR: p.cidr}}}); err != nil {
-			return err
-		}
-		if w.all[i], err = b.asksOf(ctx, max(callers, b.samples(writesBurst)), p.name); err != nil {
-			return err
-		}
+		b.node.open(ctx, p.name, v1alpha1.IPPoolSpec{Ranges: []v1alpha1.Range{{CIDR: p.cidr}}})
+		w.all[i] = b.asksOf(ctx, max(callers, b.samples(writesBurst)), p.name)
 	}
 	w.all[0] = w.all[0][:min(len(w.all[0]), writesInA24)]
 	got := make([]perAdd, len(writePools))
 	for _, phase := range []struct {
-		adds func(context.Context) (made []int, err error)
+		adds func(context.Context) (made []int)
 		note func(p *perAdd, each float64)
 	}{
 		{w.burst, func(p *perAdd, each float64) { p.cold = each }},
 		{w.burst, func(p *perAdd, each float64) { p.warm = each }},
 		{w.slowly, func(p *perAdd, each float64) { p.slow = each }},
 	} {
-		each, err := w.measure(ctx, phase.adds)
-		if err != nil {
-			return err
-		}
+		each := w.measure(ctx, phase.adds)
 		for i := range got {
 			phase.note(&got[i], each[i])
 		}
 	}
 	b.report.writes(got)
-	return nil
 }
 
 // writing is the measurement of writes.
@@ -80,55 +68,43 @@ type writing struct {
 
 // measure makes ADDs in all pools and returns the writes for each, by pool. What the
 // DELs cause, which follow, is not among them.
-func (w *writing) measure(ctx context.Context, adds func(context.Context) (made []int, err error)) ([]float64, error) {
+func (w *writing) measure(ctx context.Context, adds func(context.Context) (made []int)) []float64 {
 	before := w.count.now()
-	made, err := adds(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if err := w.settle(ctx); err != nil {
-		return nil, err
-	}
+	made := adds(ctx)
+	w.wait(ctx, writesSettle)
 	after := w.count.now()
 	each := make([]float64, len(w.all))
 	for i, p := range writePools {
 		each[i] = float64(after[p.name]-before[p.name]) / float64(made[i])
-		if err := w.storm(ctx, w.all[i][:made[i]], func(a asks) []byte { return a.del }); err != nil {
-			return nil, err
-		}
+		w.storm(ctx, w.all[i][:made[i]], func(a asks) []byte { return a.del })
 	}
-	return each, w.settle(ctx)
+	w.wait(ctx, writesSettle)
+	return each
 }
 
 // burst makes all ADDs of a pool at once, one pool after the other.
-func (w *writing) burst(ctx context.Context) (made []int, err error) {
+func (w *writing) burst(ctx context.Context) (made []int) {
 	for _, all := range w.all {
-		if err := w.storm(ctx, all, func(a asks) []byte { return a.add }); err != nil {
-			return nil, err
-		}
+		w.storm(ctx, all, func(a asks) []byte { return a.add })
 		made = append(made, len(all))
 	}
-	return made, nil
+	return made
 }
 
 // storm sends one frame of each of all. An agent closes connections on which nothing is
 // asked for some time, so these are new ones.
-func (w *writing) storm(ctx context.Context, all []asks, pick func(asks) []byte) error {
+func (w *writing) storm(ctx context.Context, all []asks, pick func(asks) []byte) {
 	conns, hangUp, err := dialAll(ctx, w.node.socket(), callers)
-	if err != nil {
-		return err
-	}
+	w.Must(err)
 	defer hangUp()
 	_, _, err = storm(ctx, conns, all, pick)
-	return err
+	w.Must(err)
 }
 
 // slowly makes one ADD a second in every pool.
-func (w *writing) slowly(ctx context.Context) ([]int, error) {
+func (w *writing) slowly(ctx context.Context) []int {
 	conns, hangUp, err := dialAll(ctx, w.node.socket(), len(w.all))
-	if err != nil {
-		return nil, err
-	}
+	w.Must(err)
 	defer hangUp()
 	made := make([]int, len(w.all))
 	tick := time.NewTicker(slowInterval)
@@ -136,27 +112,17 @@ func (w *writing) slowly(ctx context.Context) ([]int, error) {
 	for n := range min(len(w.all[0]), w.samples(writesSlow)) {
 		for i, all := range w.all {
 			if _, err := conns[i].call(all[n].add); err != nil {
-				return nil, fmt.Errorf("ADD: %w", err)
+				w.Fail("ADD: %w", err)
 			}
 			made[i]++
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+			w.Must(context.Cause(ctx))
 		}
 	}
-	return made, nil
-}
-
-// settle waits until the agent has written what it writes later.
-func (w *writing) settle(ctx context.Context) error {
-	select {
-	case <-time.After(writesSettle):
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return made
 }
 
 // A counter counts the writes of leases, by pool: each is an event of a watch.
@@ -173,15 +139,11 @@ func (c *counter) now() map[string]int {
 
 // countWrites counts from now on until stop is called. The watch must not be closed by
 // the API server before, which it does after half an hour at the earliest.
-func (n *node) countWrites(ctx context.Context) (c *counter, stop func(), err error) {
+func (n *node) countWrites(ctx context.Context) (c *counter, stop func()) {
 	leases := &v1alpha1.IPLeaseList{}
-	if err := n.kube.List(ctx, leases); err != nil {
-		return nil, nil, err
-	}
-	w, err := n.kube.Watch(ctx, &v1alpha1.IPLeaseList{}, &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: leases.ResourceVersion}})
-	if err != nil {
-		return nil, nil, err
-	}
+	n.Must(n.Client.List(ctx, leases))
+	w, err := n.Client.Watch(ctx, &v1alpha1.IPLeaseList{}, &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: leases.ResourceVersion}})
+	n.Must(err)
 	c = &counter{writes: map[string]int{}}
 	go func() {
 		for e := range w.ResultChan() {
@@ -192,5 +154,5 @@ func (n *node) countWrites(ctx context.Context) (c *counter, stop func(), err er
 			}
 		}
 	}()
-	return c, w.Stop, nil
+	return c, w.Stop
 }

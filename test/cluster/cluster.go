@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/tenure-ipam/tenure/test/controlplane"
+	"github.com/tenure-ipam/tenure/test/process"
 	"github.com/tenure-ipam/tenure/test/programs"
 	"github.com/tenure-ipam/tenure/test/sandbox"
 )
@@ -155,25 +156,15 @@ func (c *Cluster) newNode(i int) (*Node, error) {
 	if err := n.writeFiles(user, proxy); err != nil {
 		return nil, fmt.Errorf("prepare %s: %w", name, err)
 	}
-	n.Containerd = &Service{
-		name: "containerd", node: n, args: []string{"--config", n.file("containerd.toml")},
-		ready: func(ctx context.Context) error {
-			_, err := n.Run(ctx, "ctr", "version")
-			return err
-		},
-	}
-	n.Kubelet = &Service{
-		name: "kubelet", node: n,
-		args: []string{
-			"--config", n.file("kubelet.yaml"), "--kubeconfig", n.file("kubeconfig"), "--root-dir", "/var/lib/kubelet",
-			"--hostname-override", name, "--node-ip", n.IP, "--v", "2",
-		},
-		ready: func(ctx context.Context) error { return c.ready(ctx, n) },
-	}
-	n.Proxy = &Service{
-		name: "kube-proxy", node: n, args: []string{"--config", n.file("kube-proxy.yaml"), "--hostname-override", name, "--v", "2"},
-		ready: func(context.Context) error { return n.reachAPI() },
-	}
+	n.Containerd = n.service("containerd", func(ctx context.Context) error {
+		_, err := n.Run(ctx, "ctr", "version")
+		return err
+	}, "--config", n.file("containerd.toml"))
+	n.Kubelet = n.service("kubelet", func(ctx context.Context) error { return c.ready(ctx, n) },
+		"--config", n.file("kubelet.yaml"), "--kubeconfig", n.file("kubeconfig"), "--root-dir", "/var/lib/kubelet",
+		"--hostname-override", name, "--node-ip", n.IP, "--v", "2")
+	n.Proxy = n.service("kube-proxy", func(context.Context) error { return n.reachAPI() },
+		"--config", n.file("kube-proxy.yaml"), "--hostname-override", name, "--v", "2")
 	return n, nil
 }
 
@@ -223,7 +214,7 @@ func (c *Cluster) ready(ctx context.Context, n *Node) error {
 
 // awaitServiceAccount waits for what pods of the namespace default need.
 func (c *Cluster) awaitServiceAccount(ctx context.Context) error {
-	return await(ctx, patience, func(ctx context.Context) error {
+	return process.Await(ctx, process.Patience, func(ctx context.Context) error {
 		_, err := c.Kube.CoreV1().ServiceAccounts("default").Get(ctx, "default", metav1.GetOptions{})
 		return err
 	})
@@ -259,7 +250,7 @@ func (c *Cluster) Logs() string {
 	}
 	for _, n := range c.Nodes {
 		for _, s := range n.services() {
-			fmt.Fprintf(&b, "%s of %s:\n%s\n", s.name, n.Name, tail(s.log()))
+			fmt.Fprintf(&b, "%v:\n%s\n", s, s.Tail())
 		}
 	}
 	return b.String()

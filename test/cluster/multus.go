@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+
+	"github.com/tenure-ipam/tenure/test/process"
 )
 
 // multusCache is where Multus notes on a node what it has attached to each pod, and, in
@@ -57,7 +59,7 @@ func (c *Cluster) InstallMultus(ctx context.Context) error {
 func (c *Cluster) RemoveMultus(ctx context.Context) error {
 	return c.step("no Multus", func() error {
 		err := c.onNodes(func(n *Node) error {
-			return await(ctx, patience, func(context.Context) error {
+			return process.Await(ctx, process.Patience, func(context.Context) error {
 				left, err := filepath.Glob(n.Path(multusCache + "/results/*"))
 				if err == nil && len(left) > 0 {
 					err = fmt.Errorf("%s still has pods that Multus has attached, with %d results", n.Name, len(left))

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tenure-ipam/tenure/test/cninet"
+	"github.com/tenure-ipam/tenure/test/process"
 )
 
 // A Node is a machine of the cluster. Its methods must not be called concurrently
@@ -30,11 +31,13 @@ type Node struct {
 	init       *exec.Cmd // nil while the node is off
 	namespaces []*os.File
 
-	Containerd, Kubelet, Proxy *Service
+	Containerd, Kubelet, Proxy *process.Process
 }
 
 // services returns what runs on the node.
-func (n *Node) services() []*Service { return []*Service{n.Containerd, n.Kubelet, n.Proxy} }
+func (n *Node) services() []*process.Process {
+	return []*process.Process{n.Containerd, n.Kubelet, n.Proxy}
+}
 
 // The namespaces of a node, in the order in which a thread enters them: with the
 // mount namespace the view of /proc changes.
@@ -107,7 +110,7 @@ func (n *Node) PowerOff() error {
 	}
 	n.init, n.namespaces = nil, nil
 	for _, s := range n.services() {
-		s.wait()
+		s.Wait()
 	}
 	return removeCgroup(cgroup(n.Name))
 }
@@ -154,6 +157,16 @@ func (n *Node) Command(ctx context.Context, name string, args ...string) *exec.C
 	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Env = append(os.Environ(), "PATH="+n.rig+":"+os.Getenv("PATH"), "TMPDIR=/run")
 	return cmd
+}
+
+// service returns a program that runs on the node all the time. What it has started lives
+// on when it is killed.
+func (n *Node) service(name string, ready func(context.Context) error, args ...string) *process.Process {
+	cmd := n.Command(context.Background(), name, args...)
+	return &process.Process{
+		Name: name + " on " + n.Name, Path: cmd.Path, Args: args, Env: cmd.Env, Log: filepath.Join(n.dir, name+".log"), Ready: ready,
+		Exec: func(cmd *exec.Cmd) error { return n.Do(cmd.Start) },
+	}
 }
 
 // Run runs a program on the node and returns what it printed; the error has what it

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tenure-ipam/tenure/test/process"
 	"github.com/tenure-ipam/tenure/test/sandbox"
 )
 
@@ -27,7 +28,7 @@ func TestNodeIsItsOwn(t *testing.T) {
 		}
 	}
 	n := &Node{Name: "node-x", dir: filepath.Join(sandbox.Disk(), "node-x")}
-	n.Containerd, n.Kubelet, n.Proxy = &Service{name: "containerd", node: n}, &Service{name: "kubelet", node: n}, &Service{name: "kube-proxy", node: n}
+	n.Containerd, n.Kubelet, n.Proxy = &process.Process{}, &process.Process{}, &process.Process{}
 	if err := n.PowerOn(); err != nil {
 		t.Fatal(err)
 	}

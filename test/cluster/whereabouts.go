@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenure-ipam/tenure/deploy/image"
+	"github.com/tenure-ipam/tenure/test/process"
 )
 
 // whereaboutsImage has the programs of whereabouts that run in pods.
@@ -83,7 +84,7 @@ func (c *Cluster) RemoveWhereabouts(ctx context.Context) error {
 		if _, err := c.Kubectl(ctx, "", "-n", foreignNamespace, "delete", "--ignore-not-found", "lease", "whereabouts"); err != nil {
 			return err
 		}
-		return await(ctx, patience, func(ctx context.Context) error {
+		return process.Await(ctx, process.Patience, func(ctx context.Context) error {
 			pods, err := c.Kube.CoreV1().Pods(foreignNamespace).List(ctx, metav1.ListOptions{LabelSelector: whereaboutsPods})
 			if err == nil && len(pods.Items) > 0 {
 				err = fmt.Errorf("there are still %d pods of whereabouts", len(pods.Items))

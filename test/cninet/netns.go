@@ -1,8 +1,10 @@
 package cninet
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"path/filepath"
 	"runtime"
@@ -137,11 +139,12 @@ func setUp(name string) error {
 }
 
 // Bridge makes a bridge in the namespace with the given ports. Its hardware
-// address is set, so that it does not change with the ports.
+// address is set, to one of its own, so that it does not change with the ports.
 func (n NS) Bridge(name string, ports ...string) error {
 	err := n.Do(func() error {
 		attrs := netlink.NewLinkAttrs()
-		attrs.Name, attrs.HardwareAddr = name, net.HardwareAddr{0x02, 0, 0, 0, 0, 1}
+		attrs.Name = name
+		attrs.HardwareAddr = binary.BigEndian.AppendUint32(net.HardwareAddr{0x02, 0}, rand.Uint32())
 		bridge := &netlink.Bridge{LinkAttrs: attrs}
 		if err := netlink.LinkAdd(bridge); err != nil {
 			return err

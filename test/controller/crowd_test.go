@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
@@ -64,22 +63,6 @@ func forsaken(ctx context.Context, name string) error {
 			return out, err
 		}
 	})
-}
-
-// watching returns an administrator's client that can watch.
-func watching(t testing.TB) client.WithWatch {
-	t.Helper()
-	admin := rest.CopyConfig(cp.Config())
-	admin.QPS = -1
-	opts, err := kube.ClientOptions(admin)
-	if err != nil {
-		t.Fatal(err)
-	}
-	wc, err := client.NewWithWatch(admin, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return wc
 }
 
 // awaitAnswer waits as an agent does, with a watch of the request by its name, until it
@@ -153,7 +136,7 @@ func TestRequestsRate(t *testing.T) {
 	start(t)
 	p := pool(t, "10.0.0.0/16")
 	opened(t, p)
-	wc := watching(t)
+	wc := kc
 	const waiting, rounds = 50, 6
 	begun := time.Now()
 	parallelOf(t, waiting, waiting*rounds, func(int) error {

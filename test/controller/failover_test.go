@@ -1,15 +1,12 @@
 package controller_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
 	"net/http"
-	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -20,45 +17,35 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 	"github.com/tenure-ipam/tenure/test/controlplane"
+	"github.com/tenure-ipam/tenure/test/fleet"
+	"github.com/tenure-ipam/tenure/test/process"
 	"github.com/tenure-ipam/tenure/test/programs"
 )
 
-// process is a running tenure-controller.
-type process struct {
-	t       testing.TB
-	cmd     *exec.Cmd
-	log     bytes.Buffer
+// launched is a tenure-controller that runs.
+type launched struct {
+	*process.Process
 	health  string
 	metrics string
 }
 
 // launch runs the program as it ships, with leader election.
-func launch(t testing.TB, program, kubeconfig string, args ...string) *process {
+func launch(t testing.TB, program, kubeconfig string, args ...string) *launched {
 	t.Helper()
-	p := &process{t: t, health: freeAddress(t), metrics: freeAddress(t)}
-	p.cmd = exec.Command(program, append([]string{
-		"--kubeconfig", kubeconfig, "--health", p.health, "--metrics", p.metrics,
+	p := &launched{health: freeAddress(t), metrics: freeAddress(t)}
+	p.Process = fleet.Program{Path: program, Kubeconfig: kubeconfig}.Controller(p.health, filepath.Join(t.TempDir(), "log"), append([]string{
+		"--metrics", p.metrics,
 		"--leader-lease-duration=8s", "--leader-renew-deadline=6s", "--leader-retry-period=1s", // a renewal may wait for a busy machine
 		"--counts-every=2s", "--idle=6s", "--debug",
 	}, args...)...)
-	p.cmd.Stderr = &locked{w: &p.log}
-	if err := p.cmd.Start(); err != nil {
+	t.Cleanup(func() {
+		if err := p.Kill(); err != nil || t.Failed() {
+			t.Logf("%v; a controller's log ends with\n%s", err, p.Tail())
+		}
+	})
+	if err := p.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		_ = p.cmd.Process.Kill() // it may have ended
-		_ = p.cmd.Wait()
-		if t.Failed() {
-			t.Logf("log of %d:\n%s", p.cmd.Process.Pid, tail(p.log.String(), 6000))
-		}
-	})
-	eventually(t, 30*time.Second, func() error {
-		body, err := get("http://" + p.health + "/readyz")
-		if err == nil && !strings.Contains(body, "ok") {
-			err = fmt.Errorf("readyz says %q", body)
-		}
-		return err
-	})
 	return p
 }
 
@@ -131,7 +118,9 @@ func TestLeaderKilled(t *testing.T) {
 	for round := range rounds {
 		parallel(t, n, func(i int) error {
 			if i == n/2 {
-				_ = first.cmd.Process.Kill()
+				if err := first.Kill(); err != nil {
+					return err
+				}
 			}
 			if err := kc.Create(t.Context(), claimOf(ns, fmt.Sprintf("r%d-%d", round, i), "lan")); err != nil {
 				return err
@@ -142,7 +131,6 @@ func TestLeaderKilled(t *testing.T) {
 			return nil
 		})
 		led = newLeader(t, led, 30*time.Second)
-		_ = first.cmd.Wait()
 		first, second = second, launch(t, program, kubeconfig)
 	}
 	const left = n + (rounds-1)*n/2
@@ -167,14 +155,11 @@ func TestLeaderKilled(t *testing.T) {
 
 	// A leader that is asked to stop gives its lease back: the other leads at once.
 	asked := time.Now()
-	if err := first.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
+	if err := first.Stop(); err != nil {
+		t.Errorf("a controller that is asked to stop ends with %v", err)
 	}
 	newLeader(t, led, 3*time.Second)
 	t.Logf("handed over in %v", time.Since(asked))
-	if err := first.cmd.Wait(); err != nil {
-		t.Errorf("a controller that is asked to stop ends with %v", err)
-	}
 	c := claim(t, ns, "last", "lan")
 	allocated(t, c)
 	body, err := get("http://" + second.metrics + "/metrics")

@@ -26,7 +26,7 @@ import (
 var (
 	cp   *controlplane.ControlPlane
 	api  *kube.API
-	kc   client.Client
+	kc   client.WithWatch
 	role *rest.Config // of the controller's service account
 )
 
@@ -65,20 +65,16 @@ func start(t testing.TB, change ...func(*controller.Config)) (stop func()) {
 		f(&cfg)
 	}
 	var log bytes.Buffer
-	c, err := controller.New(cfg, role, slog.New(slog.NewTextHandler(&locked{w: &log}, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	end, err := fleet.RunController(context.Background(), cfg, role, slog.New(slog.NewTextHandler(&locked{w: &log}, &slog.HandlerOptions{Level: slog.LevelDebug})))
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- c.Run(ctx) }()
 	var stopped atomic.Bool
 	stop = func() {
 		if stopped.Swap(true) {
 			return
 		}
-		cancel()
-		if err := <-done; err != nil {
+		if err := end(); err != nil {
 			t.Errorf("the controller ends with %v", err)
 		}
 		if t.Failed() {

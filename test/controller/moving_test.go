@@ -1,11 +1,9 @@
 package controller_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -18,12 +16,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
-	"github.com/tenure-ipam/tenure/deploy"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
+	"github.com/tenure-ipam/tenure/test/manifests"
 )
 
 // running makes a pod that runs on a node, of a definition in its namespace, and whose
@@ -270,17 +267,11 @@ const whereaboutsPools = `{"apiVersion": "apiextensions.k8s.io/v1", "kind": "Cus
 // apply creates the objects of a manifest of deploy/.
 func apply(t testing.TB, path string) {
 	t.Helper()
-	text, err := deploy.FS.ReadFile(path)
+	objects, err := manifests.Shipped(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for dec := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096); ; {
-		o := &unstructured.Unstructured{}
-		if err := dec.Decode(&o.Object); err == io.EOF {
-			return
-		} else if err != nil {
-			t.Fatal(err)
-		}
+	for _, o := range objects {
 		create(t, o)
 		t.Cleanup(func() { _ = kc.Delete(context.Background(), o) })
 	}

@@ -1,12 +1,10 @@
 package controlplane
 
 import (
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -14,8 +12,8 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"time"
 
+	"github.com/tenure-ipam/tenure/test/process"
 	"github.com/tenure-ipam/tenure/test/programs"
 )
 
@@ -29,15 +27,15 @@ const (
 
 // component finds the program name and returns it as one that logs into cp's
 // directory and is ready when url answers 200.
-func (cp *ControlPlane) component(name, url string, args ...string) (*process, error) {
+func (cp *ControlPlane) component(name, url string, args ...string) (*process.Process, error) {
 	path, err := programs.Find(name)
 	if err != nil {
 		return nil, err
 	}
-	return &process{
-		name: name, path: path, args: args,
-		log:   filepath.Join(cp.dir, name+".log"),
-		ready: answers(url, cp.pki),
+	return &process.Process{
+		Name: name, Path: path, Args: args,
+		Log:   filepath.Join(cp.dir, name+".log"),
+		Ready: process.Answers(cp.pki.probe(), url),
 	}, nil
 }
 
@@ -141,7 +139,7 @@ func (cp *ControlPlane) reach() (args []string, err error) {
 
 func (cp *ControlPlane) newControllerManager() error {
 	const name = "kube-controller-manager"
-	cp.kcm = &process{name: name}
+	cp.kcm = &process.Process{Name: name}
 	if len(cp.o.Controllers) == 0 {
 		return nil
 	}
@@ -162,7 +160,7 @@ func (cp *ControlPlane) newControllerManager() error {
 
 func (cp *ControlPlane) newScheduler() error {
 	const name = "kube-scheduler"
-	cp.scheduler = &process{name: name}
+	cp.scheduler = &process.Process{Name: name}
 	if !cp.o.Scheduler {
 		return nil
 	}
@@ -202,35 +200,11 @@ func (cp *ControlPlane) client(name, user string) (url string, args []string, er
 	}, nil
 }
 
-// answers returns a probe that succeeds once a GET of url answers 200. Each
-// probe has a second: a component that starts may accept and not answer.
-func answers(url string, keys *pki) func(context.Context) error {
+// probe returns a client that trusts the components, with a connection for each request.
+func (p *pki) probe() *http.Client {
 	roots := x509.NewCertPool()
-	roots.AddCert(keys.ca)
-	transport := &http.Transport{
-		TLSClientConfig:   &tls.Config{RootCAs: roots},
-		DisableKeepAlives: true,
-	}
-	probe := &http.Client{Transport: transport, Timeout: time.Second}
-	return func(ctx context.Context) error {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-		if err != nil {
-			return err
-		}
-		resp, err := probe.Do(req)
-		if err != nil {
-			return err
-		}
-		defer resp.Body.Close()
-		body, err := io.ReadAll(resp.Body)
-		if err != nil {
-			return err
-		}
-		if resp.StatusCode != http.StatusOK {
-			return fmt.Errorf("GET %s answers %s: %s", url, resp.Status, body)
-		}
-		return nil
-	}
+	roots.AddCert(p.ca)
+	return &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, DisableKeepAlives: true}}
 }
 
 // FreeAddress returns an address of the loopback with a port that nobody listens on,

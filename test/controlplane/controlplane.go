@@ -7,10 +7,10 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"k8s.io/client-go/rest"
 
+	"github.com/tenure-ipam/tenure/test/process"
 	"github.com/tenure-ipam/tenure/test/sandbox"
 )
 
@@ -63,10 +63,6 @@ const (
 	ServiceAccounts  = "serviceaccount-controller"
 )
 
-// readyTimeout is how long a component may take to become ready: it bounds the
-// wait on a machine that is busy with other things, not the usual time.
-const readyTimeout = 90 * time.Second
-
 // ControlPlane is a running control plane. Its methods must not be called
 // concurrently, except Config and AddUser.
 type ControlPlane struct {
@@ -77,9 +73,9 @@ type ControlPlane struct {
 	admin   *rest.Config
 	etcdURL string // of etcd itself, not of a proxy before it
 
-	etcd, apiserver *process
-	kcm, scheduler  *process    // without a path if they were not asked for
-	proxy           *delayProxy // nil without Options.DelayableEtcd
+	etcd, apiserver *process.Process
+	kcm, scheduler  *process.Process // without a path if they were not asked for
+	proxy           *delayProxy      // nil without Options.DelayableEtcd
 }
 
 // Start starts what o asks for and returns when it is ready and the CRDs are
@@ -99,20 +95,20 @@ func (cp *ControlPlane) start(ctx context.Context) error {
 	if err := cp.prepare(); err != nil {
 		return err
 	}
-	if err := cp.etcd.start(ctx); err != nil {
+	if err := cp.etcd.Start(ctx); err != nil {
 		return err
 	}
-	if err := cp.apiserver.start(ctx); err != nil {
+	if err := cp.apiserver.Start(ctx); err != nil {
 		return err
 	}
 	if err := cp.InstallCRDs(ctx, cp.o.CRDs...); err != nil {
 		return err
 	}
-	for _, p := range []*process{cp.kcm, cp.scheduler} {
-		if p.path == "" {
+	for _, p := range []*process.Process{cp.kcm, cp.scheduler} {
+		if p.Path == "" {
 			continue
 		}
-		if err := p.start(ctx); err != nil {
+		if err := p.Start(ctx); err != nil {
 			return err
 		}
 	}
@@ -163,49 +159,49 @@ func (cp *ControlPlane) Dir() string { return cp.dir }
 
 // StopAPIServer kills the API server, as a crash would: connections break, its
 // data stays. It is a no-op if the API server does not run.
-func (cp *ControlPlane) StopAPIServer() error { return cp.apiserver.stop() }
+func (cp *ControlPlane) StopAPIServer() error { return cp.apiserver.Kill() }
 
 // StartAPIServer starts the API server again, on the same port and data, and
 // returns when it is ready. It is a no-op if the API server runs.
-func (cp *ControlPlane) StartAPIServer(ctx context.Context) error { return cp.apiserver.start(ctx) }
+func (cp *ControlPlane) StartAPIServer(ctx context.Context) error { return cp.apiserver.Start(ctx) }
 
 // PauseAPIServer freezes the API server: connections stay open and nothing is
 // answered until ResumeAPIServer, as when the network loses every packet.
-func (cp *ControlPlane) PauseAPIServer() error { return cp.apiserver.pause() }
+func (cp *ControlPlane) PauseAPIServer() error { return cp.apiserver.Pause() }
 
 // ResumeAPIServer undoes PauseAPIServer.
-func (cp *ControlPlane) ResumeAPIServer() error { return cp.apiserver.resume() }
+func (cp *ControlPlane) ResumeAPIServer() error { return cp.apiserver.Resume() }
 
 // StopEtcd kills etcd; the API server then answers with errors.
-func (cp *ControlPlane) StopEtcd() error { return cp.etcd.stop() }
+func (cp *ControlPlane) StopEtcd() error { return cp.etcd.Kill() }
 
 // StartEtcd starts etcd again on the data that it had.
-func (cp *ControlPlane) StartEtcd(ctx context.Context) error { return cp.etcd.start(ctx) }
+func (cp *ControlPlane) StartEtcd(ctx context.Context) error { return cp.etcd.Start(ctx) }
 
 // PauseEtcd freezes etcd: the API server then waits for it.
-func (cp *ControlPlane) PauseEtcd() error { return cp.etcd.pause() }
+func (cp *ControlPlane) PauseEtcd() error { return cp.etcd.Pause() }
 
 // ResumeEtcd undoes PauseEtcd.
-func (cp *ControlPlane) ResumeEtcd() error { return cp.etcd.resume() }
+func (cp *ControlPlane) ResumeEtcd() error { return cp.etcd.Resume() }
 
 // StopControllerManager kills the controller manager.
-func (cp *ControlPlane) StopControllerManager() error { return cp.kcm.stop() }
+func (cp *ControlPlane) StopControllerManager() error { return cp.kcm.Kill() }
 
 // StartControllerManager starts the controller manager, with Options.Controllers.
 func (cp *ControlPlane) StartControllerManager(ctx context.Context) error {
 	if len(cp.o.Controllers) == 0 {
 		return errors.New("controlplane: Options.Controllers names no controller to run")
 	}
-	return cp.kcm.start(ctx)
+	return cp.kcm.Start(ctx)
 }
 
 // Stop ends every component and removes the temporary directory. It can be
 // called again.
 func (cp *ControlPlane) Stop() error {
 	var errs []error
-	for _, p := range []*process{cp.scheduler, cp.kcm, cp.apiserver, cp.etcd} {
+	for _, p := range []*process.Process{cp.scheduler, cp.kcm, cp.apiserver, cp.etcd} {
 		if p != nil {
-			errs = append(errs, p.stop())
+			errs = append(errs, p.Kill())
 		}
 	}
 	if cp.proxy != nil {
@@ -249,9 +245,9 @@ func New(t TB, o Options) *ControlPlane {
 // Logs returns the last lines of every component's log.
 func (cp *ControlPlane) Logs() string {
 	var b strings.Builder
-	for _, p := range []*process{cp.etcd, cp.apiserver, cp.kcm, cp.scheduler} {
-		if tail := p.logTail(); tail != "" {
-			fmt.Fprintf(&b, "%s:\n%s\n", p.name, tail)
+	for _, p := range []*process.Process{cp.etcd, cp.apiserver, cp.kcm, cp.scheduler} {
+		if p.Path != "" {
+			fmt.Fprintf(&b, "%v:\n%s\n", p, p.Tail())
 		}
 	}
 	return b.String()

@@ -5,25 +5,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
-	"path"
 	"path/filepath"
 	"strings"
 	"time"
 
 	authentication "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/yaml"
 
-	"github.com/tenure-ipam/tenure/deploy"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/test/controlplane"
+	"github.com/tenure-ipam/tenure/test/fleet"
+	"github.com/tenure-ipam/tenure/test/process"
 	"github.com/tenure-ipam/tenure/test/programs"
 )
 
@@ -45,88 +41,44 @@ func binDir() (string, error) {
 	return bin, nil
 }
 
-// install creates the objects of deploy/rbac and deploy/policies, and the
-// namespace of the workloads.
-func (d *demo) install(ctx context.Context, report func(string)) error {
-	for _, dir := range []string{"rbac", "policies"} {
-		files, err := fs.ReadDir(deploy.FS, dir)
-		if err != nil {
-			return err
-		}
-		for _, f := range files {
-			report(dir + "/" + f.Name())
-			text, err := fs.ReadFile(deploy.FS, path.Join(dir, f.Name()))
-			if err != nil {
-				return err
-			}
-			if err := d.createAll(ctx, string(text)); err != nil {
-				return fmt.Errorf("%s/%s: %w", dir, f.Name(), err)
-			}
-		}
-	}
-	if err := d.kube.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}); err != nil {
+// install creates the objects of deploy/rbac and deploy/policies, and the namespace of the
+// workloads, and waits for the service account that pods need there.
+func (d *demo) install(ctx context.Context) error {
+	err := errors.Join(fleet.InstallRoles(ctx, d.Client), fleet.InstallPolicies(ctx, d.Client),
+		d.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}))
+	if err != nil {
 		return err
 	}
-	report("pods need the namespace's service account")
-	return await(ctx, patience, func(ctx context.Context) (string, error) {
-		err := d.kube.Get(ctx, client.ObjectKey{Namespace: namespace, Name: "default"}, &corev1.ServiceAccount{})
-		if apierrors.IsNotFound(err) {
-			return "the namespace has no service account yet", nil
-		}
-		return "", err
+	return process.Await(ctx, process.Patience, func(ctx context.Context) error {
+		return d.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: "default"}, &corev1.ServiceAccount{})
 	})
-}
-
-// createAll creates the objects of a manifest.
-func (d *demo) createAll(ctx context.Context, manifest string) error {
-	for doc := range strings.SplitSeq(manifest, "\n---\n") {
-		var o unstructured.Unstructured
-		if err := yaml.Unmarshal([]byte(doc), &o.Object); err != nil {
-			return err
-		}
-		if err := d.kube.Create(ctx, &o); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // account writes a kubeconfig for one of Tenure's service accounts; bound is what
 // its token is bound to, nil for nothing.
-func (d *demo) account(ctx context.Context, name, file string, bound *authentication.BoundObjectReference) error {
-	user, err := d.cp.ServiceAccount(ctx, kube.DefaultRegistrationNamespace, name, bound)
-	if err != nil {
-		return err
-	}
-	return controlplane.WriteKubeconfig(file, user)
+func (d *demo) account(ctx context.Context, name, file string, bound *authentication.BoundObjectReference) {
+	user, err := d.ServiceAccount(ctx, kube.DefaultRegistrationNamespace, name, bound)
+	d.Must(err)
+	d.Must(controlplane.WriteKubeconfig(file, user))
 }
 
-func (d *demo) startController(ctx context.Context, bin string) error {
+func (d *demo) startController(ctx context.Context, bin string) {
 	const name, listen = "tenure-controller", "127.0.0.1:9470"
 	kubeconfig := filepath.Join(workDir, name+".kubeconfig")
-	if err := d.account(ctx, name, kubeconfig, nil); err != nil {
-		return err
-	}
-	d.controller = &program{
-		name: name, path: filepath.Join(bin, name), log: filepath.Join(workDir, name+".log"), listen: listen,
-		args: []string{
-			"--kubeconfig=" + kubeconfig, "--health=" + listen, "--metrics=",
-			// A minute in production: too long to watch.
-			"--counts-every=1s", "--idle=3s",
-		},
-	}
-	return d.screen.step("tenure-controller, as its service account", func(func(string)) error { return d.controller.start(ctx) })
+	d.account(ctx, name, kubeconfig, nil)
+	p := fleet.Program{Path: filepath.Join(bin, name), Kubeconfig: kubeconfig}
+	// A minute in production: too long to watch.
+	d.controller = p.Controller(listen, filepath.Join(workDir, name+".log"), "--counts-every=1s", "--idle=3s")
+	d.step("tenure-controller, as its service account", func() error { return d.controller.Start(ctx) })
 }
 
 // runKubectl runs kubectl, which finds kubectl-tenure, and returns what it says and
 // its exit code.
-func (d *demo) runKubectl(ctx context.Context, args ...string) (text string, code int, err error) {
+func (d *demo) runKubectl(ctx context.Context, args ...string) (text string, code int) {
 	ctx, cancel := context.WithTimeoutCause(ctx, 30*time.Second, errors.New("kubectl takes too long"))
 	defer cancel()
 	bin, err := binDir()
-	if err != nil {
-		return "", 0, err
-	}
+	d.Must(err)
 	var out bytes.Buffer
 	cmd := exec.CommandContext(ctx, d.kubectlPath, args...)
 	cmd.Dir = workDir
@@ -134,20 +86,17 @@ func (d *demo) runKubectl(ctx context.Context, args ...string) (text string, cod
 	cmd.Stdout, cmd.Stderr = &out, &out // in the order in which they are written
 	_, err = d.screen.during("kubectl", func(func(string)) error { return cmd.Run() })
 	if _, exited := errors.AsType[*exec.ExitError](err); err != nil && !exited {
-		return "", 0, fmt.Errorf("kubectl %s: %w", strings.Join(args, " "), err)
+		d.Fail("kubectl %s: %w", strings.Join(args, " "), err)
 	}
-	return out.String(), cmd.ProcessState.ExitCode(), nil
+	return out.String(), cmd.ProcessState.ExitCode()
 }
 
 // kubectl runs kubectl and shows the command, with long column lists left out, and
 // its output.
-func (d *demo) kubectl(ctx context.Context, args ...string) error {
-	text, code, err := d.runKubectl(ctx, args...)
-	if err != nil {
-		return err
-	}
+func (d *demo) kubectl(ctx context.Context, args ...string) {
+	text, code := d.runKubectl(ctx, args...)
 	if code != 0 {
-		return fmt.Errorf("kubectl %s exits with %d: %s", strings.Join(args, " "), code, text)
+		d.Fail("kubectl %s exits with %d: %s", strings.Join(args, " "), code, text)
 	}
 	shown := make([]string, len(args))
 	for i, a := range args {
@@ -158,7 +107,6 @@ func (d *demo) kubectl(ctx context.Context, args ...string) error {
 	}
 	d.screen.command("kubectl %s", strings.Join(shown, " "))
 	d.screen.block(text)
-	return nil
 }
 
 // Columns that say more than kubectl's own.

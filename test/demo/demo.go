@@ -8,14 +8,13 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/go-logr/logr"
 	"k8s.io/client-go/kubernetes"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
-	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/test/controlplane"
+	"github.com/tenure-ipam/tenure/test/fleet"
+	"github.com/tenure-ipam/tenure/test/process"
 	"github.com/tenure-ipam/tenure/test/programs"
+	"github.com/tenure-ipam/tenure/test/stage"
 )
 
 // Paths on the sandbox's tmpfs.
@@ -28,16 +27,15 @@ const (
 // demo is one performance.
 type demo struct {
 	options
+	stage.Stage
 	screen *screen
+	number int // of the scene
 
-	kubectlPath string
-	cp          *controlplane.ControlPlane
-	api         *kube.API // with the person's own rights, as kubectl has
-	kube        client.Client
-	controller  *program
-	kubevirt    *background // nil while it does not run
-	nodeA       *node
-	nodeB       *node
+	*fleet.Cluster // with the person's own rights, as kubectl has
+	kubectlPath    string
+	controller     *process.Process
+	kubevirt       *process.Task // nil while it does not run
+	nodeA, nodeB   *node
 
 	pods []*pod // those that run, in order of appearance
 
@@ -49,129 +47,111 @@ type demo struct {
 	networks several // see playSeveral
 }
 
-// A scene is one thing to see.
-type scene struct {
-	title, why string
-	play       func(context.Context) error
-}
-
-// scenes returns the scenes in order. The last one gives everything back.
-func (d *demo) scenes() []scene {
-	return []scene{
-		d.poolScene(), d.ordinaryScene(), d.frozenScene(), d.claimScene(), d.moveScene(),
-		d.migrationScene(), d.staticScene(), d.movingScene(), d.awayScene(), d.explainScene(), d.severalScene(), d.aloneScene(),
-		d.endScene(),
-	}
-}
-
 // play plays every scene. When it returns nil everything that was shown has been
 // verified, and the programs have ended; otherwise close ends them.
 func (d *demo) play(ctx context.Context) error {
-	ctrllog.SetLogger(logr.Discard())
+	err := d.Run(func() { d.perform(ctx) })
+	if err != nil && d.number > 0 {
+		return fmt.Errorf("scene %d: %w", d.number, err)
+	}
+	return err
+}
+
+// during shows that work goes on, and returns how long it took.
+func (d *demo) during(label string, work func() error) time.Duration {
+	took, err := d.screen.during(label, func(func(string)) error { return work() })
+	if err != nil {
+		d.Fail("%s: %w", label, err)
+	}
+	return took
+}
+
+// step is during, and a line that stays when work has succeeded.
+func (d *demo) step(label string, work func() error) {
+	d.screen.ok("%s %s", label, d.screen.took(d.during(label, work)))
+}
+
+// await waits until look finds nothing wrong, and shows meanwhile what is. It returns how
+// long that took.
+func (d *demo) await(ctx context.Context, label string, look func(context.Context) error) time.Duration {
+	took, err := d.screen.during(label, func(report func(string)) error {
+		return process.Await(ctx, process.Patience, func(ctx context.Context) error {
+			err := look(ctx)
+			if err != nil {
+				report(err.Error())
+			}
+			return err
+		})
+	})
+	if err != nil {
+		d.Fail("%s: %w", label, err)
+	}
+	return took
+}
+
+// perform sets up, and plays every scene.
+func (d *demo) perform(ctx context.Context) {
 	d.screen.title("Tenure: pods come and go; the workload has tenure on its address")
 	d.screen.say("Two nodes on this machine. Real are etcd, kube-apiserver and kube-controller-manager, Tenure's programs with the rights " +
 		"that deploy/rbac gives them, network namespaces, the bridge, macvlan and host-local plugins and libcni. There is no kubelet: the demo itself plays the " +
 		"kubelets and container runtimes, and KubeVirt. All of it is in a sandbox that ends with this program.")
 	d.screen.gap()
-	if err := d.setUp(ctx); err != nil {
-		return err
-	}
-	all := d.scenes()
-	for i, sc := range all {
-		if d.keep && i == len(all)-1 {
-			if err := d.holdOn(ctx); err != nil {
-				return err
-			}
-		} else if err := d.pause(ctx); err != nil {
-			return err
+	d.setUp(ctx)
+	for i, sc := range scenes {
+		if d.keep && i == len(scenes)-1 {
+			d.Must(d.holdOn(ctx))
+		} else {
+			d.Must(d.pause(ctx))
 		}
-		d.screen.scene(i+1, sc.title, sc.why)
-		if err := sc.play(ctx); err != nil {
-			return fmt.Errorf("scene %d: %w", i+1, err)
-		}
+		d.number = i + 1
+		d.screen.scene(d.number, sc.title, sc.why)
+		sc.play(d, ctx)
 	}
-	return nil
 }
 
 // setUp brings up control plane, controller and nodes.
-func (d *demo) setUp(ctx context.Context) error {
+func (d *demo) setUp(ctx context.Context) {
 	for _, dir := range []string{workDir, nodeRun, nodeCNI} {
-		if err := os.Mkdir(dir, 0o700); err != nil {
-			return err
-		}
+		d.Must(os.Mkdir(dir, 0o700))
 	}
 	// libcni hands on what plugins warn of, and client-go warns, to os.Stderr:
 	// that is for a log, not for the middle of a story.
 	var err error
-	if os.Stderr, err = os.Create(warnings); err != nil {
-		return err
-	}
+	os.Stderr, err = os.Create(warnings)
+	d.Must(err)
 	bin, err := binDir()
-	if err != nil {
-		return err
-	}
-	if d.kubectlPath, err = programs.Find("kubectl"); err != nil {
-		return err
-	}
-	if err := d.startControlPlane(ctx); err != nil {
-		return err
-	}
-	if err := d.startController(ctx, bin); err != nil {
-		return err
-	}
-	for i, into := range []**node{&d.nodeA, &d.nodeB} {
-		if *into, err = d.startNode(ctx, bin, i); err != nil {
-			return err
-		}
-	}
-	err = d.screen.step("two network cables between the nodes, one with a bridge at each end", func(func(string)) error {
-		return connect(d.nodeA, d.nodeB)
-	})
-	if err != nil {
-		return err
-	}
-	return d.makeReady(ctx)
+	d.Must(err)
+	d.kubectlPath, err = programs.Find("kubectl")
+	d.Must(err)
+	d.startControlPlane(ctx, filepath.Dir(bin))
+	d.startController(ctx, bin)
+	d.nodeA = d.startNode(ctx, bin, 0)
+	d.nodeB = d.startNode(ctx, bin, 1)
+	d.step("two network cables between the nodes, one with a bridge at each end", func() error { return connect(d.nodeA, d.nodeB) })
+	d.makeReady(ctx)
 }
 
-func (d *demo) startControlPlane(ctx context.Context) error {
-	root, err := programs.Root()
-	if err != nil {
-		return err
-	}
-	took, err := d.screen.during("etcd, kube-apiserver, kube-controller-manager and the CRDs", func(func(string)) error {
-		d.cp, err = controlplane.Start(ctx, controlplane.Options{
+func (d *demo) startControlPlane(ctx context.Context, root string) {
+	took := d.during("etcd, kube-apiserver, kube-controller-manager and the CRDs", func() (err error) {
+		d.Cluster, err = fleet.StartCluster(ctx, controlplane.Options{
 			Dir:         filepath.Join(workDir, "control-plane"),
 			CRDs:        []string{filepath.Join(root, "deploy/crds"), filepath.Join(root, "deploy/crds/upstream"), filepath.Join(root, "test/kubevirt/crds")},
 			Controllers: []string{controlplane.GarbageCollector, controlplane.ServiceAccounts, controlplane.Namespaces},
 		})
 		return err
 	})
-	if err != nil {
-		return err
-	}
-	clientset, err := kubernetes.NewForConfig(d.cp.Config())
-	if err != nil {
-		return err
-	}
+	clientset, err := kubernetes.NewForConfig(d.Config())
+	d.Must(err)
 	version, err := clientset.Discovery().ServerVersion()
-	if err != nil {
-		return err
-	}
-	d.screen.ok("Kubernetes %s: etcd, kube-apiserver, kube-controller-manager; Tenure's CRDs %s", version.GitVersion, d.screen.in(dim, "("+seconds(took)+")"))
-	if err := d.cp.Kubeconfig(adminKubeconfig); err != nil {
-		return err
-	}
-	if d.api, d.kube, err = kube.Dial(d.cp.Config()); err != nil {
-		return err
-	}
-	return d.screen.step("roles, service accounts and policies of deploy/", func(report func(string)) error {
-		return d.install(ctx, report)
-	})
+	d.Must(err)
+	d.screen.ok("Kubernetes %s: etcd, kube-apiserver, kube-controller-manager; Tenure's CRDs %s", version.GitVersion, d.screen.took(took))
+	d.Must(d.Kubeconfig(adminKubeconfig))
+	d.step("roles, service accounts and policies of deploy/", func() error { return d.install(ctx) })
 }
 
 // programs returns those of Tenure's programs that have been started.
-func (d *demo) programs() []*program {
-	var all []*program
+func (d *demo) programs() []*process.Process {
+	var all []*process.Process
 	if d.controller != nil {
 		all = append(all, d.controller)
 	}
@@ -188,16 +168,16 @@ func (d *demo) programs() []*program {
 func (d *demo) close() {
 	_, err := d.screen.during("stopping", func(func(string)) error {
 		var errs []error
-		if d.cp != nil {
+		if d.Cluster != nil {
 			// What waits for a frozen API server would wait on.
-			_ = d.cp.ResumeAPIServer()
+			_ = d.ResumeAPIServer()
 		}
 		errs = append(errs, d.endKubeVirt())
 		for _, p := range d.programs() {
-			errs = append(errs, p.stop())
+			errs = append(errs, p.Stop())
 		}
-		if d.cp != nil {
-			errs = append(errs, d.cp.Stop())
+		if d.Cluster != nil {
+			errs = append(errs, d.Stop())
 		}
 		return errors.Join(errs...)
 	})
@@ -209,11 +189,11 @@ func (d *demo) close() {
 // showLogs shows the ends of the programs' logs.
 func (d *demo) showLogs() {
 	for _, p := range d.programs() {
-		d.screen.title("The end of the log of " + p.name)
-		d.screen.line(tail(p.log))
+		d.screen.title("The end of the log of " + p.Name)
+		d.screen.line(p.Tail())
 	}
 	d.screen.title("The end of what plugins and clients warned of")
-	d.screen.line(tail(warnings))
+	d.screen.line(process.Tail(warnings))
 }
 
 // pause gives the person time to read, if asked to.

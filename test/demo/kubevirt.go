@@ -13,6 +13,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/api/npwg"
 	"github.com/tenure-ipam/tenure/test/kubevirt"
+	"github.com/tenure-ipam/tenure/test/process"
 )
 
 // machineName is the virtual machine of the demo, guestMAC its MAC, which it takes
@@ -28,109 +29,74 @@ type machine struct {
 	claim claimed
 }
 
-// background is something that runs until it is stopped.
-type background struct {
-	cancel context.CancelFunc
-	done   chan error // has one value once it has ended
-}
-
-// inBackground runs work until stop is called, whatever becomes of ctx.
-func inBackground(ctx context.Context, work func(context.Context) error) *background {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	b := &background{cancel: cancel, done: make(chan error, 1)}
-	go func() { b.done <- work(ctx) }()
-	return b
-}
-
-// stop is a no-op on nil, and must not be called twice.
-func (b *background) stop() error {
-	if b == nil {
-		return nil
-	}
-	b.cancel()
-	return <-b.done
-}
-
 // newMachine starts KubeVirt and a virtual machine, and waits until the machine's
 // claim has addresses. KubeVirt makes the instance, the first pod and the claim.
-func (d *demo) newMachine(ctx context.Context) (m machine, err error) {
-	d.kubevirt = inBackground(ctx, func(ctx context.Context) error { return kubevirt.Run(ctx, d.cp.Config()) })
+func (d *demo) newMachine(ctx context.Context) (m machine) {
+	d.kubevirt = process.Go(ctx, func(ctx context.Context) error { return kubevirt.Run(ctx, d.Config()) })
 	m.vm = kubevirt.VM(namespace, machineName, []kubevirt.Network{{Name: networkName, Definition: networkName, MAC: guestMAC}})
-	if err := d.kube.Create(ctx, m.vm); err != nil {
-		return m, err
-	}
-	m.claim, err = d.awaitClaim(ctx, kubevirt.ClaimName(machineName, networkName))
-	return m, err
+	d.Must(d.Client.Create(ctx, m.vm))
+	m.claim = d.awaitClaim(ctx, kubevirt.ClaimName(machineName, networkName))
+	return m
 }
 
 // launch runs the machine's only pod, which nobody has run yet, on a node.
-func (d *demo) launch(ctx context.Context, n *node) (*pod, error) {
+func (d *demo) launch(ctx context.Context, n *node) *pod {
 	var launchers []corev1.Pod
-	_, err := d.screen.await(ctx, "KubeVirt makes a pod for the machine", func(ctx context.Context) (string, error) {
+	d.await(ctx, "KubeVirt makes a pod for the machine", func(ctx context.Context) error {
 		var err error
-		launchers, err = kubevirt.Launchers(ctx, d.kube, namespace, machineName)
+		launchers, err = kubevirt.Launchers(ctx, d.Client, namespace, machineName)
 		if err == nil && len(launchers) != 1 {
-			return fmt.Sprintf("the machine has %d pods", len(launchers)), nil
+			return fmt.Errorf("the machine has %d pods", len(launchers))
 		}
-		return "", err
+		return err
 	})
-	if err != nil {
-		return nil, err
-	}
 	return d.schedule(ctx, n, &launchers[0])
 }
 
 // migrate runs a second pod of the machine on a node.
-func (d *demo) migrate(ctx context.Context, n *node) (*pod, error) {
-	launcher, err := kubevirt.Migrate(ctx, d.kube, namespace, machineName)
-	if err != nil {
-		return nil, err
-	}
+func (d *demo) migrate(ctx context.Context, n *node) *pod {
+	launcher, err := kubevirt.Migrate(ctx, d.Client, namespace, machineName)
+	d.Must(err)
 	return d.schedule(ctx, n, launcher)
 }
 
 // schedule binds a pod that somebody has created, as the scheduler does, and runs
 // it.
-func (d *demo) schedule(ctx context.Context, n *node, object *corev1.Pod) (*pod, error) {
+func (d *demo) schedule(ctx context.Context, n *node, object *corev1.Pod) *pod {
 	binding := &corev1.Binding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: object.Namespace, Name: object.Name},
 		Target:     corev1.ObjectReference{Kind: "Node", Name: n.name},
 	}
-	if err := d.kube.SubResource("binding").Create(ctx, object, binding); err != nil {
-		return nil, err
-	}
+	d.Must(d.Client.SubResource("binding").Create(ctx, object, binding))
 	var selections selections
-	if err := json.Unmarshal([]byte(object.Annotations[npwg.AnnotationNetworks]), &selections); err != nil {
-		return nil, err
-	}
+	d.Must(json.Unmarshal([]byte(object.Annotations[npwg.AnnotationNetworks]), &selections))
 	if len(selections) != 1 {
-		return nil, fmt.Errorf("pod %s selects %d networks; want one", object.Name, len(selections))
+		d.Fail("pod %s selects %d networks; want one", object.Name, len(selections))
 	}
 	p := &pod{name: object.Name, node: n, sel: selections, object: object}
-	return p, d.start(ctx, p)
+	d.start(ctx, p)
+	return p
 }
 
 // halt stops the machine and waits until KubeVirt has deleted its pod, which goes
 // when its node lets it.
-func (d *demo) halt(ctx context.Context, p *pod) error {
-	if err := kubevirt.Halt(ctx, d.kube, namespace, machineName); err != nil {
-		return err
-	}
-	_, err := d.screen.await(ctx, "KubeVirt deletes the machine's pod", func(ctx context.Context) (string, error) {
-		err := d.kube.Get(ctx, clientKey(p.object), p.object)
+func (d *demo) halt(ctx context.Context, p *pod) {
+	d.Must(kubevirt.Halt(ctx, d.Client, namespace, machineName))
+	d.await(ctx, "KubeVirt deletes the machine's pod", func(ctx context.Context) error {
+		err := d.Client.Get(ctx, clientKey(p.object), p.object)
 		if err == nil && p.object.DeletionTimestamp == nil {
-			return p.name + " is not being deleted", nil
+			return errors.New(p.name + " is not being deleted")
 		}
-		return "", err
+		return err
 	})
-	return err
 }
 
 // endKubeVirt ends KubeVirt, if it runs.
 func (d *demo) endKubeVirt() error {
-	b := d.kubevirt
-	d.kubevirt = nil
-	if err := b.stop(); err != nil && !errors.Is(err, context.Canceled) {
+	if d.kubevirt == nil {
+		return nil
+	}
+	if err := d.kubevirt.Stop(); err != nil && !errors.Is(err, context.Canceled) {
 		return fmt.Errorf("KubeVirt: %w", err)
 	}
 	return nil

@@ -101,7 +101,7 @@ func inside(o options) int {
 	err := d.play(ctx)
 	switch {
 	case err == nil:
-		s.summary(len(d.scenes()))
+		s.summary(len(scenes))
 		return 0
 	case ctx.Err() != nil:
 		s.interrupted()

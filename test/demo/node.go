@@ -8,15 +8,21 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"time"
 
-	"github.com/vishvananda/netlink"
 	authentication "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/tenure-ipam/tenure/attach/ready"
+	"github.com/tenure-ipam/tenure/cmd/tenured/daemon"
+	"github.com/tenure-ipam/tenure/ipam/node/agent"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
 	"github.com/tenure-ipam/tenure/test/cninet"
+	"github.com/tenure-ipam/tenure/test/fleet"
+	"github.com/tenure-ipam/tenure/test/process"
 )
 
 // A node is a Node object, its agent, and the host's side of its pods' network:
@@ -25,7 +31,7 @@ type node struct {
 	name  string
 	index int
 	dir   string // of its files
-	agent *program
+	agent *process.Process
 	host  cninet.NS
 	files cninet.Files // its own /run/tenure, /var/lib and so on
 	cni   *cninet.Runtime
@@ -84,45 +90,34 @@ func (n *node) store() string          { return n.lib("tenure/agent/store.db") }
 
 // startNode makes the i-th node and starts its agent. The agent's token is bound
 // to the Node, as the token of a DaemonSet's pod is to the pod on it.
-func (d *demo) startNode(ctx context.Context, bin string, i int) (*node, error) {
+func (d *demo) startNode(ctx context.Context, bin string, i int) *node {
 	name := "node-" + string(rune('a'+i))
 	n := &node{name: name, index: i, dir: filepath.Join(workDir, name)}
-	if err := n.makeFiles(); err != nil {
-		return nil, err
-	}
+	d.Must(n.makeFiles())
 	object := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	if err := d.kube.Create(ctx, object); err != nil {
-		return nil, err
-	}
+	d.Must(d.Client.Create(ctx, object))
 	object.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "DemoSaysSo"}}
-	if err := d.kube.Status().Update(ctx, object); err != nil {
-		return nil, err
-	}
+	d.Must(d.Client.Status().Update(ctx, object))
 	kubeconfig := filepath.Join(n.dir, "tenured.kubeconfig")
 	bound := &authentication.BoundObjectReference{Kind: "Node", APIVersion: "v1", Name: name, UID: object.UID}
-	if err := d.account(ctx, "tenured", kubeconfig, bound); err != nil {
-		return nil, err
-	}
+	d.account(ctx, "tenured", kubeconfig, bound)
 	var err error
-	if n.host, err = cninet.Make("host-" + name); err != nil {
-		return nil, err
-	}
-	if err := n.host.Bridge(podsBridge); err != nil {
-		return nil, err
-	}
+	n.host, err = cninet.Make("host-" + name)
+	d.Must(err)
+	d.Must(n.host.Bridge(podsBridge))
 	n.cni = cninet.NewRuntime([]string{filepath.Join(bin, "rig"), bin}, filepath.Join(nodeLib, "cni"))
 	n.cni.Host, n.cni.Files = n.host, n.files
-	listen := fmt.Sprintf("127.0.0.1:%d", 9471+i)
-	n.agent = &program{
-		name: "tenured on " + name, path: filepath.Join(bin, "tenured"), log: filepath.Join(n.dir, "tenured.log"), listen: listen, files: n.files,
-		args: []string{
-			"--node=" + name, "--kubeconfig=" + kubeconfig, "--machine-id=machine-of-" + name, "--listen=" + listen,
-			"--cni-conf=" + filepath.Join(nodeCNI, attachSource), "--cni-conf-dir=" + filepath.Join(nodeCNI, filepath.Dir(attachConf)),
-			// A minute and half a minute in production: too long to watch.
-			"--idle=3s", "--publish-every=1s",
-		},
-	}
-	return n, d.screen.step(n.agent.name+", as its service account", func(func(string)) error { return n.agent.start(ctx) })
+	a := agent.DefaultConfig(protocol.NodeName(name))
+	// A minute and half a minute in production: too long to watch.
+	a.Machine, a.Idle, a.PublishEvery = "machine-of-"+name, 3*time.Second, time.Second
+	c := daemon.Config{Agent: a, Listen: fmt.Sprintf("127.0.0.1:%d", 9471+i), Ready: ready.Config{
+		Source: filepath.Join(nodeCNI, attachSource), Dir: filepath.Join(nodeCNI, filepath.Dir(attachConf)),
+	}}
+	p := fleet.Program{Path: filepath.Join(bin, "tenured"), Kubeconfig: kubeconfig, Exec: func(cmd *exec.Cmd) error { return n.files.Do(cmd.Start) }}
+	n.agent = p.Agent(c, filepath.Join(n.dir, "tenured.log"))
+	n.agent.Ready = fleet.Ready(c.Listen) // its socket is seen from its own view of the files alone
+	d.step(n.agent.Name+", as its service account", func() error { return n.agent.Start(ctx) })
+	return n
 }
 
 // makeFiles makes the node's directories, and has its programs see them where every
@@ -142,33 +137,27 @@ func (n *node) makeFiles() (err error) {
 
 // makeReady gives the nodes their default network, as a network's own agent does, and
 // waits until Tenure's have installed the meta-plugin's configuration: not before.
-func (d *demo) makeReady(ctx context.Context) error {
+func (d *demo) makeReady(ctx context.Context) {
 	nodes := []*node{d.nodeA, d.nodeB}
 	for _, n := range nodes {
 		if _, err := os.Stat(n.etc(attachConf)); !errors.Is(err, os.ErrNotExist) {
-			return fmt.Errorf("%s has a configuration for the runtime before it has a default network: %w", n.name, err)
+			d.Fail("%s has a configuration for the runtime before it has a default network: %w", n.name, err)
 		}
-		if err := os.WriteFile(n.etc(podsConf), fmt.Appendf(nil, podsConfig, n.index), 0o600); err != nil {
-			return err
-		}
+		d.Must(os.WriteFile(n.etc(podsConf), fmt.Appendf(nil, podsConfig, n.index), 0o600))
 	}
-	_, err := d.screen.await(ctx, "the agents install the configuration of tenure-attach", func(context.Context) (string, error) {
+	d.await(ctx, "the agents install the configuration of tenure-attach", func(context.Context) error {
 		for _, n := range nodes {
 			_, err := n.configuration()
 			if errors.Is(err, os.ErrNotExist) {
-				return n.name + " has none", nil
+				return errors.New(n.name + " has none")
 			}
 			if err != nil {
-				return "", err
+				return err
 			}
 		}
-		return "", nil
+		return nil
 	})
-	if err != nil {
-		return err
-	}
 	d.screen.ok("The nodes' default network is there, and so the agents have installed the configuration of the meta-plugin tenure-attach.")
-	return nil
 }
 
 // configuration returns what the container runtime finds on the node.
@@ -180,56 +169,14 @@ func (n *node) configuration() (string, error) {
 // connect makes the bridges of two nodes one L2 segment, and gives them a second
 // cable.
 func connect(a, b *node) error {
-	for _, n := range []*node{a, b} {
-		err := n.host.Do(func() error {
-			bridge := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: bridgeName}}
-			if err := netlink.LinkAdd(bridge); err != nil {
-				return err
-			}
-			link, err := netlink.LinkByName(bridgeName)
-			if err != nil {
-				return err
-			}
-			// A MAC that was set stays; one that was not follows the ports, and CHECK
-			// does not like that.
-			if err := netlink.LinkSetHardwareAddr(link, link.Attrs().HardwareAddr); err != nil {
-				return err
-			}
-			return netlink.LinkSetUp(link)
-		})
-		if err != nil {
-			return fmt.Errorf("make %s of %s: %w", bridgeName, n.name, err)
-		}
-	}
-	if err := cninet.Veth(a.host, uplink, b.host, uplink); err != nil {
-		return err
-	}
-	if err := cninet.Veth(a.host, secondPort, b.host, secondPort); err != nil {
-		return err
-	}
-	for _, n := range []*node{a, b} {
-		err := n.host.Do(func() error {
-			port, err := netlink.LinkByName(uplink)
-			if err != nil {
-				return err
-			}
-			bridge, err := netlink.LinkByName(bridgeName)
-			if err != nil {
-				return err
-			}
-			return netlink.LinkSetMaster(port, bridge)
-		})
-		if err != nil {
-			return fmt.Errorf("plug the cable into %s of %s: %w", bridgeName, n.name, err)
-		}
-	}
-	return nil
+	return errors.Join(cninet.Veth(a.host, uplink, b.host, uplink), cninet.Veth(a.host, secondPort, b.host, secondPort),
+		a.host.Bridge(bridgeName, uplink), b.host.Bridge(bridgeName, uplink))
 }
 
 // tookIn returns how long the agent took to answer the ADDs of a sandbox: what it
 // has logged. ok is false if the log does not say.
 func (n *node) tookIn(sandbox string) (took time.Duration, ok bool) {
-	text, err := os.ReadFile(n.agent.log)
+	text, err := os.ReadFile(n.agent.Log)
 	if err != nil {
 		return 0, false
 	}

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+
+	"github.com/tenure-ipam/tenure/test/process"
 )
 
 // pingTimeout is how long an answer may take: on a busy machine the first packets
@@ -25,8 +27,8 @@ func ping(ctx context.Context, from *pod, to netip.Addr) error {
 
 // pingAll pings every address of each of to from each of from that has an address
 // of its family.
-func (d *demo) pingAll(ctx context.Context, from, to []*pod) (pings int, err error) {
-	_, err = d.screen.during("pings", func(func(string)) error {
+func (d *demo) pingAll(ctx context.Context, from, to []*pod) (pings int) {
+	d.during("pings", func() error {
 		g, ctx := errgroup.WithContext(ctx)
 		g.SetLimit(8)
 		for _, f := range from {
@@ -42,7 +44,7 @@ func (d *demo) pingAll(ctx context.Context, from, to []*pod) (pings int, err err
 		}
 		return g.Wait()
 	})
-	return pings, err
+	return pings
 }
 
 // speaks reports whether p has an address of the family of to.
@@ -53,13 +55,9 @@ func (p *pod) speaks(to netip.Addr) bool {
 // A watch pings one address again and again, and knows the longest time without
 // an answer.
 type watch struct {
-	stop func()
-	done chan struct{}
-
-	// Of the watch's goroutine, until done is closed.
-	answers int
-	silence time.Duration
-	err     error
+	*process.Task
+	answers int           // of its goroutine, until the task has ended
+	silence time.Duration // likewise
 }
 
 // pingEvery is how long a watch rests between an answer and the next request.
@@ -67,42 +65,30 @@ const pingEvery = 10 * time.Millisecond
 
 // newWatch begins to watch to from a pod.
 func newWatch(ctx context.Context, from *pod, to netip.Addr) *watch {
-	ctx, stop := context.WithCancel(ctx)
-	w := &watch{stop: stop, done: make(chan struct{})}
-	go func() {
-		defer close(w.done)
-		w.run(ctx, from, to)
-	}()
+	w := &watch{}
+	w.Task = process.Go(ctx, func(ctx context.Context) error {
+		last := time.Now()
+		for {
+			if err := ping(ctx, from, to); err != nil {
+				return err
+			}
+			w.answers++
+			w.silence = max(w.silence, time.Since(last))
+			last = time.Now()
+			_ = sleep(ctx, pingEvery) // the next ping sees that ctx has ended
+		}
+	})
 	return w
 }
 
-func (w *watch) run(ctx context.Context, from *pod, to netip.Addr) {
-	last := time.Now()
-	for {
-		err := ping(ctx, from, to)
-		if ctx.Err() != nil {
-			return
-		}
-		if err != nil {
-			w.err = err
-			return
-		}
-		w.answers++
-		w.silence = max(w.silence, time.Since(last))
-		last = time.Now()
-		if sleep(ctx, pingEvery) != nil {
-			return
-		}
+// end ends a watch and returns how many answers came and how long the longest wait for
+// one was.
+func (d *demo) end(w *watch) (answers int, silence time.Duration) {
+	if err := w.Stop(); !errors.Is(err, context.Canceled) {
+		d.Must(err)
 	}
-}
-
-// end ends the watch and returns how many answers came and how long the longest
-// wait for one was.
-func (w *watch) end() (answers int, silence time.Duration, err error) {
-	w.stop()
-	<-w.done
-	if w.err == nil && w.answers == 0 {
-		return 0, 0, errors.New("no ping was answered")
+	if w.answers == 0 {
+		d.Fail("no ping was answered")
 	}
-	return w.answers, w.silence, w.err
+	return w.answers, w.silence
 }

@@ -64,39 +64,33 @@ type pod struct {
 }
 
 // create makes the Pod object, bound to its node. Nothing runs yet.
-func (d *demo) create(ctx context.Context, n *node, name string, sel selections) (*pod, error) {
+func (d *demo) create(ctx context.Context, n *node, name string, sel selections) *pod {
 	object := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespace, Name: name, Annotations: map[string]string{npwg.AnnotationNetworks: sel.String()},
 		},
 		Spec: corev1.PodSpec{NodeName: n.name, Containers: []corev1.Container{{Name: "main", Image: "demo"}}},
 	}
-	if err := d.kube.Create(ctx, object); err != nil {
-		return nil, err
-	}
-	return &pod{name: name, node: n, sel: sel, object: object}, nil
+	d.Must(d.Client.Create(ctx, object))
+	return &pod{name: name, node: n, sel: sel, object: object}
 }
 
 // run creates a pod and starts it.
-func (d *demo) run(ctx context.Context, n *node, name string, sel selections) (*pod, error) {
-	p, err := d.create(ctx, n, name, sel)
-	if err != nil {
-		return nil, err
-	}
-	return p, d.start(ctx, p)
+func (d *demo) run(ctx context.Context, n *node, name string, sel selections) *pod {
+	p := d.create(ctx, n, name, sel)
+	d.start(ctx, p)
+	return p
 }
 
 // start attaches a pod and reports that it runs.
-func (d *demo) start(ctx context.Context, p *pod) error {
-	if err := d.attach(ctx, p); err != nil {
-		return err
-	}
-	return d.reportRunning(ctx, p)
+func (d *demo) start(ctx context.Context, p *pod) {
+	d.Must(d.attach(ctx, p))
+	d.reportRunning(ctx, p)
 }
 
 // reportRunning writes the pod's status, as kubelet does, and waits until the agent
 // has written the network status.
-func (d *demo) reportRunning(ctx context.Context, p *pod) error {
+func (d *demo) reportRunning(ctx context.Context, p *pod) {
 	base := p.object.DeepCopy()
 	p.object.Status.Phase = corev1.PodRunning
 	p.object.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
@@ -104,30 +98,27 @@ func (d *demo) reportRunning(ctx context.Context, p *pod) error {
 		Name: p.object.Spec.Containers[0].Name, Ready: true,
 		State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}},
 	}}
-	if err := d.kube.Status().Patch(ctx, p.object, client.MergeFrom(base)); err != nil {
-		return err
-	}
-	return d.awaitStatus(ctx, p)
+	d.Must(d.Client.Status().Patch(ctx, p.object, client.MergeFrom(base)))
+	d.awaitStatus(ctx, p)
 }
 
 // awaitStatus waits until the pod's network status tells what is in its network
 // namespace.
-func (d *demo) awaitStatus(ctx context.Context, p *pod) error {
-	_, err := d.screen.await(ctx, "the agent writes the network status of "+p.name, func(ctx context.Context) (string, error) {
-		if err := d.kube.Get(ctx, clientKey(p.object), p.object); err != nil {
-			return "", err
+func (d *demo) awaitStatus(ctx context.Context, p *pod) {
+	d.await(ctx, "the agent writes the network status of "+p.name, func(ctx context.Context) error {
+		if err := d.Client.Get(ctx, clientKey(p.object), p.object); err != nil {
+			return err
 		}
 		text, ok := p.object.Annotations[npwg.AnnotationStatus]
 		if !ok {
-			return "there is none", nil
+			return errors.New("there is none")
 		}
 		var list []npwg.Status
 		if err := json.Unmarshal([]byte(text), &list); err != nil {
-			return "", fmt.Errorf("network status of %s: %w: %s", p.name, err, text)
+			return fmt.Errorf("network status of %s: %w: %s", p.name, err, text)
 		}
-		return "", p.compare(list)
+		return p.compare(list)
 	})
-	return err
 }
 
 // compare reports where a network status differs from what the pod selected and what
@@ -154,6 +145,13 @@ func (p *pod) compare(list []npwg.Status) error {
 		}
 	}
 	return nil
+}
+
+// addrs returns what an interface of a pod has in the kernel.
+func (d *demo) addrs(p *pod, ifName string) []netip.Prefix {
+	addrs, err := p.ns.Addrs(ifName)
+	d.Must(err)
+	return addrs
 }
 
 // attachment names what the CNI calls of p are about: for a runtime a pod has one
@@ -211,16 +209,10 @@ func (d *demo) attach(ctx context.Context, p *pod) (err error) {
 }
 
 // verify is CNI's CHECK.
-func (d *demo) verify(ctx context.Context, p *pod) error {
+func (d *demo) verify(ctx context.Context, p *pod) {
 	config, err := p.node.configuration()
-	if err != nil {
-		return err
-	}
-	_, err = d.screen.during("CHECK of "+p.name, func(func(string)) error { return p.node.cni.Check(ctx, config, p.attachment()) })
-	if err != nil {
-		return fmt.Errorf("CHECK of %s on %s: %w", p.name, p.node.name, err)
-	}
-	return nil
+	d.Must(err)
+	d.during("CHECK of "+p.name, func() error { return p.node.cni.Check(ctx, config, p.attachment()) })
 }
 
 func (d *demo) tearDown(ctx context.Context, p *pod, config string) error {
@@ -233,44 +225,37 @@ func (d *demo) tearDown(ctx context.Context, p *pod, config string) error {
 
 // remove does what kubelet and the runtime do when a pod is deleted: DEL, take the
 // namespace down, and only then let the object go.
-func (d *demo) remove(ctx context.Context, p *pod) error {
-	if err := d.kube.Delete(ctx, p.object); client.IgnoreNotFound(err) != nil {
-		return err
-	}
+func (d *demo) remove(ctx context.Context, p *pod) {
+	d.Must(client.IgnoreNotFound(d.Client.Delete(ctx, p.object)))
 	config, err := p.node.configuration()
-	if err != nil {
-		return err
-	}
-	if _, err := d.screen.during("DEL of "+p.name, func(func(string)) error { return d.tearDown(ctx, p, config) }); err != nil {
-		return err
-	}
+	d.Must(err)
+	d.during("DEL of "+p.name, func() error { return d.tearDown(ctx, p, config) })
 	d.pods = slices.DeleteFunc(d.pods, func(o *pod) bool { return o == p })
-	return d.forget(ctx, p)
+	d.forget(ctx, p)
 }
 
 // forget lets a pod's object go for good.
-func (d *demo) forget(ctx context.Context, p *pod) error {
-	return client.IgnoreNotFound(d.kube.Delete(ctx, p.object, client.GracePeriodSeconds(0)))
+func (d *demo) forget(ctx context.Context, p *pod) {
+	d.Must(client.IgnoreNotFound(d.Client.Delete(ctx, p.object, client.GracePeriodSeconds(0))))
 }
 
 // refuse runs a pod whose ADD must be refused with every word of because, and
 // shows why it was.
-func (d *demo) refuse(ctx context.Context, p *pod, because ...string) error {
+func (d *demo) refuse(ctx context.Context, p *pod, because ...string) {
 	err := d.attach(ctx, p)
 	if err == nil {
-		return fmt.Errorf("%s got %v; it should have been refused", p.name, p.addrs)
+		d.Fail("%s got %v; it should have been refused", p.name, p.addrs)
 	}
 	var why *types.Error
 	if !errors.As(err, &why) {
-		return err
+		d.Must(err)
 	}
 	for _, word := range because {
 		if !strings.Contains(why.Error(), word) {
-			return fmt.Errorf("%s is refused, but the reason does not mention %q: %w", p.name, word, why)
+			d.Fail("%s is refused, but the reason does not mention %q: %w", p.name, word, why)
 		}
 	}
 	d.screen.refused(p.name, fmt.Sprintf("%s (CNI code %d)", why, why.Code))
-	return nil
 }
 
 func random(n int) []byte {

@@ -62,54 +62,32 @@ var severalNetworks = selections{
 	{Name: backupName},
 }
 
-func (d *demo) explainScene() scene {
-	return scene{
-		"What would a pod be attached to? Asked before there is one",
-		"A pod may select several networks. kubectl tenure explain makes the plan that the meta-plugin on the node would make, by the same code: " +
-			"what each plugin is going to be given, or every reason why the pod would fail.",
-		d.playExplain,
-	}
-}
-
-func (d *demo) playExplain(ctx context.Context) error {
-	if err := os.WriteFile(filepath.Join(workDir, "networks.yaml"), []byte(furtherNetworks), 0o600); err != nil {
-		return err
-	}
-	if err := d.kubectl(ctx, "create", "-f", "networks.yaml"); err != nil {
-		return err
-	}
+func (d *demo) playExplain(ctx context.Context) {
+	d.Must(os.WriteFile(filepath.Join(workDir, "networks.yaml"), []byte(furtherNetworks), 0o600))
+	d.kubectl(ctx, "create", "-f", "networks.yaml")
 	for _, name := range []protocol.PoolName{storageName, backupName} {
-		if _, err := d.awaitOpen(ctx, name); err != nil {
-			return err
-		}
+		d.awaitOpen(ctx, name)
 	}
 	d.screen.annotation("api.yaml", severalNetworks)
-	err := d.explain(ctx, "api.yaml", severalNetworks, 0, "Pod shop/api has 4 attachments",
+	d.explain(ctx, "api.yaml", severalNetworks, 0, "Pod shop/api has 4 attachments",
 		"1. default network pods on interface eth0", "2. network shop/lan on interface net1", "claim "+severalClaim,
 		"3. network shop/storage on interface stor0", "addresses "+severalAddr, "4. network shop/backup on interface net3")
-	if err != nil {
-		return err
-	}
-	err = d.kube.Get(ctx, client.ObjectKey{Namespace: namespace, Name: severalName}, &corev1.Pod{})
+	err := d.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: severalName}, &corev1.Pod{})
 	if !apierrors.IsNotFound(err) {
-		return fmt.Errorf("pod %s should not be there yet: %w", severalName, err)
+		d.Fail("pod %s should not be there yet: %w", severalName, err)
 	}
 	d.screen.ok("The pod would get four interfaces. It does not exist, and nothing has been changed.")
 
 	wrong := selections{{Name: backupName, IPs: []string{"10.79.0.9"}}, {Name: "store"}}
 	d.screen.annotation("wrong.yaml", wrong)
-	err = d.explain(ctx, "wrong.yaml", wrong, 3, "would not be attached", "network shop/backup", "capability ips", "shop/store")
-	if err != nil {
-		return err
-	}
+	d.explain(ctx, "wrong.yaml", wrong, 3, "would not be attached", "network shop/backup", "capability ips", "shop/store")
 	d.screen.ok("This one would fail: both faults are named, each with its place and what to do.")
-	return nil
 }
 
 // explain writes a pod's manifest, and shows what kubectl tenure explain says of it,
 // without the plugins' configurations and variables. It checks the exit code, and that every one of
 // want is said.
-func (d *demo) explain(ctx context.Context, file string, of selections, code int, want ...string) error {
+func (d *demo) explain(ctx context.Context, file string, of selections, code int, want ...string) {
 	manifest := fmt.Sprintf(`apiVersion: v1
 kind: Pod
 metadata:
@@ -119,24 +97,19 @@ metadata:
     %s: '%s'
 spec: {containers: [{name: main, image: demo}]}
 `, severalName, namespace, npwg.AnnotationNetworks, of)
-	if err := os.WriteFile(filepath.Join(workDir, file), []byte(manifest), 0o600); err != nil {
-		return err
-	}
+	d.Must(os.WriteFile(filepath.Join(workDir, file), []byte(manifest), 0o600))
 	args := []string{
 		"tenure", "explain", "-f", file, "--cni-conf", filepath.Join(d.nodeA.name, "cni", attachSource),
 		"--conf-dir", filepath.Join(d.nodeA.name, "cni", filepath.Dir(podsConf)),
 	}
-	text, got, err := d.runKubectl(ctx, args...)
-	if err != nil {
-		return err
-	}
+	text, got := d.runKubectl(ctx, args...)
 	if got != code {
-		return fmt.Errorf("kubectl %s exits with %d; want %d: %s", strings.Join(args, " "), got, code, text)
+		d.Fail("kubectl %s exits with %d; want %d: %s", strings.Join(args, " "), got, code, text)
 	}
 	said := strings.Join(strings.Fields(text), " ") // columns are padded
 	for _, w := range want {
 		if !strings.Contains(said, w) {
-			return fmt.Errorf("kubectl tenure explain does not say %q: %s", w, text)
+			d.Fail("kubectl tenure explain does not say %q: %s", w, text)
 		}
 	}
 	// What marks the lines of configurations, and those of CNI's variables.
@@ -149,5 +122,4 @@ spec: {containers: [{name: main, image: demo}]}
 	}
 	d.screen.command("kubectl %s | grep -v -e '^%s' -e %s", strings.Join(args, " "), configuration, variable)
 	d.screen.block(shown.String())
-	return nil
 }

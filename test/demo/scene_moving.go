@@ -41,108 +41,69 @@ type moving struct {
 // depotOf returns the name of a node's definition.
 func depotOf(n *node) string { return depotName + strings.TrimPrefix(n.name, "node") }
 
-func (d *demo) movingScene() scene {
-	return scene{
-		"Moving in: a network changes its IPAM while its pods run",
-		"The network depot has its addresses by host-local, which keeps them in files on the node. It knows nothing of other nodes, and so each " +
-			"node has a definition of its own, with a part of the range, here four addresses. kubectl tenure import changes one word in them.",
-		d.playMoving,
-	}
-}
-
-func (d *demo) playMoving(ctx context.Context) error {
-	if err := d.moving.start(ctx, d); err != nil {
-		return err
-	}
+func (d *demo) playMoving(ctx context.Context) {
+	d.startDepot(ctx)
 	watch := newWatch(ctx, d.moving.old[0], d.moving.old[2].addrs[0].Addr())
-	defer watch.stop()
-	if err := d.playImport(ctx); err != nil {
-		return err
-	}
-	if err := d.playFresh(ctx, watch); err != nil {
-		return err
-	}
-	return d.playOldEnd(ctx)
+	d.playImport(ctx)
+	d.playFresh(ctx, watch)
+	d.playOldEnd(ctx)
 }
 
-// start makes the network, and its old pods.
-func (m *moving) start(ctx context.Context, d *demo) error {
+// startDepot makes the network, and its old pods.
+func (d *demo) startDepot(ctx context.Context) {
+	m := &d.moving
 	for i, n := range []*node{d.nodeA, d.nodeB} {
 		definition := &nad.NetworkAttachmentDefinition{
 			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: depotOf(n)},
 			Spec:       nad.NetworkAttachmentDefinitionSpec{Config: fmt.Sprintf(depotConfig, 10*i+10, 10*i+13)},
 		}
-		if err := d.kube.Create(ctx, definition); err != nil {
-			return err
-		}
+		d.Must(d.Client.Create(ctx, definition))
 	}
-	if err := d.kubectl(ctx, "-n", namespace, "get", "network-attachment-definition", depotOf(d.nodeA), "-o", "jsonpath={.spec.config}"); err != nil {
-		return err
-	}
-	var err error
-	if m.old, err = d.runInDepot(ctx, "old"); err != nil {
-		return err
-	}
+	d.kubectl(ctx, "-n", namespace, "get", "network-attachment-definition", depotOf(d.nodeA), "-o", "jsonpath={.spec.config}")
+	m.old = d.runInDepot(ctx, "old")
 	for _, p := range m.old {
-		if err := p.byHostLocal(); err != nil {
-			return err
-		}
+		d.byHostLocal(p)
 	}
-	if m.before, err = look(m.old); err != nil {
-		return err
-	}
+	m.before = d.look(m.old)
 	d.showDepot(m.old, "host-local")
 	d.screen.ok("%d pods run on the network. host-local's files on the two nodes have their addresses.", len(m.old))
-	return nil
 }
 
 // runInDepot runs two pods on each node, on the node's network.
-func (d *demo) runInDepot(ctx context.Context, name string) (pods []*pod, err error) {
+func (d *demo) runInDepot(ctx context.Context, name string) (pods []*pod) {
 	for i, n := range []*node{d.nodeA, d.nodeA, d.nodeB, d.nodeB} {
-		p, err := d.run(ctx, n, fmt.Sprintf("%s-%d", name, i+1), selections{{Name: depotOf(n)}})
-		if err != nil {
-			return nil, err
-		}
+		p := d.run(ctx, n, fmt.Sprintf("%s-%d", name, i+1), selections{{Name: depotOf(n)}})
 		if len(p.addrs) != 1 {
-			return nil, fmt.Errorf("%s has %v; want one address", p.name, p.addrs)
+			d.Fail("%s has %v; want one address", p.name, p.addrs)
 		}
 		pods = append(pods, p)
 	}
-	return pods, nil
+	return pods
 }
 
 // byHostLocal checks that the pod has its address by its node's host-local.
-func (p *pod) byHostLocal() error {
+func (d *demo) byHostLocal(p *pod) {
 	owner, err := os.ReadFile(filepath.Join(p.node.lib(depotLeases), p.addrs[0].Addr().String()))
-	if err != nil {
-		return err
-	}
+	d.Must(err)
 	if !strings.Contains(string(owner), p.sandbox) {
-		return fmt.Errorf("host-local of %s has %v given to %q; want the sandbox of %s", p.node.name, p.addrs[0], owner, p.name)
+		d.Fail("host-local of %s has %v given to %q; want the sandbox of %s", p.node.name, p.addrs[0], owner, p.name)
 	}
-	return nil
 }
 
 // look returns what the kernel has of the pods' interfaces on the network: index, MAC and
 // addresses.
-func look(pods []*pod) (all []string, err error) {
+func (d *demo) look(pods []*pod) (all []string) {
 	for _, p := range pods {
-		addrs, err := p.ns.Addrs(p.sel.ifName(0))
-		if err != nil {
-			return nil, err
-		}
-		err = p.ns.Do(func() error {
+		addrs := d.addrs(p, p.sel.ifName(0))
+		d.Must(p.ns.Do(func() error {
 			link, err := netlink.LinkByName(p.sel.ifName(0))
 			if err == nil {
 				all = append(all, fmt.Sprintf("%s: %d, %v, %v", p.name, link.Attrs().Index, link.Attrs().HardwareAddr, addrs))
 			}
 			return err
-		})
-		if err != nil {
-			return nil, err
-		}
+		}))
 	}
-	return all, nil
+	return all
 }
 
 // showDepot prints who has which address by which IPAM.
@@ -155,54 +116,40 @@ func (d *demo) showDepot(pods []*pod, ipam string) {
 }
 
 // playImport shows what import would do, and has it do it.
-func (d *demo) playImport(ctx context.Context) error {
-	if err := d.kubectl(ctx, "tenure", "import", "--from", "host-local"); err != nil {
-		return err
-	}
-	if err := d.depotNames(ctx, "host-local"); err != nil {
-		return err
-	}
+func (d *demo) playImport(ctx context.Context) {
+	d.kubectl(ctx, "tenure", "import", "--from", "host-local")
+	d.depotNames(ctx, "host-local")
 	d.screen.ok("That is the plan: the definitions as they would be. Nothing has been written.")
-	if err := d.kubectl(ctx, "tenure", "import", "--from", "host-local", "--apply"); err != nil {
-		return err
-	}
-	if err := d.depotNames(ctx, "tenure"); err != nil {
-		return err
-	}
-	opened, out, err := d.api.ReadPool(ctx, depotName)
+	d.kubectl(ctx, "tenure", "import", "--from", "host-local", "--apply")
+	d.depotNames(ctx, "tenure")
+	opened, out, err := d.API.ReadPool(ctx, depotName)
 	if out != protocol.Done || !opened.Open {
-		return fmt.Errorf("pool %s is not open after the import: %w", depotName, err)
+		d.Fail("pool %s is not open after the import: %w", depotName, err)
 	}
 	kept, err := d.kept(ctx)
-	if err != nil {
-		return err
-	}
+	d.Must(err)
 	for _, p := range d.moving.old {
 		if kept[p.addrs[0].Addr()] != p.name || len(kept) != len(d.moving.old) {
-			return fmt.Errorf("kept are %v; want what the old pods have, %v of %s and so on", kept, p.addrs, p.name)
+			d.Fail("kept are %v; want what the old pods have, %v of %s and so on", kept, p.addrs, p.name)
 		}
 	}
 	d.screen.ok("Before the pool was opened, the %d addresses of the old pods were granted to them.", len(kept))
-	return nil
 }
 
 // depotNames checks which IPAM the definitions of the network name.
-func (d *demo) depotNames(ctx context.Context, ipam string) error {
+func (d *demo) depotNames(ctx context.Context, ipam string) {
 	for _, n := range []*node{d.nodeA, d.nodeB} {
 		var definition nad.NetworkAttachmentDefinition
-		if err := d.kube.Get(ctx, client.ObjectKey{Namespace: namespace, Name: depotOf(n)}, &definition); err != nil {
-			return err
-		}
+		d.Must(d.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: depotOf(n)}, &definition))
 		if !strings.Contains(definition.Spec.Config, fmt.Sprintf(`"type": %q`, ipam)) {
-			return fmt.Errorf("definition %s does not name %s: %s", definition.Name, ipam, definition.Spec.Config)
+			d.Fail("definition %s does not name %s: %s", definition.Name, ipam, definition.Spec.Config)
 		}
 	}
-	return nil
 }
 
 // kept returns which addresses are kept for pods of other IPAMs, and the pods' names.
 func (d *demo) kept(ctx context.Context) (map[netip.Addr]string, error) {
-	leases, err := d.api.Leases(ctx)
+	leases, err := d.API.Leases(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -218,60 +165,45 @@ func (d *demo) kept(ctx context.Context) (map[netip.Addr]string, error) {
 }
 
 // playFresh starts new pods on the network, beside the old ones.
-func (d *demo) playFresh(ctx context.Context, watch *watch) (err error) {
+func (d *demo) playFresh(ctx context.Context, watch *watch) {
 	m := &d.moving
-	if m.fresh, err = d.runInDepot(ctx, "new"); err != nil {
-		return err
-	}
+	m.fresh = d.runInDepot(ctx, "new")
 	d.showDepot(m.fresh, "tenure")
 	all := slices.Concat(m.old, m.fresh)
 	owner := map[netip.Addr]string{}
 	for _, p := range all {
 		a := p.addrs[0].Addr()
 		if other, taken := owner[a]; taken {
-			return fmt.Errorf("%v was given to %s and to %s", a, other, p.name)
+			d.Fail("%v was given to %s and to %s", a, other, p.name)
 		}
 		owner[a] = p.name
 	}
 	d.screen.ok("New pods start on the same networks, and fill them: %d pods have %d addresses, none of them twice.", len(all), len(owner))
-	pings, err := d.pingAll(ctx, all, all)
-	if err != nil {
-		return err
-	}
-	answers, silence, err := watch.end()
-	if err != nil {
-		return fmt.Errorf("%s: %w", m.old[0].name, err)
-	}
-	after, err := look(m.old)
-	if err != nil {
-		return err
-	}
+	pings := d.pingAll(ctx, all, all)
+	answers, silence := d.end(watch)
+	after := d.look(m.old)
 	if !slices.Equal(after, m.before) {
-		return fmt.Errorf("the old pods' interfaces have changed from %v to %v", m.before, after)
+		d.Fail("the old pods' interfaces have changed from %v to %v", m.before, after)
 	}
 	d.screen.ok("Old and new pods reach each other: %d pings answered. The old pods' interfaces are as they were. Between two of them %d pings "+
 		"went on all the while, the slowest answered in %s.", pings, answers, millis(silence))
-	return d.askWho(ctx, m.old[0])
+	d.askWho(ctx, m.old[0])
 }
 
 // askWho shows that Tenure knows which old pod has an address.
-func (d *demo) askWho(ctx context.Context, p *pod) error {
+func (d *demo) askWho(ctx context.Context, p *pod) {
 	addr := p.addrs[0].Addr().String()
-	text, code, err := d.runKubectl(ctx, "tenure", "who", addr)
-	if err != nil {
-		return err
-	}
+	text, code := d.runKubectl(ctx, "tenure", "who", addr)
 	if code != 0 || !strings.Contains(text, "pod "+namespace+"/"+p.name+" ") {
-		return fmt.Errorf("kubectl tenure who %s exits with %d; want pod %s: %s", addr, code, p.name, text)
+		d.Fail("kubectl tenure who %s exits with %d; want pod %s: %s", addr, code, p.name, text)
 	}
 	d.screen.command("kubectl tenure who %s", addr)
 	d.screen.block(text)
 	d.screen.ok("Tenure knows which pod has %s, although it has not given it.", addr)
-	return nil
 }
 
 // playOldEnd ends all pods of the network.
-func (d *demo) playOldEnd(ctx context.Context) error {
+func (d *demo) playOldEnd(ctx context.Context) {
 	m := &d.moving
 	all := slices.Concat(m.old, m.fresh)
 	var names []string
@@ -280,20 +212,15 @@ func (d *demo) playOldEnd(ctx context.Context) error {
 	}
 	d.screen.command("kubectl -n %s delete pod %s", namespace, strings.Join(names, " "))
 	for _, p := range all {
-		if err := d.remove(ctx, p); err != nil {
-			return err
-		}
+		d.remove(ctx, p)
 	}
 	for _, n := range []*node{d.nodeA, d.nodeB} {
 		given, err := filepath.Glob(filepath.Join(n.lib(depotLeases), "10.80.*"))
-		if err != nil {
-			return err
-		}
+		d.Must(err)
 		if len(given) > 0 {
-			return fmt.Errorf("host-local of %s still has %v", n.name, given)
+			d.Fail("host-local of %s still has %v", n.name, given)
 		}
 	}
 	d.screen.ok("The DELs of the old pods went to host-local, which has no address given out any more. Tenure frees what it has kept when two " +
 		"looks, ten seconds apart, have seen that the pods are gone: see the last scene.")
-	return nil
 }

@@ -30,16 +30,7 @@ const networkConfig = `{
   }]
 }`
 
-func (d *demo) poolScene() scene {
-	return scene{
-		"A pool of addresses, and a network that names it",
-		"A person creates an IPPool: the addresses of one L2 segment. A network asks Tenure for addresses by one word, \"type\": \"tenure\", " +
-			"and names the pool. The controller checks the pool, decides how large its blocks are, and opens it.",
-		d.playPool,
-	}
-}
-
-func (d *demo) playPool(ctx context.Context) error {
+func (d *demo) playPool(ctx context.Context) {
 	pool := &v1alpha1.IPPool{
 		ObjectMeta: metav1.ObjectMeta{Name: poolName},
 		Spec: v1alpha1.IPPoolSpec{Ranges: []v1alpha1.Range{
@@ -51,42 +42,30 @@ func (d *demo) playPool(ctx context.Context) error {
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: networkName},
 		Spec:       nad.NetworkAttachmentDefinitionSpec{Config: networkConfig},
 	}
-	if err := d.kube.Create(ctx, pool); err != nil {
-		return err
-	}
-	if err := d.kube.Create(ctx, network); err != nil {
-		return err
-	}
-	if err := d.kubectl(ctx, "-n", namespace, "get", "network-attachment-definition", networkName, "-o", "jsonpath={.spec.config}"); err != nil {
-		return err
-	}
+	d.Must(d.Client.Create(ctx, pool))
+	d.Must(d.Client.Create(ctx, network))
+	d.kubectl(ctx, "-n", namespace, "get", "network-attachment-definition", networkName, "-o", "jsonpath={.spec.config}")
 
-	opened, err := d.awaitOpen(ctx, poolName)
-	if err != nil {
-		return err
-	}
-	if err := d.showPool(ctx); err != nil {
-		return err
-	}
+	opened := d.awaitOpen(ctx, poolName)
+	d.showPool(ctx)
 	if opened.Bits4 != 26 || opened.Bits6 != 122 {
-		return fmt.Errorf("blocks are /%d and /%d; want /26 and /122", opened.Bits4, opened.Bits6)
+		d.Fail("blocks are /%d and /%d; want /26 and /122", opened.Bits4, opened.Bits6)
 	}
 	d.screen.ok("The pool is open. Nodes lease blocks of 64 addresses: a /%d and a /%d at a time.", opened.Bits4, opened.Bits6)
-	return nil
 }
 
 // awaitOpen waits until the controller has opened a pool.
-func (d *demo) awaitOpen(ctx context.Context, name protocol.PoolName) (opened protocol.Pool, err error) {
-	_, err = d.screen.await(ctx, "the controller opens the pool", func(ctx context.Context) (string, error) {
-		p, out, err := d.api.ReadPool(ctx, name)
+func (d *demo) awaitOpen(ctx context.Context, name protocol.PoolName) (opened protocol.Pool) {
+	d.await(ctx, "the controller opens the pool", func(ctx context.Context) error {
+		p, out, err := d.API.ReadPool(ctx, name)
 		if out != protocol.Done {
-			return "", err
+			return err
 		}
 		opened = p
 		if !p.Open {
-			return fmt.Sprintf("pool %s is closed", name), nil
+			return fmt.Errorf("pool %s is closed", name)
 		}
-		return "", nil
+		return nil
 	})
-	return opened, err
+	return opened
 }

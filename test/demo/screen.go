@@ -1,12 +1,12 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"os"
 	"strings"
 	"sync/atomic"
+	"text/tabwriter"
 	"time"
 	"unicode/utf8"
 
@@ -157,28 +157,15 @@ func (s *screen) block(text string) {
 // table prints rows in aligned columns; the first row is the header.
 func (s *screen) table(rows ...[]string) {
 	s.gap()
-	var widths []int
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 3, ' ', 0)
 	for _, row := range rows {
-		for i, cell := range row {
-			if i == len(widths) {
-				widths = append(widths, 0)
-			}
-			widths[i] = max(widths[i], utf8.RuneCountInString(cell))
-		}
+		fmt.Fprintln(w, strings.Join(row, "\t"))
 	}
-	for i, row := range rows {
-		var b strings.Builder
-		for j, cell := range row {
-			b.WriteString(cell)
-			b.WriteString(strings.Repeat(" ", widths[j]-utf8.RuneCountInString(cell)+3))
-		}
-		text := strings.TrimRight(b.String(), " ")
-		if i == 0 {
-			text = s.in(dim, text)
-		}
-		s.line(margin + text)
-	}
-	s.gap()
+	_ = w.Flush() // to memory
+	header, body, _ := strings.Cut(b.String(), "\n")
+	s.line(margin + s.in(dim, header))
+	s.block(body)
 }
 
 // during runs work and shows meanwhile that label goes on, with what work reports
@@ -226,31 +213,8 @@ func (s *screen) passing(n int, text string) {
 	fmt.Fprintf(s.out, "\r\033[K%s%s %s", margin, s.in(cyan, string(frame)), s.in(dim, text))
 }
 
-// step is during, and a line that stays when work has succeeded.
-func (s *screen) step(label string, work func(report func(string)) error) error {
-	took, err := s.during(label, work)
-	if err != nil {
-		return fmt.Errorf("%s: %w", label, err)
-	}
-	s.ok("%s %s", label, s.in(dim, "("+seconds(took)+")"))
-	return nil
-}
-
-// await waits until look reports nothing missing, and shows meanwhile what is. It
-// returns how long that took.
-func (s *screen) await(ctx context.Context, label string, look func(context.Context) (missing string, err error)) (time.Duration, error) {
-	took, err := s.during(label, func(report func(string)) error {
-		return await(ctx, patience, func(ctx context.Context) (string, error) {
-			missing, err := look(ctx)
-			report(missing)
-			return missing, err
-		})
-	})
-	if err != nil {
-		return took, fmt.Errorf("%s: %w", label, err)
-	}
-	return took, nil
-}
+// took says how long something took.
+func (s *screen) took(d time.Duration) string { return s.in(dim, "("+seconds(d)+")") }
 
 // summary ends a demo in which everything was as it should be.
 func (s *screen) summary(scenes int) {

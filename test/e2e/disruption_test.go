@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/test/cluster"
+	"github.com/tenure-ipam/tenure/test/process"
 )
 
 var _ = Describe("Pods and their addresses, whatever is restarted:", func() {
@@ -64,7 +65,7 @@ var _ = Describe("Pods and their addresses, whatever is restarted:", func() {
 	})
 
 	DescribeTable("a node's",
-		func(ctx context.Context, which func(*cluster.Node) *cluster.Service) {
+		func(ctx context.Context, which func(*cluster.Node) *process.Process) {
 			before := burst(ctx, "before")
 			awaitRunning(ctx, before...)
 			had := apart(ctx, before...)
@@ -85,8 +86,8 @@ var _ = Describe("Pods and their addresses, whatever is restarted:", func() {
 				Expect(has).To(HaveKeyWithValue(p.Name, had[p.Name]))
 			}
 		},
-		Entry("kubelet", func(n *cluster.Node) *cluster.Service { return n.Kubelet }),
-		Entry("containerd", func(n *cluster.Node) *cluster.Service { return n.Containerd }),
+		Entry("kubelet", func(n *cluster.Node) *process.Process { return n.Kubelet }),
+		Entry("containerd", func(n *cluster.Node) *process.Process { return n.Containerd }),
 	)
 
 	It("a node's containerd and kubelet, in the middle of ADDs", func(ctx context.Context) {
@@ -100,7 +101,7 @@ var _ = Describe("Pods and their addresses, whatever is restarted:", func() {
 			names, err := entries(n, attachmentsDir)
 			return len(names), err
 		}
-		for _, service := range []*cluster.Service{n.Containerd, n.Kubelet, n.Containerd} {
+		for _, service := range []*process.Process{n.Containerd, n.Kubelet, n.Containerd} {
 			already, err := attached()
 			Expect(err).NotTo(HaveOccurred())
 			Eventually(attached).WithPolling(5 * time.Millisecond).Should(BeNumerically(">=", min(already+3, len(pods))))

@@ -15,6 +15,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/test/cluster"
+	"github.com/tenure-ipam/tenure/test/process"
 )
 
 var _ = Describe("An installation from deploy/", func() {
@@ -89,7 +90,7 @@ var _ = Describe("An installation from deploy/", func() {
 		awaitRunning(ctx, there, lost)
 		had := addresses(ctx, there)["net1"]
 		t := newInstaller()
-		for _, service := range []*cluster.Service{dead.Kubelet, dead.Containerd} {
+		for _, service := range []*process.Process{dead.Kubelet, dead.Containerd} {
 			Expect(service.Kill()).To(Succeed())
 			DeferCleanup(service.Start) // the runtime first
 		}

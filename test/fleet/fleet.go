@@ -1,9 +1,13 @@
-// Package fleet runs the agents of many nodes in one process, against one real
-// API server, and watches every answer that they give: an address that is
-// answered to two owners at once fails the test.
+// Package fleet starts what a cluster without kubelets needs, for tests, the demo and the
+// benchmark: a control plane with clients, the manifests of deploy/, a controller, agents.
+// Agents and controller run in this process or in processes of their own.
+//
+// A [Fleet] is the agents of many nodes. It watches every answer that they give: an
+// address that is answered to two owners at once fails the test.
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -27,6 +31,7 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/node/agent"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
+	"github.com/tenure-ipam/tenure/test/process"
 )
 
 // Fleet is the agents of many nodes.
@@ -72,9 +77,13 @@ type Node struct {
 	fleet *Fleet
 	cfg   daemon.Config
 
-	stop func()
-	kill func()
-	done chan error
+	run runner // nil while it does not run
+}
+
+// A runner is an agent that runs, in this process or in one of its own.
+type runner interface {
+	Running() bool
+	Stop() error
 }
 
 // Start starts the agent of a node, the first time with a new store, and waits
@@ -107,7 +116,12 @@ func (f *Fleet) LaunchTwin(of *Node) *Node {
 // launch starts n's agent in this process, with a log of that name.
 func (f *Fleet) launch(n *Node, logName string) {
 	f.t.Helper()
-	log := slog.New(slog.NewTextHandler(f.logFile(logName), &slog.HandlerOptions{Level: slog.LevelDebug}))
+	file, err := os.OpenFile(f.log(logName), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(func() { file.Close() })
+	log := slog.New(slog.NewTextHandler(file, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	rc := f.rest
 	if f.Between != nil {
 		rc = f.Between(n.Name, rc)
@@ -116,9 +130,7 @@ func (f *Fleet) launch(n *Node, logName string) {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	ctx, stop := context.WithCancel(context.Background())
-	n.stop, n.done = stop, make(chan error, 1)
-	go func() { n.done <- d.Run(ctx) }()
+	n.run = process.Go(context.Background(), d.Run)
 }
 
 // node returns the node of a name, at first a new one.
@@ -133,18 +145,23 @@ func (f *Fleet) node(name string) *Node {
 	return n
 }
 
-func (f *Fleet) config(name string) daemon.Config {
-	c := agent.DefaultConfig(protocol.NodeName(name))
-	boot, err := daemon.BootID(daemon.DefaultBootFile)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	c.Machine, c.Boot = "machine-of-"+name, boot
-	dir := filepath.Join(f.dir, name)
-	c.JournalDir = filepath.Join(dir, "journal")
-	cfg := daemon.Config{
-		Agent: c, Store: filepath.Join(dir, "store.db"), Socket: filepath.Join(dir, "agent.sock"),
+// Config returns the configuration of a node's agent that has all its files below dir, in
+// a directory of the node's name.
+func Config(dir, name string) daemon.Config {
+	a := agent.DefaultConfig(protocol.NodeName(name))
+	dir = filepath.Join(dir, name)
+	a.Machine, a.JournalDir = "machine-of-"+name, filepath.Join(dir, "journal")
+	return daemon.Config{
+		Agent: a, Store: filepath.Join(dir, "store.db"), Socket: filepath.Join(dir, "agent.sock"),
 		NetnsDirs: []string{filepath.Join(dir, "netns")}, ResultDirs: []string{filepath.Join(dir, "results")},
+	}
+}
+
+func (f *Fleet) config(name string) daemon.Config {
+	cfg := Config(f.dir, name)
+	var err error
+	if cfg.Agent.Boot, err = daemon.BootID(daemon.DefaultBootFile); err != nil {
+		f.t.Fatal(err)
 	}
 	if f.Change != nil {
 		f.Change(&cfg)
@@ -152,31 +169,8 @@ func (f *Fleet) config(name string) daemon.Config {
 	return cfg
 }
 
-func (f *Fleet) logs() string {
-	if f.Logs != "" {
-		return f.Logs
-	}
-	return f.dir
-}
-
-// logFile opens the log of a node or a controller, to be added to.
-func (f *Fleet) logFile(name string) *os.File {
-	file, err := os.OpenFile(filepath.Join(f.logs(), name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		f.t.Fatal(err)
-	}
-	f.t.Cleanup(func() {
-		if err := file.Close(); err != nil {
-			f.t.Error(err)
-		}
-	})
-	return file
-}
-
-func readLog(path string) string {
-	text, err := os.ReadFile(path)
-	return string(text) + errText(err)
-}
+// log returns the path of the log of a node or a controller.
+func (f *Fleet) log(name string) string { return filepath.Join(cmp.Or(f.Logs, f.dir), name+".log") }
 
 // Config returns the node's configuration. A change takes effect at the next
 // start.
@@ -191,24 +185,22 @@ func (n *Node) call(req agentapi.Request) (agentapi.Response, error) {
 // Stop stops the agent as SIGTERM does, and waits for it.
 func (n *Node) Stop() {
 	n.fleet.t.Helper()
-	if n.stop == nil {
+	if n.run == nil {
 		return
 	}
-	n.stop()
-	if err := <-n.done; err != nil && !terminated(err) {
+	if err := n.run.Stop(); err != nil && !terminated(err) {
 		n.fleet.t.Errorf("agent of %s ends with %v", n.Name, err)
 	}
-	n.stop = nil
+	n.run = nil
 }
 
 // Log returns what the agent has logged.
-func (n *Node) Log() string { return readLog(filepath.Join(n.fleet.logs(), n.Name+".log")) }
-
-func errText(err error) string {
-	if err == nil {
-		return ""
+func (n *Node) Log() string {
+	text, err := os.ReadFile(n.fleet.log(n.Name))
+	if err != nil {
+		return err.Error()
 	}
-	return err.Error()
+	return string(text)
 }
 
 // Socket is where the node's agent listens.

@@ -1,23 +1,17 @@
 package fleet
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/tenure-ipam/tenure/deploy"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/test/controlplane"
+	"github.com/tenure-ipam/tenure/test/manifests"
 )
 
 // Accounts are the credentials of Tenure's programs, with the rights that they are
@@ -55,27 +49,14 @@ func InstallPolicies(ctx context.Context, kc client.Client) error {
 
 // install creates the objects of a file of deploy, or of a directory.
 func install(ctx context.Context, kc client.Client, path string) error {
-	return fs.WalkDir(deploy.FS, path, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			return err
+	objects, err := manifests.Shipped(path)
+	if err != nil {
+		return err
+	}
+	for _, o := range objects {
+		if err := kc.Create(ctx, o); err != nil {
+			return fmt.Errorf("%s of %s: %w", manifests.Name(o), path, err)
 		}
-		raw, err := deploy.FS.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		for dec := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(raw), 4096); ; {
-			var o unstructured.Unstructured
-			if err := dec.Decode(&o); errors.Is(err, io.EOF) {
-				return nil
-			} else if err != nil {
-				return fmt.Errorf("%s: %w", path, err)
-			}
-			if len(o.Object) == 0 {
-				continue
-			}
-			if err := kc.Create(ctx, &o); err != nil {
-				return fmt.Errorf("%s: %w", path, err)
-			}
-		}
-	})
+	}
+	return nil
 }

@@ -1,12 +1,17 @@
 package fleet
 
 import (
+	"context"
 	"errors"
+	"net/http"
 	"os/exec"
-	"path/filepath"
-	"runtime"
 	"strings"
 	"syscall"
+	"time"
+
+	"github.com/tenure-ipam/tenure/cmd/tenured/daemon"
+	"github.com/tenure-ipam/tenure/ipam/agentapi"
+	"github.com/tenure-ipam/tenure/test/process"
 )
 
 // Program says how to run one of Tenure's programs as processes of their own, which
@@ -14,67 +19,72 @@ import (
 type Program struct {
 	Path       string
 	Kubeconfig string
-	// Start, if set, starts the process in the place of cmd.Start. If it does so on another
-	// thread than its caller's, it keeps that one until the process has ended.
-	Start func(cmd *exec.Cmd) error
+	Exec       func(cmd *exec.Cmd) error // see [process.Process]
 }
 
-// child is a running process.
-type child struct {
-	cmd  *exec.Cmd
-	done chan error
-}
-
-// run starts a program that logs into a file of the name.
-func (f *Fleet) run(name string, p Program, args ...string) *child {
-	f.t.Helper()
-	log := f.logFile(name)
-	cmd := exec.Command(p.Path, args...)
-	cmd.Stdout, cmd.Stderr = log, log
-	// It ends with this process too, however that ends. The kernel goes by the thread
-	// that has started it, which is kept until the child has ended.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	start := p.Start
-	if start == nil {
-		start = (*exec.Cmd).Start
-	}
-	c := &child{cmd: cmd, done: make(chan error, 1)}
-	started := make(chan error)
-	go func() {
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := start(cmd)
-		started <- err
-		if err == nil {
-			c.done <- cmd.Wait()
+// Agent returns a node's agent as a process of the program tenured that does not run yet.
+// A path that c leaves empty is the program's default.
+func (p Program) Agent(c daemon.Config, log string, further ...string) *process.Process {
+	a, r := c.Agent, c.Ready
+	args := append([]string{
+		"--node", string(a.Node), "--kubeconfig", p.Kubeconfig, "--machine-id", a.Machine, "--listen", c.Listen,
+		"--idle", a.Idle.String(), "--fence", a.Fence.String(), "--wait", a.Wait.String(), "--publish-every", a.PublishEvery.String(),
+		"--sweep-every", a.SweepEvery.String(), "--keep-request", a.KeepRequest.String(),
+	}, further...)
+	for _, f := range [][2]string{
+		{"--store", c.Store}, {"--socket", c.Socket}, {"--journal", a.JournalDir}, {"--netns-dirs", strings.Join(c.NetnsDirs, ",")},
+		{"--cni-results", strings.Join(c.ResultDirs, ",")}, {"--cni-conf", r.Source}, {"--cni-conf-dir", r.Dir}, {"--cni-conf-name", r.Name},
+	} {
+		if f[1] != "" {
+			args = append(args, f[0], f[1])
 		}
-	}()
-	if err := <-started; err != nil {
-		f.t.Fatal(err)
+	}
+	return &process.Process{Name: "tenured on " + string(a.Node), Path: p.Path, Args: args, Log: log, Ready: Serving(c.Socket), Exec: p.Exec}
+}
+
+// Controller returns a process of the program tenure-controller that does not run yet. It
+// is ready when it says so at the address health, which may be empty.
+func (p Program) Controller(health, log string, further ...string) *process.Process {
+	c := &process.Process{
+		Name: "tenure-controller", Path: p.Path, Log: log, Exec: p.Exec,
+		Args: append([]string{"--kubeconfig", p.Kubeconfig, "--health", health, "--metrics", ""}, further...),
+	}
+	if health != "" {
+		c.Ready = Ready(health)
 	}
 	return c
 }
 
-func (c *child) terminate() { _ = c.cmd.Process.Signal(syscall.SIGTERM) } // it may have ended
+// Serving returns a probe of an agent that serves on a socket.
+func Serving(socket string) func(context.Context) error {
+	conf := []byte(`{"cniVersion":"1.1.0","name":"probe","type":"probe","ipam":{"type":"tenure","pool":"probe"}}`)
+	return func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+		defer cancel()
+		resp, err := agentapi.Call(ctx, socket, agentapi.Request{Verb: agentapi.Status, Config: conf})
+		if err == nil && resp.Error != nil {
+			err = resp.Error
+		}
+		return err
+	}
+}
 
-func (c *child) kill() { _ = c.cmd.Process.Kill() } // it may have ended
+// Ready returns a probe of a program that says at an address whether it is ready, as the
+// kubelet asks it.
+func Ready(address string) func(context.Context) error {
+	return process.Answers(http.DefaultClient, "http://"+address+"/readyz")
+}
 
 // LaunchProcess starts the agent of a node as a process of the program tenured,
 // without waiting for it.
 func (f *Fleet) LaunchProcess(p Program, name string) *Node {
 	f.t.Helper()
 	n := f.node(name)
-	c, a := n.cfg, n.cfg.Agent
-	args := []string{
-		"--node", name, "--kubeconfig", p.Kubeconfig, "--store", c.Store, "--socket", c.Socket,
-		"--journal", a.JournalDir, "--netns-dirs", strings.Join(c.NetnsDirs, ","), "--cni-results", strings.Join(c.ResultDirs, ","), "--listen", c.Listen, "--machine-id", a.Machine, "--idle", a.Idle.String(), "--fence", a.Fence.String(),
-		"--wait", a.Wait.String(), "--publish-every", a.PublishEvery.String(), "--sweep-every", a.SweepEvery.String(), "--keep-request", a.KeepRequest.String(), "--debug",
+	proc := p.Agent(n.cfg, f.log(name), "--debug")
+	if err := proc.Launch(); err != nil {
+		f.t.Fatal(err)
 	}
-	if r := c.Ready; r.Source != "" {
-		args = append(args, "--cni-conf", r.Source, "--cni-conf-dir", r.Dir, "--cni-conf-name", r.Name)
-	}
-	proc := f.run(name, p, args...)
-	n.done, n.stop, n.kill = proc.done, proc.terminate, proc.kill
+	n.run = proc
 	return n
 }
 
@@ -92,54 +102,26 @@ func terminated(err error) bool {
 // Kill ends a node's process as kill -9 does.
 func (n *Node) Kill() {
 	n.fleet.t.Helper()
-	n.kill()
-	var exit *exec.ExitError
-	if err := <-n.done; err != nil && !errors.As(err, &exit) {
-		n.fleet.t.Errorf("agent of %s: %v", n.Name, err)
-	}
-	n.stop, n.kill = nil, nil
-}
-
-// Controller is a running cluster controller.
-type Controller struct {
-	fleet *Fleet
-	name  string
-	proc  *child
+	n.fleet.Kill(n.run.(*process.Process))
+	n.run = nil
 }
 
 // LaunchController starts a process of the program tenure-controller, without
 // waiting for it. args are further arguments. It ends with the test.
-func (f *Fleet) LaunchController(p Program, name string, args ...string) *Controller {
+func (f *Fleet) LaunchController(p Program, name string, args ...string) *process.Process {
 	f.t.Helper()
-	c := &Controller{fleet: f, name: name}
-	c.proc = f.run(name, p, append([]string{"--kubeconfig", p.Kubeconfig, "--health", "", "--metrics", "", "--debug"}, args...)...)
-	f.t.Cleanup(c.Kill)
+	c := p.Controller("", f.log(name), append(args, "--debug")...)
+	if err := c.Launch(); err != nil {
+		f.t.Fatal(err)
+	}
+	f.t.Cleanup(func() { f.Kill(c) })
 	return c
 }
 
-// Kill ends the controller as kill -9 does, if it runs.
-func (c *Controller) Kill() {
-	if c.proc == nil {
-		return
-	}
-	c.proc.kill()
-	<-c.proc.done //nolint:errcheck // it was killed: how it ends is of no interest
-	c.proc = nil
-}
-
-// Running reports whether the controller has not ended by itself or by Kill.
-func (c *Controller) Running() bool {
-	if c.proc == nil {
-		return false
-	}
-	select {
-	case err := <-c.proc.done:
-		c.proc.done <- err // for Kill
-		return false
-	default:
-		return true
+// Kill ends a process as kill -9 does, if it runs.
+func (f *Fleet) Kill(p *process.Process) {
+	f.t.Helper()
+	if err := p.Kill(); err != nil {
+		f.t.Error(err)
 	}
 }
-
-// Log returns what the controller has logged.
-func (c *Controller) Log() string { return readLog(filepath.Join(c.fleet.logs(), c.name+".log")) }

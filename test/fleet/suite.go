@@ -6,17 +6,26 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
+	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/tenure-ipam/tenure/cmd/tenure-controller/controller"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/test/controlplane"
+	"github.com/tenure-ipam/tenure/test/process"
+	"github.com/tenure-ipam/tenure/test/programs"
 	"github.com/tenure-ipam/tenure/test/sandbox"
 )
 
@@ -25,7 +34,7 @@ import (
 type Cluster struct {
 	*controlplane.ControlPlane
 	API    *kube.API
-	Client client.Client
+	Client client.WithWatch
 }
 
 // Main is the whole of a TestMain whose package needs a cluster: in a sandbox it
@@ -33,12 +42,6 @@ type Cluster struct {
 // otherwise, and calls run with it. It returns what the program is to exit with,
 // which is run's code unless something fails.
 func Main(o controlplane.Options, run func(context.Context, *Cluster) (code int, err error)) int {
-	if o.CRDs == nil {
-		o.CRDs = []string{"../../deploy/crds", "../../deploy/crds/upstream"}
-	}
-	if o.Controllers == nil {
-		o.Controllers = []string{controlplane.GarbageCollector}
-	}
 	return sandbox.Main(sandbox.Options{}, func() int {
 		code, err := withCluster(context.Background(), o, run)
 		if err != nil {
@@ -50,17 +53,60 @@ func Main(o controlplane.Options, run func(context.Context, *Cluster) (code int,
 }
 
 func withCluster(ctx context.Context, o controlplane.Options, run func(context.Context, *Cluster) (int, error)) (code int, err error) {
-	ctrllog.SetLogger(logr.Discard())
-	cp, err := controlplane.Start(ctx, o)
+	c, err := StartCluster(ctx, o)
 	if err != nil {
 		return 0, err
 	}
-	defer func() { err = errors.Join(err, cp.Stop()) }()
-	c := &Cluster{ControlPlane: cp}
-	if c.API, c.Client, err = kube.Dial(cp.Config()); err != nil {
-		return 0, err
-	}
+	defer func() { err = errors.Join(err, c.Stop()) }()
 	return run(ctx, c)
+}
+
+// StartCluster starts a control plane that has the CRDs and collects garbage, unless o
+// says otherwise.
+func StartCluster(ctx context.Context, o controlplane.Options) (*Cluster, error) {
+	ctrllog.SetLogger(logr.Discard())
+	root, err := programs.Root()
+	if err != nil {
+		return nil, err
+	}
+	if o.CRDs == nil {
+		o.CRDs = []string{filepath.Join(root, "deploy/crds"), filepath.Join(root, "deploy/crds/upstream")}
+	}
+	if o.Controllers == nil {
+		o.Controllers = []string{controlplane.GarbageCollector}
+	}
+	cp, err := controlplane.Start(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	opts, err := kube.ClientOptions(cp.Config())
+	if err != nil {
+		return nil, errors.Join(err, cp.Stop())
+	}
+	kc, err := client.NewWithWatch(cp.Config(), opts)
+	if err != nil {
+		return nil, errors.Join(err, cp.Stop())
+	}
+	return &Cluster{ControlPlane: cp, API: kube.NewAPI(kc), Client: kc}, nil
+}
+
+// AwaitClaims calls see for each claim of a namespace that is there, and for each change,
+// until it returns true.
+func (c *Cluster) AwaitClaims(ctx context.Context, namespace string, see func(*ipamclaims.IPAMClaim) (done bool)) error {
+	claims := &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			var list ipamclaims.IPAMClaimList
+			return &list, c.Client.List(ctx, &list, &client.ListOptions{Namespace: namespace, Raw: &o})
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			return c.Client.Watch(ctx, &ipamclaims.IPAMClaimList{}, &client.ListOptions{Namespace: namespace, Raw: &o})
+		},
+	}
+	_, err := watchtools.UntilWithSync(ctx, claims, &ipamclaims.IPAMClaim{}, nil, func(e watch.Event) (bool, error) {
+		claim, ok := e.Object.(*ipamclaims.IPAMClaim)
+		return ok && see(claim), nil
+	})
+	return err
 }
 
 // Create creates objects, in order.
@@ -73,20 +119,22 @@ func (c *Cluster) Create(ctx context.Context, objects ...client.Object) error {
 	return nil
 }
 
-// StartController runs a controller that has no rival, and counts and gives back
-// soon, until stop is called.
+// StartController runs a controller that counts and gives back soon, until stop is called.
 func StartController(ctx context.Context, as *rest.Config) (stop func() error, err error) {
 	cfg := controller.DefaultConfig()
-	cfg.LeaderElection, cfg.Health, cfg.Metrics = false, "", ""
 	cfg.CountsEvery, cfg.Idle = time.Second, 2*time.Second
-	c, err := controller.New(cfg, as, slog.New(slog.DiscardHandler))
+	return RunController(ctx, cfg, as, slog.New(slog.DiscardHandler))
+}
+
+// RunController runs a controller that has no rival, and listens nowhere, until stop is
+// called.
+func RunController(ctx context.Context, cfg controller.Config, as *rest.Config, log *slog.Logger) (stop func() error, err error) {
+	cfg.LeaderElection, cfg.Health, cfg.Metrics = false, "", ""
+	c, err := controller.New(cfg, as, log)
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	done := make(chan error, 1)
-	go func() { done <- c.Run(ctx) }()
-	return func() error { cancel(); return <-done }, nil
+	return process.Go(ctx, c.Run).Stop, nil
 }
 
 // Eventually waits until check returns nil. So long it may take on a machine that has
@@ -95,18 +143,11 @@ func StartController(ctx context.Context, as *rest.Config) (stop func() error, e
 // slower than any deadline foresees.
 func Eventually(t testing.TB, within time.Duration, check func() error) {
 	t.Helper()
-	began, most := time.Now(), max(3*within, time.Minute)
-	for {
-		err, took := check(), time.Since(began)
-		switch {
-		case err == nil && took > within:
-			t.Logf("took %v; want %v", took.Round(time.Millisecond), within)
-			return
-		case err == nil:
-			return
-		case took > most:
-			t.Fatalf("not within %v: %v", most, err)
-		}
-		time.Sleep(20 * time.Millisecond) // a poll of the outside world, bounded by the deadline
+	began := time.Now()
+	if err := process.Await(context.Background(), max(3*within, time.Minute), func(context.Context) error { return check() }); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(began); took > within {
+		t.Logf("took %v; want %v", took.Round(time.Millisecond), within)
 	}
 }

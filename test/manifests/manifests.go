@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
 
+	"github.com/tenure-ipam/tenure/deploy"
 	"github.com/tenure-ipam/tenure/test/programs"
 )
 
@@ -119,6 +120,26 @@ func template(ctx context.Context, args ...string) ([]byte, error) {
 func ChartDir() (string, error) {
 	root, err := programs.Root()
 	return filepath.Join(root, "deploy", "chart"), err
+}
+
+// Shipped returns the objects of a file of deploy/, or of the files of a directory.
+func Shipped(path string) (objects []Object, err error) {
+	err = fs.WalkDir(deploy.FS, path, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		text, err := deploy.FS.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		of, err := Parse(text)
+		if err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		objects = append(objects, of...)
+		return nil
+	})
+	return objects, err
 }
 
 // Parse reads objects from YAML documents; empty ones are left out.

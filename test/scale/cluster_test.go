@@ -17,10 +17,6 @@ import (
 	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/tools/cache"
-	watchtools "k8s.io/client-go/tools/watch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
@@ -248,23 +244,14 @@ func (c *nodes) claims(network string, n int) (took time.Duration) {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), patience)
 	defer cancel()
-	claims := &cache.ListWatch{
-		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
-			var list ipamclaims.IPAMClaimList
-			return &list, kc.List(ctx, &list, &client.ListOptions{Namespace: "default", Raw: &o})
-		},
-		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
-			return kc.Watch(ctx, &ipamclaims.IPAMClaimList{}, &client.ListOptions{Namespace: "default", Raw: &o})
-		},
-	}
 	began, served := time.Now(), make(chan error, 1)
 	go func() {
 		has := map[string]bool{}
-		_, err := watchtools.UntilWithSync(ctx, claims, &ipamclaims.IPAMClaim{}, nil, func(e watch.Event) (bool, error) {
-			if o, ok := e.Object.(*ipamclaims.IPAMClaim); ok && o.Spec.Network == network && len(o.Status.IPs) > 0 {
+		err := cluster.AwaitClaims(ctx, "default", func(o *ipamclaims.IPAMClaim) bool {
+			if o.Spec.Network == network && len(o.Status.IPs) > 0 {
 				has[o.Name] = true
 			}
-			return len(has) == n, nil
+			return len(has) == n
 		})
 		if err != nil {
 			err = fmt.Errorf("%d of %d claims have an address after %v: %w", len(has), n, time.Since(began), err)

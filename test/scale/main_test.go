@@ -27,7 +27,8 @@ import (
 )
 
 var (
-	cp *controlplane.ControlPlane
+	cluster *fleet.Cluster
+	cp      *controlplane.ControlPlane
 	// api and kc are an administrator's.
 	api *kube.API
 	kc  client.WithWatch
@@ -42,12 +43,7 @@ var (
 
 func TestMain(m *testing.M) {
 	os.Exit(fleet.Main(controlplane.Options{}, func(ctx context.Context, c *fleet.Cluster) (code int, err error) {
-		cp, api = c.ControlPlane, c.API
-		admin := rest.CopyConfig(cp.Config())
-		admin.QPS = -1
-		if kc, err = client.NewWithWatch(admin, client.Options{Scheme: c.Client.Scheme()}); err != nil {
-			return 0, err
-		}
+		cluster, cp, api, kc = c, c.ControlPlane, c.API, c.Client
 		if accounts, err = fleet.Install(ctx, cp, c.Client); err != nil {
 			return 0, err
 		}
@@ -67,19 +63,11 @@ const idleQuick = 2 * time.Second
 func quick() bool { return os.Getenv("TENURE_SCALE_NODES") == "" }
 
 // launchController runs a controller that has no rival until stopController is called.
-func launchController(ctx context.Context) error {
+func launchController(ctx context.Context) (err error) {
 	cfg := controller.DefaultConfig()
-	cfg.LeaderElection, cfg.Health, cfg.Metrics = false, "", ""
 	if quick() {
 		cfg.Idle = idleQuick
 	}
-	c, err := controller.New(cfg, ofController.counted(accounts.Controller), slog.New(slog.DiscardHandler))
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	done := make(chan error, 1)
-	go func() { done <- c.Run(ctx) }()
-	stopController = func() error { cancel(); return <-done }
-	return nil
+	stopController, err = fleet.RunController(ctx, cfg, ofController.counted(accounts.Controller), slog.New(slog.DiscardHandler))
+	return err
 }

@@ -1,8 +1,8 @@
 package scale_test
 
 import (
-	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -25,6 +25,7 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 	"github.com/tenure-ipam/tenure/test/controlplane"
 	"github.com/tenure-ipam/tenure/test/fleet"
+	"github.com/tenure-ipam/tenure/test/process"
 	"github.com/tenure-ipam/tenure/test/programs"
 )
 
@@ -81,7 +82,7 @@ type movers struct {
 	t          *testing.T
 	program    string
 	kubeconfig string
-	controller *exec.Cmd
+	controller *process.Process
 }
 
 const (
@@ -185,20 +186,17 @@ func (m *movers) launch() {
 	if err != nil {
 		m.t.Fatal(err)
 	}
-	kubeconfig, log := filepath.Join(dir, "kubeconfig"), &bytes.Buffer{}
-	if err := controlplane.WriteKubeconfig(kubeconfig, accounts.Controller); err != nil {
+	p := fleet.Program{Path: path, Kubeconfig: filepath.Join(dir, "kubeconfig")}
+	if err := controlplane.WriteKubeconfig(p.Kubeconfig, accounts.Controller); err != nil {
 		m.t.Fatal(err)
 	}
-	m.controller = exec.Command(path, "--kubeconfig", kubeconfig, "--health", "", "--metrics", "")
-	m.controller.Stdout, m.controller.Stderr = log, log
-	if err := m.controller.Start(); err != nil {
+	m.controller = p.Controller("", filepath.Join(dir, "log"))
+	if err := m.controller.Launch(); err != nil {
 		m.t.Fatal(err)
 	}
 	m.t.Cleanup(func() {
-		_ = m.controller.Process.Kill() // it may have ended
-		_ = m.controller.Wait()         // it was killed
-		if m.t.Failed() {
-			m.t.Logf("the controller's log ends with:\n%s", log.Bytes()[max(0, log.Len()-4000):])
+		if err := m.controller.Kill(); err != nil || m.t.Failed() {
+			m.t.Logf("%v; the controller's log ends with:\n%s", err, m.controller.Tail())
 		}
 	})
 }
@@ -219,16 +217,12 @@ func (m *movers) tenure(args ...string) string {
 // memory says how much memory the controller has, and has had at most.
 func (m *movers) memory() string {
 	m.t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", m.controller.Process.Pid))
-	if err != nil {
+	now, err := m.controller.Memory("VmRSS")
+	most, errMost := m.controller.Memory("VmHWM")
+	if err := errors.Join(err, errMost); err != nil {
 		m.t.Fatal(err)
 	}
-	of := func(key string) string {
-		_, after, _ := strings.Cut(string(text), key+":")
-		line, _, _ := strings.Cut(after, "\n")
-		return strings.TrimSpace(line)
-	}
-	return of("VmRSS") + ", at most " + of("VmHWM")
+	return fmt.Sprintf("%d MB, at most %d MB", now>>20, most>>20)
 }
 
 // kept returns how many addresses are kept for pods of other IPAMs.

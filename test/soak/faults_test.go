@@ -162,7 +162,7 @@ func (f *faults) killController() {
 	f.w.controlling.Lock()
 	defer f.w.controlling.Unlock()
 	i := f.rng.IntN(len(f.w.controllers))
-	f.w.controllers[i].Kill()
+	f.w.fleet.Kill(f.w.controllers[i])
 	f.w.launchController(i)
 }
 

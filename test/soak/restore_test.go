@@ -153,7 +153,7 @@ func (f *faults) stopAll() {
 	}
 	stopping.Wait()
 	for _, c := range f.w.controllers {
-		c.Kill()
+		f.w.fleet.Kill(c)
 	}
 }
 

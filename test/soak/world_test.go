@@ -24,6 +24,7 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/test/controlplane"
 	"github.com/tenure-ipam/tenure/test/fleet"
+	"github.com/tenure-ipam/tenure/test/process"
 	"github.com/tenure-ipam/tenure/test/programs"
 )
 
@@ -81,7 +82,7 @@ type world struct {
 	stats *stats
 
 	controlling sync.Mutex
-	controllers [2]*fleet.Controller // guarded by controlling
+	controllers [2]*process.Process // guarded by controlling
 
 	// calls is held for reading by all that the load does, and by who puts back the API
 	// server's data: from when no agent runs any more until it is known what is lost.

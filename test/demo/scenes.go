@@ -1,0 +1,92 @@
+package main
+
+import "context"
+
+// A scene is one thing to see. It fails as package stage says.
+type scene struct {
+	title, why string
+	play       func(*demo, context.Context)
+}
+
+// scenes are in order. The last one gives everything back.
+var scenes = []scene{
+	{
+		"A pool of addresses, and a network that names it",
+		"A person creates an IPPool: the addresses of one L2 segment. A network asks Tenure for addresses by one word, \"type\": \"tenure\", " +
+			"and names the pool. The controller checks the pool, decides how large its blocks are, and opens it.",
+		(*demo).playPool,
+	},
+	{
+		"Ordinary pods: the API server is asked once for 64 addresses, not once for each",
+		"The first ADD on a node creates a lease on a whole block; a lease's name is computed from the block, so that the API server itself refuses " +
+			"a second one. From then on the node's agent gives addresses out of a file of its own, synced before the answer. (Here the file is on a " +
+			"tmpfs; a disk adds the time of an fsync.)",
+		(*demo).playOrdinary,
+	},
+	{
+		"The API server does not answer, and a pod starts all the same",
+		"kube-apiserver is frozen (SIGSTOP): connections stay open, no answer comes. The node has leased its block already, and knows its own " +
+			"pods, and the networks that they select, from watches.",
+		(*demo).playFrozen,
+	},
+	{
+		"A claim: an address that is there before its pod",
+		"An IPAMClaim asks for addresses that outlive pods. The controller grants them out of blocks that the cluster holds, so that no node owns " +
+			"them. The address can go into DNS or a firewall before anything runs.",
+		(*demo).playClaim,
+	},
+	{
+		"The pod is deleted, and made anew on the other node: the same address",
+		"Between the two pods the address belongs to the claim: nobody else is given it. (The pod asks for its MAC as well, so that what its " +
+			"neighbours remember stays right.)",
+		(*demo).playMove,
+	},
+	{
+		"Live migration: two pods on one claim at once",
+		"A virtual machine moves while it runs: for a while it has a pod on each node, and both need its address. They are siblings, pods of one " +
+			"VirtualMachineInstance, and may. Anybody else who names the claim is refused. A neighbour pings the machine all the while.",
+		(*demo).playMigration,
+	},
+	{
+		"An address asked for by name",
+		"A selection may say which address it wants. It gets exactly that one, or an error that says why not. The pool keeps " + staticRange +
+			" for those who ask.",
+		(*demo).playStatic,
+	},
+	{
+		"Moving in: a network changes its IPAM while its pods run",
+		"The network depot has its addresses by host-local, which keeps them in files on the node. It knows nothing of other nodes, and so each " +
+			"node has a definition of its own, with a part of the range, here four addresses. kubectl tenure import changes one word in them.",
+		(*demo).playMoving,
+	},
+	{
+		"A DEL while the agent is away",
+		"The agent of node-b is killed (SIGKILL). Pods go on running, and deleting one must not wait for the agent: the CNI plugin writes the DEL " +
+			"into a journal on disk and reports success. A new pod is told to try again later.",
+		(*demo).playAway,
+	},
+	{
+		"What would a pod be attached to? Asked before there is one",
+		"A pod may select several networks. kubectl tenure explain makes the plan that the meta-plugin on the node would make, by the same code: " +
+			"what each plugin is going to be given, or every reason why the pod would fail.",
+		(*demo).playExplain,
+	},
+	{
+		"A pod with three networks: one by claim, one static, one ordinary",
+		"The runtime makes one call. The meta-plugin tenure-attach writes the whole plan to disk, runs the plugins of the default network and of " +
+			"the three others, one after the other, and answers. Then the agent writes into the pod's status annotation what the pod has.",
+		(*demo).playSeveral,
+	},
+	{
+		"A DEL with nobody left to ask",
+		"The pod is deleted by force, and so are two of its networks. Then the agent is killed, and the API server frozen. What is to be undone " +
+			"is in the journal that tenure-attach wrote before the first plugin was run.",
+		(*demo).playAlone,
+	},
+	{
+		"Everything is deleted, and every address comes back by itself",
+		"The virtual machine is stopped, and all pods are deleted: the claims keep their addresses. Then the machine, with which Kubernetes' garbage " +
+			"collector deletes its claim; the other claim; and the pools, which wait until nobody holds a lease of them.",
+		(*demo).playEnd,
+	},
+}
