@@ -142,7 +142,7 @@ func (c *conn) serve(ctx context.Context, req Request) {
 	if resp.After != nil {
 		defer func() {
 			if p := recover(); p != nil {
-				c.faulted(ctx, req, p)
+				c.logPanic(ctx, req, p)
 			}
 		}()
 		resp.After()
@@ -161,8 +161,8 @@ func (c *conn) reply(resp Response) {
 	}
 }
 
-// faulted logs a panic of the handler.
-func (c *conn) faulted(ctx context.Context, req Request, p any) {
+// logPanic logs a panic of the handler.
+func (c *conn) logPanic(ctx context.Context, req Request, p any) {
 	c.s.log.ErrorContext(ctx, "panic while a request was served", "verb", string(req.Verb),
 		"sandbox", req.ContainerID, "interface", req.IfName, "error", fmt.Sprint(p), "stack", string(debug.Stack()))
 }
@@ -202,7 +202,7 @@ func (c *conn) answer(ctx context.Context, req Request) (resp Response) {
 	defer cancel()
 	defer func() {
 		if p := recover(); p != nil {
-			c.faulted(ctx, req, p)
+			c.logPanic(ctx, req, p)
 			resp = Fail(CodeInternal, "the agent cannot answer: a fault of its own (%v), see its log", p)
 		}
 	}()

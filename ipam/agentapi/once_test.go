@@ -176,30 +176,6 @@ func TestOnceNoAnswerWhenTheAgentDies(t *testing.T) {
 	}
 }
 
-func TestOnceHangsUp(t *testing.T) {
-	entered, cause := make(chan struct{}), make(chan error, 1)
-	r := serve(t, testLimits(), func(ctx context.Context, _ Request) Response {
-		close(entered)
-		<-ctx.Done()
-		cause <- context.Cause(ctx)
-		return Response{}
-	})
-	ctx, cancel := context.WithCancel(t.Context())
-	called := make(chan error, 1)
-	go func() {
-		_, err := Once(ctx, time.Minute, r.socket, Request{Verb: Add})
-		called <- err
-	}()
-	<-entered
-	cancel()
-	if err := <-cause; !errors.Is(err, ErrHungUp) {
-		t.Errorf("the handler's context ended with %v; want ErrHungUp", err)
-	}
-	if err := <-called; !errors.Is(err, ErrNoAnswer) || !errors.Is(err, context.Canceled) {
-		t.Errorf("the call ended with %v; want ErrNoAnswer and Canceled", err)
-	}
-}
-
 // fullQueue listens on a socket whose queue has room for one, and is full.
 func fullQueue(t *testing.T) (fd int, socket string) {
 	t.Helper()

@@ -14,26 +14,36 @@ import (
 )
 
 func TestHangUpEndsTheHandler(t *testing.T) {
-	entered, cause := make(chan struct{}), make(chan error, 1)
-	r := serve(t, testLimits(), func(ctx context.Context, _ Request) Response {
-		close(entered)
-		<-ctx.Done()
-		cause <- context.Cause(ctx)
-		return Response{}
-	})
-	ctx, cancel := context.WithCancel(context.Background())
-	called := make(chan error, 1)
-	go func() {
-		_, err := Call(ctx, r.socket, Request{Verb: Add})
-		called <- err
-	}()
-	<-entered
-	cancel()
-	if err := <-cause; !errors.Is(err, ErrHungUp) {
-		t.Errorf("the handler's context ended with %v; want ErrHungUp", err)
-	}
-	if err := <-called; !errors.Is(err, ErrNoAnswer) || !errors.Is(err, context.Canceled) {
-		t.Errorf("the call ended with %v; want ErrNoAnswer and Canceled", err)
+	for name, call := range map[string]func(ctx context.Context, socket string) error{
+		"Call": func(ctx context.Context, socket string) error {
+			_, err := Call(ctx, socket, Request{Verb: Add})
+			return err
+		},
+		"Once": func(ctx context.Context, socket string) error {
+			_, err := Once(ctx, time.Minute, socket, Request{Verb: Add})
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			entered, cause := make(chan struct{}), make(chan error, 1)
+			r := serve(t, testLimits(), func(ctx context.Context, _ Request) Response {
+				close(entered)
+				<-ctx.Done()
+				cause <- context.Cause(ctx)
+				return Response{}
+			})
+			ctx, cancel := context.WithCancel(t.Context())
+			called := make(chan error, 1)
+			go func() { called <- call(ctx, r.socket) }()
+			<-entered
+			cancel()
+			if err := <-cause; !errors.Is(err, ErrHungUp) {
+				t.Errorf("the handler's context ended with %v; want ErrHungUp", err)
+			}
+			if err := <-called; !errors.Is(err, ErrNoAnswer) || !errors.Is(err, context.Canceled) {
+				t.Errorf("the call ended with %v; want ErrNoAnswer and Canceled", err)
+			}
+		})
 	}
 }
 

@@ -166,7 +166,7 @@ func (l *finder) pool(p *Pool) {
 	}
 	for node, report := range l.Reports {
 		for _, s := range report.Has {
-			l.sighted(p, node, s, segment)
+			l.addSighting(p, node, s, segment)
 		}
 	}
 }
@@ -192,8 +192,9 @@ func (l *finder) counts(p *Pool, pod *Pod, a netip.Addr, ours bool) bool {
 	return pod.Bound.IsZero() || !pod.Bound.After(p.Since.Add(skew))
 }
 
-// sighted looks at an address that a node's agent has seen in a sandbox.
-func (l *finder) sighted(p *Pool, node protocol.NodeName, s protocol.Sighting, segment []Definition) {
+// addSighting looks at an address that a node's agent has seen in a sandbox, and has it kept if
+// another IPAM gave it.
+func (l *finder) addSighting(p *Pool, node protocol.NodeName, s protocol.Sighting, segment []Definition) {
 	if s.IPAM == Type || !p.Gives(s.Addr) || !slices.ContainsFunc(segment, func(d Definition) bool { return d.Network == s.Network }) {
 		return
 	}
@@ -213,7 +214,7 @@ func (l *finder) sighted(p *Pool, node protocol.NodeName, s protocol.Sighting, s
 
 // bar has an address kept for a pod, unless it is Tenure that has given it to the pod.
 func (l *finder) bar(p *Pool, pod *Pod, a netip.Addr, source string) {
-	ours, owner := l.given(p.Name, pod, a)
+	ours, owner := l.givenByTenure(p.Name, pod, a)
 	if ours {
 		return
 	}
@@ -227,9 +228,9 @@ func (l *finder) bar(p *Pool, pod *Pod, a netip.Addr, source string) {
 	}
 }
 
-// given reports whether Tenure has given an address to a pod. If it has given it to
+// givenByTenure reports whether Tenure has given an address to a pod. If Tenure has given it to
 // somebody else, owner says to whom.
-func (l *finder) given(pool protocol.PoolName, pod *Pod, a netip.Addr) (ours bool, owner string) {
+func (l *finder) givenByTenure(pool protocol.PoolName, pod *Pod, a netip.Addr) (ours bool, owner string) {
 	if r, ok := l.Reports[pod.Node]; ok && slices.ContainsFunc(r.Has, func(s protocol.Sighting) bool {
 		return s.Addr == a && s.IPAM == Type && s.Pod.UID == pod.uid()
 	}) {
@@ -240,7 +241,7 @@ func (l *finder) given(pool protocol.PoolName, pod *Pod, a netip.Addr) (ours boo
 			continue
 		}
 		if g, ok := lease.GrantOf(a); ok {
-			return l.granted(g, pod)
+			return l.grantedByTenure(g, pod)
 		}
 		if lease.Holder.Node == "" || slices.Contains(lease.Ceded, a) {
 			return false, ""
@@ -250,8 +251,8 @@ func (l *finder) given(pool protocol.PoolName, pod *Pod, a netip.Addr) (ours boo
 	return false, ""
 }
 
-// granted is given for an address with a grant.
-func (l *finder) granted(g protocol.Grant, pod *Pod) (ours bool, owner string) {
+// grantedByTenure answers as givenByTenure does, for an address that is granted by g.
+func (l *finder) grantedByTenure(g protocol.Grant, pod *Pod) (ours bool, owner string) {
 	if g.To.Kind == protocol.GranteePod {
 		if g.To.UID == pod.uid() {
 			return false, ""
@@ -266,8 +267,9 @@ func (l *finder) granted(g protocol.Grant, pod *Pod) (ours bool, owner string) {
 	return false, g.To.String()
 }
 
-// Published is given for an address of a block that a node holds, by what the node has
-// told of it. What it has not told it is asked.
+// Published reports whether the node that holds the lease has published that the pod has an
+// address of it. If it has published another owner, owner says which. What a node has not
+// published, it is asked for.
 func Published(lease protocol.Lease, pod *Pod, a netip.Addr) (ours bool, owner string) {
 	for _, text := range lease.Published.Allocations {
 		rest, ok := strings.CutPrefix(text, a.String()+" ")
@@ -283,10 +285,10 @@ func Published(lease protocol.Lease, pod *Pod, a netip.Addr) (ours bool, owner s
 	return false, ""
 }
 
-// Pending returns the pods that may still come to have an address of p by another IPAM:
-// they were bound to their nodes before p took its addresses over, select a network of
-// the segment, and neither their status nor an ADD that has come to Tenure tells that
-// the other IPAM is done with them. After sandboxWithin nobody is waited for.
+// Pending returns the pods that may still get an address of p by another IPAM. They were bound to
+// their nodes before p took its addresses over, and select a network of the segment. Neither
+// their status nor an ADD of Tenure's tells that the other IPAM is done with them. After
+// sandboxWithin no pod counts.
 func Pending(f Facts, p Pool) (waiting []Pod) {
 	if p.Since.IsZero() || f.Now.Sub(p.Since) > sandboxWithin {
 		return nil
@@ -306,9 +308,9 @@ func Pending(f Facts, p Pool) (waiting []Pod) {
 	return waiting
 }
 
-// Ended returns those of kept that nobody has any more, as far as this look tells: no pod
-// that has not ended shows the address, the other IPAM has no record of it for the pod,
-// and the pod's node says that nothing of the pod runs there, or counts as dead.
+// Ended returns those of kept that nobody has any more, as far as this look tells. No pod that
+// has not ended shows the address. The other IPAM has no record of it for the pod. And the pod's
+// node says that nothing of the pod runs there, or counts as dead.
 func Ended(f Facts, kept []Bar, dead func(protocol.NodeName) bool) (ended []Bar) {
 	running := map[protocol.NodeName]map[protocol.UID]bool{}
 	for node, r := range f.Reports {

@@ -107,8 +107,8 @@ func Classify(err error) protocol.Outcome {
 	}
 }
 
-// bounded gives one call its deadline.
-func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+// withTimeout gives one call its deadline.
+func withTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	return within(ctx, CallTimeout)
 }
 
@@ -118,7 +118,7 @@ func within(ctx context.Context, d time.Duration) (context.Context, context.Canc
 
 // get reads an object live.
 func (a *API) get(ctx context.Context, key client.ObjectKey, into client.Object) (protocol.Outcome, error) {
-	ctx, cancel := bounded(ctx)
+	ctx, cancel := withTimeout(ctx)
 	defer cancel()
 	return outcome(ctx, a.c.Get(ctx, key, into))
 }
@@ -142,18 +142,18 @@ func (a *API) swap(ctx context.Context, into client.Object, meta protocol.Meta, 
 	if err != nil {
 		return protocol.Refused, err
 	}
-	ctx, cancel := bounded(ctx)
+	ctx, cancel := withTimeout(ctx)
 	defer cancel()
 	return outcome(ctx, a.c.Patch(ctx, into, patch))
 }
 
-// swapStatus is swap for the status subresource.
+// swapStatus does for the status what swap does for the object.
 func (a *API) swapStatus(ctx context.Context, into client.Object, meta protocol.Meta, status any) (protocol.Outcome, error) {
 	patch, err := swapPatch(meta, map[string]any{"status": status})
 	if err != nil {
 		return protocol.Refused, err
 	}
-	ctx, cancel := bounded(ctx)
+	ctx, cancel := withTimeout(ctx)
 	defer cancel()
 	return outcome(ctx, a.c.Status().Patch(ctx, into, patch))
 }
@@ -186,7 +186,7 @@ func swapPatch(meta protocol.Meta, fields map[string]any) (client.Patch, error) 
 // remove deletes the object of exactly this UID and resourceVersion.
 func (a *API) remove(ctx context.Context, obj client.Object, meta protocol.Meta) (protocol.Outcome, error) {
 	uid, rev := types.UID(meta.UID), string(meta.Revision)
-	ctx, cancel := bounded(ctx)
+	ctx, cancel := withTimeout(ctx)
 	defer cancel()
 	return outcome(ctx, a.c.Delete(ctx, obj, client.Preconditions{UID: &uid, ResourceVersion: &rev}))
 }

@@ -34,7 +34,7 @@ func (a *API) AnnotatePod(ctx context.Context, key client.ObjectKey, uid protoco
 	if err != nil {
 		return protocol.Refused, err
 	}
-	ctx, cancel := bounded(ctx)
+	ctx, cancel := withTimeout(ctx)
 	defer cancel()
 	pod := metadataOf("Pod")
 	pod.SetNamespace(key.Namespace)

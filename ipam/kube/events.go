@@ -28,17 +28,17 @@ func (a *API) Events(ctx context.Context, component, host string) *Events {
 	b := record.NewBroadcaster(record.WithContext(ctx))
 	b.StartRecordingToSink(eventSink{
 		create: func(e *corev1.Event) error {
-			ctx, cancel := bounded(ctx)
+			ctx, cancel := withTimeout(ctx)
 			defer cancel()
 			return notYet(a.c.Create(ctx, e))
 		},
 		update: func(e *corev1.Event) error {
-			ctx, cancel := bounded(ctx)
+			ctx, cancel := withTimeout(ctx)
 			defer cancel()
 			return notYet(a.c.Update(ctx, e))
 		},
 		patch: func(e *corev1.Event, patch client.Patch) error {
-			ctx, cancel := bounded(ctx)
+			ctx, cancel := withTimeout(ctx)
 			defer cancel()
 			return notYet(a.c.Patch(ctx, e, patch))
 		},

@@ -22,7 +22,7 @@ func (a *API) CreateLease(ctx context.Context, l protocol.Lease) (protocol.Lease
 	if out != protocol.Done {
 		return protocol.Lease{}, out, err
 	}
-	return decided(LeaseOf(obj))
+	return toOutcome(LeaseOf(obj))
 }
 
 // ReadLease reads a lease live.
@@ -32,7 +32,7 @@ func (a *API) ReadLease(ctx context.Context, name string) (protocol.Lease, proto
 	if out != protocol.Done {
 		return protocol.Lease{}, out, err
 	}
-	return decided(LeaseOf(&obj))
+	return toOutcome(LeaseOf(&obj))
 }
 
 // UpdateLease changes old into next by compare-and-swap on old's UID and
@@ -66,7 +66,7 @@ func (a *API) UpdateLease(ctx context.Context, old, next protocol.Lease) (protoc
 	if out != protocol.Done {
 		return protocol.Lease{}, out, err
 	}
-	return decided(LeaseOf(obj))
+	return toOutcome(LeaseOf(obj))
 }
 
 func orNull(s string) any {
@@ -158,9 +158,9 @@ func (a *API) PublishLease(ctx context.Context, name string, uid protocol.UID, p
 	return a.swapStatus(ctx, obj, protocol.Meta{Name: name, UID: uid}, fields)
 }
 
-// decided turns an object that cannot be understood into a definite answer: it
-// exists, and nothing may be concluded from it.
-func decided[T any](v T, err error) (T, protocol.Outcome, error) {
+// toOutcome returns v with the outcome Done. If err says that the object could not be understood,
+// the outcome is Unknown: the object exists, and nothing may be concluded from it.
+func toOutcome[T any](v T, err error) (T, protocol.Outcome, error) {
 	if err != nil {
 		var zero T
 		return zero, protocol.Unknown, err

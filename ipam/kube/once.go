@@ -2,10 +2,10 @@ package kube
 
 import "net/http"
 
-// createOnce hides from client-go that the API server, which could not do a create,
-// would have it sent again: it does not know either whether it has done it after all,
-// as where etcd has not answered it. Sent again, it would meet an object of its own, and
-// its answer would be that of a create that has met another's.
+// createOnce makes client-go send a create once. The API server may answer that it could not do a
+// create, and have it sent again. But it may have done it all the same, if only etcd did not
+// answer. The second create would then meet the first one's object, and look like a create that
+// has met somebody else's.
 type createOnce struct{ http.RoundTripper }
 
 // RoundTrip implements [http.RoundTripper].

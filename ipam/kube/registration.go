@@ -38,7 +38,7 @@ func (a *API) ReadRegistration(ctx context.Context, node protocol.NodeName) (pro
 	if out != protocol.Done {
 		return protocol.Registration{}, out, err
 	}
-	return decided(RegistrationOf(&obj))
+	return toOutcome(RegistrationOf(&obj))
 }
 
 // Registrations reads all registrations live, one that is garbled as far as it can be read: the
@@ -68,7 +68,7 @@ func (a *API) CreateRegistration(ctx context.Context, s protocol.Registration) (
 	if out != protocol.Done {
 		return protocol.Registration{}, out, err
 	}
-	return decided(RegistrationOf(obj))
+	return toOutcome(RegistrationOf(obj))
 }
 
 // UpdateRegistration writes a registration by compare-and-swap on its UID and Revision.
@@ -81,7 +81,7 @@ func (a *API) UpdateRegistration(ctx context.Context, s protocol.Registration) (
 	if out != protocol.Done {
 		return protocol.Registration{}, out, err
 	}
-	return decided(RegistrationOf(obj))
+	return toOutcome(RegistrationOf(obj))
 }
 
 // RankRegistration writes the rank of the registration of exactly this name and UID, and nothing
@@ -91,7 +91,7 @@ func (a *API) RankRegistration(ctx context.Context, m protocol.Meta, rank int) (
 	if out != protocol.Done {
 		return protocol.Registration{}, out, err
 	}
-	return decided(RegistrationOf(obj))
+	return toOutcome(RegistrationOf(obj))
 }
 
 // annotateRegistration sets one annotation of the registration of exactly this name and UID,

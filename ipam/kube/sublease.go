@@ -20,7 +20,7 @@ func (a *API) CreateSubLease(ctx context.Context, s protocol.SubLease) (protocol
 	if out != protocol.Done {
 		return protocol.SubLease{}, out, err
 	}
-	return decided(SubLeaseOf(obj))
+	return toOutcome(SubLeaseOf(obj))
 }
 
 // ReadSubLease reads a sub-lease live.
@@ -30,7 +30,7 @@ func (a *API) ReadSubLease(ctx context.Context, name string) (protocol.SubLease,
 	if out != protocol.Done {
 		return protocol.SubLease{}, out, err
 	}
-	return decided(SubLeaseOf(&obj))
+	return toOutcome(SubLeaseOf(&obj))
 }
 
 // UpdateSubLease changes old into next by compare-and-swap on old's UID and
@@ -59,7 +59,7 @@ func (a *API) UpdateSubLease(ctx context.Context, old, next protocol.SubLease) (
 	if out != protocol.Done {
 		return protocol.SubLease{}, out, err
 	}
-	return decided(SubLeaseOf(obj))
+	return toOutcome(SubLeaseOf(obj))
 }
 
 // DeleteSubLease deletes the sub-lease of exactly this name, UID and revision.

@@ -57,18 +57,18 @@ func (fs *faults) full() bool { return len(fs.list) >= maxFaults }
 
 // add reports a fault at path.
 func (fs *faults) add(path, problem, remedy string) {
-	fs.keep(&Fault{Path: path, Problem: problem, Remedy: remedy, kind: fs.kind})
+	fs.record(&Fault{Path: path, Problem: problem, Remedy: remedy, kind: fs.kind})
 }
 
-// keep reports f.
-func (fs *faults) keep(f *Fault) {
+// record counts f, and keeps it unless there are too many already.
+func (fs *faults) record(f *Fault) {
 	fs.n++
 	if !fs.full() {
 		fs.list = append(fs.list, f)
 	}
 }
 
-// addf is add with a problem that needs formatting.
+// addf adds a fault whose problem needs formatting.
 func (fs *faults) addf(path, remedy, format string, args ...any) {
 	fs.add(path, fmt.Sprintf(format, args...), remedy)
 }

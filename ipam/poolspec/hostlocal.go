@@ -133,12 +133,12 @@ func (p *parser) hlOverlaps(sets []inlineSet) {
 		for _, earlier := range all[:i] {
 			if a, b := span(earlier.Range), span(r.Range); a.Overlaps(b) {
 				p.addf(r.path, "give each subnet once, or let rangeStart and rangeEnd part them",
-					"overlaps %s: %s and %s", earlier.path, bounds(b), bounds(a))
+					"overlaps %s: %s and %s", earlier.path, textOfRange(b), textOfRange(a))
 				break
 			}
 		}
 	}
 }
 
-// bounds is r as first-last, for people.
-func bounds(r netipx.IPRange) string { return r.From().String() + "-" + r.To().String() }
+// textOfRange writes r for people, as first-last.
+func textOfRange(r netipx.IPRange) string { return r.From().String() + "-" + r.To().String() }

@@ -14,7 +14,7 @@ type inlineRange struct {
 	allocator.Range
 }
 
-// inlineSet are ranges of one family of which one address is taken.
+// inlineSet is a set of ranges of one family. An interface gets one address out of all of them.
 type inlineSet struct {
 	path   string
 	pool   string
@@ -61,7 +61,7 @@ func (p *parser) inline(sets []inlineSet) {
 			}
 		}
 		src.Families = []allocator.Family{allocator.FamilyOf(src.Ranges[0].Prefix.Addr())}
-		view := built(&mine)
+		view := buildSet(&mine)
 		if len(view.Ranges()) == 0 {
 			p.add(set.path, "leaves no address to give", "widen the range, or exclude less of it")
 			continue
@@ -132,7 +132,7 @@ func usable(r allocator.Range) *netipx.IPSet {
 			b.Remove(a)
 		}
 	}
-	return built(&b)
+	return buildSet(&b)
 }
 
 // checkSpan reports a start or an end that does not fit. Zero ones do.
@@ -156,7 +156,7 @@ func (p *parser) checkSpan(r *inlineRange, startKey, endKey string) {
 // configuration says, whatever others add to the pool, except that the pool
 // decides between different gateways of the same CIDR.
 func (s Source) Answer(a netip.Addr, in allocator.Range) (bits int, gateway netip.Addr) {
-	own, ok := s.own(a)
+	own, ok := s.inlineRangeOf(a)
 	if !ok {
 		return in.Prefix.Bits(), in.Gateway
 	}
@@ -167,8 +167,8 @@ func (s Source) Answer(a netip.Addr, in allocator.Range) (bits int, gateway neti
 	return own.Prefix.Bits(), gateway
 }
 
-// own returns the inline range from whose start to end a lies.
-func (s Source) own(a netip.Addr) (allocator.Range, bool) {
+// inlineRangeOf returns the inline range that has a between its start and its end.
+func (s Source) inlineRangeOf(a netip.Addr) (allocator.Range, bool) {
 	for _, r := range s.Ranges {
 		if span(r).Contains(a) {
 			return r, true

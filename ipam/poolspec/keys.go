@@ -144,7 +144,7 @@ func (fs *faults) unknownKey(o object, name string, known []string) {
 	}
 	remedy := "remove it"
 	for _, k := range known {
-		if plain(k) == plain(name) {
+		if foldKey(k) == foldKey(name) {
 			remedy = "write " + k
 			break
 		}
@@ -165,7 +165,7 @@ next:
 	}
 }
 
-// plain is s without what spellings of one key differ in.
-func plain(s string) string {
+// foldKey returns s without what different spellings of one key differ in.
+func foldKey(s string) string {
 	return strings.NewReplacer("_", "", "-", "").Replace(strings.ToLower(s))
 }

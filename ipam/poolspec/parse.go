@@ -257,7 +257,7 @@ func (p *parser) version(top object) {
 	}
 	for _, f := range allocator.Families() {
 		if n := countFamily(families, f); n > 1 {
-			p.keep(p.cfg.versionFault(top.at("cniVersion"), f, n))
+			p.record(p.cfg.versionFault(top.at("cniVersion"), f, n))
 		}
 	}
 }

@@ -169,7 +169,7 @@ func (p *parser) checkRequested() {
 			p.add(r.Path, p.whyNot(r), "ask for an address that the network's configuration may give")
 			continue
 		}
-		own, _ := src.own(r.Addr)
+		own, _ := src.inlineRangeOf(r.Addr)
 		if r.Bits != 0 && r.Bits != own.Prefix.Bits() {
 			p.addf(r.Path, fmt.Sprintf("ask for %v/%d, or leave the length out", r.Addr, own.Prefix.Bits()),
 				"%v/%d has another prefix length than its range %v", r.Addr, r.Bits, own.Prefix)

@@ -206,8 +206,8 @@ func uniteWithin(outer netip.Prefix, parts []part, gateways []netip.Addr, report
 			compare(p, outer, first, gateway, report)
 		}
 	}
-	union.RemoveSet(built(&never))
-	text.bound(outer, built(&union).Ranges())
+	union.RemoveSet(buildSet(&never))
+	text.bound(outer, buildSet(&union).Ranges())
 	return text
 }
 
@@ -222,12 +222,11 @@ func contribution(r allocator.Range, outer netip.Prefix) *netipx.IPSet {
 	for _, x := range r.Exclude {
 		b.RemoveRange(x)
 	}
-	return built(&b)
+	return buildSet(&b)
 }
 
-// built returns b's set. Only addresses that were parsed went into it, so that it
-// cannot fail.
-func built(b *netipx.IPSetBuilder) *netipx.IPSet {
+// buildSet returns b's set. It cannot fail: only addresses that were parsed went into b.
+func buildSet(b *netipx.IPSetBuilder) *netipx.IPSet {
 	set, err := b.IPSet()
 	if err != nil {
 		panic("poolspec: " + err.Error())

@@ -61,7 +61,7 @@ func (p *parser) wbOverlaps(sets []inlineSet) {
 		for k, earlier := range sets[:i] {
 			if earlier.pool != set.pool && gives[k].Overlaps(gives[i]) {
 				p.addf(set.path, "part them by range_start and range_end, or by exclude, or leave enable_overlapping_ranges out",
-					"overlaps %s, and the two give out their addresses apart: %s and %s", earlier.path, bounds(span(r)), bounds(span(earlier.ranges[0].Range)))
+					"overlaps %s, and the two give out their addresses apart: %s and %s", earlier.path, textOfRange(span(r)), textOfRange(span(earlier.ranges[0].Range)))
 				break
 			}
 		}

@@ -5,7 +5,6 @@ import (
 	"strings"
 	"testing"
 
-	authentication "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,19 +20,7 @@ func TestAgentTellsOfItsOwnNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	mine := podOn(t, k, "node-a", "teller")
-	clientOf := func(bound *authentication.BoundObjectReference) kubernetes.Interface {
-		cfg, err := cp.ServiceAccount(t.Context(), "tenure-system", agent, bound)
-		if err != nil {
-			t.Fatal(err)
-		}
-		c, err := kubernetes.NewForConfig(cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return c
-	}
-	bound := clientOf(&authentication.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: mine.Name, UID: mine.UID})
-	unbound := clientOf(nil)
+	bound, unbound := agentClient(t, mine), agentClient(t, nil)
 	event := func(kind, name string, change func(*corev1.Event)) *corev1.Event {
 		e := &corev1.Event{
 			ObjectMeta:     metav1.ObjectMeta{GenerateName: "e-", Namespace: "default"},

@@ -15,6 +15,25 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
+// agentClient returns a client with the agent's rights, whose token is bound to the agent's pod,
+// or to nothing where that is nil.
+func agentClient(t *testing.T, pod *corev1.Pod) kubernetes.Interface {
+	t.Helper()
+	var bound *authentication.BoundObjectReference
+	if pod != nil {
+		bound = &authentication.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: pod.Name, UID: pod.UID}
+	}
+	cfg, err := cp.ServiceAccount(t.Context(), "tenure-system", agent, bound)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
 // podOn creates a pod that is bound to a node.
 func podOn(t *testing.T, k kubernetes.Interface, node, name string) *corev1.Pod {
 	t.Helper()
@@ -49,19 +68,7 @@ func TestAgentAnnotatesItsOwnPodsOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	mine, others := podOn(t, k, "node-a", "mine"), podOn(t, k, "node-b", "others")
-	clientOf := func(bound *authentication.BoundObjectReference) kubernetes.Interface {
-		cfg, err := cp.ServiceAccount(t.Context(), "tenure-system", agent, bound)
-		if err != nil {
-			t.Fatal(err)
-		}
-		c, err := kubernetes.NewForConfig(cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return c
-	}
-	bound := clientOf(&authentication.BoundObjectReference{Kind: "Pod", APIVersion: "v1", Name: mine.Name, UID: mine.UID})
-	unbound := clientOf(nil)
+	bound, unbound := agentClient(t, mine), agentClient(t, nil)
 	patch := func(c kubernetes.Interface, pod *corev1.Pod, sub, body string) error {
 		_, err := c.CoreV1().Pods(pod.Namespace).Patch(t.Context(), pod.Name, types.MergePatchType, []byte(body), metav1.PatchOptions{}, sub)
 		return err

@@ -57,7 +57,9 @@ func TestSyncTakesAsLongAsItIsTold(t *testing.T) {
 	}
 }
 
-func TestSyncEndsWhenTheDiskIsFastAgain(t *testing.T) {
+// hanging returns a disk on which a program hangs in its sync, and the program.
+func hanging(t *testing.T) (*Disk, *exec.Cmd) {
+	t.Helper()
 	d := disk(t)
 	d.Slow(time.Hour)
 	cmd := syncing(t)
@@ -67,6 +69,11 @@ func TestSyncEndsWhenTheDiskIsFastAgain(t *testing.T) {
 	for d.Syncs() == 0 {
 		time.Sleep(time.Millisecond) // until the program hangs in its sync
 	}
+	return d, cmd
+}
+
+func TestSyncEndsWhenTheDiskIsFastAgain(t *testing.T) {
+	d, cmd := hanging(t)
 	if n := filters(t); n != 1 {
 		t.Errorf("%d filters are open while a program runs; want one", n)
 	}
@@ -93,15 +100,7 @@ func TestSyncFails(t *testing.T) {
 }
 
 func TestOtherSyncsOfThisProcessAreAsFastAsEver(t *testing.T) {
-	d := disk(t)
-	d.Slow(time.Hour)
-	cmd := syncing(t)
-	if err := d.Start(cmd); err != nil {
-		t.Fatal(err)
-	}
-	for d.Syncs() == 0 {
-		time.Sleep(time.Millisecond) // until the program hangs in its sync
-	}
+	d, cmd := hanging(t)
 	f, err := os.Create(filepath.Join(t.TempDir(), "ours"))
 	if err != nil {
 		t.Fatal(err)

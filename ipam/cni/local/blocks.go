@@ -47,7 +47,7 @@ func plan(c *poolspec.Config) (pools map[string]assign.Pool, slots []assign.Slot
 	return pools, slots, err
 }
 
-// hold is [assign.Hold], with blocks opened as they are needed.
+// hold does what [assign.Hold] does, and opens blocks as they are needed.
 func hold(tx *store.Tx, pools map[string]assign.Pool, a assign.Demand) (store.Attachment, error) {
 	for name, p := range pools {
 		// The configuration may have been edited since the last call.
@@ -75,10 +75,10 @@ func hold(tx *store.Tx, pools map[string]assign.Pool, a assign.Demand) (store.At
 	}
 }
 
-// adopt moves what attachments have of other pools into the network's. Earlier versions
-// had pools by what ranges in whereabouts' form say, and an edit of these led from one to
-// another that knew nothing of its addresses. One that two attachments have from that
-// time stays with both until one of them frees it.
+// adopt moves the addresses that attachments have of other pools into the network's pool. Earlier
+// versions named a pool by its ranges in whereabouts' form. After an edit of these there was
+// another pool, which knew nothing of the addresses of the first. An address that two attachments
+// have from that time stays with both until one of them frees it.
 func adopt(tx *store.Tx, pool protocol.PoolName, shape *allocator.Shape) error {
 	if !slices.ContainsFunc(tx.Pools(), func(p protocol.PoolName) bool { return p != pool }) {
 		return nil

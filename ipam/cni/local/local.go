@@ -61,7 +61,7 @@ func keyOf(c *poolspec.Config, req agentapi.Request) store.Key {
 // gone reports whether the namespace of x is gone, as this process sees it.
 func gone(x store.Attachment) bool { return netns.Gone(x.Netns, x.NetnsID) }
 
-// open opens the network's store, for a moment.
+// open opens the network's store. The caller closes it soon: other calls wait for that.
 func open(ctx context.Context, c *poolspec.Config) (*store.Store, error) {
 	st, err := store.OpenLocal(ctx, path(c), store.Options{})
 	if err != nil && ctx.Err() != nil {
@@ -70,8 +70,7 @@ func open(ctx context.Context, c *poolspec.Config) (*store.Store, error) {
 	return st, err
 }
 
-// openIfThere is open where the network has a store already; st is nil where it
-// has none.
+// openIfThere opens the network's store if it exists. ok is false if it does not.
 func openIfThere(ctx context.Context, c *poolspec.Config) (st *store.Store, ok bool, err error) {
 	if _, err := os.Lstat(path(c)); errors.Is(err, fs.ErrNotExist) {
 		return nil, false, nil
@@ -224,7 +223,7 @@ func gc(ctx context.Context, req agentapi.Request) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, st.Close()) }()
-	garbage, err := unlisted(st, c)
+	garbage, err := findGarbage(st, c)
 	if err != nil {
 		return err
 	}
@@ -240,8 +239,9 @@ func gc(ctx context.Context, req agentapi.Request) (err error) {
 	return errors.Join(errs...)
 }
 
-// unlisted returns the attachments that gc frees.
-func unlisted(st *store.Store, c *poolspec.Config) (garbage []store.Attachment, err error) {
+// findGarbage returns the attachments that gc frees: the runtime does not list them, and their
+// network namespaces are not certainly there.
+func findGarbage(st *store.Store, c *poolspec.Config) (garbage []store.Attachment, err error) {
 	err = st.View(func(tx *store.Tx) error {
 		for x, err := range tx.OfNetwork(c.Name) {
 			if err != nil {

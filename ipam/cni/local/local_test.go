@@ -127,23 +127,31 @@ func TestFreshAddressesOfOtherBlocks(t *testing.T) {
 	n.want("c", "10.0.0.2/30")
 }
 
+// open opens the network's store until the test ends, and returns what an ADD would take
+// addresses from.
+func (n *network) open() (map[string]assign.Pool, []assign.Slot, *store.Store) {
+	n.t.Helper()
+	c, err := poolspec.ParseConfig(n.config(""), "")
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	ps, slots, err := plan(c)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	st, err := open(context.Background(), c)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	n.t.Cleanup(func() { st.Close() })
+	return ps, slots, st
+}
+
 // TestWholeRangeIsUsed takes every address of a range with more blocks than are
 // opened ahead, frees some, and takes them again.
 func TestWholeRangeIsUsed(t *testing.T) {
 	n := newNetwork(t, `"subnet":"10.0.0.0/19"`) // 32 blocks
-	c, err := poolspec.ParseConfig(n.config(""), "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ps, slots, err := plan(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	st, err := open(context.Background(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer st.Close()
+	ps, slots, st := n.open()
 	seen := map[netip.Addr]bool{}
 	one := func(tx *store.Tx, i int) error {
 		x, err := hold(tx, ps, assign.Demand{Key: store.Key{Network: "net", ContainerID: fmt.Sprint(i), IfName: "eth0"}, Now: now, Slots: slots})
@@ -156,7 +164,7 @@ func TestWholeRangeIsUsed(t *testing.T) {
 		return err
 	}
 	const all = 1<<13 - 3 // without network address, broadcast address and gateway
-	err = st.Update(context.Background(), func(tx *store.Tx) error {
+	err := st.Update(context.Background(), func(tx *store.Tx) error {
 		for i := range all {
 			if err := one(tx, i); err != nil {
 				return fmt.Errorf("address %d of %d: %w", i, all, err)
@@ -176,21 +184,9 @@ func TestWholeRangeIsUsed(t *testing.T) {
 // a range that has fresh ones without end.
 func TestIPv6DoesNotGrowForEver(t *testing.T) {
 	n := newNetwork(t, `"subnet":"fd00::/64"`)
-	c, err := poolspec.ParseConfig(n.config(""), "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	ps, slots, err := plan(c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	st, err := open(context.Background(), c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer st.Close()
+	ps, slots, st := n.open()
 	k := store.Key{Network: "net", ContainerID: "c", IfName: "eth0"}
-	err = st.Update(context.Background(), func(tx *store.Tx) error {
+	err := st.Update(context.Background(), func(tx *store.Tx) error {
 		for range (aheadBlocks + 1) << blockLog {
 			if _, err := hold(tx, ps, assign.Demand{Key: k, Now: now, Slots: slots}); err != nil {
 				return err

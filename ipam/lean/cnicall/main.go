@@ -163,7 +163,7 @@ func serve(args *Args, f func(*Args) error) *types.Error {
 	return types.NewError(types.ErrInternal, err.Error(), "")
 }
 
-// serveSince is serve for a verb that there is since a version of CNI.
+// serveSince serves a verb that exists only since a version of CNI.
 func serveSince(since, verb string, args *Args, f func(*Args) error) *types.Error {
 	if e := args.readVersion(); e != nil {
 		return e

@@ -81,7 +81,7 @@ type Demand struct {
 	Keeps func(tx *store.Tx, right string) (bool, error)
 }
 
-func (a Demand) gone(x store.Attachment) bool { return a.Gone != nil && a.Gone(x) }
+func (a Demand) isGone(x store.Attachment) bool { return a.Gone != nil && a.Gone(x) }
 
 // serves reports whether x may be handed out for s, if it is free.
 func (a Demand) serves(tx *store.Tx, s Slot, x netip.Addr) (bool, error) {
@@ -94,10 +94,11 @@ func (a Demand) serves(tx *store.Tx, s Slot, x netip.Addr) (bool, error) {
 	return a.Serves(tx, s.lease(x))
 }
 
-// kept returns which of the addresses of x may be answered again. What was granted
-// is kept by the right that it was granted to. What its lease has ceded is kept by a
-// sandbox that lives, and is no other's after it.
-func (a Demand) kept(tx *store.Tx, x store.Attachment) ([]store.Address, error) {
+// addressesToAnswer returns which of the addresses of x may be answered to it again. Keeps
+// decides that, by the right that an address was given by: a use, a request or a lease. An
+// address that its lease has ceded may be answered only while the sandbox lives: after that it is
+// another's.
+func (a Demand) addressesToAnswer(tx *store.Tx, x store.Attachment) ([]store.Address, error) {
 	if a.Keeps == nil {
 		return x.Addresses, nil
 	}
@@ -113,8 +114,8 @@ func (a Demand) kept(tx *store.Tx, x store.Attachment) ([]store.Address, error) 
 		if err != nil {
 			return nil, err
 		}
-		if ok && a.gone(x) {
-			given, err := ceded(tx, addr)
+		if ok && a.isGone(x) {
+			given, err := isCeded(tx, addr)
 			if err != nil {
 				return nil, err
 			}

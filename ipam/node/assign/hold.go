@@ -36,7 +36,7 @@ func Hold(tx *store.Tx, a Demand) (store.Attachment, error) {
 		return repeat(tx, held, a)
 	}
 	if ok {
-		if !a.gone(held) {
+		if !a.isGone(held) {
 			return store.Attachment{}, &ConflictError{Held: held, Reason: fmt.Sprintf("is pod %s's, not pod %s's", podText(held.Pod), podText(a.Pod))}
 		}
 		if _, _, err := Release(tx, a.Key); err != nil {
@@ -61,7 +61,7 @@ func repeat(tx *store.Tx, held store.Attachment, a Demand) (store.Attachment, er
 	if reason := mismatch(held, a); reason != "" {
 		return store.Attachment{}, &ConflictError{Held: held, Reason: reason}
 	}
-	kept, err := a.kept(tx, held)
+	kept, err := a.addressesToAnswer(tx, held)
 	if err != nil {
 		return store.Attachment{}, err
 	}
@@ -118,7 +118,7 @@ func holdGranted(tx *store.Tx, a Demand) (store.Attachment, error) {
 		if err != nil {
 			return store.Attachment{}, err
 		}
-		if !a.gone(other) {
+		if !a.isGone(other) {
 			return store.Attachment{}, &TakenError{Addr: a.Granted[0].Addr, Pool: a.Granted[0].Pool, By: other}
 		}
 		if succeeds(a, other) {
@@ -144,7 +144,7 @@ func holdSlots(tx *store.Tx, a Demand) (store.Attachment, error) {
 	if err != nil {
 		return store.Attachment{}, err
 	}
-	kept, err := a.kept(tx, old)
+	kept, err := a.addressesToAnswer(tx, old)
 	if err != nil {
 		return store.Attachment{}, err
 	}
@@ -180,7 +180,7 @@ func predecessor(tx *store.Tx, a Demand) (latest store.Attachment, err error) {
 		if err != nil {
 			return store.Attachment{}, err
 		}
-		if succeeds(a, old) && old.Use == "" && old.Generation > latest.Generation && a.gone(old) {
+		if succeeds(a, old) && old.Use == "" && old.Generation > latest.Generation && a.isGone(old) {
 			latest = old
 		}
 	}

@@ -50,15 +50,15 @@ func free(tx *store.Tx, x store.Address) error {
 	if err != nil {
 		return err
 	}
-	if given, err := ceded(tx, x); err != nil || !given {
+	if given, err := isCeded(tx, x); err != nil || !given {
 		return err
 	}
 	return space(tx, x.Pool, nil).Bar(x.Addr, true)
 }
 
-// ceded reports whether x is ceded on its lease although an attachment has it: by a
-// person, or by this node after the moment to which its store has gone back.
-func ceded(tx *store.Tx, x store.Address) (bool, error) {
+// isCeded reports whether x is ceded on its lease although an attachment has it. A person may
+// have ceded it, or this node may have, after the moment to which its store has gone back.
+func isCeded(tx *store.Tx, x store.Address) (bool, error) {
 	r, ok, err := tx.Right(x.Lease)
 	return ok && slices.Contains(r.Ceded, x.Addr), err
 }
