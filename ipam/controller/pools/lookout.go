@@ -192,9 +192,9 @@ func (l *lookout) credibleWord(w words, now time.Time) (word, witness string) {
 	return word, witness
 }
 
-// restoration returns what is known of an API server that has gone back, if that
-// concerns a pool which was last opened by the word opening (see [words.of]), where w are
-// those of all pools, or which has been closed for that already; else nil.
+// restoration returns what is known of an API server that has gone back, if that concerns a pool,
+// else nil. It concerns a pool that was last opened by an opening which it voids (see [words.of];
+// w are the words of all pools), and one that has been closed for it already.
 func (l *lookout) restoration(opening string, w words, closed bool, now time.Time) *restoration {
 	r := &restoration{}
 	l.mu.Lock()
