@@ -47,7 +47,7 @@ func (r *Runner) keep(k journal.Key, record cniresults.Record) error {
 	return errors.Join(err, f.Close())
 }
 
-// record is the cache's of a call.
+// record returns the record that the cache keeps of a call.
 func (c call) record(list *chain, result []byte) cniresults.Record {
 	rec := cniresults.Record{
 		ContainerID: c.containerID, Config: list.text, IfName: c.ifName, NetworkName: list.name, NetNS: c.netns,
@@ -134,7 +134,7 @@ func (r *Runner) addCachedResults(e *journal.Entry) {
 	}
 }
 
-// call is how the plugins of the attachment are called.
+// call returns how to call the plugins of the attachment.
 func (c cached) call(netns string) call {
 	out := call{containerID: c.ContainerID, netns: netns, ifName: c.IfName, capabilities: c.CapabilityArgs}
 	for _, pair := range c.CNIArgs {

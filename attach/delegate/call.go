@@ -30,7 +30,7 @@ type call struct {
 	capabilities               map[string]json.RawMessage
 }
 
-// callOf is how the plugins of a step are called.
+// callOf returns how to call the plugins of a step.
 func callOf(containerID, netns string, s plan.Step) call {
 	return call{containerID: containerID, netns: netns, ifName: s.IfName, args: s.Args, capabilities: s.Capabilities}
 }
@@ -49,7 +49,8 @@ func (c call) check(list *chain) error {
 	return nil
 }
 
-// env is a plugin's environment: this process's, with what CNI says in its place.
+// env returns a plugin's environment: that of this process, with the variables that CNI sets
+// replaced.
 func (c call) env(verb string, path []string) []string {
 	pairs := make([]string, len(c.args))
 	for i, a := range c.args {
@@ -69,8 +70,8 @@ func (c call) env(verb string, path []string) []string {
 	return ours
 }
 
-// runtimeConfig is what p declares to take of the capability arguments, if that is
-// anything.
+// runtimeConfig returns the capability arguments that p declares to take. It returns nothing if
+// there are none.
 func (c call) runtimeConfig(p plugin) []member {
 	b := []byte{'{'}
 	for _, name := range p.capabilities {
@@ -87,7 +88,8 @@ func (c call) runtimeConfig(p plugin) []member {
 	return []member{{"runtimeConfig", append(b, '}')}}
 }
 
-// previous is the result that a plugin is given, nil for none.
+// previous returns what gives a plugin the result of the one before it. Without a result it
+// returns nothing.
 func previous(result json.RawMessage) []member {
 	if result == nil {
 		return nil
@@ -105,7 +107,7 @@ func (r *Runner) run(ctx context.Context, verb string, list *chain, p plugin, c 
 	return r.executor().exec(ctx, path, c.stdin(list, p, more...), c.env(verb, r.Path))
 }
 
-// stdin is what p is given on its standard input.
+// stdin returns the configuration that p gets on its standard input.
 func (c call) stdin(list *chain, p plugin, more ...member) []byte {
 	return list.config(p, append(c.runtimeConfig(p), more...)...)
 }

@@ -16,7 +16,7 @@ import (
 // ReasonDevice is of the warning that a device's information cannot be shown.
 const ReasonDevice = "InvalidDeviceInfo"
 
-// report is what the agent is told of a plan that was carried out.
+// report returns what the agent is told of a plan that was carried out.
 func (a *attaching) report() facts.Report {
 	r := facts.Report{Pod: a.Plan.Pod, ContainerID: a.ContainerID, Made: a.now(), Warnings: slices.Clone(a.Plan.Warnings)}
 	var noDevice []facts.Warning
@@ -44,7 +44,7 @@ func (a *attaching) report() facts.Report {
 	return r
 }
 
-// now is the time by which reports are put in order.
+// now returns the time by which reports are put in order.
 func (r *Runner) now() facts.Made {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {

@@ -54,7 +54,7 @@ func (k Key) FileName() string {
 	return k.ContainerID + "." + k.IfName + "." + hex.EncodeToString(h.Sum(nil))
 }
 
-// file is where the journal of k is.
+// file returns the path of the journal of k.
 func (d Dir) file(k Key) (string, error) {
 	name := k.FileName()
 	if k.ContainerID == "" || k.IfName == "" || filepath.Base(name) != name {
@@ -162,8 +162,8 @@ func (d Dir) List(now time.Time) (entries []*Entry, unread []error, err error) {
 	})
 }
 
-// OfInterface is List for one interface of a container, whatever the meta-plugin's
-// configuration was called when it was attached.
+// OfInterface lists as List does, for one interface of a container. It finds attachments by every
+// name that the meta-plugin's configuration has had.
 func (d Dir) OfInterface(containerID, ifName string) (entries []*Entry, unread []error, err error) {
 	entries, unread, err = d.readAll(func(name string) bool {
 		hash, ok := strings.CutPrefix(name, containerID+"."+ifName+".")

@@ -93,8 +93,8 @@ func (d Dir) LockAll(ctx context.Context) (*Lock, error) {
 	return &Lock{path: all.Name(), own: all}, nil
 }
 
-// LockAmong is Lock for one container while its caller holds the lock on all: it
-// waits for programs that outlived the call that started them.
+// LockAmong locks one container for a caller that holds the lock on all. It waits for programs
+// that have outlived the call which started them.
 func (d Dir) LockAmong(ctx context.Context, all *Lock, containerID string) (*Lock, error) {
 	if all.shared != nil {
 		return nil, errors.New("journal: the lock is not on all containers")
@@ -106,9 +106,9 @@ func (d Dir) LockAmong(ctx context.Context, all *Lock, containerID string) (*Loc
 	return &Lock{path: own.Name(), own: own}, nil
 }
 
-// File is what a program inherits that is started under the lock. As long as it
-// has it, nobody else gets the lock, even if its parent is killed: what a delegate
-// does late would be undone by nobody.
+// File returns what a program inherits that is started under the lock. While the program has it,
+// nobody else gets the lock, even if its parent is killed: nobody would undo what a delegate does
+// late.
 func (l *Lock) File() *os.File { return l.own }
 
 // Forget gives the lock of a container back and removes its file: the container is

@@ -21,7 +21,7 @@ const unsentAge = 5 * time.Second
 // unsentLimit is how many of those a call sends at most.
 const unsentLimit = 16
 
-// question is what the agent is asked about the pod.
+// question returns the request that asks the agent about the pod.
 func question(q facts.Question) agentapi.Request {
 	return agentapi.Request{Verb: agentapi.Facts, Ask: q.AppendTo(nil)}
 }

@@ -108,14 +108,14 @@ func (c *call) runner(conf *plan.Config, args *cnicall.Args) *delegate.Runner {
 	return &delegate.Runner{State: c.state, Path: pluginPath(conf.BinDir, args.Path), Stderr: c.Stderr, CIDRs: conf.StatusCIDRs, Boot: bootID()}
 }
 
-// begin is configure and runner.
+// begin reads the configuration, and returns it with what carries out plans by it.
 func (c *call) begin(args *cnicall.Args) (*plan.Config, *delegate.Runner, error) {
 	conf, err := c.configure(args)
 	return conf, c.runner(conf, args), err
 }
 
-// pluginPath is where delegates are looked up: the configuration's directory, then
-// the runtime's.
+// pluginPath returns where delegates are looked up: in the configuration's directory, then in the
+// runtime's.
 func pluginPath(binDir, cniPath string) (dirs []string) {
 	for _, dir := range append([]string{binDir}, filepath.SplitList(cniPath)...) {
 		if dir != "" && !slices.Contains(dirs, dir) {
@@ -246,7 +246,7 @@ func (c *call) status(ctx context.Context, args *cnicall.Args) error {
 	return err
 }
 
-// gc is for what no DEL came for, on the node as this configuration knows it.
+// gc undoes the attachments for which no DEL came, as far as this configuration knows of them.
 func (c *call) gc(ctx context.Context, args *cnicall.Args) error {
 	conf, r, err := c.begin(args)
 	if err != nil {

@@ -59,10 +59,10 @@ func (s *session) regs(ctx context.Context, from reader) (map[protocol.NodeName]
 // clockRoom is how far two clocks that are set right may be apart.
 const clockRoom = time.Minute
 
-// lastBeat is when a registration was last renewed: as the agent said, by its node's clock, or
-// as the API server noted, by its own, whichever is later. What the agent says is left
-// out where it lies in the future and there is the other: that node's clock is wrong.
-// now is the API server's.
+// lastBeat returns when a registration was last renewed. The agent says it by its node's clock,
+// and the API server notes it by its own: the later one counts. If the agent's time lies in the
+// future, that node's clock is wrong, and the API server's note counts if there is one. now is
+// the API server's time.
 func lastBeat(o *coordination.Lease, now time.Time) time.Time {
 	var noted, said time.Time
 	for _, m := range o.ManagedFields {

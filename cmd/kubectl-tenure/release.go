@@ -263,8 +263,8 @@ func (l *lost) decide(now time.Time) (do deed, refusal string) {
 	return deedMake, ""
 }
 
-// beats is how long after a heartbeat an agent of this F that lives has sent another:
-// the time between two, and a minute for it to arrive.
+// beats returns within what time after a heartbeat an agent that lives has sent the next one: the
+// time between two of them by this fence, and a minute for it to arrive.
 func beats(fence time.Duration) time.Duration {
 	every := time.Minute
 	if fence > 0 {

@@ -97,8 +97,8 @@ func (c serverClock) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// now is the time by the API server's clock, once it has answered, to a second. What
-// the cluster's objects say was said by that one; this machine's may be wrong.
+// now returns the time by the API server's clock, once it has answered, to a second. The
+// cluster's objects have times by that clock. The clock of this machine may be wrong.
 func (s *session) now() time.Time { return time.Now().Add(time.Duration(s.ahead.Load())) }
 
 // age writes how long ago t was.

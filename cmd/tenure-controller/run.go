@@ -5,11 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 
-	"github.com/go-logr/logr"
 	"github.com/spf13/pflag"
-	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/tenure-ipam/tenure/cmd/tenure-controller/controller"
 	"github.com/tenure-ipam/tenure/ipam/kube"
@@ -42,12 +39,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stderr 
 	if err != nil {
 		return err
 	}
-	level := slog.LevelInfo
-	if opts.debug {
-		level = slog.LevelDebug
-	}
-	log := slog.New(slog.NewJSONHandler(stderr, &slog.HandlerOptions{Level: level}))
-	ctrllog.SetLogger(logr.FromSlogHandler(log.Handler()))
+	log := kube.Logger(stderr, opts.debug)
 	rc, err := kube.Config(opts.kubeconfig)
 	if err != nil {
 		return err

@@ -54,8 +54,8 @@ type MissingError struct{ Pool string }
 
 func (e *MissingError) Error() string { return fmt.Sprintf("pool %s does not exist", e.Pool) }
 
-// Group is the group whose members are the service accounts of a namespace: it is for
-// it that the verb use must be allowed.
+// Group returns the group that the service accounts of a namespace belong to. The verb use must
+// be allowed to that group.
 func Group(namespace string) string { return "system:serviceaccounts:" + namespace }
 
 // Check returns nil if the namespace may use the pool whose rule is r; else a

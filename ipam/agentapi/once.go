@@ -35,7 +35,7 @@ func Connect(ctx context.Context, patience time.Duration, socket string) (*Threa
 	return &ThreadConn{conn: Conn{line: l, r: bufio.NewReader(l), socket: socket}, line: l}, nil
 }
 
-// Call is [Conn.Call] that waits for the answer until ctx ends, and no longer than
+// Call does what [Conn.Call] does. It waits for the answer until ctx ends, and no longer than
 // patience.
 func (c *ThreadConn) Call(ctx context.Context, patience time.Duration, req Request) (Response, error) {
 	if err := c.Send(ctx, patience, req); err != nil {
@@ -44,16 +44,17 @@ func (c *ThreadConn) Call(ctx context.Context, patience time.Duration, req Reque
 	return c.Receive(ctx)
 }
 
-// Send is the first half of Call, for a program that has something to do until the
-// answer is there, which [ThreadConn.Receive] returns. Its errors are those of Call.
+// Send is the first half of Call: it sends the request. The program can do something else until
+// [ThreadConn.Receive] returns the answer. Its errors are those of Call.
 func (c *ThreadConn) Send(ctx context.Context, patience time.Duration, req Request) error {
 	c.line.deadline = time.Now().Add(patience)
 	req.DeadlineMillis = max(1, patience.Milliseconds())
 	return c.conn.send(ctx, req)
 }
 
-// Receive is the other half of Call, and ends with the patience that Send was given. When
-// that is over already, an answer of up to 4 KiB that has come is still returned.
+// Receive is the second half of Call: it returns the answer. It waits as long as the patience
+// that Send was given. If that is over already, it still returns an answer of up to 4 KiB that
+// has come.
 func (c *ThreadConn) Receive(ctx context.Context) (Response, error) {
 	c.line.untried = true
 	return c.conn.receive(ctx)
@@ -62,7 +63,7 @@ func (c *ThreadConn) Receive(ctx context.Context) (Response, error) {
 // Close hangs up. A request that is being served learns of it.
 func (c *ThreadConn) Close() error { return c.conn.Close() }
 
-// Once is [Call] by a [ThreadConn], within patience.
+// Once makes one call by a [ThreadConn], as [Call] does, within patience.
 func Once(ctx context.Context, patience time.Duration, socket string, req Request) (Response, error) {
 	deadline := time.Now().Add(patience)
 	c, err := Connect(ctx, patience, socket)
@@ -106,7 +107,7 @@ func connect(ctx context.Context, deadline time.Time, socket string) (*threadLin
 	}
 }
 
-// awaitAgentUntil is awaitAgent until a deadline.
+// awaitAgentUntil does what awaitAgent does, until a deadline.
 func awaitAgentUntil(ctx context.Context, deadline time.Time, socket string, err error) error {
 	ctx, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()

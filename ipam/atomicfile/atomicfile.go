@@ -22,7 +22,7 @@ import (
 // last.
 func MakeDir(dir string) error { return makeDir(dir, SyncDir) }
 
-// makeDir is MakeDir with sync to make the names in a directory last.
+// makeDir does what MakeDir does. sync makes the names in a directory last.
 func makeDir(dir string, sync func(dir string) error) error {
 	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -62,11 +62,11 @@ func Create(final, temp string, text []byte, reached func(step string)) error {
 	return nil
 }
 
-// CreateNew is Create of a file that is not there yet, but for the syncs, which are left to
-// [SyncNew]: after a crash of this process final is not there, or whole, as after Create, and
-// after one of the machine it may be there in part until SyncNew has returned. So text has to
-// tell whether it is whole, and nothing may be done before that is undone by what it says.
-// The file is open for more to be appended. After an error final is not there.
+// CreateNew creates a file that is not there yet, as Create does, but leaves the syncs to
+// [SyncNew]. After a crash of this process, final is not there, or whole. After a crash of the
+// machine it may be there in part, until SyncNew has returned. So it must be seen from text
+// whether it is whole, and nothing that text is needed to undo may be done before SyncNew has
+// returned. The file is open for more to be appended. After an error final is not there.
 func CreateNew(final, temp string, text []byte, reached func(step string)) (*os.File, error) {
 	f, err := writeNew(temp, text, reached)
 	if err != nil {

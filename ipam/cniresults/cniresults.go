@@ -90,8 +90,8 @@ func entryOf(r Record) (Entry, error) {
 	return e, nil
 }
 
-// argsText is CNI_ARGS as the library makes it. A pair that could not have been in
-// it is left out: it would read as two.
+// argsText returns CNI_ARGS as the library writes it. A pair that cannot have been in it is left
+// out: it would read as two.
 func argsText(pairs [][2]string) string {
 	var text []string
 	for _, p := range pairs {

@@ -77,9 +77,9 @@ func (r *Record) AppendLine(b []byte) []byte {
 	return append(plainjson.AppendLine(plainjson.AppendKey(b, "result"), r.Result), "}\n"...)
 }
 
-// ParseRecords reads the text of a file: one record, as the CNI library keeps it, or
-// a line for each, of which the last one of a network and an interface counts. An
-// error says what does not read; the other records are returned all the same.
+// ParseRecords reads the text of a file. That has one record, as the CNI library keeps it, or a
+// record in each line, of which the last one for a network and an interface counts. An error says
+// what cannot be read; the other records are returned all the same.
 func ParseRecords(text []byte) (all []Record, err error) {
 	if len(bytes.TrimSpace(text)) == 0 {
 		return nil, io.ErrUnexpectedEOF
@@ -104,7 +104,7 @@ func ParseRecords(text []byte) (all []Record, err error) {
 	return all, errors.Join(errs...)
 }
 
-// ReadRecords is ParseRecords of a file.
+// ReadRecords reads a file as ParseRecords reads its text.
 func ReadRecords(path string) ([]Record, error) {
 	f, err := plainfile.Open(path, os.O_RDONLY, 0)
 	if err != nil {

@@ -89,8 +89,8 @@ func List(dir string) (entries []Entry, damaged []string, err error) {
 	return list(dir, "")
 }
 
-// OfKey is [List] for one attachment alone. It costs one look into the directory
-// where there are no entries.
+// OfKey lists as [List] does, for one attachment alone. If there are no entries, it costs one
+// look into the directory.
 func OfKey(dir, network, containerID, ifName string) (entries []Entry, damaged []string, err error) {
 	all, damaged, err := list(dir, keyHash(network, containerID, ifName)+".")
 	for _, e := range all { // two keys may share a hash

@@ -53,7 +53,8 @@ func (a *API) WhereaboutsPools(ctx context.Context, see func(*unstructured.Unstr
 	return a.others(ctx, whereabouts.WithKind("IPPoolList"), see)
 }
 
-// WhereaboutsReservations is WhereaboutsPools for OverlappingRangeIPReservations.
+// WhereaboutsReservations does for OverlappingRangeIPReservations what WhereaboutsPools does for
+// IPPools.
 func (a *API) WhereaboutsReservations(ctx context.Context, see func(*unstructured.Unstructured)) (served bool, err error) {
 	return a.others(ctx, whereabouts.WithKind("OverlappingRangeIPReservationList"), see)
 }
@@ -63,7 +64,8 @@ func NewWhereaboutsPool(namespace, name string) *unstructured.Unstructured {
 	return newWhereabouts("IPPool", namespace, name)
 }
 
-// NewWhereaboutsReservation is NewWhereaboutsPool for an OverlappingRangeIPReservation.
+// NewWhereaboutsReservation returns an OverlappingRangeIPReservation without a spec, to be read
+// or made.
 func NewWhereaboutsReservation(namespace, name string) *unstructured.Unstructured {
 	return newWhereabouts("OverlappingRangeIPReservation", namespace, name)
 }

@@ -112,8 +112,8 @@ func (a *API) LeasesOfNode(ctx context.Context, node protocol.NodeName) ([]proto
 	return leases, err
 }
 
-// NodeLeases is LeasesOfNode, and returns the revision of the data that was listed;
-// none, if there is no answer.
+// NodeLeases lists as LeasesOfNode does. It also returns the revision of the data that was
+// listed, or none if there is no answer.
 func (a *API) NodeLeases(ctx context.Context, node protocol.NodeName) ([]protocol.Lease, protocol.Revision, error) {
 	return a.leases(ctx, client.MatchingFields{"spec.holder.node": string(node)})
 }

@@ -98,9 +98,8 @@ func away(err error) bool {
 	return code >= 500 || code == 429
 }
 
-// unheard reports whether err, which is no answer of the API server's, says that there
-// has been none. An answer that this program cannot read is something else, of which
-// client-go says what it is.
+// unheard reports whether err says that the API server did not answer. An answer that this
+// program cannot read is something else, and client-go says what it is.
 func unheard(err error) bool {
 	if _, untrusted := errors.AsType[*tls.CertificateVerificationError](err); untrusted {
 		return false

@@ -159,7 +159,8 @@ func regSpec(s protocol.Registration) coordination.LeaseSpec {
 	return spec
 }
 
-// regPatch is regSpec for a merge patch, in which an absent field stays as it is.
+// regPatch returns what regSpec returns, for a merge patch. There a field that is absent stays as
+// it is, so that all are named.
 func regPatch(s protocol.Registration) map[string]any {
 	spec := regSpec(s)
 	patch := map[string]any{

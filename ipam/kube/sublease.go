@@ -73,8 +73,8 @@ func (a *API) SubLeasesOfNode(ctx context.Context, node protocol.NodeName) ([]pr
 	return subs, err
 }
 
-// NodeSubLeases is SubLeasesOfNode, and returns the revision of the data that was
-// listed; none, if there is no answer.
+// NodeSubLeases lists as SubLeasesOfNode does. It also returns the revision of the data that was
+// listed, or none if there is no answer.
 func (a *API) NodeSubLeases(ctx context.Context, node protocol.NodeName) ([]protocol.SubLease, protocol.Revision, error) {
 	return a.subLeases(ctx, client.MatchingFields{"spec.node": string(node)})
 }

@@ -173,7 +173,7 @@ func (fs *faults) unique(o object, matters func(key string) bool) {
 	}
 }
 
-// uniqueOfMany is unique in linear time.
+// uniqueOfMany does what unique does, in linear time.
 func (fs *faults) uniqueOfMany(o object, matters func(key string) bool) {
 	seen := make(map[string]bool, len(o.fields))
 	for _, f := range o.fields {

@@ -22,8 +22,8 @@ const (
 	maxKnownText = 16 << 10
 )
 
-// ParseConfig is what the function [ParseConfig] is. What it returns shares memory with
-// what it returns to others.
+// ParseConfig does what the function [ParseConfig] does. The results share memory with each
+// other.
 func (r *Reader) ParseConfig(stdin []byte, cniArgs string) (*Config, error) {
 	r.mu.Lock()
 	known := r.known[string(stdin)]

@@ -237,9 +237,9 @@ func (l *look) podHas(p *Pod, iface string, at place) {
 	}
 }
 
-// granteeKey is the key of the owner of what is granted to a UID, where that serves a
-// pod's interface: the claim that the pod uses, or the request that was made for it.
-// Else it is the pod's own, which is another's than the grant's.
+// granteeKey returns the key of the owner of what is granted to a UID. If that serves the pod's
+// interface, the owner is the claim that the pod uses, or the request that was made for it. Else
+// the key is the pod's own, and so another than that of the grant.
 func (l *look) granteeKey(p *Pod, iface string, to protocol.UID) string {
 	uids := []protocol.UID{p.UID, p.MirrorOf}
 	if slices.ContainsFunc(l.uses[to], func(u *protocol.SubLease) bool { return slices.Contains(uids, u.Use.Pod.UID) }) {

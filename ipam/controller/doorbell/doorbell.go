@@ -1,7 +1,7 @@
 // Package doorbell has a reconciler look at an object of which no watch tells: one whose
 // grants have changed, say. It is not controller-runtime's source.Channel, whose sender waits
 // for its reader: a controller that does not lead reads nothing, and handlers of its watches
-// would stand still.
+// would stand still. It also has the options that the controllers' reconcilers share.
 package doorbell
 
 import (

@@ -44,8 +44,8 @@ type Source struct {
 	search string // View as text, once the ask is in the Book
 }
 
-// key is what tells a from the asks of others. A claim, a request and a reservation have
-// one ask; a pod of another IPAM has one for each address that is kept for it: one that
+// key returns what tells a from the asks of others. A claim, a request and a reservation have one
+// ask each. A pod of another IPAM has one for each address that is kept for it: an address that
 // cannot be had must not hold up the others.
 func (a Ask) key() protocol.UID {
 	if !a.bars() {

@@ -181,11 +181,11 @@ func (b *Broker) ask(a Ask, read uint64) Answer {
 	return answer
 }
 
-// Verify is Ask with an answer whose Stamp is a's, if it grants anything: the leases of the grants
-// are read live. a must have a Stamp. Between reading a grantee and writing into its status what it
-// was granted, the grants must have been seen live: who gives grants of an existing grantee back
-// marks them first and then changes its status, and so either the grants are seen marked, or the
-// write fails.
+// Verify asks as Ask does, and reads the leases of the grants live. If the answer grants
+// anything, its Stamp is a's, which must have one. The grants must have been seen live between
+// reading the grantee and writing into its status what it was granted. Whoever gives back grants
+// of an existing grantee marks them first and then changes its status. So either the grants are
+// seen marked, or the write fails.
 func (b *Broker) Verify(ctx context.Context, a Ask) (Answer, error) {
 	begun := b.begin()
 	for range tries {
@@ -213,7 +213,7 @@ func (b *Broker) ReadLease(ctx context.Context, name string) (l protocol.Lease, 
 	return l, ok, nil
 }
 
-// WithdrawBar is Withdraw for one address that was to be kept for a pod.
+// WithdrawBar withdraws the ask for one address that was to be kept for a pod.
 func (b *Broker) WithdrawBar(pod protocol.UID, addr netip.Addr) { b.Withdraw(barKey(pod, addr)) }
 
 // Withdraw ends the wait of a grantee, or its interest in the answer. What has been granted stays.

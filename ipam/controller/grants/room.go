@@ -44,7 +44,7 @@ func (b *Book) find(r *round, by *waiter, w want) (spot, Problem) {
 	return spot{}, b.summon(r, w, size)
 }
 
-// key is what tells w from wants that other addresses would do for.
+// key returns what wants have in common that the same addresses would do for.
 func (w want) key() string { return w.family.String() + " " + string(w.pool.name) + " " + w.search }
 
 // free returns the address for w that can be had now; neither address nor problem

@@ -12,9 +12,9 @@ import (
 // condensed marks the one allocation of a lease that [Condense] has written.
 const condensed = "condensed "
 
-// Condense replaces what l's status says of who has which address by which are
-// taken: that alone is of interest here, and takes a hundredth of the memory. What
-// is condensed already stays as it is.
+// Condense replaces the allocations in l's status, which say who has which address, by a bitmap
+// of those that are taken. Only that is needed here, and it takes a hundredth of the memory. A
+// status that is condensed already stays as it is.
 func Condense(l *v1alpha1.IPLease) {
 	block, err := netip.ParsePrefix(l.Spec.Block)
 	if err != nil || len(l.Status.Allocations) == 0 || strings.HasPrefix(l.Status.Allocations[0], condensed) {

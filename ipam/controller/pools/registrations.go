@@ -192,9 +192,9 @@ func (l *registrations) credibleOpening(w openings, now time.Time) (opening, res
 	return opening, restoredNode
 }
 
-// restoration returns what is known of an API server that has gone back, if that
-// concerns a pool which was last opened by opening (see [openings.of]), where w are
-// those of all pools, or which has been closed for that already; else nil.
+// restoration returns what is known of an API server that has gone back, if that concerns a pool,
+// else nil. It concerns a pool that was last opened by an opening which it voids (see [openings.of];
+// w are those of all pools), and one that has been closed for it already.
 func (l *registrations) restoration(opening string, w openings, closed bool, now time.Time) *restoration {
 	r := &restoration{}
 	l.mu.Lock()

@@ -12,7 +12,7 @@ import (
 	"syscall"
 )
 
-// Open is [os.OpenFile] for a file on a disk, or one of /proc: reads and writes of the
+// Open opens a file on a disk, or one of /proc, as [os.OpenFile] does. Reads and writes of the
 // file block a thread.
 func Open(name string, flag int, perm fs.FileMode) (*os.File, error) {
 	for {
@@ -27,8 +27,8 @@ func Open(name string, flag int, perm fs.FileMode) (*os.File, error) {
 	}
 }
 
-// DirFS is [os.DirFS] whose files are opened by [Open]. Package os itself keeps its
-// directories from the poller.
+// DirFS returns what [os.DirFS] returns, but its files are opened by [Open]. Package os itself
+// keeps directories from the poller.
 func DirFS(dir string) fs.FS {
 	return dirFS{os.DirFS(dir).(dirs), dir} // which it is documented to be
 }
@@ -74,7 +74,7 @@ func (d dirFS) path(name string) (string, error) {
 	return filepath.Join(d.dir, name), nil
 }
 
-// Write is [os.WriteFile] for such a file.
+// Write writes such a file as [os.WriteFile] does.
 func Write(name string, text []byte, perm fs.FileMode) error {
 	f, err := Open(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, perm)
 	if err != nil {
@@ -84,7 +84,7 @@ func Write(name string, text []byte, perm fs.FileMode) error {
 	return errors.Join(err, f.Close())
 }
 
-// Read is [os.ReadFile] for such a file.
+// Read reads such a file as [os.ReadFile] does.
 func Read(name string) ([]byte, error) {
 	f, err := Open(name, os.O_RDONLY, 0)
 	if err != nil {

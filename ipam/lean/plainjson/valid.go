@@ -58,8 +58,8 @@ func validValue(text []byte, i, depth int) int {
 	}
 }
 
-// validObject is validValue for the object that begins at i and is the depth-th in
-// each other.
+// validObject does what validValue does, for the object that begins at i. depth is how many
+// objects and lists lie in each other there.
 func validObject(text []byte, i, depth int) int {
 	if depth > maxDepth {
 		return 0
@@ -94,7 +94,7 @@ func validObject(text []byte, i, depth int) int {
 	}
 }
 
-// validList is validObject for a list.
+// validList does what validObject does, for a list.
 func validList(text []byte, i, depth int) int {
 	if depth > maxDepth {
 		return 0

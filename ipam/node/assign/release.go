@@ -18,9 +18,9 @@ func Release(tx *store.Tx, k store.Key) (released store.Attachment, ok bool, err
 	return ReleaseIf(tx, k, 0)
 }
 
-// ReleaseIf is [Release] for an attachment of that generation only; 0 is any.
-// What was decided about an attachment earlier, as garbage is, must be carried
-// out with it: an ADD may have come in between.
+// ReleaseIf releases as [Release] does, but only an attachment of that generation; 0 is any.
+// Whoever decided earlier to release an attachment, as garbage for example, must use it: an ADD
+// may have come in between.
 func ReleaseIf(tx *store.Tx, k store.Key, generation uint64) (released store.Attachment, ok bool, err error) {
 	held, ok, err := tx.Attachment(k)
 	if err != nil || !ok || generation != 0 && held.Generation != generation {

@@ -77,12 +77,12 @@ type Moment struct {
 	Term int64
 }
 
-// Round tells of leases whose content has changed since they were last told of, and of
-// new ones as soon as a round finds them as the one before did, if there is no hurry: of
-// those that are being filled each word would be out of date at once. It tells of a few
-// at a time, those first that have waited longest: a node that starts has all its leases
-// to tell of. hurried reports whether there is a burst in a pool, in which others need
-// the API server more.
+// Round writes the status of leases whose content has changed since it was last written. It
+// writes that of a new lease once two rounds have found the same content: while a lease is being
+// filled, each status would be out of date at once. It writes a few at a time, those first that
+// have waited longest, for a node that starts has all its leases to write. hurried reports
+// whether there is a burst in a pool. Then new leases of it wait: others need the API server
+// more.
 func (p *Publisher) Round(ctx context.Context, m Moment, hurried func(protocol.PoolName) bool) {
 	current, err := p.current(m.Term)
 	if err != nil {
