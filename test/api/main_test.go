@@ -9,7 +9,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,6 +19,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/test/controlplane"
 	"github.com/tenure-ipam/tenure/test/fleet"
+	"github.com/tenure-ipam/tenure/test/process"
 )
 
 // The one API server of this package: no test leaves an object that another one
@@ -63,22 +63,16 @@ func awaitPolicy(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, time.Minute, errors.New("policies are not enforced"))
-	defer cancel()
-	for {
+	return process.Await(ctx, process.Patience, func(ctx context.Context) error {
 		_, err := cluster.Resource(pools).Create(ctx, probe, dryOptions)
 		switch {
 		case apierrors.IsInvalid(err):
 			return nil
 		case err != nil:
-			return err
+			return process.Final(err)
 		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
+		return errors.New("policies are not enforced")
+	})
 }
 
 func parse(text string) (*unstructured.Unstructured, error) {

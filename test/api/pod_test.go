@@ -13,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/tenure-ipam/tenure/test/fleet"
 )
 
 // agentClient returns a client with the agent's rights, whose token is bound to the agent's pod,
@@ -116,16 +118,10 @@ func TestAgentAnnotatesItsOwnPodsOnly(t *testing.T) {
 // awaitRefusal returns once try is refused.
 func awaitRefusal(t *testing.T, try func() error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, errors.New("the policy is not enforced"))
-	defer cancel()
-	for {
-		if err := try(); err != nil {
-			return
+	fleet.Eventually(t, time.Minute, func() error {
+		if try() == nil {
+			return errors.New("the policy is not enforced")
 		}
-		select {
-		case <-ctx.Done():
-			t.Fatal(context.Cause(ctx))
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
+		return nil
+	})
 }

@@ -2,8 +2,6 @@ package api_test
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"io/fs"
 	"path"
 	"path/filepath"
@@ -22,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/deploy"
+	"github.com/tenure-ipam/tenure/test/fleet"
 	"github.com/tenure-ipam/tenure/test/manifests"
 )
 
@@ -308,19 +307,7 @@ func TestPodsOfPrograms(t *testing.T) {
 // after its start.
 func awaitPriority(t *testing.T, c client.Client, name string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Minute, fmt.Errorf("there is no priority class %q", name))
-	defer cancel()
-	for {
-		err := c.Get(ctx, client.ObjectKey{Name: name}, &schedulingv1.PriorityClass{})
-		if err == nil {
-			return
-		}
-		if ctx.Err() != nil || !apierrors.IsNotFound(err) {
-			t.Fatal(errors.Join(err, context.Cause(ctx)))
-		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
+	fleet.Eventually(t, time.Minute, func() error {
+		return c.Get(t.Context(), client.ObjectKey{Name: name}, &schedulingv1.PriorityClass{})
+	})
 }

@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/tenure-ipam/tenure/test/controlplane"
+	"github.com/tenure-ipam/tenure/test/process"
 	"github.com/tenure-ipam/tenure/test/programs"
 	"github.com/tenure-ipam/tenure/test/sandbox"
 )
@@ -341,13 +342,7 @@ func TestLeavesNothing(t *testing.T) {
 // eventually waits for cond, which another process brings about.
 func eventually(t *testing.T, cond func() error) {
 	t.Helper()
-	for deadline := time.Now().Add(60 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-		err := cond()
-		if err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatal(err)
-		}
+	if err := process.Await(t.Context(), process.Patience, func(context.Context) error { return cond() }); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -27,6 +27,7 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 	"github.com/tenure-ipam/tenure/test/controlplane"
 	"github.com/tenure-ipam/tenure/test/fleet"
+	"github.com/tenure-ipam/tenure/test/process"
 )
 
 var (
@@ -54,8 +55,6 @@ func TestMain(m *testing.M) {
 // awaitPolicies returns when the API server enforces the policies, some moments after
 // their creation: it refuses an agent whose credentials do not name its node.
 func awaitPolicies(ctx context.Context, agent *rest.Config) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, minute, errors.New("the policies are not enforced"))
-	defer cancel()
 	pod := podOn("default", "probe", "none")
 	if err := kc.Create(ctx, pod); err != nil {
 		return err
@@ -64,20 +63,18 @@ func awaitPolicies(ctx context.Context, agent *rest.Config) error {
 	if err != nil {
 		return err
 	}
-	for try := 0; ; try++ {
+	try := 0
+	return process.Await(ctx, minute, func(ctx context.Context) error {
+		try++
 		out, err := api.AnnotatePod(ctx, client.ObjectKeyFromObject(pod), protocol.UID(pod.UID), statusKey, fmt.Sprint(try))
 		switch {
 		case out == protocol.Refused:
 			return kc.Delete(ctx, pod, client.GracePeriodSeconds(0))
 		case err != nil:
-			return err
+			return process.Final(err)
 		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(20 * time.Millisecond):
-		}
-	}
+		return errors.New("the policies are not enforced")
+	})
 }
 
 // minute bounds what a test waits for.

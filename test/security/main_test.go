@@ -31,6 +31,7 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 	"github.com/tenure-ipam/tenure/test/controlplane"
 	"github.com/tenure-ipam/tenure/test/fleet"
+	"github.com/tenure-ipam/tenure/test/process"
 )
 
 const system = kube.DefaultRegistrationNamespace
@@ -164,12 +165,14 @@ func awaitPolicies(ctx context.Context) error {
 		"node-seats":     func() error { return agent.Create(ctx, parse(regText("probe")), client.DryRunAll) },
 		"deletion":       func() error { return kc.Delete(ctx, named("IPSubLease", "", "of-b"), client.DryRunAll) },
 	} {
-		deadline := time.Now().Add(time.Minute)
-		for err := try(); err == nil || !strings.Contains(err.Error(), name+".tenure.dev"); err = try() {
-			if time.Now().After(deadline) {
+		err := process.Await(ctx, process.Patience, func(context.Context) error {
+			if err := try(); err == nil || !strings.Contains(err.Error(), name+".tenure.dev") {
 				return fmt.Errorf("policy %s is not enforced: %w", name, err)
 			}
-			time.Sleep(20 * time.Millisecond)
+			return nil
+		})
+		if err != nil {
+			return err
 		}
 	}
 	return nil
