@@ -249,6 +249,10 @@ var rules = []rule{
 		never: join(bolt, cni, []string{"./ipam/node/agent", "./ipam/node/store", "./ipam/agentapi", "./ipam/cni/plugin"}),
 	},
 	{
+		pkg: "./claims/workloads", why: "it makes claims: what addresses they get is not its business",
+		never: join(bolt, cni, []string{"./claims", "./ipam/controller/grants", "./ipam/node", "./ipam/agentapi"}),
+	},
+	{
 		pkg: "./attach/facts", why: "plugin and agent link it: plain types",
 		never: join(ours, kubernetes, bolt, cni, outside), but: []string{"./ipam/lean/plainjson"},
 	},
