@@ -102,6 +102,7 @@ type table struct {
 	wide  int // so many of the last columns are for -o wide
 	rows  [][]cell
 	none  string // what is written where there are no rows
+	sum   string // what is written after the rows, if anything
 }
 
 // A cell is a text, and how it is coloured.
@@ -145,6 +146,9 @@ func (t table) write(to screen, wide bool) {
 	to.row(plain(t.heads[:columns]...), widths)
 	for _, row := range t.rows {
 		to.row(row[:columns], widths)
+	}
+	if t.sum != "" {
+		to.line("%s", t.sum)
 	}
 }
 
