@@ -34,7 +34,9 @@ func TestStolenControllerCredentials(t *testing.T) {
 	i.breakIn(t, []attempt{
 		{"change a claim", func() error { return i.patch(claim(), `{spec: {network: x}}`) }, "writes claims of StatefulSets alone"},
 		{"change a StatefulSet's claim", func() error { return i.patch(named("IPAMClaim", "team-b", "set-0.lan"), `{spec: {network: x}}`) }, "its label and its owners alone"},
-		{"put a finalizer on a claim", func() error { return i.patch(named("IPAMClaim", "team-b", "set-0.lan"), `{metadata: {finalizers: [tenure.dev/x]}}`) }, "its label and its owners alone"},
+		{"put a finalizer on a claim", func() error {
+			return i.patch(named("IPAMClaim", "team-b", "set-0.lan"), `{metadata: {finalizers: [tenure.dev/x]}}`)
+		}, "its label and its owners alone"},
 		{"give a claim to another StatefulSet", func() error {
 			return i.patch(named("IPAMClaim", "team-b", "set-0.lan"), `{metadata: {labels: {tenure.dev/statefulset: other}}}`)
 		}, "does not change it"},
