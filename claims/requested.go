@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenure-ipam/tenure/api/npwg"
-	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/api/workload"
 )
 
 // ConditionRequestedIPs says whether a claim that has addresses has those that its annotation
@@ -43,7 +43,7 @@ func (s seen) wish() wish {
 	return wishOfClaim(s.claim)
 }
 
-func wishOfClaim(c claim) wish { return wish{text: c.requested, at: v1alpha1.AnnotationRequestedIPs} }
+func wishOfClaim(c claim) wish { return wish{text: c.requested, at: workload.AnnotationRequested} }
 
 // parse reads the addresses, which commas separate. A prefix length is allowed, and is the
 // network's all the same.

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/api/workload"
 	"github.com/tenure-ipam/tenure/ipam/controller/grants"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
@@ -148,7 +148,7 @@ func read(o *ipamclaims.IPAMClaim) claim {
 	c := claim{
 		key: grants.ClaimKey{Namespace: o.Namespace, Name: o.Name}, uid: protocol.UID(o.UID),
 		revision: protocol.Revision(o.ResourceVersion), generation: o.Generation,
-		deleting: o.DeletionTimestamp != nil, network: o.Spec.Network, requested: o.Annotations[v1alpha1.AnnotationRequestedIPs],
+		deleting: o.DeletionTimestamp != nil, network: o.Spec.Network, requested: o.Annotations[workload.AnnotationRequested],
 		ips: o.Status.IPs, conditions: o.Status.Conditions,
 	}
 	if owner := kube.OwnerOf(o); owner.Kind == kube.KindVirtualMachine && len(c.ips) == 0 {

@@ -31,10 +31,6 @@ const (
 // names the L2 segment of its network: a pool with another spec.domain does not share it.
 const AnnotationDomain = "tenure.dev/domain"
 
-// AnnotationRequestedIPs is the annotation of an IPAMClaim that names the addresses which it
-// is to get, separated by commas. There may be fewer than the network gives.
-const AnnotationRequestedIPs = "tenure.dev/requested-ips"
-
 // Reasons of the condition Ready.
 const (
 	// ReasonOpen (True): blocks of the pool may be leased.

@@ -47,9 +47,8 @@ type useView struct {
 
 // claimQuery is which claims are asked for.
 type claimQuery struct {
-	everywhere bool
-	pool       string
-	save       bool
+	everywhere, save, unused bool
+	pool                     string
 }
 
 func newClaims(s *session) *cobra.Command {
@@ -84,6 +83,7 @@ backup, or into Git. Applied where they are gone, they get the same addresses ag
 	c.Flags().BoolVarP(&q.everywhere, "all-namespaces", "A", false, "those of all namespaces")
 	c.Flags().StringVar(&q.pool, "pool", "", "those with an address of this pool")
 	c.Flags().BoolVar(&q.save, "save", false, "print them for kubectl apply, asking for the addresses that they have")
+	c.Flags().BoolVar(&q.unused, "unused", false, "those that were kept for StatefulSets, and that no pod uses or is to use")
 	s.completeFlag(c, "pool", s.poolNames)
 	o.addFlags(c.Flags(), "name")
 	o.addWatch(c.Flags())
@@ -109,13 +109,18 @@ func claims(ctx context.Context, s *session, o output, q claimQuery, names []str
 		return err
 	}
 	var facts claimFacts
-	if q.pool != "" || o.format == "wide" || o.structured() {
+	if q.pool != "" || q.unused || o.format == "wide" || o.structured() {
 		if facts, err = s.claimFacts(ctx, q.pool); err != nil {
 			return err
 		}
 	}
 	if q.pool != "" {
 		all = slices.DeleteFunc(all, func(c ipamclaims.IPAMClaim) bool { return len(facts.pools[c.UID]) == 0 })
+	}
+	if q.unused {
+		if all, err = s.unusedOnly(ctx, namespace, all, facts); err != nil {
+			return err
+		}
 	}
 	if q.save {
 		return o.save(s, all)
@@ -133,8 +138,11 @@ func claims(ctx context.Context, s *session, o output, q claimQuery, names []str
 		l.table.row(claimRow(s, c, v)...)
 	}
 	l.value = map[string]any{"claims": views}
-	if len(all) == 0 && len(names) == 0 && !q.everywhere && q.pool == "" {
+	if len(all) == 0 && len(names) == 0 && !q.everywhere && q.pool == "" && !q.unused {
 		l.table.none = s.elsewhere(ctx, namespace)
+	}
+	if q.unused && len(all) > 0 {
+		l.table.sum = sumUnused(all)
 	}
 	return o.write(s, l)
 }

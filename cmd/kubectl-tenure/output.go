@@ -103,6 +103,7 @@ type table struct {
 	wide  int // so many of the last columns are for -o wide
 	rows  [][]cell
 	none  string // what is written where there are no rows
+	sum   string // what is written after the rows, if anything
 }
 
 // A cell is a text, and how it is coloured.
@@ -142,6 +143,9 @@ func (t table) write(to screen, wide bool) {
 		fmt.Fprintln(w, strings.Join(texts, "\t"))
 	}
 	_ = w.Flush() // as with every other line
+	if t.sum != "" {
+		to.line("%s", t.sum)
+	}
 }
 
 // pick returns those of all that have one of the names, in the order of these; without

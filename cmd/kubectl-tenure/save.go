@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/api/workload"
 )
 
 // save writes claims as kubectl apply takes them: without owners, UIDs and status, and asking
@@ -50,7 +50,7 @@ func savedOf(c *ipamclaims.IPAMClaim) savedClaim {
 		}
 		ips := slices.Clone(c.Status.IPs)
 		slices.Sort(ips) // a diff of two backups shows what has changed, not the order
-		annotations[v1alpha1.AnnotationRequestedIPs] = strings.Join(ips, ",")
+		annotations[workload.AnnotationRequested] = strings.Join(ips, ",")
 	}
 	return savedClaim{
 		TypeMeta: metav1.TypeMeta{APIVersion: ipamclaims.SchemeGroupVersion.String(), Kind: "IPAMClaim"},

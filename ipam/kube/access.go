@@ -55,3 +55,14 @@ func (a *API) MayUse(ctx context.Context, namespace, pool string) (bool, error) 
 	}
 	return review.Status.Allowed, nil
 }
+
+// MayList asks the authorizer whether who asks may list a resource in all namespaces.
+func (a *API) MayList(ctx context.Context, group, resource string) (bool, error) {
+	review := &authorization.SelfSubjectAccessReview{Spec: authorization.SelfSubjectAccessReviewSpec{
+		ResourceAttributes: &authorization.ResourceAttributes{Verb: "list", Group: group, Resource: resource},
+	}}
+	if out, err := a.create(ctx, review); out != protocol.Done {
+		return false, fmt.Errorf("ask the API server whether %s may be listed: %w", resource, err)
+	}
+	return review.Status.Allowed, nil
+}

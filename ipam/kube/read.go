@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/api/workload"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -138,7 +139,7 @@ const ConditionIPsAllocated = "IPsAllocated"
 func ClaimOf(o *ipamclaims.IPAMClaim) protocol.Claim {
 	c := protocol.Claim{
 		Meta: metaOf(o), Namespace: o.Namespace, Network: o.Spec.Network, Interface: o.Spec.Interface,
-		Owner: OwnerOf(o), VM: o.Labels[VMLabel],
+		Owner: OwnerOf(o), VM: o.Labels[VMLabel], StatefulSet: o.Labels[workload.LabelSet],
 	}
 	for _, ip := range o.Status.IPs {
 		if p, err := netip.ParsePrefix(ip); err == nil {

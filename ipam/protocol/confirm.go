@@ -103,6 +103,9 @@ type Claim struct {
 	// by which KubeVirt's controller names the virtual machine.
 	Owner OwnerRef
 	VM    string
+	// StatefulSet is the label by which Tenure's controller names the StatefulSet that the
+	// claim was made for.
+	StatefulSet string
 	// Failed says, in the words of its condition, why the controller could not
 	// allocate; empty otherwise.
 	Failed string
@@ -287,8 +290,12 @@ func ownsVMI(vmi OwnerRef, c Claim) bool {
 
 // BelongsTo reports whether pod may use claim c at all: the claim has no owner, or
 // the pod is of its owner. Owners of a kind that Tenure does not know are not
-// held against the pod. why is a sentence for a person.
+// held against the pod. A claim of a StatefulSet is for that set's pods, whether it has an
+// owner or not. why is a sentence for a person.
 func BelongsTo(pod PodRef, c Claim) (ok bool, why string) {
+	if c.StatefulSet != "" && (pod.Owner.Kind != "StatefulSet" || pod.Owner.Name != c.StatefulSet) {
+		return false, fmt.Sprintf("claim %s/%s is for the pods of StatefulSet %s, which does not own pod %s", c.Namespace, c.Name, c.StatefulSet, pod)
+	}
 	switch {
 	case c.Owner.UID == "", pod.Owner.UID == c.Owner.UID, pod.UID == c.Owner.UID:
 		return true, ""

@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 	"strings"
@@ -200,6 +201,11 @@ func TestBelongsTo(t *testing.T) {
 	owned := func(kind, name string, uid UID) Claim {
 		return Claim{Meta: Meta{Name: "c"}, Namespace: "ns", Owner: OwnerRef{Kind: kind, Name: name, UID: uid}}
 	}
+	ofSet := func(set, kind string, uid UID) Claim {
+		c := owned(kind, set, uid)
+		c.StatefulSet = set
+		return c
+	}
 	replica := PodRef{Namespace: "ns", Name: "web-5f-x", UID: "p5", Owner: rs}
 	odd := replica
 	odd.Owner.Name = "web"
@@ -226,6 +232,14 @@ func TestBelongsTo(t *testing.T) {
 		{"a Deployment's of its ReplicaSet's name (X3)", odd, owned("Deployment", "web", "d"), false},
 		{"a claim of an unknown kind's", db0, owned("Database", "main", "x"), true},
 		{"a Job's (X3)", db0, owned("Job", "j", "j"), false},
+		{"retained for its StatefulSet", db0, Claim{StatefulSet: "db"}, true},
+		{"retained for its StatefulSet, which owns it", db0, ofSet("db", "StatefulSet", "sts"), true},
+		{"its own, condemned", db0, ofSet("db", "Pod", "p3"), true},
+		{"retained for another StatefulSet (X3)", db0, ofSet("web", "", ""), false},
+		{"retained for a StatefulSet, and of the pod's (X3)", db0, ofSet("web", "StatefulSet", "sts"), false},
+		{"retained for its StatefulSet, and another's (X3)", db0, ofSet("db", "StatefulSet", "sts0"), false},
+		{"retained for a StatefulSet, a pod of nobody's (X3)", PodRef{Namespace: "ns", Name: "web-0", UID: "p7"}, ofSet("web", "", ""), false},
+		{"retained for a StatefulSet of its ReplicaSet's name (X3)", replica, ofSet(replica.Owner.Name, "", ""), false},
 		{"a pod of nobody's, a claim of somebody's (X3)", PodRef{Namespace: "ns", Name: "p", UID: "p7"}, owned("StatefulSet", "db", "sts"), false},
 	}
 	for _, tt := range tests {
@@ -233,7 +247,7 @@ func TestBelongsTo(t *testing.T) {
 			ok, why := BelongsTo(tt.pod, tt.claim)
 			want := ""
 			if !tt.want {
-				want = tt.claim.Owner.Name
+				want = cmp.Or(tt.claim.Owner.Name, tt.claim.StatefulSet)
 			}
 			wantWhy(t, ok, why, want)
 		})

@@ -241,6 +241,10 @@ var rules = []rule{
 		never: join(bolt, cni, []string{"./ipam/node/agent", "./ipam/node/store", "./ipam/agentapi", "./ipam/cni/plugin"}),
 	},
 	{
+		pkg: "./claims/workloads", why: "it makes claims: what addresses they get is not its business",
+		never: join(bolt, cni, []string{"./claims", "./ipam/controller/grants", "./ipam/node", "./ipam/agentapi"}),
+	},
+	{
 		pkg: "./attach/facts", why: "plugin and agent link it: plain types",
 		never: join(ours, kubernetes, bolt, cni, outside), but: []string{"./ipam/lean/plainjson"},
 	},
@@ -267,6 +271,10 @@ var rules = []rule{
 	{
 		pkg: "./api/npwg", why: "annotations become steps without I/O",
 		never: join(clients, bolt, processes, []string{"os", "./ipam"}), but: []string{"./ipam/lean/plainjson"},
+	},
+	{
+		pkg: "./api/workload", why: "controller and agents compute the same names by it: text becomes types, without I/O",
+		never: join(kubernetes, bolt, cni, outside, []string{"./ipam", "./api/v1alpha1"}), but: []string{"./ipam/lean/plainjson"},
 	},
 	{
 		pkg: "./attach/journal", why: "a DEL needs what is in it and nobody else: plain files",

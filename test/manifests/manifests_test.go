@@ -109,6 +109,8 @@ func TestChartRefuses(t *testing.T) {
 		"image.tag=true":                                            "/image/tag",
 		"image.registry=null":                                       "registry",
 		"controller.podDisruptionBudget=no":                         "/controller/podDisruptionBudget",
+		"workloadClaims.enabled=yes":                                "/workloadClaims/enabled",
+		"controller.extraArgs={--statefulset-claims=false}":         "/controller/extraArgs/0",
 		"controller.extraArgs={--health=}":                          "/controller/extraArgs/0",
 		"agent.extraArgs={--debug,--listen=:1}":                     "/agent/extraArgs/1",
 		"agent.extraArgs={--store,/x}":                              "/agent/extraArgs/0",
@@ -164,6 +166,28 @@ func TestChartBudget(t *testing.T) {
 		if got := render(t, charted, err)[budget] != nil; got != want {
 			t.Errorf("%s: there is a budget: %v; want %v", set, got, want)
 		}
+	}
+}
+
+// TestChartWithoutWorkloadClaims: what is left out is the role by which claims are made, and
+// the work.
+func TestChartWithoutWorkloadClaims(t *testing.T) {
+	with, err := Chart(t.Context())
+	left := render(t, with, err)
+	without, err := Chart(t.Context(), "--set=workloadClaims.enabled=false,controller.extraArgs={--workers=8}")
+	var args []string
+	for name, o := range render(t, without, err) {
+		delete(left, name)
+		if name == "Deployment tenure-system/tenure-controller" {
+			containers, _, _ := unstructured.NestedSlice(o.Object, "spec", "template", "spec", "containers")
+			args, _, _ = unstructured.NestedStringSlice(containers[0].(map[string]any), "args")
+		}
+	}
+	if got, want := slices.Sorted(maps.Keys(left)), []string{"ClusterRole /tenure-controller-workloads", "ClusterRoleBinding /tenure-controller-workloads"}; !slices.Equal(got, want) {
+		t.Errorf("left out are %q; want %q", got, want)
+	}
+	if want := []string{"--statefulset-claims=false", "--workers=8"}; !slices.Equal(args, want) {
+		t.Errorf("the controller's arguments are %q; want %q", args, want)
 	}
 }
 

@@ -9,14 +9,20 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// TestStolenControllerCredentials: of claims the controller writes the status, of what is
-// not Tenure's nothing at all.
+// TestStolenControllerCredentials: of claims the controller writes the status, and those of
+// StatefulSets; of what is not Tenure's nothing at all.
 func TestStolenControllerCredentials(t *testing.T) {
 	ctx := context.Background()
 	i := newIntruder(t, "the controller", boundTo(t, "tenure-controller", podOn(t, system, "tenure-controller-0", "node-a", "tenure-controller")))
 	victim := podOn(t, "team-b", "victim", "node-a", "default")
 	claim := func() client.Object { return named("IPAMClaim", "team-b", "vm") }
 	i.mayDo(t, []attempt{
+		{"make a StatefulSet's claim", func() error {
+			return i.create(`{apiVersion: k8s.cni.cncf.io/v1alpha1, kind: IPAMClaim, metadata: {name: set-0.lan, namespace: team-b, labels: {tenure.dev/statefulset: set}}, spec: {network: lan, interface: net1}}`)
+		}, ""},
+		{"give it an owner", func() error {
+			return i.patch(named("IPAMClaim", "team-b", "set-0.lan"), `{metadata: {ownerReferences: [{apiVersion: x.dev/v1, kind: X, name: set, uid: u}]}}`)
+		}, ""},
 		{"write a claim's status", func() error { return i.patch(claim(), `{status: {ips: []}}`, "status") }, ""},
 		{"grant", func() error {
 			return i.patch(named("IPLease", "", leaseNames["shared"]), `{spec: {turn: 2, grants: [{address: 10.81.0.4, to: {kind: Claim, uid: u, namespace: team-b, name: vm}}]}}`)
@@ -26,12 +32,21 @@ func TestStolenControllerCredentials(t *testing.T) {
 		}, ""},
 	})
 	i.breakIn(t, []attempt{
-		{"change a claim", func() error { return i.patch(claim(), `{spec: {network: x}}`) }, "cannot patch resource \"ipamclaims\""},
-		{"put a finalizer on a claim", func() error { return i.patch(claim(), `{metadata: {finalizers: [tenure.dev/x]}}`) }, "cannot patch resource \"ipamclaims\""},
+		{"change a claim", func() error { return i.patch(claim(), `{spec: {network: x}}`) }, "writes claims of StatefulSets alone"},
+		{"change a StatefulSet's claim", func() error { return i.patch(named("IPAMClaim", "team-b", "set-0.lan"), `{spec: {network: x}}`) }, "its label and its owners alone"},
+		{"put a finalizer on a claim", func() error {
+			return i.patch(named("IPAMClaim", "team-b", "set-0.lan"), `{metadata: {finalizers: [tenure.dev/x]}}`)
+		}, "its label and its owners alone"},
+		{"give a claim to another StatefulSet", func() error {
+			return i.patch(named("IPAMClaim", "team-b", "set-0.lan"), `{metadata: {labels: {tenure.dev/statefulset: other}}}`)
+		}, "does not change it"},
+		{"take a claim from its owner", func() error {
+			return i.patch(named("IPAMClaim", "team-b", "owned"), `{metadata: {labels: {tenure.dev/statefulset: set}, ownerReferences: []}}`)
+		}, "does not take a claim from its owner"},
 		{"create a claim", func() error {
 			return i.create(`{apiVersion: k8s.cni.cncf.io/v1alpha1, kind: IPAMClaim, metadata: {name: x, namespace: team-b}, spec: {network: lan, interface: net1}}`)
-		}, "cannot create resource \"ipamclaims\""},
-		{"delete a claim", func() error { return i.delete(claim()) }, "cannot delete resource \"ipamclaims\""},
+		}, "writes claims of StatefulSets alone"},
+		{"delete a claim", func() error { return i.delete(claim()) }, "writes claims of StatefulSets alone"},
 		{"write a lease whole", func() error { return i.Update(ctx, named("IPLease", "", leaseNames["shared"])) }, "cannot update resource \"ipleases\""},
 		{"write a pool whole", func() error { return i.Update(ctx, named("IPPool", "", "for-b")) }, "cannot update resource \"ippools\""},
 		{"ask in a node's name", func() error { return i.create(requestText("forged", "node-b")) }, "cannot create resource \"ipsubleases\""},

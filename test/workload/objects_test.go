@@ -47,13 +47,21 @@ func newWorld(t *testing.T, name, namespace string, cidrs ...string) *world {
 func newWorldOf(t *testing.T, name, namespace string, ranges ...v1alpha1.Range) *world {
 	t.Helper()
 	create(t, &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.IPPoolSpec{Ranges: ranges}})
-	create(t, &nad.NetworkAttachmentDefinition{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "definition-of-" + name},
-		Spec: nad.NetworkAttachmentDefinitionSpec{Config: fmt.Sprintf(
-			`{"cniVersion":"1.1.0","name":%q,"type":"bridge","allowPersistentIPs":true,"ipam":{"type":"tenure","pool":%q}}`, name, name)},
-	})
 	f := fleet.New(t, cp.Config())
-	return &world{t: t, name: name, fleet: f, a: f.Start(name + "-a"), b: f.Start(name + "-b")}
+	w := &world{t: t, name: name, fleet: f}
+	w.define(namespace, "definition-of-"+name)
+	w.a, w.b = f.Start(name+"-a"), f.Start(name+"-b")
+	return w
+}
+
+// define makes a definition of the network.
+func (w *world) define(namespace, definition string) {
+	w.t.Helper()
+	create(w.t, &nad.NetworkAttachmentDefinition{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: definition},
+		Spec: nad.NetworkAttachmentDefinitionSpec{Config: fmt.Sprintf(
+			`{"cniVersion":"1.1.0","name":%q,"type":"bridge","allowPersistentIPs":true,"ipam":{"type":"tenure","pool":%q}}`, w.name, w.name)},
+	})
 }
 
 // waitUpTo starts the agents anew: their ADDs wait for so long at most.

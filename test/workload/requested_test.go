@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/api/workload"
 	"github.com/tenure-ipam/tenure/claims"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 )
@@ -20,7 +21,7 @@ import (
 func (w *world) requesting(name, addrs string) *ipamclaims.IPAMClaim {
 	w.t.Helper()
 	c := &ipamclaims.IPAMClaim{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Annotations: map[string]string{v1alpha1.AnnotationRequestedIPs: addrs}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Annotations: map[string]string{workload.AnnotationRequested: addrs}},
 		Spec:       ipamclaims.IPAMClaimSpec{Network: w.name},
 	}
 	create(w.t, c)
@@ -95,7 +96,7 @@ func TestRequestedAddressIsTaken(t *testing.T) {
 	}
 	wantCondition(t, second, kube.ConditionIPsAllocated, claims.ReasonRequestedTaken, "claim default/first")
 
-	other.Annotations = map[string]string{v1alpha1.AnnotationRequestedIPs: "10.47.0.200"}
+	other.Annotations = map[string]string{workload.AnnotationRequested: "10.47.0.200"}
 	if err := kc.Update(t.Context(), other); err != nil {
 		t.Fatal(err)
 	}

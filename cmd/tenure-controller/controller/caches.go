@@ -8,6 +8,7 @@ import (
 	"time"
 
 	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
+	appsv1 "k8s.io/api/apps/v1"
 	coordination "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -16,6 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/api/workload"
+	"github.com/tenure-ipam/tenure/claims/workloads"
 	"github.com/tenure-ipam/tenure/ipam/controller/grants"
 	"github.com/tenure-ipam/tenure/ipam/controller/pools"
 	"github.com/tenure-ipam/tenure/ipam/kube"
@@ -47,14 +50,22 @@ func cacheOptions(regs string) cache.Options {
 			}},
 			&ipamclaims.IPAMClaim{}: {Transform: func(o any) (any, error) {
 				if c, ok := o.(*ipamclaims.IPAMClaim); ok {
-					requested, asks := c.Annotations[v1alpha1.AnnotationRequestedIPs]
-					c.Annotations, c.Labels = nil, nil
-					if len(c.Status.IPs) > 0 { // its owner may ask for some, until it has some
-						c.OwnerReferences = nil
+					requested, asks := c.Annotations[workload.AnnotationRequested]
+					owners := c.OwnerReferences
+					c.Annotations = nil
+					workloads.CondenseClaim(c)
+					if len(c.Status.IPs) == 0 { // its owner may ask for some, until it has some
+						c.OwnerReferences = owners
 					}
 					if asks {
-						c.Annotations = map[string]string{v1alpha1.AnnotationRequestedIPs: requested}
+						c.Annotations = map[string]string{workload.AnnotationRequested: requested}
 					}
+				}
+				return strip(o)
+			}},
+			&appsv1.StatefulSet{}: {Transform: func(o any) (any, error) {
+				if s, ok := o.(*appsv1.StatefulSet); ok {
+					workloads.Condense(s)
 				}
 				return strip(o)
 			}},

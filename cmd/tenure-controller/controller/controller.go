@@ -23,6 +23,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/tenure-ipam/tenure/claims"
+	"github.com/tenure-ipam/tenure/claims/workloads"
 	"github.com/tenure-ipam/tenure/ipam/access"
 	"github.com/tenure-ipam/tenure/ipam/controller/deadnodes"
 	"github.com/tenure-ipam/tenure/ipam/controller/doorbell"
@@ -68,6 +69,10 @@ type Config struct {
 	// it goes back to the pool.
 	Idle time.Duration
 
+	// StatefulSetClaims says that StatefulSets get the claims that they ask for, as far as this
+	// controller has the rights.
+	StatefulSetClaims bool
+
 	// TakeOverMargin is how long after its F a silent node whose Node object is gone
 	// is taken over.
 	TakeOverMargin time.Duration
@@ -86,7 +91,7 @@ func DefaultConfig() Config {
 		RegistrationNamespace: kube.DefaultRegistrationNamespace,
 		LeaderElection:        true, LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second,
 		Workers: 64, QPS: 2000, Burst: 4000,
-		CountsEvery: time.Minute, Idle: time.Minute, TakeOverMargin: deadnodes.DefaultMargin,
+		CountsEvery: time.Minute, Idle: time.Minute, StatefulSetClaims: true, TakeOverMargin: deadnodes.DefaultMargin,
 		Health: ":9472", Metrics: ":9473",
 	}
 }
@@ -269,6 +274,7 @@ func (c *Controller) assemble(ctx context.Context, mgr manager.Manager) ([]prome
 		func() error { return ofForeign.Setup(mgr) },
 		func() error { return ofReservations.Setup(mgr, &bells.reservations) },
 		func() error { return ofClaims.Setup(mgr, catalog, &bells.claims, c.cfg.Workers) },
+		func() error { return c.workloads(ctx, mgr, direct, live, catalog) },
 		func() error { return ofRequests.Setup(mgr, &bells.requests, c.cfg.Workers) },
 		func() error { return ofPools.Setup(mgr, catalog) },
 		func() error {
@@ -284,6 +290,29 @@ func (c *Controller) assemble(ctx context.Context, mgr manager.Manager) ([]prome
 		}
 	}
 	return []prometheus.Collector{measured, ofClaims.Metrics, ofRequests.Metrics, ofPools.Metrics, ofDead.Metrics, ofForeign.Metrics}, nil
+}
+
+// workloads has the manager make the claims of StatefulSets. Without the right to see these
+// it leaves them alone: the caches would never be filled.
+func (c *Controller) workloads(ctx context.Context, mgr manager.Manager, direct client.Client, live *kube.API, catalog *networks.Catalog) error {
+	if !c.cfg.StatefulSetClaims {
+		return nil
+	}
+	ok, err := live.MayList(ctx, "apps", "statefulsets")
+	if err != nil {
+		return err //nolint:wrapcheck // says what it is about
+	}
+	if !ok {
+		c.log.WarnContext(ctx, "no claims are made for StatefulSets: the role tenure-controller-workloads is not bound to this controller")
+		return nil
+	}
+	if err := workloads.Index(ctx, mgr.GetFieldIndexer()); err != nil {
+		return err //nolint:wrapcheck // likewise
+	}
+	r := &workloads.Reconciler{
+		Cache: mgr.GetCache(), Live: direct, Networks: catalog, Events: mgr.GetEventRecorder(name), Log: c.log.With("part", "workloads"),
+	}
+	return r.Setup(mgr) //nolint:wrapcheck // likewise
 }
 
 // bells are those by which the broker has its reconcilers look at objects.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/api/workload"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/node/agent"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
@@ -146,7 +147,12 @@ func (p pods) PodsOfNode(ctx context.Context, node protocol.NodeName) ([]agent.P
 }
 
 func podOf(o metav1.Object) agent.Pod {
+	set := ""
+	if c := metav1.GetControllerOfNoCopy(o); c != nil && c.Kind == "StatefulSet" && c.APIVersion == "apps/v1" {
+		set = c.Name
+	}
 	return agent.Pod{
+		Claims: o.GetAnnotations()[workload.AnnotationClaims], Set: set,
 		PodRef: kube.PodRefOf(o), Networks: o.GetAnnotations()[kube.AnnotationNetworks], Status: o.GetAnnotations()[kube.AnnotationStatus],
 		Terminating: o.GetDeletionTimestamp() != nil, MirrorOf: kube.MirrorOf(o),
 	}

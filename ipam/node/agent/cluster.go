@@ -116,6 +116,9 @@ type Pod struct {
 	// Networks is the pod's selection annotation, Status the annotation in which a
 	// meta-plugin says what was attached.
 	Networks, Status string
+	// Claims is the annotation that asks for claims of a StatefulSet's pod, Set the name
+	// of the apps/v1 StatefulSet that controls the pod; empty if none does.
+	Claims, Set string
 	// Terminating says that the pod is being deleted.
 	Terminating bool
 	// MirrorOf is, of a static pod's mirror, the UID by which the runtime knows
@@ -144,6 +147,8 @@ type Events interface {
 	// waits for the API server nor fails: what is said may be lost, and repetitions may
 	// be counted as one.
 	WarnNode(node protocol.NodeName, uid protocol.UID, reason, message string)
+	// WarnPod says something of a pod of the node, likewise.
+	WarnPod(pod protocol.PodRef, reason, message string)
 }
 
 // A Clock tells the time and waits.

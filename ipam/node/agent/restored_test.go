@@ -347,6 +347,8 @@ type warned struct {
 	said []string
 }
 
+func (*warned) WarnPod(protocol.PodRef, string, string) {}
+
 func (w *warned) WarnNode(_ protocol.NodeName, _ protocol.UID, reason, message string) {
 	w.said = append(w.said, reason+" "+message)
 }

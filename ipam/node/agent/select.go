@@ -61,7 +61,7 @@ func (a *Agent) selectPod(ctx context.Context, add *addCall, live bool) error {
 		return a.selectPod(ctx, add, true)
 	}
 	add.sel = sel
-	return nil
+	return a.inferClaim(ctx, add, selections)
 }
 
 // ignoreInvalid says that the pod's annotation is invalid, as the delegating plugin
@@ -70,7 +70,7 @@ func (a *Agent) selectPod(ctx context.Context, add *addCall, live bool) error {
 // annotation all the same; it must not get any address where a claim's is asked for.
 func (a *Agent) ignoreInvalid(ctx context.Context, add *addCall, sel npwg.Selection, cause error) error {
 	why := fmt.Sprintf("pod %s: annotation %s is invalid: %v", add.pod.PodRef, npwg.AnnotationNetworks, cause)
-	if sel.Claim != "" {
+	if sel.Claim != "" || sel.Name != "" && add.pod.Claims != "" {
 		return &selectionError{Why: why}
 	}
 	a.log.WarnContext(ctx, "annotation ignored", "pod", add.pod.PodRef, "interface", add.key.IfName, "error", why)
@@ -83,28 +83,37 @@ const defaultInterface = "eth0"
 // selectKnown stands in for a pod that cannot be read: what the same interface of
 // the same pod has already, it may have again.
 func (a *Agent) selectKnown(ctx context.Context, add *addCall, uid protocol.UID, cause error) error {
-	known := false
-	err := a.st.ViewContext(ctx, func(tx *store.Tx) error {
-		if uid == "" {
-			return nil
+	att, known, err := a.lastOf(ctx, add, uid)
+	if err != nil {
+		return err
+	}
+	if known {
+		add.demand.Pod = att.Pod
+		if att.Claim != nil {
+			add.sel.Claim = att.Claim.Name
 		}
+		return nil
+	}
+	return &podError{Why: fmt.Sprintf("pod %s/%s cannot be read, so that it is not known which addresses it asks for: %v", add.conf.Pod.Namespace, add.conf.Pod.Name, cause)}
+}
+
+// lastOf returns what the store has of the ADD's interface of the pod with that UID.
+func (a *Agent) lastOf(ctx context.Context, add *addCall, uid protocol.UID) (last store.Attachment, known bool, err error) {
+	if uid == "" {
+		return last, false, nil
+	}
+	err = a.st.ViewContext(ctx, func(tx *store.Tx) error {
 		for att, err := range tx.OfPod(uid, add.key.IfName) {
 			if err != nil {
 				return err
 			}
 			if att.Network == add.key.Network {
-				known, add.demand.Pod = true, att.Pod
-				if att.Claim != nil {
-					add.sel.Claim = att.Claim.Name
-				}
+				last, known = att, true
 			}
 		}
 		return nil
 	})
-	if err != nil || known {
-		return err
-	}
-	return &podError{Why: fmt.Sprintf("pod %s/%s cannot be read, so that it is not known which addresses it asks for: %v", add.conf.Pod.Namespace, add.conf.Pod.Name, cause)}
+	return last, known, err
 }
 
 func checkSelection(add *addCall) error {

@@ -21,6 +21,10 @@ func (h *heardEvents) WarnNode(node protocol.NodeName, uid protocol.UID, reason,
 	h.all = append(h.all, fmt.Sprintf("%s/%s %s: %s", node, uid, reason, message))
 }
 
+func (h *heardEvents) WarnPod(pod protocol.PodRef, reason, message string) {
+	h.all = append(h.all, fmt.Sprintf("%s/%s %s: %s", pod, pod.UID, reason, message))
+}
+
 // newTellingAgent returns an agent of term 3 whose events are kept.
 func newTellingAgent(t *testing.T, now protocol.Instant) (*Agent, *heardEvents) {
 	t.Helper()

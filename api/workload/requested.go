@@ -1,0 +1,139 @@
+package workload
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/bits"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+// A Range is addresses in a row, all of one family.
+type Range struct{ First, Last netip.Addr }
+
+// String writes r as the annotation does.
+func (r Range) String() string { return r.First.String() + "-" + r.Last.String() }
+
+// At returns the n-th address of r, counted from 0; ok is false where r has fewer.
+func (r Range) At(n int) (a netip.Addr, ok bool) {
+	raw := r.First.As16()
+	high, low := binary.BigEndian.Uint64(raw[:8]), binary.BigEndian.Uint64(raw[8:])
+	low, carry := bits.Add64(low, uint64(n), 0)
+	high, carry = bits.Add64(high, 0, carry)
+	binary.BigEndian.PutUint64(raw[:8], high)
+	binary.BigEndian.PutUint64(raw[8:], low)
+	a = netip.AddrFrom16(raw)
+	if r.First.Is4() {
+		a = a.Unmap()
+	}
+	return a, n >= 0 && carry == 0 && a.Is4() == r.First.Is4() && !r.Last.Less(a)
+}
+
+// ParseRange reads "10.20.0.10-10.20.0.29"; a single address is a range of one.
+func ParseRange(text string) (Range, error) {
+	from, to, several := strings.Cut(text, "-")
+	if !several {
+		to = from
+	}
+	var r Range
+	for _, end := range []struct {
+		text string
+		into *netip.Addr
+	}{{from, &r.First}, {to, &r.Last}} {
+		a, err := netip.ParseAddr(strings.TrimSpace(end.text))
+		if err != nil || a.Zone() != "" || a.Is4In6() {
+			return Range{}, fmt.Errorf("%.80q is no address; want a range such as 10.20.0.10-10.20.0.29", strings.TrimSpace(end.text))
+		}
+		*end.into = a
+	}
+	if r.First.Is4() != r.Last.Is4() || r.Last.Less(r.First) {
+		return Range{}, fmt.Errorf("%s is no range: its end is below its start, or of the other family", r)
+	}
+	return r, nil
+}
+
+// parseRequested reads [AnnotationRequested] of a template: "range[, range]", and where there
+// are several elements "lan=range[, range]; storage=range".
+func parseRequested(text, namespace string, elements []Element) (map[Element][]Range, error) {
+	if strings.TrimSpace(text) == "" {
+		return nil, nil
+	}
+	all := map[Element][]Range{}
+	for item := range strings.SplitSeq(text, ";") {
+		name, list, named := strings.Cut(item, "=")
+		if !named {
+			list = item
+		}
+		e, err := elementNamed(name, named, namespace, elements)
+		if err != nil {
+			return nil, err
+		}
+		if all[e] != nil {
+			return nil, fmt.Errorf("%s is there twice", e)
+		}
+		if all[e], err = parseRanges(list); err != nil {
+			return nil, fmt.Errorf("%s: %w", e, err)
+		}
+	}
+	return all, nil
+}
+
+// elementNamed returns the element that a part of the annotation is about.
+func elementNamed(name string, named bool, namespace string, elements []Element) (Element, error) {
+	if !named {
+		if len(elements) > 1 {
+			return Element{}, fmt.Errorf("%s names %d networks: say of which the range is, as in %s=10.20.0.10-10.20.0.29", AnnotationClaims, len(elements), elements[0].Name)
+		}
+		return elements[0], nil
+	}
+	of, err := ParseElements(strings.TrimSpace(name), namespace)
+	if err != nil {
+		return Element{}, fmt.Errorf("%.80q: %w", name, err)
+	}
+	if len(of) != 1 || !slices.Contains(elements, of[0]) {
+		return Element{}, fmt.Errorf("%.80q is no element of %s", strings.TrimSpace(name), AnnotationClaims)
+	}
+	return of[0], nil
+}
+
+func parseRanges(list string) ([]Range, error) {
+	var ranges []Range
+	for text := range strings.SplitSeq(list, ",") {
+		r, err := ParseRange(text)
+		if err != nil {
+			return nil, err
+		}
+		if slices.ContainsFunc(ranges, func(o Range) bool { return o.First.Is4() == r.First.Is4() }) {
+			return nil, errors.New("it has two ranges of one family; one of each can be asked for")
+		}
+		ranges = append(ranges, r)
+	}
+	return ranges, nil
+}
+
+// checkRanges checks that each range has an address for every ordinal.
+func (s Set) checkRanges() error {
+	var errs []error
+	for _, e := range s.Elements {
+		for _, r := range s.ranges[e] {
+			if _, ok := r.At(s.Count - 1); s.Count > 0 && !ok {
+				errs = append(errs, fmt.Errorf("%s: range %s has fewer than %d addresses, and the StatefulSet has %d ordinals", e, r, s.Count, s.Count))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Requested returns the addresses that an ordinal's claim is to ask for, as
+// [AnnotationRequested] of a claim has them; empty if it asks for none.
+func (s Set) Requested(ordinal int, e Element) string {
+	var addrs []string
+	for _, r := range s.ranges[e] {
+		if a, ok := r.At(ordinal - s.First); ok {
+			addrs = append(addrs, a.String())
+		}
+	}
+	return strings.Join(addrs, ",")
+}

@@ -1,0 +1,158 @@
+package workloads
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+
+	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
+	"golang.org/x/sync/errgroup"
+	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tenure-ipam/tenure/api/workload"
+	"github.com/tenure-ipam/tenure/ipam/kube"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// parallel is how many claims of one set are written at once.
+const parallel = 32
+
+// apply does what p says. It returns what was found out on the way that people are to be
+// told.
+func (r *Reconciler) apply(ctx context.Context, obj *appsv1.StatefulSet, f facts, p plan) ([]fault, error) {
+	if len(p.remove) > 0 {
+		if err := r.unchanged(ctx, obj); err != nil {
+			return nil, err
+		}
+	}
+	var mu sync.Mutex
+	var faults []fault // guarded by mu
+	var group errgroup.Group
+	group.SetLimit(parallel)
+	for _, c := range p.remove {
+		group.Go(func() error { return r.remove(ctx, f, c) })
+	}
+	for _, c := range p.change {
+		group.Go(func() error { return r.change(ctx, f, c) })
+	}
+	for _, w := range p.create {
+		group.Go(func() error {
+			why, err := r.create(ctx, f, w)
+			if why != nil {
+				mu.Lock()
+				defer mu.Unlock()
+				faults = append(faults, *why)
+			}
+			return err
+		})
+	}
+	err := group.Wait()
+	if n := len(p.create) + len(p.change) + len(p.remove); n > 0 {
+		r.Log.InfoContext(ctx, "claims of a StatefulSet written", "statefulset", client.ObjectKeyFromObject(obj).String(),
+			"created", len(p.create), "changed", len(p.change), "deleted", len(p.remove))
+	}
+	return faults, err //nolint:wrapcheck // says what it is about
+}
+
+// unchanged returns an error if the set has changed since the cache saw it: what is deleted
+// then may be wanted again.
+func (r *Reconciler) unchanged(ctx context.Context, obj *appsv1.StatefulSet) error {
+	var now appsv1.StatefulSet
+	key := client.ObjectKeyFromObject(obj)
+	err := r.call(ctx, func(ctx context.Context) error { return r.Live.Get(ctx, key, &now) })
+	if err == nil && (now.UID != obj.UID || now.Generation != obj.Generation) {
+		err = errChanged
+	}
+	if err != nil {
+		return fmt.Errorf("delete claims of StatefulSet %s: %w", key, err)
+	}
+	return nil
+}
+
+// create makes a claim. One that is there already becomes the set's, unless it is somebody
+// else's.
+func (r *Reconciler) create(ctx context.Context, f facts, w wanted) (*fault, error) {
+	obj := &ipamclaims.IPAMClaim{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: f.set.Namespace, Name: w.name, Labels: map[string]string{workload.LabelSet: f.set.Name}, OwnerReferences: f.ownersOf(w.ordinal),
+		},
+		Spec: ipamclaims.IPAMClaimSpec{Network: w.network, Interface: w.ifName},
+	}
+	if w.requested != "" {
+		obj.Annotations = map[string]string{workload.AnnotationRequested: w.requested}
+	}
+	err := r.call(ctx, func(ctx context.Context) error { return r.Live.Create(ctx, obj) })
+	switch out := kube.Classify(err); {
+	case out == protocol.Done:
+		return nil, nil
+	case out == protocol.Exists:
+		return r.adopt(ctx, f, w)
+	case out == protocol.Refused:
+		return &fault{ReasonNotMade, fmt.Sprintf("claim %s: %v", w.name, err)}, fmt.Errorf("make claim %s/%s: %w", f.set.Namespace, w.name, err)
+	default:
+		return nil, fmt.Errorf("make claim %s/%s: %w", f.set.Namespace, w.name, err)
+	}
+}
+
+// adopt looks at the claim that has the name of one that is to be made.
+func (r *Reconciler) adopt(ctx context.Context, f facts, w wanted) (*fault, error) {
+	var obj ipamclaims.IPAMClaim
+	err := r.call(ctx, func(ctx context.Context) error {
+		return r.Live.Get(ctx, client.ObjectKey{Namespace: f.set.Namespace, Name: w.name}, &obj)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read claim %s/%s: %w", f.set.Namespace, w.name, err)
+	}
+	c := read(&obj)
+	v := f.judge(c, w.ordinal, w)
+	switch {
+	case v.fault != nil:
+		return v.fault, nil
+	case v.change != nil:
+		return nil, r.change(ctx, f, *v.change)
+	case c.set != f.set.Name: // it goes, and no event will tell of that
+		return nil, fmt.Errorf("claim %s/%s is being deleted, and is to be made anew", f.set.Namespace, w.name)
+	}
+	return nil, nil
+}
+
+// change writes the set's label to a claim, and its owners. A claim that has changed is left
+// alone: it is looked at again.
+func (r *Reconciler) change(ctx context.Context, f facts, c change) error {
+	raw, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"uid": c.claim.uid, "resourceVersion": c.claim.revision,
+		"labels": map[string]string{workload.LabelSet: f.set.Name}, "ownerReferences": c.owners,
+	}})
+	if err != nil {
+		return fmt.Errorf("encode claim %s: %w", c.claim.name, err)
+	}
+	into := &ipamclaims.IPAMClaim{ObjectMeta: metav1.ObjectMeta{Namespace: f.set.Namespace, Name: c.claim.name}}
+	err = r.call(ctx, func(ctx context.Context) error {
+		return r.Live.Patch(ctx, into, client.RawPatch(types.MergePatchType, raw))
+	})
+	return claimError("write", f, c.claim, err)
+}
+
+// remove deletes a claim as it was seen.
+func (r *Reconciler) remove(ctx context.Context, f facts, c claim) error {
+	obj := &ipamclaims.IPAMClaim{ObjectMeta: metav1.ObjectMeta{Namespace: f.set.Namespace, Name: c.name}}
+	err := r.call(ctx, func(ctx context.Context) error {
+		return r.Live.Delete(ctx, obj, client.Preconditions{UID: &c.uid, ResourceVersion: &c.revision})
+	})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return claimError("delete", f, c, err)
+}
+
+func claimError(verb string, f facts, c claim, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s claim %s/%s: %w", verb, f.set.Namespace, c.name, err)
+}

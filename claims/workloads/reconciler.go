@@ -1,0 +1,195 @@
+package workloads
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
+	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/tenure-ipam/tenure/api/workload"
+	"github.com/tenure-ipam/tenure/ipam/controller/networks"
+	"github.com/tenure-ipam/tenure/ipam/kube"
+)
+
+// lookAgain is when a set is looked at again of whose claim no event comes: a claim that is
+// somebody else's may be gone by then.
+const lookAgain = 30 * time.Second
+
+// Catalog reads network attachment definitions.
+type Catalog interface {
+	Of(o *nad.NetworkAttachmentDefinition) networks.Network
+}
+
+// Reconciler looks after the claims of StatefulSets.
+type Reconciler struct {
+	// Cache has StatefulSets, claims and definitions, condensed.
+	Cache client.Reader
+	// Live reads and writes at the API server.
+	Live     client.Client
+	Networks Catalog
+	Events   events.EventRecorder
+	Log      *slog.Logger
+
+	// said has, by a set's name, the faults ([]fault) that people were told last.
+	said sync.Map
+}
+
+// Reconcile looks at one StatefulSet.
+func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	var obj appsv1.StatefulSet
+	if err := r.Cache.Get(ctx, req.NamespacedName, &obj); err != nil {
+		r.said.Delete(req.NamespacedName)
+		return reconcile.Result{}, client.IgnoreNotFound(err) //nolint:wrapcheck // says what it is about
+	}
+	if obj.DeletionTimestamp != nil {
+		return reconcile.Result{}, nil
+	}
+	set, asks, err := kube.SetOf(&obj)
+	if !asks {
+		r.said.Delete(req.NamespacedName)
+		return reconcile.Result{}, nil
+	}
+	if err != nil {
+		r.tell(ctx, &obj, fault{ReasonInvalid, err.Error()})
+		return reconcile.Result{}, nil // an edit brings it here again
+	}
+	f := facts{set: set, uid: obj.UID}
+	var why *fault
+	if f.networks, why, err = r.networks(ctx, set); err != nil {
+		return reconcile.Result{}, err
+	}
+	if why != nil {
+		r.tell(ctx, &obj, *why)
+		return reconcile.Result{}, nil // so does the definition
+	}
+	if f.claims, err = r.claims(ctx, req.NamespacedName); err != nil {
+		return reconcile.Result{}, err
+	}
+	if f.pods, err = r.pods(ctx, f); err != nil {
+		return reconcile.Result{}, err
+	}
+	p := decide(f)
+	found, err := r.apply(ctx, &obj, f, p)
+	faults := append(p.faults, found...)
+	r.tell(ctx, &obj, faults...)
+	switch {
+	case err != nil:
+		return reconcile.Result{}, err
+	case p.more:
+		return reconcile.Result{RequeueAfter: 100 * time.Millisecond}, nil // the cache should see these first
+	case len(faults) > 0:
+		return reconcile.Result{RequeueAfter: lookAgain}, nil
+	}
+	return reconcile.Result{}, nil
+}
+
+// networks returns the CNI networks' names of a set's elements, or why there are none.
+func (r *Reconciler) networks(ctx context.Context, set workload.Set) (map[workload.Element]string, *fault, error) {
+	names := map[workload.Element]string{}
+	for _, e := range set.Elements {
+		var obj nad.NetworkAttachmentDefinition
+		err := r.Cache.Get(ctx, client.ObjectKey{Namespace: e.Namespace, Name: e.Name}, &obj)
+		if apierrors.IsNotFound(err) {
+			return nil, &fault{ReasonNetworkNotFound, fmt.Sprintf("network attachment definition %s/%s does not exist: no claim is made before it does", e.Namespace, e.Name)}, nil
+		}
+		if err != nil {
+			return nil, nil, fmt.Errorf("read network attachment definition %s/%s: %w", e.Namespace, e.Name, err)
+		}
+		n := r.Networks.Of(&obj)
+		if n.Owner != networks.Tenure {
+			return nil, &fault{ReasonNetworkNotFound, fmt.Sprintf("network attachment definition %s/%s does not have its addresses of Tenure's pools: no claim is made", e.Namespace, e.Name)}, nil
+		}
+		names[e] = n.Name
+	}
+	return names, nil, nil
+}
+
+// claims returns the claims with the set's label.
+func (r *Reconciler) claims(ctx context.Context, set types.NamespacedName) ([]claim, error) {
+	var list ipamclaims.IPAMClaimList
+	// Nothing of the list is changed: it may share memory with the cache.
+	err := r.Cache.List(ctx, &list, client.InNamespace(set.Namespace), client.MatchingFields{bySet: set.Name}, client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return nil, fmt.Errorf("list the claims of StatefulSet %s: %w", set, err)
+	}
+	all := make([]claim, len(list.Items))
+	for i := range list.Items {
+		all[i] = read(&list.Items[i])
+	}
+	return all, nil
+}
+
+func read(o *ipamclaims.IPAMClaim) claim {
+	return claim{
+		name: o.Name, uid: o.UID, revision: o.ResourceVersion, network: o.Spec.Network, ifName: o.Spec.Interface,
+		deleting: o.DeletionTimestamp != nil, set: o.Labels[workload.LabelSet], vm: o.Labels[kube.VMLabel], owners: o.OwnerReferences,
+	}
+}
+
+// pods reads the set's pods of the ordinals that it has no more, as far as they matter.
+func (r *Reconciler) pods(ctx context.Context, f facts) (map[int]types.UID, error) {
+	pods := map[int]types.UID{}
+	for _, ordinal := range f.condemned() {
+		var pod metav1.PartialObjectMetadata
+		pod.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
+		err := r.call(ctx, func(ctx context.Context) error {
+			return r.Live.Get(ctx, client.ObjectKey{Namespace: f.set.Namespace, Name: f.podName(ordinal)}, &pod)
+		})
+		switch {
+		case apierrors.IsNotFound(err):
+		case err != nil:
+			return nil, fmt.Errorf("read pod %s/%s: %w", f.set.Namespace, f.podName(ordinal), err)
+		default:
+			if c := metav1.GetControllerOfNoCopy(&pod); c != nil && c.UID == f.uid {
+				pods[ordinal] = pod.UID
+			}
+		}
+	}
+	return pods, nil
+}
+
+// call makes one call, which has its deadline.
+func (r *Reconciler) call(ctx context.Context, f func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, kube.CallTimeout)
+	defer cancel()
+	return f(ctx)
+}
+
+// tell makes Events of the faults that people were not told at the last look.
+func (r *Reconciler) tell(ctx context.Context, obj *appsv1.StatefulSet, faults ...fault) {
+	key := client.ObjectKeyFromObject(obj)
+	before, _ := r.said.Load(key)
+	told, _ := before.([]fault)
+	r.said.Store(key, faults)
+	faults = slices.DeleteFunc(slices.Clone(faults), func(f fault) bool { return slices.Contains(told, f) })
+	for i, f := range faults {
+		if more := len(faults) - i; i == maxEvents-1 && more > 1 {
+			f.message += fmt.Sprintf("; and %d more such", more-1)
+		}
+		if i < maxEvents {
+			r.Events.Eventf(obj, nil, corev1.EventTypeWarning, f.reason, "MakeClaims", "%.1000s", f.message) // the API server takes 1 KiB
+		}
+		r.Log.WarnContext(ctx, "claims of a StatefulSet", "statefulset", key.String(), "reason", f.reason, "message", f.message)
+	}
+}
+
+// maxEvents is how many faults of one look are told by Events of their own.
+const maxEvents = 5
+
+// errChanged says that a set has changed since it was looked at: the event of that brings it
+// here again.
+var errChanged = errors.New("the StatefulSet has changed since")

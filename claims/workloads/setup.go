@@ -1,0 +1,142 @@
+package workloads
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
+	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/tenure-ipam/tenure/api/npwg"
+	"github.com/tenure-ipam/tenure/api/workload"
+)
+
+// Indices of objects in the cache.
+const (
+	bySet        = "tenure.statefulset" // of claims, by the set that their label names
+	byDefinition = "tenure.claims"      // of StatefulSets, by the definitions that they name
+)
+
+// annotations are those that are kept of a StatefulSet and its template.
+var annotations = []string{workload.AnnotationClaims, workload.AnnotationRetention, workload.AnnotationRequested, npwg.AnnotationNetworks}
+
+// Condense drops of a StatefulSet what nobody here reads: of one that asks for no claims
+// nearly all.
+func Condense(o *appsv1.StatefulSet) {
+	template := few(o.Spec.Template.Annotations)
+	spec := appsv1.StatefulSetSpec{}
+	if _, asks := template[workload.AnnotationClaims]; asks {
+		spec = appsv1.StatefulSetSpec{Replicas: o.Spec.Replicas, Ordinals: o.Spec.Ordinals}
+		spec.Template.Annotations = template
+		o.Annotations = few(o.Annotations)
+	} else {
+		o.Annotations = nil
+	}
+	o.Labels, o.OwnerReferences, o.Spec, o.Status = nil, nil, spec, appsv1.StatefulSetStatus{}
+}
+
+func few(all map[string]string) map[string]string {
+	few := maps.Clone(all)
+	maps.DeleteFunc(few, func(key, _ string) bool { return !slices.Contains(annotations, key) })
+	return few
+}
+
+// CondenseClaim drops the labels and owners of a claim, but for those of a StatefulSet's.
+func CondenseClaim(c *ipamclaims.IPAMClaim) {
+	set, ok := c.Labels[workload.LabelSet]
+	if !ok {
+		c.Labels, c.OwnerReferences = nil, nil
+		return
+	}
+	c.Labels = map[string]string{workload.LabelSet: set}
+}
+
+// Index adds the indices that the reconciler needs. Call it before the cache starts.
+func Index(ctx context.Context, to client.FieldIndexer) error {
+	err := to.IndexField(ctx, &ipamclaims.IPAMClaim{}, bySet, func(o client.Object) []string {
+		if set, ok := o.GetLabels()[workload.LabelSet]; ok {
+			return []string{set}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("index claims by StatefulSet: %w", err)
+	}
+	err = to.IndexField(ctx, &appsv1.StatefulSet{}, byDefinition, func(o client.Object) []string {
+		set := o.(*appsv1.StatefulSet)
+		elements, _ := workload.ParseElements(set.Spec.Template.Annotations[workload.AnnotationClaims], set.Namespace)
+		var names []string
+		for _, e := range elements {
+			names = append(names, e.Namespace+"/"+e.Name)
+		}
+		return names
+	})
+	if err != nil {
+		return fmt.Errorf("index StatefulSets by definition: %w", err)
+	}
+	return nil
+}
+
+// Setup has the manager run r.
+func (r *Reconciler) Setup(mgr ctrl.Manager) error {
+	edited := predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{})
+	err := ctrl.NewControllerManagedBy(mgr).Named("workloads").
+		For(&appsv1.StatefulSet{}, builder.WithPredicates(edited)).
+		Watches(&ipamclaims.IPAMClaim{}, handler.EnqueueRequestsFromMapFunc(ofClaim), builder.WithPredicates(claimEvents)).
+		Watches(&nad.NetworkAttachmentDefinition{}, handler.EnqueueRequestsFromMapFunc(r.ofDefinition)).
+		WithOptions(controller.Options{
+			MaxConcurrentReconciles: 4,
+			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](100*time.Millisecond, 30*time.Second),
+		}).
+		Complete(r)
+	if err != nil {
+		return fmt.Errorf("set up the claims of StatefulSets: %w", err)
+	}
+	return nil
+}
+
+// claimEvents are the changes of claims that are not the reconciler's own, or matter by
+// themselves.
+var claimEvents = predicate.Funcs{
+	CreateFunc: func(event.CreateEvent) bool { return false },
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		return !maps.Equal(e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels()) ||
+			!slices.EqualFunc(e.ObjectOld.GetOwnerReferences(), e.ObjectNew.GetOwnerReferences(), sameOwner)
+	},
+}
+
+// ofClaim maps a claim to the set that its label names.
+func ofClaim(_ context.Context, o client.Object) []reconcile.Request {
+	set, ok := o.GetLabels()[workload.LabelSet]
+	if !ok {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: set}}}
+}
+
+// ofDefinition maps a definition to the sets that name it.
+func (r *Reconciler) ofDefinition(ctx context.Context, o client.Object) (all []reconcile.Request) {
+	var list appsv1.StatefulSetList
+	by := client.MatchingFields{byDefinition: o.GetNamespace() + "/" + o.GetName()}
+	if err := r.Cache.List(ctx, &list, by, client.UnsafeDisableDeepCopy); err != nil {
+		r.Log.ErrorContext(ctx, "StatefulSets of a definition cannot be listed", "error", err)
+	}
+	for i := range list.Items {
+		all = append(all, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+	}
+	return all
+}

@@ -1,0 +1,32 @@
+package daemon
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// TestSetOfAPod: the set is the StatefulSet of Kubernetes that controls the pod, and no
+// other kind of that name.
+func TestSetOfAPod(t *testing.T) {
+	yes := true
+	for name, tt := range map[string]struct {
+		owner metav1.OwnerReference
+		want  string
+	}{
+		"its own":                   {metav1.OwnerReference{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "web", Controller: &yes}, "web"},
+		"another project's":         {metav1.OwnerReference{APIVersion: "apps.kruise.io/v1beta1", Kind: "StatefulSet", Name: "web", Controller: &yes}, ""},
+		"another kind":              {metav1.OwnerReference{APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "web", Controller: &yes}, ""},
+		"one that does not control": {metav1.OwnerReference{APIVersion: "apps/v1", Kind: "StatefulSet", Name: "web"}, ""},
+	} {
+		pod := podOf(&metav1.ObjectMeta{
+			Name: "web-0", OwnerReferences: []metav1.OwnerReference{tt.owner}, Annotations: map[string]string{"tenure.dev/claims": "lan"},
+		})
+		if pod.Set != tt.want || pod.Claims != "lan" {
+			t.Errorf("%s: set %q, claims %q; want %q, %q", name, pod.Set, pod.Claims, tt.want, "lan")
+		}
+	}
+	if !keeps("tenure.dev/claims") {
+		t.Error("the watch of pods drops the annotation")
+	}
+}

@@ -1,0 +1,73 @@
+package agent
+
+import (
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/tenure-ipam/tenure/ipam/agentapi"
+	"github.com/tenure-ipam/tenure/ipam/node/store"
+	"github.com/tenure-ipam/tenure/ipam/poolspec"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// TestInferredClaims: a pod of a StatefulSet whose annotation asks for claims needs name
+// none; no other pod gets one by it.
+func TestInferredClaims(t *testing.T) {
+	const config = `{"cniVersion":"1.0.0","name":"lan","type":"macvlan","ipam":{"type":"tenure","pool":"lan"}}`
+	const lan = `[{"name":"lan"}]`
+	ref := func(name string) protocol.PodRef { return protocol.PodRef{Namespace: "ns", Name: name, UID: "u1"} }
+	known := store.Attachment{
+		Key: store.Key{Network: "lan", ContainerID: "c1", IfName: "net1"}, Pod: ref("web-3"), Claim: &protocol.ClaimRef{Namespace: "ns", Name: "web-3.lan", UID: "c"},
+	}
+	for name, tt := range map[string]struct {
+		pod    Pod
+		ifName string // net1, if it is empty
+		has    bool   // the pod has an attachment with a claim
+		claim  string
+		said   string // of the pod
+		err    string
+	}{
+		"inferred":                          {pod: Pod{PodRef: ref("web-3"), Networks: lan, Claims: "lan", Set: "web"}, claim: "web-3.lan"},
+		"no annotation":                     {pod: Pod{PodRef: ref("web-3"), Networks: lan, Set: "web"}},
+		"a claim that it names":             {pod: Pod{PodRef: ref("web-3"), Networks: `[{"name":"lan","ipam-claim-reference":"mine"}]`, Claims: "lan", Set: "web"}, claim: "mine"},
+		"addresses that it names":           {pod: Pod{PodRef: ref("web-3"), Networks: `[{"name":"lan","ips":["10.0.0.1"]}]`, Claims: "lan", Set: "web"}},
+		"another element":                   {pod: Pod{PodRef: ref("web-3"), Networks: "lan, dmz", Claims: "lan", Set: "web"}, ifName: "net2"},
+		"the default network":               {pod: Pod{PodRef: ref("web-3"), Networks: lan, Claims: "lan", Set: "web"}, ifName: "eth0"},
+		"a bare pod":                        {pod: Pod{PodRef: ref("web-3"), Networks: lan, Claims: "lan"}, said: "has no effect"},
+		"another pod of the set":            {pod: Pod{PodRef: ref("web-x"), Networks: lan, Claims: "lan", Set: "web"}, said: "has no effect"},
+		"a pod of a set that is gone":       {pod: Pod{PodRef: ref("web-3"), Networks: lan, Claims: "lan"}, has: true, claim: "web-3.lan"},
+		"a malformed annotation":            {pod: Pod{PodRef: ref("web-3"), Networks: lan, Claims: "lan,,", Set: "web"}, err: "annotation tenure.dev/claims: element 2"},
+		"an element that is selected twice": {pod: Pod{PodRef: ref("web-3"), Networks: "lan,lan", Claims: "lan", Set: "web"}, err: "it selects ns/lan 2 times"},
+		"an invalid selection":              {pod: Pod{PodRef: ref("web-3"), Networks: "lan,_", Claims: "lan", Set: "web"}, err: "is invalid"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			heard := &heardEvents{}
+			a := &Agent{st: newStore(t), cl: Cluster{Pods: &watchedPod{pod: tt.pod}, Events: heard}, log: slog.New(slog.DiscardHandler)}
+			if tt.has {
+				if err := a.st.Update(t.Context(), func(tx *store.Tx) error { return tx.PutAttachment(known) }); err != nil {
+					t.Fatal(err)
+				}
+			}
+			conf, err := poolspec.ParseConfig([]byte(config), "IgnoreUnknown=1;K8S_POD_NAMESPACE=ns;K8S_POD_UID=u1;K8S_POD_NAME="+tt.pod.Name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ifName := "net1"
+			if tt.ifName != "" {
+				ifName = tt.ifName
+			}
+			add := &addCall{req: agentapi.Request{IfName: ifName}, conf: conf, key: store.Key{Network: "lan", ContainerID: "c2", IfName: ifName}}
+			err = a.selectPod(t.Context(), add, false)
+			if tt.err != "" && (!is[*selectionError](err) || !strings.Contains(err.Error(), tt.err)) || tt.err == "" && err != nil {
+				t.Errorf("got %v; want an error with %q", err, tt.err)
+			}
+			if add.sel.Claim != tt.claim {
+				t.Errorf("claim %q; want %q", add.sel.Claim, tt.claim)
+			}
+			if said := strings.Join(heard.all, "; "); !strings.Contains(said, tt.said) || tt.said == "" && said != "" {
+				t.Errorf("said %q; want %q", said, tt.said)
+			}
+		})
+	}
+}
