@@ -197,7 +197,7 @@ func later(cleaner *appsv1.DaemonSet) string {
 // installed.
 func rest(cleaner *appsv1.DaemonSet) string {
 	const (
-		head = "This removes what is left of Tenure in the cluster, its pools among it:\n\n"
+		head = "This removes what is left of Tenure in the cluster:\n\n"
 		helm = head + "    helm uninstall %s --namespace " + namespace + "\n    kubectl delete namespace " + namespace +
 			"\n    kubectl delete crd ipleases.tenure.dev ippools.tenure.dev ipreservations.tenure.dev ipsubleases.tenure.dev"
 		kubectl = head + "    kubectl delete --ignore-not-found -f FILE      # the manifest that was applied, or -k deploy"

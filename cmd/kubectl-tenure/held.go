@@ -37,40 +37,44 @@ func (u *uninstall) held(ctx context.Context, attaches bool) ([]string, error) {
 	return slices.Compact(held), nil
 }
 
-// heldAmong says who has addresses. What a lease says of pods that are gone does not count: it
-// says with some delay who uses it.
+// heldAmong says which pods that are there, and which claims, have addresses. What is said of pods
+// that are gone does not count: their addresses are on their way back.
 func heldAmong(leases []v1alpha1.IPLease, subs []v1alpha1.IPSubLease, pods []corev1.Pod) (held []string) {
 	there := map[string]bool{}
 	for i := range pods {
 		there[pods[i].Namespace+"/"+pods[i].Name] = true
 	}
-	for i := range leases {
-		held = append(held, heldOf(&leases[i], there)...)
-	}
+	askedBy := map[string]string{} // pods by the UIDs of sub-leases
 	for _, s := range subs {
+		if r := s.Spec.Request; r != nil {
+			askedBy[string(s.UID)] = r.Pod.Namespace + "/" + r.Pod.Name
+		}
 		if use := s.Spec.Use; use != nil && there[use.Pod.Namespace+"/"+use.Pod.Name] {
 			held = append(held, fmt.Sprintf("pod %s/%s uses claim %s", use.Pod.Namespace, use.Pod.Name, use.Claim.Name))
 		}
 	}
-	return held
-}
-
-// heldOf says who has addresses of a lease, of the pods that are there.
-func heldOf(l *v1alpha1.IPLease, there map[string]bool) (held []string) {
-	for _, a := range l.Status.Allocations {
-		address, who, _ := strings.Cut(a, " ")
-		if pod, ifName, _ := strings.Cut(who, " "); there[pod] {
-			held = append(held, fmt.Sprintf("pod %s has %s of pool %s (%s)", pod, address, l.Spec.Pool, ifName))
+	for i := range leases {
+		l := &leases[i]
+		for _, a := range l.Status.Allocations {
+			address, who, _ := strings.Cut(a, " ")
+			if pod, ifName, _ := strings.Cut(who, " "); there[pod] {
+				held = append(held, fmt.Sprintf("pod %s has %s of pool %s (%s)", pod, address, l.Spec.Pool, ifName))
+			}
 		}
-	}
-	if used := l.Status.Used; len(l.Status.Allocations) == 0 && used != nil && *used > 0 {
-		held = append(held, fmt.Sprintf("pods on node %s have %d addresses of pool %s", l.Spec.Holder.Node, *used, l.Spec.Pool))
-	}
-	for _, g := range l.Spec.Grants {
-		if g.To.Kind == v1alpha1.GranteeClaim {
-			held = append(held, fmt.Sprintf("claim %s/%s has %s of pool %s", g.To.Namespace, g.To.Name, g.Address, l.Spec.Pool))
-		} else {
-			held = append(held, fmt.Sprintf("a pod has %s of pool %s, by sub-lease %s", g.Address, l.Spec.Pool, g.To.Name))
+		if used := l.Status.Used; len(l.Status.Allocations) == 0 && used != nil && *used > 0 {
+			held = append(held, fmt.Sprintf("pods on node %s have %d addresses of pool %s", l.Spec.Holder.Node, *used, l.Spec.Pool))
+		}
+		for _, g := range l.Spec.Grants {
+			pod := g.To.Namespace + "/" + g.To.Name
+			if g.To.Kind == v1alpha1.GranteeSubLease {
+				pod = askedBy[g.To.UID]
+			}
+			switch {
+			case g.To.Kind == v1alpha1.GranteeClaim:
+				held = append(held, fmt.Sprintf("claim %s/%s has %s of pool %s", g.To.Namespace, g.To.Name, g.Address, l.Spec.Pool))
+			case g.To.Kind != v1alpha1.GranteeReservation && there[pod]:
+				held = append(held, fmt.Sprintf("pod %s has %s of pool %s", pod, g.Address, l.Spec.Pool))
+			}
 		}
 	}
 	return held

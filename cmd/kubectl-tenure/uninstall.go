@@ -24,7 +24,8 @@ const uninstallHelp = `Takes Tenure off the nodes, and then says which command o
 It refuses while a pod or a claim has an address, or while tenure-attach has given a pod further
 networks, and names them. Else it ends the controller and the agents. Then it removes from each
 node the configuration of tenure-attach, the CNI plugins, and what agent and plugins keep there.
-A node on which a pod has got an address meanwhile keeps all of this, and is named.
+A node on which a pod has got an address meanwhile keeps all of this, and is named. The pools
+are deleted when every node is clean.
 
 If it is interrupted, run it again. To keep Tenure after all, delete the DaemonSet
 tenure-uninstall in the namespace tenure-system, and install Tenure again.
@@ -81,7 +82,7 @@ func (u *uninstall) run(ctx context.Context) error {
 	} else {
 		u.screen().line("Tenure is not installed: there is no namespace %s, or it is being deleted.", namespace)
 	}
-	if err := u.letGo(ctx); err != nil {
+	if err := u.deletePools(ctx); err != nil {
 		return err
 	}
 	u.screen().line("%s", rest(cleaner))
@@ -311,9 +312,9 @@ func (u *uninstall) forget(ctx context.Context) error {
 	}
 }
 
-// letGo takes the finalizers off the pools: no controller is there any more that does it when
-// somebody deletes them, or what defines them.
-func (u *uninstall) letGo(ctx context.Context) error {
+// deletePools deletes the pools without the controller, which has ended: it takes their finalizers
+// off itself. A controller on a node that does not answer cannot put one on a deleted pool again.
+func (u *uninstall) deletePools(ctx context.Context) error {
 	pools, err := listAll(ctx, u.client, &v1alpha1.IPPoolList{}, poolsIn)
 	if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
 		return nil // nothing defines them
@@ -323,10 +324,11 @@ func (u *uninstall) letGo(ctx context.Context) error {
 	}
 	for i := range pools {
 		p := &pools[i]
-		before := client.MergeFrom(p.DeepCopy())
-		if !controllerutil.RemoveFinalizer(p, v1alpha1.LeasesFinalizer) {
-			continue
+		if err := u.client.Delete(ctx, p); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("delete pool %s: %w", p.Name, err)
 		}
+		before := client.MergeFrom(p.DeepCopy())
+		controllerutil.RemoveFinalizer(p, v1alpha1.LeasesFinalizer)
 		if err := u.client.Patch(ctx, p, before); client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("take the finalizer from pool %s: %w", p.Name, err)
 		}
