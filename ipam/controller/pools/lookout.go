@@ -71,27 +71,25 @@ func (l *lookout) hear(reg protocol.Registration, now time.Time) (news bool) {
 	if was := l.nodes[reg.Node]; was != nil && was.reg == reg.UID && older(reg.Revision, was.read) {
 		return false
 	}
-	return l.record(reg, now)
+	return l.note(reg, now)
 }
 
-// hearLive is like hear, for a registration that was read live. Watches may have shown a later
-// one.
-func (l *lookout) hearLive(reg protocol.Registration, now time.Time) (news bool) {
+// read is hear for a registration as it was read live, which watches may have overtaken.
+func (l *lookout) read(reg protocol.Registration, now time.Time) (news bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if was := l.nodes[reg.Node]; was != nil && was.reg == reg.UID && older(reg.Revision, was.shown) {
 		return false
 	}
-	news = l.record(reg, now)
+	news = l.note(reg, now)
 	if o := l.nodes[reg.Node]; o != nil {
 		o.read = reg.Revision
 	}
 	return news
 }
 
-// record notes a registration that is not older than what is known, and returns what hear
-// returns. mu must be held.
-func (l *lookout) record(reg protocol.Registration, now time.Time) (news bool) {
+// note is hear for a registration that is not older than what is known. mu must be held.
+func (l *lookout) note(reg protocol.Registration, now time.Time) (news bool) {
 	l.look(now)
 	was := l.nodes[reg.Node]
 	if reg.Ended() {
@@ -142,9 +140,9 @@ func (l *lookout) forget(node protocol.NodeName, uid protocol.UID) {
 	}
 }
 
-// greatestWord returns the greatest word that a registration says of a restored API server,
-// credible or not. It is empty if none says one.
-func (l *lookout) greatestWord() (word string) {
+// told returns the greatest word that a registration says of a restored API server, credible or
+// not; empty if none says one.
+func (l *lookout) told() (word string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, o := range l.nodes {
@@ -177,10 +175,10 @@ func (r *Reconciler) Beats(node protocol.NodeName) bool {
 	return o != nil && (o.fence <= 0 || r.Now().Sub(o.since) < o.fence/2)
 }
 
-// credibleWord returns the greatest word that a registration says of a restored API server, among
-// those that an opening may have had, and the node that says it. If several nodes say it, that is
-// the first by name: it must not change with each look. mu must be held.
-func (l *lookout) credibleWord(w words, now time.Time) (word, witness string) {
+// voided returns the greatest word that a registration says of a restored API server, among those
+// that an opening may have had, and the node that says it, of several the first by name: who
+// is named must not change with each look. mu must be held.
+func (l *lookout) voided(w words, now time.Time) (word, witness string) {
 	credible := max(protocol.OpeningAfter(now.Add(clockSkew)), w.last, w.made)
 	for node, o := range l.nodes {
 		said, ok := protocol.ParseRestoration(o.restored)
@@ -192,15 +190,15 @@ func (l *lookout) credibleWord(w words, now time.Time) (word, witness string) {
 	return word, witness
 }
 
-// restoration returns what is known of an API server that has gone back, if that concerns a pool,
-// else nil. It concerns a pool that was last opened by an opening which it voids (see [words.of];
-// w are the words of all pools), and one that has been closed for it already.
+// restoration returns what is known of an API server that has gone back, if that
+// concerns a pool which was last opened by the word opening (see [words.of]), where w are
+// those of all pools, or which has been closed for that already; else nil.
 func (l *lookout) restoration(opening string, w words, closed bool, now time.Time) *restoration {
 	r := &restoration{}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.look(now)
-	r.voided, r.witness = l.credibleWord(w, now)
+	r.voided, r.witness = l.voided(w, now)
 	if !closed && !concerns(r.voided, opening) {
 		return nil
 	}

@@ -182,7 +182,7 @@ func (r *Reconciler) look(ctx context.Context, pool *v1alpha1.IPPool) (seen, err
 	s.starved = r.starves(pool, s.now)
 	all := wordsOf(others.Items)
 	s.opening = all.last
-	s.restored, s.closedFor = r.restorationOf(pool, all, s.now)
+	s.restored, s.closedFor = r.concerned(pool, all, s.now)
 	return s, nil
 }
 

@@ -266,11 +266,11 @@ func Restored(pool *v1alpha1.IPPool) bool {
 	return ready(pool.Status).Reason == v1alpha1.ReasonRestored
 }
 
-// restorationOf returns what is known of an API server whose data went back, if that concerns
-// pool, and for how long this controller has seen the pool closed for that. It returns nil if it
-// does not concern the pool. all must be the words of all pools: a caller with other words may
-// get another answer, and would end the time that is counted here.
-func (r *Reconciler) restorationOf(pool *v1alpha1.IPPool, all words, now time.Time) (*restoration, time.Duration) {
+// concerned returns what is known of an API server whose data went back, if that concerns
+// pool, and for how long this controller has seen it closed for that; nil if it does not. By
+// the words of all pools: whoever asks by others may be told another thing, and ends the
+// spell that the other counts.
+func (r *Reconciler) concerned(pool *v1alpha1.IPPool, all words, now time.Time) (*restoration, time.Duration) {
 	of := r.regs.restoration(all.of(pool), all, Restored(pool), now)
 	return of, r.closedFor(pool, of != nil, now)
 }
@@ -286,7 +286,7 @@ func (r *Reconciler) Restored(ctx context.Context, names ...protocol.PoolName) (
 	if err := r.meet(ctx); err != nil {
 		return false, err
 	}
-	told, now, all := r.regs.greatestWord(), r.Now(), (*words)(nil)
+	told, now, all := r.regs.told(), r.Now(), (*words)(nil)
 	for _, name := range names {
 		var p v1alpha1.IPPool
 		if err := r.Cache.Get(ctx, client.ObjectKey{Name: string(name)}, &p); err != nil {
@@ -306,7 +306,7 @@ func (r *Reconciler) Restored(ctx context.Context, names ...protocol.PoolName) (
 			w := wordsOf(pools.Items)
 			all = &w
 		}
-		if of, closed := r.restorationOf(&p, *all, now); of != nil {
+		if of, closed := r.concerned(&p, *all, now); of != nil {
 			if why, _ := of.wait(closed); why != "" {
 				return true, nil
 			}

@@ -132,7 +132,7 @@ func (r *Reconciler) meet(ctx context.Context) error {
 	}
 	news := false
 	for _, s := range regs {
-		news = r.regs.hearLive(s, r.Now()) || news
+		news = r.regs.read(s, r.Now()) || news
 	}
 	r.met.Store(true)
 	if news { // another look may have been under way, and the watch tells nothing new
