@@ -58,7 +58,7 @@ func ParseRange(text string) (Range, error) {
 // are several elements "lan=range[, range]; storage=range".
 func parseRequested(text, namespace string, elements []Element) (map[Element][]Range, error) {
 	if strings.TrimSpace(text) == "" {
-		return nil, nil
+		return map[Element][]Range{}, nil
 	}
 	all := map[Element][]Range{}
 	for item := range strings.SplitSeq(text, ";") {

@@ -42,12 +42,10 @@ func (r *Reconciler) apply(ctx context.Context, obj *appsv1.StatefulSet, f facts
 	}
 	for _, w := range p.create {
 		group.Go(func() error {
-			why, err := r.create(ctx, f, w)
-			if why != nil {
-				mu.Lock()
-				defer mu.Unlock()
-				faults = append(faults, *why)
-			}
+			found, err := r.create(ctx, f, w)
+			mu.Lock()
+			defer mu.Unlock()
+			faults = append(faults, found...)
 			return err
 		})
 	}
@@ -76,7 +74,7 @@ func (r *Reconciler) unchanged(ctx context.Context, obj *appsv1.StatefulSet) err
 
 // create makes a claim. One that is there already becomes the set's, unless it is somebody
 // else's.
-func (r *Reconciler) create(ctx context.Context, f facts, w wanted) (*fault, error) {
+func (r *Reconciler) create(ctx context.Context, f facts, w wanted) ([]fault, error) {
 	obj := &ipamclaims.IPAMClaim{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: f.set.Namespace, Name: w.name, Labels: map[string]string{workload.LabelSet: f.set.Name}, OwnerReferences: f.ownersOf(w.ordinal),
@@ -93,14 +91,14 @@ func (r *Reconciler) create(ctx context.Context, f facts, w wanted) (*fault, err
 	case out == protocol.Exists:
 		return r.adopt(ctx, f, w)
 	case out == protocol.Refused:
-		return &fault{ReasonNotMade, fmt.Sprintf("claim %s: %v", w.name, err)}, fmt.Errorf("make claim %s/%s: %w", f.set.Namespace, w.name, err)
+		return []fault{{ReasonNotMade, fmt.Sprintf("claim %s: %v", w.name, err)}}, fmt.Errorf("make claim %s/%s: %w", f.set.Namespace, w.name, err)
 	default:
 		return nil, fmt.Errorf("make claim %s/%s: %w", f.set.Namespace, w.name, err)
 	}
 }
 
 // adopt looks at the claim that has the name of one that is to be made.
-func (r *Reconciler) adopt(ctx context.Context, f facts, w wanted) (*fault, error) {
+func (r *Reconciler) adopt(ctx context.Context, f facts, w wanted) ([]fault, error) {
 	var obj ipamclaims.IPAMClaim
 	err := r.call(ctx, func(ctx context.Context) error {
 		return r.Live.Get(ctx, client.ObjectKey{Namespace: f.set.Namespace, Name: w.name}, &obj)
@@ -112,7 +110,7 @@ func (r *Reconciler) adopt(ctx context.Context, f facts, w wanted) (*fault, erro
 	v := f.judge(c, w.ordinal, w)
 	switch {
 	case v.fault != nil:
-		return v.fault, nil
+		return []fault{*v.fault}, nil
 	case v.change != nil:
 		return nil, r.change(ctx, f, *v.change)
 	case c.set != f.set.Name: // it goes, and no event will tell of that

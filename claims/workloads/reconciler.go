@@ -65,7 +65,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	if err != nil {
 		r.tell(ctx, &obj, fault{ReasonInvalid, err.Error()})
-		return reconcile.Result{}, nil // an edit brings it here again
+		return reconcile.Result{}, nil //nolint:nilerr // an edit brings it here again
 	}
 	f := facts{set: set, uid: obj.UID}
 	var why *fault

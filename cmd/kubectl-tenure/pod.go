@@ -192,6 +192,11 @@ func (l podLook) addPlanned(ctx context.Context, v *podView) (faults []string, e
 	}
 	for _, step := range p.Steps {
 		n := networkView{Network: step.Name, Interface: step.IfName, Default: step.Default, Claim: step.Claim}
+		if n.Claim == "" {
+			if n.Claim, err = l.inferred(step.IfName); err != nil {
+				faults = append(faults, fmt.Sprintf("network %s: %v", n.Network, err))
+			}
+		}
 		for _, src := range networks.Read("", step.Name, time.Time{}, string(step.List)).Sources {
 			if !slices.Contains(n.Pools, src.Pool) {
 				n.Pools = append(n.Pools, src.Pool)

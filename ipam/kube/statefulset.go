@@ -4,6 +4,7 @@ import (
 	"cmp"
 
 	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenure-ipam/tenure/api/npwg"
 	"github.com/tenure-ipam/tenure/api/workload"
@@ -29,4 +30,14 @@ func SetOf(o *appsv1.StatefulSet) (s workload.Set, asks bool, err error) {
 		Retention: cmp.Or(o.Annotations[workload.AnnotationRetention], template[workload.AnnotationRetention]),
 	})
 	return s, true, err
+}
+
+// SetOfPod returns the name of the StatefulSet of Kubernetes that controls a pod; empty if none
+// does.
+func SetOfPod(pod metav1.Object) string {
+	c := metav1.GetControllerOfNoCopy(pod)
+	if c == nil || c.Kind != "StatefulSet" || c.APIVersion != appsv1.SchemeGroupVersion.String() {
+		return ""
+	}
+	return c.Name
 }

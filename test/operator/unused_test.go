@@ -7,14 +7,14 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/api/workload"
 )
 
-// TestUnusedClaims: what is kept for a StatefulSet that is gone, or has fewer pods by now, is
-// listed and counted, unless a pod uses it.
-func TestUnusedClaims(t *testing.T) {
-	w := newWorld(t)
+// asking makes a StatefulSet, web, of one replica that asks for claims of the network.
+func (w *world) asking() *appsv1.StatefulSet {
+	w.t.Helper()
 	replicas, labels := int32(1), map[string]string{"app": "web"}
 	set := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "web"}, Spec: appsv1.StatefulSetSpec{
 		Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels},
@@ -23,7 +23,15 @@ func TestUnusedClaims(t *testing.T) {
 			Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "none"}}},
 		},
 	}}
-	create(t, set)
+	create(w.t, set)
+	return set
+}
+
+// TestUnusedClaims: what is kept for a StatefulSet that is gone, or has fewer pods by now, is
+// listed and counted, unless a pod uses it.
+func TestUnusedClaims(t *testing.T) {
+	w := newWorld(t)
+	set := w.asking()
 	keep := func(set, name string, ips ...string) {
 		c := w.claim(name, ips...)
 		c.Labels = map[string]string{workload.LabelSet: set}
@@ -55,5 +63,26 @@ func TestUnusedClaims(t *testing.T) {
 	out = tenure(t, 0, "claims", "-n", w.namespace, "--unused", "-o", "name")
 	if want := "ipamclaim.k8s.cni.cncf.io/gone-0.lan ipamclaim.k8s.cni.cncf.io/web-1.lan"; out != want {
 		t.Errorf("with wrong words %s; want %s", out, want)
+	}
+}
+
+// TestInferredClaimOfAPod: pod says which claim a StatefulSet's pod waits for, though it names
+// none.
+func TestInferredClaimOfAPod(t *testing.T) {
+	w := newWorld(t)
+	no, owner := false, *metav1.NewControllerRef(w.asking(), appsv1.SchemeGroupVersion.WithKind("StatefulSet"))
+	for claims, want := range map[string]string{"lan": "claim web-0.lan does not exist", "Lan": "annotation tenure.dev/claims: element 1"} {
+		pod := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: w.namespace, Name: "web-0", Annotations: map[string]string{"k8s.v1.cni.cncf.io/networks": "lan", workload.AnnotationClaims: claims},
+				OwnerReferences: []metav1.OwnerReference{owner},
+			},
+			Spec: corev1.PodSpec{NodeName: w.node, AutomountServiceAccountToken: &no, Containers: []corev1.Container{{Name: "c", Image: "none"}}},
+		}
+		create(t, pod)
+		says(t, tenure(t, 3, "pod", "web-0", "-n", w.namespace), want)
+		if err := kc.Delete(t.Context(), pod, client.GracePeriodSeconds(0)); client.IgnoreNotFound(err) != nil {
+			t.Fatal(err)
+		}
 	}
 }

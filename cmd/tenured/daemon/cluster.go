@@ -147,12 +147,8 @@ func (p pods) PodsOfNode(ctx context.Context, node protocol.NodeName) ([]agent.P
 }
 
 func podOf(o metav1.Object) agent.Pod {
-	set := ""
-	if c := metav1.GetControllerOfNoCopy(o); c != nil && c.Kind == "StatefulSet" && c.APIVersion == "apps/v1" {
-		set = c.Name
-	}
 	return agent.Pod{
-		Claims: o.GetAnnotations()[workload.AnnotationClaims], Set: set,
+		Claims: o.GetAnnotations()[workload.AnnotationClaims], Set: kube.SetOfPod(o),
 		PodRef: kube.PodRefOf(o), Networks: o.GetAnnotations()[kube.AnnotationNetworks], Status: o.GetAnnotations()[kube.AnnotationStatus],
 		Terminating: o.GetDeletionTimestamp() != nil, MirrorOf: kube.MirrorOf(o),
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/tenure-ipam/tenure/api/workload"
 )
 
-// ReasonClaimNotInferred: the pod's annotation asks for claims, and the pod is no
-// StatefulSet's.
+// ReasonClaimNotInferred is of the event about a pod whose annotation asks for claims, and
+// that is no StatefulSet's.
 const ReasonClaimNotInferred = "ClaimNotInferred"
 
 // inferClaim finds the claim of a StatefulSet's pod that asks for claims: by the pod alone,
