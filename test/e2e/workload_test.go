@@ -13,9 +13,11 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/api/workload"
 )
 
 var _ = Describe("The pods", func() {
@@ -53,8 +55,8 @@ var _ = Describe("The pods", func() {
 		s.network(ctx, "lan", "10.42.0.0/24", acrossNodes)
 		s.claim(ctx, "db", "lan")
 		claimed, _, _ := strings.Cut(s.granted(ctx, "db"), "/")
-		s.statefulSet(ctx, "many", "lan", 3)
-		s.statefulSet(ctx, "one", `[{"name": "lan", "ipam-claim-reference": "db"}]`, 1)
+		s.statefulSet(ctx, "many", "lan", 3, nil)
+		s.statefulSet(ctx, "one", `[{"name": "lan", "ipam-claim-reference": "db"}]`, 1, nil)
 		has := shown(append(s.settled(ctx, "many", 3), s.settled(ctx, "one", 1)...)...)
 		Expect(slices.Sorted(maps.Keys(has))).To(Equal([]string{"many-0", "many-1", "many-2", "one-0"}))
 		Expect(has["one-0"].String()).To(Equal(claimed))
@@ -71,6 +73,71 @@ var _ = Describe("The pods", func() {
 				g.Expect(pods[0].UID).NotTo(Equal(uid))
 				g.Expect(status(pods[0])["net1"].IPs).To(Equal([]string{claimed}))
 			}).Should(Succeed(), "after %v", args)
+		}
+	})
+
+	It("of a StatefulSet that asks for claims keep their addresses, whatever happens to them", func(ctx context.Context) {
+		const n = 4
+		s.network(ctx, "lan", "10.66.0.0/24", acrossNodes)
+		asks := map[string]string{workload.AnnotationClaims: "lan", workload.AnnotationRequested: "10.66.0.10-10.66.0.13"}
+		s.statefulSet(ctx, "db", "lan", n, asks)
+		want := map[string]netip.Addr{}
+		for i, at := 0, netip.MustParseAddr("10.66.0.10"); i < n; i, at = i+1, at.Next() {
+			want[fmt.Sprint("db-", i)] = at
+			Expect(s.granted(ctx, fmt.Sprintf("db-%d.lan", i))).To(Equal(netip.PrefixFrom(at, 24).String()))
+		}
+		pods := s.settled(ctx, "db", n)
+		Expect(shown(pods...)).To(Equal(want))
+		other := slices.IndexFunc(pods, func(p *corev1.Pod) bool { return p.Spec.NodeName != pods[0].Spec.NodeName })
+		Expect(other).To(BeNumerically(">", 0), "they run on both nodes")
+		drained := pods[other].Spec.NodeName
+
+		for _, step := range []struct {
+			name string
+			do   func()
+			gone []string // pods that are replaced
+		}{
+			{name: "a rolling update", do: func() { s.kubectl(ctx, "rollout", "restart", "statefulset/db") }, gone: []string{"db-0", "db-1", "db-2", "db-3"}},
+			{name: "scaling down and up", do: func() {
+				s.kubectl(ctx, "scale", "statefulset/db", "--replicas=1")
+				s.settled(ctx, "db", 1)
+				s.kubectl(ctx, "scale", "statefulset/db", fmt.Sprint("--replicas=", n))
+			}, gone: []string{"db-1", "db-2", "db-3"}},
+			{name: "a kill by force", do: func() { s.kubectl(ctx, "delete", "pod", "db-0", "--grace-period=0", "--force") }, gone: []string{"db-0"}},
+			{name: "a drain", do: func() {
+				DeferCleanup(func(ctx context.Context) error {
+					_, err := c.Kubectl(ctx, "", "uncordon", drained)
+					return err
+				})
+				_, err := c.Kubectl(ctx, "", "drain", drained, "--ignore-daemonsets", "--delete-emptydir-data", "--timeout=3m")
+				Expect(err).NotTo(HaveOccurred())
+			}},
+			{name: "its deletion, and another of its name", do: func() {
+				s.kubectl(ctx, "delete", "statefulset/db")
+				s.settled(ctx, "db", 0)
+				s.statefulSet(ctx, "db", "lan", n, map[string]string{workload.AnnotationClaims: "lan"})
+			}, gone: []string{"db-0", "db-1", "db-2", "db-3"}},
+		} {
+			By(step.name)
+			before := map[string]types.UID{}
+			for _, p := range pods {
+				before[p.Name] = p.UID
+			}
+			step.do()
+			Eventually(func(g Gomega) {
+				pods = s.look(ctx, g, "db", n)
+				for _, p := range pods {
+					if slices.Contains(step.gone, p.Name) {
+						g.Expect(p.UID).NotTo(Equal(before[p.Name]))
+					}
+				}
+			}).Should(Succeed(), "%s", step.name)
+			Expect(shown(pods...)).To(Equal(want), "%s", step.name)
+		}
+		for _, p := range pods[1:] {
+			answer, err := ask(ctx, pods[0], want[p.Name])
+			Expect(err).NotTo(HaveOccurred())
+			Expect(answer).To(ContainSubstring("net1 " + want[p.Name].String()))
 		}
 	})
 })
@@ -99,11 +166,14 @@ func (s site) deployment(ctx context.Context, name, networks string, replicas in
 	})).To(Succeed())
 }
 
-func (s site) statefulSet(ctx context.Context, name, networks string, replicas int32) {
+// statefulSet makes one whose template has these annotations, too.
+func (s site) statefulSet(ctx context.Context, name, networks string, replicas int32, annotations map[string]string) {
+	template := s.template(name, networks)
+	maps.Copy(template.Annotations, annotations)
 	Expect(kube.Create(ctx, &appsv1.StatefulSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: name},
 		Spec: appsv1.StatefulSetSpec{
-			Replicas: &replicas, Template: s.template(name, networks), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}},
+			Replicas: &replicas, Template: template, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}},
 			PodManagementPolicy: appsv1.ParallelPodManagement,
 		},
 	})).To(Succeed())
