@@ -227,9 +227,9 @@ func TestStatefulSetsClaimsAreForItsPods(t *testing.T) {
 		t.Errorf("a ReplicaSet's pod of that name got %v, the claim's", got)
 	}
 	w.end(w.a, replica)
-	_, err := w.a.Insist(w.pod(w.a, "stranger", k.claim(0).Name, ""))
+	_, err := w.a.Insist(w.pod(w.a, "forits-stranger", k.claim(0).Name, ""))
 	wantCode(t, err, agent.CodeClaimRefused, "is for the pods of StatefulSet forits")
-	_, err = w.a.Insist(w.pod(w.a, "others", k.claim(0).Name, "", statefulSet(t, "others")))
+	_, err = w.a.Insist(w.pod(w.a, "forits-others", k.claim(0).Name, "", statefulSet(t, "forits-others")))
 	wantCode(t, err, agent.CodeClaimRefused, "is for the pods of StatefulSet forits")
 	w.same(w.b, k.pod(w.b, 0), want[0])
 
