@@ -63,13 +63,17 @@ type pod struct {
 	served  string         // how long the agent took of it
 }
 
-// create makes the Pod object, bound to its node. Nothing runs yet.
-func (d *demo) create(ctx context.Context, n *node, name string, sel selections) *pod {
+// create makes the Pod object, bound to its node, and changed as the caller wants it. Nothing
+// runs yet.
+func (d *demo) create(ctx context.Context, n *node, name string, sel selections, changes ...func(*corev1.Pod)) *pod {
 	object := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespace, Name: name, Annotations: map[string]string{npwg.AnnotationNetworks: sel.String()},
 		},
 		Spec: corev1.PodSpec{NodeName: n.name, Containers: []corev1.Container{{Name: "main", Image: "demo"}}},
+	}
+	for _, change := range changes {
+		change(object)
 	}
 	d.Must(d.Client.Create(ctx, object))
 	return &pod{name: name, node: n, sel: sel, object: object}

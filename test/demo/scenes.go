@@ -54,6 +54,12 @@ var scenes = []scene{
 		(*demo).playStatic,
 	},
 	{
+		"A StatefulSet: every pod has the address that was asked for it, and keeps it",
+		"Two annotations on the template are all. The controller makes a claim for every pod at once, so that firewalls and DNS can be written " +
+			"before anything runs. A pod of the StatefulSet finds its claim by its own name.",
+		(*demo).playStateful,
+	},
+	{
 		"Moving in: a network changes its IPAM while its pods run",
 		"The network depot has its addresses by host-local, which keeps them in files on the node. It knows nothing of other nodes, and so each " +
 			"node has a definition of its own, with a part of the range, here four addresses. kubectl tenure import changes one word in them.",

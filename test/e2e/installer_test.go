@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -48,8 +49,8 @@ func (i installer) run(ctx context.Context, target string, args ...string) (said
 	return string(out), err
 }
 
-// breakOff runs it and kills it, with what it has started, as soon as it says at.
-func (i installer) breakOff(ctx context.Context, at, target string, args ...string) {
+// breakOff runs it and kills it, with what it has started, as soon as it says one of at.
+func (i installer) breakOff(ctx context.Context, at []string, target string, args ...string) {
 	GinkgoHelper()
 	cmd := i.command(ctx, append([]string{target}, args...)...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -60,7 +61,7 @@ func (i installer) breakOff(ctx context.Context, at, target string, args ...stri
 	said := false
 	for lines := bufio.NewScanner(out); !said && lines.Scan(); {
 		GinkgoWriter.Println(lines.Text())
-		said = strings.Contains(lines.Text(), at)
+		said = slices.ContainsFunc(at, func(a string) bool { return strings.Contains(lines.Text(), a) })
 	}
 	if said {
 		Expect(syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)).To(Succeed())
