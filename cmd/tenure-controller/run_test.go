@@ -55,12 +55,13 @@ func TestRefused(t *testing.T) {
 }
 
 func TestFlags(t *testing.T) {
-	opts, err := parse([]string{"--workers=8", "--counts-every=2s", "--health=", "--leader-election=false"}, env(map[string]string{"POD_NAMESPACE": "ipam"}), &bytes.Buffer{})
+	opts, err := parse([]string{"--workers=8", "--counts-every=2s", "--health=", "--leader-election=false", "--statefulset-claims=false"}, env(map[string]string{"POD_NAMESPACE": "ipam"}), &bytes.Buffer{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := controller.DefaultConfig()
 	want.Workers, want.CountsEvery, want.Health, want.LeaderElection, want.RegistrationNamespace = 8, 2*time.Second, "", false, "ipam"
+	want.StatefulSetClaims = false
 	if opts.controller != want {
 		t.Errorf("got %+v; want %+v", opts.controller, want)
 	}
