@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -65,9 +66,7 @@ func (d *demo) playStateful(ctx context.Context) {
 func (d *demo) brokers(ctx context.Context) *appsv1.StatefulSet {
 	labels := map[string]string{"app": "broker"}
 	annotations := map[string]string{npwg.AnnotationNetworks: networkName}
-	for key, value := range brokersAsk {
-		annotations[key] = value
-	}
+	maps.Copy(annotations, brokersAsk)
 	set := &appsv1.StatefulSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "broker"},
 		Spec: appsv1.StatefulSetSpec{
