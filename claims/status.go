@@ -151,7 +151,7 @@ func read(o *ipamclaims.IPAMClaim) claim {
 		deleting: o.DeletionTimestamp != nil, network: o.Spec.Network, requested: o.Annotations[workload.AnnotationRequested],
 		ips: o.Status.IPs, conditions: o.Status.Conditions,
 	}
-	if owner := kube.OwnerOf(o); owner.Kind == kube.KindVirtualMachine && len(c.ips) == 0 {
+	if owner := kube.OwnerOf(o); owner.Kind == kube.VirtualMachine.Kind && len(c.ips) == 0 {
 		c.machine = owner.Name
 	}
 	if o.Status.OwnerPod != nil {

@@ -23,6 +23,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/api/npwg"
 	"github.com/tenure-ipam/tenure/api/workload"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 )
 
 // Indices of objects in the cache.
@@ -55,14 +56,18 @@ func few(all map[string]string) map[string]string {
 	return few
 }
 
-// CondenseClaim drops the labels and owners of a claim, but for those of a StatefulSet's.
+// CondenseClaim drops the labels and owners of a claim, but for those of a StatefulSet's, and
+// the label of a VirtualMachine's that nobody owns.
 func CondenseClaim(c *ipamclaims.IPAMClaim) {
 	set, ok := c.Labels[workload.LabelSet]
-	if !ok {
+	switch {
+	case ok:
+		c.Labels = map[string]string{workload.LabelSet: set}
+	case ownerless(c):
+		c.Labels = map[string]string{kube.VMLabel: c.Labels[kube.VMLabel]}
+	default:
 		c.Labels, c.OwnerReferences = nil, nil
-		return
 	}
-	c.Labels = map[string]string{workload.LabelSet: set}
 }
 
 // Index adds the indices that the reconciler needs. Call it before the cache starts.

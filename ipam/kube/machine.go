@@ -14,14 +14,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-const (
-	// KindVirtualMachine is the kind of KubeVirt's machines.
-	KindVirtualMachine = "VirtualMachine"
-	// AnnotationMachineAddresses is the annotation by which the template of a VirtualMachine
-	// asks for addresses: {"INTERFACE": ["ADDRESS", …]}, an address with or without a prefix
-	// length.
-	AnnotationMachineAddresses = "network.kubevirt.io/addresses"
-)
+// VirtualMachine is the kind of KubeVirt's machines.
+var VirtualMachine = schema.GroupVersionKind{Group: "kubevirt.io", Version: "v1", Kind: "VirtualMachine"}
+
+// AnnotationMachineAddresses is the annotation by which the template of a VirtualMachine
+// asks for addresses: {"INTERFACE": ["ADDRESS", …]}, an address with or without a prefix
+// length.
+const AnnotationMachineAddresses = "network.kubevirt.io/addresses"
 
 // ErrMachineAddresses says that a VirtualMachine's [AnnotationMachineAddresses] cannot be read.
 var ErrMachineAddresses = errors.New(`it must be {"INTERFACE": ["ADDRESS", …]}`)
@@ -34,7 +33,7 @@ func (a *API) RequestedByMachine(ctx context.Context, namespace, machine, iface 
 	call, cancel := context.WithTimeout(ctx, CallTimeout)
 	defer cancel()
 	var vm unstructured.Unstructured
-	vm.SetGroupVersionKind(schema.GroupVersionKind{Group: "kubevirt.io", Version: "v1", Kind: KindVirtualMachine})
+	vm.SetGroupVersionKind(VirtualMachine)
 	err := a.c.Get(call, client.ObjectKey{Namespace: namespace, Name: machine}, &vm)
 	switch {
 	case apierrors.IsNotFound(err), apierrors.IsForbidden(err), meta.IsNoMatchError(err):

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tenure-ipam/tenure/api/workload"
 	"github.com/tenure-ipam/tenure/claims"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
@@ -379,5 +380,43 @@ func TestMachineAsksForAddresses(t *testing.T) {
 	edit(`{"lan": ["10.0.0.79"]}`)
 	if got := allocated(t, claim); got[0] != "10.0.0.79/24" {
 		t.Errorf("restored.lan has %v; want 10.0.0.79/24", got)
+	}
+}
+
+// TestMachineTakesItsClaimBack: a claim that was saved and applied again belongs to nobody. When
+// the machine of its name is there it is the machine's, with the address that it had.
+func TestMachineTakesItsClaimBack(t *testing.T) {
+	m := boot(t, aVM)
+	saved := &ipamclaims.IPAMClaim{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: m.ns, Name: kubevirt.ClaimName("back", "lan"), Labels: map[string]string{kubevirt.LabelVM: "back"},
+			Annotations: map[string]string{workload.AnnotationRequested: "10.0.0.99/24"},
+		},
+		Spec: ipamclaims.IPAMClaimSpec{Network: "lan-network"},
+	}
+	stranger := saved.DeepCopy()
+	stranger.Name, stranger.Annotations = "strangers", nil
+	stranger.Labels[kubevirt.LabelVM] = "nobody"
+	create(t, saved)
+	create(t, stranger)
+	if got := allocated(t, saved); got[0] != "10.0.0.99/24" {
+		t.Fatalf("the claim has %v; want 10.0.0.99/24", got)
+	}
+	vm := kubevirt.VM(m.ns, "back", []kubevirt.Network{{Name: "lan", Definition: "lan-definition"}})
+	create(t, vm)
+	eventually(t, time.Minute, func() error {
+		if _, err := read(saved); err != nil {
+			return err
+		}
+		if o := saved.OwnerReferences; len(o) != 1 || o[0].UID != vm.GetUID() || o[0].Controller == nil || !*o[0].Controller {
+			return fmt.Errorf("the claim belongs to %+v; want the machine", o)
+		}
+		return nil
+	})
+	if got := saved.Status.IPs; got[0] != "10.0.0.99/24" {
+		t.Errorf("the claim has %v; want 10.0.0.99/24 still", got)
+	}
+	if _, err := read(stranger); err != nil || len(stranger.OwnerReferences) > 0 {
+		t.Errorf("the claim of a machine that is not there belongs to %v, %v", stranger.OwnerReferences, err)
 	}
 }

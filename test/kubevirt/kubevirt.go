@@ -264,9 +264,25 @@ func (r *reconciler) claims(ctx context.Context, key types.NamespacedName, w wor
 			},
 			Spec: ipamclaims.IPAMClaimSpec{Network: network},
 		}
-		if err := r.c.Create(ctx, claim); client.IgnoreAlreadyExists(err) != nil {
+		err = r.c.Create(ctx, claim)
+		if apierrors.IsAlreadyExists(err) {
+			err = r.mine(ctx, claim, owner)
+		}
+		if err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// mine returns an error unless the claim that is there belongs to owner, and to nobody else:
+// KubeVirt's controller takes no other, and tries again.
+func (r *reconciler) mine(ctx context.Context, claim *ipamclaims.IPAMClaim, owner client.Object) error {
+	if err := r.c.Get(ctx, client.ObjectKeyFromObject(claim), claim); err != nil {
+		return err
+	}
+	if owners := claim.OwnerReferences; len(owners) != 1 || owners[0].UID != owner.GetUID() {
+		return fmt.Errorf("claim %s is not of %s", claim.Name, owner.GetName())
 	}
 	return nil
 }

@@ -292,11 +292,13 @@ func (c *Controller) assemble(ctx context.Context, mgr manager.Manager) ([]prome
 	return []prometheus.Collector{measured, ofClaims.Metrics, ofRequests.Metrics, ofPools.Metrics, ofDead.Metrics, ofForeign.Metrics}, nil
 }
 
-// workloads has the manager make the claims of StatefulSets. Without the right to see these
-// it leaves them alone: the caches would never be filled.
+// workloads has the manager look after the claims of virtual machines that have lost their
+// owner, and make the claims of StatefulSets. Without the right to see StatefulSets it leaves
+// them alone: the caches would never be filled.
 func (c *Controller) workloads(ctx context.Context, mgr manager.Manager, direct client.Client, live *kube.API, catalog *networks.Catalog) error {
-	if !c.cfg.StatefulSetClaims {
-		return nil
+	machines := &workloads.Machines{Cache: mgr.GetCache(), Live: direct, Log: c.log.With("part", "machines")}
+	if err := machines.Setup(mgr); err != nil || !c.cfg.StatefulSetClaims {
+		return err //nolint:wrapcheck // says what it is about
 	}
 	ok, err := live.MayList(ctx, "apps", "statefulsets")
 	if err != nil {
