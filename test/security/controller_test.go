@@ -23,6 +23,9 @@ func TestStolenControllerCredentials(t *testing.T) {
 		{"give it an owner", func() error {
 			return i.patch(named("IPAMClaim", "team-b", "set-0.lan"), `{metadata: {ownerReferences: [{apiVersion: x.dev/v1, kind: X, name: set, uid: u}]}}`)
 		}, ""},
+		{"give a machine's claim that nobody owns to it", func() error {
+			return i.patch(named("IPAMClaim", "team-b", "db.lan"), `{metadata: {ownerReferences: [{apiVersion: kubevirt.io/v1, kind: VirtualMachine, name: db, uid: u, controller: true}]}}`)
+		}, ""},
 		{"write a claim's status", func() error { return i.patch(claim(), `{status: {ips: []}}`, "status") }, ""},
 		{"grant", func() error {
 			return i.patch(named("IPLease", "", leaseNames["shared"]), `{spec: {turn: 2, grants: [{address: 10.81.0.4, to: {kind: Claim, uid: u, namespace: team-b, name: vm}}]}}`)
@@ -42,6 +45,12 @@ func TestStolenControllerCredentials(t *testing.T) {
 		}, "does not change it"},
 		{"take a claim from its owner", func() error {
 			return i.patch(named("IPAMClaim", "team-b", "owned"), `{metadata: {labels: {tenure.dev/statefulset: set}, ownerReferences: []}}`)
+		}, "does not take a claim from its owner"},
+		{"give a machine's claim to another machine", func() error {
+			return i.patch(named("IPAMClaim", "team-b", "web.lan"), `{metadata: {ownerReferences: [{apiVersion: kubevirt.io/v1, kind: VirtualMachine, name: db, uid: u}]}}`)
+		}, "writes claims of StatefulSets alone"},
+		{"take a machine's claim from it", func() error {
+			return i.patch(named("IPAMClaim", "team-b", "db.lan"), `{metadata: {ownerReferences: []}}`)
 		}, "does not take a claim from its owner"},
 		{"create a claim", func() error {
 			return i.create(`{apiVersion: k8s.cni.cncf.io/v1alpha1, kind: IPAMClaim, metadata: {name: x, namespace: team-b}, spec: {network: lan, interface: net1}}`)

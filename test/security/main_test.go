@@ -94,6 +94,7 @@ func furniture() (all []client.Object) {
 		regText("node-b"), regText("tenure-controller"),
 		`{apiVersion: k8s.cni.cncf.io/v1alpha1, kind: IPAMClaim, metadata: {name: vm, namespace: team-b}, spec: {network: lan, interface: net1}}`,
 		`{apiVersion: k8s.cni.cncf.io/v1alpha1, kind: IPAMClaim, metadata: {name: owned, namespace: team-b, ownerReferences: [{apiVersion: x.dev/v1, kind: Database, name: main, uid: u}]}, spec: {network: lan, interface: net1}}`,
+		machinesClaim("db"), machinesClaim("web"),
 		`{apiVersion: k8s.cni.cncf.io/v1alpha1, kind: IPAMClaim, metadata: {name: vm, namespace: team-a}, spec: {network: nobody, interface: net1}}`,
 		`{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: alice, namespace: team-a},
 		  roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: edit}, subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: alice}]}`,
@@ -343,4 +344,9 @@ func score() string {
 	}
 	fmt.Fprintf(&b, "%-32s %9d %9d\n", "all", made, refused)
 	return b.String()
+}
+
+// machinesClaim is a claim of a virtual machine that nobody owns.
+func machinesClaim(vm string) string {
+	return fmt.Sprintf(`{apiVersion: k8s.cni.cncf.io/v1alpha1, kind: IPAMClaim, metadata: {name: %[1]s.lan, namespace: team-b, labels: {kubevirt.io/vm: %[1]s}}, spec: {network: lan, interface: net1}}`, vm)
 }
