@@ -2,6 +2,7 @@ package e2e_test
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
 	"path/filepath"
 	"slices"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tenure-ipam/tenure/claims"
 	"github.com/tenure-ipam/tenure/test/kubevirt"
 	"github.com/tenure-ipam/tenure/test/programs"
 )
@@ -223,4 +225,87 @@ var _ = Describe("A virtual machine", Ordered, func() {
 		deleted(ctx, alone, foreground)
 		vanish(ctx, instance, alone)
 	})
+
+	It("has the addresses that it asks for on two networks of one pool, also when one is unplugged and plugged again; whoever asks for them later waits", func(ctx context.Context) {
+		_, err := c.Kubectl(ctx, fmt.Sprintf(storage, s.namespace, acrossNodes, lan), "apply", "-f", "-")
+		Expect(err).NotTo(HaveOccurred())
+		both := []kubevirt.Network{{Name: lan, Definition: lan}, {Name: "storage", Definition: "storage"}}
+		asks := func(name string) *unstructured.Unstructured {
+			object := kubevirt.VM(s.namespace, name, both)
+			kubevirt.AskForAddresses(object, `{"lan": ["10.50.0.70/24"], "storage": ["10.50.0.71"]}`)
+			return object
+		}
+		m := s.machine(ctx, asks("two"))
+		Expect(m.address).To(Equal("10.50.0.70/24"))
+		stored := func(p *corev1.Pod) string {
+			return addresses(ctx, p)[kubevirt.InterfaceName("storage")].String()
+		}
+		Expect(stored(&m.launchers(ctx, 1)[0])).To(Equal("10.50.0.71/24"))
+
+		By("restoring it under another name")
+		restored := asks("restored")
+		Expect(kube.Create(ctx, restored)).To(Succeed())
+		Eventually(func(g Gomega) {
+			var claim ipamclaims.IPAMClaim
+			g.Expect(kube.Get(ctx, client.ObjectKey{Namespace: s.namespace, Name: kubevirt.ClaimName("restored", lan)}, &claim)).To(Succeed())
+			g.Expect(claim.Status.Conditions).To(ContainElement(HaveField("Reason", claims.ReasonRequestedTaken)))
+		}).Should(Succeed())
+
+		for _, plugged := range [][]kubevirt.Network{both[:1], both} {
+			By(fmt.Sprintf("having %d networks", len(plugged)))
+			Expect(kubevirt.Plug(ctx, kube, s.namespace, m.name, plugged)).To(Succeed())
+			source := m.launchers(ctx, 1)[0]
+			_, err := kubevirt.Migrate(ctx, kube, s.namespace, m.name)
+			Expect(err).NotTo(HaveOccurred())
+			m.launchers(ctx, 2)
+			stop(ctx, &source)
+			left := m.launchers(ctx, 1)[0]
+			if len(plugged) > 1 {
+				Expect(stored(&left)).To(Equal("10.50.0.71/24"))
+			}
+			Expect(s.granted(ctx, kubevirt.ClaimName(m.name, "storage"))).To(Equal("10.50.0.71/24"))
+		}
+		Expect(kube.Delete(ctx, m.object)).To(Succeed())
+		again := machine{site: s, name: "restored", object: restored, address: m.address}
+		again.launchers(ctx, 1)
+		Expect(kube.Delete(ctx, restored)).To(Succeed())
+		vanish(ctx, again)
+	})
+
+	It("is one of ten that migrate at once", func(ctx context.Context) {
+		var all []machine
+		for i := range 10 {
+			all = append(all, s.machine(ctx, kubevirt.VM(s.namespace, fmt.Sprint("many-", i), []kubevirt.Network{{Name: lan, Definition: lan}})))
+		}
+		var sources []*corev1.Pod
+		for _, m := range all {
+			sources = append(sources, &m.launchers(ctx, 1)[0])
+		}
+		for _, m := range all {
+			_, err := kubevirt.Migrate(ctx, kube, s.namespace, m.name)
+			Expect(err).NotTo(HaveOccurred())
+		}
+		for _, m := range all {
+			m.launchers(ctx, 2)
+		}
+		for _, source := range sources {
+			Expect(kube.Delete(ctx, source)).To(Succeed())
+		}
+		for i, m := range all {
+			stop(ctx, sources[i])
+			m.launchers(ctx, 1)
+			Expect(kube.Delete(ctx, m.object)).To(Succeed())
+		}
+		vanish(ctx, all...)
+	})
 })
+
+// storage is a second network, of the pool of another.
+const storage = `
+apiVersion: k8s.cni.cncf.io/v1
+kind: NetworkAttachmentDefinition
+metadata: {name: storage, namespace: %[1]s}
+spec:
+  config: |
+    {"cniVersion": "1.0.0", "name": "%[1]s-storage", %[2]s, "allowPersistentIPs": true, "ipam": {"type": "tenure", "pool": "%[1]s-%[3]s"}}
+`

@@ -323,6 +323,16 @@ func Restart(ctx context.Context, c client.Client, namespace, name string) error
 	return c.Delete(ctx, object(vmiKind, namespace, name))
 }
 
+// Plug gives an instance these networks in place of those that it has: it is the next launcher
+// pod, of a migration, that has them.
+func Plug(ctx context.Context, c client.Client, namespace, name string, networks []Network) error {
+	patch, err := json.Marshal(map[string]any{"spec": specOf(networks)})
+	if err != nil {
+		return err
+	}
+	return c.Patch(ctx, object(vmiKind, namespace, name), client.RawPatch(types.MergePatchType, patch))
+}
+
 // Migrate creates the target pod of a live migration. The migration ends with the
 // deletion of the source pod, or, if it fails, of the target.
 func Migrate(ctx context.Context, c client.Client, namespace, name string) (*corev1.Pod, error) {
