@@ -97,8 +97,8 @@ install: names $(HELM) ## Install or upgrade Tenure by Helm, in the kubeconfig's
 		--set-string 'image.registry=$(REGISTRY),image.tag=$(TAG)' --set attach.enabled=$(if $(filter yes,$(ATTACH)),true,false) --wait $(ARGS)
 
 .PHONY: uninstall
-uninstall: force ## Remove it from there, if no pod or claim has an address; FORCE=1 even then; CONTEXT=
-	@go run ./cmd/kubectl-tenure uninstall $(if $(FORCE),--force) $(if $(CONTEXT),--context '$(CONTEXT)') $(ARGS)
+uninstall: force ## Remove it from there, if no pod or claim has an address; FORCE=1 even then; CONTEXT=, WAIT=3m
+	@go run ./cmd/kubectl-tenure uninstall $(if $(FORCE),--force) $(if $(CONTEXT),--context '$(CONTEXT)') --timeout='$(or $(WAIT),3m)'
 	$(KUBECTL) delete --ignore-not-found -k deploy
 
 .PHONY: images

@@ -22,9 +22,18 @@ const releaseAnnotation = "meta.helm.sh/release-name"
 // cleanerOf returns the DaemonSet that cleans the nodes of the agent, with its image and in its
 // directories. The init container runs `tenured uninstall`; then a pod does nothing until it is
 // deleted. The agent's pod and the cleaner's keep off each other's nodes.
-func cleanerOf(agent *appsv1.DaemonSet) *appsv1.DaemonSet {
+//
+// It is an error if a volume is not there that stock Tenure has.
+func cleanerOf(agent *appsv1.DaemonSet) (*appsv1.DaemonSet, error) {
 	pod := agent.Spec.Template.Spec.DeepCopy()
 	old, install := pod.Containers[0], pod.InitContainers[0]
+	at := map[string]string{} // where the containers see them: a patch may have moved the host's directory alone
+	for _, volume := range []string{"plugins", "state", "run", "cni-state"} {
+		at[volume] = mountPath(volume, old, install)
+		if at[volume] == "" || hostPath(agent, volume) == "" {
+			return nil, fmt.Errorf("DaemonSet %s has no directory of the host for its volume %q: it is not known where on the nodes Tenure is", agent.Name, volume)
+		}
+	}
 	mounts := old.VolumeMounts
 	for _, m := range install.VolumeMounts {
 		if m.Name == "plugins" {
@@ -32,7 +41,7 @@ func cleanerOf(agent *appsv1.DaemonSet) *appsv1.DaemonSet {
 		}
 	}
 	// An agent that keeps no configuration now may have left one.
-	conf := hostPath(agent, "cni-conf")
+	conf := mountPath("cni-conf", old, install)
 	if conf == "" {
 		conf = "/etc/cni/net.d"
 		kind := corev1.HostPathDirectoryOrCreate
@@ -44,8 +53,8 @@ func cleanerOf(agent *appsv1.DaemonSet) *appsv1.DaemonSet {
 	clean := old
 	clean.Name, clean.Env, clean.Ports, clean.VolumeMounts = "uninstall", nil, nil, mounts
 	clean.Args = []string{
-		"uninstall", "--bin=" + hostPath(agent, "plugins"), "--state=" + hostPath(agent, "state"), "--run=" + hostPath(agent, "run"),
-		"--attach-state=" + filepath.Join(hostPath(agent, "cni-state"), "tenure-attach"), "--conf=" + filepath.Join(conf, confName(old.Args)),
+		"uninstall", "--bin=" + at["plugins"], "--state=" + at["state"], "--run=" + at["run"],
+		"--attach-state=" + filepath.Join(at["cni-state"], "tenure-attach"), "--conf=" + filepath.Join(conf, confName(old.Args)),
 	}
 	clean.LivenessProbe, clean.ReadinessProbe, clean.SecurityContext = nil, nil, install.SecurityContext
 	hold := clean
@@ -70,24 +79,45 @@ func cleanerOf(agent *appsv1.DaemonSet) *appsv1.DaemonSet {
 	if release := agent.Annotations[releaseAnnotation]; release != "" {
 		cleaner.Annotations = map[string]string{releaseAnnotation: release}
 	}
-	return cleaner
+	return cleaner, nil
 }
 
 // attaches reports whether an agent keeps a configuration of tenure-attach's.
 func attaches(agent *appsv1.DaemonSet) bool {
-	return slices.ContainsFunc(agent.Spec.Template.Spec.Containers[0].Args, func(arg string) bool {
-		return strings.HasPrefix(arg, "--cni-conf=")
-	})
+	_, ok := flagOf(agent.Spec.Template.Spec.Containers[0].Args, "--cni-conf")
+	return ok
 }
 
 // confName returns the name of the configuration that an agent with these arguments keeps.
 func confName(args []string) string {
-	for _, a := range args {
-		if name, ok := strings.CutPrefix(a, "--cni-conf-name="); ok {
-			return name
+	name, _ := flagOf(args, "--cni-conf-name")
+	return cmp.Or(name, "00-tenure.conflist")
+}
+
+// flagOf returns the value that a flag has among arguments, which have it in one word or in two.
+func flagOf(args []string, flag string) (value string, ok bool) {
+	for i, a := range args {
+		if v, is := strings.CutPrefix(a, flag+"="); is {
+			return v, true
+		}
+		if a == flag && i+1 < len(args) {
+			return args[i+1], true
 		}
 	}
-	return "00-tenure.conflist"
+	return "", false
+}
+
+// mountPath returns where the first of the containers that mounts a volume has it, empty if none
+// does.
+func mountPath(volume string, containers ...corev1.Container) string {
+	for _, c := range containers {
+		for _, m := range c.VolumeMounts {
+			if m.Name == volume {
+				return m.MountPath
+			}
+		}
+	}
+	return ""
 }
 
 // hostPath returns the host's directory that a volume of the agent is, empty if there is none.
@@ -180,30 +210,30 @@ func obstacle(p *corev1.Pod) (why string) {
 
 // later says how nodes are cleaned that could not be.
 func later(cleaner *appsv1.DaemonSet) string {
-	at := map[string]string{}
-	for _, arg := range cleaner.Spec.Template.Spec.InitContainers[0].Args {
-		if flag, path, ok := strings.Cut(arg, "="); ok {
-			at[flag] = path
-		}
-	}
+	conf, _ := flagOf(cleaner.Spec.Template.Spec.InitContainers[0].Args, "--conf")
+	on := func(volume, name string) string { return filepath.Join(hostPath(cleaner, volume), name) }
 	return strings.Join([]string{
 		"With the configuration of tenure-attach no new pod starts on such a node before it is clean. When it is back, install\n" +
 			"Tenure again as it was and uninstall it, or run there, when the agent has ended:\n\n    rm -rf",
-		at["--conf"], at["--bin"] + "/tenure", at["--bin"] + "/tenure-attach", at["--state"] + "/agent", at["--state"] + "/journal", at["--run"] + "/*", at["--attach-state"] + "/*",
+		on("cni-conf", filepath.Base(conf)), on("plugins", "tenure"), on("plugins", "tenure-attach"), on("state", "agent"), on("state", "journal"),
+		on("run", "agent.sock*"), on("cni-state", "tenure-attach/*"),
 	}, " ") + "\n"
 }
 
-// rest says what removes the rest of Tenure from the cluster. A cleaner tells how Tenure was
-// installed.
-func rest(cleaner *appsv1.DaemonSet) string {
-	const (
-		head = "This removes what is left of Tenure in the cluster:\n\n"
-		helm = head + "    helm uninstall %s --namespace " + namespace + "\n    kubectl delete namespace " + namespace +
-			"\n    kubectl delete crd ipleases.tenure.dev ippools.tenure.dev ipreservations.tenure.dev ipsubleases.tenure.dev"
-		kubectl = head + "    kubectl delete --ignore-not-found -f FILE      # the manifest that was applied, or -k deploy"
-	)
-	if cleaner != nil && cleaner.Annotations[releaseAnnotation] != "" {
-		return fmt.Sprintf(helm, cleaner.Annotations[releaseAnnotation])
+// rest says what removes the rest of Tenure from the cluster that this was about. A cleaner tells
+// how Tenure was installed.
+func (u *uninstall) rest(cleaner *appsv1.DaemonSet) string {
+	kubectl, helm := "kubectl", "helm"
+	if u.kubeconfig != "" {
+		kubectl, helm = kubectl+" --kubeconfig "+u.kubeconfig, helm+" --kubeconfig "+u.kubeconfig
 	}
-	return kubectl
+	if c := u.overrides.CurrentContext; c != "" {
+		kubectl, helm = kubectl+" --context "+c, helm+" --kube-context "+c
+	}
+	text := "This removes what is left of Tenure in the cluster:\n\n"
+	if cleaner != nil && cleaner.Annotations[releaseAnnotation] != "" {
+		return text + fmt.Sprintf("    %s uninstall %s --namespace %s\n    %s delete namespace %s\n    %s delete crd ipleases.tenure.dev ippools.tenure.dev ipreservations.tenure.dev ipsubleases.tenure.dev",
+			helm, cleaner.Annotations[releaseAnnotation], namespace, kubectl, namespace, kubectl)
+	}
+	return text + fmt.Sprintf("    %s delete --ignore-not-found -f FILE      # the manifest that was applied, or -k deploy", kubectl)
 }

@@ -39,12 +39,17 @@ func TestCleaner(t *testing.T) {
 		conf     string
 		attaches bool
 	}{
-		"with Multus":          {nil, "--conf=/etc/cni/net.d/00-tenure.conflist", false},
-		"with the meta-plugin": {[]string{"--cni-conf=/etc/tenure/cni/tenure.conflist", "--cni-conf-name=05-net.conflist"}, "--conf=/etc/cni/net.d/05-net.conflist", true},
+		"with Multus":                          {nil, "--conf=/etc/cni/net.d/00-tenure.conflist", false},
+		"with Multus, and a name in two words": {[]string{"--cni-conf-name", "07-net.conflist"}, "--conf=/etc/cni/net.d/07-net.conflist", false},
+		"with the meta-plugin":                 {[]string{"--cni-conf=/etc/tenure/cni/tenure.conflist", "--cni-conf-name=05-net.conflist"}, "--conf=/etc/cni/net.d/05-net.conflist", true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			agent := agentSet(t, tt.args...)
-			cleaner := cleanerOf(agent)
+			cleaner, err := cleanerOf(agent)
+			if err != nil {
+				t.Fatal(err)
+			}
+			u := &uninstall{session: &session{}}
 			if got := attaches(agent); got != tt.attaches {
 				t.Errorf("attaches = %v; want %v", got, tt.attaches)
 			}
@@ -72,20 +77,48 @@ func TestCleaner(t *testing.T) {
 				t.Error("it may run on a node beside the agent")
 			}
 			_, conf, _ := strings.Cut(tt.conf, "=")
-			if want := "rm -rf " + conf + " /opt/cni/bin/tenure /opt/cni/bin/tenure-attach /var/lib/tenure/agent /var/lib/tenure/journal /run/tenure/* /var/lib/cni/tenure-attach/*\n"; !strings.HasSuffix(later(cleaner), want) {
+			if want := "rm -rf " + conf + " /opt/cni/bin/tenure /opt/cni/bin/tenure-attach /var/lib/tenure/agent /var/lib/tenure/journal /run/tenure/agent.sock* /var/lib/cni/tenure-attach/*\n"; !strings.HasSuffix(later(cleaner), want) {
 				t.Errorf("of nodes that were not cleaned it says %q; want %q at its end", later(cleaner), want)
 			}
-			if text := rest(cleaner); !strings.Contains(text, "kubectl delete --ignore-not-found -f") || strings.Contains(text, "helm") {
+			if text := u.rest(cleaner); !strings.Contains(text, "kubectl delete --ignore-not-found -f") || strings.Contains(text, "helm") {
 				t.Errorf("of the rest it says %q; want no word of Helm", text)
 			}
 			agent.Annotations = map[string]string{releaseAnnotation: "net"}
-			if text := rest(cleanerOf(agent)); !strings.Contains(text, "helm uninstall net --namespace tenure-system") {
-				t.Errorf("of the rest it says %q; want how Helm removes its release net", text)
+			u.kubeconfig, u.overrides.CurrentContext = "other.conf", "staging"
+			byHelm, err := cleanerOf(agent)
+			if text := u.rest(byHelm); err != nil || !strings.Contains(text, "helm --kubeconfig other.conf --kube-context staging uninstall net --namespace tenure-system") ||
+				!strings.Contains(text, "kubectl --kubeconfig other.conf --context staging delete namespace") {
+				t.Errorf("of the rest it says %q, %v; want how Helm removes its release net of that cluster", text, err)
 			}
 			if pod.ServiceAccountName != "" || *pod.AutomountServiceAccountToken {
 				t.Error("it has the agent's credentials")
 			}
 		})
+	}
+}
+
+// TestCleanerOfMovedDirectories: where the host's directory alone has been moved, the cleaner looks
+// where it is mounted, and a person is told the host's.
+func TestCleanerOfMovedDirectories(t *testing.T) {
+	agent := agentSet(t)
+	for i, v := range agent.Spec.Template.Spec.Volumes {
+		if v.Name == "state" {
+			agent.Spec.Template.Spec.Volumes[i].HostPath.Path = "/data/tenure"
+		}
+	}
+	cleaner, err := cleanerOf(agent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if args := cleaner.Spec.Template.Spec.InitContainers[0].Args; !slices.Contains(args, "--state=/var/lib/tenure") {
+		t.Errorf("it runs %q; want the state where it is mounted", args)
+	}
+	if text := later(cleaner); !strings.Contains(text, " /data/tenure/agent ") {
+		t.Errorf("of nodes that were not cleaned it says %q; want the host's directory", text)
+	}
+	agent.Spec.Template.Spec.Volumes = slices.DeleteFunc(agent.Spec.Template.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == "run" })
+	if _, err := cleanerOf(agent); err == nil || !strings.Contains(err.Error(), `volume "run"`) {
+		t.Errorf("without a volume: %v", err)
 	}
 }
 

@@ -76,16 +76,18 @@ func (u *uninstall) run(ctx context.Context) error {
 	}
 	var cleaner *appsv1.DaemonSet
 	if installed {
-		if cleaner, err = u.takeOffNodes(ctx); err != nil {
-			return err
-		}
+		cleaner, err = u.takeOffNodes(ctx)
 	} else {
 		u.screen().line("Tenure is not installed: there is no namespace %s, or it is being deleted.", namespace)
+		err = u.refuseLeftovers(ctx)
+	}
+	if err != nil {
+		return err
 	}
 	if err := u.deletePools(ctx); err != nil {
 		return err
 	}
-	u.screen().line("%s", rest(cleaner))
+	u.screen().line("%s", u.rest(cleaner))
 	return nil
 }
 
@@ -97,6 +99,19 @@ func (u *uninstall) installed(ctx context.Context) (bool, error) {
 		return false, fmt.Errorf("read namespace %s: %w", namespace, err)
 	}
 	return err == nil && ns.DeletionTimestamp == nil, nil
+}
+
+// refuseLeftovers returns an error, unless that is forced, if the namespace went before its pools:
+// somebody may have addresses of them, and the nodes are as they were.
+func (u *uninstall) refuseLeftovers(ctx context.Context) error {
+	if err := u.refuseInUse(ctx, true); err != nil {
+		return err
+	}
+	pools, err := u.pools(ctx)
+	if err != nil || len(pools) == 0 {
+		return err
+	}
+	return u.refuseUnknown()
 }
 
 // takeOffNodes ends the programs and cleans the nodes, and returns what has cleaned them: nil if
@@ -114,7 +129,9 @@ func (u *uninstall) takeOffNodes(ctx context.Context) (*appsv1.DaemonSet, error)
 		if err := u.refuseInUse(ctx, attaches(agent)); err != nil {
 			return nil, err
 		}
-		cleaner = cleanerOf(agent)
+		if cleaner, err = cleanerOf(agent); err != nil {
+			return nil, err
+		}
 	case cleaner == nil:
 		if err := u.refuseUnknown(); err != nil {
 			return nil, err
@@ -164,7 +181,9 @@ func (u *uninstall) refuseInUse(ctx context.Context, attaches bool) error {
 	if u.force {
 		return nil
 	}
-	to.line("\nNothing was removed. Delete these pods and claims, and run it again. With --force it goes on: see --help for what becomes of them.")
+	to.line("\nNothing was removed. Delete these pods and claims, and run it again. With --force it goes on: see --help for what becomes of them.\n" +
+		"To have claims, pools and reservations again afterwards, save them first:\n\n" +
+		"    kubectl tenure claims -A --save >claims.yaml\n    kubectl get ippools,ipreservations -o yaml >pools.yaml")
 	return errNo
 }
 
@@ -218,7 +237,7 @@ func (u *uninstall) end(ctx context.Context, o client.Object) error {
 // it names those that are not, and returns an error unless that is forced.
 func (u *uninstall) clean(ctx context.Context, cleaner *appsv1.DaemonSet) error {
 	to := u.screen()
-	last := ""
+	last, best := "", int32(-1)
 	for better := time.Now(); ; {
 		s, err := u.look(ctx)
 		if err != nil {
@@ -226,7 +245,10 @@ func (u *uninstall) clean(ctx context.Context, cleaner *appsv1.DaemonSet) error 
 		}
 		if now := fmt.Sprintf("%d of %d nodes are clean", s.clean, s.nodes); s.seen && now != last {
 			to.line("%s", now)
-			last, better = now, time.Now()
+			last = now
+		}
+		if s.seen && s.clean > best {
+			best, better = s.clean, time.Now()
 		}
 		if s.done() {
 			return nil
@@ -235,8 +257,11 @@ func (u *uninstall) clean(ctx context.Context, cleaner *appsv1.DaemonSet) error 
 			for _, node := range slices.Sorted(maps.Keys(s.obstacles)) {
 				to.line("not clean: %s: %s", node, s.obstacles[node])
 			}
+			if len(s.obstacles) == 0 {
+				to.line("not clean: %d nodes, of which no pod says why: see kubectl --namespace %s describe daemonset %s", s.nodes-s.clean, namespace, cleanerName)
+			}
 			if !u.force {
-				return fmt.Errorf("the nodes named are not clean, and nothing new starts there. Run it again when the cause is gone, or with --force to do without them; "+
+				return fmt.Errorf("these nodes are not clean, and nothing new starts there. Run it again when the cause is gone, or with --force to do without them; "+
 					"or delete DaemonSet %s and install Tenure again", cleanerName)
 			}
 			to.line("\n%s", later(cleaner))
@@ -315,10 +340,7 @@ func (u *uninstall) forget(ctx context.Context) error {
 // deletePools deletes the pools without the controller, which has ended: it takes their finalizers
 // off itself. A controller on a node that does not answer cannot put one on a deleted pool again.
 func (u *uninstall) deletePools(ctx context.Context) error {
-	pools, err := listAll(ctx, u.client, &v1alpha1.IPPoolList{}, poolsIn)
-	if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
-		return nil // nothing defines them
-	}
+	pools, err := u.pools(ctx)
 	if err != nil {
 		return err
 	}
@@ -334,6 +356,15 @@ func (u *uninstall) deletePools(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// pools returns all pools: none, where nothing defines them.
+func (u *uninstall) pools(ctx context.Context) ([]v1alpha1.IPPool, error) {
+	pools, err := listAll(ctx, u.client, &v1alpha1.IPPoolList{}, poolsIn)
+	if meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	return pools, err
 }
 
 // pause waits for a second, or until ctx ends.

@@ -38,10 +38,6 @@ type node struct {
 	force                bool
 }
 
-// localDir is the part of the state that belongs to local mode, which needs no cluster
-// and does not end with it.
-const localDir = "local"
-
 // uninstall reads the flags and cleans the node, or waits until ctx ends where that is
 // asked for.
 func uninstall(ctx context.Context, args []string, out, stderr io.Writer) error {
@@ -182,19 +178,17 @@ func (n node) removeConfiguration(out io.Writer) error {
 	return atomicfile.SyncDir(filepath.Dir(n.conf))
 }
 
-// removeState empties the directories: they are mounted here, and stay.
+// removeState removes what Tenure has in the directories. They are mounted here, and stay; what
+// else is in them may be anybody's, who has put the state on a disk with other things.
 func (n node) removeState(out io.Writer) error {
-	for _, dir := range []string{n.state, n.run, n.cniState} {
-		found, err := os.ReadDir(dir)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	for _, pattern := range []string{
+		filepath.Join(n.state, "agent"), filepath.Join(n.state, "journal"), filepath.Join(n.run, "agent.sock*"), filepath.Join(n.cniState, "*"),
+	} {
+		found, err := filepath.Glob(pattern)
+		if err != nil {
 			return err
 		}
-		for _, e := range found {
-			path := filepath.Join(dir, e.Name())
-			if dir == n.state && e.Name() == localDir {
-				fmt.Fprintf(out, "%s: left, as it is local mode's\n", path)
-				continue
-			}
+		for _, path := range found {
 			if err := remove(out, path); err != nil {
 				return err
 			}

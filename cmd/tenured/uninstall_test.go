@@ -23,7 +23,7 @@ func installed(t *testing.T) (dir string, flags []string) {
 	for name, text := range map[string]string{
 		"bin/tenure": "1", "bin/tenure-attach": "1", "bin/.tenure.new": "half", "bin/bridge": "1",
 		"conf/00-tenure.conflist": `{"plugins": [{"type": "tenure-attach"}]}`, "conf/10-pods.conflist": "{}",
-		"state/journal/x": "1", "state/local/jobs.db": "1", "run/agent.lock": "1",
+		"state/journal/x": "1", "state/local/jobs.db": "1", "run/agent.sock.lock": "1", "run/docker.sock": "1", "state/mysql/db": "1",
 		"cni/tenure-attach/default": "{}", "cni/networks/pods/10.0.0.1": "1",
 	} {
 		path := filepath.Join(dir, name)
@@ -65,7 +65,7 @@ func call(t *testing.T, args ...string) (said string, err error) {
 }
 
 // others is what is left of a node of which everything of Tenure's has been removed.
-const others = "bin/bridge cni/networks/pods/10.0.0.1 conf/10-pods.conflist state/local/jobs.db"
+const others = "bin/bridge cni/networks/pods/10.0.0.1 conf/10-pods.conflist run/docker.sock state/local/jobs.db state/mysql/db"
 
 // attachment puts one into the agent's store, of a pod whose network namespace is at a
 // path.

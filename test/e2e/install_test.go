@@ -106,7 +106,7 @@ var _ = Describe("An installation from deploy/", func() {
 		Expect(err).To(HaveOccurred())
 		Expect(said).To(And(append(uses, ContainSubstring("Nothing was removed"))...))
 		Expect(kube.Get(ctx, client.ObjectKey{Name: s.namespace + "-lan"}, &v1alpha1.IPPool{})).To(Succeed())
-		said, err = t.run(ctx, "uninstall", "FORCE=1", "ARGS=--timeout=30s")
+		said, err = t.run(ctx, "uninstall", "FORCE=1", "WAIT=30s")
 		Expect(err).NotTo(HaveOccurred(), said)
 		Expect(said).To(And(append(uses, ContainSubstring("not clean: "+dead.Name+": the node is not Ready"), ContainSubstring("rm -rf "))...))
 		t.expectRemoved(ctx)
