@@ -114,7 +114,9 @@ func compile(ctx context.Context, root, dir, version string, packages, env []str
 	args := append([]string{"build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -buildid= -X main.version=" + version, "-o", dir}, packages...)
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = root
-	cmd.Env = append(os.Environ(), env...)
+	// What the caller has set for programs of his own must not change these.
+	cmd.Env = append(os.Environ(), "GOAMD64=v1", "GOARM64=v8.0", "GOFLAGS=", "GOEXPERIMENT=")
+	cmd.Env = append(cmd.Env, env...)
 	if said, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("build %s with %s: %w\n%s", strings.Join(packages, ", "), strings.Join(env, " "), err, said)
 	}

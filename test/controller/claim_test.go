@@ -9,9 +9,7 @@ import (
 
 	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
 	"golang.org/x/sync/errgroup"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
@@ -517,38 +515,6 @@ func TestOwnerPod(t *testing.T) {
 	owner("")
 	if err := same(c, ips); err != nil {
 		t.Error(err)
-	}
-}
-
-// TestControllerWritesTheStatusOfClaimsAlone (N82) asks the API server what the controller may
-// write.
-func TestControllerWritesTheStatusOfClaimsAlone(t *testing.T) {
-	k, err := client.New(role, client.Options{Scheme: kc.Scheme()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ns := namespace(t)
-	c := claim(t, ns, "c", "nobody")
-	spec := c.DeepCopy()
-	spec.Spec.Network = "other"
-	if err := k.Update(t.Context(), spec); !apierrors.IsForbidden(err) {
-		t.Errorf("update of spec: %v; want forbidden", err)
-	}
-	meta := c.DeepCopy()
-	meta.Finalizers = []string{"example.com/x"}
-	if err := k.Update(t.Context(), meta); !apierrors.IsForbidden(err) {
-		t.Errorf("update of metadata: %v; want forbidden", err)
-	}
-	if err := k.Delete(t.Context(), c.DeepCopy()); !apierrors.IsForbidden(err) {
-		t.Errorf("delete: %v; want forbidden", err)
-	}
-	for what, body := range map[string]string{"spec": `{"spec":{"network":"other"}}`, "metadata": `{"metadata":{"finalizers":["example.com/x"]}}`} {
-		if err := k.Patch(t.Context(), c.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(body))); !apierrors.IsForbidden(err) {
-			t.Errorf("patch of %s: %v; want forbidden", what, err)
-		}
-	}
-	if err := k.Status().Patch(t.Context(), c, client.RawPatch(types.MergePatchType, []byte(`{"status":{"ips":[]}}`))); err != nil {
-		t.Errorf("patch of status: %v; want it allowed", err)
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/api/npwg"
 	"github.com/tenure-ipam/tenure/test/cninet"
+	"github.com/tenure-ipam/tenure/test/process"
 )
 
 // A selection is an element of a pod's k8s.v1.cni.cncf.io/networks.
@@ -119,9 +120,12 @@ func (d *demo) awaitStatus(ctx context.Context, p *pod) {
 		}
 		var list []npwg.Status
 		if err := json.Unmarshal([]byte(text), &list); err != nil {
-			return fmt.Errorf("network status of %s: %w: %s", p.name, err, text)
+			return process.Final(fmt.Errorf("network status of %s: %w: %s", p.name, err, text))
 		}
-		return p.compare(list)
+		if err := p.compare(list); err != nil {
+			return process.Final(err) // it is written once
+		}
+		return nil
 	})
 }
 

@@ -41,7 +41,7 @@ func Await(ctx context.Context, limit time.Duration, look func(context.Context) 
 		}
 		switch {
 		case ctx.Err() != nil:
-			return context.Cause(ctx)
+			return fmt.Errorf("%w; last: %w", context.Cause(ctx), last)
 		case deadline.Err() != nil:
 			return fmt.Errorf("not within %v: %w", limit, last)
 		}

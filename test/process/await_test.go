@@ -36,7 +36,7 @@ func TestAwait(t *testing.T) {
 			<-ctx.Done()
 			return ctx.Err()
 		}, "not within 1s: no pool"},
-		{"stopped", cancelled, time.Minute, func(context.Context) error { return none }, "stopped"},
+		{"stopped", cancelled, time.Minute, func(context.Context) error { return none }, "stopped; last: no pool"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			got := ""

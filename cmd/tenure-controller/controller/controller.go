@@ -146,7 +146,10 @@ func (c *Controller) Run(ctx context.Context) error {
 		return err
 	}
 	parts, err := c.assemble(ctx, mgr)
-	if err != nil {
+	switch {
+	case ctx.Err() != nil: // it was stopped meanwhile, as it may be later
+		return nil
+	case err != nil:
 		return err
 	}
 	if c.cfg.Metrics != "" {
