@@ -126,12 +126,15 @@ func (s seen) allocate() plan {
 	case s.admission.err != nil:
 		return s.refuse()
 	}
-	if s.claim.machine != "" && s.claim.requested == "" && s.machine == nil {
-		return plan{machine: true}
-	}
-	requested, err := s.wish().parse()
-	if err != nil {
-		return plan{withdraw: true, status: s.change(s.whyBlocked(s.failed(ReasonRequestInvalid, err.Error()))), after: s.again()}
+	var requested []netip.Addr
+	if !s.emptied() { // what a claim has shown to have is never changed for others
+		if s.claim.machine != "" && s.claim.requested == "" && s.machine == nil {
+			return plan{machine: true}
+		}
+		var err error
+		if requested, err = s.wish().parse(); err != nil {
+			return plan{withdraw: true, status: s.change(s.failed(ReasonRequestInvalid, err.Error())), after: s.again()}
+		}
 	}
 	if s.answer == nil {
 		return plan{ask: s.ask(nil, requested)}
@@ -141,24 +144,46 @@ func (s seen) allocate() plan {
 		if s.answer.Stamp != s.claim.revision {
 			return plan{verify: s.ask(nil, requested)}
 		}
-		return plan{status: s.change(s.allocated(s.cidrs(s.answer.Granted)))}
+		return plan{status: s.change(s.allocated(s.cidrs(s.answer.Granted))), unmark: s.freeing(s.answer.Granted)}
 	}
 	why, after := s.whyWaiting()
 	switch {
 	case why == nil:
 		return plan{after: after}
-	case len(s.held) > 0 && s.answer.Problem.Reason == grants.Exhausted:
+	case len(s.held) > 0 && s.useless():
 		return s.giveBack(*why)
 	default:
 		return plan{status: s.change(s.whyBlocked(*why)), after: s.again()}
 	}
 }
 
+// useless reports whether what is granted is of no use: the rest cannot be had as long as
+// somebody else has it.
+func (s seen) useless() bool {
+	switch s.answer.Problem.Reason {
+	case grants.Exhausted, grants.Taken, grants.Silent, grants.Unassignable:
+		return true
+	case grants.NoProblem, grants.PoolMissing, grants.PoolNotReady, grants.Failed:
+	}
+	return false
+}
+
+// freeing returns the grants of these addresses that somebody has begun to free, for want of the
+// rest: an address that is asked for by name is granted also then.
+func (s seen) freeing(granted []grants.Granted) (marked []grants.Held) {
+	for _, h := range s.held {
+		if h.Grant.Freeing && slices.ContainsFunc(granted, func(g grants.Granted) bool { return g.Addr == h.Grant.Addr }) {
+			marked = append(marked, h)
+		}
+	}
+	return marked
+}
+
 // again returns when to look again at a claim that waits: nobody hears here of what its
 // VirtualMachine asks for instead.
 func (s seen) again() time.Duration {
 	if s.machine != nil {
-		return lookAgain
+		return time.Minute
 	}
 	return 0
 }

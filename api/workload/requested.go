@@ -123,7 +123,23 @@ func (s Set) checkRanges() error {
 			}
 		}
 	}
+	for i, a := range s.Elements {
+		for _, b := range s.Elements[i+1:] {
+			if a.Namespace == b.Namespace && a.Name == b.Name && overlap(s.ranges[a], s.ranges[b]) {
+				errs = append(errs, fmt.Errorf("%s and %s are of one network, and their ranges overlap", a, b))
+			}
+		}
+	}
 	return errors.Join(errs...)
+}
+
+// overlap reports whether a range of a and one of b have an address in common.
+func overlap(a, b []Range) bool {
+	return slices.ContainsFunc(a, func(x Range) bool {
+		return slices.ContainsFunc(b, func(y Range) bool {
+			return x.First.Is4() == y.First.Is4() && !x.Last.Less(y.First) && !y.Last.Less(x.First)
+		})
+	})
 }
 
 // Requested returns the addresses that an ordinal's claim is to ask for, as

@@ -82,6 +82,7 @@ func TestParseSet(t *testing.T) {
 		"a wrong policy":              {Text{Claims: claims, Networks: networks, Retention: "whenScaled=Keep"}, 3, `annotation tenure.dev/claim-retention: whenScaled is "Keep"; want Retain or Delete`},
 		"a wrong time":                {Text{Claims: claims, Networks: networks, Retention: "whenscaled=Delete"}, 3, `"whenscaled" is neither whenDeleted nor whenScaled`},
 		"a time twice":                {Text{Claims: claims, Networks: networks, Retention: "whenScaled=Delete,whenScaled=Retain"}, 3, "there twice"},
+		"ranges that overlap":         {Text{Claims: "lan@a, lan@b", Networks: `[{"name":"lan","interface":"a"},{"name":"lan","interface":"b"}]`, Requested: "lan@a=10.0.0.5-10.0.0.9; lan@b=10.0.0.9-10.0.0.12"}, 3, "their ranges overlap"},
 		"fewer addresses than pods":   {Text{Claims: "lan", Networks: networks, Requested: "10.0.0.5-10.0.0.6"}, 3, "range 10.0.0.5-10.0.0.6 has fewer than 3 addresses"},
 		"a range of nobody":           {Text{Claims: claims, Networks: networks, Requested: "10.0.0.5-10.0.0.9"}, 3, "names 2 networks: say of which the range is"},
 		"a range of another":          {Text{Claims: claims, Networks: networks, Requested: "storage=10.0.0.5-10.0.0.9"}, 3, `"storage" is no element of tenure.dev/claims`},

@@ -25,10 +25,11 @@ const parallel = 32
 // apply does what p says. It returns what was found out on the way that people are to be
 // told.
 func (r *Reconciler) apply(ctx context.Context, obj *appsv1.StatefulSet, f facts, p plan) ([]fault, error) {
-	if len(p.remove) > 0 {
-		if err := r.unchanged(ctx, obj); err != nil {
-			return nil, err
-		}
+	if len(p.create)+len(p.change)+len(p.remove) == 0 {
+		return nil, nil
+	}
+	if err := r.unchanged(ctx, obj); err != nil {
+		return nil, err
 	}
 	var mu sync.Mutex
 	var faults []fault // guarded by mu
@@ -37,37 +38,35 @@ func (r *Reconciler) apply(ctx context.Context, obj *appsv1.StatefulSet, f facts
 	for _, c := range p.remove {
 		group.Go(func() error { return r.remove(ctx, f, c) })
 	}
+	note := func(found []fault, err error) error {
+		mu.Lock()
+		defer mu.Unlock()
+		faults = append(faults, found...)
+		return err
+	}
 	for _, c := range p.change {
-		group.Go(func() error { return r.change(ctx, f, c) })
+		group.Go(func() error { return note(r.change(ctx, f, c)) })
 	}
 	for _, w := range p.create {
-		group.Go(func() error {
-			found, err := r.create(ctx, f, w)
-			mu.Lock()
-			defer mu.Unlock()
-			faults = append(faults, found...)
-			return err
-		})
+		group.Go(func() error { return note(r.create(ctx, f, w)) })
 	}
 	err := group.Wait()
-	if n := len(p.create) + len(p.change) + len(p.remove); n > 0 {
-		r.Log.InfoContext(ctx, "claims of a StatefulSet written", "statefulset", client.ObjectKeyFromObject(obj).String(),
-			"created", len(p.create), "changed", len(p.change), "deleted", len(p.remove))
-	}
+	r.Log.InfoContext(ctx, "claims of a StatefulSet written", "statefulset", client.ObjectKeyFromObject(obj).String(),
+		"created", len(p.create), "changed", len(p.change), "deleted", len(p.remove))
 	return faults, err //nolint:wrapcheck // says what it is about
 }
 
 // unchanged returns an error if the set has changed since the cache saw it: what is deleted
-// then may be wanted again.
+// then may be wanted again, and a set that is gone owns nothing.
 func (r *Reconciler) unchanged(ctx context.Context, obj *appsv1.StatefulSet) error {
 	var now appsv1.StatefulSet
 	key := client.ObjectKeyFromObject(obj)
 	err := r.call(ctx, func(ctx context.Context) error { return r.Live.Get(ctx, key, &now) })
-	if err == nil && (now.UID != obj.UID || now.Generation != obj.Generation) {
+	if err == nil && (now.UID != obj.UID || now.Generation != obj.Generation || now.DeletionTimestamp != nil) {
 		err = errChanged
 	}
 	if err != nil {
-		return fmt.Errorf("delete claims of StatefulSet %s: %w", key, err)
+		return fmt.Errorf("write claims of StatefulSet %s: %w", key, err)
 	}
 	return nil
 }
@@ -112,7 +111,7 @@ func (r *Reconciler) adopt(ctx context.Context, f facts, w wanted) ([]fault, err
 	case v.fault != nil:
 		return []fault{*v.fault}, nil
 	case v.change != nil:
-		return nil, r.change(ctx, f, *v.change)
+		return r.change(ctx, f, *v.change)
 	case c.set != f.set.Name: // it goes, and no event will tell of that
 		return nil, fmt.Errorf("claim %s/%s is being deleted, and is to be made anew", f.set.Namespace, w.name)
 	}
@@ -121,19 +120,22 @@ func (r *Reconciler) adopt(ctx context.Context, f facts, w wanted) ([]fault, err
 
 // change writes the set's label to a claim, and its owners. A claim that has changed is left
 // alone: it is looked at again.
-func (r *Reconciler) change(ctx context.Context, f facts, c change) error {
+func (r *Reconciler) change(ctx context.Context, f facts, c change) ([]fault, error) {
 	raw, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"uid": c.claim.uid, "resourceVersion": c.claim.revision,
 		"labels": map[string]string{workload.LabelSet: f.set.Name}, "ownerReferences": c.owners,
 	}})
 	if err != nil {
-		return fmt.Errorf("encode claim %s: %w", c.claim.name, err)
+		return nil, fmt.Errorf("encode claim %s: %w", c.claim.name, err)
 	}
 	into := &ipamclaims.IPAMClaim{ObjectMeta: metav1.ObjectMeta{Namespace: f.set.Namespace, Name: c.claim.name}}
 	err = r.call(ctx, func(ctx context.Context) error {
 		return r.Live.Patch(ctx, into, client.RawPatch(types.MergePatchType, raw))
 	})
-	return claimError("write", f, c.claim, err)
+	if kube.Classify(err) == protocol.Refused {
+		return []fault{{ReasonNotMade, fmt.Sprintf("claim %s is left alone: %v", c.claim.name, err)}}, nil
+	}
+	return nil, claimError("write", f, c.claim, err)
 }
 
 // remove deletes a claim as it was seen.

@@ -24,7 +24,7 @@ import (
 
 // machineEvery is how often a claim without an owner is looked at: of a VirtualMachine that
 // appears no event comes.
-const machineEvery = 30 * time.Second
+const machineEvery = time.Minute
 
 // Machines gives claims that have lost their owner back to the VirtualMachine of that name, as
 // after a restore: KubeVirt's controller takes none that is not its machine's.
@@ -51,7 +51,9 @@ func (m *Machines) Reconcile(ctx context.Context, req reconcile.Request) (reconc
 	defer cancel()
 	err := m.Live.Get(call, client.ObjectKey{Namespace: req.Namespace, Name: claim.Labels[kube.VMLabel]}, &vm)
 	switch {
-	case apierrors.IsNotFound(err), apierrors.IsForbidden(err), meta.IsNoMatchError(err):
+	case apierrors.IsForbidden(err), meta.IsNoMatchError(err):
+		return reconcile.Result{}, nil // no machine is going to be seen
+	case apierrors.IsNotFound(err):
 		return reconcile.Result{RequeueAfter: machineEvery}, nil
 	case err != nil:
 		return reconcile.Result{}, fmt.Errorf("read VirtualMachine %s/%s: %w", req.Namespace, claim.Labels[kube.VMLabel], err)
@@ -63,9 +65,12 @@ func (m *Machines) Reconcile(ctx context.Context, req reconcile.Request) (reconc
 
 // give makes a machine the owner of a claim, and only of the claim as it was seen.
 func (m *Machines) give(ctx context.Context, claim *ipamclaims.IPAMClaim, vm *metav1.PartialObjectMetadata) error {
+	yes := true // it does not block the machine's deletion: that would need a right on machines
+	owner := metav1.OwnerReference{
+		APIVersion: kube.VirtualMachine.GroupVersion().String(), Kind: kube.VirtualMachine.Kind, Name: vm.Name, UID: vm.UID, Controller: &yes,
+	}
 	raw, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": claim.UID, "resourceVersion": claim.ResourceVersion,
-		"ownerReferences": []metav1.OwnerReference{*metav1.NewControllerRef(vm, kube.VirtualMachine)},
+		"uid": claim.UID, "resourceVersion": claim.ResourceVersion, "ownerReferences": []metav1.OwnerReference{owner},
 	}})
 	if err != nil {
 		return fmt.Errorf("encode claim %s/%s: %w", claim.Namespace, claim.Name, err)

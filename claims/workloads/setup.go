@@ -98,7 +98,9 @@ func Index(ctx context.Context, to client.FieldIndexer) error {
 
 // Setup has the manager run r.
 func (r *Reconciler) Setup(mgr ctrl.Manager) error {
-	edited := predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{})
+	// After a gap of the watch, a set that was deleted and made again shows as one change.
+	remade := predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool { return e.ObjectOld.GetUID() != e.ObjectNew.GetUID() }}
+	edited := predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, remade)
 	err := ctrl.NewControllerManagedBy(mgr).Named("workloads").
 		For(&appsv1.StatefulSet{}, builder.WithPredicates(edited)).
 		Watches(&ipamclaims.IPAMClaim{}, handler.EnqueueRequestsFromMapFunc(ofClaim), builder.WithPredicates(claimEvents)).

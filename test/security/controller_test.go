@@ -23,6 +23,9 @@ func TestStolenControllerCredentials(t *testing.T) {
 		{"give it an owner", func() error {
 			return i.patch(named("IPAMClaim", "team-b", "set-0.lan"), `{metadata: {ownerReferences: [{apiVersion: x.dev/v1, kind: X, name: set, uid: u}]}}`)
 		}, ""},
+		{"label the claim that a person made for a StatefulSet", func() error {
+			return i.patch(named("IPAMClaim", "team-b", "web-0.lan"), `{metadata: {labels: {tenure.dev/statefulset: web}, ownerReferences: []}}`)
+		}, ""},
 		{"give a machine's claim that nobody owns to it", func() error {
 			return i.patch(named("IPAMClaim", "team-b", "db.lan"), `{metadata: {ownerReferences: [{apiVersion: kubevirt.io/v1, kind: VirtualMachine, name: db, uid: u, controller: true}]}}`)
 		}, ""},
@@ -36,10 +39,10 @@ func TestStolenControllerCredentials(t *testing.T) {
 	})
 	i.breakIn(t, []attempt{
 		{"change a claim", func() error { return i.patch(claim(), `{spec: {network: x}}`) }, "writes claims of StatefulSets alone"},
-		{"change a StatefulSet's claim", func() error { return i.patch(named("IPAMClaim", "team-b", "set-0.lan"), `{spec: {network: x}}`) }, "its label and its owners alone"},
+		{"change a StatefulSet's claim", func() error { return i.patch(named("IPAMClaim", "team-b", "set-0.lan"), `{spec: {network: x}}`) }, "its labels and its owners alone"},
 		{"put a finalizer on a claim", func() error {
 			return i.patch(named("IPAMClaim", "team-b", "set-0.lan"), `{metadata: {finalizers: [tenure.dev/x]}}`)
-		}, "its label and its owners alone"},
+		}, "its labels and its owners alone"},
 		{"give a claim to another StatefulSet", func() error {
 			return i.patch(named("IPAMClaim", "team-b", "set-0.lan"), `{metadata: {labels: {tenure.dev/statefulset: other}}}`)
 		}, "does not change it"},

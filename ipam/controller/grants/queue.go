@@ -84,6 +84,11 @@ func (b *Book) Ask(a Ask, read uint64) Answer {
 		b.makeReady(w)
 	case !w.ask.equal(a):
 		b.unpark(w)
+		if !slices.Equal(w.ask.Requested, a.Requested) { // who asks for another address has not waited for it
+			b.queue.last++
+			w.seq = b.queue.last
+			heap.Init(&b.queue.ready) // it may stand there
+		}
 		w.ask, w.arrived = a.prepare(), b.Begin()
 		b.makeReady(w)
 	}
