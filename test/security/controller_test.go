@@ -2,6 +2,7 @@ package security_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 
 	authentication "k8s.io/api/authentication/v1"
@@ -16,6 +17,16 @@ func TestStolenControllerCredentials(t *testing.T) {
 	i := newIntruder(t, "the controller", boundTo(t, "tenure-controller", podOn(t, system, "tenure-controller-0", "node-a", "tenure-controller")))
 	victim := podOn(t, "team-b", "victim", "node-a", "default")
 	claim := func() client.Object { return named("IPAMClaim", "team-b", "vm") }
+	set := parse(`{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: web, namespace: team-b}, spec: {replicas: 0, selector: {matchLabels: {app: web}},
+	  template: {metadata: {labels: {app: web}}, spec: {containers: [{name: c, image: x}]}}}}`)
+	if err := kc.Create(ctx, set); err != nil {
+		t.Fatal(err)
+	}
+	persons := parse(fmt.Sprintf(`{apiVersion: k8s.cni.cncf.io/v1alpha1, kind: IPAMClaim, metadata: {name: web-0.lan, namespace: team-b,
+	  ownerReferences: [{apiVersion: apps/v1, kind: StatefulSet, name: web, uid: %s}]}, spec: {network: lan, interface: net1}}`, set.GetUID()))
+	if err := kc.Create(ctx, persons); err != nil {
+		t.Fatal(err)
+	}
 	i.mayDo(t, []attempt{
 		{"make a StatefulSet's claim", func() error {
 			return i.create(`{apiVersion: k8s.cni.cncf.io/v1alpha1, kind: IPAMClaim, metadata: {name: set-0.lan, namespace: team-b, labels: {tenure.dev/statefulset: set}}, spec: {network: lan, interface: net1}}`)

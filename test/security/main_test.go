@@ -95,7 +95,6 @@ func furniture() (all []client.Object) {
 		`{apiVersion: k8s.cni.cncf.io/v1alpha1, kind: IPAMClaim, metadata: {name: vm, namespace: team-b}, spec: {network: lan, interface: net1}}`,
 		`{apiVersion: k8s.cni.cncf.io/v1alpha1, kind: IPAMClaim, metadata: {name: owned, namespace: team-b, ownerReferences: [{apiVersion: x.dev/v1, kind: Database, name: main, uid: u}]}, spec: {network: lan, interface: net1}}`,
 		machinesClaim("db"), machinesClaim("web"),
-		`{apiVersion: k8s.cni.cncf.io/v1alpha1, kind: IPAMClaim, metadata: {name: web-0.lan, namespace: team-b, ownerReferences: [{apiVersion: apps/v1, kind: StatefulSet, name: web, uid: u}]}, spec: {network: lan, interface: net1}}`,
 		`{apiVersion: k8s.cni.cncf.io/v1alpha1, kind: IPAMClaim, metadata: {name: vm, namespace: team-a}, spec: {network: nobody, interface: net1}}`,
 		`{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: alice, namespace: team-a},
 		  roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: edit}, subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: alice}]}`,
