@@ -11,6 +11,7 @@ import (
 
 	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
 	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
+	"golang.org/x/sync/errgroup"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -142,24 +143,41 @@ func read(o *ipamclaims.IPAMClaim) claim {
 
 // pods reads the set's pods of the ordinals that it has no more, as far as they matter.
 func (r *Reconciler) pods(ctx context.Context, f facts) (map[int]types.UID, error) {
-	pods := map[int]types.UID{}
+	var mu sync.Mutex
+	pods := map[int]types.UID{} // guarded by mu
+	var group errgroup.Group
+	group.SetLimit(parallel)
 	for _, ordinal := range f.condemned() {
-		var pod metav1.PartialObjectMetadata
-		pod.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
-		err := r.call(ctx, func(ctx context.Context) error {
-			return r.Live.Get(ctx, client.ObjectKey{Namespace: f.set.Namespace, Name: f.podName(ordinal)}, &pod)
-		})
-		switch {
-		case apierrors.IsNotFound(err):
-		case err != nil:
-			return nil, fmt.Errorf("read pod %s/%s: %w", f.set.Namespace, f.podName(ordinal), err)
-		default:
-			if c := metav1.GetControllerOfNoCopy(&pod); c != nil && c.UID == f.uid {
-				pods[ordinal] = pod.UID
+		group.Go(func() error {
+			uid, err := r.pod(ctx, f, ordinal)
+			if uid != "" {
+				mu.Lock()
+				defer mu.Unlock()
+				pods[ordinal] = uid
 			}
-		}
+			return err
+		})
 	}
-	return pods, nil
+	return pods, group.Wait() //nolint:wrapcheck // says what it is about
+}
+
+// pod returns the UID of the set's pod of an ordinal, empty if it has none.
+func (r *Reconciler) pod(ctx context.Context, f facts, ordinal int) (types.UID, error) {
+	var pod metav1.PartialObjectMetadata
+	pod.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
+	err := r.call(ctx, func(ctx context.Context) error {
+		return r.Live.Get(ctx, client.ObjectKey{Namespace: f.set.Namespace, Name: f.podName(ordinal)}, &pod)
+	})
+	if apierrors.IsNotFound(err) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("read pod %s/%s: %w", f.set.Namespace, f.podName(ordinal), err)
+	}
+	if c := metav1.GetControllerOfNoCopy(&pod); c == nil || c.UID != f.uid {
+		return "", nil
+	}
+	return pod.UID, nil
 }
 
 // call makes one call, which has its deadline.
