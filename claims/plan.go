@@ -183,7 +183,7 @@ func (s seen) freeing(granted []grants.Granted) (marked []grants.Held) {
 // VirtualMachine asks for instead.
 func (s seen) again() time.Duration {
 	if s.machine != nil {
-		return time.Minute
+		return 3 * lookAgain
 	}
 	return 0
 }

@@ -159,7 +159,7 @@ func TestDecide(t *testing.T) {
 		{"a machine that asks for nothing", seen{claim: machines(fresh()), network: known(), machine: &wish{}}, "ask"},
 		{"a machine that asks", seen{claim: machines(fresh()), network: known(), machine: &wish{text: "10.0.0.7/24"}}, "ask with 10.0.0.7"},
 		{"a machine that cannot be understood", seen{claim: machines(fresh()), network: known(), machine: &wish{wrong: kube.ErrMachineAddresses}},
-			"withdraw, write RequestedIPsInvalid [], event, after 1m0s"},
+			"withdraw, write RequestedIPsInvalid [], event, after 30s"},
 		{"a machine whose claim asks itself", seen{claim: machines(requests(fresh(), "10.0.0.5")), network: known()}, "ask with 10.0.0.5"},
 		{"being granted", seen{claim: fresh(), network: known(), answer: &grants.Answer{}}, "nothing"},
 		{"granted", seen{claim: fresh(), network: known(), answer: granted("10", "10.0.0.5/24", "fd00::5/64"), held: held("10.0.0.5", "fd00::5")},
