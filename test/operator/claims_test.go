@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/tenure-ipam/tenure/claims"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
 	"github.com/tenure-ipam/tenure/test/fleet"
 )
 
@@ -106,4 +107,22 @@ func TestSavedClaimsComeBack(t *testing.T) {
 	if got := allocated(t, &list.Items[1]); !slices.Equal(got, had["db-1"]) {
 		t.Errorf("db-1 has %v when the other is gone; had %v", got, had["db-1"])
 	}
+	w.freeClaims() // while the controller runs
+}
+
+// freeClaims deletes the namespace's claims, and waits until they have no address.
+func (w *world) freeClaims() {
+	w.t.Helper()
+	if err := kc.DeleteAllOf(w.t.Context(), &ipamclaims.IPAMClaim{}, client.InNamespace(w.namespace)); err != nil {
+		w.t.Fatal(err)
+	}
+	fleet.Eventually(w.t, 20*time.Second, func() error {
+		leases, err := api.LeasesOfPool(w.t.Context(), protocol.PoolName(w.pool.Name))
+		for _, l := range leases {
+			if len(l.Grants) > 0 {
+				err = fmt.Errorf("lease %s has grants of claims that are gone: %v", l.Name, l.Grants)
+			}
+		}
+		return err
+	})
 }
