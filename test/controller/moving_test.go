@@ -15,6 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -317,8 +318,12 @@ func TestReservation(t *testing.T) {
 	uid := uidOf(first)
 	remove(t, first)
 	freed(t, uid, 20*time.Second)
-	short := reserve("10.81.0.6", new(metav1.NewTime(time.Now().Add(3*time.Second))))
+	short := reserve("10.81.0.6", new(metav1.NewTime(time.Now().Add(time.Hour))))
 	says(short, metav1.ConditionTrue, v1alpha1.ReasonKept)
+	soon := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"until":%q}}`, time.Now().Add(time.Second).UTC().Format(time.RFC3339)))
+	if err := kc.Patch(t.Context(), short, soon); err != nil {
+		t.Fatal(err)
+	}
 	says(short, metav1.ConditionFalse, v1alpha1.ReasonExpired)
 	freed(t, uidOf(short), 20*time.Second)
 }
