@@ -7,16 +7,17 @@ import (
 
 // A Status is one element of the status annotation (5.3).
 type Status struct {
-	Name         string          `json:"name"`
-	Interface    string          `json:"interface,omitempty"`
-	IPs          []string        `json:"ips,omitempty"`
-	MAC          string          `json:"mac,omitempty"`
-	Default      bool            `json:"default"` // written also where it is false (5.3.5)
-	DNS          *DNS            `json:"dns,omitempty"`
-	DefaultRoute []string        `json:"default-route,omitempty"`
-	Gateway      []string        `json:"gateway,omitempty"` // not of the specification: consumers of the client library read it
-	DeviceInfo   json.RawMessage `json:"device-info,omitempty"`
-	GUID         string          `json:"infiniband-guid,omitempty"`
+	Name         string   `json:"name"`
+	Interface    string   `json:"interface,omitempty"`
+	IPs          []string `json:"ips,omitempty"`
+	MAC          string   `json:"mac,omitempty"`
+	Default      bool     `json:"default"` // written also where it is false (5.3.5)
+	DNS          *DNS     `json:"dns,omitempty"`
+	DefaultRoute []string `json:"default-route,omitempty"`
+	// Gateway is not of the specification: consumers of the client library read it.
+	Gateway    []string        `json:"gateway,omitempty"`
+	DeviceInfo json.RawMessage `json:"device-info,omitempty"`
+	GUID       string          `json:"infiniband-guid,omitempty"`
 	// Warnings say, on the default network's element, what was ignored.
 	Warnings []string `json:"dev.tenure.warnings,omitempty"`
 }

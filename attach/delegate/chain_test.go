@@ -157,7 +157,8 @@ func TestCacheReadsAsTheLibrarys(t *testing.T) {
 	if err := r.keep(k, exampleCall().record(list, result)); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Link(r.cacheFile(k), filepath.Join(r.cacheDir(), "n-c1-net1")); err != nil { // the library's name for it
+	// The library's name for it.
+	if err := os.Link(r.cacheFile(k), filepath.Join(r.cacheDir(), "n-c1-net1")); err != nil {
 		t.Fatal(err)
 	}
 	cni := libcni.NewCNIConfigWithCacheDir(nil, r.State.Path, nil)

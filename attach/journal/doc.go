@@ -10,7 +10,7 @@
 //	attachments/<name>.tmp       one being written; nothing has been done yet
 //	attachments/<name>.damaged   one that does not read, set aside
 //	locks/<container ID>         held while somebody works on a container
-//	unsent/<name>                the journal has a report that was not accepted when its ADD was answered
+//	unsent/<name>                the journal has a report that the agent did not take at its ADD
 //	default                      the default network's configuration, as the last
 //	                             ADD had it from a definition
 //

@@ -525,7 +525,8 @@ func TestDefaultRoute(t *testing.T) {
 	sameStrings(t, routes(`[{"name": "a"}, {"name": "b", "default-route": ["10.0.0.1", "10.0.0.2", "fd00::1"]}]`), "eth0 true", "net1 true", "net2 [10.0.0.1 10.0.0.2 fd00::1]")
 	sameStrings(t, routes(`[{"name": "a", "default-route": []}]`), "eth0 true", "net1 []")
 	sameStrings(t, routes(`[{"name": "a"}]`), "eth0 false", "net1 false")
-	sameStrings(t, routes(`[{"name": "a", "default-route": []}, {"name": "b", "default-route": []}]`), "eth0 false") // N37: ignored
+	// N37: ignored.
+	sameStrings(t, routes(`[{"name": "a", "default-route": []}, {"name": "b", "default-route": []}]`), "eth0 false")
 }
 
 // TestClaimsAndAddresses (N42, N43).

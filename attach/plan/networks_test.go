@@ -210,7 +210,8 @@ func TestDevices(t *testing.T) {
 	}
 	s := scene{networks: "a,b,a", defs: []facts.Definition{sriov("a", "0000:18:02.5", "0000:18:02.6", "x/y"), sriov("b", "0000:18:02.5", "0000:18:02.6", "x/y")}}
 	p := s.plan(t)
-	for i, id := range []string{"0000:18:02.5", "0000:18:02.6", "x/y"} { // one after the other, whatever definition asks
+	// One after the other, whatever definition asks.
+	for i, id := range []string{"0000:18:02.5", "0000:18:02.6", "x/y"} {
 		step := p.Steps[i+1]
 		file := fmt.Sprintf("/var/run/k8s.cni.cncf.io/devinfo/cni/%s-CONTAINER-ID-net%d-device.json", step.Network, i+1)
 		want := Device{Resource: "intel.com/sriov", ID: id, Source: "/var/run/k8s.cni.cncf.io/devinfo/dp/intel.com-sriov-" + strings.ReplaceAll(id, "/", "-") + "-device.json", File: file}

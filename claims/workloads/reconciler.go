@@ -199,7 +199,8 @@ func (r *Reconciler) tell(ctx context.Context, obj *appsv1.StatefulSet, faults .
 			f.message += fmt.Sprintf("; and %d more such", more-1)
 		}
 		if i < maxEvents {
-			r.Events.Eventf(obj, nil, corev1.EventTypeWarning, f.reason, "MakeClaims", "%.1000s", f.message) // the API server takes 1 KiB
+			// The API server takes 1 KiB.
+			r.Events.Eventf(obj, nil, corev1.EventTypeWarning, f.reason, "MakeClaims", "%.1000s", f.message)
 		}
 		r.Log.WarnContext(ctx, "claims of a StatefulSet", "statefulset", key.String(), "reason", f.reason, "message", f.message)
 	}

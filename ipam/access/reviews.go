@@ -76,8 +76,8 @@ func (r *Reviews) Run(ctx context.Context) {
 	}
 }
 
-// MayUse implements the method of [Facts]. It asks the authorizer only if no answer is good any more. Callers
-// that ask the same at once share a call.
+// MayUse implements the method of [Facts]. It asks the authorizer only if no answer is good any
+// more. Callers that ask the same at once share a call.
 func (r *Reviews) MayUse(ctx context.Context, namespace, pool string) (bool, error) {
 	q := question{namespace, pool}
 	for {

@@ -51,7 +51,8 @@ func (c *conn) run(ctx context.Context) {
 		return
 	}
 	var worker sync.WaitGroup
-	start := sync.OnceFunc(func() { // not before there is work: each goroutine wakes a thread to see whether it can help
+	// Not before there is work: each goroutine wakes a thread to see whether it can help.
+	start := sync.OnceFunc(func() {
 		worker.Go(func() {
 			for req := range c.work {
 				c.serve(ctx, req)

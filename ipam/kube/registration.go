@@ -196,7 +196,8 @@ func RegistrationOf(o *coordination.Lease) (protocol.Registration, error) {
 		Machine: o.Annotations[annotationMachine], Boot: o.Annotations[annotationBoot], Restored: o.Annotations[annotationRestore],
 		Look: o.Annotations[annotationLook], Report: o.Annotations[annotationReport],
 	}
-	if rank, err := strconv.Atoi(o.Annotations[annotationRank]); err == nil && rank > 0 { // no right depends on it: what is none is left out
+	// No right depends on it: what is none is left out.
+	if rank, err := strconv.Atoi(o.Annotations[annotationRank]); err == nil && rank > 0 {
 		s.Rank = rank
 	}
 	if o.Spec.HolderIdentity != nil {

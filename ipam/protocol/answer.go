@@ -180,7 +180,8 @@ func confirmed(r Right, self Self, ev Event) Result {
 	switch ev.Outcome {
 	case Done:
 		if r.Kind == RightRequest {
-			if r.Addrs != nil && !slices.Equal(r.Addrs, ev.Addrs) { // an answer is written once: this is not what was answered
+			// An answer is written once: this is not what was answered.
+			if r.Addrs != nil && !slices.Equal(r.Addrs, ev.Addrs) {
 				r.Phase, r.Term = Lost, 0
 				return Result{Next: r, Verdict: VerdictTaken, Why: r.Name + " has another answer than before"}
 			}

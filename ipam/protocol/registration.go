@@ -283,7 +283,8 @@ func (s Registrar) beat(now Instant, term int64) RegistrationResult {
 	write.Node, write.NodeUID, write.Store = s.Self.Node, s.Self.NodeUID, s.Self.Store
 	write.Machine, write.Boot, write.Fence = s.Self.Machine, s.Self.Boot, s.Self.Fence
 	write.Restored, write.Report = s.Restored, s.Report
-	write.Term, write.Turn, write.Beat = term, s.Seen.Turn+1, now.Wall.Truncate(time.Microsecond) // what the API keeps of it
+	// What the API keeps of it.
+	write.Term, write.Turn, write.Beat = term, s.Seen.Turn+1, now.Wall.Truncate(time.Microsecond)
 	s.Pending = &Beat{Turn: write.Turn, At: write.Beat, Sent: now}
 	call := RegistrationUpdate
 	if s.Seen.UID == "" {

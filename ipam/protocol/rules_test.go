@@ -137,7 +137,8 @@ func TestStepServes(t *testing.T) {
 			for _, w := range reached(kind) {
 				for name, there := range clusters(w) {
 					serves := func(res Result) bool { return res.Verdict == VerdictServes }
-					gone := kind == RightRequest && w.Phase == Held && name != "mine" // what it was granted is another's
+					// What it was granted is another's.
+					gone := kind == RightRequest && w.Phase == Held && name != "mine"
 					if w.Phase == Lost || w.Phase == Frozen || there.refuses || name == "another's" || name == "the lost store's" || gone {
 						continue
 					}

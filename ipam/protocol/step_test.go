@@ -110,7 +110,8 @@ var stepTable = []struct{ record, events, want string }{
 	{"held, old term", "Fence fails", "held, old term; Read"},
 	{"held, old term", "Fence Refused, Read fails, Read Done mine by a newer Tenure", "held, old term; Later"},
 	{"held, old term", "lease/use: Read mine", "held, old term; Fence"},
-	{"held, old term", "request: Read Done mine", "held, old term; Confirm"}, // it has been said, and waits for its answer
+	// It has been said, and waits for its answer.
+	{"held, old term", "request: Read Done mine", "held, old term; Confirm"},
 	{"held, old term", "request: Read Done mine of an older term", "held, old term; Fence"},
 	{"held, old term", "Read Done mine under another UID", "held, unsure; Fence"},
 	{"held, old term", "lease/use: Read gone", "held, vanished; Create"},

@@ -248,7 +248,8 @@ func TestTwoMachines(t *testing.T) {
 		c.Agent.Machine = "another-machine"
 	}
 	second := g.Launch("x26")
-	deadline := time.Now().Add(fence/2 + fence/4) // longer than the second waits for one who is silent, but the first one beats
+	// Longer than the second waits for one who is silent, but the first one beats.
+	deadline := time.Now().Add(fence/2 + fence/4)
 	said := false
 	for time.Now().Before(deadline) {
 		_, err := second.Add(onPool("x26", "c2", "net1"))

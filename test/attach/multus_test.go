@@ -74,7 +74,8 @@ func TestMultusConfiguration(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			n.t = t
 			n.config = n.multus(tt.keys)
-			s := sandboxOf{pod: "p", container: fmt.Sprintf("c%d", count)} // its own: what fails in one case must not in the next
+			// Its own: what fails in one case must not in the next.
+			s := sandboxOf{pod: "p", container: fmt.Sprintf("c%d", count)}
 			count++
 			n.records()
 			n.selects("p", tt.selects)

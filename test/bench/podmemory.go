@@ -54,7 +54,8 @@ func (n *node) makeMemoryPods(ctx context.Context) {
 		return &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("p-%d", i), Namespace: memorySpace, Annotations: map[string]string{
 				"k8s.v1.cni.cncf.io/networks": fmt.Sprintf("net-%d,net-%d,net-%d", i%memoryNetworks, (i+1)%memoryNetworks, (i+2)%memoryNetworks),
-				"example.org/applied":         strings.Repeat("x", 64<<10), // of another program, which the agent must not keep
+				// Of another program, which the agent must not keep.
+				"example.org/applied": strings.Repeat("x", 64<<10),
 			}},
 			Spec: corev1.PodSpec{NodeName: secondName, Containers: []corev1.Container{{Name: "c", Image: "none"}}},
 		}

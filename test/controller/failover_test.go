@@ -35,7 +35,8 @@ func launch(t testing.TB, program, kubeconfig string, args ...string) *launched 
 	p := &launched{health: freeAddress(t), metrics: freeAddress(t)}
 	p.Process = fleet.Program{Path: program, Kubeconfig: kubeconfig}.Controller(p.health, filepath.Join(t.TempDir(), "log"), append([]string{
 		"--metrics", p.metrics,
-		"--leader-lease-duration=8s", "--leader-renew-deadline=6s", "--leader-retry-period=1s", // a renewal may wait for a busy machine
+		// A renewal may wait for a busy machine.
+		"--leader-lease-duration=8s", "--leader-renew-deadline=6s", "--leader-retry-period=1s",
 		"--counts-every=2s", "--idle=6s", "--debug",
 	}, args...)...)
 	t.Cleanup(func() {

@@ -42,7 +42,8 @@ func running(t testing.TB, ns, name, node, definition string, addrs ...string) *
 		}
 		p.Annotations["k8s.v1.cni.cncf.io/network-status"] = string(status)
 	}
-	eventually(t, 20*time.Second, func() error { return kc.Create(t.Context(), p) }) // its namespace's service account is made meanwhile
+	// Its namespace's service account is made meanwhile.
+	eventually(t, 20*time.Second, func() error { return kc.Create(t.Context(), p) })
 	p.Status.Phase = corev1.PodRunning
 	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(time.Now().Add(-time.Hour))}}
 	if err := kc.Status().Update(t.Context(), p); err != nil {

@@ -144,5 +144,6 @@ func addField(t *testing.T, kind string) {
 		}
 	}
 	patch(t.Context(), fmt.Sprintf(`[{"op":"add","path":%q,"value":{"type":"string"}}]`, path))
-	t.Cleanup(func() { patch(context.Background(), fmt.Sprintf(`[{"op":"remove","path":%q}]`, path)) }) // t's context has ended
+	// t's context has ended.
+	t.Cleanup(func() { patch(context.Background(), fmt.Sprintf(`[{"op":"remove","path":%q}]`, path)) })
 }

@@ -24,7 +24,8 @@ var _ = Describe("A node", func() {
 	})
 
 	It("is drained as the disruption budget allows, and gives its blocks back", func(ctx context.Context) {
-		s.network(ctx, "lan", "10.43.0.0/29", acrossNodes) // 6 usable: where they are short, no block is kept for a minute
+		// 6 usable: where they are short, no block is kept for a minute.
+		s.network(ctx, "lan", "10.43.0.0/29", acrossNodes)
 		n := c.Nodes[1]
 		s.deployment(ctx, "web", "lan", 4)
 		budget := &policyv1.PodDisruptionBudget{

@@ -36,7 +36,8 @@ func newPlace() (place, error) {
 func (p place) log() string        { return filepath.Join(p.dir, "log") }
 func (p place) pid() string        { return filepath.Join(p.dir, "pid") }
 func (p place) kubeconfig() string { return filepath.Join(p.dir, "kubeconfig") } // made when all is ready
-func (p place) socket() string     { return filepath.Join(p.dir, "api.sock") }   // where the sandbox hands the API server out
+// socket is where the sandbox hands the API server out.
+func (p place) socket() string { return filepath.Join(p.dir, "api.sock") }
 
 // How long the cluster may take to come up and to end.
 const (

@@ -33,7 +33,8 @@ func TestCheck(t *testing.T) {
 		}
 		check := func(n *network) outcome { return n.call("CHECK", "c1").run(t) }
 		check(n.with(keys{"prevResult": result})).wantQuiet(t)
-		check(n.with(prevResult("192.0.2.1/24", "fd00::5/64", "10.0.0.5/24"))).wantQuiet(t) // another plugin's beside ours
+		// Another plugin's beside ours.
+		check(n.with(prevResult("192.0.2.1/24", "fd00::5/64", "10.0.0.5/24"))).wantQuiet(t)
 		check(n).wantError(t, 7, "prevResult")
 		check(n.with(prevResult("10.0.0.5/24"))).wantError(t, 100, "fd00::5/64")
 		check(n.with(prevResult("10.0.0.6/24", "fd00::5/64"))).wantError(t, 100, "10.0.0.5/24")

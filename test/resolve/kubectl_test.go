@@ -109,7 +109,8 @@ func TestKubectlTenure(t *testing.T) {
 	k.run(0, "who 10.99.0.9", "pool shop: claim "+ns+"/vm.lan, used by no pod now; granted by the cluster")
 	k.run(3, "who 10.99.0.3", "free with node n1", "nobody has it, as far as is published")
 	define(t, ns, "shop", `{"cniVersion":"1.0.0","type":"macvlan","ipam":{"type":"tenure","pool":"shop"}}`, nil)
-	for name, on := range map[string]string{"fresh": "n1", "elsewhere": "n2"} { // one that another node's pod shows is none of n1's
+	// One that another node's pod shows is none of n1's.
+	for name, on := range map[string]string{"fresh": "n1", "elsewhere": "n2"} {
 		newPod(t, ns, name, on, func(p *corev1.Pod) {
 			p.Annotations = map[string]string{statusKey: `[{"name":"` + ns + `/shop","interface":"net1","ips":["10.99.0.3"]}]`}
 		})

@@ -95,7 +95,8 @@ func newOutage(t *testing.T, nodes int) *outage {
 	said := &calls{of: map[string][]spoken{}}
 	o := &outage{said: said}
 	o.single = newNetwork(t, "outage-single", 0, cidr("10.59.0.0/24"))
-	o.network = newNetwork(t, "outage", 0, v1alpha1.Range{CIDR: "10.58.0.0/20", StaticOnly: []string{"10.58.15.0/24"}}) // blocks of 16
+	// Blocks of 16.
+	o.network = newNetwork(t, "outage", 0, v1alpha1.Range{CIDR: "10.58.0.0/20", StaticOnly: []string{"10.58.15.0/24"}})
 	o.fleet.Between = said.between
 	o.fleet.Change = func(c *daemon.Config) {
 		a := &c.Agent

@@ -211,7 +211,8 @@ func podOn(t *testing.T, namespace, name, node, account string) *corev1.Pod {
 			NodeName: node, ServiceAccountName: account, AutomountServiceAccountToken: &no, Containers: []corev1.Container{{Name: "c", Image: "none"}},
 		},
 	}
-	fleet.Eventually(t, 20*time.Second, func() error { // the namespace has a service account some moments after it is made
+	// The namespace has a service account some moments after it is made.
+	fleet.Eventually(t, 20*time.Second, func() error {
 		err := kc.Create(t.Context(), pod)
 		if apierrors.IsForbidden(err) {
 			return err

@@ -29,7 +29,8 @@ func TestUserOfANamespace(t *testing.T) {
 	i := newIntruder(t, "who may edit a namespace", rc)
 	hers := podOn(t, "team-a", "hers", "node-a", "default")
 	const claimOfHers = `{apiVersion: k8s.cni.cncf.io/v1alpha1, kind: IPAMClaim, metadata: {name: probe, namespace: team-a}, spec: {network: lan, interface: net1}}`
-	fleet.Eventually(t, 20*time.Second, func() error { return i.Create(ctx, parse(claimOfHers), client.DryRunAll) }) // the roles are aggregated
+	// The roles are aggregated.
+	fleet.Eventually(t, 20*time.Second, func() error { return i.Create(ctx, parse(claimOfHers), client.DryRunAll) })
 	i.mayDo(t, []attempt{
 		{"make a claim", func() error { return i.create(claimOfHers) }, ""},
 		{"delete it", func() error { return i.delete(named("IPAMClaim", "team-a", "probe")) }, ""},

@@ -46,7 +46,8 @@ func (c *caller) work() bool {
 	i -= len(c.todo)
 	x, calm := c.pending[i], c.w.calm
 	switch {
-	case !calm && (c.deaf() && c.w.one(3) || c.w.one(c.w.patience) || x.write && c.w.kind.slow && c.w.one(5)): // gives up
+	// Gives up.
+	case !calm && (c.deaf() && c.w.one(3) || c.w.one(c.w.patience) || x.write && c.w.kind.slow && c.w.one(5)):
 		c.pending = slices.Delete(c.pending, i, i+1)
 		c.w.logf("%s: no answer to %s (committed: %v)", c.who, x.what, x.committed)
 		c.w.abandon(x)

@@ -58,11 +58,13 @@ type process struct {
 
 	started, turning bool
 	cachedNodes      map[protocol.NodeName]protocol.Node // of M17
-	sawGone          map[protocol.NodeName]bool          // whose Node was gone, as far as that counts, or off when it was last read
-	sawSilent        map[protocol.StoreID]bool           // who was silent for F when the registration that names him was last read
-	swept            time.Duration                       // when idle leases were last looked for
-	due              map[task]time.Duration              // when each is to be looked at
-	underWay         map[task]bool
+	// Whose Node was gone, as far as that counts, or off when it was last read.
+	sawGone map[protocol.NodeName]bool
+	// Who was silent for F when the registration that names him was last read.
+	sawSilent map[protocol.StoreID]bool
+	swept     time.Duration          // when idle leases were last looked for
+	due       map[task]time.Duration // when each is to be looked at
+	underWay  map[task]bool
 }
 
 // task is an object that a reconciler is to look at.

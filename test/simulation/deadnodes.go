@@ -57,7 +57,8 @@ func (c nodeCalls) ReadNode(_ context.Context, name protocol.NodeName) (protocol
 }
 
 func (c nodeCalls) UpdateLease(_ context.Context, old, next protocol.Lease) (protocol.Lease, protocol.Outcome, error) {
-	gone, silent := c.sawGone[old.Holder.Node], c.sawSilent[old.Store] // as it was decided, before it was long on its way
+	// As it was decided, before it was long on its way.
+	gone, silent := c.sawGone[old.Holder.Node], c.sawSilent[old.Store]
 	return call(c.simController, "update of "+old.Name, true, func() (protocol.Lease, protocol.Outcome) {
 		got, out := c.w.api.leases.update(old.Meta, func(l *protocol.Lease) { *l = next.Clone() })
 		if last, ok := c.w.beats[old.Store]; out == protocol.Done && gone && ok && (silent || last.silent(c.w.now)) {

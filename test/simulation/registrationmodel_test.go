@@ -177,7 +177,8 @@ func (w *regWorld) progress(a *sitter) {
 		w.send(a)
 	case a.call == nil:
 		w.step(a, protocol.RegistrationEvent{})
-	case a.call.kind != protocol.RegistrationRead && !a.call.committed && w.rng.IntN(20) == 0: // by a policy, or for want of rights
+	// By a policy, or for want of rights.
+	case a.call.kind != protocol.RegistrationRead && !a.call.committed && w.rng.IntN(20) == 0:
 		w.logf("%s: is refused", a.machine)
 		w.step(a, protocol.RegistrationEvent{Call: a.call.kind, Outcome: protocol.Refused})
 	case lost: // gives up

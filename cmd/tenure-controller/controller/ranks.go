@@ -101,9 +101,9 @@ func (r *ranker) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.
 	return reconcile.Result{}, errors.Join(errs...)
 }
 
-// planRanks returns the registrations that need a rank, each with the lowest rank that no other has.
-// regs are the registrations as the cache shows them. given are registrations as they were written
-// before; still are those of them that the cache does not show yet.
+// planRanks returns the registrations that need a rank, each with the lowest rank that no other
+// has. regs are the registrations as the cache shows them. given are registrations as they were
+// written before; still are those of them that the cache does not show yet.
 func planRanks(regs []protocol.Registration, given map[protocol.UID]protocol.Registration) (next []protocol.Registration, still map[protocol.UID]protocol.Registration) {
 	used := map[int]bool{}
 	still = map[protocol.UID]protocol.Registration{}

@@ -144,7 +144,8 @@ func newOf(o *v1alpha1.IPPool, whole *allocator.Shape, blocked *netipx.IPSet) *n
 func (t *round) look(ctx context.Context) error {
 	for _, p := range t.facts.Pools {
 		leases, err := t.Live.LeasesOfPool(ctx, p.Name)
-		if _, garbled := kube.LeaseErrors(err); err != nil && !garbled { // of those that cannot be read the pool says so
+		// Of those that cannot be read the pool says so.
+		if _, garbled := kube.LeaseErrors(err); err != nil && !garbled {
 			return err
 		}
 		t.facts.Leases[p.Name] = leases

@@ -177,9 +177,9 @@ func (r *Reconciler) Beats(node protocol.NodeName) bool {
 	return o != nil && (o.fence <= 0 || r.Now().Sub(o.since) < o.fence/2)
 }
 
-// credibleOpening returns the greatest opening that a registration says of a restored API server, among
-// those that an opening may have had, and the node that says it. If several nodes say it, that is
-// the first by name: it must not change with each look. mu must be held.
+// credibleOpening returns the greatest opening that a registration says of a restored API server,
+// among those that an opening may have had, and the node that says it. If several nodes say it,
+// that is the first by name: it must not change with each look. mu must be held.
 func (l *registrations) credibleOpening(w openings, now time.Time) (opening, restoredNode string) {
 	credible := max(protocol.OpeningAfter(now.Add(clockSkew)), w.last, w.made)
 	for node, o := range l.nodes {
@@ -193,8 +193,8 @@ func (l *registrations) credibleOpening(w openings, now time.Time) (opening, res
 }
 
 // restoration returns what is known of an API server that has gone back, if that concerns a pool,
-// else nil. It concerns a pool that was last opened by an opening which it voids (see [openings.of];
-// w are those of all pools), and one that has been closed for it already.
+// else nil. It concerns a pool that was last opened by an opening which it voids (see
+// [openings.of]; w are those of all pools), and one that has been closed for it already.
 func (l *registrations) restoration(opening string, w openings, closed bool, now time.Time) *restoration {
 	r := &restoration{}
 	l.mu.Lock()

@@ -319,7 +319,8 @@ func (a *Agent) candidate(p *pool, known *knownPool, n demand, tried map[netip.P
 	}
 	d.claimLocked(block)
 	if seen == nil {
-		d.cursor[n.family] = position{addr: netipx.PrefixLastIP(block).Next(), set: true} // behind the last address of all: the lowest
+		// Behind the last address of all: the lowest.
+		d.cursor[n.family] = position{addr: netipx.PrefixLastIP(block).Next(), set: true}
 	}
 	return block, true, trying, nil
 }

@@ -206,7 +206,8 @@ func (a *Agent) useServes(tx *store.Tx, name string) error {
 		return nil
 	}
 	r, ok, err := tx.Right(name)
-	if err == nil && (!ok || !r.Serves(a.term()) && r.Phase != protocol.Frozen) { // a frozen one is never confirmed: only who has it already comes here with it
+	// A frozen one is never confirmed: only who has it already comes here with it.
+	if err == nil && (!ok || !r.Serves(a.term()) && r.Phase != protocol.Frozen) {
 		err = errUseGone
 	}
 	return err
@@ -216,7 +217,8 @@ func (a *Agent) useServes(tx *store.Tx, name string) error {
 // may have an address of a lease while a request of it was granted another.
 func (a *Agent) has(tx *store.Tx, add *addCall) (bool, error) {
 	held, known, err := a.previous(tx, add)
-	samePod := held.Pod.UID == add.demand.Pod.UID || held.Pod.UID == "" || add.demand.Pod.UID == "" // as far as the runtime says
+	// As far as the runtime says.
+	samePod := held.Pod.UID == add.demand.Pod.UID || held.Pod.UID == "" || add.demand.Pod.UID == ""
 	return known && samePod && (add.demand.Use == "" || add.demand.Use == held.Use), err
 }
 

@@ -47,28 +47,36 @@ type Agent struct {
 	finished  atomic.Uint64 // how many acquires have ended
 	rank      atomic.Int64  // of the registration, as last heard; 0 is none
 
-	mu              sync.Mutex
-	registrar       protocol.Registrar               // guarded by mu
-	announced       announcement                     // guarded by mu
-	pools           map[protocol.PoolName]*pool      // guarded by mu
-	idle            map[string]protocol.Instant      // guarded by mu; since when a lease has been empty
-	ignored         map[string]string                // guarded by mu; what was said of a network's keys
-	readFor         map[protocol.StoreID]bool        // guarded by mu; lost stores whose attachments were looked for
-	foreign         int                              // guarded by mu; leases and sub-leases in this node's name of another machine's stores
-	history         protocol.History                 // guarded by mu; how far the API server was seen to come
-	recordedOpening string                           // guarded by mu; the greatest word of an opening that the store is known to have
-	rewinds         int                              // guarded by mu; how often it was seen to go back
-	heardSince      map[protocol.PoolName]bool       // guarded by mu; pools first heard of since it last did
-	anothers        map[string]bool                  // guarded by mu; leases that this node has as Held, and were another's when last read since it did
-	unseen          map[string]bool                  // guarded by mu; rights that a list has shown otherwise than the store has them, and no answer since
-	certainty       protocol.Certainty               // guarded by mu; whether this store has a record of all its leases
-	beatNow         chan struct{}                    // a heartbeat is due before its time
-	listNow         chan struct{}                    // so is a list of what is there in the node's name
-	reading         bool                             // guarded by mu; a store was lost in this boot, and is not read back yet
-	recalls         map[string]bool                  // guarded by mu; the recalls on the registration that have been taken up, by ID
-	asked, answer   string                           // guarded by mu; what the registration asked last of the node's pods, and what it is to say
-	queue           func(task func(context.Context)) // set by Run: runs a task that Run waits for
-	follow          func(protocol.PoolName, *pool)   // set by Run
+	// mu guards what follows, down to the empty line.
+	mu        sync.Mutex
+	registrar protocol.Registrar
+	announced announcement
+	pools     map[protocol.PoolName]*pool
+	idle      map[string]protocol.Instant // since when a lease has been empty
+	ignored   map[string]string           // what was said of a network's keys
+	readFor   map[protocol.StoreID]bool   // lost stores whose attachments were looked for
+	foreign   int                         // leases and sub-leases of other machines, in this node's name
+	history   protocol.History            // how far the API server was seen to come
+	// recordedOpening is the greatest opening that the store is known to have.
+	recordedOpening string
+	rewinds         int                        // how often the API server was seen to go back
+	heardSince      map[protocol.PoolName]bool // pools first heard of since it last did
+	// anothers are leases that this node has as Held, and that were another's when they were last
+	// read since the API server went back.
+	anothers map[string]bool
+	// unseen are rights that a list has shown otherwise than the store has them, and of which no
+	// answer has come since.
+	unseen    map[string]bool
+	certainty protocol.Certainty // whether this store has a record of all its leases
+	reading   bool               // a store was lost in this boot, and is not read back yet
+	recalls   map[string]bool    // the registration's recalls that have been taken up, by ID
+	// asked is what the registration asked last of the node's pods, answer what it is to say.
+	asked, answer string
+
+	beatNow chan struct{}                    // a heartbeat is due before its time
+	listNow chan struct{}                    // so is a list of what is there in the node's name
+	queue   func(task func(context.Context)) // set by Run: runs a task that Run waits for
+	follow  func(protocol.PoolName, *pool)   // set by Run
 }
 
 // New returns an agent on st. It does no I/O and starts nothing.

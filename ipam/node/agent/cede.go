@@ -233,7 +233,8 @@ func (a *Agent) cedeOf(ctx context.Context, r protocol.Right, within *netipx.IPS
 	switch {
 	case errors.Is(err, errNothing):
 		return within == nil || a.heardCeded(ctx, r, within)
-	case errors.Is(err, errUnanswered), errors.Is(err, errNoRegistration), is[*poolWaitsError](err): // it is tried again
+	// It is tried again.
+	case errors.Is(err, errUnanswered), errors.Is(err, errNoRegistration), is[*poolWaitsError](err):
 		return false
 	case err != nil:
 		a.log.WarnContext(ctx, "addresses not ceded", "lease", r.Name, "error", err)

@@ -164,7 +164,8 @@ func TestCededWithoutAnAnswerOfTheDisk(t *testing.T) {
 	if err := errors.Join(err, st.Close()); err != nil {
 		t.Fatal(err)
 	}
-	if a.st, err = store.Open(path, store.Options{Witness: filepath.Join(path+".gone", "witness")}); err != nil { // it cannot follow a commit
+	// It cannot follow a commit.
+	if a.st, err = store.Open(path, store.Options{Witness: filepath.Join(path+".gone", "witness")}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = a.st.Close() })

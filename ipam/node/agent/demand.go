@@ -15,15 +15,18 @@ import (
 // demands collects what waits for blocks of one pool and bounds how many are
 // acquired at once.
 type demands struct {
-	mu          sync.Mutex
-	queues      map[demandKey]queue           // guarded by mu; of demands for which an ADD waits, or an acquire is under way
+	mu sync.Mutex
+	// queues are of demands for which an ADD waits, or an acquire is under way; guarded by mu.
+	queues      map[demandKey]queue
 	ended       chan struct{}                 // guarded by mu; closed and replaced whenever an acquire ends
 	cursor      map[allocator.Family]position // guarded by mu; where to probe next
 	easing      *protocol.Instant             // guarded by mu; when the pool was last not exhausted any more
 	unmetLately map[demandKey]unmetLately     // guarded by mu; what could not be acquired lately
 	trying      map[netip.Prefix]bool         // guarded by mu; blocks that acquires are at
 	seen        overview                      // guarded by mu
-	rush        *protocol.Instant             // guarded by mu; when several blocks were last wanted at once, or another's lease was met
+	// rush is when several blocks were last wanted at once, or another's lease was met; guarded
+	// by mu.
+	rush *protocol.Instant
 }
 
 // demandKey tells demands by what would meet them.

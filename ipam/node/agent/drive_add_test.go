@@ -76,7 +76,8 @@ func TestUseOfAnAddThatGaveUp(t *testing.T) {
 		if err := a.st.Update(t.Context(), func(tx *store.Tx) error { return tx.PutRight(going) }); err != nil {
 			t.Fatal(err)
 		}
-		add := func(ctx context.Context, use protocol.Use) (protocol.Right, protocol.Result, error) { // as holdClaim does
+		// As holdClaim does.
+		add := func(ctx context.Context, use protocol.Use) (protocol.Right, protocol.Result, error) {
 			unlock, err := a.claims.lock(ctx, "c")
 			if err != nil {
 				t.Fatal(err)

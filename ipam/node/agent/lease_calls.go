@@ -40,7 +40,9 @@ func (a *Agent) callLease(ctx context.Context, self protocol.Self, r protocol.Ri
 		}
 		old := next
 		old.Store, old.Term, old.Turn, old.Ceded = cmp.Or(r.Store, self.Store), r.Asserted, r.Turn, nil
-		if len(next.Ceded) == 0 { // what is ceded is written whatever the object may have: earlier writes may not have landed
+		// What is ceded is written whatever the object may have: earlier writes may not have
+		// landed.
+		if len(next.Ceded) == 0 {
 			old.Ceded = r.Ceded
 		}
 		l, out, err = a.cl.Leases.UpdateLease(ctx, old, next)

@@ -24,7 +24,9 @@ type pool struct {
 	absent  bool          // guarded by mu; the API server says that there is none
 	changed chan struct{} // guarded by mu; closed and replaced at each change
 
-	missed   int    // guarded by Agent.mu; how many looks in a row have found it gone, and named by nobody: see forgetPools
+	// missed is how many looks in a row have found the pool gone, and named by nobody (see
+	// forgetPools); guarded by Agent.mu.
+	missed   int
 	unfollow func() // guarded by Agent.mu; ends the following, and returns when it has ended
 
 	demands   demands

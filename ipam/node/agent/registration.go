@@ -67,7 +67,8 @@ func (a *Agent) beat(ctx context.Context) (accepted, again bool, err error) {
 	ev, rewinds := protocol.RegistrationEvent{Now: a.clock.Now()}, a.epoch().rewinds
 	for range maxSteps {
 		a.mu.Lock()
-		if a.rewinds != rewinds { // the answer is of before: its term would pass for one in which all has been said again
+		// The answer is of before: its term would pass for one in which all has been said again.
+		if a.rewinds != rewinds {
 			a.mu.Unlock()
 			return false, false, nil // the next heartbeat is due at once
 		}

@@ -247,7 +247,8 @@ func TestLostGoesBack(t *testing.T) {
 		a.put(t, r)
 		a.cl.Leases = &shownLease{lease: protocol.Lease{Meta: protocol.Meta{Name: r.Name, UID: "u2"}, Store: "another"}}
 		a.giveBack(t.Context())
-		a.clock = clockAt{now: protocol.Instant{Boot: time.Hour, Wall: time.Time{}.Add(time.Hour)}} // it has been idle since
+		// It has been idle since.
+		a.clock = clockAt{now: protocol.Instant{Boot: time.Hour, Wall: time.Time{}.Add(time.Hour)}}
 		a.giveBack(t.Context())
 		if _, known := a.right(r.Name); known != tt.want {
 			t.Errorf("%s, confirmed in term %d: recorded %v; want %v", tt.phase, tt.term, known, tt.want)

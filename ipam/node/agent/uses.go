@@ -50,7 +50,8 @@ func (a *Agent) awaitClaim(ctx context.Context, namespace, name string, check fu
 		switch {
 		case out == protocol.NotFound:
 			why = "does not exist yet: whoever makes the pod's claims has to make it"
-		case out != protocol.Done && why != "" && endsWithin(ctx, wait): // that there was no time to look again tells nothing
+		// That there was no time to look again tells nothing.
+		case out != protocol.Done && why != "" && endsWithin(ctx, wait):
 		case out != protocol.Done:
 			why = fmt.Sprintf("cannot be read: %v", err)
 		case c.Deleting:

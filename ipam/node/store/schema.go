@@ -16,7 +16,7 @@ const Schema = 1
 // Layout, schema 1 (a bbolt file; every bucket at the top):
 //
 //	meta/schema                          "1", plain text, so that any program can read it
-//	meta/state                           state: commit number, counter, count and sum of all records below
+//	meta/state                           state: commit number, counter, number and sum of records
 //	node/id                              the store ID
 //	node/identity                        Identity
 //	node/pool/<pool>                     what the node last heard of the pool, the caller's text

@@ -34,7 +34,8 @@ type batch struct {
 
 	node, attachments, pods, uses, rights bucket
 	tables                                map[protocol.PoolName]*table
-	decoded                               map[string]decoded // what RightServes has read, also before this batch; nil keeps nothing
+	// decoded is what RightServes has read, also before this batch; nil keeps nothing.
+	decoded map[string]decoded
 
 	st      state  // as it will be committed
 	logs    bool   // changes are noted for the redo log
