@@ -136,6 +136,9 @@ func Parse(annotation, namespace string, version func(namespace, name string) Ve
 	return selections, errors.Join(err, checkDefaultRoutes(selections))
 }
 
+// AnyVersion has [Parse] read elements by the rules of either version.
+func AnyVersion(string, string) Version { return Any }
+
 // ByInterface returns the selection of an interface.
 func ByInterface(selections []Selection, ifName string) (Selection, bool) {
 	for _, s := range selections {

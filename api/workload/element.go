@@ -57,9 +57,9 @@ func ParseElements(text, namespace string) ([]Element, error) {
 	return elements, nil
 }
 
-// Match checks that a pod's selections have each element: just once, so that it is clear
+// match checks that a pod's selections have each element: just once, so that it is clear
 // which interface has the claim.
-func Match(elements []Element, selections []npwg.Selection) error {
+func match(elements []Element, selections []npwg.Selection) error {
 	var errs []error
 	for _, e := range elements {
 		n := 0
@@ -100,7 +100,7 @@ func Infer(pod Pod, sel npwg.Selection) (claim string, err error) {
 	if err != nil {
 		return "", prefixed(AnnotationClaims, err)
 	}
-	if err := Match(elements, pod.Selections); err != nil {
+	if err := match(elements, pod.Selections); err != nil {
 		return "", prefixed(npwg.AnnotationNetworks, err)
 	}
 	for _, e := range elements {

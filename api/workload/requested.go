@@ -10,14 +10,14 @@ import (
 	"strings"
 )
 
-// A Range is addresses in a row, all of one family.
-type Range struct{ First, Last netip.Addr }
+// An addrRange is addresses in a row, all of one family.
+type addrRange struct{ First, Last netip.Addr }
 
 // String writes r as the annotation does.
-func (r Range) String() string { return r.First.String() + "-" + r.Last.String() }
+func (r addrRange) String() string { return r.First.String() + "-" + r.Last.String() }
 
-// At returns the n-th address of r, counted from 0; ok is false where r has fewer.
-func (r Range) At(n int) (a netip.Addr, ok bool) {
+// at returns the n-th address of r, counted from 0; ok is false where r has fewer.
+func (r addrRange) at(n int) (a netip.Addr, ok bool) {
 	raw := r.First.As16()
 	high, low := binary.BigEndian.Uint64(raw[:8]), binary.BigEndian.Uint64(raw[8:])
 	low, carry := bits.Add64(low, uint64(n), 0)
@@ -31,36 +31,36 @@ func (r Range) At(n int) (a netip.Addr, ok bool) {
 	return a, n >= 0 && carry == 0 && a.Is4() == r.First.Is4() && !r.Last.Less(a)
 }
 
-// ParseRange reads "10.20.0.10-10.20.0.29"; a single address is a range of one.
-func ParseRange(text string) (Range, error) {
+// parseRange reads "10.20.0.20-10.20.0.29"; a single address is a range of one.
+func parseRange(text string) (addrRange, error) {
 	from, to, several := strings.Cut(text, "-")
 	if !several {
 		to = from
 	}
-	var r Range
+	var r addrRange
 	for _, end := range []struct {
 		text string
 		into *netip.Addr
 	}{{from, &r.First}, {to, &r.Last}} {
 		a, err := netip.ParseAddr(strings.TrimSpace(end.text))
 		if err != nil || a.Zone() != "" || a.Is4In6() {
-			return Range{}, fmt.Errorf("%.80q is no address; want a range such as 10.20.0.10-10.20.0.29", strings.TrimSpace(end.text))
+			return addrRange{}, fmt.Errorf("%.80q is no address; want a range such as 10.20.0.20-10.20.0.29", strings.TrimSpace(end.text))
 		}
 		*end.into = a
 	}
 	if r.First.Is4() != r.Last.Is4() || r.Last.Less(r.First) {
-		return Range{}, fmt.Errorf("%s is no range: its end is below its start, or of the other family", r)
+		return addrRange{}, fmt.Errorf("%s is no range: its end is below its start, or of the other family", r)
 	}
 	return r, nil
 }
 
 // parseRequested reads [AnnotationRequested] of a template: "range[, range]", and where there
 // are several elements "lan=range[, range]; storage=range".
-func parseRequested(text, namespace string, elements []Element) (map[Element][]Range, error) {
+func parseRequested(text, namespace string, elements []Element) (map[Element][]addrRange, error) {
 	if strings.TrimSpace(text) == "" {
-		return map[Element][]Range{}, nil
+		return map[Element][]addrRange{}, nil
 	}
-	all := map[Element][]Range{}
+	all := map[Element][]addrRange{}
 	for item := range strings.SplitSeq(text, ";") {
 		name, list, named := strings.Cut(item, "=")
 		if !named {
@@ -84,7 +84,7 @@ func parseRequested(text, namespace string, elements []Element) (map[Element][]R
 func elementNamed(name string, named bool, namespace string, elements []Element) (Element, error) {
 	if !named {
 		if len(elements) > 1 {
-			return Element{}, fmt.Errorf("%s names %d networks: say of which the range is, as in %s=10.20.0.10-10.20.0.29", AnnotationClaims, len(elements), elements[0].Name)
+			return Element{}, fmt.Errorf("%s names %d networks: say of which the range is, as in %s=10.20.0.20-10.20.0.29", AnnotationClaims, len(elements), elements[0].Name)
 		}
 		return elements[0], nil
 	}
@@ -98,14 +98,14 @@ func elementNamed(name string, named bool, namespace string, elements []Element)
 	return of[0], nil
 }
 
-func parseRanges(list string) ([]Range, error) {
-	var ranges []Range
+func parseRanges(list string) ([]addrRange, error) {
+	var ranges []addrRange
 	for text := range strings.SplitSeq(list, ",") {
-		r, err := ParseRange(text)
+		r, err := parseRange(text)
 		if err != nil {
 			return nil, err
 		}
-		if slices.ContainsFunc(ranges, func(o Range) bool { return o.First.Is4() == r.First.Is4() }) {
+		if slices.ContainsFunc(ranges, func(o addrRange) bool { return o.First.Is4() == r.First.Is4() }) {
 			return nil, errors.New("it has two ranges of one family; one of each can be asked for")
 		}
 		ranges = append(ranges, r)
@@ -118,7 +118,7 @@ func (s Set) checkRanges() error {
 	var errs []error
 	for _, e := range s.Elements {
 		for _, r := range s.ranges[e] {
-			if _, ok := r.At(s.Count - 1); s.Count > 0 && !ok {
+			if _, ok := r.at(s.Count - 1); s.Count > 0 && !ok {
 				errs = append(errs, fmt.Errorf("%s: range %s has fewer than %d addresses, and the StatefulSet has %d ordinals", e, r, s.Count, s.Count))
 			}
 		}
@@ -134,9 +134,9 @@ func (s Set) checkRanges() error {
 }
 
 // overlap reports whether a range of a and one of b have an address in common.
-func overlap(a, b []Range) bool {
-	return slices.ContainsFunc(a, func(x Range) bool {
-		return slices.ContainsFunc(b, func(y Range) bool {
+func overlap(a, b []addrRange) bool {
+	return slices.ContainsFunc(a, func(x addrRange) bool {
+		return slices.ContainsFunc(b, func(y addrRange) bool {
 			return x.First.Is4() == y.First.Is4() && !x.Last.Less(y.First) && !y.Last.Less(x.First)
 		})
 	})
@@ -147,7 +147,7 @@ func overlap(a, b []Range) bool {
 func (s Set) Requested(ordinal int, e Element) string {
 	var addrs []string
 	for _, r := range s.ranges[e] {
-		if a, ok := r.At(ordinal - s.First); ok {
+		if a, ok := r.at(ordinal - s.First); ok {
 			addrs = append(addrs, a.String())
 		}
 	}

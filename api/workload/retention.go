@@ -23,9 +23,9 @@ type Retention struct {
 	WhenDeleted, WhenScaled Policy
 }
 
-// ParseRetention reads "whenDeleted=Retain, whenScaled=Delete". What it does not name is
+// parseRetention reads "whenDeleted=Retain, whenScaled=Delete". What it does not name is
 // kept.
-func ParseRetention(text string) (Retention, error) {
+func parseRetention(text string) (Retention, error) {
 	var r Retention
 	if strings.TrimSpace(text) == "" {
 		return r, nil

@@ -46,7 +46,7 @@ type Set struct {
 	Elements     []Element
 	Retention    Retention
 	// ranges are the ranges of the addresses that an element's claims ask for, if any.
-	ranges map[Element][]Range
+	ranges map[Element][]addrRange
 }
 
 // ParseSet reads the annotations of a StatefulSet. An error says all that is wrong with
@@ -56,9 +56,9 @@ func ParseSet(namespace, name string, first, count int, text Text) (Set, error) 
 	var errs [5]error
 	s.Elements, errs[0] = ParseElements(text.Claims, namespace)
 	if errs[0] == nil {
-		selections, err := npwg.Parse(text.Networks, namespace, anyVersion)
+		selections, err := npwg.Parse(text.Networks, namespace, npwg.AnyVersion)
 		if err == nil {
-			err = Match(s.Elements, selections)
+			err = match(s.Elements, selections)
 		}
 		errs[1] = prefixed(npwg.AnnotationNetworks, err)
 		s.ranges, err = parseRequested(text.Requested, namespace, s.Elements)
@@ -69,7 +69,7 @@ func ParseSet(namespace, name string, first, count int, text Text) (Set, error) 
 	}
 	errs[0] = prefixed(AnnotationClaims, errs[0])
 	var err error
-	s.Retention, err = ParseRetention(text.Retention)
+	s.Retention, err = parseRetention(text.Retention)
 	errs[3] = prefixed(AnnotationRetention, err)
 	if len(name) > maxLabel {
 		errs[4] = fmt.Errorf("the name of the StatefulSet has %d characters; the label of its claims can have %d", len(name), maxLabel)
@@ -83,9 +83,6 @@ func prefixed(annotation string, err error) error {
 	}
 	return fmt.Errorf("annotation %s: %w", annotation, err)
 }
-
-// anyVersion reads elements by the rules of either version of the specification.
-func anyVersion(string, string) npwg.Version { return npwg.Any }
 
 // Has reports whether the set has a pod of that ordinal, or is to have one.
 func (s Set) Has(ordinal int) bool { return ordinal >= s.First && ordinal-s.First < s.Count }

@@ -83,7 +83,7 @@ func Wanted(q facts.Question, pod facts.Pod) []facts.Ref {
 		{pod.Annotations[npwg.AnnotationNetworks], pod.Namespace},
 	} {
 		// An invalid one is ignored, or refused, by who makes the plan.
-		selections, _ := npwg.Parse(a.text, a.namespace, func(string, string) npwg.Version { return npwg.Any })
+		selections, _ := npwg.Parse(a.text, a.namespace, npwg.AnyVersion)
 		for _, sel := range selections {
 			if len(all) >= maxWanted {
 				break

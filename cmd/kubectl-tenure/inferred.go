@@ -15,7 +15,7 @@ func (l podLook) inferred(ifName string) (string, error) {
 	if _, ok := workload.OrdinalOfPod(pod.Set, pod.Name); !ok || pod.Claims == "" {
 		return "", nil
 	}
-	selections, err := npwg.Parse(l.pod.Annotations[npwg.AnnotationNetworks], pod.Namespace, func(string, string) npwg.Version { return npwg.Any })
+	selections, err := npwg.Parse(l.pod.Annotations[npwg.AnnotationNetworks], pod.Namespace, npwg.AnyVersion)
 	sel, ok := npwg.ByInterface(selections, ifName)
 	if err != nil || !ok || len(sel.IPs) > 0 { // the plan says what is wrong with it
 		return "", nil //nolint:nilerr // likewise

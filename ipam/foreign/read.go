@@ -23,7 +23,7 @@ func ReadPod(o *corev1.Pod) Pod {
 	if o.Spec.HostNetwork {
 		return p // no interface is ever attached to it
 	}
-	selections, _ := npwg.Parse(o.Annotations[npwg.AnnotationNetworks], o.Namespace, func(string, string) npwg.Version { return npwg.Any })
+	selections, _ := npwg.Parse(o.Annotations[npwg.AnnotationNetworks], o.Namespace, npwg.AnyVersion)
 	for _, s := range selections { // also where another element is at fault
 		p.Selected = append(p.Selected, s.String())
 	}

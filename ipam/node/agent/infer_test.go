@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"errors"
 	"log/slog"
 	"strings"
 	"testing"
@@ -18,12 +19,14 @@ func TestInferredClaims(t *testing.T) {
 	const lan = `[{"name":"lan"}]`
 	ref := func(name string) protocol.PodRef { return protocol.PodRef{Namespace: "ns", Name: name, UID: "u1"} }
 	known := store.Attachment{
-		Key: store.Key{Network: "lan", ContainerID: "c1", IfName: "net1"}, Pod: ref("web-3"), Claim: &protocol.ClaimRef{Namespace: "ns", Name: "web-3.lan", UID: "c"},
+		Key: store.Key{Network: "lan", ContainerID: "c1", IfName: "net1"}, Generation: 2, Pod: ref("web-3"),
+		Claim: &protocol.ClaimRef{Namespace: "ns", Name: "web-3.lan", UID: "c"},
 	}
+	earlier := store.Attachment{Key: store.Key{Network: "lan", ContainerID: "c9", IfName: "net1"}, Generation: 1, Pod: ref("web-3")}
 	for name, tt := range map[string]struct {
 		pod    Pod
 		ifName string // net1, if it is empty
-		has    bool   // the pod has an attachment with a claim
+		has    bool   // the pod has an attachment with a claim, and one of before without
 		claim  string
 		said   string // of the pod
 		err    string
@@ -45,7 +48,7 @@ func TestInferredClaims(t *testing.T) {
 			heard := &heardEvents{}
 			a := &Agent{st: newStore(t), cl: Cluster{Pods: &watchedPod{pod: tt.pod}, Events: heard}, log: slog.New(slog.DiscardHandler)}
 			if tt.has {
-				if err := a.st.Update(t.Context(), func(tx *store.Tx) error { return tx.PutAttachment(known) }); err != nil {
+				if err := a.st.Update(t.Context(), func(tx *store.Tx) error { return errors.Join(tx.PutAttachment(known), tx.PutAttachment(earlier)) }); err != nil {
 					t.Fatal(err)
 				}
 			}

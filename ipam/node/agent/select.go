@@ -49,7 +49,7 @@ func (a *Agent) selectPod(ctx context.Context, add *addCall, live bool) error {
 	if uid != "" {
 		add.demand.Pod.UID = uid // of a static pod this is not the mirror's
 	}
-	selections, err := npwg.Parse(pod.Networks, pod.Namespace, func(string, string) npwg.Version { return npwg.Any })
+	selections, err := npwg.Parse(pod.Networks, pod.Namespace, npwg.AnyVersion)
 	sel, ok := npwg.ByInterface(selections, add.req.IfName)
 	if err != nil {
 		return a.ignoreInvalid(ctx, add, sel, err)
@@ -97,7 +97,8 @@ func (a *Agent) selectKnown(ctx context.Context, add *addCall, uid protocol.UID,
 	return &podError{Why: fmt.Sprintf("pod %s/%s cannot be read, so that it is not known which addresses it asks for: %v", add.conf.Pod.Namespace, add.conf.Pod.Name, cause)}
 }
 
-// lastOf returns what the store has of the ADD's interface of the pod with that UID.
+// lastOf returns what the store has of the ADD's interface of the pod with that UID: of several
+// sandboxes, the latest.
 func (a *Agent) lastOf(ctx context.Context, add *addCall, uid protocol.UID) (last store.Attachment, known bool, err error) {
 	if uid == "" {
 		return last, false, nil
@@ -107,7 +108,7 @@ func (a *Agent) lastOf(ctx context.Context, add *addCall, uid protocol.UID) (las
 			if err != nil {
 				return err
 			}
-			if att.Network == add.key.Network {
+			if att.Network == add.key.Network && att.Generation >= last.Generation {
 				last, known = att, true
 			}
 		}
