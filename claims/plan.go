@@ -28,7 +28,7 @@ type claim struct {
 	deleting   bool
 	network    string
 	requested  string // the annotation, as it is
-	machine    string // the VirtualMachine that owns it, while it has no addresses
+	machine    string // the VirtualMachine that owns it, and may ask for addresses in its stead
 
 	ips        []string
 	conditions []metav1.Condition
@@ -45,7 +45,7 @@ type seen struct {
 
 	network   *networks.Resolution // nil: not read
 	admission *admission           // nil: not asked
-	machine   *wish                // nil: the VirtualMachine has not been read
+	byMachine *request             // nil: the VirtualMachine has not been read
 	answer    *grants.Answer       // nil: not asked
 }
 
@@ -59,11 +59,11 @@ type use struct {
 // plan is what is to be done about a claim. If one of the first five is set, [decide] is called
 // again with the answer. Otherwise the others say what to do.
 type plan struct {
-	resolve bool        // find out what the claim's network is
-	admit   bool        // find out whether its namespace may use the network's pools
-	machine bool        // find out what the VirtualMachine that owns it asks for
-	ask     *grants.Ask // ask the broker
-	verify  *grants.Ask // ask it, with the leases of the grants read live
+	resolve     bool        // find out what the claim's network is
+	admit       bool        // find out whether its namespace may use the network's pools
+	readMachine bool        // find out what the VirtualMachine that owns it asks for
+	ask         *grants.Ask // ask the broker
+	verify      *grants.Ask // ask it, with the leases of the grants read live
 
 	// withdraw says that what was asked for is not wanted any more.
 	withdraw bool
@@ -128,11 +128,11 @@ func (s seen) allocate() plan {
 	}
 	var requested []netip.Addr
 	if !s.emptied() { // what a claim has shown to have is never changed for others
-		if s.claim.machine != "" && s.claim.requested == "" && s.machine == nil {
-			return plan{machine: true}
+		if s.claim.machine != "" && s.byMachine == nil {
+			return plan{readMachine: true}
 		}
 		var err error
-		if requested, err = s.wish().parse(); err != nil {
+		if requested, err = s.request().parse(); err != nil {
 			return plan{withdraw: true, status: s.change(s.failed(ReasonRequestInvalid, err.Error())), after: s.again()}
 		}
 	}
@@ -157,8 +157,7 @@ func (s seen) allocate() plan {
 	}
 }
 
-// useless reports whether what is granted is of no use: the rest cannot be had as long as
-// somebody else has it.
+// useless reports whether what is granted is of no use: the rest cannot be had now, or never.
 func (s seen) useless() bool {
 	switch s.answer.Problem.Reason {
 	case grants.Exhausted, grants.Taken, grants.Silent, grants.Unassignable:
@@ -179,10 +178,10 @@ func (s seen) freeing(granted []grants.Granted) (marked []grants.Held) {
 	return marked
 }
 
-// again returns when to look again at a claim that waits: nobody hears here of what its
-// VirtualMachine asks for instead.
+// again returns when to look again at a claim of a VirtualMachine that waits: no watch tells of
+// a change of the machine's annotation.
 func (s seen) again() time.Duration {
-	if s.machine != nil {
+	if s.byMachine != nil {
 		return 3 * lookAgain
 	}
 	return 0
@@ -272,9 +271,9 @@ func (s seen) unavailable(bad grants.Problem) (reason, message string) {
 	case len(s.claim.ips) > 0:
 		return ReasonConflict, "status.ips cannot be granted: " + bad.Message
 	case bad.Reason == grants.Unassignable:
-		return ReasonRequestInvalid, s.wish().is() + bad.Message
+		return ReasonRequestInvalid, s.request().prefix() + bad.Message
 	}
-	return ReasonRequestedTaken, s.wish().is() + bad.Message + "; the claim gets it when it comes free"
+	return ReasonRequestedTaken, s.request().prefix() + bad.Message + "; the claim gets it when it comes free"
 }
 
 // giveBack gives back what is granted, because of why. While a pod uses the claim, the status

@@ -7,10 +7,12 @@ import (
 	"testing"
 	"time"
 
+	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/api/workload"
 	"github.com/tenure-ipam/tenure/ipam/access"
 	"github.com/tenure-ipam/tenure/ipam/controller/grants"
 	"github.com/tenure-ipam/tenure/ipam/controller/networks"
@@ -89,7 +91,7 @@ func (p plan) in() string {
 	}
 	say(p.resolve, "resolve")
 	say(p.admit, "admit")
-	say(p.machine, "read machine")
+	say(p.readMachine, "read machine")
 	say(p.withdraw, "withdraw")
 	say(p.verify != nil, "verify")
 	if p.ask != nil {
@@ -156,11 +158,10 @@ func TestDecide(t *testing.T) {
 		{"one address of two, of which the other is another's", seen{claim: requests(fresh(), "10.0.0.5,fd00::5"), network: known(), answer: waits(grants.Taken, noon), held: held("10.0.0.5")},
 			"give back 10.0.0.5, write RequestedIPsTaken [], event"},
 		{"a machine's claim", seen{claim: machines(fresh()), network: known()}, "read machine"},
-		{"a machine that asks for nothing", seen{claim: machines(fresh()), network: known(), machine: &wish{}}, "ask"},
-		{"a machine that asks", seen{claim: machines(fresh()), network: known(), machine: &wish{text: "10.0.0.7/24"}}, "ask with 10.0.0.7"},
-		{"a machine that cannot be understood", seen{claim: machines(fresh()), network: known(), machine: &wish{wrong: kube.ErrMachineAddresses}},
+		{"a machine that asks for nothing", seen{claim: machines(fresh()), network: known(), byMachine: &request{}}, "ask"},
+		{"a machine that asks", seen{claim: machines(fresh()), network: known(), byMachine: &request{text: "10.0.0.7/24"}}, "ask with 10.0.0.7"},
+		{"a machine that cannot be understood", seen{claim: machines(fresh()), network: known(), byMachine: &request{fault: kube.ErrMachineAddresses}},
 			"withdraw, write RequestedIPsInvalid [], event, after 30s"},
-		{"a machine whose claim asks itself", seen{claim: machines(requests(fresh(), "10.0.0.5")), network: known()}, "ask with 10.0.0.5"},
 		{"being granted", seen{claim: fresh(), network: known(), answer: &grants.Answer{}}, "nothing"},
 		{"granted", seen{claim: fresh(), network: known(), answer: granted("10", "10.0.0.5/24", "fd00::5/64"), held: held("10.0.0.5", "fd00::5")},
 			"write SuccessfulAllocation [10.0.0.5/24 fd00::5/64]"},
@@ -236,6 +237,26 @@ func TestDecide(t *testing.T) {
 }
 
 // TestFence shows that giving back always changes the status.
+// TestWhoAsks: the machine that owns a claim is asked, unless the claim asks itself, or has
+// addresses.
+func TestWhoAsks(t *testing.T) {
+	owner := []metav1.OwnerReference{{APIVersion: "kubevirt.io/v1", Kind: "VirtualMachine", Name: "vm", UID: "u"}}
+	asks := map[string]string{workload.AnnotationRequested: "10.0.0.5"}
+	for name, tt := range map[string]struct {
+		claim ipamclaims.IPAMClaim
+		want  string
+	}{
+		"a machine's":                 {ipamclaims.IPAMClaim{ObjectMeta: metav1.ObjectMeta{OwnerReferences: owner}}, "vm"},
+		"nobody's":                    {ipamclaims.IPAMClaim{}, ""},
+		"a machine's that asks":       {ipamclaims.IPAMClaim{ObjectMeta: metav1.ObjectMeta{OwnerReferences: owner, Annotations: asks}}, ""},
+		"a machine's, with addresses": {ipamclaims.IPAMClaim{ObjectMeta: metav1.ObjectMeta{OwnerReferences: owner}, Status: ipamclaims.IPAMClaimStatus{IPs: []string{"10.0.0.5/24"}}}, ""},
+	} {
+		if got := read(&tt.claim).machine; got != tt.want {
+			t.Errorf("%s: %q is asked; want %q", name, got, tt.want)
+		}
+	}
+}
+
 func TestFence(t *testing.T) {
 	s := seen{claim: fresh(), network: known(), admission: &admission{}, answer: waits(grants.Exhausted, noon), held: held("fd00::5"), now: noon}
 	for range 4 {
@@ -317,7 +338,11 @@ func TestPatch(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := tt.status.patch(tt.claim)
+			patch, err := tt.status.patch(tt.claim)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := patch.Data(nil)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -13,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -60,12 +59,12 @@ type Admission interface {
 	Admit(ctx context.Context, namespace string, pool protocol.PoolName) error
 }
 
-// Machines reads what VirtualMachines ask for.
-type Machines interface {
-	// RequestedByMachine returns the addresses that a VirtualMachine asks for on a network of
+// MachineReader reads what VirtualMachines ask for.
+type MachineReader interface {
+	// RequestedByMachine returns the addresses that a VirtualMachine asks for on an interface of
 	// its own, separated by commas; nothing, where it does not, is not there, or must not be
 	// read. It is a [kube.ErrMachineAddresses] if what it says cannot be read.
-	RequestedByMachine(ctx context.Context, namespace, machine, network string) (string, error)
+	RequestedByMachine(ctx context.Context, namespace, machine, iface string) (string, error)
 }
 
 // Reconciler looks after claims.
@@ -78,7 +77,7 @@ type Reconciler struct {
 	Broker    Granter
 	Networks  Resolver
 	Admission Admission
-	Machines  Machines
+	Machines  MachineReader
 	Events    events.EventRecorder
 	Metrics   *Metrics
 	Log       *slog.Logger
@@ -144,8 +143,8 @@ func (r *Reconciler) look(ctx context.Context, obj *ipamclaims.IPAMClaim) (time.
 				return 0, err
 			}
 			s.admission = &admission{err, r.noteAccess(s.claim.key, err, s.now)}
-		case p.machine:
-			if s.machine, err = r.wishOf(ctx, s.claim); err != nil {
+		case p.readMachine:
+			if s.byMachine, err = r.askMachine(ctx, s.claim); err != nil {
 				return 0, err
 			}
 		case p.ask != nil:
@@ -166,19 +165,22 @@ func (r *Reconciler) look(ctx context.Context, obj *ipamclaims.IPAMClaim) (time.
 	}
 }
 
-// wishOf returns what the VirtualMachine that owns a claim asks for. The claim is called
-// MACHINE.NETWORK.
-func (r *Reconciler) wishOf(ctx context.Context, c claim) (*wish, error) {
-	network, _ := strings.CutPrefix(c.key.Name, c.machine+".")
-	text, err := r.Machines.RequestedByMachine(ctx, c.key.Namespace, c.machine, network)
-	w := &wish{text: text, at: fmt.Sprintf("%s of VirtualMachine %s", kube.AnnotationMachineAddresses, c.machine)}
+// askMachine returns what the VirtualMachine that owns a claim asks for. The claim is called
+// MACHINE.INTERFACE.
+func (r *Reconciler) askMachine(ctx context.Context, c claim) (*request, error) {
+	iface, ok := strings.CutPrefix(c.key.Name, c.machine+".")
+	if !ok {
+		return &request{}, nil
+	}
+	text, err := r.Machines.RequestedByMachine(ctx, c.key.Namespace, c.machine, iface)
+	asks := &request{text: text, from: fmt.Sprintf("%s of VirtualMachine %s", kube.AnnotationMachineAddresses, c.machine)}
 	switch {
 	case errors.Is(err, kube.ErrMachineAddresses):
-		w.wrong = err
+		asks.fault = err
 	case err != nil:
 		return nil, fmt.Errorf("claim %s/%s: %w", c.key.Namespace, c.key.Name, err)
 	}
-	return w, nil
+	return asks, nil
 }
 
 // admit returns why the claim's namespace may not use every pool of its network, nil if
@@ -240,14 +242,14 @@ func (r *Reconciler) apply(ctx context.Context, obj *ipamclaims.IPAMClaim, c cla
 // write writes the status. It is not written, and that is no error, if the claim
 // has changed: that change brings it here again.
 func (r *Reconciler) write(ctx context.Context, obj *ipamclaims.IPAMClaim, c claim, st status) (bool, error) {
-	raw, err := st.patch(c)
+	patch, err := st.patch(c)
 	if err != nil {
 		return false, err
 	}
 	call, cancel := context.WithTimeout(ctx, kube.CallTimeout)
 	defer cancel()
 	into := &ipamclaims.IPAMClaim{ObjectMeta: metav1.ObjectMeta{Namespace: obj.Namespace, Name: obj.Name}}
-	err = r.Status.Status().Patch(call, into, client.RawPatch(types.MergePatchType, raw))
+	err = r.Status.Status().Patch(call, into, patch)
 	switch out := kube.Classify(err); out {
 	case protocol.Done:
 	case protocol.NotFound, protocol.Conflict:

@@ -26,50 +26,52 @@ const (
 	ReasonDiffers = "Differs"
 )
 
-// A wish is a text that asks for addresses, and where it stands.
-type wish struct {
+// A request is a text that asks for addresses, and where it stands.
+type request struct {
 	text string
-	at   string // "tenure.dev/requested-ips", or a VirtualMachine's annotation
-	// wrong is why the text cannot be read at all.
-	wrong error
+	from string // "tenure.dev/requested-ips", or a VirtualMachine's annotation
+	// fault is why the text cannot be read at all.
+	fault error
 }
 
-// wish returns what is asked for in the claim's name: by its annotation, or else by the
-// VirtualMachine that owns it.
-func (s seen) wish() wish {
-	if s.claim.requested == "" && s.machine != nil {
-		return *s.machine
+// request returns what is asked for in the claim's name: by the VirtualMachine that owns it, if
+// that was read, or by its annotation.
+func (s seen) request() request {
+	if s.byMachine != nil {
+		return *s.byMachine
 	}
-	return wishOfClaim(s.claim)
+	return s.claim.request()
 }
 
-func wishOfClaim(c claim) wish { return wish{text: c.requested, at: workload.AnnotationRequested} }
+func (c claim) request() request {
+	return request{text: c.requested, from: workload.AnnotationRequested}
+}
 
 // parse reads the addresses, which commas separate. A prefix length is allowed, and is the
 // network's all the same.
-func (w wish) parse() (addrs []netip.Addr, err error) {
+func (r request) parse() (addrs []netip.Addr, err error) {
 	switch {
-	case w.wrong != nil:
-		return nil, fmt.Errorf("%s: %w", w.at, w.wrong)
-	case strings.TrimSpace(w.text) == "":
+	case r.fault != nil:
+		return nil, fmt.Errorf("%s: %w", r.from, r.fault)
+	case strings.TrimSpace(r.text) == "":
 		return nil, nil
 	}
-	for part := range strings.SplitSeq(w.text, ",") {
+	for part := range strings.SplitSeq(r.text, ",") {
 		ip, err := npwg.ParseIP(strings.TrimSpace(part))
 		if err != nil {
-			return nil, errors.New(w.is() + err.Error())
+			return nil, errors.New(r.prefix() + err.Error())
 		}
 		a := ip.Addr.Unmap()
 		if slices.Contains(addrs, a) {
-			return nil, fmt.Errorf("%s%v stands there twice", w.is(), a)
+			return nil, fmt.Errorf("%s%v stands there twice", r.prefix(), a)
 		}
 		addrs = append(addrs, a)
 	}
 	return addrs, nil
 }
 
-// is begins what is said of a wish.
-func (w wish) is() string { return fmt.Sprintf("%s is %.80q: ", w.at, w.text) }
+// prefix begins what is said of a request.
+func (r request) prefix() string { return fmt.Sprintf("%s is %.80q: ", r.from, r.text) }
 
 // judgeRequested has conditions say whether a claim that has ips has what its annotation asks
 // for, and reports whether they said something else.
@@ -81,7 +83,7 @@ func judgeRequested(conditions *[]metav1.Condition, c claim, ips []string, now m
 		Type: ConditionRequestedIPs, Status: metav1.ConditionTrue, Reason: ReasonHonoured, Message: "the claim has the addresses that were asked for",
 		LastTransitionTime: now, ObservedGeneration: c.generation,
 	}
-	requested, err := wishOfClaim(c).parse()
+	requested, err := c.request().parse()
 	has, _ := parse(ips)
 	lacks := slices.ContainsFunc(requested, func(a netip.Addr) bool { return !slices.Contains(has, a) })
 	const stays = "addresses of a claim are never changed: delete the claim and make it again to have others"
@@ -89,7 +91,7 @@ func judgeRequested(conditions *[]metav1.Condition, c claim, ips []string, now m
 	case err != nil:
 		is.Status, is.Reason, is.Message = metav1.ConditionFalse, ReasonRequestInvalid, err.Error()
 	case lacks:
-		is.Status, is.Reason, is.Message = metav1.ConditionFalse, ReasonDiffers, fmt.Sprintf("%sthe claim has %s; %s", wishOfClaim(c).is(), join(has), stays)
+		is.Status, is.Reason, is.Message = metav1.ConditionFalse, ReasonDiffers, fmt.Sprintf("%sthe claim has %s; %s", c.request().prefix(), join(has), stays)
 	}
 	before := meta.FindStatusCondition(*conditions, is.Type)
 	if before != nil && before.Status == is.Status && before.Reason == is.Reason && before.Message == is.Message {

@@ -1,14 +1,13 @@
 package claims
 
 import (
-	"encoding/json"
-	"fmt"
 	"slices"
 	"time"
 
 	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/api/workload"
 	"github.com/tenure-ipam/tenure/ipam/controller/grants"
@@ -121,7 +120,7 @@ func (s seen) change(o outcome) *status {
 // patch returns the merge patch that writes st into c's status, and only into c:
 // another claim of its name, or a later version, makes it fail. `ips` is never
 // null, and what is there is never overwritten.
-func (st status) patch(c claim) ([]byte, error) {
+func (st status) patch(c claim) (client.Patch, error) {
 	fields := map[string]any{"conditions": st.conditions, "ownerPod": nil}
 	if st.ownerPod != "" {
 		fields["ownerPod"] = ipamclaims.OwnerPod{Name: st.ownerPod}
@@ -133,14 +132,8 @@ func (st status) patch(c claim) ([]byte, error) {
 		}
 		fields["ips"] = ips
 	}
-	raw, err := json.Marshal(map[string]any{
-		"metadata": map[string]any{"uid": c.uid, "resourceVersion": c.revision},
-		"status":   fields,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("encode status of claim %s/%s: %w", c.key.Namespace, c.key.Name, err)
-	}
-	return raw, nil
+	seen := protocol.Meta{Name: c.key.Name, UID: c.uid, Revision: c.revision}
+	return kube.SwapPatch(seen, map[string]any{"status": fields}) //nolint:wrapcheck // says what it is about
 }
 
 // read reads an IPAMClaim.
@@ -151,7 +144,7 @@ func read(o *ipamclaims.IPAMClaim) claim {
 		deleting: o.DeletionTimestamp != nil, network: o.Spec.Network, requested: o.Annotations[workload.AnnotationRequested],
 		ips: o.Status.IPs, conditions: o.Status.Conditions,
 	}
-	if owner := kube.OwnerOf(o); owner.Kind == kube.VirtualMachine.Kind && len(c.ips) == 0 {
+	if owner := kube.OwnerOf(o); owner.Kind == kube.VirtualMachine.Kind && len(c.ips) == 0 && c.requested == "" {
 		c.machine = owner.Name
 	}
 	if o.Status.OwnerPod != nil {

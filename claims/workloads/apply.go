@@ -2,7 +2,6 @@ package workloads
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"sync"
 
@@ -11,7 +10,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/api/workload"
@@ -61,7 +59,7 @@ func (r *Reconciler) apply(ctx context.Context, obj *appsv1.StatefulSet, f facts
 func (r *Reconciler) unchanged(ctx context.Context, obj *appsv1.StatefulSet) error {
 	var now appsv1.StatefulSet
 	key := client.ObjectKeyFromObject(obj)
-	err := r.call(ctx, func(ctx context.Context) error { return r.Live.Get(ctx, key, &now) })
+	err := call(ctx, func(ctx context.Context) error { return r.Live.Get(ctx, key, &now) })
 	if err == nil && (now.UID != obj.UID || now.Generation != obj.Generation || now.DeletionTimestamp != nil) {
 		err = errChanged
 	}
@@ -83,7 +81,7 @@ func (r *Reconciler) create(ctx context.Context, f facts, w wanted) ([]fault, er
 	if w.requested != "" {
 		obj.Annotations = map[string]string{workload.AnnotationRequested: w.requested}
 	}
-	err := r.call(ctx, func(ctx context.Context) error { return r.Live.Create(ctx, obj) })
+	err := call(ctx, func(ctx context.Context) error { return r.Live.Create(ctx, obj) })
 	switch out := kube.Classify(err); {
 	case out == protocol.Done:
 		return nil, nil
@@ -99,7 +97,7 @@ func (r *Reconciler) create(ctx context.Context, f facts, w wanted) ([]fault, er
 // adopt looks at the claim that has the name of one that is to be made.
 func (r *Reconciler) adopt(ctx context.Context, f facts, w wanted) ([]fault, error) {
 	var obj ipamclaims.IPAMClaim
-	err := r.call(ctx, func(ctx context.Context) error {
+	err := call(ctx, func(ctx context.Context) error {
 		return r.Live.Get(ctx, client.ObjectKey{Namespace: f.set.Namespace, Name: w.name}, &obj)
 	})
 	if err != nil {
@@ -121,16 +119,9 @@ func (r *Reconciler) adopt(ctx context.Context, f facts, w wanted) ([]fault, err
 // change writes the set's label to a claim, and its owners. A claim that has changed is left
 // alone: it is looked at again.
 func (r *Reconciler) change(ctx context.Context, f facts, c change) ([]fault, error) {
-	raw, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": c.claim.uid, "resourceVersion": c.claim.revision,
+	seen := protocol.Meta{Name: c.claim.name, UID: protocol.UID(c.claim.uid), Revision: protocol.Revision(c.claim.revision)}
+	err := writeMeta(ctx, r.Live, f.set.Namespace, seen, map[string]any{
 		"labels": map[string]string{workload.LabelSet: f.set.Name}, "ownerReferences": c.owners,
-	}})
-	if err != nil {
-		return nil, fmt.Errorf("encode claim %s: %w", c.claim.name, err)
-	}
-	into := &ipamclaims.IPAMClaim{ObjectMeta: metav1.ObjectMeta{Namespace: f.set.Namespace, Name: c.claim.name}}
-	err = r.call(ctx, func(ctx context.Context) error {
-		return r.Live.Patch(ctx, into, client.RawPatch(types.MergePatchType, raw))
 	})
 	if kube.Classify(err) == protocol.Refused {
 		return []fault{{ReasonNotMade, fmt.Sprintf("claim %s is left alone: %v", c.claim.name, err)}}, nil
@@ -138,10 +129,20 @@ func (r *Reconciler) change(ctx context.Context, f facts, c change) ([]fault, er
 	return nil, claimError("write", f, c.claim, err)
 }
 
+// writeMeta writes fields of a claim's metadata, if it is still as it was seen.
+func writeMeta(ctx context.Context, to client.Client, namespace string, seen protocol.Meta, fields map[string]any) error {
+	patch, err := kube.SwapPatch(seen, map[string]any{"metadata": fields})
+	if err != nil {
+		return err //nolint:wrapcheck // says what it is about
+	}
+	into := &ipamclaims.IPAMClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: seen.Name}}
+	return call(ctx, func(ctx context.Context) error { return to.Patch(ctx, into, patch) })
+}
+
 // remove deletes a claim as it was seen.
 func (r *Reconciler) remove(ctx context.Context, f facts, c claim) error {
 	obj := &ipamclaims.IPAMClaim{ObjectMeta: metav1.ObjectMeta{Namespace: f.set.Namespace, Name: c.name}}
-	err := r.call(ctx, func(ctx context.Context) error {
+	err := call(ctx, func(ctx context.Context) error {
 		return r.Live.Delete(ctx, obj, client.Preconditions{UID: &c.uid, ResourceVersion: &c.revision})
 	})
 	if apierrors.IsNotFound(err) {

@@ -2,7 +2,6 @@ package workloads
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"time"
@@ -11,13 +10,13 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/tenure-ipam/tenure/ipam/controller/doorbell"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -26,9 +25,9 @@ import (
 // appears no event comes.
 const machineEvery = time.Minute
 
-// Machines gives claims that have lost their owner back to the VirtualMachine of that name, as
+// MachineClaims gives claims that have lost their owner back to the VirtualMachine of that name, as
 // after a restore: KubeVirt's controller takes none that is not its machine's.
-type Machines struct {
+type MachineClaims struct {
 	// Cache has claims, condensed.
 	Cache client.Reader
 	// Live reads and writes at the API server.
@@ -37,7 +36,7 @@ type Machines struct {
 }
 
 // Reconcile looks at one claim.
-func (m *Machines) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+func (m *MachineClaims) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	var claim ipamclaims.IPAMClaim
 	if err := m.Cache.Get(ctx, req.NamespacedName, &claim); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err) //nolint:wrapcheck // says what it is about
@@ -47,9 +46,9 @@ func (m *Machines) Reconcile(ctx context.Context, req reconcile.Request) (reconc
 	}
 	var vm metav1.PartialObjectMetadata
 	vm.SetGroupVersionKind(kube.VirtualMachine)
-	call, cancel := context.WithTimeout(ctx, kube.CallTimeout)
-	defer cancel()
-	err := m.Live.Get(call, client.ObjectKey{Namespace: req.Namespace, Name: claim.Labels[kube.VMLabel]}, &vm)
+	err := call(ctx, func(ctx context.Context) error {
+		return m.Live.Get(ctx, client.ObjectKey{Namespace: req.Namespace, Name: claim.Labels[kube.VMLabel]}, &vm)
+	})
 	switch {
 	case apierrors.IsForbidden(err), meta.IsNoMatchError(err):
 		return reconcile.Result{}, nil // no machine is going to be seen
@@ -64,21 +63,13 @@ func (m *Machines) Reconcile(ctx context.Context, req reconcile.Request) (reconc
 }
 
 // give makes a machine the owner of a claim, and only of the claim as it was seen.
-func (m *Machines) give(ctx context.Context, claim *ipamclaims.IPAMClaim, vm *metav1.PartialObjectMetadata) error {
+func (m *MachineClaims) give(ctx context.Context, claim *ipamclaims.IPAMClaim, vm *metav1.PartialObjectMetadata) error {
 	yes := true // it does not block the machine's deletion: that would need a right on machines
 	owner := metav1.OwnerReference{
 		APIVersion: kube.VirtualMachine.GroupVersion().String(), Kind: kube.VirtualMachine.Kind, Name: vm.Name, UID: vm.UID, Controller: &yes,
 	}
-	raw, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": claim.UID, "resourceVersion": claim.ResourceVersion, "ownerReferences": []metav1.OwnerReference{owner},
-	}})
-	if err != nil {
-		return fmt.Errorf("encode claim %s/%s: %w", claim.Namespace, claim.Name, err)
-	}
-	call, cancel := context.WithTimeout(ctx, kube.CallTimeout)
-	defer cancel()
-	into := &ipamclaims.IPAMClaim{ObjectMeta: metav1.ObjectMeta{Namespace: claim.Namespace, Name: claim.Name}}
-	err = m.Live.Patch(call, into, client.RawPatch(types.MergePatchType, raw))
+	seen := protocol.Meta{Name: claim.Name, UID: protocol.UID(claim.UID), Revision: protocol.Revision(claim.ResourceVersion)}
+	err := writeMeta(ctx, m.Live, claim.Namespace, seen, map[string]any{"ownerReferences": []metav1.OwnerReference{owner}})
 	switch out := kube.Classify(err); out {
 	case protocol.Done:
 		m.Log.InfoContext(ctx, "claim given back to its machine", "claim", claim.Namespace+"/"+claim.Name, "machine", vm.Name)
@@ -95,9 +86,10 @@ func ownerless(o client.Object) bool {
 }
 
 // Setup has the manager run m.
-func (m *Machines) Setup(mgr ctrl.Manager) error {
+func (m *MachineClaims) Setup(mgr ctrl.Manager) error {
 	err := ctrl.NewControllerManagedBy(mgr).Named("machines").
 		For(&ipamclaims.IPAMClaim{}, builder.WithPredicates(predicate.NewPredicateFuncs(ownerless))).
+		WithOptions(doorbell.Workers(1)).
 		Complete(m)
 	if err != nil {
 		return fmt.Errorf("set up the claims of VirtualMachines: %w", err)

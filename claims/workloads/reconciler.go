@@ -165,7 +165,7 @@ func (r *Reconciler) pods(ctx context.Context, f facts) (map[int]types.UID, erro
 func (r *Reconciler) pod(ctx context.Context, f facts, ordinal int) (types.UID, error) {
 	var pod metav1.PartialObjectMetadata
 	pod.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
-	err := r.call(ctx, func(ctx context.Context) error {
+	err := call(ctx, func(ctx context.Context) error {
 		return r.Live.Get(ctx, client.ObjectKey{Namespace: f.set.Namespace, Name: f.podName(ordinal)}, &pod)
 	})
 	if apierrors.IsNotFound(err) {
@@ -181,7 +181,7 @@ func (r *Reconciler) pod(ctx context.Context, f facts, ordinal int) (types.UID, 
 }
 
 // call makes one call, which has its deadline.
-func (r *Reconciler) call(ctx context.Context, f func(context.Context) error) error {
+func call(ctx context.Context, f func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, kube.CallTimeout)
 	defer cancel()
 	return f(ctx)

@@ -5,17 +5,14 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"time"
 
 	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
 	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -23,6 +20,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/api/npwg"
 	"github.com/tenure-ipam/tenure/api/workload"
+	"github.com/tenure-ipam/tenure/ipam/controller/doorbell"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 )
 
@@ -56,9 +54,16 @@ func few(all map[string]string) map[string]string {
 	return few
 }
 
-// CondenseClaim drops the labels and owners of a claim, but for those of a StatefulSet's, and
-// the label of a VirtualMachine's that nobody owns.
+// CondenseClaim drops of a claim's annotations, labels and owners what nobody in the controller
+// reads: it reads what the claim asks for, the label and owners of a StatefulSet's, the label of
+// a VirtualMachine's that nobody owns, and of a claim without addresses its owner, which may ask
+// for some.
 func CondenseClaim(c *ipamclaims.IPAMClaim) {
+	requested, asks := c.Annotations[workload.AnnotationRequested]
+	c.Annotations = nil
+	if asks {
+		c.Annotations = map[string]string{workload.AnnotationRequested: requested}
+	}
 	set, ok := c.Labels[workload.LabelSet]
 	switch {
 	case ok:
@@ -66,7 +71,10 @@ func CondenseClaim(c *ipamclaims.IPAMClaim) {
 	case ownerless(c):
 		c.Labels = map[string]string{kube.VMLabel: c.Labels[kube.VMLabel]}
 	default:
-		c.Labels, c.OwnerReferences = nil, nil
+		c.Labels = nil
+		if len(c.Status.IPs) > 0 {
+			c.OwnerReferences = nil
+		}
 	}
 }
 
@@ -105,10 +113,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 		For(&appsv1.StatefulSet{}, builder.WithPredicates(edited)).
 		Watches(&ipamclaims.IPAMClaim{}, handler.EnqueueRequestsFromMapFunc(ofClaim), builder.WithPredicates(claimEvents)).
 		Watches(&nad.NetworkAttachmentDefinition{}, handler.EnqueueRequestsFromMapFunc(r.ofDefinition)).
-		WithOptions(controller.Options{
-			MaxConcurrentReconciles: 4,
-			RateLimiter:             workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](100*time.Millisecond, 30*time.Second),
-		}).
+		WithOptions(doorbell.Workers(4)).
 		Complete(r)
 	if err != nil {
 		return fmt.Errorf("set up the claims of StatefulSets: %w", err)

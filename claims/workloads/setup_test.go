@@ -56,17 +56,31 @@ func TestCondensedIsReadAlike(t *testing.T) {
 
 func TestCondensedClaim(t *testing.T) {
 	owners := []metav1.OwnerReference{ref("StatefulSet", "web", "u")}
+	const vm = kube.VMLabel
 	for name, tt := range map[string]struct {
 		labels, want map[string]string
-		owners       int
+		owners       []metav1.OwnerReference
+		ips          []string
+		left         int // owners
 	}{
-		"a StatefulSet's": {map[string]string{workload.LabelSet: "web", "a": "b"}, map[string]string{workload.LabelSet: "web"}, 1},
-		"another":         {map[string]string{"a": "b"}, nil, 0},
+		"a StatefulSet's":                       {map[string]string{workload.LabelSet: "web", "a": "b"}, map[string]string{workload.LabelSet: "web"}, owners, []string{"10.0.0.5/24"}, 1},
+		"another":                               {map[string]string{"a": "b"}, nil, owners, []string{"10.0.0.5/24"}, 0},
+		"another without addresses":             {map[string]string{"a": "b"}, nil, owners, nil, 1},
+		"a machine's":                           {map[string]string{vm: "db"}, nil, owners, []string{"10.0.0.5/24"}, 0},
+		"a machine's that nobody owns":          {map[string]string{vm: "db", "a": "b"}, map[string]string{vm: "db"}, nil, []string{"10.0.0.5/24"}, 0},
+		"a machine's, without owner or address": {map[string]string{vm: "db"}, map[string]string{vm: "db"}, nil, nil, 0},
 	} {
-		c := &ipamclaims.IPAMClaim{ObjectMeta: metav1.ObjectMeta{Labels: tt.labels, OwnerReferences: owners}}
-		CondenseClaim(c)
-		if !maps.Equal(c.Labels, tt.want) || len(c.OwnerReferences) != tt.owners {
-			t.Errorf("%s has labels %v and owners %v; want %v and %d", name, c.Labels, c.OwnerReferences, tt.want, tt.owners)
+		c := &ipamclaims.IPAMClaim{ObjectMeta: metav1.ObjectMeta{
+			Labels: tt.labels, OwnerReferences: tt.owners, Annotations: map[string]string{workload.AnnotationRequested: "10.0.0.5", "other": "x"},
+		}, Status: ipamclaims.IPAMClaimStatus{IPs: tt.ips}}
+		for range 2 { // a cache may do it again
+			CondenseClaim(c)
+		}
+		if !maps.Equal(c.Labels, tt.want) || len(c.OwnerReferences) != tt.left {
+			t.Errorf("%s has labels %v and owners %v; want %v and %d", name, c.Labels, c.OwnerReferences, tt.want, tt.left)
+		}
+		if len(c.Annotations) != 1 || c.Annotations[workload.AnnotationRequested] != "10.0.0.5" {
+			t.Errorf("%s has annotations %v; want what it asks for alone", name, c.Annotations)
 		}
 	}
 }

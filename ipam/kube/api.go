@@ -154,7 +154,7 @@ func (a *API) createWithin(ctx context.Context, obj client.Object, d time.Durati
 // the object of meta's UID and resourceVersion. It names only what it changes,
 // so that fields which this program does not know survive it.
 func (a *API) swap(ctx context.Context, into client.Object, meta protocol.Meta, fields map[string]any) (protocol.Outcome, error) {
-	patch, err := swapPatch(meta, fields)
+	patch, err := SwapPatch(meta, fields)
 	if err != nil {
 		return protocol.Refused, err
 	}
@@ -165,7 +165,7 @@ func (a *API) swap(ctx context.Context, into client.Object, meta protocol.Meta, 
 
 // swapStatus does for the status what swap does for the object.
 func (a *API) swapStatus(ctx context.Context, into client.Object, meta protocol.Meta, status any) (protocol.Outcome, error) {
-	patch, err := swapPatch(meta, map[string]any{"status": status})
+	patch, err := SwapPatch(meta, map[string]any{"status": status})
 	if err != nil {
 		return protocol.Refused, err
 	}
@@ -174,7 +174,9 @@ func (a *API) swapStatus(ctx context.Context, into client.Object, meta protocol.
 	return outcome(ctx, a.c.Status().Patch(ctx, into, patch))
 }
 
-func swapPatch(meta protocol.Meta, fields map[string]any) (client.Patch, error) {
+// SwapPatch returns a merge patch of the given top-level fields that applies only to the object
+// of meta's UID and resourceVersion; to any version, where that is empty.
+func SwapPatch(meta protocol.Meta, fields map[string]any) (client.Patch, error) {
 	if meta.UID == "" { // the API server would take it for a patch of whatever has the name
 		return nil, fmt.Errorf("write of %s without a UID", meta.Name)
 	}

@@ -28,7 +28,7 @@ func (a *API) ReadNamespaceMetadata(ctx context.Context, name string) (*metav1.P
 // whatever else others write. It goes through the pod's status, whose writers cannot
 // change what the pod runs. Conflict means that the pod of that name is another one.
 func (a *API) AnnotatePod(ctx context.Context, key client.ObjectKey, uid protocol.UID, annotation, value string) (protocol.Outcome, error) {
-	patch, err := swapPatch(protocol.Meta{Name: key.String(), UID: uid}, map[string]any{
+	patch, err := SwapPatch(protocol.Meta{Name: key.String(), UID: uid}, map[string]any{
 		"metadata": map[string]any{"annotations": map[string]string{annotation: value}},
 	})
 	if err != nil {

@@ -17,7 +17,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
-	"github.com/tenure-ipam/tenure/api/workload"
 	"github.com/tenure-ipam/tenure/claims/workloads"
 	"github.com/tenure-ipam/tenure/ipam/controller/grants"
 	"github.com/tenure-ipam/tenure/ipam/controller/pools"
@@ -50,16 +49,7 @@ func cacheOptions(regs string) cache.Options {
 			}},
 			&ipamclaims.IPAMClaim{}: {Transform: func(o any) (any, error) {
 				if c, ok := o.(*ipamclaims.IPAMClaim); ok {
-					requested, asks := c.Annotations[workload.AnnotationRequested]
-					owners := c.OwnerReferences
-					c.Annotations = nil
 					workloads.CondenseClaim(c)
-					if len(c.Status.IPs) == 0 { // its owner may ask for some, until it has some
-						c.OwnerReferences = owners
-					}
-					if asks {
-						c.Annotations = map[string]string{workload.AnnotationRequested: requested}
-					}
 				}
 				return strip(o)
 			}},

@@ -299,7 +299,7 @@ func (c *Controller) assemble(ctx context.Context, mgr manager.Manager) ([]prome
 // owner, and make the claims of StatefulSets. Without the right to see StatefulSets it leaves
 // them alone: the caches would never be filled.
 func (c *Controller) workloads(ctx context.Context, mgr manager.Manager, direct client.Client, live *kube.API, catalog *networks.Catalog) error {
-	machines := &workloads.Machines{Cache: mgr.GetCache(), Live: direct, Log: c.log.With("part", "machines")}
+	machines := &workloads.MachineClaims{Cache: mgr.GetCache(), Live: direct, Log: c.log.With("part", "machines")}
 	if err := machines.Setup(mgr); err != nil || !c.cfg.StatefulSetClaims {
 		return err //nolint:wrapcheck // says what it is about
 	}
