@@ -25,7 +25,7 @@ type round struct {
 	dry      map[string]bool
 	searches map[string]*search
 	// registrations are the nodes whose registration's recalls are to be changed.
-	regs []protocol.NodeName
+	registrations []protocol.NodeName
 	// news are the names of grantees about whom there is some.
 	news []protocol.Grantee
 }
@@ -67,7 +67,7 @@ type part struct {
 func (b *Book) plan(asks []*waiter, jobs []*job, now time.Time) *round {
 	r := &round{
 		now: now, jobs: jobs, writes: map[*lease]*write{},
-		dry: map[string]bool{}, searches: map[string]*search{}, regs: b.untidy(now),
+		dry: map[string]bool{}, searches: map[string]*search{}, registrations: b.untidy(now),
 	}
 	for _, w := range asks {
 		b.place(r, w)
@@ -196,10 +196,10 @@ func (b *Book) settle(r *round, w *waiter) {
 // tell has the grantee of w notified at the round's end.
 func (r *round) tell(w *waiter) { r.news = append(r.news, nameOf(w.ask.To)) }
 
-// registration has the recalls of a node's registration changed.
-func (r *round) reg(node protocol.NodeName) {
-	if !slices.Contains(r.regs, node) {
-		r.regs = append(r.regs, node)
+// addRegistration has the recalls of a node's registration changed.
+func (r *round) addRegistration(node protocol.NodeName) {
+	if !slices.Contains(r.registrations, node) {
+		r.registrations = append(r.registrations, node)
 	}
 }
 

@@ -131,7 +131,7 @@ func (b *Book) recall(r *round, p *pool, l *lease, v allocator.View) *recall {
 		b.holders[rec.node] = h
 	}
 	h.under = append(h.under, rec)
-	r.reg(rec.node)
+	r.addRegistration(rec.node)
 	return rec
 }
 

@@ -20,7 +20,7 @@ func (b *Broker) round(ctx context.Context) {
 	asks, jobs := b.book.take(b.cfg.RoundSize, now), b.jobs
 	b.jobs = nil
 	r := b.book.plan(asks, jobs, now)
-	if len(asks) == 0 && len(jobs) == 0 && len(r.regs) == 0 {
+	if len(asks) == 0 && len(jobs) == 0 && len(r.registrations) == 0 {
 		b.mu.Unlock()
 		return
 	}
@@ -61,11 +61,11 @@ type task struct {
 
 // tasks returns what there is to write, first what somebody waits for most.
 func (r *round) tasks() []task {
-	tasks := make([]task, 0, len(r.order)+len(r.regs))
+	tasks := make([]task, 0, len(r.order)+len(r.registrations))
 	for _, wr := range r.order {
 		tasks = append(tasks, task{write: wr})
 	}
-	for _, node := range r.regs {
+	for _, node := range r.registrations {
 		tasks = append(tasks, task{reg: node})
 	}
 	return tasks

@@ -60,19 +60,19 @@ func (t *round) ask(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	t.ended, t.registered = map[protocol.NodeName]bool{}, map[protocol.NodeName]bool{}
-	for _, s := range regs {
-		t.ended[s.Node], t.registered[s.Node] = s.Ended(), !s.Ended()
+	for _, reg := range regs {
+		t.ended[reg.Node], t.registered[reg.Node] = reg.Ended(), !reg.Ended()
 	}
 	all := len(t.waiting) > 0 && t.candidates()
 	of := t.nodesOfEnding()
-	regs = slices.DeleteFunc(regs, func(s protocol.Registration) bool { return s.Ended() || !all && !of[s.Node] })
+	regs = slices.DeleteFunc(regs, func(reg protocol.Registration) bool { return reg.Ended() || !all && !of[reg.Node] })
 	if len(regs) == 0 {
 		return false, nil
 	}
 	t.id = rand.Text()
 	text := t.question().String()
-	for _, s := range regs {
-		t.nodes = append(t.nodes, s.Node)
+	for _, reg := range regs {
+		t.nodes = append(t.nodes, reg.Node)
 	}
 	grants.Each(t.Calls, regs, func(s protocol.Registration) {
 		out, err := t.Live.AskNode(ctx, s.Meta, text)

@@ -18,8 +18,8 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// A demand is one address that nothing leased can give.
-type demand struct {
+// An addressDemand is one address that nothing leased can give.
+type addressDemand struct {
 	family allocator.Family
 	view   allocator.View
 	exact  netip.Addr // the one address that will do; zero: any of view
@@ -67,7 +67,7 @@ func (e *HeldError) Error() string {
 // news of that. It returns nil if it is worth looking again, and the
 // error of the acquire that it began itself. A [*unmetError] says that only the
 // cluster can help: at once where the pool is exhausted.
-func (a *Agent) obtain(ctx context.Context, p *pool, n demand, finished uint64) error {
+func (a *Agent) obtain(ctx context.Context, p *pool, n addressDemand, finished uint64) error {
 	_, _, changed := p.now()
 	unmet := a.unmetNow(p, n)
 	switch {
@@ -88,7 +88,7 @@ func (a *Agent) obtain(ctx context.Context, p *pool, n demand, finished uint64) 
 }
 
 // lease is obtain where nothing is known against leasing a block.
-func (a *Agent) lease(ctx context.Context, p *pool, n demand, finished uint64) error {
+func (a *Agent) lease(ctx context.Context, p *pool, n addressDemand, finished uint64) error {
 	if n.exact.IsValid() { // only that block will do: nobody else's acquire helps
 		return a.obtainExact(ctx, p, n)
 	}
@@ -104,7 +104,7 @@ func (a *Agent) lease(ctx context.Context, p *pool, n demand, finished uint64) e
 }
 
 // awaitAny waits, for an ADD that has joined, until its own acquire or another ends.
-func (a *Agent) awaitAny(ctx context.Context, p *pool, n demand, own <-chan error, ended <-chan struct{}) error {
+func (a *Agent) awaitAny(ctx context.Context, p *pool, n addressDemand, own <-chan error, ended <-chan struct{}) error {
 	defer p.demands.leave(n)
 	select {
 	case err := <-own:
@@ -118,7 +118,7 @@ func (a *Agent) awaitAny(ctx context.Context, p *pool, n demand, own <-chan erro
 
 // unmetNow returns why n need not be tried: its pool is exhausted, or it could not be
 // met a moment ago.
-func (a *Agent) unmetNow(p *pool, n demand) error {
+func (a *Agent) unmetNow(p *pool, n addressDemand) error {
 	if known, _, _ := p.now(); known != nil && known.Pressure == allocator.PressureExhausted {
 		return &unmetError{Cause: &ExhaustedError{Pool: p.name, Family: n.family, View: n.view, Exact: n.exact, Message: known.Exhausted}}
 	}
@@ -137,7 +137,7 @@ const restAtMost = 2 * time.Second
 
 // awaitRest waits for the next end of the acquires that are still under way, where they
 // may bring something for an ADD more than wait for them, and returns nil; else unmet.
-func (a *Agent) awaitRest(ctx context.Context, p *pool, n demand, unmet error) error {
+func (a *Agent) awaitRest(ctx context.Context, p *pool, n addressDemand, unmet error) error {
 	ended := a.joinRest(p, n)
 	if ended == nil {
 		return unmet
@@ -159,7 +159,7 @@ func noBlockYet(ctx context.Context, p *pool) error {
 
 // acquire leases one more block that meets n: one of this node's own that is in
 // doubt or being given back, else the next that nobody seems to hold.
-func (a *Agent) acquire(ctx context.Context, p *pool, n demand) error {
+func (a *Agent) acquire(ctx context.Context, p *pool, n addressDemand) error {
 	known, absent, _ := p.now()
 	if why := a.unleasable(p.name, known, absent); why != "" {
 		return &notReadyError{Pool: p.name, Why: why, News: true}
@@ -191,7 +191,7 @@ const spreadAtMost = 500 * time.Millisecond
 
 // probe tries blocks that are not this node's, a few of them: then the pool is nearly
 // full, or this node unlucky, and the controller knows better.
-func (a *Agent) probe(ctx context.Context, p *pool, known *knownPool, n demand) error {
+func (a *Agent) probe(ctx context.Context, p *pool, known *knownPool, n addressDemand) error {
 	tried, small := map[netip.Prefix]bool{}, known.small(n.family)
 	for i := range a.cfg.Probes {
 		block, ok, trying, err := a.candidate(p, known, n, tried)
@@ -269,7 +269,7 @@ func noLease(p *pool, block netip.Prefix, res protocol.Result) error {
 // that nodes do not meet; where they have met and looked, it takes any: who
 // goes on where others do meets them again at every block. ok is false if there is none;
 // trying says then whether an acquire is at one that would do.
-func (a *Agent) candidate(p *pool, known *knownPool, n demand, tried map[netip.Prefix]bool) (block netip.Prefix, ok, trying bool, err error) {
+func (a *Agent) candidate(p *pool, known *knownPool, n addressDemand, tried map[netip.Prefix]bool) (block netip.Prefix, ok, trying bool, err error) {
 	d := &p.demands
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -341,7 +341,7 @@ func (a *Agent) begin(known *knownPool, f allocator.Family) netip.Addr {
 
 // around returns the blocks that meet n, each once: those from an address on, and then
 // those before it.
-func (p *knownPool) around(n demand, from netip.Addr) iter.Seq[netip.Prefix] {
+func (p *knownPool) around(n addressDemand, from netip.Addr) iter.Seq[netip.Prefix] {
 	return func(yield func(netip.Prefix) bool) {
 		var first netip.Prefix
 		for at := from; ; {
@@ -367,7 +367,7 @@ func hashOf(node protocol.NodeName) uint64 {
 }
 
 // obtainExact leases the block of one address that was asked for by name.
-func (a *Agent) obtainExact(ctx context.Context, p *pool, n demand) error {
+func (a *Agent) obtainExact(ctx context.Context, p *pool, n addressDemand) error {
 	known, absent, _ := p.now()
 	if why := a.unleasable(p.name, known, absent); why != "" {
 		return &notReadyError{Pool: p.name, Why: why, News: true}

@@ -162,7 +162,7 @@ func (a *Agent) hold(ctx context.Context, add *addCall) (store.Attachment, error
 		}
 		s := room.Slot
 		p := a.pool(s.Pool)
-		n := demand{family: s.Family, view: s.View, exact: s.Exact}
+		n := addressDemand{family: s.Family, view: s.View, exact: s.Exact}
 		if a.waits(ctx, add) {
 			if a.takenBack(ctx, p, n) {
 				continue

@@ -35,7 +35,7 @@ type demandKey struct {
 	view   string
 }
 
-func (n demand) key() demandKey { return demandKey{n.family, n.view.String()} }
+func (n addressDemand) key() demandKey { return demandKey{n.family, n.view.String()} }
 
 // queue is who waits for blocks that meet one demand, and how many are being acquired.
 type queue struct {
@@ -44,7 +44,7 @@ type queue struct {
 }
 
 // change adds to the queue of n, and returns what it is then. d.mu must be held.
-func (d *demands) change(n demand, running, waiting int) queue {
+func (d *demands) change(n addressDemand, running, waiting int) queue {
 	if d.queues == nil {
 		d.queues = map[demandKey]queue{}
 	}
@@ -83,7 +83,7 @@ type position struct {
 // whose outcome own then has, unless enough are under way. ended closes when
 // any ends; it is nil, and the ADD does not wait, if one has ended since there were so
 // many landings: what that has brought is not a reason for another.
-func (a *Agent) join(p *pool, n demand, finished uint64) (own <-chan error, ended <-chan struct{}) {
+func (a *Agent) join(p *pool, n addressDemand, finished uint64) (own <-chan error, ended <-chan struct{}) {
 	d := &p.demands
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -113,7 +113,7 @@ func (a *Agent) join(p *pool, n demand, finished uint64) (own <-chan error, ende
 
 // joinRest adds an ADD to those that wait for the acquires under way for such as it, unless
 // enough do; it begins none. ended closes when any ends; nil says that the ADD does not wait.
-func (a *Agent) joinRest(p *pool, n demand) (ended <-chan struct{}) {
+func (a *Agent) joinRest(p *pool, n addressDemand) (ended <-chan struct{}) {
 	d := &p.demands
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -128,7 +128,7 @@ func (a *Agent) joinRest(p *pool, n demand) (ended <-chan struct{}) {
 }
 
 // unmet returns why n could not be met a moment ago, nil if it could or was not tried.
-func (d *demands) unmet(n demand, now protocol.Instant) *unmetError {
+func (d *demands) unmet(n addressDemand, now protocol.Instant) *unmetError {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	l, ok := d.unmetLately[n.key()]
@@ -139,14 +139,14 @@ func (d *demands) unmet(n demand, now protocol.Instant) *unmetError {
 }
 
 // leave ends the wait of an ADD that has joined for n.
-func (d *demands) leave(n demand) {
+func (d *demands) leave(n addressDemand) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.change(n, 0, -1)
 }
 
 // land ends an acquire for n, which ended with err, and wakes whoever waits.
-func (a *Agent) land(d *demands, n demand, err error) {
+func (a *Agent) land(d *demands, n addressDemand, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.change(n, -1, 0)
@@ -171,7 +171,7 @@ func (d *demands) busy() bool {
 }
 
 // blockSize returns how many addresses a block has that could serve n.
-func blockSize(p *pool, n demand) int {
+func blockSize(p *pool, n addressDemand) int {
 	known, _, _ := p.now()
 	if known == nil {
 		return 1

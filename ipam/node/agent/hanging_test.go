@@ -60,7 +60,7 @@ func TestAddIsNotHeldUpByTheDisk(t *testing.T) {
 	st, hang := newHangingStore(t)
 	heard := &heardEvents{}
 	a.st, a.cl.Events = st, heard
-	n := demand{family: allocator.IPv4}
+	n := addressDemand{family: allocator.IPv4}
 	r := leaseRight(p.known.Pool, p.known.shape.Block(a.begin(p.known, n.family), 30))
 	r.Phase = protocol.Held
 	done := make(chan struct{})

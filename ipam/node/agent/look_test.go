@@ -119,7 +119,7 @@ func TestCandidate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		leases := &listedLeases{}
 		a, p := newBubbleAgent(t, leases)
-		n := demand{family: allocator.IPv4}
+		n := addressDemand{family: allocator.IPv4}
 		next := func() (netip.Prefix, bool) {
 			t.Helper()
 			block, ok, _, err := a.candidate(p, p.known, n, nil)
@@ -215,7 +215,7 @@ func TestCandidateOfManyBlocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, p := newBubbleAgent(t, &listedLeases{})
 		a.look(t.Context(), p, 0)
-		if block, ok, _, err := a.candidate(p, p.known, demand{family: allocator.IPv6}, nil); !ok || err != nil || block.Bits() != 112 {
+		if block, ok, _, err := a.candidate(p, p.known, addressDemand{family: allocator.IPv6}, nil); !ok || err != nil || block.Bits() != 112 {
 			t.Errorf("candidate %v, %v, %v; want a block of IPv6", block, ok, err)
 		}
 	})
@@ -317,7 +317,7 @@ func TestRestOfAcquires(t *testing.T) {
 		known := *p.known
 		known.Pressure = allocator.PressureExhausted
 		p.known = &known
-		n := demand{family: allocator.IPv4}
+		n := addressDemand{family: allocator.IPv4}
 		p.demands.change(n, 1, 0)
 		errs := make(chan error, 6)
 		for range 6 {
@@ -358,8 +358,8 @@ func TestQueuesOfNeeds(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		others := demand{family: allocator.IPv6}
-		for _, n := range []demand{{family: allocator.IPv4}, {family: allocator.IPv4, view: allocator.NewView(set)}} {
+		others := addressDemand{family: allocator.IPv6}
+		for _, n := range []addressDemand{{family: allocator.IPv4}, {family: allocator.IPv4, view: allocator.NewView(set)}} {
 			p.demands.change(others, 1, 1)
 			a.queue = func(func(context.Context)) {}
 			if own, _ := a.join(p, n, 0); own == nil {
@@ -394,7 +394,7 @@ func TestQueuesOfNeeds(t *testing.T) {
 func TestLandingBetween(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, p := newBubbleAgent(t, &listedLeases{})
-		n := demand{family: allocator.IPv4}
+		n := addressDemand{family: allocator.IPv4}
 		p.demands.change(n, 1, 0)
 		before := a.finished.Load()
 		a.land(&p.demands, n, nil)

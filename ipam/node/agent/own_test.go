@@ -51,7 +51,7 @@ func TestMetLeaseIsNotRead(t *testing.T) {
 	meet := func(when string, reads int) {
 		t.Helper()
 		leases.reads = 0
-		block, ok, _, err := a.candidate(p, p.known, demand{family: allocator.IPv4}, nil)
+		block, ok, _, err := a.candidate(p, p.known, addressDemand{family: allocator.IPv4}, nil)
 		if err != nil || !ok {
 			t.Fatalf("no candidate: %v", err)
 		}

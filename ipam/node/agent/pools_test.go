@@ -62,7 +62,7 @@ func TestAwaitsPool(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				a, p := newBubbleAgent(t, &listedLeases{})
-				n := demand{family: allocator.IPv4}
+				n := addressDemand{family: allocator.IPv4}
 				if tt.exact != "" {
 					n.exact = netip.MustParseAddr(tt.exact)
 				}
@@ -129,7 +129,7 @@ func (editedPools) ReadPool(_ context.Context, name protocol.PoolName) (protocol
 	return protocol.Pool{Meta: protocol.Meta{Name: string(name), UID: "p"}, Bits4: 30, Open: true, Edited: true, Generation: 2}, protocol.Done, nil
 }
 
-// newRegistrationedAgent is newBubbleAgent on leases and pools, in term 3 of its registration.
+// newRegisteredAgent is newBubbleAgent on leases and pools, in term 3 of its registration.
 func newRegisteredAgent(t *testing.T, leases Leases, pools Pools) (*Agent, *pool) {
 	t.Helper()
 	a, p := newBubbleAgent(t, &listedLeases{})
@@ -147,7 +147,7 @@ func newRegisteredAgent(t *testing.T, leases Leases, pools Pools) (*Agent, *pool
 // long it did.
 func obtains(t *testing.T, a *Agent, p *pool, exact string, wait time.Duration) (time.Duration, error) {
 	t.Helper()
-	n := demand{family: allocator.IPv4}
+	n := addressDemand{family: allocator.IPv4}
 	if exact != "" {
 		n.exact = netip.MustParseAddr(exact)
 	}
@@ -325,7 +325,7 @@ func TestAwaitsReopening(t *testing.T) {
 			t.Fatal(err)
 		}
 		ended := make(chan error, 2)
-		go func() { ended <- a.obtain(t.Context(), p, demand{family: allocator.IPv4}, 0) }()
+		go func() { ended <- a.obtain(t.Context(), p, addressDemand{family: allocator.IPv4}, 0) }()
 		go func() { // of a claim
 			_, _, err := a.claimAddresses(t.Context(), protocol.Claim{IPs: []netip.Prefix{netip.MustParsePrefix("10.0.0.5/27")}}, conf)
 			ended <- err

@@ -46,14 +46,14 @@ func (a *Agent) reserve(p *pool) {
 		size := 1 << (f.BitLen() - known.bits(f))
 		wanted := allocator.Wanted(c.Taken, c.Free, size, known.Pressure)
 		d := &p.demands
-		if wanted == 0 || d.unmet(demand{family: f}, a.clock.Now()) != nil {
+		if wanted == 0 || d.unmet(addressDemand{family: f}, a.clock.Now()) != nil {
 			continue // those who wait need what there is
 		}
 		if calm := d.calm(a.clock.Now()); calm < burstOver {
 			a.reserveIn(p, burstOver-calm)
 			continue
 		}
-		n := demand{family: f}
+		n := addressDemand{family: f}
 		d.mu.Lock()
 		begin := max(0, min(wanted, a.cfg.Parallel)-d.acquires())
 		d.change(n, begin, 0)

@@ -19,7 +19,7 @@ const takeBackAfter = 10 * time.Second
 // takeBack takes addresses that this node has ceded, and nobody has been granted,
 // into service again: as many as n's ADD and those that wait with it lack, and the
 // reserve that is due. ok is false where there is nothing to take back.
-func (a *Agent) takeBack(ctx context.Context, p *pool, known *knownPool, n demand) (ok bool, err error) {
+func (a *Agent) takeBack(ctx context.Context, p *pool, known *knownPool, n addressDemand) (ok bool, err error) {
 	if a.withholds(p.name) || known.Pressure == allocator.PressureExhausted || p.demands.eased(a.clock.Now()) < takeBackAfter {
 		return false, nil
 	}
@@ -53,7 +53,7 @@ func (a *Agent) takeBack(ctx context.Context, p *pool, known *knownPool, n deman
 
 // takenBack is takeBack for an ADD whose request waits: it goes on waiting where there
 // is nothing to take back.
-func (a *Agent) takenBack(ctx context.Context, p *pool, n demand) bool {
+func (a *Agent) takenBack(ctx context.Context, p *pool, n addressDemand) bool {
 	known, absent, _ := p.now()
 	if unready(known, absent) != "" {
 		return false
@@ -67,7 +67,7 @@ func (a *Agent) takenBack(ctx context.Context, p *pool, n demand) bool {
 
 // ceded returns a lease of this node that has ceded addresses which meet n, and which
 // of them to take back.
-func (a *Agent) ceded(ctx context.Context, p *pool, known *knownPool, n demand) (lease protocol.Right, addrs []netip.Addr, err error) {
+func (a *Agent) ceded(ctx context.Context, p *pool, known *knownPool, n addressDemand) (lease protocol.Right, addrs []netip.Addr, err error) {
 	term := a.term()
 	limit, err := a.lacking(ctx, p, known, n)
 	if err != nil {
@@ -98,7 +98,7 @@ func (a *Agent) ceded(ctx context.Context, p *pool, known *knownPool, n demand) 
 }
 
 // met reports whether x would do for n.
-func (n demand) met(shape *allocator.Shape, x netip.Addr) bool {
+func (n addressDemand) met(shape *allocator.Shape, x netip.Addr) bool {
 	if n.exact.IsValid() {
 		return x == n.exact
 	}
@@ -107,7 +107,7 @@ func (n demand) met(shape *allocator.Shape, x netip.Addr) bool {
 
 // lacking returns how many addresses of a pool this node lacks that meet n: one for each ADD
 // that waits for such, and the reserve.
-func (a *Agent) lacking(ctx context.Context, p *pool, known *knownPool, n demand) (int, error) {
+func (a *Agent) lacking(ctx context.Context, p *pool, known *knownPool, n addressDemand) (int, error) {
 	p.demands.mu.Lock()
 	waiting := p.demands.queues[n.key()].waiting
 	p.demands.mu.Unlock()

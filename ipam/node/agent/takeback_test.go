@@ -84,7 +84,7 @@ func TestTakeBackOfAnEndedAdd(t *testing.T) {
 		a.keepLease(t, p, r, func(s allocator.Space) error { return s.Bar(x, true) })
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second) // an ADD's
 		defer cancel()
-		if a.takenBack(ctx, p, demand{family: allocator.IPv4}) {
+		if a.takenBack(ctx, p, addressDemand{family: allocator.IPv4}) {
 			t.Error("taken back, and the API server has not answered")
 		}
 		for range 20 { // of maintenance

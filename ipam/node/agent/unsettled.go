@@ -12,7 +12,7 @@ import (
 // create is in doubt, that is being given back, or that has room and waits to be said
 // again in a new term. Without it an outage would leave one more name behind at every
 // try.
-func (a *Agent) unsettled(p *pool, known *knownPool, n demand) (block netip.Prefix, err error) {
+func (a *Agent) unsettled(p *pool, known *knownPool, n addressDemand) (block netip.Prefix, err error) {
 	term, unserving := a.term(), a.unserving.blocks(p.name)
 	var found []netip.Prefix
 	err = a.st.View(func(tx *store.Tx) error {
@@ -65,7 +65,7 @@ func freeIn(tx *store.Tx, name protocol.PoolName, f allocator.Family, blocks map
 }
 
 // gives reports whether block has an ordinary address that n could take.
-func (p *knownPool) gives(block netip.Prefix, n demand) bool {
+func (p *knownPool) gives(block netip.Prefix, n addressDemand) bool {
 	found, ok := p.shape.NextBlock(n.family, p.bits(n.family), n.view, block.Addr())
 	return ok && found == block
 }
