@@ -123,6 +123,9 @@ spec: {network: lan, interface: net1}
 	if err := patch(`{"status":{"ips":["10.0.0.5/24"]}}`, "status"); err != nil {
 		t.Errorf("status: got %v; want it written", err)
 	}
+	awaitRefusal(t, func() error {
+		return ours.Delete(t.Context(), c.GetName(), metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}})
+	})
 	for what, err := range map[string]error{
 		"spec": patch(`{"spec":{"network":"wan"}}`), "finalizers": patch(`{"metadata":{"finalizers":["tenure.dev/x"]}}`),
 		"delete": ours.Delete(t.Context(), c.GetName(), metav1.DeleteOptions{}),

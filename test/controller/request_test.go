@@ -51,7 +51,7 @@ func register(t testing.TB, used map[string]string) *standIn {
 	return a
 }
 
-// silent registrations one that answers nothing.
+// silent registers one that answers nothing.
 func silent(t testing.TB) *standIn {
 	t.Helper()
 	a := &standIn{t: t, node: protocol.NodeName(unique("node")), used: map[netip.Addr]string{}}

@@ -135,19 +135,8 @@ func (d *demo) playMove(ctx context.Context) {
 
 // awaitNoUses waits until no node uses a claim.
 func (d *demo) awaitNoUses(ctx context.Context) {
-	d.awaitUsesEnd(ctx, func(string) bool { return true })
-}
-
-// awaitUnused waits until no node uses a claim.
-func (d *demo) awaitUnused(ctx context.Context, c claimed) {
-	d.awaitUsesEnd(ctx, func(claim string) bool { return claim == c.name() })
-}
-
-// awaitUsesEnd waits until no sub-lease is left but those of other claims.
-func (d *demo) awaitUsesEnd(ctx context.Context, of func(claim string) bool) {
 	d.await(ctx, "the nodes let go of the claims", func(ctx context.Context) error {
 		subs, err := d.API.SubLeases(ctx)
-		subs = slices.DeleteFunc(subs, func(s protocol.SubLease) bool { return s.Use != nil && !of(s.Use.Claim.Name) })
 		if err != nil || len(subs) == 0 {
 			return err
 		}

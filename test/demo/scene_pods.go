@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
-	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -131,28 +130,10 @@ func (d *demo) playAddWhileFrozen(ctx context.Context) {
 	d.Must(d.PauseAPIServer())
 	defer func() { d.Must(d.ResumeAPIServer()) }()
 	d.screen.command("kill -STOP $(pidof kube-apiserver)")
-	d.silent(ctx)
 	d.Must(d.attach(ctx, d.waiting))
 	d.showPods(d.waiting)
 	d.pingAll(ctx, []*pod{d.waiting}, d.pods)
 	d.screen.ok("%s got its addresses, and reaches the other %d pods, without the API server.", d.waiting.name, len(d.pods)-1)
-}
-
-// silent waits until the API server answers nothing: on a busy machine its threads
-// take a moment to stop.
-func (d *demo) silent(ctx context.Context) {
-	d.await(ctx, "the API server freezes", func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
-		defer cancel()
-		err := d.Client.Get(ctx, client.ObjectKey{Name: poolName}, &v1alpha1.IPPool{})
-		switch {
-		case errors.Is(err, context.DeadlineExceeded):
-			return nil
-		case err != nil:
-			return err
-		}
-		return errors.New("it answers")
-	})
 }
 
 // grants returns which addresses are granted to claims, by the claim's name.

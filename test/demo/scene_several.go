@@ -146,7 +146,6 @@ func (d *demo) playDelAlone(ctx context.Context) {
 	d.Must(d.PauseAPIServer())
 	defer func() { d.Must(d.ResumeAPIServer()) }()
 	d.screen.command("kill -STOP $(pidof kube-apiserver)")
-	d.silent(ctx)
 	s, n := &d.networks, d.nodeA
 	config, err := n.configuration()
 	d.Must(err)

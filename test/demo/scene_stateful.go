@@ -39,14 +39,14 @@ func (d *demo) playStateful(ctx context.Context) {
 	d.check(ctx, claims[0], first)
 	d.pingAll(ctx, []*pod{d.pods[0]}, []*pod{first})
 	d.remove(ctx, first)
-	d.awaitUnused(ctx, claims[0])
+	d.awaitUsedBy(ctx, claims[0])
 	again := d.broker(ctx, set, d.nodeB, 0)
 	d.showPods(again)
 	d.check(ctx, claims[0], again)
 	d.screen.ok("broker-0 names no claim, and has its own on node-a, and after it was deleted, on node-b.")
 
 	d.remove(ctx, again)
-	d.awaitUnused(ctx, claims[0])
+	d.awaitUsedBy(ctx, claims[0])
 	d.screen.command("kubectl -n %s delete statefulset broker", namespace)
 	d.Must(d.Client.Delete(ctx, set, client.PropagationPolicy(metav1.DeletePropagationBackground)))
 	took := d.await(ctx, "Kubernetes' garbage collector deletes its claims", func(ctx context.Context) error {

@@ -17,9 +17,8 @@ import (
 )
 
 // throttle stands between clients and the API server, and while it is on answers every
-// request as priority and fairness answers one that it has no registration for. (The API server
-// itself cannot be told to: a priority level without registrations still serves one request at a
-// time.)
+// request as priority and fairness answers one that it has no seat for. (The API server
+// itself cannot be told to: a priority level without seats still serves one request at a time.)
 type throttle struct {
 	on      atomic.Bool
 	refused atomic.Int64

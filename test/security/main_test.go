@@ -159,6 +159,14 @@ func awaitPolicies(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	leader, err := cp.AddUser("system:serviceaccount:tenure-system:tenure-controller", "system:serviceaccounts")
+	if err != nil {
+		return err
+	}
+	controller, err := client.New(leader, client.Options{})
+	if err != nil {
+		return err
+	}
 	for name, try := range map[string]func() error{
 		"node-leases": func() error {
 			return agent.Create(ctx, parse(leaseText("mine", "10.81.0.2", "{kind: Cluster}", "")), client.DryRunAll)
@@ -166,6 +174,9 @@ func awaitPolicies(ctx context.Context) error {
 		"node-subleases": func() error { return agent.Create(ctx, parse(requestText("probe", "x")), client.DryRunAll) },
 		"node-seats":     func() error { return agent.Create(ctx, parse(regText("probe")), client.DryRunAll) },
 		"deletion":       func() error { return kc.Delete(ctx, named("IPSubLease", "", "of-b"), client.DryRunAll) },
+		"workload-claims": func() error {
+			return controller.Delete(ctx, named("IPAMClaim", "team-b", "vm"), client.DryRunAll)
+		},
 	} {
 		err := process.Await(ctx, process.Patience, func(context.Context) error {
 			if err := try(); err == nil || !strings.Contains(err.Error(), name+".tenure.dev") {

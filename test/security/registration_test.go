@@ -9,15 +9,15 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// A sitter is node-b's agent on its registration, with the credentials of its pod.
-type sitter struct {
+// A registrar is node-b's agent on its registration, with the credentials of its pod.
+type registrar struct {
 	api *kube.API
 	protocol.Registrar
 }
 
-// beat reads the registration and writes it as the protocol says: it registers, where it does not
-// register.
-func (s *sitter) beat(t *testing.T) error {
+// beat reads the registration and writes it as the protocol says: it registers, unless it is
+// registered already.
+func (s *registrar) beat(t *testing.T) error {
 	now := protocol.Instant{Wall: time.Now()}
 	reg, out, err := s.api.ReadRegistration(t.Context(), s.Self.Node)
 	if err != nil {
@@ -44,7 +44,7 @@ func (s *sitter) beat(t *testing.T) error {
 func TestRegistrationAfterAThief(t *testing.T) {
 	rc := boundTo(t, "tenured", podOn(t, system, "tenured-after", "node-b", "tenured"))
 	i := newIntruder(t, "the agent of node-b", rc)
-	agent := &sitter{api: kube.NewAPI(i.Client)}
+	agent := &registrar{api: kube.NewAPI(i.Client)}
 	agent.Self = protocol.Identity{Node: "node-b", NodeUID: "u", Store: "own", Machine: "m", Boot: "next", Fence: time.Minute}
 	thief := func(patch string) error { return i.patch(named("Lease", system, "node-b"), patch) }
 	beat := func() error { return agent.beat(t) }

@@ -158,7 +158,7 @@ func (f Fault) step(d *simDrive, r protocol.Right, self protocol.Self, ev protoc
 	return protocol.Step(r, self, ev)
 }
 
-// registration tampers with what the agent is told about its registration.
+// reg tampers with what the agent is told about its registration.
 func (f Fault) reg(s protocol.Registrar, ev protocol.RegistrationEvent) protocol.RegistrationEvent {
 	if ev.Call != protocol.RegistrationRead || ev.Outcome != protocol.Done {
 		return ev
@@ -197,7 +197,7 @@ func recordText(r protocol.Right) string {
 	if r.Phase == "" {
 		return "nothing"
 	}
-	return fmt.Sprintf("%s(uid %s, rev %s, turn %d, said %d, term %d)", r.Phase, r.UID, r.Revision, r.Turn, r.Asserted, r.Term)
+	return fmt.Sprintf("%s(uid %s, rev %s, turn %d, asserted %d, term %d)", r.Phase, r.UID, r.Revision, r.Turn, r.Asserted, r.Term)
 }
 
 func eventText(ev protocol.Event) string {

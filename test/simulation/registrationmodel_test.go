@@ -18,7 +18,7 @@ type regWorld struct {
 	rng     *choices
 	now     time.Duration
 	api     *simAPI
-	agents  []*sitter
+	agents  []*registrar
 	late    []*regCall
 	landed  map[string]time.Duration       // when the last write of a store, in a boot, was accepted
 	boots   map[protocol.StoreID]bootTerms // which boot a store had each term in
@@ -29,8 +29,8 @@ type regWorld struct {
 
 type bootTerms map[int64]string
 
-// sitter is one machine and its agent's side of the registration.
-type sitter struct {
+// registrar is one machine and its agent's side of the registration.
+type registrar struct {
 	machine       string
 	fence         time.Duration
 	boots, stores int
@@ -65,14 +65,14 @@ func (c *regCall) arrive() {
 	c.commit(c)
 }
 
-func (a *sitter) self() protocol.Identity {
+func (a *registrar) self() protocol.Identity {
 	return protocol.Identity{
 		Node: "n1", NodeUID: "node", Store: protocol.StoreID(fmt.Sprintf("%s-s%d", a.machine, a.stores)),
 		Machine: a.machine, Boot: fmt.Sprintf("%s-b%d", a.machine, a.boots), Fence: a.fence,
 	}
 }
 
-func (a *sitter) now(w *regWorld) protocol.Instant {
+func (a *registrar) now(w *regWorld) protocol.Instant {
 	return protocol.Instant{Boot: w.now - a.bootAt - a.stopped, Wall: epoch.Add(w.now + a.wallOff)}
 }
 
@@ -81,7 +81,7 @@ func (w *regWorld) logf(format string, args ...any) {
 }
 
 // step steps the registration, and keeps what is accepted before it is believed.
-func (w *regWorld) step(a *sitter, ev protocol.RegistrationEvent) {
+func (w *regWorld) step(a *registrar, ev protocol.RegistrationEvent) {
 	ev.Now = a.now(w)
 	res := protocol.StepRegistration(a.registrar, ev)
 	w.logf("%s: call %d %v -> call %d, term %d, turn %d, accepted %v, registered in %d", a.machine, ev.Call, ev.Outcome, res.Call, res.Write.Term, res.Write.Turn, res.Accepted, res.Next.Term)
@@ -96,7 +96,7 @@ func (w *regWorld) step(a *sitter, ev protocol.RegistrationEvent) {
 }
 
 // send puts a call on its way.
-func (w *regWorld) send(a *sitter) {
+func (w *regWorld) send(a *registrar) {
 	res := *a.sending
 	a.sending = nil
 	self, life := a.self(), a.self().Boot+"/"+string(a.self().Store)
@@ -168,7 +168,7 @@ func (w *regWorld) act() {
 }
 
 // progress goes on with what an agent is at.
-func (w *regWorld) progress(a *sitter) {
+func (w *regWorld) progress(a *registrar) {
 	lost := w.rng.IntN(6) == 0
 	switch {
 	case !a.up:
@@ -192,7 +192,7 @@ func (w *regWorld) progress(a *sitter) {
 }
 
 // abandon leaves an agent's call to itself: it may commit all the same.
-func (w *regWorld) abandon(a *sitter) {
+func (w *regWorld) abandon(a *registrar) {
 	if a.call != nil && !a.call.committed {
 		w.late = append(w.late, a.call)
 	}
@@ -200,7 +200,7 @@ func (w *regWorld) abandon(a *sitter) {
 
 // restart stops an agent and starts it: in the same boot, in another, or with an
 // empty disk in another.
-func (w *regWorld) restart(a *sitter, how int) {
+func (w *regWorld) restart(a *registrar, how int) {
 	w.abandon(a)
 	a.sending, a.call = nil, nil
 	if how > 0 {
@@ -295,7 +295,7 @@ func TestRegistrationModel(t *testing.T) {
 			landed: map[string]time.Duration{}, boots: map[protocol.StoreID]bootTerms{},
 		}
 		for i := range 1 + w.rng.IntN(2) {
-			w.agents = append(w.agents, &sitter{machine: fmt.Sprintf("m%d", i)})
+			w.agents = append(w.agents, &registrar{machine: fmt.Sprintf("m%d", i)})
 		}
 		for range 150 {
 			if w.act(); w.failure != "" {

@@ -276,7 +276,7 @@ func (f *faults) drain(was words) {
 	}
 }
 
-// joins returns the nodes that do not know that the data went back, for their stores have were
+// joins returns the nodes that do not know that the data went back, for their stores were
 // never registered, or were moved away: they would lease what the others have not put back yet.
 func (f *faults) joins(was words) map[*node]bool {
 	joins := map[*node]bool{}

@@ -15,6 +15,7 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/api/workload"
@@ -174,6 +175,18 @@ func TestStatefulSetKeepsItsAddresses(t *testing.T) {
 	w := newWorld(t, "keeps", "default", "10.70.0.0/24", "fd00:70::/64")
 	k := w.keeper(3, nil, func(o *appsv1.StatefulSet) { o.Spec.PodManagementPolicy = appsv1.ParallelPodManagement })
 	want := k.claims(0, 1, 2) // before any pod
+	made := map[int]types.UID{}
+	for i := range want {
+		made[i] = k.owner(i, "").UID
+	}
+	same := func(when string) { // not others with the same addresses
+		t.Helper()
+		for i, uid := range made {
+			if got := k.owner(i, "").UID; got != uid {
+				t.Errorf("%s: ordinal %d has another claim", when, i)
+			}
+		}
+	}
 	round := func(first, second *fleet.Node, ordinals ...int) {
 		t.Helper()
 		var pods []fleet.Interface
@@ -191,23 +204,19 @@ func TestStatefulSetKeepsItsAddresses(t *testing.T) {
 	round(w.a, w.b, 0, 1, 2)
 	round(w.b, w.a, 0, 1, 2)
 	k.scale(1)
-	k.owner(2, "")
 	k.scale(0)
-	k.claims(0, 1, 2)
 	k.scale(4)
-	all := k.claims(0, 1, 2, 3)
+	all := k.claims(0, 1, 2, 3) // the last of which shows that the controller has seen that
+	same("after down and up")
 	if !slices.Equal(all[2], want[2]) {
 		t.Errorf("after down and up ordinal 2 has %v; want %v", all[2], want[2])
 	}
 	round(w.b, w.a, 2, 1)
 	k.scale(3)
 	remove(t, k.obj)
-	before := k.owner(1, "").UID
-	k.obj = w.keeper(3, nil).obj
-	k.claims(0, 1, 2, 3)
-	if after := k.owner(1, "").UID; after != before {
-		t.Error("the StatefulSet that was made again has another claim")
-	}
+	k.obj = w.keeper(5, nil).obj
+	k.claims(0, 1, 2, 3, 4)
+	same("after it was made again")
 	round(w.a, w.b, 1, 2, 0)
 }
 
@@ -376,7 +385,8 @@ func TestClaimsOfADefinitionThatComesLate(t *testing.T) {
 	}
 }
 
-// TestTwoLeadersMakeOneClaim: two controllers at work make each claim once.
+// TestTwoLeadersMakeOneClaim: of two controllers at work neither takes the other's claims for a
+// stranger's, or makes them anew.
 func TestTwoLeadersMakeOneClaim(t *testing.T) {
 	stop, err := fleet.StartController(t.Context(), cp.Config())
 	if err != nil {
@@ -394,9 +404,24 @@ func TestTwoLeadersMakeOneClaim(t *testing.T) {
 		ordinals = append(ordinals, i)
 	}
 	k.claims(ordinals...)
+	made := map[int]types.UID{}
+	for i := range 50 {
+		made[i] = k.owner(i, "StatefulSet "+k.obj.Name).UID
+	}
 	k.retain("whenDeleted=Retain,whenScaled=Delete")
 	for i := range 50 {
-		k.owner(i, "")
+		if c := k.owner(i, ""); c.UID != made[i] {
+			t.Errorf("ordinal %d has another claim", i)
+		}
+	}
+	var list eventsv1.EventList
+	if err := kc.List(t.Context(), &list, client.InNamespace("default")); err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range list.Items {
+		if e.Regarding.Name == k.obj.Name && e.Type == corev1.EventTypeWarning {
+			t.Errorf("it is said of %s: %s: %s", e.Regarding.Name, e.Reason, e.Note)
+		}
 	}
 	k.scale(0)
 	k.claims()
