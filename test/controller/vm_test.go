@@ -363,7 +363,9 @@ func TestMachineAsksForAddresses(t *testing.T) {
 // since it does not watch machines.
 func touch(t *testing.T, c *ipamclaims.IPAMClaim) {
 	t.Helper()
-	edit(t, c, func(c *ipamclaims.IPAMClaim) { metav1.SetMetaDataAnnotation(&c.ObjectMeta, "example.com/touched", c.ResourceVersion) })
+	edit(t, c, func(c *ipamclaims.IPAMClaim) {
+		metav1.SetMetaDataAnnotation(&c.ObjectMeta, "example.com/touched", c.ResourceVersion)
+	})
 }
 
 // TestMachineTakesItsClaimBack: a claim that was saved and applied again belongs to nobody. When
