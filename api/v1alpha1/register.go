@@ -23,6 +23,9 @@ func addKnownTypes(s *runtime.Scheme) error {
 		&IPLease{}, &IPLeaseList{},
 		&IPSubLease{}, &IPSubLeaseList{},
 		&IPReservation{}, &IPReservationList{},
+		&PodNetwork{}, &PodNetworkList{},
+		&PodNetworkAttachment{}, &PodNetworkAttachmentList{},
+		&InterfaceParameters{}, &InterfaceParametersList{},
 	)
 	metav1.AddToGroupVersion(s, GroupVersion)
 	return nil

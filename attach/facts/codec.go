@@ -73,6 +73,10 @@ func ParseAnswer(raw json.RawMessage) (a Answer, err error) {
 			err = a.Pod.parse(v)
 		case "networks":
 			a.Networks, err = plainjson.ReadList(v, parseDefinition)
+		case "podNetworks":
+			a.PodNetworks, err = plainjson.ReadList(v, parsePodNetwork)
+		case "noPodNetworks":
+			a.NoPodNetworks = string(v) == "true"
 		}
 		return err
 	})
@@ -95,6 +99,27 @@ func (p *Pod) parse(raw json.RawMessage) error {
 		}
 		return err
 	})
+}
+
+func parsePodNetwork(raw json.RawMessage) (n PodNetwork, err error) {
+	err = plainjson.ReadMembers(raw, func(key []byte, v json.RawMessage) (err error) {
+		switch string(key) {
+		case "name":
+			n.Name, err = plainjson.ReadText[string](v)
+		case "definition":
+			var d Definition
+			d, err = parseDefinition(v)
+			n.Definition = d.Ref
+		case "provider":
+			n.Provider, err = plainjson.ReadText[string](v)
+		case "refused":
+			n.Refused, err = plainjson.ReadText[string](v)
+		case "later":
+			n.Later = string(v) == "true"
+		}
+		return err
+	})
+	return n, err
 }
 
 func parseDefinition(raw json.RawMessage) (d Definition, err error) {

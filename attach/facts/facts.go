@@ -41,6 +41,27 @@ func (r Ref) String() string { return r.Namespace + "/" + r.Name }
 type Answer struct {
 	Pod      Pod          `json:"pod"`
 	Networks []Definition `json:"networks,omitempty"`
+	// PodNetworks has one element for each of the pod's list of PodNetworks, in its order. It is
+	// empty where the list cannot be read, or the cluster has no PodNetworks.
+	PodNetworks []PodNetwork `json:"podNetworks,omitempty"`
+	// NoPodNetworks says that the agent serves no PodNetworks: the pod's list has no effect.
+	NoPodNetworks bool `json:"noPodNetworks,omitempty"`
+}
+
+// A PodNetwork is an element of a pod's list of PodNetworks, as the agent has judged it.
+type PodNetwork struct {
+	// Name is the PodNetwork's, also of an element that names an attachment; empty where the
+	// attachment does not exist.
+	Name string `json:"name,omitempty"`
+	// Definition has the configuration. It is zero for the default network, for a network of
+	// another provider, and where Refused is set.
+	Definition Ref `json:"definition,omitzero"`
+	// Provider is who attaches the pod, where Tenure does not.
+	Provider string `json:"provider,omitempty"`
+	// Refused says why the pod cannot be attached now; empty if it can. Later says that this may
+	// pass without the pod being changed.
+	Refused string `json:"refused,omitempty"`
+	Later   bool   `json:"later,omitempty"`
 }
 
 // A Pod is what decides about a pod's networks.

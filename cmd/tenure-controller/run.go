@@ -73,6 +73,7 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (options
 	flags.DurationVar(&c.CountsEvery, "counts-every", c.CountsEvery, "how often at most a pool's counts are written")
 	flags.DurationVar(&c.Idle, "idle", c.Idle, "how long a block without claims is kept for the next ones")
 	flags.BoolVar(&c.StatefulSetClaims, "statefulset-claims", c.StatefulSetClaims, "make the claims that StatefulSets ask for by the annotation tenure.dev/claims")
+	flags.BoolVar(&c.MultiNetwork, "multi-network", false, "serve PodNetworks: see docs/howto/pod-networks.md")
 	flags.DurationVar(&c.TakeOverMargin, "take-over-margin", c.TakeOverMargin, "how long after its fence a silent node whose Node object is gone is taken over")
 	flags.StringVar(&c.Health, "health", c.Health, "address for /healthz and /readyz; empty: none")
 	flags.StringVar(&c.Metrics, "metrics", c.Metrics, "address for /metrics; empty: none")

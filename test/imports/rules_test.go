@@ -77,6 +77,14 @@ var rules = []rule{
 		never: join(ours, kubernetes, bolt, cni, outside, []string{"time"}),
 	},
 	{
+		pkg: "./api/podnetwork", why: "plugins read a pod's list of PodNetworks with it: pure",
+		never: join(kubernetes, clients, bolt, cni, []string{"os", "net/http", "log", "log/slog", "context"}),
+	},
+	{
+		pkg: "./attach/podnetwork", why: "agent, gate and kubectl decide alike by it, each with what it knows: no clients",
+		never: join(clients, bolt, cni),
+	},
+	{
 		pkg: "./allocator/allocatortest", why: "it proves tables of the allocator, and needs nothing else",
 		never: join(kubernetes, bolt, cni, []string{"./ipam", "./claims", "./attach", "./api/v1alpha1", "./test"}),
 	},

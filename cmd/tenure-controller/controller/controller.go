@@ -73,6 +73,10 @@ type Config struct {
 	// controller has the rights.
 	StatefulSetClaims bool
 
+	// MultiNetwork says that PodNetworks are served. Where it is off, what it has left on pods and
+	// networks is taken away.
+	MultiNetwork bool
+
 	// TakeOverMargin is how long after its F a silent node whose Node object is gone
 	// is taken over.
 	TakeOverMargin time.Duration

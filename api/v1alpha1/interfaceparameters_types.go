@@ -1,0 +1,166 @@
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// InterfaceParameters says how the interfaces of a PodNetwork are made. It is immutable, as the
+// networks that refer to it are.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:scope=Namespaced,path=interfaceparameters,singular=interfaceparameters,shortName=ifp,categories=tenure
+// +kubebuilder:printcolumn:name="Type",type=string,JSONPath=`.spec.type`
+// +kubebuilder:printcolumn:name="MTU",type=integer,JSONPath=`.spec.mtu`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type InterfaceParameters struct {
+	metav1.TypeMeta `json:",inline"`
+	// metadata is the object's metadata.
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec are the parameters.
+	// +required
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="is immutable: make other InterfaceParameters"
+	Spec InterfaceParametersSpec `json:"spec"`
+}
+
+// InterfaceParametersList is a list of InterfaceParameters.
+//
+// +kubebuilder:object:root=true
+type InterfaceParametersList struct {
+	metav1.TypeMeta `json:",inline"`
+	// metadata is the list's metadata.
+	// +optional
+	metav1.ListMeta `json:"metadata,omitempty"`
+	// items are the parameters.
+	Items []InterfaceParameters `json:"items"`
+}
+
+// InterfaceParametersSpec is the type of an interface, and the parameters of that type.
+//
+// +kubebuilder:validation:XValidation:rule="self.type == 'macvlan' || !has(self.macvlan)",message="is for the type macvlan alone",fieldPath=".macvlan"
+// +kubebuilder:validation:XValidation:rule="self.type == 'ipvlan' || !has(self.ipvlan)",message="is for the type ipvlan alone",fieldPath=".ipvlan"
+// +kubebuilder:validation:XValidation:rule="self.type == 'bridge' || !has(self.bridge)",message="is for the type bridge alone",fieldPath=".bridge"
+// +kubebuilder:validation:XValidation:rule="self.type == 'vlan' || !has(self.vlan)",message="is for the type vlan alone",fieldPath=".vlan"
+// +kubebuilder:validation:XValidation:rule="self.type == 'sriov' || !has(self.sriov)",message="is for the type sriov alone",fieldPath=".sriov"
+type InterfaceParametersSpec struct {
+	// type is the CNI plugin that makes the interface.
+	// +required
+	// +kubebuilder:validation:Enum=macvlan;ipvlan;bridge;vlan;sriov
+	Type string `json:"type"`
+
+	// mtu is the interface's maximum transmission unit, in bytes. Left out: the plugin's own.
+	// +optional
+	// +kubebuilder:validation:Minimum=68
+	// +kubebuilder:validation:Maximum=65535
+	MTU int32 `json:"mtu,omitempty"`
+
+	// macvlan are the parameters of the type macvlan.
+	// +optional
+	Macvlan *MacvlanParameters `json:"macvlan,omitempty"`
+
+	// ipvlan are the parameters of the type ipvlan.
+	// +optional
+	IPvlan *IPvlanParameters `json:"ipvlan,omitempty"`
+
+	// bridge are the parameters of the type bridge.
+	// +optional
+	Bridge *BridgeParameters `json:"bridge,omitempty"`
+
+	// vlan are the parameters of the type vlan.
+	// +optional
+	VLAN *VLANParameters `json:"vlan,omitempty"`
+
+	// sriov are the parameters of the type sriov.
+	// +optional
+	SRIOV *SRIOVParameters `json:"sriov,omitempty"`
+}
+
+// InterfaceName is the name of an interface of a node.
+//
+// +kubebuilder:validation:MinLength=1
+// +kubebuilder:validation:MaxLength=15
+// +kubebuilder:validation:Pattern=`^[^/:%\s]+$`
+type InterfaceName string
+
+// MacvlanParameters are those of the CNI plugin macvlan.
+type MacvlanParameters struct {
+	// master is the interface of the node that the network lies behind.
+	// +optional
+	Master InterfaceName `json:"master,omitempty"`
+
+	// mode is how the interfaces of a node reach each other. Left out: bridge.
+	// +optional
+	// +kubebuilder:validation:Enum=bridge;private;vepa;passthru
+	Mode string `json:"mode,omitempty"`
+}
+
+// IPvlanParameters are those of the CNI plugin ipvlan.
+type IPvlanParameters struct {
+	// master is the interface of the node that the network lies behind.
+	// +optional
+	Master InterfaceName `json:"master,omitempty"`
+
+	// mode is the layer at which packets are switched. Left out: l2.
+	// +optional
+	// +kubebuilder:validation:Enum=l2;l3;l3s
+	Mode string `json:"mode,omitempty"`
+}
+
+// BridgeParameters are those of the CNI plugin bridge.
+type BridgeParameters struct {
+	// bridge is the bridge of the node, which is made where there is none.
+	// +optional
+	Bridge InterfaceName `json:"bridge,omitempty"`
+
+	// vlan is the VLAN ID of the bridge's port.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=4094
+	VLAN int32 `json:"vlan,omitempty"`
+
+	// hairpin has a port send packets back that came by it.
+	// +optional
+	Hairpin bool `json:"hairpin,omitempty"`
+
+	// checkMAC drops packets with another hardware address than the interface's.
+	// +optional
+	CheckMAC bool `json:"checkMAC,omitempty"`
+}
+
+// VLANParameters are those of the CNI plugin vlan.
+type VLANParameters struct {
+	// master is the interface of the node that carries the VLAN.
+	// +optional
+	Master InterfaceName `json:"master,omitempty"`
+
+	// id is the VLAN ID.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=4094
+	ID int32 `json:"id,omitempty"`
+}
+
+// SRIOVParameters are those of the CNI plugin sriov.
+type SRIOVParameters struct {
+	// resourceName is the device plugin's resource that an attachment takes a device of, such
+	// as intel.com/sriov. The pod's containers request it.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=317
+	ResourceName string `json:"resourceName,omitempty"`
+
+	// vlan is the VLAN ID.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=4094
+	VLAN int32 `json:"vlan,omitempty"`
+
+	// checkMAC drops packets with another hardware address than the interface's. Left out: as
+	// the device has it.
+	// +optional
+	CheckMAC *bool `json:"checkMAC,omitempty"`
+
+	// trust lets the pod change the hardware address and receive all packets. Left out: as the
+	// device has it.
+	// +optional
+	Trust *bool `json:"trust,omitempty"`
+}

@@ -1,0 +1,222 @@
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// PodNetwork is a network that pods of the cluster can be attached to, as the Kubernetes
+// enhancement proposal "PodNetwork object, phase I" has it. Pods list them in the annotation
+// tenure.dev/pod-networks.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Cluster,path=podnetworks,singular=podnetwork,shortName=pn,categories=tenure
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="InUse",type=string,JSONPath=`.status.conditions[?(@.type=="InUse")].status`
+// +kubebuilder:printcolumn:name="Provider",type=string,JSONPath=`.spec.provider`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,priority=1
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type PodNetwork struct {
+	metav1.TypeMeta `json:",inline"`
+	// metadata is the object's metadata.
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec says what the network is. Nothing of it can be changed but enabled, access and
+	// namespaceSelector.
+	// +optional
+	// +kubebuilder:default={}
+	Spec PodNetworkSpec `json:"spec,omitzero"`
+
+	// status says whether pods can be attached to it.
+	// +optional
+	Status PodNetworkStatus `json:"status,omitzero"`
+}
+
+// PodNetworkList is a list of PodNetworks.
+//
+// +kubebuilder:object:root=true
+type PodNetworkList struct {
+	metav1.TypeMeta `json:",inline"`
+	// metadata is the list's metadata.
+	// +optional
+	metav1.ListMeta `json:"metadata,omitempty"`
+	// items are the networks.
+	Items []PodNetwork `json:"items"`
+}
+
+// PodNetworkSpec says what a network is, who implements it and who may use it.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.provider) == has(oldSelf.provider) && (!has(self.provider) || self.provider == oldSelf.provider)",message="is immutable: make another PodNetwork",fieldPath=".provider"
+// +kubebuilder:validation:XValidation:rule="has(self.parametersRefs) == has(oldSelf.parametersRefs) && (!has(self.parametersRefs) || self.parametersRefs == oldSelf.parametersRefs)",message="is immutable: make another PodNetwork",fieldPath=".parametersRefs"
+type PodNetworkSpec struct {
+	// enabled is whether new pods can be attached. Pods that are attached stay so.
+	// +optional
+	// +kubebuilder:default=true
+	Enabled *bool `json:"enabled,omitempty"`
+
+	// parametersRefs are the objects that say how pods are attached. With the provider
+	// tenure.dev/attach: one NetworkAttachmentDefinition; or one InterfaceParameters and, for
+	// a network with addresses, one IPPool.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=8
+	ParametersRefs []ParametersRef `json:"parametersRefs,omitempty"`
+
+	// provider is who attaches pods: a name in the form of a URL without its scheme. Tenure's is
+	// tenure.dev/attach.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:Pattern=`^([a-z][a-z0-9+.-]*://)?[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:[0-9]+)?(/[A-Za-z0-9._~%!$&'()*+,;=:@/-]*)?$`
+	Provider string `json:"provider,omitempty"`
+
+	// access says whether a namespace must be allowed to use the network. Left out: everyone
+	// may.
+	// +optional
+	Access Access `json:"access,omitempty"`
+
+	// namespaceSelector selects the namespaces whose pods may use the network. Left out: all
+	// may.
+	// +optional
+	NamespaceSelector *NamespaceSelector `json:"namespaceSelector,omitempty"`
+}
+
+// IsEnabled reports whether new pods can be attached.
+func (s PodNetworkSpec) IsEnabled() bool { return s.Enabled == nil || *s.Enabled }
+
+// ParametersRef names an object.
+type ParametersRef struct {
+	// group is the object's API group, such as k8s.cni.cncf.io.
+	// +required
+	// +kubebuilder:validation:MaxLength=253
+	Group string `json:"group"`
+
+	// kind is the object's kind, such as NetworkAttachmentDefinition.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Kind string `json:"kind"`
+
+	// name is the object's name.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+
+	// namespace is the object's namespace, if its kind has any. In a PodNetworkAttachment it is
+	// that of the attachment, and may be left out.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Namespace string `json:"namespace,omitempty"`
+}
+
+// PodNetworkStatus says whether pods can be attached to a network.
+type PodNetworkStatus struct {
+	// conditions are Ready and ParamsReady, as the proposal has them, and InUse.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +patchStrategy=merge
+	// +patchMergeKey=type
+	// +kubebuilder:validation:MaxItems=5
+	Conditions []metav1.Condition `json:"conditions,omitempty" patchStrategy:"merge" patchMergeKey:"type"`
+}
+
+// PodNetworkAttachment is a PodNetwork with parameters of a namespace's own. Pods of the
+// namespace list it in the place of the network.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Namespaced,path=podnetworkattachments,singular=podnetworkattachment,shortName=pna,categories=tenure
+// +kubebuilder:printcolumn:name="Network",type=string,JSONPath=`.spec.podNetworkName`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="InUse",type=string,JSONPath=`.status.conditions[?(@.type=="InUse")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,priority=1
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type PodNetworkAttachment struct {
+	metav1.TypeMeta `json:",inline"`
+	// metadata is the object's metadata.
+	// +optional
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec says of which network, and with which parameters. It is immutable.
+	// +required
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="is immutable: make another PodNetworkAttachment"
+	Spec PodNetworkAttachmentSpec `json:"spec"`
+
+	// status says whether pods can be attached by it.
+	// +optional
+	Status PodNetworkStatus `json:"status,omitzero"`
+}
+
+// PodNetworkAttachmentList is a list of PodNetworkAttachments.
+//
+// +kubebuilder:object:root=true
+type PodNetworkAttachmentList struct {
+	metav1.TypeMeta `json:",inline"`
+	// metadata is the list's metadata.
+	// +optional
+	metav1.ListMeta `json:"metadata,omitempty"`
+	// items are the attachments.
+	Items []PodNetworkAttachment `json:"items"`
+}
+
+// PodNetworkAttachmentSpec is a network, and a namespace's own parameters for it.
+type PodNetworkAttachmentSpec struct {
+	// podNetworkName is the name of the PodNetwork.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	PodNetworkName string `json:"podNetworkName"`
+
+	// parametersRefs are the namespace's own parameters. With the provider tenure.dev/attach: one
+	// InterfaceParameters of this namespace, of the network's own type, which says nothing of
+	// where the network leads.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=8
+	ParametersRefs []ParametersRef `json:"parametersRefs,omitempty"`
+}
+
+// ProviderTenure is the provider of networks that tenure-attach attaches pods to.
+const ProviderTenure = "tenure.dev/attach"
+
+// DefaultPodNetwork is the name of the PodNetwork that stands for the cluster's default network.
+const DefaultPodNetwork = "default"
+
+// InUseFinalizer keeps a deleted PodNetwork or PodNetworkAttachment as long as something refers
+// to it.
+const InUseFinalizer = "tenure.dev/in-use"
+
+// Types of the conditions of PodNetworks and PodNetworkAttachments.
+const (
+	// NetworkReady says whether pods can be attached.
+	NetworkReady = "Ready"
+	// NetworkParamsReady says whether what parametersRefs names is ready. The provider sets it.
+	NetworkParamsReady = "ParamsReady"
+	// NetworkInUse says whether pods that run, or attachments, refer to the network.
+	NetworkInUse = "InUse"
+)
+
+// Reasons of these conditions.
+const (
+	// ReasonNetworkReady (Ready True): pods can be attached.
+	ReasonNetworkReady = "NetworkReady"
+	// ReasonParamsNotReady (Ready False): there are parametersRefs, and ParamsReady is not True.
+	ReasonParamsNotReady = "ParamsNotReady"
+	// ReasonAdministrativelyDisabled (Ready False): spec.enabled is false.
+	ReasonAdministrativelyDisabled = "AdministrativelyDisabled"
+	// ReasonPodNetworkNotReady (Ready False, of an attachment): its PodNetwork is not Ready.
+	ReasonPodNetworkNotReady = "PodNetworkNotReady"
+	// ReasonParamsAccepted (ParamsReady True): the parameters say how pods are attached.
+	ReasonParamsAccepted = "ParamsAccepted"
+	// ReasonParamsMissing (ParamsReady False): an object that parametersRefs names is not there.
+	ReasonParamsMissing = "ParamsMissing"
+	// ReasonParamsInvalid (ParamsReady False): the parameters cannot be used; the message says
+	// why.
+	ReasonParamsInvalid = "ParamsInvalid"
+	// ReasonReferenced (InUse True): a pod that runs, or an attachment, refers to it.
+	ReasonReferenced = "Referenced"
+	// ReasonUnreferenced (InUse False): nothing does.
+	ReasonUnreferenced = "Unreferenced"
+)

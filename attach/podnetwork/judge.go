@@ -1,0 +1,101 @@
+package podnetwork
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/tenure-ipam/tenure/api/podnetwork"
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/attach/facts"
+	"github.com/tenure-ipam/tenure/ipam/access"
+)
+
+// Known is what is known of a cluster. An error means that it is not known now.
+type Known interface {
+	// PodNetwork returns a PodNetwork; exists is false where there is none.
+	PodNetwork(ctx context.Context, name string) (n Network, exists bool, err error)
+	// Attachment returns a PodNetworkAttachment; exists is false where there is none.
+	Attachment(ctx context.Context, namespace, name string) (a Attachment, exists bool, err error)
+	// Facts says who may use a network: of MayUse, pool is the PodNetwork's name.
+	access.Facts
+}
+
+// Judge decides of each element of a list which network it is, and whether a pod of namespace may
+// be attached to it now. An error means that something is not known now.
+func Judge(ctx context.Context, known Known, namespace string, elements []podnetwork.Element) ([]facts.PodNetwork, error) {
+	verdicts := make([]facts.PodNetwork, len(elements))
+	first := map[string]int{}
+	for i, e := range elements {
+		v, err := judge(ctx, known, namespace, e)
+		if err != nil {
+			return nil, fmt.Errorf("%v: %w", e, err)
+		}
+		if at, twice := first[v.Name]; twice && v.Name != "" && v.Refused == "" {
+			v.Refused = fmt.Sprintf("it is of PodNetwork %s, and so is element %d; a pod is attached to a PodNetwork once", v.Name, at+1)
+			v.Later = false
+		}
+		first[v.Name] = i
+		verdicts[i] = v
+	}
+	return verdicts, nil
+}
+
+// judge decides of one element.
+func judge(ctx context.Context, known Known, namespace string, e podnetwork.Element) (facts.PodNetwork, error) {
+	v := facts.PodNetwork{Name: e.Network}
+	later := func(format string, args ...any) (facts.PodNetwork, error) {
+		v.Refused, v.Later = fmt.Sprintf(format, args...), true
+		return v, nil
+	}
+	var own facts.Ref
+	if e.Attachment != "" {
+		a, exists, err := known.Attachment(ctx, namespace, e.Attachment)
+		switch {
+		case err != nil:
+			return v, err
+		case !exists:
+			return later("there is no PodNetworkAttachment %s in namespace %s", e.Attachment, namespace)
+		case a.Deleting:
+			return later("PodNetworkAttachment %s/%s is being deleted", namespace, e.Attachment)
+		case !a.Ready:
+			return later("PodNetworkAttachment %s/%s is not Ready: %s", namespace, e.Attachment, a.NotReady)
+		}
+		v.Name, own = a.Network, a.Definition
+	}
+	n, exists, err := known.PodNetwork(ctx, v.Name)
+	switch {
+	case err != nil:
+		return v, err
+	case !exists:
+		return later("PodNetwork %s does not exist", v.Name)
+	case n.Deleting:
+		return later("PodNetwork %s is being deleted", v.Name)
+	case !n.Enabled:
+		return later("PodNetwork %s is disabled (spec.enabled is false)", v.Name)
+	case !n.Ready:
+		return later("PodNetwork %s is not Ready: %s", v.Name, n.NotReady)
+	}
+	err = n.Access.Check(ctx, known, namespace, v.Name)
+	if denied, ok := errors.AsType[*access.DeniedError](err); ok {
+		v.Refused = denied.Error()
+		return v, nil
+	}
+	if err != nil {
+		return v, err
+	}
+	switch {
+	case v.Name == podnetwork.Default:
+	case n.Provider == "":
+		return later("PodNetwork %s has no provider, so that nobody attaches pods to it; Tenure's is %s", v.Name, v1alpha1.ProviderTenure)
+	case n.Provider != v1alpha1.ProviderTenure:
+		v.Provider = n.Provider
+	case own != facts.Ref{}:
+		v.Definition = own
+	case n.Definition == facts.Ref{}:
+		return later("PodNetwork %s has no parametersRefs, and so no configuration: give it a NetworkAttachmentDefinition, or InterfaceParameters", v.Name)
+	default:
+		v.Definition = n.Definition
+	}
+	return v, nil
+}
