@@ -1,6 +1,7 @@
 package delegate
 
 import (
+	"encoding/json"
 	"fmt"
 	"net"
 	"net/netip"
@@ -10,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/tenure-ipam/tenure/api/npwg"
+	"github.com/tenure-ipam/tenure/api/podnetwork"
 	"github.com/tenure-ipam/tenure/attach/facts"
 )
 
@@ -40,8 +42,29 @@ func (a *attaching) report() facts.Report {
 		}
 	}
 	r.Warnings = append(r.Warnings, facts.Limit(noDevice)...)
+	r.PodIPs = a.podIPs()
 	r.Status = npwg.AppendStatus(nil, list)
 	return r
+}
+
+// podIPs returns the addresses of a pod that lists PodNetworks, for its annotation; nil of any
+// other.
+func (a *attaching) podIPs() json.RawMessage {
+	var all []podnetwork.PodIP
+	lists := false
+	for i, s := range a.Plan.Steps {
+		if s.PodNetwork == "" {
+			continue
+		}
+		lists = true
+		for _, ip := range podAddresses(a.done[i].full) {
+			all = append(all, podnetwork.PodIP{IP: ip, Network: s.PodNetwork, Interface: s.IfName})
+		}
+	}
+	if !lists {
+		return nil
+	}
+	return podnetwork.AppendIPs(nil, all)
 }
 
 // now returns the time by which reports are put in order.

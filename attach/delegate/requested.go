@@ -17,6 +17,11 @@ import (
 // a capability and ignore it).
 func verify(s plan.Step, r *types100.Result, netns string) error {
 	got := podAddresses(r)
+	if s.PodNetwork != "" && !s.Default {
+		if err := onePerFamily(got); err != nil {
+			return err
+		}
+	}
 	for _, want := range s.Requested.IPs {
 		if !slices.Contains(got, want) {
 			return fmt.Errorf("address %s was asked for, and the result has %v: does the network's IPAM plugin honour requested addresses?", want, got)
@@ -34,6 +39,19 @@ func verify(s plan.Step, r *types100.Result, netns string) error {
 	}
 	if !strings.EqualFold(mac, s.Requested.MAC) {
 		return fmt.Errorf("hardware address %s was asked for, and the interface has %s: does a plugin of the network honour requested hardware addresses?", s.Requested.MAC, mac)
+	}
+	return nil
+}
+
+// onePerFamily reports whether there are two addresses of one family: a pod has one at most of a
+// PodNetwork.
+func onePerFamily(all []netip.Addr) error {
+	for i, a := range all {
+		for _, b := range all[i+1:] {
+			if a.Is4() == b.Is4() {
+				return fmt.Errorf("it gave the addresses %s and %s; a pod has one address of a family of a PodNetwork: change the network's configuration", a, b)
+			}
+		}
 	}
 	return nil
 }

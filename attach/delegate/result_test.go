@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -53,7 +54,10 @@ func FuzzResult(f *testing.F) {
 		if _, err := json.Marshal(npwg.StatusOf(npwg.Attachment{Name: "n", DefaultRoute: &gateways}, plain(full))); err != nil {
 			t.Fatalf("status: %v", err)
 		}
-		change := changeOf(step, full)
+		change, err := move{}.change(step, full)
+		if err != nil {
+			t.Fatal(err)
+		}
 		change.Keep(full)
 		if got := len(route.Defaults(full)); got < len(gateways) {
 			t.Fatalf("%d default routes; want the two that were asked for", got)
@@ -66,6 +70,58 @@ func FuzzResult(f *testing.F) {
 			t.Fatalf("result: %v", err)
 		}
 	})
+}
+
+// TestGatewayOfAPodNetwork (W1): a flag on a network without a gateway is an error, the default
+// network keeps its own routes, and a family's flag concerns that family.
+func TestGatewayOfAPodNetwork(t *testing.T) {
+	result, err := create.CreateFromBytes([]byte(`{"cniVersion": "1.0.0", "ips": [{"address": "10.0.0.5/24", "gateway": "10.0.0.1"}, {"address": "fd00::5/64"}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	full, err := fullOf(result)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := plan.Plan{Steps: []plan.Step{{Default: true, IfName: "eth0", Gateway6: true}, {IfName: "net1", Gateway4: true}}}
+	moves := movesOf(p)
+	if len(moves) != 2 || moves[0] != (move{0, route.IPv6}) || moves[1] != (move{1, route.IPv4}) {
+		t.Fatalf("moves %v; want that of IPv6 to step 0 and that of IPv4 to step 1", moves)
+	}
+	c, err := moves[1].change(p.Steps[1], full)
+	if err != nil || len(c.Gateways) != 1 || c.Gateways[0] != netip.MustParseAddr("10.0.0.1") || !slices.Equal(c.Families(), []route.Family{route.IPv4}) {
+		t.Errorf("change %+v, %v; want the gateway of IPv4", c, err)
+	}
+	if c, err = moves[0].change(p.Steps[0], full); err != nil || len(c.Gateways) > 0 || !slices.Equal(c.Families(), []route.Family{route.IPv6}) {
+		t.Errorf("change %+v, %v; want the default network to keep its own of IPv6", c, err)
+	}
+	if _, err := (move{1, route.IPv6}).change(p.Steps[1], full); err == nil || !strings.Contains(err.Error(), "isDefaultGW6 is set, and the network has no gateway of IPv6") {
+		t.Errorf("a network without a gateway of IPv6: %v; want an error", err)
+	}
+}
+
+// TestOneAddressOfAFamily (P13, W6).
+func TestOneAddressOfAFamily(t *testing.T) {
+	for text, want := range map[string]string{
+		`{"cniVersion": "1.0.0", "ips": [{"address": "10.0.0.5/24"}, {"address": "fd00::5/64"}]}`:  "",
+		`{"cniVersion": "1.0.0", "ips": [{"address": "10.0.0.5/24"}, {"address": "10.0.1.5/24"}]}`: "it gave the addresses 10.0.0.5 and 10.0.1.5",
+	} {
+		result, err := create.CreateFromBytes([]byte(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		full, err := fullOf(result)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = verify(plan.Step{PodNetwork: "lan", IfName: "net1"}, full, "")
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v; want %q", text, err, want)
+		}
+		if err := verify(plan.Step{IfName: "net1"}, full, ""); err != nil {
+			t.Errorf("%s of no PodNetwork: %v", text, err)
+		}
+	}
 }
 
 // TestVerifyLooksAtThePodsSide (N24, N27): an address of the host's end is not what

@@ -2,7 +2,6 @@ package delegate
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/containernetworking/cni/pkg/types"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
@@ -14,15 +13,42 @@ import (
 	"github.com/tenure-ipam/tenure/attach/route"
 )
 
-// keeper returns the number of the step with default-route, or -1.
-func keeper(p plan.Plan) int {
-	return slices.IndexFunc(p.Steps, func(s plan.Step) bool { return s.DefaultRoute != nil })
+// A move gives default routes to one step of a plan.
+type move struct {
+	to     int // the step
+	family route.Family
 }
 
-// changeOf returns the change of default routes that a step with default-route
-// asks for, given its result.
-func changeOf(s plan.Step, r *types100.Result) route.Change {
-	c := route.Change{Gateways: *s.DefaultRoute, Own: route.Defaults(r)}
+// movesOf returns the moves of default routes that a plan asks for: that of a step with
+// default-route, or those of PodNetworks, by family.
+func movesOf(p plan.Plan) (moves []move) {
+	for i, s := range p.Steps {
+		if s.DefaultRoute != nil {
+			moves = append(moves, move{to: i})
+		}
+		if s.Gateway4 {
+			moves = append(moves, move{i, route.IPv4})
+		}
+		if s.Gateway6 {
+			moves = append(moves, move{i, route.IPv6})
+		}
+	}
+	return moves
+}
+
+// change returns the change of default routes that a move is, given the result of its step.
+func (m move) change(s plan.Step, r *types100.Result) (route.Change, error) {
+	c := route.Change{Only: m.family, Own: route.Defaults(r)}
+	switch {
+	case m.family == 0:
+		c.Gateways = *s.DefaultRoute
+	case !s.Default: // the default network keeps its own routes, whatever they are
+		gateway, ok := route.GatewayOf(r, m.family)
+		if !ok {
+			return c, fmt.Errorf("isDefaultGW%d is set, and the network has no gateway of IPv%d: give its range one, or set the flag on another network", m.family, m.family)
+		}
+		c.Gateways = append(c.Gateways, gateway)
+	}
 	for _, i := range r.Interfaces {
 		if i.Sandbox != "" {
 			c.Keeper = append(c.Keeper, i.Name)
@@ -31,30 +57,34 @@ func changeOf(s plan.Step, r *types100.Result) route.Change {
 	if len(c.Keeper) == 0 { // a version of CNI without interfaces, or a plugin that names none
 		c.Keeper = []string{s.IfName}
 	}
-	return c
+	return c, nil
 }
 
-// moveDefaultRoutes gives the default routes to the step that asks for them, and
-// has the results say so.
+// moveDefaultRoutes gives the default routes to the steps that ask for them, and has the
+// results say so.
 func (a *attaching) moveDefaultRoutes() error {
-	k := keeper(a.Plan)
-	if k < 0 {
+	moves := movesOf(a.Plan)
+	for _, m := range moves {
+		s := a.Plan.Steps[m.to]
+		change, err := m.change(s, a.done[m.to].full)
+		if err == nil {
+			err = change.Apply(a.Netns)
+		}
+		if err != nil {
+			return stepError(s, "ADD", err)
+		}
+		for i := range a.Plan.Steps {
+			if i == m.to {
+				change.Keep(a.done[i].full)
+			} else {
+				change.Lose(a.done[i].full)
+			}
+		}
+	}
+	if len(moves) == 0 {
 		return nil
 	}
-	s := a.Plan.Steps[k]
-	change := changeOf(s, a.done[k].full)
-	if err := change.Apply(a.Netns); err != nil {
-		return stepError(s, "ADD", err)
-	}
 	for i, s := range a.Plan.Steps {
-		switch {
-		case i == k:
-			change.Keep(a.done[i].full)
-		case s.LosesDefaultRoute:
-			change.Lose(a.done[i].full)
-		default:
-			continue
-		}
 		if err := a.renote(i); err != nil {
 			return stepError(s, "ADD", err)
 		}
@@ -87,20 +117,23 @@ func (a *attaching) renote(i int) error {
 // checkDefaultRoutes reports whether the default routes are still where the ADD
 // has put them.
 func checkDefaultRoutes(e *journal.Entry, netns string) error {
-	k := keeper(e.Plan)
-	if k < 0 {
-		return nil
-	}
-	result, err := create.CreateFromBytes(e.Steps[k].Result)
-	if err != nil {
-		return err
-	}
-	full, err := fullOf(result)
-	if err != nil {
-		return err
-	}
-	if err := changeOf(e.Plan.Steps[k], full).Check(netns, route.Defaults(full)); err != nil {
-		return stepError(e.Plan.Steps[k], "CHECK", &types.Error{Code: types.ErrInternal, Msg: oneLine(err)})
+	for _, m := range movesOf(e.Plan) {
+		s := e.Plan.Steps[m.to]
+		result, err := create.CreateFromBytes(e.Steps[m.to].Result)
+		if err != nil {
+			return err
+		}
+		full, err := fullOf(result)
+		if err != nil {
+			return err
+		}
+		change, err := m.change(s, full)
+		if err == nil {
+			err = change.Check(netns, route.Defaults(full))
+		}
+		if err != nil {
+			return stepError(s, "CHECK", &types.Error{Code: types.ErrInternal, Msg: oneLine(err)})
+		}
 	}
 	return nil
 }

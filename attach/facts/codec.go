@@ -45,6 +45,9 @@ func (r Report) AppendTo(b []byte) []byte {
 	if len(r.Status) > 0 {
 		b = plainjson.AppendLine(plainjson.AppendKey(b, "status"), r.Status)
 	}
+	if len(r.PodIPs) > 0 {
+		b = plainjson.AppendLine(plainjson.AppendKey(b, "podIPs"), r.PodIPs)
+	}
 	return append(AppendWarnings(b, r.Warnings), '}')
 }
 

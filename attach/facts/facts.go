@@ -99,6 +99,9 @@ type Report struct {
 	// Status is the list for the status annotation (NPWG v1.3, section 5), empty
 	// where the ADD failed.
 	Status json.RawMessage `json:"status,omitempty"`
+	// PodIPs is the list for the annotation tenure.dev/pod-ips, empty where the pod lists no
+	// PodNetworks.
+	PodIPs json.RawMessage `json:"podIPs,omitempty"`
 	// Warnings are shown to the user as events of the pod.
 	Warnings []Warning `json:"warnings,omitempty"`
 }

@@ -21,6 +21,19 @@ type Error struct {
 	Network string
 	Why     string // with the rule in parentheses where it is a specification's
 	Do      string // what to do about it
+	// Later says that it may pass without the pod being changed.
+	Later bool
+}
+
+// MayPass reports whether every reason of an error of [Make] may pass without the pod being
+// changed.
+func MayPass(err error) bool {
+	for _, reason := range each(err) {
+		if e, ok := errors.AsType[*Error](reason); !ok || !e.Later {
+			return false
+		}
+	}
+	return true
 }
 
 // Error says all of it in one line.

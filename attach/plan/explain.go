@@ -71,8 +71,11 @@ func (s Step) explain(b *bytes.Buffer, unseen string) error {
 		fmt.Fprintf(b, "   %-14s %s\n", key, fmt.Sprintf(format, args...))
 	}
 	what := "network"
-	if s.Default {
+	switch {
+	case s.Default:
 		what = whereDefault
+	case s.PodNetwork != "":
+		what = "PodNetwork"
 	}
 	if unseen == "" {
 		fmt.Fprintf(b, "%s %s on interface %s\n", what, s.Name, s.IfName)
@@ -99,6 +102,12 @@ func (s Step) explain(b *bytes.Buffer, unseen string) error {
 		line("default route", "through %s", joinAddrs(*s.DefaultRoute))
 	case s.DefaultRoute != nil:
 		line("default route", "the network's own")
+	case s.Gateway4 && s.Gateway6:
+		line("default route", "through the network's gateways")
+	case s.Gateway4:
+		line("default route", "of IPv4, through the network's gateway")
+	case s.Gateway6:
+		line("default route", "of IPv6, through the network's gateway")
 	case s.LosesDefaultRoute:
 		line("default route", "removed: another attachment has it")
 	}

@@ -27,6 +27,10 @@ const (
 	ReasonUnknownKey = "UnknownNetworkKey"
 	ReasonNoDevice   = "NoNetworkDevice"
 	ReasonArgs       = "CapabilityMissing"
+	// ReasonNoPodNetworks: the pod lists PodNetworks, which this cluster does not serve.
+	ReasonNoPodNetworks = "PodNetworksOff"
+	// ReasonUnlisted: the pod's list of PodNetworks leaves out the default one.
+	ReasonUnlisted = "DefaultNetworkUnlisted"
 )
 
 // howToAllow says what to do about a definition that a pod may not use.

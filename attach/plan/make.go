@@ -33,9 +33,9 @@ func Make(c *Config, call Call, a facts.Answer, disk Disk) (Plan, error) {
 	for _, ignored := range c.Ignored {
 		m.note("configuration key without effect: %s", ignored)
 	}
-	selections := m.selections()
+	selections, listed := m.selections(), m.podNetworks()
 	m.addDefault()
-	m.addExtras(selections)
+	m.addExtras(selections, listed)
 	for i, sel := range selections {
 		if m.size > maxSize {
 			m.fail("annotation "+npwg.AnnotationNetworks, "", fmt.Sprintf("the configurations of what it selects have more than %d bytes", maxSize), "select fewer networks, or smaller ones")
@@ -43,6 +43,7 @@ func Make(c *Config, call Call, a facts.Answer, disk Disk) (Plan, error) {
 		}
 		m.addSelected(i, sel)
 	}
+	m.addPodNetworks(listed)
 	m.moveDefaultRoute()
 	m.plan.Warnings = facts.Limit(m.plan.Warnings)
 	if m.more > 0 {
@@ -80,11 +81,16 @@ const maxFaults = 16
 
 // fail adds a fault of what asks for network.
 func (m *maker) fail(where, network, why, do string) {
+	m.addFault(&Error{Where: where, Network: network, Why: why, Do: do})
+}
+
+func (m *maker) addFault(e *Error) {
 	if len(m.faults) == maxFaults {
 		m.more++
 		return
 	}
-	m.faults = append(m.faults, &Error{Pod: m.plan.Pod, Where: where, Network: network, Why: facts.Cut(why), Do: do})
+	e.Pod, e.Why = m.plan.Pod, facts.Cut(e.Why)
+	m.faults = append(m.faults, e)
 }
 
 // maxSelections is how many networks a pod may select: an annotation has room for a hundred
@@ -249,27 +255,6 @@ func (m *maker) usable(text []byte, name string) (*list, error) {
 
 func (m *maker) failList(where, network string, err error) {
 	m.fail(where, network, err.Error(), "correct the network's configuration")
-}
-
-// moveDefaultRoute marks the steps that lose their default routes to another's
-// (4.1.2.1.9).
-func (m *maker) moveDefaultRoute() {
-	var with []string
-	for _, s := range m.plan.Steps {
-		if s.DefaultRoute != nil {
-			with = append(with, s.Name)
-		}
-	}
-	switch len(with) {
-	case 0:
-		return
-	case 1:
-	default:
-		m.fail("default-route", strings.Join(with, ", "), "more than one attachment asks for the default route (NPWG 4.1.2.1.9)", "keep the key on one of them")
-	}
-	for i := range m.plan.Steps {
-		m.plan.Steps[i].LosesDefaultRoute = m.plan.Steps[i].DefaultRoute == nil
-	}
 }
 
 // argsOfDefault returns CNI_ARGS of the default network: the runtime's, but for what

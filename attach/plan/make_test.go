@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/tenure-ipam/tenure/api/npwg"
+	"github.com/tenure-ipam/tenure/api/podnetwork"
 	"github.com/tenure-ipam/tenure/attach/facts"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 )
@@ -28,6 +29,10 @@ type scene struct {
 	runtime  map[string]json.RawMessage
 	args     []Arg
 	podSpace string // shop if empty
+
+	podNetworks string // the pod's list of PodNetworks
+	judged      []facts.PodNetwork
+	off         bool // they are not served
 }
 
 const inlineDefault = `"defaultNetwork": {"cniVersion": "1.0.0", "name": "cluster", "type": "flannel"}`
@@ -65,14 +70,23 @@ func (s scene) make(t *testing.T) (Plan, error) {
 	if s.networks != "" {
 		pod.Annotations[npwg.AnnotationNetworks] = s.networks
 	}
+	if s.podNetworks != "" {
+		pod.Annotations[podnetwork.AnnotationNetworks] = s.podNetworks
+	}
 	if s.own != "" {
 		pod.Annotations[npwg.AnnotationDefaultNetwork] = s.own
 	}
 	call := CallOf(pod.PodRef)
 	call.Runtime, call.Args = s.runtime, append(call.Args, s.args...)
 	c := s.config(t)
-	answer := facts.Answer{Pod: pod}
-	for _, ref := range Wanted(c.Question(pod.PodRef), pod) { // as the agent does
+	answer := facts.Answer{Pod: pod, PodNetworks: s.judged, NoPodNetworks: s.off}
+	wanted := Wanted(c.Question(pod.PodRef), pod) // as the agent does
+	for _, n := range s.judged {
+		if n.Definition.Name != "" {
+			wanted = append(wanted, n.Definition)
+		}
+	}
+	for _, ref := range wanted {
 		i := slices.IndexFunc(s.defs, func(d facts.Definition) bool { return d.Ref == ref })
 		if i < 0 {
 			answer.Networks = append(answer.Networks, facts.Definition{Ref: ref, Missing: "does not exist"})

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/tenure-ipam/tenure/api/npwg"
+	"github.com/tenure-ipam/tenure/api/podnetwork"
 	"github.com/tenure-ipam/tenure/attach/facts"
 )
 
@@ -86,11 +87,14 @@ func (m *maker) addOwnDefault(text string) {
 // addExtras plans the networks that the configuration gives to pods beside the
 // default one. Their interfaces get the names that the pod's selections leave, so
 // that a selection's name depends on the annotation alone.
-func (m *maker) addExtras(selections []npwg.Selection) {
+func (m *maker) addExtras(selections []npwg.Selection, listed []podnetwork.Element) {
 	sources := m.config.extras(m.plan.Pod.Namespace)
 	reserved := map[string]bool{m.call.IfName: true}
 	for _, sel := range selections {
 		reserved[sel.Interface] = true
+	}
+	for _, e := range listed {
+		reserved[e.Interface] = true
 	}
 	for _, s := range sources {
 		reserved[s.IfName] = true

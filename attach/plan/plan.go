@@ -31,6 +31,8 @@ type Step struct {
 	// Name is the network's in the status annotation: namespace/name of its
 	// definition, or the name of a network that has none.
 	Name string `json:"name"`
+	// PodNetwork is the name of the PodNetwork that the step is of. Empty: it is of none.
+	PodNetwork string `json:"podNetwork,omitempty"`
 	// Default says that it is the default network's: its result is the pod's.
 	Default bool `json:"default,omitempty"`
 	// IfName is CNI_IFNAME (4.1.2.1.5.1).
@@ -52,9 +54,14 @@ type Step struct {
 	// DefaultRoute is the element's default-route: nil where it has none, empty
 	// where the list is.
 	DefaultRoute *[]netip.Addr `json:"defaultRoute,omitempty"`
-	// LosesDefaultRoute says that another step of the plan has a DefaultRoute:
-	// this one's default routes are removed (4.1.2.1.9).
-	LosesDefaultRoute bool `json:"losesDefaultRoute,omitempty"`
+	// Gateway4 and Gateway6 say that the pod's default route of the family goes through the
+	// network's gateway: isDefaultGW4 and isDefaultGW6 of a PodNetwork.
+	Gateway4 bool `json:"gateway4,omitempty"`
+	Gateway6 bool `json:"gateway6,omitempty"`
+	// LosesDefaultRoute says that another step of the plan has a DefaultRoute, or a gateway of
+	// its family: this one's default routes are removed (4.1.2.1.9). It is for people, and not
+	// kept.
+	LosesDefaultRoute bool `json:"-"`
 	// GUID is the element's infiniband-guid, for the status.
 	GUID string `json:"guid,omitempty"`
 	// Claim is the element's ipam-claim-reference, an IPAMClaim of the pod's

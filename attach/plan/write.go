@@ -24,6 +24,7 @@ func (p Plan) AppendTo(b []byte) []byte {
 
 func (s Step) appendTo(b []byte) []byte {
 	b = plainjson.AppendText(append(b, `{"name":`...), s.Name)
+	b = plainjson.AppendTextMember(b, "podNetwork", s.PodNetwork)
 	b = appendTrue(b, "default", s.Default)
 	b = plainjson.AppendText(plainjson.AppendKey(b, "ifName"), s.IfName)
 	b = plainjson.AppendText(plainjson.AppendKey(b, "network"), s.Network)
@@ -52,7 +53,8 @@ func (s Step) appendTo(b []byte) []byte {
 	if s.DefaultRoute != nil {
 		b = appendAddrs(plainjson.AppendKey(b, "defaultRoute"), *s.DefaultRoute)
 	}
-	b = appendTrue(b, "losesDefaultRoute", s.LosesDefaultRoute)
+	b = appendTrue(b, "gateway4", s.Gateway4)
+	b = appendTrue(b, "gateway6", s.Gateway6)
 	b = plainjson.AppendTextMember(b, "guid", s.GUID)
 	b = plainjson.AppendTextMember(b, "claim", s.Claim)
 	if d := s.Device; d != nil {

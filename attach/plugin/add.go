@@ -56,7 +56,11 @@ func (c *call) add(ctx context.Context, args *cnicall.Args) error {
 	}, answer, disk)
 	if err != nil {
 		c.queueNews(journal.Key{}, facts.Report{Pod: pod, ContainerID: args.ContainerID, Warnings: p.Warnings})
-		return types.NewError(types.ErrInvalidNetworkConfig, strings.ReplaceAll(err.Error(), "\n", " | "), "")
+		code := types.ErrInvalidNetworkConfig
+		if plan.MayPass(err) {
+			code = types.ErrTryAgainLater
+		}
+		return types.NewError(code, strings.ReplaceAll(err.Error(), "\n", " | "), "")
 	}
 	return c.attach(ctx, args.Version, conf, r, journal.Head{Key: keyOf(conf, args), Netns: args.Netns, Plan: p}, answer)
 }

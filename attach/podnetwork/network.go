@@ -3,12 +3,14 @@ package podnetwork
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/attach/facts"
+	"github.com/tenure-ipam/tenure/attach/judge"
 	"github.com/tenure-ipam/tenure/ipam/access"
 )
 
@@ -23,23 +25,9 @@ const (
 	KindPool        = "IPPool"
 )
 
-// A Network is what decides of a PodNetwork.
-type Network struct {
-	Name, Provider    string
-	Enabled, Deleting bool
-	// Ready is the condition of that name; NotReady is its message while it is not True.
-	Ready    bool
-	NotReady string
-	// Definition is where the network's configuration is; zero where parametersRefs names
-	// nothing that could have one.
-	Definition facts.Ref
-	// Access says who may use the network.
-	Access access.Rule
-}
-
 // Of reads a PodNetwork. rule is what it says of who may use it.
-func Of(o *v1alpha1.PodNetwork, rule access.Rule) Network {
-	n := Network{
+func Of(o *v1alpha1.PodNetwork, rule access.Rule) judge.Network {
+	n := judge.Network{
 		Name: o.Name, Provider: o.Spec.Provider, Enabled: o.Spec.IsEnabled(), Deleting: o.DeletionTimestamp != nil,
 		Definition: definitionOf(o.Spec.ParametersRefs, "podnetwork."+o.Name), Access: rule,
 	}
@@ -47,21 +35,9 @@ func Of(o *v1alpha1.PodNetwork, rule access.Rule) Network {
 	return n
 }
 
-// An Attachment is what decides of a PodNetworkAttachment.
-type Attachment struct {
-	Namespace, Name string
-	// Network is the name of its PodNetwork.
-	Network  string
-	Deleting bool
-	Ready    bool
-	NotReady string
-	// Definition is where its own configuration is; zero where it has that of its network.
-	Definition facts.Ref
-}
-
 // AttachmentOf reads a PodNetworkAttachment.
-func AttachmentOf(o *v1alpha1.PodNetworkAttachment) Attachment {
-	a := Attachment{
+func AttachmentOf(o *v1alpha1.PodNetworkAttachment) judge.Attachment {
+	a := judge.Attachment{
 		Namespace: o.Namespace, Name: o.Name, Network: o.Spec.PodNetworkName, Deleting: o.DeletionTimestamp != nil,
 		Definition: definitionOf(o.Spec.ParametersRefs, "attachment."+o.Namespace+"."+o.Name),
 	}
@@ -91,10 +67,8 @@ func definitionOf(refs []v1alpha1.ParametersRef, made string) facts.Ref {
 			return facts.Ref{Namespace: ref.Namespace, Name: ref.Name}
 		}
 	}
-	for _, ref := range refs {
-		if IsParameters(ref) {
-			return facts.Ref{Namespace: Namespace, Name: fit(made)}
-		}
+	if slices.ContainsFunc(refs, IsParameters) {
+		return facts.Ref{Namespace: Namespace, Name: fit(made)}
 	}
 	return facts.Ref{}
 }

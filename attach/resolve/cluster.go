@@ -5,6 +5,7 @@ import (
 	"maps"
 
 	"github.com/tenure-ipam/tenure/attach/facts"
+	"github.com/tenure-ipam/tenure/attach/judge"
 	"github.com/tenure-ipam/tenure/attach/plan"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -14,6 +15,8 @@ type Cluster struct {
 	Pods        Pods
 	Definitions Definitions
 	Namespaces  Namespaces
+	// PodNetworks is nil where the cluster serves none.
+	PodNetworks PodNetworks
 	// Devices asks the node's kubelet.
 	Devices Devices
 	// Warn says something to the owner of a pod. It does not wait for the API server.
@@ -50,9 +53,9 @@ type Pods interface {
 	Cached(namespace, name string) (Pod, bool)
 	// ReadPod reads a pod live.
 	ReadPod(ctx context.Context, namespace, name string) (Pod, protocol.Outcome, error)
-	// Annotate sets one annotation of the pod that has this UID in the API, and
-	// touches nothing else. Conflict means that the pod of that name is another one.
-	Annotate(ctx context.Context, pod protocol.PodRef, annotation, value string) (protocol.Outcome, error)
+	// Annotate sets annotations of the pod that has this UID in the API, and touches nothing
+	// else. Conflict means that the pod of that name is another one.
+	Annotate(ctx context.Context, pod protocol.PodRef, annotations map[string]string) (protocol.Outcome, error)
 }
 
 // Definitions finds NetworkAttachmentDefinitions.
@@ -71,6 +74,18 @@ type Namespaces interface {
 	ReadLabels(ctx context.Context, namespace string) (map[string]string, protocol.Outcome, error)
 	// FollowLabels is to labels what FollowDefinition is to a definition.
 	FollowLabels(ctx context.Context, namespace string, changed func(labels map[string]string, exists bool)) error
+}
+
+// PodNetworks finds PodNetworks and PodNetworkAttachments. The methods are to these what those of
+// [Definitions] are to a definition.
+type PodNetworks interface {
+	ReadPodNetwork(ctx context.Context, name string) (judge.Network, protocol.Outcome, error)
+	FollowPodNetwork(ctx context.Context, name string, changed func(n judge.Network, exists bool)) error
+	ReadAttachment(ctx context.Context, ref facts.Ref) (judge.Attachment, protocol.Outcome, error)
+	FollowAttachment(ctx context.Context, ref facts.Ref, changed func(a judge.Attachment, exists bool)) error
+	// MayUse reports whether the service accounts of a namespace, as a group, are allowed the
+	// verb use on a PodNetwork.
+	MayUse(ctx context.Context, namespace, network string) (bool, error)
 }
 
 // Devices tells which devices the kubelet gave to a pod.

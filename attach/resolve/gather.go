@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/tenure-ipam/tenure/api/npwg"
+	"github.com/tenure-ipam/tenure/api/podnetwork"
 	"github.com/tenure-ipam/tenure/attach/facts"
 	"github.com/tenure-ipam/tenure/attach/plan"
 )
@@ -22,6 +23,9 @@ type Source interface {
 	Definition(ctx context.Context, ref facts.Ref, named bool) (facts.Definition, error)
 	// Labels returns the labels of a namespace.
 	Labels(ctx context.Context, namespace string) (map[string]string, error)
+	// PodNetworks judges the elements of a pod's list of PodNetworks; served is false where the
+	// cluster has none.
+	PodNetworks(ctx context.Context, namespace string, elements []podnetwork.Element) (all []facts.PodNetwork, served bool, err error)
 	Devices
 }
 
@@ -43,6 +47,9 @@ func Gather(ctx context.Context, src Source, q facts.Question) (facts.Answer, er
 		Annotations: telling(pod.Annotations),
 	}}
 	refs := plan.Wanted(q, answer.Pod)
+	if refs, err = addPodNetworks(ctx, src, &answer, refs); err != nil {
+		return facts.Answer{}, err
+	}
 	answer.Networks = make([]facts.Definition, len(refs))
 	g, gctx := errgroup.WithContext(ctx)
 	g.SetLimit(parallel)
@@ -62,6 +69,30 @@ func Gather(ctx context.Context, src Source, q facts.Question) (facts.Answer, er
 		answer.Pod.NamespaceLabels, err = src.Labels(ctx, pod.Namespace)
 	}
 	return answer, err
+}
+
+// addPodNetworks adds what is to be known of the pod's list of PodNetworks, and to refs the
+// definitions that have their configurations.
+func addPodNetworks(ctx context.Context, src Source, a *facts.Answer, refs []facts.Ref) ([]facts.Ref, error) {
+	text := a.Pod.Annotations[podnetwork.AnnotationNetworks]
+	if text == "" {
+		return refs, nil
+	}
+	elements, invalid := podnetwork.Parse(text)
+	if invalid != nil {
+		elements = nil // who makes the plan says what is wrong
+	}
+	all, served, err := src.PodNetworks(ctx, a.Pod.Namespace, elements)
+	if err != nil {
+		return nil, err
+	}
+	a.PodNetworks, a.NoPodNetworks = all, !served
+	for _, n := range all {
+		if n.Definition != (facts.Ref{}) && !slices.Contains(refs, n.Definition) {
+			refs = append(refs, n.Definition)
+		}
+	}
+	return refs, nil
 }
 
 // addDevices adds the pod's devices to those definitions that name a resource.

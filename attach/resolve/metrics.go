@@ -26,7 +26,7 @@ func newMetrics(r *Resolver) *Metrics {
 	return &Metrics{
 		Registry: of,
 		liveReads: with.NewCounterVec(prometheus.CounterOpts{
-			Name: "tenure_attach_live_reads_total", Help: "Reads of the API server that an ADD waited for, because no watch had what it took, by kind (pod, definition, namespace).",
+			Name: "tenure_attach_live_reads_total", Help: "Reads of the API server that an ADD waited for, because no watch had what it took, by kind (pod, definition, namespace, podnetwork, attachment).",
 		}, []string{"kind"}),
 		statuses: with.NewCounterVec(prometheus.CounterOpts{
 			Name: "tenure_attach_statuses_total", Help: "Writes of pods' network-status, by outcome (written; gone: the pod was; retried).",

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tenure-ipam/tenure/api/npwg"
+	"github.com/tenure-ipam/tenure/api/podnetwork"
 	"github.com/tenure-ipam/tenure/attach/facts"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -23,6 +24,17 @@ type status struct {
 	Made facts.Made `json:"made,omitzero"`
 	// Text is the annotation's.
 	Text string `json:"text"`
+	// PodIPs is that of the annotation tenure.dev/pod-ips; empty: the pod has none.
+	PodIPs string `json:"podIPs,omitempty"`
+}
+
+// annotations returns what is written to the pod.
+func (s status) annotations() map[string]string {
+	all := map[string]string{npwg.AnnotationStatus: s.Text}
+	if s.PodIPs != "" {
+		all[podnetwork.AnnotationIPs] = s.PodIPs
+	}
+	return all
 }
 
 // An outbox has the statuses that the API server has yet to be told, the last one of
@@ -297,7 +309,7 @@ func (o *outbox) send(ctx context.Context, s status, live bool) (uid protocol.UI
 		out = protocol.NotFound // the pod of that name is another one
 	}
 	if out == protocol.Done {
-		out, err = o.pods.Annotate(ctx, protocol.PodRef{Namespace: p.Namespace, Name: p.Name, UID: p.UID}, npwg.AnnotationStatus, s.Text)
+		out, err = o.pods.Annotate(ctx, protocol.PodRef{Namespace: p.Namespace, Name: p.Name, UID: p.UID}, s.annotations())
 	}
 	switch out {
 	case protocol.Done:

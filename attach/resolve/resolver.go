@@ -71,6 +71,7 @@ type Resolver struct {
 
 	definitions *mirror[facts.Ref, facts.Definition]
 	labels      *mirror[string, map[string]string]
+	networks    *podNetworks // nil where the cluster serves none
 
 	mu       sync.Mutex
 	selected map[podName][]facts.Ref // guarded by mu; the definitions wanted for a pod of the node
@@ -89,6 +90,9 @@ func New(cfg Config, cl Cluster, log *slog.Logger) (*Resolver, error) {
 		definitions: newMirror(maxDefinitions, cfg.Linger, cl.Definitions.FollowDefinition),
 		labels:      newMirror(maxNamespaces, cfg.Linger, cl.Namespaces.FollowLabels),
 	}
+	if cl.PodNetworks != nil {
+		r.networks = newPodNetworks(cl.PodNetworks, cfg.Linger)
+	}
 	r.metrics = newMetrics(r)
 	r.outbox = newOutbox(cfg.Reports, cfg.Boot, cl.Pods, r.metrics, log)
 	return r, nil
@@ -103,6 +107,10 @@ func (r *Resolver) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { r.definitions.run(ctx); return nil })
 	g.Go(func() error { r.labels.run(ctx); return nil })
+	if r.networks != nil {
+		g.Go(func() error { r.networks.networks.run(ctx); return nil })
+		g.Go(func() error { r.networks.attachments.run(ctx); return nil })
+	}
 	g.Go(func() error { return r.outbox.run(ctx) })
 	if r.cfg.State != "" {
 		g.Go(func() error { r.collect(ctx); return nil })
@@ -121,6 +129,9 @@ func (r *Resolver) PodChanged(p Pod, exists bool) {
 		// find; it is followed from the first question on.
 		now = plan.Wanted(facts.Question{}, facts.Pod{PodRef: facts.PodRef{Namespace: p.Namespace, Name: p.Name}, Annotations: p.Annotations})
 		now = now[:min(len(now), maxDefinitionsPod)]
+	}
+	if r.networks != nil && exists {
+		r.networks.followAhead(p)
 	}
 	r.mu.Lock()
 	before := r.selected[name]
@@ -333,7 +344,7 @@ func (r *Resolver) take(rep facts.Report) error {
 		if err := json.Unmarshal(rep.Status, &list); err != nil {
 			return &badAskError{fmt.Errorf("status: want a list: %w", err)}
 		}
-		if err := r.outbox.accept(status{Pod: rep.Pod, Made: rep.Made, Text: string(rep.Status)}); err != nil {
+		if err := r.outbox.accept(status{Pod: rep.Pod, Made: rep.Made, Text: string(rep.Status), PodIPs: string(rep.PodIPs)}); err != nil {
 			return err
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -99,7 +100,7 @@ func (w *world) ReadPod(ctx context.Context, namespace, name string) (Pod, proto
 }
 
 // Annotate implements Pods.
-func (w *world) Annotate(_ context.Context, pod protocol.PodRef, annotation, value string) (protocol.Outcome, error) {
+func (w *world) Annotate(_ context.Context, pod protocol.PodRef, annotations map[string]string) (protocol.Outcome, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.answers) > 0 {
@@ -114,7 +115,9 @@ func (w *world) Annotate(_ context.Context, pod protocol.PodRef, annotation, val
 	case p.UID != pod.UID:
 		return protocol.Conflict, errors.New("another UID")
 	}
-	w.annotated = append(w.annotated, fmt.Sprintf("%s %s %s=%s", pod, pod.UID, annotation, value))
+	for _, key := range slices.Sorted(maps.Keys(annotations)) {
+		w.annotated = append(w.annotated, fmt.Sprintf("%s %s %s=%s", pod, pod.UID, key, annotations[key]))
+	}
 	return protocol.Done, nil
 }
 

@@ -28,6 +28,8 @@ type Change struct {
 	Keeper []string
 	// Gateways are the list, in its order; none: the keeper has its own.
 	Gateways []netip.Addr
+	// Only is the family that the change is about; 0: those of Gateways, or both.
+	Only Family
 	// Own are the default routes of the keeper's result. They need not be in the
 	// kernel: a plugin may leave out its own where another network has set one.
 	Own []Default
@@ -35,6 +37,9 @@ type Change struct {
 
 // Families returns the families whose default routes the change is about.
 func (c Change) Families() []Family {
+	if c.Only != 0 {
+		return []Family{c.Only}
+	}
 	var families []Family
 	for _, f := range []Family{IPv4, IPv6} {
 		if len(c.Gateways) == 0 || len(c.gateways(f)) > 0 {

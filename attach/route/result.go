@@ -49,7 +49,7 @@ func Defaults(r *types100.Result) []Default {
 			}
 			gw, ok := netip.AddrFromSlice(route.GW)
 			if !ok {
-				gw, ok = gatewayOf(r, f)
+				gw, ok = GatewayOf(r, f)
 			}
 			if ok {
 				list = append(list, Default{Gateway: gw.Unmap(), Metric: route.Priority})
@@ -59,10 +59,11 @@ func Defaults(r *types100.Result) []Default {
 	return list
 }
 
-func gatewayOf(r *types100.Result, f Family) (netip.Addr, bool) {
+// GatewayOf returns the gateway of the first address of a family in a result that has one.
+func GatewayOf(r *types100.Result, f Family) (netip.Addr, bool) {
 	for _, ip := range r.IPs {
 		if gw, ok := netip.AddrFromSlice(ip.Gateway); ok && familyOf(gw) == f {
-			return gw, true
+			return gw.Unmap(), true
 		}
 	}
 	return netip.Addr{}, false

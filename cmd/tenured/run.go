@@ -124,6 +124,7 @@ func attachFlags(flags *pflag.FlagSet, c *daemon.Config) {
 	flags.StringVar(&c.Reports, "reports", "", "directory for what the meta-plugin has reported: what the API server does not know yet, and what pods show (default: reports beside the store)")
 	flags.StringVar(&c.AttachState, "attach-state", plan.DefaultStateDir, "tenure-attach's stateDir: what it could not report while the agent was away is taken from there")
 	flags.StringVar(&c.PodResources, "pod-resources", devices.DefaultSocket, "path of the kubelet's pod-resources socket, which tells the devices of a pod; where there is none, pods have no devices")
+	flags.BoolVar(&c.MultiNetwork, "multi-network", false, "attach pods to the PodNetworks that they list: see docs/howto/pod-networks.md. The same on all nodes, and on the controller")
 	flags.StringVar(&c.Ready.Source, "cni-conf", "", "path of the CNI configuration of tenure-attach that is installed while the default network is ready; empty: none is")
 	flags.StringVar(&c.Ready.Dir, "cni-conf-dir", c.Ready.Dir, "the runtime's directory of CNI configurations, where it is installed")
 	flags.StringVar(&c.Ready.Name, "cni-conf-name", c.Ready.Name, "its name there: the runtime takes the first one in alphabetical order")

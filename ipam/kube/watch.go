@@ -86,6 +86,17 @@ func FollowDefinition(ctx context.Context, c client.WithWatch, key client.Object
 	return follow(ctx, c, key, &nad.NetworkAttachmentDefinition{}, &nad.NetworkAttachmentDefinitionList{}, changed)
 }
 
+// FollowPodNetwork calls changed with a PodNetwork as FollowPool does with a pool.
+func FollowPodNetwork(ctx context.Context, c client.WithWatch, name string, changed func(*v1alpha1.PodNetwork)) error {
+	return follow(ctx, c, client.ObjectKey{Name: name}, &v1alpha1.PodNetwork{}, &v1alpha1.PodNetworkList{}, changed)
+}
+
+// FollowPodNetworkAttachment calls changed with a PodNetworkAttachment, of that key, as
+// FollowPool does with a pool.
+func FollowPodNetworkAttachment(ctx context.Context, c client.WithWatch, key client.ObjectKey, changed func(*v1alpha1.PodNetworkAttachment)) error {
+	return follow(ctx, c, key, &v1alpha1.PodNetworkAttachment{}, &v1alpha1.PodNetworkAttachmentList{}, changed)
+}
+
 // FollowNamespace calls changed with the metadata of a namespace as FollowPool does
 // with a pool.
 func FollowNamespace(ctx context.Context, c client.WithWatch, name string, changed func(*metav1.PartialObjectMetadata)) error {

@@ -81,7 +81,11 @@ var rules = []rule{
 		never: join(kubernetes, clients, bolt, cni, []string{"os", "net/http", "log", "log/slog", "context"}),
 	},
 	{
-		pkg: "./attach/podnetwork", why: "agent, gate and kubectl decide alike by it, each with what it knows: no clients",
+		pkg: "./attach/judge", why: "agent, gate and kubectl decide alike by it, each with what it knows: no clients, no types of theirs",
+		never: join(kubernetes, bolt, cni, []string{"./api/v1alpha1"}),
+	},
+	{
+		pkg: "./attach/podnetwork", why: "it turns objects into plain types, whoever has read them",
 		never: join(clients, bolt, cni),
 	},
 	{

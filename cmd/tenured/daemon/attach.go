@@ -12,6 +12,7 @@ import (
 	"github.com/tenure-ipam/tenure/attach/facts"
 	"github.com/tenure-ipam/tenure/attach/plan"
 	"github.com/tenure-ipam/tenure/attach/resolve"
+	"github.com/tenure-ipam/tenure/ipam/access"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -20,16 +21,21 @@ import (
 const reporter = "tenured"
 
 // resolver makes what answers the meta-plugin. It follows this node's pods by way of
-// the cache that it returns as well.
-func (d *Daemon) resolver(c client.WithWatch, api *kube.API, events *kube.Events) (r *resolve.Resolver, cache *kube.PodCache, err error) {
+// the cache that it returns as well. uses has the authorizer's answers about PodNetworks; nil:
+// none are served.
+func (d *Daemon) resolver(c client.WithWatch, api *kube.API, events *kube.Events, uses *access.Reviews) (r *resolve.Resolver, cache *kube.PodCache, err error) {
 	found := &attachPods{api: api}
 	cfg := resolve.DefaultConfig(d.cfg.Reports)
 	cfg.Boot = d.cfg.Agent.Boot
 	cfg.State = d.cfg.AttachState
-	r, err = resolve.New(cfg, resolve.Cluster{
+	cluster := resolve.Cluster{
 		Pods: found, Definitions: definitions{api, c}, Namespaces: namespaces{api, c},
 		Devices: devices.Kubelet{Socket: d.cfg.PodResources}, Warn: events.WarnPod,
-	}, d.log)
+	}
+	if uses != nil {
+		cluster.PodNetworks = podNetworks{api, c, uses}
+	}
+	r, err = resolve.New(cfg, cluster, d.log)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -67,8 +73,8 @@ func (p *attachPods) ReadPod(ctx context.Context, namespace, name string) (resol
 }
 
 // Annotate implements resolve.Pods.
-func (p *attachPods) Annotate(ctx context.Context, pod protocol.PodRef, annotation, value string) (protocol.Outcome, error) {
-	return p.api.AnnotatePod(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: pod.Name}, pod.UID, annotation, value)
+func (p *attachPods) Annotate(ctx context.Context, pod protocol.PodRef, annotations map[string]string) (protocol.Outcome, error) {
+	return p.api.AnnotatePod(ctx, client.ObjectKey{Namespace: pod.Namespace, Name: pod.Name}, pod.UID, annotations)
 }
 
 func attachPodOf(o metav1.Object) resolve.Pod {

@@ -71,6 +71,9 @@ type Config struct {
 	// PodResources is the path of the kubelet's pod-resources socket.
 	PodResources string
 
+	// MultiNetwork says that PodNetworks are served.
+	MultiNetwork bool
+
 	// Clock is the machine's clock; nil is [Clock].
 	Clock agent.Clock
 }
@@ -143,7 +146,11 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	}
 	events := api.Events(ctx, reporter, string(d.cfg.Agent.Node))
 	defer events.Stop()
-	attach, podCache, err := d.resolver(c, api, events)
+	var uses *access.Reviews
+	if d.cfg.MultiNetwork {
+		uses = access.NewReviews(time.Now, api.MayUse(access.PodNetwork))
+	}
+	attach, podCache, err := d.resolver(c, api, events, uses)
 	if err != nil {
 		return err
 	}
@@ -180,6 +187,9 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	g.Go(func() error { logWithoutRedoLog(ctx, st, d.log); return nil })
 	g.Go(func() error { podCache.Run(ctx); return nil })
 	g.Go(func() error { reviews.Run(ctx); return nil })
+	if uses != nil {
+		g.Go(func() error { uses.Run(ctx); return nil })
+	}
 	g.Go(func() error { return attach.Run(ctx) })
 	if keeper != nil {
 		g.Go(func() error { return keeper.Run(ctx) })

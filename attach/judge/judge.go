@@ -1,4 +1,4 @@
-package podnetwork
+package judge
 
 import (
 	"context"
@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/tenure-ipam/tenure/api/podnetwork"
-	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/attach/facts"
 	"github.com/tenure-ipam/tenure/ipam/access"
 )
@@ -21,9 +20,9 @@ type Known interface {
 	access.Facts
 }
 
-// Judge decides of each element of a list which network it is, and whether a pod of namespace may
+// List decides of each element of a list which network it is, and whether a pod of namespace may
 // be attached to it now. An error means that something is not known now.
-func Judge(ctx context.Context, known Known, namespace string, elements []podnetwork.Element) ([]facts.PodNetwork, error) {
+func List(ctx context.Context, known Known, namespace string, elements []podnetwork.Element) ([]facts.PodNetwork, error) {
 	verdicts := make([]facts.PodNetwork, len(elements))
 	first := map[string]int{}
 	for i, e := range elements {
@@ -87,8 +86,8 @@ func judge(ctx context.Context, known Known, namespace string, e podnetwork.Elem
 	switch {
 	case v.Name == podnetwork.Default:
 	case n.Provider == "":
-		return later("PodNetwork %s has no provider, so that nobody attaches pods to it; Tenure's is %s", v.Name, v1alpha1.ProviderTenure)
-	case n.Provider != v1alpha1.ProviderTenure:
+		return later("PodNetwork %s has no provider, so that nobody attaches pods to it; Tenure's is %s", v.Name, Provider)
+	case n.Provider != Provider:
 		v.Provider = n.Provider
 	case own != facts.Ref{}:
 		v.Definition = own

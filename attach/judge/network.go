@@ -1,0 +1,35 @@
+package judge
+
+import (
+	"github.com/tenure-ipam/tenure/attach/facts"
+	"github.com/tenure-ipam/tenure/ipam/access"
+)
+
+// A Network is what decides of a PodNetwork.
+type Network struct {
+	Name, Provider    string
+	Enabled, Deleting bool
+	// Ready is the condition of that name. NotReady says why, while it is not True.
+	Ready    bool
+	NotReady string
+	// Definition is where the network's configuration is; zero where parametersRefs names
+	// nothing that could have one.
+	Definition facts.Ref
+	// Access says who may use the network.
+	Access access.Rule
+}
+
+// An Attachment is what decides of a PodNetworkAttachment.
+type Attachment struct {
+	Namespace, Name string
+	// Network is the name of its PodNetwork.
+	Network  string
+	Deleting bool
+	Ready    bool
+	NotReady string
+	// Definition is where its own configuration is; zero where it has that of its network.
+	Definition facts.Ref
+}
+
+// Provider is that of the networks that tenure-attach attaches pods to.
+const Provider = "tenure.dev/attach"
