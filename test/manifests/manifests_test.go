@@ -20,7 +20,10 @@ const images = `images:
 - {name: tenure-controller, newName: tenure.dev/tenure-controller, newTag: dev}
 `
 
-const attach = "components: [../../deploy/attach]\n"
+const (
+	attach      = "components: [../../deploy/attach]\n"
+	podNetworks = "components: [../../deploy/attach, ../../deploy/podnetworks]\n"
+)
 
 // render fails the test where rendering fails.
 func render(t *testing.T, objects []Object, err error) map[string]Object {
@@ -47,6 +50,9 @@ func TestChartIsTheBase(t *testing.T) {
 		"defaults": {Base + images, nil},
 		"the meta-plugin": {
 			Base + images + attach, []string{"--set=attach.enabled=true"},
+		},
+		"W7 PodNetworks": {
+			Base + images + podNetworks, []string{"--set=attach.enabled=true,podNetworks.enabled=true"},
 		},
 		"other images": {
 			Base + strings.NewReplacer("tenure.dev", "registry.example:5000/net", "dev}", "v7}").Replace(images),
@@ -110,6 +116,9 @@ func TestChartRefuses(t *testing.T) {
 		"image.registry=null":                               "registry",
 		"controller.podDisruptionBudget=no":                 "/controller/podDisruptionBudget",
 		"workloadClaims.enabled=yes":                        "/workloadClaims/enabled",
+		"podNetworks.enabled=yes":                           "/podNetworks/enabled",
+		"controller.extraArgs={--multi-network}":            "/controller/extraArgs/0",
+		"agent.extraArgs={--multi-network=false}":           "/agent/extraArgs/0",
 		"controller.extraArgs={--statefulset-claims=false}": "/controller/extraArgs/0",
 		"controller.extraArgs={--health=}":                  "/controller/extraArgs/0",
 		"agent.extraArgs={--debug,--listen=:1}":             "/agent/extraArgs/1",

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	podnetworks "github.com/tenure-ipam/tenure/attach/controller"
 	"github.com/tenure-ipam/tenure/claims/workloads"
 	"github.com/tenure-ipam/tenure/ipam/controller/grants"
 	"github.com/tenure-ipam/tenure/ipam/controller/pools"
@@ -38,6 +39,13 @@ func cacheOptions(regs string) cache.Options {
 			&corev1.Node{}: {Transform: func(o any) (any, error) {
 				if n, ok := o.(*corev1.Node); ok {
 					n.Annotations, n.Labels, n.Status = nil, nil, corev1.NodeStatus{}
+				}
+				return strip(o)
+			}},
+			// Nobody has pods cached where PodNetworks are not served.
+			&corev1.Pod{}: {Transform: func(o any) (any, error) {
+				if p, ok := o.(*corev1.Pod); ok {
+					podnetworks.CondensePod(p)
 				}
 				return strip(o)
 			}},

@@ -76,6 +76,8 @@ type Config struct {
 	// MultiNetwork says that PodNetworks are served. Where it is off, what it has left on pods and
 	// networks is taken away.
 	MultiNetwork bool
+	// DefaultPodNetwork says that the default PodNetwork is made, where they are served.
+	DefaultPodNetwork bool
 
 	// TakeOverMargin is how long after its F a silent node whose Node object is gone
 	// is taken over.
@@ -95,7 +97,7 @@ func DefaultConfig() Config {
 		RegistrationNamespace: kube.DefaultRegistrationNamespace,
 		LeaderElection:        true, LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second,
 		Workers: 64, QPS: 2000, Burst: 4000,
-		CountsEvery: time.Minute, Idle: time.Minute, StatefulSetClaims: true, TakeOverMargin: deadnodes.DefaultMargin,
+		CountsEvery: time.Minute, Idle: time.Minute, StatefulSetClaims: true, DefaultPodNetwork: true, TakeOverMargin: deadnodes.DefaultMargin,
 		Health: ":9472", Metrics: ":9473",
 	}
 }
@@ -282,6 +284,7 @@ func (c *Controller) assemble(ctx context.Context, mgr manager.Manager) ([]prome
 		func() error { return ofReservations.Setup(mgr, &bells.reservations) },
 		func() error { return ofClaims.Setup(mgr, catalog, &bells.claims, c.cfg.Workers) },
 		func() error { return c.workloads(ctx, mgr, direct, live, catalog) },
+		func() error { return c.podNetworks(ctx, mgr, direct) },
 		func() error { return ofRequests.Setup(mgr, &bells.requests, c.cfg.Workers) },
 		func() error { return ofPools.Setup(mgr, catalog) },
 		func() error {

@@ -1,0 +1,84 @@
+package podnetwork
+
+import (
+	"encoding/json"
+
+	"github.com/tenure-ipam/tenure/api/npwg"
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/attach/plan"
+	"github.com/tenure-ipam/tenure/ipam/poolspec"
+)
+
+// A Rendered is what is made of the parameters of a PodNetwork or a PodNetworkAttachment: the
+// configuration and the annotations of a NetworkAttachmentDefinition.
+type Rendered struct {
+	Config      string
+	Annotations map[string]string
+}
+
+// config is a configuration of the CNI's reference plugins, or of sriov.
+type config struct {
+	CNIVersion  string                 `json:"cniVersion"`
+	Name        string                 `json:"name"`
+	Type        string                 `json:"type"`
+	Master      v1alpha1.InterfaceName `json:"master,omitempty"`
+	Mode        string                 `json:"mode,omitempty"`
+	VLANID      int32                  `json:"vlanId,omitempty"` // of the plugin vlan
+	Bridge      v1alpha1.InterfaceName `json:"bridge,omitempty"`
+	VLAN        int32                  `json:"vlan,omitempty"` // of bridge and sriov
+	HairpinMode bool                   `json:"hairpinMode,omitempty"`
+	MACSpoofChk bool                   `json:"macspoofchk,omitempty"` // of bridge
+	SpoofChk    string                 `json:"spoofchk,omitempty"`    // of sriov
+	Trust       string                 `json:"trust,omitempty"`
+	MTU         int32                  `json:"mtu,omitempty"`
+	IPAM        *ipam                  `json:"ipam,omitempty"`
+}
+
+type ipam struct {
+	Type string `json:"type"`
+	Pool string `json:"pool"`
+}
+
+// Render makes the definition of a PodNetwork of that name, or of an attachment of it. pool is
+// the IPPool that gives addresses; empty: none are given.
+func Render(network string, s v1alpha1.InterfaceParametersSpec, pool string) Rendered {
+	c := config{CNIVersion: "1.0.0", Name: network, Type: s.Type, MTU: s.MTU}
+	// Pods do not select it by its own name: a PodNetwork has rules of its own for who may use it.
+	annotations := map[string]string{plan.AnnotationNamespaces: ""}
+	switch s.Type {
+	case "macvlan":
+		p := orZero(s.Macvlan)
+		c.Master, c.Mode = p.Master, p.Mode
+	case "ipvlan":
+		p := orZero(s.IPvlan)
+		c.Master, c.Mode = p.Master, p.Mode
+	case "bridge":
+		p := orZero(s.Bridge)
+		c.Bridge, c.VLAN, c.HairpinMode, c.MACSpoofChk = p.Bridge, p.VLAN, p.Hairpin, p.CheckMAC
+	case "vlan":
+		p := orZero(s.VLAN)
+		c.Master, c.VLANID = p.Master, p.ID
+	case "sriov":
+		p := orZero(s.SRIOV)
+		c.VLAN, c.SpoofChk, c.Trust = p.VLAN, onOff(p.CheckMAC), onOff(p.Trust)
+		annotations[npwg.AnnotationResource] = p.ResourceName
+	}
+	if pool != "" {
+		c.IPAM = &ipam{Type: poolspec.Type, Pool: pool}
+	}
+	raw, err := json.Marshal(c)
+	if err != nil { // there is no string that JSON cannot hold
+		panic("podnetwork: " + err.Error())
+	}
+	return Rendered{Config: string(raw), Annotations: annotations}
+}
+
+func onOff(p *bool) string {
+	switch {
+	case p == nil:
+		return ""
+	case *p:
+		return "on"
+	}
+	return "off"
+}

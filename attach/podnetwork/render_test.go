@@ -1,0 +1,142 @@
+package podnetwork
+
+import (
+	"testing"
+
+	"github.com/tenure-ipam/tenure/api/npwg"
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/attach/facts"
+	"github.com/tenure-ipam/tenure/attach/plan"
+)
+
+type (
+	spec    = v1alpha1.InterfaceParametersSpec
+	macvlan = v1alpha1.MacvlanParameters
+	ipvlan  = v1alpha1.IPvlanParameters
+	bridge  = v1alpha1.BridgeParameters
+	vlan    = v1alpha1.VLANParameters
+	sriov   = v1alpha1.SRIOVParameters
+)
+
+// TestRender: the keys are those of the CNI's reference plugins, and of sriov.
+func TestRender(t *testing.T) {
+	for _, tt := range []struct {
+		name, pool string
+		spec       spec
+		want       string
+		resource   string
+	}{
+		{
+			name: "macvlan", pool: "lan", spec: spec{Type: "macvlan", MTU: 1400, Macvlan: &macvlan{Master: "eth1", Mode: "vepa"}},
+			want: `{"cniVersion":"1.0.0","name":"net","type":"macvlan","master":"eth1","mode":"vepa","mtu":1400,"ipam":{"type":"tenure","pool":"lan"}}`,
+		},
+		{
+			name: "ipvlan", pool: "lan", spec: spec{Type: "ipvlan", IPvlan: &ipvlan{Master: "eth1", Mode: "l3"}},
+			want: `{"cniVersion":"1.0.0","name":"net","type":"ipvlan","master":"eth1","mode":"l3","ipam":{"type":"tenure","pool":"lan"}}`,
+		},
+		{
+			name: "bridge", pool: "lan", spec: spec{Type: "bridge", Bridge: &bridge{Bridge: "br0", VLAN: 7, Hairpin: true, CheckMAC: true}},
+			want: `{"cniVersion":"1.0.0","name":"net","type":"bridge","bridge":"br0","vlan":7,"hairpinMode":true,"macspoofchk":true,"ipam":{"type":"tenure","pool":"lan"}}`,
+		},
+		{
+			name: "P13 layer 2 alone", spec: spec{Type: "vlan", VLAN: &vlan{Master: "eth1", ID: 7}},
+			want: `{"cniVersion":"1.0.0","name":"net","type":"vlan","master":"eth1","vlanId":7}`,
+		},
+		{
+			name: "sriov", pool: "lan", spec: spec{Type: "sriov", SRIOV: &sriov{ResourceName: "intel.com/vf", VLAN: 7, CheckMAC: new(false), Trust: new(true)}},
+			want:     `{"cniVersion":"1.0.0","name":"net","type":"sriov","vlan":7,"spoofchk":"off","trust":"on","ipam":{"type":"tenure","pool":"lan"}}`,
+			resource: "intel.com/vf",
+		},
+		{
+			name: "sriov as the device has it", spec: spec{Type: "sriov", SRIOV: &sriov{ResourceName: "intel.com/vf"}},
+			want: `{"cniVersion":"1.0.0","name":"net","type":"sriov"}`, resource: "intel.com/vf",
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			got := Render("net", tt.spec, tt.pool)
+			if got.Config != tt.want {
+				t.Errorf("got  %s\nwant %s", got.Config, tt.want)
+			}
+			if namespaces, ok := got.Annotations[plan.AnnotationNamespaces]; !ok || namespaces != "" || got.Annotations[npwg.AnnotationResource] != tt.resource {
+				t.Errorf("annotations %v; want no namespace and resource %q", got.Annotations, tt.resource)
+			}
+			if err := CheckParameters(facts.Ref{}, tt.spec); err != nil {
+				t.Errorf("it is rendered, and refused: %v", err)
+			}
+			if err := CheckDefinition(facts.Ref{Name: "net"}, got.Config, familiesOf); err != nil {
+				t.Errorf("as a definition it would be refused: %v", err)
+			}
+		})
+	}
+}
+
+// TestCheckParameters: a network says where it leads.
+func TestCheckParameters(t *testing.T) {
+	for want, s := range map[string]spec{
+		"spec.macvlan.master is missing":     {Type: "macvlan", Macvlan: &macvlan{Mode: "vepa"}},
+		"spec.ipvlan.master is missing":      {Type: "ipvlan"},
+		"spec.bridge.bridge is missing":      {Type: "bridge", Bridge: &bridge{VLAN: 3}},
+		"spec.vlan.master is missing":        {Type: "vlan", VLAN: &vlan{ID: 3}},
+		"spec.vlan.id is missing":            {Type: "vlan", VLAN: &vlan{Master: "eth1"}},
+		"spec.sriov.resourceName is missing": {Type: "sriov"},
+	} {
+		wantFault(t, CheckParameters(facts.Ref{Namespace: "infra", Name: "lan"}, s), v1alpha1.ReasonParamsInvalid, "InterfaceParameters infra/lan: "+want)
+	}
+}
+
+// TestVary: an attachment says how its interface is made, and not where the network leads.
+func TestVary(t *testing.T) {
+	for _, tt := range []struct {
+		name         string
+		network, own spec
+		want, fault  string
+	}{
+		{
+			name: "macvlan", network: spec{Type: "macvlan", MTU: 1500, Macvlan: &macvlan{Master: "eth1"}}, own: spec{Type: "macvlan", MTU: 9000, Macvlan: &macvlan{Mode: "private"}},
+			want: `{"cniVersion":"1.0.0","name":"net","type":"macvlan","master":"eth1","mode":"private","mtu":9000}`,
+		},
+		{
+			name: "nothing changes", network: spec{Type: "ipvlan", MTU: 1500, IPvlan: &ipvlan{Master: "eth1", Mode: "l3"}}, own: spec{Type: "ipvlan"},
+			want: `{"cniVersion":"1.0.0","name":"net","type":"ipvlan","master":"eth1","mode":"l3","mtu":1500}`,
+		},
+		{
+			name: "bridge", network: spec{Type: "bridge", Bridge: &bridge{Bridge: "br0", VLAN: 7, CheckMAC: true}}, own: spec{Type: "bridge", Bridge: &bridge{Hairpin: true}},
+			want: `{"cniVersion":"1.0.0","name":"net","type":"bridge","bridge":"br0","vlan":7,"hairpinMode":true,"macspoofchk":true}`,
+		},
+		{
+			name: "sriov", network: spec{Type: "sriov", SRIOV: &sriov{ResourceName: "r", Trust: new(true), CheckMAC: new(true)}}, own: spec{Type: "sriov", SRIOV: &sriov{CheckMAC: new(false)}},
+			want: `{"cniVersion":"1.0.0","name":"net","type":"sriov","spoofchk":"off","trust":"on"}`,
+		},
+		{
+			name: "vlan", network: spec{Type: "vlan", VLAN: &vlan{Master: "eth1", ID: 7}}, own: spec{Type: "vlan", MTU: 1400},
+			want: `{"cniVersion":"1.0.0","name":"net","type":"vlan","master":"eth1","vlanId":7,"mtu":1400}`,
+		},
+		{
+			name: "another type", network: spec{Type: "vlan", VLAN: &vlan{Master: "eth1", ID: 7}}, own: spec{Type: "macvlan"}, fault: "spec.type is macvlan, and the network's is vlan",
+		},
+		{
+			name: "another VLAN", network: spec{Type: "vlan", VLAN: &vlan{Master: "eth1", ID: 7}}, own: spec{Type: "vlan", VLAN: &vlan{ID: 8}}, fault: "spec.vlan.id says where the network leads",
+		},
+		{
+			name: "another VLAN of a bridge", network: spec{Type: "bridge", Bridge: &bridge{Bridge: "br0"}}, own: spec{Type: "bridge", Bridge: &bridge{VLAN: 8}}, fault: "spec.bridge.vlan says",
+		},
+		{
+			name: "another master", network: spec{Type: "macvlan", Macvlan: &macvlan{Master: "eth1"}}, own: spec{Type: "macvlan", Macvlan: &macvlan{Master: "eth2"}}, fault: "spec.macvlan.master says",
+		},
+		{
+			name: "another resource", network: spec{Type: "sriov", SRIOV: &sriov{ResourceName: "r"}}, own: spec{Type: "sriov", SRIOV: &sriov{ResourceName: "s"}}, fault: "spec.sriov.resourceName says",
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			before := tt.network.DeepCopy()
+			got, err := Vary(tt.network, tt.own, facts.Ref{Namespace: "team", Name: "mine"})
+			wantFault(t, err, v1alpha1.ReasonParamsInvalid, tt.fault)
+			if err == nil && Render("net", got, "").Config != tt.want {
+				t.Errorf("got  %s\nwant %s", Render("net", got, "").Config, tt.want)
+			}
+			if Render("net", *before, "").Config != Render("net", tt.network, "").Config {
+				t.Error("the network's own parameters are changed")
+			}
+		})
+	}
+}

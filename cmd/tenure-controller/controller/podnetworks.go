@@ -1,0 +1,64 @@
+package controller
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	podnetworks "github.com/tenure-ipam/tenure/attach/controller"
+)
+
+// podNetworks has the manager serve PodNetworks. Where they are not to be served, it has undone
+// what a controller that served them has left. Where their kinds are not defined, nobody serves
+// them: the caches would never be filled.
+func (c *Controller) podNetworks(ctx context.Context, mgr manager.Manager, direct client.Client) error {
+	log := c.log.With("part", "podnetworks")
+	shared := &podnetworks.Cluster{
+		Cache: mgr.GetCache(), Live: direct, Events: mgr.GetEventRecorder(name), Log: log, KeepDefault: c.cfg.DefaultPodNetwork,
+	}
+	if !c.cfg.MultiNetwork {
+		return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { //nolint:wrapcheck // says what it is about
+			c.retirePodNetworks(ctx, shared)
+			return nil
+		}))
+	}
+	for _, kind := range []string{"PodNetwork", "PodNetworkAttachment", "InterfaceParameters"} {
+		_, err := mgr.GetRESTMapper().RESTMapping(schema.GroupKind{Group: v1alpha1.GroupName, Kind: kind}, v1alpha1.GroupVersion.Version)
+		if meta.IsNoMatchError(err) {
+			log.ErrorContext(ctx, "no PodNetworks are served: install Tenure's CustomResourceDefinitions, and start the controller again", "undefined", kind)
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("ask the API server whether %s is defined: %w", kind, err)
+		}
+	}
+	if err := podnetworks.Index(ctx, mgr.GetFieldIndexer()); err != nil {
+		return err //nolint:wrapcheck // says what it is about
+	}
+	if err := (&podnetworks.Networks{Cluster: shared}).Setup(mgr); err != nil {
+		return err //nolint:wrapcheck // likewise
+	}
+	return (&podnetworks.Attachments{Cluster: shared}).Setup(mgr) //nolint:wrapcheck // likewise
+}
+
+// retireEvery is how long after a failure finalizers are taken off again.
+const retireEvery = 10 * time.Second
+
+// retirePodNetworks undoes, once, what a controller that served PodNetworks has left. It tries
+// again until it has, or ctx ends. What holds pods back goes before what keeps their networks.
+func (c *Controller) retirePodNetworks(ctx context.Context, shared *podnetworks.Cluster) {
+	_ = wait.PollUntilContextCancel(ctx, retireEvery, true, func(ctx context.Context) (bool, error) { // it ends with ctx alone
+		err := shared.Retire(ctx)
+		if err != nil {
+			shared.Log.WarnContext(ctx, "finalizers of PodNetworks are still there: it is tried again", "error", err)
+		}
+		return err == nil, nil
+	})
+}
