@@ -66,7 +66,7 @@ func awaitPolicies(ctx context.Context, agent *rest.Config) error {
 	try := 0
 	return process.Await(ctx, minute, func(ctx context.Context) error {
 		try++
-		out, err := api.AnnotatePod(ctx, client.ObjectKeyFromObject(pod), protocol.UID(pod.UID), statusKey, fmt.Sprint(try))
+		out, err := api.AnnotatePod(ctx, client.ObjectKeyFromObject(pod), protocol.UID(pod.UID), map[string]string{statusKey: fmt.Sprint(try)})
 		switch {
 		case out == protocol.Refused:
 			return kc.Delete(ctx, pod, client.GracePeriodSeconds(0))
