@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/tenure-ipam/tenure/api/npwg"
+	"github.com/tenure-ipam/tenure/api/podnetwork"
 	"github.com/tenure-ipam/tenure/attach/facts"
 	"github.com/tenure-ipam/tenure/ipam/agentapi"
 )
@@ -293,6 +294,7 @@ type agent struct {
 	definitions map[facts.Ref]facts.Definition
 	annotations map[string]map[string]string // by pod
 	labels      map[string]string            // of the pods' namespace
+	podNetworks []facts.PodNetwork           // of any pod that lists some
 	answer      *agentapi.Response           // instead of the facts
 	refuse      bool                         // refuse reports
 	questions   []facts.Question
@@ -354,6 +356,9 @@ func (a *agent) Serve(_ context.Context, req agentapi.Request) agentapi.Response
 
 func (a *agent) factsOf(q facts.Question) facts.Answer {
 	answer := facts.Answer{Pod: facts.Pod{PodRef: q.Pod, Annotations: a.annotations[q.Pod.Name], NamespaceLabels: a.labels}}
+	if answer.Pod.Annotations[podnetwork.AnnotationNetworks] != "" {
+		answer.PodNetworks = a.podNetworks
+	}
 	for _, d := range a.definitions {
 		answer.Networks = append(answer.Networks, d)
 	}
