@@ -68,7 +68,7 @@ func (d *demo) startController(ctx context.Context, bin string) {
 	d.account(ctx, name, kubeconfig, nil)
 	p := fleet.Program{Path: filepath.Join(bin, name), Kubeconfig: kubeconfig}
 	// A minute in production: too long to watch.
-	d.controller = p.Controller(listen, filepath.Join(workDir, name+".log"), "--counts-every=1s", "--idle=3s")
+	d.controller = p.Controller(listen, filepath.Join(workDir, name+".log"), "--counts-every=1s", "--idle=3s", "--multi-network")
 	d.step("tenure-controller, as its service account", func() error { return d.controller.Start(ctx) })
 }
 

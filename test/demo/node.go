@@ -114,7 +114,7 @@ func (d *demo) startNode(ctx context.Context, bin string, i int) *node {
 		Source: filepath.Join(nodeCNI, attachSource), Dir: filepath.Join(nodeCNI, filepath.Dir(attachConf)),
 	}}
 	p := fleet.Program{Path: filepath.Join(bin, "tenured"), Kubeconfig: kubeconfig, Exec: func(cmd *exec.Cmd) error { return n.files.Do(cmd.Start) }}
-	n.agent = p.Agent(c, filepath.Join(n.dir, "tenured.log"))
+	n.agent = p.Agent(c, filepath.Join(n.dir, "tenured.log"), "--multi-network")
 	n.agent.Ready = fleet.Ready(c.Listen) // its socket is seen from its own view of the files alone
 	d.step(n.agent.Name+", as its service account", func() error { return n.agent.Start(ctx) })
 	return n

@@ -28,6 +28,18 @@ type selection struct {
 	IPs       []string `json:"ips,omitempty"`
 	MAC       string   `json:"mac,omitempty"`
 	Claim     string   `json:"ipam-claim-reference,omitempty"`
+
+	// PodNetwork says that it is no element of that annotation: the pod lists the PodNetwork of
+	// this name.
+	PodNetwork bool `json:"-"`
+}
+
+// status returns the network's name in the network status.
+func (s selection) status() string {
+	if s.PodNetwork {
+		return s.Name
+	}
+	return namespace + "/" + s.Name
 }
 
 // selections are the whole annotation: one or more.
@@ -138,7 +150,7 @@ func (p *pod) compare(list []npwg.Status) error {
 	for i, s := range list {
 		name, ifName := podsNetwork, "eth0"
 		if i > 0 {
-			name, ifName = namespace+"/"+p.sel[i-1].Name, p.sel.ifName(i-1)
+			name, ifName = p.sel[i-1].status(), p.sel.ifName(i-1)
 		}
 		addrs, err := p.ns.Addrs(ifName)
 		if err != nil {

@@ -60,6 +60,12 @@ var scenes = []scene{
 		(*demo).playStateful,
 	},
 	{
+		"A PodNetwork: a network of the cluster, without CNI configuration by hand",
+		"The Kubernetes multi-network proposal has networks as objects. A PodNetwork names a pool, and how interfaces are made; the controller " +
+			"says whether it is Ready. A pod lists its networks in an annotation, and its default route goes through the one that it says.",
+		(*demo).playPodNetwork,
+	},
+	{
 		"Moving in: a network changes its IPAM while its pods run",
 		"The network depot has its addresses by host-local, which keeps them in files on the node. It knows nothing of other nodes, and so each " +
 			"node has a definition of its own, with a part of the range, here four addresses. kubectl tenure import changes one word in them.",
