@@ -1,7 +1,7 @@
-// Package access decides who may use a pool: which namespaces, by their labels and by
-// the word of the cluster's authorizer. The agent asks it for pods, the controller for
-// claims, so that both say the same. It asks nobody by itself: what is known of
-// namespaces is handed to it.
+// Package access decides who may use a pool or a PodNetwork: which namespaces, by their labels
+// and by the word of the cluster's authorizer. The agent asks it for pods, the controller for
+// claims and gated pods, so that both say the same. It asks nobody by itself: what is known of
+// namespaces is handed to it. Names of parameters say pool for either.
 package access
 
 import (
@@ -9,9 +9,44 @@ import (
 	"fmt"
 )
 
-// A Rule is what a pool says of who may use it. The zero Rule lets everybody. Its JSON
-// form is kept in the agent's store.
+// A Kind is the kind of the object that a rule is of. The zero Kind is Pool.
+type Kind string
+
+// The kinds of objects that have rules.
+const (
+	Pool       Kind = ""
+	PodNetwork Kind = "PodNetwork"
+)
+
+// String returns the kind's name in the API.
+func (k Kind) String() string {
+	if k == Pool {
+		return "IPPool"
+	}
+	return string(k)
+}
+
+// Resource returns the name by which roles allow the verb use on objects of the kind.
+func (k Kind) Resource() string {
+	if k == Pool {
+		return "ippools"
+	}
+	return "podnetworks"
+}
+
+// Noun returns what messages say before the name of an object.
+func (k Kind) Noun() string {
+	if k == Pool {
+		return "pool"
+	}
+	return string(k)
+}
+
+// A Rule is what a pool says of who may use it. The zero Rule is of a pool and lets everybody.
+// Its JSON form is kept in the agent's store.
 type Rule struct {
+	// Of is what the rule is of.
+	Of Kind `json:"of,omitempty"`
 	// Namespaces, if not nil, selects those that may use the pool.
 	Namespaces *Selector `json:"namespaces,omitempty"`
 	// Asks says that a namespace must be allowed the verb use on the pool as well.
@@ -28,23 +63,27 @@ type Facts interface {
 }
 
 // A DeniedError says which rule of a pool keeps a namespace from using it.
-type DeniedError struct{ Namespace, Pool, Rule string }
+type DeniedError struct {
+	Of                    Kind
+	Namespace, Pool, Rule string
+}
 
 func (e *DeniedError) Error() string {
 	if e.Namespace == "" {
-		return fmt.Sprintf("pool %s may not be used: %s", e.Pool, e.Rule)
+		return fmt.Sprintf("%s %s may not be used: %s", e.Of.Noun(), e.Pool, e.Rule)
 	}
-	return fmt.Sprintf("namespace %s may not use pool %s: %s", e.Namespace, e.Pool, e.Rule)
+	return fmt.Sprintf("namespace %s may not use %s %s: %s", e.Namespace, e.Of.Noun(), e.Pool, e.Rule)
 }
 
 // An UnknownError says why it cannot be told now whether a namespace may use a pool.
 type UnknownError struct {
+	Of                    Kind
 	Namespace, Pool, Rule string
 	Cause                 error
 }
 
 func (e *UnknownError) Error() string {
-	return fmt.Sprintf("it cannot be told whether namespace %s may use pool %s, by its %s: %v", e.Namespace, e.Pool, e.Rule, e.Cause)
+	return fmt.Sprintf("it cannot be told whether namespace %s may use %s %s, by its %s: %v", e.Namespace, e.Of.Noun(), e.Pool, e.Rule, e.Cause)
 }
 
 func (e *UnknownError) Unwrap() error { return e.Cause }
@@ -63,16 +102,17 @@ func Group(namespace string) string { return "system:serviceaccounts:" + namespa
 // nothing that r does not need.
 func (r Rule) Check(ctx context.Context, facts Facts, namespace, pool string) error {
 	if namespace == "" && (r.Namespaces != nil || r.Asks) {
-		return &DeniedError{"", pool, "the IPPool says which namespaces may, and nobody has said for which this is: a runtime tells it by K8S_POD_NAMESPACE in CNI_ARGS"}
+		return &DeniedError{r.Of, "", pool, fmt.Sprintf(
+			"the %v says which namespaces may, and nobody has said for which this is: a runtime tells it by K8S_POD_NAMESPACE in CNI_ARGS", r.Of)}
 	}
 	if r.Namespaces != nil {
 		labels, err := facts.Labels(ctx, namespace)
 		if err != nil {
-			return &UnknownError{namespace, pool, "spec.namespaceSelector", err}
+			return &UnknownError{r.Of, namespace, pool, "spec.namespaceSelector", err}
 		}
 		if !r.Namespaces.Matches(labels) {
-			return &DeniedError{namespace, pool, fmt.Sprintf(
-				"the IPPool's spec.namespaceSelector (%v) does not select it; give the namespace the labels, or change the selector", r.Namespaces)}
+			return &DeniedError{r.Of, namespace, pool, fmt.Sprintf(
+				"the %v's spec.namespaceSelector (%v) does not select it; give the namespace the labels, or change the selector", r.Of, r.Namespaces)}
 		}
 	}
 	if !r.Asks {
@@ -80,11 +120,11 @@ func (r Rule) Check(ctx context.Context, facts Facts, namespace, pool string) er
 	}
 	switch ok, err := facts.MayUse(ctx, namespace, pool); {
 	case err != nil:
-		return &UnknownError{namespace, pool, "spec.access RBAC", err}
+		return &UnknownError{r.Of, namespace, pool, "spec.access RBAC", err}
 	case !ok:
-		return &DeniedError{namespace, pool, fmt.Sprintf(
-			"the IPPool's spec.access is RBAC, and group %s is not allowed the verb use on ippools.tenure.dev/%s; bind a ClusterRole that has it to the group",
-			Group(namespace), pool)}
+		return &DeniedError{r.Of, namespace, pool, fmt.Sprintf(
+			"the %v's spec.access is RBAC, and group %s is not allowed the verb use on %s.tenure.dev/%s; bind a ClusterRole that has it to the group",
+			r.Of, Group(namespace), r.Of.Resource(), pool)}
 	}
 	return nil
 }

@@ -55,6 +55,8 @@ func TestCheck(t *testing.T) {
 		{"labels not known", access.Rule{Namespaces: blue}, facts{err: errors.New("away")}, "labels", "it cannot be told whether namespace ns may use pool lan, by its spec.namespaceSelector: away"},
 		{"allowed", access.Rule{Asks: true}, facts{allowed: true}, "use", ""},
 		{"not allowed", access.Rule{Asks: true}, facts{}, "use", "group system:serviceaccounts:ns is not allowed the verb use on ippools.tenure.dev/lan"},
+		{"not allowed a PodNetwork", access.Rule{Of: access.PodNetwork, Asks: true}, facts{}, "use", "namespace ns may not use PodNetwork lan: the PodNetwork's spec.access is RBAC, and group system:serviceaccounts:ns is not allowed the verb use on podnetworks.tenure.dev/lan"},
+		{"a PodNetwork that does not select it", access.Rule{Of: access.PodNetwork, Namespaces: blue}, facts{}, "labels", "the PodNetwork's spec.namespaceSelector (team=blue)"},
 		{"nobody to ask", access.Rule{Asks: true}, facts{err: errors.New("away")}, "use", "by its spec.access RBAC: away"},
 		{"both are needed", access.Rule{Namespaces: blue, Asks: true}, facts{labels: map[string]string{"team": "blue"}}, "labels use", "the verb use"},
 		{"what is not selected is not asked about", access.Rule{Namespaces: blue, Asks: true}, facts{allowed: true}, "labels", "does not select it"},

@@ -13,10 +13,14 @@ import (
 
 // AccessOf reads who may use an IPPool.
 func AccessOf(o *v1alpha1.IPPool) access.Rule {
+	return RuleOf(access.Pool, o.Spec.Access, o.Spec.NamespaceSelector)
+}
+
+// RuleOf reads who may use an object of a kind, from the spec's access and namespaceSelector.
+func RuleOf(of access.Kind, word v1alpha1.Access, s *v1alpha1.NamespaceSelector) access.Rule {
 	// A word that this program does not know is a rule of a later one: it lets nobody in
 	// who is not allowed the verb.
-	rule := access.Rule{Asks: o.Spec.Access != "" && o.Spec.Access != v1alpha1.AccessEveryone}
-	s := o.Spec.NamespaceSelector
+	rule := access.Rule{Of: of, Asks: word != "" && word != v1alpha1.AccessEveryone}
 	if s == nil {
 		return rule
 	}
@@ -37,23 +41,25 @@ func AccessOf(o *v1alpha1.IPPool) access.Rule {
 	return rule
 }
 
-// MayUse asks the authorizer whether the service accounts of a namespace, as a group,
-// are allowed the verb use on a pool. Pools have no namespace: only what is bound in the
-// whole cluster counts, which who rules over a namespace cannot bind.
-func (a *API) MayUse(ctx context.Context, namespace, pool string) (bool, error) {
-	review := &authorization.SubjectAccessReview{Spec: authorization.SubjectAccessReviewSpec{
-		Groups: []string{access.Group(namespace), "system:serviceaccounts", "system:authenticated"},
-		ResourceAttributes: &authorization.ResourceAttributes{
-			Verb: "use", Group: v1alpha1.GroupVersion.Group, Version: v1alpha1.GroupVersion.Version, Resource: "ippools", Name: pool,
-		},
-	}}
-	if out, err := a.create(ctx, review); out != protocol.Done {
-		return false, fmt.Errorf("ask the API server who may use pool %s: %w", pool, err)
+// MayUse returns what asks the authorizer whether the service accounts of a namespace, as a
+// group, are allowed the verb use on an object of a kind. These objects have no namespace: only
+// what is bound in the whole cluster counts, which who rules over a namespace cannot bind.
+func (a *API) MayUse(of access.Kind) func(ctx context.Context, namespace, name string) (bool, error) {
+	return func(ctx context.Context, namespace, name string) (bool, error) {
+		review := &authorization.SubjectAccessReview{Spec: authorization.SubjectAccessReviewSpec{
+			Groups: []string{access.Group(namespace), "system:serviceaccounts", "system:authenticated"},
+			ResourceAttributes: &authorization.ResourceAttributes{
+				Verb: "use", Group: v1alpha1.GroupVersion.Group, Version: v1alpha1.GroupVersion.Version, Resource: of.Resource(), Name: name,
+			},
+		}}
+		if out, err := a.create(ctx, review); out != protocol.Done {
+			return false, fmt.Errorf("ask the API server who may use %s %s: %w", of.Noun(), name, err)
+		}
+		if s := review.Status; s.EvaluationError != "" && !s.Allowed {
+			return false, fmt.Errorf("ask the API server who may use %s %s: %s", of.Noun(), name, s.EvaluationError)
+		}
+		return review.Status.Allowed, nil
 	}
-	if s := review.Status; s.EvaluationError != "" && !s.Allowed {
-		return false, fmt.Errorf("ask the API server who may use pool %s: %s", pool, s.EvaluationError)
-	}
-	return review.Status.Allowed, nil
 }
 
 // MayList asks the authorizer whether who asks may list a resource in all namespaces.

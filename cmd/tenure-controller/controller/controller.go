@@ -247,7 +247,7 @@ func (c *Controller) assemble(ctx context.Context, mgr manager.Manager) ([]prome
 		Cache: mgr.GetCache(), Starving: b.Starving, Bell: &bells.pools, Write: direct, Live: live, Networks: catalog, Shapes: shapes,
 		Metrics: pools.NewMetrics(), Log: c.log.With("part", "pools"), CountsEvery: c.cfg.CountsEvery, Now: time.Now,
 	}
-	reviews := access.NewReviews(time.Now, live.MayUse)
+	reviews := access.NewReviews(time.Now, live.MayUse(access.Pool))
 	ofClaims := &claims.Reconciler{
 		Cache: mgr.GetCache(), Status: direct, Live: live, Broker: b, Networks: catalog, Admission: admission{mgr.GetCache(), reviews}, Machines: live,
 		Events: mgr.GetEventRecorder(name), Metrics: claims.NewMetrics(), Log: c.log.With("part", "claims"), Now: time.Now,

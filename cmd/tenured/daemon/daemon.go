@@ -147,7 +147,7 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	reviews := access.NewReviews(time.Now, api.MayUse)
+	reviews := access.NewReviews(time.Now, api.MayUse(access.Pool))
 	of := d.cluster(c, api, podCache, events)
 	of.Access = namespaceFacts{attach, reviews}
 	a, err := agent.New(d.cfg.Agent, st, of, d.cfg.Clock, hostFromHere(d.cfg), d.log)
