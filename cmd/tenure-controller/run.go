@@ -78,6 +78,7 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (options
 	flags.DurationVar(&c.TakeOverMargin, "take-over-margin", c.TakeOverMargin, "how long after its fence a silent node whose Node object is gone is taken over")
 	flags.StringVar(&c.Health, "health", c.Health, "address for /healthz and /readyz; empty: none")
 	flags.StringVar(&c.Metrics, "metrics", c.Metrics, "address for /metrics; empty: none")
+	flags.StringVar(&c.Webhooks, "webhooks", c.Webhooks, "address for the webhooks that check and gate pods with PodNetworks, with --multi-network; empty: none")
 	flags.BoolVar(&c.Profiles, "profiles", false, "serve profiles of this process at /debug/pprof/ where /metrics is, to whoever reaches that address: see docs/operations/performance.md")
 	flags.BoolVar(&opts.debug, "debug", false, "log more")
 	if err := flags.Parse(args); err != nil {

@@ -64,6 +64,7 @@ func (c *Cluster) Upgrade(ctx context.Context, tag string) error {
 	}
 	for _, args := range [][]string{
 		{"apply", "-k", dir},
+		{"apply", "-f", filepath.Join(root, "deploy/podnetworks/gate-policy.yaml")},
 		{"--namespace", "tenure-system", "rollout", "status", "--timeout=3m", "daemonset/tenured"},
 		{"--namespace", "tenure-system", "rollout", "status", "--timeout=3m", "deployment/tenure-controller"},
 	} {

@@ -89,6 +89,10 @@ var rules = []rule{
 		never: join(clients, bolt, cni),
 	},
 	{
+		pkg: "./attach/gate", why: "the controller holds pods back by it: it judges as a node does, and attaches nothing",
+		never: join(bolt, cni, processes, []string{"./ipam", "./attach/plan", "./attach/delegate", "./attach/resolve"}), but: []string{"./ipam/access", "./ipam/lean/plainjson"},
+	},
+	{
 		pkg: "./allocator/allocatortest", why: "it proves tables of the allocator, and needs nothing else",
 		never: join(kubernetes, bolt, cni, []string{"./ipam", "./claims", "./attach", "./api/v1alpha1", "./test"}),
 	},

@@ -83,6 +83,10 @@ type Config struct {
 	// is taken over.
 	TakeOverMargin time.Duration
 
+	// Webhooks is the address where the admission webhooks are served, with MultiNetwork alone;
+	// empty is nowhere.
+	Webhooks string
+
 	// Health and Metrics are the addresses where /healthz and /readyz, and
 	// /metrics, are served; empty is nowhere.
 	Health, Metrics string
@@ -98,7 +102,7 @@ func DefaultConfig() Config {
 		LeaderElection:        true, LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second,
 		Workers: 64, QPS: 2000, Burst: 4000,
 		CountsEvery: time.Minute, Idle: time.Minute, StatefulSetClaims: true, DefaultPodNetwork: true, TakeOverMargin: deadnodes.DefaultMargin,
-		Health: ":9472", Metrics: ":9473",
+		Health: ":9472", Metrics: ":9473", Webhooks: ":9474",
 	}
 }
 
@@ -285,6 +289,7 @@ func (c *Controller) assemble(ctx context.Context, mgr manager.Manager) ([]prome
 		func() error { return ofClaims.Setup(mgr, catalog, &bells.claims, c.cfg.Workers) },
 		func() error { return c.workloads(ctx, mgr, direct, live, catalog) },
 		func() error { return c.podNetworks(ctx, mgr, direct) },
+		func() error { return c.gate(ctx, mgr, direct, live) },
 		func() error { return ofRequests.Setup(mgr, &bells.requests, c.cfg.Workers) },
 		func() error { return ofPools.Setup(mgr, catalog) },
 		func() error {

@@ -1,0 +1,113 @@
+package gate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// How long a [Release] waits before it looks again.
+const (
+	// lookSoon is after an error, and while something gives pods gates.
+	lookSoon = 10 * time.Second
+	// lookLate is while nothing does: somebody may install it again.
+	lookLate = 5 * time.Minute
+)
+
+// pageSize is how many pods one call lists.
+const pageSize = 500
+
+// Release takes the gate from all pods, while PodNetworks are not served. Nobody else would.
+type Release struct {
+	Live client.Client
+	Log  *slog.Logger
+}
+
+// Run works until ctx ends.
+func (r *Release) Run(ctx context.Context) error {
+	for due := true; ; {
+		wait := lookLate
+		left, err := r.admission(ctx)
+		if len(left) > 0 {
+			r.Log.WarnContext(ctx, "PodNetworks are not served here (--multi-network is off), and yet new pods get gates, which are removed: delete these objects",
+				"objects", strings.Join(left, ", "))
+		}
+		due = due || len(left) > 0
+		if err == nil && due {
+			err = r.sweep(ctx)
+			due = err != nil
+		}
+		if err != nil {
+			r.Log.ErrorContext(ctx, "the gates of pods are not all removed; this is tried again", "gate", Name, "error", err)
+		}
+		if err != nil || len(left) > 0 {
+			wait = lookSoon
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(wait):
+		}
+	}
+}
+
+// admission returns what there is that gives new pods gates.
+func (r *Release) admission(ctx context.Context) (left []string, err error) {
+	for _, kind := range []string{"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration", "MutatingAdmissionPolicy"} {
+		o := &metav1.PartialObjectMetadata{}
+		o.SetGroupVersionKind(schema.GroupVersionKind{Group: "admissionregistration.k8s.io", Version: "v1", Kind: kind})
+		call, cancel := context.WithTimeout(ctx, callTimeout)
+		err := r.Live.Get(call, client.ObjectKey{Name: Admission}, o)
+		cancel()
+		switch {
+		case err == nil:
+			left = append(left, kind+" "+Admission)
+		case !apierrors.IsNotFound(err) && !meta.IsNoMatchError(err):
+			return left, fmt.Errorf("look for %s %s: %w", kind, Admission, err)
+		}
+	}
+	return left, nil
+}
+
+// sweep takes the gate from every pod that has it. Only pods without a node can have one.
+func (r *Release) sweep(ctx context.Context) error {
+	var faults []error
+	removed := 0
+	for token := ""; ; {
+		var page corev1.PodList
+		call, cancel := context.WithTimeout(ctx, callTimeout)
+		err := r.Live.List(call, &page, client.MatchingFields{"spec.nodeName": ""}, client.Limit(pageSize), client.Continue(token))
+		cancel()
+		if err != nil {
+			return errors.Join(append(faults, fmt.Errorf("list pods without a node: %w", err))...)
+		}
+		for pod := range slices.Values(page.Items) {
+			if !isGated(&pod) {
+				continue
+			}
+			if err := lift(ctx, r.Live, &pod); err != nil {
+				faults = append(faults, err)
+				continue
+			}
+			removed++
+		}
+		if token = page.Continue; token == "" {
+			break
+		}
+	}
+	if removed > 0 {
+		r.Log.InfoContext(ctx, "gates of pods are removed, since PodNetworks are not served", "gate", Name, "pods", removed)
+	}
+	return errors.Join(faults...)
+}
