@@ -3,6 +3,7 @@ package podnetwork
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -91,10 +92,8 @@ func definitionOf(refs []v1alpha1.ParametersRef, made string) facts.Ref {
 			return facts.Ref{Namespace: ref.Namespace, Name: ref.Name}
 		}
 	}
-	for _, ref := range refs {
-		if IsParameters(ref) {
-			return facts.Ref{Namespace: Namespace, Name: fit(made)}
-		}
+	if slices.ContainsFunc(refs, IsParameters) {
+		return facts.Ref{Namespace: Namespace, Name: fit(made)}
 	}
 	return facts.Ref{}
 }

@@ -85,6 +85,10 @@ var rules = []rule{
 		never: join(clients, bolt, cni),
 	},
 	{
+		pkg: "./attach/controller", why: "it keeps networks: who attaches pods to them, and who has their addresses, is not its business",
+		never: join(bolt, cni, []string{"./attach/resolve", "./attach/delegate", "./attach/plugin", "./attach/journal", "./ipam/node", "./ipam/agentapi"}),
+	},
+	{
 		pkg: "./allocator/allocatortest", why: "it proves tables of the allocator, and needs nothing else",
 		never: join(kubernetes, bolt, cni, []string{"./ipam", "./claims", "./attach", "./api/v1alpha1", "./test"}),
 	},
