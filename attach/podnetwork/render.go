@@ -5,9 +5,12 @@ import (
 
 	"github.com/tenure-ipam/tenure/api/npwg"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
-	"github.com/tenure-ipam/tenure/attach/plan"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 )
+
+// annotationNamespaces is the annotation that says whose pods may select a definition, as package
+// plan has it. The controller does not link that package: it knows of CNI.
+const annotationNamespaces = "tenure.dev/namespaces"
 
 // A Rendered is what is made of the parameters of a PodNetwork or a PodNetworkAttachment: the
 // configuration and the annotations of a NetworkAttachmentDefinition.
@@ -44,7 +47,7 @@ type ipam struct {
 func Render(network string, s v1alpha1.InterfaceParametersSpec, pool string) Rendered {
 	c := config{CNIVersion: "1.0.0", Name: network, Type: s.Type, MTU: s.MTU}
 	// Pods do not select it by its own name: a PodNetwork has rules of its own for who may use it.
-	annotations := map[string]string{plan.AnnotationNamespaces: ""}
+	annotations := map[string]string{annotationNamespaces: ""}
 	switch s.Type {
 	case "macvlan":
 		p := orZero(s.Macvlan)

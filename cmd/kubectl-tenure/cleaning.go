@@ -232,7 +232,7 @@ func (u *uninstall) rest(cleaner *appsv1.DaemonSet) string {
 	}
 	text := "This removes what is left of Tenure in the cluster:\n\n"
 	if cleaner != nil && cleaner.Annotations[releaseAnnotation] != "" {
-		return text + fmt.Sprintf("    %s uninstall %s --namespace %s\n    %s delete namespace %s\n    %s delete crd ipleases.tenure.dev ippools.tenure.dev ipreservations.tenure.dev ipsubleases.tenure.dev",
+		return text + fmt.Sprintf("    %s uninstall %s --namespace %s\n    %s delete namespace %s\n    %s delete crd interfaceparameters.tenure.dev ipleases.tenure.dev ippools.tenure.dev ipreservations.tenure.dev ipsubleases.tenure.dev podnetworkattachments.tenure.dev podnetworks.tenure.dev",
 			helm, cleaner.Annotations[releaseAnnotation], namespace, kubectl, namespace, kubectl)
 	}
 	return text + fmt.Sprintf("    %s delete --ignore-not-found -f FILE      # the manifest that was applied, or -k deploy", kubectl)

@@ -2,65 +2,66 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
-	api "github.com/tenure-ipam/tenure/api/podnetwork"
-	"github.com/tenure-ipam/tenure/attach/facts"
-	"github.com/tenure-ipam/tenure/attach/judge"
-	"github.com/tenure-ipam/tenure/attach/podnetwork"
-	"github.com/tenure-ipam/tenure/ipam/access"
-	"github.com/tenure-ipam/tenure/ipam/kube"
-	"github.com/tenure-ipam/tenure/ipam/protocol"
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
 )
 
-// PodNetworks implements [resolve.Source]. Whether agents serve PodNetworks is not asked: where
-// they do not, no controller has looked at the PodNetworks either, and that is said.
-func (s *source) PodNetworks(ctx context.Context, namespace string, elements []api.Element) ([]facts.PodNetwork, bool, error) {
-	if err := s.connect(); err != nil {
-		return nil, false, err
+// annotationKept is on a default PodNetwork whose deletion a policy refuses.
+const annotationKept = "tenure.dev/kept"
+
+// freePodNetworks takes off what keeps PodNetworks and PodNetworkAttachments from being deleted:
+// the controller, which would do so, has ended.
+func (u *uninstall) freePodNetworks(ctx context.Context) error {
+	networks, err := u.freeAll(ctx, &v1alpha1.PodNetworkList{})
+	if err != nil {
+		return err
 	}
-	all, err := judge.List(ctx, liveNetworks{s}, namespace, elements)
-	return all, true, err
+	attachments, err := u.freeAll(ctx, &v1alpha1.PodNetworkAttachmentList{})
+	if err != nil {
+		return err
+	}
+	if networks+attachments > 0 {
+		u.screen().line("took the finalizer %s from %d PodNetworks and %d PodNetworkAttachments: they stay, and can be deleted", v1alpha1.InUseFinalizer, networks, attachments)
+	}
+	return nil
 }
 
-// liveNetworks is what the cluster says of PodNetworks.
-type liveNetworks struct{ *source }
-
-// PodNetwork implements [judge.Known].
-func (l liveNetworks) PodNetwork(ctx context.Context, name string) (judge.Network, bool, error) {
-	o, out, err := l.api.ReadPodNetwork(ctx, name)
-	switch out {
-	case protocol.NotFound:
-		return judge.Network{}, false, nil
-	case protocol.Done:
-		return podnetwork.Of(o, kube.RuleOf(access.PodNetwork, o.Spec.Access, o.Spec.NamespaceSelector)), true, nil
-	case protocol.Unknown, protocol.Exists, protocol.Conflict, protocol.Refused:
+// freeAll frees the objects of one kind, and returns of how many it has taken something off: of
+// none, where nothing defines the kind.
+func (u *uninstall) freeAll(ctx context.Context, list client.ObjectList) (freed int, err error) {
+	if err := u.client.List(ctx, list); meta.IsNoMatchError(err) || apierrors.IsNotFound(err) {
+		return 0, nil
+	} else if err != nil {
+		return 0, fmt.Errorf("list every %s: %w", kindOf(list), err)
 	}
-	return judge.Network{}, false, fmt.Errorf("read it: %w", err)
-}
-
-// Attachment implements [judge.Known].
-func (l liveNetworks) Attachment(ctx context.Context, namespace, name string) (judge.Attachment, bool, error) {
-	o, out, err := l.api.ReadPodNetworkAttachment(ctx, client.ObjectKey{Namespace: namespace, Name: name})
-	switch out {
-	case protocol.NotFound:
-		return judge.Attachment{}, false, nil
-	case protocol.Done:
-		return podnetwork.AttachmentOf(o), true, nil
-	case protocol.Unknown, protocol.Exists, protocol.Conflict, protocol.Refused:
+	objects, err := meta.ExtractList(list)
+	if err != nil {
+		return 0, fmt.Errorf("list every %s: %w", kindOf(list), err)
 	}
-	return judge.Attachment{}, false, fmt.Errorf("read it: %w", err)
-}
-
-// MayUse implements [judge.Known]. Who may not ask the authorizer is told of the other rules
-// alone.
-func (l liveNetworks) MayUse(ctx context.Context, namespace, network string) (bool, error) {
-	ok, err := l.api.MayUse(access.PodNetwork)(ctx, namespace, network)
-	if apierrors.IsForbidden(err) {
-		return true, nil
+	var errs []error
+	for _, object := range objects {
+		o, ok := object.(client.Object)
+		if !ok {
+			continue
+		}
+		before := client.MergeFrom(o.DeepCopyObject().(client.Object))
+		_, kept := o.GetAnnotations()[annotationKept]
+		delete(o.GetAnnotations(), annotationKept)
+		if !controllerutil.RemoveFinalizer(o, v1alpha1.InUseFinalizer) && !kept {
+			continue
+		}
+		if err := u.client.Patch(ctx, o, before); client.IgnoreNotFound(err) != nil {
+			errs = append(errs, fmt.Errorf("take the finalizer from %s %s: %w", kindOf(list), o.GetName(), err))
+			continue
+		}
+		freed++
 	}
-	return ok, err
+	return freed, errors.Join(errs...)
 }

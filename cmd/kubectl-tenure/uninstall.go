@@ -24,8 +24,9 @@ const uninstallHelp = `Takes Tenure off the nodes, and then says which command o
 It refuses while a pod or a claim has an address, or while tenure-attach has given a pod further
 networks, and names them. Else it ends the controller and the agents. Then it removes from each
 node the configuration of tenure-attach, the CNI plugins, and what agent and plugins keep there.
-A node on which a pod has got an address meanwhile keeps all of this, and is named. The pools
-are deleted when every node is clean.
+A node on which a pod has got an address meanwhile keeps all of this, and is named. When every
+node is clean the pools are deleted, and PodNetworks and PodNetworkAttachments lose the finalizer
+that would keep them.
 
 If it is interrupted, run it again. To keep Tenure after all, delete the DaemonSet
 tenure-uninstall in the namespace tenure-system, and install Tenure again.
@@ -82,6 +83,9 @@ func (u *uninstall) run(ctx context.Context) error {
 		err = u.refuseLeftovers(ctx)
 	}
 	if err != nil {
+		return err
+	}
+	if err := u.freePodNetworks(ctx); err != nil {
 		return err
 	}
 	if err := u.deletePools(ctx); err != nil {

@@ -20,8 +20,8 @@ import (
 const casesPage, faultsPage = "docs/contributing/cases.md", "docs/contributing/simulation.md"
 
 var (
-	label     = regexp.MustCompile(`(WB|VM|[ACDFHIMNWX])[0-9]+`)
-	labelRow  = regexp.MustCompile(`(?m)^\| ((?:WB|VM|[A-Z])[0-9]+[a-z]?) \|`)
+	label     = regexp.MustCompile(`(WB|VM|FD|[ACDFHIMNPQWX])[0-9]+`)
+	labelRow  = regexp.MustCompile(`(?m)^\| ((?:WB|VM|FD|[A-Z])[0-9]+[a-z]?) \|`)
 	testName  = regexp.MustCompile(`^(Test|Fuzz|Benchmark|Example)`)
 	caseField = regexp.MustCompile(`^(name|row|title|what)$`)
 	runsCase  = regexp.MustCompile(`^(Run|It|Specify|Entry|Describe|Context|When|DescribeTable)$`)

@@ -93,6 +93,10 @@ var rules = []rule{
 		never: join(bolt, cni, processes, []string{"./ipam", "./attach/plan", "./attach/delegate", "./attach/resolve"}), but: []string{"./ipam/access", "./ipam/lean/plainjson"},
 	},
 	{
+		pkg: "./attach/controller", why: "it keeps networks: who attaches pods to them, and who has their addresses, is not its business",
+		never: join(bolt, cni, []string{"./attach/resolve", "./attach/delegate", "./attach/plugin", "./attach/journal", "./ipam/node", "./ipam/agentapi"}),
+	},
+	{
 		pkg: "./allocator/allocatortest", why: "it proves tables of the allocator, and needs nothing else",
 		never: join(kubernetes, bolt, cni, []string{"./ipam", "./claims", "./attach", "./api/v1alpha1", "./test"}),
 	},

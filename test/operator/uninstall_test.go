@@ -83,6 +83,13 @@ func TestUninstall(t *testing.T) {
 	if err := kc.Update(t.Context(), w.pool); err != nil {
 		t.Fatal(err)
 	}
+	network := &v1alpha1.PodNetwork{ObjectMeta: metav1.ObjectMeta{Name: w.pool.Name, Finalizers: []string{v1alpha1.InUseFinalizer}}}
+	attachment := &v1alpha1.PodNetworkAttachment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "a", Finalizers: []string{v1alpha1.InUseFinalizer}},
+		Spec:       v1alpha1.PodNetworkAttachmentSpec{PodNetworkName: network.Name},
+	}
+	create(t, network)
+	create(t, attachment)
 	says(t, tenure(t, 3, "uninstall"), "No agent is installed", "Nothing was removed.")
 	says(t, tenure(t, 1, "uninstall", bound(t, "tenure-operator")), "forbidden")
 	agents(t, "net")
@@ -96,9 +103,17 @@ func TestUninstall(t *testing.T) {
 		t.Error("the pool is deleted while a node is not clean")
 	}
 	cleans(t, 2, 2)
-	says(t, tenure(t, 0, "uninstall"), "2 of 2 nodes are clean", "helm uninstall net --namespace tenure-system", "kubectl delete crd")
+	says(t, tenure(t, 0, "uninstall"), "2 of 2 nodes are clean", "took the finalizer tenure.dev/in-use from 1 PodNetworks and 1 PodNetworkAttachments", "helm uninstall net --namespace tenure-system", "kubectl delete crd")
 	if there(t, w.pool) {
 		t.Error("the pool is still there")
+	}
+	for _, o := range []client.Object{network, attachment} {
+		if !there(t, o) || len(o.GetFinalizers()) > 0 {
+			t.Errorf("%s is gone, or has the finalizers %q", o.GetName(), o.GetFinalizers())
+		}
+		if err := kc.Delete(t.Context(), o); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

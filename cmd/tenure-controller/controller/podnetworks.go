@@ -54,7 +54,8 @@ const retireEvery = 10 * time.Second
 // retirePodNetworks undoes, once, what a controller that served PodNetworks has left. It tries
 // again until it has, or ctx ends. What holds pods back goes before what keeps their networks.
 func (c *Controller) retirePodNetworks(ctx context.Context, shared *podnetworks.Cluster) {
-	_ = wait.PollUntilContextCancel(ctx, retireEvery, true, func(ctx context.Context) (bool, error) { // it ends with ctx alone
+	// It ends with ctx alone.
+	_ = wait.PollUntilContextCancel(ctx, retireEvery, true, func(ctx context.Context) (bool, error) {
 		err := shared.Retire(ctx)
 		if err != nil {
 			shared.Log.WarnContext(ctx, "finalizers of PodNetworks are still there: it is tried again", "error", err)

@@ -1,0 +1,77 @@
+package podnetworks_test
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
+)
+
+// TestAttachment (Q1): an attachment is Ready as its network is.
+func TestAttachment(t *testing.T) {
+	a := attachment(t, "early", "late", "")
+	if text := says(t, a, "Ready=False/PodNetworkNotReady", "InUse=False/Unreferenced", "-ParamsReady"); !strings.Contains(text, "PodNetwork late does not exist") {
+		t.Errorf("without its network it says %s", text)
+	}
+	n := network(t, "late", "")
+	says(t, a, "Ready=True/NetworkReady")
+	edit(t, n, func() { n.Spec.Enabled = new(false) })
+	if text := says(t, a, "Ready=False/PodNetworkNotReady"); !strings.Contains(text, "AdministrativelyDisabled") {
+		t.Errorf("of a disabled network it says %s", text)
+	}
+	edit(t, n, func() { n.Spec.Enabled = new(true) })
+	says(t, a, "Ready=True/NetworkReady")
+	remove(t, a)
+	gone(t, a)
+	remove(t, n)
+	gone(t, n)
+}
+
+// TestAttachmentParameters: an attachment varies how its interfaces are made, and not where the
+// network leads.
+func TestAttachmentParameters(t *testing.T) {
+	macvlan(t, infra, "base", "eth1", 1500)
+	n := network(t, "base", v1alpha1.ProviderTenure, toParameters("base"))
+	a := attachment(t, "jumbo", n.Name, "jumbo")
+	says(t, a, "ParamsReady=False/ParamsMissing", "Ready=False/ParamsNotReady")
+	own := macvlan(t, team, "jumbo", "", 9000)
+	says(t, a, "ParamsReady=True/ParamsAccepted", "Ready=True/NetworkReady")
+	const config = `{"cniVersion":"1.0.0","name":"base","type":"macvlan","master":"eth1","mtu":9000}`
+	d := rendered(t, "attachment.team.jumbo", config)
+	edit(t, d, func() { d.Spec.Config = "{}" })
+	d = rendered(t, d.Name, config)
+	remove(t, own)
+	says(t, a, "ParamsReady=False/ParamsMissing")
+
+	macvlan(t, team, "elsewhere", "eth2", 0)
+	b := attachment(t, "elsewhere", n.Name, "elsewhere")
+	if text := says(t, b, "ParamsReady=False/ParamsInvalid", "Ready=False/ParamsNotReady"); !strings.Contains(text, "spec.macvlan.master says where the network leads") {
+		t.Errorf("it says %s", text)
+	}
+	remove(t, a)
+	gone(t, a)
+	gone(t, d)
+	remove(t, b)
+	remove(t, n)
+	gone(t, n)
+}
+
+// TestAttachmentDeletionWaits (Q3, Q4): a deleted attachment stays while one of the pods that
+// refer to it has not ended. Its network waits for it.
+func TestAttachmentDeletionWaits(t *testing.T) {
+	n := network(t, "of-attachment", "")
+	a := attachment(t, "shared", n.Name, "")
+	p, q := pod(t, "first-of-shared", `[{"podNetworkAttachmentName":"shared"}]`), pod(t, "second-of-shared", `[{"podNetworkAttachmentName":"shared"}]`)
+	says(t, a, "InUse=True/Referenced")
+	remove(t, n)
+	remove(t, a)
+	end(t, p, corev1.PodFailed)
+	says(t, a, "InUse=True/Referenced")
+	says(t, n, "InUse=True/Referenced")
+	remove(t, q)
+	gone(t, a)
+	gone(t, n)
+	remove(t, p)
+}

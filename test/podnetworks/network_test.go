@@ -1,0 +1,190 @@
+package podnetworks_test
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	networks "github.com/tenure-ipam/tenure/attach/podnetwork"
+	"github.com/tenure-ipam/tenure/ipam/access"
+)
+
+// TestOfAnotherProvider (P1, P2, P3, P4, P5, P6, P7, P11): a network of another provider goes
+// through its phases. Its ParamsReady is that provider's word, and nothing of it is said of a
+// node.
+func TestOfAnotherProvider(t *testing.T) {
+	n := network(t, "theirs", "foo.io/bar", v1alpha1.ParametersRef{Group: "foo.io", Kind: "Params", Name: "x"})
+	if n.Spec.Enabled == nil || !*n.Spec.Enabled {
+		t.Errorf("enabled is %v; want true, where it is left out", n.Spec.Enabled)
+	}
+	says(t, n, "Ready=False/ParamsNotReady", "InUse=False/Unreferenced", "-ParamsReady")
+	provide(t, n, metav1.ConditionTrue)
+	says(t, n, "ParamsReady=True/"+theirs, "Ready=True/NetworkReady")
+	p := pod(t, "of-theirs", `[{"podNetworkName":"theirs"}]`)
+	says(t, n, "InUse=True/Referenced", "Ready=True/NetworkReady")
+	edit(t, n, func() { n.Spec.Enabled = new(false) })
+	says(t, n, "Ready=False/AdministrativelyDisabled", "ParamsReady=True/"+theirs, "InUse=True/Referenced")
+	provide(t, n, metav1.ConditionFalse)
+	edit(t, n, func() { n.Spec.Enabled = new(true) })
+	says(t, n, "Ready=False/ParamsNotReady", "ParamsReady=False/"+theirs)
+	remove(t, p)
+	says(t, n, "InUse=False/Unreferenced")
+	remove(t, n)
+	gone(t, n)
+}
+
+// TestDisabled (P8): a disabled network takes no new pod, and leaves those that it has.
+func TestDisabled(t *testing.T) {
+	n := network(t, "disabled", "")
+	says(t, n, "Ready=True/NetworkReady", "-ParamsReady")
+	p := pod(t, "of-disabled", `[{"podNetworkName":"disabled"}]`)
+	says(t, n, "InUse=True/Referenced")
+	edit(t, n, func() { n.Spec.Enabled = new(false) })
+	says(t, n, "Ready=False/AdministrativelyDisabled", "InUse=True/Referenced")
+	if networks.Of(n, access.Rule{}).Enabled {
+		t.Error("new pods may have it")
+	}
+	if err := kc.Get(t.Context(), client.ObjectKeyFromObject(p), p); err != nil || p.DeletionTimestamp != nil {
+		t.Errorf("the pod that has it: deleted at %v, %v", p.DeletionTimestamp, err)
+	}
+	remove(t, p)
+	remove(t, n)
+	gone(t, n)
+}
+
+// TestImmutable (P10, Q2): only whether a network is enabled, and who may use it, can be changed;
+// nothing of an attachment.
+func TestImmutable(t *testing.T) {
+	n := network(t, "immutable", v1alpha1.ProviderTenure, toDefinition("none"))
+	a := attachment(t, "immutable", n.Name, "")
+	for what, change := range map[string]func(){
+		"provider":       func() { n.Spec.Provider = "foo.io/bar" },
+		"no provider":    func() { n.Spec.Provider = "" },
+		"parametersRefs": func() { n.Spec.ParametersRefs[0].Name = "other" },
+		"no parameters":  func() { n.Spec.ParametersRefs = nil },
+	} {
+		if err := tryEdit(t, n, change); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "is immutable") {
+			t.Errorf("%s: %v; want it refused as immutable", what, err)
+		}
+	}
+	edit(t, n, func() {
+		n.Spec.Enabled, n.Spec.Access = new(false), v1alpha1.AccessRBAC
+		n.Spec.NamespaceSelector = &v1alpha1.NamespaceSelector{MatchLabels: map[string]v1alpha1.LabelValue{"a": "b"}}
+	})
+	if err := tryEdit(t, a, func() { a.Spec.PodNetworkName = "other" }); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "is immutable") {
+		t.Errorf("the network of an attachment: %v; want it refused as immutable", err)
+	}
+	remove(t, a)
+	remove(t, n)
+	gone(t, n)
+}
+
+// TestDeletionWaits (P9): a deleted network stays while a pod that has not ended, or an
+// attachment, refers to it.
+func TestDeletionWaits(t *testing.T) {
+	n := network(t, "waits", "")
+	a := attachment(t, "waits", n.Name, "")
+	p := pod(t, "of-waits", `[{"podNetworkName":"waits"}]`)
+	says(t, n, "InUse=True/Referenced")
+	says(t, a, "Ready=True/NetworkReady")
+	remove(t, n)
+	remove(t, a)
+	gone(t, a)
+	says(t, n, "InUse=True/Referenced") // the pod is left
+	end(t, p, corev1.PodSucceeded)
+	gone(t, n)
+
+	n = network(t, "waits", "")
+	a = attachment(t, "waits", n.Name, "")
+	says(t, n, "InUse=True/Referenced") // the attachment alone
+	remove(t, n)
+	says(t, n, "InUse=True/Referenced")
+	remove(t, a)
+	gone(t, n)
+	remove(t, p)
+}
+
+// TestDefinitions (P12, P13): of parameters, and a pool if there is one, a definition is made, and
+// kept as it should be. Two networks may have the same addresses.
+func TestDefinitions(t *testing.T) {
+	one := network(t, "one", v1alpha1.ProviderTenure, toParameters("one"), toPool("one"))
+	if text := says(t, one, "ParamsReady=False/ParamsMissing", "Ready=False/ParamsNotReady"); !strings.Contains(text, "InterfaceParameters infra/one does not exist") {
+		t.Errorf("it says %s", text)
+	}
+	macvlan(t, infra, "one", "eth1", 1400)
+	says(t, one, "ParamsReady=False/ParamsMissing")
+	pools := []client.Object{pool(t, "one", "10.7.0.0/24", "fd00:7::/64"), pool(t, "two", "10.7.0.0/24")}
+	says(t, one, "ParamsReady=True/ParamsAccepted", "Ready=True/NetworkReady")
+	two := network(t, "two", v1alpha1.ProviderTenure, toParameters("one"), toPool("two"))
+	flat := network(t, "flat", v1alpha1.ProviderTenure, toParameters("one"))
+	for _, n := range []*v1alpha1.PodNetwork{one, two, flat} {
+		says(t, n, "Ready=True/NetworkReady")
+	}
+	const config = `{"cniVersion":"1.0.0","name":"one","type":"macvlan","master":"eth1","mtu":1400,"ipam":{"type":"tenure","pool":"one"}}`
+	d := rendered(t, "podnetwork.one", config)
+	rendered(t, "podnetwork.two", strings.ReplaceAll(config, `"one"`, `"two"`))
+	rendered(t, "podnetwork.flat", `{"cniVersion":"1.0.0","name":"flat","type":"macvlan","master":"eth1","mtu":1400}`)
+	edit(t, d, func() { d.Spec.Config = "{}" })
+	d = rendered(t, d.Name, config)
+	edit(t, d, func() { d.Labels, d.Annotations = nil, nil })
+	d = rendered(t, d.Name, config)
+	remove(t, d)
+	d = rendered(t, d.Name, config)
+	if v, ok := d.Annotations["tenure.dev/namespaces"]; !ok || v != "" {
+		t.Errorf("its annotations are %v: pods could select it", d.Annotations)
+	}
+	for _, n := range []*v1alpha1.PodNetwork{one, two, flat} {
+		remove(t, n)
+		gone(t, n)
+	}
+	gone(t, d)
+	for _, p := range pools {
+		remove(t, p)
+	}
+}
+
+// TestParametersOfNetworks (P13): what a network cannot have is said, and the network is Ready
+// when it is mended.
+func TestParametersOfNetworks(t *testing.T) {
+	d := definition(t, "two-pools", `{"type":"tenure","pools":["four","also-four"]}`)
+	n := network(t, "of-definition", v1alpha1.ProviderTenure, toDefinition("two-pools"))
+	if text := says(t, n, "ParamsReady=False/ParamsMissing"); !strings.Contains(text, "IPPool four does not exist") {
+		t.Errorf("without its pools it says %s", text)
+	}
+	four, also := pool(t, "four", "10.8.0.0/24"), pool(t, "also-four", "10.9.0.0/24")
+	if text := says(t, n, "ParamsReady=False/ParamsInvalid", "Ready=False/ParamsNotReady"); !strings.Contains(text, "gives an interface 2 IPv4 addresses") {
+		t.Errorf("with two pools it says %s", text)
+	}
+	edit(t, d, func() { d.Spec.Config = strings.ReplaceAll(d.Spec.Config, `,"also-four"`, "") })
+	says(t, n, "ParamsReady=True/ParamsAccepted", "Ready=True/NetworkReady")
+
+	remove(t, four)
+	says(t, n, "ParamsReady=False/ParamsMissing")
+	remove(t, also)
+	remove(t, n)
+	gone(t, n)
+}
+
+// TestDefinitionOfAnother: a definition that stands where one would be made, and is somebody
+// else's, is left alone.
+func TestDefinitionOfAnother(t *testing.T) {
+	macvlan(t, infra, "taken", "eth1", 0)
+	d := definition(t, "unused", `{}`)
+	d.ResourceVersion, d.Namespace, d.Name = "", networks.Namespace, "podnetwork.taken"
+	config := create(t, d).Spec.Config
+	n := network(t, "taken", v1alpha1.ProviderTenure, toParameters("taken"))
+	if text := says(t, n, "ParamsReady=False/ParamsInvalid"); !strings.Contains(text, "tenure-system/podnetwork.taken") {
+		t.Errorf("it says %s", text)
+	}
+	rendered(t, d.Name, config)
+	remove(t, d)
+	rendered(t, d.Name, `{"cniVersion":"1.0.0","name":"taken","type":"macvlan","master":"eth1"}`)
+	says(t, n, "Ready=True/NetworkReady")
+	remove(t, n)
+	gone(t, n)
+}
