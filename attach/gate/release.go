@@ -36,22 +36,24 @@ type Release struct {
 
 // Run works until ctx ends.
 func (r *Release) Run(ctx context.Context) error {
-	for due := true; ; {
-		wait := lookLate
+	due, last := true, ""
+	for {
+		wait, said := lookLate, ""
 		left, err := r.admission(ctx)
 		if len(left) > 0 {
 			r.Log.WarnContext(ctx, "PodNetworks are not served here (--multi-network is off), and yet new pods get gates, which are removed: delete these objects",
 				"objects", strings.Join(left, ", "))
 		}
-		due = due || len(left) > 0
-		if err == nil && due {
-			err = r.sweep(ctx)
-			due = err != nil
+		if due = due || err != nil || len(left) > 0; due {
+			err = errors.Join(err, r.sweep(ctx))
 		}
-		if err != nil {
-			r.Log.ErrorContext(ctx, "the gates of pods are not all removed; this is tried again", "gate", Name, "error", err)
+		if due = err != nil; due {
+			said = err.Error()
 		}
-		if err != nil || len(left) > 0 {
+		if said != "" && said != last && ctx.Err() == nil {
+			r.Log.ErrorContext(ctx, "the gates of pods are not all removed; this is tried again", "gate", Name, "error", said)
+		}
+		if last = said; said != "" || len(left) > 0 {
 			wait = lookSoon
 		}
 		select {

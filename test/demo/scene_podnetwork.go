@@ -61,7 +61,7 @@ func (d *demo) playPodNetwork(ctx context.Context) {
 	d.Must(d.Client.Get(ctx, clientKey(network), network))
 	d.screen.ok("The network is deleted, and stays as long as a pod lists it. It takes no new ones.")
 	d.remove(ctx, p)
-	d.Must(d.Client.Delete(ctx, late.object))
+	d.forget(ctx, late)
 	took := d.await(ctx, "the PodNetwork is gone", func(ctx context.Context) error {
 		err := d.Client.Get(ctx, clientKey(network), network)
 		if err == nil {

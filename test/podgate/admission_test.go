@@ -1,0 +1,167 @@
+package podgate_test
+
+import (
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tenure-ipam/tenure/attach/gate"
+	"github.com/tenure-ipam/tenure/ipam/kube"
+	"github.com/tenure-ipam/tenure/test/fleet"
+)
+
+// TestRefusedAtOnce (W1, W2): a wrong list is refused when the pod is created, with every reason.
+func TestRefusedAtOnce(t *testing.T) {
+	start(t)
+	ns := namespace(t)
+	for _, tt := range []struct{ list, words string }{
+		{"lan", "want a JSON list"},
+		{`[{"podNetworkName": "a", "podNetworkAttachmentName": "b"}, {"interfaceName": "net1"}]`, "keep one; element 2: it names no network"},
+		{lists("a", "a"), "PodNetwork a is on element 1 as well"},
+		{`[{"podNetworkName": "a", "isDefaultGW4": true}, {"podNetworkName": "b", "isDefaultGW4": true}]`, "isDefaultGW4 is on element 1"},
+		{`[{"podNetworkName": "a", "interfaceName": "eth0"}]`, "eth0 is the default network's interface"},
+	} {
+		refused(t, tt.list, kc.Create(t.Context(), pod(ns, tt.list)), "annotation tenure.dev/pod-networks: ", tt.words)
+	}
+	onHost := pod(ns, lists("a"))
+	onHost.Spec.HostNetwork = true
+	refused(t, "hostNetwork", kc.Create(t.Context(), onHost), "hostNetwork")
+	create(t, pod(ns, lists("default", "a")))
+	if warnings.has("leaves out PodNetwork default") {
+		t.Error("a list with the default network is warned of")
+	}
+	create(t, pod(ns, lists("a")))
+	if !warnings.has("leaves out PodNetwork default") {
+		t.Error("a list without the default network is not warned of")
+	}
+}
+
+// TestHangingWebhook: while the webhooks' endpoint hangs, a pod without a list is created at once,
+// and one with a list after 2 s for each of the two webhooks.
+func TestHangingWebhook(t *testing.T) {
+	listener, err := net.Listen("tcp", "localhost:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	leadWebhooksTo(t, int64(listener.Addr().(*net.TCPAddr).Port))
+	defer leadWebhooksTo(t, port)
+	ns := namespace(t)
+	took := func(list string) time.Duration {
+		began := time.Now()
+		create(t, pod(ns, list))
+		return time.Since(began)
+	}
+	// The API server hears of the new port in a moment.
+	fleet.Eventually(t, 10*time.Second, func() error {
+		if d := took(lists("lan")); d < 4*time.Second {
+			return errSoon(d)
+		}
+		return nil
+	})
+	if d := took(lists("lan")); d < 4*time.Second || d > 8*time.Second {
+		t.Errorf("a pod with a list is created after %v; want 4 s", d)
+	}
+	if d := took(""); d > time.Second {
+		t.Errorf("a pod without a list is created after %v; want it at once", d)
+	}
+}
+
+type errSoon time.Duration
+
+func (e errSoon) Error() string {
+	return "a pod with a list is created after " + time.Duration(e).String() + "; want 4 s"
+}
+
+// leadWebhooksTo has the API server call the webhooks at a port.
+func leadWebhooksTo(t *testing.T, port int64) {
+	t.Helper()
+	for _, kind := range []string{"ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"} {
+		o := &unstructured.Unstructured{}
+		o.SetGroupVersionKind(schema.GroupVersionKind{Group: "admissionregistration.k8s.io", Version: "v1", Kind: kind})
+		if err := kc.Get(t.Context(), client.ObjectKey{Name: gate.Admission}, o); err != nil {
+			t.Fatal(err)
+		}
+		if err := callAt(o, port); err != nil {
+			t.Fatal(err)
+		}
+		if err := kc.Update(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestWhatMayBeChanged: nobody changes a pod's list, and the controller changes nothing of a pod
+// but its gate and its condition.
+func TestWhatMayBeChanged(t *testing.T) {
+	ns := namespace(t)
+	p := pod(ns, "")
+	p.Annotations = map[string]string{"tenure.dev/pod-networks": lists("lan"), "other": "x"}
+	p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: gate.Name}, {Name: "example.org/x"}}
+	create(t, p)
+	opts, err := kube.ClientOptions(role)
+	if err != nil {
+		t.Fatal(err)
+	}
+	as, err := client.New(role, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	patch := func(c client.Client, text string) error {
+		return c.Patch(t.Context(), p.DeepCopy(), client.RawPatch(types.StrategicMergePatchType, []byte(text)))
+	}
+	status := func(c client.Client, text string) error {
+		return c.Status().Patch(t.Context(), p.DeepCopy(), client.RawPatch(types.StrategicMergePatchType, []byte(text)))
+	}
+	const list, cleared = `{"metadata": {"annotations": {"tenure.dev/pod-networks": "[]"}}}`, `{"metadata": {"annotations": {"tenure.dev/pod-networks": null}}}`
+	fleet.Eventually(t, 10*time.Second, func() error { // policies are enforced some moments after they are made
+		err := patch(kc, list)
+		if err == nil || !strings.Contains(err.Error(), "cannot be changed") {
+			return errUnenforced
+		}
+		return nil
+	})
+	for what, err := range map[string]error{
+		"clear the list": patch(kc, cleared), "change the list by the status": status(kc, list),
+	} {
+		refused(t, what, err, "annotation tenure.dev/pod-networks of pod "+ns+"/"+p.Name+" cannot be changed")
+	}
+	for what, text := range map[string]string{
+		"another gate":  `{"spec": {"schedulingGates": [{"$patch": "delete", "name": "example.org/x"}]}}`,
+		"an image":      `{"spec": {"containers": [{"name": "c", "image": "mine"}]}}`,
+		"a toleration":  `{"spec": {"tolerations": [{"operator": "Exists"}]}}`,
+		"a selector":    `{"spec": {"nodeSelector": {"a": "b"}}}`,
+		"an annotation": `{"metadata": {"annotations": {"other": "y"}}}`, "a label": `{"metadata": {"labels": {"a": "b"}}}`,
+		"a finalizer": `{"metadata": {"finalizers": ["example.org/x"]}}`,
+	} {
+		refused(t, what, patch(as, text), "the controller")
+	}
+	for what, text := range map[string]string{
+		"the phase": `{"status": {"phase": "Failed"}}`, "an address": `{"status": {"podIP": "10.0.0.1", "podIPs": [{"ip": "10.0.0.1"}]}}`,
+		"another condition": `{"status": {"conditions": [{"type": "Ready", "status": "True"}]}}`,
+		"an annotation":     `{"metadata": {"annotations": {"other": "y"}}}`,
+	} {
+		refused(t, what, status(as, text), "the controller")
+	}
+	for what, err := range map[string]error{
+		"its condition": status(as, `{"status": {"conditions": [{"type": "tenure.dev/NetworksReady", "status": "False"}]}}`),
+		"its gate":      patch(as, `{"spec": {"schedulingGates": [{"$patch": "delete", "name": "tenure.dev/pod-networks"}]}}`),
+	} {
+		if err != nil {
+			t.Errorf("the controller may not write %s: %v", what, err)
+		}
+	}
+}
+
+const errUnenforced = unenforced("the policy is not enforced yet")
+
+type unenforced string
+
+func (e unenforced) Error() string { return string(e) }

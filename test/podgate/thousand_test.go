@@ -1,0 +1,122 @@
+package podgate_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tenure-ipam/tenure/test/fleet"
+)
+
+const (
+	manyPods    = 1000
+	podNetworks = 10
+	writers     = 32
+	// How much longer 1,000 pods may take to get through the gate than to be created and patched
+	// once by one client: what is aimed at on a machine that does nothing else, and what fails
+	// the test on one that compiles and tests beside it.
+	gateAim, gateMost = 1.5, 3.0
+)
+
+// TestThousandPods (W4): 1,000 pods of ten PodNetworks that are created at once are through the
+// gate nearly as soon as the API server can take that many creates and patches.
+func TestThousandPods(t *testing.T) {
+	start(t)
+	ns := namespace(t)
+	var names []string
+	for range podNetworks {
+		n := network(t)
+		ready(t, n)
+		names = append(names, n.Name)
+	}
+	var best float64
+	for try := range 3 { // the machine is shared: one bad try says nothing
+		plain := createAndPatch(t, ns)
+		gated := createAndPass(t, ns, names)
+		ratio := gated.Seconds() / plain.Seconds()
+		t.Logf("%d pods are through the gate in %v; the same creates and patches alone take %v: %.2f times that (aim: %.1f). Load average %s",
+			manyPods, gated.Round(time.Millisecond), plain.Round(time.Millisecond), ratio, gateAim, fleet.LoadAverage(t))
+		if best == 0 || ratio < best {
+			best = ratio
+		}
+		if best <= gateAim || try == 2 {
+			break
+		}
+	}
+	if best > gateMost {
+		t.Errorf("1,000 pods take %.2f times as long through the gate as without; want %.1f at most", best, gateMost)
+	}
+}
+
+// each does f for every pod, by many writers at once.
+func each(t *testing.T, f func(ctx context.Context, i int) error) {
+	t.Helper()
+	group, ctx := errgroup.WithContext(t.Context())
+	group.SetLimit(writers)
+	for i := range manyPods {
+		group.Go(func() error { return f(ctx, i) })
+	}
+	if err := group.Wait(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// createAndPatch returns how long a client takes to create pods with somebody else's gate, and
+// to take it from each.
+func createAndPatch(t *testing.T, ns string) time.Duration {
+	t.Helper()
+	defer clearPods(t, ns)
+	lift := client.RawPatch(types.StrategicMergePatchType, []byte(`{"spec": {"schedulingGates": [{"$patch": "delete", "name": "example.org/x"}]}}`))
+	began := time.Now()
+	each(t, func(ctx context.Context, _ int) error {
+		p := pod(ns, "")
+		p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: "example.org/x"}}
+		if err := kc.Create(ctx, p); err != nil {
+			return err
+		}
+		return kc.Patch(ctx, p, lift)
+	})
+	return time.Since(began)
+}
+
+// createAndPass returns how long pods take to be created and to get through the gate.
+func createAndPass(t *testing.T, ns string, networks []string) time.Duration {
+	t.Helper()
+	defer clearPods(t, ns)
+	began := time.Now()
+	each(t, func(ctx context.Context, i int) error {
+		return kc.Create(ctx, pod(ns, lists(networks[i%len(networks)])))
+	})
+	fleet.Eventually(t, time.Minute, func() error {
+		var list corev1.PodList
+		if err := kc.List(t.Context(), &list, client.InNamespace(ns)); err != nil {
+			return err
+		}
+		left := 0
+		for i := range list.Items {
+			if gated(&list.Items[i]) {
+				left++
+			}
+		}
+		if left > 0 {
+			return fmt.Errorf("%d of %d pods have their gate", left, len(list.Items))
+		}
+		return nil
+	})
+	return time.Since(began)
+}
+
+// clearPods deletes all pods of a namespace.
+func clearPods(t *testing.T, ns string) {
+	t.Helper()
+	err := kc.DeleteAllOf(t.Context(), &corev1.Pod{}, client.InNamespace(ns), client.GracePeriodSeconds(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+}
