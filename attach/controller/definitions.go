@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -12,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tenure-ipam/tenure/api/npwg"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/attach/podnetwork"
 	"github.com/tenure-ipam/tenure/ipam/access"
@@ -88,9 +90,14 @@ func (c *Cluster) applyDefinition(ctx context.Context, m made) error {
 	return c.patch(ctx, &o, before)
 }
 
-// into writes what m says into o, and leaves what others have added.
+// into writes what m says into o. It leaves what others have added, but for annotations that say
+// who may select the definition, or how it is read.
 func (m made) into(o *nad.NetworkAttachmentDefinition) {
-	o.Labels, o.Annotations = withKeys(o.Labels, map[string]string{madeOf: m.kind}), withKeys(o.Annotations, m.Annotations)
+	o.Labels, o.Annotations = withKeys(o.Labels, map[string]string{madeOf: m.kind}), withKeys(o.Annotations, nil)
+	maps.DeleteFunc(o.Annotations, func(key, _ string) bool {
+		return strings.HasPrefix(key, v1alpha1.GroupName+"/") || key == npwg.AnnotationResource
+	})
+	maps.Copy(o.Annotations, m.Annotations)
 	o.Annotations[madeOf] = m.object
 	o.OwnerReferences, o.Spec.Config = m.owners, m.Config
 }

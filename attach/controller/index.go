@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +10,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/attach/facts"
 	"github.com/tenure-ipam/tenure/attach/podnetwork"
+	"github.com/tenure-ipam/tenure/ipam/access"
 )
 
 // Indices of objects in the cache.
@@ -19,7 +22,8 @@ const (
 	byNetwork = "tenure.podnetwork"
 	// byAttachment is of pods that have not ended, by the attachments that they list.
 	byAttachment = "tenure.podnetworkattachment"
-	// byReference is of networks and attachments, by the objects of their parametersRefs.
+	// byReference is of networks and attachments, by the objects of their parametersRefs and the
+	// definition that is made of these.
 	byReference = "tenure.parameters"
 )
 
@@ -35,10 +39,12 @@ func Index(ctx context.Context, to client.FieldIndexer) error {
 			return []string{o.(*v1alpha1.PodNetworkAttachment).Spec.PodNetworkName}
 		}),
 		to.IndexField(ctx, &v1alpha1.PodNetworkAttachment{}, byReference, func(o client.Object) []string {
-			return keysOf(o.(*v1alpha1.PodNetworkAttachment).Spec.ParametersRefs, o.GetNamespace())
+			a := o.(*v1alpha1.PodNetworkAttachment)
+			return keysOf(a.Spec.ParametersRefs, a.Namespace, podnetwork.AttachmentOf(a).Definition)
 		}),
 		to.IndexField(ctx, &v1alpha1.PodNetwork{}, byReference, func(o client.Object) []string {
-			return keysOf(o.(*v1alpha1.PodNetwork).Spec.ParametersRefs, "")
+			n := o.(*v1alpha1.PodNetwork)
+			return keysOf(n.Spec.ParametersRefs, "", podnetwork.Of(n, access.Rule{}).Definition)
 		}),
 	)
 	if err != nil {
@@ -55,19 +61,18 @@ func running(o client.Object) (networks, attachments []string) {
 	return references(o)
 }
 
-// keysOf returns the keys of refs in the index byReference. namespace is that of references that
-// name none.
-func keysOf(refs []v1alpha1.ParametersRef, namespace string) (keys []string) {
+// keysOf returns the keys in the index byReference of what has these refs, and ends at that
+// definition. namespace is that of references that name none.
+func keysOf(refs []v1alpha1.ParametersRef, namespace string, end facts.Ref) (keys []string) {
+	if end != (facts.Ref{}) {
+		keys = append(keys, definitionKey(end.Namespace, end.Name))
+	}
 	for _, ref := range refs {
-		at := ref.Namespace
-		if at == "" {
-			at = namespace
-		}
 		switch {
 		case podnetwork.IsDefinition(ref):
-			keys = append(keys, definitionKey(at, ref.Name), anyDefinition)
+			keys = append(keys, anyDefinition)
 		case podnetwork.IsParameters(ref):
-			keys = append(keys, parametersKey(at, ref.Name))
+			keys = append(keys, parametersKey(cmp.Or(ref.Namespace, namespace), ref.Name))
 		case podnetwork.IsPool(ref):
 			keys = append(keys, poolKey(ref.Name))
 		}

@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"slices"
-	"strings"
 	"time"
 
 	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
@@ -57,7 +55,7 @@ func (r *Networks) Setup(mgr ctrl.Manager) error {
 			return each("", []string{networkOf(o)})
 		}), builder.WithPredicates(attachmentEvents)).
 		Watches(&nad.NetworkAttachmentDefinition{}, to(func(ctx context.Context, o client.Object) []reconcile.Request {
-			return append(r.networksBy(ctx, definitionKey(o.GetNamespace(), o.GetName())), madeFor(o, ofNetwork)...)
+			return r.networksBy(ctx, definitionKey(o.GetNamespace(), o.GetName()))
 		})).
 		Watches(&v1alpha1.InterfaceParameters{}, to(func(ctx context.Context, o client.Object) []reconcile.Request {
 			return r.networksBy(ctx, parametersKey(o.GetNamespace(), o.GetName()))
@@ -85,8 +83,8 @@ func (r *Attachments) Setup(mgr ctrl.Manager) error {
 		Watches(&v1alpha1.PodNetwork{}, to(func(ctx context.Context, o client.Object) []reconcile.Request {
 			return r.attachmentsBy(ctx, byNetwork, o.GetName())
 		}), builder.WithPredicates(networkEvents)).
-		Watches(&nad.NetworkAttachmentDefinition{}, to(func(_ context.Context, o client.Object) []reconcile.Request {
-			return madeFor(o, ofAttachment)
+		Watches(&nad.NetworkAttachmentDefinition{}, to(func(ctx context.Context, o client.Object) []reconcile.Request {
+			return r.attachmentsBy(ctx, byReference, definitionKey(o.GetNamespace(), o.GetName()))
 		})).
 		Watches(&v1alpha1.InterfaceParameters{}, to(r.ofParameters)).
 		WithOptions(options()).
@@ -174,27 +172,6 @@ func (r *Attachments) ofParameters(ctx context.Context, o client.Object) []recon
 	all := r.attachmentsBy(ctx, byReference, key)
 	for _, network := range r.networksBy(ctx, key) {
 		all = append(all, r.attachmentsBy(ctx, byNetwork, network.Name)...)
-	}
-	return all
-}
-
-// madeFor returns the object of that kind of which a definition is made. Who took the annotation
-// off has left the owner.
-func madeFor(o client.Object, kind string) (all []reconcile.Request) {
-	if o.GetNamespace() != networks.Namespace {
-		return nil
-	}
-	if object := o.GetAnnotations()[madeOf]; o.GetLabels()[madeOf] == kind && object != "" {
-		namespace, name, namespaced := strings.Cut(object, "/")
-		if !namespaced {
-			namespace, name = "", object
-		}
-		all = append(all, named(namespace, name))
-	}
-	for _, r := range o.GetOwnerReferences() {
-		if kind == ofNetwork && r.Kind == ofNetwork && !slices.Contains(all, named("", r.Name)) {
-			all = append(all, named("", r.Name))
-		}
 	}
 	return all
 }

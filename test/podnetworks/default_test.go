@@ -1,7 +1,6 @@
 package podnetworks_test
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -110,15 +109,12 @@ func TestWithoutDefault(t *testing.T) {
 	if err := kc.Get(t.Context(), client.ObjectKeyFromObject(n), n); !apierrors.IsNotFound(err) {
 		t.Errorf("the default network: %v; want none", err)
 	}
-	if err := start(context.Background(), true, true); err != nil {
-		t.Fatal(err)
-	}
-	again(t, "")
 }
 
 // TestTurnedOff (W7): a controller that serves no PodNetworks takes off what a controller that did
 // has left, so that nothing hangs.
 func TestTurnedOff(t *testing.T) {
+	says(t, theDefault(), "Ready=True/NetworkReady")
 	macvlan(t, infra, "off", "eth1", 0)
 	macvlan(t, team, "off", "", 1400)
 	n := network(t, "off", v1alpha1.ProviderTenure, toParameters("off"))

@@ -1,6 +1,9 @@
 package podnetworks_test
 
 import (
+	"context"
+	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 
@@ -8,8 +11,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/attach/controller"
 	networks "github.com/tenure-ipam/tenure/attach/podnetwork"
 	"github.com/tenure-ipam/tenure/ipam/access"
 )
@@ -185,6 +190,57 @@ func TestDefinitionOfAnother(t *testing.T) {
 	remove(t, d)
 	rendered(t, d.Name, `{"cniVersion":"1.0.0","name":"taken","type":"macvlan","master":"eth1"}`)
 	says(t, n, "Ready=True/NetworkReady")
+	remove(t, n)
+	gone(t, n)
+}
+
+// blind is a cache that has not seen yet what refers to networks.
+type blind struct{ client.Reader }
+
+func (blind) List(context.Context, client.ObjectList, ...client.ListOption) error { return nil }
+
+// TestLiveLook (P9, Q3): no finalizer is taken off by the cache's word alone.
+func TestLiveLook(t *testing.T) {
+	n := network(t, "unseen", "")
+	a := attachment(t, "unseen", n.Name, "")
+	p := pod(t, "of-unseen", `[{"podNetworkName":"unseen"},{"podNetworkAttachmentName":"unseen"}]`)
+	says(t, n, "InUse=True/Referenced")
+	says(t, a, "InUse=True/Referenced")
+	remove(t, a)
+	remove(t, n)
+	shared := &controller.Cluster{Cache: blind{kc}, Live: kc, Log: slog.New(slog.DiscardHandler)}
+	waits := func(r reconcile.Reconciler, o client.Object) {
+		t.Helper()
+		res, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(o)})
+		if err != nil || res.RequeueAfter == 0 {
+			t.Errorf("%s: %+v, %v; want it looked at again", o.GetName(), res, err)
+		}
+		if err := kc.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil || len(o.GetFinalizers()) == 0 {
+			t.Errorf("%s has the finalizers %q, %v", o.GetName(), o.GetFinalizers(), err)
+		}
+	}
+	waits(&controller.Networks{Cluster: shared}, n)
+	waits(&controller.Attachments{Cluster: shared}, a)
+	end(t, p, corev1.PodSucceeded)
+	gone(t, a)
+	gone(t, n)
+	remove(t, p)
+}
+
+// TestFewWrites (P9): pods that come and go write nothing, while another one is there.
+func TestFewWrites(t *testing.T) {
+	n := network(t, "busy", "")
+	first := pod(t, "busy", `[{"podNetworkName":"busy"}]`)
+	says(t, n, "InUse=True/Referenced", "Ready=True/NetworkReady")
+	revision := n.ResourceVersion
+	for i := range 20 {
+		remove(t, pod(t, fmt.Sprintf("busy-%d", i), `[{"podNetworkName":"busy"}]`))
+	}
+	if says(t, n, "InUse=True/Referenced"); n.ResourceVersion != revision {
+		t.Errorf("the network was written meanwhile: %+v", n.Status.Conditions)
+	}
+	remove(t, first)
+	says(t, n, "InUse=False/Unreferenced")
 	remove(t, n)
 	gone(t, n)
 }

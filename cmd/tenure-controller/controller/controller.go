@@ -281,9 +281,7 @@ func (c *Controller) assemble(ctx context.Context, mgr manager.Manager) ([]prome
 	ofRanks := &ranker{cache: mgr.GetCache(), namespace: c.cfg.RegistrationNamespace, writer: live, log: c.log.With("part", "ranks")}
 	for _, set := range []func() error{
 		func() error { return mgr.Add(manager.RunnableFunc(b.Run)) },
-		func() error {
-			return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { reviews.Run(ctx); return nil }))
-		},
+		func() error { return mgr.Add(background(reviews.Run)) },
 		func() error { return ofForeign.Setup(mgr) },
 		func() error { return ofReservations.Setup(mgr, &bells.reservations) },
 		func() error { return ofClaims.Setup(mgr, catalog, &bells.claims, c.cfg.Workers) },
@@ -383,6 +381,14 @@ func probes(mgr manager.Manager) error {
 			return nil
 		})),
 	)
+}
+
+// background is work of the controller that leads, which does not fail.
+func background(work func(context.Context)) manager.RunnableFunc {
+	return func(ctx context.Context) error {
+		work(ctx)
+		return nil
+	}
 }
 
 // everywhere is work that every controller does, leading or not.

@@ -24,10 +24,7 @@ func (c *Controller) podNetworks(ctx context.Context, mgr manager.Manager, direc
 		Cache: mgr.GetCache(), Live: direct, Events: mgr.GetEventRecorder(name), Log: log, KeepDefault: c.cfg.DefaultPodNetwork,
 	}
 	if !c.cfg.MultiNetwork {
-		return mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { //nolint:wrapcheck // says what it is about
-			c.retirePodNetworks(ctx, shared)
-			return nil
-		}))
+		return mgr.Add(background(func(ctx context.Context) { retirePodNetworks(ctx, shared) })) //nolint:wrapcheck // says what it is about
 	}
 	for _, kind := range []string{"PodNetwork", "PodNetworkAttachment", "InterfaceParameters"} {
 		_, err := mgr.GetRESTMapper().RESTMapping(schema.GroupKind{Group: v1alpha1.GroupName, Kind: kind}, v1alpha1.GroupVersion.Version)
@@ -53,7 +50,7 @@ const retireEvery = 10 * time.Second
 
 // retirePodNetworks undoes, once, what a controller that served PodNetworks has left. It tries
 // again until it has, or ctx ends. What holds pods back goes before what keeps their networks.
-func (c *Controller) retirePodNetworks(ctx context.Context, shared *podnetworks.Cluster) {
+func retirePodNetworks(ctx context.Context, shared *podnetworks.Cluster) {
 	// It ends with ctx alone.
 	_ = wait.PollUntilContextCancel(ctx, retireEvery, true, func(ctx context.Context) (bool, error) {
 		err := shared.Retire(ctx)
