@@ -13,9 +13,11 @@ import (
 )
 
 // CondensePod drops of a pod what nobody in the controller reads. It reads the list of
-// PodNetworks, and of pods that have it where they are and what holds them back.
+// PodNetworks, and of pods that have it where they are, what holds them back, since when they run,
+// and whether their node has said what they have.
 func CondensePod(p *corev1.Pod) {
 	text, lists := p.Annotations[podnetwork.AnnotationNetworks]
+	_, attached := p.Annotations[podnetwork.AnnotationIPs]
 	p.ObjectMeta = metav1.ObjectMeta{
 		Namespace: p.Namespace, Name: p.Name, UID: p.UID, ResourceVersion: p.ResourceVersion, DeletionTimestamp: p.DeletionTimestamp,
 	}
@@ -23,7 +25,10 @@ func CondensePod(p *corev1.Pod) {
 	status := corev1.PodStatus{Phase: p.Status.Phase}
 	if lists {
 		p.Annotations = map[string]string{podnetwork.AnnotationNetworks: text}
-		status.Conditions = p.Status.Conditions
+		if attached {
+			p.Annotations[podnetwork.AnnotationIPs] = ""
+		}
+		status.Conditions, status.StartTime = p.Status.Conditions, p.Status.StartTime
 	}
 	p.Status = status
 }

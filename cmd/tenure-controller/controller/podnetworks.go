@@ -42,6 +42,9 @@ func (c *Controller) podNetworks(ctx context.Context, mgr manager.Manager, direc
 	if err := (&podnetworks.Networks{Cluster: shared}).Setup(mgr); err != nil {
 		return err //nolint:wrapcheck // likewise
 	}
+	if err := (&podnetworks.Unattached{Cluster: shared, Now: time.Now}).Setup(mgr); err != nil {
+		return err //nolint:wrapcheck // likewise
+	}
 	return (&podnetworks.Attachments{Cluster: shared}).Setup(mgr) //nolint:wrapcheck // likewise
 }
 

@@ -1,0 +1,64 @@
+package podnetworks_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tenure-ipam/tenure/api/podnetwork"
+	"github.com/tenure-ipam/tenure/attach/controller"
+	"github.com/tenure-ipam/tenure/test/fleet"
+)
+
+// TestPodWithoutItsPodNetworks (W1, W5): of a pod that runs, and whose node does not say what it
+// was attached to, an Event tells; of one whose node does, none.
+func TestPodWithoutItsPodNetworks(t *testing.T) {
+	ctx := t.Context()
+	for _, name := range []string{"attached", "forgotten"} {
+		p := &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: name, Annotations: map[string]string{podnetwork.AnnotationNetworks: `[{"podNetworkName": "default"}]`}},
+			Spec:       corev1.PodSpec{NodeName: "worker", Containers: []corev1.Container{{Name: "c", Image: "none"}}},
+		}
+		if name == "attached" {
+			p.Annotations[podnetwork.AnnotationIPs] = "[]"
+		}
+		if err := kc.Create(ctx, p); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := client.IgnoreNotFound(kc.Delete(t.Context(), p, client.GracePeriodSeconds(0))); err != nil && t.Context().Err() == nil {
+				t.Error(err)
+			}
+		})
+		p.Status.Phase, p.Status.StartTime = corev1.PodRunning, new(metav1.NewTime(time.Now().Add(-time.Hour)))
+		if err := kc.Status().Update(ctx, p); err != nil {
+			t.Fatal(err)
+		}
+	}
+	told := func(pod string) bool {
+		var list eventsv1.EventList
+		if err := kc.List(ctx, &list, client.InNamespace(team)); err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range list.Items {
+			if e.Reason == controller.ReasonNotAttached && e.Regarding.Name == pod {
+				return true
+			}
+		}
+		return false
+	}
+	fleet.Eventually(t, time.Minute, func() error {
+		if !told("forgotten") {
+			return errors.New("no Event tells of the pod that nobody has attached")
+		}
+		return nil
+	})
+	if told("attached") {
+		t.Error("an Event tells of the pod that was attached")
+	}
+}
