@@ -90,6 +90,48 @@ spec:
 			return apierrors.IsNotFound(kube.Get(ctx, client.ObjectKeyFromObject(network), network))
 		}).Should(BeTrue(), "PodNetwork %s is gone", name)
 	})
+	It("W2, W4 refuse a wrong list at once, and hold pods back until their networks are there, also while no controller runs", func(ctx context.Context) {
+		wrong := s.pod("wrong", "", "")
+		wrong.Annotations = map[string]string{podnetwork.AnnotationNetworks: `[{"podNetworkname": "lan"}]`}
+		Eventually(func() error { // a controller that is busy may not answer in time, and the pod is made
+			p := wrong.DeepCopy()
+			err := kube.Create(ctx, p)
+			if err == nil {
+				stop(ctx, p)
+			}
+			return err
+		}).Should(MatchError(ContainSubstring(`key "podNetworkname" does not exist`)))
+
+		list := fmt.Sprintf(`[{"podNetworkName": "default"}, {"podNetworkName": %q}]`, s.namespace+"-lan")
+		first := s.lists(ctx, "first", "", list)
+		Eventually(func(g Gomega) {
+			g.Expect(kube.Get(ctx, client.ObjectKeyFromObject(first), first)).To(Succeed())
+			g.Expect(first.Status.Conditions).To(ContainElement(And(
+				HaveField("Type", Equal(corev1.PodConditionType("tenure.dev/NetworksReady"))), HaveField("Status", Equal(corev1.ConditionFalse)),
+				HaveField("Message", ContainSubstring("PodNetwork "+s.namespace+"-lan does not exist")))))
+		}).Should(Succeed())
+
+		controller := []string{"--namespace=tenure-system", "deployment/tenure-controller"}
+		_, err := c.Kubectl(ctx, "", append([]string{"scale", "--replicas=0", "--timeout=2m"}, controller...)...)
+		Expect(err).NotTo(HaveOccurred())
+		DeferCleanup(func(ctx context.Context) {
+			_, err := c.Kubectl(ctx, "", append([]string{"scale", "--replicas=2"}, controller...)...)
+			Expect(err).NotTo(HaveOccurred())
+			_, err = c.Kubectl(ctx, "", append([]string{"rollout", "status", "--timeout=3m"}, controller...)...)
+			Expect(err).NotTo(HaveOccurred())
+		})
+		Eventually(func(g Gomega) {
+			var pods corev1.PodList
+			g.Expect(kube.List(ctx, &pods, client.InNamespace("tenure-system"), client.MatchingLabels{"app.kubernetes.io/name": "tenure-controller"})).To(Succeed())
+			g.Expect(pods.Items).To(BeEmpty())
+		}).Should(Succeed())
+		second := s.lists(ctx, "second", "", list)
+		Expect(second.Spec.SchedulingGates).To(ConsistOf(corev1.PodSchedulingGate{Name: "tenure.dev/pod-networks"}))
+		_, err = c.Kubectl(ctx, "", append([]string{"scale", "--replicas=2"}, controller...)...)
+		Expect(err).NotTo(HaveOccurred())
+		s.podNetwork(ctx, "lan", "{cidr: 10.82.0.0/24}")
+		awaitRunning(ctx, first, second)
+	})
 })
 
 // podNetwork makes a PodNetwork with a pool of one range, on the cable of all nodes, and waits

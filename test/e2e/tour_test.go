@@ -36,11 +36,13 @@ var _ = DescribeTable("pages work line by line", func(ctx context.Context, page,
 	_, err = c.Kubectl(ctx, cluster.Example, "apply", "-f", "-")
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(func(ctx context.Context) error {
-		_, err := c.Kubectl(ctx, "", append([]string{"delete", "--wait=false", "--ignore-not-found"}, leaves...)...)
-		if err != nil {
-			return err
+		for _, leaf := range leaves {
+			_, err := c.Kubectl(ctx, "", append([]string{"delete", "--wait=false", "--ignore-not-found"}, strings.Fields(leaf)...)...)
+			if err != nil {
+				return err
+			}
 		}
-		_, err = c.Kubectl(ctx, cluster.Example, "delete", "--timeout=2m", "-f", "-") // the next page makes it anew
+		_, err := c.Kubectl(ctx, cluster.Example, "delete", "--timeout=2m", "-f", "-") // the next page makes it anew
 		return err
 	})
 	for _, line := range lines {
@@ -55,15 +57,26 @@ var _ = DescribeTable("pages work line by line", func(ctx context.Context, page,
 },
 	Entry("docs/getting-started.md", "getting-started.md", "A pod with an address", "The end, ", "pod/web", "pod/db-0", "ipamclaims/db-0"),
 	Entry("docs/howto/fixed-addresses.md", "howto/fixed-addresses.md", "The pool", "", "namespace/shop", "ippool/shop"),
+	Entry("docs/howto/statefulsets.md", "howto/statefulsets.md", "Ask for them", "Scale, update, delete", "statefulset/web", "ipamclaims/web-0.lan ipamclaims/web-1.lan ipamclaims/web-2.lan"),
+	Entry("docs/howto/pod-networks.md", "howto/pod-networks.md", "Make a network", "Networks of others",
+		"pod/client", "podnetworkattachment/storage-small", "podnetwork/storage", "ippool/storage",
+		"interfaceparameters/small-frames", "--namespace=tenure-system interfaceparameters/storage"),
 )
 
-// commands returns the commands of a page, which are indented: one a line, or up to the END of
-// what it reads.
+// commands returns the commands of a page, which are indented or in a block of sh: one a line, or
+// up to the END of what it reads.
 func commands(page string) (all []string) {
-	reads := false
+	reads, block := false, ""
 	for line := range strings.Lines(page) {
-		command, ok := strings.CutPrefix(line, "    ")
-		if !ok {
+		if kind, ok := strings.CutPrefix(line, "```"); ok {
+			block = strings.TrimSpace(kind) // empty where one ends
+			continue
+		}
+		command, indented := strings.CutPrefix(line, "    ")
+		switch {
+		case block == "sh":
+			command = line
+		case block != "" || !indented:
 			continue
 		}
 		if reads {

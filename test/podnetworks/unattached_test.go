@@ -1,6 +1,7 @@
 package podnetworks_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -31,7 +32,7 @@ func TestPodWithoutItsPodNetworks(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() {
-			if err := client.IgnoreNotFound(kc.Delete(t.Context(), p, client.GracePeriodSeconds(0))); err != nil && t.Context().Err() == nil {
+			if err := client.IgnoreNotFound(kc.Delete(context.WithoutCancel(ctx), p, client.GracePeriodSeconds(0))); err != nil {
 				t.Error(err)
 			}
 		})
