@@ -1,6 +1,7 @@
 package podgate_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -160,7 +161,7 @@ func TestGateByPolicy(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() {
-			if err := kc.Delete(t.Context(), o); err != nil {
+			if err := kc.Delete(context.WithoutCancel(t.Context()), o); err != nil {
 				t.Error(err)
 			}
 		})
