@@ -189,7 +189,8 @@ func TestGateByPolicy(t *testing.T) {
 	}
 }
 
-// TestTurnedOff (W7): a controller that serves no PodNetworks takes the gates away, and no pod hangs.
+// TestTurnedOff (W7): a controller that serves no PodNetworks takes the gates away, and no pod
+// hangs.
 func TestTurnedOff(t *testing.T) {
 	stop := start(t)
 	ns := namespace(t)
