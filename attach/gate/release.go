@@ -36,24 +36,25 @@ type Release struct {
 
 // Run works until ctx ends.
 func (r *Release) Run(ctx context.Context) error {
-	due, last := true, ""
+	due, told, failed := true, "", ""
 	for {
-		wait, said := lookLate, ""
 		left, err := r.admission(ctx)
-		if len(left) > 0 {
-			r.Log.WarnContext(ctx, "PodNetworks are not served here (--multi-network is off), and yet new pods get gates, which are removed: delete these objects",
-				"objects", strings.Join(left, ", "))
-		}
 		if due = due || err != nil || len(left) > 0; due {
 			err = errors.Join(err, r.sweep(ctx))
 		}
-		if due = err != nil; due {
-			said = err.Error()
+		due = err != nil
+		if now := strings.Join(left, ", "); now != told {
+			if told = now; now != "" {
+				r.Log.WarnContext(ctx, "PodNetworks are not served here (--multi-network is off), and yet new pods may get gates, which are removed: delete these objects", "objects", now)
+			}
 		}
-		if said != "" && said != last && ctx.Err() == nil {
-			r.Log.ErrorContext(ctx, "the gates of pods are not all removed; this is tried again", "gate", Name, "error", said)
+		if now := fmt.Sprint(err); now != failed && ctx.Err() == nil {
+			if failed = now; err != nil {
+				r.Log.ErrorContext(ctx, "the gates of pods are not all removed; this is tried again", "gate", Name, "error", err)
+			}
 		}
-		if last = said; said != "" || len(left) > 0 {
+		wait := lookLate
+		if due || len(left) > 0 {
 			wait = lookSoon
 		}
 		select {

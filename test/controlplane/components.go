@@ -134,6 +134,8 @@ func (cp *ControlPlane) reach() (args []string, err error) {
 		"--kubelet-client-certificate=" + cert,
 		"--kubelet-client-key=" + key,
 		"--kubelet-preferred-address-types=InternalIP",
+		// It has no kube-proxy beside it, and calls webhooks by the addresses of their pods.
+		"--enable-aggregator-routing",
 	}, nil
 }
 

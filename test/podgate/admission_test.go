@@ -114,15 +114,15 @@ func TestWhatMayBeChanged(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	patch := func(c client.Client, text string) error {
-		return c.Patch(t.Context(), p.DeepCopy(), client.RawPatch(types.StrategicMergePatchType, []byte(text)))
+	patch := func(c client.Client, text string, opts ...client.PatchOption) error {
+		return c.Patch(t.Context(), p.DeepCopy(), client.RawPatch(types.StrategicMergePatchType, []byte(text)), opts...)
 	}
 	status := func(c client.Client, text string) error {
 		return c.Status().Patch(t.Context(), p.DeepCopy(), client.RawPatch(types.StrategicMergePatchType, []byte(text)))
 	}
 	const list, cleared = `{"metadata": {"annotations": {"tenure.dev/pod-networks": "[]"}}}`, `{"metadata": {"annotations": {"tenure.dev/pod-networks": null}}}`
 	fleet.Eventually(t, 10*time.Second, func() error { // policies are enforced some moments after they are made
-		err := patch(kc, list)
+		err := patch(kc, list, client.DryRunAll)
 		if err == nil || !strings.Contains(err.Error(), "cannot be changed") {
 			return errUnenforced
 		}
@@ -136,7 +136,7 @@ func TestWhatMayBeChanged(t *testing.T) {
 	for what, text := range map[string]string{
 		"another gate":  `{"spec": {"schedulingGates": [{"$patch": "delete", "name": "example.org/x"}]}}`,
 		"an image":      `{"spec": {"containers": [{"name": "c", "image": "mine"}]}}`,
-		"a toleration":  `{"spec": {"tolerations": [{"operator": "Exists"}]}}`,
+		"a deadline":    `{"spec": {"activeDeadlineSeconds": 5}}`,
 		"a selector":    `{"spec": {"nodeSelector": {"a": "b"}}}`,
 		"an annotation": `{"metadata": {"annotations": {"other": "y"}}}`, "a label": `{"metadata": {"labels": {"a": "b"}}}`,
 		"a finalizer": `{"metadata": {"finalizers": ["example.org/x"]}}`,

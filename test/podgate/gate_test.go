@@ -1,6 +1,7 @@
 package podgate_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -160,7 +161,7 @@ func TestGateByPolicy(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() {
-			if err := kc.Delete(t.Context(), o); err != nil {
+			if err := kc.Delete(context.WithoutCancel(t.Context()), o); err != nil {
 				t.Error(err)
 			}
 		})
@@ -188,7 +189,8 @@ func TestGateByPolicy(t *testing.T) {
 	}
 }
 
-// TestTurnedOff: a controller that serves no PodNetworks takes the gates away, and no pod hangs.
+// TestTurnedOff (W7): a controller that serves no PodNetworks takes the gates away, and no pod
+// hangs.
 func TestTurnedOff(t *testing.T) {
 	stop := start(t)
 	ns := namespace(t)

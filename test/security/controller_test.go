@@ -79,10 +79,16 @@ func TestStolenControllerCredentials(t *testing.T) {
 		{"write a definition", func() error {
 			return i.create(`{apiVersion: k8s.cni.cncf.io/v1, kind: NetworkAttachmentDefinition, metadata: {name: x, namespace: team-b}}`)
 		}, "cannot create resource \"network-attachment-definitions\""},
-		{"annotate a pod", func() error { return i.patch(victim, `{metadata: {annotations: {a: b}}}`) }, "cannot patch resource \"pods\""},
-		{"write a pod's status", func() error {
+		{"annotate a pod", func() error { return i.patch(victim, `{metadata: {annotations: {a: b}}}`) }, "the controller changes nothing of a pod's metadata"},
+		{"say what a pod was attached to", func() error {
 			return i.patch(victim, `{metadata: {annotations: {k8s.v1.cni.cncf.io/network-status: "[]"}}}`, "status")
-		}, "cannot patch resource \"pods/status\""},
+		}, "the controller changes nothing of a pod's metadata"},
+		{"write a pod's status", func() error { return i.patch(victim, `{status: {podIP: 10.0.0.9}}`, "status") }, "the controller writes its own condition alone"},
+		{"change what a pod runs", func() error { return i.patch(victim, `{spec: {activeDeadlineSeconds: 1}}`) }, "the controller changes scheduling gates alone"},
+		{"change another webhook", func() error {
+			return i.patch(named("ValidatingWebhookConfiguration", "", "another"), `{webhooks: []}`)
+		}, "cannot patch resource \"validatingwebhookconfigurations\""},
+		{"read a secret beside its own", func() error { return i.get(named("Secret", system, "another")) }, "cannot get resource \"secrets\""},
 		{"create a pod", func() error {
 			return i.create(`{apiVersion: v1, kind: Pod, metadata: {name: x, namespace: tenure-system}, spec: {containers: [{name: c, image: x}]}}`)
 		}, "cannot create resource \"pods\""},

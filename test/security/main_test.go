@@ -197,7 +197,8 @@ func named(kind, namespace, name string) *unstructured.Unstructured {
 		"IPPool": "tenure.dev/v1alpha1", "IPLease": "tenure.dev/v1alpha1", "IPSubLease": "tenure.dev/v1alpha1", "IPAMClaim": "k8s.cni.cncf.io/v1alpha1",
 		"Lease": "coordination.k8s.io/v1", "NetworkAttachmentDefinition": "k8s.cni.cncf.io/v1",
 		"ValidatingAdmissionPolicy": "admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicyBinding": "admissionregistration.k8s.io/v1",
-		"CustomResourceDefinition": "apiextensions.k8s.io/v1", "DaemonSet": "apps/v1",
+		"ValidatingWebhookConfiguration": "admissionregistration.k8s.io/v1",
+		"CustomResourceDefinition":       "apiextensions.k8s.io/v1", "DaemonSet": "apps/v1",
 		"ClusterRole": "rbac.authorization.k8s.io/v1", "ClusterRoleBinding": "rbac.authorization.k8s.io/v1", "RoleBinding": "rbac.authorization.k8s.io/v1",
 	}
 	o := &unstructured.Unstructured{}
