@@ -170,8 +170,8 @@ type PodNetworkAttachmentSpec struct {
 	PodNetworkName string `json:"podNetworkName"`
 
 	// parametersRefs are the namespace's own parameters. With the provider tenure.dev/attach: one
-	// InterfaceParameters of this namespace, of the network's own type, which says nothing of
-	// where the network leads.
+	// InterfaceParameters of this namespace, of the network's own type, which says nothing but
+	// mtu, hairpin, and checkMAC true.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=8

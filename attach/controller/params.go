@@ -15,6 +15,7 @@ import (
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/attach/facts"
 	"github.com/tenure-ipam/tenure/attach/podnetwork"
+	"github.com/tenure-ipam/tenure/ipam/access"
 )
 
 // networkParams finds out whether what a network names is ready, and makes its definition. A
@@ -36,7 +37,7 @@ func (c *Cluster) networkParams(ctx context.Context, o *v1alpha1.PodNetwork) err
 			return err
 		}
 	}
-	return c.applyDefinition(ctx, madeOfNetwork(o, podnetwork.Render(o.Name, spec, refs.Pool)))
+	return c.applyDefinition(ctx, madeOfNetwork(o, podnetwork.Render(podnetwork.Of(o, access.Rule{}).Definition.Name, spec, refs.Pool)))
 }
 
 // attachmentParams finds out whether what an attachment names is ready, and makes its definition.
@@ -62,7 +63,7 @@ func (c *Cluster) attachmentParams(ctx context.Context, o *v1alpha1.PodNetworkAt
 	if err != nil {
 		return err //nolint:wrapcheck // likewise
 	}
-	return c.applyDefinition(ctx, madeOfAttachment(o, podnetwork.Render(network.Name, varied, refs.Pool)))
+	return c.applyDefinition(ctx, madeOfAttachment(o, podnetwork.Render(podnetwork.AttachmentOf(o).Definition.Name, varied, refs.Pool)))
 }
 
 // parameters returns the InterfaceParameters that a network names.

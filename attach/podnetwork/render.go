@@ -42,10 +42,11 @@ type ipam struct {
 	Pool string `json:"pool"`
 }
 
-// Render makes the definition of a PodNetwork of that name, or of an attachment of it. pool is
-// the IPPool that gives addresses; empty: none are given.
-func Render(network string, s v1alpha1.InterfaceParametersSpec, pool string) Rendered {
-	c := config{CNIVersion: "1.0.0", Name: network, Type: s.Type, MTU: s.MTU}
+// Render makes the definition of that name, of a PodNetwork or an attachment of it. The CNI
+// network has the definition's name, so that no claim for another network means it. pool is the
+// IPPool that gives addresses; empty: none are given.
+func Render(name string, s v1alpha1.InterfaceParametersSpec, pool string) Rendered {
+	c := config{CNIVersion: "1.0.0", Name: name, Type: s.Type, MTU: s.MTU}
 	// Pods do not select it by its own name: a PodNetwork has rules of its own for who may use it.
 	annotations := map[string]string{annotationNamespaces: ""}
 	switch s.Type {

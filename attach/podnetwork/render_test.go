@@ -84,7 +84,7 @@ func TestCheckParameters(t *testing.T) {
 	}
 }
 
-// TestVary: an attachment says how its interface is made, and not where the network leads.
+// TestVary: an attachment says how its own interface is made, and nothing that concerns others.
 func TestVary(t *testing.T) {
 	for _, tt := range []struct {
 		name         string
@@ -92,7 +92,7 @@ func TestVary(t *testing.T) {
 		want, fault  string
 	}{
 		{
-			name: "macvlan", network: spec{Type: "macvlan", MTU: 1500, Macvlan: &macvlan{Master: "eth1"}}, own: spec{Type: "macvlan", MTU: 9000, Macvlan: &macvlan{Mode: "private"}},
+			name: "macvlan", network: spec{Type: "macvlan", MTU: 1500, Macvlan: &macvlan{Master: "eth1", Mode: "private"}}, own: spec{Type: "macvlan", MTU: 9000},
 			want: `{"cniVersion":"1.0.0","name":"net","type":"macvlan","master":"eth1","mode":"private","mtu":9000}`,
 		},
 		{
@@ -104,8 +104,8 @@ func TestVary(t *testing.T) {
 			want: `{"cniVersion":"1.0.0","name":"net","type":"bridge","bridge":"br0","vlan":7,"hairpinMode":true,"macspoofchk":true}`,
 		},
 		{
-			name: "sriov", network: spec{Type: "sriov", SRIOV: &sriov{ResourceName: "r", Trust: new(true), CheckMAC: new(true)}}, own: spec{Type: "sriov", SRIOV: &sriov{CheckMAC: new(false)}},
-			want: `{"cniVersion":"1.0.0","name":"net","type":"sriov","spoofchk":"off","trust":"on"}`,
+			name: "sriov", network: spec{Type: "sriov", SRIOV: &sriov{ResourceName: "r", Trust: new(true), CheckMAC: new(false)}}, own: spec{Type: "sriov", SRIOV: &sriov{CheckMAC: new(true)}},
+			want: `{"cniVersion":"1.0.0","name":"net","type":"sriov","spoofchk":"on","trust":"on"}`,
 		},
 		{
 			name: "vlan", network: spec{Type: "vlan", VLAN: &vlan{Master: "eth1", ID: 7}}, own: spec{Type: "vlan", MTU: 1400},
@@ -115,16 +115,25 @@ func TestVary(t *testing.T) {
 			name: "another type", network: spec{Type: "vlan", VLAN: &vlan{Master: "eth1", ID: 7}}, own: spec{Type: "macvlan"}, fault: "spec.type is macvlan, and the network's is vlan",
 		},
 		{
-			name: "another VLAN", network: spec{Type: "vlan", VLAN: &vlan{Master: "eth1", ID: 7}}, own: spec{Type: "vlan", VLAN: &vlan{ID: 8}}, fault: "spec.vlan.id says where the network leads",
+			name: "another VLAN", network: spec{Type: "vlan", VLAN: &vlan{Master: "eth1", ID: 7}}, own: spec{Type: "vlan", VLAN: &vlan{ID: 8}}, fault: "spec.vlan.id is for the PodNetwork to say",
 		},
 		{
-			name: "another VLAN of a bridge", network: spec{Type: "bridge", Bridge: &bridge{Bridge: "br0"}}, own: spec{Type: "bridge", Bridge: &bridge{VLAN: 8}}, fault: "spec.bridge.vlan says",
+			name: "another VLAN of a bridge", network: spec{Type: "bridge", Bridge: &bridge{Bridge: "br0"}}, own: spec{Type: "bridge", Bridge: &bridge{VLAN: 8}}, fault: "spec.bridge.vlan is for",
 		},
 		{
-			name: "another master", network: spec{Type: "macvlan", Macvlan: &macvlan{Master: "eth1"}}, own: spec{Type: "macvlan", Macvlan: &macvlan{Master: "eth2"}}, fault: "spec.macvlan.master says",
+			name: "another master", network: spec{Type: "macvlan", Macvlan: &macvlan{Master: "eth1"}}, own: spec{Type: "macvlan", Macvlan: &macvlan{Master: "eth2"}}, fault: "spec.macvlan.master is for",
 		},
 		{
-			name: "another resource", network: spec{Type: "sriov", SRIOV: &sriov{ResourceName: "r"}}, own: spec{Type: "sriov", SRIOV: &sriov{ResourceName: "s"}}, fault: "spec.sriov.resourceName says",
+			name: "the mode of all", network: spec{Type: "macvlan", Macvlan: &macvlan{Master: "eth1"}}, own: spec{Type: "macvlan", Macvlan: &macvlan{Mode: "passthru"}}, fault: "spec.macvlan.mode is for",
+		},
+		{
+			name: "trust", network: spec{Type: "sriov", SRIOV: &sriov{ResourceName: "r"}}, own: spec{Type: "sriov", SRIOV: &sriov{Trust: new(true)}}, fault: "spec.sriov.trust is for",
+		},
+		{
+			name: "no check", network: spec{Type: "sriov", SRIOV: &sriov{ResourceName: "r"}}, own: spec{Type: "sriov", SRIOV: &sriov{CheckMAC: new(false)}}, fault: "spec.sriov.checkMAC=false is for",
+		},
+		{
+			name: "another resource", network: spec{Type: "sriov", SRIOV: &sriov{ResourceName: "r"}}, own: spec{Type: "sriov", SRIOV: &sriov{ResourceName: "s"}}, fault: "spec.sriov.resourceName is for",
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
