@@ -21,8 +21,8 @@ const (
 // no others.
 func TestRoles(t *testing.T) {
 	tests := []struct{ resource, agent, controller string }{
-		{"pods", "get list watch", "get list watch"},
-		{"pods/status", "patch", ""},
+		{"pods", "get list watch", "get list watch patch"},
+		{"pods/status", "patch", "patch"},
 		{"pods/ephemeralcontainers", "", ""},
 		{"pods/binding", "", ""},
 		{"namespaces", "get list watch", "get list watch"},
@@ -55,6 +55,9 @@ func TestRoles(t *testing.T) {
 		{"network-attachment-definitions.k8s.cni.cncf.io in tenure-system", "get list watch", "get list watch create patch delete"},
 		{"leases.coordination.k8s.io in tenure-system", "get list watch create patch", "get list watch create update patch delete"},
 		{"leases.coordination.k8s.io in kube-node-lease", "", ""},
+		{"secrets in tenure-system", "", ""},
+		{"mutatingwebhookconfigurations.admissionregistration.k8s.io", "", ""},
+		{"validatingwebhookconfigurations.admissionregistration.k8s.io", "", ""},
 		{"customresourcedefinitions.apiextensions.k8s.io", "", ""},
 	}
 	k, err := kubernetes.NewForConfig(cp.Config())

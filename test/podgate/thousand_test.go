@@ -28,7 +28,6 @@ const (
 // gate nearly as soon as the API server can take that many creates and patches.
 func TestThousandPods(t *testing.T) {
 	start(t)
-	ns := namespace(t)
 	var names []string
 	for range podNetworks {
 		n := network(t)
@@ -37,8 +36,8 @@ func TestThousandPods(t *testing.T) {
 	}
 	var best float64
 	for try := range 3 { // the machine is shared: one bad try says nothing
-		plain := createAndPatch(t, ns)
-		gated := createAndPass(t, ns, names)
+		plain := createAndPatch(t)
+		gated := createAndPass(t, names)
 		ratio := gated.Seconds() / plain.Seconds()
 		t.Logf("%d pods are through the gate in %v; the same creates and patches alone take %v: %.2f times that (aim: %.1f). Load average %s",
 			manyPods, gated.Round(time.Millisecond), plain.Round(time.Millisecond), ratio, gateAim, fleet.LoadAverage(t))
@@ -69,9 +68,9 @@ func each(t *testing.T, f func(ctx context.Context, i int) error) {
 
 // createAndPatch returns how long a client takes to create pods with somebody else's gate, and
 // to take it from each.
-func createAndPatch(t *testing.T, ns string) time.Duration {
+func createAndPatch(t *testing.T) time.Duration {
 	t.Helper()
-	defer clearPods(t, ns)
+	ns := namespace(t)
 	lift := client.RawPatch(types.StrategicMergePatchType, []byte(`{"spec": {"schedulingGates": [{"$patch": "delete", "name": "example.org/x"}]}}`))
 	began := time.Now()
 	each(t, func(ctx context.Context, _ int) error {
@@ -86,9 +85,9 @@ func createAndPatch(t *testing.T, ns string) time.Duration {
 }
 
 // createAndPass returns how long pods take to be created and to get through the gate.
-func createAndPass(t *testing.T, ns string, networks []string) time.Duration {
+func createAndPass(t *testing.T, networks []string) time.Duration {
 	t.Helper()
-	defer clearPods(t, ns)
+	ns := namespace(t)
 	began := time.Now()
 	each(t, func(ctx context.Context, i int) error {
 		return kc.Create(ctx, pod(ns, lists(networks[i%len(networks)])))
@@ -110,13 +109,4 @@ func createAndPass(t *testing.T, ns string, networks []string) time.Duration {
 		return nil
 	})
 	return time.Since(began)
-}
-
-// clearPods deletes all pods of a namespace.
-func clearPods(t *testing.T, ns string) {
-	t.Helper()
-	err := kc.DeleteAllOf(t.Context(), &corev1.Pod{}, client.InNamespace(ns), client.GracePeriodSeconds(0))
-	if err != nil {
-		t.Fatal(err)
-	}
 }
