@@ -29,7 +29,7 @@ func TestAttachment(t *testing.T) {
 	gone(t, n)
 }
 
-// TestAttachmentParameters: an attachment varies how its interfaces are made, and not where the
+// TestAttachmentParameters: an attachment varies how its own interface is made, and not where the
 // network leads.
 func TestAttachmentParameters(t *testing.T) {
 	macvlan(t, infra, "base", "eth1", 1500)
@@ -38,7 +38,7 @@ func TestAttachmentParameters(t *testing.T) {
 	says(t, a, "ParamsReady=False/ParamsMissing", "Ready=False/ParamsNotReady")
 	own := macvlan(t, team, "jumbo", "", 9000)
 	says(t, a, "ParamsReady=True/ParamsAccepted", "Ready=True/NetworkReady")
-	const config = `{"cniVersion":"1.0.0","name":"base","type":"macvlan","master":"eth1","mtu":9000}`
+	const config = `{"cniVersion":"1.0.0","name":"attachment.team.jumbo","type":"macvlan","master":"eth1","mtu":9000}`
 	d := rendered(t, "attachment.team.jumbo", config)
 	edit(t, d, func() { d.Spec.Config = "{}" })
 	d = rendered(t, d.Name, config)
@@ -47,7 +47,7 @@ func TestAttachmentParameters(t *testing.T) {
 
 	macvlan(t, team, "elsewhere", "eth2", 0)
 	b := attachment(t, "elsewhere", n.Name, "elsewhere")
-	if text := says(t, b, "ParamsReady=False/ParamsInvalid", "Ready=False/ParamsNotReady"); !strings.Contains(text, "spec.macvlan.master says where the network leads") {
+	if text := says(t, b, "ParamsReady=False/ParamsInvalid", "Ready=False/ParamsNotReady"); !strings.Contains(text, "spec.macvlan.master is for the PodNetwork to say") {
 		t.Errorf("it says %s", text)
 	}
 	remove(t, a)

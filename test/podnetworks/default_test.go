@@ -122,7 +122,7 @@ func TestTurnedOff(t *testing.T) {
 	p := pod(t, "of-off", `[{"podNetworkName":"off"}]`)
 	says(t, n, "InUse=True/Referenced")
 	says(t, a, "Ready=True/NetworkReady")
-	d := rendered(t, "attachment.team.off", `{"cniVersion":"1.0.0","name":"off","type":"macvlan","master":"eth1","mtu":1400}`)
+	d := rendered(t, "attachment.team.off", `{"cniVersion":"1.0.0","name":"attachment.team.off","type":"macvlan","master":"eth1","mtu":1400}`)
 	deleted := network(t, "deleted", "")
 	q := pod(t, "of-deleted", `[{"podNetworkName":"deleted"}]`)
 	says(t, deleted, "InUse=True/Referenced")

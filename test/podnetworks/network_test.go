@@ -130,10 +130,10 @@ func TestDefinitions(t *testing.T) {
 	for _, n := range []*v1alpha1.PodNetwork{one, two, flat} {
 		says(t, n, "Ready=True/NetworkReady")
 	}
-	const config = `{"cniVersion":"1.0.0","name":"one","type":"macvlan","master":"eth1","mtu":1400,"ipam":{"type":"tenure","pool":"one"}}`
+	const config = `{"cniVersion":"1.0.0","name":"podnetwork.one","type":"macvlan","master":"eth1","mtu":1400,"ipam":{"type":"tenure","pool":"one"}}`
 	d := rendered(t, "podnetwork.one", config)
-	rendered(t, "podnetwork.two", strings.ReplaceAll(config, `"one"`, `"two"`))
-	rendered(t, "podnetwork.flat", `{"cniVersion":"1.0.0","name":"flat","type":"macvlan","master":"eth1","mtu":1400}`)
+	rendered(t, "podnetwork.two", strings.NewReplacer(`.one"`, `.two"`, `"one"`, `"two"`).Replace(config))
+	rendered(t, "podnetwork.flat", `{"cniVersion":"1.0.0","name":"podnetwork.flat","type":"macvlan","master":"eth1","mtu":1400}`)
 	edit(t, d, func() { d.Spec.Config = "{}" })
 	d = rendered(t, d.Name, config)
 	edit(t, d, func() { d.Labels, d.Annotations = nil, nil })
@@ -188,7 +188,7 @@ func TestDefinitionOfAnother(t *testing.T) {
 	}
 	rendered(t, d.Name, config)
 	remove(t, d)
-	rendered(t, d.Name, `{"cniVersion":"1.0.0","name":"taken","type":"macvlan","master":"eth1"}`)
+	rendered(t, d.Name, `{"cniVersion":"1.0.0","name":"podnetwork.taken","type":"macvlan","master":"eth1"}`)
 	says(t, n, "Ready=True/NetworkReady")
 	remove(t, n)
 	gone(t, n)
