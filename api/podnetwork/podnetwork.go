@@ -24,6 +24,14 @@ const (
 	AnnotationIPs = "tenure.dev/pod-ips"
 )
 
+// Gate is the scheduling gate that holds a pod back until its PodNetworks are ready.
+const Gate = "tenure.dev/pod-networks"
+
+// Admission is the name of everything that Tenure has the API server do with new pods that list
+// PodNetworks: of both webhook configurations, and of the policy that stands in for the mutating
+// one.
+const Admission = "pod-networks.tenure.dev"
+
 // Default is the name of the PodNetwork that stands for the cluster's default network.
 const Default = "default"
 

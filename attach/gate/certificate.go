@@ -19,6 +19,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tenure-ipam/tenure/api/podnetwork"
 )
 
 // WebhookName is the name of the Secret that has the certificate, and of the Service by which the
@@ -151,7 +153,7 @@ func (c *Certificate) dnsName() string { return WebhookName + "." + c.Namespace 
 
 // trust has the API server trust the authority.
 func (c *Certificate) trust(ctx context.Context, ca []byte) error {
-	key := client.ObjectKey{Name: Admission}
+	key := client.ObjectKey{Name: podnetwork.Admission}
 	var validating admissionregistration.ValidatingWebhookConfiguration
 	err := c.Live.Get(ctx, key, &validating)
 	if err == nil {

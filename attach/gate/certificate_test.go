@@ -13,12 +13,14 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/tenure-ipam/tenure/api/podnetwork"
 )
 
 func newCertificate(data map[string][]byte) *Certificate {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: WebhookName}, Data: data}
-	validating := &admissionregistration.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: Admission}}
-	validating.Webhooks = []admissionregistration.ValidatingWebhook{{Name: "list." + Admission}}
+	validating := &admissionregistration.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: podnetwork.Admission}}
+	validating.Webhooks = []admissionregistration.ValidatingWebhook{{Name: "list." + podnetwork.Admission}}
 	return &Certificate{
 		Live:      fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(secret, validating).Build(),
 		Namespace: "ns", Log: slog.New(slog.DiscardHandler),
@@ -36,7 +38,7 @@ func look(t *testing.T, c *Certificate) (data map[string][]byte, trusted []byte)
 		t.Fatal(err)
 	}
 	var hooks admissionregistration.ValidatingWebhookConfiguration
-	if err := c.Live.Get(t.Context(), client.ObjectKey{Name: Admission}, &hooks); err != nil {
+	if err := c.Live.Get(t.Context(), client.ObjectKey{Name: podnetwork.Admission}, &hooks); err != nil {
 		t.Fatal(err)
 	}
 	return secret.Data, hooks.Webhooks[0].ClientConfig.CABundle

@@ -11,7 +11,7 @@ import (
 )
 
 // Name is the scheduling gate's name.
-const Name = "tenure.dev/pod-networks"
+const Name = podnetwork.Gate
 
 // ConditionNetworksReady is the pod's condition that says what it waits for. Pods that never
 // waited have none.

@@ -15,6 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tenure-ipam/tenure/api/podnetwork"
 )
 
 // How long a [Release] waits before it looks again.
@@ -71,13 +73,13 @@ func (r *Release) admission(ctx context.Context) (left []string, err error) {
 		o := &metav1.PartialObjectMetadata{}
 		o.SetGroupVersionKind(schema.GroupVersionKind{Group: "admissionregistration.k8s.io", Version: "v1", Kind: kind})
 		call, cancel := context.WithTimeout(ctx, callTimeout)
-		err := r.Live.Get(call, client.ObjectKey{Name: Admission}, o)
+		err := r.Live.Get(call, client.ObjectKey{Name: podnetwork.Admission}, o)
 		cancel()
 		switch {
 		case err == nil:
-			left = append(left, kind+" "+Admission)
+			left = append(left, kind+" "+podnetwork.Admission)
 		case !apierrors.IsNotFound(err) && !meta.IsNoMatchError(err):
-			return left, fmt.Errorf("look for %s %s: %w", kind, Admission, err)
+			return left, fmt.Errorf("look for %s %s: %w", kind, podnetwork.Admission, err)
 		}
 	}
 	return left, nil

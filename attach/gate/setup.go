@@ -102,7 +102,3 @@ func (r *Reconciler) gated(ctx context.Context, o client.ListOption) (all []reco
 	}
 	return all
 }
-
-// Admission is the name of everything that Tenure has the API server do with new pods: of both
-// webhook configurations, and of the policy that stands in for the mutating one.
-const Admission = "pod-networks.tenure.dev"

@@ -4,12 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
+	"github.com/tenure-ipam/tenure/api/podnetwork"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 )
 
@@ -19,6 +25,9 @@ const annotationKept = "tenure.dev/kept"
 // freePodNetworks takes off what keeps PodNetworks and PodNetworkAttachments from being deleted:
 // the controller, which would do so, has ended.
 func (u *uninstall) freePodNetworks(ctx context.Context) error {
+	if err := u.freePods(ctx); err != nil {
+		return err
+	}
 	networks, err := u.freeAll(ctx, &v1alpha1.PodNetworkList{})
 	if err != nil {
 		return err
@@ -29,6 +38,37 @@ func (u *uninstall) freePodNetworks(ctx context.Context) error {
 	}
 	if networks+attachments > 0 {
 		u.screen().line("took the finalizer %s from %d PodNetworks and %d PodNetworkAttachments: they stay, and can be deleted", v1alpha1.InUseFinalizer, networks, attachments)
+	}
+	return nil
+}
+
+// freePods takes away what gives new pods their gate, and then the gate from those that have it.
+func (u *uninstall) freePods(ctx context.Context) error {
+	for _, kind := range []string{"ValidatingWebhookConfiguration", "MutatingWebhookConfiguration", "MutatingAdmissionPolicyBinding", "MutatingAdmissionPolicy"} {
+		o := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: podnetwork.Admission}}
+		o.SetGroupVersionKind(schema.GroupVersionKind{Group: "admissionregistration.k8s.io", Version: "v1", Kind: kind})
+		if err := u.client.Delete(ctx, o); client.IgnoreNotFound(err) != nil && !meta.IsNoMatchError(err) {
+			return fmt.Errorf("delete %s %s: %w", kind, podnetwork.Admission, err)
+		}
+	}
+	pods, err := listAll(ctx, u.client, &corev1.PodList{}, func(l *corev1.PodList) []corev1.Pod { return l.Items }, client.MatchingFields{"spec.nodeName": ""})
+	if err != nil {
+		return fmt.Errorf("list pods without a node: %w", err)
+	}
+	freed := 0
+	for i := range pods {
+		p := &pods[i]
+		if !slices.ContainsFunc(p.Spec.SchedulingGates, func(g corev1.PodSchedulingGate) bool { return g.Name == podnetwork.Gate }) {
+			continue
+		}
+		patch := fmt.Appendf(nil, `{"metadata": {"uid": %q}, "spec": {"schedulingGates": [{"$patch": "delete", "name": %q}]}}`, p.UID, podnetwork.Gate)
+		if err := u.client.Patch(ctx, p, client.RawPatch(types.StrategicMergePatchType, patch)); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("take the gate %s from pod %s/%s: %w", podnetwork.Gate, p.Namespace, p.Name, err)
+		}
+		freed++
+	}
+	if freed > 0 {
+		u.screen().line("took the scheduling gate %s from %d pods, which waited for PodNetworks: they start without them", podnetwork.Gate, freed)
 	}
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tenure-ipam/tenure/api/podnetwork"
 	"github.com/tenure-ipam/tenure/attach/gate"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/test/fleet"
@@ -86,7 +87,7 @@ func leadWebhooksTo(t *testing.T, port int64) {
 	for _, kind := range []string{"ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"} {
 		o := &unstructured.Unstructured{}
 		o.SetGroupVersionKind(schema.GroupVersionKind{Group: "admissionregistration.k8s.io", Version: "v1", Kind: kind})
-		if err := kc.Get(t.Context(), client.ObjectKey{Name: gate.Admission}, o); err != nil {
+		if err := kc.Get(t.Context(), client.ObjectKey{Name: podnetwork.Admission}, o); err != nil {
 			t.Fatal(err)
 		}
 		if err := callAt(o, port); err != nil {

@@ -92,7 +92,7 @@ func createAndPass(t *testing.T, networks []string) time.Duration {
 	each(t, func(ctx context.Context, i int) error {
 		return kc.Create(ctx, pod(ns, lists(networks[i%len(networks)])))
 	})
-	fleet.Eventually(t, time.Minute, func() error {
+	fleet.Eventually(t, 3*time.Minute, func() error {
 		var list corev1.PodList
 		if err := kc.List(t.Context(), &list, client.InNamespace(ns)); err != nil {
 			return err

@@ -61,7 +61,7 @@ func TestUserOfANamespace(t *testing.T) {
 		}, "cannot create resource \"ipamclaims\""},
 		{"forge what her pod was attached to", func() error {
 			return i.patch(hers, `{metadata: {annotations: {k8s.v1.cni.cncf.io/network-status: '[{"name":"lan","ips":["10.82.0.3"]}]'}}}`)
-		}, "annotation k8s.v1.cni.cncf.io/network-status of pod team-a/hers is written by who attaches it: alice may not write the status of pods"},
+		}, "annotations k8s.v1.cni.cncf.io/network-status and tenure.dev/pod-ips of pod team-a/hers are written by who attaches it: alice may not write the status of pods"},
 		{"forge her pod's status", func() error { return i.patch(hers, `{status: {podIP: 10.82.0.3}}`, "status") }, "cannot patch resource \"pods/status\""},
 		{"label her namespace, to be let into a pool", func() error { return i.patch(named("Namespace", "", "team-a"), `{metadata: {labels: {team: b}}}`) }, "cannot patch resource \"namespaces\""},
 		{"bind the verb use to her namespace", func() error {
