@@ -97,7 +97,11 @@ func (r *Reconciler) find(ctx context.Context, pod *corev1.Pod) (finding, error)
 			f.reason = ReasonNetworksRefused
 		}
 	}
-	f.message = strings.Join(missing, "; ")
+	if f.passes() {
+		f.message = "the pod may be attached to all PodNetworks that it lists"
+	} else {
+		f.message = strings.Join(missing, "; ")
+	}
 	return f, nil
 }
 

@@ -7,12 +7,15 @@ import (
 	"testing"
 	"time"
 
+	admissionregistration "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"github.com/tenure-ipam/tenure/api/podnetwork"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/deploy"
 	"github.com/tenure-ipam/tenure/test/fleet"
@@ -88,8 +91,17 @@ func TestUninstall(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "a", Finalizers: []string{v1alpha1.InUseFinalizer}},
 		Spec:       v1alpha1.PodNetworkAttachmentSpec{PodNetworkName: network.Name},
 	}
-	create(t, network)
-	create(t, attachment)
+	gated := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "gated"},
+		Spec: corev1.PodSpec{
+			SchedulingGates: []corev1.PodSchedulingGate{{Name: podnetwork.Gate}, {Name: "example.org/other"}},
+			Containers:      []corev1.Container{{Name: "c", Image: "none"}},
+		},
+	}
+	hook := &admissionregistration.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: podnetwork.Admission}}
+	for _, o := range []client.Object{network, attachment, gated, hook} {
+		create(t, o)
+	}
 	says(t, tenure(t, 3, "uninstall"), "No agent is installed", "Nothing was removed.")
 	says(t, tenure(t, 1, "uninstall", bound(t, "tenure-operator")), "forbidden")
 	agents(t, "net")
@@ -103,9 +115,15 @@ func TestUninstall(t *testing.T) {
 		t.Error("the pool is deleted while a node is not clean")
 	}
 	cleans(t, 2, 2)
-	says(t, tenure(t, 0, "uninstall"), "2 of 2 nodes are clean", "took the finalizer tenure.dev/in-use from 1 PodNetworks and 1 PodNetworkAttachments", "helm uninstall net --namespace tenure-system", "kubectl delete crd")
+	says(t, tenure(t, 0, "uninstall"), "2 of 2 nodes are clean", "took the scheduling gate tenure.dev/pod-networks from 1 pods", "took the finalizer tenure.dev/in-use from 1 PodNetworks and 1 PodNetworkAttachments", "helm uninstall net --namespace tenure-system", "kubectl delete crd")
 	if there(t, w.pool) {
 		t.Error("the pool is still there")
+	}
+	if there(t, hook) {
+		t.Error("the API server still gives pods gates")
+	}
+	if !there(t, gated) || len(gated.Spec.SchedulingGates) != 1 {
+		t.Errorf("the pod is gone, or has the gates %v; want that of somebody else", gated.Spec.SchedulingGates)
 	}
 	for _, o := range []client.Object{network, attachment} {
 		if !there(t, o) || len(o.GetFinalizers()) > 0 {

@@ -186,7 +186,9 @@ func pod(namespace, list string) *corev1.Pod {
 // network makes a PodNetwork of another provider.
 func network(t *testing.T, change ...func(*v1alpha1.PodNetwork)) *v1alpha1.PodNetwork {
 	t.Helper()
-	n := &v1alpha1.PodNetwork{ObjectMeta: metav1.ObjectMeta{Name: unique("net")}, Spec: v1alpha1.PodNetworkSpec{Provider: "example.org/x"}}
+	n := &v1alpha1.PodNetwork{ObjectMeta: metav1.ObjectMeta{Name: unique("net")}, Spec: v1alpha1.PodNetworkSpec{
+		Provider: "example.org/x", ParametersRefs: []v1alpha1.ParametersRef{{Group: "example.org", Kind: "X", Name: "x"}},
+	}}
 	for _, f := range change {
 		f(n)
 	}
@@ -194,22 +196,16 @@ func network(t *testing.T, change ...func(*v1alpha1.PodNetwork)) *v1alpha1.PodNe
 	return n
 }
 
-// ready makes a PodNetwork or an attachment Ready.
-func ready(t *testing.T, o client.Object) {
+// ready has a network's provider say that its parameters are ready, by which the network is.
+func ready(t *testing.T, n *v1alpha1.PodNetwork) {
 	t.Helper()
-	var conditions *[]metav1.Condition
-	switch o := o.(type) {
-	case *v1alpha1.PodNetwork:
-		conditions = &o.Status.Conditions
-	case *v1alpha1.PodNetworkAttachment:
-		conditions = &o.Status.Conditions
-	default:
-		t.Fatalf("%T has no conditions", o)
-	}
-	meta.SetStatusCondition(conditions, metav1.Condition{Type: v1alpha1.NetworkReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonNetworkReady})
-	if err := kc.Status().Update(t.Context(), o); err != nil {
-		t.Fatal(err)
-	}
+	fleet.Eventually(t, 20*time.Second, func() error { // the controller writes the status, too
+		if err := kc.Get(t.Context(), client.ObjectKeyFromObject(n), n); err != nil {
+			return err
+		}
+		meta.SetStatusCondition(&n.Status.Conditions, metav1.Condition{Type: v1alpha1.NetworkParamsReady, Status: metav1.ConditionTrue, Reason: "Test"})
+		return kc.Status().Update(t.Context(), n)
+	})
 }
 
 // lists returns a list of networks.
