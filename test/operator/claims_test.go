@@ -11,6 +11,7 @@ import (
 	"time"
 
 	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -35,24 +36,26 @@ func allocated(t *testing.T, c *ipamclaims.IPAMClaim) []string {
 	return c.Status.IPs
 }
 
-// TestSavedClaimsComeBack: claims that were saved, and are gone, get the same addresses when
-// they are applied again. One whose address another has got meanwhile waits and says who has
+// TestSavedClaimsComeBack: claims that were saved, and have gone with their namespace, get the same
+// addresses when they are applied again. One whose address another has got meanwhile waits and says who has
 // it; the others do not.
 func TestSavedClaimsComeBack(t *testing.T) {
 	w := newWorld(t)
 	controller(t)
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: w.namespace + "-db"}}
+	create(t, ns.DeepCopy())
 	names := []string{"db-0", "db-1", "db-2"}
 	had := map[string][]string{}
 	for _, name := range names {
 		c := &ipamclaims.IPAMClaim{
-			ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name, Labels: map[string]string{"app": "db"}},
+			ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, Name: name, Labels: map[string]string{"app": "db"}},
 			Spec:       ipamclaims.IPAMClaimSpec{Network: "lan", Interface: "net1"},
 		}
 		create(t, c)
 		had[name] = allocated(t, c)
 	}
 	saved := filepath.Join(t.TempDir(), "claims.yaml")
-	cmd := exec.CommandContext(t.Context(), kubectl.path, "claims", "-n", w.namespace, "--save", "--kubeconfig", kubectl.kubeconfig)
+	cmd := exec.CommandContext(t.Context(), kubectl.path, "claims", "-n", ns.Name, "--save", "--kubeconfig", kubectl.kubeconfig)
 	text, err := cmd.Output()
 	if err != nil {
 		t.Fatal(err)
@@ -71,14 +74,17 @@ func TestSavedClaimsComeBack(t *testing.T) {
 	if err := yaml.Unmarshal(text, &list); err != nil || len(list.Items) != len(names) {
 		t.Fatalf("%d claims are saved, %v; want %d", len(list.Items), err, len(names))
 	}
-	for _, name := range names {
-		c := &ipamclaims.IPAMClaim{ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: name}}
-		if err := kc.Delete(t.Context(), c); err != nil {
-			t.Fatal(err)
-		}
+	if err := kc.Delete(t.Context(), ns); err != nil {
+		t.Fatal(err)
 	}
+	fleet.Eventually(t, time.Minute, func() error {
+		if err := kc.Create(t.Context(), ns.DeepCopy()); err != nil {
+			return fmt.Errorf("the namespace is not gone: %w", err)
+		}
+		return nil
+	})
 	thief := &ipamclaims.IPAMClaim{
-		ObjectMeta: metav1.ObjectMeta{Namespace: w.namespace, Name: "thief", Annotations: list.Items[1].Annotations},
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns.Name, Name: "thief", Annotations: list.Items[1].Annotations},
 		Spec:       list.Items[1].Spec,
 	}
 	create(t, thief)
@@ -95,8 +101,8 @@ func TestSavedClaimsComeBack(t *testing.T) {
 		}
 	}
 	fleet.Eventually(t, 20*time.Second, func() error {
-		text := tenure(t, 0, "claims", "db-1", "-n", w.namespace, "-o", "wide")
-		if !strings.Contains(text, claims.ReasonRequestedTaken) || !strings.Contains(text, "claim "+w.namespace+"/thief") {
+		text := tenure(t, 0, "claims", "db-1", "-n", ns.Name, "-o", "wide")
+		if !strings.Contains(text, claims.ReasonRequestedTaken) || !strings.Contains(text, "claim "+ns.Name+"/thief") {
 			return fmt.Errorf("db-1: %s", text)
 		}
 		return nil
@@ -107,13 +113,13 @@ func TestSavedClaimsComeBack(t *testing.T) {
 	if got := allocated(t, &list.Items[1]); !slices.Equal(got, had["db-1"]) {
 		t.Errorf("db-1 has %v when the other is gone; had %v", got, had["db-1"])
 	}
-	w.freeClaims() // while the controller runs
+	w.freeClaims(ns.Name) // while the controller runs
 }
 
-// freeClaims deletes the namespace's claims, and waits until they have no address.
-func (w *world) freeClaims() {
+// freeClaims deletes a namespace's claims, and waits until they have no address.
+func (w *world) freeClaims(namespace string) {
 	w.t.Helper()
-	if err := kc.DeleteAllOf(w.t.Context(), &ipamclaims.IPAMClaim{}, client.InNamespace(w.namespace)); err != nil {
+	if err := kc.DeleteAllOf(w.t.Context(), &ipamclaims.IPAMClaim{}, client.InNamespace(namespace)); err != nil {
 		w.t.Fatal(err)
 	}
 	fleet.Eventually(w.t, 20*time.Second, func() error {

@@ -46,7 +46,7 @@ type program struct{ path, kubeconfig string }
 
 func TestMain(m *testing.M) {
 	os.Exit(fleet.Main(controlplane.Options{
-		Controllers: []string{controlplane.GarbageCollector, "clusterrole-aggregation-controller"},
+		Controllers: []string{controlplane.GarbageCollector, "clusterrole-aggregation-controller", "namespace-controller"},
 	}, func(ctx context.Context, c *fleet.Cluster) (code int, err error) {
 		cp, api, kc = c.ControlPlane, c.API, c.Client
 		if accounts, err = fleet.Install(ctx, cp, kc); err != nil {
