@@ -142,14 +142,22 @@ func overlap(a, b []addrRange) bool {
 	})
 }
 
-// Requested returns the addresses that an ordinal's claim is to ask for, as
-// [AnnotationRequested] of a claim has them; empty if it asks for none.
-func (s Set) Requested(ordinal int, e Element) string {
-	var addrs []string
+// Addresses returns the addresses that an ordinal's claim is to ask for.
+func (s Set) Addresses(ordinal int, e Element) (addrs []netip.Addr) {
 	for _, r := range s.ranges[e] {
 		if a, ok := r.at(ordinal - s.First); ok {
-			addrs = append(addrs, a.String())
+			addrs = append(addrs, a)
 		}
 	}
-	return strings.Join(addrs, ",")
+	return addrs
+}
+
+// Requested returns what Addresses does, as [AnnotationRequested] of a claim has it; empty if the
+// claim asks for none.
+func (s Set) Requested(ordinal int, e Element) string {
+	var texts []string
+	for _, a := range s.Addresses(ordinal, e) {
+		texts = append(texts, a.String())
+	}
+	return strings.Join(texts, ",")
 }

@@ -3,7 +3,9 @@ package workloads
 import (
 	"cmp"
 	"fmt"
+	"net/netip"
 	"slices"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -31,12 +33,41 @@ const batch = 1000
 type facts struct {
 	set workload.Set
 	uid types.UID
-	// networks are the CNI networks' names, by element.
-	networks map[workload.Element]string
+	// networks are the CNI networks, by element.
+	networks map[workload.Element]network
 	// claims are those with the set's label.
 	claims []claim
 	// pods are the set's pods of ordinals that it has no more, as far as they were asked for.
 	pods map[int]types.UID
+}
+
+// network is what is known of an element's network.
+type network struct {
+	name string
+	// pools are those that give its addresses, ranges these pools' ranges. There are none where a
+	// pool does not exist yet.
+	pools  []string
+	ranges []netip.Prefix
+}
+
+// outside returns the fault of a set which asks for an address that no pool of its network has.
+// Then no claim is made: some pods would have what they ask for, and others would wait for ever.
+func (f facts) outside() *fault {
+	for _, e := range f.set.Elements {
+		n := f.networks[e]
+		if len(n.ranges) == 0 {
+			continue
+		}
+		for i := range f.set.Count {
+			for _, a := range f.set.Addresses(f.set.First+i, e) {
+				if !slices.ContainsFunc(n.ranges, func(p netip.Prefix) bool { return p.Contains(a) }) {
+					return &fault{ReasonInvalid, fmt.Sprintf("%s: %s: %v, which is for ordinal %d, is in no range of pool %s: no claim is made",
+						workload.AnnotationRequested, e, a, f.set.First+i, strings.Join(n.pools, ", "))}
+				}
+			}
+		}
+	}
+	return nil
 }
 
 // claim is what is known of an IPAMClaim.
@@ -102,7 +133,7 @@ func decide(f facts) plan {
 
 func (f facts) want(ordinal int, e workload.Element) wanted {
 	return wanted{
-		ordinal: ordinal, name: f.set.ClaimName(ordinal, e), network: f.networks[e], ifName: e.Interface, requested: f.set.Requested(ordinal, e),
+		ordinal: ordinal, name: f.set.ClaimName(ordinal, e), network: f.networks[e].name, ifName: e.Interface, requested: f.set.Requested(ordinal, e),
 	}
 }
 

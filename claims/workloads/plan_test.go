@@ -2,6 +2,7 @@ package workloads
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -109,9 +110,9 @@ func TestDecide(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			f := facts{set: set, uid: "web-uid", networks: map[workload.Element]string{}, claims: tt.there, pods: tt.pods}
+			f := facts{set: set, uid: "web-uid", networks: map[workload.Element]network{}, claims: tt.there, pods: tt.pods}
 			for _, e := range set.Elements {
-				f.networks[e] = "net"
+				f.networks[e] = network{name: "net"}
 			}
 			if got := decide(f).words(); !slices.Equal(got, tt.want) {
 				t.Errorf("got %q; want %q", got, tt.want)
@@ -166,5 +167,33 @@ func TestManyAreMadeInBatches(t *testing.T) {
 	}
 	if got := decide(f).words(); !slices.Equal(got, []string{"create web-1000.lan"}) {
 		t.Errorf("then %q; want the last", got)
+	}
+}
+
+// TestOutside: an address that no pool has is found whichever ordinal it is for; nothing is said
+// of a pool that is not there yet.
+func TestOutside(t *testing.T) {
+	set, err := workload.ParseSet("ns", "web", 5, 3, workload.Text{Claims: "lan", Networks: "lan", Requested: "10.0.0.6-10.0.0.9"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, ranges := range map[string][]string{
+		"10.0.0.8, which is for ordinal 7, is in no range of pool p": {"10.0.0.0/29"},
+		"10.0.0.6, which is for ordinal 5, is in no range of pool p": {"10.1.0.0/24", "fd00::/64"},
+		"": {"10.0.0.0/29", "10.0.0.8/29"},
+	} {
+		n := network{name: "net", pools: []string{"p"}}
+		for _, r := range ranges {
+			n.ranges = append(n.ranges, netip.MustParsePrefix(r))
+		}
+		f := facts{set: set, networks: map[workload.Element]network{set.Elements[0]: n}}
+		got := f.outside()
+		if (got == nil) != (want == "") || got != nil && (got.reason != ReasonInvalid || !strings.Contains(got.message, want)) {
+			t.Errorf("with ranges %v: %v; want %q", ranges, got, want)
+		}
+	}
+	f := facts{set: set, networks: map[workload.Element]network{set.Elements[0]: {name: "net"}}}
+	if got := f.outside(); got != nil {
+		t.Errorf("without a pool: %v; want nothing", got)
 	}
 }

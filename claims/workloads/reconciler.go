@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -21,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/api/workload"
 	"github.com/tenure-ipam/tenure/ipam/controller/networks"
 	"github.com/tenure-ipam/tenure/ipam/kube"
@@ -77,6 +79,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		r.tell(ctx, &obj, *why)
 		return reconcile.Result{}, nil // so does the definition
 	}
+	if why := f.outside(); why != nil {
+		r.tell(ctx, &obj, *why)
+		return reconcile.Result{RequeueAfter: lookAgain}, nil // the pool may be edited
+	}
 	if f.claims, err = r.claims(ctx, req.NamespacedName); err != nil {
 		return reconcile.Result{}, err
 	}
@@ -98,9 +104,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	return reconcile.Result{}, nil
 }
 
-// networks returns the CNI networks' names of a set's elements, or why there are none.
-func (r *Reconciler) networks(ctx context.Context, set workload.Set) (map[workload.Element]string, *fault, error) {
-	names := map[workload.Element]string{}
+// networks returns the CNI networks of a set's elements, or why there are none.
+func (r *Reconciler) networks(ctx context.Context, set workload.Set) (map[workload.Element]network, *fault, error) {
+	found := map[workload.Element]network{}
 	for _, e := range set.Elements {
 		var obj nad.NetworkAttachmentDefinition
 		err := r.Cache.Get(ctx, client.ObjectKey{Namespace: e.Namespace, Name: e.Name}, &obj)
@@ -114,9 +120,41 @@ func (r *Reconciler) networks(ctx context.Context, set workload.Set) (map[worklo
 		if n.Owner != networks.Tenure {
 			return nil, &fault{ReasonNetworkNotFound, fmt.Sprintf("network attachment definition %s/%s does not have its addresses of Tenure's pools: no claim is made", e.Namespace, e.Name)}, nil
 		}
-		names[e] = n.Name
+		found[e] = network{name: n.Name}
+		if len(set.Addresses(set.First, e)) == 0 {
+			continue
+		}
+		if found[e], err = r.ranges(ctx, n); err != nil {
+			return nil, nil, err
+		}
 	}
-	return names, nil, nil
+	return found, nil, nil
+}
+
+// ranges returns a network with its pools, as far as all of these exist.
+func (r *Reconciler) ranges(ctx context.Context, of networks.Network) (network, error) {
+	n := network{name: of.Name}
+	for _, source := range of.Sources {
+		if slices.Contains(n.pools, source.Pool) {
+			continue
+		}
+		var pool v1alpha1.IPPool
+		err := r.Cache.Get(ctx, client.ObjectKey{Name: source.Pool}, &pool)
+		if apierrors.IsNotFound(err) {
+			return network{name: of.Name}, nil
+		}
+		if err != nil {
+			return n, fmt.Errorf("read pool %s: %w", source.Pool, err)
+		}
+		n.pools = append(n.pools, source.Pool)
+		for _, o := range pool.Spec.Ranges {
+			// A pool that cannot be read serves nobody, and says so.
+			if p, err := netip.ParsePrefix(o.CIDR); err == nil {
+				n.ranges = append(n.ranges, p.Masked())
+			}
+		}
+	}
+	return n, nil
 }
 
 // claims returns the claims with the set's label.

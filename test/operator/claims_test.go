@@ -37,8 +37,8 @@ func allocated(t *testing.T, c *ipamclaims.IPAMClaim) []string {
 }
 
 // TestSavedClaimsComeBack: claims that were saved, and have gone with their namespace, get the same
-// addresses when they are applied again. One whose address another has got meanwhile waits and says who has
-// it; the others do not.
+// addresses when they are applied again. One whose address another has got meanwhile waits and says
+// who has it; the others do not.
 func TestSavedClaimsComeBack(t *testing.T) {
 	w := newWorld(t)
 	controller(t)

@@ -8,6 +8,7 @@ import (
 
 	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
 	appsv1 "k8s.io/api/apps/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -16,9 +17,9 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/kube"
 )
 
-// TestStatefulSetsClaimsWithoutAddresses: of a range that is no part of the pool, of more ordinals
-// than addresses, and of an address that another StatefulSet has, each claim says why it has
-// none. One that waits for an address has it when that comes free.
+// TestStatefulSetsClaimsWithoutAddresses: of a range that is no part of the pool no claim is made,
+// and the StatefulSet says so. Of more ordinals than addresses, and of an address that another
+// StatefulSet has, the claim says why it has none. One that waits has it when it comes free.
 func TestStatefulSetsClaimsWithoutAddresses(t *testing.T) {
 	w := newWorld(t, "few", "default", "10.78.0.0/29") // 6 usable
 	set := func(name string, replicas int32, requested string) *appsv1.StatefulSet {
@@ -47,10 +48,13 @@ func TestStatefulSetsClaimsWithoutAddresses(t *testing.T) {
 		})
 	}
 
-	outside := set("outside", 2, "10.99.0.1-10.99.0.2")
-	refused(claim("outside", 0), "RequestedIPsInvalid", "10.99.0.1")
-	refused(claim("outside", 1), "RequestedIPsInvalid", "10.99.0.2")
-	remove(t, outside)
+	set("outside", 3, "10.78.0.6-10.78.0.9")
+	said(t, "StatefulSet", "outside", "InvalidClaimsAnnotation", "10.78.0.8, which is for ordinal 2, is in no range of pool few: no claim is made")
+	for i := range 3 {
+		if err := kc.Get(t.Context(), client.ObjectKeyFromObject(claim("outside", i)), claim("outside", i)); !apierrors.IsNotFound(err) {
+			t.Errorf("claim of ordinal %d: %v; want none", i, err)
+		}
+	}
 
 	first, second := set("first", 2, "10.78.0.2-10.78.0.3"), claim("second", 0)
 	allocated(t, claim("first", 1))
