@@ -62,7 +62,7 @@ spec:
 		Expect(answer).To(ContainSubstring("net1 " + addresses(ctx, pods[1])["net1"].String()))
 	})
 
-	It("P8, P9, P11, W4 have pods wait that list one which is disabled or missing, and stay while a pod lists them", func(ctx context.Context) {
+	It("P8, P9, P11, W4 have pods wait that list one which is disabled, also while a kubelet is restarted, and stay while a pod lists them", func(ctx context.Context) {
 		name := s.podNetwork(ctx, "lan", "{cidr: 10.81.0.0/24}")
 		list := fmt.Sprintf(`[{"podNetworkName": "default"}, {"podNetworkName": %q}]`, name)
 		first := s.lists(ctx, "first", "", list)
@@ -76,6 +76,10 @@ spec:
 			g.Expect(kube.Get(ctx, client.ObjectKeyFromObject(second), second)).To(Succeed())
 			g.Expect(second.Status.Phase).To(Equal(corev1.PodPending))
 		}).WithTimeout(3 * time.Second).Should(Succeed())
+		kubelet := c.Nodes[0].Kubelet // it goes on with the ADD of the third
+		Expect(kubelet.Kill()).To(Succeed())
+		DeferCleanup(kubelet.Start)
+		Expect(kubelet.Start(ctx)).To(Succeed())
 		s.enable(ctx, name, true)
 		awaitRunning(ctx, second, third)
 
