@@ -319,7 +319,11 @@ func TestReservation(t *testing.T) {
 	uid := uidOf(first)
 	remove(t, first)
 	freed(t, uid, 20*time.Second)
-	short := reserve("10.81.0.6", new(metav1.NewTime(time.Now().Add(time.Hour))))
+	other := "10.81.0.6"
+	if addr.String() == other { // that is the second's
+		other = "10.81.0.5"
+	}
+	short := reserve(other, new(metav1.NewTime(time.Now().Add(time.Hour))))
 	says(short, metav1.ConditionTrue, v1alpha1.ReasonKept)
 	soon := client.RawPatch(types.MergePatchType, fmt.Appendf(nil, `{"spec":{"until":%q}}`, time.Now().Add(time.Second).UTC().Format(time.RFC3339)))
 	if err := kc.Patch(t.Context(), short, soon); err != nil {
