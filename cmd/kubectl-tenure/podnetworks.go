@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,11 +23,19 @@ import (
 // annotationKept is on a default PodNetwork whose deletion a policy refuses.
 const annotationKept = "tenure.dev/kept"
 
+// networksBinding is what gives the controller its rights over PodNetworks.
+const networksBinding = "tenure-controller-pod-networks"
+
 // freePodNetworks takes off what keeps PodNetworks and PodNetworkAttachments from being deleted:
-// the controller, which would do so, has ended.
+// the controller, which would do so, has ended. One on a node that does not answer may go on
+// running, and would put it back. So its rights go first.
 func (u *uninstall) freePodNetworks(ctx context.Context) error {
 	if err := u.freePods(ctx); err != nil {
 		return err
+	}
+	binding := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: networksBinding}}
+	if err := u.client.Delete(ctx, binding); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("delete ClusterRoleBinding %s, by which a controller that still runs could keep PodNetworks: %w", networksBinding, err)
 	}
 	networks, err := u.freeAll(ctx, &v1alpha1.PodNetworkList{})
 	if err != nil {
