@@ -6,8 +6,7 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // networks that refer to it are.
 //
 // +kubebuilder:object:root=true
-// +kubebuilder:resource:scope=Namespaced,path=interfaceparameters,singular=interfaceparameters,shortName=ifp,categories=tenure
-// +kubebuilder:printcolumn:name="Type",type=string,JSONPath=`.spec.type`
+// +kubebuilder:resource:path=interfaceparameters,singular=interfaceparameters,shortName=ifp,categories=tenure
 // +kubebuilder:printcolumn:name="MTU",type=integer,JSONPath=`.spec.mtu`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type InterfaceParameters struct {
@@ -34,42 +33,34 @@ type InterfaceParametersList struct {
 	Items []InterfaceParameters `json:"items"`
 }
 
-// InterfaceParametersSpec is the type of an interface, and the parameters of that type.
+// InterfaceParametersSpec says which CNI plugin makes an interface, by the one member that is
+// there beside mtu, and its parameters.
 //
-// +kubebuilder:validation:XValidation:rule="self.type == 'macvlan' || !has(self.macvlan)",message="is for the type macvlan alone",fieldPath=".macvlan"
-// +kubebuilder:validation:XValidation:rule="self.type == 'ipvlan' || !has(self.ipvlan)",message="is for the type ipvlan alone",fieldPath=".ipvlan"
-// +kubebuilder:validation:XValidation:rule="self.type == 'bridge' || !has(self.bridge)",message="is for the type bridge alone",fieldPath=".bridge"
-// +kubebuilder:validation:XValidation:rule="self.type == 'vlan' || !has(self.vlan)",message="is for the type vlan alone",fieldPath=".vlan"
-// +kubebuilder:validation:XValidation:rule="self.type == 'sriov' || !has(self.sriov)",message="is for the type sriov alone",fieldPath=".sriov"
+// +kubebuilder:validation:ExactlyOneOf=macvlan;ipvlan;bridge;vlan;sriov
 type InterfaceParametersSpec struct {
-	// type is the CNI plugin that makes the interface.
-	// +required
-	// +kubebuilder:validation:Enum=macvlan;ipvlan;bridge;vlan;sriov
-	Type string `json:"type"`
-
 	// mtu is the interface's maximum transmission unit, in bytes. Left out: the plugin's own.
 	// +optional
 	// +kubebuilder:validation:Minimum=68
 	// +kubebuilder:validation:Maximum=65535
 	MTU int32 `json:"mtu,omitempty"`
 
-	// macvlan are the parameters of the type macvlan.
+	// macvlan are the parameters of the plugin macvlan.
 	// +optional
 	Macvlan *MacvlanParameters `json:"macvlan,omitempty"`
 
-	// ipvlan are the parameters of the type ipvlan.
+	// ipvlan are the parameters of the plugin ipvlan.
 	// +optional
 	IPvlan *IPvlanParameters `json:"ipvlan,omitempty"`
 
-	// bridge are the parameters of the type bridge.
+	// bridge are the parameters of the plugin bridge.
 	// +optional
 	Bridge *BridgeParameters `json:"bridge,omitempty"`
 
-	// vlan are the parameters of the type vlan.
+	// vlan are the parameters of the plugin vlan.
 	// +optional
 	VLAN *VLANParameters `json:"vlan,omitempty"`
 
-	// sriov are the parameters of the type sriov.
+	// sriov are the parameters of the plugin sriov.
 	// +optional
 	SRIOV *SRIOVParameters `json:"sriov,omitempty"`
 }

@@ -8,11 +8,11 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
-// +kubebuilder:resource:scope=Cluster,path=podnetworks,singular=podnetwork,shortName=pn,categories=tenure
+// +kubebuilder:resource:scope=Cluster,path=podnetworks,shortName=pn,categories=tenure
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="InUse",type=string,JSONPath=`.status.conditions[?(@.type=="InUse")].status`
 // +kubebuilder:printcolumn:name="Provider",type=string,JSONPath=`.spec.provider`
-// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,priority=1
+// +kubebuilder:printcolumn:name=Reason,type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type PodNetwork struct {
 	metav1.TypeMeta `json:",inline"`
@@ -45,8 +45,7 @@ type PodNetworkList struct {
 
 // PodNetworkSpec says what a network is, who implements it and who may use it.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.provider) == has(oldSelf.provider) && (!has(self.provider) || self.provider == oldSelf.provider)",message="is immutable: make another PodNetwork",fieldPath=".provider"
-// +kubebuilder:validation:XValidation:rule="has(self.parametersRefs) == has(oldSelf.parametersRefs) && (!has(self.parametersRefs) || self.parametersRefs == oldSelf.parametersRefs)",message="is immutable: make another PodNetwork",fieldPath=".parametersRefs"
+// +kubebuilder:validation:XValidation:rule="has(self.provider)==has(oldSelf.provider)",message="provider is immutable"
 type PodNetworkSpec struct {
 	// enabled is whether new pods can be attached. Pods that are attached stay so.
 	// +optional
@@ -59,6 +58,8 @@ type PodNetworkSpec struct {
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=8
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="are immutable: make another PodNetwork"
+	// +kubebuilder:default={}
 	ParametersRefs []ParametersRef `json:"parametersRefs,omitempty"`
 
 	// provider is who attaches pods: a name in the form of a URL without its scheme. Tenure's is
@@ -66,7 +67,8 @@ type PodNetworkSpec struct {
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:Pattern=`^([a-z][a-z0-9+.-]*://)?[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:[0-9]+)?(/[A-Za-z0-9._~%!$&'()*+,;=:@/-]*)?$`
+	// +kubebuilder:validation:Pattern=`^([a-z][a-z0-9+.-]*://)?[A-Za-z0-9][A-Za-z0-9.:/_~%@+-]*$`
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="is immutable: make another PodNetwork"
 	Provider string `json:"provider,omitempty"`
 
 	// access says whether a namespace must be allowed to use the network. Left out: everyone
@@ -127,11 +129,11 @@ type PodNetworkStatus struct {
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
-// +kubebuilder:resource:scope=Namespaced,path=podnetworkattachments,singular=podnetworkattachment,shortName=pna,categories=tenure
+// +kubebuilder:resource:path=podnetworkattachments,shortName=pna,categories=tenure
 // +kubebuilder:printcolumn:name="Network",type=string,JSONPath=`.spec.podNetworkName`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="InUse",type=string,JSONPath=`.status.conditions[?(@.type=="InUse")].status`
-// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,priority=1
+// +kubebuilder:printcolumn:name=Reason,type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type PodNetworkAttachment struct {
 	metav1.TypeMeta `json:",inline"`
@@ -141,7 +143,7 @@ type PodNetworkAttachment struct {
 
 	// spec says of which network, and with which parameters. It is immutable.
 	// +required
-	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="is immutable: make another PodNetworkAttachment"
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="is immutable: make another attachment"
 	Spec PodNetworkAttachmentSpec `json:"spec"`
 
 	// status says whether pods can be attached by it.

@@ -10,7 +10,7 @@ import (
 func CheckParameters(at facts.Ref, s v1alpha1.InterfaceParametersSpec) error {
 	for _, k := range keysOfNetwork(&s) {
 		if k.needed && !k.set {
-			return Invalid("InterfaceParameters %s/%s: spec.%s is missing, which a PodNetwork of type %s needs: make other InterfaceParameters and another PodNetwork", at.Namespace, at.Name, k.name, s.Type)
+			return Invalid("InterfaceParameters %s/%s: spec.%s is missing, which a PodNetwork by the plugin %s needs: make other InterfaceParameters and another PodNetwork", at.Namespace, at.Name, k.name, pluginOf(s))
 		}
 	}
 	return nil
@@ -25,23 +25,23 @@ type key struct {
 	set, needed bool
 }
 
-// keysOfNetwork returns the keys of s's type that are a network's.
+// keysOfNetwork returns the keys of s's plugin that are a network's.
 func keysOfNetwork(s *v1alpha1.InterfaceParametersSpec) []key {
-	switch s.Type {
-	case "macvlan":
-		p := orZero(s.Macvlan)
+	switch {
+	case s.Macvlan != nil:
+		p := s.Macvlan
 		return []key{{"macvlan.master", p.Master != "", true}, {"macvlan.mode", p.Mode != "", false}}
-	case "ipvlan":
-		p := orZero(s.IPvlan)
+	case s.IPvlan != nil:
+		p := s.IPvlan
 		return []key{{"ipvlan.master", p.Master != "", true}, {"ipvlan.mode", p.Mode != "", false}}
-	case "bridge":
-		p := orZero(s.Bridge)
+	case s.Bridge != nil:
+		p := s.Bridge
 		return []key{{"bridge.bridge", p.Bridge != "", true}, {"bridge.vlan", p.VLAN != 0, false}}
-	case "vlan":
-		p := orZero(s.VLAN)
+	case s.VLAN != nil:
+		p := s.VLAN
 		return []key{{"vlan.master", p.Master != "", true}, {"vlan.id", p.ID != 0, true}}
-	case "sriov":
-		p := orZero(s.SRIOV)
+	case s.SRIOV != nil:
+		p := s.SRIOV
 		return []key{
 			{"sriov.resourceName", p.ResourceName != "", true}, {"sriov.vlan", p.VLAN != 0, false},
 			{"sriov.trust", p.Trust != nil, false}, {"sriov.checkMAC=false", p.CheckMAC != nil && !*p.CheckMAC, false},
@@ -50,19 +50,29 @@ func keysOfNetwork(s *v1alpha1.InterfaceParametersSpec) []key {
 	return nil
 }
 
-func orZero[T any](p *T) (zero T) {
-	if p == nil {
-		return zero
+// pluginOf returns the CNI plugin that s is for.
+func pluginOf(s v1alpha1.InterfaceParametersSpec) string {
+	switch {
+	case s.Macvlan != nil:
+		return "macvlan"
+	case s.IPvlan != nil:
+		return "ipvlan"
+	case s.Bridge != nil:
+		return "bridge"
+	case s.VLAN != nil:
+		return "vlan"
+	case s.SRIOV != nil:
+		return "sriov"
 	}
-	return *p
+	return ""
 }
 
 // Vary returns the parameters of a network, which have passed [CheckParameters], as those of an
 // attachment change them. at is where the attachment's own are. They may have no key of a network.
 // The error is a [*ParamsError].
 func Vary(network, own v1alpha1.InterfaceParametersSpec, at facts.Ref) (v1alpha1.InterfaceParametersSpec, error) {
-	if own.Type != network.Type {
-		return own, Invalid("InterfaceParameters %s/%s: spec.type is %s, and the network's is %s: an attachment keeps the network's type", at.Namespace, at.Name, own.Type, network.Type)
+	if is, was := pluginOf(own), pluginOf(network); is != was {
+		return own, Invalid("InterfaceParameters %s/%s: they are of the plugin %s, and the network's of %s: an attachment keeps the network's plugin", at.Namespace, at.Name, is, was)
 	}
 	for _, k := range keysOfNetwork(&own) {
 		if k.set {
@@ -71,13 +81,12 @@ func Vary(network, own v1alpha1.InterfaceParametersSpec, at facts.Ref) (v1alpha1
 	}
 	s := *network.DeepCopy()
 	set(&s.MTU, own.MTU)
-	switch s.Type {
-	case "bridge":
-		p := orZero(own.Bridge)
-		set(&s.Bridge.Hairpin, p.Hairpin)
-		set(&s.Bridge.CheckMAC, p.CheckMAC)
-	case "sriov":
-		set(&s.SRIOV.CheckMAC, orZero(own.SRIOV).CheckMAC)
+	switch {
+	case s.Bridge != nil:
+		set(&s.Bridge.Hairpin, own.Bridge.Hairpin)
+		set(&s.Bridge.CheckMAC, own.Bridge.CheckMAC)
+	case s.SRIOV != nil:
+		set(&s.SRIOV.CheckMAC, own.SRIOV.CheckMAC)
 	}
 	return s, nil
 }

@@ -46,24 +46,24 @@ type ipam struct {
 // network has the definition's name, so that no claim for another network means it. pool is the
 // IPPool that gives addresses; empty: none are given.
 func Render(name string, s v1alpha1.InterfaceParametersSpec, pool string) Rendered {
-	c := config{CNIVersion: "1.0.0", Name: name, Type: s.Type, MTU: s.MTU}
+	c := config{CNIVersion: "1.0.0", Name: name, Type: pluginOf(s), MTU: s.MTU}
 	// Pods do not select it by its own name: a PodNetwork has rules of its own for who may use it.
 	annotations := map[string]string{annotationNamespaces: ""}
-	switch s.Type {
-	case "macvlan":
-		p := orZero(s.Macvlan)
+	switch {
+	case s.Macvlan != nil:
+		p := s.Macvlan
 		c.Master, c.Mode = p.Master, p.Mode
-	case "ipvlan":
-		p := orZero(s.IPvlan)
+	case s.IPvlan != nil:
+		p := s.IPvlan
 		c.Master, c.Mode = p.Master, p.Mode
-	case "bridge":
-		p := orZero(s.Bridge)
+	case s.Bridge != nil:
+		p := s.Bridge
 		c.Bridge, c.VLAN, c.HairpinMode, c.MACSpoofChk = p.Bridge, p.VLAN, p.Hairpin, p.CheckMAC
-	case "vlan":
-		p := orZero(s.VLAN)
+	case s.VLAN != nil:
+		p := s.VLAN
 		c.Master, c.VLANID = p.Master, p.ID
-	case "sriov":
-		p := orZero(s.SRIOV)
+	case s.SRIOV != nil:
+		p := s.SRIOV
 		c.VLAN, c.SpoofChk, c.Trust = p.VLAN, onOff(p.CheckMAC), onOff(p.Trust)
 		annotations[npwg.AnnotationResource] = p.ResourceName
 	}

@@ -27,28 +27,28 @@ func TestRender(t *testing.T) {
 		resource   string
 	}{
 		{
-			name: "macvlan", pool: "lan", spec: spec{Type: "macvlan", MTU: 1400, Macvlan: &macvlan{Master: "eth1", Mode: "vepa"}},
+			name: "macvlan", pool: "lan", spec: spec{MTU: 1400, Macvlan: &macvlan{Master: "eth1", Mode: "vepa"}},
 			want: `{"cniVersion":"1.0.0","name":"net","type":"macvlan","master":"eth1","mode":"vepa","mtu":1400,"ipam":{"type":"tenure","pool":"lan"}}`,
 		},
 		{
-			name: "ipvlan", pool: "lan", spec: spec{Type: "ipvlan", IPvlan: &ipvlan{Master: "eth1", Mode: "l3"}},
+			name: "ipvlan", pool: "lan", spec: spec{IPvlan: &ipvlan{Master: "eth1", Mode: "l3"}},
 			want: `{"cniVersion":"1.0.0","name":"net","type":"ipvlan","master":"eth1","mode":"l3","ipam":{"type":"tenure","pool":"lan"}}`,
 		},
 		{
-			name: "bridge", pool: "lan", spec: spec{Type: "bridge", Bridge: &bridge{Bridge: "br0", VLAN: 7, Hairpin: true, CheckMAC: true}},
+			name: "bridge", pool: "lan", spec: spec{Bridge: &bridge{Bridge: "br0", VLAN: 7, Hairpin: true, CheckMAC: true}},
 			want: `{"cniVersion":"1.0.0","name":"net","type":"bridge","bridge":"br0","vlan":7,"hairpinMode":true,"macspoofchk":true,"ipam":{"type":"tenure","pool":"lan"}}`,
 		},
 		{
-			name: "P13 layer 2 alone", spec: spec{Type: "vlan", VLAN: &vlan{Master: "eth1", ID: 7}},
+			name: "P13 layer 2 alone", spec: spec{VLAN: &vlan{Master: "eth1", ID: 7}},
 			want: `{"cniVersion":"1.0.0","name":"net","type":"vlan","master":"eth1","vlanId":7}`,
 		},
 		{
-			name: "sriov", pool: "lan", spec: spec{Type: "sriov", SRIOV: &sriov{ResourceName: "intel.com/vf", VLAN: 7, CheckMAC: new(false), Trust: new(true)}},
+			name: "sriov", pool: "lan", spec: spec{SRIOV: &sriov{ResourceName: "intel.com/vf", VLAN: 7, CheckMAC: new(false), Trust: new(true)}},
 			want:     `{"cniVersion":"1.0.0","name":"net","type":"sriov","vlan":7,"spoofchk":"off","trust":"on","ipam":{"type":"tenure","pool":"lan"}}`,
 			resource: "intel.com/vf",
 		},
 		{
-			name: "sriov as the device has it", spec: spec{Type: "sriov", SRIOV: &sriov{ResourceName: "intel.com/vf"}},
+			name: "sriov as the device has it", spec: spec{SRIOV: &sriov{ResourceName: "intel.com/vf"}},
 			want: `{"cniVersion":"1.0.0","name":"net","type":"sriov"}`, resource: "intel.com/vf",
 		},
 	} {
@@ -73,12 +73,12 @@ func TestRender(t *testing.T) {
 // TestCheckParameters: a network says where it leads.
 func TestCheckParameters(t *testing.T) {
 	for want, s := range map[string]spec{
-		"spec.macvlan.master is missing":     {Type: "macvlan", Macvlan: &macvlan{Mode: "vepa"}},
-		"spec.ipvlan.master is missing":      {Type: "ipvlan"},
-		"spec.bridge.bridge is missing":      {Type: "bridge", Bridge: &bridge{VLAN: 3}},
-		"spec.vlan.master is missing":        {Type: "vlan", VLAN: &vlan{ID: 3}},
-		"spec.vlan.id is missing":            {Type: "vlan", VLAN: &vlan{Master: "eth1"}},
-		"spec.sriov.resourceName is missing": {Type: "sriov"},
+		"spec.macvlan.master is missing":     {Macvlan: &macvlan{Mode: "vepa"}},
+		"spec.ipvlan.master is missing":      {IPvlan: &ipvlan{}},
+		"spec.bridge.bridge is missing":      {Bridge: &bridge{VLAN: 3}},
+		"spec.vlan.master is missing":        {VLAN: &vlan{ID: 3}},
+		"spec.vlan.id is missing":            {VLAN: &vlan{Master: "eth1"}},
+		"spec.sriov.resourceName is missing": {SRIOV: &sriov{}},
 	} {
 		wantFault(t, CheckParameters(facts.Ref{Namespace: "infra", Name: "lan"}, s), v1alpha1.ReasonParamsInvalid, "InterfaceParameters infra/lan: "+want)
 	}
@@ -92,48 +92,48 @@ func TestVary(t *testing.T) {
 		want, fault  string
 	}{
 		{
-			name: "macvlan", network: spec{Type: "macvlan", MTU: 1500, Macvlan: &macvlan{Master: "eth1", Mode: "private"}}, own: spec{Type: "macvlan", MTU: 9000},
+			name: "macvlan", network: spec{MTU: 1500, Macvlan: &macvlan{Master: "eth1", Mode: "private"}}, own: spec{MTU: 9000, Macvlan: &macvlan{}},
 			want: `{"cniVersion":"1.0.0","name":"net","type":"macvlan","master":"eth1","mode":"private","mtu":9000}`,
 		},
 		{
-			name: "nothing changes", network: spec{Type: "ipvlan", MTU: 1500, IPvlan: &ipvlan{Master: "eth1", Mode: "l3"}}, own: spec{Type: "ipvlan"},
+			name: "nothing changes", network: spec{MTU: 1500, IPvlan: &ipvlan{Master: "eth1", Mode: "l3"}}, own: spec{IPvlan: &ipvlan{}},
 			want: `{"cniVersion":"1.0.0","name":"net","type":"ipvlan","master":"eth1","mode":"l3","mtu":1500}`,
 		},
 		{
-			name: "bridge", network: spec{Type: "bridge", Bridge: &bridge{Bridge: "br0", VLAN: 7, CheckMAC: true}}, own: spec{Type: "bridge", Bridge: &bridge{Hairpin: true}},
+			name: "bridge", network: spec{Bridge: &bridge{Bridge: "br0", VLAN: 7, CheckMAC: true}}, own: spec{Bridge: &bridge{Hairpin: true}},
 			want: `{"cniVersion":"1.0.0","name":"net","type":"bridge","bridge":"br0","vlan":7,"hairpinMode":true,"macspoofchk":true}`,
 		},
 		{
-			name: "sriov", network: spec{Type: "sriov", SRIOV: &sriov{ResourceName: "r", Trust: new(true), CheckMAC: new(false)}}, own: spec{Type: "sriov", SRIOV: &sriov{CheckMAC: new(true)}},
+			name: "sriov", network: spec{SRIOV: &sriov{ResourceName: "r", Trust: new(true), CheckMAC: new(false)}}, own: spec{SRIOV: &sriov{CheckMAC: new(true)}},
 			want: `{"cniVersion":"1.0.0","name":"net","type":"sriov","spoofchk":"on","trust":"on"}`,
 		},
 		{
-			name: "vlan", network: spec{Type: "vlan", VLAN: &vlan{Master: "eth1", ID: 7}}, own: spec{Type: "vlan", MTU: 1400},
+			name: "vlan", network: spec{VLAN: &vlan{Master: "eth1", ID: 7}}, own: spec{MTU: 1400, VLAN: &vlan{}},
 			want: `{"cniVersion":"1.0.0","name":"net","type":"vlan","master":"eth1","vlanId":7,"mtu":1400}`,
 		},
 		{
-			name: "another type", network: spec{Type: "vlan", VLAN: &vlan{Master: "eth1", ID: 7}}, own: spec{Type: "macvlan"}, fault: "spec.type is macvlan, and the network's is vlan",
+			name: "another plugin", network: spec{VLAN: &vlan{Master: "eth1", ID: 7}}, own: spec{Macvlan: &macvlan{}}, fault: "they are of the plugin macvlan, and the network's of vlan",
 		},
 		{
-			name: "another VLAN", network: spec{Type: "vlan", VLAN: &vlan{Master: "eth1", ID: 7}}, own: spec{Type: "vlan", VLAN: &vlan{ID: 8}}, fault: "spec.vlan.id is for the PodNetwork to say",
+			name: "another VLAN", network: spec{VLAN: &vlan{Master: "eth1", ID: 7}}, own: spec{VLAN: &vlan{ID: 8}}, fault: "spec.vlan.id is for the PodNetwork to say",
 		},
 		{
-			name: "another VLAN of a bridge", network: spec{Type: "bridge", Bridge: &bridge{Bridge: "br0"}}, own: spec{Type: "bridge", Bridge: &bridge{VLAN: 8}}, fault: "spec.bridge.vlan is for",
+			name: "another VLAN of a bridge", network: spec{Bridge: &bridge{Bridge: "br0"}}, own: spec{Bridge: &bridge{VLAN: 8}}, fault: "spec.bridge.vlan is for",
 		},
 		{
-			name: "another master", network: spec{Type: "macvlan", Macvlan: &macvlan{Master: "eth1"}}, own: spec{Type: "macvlan", Macvlan: &macvlan{Master: "eth2"}}, fault: "spec.macvlan.master is for",
+			name: "another master", network: spec{Macvlan: &macvlan{Master: "eth1"}}, own: spec{Macvlan: &macvlan{Master: "eth2"}}, fault: "spec.macvlan.master is for",
 		},
 		{
-			name: "the mode of all", network: spec{Type: "macvlan", Macvlan: &macvlan{Master: "eth1"}}, own: spec{Type: "macvlan", Macvlan: &macvlan{Mode: "passthru"}}, fault: "spec.macvlan.mode is for",
+			name: "the mode of all", network: spec{Macvlan: &macvlan{Master: "eth1"}}, own: spec{Macvlan: &macvlan{Mode: "passthru"}}, fault: "spec.macvlan.mode is for",
 		},
 		{
-			name: "trust", network: spec{Type: "sriov", SRIOV: &sriov{ResourceName: "r"}}, own: spec{Type: "sriov", SRIOV: &sriov{Trust: new(true)}}, fault: "spec.sriov.trust is for",
+			name: "trust", network: spec{SRIOV: &sriov{ResourceName: "r"}}, own: spec{SRIOV: &sriov{Trust: new(true)}}, fault: "spec.sriov.trust is for",
 		},
 		{
-			name: "no check", network: spec{Type: "sriov", SRIOV: &sriov{ResourceName: "r"}}, own: spec{Type: "sriov", SRIOV: &sriov{CheckMAC: new(false)}}, fault: "spec.sriov.checkMAC=false is for",
+			name: "no check", network: spec{SRIOV: &sriov{ResourceName: "r"}}, own: spec{SRIOV: &sriov{CheckMAC: new(false)}}, fault: "spec.sriov.checkMAC=false is for",
 		},
 		{
-			name: "another resource", network: spec{Type: "sriov", SRIOV: &sriov{ResourceName: "r"}}, own: spec{Type: "sriov", SRIOV: &sriov{ResourceName: "s"}}, fault: "spec.sriov.resourceName is for",
+			name: "another resource", network: spec{SRIOV: &sriov{ResourceName: "r"}}, own: spec{SRIOV: &sriov{ResourceName: "s"}}, fault: "spec.sriov.resourceName is for",
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -24,7 +24,7 @@ const officeList = `[{"podNetworkName": "default"}, {"podNetworkName": "office",
 func (d *demo) playPodNetwork(ctx context.Context) {
 	params := &v1alpha1.InterfaceParameters{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: officeName},
-		Spec:       v1alpha1.InterfaceParametersSpec{Type: "bridge", Bridge: &v1alpha1.BridgeParameters{Bridge: "br-lan"}},
+		Spec:       v1alpha1.InterfaceParametersSpec{Bridge: &v1alpha1.BridgeParameters{Bridge: "br-lan"}},
 	}
 	network := &v1alpha1.PodNetwork{
 		ObjectMeta: metav1.ObjectMeta{Name: officeName},

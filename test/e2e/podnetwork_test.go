@@ -30,7 +30,7 @@ var _ = Describe("PodNetworks", func() {
 apiVersion: tenure.dev/v1alpha1
 kind: InterfaceParameters
 metadata: {name: small, namespace: %[1]s}
-spec: {type: macvlan, mtu: 1400}
+spec: {macvlan: {}, mtu: 1400}
 ---
 apiVersion: tenure.dev/v1alpha1
 kind: PodNetworkAttachment
@@ -152,7 +152,7 @@ spec: {ranges: [%[3]s]}
 apiVersion: tenure.dev/v1alpha1
 kind: InterfaceParameters
 metadata: {name: %[1]s, namespace: %[2]s}
-spec: {type: macvlan, macvlan: {master: eth1, mode: bridge}}
+spec: {macvlan: {master: eth1, mode: bridge}}
 ---
 apiVersion: tenure.dev/v1alpha1
 kind: PodNetwork

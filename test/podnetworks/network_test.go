@@ -73,7 +73,7 @@ func TestImmutable(t *testing.T) {
 		"parametersRefs": func() { n.Spec.ParametersRefs[0].Name = "other" },
 		"no parameters":  func() { n.Spec.ParametersRefs = nil },
 	} {
-		if err := tryEdit(t, n, change); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "is immutable") {
+		if err := tryEdit(t, n, change); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "immutable") {
 			t.Errorf("%s: %v; want it refused as immutable", what, err)
 		}
 	}

@@ -105,7 +105,7 @@ func macvlan(t *testing.T, namespace, name string, master v1alpha1.InterfaceName
 	t.Helper()
 	return create(t, &v1alpha1.InterfaceParameters{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
-		Spec:       v1alpha1.InterfaceParametersSpec{Type: "macvlan", MTU: mtu, Macvlan: &v1alpha1.MacvlanParameters{Master: master}},
+		Spec:       v1alpha1.InterfaceParametersSpec{MTU: mtu, Macvlan: &v1alpha1.MacvlanParameters{Master: master}},
 	})
 }
 
