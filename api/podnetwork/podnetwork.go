@@ -24,8 +24,18 @@ const (
 	AnnotationIPs = "tenure.dev/pod-ips"
 )
 
+// AnnotationMadeFor is the annotation of a definition that the controller makes, which says for
+// which objects by their UIDs: one of an earlier PodNetwork of the same name is not this one's.
+const AnnotationMadeFor = "tenure.dev/made-for"
+
 // Gate is the scheduling gate that holds a pod back until its PodNetworks are ready.
 const Gate = "tenure.dev/pod-networks"
+
+// LiftPatch returns the strategic merge patch that takes the gate, and no other, from the pod with
+// that UID.
+func LiftPatch(uid string) []byte {
+	return fmt.Appendf(nil, `{"metadata": {"uid": %q}, "spec": {"schedulingGates": [{"$patch": "delete", "name": %q}]}}`, uid, Gate)
+}
 
 // Admission is the name of everything that Tenure has the API server do with new pods that list
 // PodNetworks: of both webhook configurations, and of the policy that stands in for the mutating
@@ -40,6 +50,9 @@ const DefaultInterface = "eth0"
 
 // maxElements is how many elements a list may have.
 const maxElements = 256
+
+// maxFaults is how many faults of a list are said: they go to answers, logs and Events.
+const maxFaults = 16
 
 // An Element is one element of the list.
 type Element struct {
@@ -89,7 +102,11 @@ func Parse(text string) ([]Element, error) {
 			faults = append(faults, fmt.Errorf("element %d: %w", i+1, err))
 		}
 	}
-	return elements, errors.Join(append(faults, conflicts(elements)...)...)
+	faults = append(faults, conflicts(elements)...)
+	if more := len(faults) - maxFaults; more > 0 {
+		faults = append(faults[:maxFaults], fmt.Errorf("and %d more", more))
+	}
+	return elements, errors.Join(faults...)
 }
 
 func (e *Element) parse(raw json.RawMessage) error {

@@ -22,8 +22,11 @@ type Attachments struct{ *Cluster }
 // Reconcile looks at one PodNetworkAttachment.
 func (r *Attachments) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	var o v1alpha1.PodNetworkAttachment
-	if err := r.Cache.Get(ctx, req.NamespacedName, &o); err != nil {
-		return reconcile.Result{}, client.IgnoreNotFound(err) //nolint:wrapcheck // says what it is about
+	switch err := r.Cache.Get(ctx, req.NamespacedName, &o); {
+	case apierrors.IsNotFound(err): // somebody has taken its finalizer off
+		return settle(r.removeDefinition(ctx, req.Namespace, req.Name))
+	case err != nil:
+		return reconcile.Result{}, err //nolint:wrapcheck // says what it is about
 	}
 	inUse, err := r.anyOf(ctx, &corev1.PodList{}, byAttachment, o.Name, client.InNamespace(o.Namespace))
 	if err != nil {
@@ -34,7 +37,7 @@ func (r *Attachments) Reconcile(ctx context.Context, req reconcile.Request) (rec
 			func(ctx context.Context) (bool, error) {
 				return r.podRefers(ctx, o.Namespace, func(_, attachments []string) bool { return slices.Contains(attachments, o.Name) })
 			},
-			func(ctx context.Context) error { return r.removeDefinition(ctx, &o) },
+			func(ctx context.Context) error { return r.removeDefinition(ctx, o.Namespace, o.Name) },
 		)
 	}
 	if err := r.mark(ctx, &o); err != nil {
@@ -67,7 +70,7 @@ func (r *Attachments) look(ctx context.Context, o *v1alpha1.PodNetworkAttachment
 	if n := podnetwork.Of(&network, access.Rule{}); !n.Ready {
 		l.network = fmt.Sprintf("PodNetwork %s is not Ready: %s", network.Name, n.NotReady)
 	}
-	l.provider, l.judged = network.Spec.Provider, l.refers && network.Spec.Provider == v1alpha1.ProviderTenure
+	l.provider, l.judged = network.Spec.Provider, l.refers && network.Spec.Provider == v1alpha1.ProviderTenure && o.DeletionTimestamp == nil
 	if l.judged {
 		l.params, err = faultOf(r.attachmentParams(ctx, o, &network))
 	}

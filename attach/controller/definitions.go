@@ -14,7 +14,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/api/npwg"
+	api "github.com/tenure-ipam/tenure/api/podnetwork"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/attach/judge"
 	"github.com/tenure-ipam/tenure/attach/podnetwork"
 	"github.com/tenure-ipam/tenure/ipam/access"
 )
@@ -35,6 +37,8 @@ type made struct {
 	name string
 	// kind is the label's value, and object the annotation's.
 	kind, object string
+	// uids are those of the objects that it is made for.
+	uids []string
 	// owners are those with which the definition goes.
 	owners []metav1.OwnerReference
 	podnetwork.Rendered
@@ -43,15 +47,18 @@ type made struct {
 // madeOfNetwork returns the definition of a network.
 func madeOfNetwork(o *v1alpha1.PodNetwork, r podnetwork.Rendered) made {
 	return made{
-		name: podnetwork.Of(o, access.Rule{}).Definition.Name, kind: ofNetwork, object: o.Name, Rendered: r,
+		name: podnetwork.Of(o, access.Rule{}).Definition.Name, kind: ofNetwork, object: o.Name, uids: []string{string(o.UID)}, Rendered: r,
 		owners: []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: ofNetwork, Name: o.Name, UID: o.UID, Controller: new(true)}},
 	}
 }
 
 // madeOfAttachment returns the definition of an attachment. Who is in another namespace cannot own
 // it: it goes with the attachment's finalizer.
-func madeOfAttachment(o *v1alpha1.PodNetworkAttachment, r podnetwork.Rendered) made {
-	return made{name: podnetwork.AttachmentOf(o).Definition.Name, kind: ofAttachment, object: o.Namespace + "/" + o.Name, Rendered: r}
+func madeOfAttachment(o *v1alpha1.PodNetworkAttachment, network *v1alpha1.PodNetwork, r podnetwork.Rendered) made {
+	return made{
+		name: podnetwork.AttachmentOf(o).Definition.Name, kind: ofAttachment, object: o.Namespace + "/" + o.Name,
+		uids: []string{string(network.UID), string(o.UID)}, Rendered: r,
+	}
 }
 
 // isMade reports whether a definition is made here, of that object.
@@ -90,15 +97,15 @@ func (c *Cluster) applyDefinition(ctx context.Context, m made) error {
 	return c.patch(ctx, &o, before)
 }
 
-// into writes what m says into o. It leaves what others have added, but for annotations that say
-// who may select the definition, or how it is read.
+// into writes what m says into o: configuration and owners, and its annotations in the place of all
+// that say who may select the definition, or how it is read. Other labels and annotations stay.
 func (m made) into(o *nad.NetworkAttachmentDefinition) {
 	o.Labels, o.Annotations = withKeys(o.Labels, map[string]string{madeOf: m.kind}), withKeys(o.Annotations, nil)
 	maps.DeleteFunc(o.Annotations, func(key, _ string) bool {
 		return strings.HasPrefix(key, v1alpha1.GroupName+"/") || key == npwg.AnnotationResource
 	})
 	maps.Copy(o.Annotations, m.Annotations)
-	o.Annotations[madeOf] = m.object
+	o.Annotations[madeOf], o.Annotations[api.AnnotationMadeFor] = m.object, judge.MadeFor(m.uids...)
 	o.OwnerReferences, o.Spec.Config = m.owners, m.Config
 }
 
@@ -112,22 +119,17 @@ func withKeys(all, more map[string]string) map[string]string {
 }
 
 // removeDefinition deletes the definition of an attachment, if there is one.
-func (c *Cluster) removeDefinition(ctx context.Context, o *v1alpha1.PodNetworkAttachment) error {
-	m := madeOfAttachment(o, podnetwork.Rendered{})
-	if m.name == "" {
-		return nil
-	}
-	var definition nad.NetworkAttachmentDefinition
+func (c *Cluster) removeDefinition(ctx context.Context, namespace, name string) error {
+	at := podnetwork.DefinitionOfAttachment(namespace, name)
+	var o nad.NetworkAttachmentDefinition
 	err := call(ctx, func(ctx context.Context) error {
-		return c.Live.Get(ctx, client.ObjectKey{Namespace: podnetwork.Namespace, Name: m.name}, &definition)
+		return c.Live.Get(ctx, client.ObjectKey{Namespace: at.Namespace, Name: at.Name}, &o)
 	})
-	if err == nil && isMade(&definition, m.kind, m.object) {
-		err = call(ctx, func(ctx context.Context) error {
-			return c.Live.Delete(ctx, &definition, client.Preconditions{UID: &definition.UID})
-		})
+	if err == nil && isMade(&o, ofAttachment, namespace+"/"+name) {
+		err = call(ctx, func(ctx context.Context) error { return c.Live.Delete(ctx, &o, client.Preconditions{UID: &o.UID}) })
 	}
 	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("delete the definition of %s: %w", describe(o), err)
+		return fmt.Errorf("delete the definition of PodNetworkAttachment %s/%s: %w", namespace, name, err)
 	}
 	return nil
 }

@@ -27,7 +27,7 @@ func TestInto(t *testing.T) {
 		},
 	}}
 	m.into(o)
-	if want := map[string]string{"tenure.dev/namespaces": "", madeOf: "lan", "note": "ours"}; !maps.Equal(o.Annotations, want) {
+	if want := map[string]string{"tenure.dev/namespaces": "", madeOf: "lan", "tenure.dev/made-for": "u", "note": "ours"}; !maps.Equal(o.Annotations, want) {
 		t.Errorf("annotations are %v; want %v", o.Annotations, want)
 	}
 	if want := map[string]string{"team": "infra", madeOf: ofNetwork}; !maps.Equal(o.Labels, want) {

@@ -19,7 +19,7 @@ import (
 const (
 	// byNetwork is of pods that have not ended, by the PodNetworks that they list; and of
 	// attachments, by their network.
-	byNetwork = "tenure.podnetwork"
+	byNetwork = podnetwork.IndexNetwork
 	// byAttachment is of pods that have not ended, by the attachments that they list.
 	byAttachment = "tenure.podnetworkattachment"
 	// byReference is of networks and attachments, by the objects of their parametersRefs and the

@@ -46,8 +46,9 @@ func (r *Networks) Reconcile(ctx context.Context, req reconcile.Request) (reconc
 	}
 	l := look{
 		generation: o.Generation, provider: o.Spec.Provider, disabled: !o.Spec.IsEnabled(), refers: len(o.Spec.ParametersRefs) > 0, inUse: inUse,
-		// The default network is the cluster's own, which needs no parameters.
-		judged: o.Spec.Provider == v1alpha1.ProviderTenure && (o.Name != v1alpha1.DefaultPodNetwork || len(o.Spec.ParametersRefs) > 0),
+		// The default network is the cluster's own, which needs no parameters. Of one that is deleted
+		// nothing is made any more.
+		judged: o.Spec.Provider == v1alpha1.ProviderTenure && o.DeletionTimestamp == nil && (o.Name != v1alpha1.DefaultPodNetwork || len(o.Spec.ParametersRefs) > 0),
 	}
 	if l.judged {
 		if l.params, err = faultOf(r.networkParams(ctx, &o)); err != nil {

@@ -63,7 +63,7 @@ func (c *Cluster) attachmentParams(ctx context.Context, o *v1alpha1.PodNetworkAt
 	if err != nil {
 		return err //nolint:wrapcheck // likewise
 	}
-	return c.applyDefinition(ctx, madeOfAttachment(o, podnetwork.Render(podnetwork.AttachmentOf(o).Definition.Name, varied, refs.Pool)))
+	return c.applyDefinition(ctx, madeOfAttachment(o, network, podnetwork.Render(podnetwork.AttachmentOf(o).Definition.Name, varied, refs.Pool)))
 }
 
 // parameters returns the InterfaceParameters that a network names.

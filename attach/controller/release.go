@@ -113,7 +113,7 @@ func (c *Cluster) Retire(ctx context.Context) error {
 		errs = append(errs, c.retire(ctx, &networks.Items[i]))
 	}
 	for i := range attachments.Items {
-		errs = append(errs, c.removeDefinition(ctx, &attachments.Items[i]), c.retire(ctx, &attachments.Items[i]))
+		errs = append(errs, c.removeDefinition(ctx, attachments.Items[i].Namespace, attachments.Items[i].Name), c.retire(ctx, &attachments.Items[i]))
 	}
 	return errors.Join(errs...)
 }

@@ -3,7 +3,7 @@ package controller
 import (
 	"context"
 	"fmt"
-	"maps"
+	"strings"
 	"time"
 
 	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
@@ -84,7 +84,12 @@ func (r *Attachments) Setup(mgr ctrl.Manager) error {
 			return r.attachmentsBy(ctx, byNetwork, o.GetName())
 		}), builder.WithPredicates(networkEvents)).
 		Watches(&nad.NetworkAttachmentDefinition{}, to(func(ctx context.Context, o client.Object) []reconcile.Request {
-			return r.attachmentsBy(ctx, byReference, definitionKey(o.GetNamespace(), o.GetName()))
+			all := r.attachmentsBy(ctx, byReference, definitionKey(o.GetNamespace(), o.GetName()))
+			namespace, name, ok := strings.Cut(o.GetAnnotations()[madeOf], "/")
+			if ok && o.GetLabels()[madeOf] == ofAttachment { // which may be gone
+				all = append(all, named(namespace, name))
+			}
+			return all
 		})).
 		Watches(&v1alpha1.InterfaceParameters{}, to(r.ofParameters)).
 		WithOptions(options()).
@@ -115,7 +120,7 @@ var podEvents = predicate.Funcs{
 	DeleteFunc: func(e event.DeleteEvent) bool { return lists(e.Object) },
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, after := e.ObjectOld.(*corev1.Pod), e.ObjectNew.(*corev1.Pod)
-		return (lists(before) || lists(after)) && (before.UID != after.UID || isRunning(before) != isRunning(after) || !maps.Equal(before.Annotations, after.Annotations))
+		return (lists(before) || lists(after)) && (before.UID != after.UID || isRunning(before) != isRunning(after) || before.Annotations[podnetwork.AnnotationNetworks] != after.Annotations[podnetwork.AnnotationNetworks])
 	},
 }
 

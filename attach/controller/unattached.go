@@ -53,7 +53,8 @@ func (r *Unattached) Setup(mgr ctrl.Manager) error {
 // attached to.
 func unattached(p *corev1.Pod) bool {
 	_, told := p.Annotations[podnetwork.AnnotationIPs]
-	return lists(p) && !told && p.Status.Phase == corev1.PodRunning && p.Status.StartTime != nil && p.DeletionTimestamp == nil
+	networks, attachments := references(p)
+	return len(networks)+len(attachments) > 0 && !told && p.Status.Phase == corev1.PodRunning && p.Status.StartTime != nil && p.DeletionTimestamp == nil
 }
 
 // Reconcile looks at one pod.

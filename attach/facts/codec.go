@@ -113,6 +113,8 @@ func parsePodNetwork(raw json.RawMessage) (n PodNetwork, err error) {
 			var d Definition
 			d, err = parseDefinition(v)
 			n.Definition = d.Ref
+		case "madeFor":
+			n.MadeFor, err = plainjson.ReadText[string](v)
 		case "provider":
 			n.Provider, err = plainjson.ReadText[string](v)
 		case "refused":

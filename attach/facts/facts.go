@@ -56,6 +56,8 @@ type PodNetwork struct {
 	// Definition has the configuration. It is zero for the default network, for a network of
 	// another provider, and where Refused is set.
 	Definition Ref `json:"definition,omitzero"`
+	// MadeFor is what the definition's annotation tenure.dev/made-for must say; empty: anything.
+	MadeFor string `json:"madeFor,omitempty"`
 	// Provider is who attaches the pod, where Tenure does not.
 	Provider string `json:"provider,omitempty"`
 	// Refused says why the pod cannot be attached now; empty if it can. Later says that this may

@@ -5,13 +5,9 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenure-ipam/tenure/api/podnetwork"
 )
-
-// Name is the scheduling gate's name.
-const Name = podnetwork.Gate
 
 // ConditionNetworksReady is the pod's condition that says what it waits for. Pods that never
 // waited have none.
@@ -31,7 +27,7 @@ const (
 
 // isGated reports whether a pod has the gate.
 func isGated(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Spec.SchedulingGates, func(g corev1.PodSchedulingGate) bool { return g.Name == Name })
+	return slices.ContainsFunc(pod.Spec.SchedulingGates, func(g corev1.PodSchedulingGate) bool { return g.Name == podnetwork.Gate })
 }
 
 // conditionOf returns what the pod's condition says; it is zero where the pod has none.
@@ -47,22 +43,4 @@ func conditionOf(pod *corev1.Pod) corev1.PodCondition {
 // faultsOf says on one line what is wrong with a list.
 func faultsOf(err error) string {
 	return "annotation " + podnetwork.AnnotationNetworks + ": " + strings.ReplaceAll(err.Error(), "\n", "; ")
-}
-
-// Condense drops of a pod what nobody here reads: of one without the gate nearly all.
-func Condense(pod *corev1.Pod) {
-	few := metav1.ObjectMeta{
-		Name: pod.Name, Namespace: pod.Namespace, UID: pod.UID, ResourceVersion: pod.ResourceVersion, DeletionTimestamp: pod.DeletionTimestamp,
-	}
-	spec, status := corev1.PodSpec{}, corev1.PodStatus{}
-	if isGated(pod) {
-		if list, ok := pod.Annotations[podnetwork.AnnotationNetworks]; ok {
-			few.Annotations = map[string]string{podnetwork.AnnotationNetworks: list}
-		}
-		spec.SchedulingGates = pod.Spec.SchedulingGates
-		if c := conditionOf(pod); c.Type != "" {
-			status.Conditions = []corev1.PodCondition{c}
-		}
-	}
-	pod.ObjectMeta, pod.Spec, pod.Status = few, spec, status
 }

@@ -31,9 +31,8 @@ const (
 
 // Reconciler lifts the gate of pods.
 type Reconciler struct {
-	// Pods has pods without a node, condensed, with the indices of [Index].
-	Pods client.Reader
-	// Cache has PodNetworkAttachments.
+	// Cache has pods, of which those that list PodNetworks have their list, gates and conditions,
+	// with the index of [Index]; and PodNetworkAttachments.
 	Cache client.Reader
 	// Live writes at the API server.
 	Live   client.Client
@@ -51,7 +50,7 @@ func (f finding) passes() bool { return f.reason == ReasonNetworksReady }
 // Reconcile looks at one pod.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	var pod corev1.Pod
-	if err := r.Pods.Get(ctx, req.NamespacedName, &pod); err != nil {
+	if err := r.Cache.Get(ctx, req.NamespacedName, &pod); err != nil {
 		return reconcile.Result{}, client.IgnoreNotFound(err) //nolint:wrapcheck // says what it is about
 	}
 	if !isGated(&pod) || pod.DeletionTimestamp != nil {
@@ -143,7 +142,7 @@ func (r *Reconciler) say(ctx context.Context, pod *corev1.Pod, f finding) error 
 
 // lift removes the gate, and no other, from this very pod.
 func lift(ctx context.Context, live client.Client, pod client.Object) error {
-	patch := fmt.Appendf(nil, `{"metadata": {"uid": %q}, "spec": {"schedulingGates": [{"$patch": "delete", "name": %q}]}}`, pod.GetUID(), Name)
+	patch := podnetwork.LiftPatch(string(pod.GetUID()))
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	if err := live.Patch(ctx, metaOf(pod), client.RawPatch(types.StrategicMergePatchType, patch)); err != nil {

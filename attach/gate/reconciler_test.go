@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/tenure-ipam/tenure/api/podnetwork"
 	"github.com/tenure-ipam/tenure/attach/gate"
 	"github.com/tenure-ipam/tenure/attach/judge"
 	"github.com/tenure-ipam/tenure/ipam/access"
@@ -49,7 +51,7 @@ func open() known {
 // gated returns a pod with a list, our gate, and further ones.
 func gated(list string, further ...string) *corev1.Pod {
 	pod := listing(list)
-	for _, name := range append([]string{gate.Name}, further...) {
+	for _, name := range append([]string{podnetwork.Gate}, further...) {
 		pod.Spec.SchedulingGates = append(pod.Spec.SchedulingGates, corev1.PodSchedulingGate{Name: name})
 	}
 	return pod
@@ -76,7 +78,7 @@ func newSubject(pod *corev1.Pod, k known) *subject {
 				return c.SubResource(sub).Patch(ctx, o, p, opts...)
 			},
 		}).Build()
-	s.Reconciler = &gate.Reconciler{Pods: s.live, Cache: s.live, Live: s.live, Known: k, Events: s.events, Log: slog.New(slog.DiscardHandler), Now: time.Now}
+	s.Reconciler = &gate.Reconciler{Cache: s.live, Live: s.live, Known: k, Events: s.events, Log: slog.New(slog.DiscardHandler), Now: time.Now}
 	return s
 }
 
@@ -169,41 +171,38 @@ func TestHoldThenLift(t *testing.T) {
 	}
 }
 
-// TestCondense: of a pod without the gate nothing is kept that takes room, of one with it what
-// decides.
-func TestCondense(t *testing.T) {
-	pod := gated(lan)
-	pod.Annotations["other"], pod.Spec.Containers = "x", []corev1.Container{{Name: "c"}}
-	pod.Status.Conditions = []corev1.PodCondition{{Type: "Other"}, {Type: gate.ConditionNetworksReady}}
-	gate.Condense(pod)
-	if len(pod.Annotations) != 1 || len(pod.Spec.Containers) > 0 || len(pod.Spec.SchedulingGates) != 1 || len(pod.Status.Conditions) != 1 || pod.UID == "" {
-		t.Errorf("a gated pod is kept as %+v", pod)
-	}
-	pod = listing(lan)
-	if gate.Condense(pod); len(pod.Annotations) > 0 || pod.Name == "" {
-		t.Errorf("another is kept as %+v", pod)
-	}
-}
-
-// TestRelease: every pod loses our gate, and no other, while PodNetworks are not served.
+// TestRelease: every pod loses our gate, and no other, while PodNetworks are not served; also one
+// that gets it when all had lost theirs.
 func TestRelease(t *testing.T) {
 	live := fake.NewClientBuilder().WithScheme(scheme.Scheme).WithObjects(gated(lan, "example.org/x")).
 		WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }).Build()
-	ctx, stop := context.WithCancel(t.Context())
-	done := make(chan error)
-	go func() { done <- (&gate.Release{Live: live, Log: slog.New(slog.DiscardHandler)}).Run(ctx) }()
-	for {
+	released := func(name string) {
+		t.Helper()
 		var pod corev1.Pod
-		if err := live.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "p"}, &pod); err != nil {
+		if err := live.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: name}, &pod); err != nil {
 			t.Fatal(err)
 		}
-		if g := pod.Spec.SchedulingGates; len(g) == 1 && g[0].Name == "example.org/x" {
-			break
+		if g := pod.Spec.SchedulingGates; len(g) != 1 || g[0].Name != "example.org/x" {
+			t.Errorf("pod %s has gates %v; want example.org/x alone", name, g)
 		}
-		time.Sleep(10 * time.Millisecond)
 	}
-	stop()
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- (&gate.Release{Live: live, Log: slog.New(slog.DiscardHandler)}).Run(ctx) }()
+		synctest.Wait()
+		released("p")
+		late := gated(lan, "example.org/x")
+		late.Name = "late"
+		if err := live.Create(ctx, late); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		released("late")
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -21,10 +21,10 @@ import (
 
 // How long a [Release] waits before it looks again.
 const (
-	// lookSoon is after an error, and while something gives pods gates.
+	// lookSoon is after an error, and while the API server looks at pods for us.
 	lookSoon = 10 * time.Second
-	// lookLate is while nothing does: somebody may install it again.
-	lookLate = 5 * time.Minute
+	// lookLate is otherwise: a pod may have got its gate by an API server that had not heard yet.
+	lookLate = time.Minute
 )
 
 // pageSize is how many pods one call lists.
@@ -36,27 +36,25 @@ type Release struct {
 	Log  *slog.Logger
 }
 
-// Run works until ctx ends.
+// Run works until ctx ends. It looks again and again: what gives pods gates may be removed later
+// than the flag is, and every API server hears of that in its own time.
 func (r *Release) Run(ctx context.Context) error {
-	due, told, failed := true, "", ""
+	told, failed := "", ""
 	for {
 		left, err := r.admission(ctx)
-		if due = due || err != nil || len(left) > 0; due {
-			err = errors.Join(err, r.sweep(ctx))
-		}
-		due = err != nil
+		err = errors.Join(err, r.sweep(ctx))
 		if now := strings.Join(left, ", "); now != told {
 			if told = now; now != "" {
-				r.Log.WarnContext(ctx, "PodNetworks are not served here (--multi-network is off), and yet new pods may get gates, which are removed: delete these objects", "objects", now)
+				r.Log.WarnContext(ctx, "PodNetworks are not served here (--multi-network is off), and the API server still looks at pods for them; gates are removed: delete these objects", "objects", now)
 			}
 		}
 		if now := fmt.Sprint(err); now != failed && ctx.Err() == nil {
 			if failed = now; err != nil {
-				r.Log.ErrorContext(ctx, "the gates of pods are not all removed; this is tried again", "gate", Name, "error", err)
+				r.Log.ErrorContext(ctx, "the gates of pods are not all removed; this is tried again", "gate", podnetwork.Gate, "error", err)
 			}
 		}
 		wait := lookLate
-		if due || len(left) > 0 {
+		if err != nil || len(left) > 0 {
 			wait = lookSoon
 		}
 		select {
@@ -67,7 +65,7 @@ func (r *Release) Run(ctx context.Context) error {
 	}
 }
 
-// admission returns what there is that gives new pods gates.
+// admission returns what the API server still does with pods that list PodNetworks.
 func (r *Release) admission(ctx context.Context) (left []string, err error) {
 	for _, kind := range []string{"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration", "MutatingAdmissionPolicy"} {
 		o := &metav1.PartialObjectMetadata{}
@@ -112,7 +110,7 @@ func (r *Release) sweep(ctx context.Context) error {
 		}
 	}
 	if removed > 0 {
-		r.Log.InfoContext(ctx, "gates of pods are removed, since PodNetworks are not served", "gate", Name, "pods", removed)
+		r.Log.InfoContext(ctx, "gates of pods are removed, since PodNetworks are not served", "gate", podnetwork.Gate, "pods", removed)
 	}
 	return errors.Join(faults...)
 }

@@ -8,21 +8,20 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
-	"github.com/tenure-ipam/tenure/api/podnetwork"
+	api "github.com/tenure-ipam/tenure/api/podnetwork"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/attach/podnetwork"
 )
 
 // byObject is the index of gated pods by what they list: the name of a PodNetwork, or namespace
 // and name of an attachment.
-const byObject = "tenure.podnetwork"
+const byObject = "tenure.gated"
 
 // Index adds the index that the reconciler needs. Call it before the cache starts.
 func Index(ctx context.Context, to client.FieldIndexer) error {
@@ -37,7 +36,7 @@ func listed(pod *corev1.Pod) (keys []string) {
 	if !isGated(pod) {
 		return nil
 	}
-	elements, _ := podnetwork.Parse(pod.Annotations[podnetwork.AnnotationNetworks])
+	elements, _ := api.Parse(pod.Annotations[api.AnnotationNetworks])
 	for _, e := range elements {
 		switch {
 		case e.Attachment != "":
@@ -49,12 +48,12 @@ func listed(pod *corev1.Pod) (keys []string) {
 	return keys
 }
 
-// Setup has the manager run r. Pods is the cache of r.Pods.
-func (r *Reconciler) Setup(mgr ctrl.Manager, pods cache.Cache, o controller.Options) error {
+// Setup has the manager run r.
+func (r *Reconciler) Setup(mgr ctrl.Manager, o controller.Options) error {
 	ns := &metav1.PartialObjectMetadata{}
 	ns.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
 	err := ctrl.NewControllerManagedBy(mgr).Named("pod-gates").
-		WatchesRawSource(source.Kind(pods, client.Object(&corev1.Pod{}), &handler.EnqueueRequestForObject{}, predicate.NewPredicateFuncs(func(o client.Object) bool {
+		For(&corev1.Pod{}, builder.WithPredicates(predicate.NewPredicateFuncs(func(o client.Object) bool {
 			pod, ok := o.(*corev1.Pod)
 			return ok && isGated(pod)
 		}))).
@@ -77,14 +76,13 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, pods cache.Cache, o controller.Opti
 func (r *Reconciler) ofNetwork(ctx context.Context, o client.Object) []reconcile.Request {
 	all := r.gated(ctx, client.MatchingFields{byObject: o.GetName()})
 	var list v1alpha1.PodNetworkAttachmentList
-	if err := r.Cache.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.Cache.List(ctx, &list, client.MatchingFields{podnetwork.IndexNetwork: o.GetName()}, client.UnsafeDisableDeepCopy); err != nil {
 		r.Log.ErrorContext(ctx, "attachments of a PodNetwork cannot be listed", "podnetwork", o.GetName(), "error", err)
 		return all
 	}
 	for i := range list.Items {
-		if a := &list.Items[i]; a.Spec.PodNetworkName == o.GetName() {
-			all = append(all, r.gated(ctx, client.MatchingFields{byObject: a.Namespace + "/" + a.Name})...)
-		}
+		a := &list.Items[i]
+		all = append(all, r.gated(ctx, client.MatchingFields{byObject: a.Namespace + "/" + a.Name})...)
 	}
 	return all
 }
@@ -92,7 +90,7 @@ func (r *Reconciler) ofNetwork(ctx context.Context, o client.Object) []reconcile
 // gated returns the gated pods that o selects.
 func (r *Reconciler) gated(ctx context.Context, o client.ListOption) (all []reconcile.Request) {
 	var list corev1.PodList
-	if err := r.Pods.List(ctx, &list, o, client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.Cache.List(ctx, &list, o, client.UnsafeDisableDeepCopy); err != nil {
 		r.Log.ErrorContext(ctx, "gated pods cannot be listed", "error", err)
 	}
 	for i := range list.Items {

@@ -57,9 +57,9 @@ func Mutate(_ context.Context, req admission.Request) admission.Response {
 	}
 	answer := admission.Allowed("")
 	answer.PatchType = new(admissionv1.PatchTypeJSONPatch)
-	answer.Patch = fmt.Appendf(nil, `[{"op": "add", "path": "/spec/schedulingGates/-", "value": {"name": %q}}]`, Name)
+	answer.Patch = fmt.Appendf(nil, `[{"op": "add", "path": "/spec/schedulingGates/-", "value": {"name": %q}}]`, podnetwork.Gate)
 	if len(pod.Spec.SchedulingGates) == 0 {
-		answer.Patch = fmt.Appendf(nil, `[{"op": "add", "path": "/spec/schedulingGates", "value": [{"name": %q}]}]`, Name)
+		answer.Patch = fmt.Appendf(nil, `[{"op": "add", "path": "/spec/schedulingGates", "value": [{"name": %q}]}]`, podnetwork.Gate)
 	}
 	return answer
 }

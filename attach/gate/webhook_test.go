@@ -87,7 +87,7 @@ func TestMutate(t *testing.T) {
 		"W4 a list":                 {listing(lan), `"path": "/spec/schedulingGates", "value": [{"name": "tenure.dev/pod-networks"}]`},
 		"W4 a list of default only": {listing(`[{"podNetworkName": "default"}]`), `"/spec/schedulingGates"`},
 		"W4 beside another gate":    {with(gates("example.org/x")), `"/spec/schedulingGates/-"`},
-		"W4 not twice":              {with(gates("example.org/x", gate.Name)), ""},
+		"W4 not twice":              {with(gates("example.org/x", podnetwork.Gate)), ""},
 		"W4 not with a node":        {with(func(p *corev1.Pod) { p.Spec.NodeName = "n" }), ""},
 		"W4 not with hostNetwork":   {with(func(p *corev1.Pod) { p.Spec.HostNetwork = true }), ""},
 	} {

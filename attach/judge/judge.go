@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/tenure-ipam/tenure/api/podnetwork"
 	"github.com/tenure-ipam/tenure/attach/facts"
@@ -47,7 +48,7 @@ func judge(ctx context.Context, known Known, namespace string, e podnetwork.Elem
 		v.Refused, v.Later = fmt.Sprintf(format, args...), true
 		return v, nil
 	}
-	var own facts.Ref
+	var own Attachment
 	if e.Attachment != "" {
 		a, exists, err := known.Attachment(ctx, namespace, e.Attachment)
 		switch {
@@ -60,7 +61,7 @@ func judge(ctx context.Context, known Known, namespace string, e podnetwork.Elem
 		case !a.Ready:
 			return later("PodNetworkAttachment %s/%s is not Ready: %s", namespace, e.Attachment, a.NotReady)
 		}
-		v.Name, own = a.Network, a.Definition
+		v.Name, own = a.Network, a
 	}
 	n, exists, err := known.PodNetwork(ctx, v.Name)
 	switch {
@@ -68,6 +69,19 @@ func judge(ctx context.Context, known Known, namespace string, e podnetwork.Elem
 		return v, err
 	case !exists:
 		return later("PodNetwork %s does not exist", v.Name)
+	case e.Attachment != "" && v.Name == podnetwork.Default:
+		v.Refused = fmt.Sprintf("PodNetworkAttachment %s/%s is of PodNetwork %s, whose interface is the cluster's own: list the PodNetwork", namespace, e.Attachment, v.Name)
+		return v, nil
+	}
+	// First: how a network is is not the business of who may not use it.
+	err = n.Access.Check(ctx, known, namespace, v.Name)
+	if denied, ok := errors.AsType[*access.DeniedError](err); ok {
+		v.Refused = denied.Error()
+		return v, nil
+	}
+	switch {
+	case err != nil:
+		return v, err
 	case n.Deleting:
 		return later("PodNetwork %s is being deleted", v.Name)
 	case !n.Enabled:
@@ -75,26 +89,25 @@ func judge(ctx context.Context, known Known, namespace string, e podnetwork.Elem
 	case !n.Ready:
 		return later("PodNetwork %s is not Ready: %s", v.Name, n.NotReady)
 	}
-	err = n.Access.Check(ctx, known, namespace, v.Name)
-	if denied, ok := errors.AsType[*access.DeniedError](err); ok {
-		v.Refused = denied.Error()
-		return v, nil
-	}
-	if err != nil {
-		return v, err
-	}
 	switch {
 	case v.Name == podnetwork.Default:
 	case n.Provider == "":
 		return later("PodNetwork %s has no provider, so that nobody attaches pods to it; Tenure's is %s", v.Name, Provider)
 	case n.Provider != Provider:
 		v.Provider = n.Provider
-	case own != facts.Ref{}:
-		v.Definition = own
+	case own.Definition != facts.Ref{}:
+		v.Definition, v.MadeFor = own.Definition, MadeFor(n.UID, own.UID)
 	case n.Definition == facts.Ref{}:
 		return later("PodNetwork %s has no parametersRefs, and so no configuration: give it a NetworkAttachmentDefinition, or InterfaceParameters", v.Name)
 	default:
 		v.Definition = n.Definition
+		if n.Made {
+			v.MadeFor = MadeFor(n.UID)
+		}
 	}
 	return v, nil
 }
+
+// MadeFor returns what the annotation [podnetwork.AnnotationMadeFor] of a definition says that is
+// made for objects with these UIDs: a PodNetwork, and maybe an attachment of it.
+func MadeFor(uids ...string) string { return strings.Join(uids, "/") }

@@ -47,7 +47,7 @@ func lan(change ...func(*judge.Network)) judge.Network {
 
 func TestJudge(t *testing.T) {
 	asked := access.Rule{Of: access.PodNetwork, Asks: true}
-	mine := judge.Attachment{Namespace: "shop", Name: "mine", Network: "lan", Ready: true, Definition: facts.Ref{Namespace: "tenure-system", Name: "m"}}
+	mine := judge.Attachment{Namespace: "shop", Name: "mine", UID: "a1", Network: "lan", Ready: true, Definition: facts.Ref{Namespace: "tenure-system", Name: "m"}}
 	tests := []struct {
 		name    string
 		network judge.Network
@@ -56,7 +56,7 @@ func TestJudge(t *testing.T) {
 		want    facts.PodNetwork // of the last element; Refused is a part of the text
 	}{
 		{"a network", lan(), mine, []api.Element{{Network: "lan"}}, facts.PodNetwork{Name: "lan", Definition: lan().Definition}},
-		{"Q1 an attachment with parameters", lan(), mine, []api.Element{{Attachment: "mine"}}, facts.PodNetwork{Name: "lan", Definition: mine.Definition}},
+		{"Q1 an attachment with parameters", lan(), mine, []api.Element{{Attachment: "mine"}}, facts.PodNetwork{Name: "lan", Definition: mine.Definition, MadeFor: "/a1"}},
 		{"Q1 an attachment without", lan(), judge.Attachment{Network: "lan", Ready: true}, []api.Element{{Attachment: "mine"}}, facts.PodNetwork{Name: "lan", Definition: lan().Definition}},
 		{"W4 missing", lan(), mine, []api.Element{{Network: "wan"}}, facts.PodNetwork{Name: "wan", Refused: "PodNetwork wan does not exist", Later: true}},
 		{"W4 not Ready", lan(func(n *judge.Network) { n.Ready, n.NotReady = false, "ParamsNotReady: x" }), mine, []api.Element{{Network: "lan"}}, facts.PodNetwork{Name: "lan", Refused: "PodNetwork lan is not Ready: ParamsNotReady: x", Later: true}},
@@ -68,12 +68,15 @@ func TestJudge(t *testing.T) {
 		{"W9 not allowed", lan(func(n *judge.Network) { n.Access = asked }), mine, []api.Element{{Network: "lan"}}, facts.PodNetwork{Name: "lan", Refused: "the verb use on podnetworks.tenure.dev/lan"}},
 		{"Q3 an attachment that is being deleted", lan(), judge.Attachment{Network: "lan", Deleting: true}, []api.Element{{Attachment: "mine"}}, facts.PodNetwork{Refused: "PodNetworkAttachment shop/mine is being deleted", Later: true}},
 		{"Q1 an attachment that is not Ready", lan(), judge.Attachment{Network: "lan", NotReady: "PodNetworkNotReady"}, []api.Element{{Attachment: "mine"}}, facts.PodNetwork{Refused: "PodNetworkAttachment shop/mine is not Ready: PodNetworkNotReady", Later: true}},
+		{"an attachment of the default network", lan(), judge.Attachment{Network: "default", Ready: true}, []api.Element{{Attachment: "mine"}}, facts.PodNetwork{Name: "default", Refused: "list the PodNetwork"}},
+		{"W9 how a network is is not said to who may not use it", lan(func(n *judge.Network) { n.Access, n.Ready, n.NotReady = asked, false, "secret" }), mine, []api.Element{{Network: "lan"}}, facts.PodNetwork{Name: "lan", Refused: "the verb use on podnetworks.tenure.dev/lan"}},
+		{"made for it", lan(func(n *judge.Network) { n.UID, n.Made = "u1", true }), mine, []api.Element{{Network: "lan"}}, facts.PodNetwork{Name: "lan", Definition: lan().Definition, MadeFor: "u1"}},
 		{"no attachment", lan(), mine, []api.Element{{Attachment: "yours"}}, facts.PodNetwork{Refused: "there is no PodNetworkAttachment yours in namespace shop", Later: true}},
-		{"W4 a network and its attachment", lan(), mine, []api.Element{{Network: "lan"}, {Attachment: "mine"}}, facts.PodNetwork{Name: "lan", Definition: mine.Definition, Refused: "it is of PodNetwork lan, and so is element 1"}},
+		{"W4 a network and its attachment", lan(), mine, []api.Element{{Network: "lan"}, {Attachment: "mine"}}, facts.PodNetwork{Name: "lan", Definition: mine.Definition, MadeFor: "/a1", Refused: "it is of PodNetwork lan, and so is element 1"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			k := known{networks: map[string]judge.Network{"lan": tt.network}, attachments: map[string]judge.Attachment{"shop/mine": tt.mine}}
+			k := known{networks: map[string]judge.Network{"lan": tt.network, "default": {Name: "default", Enabled: true, Ready: true}}, attachments: map[string]judge.Attachment{"shop/mine": tt.mine}}
 			all, err := judge.List(t.Context(), k, "shop", tt.list)
 			if err != nil {
 				t.Fatal(err)

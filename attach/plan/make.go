@@ -37,8 +37,7 @@ func Make(c *Config, call Call, a facts.Answer, disk Disk) (Plan, error) {
 	m.addDefault()
 	m.addExtras(selections, listed)
 	for i, sel := range selections {
-		if m.size > maxSize {
-			m.fail("annotation "+npwg.AnnotationNetworks, "", fmt.Sprintf("the configurations of what it selects have more than %d bytes", maxSize), "select fewer networks, or smaller ones")
+		if m.full("annotation " + npwg.AnnotationNetworks) {
 			break
 		}
 		m.addSelected(i, sel)
@@ -100,6 +99,16 @@ const maxSelections = 1024
 // maxSize is how many bytes of configurations a plan may have: a large one that is selected
 // again and again would fill the node's memory, and the journal has no room for it.
 const maxSize = 8 << 20
+
+// full reports whether the configurations so far are more than a plan may have, and says so of
+// what asks for more.
+func (m *maker) full(where string) bool {
+	if m.size <= maxSize {
+		return false
+	}
+	m.fail(where, "", fmt.Sprintf("the configurations of what it selects have more than %d bytes", maxSize), "select fewer networks, or smaller ones")
+	return true
+}
 
 // selections reads the pod's annotation. An invalid one selects nothing, unless
 // the configuration makes it an error.

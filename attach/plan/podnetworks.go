@@ -52,6 +52,9 @@ func (m *maker) addPodNetworks(elements []podnetwork.Element) {
 	}
 	next := 0
 	for i, e := range elements {
+		if m.full("annotation " + podnetwork.AnnotationNetworks) {
+			break
+		}
 		for e.Interface == "" && !e.IsDefault() {
 			next++
 			name := fmt.Sprintf("net%d", next)
@@ -86,6 +89,10 @@ func (m *maker) addPodNetwork(i int, e podnetwork.Element) {
 			Where: where, Network: judged.Name, Why: d.Missing, Later: true,
 			Do: "create the definition; the controller makes those of InterfaceParameters again",
 		})
+		return
+	}
+	if made := d.Annotations[podnetwork.AnnotationMadeFor]; judged.MadeFor != "" && made != judged.MadeFor {
+		m.addFault(&Error{Where: where, Network: judged.Name, Why: fmt.Sprintf("definition %v is that of an earlier PodNetwork of this name", d.Ref), Later: true})
 		return
 	}
 	l, err := m.listOf(d)

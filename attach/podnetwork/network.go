@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,6 +18,9 @@ import (
 // Namespace is where the definitions stand that the controller makes of PodNetworks.
 const Namespace = "tenure-system"
 
+// IndexNetwork is the index of PodNetworkAttachments in the controller's cache by their network.
+const IndexNetwork = "tenure.podnetwork"
+
 // Kinds and groups of the objects that Tenure's parametersRefs name.
 const (
 	GroupDefinition = "k8s.cni.cncf.io"
@@ -28,8 +32,14 @@ const (
 // Of reads a PodNetwork. rule is what it says of who may use it.
 func Of(o *v1alpha1.PodNetwork, rule access.Rule) judge.Network {
 	n := judge.Network{
-		Name: o.Name, Provider: o.Spec.Provider, Enabled: o.Spec.IsEnabled(), Deleting: o.DeletionTimestamp != nil,
-		Definition: definitionOf(o.Spec.ParametersRefs, "podnetwork."+o.Name), Access: rule,
+		Name: o.Name, UID: string(o.UID), Provider: o.Spec.Provider, Enabled: o.Spec.IsEnabled(), Deleting: o.DeletionTimestamp != nil,
+		Access: rule,
+	}
+	refs := o.Spec.ParametersRefs
+	if i := slices.IndexFunc(refs, IsDefinition); i >= 0 {
+		n.Definition = facts.Ref{Namespace: refs[i].Namespace, Name: refs[i].Name}
+	} else if n.Made = slices.ContainsFunc(refs, IsParameters); n.Made {
+		n.Definition = facts.Ref{Namespace: Namespace, Name: fit("podnetwork." + o.Name)}
 	}
 	n.Ready, n.NotReady = ready(o.Status.Conditions)
 	return n
@@ -38,11 +48,18 @@ func Of(o *v1alpha1.PodNetwork, rule access.Rule) judge.Network {
 // AttachmentOf reads a PodNetworkAttachment.
 func AttachmentOf(o *v1alpha1.PodNetworkAttachment) judge.Attachment {
 	a := judge.Attachment{
-		Namespace: o.Namespace, Name: o.Name, Network: o.Spec.PodNetworkName, Deleting: o.DeletionTimestamp != nil,
-		Definition: definitionOf(o.Spec.ParametersRefs, "attachment."+o.Namespace+"."+o.Name),
+		Namespace: o.Namespace, Name: o.Name, UID: string(o.UID), Network: o.Spec.PodNetworkName, Deleting: o.DeletionTimestamp != nil,
+	}
+	if slices.ContainsFunc(o.Spec.ParametersRefs, IsParameters) {
+		a.Definition = DefinitionOfAttachment(o.Namespace, o.Name)
 	}
 	a.Ready, a.NotReady = ready(o.Status.Conditions)
 	return a
+}
+
+// DefinitionOfAttachment returns the definition that is made of an attachment's parameters.
+func DefinitionOfAttachment(namespace, name string) facts.Ref {
+	return facts.Ref{Namespace: Namespace, Name: fit("attachment." + namespace + "." + name)}
 }
 
 // ready reads the condition Ready, which is not there yet of a new object.
@@ -57,20 +74,6 @@ func ready(conditions []metav1.Condition) (bool, string) {
 		return false, c.Reason
 	}
 	return false, c.Reason + ": " + c.Message
-}
-
-// definitionOf returns the definition that refs lead to: the one that they name, or that which is
-// made of the InterfaceParameters among them, by the name made.
-func definitionOf(refs []v1alpha1.ParametersRef, made string) facts.Ref {
-	for _, ref := range refs {
-		if IsDefinition(ref) {
-			return facts.Ref{Namespace: ref.Namespace, Name: ref.Name}
-		}
-	}
-	if slices.ContainsFunc(refs, IsParameters) {
-		return facts.Ref{Namespace: Namespace, Name: fit(made)}
-	}
-	return facts.Ref{}
 }
 
 // IsDefinition reports whether ref names a NetworkAttachmentDefinition. The proposal's own
@@ -98,5 +101,5 @@ func fit(name string) string {
 		return name
 	}
 	sum := sha256.Sum256([]byte(name))
-	return name[:maxName-17] + "-" + hex.EncodeToString(sum[:8])
+	return strings.TrimRight(name[:maxName-17], ".-") + "-" + hex.EncodeToString(sum[:8])
 }

@@ -1,7 +1,10 @@
 package podnetwork
 
 import (
+	"strings"
 	"testing"
+
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/tenure-ipam/tenure/api/npwg"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
@@ -147,5 +150,18 @@ func TestVary(t *testing.T) {
 				t.Error("the network's own parameters are changed")
 			}
 		})
+	}
+}
+
+// TestNamesOfLongObjects: what is made of an object with a long name has a name that the API
+// server takes, and two of them two.
+func TestNamesOfLongObjects(t *testing.T) {
+	names := map[string]bool{}
+	for _, long := range []string{strings.Repeat("a", 240) + strings.Repeat(".b", 6), strings.Repeat("a", 223) + ".-x" + strings.Repeat("c", 20), strings.Repeat("a", 252)} {
+		name := DefinitionOfAttachment("team", long).Name
+		if faults := validation.IsDNS1123Subdomain(name); len(faults) > 0 || names[name] {
+			t.Errorf("%q is made of %q: %v", name, long, faults)
+		}
+		names[name] = true
 	}
 }

@@ -51,35 +51,58 @@ func (u *uninstall) freePodNetworks(ctx context.Context) error {
 	return nil
 }
 
-// freePods takes away what gives new pods their gate, and then the gate from those that have it.
+// freePods takes away what gives new pods their gate, and then the gate from those that have it,
+// until no pod has: an API server may give it for a moment longer.
 func (u *uninstall) freePods(ctx context.Context) error {
+	found := false
 	for _, kind := range []string{"ValidatingWebhookConfiguration", "MutatingWebhookConfiguration", "MutatingAdmissionPolicyBinding", "MutatingAdmissionPolicy"} {
 		o := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: podnetwork.Admission}}
 		o.SetGroupVersionKind(schema.GroupVersionKind{Group: "admissionregistration.k8s.io", Version: "v1", Kind: kind})
-		if err := u.client.Delete(ctx, o); client.IgnoreNotFound(err) != nil && !meta.IsNoMatchError(err) {
+		err := u.client.Delete(ctx, o)
+		if client.IgnoreNotFound(err) != nil && !meta.IsNoMatchError(err) {
 			return fmt.Errorf("delete %s %s: %w", kind, podnetwork.Admission, err)
 		}
-	}
-	pods, err := listAll(ctx, u.client, &corev1.PodList{}, func(l *corev1.PodList) []corev1.Pod { return l.Items }, client.MatchingFields{"spec.nodeName": ""})
-	if err != nil {
-		return fmt.Errorf("list pods without a node: %w", err)
+		found = found || err == nil
 	}
 	freed := 0
-	for i := range pods {
-		p := &pods[i]
-		if !slices.ContainsFunc(p.Spec.SchedulingGates, func(g corev1.PodSchedulingGate) bool { return g.Name == podnetwork.Gate }) {
-			continue
+	for {
+		n, err := u.liftAll(ctx)
+		if freed += n; err != nil {
+			return err
 		}
-		patch := fmt.Appendf(nil, `{"metadata": {"uid": %q}, "spec": {"schedulingGates": [{"$patch": "delete", "name": %q}]}}`, p.UID, podnetwork.Gate)
-		if err := u.client.Patch(ctx, p, client.RawPatch(types.StrategicMergePatchType, patch)); client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("take the gate %s from pod %s/%s: %w", podnetwork.Gate, p.Namespace, p.Name, err)
+		if n == 0 && !found {
+			break
 		}
-		freed++
+		found = false // once more, when every API server has heard of it
+		if err := pause(ctx); err != nil {
+			return err
+		}
 	}
 	if freed > 0 {
 		u.screen().line("took the scheduling gate %s from %d pods, which waited for PodNetworks: they start without them", podnetwork.Gate, freed)
 	}
 	return nil
+}
+
+// liftAll takes the gate from every pod, and returns from how many. Only pods without a node have
+// one.
+func (u *uninstall) liftAll(ctx context.Context) (freed int, err error) {
+	pods, err := listAll(ctx, u.client, &corev1.PodList{}, func(l *corev1.PodList) []corev1.Pod { return l.Items }, client.MatchingFields{"spec.nodeName": ""})
+	if err != nil {
+		return 0, fmt.Errorf("list pods without a node: %w", err)
+	}
+	for i := range pods {
+		p := &pods[i]
+		if !slices.ContainsFunc(p.Spec.SchedulingGates, func(g corev1.PodSchedulingGate) bool { return g.Name == podnetwork.Gate }) {
+			continue
+		}
+		lift := client.RawPatch(types.StrategicMergePatchType, podnetwork.LiftPatch(string(p.UID)))
+		if err := u.client.Patch(ctx, p, lift); client.IgnoreNotFound(err) != nil {
+			return freed, fmt.Errorf("take the gate %s from pod %s/%s: %w", podnetwork.Gate, p.Namespace, p.Name, err)
+		}
+		freed++
+	}
+	return freed, nil
 }
 
 // freeAll frees the objects of one kind, and returns of how many it has taken something off: of
@@ -100,7 +123,7 @@ func (u *uninstall) freeAll(ctx context.Context, list client.ObjectList) (freed 
 		if !ok {
 			continue
 		}
-		before := client.MergeFrom(o.DeepCopyObject().(client.Object))
+		before := client.MergeFromWithOptions(o.DeepCopyObject().(client.Object), client.MergeFromWithOptimisticLock{})
 		_, kept := o.GetAnnotations()[annotationKept]
 		delete(o.GetAnnotations(), annotationKept)
 		if !controllerutil.RemoveFinalizer(o, v1alpha1.InUseFinalizer) && !kept {

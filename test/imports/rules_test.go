@@ -90,7 +90,7 @@ var rules = []rule{
 	},
 	{
 		pkg: "./attach/gate", why: "the controller holds pods back by it: it judges as a node does, and attaches nothing",
-		never: join(bolt, cni, processes, []string{"./ipam", "./attach/plan", "./attach/delegate", "./attach/resolve"}), but: []string{"./ipam/access", "./ipam/lean/plainjson"},
+		never: join(bolt, cni, processes, []string{"./ipam", "./attach/plan", "./attach/delegate", "./attach/resolve"}), but: []string{"./ipam/access", "./ipam/poolspec", "./ipam/lean/plainjson"},
 	},
 	{
 		pkg: "./attach/controller", why: "it keeps networks: who attaches pods to them, and who has their addresses, is not its business",

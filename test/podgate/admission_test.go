@@ -13,7 +13,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/api/podnetwork"
-	"github.com/tenure-ipam/tenure/attach/gate"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/test/fleet"
 )
@@ -105,7 +104,7 @@ func TestWhatMayBeChanged(t *testing.T) {
 	ns := namespace(t)
 	p := pod(ns, "")
 	p.Annotations = map[string]string{"tenure.dev/pod-networks": lists("lan"), "other": "x"}
-	p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: gate.Name}, {Name: "example.org/x"}}
+	p.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: podnetwork.Gate}, {Name: "example.org/x"}}
 	create(t, p)
 	opts, err := kube.ClientOptions(role)
 	if err != nil {

@@ -226,7 +226,7 @@ func create(t *testing.T, o client.Object) {
 
 // gated reports whether a pod has the gate.
 func gated(p *corev1.Pod) bool {
-	return slices.ContainsFunc(p.Spec.SchedulingGates, func(g corev1.PodSchedulingGate) bool { return g.Name == gate.Name })
+	return slices.ContainsFunc(p.Spec.SchedulingGates, func(g corev1.PodSchedulingGate) bool { return g.Name == podnetwork.Gate })
 }
 
 // waits waits until a pod has the gate, and its condition says so for a reason, in these words.

@@ -8,12 +8,7 @@ import (
 	"strconv"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime"
-	toolscache "k8s.io/client-go/tools/cache"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
@@ -32,61 +27,27 @@ import (
 const gateWorkers = 32
 
 // gate has the manager hold back pods that list PodNetworks until these are ready, and serve the
-// webhooks by which they get there. While PodNetworks are not served it takes the gates away.
+// webhooks by which they get there.
 func (c *Controller) gate(ctx context.Context, mgr manager.Manager, direct client.Client, live *kube.API) error {
 	log := c.log.With("part", "gate")
-	if !c.cfg.MultiNetwork {
-		release := &gate.Release{Live: direct, Log: log}
-		return mgr.Add(manager.RunnableFunc(release.Run)) //nolint:wrapcheck // says what it is about
-	}
-	pods, err := c.unscheduled(mgr)
-	if err != nil {
-		return err
-	}
-	if err := gate.Index(ctx, pods); err != nil {
+	if err := gate.Index(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err //nolint:wrapcheck // says what it is about
 	}
 	reviews := access.NewReviews(time.Now, live.MayUse(access.PodNetwork))
 	r := &gate.Reconciler{
-		Pods: pods, Cache: mgr.GetCache(), Live: direct, Known: podNetworks{admission{mgr.GetCache(), reviews}},
+		Cache: mgr.GetCache(), Live: direct, Known: cachedNetworks{admission{mgr.GetCache(), reviews}},
 		Events: mgr.GetEventRecorder(name), Log: log, Now: time.Now,
 	}
-	if err := r.Setup(mgr, pods, doorbell.Workers(gateWorkers)); err != nil {
+	if err := r.Setup(mgr, doorbell.Workers(gateWorkers)); err != nil {
 		return err //nolint:wrapcheck // likewise
 	}
-	if err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error { reviews.Run(ctx); return nil })); err != nil {
+	if err := mgr.Add(background(reviews.Run)); err != nil {
 		return err //nolint:wrapcheck // likewise
 	}
 	if c.cfg.Webhooks == "" {
 		return nil
 	}
-	return c.webhooks(mgr, &gate.Certificate{Live: direct, Namespace: c.cfg.RegistrationNamespace, Log: log})
-}
-
-// unscheduled has the manager run a cache of pods without a node: those alone can have a gate.
-func (c *Controller) unscheduled(mgr manager.Manager) (cache.Cache, error) {
-	pods, err := cache.New(mgr.GetConfig(), cache.Options{
-		HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper(),
-		NewInformer: func(lw toolscache.ListerWatcher, o runtime.Object, resync time.Duration, by toolscache.Indexers) toolscache.SharedIndexInformer {
-			return toolscache.NewSharedIndexInformer(kube.Persist(lw, kube.ControllerPause), o, resync, by)
-		},
-		ByObject: map[client.Object]cache.ByObject{&corev1.Pod{}: {
-			Field: fields.OneTermEqualSelector("spec.nodeName", ""),
-			Transform: func(o any) (any, error) {
-				if pod, ok := o.(*corev1.Pod); ok {
-					gate.Condense(pod)
-				}
-				return o, nil
-			},
-		}},
-	})
-	if err != nil {
-		return nil, fmt.Errorf("make a cache of pods without a node: %w", err)
-	}
-	if err := mgr.Add(pods); err != nil {
-		return nil, fmt.Errorf("add a cache of pods without a node: %w", err)
-	}
-	return pods, nil
+	return c.webhooks(mgr, &gate.Certificate{Live: direct, Namespace: podnetwork.Namespace, Log: log})
 }
 
 // webhooks has the manager serve the webhooks, whether it leads or not.
@@ -110,11 +71,11 @@ func (c *Controller) webhooks(mgr manager.Manager, certificate *gate.Certificate
 	return mgr.Add(everywhere(certificate.Run)) //nolint:wrapcheck // says what it is about
 }
 
-// podNetworks is what the cache knows of PodNetworks, and of who may use them.
-type podNetworks struct{ admission }
+// cachedNetworks is what the cache knows of PodNetworks, and of who may use them.
+type cachedNetworks struct{ admission }
 
 // PodNetwork implements judge.Known.
-func (k podNetworks) PodNetwork(ctx context.Context, name string) (n judge.Network, exists bool, err error) {
+func (k cachedNetworks) PodNetwork(ctx context.Context, name string) (n judge.Network, exists bool, err error) {
 	var o v1alpha1.PodNetwork
 	exists, err = k.read(ctx, client.ObjectKey{Name: name}, &o)
 	if !exists {
@@ -124,7 +85,7 @@ func (k podNetworks) PodNetwork(ctx context.Context, name string) (n judge.Netwo
 }
 
 // Attachment implements judge.Known.
-func (k podNetworks) Attachment(ctx context.Context, namespace, name string) (a judge.Attachment, exists bool, err error) {
+func (k cachedNetworks) Attachment(ctx context.Context, namespace, name string) (a judge.Attachment, exists bool, err error) {
 	var o v1alpha1.PodNetworkAttachment
 	exists, err = k.read(ctx, client.ObjectKey{Namespace: namespace, Name: name}, &o)
 	if !exists {
@@ -133,7 +94,7 @@ func (k podNetworks) Attachment(ctx context.Context, namespace, name string) (a 
 	return podnetwork.AttachmentOf(&o), true, nil
 }
 
-func (k podNetworks) read(ctx context.Context, key client.ObjectKey, o client.Object) (exists bool, err error) {
+func (k cachedNetworks) read(ctx context.Context, key client.ObjectKey, o client.Object) (exists bool, err error) {
 	err = k.cache.Get(ctx, key, o)
 	switch {
 	case apierrors.IsNotFound(err):

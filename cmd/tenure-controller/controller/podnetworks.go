@@ -2,6 +2,7 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -13,18 +14,21 @@ import (
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	podnetworks "github.com/tenure-ipam/tenure/attach/controller"
+	"github.com/tenure-ipam/tenure/attach/gate"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 )
 
 // podNetworks has the manager serve PodNetworks. Where they are not to be served, it has undone
 // what a controller that served them has left. Where their kinds are not defined, nobody serves
 // them: the caches would never be filled.
-func (c *Controller) podNetworks(ctx context.Context, mgr manager.Manager, direct client.Client) error {
+func (c *Controller) podNetworks(ctx context.Context, mgr manager.Manager, direct client.Client, live *kube.API) error {
 	log := c.log.With("part", "podnetworks")
 	shared := &podnetworks.Cluster{
 		Cache: mgr.GetCache(), Live: direct, Events: mgr.GetEventRecorder(name), Log: log, KeepDefault: c.cfg.DefaultPodNetwork,
 	}
 	if !c.cfg.MultiNetwork {
-		return mgr.Add(background(func(ctx context.Context) { retirePodNetworks(ctx, shared) })) //nolint:wrapcheck // says what it is about
+		release := &gate.Release{Live: direct, Log: log}
+		return errors.Join(mgr.Add(manager.RunnableFunc(release.Run)), mgr.Add(background(func(ctx context.Context) { retirePodNetworks(ctx, shared) })))
 	}
 	for _, kind := range []string{"PodNetwork", "PodNetworkAttachment", "InterfaceParameters"} {
 		_, err := mgr.GetRESTMapper().RESTMapping(schema.GroupKind{Group: v1alpha1.GroupName, Kind: kind}, v1alpha1.GroupVersion.Version)
@@ -45,14 +49,17 @@ func (c *Controller) podNetworks(ctx context.Context, mgr manager.Manager, direc
 	if err := (&podnetworks.Unattached{Cluster: shared, Now: time.Now}).Setup(mgr); err != nil {
 		return err //nolint:wrapcheck // likewise
 	}
-	return (&podnetworks.Attachments{Cluster: shared}).Setup(mgr) //nolint:wrapcheck // likewise
+	if err := (&podnetworks.Attachments{Cluster: shared}).Setup(mgr); err != nil {
+		return err //nolint:wrapcheck // likewise
+	}
+	return c.gate(ctx, mgr, direct, live)
 }
 
 // retireEvery is how long after a failure finalizers are taken off again.
 const retireEvery = 10 * time.Second
 
 // retirePodNetworks undoes, once, what a controller that served PodNetworks has left. It tries
-// again until it has, or ctx ends. What holds pods back goes before what keeps their networks.
+// again until it has, or ctx ends.
 func retirePodNetworks(ctx context.Context, shared *podnetworks.Cluster) {
 	// It ends with ctx alone.
 	_ = wait.PollUntilContextCancel(ctx, retireEvery, true, func(ctx context.Context) (bool, error) {
