@@ -1,12 +1,15 @@
 package podnetworks_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/test/fleet"
 )
 
 // TestAttachment (Q1): an attachment is Ready as its network is.
@@ -54,6 +57,43 @@ func TestAttachmentParameters(t *testing.T) {
 	gone(t, a)
 	gone(t, d)
 	remove(t, b)
+	remove(t, n)
+	gone(t, n)
+}
+
+// TestAttachmentWithoutItsFinalizer (Q3): whoever takes the finalizer off a deleted attachment
+// leaves no definition behind, and none is made again while something else keeps the attachment.
+func TestAttachmentWithoutItsFinalizer(t *testing.T) {
+	const other = "example.org/other"
+	macvlan(t, infra, "kept", "eth1", 1500)
+	n := network(t, "kept", v1alpha1.ProviderTenure, toParameters("kept"))
+	macvlan(t, team, "kept", "", 1400)
+	a := attachment(t, "kept", n.Name, "kept")
+	says(t, a, "Ready=True/NetworkReady")
+	d := rendered(t, "attachment.team.kept", `{"cniVersion":"1.0.0","name":"attachment.team.kept","type":"macvlan","master":"eth1","mtu":1400}`)
+	edit(t, a, func() { a.Finalizers = append(a.Finalizers, other) })
+	remove(t, a)
+	gone(t, d)
+	fleet.Eventually(t, within, func() error {
+		if err := kc.Get(t.Context(), client.ObjectKeyFromObject(a), a); err != nil || len(a.Finalizers) != 1 {
+			return fmt.Errorf("finalizers %q, %w; want that of somebody else", a.Finalizers, err)
+		}
+		return nil
+	})
+	edit(t, a, func() { a.Annotations = map[string]string{"look": "again"} })
+	edit(t, a, func() { a.Finalizers = nil })
+	gone(t, a)
+	gone(t, d)
+
+	b := attachment(t, "forced", n.Name, "kept")
+	d = rendered(t, "attachment.team.forced", `{"cniVersion":"1.0.0","name":"attachment.team.forced","type":"macvlan","master":"eth1","mtu":1400}`)
+	p := pod(t, "of-forced", `[{"podNetworkAttachmentName":"forced"}]`)
+	says(t, b, "InUse=True/Referenced")
+	remove(t, b)
+	edit(t, b, func() { b.Finalizers = nil })
+	gone(t, b)
+	gone(t, d)
+	remove(t, p)
 	remove(t, n)
 	gone(t, n)
 }
