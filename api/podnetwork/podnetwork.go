@@ -42,6 +42,13 @@ func LiftPatch(uid string) []byte {
 // one.
 const Admission = "pod-networks.tenure.dev"
 
+// Provider is that of the PodNetworks that tenure-attach attaches pods to.
+const Provider = "tenure.dev/attach"
+
+// AnnotationKept is on a default PodNetwork that the controller makes again when it is gone. A
+// policy refuses its deletion.
+const AnnotationKept = "tenure.dev/kept"
+
 // Default is the name of the PodNetwork that stands for the cluster's default network.
 const Default = "default"
 

@@ -180,12 +180,6 @@ type PodNetworkAttachmentSpec struct {
 	ParametersRefs []ParametersRef `json:"parametersRefs,omitempty"`
 }
 
-// ProviderTenure is the provider of networks that tenure-attach attaches pods to.
-const ProviderTenure = "tenure.dev/attach"
-
-// DefaultPodNetwork is the name of the PodNetwork that stands for the cluster's default network.
-const DefaultPodNetwork = "default"
-
 // InUseFinalizer keeps a deleted PodNetwork or PodNetworkAttachment as long as something refers
 // to it.
 const InUseFinalizer = "tenure.dev/in-use"

@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	api "github.com/tenure-ipam/tenure/api/podnetwork"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/attach/podnetwork"
 	"github.com/tenure-ipam/tenure/ipam/access"
@@ -70,7 +71,7 @@ func (r *Attachments) look(ctx context.Context, o *v1alpha1.PodNetworkAttachment
 	if n := podnetwork.Of(&network, access.Rule{}); !n.Ready {
 		l.network = fmt.Sprintf("PodNetwork %s is not Ready: %s", network.Name, n.NotReady)
 	}
-	l.provider, l.judged = network.Spec.Provider, l.refers && network.Spec.Provider == v1alpha1.ProviderTenure && o.DeletionTimestamp == nil
+	l.provider, l.judged = network.Spec.Provider, l.refers && network.Spec.Provider == api.Provider && o.DeletionTimestamp == nil
 	if l.judged {
 		l.params, err = faultOf(r.attachmentParams(ctx, o, &network))
 	}

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	api "github.com/tenure-ipam/tenure/api/podnetwork"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/attach/podnetwork"
 )
@@ -81,7 +82,7 @@ func (l look) whyNoParams(before []metav1.Condition) string {
 	case c != nil:
 		return cmp.Or(c.Message, c.Reason)
 	case l.provider == "":
-		return "spec.provider is empty, so that nobody says whether the parameters are ready: make a PodNetwork that has one, Tenure's is " + v1alpha1.ProviderTenure
+		return "spec.provider is empty, so that nobody says whether the parameters are ready: make a PodNetwork that has one, Tenure's is " + api.Provider
 	}
 	return "the provider " + l.provider + " has not set the condition " + v1alpha1.NetworkParamsReady + " yet"
 }

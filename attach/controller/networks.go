@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	api "github.com/tenure-ipam/tenure/api/podnetwork"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/attach/podnetwork"
 )
@@ -26,7 +27,7 @@ func (r *Networks) Reconcile(ctx context.Context, req reconcile.Request) (reconc
 	var o v1alpha1.PodNetwork
 	err := r.Cache.Get(ctx, req.NamespacedName, &o)
 	switch {
-	case apierrors.IsNotFound(err) && req.Name == v1alpha1.DefaultPodNetwork:
+	case apierrors.IsNotFound(err) && req.Name == api.Default:
 		return settle(r.noDefault(ctx))
 	case err != nil:
 		return reconcile.Result{}, client.IgnoreNotFound(err) //nolint:wrapcheck // says what it is about
@@ -46,9 +47,9 @@ func (r *Networks) Reconcile(ctx context.Context, req reconcile.Request) (reconc
 	}
 	l := look{
 		generation: o.Generation, provider: o.Spec.Provider, disabled: !o.Spec.IsEnabled(), refers: len(o.Spec.ParametersRefs) > 0, inUse: inUse,
-		// The default network is the cluster's own, which needs no parameters. Of one that is deleted
-		// nothing is made any more.
-		judged: o.Spec.Provider == v1alpha1.ProviderTenure && o.DeletionTimestamp == nil && (o.Name != v1alpha1.DefaultPodNetwork || len(o.Spec.ParametersRefs) > 0),
+		// The default network is the cluster's own, which needs no parameters.
+		// Nothing is made of one that is deleted.
+		judged: o.Spec.Provider == api.Provider && o.DeletionTimestamp == nil && (o.Name != api.Default || len(o.Spec.ParametersRefs) > 0),
 	}
 	if l.judged {
 		if l.params, err = faultOf(r.networkParams(ctx, &o)); err != nil {
@@ -92,12 +93,12 @@ func (r *Networks) noDefault(ctx context.Context) error {
 	if !r.KeepDefault {
 		at := &corev1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: metav1.ObjectMeta{Name: podnetwork.Namespace}}
 		r.Events.Eventf(at, nil, corev1.EventTypeWarning, ReasonNoDefault, "LookForDefault",
-			"Default PodNetwork not found: pods that list PodNetwork %s wait for it. Make it, or start the controller without --default-pod-network=false", v1alpha1.DefaultPodNetwork)
+			"Default PodNetwork not found: pods that list PodNetwork %s wait for it. Make it, or start the controller without --default-pod-network=false", api.Default)
 		r.Log.WarnContext(ctx, "default PodNetwork not found")
 		return nil
 	}
 	o := &v1alpha1.PodNetwork{ObjectMeta: metav1.ObjectMeta{
-		Name: v1alpha1.DefaultPodNetwork, Finalizers: []string{v1alpha1.InUseFinalizer},
+		Name: api.Default, Finalizers: []string{v1alpha1.InUseFinalizer},
 	}}
 	setKept(o, true)
 	if err := call(ctx, func(ctx context.Context) error { return r.Live.Create(ctx, o) }); err != nil {

@@ -11,12 +11,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	"github.com/tenure-ipam/tenure/api/podnetwork"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 )
-
-// AnnotationKept is on a default PodNetwork that the controller makes again when it is gone. A
-// policy refuses its deletion.
-const AnnotationKept = "tenure.dev/kept"
 
 // lookAgain is when a deleted object is looked at again that something refers to which the cache
 // does not show: it may be gone before the cache has seen it.
@@ -30,7 +27,7 @@ func (c *Cluster) mark(ctx context.Context, o client.Object) error {
 	}
 	before := o.DeepCopyObject().(client.Object)
 	changed := controllerutil.AddFinalizer(o, v1alpha1.InUseFinalizer)
-	if _, network := o.(*v1alpha1.PodNetwork); network && setKept(o, c.KeepDefault && o.GetName() == v1alpha1.DefaultPodNetwork) {
+	if _, network := o.(*v1alpha1.PodNetwork); network && setKept(o, c.KeepDefault && o.GetName() == podnetwork.Default) {
 		changed = true
 	}
 	if !changed {
@@ -43,13 +40,13 @@ func (c *Cluster) mark(ctx context.Context, o client.Object) error {
 // is a change.
 func setKept(o client.Object, kept bool) (changed bool) {
 	all := o.GetAnnotations()
-	if _, has := all[AnnotationKept]; has == kept {
+	if _, has := all[podnetwork.AnnotationKept]; has == kept {
 		return false
 	}
 	if kept {
-		all = withKeys(all, map[string]string{AnnotationKept: "by the controller"})
+		all = withKeys(all, map[string]string{podnetwork.AnnotationKept: "by the controller"})
 	} else {
-		delete(all, AnnotationKept)
+		delete(all, podnetwork.AnnotationKept)
 	}
 	o.SetAnnotations(all)
 	return true

@@ -42,7 +42,7 @@ func options() controller.Options {
 func (r *Networks) Setup(mgr ctrl.Manager) error {
 	// Where there is no default network, no watch tells of it.
 	first := source.Func(func(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-		q.Add(named("", v1alpha1.DefaultPodNetwork))
+		q.Add(named("", podnetwork.Default))
 		return nil
 	})
 	err := ctrl.NewControllerManagedBy(mgr).Named("podnetworks").

@@ -92,8 +92,8 @@ func judge(ctx context.Context, known Known, namespace string, e podnetwork.Elem
 	switch {
 	case v.Name == podnetwork.Default:
 	case n.Provider == "":
-		return later("PodNetwork %s has no provider, so that nobody attaches pods to it; Tenure's is %s", v.Name, Provider)
-	case n.Provider != Provider:
+		return later("PodNetwork %s has no provider, so that nobody attaches pods to it; Tenure's is %s", v.Name, podnetwork.Provider)
+	case n.Provider != podnetwork.Provider:
 		v.Provider = n.Provider
 	case own.Definition != facts.Ref{}:
 		v.Definition, v.MadeFor = own.Definition, MadeFor(n.UID, own.UID)

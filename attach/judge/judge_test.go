@@ -38,7 +38,7 @@ func (k known) MayUse(context.Context, string, string) (bool, error) { return k.
 
 // lan is a network that is as it should be.
 func lan(change ...func(*judge.Network)) judge.Network {
-	n := judge.Network{Name: "lan", Provider: judge.Provider, Enabled: true, Ready: true, Definition: facts.Ref{Namespace: "infra", Name: "lan"}}
+	n := judge.Network{Name: "lan", Provider: api.Provider, Enabled: true, Ready: true, Definition: facts.Ref{Namespace: "infra", Name: "lan"}}
 	for _, c := range change {
 		c(&n)
 	}

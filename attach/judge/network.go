@@ -34,6 +34,3 @@ type Attachment struct {
 	// that of its network.
 	Definition facts.Ref
 }
-
-// Provider is that of the networks that tenure-attach attaches pods to.
-const Provider = "tenure.dev/attach"

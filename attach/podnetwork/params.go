@@ -3,6 +3,7 @@ package podnetwork
 import (
 	"fmt"
 
+	"github.com/tenure-ipam/tenure/api/podnetwork"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/attach/facts"
 )
@@ -79,7 +80,7 @@ func take(to *facts.Ref, i int, ref v1alpha1.ParametersRef) error {
 }
 
 func unknown(i int, ref v1alpha1.ParametersRef, how string) error {
-	return Invalid("spec.parametersRefs[%d]: the provider %s serves no %s of group %q: %s", i, v1alpha1.ProviderTenure, ref.Kind, ref.Group, how)
+	return Invalid("spec.parametersRefs[%d]: the provider %s serves no %s of group %q: %s", i, podnetwork.Provider, ref.Kind, ref.Group, how)
 }
 
 // ReadOwnRefs reads the parametersRefs of a PodNetworkAttachment of namespace: the

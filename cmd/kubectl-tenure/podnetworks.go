@@ -20,9 +20,6 @@ import (
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 )
 
-// annotationKept is on a default PodNetwork whose deletion a policy refuses.
-const annotationKept = "tenure.dev/kept"
-
 // networksBinding is what gives the controller its rights over PodNetworks.
 const networksBinding = "tenure-controller-pod-networks"
 
@@ -124,8 +121,8 @@ func (u *uninstall) freeAll(ctx context.Context, list client.ObjectList) (freed 
 			continue
 		}
 		before := client.MergeFromWithOptions(o.DeepCopyObject().(client.Object), client.MergeFromWithOptimisticLock{})
-		_, kept := o.GetAnnotations()[annotationKept]
-		delete(o.GetAnnotations(), annotationKept)
+		_, kept := o.GetAnnotations()[podnetwork.AnnotationKept]
+		delete(o.GetAnnotations(), podnetwork.AnnotationKept)
 		if !controllerutil.RemoveFinalizer(o, v1alpha1.InUseFinalizer) && !kept {
 			continue
 		}

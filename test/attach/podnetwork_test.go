@@ -91,7 +91,7 @@ func TestPodNetworkOfTheCluster(t *testing.T) {
 	network := &v1alpha1.PodNetwork{
 		ObjectMeta: metav1.ObjectMeta{Name: ns},
 		Spec: v1alpha1.PodNetworkSpec{
-			Provider:       v1alpha1.ProviderTenure,
+			Provider:       podnetwork.Provider,
 			ParametersRefs: []v1alpha1.ParametersRef{{Group: "k8s.cni.cncf.io", Kind: "NetworkAttachmentDefinition", Namespace: ns, Name: "lan"}},
 		},
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/tenure-ipam/tenure/api/npwg"
 	"github.com/tenure-ipam/tenure/api/podnetwork"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
-	"github.com/tenure-ipam/tenure/attach/judge"
 )
 
 // officeName is the PodNetwork's, and its InterfaceParameters'.
@@ -28,7 +27,7 @@ func (d *demo) playPodNetwork(ctx context.Context) {
 	}
 	network := &v1alpha1.PodNetwork{
 		ObjectMeta: metav1.ObjectMeta{Name: officeName},
-		Spec: v1alpha1.PodNetworkSpec{Provider: judge.Provider, ParametersRefs: []v1alpha1.ParametersRef{
+		Spec: v1alpha1.PodNetworkSpec{Provider: podnetwork.Provider, ParametersRefs: []v1alpha1.ParametersRef{
 			{Group: v1alpha1.GroupName, Kind: "InterfaceParameters", Namespace: namespace, Name: officeName},
 			{Group: v1alpha1.GroupName, Kind: "IPPool", Name: poolName},
 		}},

@@ -8,7 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/api/podnetwork"
 	"github.com/tenure-ipam/tenure/test/fleet"
 )
 
@@ -36,7 +36,7 @@ func TestAttachment(t *testing.T) {
 // network leads.
 func TestAttachmentParameters(t *testing.T) {
 	macvlan(t, infra, "base", "eth1", 1500)
-	n := network(t, "base", v1alpha1.ProviderTenure, toParameters("base"))
+	n := network(t, "base", podnetwork.Provider, toParameters("base"))
 	a := attachment(t, "jumbo", n.Name, "jumbo")
 	says(t, a, "ParamsReady=False/ParamsMissing", "Ready=False/ParamsNotReady")
 	own := macvlan(t, team, "jumbo", "", 9000)
@@ -66,7 +66,7 @@ func TestAttachmentParameters(t *testing.T) {
 func TestAttachmentWithoutItsFinalizer(t *testing.T) {
 	const other = "example.org/other"
 	macvlan(t, infra, "kept", "eth1", 1500)
-	n := network(t, "kept", v1alpha1.ProviderTenure, toParameters("kept"))
+	n := network(t, "kept", podnetwork.Provider, toParameters("kept"))
 	macvlan(t, team, "kept", "", 1400)
 	a := attachment(t, "kept", n.Name, "kept")
 	says(t, a, "Ready=True/NetworkReady")

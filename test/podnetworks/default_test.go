@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tenure-ipam/tenure/api/podnetwork"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/attach/controller"
 	"github.com/tenure-ipam/tenure/ipam/kube"
@@ -18,7 +19,7 @@ import (
 )
 
 func theDefault() *v1alpha1.PodNetwork {
-	return &v1alpha1.PodNetwork{ObjectMeta: metav1.ObjectMeta{Name: v1alpha1.DefaultPodNetwork}}
+	return &v1alpha1.PodNetwork{ObjectMeta: metav1.ObjectMeta{Name: podnetwork.Default}}
 }
 
 // asController returns a client that has the controller's name, and all rights.
@@ -87,7 +88,7 @@ func TestWithoutDefault(t *testing.T) {
 		if err := kc.Get(t.Context(), client.ObjectKeyFromObject(n), n); err != nil {
 			return err
 		}
-		if _, kept := n.Annotations[controller.AnnotationKept]; kept {
+		if _, kept := n.Annotations[podnetwork.AnnotationKept]; kept {
 			return fmt.Errorf("annotations %v", n.Annotations)
 		}
 		return nil
@@ -117,7 +118,7 @@ func TestTurnedOff(t *testing.T) {
 	says(t, theDefault(), "Ready=True/NetworkReady")
 	macvlan(t, infra, "off", "eth1", 0)
 	macvlan(t, team, "off", "", 1400)
-	n := network(t, "off", v1alpha1.ProviderTenure, toParameters("off"))
+	n := network(t, "off", podnetwork.Provider, toParameters("off"))
 	a := attachment(t, "off", n.Name, "off")
 	p := pod(t, "of-off", `[{"podNetworkName":"off"}]`)
 	says(t, n, "InUse=True/Referenced")

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	api "github.com/tenure-ipam/tenure/api/podnetwork"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/attach/controller"
 	networks "github.com/tenure-ipam/tenure/attach/podnetwork"
@@ -65,7 +66,7 @@ func TestDisabled(t *testing.T) {
 // TestImmutable (P10, Q2): only whether a network is enabled, and who may use it, can be changed;
 // nothing of an attachment.
 func TestImmutable(t *testing.T) {
-	n := network(t, "immutable", v1alpha1.ProviderTenure, toDefinition("none"))
+	n := network(t, "immutable", api.Provider, toDefinition("none"))
 	a := attachment(t, "immutable", n.Name, "")
 	for what, change := range map[string]func(){
 		"provider":       func() { n.Spec.Provider = "foo.io/bar" },
@@ -117,7 +118,7 @@ func TestDeletionWaits(t *testing.T) {
 // TestDefinitions (P12, P13): of parameters, and a pool if there is one, a definition is made, and
 // kept as it should be. Two networks may have the same addresses.
 func TestDefinitions(t *testing.T) {
-	one := network(t, "one", v1alpha1.ProviderTenure, toParameters("one"), toPool("one"))
+	one := network(t, "one", api.Provider, toParameters("one"), toPool("one"))
 	if text := says(t, one, "ParamsReady=False/ParamsMissing", "Ready=False/ParamsNotReady"); !strings.Contains(text, "InterfaceParameters infra/one does not exist") {
 		t.Errorf("it says %s", text)
 	}
@@ -125,8 +126,8 @@ func TestDefinitions(t *testing.T) {
 	says(t, one, "ParamsReady=False/ParamsMissing")
 	pools := []client.Object{pool(t, "one", "10.7.0.0/24", "fd00:7::/64"), pool(t, "two", "10.7.0.0/24")}
 	says(t, one, "ParamsReady=True/ParamsAccepted", "Ready=True/NetworkReady")
-	two := network(t, "two", v1alpha1.ProviderTenure, toParameters("one"), toPool("two"))
-	flat := network(t, "flat", v1alpha1.ProviderTenure, toParameters("one"))
+	two := network(t, "two", api.Provider, toParameters("one"), toPool("two"))
+	flat := network(t, "flat", api.Provider, toParameters("one"))
 	for _, n := range []*v1alpha1.PodNetwork{one, two, flat} {
 		says(t, n, "Ready=True/NetworkReady")
 	}
@@ -157,7 +158,7 @@ func TestDefinitions(t *testing.T) {
 // when it is mended.
 func TestParametersOfNetworks(t *testing.T) {
 	d := definition(t, "two-pools", `{"type":"tenure","pools":["four","also-four"]}`)
-	n := network(t, "of-definition", v1alpha1.ProviderTenure, toDefinition("two-pools"))
+	n := network(t, "of-definition", api.Provider, toDefinition("two-pools"))
 	if text := says(t, n, "ParamsReady=False/ParamsMissing"); !strings.Contains(text, "IPPool four does not exist") {
 		t.Errorf("without its pools it says %s", text)
 	}
@@ -182,7 +183,7 @@ func TestDefinitionOfAnother(t *testing.T) {
 	d := definition(t, "unused", `{}`)
 	d.ResourceVersion, d.Namespace, d.Name = "", networks.Namespace, "podnetwork.taken"
 	config := create(t, d).Spec.Config
-	n := network(t, "taken", v1alpha1.ProviderTenure, toParameters("taken"))
+	n := network(t, "taken", api.Provider, toParameters("taken"))
 	if text := says(t, n, "ParamsReady=False/ParamsInvalid"); !strings.Contains(text, "tenure-system/podnetwork.taken") {
 		t.Errorf("it says %s", text)
 	}
