@@ -49,6 +49,10 @@ const Provider = "tenure.dev/attach"
 // policy refuses its deletion.
 const AnnotationKept = "tenure.dev/kept"
 
+// AnnotationUnserved is on the registration of a node whose pods are not attached to PodNetworks,
+// and says why.
+const AnnotationUnserved = "tenure.dev/pod-networks-unserved"
+
 // Default is the name of the PodNetwork that stands for the cluster's default network.
 const Default = "default"
 

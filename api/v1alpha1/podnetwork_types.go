@@ -114,7 +114,7 @@ type ParametersRef struct {
 
 // PodNetworkStatus says whether pods can be attached to a network.
 type PodNetworkStatus struct {
-	// conditions are Ready and ParamsReady, as the proposal has them, and InUse.
+	// conditions are Ready and ParamsReady, as the proposal has them, InUse and NodesServe.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -192,6 +192,9 @@ const (
 	NetworkParamsReady = "ParamsReady"
 	// NetworkInUse says whether pods that run, or attachments, refer to the network.
 	NetworkInUse = "InUse"
+	// NetworkNodesServe says whether all nodes attach their pods to networks of Tenure's provider.
+	// Ready does not depend on it.
+	NetworkNodesServe = "NodesServe"
 )
 
 // Reasons of these conditions.
@@ -211,6 +214,10 @@ const (
 	// ReasonParamsInvalid (ParamsReady False): the parameters cannot be used; the message says
 	// why.
 	ReasonParamsInvalid = "ParamsInvalid"
+	// ReasonNodesServe (NodesServe True): no node's agent says that its pods are not attached.
+	ReasonNodesServe = "NodesServe"
+	// ReasonNodesDoNotServe (NodesServe False): agents say so; the message has the nodes, and why.
+	ReasonNodesDoNotServe = "NodesDoNotServe"
 	// ReasonReferenced (InUse True): a pod that runs, or an attachment, refers to it.
 	ReasonReferenced = "Referenced"
 	// ReasonUnreferenced (InUse False): nothing does.

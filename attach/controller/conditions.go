@@ -30,6 +30,10 @@ type look struct {
 	judged bool
 	params *podnetwork.ParamsError
 	inUse  bool
+	// nodes says that Tenure's agents attach the pods. Then unserved names the nodes that do not;
+	// empty: none is known.
+	nodes    bool
+	unserved string
 }
 
 // conditions returns before as it is after a look. Conditions of others stay as they are.
@@ -58,6 +62,13 @@ func conditions(before []metav1.Condition, l look) []metav1.Condition {
 		set(v1alpha1.NetworkParamsReady, true, v1alpha1.ReasonParamsAccepted, "the parameters say how pods are attached")
 	default:
 		set(v1alpha1.NetworkParamsReady, false, l.params.Reason, l.params.Message)
+	}
+	switch {
+	case !l.nodes:
+	case l.unserved == "":
+		set(v1alpha1.NetworkNodesServe, true, v1alpha1.ReasonNodesServe, "no node's agent says that its pods are not attached")
+	default:
+		set(v1alpha1.NetworkNodesServe, false, v1alpha1.ReasonNodesDoNotServe, "on these nodes pods run without it: "+l.unserved)
 	}
 	if l.inUse {
 		set(v1alpha1.NetworkInUse, true, v1alpha1.ReasonReferenced, "pods that have not ended, or attachments, refer to it")

@@ -56,6 +56,11 @@ func (r *Networks) Reconcile(ctx context.Context, req reconcile.Request) (reconc
 			return settle(err)
 		}
 	}
+	if l.nodes = o.Spec.Provider == api.Provider; l.nodes {
+		if l.unserved, err = r.unserved(ctx); err != nil {
+			return reconcile.Result{}, err
+		}
+	}
 	before := o.DeepCopy()
 	if o.Status.Conditions = conditions(o.Status.Conditions, l); same(before.Status.Conditions, o.Status.Conditions) {
 		return reconcile.Result{}, nil

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
+	coordination "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
@@ -63,6 +64,7 @@ func (r *Networks) Setup(mgr ctrl.Manager) error {
 		Watches(&v1alpha1.IPPool{}, to(func(ctx context.Context, o client.Object) []reconcile.Request {
 			return append(r.networksBy(ctx, poolKey(o.GetName())), r.networksBy(ctx, anyDefinition)...)
 		}), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&coordination.Lease{}, to(r.allServed), builder.WithPredicates(nodeEvents)).
 		WatchesRawSource(first).
 		WithOptions(options()).
 		Complete(r)

@@ -220,7 +220,7 @@ func (c *call) check(ctx context.Context, args *cnicall.Args) error {
 
 // status answers for the default network alone: what is wrong with another one must
 // not make a node unready. Nor does it ask the agent, which is away for moments
-// while it is upgraded.
+// while it is upgraded: what that has to say is in a file.
 func (c *call) status(ctx context.Context, args *cnicall.Args) error {
 	conf, r, err := c.begin(args)
 	if err != nil {
@@ -228,6 +228,13 @@ func (c *call) status(ctx context.Context, args *cnicall.Args) error {
 	}
 	if err := ready(ctx, conf.ReadinessFile, 0); err != nil {
 		return types.NewError(types.ErrPluginNotAvailable, err.Error(), "")
+	}
+	why, err := c.state.Unready()
+	switch {
+	case err != nil:
+		c.warn("STATUS does not know what the agent said: %v", err)
+	case why != "":
+		return types.NewError(types.ErrPluginNotAvailable, why, "")
 	}
 	list, old, err := c.defaultList(conf)
 	if err != nil {

@@ -119,6 +119,21 @@ func (k *Keeper) Run(ctx context.Context) error {
 	}
 }
 
+// Before returns the name of the first file that a runtime reads before that of the Keeper, such as
+// Multus's, "" if there is none: then the runtime calls another plugin. Safe for concurrent use.
+func (k *Keeper) Before() string {
+	entries, _ := os.ReadDir(k.cfg.Dir) // sorted by name; what cannot be read is not said to be there
+	for _, e := range entries {
+		if e.Name() >= k.cfg.Name {
+			break
+		}
+		if !e.IsDir() && slices.Contains(extensions, filepath.Ext(e.Name())) {
+			return e.Name()
+		}
+	}
+	return ""
+}
+
 // temporary is the name of a file that is about to be installed. No runtime reads it.
 func (k *Keeper) temporary() string { return "." + k.cfg.Name + ".new" }
 
@@ -154,7 +169,7 @@ func (k *Keeper) look(ctx context.Context) {
 	_, missing := os.Lstat(k.path())
 	level, before := slog.LevelInfo, ""
 	if missing == nil {
-		before = k.before()
+		before = k.Before()
 	}
 	if before != "" {
 		level, why = slog.LevelWarn, fmt.Sprintf("%s, and without effect: the runtime takes %s, which comes before it in alphabetical order. Of Multus and tenure-attach a node has one", why, before)
@@ -164,21 +179,6 @@ func (k *Keeper) look(ctx context.Context) {
 		k.log.Log(ctx, level, "default network looked at", "configuration", k.path(), "installed", missing == nil, "verdict", why)
 		k.said = why
 	}
-}
-
-// before returns the name of the first file that a runtime reads before ours, such as
-// Multus's, "" if there is none.
-func (k *Keeper) before() string {
-	entries, _ := os.ReadDir(k.cfg.Dir) // sorted by name; what cannot be read is not said to be there
-	for _, e := range entries {
-		if e.Name() >= k.cfg.Name {
-			break
-		}
-		if !e.IsDir() && slices.Contains(extensions, filepath.Ext(e.Name())) {
-			return e.Name()
-		}
-	}
-	return ""
 }
 
 func (k *Keeper) path() string { return filepath.Join(k.cfg.Dir, k.cfg.Name) }

@@ -114,6 +114,9 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (options
 	if c.Profiles && c.Listen == "" {
 		return opts, errors.New("--profiles without an address to serve them at: give --listen, or leave --profiles out")
 	}
+	if c.NeedDefault && !c.MultiNetwork {
+		return opts, errors.New("--require-default-pod-network without --multi-network, which serves PodNetworks: give both, or neither")
+	}
 	c.Agent.Node = protocol.NodeName(node)
 	err := opts.identify()
 	return opts, err
@@ -125,6 +128,7 @@ func attachFlags(flags *pflag.FlagSet, c *daemon.Config) {
 	flags.StringVar(&c.AttachState, "attach-state", plan.DefaultStateDir, "tenure-attach's stateDir: what it could not report while the agent was away is taken from there")
 	flags.StringVar(&c.PodResources, "pod-resources", devices.DefaultSocket, "path of the kubelet's pod-resources socket, which tells the devices of a pod; where there is none, pods have no devices")
 	flags.BoolVar(&c.MultiNetwork, "multi-network", false, "attach pods to the PodNetworks that they list: see docs/howto/pod-networks.md. The same on all nodes, and on the controller")
+	flags.BoolVar(&c.NeedDefault, "require-default-pod-network", false, "with --multi-network: while the cluster has no PodNetwork default, have STATUS fail, so that the node is NotReady")
 	flags.StringVar(&c.Ready.Source, "cni-conf", "", "path of the CNI configuration of tenure-attach that is installed while the default network is ready; empty: none is")
 	flags.StringVar(&c.Ready.Dir, "cni-conf-dir", c.Ready.Dir, "the runtime's directory of CNI configurations, where it is installed")
 	flags.StringVar(&c.Ready.Name, "cni-conf-name", c.Ready.Name, "its name there: the runtime takes the first one in alphabetical order")

@@ -24,6 +24,7 @@ func TestFaultsSayWhatToDo(t *testing.T) {
 		{"no kubeconfig", []string{"--node", "n", "--kubeconfig", missing}, "read kubeconfig " + missing},
 		{"no cluster", []string{"--node", "n"}, "no --kubeconfig, and not in a cluster"},
 		{"profiles nowhere", []string{"--node", "n", "--profiles", "--listen", ""}, "--profiles without an address to serve them at: give --listen"},
+		{"a default network of none", []string{"--node", "n", "--require-default-pod-network"}, "--require-default-pod-network without --multi-network"},
 		{"bad duration", []string{"--node", "n", "--fence", "soon"}, "invalid argument"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

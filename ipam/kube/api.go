@@ -40,6 +40,9 @@ type API struct {
 	RegistrationNamespace string
 	// LeaseWithin bounds the create of a lease in place of CallTimeout; zero is that.
 	LeaseWithin time.Duration
+	// Unserved says why this node's pods are not attached to PodNetworks; empty: nothing is known
+	// against it. Each write of a registration says so, too. Nil: it says nothing of it.
+	Unserved func() string
 }
 
 // NewAPI returns an API over c, which must read live (made by client.New, not by

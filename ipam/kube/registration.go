@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tenure-ipam/tenure/api/podnetwork"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -61,7 +62,7 @@ func (a *API) Registrations(ctx context.Context) ([]protocol.Registration, error
 // CreateRegistration creates a node's registration.
 func (a *API) CreateRegistration(ctx context.Context, s protocol.Registration) (protocol.Registration, protocol.Outcome, error) {
 	obj := &coordination.Lease{
-		ObjectMeta: metav1.ObjectMeta{Name: string(s.Node), Namespace: a.RegistrationNamespace, Annotations: regAnnotations(s)},
+		ObjectMeta: metav1.ObjectMeta{Name: string(s.Node), Namespace: a.RegistrationNamespace, Annotations: a.regAnnotations(s)},
 		Spec:       regSpec(s),
 	}
 	out, err := a.create(ctx, obj)
@@ -75,7 +76,7 @@ func (a *API) CreateRegistration(ctx context.Context, s protocol.Registration) (
 func (a *API) UpdateRegistration(ctx context.Context, s protocol.Registration) (protocol.Registration, protocol.Outcome, error) {
 	obj := &coordination.Lease{ObjectMeta: metav1.ObjectMeta{Name: string(s.Node), Namespace: a.RegistrationNamespace}}
 	out, err := a.swap(ctx, obj, s.Meta, map[string]any{
-		"metadata": map[string]any{"annotations": regAnnotations(s)},
+		"metadata": map[string]any{"annotations": a.regAnnotations(s)},
 		"spec":     regPatch(s),
 	})
 	if out != protocol.Done {
@@ -129,13 +130,17 @@ func (a *API) RegistrationKey(node protocol.NodeName) client.ObjectKey {
 	return client.ObjectKey{Namespace: a.RegistrationNamespace, Name: string(node)}
 }
 
-func regAnnotations(s protocol.Registration) map[string]string {
-	return map[string]string{
+func (a *API) regAnnotations(s protocol.Registration) map[string]string {
+	all := map[string]string{
 		annotationNodeUID: string(s.NodeUID), annotationMachine: s.Machine, annotationBoot: s.Boot,
 		annotationTurn: strconv.FormatInt(s.Turn, 10), annotationRestore: s.Restored,
 		annotationRecalls: listText(s.Recalls), annotationFormer: listText(s.Former),
 		annotationLook: s.Look, annotationReport: s.Report,
 	}
+	if a.Unserved != nil {
+		all[podnetwork.AnnotationUnserved] = a.Unserved()
+	}
+	return all
 }
 
 // listText returns list as JSON, and no text for an empty one.

@@ -21,7 +21,7 @@ func writtenRegistration() (protocol.Registration, *coordination.Lease) {
 		Former: []protocol.Former{{Store: "before", Machine: "m2", Term: 3, Fence: time.Minute, Ended: true}}, Restored: "seen w",
 	}
 	return s, &coordination.Lease{
-		ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "u", ResourceVersion: "700", Annotations: regAnnotations(s)}, Spec: regSpec(s),
+		ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "u", ResourceVersion: "700", Annotations: (&API{}).regAnnotations(s)}, Spec: regSpec(s),
 	}
 }
 

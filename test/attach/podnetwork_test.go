@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -137,6 +138,44 @@ func TestPodNetworkOfTheCluster(t *testing.T) {
 		return nil
 	})
 	later("PodNetwork " + ns + " is disabled")
+}
+
+// TestDefaultPodNetworkRequired (FD3): where that is asked for, STATUS fails while the cluster has
+// no default PodNetwork, and whether the agent runs or not.
+func TestDefaultPodNetworkRequired(t *testing.T) {
+	c := useCluster(t)
+	n := newNode(t)
+	f := fleet.New(t, c.Config())
+	required := true
+	f.Change = func(cfg *daemon.Config) {
+		cfg.MultiNetwork, cfg.NeedDefault, cfg.AttachState = true, required, n.path("state")
+	}
+	agent := f.Start("worker")
+	n.config["socket"] = agent.Socket()
+	status := func(code uint) {
+		t.Helper()
+		fleet.Eventually(t, waitLimit, func() error {
+			o := n.call("STATUS", sandboxOf{})
+			switch {
+			case code == 0 && o.status != 0, code != 0 && (o.status == 0 || !strings.Contains(o.stdout, "Default PodNetwork not found") || !strings.Contains(o.stdout, fmt.Sprintf(`"code": %d`, code))):
+				return fmt.Errorf("STATUS answers %s; want code %d", o.stdout, code)
+			}
+			return nil
+		})
+	}
+	status(50)
+	agent.Stop()
+	status(50)
+	agent = f.Start("worker")
+	network := &v1alpha1.PodNetwork{ObjectMeta: metav1.ObjectMeta{Name: podnetwork.Default}}
+	must(t, c.client.Create(t.Context(), network))
+	status(0)
+	must(t, c.client.Delete(t.Context(), network))
+	status(50)
+	agent.Stop()
+	required = false
+	f.Start("worker")
+	status(0)
 }
 
 // podIPs returns why the pod's annotation of that name does not say want.

@@ -18,6 +18,8 @@ import (
 	"github.com/tenure-ipam/tenure/attach/controller"
 	networks "github.com/tenure-ipam/tenure/attach/podnetwork"
 	"github.com/tenure-ipam/tenure/ipam/access"
+	"github.com/tenure-ipam/tenure/ipam/kube"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
 // TestOfAnotherProvider (P1, P2, P3, P4, P5, P6, P7, P11): a network of another provider goes
@@ -244,4 +246,31 @@ func TestFewWrites(t *testing.T) {
 	says(t, n, "InUse=False/Unreferenced")
 	remove(t, n)
 	gone(t, n)
+}
+
+// TestNodesServe (W1): a node whose agent says that it does not attach pods is named on the
+// networks of Tenure's provider, which are Ready all the same.
+func TestNodesServe(t *testing.T) {
+	n := network(t, "served", api.Provider)
+	other := network(t, "served-by-others", "foo.io/bar")
+	says(t, n, "Ready=True/NetworkReady", "NodesServe=True/NodesServe")
+	agents := kube.NewAPI(kc)
+	why := "its agent lacks the flag"
+	agents.Unserved = func() string { return why }
+	if _, _, err := agents.CreateRegistration(t.Context(), protocol.Registration{Node: "unserved", NodeUID: "n", Store: "s", Machine: "m", Boot: "b"}); err != nil {
+		t.Fatal(err)
+	}
+	if text := says(t, n, "Ready=True/NetworkReady", "NodesServe=False/NodesDoNotServe"); !strings.Contains(text, "unserved (its agent lacks the flag)") {
+		t.Errorf("it says %q", text)
+	}
+	says(t, other, "Ready=True/NetworkReady", "-NodesServe")
+	why = ""
+	reg, _, err := agents.ReadRegistration(t.Context(), "unserved") // the controller has numbered it
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := agents.UpdateRegistration(t.Context(), reg); err != nil {
+		t.Fatal(err)
+	}
+	says(t, n, "NodesServe=True/NodesServe")
 }

@@ -73,6 +73,8 @@ type Config struct {
 
 	// MultiNetwork says that PodNetworks are served.
 	MultiNetwork bool
+	// NeedDefault says that STATUS fails while there is no default PodNetwork.
+	NeedDefault bool
 
 	// Clock is the machine's clock; nil is [Clock].
 	Clock agent.Clock
@@ -170,6 +172,7 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 		}
 		collectors = append(collectors, keeper.Metrics())
 	}
+	api.Unserved = d.unserved(keeper)
 	ln, err := listen(ctx, d.cfg.Socket)
 	if err != nil {
 		return err
@@ -191,6 +194,7 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 		g.Go(func() error { uses.Run(ctx); return nil })
 	}
 	g.Go(func() error { return attach.Run(ctx) })
+	g.Go(func() error { return d.watchDefault(ctx, c) })
 	if keeper != nil {
 		g.Go(func() error { return keeper.Run(ctx) })
 	}
