@@ -172,7 +172,7 @@ type VIF struct {
 // ParseMap reads a pod's annotation. The empty text is no map.
 func ParseMap(text string) (m Map, err error) {
 	if text == "" {
-		return nil, nil
+		return Map{}, nil
 	}
 	if err := json.Unmarshal([]byte(text), &m); err != nil {
 		return nil, fmt.Errorf("annotation %s: %w", AnnotationMap, err)
