@@ -161,9 +161,9 @@ type Pod struct {
 // who says it wrongly gets an address where the pod may have asked for a certain one.
 const ArgUnselected = "TENURE_UNSELECTED"
 
-// ArgClaim is the key of CNI_ARGS by which the meta-plugin says which claim of the pod's namespace an
-// interface has, where the control plane has decided it and the pod's annotation does not name the
-// claim. It gives no right that the claim does not.
+// ArgClaim is the key of CNI_ARGS by which the meta-plugin says which claim of the pod's
+// namespace an interface has, where the control plane has decided it and the pod's annotation does
+// not name the claim. It gives no right that the claim does not.
 const ArgClaim = "TENURE_CLAIM"
 
 // AttachmentRef is one attachment that GC is to keep. An empty IfName means all
