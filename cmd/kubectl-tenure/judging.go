@@ -67,8 +67,8 @@ func (l liveNetworks) MayUse(ctx context.Context, namespace, network string) (bo
 	return ok, err
 }
 
-// ServesVIFs implements [resolve.Source]. Whether agents serve VIFs is not asked: where they do not,
-// no controller has written a pod's map either, and that is said.
+// ServesVIFs implements [resolve.Source]. Whether agents serve VIFs is not asked: where they do
+// not, no controller has written a pod's map either, and that is said.
 func (s *source) ServesVIFs() bool { return true }
 
 // VIFs implements [resolve.Source]. It does not wait.
