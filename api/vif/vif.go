@@ -100,8 +100,8 @@ func Fingerprint(annotations map[string]string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// DefinitionName returns the name of the definition, with a configuration, that the controller makes
-// of one of that form. It is the name of the CNI network, too.
+// DefinitionName returns the name of the definition, with a configuration, that the controller
+// makes of one of that form. It is the name of the CNI network, too.
 func DefinitionName(namespace, name string) string {
 	return fit("vif."+namespace+"."+name, namespace+"/"+name)
 }

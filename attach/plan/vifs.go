@@ -67,7 +67,8 @@ func (m *maker) addVIF(where string, sel npwg.Selection, v facts.VIF) {
 }
 
 // findMade returns a definition that the controller makes, and its configuration. madeFor is what
-// its annotation must say; empty: anything. l is nil if it cannot be used, and then it has said why.
+// its annotation must say; empty: anything. l is nil if it cannot be used, and then it has said
+// why.
 func (m *maker) findMade(where, network string, ref facts.Ref, madeFor string) (d facts.Definition, l *list) {
 	d, _ = m.definition(ref)
 	if d.Missing != "" {

@@ -8,8 +8,8 @@ import (
 	"github.com/tenure-ipam/tenure/attach/facts"
 )
 
-// decided is what an agent says of an element that selects shop/NAME, of which the control plane has
-// made a definition, and decided the interface.
+// decided is what an agent says of an element that selects shop/NAME, of which the control plane
+// has made a definition, and decided the interface.
 func decided(element int, name, ifName string) facts.VIF {
 	return facts.VIF{
 		Element: element, Interface: ifName, Definition: facts.Ref{Namespace: "tenure-system", Name: "vif.shop." + name}, MadeFor: "f1",

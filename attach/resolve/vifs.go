@@ -91,8 +91,8 @@ func judgeVIFs(ctx context.Context, src Source, a *facts.Answer, pod Pod) {
 	}
 }
 
-// MapOf returns the map of a pod, as its annotation has it: entries for another pod of that name are
-// none.
+// MapOf returns the map of a pod, as its annotation has it: entries for another pod of that name
+// are none.
 func MapOf(p Pod) (vif.Map, error) {
 	m, err := vif.ParseMap(p.Annotations[vif.AnnotationMap])
 	if err != nil {
