@@ -49,6 +49,7 @@ func TestPorts(t *testing.T) {
 		{"Ours", ours},
 		{"Tag", tag},
 		{"Subnets", subnets},
+		{"Login", login},
 		{"Many", many},
 		{"ManyLost", manyLost},
 		{"LostAnswer", lostAnswer},
