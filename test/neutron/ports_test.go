@@ -272,10 +272,10 @@ func ours(t *testing.T, c cloud) {
 	here, there := cluster("ours"), cluster("theirs")
 	n, other := c.network(t, "192.0.2.0/24"), c.network(t, "198.51.100.0/24")
 	var wants []neutron.Want
-	for i := range 14 {
+	for i := range 24 {
 		wants = append(wants, neutron.Want{Claim: named(t, i), Network: n.ID})
 	}
-	wants = append(wants, neutron.Want{Claim: named(t, 14), Network: other.ID})
+	wants = append(wants, neutron.Want{Claim: named(t, 24), Network: other.ID})
 	want := map[string]bool{}
 	for _, e := range here.EnsureMany(t.Context(), wants) {
 		if e.Err != nil {
@@ -283,7 +283,7 @@ func ours(t *testing.T, c cloud) {
 		}
 		want[e.Port.ID] = true
 	}
-	if _, err := there.Ensure(t.Context(), neutron.Want{Claim: named(t, 15), Network: n.ID}); err != nil {
+	if _, err := there.Ensure(t.Context(), neutron.Want{Claim: named(t, 25), Network: n.ID}); err != nil {
 		t.Fatal(err)
 	}
 	all, err := here.Ours(t.Context())
@@ -299,8 +299,8 @@ func ours(t *testing.T, c cloud) {
 	if on, err := here.Ours(t.Context(), other.ID); len(on) != 1 || err != nil {
 		t.Errorf("on the second network: %v, %v; want one port", on, err)
 	}
-	if on, err := here.Ours(t.Context(), n.ID, other.ID); len(on) != 15 || err != nil {
-		t.Errorf("on both networks: %d ports, %v; want 15", len(on), err)
+	if on, err := here.Ours(t.Context(), n.ID, other.ID); len(on) != 25 || err != nil {
+		t.Errorf("on both networks: %d ports, %v; want 25", len(on), err)
 	}
 }
 

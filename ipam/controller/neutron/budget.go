@@ -31,9 +31,9 @@ func (c *Client) begin(ctx context.Context) (context.Context, context.CancelFunc
 	return ctx, cancel, &budget{c: c, retries: c.cfg.Retries, wait: firstWait}
 }
 
-// request makes one request within the time that one has.
-func (b *budget) request(ctx context.Context, ask func(context.Context, *gophercloud.ServiceClient) error) error {
-	ctx, cancel := context.WithTimeout(ctx, b.c.cfg.CallTimeout)
+// request makes one request within limit.
+func (b *budget) request(ctx context.Context, limit time.Duration, ask func(context.Context, *gophercloud.ServiceClient) error) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	service, err := b.c.network(ctx)
 	if err != nil {
@@ -46,7 +46,7 @@ func (b *budget) request(ctx context.Context, ask func(context.Context, *gopherc
 // for good, or the budget is spent. The error says what op was.
 func (b *budget) repeat(ctx context.Context, op string, ask func(context.Context, *gophercloud.ServiceClient) error) error {
 	for {
-		err := b.request(ctx, ask)
+		err := b.request(ctx, b.c.cfg.CallTimeout, ask)
 		if err == nil || !b.again(ctx, err) {
 			return explain(op, err)
 		}

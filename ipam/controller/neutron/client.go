@@ -94,7 +94,7 @@ func New(cfg Config) (*Client, error) {
 	transport.TLSClientConfig = security
 	transport.MaxIdleConnsPerHost = 16
 	// What gophercloud asks without a context ends as well.
-	c.http = http.Client{Transport: transport, Timeout: cfg.CallTimeout}
+	c.http = http.Client{Transport: transport, Timeout: cfg.Patience}
 	return c, nil
 }
 

@@ -34,7 +34,7 @@ func (c *Client) Ensure(ctx context.Context, w Want) (Port, error) {
 			return p, nil
 		}
 		var made *ports.Port
-		failed := b.request(ctx, func(ctx context.Context, s *gophercloud.ServiceClient) (err error) {
+		failed := b.request(ctx, c.cfg.CallTimeout, func(ctx context.Context, s *gophercloud.ServiceClient) (err error) {
 			made, err = ports.Create(ctx, s, w.body(c.owner())).Extract()
 			return err
 		})
@@ -108,14 +108,15 @@ type Ensured struct {
 	Err  error // an [Error], as Ensure has them
 }
 
-// bulk is how many ports are asked for in one request.
-const bulk = 50
+// bulk is how many ports are asked for in one request: so many that listing before and after
+// costs little, and so few that a slow Neutron, which makes eight a second, is soon done.
+const bulk = 20
 
 // EnsureMany is [Client.Ensure] of many claims, which must differ: the answer has one element
-// for each, in their order. It makes ports by 50 in one request, of which Neutron makes all or
+// for each, in their order. It makes ports by 20 in one request, of which Neutron makes all or
 // none: where it refuses, each claim is tried by itself, so that one does not fail the others.
 // Once Neutron is [Unavailable], or does not let us list, what is left fails with that and is
-// not tried. Each 50 claims, and each that is tried by itself, have a budget of their own.
+// not tried. Each 20 claims, and each that is tried by itself, have a budget of their own.
 func (c *Client) EnsureMany(ctx context.Context, wants []Want) []Ensured {
 	all := make([]Ensured, len(wants))
 	var away error
@@ -152,7 +153,7 @@ func (c *Client) ensureChunk(ctx context.Context, wants []Want, done []Ensured) 
 			return err
 		}
 		op := fmt.Sprintf("make %d ports at once", len(missing))
-		err = explain(op, b.request(ctx, func(ctx context.Context, s *gophercloud.ServiceClient) error {
+		err = explain(op, b.request(ctx, c.cfg.Patience, func(ctx context.Context, s *gophercloud.ServiceClient) error {
 			return c.createAll(ctx, s, missing)
 		}))
 		if reasonOf(err) != Unavailable {
