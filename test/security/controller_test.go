@@ -66,6 +66,9 @@ func TestStolenControllerCredentials(t *testing.T) {
 		{"take a machine's claim from it", func() error {
 			return i.patch(named("IPAMClaim", "team-b", "db.lan"), `{metadata: {ownerReferences: []}}`)
 		}, "does not take a claim from its owner"},
+		{"create a claim for an interface of a pod that does not own it", func() error {
+			return i.create(`{apiVersion: k8s.cni.cncf.io/v1alpha1, kind: IPAMClaim, metadata: {name: x, namespace: team-b, labels: {tenure.dev/vif-of: u}}, spec: {network: lan, interface: net1}}`)
+		}, "writes claims of StatefulSets alone"},
 		{"create a claim", func() error {
 			return i.create(`{apiVersion: k8s.cni.cncf.io/v1alpha1, kind: IPAMClaim, metadata: {name: x, namespace: team-b}, spec: {network: lan, interface: net1}}`)
 		}, "writes claims of StatefulSets alone"},
@@ -80,6 +83,9 @@ func TestStolenControllerCredentials(t *testing.T) {
 			return i.create(`{apiVersion: k8s.cni.cncf.io/v1, kind: NetworkAttachmentDefinition, metadata: {name: x, namespace: team-b}}`)
 		}, "cannot create resource \"network-attachment-definitions\""},
 		{"annotate a pod", func() error { return i.patch(victim, `{metadata: {annotations: {a: b}}}`) }, "the controller changes nothing of a pod's metadata"},
+		{"annotate a pod beside its map", func() error {
+			return i.patch(victim, `{metadata: {annotations: {a: b, tenure.dev/vifs: "{}"}}}`)
+		}, "the controller changes nothing of a pod's metadata"},
 		{"say what a pod was attached to", func() error {
 			return i.patch(victim, `{metadata: {annotations: {k8s.v1.cni.cncf.io/network-status: "[]"}}}`, "status")
 		}, "the controller changes nothing of a pod's metadata"},
