@@ -91,8 +91,9 @@ type claim struct {
 // wanted is a claim that is to be made.
 type wanted struct{ name, network, ifName, requested string }
 
-// fault is what people are to be told.
-type fault struct{ reason, message string }
+// fault is what people are to be told. network is the definition that it is about, and claim the
+// claim; empty: it is about neither, or about none alone.
+type fault struct{ reason, message, network, claim string }
 
 // plan is what is to be done.
 type plan struct {
@@ -108,7 +109,7 @@ func decide(f facts) (p plan) {
 		return p
 	}
 	if why := f.refused(); why != "" {
-		return plan{faults: []fault{{ReasonRefused, why + ": no interface is made"}}}
+		return plan{faults: []fault{{reason: ReasonRefused, message: why + ": no interface is made"}}}
 	}
 	all := vif.Map{}
 	for _, e := range f.elements {
@@ -161,11 +162,15 @@ func (f facts) refused() string {
 // look adds to p what is to be done about one element. ready says that nothing is left to do, and
 // then v is its interface.
 func (p *plan) look(f facts, e element) (v vif.VIF, ready bool) {
+	name := e.claimOf(f)
 	later := func(format string, args ...any) (vif.VIF, bool) {
-		p.faults = append(p.faults, fault{ReasonNotReady, fmt.Sprintf("interface %s, network %s: %s", e.ifName, e, fmt.Sprintf(format, args...))})
+		why := fault{ReasonNotReady, fmt.Sprintf("interface %s, network %s: %s", e.ifName, e, fmt.Sprintf(format, args...)), e.String(), name}
+		if e.network == nil {
+			why.claim = ""
+		}
+		p.faults = append(p.faults, why)
 		return vif.VIF{}, false
 	}
-	name := e.claimOf(f)
 	switch c := e.claim; {
 	case e.network == nil:
 		return later("nothing is made of its definition yet: Events of the definition say why")
@@ -178,7 +183,7 @@ func (p *plan) look(f facts, e element) (v vif.VIF, ready bool) {
 		return later("IPAMClaim %s is being deleted", name)
 	}
 	if why := e.notOurs(f); why != "" {
-		p.faults = append(p.faults, fault{ReasonTaken, fmt.Sprintf("interface %s, network %s: IPAMClaim %s %s", e.ifName, e, name, why)})
+		p.faults = append(p.faults, fault{ReasonTaken, fmt.Sprintf("interface %s, network %s: IPAMClaim %s %s", e.ifName, e, name, why), e.String(), name})
 		return v, false
 	}
 	switch c := e.claim; {

@@ -5,12 +5,15 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
+	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -121,7 +124,7 @@ func (r *Reconciler) create(ctx context.Context, f facts, w wanted) (*fault, err
 	case out == protocol.Exists:
 		return r.adopt(ctx, f, w)
 	case out == protocol.Refused:
-		return &fault{ReasonNotReady, fmt.Sprintf("interface %s: IPAMClaim %s is not made: %v", w.ifName, w.name, err)}, fmt.Errorf("make claim %s/%s: %w", f.namespace, w.name, err)
+		return &fault{ReasonNotReady, fmt.Sprintf("interface %s: IPAMClaim %s is not made: %v", w.ifName, w.name, err), "", w.name}, fmt.Errorf("make claim %s/%s: %w", f.namespace, w.name, err)
 	}
 	return nil, fmt.Errorf("make claim %s/%s: %w", f.namespace, w.name, err)
 }
@@ -138,7 +141,7 @@ func (r *Reconciler) adopt(ctx context.Context, f facts, w wanted) (*fault, erro
 	}
 	e := element{ifName: w.ifName, network: &network{name: w.network}, claim: claimOf(&o)}
 	if why := e.notOurs(f); why != "" {
-		return &fault{ReasonTaken, fmt.Sprintf("interface %s: IPAMClaim %s %s", w.ifName, w.name, why)}, nil
+		return &fault{ReasonTaken, fmt.Sprintf("interface %s: IPAMClaim %s %s", w.ifName, w.name, why), "", w.name}, nil
 	}
 	return nil, nil //nolint:nilnil // likewise
 }
@@ -158,9 +161,21 @@ func (r *Reconciler) write(ctx context.Context, pod *corev1.Pod, text string) (w
 	case out == protocol.Conflict:
 		return nil, true, nil
 	case out == protocol.Refused:
-		why = &fault{ReasonNotReady, fmt.Sprintf("the map of its interfaces is not written: %v", err)}
+		why = &fault{reason: ReasonNotReady, message: fmt.Sprintf("the map of its interfaces is not written: %v", err)}
 	}
 	return why, false, fmt.Errorf("write the map of pod %s/%s: %w", pod.Namespace, pod.Name, err)
+}
+
+// related returns what a fault is about beside the pod, nil if that is nothing alone: Events about a
+// pod that differ in their words alone would be counted in one.
+func related(namespace string, f fault) runtime.Object {
+	if f.claim != "" {
+		return &ipamclaims.IPAMClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: f.claim}}
+	}
+	if at, name, ok := strings.Cut(f.network, "/"); ok {
+		return &nad.NetworkAttachmentDefinition{ObjectMeta: metav1.ObjectMeta{Namespace: at, Name: name}}
+	}
+	return nil
 }
 
 // call makes one call, which has its deadline.
@@ -185,7 +200,7 @@ func (r *Reconciler) tell(ctx context.Context, pod *corev1.Pod, faults []fault) 
 		}
 		if i < maxEvents {
 			// The API server takes 1 KiB.
-			r.Events.Eventf(pod, nil, corev1.EventTypeWarning, f.reason, "MakeVIFs", "%.1000s", f.message)
+			r.Events.Eventf(pod, related(pod.Namespace, f), corev1.EventTypeWarning, f.reason, "MakeVIFs", "%.1000s", f.message)
 		}
 		r.Log.WarnContext(ctx, "interfaces of a pod", "pod", key.String(), "reason", f.reason, "message", f.message)
 	}

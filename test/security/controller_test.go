@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// TestStolenControllerCredentials: of claims the controller writes the status, and those of
-// StatefulSets; of what is not Tenure's nothing at all.
+// TestStolenControllerCredentials: of claims the controller writes the status, those of
+// StatefulSets, and makes those that pods own; of what is not Tenure's nothing at all but a map.
 func TestStolenControllerCredentials(t *testing.T) {
 	ctx := context.Background()
 	i := newIntruder(t, "the controller", boundTo(t, "tenure-controller", podOn(t, system, "tenure-controller-0", "node-a", "tenure-controller")))
@@ -40,6 +40,10 @@ func TestStolenControllerCredentials(t *testing.T) {
 		{"give a machine's claim that nobody owns to it", func() error {
 			return i.patch(named("IPAMClaim", "team-b", "db.lan"), `{metadata: {ownerReferences: [{apiVersion: kubevirt.io/v1, kind: VirtualMachine, name: db, uid: u, controller: true}]}}`)
 		}, ""},
+		{"make a claim for an interface of a pod", func() error {
+			return i.create(`{apiVersion: k8s.cni.cncf.io/v1alpha1, kind: IPAMClaim, metadata: {name: x.eth1, namespace: team-b, labels: {tenure.dev/vif-of: u}, ownerReferences: [{apiVersion: v1, kind: Pod, name: x, uid: u}]}, spec: {network: lan, interface: eth1}}`)
+		}, ""},
+		{"write the map of a pod's interfaces", func() error { return i.patch(victim, `{metadata: {annotations: {tenure.dev/vifs: "{}"}}}`) }, ""},
 		{"write a claim's status", func() error { return i.patch(claim(), `{status: {ips: []}}`, "status") }, ""},
 		{"grant", func() error {
 			return i.patch(named("IPLease", "", leaseNames["shared"]), `{spec: {turn: 2, grants: [{address: 10.81.0.4, to: {kind: Claim, uid: u, namespace: team-b, name: vm}}]}}`)

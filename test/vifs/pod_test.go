@@ -214,6 +214,7 @@ func TestOneClaim(t *testing.T) {
 // TestClaimThatIsNamed (K4): an element that refers to a claim has that one, and none is made.
 func TestClaimThatIsNamed(t *testing.T) {
 	d := lan(t)
+	rendered(t, d, "macvlan")
 	p := pod(t, fmt.Sprintf(`[{"name": %q, "ipam-claim-reference": "mine"}]`, d.Name))
 	said(t, p, vifs.ReasonNotReady, "there is no IPAMClaim mine: make it")
 	c := create(t, &ipamclaims.IPAMClaim{ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: "mine"}, Spec: ipamclaims.IPAMClaimSpec{Network: made(d).Name, Interface: "eth1"}})
