@@ -50,14 +50,14 @@ func lan(ifName string, change ...func(*element)) element {
 	return e
 }
 
-func claimName(ifName string) string { return vif.ClaimName("web", "u", ifName) }
+func ours(ifName string) string { return vif.ClaimName("web", "u", ifName) }
 
 // written is the map of interfaces as lan has them.
 func written(change func(*vif.VIF), names ...string) string {
 	all := vif.Map{}
 	for _, name := range names {
 		v := vif.VIF{
-			Network: "team/lan", PodUID: "u", Claim: claimName(name), ClaimUID: "c-" + name, Addresses: []string{"10.0.0.5/24"},
+			Network: "team/lan", PodUID: "u", Claim: ours(name), ClaimUID: "c-" + name, Addresses: []string{"10.0.0.5/24"},
 			Gateways: []string{"10.0.0.1"}, MAC: vif.MACOf("c-" + name), MTU: 1400,
 		}
 		if change != nil {
@@ -81,15 +81,15 @@ func TestDecide(t *testing.T) {
 		want     []string
 	}{
 		"nothing selected": {},
-		"K4 new":           {elements: []element{lan("eth1", noClaim)}, want: []string{"create " + claimName("eth1") + " of vif.team.lan for eth1"}},
+		"K4 new":           {elements: []element{lan("eth1", noClaim)}, want: []string{"create " + ours("eth1") + " of vif.team.lan for eth1"}},
 		"K4 one of two is there": {
-			elements: []element{lan("eth1"), lan("eth2", noClaim)}, want: []string{"create " + claimName("eth2") + " of vif.team.lan for eth2"},
+			elements: []element{lan("eth1"), lan("eth2", noClaim)}, want: []string{"create " + ours("eth2") + " of vif.team.lan for eth2"},
 		},
 		"addresses asked for": {
 			elements: []element{lan("eth1", noClaim, func(e *element) {
 				e.IPs = []npwg.RequestedIP{{Addr: netip.MustParseAddr("10.0.0.9"), Bits: 24}, {Addr: netip.MustParseAddr("fd00::9")}}
 			})},
-			want: []string{"create " + claimName("eth1") + " of vif.team.lan for eth1 10.0.0.9,fd00::9"},
+			want: []string{"create " + ours("eth1") + " of vif.team.lan for eth1 10.0.0.9,fd00::9"},
 		},
 		"K5 all are there":     {elements: []element{lan("eth1"), lan("eth2")}, want: []string{"write " + written(nil, "eth1", "eth2")}},
 		"K5 it is written":     {elements: []element{lan("eth1")}, written: written(nil, "eth1")},
@@ -111,26 +111,26 @@ func TestDecide(t *testing.T) {
 		"no addresses yet": {elements: []element{lan("eth1", func(e *element) { e.claim.ips = nil }), lan("eth2")}},
 		"its claim has none": {
 			elements: []element{lan("eth1", func(e *element) { e.claim.ips, e.claim.failed = nil, "SubnetExhausted: full" })},
-			want:     []string{waits + "IPAMClaim " + claimName("eth1") + ": SubnetExhausted: full"},
+			want:     []string{waits + "IPAMClaim " + ours("eth1") + ": SubnetExhausted: full"},
 		},
 		"its claim has others": {
 			elements: []element{lan("eth1", func(e *element) { e.claim.failed = "IPAddressConflict: another's" })},
-			want:     []string{waits + "IPAMClaim " + claimName("eth1") + ": IPAddressConflict: another's"},
+			want:     []string{waits + "IPAMClaim " + ours("eth1") + ": IPAddressConflict: another's"},
 		},
 		"its claim is deleted": {
 			elements: []element{lan("eth1", func(e *element) { e.claim.deleting = true })},
-			want:     []string{waits + "IPAMClaim " + claimName("eth1") + " is being deleted"},
+			want:     []string{waits + "IPAMClaim " + ours("eth1") + " is being deleted"},
 		},
 		"nothing is made yet": {
 			elements: []element{lan("eth1", noNetwork, noClaim), lan("eth2", noClaim)},
 			want: []string{
-				"create " + claimName("eth2") + " of vif.team.lan for eth2",
+				"create " + ours("eth2") + " of vif.team.lan for eth2",
 				waits + "nothing is made of its definition yet: Events of the definition say why",
 			},
 		},
 		"K4 somebody else's": {
 			elements: []element{lan("eth1", func(e *element) { e.claim.owners = pod("earlier") })},
-			want:     []string{"VIFClaimTaken interface eth1, network team/lan: IPAMClaim " + claimName("eth1") + " is not the pod's, and is left alone: delete it"},
+			want:     []string{"VIFClaimTaken interface eth1, network team/lan: IPAMClaim " + ours("eth1") + " is not the pod's, and is left alone: delete it"},
 		},
 		"a claim that it refers to": {
 			elements: []element{lan("eth1", func(e *element) { e.Claim, e.claim.owners, e.claim.ifName = "mine", nil, "" })},

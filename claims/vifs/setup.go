@@ -11,7 +11,6 @@ import (
 	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -29,7 +28,7 @@ import (
 const (
 	// byDefinition is by the definitions that they select, and by those that may be made of these.
 	byDefinition = "tenure.vif-definition"
-	// byClaim is by the claims that they refer to, of their own namespace.
+	// byClaim is by the claims that they need, if what they select is of that form.
 	byClaim = "tenure.vif-claim"
 )
 
@@ -60,10 +59,8 @@ func Index(ctx context.Context, to client.FieldIndexer, made string) error {
 			return keys
 		}),
 		to.IndexField(ctx, &corev1.Pod{}, byClaim, func(o client.Object) (names []string) {
-			for _, sel := range selections(o) {
-				if sel.Claim != "" {
-					names = append(names, sel.Claim)
-				}
+			for i, sel := range selections(o) {
+				names = append(names, claimName(sel, o.GetName(), o.GetUID(), vif.Interface(sel, i)))
 			}
 			return names
 		}),
@@ -126,16 +123,9 @@ var claimEvents = predicate.Funcs{
 	},
 }
 
-// ofClaim maps a claim to the pod that owns it, or to those that refer to it.
-func (r *Reconciler) ofClaim(ctx context.Context, o client.Object) (all []reconcile.Request) {
-	if o.GetLabels()[vif.LabelClaim] != "" {
-		for _, owner := range o.GetOwnerReferences() {
-			if owner.APIVersion == "v1" && owner.Kind == "Pod" {
-				all = append(all, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: owner.Name}})
-			}
-		}
-	}
-	return append(all, r.podsBy(ctx, client.MatchingFields{byClaim: o.GetName()}, client.InNamespace(o.GetNamespace()))...)
+// ofClaim maps a claim to the pods that need it, whoever has made it.
+func (r *Reconciler) ofClaim(ctx context.Context, o client.Object) []reconcile.Request {
+	return r.podsBy(ctx, client.MatchingFields{byClaim: o.GetName()}, client.InNamespace(o.GetNamespace()))
 }
 
 // podsBy returns the pods that an index has.
