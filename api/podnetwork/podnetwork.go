@@ -42,6 +42,9 @@ func LiftPatch(uid string) []byte {
 // one.
 const Admission = "pod-networks.tenure.dev"
 
+// Namespace is where the definitions stand that the controller makes.
+const Namespace = "tenure-system"
+
 // Provider is that of the PodNetworks that tenure-attach attaches pods to.
 const Provider = "tenure.dev/attach"
 

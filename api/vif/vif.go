@@ -100,8 +100,8 @@ func Fingerprint(annotations map[string]string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// DefinitionName returns the name of the definition, with a configuration, that the controller makes
-// of one of that form. It is the name of the CNI network, too.
+// DefinitionName returns the name of the definition, with a configuration, that the controller
+// makes of one of that form. It is the name of the CNI network, too.
 func DefinitionName(namespace, name string) string {
 	return fit("vif."+namespace+"."+name, namespace+"/"+name)
 }
@@ -172,7 +172,7 @@ type VIF struct {
 // ParseMap reads a pod's annotation. The empty text is no map.
 func ParseMap(text string) (m Map, err error) {
 	if text == "" {
-		return nil, nil
+		return Map{}, nil
 	}
 	if err := json.Unmarshal([]byte(text), &m); err != nil {
 		return nil, fmt.Errorf("annotation %s: %w", AnnotationMap, err)

@@ -80,7 +80,7 @@ func TestMap(t *testing.T) {
 	if err != nil || again.String() != m.String() {
 		t.Errorf("%v, %v; want %v", again, err, m)
 	}
-	if none, err := ParseMap(""); err != nil || none != nil {
+	if none, err := ParseMap(""); err != nil || len(none) > 0 {
 		t.Errorf("%v, %v; want no map", none, err)
 	}
 	if _, err := ParseMap("[]"); err == nil {

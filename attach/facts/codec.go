@@ -2,6 +2,7 @@ package facts
 
 import (
 	"encoding/json"
+	"strconv"
 
 	"github.com/tenure-ipam/tenure/ipam/lean/plainjson"
 )
@@ -80,6 +81,10 @@ func ParseAnswer(raw json.RawMessage) (a Answer, err error) {
 			a.PodNetworks, err = plainjson.ReadList(v, parsePodNetwork)
 		case "noPodNetworks":
 			a.NoPodNetworks = string(v) == "true"
+		case "vifs":
+			a.VIFs, err = plainjson.ReadList(v, parseVIF)
+		case "noVIFs":
+			a.NoVIFs = string(v) == "true"
 		}
 		return err
 	})
@@ -125,6 +130,33 @@ func parsePodNetwork(raw json.RawMessage) (n PodNetwork, err error) {
 		return err
 	})
 	return n, err
+}
+
+func parseVIF(raw json.RawMessage) (f VIF, err error) {
+	err = plainjson.ReadMembers(raw, func(key []byte, v json.RawMessage) (err error) {
+		switch string(key) {
+		case "element":
+			f.Element, err = strconv.Atoi(string(v))
+		case "interface":
+			f.Interface, err = plainjson.ReadText[string](v)
+		case "definition":
+			var d Definition
+			d, err = parseDefinition(v)
+			f.Definition = d.Ref
+		case "madeFor":
+			f.MadeFor, err = plainjson.ReadText[string](v)
+		case "claim":
+			f.Claim, err = plainjson.ReadText[string](v)
+		case "mac":
+			f.MAC, err = plainjson.ReadText[string](v)
+		case "refused":
+			f.Refused, err = plainjson.ReadText[string](v)
+		case "later":
+			f.Later = string(v) == "true"
+		}
+		return err
+	})
+	return f, err
 }
 
 func parseDefinition(raw json.RawMessage) (d Definition, err error) {

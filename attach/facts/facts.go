@@ -46,6 +46,31 @@ type Answer struct {
 	PodNetworks []PodNetwork `json:"podNetworks,omitempty"`
 	// NoPodNetworks says that the agent serves no PodNetworks: the pod's list has no effect.
 	NoPodNetworks bool `json:"noPodNetworks,omitempty"`
+	// VIFs are the elements of the pod's selections whose interfaces the control plane decides.
+	VIFs []VIF `json:"vifs,omitempty"`
+	// NoVIFs says that there are such elements, and that the agent serves none: what their
+	// definitions say of it has no effect.
+	NoVIFs bool `json:"noVIFs,omitempty"`
+}
+
+// A VIF is an element of a pod's selections whose interface the control plane decides, as the agent
+// has judged it.
+type VIF struct {
+	// Element is its place in the annotation, counted from 0.
+	Element int `json:"element"`
+	// Interface is the name of the interface.
+	Interface string `json:"interface"`
+	// Definition has the configuration, whose annotation tenure.dev/made-for must say MadeFor.
+	Definition Ref    `json:"definition"`
+	MadeFor    string `json:"madeFor"`
+	// Claim is the IPAMClaim, of the pod's namespace, that has the addresses.
+	Claim string `json:"claim,omitempty"`
+	// MAC is the hardware address that the interface is to have; empty: any.
+	MAC string `json:"mac,omitempty"`
+	// Refused says why the pod cannot be attached now; empty if it can. Later says that this may
+	// pass without the pod being changed.
+	Refused string `json:"refused,omitempty"`
+	Later   bool   `json:"later,omitempty"`
 }
 
 // A PodNetwork is an element of a pod's list of PodNetworks, as the agent has judged it.

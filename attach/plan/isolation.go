@@ -29,6 +29,9 @@ const (
 	ReasonArgs       = "CapabilityMissing"
 	// ReasonNoPodNetworks: the pod lists PodNetworks, which this cluster does not serve.
 	ReasonNoPodNetworks = "PodNetworksOff"
+	// ReasonNoVIFs: the pod selects a network whose interfaces the control plane decides, and this
+	// cluster serves none.
+	ReasonNoVIFs = "VIFsOff"
 	// ReasonUnlisted: the pod's list of PodNetworks leaves out the default one.
 	ReasonUnlisted = "DefaultNetworkUnlisted"
 )
@@ -67,11 +70,14 @@ func (m *maker) whyForbidden(d facts.Definition, global ...string) string {
 	return fmt.Sprintf("its own annotation does not let pods of namespace %s use it", pod)
 }
 
+// annotationKuryr is vif.AnnotationKuryr, which is not linked into a plugin for a word.
+const annotationKuryr = "openstack.org/kuryr-config"
+
 // ReadsAnnotation reports whether an annotation of a pod or of a definition, by its key,
 // decides about networks: the others need not be known to make a plan.
 func ReadsAnnotation(key string) bool {
 	prefix, _, _ := strings.Cut(key, "/")
-	return key == npwg.AnnotationNetworks || key == npwg.AnnotationDefaultNetwork || key == npwg.AnnotationResource || prefix == "tenure.dev"
+	return key == npwg.AnnotationNetworks || key == annotationKuryr || key == npwg.AnnotationDefaultNetwork || key == npwg.AnnotationResource || prefix == "tenure.dev"
 }
 
 // maxWanted is how many definitions are looked up for a pod: an annotation may name fifty

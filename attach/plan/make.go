@@ -34,6 +34,7 @@ func Make(c *Config, call Call, a facts.Answer, disk Disk) (Plan, error) {
 		m.note("configuration key without effect: %s", ignored)
 	}
 	selections, listed := m.selections(), m.podNetworks()
+	m.nameVIFs(selections)
 	m.addDefault()
 	m.addExtras(selections, listed)
 	for i, sel := range selections {
@@ -156,6 +157,10 @@ func (m *maker) definition(ref facts.Ref) (facts.Definition, bool) {
 // addSelected plans element i of the annotation.
 func (m *maker) addSelected(i int, sel npwg.Selection) {
 	where := fmt.Sprintf("element %d", i+1)
+	if v, ok := m.vif(i); ok {
+		m.addVIF(where, sel, v)
+		return
+	}
 	ref := facts.Ref{Namespace: sel.Namespace, Name: sel.Name}
 	m.take(where, ref.String(), sel.Interface)
 	d, l := m.findSelected(where, ref, m.config.GlobalNamespaces)

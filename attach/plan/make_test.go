@@ -33,6 +33,9 @@ type scene struct {
 	podNetworks string // the pod's list of PodNetworks
 	judged      []facts.PodNetwork
 	off         bool // they are not served
+
+	vifs    []facts.VIF
+	vifsOff bool
 }
 
 const inlineDefault = `"defaultNetwork": {"cniVersion": "1.0.0", "name": "cluster", "type": "flannel"}`
@@ -79,12 +82,15 @@ func (s scene) make(t *testing.T) (Plan, error) {
 	call := CallOf(pod.PodRef)
 	call.Runtime, call.Args = s.runtime, append(call.Args, s.args...)
 	c := s.config(t)
-	answer := facts.Answer{Pod: pod, PodNetworks: s.judged, NoPodNetworks: s.off}
+	answer := facts.Answer{Pod: pod, PodNetworks: s.judged, NoPodNetworks: s.off, VIFs: s.vifs, NoVIFs: s.vifsOff}
 	wanted := Wanted(c.Question(pod.PodRef), pod) // as the agent does
 	for _, n := range s.judged {
 		if n.Definition.Name != "" {
 			wanted = append(wanted, n.Definition)
 		}
+	}
+	for _, v := range s.vifs {
+		wanted = append(wanted, v.Definition)
 	}
 	for _, ref := range wanted {
 		i := slices.IndexFunc(s.defs, func(d facts.Definition) bool { return d.Ref == ref })

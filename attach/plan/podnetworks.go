@@ -83,21 +83,8 @@ func (m *maker) addPodNetwork(i int, e podnetwork.Element) {
 		return
 	}
 	m.take(where, judged.Name, e.Interface)
-	d, _ := m.definition(judged.Definition)
-	if d.Missing != "" {
-		m.addFault(&Error{
-			Where: where, Network: judged.Name, Why: d.Missing, Later: true,
-			Do: "create the definition; the controller makes those of InterfaceParameters again",
-		})
-		return
-	}
-	if made := d.Annotations[podnetwork.AnnotationMadeFor]; judged.MadeFor != "" && made != judged.MadeFor {
-		m.addFault(&Error{Where: where, Network: judged.Name, Why: fmt.Sprintf("definition %v is that of an earlier PodNetwork of this name", d.Ref), Later: true})
-		return
-	}
-	l, err := m.listOf(d)
-	if err != nil {
-		m.failList(where, judged.Name, err)
+	d, l := m.findMade(where, judged.Name, judged.Definition, judged.MadeFor)
+	if l == nil {
 		return
 	}
 	step := Step{

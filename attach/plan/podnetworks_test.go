@@ -91,7 +91,7 @@ func TestPodNetworksRefused(t *testing.T) {
 		{"may not", lists(two, refused("namespace shop may not use PodNetwork a", false), network("b")), "namespace shop may not use PodNetwork a", false},
 		{"one of each", lists(two, refused("x", true), refused("y", false)), "x", false},
 		{"its definition is not there yet", lists(two, network("c"), network("b")), "network c: does not exist", true},
-		{"a definition of an earlier network", lists(two, facts.PodNetwork{Name: "a", Definition: network("a").Definition, MadeFor: "u2"}, network("b")), "definition infra/a is that of an earlier PodNetwork of this name", true},
+		{"a definition of an earlier network", lists(two, facts.PodNetwork{Name: "a", Definition: network("a").Definition, MadeFor: "u2"}, network("b")), "definition infra/a was made for another object", true},
 		{"invalid", lists(`[{"podNetworkName": "a", "podNetworkAttachmentName": "b"}]`), "annotation tenure.dev/pod-networks: invalid: element 1: it has podNetworkName and podNetworkAttachmentName", false},
 		{"an interface that an NPWG element has", func() scene {
 			s := lists(`[{"podNetworkName": "a", "interfaceName": "net1"}]`, network("a"))

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/tenure-ipam/tenure/api/podnetwork"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/attach/facts"
 	"github.com/tenure-ipam/tenure/attach/judge"
@@ -16,7 +17,7 @@ import (
 )
 
 // Namespace is where the definitions stand that the controller makes of PodNetworks.
-const Namespace = "tenure-system"
+const Namespace = podnetwork.Namespace
 
 // IndexNetwork is the index of PodNetworkAttachments in the controller's cache by their network.
 const IndexNetwork = "tenure.podnetwork"

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/api/npwg"
 	"github.com/tenure-ipam/tenure/api/podnetwork"
+	"github.com/tenure-ipam/tenure/api/vif"
 	"github.com/tenure-ipam/tenure/attach/facts"
 	"github.com/tenure-ipam/tenure/attach/plan"
 )
@@ -26,6 +27,10 @@ type Source interface {
 	// PodNetworks judges the elements of a pod's list of PodNetworks; served is false where the
 	// cluster has none.
 	PodNetworks(ctx context.Context, namespace string, elements []podnetwork.Element) (all []facts.PodNetwork, served bool, err error)
+	// ServesVIFs reports whether interfaces are served that the control plane decides, and VIFs
+	// returns the map of such a pod: when it is complete, or as it is when ctx ends.
+	ServesVIFs() bool
+	VIFs(ctx context.Context, pod Pod, complete func(vif.Map) bool) (vif.Map, error)
 	Devices
 }
 
@@ -62,13 +67,19 @@ func Gather(ctx context.Context, src Source, q facts.Question) (facts.Answer, er
 	if err := g.Wait(); err != nil {
 		return facts.Answer{}, err
 	}
+	if err := addVIFs(ctx, src, &answer); err != nil {
+		return facts.Answer{}, err
+	}
 	if err := addDevices(ctx, src, &answer); err != nil {
 		return facts.Answer{}, err
 	}
 	if slices.ContainsFunc(answer.Networks, asksForLabels) {
-		answer.Pod.NamespaceLabels, err = src.Labels(ctx, pod.Namespace)
+		if answer.Pod.NamespaceLabels, err = src.Labels(ctx, pod.Namespace); err != nil {
+			return facts.Answer{}, err
+		}
 	}
-	return answer, err
+	judgeVIFs(ctx, src, &answer, pod)
+	return answer, nil
 }
 
 // addPodNetworks adds what is to be known of the pod's list of PodNetworks, and to refs the

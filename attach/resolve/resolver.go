@@ -34,6 +34,8 @@ type Config struct {
 	Boot string
 	// Linger is how long a definition is followed that no pod selects any more.
 	Linger time.Duration
+	// VIFs says that interfaces are served that the control plane decides.
+	VIFs bool
 }
 
 // DefaultConfig returns a Config that keeps reports in dir.
@@ -75,6 +77,7 @@ type Resolver struct {
 
 	mu       sync.Mutex
 	selected map[podName][]facts.Ref // guarded by mu; the definitions wanted for a pod of the node
+	changed  chan struct{}           // guarded by mu; closed when a pod of the node changes
 }
 
 // podName names a pod.
@@ -86,7 +89,7 @@ func New(cfg Config, cl Cluster, log *slog.Logger) (*Resolver, error) {
 		return nil, fmt.Errorf("resolver configuration: %w", err)
 	}
 	r := &Resolver{
-		cfg: cfg, cl: cl, log: log, selected: map[podName][]facts.Ref{},
+		cfg: cfg, cl: cl, log: log, selected: map[podName][]facts.Ref{}, changed: make(chan struct{}),
 		definitions: newMirror(maxDefinitions, cfg.Linger, cl.Definitions.FollowDefinition),
 		labels:      newMirror(maxNamespaces, cfg.Linger, cl.Namespaces.FollowLabels),
 	}
@@ -138,6 +141,8 @@ func (r *Resolver) PodChanged(p Pod, exists bool) {
 	if r.selected[name] = now; len(now) == 0 {
 		delete(r.selected, name)
 	}
+	close(r.changed)
+	r.changed = make(chan struct{})
 	r.mu.Unlock()
 	for _, ref := range now { // first, so that what stays is wanted all the time
 		r.definitions.want(ref)

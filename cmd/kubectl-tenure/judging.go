@@ -8,9 +8,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	api "github.com/tenure-ipam/tenure/api/podnetwork"
+	"github.com/tenure-ipam/tenure/api/vif"
 	"github.com/tenure-ipam/tenure/attach/facts"
 	"github.com/tenure-ipam/tenure/attach/judge"
 	"github.com/tenure-ipam/tenure/attach/podnetwork"
+	"github.com/tenure-ipam/tenure/attach/resolve"
 	"github.com/tenure-ipam/tenure/ipam/access"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
@@ -63,4 +65,13 @@ func (l liveNetworks) MayUse(ctx context.Context, namespace, network string) (bo
 		return true, nil
 	}
 	return ok, err
+}
+
+// ServesVIFs implements [resolve.Source]. Whether agents serve VIFs is not asked: where they do
+// not, no controller has written a pod's map either, and that is said.
+func (s *source) ServesVIFs() bool { return true }
+
+// VIFs implements [resolve.Source]. It does not wait.
+func (s *source) VIFs(_ context.Context, pod resolve.Pod, _ func(vif.Map) bool) (vif.Map, error) {
+	return resolve.MapOf(pod) //nolint:wrapcheck // says what it is about
 }

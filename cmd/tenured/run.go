@@ -128,6 +128,7 @@ func attachFlags(flags *pflag.FlagSet, c *daemon.Config) {
 	flags.StringVar(&c.AttachState, "attach-state", plan.DefaultStateDir, "tenure-attach's stateDir: what it could not report while the agent was away is taken from there")
 	flags.StringVar(&c.PodResources, "pod-resources", devices.DefaultSocket, "path of the kubelet's pod-resources socket, which tells the devices of a pod; where there is none, pods have no devices")
 	flags.BoolVar(&c.MultiNetwork, "multi-network", false, "attach pods to the PodNetworks that they list: see docs/howto/pod-networks.md. The same on all nodes, and on the controller")
+	flags.BoolVar(&c.VIFs, "vifs", false, "attach pods to networks whose interfaces the control plane decides: see docs/howto/vifs.md. The same on all nodes, and on the controller")
 	flags.BoolVar(&c.NeedDefault, "require-default-pod-network", false, "with --multi-network: while the cluster has no PodNetwork default, have STATUS fail, so that the node is NotReady")
 	flags.StringVar(&c.Ready.Source, "cni-conf", "", "path of the CNI configuration of tenure-attach that is installed while the default network is ready; empty: none is")
 	flags.StringVar(&c.Ready.Dir, "cni-conf-dir", c.Ready.Dir, "the runtime's directory of CNI configurations, where it is installed")

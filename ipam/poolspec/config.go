@@ -150,6 +150,9 @@ type Pod struct {
 	// Unselected says, by [ArgUnselected], that the interface is none that the pod's
 	// annotation selects.
 	Unselected bool
+	// Claim is the claim whose addresses the interface has, by [ArgClaim]; empty: what the pod's
+	// annotation says counts.
+	Claim string
 }
 
 // ArgUnselected is the key of CNI_ARGS by which the meta-plugin, which knows the pod's
@@ -157,6 +160,11 @@ type Pod struct {
 // configuration does. Only who runs plugins as root can say it. It gives no right:
 // who says it wrongly gets an address where the pod may have asked for a certain one.
 const ArgUnselected = "TENURE_UNSELECTED"
+
+// ArgClaim is the key of CNI_ARGS by which the meta-plugin says which claim of the pod's
+// namespace an interface has, where the control plane has decided it and the pod's annotation does
+// not name the claim. It gives no right that the claim does not.
+const ArgClaim = "TENURE_CLAIM"
 
 // AttachmentRef is one attachment that GC is to keep. An empty IfName means all
 // interfaces of the container.

@@ -132,6 +132,8 @@ func (p *parser) cniArgs(args string) (ip string) {
 			p.cfg.Pod.Sandbox = value
 		case key == ArgUnselected:
 			p.cfg.Pod.Unselected = p.truth(key, value)
+		case key == ArgClaim:
+			p.cfg.Pod.Claim = value
 		case key == "MAC": // the interface plugin's
 		default:
 			unknown = append(unknown, key)

@@ -301,6 +301,10 @@ var rules = []rule{
 		never: join(kubernetes, bolt, cni, outside, []string{"./ipam", "./api/v1alpha1"}), but: []string{"./ipam/lean/plainjson"},
 	},
 	{
+		pkg: "./api/vif", why: "controller and agents compute the same names by it: text becomes types, without I/O",
+		never: join(kubernetes, bolt, cni, []string{"./ipam", "./api/v1alpha1", "os", "log", "log/slog", "context"}), but: []string{"./ipam/lean/plainjson"},
+	},
+	{
 		pkg: "./attach/journal", why: "a DEL needs what is in it and nobody else: plain files",
 		never: join(kubernetes, bolt, processes, []string{"./ipam", "./api/v1alpha1", "./claims"}), but: []string{"./ipam/lean/cniname", "./ipam/atomicfile", "./ipam/lean/pause", "./ipam/lean/plainfile", "./ipam/lean/plainjson"},
 	},

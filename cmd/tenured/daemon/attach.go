@@ -27,7 +27,7 @@ func (d *Daemon) resolver(c client.WithWatch, api *kube.API, events *kube.Events
 	found := &attachPods{api: api}
 	cfg := resolve.DefaultConfig(d.cfg.Reports)
 	cfg.Boot = d.cfg.Agent.Boot
-	cfg.State = d.cfg.AttachState
+	cfg.State, cfg.VIFs = d.cfg.AttachState, d.cfg.VIFs
 	cluster := resolve.Cluster{
 		Pods: found, Definitions: definitions{api, c}, Namespaces: namespaces{api, c},
 		Devices: devices.Kubelet{Socket: d.cfg.PodResources}, Warn: events.WarnPod,

@@ -73,6 +73,8 @@ type Config struct {
 
 	// MultiNetwork says that PodNetworks are served.
 	MultiNetwork bool
+	// VIFs says that interfaces are served that the control plane decides.
+	VIFs bool
 	// NeedDefault says that STATUS fails while there is no default PodNetwork.
 	NeedDefault bool
 

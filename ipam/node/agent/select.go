@@ -49,6 +49,10 @@ func (a *Agent) selectPod(ctx context.Context, add *addCall, live bool) error {
 	if uid != "" {
 		add.demand.Pod.UID = uid // of a static pod this is not the mirror's
 	}
+	if named.Claim != "" {
+		add.sel = npwg.Selection{Interface: add.req.IfName, Claim: named.Claim}
+		return nil
+	}
 	selections, err := npwg.Parse(pod.Networks, pod.Namespace, npwg.AnyVersion)
 	sel, ok := npwg.ByInterface(selections, add.req.IfName)
 	if err != nil {
