@@ -205,8 +205,8 @@ func (p *plan) look(f facts, e element) (v vif.VIF, ready bool) {
 // claimOf returns the name of the element's claim.
 func (e element) claimOf(f facts) string { return claimName(e.Selection, f.name, f.uid, e.ifName) }
 
-// claimName returns the name of the claim of a pod's element: that which it refers to, or one of its
-// own.
+// claimName returns the name of the claim of a pod's element: that which it refers to, or one of
+// its own.
 func claimName(sel npwg.Selection, pod string, uid types.UID, ifName string) string {
 	if sel.Claim != "" {
 		return sel.Claim

@@ -166,8 +166,8 @@ func (r *Reconciler) write(ctx context.Context, pod *corev1.Pod, text string) (w
 	return why, false, fmt.Errorf("write the map of pod %s/%s: %w", pod.Namespace, pod.Name, err)
 }
 
-// related returns what a fault is about beside the pod, nil if that is nothing alone: Events about a
-// pod that differ in their words alone would be counted in one.
+// related returns what a fault is about beside the pod, nil if that is nothing alone: Events about
+// a pod that differ in their words alone would be counted in one.
 func related(namespace string, f fault) runtime.Object {
 	if f.claim != "" {
 		return &ipamclaims.IPAMClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: f.claim}}
