@@ -29,6 +29,7 @@ const madeOf = "tenure.dev/made-of"
 const (
 	ofNetwork    = "PodNetwork"
 	ofAttachment = "PodNetworkAttachment"
+	ofVIF        = "NetworkAttachmentDefinition"
 )
 
 // A made definition is one that is made here.
@@ -37,7 +38,7 @@ type made struct {
 	name string
 	// kind is the label's value, and object the annotation's.
 	kind, object string
-	// uids are those of the objects that it is made for.
+	// uids are those of the objects that it is made for; of a definition, its fingerprint.
 	uids []string
 	// owners are those with which the definition goes.
 	owners []metav1.OwnerReference

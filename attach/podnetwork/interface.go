@@ -5,16 +5,26 @@ import (
 	"github.com/tenure-ipam/tenure/attach/facts"
 )
 
+// CheckVIFParameters checks the InterfaceParameters that a definition of VIFs names, as
+// [CheckParameters] does those of a PodNetwork.
+func CheckVIFParameters(at facts.Ref, s v1alpha1.InterfaceParametersSpec) error {
+	if pluginOf(s) == "" {
+		return Invalid("InterfaceParameters %s/%s: they are of a plugin that this version does not know", at.Namespace, at.Name)
+	}
+	if missing := lacks(s); missing != "" {
+		return Invalid("InterfaceParameters %s/%s: spec.%s is missing, which the plugin %s needs: make other InterfaceParameters, and name them", at.Namespace, at.Name, missing, pluginOf(s))
+	}
+	return nil
+}
+
 // CheckParameters checks the InterfaceParameters that a PodNetwork names: they must say where the
 // network leads. The error is a [*ParamsError].
 func CheckParameters(at facts.Ref, s v1alpha1.InterfaceParametersSpec) error {
 	if pluginOf(s) == "" {
 		return Invalid("InterfaceParameters %s/%s: they are of a plugin that this version does not know", at.Namespace, at.Name)
 	}
-	for _, k := range keysOfNetwork(&s) {
-		if k.needed && !k.set {
-			return Invalid("InterfaceParameters %s/%s: spec.%s is missing, which a PodNetwork by the plugin %s needs: make other InterfaceParameters and another PodNetwork", at.Namespace, at.Name, k.name, pluginOf(s))
-		}
+	if missing := lacks(s); missing != "" {
+		return Invalid("InterfaceParameters %s/%s: spec.%s is missing, which a PodNetwork by the plugin %s needs: make other InterfaceParameters and another PodNetwork", at.Namespace, at.Name, missing, pluginOf(s))
 	}
 	return nil
 }

@@ -21,20 +21,22 @@ type Rendered struct {
 
 // config is a configuration of the CNI's reference plugins, or of sriov.
 type config struct {
-	CNIVersion  string                 `json:"cniVersion"`
-	Name        string                 `json:"name"`
-	Type        string                 `json:"type"`
-	Master      v1alpha1.InterfaceName `json:"master,omitempty"`
-	Mode        string                 `json:"mode,omitempty"`
-	VLANID      int32                  `json:"vlanId,omitempty"` // of the plugin vlan
-	Bridge      v1alpha1.InterfaceName `json:"bridge,omitempty"`
-	VLAN        int32                  `json:"vlan,omitempty"` // of bridge and sriov
-	HairpinMode bool                   `json:"hairpinMode,omitempty"`
-	MACSpoofChk bool                   `json:"macspoofchk,omitempty"` // of bridge
-	SpoofChk    string                 `json:"spoofchk,omitempty"`    // of sriov
-	Trust       string                 `json:"trust,omitempty"`
-	MTU         int32                  `json:"mtu,omitempty"`
-	IPAM        *ipam                  `json:"ipam,omitempty"`
+	CNIVersion string `json:"cniVersion"`
+	Name       string `json:"name"`
+	Type       string `json:"type"`
+	// Capabilities are of definitions of VIFs alone.
+	Capabilities map[string]bool        `json:"capabilities,omitempty"`
+	Master       v1alpha1.InterfaceName `json:"master,omitempty"`
+	Mode         string                 `json:"mode,omitempty"`
+	VLANID       int32                  `json:"vlanId,omitempty"` // of the plugin vlan
+	Bridge       v1alpha1.InterfaceName `json:"bridge,omitempty"`
+	VLAN         int32                  `json:"vlan,omitempty"` // of bridge and sriov
+	HairpinMode  bool                   `json:"hairpinMode,omitempty"`
+	MACSpoofChk  bool                   `json:"macspoofchk,omitempty"` // of bridge
+	SpoofChk     string                 `json:"spoofchk,omitempty"`    // of sriov
+	Trust        string                 `json:"trust,omitempty"`
+	MTU          int32                  `json:"mtu,omitempty"`
+	IPAM         *ipam                  `json:"ipam,omitempty"`
 }
 
 type ipam struct {
@@ -46,7 +48,11 @@ type ipam struct {
 // network has the definition's name, so that no claim for another network means it. pool is the
 // IPPool that gives addresses; empty: none are given.
 func Render(name string, s v1alpha1.InterfaceParametersSpec, pool string) Rendered {
-	c := config{CNIVersion: "1.0.0", Name: name, Type: pluginOf(s), MTU: s.MTU}
+	return render(name, s, pool, nil)
+}
+
+func render(name string, s v1alpha1.InterfaceParametersSpec, pool string, capabilities map[string]bool) Rendered {
+	c := config{CNIVersion: "1.0.0", Name: name, Type: pluginOf(s), Capabilities: capabilities, MTU: s.MTU}
 	// Pods do not select it by its own name: a PodNetwork has rules of its own for who may use it.
 	annotations := map[string]string{annotationNamespaces: ""}
 	switch {

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/tenure-ipam/tenure/api/npwg"
+	"github.com/tenure-ipam/tenure/api/vif"
 	"github.com/tenure-ipam/tenure/api/workload"
 	"github.com/tenure-ipam/tenure/ipam/controller/doorbell"
 	"github.com/tenure-ipam/tenure/ipam/kube"
@@ -55,19 +56,22 @@ func few(all map[string]string) map[string]string {
 }
 
 // CondenseClaim drops of a claim's annotations, labels and owners what nobody in the controller
-// reads: it reads what the claim asks for, the label and owners of a StatefulSet's, the label of
-// a VirtualMachine's that nobody owns, and of a claim without addresses its owner, which may ask
-// for some.
+// reads: it reads what the claim asks for, the label and owners of a StatefulSet's and of one for
+// an interface of a pod, the label of a VirtualMachine's that nobody owns, and of a claim without
+// addresses its owner, which may ask for some.
 func CondenseClaim(c *ipamclaims.IPAMClaim) {
 	requested, asks := c.Annotations[workload.AnnotationRequested]
 	c.Annotations = nil
 	if asks {
 		c.Annotations = map[string]string{workload.AnnotationRequested: requested}
 	}
-	set, ok := c.Labels[workload.LabelSet]
+	set, ofSet := c.Labels[workload.LabelSet]
+	pod, ofPod := c.Labels[vif.LabelClaim]
 	switch {
-	case ok:
+	case ofSet:
 		c.Labels = map[string]string{workload.LabelSet: set}
+	case ofPod:
+		c.Labels = map[string]string{vif.LabelClaim: pod}
 	case ownerless(c):
 		c.Labels = map[string]string{kube.VMLabel: c.Labels[kube.VMLabel]}
 	default:

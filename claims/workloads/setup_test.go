@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenure-ipam/tenure/api/npwg"
+	"github.com/tenure-ipam/tenure/api/vif"
 	"github.com/tenure-ipam/tenure/api/workload"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 )
@@ -64,6 +65,7 @@ func TestCondensedClaim(t *testing.T) {
 		left         int // owners
 	}{
 		"a StatefulSet's":                       {map[string]string{workload.LabelSet: "web", "a": "b"}, map[string]string{workload.LabelSet: "web"}, owners, []string{"10.0.0.5/24"}, 1},
+		"a pod's":                               {map[string]string{vif.LabelClaim: "u", "a": "b"}, map[string]string{vif.LabelClaim: "u"}, owners, []string{"10.0.0.5/24"}, 1},
 		"another":                               {map[string]string{"a": "b"}, nil, owners, []string{"10.0.0.5/24"}, 0},
 		"another without addresses":             {map[string]string{"a": "b"}, nil, owners, nil, 1},
 		"a machine's":                           {map[string]string{vm: "db"}, nil, owners, []string{"10.0.0.5/24"}, 0},

@@ -75,6 +75,7 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (options
 	flags.BoolVar(&c.StatefulSetClaims, "statefulset-claims", c.StatefulSetClaims, "make the claims that StatefulSets ask for by the annotation tenure.dev/claims")
 	flags.BoolVar(&c.MultiNetwork, "multi-network", false, "serve PodNetworks: see docs/howto/pod-networks.md")
 	flags.BoolVar(&c.DefaultPodNetwork, "default-pod-network", c.DefaultPodNetwork, "make the PodNetwork that stands for the cluster's default network, and make it again when it is gone; without --multi-network of no effect")
+	flags.BoolVar(&c.VIFs, "vifs", false, "decide about the interfaces of pods that select definitions with the annotation tenure.dev/vif or openstack.org/kuryr-config: make a claim for each, and write the annotation tenure.dev/vifs")
 	flags.DurationVar(&c.TakeOverMargin, "take-over-margin", c.TakeOverMargin, "how long after its fence a silent node whose Node object is gone is taken over")
 	flags.StringVar(&c.Health, "health", c.Health, "address for /healthz and /readyz; empty: none")
 	flags.StringVar(&c.Metrics, "metrics", c.Metrics, "address for /metrics; empty: none")

@@ -20,7 +20,7 @@ import (
 const casesPage, faultsPage = "docs/contributing/cases.md", "docs/contributing/simulation.md"
 
 var (
-	label     = regexp.MustCompile(`(WB|VM|FD|[ACDFHIMNPQWX])[0-9]+`)
+	label     = regexp.MustCompile(`(WB|VM|FD|[ACDFHIKMNPQWX])[0-9]+`)
 	labelRow  = regexp.MustCompile(`(?m)^\| ((?:WB|VM|FD|[A-Z])[0-9]+[a-z]?) \|`)
 	testName  = regexp.MustCompile(`^(Test|Fuzz|Benchmark|Example)`)
 	caseField = regexp.MustCompile(`^(name|row|title|what)$`)

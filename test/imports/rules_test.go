@@ -269,6 +269,10 @@ var rules = []rule{
 		never: join(bolt, cni, []string{"./claims", "./ipam/controller/grants", "./ipam/node", "./ipam/agentapi"}),
 	},
 	{
+		pkg: "./claims/vifs", why: "it makes claims, and says what the interfaces are: what addresses they get, and who attaches them, is not its business",
+		never: join(bolt, cni, []string{"./claims", "./ipam/controller/grants", "./ipam/node", "./ipam/agentapi"}),
+	},
+	{
 		pkg: "./attach/facts", why: "plugin and agent link it: plain types",
 		never: join(ours, kubernetes, bolt, cni, outside), but: []string{"./ipam/lean/plainjson"},
 	},

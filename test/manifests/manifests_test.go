@@ -23,6 +23,7 @@ const images = `images:
 const (
 	attach      = "components: [../../deploy/attach]\n"
 	podNetworks = "components: [../../deploy/attach, ../../deploy/podnetworks]\n"
+	vifs        = "components: [../../deploy/attach, ../../deploy/vifs]\n"
 )
 
 // render fails the test where rendering fails.
@@ -53,6 +54,9 @@ func TestChartIsTheBase(t *testing.T) {
 		},
 		"W7 PodNetworks": {
 			Base + images + podNetworks, []string{"--set=attach.enabled=true,podNetworks.enabled=true"},
+		},
+		"K1 VIFs": {
+			Base + images + vifs, []string{"--set=attach.enabled=true,vifs.enabled=true"},
 		},
 		"other images": {
 			Base + strings.NewReplacer("tenure.dev", "registry.example:5000/net", "dev}", "v7}").Replace(images),
@@ -117,6 +121,11 @@ func TestChartRefuses(t *testing.T) {
 		"controller.podDisruptionBudget=no":                 "/controller/podDisruptionBudget",
 		"workloadClaims.enabled=yes":                        "/workloadClaims/enabled",
 		"podNetworks.enabled=yes":                           "/podNetworks/enabled",
+		"podNetworks.enabled=true":                          "attach.enabled",
+		"vifs.enabled=yes":                                  "/vifs/enabled",
+		"vifs.enabled=true":                                 "attach.enabled",
+		"controller.extraArgs={--vifs}":                     "/controller/extraArgs/0",
+		"agent.extraArgs={--vifs}":                          "/agent/extraArgs/0",
 		"controller.extraArgs={--multi-network}":            "/controller/extraArgs/0",
 		"agent.extraArgs={--multi-network=false}":           "/agent/extraArgs/0",
 		"controller.extraArgs={--statefulset-claims=false}": "/controller/extraArgs/0",

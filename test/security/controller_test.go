@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// TestStolenControllerCredentials: of claims the controller writes the status, and those of
-// StatefulSets; of what is not Tenure's nothing at all.
+// TestStolenControllerCredentials: of claims the controller writes the status, those of
+// StatefulSets, and makes those that pods own; of what is not Tenure's nothing at all but a map.
 func TestStolenControllerCredentials(t *testing.T) {
 	ctx := context.Background()
 	i := newIntruder(t, "the controller", boundTo(t, "tenure-controller", podOn(t, system, "tenure-controller-0", "node-a", "tenure-controller")))
@@ -40,6 +40,10 @@ func TestStolenControllerCredentials(t *testing.T) {
 		{"give a machine's claim that nobody owns to it", func() error {
 			return i.patch(named("IPAMClaim", "team-b", "db.lan"), `{metadata: {ownerReferences: [{apiVersion: kubevirt.io/v1, kind: VirtualMachine, name: db, uid: u, controller: true}]}}`)
 		}, ""},
+		{"make a claim for an interface of a pod", func() error {
+			return i.create(`{apiVersion: k8s.cni.cncf.io/v1alpha1, kind: IPAMClaim, metadata: {name: x.eth1, namespace: team-b, labels: {tenure.dev/vif-of: u}, ownerReferences: [{apiVersion: v1, kind: Pod, name: x, uid: u}]}, spec: {network: lan, interface: eth1}}`)
+		}, ""},
+		{"write the map of a pod's interfaces", func() error { return i.patch(victim, `{metadata: {annotations: {tenure.dev/vifs: "{}"}}}`) }, ""},
 		{"write a claim's status", func() error { return i.patch(claim(), `{status: {ips: []}}`, "status") }, ""},
 		{"grant", func() error {
 			return i.patch(named("IPLease", "", leaseNames["shared"]), `{spec: {turn: 2, grants: [{address: 10.81.0.4, to: {kind: Claim, uid: u, namespace: team-b, name: vm}}]}}`)
@@ -66,6 +70,9 @@ func TestStolenControllerCredentials(t *testing.T) {
 		{"take a machine's claim from it", func() error {
 			return i.patch(named("IPAMClaim", "team-b", "db.lan"), `{metadata: {ownerReferences: []}}`)
 		}, "does not take a claim from its owner"},
+		{"create a claim for an interface of a pod that does not own it", func() error {
+			return i.create(`{apiVersion: k8s.cni.cncf.io/v1alpha1, kind: IPAMClaim, metadata: {name: x, namespace: team-b, labels: {tenure.dev/vif-of: u}}, spec: {network: lan, interface: net1}}`)
+		}, "writes claims of StatefulSets alone"},
 		{"create a claim", func() error {
 			return i.create(`{apiVersion: k8s.cni.cncf.io/v1alpha1, kind: IPAMClaim, metadata: {name: x, namespace: team-b}, spec: {network: lan, interface: net1}}`)
 		}, "writes claims of StatefulSets alone"},
@@ -80,6 +87,9 @@ func TestStolenControllerCredentials(t *testing.T) {
 			return i.create(`{apiVersion: k8s.cni.cncf.io/v1, kind: NetworkAttachmentDefinition, metadata: {name: x, namespace: team-b}}`)
 		}, "cannot create resource \"network-attachment-definitions\""},
 		{"annotate a pod", func() error { return i.patch(victim, `{metadata: {annotations: {a: b}}}`) }, "the controller changes nothing of a pod's metadata"},
+		{"annotate a pod beside its map", func() error {
+			return i.patch(victim, `{metadata: {annotations: {a: b, tenure.dev/vifs: "{}"}}}`)
+		}, "the controller changes nothing of a pod's metadata"},
 		{"say what a pod was attached to", func() error {
 			return i.patch(victim, `{metadata: {annotations: {k8s.v1.cni.cncf.io/network-status: "[]"}}}`, "status")
 		}, "the controller changes nothing of a pod's metadata"},

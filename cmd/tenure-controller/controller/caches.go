@@ -2,8 +2,10 @@ package controller
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"strings"
 	"time"
 
@@ -15,11 +17,15 @@ import (
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	podnetworks "github.com/tenure-ipam/tenure/attach/controller"
+	"github.com/tenure-ipam/tenure/claims"
+	"github.com/tenure-ipam/tenure/claims/vifs"
 	"github.com/tenure-ipam/tenure/claims/workloads"
 	"github.com/tenure-ipam/tenure/ipam/controller/grants"
+	"github.com/tenure-ipam/tenure/ipam/controller/networks"
 	"github.com/tenure-ipam/tenure/ipam/controller/pools"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
@@ -27,7 +33,7 @@ import (
 
 // cacheOptions keeps the caches lean: with 100,000 claims and 30,000 leases what
 // nobody here reads would be most of them. They hear soon after an outage.
-func cacheOptions(regs string) cache.Options {
+func cacheOptions(cfg Config) cache.Options {
 	strip := cache.TransformStripManagedFields()
 	return cache.Options{
 		NewInformer: func(lw toolscache.ListerWatcher, o runtime.Object, resync time.Duration, by toolscache.Indexers) toolscache.SharedIndexInformer {
@@ -35,17 +41,17 @@ func cacheOptions(regs string) cache.Options {
 		},
 		DefaultTransform: strip,
 		ByObject: map[client.Object]cache.ByObject{
-			&coordination.Lease{}: {Namespaces: map[string]cache.Config{regs: {}}},
+			&coordination.Lease{}: {Namespaces: map[string]cache.Config{cfg.RegistrationNamespace: {}}},
 			&corev1.Node{}: {Transform: func(o any) (any, error) {
 				if n, ok := o.(*corev1.Node); ok {
 					n.Annotations, n.Labels, n.Status = nil, nil, corev1.NodeStatus{}
 				}
 				return strip(o)
 			}},
-			// Nobody has pods cached where PodNetworks are not served.
+			// Nobody has pods cached where neither PodNetworks nor VIFs are served.
 			&corev1.Pod{}: {Transform: func(o any) (any, error) {
 				if p, ok := o.(*corev1.Pod); ok {
-					podnetworks.CondensePod(p)
+					condensePod(p, cfg.VIFs)
 				}
 				return strip(o)
 			}},
@@ -69,6 +75,26 @@ func cacheOptions(regs string) cache.Options {
 			}},
 		},
 	}
+}
+
+// index adds what the cache is searched by.
+func index(ctx context.Context, mgr manager.Manager, catalog *networks.Catalog) error {
+	return errors.Join(
+		catalog.Index(ctx, mgr.GetFieldIndexer()),
+		claims.IndexClaims(ctx, mgr.GetFieldIndexer()),
+		pools.IndexLeases(ctx, mgr.GetFieldIndexer()),
+	)
+}
+
+// condensePod drops of a pod what nobody reads. Where VIFs are served, more of it is read.
+func condensePod(p *corev1.Pod, served bool) {
+	few, hostNetwork := vifs.Few(p.Annotations), p.Spec.HostNetwork
+	podnetworks.CondensePod(p)
+	if !served || len(few) == 0 {
+		return
+	}
+	maps.Copy(few, p.Annotations)
+	p.Annotations, p.Spec.HostNetwork = few, hostNetwork
 }
 
 // feed tells the broker what the caches see of pools and leases.

@@ -79,6 +79,10 @@ type Config struct {
 	// DefaultPodNetwork says that the default PodNetwork is made, where they are served.
 	DefaultPodNetwork bool
 
+	// VIFs says that interfaces of pods are decided here, which select definitions of that form.
+	// Where it is off, what was made of such definitions is deleted.
+	VIFs bool
+
 	// TakeOverMargin is how long after its F a silent node whose Node object is gone
 	// is taken over.
 	TakeOverMargin time.Duration
@@ -188,7 +192,7 @@ func (c *Controller) manager() (manager.Manager, error) {
 		return nil, err
 	}
 	mgr, err := ctrl.NewManager(c.rest, manager.Options{
-		Scheme: scheme, Logger: logr.FromSlogHandler(c.log.Handler()), Cache: cacheOptions(c.cfg.RegistrationNamespace),
+		Scheme: scheme, Logger: logr.FromSlogHandler(c.log.Handler()), Cache: cacheOptions(c.cfg),
 		LeaderElection: c.cfg.LeaderElection, LeaderElectionID: name, LeaderElectionNamespace: c.cfg.RegistrationNamespace,
 		LeaderElectionReleaseOnCancel: true,
 		LeaseDuration:                 &c.cfg.LeaseDuration, RenewDeadline: &c.cfg.RenewDeadline, RetryPeriod: &c.cfg.RetryPeriod,
@@ -287,6 +291,7 @@ func (c *Controller) assemble(ctx context.Context, mgr manager.Manager) ([]prome
 		func() error { return ofClaims.Setup(mgr, catalog, &bells.claims, c.cfg.Workers) },
 		func() error { return c.workloads(ctx, mgr, direct, live, catalog) },
 		func() error { return c.podNetworks(ctx, mgr, direct, live) },
+		func() error { return c.vifs(ctx, mgr, direct) },
 		func() error { return ofRequests.Setup(mgr, &bells.requests, c.cfg.Workers) },
 		func() error { return ofPools.Setup(mgr, catalog) },
 		func() error {
@@ -342,15 +347,6 @@ func (b *bells) notify() grants.Notify {
 }
 
 func (b *bells) pool(name protocol.PoolName) { b.pools.Ring("", string(name)) }
-
-// index adds what the cache is searched by.
-func index(ctx context.Context, mgr manager.Manager, catalog *networks.Catalog) error {
-	return errors.Join(
-		catalog.Index(ctx, mgr.GetFieldIndexer()),
-		claims.IndexClaims(ctx, mgr.GetFieldIndexer()),
-		pools.IndexLeases(ctx, mgr.GetFieldIndexer()),
-	)
-}
 
 // looker returns what looks at the addresses that other IPAMs have given.
 func (c *Controller) looker(from cache.Cache, live *kube.API, b *grants.Broker, ofPools *pools.Reconciler) *looker.Looker {

@@ -30,15 +30,12 @@ func (c *Controller) podNetworks(ctx context.Context, mgr manager.Manager, direc
 		release := &gate.Release{Live: direct, Log: log}
 		return errors.Join(mgr.Add(manager.RunnableFunc(release.Run)), mgr.Add(background(func(ctx context.Context) { retirePodNetworks(ctx, shared) })))
 	}
-	for _, kind := range []string{"PodNetwork", "PodNetworkAttachment", "InterfaceParameters"} {
-		_, err := mgr.GetRESTMapper().RESTMapping(schema.GroupKind{Group: v1alpha1.GroupName, Kind: kind}, v1alpha1.GroupVersion.Version)
-		if meta.IsNoMatchError(err) {
-			log.ErrorContext(ctx, "no PodNetworks are served: install Tenure's CustomResourceDefinitions, and start the controller again", "undefined", kind)
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("ask the API server whether %s is defined: %w", kind, err)
-		}
+	switch missing, err := undefined(mgr, "PodNetwork", "PodNetworkAttachment", "InterfaceParameters"); {
+	case err != nil:
+		return err
+	case missing != "":
+		log.ErrorContext(ctx, "no PodNetworks are served: install Tenure's CustomResourceDefinitions, and start the controller again", "undefined", missing)
+		return nil
 	}
 	if err := podnetworks.Index(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err //nolint:wrapcheck // says what it is about
@@ -53,6 +50,21 @@ func (c *Controller) podNetworks(ctx context.Context, mgr manager.Manager, direc
 		return err //nolint:wrapcheck // likewise
 	}
 	return c.gate(ctx, mgr, direct, live)
+}
+
+// undefined returns the first of Tenure's kinds that the API server does not know; empty: it knows
+// all of them.
+func undefined(mgr manager.Manager, kinds ...string) (kind string, err error) {
+	for _, kind := range kinds {
+		_, err := mgr.GetRESTMapper().RESTMapping(schema.GroupKind{Group: v1alpha1.GroupName, Kind: kind}, v1alpha1.GroupVersion.Version)
+		if meta.IsNoMatchError(err) {
+			return kind, nil
+		}
+		if err != nil {
+			return "", fmt.Errorf("ask the API server whether %s is defined: %w", kind, err)
+		}
+	}
+	return "", nil
 }
 
 // retireEvery is how long after a failure finalizers are taken off again.

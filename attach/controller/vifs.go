@@ -1,0 +1,203 @@
+package controller
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/api/vif"
+	"github.com/tenure-ipam/tenure/attach/facts"
+	"github.com/tenure-ipam/tenure/attach/podnetwork"
+)
+
+// Reasons of the Events about a definition whose interfaces the control plane decides.
+const (
+	// ReasonVIFInvalid: its annotation, or the parameters in it, cannot be read or cannot be had.
+	ReasonVIFInvalid = "InvalidVIFAnnotation"
+	// ReasonVIFPoolNotFound: the pool that it names does not exist.
+	ReasonVIFPoolNotFound = "VIFPoolNotFound"
+	// ReasonVIFParametersNotFound: the InterfaceParameters that it names do not exist.
+	ReasonVIFParametersNotFound = "VIFParametersNotFound"
+)
+
+// VIFs makes, for each NetworkAttachmentDefinition without a configuration that says which network
+// its interfaces are of, a definition with one in the namespace of those that are made.
+type VIFs struct {
+	*Cluster
+	// said has, by a definition's name, the fault (vifFault) that people were told last.
+	said sync.Map
+}
+
+// A vifFault says why nothing is made of a definition, in the reason and the message of an Event.
+type vifFault struct{ reason, message string }
+
+func (f vifFault) Error() string { return f.message }
+
+func invalidVIF(format string, args ...any) error {
+	return vifFault{ReasonVIFInvalid, fmt.Sprintf(format, args...)}
+}
+
+// Reconcile looks at one definition. If it is of that form, what is made of it is as it says; else,
+// or if it says what cannot be made, nothing is.
+func (r *VIFs) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	var o nad.NetworkAttachmentDefinition
+	switch err := r.Cache.Get(ctx, req.NamespacedName, &o); {
+	case apierrors.IsNotFound(err):
+		r.said.Delete(req.NamespacedName)
+		return settle(r.removeVIF(ctx, req.Namespace, req.Name))
+	case err != nil:
+		return reconcile.Result{}, err //nolint:wrapcheck // says what it is about
+	}
+	if !isVIF(&o) || o.DeletionTimestamp != nil {
+		r.said.Delete(req.NamespacedName)
+		return settle(r.removeVIF(ctx, o.Namespace, o.Name))
+	}
+	m, err := r.madeOfVIF(ctx, &o)
+	if err == nil {
+		err = r.applyDefinition(ctx, m)
+	}
+	if other, ok := errors.AsType[*podnetwork.ParamsError](err); ok { // the name is somebody else's
+		err = vifFault{ReasonVIFInvalid, other.Message}
+	}
+	if fault, ok := errors.AsType[vifFault](err); ok {
+		r.tell(ctx, &o, fault)
+		return settle(r.removeVIF(ctx, o.Namespace, o.Name))
+	}
+	r.said.Delete(req.NamespacedName)
+	return settle(err)
+}
+
+// isVIF reports whether a definition, which is not made here, is of that form.
+func isVIF(o *nad.NetworkAttachmentDefinition) bool {
+	return o.Labels[madeOf] == "" && vif.Is(o.Annotations, o.Spec.Config)
+}
+
+// madeOfVIF returns the definition that is to be made of o. A vifFault says why none is.
+func (r *VIFs) madeOfVIF(ctx context.Context, o *nad.NetworkAttachmentDefinition) (made, error) {
+	n, err := vif.NetworkOf(o.Annotations)
+	if err != nil {
+		return made{}, invalidVIF("%v: no interface is made by this definition before that is mended", err)
+	}
+	pool, err := r.poolOf(ctx, n)
+	if err != nil {
+		return made{}, err
+	}
+	spec, err := r.interfaceOf(ctx, o.Namespace, n.Interface)
+	if err != nil {
+		return made{}, err
+	}
+	name := vif.DefinitionName(o.Namespace, o.Name)
+	return made{
+		name: name, kind: ofVIF, object: o.Namespace + "/" + o.Name, uids: []string{vif.Fingerprint(o.Annotations)},
+		Rendered: podnetwork.RenderVIF(name, spec, pool),
+	}, nil
+}
+
+// poolOf returns the pool that a network names, which exists.
+func (r *VIFs) poolOf(ctx context.Context, n vif.Network) (string, error) {
+	if n.SubnetID != "" {
+		return "", vifFault{ReasonVIFPoolNotFound, fmt.Sprintf("no IPPool has Neutron's subnet ID: %.80s: have a pool name it, or name an IPPool by the annotation %s in its place", n.SubnetID, vif.AnnotationNetwork)}
+	}
+	err := r.Cache.Get(ctx, client.ObjectKey{Name: n.Pool}, &v1alpha1.IPPool{})
+	if apierrors.IsNotFound(err) {
+		return "", vifFault{ReasonVIFPoolNotFound, fmt.Sprintf("annotation %s: IPPool %.260s does not exist: make it, or name another", vif.AnnotationNetwork, n.Pool)}
+	}
+	if err != nil {
+		return "", fmt.Errorf("read pool %s: %w", n.Pool, err)
+	}
+	return n.Pool, nil
+}
+
+// interfaceOf returns the parameters that a network of that namespace names, or has inline.
+func (r *VIFs) interfaceOf(ctx context.Context, namespace string, text json.RawMessage) (v1alpha1.InterfaceParametersSpec, error) {
+	const key = "annotation " + vif.AnnotationNetwork + ": interfaceParameters"
+	name, named := parametersName(text)
+	switch {
+	case len(text) == 0 || string(text) == "null":
+		return v1alpha1.InterfaceParametersSpec{}, invalidVIF("%s is missing, which says how interfaces are made: give the name of InterfaceParameters of namespace %s, or what such have in spec", key, namespace)
+	case !named:
+		spec, err := podnetwork.ReadInline(text)
+		if err != nil {
+			return spec, invalidVIF("%s: %s: write what InterfaceParameters have in spec, or give the name of such", key, oneLine(err))
+		}
+		return spec, nil
+	}
+	at := facts.Ref{Namespace: namespace, Name: name}
+	spec, err := r.readParameters(ctx, at)
+	if err == nil {
+		err = podnetwork.CheckVIFParameters(at, spec)
+	}
+	if fault, ok := errors.AsType[*podnetwork.ParamsError](err); ok {
+		reason := ReasonVIFInvalid
+		if fault.Reason == v1alpha1.ReasonParamsMissing {
+			reason = ReasonVIFParametersNotFound
+		}
+		return spec, vifFault{reason, key + ": " + fault.Message}
+	}
+	return spec, err
+}
+
+// parametersName returns the name that a network gives of InterfaceParameters; named is false if it
+// has something else in that place.
+func parametersName(text json.RawMessage) (name string, named bool) {
+	err := json.Unmarshal(text, &name)
+	return name, err == nil && name != ""
+}
+
+func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
+
+// removeVIF deletes what was made of a definition, if the cache has it. If it has not yet, its
+// event leads here again.
+func (r *VIFs) removeVIF(ctx context.Context, namespace, name string) error {
+	var o nad.NetworkAttachmentDefinition
+	err := r.Cache.Get(ctx, client.ObjectKey{Namespace: podnetwork.Namespace, Name: vif.DefinitionName(namespace, name)}, &o)
+	if err == nil && isMade(&o, ofVIF, namespace+"/"+name) {
+		err = call(ctx, func(ctx context.Context) error { return r.Live.Delete(ctx, &o, client.Preconditions{UID: &o.UID}) })
+	}
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("delete what was made of NetworkAttachmentDefinition %s/%s: %w", namespace, name, err)
+	}
+	return nil
+}
+
+// tell makes an Event of a fault that people were not told at the last look.
+func (r *VIFs) tell(ctx context.Context, o *nad.NetworkAttachmentDefinition, f vifFault) {
+	key := client.ObjectKeyFromObject(o)
+	if before, told := r.said.Swap(key, f); told && before == f {
+		return
+	}
+	r.Events.Eventf(o, nil, corev1.EventTypeWarning, f.reason, "MakeDefinition", "%.1000s", f.message)
+	r.Log.WarnContext(ctx, "no interfaces by a definition", "definition", key.String(), "reason", f.reason, "message", f.message)
+}
+
+// RetireVIFs deletes all definitions that were made of others of that form, for a controller that
+// serves none. Where definitions are not defined there is nothing to delete.
+func (c *Cluster) RetireVIFs(ctx context.Context) error {
+	var list nad.NetworkAttachmentDefinitionList
+	err := call(ctx, func(ctx context.Context) error {
+		return c.Live.List(ctx, &list, client.InNamespace(podnetwork.Namespace), client.MatchingLabels{madeOf: ofVIF})
+	})
+	if undefined(err) {
+		return nil
+	}
+	errs := []error{err}
+	for i := range list.Items {
+		o := &list.Items[i]
+		err := call(ctx, func(ctx context.Context) error { return c.Live.Delete(ctx, o, client.Preconditions{UID: &o.UID}) })
+		errs = append(errs, client.IgnoreNotFound(err))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("delete what was made for VIFs: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,261 @@
+package vifs
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/tenure-ipam/tenure/api/npwg"
+	"github.com/tenure-ipam/tenure/api/vif"
+)
+
+// Reasons of the Events about a pod.
+const (
+	// ReasonRefused: the pod gets none of its interfaces, and has to be made otherwise.
+	ReasonRefused = "VIFsRefused"
+	// ReasonNotReady: the pod waits for something that may still come.
+	ReasonNotReady = "VIFsNotReady"
+	// ReasonTaken: a claim of a name that the pod needs is somebody else's.
+	ReasonTaken = "VIFClaimTaken"
+)
+
+// maxElements is how many elements of a pod may select such definitions.
+const maxElements = 32
+
+// defaultInterface is the name of the interface of the pod's default network.
+const defaultInterface = "eth0"
+
+// facts are what a plan is made of.
+type facts struct {
+	namespace, name string
+	uid             types.UID
+	// static says that a kubelet runs the pod by itself, hostNetwork that it has its node's own
+	// network.
+	static, hostNetwork bool
+	// written is the map that the pod has.
+	written string
+	// unreadable says why the pod's annotation cannot be read.
+	unreadable error
+	// elements are those that select a definition of that form, and others the names of the
+	// interfaces of all other elements.
+	elements []element
+	others   []string
+}
+
+// An element is one that selects a definition of that form.
+type element struct {
+	npwg.Selection
+	ifName string
+	// forbidden says why the pod may not use the definition; empty: it may.
+	forbidden string
+	// network is nil before the definition is made that has the configuration.
+	network *network
+	// claim is nil if there is none yet.
+	claim *claim
+}
+
+// A network is what the definition with the configuration says.
+type network struct {
+	name     string
+	takesMAC bool
+	mtu      int32
+	ranges   []addrRange
+}
+
+// An addrRange is addresses of one range of a pool, and their gateway.
+type addrRange struct {
+	cidr                netip.Prefix
+	start, end, gateway netip.Addr // not valid where the range has none
+}
+
+func (r addrRange) has(a netip.Addr) bool {
+	return r.cidr.Contains(a) && (!r.start.IsValid() || !a.Less(r.start)) && (!r.end.IsValid() || !r.end.Less(a))
+}
+
+// claim is what is known of an IPAMClaim.
+type claim struct {
+	uid             types.UID
+	network, ifName string
+	owners          []metav1.OwnerReference
+	deleting        bool
+	ips             []string
+	// failed says why the claim has no addresses that it may use; empty: it has them, or nothing is
+	// known yet.
+	failed string
+}
+
+// wanted is a claim that is to be made.
+type wanted struct{ name, network, ifName, requested string }
+
+// fault is what people are to be told. network is the definition that it is about, and claim the
+// claim; empty: it is about neither, or about none alone.
+type fault struct{ reason, message, network, claim string }
+
+// plan is what is to be done.
+type plan struct {
+	create []wanted
+	// write is the map that is to be written; empty: it is there, or it is not complete.
+	write  string
+	faults []fault
+}
+
+// decide says what is to be done about the claims and the map of a pod.
+func decide(f facts) (p plan) {
+	if len(f.elements) == 0 {
+		return p
+	}
+	if why := f.refused(); why != "" {
+		return plan{faults: []fault{{reason: ReasonRefused, message: why + ": no interface is made"}}}
+	}
+	all := vif.Map{}
+	for _, e := range f.elements {
+		v, ready := p.look(f, e)
+		if ready {
+			all[e.ifName] = v
+		}
+	}
+	if text := all.String(); len(all) == len(f.elements) && text != f.written {
+		p.write = text
+	}
+	return p
+}
+
+// refused says why the pod gets none of the interfaces, whatever comes; empty: it may get them.
+func (f facts) refused() string {
+	switch n := len(f.elements); {
+	case f.static:
+		return "a static pod has no interfaces that the control plane decides, since it has to start without one: select a network with a configuration"
+	case f.hostNetwork:
+		return "the pod has its node's network, and no interfaces of its own: leave hostNetwork out, or the annotation " + npwg.AnnotationNetworks
+	case f.unreadable != nil:
+		return fmt.Sprintf("annotation %s cannot be read: %s", npwg.AnnotationNetworks, strings.ReplaceAll(f.unreadable.Error(), "\n", "; "))
+	case n > maxElements:
+		return fmt.Sprintf("annotation %s has %d elements whose interfaces the control plane decides: %d can be", npwg.AnnotationNetworks, n, maxElements)
+	}
+	names, claims := slices.Clone(f.others), map[string]string{}
+	for _, e := range f.elements {
+		if e.forbidden != "" {
+			return fmt.Sprintf("network %s: %s", e, e.forbidden)
+		}
+		if e.ifName == defaultInterface {
+			return fmt.Sprintf("network %s: %s is the interface of the default network: choose another name", e, defaultInterface)
+		}
+		if slices.Contains(names, e.ifName) {
+			return fmt.Sprintf("network %s: another element has the interface %s: choose another name", e, e.ifName)
+		}
+		names = append(names, e.ifName)
+		if by := claims[e.Claim]; e.Claim != "" && by != "" {
+			return fmt.Sprintf("network %s: its claim %s is that of interface %s, too: name another claim", e, e.Claim, by)
+		}
+		claims[e.Claim] = e.ifName
+		if e.MAC != "" && e.network != nil && !e.network.takesMAC {
+			return fmt.Sprintf("network %s: its plugin cannot be given the hardware address %s: leave mac out", e, e.MAC)
+		}
+	}
+	return ""
+}
+
+// look adds to p what is to be done about one element. ready says that nothing is left to do, and
+// then v is its interface.
+func (p *plan) look(f facts, e element) (v vif.VIF, ready bool) {
+	name := e.claimOf(f)
+	later := func(format string, args ...any) (vif.VIF, bool) {
+		why := fault{ReasonNotReady, fmt.Sprintf("interface %s, network %s: %s", e.ifName, e, fmt.Sprintf(format, args...)), e.String(), name}
+		if e.network == nil {
+			why.claim = ""
+		}
+		p.faults = append(p.faults, why)
+		return vif.VIF{}, false
+	}
+	switch c := e.claim; {
+	case e.network == nil:
+		return later("nothing is made of its definition yet: Events of the definition say why")
+	case c == nil && e.Claim != "":
+		return later("there is no IPAMClaim %s: make it", name)
+	case c == nil:
+		p.create = append(p.create, wanted{name, e.network.name, e.ifName, e.requested()})
+		return v, false
+	case c.deleting:
+		return later("IPAMClaim %s is being deleted", name)
+	}
+	if why := e.notOurs(f); why != "" {
+		p.faults = append(p.faults, fault{ReasonTaken, fmt.Sprintf("interface %s, network %s: IPAMClaim %s %s", e.ifName, e, name, why), e.String(), name})
+		return v, false
+	}
+	switch c := e.claim; {
+	case c.failed != "":
+		return later("IPAMClaim %s: %s", name, c.failed)
+	case len(c.ips) == 0:
+		return v, false
+	}
+	v = vif.VIF{
+		Network: e.String(), PodUID: string(f.uid), Claim: name, ClaimUID: string(e.claim.uid), Addresses: e.claim.ips,
+		Gateways: e.network.gateways(e.claim.ips), MAC: e.MAC, MTU: e.network.mtu,
+	}
+	if v.MAC == "" && e.network.takesMAC {
+		v.MAC = vif.MACOf(v.ClaimUID)
+	}
+	return v, true
+}
+
+// claimOf returns the name of the element's claim.
+func (e element) claimOf(f facts) string { return claimName(e.Selection, f.name, f.uid, e.ifName) }
+
+// claimName returns the name of the claim of a pod's element: that which it refers to, or one of
+// its own.
+func claimName(sel npwg.Selection, pod string, uid types.UID, ifName string) string {
+	if sel.Claim != "" {
+		return sel.Claim
+	}
+	return vif.ClaimName(pod, string(uid), ifName)
+}
+
+// notOurs says why the claim that is there is not for the element; empty: it is.
+func (e element) notOurs(f facts) string {
+	c := e.claim
+	switch {
+	case e.Claim == "" && !owns(f.uid, c.owners):
+		return "is not the pod's, and is left alone: delete it"
+	case c.network != e.network.name:
+		return fmt.Sprintf("is of network %q, and the interface needs one of %q", c.network, e.network.name)
+	case c.ifName != "" && c.ifName != e.ifName:
+		return fmt.Sprintf("is for interface %s", c.ifName)
+	}
+	return ""
+}
+
+// owns reports whether the pod of that UID is the only owner.
+func owns(uid types.UID, owners []metav1.OwnerReference) bool {
+	return len(owners) == 1 && owners[0].APIVersion == "v1" && owners[0].Kind == "Pod" && owners[0].UID == uid
+}
+
+// requested returns the addresses that the element asks for, as the annotation of a claim has them.
+func (e element) requested() string {
+	texts := make([]string, len(e.IPs))
+	for i, ip := range e.IPs {
+		texts[i] = ip.Addr.String()
+	}
+	return strings.Join(texts, ",")
+}
+
+// gateways returns those of the ranges that the addresses are of, each once.
+func (n network) gateways(ips []string) (all []string) {
+	for _, ip := range ips {
+		p, err := netip.ParsePrefix(ip)
+		if err != nil {
+			continue
+		}
+		i := slices.IndexFunc(n.ranges, func(r addrRange) bool { return r.has(p.Addr()) })
+		if i < 0 || !n.ranges[i].gateway.IsValid() {
+			continue
+		}
+		if gw := n.ranges[i].gateway.String(); !slices.Contains(all, gw) {
+			all = append(all, gw)
+		}
+	}
+	return all
+}

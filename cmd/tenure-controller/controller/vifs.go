@@ -1,0 +1,55 @@
+package controller
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	podnetworks "github.com/tenure-ipam/tenure/attach/controller"
+	"github.com/tenure-ipam/tenure/attach/podnetwork"
+	"github.com/tenure-ipam/tenure/claims/vifs"
+)
+
+// vifs has the manager decide about interfaces of pods. Where it is not to, what a controller that
+// did has made of definitions is deleted; claims of pods stay, and go with these.
+func (c *Controller) vifs(ctx context.Context, mgr manager.Manager, direct client.Client) error {
+	log := c.log.With("part", "vifs")
+	shared := &podnetworks.Cluster{Cache: mgr.GetCache(), Live: direct, Events: mgr.GetEventRecorder(name), Log: log}
+	if !c.cfg.VIFs {
+		return mgr.Add(background(func(ctx context.Context) { retireVIFs(ctx, shared) })) //nolint:wrapcheck // says what it is about
+	}
+	switch missing, err := undefined(mgr, "InterfaceParameters"); {
+	case err != nil:
+		return err
+	case missing != "":
+		log.ErrorContext(ctx, "no VIFs are served: install Tenure's CustomResourceDefinitions, and start the controller again", "undefined", missing)
+		return nil
+	}
+	if err := podnetworks.IndexVIFs(ctx, mgr.GetFieldIndexer()); err != nil {
+		return err //nolint:wrapcheck // says what it is about
+	}
+	if err := vifs.Index(ctx, mgr.GetFieldIndexer(), podnetwork.Namespace); err != nil {
+		return err //nolint:wrapcheck // likewise
+	}
+	if err := (&podnetworks.VIFs{Cluster: shared}).Setup(mgr); err != nil {
+		return err //nolint:wrapcheck // likewise
+	}
+	r := &vifs.Reconciler{
+		Cache: mgr.GetCache(), Live: direct, Made: podnetwork.Namespace, Events: mgr.GetEventRecorder(name), Log: log,
+	}
+	return r.Setup(mgr) //nolint:wrapcheck // likewise
+}
+
+// retireVIFs deletes, once, what was made of definitions. It tries again until it has, or ctx ends.
+func retireVIFs(ctx context.Context, shared *podnetworks.Cluster) {
+	// It ends with ctx alone.
+	_ = wait.PollUntilContextCancel(ctx, retireEvery, true, func(ctx context.Context) (bool, error) {
+		err := shared.RetireVIFs(ctx)
+		if err != nil {
+			shared.Log.WarnContext(ctx, "definitions that were made for VIFs are still there: it is tried again", "error", err)
+		}
+		return err == nil, nil
+	})
+}

@@ -1,0 +1,182 @@
+package vifs_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tenure-ipam/tenure/api/podnetwork"
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/api/vif"
+	"github.com/tenure-ipam/tenure/attach/controller"
+)
+
+// parameters makes InterfaceParameters of the team.
+func parameters(t *testing.T, name string, spec v1alpha1.InterfaceParametersSpec) *v1alpha1.InterfaceParameters {
+	t.Helper()
+	return create(t, &v1alpha1.InterfaceParameters{ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: name}, Spec: spec})
+}
+
+func macvlan(master v1alpha1.InterfaceName) v1alpha1.InterfaceParametersSpec {
+	return v1alpha1.InterfaceParametersSpec{Macvlan: &v1alpha1.MacvlanParameters{Master: master}}
+}
+
+// TestDefinitions (K3): of a definition that says by its annotation which network it is one with a
+// configuration is made, which follows it, and goes with it.
+func TestDefinitions(t *testing.T) {
+	name := pool(t, "10.0.0.0/24")
+	p := parameters(t, unique("params"), macvlan("eth1"))
+	d := definition(t, team, vif.AnnotationNetwork, fmt.Sprintf(`{"pool": %q, "interfaceParameters": %q}`, name, p.Name))
+	config := func(rest string) string {
+		return fmt.Sprintf(`{"cniVersion":"1.0.0","name":%q,%s,"ipam":{"type":"tenure","pool":%q}}`, made(d).Name, rest, name)
+	}
+	m := rendered(t, d, config(`"type":"macvlan","capabilities":{"mac":true},"master":"eth1"`))
+	if got, want := m.Annotations[podnetwork.AnnotationMadeFor], vif.Fingerprint(d.Annotations); got != want {
+		t.Errorf("it is made for %q; want %q", got, want)
+	}
+	if all, ok := m.Annotations["tenure.dev/namespaces"]; !ok || all != "" || len(m.OwnerReferences) > 0 {
+		t.Errorf("pods of %q may select it by itself, and it is owned by %v; want nobody", all, m.OwnerReferences)
+	}
+
+	edited := func(text string) {
+		t.Helper()
+		if err := edit(t, kc, d, func() { d.Annotations[vif.AnnotationNetwork] = text }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	edited(fmt.Sprintf(`{"pool": %q, "interfaceParameters": {"ipvlan": {"master": "eth2"}, "mtu": 9000}}`, name))
+	m = rendered(t, d, config(`"type":"ipvlan","master":"eth2","mtu":9000`))
+	if got, want := m.Annotations[podnetwork.AnnotationMadeFor], vif.Fingerprint(d.Annotations); got != want {
+		t.Errorf("once edited it is made for %q; want %q", got, want)
+	}
+	// Somebody edits what is made, and deletes it.
+	if err := edit(t, kc, m, func() { m.Spec.Config = `{"type": "bridge"}` }); err != nil {
+		t.Fatal(err)
+	}
+	rendered(t, d, `"type":"ipvlan"`)
+	remove(t, m)
+	rendered(t, d, `"type":"ipvlan"`)
+	// Nothing is left of what is wrong now.
+	edited(`{"pool": 7}`)
+	gone(t, m)
+	said(t, d, controller.ReasonVIFInvalid, "annotation tenure.dev/vif: it is no JSON object as it should be")
+	edited(inline(name))
+	rendered(t, d, `"type":"macvlan"`)
+	// One with a configuration needs none.
+	if err := edit(t, kc, d, func() { d.Spec.Config = `{"type": "bridge"}` }); err != nil {
+		t.Fatal(err)
+	}
+	gone(t, m)
+	if err := edit(t, kc, d, func() { d.Spec.Config = "" }); err != nil {
+		t.Fatal(err)
+	}
+	rendered(t, d, `"type":"macvlan"`)
+	remove(t, d)
+	gone(t, m)
+}
+
+// TestFollowsWhatItNames (K3): pool and parameters may be made after the definition, and deleted.
+func TestFollowsWhatItNames(t *testing.T) {
+	name, params := unique("pool"), unique("params")
+	d := definition(t, team, vif.AnnotationNetwork, fmt.Sprintf(`{"pool": %q, "interfaceParameters": %q}`, name, params))
+	said(t, d, controller.ReasonVIFPoolNotFound, "IPPool "+name+" does not exist: make it, or name another")
+	o := create(t, &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.IPPoolSpec{Domain: name, Ranges: []v1alpha1.Range{{CIDR: "10.0.0.0/24"}}}})
+	said(t, d, controller.ReasonVIFParametersNotFound, "InterfaceParameters "+team+"/"+params+" does not exist: make it")
+	p := parameters(t, params, macvlan("eth1"))
+	m := rendered(t, d, `"master":"eth1"`)
+	remove(t, p)
+	gone(t, m)
+	p = parameters(t, params, macvlan("eth2"))
+	rendered(t, d, `"master":"eth2"`)
+	remove(t, o)
+	gone(t, m)
+	remove(t, d)
+	remove(t, p)
+}
+
+// TestWrongDefinitions (K3): what is wrong with a definition is said on it, once, and nothing is
+// made of it.
+func TestWrongDefinitions(t *testing.T) {
+	name := pool(t, "10.0.0.0/24")
+	nowhere := parameters(t, unique("params"), macvlan(""))
+	for what, tt := range map[string]struct{ key, text, reason, words string }{
+		"K3 a subnet that no pool has": {
+			vif.AnnotationKuryr, `{"subnetId": "a7d1"}`, controller.ReasonVIFPoolNotFound, "no IPPool has Neutron's subnet ID: a7d1",
+		},
+		"K3 a subnet in Tenure's form": {
+			vif.AnnotationNetwork, `{"subnetId": "a7d1"}`, controller.ReasonVIFPoolNotFound, "no IPPool has Neutron's subnet ID: a7d1",
+		},
+		"K3 Kuryr's without a subnet": {vif.AnnotationKuryr, `{"driverType": "x"}`, controller.ReasonVIFInvalid, "it has no subnetId"},
+		"K3 Kuryr's without JSON":     {vif.AnnotationKuryr, `a7d1`, controller.ReasonVIFInvalid, "annotation openstack.org/kuryr-config: it is no JSON object"},
+		"no pool":                     {vif.AnnotationNetwork, `{}`, controller.ReasonVIFInvalid, "it has neither pool nor subnetId"},
+		"both":                        {vif.AnnotationNetwork, `{"pool": "a", "subnetId": "b"}`, controller.ReasonVIFInvalid, "keep one"},
+		"an unknown key":              {vif.AnnotationNetwork, `{"pol": "a"}`, controller.ReasonVIFInvalid, "pol"},
+		"no parameters": {
+			vif.AnnotationNetwork, fmt.Sprintf(`{"pool": %q}`, name), controller.ReasonVIFInvalid, "interfaceParameters is missing, which says how interfaces are made",
+		},
+		"parameters of no plugin": {
+			vif.AnnotationNetwork, fmt.Sprintf(`{"pool": %q, "interfaceParameters": {"mtu": 1400}}`, name), controller.ReasonVIFInvalid, "they are of 0 plugins",
+		},
+		"parameters with an unknown key": {
+			vif.AnnotationNetwork, fmt.Sprintf(`{"pool": %q, "interfaceParameters": {"macvlan": {"mastr": "eth1"}}}`, name), controller.ReasonVIFInvalid, `unknown field "mastr"`,
+		},
+		"parameters that are a number": {
+			vif.AnnotationNetwork, fmt.Sprintf(`{"pool": %q, "interfaceParameters": 7}`, name), controller.ReasonVIFInvalid, "interfaceParameters: they cannot be read",
+		},
+		"parameters that lead nowhere": {
+			vif.AnnotationNetwork, fmt.Sprintf(`{"pool": %q, "interfaceParameters": %q}`, name, nowhere.Name), controller.ReasonVIFInvalid, "spec.macvlan.master is missing",
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			d := definition(t, team, tt.key, tt.text)
+			said(t, d, tt.reason, tt.words)
+			if err := edit(t, kc, d, func() { d.Annotations["note"] = "looked at again" }); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(300 * time.Millisecond) // an Event that should not come
+			said(t, d, tt.reason, tt.words)
+			if err := client.IgnoreNotFound(kc.Get(t.Context(), client.ObjectKeyFromObject(made(d)), made(d))); err != nil {
+				t.Error(err)
+			}
+			gone(t, made(d))
+			remove(t, d)
+		})
+	}
+	d := definition(t, team, vif.AnnotationNetwork, inline(name), vif.AnnotationKuryr, `{"subnetId": "a7d1"}`)
+	said(t, d, controller.ReasonVIFInvalid, "are both there: keep one")
+	// The name of what would be made is somebody else's.
+	theirs := create(t, &nad.NetworkAttachmentDefinition{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "tenure-system", Name: vif.DefinitionName(team, "taken")}, Spec: nad.NetworkAttachmentDefinitionSpec{Config: `{}`},
+	})
+	taken := create(t, &nad.NetworkAttachmentDefinition{ObjectMeta: metav1.ObjectMeta{
+		Namespace: team, Name: "taken", Annotations: map[string]string{vif.AnnotationNetwork: inline(name)},
+	}})
+	said(t, taken, controller.ReasonVIFInvalid, "is there already and is somebody else's")
+	rendered(t, taken, "{}")
+	remove(t, theirs)
+	if err := edit(t, kc, taken, func() { taken.Annotations["note"] = "look again" }); err != nil {
+		t.Fatal(err)
+	}
+	rendered(t, taken, "macvlan")
+}
+
+// TestDeletedMeanwhile (K3): what is made of a definition that is deleted while no controller runs
+// goes when one does.
+func TestDeletedMeanwhile(t *testing.T) {
+	d := lan(t)
+	m := rendered(t, d, "macvlan")
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	stop = func() error { return nil }
+	remove(t, d)
+	if err := start(context.Background(), true); err != nil {
+		t.Fatal(err)
+	}
+	gone(t, m)
+}

@@ -1,0 +1,219 @@
+package vifs_test
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
+	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tenure-ipam/tenure/api/npwg"
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/api/vif"
+	"github.com/tenure-ipam/tenure/attach/podnetwork"
+	"github.com/tenure-ipam/tenure/test/fleet"
+)
+
+// within is how long the controller has to take notice.
+const within = 10 * time.Second
+
+var serial atomic.Int64
+
+// unique returns a name that no other test has.
+func unique(prefix string) string { return fmt.Sprintf("%s-%d", prefix, serial.Add(1)) }
+
+func create[O client.Object](t *testing.T, o O) O {
+	t.Helper()
+	if err := kc.Create(t.Context(), o); err != nil {
+		t.Fatalf("create %T %s: %v", o, o.GetName(), err)
+	}
+	return o
+}
+
+func remove(t *testing.T, o client.Object) {
+	t.Helper()
+	if err := kc.Delete(t.Context(), o, client.GracePeriodSeconds(0)); err != nil {
+		t.Fatalf("delete %T %s: %v", o, o.GetName(), err)
+	}
+}
+
+// edit changes an object, as an administrator or as to does.
+func edit[O client.Object](t *testing.T, to client.Client, o O, change func()) error {
+	t.Helper()
+	if err := kc.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
+		t.Fatal(err)
+	}
+	before := o.DeepCopyObject().(client.Object)
+	change()
+	return to.Patch(t.Context(), o, client.MergeFrom(before))
+}
+
+// gone waits until an object is deleted.
+func gone(t *testing.T, o client.Object) {
+	t.Helper()
+	fleet.Eventually(t, within, func() error {
+		err := kc.Get(t.Context(), client.ObjectKeyFromObject(o), o)
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return fmt.Errorf("%T %s is still there: %w", o, o.GetName(), err)
+	})
+}
+
+// pool makes an IPPool of a domain of its own with a gateway in each range.
+func pool(t *testing.T, cidrs ...string) string {
+	t.Helper()
+	name := unique("pool")
+	o := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.IPPoolSpec{Domain: name}}
+	for _, c := range cidrs {
+		o.Spec.Ranges = append(o.Spec.Ranges, v1alpha1.Range{CIDR: c, Gateway: gatewayOf(c)})
+	}
+	create(t, o)
+	return name
+}
+
+// gatewayOf returns the first address of a range that ends in 0 or in ::.
+func gatewayOf(cidr string) string {
+	network, _, _ := strings.Cut(cidr, "/")
+	return strings.TrimSuffix(network, "0") + "1"
+}
+
+// inline is an annotation of the pool, with macvlan inline.
+func inline(pool string) string {
+	return fmt.Sprintf(`{"pool": %q, "interfaceParameters": {"macvlan": {"master": "eth1"}, "mtu": 1400}}`, pool)
+}
+
+// definition makes a definition without a configuration, with this annotation.
+func definition(t *testing.T, namespace, key, text string, more ...string) *nad.NetworkAttachmentDefinition {
+	t.Helper()
+	o := &nad.NetworkAttachmentDefinition{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: unique("net"), Annotations: map[string]string{key: text}}}
+	for i := 0; i < len(more); i += 2 {
+		o.Annotations[more[i]] = more[i+1]
+	}
+	return create(t, o)
+}
+
+// lan makes a definition of the team's, of a pool of its own.
+func lan(t *testing.T) *nad.NetworkAttachmentDefinition {
+	t.Helper()
+	return definition(t, team, vif.AnnotationNetwork, inline(pool(t, "10.0.0.0/24")))
+}
+
+// made returns what is made of a definition, which may not be there.
+func made(o *nad.NetworkAttachmentDefinition) *nad.NetworkAttachmentDefinition {
+	return &nad.NetworkAttachmentDefinition{ObjectMeta: metav1.ObjectMeta{Namespace: podnetwork.Namespace, Name: vif.DefinitionName(o.Namespace, o.Name)}}
+}
+
+// rendered waits until what is made of a definition has a configuration with these words.
+func rendered(t *testing.T, of *nad.NetworkAttachmentDefinition, words string) *nad.NetworkAttachmentDefinition {
+	t.Helper()
+	o := made(of)
+	fleet.Eventually(t, within, func() error {
+		if err := kc.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
+			return err
+		}
+		if !strings.Contains(o.Spec.Config, words) {
+			return fmt.Errorf("what is made of %s is %s; want %s in it", of.Name, o.Spec.Config, words)
+		}
+		return nil
+	})
+	return o
+}
+
+// newPod returns a pod of the team that selects networks. No scheduler sees it.
+func newPod(list string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: unique("pod"), Annotations: map[string]string{npwg.AnnotationNetworks: list}},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "none"}}},
+	}
+}
+
+func pod(t *testing.T, list string) *corev1.Pod {
+	t.Helper()
+	return create(t, newPod(list))
+}
+
+// mapped waits until a pod has a map of these interfaces, and returns it.
+func mapped(t *testing.T, p *corev1.Pod, names ...string) vif.Map {
+	t.Helper()
+	var m vif.Map
+	fleet.Eventually(t, within, func() (err error) {
+		if err := kc.Get(t.Context(), client.ObjectKeyFromObject(p), p); err != nil {
+			return err
+		}
+		if m, err = vif.ParseMap(p.Annotations[vif.AnnotationMap]); err != nil {
+			return err
+		}
+		if got := slices.Sorted(maps.Keys(m)); !slices.Equal(got, names) {
+			return fmt.Errorf("pod %s has a map of %q; want %q", p.Name, got, names)
+		}
+		return nil
+	})
+	return m
+}
+
+// claimsOf returns the claims that are made for a pod.
+func claimsOf(t *testing.T, p *corev1.Pod) []ipamclaims.IPAMClaim {
+	t.Helper()
+	var list ipamclaims.IPAMClaimList
+	if err := kc.List(t.Context(), &list, client.InNamespace(p.Namespace), client.MatchingLabels{vif.LabelClaim: string(p.UID)}); err != nil {
+		t.Fatal(err)
+	}
+	return list.Items
+}
+
+// said waits until there is an Event of that reason about an object, with these words, and checks
+// that it is the only one of that reason.
+func said(t *testing.T, o client.Object, reason, words string) {
+	t.Helper()
+	count := func() (matching, all int, notes string) {
+		var list eventsv1.EventList
+		if err := kc.List(t.Context(), &list); err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range list.Items {
+			if e.Regarding.UID != o.GetUID() || e.Reason != reason {
+				continue
+			}
+			all++
+			notes += e.Note + "\n"
+			if strings.Contains(e.Note, words) && e.Type == corev1.EventTypeWarning {
+				matching++
+			}
+		}
+		return matching, all, notes
+	}
+	fleet.Eventually(t, within, func() error {
+		if n, _, notes := count(); n == 0 {
+			return fmt.Errorf("%T %s: no Event %s says %q; there is %q", o, o.GetName(), reason, words, notes)
+		}
+		return nil
+	})
+	if _, n, notes := count(); n != 1 {
+		t.Errorf("%T %s: %d Events %s: %s; want 1", o, o.GetName(), n, reason, notes)
+	}
+}
+
+// none checks that a pod has no claims and no map.
+func none(t *testing.T, p *corev1.Pod) {
+	t.Helper()
+	if c := claimsOf(t, p); len(c) > 0 {
+		t.Errorf("pod %s has %d claims; want none", p.Name, len(c))
+	}
+	if err := kc.Get(t.Context(), client.ObjectKeyFromObject(p), p); err != nil {
+		t.Fatal(err)
+	}
+	if text, ok := p.Annotations[vif.AnnotationMap]; ok {
+		t.Errorf("pod %s has the map %s; want none", p.Name, text)
+	}
+}

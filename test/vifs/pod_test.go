@@ -1,0 +1,303 @@
+package vifs_test
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
+	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/api/vif"
+	"github.com/tenure-ipam/tenure/claims/vifs"
+	"github.com/tenure-ipam/tenure/test/fleet"
+)
+
+// TestOff (K1): without the flag nothing is made of definitions and pods, and what was made of
+// definitions goes. With it again, all is as it was.
+func TestOff(t *testing.T) {
+	d := lan(t)
+	first := pod(t, d.Name)
+	before := mapped(t, first, "eth1")
+	restart(t, false)
+	gone(t, made(d))
+	p := pod(t, d.Name)
+	other := lan(t)
+	time.Sleep(2 * time.Second) // something that should not come
+	none(t, p)
+	gone(t, made(other))
+	if err := start(context.Background(), true); err != nil {
+		t.Fatal(err)
+	}
+	mapped(t, p, "eth1")
+	if after := mapped(t, first, "eth1"); after.String() != before.String() {
+		t.Errorf("the first pod's map was %v, and is %v", before, after)
+	}
+}
+
+// TestFormats (K2, K5): a pod selects definitions in either format, and beside networks that have
+// a configuration; an interface without a name has one by its place.
+func TestFormats(t *testing.T) {
+	a, b := lan(t), lan(t)
+	for name, tt := range map[string]struct {
+		list string
+		want []string
+	}{
+		"K2 a name":               {a.Name, []string{"eth1"}},
+		"K2 names, with spaces":   {fmt.Sprintf(" %s , %s/%s@blue ", a.Name, team, b.Name), []string{"blue", "eth1"}},
+		"K2 JSON":                 {fmt.Sprintf(`[{"name": %q}, {"name": %q, "interface": "Blue"}]`, a.Name, b.Name), []string{"Blue", "eth1"}},
+		"K2 one twice":            {fmt.Sprintf("%[1]s,%[1]s", a.Name), []string{"eth1", "eth2"}},
+		"K5 behind another's":     {fmt.Sprintf("nowhere,%s", a.Name), []string{"eth2"}},
+		"K2 none of these at all": {"nowhere", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := pod(t, tt.list)
+			if tt.want == nil {
+				time.Sleep(300 * time.Millisecond) // something that should not come
+				none(t, p)
+				return
+			}
+			mapped(t, p, tt.want...)
+			if n := len(claimsOf(t, p)); n != len(tt.want) {
+				t.Errorf("it has %d claims; want %d", n, len(tt.want))
+			}
+		})
+	}
+}
+
+// TestMap (K5): the map has what a node, or a program that asks nobody else, has to know; and the
+// claim is the pod's, and goes with it, and its address with the claim.
+func TestMap(t *testing.T) {
+	name := pool(t, "10.0.0.0/24", "fd00::/64")
+	d := definition(t, team, vif.AnnotationNetwork, inline(name))
+	p := pod(t, fmt.Sprintf(`[{"name": %q, "ips": ["10.0.0.77/24", "fd00::77"], "mac": "02:00:00:00:00:07"}, {"name": %[1]q}]`, d.Name))
+	m := mapped(t, p, "eth1", "eth2")
+	byName := map[string]ipamclaims.IPAMClaim{}
+	for _, c := range claimsOf(t, p) {
+		byName[c.Spec.Interface] = c
+		if len(c.OwnerReferences) != 1 || c.OwnerReferences[0].UID != p.UID || c.Spec.Network != made(d).Name ||
+			c.Name != vif.ClaimName(p.Name, string(p.UID), c.Spec.Interface) {
+			t.Errorf("claim %s is of network %s, owned by %+v", c.Name, c.Spec.Network, c.OwnerReferences)
+		}
+	}
+	for ifName, mac := range map[string]string{"eth1": "02:00:00:00:00:07", "eth2": vif.MACOf(string(byName["eth2"].UID))} {
+		c := byName[ifName]
+		want := vif.VIF{
+			Network: team + "/" + d.Name, PodUID: string(p.UID), Claim: c.Name, ClaimUID: string(c.UID), Addresses: c.Status.IPs,
+			Gateways: []string{"10.0.0.1", "fd00::1"}, MAC: mac, MTU: 1400,
+		}
+		if got := m[ifName]; fmt.Sprint(got) != fmt.Sprint(want) || len(got.Addresses) != 2 {
+			t.Errorf("%s is %+v; want %+v", ifName, got, want)
+		}
+	}
+	if got := m["eth1"].Addresses; !slices.Equal(got, []string{"10.0.0.77/24", "fd00::77/64"}) {
+		t.Errorf("eth1 has %q; want what it asks for", got)
+	}
+	remove(t, p)
+	for _, c := range byName {
+		gone(t, &c)
+	}
+	fleet.Eventually(t, within, func() error {
+		var leases v1alpha1.IPLeaseList
+		if err := kc.List(t.Context(), &leases); err != nil {
+			return err
+		}
+		for _, l := range leases.Items {
+			if l.Spec.Pool == name && len(l.Spec.Grants) > 0 {
+				return fmt.Errorf("lease %s still grants %v", l.Name, l.Spec.Grants)
+			}
+		}
+		return nil
+	})
+}
+
+// TestNobodyElseWrites (K5): the map is the controller's to write: nobody makes a pod with one, and
+// nobody changes it, not by a binding either. What else is on a pod anybody may change.
+func TestNobodyElseWrites(t *testing.T) {
+	d := lan(t)
+	p := pod(t, d.Name)
+	mapped(t, p, "eth1")
+	forged := newPod(d.Name)
+	forged.Annotations[vif.AnnotationMap] = "{}"
+	kuryr := newPod(d.Name)
+	kuryr.Annotations["openstack.org/kuryr-vif"] = "{}"
+	binding := &corev1.Binding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: pod(t, "nowhere").Name, Annotations: map[string]string{vif.AnnotationMap: "{}"}},
+		Target:     corev1.ObjectReference{Kind: "Node", Name: "a"},
+	}
+	bound := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: binding.Name}}
+	for what, try := range map[string]func() error{
+		"CREATE":            func() error { return kc.Create(t.Context(), forged) },
+		"CREATE of Kuryr's": func() error { return kc.Create(t.Context(), kuryr) },
+		"UPDATE":            func() error { return edit(t, kc, p, func() { p.Annotations[vif.AnnotationMap] = "{}" }) },
+		"removal":           func() error { return edit(t, kc, p, func() { delete(p.Annotations, vif.AnnotationMap) }) },
+		"the status": func() error {
+			before := p.DeepCopy()
+			p.Annotations["openstack.org/kuryr-vif"] = "{}"
+			return kc.Status().Patch(t.Context(), p, client.MergeFrom(before))
+		},
+		"a binding": func() error { return kc.SubResource("binding").Create(t.Context(), bound, binding) },
+	} {
+		if err := try(); err == nil || !strings.Contains(err.Error(), "for Tenure's controller to write") {
+			t.Errorf("%s: %v; want it refused", what, err)
+		}
+	}
+	if err := edit(t, kc, p, func() { p.Annotations["note"] = "ours" }); err != nil {
+		t.Errorf("another annotation: %v", err)
+	}
+	mapped(t, p, "eth1")
+	as, err := client.New(role, client.Options{Scheme: kc.Scheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := edit(t, as, p, func() { p.Annotations["note"] = "the controller's" }); err == nil || !strings.Contains(err.Error(), "changes nothing of a pod's metadata but") {
+		t.Errorf("another annotation by the controller: %v; want it refused", err)
+	}
+	stray := &ipamclaims.IPAMClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: "stray", Labels: map[string]string{vif.LabelClaim: "u"}}, Spec: ipamclaims.IPAMClaimSpec{Network: "x", Interface: "eth1"},
+	}
+	if err := as.Create(t.Context(), stray); err == nil || !strings.Contains(err.Error(), "makes those for interfaces of pods, which own them") {
+		t.Errorf("a claim that no pod owns, by the controller: %v; want it refused", err)
+	}
+}
+
+// TestOneClaim (K4): whatever is repeated, each interface has one claim: two controllers work at
+// once, and are killed and started in the middle.
+func TestOneClaim(t *testing.T) {
+	d := lan(t)
+	rendered(t, d, "macvlan")
+	second, err := run(context.Background(), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pods []*corev1.Pod
+	for range 20 {
+		pods = append(pods, pod(t, fmt.Sprintf("%[1]s,%[1]s", d.Name)))
+	}
+	if err := start(context.Background(), true); err != nil {
+		t.Error(err)
+	}
+	if err := second(); err != nil {
+		t.Error(err)
+	}
+	owners := map[netip.Prefix]string{}
+	for _, p := range pods {
+		m := mapped(t, p, "eth1", "eth2")
+		all := claimsOf(t, p)
+		if len(all) != 2 {
+			t.Errorf("pod %s has %d claims; want 2", p.Name, len(all))
+		}
+		for _, c := range all {
+			v := m[c.Spec.Interface]
+			if v.ClaimUID != string(c.UID) || v.Claim != c.Name || !slices.Equal(v.Addresses, c.Status.IPs) {
+				t.Errorf("pod %s says %+v of claim %s (%s) with %q", p.Name, v, c.Name, c.UID, c.Status.IPs)
+			}
+			for _, ip := range c.Status.IPs {
+				a := netip.MustParsePrefix(ip)
+				if owners[a] != "" {
+					t.Errorf("%s and %s have %v", owners[a], c.Name, a)
+				}
+				owners[a] = c.Name
+			}
+		}
+	}
+}
+
+// TestClaimThatIsNamed (K4): an element that refers to a claim has that one, and none is made.
+func TestClaimThatIsNamed(t *testing.T) {
+	d := lan(t)
+	rendered(t, d, "macvlan")
+	p := pod(t, fmt.Sprintf(`[{"name": %q, "ipam-claim-reference": "mine"}]`, d.Name))
+	said(t, p, vifs.ReasonNotReady, "there is no IPAMClaim mine: make it")
+	c := create(t, &ipamclaims.IPAMClaim{ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: "mine"}, Spec: ipamclaims.IPAMClaimSpec{Network: made(d).Name, Interface: "eth1"}})
+	if v := mapped(t, p, "eth1")["eth1"]; v.Claim != "mine" || v.ClaimUID != string(c.UID) || v.MAC != vif.MACOf(string(c.UID)) {
+		t.Errorf("eth1 is %+v; want claim %s", v, c.UID)
+	}
+	if n := len(claimsOf(t, p)); n > 0 {
+		t.Errorf("%d claims are made; want none", n)
+	}
+	other := pod(t, fmt.Sprintf(`[{"name": %q, "ipam-claim-reference": "mine"}]`, lan(t).Name))
+	said(t, other, vifs.ReasonTaken, "IPAMClaim mine is of network")
+	remove(t, p)
+	remove(t, c)
+}
+
+// TestTold (K3, K6, K8): what holds a pod back, and what it cannot have, is said on the pod.
+func TestTold(t *testing.T) {
+	d := lan(t)
+	full := definition(t, team, vif.AnnotationNetwork, inline(pool(t, "10.9.0.0/30")))
+	closed := definition(t, infra, vif.AnnotationNetwork, inline(pool(t, "10.0.0.0/24")))
+	vlan := definition(t, team, vif.AnnotationNetwork, strings.Replace(inline(pool(t, "10.0.0.0/24")), "macvlan", "ipvlan", 1))
+	mapped(t, pod(t, full.Name), "eth1") // the only address
+	static := newPod(d.Name)
+	static.Annotations[corev1.MirrorPodAnnotationKey] = "x"
+	host := newPod(d.Name)
+	host.Spec.HostNetwork = true
+	wrong := definition(t, team, vif.AnnotationKuryr, `{"subnetId": "a7d1"}`)
+	for what, tt := range map[string]struct {
+		pod           *corev1.Pod
+		reason, words string
+	}{
+		"K8 a static pod":          {static, vifs.ReasonRefused, "a static pod has no interfaces"},
+		"K8 the node's network":    {host, vifs.ReasonRefused, "has its node's network"},
+		"K8 eth0":                  {newPod(d.Name + "@eth0"), vifs.ReasonRefused, "eth0 is the interface of the default network"},
+		"one name twice":           {newPod(fmt.Sprintf("%[1]s@a,%[1]s@a", d.Name)), vifs.ReasonRefused, "another element has the interface a"},
+		"too many":                 {newPod(strings.Repeat(d.Name+",", 32) + d.Name), vifs.ReasonRefused, "32 can be"},
+		"K2 what cannot be read":   {newPod(fmt.Sprintf(`[{"name": %q, "ips": 7}]`, d.Name)), vifs.ReasonRefused, "annotation k8s.v1.cni.cncf.io/networks cannot be read"},
+		"a definition of another":  {newPod(infra + "/" + closed.Name), vifs.ReasonRefused, "pods of namespace team may not use it"},
+		"no MAC can be given":      {newPod(fmt.Sprintf(`[{"name": %q, "mac": "02:00:00:00:00:07"}]`, vlan.Name)), vifs.ReasonRefused, "leave mac out"},
+		"K3 its definition":        {newPod(wrong.Name), vifs.ReasonNotReady, "nothing is made of its definition yet"},
+		"its claim has no address": {newPod(full.Name), vifs.ReasonNotReady, "SubnetExhausted"},
+		"an address of no range":   {newPod(fmt.Sprintf(`[{"name": %q, "ips": ["10.1.0.7"]}]`, d.Name)), vifs.ReasonNotReady, "RequestedIPsInvalid"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			if tt.pod == static {
+				tt.pod.Spec.NodeName = "node"
+			}
+			rendered(t, d, "macvlan")
+			rendered(t, vlan, "ipvlan")
+			create(t, tt.pod)
+			said(t, tt.pod, tt.reason, tt.words)
+			if tt.reason == vifs.ReasonRefused {
+				none(t, tt.pod)
+			}
+			remove(t, tt.pod)
+		})
+	}
+}
+
+// TestOtherNamespaces (K2): a definition of another namespace serves those whom it names.
+func TestOtherNamespaces(t *testing.T) {
+	for what, more := range map[string][]string{
+		"by name": {"tenure.dev/namespaces", "other, " + team}, "all": {"tenure.dev/namespaces", "*"}, "by label": {"tenure.dev/namespace-selector", "team in (blue, red)"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			d := definition(t, infra, vif.AnnotationNetwork, inline(pool(t, "10.0.0.0/24")), more...)
+			mapped(t, pod(t, infra+"/"+d.Name), "eth1")
+		})
+	}
+}
+
+// TestTaken (K4): a claim of the name that is needed, and is somebody else's, is left alone. The
+// definition comes after the pod.
+func TestTaken(t *testing.T) {
+	d := &nad.NetworkAttachmentDefinition{ObjectMeta: metav1.ObjectMeta{
+		Namespace: team, Name: unique("net"), Annotations: map[string]string{vif.AnnotationNetwork: inline(pool(t, "10.0.0.0/24"))},
+	}}
+	p := pod(t, d.Name)
+	theirs := create(t, &ipamclaims.IPAMClaim{
+		ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: vif.ClaimName(p.Name, string(p.UID), "eth1")}, Spec: ipamclaims.IPAMClaimSpec{Network: "x", Interface: "eth1"},
+	})
+	create(t, d)
+	said(t, p, vifs.ReasonTaken, "is not the pod's, and is left alone")
+	remove(t, theirs)
+	mapped(t, p, "eth1")
+}

@@ -1,0 +1,161 @@
+package vifs_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tenure-ipam/tenure/api/vif"
+	"github.com/tenure-ipam/tenure/test/fleet"
+)
+
+const (
+	manyPods = 200
+	writers  = 32
+	// rateAim is how much longer pods may take to get their maps than to be created and patched
+	// once by one client.
+	rateAim = 1.5
+)
+
+// TestTwoHundredPods (K5): 200 pods with one interface each, created at once, have their maps soon.
+// It measures, and fails where one has none.
+func TestTwoHundredPods(t *testing.T) {
+	var best float64
+	for range 3 { // the machine is shared: one bad try says nothing
+		plain := createAndPatch(t)
+		served := createAndMap(t)
+		ratio := served.Seconds() / plain.Seconds()
+		t.Logf("%d pods have their maps after %v; the same creates and patches alone take %v: %.2f times that (aim: %.1f). Load average %s",
+			manyPods, served.Round(time.Millisecond), plain.Round(time.Millisecond), ratio, rateAim, fleet.LoadAverage(t))
+		if best == 0 || ratio < best {
+			best = ratio
+		}
+		if best <= rateAim {
+			return
+		}
+	}
+	t.Logf("the best is %.2f; aimed at is %.1f", best, rateAim)
+}
+
+// each does f for every pod, by many writers at once.
+func each(t *testing.T, f func(ctx context.Context) error) {
+	t.Helper()
+	group, ctx := errgroup.WithContext(t.Context())
+	group.SetLimit(writers)
+	for range manyPods {
+		group.Go(func() error { return f(ctx) })
+	}
+	if err := group.Wait(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// createAndPatch returns how long a client takes to create pods, and to annotate each.
+func createAndPatch(t *testing.T) time.Duration {
+	t.Helper()
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"annotations": {"note": "as long as a map is, more or less: it says which interface has which address"}}}`))
+	began := time.Now()
+	each(t, func(ctx context.Context) error {
+		p := newPod("")
+		if err := kc.Create(ctx, p); err != nil {
+			return err
+		}
+		return kc.Patch(ctx, p, patch)
+	})
+	took := time.Since(began)
+	sweep(t)
+	return took
+}
+
+// createAndMap returns how long pods take to be created and to get their maps.
+func createAndMap(t *testing.T) time.Duration {
+	t.Helper()
+	d := definition(t, team, vif.AnnotationNetwork, inline(pool(t, "10.0.0.0/22")))
+	rendered(t, d, "macvlan")
+	mapped(t, pod(t, d.Name), "eth1") // the pool is open
+	list, err := watchPods(t)
+	if err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	each(t, func(ctx context.Context) error { return kc.Create(ctx, newPod(d.Name)) })
+	if err := list(manyPods); err != nil {
+		t.Fatal(err)
+	}
+	took := time.Since(began)
+	sweep(t)
+	return took
+}
+
+// watchPods returns a function that waits until so many pods have got their maps since.
+func watchPods(t *testing.T) (await func(n int) error, err error) {
+	t.Helper()
+	to, err := client.NewWithWatch(cp.Config(), client.Options{Scheme: kc.Scheme()})
+	if err != nil {
+		return nil, err
+	}
+	var list corev1.PodList
+	if err := to.List(t.Context(), &list, client.InNamespace(team)); err != nil {
+		return nil, err
+	}
+	had := map[types.UID]bool{}
+	for i := range list.Items {
+		had[list.Items[i].UID] = true
+	}
+	events, err := to.Watch(t.Context(), &corev1.PodList{}, client.InNamespace(team), &client.ListOptions{Raw: since(list.ResourceVersion)})
+	if err != nil {
+		return nil, err
+	}
+	return func(n int) error {
+		defer events.Stop()
+		late := time.After(3 * time.Minute)
+		for {
+			select {
+			case e, ok := <-events.ResultChan():
+				p, is := e.Object.(*corev1.Pod)
+				if !ok || !is {
+					return fmt.Errorf("the watch ends with %v", e.Object)
+				}
+				if p.Annotations[vif.AnnotationMap] != "" && !had[p.UID] {
+					had[p.UID] = true
+					n--
+				}
+				if n == 0 {
+					return nil
+				}
+			case <-late:
+				return fmt.Errorf("%d pods have no map", n)
+			}
+		}
+	}, nil
+}
+
+func since(revision string) *metav1.ListOptions {
+	return &metav1.ListOptions{ResourceVersion: revision}
+}
+
+// sweep deletes all pods, and waits until they are gone.
+func sweep(t *testing.T) {
+	t.Helper()
+	if err := kc.DeleteAllOf(t.Context(), &corev1.Pod{}, client.InNamespace(team), client.GracePeriodSeconds(0)); err != nil {
+		t.Fatal(err)
+	}
+	fleet.Eventually(t, time.Minute, func() error {
+		var claims ipamclaims.IPAMClaimList
+		if err := kc.List(t.Context(), &claims, client.InNamespace(team), client.HasLabels{vif.LabelClaim}); err != nil {
+			return err
+		}
+		if n := len(claims.Items); n > 0 {
+			return fmt.Errorf("%d claims are left of pods that are gone", n)
+		}
+		return nil
+	})
+}
