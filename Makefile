@@ -21,8 +21,10 @@ TIMEOUT ?= 30m
 ARGS ?=
 # The packages that test-unit and test-integration test.
 UNIT ?= $(shell go list ./... | grep -v '/test/') ./test/imports ./test/programs
-INTEGRATION ?= $(shell go list ./test/... | grep -v -e /test/imports -e /test/programs -e /test/cluster -e /test/e2e -e /test/simulation$$)
-# Of these, those that need all of the machine.
+INTEGRATION ?= $(shell go list ./test/... | grep -v -e /test/imports -e /test/programs -e /test/neutron -e /test/cluster -e /test/e2e -e /test/simulation$$)
+# The packages whose tests need OpenStack's Neutron.
+NEUTRON ?= ./test/neutron
+# Of those of test-integration, those that need all of the machine.
 LOADS := %/test/scale %/test/soak
 
 LINT := bin/tools/golangci-lint
@@ -60,6 +62,10 @@ rig-nodes: cc rig ## Build also what nodes run, kubelet and containerd, into bin
 .PHONY: rig-foreign
 rig-foreign: rig-nodes ## Build also Multus and whereabouts into bin/rig, from which pods move to Tenure: half a minute
 	@cd test/rig && go run . -foreign ../../bin/rig
+
+.PHONY: rig-neutron
+rig-neutron: ## Unpack OpenStack's Neutron into bin/rig, out of Debian packages: a minute at first, then nothing
+	@cd test/rig && go run . -neutron ../../bin/rig
 
 # Of push, manifest and install: what the images are called, REGISTRY/tenured:TAG and
 # REGISTRY/tenure-controller:TAG, and whether the meta-plugin is installed in Multus's
@@ -123,7 +129,7 @@ push: names $(CRANE) ## Make the images and push them, as REGISTRY/tenured:TAG a
 
 .PHONY: test
 test: ## All that must pass, and how long each part took; CI runs it and e2e
-	@for part in lint generate-check test-unit test-integration; do \
+	@for part in lint generate-check test-unit test-neutron test-integration; do \
 		began=$$SECONDS; \
 		$(MAKE) --no-print-directory $$part; \
 		echo "$$part took $$((SECONDS - began)) s"; \
@@ -146,6 +152,10 @@ test-integration: root rig $(HELM) $(CRANE) ## Tests against a real control plan
 	$(if $(filter-out $(LOADS),$(INTEGRATION)),go test -p 2 -timeout $(TIMEOUT) $(ARGS) $(filter-out $(LOADS),$(INTEGRATION));) \
 	$(if $(filter $(LOADS),$(INTEGRATION)),go test -p 1 -timeout $(TIMEOUT) $(ARGS) $(filter $(LOADS),$(INTEGRATION));) \
 	wait $$simulation
+
+.PHONY: test-neutron
+test-neutron: root cc rig-neutron ## Tests against a real server of OpenStack's Neutron; as root
+	go test -race -count=1 -timeout $(TIMEOUT) $(ARGS) $(NEUTRON)
 
 .PHONY: cluster
 cluster: root build rig-nodes ## Bring up a real cluster with Tenure on this machine, to play with; ARGS=bare: without Tenure

@@ -146,9 +146,8 @@ func TestDefaultPodNetworkRequired(t *testing.T) {
 	c := useCluster(t)
 	n := newNode(t)
 	f := fleet.New(t, c.Config())
-	required := true
 	f.Change = func(cfg *daemon.Config) {
-		cfg.MultiNetwork, cfg.NeedDefault, cfg.AttachState = true, required, n.path("state")
+		cfg.MultiNetwork, cfg.NeedDefault, cfg.AttachState = true, true, n.path("state")
 	}
 	agent := f.Start("worker")
 	n.config["socket"] = agent.Socket()
@@ -173,7 +172,7 @@ func TestDefaultPodNetworkRequired(t *testing.T) {
 	must(t, c.client.Delete(t.Context(), network))
 	status(50)
 	agent.Stop()
-	required = false
+	agent.Config().NeedDefault = false
 	f.Start("worker")
 	status(0)
 }

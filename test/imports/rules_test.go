@@ -221,6 +221,10 @@ var rules = []rule{
 		never: join(bolt, cni),
 	},
 	{
+		pkg: "./ipam/controller/neutron", why: "it says to Neutron what it is told to: who wants a port, and why, is not its business",
+		never: join(ours, kubernetes, bolt, cni, processes),
+	},
+	{
 		pkg: "./cmd/tenure-controller/controller", why: "it wires the cluster controller, which has no node",
 		never: join(bolt, cni, []string{"./ipam/node/agent", "./cmd/tenured/daemon", "./ipam/node/store", "./ipam/agentapi", "./ipam/cni/plugin", "./cmd"}),
 	},
@@ -344,6 +348,16 @@ var rules = []rule{
 		never: join(bolt, cni, []string{"./cmd", "./ipam/node/agent", "./ipam/node/store", "./ipam/agentapi"}), but: []string{"./cmd/tenure-controller/controller"}, reaches: []string{"testing"},
 	},
 }
+
+// openstack holds for every package that is not a test, but those in speakers. Of these, the
+// first alone says anything to it.
+var openstack = rule{
+	pkg: "all but the controller", why: "the controller alone has OpenStack's credentials, and one package of it speaks to OpenStack",
+	never: []string{"github.com/gophercloud/"},
+}
+
+// speakers are where OpenStack's client is linked in.
+var speakers = []string{"./ipam/controller/neutron", "./ipam/controller", "./cmd/tenure-controller"}
 
 // everywhere holds for every package that is not a test.
 var everywhere = rule{

@@ -153,6 +153,26 @@ func TestWhatShipsKnowsNoTests(t *testing.T) {
 	}
 }
 
+// TestOneSpeaksToOpenStack: a package that is linked with what speaks to OpenStack does not
+// speak to it itself.
+func TestOneSpeaksToOpenStack(t *testing.T) {
+	for _, s := range load(t).own {
+		near := slices.ContainsFunc(speakers, func(p string) bool { return within(s.ImportPath, importPath(p)) })
+		if !s.ships() || s.short() == speakers[0] {
+			continue
+		}
+		known := s.Deps
+		if near {
+			known = s.Imports
+		}
+		for _, dep := range known {
+			if within(dep, openstack.never[0]) {
+				t.Errorf("%s knows of %s, and must not: %s", s.short(), dep, openstack.why)
+			}
+		}
+	}
+}
+
 func TestEveryPackageHasARule(t *testing.T) {
 	for _, s := range load(t).own {
 		ruled := slices.ContainsFunc(rules, func(r rule) bool { return r.pkg == s.short() })

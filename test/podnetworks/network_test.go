@@ -251,7 +251,8 @@ func TestFewWrites(t *testing.T) {
 // TestNodesServe (W1): a node whose agent says that it does not attach pods is named on the
 // networks of Tenure's provider, which are Ready all the same.
 func TestNodesServe(t *testing.T) {
-	n := network(t, "served", api.Provider)
+	macvlan(t, infra, "served", "eth1", 0)
+	n := network(t, "served", api.Provider, toParameters("served"))
 	other := network(t, "served-by-others", "foo.io/bar")
 	says(t, n, "Ready=True/NetworkReady", "NodesServe=True/NodesServe")
 	agents := kube.NewAPI(kc)

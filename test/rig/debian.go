@@ -33,7 +33,7 @@ func unpacked(ctx context.Context, root string, download ...string) error {
 		return err
 	}
 	for _, p := range packages {
-		if err := inside(ctx, fresh, "dpkg", "-x", p, "."); err != nil {
+		if err := errors.Join(inside(ctx, fresh, "dpkg", "-x", p, "."), os.Remove(p)); err != nil {
 			return err
 		}
 	}

@@ -2,9 +2,10 @@
 // real Kubernetes control plane and the reference CNI plugins, at the versions
 // of this module's go.mod; with -nodes what real nodes run, at those of
 // node/go.mod; with -foreign Multus and whereabouts with their manifests, at those of
-// foreign/go.mod. It builds only what is missing or outdated.
+// foreign/go.mod. With -neutron it unpacks OpenStack's Neutron out of Debian packages, at
+// the version of the machine's release. It makes only what is missing or outdated.
 //
-//	go run . [-nodes | -foreign] DIRECTORY
+//	go run . [-nodes | -foreign | -neutron] DIRECTORY
 //
 // Programs of the control plane that $KUBEBUILDER_ASSETS has are used instead
 // of built, and so are those in PATH, if they are not older than the oldest
@@ -35,12 +36,12 @@ func main() {
 func run(ctx context.Context, args []string, getenv func(string) string, out io.Writer) error {
 	built := controlPlane
 	if len(args) > 0 {
-		if other, ok := map[string]set{"-nodes": nodes, "-foreign": foreign}[args[0]]; ok {
+		if other, ok := map[string]set{"-nodes": nodes, "-foreign": foreign, "-neutron": openstack}[args[0]]; ok {
 			built, args = other, args[1:]
 		}
 	}
 	if len(args) != 1 {
-		return errors.New("usage: rig [-nodes | -foreign] DIRECTORY")
+		return errors.New("usage: rig [-nodes | -foreign | -neutron] DIRECTORY")
 	}
 	dir, err := filepath.Abs(args[0])
 	if err != nil {
@@ -51,6 +52,9 @@ func run(ctx context.Context, args []string, getenv func(string) string, out io.
 		return err
 	}
 	defer unlock()
+	if built.neutron {
+		return provideNeutron(ctx, out, dir)
+	}
 
 	versions, err := built.versions(ctx)
 	if err != nil {

@@ -31,6 +31,7 @@ type set struct {
 	programs []program
 	files    []files
 	nft      bool // nft(8) belongs to it, which is not of Go
+	neutron  bool // it is Neutron alone, which is not of Go
 }
 
 // The modules that the programs are of.
@@ -85,6 +86,9 @@ var foreign = set{dir: "foreign", programs: []program{
 	{name: "multus-manifests", module: multus, pattern: "deployments/multus-daemonset.yml"},
 	{name: "whereabouts-manifests", module: whereabouts, pattern: "doc/crds/*.yaml"},
 }}
+
+// openstack is what administers addresses where a cluster runs on OpenStack.
+var openstack = set{dir: ".", neutron: true}
 
 // tags are the build tags of p: without its own, runc starts no container that has
 // a seccomp profile, as every sandbox has.

@@ -1,0 +1,250 @@
+package neutron
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/gophercloud/gophercloud/v2"
+	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/extensions/attributestags"
+	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/ports"
+	"github.com/gophercloud/gophercloud/v2/pagination"
+)
+
+// FixedIP is one address of a port.
+type FixedIP struct {
+	Subnet string     // its ID
+	Addr   netip.Addr // of a [Want], the zero Addr is any that is free
+}
+
+// Want is the port that a claim needs.
+type Want struct {
+	// Claim is the claim's UID, which becomes the port's device_id. It must not be empty.
+	Claim string
+	// Network is the ID of the network. It must not be empty.
+	Network string
+	// Project is the ID of the port's project. Empty is that of the credentials; another one
+	// is for administrators.
+	Project string
+	// Addresses are what the port must have, at most one for a subnet. With none, Neutron
+	// chooses: one IPv4 address and one IPv6 address of the network's subnets. Whether an
+	// address is in the allocation pools is for the caller to check: Neutron gives any that
+	// the subnet has, the gateway's included.
+	Addresses []FixedIP
+	// Name and Description are for people, at most 255 characters each.
+	Name, Description string
+	// Port is the ID of the port that the claim has been told of, if it has. Among several
+	// that fit, this one stays.
+	Port string
+}
+
+// A Port is a port as Neutron has it.
+type Port struct {
+	ID        string
+	Network   string
+	Claim     string // the device_id: of a port of ours, its claim's UID
+	Owner     string // the device_owner
+	Project   string
+	MAC       net.HardwareAddr
+	Addresses []FixedIP
+	Tags      []string
+	Revision  int
+	Created   time.Time // in whole seconds
+
+	// Surplus are the IDs of what else the claim has, which the caller deletes once it has
+	// recorded this port. [Client.Ensure] and [Client.EnsureMany] alone set it.
+	Surplus []string
+}
+
+// fits reports whether p is what w needs.
+func (p Port) fits(w Want) bool {
+	has := func(want FixedIP) bool {
+		return slices.ContainsFunc(p.Addresses, func(a FixedIP) bool {
+			return a.Subnet == want.Subnet && (!want.Addr.IsValid() || a.Addr == want.Addr)
+		})
+	}
+	return p.Network == w.Network && !slices.ContainsFunc(w.Addresses, func(a FixedIP) bool { return !has(a) })
+}
+
+// choose returns that of a claim's ports which it keeps: the one it has been told of, else the
+// oldest, else that with the lowest ID. Ok is false if none fits. The others are surplus,
+// those included that do not fit.
+func choose(w Want, all []Port) (chosen Port, ok bool) {
+	all = slices.Clone(all)
+	rank := func(p Port) int {
+		switch {
+		case !p.fits(w):
+			return 2
+		case p.ID == w.Port:
+			return 0
+		}
+		return 1
+	}
+	slices.SortFunc(all, func(a, b Port) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), a.Created.Compare(b.Created), cmp.Compare(a.ID, b.ID))
+	})
+	if len(all) == 0 || !all[0].fits(w) {
+		return Port{}, false
+	}
+	chosen = all[0]
+	for _, other := range all[1:] {
+		chosen.Surplus = append(chosen.Surplus, other.ID)
+	}
+	return chosen, true
+}
+
+// check returns what makes w no port at all.
+func (w Want) check() error {
+	if w.Claim == "" || w.Network == "" {
+		return &Error{Reason: Rejected, Message: fmt.Sprintf("claim %q on network %q: neither may be empty", w.Claim, w.Network)}
+	}
+	return nil
+}
+
+// body is what w is in a request that makes its port. It has no security groups: nothing
+// would enforce them. Port security is as the network has it.
+func (w Want) body(owner string) ports.CreateOpts {
+	opts := ports.CreateOpts{
+		NetworkID: w.Network, Name: w.Name, Description: w.Description, ProjectID: w.Project,
+		DeviceID: w.Claim, DeviceOwner: owner, SecurityGroups: &[]string{},
+	}
+	if len(w.Addresses) > 0 {
+		fixed := make([]map[string]string, 0, len(w.Addresses))
+		for _, a := range w.Addresses {
+			one := map[string]string{"subnet_id": a.Subnet}
+			if a.Addr.IsValid() {
+				one["ip_address"] = a.Addr.String()
+			}
+			fixed = append(fixed, one)
+		}
+		opts.FixedIPs = fixed
+	}
+	return opts
+}
+
+// query is the part of a URL that says which objects to list.
+type query url.Values
+
+// ToPortListQuery implements [ports.ListOptsBuilder].
+func (q query) ToPortListQuery() (string, error) { return q.String(), nil }
+
+// String is how the query stands in a URL.
+func (q query) String() string { return "?" + url.Values(q).Encode() }
+
+// page is how many ports are asked for in one request. The server may give fewer.
+const page = 500
+
+// list returns the ports that q selects, page by page.
+func (b *budget) list(ctx context.Context, op string, q url.Values) (all []Port, err error) {
+	q.Set("sort_key", "id")
+	q.Set("sort_dir", "asc")
+	q.Set("limit", strconv.Itoa(page))
+	for more := true; more; {
+		err := b.repeat(ctx, op, func(ctx context.Context, s *gophercloud.ServiceClient) error {
+			more = false // without ports, a page is none
+			return ports.List(s, query(q)).EachPage(ctx, func(_ context.Context, p pagination.Page) (bool, error) {
+				found, err := ports.ExtractPorts(p)
+				if err != nil {
+					return false, err
+				}
+				for _, f := range found {
+					all = append(all, portOf(f))
+				}
+				// The link itself is not followed: behind a proxy it may lead elsewhere.
+				next, err := p.NextPageURL()
+				more = next != ""
+				q.Set("marker", found[len(found)-1].ID)
+				return false, err
+			})
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// portOf returns a port as we have it. What is no address is left out.
+func portOf(p ports.Port) Port {
+	mac, _ := net.ParseMAC(p.MACAddress)
+	port := Port{
+		ID: p.ID, Network: p.NetworkID, Claim: p.DeviceID, Owner: p.DeviceOwner, Project: p.ProjectID,
+		MAC: mac, Tags: p.Tags, Revision: p.RevisionNumber, Created: p.CreatedAt,
+	}
+	for _, f := range p.FixedIPs {
+		if addr, err := netip.ParseAddr(f.IPAddress); err == nil {
+			port.Addresses = append(port.Addresses, FixedIP{Subnet: f.SubnetID, Addr: addr})
+		}
+	}
+	return port
+}
+
+// Ours returns all ports of this cluster, or those on networks, whatever claims they are of.
+func (c *Client) Ours(ctx context.Context, networks ...string) ([]Port, error) {
+	ctx, cancel, b := c.begin(ctx)
+	defer cancel()
+	all, err := b.list(ctx, "list the cluster's ports", url.Values{"device_owner": {c.owner()}, "network_id": networks})
+	return slices.DeleteFunc(all, func(p Port) bool { return p.Owner != c.owner() }), err
+}
+
+// Delete deletes a port of a claim. It looks at the port before, and leaves one that is not
+// this cluster's and this claim's alone: that is the error NotOurs. A port that is not there
+// is success.
+func (c *Client) Delete(ctx context.Context, portID, claim string) error {
+	ctx, cancel, b := c.begin(ctx)
+	defer cancel()
+	op := "delete port " + portID
+	for {
+		var found *ports.Port
+		err := b.repeat(ctx, op, func(ctx context.Context, s *gophercloud.ServiceClient) (err error) {
+			found, err = ports.Get(ctx, s, portID).Extract()
+			return err
+		})
+		switch {
+		case reasonOf(err) == NotFound:
+			return nil
+		case err != nil:
+			return err
+		case found.DeviceOwner != c.owner() || found.DeviceID != claim:
+			return &Error{Reason: NotOurs, Message: fmt.Sprintf("%s: it is of device %q, %q, not of claim %s of this cluster: it stays",
+				op, found.DeviceID, found.DeviceOwner, claim)}
+		}
+		// Who has changed it meanwhile may have made it another's.
+		same := map[string]string{"If-Match": fmt.Sprintf("revision_number=%d", found.RevisionNumber)}
+		err = b.repeat(ctx, op, func(ctx context.Context, s *gophercloud.ServiceClient) error {
+			resp, err := s.Delete(ctx, s.ServiceURL("ports", portID), &gophercloud.RequestOpts{MoreHeaders: same})
+			if err == nil {
+				resp.Body.Close()
+			}
+			return err
+		})
+		switch {
+		case err == nil || reasonOf(err) == NotFound:
+			return nil
+		case !gophercloud.ResponseCodeIs(err, http.StatusPreconditionFailed) || b.retries == 0:
+			return err
+		}
+		b.retries--
+	}
+}
+
+// Tag has a port carry tags and no others: words for people, at most 60 characters each, by
+// which they find it. Nothing here depends on them, so that a failure may be ignored.
+func (c *Client) Tag(ctx context.Context, portID string, tags ...string) error {
+	if len(tags) == 0 {
+		return errors.New("Tag without tags")
+	}
+	ctx, cancel, b := c.begin(ctx)
+	defer cancel()
+	return b.repeat(ctx, "tag port "+portID, func(ctx context.Context, s *gophercloud.ServiceClient) error {
+		return attributestags.ReplaceAll(ctx, s, "ports", portID, attributestags.ReplaceAllOpts{Tags: tags}).Err
+	})
+}

@@ -1,0 +1,147 @@
+package neutron
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/gophercloud/gophercloud/v2"
+	"go4.org/netipx"
+)
+
+// A Subnet is a subnet as Neutron has it.
+type Subnet struct {
+	ID string
+
+	// Gone tells that Neutron has no such subnet, or shows the project none. All other fields
+	// but ID are then zero.
+	Gone bool
+
+	Name     string
+	Network  string           // its network's ID
+	Prefix   netip.Prefix     // the CIDR, which says the family as well
+	Pools    []netipx.IPRange // from which Neutron gives addresses that nobody asked for
+	Gateway  netip.Addr       // zero: none
+	DNS      []netip.Addr
+	Routes   []Route
+	MTU      int  // of the network, in bytes; 0: not known
+	SLAAC    bool // addresses follow from MAC addresses, and none can be asked for
+	Revision int  // grows with each change of the subnet, but not of its network
+}
+
+// A Route is a route to hosts on a subnet.
+type Route struct {
+	To  netip.Prefix
+	Via netip.Addr
+}
+
+// listed is what lists of subnets and of networks have. Text is parsed as it is read.
+type listed struct {
+	ID        string `json:"id"`
+	Name      string `json:"name"`
+	NetworkID string `json:"network_id"`
+	CIDR      string `json:"cidr"`
+	Pools     []struct {
+		Start netip.Addr `json:"start"`
+		End   netip.Addr `json:"end"`
+	} `json:"allocation_pools"`
+	Gateway netip.Addr   `json:"gateway_ip"`
+	DNS     []netip.Addr `json:"dns_nameservers"`
+	Routes  []struct {
+		To  netip.Prefix `json:"destination"`
+		Via netip.Addr   `json:"nexthop"`
+	} `json:"host_routes"`
+	Mode     string `json:"ipv6_address_mode"`
+	MTU      int    `json:"mtu"`
+	Revision int    `json:"revision_number"`
+}
+
+// Subnets returns the subnets with these IDs, in their order. One that is not there is
+// [Subnet.Gone], which is no error.
+func (c *Client) Subnets(ctx context.Context, ids []string) ([]Subnet, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	ctx, cancel, b := c.begin(ctx)
+	defer cancel()
+	subnets, err := b.byID(ctx, "subnets", ids)
+	if err != nil {
+		return nil, err
+	}
+	var networks []string
+	for _, s := range subnets {
+		networks = append(networks, s.NetworkID)
+	}
+	slices.Sort(networks)
+	mtu, err := b.byID(ctx, "networks", slices.Compact(networks))
+	if err != nil {
+		return nil, err
+	}
+	all := make([]Subnet, 0, len(ids))
+	for _, id := range ids {
+		found, ok := subnets[id]
+		if !ok {
+			all = append(all, Subnet{ID: id, Gone: true})
+			continue
+		}
+		s, err := found.subnet()
+		if err != nil {
+			return nil, &Error{Reason: Rejected, Message: fmt.Sprintf("subnet %s: %v: Neutron says what we cannot read", id, err), err: err}
+		}
+		s.MTU = mtu[s.Network].MTU
+		all = append(all, s)
+	}
+	return all, nil
+}
+
+// byID returns the objects of a kind that have these IDs.
+func (b *budget) byID(ctx context.Context, kind string, ids []string) (map[string]listed, error) {
+	of := map[string]listed{}
+	// So many make a URL that every server takes.
+	for part := range slices.Chunk(ids, 50) {
+		var answer map[string][]listed
+		op := fmt.Sprintf("list %s %s", kind, strings.Join(part, ", "))
+		err := b.repeat(ctx, op, func(ctx context.Context, s *gophercloud.ServiceClient) error {
+			answer = nil
+			resp, err := s.Get(ctx, s.ServiceURL(kind)+query(url.Values{"id": part}).String(), &answer, &gophercloud.RequestOpts{OkCodes: []int{http.StatusOK}})
+			if err == nil {
+				resp.Body.Close()
+			}
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		for _, l := range answer[kind] {
+			of[l.ID] = l
+		}
+	}
+	return of, nil
+}
+
+// subnet returns l, which is a subnet, as we have it.
+func (l listed) subnet() (Subnet, error) {
+	prefix, err := netip.ParsePrefix(l.CIDR)
+	if err != nil {
+		return Subnet{}, err
+	}
+	s := Subnet{
+		ID: l.ID, Name: l.Name, Network: l.NetworkID, Prefix: prefix, Gateway: l.Gateway, DNS: l.DNS,
+		SLAAC: l.Mode == "slaac" || l.Mode == "dhcpv6-stateless", Revision: l.Revision,
+	}
+	for _, p := range l.Pools {
+		r := netipx.IPRangeFrom(p.Start, p.End)
+		if !r.IsValid() {
+			return Subnet{}, fmt.Errorf("its allocation pool from %v to %v is no range", p.Start, p.End)
+		}
+		s.Pools = append(s.Pools, r)
+	}
+	for _, r := range l.Routes {
+		s.Routes = append(s.Routes, Route{To: r.To, Via: r.Via})
+	}
+	return s, nil
+}
