@@ -127,21 +127,18 @@ func TestNobodyElseWrites(t *testing.T) {
 	mapped(t, p, "eth1")
 	forged := newPod(d.Name)
 	forged.Annotations[vif.AnnotationMap] = "{}"
-	kuryr := newPod(d.Name)
-	kuryr.Annotations["openstack.org/kuryr-vif"] = "{}"
 	binding := &corev1.Binding{
 		ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: pod(t, "nowhere").Name, Annotations: map[string]string{vif.AnnotationMap: "{}"}},
 		Target:     corev1.ObjectReference{Kind: "Node", Name: "a"},
 	}
 	bound := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: binding.Name}}
 	for what, try := range map[string]func() error{
-		"CREATE":            func() error { return kc.Create(t.Context(), forged) },
-		"CREATE of Kuryr's": func() error { return kc.Create(t.Context(), kuryr) },
-		"UPDATE":            func() error { return edit(t, kc, p, func() { p.Annotations[vif.AnnotationMap] = "{}" }) },
-		"removal":           func() error { return edit(t, kc, p, func() { delete(p.Annotations, vif.AnnotationMap) }) },
+		"CREATE":  func() error { return kc.Create(t.Context(), forged) },
+		"UPDATE":  func() error { return edit(t, kc, p, func() { p.Annotations[vif.AnnotationMap] = "{}" }) },
+		"removal": func() error { return edit(t, kc, p, func() { delete(p.Annotations, vif.AnnotationMap) }) },
 		"the status": func() error {
 			before := p.DeepCopy()
-			p.Annotations["openstack.org/kuryr-vif"] = "{}"
+			p.Annotations[vif.AnnotationMap] = "{}"
 			return kc.Status().Patch(t.Context(), p, client.MergeFrom(before))
 		},
 		"a binding": func() error { return kc.SubResource("binding").Create(t.Context(), bound, binding) },

@@ -21,28 +21,18 @@ const (
 	manyPods = 200
 	writers  = 32
 	// rateAim is how much longer pods may take to get their maps than to be created and patched
-	// once by one client.
+	// once by one client. It is not met: for a map the claim is created and its status written,
+	// and a lease has the grant, which is twice as many writes.
 	rateAim = 1.5
 )
 
 // TestTwoHundredPods (K5): 200 pods with one interface each, created at once, have their maps soon.
 // It measures, and fails where one has none.
 func TestTwoHundredPods(t *testing.T) {
-	var best float64
-	for range 3 { // the machine is shared: one bad try says nothing
-		plain := createAndPatch(t)
-		served := createAndMap(t)
-		ratio := served.Seconds() / plain.Seconds()
-		t.Logf("%d pods have their maps after %v; the same creates and patches alone take %v: %.2f times that (aim: %.1f). Load average %s",
-			manyPods, served.Round(time.Millisecond), plain.Round(time.Millisecond), ratio, rateAim, fleet.LoadAverage(t))
-		if best == 0 || ratio < best {
-			best = ratio
-		}
-		if best <= rateAim {
-			return
-		}
-	}
-	t.Logf("the best is %.2f; aimed at is %.1f", best, rateAim)
+	plain := createAndPatch(t)
+	served := createAndMap(t)
+	t.Logf("%d pods have their maps after %v; the same creates and patches alone take %v: %.2f times that (aim: %.1f). Load average %s",
+		manyPods, served.Round(time.Millisecond), plain.Round(time.Millisecond), served.Seconds()/plain.Seconds(), rateAim, fleet.LoadAverage(t))
 }
 
 // each does f for every pod, by many writers at once.
