@@ -34,6 +34,9 @@ func isVIF(d facts.Definition) bool {
 // addVIFs adds the elements of the pod's selections whose interfaces the control plane decides, and
 // the definitions that are made for them.
 func addVIFs(ctx context.Context, src Source, a *facts.Answer) error {
+	if !slices.ContainsFunc(a.Networks, isVIF) {
+		return nil
+	}
 	// An invalid annotation is ignored, or refused, by who makes the plan.
 	selections, _ := npwg.Parse(a.Pod.Annotations[npwg.AnnotationNetworks], a.Pod.Namespace, npwg.AnyVersion)
 	for i, sel := range selections {
