@@ -139,11 +139,14 @@ func Parse(annotation, namespace string, version func(namespace, name string) Ve
 // AnyVersion has [Parse] read elements by the rules of either version.
 func AnyVersion(string, string) Version { return Any }
 
-// ByInterface returns the selection of an interface.
+// ByInterface returns the selection of an interface: the one that asks for the name before one that
+// would have it by its place, which may have got another name.
 func ByInterface(selections []Selection, ifName string) (Selection, bool) {
-	for _, s := range selections {
-		if s.Interface == ifName {
-			return s, true
+	for _, named := range []bool{true, false} {
+		for _, s := range selections {
+			if s.Interface == ifName && s.Named == named {
+				return s, true
+			}
 		}
 	}
 	return Selection{}, false

@@ -174,6 +174,10 @@ func TestByInterface(t *testing.T) {
 	if s, ok := ByInterface(selections, "net2"); ok {
 		t.Errorf("ByInterface(net2) = %v; want none", s)
 	}
+	// Who asks for a name has it, and not whose place would give it.
+	if s, ok := ByInterface(append(selections, Selection{Namespace: "ns", Name: "c", Interface: "net1", Named: true}), "net1"); !ok || s.Name != "c" {
+		t.Errorf("ByInterface(net1) = %v, %t; want ns/c", s, ok)
+	}
 }
 
 func FuzzParse(f *testing.F) {

@@ -106,7 +106,7 @@ func (r *VIFs) madeOfVIF(ctx context.Context, o *nad.NetworkAttachmentDefinition
 // poolOf returns the pool that a network names, which exists.
 func (r *VIFs) poolOf(ctx context.Context, n vif.Network) (string, error) {
 	if n.SubnetID != "" {
-		return "", vifFault{ReasonVIFPoolNotFound, fmt.Sprintf("no IPPool has Neutron's subnet ID: %.80s: have a pool name it, or name an IPPool by the annotation %s in its place", n.SubnetID, vif.AnnotationNetwork)}
+		return "", vifFault{ReasonVIFPoolNotFound, fmt.Sprintf("no IPPool has Neutron's subnet ID: %.80s: Neutron's subnets cannot be pools yet: replace the annotation by %s with an IPPool", n.SubnetID, vif.AnnotationNetwork)}
 	}
 	err := r.Cache.Get(ctx, client.ObjectKey{Name: n.Pool}, &v1alpha1.IPPool{})
 	if apierrors.IsNotFound(err) {

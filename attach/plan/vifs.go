@@ -59,8 +59,14 @@ func (m *maker) addVIF(where string, sel npwg.Selection, v facts.VIF) {
 	}
 	sel.MAC = v.MAC
 	step.Requested = requested(sel)
-	sel.IPs, sel.Claim = nil, v.Claim // the claim has the addresses
+	sel.IPs, sel.MAC, sel.Claim = nil, "", v.Claim // the claim has the addresses
 	m.request(where, &step, l, sel)
+	switch declared := l.declares("mac"); {
+	case v.MAC != "" && declared: // in either version of the specification: the definition is Tenure's own
+		step.capability("mac", quote(v.MAC))
+	case v.MAC != "":
+		m.fail(where, ref.String(), "it has the hardware address "+v.MAC+", and its plugin cannot be given one", "remove mac")
+	}
 	m.addDevice(where, &step, l, d)
 	m.sayUnknown(where, sel)
 	m.add(where, step, l)

@@ -48,6 +48,19 @@ func TestVIFs(t *testing.T) {
 	}
 }
 
+// TestVIFByVersion1 (K2): the hardware address reaches the plugin by its capability also where the
+// rules are those of version 1.
+func TestVIFByVersion1(t *testing.T) {
+	s := vifScene("v", decided(0, "v", "eth1"))
+	s.keys = `"specVersion": "1"`
+	if got := string(s.plan(t).Steps[1].Capabilities["mac"]); got != `"02:00:00:00:00:01"` {
+		t.Errorf("capability mac is %s", got)
+	}
+	s.defs[1] = def("tenure-system/vif.shop.v", `{"cniVersion": "1.0.0", "name": "vif.shop.v", "type": "ipvlan"}`)
+	s.defs[1].Annotations = map[string]string{podnetwork.AnnotationMadeFor: "f1"}
+	s.fails(t, "its plugin cannot be given one")
+}
+
 // TestVIFsOff (K1): what the definition says has no effect, and that is said.
 func TestVIFsOff(t *testing.T) {
 	s := vifScene("v")

@@ -131,7 +131,7 @@ func (r *Resolver) PodChanged(p Pod, exists bool) {
 		// A default network named without its namespace is the configuration's to
 		// find; it is followed from the first question on.
 		now = plan.Wanted(facts.Question{}, facts.Pod{PodRef: facts.PodRef{Namespace: p.Namespace, Name: p.Name}, Annotations: p.Annotations})
-		now = now[:min(len(now), maxDefinitionsPod)]
+		now = append(now[:min(len(now), maxDefinitionsPod)], r.madeFor(p)...)
 	}
 	if r.networks != nil && exists {
 		r.networks.followAhead(p)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/tenure-ipam/tenure/api/npwg"
 	"github.com/tenure-ipam/tenure/api/podnetwork"
@@ -13,6 +14,9 @@ import (
 
 // staticWhy is why a static pod has no VIFs.
 const staticWhy = "it is a static pod, for which nobody makes VIFs: the kubelet runs it without asking the API server, so that no claim could go with it. Select a definition with a spec.config"
+
+// maxVIFs is how many elements of a pod can be VIFs: the controller makes no more.
+const maxVIFs = 256
 
 // definitionOf returns what the answer says of a definition.
 func definitionOf(a *facts.Answer, namespace, name string) (facts.Definition, bool) {
@@ -39,7 +43,7 @@ func addVIFs(ctx context.Context, src Source, a *facts.Answer) error {
 	}
 	// An invalid annotation is ignored, or refused, by who makes the plan.
 	selections, _ := npwg.Parse(a.Pod.Annotations[npwg.AnnotationNetworks], a.Pod.Namespace, npwg.AnyVersion)
-	for i, sel := range selections {
+	for i, sel := range selections[:min(len(selections), maxVIFs)] {
 		d, ok := definitionOf(a, sel.Namespace, sel.Name)
 		if !ok || !isVIF(d) {
 			continue
@@ -107,6 +111,23 @@ func MapOf(p Pod) (vif.Map, error) {
 		}
 	}
 	return m, nil
+}
+
+// madeFor returns the definitions that are made for the VIFs in the map of a pod: a new sandbox of
+// the pod needs them again.
+func (r *Resolver) madeFor(p Pod) (refs []facts.Ref) {
+	if !r.cfg.VIFs {
+		return nil
+	}
+	m, _ := MapOf(p) // who answers says what is wrong with it
+	for _, v := range m {
+		ref := facts.Ref{Namespace: podnetwork.Namespace}
+		if namespace, name, ok := strings.Cut(v.Network, "/"); ok && len(refs) < maxDefinitionsPod {
+			ref.Name = vif.DefinitionName(namespace, name)
+			refs = append(refs, ref)
+		}
+	}
+	return refs
 }
 
 // ServesVIFs implements [Source].

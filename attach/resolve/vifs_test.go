@@ -20,10 +20,28 @@ func vifWorld() (w *world, made facts.Ref) {
 	return w, made
 }
 
+// TestVIFsOfAKnownPod: a pod that has its map is answered without the API server, in whatever
+// sandbox.
+func TestVIFsOfAKnownPod(t *testing.T) {
+	w, _ := vifWorld()
+	run(t, w, func(t *testing.T, r *Resolver) {
+		r.cfg.VIFs = true
+		w.seen(r, withMap(podOf("p", "u1", "net-a"), "u1"))
+		synctest.Wait()
+		w.took()
+		if a := mustAsk(t, r, question("p", "u1")); len(a.VIFs) != 1 || a.VIFs[0].Claim != "c" {
+			t.Errorf("%+v", a.VIFs)
+		}
+		if reads := w.took(); len(reads) > 0 {
+			t.Errorf("it was read: %v; want nothing", reads)
+		}
+	})
+}
+
 // withMap returns p with the map of its interface.
 func withMap(p Pod, uid string) Pod {
 	again := podOf(p.Name, string(p.UID), p.Annotations[networksKey])
-	again.Annotations[vif.AnnotationMap] = vif.Map{"eth1": {Claim: "c", PodUID: uid, MAC: "02:00:00:00:00:01"}}.String()
+	again.Annotations[vif.AnnotationMap] = vif.Map{"eth1": {Network: "ns/net-a", Claim: "c", PodUID: uid, MAC: "02:00:00:00:00:01"}}.String()
 	return again
 }
 

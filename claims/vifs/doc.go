@@ -5,5 +5,5 @@
 //
 // What is to be done is decided by a pure function, decide, out of what was read; the Reconciler
 // reads and does it. The claims get their addresses by package claims, and go with their pod by
-// Kubernetes' garbage collector.
+// Kubernetes' garbage collector. What that leaves, the Reconciler sweeps.
 package vifs

@@ -92,8 +92,12 @@ type claim struct {
 type wanted struct{ name, network, ifName, requested string }
 
 // fault is what people are to be told. network is the definition that it is about, and claim the
-// claim; empty: it is about neither, or about none alone.
-type fault struct{ reason, message, network, claim string }
+// claim; empty: it is about neither, or about none alone. patient says that it may pass in a
+// moment, and is to be told if it does not.
+type fault struct {
+	reason, message, network, claim string
+	patient                         bool
+}
 
 // plan is what is to be done.
 type plan struct {
@@ -148,6 +152,9 @@ func (f facts) refused() string {
 			return fmt.Sprintf("network %s: another element has the interface %s: choose another name", e, e.ifName)
 		}
 		names = append(names, e.ifName)
+		if e.Claim != "" && len(e.IPs) > 0 {
+			return fmt.Sprintf("network %s: it has both ips and ipam-claim-reference: keep one", e)
+		}
 		if by := claims[e.Claim]; e.Claim != "" && by != "" {
 			return fmt.Sprintf("network %s: its claim %s is that of interface %s, too: name another claim", e, e.Claim, by)
 		}
@@ -163,17 +170,21 @@ func (f facts) refused() string {
 // then v is its interface.
 func (p *plan) look(f facts, e element) (v vif.VIF, ready bool) {
 	name := e.claimOf(f)
-	later := func(format string, args ...any) (vif.VIF, bool) {
-		why := fault{ReasonNotReady, fmt.Sprintf("interface %s, network %s: %s", e.ifName, e, fmt.Sprintf(format, args...)), e.String(), name}
+	say := func(patient bool, format string, args ...any) (vif.VIF, bool) {
+		if patient && f.has(e) { // the pod needs nothing, and its map stays as it is
+			return vif.VIF{}, false
+		}
+		why := fault{ReasonNotReady, fmt.Sprintf("interface %s, network %s: %s", e.ifName, e, fmt.Sprintf(format, args...)), e.String(), name, patient}
 		if e.network == nil {
 			why.claim = ""
 		}
 		p.faults = append(p.faults, why)
 		return vif.VIF{}, false
 	}
+	later := func(format string, args ...any) (vif.VIF, bool) { return say(false, format, args...) }
 	switch c := e.claim; {
 	case e.network == nil:
-		return later("nothing is made of its definition yet: Events of the definition say why")
+		return say(true, "nothing is made of its definition yet: Events of the definition say why")
 	case c == nil && e.Claim != "":
 		return later("there is no IPAMClaim %s: make it", name)
 	case c == nil:
@@ -183,14 +194,16 @@ func (p *plan) look(f facts, e element) (v vif.VIF, ready bool) {
 		return later("IPAMClaim %s is being deleted", name)
 	}
 	if why := e.notOurs(f); why != "" {
-		p.faults = append(p.faults, fault{ReasonTaken, fmt.Sprintf("interface %s, network %s: IPAMClaim %s %s", e.ifName, e, name, why), e.String(), name})
+		p.faults = append(p.faults, fault{ReasonTaken, fmt.Sprintf("interface %s, network %s: IPAMClaim %s %s", e.ifName, e, name, why), e.String(), name, false})
 		return v, false
 	}
 	switch c := e.claim; {
 	case c.failed != "":
 		return later("IPAMClaim %s: %s", name, c.failed)
 	case len(c.ips) == 0:
-		return v, false
+		return say(true, "IPAMClaim %s has no addresses yet, and does not say why: does the controller run, and is there one network %s alone?", name, e.network.name)
+	case e.network.lacks(c.ips):
+		return say(true, "IPAMClaim %s has addresses that the pool of the definition has not: make the pod again, if the pool was changed", name)
 	}
 	v = vif.VIF{
 		Network: e.String(), PodUID: string(f.uid), Claim: name, ClaimUID: string(e.claim.uid), Addresses: e.claim.ips,
@@ -200,6 +213,13 @@ func (p *plan) look(f facts, e element) (v vif.VIF, ready bool) {
 		v.MAC = vif.MACOf(v.ClaimUID)
 	}
 	return v, true
+}
+
+// has reports whether the map that the pod has says what the element's interface is.
+func (f facts) has(e element) bool {
+	m, err := vif.ParseMap(f.written)
+	v := m[e.ifName]
+	return err == nil && v.PodUID == string(f.uid) && v.Claim == e.claimOf(f)
 }
 
 // claimOf returns the name of the element's claim.
@@ -240,6 +260,14 @@ func (e element) requested() string {
 		texts[i] = ip.Addr.String()
 	}
 	return strings.Join(texts, ",")
+}
+
+// lacks reports whether one of the addresses is in no range, as far as ranges are known.
+func (n network) lacks(ips []string) bool {
+	return len(n.ranges) > 0 && slices.ContainsFunc(ips, func(text string) bool {
+		p, err := netip.ParsePrefix(text)
+		return err == nil && !slices.ContainsFunc(n.ranges, func(r addrRange) bool { return r.cidr.Contains(p.Addr()) })
+	})
 }
 
 // gateways returns those of the ranges that the addresses are of, each once.

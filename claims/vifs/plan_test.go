@@ -24,7 +24,11 @@ func (p plan) words() (all []string) {
 		all = append(all, "write "+p.write)
 	}
 	for _, f := range p.faults {
-		all = append(all, f.reason+" "+f.message)
+		text := f.reason + " " + f.message
+		if f.patient {
+			text = "in a moment " + text
+		}
+		all = append(all, text)
 	}
 	return all
 }
@@ -108,7 +112,18 @@ func TestDecide(t *testing.T) {
 			elements: []element{lan("eth1", func(e *element) { e.network.takesMAC = false })},
 			want:     []string{"write " + written(func(v *vif.VIF) { v.MAC = "" }, "eth1")},
 		},
-		"no addresses yet": {elements: []element{lan("eth1", func(e *element) { e.claim.ips = nil }), lan("eth2")}},
+		"no addresses yet": {
+			elements: []element{lan("eth1", func(e *element) { e.claim.ips = nil }), lan("eth2")},
+			want:     []string{"in a moment " + waits + "IPAMClaim " + ours("eth1") + " has no addresses yet, and does not say why: does the controller run, and is there one network vif.team.lan alone?"},
+		},
+		"addresses of another pool": {
+			elements: []element{lan("eth1", func(e *element) { e.claim.ips = []string{"10.7.0.5/24"} })},
+			want:     []string{"in a moment " + waits + "IPAMClaim " + ours("eth1") + " has addresses that the pool of the definition has not: make the pod again, if the pool was changed"},
+		},
+		"a pod that has all while its definition is made anew": {elements: []element{lan("eth1", noNetwork)}, written: written(nil, "eth1")},
+		"a pod that has all while its pool is another": {
+			elements: []element{lan("eth1", func(e *element) { e.claim.ips = []string{"10.7.0.5/24"} })}, written: written(nil, "eth1"),
+		},
 		"its claim has none": {
 			elements: []element{lan("eth1", func(e *element) { e.claim.ips, e.claim.failed = nil, "SubnetExhausted: full" })},
 			want:     []string{waits + "IPAMClaim " + ours("eth1") + ": SubnetExhausted: full"},
@@ -125,7 +140,7 @@ func TestDecide(t *testing.T) {
 			elements: []element{lan("eth1", noNetwork, noClaim), lan("eth2", noClaim)},
 			want: []string{
 				"create " + ours("eth2") + " of vif.team.lan for eth2",
-				waits + "nothing is made of its definition yet: Events of the definition say why",
+				"in a moment " + waits + "nothing is made of its definition yet: Events of the definition say why",
 			},
 		},
 		"K4 somebody else's": {
@@ -175,6 +190,11 @@ func TestRefused(t *testing.T) {
 		"the name of another's":    {func(f *facts) { f.others = []string{"eth2"} }, "another element has the interface eth2"},
 		"one claim twice": {
 			func(f *facts) { f.elements[0].Claim, f.elements[1].Claim = "mine", "mine" }, "its claim mine is that of interface eth1, too",
+		},
+		"a claim and addresses": {
+			func(f *facts) {
+				f.elements[1].Claim, f.elements[1].IPs = "mine", []npwg.RequestedIP{{Addr: netip.MustParseAddr("10.0.0.9")}}
+			}, "it has both ips and ipam-claim-reference",
 		},
 		"not allowed": {func(f *facts) { f.elements[1].forbidden = "not yours" }, "network team/lan: not yours"},
 		"a plugin that takes no hardware address": {

@@ -39,7 +39,10 @@ func (r *Reconciler) facts(ctx context.Context, pod *corev1.Pod) (facts, error) 
 		written: pod.Annotations[vif.AnnotationMap],
 	}
 	selections, err := npwg.Parse(pod.Annotations[npwg.AnnotationNetworks], pod.Namespace, npwg.AnyVersion)
-	f.unreadable = err
+	if f.unreadable = err; len(selections) > maxSelections {
+		f.unreadable = fmt.Errorf("it has %d elements: %d can be", len(selections), maxSelections)
+		selections = selections[:maxSelections]
+	}
 	for i, sel := range selections {
 		var o nad.NetworkAttachmentDefinition
 		found, err := r.read(ctx, client.ObjectKey{Namespace: sel.Namespace, Name: sel.Name}, &o)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -28,6 +27,8 @@ import (
 const (
 	// lookAgain is when a pod is looked at again of whose trouble no event tells the end.
 	lookAgain = 30 * time.Second
+	// patience is how long something is awaited that may come in a moment, before people are told.
+	patience = 5 * time.Second
 	// soon is when the cache shows what somebody else has written meanwhile.
 	soon = 50 * time.Millisecond
 	// maxEvents is how many faults of one look are told by Events of their own.
@@ -46,15 +47,24 @@ type Reconciler struct {
 	Made   string
 	Events events.EventRecorder
 	Log    *slog.Logger
+	Now    func() time.Time
 
-	// said has, by a pod's name, what people were told last (told).
+	// said has, by a pod's name, what was found out about it (told).
 	said sync.Map
+	// swept has the claims that the last sweep has found to be nobody's.
+	swept map[types.UID]bool
 }
 
-// told is what people were told of a pod.
+// told is what the last look has found out about a pod.
 type told struct {
 	uid    types.UID
-	faults []fault
+	faults map[fault]trouble
+}
+
+// trouble says since when there is a fault, and whether people were told of it.
+type trouble struct {
+	since time.Time
+	told  bool
 }
 
 // Reconcile looks at one pod.
@@ -88,12 +98,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 			p.faults = append(p.faults, *why)
 		}
 	}
-	r.tell(ctx, &pod, p.faults)
+	waits := r.tell(ctx, &pod, p.faults)
 	switch {
 	case err != nil:
 		return reconcile.Result{}, err
 	case again:
 		return reconcile.Result{RequeueAfter: soon}, nil
+	case waits || len(p.create) > 0: // of a claim that gets nothing no event tells
+		return reconcile.Result{RequeueAfter: patience}, nil
 	case len(p.faults) > 0:
 		return reconcile.Result{RequeueAfter: lookAgain}, nil
 	}
@@ -124,7 +136,7 @@ func (r *Reconciler) create(ctx context.Context, f facts, w wanted) (*fault, err
 	case out == protocol.Exists:
 		return r.adopt(ctx, f, w)
 	case out == protocol.Refused:
-		return &fault{ReasonNotReady, fmt.Sprintf("interface %s: IPAMClaim %s is not made: %v", w.ifName, w.name, err), "", w.name}, fmt.Errorf("make claim %s/%s: %w", f.namespace, w.name, err)
+		return &fault{ReasonNotReady, fmt.Sprintf("interface %s: IPAMClaim %s is not made: %v", w.ifName, w.name, err), "", w.name, false}, fmt.Errorf("make claim %s/%s: %w", f.namespace, w.name, err)
 	}
 	return nil, fmt.Errorf("make claim %s/%s: %w", f.namespace, w.name, err)
 }
@@ -141,7 +153,7 @@ func (r *Reconciler) adopt(ctx context.Context, f facts, w wanted) (*fault, erro
 	}
 	e := element{ifName: w.ifName, network: &network{name: w.network}, claim: claimOf(&o)}
 	if why := e.notOurs(f); why != "" {
-		return &fault{ReasonTaken, fmt.Sprintf("interface %s: IPAMClaim %s %s", w.ifName, w.name, why), "", w.name}, nil
+		return &fault{ReasonTaken, fmt.Sprintf("interface %s: IPAMClaim %s %s", w.ifName, w.name, why), "", w.name, false}, nil
 	}
 	return nil, nil //nolint:nilnil // likewise
 }
@@ -185,23 +197,32 @@ func call(ctx context.Context, f func(context.Context) error) error {
 	return f(ctx)
 }
 
-// tell makes Events of the faults that people were not told at the last look.
-func (r *Reconciler) tell(ctx context.Context, pod *corev1.Pod, faults []fault) {
+// tell makes Events of the faults that people were not told at the last look. waits says that there
+// are some of which they are to be told only if they last.
+func (r *Reconciler) tell(ctx context.Context, pod *corev1.Pod, faults []fault) (waits bool) {
 	key := client.ObjectKeyFromObject(pod)
 	if len(faults) == 0 {
 		r.said.Delete(key)
-		return
+		return false
 	}
-	last, _ := r.said.Swap(key, told{pod.UID, faults})
+	now := told{pod.UID, map[fault]trouble{}}
+	last, _ := r.said.Swap(key, now)
 	before, _ := last.(told)
 	for i, f := range faults {
-		if before.uid == pod.UID && slices.Contains(before.faults, f) {
-			continue
+		t, known := before.faults[f]
+		if !known || before.uid != pod.UID {
+			t = trouble{since: r.Now()}
 		}
-		if i < maxEvents {
-			// The API server takes 1 KiB.
-			r.Events.Eventf(pod, related(pod.Namespace, f), corev1.EventTypeWarning, f.reason, "MakeVIFs", "%.1000s", f.message)
+		if due := !f.patient || r.Now().Sub(t.since) >= patience; due && !t.told {
+			t.told = true
+			if i < maxEvents {
+				// The API server takes 1 KiB.
+				r.Events.Eventf(pod, related(pod.Namespace, f), corev1.EventTypeWarning, f.reason, "MakeVIFs", "%.1000s", f.message)
+			}
+			r.Log.WarnContext(ctx, "interfaces of a pod", "pod", key.String(), "reason", f.reason, "message", f.message)
 		}
-		r.Log.WarnContext(ctx, "interfaces of a pod", "pod", key.String(), "reason", f.reason, "message", f.message)
+		waits = waits || !t.told
+		now.faults[f] = t
 	}
+	return waits
 }

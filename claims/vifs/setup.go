@@ -32,6 +32,10 @@ const (
 	byClaim = "tenure.vif-claim"
 )
 
+// maxSelections is how many elements of a pod's annotation are looked at: it has room for a hundred
+// thousand, each of which would be a key of an index. No node looks up more definitions.
+const maxSelections = 256
+
 // workers is how many pods are looked at at once. Each waits for one call at a time.
 const workers = 32
 
@@ -78,7 +82,7 @@ func selections(o client.Object) []npwg.Selection {
 		return nil
 	}
 	all, _ := npwg.Parse(pod.Annotations[npwg.AnnotationNetworks], pod.Namespace, npwg.AnyVersion)
-	return all
+	return all[:min(len(all), maxSelections)]
 }
 
 // Setup has the manager run r.

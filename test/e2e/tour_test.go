@@ -61,7 +61,7 @@ var _ = DescribeTable("pages work line by line", func(ctx context.Context, page,
 	Entry("docs/howto/pod-networks.md", "howto/pod-networks.md", "Make a network", "Networks of others",
 		"pod/client", "podnetworkattachment/storage-small", "podnetwork/storage", "ippool/storage",
 		"interfaceparameters/small-frames", "--namespace=tenure-system interfaceparameters/storage"),
-	Entry("docs/howto/vifs.md", "howto/vifs.md", "Make a network", "Coming from Kuryr", "pod/router", "net-attach-def/fabric", "ippool/fabric"),
+	Entry("docs/howto/vifs.md", "howto/vifs.md", "Make a network", "Turn them off", "pod/router", "net-attach-def/fabric", "ippool/fabric"),
 )
 
 // commands returns the commands of a page, which are indented or in a block of sh: one a line, or

@@ -161,7 +161,7 @@ func TestNobodyElseWrites(t *testing.T) {
 	stray := &ipamclaims.IPAMClaim{
 		ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: "stray", Labels: map[string]string{vif.LabelClaim: "u"}}, Spec: ipamclaims.IPAMClaimSpec{Network: "x", Interface: "eth1"},
 	}
-	if err := as.Create(t.Context(), stray); err == nil || !strings.Contains(err.Error(), "makes those for interfaces of pods, which own them") {
+	if err := as.Create(t.Context(), stray); err == nil || !strings.Contains(err.Error(), "those for interfaces of pods, which own them") {
 		t.Errorf("a claim that no pod owns, by the controller: %v; want it refused", err)
 	}
 }
@@ -205,6 +205,32 @@ func TestOneClaim(t *testing.T) {
 				owners[a] = c.Name
 			}
 		}
+	}
+}
+
+// TestEnded (K4): a pod that has ended and is kept has no address any more, and neither has one
+// that was deleted without what it owns.
+func TestEnded(t *testing.T) {
+	d := lan(t)
+	done, orphaned, runs := pod(t, d.Name), pod(t, d.Name), pod(t, d.Name)
+	for _, p := range []*corev1.Pod{done, orphaned, runs} {
+		mapped(t, p, "eth1")
+	}
+	done.Status.Phase = corev1.PodSucceeded
+	if err := kc.Status().Update(t.Context(), done); err != nil {
+		t.Fatal(err)
+	}
+	if err := kc.Delete(t.Context(), orphaned, client.PropagationPolicy(metav1.DeletePropagationOrphan), client.GracePeriodSeconds(0)); err != nil {
+		t.Fatal(err)
+	}
+	fleet.Eventually(t, time.Minute, func() error {
+		if n := len(claimsOf(t, done)) + len(claimsOf(t, orphaned)); n > 0 {
+			return fmt.Errorf("%d claims are still there", n)
+		}
+		return nil
+	})
+	if n := len(claimsOf(t, runs)); n != 1 {
+		t.Errorf("a pod that has not ended has %d claims; want 1", n)
 	}
 }
 

@@ -2,6 +2,8 @@ package controller
 
 import (
 	"context"
+	"errors"
+	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -37,9 +39,9 @@ func (c *Controller) vifs(ctx context.Context, mgr manager.Manager, direct clien
 		return err //nolint:wrapcheck // likewise
 	}
 	r := &vifs.Reconciler{
-		Cache: mgr.GetCache(), Live: direct, Made: podnetwork.Namespace, Events: mgr.GetEventRecorder(name), Log: log,
+		Cache: mgr.GetCache(), Live: direct, Made: podnetwork.Namespace, Events: mgr.GetEventRecorder(name), Log: log, Now: time.Now,
 	}
-	return r.Setup(mgr) //nolint:wrapcheck // likewise
+	return errors.Join(r.Setup(mgr), mgr.Add(manager.RunnableFunc(r.Run)))
 }
 
 // retireVIFs deletes, once, what was made of definitions. It tries again until it has, or ctx ends.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tenure-ipam/tenure/api/podnetwork"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 )
 
@@ -139,12 +140,15 @@ type Resolution struct {
 }
 
 // Resolve decides which of the networks of one name a claim in namespace means:
-// those that are defined there, else those of any namespace. The oldest of
-// several decides which part of the pools it is.
+// those that are defined there, else the one that the controller has made, else those of any
+// namespace. The oldest of several decides which part of the pools it is.
 func Resolve(named []Network, namespace string) Resolution {
-	at := slices.DeleteFunc(slices.Clone(named), func(n Network) bool { return n.Namespace != namespace })
-	if len(at) == 0 {
-		at = slices.Clone(named)
+	at := slices.Clone(named)
+	for _, first := range []string{namespace, podnetwork.Namespace} {
+		if in := slices.DeleteFunc(slices.Clone(named), func(n Network) bool { return n.Namespace != first }); len(in) > 0 {
+			at = in
+			break
+		}
 	}
 	if len(at) == 0 || slices.ContainsFunc(at, func(n Network) bool { return n.Owner != Tenure }) {
 		return Resolution{}

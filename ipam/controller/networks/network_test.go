@@ -72,6 +72,8 @@ func TestResolve(t *testing.T) {
 		{name: "the oldest decides", named: []Network{def("x", "a", day(2), pool), def("y", "b", day(1), pool)}, verdict: Known, decides: "y/b"},
 		{name: "different pools", named: []Network{def("x", "a", day(2), pool), def("y", "b", day(1), other)}, verdict: Ambiguous,
 			message: `network "lan" is defined by y/b with pool q, and by x/a with pool p`},
+		{name: "what the controller has made comes before other namespaces'", named: []Network{def("evil", "a", day(1), other), def("tenure-system", "b", day(2), pool), def("evil", "c", day(1), foreign)},
+			verdict: Known, decides: "tenure-system/b"},
 		{name: "one of two is faulty", named: []Network{def("x", "a", day(1), `{"type":"tenure"}`), def("y", "b", day(2), pool)}, verdict: Known, decides: "y/b"},
 		{name: "all are faulty", named: []Network{def("x", "a", day(1), `{"type":"tenure"}`)}, verdict: Faulty, message: "network attachment definition x/a: "},
 	}
