@@ -169,7 +169,7 @@ cluster-down: root ## End the cluster of make cluster; nothing of it is left
 .PHONY: e2e
 e2e: root rig-foreign $(HELM) ## Tests on a real cluster: kubelets, containerd, Tenure installed from deploy/; as root
 	go test -count=1 -timeout $(TIMEOUT) ./test/cluster
-	go test -count=1 -v -timeout $(TIMEOUT) ./test/e2e -ginkgo.v $(ARGS)
+	go test -count=1 -v -timeout 60m ./test/e2e -ginkgo.v $(ARGS)
 
 .PHONY: soak
 soak: root minutes rig ## Load a cluster for MINUTES with faults of all kinds, and look for a lost or doubled address
