@@ -14,11 +14,6 @@ const (
 	// AnnotationVersion is "1" or "1.3": the version of the specification by which
 	// elements that name the definition are read.
 	AnnotationVersion = "tenure.dev/spec-version"
-	// AnnotationNamespaces lists, separated by commas, the namespaces besides its
-	// own whose pods may use a definition; * stands for all.
-	AnnotationNamespaces = "tenure.dev/namespaces"
-	// AnnotationSelector is a label selector of such namespaces.
-	AnnotationSelector = "tenure.dev/namespace-selector"
 )
 
 // Reasons of warnings.
@@ -37,7 +32,7 @@ const (
 )
 
 // howToAllow says what to do about a definition that a pod may not use.
-const howToAllow = "use a definition of the pod's own namespace, or have the definition's owner name the pod's in its annotation " + AnnotationNamespaces
+const howToAllow = "use a definition of the pod's own namespace, or have the definition's owner name the pod's in its annotation " + npwg.AnnotationNamespaces
 
 // whyForbidden says why the pod may not use a definition, nothing if it may. What a definition
 // itself says of who may use it counts, whatever the configuration says. Definitions of the
@@ -47,27 +42,14 @@ func (m *maker) whyForbidden(d facts.Definition, global ...string) string {
 	if d.Namespace == pod {
 		return ""
 	}
-	list, listed := d.Annotations[AnnotationNamespaces]
-	selector, selected := d.Annotations[AnnotationSelector]
-	if !listed && !selected {
-		if m.config.Isolated && !slices.Contains(global, d.Namespace) {
-			return fmt.Sprintf("namespaces are isolated: a pod of %s may use the definitions of %s", pod, strings.Join(append([]string{"its own namespace"}, global...), ", "))
-		}
-		return ""
+	why, says := npwg.WhyForbidden(d.Annotations, pod, m.answer.Pod.NamespaceLabels)
+	switch {
+	case says:
+		return why
+	case m.config.Isolated && !slices.Contains(global, d.Namespace):
+		return fmt.Sprintf("namespaces are isolated: a pod of %s may use the definitions of %s", pod, strings.Join(append([]string{"its own namespace"}, global...), ", "))
 	}
-	if all := splitNames(list); slices.Contains(all, pod) || slices.Contains(all, "*") {
-		return ""
-	}
-	if selected {
-		ok, err := matches(selector, m.answer.Pod.NamespaceLabels)
-		if err != nil {
-			return fmt.Sprintf("its annotation %s cannot be read: %v", AnnotationSelector, err)
-		}
-		if ok {
-			return ""
-		}
-	}
-	return fmt.Sprintf("its own annotation does not let pods of namespace %s use it", pod)
+	return ""
 }
 
 // annotationKuryr is vif.AnnotationKuryr, which is not linked into a plugin for a word.

@@ -332,7 +332,7 @@ func TestSwitchesStayInTheList(t *testing.T) {
 
 // TestOrderAndNames (N14, N15, N44, N46, N67).
 func TestOrderAndNames(t *testing.T) {
-	defs := []facts.Definition{def("net-a", bridge("net-a")), def("net-b", bridge("net-b")), def("other-ns/net-c", bridge("net-c"), AnnotationNamespaces, "shop")}
+	defs := []facts.Definition{def("net-a", bridge("net-a")), def("net-b", bridge("net-b")), def("other-ns/net-c", bridge("net-c"), npwg.AnnotationNamespaces, "shop")}
 	want := []string{"cluster=eth0", "shop/net-a=net1", "shop/net-b=net2", "other-ns/net-c=net3", "shop/net-a=net4"}
 	list := scene{networks: "net-a,net-b, other-ns/net-c ,net-a", defs: defs}.plan(t)
 	sameStrings(t, attachments(list), want...)

@@ -8,8 +8,6 @@ import (
 	"testing"
 	"testing/fstest"
 
-	"k8s.io/apimachinery/pkg/labels"
-
 	"github.com/tenure-ipam/tenure/api/npwg"
 	"github.com/tenure-ipam/tenure/attach/facts"
 )
@@ -84,7 +82,7 @@ func TestDefaultNetworkOfAPodsAnnotation(t *testing.T) {
 	s.keys, s.own = `"isolation": "None"`, "infra/ovn"
 	sameStrings(t, attachments(s.plan(t)), "infra/ovn=eth0")
 
-	restricted := scene{own: "kube-system/x", defs: []facts.Definition{def("kube-system/x", bridge("x"), AnnotationNamespaces, "blog")}}
+	restricted := scene{own: "kube-system/x", defs: []facts.Definition{def("kube-system/x", bridge("x"), npwg.AnnotationNamespaces, "blog")}}
 	restricted.fails(t, "kube-system/x", "does not let pods of namespace shop")
 
 	s = scene{own: `[{"name": "ovn", "namespace": "shop", "mac": "02:00:00:00:00:01", "ips": ["10.0.0.5/16"]}]`, defs: s.defs}
@@ -153,48 +151,25 @@ func TestIsolation(t *testing.T) {
 		{"of Multus's configuration", `"clusterNetwork": "/c"`, def("infra/x", bridge("x")), ""},
 		{"of Multus's configuration, on", `"clusterNetwork": "/c", "namespaceIsolation": true`, def("infra/x", bridge("x")), "namespaces are isolated"},
 		{"of Multus's configuration, default", `"clusterNetwork": "/c", "namespaceIsolation": true`, def("default/x", bridge("x")), ""},
-		{"named by the definition", "", def("infra/x", bridge("x"), AnnotationNamespaces, "blog, shop"), ""},
-		{"all named by the definition", "", def("infra/x", bridge("x"), AnnotationNamespaces, "*"), ""},
-		{"not named by the definition", `"isolation": "None"`, def("infra/x", bridge("x"), AnnotationNamespaces, "blog"), "does not let pods of namespace shop"},
-		{"nobody named by a global definition", `"globalNamespaces": "infra"`, def("infra/x", bridge("x"), AnnotationNamespaces, ""), "does not let pods of namespace shop"},
-		{"selected by the definition", "", def("infra/x", bridge("x"), AnnotationSelector, "team in (blue, red), !old"), ""},
-		{"not selected by the definition", "", def("infra/x", bridge("x"), AnnotationSelector, "team=red"), "does not let pods of namespace shop"},
-		{"named, not selected", "", def("infra/x", bridge("x"), AnnotationSelector, "team=red", AnnotationNamespaces, "shop"), ""},
-		{"a selector that cannot be read", "", def("infra/x", bridge("x"), AnnotationSelector, "team in blue"), AnnotationSelector + " cannot be read"},
-		{"an empty selector", "", def("infra/x", bridge("x"), AnnotationSelector, ""), AnnotationSelector + " cannot be read"},
-		{"itself, whatever it says", "", def("shop/x", bridge("x"), AnnotationNamespaces, "blog"), ""},
+		{"named by the definition", "", def("infra/x", bridge("x"), npwg.AnnotationNamespaces, "blog, shop"), ""},
+		{"all named by the definition", "", def("infra/x", bridge("x"), npwg.AnnotationNamespaces, "*"), ""},
+		{"not named by the definition", `"isolation": "None"`, def("infra/x", bridge("x"), npwg.AnnotationNamespaces, "blog"), "does not let pods of namespace shop"},
+		{"nobody named by a global definition", `"globalNamespaces": "infra"`, def("infra/x", bridge("x"), npwg.AnnotationNamespaces, ""), "does not let pods of namespace shop"},
+		{"selected by the definition", "", def("infra/x", bridge("x"), npwg.AnnotationSelector, "team in (blue, red), !old"), ""},
+		{"not selected by the definition", "", def("infra/x", bridge("x"), npwg.AnnotationSelector, "team=red"), "does not let pods of namespace shop"},
+		{"named, not selected", "", def("infra/x", bridge("x"), npwg.AnnotationSelector, "team=red", npwg.AnnotationNamespaces, "shop"), ""},
+		{"a selector that cannot be read", "", def("infra/x", bridge("x"), npwg.AnnotationSelector, "team in blue"), npwg.AnnotationSelector + " cannot be read"},
+		{"an empty selector", "", def("infra/x", bridge("x"), npwg.AnnotationSelector, ""), npwg.AnnotationSelector + " cannot be read"},
+		{"itself, whatever it says", "", def("shop/x", bridge("x"), npwg.AnnotationNamespaces, "blog"), ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := scene{keys: tt.keys, networks: tt.def.Ref.String(), defs: []facts.Definition{tt.def}, labels: map[string]string{"team": "blue"}, files: map[string]string{"/c": bridge("cluster")}}
 			if tt.refused != "" {
-				s.fails(t, "element 1", tt.def.Ref.String(), tt.refused, AnnotationNamespaces)
+				s.fails(t, "element 1", tt.def.Ref.String(), tt.refused, npwg.AnnotationNamespaces)
 				return
 			}
 			sameStrings(t, attachments(s.plan(t)), "cluster=eth0", tt.def.Ref.String()+"=net1")
 		})
-	}
-}
-
-func TestSelectorsMeanWhatTheyMeanToKubernetes(t *testing.T) {
-	sets := []map[string]string{nil, {"a": "x"}, {"a": "y"}, {"a": ""}, {"b": "x"}, {"a": "x", "b": "y"}, {"kubernetes.io/metadata.name": "shop"}}
-	for _, text := range []string{
-		"a", "!a", "a=x", "a==x", "a!=x", "a in (x,y)", "a in (x, z)", "a notin (x)", "a notin (x , y),b", "a=x,b=y", " a = x , ! b ", "a=", "a in ()",
-		"kubernetes.io/metadata.name=shop", "kubernetes.io/metadata.name in (shop,web)",
-	} {
-		theirs, err := labels.Parse(text)
-		if err != nil {
-			t.Fatalf("labels.Parse(%q): %v", text, err)
-		}
-		for _, set := range sets {
-			if got, err := matches(text, set); err != nil || got != theirs.Matches(labels.Set(set)) {
-				t.Errorf("matches(%q, %v) = %t, %v; want %t", text, set, got, err, !got)
-			}
-		}
-	}
-	for _, text := range []string{"", "a in x", "a in (x", "!a=x", "a,,b", "(a)", "=x", "a=x y", "!a in (x)", "a ~ b"} {
-		if _, err := matches(text, nil); err == nil {
-			t.Errorf("matches(%q): no error", text)
-		}
 	}
 }
 
@@ -264,7 +239,7 @@ func TestWanted(t *testing.T) {
 		t.Errorf("a pod that names 50000 definitions: %d are looked up; want %d", len(got), maxWanted)
 	}
 	for key, want := range map[string]bool{
-		npwg.AnnotationNetworks: true, npwg.AnnotationDefaultNetwork: true, npwg.AnnotationResource: true, AnnotationVersion: true, AnnotationNamespaces: true, AnnotationSelector: true,
+		npwg.AnnotationNetworks: true, npwg.AnnotationDefaultNetwork: true, npwg.AnnotationResource: true, AnnotationVersion: true, npwg.AnnotationNamespaces: true, npwg.AnnotationSelector: true,
 		npwg.AnnotationStatus: false, "kubernetes.io/psp": false,
 	} {
 		if ReadsAnnotation(key) != want {

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tenure-ipam/tenure/api/npwg"
 	"github.com/tenure-ipam/tenure/api/podnetwork"
 	"github.com/tenure-ipam/tenure/attach/facts"
 )
@@ -22,7 +23,7 @@ func decided(element int, name, ifName string) facts.VIF {
 func vifScene(networks string, vifs ...facts.VIF) scene {
 	bare := facts.Definition{Ref: facts.Ref{Namespace: "shop", Name: "v"}, Annotations: map[string]string{"tenure.dev/vif": `{"pool": "lan"}`}}
 	made := def("tenure-system/vif.shop.v", `{"cniVersion": "1.0.0", "name": "vif.shop.v", "type": "macvlan", "capabilities": {"mac": true}}`)
-	made.Annotations = map[string]string{podnetwork.AnnotationMadeFor: "f1", AnnotationNamespaces: ""}
+	made.Annotations = map[string]string{podnetwork.AnnotationMadeFor: "f1", npwg.AnnotationNamespaces: ""}
 	return scene{networks: networks, vifs: vifs, defs: []facts.Definition{bare, made, def("x", bridge("x"))}}
 }
 
@@ -94,7 +95,7 @@ func TestVIFsRefused(t *testing.T) {
 		{"the default network's interface", with(func(v *facts.VIF) { v.Interface = "eth0" }), "interface eth0 is already that of the default network", false},
 		{"of a namespace that keeps it for itself", func() scene {
 			s := vifScene("other/v", decided(0, "v", "eth1"))
-			s.defs[0].Namespace, s.defs[0].Annotations[AnnotationNamespaces] = "other", ""
+			s.defs[0].Namespace, s.defs[0].Annotations[npwg.AnnotationNamespaces] = "other", ""
 			return s
 		}(), "does not let pods of namespace shop use it", false},
 	} {

@@ -8,10 +8,6 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 )
 
-// annotationNamespaces is the annotation that says whose pods may select a definition, as package
-// plan has it. The controller does not link that package: it knows of CNI.
-const annotationNamespaces = "tenure.dev/namespaces"
-
 // A Rendered is what is made of the parameters of a PodNetwork or a PodNetworkAttachment: the
 // configuration and the annotations of a NetworkAttachmentDefinition.
 type Rendered struct {
@@ -54,7 +50,7 @@ func Render(name string, s v1alpha1.InterfaceParametersSpec, pool string) Render
 func render(name string, s v1alpha1.InterfaceParametersSpec, pool string, capabilities map[string]bool) Rendered {
 	c := config{CNIVersion: "1.0.0", Name: name, Type: pluginOf(s), Capabilities: capabilities, MTU: s.MTU}
 	// Pods do not select it by its own name: a PodNetwork has rules of its own for who may use it.
-	annotations := map[string]string{annotationNamespaces: ""}
+	annotations := map[string]string{npwg.AnnotationNamespaces: ""}
 	switch {
 	case s.Macvlan != nil:
 		p := s.Macvlan

@@ -9,7 +9,6 @@ import (
 	"github.com/tenure-ipam/tenure/api/npwg"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/attach/facts"
-	"github.com/tenure-ipam/tenure/attach/plan"
 )
 
 type (
@@ -60,7 +59,7 @@ func TestRender(t *testing.T) {
 			if got.Config != tt.want {
 				t.Errorf("got  %s\nwant %s", got.Config, tt.want)
 			}
-			if namespaces, ok := got.Annotations[plan.AnnotationNamespaces]; !ok || namespaces != "" || got.Annotations[npwg.AnnotationResource] != tt.resource {
+			if namespaces, ok := got.Annotations[npwg.AnnotationNamespaces]; !ok || namespaces != "" || got.Annotations[npwg.AnnotationResource] != tt.resource {
 				t.Errorf("annotations %v; want no namespace and resource %q", got.Annotations, tt.resource)
 			}
 			if err := CheckParameters(facts.Ref{}, tt.spec); err != nil {

@@ -127,6 +127,6 @@ func addDevices(ctx context.Context, src Devices, a *facts.Answer) error {
 // asksForLabels reports whether it depends on the labels of a pod's namespace who may
 // select d.
 func asksForLabels(d facts.Definition) bool {
-	_, ok := d.Annotations[plan.AnnotationSelector]
+	_, ok := d.Annotations[npwg.AnnotationSelector]
 	return ok
 }

@@ -16,8 +16,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/tenure-ipam/tenure/api/npwg"
 	"github.com/tenure-ipam/tenure/attach/facts"
-	"github.com/tenure-ipam/tenure/attach/plan"
 	"github.com/tenure-ipam/tenure/ipam/agentapi"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -406,7 +406,7 @@ func TestWhatCannotBeKnownIsForLater(t *testing.T) {
 			w.cached[podName{"ns", "p"}], w.down = podOf("p", "u1", "net-a"), errors.New("refused")
 		}, "definition ns/net-a cannot be read: refused"},
 		{"namespace not read", func(w *world) {
-			w.define(netA, `{}`, plan.AnnotationSelector, "a=b")
+			w.define(netA, `{}`, npwg.AnnotationSelector, "a=b")
 		}, "namespace ns cannot be read"},
 		{"kubelet away", func(w *world) {
 			w.define(netA, `{}`, "k8s.v1.cni.cncf.io/resourceName", "a/nic")
@@ -449,7 +449,7 @@ func TestNamespaceLabelsWhereADefinitionAsksForThem(t *testing.T) {
 	w := newWorld()
 	w.labels["ns"] = map[string]string{"team": "blue"}
 	w.define(netA, `{}`)
-	w.define(netB, `{}`, plan.AnnotationSelector, "team=blue")
+	w.define(netB, `{}`, npwg.AnnotationSelector, "team=blue")
 	run(t, w, func(t *testing.T, r *Resolver) {
 		w.seen(r, podOf("p", "u1", "net-a"))
 		w.seen(r, podOf("q", "u2", "other/net-b"))

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/netip"
-	"strings"
 
 	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
 	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
@@ -13,7 +12,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/api/npwg"
@@ -21,13 +19,6 @@ import (
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/api/vif"
 	"github.com/tenure-ipam/tenure/ipam/kube"
-)
-
-// Annotations of definitions that say whose pods may use them, as the nodes read them. They are
-// of package plan, which knows of CNI.
-const (
-	annotationNamespaces = "tenure.dev/namespaces"
-	annotationSelector   = "tenure.dev/namespace-selector"
 )
 
 // facts reads what a plan for a pod is made of. Of a pod that selects no definition of that form
@@ -88,26 +79,18 @@ func (r *Reconciler) forbidden(ctx context.Context, o *nad.NetworkAttachmentDefi
 	if o.Namespace == namespace {
 		return "", nil
 	}
-	for name := range strings.SplitSeq(o.Annotations[annotationNamespaces], ",") {
-		if name = strings.TrimSpace(name); name == namespace || name == "*" {
-			return "", nil
-		}
-	}
-	if text, ok := o.Annotations[annotationSelector]; ok {
-		selector, err := labels.Parse(text)
-		if err != nil {
-			return fmt.Sprintf("its annotation %s cannot be read: %v", annotationSelector, err), nil
-		}
-		var of metav1.PartialObjectMetadata
+	var of metav1.PartialObjectMetadata
+	if _, ok := o.Annotations[npwg.AnnotationSelector]; ok {
 		of.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
 		if _, err := r.read(ctx, client.ObjectKey{Name: namespace}, &of); err != nil {
 			return "", err
 		}
-		if selector.Matches(labels.Set(of.Labels)) {
-			return "", nil
-		}
 	}
-	return fmt.Sprintf("pods of namespace %s may not use it: use a definition of the pod's own namespace, or have the definition's owner name the pod's in its annotation %s", namespace, annotationNamespaces), nil
+	why, _ := npwg.WhyForbidden(o.Annotations, namespace, of.Labels)
+	if why != "" {
+		why += ": use a definition of the pod's own namespace, or have the definition's owner name the pod's in its annotation " + npwg.AnnotationNamespaces
+	}
+	return why, nil
 }
 
 // config is what is read of the configuration of a definition that is made.

@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"github.com/tenure-ipam/tenure/api/npwg"
 	"github.com/tenure-ipam/tenure/attach/facts"
-	"github.com/tenure-ipam/tenure/attach/plan"
 	"github.com/tenure-ipam/tenure/test/fleet"
 )
 
@@ -62,7 +62,7 @@ func TestDefinitionsOfEveryForm(t *testing.T) {
 func TestKnownPodsNeedNoAPIServer(t *testing.T) {
 	ns := newNamespace(t, map[string]string{"team": "blue"})
 	define(t, ns, "a", `{"type":"a"}`, nil)
-	define(t, "default", "b", `{"type":"b"}`, map[string]string{plan.AnnotationSelector: "team=blue"})
+	define(t, "default", "b", `{"type":"b"}`, map[string]string{npwg.AnnotationSelector: "team=blue"})
 	pod := newPod(t, ns, "p", "away", selecting(`[{"name":"a"},{"name":"b","namespace":"default"}]`))
 	n := node(t, "away")
 	named := []facts.Ref{{Namespace: "kube-system", Name: "no-definition-but-a-file"}}
@@ -112,7 +112,7 @@ func noLiveReads(n *fleet.Node, pod *corev1.Pod, named ...facts.Ref) error {
 // definition, the labels of a namespace (N15, N77).
 func TestChangesAreSeen(t *testing.T) {
 	ns := newNamespace(t, map[string]string{"team": "red"})
-	define(t, ns, "a", `{"type":"a"}`, map[string]string{plan.AnnotationSelector: "team=blue"})
+	define(t, ns, "a", `{"type":"a"}`, map[string]string{npwg.AnnotationSelector: "team=blue"})
 	define(t, ns, "b", `{"type":"b"}`, nil)
 	pod := newPod(t, ns, "p", "changes", selecting("a"))
 	n := node(t, "changes")

@@ -275,7 +275,7 @@ func TestTold(t *testing.T) {
 		"one name twice":           {newPod(fmt.Sprintf("%[1]s@a,%[1]s@a", d.Name)), vifs.ReasonRefused, "another element has the interface a"},
 		"too many":                 {newPod(strings.Repeat(d.Name+",", 32) + d.Name), vifs.ReasonRefused, "32 can be"},
 		"K2 what cannot be read":   {newPod(fmt.Sprintf(`[{"name": %q, "ips": 7}]`, d.Name)), vifs.ReasonRefused, "annotation k8s.v1.cni.cncf.io/networks cannot be read"},
-		"a definition of another":  {newPod(infra + "/" + closed.Name), vifs.ReasonRefused, "pods of namespace team may not use it"},
+		"a definition of another":  {newPod(infra + "/" + closed.Name), vifs.ReasonRefused, "does not let pods of namespace team use it"},
 		"no MAC can be given":      {newPod(fmt.Sprintf(`[{"name": %q, "mac": "02:00:00:00:00:07"}]`, vlan.Name)), vifs.ReasonRefused, "leave mac out"},
 		"K3 its definition":        {newPod(wrong.Name), vifs.ReasonNotReady, "nothing is made of its definition yet"},
 		"its claim has no address": {newPod(full.Name), vifs.ReasonNotReady, "SubnetExhausted"},

@@ -1,10 +1,13 @@
-package plan
+package npwg
 
 import (
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"k8s.io/apimachinery/pkg/labels"
 )
 
 // pattern is a requirement as a regular expression.
@@ -62,4 +65,46 @@ func FuzzRequirement(f *testing.F) {
 		f.Add(text)
 	}
 	f.Fuzz(compareRequirement)
+}
+
+func TestSelectorsMeanWhatTheyMeanToKubernetes(t *testing.T) {
+	sets := []map[string]string{nil, {"a": "x"}, {"a": "y"}, {"a": ""}, {"b": "x"}, {"a": "x", "b": "y"}, {"kubernetes.io/metadata.name": "shop"}}
+	for _, text := range []string{
+		"a", "!a", "a=x", "a==x", "a!=x", "a in (x,y)", "a in (x, z)", "a notin (x)", "a notin (x , y),b", "a=x,b=y", " a = x , ! b ", "a=", "a in ()",
+		"kubernetes.io/metadata.name=shop", "kubernetes.io/metadata.name in (shop,web)",
+	} {
+		theirs, err := labels.Parse(text)
+		if err != nil {
+			t.Fatalf("labels.Parse(%q): %v", text, err)
+		}
+		for _, set := range sets {
+			if got, err := matches(text, set); err != nil || got != theirs.Matches(labels.Set(set)) {
+				t.Errorf("matches(%q, %v) = %t, %v; want %t", text, set, got, err, !got)
+			}
+		}
+	}
+	for _, text := range []string{"", "a in x", "a in (x", "!a=x", "a,,b", "(a)", "=x", "a=x y", "!a in (x)", "a ~ b"} {
+		if _, err := matches(text, nil); err == nil {
+			t.Errorf("matches(%q): no error", text)
+		}
+	}
+}
+
+// TestWhyForbidden: who is named, and who has the labels; what cannot be read lets nobody in.
+func TestWhyForbidden(t *testing.T) {
+	blue := map[string]string{"team": "blue"}
+	for _, tt := range []struct {
+		names, selector string
+		forbidden, says bool
+	}{
+		{"-", "-", true, false}, {"", "-", true, true}, {"shop", "-", false, true}, {"web , shop", "-", false, true}, {"*", "-", false, true},
+		{"web", "-", true, true}, {"-", "team=blue", false, true}, {"-", "team=red", true, true}, {"shop", "team=red", false, true},
+		{"web", "team=blue", false, true}, {"-", "", true, true}, {"-", "team in blue", true, true},
+	} {
+		of := map[string]string{AnnotationNamespaces: tt.names, AnnotationSelector: tt.selector}
+		maps.DeleteFunc(of, func(_, text string) bool { return text == "-" })
+		if why, says := WhyForbidden(of, "shop", blue); (why != "") != tt.forbidden || says != tt.says {
+			t.Errorf("%v: %q, %t", of, why, says)
+		}
+	}
 }
