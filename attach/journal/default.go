@@ -36,16 +36,11 @@ func (d Dir) KeepDefault(definition string, list json.RawMessage) error {
 		return fmt.Errorf("journal: %w", err)
 	}
 	line.WriteByte('}')
-	text := atomicfile.Seal(line.Bytes())
-	if old, err := plainfile.Read(d.defaultFile()); err == nil && bytes.Equal(old, text) {
-		return nil
+	changed, err := d.keep(d.defaultFile(), line.Bytes())
+	if !changed {
+		return err
 	}
-	if err := atomicfile.MakeDir(d.Path); err != nil {
-		return fmt.Errorf("journal: %w", err)
-	}
-	temp := fmt.Sprintf("%s.%016x%s", d.defaultFile(), rand.Uint64(), suffixTemp)
-	err := errors.Join(atomicfile.Create(d.defaultFile(), temp, text, reached), atomicfile.Remove(d.earlierDefault()))
-	if err != nil {
+	if err := atomicfile.Remove(d.earlierDefault()); err != nil {
 		return fmt.Errorf("journal: %w", err)
 	}
 	return nil
@@ -62,7 +57,37 @@ func (d Dir) DropDefault() error {
 // Default returns the list that KeepDefault has kept, nil if there is none, or it is of another
 // definition.
 func (d Dir) Default(definition string) (json.RawMessage, error) {
-	text, err := plainfile.Read(d.defaultFile())
+	body, err := kept(d.defaultFile())
+	if body == nil {
+		return nil, err
+	}
+	list, ours := bytes.CutPrefix(body, defaultHead(definition))
+	if !ours {
+		return nil, nil
+	}
+	return bytes.TrimSuffix(list, []byte("}")), nil
+}
+
+// keep writes a file of one line, whole or not at all, if it does not say that already.
+func (d Dir) keep(path string, body []byte) (changed bool, err error) {
+	text := atomicfile.Seal(body)
+	if old, err := plainfile.Read(path); err == nil && bytes.Equal(old, text) {
+		return false, nil
+	}
+	if err := atomicfile.MakeDir(d.Path); err != nil {
+		return false, fmt.Errorf("journal: %w", err)
+	}
+	temp := fmt.Sprintf("%s.%016x%s", path, rand.Uint64(), suffixTemp)
+	if err := atomicfile.Create(path, temp, text, reached); err != nil {
+		return false, fmt.Errorf("journal: %w", err)
+	}
+	return true, nil
+}
+
+// kept returns what keep has written, nil if there is none. The error of a file that does not read
+// is a [*DamagedError].
+func kept(path string) ([]byte, error) {
+	text, err := plainfile.Read(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -71,11 +96,7 @@ func (d Dir) Default(definition string) (json.RawMessage, error) {
 	}
 	body, err := atomicfile.Open(text)
 	if err != nil {
-		return nil, &DamagedError{Path: d.defaultFile(), Err: err}
+		return nil, &DamagedError{Path: path, Err: err}
 	}
-	list, ours := bytes.CutPrefix(body, defaultHead(definition))
-	if !ours {
-		return nil, nil
-	}
-	return bytes.TrimSuffix(list, []byte("}")), nil
+	return body, nil
 }
