@@ -1,7 +1,7 @@
 // Package vif has the words by which the interfaces of a pod are decided in the control plane: a
-// definition says which network it is, the controller makes an IPAMClaim for each interface, and
-// writes the map of a pod's interfaces, and the node carries that out. Kuryr's definitions are read
-// as well. It is pure, and knows no Kubernetes.
+// VIF definition says which network it is, the controller makes an IPAMClaim for each interface,
+// and writes the map of a pod's interfaces, and the node carries that out. Kuryr's definitions are
+// read as well. It is pure, and knows no Kubernetes.
 package vif
 
 import (
@@ -33,6 +33,10 @@ const (
 // pod.
 const LabelClaim = "tenure.dev/vif-of"
 
+// MaxSelections is how many elements of a pod's annotation are looked at: it has room for a hundred
+// thousand. No node looks up more definitions.
+const MaxSelections = 256
+
 // A Network is what a definition says of its interfaces.
 type Network struct {
 	// Pool is the IPPool that gives addresses.
@@ -44,8 +48,9 @@ type Network struct {
 	Interface json.RawMessage `json:"interfaceParameters,omitempty"`
 }
 
-// Is reports whether a definition with these annotations and this configuration is of that form,
-// whether or not they can be read. One with a configuration is not: that says all.
+// Is reports whether a definition with these annotations and this configuration is a VIF
+// definition: one whose annotation says which network it is, whether or not that can be read. One
+// with a configuration is none: that says all.
 func Is(annotations map[string]string, config string) bool {
 	return strings.TrimSpace(config) == "" && (annotations[AnnotationNetwork] != "" || annotations[AnnotationKuryr] != "")
 }
@@ -101,7 +106,7 @@ func Fingerprint(annotations map[string]string) string {
 }
 
 // DefinitionName returns the name of the definition, with a configuration, that the controller
-// makes of one of that form. It is the name of the CNI network, too.
+// makes of a VIF definition. It is the name of the CNI network, too.
 func DefinitionName(namespace, name string) string {
 	return fit("vif."+namespace+"."+name, namespace+"/"+name)
 }

@@ -28,7 +28,7 @@ func TestNetworkOf(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			all := map[string]string{AnnotationNetwork: tt.own, AnnotationKuryr: tt.kuryr}
 			if !Is(all, " ") || Is(all, "{}") || Is(nil, "") {
-				t.Error("which definitions are of that form is told wrong")
+				t.Error("which definitions are VIF definitions is told wrong")
 			}
 			n, err := NetworkOf(all)
 			if (err != nil) != (tt.fails != "") || err != nil && !strings.Contains(err.Error(), tt.fails) {

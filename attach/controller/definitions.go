@@ -75,9 +75,9 @@ func isMade(o *nad.NetworkAttachmentDefinition, kind, object string) bool {
 // applyDefinition makes a definition, or puts it back as it should be.
 func (c *Cluster) applyDefinition(ctx context.Context, m made) error {
 	var o nad.NetworkAttachmentDefinition
-	err := c.Cache.Get(ctx, client.ObjectKey{Namespace: podnetwork.Namespace, Name: m.name}, &o)
+	err := c.Cache.Get(ctx, client.ObjectKey{Namespace: api.Namespace, Name: m.name}, &o)
 	if apierrors.IsNotFound(err) {
-		o.Namespace, o.Name = podnetwork.Namespace, m.name
+		o.Namespace, o.Name = api.Namespace, m.name
 		m.into(&o)
 		if err := call(ctx, func(ctx context.Context) error { return c.Live.Create(ctx, &o) }); err != nil {
 			return fmt.Errorf("make %s: %w", describe(&o), err)
@@ -85,7 +85,7 @@ func (c *Cluster) applyDefinition(ctx context.Context, m made) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("read NetworkAttachmentDefinition %s/%s: %w", podnetwork.Namespace, m.name, err)
+		return fmt.Errorf("read NetworkAttachmentDefinition %s/%s: %w", api.Namespace, m.name, err)
 	}
 	if !isMade(&o, m.kind, m.object) {
 		//nolint:wrapcheck // it is the condition's message

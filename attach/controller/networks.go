@@ -13,7 +13,6 @@ import (
 
 	api "github.com/tenure-ipam/tenure/api/podnetwork"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
-	"github.com/tenure-ipam/tenure/attach/podnetwork"
 )
 
 // ReasonNoDefault is the reason of the Event which says that there is no default PodNetwork.
@@ -96,7 +95,7 @@ func (c *Cluster) anyOf(ctx context.Context, list client.ObjectList, index, valu
 // noDefault makes the default PodNetwork, or says that it is not there.
 func (r *Networks) noDefault(ctx context.Context) error {
 	if !r.KeepDefault {
-		at := &corev1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: metav1.ObjectMeta{Name: podnetwork.Namespace}}
+		at := &corev1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: metav1.ObjectMeta{Name: api.Namespace}}
 		r.Events.Eventf(at, nil, corev1.EventTypeWarning, ReasonNoDefault, "LookForDefault",
 			"Default PodNetwork not found: pods that list PodNetwork %s wait for it. Make it, or start the controller without --default-pod-network=false", api.Default)
 		r.Log.WarnContext(ctx, "default PodNetwork not found")

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	api "github.com/tenure-ipam/tenure/api/podnetwork"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/api/vif"
 	"github.com/tenure-ipam/tenure/attach/facts"
@@ -47,8 +48,8 @@ func invalidVIF(format string, args ...any) error {
 	return vifFault{ReasonVIFInvalid, fmt.Sprintf(format, args...)}
 }
 
-// Reconcile looks at one definition. If it is of that form, what is made of it is as it says; else,
-// or if it says what cannot be made, nothing is.
+// Reconcile looks at one definition. What is made of a VIF definition is as it says; of any other
+// one, and of one that says what cannot be made, nothing is.
 func (r *VIFs) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	var o nad.NetworkAttachmentDefinition
 	switch err := r.Cache.Get(ctx, req.NamespacedName, &o); {
@@ -77,7 +78,7 @@ func (r *VIFs) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.
 	return settle(err)
 }
 
-// isVIF reports whether a definition, which is not made here, is of that form.
+// isVIF reports whether a definition, which is not made here, is a VIF definition.
 func isVIF(o *nad.NetworkAttachmentDefinition) bool {
 	return o.Labels[madeOf] == "" && vif.Is(o.Annotations, o.Spec.Config)
 }
@@ -160,7 +161,7 @@ func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", ";
 // event leads here again.
 func (r *VIFs) removeVIF(ctx context.Context, namespace, name string) error {
 	var o nad.NetworkAttachmentDefinition
-	err := r.Cache.Get(ctx, client.ObjectKey{Namespace: podnetwork.Namespace, Name: vif.DefinitionName(namespace, name)}, &o)
+	err := r.Cache.Get(ctx, client.ObjectKey{Namespace: api.Namespace, Name: vif.DefinitionName(namespace, name)}, &o)
 	if err == nil && isMade(&o, ofVIF, namespace+"/"+name) {
 		err = call(ctx, func(ctx context.Context) error { return r.Live.Delete(ctx, &o, client.Preconditions{UID: &o.UID}) })
 	}
@@ -180,12 +181,12 @@ func (r *VIFs) tell(ctx context.Context, o *nad.NetworkAttachmentDefinition, f v
 	r.Log.WarnContext(ctx, "no interfaces by a definition", "definition", key.String(), "reason", f.reason, "message", f.message)
 }
 
-// RetireVIFs deletes all definitions that were made of others of that form, for a controller that
+// RetireVIFs deletes all definitions that were made of VIF definitions, for a controller that
 // serves none. Where definitions are not defined there is nothing to delete.
 func (c *Cluster) RetireVIFs(ctx context.Context) error {
 	var list nad.NetworkAttachmentDefinitionList
 	err := call(ctx, func(ctx context.Context) error {
-		return c.Live.List(ctx, &list, client.InNamespace(podnetwork.Namespace), client.MatchingLabels{madeOf: ofVIF})
+		return c.Live.List(ctx, &list, client.InNamespace(api.Namespace), client.MatchingLabels{madeOf: ofVIF})
 	})
 	if undefined(err) {
 		return nil

@@ -16,9 +16,6 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/access"
 )
 
-// Namespace is where the definitions stand that the controller makes of PodNetworks.
-const Namespace = podnetwork.Namespace
-
 // IndexNetwork is the index of PodNetworkAttachments in the controller's cache by their network.
 const IndexNetwork = "tenure.podnetwork"
 
@@ -40,7 +37,7 @@ func Of(o *v1alpha1.PodNetwork, rule access.Rule) judge.Network {
 	if i := slices.IndexFunc(refs, IsDefinition); i >= 0 {
 		n.Definition = facts.Ref{Namespace: refs[i].Namespace, Name: refs[i].Name}
 	} else if n.Made = slices.ContainsFunc(refs, IsParameters); n.Made {
-		n.Definition = facts.Ref{Namespace: Namespace, Name: fit("podnetwork." + o.Name)}
+		n.Definition = facts.Ref{Namespace: podnetwork.Namespace, Name: fit("podnetwork." + o.Name)}
 	}
 	n.Ready, n.NotReady = ready(o.Status.Conditions)
 	return n
@@ -60,7 +57,7 @@ func AttachmentOf(o *v1alpha1.PodNetworkAttachment) judge.Attachment {
 
 // DefinitionOfAttachment returns the definition that is made of an attachment's parameters.
 func DefinitionOfAttachment(namespace, name string) facts.Ref {
-	return facts.Ref{Namespace: Namespace, Name: fit("attachment." + namespace + "." + name)}
+	return facts.Ref{Namespace: podnetwork.Namespace, Name: fit("attachment." + namespace + "." + name)}
 }
 
 // ready reads the condition Ready, which is not there yet of a new object.

@@ -15,9 +15,6 @@ import (
 // staticWhy is why a static pod has no VIFs.
 const staticWhy = "it is a static pod, for which nobody makes VIFs: the kubelet runs it without asking the API server, so that no claim could go with it. Select a definition with a spec.config"
 
-// maxVIFs is how many elements of a pod can be VIFs: the controller makes no more.
-const maxVIFs = 256
-
 // definitionOf returns what the answer says of a definition.
 func definitionOf(a *facts.Answer, namespace, name string) (facts.Definition, bool) {
 	i := slices.IndexFunc(a.Networks, func(d facts.Definition) bool { return d.Namespace == namespace && d.Name == name })
@@ -43,7 +40,7 @@ func addVIFs(ctx context.Context, src Source, a *facts.Answer) error {
 	}
 	// An invalid annotation is ignored, or refused, by who makes the plan.
 	selections, _ := npwg.Parse(a.Pod.Annotations[npwg.AnnotationNetworks], a.Pod.Namespace, npwg.AnyVersion)
-	for i, sel := range selections[:min(len(selections), maxVIFs)] {
+	for i, sel := range selections[:min(len(selections), vif.MaxSelections)] {
 		d, ok := definitionOf(a, sel.Namespace, sel.Name)
 		if !ok || !isVIF(d) {
 			continue

@@ -1,5 +1,5 @@
 // Package vifs has the interfaces of pods decided in the control plane. For each element by which a
-// pod selects a definition of that form it makes an IPAMClaim, which the pod owns. When all of a
+// pod selects a VIF definition it makes an IPAMClaim, which the pod owns. When all of a
 // pod's claims have addresses it writes the map of the pod's interfaces, which its node carries
 // out.
 //

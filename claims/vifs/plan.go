@@ -40,13 +40,13 @@ type facts struct {
 	written string
 	// unreadable says why the pod's annotation cannot be read.
 	unreadable error
-	// elements are those that select a definition of that form, and others the names of the
+	// elements are those that select a VIF definition, and others the names of the
 	// interfaces of all other elements.
 	elements []element
 	others   []string
 }
 
-// An element is one that selects a definition of that form.
+// An element is one that selects a VIF definition.
 type element struct {
 	npwg.Selection
 	ifName string

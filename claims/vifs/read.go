@@ -21,7 +21,7 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/kube"
 )
 
-// facts reads what a plan for a pod is made of. Of a pod that selects no definition of that form
+// facts reads what a plan for a pod is made of. Of a pod that selects no VIF definition
 // there are no elements.
 func (r *Reconciler) facts(ctx context.Context, pod *corev1.Pod) (facts, error) {
 	_, static := pod.Annotations[corev1.MirrorPodAnnotationKey]
@@ -30,9 +30,9 @@ func (r *Reconciler) facts(ctx context.Context, pod *corev1.Pod) (facts, error) 
 		written: pod.Annotations[vif.AnnotationMap],
 	}
 	selections, err := npwg.Parse(pod.Annotations[npwg.AnnotationNetworks], pod.Namespace, npwg.AnyVersion)
-	if f.unreadable = err; len(selections) > maxSelections {
-		f.unreadable = fmt.Errorf("it has %d elements: %d can be", len(selections), maxSelections)
-		selections = selections[:maxSelections]
+	if f.unreadable = err; len(selections) > vif.MaxSelections {
+		f.unreadable = fmt.Errorf("it has %d elements: %d can be", len(selections), vif.MaxSelections)
+		selections = selections[:vif.MaxSelections]
 	}
 	for i, sel := range selections {
 		var o nad.NetworkAttachmentDefinition
@@ -106,7 +106,7 @@ type config struct {
 // network reads the definition that is made of o. It is nil before there is one of what o says now.
 func (r *Reconciler) network(ctx context.Context, o *nad.NetworkAttachmentDefinition) (*network, error) {
 	var made nad.NetworkAttachmentDefinition
-	found, err := r.read(ctx, client.ObjectKey{Namespace: r.Made, Name: vif.DefinitionName(o.Namespace, o.Name)}, &made)
+	found, err := r.read(ctx, client.ObjectKey{Namespace: podnetwork.Namespace, Name: vif.DefinitionName(o.Namespace, o.Name)}, &made)
 	if !found || made.Annotations[podnetwork.AnnotationMadeFor] != vif.Fingerprint(o.Annotations) {
 		return nil, err
 	}

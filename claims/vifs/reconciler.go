@@ -42,17 +42,13 @@ type Reconciler struct {
 	// definitions. It has the indices of [Index].
 	Cache client.Reader
 	// Live reads and writes at the API server.
-	Live client.Client
-	// Made is the namespace of the definitions that the controller makes.
-	Made   string
+	Live   client.Client
 	Events events.EventRecorder
 	Log    *slog.Logger
 	Now    func() time.Time
 
 	// said has, by a pod's name, what was found out about it (told).
 	said sync.Map
-	// swept has the claims that the last sweep has found to be nobody's.
-	swept map[types.UID]bool
 }
 
 // told is what the last look has found out about a pod.
@@ -129,7 +125,7 @@ func (r *Reconciler) create(ctx context.Context, f facts, w wanted) (*fault, err
 	if w.requested != "" {
 		o.Annotations = map[string]string{workload.AnnotationRequested: w.requested}
 	}
-	err := call(ctx, func(ctx context.Context) error { return r.Live.Create(ctx, o) })
+	err := kube.Call(ctx, func(ctx context.Context) error { return r.Live.Create(ctx, o) })
 	switch out := kube.Classify(err); {
 	case out == protocol.Done:
 		return nil, nil //nolint:nilnil // nothing to tell
@@ -145,7 +141,7 @@ func (r *Reconciler) create(ctx context.Context, f facts, w wanted) (*fault, err
 // that the cache does not show yet, is as good.
 func (r *Reconciler) adopt(ctx context.Context, f facts, w wanted) (*fault, error) {
 	var o ipamclaims.IPAMClaim
-	err := call(ctx, func(ctx context.Context) error {
+	err := kube.Call(ctx, func(ctx context.Context) error {
 		return r.Live.Get(ctx, client.ObjectKey{Namespace: f.namespace, Name: w.name}, &o)
 	})
 	if err != nil {
@@ -166,7 +162,7 @@ func (r *Reconciler) write(ctx context.Context, pod *corev1.Pod, text string) (w
 		return nil, false, err //nolint:wrapcheck // says what it is about
 	}
 	into := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}}
-	err = call(ctx, func(ctx context.Context) error { return r.Live.Patch(ctx, into, patch) })
+	err = kube.Call(ctx, func(ctx context.Context) error { return r.Live.Patch(ctx, into, patch) })
 	switch out := kube.Classify(err); {
 	case out == protocol.Done || out == protocol.NotFound:
 		return nil, false, nil
@@ -188,13 +184,6 @@ func related(namespace string, f fault) runtime.Object {
 		return &nad.NetworkAttachmentDefinition{ObjectMeta: metav1.ObjectMeta{Namespace: at, Name: name}}
 	}
 	return nil
-}
-
-// call makes one call, which has its deadline.
-func call(ctx context.Context, f func(context.Context) error) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, kube.CallTimeout, fmt.Errorf("the API server did not answer within %v", kube.CallTimeout))
-	defer cancel()
-	return f(ctx)
 }
 
 // tell makes Events of the faults that people were not told at the last look. waits says that there

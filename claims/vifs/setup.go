@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/tenure-ipam/tenure/api/npwg"
+	"github.com/tenure-ipam/tenure/api/podnetwork"
 	"github.com/tenure-ipam/tenure/api/vif"
 	"github.com/tenure-ipam/tenure/ipam/controller/doorbell"
 )
@@ -28,13 +29,9 @@ import (
 const (
 	// byDefinition is by the definitions that they select, and by those that may be made of these.
 	byDefinition = "tenure.vif-definition"
-	// byClaim is by the claims that they need, if what they select is of that form.
+	// byClaim is by the claims that they need, if what they select is a VIF definition.
 	byClaim = "tenure.vif-claim"
 )
-
-// maxSelections is how many elements of a pod's annotation are looked at: it has room for a hundred
-// thousand, each of which would be a key of an index. No node looks up more definitions.
-const maxSelections = 256
 
 // workers is how many pods are looked at at once. Each waits for one call at a time.
 const workers = 32
@@ -52,13 +49,12 @@ func Few(annotations map[string]string) map[string]string {
 	return few
 }
 
-// Index adds the indices that the Reconciler needs. made is the namespace of the definitions that
-// the controller makes. Call it before the cache starts.
-func Index(ctx context.Context, to client.FieldIndexer, made string) error {
+// Index adds the indices that the Reconciler needs. Call it before the cache starts.
+func Index(ctx context.Context, to client.FieldIndexer) error {
 	err := errors.Join(
 		to.IndexField(ctx, &corev1.Pod{}, byDefinition, func(o client.Object) (keys []string) {
 			for _, sel := range selections(o) {
-				keys = append(keys, sel.String(), made+"/"+vif.DefinitionName(sel.Namespace, sel.Name))
+				keys = append(keys, sel.String(), podnetwork.Namespace+"/"+vif.DefinitionName(sel.Namespace, sel.Name))
 			}
 			return keys
 		}),
@@ -82,7 +78,7 @@ func selections(o client.Object) []npwg.Selection {
 		return nil
 	}
 	all, _ := npwg.Parse(pod.Annotations[npwg.AnnotationNetworks], pod.Namespace, npwg.AnyVersion)
-	return all[:min(len(all), maxSelections)]
+	return all[:min(len(all), vif.MaxSelections)]
 }
 
 // Setup has the manager run r.

@@ -59,7 +59,7 @@ func (r *Reconciler) apply(ctx context.Context, obj *appsv1.StatefulSet, f facts
 func (r *Reconciler) unchanged(ctx context.Context, obj *appsv1.StatefulSet) error {
 	var now appsv1.StatefulSet
 	key := client.ObjectKeyFromObject(obj)
-	err := call(ctx, func(ctx context.Context) error { return r.Live.Get(ctx, key, &now) })
+	err := kube.Call(ctx, func(ctx context.Context) error { return r.Live.Get(ctx, key, &now) })
 	if err == nil && (now.UID != obj.UID || now.Generation != obj.Generation || now.DeletionTimestamp != nil) {
 		err = errChanged
 	}
@@ -81,7 +81,7 @@ func (r *Reconciler) create(ctx context.Context, f facts, w wanted) ([]fault, er
 	if w.requested != "" {
 		obj.Annotations = map[string]string{workload.AnnotationRequested: w.requested}
 	}
-	err := call(ctx, func(ctx context.Context) error { return r.Live.Create(ctx, obj) })
+	err := kube.Call(ctx, func(ctx context.Context) error { return r.Live.Create(ctx, obj) })
 	switch out := kube.Classify(err); {
 	case out == protocol.Done:
 		return nil, nil
@@ -97,7 +97,7 @@ func (r *Reconciler) create(ctx context.Context, f facts, w wanted) ([]fault, er
 // adopt looks at the claim that has the name of one that is to be made.
 func (r *Reconciler) adopt(ctx context.Context, f facts, w wanted) ([]fault, error) {
 	var obj ipamclaims.IPAMClaim
-	err := call(ctx, func(ctx context.Context) error {
+	err := kube.Call(ctx, func(ctx context.Context) error {
 		return r.Live.Get(ctx, client.ObjectKey{Namespace: f.set.Namespace, Name: w.name}, &obj)
 	})
 	if err != nil {
@@ -136,13 +136,13 @@ func writeMeta(ctx context.Context, to client.Client, namespace string, seen pro
 		return err //nolint:wrapcheck // says what it is about
 	}
 	into := &ipamclaims.IPAMClaim{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: seen.Name}}
-	return call(ctx, func(ctx context.Context) error { return to.Patch(ctx, into, patch) })
+	return kube.Call(ctx, func(ctx context.Context) error { return to.Patch(ctx, into, patch) })
 }
 
 // remove deletes a claim as it was seen.
 func (r *Reconciler) remove(ctx context.Context, f facts, c claim) error {
 	obj := &ipamclaims.IPAMClaim{ObjectMeta: metav1.ObjectMeta{Namespace: f.set.Namespace, Name: c.name}}
-	err := call(ctx, func(ctx context.Context) error {
+	err := kube.Call(ctx, func(ctx context.Context) error {
 		return r.Live.Delete(ctx, obj, client.Preconditions{UID: &c.uid, ResourceVersion: &c.revision})
 	})
 	if apierrors.IsNotFound(err) {

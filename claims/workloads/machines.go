@@ -46,7 +46,7 @@ func (m *MachineClaims) Reconcile(ctx context.Context, req reconcile.Request) (r
 	}
 	var vm metav1.PartialObjectMetadata
 	vm.SetGroupVersionKind(kube.VirtualMachine)
-	err := call(ctx, func(ctx context.Context) error {
+	err := kube.Call(ctx, func(ctx context.Context) error {
 		return m.Live.Get(ctx, client.ObjectKey{Namespace: req.Namespace, Name: claim.Labels[kube.VMLabel]}, &vm)
 	})
 	switch {

@@ -203,7 +203,7 @@ func (r *Reconciler) pods(ctx context.Context, f facts) (map[int]types.UID, erro
 func (r *Reconciler) pod(ctx context.Context, f facts, ordinal int) (types.UID, error) {
 	var pod metav1.PartialObjectMetadata
 	pod.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Pod"))
-	err := call(ctx, func(ctx context.Context) error {
+	err := kube.Call(ctx, func(ctx context.Context) error {
 		return r.Live.Get(ctx, client.ObjectKey{Namespace: f.set.Namespace, Name: f.podName(ordinal)}, &pod)
 	})
 	if apierrors.IsNotFound(err) {
@@ -216,13 +216,6 @@ func (r *Reconciler) pod(ctx context.Context, f facts, ordinal int) (types.UID, 
 		return "", nil
 	}
 	return pod.UID, nil
-}
-
-// call makes one call, which has its deadline.
-func call(ctx context.Context, f func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, kube.CallTimeout)
-	defer cancel()
-	return f(ctx)
 }
 
 // tell makes Events of the faults that people were not told at the last look.

@@ -126,6 +126,13 @@ func Classify(err error) protocol.Outcome {
 	}
 }
 
+// Call makes one call to the API server, which has its deadline.
+func Call(ctx context.Context, f func(context.Context) error) error {
+	ctx, cancel := withTimeout(ctx)
+	defer cancel()
+	return f(ctx)
+}
+
 // withTimeout gives one call its deadline.
 func withTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	return within(ctx, CallTimeout)

@@ -183,7 +183,7 @@ func TestParametersOfNetworks(t *testing.T) {
 func TestDefinitionOfAnother(t *testing.T) {
 	macvlan(t, infra, "taken", "eth1", 0)
 	d := definition(t, "unused", `{}`)
-	d.ResourceVersion, d.Namespace, d.Name = "", networks.Namespace, "podnetwork.taken"
+	d.ResourceVersion, d.Namespace, d.Name = "", api.Namespace, "podnetwork.taken"
 	config := create(t, d).Spec.Config
 	n := network(t, "taken", api.Provider, toParameters("taken"))
 	if text := says(t, n, "ParamsReady=False/ParamsInvalid"); !strings.Contains(text, "tenure-system/podnetwork.taken") {

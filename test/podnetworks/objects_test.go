@@ -203,7 +203,7 @@ func provide(t *testing.T, o *v1alpha1.PodNetwork, status metav1.ConditionStatus
 // it.
 func rendered(t *testing.T, name, want string) *nad.NetworkAttachmentDefinition {
 	t.Helper()
-	o := &nad.NetworkAttachmentDefinition{ObjectMeta: metav1.ObjectMeta{Namespace: networks.Namespace, Name: name}}
+	o := &nad.NetworkAttachmentDefinition{ObjectMeta: metav1.ObjectMeta{Namespace: podnetwork.Namespace, Name: name}}
 	fleet.Eventually(t, within, func() error {
 		if err := kc.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
 			return err

@@ -79,7 +79,7 @@ type Config struct {
 	// DefaultPodNetwork says that the default PodNetwork is made, where they are served.
 	DefaultPodNetwork bool
 
-	// VIFs says that interfaces of pods are decided here, which select definitions of that form.
+	// VIFs says that interfaces of pods are decided here, which select VIF definitions.
 	// Where it is off, what was made of such definitions is deleted.
 	VIFs bool
 

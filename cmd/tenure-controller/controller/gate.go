@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook"
 	webhookadmission "sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
+	api "github.com/tenure-ipam/tenure/api/podnetwork"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/attach/gate"
 	"github.com/tenure-ipam/tenure/attach/judge"
@@ -47,7 +48,7 @@ func (c *Controller) gate(ctx context.Context, mgr manager.Manager, direct clien
 	if c.cfg.Webhooks == "" {
 		return nil
 	}
-	return c.webhooks(mgr, &gate.Certificate{Live: direct, Namespace: podnetwork.Namespace, Log: log})
+	return c.webhooks(mgr, &gate.Certificate{Live: direct, Namespace: api.Namespace, Log: log})
 }
 
 // webhooks has the manager serve the webhooks, whether it leads or not.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -28,7 +29,7 @@ func (c *Controller) podNetworks(ctx context.Context, mgr manager.Manager, direc
 	}
 	if !c.cfg.MultiNetwork {
 		release := &gate.Release{Live: direct, Log: log}
-		return errors.Join(mgr.Add(manager.RunnableFunc(release.Run)), mgr.Add(background(func(ctx context.Context) { retirePodNetworks(ctx, shared) })))
+		return errors.Join(mgr.Add(manager.RunnableFunc(release.Run)), retire(mgr, log, shared.Retire))
 	}
 	switch missing, err := undefined(mgr, "PodNetwork", "PodNetworkAttachment", "InterfaceParameters"); {
 	case err != nil:
@@ -67,18 +68,20 @@ func undefined(mgr manager.Manager, kinds ...string) (kind string, err error) {
 	return "", nil
 }
 
-// retireEvery is how long after a failure finalizers are taken off again.
+// retireEvery is how long after a failure it is tried again to undo what is not served any more.
 const retireEvery = 10 * time.Second
 
-// retirePodNetworks undoes, once, what a controller that served PodNetworks has left. It tries
-// again until it has, or ctx ends.
-func retirePodNetworks(ctx context.Context, shared *podnetworks.Cluster) {
-	// It ends with ctx alone.
-	_ = wait.PollUntilContextCancel(ctx, retireEvery, true, func(ctx context.Context) (bool, error) {
-		err := shared.Retire(ctx)
-		if err != nil {
-			shared.Log.WarnContext(ctx, "finalizers of PodNetworks are still there: it is tried again", "error", err)
-		}
-		return err == nil, nil
-	})
+// retire has the manager undo, once, what a controller that served something has left. It tries
+// again until it has, or the manager ends.
+func retire(mgr manager.Manager, log *slog.Logger, undo func(context.Context) error) error {
+	return mgr.Add(background(func(ctx context.Context) { //nolint:wrapcheck // says what it is about
+		// It ends with ctx alone.
+		_ = wait.PollUntilContextCancel(ctx, retireEvery, true, func(ctx context.Context) (bool, error) {
+			err := undo(ctx)
+			if err != nil {
+				log.WarnContext(ctx, "what is not served any more is not undone yet: it is tried again", "error", err)
+			}
+			return err == nil, nil
+		})
+	}))
 }

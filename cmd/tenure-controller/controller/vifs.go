@@ -5,12 +5,10 @@ import (
 	"errors"
 	"time"
 
-	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	podnetworks "github.com/tenure-ipam/tenure/attach/controller"
-	"github.com/tenure-ipam/tenure/attach/podnetwork"
 	"github.com/tenure-ipam/tenure/claims/vifs"
 )
 
@@ -20,7 +18,7 @@ func (c *Controller) vifs(ctx context.Context, mgr manager.Manager, direct clien
 	log := c.log.With("part", "vifs")
 	shared := &podnetworks.Cluster{Cache: mgr.GetCache(), Live: direct, Events: mgr.GetEventRecorder(name), Log: log}
 	if !c.cfg.VIFs {
-		return mgr.Add(background(func(ctx context.Context) { retireVIFs(ctx, shared) })) //nolint:wrapcheck // says what it is about
+		return retire(mgr, log, shared.RetireVIFs)
 	}
 	switch missing, err := undefined(mgr, "InterfaceParameters"); {
 	case err != nil:
@@ -32,26 +30,14 @@ func (c *Controller) vifs(ctx context.Context, mgr manager.Manager, direct clien
 	if err := podnetworks.IndexVIFs(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err //nolint:wrapcheck // says what it is about
 	}
-	if err := vifs.Index(ctx, mgr.GetFieldIndexer(), podnetwork.Namespace); err != nil {
+	if err := vifs.Index(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err //nolint:wrapcheck // likewise
 	}
 	if err := (&podnetworks.VIFs{Cluster: shared}).Setup(mgr); err != nil {
 		return err //nolint:wrapcheck // likewise
 	}
 	r := &vifs.Reconciler{
-		Cache: mgr.GetCache(), Live: direct, Made: podnetwork.Namespace, Events: mgr.GetEventRecorder(name), Log: log, Now: time.Now,
+		Cache: mgr.GetCache(), Live: direct, Events: mgr.GetEventRecorder(name), Log: log, Now: time.Now,
 	}
 	return errors.Join(r.Setup(mgr), mgr.Add(manager.RunnableFunc(r.Run)))
-}
-
-// retireVIFs deletes, once, what was made of definitions. It tries again until it has, or ctx ends.
-func retireVIFs(ctx context.Context, shared *podnetworks.Cluster) {
-	// It ends with ctx alone.
-	_ = wait.PollUntilContextCancel(ctx, retireEvery, true, func(ctx context.Context) (bool, error) {
-		err := shared.RetireVIFs(ctx)
-		if err != nil {
-			shared.Log.WarnContext(ctx, "definitions that were made for VIFs are still there: it is tried again", "error", err)
-		}
-		return err == nil, nil
-	})
 }
