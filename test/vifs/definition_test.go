@@ -2,18 +2,22 @@ package vifs_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/api/podnetwork"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/api/vif"
 	"github.com/tenure-ipam/tenure/attach/controller"
+	networks "github.com/tenure-ipam/tenure/attach/podnetwork"
 )
 
 // parameters makes InterfaceParameters of the team.
@@ -97,6 +101,32 @@ func TestFollowsWhatItNames(t *testing.T) {
 	gone(t, m)
 	remove(t, d)
 	remove(t, p)
+}
+
+// TestInlineParameters (K3): parameters inline are taken or refused as the API server takes or
+// refuses them in an object of their own.
+func TestInlineParameters(t *testing.T) {
+	for _, text := range []string{
+		`{"macvlan": {"master": "eth1"}}`, `{"macvlan": {"master": "eth1", "mode": "vepa"}, "mtu": 68}`, `{"macvlan": {"master": "eth1", "mode": "none"}}`,
+		`{"macvlan": {"master": "an-interface-0123"}}`, `{"macvlan": {"master": "a/b"}}`, `{"macvlan": {"master": "a b"}}`, `{"macvlan": {"master": "a:b"}}`,
+		`{"macvlan": {"master": "eth1"}, "mtu": 67}`, `{"macvlan": {"master": "eth1"}, "mtu": 65536}`, `{"macvlan": {"master": "eth1"}, "mtu": "1400"}`,
+		`{"macvlan": {"master": "eth1"}, "bridge": {"bridge": "br0"}}`, `{"mtu": 1400}`, `{"macvlan": {"mastr": "eth1"}}`,
+		`{"ipvlan": {"master": "eth1", "mode": "l3s"}}`, `{"ipvlan": {"master": "eth1", "mode": "l4"}}`,
+		`{"bridge": {"bridge": "br0", "vlan": 4094, "hairpin": true, "checkMAC": true}}`, `{"bridge": {"bridge": "br0", "vlan": 4095}}`, `{"bridge": {"bridge": "br0", "vlan": -1}}`,
+		`{"vlan": {"master": "eth1", "id": 1}}`, `{"vlan": {"master": "eth1", "id": 4095}}`,
+		`{"sriov": {"resourceName": "a/b", "vlan": 7, "trust": true}}`, `{"sriov": {"resourceName": "a/b", "vlan": 5000}}`,
+		fmt.Sprintf(`{"sriov": {"resourceName": %q}}`, strings.Repeat("a", 318)),
+	} {
+		o := &unstructured.Unstructured{}
+		object := fmt.Sprintf(`{"apiVersion": "tenure.dev/v1alpha1", "kind": "InterfaceParameters", "metadata": {"namespace": %q, "name": "tried"}, "spec": %s}`, team, text)
+		if err := json.Unmarshal([]byte(object), o); err != nil {
+			t.Fatal(err)
+		}
+		refused := kc.Create(t.Context(), o, client.DryRunAll, client.FieldValidation("Strict"))
+		if _, err := networks.ReadInline([]byte(text)); (err == nil) != (refused == nil) {
+			t.Errorf("%s: %v; the API server says %v", text, err, refused)
+		}
+	}
 }
 
 // TestWrongDefinitions (K3): what is wrong with a definition is said on it, once, and nothing is
