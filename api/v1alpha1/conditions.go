@@ -25,6 +25,9 @@ const (
 	// PoolWithheld says why addresses that an edit has added are not given yet. It is
 	// there only while it is True.
 	PoolWithheld = "Withheld"
+	// PoolSourceReady says, of a pool with a source, whether that gives addresses, and the
+	// pool has the ranges that the source has. The controller alone that talks to it says so.
+	PoolSourceReady = "SourceReady"
 )
 
 // AnnotationDomain is the annotation of another IPAM's network attachment definition that
@@ -60,8 +63,26 @@ const (
 	ReasonForeignLook = "ForeignLook"
 	// ReasonStopped (False): spec.allocation is Stopped.
 	ReasonStopped = "Stopped"
+	// ReasonSourcePending (False): the pool has a source, whose ranges are not known yet; see
+	// the condition SourceReady.
+	ReasonSourcePending = "SourcePending"
 	// ReasonDeleting (False): the pool was deleted and waits for its leases.
 	ReasonDeleting = "Deleting"
+)
+
+// Reasons of the condition SourceReady. Beside these there are those of Neutron's refusals.
+const (
+	// ReasonFollowed (True): the pool has what its source has.
+	ReasonFollowed = "Followed"
+	// ReasonNotConfigured (False): the controller has not been told how to reach the source.
+	ReasonNotConfigured = "NotConfigured"
+	// ReasonSubnetNotFound (False): Neutron has no such subnet, or shows us none.
+	ReasonSubnetNotFound = "SubnetNotFound"
+	// ReasonSubnetUnfit (False): a subnet cannot be a part of the pool.
+	ReasonSubnetUnfit = "SubnetUnfit"
+	// ReasonPortTaken (False): a port of Neutron's, which is nobody's of ours, has the
+	// address of a claim.
+	ReasonPortTaken = "PortTaken"
 )
 
 // Reasons of the condition Exhausted.

@@ -64,8 +64,12 @@ type IPPoolStatus struct {
 	// +optional
 	Counts *PoolCounts `json:"counts,omitempty"`
 
-	// conditions are Ready, Exhausted, Overlapping and, while they are true,
-	// ForeignIPAM, ForeignAddresses and TwoOwners.
+	// neutron is what was read of the subnets of a pool with that source.
+	// +optional
+	Neutron *NeutronStatus `json:"neutron,omitempty"`
+
+	// conditions are Ready, Exhausted, Overlapping; while they are true, ForeignIPAM,
+	// ForeignAddresses and TwoOwners; and SourceReady of a pool with a source.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

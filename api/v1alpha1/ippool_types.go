@@ -53,16 +53,25 @@ type IPPoolList struct {
 }
 
 // IPPoolSpec is what a user asks of a pool.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.ranges) || has(self.source)",message="is missing: write at least one range with a cidr, or a source",fieldPath=".ranges"
+// +kubebuilder:validation:XValidation:rule="has(self.source) == has(oldSelf.source)",message="must not be added to a pool, nor removed: make another pool",fieldPath=".source"
 type IPPoolSpec struct {
 	// ranges are the pool's addresses. Two ranges may lie in one CIDR where their
 	// start and end keep them apart. One address of each family that the ranges
-	// have is given to an interface.
-	// +required
+	// have is given to an interface. Where the pool has a source, the controller writes
+	// them, and whatever else stands here goes.
+	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:XValidation:rule="self.all(a, !isCIDR(a.cidr) || self.all(b, !isCIDR(b.cidr) || cidr(a.cidr) == cidr(b.cidr) || !cidr(a.cidr).containsCIDR(b.cidr)))",message="has a cidr that lies within another: write one range, or two pools if they are two networks"
-	Ranges []Range `json:"ranges"`
+	Ranges []Range `json:"ranges,omitempty"`
+
+	// source is what administers the addresses outside the cluster. A pool has it from its
+	// beginning, or never.
+	// +optional
+	Source *PoolSource `json:"source,omitempty"`
 
 	// blockSize is how many addresses a node leases at once, in each family: a
 	// power of two. Left out, it is a 256th of the widest range, or of what may be
