@@ -29,8 +29,9 @@ func (r *Reconciler) release(ctx context.Context, key grants.ClaimKey, uid proto
 	}
 	r.Broker.Withdraw(uid)
 	held := r.Broker.Held(uid)
-	if len(held) == 0 {
-		return 0, nil
+	ported, err := r.havePort(ctx, key, uid, held)
+	if err != nil {
+		return 0, err
 	}
 	freed, err := r.free(ctx, uid, held)
 	switch {
@@ -38,6 +39,12 @@ func (r *Reconciler) release(ctx context.Context, key grants.ClaimKey, uid proto
 		return 0, fmt.Errorf("free addresses of claim %s/%s: %w", key.Namespace, key.Name, err)
 	case !freed:
 		return lookAgain, nil
+	}
+	if ported {
+		r.Ports.Release(uid)
+	}
+	if len(held) == 0 {
+		return 0, nil
 	}
 	r.Log.InfoContext(ctx, "claim's addresses freed", "claim", key.Namespace+"/"+key.Name, "addresses", addrsOf(held))
 	return 0, nil

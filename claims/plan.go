@@ -9,8 +9,10 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/tenure-ipam/tenure/api/vif"
 	"github.com/tenure-ipam/tenure/ipam/controller/grants"
 	"github.com/tenure-ipam/tenure/ipam/controller/networks"
+	"github.com/tenure-ipam/tenure/ipam/controller/ports"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -27,8 +29,9 @@ type claim struct {
 	generation int64
 	deleting   bool
 	network    string
-	requested  string // the annotation, as it is
-	machine    string // the VirtualMachine that owns it, and may ask for addresses in its stead
+	requested  string   // the annotation, as it is
+	port       vif.Port // the annotation; zero where there is none that can be read
+	machine    string   // the VirtualMachine that owns it, and may ask for addresses in its stead
 
 	ips        []string
 	conditions []metav1.Condition
@@ -47,6 +50,13 @@ type seen struct {
 	admission *admission           // nil: not asked
 	byMachine *request             // nil: the VirtualMachine has not been read
 	answer    *grants.Answer       // nil: not asked
+
+	// sourced are those of the network's pools that have a source, and ported is set where
+	// there are some, or what is granted is of such. A port is then asked for: portAnswer.
+	sourced    []ports.Source
+	ported     bool
+	portLost   bool          // Neutron has no port of the claim any more
+	portAnswer *ports.Answer // nil: not asked
 }
 
 // use is a pod's use of the claim.
@@ -56,18 +66,25 @@ type use struct {
 	name    string
 }
 
-// plan is what is to be done about a claim. If one of the first five is set, [decide] is called
+// plan is what is to be done about a claim. If one of the first six is set, [decide] is called
 // again with the answer. Otherwise the others say what to do.
 type plan struct {
 	resolve     bool        // find out what the claim's network is
 	admit       bool        // find out whether its namespace may use the network's pools
 	readMachine bool        // find out what the VirtualMachine that owns it asks for
+	port        *ports.Ask  // ask for its port
 	ask         *grants.Ask // ask the broker
 	verify      *grants.Ask // ask it, with the leases of the grants read live
 
 	// withdraw says that what was asked for is not wanted any more.
 	withdraw bool
-	status   *status
+	// tellPort is what is to be written on the claim about its port, before anything else.
+	// settlePort says that the claim has what was told of it, and refusePort that its
+	// addresses cannot be granted, and why.
+	tellPort   *vif.Port
+	settlePort bool
+	refusePort *ports.Problem
+	status     *status
 	// giveBack are grants to be marked before, and freed after, status is written:
 	// part of what the claim wants, which is of no use without the rest that cannot
 	// be had. A pool that is closed or missing says nothing of that.
@@ -99,7 +116,11 @@ func decide(s seen) plan {
 	if len(missing) > 0 || malformed != "" {
 		return s.decideMismatch(named, malformed, extra)
 	}
-	return plan{status: s.change(s.allocated(nil)), unmark: unmark, free: extra}
+	p := plan{status: s.change(s.allocated(nil)), unmark: unmark, free: extra, settlePort: s.ported}
+	if s.ported && (s.portLost || s.claim.port.ID == "") {
+		return s.makePortAgain(named, p)
+	}
+	return p
 }
 
 // allocate decides what to do about a claim whose status has no addresses.
@@ -136,6 +157,13 @@ func (s seen) allocate() plan {
 			return plan{withdraw: true, status: s.change(s.failed(ReasonRequestInvalid, err.Error())), after: s.again()}
 		}
 	}
+	if len(s.sourced) > 0 {
+		var p plan
+		var done bool
+		if requested, p, done = s.makePort(requested); !done {
+			return p
+		}
+	}
 	if s.answer == nil {
 		return plan{ask: s.ask(nil, requested)}
 	}
@@ -144,7 +172,10 @@ func (s seen) allocate() plan {
 		if s.answer.Stamp != s.claim.revision {
 			return plan{verify: s.ask(nil, requested)}
 		}
-		return plan{status: s.change(s.allocated(s.cidrs(s.answer.Granted))), unmark: s.freeing(s.answer.Granted)}
+		return plan{status: s.change(s.allocated(s.cidrs(s.answer.Granted))), unmark: s.freeing(s.answer.Granted), settlePort: len(s.sourced) > 0}
+	}
+	if p, refused := s.refusePort(); refused {
+		return p
 	}
 	why, after := s.whyWaiting()
 	switch {
@@ -223,6 +254,12 @@ func (s seen) decideMismatch(named []netip.Addr, malformed string, extra []grant
 			join(named), join(addrsOf(s.held)))))}
 	case s.claim.deleting:
 		return plan{withdraw: true}
+	case len(s.sourced) > 0 && s.portAnswer == nil:
+		return plan{port: s.askPort(named, true)}
+	case len(s.sourced) > 0 && s.portAnswer.Port.ID == "":
+		return s.waitForPort()
+	case len(s.sourced) > 0 && s.portAnswer.Port.String() != s.claim.port.String():
+		return plan{tellPort: &s.portAnswer.Port}
 	case s.answer == nil:
 		// A lease that was deleted by hand, or a claim restored from a backup, or
 		// taken over from another IPAM: the addresses become the claim's, if they

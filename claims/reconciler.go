@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -71,13 +72,15 @@ type MachineReader interface {
 type Reconciler struct {
 	// Cache has claims and sub-leases.
 	Cache client.Reader
-	// Status writes claims' status.
+	// Status writes claims' status, and Write their annotation about a port.
 	Status    client.StatusClient
+	Write     client.Writer
 	Live      Live
 	Broker    Granter
 	Networks  Resolver
 	Admission Admission
 	Machines  MachineReader
+	Ports     Porter
 	Events    events.EventRecorder
 	Metrics   *Metrics
 	Log       *slog.Logger
@@ -104,7 +107,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	var errs []error
 	var after time.Duration
-	for _, uid := range r.Broker.Known(key) {
+	known := append(r.Broker.Known(key), r.Ports.Known(key)...)
+	slices.Sort(known)
+	for _, uid := range slices.Compact(known) {
 		if there && uid == protocol.UID(obj.UID) {
 			continue
 		}
@@ -123,12 +128,16 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 // look decides what is to be done about a claim, and does it.
 func (r *Reconciler) look(ctx context.Context, obj *ipamclaims.IPAMClaim) (time.Duration, error) {
 	s := seen{claim: read(obj), now: r.Now()}
+	s.portLost = r.Ports.Lost(s.claim.uid)
 	var err error
 	if s.uses, err = r.uses(ctx, s.claim.uid); err != nil {
 		return 0, err
 	}
 	for {
 		s.held = r.Broker.Held(s.claim.uid)
+		if err := r.readSources(ctx, &s); err != nil {
+			return 0, err
+		}
 		p := decide(s)
 		switch {
 		case p.resolve:
@@ -147,6 +156,12 @@ func (r *Reconciler) look(ctx context.Context, obj *ipamclaims.IPAMClaim) (time.
 			if s.byMachine, err = r.askMachine(ctx, s.claim); err != nil {
 				return 0, err
 			}
+		case p.port != nil:
+			answer, err := r.Ports.Ask(ctx, *p.port)
+			if err != nil {
+				return 0, fmt.Errorf("claim %s/%s: ask for a port: %w", s.claim.key.Namespace, s.claim.key.Name, err)
+			}
+			s.portAnswer = &answer
 		case p.ask != nil:
 			answer := r.Broker.Ask(*p.ask)
 			s.answer = &answer
@@ -207,6 +222,15 @@ func (r *Reconciler) noteAccess(key grants.ClaimKey, err error, now time.Time) t
 
 // apply does what p says, and returns when the claim is to be looked at again.
 func (r *Reconciler) apply(ctx context.Context, obj *ipamclaims.IPAMClaim, c claim, p plan) (time.Duration, error) {
+	if p.tellPort != nil {
+		return 0, r.tellPort(ctx, obj, c, *p.tellPort)
+	}
+	switch {
+	case p.refusePort != nil:
+		r.Ports.Refuse(c.uid, *p.refusePort)
+	case p.withdraw:
+		r.Ports.Withdraw(c.uid)
+	}
 	if p.withdraw {
 		r.Broker.Withdraw(c.uid)
 	}
@@ -226,6 +250,9 @@ func (r *Reconciler) apply(ctx context.Context, obj *ipamclaims.IPAMClaim, c cla
 		if written, err := r.write(ctx, obj, c, *p.status); !written {
 			return p.after, err
 		}
+	}
+	if p.settlePort {
+		r.Ports.Settle(c.uid)
 	}
 	if len(marked) > 0 {
 		// Somebody may have emptied the status of a claim that pods use.

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tenure-ipam/tenure/api/vif"
 	"github.com/tenure-ipam/tenure/api/workload"
 	"github.com/tenure-ipam/tenure/ipam/controller/grants"
 	"github.com/tenure-ipam/tenure/ipam/kube"
@@ -111,6 +112,9 @@ func (s seen) change(o outcome) *status {
 	if len(next.ips) > 0 && judgeRequested(&next.conditions, s.claim, next.ips, wanted.LastTransitionTime) {
 		changed = true
 	}
+	if s.judgePort(&next.conditions) {
+		changed = true
+	}
 	if !changed {
 		return nil
 	}
@@ -150,5 +154,6 @@ func read(o *ipamclaims.IPAMClaim) claim {
 	if o.Status.OwnerPod != nil {
 		c.ownerPod = o.Status.OwnerPod.Name
 	}
+	c.port, _ = vif.ParsePort(o.Annotations[vif.AnnotationPort]) // what cannot be read is written anew
 	return c
 }

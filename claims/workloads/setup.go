@@ -60,10 +60,14 @@ func few(all map[string]string) map[string]string {
 // an interface of a pod, the label of a VirtualMachine's that nobody owns, and of a claim without
 // addresses its owner, which may ask for some.
 func CondenseClaim(c *ipamclaims.IPAMClaim) {
-	requested, asks := c.Annotations[workload.AnnotationRequested]
-	c.Annotations = nil
-	if asks {
-		c.Annotations = map[string]string{workload.AnnotationRequested: requested}
+	kept := map[string]string{}
+	for _, name := range []string{workload.AnnotationRequested, vif.AnnotationPort} {
+		if text, ok := c.Annotations[name]; ok {
+			kept[name] = text
+		}
+	}
+	if c.Annotations = kept; len(kept) == 0 {
+		c.Annotations = nil
 	}
 	set, ofSet := c.Labels[workload.LabelSet]
 	pod, ofPod := c.Labels[vif.LabelClaim]

@@ -112,7 +112,8 @@ func feed(ctx context.Context, from cache.Informers, b *grants.Broker, shapes *p
 		scarce := p.Status.Pressure == v1alpha1.PressureHigh || p.Status.Pressure == v1alpha1.PressureExhausted
 		b.SetPool(grants.PoolState{
 			Pool: kube.PoolOf(p), Generation: p.Generation, Shape: shape, Fault: fault, Scarce: scarce, Restored: pools.Restored(p),
-			Unopened: p.Status.Opening == "", Stopped: p.Spec.Allocation == v1alpha1.AllocationStopped, Withheld: strings.Join(p.Status.Withheld, ","),
+			Unopened: p.Status.Opening == "", Stopped: p.Spec.Allocation == v1alpha1.AllocationStopped, Sourced: p.Spec.Source != nil,
+			Withheld: strings.Join(p.Status.Withheld, ","),
 		})
 	}, func(p *v1alpha1.IPPool) {
 		b.DropPool(protocol.PoolName(p.Name), protocol.UID(p.UID))

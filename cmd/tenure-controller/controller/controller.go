@@ -83,6 +83,12 @@ type Config struct {
 	// Where it is off, what was made of such definitions is deleted.
 	VIFs bool
 
+	// NeutronClouds is the path of the clouds.yaml by which Neutron is reached, for pools whose
+	// source it is, and NeutronCloud the cloud in it that counts; empty: there is no Neutron.
+	NeutronClouds, NeutronCloud string
+	// NeutronEvery is how often Neutron's subnets and ports are looked at.
+	NeutronEvery time.Duration
+
 	// TakeOverMargin is how long after its F a silent node whose Node object is gone
 	// is taken over.
 	TakeOverMargin time.Duration
@@ -105,7 +111,7 @@ func DefaultConfig() Config {
 		RegistrationNamespace: kube.DefaultRegistrationNamespace,
 		LeaderElection:        true, LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second,
 		Workers: 64, QPS: 2000, Burst: 4000,
-		CountsEvery: time.Minute, Idle: time.Minute, StatefulSetClaims: true, DefaultPodNetwork: true, TakeOverMargin: deadnodes.DefaultMargin,
+		CountsEvery: time.Minute, Idle: time.Minute, StatefulSetClaims: true, DefaultPodNetwork: true, NeutronCloud: "openstack", NeutronEvery: time.Minute, TakeOverMargin: deadnodes.DefaultMargin,
 		Health: ":9472", Metrics: ":9473", Webhooks: ":9474",
 	}
 }
@@ -126,8 +132,8 @@ func (c Config) Validate() error {
 	if c.QPS <= 0 || c.Burst < 1 {
 		errs = append(errs, fmt.Errorf("QPS is %v and Burst %d, both must be positive", c.QPS, c.Burst))
 	}
-	if c.CountsEvery <= 0 || c.Idle <= 0 {
-		errs = append(errs, fmt.Errorf("CountsEvery is %v and Idle %v, both must be positive", c.CountsEvery, c.Idle))
+	if c.CountsEvery <= 0 || c.Idle <= 0 || c.NeutronEvery <= 0 {
+		errs = append(errs, fmt.Errorf("CountsEvery is %v, Idle %v and NeutronEvery %v, all must be positive", c.CountsEvery, c.Idle, c.NeutronEvery))
 	}
 	if c.TakeOverMargin <= 0 {
 		errs = append(errs, fmt.Errorf("TakeOverMargin is %v, must be positive", c.TakeOverMargin))
@@ -262,6 +268,8 @@ func (c *Controller) assemble(ctx context.Context, mgr manager.Manager) ([]prome
 		Cache: mgr.GetCache(), Status: direct, Live: live, Broker: b, Networks: catalog, Admission: admission{mgr.GetCache(), reviews}, Machines: live,
 		Events: mgr.GetEventRecorder(name), Metrics: claims.NewMetrics(), Log: c.log.With("part", "claims"), Now: time.Now,
 	}
+	following := c.ports(mgr, direct, b, shapes, ofPools, bells)
+	ofClaims.Ports, ofClaims.Write = following.ports, direct
 	ofRequests := &requests.Reconciler{
 		Cache: mgr.GetCache(), API: live, Broker: b,
 		Metrics: requests.NewMetrics(), Log: c.log.With("part", "requests"), Now: time.Now,
@@ -288,6 +296,7 @@ func (c *Controller) assemble(ctx context.Context, mgr manager.Manager) ([]prome
 		func() error { return mgr.Add(background(reviews.Run)) },
 		func() error { return ofForeign.Setup(mgr) },
 		func() error { return ofReservations.Setup(mgr, &bells.reservations) },
+		func() error { return following.setup(mgr, bells) },
 		func() error { return ofClaims.Setup(mgr, catalog, &bells.claims, c.cfg.Workers) },
 		func() error { return c.workloads(ctx, mgr, direct, live, catalog) },
 		func() error { return c.podNetworks(ctx, mgr, direct, live) },
@@ -306,7 +315,7 @@ func (c *Controller) assemble(ctx context.Context, mgr manager.Manager) ([]prome
 			return nil, fmt.Errorf("controller: %w", err)
 		}
 	}
-	return []prometheus.Collector{measured, ofClaims.Metrics, ofRequests.Metrics, ofPools.Metrics, ofDead.Metrics, ofForeign.Metrics}, nil
+	return []prometheus.Collector{measured, ofClaims.Metrics, ofRequests.Metrics, ofPools.Metrics, ofDead.Metrics, ofForeign.Metrics, following.ports.Metrics}, nil
 }
 
 // workloads has the manager look after the claims of virtual machines that have lost their
@@ -335,7 +344,7 @@ func (c *Controller) workloads(ctx context.Context, mgr manager.Manager, direct 
 }
 
 // bells are those by which the broker has its reconcilers look at objects.
-type bells struct{ claims, requests, reservations, pools doorbell.Bell }
+type bells struct{ claims, requests, reservations, pools, subnets doorbell.Bell }
 
 func (b *bells) notify() grants.Notify {
 	return grants.Notify{

@@ -204,6 +204,9 @@ func (b *Book) expand(a Ask) ([]want, Problem) {
 			if bad := p.unready(a.bars()); bad.Reason != NoProblem {
 				return nil, bad
 			}
+			if p.state.Sourced && a.To.Kind != protocol.GranteeClaim {
+				return nil, problem(Unassignable, "pool %s has its addresses from Neutron, and IPAMClaims alone get some of it", p.name)
+			}
 			families := src.Families
 			if families == nil {
 				families = p.state.Shape.Families()

@@ -54,6 +54,8 @@ type PoolState struct {
 	Unopened bool
 	// Stopped says that nobody is given an address that he has not.
 	Stopped bool
+	// Sourced says that the pool has a source, by which claims alone have its addresses.
+	Sourced bool
 	// Withheld is, as text, what Shape lacks of the spec: see IPPool's status.withheld.
 	Withheld string
 }

@@ -66,6 +66,15 @@ func reasonOf(err error) Reason {
 	return ""
 }
 
+// ReasonOf returns the reason of err, which a method of [Client] failed with, and the port that
+// has an address, if that is why and it is known.
+func ReasonOf(err error) (Reason, *Holder) {
+	if e, ok := errors.AsType[*Error](err); ok {
+		return e.Reason, e.Holder
+	}
+	return Rejected, nil
+}
+
 // kind is what an answer of Neutron means to us.
 type kind struct {
 	reason  Reason

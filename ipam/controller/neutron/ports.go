@@ -39,6 +39,8 @@ type Want struct {
 	// address is in the allocation pools is for the caller to check: Neutron gives any that
 	// the subnet has, the gateway's included.
 	Addresses []FixedIP
+	// MAC, if there is one, is what a port is made with. One that has another fits as well.
+	MAC net.HardwareAddr
 	// Name and Description are for people, at most 255 characters each.
 	Name, Description string
 	// Port is the ID of the port that the claim has been told of, if it has. Among several
@@ -114,7 +116,7 @@ func (w Want) check() error {
 func (w Want) body(owner string) ports.CreateOpts {
 	opts := ports.CreateOpts{
 		NetworkID: w.Network, Name: w.Name, Description: w.Description, ProjectID: w.Project,
-		DeviceID: w.Claim, DeviceOwner: owner, SecurityGroups: &[]string{},
+		DeviceID: w.Claim, DeviceOwner: owner, SecurityGroups: &[]string{}, MACAddress: w.MAC.String(),
 	}
 	if len(w.Addresses) > 0 {
 		fixed := make([]map[string]string, 0, len(w.Addresses))
@@ -234,6 +236,25 @@ func (c *Client) Delete(ctx context.Context, portID, claim string) error {
 		}
 		b.retries--
 	}
+}
+
+// DeleteOf deletes all ports of a claim. None is success.
+func (c *Client) DeleteOf(ctx context.Context, claim string) error {
+	if claim == "" {
+		return &Error{Reason: Rejected, Message: "delete the ports of a claim without a UID"}
+	}
+	listing, cancel, b := c.begin(ctx)
+	defer cancel()
+	found, err := b.portsOf(listing, Want{Claim: claim})
+	if err != nil {
+		return err
+	}
+	for _, p := range found[claim] {
+		if err := c.Delete(ctx, p.ID, claim); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Tag has a port carry tags and no others: words for people, at most 60 characters each, by

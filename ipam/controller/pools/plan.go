@@ -177,6 +177,9 @@ func (s seen) lease(st *v1alpha1.IPPoolStatus) plan {
 		return p
 	}
 	if s.shape == nil {
+		if s.pool.Spec.Source != nil && len(s.pool.Spec.Ranges) == 0 {
+			return s.shut(st, v1alpha1.ReasonSourcePending, s.fault)
+		}
 		return s.shut(st, v1alpha1.ReasonInvalidSpec, s.fault)
 	}
 	if s.pool.Spec.Domain != "" && len(s.older) > 0 {

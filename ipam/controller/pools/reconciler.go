@@ -345,7 +345,10 @@ func (s *Shapes) Of(pool *v1alpha1.IPPool) (shape *allocator.Shape, fault string
 		return k.(knownShape).shape, k.(knownShape).fault
 	}
 	shape, err := poolspec.ParsePool(kube.PoolText(pool))
-	if err != nil {
+	switch {
+	case pool.Spec.Source != nil && len(pool.Spec.Ranges) == 0:
+		shape, fault = nil, "its subnets have not been read yet: see its condition "+v1alpha1.PoolSourceReady
+	case err != nil:
 		shape, fault = nil, oneLine(err)
 	}
 	s.known.Store(pool.UID, knownShape{pool.Generation, withheld, shape, fault})

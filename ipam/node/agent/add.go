@@ -135,6 +135,9 @@ func (a *Agent) hold(ctx context.Context, add *addCall) (store.Attachment, error
 	var unmet *unmetError // why the node cannot get an address itself
 	for {
 		slots, err := a.slots(ctx, add) // anew each time: the pool may have changed
+		if err == nil {
+			err = a.refuseSourced(add)
+		}
 		if err != nil {
 			return store.Attachment{}, err
 		}

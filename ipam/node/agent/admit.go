@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"fmt"
 	"slices"
 
 	"github.com/tenure-ipam/tenure/ipam/access"
@@ -25,6 +26,27 @@ func (a *Agent) admit(ctx context.Context, add *addCall, slots []assign.Slot, ru
 		}
 		if !keeps {
 			return err
+		}
+	}
+	return nil
+}
+
+// A sourcedError says that an interface asks for addresses of a pool with a source, and has no
+// claim.
+type sourcedError struct{ Pool protocol.PoolName }
+
+func (e *sourcedError) Error() string {
+	return fmt.Sprintf("pool %s has its addresses from Neutron, and gives them to IPAMClaims alone: select a definition with the annotation tenure.dev/vif, "+
+		"or have the pod name a claim by ipam-claim-reference", e.Pool)
+}
+
+// refuseSourced returns a [*sourcedError] if a pool of the network, for an ADD without a claim, has
+// a source.
+func (a *Agent) refuseSourced(add *addCall) error {
+	for _, src := range add.conf.Sources {
+		name := protocol.PoolName(src.Pool)
+		if known, _, _ := a.pool(name).now(); known != nil && known.Sourced {
+			return &sourcedError{name}
 		}
 	}
 	return nil

@@ -102,6 +102,8 @@ type Pool struct {
 	Exhausted string `json:"exhausted,omitempty"`
 	// Stopped says that the pool gives no addresses: its spec.allocation is Stopped.
 	Stopped bool `json:"stopped,omitempty"`
+	// Sourced says that the pool has a source, by which claims alone have its addresses.
+	Sourced bool `json:"sourced,omitempty"`
 	// Foreign says that addresses of the pool are kept for pods to which another IPAM has
 	// given them.
 	Foreign bool `json:"foreign,omitempty"`

@@ -75,7 +75,7 @@ func wireError(err error) *agentapi.Error {
 	switch {
 	case isClaim && !claim.Later:
 		return &agentapi.Error{Code: CodeClaimRefused, Msg: err.Error()}
-	case is[*access.DeniedError](err):
+	case is[*access.DeniedError](err), is[*sourcedError](err):
 		return &agentapi.Error{Code: CodePoolRefused, Msg: err.Error()}
 	case isRefused:
 		return &agentapi.Error{Code: refused.code(), Msg: err.Error()}

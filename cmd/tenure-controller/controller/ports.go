@@ -1,0 +1,40 @@
+package controller
+
+import (
+	"errors"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/tenure-ipam/tenure/ipam/controller/grants"
+	"github.com/tenure-ipam/tenure/ipam/controller/pools"
+	"github.com/tenure-ipam/tenure/ipam/controller/ports"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// following is what keeps pools as Neutron's subnets are, and has ports there for claims.
+type following struct {
+	ports    *ports.Ports
+	follower *ports.Follower
+}
+
+// ports returns what looks after pools with a source.
+func (c *Controller) ports(mgr manager.Manager, direct client.Client, b *grants.Broker, shapes *pools.Shapes, ofPools *pools.Reconciler, bells *bells) following {
+	cloud := &ports.Cloud{File: c.cfg.NeutronClouds, Name: c.cfg.NeutronCloud, Live: direct}
+	made := (&ports.Ports{
+		Cache: mgr.GetCache(), Live: direct, Connect: cloud.Connect, Shapes: shapes, Held: b.Held, Restored: ofPools.Restored,
+		Notify:   func(key grants.ClaimKey) { bells.claims.Ring(key.Namespace, key.Name) },
+		TellPool: func(name protocol.PoolName) { bells.subnets.Ring("", string(name)) },
+		Metrics:  ports.NewMetrics(), Log: c.log.With("part", "neutron"), Now: time.Now, SweepEvery: c.cfg.NeutronEvery,
+	}).Init()
+	return following{made, &ports.Follower{
+		Cache: mgr.GetCache(), Write: direct, Connect: cloud.Connect, Trouble: made.Trouble, Events: mgr.GetEventRecorder(name),
+		Log: c.log.With("part", "neutron"), Now: time.Now, Every: c.cfg.NeutronEvery,
+	}}
+}
+
+// setup has the manager run f.
+func (f following) setup(mgr manager.Manager, bells *bells) error {
+	return errors.Join(mgr.Add(manager.RunnableFunc(f.ports.Run)), f.follower.Setup(mgr, &bells.subnets))
+}

@@ -1,0 +1,219 @@
+package ports
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"time"
+
+	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/api/vif"
+	"github.com/tenure-ipam/tenure/ipam/controller/grants"
+	"github.com/tenure-ipam/tenure/ipam/controller/neutron"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// sweepSoonest is how long after a sweep the next one comes at the earliest.
+const sweepSoonest = 2 * time.Second
+
+// sweepSoon has a sweep come early.
+func (p *Ports) sweepSoon() {
+	select {
+	case p.sweeping <- struct{}{}:
+	default:
+	}
+}
+
+// sweeps compares Neutron's ports with the claims, until ctx ends.
+func (p *Ports) sweeps(ctx context.Context) {
+	var last findings
+	for {
+		found, err := p.sweep(ctx, last)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil: // what was seen before Neutron was away counts no more
+			p.Log.WarnContext(ctx, "Neutron's ports are not compared with the claims", "error", err)
+			last = findings{}
+		default:
+			last = found
+		}
+		wait := p.SweepEvery
+		if len(last.orphans)+len(last.lost) > 0 { // to be seen a second time
+			wait = min(wait, 5*sweepSoonest)
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-p.sweeping:
+			timer.Reset(sweepSoonest)
+			select {
+			case <-timer.C:
+			case <-ctx.Done():
+			}
+		case <-ctx.Done():
+		}
+		timer.Stop()
+	}
+}
+
+// findings are what one sweep has seen. Nothing is done about what was not seen twice: lists of
+// two programs are never of one moment.
+type findings struct {
+	orphans map[protocol.UID]bool            // claims that are not there, and have ports
+	lost    map[protocol.UID]grants.ClaimKey // claims that are there, and whose port is not
+}
+
+// sweep compares once. What it finds as last has found it, it has mended.
+func (p *Ports) sweep(ctx context.Context, last findings) (found findings, err error) {
+	nc, err := p.Connect(ctx)
+	if err != nil {
+		return found, nil //nolint:nilerr // pools say so
+	}
+	with, err := p.claimsWithPorts(ctx) // before the ports: a port is there before its claim says so
+	if err != nil {
+		return found, err
+	}
+	ours, err := nc.Ours(ctx)
+	if err != nil {
+		return found, err //nolint:wrapcheck // says what it is about
+	}
+	found = compare(ours, with)
+	p.noteLost(found, last)
+	return found, p.deleteOrphans(ctx, found, last)
+}
+
+// A claimWithPort is a claim that has been told of its port.
+type claimWithPort struct {
+	key   grants.ClaimKey
+	addrs []netip.Addr
+	port  vif.Port
+}
+
+// claimsWithPorts returns all claims, nil for those that have not been told of a port.
+func (p *Ports) claimsWithPorts(ctx context.Context) (map[protocol.UID]*claimWithPort, error) {
+	var list ipamclaims.IPAMClaimList
+	if err := p.Cache.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list claims: %w", err)
+	}
+	all := map[protocol.UID]*claimWithPort{}
+	for i := range list.Items {
+		o := &list.Items[i]
+		all[protocol.UID(o.UID)] = nil
+		port, err := vif.ParsePort(o.Annotations[vif.AnnotationPort])
+		if err != nil || port.ID == "" || len(o.Status.IPs) == 0 {
+			continue
+		}
+		c := &claimWithPort{key: grants.ClaimKey{Namespace: o.Namespace, Name: o.Name}, port: port}
+		for _, text := range o.Status.IPs {
+			if ip, err := netip.ParsePrefix(text); err == nil {
+				c.addrs = append(c.addrs, ip.Addr())
+			}
+		}
+		all[protocol.UID(o.UID)] = c
+	}
+	return all, nil
+}
+
+// compare returns which claims have lost their port, and which ports have lost their claim.
+func compare(ours []neutron.Port, claims map[protocol.UID]*claimWithPort) findings {
+	f := findings{orphans: map[protocol.UID]bool{}, lost: map[protocol.UID]grants.ClaimKey{}}
+	of := map[protocol.UID][]neutron.Port{}
+	for _, port := range ours {
+		uid := protocol.UID(port.Claim)
+		of[uid] = append(of[uid], port)
+		if _, there := claims[uid]; !there {
+			f.orphans[uid] = true
+		}
+	}
+	for uid, c := range claims {
+		if c == nil {
+			continue
+		}
+		// Of a network with other pools as well, the port has not all addresses.
+		has := slices.ContainsFunc(of[uid], func(port neutron.Port) bool {
+			return len(port.Addresses) > 0 && slices.ContainsFunc(port.Addresses, func(a neutron.FixedIP) bool {
+				return slices.Contains(c.addrs, a.Addr)
+			})
+		})
+		if !has {
+			f.lost[uid] = c.key
+		}
+	}
+	return f
+}
+
+// noteLost notes the claims whose port has not been there twice, and has them looked at.
+func (p *Ports) noteLost(found, last findings) {
+	p.mu.Lock()
+	lost := map[protocol.UID]bool{}
+	var tell []grants.ClaimKey
+	for uid, key := range found.lost {
+		if _, twice := last.lost[uid]; twice || p.lost[uid] {
+			lost[uid] = true
+			tell = append(tell, key)
+		}
+	}
+	p.lost = lost
+	p.mu.Unlock()
+	for _, key := range tell {
+		p.Notify(key)
+	}
+}
+
+// deleteOrphans has the ports deleted that had no claim twice: none by a live list, either, and
+// nothing granted to it.
+func (p *Ports) deleteOrphans(ctx context.Context, found, last findings) error {
+	twice := maps.Clone(found.orphans)
+	maps.DeleteFunc(twice, func(uid protocol.UID, _ bool) bool { return !last.orphans[uid] || len(p.Held(uid)) > 0 })
+	if len(twice) == 0 {
+		return nil
+	}
+	switch restored, err := p.restored(ctx); {
+	case err != nil:
+		return err
+	case restored: // claims, and grants, may be about to be put back
+		return nil
+	}
+	for more := ""; ; {
+		list := metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(ipamclaims.SchemeGroupVersion.WithKind("IPAMClaimList"))
+		if err := p.Live.List(ctx, &list, client.Limit(1000), client.Continue(more)); err != nil {
+			return fmt.Errorf("list claims: %w", err)
+		}
+		for i := range list.Items {
+			delete(twice, protocol.UID(list.Items[i].UID))
+		}
+		if more = list.Continue; more == "" {
+			break
+		}
+	}
+	for uid := range twice {
+		if len(p.Held(uid)) == 0 {
+			p.Log.InfoContext(ctx, "a port has no claim", "claim", uid)
+			p.Release(uid)
+		}
+	}
+	return nil
+}
+
+// restored reports whether the API server's data went back, as far as a pool with a source knows.
+func (p *Ports) restored(ctx context.Context) (bool, error) {
+	var list v1alpha1.IPPoolList
+	if err := p.Cache.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return false, fmt.Errorf("list pools: %w", err)
+	}
+	var names []protocol.PoolName
+	for i := range list.Items {
+		if list.Items[i].Spec.Source != nil {
+			names = append(names, protocol.PoolName(list.Items[i].Name))
+		}
+	}
+	return p.Restored(ctx, names...)
+}

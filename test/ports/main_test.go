@@ -1,0 +1,301 @@
+// Package ports_test proves what the controller does about pools whose addresses Neutron
+// administers, with the rights and policies that it is shipped with, on a real API server with a
+// real Neutron.
+package ports_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
+	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/api/vif"
+	"github.com/tenure-ipam/tenure/cmd/tenure-controller/controller"
+	"github.com/tenure-ipam/tenure/ipam/kube"
+	"github.com/tenure-ipam/tenure/test/controlplane"
+	"github.com/tenure-ipam/tenure/test/fleet"
+	"github.com/tenure-ipam/tenure/test/neutron"
+)
+
+var (
+	cp   *controlplane.ControlPlane
+	kc   client.Client // an administrator's
+	role *rest.Config  // the controller's
+)
+
+// within is how long the controller has to take notice.
+const within = 20 * time.Second
+
+// team is the namespace of the tests.
+const team = "team"
+
+func TestMain(m *testing.M) {
+	os.Exit(fleet.Main(controlplane.Options{}, func(ctx context.Context, c *fleet.Cluster) (code int, err error) {
+		cp, kc = c.ControlPlane, c.Client
+		accounts, err := fleet.Install(ctx, cp, kc)
+		if err != nil {
+			return 0, err
+		}
+		role = accounts.Controller
+		if err := fleet.InstallPolicies(ctx, kc); err != nil {
+			return 0, err
+		}
+		if err := c.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: team}}); err != nil {
+			return 0, err
+		}
+		return m.Run(), nil
+	}))
+}
+
+// world is a Neutron, and a controller that knows it.
+type world struct {
+	*neutron.Server
+	clouds string // the path of the controller's clouds.yaml
+	stop   func() error
+}
+
+// begin starts a Neutron and a controller, which end with the test.
+func begin(t *testing.T) *world {
+	t.Helper()
+	w := &world{Server: neutron.New(t, neutron.Options{}), clouds: filepath.Join(t.TempDir(), "clouds.yaml")}
+	w.configure(t, w.URL())
+	w.start(t)
+	t.Cleanup(func() { w.end(t) })
+	return w
+}
+
+// configure writes the controller's clouds.yaml.
+func (w *world) configure(t *testing.T, url string) {
+	t.Helper()
+	text := fmt.Sprintf("clouds: {openstack: {auth_type: none, auth: {endpoint: %q}}}", url)
+	if err := os.WriteFile(w.clouds, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// start starts a controller.
+func (w *world) start(t *testing.T) {
+	t.Helper()
+	cfg := controller.DefaultConfig()
+	cfg.NeutronClouds, cfg.NeutronEvery = w.clouds, 2*time.Second
+	log := slog.New(slog.DiscardHandler)
+	if testing.Verbose() {
+		log = kube.Logger(t.Output(), false)
+	}
+	stop, err := fleet.RunController(context.Background(), cfg, role, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.stop = stop
+}
+
+// end ends the controller, if one runs.
+func (w *world) end(t *testing.T) {
+	t.Helper()
+	if w.stop == nil {
+		return
+	}
+	if err := w.stop(); err != nil {
+		t.Error(err)
+	}
+	w.stop = nil
+}
+
+var serial atomic.Int64
+
+// unique returns a name that no other test has.
+func unique(prefix string) string { return fmt.Sprintf("%s-%d", prefix, serial.Add(1)) }
+
+func create[O client.Object](t *testing.T, o O) O {
+	t.Helper()
+	if err := kc.Create(t.Context(), o); err != nil {
+		t.Fatalf("create %T %s: %v", o, o.GetName(), err)
+	}
+	return o
+}
+
+func remove(t *testing.T, o client.Object) {
+	t.Helper()
+	if err := kc.Delete(t.Context(), o, client.GracePeriodSeconds(0)); err != nil {
+		t.Fatalf("delete %T %s: %v", o, o.GetName(), err)
+	}
+}
+
+// gone waits until an object is deleted.
+func gone(t *testing.T, o client.Object) {
+	t.Helper()
+	fleet.Eventually(t, within, func() error {
+		err := kc.Get(t.Context(), client.ObjectKeyFromObject(o), o)
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return fmt.Errorf("%T %s is still there: %w", o, o.GetName(), err)
+	})
+}
+
+// subnets makes a network with these subnets, and returns their IDs.
+func (w *world) subnets(t *testing.T, subnets ...neutron.Subnet) (network neutron.Network, ids []string) {
+	t.Helper()
+	network = w.Network(t, neutron.Network{Subnets: subnets})
+	for _, s := range network.Subnets {
+		ids = append(ids, s.ID)
+	}
+	return network, ids
+}
+
+// pool makes a pool of subnets, with a network of Tenure's, and waits until it is open.
+func pool(t *testing.T, ids ...string) *v1alpha1.IPPool {
+	t.Helper()
+	o := sourced(t, ids...)
+	condition(t, o, v1alpha1.PoolReady, metav1.ConditionTrue, v1alpha1.ReasonOpen, "")
+	condition(t, o, v1alpha1.PoolSourceReady, metav1.ConditionTrue, v1alpha1.ReasonFollowed, "")
+	return o
+}
+
+// sourced makes a pool of subnets, and a definition of the team's by which a network of the pool's
+// name has its addresses.
+func sourced(t *testing.T, ids ...string) *v1alpha1.IPPool {
+	t.Helper()
+	name := unique("pool")
+	o := create(t, &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1alpha1.IPPoolSpec{
+		Domain: name, Source: &v1alpha1.PoolSource{Neutron: &v1alpha1.NeutronSource{SubnetIDs: ids}},
+	}})
+	create(t, &nad.NetworkAttachmentDefinition{ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: name}, Spec: nad.NetworkAttachmentDefinitionSpec{
+		Config: fmt.Sprintf(`{"cniVersion": "1.0.0", "name": %q, "type": "bridge", "ipam": {"type": "tenure", "pool": %[1]q}}`, name),
+	}})
+	return o
+}
+
+// condition waits until a pool has a condition, with words in its message.
+func condition(t *testing.T, o *v1alpha1.IPPool, kind string, status metav1.ConditionStatus, reason, words string) {
+	t.Helper()
+	fleet.Eventually(t, within, func() error {
+		if err := kc.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
+			return err
+		}
+		return has(o.Status.Conditions, kind, status, reason, words)
+	})
+}
+
+// has reports what a list of conditions lacks.
+func has(conditions []metav1.Condition, kind string, status metav1.ConditionStatus, reason, words string) error {
+	c := meta.FindStatusCondition(conditions, kind)
+	if c == nil || c.Status != status || c.Reason != reason || !strings.Contains(c.Message, words) {
+		return fmt.Errorf("condition %s is %+v; want %s %s with %q", kind, c, status, reason, words)
+	}
+	return nil
+}
+
+// claim makes a claim of the pool's network.
+func claim(t *testing.T, of *v1alpha1.IPPool, requested string) *ipamclaims.IPAMClaim {
+	t.Helper()
+	return create(t, newClaim(of, requested))
+}
+
+func newClaim(of *v1alpha1.IPPool, requested string) *ipamclaims.IPAMClaim {
+	o := &ipamclaims.IPAMClaim{ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: unique("claim")}, Spec: ipamclaims.IPAMClaimSpec{Network: of.Name}}
+	if requested != "" {
+		o.Annotations = map[string]string{"tenure.dev/requested-ips": requested}
+	}
+	return o
+}
+
+// allocated waits until a claim has addresses and a port, and returns both.
+func (w *world) allocated(t *testing.T, o *ipamclaims.IPAMClaim) (addrs []netip.Addr, port vif.Port) {
+	t.Helper()
+	fleet.Eventually(t, within, func() error {
+		if err := kc.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
+			return err
+		}
+		return has(o.Status.Conditions, kube.ConditionIPsAllocated, metav1.ConditionTrue, "SuccessfulAllocation", "")
+	})
+	for _, text := range o.Status.IPs {
+		addrs = append(addrs, netip.MustParsePrefix(text).Addr())
+	}
+	port, err := vif.ParsePort(o.Annotations[vif.AnnotationPort])
+	if err != nil || port.ID == "" {
+		t.Fatalf("claim %s has annotations %v, %v; want a port", o.Name, o.Annotations, err)
+	}
+	return addrs, port
+}
+
+// only checks that Neutron has one port of a claim, which has just these addresses.
+func (w *world) only(t *testing.T, o *ipamclaims.IPAMClaim) neutron.Port {
+	t.Helper()
+	addrs, port := w.allocated(t, o)
+	var found []neutron.Port
+	fleet.Eventually(t, within, func() error { // what is too many goes afterwards
+		if found = w.Ports(t, string(o.UID)); len(found) != 1 {
+			return fmt.Errorf("claim %s has ports %v; want one", o.Name, found)
+		}
+		return nil
+	})
+	var has []netip.Addr
+	for _, f := range found[0].FixedIPs {
+		has = append(has, netip.MustParseAddr(f["ip_address"]))
+	}
+	slices.SortFunc(has, netip.Addr.Compare)
+	slices.SortFunc(addrs, netip.Addr.Compare)
+	if found[0].ID != port.ID || !slices.Equal(has, addrs) {
+		t.Fatalf("claim %s has %v by port %s, and Neutron has %v", o.Name, addrs, port.ID, found)
+	}
+	return found[0]
+}
+
+// waits waits until a claim has no addresses, and a reason with words.
+func waits(t *testing.T, o *ipamclaims.IPAMClaim, reason, words string) {
+	t.Helper()
+	fleet.Eventually(t, within, func() error {
+		if err := kc.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
+			return err
+		}
+		return has(o.Status.Conditions, kube.ConditionIPsAllocated, metav1.ConditionFalse, reason, words)
+	})
+}
+
+// portless waits until Neutron has no port of a claim.
+func (w *world) portless(t *testing.T, o *ipamclaims.IPAMClaim) {
+	t.Helper()
+	fleet.Eventually(t, within, func() error {
+		if found := w.Ports(t, string(o.UID)); len(found) > 0 {
+			return fmt.Errorf("claim %s has still ports %v", o.Name, found)
+		}
+		return nil
+	})
+}
+
+// event waits for an Event about an object, with words.
+func event(t *testing.T, about client.Object, reason, words string) {
+	t.Helper()
+	fleet.Eventually(t, within, func() error {
+		var list eventsv1.EventList
+		if err := kc.List(t.Context(), &list); err != nil {
+			return err
+		}
+		for _, e := range list.Items {
+			if e.Regarding.UID == about.GetUID() && e.Reason == reason && strings.Contains(e.Note, words) {
+				return nil
+			}
+		}
+		return errors.New("no Event " + reason + " with " + words)
+	})
+}
