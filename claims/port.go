@@ -83,10 +83,10 @@ func (s seen) makePortAgain(named []netip.Addr, p plan) plan {
 	case s.portAnswer == nil:
 		return plan{port: s.askPort(named, true)}
 	case s.portAnswer.Port.ID == "":
-		if s.portAnswer.Problem.None() {
-			return p
+		p.settlePort = false
+		if p.status = s.change(s.allocated(nil)); !s.portAnswer.Problem.None() {
+			p.after = lookAgain
 		}
-		p.status, p.after = s.change(s.allocated(nil)), lookAgain
 		return p
 	case s.portAnswer.Port.String() != s.claim.port.String():
 		return plan{tellPort: &s.portAnswer.Port}

@@ -20,7 +20,8 @@ const (
 	// there only while it is True.
 	PoolForeignAddresses = "ForeignAddresses"
 	// PoolTwoOwners names addresses that a pod of another IPAM has and somebody else of
-	// the pool, too. It is there only while it is True.
+	// the pool, too, or a claim and a port of Neutron's that is not its own. It is there only
+	// while it is True.
 	PoolTwoOwners = "TwoOwners"
 	// PoolWithheld says why addresses that an edit has added are not given yet. It is
 	// there only while it is True.
@@ -80,10 +81,11 @@ const (
 	ReasonSubnetNotFound = "SubnetNotFound"
 	// ReasonSubnetUnfit (False): a subnet cannot be a part of the pool.
 	ReasonSubnetUnfit = "SubnetUnfit"
-	// ReasonPortTaken (False): a port of Neutron's, which is nobody's of ours, has the
-	// address of a claim.
-	ReasonPortTaken = "PortTaken"
 )
+
+// ReasonPortTaken is a reason of the condition TwoOwners (True): a port of Neutron's that is not
+// the claim's has the address of a claim.
+const ReasonPortTaken = "PortTaken"
 
 // Reasons of the condition Exhausted.
 const (

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strings"
 	"testing"
 )
 
@@ -86,7 +87,14 @@ func (s *Server) Ports(t testing.TB, deviceID string) (all []Port) {
 		if marker != "" {
 			q.Set("marker", marker)
 		}
-		s.Do(t, http.MethodGet, "ports?"+q.Encode(), "ports", nil, &page)
+		err := s.do(t, http.MethodGet, "ports?"+q.Encode(), "ports", nil, &page)
+		if marker != "" && err != nil && strings.Contains(err.Error(), "PortNotFound") { // it was deleted: begin anew
+			all, marker = nil, ""
+			continue
+		}
+		if err != nil {
+			t.Fatalf("list ports: %v", err)
+		}
 		if len(page) == 0 {
 			return all
 		}

@@ -1,18 +1,163 @@
 package ports_test
 
 import (
+	"net/http"
+	"slices"
 	"testing"
+	"time"
 
+	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/test/fleet"
 	"github.com/tenure-ipam/tenure/test/neutron"
 )
 
-// TestClaim: a claim has what its port has, in both families, and the port goes with the claim.
+// TestClaim (K3): a claim has what its port has, in both families, and the port goes with the claim.
 func TestClaim(t *testing.T) {
 	w := begin(t)
-	_, ids := w.subnets(t, neutron.Subnet{CIDR: "10.9.0.0/24"}, neutron.Subnet{CIDR: "fd00:9::/64", IPVersion: 6})
+	defer w.finish(t)
+	network, ids := w.subnets(t, neutron.Subnet{CIDR: "10.9.0.0/24"}, neutron.Subnet{CIDR: "fd00:9::/64", IPVersion: 6})
+	p := pool(t, ids...)
+	c := claim(t, p, "")
+	made := w.only(t, c)
+	if _, port := w.allocated(t, c); port.MAC == "" || port.Network != network.ID || made.NetworkID != network.ID {
+		t.Errorf("the port is %+v, and Neutron has %+v", port, made)
+	}
+	other := claim(t, p, "")
+	if w.only(t, other); slices.Equal(other.Status.IPs, c.Status.IPs) {
+		t.Errorf("two claims have %v", c.Status.IPs)
+	}
+	remove(t, c)
+	w.portless(t, c)
+	w.only(t, other)
+}
+
+// TestRequested: a claim has the addresses that it asks for, if the allocation pools have them.
+// What they have not, Neutron would give all the same.
+func TestRequested(t *testing.T) {
+	w := begin(t)
+	defer w.finish(t)
+	_, ids := w.subnets(t, neutron.Subnet{CIDR: "10.9.0.0/24", Pools: []map[string]string{
+		{"start": "10.9.0.10", "end": "10.9.0.19"}, {"start": "10.9.0.30", "end": "10.9.0.39"},
+	}})
+	p := pool(t, ids...)
+	c := claim(t, p, "10.9.0.33")
+	w.only(t, c)
+	if !slices.Equal(c.Status.IPs, []string{"10.9.0.33/24"}) {
+		t.Errorf("the claim has %v", c.Status.IPs)
+	}
+	waits(t, claim(t, p, "10.9.0.33"), "RequestedIPsTaken", "10.9.0.33")
+	for _, bad := range []string{"10.9.0.25", "10.9.0.1", "10.9.0.0", "10.8.0.5"} {
+		c := claim(t, p, bad)
+		waits(t, c, "RequestedIPsInvalid", bad)
+		w.portless(t, c)
+	}
+	stranger := w.Port(t, neutron.Port{NetworkID: w.subnet(t, ids[0]).NetworkID, DeviceOwner: "compute:nova", DeviceID: "vm", FixedIPs: []map[string]string{{"subnet_id": ids[0], "ip_address": "10.9.0.12"}}})
+	late := claim(t, p, "10.9.0.12")
+	waits(t, late, "RequestedIPsTaken", stranger.ID)
+	w.Do(t, http.MethodDelete, "ports/"+stranger.ID, "", nil, nil)
+	fleet.Eventually(t, time.Minute, func() error { return allocatedNow(t, late) })
+	w.only(t, late)
+}
+
+// TestExhausted: a subnet without addresses is a reason at claim and pool; then the next subnet of the
+// pool has some, and what comes free is given.
+func TestExhausted(t *testing.T) {
+	w := begin(t)
+	defer w.finish(t)
+	small := neutron.Subnet{CIDR: "10.9.0.0/29", Pools: []map[string]string{{"start": "10.9.0.2", "end": "10.9.0.3"}}}
+	other := neutron.Subnet{CIDR: "10.9.1.0/29", Pools: []map[string]string{{"start": "10.9.1.2", "end": "10.9.1.2"}}}
+	_, ids := w.subnets(t, small, other)
+	p := pool(t, ids...)
+	var all []*ipamclaims.IPAMClaim
+	for range 3 {
+		c := claim(t, p, "")
+		w.only(t, c)
+		all = append(all, c)
+	}
+	late := claim(t, p, "")
+	waits(t, late, "SubnetExhausted", "allocation pools")
+	condition(t, p, v1alpha1.PoolSourceReady, metav1.ConditionFalse, "SubnetExhausted", "allocation pools")
+	event(t, p, "SubnetExhausted", "allocation pools")
+	remove(t, all[1])
+	w.only(t, late)
+	condition(t, p, v1alpha1.PoolSourceReady, metav1.ConditionTrue, v1alpha1.ReasonFollowed, "")
+}
+
+// TestPortsDeletedBehindOurBack: a port that somebody has deleted is made again, with its addresses and
+// its hardware address. If somebody else has the address meanwhile, both are named.
+func TestPortsDeletedBehindOurBack(t *testing.T) {
+	w := begin(t)
+	defer w.finish(t)
+	network, ids := w.subnets(t, neutron.Subnet{CIDR: "10.9.0.0/24"})
+	p := pool(t, ids...)
+	a, b := claim(t, p, ""), claim(t, p, "")
+	addrs, before := w.allocated(t, a)
+	w.Do(t, http.MethodDelete, "ports/"+before.ID, "", nil, nil)
+	fleet.Eventually(t, within, func() error {
+		_, port := w.allocated(t, a)
+		return differs(port.ID, before.ID)
+	})
+	w.only(t, a)
+	if now, port := w.allocated(t, a); !slices.Equal(now, addrs) || port.MAC != before.MAC {
+		t.Errorf("the claim had %v, %v, and has %v, %v", addrs, before, now, port)
+	}
+
+	theirs, before := w.allocated(t, b)
+	w.Do(t, http.MethodDelete, "ports/"+before.ID, "", nil, nil)
+	thief := w.Port(t, neutron.Port{NetworkID: network.ID, DeviceOwner: "compute:nova", DeviceID: "vm", FixedIPs: []map[string]string{{"subnet_id": ids[0], "ip_address": theirs[0].String()}}})
+	fleet.Eventually(t, within, func() error {
+		if err := kc.Get(t.Context(), client.ObjectKeyFromObject(b), b); err != nil {
+			return err
+		}
+		return has(b.Status.Conditions, "PortReady", metav1.ConditionFalse, "TwoOwners", thief.ID)
+	})
+	condition(t, p, v1alpha1.PoolTwoOwners, metav1.ConditionTrue, v1alpha1.ReasonPortTaken, b.Name)
+	w.Do(t, http.MethodDelete, "ports/"+thief.ID, "", nil, nil)
+	fleet.Eventually(t, time.Minute, func() error { return one(w.Ports(t, string(b.UID))) })
+	w.only(t, b)
+	condition(t, p, v1alpha1.PoolSourceReady, metav1.ConditionTrue, v1alpha1.ReasonFollowed, "")
+}
+
+// TestOrphans: a port of ours without a claim goes; nothing that is not ours does.
+func TestOrphans(t *testing.T) {
+	w := begin(t)
+	defer w.finish(t)
+	network, ids := w.subnets(t, neutron.Subnet{CIDR: "10.9.0.0/24"})
 	p := pool(t, ids...)
 	c := claim(t, p, "")
 	w.only(t, c)
+	strangers := []neutron.Port{
+		w.Port(t, neutron.Port{NetworkID: network.ID, DeviceOwner: "compute:nova", DeviceID: "vm"}),
+		w.Port(t, neutron.Port{NetworkID: network.ID, DeviceOwner: "tenure:another", DeviceID: "11111111-1111-1111-1111-111111111111"}),
+		w.Port(t, neutron.Port{NetworkID: network.ID, DeviceOwner: "", DeviceID: string(c.UID)}),
+	}
+	w.end(t) // the claim ends while no controller runs
 	remove(t, c)
-	w.portless(t, c)
+	w.start(t)
+	fleet.Eventually(t, within, func() error { return none(w.ofOurs(t, string(c.UID))) })
+	for _, s := range strangers {
+		var still neutron.Port
+		w.Do(t, http.MethodGet, "ports/"+s.ID, "port", nil, &still)
+	}
+}
+
+// TestKeeps: claims that outlive their pods keep address, hardware address and port through another
+// controller.
+func TestKeeps(t *testing.T) {
+	w := begin(t)
+	defer w.finish(t)
+	_, ids := w.subnets(t, neutron.Subnet{CIDR: "10.9.0.0/24"})
+	c := claim(t, pool(t, ids...), "")
+	addrs, port := w.allocated(t, c)
+	w.end(t)
+	w.start(t)
+	time.Sleep(3 * time.Second) // something that should not come
+	if now, still := w.allocated(t, c); !slices.Equal(now, addrs) || still.ID != port.ID {
+		t.Errorf("the claim had %v, %v, and has %v, %v", addrs, port, now, still)
+	}
+	w.only(t, c)
 }

@@ -30,6 +30,7 @@ import (
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/api/vif"
 	"github.com/tenure-ipam/tenure/cmd/tenure-controller/controller"
+	neutronclient "github.com/tenure-ipam/tenure/ipam/controller/neutron"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/test/controlplane"
 	"github.com/tenure-ipam/tenure/test/fleet"
@@ -73,7 +74,8 @@ type world struct {
 	stop   func() error
 }
 
-// begin starts a Neutron and a controller, which end with the test.
+// begin starts a Neutron and a controller, which end with the test. Have [world.finish] called at
+// the end.
 func begin(t *testing.T) *world {
 	t.Helper()
 	w := &world{Server: neutron.New(t, neutron.Options{}), clouds: filepath.Join(t.TempDir(), "clouds.yaml")}
@@ -81,6 +83,33 @@ func begin(t *testing.T) *world {
 	w.start(t)
 	t.Cleanup(func() { w.end(t) })
 	return w
+}
+
+// finish deletes what the test has made, and checks that Neutron has nothing left of it.
+func (w *world) finish(t *testing.T) {
+	t.Helper()
+	if t.Failed() {
+		return
+	}
+	ctx := t.Context()
+	if err := kc.DeleteAllOf(ctx, &ipamclaims.IPAMClaim{}, client.InNamespace(team)); err != nil {
+		t.Error(err)
+	}
+	if err := kc.DeleteAllOf(ctx, &v1alpha1.IPPool{}); err != nil {
+		t.Error(err)
+	}
+	fleet.Eventually(t, time.Minute, func() error {
+		var pools v1alpha1.IPPoolList
+		if err := kc.List(ctx, &pools); err != nil || len(pools.Items) > 0 {
+			return fmt.Errorf("%d pools are left: %w", len(pools.Items), err)
+		}
+		for _, p := range w.Ports(t, "") {
+			if strings.HasPrefix(p.DeviceOwner, "tenure:") && p.DeviceOwner != "tenure:another" {
+				return fmt.Errorf("port %+v is left", p)
+			}
+		}
+		return nil
+	})
 }
 
 // configure writes the controller's clouds.yaml.
@@ -298,4 +327,85 @@ func event(t *testing.T, about client.Object, reason, words string) {
 		}
 		return errors.New("no Event " + reason + " with " + words)
 	})
+}
+
+// subnet returns a subnet.
+func (w *world) subnet(t *testing.T, id string) (s neutron.Subnet) {
+	t.Helper()
+	w.Do(t, "GET", "subnets/"+id, "subnet", nil, &s)
+	return s
+}
+
+// ofOurs returns the ports of a claim that are this cluster's.
+func (w *world) ofOurs(t *testing.T, uid string) []neutron.Port {
+	t.Helper()
+	return slices.DeleteFunc(w.Ports(t, uid), func(p neutron.Port) bool { return !strings.HasPrefix(p.DeviceOwner, "tenure:") })
+}
+
+// allocatedNow reports whether a claim has addresses.
+func allocatedNow(t *testing.T, o *ipamclaims.IPAMClaim) error {
+	t.Helper()
+	if err := kc.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
+		return err
+	}
+	return has(o.Status.Conditions, kube.ConditionIPsAllocated, metav1.ConditionTrue, "SuccessfulAllocation", "")
+}
+
+func differs(a, b string) error {
+	if a == b {
+		return fmt.Errorf("it is still %s", a)
+	}
+	return nil
+}
+
+func none(ports []neutron.Port) error {
+	if len(ports) > 0 {
+		return fmt.Errorf("there are still ports %v", ports)
+	}
+	return nil
+}
+
+func one(ports []neutron.Port) error {
+	if len(ports) != 1 {
+		return fmt.Errorf("there are ports %v; want one", ports)
+	}
+	return nil
+}
+
+// waitsNow reports whether a claim has no addresses, and a reason with words.
+func waitsNow(t *testing.T, o *ipamclaims.IPAMClaim, reason, words string) error {
+	t.Helper()
+	if err := kc.Get(t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
+		return err
+	}
+	return has(o.Status.Conditions, kube.ConditionIPsAllocated, metav1.ConditionFalse, reason, words)
+}
+
+// portsAlone returns how long n ports take on a subnet by the controller's client alone. They are
+// deleted afterwards.
+func (w *world) portsAlone(t *testing.T, subnet string, n int) time.Duration {
+	t.Helper()
+	cfg := neutronclient.DefaultConfig()
+	cfg.Clouds, cfg.Cloud, cfg.Cluster = fmt.Appendf(nil, "clouds: {test: {auth_type: none, auth: {endpoint: %q}}}", w.URL()), "test", "alone"
+	nc, err := neutronclient.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	network := w.subnet(t, subnet).NetworkID
+	var wants []neutronclient.Want
+	for i := range n {
+		wants = append(wants, neutronclient.Want{Claim: fmt.Sprint("alone-", i), Network: network, Addresses: []neutronclient.FixedIP{{Subnet: subnet}}})
+	}
+	begun := time.Now()
+	made := nc.EnsureMany(t.Context(), wants)
+	took := time.Since(begun)
+	for i, m := range made {
+		if m.Err != nil {
+			t.Fatal(m.Err)
+		}
+		if err := nc.Delete(t.Context(), m.Port.ID, wants[i].Claim); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return took
 }

@@ -25,9 +25,13 @@ func (c *Controller) ports(mgr manager.Manager, direct client.Client, b *grants.
 	made := (&ports.Ports{
 		Cache: mgr.GetCache(), Live: direct, Connect: cloud.Connect, Shapes: shapes, Held: b.Held, Restored: ofPools.Restored,
 		Notify:   func(key grants.ClaimKey) { bells.claims.Ring(key.Namespace, key.Name) },
-		TellPool: func(name protocol.PoolName) { bells.subnets.Ring("", string(name)) },
+		TellPool: func(name protocol.PoolName) {
+			bells.subnets.Ring("", string(name))
+			bells.pool(name)
+		},
 		Metrics:  ports.NewMetrics(), Log: c.log.With("part", "neutron"), Now: time.Now, SweepEvery: c.cfg.NeutronEvery,
 	}).Init()
+	ofPools.Stolen = made.Stolen
 	return following{made, &ports.Follower{
 		Cache: mgr.GetCache(), Write: direct, Connect: cloud.Connect, Trouble: made.Trouble, Events: mgr.GetEventRecorder(name),
 		Log: c.log.With("part", "neutron"), Now: time.Now, Every: c.cfg.NeutronEvery,

@@ -144,8 +144,21 @@ func (q query) String() string { return "?" + url.Values(q).Encode() }
 // page is how many ports are asked for in one request. The server may give fewer.
 const page = 500
 
-// list returns the ports that q selects, page by page.
+// list returns the ports that q selects, page by page. Where the last port of a page is deleted
+// before the next page is asked for, Neutron does not know where that begins: then all is listed
+// again, as often as a request may be made again.
 func (b *budget) list(ctx context.Context, op string, q url.Values) (all []Port, err error) {
+	for {
+		q.Del("marker")
+		all, err = b.listOnce(ctx, op, q)
+		if reasonOf(err) != NotFound || q.Get("marker") == "" || b.retries == 0 {
+			return all, err
+		}
+		b.retries--
+	}
+}
+
+func (b *budget) listOnce(ctx context.Context, op string, q url.Values) (all []Port, err error) {
 	q.Set("sort_key", "id")
 	q.Set("sort_dir", "asc")
 	q.Set("limit", strconv.Itoa(page))

@@ -190,7 +190,14 @@ func (s seen) tellForeign(st *v1alpha1.IPPoolStatus) {
 	if len(conflicts) > 0 {
 		conflicts = append(few(conflicts, "addresses"), "delete one of the pods of each: its new one gets another address")
 	}
-	s.flag(st, v1alpha1.PoolTwoOwners, "OfTwoIPAMs", strings.Join(conflicts, "; "))
+	reason := "OfTwoIPAMs"
+	if len(s.stolen) > 0 {
+		if len(conflicts) == 0 {
+			reason = v1alpha1.ReasonPortTaken
+		}
+		conflicts = append(conflicts, few(s.stolen, "addresses")...)
+	}
+	s.flag(st, v1alpha1.PoolTwoOwners, reason, strings.Join(conflicts, "; "))
 	kept := ""
 	if s.tally.foreign > 0 {
 		kept = fmt.Sprintf("%d addresses are kept for pods to which another IPAM has given them; each comes free when its pod is gone", s.tally.foreign)

@@ -66,6 +66,8 @@ type seen struct {
 	opening string
 	// foreign is the last verdict on the pool and other IPAMs; nil where nobody looks.
 	foreign *foreign.Verdict
+	// stolen are claims' addresses that ports of others have, each with both.
+	stolen []string
 
 	live *live // nil: not read
 	// cached is what the cache has of the others of the domain that a closed pool names:
@@ -202,7 +204,7 @@ func (s seen) lease(st *v1alpha1.IPPoolStatus) plan {
 	if s.whole != nil {
 		whole = s.whole
 	}
-	want := now.wanted(whole, s.pool.Spec.BlockSize)
+	want := now.wanted(whole, blockSize(s.pool.Spec))
 	if s.pool.Spec.Domain != "" && (st.Leasing != v1alpha1.LeasingOpen || s.edited()) {
 		with := cmp.Or(s.live, s.cached)
 		if with == nil {

@@ -53,6 +53,9 @@ type Reconciler struct {
 	Bell     *doorbell.Bell
 	// Foreign says what other IPAMs may have given; nil is nothing.
 	Foreign Foreign
+	// Stolen returns the addresses of claims that ports of others have in a network service, each
+	// with both owners; nil is none.
+	Stolen func(protocol.PoolName) []string
 	// Write writes pools.
 	Write    client.Client
 	Live     Live
@@ -180,6 +183,9 @@ func (r *Reconciler) look(ctx context.Context, pool *v1alpha1.IPPool) (seen, err
 	}
 	s.countsDue = r.countsDue(pool.UID, s.now)
 	s.starved = r.starves(pool, s.now)
+	if r.Stolen != nil {
+		s.stolen = r.Stolen(protocol.PoolName(pool.Name))
+	}
 	all := openingsOf(others.Items)
 	s.opening = all.last
 	s.restored, s.closedFor = r.restorationOf(pool, all, s.now)

@@ -37,6 +37,18 @@ func (s sizes) status() *v1alpha1.BlockPrefixLengths {
 	return &v1alpha1.BlockPrefixLengths{IPv4: of(allocator.IPv4), IPv6: of(allocator.IPv6)}
 }
 
+// sourcedSize is how many addresses a block has of a pool with a source that says nothing else. No
+// node holds one: a large block is one lease, and one write, for many claims.
+const sourcedSize = 64
+
+// blockSize returns the size of blocks that a spec asks for, nil if it leaves that open.
+func blockSize(spec v1alpha1.IPPoolSpec) *int32 {
+	if spec.BlockSize == nil && spec.Source != nil {
+		return new(int32(sourcedSize))
+	}
+	return spec.BlockSize
+}
+
 // wanted returns the sizes that the pool should have. What has been decided stays,
 // also where the ranges have changed since; only the spec's own word changes it.
 func (s sizes) wanted(shape *allocator.Shape, blockSize *int32) sizes {

@@ -2,6 +2,7 @@ package ports
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -39,7 +40,7 @@ type Ports struct {
 	// data went back and nodes have yet to put back what they hold: then nothing is deleted.
 	Held     func(uid protocol.UID) []grants.Held
 	Restored func(ctx context.Context, names ...protocol.PoolName) (bool, error)
-	// Notify has a claim looked at, and TellPool a pool by its [Follower].
+	// Notify has a claim looked at, and TellPool a pool by all that says something of it.
 	Notify   func(grants.ClaimKey)
 	TellPool func(protocol.PoolName)
 	Metrics  *Metrics
@@ -265,6 +266,23 @@ func (p *Ports) Trouble(name protocol.PoolName) Problem {
 	}
 	return Problem{}
 }
+
+// Stolen returns the addresses of claims of a pool that a port has which is not the claim's, each
+// with both.
+func (p *Ports) Stolen(name protocol.PoolName) (all []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, e := range p.entries {
+		if e.stolen() && slices.Contains(namesOf(e.ask), name) {
+			all = append(all, fmt.Sprintf("claim %s/%s has lost its port: %s", e.ask.Claim.Namespace, e.ask.Claim.Name, e.problem.Message))
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+// stolen reports whether another port has an address that is the claim's already.
+func (e *entry) stolen() bool { return e.ask.Granted && e.problem.Reason == neutron.AddressInUse }
 
 // portOf returns what a claim is told of its port.
 func portOf(p neutron.Port, w neutron.Want) vif.Port {

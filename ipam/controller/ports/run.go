@@ -175,7 +175,7 @@ func (p *Ports) settle(j job, done []neutron.Ensured, all Problem) {
 	}
 	for i, e := range j.make {
 		e.busy = false
-		before := e.problem
+		before, stolen := e.problem, e.stolen()
 		bad := all
 		if bad.None() && done[i].Err != nil {
 			bad = problemOf(done[i].Err)
@@ -193,6 +193,11 @@ func (p *Ports) settle(j job, done []neutron.Ensured, all Problem) {
 			e.next, e.problem, e.again = 0, bad, now.Add(againAfter(bad.Reason))
 		}
 		p.turn(e, now, pools)
+		if e.stolen() != stolen {
+			for _, name := range namesOf(e.ask) {
+				pools[name] = true
+			}
+		}
 		if e.port != nil || before.Reason != e.problem.Reason || before.Message != e.problem.Message {
 			told = append(told, e.ask)
 		}
