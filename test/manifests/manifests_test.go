@@ -24,6 +24,7 @@ const (
 	attach      = "components: [../../deploy/attach]\n"
 	podNetworks = "components: [../../deploy/attach, ../../deploy/podnetworks]\n"
 	vifs        = "components: [../../deploy/attach, ../../deploy/vifs]\n"
+	neutron     = "components: [../../deploy/neutron]\n"
 )
 
 // render fails the test where rendering fails.
@@ -57,6 +58,9 @@ func TestChartIsTheBase(t *testing.T) {
 		},
 		"K1 VIFs": {
 			Base + images + vifs, []string{"--set=attach.enabled=true,vifs.enabled=true"},
+		},
+		"Neutron": {
+			Base + images + neutron, []string{"--set=neutron.cloudsSecret=tenure-neutron"},
 		},
 		"other images": {
 			Base + strings.NewReplacer("tenure.dev", "registry.example:5000/net", "dev}", "v7}").Replace(images),
@@ -124,6 +128,8 @@ func TestChartRefuses(t *testing.T) {
 		"podNetworks.enabled=true":                          "attach.enabled",
 		"vifs.enabled=yes":                                  "/vifs/enabled",
 		"vifs.enabled=true":                                 "attach.enabled",
+		"neutron.cloudsSecret=true":                         "/neutron/cloudsSecret",
+		"controller.extraArgs={--neutron-cloud=x}":          "/controller/extraArgs/0",
 		"controller.extraArgs={--vifs}":                     "/controller/extraArgs/0",
 		"agent.extraArgs={--vifs}":                          "/agent/extraArgs/0",
 		"controller.extraArgs={--multi-network}":            "/controller/extraArgs/0",

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"strings"
 
 	"github.com/gophercloud/gophercloud/v2"
@@ -129,9 +130,20 @@ func explain(op string, err error) error {
 		return &Error{Reason: k.reason, Passing: k.passing, err: err, Message: fmt.Sprintf("%s: %s: %s", op, said, k.advice)}
 	case passes(err):
 		return &Error{Reason: Unavailable, Passing: true, err: err,
-			Message: fmt.Sprintf("%s: no answer: %v: see whether the endpoint is right and reachable", op, err)}
+			Message: fmt.Sprintf("%s: no answer%s: see whether the endpoint is right and reachable", op, whyNone(err))}
 	}
 	return &Error{Reason: Rejected, err: err, Message: fmt.Sprintf("%s: %v: check clouds.yaml and the version of Neutron", op, err)}
+}
+
+// whyNone says from where no answer came, and why, without the query of the request, which may be
+// long.
+func whyNone(err error) string {
+	request, ok := errors.AsType[*url.Error](err)
+	if !ok {
+		return ": " + err.Error()
+	}
+	from, _, _ := strings.Cut(request.URL, "?")
+	return fmt.Sprintf(" from %s: %v", from, request.Err)
 }
 
 // neutronError returns the name and the words of an error in Neutron's form, and of others

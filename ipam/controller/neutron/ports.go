@@ -232,15 +232,7 @@ func (c *Client) Delete(ctx context.Context, portID, claim string) error {
 			return &Error{Reason: NotOurs, Message: fmt.Sprintf("%s: it is of device %q, %q, not of claim %s of this cluster: it stays",
 				op, found.DeviceID, found.DeviceOwner, claim)}
 		}
-		// Who has changed it meanwhile may have made it another's.
-		same := map[string]string{"If-Match": fmt.Sprintf("revision_number=%d", found.RevisionNumber)}
-		err = b.repeat(ctx, op, func(ctx context.Context, s *gophercloud.ServiceClient) error {
-			resp, err := s.Delete(ctx, s.ServiceURL("ports", portID), &gophercloud.RequestOpts{MoreHeaders: same})
-			if err == nil {
-				resp.Body.Close()
-			}
-			return err
-		})
+		err = b.deleteRevision(ctx, portID, found.RevisionNumber)
 		switch {
 		case err == nil || reasonOf(err) == NotFound:
 			return nil
@@ -251,23 +243,64 @@ func (c *Client) Delete(ctx context.Context, portID, claim string) error {
 	}
 }
 
-// DeleteOf deletes all ports of a claim. None is success.
-func (c *Client) DeleteOf(ctx context.Context, claim string) error {
-	if claim == "" {
-		return &Error{Reason: Rejected, Message: "delete the ports of a claim without a UID"}
+// DeleteOf deletes all ports of claims. It returns, in their order, why those of one could not be
+// deleted. None is success.
+func (c *Client) DeleteOf(ctx context.Context, claims []string) []error {
+	failed := make([]error, len(claims))
+	for from := 0; from < len(claims); from += bulk {
+		to := min(from+bulk, len(claims))
+		c.deleteChunk(ctx, claims[from:to], failed[from:to])
 	}
+	return failed
+}
+
+func (c *Client) deleteChunk(ctx context.Context, claims []string, failed []error) {
 	listing, cancel, b := c.begin(ctx)
 	defer cancel()
-	found, err := b.portsOf(listing, Want{Claim: claim})
-	if err != nil {
-		return err
+	wants := make([]Want, len(claims))
+	for i, claim := range claims {
+		wants[i].Claim = claim
 	}
-	for _, p := range found[claim] {
-		if err := c.Delete(ctx, p.ID, claim); err != nil {
-			return err
+	of, err := b.portsOf(listing, wants...)
+	for i, claim := range claims {
+		if err != nil || claim == "" {
+			failed[i] = cmp.Or(err, error(&Error{Reason: Rejected, Message: "delete the ports of a claim without a UID"}))
+			continue
+		}
+		for _, p := range of[claim] {
+			if failed[i] = c.deleteSeen(ctx, p, claim); failed[i] != nil {
+				break
+			}
 		}
 	}
-	return nil
+}
+
+// deleteSeen deletes a port of a claim as it was listed. One that has changed since is looked at
+// again.
+func (c *Client) deleteSeen(ctx context.Context, p Port, claim string) error {
+	ctx, cancel, b := c.begin(ctx)
+	defer cancel()
+	err := b.deleteRevision(ctx, p.ID, p.Revision)
+	switch {
+	case err == nil || reasonOf(err) == NotFound:
+		return nil
+	case gophercloud.ResponseCodeIs(err, http.StatusPreconditionFailed):
+		return c.Delete(ctx, p.ID, claim)
+	}
+	return err
+}
+
+// deleteRevision deletes a port if it is as it was: who has changed it meanwhile may have made it
+// another's.
+func (b *budget) deleteRevision(ctx context.Context, id string, revision int) error {
+	same := map[string]string{"If-Match": fmt.Sprintf("revision_number=%d", revision)}
+	return b.repeat(ctx, "delete port "+id, func(ctx context.Context, s *gophercloud.ServiceClient) error {
+		resp, err := s.Delete(ctx, s.ServiceURL("ports", id), &gophercloud.RequestOpts{MoreHeaders: same})
+		if err == nil {
+			resp.Body.Close()
+		}
+		return err
+	})
 }
 
 // Tag has a port carry tags and no others: words for people, at most 60 characters each, by

@@ -23,7 +23,7 @@ type Neutron interface {
 	Subnets(ctx context.Context, ids []string) ([]neutron.Subnet, error)
 	EnsureMany(ctx context.Context, wants []neutron.Want) []neutron.Ensured
 	Delete(ctx context.Context, portID, claim string) error
-	DeleteOf(ctx context.Context, claim string) error
+	DeleteOf(ctx context.Context, claims []string) []error
 	Ours(ctx context.Context, networks ...string) ([]neutron.Port, error)
 }
 

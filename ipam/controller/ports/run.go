@@ -123,8 +123,12 @@ func (p *Ports) do(ctx context.Context, j job) {
 		p.settle(j, nil, Problem{Reason: NotConfigured, Message: err.Error()})
 		return
 	}
-	for _, uid := range j.releases {
-		p.noteDeleted(ctx, uid, nc.DeleteOf(ctx, string(uid)))
+	claims := make([]string, len(j.releases))
+	for i, uid := range j.releases {
+		claims[i] = string(uid)
+	}
+	for i, err := range nc.DeleteOf(ctx, claims) {
+		p.noteDeleted(ctx, j.releases[i], err)
 	}
 	for _, id := range slices.Sorted(maps.Keys(j.surplus)) {
 		// What fails is found again: by the claim's next ask, or by the sweep when that is gone.
