@@ -15,10 +15,8 @@ import (
 	"github.com/tenure-ipam/tenure/test/neutron"
 )
 
-// TestClaim (K3): a claim has what its port has, in both families, and the port goes with the claim.
-func TestClaim(t *testing.T) {
-	w := begin(t)
-	defer w.finish(t)
+// testClaim (K3): a claim has what its port has, in both families, and the port goes with the claim.
+func testClaim(t *testing.T, w *world) {
 	network, ids := w.subnets(t, neutron.Subnet{CIDR: "10.9.0.0/24"}, neutron.Subnet{CIDR: "fd00:9::/64", IPVersion: 6})
 	p := pool(t, ids...)
 	c := claim(t, p, "")
@@ -35,11 +33,9 @@ func TestClaim(t *testing.T) {
 	w.only(t, other)
 }
 
-// TestRequested: a claim has the addresses that it asks for, if the allocation pools have them.
+// testRequested: a claim has the addresses that it asks for, if the allocation pools have them.
 // What they have not, Neutron would give all the same.
-func TestRequested(t *testing.T) {
-	w := begin(t)
-	defer w.finish(t)
+func testRequested(t *testing.T, w *world) {
 	_, ids := w.subnets(t, neutron.Subnet{CIDR: "10.9.0.0/24", Pools: []map[string]string{
 		{"start": "10.9.0.10", "end": "10.9.0.19"}, {"start": "10.9.0.30", "end": "10.9.0.39"},
 	}})
@@ -63,11 +59,9 @@ func TestRequested(t *testing.T) {
 	w.only(t, late)
 }
 
-// TestExhausted: a subnet without addresses is a reason at claim and pool; then the next subnet of the
+// testExhausted: a subnet without addresses is a reason at claim and pool; then the next subnet of the
 // pool has some, and what comes free is given.
-func TestExhausted(t *testing.T) {
-	w := begin(t)
-	defer w.finish(t)
+func testExhausted(t *testing.T, w *world) {
 	small := neutron.Subnet{CIDR: "10.9.0.0/29", Pools: []map[string]string{{"start": "10.9.0.2", "end": "10.9.0.3"}}}
 	other := neutron.Subnet{CIDR: "10.9.1.0/29", Pools: []map[string]string{{"start": "10.9.1.2", "end": "10.9.1.2"}}}
 	_, ids := w.subnets(t, small, other)
@@ -87,11 +81,9 @@ func TestExhausted(t *testing.T) {
 	condition(t, p, v1alpha1.PoolSourceReady, metav1.ConditionTrue, v1alpha1.ReasonFollowed, "")
 }
 
-// TestPortsDeletedBehindOurBack: a port that somebody has deleted is made again, with its addresses and
+// testDeleted: a port that somebody has deleted is made again, with its addresses and
 // its hardware address. If somebody else has the address meanwhile, both are named.
-func TestPortsDeletedBehindOurBack(t *testing.T) {
-	w := begin(t)
-	defer w.finish(t)
+func testDeleted(t *testing.T, w *world) {
 	network, ids := w.subnets(t, neutron.Subnet{CIDR: "10.9.0.0/24"})
 	p := pool(t, ids...)
 	a, b := claim(t, p, ""), claim(t, p, "")
@@ -122,10 +114,8 @@ func TestPortsDeletedBehindOurBack(t *testing.T) {
 	condition(t, p, v1alpha1.PoolSourceReady, metav1.ConditionTrue, v1alpha1.ReasonFollowed, "")
 }
 
-// TestOrphans: a port of ours without a claim goes; nothing that is not ours does.
-func TestOrphans(t *testing.T) {
-	w := begin(t)
-	defer w.finish(t)
+// testOrphans: a port of ours without a claim goes; nothing that is not ours does.
+func testOrphans(t *testing.T, w *world) {
 	network, ids := w.subnets(t, neutron.Subnet{CIDR: "10.9.0.0/24"})
 	p := pool(t, ids...)
 	c := claim(t, p, "")
@@ -145,11 +135,9 @@ func TestOrphans(t *testing.T) {
 	}
 }
 
-// TestKeeps: claims that outlive their pods keep address, hardware address and port through another
+// testKeeps: claims that outlive their pods keep address, hardware address and port through another
 // controller.
-func TestKeeps(t *testing.T) {
-	w := begin(t)
-	defer w.finish(t)
+func testKeeps(t *testing.T, w *world) {
 	_, ids := w.subnets(t, neutron.Subnet{CIDR: "10.9.0.0/24"})
 	c := claim(t, pool(t, ids...), "")
 	addrs, port := w.allocated(t, c)

@@ -70,15 +70,33 @@ func TestMain(m *testing.M) {
 // world is a Neutron, and a controller that knows it.
 type world struct {
 	*neutron.Server
-	clouds string // the path of the controller's clouds.yaml
+	t      *testing.T // of all tests
+	clouds string     // the path of the controller's clouds.yaml
 	stop   func() error
 }
 
-// begin starts a Neutron and a controller, which end with the test. Have [world.finish] called at
-// the end.
+// TestNeutron has one Neutron and one controller for all tests, which leave nothing behind.
+func TestNeutron(t *testing.T) {
+	w := begin(t)
+	for _, tt := range []struct {
+		name string
+		test func(*testing.T, *world)
+	}{
+		{"claim", testClaim}, {"requested", testRequested}, {"exhausted", testExhausted}, {"deleted behind our back", testDeleted},
+		{"orphans", testOrphans}, {"keeps", testKeeps}, {"follow", testFollow}, {"subnets that make no pool", testUnfit},
+		{"credentials", testCredentials}, {"quota", testQuota}, {"away", testAway}, {"crashes", testCrashes}, {"load", testLoad},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			tt.test(t, w)
+			w.finish(t)
+		})
+	}
+}
+
+// begin starts a Neutron and a controller, which end with the test.
 func begin(t *testing.T) *world {
 	t.Helper()
-	w := &world{Server: neutron.New(t, neutron.Options{}), clouds: filepath.Join(t.TempDir(), "clouds.yaml")}
+	w := &world{Server: neutron.New(t, neutron.Options{}), t: t, clouds: filepath.Join(t.TempDir(), "clouds.yaml")}
 	w.configure(t, w.URL())
 	w.start(t)
 	t.Cleanup(func() { w.end(t) })
@@ -128,7 +146,7 @@ func (w *world) start(t *testing.T) {
 	cfg.NeutronClouds, cfg.NeutronEvery = w.clouds, 2*time.Second
 	log := slog.New(slog.DiscardHandler)
 	if testing.Verbose() {
-		log = kube.Logger(t.Output(), false)
+		log = kube.Logger(w.t.Output(), false)
 	}
 	stop, err := fleet.RunController(context.Background(), cfg, role, log)
 	if err != nil {
@@ -267,27 +285,28 @@ func (w *world) allocated(t *testing.T, o *ipamclaims.IPAMClaim) (addrs []netip.
 	return addrs, port
 }
 
-// only checks that Neutron has one port of a claim, which has just these addresses.
-func (w *world) only(t *testing.T, o *ipamclaims.IPAMClaim) neutron.Port {
+// only waits until Neutron has one port of a claim, which has just these addresses.
+func (w *world) only(t *testing.T, o *ipamclaims.IPAMClaim) (only neutron.Port) {
 	t.Helper()
-	addrs, port := w.allocated(t, o)
-	var found []neutron.Port
 	fleet.Eventually(t, within, func() error { // what is too many goes afterwards
-		if found = w.Ports(t, string(o.UID)); len(found) != 1 {
+		addrs, port := w.allocated(t, o)
+		found := w.Ports(t, string(o.UID))
+		if len(found) != 1 {
 			return fmt.Errorf("claim %s has ports %v; want one", o.Name, found)
+		}
+		only = found[0]
+		var has []netip.Addr
+		for _, f := range only.FixedIPs {
+			has = append(has, netip.MustParseAddr(f["ip_address"]))
+		}
+		slices.SortFunc(has, netip.Addr.Compare)
+		slices.SortFunc(addrs, netip.Addr.Compare)
+		if only.ID != port.ID || !slices.Equal(has, addrs) {
+			return fmt.Errorf("claim %s has %v by port %s, and Neutron has %v", o.Name, addrs, port.ID, only)
 		}
 		return nil
 	})
-	var has []netip.Addr
-	for _, f := range found[0].FixedIPs {
-		has = append(has, netip.MustParseAddr(f["ip_address"]))
-	}
-	slices.SortFunc(has, netip.Addr.Compare)
-	slices.SortFunc(addrs, netip.Addr.Compare)
-	if found[0].ID != port.ID || !slices.Equal(has, addrs) {
-		t.Fatalf("claim %s has %v by port %s, and Neutron has %v", o.Name, addrs, port.ID, found)
-	}
-	return found[0]
+	return only
 }
 
 // waits waits until a claim has no addresses, and a reason with words.

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"os"
+	"strconv"
 	"testing"
 	"time"
 
@@ -15,11 +17,9 @@ import (
 	"github.com/tenure-ipam/tenure/test/neutron"
 )
 
-// TestNeutronAway: while Neutron does not answer, who has addresses keeps them, and who has none waits
+// testAway: while Neutron does not answer, who has addresses keeps them, and who has none waits
 // with the reason. Afterwards nothing is there twice, and nothing is left.
-func TestNeutronAway(t *testing.T) {
-	w := begin(t)
-	defer w.finish(t)
+func testAway(t *testing.T, w *world) {
 	_, ids := w.subnets(t, neutron.Subnet{CIDR: "10.9.0.0/24"})
 	p := pool(t, ids...)
 	kept, ends := claim(t, p, ""), claim(t, p, "")
@@ -43,10 +43,8 @@ func TestNeutronAway(t *testing.T) {
 	condition(t, p, v1alpha1.PoolSourceReady, metav1.ConditionTrue, v1alpha1.ReasonFollowed, "")
 }
 
-// TestQuota: a quota that is used up is a reason at claim and pool.
-func TestQuota(t *testing.T) {
-	w := begin(t)
-	defer w.finish(t)
+// testQuota: a quota that is used up is a reason at claim and pool.
+func testQuota(t *testing.T, w *world) {
 	_, ids := w.subnets(t, neutron.Subnet{CIDR: "10.9.0.0/24"})
 	p := pool(t, ids...)
 	first := claim(t, p, "")
@@ -60,12 +58,10 @@ func TestQuota(t *testing.T) {
 	w.only(t, late)
 }
 
-// TestCrashes (K4): Neutron and the controller are killed, frozen and restarted while claims come and
+// testCrashes (K4): Neutron and the controller are killed, frozen and restarted while claims come and
 // go. In the end each claim has one port with its addresses, no two have one address, and Neutron has
 // no port more.
-func TestCrashes(t *testing.T) {
-	w := begin(t)
-	defer w.finish(t)
+func testCrashes(t *testing.T, w *world) {
 	_, ids := w.subnets(t, neutron.Subnet{CIDR: "10.9.0.0/24"}, neutron.Subnet{CIDR: "fd00:9::/64", IPVersion: 6})
 	p := pool(t, ids...)
 	var stay, gone []*ipamclaims.IPAMClaim
@@ -75,7 +71,7 @@ func TestCrashes(t *testing.T) {
 		func() { must(t, w.Pause()); time.Sleep(300 * time.Millisecond); must(t, w.Resume()) },
 		func() { must(t, w.Kill()); w.end(t); w.Start(t); w.start(t) },
 	}
-	for round := range 8 {
+	for round := range 4 {
 		for i := range 6 {
 			c := claim(t, p, "")
 			if i%3 == 0 {
@@ -111,14 +107,12 @@ func TestCrashes(t *testing.T) {
 	})
 }
 
-// TestLoad: 200 claims at once take hardly longer than their ports alone, made by the same client. It
-// reports, and does not gate.
-func TestLoad(t *testing.T) {
-	w := begin(t)
-	defer w.finish(t)
-	n := 200
-	if testing.Short() {
-		n = 20
+// testLoad: claims that come at once take hardly longer than their ports alone, made by the same
+// client. It reports, and does not gate. TENURE_PORTS says how many there are.
+func testLoad(t *testing.T, w *world) {
+	n, err := strconv.Atoi(os.Getenv("TENURE_PORTS"))
+	if err != nil {
+		t.Skip("it measures: run it with TENURE_PORTS=200")
 	}
 	_, ids := w.subnets(t, neutron.Subnet{CIDR: "10.9.0.0/22"})
 	p := pool(t, ids...)

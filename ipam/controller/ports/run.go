@@ -194,7 +194,7 @@ func (p *Ports) settle(j job, done []neutron.Ensured, all Problem) {
 			e.next++ // another subnet may have one
 			continue
 		default:
-			e.next, e.problem, e.again = 0, bad, now.Add(againAfter(bad.Reason))
+			e.next, e.problem, e.again = 0, bad, now.Add(p.againAfter(bad.Reason))
 		}
 		p.turn(e, now, pools)
 		if e.stolen() != stolen {
@@ -216,12 +216,12 @@ func (p *Ports) settle(j job, done []neutron.Ensured, all Problem) {
 }
 
 // againAfter is when one claim tries again whose port was refused for that reason.
-func againAfter(r neutron.Reason) time.Duration {
+func (p *Ports) againAfter(r neutron.Reason) time.Duration {
 	switch r {
 	case neutron.Unavailable, neutron.SubnetExhausted, neutron.QuotaExceeded, NotConfigured:
 		return 0 // the gate says when
 	}
-	return longWait
+	return p.SweepEvery / 2
 }
 
 // turn opens or closes the gates by what became of e, and adds to pools those whose gate has

@@ -85,7 +85,7 @@ func (p *Ports) sweep(ctx context.Context, last findings) (found findings, err e
 		return found, err //nolint:wrapcheck // says what it is about
 	}
 	found = compare(ours, with)
-	p.noteLost(found, last)
+	p.noteLost(found, last, with)
 	return found, p.deleteOrphans(ctx, found, last)
 }
 
@@ -149,18 +149,18 @@ func compare(ours []neutron.Port, claims map[protocol.UID]*claimWithPort) findin
 	return f
 }
 
-// noteLost notes the claims whose port has not been there twice, and has them looked at.
-func (p *Ports) noteLost(found, last findings) {
+// noteLost notes the claims whose port has not been there twice, and has them looked at. They count
+// as such until they have been told of another.
+func (p *Ports) noteLost(found, last findings, with map[protocol.UID]*claimWithPort) {
 	p.mu.Lock()
-	lost := map[protocol.UID]bool{}
+	maps.DeleteFunc(p.lost, func(uid protocol.UID, _ bool) bool { return with[uid] == nil })
 	var tell []grants.ClaimKey
 	for uid, key := range found.lost {
-		if _, twice := last.lost[uid]; twice || p.lost[uid] {
-			lost[uid] = true
+		if _, twice := last.lost[uid]; twice {
+			p.lost[uid] = true
 			tell = append(tell, key)
 		}
 	}
-	p.lost = lost
 	p.mu.Unlock()
 	for _, key := range tell {
 		p.Notify(key)
