@@ -145,13 +145,24 @@ func cut(stem string) string {
 }
 
 // Interface returns the name of the interface of a pod's element, whose place in the list counts
-// from 0: the one that it asks for, or eth1, eth2, … by its place, as Kuryr has them.
-func Interface(sel npwg.Selection, place int) string {
-	if sel.Named {
+// from 0: the one that it asks for, or one by its place. That is eth1, eth2, … where the definition
+// is in Kuryr's form, and net1, net2, … of any other.
+func Interface(sel npwg.Selection, place int, definition map[string]string) string {
+	if sel.Named || definition[AnnotationKuryr] == "" {
 		return sel.Interface
 	}
-	return fmt.Sprintf("eth%d", place+1)
+	return kuryrName(place)
 }
+
+// Interfaces returns the names that the interface can have, whatever the definition says.
+func Interfaces(sel npwg.Selection, place int) []string {
+	if sel.Named {
+		return []string{sel.Interface}
+	}
+	return []string{sel.Interface, kuryrName(place)}
+}
+
+func kuryrName(place int) string { return fmt.Sprintf("eth%d", place+1) }
 
 // A Map is what a pod's annotation says: by the interface's name, what it is to be.
 type Map map[string]VIF

@@ -1,6 +1,7 @@
 package vif
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -63,13 +64,23 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestInterface (K5): the name that the element asks for, or eth and its place.
+// TestInterface (K5): the name that the element asks for, or one by its place: eth and the place
+// where the definition is in Kuryr's form, and net and the place of any other.
 func TestInterface(t *testing.T) {
-	if got := Interface(npwg.Selection{Interface: "net3"}, 2); got != "eth3" {
-		t.Errorf("without a name: %q", got)
+	own, kuryr := map[string]string{AnnotationNetwork: "{}"}, map[string]string{AnnotationKuryr: "{}"}
+	unnamed, named := npwg.Selection{Interface: "net3"}, npwg.Selection{Interface: "lan0", Named: true}
+	for _, tt := range []struct {
+		sel        npwg.Selection
+		definition map[string]string
+		want       string
+	}{{unnamed, own, "net3"}, {unnamed, kuryr, "eth3"}, {named, own, "lan0"}, {named, kuryr, "lan0"}} {
+		got := Interface(tt.sel, 2, tt.definition)
+		if got != tt.want || !slices.Contains(Interfaces(tt.sel, 2), got) {
+			t.Errorf("%+v of %v is %q, one of %q; want %q", tt.sel, tt.definition, got, Interfaces(tt.sel, 2), tt.want)
+		}
 	}
-	if got := Interface(npwg.Selection{Interface: "lan0", Named: true}, 2); got != "lan0" {
-		t.Errorf("with one: %q", got)
+	if all := Interfaces(named, 2); len(all) != 1 {
+		t.Errorf("with a name it may be %q", all)
 	}
 }
 

@@ -222,16 +222,12 @@ func (f facts) has(e element) bool {
 	return err == nil && v.PodUID == string(f.uid) && v.Claim == e.claimOf(f)
 }
 
-// claimOf returns the name of the element's claim.
-func (e element) claimOf(f facts) string { return claimName(e.Selection, f.name, f.uid, e.ifName) }
-
-// claimName returns the name of the claim of a pod's element: that which it refers to, or one of
-// its own.
-func claimName(sel npwg.Selection, pod string, uid types.UID, ifName string) string {
-	if sel.Claim != "" {
-		return sel.Claim
+// claimOf returns the name of the element's claim: that which it refers to, or one of its own.
+func (e element) claimOf(f facts) string {
+	if e.Claim != "" {
+		return e.Claim
 	}
-	return vif.ClaimName(pod, string(uid), ifName)
+	return vif.ClaimName(f.name, string(f.uid), e.ifName)
 }
 
 // notOurs says why the claim that is there is not for the element; empty: it is.

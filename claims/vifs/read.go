@@ -44,7 +44,7 @@ func (r *Reconciler) facts(ctx context.Context, pod *corev1.Pod) (facts, error) 
 			f.others = append(f.others, sel.Interface)
 			continue
 		}
-		e := element{Selection: sel, ifName: vif.Interface(sel, i)}
+		e := element{Selection: sel, ifName: vif.Interface(sel, i, o.Annotations)}
 		if e.forbidden, err = r.forbidden(ctx, &o, pod.Namespace); err != nil {
 			return f, err
 		}

@@ -60,7 +60,13 @@ func Index(ctx context.Context, to client.FieldIndexer) error {
 		}),
 		to.IndexField(ctx, &corev1.Pod{}, byClaim, func(o client.Object) (names []string) {
 			for i, sel := range selections(o) {
-				names = append(names, claimName(sel, o.GetName(), o.GetUID(), vif.Interface(sel, i)))
+				if sel.Claim != "" {
+					names = append(names, sel.Claim)
+					continue
+				}
+				for _, ifName := range vif.Interfaces(sel, i) { // the definition is not known here
+					names = append(names, vif.ClaimName(o.GetName(), string(o.GetUID()), ifName))
+				}
 			}
 			return names
 		}),
