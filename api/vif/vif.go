@@ -41,10 +41,11 @@ const MaxSelections = 256
 type Network struct {
 	// Pool is the IPPool that gives addresses.
 	Pool string `json:"pool,omitempty"`
-	// SubnetID is a subnet of Neutron's, whose pool gives addresses in the place of Pool.
+	// SubnetID is a subnet of Neutron's. The pool that has it gives addresses in the place of Pool.
 	SubnetID string `json:"subnetId,omitempty"`
 	// Interface says how the interface is made: the name of InterfaceParameters of the definition's
-	// namespace, as a JSON string, or an object with the spec of such.
+	// namespace, as a JSON string, or an object with the spec of such. Empty: a pool of Neutron's
+	// subnets says it.
 	Interface json.RawMessage `json:"interfaceParameters,omitempty"`
 }
 
@@ -72,6 +73,7 @@ func NetworkOf(annotations map[string]string) (n Network, err error) {
 		}
 		n.Pool, n.Interface = "", nil
 	}
+	n.SubnetID = strings.ToLower(n.SubnetID) // as Neutron writes it
 	switch {
 	case n.Pool != "" && n.SubnetID != "":
 		return n, fmt.Errorf("annotation %s: pool and subnetId are both there: keep one", AnnotationNetwork)
@@ -98,8 +100,10 @@ func decode(text string, into any, strict bool) error {
 	return nil
 }
 
-// Fingerprint tells what a definition said when another was made of it: of the parameters, which
-// are immutable where they are an object of their own, the annotations say all.
+// Fingerprint tells what a definition said when another was made of it, by its annotations: a node
+// that has seen new ones waits for the definition that is made of them. Parameters that are an
+// object of their own are immutable. What a pool names may change: then the definition is made
+// anew, and nodes take it as they see it.
 func Fingerprint(annotations map[string]string) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q", annotations[AnnotationNetwork], annotations[AnnotationKuryr]))
 	return hex.EncodeToString(sum[:8])

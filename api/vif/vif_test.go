@@ -14,6 +14,7 @@ func TestNetworkOf(t *testing.T) {
 	for _, tt := range []struct{ name, own, kuryr, want, fails string }{
 		{"a pool", `{"pool": "lan", "interfaceParameters": "lan"}`, "", `lan  "lan"`, ""},
 		{"inline", `{"pool": "lan", "interfaceParameters": {"macvlan": {"master": "eth1"}}}`, "", `lan  {"macvlan": {"master": "eth1"}}`, ""},
+		{"a subnet in capitals", `{"subnetId": "A7D1"}`, "", ` a7d1 `, ""},
 		{"a subnet", `{"subnetId": "s"}`, "", ` s `, ""},
 		{"Kuryr's", "", `{"subnetId": "s", "driverType": "sriov"}`, ` s `, ""},
 		{"Kuryr's takes nothing of ours", "", `{"subnetId": "s", "interfaceParameters": "lan"}`, ` s `, ""},
