@@ -184,9 +184,20 @@ type VIF struct {
 	// Addresses are the claim's, with their prefix lengths; Gateways those of their ranges.
 	Addresses []string `json:"addresses"`
 	Gateways  []string `json:"gateways,omitempty"`
+	// Routes are those that come with the addresses.
+	Routes []Route `json:"routes,omitempty"`
 	// MAC is the hardware address; empty: the plugin cannot be given one.
 	MAC string `json:"mac,omitempty"`
 	MTU int32  `json:"mtu,omitempty"`
+	// Port is the ID of the claim's port; empty: no network service gives the addresses.
+	Port string `json:"port,omitempty"`
+}
+
+// A Route is a route that comes with an address.
+type Route struct {
+	Dst string `json:"dst"`
+	// GW is the next hop; empty: there is none, and the destination is on the link.
+	GW string `json:"gw,omitempty"`
 }
 
 // ParseMap reads a pod's annotation. The empty text is no map.

@@ -85,6 +85,40 @@ func TestInterface(t *testing.T) {
 	}
 }
 
+// TestKuryrsMistakes (K2, K3): what Kuryr did wrong with a pod's annotation is right here. Kuryr let
+// the namespace of one element serve for the next, and took the spaces of "a , b" for a part of the
+// names.
+func TestKuryrsMistakes(t *testing.T) {
+	for _, text := range []string{"far/a , b,c ", `[{"name": "a", "namespace": "far"}, {"name": "b"}, {"name": "c"}]`} {
+		all, err := npwg.Parse(text, "near", npwg.AnyVersion)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for i, sel := range all {
+			got = append(got, sel.String()+"="+Interface(sel, i, map[string]string{AnnotationKuryr: "{}"}))
+		}
+		if want := []string{"far/a=eth1", "near/b=eth2", "near/c=eth3"}; !slices.Equal(got, want) {
+			t.Errorf("%s selects %q; want %q", text, got, want)
+		}
+	}
+}
+
+// TestPort: what is written on a claim is read.
+func TestPort(t *testing.T) {
+	p := Port{ID: "7", MAC: "fa:16:3e:00:00:01", Network: "n", Subnets: []string{"s"}}
+	again, err := ParsePort(p.String())
+	if err != nil || again.String() != p.String() {
+		t.Errorf("%v, %v; want %v", again, err, p)
+	}
+	if none, err := ParsePort(""); err != nil || none.ID != "" {
+		t.Errorf("%v, %v; want no port", none, err)
+	}
+	if _, err := ParsePort("[]"); err == nil || !strings.Contains(err.Error(), AnnotationPort) {
+		t.Errorf("%v; want an error with %s", err, AnnotationPort)
+	}
+}
+
 // TestMap: what is written is read, and the same map has the same text.
 func TestMap(t *testing.T) {
 	m := Map{"eth2": {Network: "ns/b", PodUID: "u", Claim: "c2", ClaimUID: "2"}, "eth1": {Network: "ns/a", PodUID: "u", Claim: "c", ClaimUID: "1", Addresses: []string{"10.0.0.1/24"}, MAC: MACOf("1"), MTU: 1400}}
