@@ -44,7 +44,7 @@ func Few(annotations map[string]string) map[string]string {
 	}
 	few := maps.Clone(annotations)
 	maps.DeleteFunc(few, func(key, _ string) bool {
-		return !slices.Contains([]string{npwg.AnnotationNetworks, vif.AnnotationMap, corev1.MirrorPodAnnotationKey}, key)
+		return !slices.Contains([]string{npwg.AnnotationNetworks, vif.AnnotationMap, vif.AnnotationKuryrMap, corev1.MirrorPodAnnotationKey}, key)
 	})
 	return few
 }
@@ -125,7 +125,8 @@ var claimEvents = predicate.Funcs{
 	},
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, after := e.ObjectOld.(*ipamclaims.IPAMClaim), e.ObjectNew.(*ipamclaims.IPAMClaim)
-		return before.UID != after.UID || !equality.Semantic.DeepEqual(before.Status, after.Status)
+		return before.UID != after.UID || !equality.Semantic.DeepEqual(before.Status, after.Status) ||
+			before.Annotations[vif.AnnotationPort] != after.Annotations[vif.AnnotationPort]
 	},
 }
 
