@@ -17,7 +17,7 @@ const AnnotationKuryrMap = "openstack.org/kuryr-vif"
 // A KuryrVIF is an interface, and what Kuryr says of one beside what a [VIF] has.
 type KuryrVIF struct {
 	VIF
-	// Plugin is the type of the CNI plugin that makes the interface, and VLAN the VLAN of plugin vlan.
+	// Plugin is the type of the CNI plugin that makes the interface, and VLAN what plugin vlan has.
 	Plugin string
 	VLAN   int32
 	// NetworkID is the UUID of Neutron's network, or of the pool where that has nothing of Neutron.

@@ -85,8 +85,8 @@ func TestInterface(t *testing.T) {
 	}
 }
 
-// TestKuryrsMistakes (K2, K3): what Kuryr did wrong with a pod's annotation is right here. Kuryr let
-// the namespace of one element serve for the next, and took the spaces of "a , b" for a part of the
+// TestKuryrsMistakes (K2): what Kuryr did wrong with a pod's annotation is right here. Kuryr let
+// the namespace of one element serve for the next, and took the spaces of "a , b" for a part of
 // names.
 func TestKuryrsMistakes(t *testing.T) {
 	for _, text := range []string{"far/a , b,c ", `[{"name": "a", "namespace": "far"}, {"name": "b"}, {"name": "c"}]`} {

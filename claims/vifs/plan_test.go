@@ -202,7 +202,8 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// neutron has the pool's addresses be Neutron's, and the claim a port, if it has a hardware address.
+// neutron has the pool's addresses be Neutron's, and the claim a port, if there is a hardware
+// address.
 func neutron(mac string) func(*element) {
 	return func(e *element) {
 		e.network.neutron, e.network.pool, e.network.poolUID = true, "subnets", "pool-uid"

@@ -82,7 +82,8 @@ type Config struct {
 	// VIFs says that interfaces of pods are decided here, which select VIF definitions.
 	// Where it is off, what was made of such definitions is deleted.
 	VIFs bool
-	// KuryrAnnotation says that pods get the interfaces that are decided here in Kuryr's words, too.
+	// KuryrAnnotation says that the interfaces that are decided here are written on pods in
+	// Kuryr's words, too.
 	KuryrAnnotation bool
 
 	// NeutronClouds is the path of the clouds.yaml by which Neutron is reached, for pools whose
