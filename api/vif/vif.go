@@ -41,10 +41,11 @@ const MaxSelections = 256
 type Network struct {
 	// Pool is the IPPool that gives addresses.
 	Pool string `json:"pool,omitempty"`
-	// SubnetID is a subnet of Neutron's, whose pool gives addresses in the place of Pool.
+	// SubnetID is a subnet of Neutron's. The pool that has it gives addresses in the place of Pool.
 	SubnetID string `json:"subnetId,omitempty"`
 	// Interface says how the interface is made: the name of InterfaceParameters of the definition's
-	// namespace, as a JSON string, or an object with the spec of such.
+	// namespace, as a JSON string, or an object with the spec of such. Empty: a pool of Neutron's
+	// subnets says it.
 	Interface json.RawMessage `json:"interfaceParameters,omitempty"`
 }
 
@@ -72,6 +73,7 @@ func NetworkOf(annotations map[string]string) (n Network, err error) {
 		}
 		n.Pool, n.Interface = "", nil
 	}
+	n.SubnetID = strings.ToLower(n.SubnetID) // as Neutron writes it
 	switch {
 	case n.Pool != "" && n.SubnetID != "":
 		return n, fmt.Errorf("annotation %s: pool and subnetId are both there: keep one", AnnotationNetwork)
@@ -98,8 +100,10 @@ func decode(text string, into any, strict bool) error {
 	return nil
 }
 
-// Fingerprint tells what a definition said when another was made of it: of the parameters, which
-// are immutable where they are an object of their own, the annotations say all.
+// Fingerprint tells what a definition said when another was made of it, by its annotations: a node
+// that has seen new ones waits for the definition that is made of them. Parameters that are an
+// object of their own are immutable. What a pool names may change: then the definition is made
+// anew, and nodes take it as they see it.
 func Fingerprint(annotations map[string]string) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q", annotations[AnnotationNetwork], annotations[AnnotationKuryr]))
 	return hex.EncodeToString(sum[:8])
@@ -145,13 +149,24 @@ func cut(stem string) string {
 }
 
 // Interface returns the name of the interface of a pod's element, whose place in the list counts
-// from 0: the one that it asks for, or eth1, eth2, … by its place, as Kuryr has them.
-func Interface(sel npwg.Selection, place int) string {
-	if sel.Named {
+// from 0: the one that it asks for, or one by its place. That is eth1, eth2, … where the definition
+// is in Kuryr's form, and net1, net2, … of any other.
+func Interface(sel npwg.Selection, place int, definition map[string]string) string {
+	if sel.Named || definition[AnnotationKuryr] == "" {
 		return sel.Interface
 	}
-	return fmt.Sprintf("eth%d", place+1)
+	return kuryrName(place)
 }
+
+// Interfaces returns the names that the interface can have, whatever the definition says.
+func Interfaces(sel npwg.Selection, place int) []string {
+	if sel.Named {
+		return []string{sel.Interface}
+	}
+	return []string{sel.Interface, kuryrName(place)}
+}
+
+func kuryrName(place int) string { return fmt.Sprintf("eth%d", place+1) }
 
 // A Map is what a pod's annotation says: by the interface's name, what it is to be.
 type Map map[string]VIF
@@ -169,9 +184,20 @@ type VIF struct {
 	// Addresses are the claim's, with their prefix lengths; Gateways those of their ranges.
 	Addresses []string `json:"addresses"`
 	Gateways  []string `json:"gateways,omitempty"`
+	// Routes are those that come with the addresses.
+	Routes []Route `json:"routes,omitempty"`
 	// MAC is the hardware address; empty: the plugin cannot be given one.
 	MAC string `json:"mac,omitempty"`
 	MTU int32  `json:"mtu,omitempty"`
+	// Port is the ID of the claim's port; empty: no network service gives the addresses.
+	Port string `json:"port,omitempty"`
+}
+
+// A Route is a route that comes with an address.
+type Route struct {
+	Dst string `json:"dst"`
+	// GW is the next hop; empty: there is none, and the destination is on the link.
+	GW string `json:"gw,omitempty"`
 }
 
 // ParseMap reads a pod's annotation. The empty text is no map.

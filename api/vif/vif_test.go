@@ -1,6 +1,7 @@
 package vif
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,6 +14,7 @@ func TestNetworkOf(t *testing.T) {
 	for _, tt := range []struct{ name, own, kuryr, want, fails string }{
 		{"a pool", `{"pool": "lan", "interfaceParameters": "lan"}`, "", `lan  "lan"`, ""},
 		{"inline", `{"pool": "lan", "interfaceParameters": {"macvlan": {"master": "eth1"}}}`, "", `lan  {"macvlan": {"master": "eth1"}}`, ""},
+		{"a subnet in capitals", `{"subnetId": "A7D1"}`, "", ` a7d1 `, ""},
 		{"a subnet", `{"subnetId": "s"}`, "", ` s `, ""},
 		{"Kuryr's", "", `{"subnetId": "s", "driverType": "sriov"}`, ` s `, ""},
 		{"Kuryr's takes nothing of ours", "", `{"subnetId": "s", "interfaceParameters": "lan"}`, ` s `, ""},
@@ -63,13 +65,57 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestInterface (K5): the name that the element asks for, or eth and its place.
+// TestInterface (K5): the name that the element asks for, or one by its place: eth and the place
+// where the definition is in Kuryr's form, and net and the place of any other.
 func TestInterface(t *testing.T) {
-	if got := Interface(npwg.Selection{Interface: "net3"}, 2); got != "eth3" {
-		t.Errorf("without a name: %q", got)
+	own, kuryr := map[string]string{AnnotationNetwork: "{}"}, map[string]string{AnnotationKuryr: "{}"}
+	unnamed, named := npwg.Selection{Interface: "net3"}, npwg.Selection{Interface: "lan0", Named: true}
+	for _, tt := range []struct {
+		sel        npwg.Selection
+		definition map[string]string
+		want       string
+	}{{unnamed, own, "net3"}, {unnamed, kuryr, "eth3"}, {named, own, "lan0"}, {named, kuryr, "lan0"}} {
+		got := Interface(tt.sel, 2, tt.definition)
+		if got != tt.want || !slices.Contains(Interfaces(tt.sel, 2), got) {
+			t.Errorf("%+v of %v is %q, one of %q; want %q", tt.sel, tt.definition, got, Interfaces(tt.sel, 2), tt.want)
+		}
 	}
-	if got := Interface(npwg.Selection{Interface: "lan0", Named: true}, 2); got != "lan0" {
-		t.Errorf("with one: %q", got)
+	if all := Interfaces(named, 2); len(all) != 1 {
+		t.Errorf("with a name it may be %q", all)
+	}
+}
+
+// TestKuryrsMistakes (K2): what Kuryr did wrong with a pod's annotation is right here. Kuryr let
+// the namespace of one element serve for the next, and took the spaces of "a , b" for a part of
+// names.
+func TestKuryrsMistakes(t *testing.T) {
+	for _, text := range []string{"far/a , b,c ", `[{"name": "a", "namespace": "far"}, {"name": "b"}, {"name": "c"}]`} {
+		all, err := npwg.Parse(text, "near", npwg.AnyVersion)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for i, sel := range all {
+			got = append(got, sel.String()+"="+Interface(sel, i, map[string]string{AnnotationKuryr: "{}"}))
+		}
+		if want := []string{"far/a=eth1", "near/b=eth2", "near/c=eth3"}; !slices.Equal(got, want) {
+			t.Errorf("%s selects %q; want %q", text, got, want)
+		}
+	}
+}
+
+// TestPort: what is written on a claim is read.
+func TestPort(t *testing.T) {
+	p := Port{ID: "7", MAC: "fa:16:3e:00:00:01", Network: "n", Subnets: []string{"s"}}
+	again, err := ParsePort(p.String())
+	if err != nil || again.String() != p.String() {
+		t.Errorf("%v, %v; want %v", again, err, p)
+	}
+	if none, err := ParsePort(""); err != nil || none.ID != "" {
+		t.Errorf("%v, %v; want no port", none, err)
+	}
+	if _, err := ParsePort("[]"); err == nil || !strings.Contains(err.Error(), AnnotationPort) {
+		t.Errorf("%v; want an error with %s", err, AnnotationPort)
 	}
 }
 

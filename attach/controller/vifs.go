@@ -2,7 +2,6 @@ package controller
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -15,9 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	api "github.com/tenure-ipam/tenure/api/podnetwork"
-	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/api/vif"
-	"github.com/tenure-ipam/tenure/attach/facts"
 	"github.com/tenure-ipam/tenure/attach/podnetwork"
 )
 
@@ -25,9 +22,11 @@ import (
 const (
 	// ReasonVIFInvalid: its annotation, or the parameters in it, cannot be read or cannot be had.
 	ReasonVIFInvalid = "InvalidVIFAnnotation"
-	// ReasonVIFPoolNotFound: the pool that it names does not exist.
+	// ReasonVIFPoolNotFound: the pool that it names does not exist, or none has its subnet.
 	ReasonVIFPoolNotFound = "VIFPoolNotFound"
-	// ReasonVIFParametersNotFound: the InterfaceParameters that it names do not exist.
+	// ReasonVIFPoolAmbiguous: more than one pool has the subnet that it names.
+	ReasonVIFPoolAmbiguous = "VIFPoolAmbiguous"
+	// ReasonVIFParametersNotFound: the InterfaceParameters that it or its pool names do not exist.
 	ReasonVIFParametersNotFound = "VIFParametersNotFound"
 )
 
@@ -93,66 +92,15 @@ func (r *VIFs) madeOfVIF(ctx context.Context, o *nad.NetworkAttachmentDefinition
 	if err != nil {
 		return made{}, err
 	}
-	spec, err := r.interfaceOf(ctx, o.Namespace, n.Interface)
+	spec, err := r.interfaceOf(ctx, o.Namespace, n.Interface, pool)
 	if err != nil {
 		return made{}, err
 	}
 	name := vif.DefinitionName(o.Namespace, o.Name)
 	return made{
 		name: name, kind: ofVIF, object: o.Namespace + "/" + o.Name, uids: []string{vif.Fingerprint(o.Annotations)},
-		Rendered: podnetwork.RenderVIF(name, spec, pool),
+		Rendered: podnetwork.RenderVIF(name, spec, pool.Name),
 	}, nil
-}
-
-// poolOf returns the pool that a network names, which exists.
-func (r *VIFs) poolOf(ctx context.Context, n vif.Network) (string, error) {
-	if n.SubnetID != "" {
-		return "", vifFault{ReasonVIFPoolNotFound, fmt.Sprintf("no IPPool has Neutron's subnet ID: %.80s: Neutron's subnets cannot be pools yet: replace the annotation by %s with an IPPool", n.SubnetID, vif.AnnotationNetwork)}
-	}
-	err := r.Cache.Get(ctx, client.ObjectKey{Name: n.Pool}, &v1alpha1.IPPool{})
-	if apierrors.IsNotFound(err) {
-		return "", vifFault{ReasonVIFPoolNotFound, fmt.Sprintf("annotation %s: IPPool %.260s does not exist: make it, or name another", vif.AnnotationNetwork, n.Pool)}
-	}
-	if err != nil {
-		return "", fmt.Errorf("read pool %s: %w", n.Pool, err)
-	}
-	return n.Pool, nil
-}
-
-// interfaceOf returns the parameters that a network of that namespace names, or has inline.
-func (r *VIFs) interfaceOf(ctx context.Context, namespace string, text json.RawMessage) (v1alpha1.InterfaceParametersSpec, error) {
-	const key = "annotation " + vif.AnnotationNetwork + ": interfaceParameters"
-	name, named := parametersName(text)
-	switch {
-	case len(text) == 0 || string(text) == "null":
-		return v1alpha1.InterfaceParametersSpec{}, invalidVIF("%s is missing, which says how interfaces are made: give the name of InterfaceParameters of namespace %s, or what such have in spec", key, namespace)
-	case !named:
-		spec, err := podnetwork.ReadInline(text)
-		if err != nil {
-			return spec, invalidVIF("%s: %s: write what InterfaceParameters have in spec, or give the name of such", key, oneLine(err))
-		}
-		return spec, nil
-	}
-	at := facts.Ref{Namespace: namespace, Name: name}
-	spec, err := r.readParameters(ctx, at)
-	if err == nil {
-		err = podnetwork.CheckVIFParameters(at, spec)
-	}
-	if fault, ok := errors.AsType[*podnetwork.ParamsError](err); ok {
-		reason := ReasonVIFInvalid
-		if fault.Reason == v1alpha1.ReasonParamsMissing {
-			reason = ReasonVIFParametersNotFound
-		}
-		return spec, vifFault{reason, key + ": " + fault.Message}
-	}
-	return spec, err
-}
-
-// parametersName returns the name that a network gives of InterfaceParameters; named is false if it
-// has something else in that place.
-func parametersName(text json.RawMessage) (name string, named bool) {
-	err := json.Unmarshal(text, &name)
-	return name, err == nil && name != ""
 }
 
 func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }

@@ -31,11 +31,11 @@ func vifScene(networks string, vifs ...facts.VIF) scene {
 // the made definition, with the claim's addresses and the hardware address of the map.
 func TestVIFs(t *testing.T) {
 	for _, networks := range []string{"x,v", `[{"name": "x"}, {"name": "v", "ips": ["10.0.0.9"]}]`} {
-		p := vifScene(networks, decided(1, "v", "eth2")).plan(t)
-		sameStrings(t, attachments(p), "cluster=eth0", "shop/x=net1", "shop/v=eth2")
+		p := vifScene(networks, decided(1, "v", "net2")).plan(t)
+		sameStrings(t, attachments(p), "cluster=eth0", "shop/x=net1", "shop/v=net2")
 		s := p.Steps[2]
-		if args := joinArgs(s.Args); !strings.HasSuffix(args, "TENURE_CLAIM=web.eth2") || s.Claim != "web.eth2" {
-			t.Errorf("CNI_ARGS are %s and the claim is %q; want both to name claim web.eth2", args, s.Claim)
+		if args := joinArgs(s.Args); !strings.HasSuffix(args, "TENURE_CLAIM=web.net2") || s.Claim != "web.net2" {
+			t.Errorf("CNI_ARGS are %s and the claim is %q; want both to name claim web.net2", args, s.Claim)
 		}
 		if got := string(s.Capabilities["mac"]); got != `"02:00:00:00:00:01"` || len(s.Capabilities) != 1 {
 			t.Errorf("capabilities %s; want the hardware address alone", s.Capabilities)
@@ -52,7 +52,7 @@ func TestVIFs(t *testing.T) {
 // TestVIFByVersion1 (K2): the hardware address reaches the plugin by its capability also where the
 // rules are those of version 1.
 func TestVIFByVersion1(t *testing.T) {
-	s := vifScene("v", decided(0, "v", "eth1"))
+	s := vifScene("v", decided(0, "v", "net1"))
 	s.keys = `"specVersion": "1"`
 	if got := string(s.plan(t).Steps[1].Capabilities["mac"]); got != `"02:00:00:00:00:01"` {
 		t.Errorf("capability mac is %s", got)
@@ -78,7 +78,7 @@ func TestVIFsOff(t *testing.T) {
 // TestVIFsRefused (K6): whatever is wrong with one interface, there is no plan.
 func TestVIFsRefused(t *testing.T) {
 	with := func(change func(*facts.VIF)) scene {
-		v := decided(0, "v", "eth1")
+		v := decided(0, "v", "net1")
 		change(&v)
 		return vifScene("v", v)
 	}
@@ -94,7 +94,7 @@ func TestVIFsRefused(t *testing.T) {
 		{"one of another text", with(func(v *facts.VIF) { v.MadeFor = "f2" }), "was made for another object than this one, or for what it said before", true},
 		{"the default network's interface", with(func(v *facts.VIF) { v.Interface = "eth0" }), "interface eth0 is already that of the default network", false},
 		{"of a namespace that keeps it for itself", func() scene {
-			s := vifScene("other/v", decided(0, "v", "eth1"))
+			s := vifScene("other/v", decided(0, "v", "net1"))
 			s.defs[0].Namespace, s.defs[0].Annotations[npwg.AnnotationNamespaces] = "other", ""
 			return s
 		}(), "does not let pods of namespace shop use it", false},

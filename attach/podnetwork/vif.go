@@ -17,10 +17,15 @@ import (
 // be given a hardware address, the definition says so by the capability "mac".
 func RenderVIF(name string, s v1alpha1.InterfaceParametersSpec, pool string) Rendered {
 	var capabilities map[string]bool
-	if s.Macvlan != nil || s.Bridge != nil || s.SRIOV != nil {
+	if TakesMAC(s) {
 		capabilities = map[string]bool{"mac": true}
 	}
 	return render(name, s, pool, capabilities)
+}
+
+// TakesMAC reports whether the plugin can be given a hardware address.
+func TakesMAC(s v1alpha1.InterfaceParametersSpec) bool {
+	return s.Macvlan != nil || s.Bridge != nil || s.SRIOV != nil
 }
 
 // ReadInline reads InterfaceParameters that stand in a text and not in an object of their own. It

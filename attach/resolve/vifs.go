@@ -50,7 +50,7 @@ func addVIFs(ctx context.Context, src Source, a *facts.Answer) error {
 			return nil
 		}
 		made := facts.Ref{Namespace: podnetwork.Namespace, Name: vif.DefinitionName(sel.Namespace, sel.Name)}
-		a.VIFs = append(a.VIFs, facts.VIF{Element: i, Interface: vif.Interface(sel, i), Definition: made, MadeFor: vif.Fingerprint(d.Annotations)})
+		a.VIFs = append(a.VIFs, facts.VIF{Element: i, Interface: vif.Interface(sel, i, d.Annotations), Definition: made, MadeFor: vif.Fingerprint(d.Annotations)})
 		if _, known := definitionOf(a, made.Namespace, made.Name); known {
 			continue
 		}

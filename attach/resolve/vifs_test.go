@@ -41,7 +41,7 @@ func TestVIFsOfAKnownPod(t *testing.T) {
 // withMap returns p with the map of its interface.
 func withMap(p Pod, uid string) Pod {
 	again := podOf(p.Name, string(p.UID), p.Annotations[networksKey])
-	again.Annotations[vif.AnnotationMap] = vif.Map{"eth1": {Network: "ns/net-a", Claim: "c", PodUID: uid, MAC: "02:00:00:00:00:01"}}.String()
+	again.Annotations[vif.AnnotationMap] = vif.Map{"net1": {Network: "ns/net-a", Claim: "c", PodUID: uid, MAC: "02:00:00:00:00:01"}}.String()
 	return again
 }
 
@@ -59,7 +59,7 @@ func TestVIFsAreAnswered(t *testing.T) {
 		}()
 		began := time.Now()
 		a := mustAsk(t, r, question("p", "u1"))
-		want := facts.VIF{Interface: "eth1", Definition: made, MadeFor: vif.Fingerprint(map[string]string{vif.AnnotationNetwork: `{"pool": "lan"}`}), Claim: "c", MAC: "02:00:00:00:00:01"}
+		want := facts.VIF{Interface: "net1", Definition: made, MadeFor: vif.Fingerprint(map[string]string{vif.AnnotationNetwork: `{"pool": "lan"}`}), Claim: "c", MAC: "02:00:00:00:00:01"}
 		if len(a.VIFs) != 1 || a.VIFs[0] != want || time.Since(began) != time.Second {
 			t.Errorf("after %v: %+v; want %+v", time.Since(began), a.VIFs, want)
 		}
@@ -79,7 +79,7 @@ func TestVIFsThatDoNotCome(t *testing.T) {
 		w.seen(r, podOf("p", "u1", "net-a"))
 		began := time.Now()
 		a := mustAsk(t, r, question("p", "u1"))
-		if len(a.VIFs) != 1 || !a.VIFs[0].Later || !strings.Contains(a.VIFs[0].Refused, "has not written interface eth1") || time.Since(began) != r.cfg.Wait {
+		if len(a.VIFs) != 1 || !a.VIFs[0].Later || !strings.Contains(a.VIFs[0].Refused, "has not written interface net1") || time.Since(began) != r.cfg.Wait {
 			t.Errorf("after %v: %+v", time.Since(began), a.VIFs)
 		}
 		mirror := podOf("s", "u2", "net-a")

@@ -2,7 +2,6 @@ package vifs
 
 import (
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 
@@ -21,6 +20,8 @@ const (
 	ReasonNotReady = "VIFsNotReady"
 	// ReasonTaken: a claim of a name that the pod needs is somebody else's.
 	ReasonTaken = "VIFClaimTaken"
+	// ReasonKuryrLeft: the annotation for programs made for Kuryr cannot be completed.
+	ReasonKuryrLeft = "KuryrAnnotationLeft"
 )
 
 // maxElements is how many elements of a pod may select such definitions.
@@ -36,8 +37,10 @@ type facts struct {
 	// static says that a kubelet runs the pod by itself, hostNetwork that it has its node's own
 	// network.
 	static, hostNetwork bool
-	// written is the map that the pod has.
-	written string
+	// written is the map that the pod has, and kuryr what it has in Kuryr's words.
+	written, kuryr string
+	// asksKuryr says that Kuryr's words are asked for.
+	asksKuryr bool
 	// unreadable says why the pod's annotation cannot be read.
 	unreadable error
 	// elements are those that select a VIF definition, and others the names of the
@@ -58,24 +61,6 @@ type element struct {
 	claim *claim
 }
 
-// A network is what the definition with the configuration says.
-type network struct {
-	name     string
-	takesMAC bool
-	mtu      int32
-	ranges   []addrRange
-}
-
-// An addrRange is addresses of one range of a pool, and their gateway.
-type addrRange struct {
-	cidr                netip.Prefix
-	start, end, gateway netip.Addr // not valid where the range has none
-}
-
-func (r addrRange) has(a netip.Addr) bool {
-	return r.cidr.Contains(a) && (!r.start.IsValid() || !a.Less(r.start)) && (!r.end.IsValid() || !r.end.Less(a))
-}
-
 // claim is what is known of an IPAMClaim.
 type claim struct {
 	uid             types.UID
@@ -83,6 +68,9 @@ type claim struct {
 	owners          []metav1.OwnerReference
 	deleting        bool
 	ips             []string
+	// port is what Neutron has made for the claim, and portFault why that cannot be read.
+	port      vif.Port
+	portFault error
 	// failed says why the claim has no addresses that it may use; empty: it has them, or nothing is
 	// known yet.
 	failed string
@@ -102,8 +90,9 @@ type fault struct {
 // plan is what is to be done.
 type plan struct {
 	create []wanted
-	// write is the map that is to be written; empty: it is there, or it is not complete.
-	write  string
+	// write has the annotations of the pod that are to be written: the map, which is complete, and
+	// the same in Kuryr's words.
+	write  map[string]string
 	faults []fault
 }
 
@@ -115,17 +104,35 @@ func decide(f facts) (p plan) {
 	if why := f.refused(); why != "" {
 		return plan{faults: []fault{{reason: ReasonRefused, message: why + ": no interface is made"}}}
 	}
-	all := vif.Map{}
+	all, kuryr := vif.Map{}, map[string]vif.KuryrVIF{}
 	for _, e := range f.elements {
-		v, ready := p.look(f, e)
-		if ready {
-			all[e.ifName] = v
+		if v, ready := p.look(f, e); ready {
+			all[e.ifName], kuryr[e.ifName] = v, e.kuryr(v)
 		}
 	}
-	if text := all.String(); len(all) == len(f.elements) && text != f.written {
-		p.write = text
+	if len(all) < len(f.elements) {
+		return p
+	}
+	p.write = map[string]string{}
+	if text := all.String(); text != f.written {
+		p.write[vif.AnnotationMap] = text
+	}
+	if f.asksKuryr {
+		p.writeKuryr(f, kuryr)
 	}
 	return p
+}
+
+// writeKuryr adds to p that the pod is to have its interfaces in Kuryr's words, too.
+func (p *plan) writeKuryr(f facts, all map[string]vif.KuryrVIF) {
+	earlier, _ := vif.ParseMap(f.written) // what cannot be read is written anew
+	text, err := vif.KuryrMap(f.kuryr, earlier, all)
+	switch {
+	case err != nil:
+		p.faults = append(p.faults, fault{reason: ReasonKuryrLeft, message: fmt.Sprintf("annotation %s is left as it is, and does not tell the interfaces: %v: remove it", vif.AnnotationKuryrMap, err)})
+	case text != f.kuryr:
+		p.write[vif.AnnotationKuryrMap] = text
+	}
 }
 
 // refused says why the pod gets none of the interfaces, whatever comes; empty: it may get them.
@@ -159,7 +166,13 @@ func (f facts) refused() string {
 			return fmt.Sprintf("network %s: its claim %s is that of interface %s, too: name another claim", e, e.Claim, by)
 		}
 		claims[e.Claim] = e.ifName
-		if e.MAC != "" && e.network != nil && !e.network.takesMAC {
+		if e.MAC == "" || e.network == nil {
+			continue
+		}
+		if e.network.neutron {
+			return fmt.Sprintf("network %s: the addresses of IPPool %s are Neutron's, which decides the hardware address of a port as well, and lets no other through: leave mac out", e, e.network.pool)
+		}
+		if !e.network.takesMAC {
 			return fmt.Sprintf("network %s: its plugin cannot be given the hardware address %s: leave mac out", e, e.MAC)
 		}
 	}
@@ -204,15 +217,37 @@ func (p *plan) look(f facts, e element) (v vif.VIF, ready bool) {
 		return say(true, "IPAMClaim %s has no addresses yet, and does not say why: does the controller run, and is there one network %s alone?", name, e.network.name)
 	case e.network.lacks(c.ips):
 		return say(true, "IPAMClaim %s has addresses that the pool of the definition has not: make the pod again, if the pool was changed", name)
+	case e.network.neutron && c.portFault != nil:
+		return say(true, "IPAMClaim %s: %v", name, c.portFault)
+	case e.network.neutron && c.port.MAC == "":
+		return say(true, "IPAMClaim %s has no annotation %s yet: the interface needs the hardware address of its port in Neutron", name, vif.AnnotationPort)
 	}
-	v = vif.VIF{
-		Network: e.String(), PodUID: string(f.uid), Claim: name, ClaimUID: string(e.claim.uid), Addresses: e.claim.ips,
-		Gateways: e.network.gateways(e.claim.ips), MAC: e.MAC, MTU: e.network.mtu,
+	return e.vif(f), true
+}
+
+// vif returns the interface of an element whose claim has all that it needs.
+func (e element) vif(f facts) vif.VIF {
+	ips := e.claim.ips
+	v := vif.VIF{
+		Network: e.String(), PodUID: string(f.uid), Claim: e.claimOf(f), ClaimUID: string(e.claim.uid), Addresses: ips,
+		Gateways: e.network.gateways(ips), Routes: e.network.routesOf(ips), MAC: e.MAC, MTU: e.network.mtu,
 	}
-	if v.MAC == "" && e.network.takesMAC {
+	switch {
+	case e.network.neutron:
+		v.MAC, v.Port = e.claim.port.MAC, e.claim.port.ID
+	case v.MAC == "" && e.network.takesMAC:
 		v.MAC = vif.MACOf(v.ClaimUID)
 	}
-	return v, true
+	return v
+}
+
+// kuryr returns the interface with what Kuryr says of it.
+func (e element) kuryr(v vif.VIF) vif.KuryrVIF {
+	k := vif.KuryrVIF{VIF: v, Plugin: e.network.plugin, VLAN: e.network.vlan, NetworkID: e.network.poolUID, Nameservers: e.network.nameservers}
+	if e.network.neutron {
+		k.NetworkID = e.claim.port.Network
+	}
+	return k
 }
 
 // has reports whether the map that the pod has says what the element's interface is.
@@ -222,16 +257,12 @@ func (f facts) has(e element) bool {
 	return err == nil && v.PodUID == string(f.uid) && v.Claim == e.claimOf(f)
 }
 
-// claimOf returns the name of the element's claim.
-func (e element) claimOf(f facts) string { return claimName(e.Selection, f.name, f.uid, e.ifName) }
-
-// claimName returns the name of the claim of a pod's element: that which it refers to, or one of
-// its own.
-func claimName(sel npwg.Selection, pod string, uid types.UID, ifName string) string {
-	if sel.Claim != "" {
-		return sel.Claim
+// claimOf returns the name of the element's claim: that which it refers to, or one of its own.
+func (e element) claimOf(f facts) string {
+	if e.Claim != "" {
+		return e.Claim
 	}
-	return vif.ClaimName(pod, string(uid), ifName)
+	return vif.ClaimName(f.name, string(f.uid), e.ifName)
 }
 
 // notOurs says why the claim that is there is not for the element; empty: it is.
@@ -260,30 +291,4 @@ func (e element) requested() string {
 		texts[i] = ip.Addr.String()
 	}
 	return strings.Join(texts, ",")
-}
-
-// lacks reports whether one of the addresses is in no range, as far as ranges are known.
-func (n network) lacks(ips []string) bool {
-	return len(n.ranges) > 0 && slices.ContainsFunc(ips, func(text string) bool {
-		p, err := netip.ParsePrefix(text)
-		return err == nil && !slices.ContainsFunc(n.ranges, func(r addrRange) bool { return r.cidr.Contains(p.Addr()) })
-	})
-}
-
-// gateways returns those of the ranges that the addresses are of, each once.
-func (n network) gateways(ips []string) (all []string) {
-	for _, ip := range ips {
-		p, err := netip.ParsePrefix(ip)
-		if err != nil {
-			continue
-		}
-		i := slices.IndexFunc(n.ranges, func(r addrRange) bool { return r.has(p.Addr()) })
-		if i < 0 || !n.ranges[i].gateway.IsValid() {
-			continue
-		}
-		if gw := n.ranges[i].gateway.String(); !slices.Contains(all, gw) {
-			all = append(all, gw)
-		}
-	}
-	return all
 }

@@ -3,6 +3,7 @@ package vifs
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -20,8 +21,12 @@ func (p plan) words() (all []string) {
 	for _, w := range p.create {
 		all = append(all, strings.TrimSpace("create "+w.name+" of "+w.network+" for "+w.ifName+" "+w.requested))
 	}
-	if p.write != "" {
-		all = append(all, "write "+p.write)
+	for _, key := range slices.Sorted(maps.Keys(p.write)) {
+		what := "write "
+		if key != vif.AnnotationMap {
+			what += key + " "
+		}
+		all = append(all, what+p.write[key])
 	}
 	for _, f := range p.faults {
 		text := f.reason + " " + f.message
@@ -112,6 +117,30 @@ func TestDecide(t *testing.T) {
 			elements: []element{lan("eth1", func(e *element) { e.network.takesMAC = false })},
 			want:     []string{"write " + written(func(v *vif.VIF) { v.MAC = "" }, "eth1")},
 		},
+		"K5 the pool's routes": {
+			elements: []element{lan("eth1", func(e *element) {
+				e.network.routes = []vif.Route{{Dst: "10.9.0.0/16"}, {Dst: "10.9.0.0/16", GW: "10.0.0.9"}, {Dst: "10.8.0.0/16", GW: "10.0.0.9"}, {Dst: "fd09::/64"}}
+			})},
+			want: []string{"write " + written(func(v *vif.VIF) {
+				v.Routes = []vif.Route{{Dst: "10.9.0.0/16", GW: "10.0.0.1"}, {Dst: "10.8.0.0/16", GW: "10.0.0.9"}}
+			}, "eth1")},
+		},
+		"K5 the hardware address of the claim's port": {
+			elements: []element{lan("eth1", neutron("fa:16:3e:00:00:01"))},
+			want:     []string{"write " + written(func(v *vif.VIF) { v.MAC, v.Port = "fa:16:3e:00:00:01", "p" }, "eth1")},
+		},
+		"K5 a port of a claim whose pool has nothing of Neutron": {
+			elements: []element{lan("eth1", neutron("fa:16:3e:00:00:01"), func(e *element) { e.network.neutron = false })},
+			want:     []string{"write " + written(nil, "eth1")},
+		},
+		"K4 no port yet": {
+			elements: []element{lan("eth1", neutron(""))},
+			want:     []string{"in a moment " + waits + "IPAMClaim " + ours("eth1") + " has no annotation tenure.dev/port yet: the interface needs the hardware address of its port in Neutron"},
+		},
+		"K4 a port that cannot be read": {
+			elements: []element{lan("eth1", neutron(""), func(e *element) { e.claim.portFault = errors.New("odd") })},
+			want:     []string{"in a moment " + waits + "IPAMClaim " + ours("eth1") + ": odd"},
+		},
 		"no addresses yet": {
 			elements: []element{lan("eth1", func(e *element) { e.claim.ips = nil }), lan("eth2")},
 			want:     []string{"in a moment " + waits + "IPAMClaim " + ours("eth1") + " has no addresses yet, and does not say why: does the controller run, and is there one network vif.team.lan alone?"},
@@ -173,6 +202,52 @@ func TestDecide(t *testing.T) {
 	}
 }
 
+// neutron has the pool's addresses be Neutron's, and the claim a port, if there is a hardware
+// address.
+func neutron(mac string) func(*element) {
+	return func(e *element) {
+		e.network.neutron, e.network.pool, e.network.poolUID = true, "subnets", "pool-uid"
+		if mac != "" {
+			e.claim.port = vif.Port{ID: "p", MAC: mac, Network: "net-uid"}
+		}
+	}
+}
+
+// TestInKuryrsWords (K5): where it is asked for, the interfaces are written in Kuryr's words with
+// the map, with one call; and what another has written there is left.
+func TestInKuryrsWords(t *testing.T) {
+	plain := lan("eth1", func(e *element) { e.network.plugin, e.network.poolUID = "macvlan", "pool-uid" })
+	port := lan("eth2", neutron("fa:16:3e:00:00:01"))
+	f := facts{namespace: "team", name: "web", uid: "u", asksKuryr: true, kuryr: `{"eth0":{"of":"another"}}`, elements: []element{plain, port}}
+	p := decide(f)
+	text := p.write[vif.AnnotationKuryrMap]
+	for _, part := range []string{`"eth0":{"of":"another"}`, `"eth1":{"versioned_object.name":"VIFMacvlanNested"`, `"id":"pool-uid"`, `"id":"p"`, `"id":"net-uid"`} {
+		if !strings.Contains(text, part) {
+			t.Errorf("%s is not in %s", part, text)
+		}
+	}
+	if len(p.write) != 2 || len(p.faults) > 0 {
+		t.Errorf("the plan is %q; want both annotations", p.words())
+	}
+	f.written, f.kuryr = p.write[vif.AnnotationMap], text
+	if got := decide(f).words(); len(got) > 0 {
+		t.Errorf("once they are there: %q", got)
+	}
+	f.kuryr = ""
+	if got := decide(f).write; len(got) != 1 || got[vif.AnnotationKuryrMap] == "" {
+		t.Errorf("without that one: %q", got)
+	}
+	f.kuryr = "[]"
+	want := []string{"KuryrAnnotationLeft annotation openstack.org/kuryr-vif is left as it is, and does not tell the interfaces: it is no JSON object: remove it"}
+	if got := decide(f).words(); !slices.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+	f.asksKuryr = false
+	if got := decide(f).words(); len(got) > 0 {
+		t.Errorf("where it is not asked for: %q", got)
+	}
+}
+
 // TestRefused (K6, K8): a pod of which something cannot be has no claim at all, and the reason is
 // said.
 func TestRefused(t *testing.T) {
@@ -200,6 +275,13 @@ func TestRefused(t *testing.T) {
 		"a plugin that takes no hardware address": {
 			func(f *facts) { f.elements[1].network.takesMAC, f.elements[1].MAC = false, "02:00:00:00:00:07" }, "cannot be given the hardware address",
 		},
+		"a hardware address beside Neutron's": {
+			func(f *facts) {
+				neutron("")(&f.elements[1])
+				f.elements[1].MAC = "02:00:00:00:00:07"
+			},
+			"the addresses of IPPool subnets are Neutron's, which decides the hardware address of a port as well",
+		},
 		"too many": {
 			func(f *facts) {
 				for i := range maxElements {
@@ -212,7 +294,7 @@ func TestRefused(t *testing.T) {
 			f := facts{namespace: "team", name: "web", uid: "u", elements: []element{lan("eth1", noClaim), lan("eth2", noClaim)}}
 			tt.change(&f)
 			p := decide(f)
-			if len(p.create) > 0 || p.write != "" || len(p.faults) != 1 || p.faults[0].reason != ReasonRefused ||
+			if len(p.create) > 0 || len(p.write) > 0 || len(p.faults) != 1 || p.faults[0].reason != ReasonRefused ||
 				!strings.Contains(p.faults[0].message, tt.want) || !strings.HasSuffix(p.faults[0].message, ": no interface is made") {
 				t.Errorf("got %q; want it refused with %q", p.words(), tt.want)
 			}
@@ -222,8 +304,8 @@ func TestRefused(t *testing.T) {
 
 // TestFew: the cache keeps what is read, and nothing of a pod that selects nothing.
 func TestFew(t *testing.T) {
-	all := map[string]string{npwg.AnnotationNetworks: "lan", vif.AnnotationMap: "{}", "kubernetes.io/config.mirror": "x", "other": "y"}
-	if got := Few(all); len(got) != 3 || got["other"] != "" {
+	all := map[string]string{npwg.AnnotationNetworks: "lan", vif.AnnotationMap: "{}", vif.AnnotationKuryrMap: "{}", "kubernetes.io/config.mirror": "x", "other": "y"}
+	if got := Few(all); len(got) != 4 || got["other"] != "" {
 		t.Errorf("kept are %v", got)
 	}
 	delete(all, npwg.AnnotationNetworks)

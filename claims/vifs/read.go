@@ -27,7 +27,7 @@ func (r *Reconciler) facts(ctx context.Context, pod *corev1.Pod) (facts, error) 
 	_, static := pod.Annotations[corev1.MirrorPodAnnotationKey]
 	f := facts{
 		namespace: pod.Namespace, name: pod.Name, uid: pod.UID, static: static, hostNetwork: pod.Spec.HostNetwork,
-		written: pod.Annotations[vif.AnnotationMap],
+		written: pod.Annotations[vif.AnnotationMap], kuryr: pod.Annotations[vif.AnnotationKuryrMap], asksKuryr: r.Kuryr,
 	}
 	selections, err := npwg.Parse(pod.Annotations[npwg.AnnotationNetworks], pod.Namespace, npwg.AnyVersion)
 	if f.unreadable = err; len(selections) > vif.MaxSelections {
@@ -44,7 +44,7 @@ func (r *Reconciler) facts(ctx context.Context, pod *corev1.Pod) (facts, error) 
 			f.others = append(f.others, sel.Interface)
 			continue
 		}
-		e := element{Selection: sel, ifName: vif.Interface(sel, i)}
+		e := element{Selection: sel, ifName: vif.Interface(sel, i, o.Annotations)}
 		if e.forbidden, err = r.forbidden(ctx, &o, pod.Namespace); err != nil {
 			return f, err
 		}
@@ -96,6 +96,8 @@ func (r *Reconciler) forbidden(ctx context.Context, o *nad.NetworkAttachmentDefi
 // config is what is read of the configuration of a definition that is made.
 type config struct {
 	Name         string          `json:"name"`
+	Type         string          `json:"type"`
+	VLAN         int32           `json:"vlanId"` // of plugin vlan
 	MTU          int32           `json:"mtu"`
 	Capabilities map[string]bool `json:"capabilities"`
 	IPAM         struct {
@@ -114,18 +116,29 @@ func (r *Reconciler) network(ctx context.Context, o *nad.NetworkAttachmentDefini
 	if err := json.Unmarshal([]byte(made.Spec.Config), &c); err != nil {
 		return nil, nil //nolint:nilerr,nilnil // somebody has edited it: it is put back, and its event leads here
 	}
-	n := &network{name: c.Name, takesMAC: c.Capabilities["mac"], mtu: c.MTU}
+	n := &network{name: c.Name, plugin: c.Type, takesMAC: c.Capabilities["mac"], mtu: c.MTU, vlan: c.VLAN}
 	var pool v1alpha1.IPPool
-	if found, err = r.read(ctx, client.ObjectKey{Name: c.IPAM.Pool}, &pool); !found {
-		return n, err
+	if found, err = r.read(ctx, client.ObjectKey{Name: c.IPAM.Pool}, &pool); found {
+		n.addPool(&pool)
 	}
+	return n, err
+}
+
+// addPool adds what a pool says.
+func (n *network) addPool(pool *v1alpha1.IPPool) {
+	n.pool, n.poolUID, n.neutron = pool.Name, string(pool.UID), pool.Spec.Source != nil
 	for _, o := range pool.Spec.Ranges {
 		// What cannot be read is of a pool that serves nobody, and says so.
 		if cidr, err := netip.ParsePrefix(o.CIDR); err == nil {
 			n.ranges = append(n.ranges, addrRange{cidr.Masked(), addr(o.Start), addr(o.End), addr(o.Gateway)})
 		}
 	}
-	return n, nil
+	for _, r := range pool.Spec.Routes {
+		n.routes = append(n.routes, vif.Route(r))
+	}
+	if pool.Spec.DNS != nil {
+		n.nameservers = pool.Spec.DNS.Nameservers
+	}
 }
 
 // addr reads an address; it is not valid where there is none.
@@ -149,6 +162,7 @@ func claimOf(o *ipamclaims.IPAMClaim) *claim {
 		uid: o.UID, network: o.Spec.Network, ifName: o.Spec.Interface, owners: o.OwnerReferences, deleting: o.DeletionTimestamp != nil,
 		ips: o.Status.IPs,
 	}
+	c.port, c.portFault = vif.ParsePort(o.Annotations[vif.AnnotationPort])
 	if why := meta.FindStatusCondition(o.Status.Conditions, kube.ConditionIPsAllocated); why != nil && why.Status == metav1.ConditionFalse {
 		c.failed = why.Reason + ": " + why.Message
 	}

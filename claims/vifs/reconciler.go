@@ -36,7 +36,7 @@ const (
 )
 
 // Reconciler looks after the claims of pods, and their maps. On the way that needs no mending it
-// makes one call for each claim, and one for the map.
+// makes one call for each claim, and one for the map in all its words.
 type Reconciler struct {
 	// Cache has pods with the annotations of [Few], claims with their owners, pools and
 	// definitions. It has the indices of [Index].
@@ -46,6 +46,8 @@ type Reconciler struct {
 	Events events.EventRecorder
 	Log    *slog.Logger
 	Now    func() time.Time
+	// Kuryr says that pods get the map in Kuryr's words as well.
+	Kuryr bool
 
 	// said has, by a pod's name, what was found out about it (told).
 	said sync.Map
@@ -88,7 +90,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		}
 	}
 	again := false
-	if err == nil && p.write != "" {
+	if err == nil && len(p.write) > 0 {
 		var why *fault
 		if why, again, err = r.write(ctx, &pod, p.write); why != nil {
 			p.faults = append(p.faults, *why)
@@ -154,10 +156,10 @@ func (r *Reconciler) adopt(ctx context.Context, f facts, w wanted) (*fault, erro
 	return nil, nil //nolint:nilnil // likewise
 }
 
-// write writes the map of a pod, if this is still as it was seen. again says that it is not.
-func (r *Reconciler) write(ctx context.Context, pod *corev1.Pod, text string) (why *fault, again bool, err error) {
+// write writes annotations of a pod, if this is still as it was seen. again says that it is not.
+func (r *Reconciler) write(ctx context.Context, pod *corev1.Pod, annotations map[string]string) (why *fault, again bool, err error) {
 	seen := protocol.Meta{Name: pod.Name, UID: protocol.UID(pod.UID), Revision: protocol.Revision(pod.ResourceVersion)}
-	patch, err := kube.SwapPatch(seen, map[string]any{"metadata": map[string]any{"annotations": map[string]string{vif.AnnotationMap: text}}})
+	patch, err := kube.SwapPatch(seen, map[string]any{"metadata": map[string]any{"annotations": annotations}})
 	if err != nil {
 		return nil, false, err //nolint:wrapcheck // says what it is about
 	}

@@ -44,7 +44,7 @@ func Few(annotations map[string]string) map[string]string {
 	}
 	few := maps.Clone(annotations)
 	maps.DeleteFunc(few, func(key, _ string) bool {
-		return !slices.Contains([]string{npwg.AnnotationNetworks, vif.AnnotationMap, corev1.MirrorPodAnnotationKey}, key)
+		return !slices.Contains([]string{npwg.AnnotationNetworks, vif.AnnotationMap, vif.AnnotationKuryrMap, corev1.MirrorPodAnnotationKey}, key)
 	})
 	return few
 }
@@ -60,7 +60,13 @@ func Index(ctx context.Context, to client.FieldIndexer) error {
 		}),
 		to.IndexField(ctx, &corev1.Pod{}, byClaim, func(o client.Object) (names []string) {
 			for i, sel := range selections(o) {
-				names = append(names, claimName(sel, o.GetName(), o.GetUID(), vif.Interface(sel, i)))
+				if sel.Claim != "" {
+					names = append(names, sel.Claim)
+					continue
+				}
+				for _, ifName := range vif.Interfaces(sel, i) { // the definition is not known here
+					names = append(names, vif.ClaimName(o.GetName(), string(o.GetUID()), ifName))
+				}
 			}
 			return names
 		}),
@@ -119,7 +125,8 @@ var claimEvents = predicate.Funcs{
 	},
 	UpdateFunc: func(e event.UpdateEvent) bool {
 		before, after := e.ObjectOld.(*ipamclaims.IPAMClaim), e.ObjectNew.(*ipamclaims.IPAMClaim)
-		return before.UID != after.UID || !equality.Semantic.DeepEqual(before.Status, after.Status)
+		return before.UID != after.UID || !equality.Semantic.DeepEqual(before.Status, after.Status) ||
+			before.Annotations[vif.AnnotationPort] != after.Annotations[vif.AnnotationPort]
 	},
 }
 

@@ -76,6 +76,7 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (options
 	flags.BoolVar(&c.MultiNetwork, "multi-network", false, "serve PodNetworks: see docs/howto/pod-networks.md")
 	flags.BoolVar(&c.DefaultPodNetwork, "default-pod-network", c.DefaultPodNetwork, "make the PodNetwork that stands for the cluster's default network, and make it again when it is gone; without --multi-network of no effect")
 	flags.BoolVar(&c.VIFs, "vifs", false, "decide about the interfaces of pods that select definitions with the annotation tenure.dev/vif or openstack.org/kuryr-config: make a claim for each, and write the annotation tenure.dev/vifs")
+	flags.BoolVar(&c.KuryrAnnotation, "kuryr-annotation", false, "write these interfaces into the annotation openstack.org/kuryr-vif as well, for programs that were made for Kuryr; without --vifs of no effect")
 	flags.StringVar(&c.NeutronClouds, "neutron-clouds", "", "path of the clouds.yaml by which OpenStack's Neutron is reached, for pools with spec.source.neutron; empty: no such pool is served")
 	flags.StringVar(&c.NeutronCloud, "neutron-cloud", c.NeutronCloud, "the cloud of --neutron-clouds that counts")
 	flags.DurationVar(&c.NeutronEvery, "neutron-every", c.NeutronEvery, "how often Neutron's subnets and ports are compared with pools and claims")

@@ -27,7 +27,7 @@ var _ = Describe("VIFs", func() {
 			s.start(ctx, "b", c.Nodes[1].Name, `[{"name": "red", "interface": "lan0", "mac": "02:00:00:00:00:5e"}, {"name": "blue"}]`),
 		}
 		awaitRunning(ctx, pods...)
-		names := [][]string{{"eth0", "eth1", "eth2"}, {"eth0", "lan0", "eth2"}}
+		names := [][]string{{"eth0", "net1", "net2"}, {"eth0", "lan0", "net2"}}
 		for i, p := range pods {
 			has, decided := addresses(ctx, p), s.decided(p)
 			Expect(has).To(HaveLen(3), "the interfaces of %s", p.Name)
@@ -43,7 +43,7 @@ var _ = Describe("VIFs", func() {
 		Expect(s.decided(pods[1])["lan0"].MAC).To(Equal("02:00:00:00:00:5e"))
 		answer, err := ask(ctx, pods[0], addresses(ctx, pods[1])["lan0"].Addr())
 		Expect(err).NotTo(HaveOccurred())
-		Expect(answer).To(ContainSubstring("eth2 " + addresses(ctx, pods[1])["eth2"].String()))
+		Expect(answer).To(ContainSubstring("net2 " + addresses(ctx, pods[1])["net2"].String()))
 	})
 
 	It("K4, K6 let pods wait for a controller that is away, keep their addresses in a new sandbox, and lose and double none", func(ctx context.Context) {
@@ -70,7 +70,7 @@ var _ = Describe("VIFs", func() {
 			pods = append(pods, s.start(ctx, fmt.Sprintf("p%d", i), c.Nodes[i%2].Name, "red"))
 		}
 		Eventually(func() ([]string, error) { return told(ctx, pods[1], "FailedCreatePodSandBox") }).Should(
-			ContainElement(ContainSubstring("has not written interface eth1")))
+			ContainElement(ContainSubstring("has not written interface net1")))
 		kubelet := c.Nodes[0].Kubelet
 		Expect(kubelet.Kill()).To(Succeed())
 		DeferCleanup(kubelet.Start)
@@ -80,10 +80,10 @@ var _ = Describe("VIFs", func() {
 
 		taken := map[netip.Prefix]string{}
 		for _, p := range pods {
-			has := addresses(ctx, p)["eth1"]
+			has := addresses(ctx, p)["net1"]
 			Expect(taken).NotTo(HaveKey(has), "%s has the address of another", p.Name)
 			taken[has] = p.Name
-			Expect(s.decided(p)["eth1"].Addresses).To(Equal([]string{has.String()}), "%s has what was decided", p.Name)
+			Expect(s.decided(p)["net1"].Addresses).To(Equal([]string{has.String()}), "%s has what was decided", p.Name)
 		}
 		Expect(s.claims(ctx)).To(HaveLen(len(pods)), "one claim for each interface")
 		for _, p := range pods {

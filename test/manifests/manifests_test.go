@@ -25,6 +25,8 @@ const (
 	podNetworks = "components: [../../deploy/attach, ../../deploy/podnetworks]\n"
 	vifs        = "components: [../../deploy/attach, ../../deploy/vifs]\n"
 	neutron     = "components: [../../deploy/neutron]\n"
+	kuryr       = "patches:\n- target: {kind: Deployment, name: tenure-controller}\n" +
+		"  patch: |\n    - {op: add, path: /spec/template/spec/containers/0/args/-, value: --kuryr-annotation}\n"
 )
 
 // render fails the test where rendering fails.
@@ -61,6 +63,9 @@ func TestChartIsTheBase(t *testing.T) {
 		},
 		"Neutron": {
 			Base + images + neutron, []string{"--set=neutron.cloudsSecret=tenure-neutron"},
+		},
+		"K5 VIFs in Kuryr's words": {
+			Base + images + vifs + kuryr, []string{"--set=attach.enabled=true,vifs.enabled=true,vifs.kuryrAnnotation=true"},
 		},
 		"other images": {
 			Base + strings.NewReplacer("tenure.dev", "registry.example:5000/net", "dev}", "v7}").Replace(images),
@@ -130,7 +135,10 @@ func TestChartRefuses(t *testing.T) {
 		"vifs.enabled=true":                                 "attach.enabled",
 		"neutron.cloudsSecret=true":                         "/neutron/cloudsSecret",
 		"controller.extraArgs={--neutron-cloud=x}":          "/controller/extraArgs/0",
+		"vifs.kuryrAnnotation=yes":                          "/vifs/kuryrAnnotation",
+		"vifs.kuryrAnnotation=true":                         "vifs.enabled",
 		"controller.extraArgs={--vifs}":                     "/controller/extraArgs/0",
+		"controller.extraArgs={--kuryr-annotation}":         "/controller/extraArgs/0",
 		"agent.extraArgs={--vifs}":                          "/agent/extraArgs/0",
 		"controller.extraArgs={--multi-network}":            "/controller/extraArgs/0",
 		"agent.extraArgs={--multi-network=false}":           "/agent/extraArgs/0",

@@ -44,6 +44,7 @@ func TestStolenControllerCredentials(t *testing.T) {
 			return i.create(`{apiVersion: k8s.cni.cncf.io/v1alpha1, kind: IPAMClaim, metadata: {name: x.eth1, namespace: team-b, labels: {tenure.dev/vif-of: u}, ownerReferences: [{apiVersion: v1, kind: Pod, name: x, uid: u}]}, spec: {network: lan, interface: eth1}}`)
 		}, ""},
 		{"write the map of a pod's interfaces", func() error { return i.patch(victim, `{metadata: {annotations: {tenure.dev/vifs: "{}"}}}`) }, ""},
+		{"write the same in Kuryr's words", func() error { return i.patch(victim, `{metadata: {annotations: {openstack.org/kuryr-vif: "{}"}}}`) }, ""},
 		{"write a claim's status", func() error { return i.patch(claim(), `{status: {ips: []}}`, "status") }, ""},
 		{"grant", func() error {
 			return i.patch(named("IPLease", "", leaseNames["shared"]), `{spec: {turn: 2, grants: [{address: 10.81.0.4, to: {kind: Claim, uid: u, namespace: team-b, name: vm}}]}}`)

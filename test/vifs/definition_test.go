@@ -136,10 +136,10 @@ func TestWrongDefinitions(t *testing.T) {
 	nowhere := parameters(t, unique("params"), macvlan(""))
 	for what, tt := range map[string]struct{ key, text, reason, words string }{
 		"K3 a subnet that no pool has": {
-			vif.AnnotationKuryr, `{"subnetId": "a7d1"}`, controller.ReasonVIFPoolNotFound, "no IPPool has Neutron's subnet ID: a7d1",
+			vif.AnnotationKuryr, `{"subnetId": "a7d1"}`, controller.ReasonVIFPoolNotFound, `no IPPool has Neutron's subnet "a7d1"`,
 		},
 		"K3 a subnet in Tenure's form": {
-			vif.AnnotationNetwork, `{"subnetId": "a7d1"}`, controller.ReasonVIFPoolNotFound, "no IPPool has Neutron's subnet ID: a7d1",
+			vif.AnnotationNetwork, `{"subnetId": "a7d1"}`, controller.ReasonVIFPoolNotFound, `no IPPool has Neutron's subnet "a7d1"`,
 		},
 		"K3 Kuryr's without a subnet": {vif.AnnotationKuryr, `{"driverType": "x"}`, controller.ReasonVIFInvalid, "it has no subnetId"},
 		"K3 Kuryr's without JSON":     {vif.AnnotationKuryr, `a7d1`, controller.ReasonVIFInvalid, "annotation openstack.org/kuryr-config: it is no JSON object"},

@@ -60,28 +60,31 @@ func TestMain(m *testing.M) {
 }
 
 // start ends the controller that runs, and runs another.
-func start(ctx context.Context, served bool) (err error) {
+func start(ctx context.Context, served bool, more ...func(*controller.Config)) (err error) {
 	if err := stop(); err != nil {
 		return err
 	}
-	stop, err = run(ctx, served)
+	stop, err = run(ctx, served, more...)
 	return err
 }
 
 // run runs a controller beside others.
-func run(ctx context.Context, served bool) (stop func() error, err error) {
+func run(ctx context.Context, served bool, more ...func(*controller.Config)) (stop func() error, err error) {
 	cfg := controller.DefaultConfig()
 	cfg.VIFs = served
+	for _, change := range more {
+		change(&cfg)
+	}
 	return fleet.RunController(ctx, cfg, role, slog.New(slog.DiscardHandler))
 }
 
 // restart is start for one test. Afterwards the controller is as the other tests have it.
-func restart(t *testing.T, served bool) {
+func restart(t *testing.T, served bool, more ...func(*controller.Config)) {
 	t.Helper()
-	if err := start(context.Background(), served); err != nil {
+	if err := start(context.Background(), served, more...); err != nil {
 		t.Fatal(err)
 	}
-	if served {
+	if served && len(more) == 0 {
 		return
 	}
 	t.Cleanup(func() {

@@ -26,7 +26,7 @@ import (
 func TestOff(t *testing.T) {
 	d := lan(t)
 	first := pod(t, d.Name)
-	before := mapped(t, first, "eth1")
+	before := mapped(t, first, "net1")
 	restart(t, false)
 	gone(t, made(d))
 	p := pod(t, d.Name)
@@ -37,8 +37,8 @@ func TestOff(t *testing.T) {
 	if err := start(context.Background(), true); err != nil {
 		t.Fatal(err)
 	}
-	mapped(t, p, "eth1")
-	if after := mapped(t, first, "eth1"); after.String() != before.String() {
+	mapped(t, p, "net1")
+	if after := mapped(t, first, "net1"); after.String() != before.String() {
 		t.Errorf("the first pod's map was %v, and is %v", before, after)
 	}
 }
@@ -51,11 +51,11 @@ func TestFormats(t *testing.T) {
 		list string
 		want []string
 	}{
-		"K2 a name":               {a.Name, []string{"eth1"}},
-		"K2 names, with spaces":   {fmt.Sprintf(" %s , %s/%s@blue ", a.Name, team, b.Name), []string{"blue", "eth1"}},
-		"K2 JSON":                 {fmt.Sprintf(`[{"name": %q}, {"name": %q, "interface": "Blue"}]`, a.Name, b.Name), []string{"Blue", "eth1"}},
-		"K2 one twice":            {fmt.Sprintf("%[1]s,%[1]s", a.Name), []string{"eth1", "eth2"}},
-		"K5 behind another's":     {fmt.Sprintf("nowhere,%s", a.Name), []string{"eth2"}},
+		"K2 a name":               {a.Name, []string{"net1"}},
+		"K2 names, with spaces":   {fmt.Sprintf(" %s , %s/%s@blue ", a.Name, team, b.Name), []string{"blue", "net1"}},
+		"K2 JSON":                 {fmt.Sprintf(`[{"name": %q}, {"name": %q, "interface": "Blue"}]`, a.Name, b.Name), []string{"Blue", "net1"}},
+		"K2 one twice":            {fmt.Sprintf("%[1]s,%[1]s", a.Name), []string{"net1", "net2"}},
+		"K5 behind another's":     {fmt.Sprintf("nowhere,%s", a.Name), []string{"net2"}},
 		"K2 none of these at all": {"nowhere", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -79,7 +79,7 @@ func TestMap(t *testing.T) {
 	name := pool(t, "10.0.0.0/24", "fd00::/64")
 	d := definition(t, team, vif.AnnotationNetwork, inline(name))
 	p := pod(t, fmt.Sprintf(`[{"name": %q, "ips": ["10.0.0.77/24", "fd00::77"], "mac": "02:00:00:00:00:07"}, {"name": %[1]q}]`, d.Name))
-	m := mapped(t, p, "eth1", "eth2")
+	m := mapped(t, p, "net1", "net2")
 	byName := map[string]ipamclaims.IPAMClaim{}
 	for _, c := range claimsOf(t, p) {
 		byName[c.Spec.Interface] = c
@@ -88,7 +88,7 @@ func TestMap(t *testing.T) {
 			t.Errorf("claim %s is of network %s, owned by %+v", c.Name, c.Spec.Network, c.OwnerReferences)
 		}
 	}
-	for ifName, mac := range map[string]string{"eth1": "02:00:00:00:00:07", "eth2": vif.MACOf(string(byName["eth2"].UID))} {
+	for ifName, mac := range map[string]string{"net1": "02:00:00:00:00:07", "net2": vif.MACOf(string(byName["net2"].UID))} {
 		c := byName[ifName]
 		want := vif.VIF{
 			Network: team + "/" + d.Name, PodUID: string(p.UID), Claim: c.Name, ClaimUID: string(c.UID), Addresses: c.Status.IPs,
@@ -98,8 +98,8 @@ func TestMap(t *testing.T) {
 			t.Errorf("%s is %+v; want %+v", ifName, got, want)
 		}
 	}
-	if got := m["eth1"].Addresses; !slices.Equal(got, []string{"10.0.0.77/24", "fd00::77/64"}) {
-		t.Errorf("eth1 has %q; want what it asks for", got)
+	if got := m["net1"].Addresses; !slices.Equal(got, []string{"10.0.0.77/24", "fd00::77/64"}) {
+		t.Errorf("net1 has %q; want what it asks for", got)
 	}
 	remove(t, p)
 	for _, c := range byName {
@@ -124,7 +124,7 @@ func TestMap(t *testing.T) {
 func TestNobodyElseWrites(t *testing.T) {
 	d := lan(t)
 	p := pod(t, d.Name)
-	mapped(t, p, "eth1")
+	mapped(t, p, "net1")
 	forged := newPod(d.Name)
 	forged.Annotations[vif.AnnotationMap] = "{}"
 	binding := &corev1.Binding{
@@ -150,7 +150,7 @@ func TestNobodyElseWrites(t *testing.T) {
 	if err := edit(t, kc, p, func() { p.Annotations["note"] = "ours" }); err != nil {
 		t.Errorf("another annotation: %v", err)
 	}
-	mapped(t, p, "eth1")
+	mapped(t, p, "net1")
 	as, err := client.New(role, client.Options{Scheme: kc.Scheme()})
 	if err != nil {
 		t.Fatal(err)
@@ -159,7 +159,7 @@ func TestNobodyElseWrites(t *testing.T) {
 		t.Errorf("another annotation by the controller: %v; want it refused", err)
 	}
 	stray := &ipamclaims.IPAMClaim{
-		ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: "stray", Labels: map[string]string{vif.LabelClaim: "u"}}, Spec: ipamclaims.IPAMClaimSpec{Network: "x", Interface: "eth1"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: "stray", Labels: map[string]string{vif.LabelClaim: "u"}}, Spec: ipamclaims.IPAMClaimSpec{Network: "x", Interface: "net1"},
 	}
 	if err := as.Create(t.Context(), stray); err == nil || !strings.Contains(err.Error(), "those for interfaces of pods, which own them") {
 		t.Errorf("a claim that no pod owns, by the controller: %v; want it refused", err)
@@ -187,7 +187,7 @@ func TestOneClaim(t *testing.T) {
 	}
 	owners := map[netip.Prefix]string{}
 	for _, p := range pods {
-		m := mapped(t, p, "eth1", "eth2")
+		m := mapped(t, p, "net1", "net2")
 		all := claimsOf(t, p)
 		if len(all) != 2 {
 			t.Errorf("pod %s has %d claims; want 2", p.Name, len(all))
@@ -214,7 +214,7 @@ func TestEnded(t *testing.T) {
 	d := lan(t)
 	done, orphaned, runs := pod(t, d.Name), pod(t, d.Name), pod(t, d.Name)
 	for _, p := range []*corev1.Pod{done, orphaned, runs} {
-		mapped(t, p, "eth1")
+		mapped(t, p, "net1")
 	}
 	done.Status.Phase = corev1.PodSucceeded
 	if err := kc.Status().Update(t.Context(), done); err != nil {
@@ -240,9 +240,9 @@ func TestClaimThatIsNamed(t *testing.T) {
 	rendered(t, d, "macvlan")
 	p := pod(t, fmt.Sprintf(`[{"name": %q, "ipam-claim-reference": "mine"}]`, d.Name))
 	said(t, p, vifs.ReasonNotReady, "there is no IPAMClaim mine: make it")
-	c := create(t, &ipamclaims.IPAMClaim{ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: "mine"}, Spec: ipamclaims.IPAMClaimSpec{Network: made(d).Name, Interface: "eth1"}})
-	if v := mapped(t, p, "eth1")["eth1"]; v.Claim != "mine" || v.ClaimUID != string(c.UID) || v.MAC != vif.MACOf(string(c.UID)) {
-		t.Errorf("eth1 is %+v; want claim %s", v, c.UID)
+	c := create(t, &ipamclaims.IPAMClaim{ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: "mine"}, Spec: ipamclaims.IPAMClaimSpec{Network: made(d).Name, Interface: "net1"}})
+	if v := mapped(t, p, "net1")["net1"]; v.Claim != "mine" || v.ClaimUID != string(c.UID) || v.MAC != vif.MACOf(string(c.UID)) {
+		t.Errorf("net1 is %+v; want claim %s", v, c.UID)
 	}
 	if n := len(claimsOf(t, p)); n > 0 {
 		t.Errorf("%d claims are made; want none", n)
@@ -259,7 +259,7 @@ func TestTold(t *testing.T) {
 	full := definition(t, team, vif.AnnotationNetwork, inline(pool(t, "10.9.0.0/30")))
 	closed := definition(t, infra, vif.AnnotationNetwork, inline(pool(t, "10.0.0.0/24")))
 	vlan := definition(t, team, vif.AnnotationNetwork, strings.Replace(inline(pool(t, "10.0.0.0/24")), "macvlan", "ipvlan", 1))
-	mapped(t, pod(t, full.Name), "eth1") // the only address
+	mapped(t, pod(t, full.Name), "net1") // the only address
 	static := newPod(d.Name)
 	static.Annotations[corev1.MirrorPodAnnotationKey] = "x"
 	host := newPod(d.Name)
@@ -304,7 +304,7 @@ func TestOtherNamespaces(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			d := definition(t, infra, vif.AnnotationNetwork, inline(pool(t, "10.0.0.0/24")), more...)
-			mapped(t, pod(t, infra+"/"+d.Name), "eth1")
+			mapped(t, pod(t, infra+"/"+d.Name), "net1")
 		})
 	}
 }
@@ -317,10 +317,10 @@ func TestTaken(t *testing.T) {
 	}}
 	p := pod(t, d.Name)
 	theirs := create(t, &ipamclaims.IPAMClaim{
-		ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: vif.ClaimName(p.Name, string(p.UID), "eth1")}, Spec: ipamclaims.IPAMClaimSpec{Network: "x", Interface: "eth1"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: vif.ClaimName(p.Name, string(p.UID), "net1")}, Spec: ipamclaims.IPAMClaimSpec{Network: "x", Interface: "net1"},
 	})
 	create(t, d)
 	said(t, p, vifs.ReasonTaken, "is not the pod's, and is left alone")
 	remove(t, theirs)
-	mapped(t, p, "eth1")
+	mapped(t, p, "net1")
 }

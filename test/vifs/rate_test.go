@@ -70,7 +70,7 @@ func createAndMap(t *testing.T) time.Duration {
 	t.Helper()
 	d := definition(t, team, vif.AnnotationNetwork, inline(pool(t, "10.0.0.0/22")))
 	rendered(t, d, "macvlan")
-	mapped(t, pod(t, d.Name), "eth1") // the pool is open
+	mapped(t, pod(t, d.Name), "net1") // the pool is open
 	list, err := watchPods(t)
 	if err != nil {
 		t.Fatal(err)

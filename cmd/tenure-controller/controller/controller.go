@@ -82,6 +82,9 @@ type Config struct {
 	// VIFs says that interfaces of pods are decided here, which select VIF definitions.
 	// Where it is off, what was made of such definitions is deleted.
 	VIFs bool
+	// KuryrAnnotation says that the interfaces that are decided here are written on pods in
+	// Kuryr's words, too.
+	KuryrAnnotation bool
 
 	// NeutronClouds is the path of the clouds.yaml by which Neutron is reached, for pools whose
 	// source it is, and NeutronCloud the cloud in it that counts; empty: there is no Neutron.

@@ -37,7 +37,7 @@ func (c *Controller) vifs(ctx context.Context, mgr manager.Manager, direct clien
 		return err //nolint:wrapcheck // likewise
 	}
 	r := &vifs.Reconciler{
-		Cache: mgr.GetCache(), Live: direct, Events: mgr.GetEventRecorder(name), Log: log, Now: time.Now,
+		Cache: mgr.GetCache(), Live: direct, Events: mgr.GetEventRecorder(name), Log: log, Now: time.Now, Kuryr: c.cfg.KuryrAnnotation,
 	}
 	return errors.Join(r.Setup(mgr), mgr.Add(manager.RunnableFunc(r.Run)))
 }
