@@ -125,7 +125,8 @@ func (s seen) whyNoPort(bad ports.Problem) (reason, message string) {
 	return string(bad.Reason), bad.Message
 }
 
-// refusePort decides what is to be done where the addresses of the claim's port cannot be granted.
+// refusePort decides what is to be done where the addresses of the claim's port cannot be
+// granted.
 func (s seen) refusePort() (plan, bool) {
 	if len(s.sourced) == 0 || s.portAnswer == nil {
 		return plan{}, false
@@ -144,8 +145,8 @@ func (s seen) refusePort() (plan, bool) {
 	return p, true
 }
 
-// judgePort has conditions say whether a claim with addresses has lost its port, and reports whether
-// they said something else.
+// judgePort has conditions say whether a claim with addresses has lost its port, and reports
+// whether they said something else.
 func (s seen) judgePort(conditions *[]metav1.Condition) (changed bool) {
 	if !s.ported || s.portAnswer == nil || s.portAnswer.Problem.None() {
 		if s.ported && s.portLost && (s.portAnswer == nil || s.portAnswer.Port.ID == "") {
@@ -164,8 +165,8 @@ func (s seen) judgePort(conditions *[]metav1.Condition) (changed bool) {
 	})
 }
 
-// havePort reports whether a UID that is gone may have ports: it asked for one, or has addresses of a
-// pool with a source.
+// havePort reports whether a UID that is gone may have ports: it asked for one, or has addresses
+// of a pool with a source.
 func (r *Reconciler) havePort(ctx context.Context, key grants.ClaimKey, uid protocol.UID, held []grants.Held) (bool, error) {
 	if slices.Contains(r.Ports.Known(key), uid) {
 		return true, nil
@@ -178,7 +179,8 @@ func (r *Reconciler) havePort(ctx context.Context, key grants.ClaimKey, uid prot
 	return false, nil
 }
 
-// readSources reads which pools of the claim's network, and of what is granted to it, have a source.
+// readSources reads which pools of the claim's network, and of what is granted to it, have a
+// source.
 func (r *Reconciler) readSources(ctx context.Context, s *seen) error {
 	s.sourced = nil
 	if s.network != nil && s.network.Verdict == networks.Known {

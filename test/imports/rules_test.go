@@ -225,6 +225,10 @@ var rules = []rule{
 		never: join(ours, kubernetes, bolt, cni, processes),
 	},
 	{
+		pkg: "./ipam/controller/ports", why: "it knows claims by their UIDs, and what is granted to them by who asks: it neither grants nor knows nodes",
+		never: join(bolt, cni, []string{"./claims", "./ipam/node/agent", "./ipam/node/store"}),
+	},
+	{
 		pkg: "./cmd/tenure-controller/controller", why: "it wires the cluster controller, which has no node",
 		never: join(bolt, cni, []string{"./ipam/node/agent", "./cmd/tenured/daemon", "./ipam/node/store", "./ipam/agentapi", "./ipam/cni/plugin", "./cmd"}),
 	},
@@ -357,7 +361,7 @@ var openstack = rule{
 }
 
 // speakers are where OpenStack's client is linked in.
-var speakers = []string{"./ipam/controller/neutron", "./ipam/controller", "./cmd/tenure-controller"}
+var speakers = []string{"./ipam/controller/neutron", "./ipam/controller", "./claims", "./cmd/tenure-controller"}
 
 // everywhere holds for every package that is not a test.
 var everywhere = rule{

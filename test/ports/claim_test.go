@@ -15,7 +15,8 @@ import (
 	"github.com/tenure-ipam/tenure/test/neutron"
 )
 
-// testClaim (K3): a claim has what its port has, in both families, and the port goes with the claim.
+// testClaim (K3): a claim has what its port has, in both families, and the port goes with the
+// claim.
 func testClaim(t *testing.T, w *world) {
 	network, ids := w.subnets(t, neutron.Subnet{CIDR: "10.9.0.0/24"}, neutron.Subnet{CIDR: "fd00:9::/64", IPVersion: 6})
 	p := pool(t, ids...)
@@ -59,8 +60,8 @@ func testRequested(t *testing.T, w *world) {
 	w.only(t, late)
 }
 
-// testExhausted: a subnet without addresses is a reason at claim and pool; then the next subnet of the
-// pool has some, and what comes free is given.
+// testExhausted: a subnet without addresses is a reason at claim and pool; then the next subnet
+// of the pool has some, and what comes free is given.
 func testExhausted(t *testing.T, w *world) {
 	small := neutron.Subnet{CIDR: "10.9.0.0/29", Pools: []map[string]string{{"start": "10.9.0.2", "end": "10.9.0.3"}}}
 	other := neutron.Subnet{CIDR: "10.9.1.0/29", Pools: []map[string]string{{"start": "10.9.1.2", "end": "10.9.1.2"}}}
@@ -81,8 +82,8 @@ func testExhausted(t *testing.T, w *world) {
 	condition(t, p, v1alpha1.PoolSourceReady, metav1.ConditionTrue, v1alpha1.ReasonFollowed, "")
 }
 
-// testDeleted: a port that somebody has deleted is made again, with its addresses and
-// its hardware address. If somebody else has the address meanwhile, both are named.
+// testDeleted: a port that somebody has deleted is made again, with its addresses and its
+// hardware address. If somebody else has the address meanwhile, both are named.
 func testDeleted(t *testing.T, w *world) {
 	network, ids := w.subnets(t, neutron.Subnet{CIDR: "10.9.0.0/24"})
 	p := pool(t, ids...)
@@ -125,6 +126,11 @@ func testOrphans(t *testing.T, w *world) {
 		w.Port(t, neutron.Port{NetworkID: network.ID, DeviceOwner: "tenure:another", DeviceID: "11111111-1111-1111-1111-111111111111"}),
 		w.Port(t, neutron.Port{NetworkID: network.ID, DeviceOwner: "", DeviceID: string(c.UID)}),
 	}
+	kept := claim(t, p, "")
+	w.only(t, kept)
+	made := w.ofOurs(t, string(kept.UID))[0]
+	w.Port(t, neutron.Port{NetworkID: network.ID, DeviceOwner: made.DeviceOwner, DeviceID: made.DeviceID}) // of an answer that came too late
+	w.only(t, kept)
 	w.end(t) // the claim ends while no controller runs
 	remove(t, c)
 	w.start(t)
@@ -135,8 +141,8 @@ func testOrphans(t *testing.T, w *world) {
 	}
 }
 
-// testKeeps: claims that outlive their pods keep address, hardware address and port through another
-// controller.
+// testKeeps: claims that outlive their pods keep address, hardware address and port through
+// another controller.
 func testKeeps(t *testing.T, w *world) {
 	_, ids := w.subnets(t, neutron.Subnet{CIDR: "10.9.0.0/24"})
 	c := claim(t, pool(t, ids...), "")

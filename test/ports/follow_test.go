@@ -16,8 +16,8 @@ import (
 	"github.com/tenure-ipam/tenure/test/neutron"
 )
 
-// testFollow: a pool has what its subnets have: allocation pools, gateway, routes and DNS servers. It
-// follows their changes, and says what has changed; who has an address keeps it.
+// testFollow: a pool has what its subnets have: allocation pools, gateway, routes and DNS
+// servers. It follows their changes, and says what has changed; who has an address keeps it.
 func testFollow(t *testing.T, w *world) {
 	_, ids := w.subnets(t, neutron.Subnet{
 		CIDR: "10.9.0.0/24", Gateway: "10.9.0.254", DNS: []string{"10.9.0.53"},
@@ -56,8 +56,8 @@ func testFollow(t *testing.T, w *world) {
 	waits(t, claim(t, p, "10.9.0.16"), "RequestedIPsInvalid", "10.9.0.16")
 }
 
-// testUnfit: each reason is said at the pool, and a subnet that Neutron shows no more
-// leaves the pool as it was.
+// testUnfit: each reason is said at the pool, and a subnet that Neutron shows no more leaves the
+// pool as it was.
 func testUnfit(t *testing.T, w *world) {
 	_, one := w.subnets(t, neutron.Subnet{CIDR: "10.9.0.0/24"})
 	_, two := w.subnets(t, neutron.Subnet{CIDR: "10.9.1.0/24"})
@@ -89,8 +89,8 @@ func TestSourceStays(t *testing.T) {
 	}
 }
 
-// testCredentials: without credentials, or with such as are of no use, pools and claims say so; they are
-// read again when they change.
+// testCredentials: without credentials, or with such as are of no use, pools and claims say so;
+// they are read again when they change.
 func testCredentials(t *testing.T, w *world) {
 	_, ids := w.subnets(t, neutron.Subnet{CIDR: "10.9.0.0/24"})
 	p := pool(t, ids...)

@@ -58,9 +58,9 @@ func testQuota(t *testing.T, w *world) {
 	w.only(t, late)
 }
 
-// testCrashes (K4): Neutron and the controller are killed, frozen and restarted while claims come and
-// go. In the end each claim has one port with its addresses, no two have one address, and Neutron has
-// no port more.
+// testCrashes (K4): Neutron and the controller are killed, frozen and restarted while claims come
+// and go. In the end each claim has one port with its addresses, no two have one address, and
+// Neutron has no port more.
 func testCrashes(t *testing.T, w *world) {
 	_, ids := w.subnets(t, neutron.Subnet{CIDR: "10.9.0.0/24"}, neutron.Subnet{CIDR: "fd00:9::/64", IPVersion: 6})
 	p := pool(t, ids...)
@@ -101,7 +101,7 @@ func testCrashes(t *testing.T, w *world) {
 	}
 	fleet.Eventually(t, time.Minute, func() error {
 		if n := len(w.Ports(t, "")); n != len(stay) {
-			return fmt.Errorf("Neutron has %d ports for %d claims", n, len(stay))
+			return fmt.Errorf("Neutron has %d ports for %d claims: %+v", n, len(stay), w.Ports(t, ""))
 		}
 		return nil
 	})

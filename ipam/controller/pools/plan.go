@@ -204,7 +204,7 @@ func (s seen) lease(st *v1alpha1.IPPoolStatus) plan {
 	if s.whole != nil {
 		whole = s.whole
 	}
-	want := now.wanted(whole, blockSize(s.pool.Spec))
+	want := now.wanted(whole, askedSize(s.pool.Spec))
 	if s.pool.Spec.Domain != "" && (st.Leasing != v1alpha1.LeasingOpen || s.edited()) {
 		with := cmp.Or(s.live, s.cached)
 		if with == nil {

@@ -41,8 +41,8 @@ func (s sizes) status() *v1alpha1.BlockPrefixLengths {
 // node holds one: a large block is one lease, and one write, for many claims.
 const sourcedSize = 64
 
-// blockSize returns the size of blocks that a spec asks for, nil if it leaves that open.
-func blockSize(spec v1alpha1.IPPoolSpec) *int32 {
+// askedSize returns the size of blocks that a spec asks for, nil if it leaves that open.
+func askedSize(spec v1alpha1.IPPoolSpec) *int32 {
 	if spec.BlockSize == nil && spec.Source != nil {
 		return new(int32(sourcedSize))
 	}

@@ -165,9 +165,11 @@ func (p *Ports) Serves(ctx context.Context, name protocol.PoolName) (bool, error
 func (p *Ports) closedFor(a Ask) *gate {
 	for _, name := range append([]protocol.PoolName{""}, namesOf(a)...) {
 		g := p.gates[name]
-		if g != nil && (g.problem.Reason != neutron.SubnetExhausted || len(a.Addresses) == 0) { // one that is named may be free
-			return g
+		// Of a subnet that has none left, an address that is named may be free.
+		if g == nil || g.problem.Reason == neutron.SubnetExhausted && len(a.Addresses) > 0 {
+			continue
 		}
+		return g
 	}
 	return nil
 }

@@ -45,7 +45,7 @@ func (p *Ports) sweeps(ctx context.Context) {
 			last = found
 		}
 		wait := p.SweepEvery
-		if len(last.orphans)+len(last.lost) > 0 { // to be seen a second time
+		if len(last.orphans)+len(last.lost)+len(last.surplus) > 0 { // to be seen a second time
 			wait = min(wait, 5*sweepSoonest)
 		}
 		timer := time.NewTimer(wait)
@@ -68,6 +68,7 @@ func (p *Ports) sweeps(ctx context.Context) {
 type findings struct {
 	orphans map[protocol.UID]bool            // claims that are not there, and have ports
 	lost    map[protocol.UID]grants.ClaimKey // claims that are there, and whose port is not
+	surplus map[string]protocol.UID          // by ID, ports of claims that have been told of another
 }
 
 // sweep compares once. What it finds as last has found it, it has mended.
@@ -86,6 +87,7 @@ func (p *Ports) sweep(ctx context.Context, last findings) (found findings, err e
 	}
 	found = compare(ours, with)
 	p.noteLost(found, last, with)
+	p.noteSurplus(found, last)
 	return found, p.deleteOrphans(ctx, found, last)
 }
 
@@ -121,9 +123,10 @@ func (p *Ports) claimsWithPorts(ctx context.Context) (map[protocol.UID]*claimWit
 	return all, nil
 }
 
-// compare returns which claims have lost their port, and which ports have lost their claim.
+// compare returns which claims have lost their port, which ports have lost their claim, and which
+// are too many: Neutron has made those after their asker had ceased to wait.
 func compare(ours []neutron.Port, claims map[protocol.UID]*claimWithPort) findings {
-	f := findings{orphans: map[protocol.UID]bool{}, lost: map[protocol.UID]grants.ClaimKey{}}
+	f := findings{orphans: map[protocol.UID]bool{}, lost: map[protocol.UID]grants.ClaimKey{}, surplus: map[string]protocol.UID{}}
 	of := map[protocol.UID][]neutron.Port{}
 	for _, port := range ours {
 		uid := protocol.UID(port.Claim)
@@ -145,6 +148,14 @@ func compare(ours []neutron.Port, claims map[protocol.UID]*claimWithPort) findin
 		if !has {
 			f.lost[uid] = c.key
 		}
+		if !slices.ContainsFunc(of[uid], func(port neutron.Port) bool { return port.ID == c.port.ID }) {
+			continue
+		}
+		for _, port := range of[uid] {
+			if port.ID != c.port.ID {
+				f.surplus[port.ID] = uid
+			}
+		}
 	}
 	return f
 }
@@ -164,6 +175,19 @@ func (p *Ports) noteLost(found, last findings, with map[protocol.UID]*claimWithP
 	p.mu.Unlock()
 	for _, key := range tell {
 		p.Notify(key)
+	}
+}
+
+// noteSurplus has the ports deleted that were too many twice. A claim that asks for its port decides
+// itself which stays.
+func (p *Ports) noteSurplus(found, last findings) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for id, uid := range found.surplus {
+		if last.surplus[id] == uid && p.entries[uid] == nil {
+			p.surplus[id] = uid
+			p.signal()
+		}
 	}
 }
 
