@@ -21,9 +21,9 @@ TIMEOUT ?= 30m
 ARGS ?=
 # The packages that test-unit and test-integration test.
 UNIT ?= $(shell go list ./... | grep -v '/test/') ./test/imports ./test/programs
-INTEGRATION ?= $(shell go list ./test/... | grep -v -e /test/imports -e /test/programs -e /test/neutron -e /test/cluster -e /test/e2e -e /test/simulation$$)
+INTEGRATION ?= $(shell go list ./test/... | grep -v -e /test/imports -e /test/programs -e /test/neutron -e /test/ports -e /test/cluster -e /test/e2e -e /test/simulation$$)
 # The packages whose tests need OpenStack's Neutron.
-NEUTRON ?= ./test/neutron
+NEUTRON ?= ./test/neutron ./test/ports
 # Of those of test-integration, those that need all of the machine.
 LOADS := %/test/scale %/test/soak
 
@@ -144,7 +144,7 @@ test-unit: cc $(HELM) ## Unit, model and import tests with the race detector
 	CGO_ENABLED=0 go build -tags plainruntime -o /dev/null $(PLUGINS)
 
 .PHONY: test-integration
-test-integration: root rig $(HELM) $(CRANE) ## Tests against a real control plane and network namespaces; as root
+test-integration: root rig rig-neutron $(HELM) $(CRANE) ## Tests against a real control plane and network namespaces; as root
 	@# Two packages at a time, each with a control plane of its own: they wait much. The
 	@# simulation only computes, and takes what they leave. Who loads it all comes last.
 	set -m; nice -n 19 go test -timeout 90m $(ARGS) ./test/simulation & simulation=$$!; \
@@ -154,7 +154,7 @@ test-integration: root rig $(HELM) $(CRANE) ## Tests against a real control plan
 	wait $$simulation
 
 .PHONY: test-neutron
-test-neutron: root cc rig-neutron ## Tests against a real server of OpenStack's Neutron; as root
+test-neutron: root cc rig rig-neutron ## Tests against a real server of OpenStack's Neutron; as root
 	go test -race -count=1 -timeout $(TIMEOUT) $(ARGS) $(NEUTRON)
 
 .PHONY: cluster
@@ -167,7 +167,7 @@ cluster-down: root ## End the cluster of make cluster; nothing of it is left
 	@[ ! -e bin/playground ] || bin/playground down
 
 .PHONY: e2e
-e2e: root rig-foreign $(HELM) ## Tests on a real cluster: kubelets, containerd, Tenure installed from deploy/; as root
+e2e: root rig-foreign rig-neutron $(HELM) ## Tests on a real cluster: kubelets, containerd, Tenure installed from deploy/; as root
 	go test -count=1 -timeout $(TIMEOUT) ./test/cluster
 	go test -count=1 -v -timeout 60m ./test/e2e -ginkgo.v $(ARGS)
 

@@ -379,34 +379,3 @@ func (s seen) ownerPod() string {
 		return strings.Compare(a.name, b.name)
 	}).pod
 }
-
-// parse reads status.ips; malformed is the first element that is no CIDR.
-func parse(ips []string) (addrs []netip.Addr, malformed string) {
-	for _, ip := range ips {
-		p, err := netip.ParsePrefix(ip)
-		if err != nil {
-			return addrs, ip
-		}
-		addrs = append(addrs, p.Addr().Unmap())
-	}
-	return addrs, ""
-}
-
-func addrsOf(held []grants.Held) []netip.Addr {
-	var out []netip.Addr
-	for _, h := range held {
-		out = append(out, h.Grant.Addr)
-	}
-	return out
-}
-
-func join(addrs []netip.Addr) string {
-	if len(addrs) == 0 {
-		return "nothing"
-	}
-	var out []string
-	for _, a := range addrs {
-		out = append(out, a.String())
-	}
-	return strings.Join(out, ", ")
-}

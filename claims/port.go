@@ -214,12 +214,12 @@ func (r *Reconciler) tellPort(ctx context.Context, obj *ipamclaims.IPAMClaim, c 
 	}
 	into := &ipamclaims.IPAMClaim{ObjectMeta: metav1.ObjectMeta{Namespace: c.key.Namespace, Name: c.key.Name}}
 	err = kube.Call(ctx, func(ctx context.Context) error { return r.Write.Patch(ctx, into, patch) })
-	switch kube.Classify(err) {
-	case protocol.Done, protocol.NotFound, protocol.Conflict: // a change brings it here again
+	out := kube.Classify(err)
+	if out == protocol.Done || out == protocol.NotFound || out == protocol.Conflict { // a change brings it here again
 		return nil
 	}
 	err = fmt.Errorf("write the port of claim %s/%s: %w", c.key.Namespace, c.key.Name, err)
-	if kube.Classify(err) == protocol.Refused && len(c.ips) == 0 { // people see it where they look
+	if out == protocol.Refused && len(c.ips) == 0 { // people see it where they look
 		s := seen{claim: c, now: r.Now()}
 		if st := s.change(s.whyBlocked(s.failed(ReasonInternalError, err.Error()))); st != nil {
 			_, failed := r.write(ctx, obj, c, *st)

@@ -1,7 +1,9 @@
 package claims
 
 import (
+	"net/netip"
 	"slices"
+	"strings"
 	"time"
 
 	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
@@ -156,4 +158,35 @@ func read(o *ipamclaims.IPAMClaim) claim {
 	}
 	c.port, _ = vif.ParsePort(o.Annotations[vif.AnnotationPort]) // what cannot be read is written anew
 	return c
+}
+
+// parse reads status.ips; malformed is the first element that is no CIDR.
+func parse(ips []string) (addrs []netip.Addr, malformed string) {
+	for _, ip := range ips {
+		p, err := netip.ParsePrefix(ip)
+		if err != nil {
+			return addrs, ip
+		}
+		addrs = append(addrs, p.Addr().Unmap())
+	}
+	return addrs, ""
+}
+
+func addrsOf(held []grants.Held) []netip.Addr {
+	var out []netip.Addr
+	for _, h := range held {
+		out = append(out, h.Grant.Addr)
+	}
+	return out
+}
+
+func join(addrs []netip.Addr) string {
+	if len(addrs) == 0 {
+		return "nothing"
+	}
+	var out []string
+	for _, a := range addrs {
+		out = append(out, a.String())
+	}
+	return strings.Join(out, ", ")
 }

@@ -94,7 +94,7 @@ func (c *Cluster) start(ctx context.Context) error {
 	}
 	err := c.step("etcd, kube-apiserver, kube-controller-manager, kube-scheduler", func() (err error) {
 		c.ControlPlane, err = controlplane.Start(ctx, controlplane.Options{
-			Dir: filepath.Join(c.dir, "control-plane"), Address: controlPlane, Controllers: []string{"*"}, Scheduler: true,
+			Dir: filepath.Join(c.dir, "control-plane"), Address: Host, Controllers: []string{"*"}, Scheduler: true,
 			// Half of what it is by default: a kubelet renews its Lease every 10 s.
 			ControllerManagerArgs: []string{"--node-monitor-grace-period=25s"},
 		})

@@ -132,7 +132,7 @@ func (n *Node) writeFiles(kubelet, proxy *rest.Config) error {
 			return err
 		}
 		user = rest.CopyConfig(user)
-		user.Host = "https://" + net.JoinHostPort(controlPlane, url.Port())
+		user.Host = "https://" + net.JoinHostPort(Host, url.Port())
 		if err := controlplane.WriteKubeconfig(n.file(path), user); err != nil {
 			return err
 		}

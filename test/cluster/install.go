@@ -16,7 +16,7 @@ import (
 const overlay = `apiVersion: kustomize.config.k8s.io/v1beta1
 kind: Kustomization
 resources: [%[1]s/deploy]
-components: [%[1]s/deploy/attach, %[1]s/deploy/podnetworks, %[1]s/deploy/vifs]
+components: [%[1]s/deploy/attach, %[1]s/deploy/podnetworks, %[1]s/deploy/vifs, %[1]s/deploy/neutron]
 images:
 - {name: tenured, newName: %[2]stenured, newTag: %[3]s}
 - {name: tenure-controller, newName: %[2]stenure-controller, newTag: %[3]s}

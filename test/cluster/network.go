@@ -14,9 +14,11 @@ import (
 
 // The network of the machines: see the package's documentation.
 const (
-	nodesBridge  = "br-nodes"
-	lanBridge    = "br-lan"
-	controlPlane = "10.222.0.1"
+	nodesBridge = "br-nodes"
+	lanBridge   = "br-lan"
+
+	// Host is the address by which nodes and pods reach what runs beside the cluster.
+	Host = "10.222.0.1"
 )
 
 // podsRange has the pods' default networks of all nodes.
@@ -35,7 +37,7 @@ func makeSwitches() error {
 			return err
 		}
 	}
-	return addAddresses(nodesBridge, controlPlane+"/24")
+	return addAddresses(nodesBridge, Host+"/24")
 }
 
 // connect makes the network of node i out of n nodes.
@@ -56,7 +58,7 @@ func connect(n *Node, nodes int) (err error) {
 		if err := addAddresses("eth0", n.IP+"/24"); err != nil {
 			return err
 		}
-		if err := addRoute("0.0.0.0/0", controlPlane); err != nil {
+		if err := addRoute("0.0.0.0/0", Host); err != nil {
 			return err
 		}
 		for j := 1; j <= nodes; j++ {

@@ -46,6 +46,7 @@ type Port struct {
 	NetworkID   string              `json:"network_id,omitempty"`
 	DeviceID    string              `json:"device_id,omitempty"`
 	DeviceOwner string              `json:"device_owner,omitempty"`
+	MAC         string              `json:"mac_address,omitempty"`
 	FixedIPs    []map[string]string `json:"fixed_ips,omitempty"`
 	Tags        []string            `json:"tags,omitempty"`
 	Groups      []string            `json:"security_groups,omitempty"`

@@ -25,6 +25,8 @@ type Options struct {
 	// Tenants has the server ask who makes a request: the headers X-User-Id,
 	// X-Project-Id and X-Roles say so, see [As]. Without them the answer is 401.
 	Tenants bool
+	// Host is the address that it listens on; empty is the loopback's.
+	Host string
 }
 
 // Server is a running Neutron. Its methods must not be called concurrently, except URL.
@@ -43,7 +45,7 @@ const config = `[DEFAULT]
 auth_strategy = noauth
 core_plugin = ml2
 service_plugins =
-bind_host = 127.0.0.1
+bind_host = %[3]s
 bind_port = %[2]s
 api_workers = 0
 rpc_workers = 1
@@ -128,9 +130,12 @@ func (s *Server) prepare() (err error) {
 	if err != nil {
 		return err
 	}
-	_, port, _ := strings.Cut(s.address, ":")
+	host, port, _ := strings.Cut(s.address, ":")
+	if s.o.Host != "" {
+		host, s.address = s.o.Host, s.o.Host+":"+port
+	}
 	for name, text := range map[string]string{
-		"neutron.conf": fmt.Sprintf(config, s.dir, port), "api-paste.ini": steps, "policy.yaml": "unused: '!'\n", "neutron.sqlite": string(database),
+		"neutron.conf": fmt.Sprintf(config, s.dir, port, host), "api-paste.ini": steps, "policy.yaml": "unused: '!'\n", "neutron.sqlite": string(database),
 	} {
 		if err := os.WriteFile(filepath.Join(s.dir, name), []byte(text), 0o644); err != nil {
 			return err

@@ -21,7 +21,6 @@ import (
 	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -185,18 +184,6 @@ func remove(t *testing.T, o client.Object) {
 	if err := kc.Delete(t.Context(), o, client.GracePeriodSeconds(0)); err != nil {
 		t.Fatalf("delete %T %s: %v", o, o.GetName(), err)
 	}
-}
-
-// gone waits until an object is deleted.
-func gone(t *testing.T, o client.Object) {
-	t.Helper()
-	fleet.Eventually(t, within, func() error {
-		err := kc.Get(t.Context(), client.ObjectKeyFromObject(o), o)
-		if apierrors.IsNotFound(err) {
-			return nil
-		}
-		return fmt.Errorf("%T %s is still there: %w", o, o.GetName(), err)
-	})
 }
 
 // subnets makes a network with these subnets, and returns their IDs.

@@ -49,16 +49,20 @@ func TestStolenControllerCredentials(t *testing.T) {
 		{"grant", func() error {
 			return i.patch(named("IPLease", "", leaseNames["shared"]), `{spec: {turn: 2, grants: [{address: 10.81.0.4, to: {kind: Claim, uid: u, namespace: team-b, name: vm}}]}}`)
 		}, ""},
+		{"tell a claim's port", func() error { return i.patch(claim(), `{metadata: {annotations: {tenure.dev/port: "{}"}}}`) }, ""},
 		{"clear a grant", func() error {
 			return i.patch(named("IPLease", "", leaseNames["shared"]), `{spec: {turn: 3, grants: []}}`)
 		}, ""},
 	})
 	i.breakIn(t, []attempt{
-		{"change a claim", func() error { return i.patch(claim(), `{spec: {network: x}}`) }, "writes claims of StatefulSets alone"},
-		{"change a StatefulSet's claim", func() error { return i.patch(named("IPAMClaim", "team-b", "set-0.lan"), `{spec: {network: x}}`) }, "its labels and its owners alone"},
+		{"change a claim", func() error { return i.patch(claim(), `{spec: {network: x}}`) }, "its owners and its port alone"},
+		{"change a StatefulSet's claim", func() error { return i.patch(named("IPAMClaim", "team-b", "set-0.lan"), `{spec: {network: x}}`) }, "its owners and its port alone"},
+		{"annotate a claim", func() error {
+			return i.patch(claim(), `{metadata: {annotations: {tenure.dev/port: "{}", tenure.dev/requested-ips: 10.0.0.1}}}`)
+		}, "writes claims of StatefulSets alone"},
 		{"put a finalizer on a claim", func() error {
 			return i.patch(named("IPAMClaim", "team-b", "set-0.lan"), `{metadata: {finalizers: [tenure.dev/x]}}`)
-		}, "its labels and its owners alone"},
+		}, "its owners and its port alone"},
 		{"give a claim to another StatefulSet", func() error {
 			return i.patch(named("IPAMClaim", "team-b", "set-0.lan"), `{metadata: {labels: {tenure.dev/statefulset: other}}}`)
 		}, "does not change it"},

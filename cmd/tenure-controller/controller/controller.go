@@ -23,7 +23,6 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/tenure-ipam/tenure/claims"
-	"github.com/tenure-ipam/tenure/claims/workloads"
 	"github.com/tenure-ipam/tenure/ipam/access"
 	"github.com/tenure-ipam/tenure/ipam/controller/deadnodes"
 	"github.com/tenure-ipam/tenure/ipam/controller/doorbell"
@@ -271,8 +270,7 @@ func (c *Controller) assemble(ctx context.Context, mgr manager.Manager) ([]prome
 		Cache: mgr.GetCache(), Status: direct, Live: live, Broker: b, Networks: catalog, Admission: admission{mgr.GetCache(), reviews}, Machines: live,
 		Events: mgr.GetEventRecorder(name), Metrics: claims.NewMetrics(), Log: c.log.With("part", "claims"), Now: time.Now,
 	}
-	following := c.ports(mgr, direct, b, shapes, ofPools, bells)
-	ofClaims.Ports, ofClaims.Write = following.ports, direct
+	following := c.ports(mgr, direct, b, ofPools, ofClaims, bells)
 	ofRequests := &requests.Reconciler{
 		Cache: mgr.GetCache(), API: live, Broker: b,
 		Metrics: requests.NewMetrics(), Log: c.log.With("part", "requests"), Now: time.Now,
@@ -319,31 +317,6 @@ func (c *Controller) assemble(ctx context.Context, mgr manager.Manager) ([]prome
 		}
 	}
 	return []prometheus.Collector{measured, ofClaims.Metrics, ofRequests.Metrics, ofPools.Metrics, ofDead.Metrics, ofForeign.Metrics, following.ports.Metrics}, nil
-}
-
-// workloads has the manager look after the claims of virtual machines that have lost their
-// owner, and make the claims of StatefulSets. Without the right to see StatefulSets it leaves
-// them alone: the caches would never be filled.
-func (c *Controller) workloads(ctx context.Context, mgr manager.Manager, direct client.Client, live *kube.API, catalog *networks.Catalog) error {
-	machines := &workloads.MachineClaims{Cache: mgr.GetCache(), Live: direct, Log: c.log.With("part", "machines")}
-	if err := machines.Setup(mgr); err != nil || !c.cfg.StatefulSetClaims {
-		return err //nolint:wrapcheck // says what it is about
-	}
-	ok, err := live.MayList(ctx, "apps", "statefulsets")
-	if err != nil {
-		return err //nolint:wrapcheck // says what it is about
-	}
-	if !ok {
-		c.log.WarnContext(ctx, "no claims are made for StatefulSets: the role tenure-controller-workloads is not bound to this controller")
-		return nil
-	}
-	if err := workloads.Index(ctx, mgr.GetFieldIndexer()); err != nil {
-		return err //nolint:wrapcheck // likewise
-	}
-	r := &workloads.Reconciler{
-		Cache: mgr.GetCache(), Live: direct, Networks: catalog, Events: mgr.GetEventRecorder(name), Log: c.log.With("part", "workloads"),
-	}
-	return r.Setup(mgr) //nolint:wrapcheck // likewise
 }
 
 // bells are those by which the broker has its reconcilers look at objects.

@@ -7,6 +7,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"github.com/tenure-ipam/tenure/claims"
 	"github.com/tenure-ipam/tenure/ipam/controller/grants"
 	"github.com/tenure-ipam/tenure/ipam/controller/pools"
 	"github.com/tenure-ipam/tenure/ipam/controller/ports"
@@ -19,19 +20,19 @@ type following struct {
 	follower *ports.Follower
 }
 
-// ports returns what looks after pools with a source.
-func (c *Controller) ports(mgr manager.Manager, direct client.Client, b *grants.Broker, shapes *pools.Shapes, ofPools *pools.Reconciler, bells *bells) following {
+// ports returns what looks after pools with a source, and tells it to those of pools and of claims.
+func (c *Controller) ports(mgr manager.Manager, direct client.Client, b *grants.Broker, ofPools *pools.Reconciler, ofClaims *claims.Reconciler, bells *bells) following {
 	cloud := &ports.Cloud{File: c.cfg.NeutronClouds, Name: c.cfg.NeutronCloud, Live: direct}
 	made := (&ports.Ports{
-		Cache: mgr.GetCache(), Live: direct, Connect: cloud.Connect, Shapes: shapes, Held: b.Held, Restored: ofPools.Restored,
-		Notify:   func(key grants.ClaimKey) { bells.claims.Ring(key.Namespace, key.Name) },
+		Cache: mgr.GetCache(), Live: direct, Connect: cloud.Connect, Shapes: ofPools.Shapes, Held: b.Held, Restored: ofPools.Restored,
+		Notify: func(key grants.ClaimKey) { bells.claims.Ring(key.Namespace, key.Name) },
 		TellPool: func(name protocol.PoolName) {
 			bells.subnets.Ring("", string(name))
 			bells.pool(name)
 		},
-		Metrics:  ports.NewMetrics(), Log: c.log.With("part", "neutron"), Now: time.Now, SweepEvery: c.cfg.NeutronEvery,
+		Metrics: ports.NewMetrics(), Log: c.log.With("part", "neutron"), Now: time.Now, SweepEvery: c.cfg.NeutronEvery,
 	}).Init()
-	ofPools.Stolen = made.Stolen
+	ofPools.Stolen, ofClaims.Ports, ofClaims.Write = made.Stolen, made, direct
 	return following{made, &ports.Follower{
 		Cache: mgr.GetCache(), Write: direct, Connect: cloud.Connect, Trouble: made.Trouble, Events: mgr.GetEventRecorder(name),
 		Log: c.log.With("part", "neutron"), Now: time.Now, Every: c.cfg.NeutronEvery,

@@ -66,8 +66,7 @@ type seen struct {
 	opening string
 	// foreign is the last verdict on the pool and other IPAMs; nil where nobody looks.
 	foreign *foreign.Verdict
-	// stolen are claims' addresses that ports of others have, each with both.
-	stolen []string
+	stolen  []string // claims' addresses that ports of others have, each with both
 
 	live *live // nil: not read
 	// cached is what the cache has of the others of the domain that a closed pool names:
@@ -179,10 +178,7 @@ func (s seen) lease(st *v1alpha1.IPPoolStatus) plan {
 		return p
 	}
 	if s.shape == nil {
-		if s.pool.Spec.Source != nil && len(s.pool.Spec.Ranges) == 0 {
-			return s.shut(st, v1alpha1.ReasonSourcePending, s.fault)
-		}
-		return s.shut(st, v1alpha1.ReasonInvalidSpec, s.fault)
+		return s.shut(st, whyShapeless(s.pool.Spec), s.fault)
 	}
 	if s.pool.Spec.Domain != "" && len(s.older) > 0 {
 		return s.shut(st, v1alpha1.ReasonOverlap, fmt.Sprintf(

@@ -352,7 +352,7 @@ func (s *Shapes) Of(pool *v1alpha1.IPPool) (shape *allocator.Shape, fault string
 	}
 	shape, err := poolspec.ParsePool(kube.PoolText(pool))
 	switch {
-	case pool.Spec.Source != nil && len(pool.Spec.Ranges) == 0:
+	case whyShapeless(pool.Spec) == v1alpha1.ReasonSourcePending:
 		shape, fault = nil, "its subnets have not been read yet: see its condition "+v1alpha1.PoolSourceReady
 	case err != nil:
 		shape, fault = nil, oneLine(err)

@@ -41,6 +41,14 @@ func (s sizes) status() *v1alpha1.BlockPrefixLengths {
 // node holds one: a large block is one lease, and one write, for many claims.
 const sourcedSize = 64
 
+// whyShapeless returns the reason for which nobody knows what a pool's addresses are.
+func whyShapeless(spec v1alpha1.IPPoolSpec) string {
+	if spec.Source != nil && len(spec.Ranges) == 0 {
+		return v1alpha1.ReasonSourcePending
+	}
+	return v1alpha1.ReasonInvalidSpec
+}
+
 // askedSize returns the size of blocks that a spec asks for, nil if it leaves that open.
 func askedSize(spec v1alpha1.IPPoolSpec) *int32 {
 	if spec.BlockSize == nil && spec.Source != nil {

@@ -155,10 +155,10 @@ func (f *Follower) patch(ctx context.Context, seen protocol.Meta, fields map[str
 		}
 		return f.Write.Patch(ctx, into, patch)
 	})
-	switch kube.Classify(err) {
-	case protocol.Done:
+	switch out := kube.Classify(err); {
+	case out == protocol.Done:
 		return protocol.Revision(into.ResourceVersion), nil
-	case protocol.Conflict, protocol.NotFound:
+	case out == protocol.Conflict || out == protocol.NotFound:
 		return "", nil
 	}
 	return "", fmt.Errorf("write pool %s: %w", seen.Name, err)

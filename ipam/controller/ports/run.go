@@ -217,8 +217,7 @@ func (p *Ports) settle(j job, done []neutron.Ensured, all Problem) {
 
 // againAfter is when one claim tries again whose port was refused for that reason.
 func (p *Ports) againAfter(r neutron.Reason) time.Duration {
-	switch r {
-	case neutron.Unavailable, neutron.SubnetExhausted, neutron.QuotaExceeded, NotConfigured:
+	if slices.Contains([]neutron.Reason{neutron.Unavailable, neutron.SubnetExhausted, neutron.QuotaExceeded, NotConfigured}, r) {
 		return 0 // the gate says when
 	}
 	return p.SweepEvery / 2
