@@ -27,6 +27,8 @@ type world struct {
 	claim  protocol.Claim    // zero: there is none
 	uses   []string          // names of uses that are there
 	gone   bool              // the API server's data went back
+	ported bool              // its pools have a source
+	asked  []protocol.UID    // for ports
 	errors map[string]error
 }
 
@@ -57,6 +59,17 @@ func (w *world) Clear(_ context.Context, h []grants.Held) error {
 	}
 	return w.say("clear " + join(addrsOf(h)))
 }
+
+// porter is the world's network service.
+type porter struct {
+	Porter
+	w *world
+}
+
+func (p porter) Serves(context.Context, protocol.PoolName) (bool, error) { return p.w.ported, nil }
+func (p porter) Known(grants.ClaimKey) []protocol.UID                    { return p.w.asked }
+func (p porter) Withdraw(protocol.UID)                                   {}
+func (p porter) Release(protocol.UID)                                    { _ = p.w.say("delete its port") }
 
 func (w *world) Status() client.SubResourceWriter { return statusWriter{w: w} }
 
@@ -95,12 +108,12 @@ func (w *world) ReadSubLease(_ context.Context, name string) (protocol.SubLease,
 }
 
 func (w *world) reconciler() *Reconciler {
-	return &Reconciler{Live: w, Status: w, Broker: w, Log: slog.New(slog.DiscardHandler), Metrics: NewMetrics(), Now: func() time.Time { return noon }}
+	return &Reconciler{Live: w, Status: w, Broker: w, Ports: porter{w: w}, Log: slog.New(slog.DiscardHandler), Metrics: NewMetrics(), Now: func() time.Time { return noon }}
 }
 
 // TestFreeingInOrder: the claim is read live, then the grants are marked, then both
-// uses are looked for, then the grants are removed; and nothing else ever leads to
-// a removal.
+// uses are looked for, then the grants are removed, and then its port is deleted; and
+// nothing else ever leads to a removal.
 func TestFreeingInOrder(t *testing.T) {
 	lost := errors.New("no answer")
 	tests := []struct {
@@ -125,6 +138,11 @@ func TestFreeingInOrder(t *testing.T) {
 			want: "read claim, withdraw, mark 10.0.0.5", fails: true},
 		{name: "no answer about a use", world: world{held: held("10.0.0.5"), errors: map[string]error{"read u1.1": lost}},
 			want: "read claim, withdraw, mark 10.0.0.5, read u1.0, read u1.1", fails: true},
+		{name: "K4 with a port", world: world{held: held("10.0.0.5"), ported: true},
+			want: "read claim, withdraw, mark 10.0.0.5, read u1.0, read u1.1, clear 10.0.0.5, delete its port"},
+		{name: "K4 with a port, in use", world: world{held: held("10.0.0.5"), ported: true, uses: []string{"u1.0"}},
+			want: "read claim, withdraw, mark 10.0.0.5, read u1.0", after: lookAgain},
+		{name: "K4 an ask for a port", world: world{asked: []protocol.UID{"u1"}}, want: "read claim, withdraw, delete its port"},
 		{name: "an ask without grants", want: "read claim, withdraw"},
 	}
 	for _, tt := range tests {

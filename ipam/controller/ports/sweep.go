@@ -178,8 +178,8 @@ func (p *Ports) noteLost(found, last findings, with map[protocol.UID]*claimWithP
 	}
 }
 
-// noteSurplus has the ports deleted that were too many twice. A claim that asks for its port decides
-// itself which stays.
+// noteSurplus has the ports deleted that were too many twice. A claim that asks for its port
+// decides itself which stays.
 func (p *Ports) noteSurplus(found, last findings) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
