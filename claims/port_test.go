@@ -62,8 +62,8 @@ func TestPortBeforeGrant(t *testing.T) {
 	}
 }
 
-// TestPortIsRefused: where the port's addresses are another's here, the port goes, and what was granted
-// of it.
+// TestPortIsRefused: where the port's addresses are another's here, the port goes, and what was
+// granted of it.
 func TestPortIsRefused(t *testing.T) {
 	for _, why := range []grants.Reason{grants.Taken, grants.Unassignable} {
 		s := seen{
@@ -90,8 +90,8 @@ func TestWhyNoPort(t *testing.T) {
 	}
 }
 
-// TestLostPort: a claim whose port was deleted asks for it again, with its addresses. Its status stays,
-// and says so only if that cannot be.
+// TestLostPort: a claim whose port was deleted asks for it again, with its addresses. Its status
+// stays, and says so only if that cannot be.
 func TestLostPort(t *testing.T) {
 	s := seen{claim: shows("10.0.0.5/24").happy().told(), now: noon, held: held("10.0.0.5"), ported: true, portLost: true}
 	if p := decide(s); !p.resolve {

@@ -129,7 +129,8 @@ func testOrphans(t *testing.T, w *world) {
 	kept := claim(t, p, "")
 	w.only(t, kept)
 	made := w.ofOurs(t, string(kept.UID))[0]
-	w.end(t) // the claim ends while no controller runs
+	// One that was made when nobody waited for it any more.
+	w.Port(t, neutron.Port{NetworkID: network.ID, DeviceOwner: made.DeviceOwner, DeviceID: made.DeviceID})
 	w.only(t, kept)
 	w.end(t) // the claim ends while no controller runs
 	remove(t, c)
