@@ -36,8 +36,8 @@ func (c claim) told() claim {
 	return c
 }
 
-// TestPortBeforeGrant (K4): a claim of a pool with a source gets its port, is told of it, is granted
-// its addresses and has them written, in this order.
+// TestPortBeforeGrant (K4): a claim of a pool with a source gets its port, is told of it, is
+// granted its addresses and has them written, in this order.
 func TestPortBeforeGrant(t *testing.T) {
 	s := seen{claim: fresh(), now: noon, network: known(), admission: &admission{}, sourced: []ports.Source{{Pool: "p"}}, ported: true}
 	if p := decide(s); p.port == nil || p.ask != nil || p.port.Granted || p.port.UID != "u1" {

@@ -71,6 +71,7 @@ type world struct {
 	*neutron.Server
 	t      *testing.T // of all tests
 	clouds string     // the path of the controller's clouds.yaml
+	every  time.Duration
 	stop   func() error
 }
 
@@ -95,7 +96,7 @@ func TestNeutron(t *testing.T) {
 // begin starts a Neutron and a controller, which end with the test.
 func begin(t *testing.T) *world {
 	t.Helper()
-	w := &world{Server: neutron.New(t, neutron.Options{}), t: t, clouds: filepath.Join(t.TempDir(), "clouds.yaml")}
+	w := &world{Server: neutron.New(t, neutron.Options{}), t: t, clouds: filepath.Join(t.TempDir(), "clouds.yaml"), every: 2 * time.Second}
 	w.configure(t, w.URL())
 	w.start(t)
 	t.Cleanup(func() { w.end(t) })
@@ -142,7 +143,7 @@ func (w *world) configure(t *testing.T, url string) {
 func (w *world) start(t *testing.T) {
 	t.Helper()
 	cfg := controller.DefaultConfig()
-	cfg.NeutronClouds, cfg.NeutronEvery = w.clouds, 2*time.Second
+	cfg.NeutronClouds, cfg.NeutronEvery = w.clouds, w.every
 	log := slog.New(slog.DiscardHandler)
 	if testing.Verbose() {
 		log = kube.Logger(w.t.Output(), false)
