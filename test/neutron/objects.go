@@ -47,6 +47,7 @@ type Port struct {
 	DeviceID    string              `json:"device_id,omitempty"`
 	DeviceOwner string              `json:"device_owner,omitempty"`
 	MAC         string              `json:"mac_address,omitempty"`
+	Pairs       []map[string]string `json:"allowed_address_pairs,omitempty"`
 	FixedIPs    []map[string]string `json:"fixed_ips,omitempty"`
 	Tags        []string            `json:"tags,omitempty"`
 	Groups      []string            `json:"security_groups,omitempty"`

@@ -84,7 +84,7 @@ func TestNeutron(t *testing.T) {
 	}{
 		{"claim", testClaim}, {"requested", testRequested}, {"exhausted", testExhausted}, {"deleted behind our back", testDeleted},
 		{"orphans", testOrphans}, {"keeps", testKeeps}, {"follow", testFollow}, {"subnets that make no pool", testUnfit},
-		{"credentials", testCredentials}, {"quota", testQuota}, {"away", testAway}, {"crashes", testCrashes}, {"load", testLoad},
+		{"credentials", testCredentials}, {"quota", testQuota}, {"pairs", testPairs}, {"away", testAway}, {"crashes", testCrashes}, {"load", testLoad},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.test(t, w)
@@ -415,4 +415,14 @@ func (w *world) portsAlone(t *testing.T, subnet string, n int) time.Duration {
 		}
 	}
 	return took
+}
+
+// edit changes an object.
+func edit[O client.Object](t *testing.T, o O, change func()) {
+	t.Helper()
+	before := o.DeepCopyObject().(client.Object)
+	change()
+	if err := kc.Patch(t.Context(), o, client.MergeFrom(before)); err != nil {
+		t.Fatal(err)
+	}
 }

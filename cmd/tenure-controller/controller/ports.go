@@ -41,5 +41,5 @@ func (c *Controller) ports(mgr manager.Manager, direct client.Client, b *grants.
 
 // setup has the manager run f.
 func (f following) setup(mgr manager.Manager, bells *bells) error {
-	return errors.Join(mgr.Add(manager.RunnableFunc(f.ports.Run)), f.follower.Setup(mgr, &bells.subnets))
+	return errors.Join(mgr.Add(manager.RunnableFunc(f.ports.Run)), f.follower.Setup(mgr, &bells.subnets), (&ports.Pairs{Ports: f.ports}).Setup(mgr))
 }

@@ -25,6 +25,7 @@ const (
 	QuotaExceeded   Reason = "QuotaExceeded"   // the project may not have another port
 	NotFound        Reason = "NotFound"        // the network, subnet or port is not there, or not visible
 	NotOurs         Reason = "NotOurs"         // the port is not the claim's, and stays
+	Changed         Reason = "Changed"         // the port is not as it was read
 	Unauthorized    Reason = "Unauthorized"    // the credentials are not accepted
 	Forbidden       Reason = "Forbidden"       // the credentials do not suffice
 	Unavailable     Reason = "Unavailable"     // no answer, or 5xx or 429, after all retries
@@ -96,9 +97,11 @@ var kinds = map[string]kind{
 
 // statuses are the meanings of errors by HTTP status, where the name says nothing to us.
 var statuses = map[int]kind{
-	http.StatusNotFound:     {NotFound, false, "name one that exists and that the project sees"},
-	http.StatusUnauthorized: {Unauthorized, false, "renew the credentials in clouds.yaml"},
-	http.StatusForbidden:    {Forbidden, false, "give the credentials a role that may do this, or share the network with their project"},
+	http.StatusNotFound: {NotFound, false, "name one that exists and that the project sees"},
+	// Deletions with a revision are looked at before this is.
+	http.StatusPreconditionFailed: {Changed, true, "it is read again"},
+	http.StatusUnauthorized:       {Unauthorized, false, "renew the credentials in clouds.yaml"},
+	http.StatusForbidden:          {Forbidden, false, "give the credentials a role that may do this, or share the network with their project"},
 }
 
 // explain returns err as an [Error]: op is what was tried, such as "make a port on network X".

@@ -64,6 +64,8 @@ type Port struct {
 	// Surplus are the IDs of what else the claim has, which the caller deletes once it has
 	// recorded this port. [Client.Ensure] and [Client.EnsureMany] alone set it.
 	Surplus []string
+
+	pairs []Pair
 }
 
 // fits reports whether p is what w needs.
@@ -193,6 +195,9 @@ func portOf(p ports.Port) Port {
 	port := Port{
 		ID: p.ID, Network: p.NetworkID, Claim: p.DeviceID, Owner: p.DeviceOwner, Project: p.ProjectID,
 		MAC: mac, Tags: p.Tags, Revision: p.RevisionNumber, Created: p.CreatedAt,
+	}
+	for _, pair := range p.AllowedAddressPairs {
+		port.pairs = append(port.pairs, Pair{Addr: pair.IPAddress, MAC: pair.MACAddress})
 	}
 	for _, f := range p.FixedIPs {
 		if addr, err := netip.ParseAddr(f.IPAddress); err == nil {

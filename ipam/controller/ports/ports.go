@@ -25,6 +25,8 @@ type Neutron interface {
 	Delete(ctx context.Context, portID, claim string) error
 	DeleteOf(ctx context.Context, claims []string) []error
 	Ours(ctx context.Context, networks ...string) ([]neutron.Port, error)
+	PortsOfServers(ctx context.Context, network string, servers []string) ([]neutron.ServerPort, error)
+	SetPairs(ctx context.Context, p neutron.ServerPort, pairs []neutron.Pair) error
 }
 
 // Ports makes the ports of claims, and deletes them. Its methods may be called concurrently; it
@@ -50,13 +52,14 @@ type Ports struct {
 	SweepEvery time.Duration
 
 	mu       sync.Mutex
-	entries  map[protocol.UID]*entry     // guarded by mu
-	releases map[protocol.UID]time.Time  // guarded by mu: ports of claims that are gone, and when to delete them
-	surplus  map[string]protocol.UID     // guarded by mu: ports that a claim has too many, by ID
-	lost     map[protocol.UID]bool       // guarded by mu: claims whose port the last sweeps have not found
-	gates    map[protocol.PoolName]*gate // guarded by mu: pools whose ports cannot be made now; "" is all
-	work     chan struct{}               // holds a value while there may be something to do
-	sweeping chan struct{}               // holds a value when a sweep is to come early
+	entries  map[protocol.UID]*entry       // guarded by mu
+	releases map[protocol.UID]time.Time    // guarded by mu: ports of claims that are gone, and when to delete them
+	surplus  map[string]protocol.UID       // guarded by mu: ports that a claim has too many, by ID
+	lost     map[protocol.UID]bool         // guarded by mu: claims whose port the last sweeps have not found
+	pairs    map[protocol.PoolName]Problem // guarded by mu: why the nodes' ports are not as they should be
+	gates    map[protocol.PoolName]*gate   // guarded by mu: pools whose ports cannot be made now; "" is all
+	work     chan struct{}                 // holds a value while there may be something to do
+	sweeping chan struct{}                 // holds a value when a sweep is to come early
 }
 
 // entry is a claim that asks for its port, or has got it and has not been told yet.
@@ -81,6 +84,7 @@ type gate struct {
 // Init makes p ready for use.
 func (p *Ports) Init() *Ports {
 	p.entries, p.releases, p.surplus = map[protocol.UID]*entry{}, map[protocol.UID]time.Time{}, map[string]protocol.UID{}
+	p.pairs = map[protocol.PoolName]Problem{}
 	p.lost, p.gates = map[protocol.UID]bool{}, map[protocol.PoolName]*gate{}
 	p.work, p.sweeping = make(chan struct{}, 1), make(chan struct{}, 1)
 	return p
@@ -266,7 +270,7 @@ func (p *Ports) Trouble(name protocol.PoolName) Problem {
 			return g.problem
 		}
 	}
-	return Problem{}
+	return p.pairs[name]
 }
 
 // Stolen returns the addresses of claims of a pool that a port has which is not the claim's, each

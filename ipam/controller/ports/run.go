@@ -123,6 +123,12 @@ func (p *Ports) do(ctx context.Context, j job) {
 		p.settle(j, nil, Problem{Reason: NotConfigured, Message: err.Error()})
 		return
 	}
+	if len(j.releases) > 0 {
+		if err := p.allowAll(ctx, nc); err != nil { // first the pairs, by which they are known, then the ports
+			p.putBack(ctx, j.releases, err)
+			j.releases = nil
+		}
+	}
 	claims := make([]string, len(j.releases))
 	for i, uid := range j.releases {
 		claims[i] = string(uid)
@@ -144,6 +150,16 @@ func (p *Ports) do(ctx context.Context, j job) {
 		wants[i] = e.wants[e.next]
 	}
 	p.settle(j, nc.EnsureMany(ctx, wants), Problem{})
+}
+
+// putBack has claims' ports deleted later.
+func (p *Ports) putBack(ctx context.Context, uids []protocol.UID, why error) {
+	p.Log.WarnContext(ctx, "ports of claims that are gone are not deleted yet", "claims", len(uids), "error", why)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, uid := range uids {
+		p.releases[uid] = p.Now().Add(refusedFor)
+	}
 }
 
 // noteDeleted notes how the deletion of a claim's ports went.

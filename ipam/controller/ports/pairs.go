@@ -1,0 +1,288 @@
+package ports
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/api/vif"
+	"github.com/tenure-ipam/tenure/ipam/controller/doorbell"
+	"github.com/tenure-ipam/tenure/ipam/controller/neutron"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// NodePortNotFound: a node has no port on the pool's network, as far as Neutron shows.
+const NodePortNotFound neutron.Reason = "NodePortNotFound"
+
+// Pairs keeps allowed address pairs on the ports of nodes that are virtual machines, for pools whose
+// nodePorts say so: one for each address that a pod of the node has by a claim.
+//
+// A pair is known as ours by a port of ours with the same address and hardware address. So a
+// claim's port is deleted after its pairs. Pairs of others stay as they are.
+type Pairs struct {
+	Ports *Ports
+}
+
+// Setup has the manager run what keeps pairs.
+func (r *Pairs) Setup(mgr ctrl.Manager) error {
+	err := ctrl.NewControllerManagedBy(mgr).Named("neutron-pairs").
+		For(&v1alpha1.IPPool{}).
+		Watches(&v1alpha1.IPSubLease{}, handler.EnqueueRequestsFromMapFunc(r.ofUse)).
+		WithOptions(doorbell.Workers(1)).Complete(r)
+	if err != nil {
+		return fmt.Errorf("set up allowed address pairs: %w", err)
+	}
+	return nil
+}
+
+// ofUse maps a use of a claim to the pools with pairs.
+func (r *Pairs) ofUse(ctx context.Context, o client.Object) (all []reconcile.Request) {
+	if o.(*v1alpha1.IPSubLease).Spec.Use == nil {
+		return nil
+	}
+	pools, err := r.Ports.poolsWithPairs(ctx)
+	if err != nil {
+		r.Ports.Log.ErrorContext(ctx, "pools cannot be listed", "error", err)
+	}
+	for _, pool := range pools {
+		all = append(all, reconcile.Request{NamespacedName: types.NamespacedName{Name: pool.Name}})
+	}
+	return all
+}
+
+// Reconcile looks at the nodes' ports on one pool's network.
+func (r *Pairs) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
+	p := r.Ports
+	pool, err := p.pool(ctx, protocol.PoolName(req.Name))
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	name := protocol.PoolName(req.Name)
+	if pool == nil || !withPairs(pool) {
+		p.notePairs(name, Problem{})
+		return reconcile.Result{}, nil
+	}
+	nc, err := p.Connect(ctx)
+	if err != nil {
+		return reconcile.Result{RequeueAfter: p.SweepEvery}, nil //nolint:nilerr // the pool says so
+	}
+	bad, err := p.allow(ctx, nc, pool)
+	p.notePairs(name, bad)
+	return reconcile.Result{RequeueAfter: p.SweepEvery}, err
+}
+
+// notePairs notes why the nodes' ports are not as they should be.
+func (p *Ports) notePairs(name protocol.PoolName, bad Problem) {
+	p.mu.Lock()
+	before := p.pairs[name]
+	if p.pairs[name] = bad; bad.None() {
+		delete(p.pairs, name)
+	}
+	p.mu.Unlock()
+	if before.Reason != bad.Reason || before.Message != bad.Message {
+		p.TellPool(name)
+	}
+}
+
+// withPairs reports whether a pool has pairs kept, and its network is known.
+func withPairs(pool *v1alpha1.IPPool) bool {
+	return pool.Spec.Source != nil && pool.Spec.Source.Neutron.NodePorts == v1alpha1.NodePortsPairs && pool.Status.Neutron != nil
+}
+
+// poolsWithPairs returns the pools that have pairs kept.
+func (p *Ports) poolsWithPairs(ctx context.Context) (all []v1alpha1.IPPool, err error) {
+	var list v1alpha1.IPPoolList
+	if err := p.Cache.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list pools: %w", err)
+	}
+	for i := range list.Items {
+		if withPairs(&list.Items[i]) {
+			all = append(all, list.Items[i])
+		}
+	}
+	return all, nil
+}
+
+// allowAll has the nodes' ports of all pools with pairs be as they should be.
+func (p *Ports) allowAll(ctx context.Context, nc Neutron) error {
+	pools, err := p.poolsWithPairs(ctx)
+	if err != nil {
+		return err
+	}
+	for i := range pools {
+		bad, err := p.allow(ctx, nc, &pools[i])
+		if err == nil && !bad.None() && bad.Reason != NodePortNotFound {
+			err = errors.New(bad.Message)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// allow has the nodes' ports on a pool's network allow what their pods have, and nothing else of
+// ours. The problem is why they do not.
+func (p *Ports) allow(ctx context.Context, nc Neutron, pool *v1alpha1.IPPool) (bad Problem, err error) {
+	nodes, err := p.servers(ctx)
+	if err != nil {
+		return bad, err
+	}
+	wanted, err := p.inUse(ctx, pool)
+	if err != nil {
+		return bad, err
+	}
+	network := pool.Status.Neutron.NetworkID
+	ours, err := nc.Ours(ctx, network)
+	if err != nil {
+		return problemOf(err), nil
+	}
+	servers := make([]string, 0, len(nodes))
+	for server := range nodes {
+		servers = append(servers, server)
+	}
+	slices.Sort(servers)
+	found, err := nc.PortsOfServers(ctx, network, servers)
+	if err != nil {
+		return problemOf(err), nil
+	}
+	with := map[string]bool{}
+	for _, port := range found {
+		node := nodes[port.Server]
+		next := nextPairs(port.Pairs, wanted[node], func(pair neutron.Pair) bool {
+			a, err := netip.ParseAddr(pair.Addr)
+			return err == nil && inSubnets(a, pool) && isOurs(pair, ours)
+		})
+		with[node] = true
+		if slices.Equal(next, port.Pairs) {
+			continue
+		}
+		switch err := nc.SetPairs(ctx, port, next); reasonOf(err) {
+		case "":
+			p.Log.InfoContext(ctx, "addresses allowed on the port of a node", "node", node, "port", port.ID, "pairs", len(next))
+		case neutron.Changed:
+			return bad, err //nolint:wrapcheck // says what it is about; it is read again
+		default:
+			return problemOf(err), nil
+		}
+	}
+	maps.DeleteFunc(wanted, func(node string, _ []neutron.Pair) bool { return with[node] })
+	return missing(wanted, network), nil
+}
+
+func reasonOf(err error) neutron.Reason {
+	if err == nil {
+		return ""
+	}
+	reason, _ := neutron.ReasonOf(err)
+	return reason
+}
+
+// missing says which nodes need pairs and have no port for them.
+func missing(wanted map[string][]neutron.Pair, network string) Problem {
+	var without []string
+	for node := range wanted {
+		without = append(without, node)
+	}
+	if len(without) == 0 {
+		return Problem{}
+	}
+	slices.Sort(without)
+	return Problem{Reason: NodePortNotFound, Message: fmt.Sprintf(
+		"nodes %s have no port on network %s that Neutron shows, and their pods' addresses are allowed nowhere: their spec.providerID must be openstack:///UUID of the machine, and a port of the machine on that network",
+		strings.Join(without, ", "), network)}
+}
+
+// nextPairs returns what pairs are to be: those that are not ours as they are, and then those
+// wanted.
+func nextPairs(pairs, wanted []neutron.Pair, ours func(neutron.Pair) bool) (next []neutron.Pair) {
+	for _, pair := range pairs {
+		if !slices.Contains(wanted, pair) && ours(pair) {
+			continue
+		}
+		next = append(next, pair)
+	}
+	for _, pair := range wanted {
+		if !slices.Contains(next, pair) {
+			next = append(next, pair)
+		}
+	}
+	return next
+}
+
+// isOurs reports whether a pair is of one of our ports.
+func isOurs(pair neutron.Pair, ours []neutron.Port) bool {
+	return slices.ContainsFunc(ours, func(port neutron.Port) bool {
+		return port.MAC.String() == pair.MAC && slices.ContainsFunc(port.Addresses, func(a neutron.FixedIP) bool { return a.Addr.String() == pair.Addr })
+	})
+}
+
+// servers returns the names of the nodes that are virtual machines of OpenStack's, by UUID.
+func (p *Ports) servers(ctx context.Context) (map[string]string, error) {
+	var list corev1.NodeList
+	if err := p.Cache.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list nodes: %w", err)
+	}
+	of := map[string]string{}
+	for i := range list.Items {
+		// openstack:///UUID, or openstack://REGION/UUID
+		rest, ok := strings.CutPrefix(list.Items[i].Spec.ProviderID, "openstack://")
+		if _, uuid, found := strings.Cut(rest, "/"); ok && found && uuid != "" {
+			of[uuid] = list.Items[i].Name
+		}
+	}
+	return of, nil
+}
+
+// inUse returns, by node, what pods of it have of a pool by claims.
+func (p *Ports) inUse(ctx context.Context, pool *v1alpha1.IPPool) (map[string][]neutron.Pair, error) {
+	var uses v1alpha1.IPSubLeaseList
+	if err := p.Cache.List(ctx, &uses, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list uses: %w", err)
+	}
+	of := map[string][]neutron.Pair{}
+	for i := range uses.Items {
+		use := uses.Items[i].Spec.Use
+		if use == nil {
+			continue
+		}
+		var c ipamclaims.IPAMClaim
+		err := p.Cache.Get(ctx, client.ObjectKey{Namespace: use.Claim.Namespace, Name: use.Claim.Name}, &c)
+		if client.IgnoreNotFound(err) != nil {
+			return nil, fmt.Errorf("read claim %s/%s: %w", use.Claim.Namespace, use.Claim.Name, err)
+		}
+		port, bad := vif.ParsePort(c.Annotations[vif.AnnotationPort])
+		if err != nil || bad != nil || port.Network != pool.Status.Neutron.NetworkID {
+			continue
+		}
+		for _, text := range c.Status.IPs {
+			if ip, err := netip.ParsePrefix(text); err == nil && inSubnets(ip.Addr(), pool) {
+				of[uses.Items[i].Spec.Node] = append(of[uses.Items[i].Spec.Node], neutron.Pair{Addr: ip.Addr().String(), MAC: port.MAC})
+			}
+		}
+	}
+	for _, pairs := range of { // the same for the same uses
+		slices.SortFunc(pairs, func(a, b neutron.Pair) int { return strings.Compare(a.Addr, b.Addr) })
+	}
+	return of, nil
+}
+
+func inSubnets(a netip.Addr, pool *v1alpha1.IPPool) bool {
+	return slices.ContainsFunc(pool.Status.Neutron.Subnets, func(s v1alpha1.NeutronSubnet) bool {
+		cidr, err := netip.ParsePrefix(s.CIDR)
+		return err == nil && cidr.Contains(a)
+	})
+}

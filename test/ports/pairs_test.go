@@ -1,0 +1,111 @@
+package ports_test
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/ipam/kube"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+	"github.com/tenure-ipam/tenure/test/fleet"
+	"github.com/tenure-ipam/tenure/test/neutron"
+
+	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
+)
+
+// testPairs: the port of a node that is a virtual machine allows the addresses that pods of the node
+// have by claims. Pairs of others stay. A pair goes before the claim's port does.
+func testPairs(t *testing.T, w *world) {
+	network, ids := w.subnets(t, neutron.Subnet{CIDR: "10.9.0.0/24"})
+	p := sourced(t, ids...)
+	edit(t, p, func() { p.Spec.Source.Neutron.NodePorts = v1alpha1.NodePortsPairs })
+	condition(t, p, v1alpha1.PoolReady, metav1.ConditionTrue, v1alpha1.ReasonOpen, "")
+	a, b := "0a000000-0000-0000-0000-000000000001", "0b000000-0000-0000-0000-000000000002"
+	for name, id := range map[string]string{"vm-a": "openstack:///" + a, "vm-b": "openstack://RegionOne/" + b, "metal": ""} {
+		node := create(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{ProviderID: id}})
+		defer remove(t, node)
+	}
+	vip := map[string]string{"ip_address": "10.9.0.200"}
+	cidr := map[string]string{"ip_address": "10.9.0.128/25", "mac_address": "fa:16:3e:00:00:99"}
+	ofA := w.Port(t, neutron.Port{NetworkID: network.ID, DeviceOwner: "compute:nova", DeviceID: a, Pairs: []map[string]string{vip, cidr}})
+	ofB := w.Port(t, neutron.Port{NetworkID: network.ID, DeviceOwner: "compute:nova", DeviceID: b})
+	before := w.pairs(t, ofA)
+
+	c := claim(t, p, "")
+	addrs, port := w.allocated(t, c)
+	want := addrs[0].String() + " " + port.MAC
+	first := use(t, c, 0, "vm-a")
+	w.allows(t, ofA, append(slices.Clone(before), want)...)
+	second := use(t, c, 1, "vm-b") // a live migration
+	w.allows(t, ofB, want)
+	unuse(t, first)
+	w.allows(t, ofA, before...)
+	w.allows(t, ofB, want)
+
+	other := claim(t, p, "")
+	w.allocated(t, other)
+	third := use(t, other, 0, "metal")
+	condition(t, p, v1alpha1.PoolSourceReady, metav1.ConditionFalse, "NodePortNotFound", "metal")
+	unuse(t, third)
+	condition(t, p, v1alpha1.PoolSourceReady, metav1.ConditionTrue, v1alpha1.ReasonFollowed, "")
+
+	unuse(t, second)
+	remove(t, c)
+	w.portless(t, c)
+	w.allows(t, ofB)
+	w.allows(t, ofA, before...)
+	for _, id := range []string{ofA.ID, ofB.ID} {
+		w.Do(t, http.MethodDelete, "ports/"+id, "", nil, nil)
+	}
+}
+
+// pairs returns the allowed address pairs of a port.
+func (w *world) pairs(t *testing.T, of neutron.Port) (all []string) {
+	t.Helper()
+	var p neutron.Port
+	w.Do(t, http.MethodGet, "ports/"+of.ID, "port", nil, &p)
+	for _, pair := range p.Pairs {
+		all = append(all, pair["ip_address"]+" "+pair["mac_address"])
+	}
+	slices.Sort(all)
+	return all
+}
+
+// allows waits until a port has these pairs.
+func (w *world) allows(t *testing.T, of neutron.Port, want ...string) {
+	t.Helper()
+	slices.Sort(want)
+	fleet.Eventually(t, within, func() error {
+		if got := w.pairs(t, of); !slices.Equal(got, want) {
+			return fmt.Errorf("port %s allows %v; want %v", of.ID, got, want)
+		}
+		return nil
+	})
+}
+
+// use has a node use a claim, as an agent does.
+func use(t *testing.T, c *ipamclaims.IPAMClaim, i int, node string) protocol.SubLease {
+	t.Helper()
+	s, _, err := kube.NewAPI(kc).CreateSubLease(t.Context(), protocol.SubLease{
+		Meta: protocol.Meta{Name: protocol.UseName(protocol.UID(c.UID), i)}, Protocol: protocol.Version, Node: protocol.NodeName(node), Store: "store", Term: 1,
+		Use: &protocol.Use{
+			Claim: protocol.ClaimRef{Namespace: c.Namespace, Name: c.Name, UID: protocol.UID(c.UID)},
+			Pod:   protocol.PodRef{Namespace: c.Namespace, Name: "pod", UID: "pod"}, Interface: "net1",
+		},
+	})
+	must(t, err)
+	return s
+}
+
+// unuse ends a use.
+func unuse(t *testing.T, s protocol.SubLease) {
+	t.Helper()
+	o := &v1alpha1.IPSubLease{ObjectMeta: metav1.ObjectMeta{Name: s.Name}}
+	edit(t, o, func() { o.Annotations = map[string]string{"tenure.dev/deletion": "confirmed"} }) // to anybody but an agent it is forbidden
+	remove(t, o)
+}
