@@ -368,7 +368,7 @@ func (s seen) setExhausted(st *v1alpha1.IPPoolStatus) {
 	case s.shape != nil && s.tally.counts(s.shape).Capacity == 0:
 		s.set(st, v1alpha1.PoolExhausted, metav1.ConditionTrue, v1alpha1.ReasonNoAddressFree, "the pool has no address to give: its ranges have none but those that are excluded, gateways, or the network's own")
 	case s.shape != nil && slices.ContainsFunc(s.shape.Families(), func(f allocator.Family) bool { return s.shape.OrdinaryCapacity(f) == 0 }):
-		s.set(st, v1alpha1.PoolExhausted, metav1.ConditionFalse, v1alpha1.ReasonAddressesFree, "addresses are free, to whom asks for them by name: all of them, or all of one family, are static-only")
+		s.set(st, v1alpha1.PoolExhausted, metav1.ConditionFalse, v1alpha1.ReasonAddressesFree, whoseFree(s.pool.Spec))
 	default:
 		s.set(st, v1alpha1.PoolExhausted, metav1.ConditionFalse, v1alpha1.ReasonAddressesFree, "addresses are free")
 	}

@@ -175,9 +175,20 @@ func (t tally) pressure(now v1alpha1.Pressure, shape *allocator.Shape) v1alpha1.
 	worst := allocator.PressureLow
 	for _, f := range shape.Families() {
 		capacity := shape.OrdinaryCapacity(f)
+		if capacity == 0 && shape.Capacity(f) > 0 { // no node leases what is given by name alone
+			continue
+		}
 		worst = max(worst, allocator.NextPressure(before, capacity, capacity-t.leased[f]))
 	}
 	return v1alpha1.Pressure(worst.String())
+}
+
+// whoseFree says who gets an address of a pool that has none for who asks for any.
+func whoseFree(spec v1alpha1.IPPoolSpec) string {
+	if spec.Source != nil {
+		return "addresses are Neutron's to give: the condition SourceReady says whether it has any"
+	}
+	return "addresses are free, to whom asks for them by name: all of them, or all of one family, are static-only"
 }
 
 // holders says who still holds leases, for people.
