@@ -298,7 +298,7 @@ func writePool(to screen, p *v1alpha1.IPPool, view poolView) {
 		to.fact("Domain", plain(p.Spec.Domain)[0])
 	}
 	if s := p.Spec.Source; s != nil {
-		to.fact("Source", plain("Neutron, subnets "+strings.Join(s.Neutron.SubnetIDs, ", "))[0])
+		to.fact("Source", plain("Neutron, subnets " + strings.Join(s.Neutron.SubnetIDs, ", "))[0])
 	}
 	to.fact("Take-over", plain(view.TakeOver)[0])
 	to.fact("Used by", plain(mayUse(kube.AccessOf(p)))[0])

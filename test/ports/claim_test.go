@@ -128,14 +128,14 @@ func testOrphans(t *testing.T, w *world) {
 	}
 	kept := claim(t, p, "")
 	w.only(t, kept)
-	made := w.ofOurs(t, string(kept.UID))[0]
+	made := w.ours(t, string(kept.UID))[0]
 	// One that was made when nobody waited for it any more.
 	w.Port(t, neutron.Port{NetworkID: network.ID, DeviceOwner: made.DeviceOwner, DeviceID: made.DeviceID})
 	w.only(t, kept)
 	w.end(t) // the claim ends while no controller runs
 	remove(t, c)
 	w.start(t)
-	fleet.Eventually(t, within, func() error { return none(w.ofOurs(t, string(c.UID))) })
+	fleet.Eventually(t, within, func() error { return none(w.ours(t, string(c.UID))) })
 	for _, s := range strangers {
 		var still neutron.Port
 		w.Do(t, http.MethodGet, "ports/"+s.ID, "port", nil, &still)

@@ -121,12 +121,7 @@ func (w *world) finish(t *testing.T) {
 		if err := kc.List(ctx, &pools); err != nil || len(pools.Items) > 0 {
 			return fmt.Errorf("%d pools are left: %w", len(pools.Items), err)
 		}
-		for _, p := range w.Ports(t, "") {
-			if strings.HasPrefix(p.DeviceOwner, "tenure:") && p.DeviceOwner != "tenure:another" {
-				return fmt.Errorf("port %+v is left", p)
-			}
-		}
-		return nil
+		return none(w.ours(t, ""))
 	})
 }
 
@@ -343,10 +338,12 @@ func (w *world) subnet(t *testing.T, id string) (s neutron.Subnet) {
 	return s
 }
 
-// ofOurs returns the ports of a claim that are this cluster's.
-func (w *world) ofOurs(t *testing.T, uid string) []neutron.Port {
+// ours returns the ports of a claim that are this cluster's, or of all with an empty UID.
+func (w *world) ours(t *testing.T, uid string) []neutron.Port {
 	t.Helper()
-	return slices.DeleteFunc(w.Ports(t, uid), func(p neutron.Port) bool { return !strings.HasPrefix(p.DeviceOwner, "tenure:") })
+	return slices.DeleteFunc(w.Ports(t, uid), func(p neutron.Port) bool {
+		return !strings.HasPrefix(p.DeviceOwner, "tenure:") || p.DeviceOwner == "tenure:another"
+	})
 }
 
 // allocatedNow reports whether a claim has addresses.

@@ -100,8 +100,8 @@ func testCrashes(t *testing.T, w *world) {
 		}
 	}
 	fleet.Eventually(t, time.Minute, func() error {
-		if n := len(w.Ports(t, "")); n != len(stay) {
-			return fmt.Errorf("Neutron has %d ports for %d claims: %+v", n, len(stay), w.Ports(t, ""))
+		if all := w.ours(t, ""); len(all) != len(stay) {
+			return fmt.Errorf("Neutron has ports %v for %d claims", all, len(stay))
 		}
 		return nil
 	})

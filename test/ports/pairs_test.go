@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -14,12 +15,10 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 	"github.com/tenure-ipam/tenure/test/fleet"
 	"github.com/tenure-ipam/tenure/test/neutron"
-
-	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
 )
 
-// testPairs: the port of a node that is a virtual machine allows the addresses that pods of the node
-// have by claims. Pairs of others stay. A pair goes before the claim's port does.
+// testPairs: the port of a node that is a virtual machine allows the addresses that pods of the
+// node have by claims. Pairs of others stay. A pair goes before the claim's port does.
 func testPairs(t *testing.T, w *world) {
 	network, ids := w.subnets(t, neutron.Subnet{CIDR: "10.9.0.0/24"})
 	p := sourced(t, ids...)
@@ -27,8 +26,7 @@ func testPairs(t *testing.T, w *world) {
 	condition(t, p, v1alpha1.PoolReady, metav1.ConditionTrue, v1alpha1.ReasonOpen, "")
 	a, b := "0a000000-0000-0000-0000-000000000001", "0b000000-0000-0000-0000-000000000002"
 	for name, id := range map[string]string{"vm-a": "openstack:///" + a, "vm-b": "openstack://RegionOne/" + b, "metal": ""} {
-		node := create(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{ProviderID: id}})
-		defer remove(t, node)
+		create(t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{ProviderID: id}})
 	}
 	vip := map[string]string{"ip_address": "10.9.0.200"}
 	cidr := map[string]string{"ip_address": "10.9.0.128/25", "mac_address": "fa:16:3e:00:00:99"}
@@ -106,6 +104,7 @@ func use(t *testing.T, c *ipamclaims.IPAMClaim, i int, node string) protocol.Sub
 func unuse(t *testing.T, s protocol.SubLease) {
 	t.Helper()
 	o := &v1alpha1.IPSubLease{ObjectMeta: metav1.ObjectMeta{Name: s.Name}}
-	edit(t, o, func() { o.Annotations = map[string]string{"tenure.dev/deletion": "confirmed"} }) // to anybody but an agent it is forbidden
+	// To anybody but an agent it is forbidden.
+	edit(t, o, func() { o.Annotations = map[string]string{"tenure.dev/deletion": "confirmed"} })
 	remove(t, o)
 }

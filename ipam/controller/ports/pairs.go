@@ -24,7 +24,8 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// NodePortNotFound: a node has no port on the pool's network, as far as Neutron shows.
+// NodePortNotFound is the reason where a node has no port on the pool's network, as far as Neutron
+// shows.
 const NodePortNotFound neutron.Reason = "NodePortNotFound"
 
 // Pairs keeps allowed address pairs on the ports of nodes that are virtual machines, for pools whose
