@@ -56,6 +56,25 @@ func testFollow(t *testing.T, w *world) {
 	waits(t, claim(t, p, "10.9.0.16"), "RequestedIPsInvalid", "10.9.0.16")
 }
 
+// testWritten: what somebody has written into the ranges of a pool with a source counts for
+// nothing, and what was written of another pool that is gone, as a backup has it, is as good as nothing.
+func testWritten(t *testing.T, w *world) {
+	_, ids := w.subnets(t, neutron.Subnet{CIDR: "10.9.0.0/24"})
+	first := pool(t, ids...)
+	again := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: unique("pool")}, Spec: *first.Spec.DeepCopy()}
+	remove(t, first)
+	again.Spec.Domain = again.Name
+	create(t, again)
+	condition(t, again, v1alpha1.PoolReady, metav1.ConditionTrue, v1alpha1.ReasonOpen, "")
+	other := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: unique("pool")}, Spec: *first.Spec.DeepCopy()}
+	other.Spec.Domain, other.Spec.Ranges = other.Name, []v1alpha1.Range{{CIDR: "192.0.2.0/24"}}
+	create(t, other)
+	condition(t, other, v1alpha1.PoolReady, metav1.ConditionTrue, v1alpha1.ReasonOpen, "")
+	if got := other.Spec.Ranges; len(got) != 1 || got[0].CIDR != "10.9.0.0/24" {
+		t.Errorf("ranges are %+v", got)
+	}
+}
+
 // testUnfit: each reason is said at the pool, and a subnet that Neutron shows no more leaves the
 // pool as it was.
 func testUnfit(t *testing.T, w *world) {

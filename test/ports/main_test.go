@@ -83,7 +83,7 @@ func TestNeutron(t *testing.T) {
 		test func(*testing.T, *world)
 	}{
 		{"claim", testClaim}, {"requested", testRequested}, {"exhausted", testExhausted}, {"deleted behind our back", testDeleted},
-		{"orphans", testOrphans}, {"keeps", testKeeps}, {"follow", testFollow}, {"subnets that make no pool", testUnfit},
+		{"orphans", testOrphans}, {"keeps", testKeeps}, {"follow", testFollow}, {"written", testWritten}, {"subnets that make no pool", testUnfit},
 		{"credentials", testCredentials}, {"quota", testQuota}, {"pairs", testPairs}, {"away", testAway}, {"crashes", testCrashes}, {"load", testLoad},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -162,7 +162,7 @@ func (b *Book) SetPool(s PoolState) bool {
 		return false
 	}
 	p.ahead = false
-	if s.UID == old.UID && s.Generation == old.Generation && s.Withheld == old.Withheld && old.Generation > 0 {
+	if s.UID == old.UID && s.Generation == old.Generation && s.Withheld == old.Withheld && old.Generation > 0 && old.Shape != nil {
 		s.Shape, s.Fault = old.Shape, old.Fault
 	}
 	p.state = s

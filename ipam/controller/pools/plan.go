@@ -178,7 +178,7 @@ func (s seen) lease(st *v1alpha1.IPPoolStatus) plan {
 		return p
 	}
 	if s.shape == nil {
-		return s.shut(st, whyShapeless(s.pool.Spec), s.fault)
+		return s.shut(st, whyShapeless(s.pool), s.fault)
 	}
 	if s.pool.Spec.Domain != "" && len(s.older) > 0 {
 		return s.shut(st, v1alpha1.ReasonOverlap, fmt.Sprintf(

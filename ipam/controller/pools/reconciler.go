@@ -339,6 +339,7 @@ type Shapes struct{ known sync.Map } // types.UID -> knownShape
 type knownShape struct {
 	generation int64
 	withheld   string // of the status, joined
+	pending    bool
 	shape      *allocator.Shape
 	fault      string
 }
@@ -347,17 +348,20 @@ type knownShape struct {
 // wrong with it.
 func (s *Shapes) Of(pool *v1alpha1.IPPool) (shape *allocator.Shape, fault string) {
 	withheld := strings.Join(pool.Status.Withheld, ",")
-	if k, ok := s.known.Load(pool.UID); ok && k.(knownShape).generation == pool.Generation && k.(knownShape).withheld == withheld {
-		return k.(knownShape).shape, k.(knownShape).fault
+	if k, ok := s.known.Load(pool.UID); ok {
+		k := k.(knownShape) //nolint:forcetypeassert // nothing else is stored
+		if k.generation == pool.Generation && k.withheld == withheld && k.pending == pending(pool) {
+			return k.shape, k.fault
+		}
 	}
 	shape, err := poolspec.ParsePool(kube.PoolText(pool))
 	switch {
-	case whyShapeless(pool.Spec) == v1alpha1.ReasonSourcePending:
+	case pending(pool):
 		shape, fault = nil, "its subnets have not been read yet: see its condition "+v1alpha1.PoolSourceReady
 	case err != nil:
 		shape, fault = nil, oneLine(err)
 	}
-	s.known.Store(pool.UID, knownShape{pool.Generation, withheld, shape, fault})
+	s.known.Store(pool.UID, knownShape{pool.Generation, withheld, pending(pool), shape, fault})
 	return shape, fault
 }
 

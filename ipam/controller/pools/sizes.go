@@ -41,9 +41,15 @@ func (s sizes) status() *v1alpha1.BlockPrefixLengths {
 // node holds one: a large block is one lease, and one write, for many claims.
 const sourcedSize = 64
 
+// pending reports whether a pool has a source that has not been read yet. Ranges that somebody has
+// written for it count for nothing.
+func pending(pool *v1alpha1.IPPool) bool {
+	return pool.Spec.Source != nil && (len(pool.Spec.Ranges) == 0 || pool.Status.Neutron == nil)
+}
+
 // whyShapeless returns the reason for which nobody knows what a pool's addresses are.
-func whyShapeless(spec v1alpha1.IPPoolSpec) string {
-	if spec.Source != nil && len(spec.Ranges) == 0 {
+func whyShapeless(pool *v1alpha1.IPPool) string {
+	if pending(pool) {
 		return v1alpha1.ReasonSourcePending
 	}
 	return v1alpha1.ReasonInvalidSpec

@@ -15,7 +15,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
@@ -46,7 +48,7 @@ type Follower struct {
 // Setup has the manager run f, and at every ring of the bell.
 func (f *Follower) Setup(mgr ctrl.Manager, bell *doorbell.Bell) error {
 	err := ctrl.NewControllerManagedBy(mgr).Named("neutron-subnets").
-		For(&v1alpha1.IPPool{}).WatchesRawSource(bell).WithOptions(doorbell.Workers(1)).Complete(f)
+		For(&v1alpha1.IPPool{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).WatchesRawSource(bell).WithOptions(doorbell.Workers(1)).Complete(f)
 	if err != nil {
 		return fmt.Errorf("set up what follows subnets: %w", err)
 	}

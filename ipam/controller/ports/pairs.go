@@ -13,8 +13,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
@@ -28,8 +30,8 @@ import (
 // shows.
 const NodePortNotFound neutron.Reason = "NodePortNotFound"
 
-// Pairs keeps allowed address pairs on the ports of nodes that are virtual machines, for pools whose
-// nodePorts say so: one for each address that a pod of the node has by a claim.
+// Pairs keeps allowed address pairs on the ports of nodes that are virtual machines, for pools
+// whose nodePorts say so: one for each address that a pod of the node has by a claim.
 //
 // A pair is known as ours by a port of ours with the same address and hardware address. So a
 // claim's port is deleted after its pairs. Pairs of others stay as they are.
@@ -40,7 +42,7 @@ type Pairs struct {
 // Setup has the manager run what keeps pairs.
 func (r *Pairs) Setup(mgr ctrl.Manager) error {
 	err := ctrl.NewControllerManagedBy(mgr).Named("neutron-pairs").
-		For(&v1alpha1.IPPool{}).
+		For(&v1alpha1.IPPool{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.IPSubLease{}, handler.EnqueueRequestsFromMapFunc(r.ofUse)).
 		WithOptions(doorbell.Workers(1)).Complete(r)
 	if err != nil {
