@@ -57,7 +57,7 @@ func testFollow(t *testing.T, w *world) {
 }
 
 // testWritten: what somebody has written into the ranges of a pool with a source counts for
-// nothing, and what was written of another pool that is gone, as a backup has it, is as good as nothing.
+// nothing. What was written of another pool that is gone, as a backup has it, does no harm.
 func testWritten(t *testing.T, w *world) {
 	_, ids := w.subnets(t, neutron.Subnet{CIDR: "10.9.0.0/24"})
 	first := pool(t, ids...)
