@@ -43,6 +43,8 @@ type Network struct {
 	Pool string `json:"pool,omitempty"`
 	// SubnetID is a subnet of Neutron's. The pool that has it gives addresses in the place of Pool.
 	SubnetID string `json:"subnetId,omitempty"`
+	// Subnet is one that is to be made, in the place of both.
+	Subnet *NewSubnet `json:"subnet,omitempty"`
 	// Interface says how the interface is made: the name of InterfaceParameters of the definition's
 	// namespace, as a JSON string, or an object with the spec of such. Empty: a pool of Neutron's
 	// subnets says it.
@@ -71,13 +73,21 @@ func NetworkOf(annotations map[string]string) (n Network, err error) {
 		if err := decode(kuryr, &n, false); err != nil {
 			return n, fmt.Errorf("annotation %s: %w", AnnotationKuryr, err)
 		}
-		n.Pool, n.Interface = "", nil
+		n.Pool, n.Interface, n.Subnet = "", nil, nil
 	}
 	n.SubnetID = strings.ToLower(n.SubnetID) // as Neutron writes it
+	if n.Subnet != nil {
+		if n.Pool != "" || n.SubnetID != "" {
+			return n, fmt.Errorf("annotation %s: subnet is there beside pool or subnetId: keep one", AnnotationNetwork)
+		}
+		if _, _, err := n.Subnet.Parse(); err != nil {
+			return n, fmt.Errorf("annotation %s: %w", AnnotationNetwork, err)
+		}
+	}
 	switch {
 	case n.Pool != "" && n.SubnetID != "":
 		return n, fmt.Errorf("annotation %s: pool and subnetId are both there: keep one", AnnotationNetwork)
-	case n.Pool == "" && n.SubnetID == "" && own != "":
+	case n.Pool == "" && n.SubnetID == "" && n.Subnet == nil && own != "":
 		return n, fmt.Errorf("annotation %s: it has neither pool nor subnetId", AnnotationNetwork)
 	case n.SubnetID == "" && own == "":
 		return n, fmt.Errorf("annotation %s: it has no subnetId", AnnotationKuryr)

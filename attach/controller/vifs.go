@@ -88,7 +88,7 @@ func (r *VIFs) madeOfVIF(ctx context.Context, o *nad.NetworkAttachmentDefinition
 	if err != nil {
 		return made{}, invalidVIF("%v: no interface is made by this definition before that is mended", err)
 	}
-	pool, err := r.poolOf(ctx, n)
+	pool, err := r.poolOf(ctx, client.ObjectKeyFromObject(o), n)
 	if err != nil {
 		return made{}, err
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	api "github.com/tenure-ipam/tenure/api/podnetwork"
@@ -34,13 +35,19 @@ func subnetsOf(pool *v1alpha1.IPPool) []string {
 	return nil
 }
 
-// poolOf returns the pool that a network names, or that has its subnet.
-func (r *VIFs) poolOf(ctx context.Context, n vif.Network) (*v1alpha1.IPPool, error) {
+// poolOf returns the pool that a network of a definition names, or that has its subnet.
+func (r *VIFs) poolOf(ctx context.Context, of types.NamespacedName, n vif.Network) (*v1alpha1.IPPool, error) {
+	if n.Subnet != nil {
+		n.Pool = vif.PoolName(of.Namespace, of.Name)
+	}
 	if n.SubnetID != "" {
 		return r.poolOfSubnet(ctx, n.SubnetID)
 	}
 	var pool v1alpha1.IPPool
 	err := r.Cache.Get(ctx, client.ObjectKey{Name: n.Pool}, &pool)
+	if apierrors.IsNotFound(err) && n.Subnet != nil {
+		return nil, vifFault{ReasonVIFPoolNotFound, fmt.Sprintf("annotation %s: its subnet has not been made yet: if no other Event says why, see whether the controller has credentials for Neutron", vif.AnnotationNetwork)}
+	}
 	if apierrors.IsNotFound(err) {
 		return nil, vifFault{ReasonVIFPoolNotFound, fmt.Sprintf("annotation %s: IPPool %.260s does not exist: make it, or name another", vif.AnnotationNetwork, n.Pool)}
 	}

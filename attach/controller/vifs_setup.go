@@ -35,6 +35,9 @@ func IndexVIFs(ctx context.Context, to client.FieldIndexer) error {
 			return nil
 		}
 		keys := []string{poolKey(n.Pool)}
+		if n.Subnet != nil {
+			keys = []string{poolKey(vif.PoolName(d.Namespace, d.Name))}
+		}
 		if n.SubnetID != "" {
 			keys = []string{subnetKey(n.SubnetID)}
 		}

@@ -79,6 +79,7 @@ func parse(args []string, getenv func(string) string, stderr io.Writer) (options
 	flags.BoolVar(&c.KuryrAnnotation, "kuryr-annotation", false, "write these interfaces into the annotation openstack.org/kuryr-vif as well, for programs that were made for Kuryr; without --vifs of no effect")
 	flags.StringVar(&c.NeutronClouds, "neutron-clouds", "", "path of the clouds.yaml by which OpenStack's Neutron is reached, for pools with spec.source.neutron; empty: no such pool is served")
 	flags.StringVar(&c.NeutronCloud, "neutron-cloud", c.NeutronCloud, "the cloud of --neutron-clouds that counts")
+	flags.StringSliceVar(&c.NeutronSubnetNamespaces, "neutron-subnet-namespaces", nil, "namespaces whose definitions may describe a subnet in the annotation tenure.dev/vif, which is then made in Neutron, with --vifs")
 	flags.DurationVar(&c.NeutronEvery, "neutron-every", c.NeutronEvery, "how often Neutron's subnets and ports are compared with pools and claims")
 	flags.DurationVar(&c.TakeOverMargin, "take-over-margin", c.TakeOverMargin, "how long after its fence a silent node whose Node object is gone is taken over")
 	flags.StringVar(&c.Health, "health", c.Health, "address for /healthz and /readyz; empty: none")

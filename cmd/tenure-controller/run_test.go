@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -62,7 +63,7 @@ func TestFlags(t *testing.T) {
 	want := controller.DefaultConfig()
 	want.Workers, want.CountsEvery, want.Health, want.LeaderElection, want.RegistrationNamespace = 8, 2*time.Second, "", false, "ipam"
 	want.StatefulSetClaims = false
-	if opts.controller != want {
+	if !reflect.DeepEqual(opts.controller, want) {
 		t.Errorf("got %+v; want %+v", opts.controller, want)
 	}
 }

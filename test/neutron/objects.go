@@ -120,6 +120,12 @@ func (s *Server) Do(t testing.TB, method, path, key string, body, answer any) {
 	}
 }
 
+// Try is [Server.Do] of a request without a body that may fail.
+func (s *Server) Try(t testing.TB, method, path string, answer any) error {
+	t.Helper()
+	return s.do(t, method, path, "", nil, answer)
+}
+
 func (s *Server) do(t testing.TB, method, path, key string, body, answer any) error {
 	var sent io.Reader
 	if body != nil {

@@ -84,7 +84,7 @@ func TestNeutron(t *testing.T) {
 	}{
 		{"claim", testClaim}, {"requested", testRequested}, {"exhausted", testExhausted}, {"deleted behind our back", testDeleted},
 		{"orphans", testOrphans}, {"keeps", testKeeps}, {"follow", testFollow}, {"written", testWritten}, {"subnets that make no pool", testUnfit},
-		{"credentials", testCredentials}, {"quota", testQuota}, {"pairs", testPairs}, {"away", testAway}, {"crashes", testCrashes}, {"load", testLoad},
+		{"credentials", testCredentials}, {"quota", testQuota}, {"pairs", testPairs}, {"made", testMade}, {"away", testAway}, {"crashes", testCrashes}, {"load", testLoad},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.test(t, w)
@@ -139,6 +139,7 @@ func (w *world) start(t *testing.T) {
 	t.Helper()
 	cfg := controller.DefaultConfig()
 	cfg.NeutronClouds, cfg.NeutronEvery = w.clouds, w.every
+	cfg.VIFs, cfg.NeutronSubnetNamespaces = true, []string{team}
 	log := slog.New(slog.DiscardHandler)
 	if testing.Verbose() {
 		log = kube.Logger(w.t.Output(), false)

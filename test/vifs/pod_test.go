@@ -43,6 +43,16 @@ func TestOff(t *testing.T) {
 	}
 }
 
+// TestOlderFormat (K7): the annotation of pods that Kuryr had before has no effect.
+func TestOlderFormat(t *testing.T) {
+	d := lan(t)
+	older := newPod("")
+	older.Annotations["openstack.org/kuryr-additional-subnets"] = "11111111-1111-1111-1111-111111111111"
+	create(t, older)
+	mapped(t, pod(t, d.Name), "net1") // one that was made later has been looked at
+	none(t, older)
+}
+
 // TestFormats (K2, K5): a pod selects definitions in either format, and beside networks that have
 // a configuration; an interface without a name has one by its place.
 func TestFormats(t *testing.T) {

@@ -88,6 +88,9 @@ type Config struct {
 	// NeutronClouds is the path of the clouds.yaml by which Neutron is reached, for pools whose
 	// source it is, and NeutronCloud the cloud in it that counts; empty: there is no Neutron.
 	NeutronClouds, NeutronCloud string
+	// NeutronSubnetNamespaces are the namespaces whose definitions may describe subnets that are
+	// made in Neutron, where VIFs are served.
+	NeutronSubnetNamespaces []string
 	// NeutronEvery is how often Neutron's subnets and ports are looked at.
 	NeutronEvery time.Duration
 

@@ -18,6 +18,7 @@ import (
 type following struct {
 	ports    *ports.Ports
 	follower *ports.Follower
+	subnets  *ports.Subnets // nil where VIFs are not served
 }
 
 // ports returns what looks after pools with a source, and tells it to those of pools and of claims.
@@ -33,13 +34,26 @@ func (c *Controller) ports(mgr manager.Manager, direct client.Client, b *grants.
 		Metrics: ports.NewMetrics(), Log: c.log.With("part", "neutron"), Now: time.Now, SweepEvery: c.cfg.NeutronEvery,
 	}).Init()
 	ofPools.Stolen, ofClaims.Ports, ofClaims.Write = made.Stolen, made, direct
-	return following{made, &ports.Follower{
+	f := following{ports: made}
+	if c.cfg.VIFs {
+		f.subnets = &ports.Subnets{
+			Cache: mgr.GetCache(), Write: direct, Connect: cloud.Maker, Namespaces: c.cfg.NeutronSubnetNamespaces,
+			Events: mgr.GetEventRecorder(name), Log: c.log.With("part", "neutron"),
+		}
+	}
+	f.follower = &ports.Follower{
 		Cache: mgr.GetCache(), Write: direct, Connect: cloud.Connect, Trouble: made.Trouble, Events: mgr.GetEventRecorder(name),
 		Log: c.log.With("part", "neutron"), Now: time.Now, Every: c.cfg.NeutronEvery,
-	}}
+	}
+	return f
 }
 
 // setup has the manager run f.
 func (f following) setup(mgr manager.Manager, bells *bells) error {
+	if f.subnets != nil {
+		if err := f.subnets.Setup(mgr); err != nil {
+			return err //nolint:wrapcheck // says what it is about
+		}
+	}
 	return errors.Join(mgr.Add(manager.RunnableFunc(f.ports.Run)), f.follower.Setup(mgr, &bells.subnets), (&ports.Pairs{Ports: f.ports}).Setup(mgr))
 }

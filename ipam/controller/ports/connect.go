@@ -30,7 +30,12 @@ type Cloud struct {
 }
 
 // Connect returns a client. It may be called concurrently.
-func (c *Cloud) Connect(ctx context.Context) (Neutron, error) {
+func (c *Cloud) Connect(ctx context.Context) (Neutron, error) { return c.connect(ctx) }
+
+// Maker is Connect for who makes subnets.
+func (c *Cloud) Maker(ctx context.Context) (SubnetMaker, error) { return c.connect(ctx) }
+
+func (c *Cloud) connect(ctx context.Context) (*neutron.Client, error) {
 	if c.File == "" {
 		return nil, errors.New("the controller has no credentials for Neutron: start it with --neutron-clouds (Helm: neutron.cloudsSecret)")
 	}
