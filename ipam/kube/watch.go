@@ -190,6 +190,10 @@ func NewPodCache(c client.WithWatch, node protocol.NodeName, keep func(key strin
 // Run watches until ctx ends.
 func (p *PodCache) Run(ctx context.Context) { p.run.RunWithContext(ctx) }
 
+// Synced reports whether all pods of the node have been listed since Run began: until then a
+// pod that Get does not find may be there.
+func (p *PodCache) Synced() bool { return p.run.HasSynced() }
+
 // Get returns what the watch has of a pod.
 func (p *PodCache) Get(namespace, name string) (*metav1.PartialObjectMetadata, bool) {
 	o, ok, err := p.store.GetByKey(namespace + "/" + name)

@@ -13,7 +13,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/cmd/tenured/daemon"
 	"github.com/tenure-ipam/tenure/ipam/kube"
+	"github.com/tenure-ipam/tenure/test/controlplane"
 	"github.com/tenure-ipam/tenure/test/fleet"
 )
 
@@ -23,8 +25,12 @@ import (
 func TestNewSandboxOfARunningPod(t *testing.T) {
 	const name = "renewed"
 	define(t, name, fmt.Sprintf(`{"type":"tenure","pool":%q}`, name))
+	address, err := controlplane.FreeAddress()
+	if err != nil {
+		t.Fatal(err)
+	}
 	w := &network{t: t, name: name, fleet: fleet.New(t, accounts.Agent), dir: t.TempDir()}
-	w.fleet.Change = quick
+	w.fleet.Change = func(c *daemon.Config) { quick(c); c.Listen = address }
 	w.start(1)
 	n := w.nodes[0]
 	old, staying := w.run(n, "renewed-old"), w.run(n, "renewed-staying")
@@ -58,13 +64,14 @@ func TestNewSandboxOfARunningPod(t *testing.T) {
 		t.Fatal(err)
 	}
 	n.Stop()
-	ours.node = w.fleet.Start(n.Name) // an agent that starts lists the pods, and so their status
+	ours.node = w.fleet.Start(n.Name)
+	ours.node.AwaitReady() // it has listed the pods, and so their status
 	if err := cp.PauseAPIServer(); err != nil {
 		t.Fatal(err)
 	}
 	ours.Interface = w.renewed(ours.Interface)
 	began := time.Now()
-	err := ours.attach(time.Second)
+	err = ours.attach(time.Second)
 	took := time.Since(began)
 	if err := cp.ResumeAPIServer(); err != nil {
 		t.Fatal(err)

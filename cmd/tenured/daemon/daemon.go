@@ -201,7 +201,13 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 		g.Go(func() error { return keeper.Run(ctx) })
 	}
 	if d.cfg.Listen != "" {
-		g.Go(func() error { return serveHTTP(ctx, d.cfg, a, collectors) })
+		isReady := func(ctx context.Context) (bool, string) {
+			if !podCache.Synced() {
+				return false, "this node's pods have not been listed since the agent started"
+			}
+			return a.Ready(ctx)
+		}
+		g.Go(func() error { return serveHTTP(ctx, d.cfg, isReady, collectors) })
 	}
 	return g.Wait()
 }
@@ -273,11 +279,11 @@ func listen(ctx context.Context, socket string) (net.Listener, error) {
 }
 
 // serveHTTP serves health, readiness and metrics until ctx ends.
-func serveHTTP(ctx context.Context, cfg Config, a *agent.Agent, own []prometheus.Collector) error {
+func serveHTTP(ctx context.Context, cfg Config, isReady func(context.Context) (ok bool, why string), own []prometheus.Collector) error {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(own...)
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	srv := &http.Server{Addr: cfg.Listen, Handler: httpHandler(registry, a.Ready, cfg.Profiles), ReadHeaderTimeout: 5 * time.Second}
+	srv := &http.Server{Addr: cfg.Listen, Handler: httpHandler(registry, isReady, cfg.Profiles), ReadHeaderTimeout: 5 * time.Second}
 	stop := context.AfterFunc(ctx, func() { _ = srv.Close() }) // Serve's error tells
 	defer stop()
 	if err := srv.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
