@@ -13,7 +13,6 @@ import (
 	"github.com/tenure-ipam/tenure/attach/plan"
 	"github.com/tenure-ipam/tenure/ipam/atomicfile"
 	"github.com/tenure-ipam/tenure/ipam/cniresults"
-	"github.com/tenure-ipam/tenure/ipam/lean/plainfile"
 )
 
 // The cache is a second trace of what was attached: for each journal a file of its
@@ -34,10 +33,10 @@ func (r *Runner) cacheFile(k journal.Key) string { return filepath.Join(r.cacheD
 // The journal has it too, so that it need not survive the machine.
 func (r *Runner) keep(k journal.Key, record cniresults.Record) error {
 	const flags = os.O_WRONLY | os.O_APPEND | os.O_CREATE
-	f, err := plainfile.Open(r.cacheFile(k), flags, 0o600)
+	f, err := os.OpenFile(r.cacheFile(k), flags, 0o600)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err = atomicfile.MakeDir(r.cacheDir()); err == nil {
-			f, err = plainfile.Open(r.cacheFile(k), flags, 0o600)
+			f, err = os.OpenFile(r.cacheFile(k), flags, 0o600)
 		}
 	}
 	if err != nil {
@@ -80,7 +79,7 @@ func forget(path string, gone func(network, ifName string) bool) error {
 		return atomicfile.Remove(path)
 	}
 	temp := path + cniresults.SuffixTemp // its container's lock is held
-	if err := plainfile.Write(temp, left, 0o600); err != nil {
+	if err := os.WriteFile(temp, left, 0o600); err != nil {
 		return err
 	}
 	return os.Rename(temp, path)

@@ -10,7 +10,6 @@ import (
 
 	"github.com/tenure-ipam/tenure/attach/plan"
 	"github.com/tenure-ipam/tenure/ipam/atomicfile"
-	"github.com/tenure-ipam/tenure/ipam/lean/plainfile"
 )
 
 // maxDevice bounds a device information file: it has a few lines.
@@ -29,12 +28,12 @@ func prepareDevice(d *plan.Device) error {
 	if d.Source == "" {
 		return nil
 	}
-	text, err := plainfile.Read(d.Source)
+	text, err := os.ReadFile(d.Source)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err == nil {
-		err = plainfile.Write(d.File, text, 0o644)
+		err = os.WriteFile(d.File, text, 0o644)
 	}
 	if err != nil {
 		return fmt.Errorf("device information: %w", err)
@@ -52,7 +51,7 @@ func readDevice(d *plan.Device) (json.RawMessage, error) {
 		if path == "" {
 			continue
 		}
-		text, err := plainfile.Read(path)
+		text, err := os.ReadFile(path)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			continue

@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"io/fs"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 
 	"github.com/tenure-ipam/tenure/ipam/atomicfile"
-	"github.com/tenure-ipam/tenure/ipam/lean/plainfile"
 	"github.com/tenure-ipam/tenure/ipam/lean/plainjson"
 )
 
@@ -71,7 +71,7 @@ func (d Dir) Default(definition string) (json.RawMessage, error) {
 // keep writes a file of one line, whole or not at all, if it does not say that already.
 func (d Dir) keep(path string, body []byte) (changed bool, err error) {
 	text := atomicfile.Seal(body)
-	if old, err := plainfile.Read(path); err == nil && bytes.Equal(old, text) {
+	if old, err := os.ReadFile(path); err == nil && bytes.Equal(old, text) {
 		return false, nil
 	}
 	if err := atomicfile.MakeDir(d.Path); err != nil {
@@ -87,7 +87,7 @@ func (d Dir) keep(path string, body []byte) (changed bool, err error) {
 // kept returns what keep has written, nil if there is none. The error of a file that does not read
 // is a [*DamagedError].
 func kept(path string) ([]byte, error) {
-	text, err := plainfile.Read(path)
+	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

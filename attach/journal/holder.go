@@ -5,8 +5,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-
-	"github.com/tenure-ipam/tenure/ipam/lean/plainfile"
 )
 
 // maxHolders is how many processes an error names.
@@ -27,7 +25,7 @@ func holders(f *os.File) string {
 		if !holds(p, file) || filepath.Base(p) == fmt.Sprint(os.Getpid()) {
 			continue
 		}
-		comm, _ := plainfile.Read(filepath.Join(p, "comm"))
+		comm, _ := os.ReadFile(filepath.Join(p, "comm"))
 		found = append(found, fmt.Sprintf("process %s (%s)", filepath.Base(p), strings.TrimSpace(string(comm))))
 	}
 	if more := len(found) - maxHolders; more > 0 {
@@ -44,7 +42,7 @@ func holds(process, file string) bool {
 		if to, err := os.Readlink(link); err != nil || to != file {
 			continue
 		}
-		info, _ := plainfile.Read(filepath.Join(process, "fdinfo", filepath.Base(link)))
+		info, _ := os.ReadFile(filepath.Join(process, "fdinfo", filepath.Base(link)))
 		if strings.Contains(string(info), "FLOCK") {
 			return true
 		}

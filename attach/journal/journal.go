@@ -16,7 +16,6 @@ import (
 
 	"github.com/tenure-ipam/tenure/attach/facts"
 	"github.com/tenure-ipam/tenure/ipam/atomicfile"
-	"github.com/tenure-ipam/tenure/ipam/lean/plainfile"
 	"github.com/tenure-ipam/tenure/ipam/lean/plainjson"
 )
 
@@ -125,7 +124,7 @@ func (d Dir) read(k Key) (e *Entry, path string, size int, err error) {
 
 // read reads a journal; size is how much of the file is lines.
 func read(path string) (e *Entry, size int, err error) {
-	f, err := plainfile.Open(path, os.O_RDONLY, 0)
+	f, err := os.Open(path)
 	if err != nil {
 		return nil, 0, fmt.Errorf("journal: %w", err)
 	}
@@ -244,7 +243,7 @@ func (l *Log) Sync() error {
 
 // open opens a journal for adding after its first size bytes.
 func (d Dir) open(k Key, path string, size int) (*Log, error) {
-	f, err := plainfile.Open(path, os.O_WRONLY|os.O_APPEND, 0)
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
 	if err != nil {
 		return nil, fmt.Errorf("journal: %w", err)
 	}

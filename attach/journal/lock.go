@@ -12,7 +12,6 @@ import (
 
 	"github.com/tenure-ipam/tenure/ipam/atomicfile"
 	"github.com/tenure-ipam/tenure/ipam/lean/pause"
-	"github.com/tenure-ipam/tenure/ipam/lean/plainfile"
 )
 
 // ErrBusy is wrapped by the errors of locks that somebody else held for too long.
@@ -165,10 +164,10 @@ func (d Dir) flock(ctx context.Context, name string, how int) (*os.File, error) 
 
 func (d Dir) openLock(path string) (*os.File, error) {
 	const flags = os.O_RDWR | os.O_CREATE
-	f, err := plainfile.Open(path, flags, 0o600)
+	f, err := os.OpenFile(path, flags, 0o600)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err = atomicfile.MakeDir(d.locks()); err == nil {
-			f, err = plainfile.Open(path, flags, 0o600)
+			f, err = os.OpenFile(path, flags, 0o600)
 		}
 	}
 	return f, err

@@ -11,7 +11,6 @@ import (
 
 	"github.com/tenure-ipam/tenure/attach/facts"
 	"github.com/tenure-ipam/tenure/ipam/atomicfile"
-	"github.com/tenure-ipam/tenure/ipam/lean/plainfile"
 )
 
 // MarkUnsent has Unsent find the report of k, which nobody has accepted yet. The mark need
@@ -19,10 +18,10 @@ import (
 func (d Dir) MarkUnsent(k Key) error {
 	path := filepath.Join(d.unsent(), k.FileName())
 	const flags = os.O_WRONLY | os.O_CREATE | os.O_TRUNC // which gives it its time, if it is there
-	f, err := plainfile.Open(path, flags, 0o600)
+	f, err := os.OpenFile(path, flags, 0o600)
 	if errors.Is(err, fs.ErrNotExist) {
 		if err = atomicfile.MakeDir(d.unsent()); err == nil {
-			f, err = plainfile.Open(path, flags, 0o600)
+			f, err = os.OpenFile(path, flags, 0o600)
 		}
 	}
 	if err == nil {

@@ -21,7 +21,6 @@ import (
 	"github.com/tenure-ipam/tenure/attach/plan"
 	"github.com/tenure-ipam/tenure/ipam/lean/cnicall"
 	"github.com/tenure-ipam/tenure/ipam/lean/pause"
-	"github.com/tenure-ipam/tenure/ipam/lean/plainfile"
 )
 
 func (c *call) add(ctx context.Context, args *cnicall.Args) error {
@@ -156,7 +155,7 @@ func ready(ctx context.Context, file string, patience time.Duration) error {
 
 // disk is the host's configuration files.
 func (c *call) disk(conf *plan.Config) plan.Disk {
-	return plan.Files{Root: plainfile.DirFS("/"), ConfDir: conf.ConfDir}
+	return plan.Files{Root: os.DirFS("/"), ConfDir: conf.ConfDir}
 }
 
 // keepDefault keeps the default network for STATUS if it is in a definition. If it is in a file,

@@ -25,7 +25,6 @@ import (
 	"github.com/tenure-ipam/tenure/attach/plan"
 	"github.com/tenure-ipam/tenure/ipam/agentapi"
 	"github.com/tenure-ipam/tenure/ipam/lean/cnicall"
-	"github.com/tenure-ipam/tenure/ipam/lean/plainfile"
 )
 
 // What a call waits for, and how long.
@@ -128,7 +127,7 @@ func pluginPath(binDir, cniPath string) (dirs []string) {
 // bootID names this boot. It is empty where the kernel does not tell: then every
 // step of a journal counts as begun.
 func bootID() string {
-	text, err := plainfile.Read("/proc/sys/kernel/random/boot_id")
+	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
 		return ""
 	}

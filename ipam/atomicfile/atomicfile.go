@@ -14,8 +14,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/tenure-ipam/tenure/ipam/lean/plainfile"
 )
 
 // MakeDir makes dir, for root alone, and those above it that are missing, and makes them
@@ -96,7 +94,7 @@ func SyncNew(f *os.File, final string, reached func(step string)) error {
 // writeNew makes a new file at path with the content text, which is not on disk yet. After
 // an error the file may be there.
 func writeNew(path string, text []byte, reached func(step string)) (*os.File, error) {
-	f, err := plainfile.Open(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE|os.O_EXCL, 0o600)
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +116,7 @@ func writeSynced(path string, text []byte, reached func(step string)) error {
 
 // SyncDir makes the names in dir last.
 func SyncDir(dir string) error {
-	d, err := plainfile.Open(dir, os.O_RDONLY, 0)
+	d, err := os.Open(dir)
 	if err != nil {
 		return err
 	}
@@ -135,7 +133,7 @@ func Remove(path string) error {
 
 // Names returns what dir has, in no order. A missing directory has nothing.
 func Names(dir string) ([]string, error) {
-	d, err := plainfile.Open(dir, os.O_RDONLY, 0)
+	d, err := os.Open(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

@@ -10,7 +10,6 @@ import (
 	"os"
 	"slices"
 
-	"github.com/tenure-ipam/tenure/ipam/lean/plainfile"
 	"github.com/tenure-ipam/tenure/ipam/lean/plainjson"
 )
 
@@ -106,7 +105,7 @@ func ParseRecords(text []byte) (all []Record, err error) {
 
 // ReadRecords reads a file as ParseRecords reads its text.
 func ReadRecords(path string) ([]Record, error) {
-	f, err := plainfile.Open(path, os.O_RDONLY, 0)
+	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}

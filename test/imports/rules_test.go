@@ -149,12 +149,8 @@ var rules = []rule{
 		never: join(ours, kubernetes, bolt, cni), but: []string{"./ipam/lean/plainjson", "./ipam/lean/pause", "./ipam/lean/quiet"},
 	},
 	{
-		pkg: "./ipam/lean/plainfile", why: "it opens files, whoever reads them",
-		never: join(ours, kubernetes, bolt, cni),
-	},
-	{
 		pkg: "./ipam/atomicfile", why: "plain files, whoever keeps something in them",
-		never: join(ours, kubernetes, bolt, cni), but: []string{"./ipam/lean/plainfile"},
+		never: join(ours, kubernetes, bolt, cni),
 	},
 	{
 		pkg: "./ipam/lean/cniname", why: "it knows the rules of CNI for names alone",
@@ -174,7 +170,7 @@ var rules = []rule{
 	},
 	{
 		pkg: "./ipam/cniresults", why: "others' files are read without knowing what for",
-		never: join(ours, kubernetes, bolt, cni), but: []string{"./ipam/lean/plainfile", "./ipam/lean/plainjson"},
+		never: join(ours, kubernetes, bolt, cni), but: []string{"./ipam/lean/plainjson"},
 	},
 	{
 		pkg: "./ipam/protocol", why: "the simulation runs the steps that ship: no clock, no I/O, no clients",
@@ -286,7 +282,7 @@ var rules = []rule{
 	},
 	{
 		pkg: "./attach/ready", why: "it looks at files, and asks nobody but who is handed to it",
-		never: join(kubernetes, bolt, processes, []string{"./ipam", "./api/v1alpha1", "./claims"}), but: []string{"./ipam/lean/cniname", "./ipam/atomicfile", "./ipam/lean/plainfile", "./ipam/lean/plainjson"},
+		never: join(kubernetes, bolt, processes, []string{"./ipam", "./api/v1alpha1", "./claims"}), but: []string{"./ipam/lean/cniname", "./ipam/atomicfile", "./ipam/lean/plainjson"},
 	},
 	{
 		pkg: "./attach/cniresult", why: "it knows results of plugins alone, as the CNI library does",
@@ -314,7 +310,7 @@ var rules = []rule{
 	},
 	{
 		pkg: "./attach/journal", why: "a DEL needs what is in it and nobody else: plain files",
-		never: join(kubernetes, bolt, processes, []string{"./ipam", "./api/v1alpha1", "./claims"}), but: []string{"./ipam/lean/cniname", "./ipam/atomicfile", "./ipam/lean/pause", "./ipam/lean/plainfile", "./ipam/lean/plainjson"},
+		never: join(kubernetes, bolt, processes, []string{"./ipam", "./api/v1alpha1", "./claims"}), but: []string{"./ipam/lean/cniname", "./ipam/atomicfile", "./ipam/lean/pause", "./ipam/lean/plainjson"},
 	},
 	{
 		pkg: "./attach/route", why: "it knows routes and results, not who asks for them",
@@ -322,12 +318,12 @@ var rules = []rule{
 	},
 	{
 		pkg: "./attach/delegate", why: "it runs on the host with a plan and a journal, and asks nobody",
-		never: join(kubernetes, bolt, []string{"./ipam", "./api/v1alpha1", "./claims"}), but: []string{"./ipam/cniresults", "./ipam/lean/cniname", "./ipam/atomicfile", "./ipam/lean/pause", "./ipam/lean/plainfile", "./ipam/lean/plainjson"},
+		never: join(kubernetes, bolt, []string{"./ipam", "./api/v1alpha1", "./claims"}), but: []string{"./ipam/cniresults", "./ipam/lean/cniname", "./ipam/atomicfile", "./ipam/lean/pause", "./ipam/lean/plainjson"},
 	},
 	{
 		pkg: "./attach/plugin", why: "the plugin is thin: the agent is the one to talk to a cluster",
 		never: join(kubernetes, bolt, []string{"./ipam", "./api/v1alpha1", "./claims", "./attach/resolve"}),
-		but:   []string{"./ipam/cniresults", "./ipam/atomicfile", "./ipam/lean/plainjson", "./ipam/agentapi", "./ipam/lean/cnicall", "./ipam/netns", "./ipam/lean/pause", "./ipam/lean/quiet", "./ipam/lean/cniname", "./ipam/lean/plainfile"},
+		but:   []string{"./ipam/cniresults", "./ipam/atomicfile", "./ipam/lean/plainjson", "./ipam/agentapi", "./ipam/lean/cnicall", "./ipam/netns", "./ipam/lean/pause", "./ipam/lean/quiet", "./ipam/lean/cniname"},
 	},
 	{
 		pkg: "./cmd/tenure-attach", why: "it runs once for every pod: it starts within milliseconds, and holds no credentials",

@@ -45,7 +45,6 @@ type Streams struct {
 // types, and locks a thread to look at its network namespace, for which the runtime of
 // Go starts another thread.
 func Main(getenv func(string) string, s Streams, f Funcs, about string) (confVersion string, e *types.Error) {
-	growStack(len(about))
 	verb := getenv("CNI_COMMAND")
 	args, e := readArgs(getenv, s.In, verb)
 	if e != nil {
@@ -58,16 +57,6 @@ func Main(getenv func(string) string, s Streams, f Funcs, about string) (confVer
 	}
 	e = dispatch(verb, args, s.Out, f)
 	return args.Version, e
-}
-
-// growStack makes the goroutine's stack as large as a call needs, while there is little
-// on it: from the smallest, the runtime of Go would double it three times on the way, and
-// copy what is on it each time. It returns a byte of the room that it takes, by any i.
-//
-//go:noinline
-func growStack(i int) byte {
-	var room [16 << 10]byte
-	return room[i%len(room)]
 }
 
 // dispatch has f serve verb, or answers it itself.
