@@ -16,7 +16,7 @@ import (
 const overlay = `apiVersion: kustomize.config.k8s.io/v1beta1
 kind: Kustomization
 resources: [%[1]s/deploy]
-components: [%[1]s/deploy/attach, %[1]s/deploy/podnetworks, %[1]s/deploy/vifs, %[1]s/deploy/neutron]
+components: [%[5]s]
 images:
 - {name: tenured, newName: %[2]stenured, newTag: %[3]s}
 - {name: tenure-controller, newName: %[2]stenure-controller, newTag: %[3]s}
@@ -29,7 +29,8 @@ patches:
     - {op: add, path: /spec/template/spec/volumes/-, value: {name: boot, hostPath: {path: %[4]s, type: File}}}
 `
 
-// Install installs Tenure as a user does, and returns when everything of it is ready.
+// Install installs Tenure as a user does, the version of [Earlier] if there is one, and returns
+// when everything of it is ready.
 func (c *Cluster) Install(ctx context.Context) error {
 	root, err := programs.Root()
 	if err != nil {
@@ -39,9 +40,18 @@ func (c *Cluster) Install(ctx context.Context) error {
 		if _, err := c.Kubectl(ctx, "", "create", "-f", filepath.Join(root, "deploy/crds/upstream")); err != nil {
 			return err
 		}
-		return c.Upgrade(ctx, ImageTag)
+		if earlier := Earlier(); earlier != "" {
+			return c.apply(ctx, earlier, EarlierTag)
+		}
+		return c.apply(ctx, root, ImageTag)
 	})
 }
+
+// What is installed of deploy besides its own manifests, where the version has it.
+var (
+	components = []string{"attach", "podnetworks", "vifs", "neutron"}
+	gatePolicy = "podnetworks/gate-policy.yaml"
+)
 
 // Upgrade applies the manifests with the images of a tag, and returns when all that runs
 // is of it.
@@ -50,6 +60,11 @@ func (c *Cluster) Upgrade(ctx context.Context, tag string) error {
 	if err != nil {
 		return err
 	}
+	return c.apply(ctx, root, tag)
+}
+
+// apply applies the manifests of the source in root with the images of a tag.
+func (c *Cluster) apply(ctx context.Context, root, tag string) error {
 	dir := filepath.Join(c.dir, "install")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -58,16 +73,25 @@ func (c *Cluster) Upgrade(ctx context.Context, tag string) error {
 	if err != nil {
 		return err
 	}
-	text := fmt.Sprintf(overlay, from, ImagePrefix, tag, bootFile)
+	has := func(name string) bool { _, err := os.Stat(filepath.Join(root, "deploy", name)); return err == nil }
+	var with []string
+	for _, name := range components {
+		if has(name) {
+			with = append(with, filepath.Join(from, "deploy", name))
+		}
+	}
+	text := fmt.Sprintf(overlay, from, ImagePrefix, tag, bootFile, strings.Join(with, ", "))
 	if err := os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(text), 0o644); err != nil {
 		return err
 	}
-	for _, args := range [][]string{
-		{"apply", "-k", dir},
-		{"apply", "-f", filepath.Join(root, "deploy/podnetworks/gate-policy.yaml")},
-		{"--namespace", "tenure-system", "rollout", "status", "--timeout=3m", "daemonset/tenured"},
-		{"--namespace", "tenure-system", "rollout", "status", "--timeout=3m", "deployment/tenure-controller"},
-	} {
+	steps := [][]string{{"apply", "-k", dir}}
+	if has(gatePolicy) {
+		steps = append(steps, []string{"apply", "-f", filepath.Join(root, "deploy", gatePolicy)})
+	}
+	for _, args := range append(steps,
+		[]string{"--namespace", "tenure-system", "rollout", "status", "--timeout=3m", "daemonset/tenured"},
+		[]string{"--namespace", "tenure-system", "rollout", "status", "--timeout=3m", "deployment/tenure-controller"},
+	) {
 		if _, err := c.Kubectl(ctx, "", args...); err != nil {
 			return err
 		}

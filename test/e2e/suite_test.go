@@ -49,7 +49,7 @@ var _ = BeforeSuite(func(ctx context.Context) {
 	images, err := cluster.BuildImages(ctx)
 	Expect(err).NotTo(HaveOccurred())
 	say("images of Tenure (%v)", time.Since(began).Round(time.Second))
-	c, err = cluster.Start(ctx, cluster.Options{Nodes: 2, Images: []string{images}, Say: say})
+	c, err = cluster.Start(ctx, cluster.Options{Nodes: 2, Images: images, Say: say})
 	Expect(err).NotTo(HaveOccurred())
 	DeferCleanup(c.Stop)
 	DeferCleanup(func() {

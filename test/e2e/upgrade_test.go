@@ -17,55 +17,84 @@ import (
 	"github.com/tenure-ipam/tenure/test/cluster"
 )
 
-var _ = Describe("An upgrade by one version, and the way back,", func() {
-	It("happen while pods come and go: none fails, and none has another's address", func(ctx context.Context) {
+var _ = Describe("An upgrade", func() {
+	It("by one version, and the way back: while pods come and go none fails, and none has another's address", func(ctx context.Context) {
 		s := newSite(ctx)
-		s.network(ctx, "lan", "10.60.0.0/24", acrossNodes)
-		var stay []*corev1.Pod
-		for i := range 2 * len(c.Nodes) {
-			stay = append(stay, s.start(ctx, fmt.Sprintf("stay-%d", i), c.Nodes[i%len(c.Nodes)].Name, "lan"))
-		}
-		awaitRunning(ctx, stay...)
-		had := map[string]netip.Prefix{}
-		for _, p := range stay {
-			had[p.Name] = addresses(ctx, p)["net1"]
-		}
+		had := s.stay(ctx)
 		DeferCleanup(func(ctx context.Context) { // also where this ends before it does so
 			Expect(c.Upgrade(ctx, cluster.ImageTag)).To(Succeed())
 		})
 
 		old := installed()
-		came := s.traffic(ctx, had, func() { Expect(c.Upgrade(ctx, cluster.NextTag)).To(Succeed()) })
-		Expect(came).To(BeNumerically(">", 0), "pods that came during the upgrade")
-		Expect(images(ctx)).To(HaveEach(HaveSuffix(":" + cluster.NextTag)))
+		s.upgrade(ctx, had, cluster.NextTag)
 		for file, next := range installed() {
 			Expect(next).NotTo(Equal(old[file]), "the next version's plugin is at %s", file)
 		}
 		between := s.run(ctx, "between", c.Nodes[0].Name, "lan") // made by the next version, ended by this one
-
-		came = s.traffic(ctx, had, func() { Expect(c.Upgrade(ctx, cluster.ImageTag)).To(Succeed()) })
-		Expect(came).To(BeNumerically(">", 0), "pods that came during the downgrade")
-		Expect(images(ctx)).To(HaveEach(HaveSuffix(":" + cluster.ImageTag)))
+		s.upgrade(ctx, had, cluster.ImageTag)
 		Expect(installed()).To(Equal(old))
+		had[between] = addresses(ctx, between)["net1"]
+		s.leave(ctx, had)
+	})
 
-		for _, p := range stay {
-			Expect(addresses(ctx, p)).To(HaveKeyWithValue("net1", had[p.Name]), "%s keeps its address", p.Name)
+	It("from an earlier version: while pods come and go none fails, and none has another's address", func(ctx context.Context) {
+		if cluster.Earlier() == "" {
+			Skip("make upgrade says from which version")
 		}
-		for _, p := range append(stay, between) {
-			stop(ctx, p)
+		s := newSite(ctx)
+		had := s.stay(ctx)
+		old := installed()
+		s.upgrade(ctx, had, cluster.ImageTag)
+		for file, next := range installed() {
+			Expect(next).NotTo(Equal(old[file]), "this version's plugin is at %s", file)
 		}
+		s.leave(ctx, had)
 	})
 })
+
+// stay starts pods of lan on every node, which stay, and returns their addresses.
+func (s site) stay(ctx context.Context) map[*corev1.Pod]netip.Prefix {
+	GinkgoHelper()
+	s.network(ctx, "lan", "10.60.0.0/24", acrossNodes)
+	had := map[*corev1.Pod]netip.Prefix{}
+	for i := range 2 * len(c.Nodes) {
+		had[s.start(ctx, fmt.Sprintf("stay-%d", i), c.Nodes[i%len(c.Nodes)].Name, "lan")] = netip.Prefix{}
+	}
+	for p := range had {
+		awaitRunning(ctx, p)
+		had[p] = addresses(ctx, p)["net1"]
+	}
+	return had
+}
+
+// upgrade goes to the version of a tag while pods of lan come and go beside those that stay.
+func (s site) upgrade(ctx context.Context, stay map[*corev1.Pod]netip.Prefix, tag string) {
+	GinkgoHelper()
+	came := s.traffic(ctx, stay, func() { Expect(c.Upgrade(ctx, tag)).To(Succeed()) })
+	Expect(came).To(BeNumerically(">", 0), "pods that came during the upgrade")
+	Expect(images(ctx)).To(HaveEach(HaveSuffix(":" + tag)))
+}
+
+// leave ends pods that have kept their addresses.
+func (s site) leave(ctx context.Context, had map[*corev1.Pod]netip.Prefix) {
+	GinkgoHelper()
+	for p, addr := range had {
+		Expect(addresses(ctx, p)).To(HaveKeyWithValue("net1", addr), "%s keeps its address", p.Name)
+	}
+	for p := range had {
+		stop(ctx, p)
+	}
+}
 
 // traffic has pods of lan come and go on every node while do is done, and returns how
 // many came. All of them run at last, none with an address that another has that is
 // there: one of taken, or the last few of each node.
-func (s site) traffic(ctx context.Context, taken map[string]netip.Prefix, do func()) (came int) {
+func (s site) traffic(ctx context.Context, taken map[*corev1.Pod]netip.Prefix, do func()) (came int) {
 	GinkgoHelper()
 	const atOnce = 3 // on each node
 	t := tenants{has: map[netip.Prefix]string{}}
-	for name, at := range taken {
-		t.enter(name, at)
+	for p, at := range taken {
+		t.enter(p.Name, at)
 	}
 	done := make(chan struct{})
 	var nodes sync.WaitGroup

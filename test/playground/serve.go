@@ -45,7 +45,7 @@ func (p place) hold(ctx context.Context, out io.Writer) (err error) {
 		return err
 	}
 	say("starting; half a minute as a rule")
-	c, err := cluster.Start(ctx, cluster.Options{Nodes: 2, Images: []string{images}, Say: say})
+	c, err := cluster.Start(ctx, cluster.Options{Nodes: 2, Images: images, Say: say})
 	if err != nil {
 		return err
 	}
