@@ -171,13 +171,13 @@ e2e: root rig-foreign rig-neutron $(HELM) ## Tests on a real cluster: kubelets, 
 	go test -count=1 -timeout $(TIMEOUT) ./test/cluster
 	go test -count=1 -v -timeout 60m ./test/e2e -ginkgo.v $(ARGS)
 
-# Of upgrade: any name of a commit.
+# Of test-upgrade: any name of a commit.
 FROM ?= HEAD
 
-.PHONY: upgrade
-upgrade: root rig-foreign rig-neutron $(HELM) ## On a real cluster, upgrade from the version FROM, a commit, while pods come and go; as root
-	rm -rf bin/earlier; mkdir -p bin/earlier
-	git archive '$(FROM)' | tar -x -C bin/earlier
+.PHONY: test-upgrade
+test-upgrade: root rig-foreign rig-neutron $(HELM) ## On a real cluster, upgrade from the version FROM, a commit, while pods come and go; as root
+	rm -rf bin/earlier; mkdir -p bin/earlier; trap 'rm -rf bin/earlier' EXIT; \
+	git archive '$(FROM)' | tar -x -C bin/earlier; \
 	TENURE_EARLIER_SOURCE='$(CURDIR)/bin/earlier' go test -count=1 -v -timeout 60m ./test/e2e -ginkgo.v -ginkgo.focus='An upgrade from' $(ARGS)
 
 .PHONY: soak

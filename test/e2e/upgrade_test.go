@@ -39,7 +39,7 @@ var _ = Describe("An upgrade", func() {
 
 	It("from an earlier version: while pods come and go none fails, and none has another's address", func(ctx context.Context) {
 		if cluster.Earlier() == "" {
-			Skip("make upgrade says from which version")
+			Skip("make test-upgrade says from which version")
 		}
 		s := newSite(ctx)
 		had := s.stay(ctx)
