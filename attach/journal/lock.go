@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/tenure-ipam/tenure/ipam/atomicfile"
-	"github.com/tenure-ipam/tenure/ipam/lean/pause"
+	"github.com/tenure-ipam/tenure/ipam/pause"
 )
 
 // ErrBusy is wrapped by the errors of locks that somebody else held for too long.

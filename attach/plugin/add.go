@@ -20,7 +20,7 @@ import (
 	"github.com/tenure-ipam/tenure/attach/journal"
 	"github.com/tenure-ipam/tenure/attach/plan"
 	"github.com/tenure-ipam/tenure/ipam/lean/cnicall"
-	"github.com/tenure-ipam/tenure/ipam/lean/pause"
+	"github.com/tenure-ipam/tenure/ipam/pause"
 )
 
 func (c *call) add(ctx context.Context, args *cnicall.Args) error {

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/tenure-ipam/tenure/attach/journal"
-	"github.com/tenure-ipam/tenure/ipam/lean/pause"
+	"github.com/tenure-ipam/tenure/ipam/pause"
 )
 
 // What is collected of the plugin's directory at once, and how old it must be: of

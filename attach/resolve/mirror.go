@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tenure-ipam/tenure/ipam/lean/pause"
+	"github.com/tenure-ipam/tenure/ipam/pause"
 )
 
 // A mirror has copies of objects that it follows by name, as long as somebody wants

@@ -11,8 +11,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/tenure-ipam/tenure/ipam/lean/pause"
 	"github.com/tenure-ipam/tenure/ipam/lean/quiet"
+	"github.com/tenure-ipam/tenure/ipam/pause"
 )
 
 // A ThreadConn is a connection to the agent of a program that lives for a few calls, as

@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/tenure-ipam/tenure/ipam/lean/pause"
+	"github.com/tenure-ipam/tenure/ipam/pause"
 )
 
 // ErrHungUp is the cause with which a handler's context ends when the client

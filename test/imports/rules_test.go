@@ -117,7 +117,7 @@ var rules = []rule{
 		never: join(ours, kubernetes, bolt, cni), but: []string{"./deploy/image"},
 	},
 	{
-		pkg: "./ipam/lean/pause", why: "it waits, for whoever has to",
+		pkg: "./ipam/pause", why: "it waits, for whoever has to",
 		never: join(ours, kubernetes, bolt, cni),
 	},
 	{
@@ -146,7 +146,7 @@ var rules = []rule{
 	},
 	{
 		pkg: "./ipam/agentapi", why: "both ends of the node socket link it: plain frames and plain types",
-		never: join(ours, kubernetes, bolt, cni), but: []string{"./ipam/lean/plainjson", "./ipam/lean/pause", "./ipam/lean/quiet"},
+		never: join(ours, kubernetes, bolt, cni), but: []string{"./ipam/lean/plainjson", "./ipam/pause", "./ipam/lean/quiet"},
 	},
 	{
 		pkg: "./ipam/atomicfile", why: "plain files, whoever keeps something in them",
@@ -310,7 +310,7 @@ var rules = []rule{
 	},
 	{
 		pkg: "./attach/journal", why: "a DEL needs what is in it and nobody else: plain files",
-		never: join(kubernetes, bolt, processes, []string{"./ipam", "./api/v1alpha1", "./claims"}), but: []string{"./ipam/lean/cniname", "./ipam/atomicfile", "./ipam/lean/pause", "./ipam/lean/plainjson"},
+		never: join(kubernetes, bolt, processes, []string{"./ipam", "./api/v1alpha1", "./claims"}), but: []string{"./ipam/lean/cniname", "./ipam/atomicfile", "./ipam/pause", "./ipam/lean/plainjson"},
 	},
 	{
 		pkg: "./attach/route", why: "it knows routes and results, not who asks for them",
@@ -318,12 +318,12 @@ var rules = []rule{
 	},
 	{
 		pkg: "./attach/delegate", why: "it runs on the host with a plan and a journal, and asks nobody",
-		never: join(kubernetes, bolt, []string{"./ipam", "./api/v1alpha1", "./claims"}), but: []string{"./ipam/cniresults", "./ipam/lean/cniname", "./ipam/atomicfile", "./ipam/lean/pause", "./ipam/lean/plainjson"},
+		never: join(kubernetes, bolt, []string{"./ipam", "./api/v1alpha1", "./claims"}), but: []string{"./ipam/cniresults", "./ipam/lean/cniname", "./ipam/atomicfile", "./ipam/pause", "./ipam/lean/plainjson"},
 	},
 	{
 		pkg: "./attach/plugin", why: "the plugin is thin: the agent is the one to talk to a cluster",
 		never: join(kubernetes, bolt, []string{"./ipam", "./api/v1alpha1", "./claims", "./attach/resolve"}),
-		but:   []string{"./ipam/cniresults", "./ipam/atomicfile", "./ipam/lean/plainjson", "./ipam/agentapi", "./ipam/lean/cnicall", "./ipam/netns", "./ipam/lean/pause", "./ipam/lean/quiet", "./ipam/lean/cniname"},
+		but:   []string{"./ipam/cniresults", "./ipam/atomicfile", "./ipam/lean/plainjson", "./ipam/agentapi", "./ipam/lean/cnicall", "./ipam/netns", "./ipam/pause", "./ipam/lean/quiet", "./ipam/lean/cniname"},
 	},
 	{
 		pkg: "./cmd/tenure-attach", why: "it runs once for every pod: it starts within milliseconds, and holds no credentials",
