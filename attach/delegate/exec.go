@@ -119,8 +119,7 @@ func (x *executor) start(path string, stdin *os.File, environ []string) (*proces
 }
 
 // wait waits for a program's end, and returns what it wrote. A thread waits in the
-// kernel, since nothing else is to be done then: to wait by the runtime's poller
-// takes the poller.
+// kernel, since nothing else is to be done then.
 func (x *executor) wait(p *process) (stdout, stderr []byte, err error) {
 	if x.meanwhile != nil {
 		x.meanwhile()

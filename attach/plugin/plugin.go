@@ -140,8 +140,7 @@ func keyOf(conf *plan.Config, args *cnicall.Args) journal.Key {
 
 // lock takes the container's lock for r.
 func (c *call) lock(ctx context.Context, r *delegate.Runner, containerID string) error {
-	// Most often nobody holds it, and a context with a deadline would start the runtime's
-	// poller, for which nothing else has any use.
+	// Most often nobody holds it.
 	now, cancel := context.WithCancel(ctx)
 	cancel()
 	var err error
