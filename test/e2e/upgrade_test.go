@@ -31,9 +31,9 @@ var _ = Describe("An upgrade", func() {
 			Expect(next).NotTo(Equal(old[file]), "the next version's plugin is at %s", file)
 		}
 		between := s.run(ctx, "between", c.Nodes[0].Name, "lan") // made by the next version, ended by this one
+		had[between] = addresses(ctx, between)["net1"]
 		s.upgrade(ctx, had, cluster.ImageTag)
 		Expect(installed()).To(Equal(old))
-		had[between] = addresses(ctx, between)["net1"]
 		s.leave(ctx, had)
 	})
 
