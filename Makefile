@@ -175,7 +175,7 @@ e2e: root rig-foreign rig-neutron $(HELM) ## Tests on a real cluster: kubelets, 
 FROM ?= HEAD
 
 .PHONY: test-upgrade
-test-upgrade: root rig-foreign rig-neutron $(HELM) ## On a real cluster, upgrade from the version FROM, a commit, while pods come and go; as root
+test-upgrade: root commit rig-foreign rig-neutron $(HELM) ## On a real cluster, upgrade from the version FROM, a commit, while pods come and go; as root
 	rm -rf bin/earlier; mkdir -p bin/earlier; trap 'rm -rf bin/earlier' EXIT; \
 	git archive '$(FROM)' | tar -x -C bin/earlier; \
 	TENURE_EARLIER_SOURCE='$(CURDIR)/bin/earlier' go test -count=1 -v -timeout 60m ./test/e2e -ginkgo.v -ginkgo.focus='An upgrade from' $(ARGS)
@@ -185,9 +185,13 @@ soak: root minutes rig ## Load a cluster for MINUTES with faults of all kinds, a
 	TENURE_SOAK_MINUTES=$(MINUTES) go test -count=1 -v -timeout 0 $(ARGS) ./test/soak
 
 # What is mistyped is said before anything is built.
-.PHONY: minutes sizes seeds
+.PHONY: minutes commit sizes seeds
 minutes:
 	@[[ '$(MINUTES)' =~ ^[0-9]*[.]?[0-9]+$$ ]] || { echo "MINUTES is '$(MINUTES)', must be a number of minutes such as 10" >&2; exit 1; }
+
+commit:
+	@git rev-parse --verify --quiet '$(FROM)^{commit}' >/dev/null || { echo "FROM is '$(FROM)', must name a commit of this repository, such as HEAD~20" >&2; exit 1; }
+
 sizes:
 	@[[ '$(NODES)' =~ ^[1-9][0-9]*(,[1-9][0-9]*)*$$ ]] || { echo "NODES is '$(NODES)', must be positive numbers with commas between them, such as 100,300" >&2; exit 1; }
 	@[[ '$(PODS)' =~ ^[1-9][0-9]*$$ ]] || { echo "PODS is '$(PODS)', must be how many pods move, such as 10000" >&2; exit 1; }
