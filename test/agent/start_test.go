@@ -1,16 +1,70 @@
 package agent_test
 
 import (
+	"context"
 	"fmt"
 	"math"
+	"net/http"
+	"path"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"k8s.io/client-go/rest"
+
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/cmd/tenured/daemon"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
+	"github.com/tenure-ipam/tenure/test/controlplane"
 	"github.com/tenure-ipam/tenure/test/fleet"
 )
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// TestReadyWhenThePodsAreListed: an agent that has not listed its node's pods serves, and is
+// not ready: a rolling update waits for it.
+func TestReadyWhenThePodsAreListed(t *testing.T) {
+	openPool(t, "listed", v1alpha1.Range{CIDR: "10.38.0.0/24"})
+	address, err := controlplane.FreeAddress()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := fleet.New(t, cp.Config())
+	f.Change = func(c *daemon.Config) { c.Listen = address }
+	listed := make(chan struct{})
+	list := sync.OnceFunc(func() { close(listed) })
+	t.Cleanup(list)
+	f.Between = func(_ string, rc *rest.Config) *rest.Config {
+		rc = rest.CopyConfig(rc)
+		rc.Wrap(func(next http.RoundTripper) http.RoundTripper {
+			return roundTripper(func(r *http.Request) (*http.Response, error) {
+				if path.Base(r.URL.Path) == "pods" {
+					select {
+					case <-listed:
+					case <-r.Context().Done():
+						return nil, context.Cause(r.Context())
+					}
+				}
+				return next.RoundTrip(r)
+			})
+		})
+		return rc
+	}
+	n := f.Start("listed")
+	mustAdd(t, n, onPool("listed", "c", "net1"))
+	eventually(t, 15*time.Second, func() error {
+		const want = "this node's pods have not been listed"
+		if err := fleet.Ready(address)(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
+			return fmt.Errorf("readiness: %w; want %q", err, want)
+		}
+		return nil
+	})
+	list()
+	n.AwaitReady()
+}
 
 // TestReadyWithAThousandAttachments: an agent with 1,000 attachments over some
 // hundreds of leases is ready a second after its start, whether the API server answers

@@ -13,8 +13,9 @@ func (n *Node) AwaitServing() {
 	n.await("does not serve", Serving(n.cfg.Socket))
 }
 
-// AwaitReady waits until the agent is ready, as the kubelet asks it: since it started it
-// has also told the API server what its node holds. Its Config must have Listen.
+// AwaitReady waits until the agent is ready, as the kubelet asks it: since it started it has
+// also listed its node's pods, and told the API server what the node holds. Its Config must
+// have Listen.
 func (n *Node) AwaitReady() {
 	n.fleet.t.Helper()
 	n.await("is not ready", Ready(n.cfg.Listen))
