@@ -32,7 +32,13 @@ CONTROLLER_GEN := bin/tools/controller-gen
 CRD_REF_DOCS := bin/tools/crd-ref-docs
 HELM := bin/tools/helm
 CRANE := bin/tools/crane
-GO_BUILD := CGO_ENABLED=0 go build -trimpath -ldflags "-s -w"
+# One way to compile for programs, tests and tools, which so share what they have in common;
+# the modules of tools and of the rig have the same libraries at the same versions. The race
+# detector alone needs cgo.
+export CGO_ENABLED := 0
+export GOFLAGS := $(filter-out -trimpath,$(GOFLAGS)) -trimpath
+GO_BUILD := go build -ldflags "-s -w"
+GO_RACE := CGO_ENABLED=1 go test -race
 # The plugins have Go's earlier garbage collector, as in deploy/image, where Go still has it:
 # docs/decisions/0023-what-a-plugin-does-without.md says why.
 PLUGINS := ./cmd/tenure ./cmd/tenure-attach
@@ -137,11 +143,11 @@ test: ## All that must pass, and how long each part took; CI runs it and e2e
 
 .PHONY: test-unit
 test-unit: cc $(HELM) ## Unit, model and import tests with the race detector
-	go test -race -timeout $(TIMEOUT) $(ARGS) $(UNIT)
+	$(GO_RACE) -timeout $(TIMEOUT) $(ARGS) $(UNIT)
 	cd test/rig && go test ./...
 	@# What a version of Go would need that does not let modules into its runtime.
 	go test -tags plainruntime $(ARGS) ./ipam/lean/quiet
-	CGO_ENABLED=0 go build -tags plainruntime -o /dev/null $(PLUGINS)
+	go build -tags plainruntime -o /dev/null $(PLUGINS)
 
 .PHONY: test-integration
 test-integration: root rig rig-neutron $(HELM) $(CRANE) ## Tests against a real control plane and network namespaces; as root
@@ -155,7 +161,7 @@ test-integration: root rig rig-neutron $(HELM) $(CRANE) ## Tests against a real 
 
 .PHONY: test-neutron
 test-neutron: root cc rig rig-neutron ## Tests against a real server of OpenStack's Neutron; as root
-	go test -race -count=1 -timeout $(TIMEOUT) $(ARGS) $(NEUTRON)
+	$(GO_RACE) -count=1 -timeout $(TIMEOUT) $(ARGS) $(NEUTRON)
 
 .PHONY: cluster
 cluster: root build rig-nodes ## Bring up a real cluster with Tenure on this machine, to play with; ARGS=bare: without Tenure
@@ -284,7 +290,7 @@ clean: ## Remove what make built, but for bin/rig, which takes minutes
 
 $(LINT): test/tools/lint/go.mod test/tools/lint/go.sum
 	@echo "building golangci-lint: about two minutes the first time"
-	CGO_ENABLED=0 go build -C test/tools/lint -trimpath -ldflags "-s -w" -o ../../../$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+	cd test/tools/lint && $(GO_BUILD) -o ../../../$@ github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 	@touch $@
 
 .PHONY: tools
@@ -292,19 +298,19 @@ tools: $(LINT) $(CONTROLLER_GEN) $(CRD_REF_DOCS) $(HELM) $(CRANE) ## Build the t
 
 $(HELM): test/tools/helm/go.mod test/tools/helm/go.sum
 	@echo "building helm: about two minutes the first time"
-	CGO_ENABLED=0 go build -C test/tools/helm -trimpath -ldflags "-s -w" -o ../../../$@ helm.sh/helm/v4/cmd/helm
+	cd test/tools/helm && $(GO_BUILD) -o ../../../$@ helm.sh/helm/v4/cmd/helm
 	@touch $@
 
 $(CRANE): test/tools/crane/go.mod test/tools/crane/go.sum
-	CGO_ENABLED=0 go build -C test/tools/crane -trimpath -ldflags "-s -w" -o ../../../$@ github.com/google/go-containerregistry/cmd/crane
+	cd test/tools/crane && $(GO_BUILD) -o ../../../$@ github.com/google/go-containerregistry/cmd/crane
 	@touch $@
 
 $(CONTROLLER_GEN): test/tools/generate/go.mod test/tools/generate/go.sum
-	CGO_ENABLED=0 go build -C test/tools/generate -trimpath -ldflags "-s -w" -o ../../../$@ sigs.k8s.io/controller-tools/cmd/controller-gen
+	cd test/tools/generate && $(GO_BUILD) -o ../../../$@ sigs.k8s.io/controller-tools/cmd/controller-gen
 	@touch $@
 
 $(CRD_REF_DOCS): test/tools/apidocs/go.mod test/tools/apidocs/go.sum
-	CGO_ENABLED=0 go build -C test/tools/apidocs -trimpath -ldflags "-s -w" -o ../../../$@ github.com/elastic/crd-ref-docs
+	cd test/tools/apidocs && $(GO_BUILD) -o ../../../$@ github.com/elastic/crd-ref-docs
 	@touch $@
 
 .PHONY: root

@@ -1,6 +1,7 @@
 // Module rig pins the programs that Tenure's tests and demo run against: a real
 // Kubernetes control plane and the reference CNI plugins. It is a module of its
-// own so that the main go.mod stays light. `make rig` builds them.
+// own so that the main go.mod stays light. `make rig` builds them. The libraries that they
+// have in common with what nodes run are at the versions of node/go.mod: they are compiled once.
 module github.com/tenure-ipam/tenure/test/rig
 
 go 1.26.0
