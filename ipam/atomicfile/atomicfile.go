@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -168,10 +169,10 @@ func Sweep(dir, suffix string, before time.Time) error {
 	return errors.Join(errs...)
 }
 
-// Seal makes body, which has no newline, a line of its own: checksum, space, body,
+// Seal makes body, which has no newline, a line of its own: CRC-32, space, body,
 // newline.
 func Seal(body []byte) []byte {
-	sum := binary.BigEndian.AppendUint32(nil, checksum(body))
+	sum := binary.BigEndian.AppendUint32(nil, crc32.ChecksumIEEE(body))
 	b := hex.AppendEncode(make([]byte, 0, 8+1+len(body)+1), sum)
 	return append(append(append(b, ' '), body...), '\n')
 }
@@ -188,32 +189,8 @@ func Open(line []byte) ([]byte, error) {
 	if err != nil || len(sum) != 8 {
 		return nil, fmt.Errorf("%q is no checksum", sum)
 	}
-	if got := checksum(body); uint64(got) != want {
+	if got := crc32.ChecksumIEEE(body); uint64(got) != want {
 		return nil, fmt.Errorf("checksum %08x does not match %08x", got, want)
 	}
 	return body, nil
-}
-
-// checksum is CRC-32 as IEEE has it. Package hash/crc32 makes tables before main and
-// others before its first sum, which takes longer than the few lines that a plugin
-// writes in its life. One table made here, out of half of it, takes less than half a
-// kilobyte's sum.
-func checksum(b []byte) uint32 {
-	var ofByte [256]uint32
-	for i := range ofByte {
-		sum := uint32(i)
-		sum = sum>>4 ^ halfBytes[sum&15]
-		ofByte[i] = sum>>4 ^ halfBytes[sum&15]
-	}
-	sum := ^uint32(0)
-	for _, c := range b {
-		sum = sum>>8 ^ ofByte[byte(sum)^c]
-	}
-	return ^sum
-}
-
-// halfBytes are the remainders of four bits by the reversed polynomial 0xedb88320.
-var halfBytes = [16]uint32{
-	0x00000000, 0x1db71064, 0x3b6e20c8, 0x26d930ac, 0x76dc4190, 0x6b6b51f4, 0x4db26158, 0x5005713c,
-	0xedb88320, 0xf00f9344, 0xd6d6a3e8, 0xcb61b38c, 0x9b64c2b0, 0x86d3d2d4, 0xa00ae278, 0xbdbdf21c,
 }
