@@ -15,6 +15,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
@@ -46,7 +47,8 @@ var programs = map[string]func() int{
 	"look": look,
 	"die": func() int {
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
-		select {}
+		time.Sleep(time.Hour)
+		return 0
 	},
 	"spread": func() int { return spread(nil) },
 	"disk": func() int {
@@ -128,7 +130,8 @@ func spread(extra []string) int {
 		fmt.Println(e)
 	}
 	fmt.Println("ready")
-	select {}
+	time.Sleep(time.Hour) // Go ends a program whose goroutines all wait for each other
+	return 1
 }
 
 // program is the test binary that runs one of programs in a sandbox of its own,
