@@ -20,14 +20,12 @@ import (
 // The controller makes it in Neutron, with its network and its pool. All go when definition and
 // users are gone.
 func testMade(t *testing.T, w *world) {
-	define := func(namespace, cidr string) *nad.NetworkAttachmentDefinition {
-		return create(t, &nad.NetworkAttachmentDefinition{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: unique("made"), Annotations: map[string]string{
-			vif.AnnotationNetwork: fmt.Sprintf(`{"subnet": {"cidr": %q}, "interfaceParameters": {"macvlan": {"master": "eth1"}}}`, cidr),
-		}}})
+	describing := func(cidr string) map[string]string {
+		return map[string]string{vif.AnnotationNetwork: fmt.Sprintf(`{"subnet": {"cidr": %q}, "interfaceParameters": {"macvlan": {"master": "eth1"}}}`, cidr)}
 	}
-	refused := define("default", "10.61.0.0/24")
-	event(t, refused, "SubnetNotAllowed", "--neutron-subnet-namespaces")
-	remove(t, refused)
+	define := func(namespace, cidr string) *nad.NetworkAttachmentDefinition {
+		return create(t, &nad.NetworkAttachmentDefinition{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: unique("made"), Annotations: describing(cidr)}})
+	}
 	wrong := define(team, "10.61.0.7/24")
 	event(t, wrong, "InvalidVIFAnnotation", "host bits")
 	remove(t, wrong)
@@ -39,6 +37,21 @@ func testMade(t *testing.T, w *world) {
 		t.Errorf("ranges are %+v", got)
 	}
 	subnet := w.subnet(t, p.Spec.Source.Neutron.SubnetIDs[0])
+	d.Annotations = describing("10.60.0.7/24") // mistyped
+	if err := kc.Update(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
+	event(t, d, "InvalidVIFAnnotation", "host bits")
+	refused := define("default", "10.61.0.0/24")
+	event(t, refused, "SubnetNotAllowed", "--neutron-subnet-namespaces") // it was looked at later
+	remove(t, refused)
+	if err := kc.Get(t.Context(), client.ObjectKeyFromObject(p), p); err != nil || p.DeletionTimestamp != nil {
+		t.Errorf("the pool of a definition that cannot be read: %v, being deleted since %v; want it as it was", err, p.DeletionTimestamp)
+	}
+	d.Annotations = describing("10.60.0.0/24")
+	if err := kc.Update(t.Context(), d); err != nil {
+		t.Fatal(err)
+	}
 	c := create(t, &ipamclaims.IPAMClaim{
 		ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: unique("claim")}, Spec: ipamclaims.IPAMClaimSpec{Network: vif.DefinitionName(team, d.Name)},
 	})

@@ -86,9 +86,10 @@ func (r *Subnets) Reconcile(ctx context.Context, req reconcile.Request) (reconci
 	if err != nil && !apierrors.IsNotFound(err) {
 		return reconcile.Result{}, fmt.Errorf("read definition %s: %w", req, err)
 	}
-	wanted := (*vif.NewSubnet)(nil)
+	var wanted *vif.NewSubnet
+	known := true
 	if err == nil && o.DeletionTimestamp == nil {
-		wanted = r.wanted(ctx, &o)
+		wanted, known = r.wanted(ctx, &o)
 	}
 	var pool v1alpha1.IPPool
 	err = r.Cache.Get(ctx, client.ObjectKey{Name: vif.PoolName(req.Namespace, req.Name)}, &pool)
@@ -104,6 +105,8 @@ func (r *Subnets) Reconcile(ctx context.Context, req reconcile.Request) (reconci
 		return reconcile.Result{}, nil // somebody else's
 	case pool.DeletionTimestamp != nil:
 		return r.finish(ctx, &pool, req.String())
+	case !known:
+		return reconcile.Result{}, nil
 	case wanted == nil:
 		err := kube.Call(ctx, func(ctx context.Context) error {
 			return r.Write.Delete(ctx, &pool, client.Preconditions{UID: &pool.UID})
@@ -116,20 +119,24 @@ func (r *Subnets) Reconcile(ctx context.Context, req reconcile.Request) (reconci
 	return reconcile.Result{}, nil
 }
 
-// wanted returns the subnet that a definition describes, and may describe; nil: none.
-func (r *Subnets) wanted(ctx context.Context, o *nad.NetworkAttachmentDefinition) *vif.NewSubnet {
+// wanted returns the subnet that a definition describes; nil: none. It is not known of a definition
+// that cannot be read, or may not describe one: nothing is made for it, and what was made stays.
+func (r *Subnets) wanted(ctx context.Context, o *nad.NetworkAttachmentDefinition) (s *vif.NewSubnet, known bool) {
 	if !vif.Is(o.Annotations, o.Spec.Config) {
-		return nil
+		return nil, true
 	}
 	n, err := vif.NetworkOf(o.Annotations)
-	if err != nil || n.Subnet == nil { // who makes definitions of it says what is wrong
-		return nil
+	if err != nil { // who makes definitions of it says what is wrong
+		return nil, false
+	}
+	if n.Subnet == nil {
+		return nil, true
 	}
 	if !slices.Contains(r.Namespaces, o.Namespace) {
-		r.tell(ctx, o, ReasonSubnetNotAllowed, fmt.Sprintf("no subnet is made for definitions of namespace %s: have the administrator name it by --neutron-subnet-namespaces of the controller, or name a pool in annotation %s", o.Namespace, vif.AnnotationNetwork))
-		return nil
+		r.tell(ctx, o, ReasonSubnetNotAllowed, fmt.Sprintf("no subnet is made for definitions of namespace %s, and one that was made stays while its definition is there: have the administrator name it by --neutron-subnet-namespaces of the controller, or name a pool in annotation %s", o.Namespace, vif.AnnotationNetwork))
+		return nil, false
 	}
-	return n.Subnet
+	return n.Subnet, true
 }
 
 // make makes the subnet that a definition describes, and its pool.
