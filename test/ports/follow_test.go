@@ -79,7 +79,9 @@ func testWritten(t *testing.T, w *world) {
 // pool as it was.
 func testUnfit(t *testing.T, w *world) {
 	_, one := w.subnets(t, neutron.Subnet{CIDR: "10.9.0.0/24"})
-	_, two := w.subnets(t, neutron.Subnet{CIDR: "10.9.1.0/24"})
+	_, two := w.subnets(t, neutron.Subnet{
+		CIDR: "10.9.1.0/24", DNS: []string{"10.9.1.53"}, Routes: []map[string]string{{"destination": "10.20.0.0/16", "nexthop": "10.9.1.253"}},
+	})
 	condition(t, sourced(t, one[0], two[0]), v1alpha1.PoolSourceReady, metav1.ConditionFalse, v1alpha1.ReasonSubnetUnfit, "one network")
 	missing := sourced(t, "11111111-1111-1111-1111-111111111111")
 	condition(t, missing, v1alpha1.PoolSourceReady, metav1.ConditionFalse, v1alpha1.ReasonSubnetNotFound, "11111111")
@@ -90,7 +92,7 @@ func testUnfit(t *testing.T, w *world) {
 	p := pool(t, two[0])
 	w.Do(t, http.MethodDelete, "subnets/"+two[0], "", nil, nil)
 	condition(t, p, v1alpha1.PoolSourceReady, metav1.ConditionFalse, v1alpha1.ReasonSubnetNotFound, two[0])
-	if len(p.Spec.Ranges) != 1 || p.Status.Neutron == nil {
+	if len(p.Spec.Ranges) != 1 || len(p.Spec.Routes) != 1 || p.Spec.DNS == nil || p.Status.Neutron == nil {
 		t.Errorf("the pool was emptied: %+v", p)
 	}
 }

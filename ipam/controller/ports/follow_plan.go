@@ -24,7 +24,8 @@ type followed struct {
 	ranges []v1alpha1.Range
 	routes []v1alpha1.Route
 	dns    *v1alpha1.DNS
-	// gone says which subnets are not there any more, whose ranges stay.
+	// gone says which subnets are not there any more, whose ranges stay, and with them all routes
+	// and name servers.
 	gone Problem
 }
 
@@ -56,6 +57,7 @@ func follow(pool *v1alpha1.IPPool, subnets []neutron.Subnet) (followed, error) {
 		}
 	}
 	if len(gone) > 0 {
+		next.routes, next.dns = pool.Spec.Routes, pool.Spec.DNS // nobody knows which are of which subnet
 		next.gone = Problem{Reason: v1alpha1.ReasonSubnetNotFound, Message: fmt.Sprintf(
 			"Neutron has no subnet %s, or shows it not to us: remove it from spec.source.neutron.subnetIDs, or see whether the credentials are of the right project", strings.Join(gone, ", "))}
 	}
