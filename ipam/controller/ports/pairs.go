@@ -125,16 +125,15 @@ func (p *Ports) allowAll(ctx context.Context, nc Neutron) error {
 	if err != nil {
 		return err
 	}
+	var errs []error
 	for i := range pools {
 		bad, err := p.allow(ctx, nc, &pools[i])
 		if err == nil && !bad.None() && bad.Reason != NodePortNotFound {
 			err = errors.New(bad.Message)
 		}
-		if err != nil {
-			return err
-		}
+		errs = append(errs, err)
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // allow has the nodes' ports on a pool's network allow what their pods have, and nothing else of
@@ -178,9 +177,14 @@ func (p *Ports) allow(ctx context.Context, nc Neutron, pool *v1alpha1.IPPool) (b
 			p.Log.InfoContext(ctx, "addresses allowed on the port of a node", "node", node, "port", port.ID, "pairs", len(next))
 		case neutron.Changed:
 			return bad, err //nolint:wrapcheck // says what it is about; it is read again
-		default:
-			return problemOf(err), nil
+		default: // the other nodes' ports are another thing
+			if bad.None() {
+				bad = problemOf(err)
+			}
 		}
+	}
+	if !bad.None() {
+		return bad, nil
 	}
 	maps.DeleteFunc(wanted, func(node string, _ []neutron.Pair) bool { return with[node] })
 	return missing(wanted, network), nil
