@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -45,5 +44,8 @@ func provideNFT(ctx context.Context, out io.Writer, dir string) error {
 		return err
 	}
 	fresh := filepath.Join(root, "nft")
-	return errors.Join(os.WriteFile(fresh, fmt.Appendf(nil, nftScript, relative), 0o755), os.Rename(fresh, path))
+	if err := os.WriteFile(fresh, fmt.Appendf(nil, nftScript, relative), 0o755); err != nil {
+		return err
+	}
+	return os.Rename(fresh, path)
 }
