@@ -20,10 +20,6 @@ import (
 	"github.com/tenure-ipam/tenure/test/fleet"
 )
 
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
-
 // TestReadyWhenThePodsAreListed: an agent that has not listed its node's pods serves, and is
 // not ready: a rolling update waits for it.
 func TestReadyWhenThePodsAreListed(t *testing.T) {
@@ -38,20 +34,16 @@ func TestReadyWhenThePodsAreListed(t *testing.T) {
 	list := sync.OnceFunc(func() { close(listed) })
 	t.Cleanup(list)
 	f.Between = func(_ string, rc *rest.Config) *rest.Config {
-		rc = rest.CopyConfig(rc)
-		rc.Wrap(func(next http.RoundTripper) http.RoundTripper {
-			return roundTripper(func(r *http.Request) (*http.Response, error) {
-				if path.Base(r.URL.Path) == "pods" {
-					select {
-					case <-listed:
-					case <-r.Context().Done():
-						return nil, context.Cause(r.Context())
-					}
+		return fleet.Through(rc, func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+			if path.Base(r.URL.Path) == "pods" {
+				select {
+				case <-listed:
+				case <-r.Context().Done():
+					return nil, context.Cause(r.Context())
 				}
-				return next.RoundTrip(r)
-			})
+			}
+			return next.RoundTrip(r)
 		})
-		return rc
 	}
 	n := f.Start("listed")
 	mustAdd(t, n, onPool("listed", "c", "net1"))

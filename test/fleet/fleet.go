@@ -15,6 +15,7 @@ import (
 	"log/slog"
 	"maps"
 	"net"
+	"net/http"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -62,6 +63,19 @@ func Apart(_ string, rc *rest.Config) *rest.Config {
 	rc.Dial = (&net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}).DialContext
 	return rc
 }
+
+// Through returns a copy of rc whose requests go through trip, on their way to next.
+func Through(rc *rest.Config, trip func(r *http.Request, next http.RoundTripper) (*http.Response, error)) *rest.Config {
+	rc = rest.CopyConfig(rc)
+	rc.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return roundTripper(func(r *http.Request) (*http.Response, error) { return trip(r, next) })
+	})
+	return rc
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // New returns a fleet without nodes. When the test ends, every node is stopped
 // and every store checked.

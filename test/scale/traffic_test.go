@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 
 	"k8s.io/client-go/rest"
+
+	"github.com/tenure-ipam/tenure/test/fleet"
 )
 
 // traffic counts what clients ask of the API server, and the bytes that come and go, of
@@ -37,20 +39,13 @@ func (c *traffic) counted(rc *rest.Config) *rest.Config {
 		}
 		return &countedConn{conn, c}, nil
 	}
-	rc.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return roundTripper(func(r *http.Request) (*http.Response, error) {
-			c.mu.Lock()
-			c.calls[callOf(r)]++
-			c.mu.Unlock()
-			return next.RoundTrip(r)
-		})
+	return fleet.Through(rc, func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+		c.mu.Lock()
+		c.calls[callOf(r)]++
+		c.mu.Unlock()
+		return next.RoundTrip(r)
 	})
-	return rc
 }
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 type countedConn struct {
 	net.Conn

@@ -39,22 +39,18 @@ type calls struct {
 
 // between returns a copy of rc whose requests are noted as a node's.
 func (c *calls) between(node string, rc *rest.Config) *rest.Config {
-	rc = rest.CopyConfig(rc)
-	rc.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return roundTripper(func(r *http.Request) (*http.Response, error) {
-			s := spoken{at: time.Now(), what: r.Method + " " + r.URL.Path}
-			if r.URL.Query().Get("watch") != "" {
-				s.what = "WATCH " + r.URL.Path + "?" + r.URL.Query().Get("fieldSelector")
-			}
-			resp, err := next.RoundTrip(r)
-			s.answered = err == nil
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			c.of[node] = append(c.of[node], s)
-			return resp, err
-		})
+	return fleet.Through(rc, func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+		s := spoken{at: time.Now(), what: r.Method + " " + r.URL.Path}
+		if r.URL.Query().Get("watch") != "" {
+			s.what = "WATCH " + r.URL.Path + "?" + r.URL.Query().Get("fieldSelector")
+		}
+		resp, err := next.RoundTrip(r)
+		s.answered = err == nil
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.of[node] = append(c.of[node], s)
+		return resp, err
 	})
-	return rc
 }
 
 // since returns what a node's agent has asked since a time.

@@ -26,26 +26,18 @@ type throttle struct {
 
 // between returns a copy of rc whose requests go through the throttle.
 func (h *throttle) between(rc *rest.Config) *rest.Config {
-	rc = rest.CopyConfig(rc)
-	rc.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return roundTripper(func(r *http.Request) (*http.Response, error) {
-			if !h.on.Load() {
-				return next.RoundTrip(r)
-			}
-			h.refused.Add(1)
-			return &http.Response{
-				Status: "429 Too Many Requests", StatusCode: http.StatusTooManyRequests, Proto: "HTTP/2.0", ProtoMajor: 2, Request: r,
-				Header: http.Header{"Retry-After": {"1"}, "Content-Type": {"text/plain; charset=utf-8"}},
-				Body:   io.NopCloser(bytes.NewReader([]byte("Too many requests, please try again later.\n"))),
-			}, nil
-		})
+	return fleet.Through(rc, func(r *http.Request, next http.RoundTripper) (*http.Response, error) {
+		if !h.on.Load() {
+			return next.RoundTrip(r)
+		}
+		h.refused.Add(1)
+		return &http.Response{
+			Status: "429 Too Many Requests", StatusCode: http.StatusTooManyRequests, Proto: "HTTP/2.0", ProtoMajor: 2, Request: r,
+			Header: http.Header{"Retry-After": {"1"}, "Content-Type": {"text/plain; charset=utf-8"}},
+			Body:   io.NopCloser(bytes.NewReader([]byte("Too many requests, please try again later.\n"))),
+		}, nil
 	})
-	return rc
 }
-
-type roundTripper func(*http.Request) (*http.Response, error)
-
-func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // An API server that throttles an agent is one that is away: pods whose addresses the
 // node holds start, the others are told why they do not, pods end; the agent does not
