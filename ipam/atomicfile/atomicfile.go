@@ -4,8 +4,6 @@ package atomicfile
 
 import (
 	"bytes"
-	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"hash/crc32"
@@ -172,9 +170,7 @@ func Sweep(dir, suffix string, before time.Time) error {
 // Seal makes body, which has no newline, a line of its own: CRC-32, space, body,
 // newline.
 func Seal(body []byte) []byte {
-	sum := binary.BigEndian.AppendUint32(nil, crc32.ChecksumIEEE(body))
-	b := hex.AppendEncode(make([]byte, 0, 8+1+len(body)+1), sum)
-	return append(append(append(b, ' '), body...), '\n')
+	return fmt.Appendf(make([]byte, 0, 8+1+len(body)+1), "%08x %s\n", crc32.ChecksumIEEE(body), body)
 }
 
 // Open returns the body of a line that [Seal] made. Its error says what is wrong
