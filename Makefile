@@ -32,9 +32,9 @@ CONTROLLER_GEN := bin/tools/controller-gen
 CRD_REF_DOCS := bin/tools/crd-ref-docs
 HELM := bin/tools/helm
 CRANE := bin/tools/crane
-# One way to compile for programs, tests and tools, which so share what they have in common;
-# the modules of tools and of the rig have the same libraries at the same versions. The race
-# detector alone needs cgo.
+# Programs, tests and tools are compiled alike, so that what they have in common is compiled
+# once. For this, too, helm and controller-gen have the main module's versions of libraries, and
+# what nodes run has the control plane's. The race detector alone needs cgo.
 export CGO_ENABLED := 0
 export GOFLAGS := $(filter-out -trimpath,$(GOFLAGS)) -trimpath
 GO_BUILD := go build -ldflags "-s -w"

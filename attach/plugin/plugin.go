@@ -140,7 +140,7 @@ func keyOf(conf *plan.Config, args *cnicall.Args) journal.Key {
 
 // lock takes the container's lock for r.
 func (c *call) lock(ctx context.Context, r *delegate.Runner, containerID string) error {
-	// Most often nobody holds it: with a context that is over, Lock tries once.
+	// Most often nobody holds it. Where the context is over, Lock tries once and does not wait.
 	now, cancel := context.WithCancel(ctx)
 	cancel()
 	var err error
