@@ -89,8 +89,17 @@ func testUnfit(t *testing.T, w *world) {
 	event(t, missing, v1alpha1.ReasonSubnetNotFound, "spec.source.neutron.subnetIDs")
 	waits(t, claim(t, missing, ""), "PoolNotReady", "SourceReady")
 
+	half := sourced(t, two[0], "22222222-2222-2222-2222-222222222222") // which it never had
+	condition(t, half, v1alpha1.PoolSourceReady, metav1.ConditionFalse, v1alpha1.ReasonSubnetNotFound, "22222222")
+	condition(t, half, v1alpha1.PoolReady, metav1.ConditionTrue, v1alpha1.ReasonOpen, "")
+	if len(half.Spec.Routes) != 1 || half.Spec.DNS == nil {
+		t.Errorf("the pool has routes %v, DNS %v; want those of the subnet that is there", half.Spec.Routes, half.Spec.DNS)
+	}
+	remove(t, half)
+
 	p := pool(t, two[0])
 	w.Do(t, http.MethodDelete, "subnets/"+two[0], "", nil, nil)
+	event(t, p, v1alpha1.ReasonSubnetNotFound, two[0]) // the pool is written before
 	condition(t, p, v1alpha1.PoolSourceReady, metav1.ConditionFalse, v1alpha1.ReasonSubnetNotFound, two[0])
 	if len(p.Spec.Ranges) != 1 || len(p.Spec.Routes) != 1 || p.Spec.DNS == nil || p.Status.Neutron == nil {
 		t.Errorf("the pool was emptied: %+v", p)

@@ -45,6 +45,26 @@ func testPairs(t *testing.T, w *world) {
 	w.allows(t, ofA, before...)
 	w.allows(t, ofB, want)
 
+	// Neutron takes ten pairs of a port: the first node's has them from others by now, and does not
+	// stand in the second's way.
+	var many []map[string]string
+	for i := range 10 {
+		many = append(many, map[string]string{"ip_address": fmt.Sprintf("10.9.0.%d", 201+i)})
+	}
+	w.Do(t, http.MethodPut, "ports/"+ofA.ID, "port", map[string]any{"allowed_address_pairs": many}, nil)
+	refused, next := claim(t, p, ""), claim(t, p, "")
+	w.allocated(t, refused)
+	addrs, port = w.allocated(t, next)
+	fourth := use(t, refused, 0, "vm-a")
+	condition(t, p, v1alpha1.PoolSourceReady, metav1.ConditionFalse, "Rejected", "")
+	fifth := use(t, next, 0, "vm-b")
+	w.allows(t, ofB, want, addrs[0].String()+" "+port.MAC)
+	unuse(t, fourth)
+	unuse(t, fifth)
+	w.allows(t, ofB, want)
+	condition(t, p, v1alpha1.PoolSourceReady, metav1.ConditionTrue, v1alpha1.ReasonFollowed, "")
+	w.Do(t, http.MethodPut, "ports/"+ofA.ID, "port", map[string]any{"allowed_address_pairs": []map[string]string{vip, cidr}}, nil)
+
 	other := claim(t, p, "")
 	w.allocated(t, other)
 	third := use(t, other, 0, "metal")

@@ -24,8 +24,8 @@ type followed struct {
 	ranges []v1alpha1.Range
 	routes []v1alpha1.Route
 	dns    *v1alpha1.DNS
-	// gone says which subnets are not there any more, whose ranges stay, and with them all routes
-	// and name servers.
+	// gone says which subnets are not there any more. What the pool has of them stays: their ranges,
+	// and all routes and name servers.
 	gone Problem
 }
 
@@ -46,18 +46,21 @@ func unfit(format string, args ...any) error {
 func follow(pool *v1alpha1.IPPool, subnets []neutron.Subnet) (followed, error) {
 	next := followed{status: &v1alpha1.NeutronStatus{}}
 	var gone []string
+	kept := false
 	for _, s := range subnets {
 		if s.Gone {
 			gone = append(gone, s.ID)
-			next.keep(pool, s.ID)
+			kept = next.keep(pool, s.ID) || kept
 			continue
 		}
 		if err := next.add(s); err != nil {
 			return next, err
 		}
 	}
+	if kept { // nobody knows which of the routes are its
+		next.routes, next.dns = pool.Spec.Routes, pool.Spec.DNS
+	}
 	if len(gone) > 0 {
-		next.routes, next.dns = pool.Spec.Routes, pool.Spec.DNS // nobody knows which are of which subnet
 		next.gone = Problem{Reason: v1alpha1.ReasonSubnetNotFound, Message: fmt.Sprintf(
 			"Neutron has no subnet %s, or shows it not to us: remove it from spec.source.neutron.subnetIDs, or see whether the credentials are of the right project", strings.Join(gone, ", "))}
 	}
@@ -72,14 +75,14 @@ func follow(pool *v1alpha1.IPPool, subnets []neutron.Subnet) (followed, error) {
 	return next, nil
 }
 
-// keep adds what the pool has of a subnet already.
-func (f *followed) keep(pool *v1alpha1.IPPool, id string) {
+// keep adds what the pool has of a subnet already, and reports whether it has something.
+func (f *followed) keep(pool *v1alpha1.IPPool, id string) bool {
 	if pool.Status.Neutron == nil {
-		return
+		return false
 	}
 	i := slices.IndexFunc(pool.Status.Neutron.Subnets, func(s v1alpha1.NeutronSubnet) bool { return s.ID == id })
 	if i < 0 {
-		return
+		return false
 	}
 	was := pool.Status.Neutron.Subnets[i]
 	f.status.Subnets = append(f.status.Subnets, was)
@@ -91,6 +94,7 @@ func (f *followed) keep(pool *v1alpha1.IPPool, id string) {
 			f.ranges = append(f.ranges, r)
 		}
 	}
+	return true
 }
 
 // add adds a subnet.
