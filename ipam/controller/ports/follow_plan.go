@@ -24,8 +24,8 @@ type followed struct {
 	ranges []v1alpha1.Range
 	routes []v1alpha1.Route
 	dns    *v1alpha1.DNS
-	// gone says which subnets are not there any more. What the pool has of them stays: their ranges,
-	// and all routes and name servers.
+	// gone says which subnets are not there any more. What the pool has of them stays: their
+	// ranges, and all routes and name servers.
 	gone Problem
 }
 
