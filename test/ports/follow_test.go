@@ -38,13 +38,14 @@ func testFollow(t *testing.T, w *world) {
 	}
 	c := claim(t, p, "10.9.0.15")
 	w.only(t, c)
+	edit(t, p, func() { p.Spec.DNS.Search = []string{"pods.example"} }) // the pool's own
 
 	w.Do(t, http.MethodPut, "subnets/"+ids[0], "subnet", map[string]any{"allocation_pools": []map[string]string{{"start": "10.9.0.100", "end": "10.9.0.109"}}, "dns_nameservers": []string{}}, nil)
 	fleet.Eventually(t, within, func() error {
 		if err := kc.Get(t.Context(), client.ObjectKeyFromObject(p), p); err != nil {
 			return err
 		}
-		if p.Spec.Ranges[0].Start != "10.9.0.100" || p.Spec.DNS != nil || p.Status.ObservedGeneration != p.Generation {
+		if p.Spec.Ranges[0].Start != "10.9.0.100" || p.Spec.DNS == nil || len(p.Spec.DNS.Nameservers) > 0 || len(p.Spec.DNS.Search) == 0 || p.Status.ObservedGeneration != p.Generation {
 			return fmt.Errorf("the pool is still %+v", p.Spec)
 		}
 		return nil

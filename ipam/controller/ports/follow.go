@@ -83,7 +83,7 @@ func (f *Follower) Reconcile(ctx context.Context, req reconcile.Request) (reconc
 
 // look returns what the pool is to be, as far as that is known, and what stands against it.
 func (f *Follower) look(ctx context.Context, pool *v1alpha1.IPPool) (followed, Problem) {
-	stays := followed{status: pool.Status.Neutron, ranges: pool.Spec.Ranges, routes: pool.Spec.Routes, dns: pool.Spec.DNS}
+	stays := followed{status: pool.Status.Neutron, ranges: pool.Spec.Ranges, routes: pool.Spec.Routes, nameservers: nameserversOf(pool.Spec)}
 	nc, err := f.Connect(ctx)
 	if err != nil {
 		return stays, Problem{Reason: NotConfigured, Message: err.Error()}
@@ -136,7 +136,7 @@ func (f *Follower) write(ctx context.Context, pool *v1alpha1.IPPool, next follow
 		return true, nil
 	}
 	f.Log.InfoContext(ctx, "pool follows its subnets", "pool", pool.Name, "ranges", len(next.ranges), "routes", len(next.routes))
-	revision, err := f.patch(ctx, seen, map[string]any{"spec": map[string]any{"ranges": next.ranges, "routes": next.routes, "dns": next.dns}}, false)
+	revision, err := f.patch(ctx, seen, map[string]any{"spec": map[string]any{"ranges": next.ranges, "routes": next.routes, "dns": next.dnsFor(pool.Spec)}}, false)
 	if revision != "" && len(pool.Spec.Ranges) > 0 {
 		f.Events.Eventf(pool, nil, corev1.EventTypeNormal, v1alpha1.ReasonFollowed, "FollowSubnets", "%.1000s", next.change(pool.Spec))
 	}

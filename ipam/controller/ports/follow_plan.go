@@ -23,7 +23,8 @@ type followed struct {
 	status *v1alpha1.NeutronStatus
 	ranges []v1alpha1.Range
 	routes []v1alpha1.Route
-	dns    *v1alpha1.DNS
+	// nameservers are all that subnets say of spec.dns: the pool's other keys are its own.
+	nameservers []string
 	// gone says which subnets are not there any more. What the pool has of them stays: their
 	// ranges, and all routes and name servers.
 	gone Problem
@@ -58,7 +59,7 @@ func follow(pool *v1alpha1.IPPool, subnets []neutron.Subnet) (followed, error) {
 		}
 	}
 	if kept { // nobody knows which of the routes are its
-		next.routes, next.dns = pool.Spec.Routes, pool.Spec.DNS
+		next.routes, next.nameservers = pool.Spec.Routes, nameserversOf(pool.Spec)
 	}
 	if len(gone) > 0 {
 		next.gone = Problem{Reason: v1alpha1.ReasonSubnetNotFound, Message: fmt.Sprintf(
@@ -112,11 +113,8 @@ func (f *followed) add(s neutron.Subnet) error {
 		f.routes = append(f.routes, v1alpha1.Route{Dst: r.To.Masked().String(), GW: r.Via.String()})
 	}
 	for _, a := range s.DNS {
-		if f.dns == nil {
-			f.dns = &v1alpha1.DNS{}
-		}
-		if text := a.String(); !slices.Contains(f.dns.Nameservers, text) && len(f.dns.Nameservers) < mostNameservers {
-			f.dns.Nameservers = append(f.dns.Nameservers, text)
+		if text := a.String(); !slices.Contains(f.nameservers, text) && len(f.nameservers) < mostNameservers {
+			f.nameservers = append(f.nameservers, text)
 		}
 	}
 	return nil
@@ -149,7 +147,27 @@ func rangesOf(s neutron.Subnet) (all []v1alpha1.Range) {
 
 // same reports whether a pool has already what it is to have.
 func (f followed) same(spec v1alpha1.IPPoolSpec) bool {
-	return len(f.ranges) == 0 || reflect.DeepEqual(f.ranges, spec.Ranges) && slices.Equal(f.routes, spec.Routes) && reflect.DeepEqual(f.dns, spec.DNS)
+	return len(f.ranges) == 0 || reflect.DeepEqual(f.ranges, spec.Ranges) && slices.Equal(f.routes, spec.Routes) && slices.Equal(f.nameservers, nameserversOf(spec))
+}
+
+func nameserversOf(spec v1alpha1.IPPoolSpec) []string {
+	if spec.DNS == nil {
+		return nil
+	}
+	return spec.DNS.Nameservers
+}
+
+// dnsFor returns what a patch has to say of a pool's DNS.
+func (f followed) dnsFor(spec v1alpha1.IPPoolSpec) any {
+	var own v1alpha1.DNS
+	if spec.DNS != nil {
+		own = *spec.DNS
+		own.Nameservers = nil
+	}
+	if len(f.nameservers) == 0 && reflect.DeepEqual(own, v1alpha1.DNS{}) {
+		return nil
+	}
+	return map[string]any{"nameservers": f.nameservers}
 }
 
 // change says in a sentence what of a pool changes.
@@ -175,7 +193,7 @@ func (f followed) change(was v1alpha1.IPPoolSpec) string {
 	if !slices.Equal(f.routes, was.Routes) {
 		parts = append(parts, "has other routes")
 	}
-	if !reflect.DeepEqual(f.dns, was.DNS) {
+	if !slices.Equal(f.nameservers, nameserversOf(was)) {
 		parts = append(parts, "has other DNS servers")
 	}
 	return "Neutron's subnets have changed: the pool " + strings.Join(parts, "; ")
