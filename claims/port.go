@@ -34,7 +34,7 @@ type Porter interface {
 	Serves(ctx context.Context, pool protocol.PoolName) (bool, error)
 	Known(key grants.ClaimKey) []protocol.UID
 	Ask(ctx context.Context, a ports.Ask) (ports.Answer, error)
-	Settle(uid protocol.UID)
+	Settle(uid protocol.UID, portID string)
 	Withdraw(uid protocol.UID)
 	Refuse(uid protocol.UID, why ports.Problem)
 	Release(uid protocol.UID)

@@ -252,7 +252,7 @@ func (r *Reconciler) apply(ctx context.Context, obj *ipamclaims.IPAMClaim, c cla
 		}
 	}
 	if p.settlePort {
-		r.Ports.Settle(c.uid)
+		r.Ports.Settle(c.uid, c.port.ID)
 	}
 	if len(marked) > 0 {
 		// Somebody may have emptied the status of a claim that pods use.

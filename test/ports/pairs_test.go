@@ -8,7 +8,9 @@ import (
 
 	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/ipam/kube"
@@ -45,20 +47,23 @@ func testPairs(t *testing.T, w *world) {
 	w.allows(t, ofA, before...)
 	w.allows(t, ofB, want)
 
-	// Neutron takes ten pairs of a port: the first node's has them from others by now, and does not
-	// stand in the second's way.
+	// Neutron takes ten pairs of a port: the first node's has them from others by now. It stands in
+	// the way of neither the second node's nor a claim that is gone.
 	var many []map[string]string
 	for i := range 10 {
 		many = append(many, map[string]string{"ip_address": fmt.Sprintf("10.9.0.%d", 201+i)})
 	}
 	w.Do(t, http.MethodPut, "ports/"+ofA.ID, "port", map[string]any{"allowed_address_pairs": many}, nil)
-	refused, next := claim(t, p, ""), claim(t, p, "")
+	refused, next, gone := claim(t, p, ""), claim(t, p, ""), claim(t, p, "")
 	w.allocated(t, refused)
+	w.allocated(t, gone)
 	addrs, port = w.allocated(t, next)
 	fourth := use(t, refused, 0, "vm-a")
 	condition(t, p, v1alpha1.PoolSourceReady, metav1.ConditionFalse, "Rejected", "")
 	fifth := use(t, next, 0, "vm-b")
 	w.allows(t, ofB, want, addrs[0].String()+" "+port.MAC)
+	remove(t, gone)
+	w.portless(t, gone)
 	unuse(t, fourth)
 	unuse(t, fifth)
 	w.allows(t, ofB, want)
@@ -72,8 +77,19 @@ func testPairs(t *testing.T, w *world) {
 	unuse(t, third)
 	condition(t, p, v1alpha1.PoolSourceReady, metav1.ConditionTrue, v1alpha1.ReasonFollowed, "")
 
+	remove(t, c) // the pod runs on
+	fleet.Eventually(t, within, func() error {
+		if err := kc.Get(t.Context(), client.ObjectKeyFromObject(c), c); !apierrors.IsNotFound(err) {
+			return fmt.Errorf("claim %s is still there: %w", c.Name, err)
+		}
+		return nil
+	})
+	sixth := use(t, other, 0, "vm-b")
+	addrs, port = w.allocated(t, other)
+	w.allows(t, ofB, want, addrs[0].String()+" "+port.MAC)
+	unuse(t, sixth)
+	w.allows(t, ofB, want)
 	unuse(t, second)
-	remove(t, c)
 	w.portless(t, c)
 	w.allows(t, ofB)
 	w.allows(t, ofA, before...)

@@ -82,7 +82,7 @@ func (r *Pairs) Reconcile(ctx context.Context, req reconcile.Request) (reconcile
 	if err != nil {
 		return reconcile.Result{RequeueAfter: p.SweepEvery}, nil //nolint:nilerr // the pool says so
 	}
-	bad, err := p.allow(ctx, nc, pool)
+	_, bad, err := p.allow(ctx, nc, pool)
 	p.notePairs(name, bad)
 	return reconcile.Result{RequeueAfter: p.SweepEvery}, err
 }
@@ -119,38 +119,42 @@ func (p *Ports) poolsWithPairs(ctx context.Context) (all []v1alpha1.IPPool, err 
 	return all, nil
 }
 
-// allowAll has the nodes' ports of all pools with pairs be as they should be.
-func (p *Ports) allowAll(ctx context.Context, nc Neutron) error {
+// allowAll has the nodes' ports of all pools with pairs be as they should be. Stuck are the claims
+// of which pairs may be left on ports that Neutron refuses to change.
+func (p *Ports) allowAll(ctx context.Context, nc Neutron) (stuck map[protocol.UID]bool, err error) {
 	pools, err := p.poolsWithPairs(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
+	stuck = map[protocol.UID]bool{}
 	var errs []error
 	for i := range pools {
-		bad, err := p.allow(ctx, nc, &pools[i])
-		if err == nil && !bad.None() && bad.Reason != NodePortNotFound {
+		of, bad, err := p.allow(ctx, nc, &pools[i])
+		if err == nil && of == nil {
 			err = errors.New(bad.Message)
 		}
+		maps.Copy(stuck, of)
 		errs = append(errs, err)
 	}
-	return errors.Join(errs...)
+	return stuck, errors.Join(errs...)
 }
 
 // allow has the nodes' ports on a pool's network allow what their pods have, and nothing else of
-// ours. The problem is why they do not.
-func (p *Ports) allow(ctx context.Context, nc Neutron, pool *v1alpha1.IPPool) (bad Problem, err error) {
+// ours. The problem is why they do not. Stuck are the claims of which pairs may be left on ports
+// that Neutron refuses to change; nil: nobody knows.
+func (p *Ports) allow(ctx context.Context, nc Neutron, pool *v1alpha1.IPPool) (stuck map[protocol.UID]bool, bad Problem, err error) {
 	nodes, err := p.servers(ctx)
 	if err != nil {
-		return bad, err
-	}
-	wanted, err := p.inUse(ctx, pool)
-	if err != nil {
-		return bad, err
+		return nil, bad, err
 	}
 	network := pool.Status.Neutron.NetworkID
 	ours, err := nc.Ours(ctx, network)
 	if err != nil {
-		return problemOf(err), nil
+		return nil, problemOf(err), nil
+	}
+	wanted, err := p.inUse(ctx, pool, ours)
+	if err != nil {
+		return nil, bad, err
 	}
 	servers := make([]string, 0, len(nodes))
 	for server := range nodes {
@@ -159,8 +163,9 @@ func (p *Ports) allow(ctx context.Context, nc Neutron, pool *v1alpha1.IPPool) (b
 	slices.Sort(servers)
 	found, err := nc.PortsOfServers(ctx, network, servers)
 	if err != nil {
-		return problemOf(err), nil
+		return nil, problemOf(err), nil
 	}
+	stuck = map[protocol.UID]bool{}
 	with := map[string]bool{}
 	for _, port := range found {
 		node := nodes[port.Server]
@@ -176,18 +181,23 @@ func (p *Ports) allow(ctx context.Context, nc Neutron, pool *v1alpha1.IPPool) (b
 		case "":
 			p.Log.InfoContext(ctx, "addresses allowed on the port of a node", "node", node, "port", port.ID, "pairs", len(next))
 		case neutron.Changed:
-			return bad, err //nolint:wrapcheck // says what it is about; it is read again
+			return nil, bad, err //nolint:wrapcheck // says what it is about; it is read again
 		default: // the other nodes' ports are another thing
 			if bad.None() {
 				bad = problemOf(err)
 			}
+			for i, o := range ours {
+				if slices.ContainsFunc(port.Pairs, func(pair neutron.Pair) bool { return isOurs(pair, ours[i:i+1]) }) {
+					stuck[protocol.UID(o.Claim)] = true
+				}
+			}
 		}
 	}
 	if !bad.None() {
-		return bad, nil
+		return stuck, bad, nil
 	}
 	maps.DeleteFunc(wanted, func(node string, _ []neutron.Pair) bool { return with[node] })
-	return missing(wanted, network), nil
+	return stuck, missing(wanted, network), nil
 }
 
 func reasonOf(err error) neutron.Reason {
@@ -254,8 +264,9 @@ func (p *Ports) servers(ctx context.Context) (map[string]string, error) {
 	return of, nil
 }
 
-// inUse returns, by node, what pods of it have of a pool by claims.
-func (p *Ports) inUse(ctx context.Context, pool *v1alpha1.IPPool) (map[string][]neutron.Pair, error) {
+// inUse returns, by node, what pods of it have of a pool by claims. Ours are our ports on its
+// network: by them it is known what a pod has whose claim is gone.
+func (p *Ports) inUse(ctx context.Context, pool *v1alpha1.IPPool, ours []neutron.Port) (map[string][]neutron.Pair, error) {
 	var uses v1alpha1.IPSubLeaseList
 	if err := p.Cache.List(ctx, &uses, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list uses: %w", err)
@@ -271,13 +282,18 @@ func (p *Ports) inUse(ctx context.Context, pool *v1alpha1.IPPool) (map[string][]
 		if client.IgnoreNotFound(err) != nil {
 			return nil, fmt.Errorf("read claim %s/%s: %w", use.Claim.Namespace, use.Claim.Name, err)
 		}
+		node := uses.Items[i].Spec.Node
+		if err != nil || string(c.UID) != use.Claim.UID {
+			of[node] = append(of[node], pairsOf(use.Claim.UID, pool, ours)...)
+			continue
+		}
 		port, bad := vif.ParsePort(c.Annotations[vif.AnnotationPort])
-		if err != nil || bad != nil || port.Network != pool.Status.Neutron.NetworkID {
+		if bad != nil || port.Network != pool.Status.Neutron.NetworkID {
 			continue
 		}
 		for _, text := range c.Status.IPs {
 			if ip, err := netip.ParsePrefix(text); err == nil && inSubnets(ip.Addr(), pool) {
-				of[uses.Items[i].Spec.Node] = append(of[uses.Items[i].Spec.Node], neutron.Pair{Addr: ip.Addr().String(), MAC: port.MAC})
+				of[node] = append(of[node], neutron.Pair{Addr: ip.Addr().String(), MAC: port.MAC})
 			}
 		}
 	}
@@ -285,6 +301,18 @@ func (p *Ports) inUse(ctx context.Context, pool *v1alpha1.IPPool) (map[string][]
 		slices.SortFunc(pairs, func(a, b neutron.Pair) int { return strings.Compare(a.Addr, b.Addr) })
 	}
 	return of, nil
+}
+
+// pairsOf returns the pairs of a pool's addresses that a claim's ports have.
+func pairsOf(claim string, pool *v1alpha1.IPPool, ours []neutron.Port) (all []neutron.Pair) {
+	for _, port := range ours {
+		for _, a := range port.Addresses {
+			if port.Claim == claim && inSubnets(a.Addr, pool) {
+				all = append(all, neutron.Pair{Addr: a.Addr.String(), MAC: port.MAC.String()})
+			}
+		}
+	}
+	return all
 }
 
 func inSubnets(a netip.Addr, pool *v1alpha1.IPPool) bool {

@@ -55,6 +55,7 @@ type Ports struct {
 	entries  map[protocol.UID]*entry       // guarded by mu
 	releases map[protocol.UID]time.Time    // guarded by mu: ports of claims that are gone, and when to delete them
 	surplus  map[string]protocol.UID       // guarded by mu: ports that a claim has too many, by ID
+	deleting map[string]protocol.UID       // guarded by mu: those of them that are being deleted
 	lost     map[protocol.UID]bool         // guarded by mu: claims whose port the last sweeps have not found
 	pairs    map[protocol.PoolName]Problem // guarded by mu: why the nodes' ports are not as they should be
 	gates    map[protocol.PoolName]*gate   // guarded by mu: pools whose ports cannot be made now; "" is all
@@ -68,6 +69,7 @@ type entry struct {
 	wants   []neutron.Want // what would do, the best first
 	next    int            // the index in wants of what is tried next
 	busy    bool           // a call is under way
+	changed bool           // something else has been asked meanwhile
 	port    *neutron.Port
 	granted Answer // of port
 	problem Problem
@@ -84,7 +86,7 @@ type gate struct {
 // Init makes p ready for use.
 func (p *Ports) Init() *Ports {
 	p.entries, p.releases, p.surplus = map[protocol.UID]*entry{}, map[protocol.UID]time.Time{}, map[string]protocol.UID{}
-	p.pairs = map[protocol.PoolName]Problem{}
+	p.deleting, p.pairs = map[string]protocol.UID{}, map[protocol.PoolName]Problem{}
 	p.lost, p.gates = map[protocol.UID]bool{}, map[protocol.PoolName]*gate{}
 	p.work, p.sweeping = make(chan struct{}, 1), make(chan struct{}, 1)
 	return p
@@ -115,6 +117,7 @@ func (p *Ports) Ask(ctx context.Context, a Ask) (Answer, error) {
 	}
 	switch {
 	case e.busy: // the answer to what was asked before comes first
+		e.changed = e.changed || !e.ask.equal(a)
 		return Answer{}, nil
 	case e.port != nil && e.ask.equal(a):
 		return e.granted, nil
@@ -190,9 +193,9 @@ func (p *Ports) Known(key grants.ClaimKey) (all []protocol.UID) {
 	return all
 }
 
-// Settle says that the claim's status names what was answered. Whatever else the claim has in
-// Neutron is deleted.
-func (p *Ports) Settle(uid protocol.UID) {
+// Settle says that the claim's status names the addresses of a port. If that is the one which was
+// answered, whatever else the claim has in Neutron is deleted.
+func (p *Ports) Settle(uid protocol.UID, portID string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.lost, uid)
@@ -200,7 +203,7 @@ func (p *Ports) Settle(uid protocol.UID) {
 	if e == nil || e.busy {
 		return
 	}
-	if e.port != nil {
+	if e.port != nil && e.port.ID == portID { // else another controller has chosen
 		for _, id := range e.port.Surplus {
 			p.surplus[id] = uid
 		}

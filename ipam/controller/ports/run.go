@@ -2,6 +2,7 @@ package ports
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"sync"
@@ -90,15 +91,20 @@ func (p *Ports) take(now time.Time) (j job, wait time.Duration) {
 	}
 	if len(p.surplus) > 0 {
 		j.surplus, p.surplus = p.surplus, map[string]protocol.UID{}
+		maps.Copy(p.deleting, j.surplus)
 	}
 	if !j.empty() {
 		return j, wait
 	}
 	tried := map[*gate]bool{}
-	for _, e := range p.entries {
+	going := map[protocol.UID]bool{} // a port that is being deleted would be found, and chosen
+	for _, uid := range p.deleting {
+		going[uid] = true
+	}
+	for uid, e := range p.entries {
 		g := p.closedFor(e.ask)
 		switch {
-		case e.busy || e.port != nil || len(e.wants) == 0:
+		case e.busy || e.port != nil || len(e.wants) == 0 || going[uid]:
 		case now.Before(e.again):
 			later(e.again)
 		case g != nil && now.Before(g.until):
@@ -118,16 +124,14 @@ func (p *Ports) take(now time.Time) (j job, wait time.Duration) {
 
 // do does a job.
 func (p *Ports) do(ctx context.Context, j job) {
+	defer p.deleted(j.surplus)
 	nc, err := p.Connect(ctx)
 	if err != nil {
 		p.settle(j, nil, Problem{Reason: NotConfigured, Message: err.Error()})
 		return
 	}
 	if len(j.releases) > 0 {
-		if err := p.allowAll(ctx, nc); err != nil { // first the pairs, by which they are known, then the ports
-			p.putBack(ctx, j.releases, err)
-			j.releases = nil
-		}
+		j.releases = p.withoutPairs(ctx, nc, j.releases)
 	}
 	claims := make([]string, len(j.releases))
 	for i, uid := range j.releases {
@@ -150,6 +154,37 @@ func (p *Ports) do(ctx context.Context, j job) {
 		wants[i] = e.wants[e.next]
 	}
 	p.settle(j, nc.EnsureMany(ctx, wants), Problem{})
+}
+
+// deleted says that nobody deletes these ports any more.
+func (p *Ports) deleted(surplus map[string]protocol.UID) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for id := range surplus {
+		delete(p.deleting, id)
+	}
+}
+
+// withoutPairs has the pairs of claims that are gone go before their ports, by which they are
+// known, and returns the claims that have none any more. The others' ports are deleted later.
+func (p *Ports) withoutPairs(ctx context.Context, nc Neutron, uids []protocol.UID) []protocol.UID {
+	stuck, err := p.allowAll(ctx, nc)
+	if err != nil {
+		p.putBack(ctx, uids, err)
+		return nil
+	}
+	var without, with []protocol.UID
+	for _, uid := range uids {
+		if stuck[uid] {
+			with = append(with, uid)
+		} else {
+			without = append(without, uid)
+		}
+	}
+	if len(with) > 0 {
+		p.putBack(ctx, with, errors.New("nodes' ports still allow their addresses"))
+	}
+	return without
 }
 
 // putBack has claims' ports deleted later.
@@ -218,8 +253,9 @@ func (p *Ports) settle(j job, done []neutron.Ensured, all Problem) {
 				pools[name] = true
 			}
 		}
-		if e.port != nil || before.Reason != e.problem.Reason || before.Message != e.problem.Message {
+		if e.changed || e.port != nil || before.Reason != e.problem.Reason || before.Message != e.problem.Message {
 			told = append(told, e.ask)
+			e.changed = false
 		}
 	}
 	p.mu.Unlock()
