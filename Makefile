@@ -164,7 +164,7 @@ test-neutron: root cc rig rig-neutron ## Tests against a real server of OpenStac
 	$(GO_RACE) -count=1 -timeout $(TIMEOUT) $(ARGS) $(NEUTRON)
 
 .PHONY: cluster
-cluster: root build rig-nodes ## Bring up a real cluster with Tenure on this machine, to play with; ARGS=bare: without Tenure
+cluster: root bare build rig-nodes ## Bring up a real cluster with Tenure on this machine, to play with; ARGS=bare: without Tenure
 	@$(GO_BUILD) -o bin/playground ./test/playground
 	@bin/playground up $(ARGS)
 
@@ -191,7 +191,10 @@ soak: root minutes rig ## Load a cluster for MINUTES with faults of all kinds, a
 	TENURE_SOAK_MINUTES=$(MINUTES) go test -count=1 -v -timeout 0 $(ARGS) ./test/soak
 
 # What is mistyped is said before anything is built.
-.PHONY: minutes commit sizes seeds
+.PHONY: bare minutes commit sizes seeds
+bare:
+	@[[ '$(ARGS)' =~ ^(bare)?$$ ]] || { echo "ARGS is '$(ARGS)', must be bare, for a cluster without Tenure, or nothing" >&2; exit 1; }
+
 minutes:
 	@[[ '$(MINUTES)' =~ ^[0-9]*[.]?[0-9]+$$ ]] || { echo "MINUTES is '$(MINUTES)', must be a number of minutes such as 10" >&2; exit 1; }
 
