@@ -66,6 +66,11 @@ type NeutronStatus struct {
 	// +listMapKey=id
 	// +kubebuilder:validation:MaxItems=16
 	Subnets []NeutronSubnet `json:"subnets"`
+
+	// nodePorts is AllowedAddressPairs while the nodes' ports may have pairs that were made
+	// for the pool: they go when the spec says Unmanaged.
+	// +optional
+	NodePorts NodePorts `json:"nodePorts,omitempty"`
 }
 
 // NeutronSubnet is a subnet of Neutron.

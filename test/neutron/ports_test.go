@@ -44,6 +44,7 @@ func TestPorts(t *testing.T) {
 		{"NotFound", notFound},
 		{"WhoAsks", whoAsks},
 		{"Told", told},
+		{"Damaged", damaged},
 		{"Delete", deletes},
 		{"DeleteChanged", deleteChanged},
 		{"Ours", ours},
@@ -227,6 +228,50 @@ func told(t *testing.T, c cloud) {
 	w.Addresses = at(n, "192.0.2.200")
 	if p := c.ensure(t, w); made[p.ID] || len(p.Surplus) != 3 {
 		t.Errorf("with another address: port %s with surplus %v; want a new one and three", p.ID, p.Surplus)
+	}
+}
+
+// damaged: a port that somebody has taken an address off gets it again, unless another has it by
+// now. One without any is known by its ID.
+func damaged(t *testing.T, c cloud) {
+	n := c.network(t, "192.0.2.0/24", "2001:db8::/64")
+	var wants []neutron.Want
+	made := map[string]neutron.Port{}
+	for i := range 3 {
+		w := neutron.Want{Claim: named(t, i), Network: n.ID}
+		p := c.ensure(t, w)
+		w.Addresses, w.MAC, w.Port = p.Addresses, p.MAC, p.ID
+		wants, made[w.Claim] = append(wants, w), p
+	}
+	keep := func(w neutron.Want, addrs ...neutron.FixedIP) {
+		fixed := []map[string]string{}
+		for _, a := range addrs {
+			fixed = append(fixed, map[string]string{"subnet_id": a.Subnet, "ip_address": a.Addr.String()})
+		}
+		c.Do(t, http.MethodPut, "ports/"+w.Port, "port", map[string]any{"fixed_ips": fixed}, nil)
+	}
+	keep(wants[0], wants[0].Addresses[0])
+	keep(wants[1])
+	taken := wants[2].Addresses[1]
+	keep(wants[2], wants[2].Addresses[0])
+	thief := c.ensure(t, neutron.Want{Claim: "thief", Network: n.ID, Addresses: []neutron.FixedIP{taken}})
+	got := c.c.EnsureMany(t.Context(), wants)
+	fails(t, got[2].Err, neutron.AddressInUse, true, taken.Addr.String(), thief.ID)
+	if err := c.c.Delete(t.Context(), thief.ID, thief.Claim); err != nil {
+		t.Fatal(err)
+	}
+	got[2].Port, got[2].Err = c.c.Ensure(t.Context(), wants[2])
+	for i, e := range got {
+		if e.Err != nil {
+			t.Fatal(e.Err)
+		}
+		only(t, c.Server, wants[i].Claim, e.Port)
+		slices.SortFunc(e.Port.Addresses, func(a, b neutron.FixedIP) int { return a.Addr.Compare(b.Addr) })
+		was := made[wants[i].Claim]
+		slices.SortFunc(was.Addresses, func(a, b neutron.FixedIP) int { return a.Addr.Compare(b.Addr) })
+		if e.Port.ID != was.ID || !slices.Equal(e.Port.Addresses, was.Addresses) || e.Port.MAC.String() != was.MAC.String() {
+			t.Errorf("port %+v; want it as it was made: %+v", e.Port, was)
+		}
 	}
 }
 

@@ -115,6 +115,36 @@ func testDeleted(t *testing.T, w *world) {
 	condition(t, p, v1alpha1.PoolSourceReady, metav1.ConditionTrue, v1alpha1.ReasonFollowed, "")
 }
 
+// testDamaged: a port that somebody has taken an address off gets it again: Neutron would give it
+// to somebody else. If it has done so, both are named.
+func testDamaged(t *testing.T, w *world) {
+	network, ids := w.subnets(t, neutron.Subnet{CIDR: "10.9.0.0/24"}, neutron.Subnet{CIDR: "fd00:9::/64", IPVersion: 6})
+	p := pool(t, ids...)
+	c := claim(t, p, "")
+	made := w.only(t, c)
+	addrs, port := w.allocated(t, c)
+	for _, f := range made.FixedIPs {
+		w.Do(t, http.MethodPut, "ports/"+port.ID, "port", map[string]any{"fixed_ips": []any{f}}, nil)
+		w.only(t, c)
+	}
+	i := slices.IndexFunc(made.FixedIPs, func(f map[string]string) bool { return f["subnet_id"] == ids[1] })
+	w.end(t)
+	w.Do(t, http.MethodPut, "ports/"+port.ID, "port", map[string]any{"fixed_ips": []any{made.FixedIPs[1-i]}}, nil)
+	thief := w.Port(t, neutron.Port{NetworkID: network.ID, DeviceOwner: "compute:nova", DeviceID: "vm", FixedIPs: []map[string]string{made.FixedIPs[i]}})
+	w.start(t)
+	fleet.Eventually(t, within, func() error {
+		if err := kc.Get(t.Context(), client.ObjectKeyFromObject(c), c); err != nil {
+			return err
+		}
+		return has(c.Status.Conditions, "PortReady", metav1.ConditionFalse, "TwoOwners", thief.ID)
+	})
+	w.Do(t, http.MethodDelete, "ports/"+thief.ID, "", nil, nil)
+	w.only(t, c)
+	if now, still := w.allocated(t, c); !slices.Equal(now, addrs) || still.ID != port.ID {
+		t.Errorf("the claim had %v, %v, and has %v, %v", addrs, port, now, still)
+	}
+}
+
 // testOrphans: a port of ours without a claim goes; nothing that is not ours does.
 func testOrphans(t *testing.T, w *world) {
 	network, ids := w.subnets(t, neutron.Subnet{CIDR: "10.9.0.0/24"})

@@ -3,16 +3,20 @@ package ports_test
 import (
 	"fmt"
 	"net/http"
+	"net/netip"
+	"slices"
 	"testing"
 
 	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
 	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/api/vif"
+	neutronclient "github.com/tenure-ipam/tenure/ipam/controller/neutron"
 	"github.com/tenure-ipam/tenure/test/fleet"
 )
 
@@ -74,4 +78,44 @@ func testMade(t *testing.T, w *world) {
 			t.Errorf("%s is still there", path)
 		}
 	}
+}
+
+// testHalfMade (K9): a controller ends when it has made the subnets of two definitions, and before
+// their pools. The next one uses that of the definition which is there, and deletes the other. What
+// another cluster has made stays.
+func testHalfMade(t *testing.T, w *world) {
+	w.end(t)
+	var system corev1.Namespace
+	must(t, kc.Get(t.Context(), client.ObjectKey{Name: metav1.NamespaceSystem}, &system))
+	ours, theirs := w.client(t, string(system.UID)), w.client(t, "another")
+	d := &nad.NetworkAttachmentDefinition{ObjectMeta: metav1.ObjectMeta{
+		Namespace: team, Name: unique("made"), Annotations: map[string]string{vif.AnnotationNetwork: `{"subnet": {"cidr": "10.62.0.0/24"}, "interfaceParameters": {"macvlan": {"master": "eth1"}}}`},
+	}}
+	subnet := func(of *neutronclient.Client, key string) string {
+		t.Helper()
+		id, err := of.EnsureSubnet(t.Context(), neutronclient.NewSubnet{Key: key, Name: "made", Prefix: netip.MustParsePrefix("10.62.0.0/24")})
+		must(t, err)
+		return id
+	}
+	kept, gone := vif.PoolName(team, d.Name), vif.PoolName(team, "gone")
+	id, lost, other := subnet(ours, kept), subnet(ours, gone), subnet(theirs, gone)
+	network := w.subnet(t, lost).NetworkID
+	create(t, d)
+	w.start(t)
+	fleet.Eventually(t, within, func() error {
+		for _, path := range []string{"subnets/" + lost, "networks/" + network} {
+			if err := w.Try(t, http.MethodGet, path, nil); err == nil {
+				return fmt.Errorf("%s is still there", path)
+			}
+		}
+		return nil
+	})
+	p := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: kept}}
+	condition(t, p, v1alpha1.PoolReady, metav1.ConditionTrue, v1alpha1.ReasonOpen, "")
+	if got := p.Spec.Source.Neutron.SubnetIDs; !slices.Equal(got, []string{id}) {
+		t.Errorf("the pool is of subnets %v; want %s", got, id)
+	}
+	w.subnet(t, other)
+	must(t, theirs.DeleteSubnet(t.Context(), gone))
+	remove(t, d)
 }

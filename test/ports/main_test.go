@@ -82,9 +82,9 @@ func TestNeutron(t *testing.T) {
 		name string
 		test func(*testing.T, *world)
 	}{
-		{"claim", testClaim}, {"requested", testRequested}, {"exhausted", testExhausted}, {"deleted behind our back", testDeleted},
+		{"claim", testClaim}, {"requested", testRequested}, {"exhausted", testExhausted}, {"deleted behind our back", testDeleted}, {"damaged", testDamaged},
 		{"orphans", testOrphans}, {"keeps", testKeeps}, {"follow", testFollow}, {"written", testWritten}, {"subnets that make no pool", testUnfit},
-		{"credentials", testCredentials}, {"quota", testQuota}, {"pairs", testPairs}, {"made", testMade}, {"away", testAway}, {"crashes", testCrashes}, {"load", testLoad},
+		{"credentials", testCredentials}, {"quota", testQuota}, {"pairs", testPairs}, {"made", testMade}, {"half made", testHalfMade}, {"away", testAway}, {"crashes", testCrashes}, {"load", testLoad},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.test(t, w)
@@ -390,12 +390,7 @@ func waitsNow(t *testing.T, o *ipamclaims.IPAMClaim, reason, words string) error
 // deleted afterwards.
 func (w *world) portsAlone(t *testing.T, subnet string, n int) time.Duration {
 	t.Helper()
-	cfg := neutronclient.DefaultConfig()
-	cfg.Clouds, cfg.Cloud, cfg.Cluster = fmt.Appendf(nil, "clouds: {test: {auth_type: none, auth: {endpoint: %q}}}", w.URL()), "test", "alone"
-	nc, err := neutronclient.New(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	nc := w.client(t, "alone")
 	network := w.subnet(t, subnet).NetworkID
 	var wants []neutronclient.Want
 	for i := range n {
@@ -413,6 +408,18 @@ func (w *world) portsAlone(t *testing.T, subnet string, n int) time.Duration {
 		}
 	}
 	return took
+}
+
+// client returns a client as the controller of a cluster has it.
+func (w *world) client(t *testing.T, cluster string) *neutronclient.Client {
+	t.Helper()
+	cfg := neutronclient.DefaultConfig()
+	cfg.Clouds, cfg.Cloud, cfg.Cluster = fmt.Appendf(nil, "clouds: {test: {auth_type: none, auth: {endpoint: %q}}}", w.URL()), "test", cluster
+	nc, err := neutronclient.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return nc
 }
 
 // edit changes an object.

@@ -93,6 +93,14 @@ func testPairs(t *testing.T, w *world) {
 	w.portless(t, c)
 	w.allows(t, ofB)
 	w.allows(t, ofA, before...)
+
+	kept := claim(t, p, "")
+	addrs, port = w.allocated(t, kept)
+	last := use(t, kept, 0, "vm-a")
+	w.allows(t, ofA, append(slices.Clone(before), addrs[0].String()+" "+port.MAC)...)
+	edit(t, p, func() { p.Spec.Source.Neutron.NodePorts = v1alpha1.NodePortsUnmanaged })
+	w.allows(t, ofA, before...)
+	unuse(t, last)
 	for _, id := range []string{ofA.ID, ofB.ID} {
 		w.Do(t, http.MethodDelete, "ports/"+id, "", nil, nil)
 	}

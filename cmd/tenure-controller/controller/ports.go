@@ -18,6 +18,7 @@ import (
 type following struct {
 	ports    *ports.Ports
 	follower *ports.Follower
+	pairs    *ports.Pairs
 	subnets  *ports.Subnets // nil where VIFs are not served
 }
 
@@ -34,11 +35,11 @@ func (c *Controller) ports(mgr manager.Manager, direct client.Client, b *grants.
 		Metrics: ports.NewMetrics(), Log: c.log.With("part", "neutron"), Now: time.Now, SweepEvery: c.cfg.NeutronEvery,
 	}).Init()
 	ofPools.Stolen, ofClaims.Ports, ofClaims.Write = made.Stolen, made, direct
-	f := following{ports: made}
+	f := following{ports: made, pairs: &ports.Pairs{Ports: made, Write: direct}}
 	if c.cfg.VIFs {
 		f.subnets = &ports.Subnets{
-			Cache: mgr.GetCache(), Write: direct, Connect: cloud.Maker, Namespaces: c.cfg.NeutronSubnetNamespaces,
-			Events: mgr.GetEventRecorder(name), Log: c.log.With("part", "neutron"),
+			Cache: mgr.GetCache(), Live: direct, Write: direct, Connect: cloud.Maker, Namespaces: c.cfg.NeutronSubnetNamespaces,
+			Events: mgr.GetEventRecorder(name), Log: c.log.With("part", "neutron"), SweepEvery: c.cfg.NeutronEvery,
 		}
 	}
 	f.follower = &ports.Follower{
@@ -55,5 +56,5 @@ func (f following) setup(mgr manager.Manager, bells *bells) error {
 			return err //nolint:wrapcheck // says what it is about
 		}
 	}
-	return errors.Join(mgr.Add(manager.RunnableFunc(f.ports.Run)), f.follower.Setup(mgr, &bells.subnets), (&ports.Pairs{Ports: f.ports}).Setup(mgr))
+	return errors.Join(mgr.Add(manager.RunnableFunc(f.ports.Run)), f.follower.Setup(mgr, &bells.subnets), f.pairs.Setup(mgr))
 }

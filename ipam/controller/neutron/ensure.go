@@ -18,6 +18,8 @@ import (
 // no second port, and if two made one each, both see both, and choose the same unless one has
 // been told of another ([Want.Port]). What then is too many is in [Port.Surplus]. A port that
 // Neutron makes after it has let the time limit of the request pass is seen by the next call.
+//
+// A port of the claim that somebody has taken addresses off gets them again.
 func (c *Client) Ensure(ctx context.Context, w Want) (Port, error) {
 	if err := w.check(); err != nil {
 		return Port{}, err
@@ -35,12 +37,19 @@ func (c *Client) Ensure(ctx context.Context, w Want) (Port, error) {
 		}
 		var made *ports.Port
 		failed := b.request(ctx, c.cfg.CallTimeout, func(ctx context.Context, s *gophercloud.ServiceClient) (err error) {
+			if p, ok := damaged(w, found[w.Claim]); ok {
+				made, err = ports.Update(ctx, s, p.ID, w.repair(p)).Extract()
+				return err
+			}
 			made, err = ports.Create(ctx, s, w.body(c.owner())).Extract()
 			return err
 		})
 		reason := reasonOf(explain(op, failed))
 		switch {
 		case reason == Unavailable && b.again(ctx, failed):
+			continue
+		case reason == Changed && b.retries > 0:
+			b.retries--
 			continue
 		case failed != nil && reason != AddressInUse:
 			return Port{}, explain(op, failed)
@@ -93,6 +102,7 @@ func (b *budget) withHolder(ctx context.Context, w Want, err error) error {
 		return err
 	}
 	found, listErr := b.list(ctx, "look for who has the address", q)
+	found = slices.DeleteFunc(found, func(p Port) bool { return p.Owner == b.c.owner() && p.Claim == w.Claim })
 	if listErr != nil || len(found) == 0 {
 		return err // who has it is an addition
 	}
@@ -166,7 +176,8 @@ func (c *Client) ensureChunk(ctx context.Context, wants []Want, done []Ensured) 
 	}
 }
 
-// collect writes into done the ports that wants have, and returns those that have none.
+// collect writes into done the ports that wants have, and returns those that have none. It leaves
+// out those whose port is damaged.
 func (b *budget) collect(ctx context.Context, wants []Want, done []Ensured) (missing []Want, err error) {
 	sound := slices.DeleteFunc(slices.Clone(wants), func(w Want) bool { return w.check() != nil })
 	if len(sound) == 0 {
@@ -179,7 +190,7 @@ func (b *budget) collect(ctx context.Context, wants []Want, done []Ensured) (mis
 	for i, w := range wants {
 		if p, ok := choose(w, found[w.Claim]); ok {
 			done[i].Port = p
-		} else if w.check() == nil {
+		} else if _, broken := damaged(w, found[w.Claim]); !broken && w.check() == nil {
 			missing = append(missing, w)
 		}
 	}

@@ -8,6 +8,8 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/gophercloud/gophercloud/v2"
 	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/networks"
@@ -87,19 +89,62 @@ func first(ids []string) string {
 
 // idsOf returns the IDs of the objects of a kind that q selects.
 func (b *budget) idsOf(ctx context.Context, kind string, q url.Values) (ids []string, err error) {
-	var answer map[string][]listed
-	err = b.repeat(ctx, "list "+kind+"s", func(ctx context.Context, s *gophercloud.ServiceClient) error {
-		answer = nil
-		resp, err := s.Get(ctx, s.ServiceURL(kind+"s")+query(q).String(), &answer, &gophercloud.RequestOpts{OkCodes: []int{http.StatusOK}})
-		if err == nil {
-			resp.Body.Close()
-		}
-		return err
-	})
-	for _, l := range answer[kind+"s"] {
+	all, err := b.all(ctx, kind, q)
+	for _, l := range all {
 		ids = append(ids, l.ID)
 	}
 	return ids, err
+}
+
+// all returns the objects of a kind that q selects, page by page. As with ports, all is listed anew
+// where the last one of a page is deleted before the next page is asked for.
+func (b *budget) all(ctx context.Context, kind string, q url.Values) (all []listed, err error) {
+	q.Set("sort_key", "id")
+	q.Set("sort_dir", "asc")
+	q.Set("limit", strconv.Itoa(page))
+	for {
+		var answer map[string][]listed
+		err = b.repeat(ctx, "list "+kind+"s", func(ctx context.Context, s *gophercloud.ServiceClient) error {
+			answer = nil
+			resp, err := s.Get(ctx, s.ServiceURL(kind+"s")+query(q).String(), &answer, &gophercloud.RequestOpts{OkCodes: []int{http.StatusOK}})
+			if err == nil {
+				resp.Body.Close()
+			}
+			return err
+		})
+		found := answer[kind+"s"]
+		switch {
+		case reasonOf(err) == NotFound && q.Has("marker") && b.retries > 0:
+			b.retries--
+			q.Del("marker")
+			all = nil
+		case err != nil || len(found) == 0:
+			return all, err
+		default:
+			all = append(all, found...)
+			q.Set("marker", found[len(found)-1].ID)
+		}
+	}
+}
+
+// SubnetKeys returns the keys of all subnets and networks that [Client.EnsureSubnet] has made for
+// this cluster, each once.
+func (c *Client) SubnetKeys(ctx context.Context) (keys []string, err error) {
+	ctx, cancel, b := c.begin(ctx)
+	defer cancel()
+	for _, kind := range []string{"network", "subnet"} {
+		all, err := b.all(ctx, kind, url.Values{"fields": {"id", "description"}})
+		if err != nil {
+			return nil, err
+		}
+		for _, l := range all {
+			if key, ours := strings.CutPrefix(l.Description, c.mark("")); ours && key != "" {
+				keys = append(keys, key)
+			}
+		}
+	}
+	slices.Sort(keys)
+	return slices.Compact(keys), nil
 }
 
 // DeleteSubnet deletes what was made for a key: subnets, and networks. What is not there is

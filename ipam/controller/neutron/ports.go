@@ -121,17 +121,50 @@ func (w Want) body(owner string) ports.CreateOpts {
 		DeviceID: w.Claim, DeviceOwner: owner, SecurityGroups: &[]string{}, MACAddress: w.MAC.String(),
 	}
 	if len(w.Addresses) > 0 {
-		fixed := make([]map[string]string, 0, len(w.Addresses))
-		for _, a := range w.Addresses {
-			one := map[string]string{"subnet_id": a.Subnet}
-			if a.Addr.IsValid() {
-				one["ip_address"] = a.Addr.String()
-			}
-			fixed = append(fixed, one)
-		}
-		opts.FixedIPs = fixed
+		opts.FixedIPs = fixedIPs(w.Addresses)
 	}
 	return opts
+}
+
+func fixedIPs(addrs []FixedIP) []map[string]string {
+	all := make([]map[string]string, 0, len(addrs))
+	for _, a := range addrs {
+		one := map[string]string{"subnet_id": a.Subnet}
+		if a.Addr.IsValid() {
+			one["ip_address"] = a.Addr.String()
+		}
+		all = append(all, one)
+	}
+	return all
+}
+
+// damaged returns a port that somebody has taken addresses off: it has some of those that w names,
+// or it is the one that the claim was told of, and has none. No other can be made beside it: that
+// would need its addresses, or its hardware address.
+func damaged(w Want, all []Port) (Port, bool) {
+	i := slices.IndexFunc(all, func(p Port) bool {
+		if p.Network != w.Network || p.fits(w) {
+			return false
+		}
+		return p.ID == w.Port && len(p.Addresses) == 0 ||
+			slices.ContainsFunc(p.Addresses, func(a FixedIP) bool { return slices.Contains(w.Addresses, a) })
+	})
+	if i < 0 {
+		return Port{}, false
+	}
+	return all[i], true
+}
+
+// repair is what p, which is damaged, is in a request that has it fit w again.
+func (w Want) repair(p Port) ports.UpdateOpts {
+	addrs := slices.Clone(w.Addresses)
+	for i, want := range addrs {
+		has := slices.IndexFunc(p.Addresses, func(a FixedIP) bool { return a.Subnet == want.Subnet })
+		if !want.Addr.IsValid() && has >= 0 {
+			addrs[i] = p.Addresses[has]
+		}
+	}
+	return ports.UpdateOpts{FixedIPs: fixedIPs(addrs), RevisionNumber: &p.Revision}
 }
 
 // query is the part of a URL that says which objects to list.

@@ -41,11 +41,12 @@ type Route struct {
 
 // listed is what lists of subnets and of networks have. Text is parsed as it is read.
 type listed struct {
-	ID        string `json:"id"`
-	Name      string `json:"name"`
-	NetworkID string `json:"network_id"`
-	CIDR      string `json:"cidr"`
-	Pools     []struct {
+	ID          string `json:"id"`
+	Name        string `json:"name"`
+	Description string `json:"description"`
+	NetworkID   string `json:"network_id"`
+	CIDR        string `json:"cidr"`
+	Pools       []struct {
 		Start netip.Addr `json:"start"`
 		End   netip.Addr `json:"end"`
 	} `json:"allocation_pools"`

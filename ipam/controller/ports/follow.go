@@ -126,7 +126,7 @@ func (f *Follower) write(ctx context.Context, pool *v1alpha1.IPPool, next follow
 		if next.status != nil {
 			fields["neutron"] = next.status
 		}
-		revision, err := f.patch(ctx, seen, map[string]any{"status": fields}, true)
+		revision, err := patchPool(ctx, f.Write, seen, map[string]any{"status": fields}, true)
 		if revision == "" {
 			return false, err
 		}
@@ -136,16 +136,16 @@ func (f *Follower) write(ctx context.Context, pool *v1alpha1.IPPool, next follow
 		return true, nil
 	}
 	f.Log.InfoContext(ctx, "pool follows its subnets", "pool", pool.Name, "ranges", len(next.ranges), "routes", len(next.routes))
-	revision, err := f.patch(ctx, seen, map[string]any{"spec": map[string]any{"ranges": next.ranges, "routes": next.routes, "dns": next.dnsFor(pool.Spec)}}, false)
+	revision, err := patchPool(ctx, f.Write, seen, map[string]any{"spec": map[string]any{"ranges": next.ranges, "routes": next.routes, "dns": next.dnsFor(pool.Spec)}}, false)
 	if revision != "" && len(pool.Spec.Ranges) > 0 {
 		f.Events.Eventf(pool, nil, corev1.EventTypeNormal, v1alpha1.ReasonFollowed, "FollowSubnets", "%.1000s", next.change(pool.Spec))
 	}
 	return revision != "", err
 }
 
-// patch writes fields of exactly this version of a pool. No revision says that it is not there any
-// more, or that the write failed.
-func (f *Follower) patch(ctx context.Context, seen protocol.Meta, fields map[string]any, status bool) (protocol.Revision, error) {
+// patchPool writes fields of exactly this version of a pool. No revision says that it is not there
+// any more, or that the write failed.
+func patchPool(ctx context.Context, w client.Client, seen protocol.Meta, fields map[string]any, status bool) (protocol.Revision, error) {
 	patch, err := kube.SwapPatch(seen, fields)
 	if err != nil {
 		return "", err //nolint:wrapcheck // says what it is about
@@ -153,9 +153,9 @@ func (f *Follower) patch(ctx context.Context, seen protocol.Meta, fields map[str
 	into := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: seen.Name}}
 	err = kube.Call(ctx, func(ctx context.Context) error {
 		if status {
-			return f.Write.Status().Patch(ctx, into, patch)
+			return w.Status().Patch(ctx, into, patch)
 		}
-		return f.Write.Patch(ctx, into, patch)
+		return w.Patch(ctx, into, patch)
 	})
 	switch out := kube.Classify(err); {
 	case out == protocol.Done:

@@ -46,6 +46,9 @@ func unfit(format string, args ...any) error {
 // it was: it may show it again, and until then pods have its addresses.
 func follow(pool *v1alpha1.IPPool, subnets []neutron.Subnet) (followed, error) {
 	next := followed{status: &v1alpha1.NeutronStatus{}}
+	if pool.Status.Neutron != nil { // who keeps pairs writes it
+		next.status.NodePorts = pool.Status.Neutron.NodePorts
+	}
 	var gone []string
 	kept := false
 	for _, s := range subnets {

@@ -18,6 +18,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
@@ -42,22 +43,27 @@ const waitForUsers = 5 * time.Second
 // Subnets makes the subnets that definitions describe, with a pool for each, and deletes both when
 // the definition is gone and nobody has an address any more. Its requests are definitions.
 type Subnets struct {
-	// Cache has definitions and pools.
+	// Cache has definitions and pools, and Live reads them at the API server.
 	Cache   client.Reader
+	Live    client.Reader
 	Write   client.Client
 	Connect func(context.Context) (SubnetMaker, error)
 	// Namespaces are those whose definitions may describe subnets.
 	Namespaces []string
 	Events     events.EventRecorder
 	Log        *slog.Logger
+	// SweepEvery is how often what is in Neutron is compared with definitions and pools.
+	SweepEvery time.Duration
 
-	said sync.Map // namespace/name of a definition -> what its Event told last
+	said   sync.Map   // namespace/name of a definition -> what its Event told last
+	making sync.Mutex // held while a subnet and its pool are made, or a subnet without either is deleted
 }
 
 // SubnetMaker is what is asked of Neutron: a [neutron.Client].
 type SubnetMaker interface {
 	EnsureSubnet(ctx context.Context, s neutron.NewSubnet) (id string, err error)
 	DeleteSubnet(ctx context.Context, key string) error
+	SubnetKeys(ctx context.Context) ([]string, error)
 }
 
 // Setup has the manager run r.
@@ -76,7 +82,7 @@ func (r *Subnets) Setup(mgr ctrl.Manager) error {
 	if err != nil {
 		return fmt.Errorf("set up the subnets of definitions: %w", err)
 	}
-	return nil
+	return mgr.Add(manager.RunnableFunc(r.sweeps)) //nolint:wrapcheck // says what it is about
 }
 
 // Reconcile looks at one definition, and the pool that was made for it.
@@ -122,18 +128,24 @@ func (r *Subnets) Reconcile(ctx context.Context, req reconcile.Request) (reconci
 // wanted returns the subnet that a definition describes; nil: none. It is not known of a definition
 // that cannot be read, or may not describe one: nothing is made for it, and what was made stays.
 func (r *Subnets) wanted(ctx context.Context, o *nad.NetworkAttachmentDefinition) (s *vif.NewSubnet, known bool) {
+	if s, known = described(o); s == nil {
+		return nil, known
+	}
+	if !slices.Contains(r.Namespaces, o.Namespace) {
+		r.tell(ctx, o, ReasonSubnetNotAllowed, fmt.Sprintf("no subnet is made for definitions of namespace %s, and one that was made stays while its definition is there: have the administrator name it by --neutron-subnet-namespaces of the controller, or name a pool in annotation %s", o.Namespace, vif.AnnotationNetwork))
+		return nil, false
+	}
+	return s, true
+}
+
+// described returns the subnet that a definition describes; nil: none. It is not known of one that
+// cannot be read: who makes definitions of it says what is wrong.
+func described(o *nad.NetworkAttachmentDefinition) (s *vif.NewSubnet, known bool) {
 	if !vif.Is(o.Annotations, o.Spec.Config) {
 		return nil, true
 	}
 	n, err := vif.NetworkOf(o.Annotations)
-	if err != nil { // who makes definitions of it says what is wrong
-		return nil, false
-	}
-	if n.Subnet == nil {
-		return nil, true
-	}
-	if !slices.Contains(r.Namespaces, o.Namespace) {
-		r.tell(ctx, o, ReasonSubnetNotAllowed, fmt.Sprintf("no subnet is made for definitions of namespace %s, and one that was made stays while its definition is there: have the administrator name it by --neutron-subnet-namespaces of the controller, or name a pool in annotation %s", o.Namespace, vif.AnnotationNetwork))
+	if err != nil {
 		return nil, false
 	}
 	return n.Subnet, true
@@ -143,7 +155,7 @@ func (r *Subnets) wanted(ctx context.Context, o *nad.NetworkAttachmentDefinition
 func (r *Subnets) make(ctx context.Context, o *nad.NetworkAttachmentDefinition, s vif.NewSubnet) (reconcile.Result, error) {
 	cidr, gateway, err := s.Parse()
 	if err != nil {
-		return reconcile.Result{}, nil //nolint:nilerr // likewise
+		return reconcile.Result{}, nil // who makes definitions of it says what is wrong
 	}
 	name := vif.PoolName(o.Namespace, o.Name)
 	nc, err := r.Connect(ctx)
@@ -151,6 +163,8 @@ func (r *Subnets) make(ctx context.Context, o *nad.NetworkAttachmentDefinition, 
 		r.tell(ctx, o, string(NotConfigured), err.Error())
 		return reconcile.Result{RequeueAfter: longWait}, nil
 	}
+	r.making.Lock()
+	defer r.making.Unlock()
 	id, err := nc.EnsureSubnet(ctx, neutron.NewSubnet{
 		Key: name, Name: clip("tenure "+o.Namespace+"/"+o.Name, 255), Prefix: cidr, Gateway: gateway, Network: s.NetworkID,
 	})
@@ -191,15 +205,8 @@ func (r *Subnets) finish(ctx context.Context, pool *v1alpha1.IPPool, definition 
 	}
 	seen := protocol.Meta{Name: pool.Name, UID: protocol.UID(pool.UID), Revision: protocol.Revision(pool.ResourceVersion)}
 	left := slices.DeleteFunc(slices.Clone(pool.Finalizers), func(f string) bool { return f == vif.FinalizerSubnet })
-	patch, err := kube.SwapPatch(seen, map[string]any{"metadata": map[string]any{"finalizers": left}})
-	if err != nil {
-		return reconcile.Result{}, err //nolint:wrapcheck // says what it is about
-	}
-	err = kube.Call(ctx, func(ctx context.Context) error {
-		return r.Write.Patch(ctx, &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: pool.Name}}, patch)
-	})
-	if out := kube.Classify(err); out != protocol.Done && out != protocol.NotFound && out != protocol.Conflict {
-		return reconcile.Result{}, fmt.Errorf("write pool %s: %w", pool.Name, err)
+	if _, err := patchPool(ctx, r.Write, seen, map[string]any{"metadata": map[string]any{"finalizers": left}}, false); err != nil {
+		return reconcile.Result{}, err
 	}
 	r.Log.InfoContext(ctx, "subnet deleted", "definition", definition, "pool", pool.Name)
 	return reconcile.Result{}, nil

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
@@ -35,8 +36,12 @@ const NodePortNotFound neutron.Reason = "NodePortNotFound"
 //
 // A pair is known as ours by a port of ours with the same address and hardware address. So a
 // claim's port is deleted after its pairs. Pairs of others stay as they are.
+//
+// The pool's status remembers that pairs are kept, so that they go when they are not to be kept any
+// more.
 type Pairs struct {
 	Ports *Ports
+	Write client.Client
 }
 
 // Setup has the manager run what keeps pairs.
@@ -78,13 +83,33 @@ func (r *Pairs) Reconcile(ctx context.Context, req reconcile.Request) (reconcile
 		p.notePairs(name, Problem{})
 		return reconcile.Result{}, nil
 	}
+	keep := pool.Spec.Source.Neutron.NodePorts == v1alpha1.NodePortsPairs
+	if keep && pool.Status.Neutron.NodePorts != v1alpha1.NodePortsPairs {
+		if written, err := r.remember(ctx, pool, v1alpha1.NodePortsPairs); !written {
+			return reconcile.Result{RequeueAfter: time.Second}, err
+		}
+	}
 	nc, err := p.Connect(ctx)
 	if err != nil {
 		return reconcile.Result{RequeueAfter: p.SweepEvery}, nil //nolint:nilerr // the pool says so
 	}
 	_, bad, err := p.allow(ctx, nc, pool)
 	p.notePairs(name, bad)
-	return reconcile.Result{RequeueAfter: p.SweepEvery}, err
+	if keep || err != nil || !bad.None() {
+		return reconcile.Result{RequeueAfter: p.SweepEvery}, err
+	}
+	if written, err := r.remember(ctx, pool, v1alpha1.NodePortsUnmanaged); !written {
+		return reconcile.Result{RequeueAfter: time.Second}, err
+	}
+	return reconcile.Result{}, nil
+}
+
+// remember writes into the pool's status whether nodes' ports may have pairs for it.
+func (r *Pairs) remember(ctx context.Context, pool *v1alpha1.IPPool, n v1alpha1.NodePorts) (written bool, err error) {
+	seen := protocol.Meta{Name: pool.Name, UID: protocol.UID(pool.UID), Revision: protocol.Revision(pool.ResourceVersion)}
+	fields := map[string]any{"status": map[string]any{"neutron": map[string]any{"nodePorts": n}}}
+	revision, err := patchPool(ctx, r.Write, seen, fields, true)
+	return revision != "", err
 }
 
 // notePairs notes why the nodes' ports are not as they should be.
@@ -100,12 +125,13 @@ func (p *Ports) notePairs(name protocol.PoolName, bad Problem) {
 	}
 }
 
-// withPairs reports whether a pool has pairs kept, and its network is known.
+// withPairs reports whether a pool has pairs kept, or may have some left, and its network is known.
 func withPairs(pool *v1alpha1.IPPool) bool {
-	return pool.Spec.Source != nil && pool.Spec.Source.Neutron.NodePorts == v1alpha1.NodePortsPairs && pool.Status.Neutron != nil
+	return pool.Spec.Source != nil && pool.Status.Neutron != nil &&
+		(pool.Spec.Source.Neutron.NodePorts == v1alpha1.NodePortsPairs || pool.Status.Neutron.NodePorts == v1alpha1.NodePortsPairs)
 }
 
-// poolsWithPairs returns the pools that have pairs kept.
+// poolsWithPairs returns the pools that have pairs kept, or may have some left.
 func (p *Ports) poolsWithPairs(ctx context.Context) (all []v1alpha1.IPPool, err error) {
 	var list v1alpha1.IPPoolList
 	if err := p.Cache.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
@@ -140,8 +166,9 @@ func (p *Ports) allowAll(ctx context.Context, nc Neutron) (stuck map[protocol.UI
 }
 
 // allow has the nodes' ports on a pool's network allow what their pods have, and nothing else of
-// ours. The problem is why they do not. Stuck are the claims of which pairs may be left on ports
-// that Neutron refuses to change; nil: nobody knows.
+// ours; of a pool that is to have no pairs, nothing of ours. The problem is why they do not. Stuck
+// are the claims of which pairs may be left on ports that Neutron refuses to change; nil: nobody
+// knows.
 func (p *Ports) allow(ctx context.Context, nc Neutron, pool *v1alpha1.IPPool) (stuck map[protocol.UID]bool, bad Problem, err error) {
 	nodes, err := p.servers(ctx)
 	if err != nil {
@@ -152,9 +179,11 @@ func (p *Ports) allow(ctx context.Context, nc Neutron, pool *v1alpha1.IPPool) (s
 	if err != nil {
 		return nil, problemOf(err), nil
 	}
-	wanted, err := p.inUse(ctx, pool, ours)
-	if err != nil {
-		return nil, bad, err
+	wanted := map[string][]neutron.Pair{}
+	if pool.Spec.Source.Neutron.NodePorts == v1alpha1.NodePortsPairs {
+		if wanted, err = p.inUse(ctx, pool, ours); err != nil {
+			return nil, bad, err
+		}
 	}
 	servers := make([]string, 0, len(nodes))
 	for server := range nodes {

@@ -139,13 +139,7 @@ func compare(ours []neutron.Port, claims map[protocol.UID]*claimWithPort) findin
 		if c == nil {
 			continue
 		}
-		// Of a network with other pools as well, the port has not all addresses.
-		has := slices.ContainsFunc(of[uid], func(port neutron.Port) bool {
-			return len(port.Addresses) > 0 && slices.ContainsFunc(port.Addresses, func(a neutron.FixedIP) bool {
-				return slices.Contains(c.addrs, a.Addr)
-			})
-		})
-		if !has {
+		if !slices.ContainsFunc(of[uid], c.has) {
 			f.lost[uid] = c.key
 		}
 		if !slices.ContainsFunc(of[uid], func(port neutron.Port) bool { return port.ID == c.port.ID }) {
@@ -158,6 +152,16 @@ func compare(ours []neutron.Port, claims map[protocol.UID]*claimWithPort) findin
 		}
 	}
 	return f
+}
+
+// has reports whether a port has what the claim has of Neutron: an address of each subnet that the
+// claim was told of. Others may be of the network's other pools.
+func (c *claimWithPort) has(p neutron.Port) bool {
+	return !slices.ContainsFunc(c.port.Subnets, func(subnet string) bool {
+		return !slices.ContainsFunc(p.Addresses, func(a neutron.FixedIP) bool {
+			return a.Subnet == subnet && slices.Contains(c.addrs, a.Addr)
+		})
+	})
 }
 
 // noteLost notes the claims whose port has not been there twice, and has them looked at. They count

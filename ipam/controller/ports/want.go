@@ -40,6 +40,9 @@ func choices(a Ask, pools []poolFacts) ([]neutron.Want, Problem) {
 	if bad := name(a, slots); !bad.None() {
 		return nil, bad
 	}
+	if named := slices.DeleteFunc(slices.Clone(slots), func(s slot) bool { return !s.addr.IsValid() }); a.Granted && len(named) > 0 {
+		slots = named // a pool may have further subnets by now
+	}
 	base := neutron.Want{
 		Claim: string(a.UID), Network: network, Name: clip(a.Claim.Namespace+"/"+a.Claim.Name, 255), Port: a.Port.ID,
 		Description: clip(fmt.Sprintf("IPAMClaim %s of namespace %s: Tenure deletes this port with the claim", a.Claim.Name, a.Claim.Namespace), 255),
