@@ -163,16 +163,16 @@ func TestLeaderKilled(t *testing.T) {
 	t.Logf("handed over in %v", time.Since(asked))
 	c := claim(t, ns, "last", "lan")
 	allocated(t, c)
-	body, err := get("http://" + second.metrics + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
 	for _, metric := range []string{
 		"tenure_broker_round_asks", "tenure_claim_allocation_seconds_count", `tenure_pool_open{pool="` + p.Name + `"} 1`, "workqueue_depth",
 	} {
-		if !strings.Contains(body, metric) {
-			t.Errorf("/metrics does not have %s", metric)
-		}
+		eventually(t, 10*time.Second, func() error { // not all reconcilers begin at once
+			body, err := get("http://" + second.metrics + "/metrics")
+			if err == nil && !strings.Contains(body, metric) {
+				err = fmt.Errorf("/metrics does not have %s", metric)
+			}
+			return err
+		})
 	}
 	if body, err := get("http://" + second.health + "/healthz"); err != nil || body != "ok" {
 		t.Errorf("/healthz says %q, %v; want ok", body, err)
