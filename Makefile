@@ -24,7 +24,8 @@ UNIT ?= $(shell go list ./... | grep -v '/test/') ./test/imports ./test/programs
 INTEGRATION ?= $(shell go list ./test/... | grep -v -e /test/imports -e /test/programs -e /test/neutron -e /test/ports -e /test/cluster -e /test/e2e -e /test/simulation$$)
 # The packages whose tests need OpenStack's Neutron.
 NEUTRON ?= ./test/neutron ./test/ports
-# Of those of test-integration, those that need all of the machine.
+# Of those of test-integration, those that take longest, and those that need all of the machine.
+LONGEST := %/test/controller %/test/scenario
 LOADS := %/test/scale %/test/soak
 
 LINT := bin/tools/golangci-lint
@@ -34,11 +35,17 @@ HELM := bin/tools/helm
 CRANE := bin/tools/crane
 # Programs, tests and tools are compiled alike, so that what they have in common is compiled
 # once. For this, too, helm and controller-gen have the main module's versions of libraries, and
-# what nodes run has the control plane's. The race detector alone needs cgo.
+# what nodes run has the control plane's. The race detector alone needs cgo. Debugging
+# information takes a fifth of compiling, and the programs have none; garbage that is collected
+# less often saves a tenth.
 export CGO_ENABLED := 0
-export GOFLAGS := $(filter-out -trimpath,$(GOFLAGS)) -trimpath
-GO_BUILD := go build -ldflags "-s -w"
-GO_RACE := CGO_ENABLED=1 go test -race
+COMPILE := -trimpath -gcflags=all=-dwarf=false
+export GOFLAGS := $(filter-out $(COMPILE),$(GOFLAGS)) $(COMPILE)
+GO := env GOGC=400 go
+GO_BUILD := $(GO) build -ldflags "-s -w"
+# Lint has vet look.
+GO_TEST := $(GO) test -vet=off -ldflags "-s -w"
+GO_RACE := CGO_ENABLED=1 $(GO_TEST) -race
 # The plugins have Go's earlier garbage collector, as in deploy/image, where Go still has it:
 # docs/decisions/0023-what-a-plugin-does-without.md says why.
 PLUGINS := ./cmd/tenure ./cmd/tenure-attach
@@ -59,19 +66,19 @@ build: ## Build Tenure's programs into bin/, static and stripped
 
 .PHONY: rig
 rig: ## Build the control plane and CNI plugins for tests into bin/rig: minutes at first, then nothing
-	@cd test/rig && go run . ../../bin/rig
+	@cd test/rig && $(GO) run . ../../bin/rig
 
 .PHONY: rig-nodes
 rig-nodes: cc rig ## Build also what nodes run, kubelet and containerd, into bin/rig: minutes at first, then nothing
-	@cd test/rig && go run . -nodes ../../bin/rig
+	@cd test/rig && $(GO) run . -nodes ../../bin/rig
 
 .PHONY: rig-foreign
 rig-foreign: rig-nodes ## Build also Multus and whereabouts into bin/rig, from which pods move to Tenure: half a minute
-	@cd test/rig && go run . -foreign ../../bin/rig
+	@cd test/rig && $(GO) run . -foreign ../../bin/rig
 
 .PHONY: rig-neutron
 rig-neutron: ## Unpack OpenStack's Neutron into bin/rig, out of Debian packages: a minute at first, then nothing
-	@cd test/rig && go run . -neutron ../../bin/rig
+	@cd test/rig && $(GO) run . -neutron ../../bin/rig
 
 # Of push, manifest and install: what the images are called, REGISTRY/tenured:TAG and
 # REGISTRY/tenure-controller:TAG, and whether the meta-plugin is installed in Multus's
@@ -144,19 +151,20 @@ test: ## All that must pass, and how long each part took; CI runs it and e2e
 .PHONY: test-unit
 test-unit: cc $(HELM) ## Unit, model and import tests with the race detector
 	$(GO_RACE) -timeout $(TIMEOUT) $(ARGS) $(UNIT)
-	cd test/rig && go test ./...
+	cd test/rig && $(GO_TEST) ./...
 	@# What a version of Go would need that does not let modules into its runtime.
-	go test -tags plainruntime $(ARGS) ./ipam/lean/quiet
-	go build -tags plainruntime -o /dev/null $(PLUGINS)
+	$(GO_TEST) -tags plainruntime $(ARGS) ./ipam/lean/quiet
+	$(GO_BUILD) -tags plainruntime -o /dev/null $(PLUGINS)
 
 .PHONY: test-integration
 test-integration: root rig rig-neutron $(HELM) $(CRANE) ## Tests against a real control plane and network namespaces; as root
-	@# Two packages at a time, each with a control plane of its own: they wait much. The
-	@# simulation only computes, and takes what they leave. Who loads it all comes last.
-	set -m; nice -n 19 go test -timeout 90m $(ARGS) ./test/simulation & simulation=$$!; \
+	@# Two packages at a time, each with a control plane of its own: they wait much. Those that
+	@# take longest come first, and who loads it all comes last. The simulation only computes, and
+	@# takes what they leave.
+	set -m; nice -n 19 $(GO_TEST) -timeout 90m $(ARGS) ./test/simulation & simulation=$$!; \
 	trap 'kill -- -$$simulation 2>/dev/null || true' EXIT; \
-	$(if $(filter-out $(LOADS),$(INTEGRATION)),go test -p 2 -timeout $(TIMEOUT) $(ARGS) $(filter-out $(LOADS),$(INTEGRATION));) \
-	$(if $(filter $(LOADS),$(INTEGRATION)),go test -p 1 -timeout $(TIMEOUT) $(ARGS) $(filter $(LOADS),$(INTEGRATION));) \
+	$(if $(filter-out $(LOADS),$(INTEGRATION)),$(GO_TEST) -p 2 -timeout $(TIMEOUT) $(ARGS) $(filter $(LONGEST),$(INTEGRATION)) $(filter-out $(LOADS) $(LONGEST),$(INTEGRATION));) \
+	$(if $(filter $(LOADS),$(INTEGRATION)),$(GO_TEST) -p 1 -timeout $(TIMEOUT) $(ARGS) $(filter $(LOADS),$(INTEGRATION));) \
 	wait $$simulation
 
 .PHONY: test-neutron
@@ -174,8 +182,8 @@ cluster-down: root ## End the cluster of make cluster; nothing of it is left
 
 .PHONY: e2e
 e2e: root rig-foreign rig-neutron $(HELM) ## Tests on a real cluster: kubelets, containerd, Tenure installed from deploy/; as root
-	go test -count=1 -timeout $(TIMEOUT) ./test/cluster
-	go test -count=1 -v -timeout 60m ./test/e2e -ginkgo.v $(ARGS)
+	$(GO_TEST) -count=1 -timeout $(TIMEOUT) ./test/cluster
+	$(GO_TEST) -count=1 -v -timeout 60m ./test/e2e -ginkgo.v $(ARGS)
 
 # Of test-upgrade: any name of a commit.
 FROM ?= HEAD
@@ -184,7 +192,7 @@ FROM ?= HEAD
 test-upgrade: root commit rig-foreign rig-neutron $(HELM) ## On a real cluster, upgrade from the version FROM, a commit, while pods come and go; as root
 	rm -rf bin/earlier; mkdir -p bin/earlier; trap 'rm -rf bin/earlier' EXIT; \
 	git archive '$(FROM)' | tar -x -C bin/earlier; \
-	TENURE_EARLIER_SOURCE='$(CURDIR)/bin/earlier' go test -count=1 -v -timeout 60m ./test/e2e -ginkgo.v -ginkgo.focus='An upgrade from' $(ARGS)
+	TENURE_EARLIER_SOURCE='$(CURDIR)/bin/earlier' $(GO_TEST) -count=1 -v -timeout 60m ./test/e2e -ginkgo.v -ginkgo.focus='An upgrade from' $(ARGS)
 
 .PHONY: soak
 soak: root minutes rig ## Load a cluster for MINUTES with faults of all kinds, and look for a lost or doubled address

@@ -111,7 +111,7 @@ func compile(ctx context.Context, root, dir, version string, packages, env []str
 	if len(packages) == 0 {
 		return nil
 	}
-	args := append([]string{"build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w -buildid= -X main.version=" + version, "-o", dir}, packages...)
+	args := append([]string{"build", "-trimpath", "-buildvcs=false", "-gcflags=all=-dwarf=false", "-ldflags", "-s -w -buildid= -X main.version=" + version, "-o", dir}, packages...)
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = root
 	// What the caller has set for programs of his own must not change these.

@@ -133,6 +133,7 @@ func (m *manifest) stalePackages(ctx context.Context, t *ticker, programs []prog
 func (s set) goCommand(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = s.dir
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false", "GOWORK=off")
+	// As in the Makefile, without debugging information, which takes a fifth of compiling.
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-buildvcs=false -gcflags=all=-dwarf=false", "GOWORK=off")
 	return cmd
 }
