@@ -1,7 +1,6 @@
 package delegate
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -32,15 +31,11 @@ type Runner struct {
 
 // stepError adds to err which step it is of. The code of a plugin's error stays.
 func stepError(s plan.Step, verb string, err error) error {
-	code := types.ErrInternal
-	if e, ok := errors.AsType[*types.Error](err); ok && e.Code != 0 {
-		code = e.Code
-	}
 	what := "network"
 	if s.Default {
 		what = "default network"
 	}
-	return &types.Error{Code: code, Msg: fmt.Sprintf("%s of %s %s on %s: %v", verb, what, s.Name, s.IfName, oneLine(err))}
+	return &types.Error{Code: codeOf(err), Msg: fmt.Sprintf("%s of %s %s on %s: %v", verb, what, s.Name, s.IfName, oneLine(err))}
 }
 
 // oneLine is an error's text in one line, as logs and events have it.

@@ -36,9 +36,14 @@ func TestNodeIsItsOwn(t *testing.T) {
 		if err := n.PowerOff(); err != nil {
 			t.Error(err)
 		}
-		left, err := filepath.Glob("/sys/fs/cgroup/*/" + cgroup(n.Name))
-		if err != nil || len(left) > 0 {
-			t.Errorf("cgroups %v, %v; want none left", left, err)
+		roots, err := hierarchies()
+		if err != nil {
+			t.Error(err)
+		}
+		for _, root := range roots {
+			if left, err := os.Stat(filepath.Join(root, cgroup(n.Name))); err == nil {
+				t.Errorf("cgroup %s is left in %s", left.Name(), root)
+			}
 		}
 	})
 	shell := func(script string) string {

@@ -3,6 +3,7 @@ package daemon
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net/netip"
 	"os"
@@ -66,7 +67,7 @@ func readSome(path string, most int) (string, error) {
 	defer f.Close()
 	buf := make([]byte, most)
 	n, err := f.Read(buf)
-	if n == 0 && err != nil && err.Error() != "EOF" {
+	if n == 0 && err != nil && !errors.Is(err, io.EOF) {
 		return "", err
 	}
 	return string(buf[:n]), nil
