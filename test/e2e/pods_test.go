@@ -60,8 +60,8 @@ func (s site) deletePools(ctx context.Context) {
 	}
 }
 
-// settle waits until the namespaces of earlier specs are gone, with all in them: for specs
-// beside which nothing else may happen.
+// settle waits until the namespaces of earlier specs are gone, with all in them, and the pods that
+// they have deleted in others: for specs beside which nothing else may happen.
 func settle(ctx context.Context) {
 	GinkgoHelper()
 	Eventually(func(g Gomega) {
@@ -69,6 +69,11 @@ func settle(ctx context.Context) {
 		g.Expect(kube.List(ctx, &all)).To(Succeed())
 		for _, ns := range all.Items {
 			g.Expect(ns.DeletionTimestamp).To(BeNil(), "namespace %s is gone: %v", ns.Name, ns.Status.Conditions)
+		}
+		var pods corev1.PodList
+		g.Expect(kube.List(ctx, &pods)).To(Succeed())
+		for _, p := range pods.Items {
+			g.Expect(p.DeletionTimestamp).To(BeNil(), "pod %s/%s is gone", p.Namespace, p.Name)
 		}
 	}).Should(Succeed())
 }
