@@ -158,12 +158,12 @@ test-unit: cc $(HELM) ## Unit, model and import tests with the race detector
 
 .PHONY: test-integration
 test-integration: root rig rig-neutron $(HELM) $(CRANE) ## Tests against a real control plane and network namespaces; as root
-	@# Three packages at a time, each with a control plane of its own: they wait much. Those that
+	@# Two packages at a time, each with a control plane of its own: they wait much. Those that
 	@# take longest come first, and who loads it all comes last. The simulation only computes, and
 	@# takes what they leave.
 	set -m; nice -n 19 $(GO_TEST) -timeout 90m $(ARGS) ./test/simulation & simulation=$$!; \
 	trap 'kill -- -$$simulation 2>/dev/null || true' EXIT; \
-	$(if $(filter-out $(LOADS),$(INTEGRATION)),$(GO_TEST) -p 3 -timeout $(TIMEOUT) $(ARGS) $(filter $(LONGEST),$(INTEGRATION)) $(filter-out $(LOADS) $(LONGEST),$(INTEGRATION));) \
+	$(if $(filter-out $(LOADS),$(INTEGRATION)),$(GO_TEST) -p 2 -timeout $(TIMEOUT) $(ARGS) $(filter $(LONGEST),$(INTEGRATION)) $(filter-out $(LOADS) $(LONGEST),$(INTEGRATION));) \
 	$(if $(filter $(LOADS),$(INTEGRATION)),$(GO_TEST) -p 1 -timeout $(TIMEOUT) $(ARGS) $(filter $(LOADS),$(INTEGRATION));) \
 	wait $$simulation
 
