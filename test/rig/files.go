@@ -18,7 +18,7 @@ type files struct {
 
 // provide puts copies of f into the rig, unless it has those of this version.
 func (m *manifest) provide(ctx context.Context, f files) error {
-	origin := f.module + "@" + m.versions[f.module]
+	origin := f.module + "@" + m.versions[f.module] + " " + f.pattern
 	dir, from := filepath.Join(m.dir, f.name), filepath.Join(m.dir, ".from", f.name)
 	_, err := os.Stat(dir)
 	if said, readErr := os.ReadFile(from); err == nil && readErr == nil && string(said) == origin {
@@ -37,7 +37,7 @@ func (m *manifest) provide(ctx context.Context, f files) error {
 		return err
 	}
 	if len(found) == 0 {
-		return fmt.Errorf("%s has no file %s: change the pattern in programs.go", origin, f.pattern)
+		return fmt.Errorf("there is no file %s: change the pattern in programs.go", origin)
 	}
 	if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(dir, 0o755)); err != nil {
 		return err
