@@ -48,7 +48,6 @@ func TestPorts(t *testing.T) {
 		{"Delete", deletes},
 		{"DeleteChanged", deleteChanged},
 		{"Ours", ours},
-		{"Tag", tag},
 		{"Subnets", subnets},
 		{"Login", login},
 		{"Many", many},
@@ -232,15 +231,20 @@ func told(t *testing.T, c cloud) {
 }
 
 // damaged: a port that somebody has taken an address off gets it again, unless another has it by
-// now. One without any is known by its ID.
+// now. One without any is known by its ID. What a port has beside that which is wanted stays.
 func damaged(t *testing.T, c cloud) {
-	n := c.network(t, "192.0.2.0/24", "2001:db8::/64")
+	n := c.network(t, "192.0.2.0/24", "2001:db8::/64", "198.51.100.0/24")
 	var wants []neutron.Want
 	made := map[string]neutron.Port{}
 	for i := range 3 {
 		w := neutron.Want{Claim: named(t, i), Network: n.ID}
+		for _, s := range n.Subnets[:2+i/2] { // the last has an address of the third as well
+			w.Addresses = append(w.Addresses, neutron.FixedIP{Subnet: s.ID})
+		}
 		p := c.ensure(t, w)
 		w.Addresses, w.MAC, w.Port = p.Addresses, p.MAC, p.ID
+		slices.SortFunc(w.Addresses, bySubnet(n))
+		w.Addresses = w.Addresses[:2]
 		wants, made[w.Claim] = append(wants, w), p
 	}
 	keep := func(w neutron.Want, addrs ...neutron.FixedIP) {
@@ -253,7 +257,7 @@ func damaged(t *testing.T, c cloud) {
 	keep(wants[0], wants[0].Addresses[0])
 	keep(wants[1])
 	taken := wants[2].Addresses[1]
-	keep(wants[2], wants[2].Addresses[0])
+	keep(wants[2], wants[2].Addresses[0], made[wants[2].Claim].Addresses[2])
 	thief := c.ensure(t, neutron.Want{Claim: "thief", Network: n.ID, Addresses: []neutron.FixedIP{taken}})
 	got := c.c.EnsureMany(t.Context(), wants)
 	fails(t, got[2].Err, neutron.AddressInUse, true, taken.Addr.String(), thief.ID)
@@ -266,13 +270,20 @@ func damaged(t *testing.T, c cloud) {
 			t.Fatal(e.Err)
 		}
 		only(t, c.Server, wants[i].Claim, e.Port)
-		slices.SortFunc(e.Port.Addresses, func(a, b neutron.FixedIP) int { return a.Addr.Compare(b.Addr) })
+		slices.SortFunc(e.Port.Addresses, bySubnet(n))
 		was := made[wants[i].Claim]
-		slices.SortFunc(was.Addresses, func(a, b neutron.FixedIP) int { return a.Addr.Compare(b.Addr) })
 		if e.Port.ID != was.ID || !slices.Equal(e.Port.Addresses, was.Addresses) || e.Port.MAC.String() != was.MAC.String() {
 			t.Errorf("port %+v; want it as it was made: %+v", e.Port, was)
 		}
 	}
+}
+
+// bySubnet orders addresses as the network's subnets are.
+func bySubnet(n server.Network) func(a, b neutron.FixedIP) int {
+	place := func(a neutron.FixedIP) int {
+		return slices.IndexFunc(n.Subnets, func(s server.Subnet) bool { return s.ID == a.Subnet })
+	}
+	return func(a, b neutron.FixedIP) int { return place(a) - place(b) }
 }
 
 // deletes: ours alone, and again.
@@ -347,21 +358,6 @@ func ours(t *testing.T, c cloud) {
 	if on, err := here.Ours(t.Context(), n.ID, other.ID); len(on) != 25 || err != nil {
 		t.Errorf("on both networks: %d ports, %v; want 25", len(on), err)
 	}
-}
-
-// tag: people find a port by words.
-func tag(t *testing.T, c cloud) {
-	n := c.network(t, "192.0.2.0/24")
-	p := c.ensure(t, neutron.Want{Claim: named(t, 1), Network: n.ID})
-	if err := c.c.Tag(t.Context(), p.ID, "cluster=here", "default/db-0"); err != nil {
-		t.Fatal(err)
-	}
-	again := c.ensure(t, neutron.Want{Claim: named(t, 1), Network: n.ID})
-	slices.Sort(again.Tags)
-	if !slices.Equal(again.Tags, []string{"cluster=here", "default/db-0"}) {
-		t.Errorf("tags %q; want the two that were set", again.Tags)
-	}
-	fails(t, c.c.Tag(t.Context(), n.ID, "a"), neutron.NotFound, false, n.ID)
 }
 
 // concurrent: twelve callers make the port of one claim, with a wish and without. In the end

@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/netip"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/gophercloud/gophercloud/v2"
@@ -87,44 +85,13 @@ func first(ids []string) string {
 	return slices.Min(ids)
 }
 
-// idsOf returns the IDs of the objects of a kind that q selects.
+// idsOf returns the IDs of the objects of a kind, such as subnet, that q selects.
 func (b *budget) idsOf(ctx context.Context, kind string, q url.Values) (ids []string, err error) {
-	all, err := b.all(ctx, kind, q)
+	all, err := b.listed(ctx, "list "+kind+"s", kind+"s", q)
 	for _, l := range all {
 		ids = append(ids, l.ID)
 	}
 	return ids, err
-}
-
-// all returns the objects of a kind that q selects, page by page. As with ports, all is listed anew
-// where the last one of a page is deleted before the next page is asked for.
-func (b *budget) all(ctx context.Context, kind string, q url.Values) (all []listed, err error) {
-	q.Set("sort_key", "id")
-	q.Set("sort_dir", "asc")
-	q.Set("limit", strconv.Itoa(page))
-	for {
-		var answer map[string][]listed
-		err = b.repeat(ctx, "list "+kind+"s", func(ctx context.Context, s *gophercloud.ServiceClient) error {
-			answer = nil
-			resp, err := s.Get(ctx, s.ServiceURL(kind+"s")+query(q).String(), &answer, &gophercloud.RequestOpts{OkCodes: []int{http.StatusOK}})
-			if err == nil {
-				resp.Body.Close()
-			}
-			return err
-		})
-		found := answer[kind+"s"]
-		switch {
-		case reasonOf(err) == NotFound && q.Has("marker") && b.retries > 0:
-			b.retries--
-			q.Del("marker")
-			all = nil
-		case err != nil || len(found) == 0:
-			return all, err
-		default:
-			all = append(all, found...)
-			q.Set("marker", found[len(found)-1].ID)
-		}
-	}
 }
 
 // SubnetKeys returns the keys of all subnets and networks that [Client.EnsureSubnet] has made for
@@ -132,8 +99,8 @@ func (b *budget) all(ctx context.Context, kind string, q url.Values) (all []list
 func (c *Client) SubnetKeys(ctx context.Context) (keys []string, err error) {
 	ctx, cancel, b := c.begin(ctx)
 	defer cancel()
-	for _, kind := range []string{"network", "subnet"} {
-		all, err := b.all(ctx, kind, url.Values{"fields": {"id", "description"}})
+	for _, kind := range []string{"networks", "subnets"} {
+		all, err := b.listed(ctx, "list "+kind, kind, url.Values{"fields": {"id", "description"}})
 		if err != nil {
 			return nil, err
 		}

@@ -3,20 +3,16 @@ package neutron
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/gophercloud/gophercloud/v2"
-	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/extensions/attributestags"
 	"github.com/gophercloud/gophercloud/v2/openstack/networking/v2/ports"
-	"github.com/gophercloud/gophercloud/v2/pagination"
 )
 
 // FixedIP is one address of a port.
@@ -57,7 +53,6 @@ type Port struct {
 	Project   string
 	MAC       net.HardwareAddr
 	Addresses []FixedIP
-	Tags      []string
 	Revision  int
 	Created   time.Time // in whole seconds
 
@@ -155,71 +150,29 @@ func damaged(w Want, all []Port) (Port, bool) {
 	return all[i], true
 }
 
-// repair is what p, which is damaged, is in a request that has it fit w again.
+// repair is what p, which is damaged, is in a request that has it fit w again. What p has of other
+// subnets stays: a pod may use it.
 func (w Want) repair(p Port) ports.UpdateOpts {
 	addrs := slices.Clone(w.Addresses)
-	for i, want := range addrs {
-		has := slices.IndexFunc(p.Addresses, func(a FixedIP) bool { return a.Subnet == want.Subnet })
-		if !want.Addr.IsValid() && has >= 0 {
-			addrs[i] = p.Addresses[has]
+	for _, has := range p.Addresses {
+		i := slices.IndexFunc(addrs, func(a FixedIP) bool { return a.Subnet == has.Subnet })
+		switch {
+		case i < 0:
+			addrs = append(addrs, has)
+		case !addrs[i].Addr.IsValid():
+			addrs[i] = has
 		}
 	}
 	return ports.UpdateOpts{FixedIPs: fixedIPs(addrs), RevisionNumber: &p.Revision}
 }
 
-// query is the part of a URL that says which objects to list.
-type query url.Values
-
-// ToPortListQuery implements [ports.ListOptsBuilder].
-func (q query) ToPortListQuery() (string, error) { return q.String(), nil }
-
-// String is how the query stands in a URL.
-func (q query) String() string { return "?" + url.Values(q).Encode() }
-
-// page is how many ports are asked for in one request. The server may give fewer.
-const page = 500
-
-// list returns the ports that q selects, page by page. Where the last port of a page is deleted
-// before the next page is asked for, Neutron does not know where that begins: then all is listed
-// again, as often as a request may be made again.
+// list returns the ports that q selects.
 func (b *budget) list(ctx context.Context, op string, q url.Values) (all []Port, err error) {
-	for {
-		q.Del("marker")
-		all, err = b.listOnce(ctx, op, q)
-		if reasonOf(err) != NotFound || q.Get("marker") == "" || b.retries == 0 {
-			return all, err
-		}
-		b.retries--
+	found, err := pages(ctx, b, op, "ports", q, func(p ports.Port) string { return p.ID })
+	for _, p := range found {
+		all = append(all, portOf(p))
 	}
-}
-
-func (b *budget) listOnce(ctx context.Context, op string, q url.Values) (all []Port, err error) {
-	q.Set("sort_key", "id")
-	q.Set("sort_dir", "asc")
-	q.Set("limit", strconv.Itoa(page))
-	for more := true; more; {
-		err := b.repeat(ctx, op, func(ctx context.Context, s *gophercloud.ServiceClient) error {
-			more = false // without ports, a page is none
-			return ports.List(s, query(q)).EachPage(ctx, func(_ context.Context, p pagination.Page) (bool, error) {
-				found, err := ports.ExtractPorts(p)
-				if err != nil {
-					return false, err
-				}
-				for _, f := range found {
-					all = append(all, portOf(f))
-				}
-				// The link itself is not followed: behind a proxy it may lead elsewhere.
-				next, err := p.NextPageURL()
-				more = next != ""
-				q.Set("marker", found[len(found)-1].ID)
-				return false, err
-			})
-		})
-		if err != nil {
-			return nil, err
-		}
-	}
-	return all, nil
+	return all, err
 }
 
 // portOf returns a port as we have it. What is no address is left out.
@@ -227,7 +180,7 @@ func portOf(p ports.Port) Port {
 	mac, _ := net.ParseMAC(p.MACAddress)
 	port := Port{
 		ID: p.ID, Network: p.NetworkID, Claim: p.DeviceID, Owner: p.DeviceOwner, Project: p.ProjectID,
-		MAC: mac, Tags: p.Tags, Revision: p.RevisionNumber, Created: p.CreatedAt,
+		MAC: mac, Revision: p.RevisionNumber, Created: p.CreatedAt,
 	}
 	for _, pair := range p.AllowedAddressPairs {
 		port.pairs = append(port.pairs, Pair{Addr: pair.IPAddress, MAC: pair.MACAddress})
@@ -338,18 +291,5 @@ func (b *budget) deleteRevision(ctx context.Context, id string, revision int) er
 			resp.Body.Close()
 		}
 		return err
-	})
-}
-
-// Tag has a port carry tags and no others: words for people, at most 60 characters each, by
-// which they find it. Nothing here depends on them, so that a failure may be ignored.
-func (c *Client) Tag(ctx context.Context, portID string, tags ...string) error {
-	if len(tags) == 0 {
-		return errors.New("Tag without tags")
-	}
-	ctx, cancel, b := c.begin(ctx)
-	defer cancel()
-	return b.repeat(ctx, "tag port "+portID, func(ctx context.Context, s *gophercloud.ServiceClient) error {
-		return attributestags.ReplaceAll(ctx, s, "ports", portID, attributestags.ReplaceAllOpts{Tags: tags}).Err
 	})
 }

@@ -3,13 +3,11 @@ package neutron
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
 
-	"github.com/gophercloud/gophercloud/v2"
 	"go4.org/netipx"
 )
 
@@ -104,24 +102,20 @@ func (b *budget) byID(ctx context.Context, kind string, ids []string) (map[strin
 	of := map[string]listed{}
 	// So many make a URL that every server takes.
 	for part := range slices.Chunk(ids, 50) {
-		var answer map[string][]listed
-		op := fmt.Sprintf("list %s %s", kind, strings.Join(part, ", "))
-		err := b.repeat(ctx, op, func(ctx context.Context, s *gophercloud.ServiceClient) error {
-			answer = nil
-			resp, err := s.Get(ctx, s.ServiceURL(kind)+query(url.Values{"id": part}).String(), &answer, &gophercloud.RequestOpts{OkCodes: []int{http.StatusOK}})
-			if err == nil {
-				resp.Body.Close()
-			}
-			return err
-		})
+		all, err := b.listed(ctx, fmt.Sprintf("list %s %s", kind, strings.Join(part, ", ")), kind, url.Values{"id": part})
 		if err != nil {
 			return nil, err
 		}
-		for _, l := range answer[kind] {
+		for _, l := range all {
 			of[l.ID] = l
 		}
 	}
 	return of, nil
+}
+
+// listed returns the subnets or the networks, which kind says, that q selects.
+func (b *budget) listed(ctx context.Context, op, kind string, q url.Values) ([]listed, error) {
+	return pages(ctx, b, op, kind, q, func(l listed) string { return l.ID })
 }
 
 // subnet returns l, which is a subnet, as we have it.
