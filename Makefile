@@ -43,7 +43,7 @@ COMPILE := -trimpath -gcflags=all=-dwarf=false
 export GOFLAGS := $(filter-out $(COMPILE),$(GOFLAGS)) $(COMPILE)
 GO := env GOGC=400 go
 GO_BUILD := $(GO) build -ldflags "-s -w"
-# Lint has vet look.
+# Without vet, which is a part of lint.
 GO_TEST := $(GO) test -vet=off -ldflags "-s -w"
 GO_RACE := CGO_ENABLED=1 $(GO_TEST) -race
 # The plugins have Go's earlier garbage collector, as in deploy/image, where Go still has it:

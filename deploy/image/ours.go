@@ -111,6 +111,7 @@ func compile(ctx context.Context, root, dir, version string, packages, env []str
 	if len(packages) == 0 {
 		return nil
 	}
+	// Without debugging information, as in the Makefile: what is compiled there is used here.
 	args := append([]string{"build", "-trimpath", "-buildvcs=false", "-gcflags=all=-dwarf=false", "-ldflags", "-s -w -buildid= -X main.version=" + version, "-o", dir}, packages...)
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = root

@@ -73,7 +73,7 @@ func settle(ctx context.Context) {
 		var pods corev1.PodList
 		g.Expect(kube.List(ctx, &pods)).To(Succeed())
 		for _, p := range pods.Items {
-			g.Expect(p.DeletionTimestamp).To(BeNil(), "pod %s/%s is gone", p.Namespace, p.Name)
+			g.Expect(p.DeletionTimestamp).To(BeNil(), "pod %s/%s is being deleted", p.Namespace, p.Name)
 		}
 	}).Should(Succeed())
 }

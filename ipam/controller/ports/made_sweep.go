@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"time"
 
 	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
@@ -23,7 +22,7 @@ func (r *Subnets) sweeps(ctx context.Context) error {
 	for {
 		unused, err := r.sweep(ctx, last)
 		if err != nil && ctx.Err() == nil {
-			r.Log.WarnContext(ctx, "subnets that nobody needs are not deleted yet", "error", err)
+			r.Log.WarnContext(ctx, "Neutron's subnets are not compared with the definitions", "error", err)
 		}
 		last = unused
 		select {
@@ -50,13 +49,15 @@ func (r *Subnets) sweep(ctx context.Context, last map[string]bool) (unused map[s
 		return nil, err
 	}
 	unused = map[string]bool{}
+	var twice []string
 	for _, key := range keys {
-		if !keep[key] {
-			unused[key] = true
+		if keep[key] {
+			continue
+		}
+		if unused[key] = true; last[key] {
+			twice = append(twice, key)
 		}
 	}
-	twice := maps.Clone(unused)
-	maps.DeleteFunc(twice, func(key string, _ bool) bool { return !last[key] })
 	if len(twice) == 0 {
 		return unused, nil
 	}
@@ -66,7 +67,7 @@ func (r *Subnets) sweep(ctx context.Context, last map[string]bool) (unused map[s
 		return unused, err
 	}
 	var errs []error
-	for key := range twice {
+	for _, key := range twice {
 		if keep[key] {
 			continue
 		}
@@ -79,8 +80,8 @@ func (r *Subnets) sweep(ctx context.Context, last map[string]bool) (unused map[s
 	return unused, errors.Join(errs...)
 }
 
-// needed returns the keys of subnets that a definition describes, or a pool may consist of. Of a
-// definition that cannot be read it is not known.
+// needed returns the keys of subnets that a definition describes, or a pool consists of. A
+// definition that cannot be read may describe one.
 func needed(ctx context.Context, from client.Reader) (map[string]bool, error) {
 	var definitions nad.NetworkAttachmentDefinitionList
 	if err := from.List(ctx, &definitions, client.UnsafeDisableDeepCopy); err != nil {
