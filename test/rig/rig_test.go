@@ -50,7 +50,7 @@ func TestElsewhere(t *testing.T) {
 }
 
 func TestOutdated(t *testing.T) {
-	versions := map[string]string{kubernetes: "v1.36.3", etcd: "v3.6.8", plugins: "v1.9.1"}
+	versions := map[string]string{kubernetes: "v1.36.3", etcd: "v3.6.8", plugins: "v1.10.0"}
 	m, err := newManifest(t.TempDir(), controlPlane, versions)
 	if err != nil {
 		t.Fatal(err)
