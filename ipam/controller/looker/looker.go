@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"slices"
 	"sync"
@@ -156,10 +157,10 @@ func (l *Looker) Round(ctx context.Context) (again time.Duration, err error) {
 	}
 	l.current = nil
 	t.keep(ctx)
+	l.publish(t.verdicts) // first: they say nothing of what comes free, and it may not come free
 	if err := t.freeEnded(ctx); err != nil {
 		return 0, err
 	}
-	l.publish(t.verdicts)
 	l.Metrics.looked(l.Now().Sub(t.facts.Now), len(t.facts.Pods), t.calls, len(l.Broker.Kept()))
 	return t.nextLook(l.Now().Sub(t.facts.Now)), nil
 }
@@ -234,7 +235,8 @@ func waits(o v1alpha1.IPPool) bool {
 	return o.DeletionTimestamp == nil && (o.Status.Leasing != v1alpha1.LeasingOpen || len(o.Status.Withheld) > 0)
 }
 
-// publish takes over new verdicts, and tells of those that are others than before.
+// publish takes over new verdicts as they are now, and tells of those that are others than
+// before. A round goes on with its own.
 func (l *Looker) publish(next map[protocol.PoolName]foreign.Verdict) {
 	l.mu.Lock()
 	var news []protocol.PoolName
@@ -243,7 +245,7 @@ func (l *Looker) publish(next map[protocol.PoolName]foreign.Verdict) {
 			news = append(news, name)
 		}
 	}
-	l.verdicts = next
+	l.verdicts = maps.Clone(next)
 	l.mu.Unlock()
 	for _, name := range news {
 		l.Told(name)

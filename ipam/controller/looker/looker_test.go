@@ -2,8 +2,10 @@ package looker
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/netip"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -155,4 +157,60 @@ func TestFenceCountsFromWhenItIsSeen(t *testing.T) {
 	see(first)
 	pool.Status.Fenced = append(pool.Status.Fenced, "fd00---64")
 	see(now)
+}
+
+// What was published is not changed any more, and whoever asks for it meanwhile does not meet the
+// round at work.
+func TestVerdictsAreNotChangedOncePublished(t *testing.T) {
+	var told []protocol.PoolName
+	l := &Looker{Told: func(pool protocol.PoolName) { told = append(told, pool) }}
+	r := &round{Looker: l, verdicts: map[protocol.PoolName]foreign.Verdict{}}
+	w := &waiting{pool: foreign.Pool{Name: "lan"}}
+	r.say(w, "the nodes' agents are asked what their pods have")
+	l.publish(r.verdicts)
+	var readers sync.WaitGroup
+	readers.Go(func() {
+		for range 100 {
+			l.Of("lan")
+		}
+	})
+	for range 100 {
+		r.say(w, "it waits for node n1")
+	}
+	readers.Wait()
+	if why := l.Of("lan").Why; why != "the nodes' agents are asked what their pods have" {
+		t.Errorf("before it was published, others read %q", why)
+	}
+	l.publish(r.verdicts)
+	if why := l.Of("lan").Why; why != "it waits for node n1" || len(told) != 2 {
+		t.Errorf("after it was published: %q, told %d times; want the new reason, told twice", why, len(told))
+	}
+}
+
+// stuck is a Granter that cannot free what is kept: its lease is of a later protocol, say.
+type stuck struct{ keeper }
+
+func (stuck) MayFree(context.Context, []grants.Held) (bool, error) {
+	return false, errors.New("the lease is of a later protocol")
+}
+
+// One address that cannot be freed hides no verdict.
+func TestVerdictsAreToldThoughNothingCanBeFreed(t *testing.T) {
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	held := grants.Held{Pool: "other", Grant: protocol.Grant{Addr: netip.MustParseAddr("10.1.0.2"), To: protocol.Grantee{Kind: protocol.GranteePod, UID: "gone", Node: "n1"}}}
+	l := &Looker{
+		Broker: stuck{keeper{kept: []grants.Held{held}}}, Metrics: NewMetrics(), Log: slog.New(slog.DiscardHandler),
+		Now: func() time.Time { return now }, Told: func(protocol.PoolName) {},
+		endings: map[place]ending{{"other", held.Grant.Addr}: {"gone", now.Add(-time.Minute)}},
+	}
+	l.current = &round{
+		Looker: l, facts: foreign.Facts{Now: now}, without: map[protocol.NodeName]bool{}, ended: map[protocol.NodeName]bool{"n1": true},
+		waiting: []*waiting{{pool: foreign.Pool{Name: "lan"}}}, verdicts: map[protocol.PoolName]foreign.Verdict{"lan": {}},
+	}
+	if _, err := l.Round(t.Context()); err == nil {
+		t.Error("nobody hears that the address cannot be freed")
+	}
+	if !l.Of("lan").Clear {
+		t.Errorf("the verdict on another pool is %+v; want it clear", l.Of("lan"))
+	}
 }
