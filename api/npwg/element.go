@@ -26,6 +26,7 @@ var readers = map[string]reader{
 	"ips":                  {read: readIPs},
 	"mac":                  {read: readMAC},
 	"interface":            {read: readInterface},
+	"interfaceRequest":     {read: readInterface}, // as older charts write interface, which comes before it
 	"cni-args":             {since13: true, read: readCNIArgs},
 	"portMappings":         {since13: true, read: readPortMappings},
 	"bandwidth":            {since13: true, read: readBandwidth},
@@ -181,7 +182,9 @@ func readInterface(s *Selection, raw json.RawMessage, _ Version) error {
 	if err := CheckInterface(name); err != nil {
 		return err
 	}
-	s.Interface = name
+	if s.Interface == "" {
+		s.Interface = name
+	}
 	return nil
 }
 

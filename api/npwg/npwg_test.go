@@ -26,6 +26,8 @@ func TestParse(t *testing.T) {
 		{"N16 interface", "a/b@eth7", []Selection{{Namespace: "a", Name: "b", Interface: "eth7", Named: true}}},
 		{"N14 JSON", `[{"name":"net-a","namespace":""},{"name":"net-b","namespace":"x","interface":"lan0","ipam-claim-reference":"c"}]`, []Selection{
 			{Namespace: "ns", Name: "net-a", Interface: "net1"}, {Namespace: "x", Name: "net-b", Interface: "lan0", Named: true, Claim: "c"}}},
+		{"N28 interfaceRequest, as older charts write it", `[{"name":"a","interfaceRequest":"lan0"},{"name":"b","interface":"lan1","interfaceRequest":"lan9"},{"name":"c","interface":"","interfaceRequest":"lan2"}]`, []Selection{
+			{Namespace: "ns", Name: "a", Interface: "lan0", Named: true}, {Namespace: "ns", Name: "b", Interface: "lan1", Named: true}, {Namespace: "ns", Name: "c", Interface: "lan2", Named: true}}},
 		{"N20 ips", `[{"name":"n","ips":["10.0.0.5/24","2001:db8::5"]}]`, []Selection{
 			{Namespace: "ns", Name: "n", Interface: "net1", IPs: []RequestedIP{{addr("10.0.0.5"), 24}, {addr("2001:db8::5"), 0}}}}},
 		{"N17 unknown key", `[{"name":"n","org.foo.bar.k":1}]`, []Selection{{Namespace: "ns", Name: "n", Interface: "net1", Other: map[string]json.RawMessage{"org.foo.bar.k": json.RawMessage("1")}}}},
@@ -86,6 +88,7 @@ func TestParseFaults(t *testing.T) {
 		{"N28 space", `[{"name":"n","interface":"a b"}]`, "is no interface name"},
 		{"N28 dots", `[{"name":"n","interface":".."}]`, "is no interface name"},
 		{"N28 in a list", "a@", "is no interface name"},
+		{"N28 interfaceRequest", `[{"name":"n","interfaceRequest":"a/b"}]`, "interfaceRequest: \"a/b\" is no interface name"},
 		{"N28 number", `[{"name":"n","interface":1}]`, "interface: 1 is not a string"},
 		{"N31 list", `[{"name":"n","cni-args":["a"]}]`, "cni-args"},
 		{"N33 port 0", `[{"name":"n","portMappings":[{"hostPort":0,"containerPort":1}]}]`, "from 1 to 65535"},
