@@ -111,8 +111,9 @@ func (m *maker) full(where string) bool {
 	return true
 }
 
-// selections reads the pod's annotation. An invalid one selects nothing, unless
-// the configuration makes it an error.
+// selections reads the pod's annotation. An invalid one selects nothing, unless the configuration
+// makes it an error, or it selects VIFs: of these the specification, by which it is ignored, says
+// nothing, and who decides about them makes none.
 func (m *maker) selections() []npwg.Selection {
 	selections, err := npwg.Parse(m.answer.Pod.Annotations[npwg.AnnotationNetworks], m.plan.Pod.Namespace, m.version)
 	if len(selections) > maxSelections && err == nil {
@@ -123,8 +124,12 @@ func (m *maker) selections() []npwg.Selection {
 		return selections
 	}
 	faults := strings.ReplaceAll(err.Error(), "\n", "; ")
-	if m.config.FailInvalid {
-		m.fail("annotation "+npwg.AnnotationNetworks, "", "invalid: "+faults, "correct it (invalidAnnotation is Fail)")
+	switch where := "annotation " + npwg.AnnotationNetworks; {
+	case m.config.FailInvalid:
+		m.fail(where, "", "invalid: "+faults, "correct it (invalidAnnotation is Fail)")
+		return nil
+	case len(m.answer.VIFs) > 0:
+		m.fail(where, "", "invalid: "+faults, "correct it (it selects a network whose interfaces the control plane decides, so that it is not ignored)")
 		return nil
 	}
 	m.warn(ReasonInvalid, "annotation %s is invalid and is ignored as a whole, so that the pod has its default network only: %s", npwg.AnnotationNetworks, faults)

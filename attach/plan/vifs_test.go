@@ -107,3 +107,13 @@ func TestVIFsRefused(t *testing.T) {
 		})
 	}
 }
+
+// TestVIFsOfAnInvalidAnnotation (K6): an annotation that is ignored leaves a pod on its default
+// network; one that selects a VIF is refused, as its Events say.
+func TestVIFsOfAnInvalidAnnotation(t *testing.T) {
+	s := vifScene(`[{"name": "v", "mac": "zz"}]`, decided(0, "v", "net1"))
+	s.fails(t, "annotation k8s.v1.cni.cncf.io/networks: invalid: element 1: mac: ", "the control plane decides", "correct it")
+	s = vifScene(`[{"name": "v", "mac": "zz"}]`)
+	s.vifsOff = true
+	sameStrings(t, attachments(s.plan(t)), "cluster=eth0")
+}

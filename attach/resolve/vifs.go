@@ -38,8 +38,7 @@ func addVIFs(ctx context.Context, src Source, a *facts.Answer) error {
 	if !slices.ContainsFunc(a.Networks, isVIF) {
 		return nil
 	}
-	// An invalid annotation is ignored, or refused, by who makes the plan.
-	selections, _ := npwg.Parse(a.Pod.Annotations[npwg.AnnotationNetworks], a.Pod.Namespace, npwg.AnyVersion)
+	selections, invalid := npwg.Parse(a.Pod.Annotations[npwg.AnnotationNetworks], a.Pod.Namespace, npwg.AnyVersion)
 	for i, sel := range selections[:min(len(selections), vif.MaxSelections)] {
 		d, ok := definitionOf(a, sel.Namespace, sel.Name)
 		if !ok || !isVIF(d) {
@@ -50,7 +49,11 @@ func addVIFs(ctx context.Context, src Source, a *facts.Answer) error {
 			return nil
 		}
 		made := facts.Ref{Namespace: podnetwork.Namespace, Name: vif.DefinitionName(sel.Namespace, sel.Name)}
-		a.VIFs = append(a.VIFs, facts.VIF{Element: i, Interface: vif.Interface(sel, i, d.Annotations), Definition: made, MadeFor: vif.Fingerprint(d.Annotations)})
+		v := facts.VIF{Element: i, Interface: vif.Interface(sel, i, d.Annotations), Definition: made, MadeFor: vif.Fingerprint(d.Annotations)}
+		if invalid != nil { // who makes the plan says what is wrong
+			v.Refused = "annotation " + npwg.AnnotationNetworks + " is invalid"
+		}
+		a.VIFs = append(a.VIFs, v)
 		if _, known := definitionOf(a, made.Namespace, made.Name); known {
 			continue
 		}
@@ -66,7 +69,7 @@ func addVIFs(ctx context.Context, src Source, a *facts.Answer) error {
 // judgeVIFs says of each VIF which claim it has, by the pod's map, or why it cannot be attached. It
 // waits for the map until ctx ends, and comes last therefore.
 func judgeVIFs(ctx context.Context, src Source, a *facts.Answer, pod Pod) {
-	if len(a.VIFs) == 0 {
+	if len(a.VIFs) == 0 || a.VIFs[0].Refused != "" {
 		return
 	}
 	refuse := func(v *facts.VIF, later bool, format string, args ...any) {

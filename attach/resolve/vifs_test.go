@@ -98,6 +98,20 @@ func TestVIFsThatDoNotCome(t *testing.T) {
 	})
 }
 
+// TestVIFsOfAnInvalidAnnotation (K6): no map comes for such a pod, and none is waited for.
+func TestVIFsOfAnInvalidAnnotation(t *testing.T) {
+	w, _ := vifWorld()
+	run(t, w, func(t *testing.T, r *Resolver) {
+		r.cfg.VIFs = true
+		w.seen(r, podOf("p", "u1", `[{"name": "net-a", "mac": "zz"}]`))
+		began := time.Now()
+		a := mustAsk(t, r, question("p", "u1"))
+		if len(a.VIFs) != 1 || a.VIFs[0].Later || !strings.Contains(a.VIFs[0].Refused, "is invalid") || time.Since(began) > 0 {
+			t.Errorf("after %v: %+v; want one that is refused at once", time.Since(began), a.VIFs)
+		}
+	})
+}
+
 // TestVIFsNotServed (K1).
 func TestVIFsNotServed(t *testing.T) {
 	w, _ := vifWorld()
