@@ -250,6 +250,17 @@ func (l *list) checkPlugins() error {
 	return nil
 }
 
+// movesRoutes reports whether a plugin of the list moves the routes of its interface to another
+// routing table, and names the chain.
+func (l *list) movesRoutes() (chain string, moves bool) {
+	var kinds []string
+	for _, p := range l.plugins {
+		kinds = append(kinds, p.conf.Type)
+		moves = moves || p.conf.Type == "sbr" || p.conf.Type == "vrf"
+	}
+	return strings.Join(kinds, ", "), moves
+}
+
 // declares reports whether a plugin of the list has the capability.
 func (l *list) declares(capability string) bool {
 	return slices.ContainsFunc(l.plugins, func(p plugin) bool { return p.conf.Capabilities[capability] })

@@ -208,6 +208,7 @@ const maxDepth = 100
 
 // add appends a step with its list.
 func (m *maker) add(where string, step Step, l *list) {
+	m.checkRoutes(where, step, l)
 	step.List = l.marshal()
 	if plainjson.Deeper(step.List, maxDepth) {
 		m.fail(where, step.Name, fmt.Sprintf("its configuration, or cni-args, has more than %d objects and lists in each other", maxDepth), "make it flatter")

@@ -529,6 +529,31 @@ func TestCNIArgsComeBeforeTheConfigurations(t *testing.T) {
 	}
 }
 
+// TestDefaultRouteThroughATableOfItsOwn (N38): where a plugin of the chain takes the interface's
+// routes out of the main table, no default route can lead through it.
+func TestDefaultRouteThroughATableOfItsOwn(t *testing.T) {
+	for _, last := range []string{"sbr", "vrf"} {
+		chain := func(name string) string {
+			return fmt.Sprintf(`{"cniVersion": "1.0.0", "name": %q, "plugins": [{"type": "macvlan"}, {"type": %q}]}`, name, last)
+		}
+		s := scene{networks: "a", own: "shop/a", defs: []facts.Definition{def("a", chain("a")), def("b", bridge("b"))}}
+		s.plan(t)
+		for _, gateways := range []string{`[]`, `["10.0.0.1"]`} {
+			s.networks = `[{"name": "a", "default-route": ` + gateways + `}, {"name": "b"}]`
+			s.fails(t, "element 1: network shop/a: ", "default-route", "the chain macvlan, "+last, "out of the main table", "remove default-route")
+		}
+		s.networks = `[{"name": "a"}, {"name": "b", "default-route": ["10.0.0.1"]}]`
+		s.plan(t)
+		s.networks, s.own = "", `[{"name": "a", "namespace": "shop", "default-route": []}]`
+		s.fails(t, "annotation v1.multus-cni.io/default-network: network shop/a: ", "the chain macvlan, "+last)
+
+		n := network("a")
+		s = lists(`[{"podNetworkName": "a", "isDefaultGW6": true}, {"podNetworkName": "default", "isDefaultGW4": true}]`, n, facts.PodNetwork{Name: "default"})
+		s.defs[0] = def(n.Definition.Namespace+"/"+n.Definition.Name, chain("a"))
+		s.fails(t, "element 1 of tenure.dev/pod-networks: network a: ", "isDefaultGW6", "the chain macvlan, "+last, "remove isDefaultGW6")
+	}
+}
+
 // TestDefaultRoute (N37, N38, N39).
 func TestDefaultRoute(t *testing.T) {
 	defs := []facts.Definition{def("a", bridge("a")), def("b", bridge("b"))}

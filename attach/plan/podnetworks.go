@@ -135,3 +135,24 @@ func (m *maker) moveDefaultRoute() {
 		s.LosesDefaultRoute = len(with) > 0 && s.DefaultRoute == nil || lose4 || lose6
 	}
 }
+
+// checkRoutes fails a step that asks for the default route where its interface's routes do not stay
+// in the main table: a default route there could not reach the gateway, and in another table
+// what the pod sends would not look for it.
+func (m *maker) checkRoutes(where string, s Step, l *list) {
+	key := ""
+	switch {
+	case s.DefaultRoute != nil:
+		key = "default-route"
+	case s.Gateway4:
+		key = "isDefaultGW4"
+	case s.Gateway6:
+		key = "isDefaultGW6"
+	}
+	chain, moves := l.movesRoutes()
+	if key == "" || !moves {
+		return
+	}
+	m.fail(where, s.Name, fmt.Sprintf("it has %s, and the chain %s takes the routes of its interface out of the main table, where the pod's default route is", key, chain),
+		"remove "+key+", or select a network without that chain: what is sent from the interface or its address goes by the gateway (sbr) or the routes (vrf) of the network's pool or ipam section without that")
+}
