@@ -165,10 +165,12 @@ type PodNetworkAttachmentList struct {
 
 // PodNetworkAttachmentSpec is a network, and a namespace's own parameters for it.
 type PodNetworkAttachmentSpec struct {
-	// podNetworkName is the name of the PodNetwork.
+	// podNetworkName is the name of the PodNetwork. The one named default is the cluster's own, and
+	// has no attachments.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="self != 'default'",message="is the cluster's own network, which takes no parameters: have pods list the PodNetwork itself"
 	PodNetworkName string `json:"podNetworkName"`
 
 	// parametersRefs are the namespace's own parameters. With the provider tenure.dev/attach: one

@@ -58,7 +58,11 @@ func (r *Attachments) Reconcile(ctx context.Context, req reconcile.Request) (rec
 
 // look finds out what there is to say of an attachment.
 func (r *Attachments) look(ctx context.Context, o *v1alpha1.PodNetworkAttachment) (look, error) {
-	l := look{generation: o.Generation, refers: len(o.Spec.ParametersRefs) > 0}
+	l := look{generation: o.Generation, deleting: o.DeletionTimestamp != nil, refers: len(o.Spec.ParametersRefs) > 0}
+	if o.Spec.PodNetworkName == api.Default { // made before the API server refused it
+		l.network = fmt.Sprintf("PodNetwork %s is the cluster's own and takes no parameters: list the PodNetwork in its place, and delete this", api.Default)
+		return l, nil
+	}
 	var network v1alpha1.PodNetwork
 	err := r.Cache.Get(ctx, client.ObjectKey{Name: o.Spec.PodNetworkName}, &network)
 	switch {

@@ -18,6 +18,8 @@ type look struct {
 	generation int64
 	// provider is the network's.
 	provider string
+	// deleting says that the object is being deleted.
+	deleting bool
 	// disabled says that the network's spec.enabled is false.
 	disabled bool
 	// network says why the network of an attachment is not ready; empty: it is, or the look is at
@@ -47,6 +49,8 @@ func conditions(before []metav1.Condition, l look) []metav1.Condition {
 		meta.SetStatusCondition(&after, c)
 	}
 	switch why := l.whyNoParams(before); {
+	case l.deleting:
+		set(v1alpha1.NetworkReady, false, v1alpha1.ReasonDeleting, "it is being deleted: new pods are not attached, and those that are stay so; it goes with the last of what refers to it")
 	case l.disabled:
 		set(v1alpha1.NetworkReady, false, v1alpha1.ReasonAdministrativelyDisabled, "spec.enabled is false: new pods are not attached, and those that are stay so")
 	case l.network != "":

@@ -32,6 +32,7 @@ func TestConditions(t *testing.T) {
 		{"FD5 no parameters, and the provider says no", foreign("False"), look{provider: "foo.io/bar"}, "ParamsReady=False/Theirs Ready=False/ParamsNotReady InUse=False/Unreferenced", ""},
 		{"P4 disabled", nil, look{disabled: true, inUse: true}, "Ready=False/AdministrativelyDisabled InUse=True/Referenced", "spec.enabled"},
 		{"P4 disabled wins", nil, look{disabled: true, refers: true, judged: true, params: fault}, "Ready=False/AdministrativelyDisabled ParamsReady=False/ParamsMissing InUse=False/Unreferenced", ""},
+		{"P9 being deleted", nil, look{deleting: true, disabled: true, refers: true, inUse: true}, "Ready=False/Deleting InUse=True/Referenced", "new pods are not attached"},
 		{"accepted", nil, look{refers: true, judged: true, inUse: true}, "Ready=True/NetworkReady ParamsReady=True/ParamsAccepted InUse=True/Referenced", ""},
 		{"not accepted", nil, look{refers: true, judged: true, params: fault}, "Ready=False/ParamsNotReady ParamsReady=False/ParamsMissing InUse=False/Unreferenced", "it is not there"},
 		{"Q1 the network is not ready", nil, look{refers: true, judged: true, network: "PodNetwork lan is not Ready"}, "Ready=False/PodNetworkNotReady ParamsReady=True/ParamsAccepted InUse=False/Unreferenced", "PodNetwork lan"},

@@ -45,7 +45,7 @@ func (r *Networks) Reconcile(ctx context.Context, req reconcile.Request) (reconc
 		return settle(err)
 	}
 	l := look{
-		generation: o.Generation, provider: o.Spec.Provider, disabled: !o.Spec.IsEnabled(), refers: len(o.Spec.ParametersRefs) > 0, inUse: inUse,
+		generation: o.Generation, deleting: o.DeletionTimestamp != nil, provider: o.Spec.Provider, disabled: !o.Spec.IsEnabled(), refers: len(o.Spec.ParametersRefs) > 0, inUse: inUse,
 		// The default network is the cluster's own, which needs no parameters.
 		// Nothing is made of one that is deleted.
 		judged: o.Spec.Provider == api.Provider && o.DeletionTimestamp == nil && (o.Name != api.Default || len(o.Spec.ParametersRefs) > 0),

@@ -58,6 +58,9 @@ func judge(ctx context.Context, known Known, namespace string, e podnetwork.Elem
 			return later("there is no PodNetworkAttachment %s in namespace %s", e.Attachment, namespace)
 		case a.Deleting:
 			return later("PodNetworkAttachment %s/%s is being deleted", namespace, e.Attachment)
+		case a.Network == podnetwork.Default:
+			v.Name, v.Refused = a.Network, fmt.Sprintf("PodNetworkAttachment %s/%s is of PodNetwork %s, whose interface is the cluster's own: list the PodNetwork", namespace, e.Attachment, a.Network)
+			return v, nil
 		case !a.Ready:
 			return later("PodNetworkAttachment %s/%s is not Ready: %s", namespace, e.Attachment, a.NotReady)
 		}
@@ -69,9 +72,6 @@ func judge(ctx context.Context, known Known, namespace string, e podnetwork.Elem
 		return v, err
 	case !exists:
 		return later("PodNetwork %s does not exist", v.Name)
-	case e.Attachment != "" && v.Name == podnetwork.Default:
-		v.Refused = fmt.Sprintf("PodNetworkAttachment %s/%s is of PodNetwork %s, whose interface is the cluster's own: list the PodNetwork", namespace, e.Attachment, v.Name)
-		return v, nil
 	}
 	// First: how a network is is not the business of who may not use it.
 	err = n.Access.Check(ctx, known, namespace, v.Name)

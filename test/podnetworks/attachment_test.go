@@ -6,9 +6,12 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/api/podnetwork"
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/test/fleet"
 )
 
@@ -30,6 +33,16 @@ func TestAttachment(t *testing.T) {
 	gone(t, a)
 	remove(t, n)
 	gone(t, n)
+}
+
+// TestAttachmentOfDefault (Q1): there is none.
+func TestAttachmentOfDefault(t *testing.T) {
+	o := &v1alpha1.PodNetworkAttachment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: team, Name: "of-default"}, Spec: v1alpha1.PodNetworkAttachmentSpec{PodNetworkName: podnetwork.Default},
+	}
+	if err := kc.Create(t.Context(), o); !apierrors.IsInvalid(err) || !strings.Contains(err.Error(), "have pods list the PodNetwork itself") {
+		t.Errorf("create an attachment of the default network: %v; want it refused", err)
+	}
 }
 
 // TestAttachmentParameters: an attachment varies how its own interface is made, and not where the
@@ -106,7 +119,9 @@ func TestAttachmentDeletionWaits(t *testing.T) {
 	p, q := pod(t, "first-of-shared", `[{"podNetworkAttachmentName":"shared"}]`), pod(t, "second-of-shared", `[{"podNetworkAttachmentName":"shared"}]`)
 	says(t, a, "InUse=True/Referenced")
 	remove(t, n)
+	says(t, a, "Ready=False/PodNetworkNotReady")
 	remove(t, a)
+	says(t, a, "Ready=False/Deleting")
 	end(t, p, corev1.PodFailed)
 	says(t, a, "InUse=True/Referenced")
 	says(t, n, "InUse=True/Referenced")

@@ -103,7 +103,7 @@ func TestDeletionWaits(t *testing.T) {
 	remove(t, n)
 	remove(t, a)
 	gone(t, a)
-	says(t, n, "InUse=True/Referenced") // the pod is left
+	says(t, n, "InUse=True/Referenced", "Ready=False/Deleting") // the pod is left
 	end(t, p, corev1.PodSucceeded)
 	gone(t, n)
 
