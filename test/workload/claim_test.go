@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/ipam/agentapi"
 	"github.com/tenure-ipam/tenure/ipam/node/agent"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
@@ -119,6 +120,51 @@ func TestVMLiveMigration(t *testing.T) {
 	w.same(w.a, one, want)
 	w.same(w.b, two, want)
 	x.Refused(t, w.pod(x, "three", c.Name, "", vmi), "two other nodes")
+}
+
+// TestLiveMigrationWhileThePoolIsEdited: the target has the claim's addresses as its status shows
+// them, whatever has become of their ranges, and the gateway that the pool names by then.
+func TestLiveMigrationWhileThePoolIsEdited(t *testing.T) {
+	w := newWorldOf(t, "edited", "default", v1alpha1.Range{CIDR: "10.48.0.0/24", Gateway: "10.48.0.1"})
+	vm, vmi := owner("VirtualMachine", "vm"), owner("VirtualMachineInstance", "vm")
+	c := w.claim("vm.edited", vm)
+	want := allocated(t, c)
+	pool := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: w.name}}
+	from, source := w.a, w.pod(w.a, "source", c.Name, "", vmi)
+	w.same(from, source, want)
+	for i, tt := range []struct {
+		name    string
+		ranges  []v1alpha1.Range
+		gateway string
+	}{
+		{"excluded", []v1alpha1.Range{{CIDR: "10.48.0.0/24", Gateway: "10.48.0.1", Exclude: []string{"10.48.0.0-10.48.0.99"}}}, "10.48.0.1"},
+		{"of a wider range, with another gateway", []v1alpha1.Range{{CIDR: "10.48.0.0/16", Gateway: "10.48.0.200"}}, "10.48.0.200"},
+		{"of no range", []v1alpha1.Range{{CIDR: "10.49.0.0/24", Gateway: "10.49.0.1"}}, "invalid IP"},
+		{"of no family", []v1alpha1.Range{{CIDR: "fd00:48::/64"}}, "invalid IP"},
+	} {
+		edit(t, pool, func(s *v1alpha1.IPPoolSpec) { s.Ranges = tt.ranges })
+		says(t, pool, v1alpha1.PoolReady, metav1.ConditionTrue)
+		to := w.b
+		if from == w.b {
+			to = w.a
+		}
+		target := w.pod(to, fmt.Sprintf("target-%d", i), c.Name, "", vmi)
+		eventually(t, 10*time.Second, func() error { // until the node has heard of the edit
+			res, err := to.Add(target)
+			if err != nil {
+				return err
+			}
+			if len(res.IPs) != 1 || res.IPs[0].Address != want[0] || res.IPs[0].Gateway.String() != tt.gateway {
+				return errors.Join(fmt.Errorf("%s: %+v; want %v and gateway %s", tt.name, res.IPs, want, tt.gateway), to.Del(target))
+			}
+			return nil
+		})
+		w.end(from, source)
+		from, source = to, target
+	}
+	w.end(from, source)
+	remove(t, c)
+	w.nothingGranted(10 * time.Second)
 }
 
 // TestForeignPodsAreRefused (X3).

@@ -9,8 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tenure-ipam/tenure/allocator"
-	"github.com/tenure-ipam/tenure/ipam/node/assign"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
@@ -219,49 +217,6 @@ func (a *Agent) mayShare(att store.Attachment, ask protocol.Use) (why string, la
 	default:
 		return fmt.Sprintf("is in use by pod %s on this node", att.Pod), true
 	}
-}
-
-// claimAddresses returns a claim's addresses as the attachment will have them, and
-// the names of the leases of their blocks.
-func (a *Agent) claimAddresses(ctx context.Context, c protocol.Claim, conf *poolspec.Config) (addrs []store.Address, leases []string, err error) {
-	var bare []netip.Addr
-	for _, ip := range c.IPs {
-		bare = append(bare, ip.Addr())
-	}
-	if err := conf.CheckVersion(bare); err != nil {
-		return nil, nil, err
-	}
-	known := map[string]*knownPool{}
-	shapeOf := func(pool string) (*allocator.Shape, error) {
-		_, k, err := a.ready(ctx, protocol.PoolName(pool))
-		if err != nil {
-			return nil, err
-		}
-		known[pool] = k
-		return k.shape, nil
-	}
-	for _, addr := range bare {
-		src, found, err := assign.SourceOf(conf, addr, shapeOf)
-		if err != nil {
-			return nil, nil, err
-		}
-		if !found {
-			if err := a.unheard(ctx, conf.Sources); err != nil {
-				return nil, nil, err
-			}
-			return nil, nil, &ClaimError{Claim: c.Ref().String(), Why: fmt.Sprintf("has address %v, which is in no pool of network %s", addr, c.Network)}
-		}
-		p := a.pool(protocol.PoolName(src.Pool))
-		if _, _, err := p.until(ctx, func(*knownPool, bool) string { return a.unopened(p.name) }); err != nil {
-			return nil, nil, err
-		}
-		in, _ := known[src.Pool].shape.Locate(addr)
-		bits, gateway := src.Answer(addr, in)
-		addrs = append(addrs, store.Address{Addr: addr, Bits: bits, Gateway: gateway, Pool: p.name})
-		block := known[src.Pool].shape.Block(addr, known[src.Pool].bits(allocator.FamilyOf(addr)))
-		leases = append(leases, protocol.LeaseName(p.name, block))
-	}
-	return addrs, leases, nil
 }
 
 // callUse sends a step's call about the use of a claim, and completes its answer ev.

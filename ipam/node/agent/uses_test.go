@@ -182,20 +182,27 @@ func addPool(t *testing.T, a *Agent, name string, ranges ...poolspec.RangeText) 
 	return p
 }
 
-// TestClaimedAddressesOfTheirSource: each of a claim's addresses has the prefix length, the
-// gateway and the pool of the source that gives it, not of the first whose CIDR it lies in.
+// TestClaimedAddressesOfTheirSource: each of a claim's addresses has the gateway and the pool of
+// the source that gives it, not of the first whose CIDR it lies in, and the prefix length that the
+// claim's status shows. Edited ranges change neither the address nor whose it is.
 func TestClaimedAddressesOfTheirSource(t *testing.T) {
 	for _, tt := range []struct {
 		name, ipam, claimed string
+		granted             string // the pool whose lease has the grant, where leases are asked
 		want                store.Address
 	}{
-		{"an inline range beside others' wider one", `"ipRanges":[{"range":"10.0.0.0/24"},{"range":"fd00::/64","gateway":"fd00::1"}]`, "fd00::5",
-			store.Address{Bits: 64, Gateway: netip.MustParseAddr("fd00::1"), Pool: "default-domain"}},
-		{"an inline range without the gateway of others", `"ipRanges":[{"range":"10.0.0.0/24"},{"range":"fd01::/64"}]`, "fd01::5",
-			store.Address{Bits: 64, Pool: "default-domain"}},
-		{"the first of two pools of one CIDR", `"pools":["low","high"]`, "10.0.0.5", store.Address{Bits: 24, Pool: "low"}},
-		{"the second, which has what the first excludes", `"pools":["low","high"]`, "10.0.0.150", store.Address{Bits: 24, Pool: "high"}},
-		{"kept, though its pool excludes it by now", `"pools":["low","far"]`, "10.0.0.150", store.Address{Bits: 24, Pool: "low"}},
+		{"an inline range beside others' wider one", `"ipRanges":[{"range":"10.0.0.0/24"},{"range":"fd00::/64","gateway":"fd00::1"}]`, "fd00::5/64", "",
+			store.Address{Gateway: netip.MustParseAddr("fd00::1"), Pool: "default-domain"}},
+		{"an inline range without the gateway of others", `"ipRanges":[{"range":"10.0.0.0/24"},{"range":"fd01::/64"}]`, "fd01::5/64", "",
+			store.Address{Pool: "default-domain"}},
+		{"the first of two pools of one CIDR", `"pools":["low","high"]`, "10.0.0.5/24", "low", store.Address{Pool: "low"}},
+		{"the second, which has what the first excludes", `"pools":["low","high"]`, "10.0.0.150/24", "high", store.Address{Pool: "high"}},
+		{"the first, though it excludes it by now and the second has it", `"pools":["low","high"]`, "10.0.0.150/24", "low", store.Address{Pool: "low"}},
+		{"granted by none, as the ranges say", `"pools":["low","high"]`, "10.0.0.150/24", "", store.Address{Pool: "high"}},
+		{"kept, though its pool excludes it by now", `"pools":["low","far"]`, "10.0.0.150/24", "low", store.Address{Pool: "low"}},
+		{"kept, though its pool has no such range by now", `"pools":["low","far"]`, "10.5.0.5/24", "far", store.Address{Pool: "far"}},
+		{"kept, of the only pool", `"pool":"far"`, "10.5.0.5/24", "far", store.Address{Pool: "far"}},
+		{"of another prefix than its range by now", `"pool":"far"`, "10.9.0.5/16", "", store.Address{Gateway: netip.MustParseAddr("10.9.0.254"), Pool: "far"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -205,23 +212,38 @@ func TestClaimedAddressesOfTheirSource(t *testing.T) {
 					poolspec.RangeText{CIDR: "fd00::/48", Gateway: "fd00::ffff"}, poolspec.RangeText{CIDR: "fd01::/64", Gateway: "fd01::1"})
 				addPool(t, a, "low", poolspec.RangeText{CIDR: "10.0.0.0/24", Exclude: []string{"10.0.0.100-10.0.0.199"}})
 				addPool(t, a, "high", poolspec.RangeText{CIDR: "10.0.0.0/24", Start: "10.0.0.100", End: "10.0.0.199"})
-				addPool(t, a, "far", poolspec.RangeText{CIDR: "10.9.0.0/24"})
+				addPool(t, a, "far", poolspec.RangeText{CIDR: "10.9.0.0/24", Gateway: "10.9.0.254"})
 				conf, err := poolspec.ParseConfig([]byte(`{"cniVersion":"1.1.0","name":"net","type":"bridge","ipam":{"type":"tenure",`+tt.ipam+`}}`), "")
 				if err != nil {
 					t.Fatal(err)
 				}
-				addr := netip.MustParseAddr(tt.claimed)
-				got, leases, err := a.claimAddresses(t.Context(), protocol.Claim{IPs: []netip.Prefix{netip.PrefixFrom(addr, addr.BitLen())}}, conf)
+				ip := netip.MustParsePrefix(tt.claimed)
+				a.cl.Leases = grantingLeases{pool: tt.granted, grant: protocol.Grant{Addr: ip.Addr(), To: protocol.Grantee{Kind: protocol.GranteeClaim, UID: "c"}}}
+				got, leases, err := a.claimAddresses(t.Context(), protocol.Claim{Meta: protocol.Meta{UID: "c"}, IPs: []netip.Prefix{ip}}, conf)
 				if err != nil {
 					t.Fatal(err)
 				}
-				tt.want.Addr = addr
+				tt.want.Addr, tt.want.Bits = ip.Addr(), ip.Bits()
 				if got[0] != tt.want || !strings.HasPrefix(leases[0], string(tt.want.Pool)+".") {
 					t.Errorf("%+v of lease %s; want %+v", got[0], leases[0], tt.want)
 				}
 			})
 		})
 	}
+}
+
+// grantingLeases is an API server where one pool's leases have a grant, and there are no others.
+type grantingLeases struct {
+	Leases
+	pool  string
+	grant protocol.Grant
+}
+
+func (g grantingLeases) ReadLease(_ context.Context, name string) (protocol.Lease, protocol.Outcome, error) {
+	if !strings.HasPrefix(name, g.pool+".") {
+		return protocol.Lease{}, protocol.NotFound, nil
+	}
+	return protocol.Lease{Grants: []protocol.Grant{g.grant}}, protocol.Done, nil
 }
 
 // liveHost is a host on which every network namespace that was recorded is there.
