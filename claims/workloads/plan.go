@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/api/workload"
 )
 
@@ -44,25 +45,49 @@ type facts struct {
 // network is what is known of an element's network.
 type network struct {
 	name string
-	// pools are those that give its addresses, ranges these pools' ranges. There are none where a
-	// pool does not exist yet.
-	pools  []string
-	ranges []netip.Prefix
+	// pools are those that give its addresses. There are none where one does not exist yet, or
+	// cannot be read: a pool says that itself.
+	pools []pool
 }
 
-// outside returns the fault of a set which asks for an address that no pool of its network has.
-// Then no claim is made: some pods would have what they ask for, and others would wait for ever.
-func (f facts) outside() *fault {
-	for _, e := range f.set.Elements {
-		n := f.networks[e]
-		if len(n.ranges) == 0 {
-			continue
+// pool is what is known of a pool.
+type pool struct {
+	name  string
+	shape *allocator.Shape
+}
+
+// refuses says why none of a network's pools can ever give an address that is asked for; empty:
+// one can.
+func (n network) refuses(a netip.Addr) string {
+	var why []string
+	for _, p := range n.pools {
+		err := p.shape.Assignable(a)
+		if err == nil {
+			return ""
 		}
+		why = append(why, fmt.Sprintf("pool %s: %v", p.name, err))
+	}
+	return strings.Join(why, "; ")
+}
+
+// unassignable returns the fault of a set which asks, for a claim that is not there yet, for an
+// address that no pool of its network gives. Then no claim is made: some pods would have what they
+// ask for, and others would wait for ever.
+func (f facts) unassignable() *fault {
+	there := map[string]bool{}
+	for _, c := range f.claims {
+		there[c.name] = true
+	}
+	for _, e := range f.set.Elements {
 		for i := range f.set.Count {
-			for _, a := range f.set.Addresses(f.set.First+i, e) {
-				if !slices.ContainsFunc(n.ranges, func(p netip.Prefix) bool { return p.Contains(a) }) {
-					return &fault{ReasonInvalid, fmt.Sprintf("%s: %s: %v, which is for ordinal %d, is in no range of pool %s: no claim is made",
-						workload.AnnotationRequested, e, a, f.set.First+i, strings.Join(n.pools, ", "))}
+			ordinal := f.set.First + i
+			if there[f.set.ClaimName(ordinal, e)] {
+				continue
+			}
+			for _, a := range f.set.Addresses(ordinal, e) {
+				if why := f.networks[e].refuses(a); why != "" {
+					return &fault{ReasonInvalid, fmt.Sprintf("%s: %s: %v is for ordinal %d, and cannot be given: %s: no claim is made",
+						workload.AnnotationRequested, e, a, ordinal, why)}
 				}
 			}
 		}

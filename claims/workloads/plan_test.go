@@ -2,7 +2,6 @@ package workloads
 
 import (
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/tenure-ipam/tenure/api/workload"
+	"github.com/tenure-ipam/tenure/ipam/poolspec"
 )
 
 func ref(kind, name string, uid types.UID) metav1.OwnerReference {
@@ -170,30 +170,43 @@ func TestManyAreMadeInBatches(t *testing.T) {
 	}
 }
 
-// TestOutside: an address that no pool has is found whichever ordinal it is for; nothing is said
-// of a pool that is not there yet.
-func TestOutside(t *testing.T) {
+// TestUnassignable: an address that no pool gives is found whichever ordinal it is for, but for one
+// that has its claim already; nothing is said of a pool that is not there yet.
+func TestUnassignable(t *testing.T) {
 	set, err := workload.ParseSet("ns", "web", 5, 3, workload.Text{Claims: "lan", Networks: "lan", Requested: "10.0.0.6-10.0.0.9"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for want, ranges := range map[string][]string{
-		"10.0.0.8, which is for ordinal 7, is in no range of pool p": {"10.0.0.0/29"},
-		"10.0.0.6, which is for ordinal 5, is in no range of pool p": {"10.1.0.0/24", "fd00::/64"},
-		"": {"10.0.0.0/29", "10.0.0.8/29"},
-	} {
-		n := network{name: "net", pools: []string{"p"}}
-		for _, r := range ranges {
-			n.ranges = append(n.ranges, netip.MustParsePrefix(r))
+	ranges := func(cidrs ...string) (all []poolspec.RangeText) {
+		for _, c := range cidrs {
+			all = append(all, poolspec.RangeText{CIDR: c})
 		}
-		f := facts{set: set, networks: map[workload.Element]network{set.Elements[0]: n}}
-		got := f.outside()
-		if (got == nil) != (want == "") || got != nil && (got.reason != ReasonInvalid || !strings.Contains(got.message, want)) {
-			t.Errorf("with ranges %v: %v; want %q", ranges, got, want)
+		return all
+	}
+	for name, tt := range map[string]struct {
+		ranges []poolspec.RangeText
+		claims []claim
+		want   string
+	}{
+		"outside":           {ranges("10.0.0.0/29"), nil, "10.0.0.7 is for ordinal 6, and cannot be given: pool p: 10.0.0.7 is the broadcast address (10.0.0.0/29)"},
+		"far outside":       {ranges("10.1.0.0/24", "fd00::/64"), nil, "10.0.0.6 is for ordinal 5, and cannot be given: pool p: 10.0.0.6 lies in none of the pool's ranges"},
+		"excluded":          {[]poolspec.RangeText{{CIDR: "10.0.0.0/24", Exclude: []string{"10.0.0.8"}}}, nil, "10.0.0.8 is for ordinal 7, and cannot be given: pool p: 10.0.0.8 is excluded"},
+		"a gateway":         {[]poolspec.RangeText{{CIDR: "10.0.0.0/24", Gateway: "10.0.0.6"}}, nil, "10.0.0.6 is for ordinal 5, and cannot be given: pool p: 10.0.0.6 is a gateway"},
+		"excluded, and had": {[]poolspec.RangeText{{CIDR: "10.0.0.0/24", Exclude: []string{"10.0.0.8"}}}, []claim{{name: "web-7.lan"}}, ""},
+		"static only":       {[]poolspec.RangeText{{CIDR: "10.0.0.0/24", StaticOnly: []string{"10.0.0.0/27"}}}, nil, ""},
+	} {
+		shape, err := poolspec.ParsePool(poolspec.PoolText{Ranges: tt.ranges})
+		if err != nil {
+			t.Fatal(err)
+		}
+		f := facts{set: set, claims: tt.claims, networks: map[workload.Element]network{set.Elements[0]: {name: "net", pools: []pool{{"p", shape}}}}}
+		got := f.unassignable()
+		if (got == nil) != (tt.want == "") || got != nil && (got.reason != ReasonInvalid || !strings.Contains(got.message, tt.want)) {
+			t.Errorf("%s: %v; want %q", name, got, tt.want)
 		}
 	}
 	f := facts{set: set, networks: map[workload.Element]network{set.Elements[0]: {name: "net"}}}
-	if got := f.outside(); got != nil {
+	if got := f.unassignable(); got != nil {
 		t.Errorf("without a pool: %v; want nothing", got)
 	}
 }

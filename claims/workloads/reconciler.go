@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -26,6 +25,7 @@ import (
 	"github.com/tenure-ipam/tenure/api/workload"
 	"github.com/tenure-ipam/tenure/ipam/controller/networks"
 	"github.com/tenure-ipam/tenure/ipam/kube"
+	"github.com/tenure-ipam/tenure/ipam/poolspec"
 )
 
 // lookAgain is when a set is looked at again of whose claim no event comes: a claim that is
@@ -79,12 +79,12 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		r.tell(ctx, &obj, *why)
 		return reconcile.Result{}, nil // so does the definition
 	}
-	if why := f.outside(); why != nil {
-		r.tell(ctx, &obj, *why)
-		return reconcile.Result{RequeueAfter: lookAgain}, nil // the pool may be edited
-	}
 	if f.claims, err = r.claims(ctx, req.NamespacedName); err != nil {
 		return reconcile.Result{}, err
+	}
+	if why := f.unassignable(); why != nil {
+		r.tell(ctx, &obj, *why)
+		return reconcile.Result{RequeueAfter: lookAgain}, nil // the pool may be edited
 	}
 	if f.pods, err = r.pods(ctx, f); err != nil {
 		return reconcile.Result{}, err
@@ -124,35 +124,34 @@ func (r *Reconciler) networks(ctx context.Context, set workload.Set) (map[worklo
 		if len(set.Addresses(set.First, e)) == 0 {
 			continue
 		}
-		if found[e], err = r.ranges(ctx, n); err != nil {
+		if found[e], err = r.pooled(ctx, n); err != nil {
 			return nil, nil, err
 		}
 	}
 	return found, nil, nil
 }
 
-// ranges returns a network with its pools, as far as all of these exist.
-func (r *Reconciler) ranges(ctx context.Context, of networks.Network) (network, error) {
-	n := network{name: of.Name}
+// pooled returns a network with its pools, if all of these exist and can be read.
+func (r *Reconciler) pooled(ctx context.Context, of networks.Network) (network, error) {
+	n, known := network{name: of.Name}, map[string]bool{}
 	for _, source := range of.Sources {
-		if slices.Contains(n.pools, source.Pool) {
+		if known[source.Pool] {
 			continue
 		}
-		var pool v1alpha1.IPPool
-		err := r.Cache.Get(ctx, client.ObjectKey{Name: source.Pool}, &pool)
+		known[source.Pool] = true
+		var o v1alpha1.IPPool
+		err := r.Cache.Get(ctx, client.ObjectKey{Name: source.Pool}, &o)
 		if apierrors.IsNotFound(err) {
 			return network{name: of.Name}, nil
 		}
 		if err != nil {
 			return n, fmt.Errorf("read pool %s: %w", source.Pool, err)
 		}
-		n.pools = append(n.pools, source.Pool)
-		for _, o := range pool.Spec.Ranges {
-			// A pool that cannot be read serves nobody, and says so.
-			if p, err := netip.ParsePrefix(o.CIDR); err == nil {
-				n.ranges = append(n.ranges, p.Masked())
-			}
+		shape, err := poolspec.ParsePool(kube.SpecText(&o))
+		if err != nil || len(shape.Ranges()) == 0 {
+			return network{name: of.Name}, nil //nolint:nilerr // the pool serves nobody, and says so
 		}
+		n.pools = append(n.pools, pool{source.Pool, shape})
 	}
 	return n, nil
 }

@@ -49,7 +49,7 @@ func TestStatefulSetsClaimsWithoutAddresses(t *testing.T) {
 	}
 
 	set("outside", 3, "10.78.0.6-10.78.0.9")
-	said(t, "StatefulSet", "outside", "InvalidClaimsAnnotation", "10.78.0.8, which is for ordinal 2, is in no range of pool few: no claim is made")
+	said(t, "StatefulSet", "outside", "InvalidClaimsAnnotation", "10.78.0.7 is for ordinal 1, and cannot be given: pool few: 10.78.0.7 is the broadcast address (10.78.0.0/29): no claim is made")
 	for i := range 3 {
 		if err := kc.Get(t.Context(), client.ObjectKeyFromObject(claim("outside", i)), claim("outside", i)); !apierrors.IsNotFound(err) {
 			t.Errorf("claim of ordinal %d: %v; want none", i, err)
