@@ -27,6 +27,7 @@ type claim struct {
 	uid        protocol.UID
 	revision   protocol.Revision
 	generation int64
+	created    time.Time
 	deleting   bool
 	network    string
 	requested  string   // the annotation, as it is
@@ -93,6 +94,8 @@ type plan struct {
 	unmark []grants.Held
 	// free are grants that the status does not name.
 	free []grants.Held
+	// tellUndefined says that people are to be told that no definition has the claim's network.
+	tellUndefined bool
 	// after is when the claim is to be looked at again; 0 is when it changes.
 	after time.Duration
 }
@@ -133,7 +136,7 @@ func (s seen) allocate() plan {
 	}
 	switch s.network.Verdict {
 	case networks.Unknown: // or another implementation's by now
-		return plan{withdraw: true}
+		return s.leaveAlone()
 	case networks.Ambiguous:
 		return plan{withdraw: true, status: s.change(s.whyBlocked(s.failed(ReasonNetworkAmbiguous, s.network.Message)))}
 	case networks.Faulty:

@@ -111,6 +111,7 @@ func (p plan) in() string {
 		say(p.status.news != nil, "event")
 	}
 	say(len(p.free) > 0, "free "+join(addrsOf(p.free)))
+	say(p.tellUndefined, "tell that its network is undefined")
 	say(p.after > 0, "after "+p.after.String())
 	if len(words) == 0 {
 		return "nothing"
@@ -129,6 +130,12 @@ func TestDecide(t *testing.T) {
 		}
 		return out
 	}
+	since := func(age time.Duration) claim {
+		c := fresh()
+		c.created = noon.Add(-age)
+		return c
+	}
+	undefined := &networks.Resolution{Undefined: true}
 	tests := []struct {
 		name string
 		seen seen
@@ -136,6 +143,10 @@ func TestDecide(t *testing.T) {
 	}{
 		// A claim without addresses.
 		{"new", seen{claim: fresh()}, "resolve"},
+		{"no definition has the network", seen{claim: since(silence), network: undefined}, "withdraw, tell that its network is undefined, after 30m0s"},
+		{"none has it yet", seen{claim: since(silence - time.Minute), network: undefined}, "withdraw, after 1m0s"},
+		{"none has it, and another IPAM has written", seen{claim: since(silence).with(metav1.ConditionFalse, "Theirs", ""), network: undefined}, "withdraw"},
+		{"one has it, which is another IPAM's", seen{claim: since(silence), network: verdict(networks.Unknown)}, "withdraw"},
 		{"network unknown, or another IPAM's", seen{claim: fresh(), network: verdict(networks.Unknown)}, "withdraw"},
 		{"network ambiguous", seen{claim: fresh(), network: verdict(networks.Ambiguous)}, "withdraw, write NetworkAmbiguous [], event"},
 		{"network faulty", seen{claim: fresh(), network: verdict(networks.Faulty)}, "withdraw, write NetworkFaulty [], event"},

@@ -90,6 +90,9 @@ type Reconciler struct {
 	// unknown has, by grants.ClaimKey, since when (a time.Time) it has not been known
 	// whether a claim's namespace may use the pools of its network.
 	unknown sync.Map
+	// undefined has, by grants.ClaimKey, when (a time.Time) people were told last that no
+	// definition has its network.
+	undefined sync.Map
 }
 
 // Reconcile looks at what there is under a claim's name: the claim, and grants to
@@ -104,6 +107,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	there := err == nil
 	if !there {
 		r.unknown.Delete(key)
+		r.undefined.Delete(key)
 	}
 	var errs []error
 	var after time.Duration
@@ -238,6 +242,9 @@ func (r *Reconciler) apply(ctx context.Context, obj *ipamclaims.IPAMClaim, c cla
 		if err := r.Broker.Unmark(ctx, p.unmark); err != nil {
 			return 0, fmt.Errorf("claim %s/%s: keep addresses: %w", c.key.Namespace, c.key.Name, err)
 		}
+	}
+	if p.tellUndefined {
+		r.tellUndefined(ctx, obj, c)
 	}
 	var marked []grants.Held
 	if len(p.giveBack) > 0 {

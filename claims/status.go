@@ -146,7 +146,7 @@ func (st status) patch(c claim) (client.Patch, error) {
 func read(o *ipamclaims.IPAMClaim) claim {
 	c := claim{
 		key: grants.ClaimKey{Namespace: o.Namespace, Name: o.Name}, uid: protocol.UID(o.UID),
-		revision: protocol.Revision(o.ResourceVersion), generation: o.Generation,
+		revision: protocol.Revision(o.ResourceVersion), generation: o.Generation, created: o.CreationTimestamp.Time,
 		deleting: o.DeletionTimestamp != nil, network: o.Spec.Network, requested: o.Annotations[workload.AnnotationRequested],
 		ips: o.Status.IPs, conditions: o.Status.Conditions,
 	}

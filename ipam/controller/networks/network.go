@@ -133,6 +133,8 @@ func (v Verdict) String() string {
 // A Resolution is what a network's name means in a namespace.
 type Resolution struct {
 	Verdict Verdict
+	// Undefined says of an Unknown network that no definition at all has its name.
+	Undefined bool
 	// Network decides where addresses come from, if the verdict is Known.
 	Network Network
 	// Message says, for people, what is ambiguous or faulty.
@@ -150,7 +152,10 @@ func Resolve(named []Network, namespace string) Resolution {
 			break
 		}
 	}
-	if len(at) == 0 || slices.ContainsFunc(at, func(n Network) bool { return n.Owner != Tenure }) {
+	if len(at) == 0 {
+		return Resolution{Undefined: true}
+	}
+	if slices.ContainsFunc(at, func(n Network) bool { return n.Owner != Tenure }) {
 		return Resolution{}
 	}
 	slices.SortFunc(at, Network.older)

@@ -84,6 +84,9 @@ func TestResolve(t *testing.T) {
 			if got.Verdict == Known {
 				decides = got.Network.String()
 			}
+			if got.Undefined != (len(tt.named) == 0) {
+				t.Errorf("undefined: %v", got.Undefined)
+			}
 			if got.Verdict != tt.verdict || decides != tt.decides {
 				t.Errorf("%v, decided by %q; want %v, %q", got.Verdict, decides, tt.verdict, tt.decides)
 			}
