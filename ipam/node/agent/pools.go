@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -23,6 +24,8 @@ type pool struct {
 	known   *knownPool    // guarded by mu; nil until heard of
 	absent  bool          // guarded by mu; the API server says that there is none
 	changed chan struct{} // guarded by mu; closed and replaced at each change
+	// refused says why what was heard last was not taken over; empty: it was. Guarded by mu.
+	refused string
 
 	// missed is how many looks in a row have found the pool gone, and named by nobody (see
 	// forgetPools); guarded by Agent.mu.
@@ -65,8 +68,23 @@ func (p *pool) now() (known *knownPool, absent bool, changed <-chan struct{}) {
 func (p *pool) set(known *knownPool, absent bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.known, p.absent = known, absent
+	p.known, p.absent, p.refused = known, absent, ""
 	p.wakeLocked()
+}
+
+// refuse notes why what was heard is not taken over.
+func (p *pool) refuse(why string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.refused = why
+	p.wakeLocked()
+}
+
+// whyUnknown says why nothing is known of p.
+func (p *pool) whyUnknown() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return cmp.Or(p.refused, unread)
 }
 
 // wake has all that wait for news of the pool look again.
@@ -79,93 +97,6 @@ func (p *pool) wake() {
 func (p *pool) wakeLocked() {
 	close(p.changed)
 	p.changed = make(chan struct{})
-}
-
-// A notReadyError says why nothing can be taken from a pool now; it may change.
-type notReadyError struct {
-	Pool protocol.PoolName
-	Why  string
-	News bool // only news of the pool will change it
-}
-
-func (e *notReadyError) Error() string { return fmt.Sprintf("pool %s %s", e.Pool, e.Why) }
-
-// ready returns pool name once it can be used, waiting until ctx ends.
-func (a *Agent) ready(ctx context.Context, name protocol.PoolName) (*pool, *knownPool, error) {
-	p := a.pool(name)
-	known, _, err := p.until(ctx, unready)
-	return p, known, err
-}
-
-// until waits until nothing stands against p by the word of against, which it asks
-// again at each news of p. It returns p as it is then, and whether it has waited; when
-// ctx ends, a [*notReadyError] with what stood against p last.
-func (p *pool) until(ctx context.Context, against func(known *knownPool, absent bool) string) (known *knownPool, waited bool, err error) {
-	for {
-		known, absent, changed := p.now()
-		why := against(known, absent)
-		if why == "" {
-			return known, waited, nil
-		}
-		if err := p.awaitNews(ctx, changed, why); err != nil {
-			return nil, true, err
-		}
-		waited = true
-	}
-}
-
-// awaitNews waits until changed, which came from [pool.now], closes. When ctx ends it
-// returns a [*notReadyError] with why p was waited for.
-func (p *pool) awaitNews(ctx context.Context, changed <-chan struct{}, why string) error {
-	select {
-	case <-changed:
-		return nil
-	case <-ctx.Done():
-		return &notReadyError{Pool: p.name, Why: why}
-	}
-}
-
-func unready(known *knownPool, absent bool) string {
-	switch {
-	case absent:
-		return "does not exist: create the IPPool, or correct the name in the network configuration"
-	case known == nil:
-		return "has not been read yet: the API server does not answer"
-	case known.Deleting:
-		return "is being deleted"
-	case known.Stopped:
-		return "gives no addresses: its spec.allocation is Stopped"
-	case known.Bits4 == 0 && known.Bits6 == 0:
-		return "has not been opened by the controller yet: " + known.notOpen()
-	}
-	return ""
-}
-
-// notOpen says why p is not open, in the words of its condition where it has one.
-func (p *knownPool) notOpen() string { return cmp.Or(p.Waits, "see its condition Ready") }
-
-// unleasable returns what stands against leasing a block of pool name, which is as
-// heard: news of the pool may change it.
-func (a *Agent) unleasable(name protocol.PoolName, known *knownPool, absent bool) string {
-	if why := unready(known, absent); why != "" {
-		return why
-	}
-	if !known.Open {
-		return "is closed: " + known.notOpen()
-	}
-	if known.Edited { // its ranges may be another pool's by now
-		return "was edited, and the controller has not accepted it yet"
-	}
-	return a.unopened(name)
-}
-
-// unopened returns that pool name has not been opened again since the API server has
-// gone back; empty if that is not so.
-func (a *Agent) unopened(name protocol.PoolName) string {
-	if err := a.withheld(name); err != nil {
-		return "waits: " + err.Error()
-	}
-	return ""
 }
 
 // pool returns the entry of a pool, and follows the pool from then on.
@@ -274,7 +205,8 @@ func (a *Agent) hear(ctx context.Context, p *pool, heard Pool, exists bool) erro
 	}
 	shape, err := poolspec.ParsePool(heard.Text)
 	if err != nil {
-		return err // the controller says the same in the pool's condition
+		p.refuse("cannot be used: " + strings.ReplaceAll(cmp.Or(heard.Waits, err.Error()), "\n", "; "))
+		return err
 	}
 	err = a.st.Update(ctx, func(tx *store.Tx) error {
 		if err := tx.PutPool(p.name, text); err != nil {
@@ -283,6 +215,7 @@ func (a *Agent) hear(ctx context.Context, p *pool, heard Pool, exists bool) erro
 		return allocator.NewSpace(tx.Table(p.name), shape).Reshape()
 	})
 	if err != nil {
+		p.refuse(fmt.Sprintf("was read, and cannot be kept on this node: %v", err))
 		return err
 	}
 	before, now := was != nil && was.Pressure == allocator.PressureExhausted, heard.Pressure == allocator.PressureExhausted

@@ -399,6 +399,32 @@ func (o toldOnce) Follow(ctx context.Context, _ protocol.PoolName, changed func(
 	return nil
 }
 
+// TestPoolThatCannotBeRead: who waits for a pool whose spec is invalid is told so, in the words of
+// its condition where it has one, and not that the API server is silent.
+func TestPoolThatCannotBeRead(t *testing.T) {
+	for _, tt := range []struct{ waits, want string }{
+		{"", `pool lan cannot be used: spec.ranges[0].cidr: "10.0.0.300/24" `},
+		{"spec.ranges[0].cidr is none", "pool lan cannot be used: spec.ranges[0].cidr is none"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			a, _ := newBubbleAgent(t, &listedLeases{})
+			heard := Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: "p"}}, Waits: tt.waits}
+			heard.Text.Ranges = []poolspec.RangeText{{CIDR: "10.0.0.300/24"}}
+			p := newPool("lan")
+			a.pools["lan"] = p
+			ctx, cancel := context.WithTimeout(t.Context(), a.cfg.Wait)
+			defer cancel()
+			if a.hear(ctx, p, heard, true) == nil {
+				t.Fatal("the pool is taken over")
+			}
+			_, _, err := a.ready(ctx, "lan")
+			if !is[*notReadyError](err) || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("%v; want %q", err, tt.want)
+			}
+		})
+	}
+}
+
 // TestPoolHeardWhileTheStoreFails: a pool that is heard of at the moment at which the
 // store cannot take it is taken over later.
 func TestPoolHeardWhileTheStoreFails(t *testing.T) {
