@@ -156,7 +156,7 @@ func ConfirmUse(self Self, e UseEvidence) UseAnswer {
 	case e.Claim.Deleting:
 		return answer(Refused, false, " is being deleted")
 	case o != nil && o.Node != self.Node && !Siblings(e.Own.Pod, o.Use.Pod, e.Claim):
-		return answer(Refused, false, " is in use by pod %s on node %s, which is not the same workload", o.Use.Pod, o.Node)
+		return answer(Refused, false, " is in use by pod %s on node %s, which is not the same workload%s", o.Use.Pod, o.Node, e.Own.Pod.Standoff(o.Use.Pod))
 	case len(e.Claim.IPs) == 0:
 		return answer(Refused, true, " has no addresses")
 	}

@@ -201,7 +201,7 @@ func (t taken) who(s protocol.SubLease, bad grants.Problem) string {
 		case g.To.UID == s.UID || g.Freeing:
 			return ""
 		case t.pod.Name != "":
-			return fmt.Sprintf("%v of pool %s belongs to pod %v on node %s", bad.Addr, l.Pool, t.pod, t.node)
+			return fmt.Sprintf("%v of pool %s belongs to pod %v on node %s%s", bad.Addr, l.Pool, t.pod, t.node, s.Request.Pod.Standoff(t.pod))
 		default:
 			return fmt.Sprintf("%v of pool %s belongs to %v", bad.Addr, l.Pool, g.To)
 		}
@@ -211,10 +211,17 @@ func (t taken) who(s protocol.SubLease, bad grants.Problem) string {
 	}
 	for _, text := range l.Published.Allocations {
 		if rest, ok := strings.CutPrefix(text, bad.Addr.String()+" "); ok {
-			return fmt.Sprintf("%v of pool %s is in use by pod %s on %v", bad.Addr, l.Pool, rest, l.Holder)
+			return fmt.Sprintf("%v of pool %s is in use by pod %s on %v%s", bad.Addr, l.Pool, rest, l.Holder, s.Request.Pod.Standoff(podIn(rest)))
 		}
 	}
 	return fmt.Sprintf("%v of pool %s lies in a block of %v, which has not ceded it", bad.Addr, l.Pool, l.Holder)
+}
+
+// podIn returns the pod that a published allocation names behind the address.
+func podIn(text string) (pod protocol.PodRef) {
+	named, _, _ := strings.Cut(text, " ")
+	pod.Namespace, pod.Name, _ = strings.Cut(named, "/")
+	return pod
 }
 
 func leaseOf(h grants.Held) string { return protocol.LeaseName(h.Pool, h.Block) }

@@ -152,6 +152,11 @@ func TestDecide(t *testing.T) {
 	onSubLease := has(node, to("u2", false))
 	onSubLease.pod, onSubLease.node = protocol.PodRef{Namespace: "ns", Name: "joe"}, "n3"
 
+	rolled := asks("10.0.0.5-10.0.0.5")
+	rolled.Request.Pod = protocol.PodRef{Namespace: "ns", Name: "web-7d4b8-abcde", Owner: protocol.OwnerRef{Kind: "ReplicaSet", Name: "web-7d4b8"}}
+	byOld := has(node, nil)
+	byOld.lease.Published.Allocations = []string{"10.0.0.5 ns/web-6f9c5-abcde net1"}
+
 	tests := []struct {
 		name string
 		seen seen
@@ -195,6 +200,8 @@ func TestDecide(t *testing.T) {
 		{"taken by itself", seen{sub: named, answer: problem(grants.Taken), taken: has(cluster, to("u1", false))}, ""},
 		{"taken by a pod", seen{sub: named, answer: problem(grants.Taken), taken: has(node, nil)},
 			"refuse InUse: 10.0.0.5 of pool lan is in use by pod ns/mary net1 on node n2"},
+		{"taken by the pod that it is to replace", seen{sub: rolled, answer: problem(grants.Taken), taken: byOld},
+			"refuse InUse: 10.0.0.5 of pool lan is in use by pod ns/web-6f9c5-abcde net1 on node n2" + rolled.Request.Pod.Standoff(protocol.PodRef{Namespace: "ns", Name: "web-6f9c5-abcde"})},
 		{"ceded by now", seen{sub: named, answer: problem(grants.Taken), taken: has(node, nil, "10.0.0.5")}, ""},
 		{"the cluster's by now", seen{sub: named, answer: problem(grants.Taken), taken: has(cluster, nil)}, ""},
 

@@ -215,7 +215,7 @@ func (a *Agent) mayShare(att store.Attachment, ask protocol.Use) (why string, la
 	case a.host.Gone(att):
 		return "", false
 	default:
-		return fmt.Sprintf("is in use by pod %s on this node", att.Pod), true
+		return fmt.Sprintf("is in use by pod %s on this node%s", att.Pod, ask.Pod.Standoff(att.Pod)), true
 	}
 }
 

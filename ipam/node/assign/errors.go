@@ -33,10 +33,12 @@ type TakenError struct {
 	Addr netip.Addr
 	Pool protocol.PoolName
 	By   store.Attachment
+	// For is the pod that asks; zero where the runtime does not name one.
+	For protocol.PodRef
 }
 
 func (e *TakenError) Error() string {
-	return fmt.Sprintf("address %v of pool %s is held by %s", e.Addr, e.Pool, describe(e.By))
+	return fmt.Sprintf("address %v of pool %s is held by %s%s", e.Addr, e.Pool, describe(e.By), e.For.Standoff(e.By.Pod))
 }
 
 // A LostError says that addresses of an attachment were taken from this node, as

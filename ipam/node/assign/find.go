@@ -101,7 +101,7 @@ func findExact(tx *store.Tx, a Demand, s Slot, picked []pick) (netip.Addr, error
 		if err != nil {
 			return netip.Addr{}, err
 		}
-		return netip.Addr{}, &TakenError{Addr: s.Exact, Pool: s.Pool, By: by}
+		return netip.Addr{}, &TakenError{Addr: s.Exact, Pool: s.Pool, By: by, For: a.Pod}
 	case allocator.Free:
 		ok, err := a.serves(tx, s, s.Exact)
 		if err == nil && !ok {

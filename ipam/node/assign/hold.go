@@ -119,7 +119,7 @@ func holdGranted(tx *store.Tx, a Demand) (store.Attachment, error) {
 			return store.Attachment{}, err
 		}
 		if !a.isGone(other) {
-			return store.Attachment{}, &TakenError{Addr: a.Granted[0].Addr, Pool: a.Granted[0].Pool, By: other}
+			return store.Attachment{}, &TakenError{Addr: a.Granted[0].Addr, Pool: a.Granted[0].Pool, By: other, For: a.Pod}
 		}
 		if succeeds(a, other) {
 			if err := tx.DeleteAttachment(other.Key); err != nil {

@@ -161,6 +161,8 @@ func TestResult(t *testing.T) {
 func TestErrorsNameTheHolder(t *testing.T) {
 	pod := store.Attachment{Key: key("c1", "net1"), Pod: protocol.PodRef{Namespace: "ns", Name: "web-0"}}
 	container := store.Attachment{Key: key("c1", "net1")}
+	old := store.Attachment{Key: key("c1", "net1"), Pod: protocol.PodRef{Namespace: "ns", Name: "web-6f9c5-abcde"}}
+	replaces := protocol.PodRef{Namespace: "ns", Name: "web-7d4b8-abcde", Owner: protocol.OwnerRef{Kind: "ReplicaSet", Name: "web-7d4b8"}}
 	for _, tt := range []struct {
 		by   store.Attachment
 		want string
@@ -168,8 +170,9 @@ func TestErrorsNameTheHolder(t *testing.T) {
 		{pod, "held by pod ns/web-0, interface net1, network net (container c1)"},
 		{container, "held by container c1, interface net1, network net"},
 		{store.Attachment{}, "held by an attachment that is not recorded"},
+		{old, "(container c1): both are pods of Deployment web. "},
 	} {
-		err := &TakenError{Addr: netip.MustParseAddr("10.0.0.5"), Pool: "p", By: tt.by}
+		err := &TakenError{Addr: netip.MustParseAddr("10.0.0.5"), Pool: "p", By: tt.by, For: replaces}
 		if !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("got %q; want it to say %q", err, tt.want)
 		}
