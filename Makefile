@@ -21,18 +21,18 @@ TIMEOUT ?= 30m
 ARGS ?=
 # The packages that test-unit and test-integration test.
 UNIT ?= $(shell go list ./... | grep -v '/test/') ./test/imports ./test/programs
-INTEGRATION ?= $(shell go list ./test/... | grep -v -e /test/imports -e /test/programs -e /test/neutron -e /test/ports -e /test/cluster -e /test/e2e -e /test/simulation$$)
+INTEGRATION ?= $(shell go list ./test/... | grep -v -e /test/imports -e /test/programs -e /test/neutron -e /test/ports -e /test/cluster -e /test/e2e -e /test/scale -e /test/soak -e /test/simulation$$)
 # The packages whose tests need OpenStack's Neutron.
 NEUTRON ?= ./test/neutron ./test/ports
-# Of those of test-integration, those that take longest, and those that need all of the machine.
-LONGEST := %/test/controller %/test/scenario
-LOADS := %/test/scale %/test/soak
+# Of those of test-integration, those that take longest.
+LONGEST := %/test/controller %/test/scenario %/test/agent
 
 LINT := bin/tools/golangci-lint
 CONTROLLER_GEN := bin/tools/controller-gen
 CRD_REF_DOCS := bin/tools/crd-ref-docs
 HELM := bin/tools/helm
 CRANE := bin/tools/crane
+GOTESTSUM := bin/tools/gotestsum
 # Programs, tests and tools are compiled alike, so that what they have in common is compiled
 # once. For this, too, helm and controller-gen have the main module's versions of libraries, and
 # what nodes run has the control plane's. The race detector alone needs cgo. Debugging
@@ -43,8 +43,10 @@ COMPILE := -trimpath -gcflags=all=-dwarf=false
 export GOFLAGS := $(filter-out $(COMPILE),$(GOFLAGS)) $(COMPILE)
 GO := env GOGC=400 go
 GO_BUILD := $(GO) build -ldflags "-s -w"
-# Without vet, which is a part of lint.
-GO_TEST := $(GO) test -vet=off -ldflags "-s -w"
+# Without vet, which is a part of lint. -short leaves to make proof what measures, loads the machine
+# or waits long: test/proof says so in each such test.
+SHORT := -short
+GO_TEST := env GOGC=400 $(GOTESTSUM) --format pkgname --format-hide-empty-pkg -- -vet=off -ldflags "-s -w" $(SHORT)
 GO_RACE := CGO_ENABLED=1 $(GO_TEST) -race
 # The plugins have Go's earlier garbage collector, as in deploy/image, where Go still has it:
 # docs/decisions/0023-what-a-plugin-does-without.md says why.
@@ -140,35 +142,32 @@ push: names $(CRANE) ## Make the images and push them, as REGISTRY/tenured:TAG a
 		rm -rf "$$layout"; \
 	done
 
+# Of test: what else it runs, such as e2e.
+ALSO ?=
+
 .PHONY: test
-test: ## All that must pass, and how long each part took; CI runs it and e2e
-	@for part in lint generate-check test-unit test-neutron test-integration; do \
-		began=$$SECONDS; \
-		$(MAKE) --no-print-directory $$part; \
-		echo "$$part took $$((SECONDS - began)) s"; \
-	done
+test: ## All that must pass, to the end whatever fails, and a table of its parts; CI runs it with ALSO=e2e
+	@test/parts lint generate-check test-unit test-neutron test-integration $(ALSO)
 
 .PHONY: test-unit
-test-unit: cc $(HELM) ## Unit, model and import tests with the race detector
+test-unit: cc $(HELM) $(GOTESTSUM) ## Unit, model and import tests with the race detector
 	$(GO_RACE) -timeout $(TIMEOUT) $(ARGS) $(UNIT)
-	cd test/rig && $(GO_TEST) ./...
+	cd test/rig && $(GO_TEST:bin/%=../../bin/%) ./...
 	@# What a version of Go would need that does not let modules into its runtime.
 	$(GO_TEST) -tags plainruntime $(ARGS) ./ipam/lean/quiet
 	$(GO_BUILD) -tags plainruntime -o /dev/null $(PLUGINS)
 
 .PHONY: test-integration
-test-integration: root rig rig-neutron $(HELM) $(CRANE) ## Tests against a real control plane and network namespaces; as root
+test-integration: root rig rig-neutron $(HELM) $(CRANE) $(GOTESTSUM) ## Tests against a real control plane and network namespaces; as root
 	@# Two packages at a time, each with a control plane of its own: they wait much. Those that
-	@# take longest come first, and who loads it all comes last. The simulation only computes, and
-	@# takes what they leave.
-	set -m; nice -n 19 $(GO_TEST) -timeout 90m $(ARGS) ./test/simulation & simulation=$$!; \
-	trap 'kill -- -$$simulation 2>/dev/null || true' EXIT; \
-	$(if $(filter-out $(LOADS),$(INTEGRATION)),$(GO_TEST) -p 2 -timeout $(TIMEOUT) $(ARGS) $(filter $(LONGEST),$(INTEGRATION)) $(filter-out $(LOADS) $(LONGEST),$(INTEGRATION));) \
-	$(if $(filter $(LOADS),$(INTEGRATION)),$(GO_TEST) -p 1 -timeout $(TIMEOUT) $(ARGS) $(filter $(LOADS),$(INTEGRATION));) \
-	wait $$simulation
+	@# take longest come first. The simulation only computes, and takes what they leave.
+	set -m; nice -n 19 $(filter-out -short,$(GO_TEST)) -timeout 90m $(ARGS) ./test/simulation & simulation=$$!; \
+	trap 'kill -- -$$simulation 2>/dev/null || true' EXIT; failed=0; \
+	$(GO_TEST) -p 2 -timeout $(TIMEOUT) $(ARGS) $(filter $(LONGEST),$(INTEGRATION)) $(filter-out $(LONGEST),$(INTEGRATION)) || failed=1; \
+	wait $$simulation && [ $$failed = 0 ]
 
 .PHONY: test-neutron
-test-neutron: root cc rig rig-neutron ## Tests against a real server of OpenStack's Neutron; as root
+test-neutron: root cc rig rig-neutron $(GOTESTSUM) ## Tests against a real server of OpenStack's Neutron; as root
 	$(GO_RACE) -count=1 -timeout $(TIMEOUT) $(ARGS) $(NEUTRON)
 
 .PHONY: cluster
@@ -180,10 +179,13 @@ cluster: root bare build rig-nodes ## Bring up a real cluster with Tenure on thi
 cluster-down: root ## End the cluster of make cluster; nothing of it is left
 	@[ ! -e bin/playground ] || bin/playground down
 
+# The specs of test/e2e; each says what it does.
+E2E := $(GO) test -vet=off -ldflags "-s -w" -count=1 -v -timeout 3h ./test/e2e -ginkgo.v
+
 .PHONY: e2e
-e2e: root rig-foreign rig-neutron $(HELM) ## Tests on a real cluster: kubelets, containerd, Tenure installed from deploy/; as root
+e2e: root rig-foreign rig-neutron $(HELM) $(GOTESTSUM) ## Tests on a real cluster: kubelets, containerd, Tenure installed from deploy/; as root
 	$(GO_TEST) -count=1 -timeout $(TIMEOUT) ./test/cluster
-	$(GO_TEST) -count=1 -v -timeout 60m ./test/e2e -ginkgo.v $(ARGS)
+	$(E2E) -ginkgo.label-filter='!proof' $(ARGS)
 
 # Of test-upgrade: any name of a commit.
 FROM ?= HEAD
@@ -192,7 +194,7 @@ FROM ?= HEAD
 test-upgrade: root commit rig-foreign rig-neutron $(HELM) ## On a real cluster, upgrade from the version FROM, a commit, while pods come and go; as root
 	rm -rf bin/earlier; mkdir -p bin/earlier; trap 'rm -rf bin/earlier' EXIT; \
 	git archive '$(FROM)' | tar -x -C bin/earlier; \
-	TENURE_EARLIER_SOURCE='$(CURDIR)/bin/earlier' $(GO_TEST) -count=1 -v -timeout 60m ./test/e2e -ginkgo.v -ginkgo.focus='An upgrade from' $(ARGS)
+	TENURE_EARLIER_SOURCE='$(CURDIR)/bin/earlier' $(E2E) -ginkgo.focus='An upgrade from' $(ARGS)
 
 .PHONY: soak
 soak: root minutes rig ## Load a cluster for MINUTES with faults of all kinds, and look for a lost or doubled address
@@ -227,10 +229,22 @@ scale: root sizes rig ## Run clusters of NODES agents on a real API server, and 
 	TENURE_SCALE_NODES=$(NODES) TENURE_SCALE_PODS=$(PODS) TENURE_SCALE_IDLE=60s TENURE_SCALE_LEASES=30000 go test -count=1 -v -timeout 3h $(ARGS) ./test/scale
 
 .PHONY: proof
-proof: ## The proofs that take long, half an hour: the simulation's seeds, the soak, fuzzing
+proof: ## What takes long or measures, some three hours, to the end whatever fails, and a table of its parts
+	@test/parts proof-simulate soak fuzz proof-integration proof-race proof-scale proof-e2e
+
+# The parts of proof that have no target of their own: what -short leaves out, the tests of the
+# controller's side with the race detector, and the specs of e2e that make e2e leaves out.
+.PHONY: proof-simulate proof-integration proof-race proof-scale proof-e2e
+proof-simulate:
 	$(MAKE) --no-print-directory simulate SEEDS=30000
-	$(MAKE) --no-print-directory soak
-	$(MAKE) --no-print-directory fuzz
+proof-integration: root rig rig-neutron $(HELM) $(CRANE) $(GOTESTSUM)
+	$(filter-out -short,$(GO_TEST)) -p 1 -timeout 90m $(ARGS) $(INTEGRATION)
+proof-race: root cc rig $(HELM) $(CRANE) $(GOTESTSUM)
+	$(GO_RACE) -p 1 -timeout 90m $(ARGS) ./test/controller ./test/scenario ./test/operator
+proof-scale: root rig $(GOTESTSUM)
+	$(filter-out -short,$(GO_TEST)) -p 1 -timeout 90m $(ARGS) ./test/scale
+proof-e2e: root rig-foreign rig-neutron $(HELM)
+	$(E2E) -ginkgo.label-filter=proof $(ARGS)
 
 .PHONY: fuzz
 fuzz: ## Every fuzz target for FUZZTIME each
@@ -305,7 +319,7 @@ $(LINT): test/tools/lint/go.mod test/tools/lint/go.sum
 	@touch $@
 
 .PHONY: tools
-tools: $(LINT) $(CONTROLLER_GEN) $(CRD_REF_DOCS) $(HELM) $(CRANE) ## Build the tools of tests, and helm and crane for administrators, into bin/tools
+tools: $(LINT) $(CONTROLLER_GEN) $(CRD_REF_DOCS) $(HELM) $(CRANE) $(GOTESTSUM) ## Build the tools of tests, and helm and crane for administrators, into bin/tools
 
 $(HELM): test/tools/helm/go.mod test/tools/helm/go.sum
 	@echo "building helm: about two minutes the first time"
@@ -314,6 +328,10 @@ $(HELM): test/tools/helm/go.mod test/tools/helm/go.sum
 
 $(CRANE): test/tools/crane/go.mod test/tools/crane/go.sum
 	cd test/tools/crane && $(GO_BUILD) -o ../../../$@ github.com/google/go-containerregistry/cmd/crane
+	@touch $@
+
+$(GOTESTSUM): test/tools/gotestsum/go.mod test/tools/gotestsum/go.sum
+	cd test/tools/gotestsum && $(GO_BUILD) -o ../../../$@ gotest.tools/gotestsum
 	@touch $@
 
 $(CONTROLLER_GEN): test/tools/generate/go.mod test/tools/generate/go.sum

@@ -12,12 +12,14 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/test/fleet"
 	"github.com/tenure-ipam/tenure/test/programs"
+	"github.com/tenure-ipam/tenure/test/proof"
 )
 
 // TestKilledUnderLoad kills an agent again and again while pods come and go: what
 // was answered must be there afterwards, nothing twice (I1, I2), and nothing may
 // be left in the end (I4).
 func TestKilledUnderLoad(t *testing.T) {
+	proof.Only(t)
 	const kills, workers = 8, 8
 	openPool(t, "killed", cidr("10.20.0.0/20"))
 	path, err := programs.Build(t.Context(), t.TempDir(), "tenured")

@@ -19,6 +19,7 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 	"github.com/tenure-ipam/tenure/test/fleet"
+	"github.com/tenure-ipam/tenure/test/proof"
 )
 
 // hostPod creates a real pod of n with a network namespace, for which a file stands
@@ -232,6 +233,7 @@ func TestLostStoreOfAnEarlierBoot(t *testing.T) {
 // serves; the other says who does, and touches nothing of its leases, also when it
 // has its place.
 func TestTwoMachines(t *testing.T) {
+	proof.Only(t)
 	openPool(t, "x26", cidr("10.32.0.0/22"))
 	const fence = 32 * time.Second // its half is how long the first one's heartbeats may be held up on a busy machine
 	change := func(c *daemon.Config) { c.Agent.Fence = fence }

@@ -19,6 +19,7 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 	"github.com/tenure-ipam/tenure/test/fleet"
 	"github.com/tenure-ipam/tenure/test/programs"
+	"github.com/tenure-ipam/tenure/test/proof"
 )
 
 // These tests stand in for the controller: what it answers, and when, is what they
@@ -296,6 +297,7 @@ func TestRefusedRequest(t *testing.T) {
 
 // TestForgottenRequestIsGivenBack (I4): no ADD comes for it again.
 func TestForgottenRequestIsGivenBack(t *testing.T) {
+	proof.Only(t)
 	const pool = "forgotten"
 	openPool(t, pool, cidr("10.44.0.0/20"))
 	press(t, pool, v1alpha1.PressureExhausted, "")

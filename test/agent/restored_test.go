@@ -14,6 +14,7 @@ import (
 	"github.com/tenure-ipam/tenure/cmd/tenured/daemon"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 	"github.com/tenure-ipam/tenure/test/fleet"
+	"github.com/tenure-ipam/tenure/test/proof"
 )
 
 // setLeasing opens or closes a pool as the controller would.
@@ -146,6 +147,7 @@ func TestRestoredAPI(t *testing.T) {
 // revisions that go on and before any heartbeat: its holder does not lose it, and has it
 // again when the other has given it back.
 func TestLeaseOfWhoHadItBefore(t *testing.T) {
+	proof.Only(t)
 	openPool(t, "inherited", cidr("10.34.0.0/24")) // blocks of one
 	setLeasing(t, "inherited", true)
 	f := fleet.New(t, cp.Config())

@@ -15,6 +15,7 @@ import (
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
+	"github.com/tenure-ipam/tenure/test/proof"
 )
 
 func TestAllocate(t *testing.T) {
@@ -53,6 +54,7 @@ func TestAllocateDualStack(t *testing.T) {
 // address of another's, and each address stands on a lease. Deleted at once, they
 // leave nothing.
 func TestThousandsAtOnce(t *testing.T) {
+	proof.Only(t)
 	start(t)
 	ns := namespace(t)
 	p := pool(t, "10.0.0.0/16")
@@ -520,6 +522,7 @@ func TestOwnerPod(t *testing.T) {
 
 // TestTwoControllers (F12) has two controllers work at once.
 func TestTwoControllers(t *testing.T) {
+	proof.Only(t)
 	start(t)
 	start(t)
 	ns := namespace(t)

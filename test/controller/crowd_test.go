@@ -13,6 +13,7 @@ import (
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
+	"github.com/tenure-ipam/tenure/test/proof"
 )
 
 // patience bounds what waits for the API server.
@@ -93,6 +94,7 @@ func awaitAnswer(ctx context.Context, wc client.WithWatch, s protocol.SubLease) 
 // TestRequestsOfTwoLeaders: two controllers at once grant a request twice perhaps,
 // but its status is written once, and what it does not name is freed (H18, M53).
 func TestRequestsOfTwoLeaders(t *testing.T) {
+	proof.Only(t)
 	start(t)
 	start(t)
 	p := pool(t, "10.0.0.0/24", "fd00::/64")
@@ -133,6 +135,7 @@ func TestRequestsOfTwoLeaders(t *testing.T) {
 // TestRequestsRate measures how fast one pool serves requests that wait, beside what
 // the API server can do.
 func TestRequestsRate(t *testing.T) {
+	proof.Only(t)
 	start(t)
 	p := pool(t, "10.0.0.0/16")
 	opened(t, p)

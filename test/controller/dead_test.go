@@ -24,6 +24,7 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 	"github.com/tenure-ipam/tenure/test/fleet"
+	"github.com/tenure-ipam/tenure/test/proof"
 )
 
 // What dead nodes wait for in these tests. Both are long enough for a machine that
@@ -491,6 +492,7 @@ func (k *link) set(cut bool) {
 // before others may have them, and when it is back it gives nothing twice and says
 // which of its pods have what was taken (F2, H1, H2, M18, M20).
 func TestCutOffNodeIsTakenOver(t *testing.T) {
+	proof.Only(t)
 	start(t, withMargin)
 	ns, p := namespace(t), pool(t, "10.0.0.0/29") // six addresses
 	opened(t, p)

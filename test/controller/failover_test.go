@@ -20,6 +20,7 @@ import (
 	"github.com/tenure-ipam/tenure/test/fleet"
 	"github.com/tenure-ipam/tenure/test/process"
 	"github.com/tenure-ipam/tenure/test/programs"
+	"github.com/tenure-ipam/tenure/test/proof"
 )
 
 // launched is a tenure-controller that runs.
@@ -98,6 +99,7 @@ func newLeader(t testing.TB, old string, within time.Duration) (now string) {
 // allocated and freed, again and again. Every claim gets its addresses, none
 // twice, and nothing is left over.
 func TestLeaderKilled(t *testing.T) {
+	proof.Only(t)
 	dir := t.TempDir()
 	program, err := programs.Build(t.Context(), dir, "tenure-controller")
 	if err != nil {

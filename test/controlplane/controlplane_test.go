@@ -25,6 +25,7 @@ import (
 	"github.com/tenure-ipam/tenure/test/controlplane"
 	"github.com/tenure-ipam/tenure/test/process"
 	"github.com/tenure-ipam/tenure/test/programs"
+	"github.com/tenure-ipam/tenure/test/proof"
 	"github.com/tenure-ipam/tenure/test/sandbox"
 )
 
@@ -46,6 +47,7 @@ func configMap(name string) *corev1.ConfigMap {
 }
 
 func TestOutageAndRestart(t *testing.T) {
+	proof.Only(t)
 	ctx := t.Context()
 	cp := controlplane.New(t, controlplane.Options{})
 	k := client(t, cp.Config())
@@ -100,6 +102,7 @@ func TestOutageAndRestart(t *testing.T) {
 }
 
 func TestRestoredEtcd(t *testing.T) {
+	proof.Only(t)
 	ctx := t.Context()
 	cp := controlplane.New(t, controlplane.Options{})
 	maps := client(t, cp.Config()).CoreV1().ConfigMaps("default")
@@ -143,6 +146,7 @@ func TestRestoredEtcd(t *testing.T) {
 }
 
 func TestSlowEtcd(t *testing.T) {
+	proof.Only(t)
 	const delay = 300 * time.Millisecond
 	ctx := t.Context()
 	cp := controlplane.New(t, controlplane.Options{DelayableEtcd: true})

@@ -90,7 +90,7 @@ var _ = Describe("Pods and their addresses, whatever is restarted:", func() {
 		Entry("containerd", func(n *cluster.Node) *process.Process { return n.Containerd }),
 	)
 
-	It("a node's containerd and kubelet, in the middle of ADDs", func(ctx context.Context) {
+	It("a node's containerd and kubelet, in the middle of ADDs", inProof, func(ctx context.Context) {
 		n := c.Nodes[0]
 		var pods []*corev1.Pod
 		for i := range 20 {
@@ -111,7 +111,7 @@ var _ = Describe("Pods and their addresses, whatever is restarted:", func() {
 		apart(ctx, pods...)
 	})
 
-	It("a node, by its power switch", func(ctx context.Context) {
+	It("a node, by its power switch", inProof, func(ctx context.Context) {
 		pods := burst(ctx, "pod")
 		awaitRunning(ctx, pods...)
 		had := apart(ctx, pods...)

@@ -16,7 +16,7 @@ var _ = Describe("Addresses", func() {
 	var s site
 	BeforeEach(func(ctx context.Context) { s = newSite(ctx) })
 
-	It("of a pod that is deleted by force are nobody else's while its sandbox lives", func(ctx context.Context) {
+	It("of a pod that is deleted by force are nobody else's while its sandbox lives", inProof, func(ctx context.Context) {
 		s.network(ctx, "tiny", "10.45.0.0/30", acrossNodes)
 		first := s.run(ctx, "first", c.Nodes[0].Name, "tiny")
 		second := s.run(ctx, "second", c.Nodes[1].Name, "tiny")
@@ -39,7 +39,7 @@ var _ = Describe("Addresses", func() {
 		Expect(apart(ctx, second, third)["third"]).To(Equal(had["first"]))
 	})
 
-	It("are enough for 40 pods that one node gets at once", func(ctx context.Context) {
+	It("are enough for 40 pods that one node gets at once", inProof, func(ctx context.Context) {
 		const count = 40
 		settle(ctx)
 		s.network(ctx, "lan", "10.46.0.0/24", acrossNodes)

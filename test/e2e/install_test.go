@@ -32,7 +32,7 @@ var _ = Describe("An installation from deploy/", func() {
 		}
 	})
 
-	It("is not removed while a pod has its address, then is, nodes and all, as often as that is broken off, and comes again", func(ctx context.Context) {
+	It("is not removed while a pod has its address, then is, nodes and all, as often as that is broken off, and comes again", inProof, func(ctx context.Context) {
 		DeferCleanup(func(ctx context.Context) { // as the other specs have it
 			Expect(c.Upgrade(ctx, cluster.ImageTag)).To(Succeed())
 		})
@@ -80,7 +80,7 @@ var _ = Describe("An installation from deploy/", func() {
 		Expect(said).To(ContainSubstring("No agent is installed"))
 	})
 
-	It("is removed by force while pods and a claim have addresses, but for a node that is dead, which is cleaned when it is back", func(ctx context.Context) {
+	It("is removed by force while pods and a claim have addresses, but for a node that is dead, which is cleaned when it is back", inProof, func(ctx context.Context) {
 		DeferCleanup(func(ctx context.Context) { // as the other specs have it
 			Expect(c.Upgrade(ctx, cluster.ImageTag)).To(Succeed())
 		})

@@ -63,7 +63,7 @@ var _ = Describe("Moving in", Ordered, func() {
 		o.expectNoFault(all)
 	})
 
-	It("by import and back by export, while pods come and go and all that takes part is killed", func(ctx context.Context) {
+	It("by import and back by export, while pods come and go and all that takes part is killed", inProof, func(ctx context.Context) {
 		s.define(ctx, "lan", `{"type": "whereabouts", "range": "10.62.0.0/26"}`)
 		s.define(ctx, "part", `{"type": "whereabouts", "range": "10.62.0.0/26", "range_start": "10.62.0.40"}`)
 		all := map[types.UID]string{}

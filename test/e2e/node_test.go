@@ -23,7 +23,7 @@ var _ = Describe("A node", func() {
 		s = newSite(ctx)
 	})
 
-	It("is drained as the disruption budget allows, and gives its blocks back", func(ctx context.Context) {
+	It("is drained as the disruption budget allows, and gives its blocks back", inProof, func(ctx context.Context) {
 		// 6 usable: where they are short, no block is kept for a minute.
 		s.network(ctx, "lan", "10.43.0.0/29", acrossNodes)
 		n := c.Nodes[1]
@@ -55,7 +55,7 @@ var _ = Describe("A node", func() {
 		Eventually(func() ([]string, error) { return s.blocksOf(ctx, "lan", n.Name) }).Should(BeEmpty(), "the blocks of a node that needs none")
 	})
 
-	It("X20 is deleted while its pods run, and added again: what still runs keeps its addresses until it is ended", func(ctx context.Context) {
+	It("X20 is deleted while its pods run, and added again: what still runs keeps its addresses until it is ended", inProof, func(ctx context.Context) {
 		const capacity = 14
 		s.network(ctx, "lan", "10.44.0.0/28", acrossNodes)
 		on := func(name string, node, count int) (pods []*corev1.Pod) {

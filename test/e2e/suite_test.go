@@ -25,6 +25,10 @@ var (
 	failed bool
 )
 
+// inProof marks the specs that make e2e leaves to make proof: upgrades, power switches, drains,
+// bursts, and what waits long.
+var inProof = Label("proof")
+
 var _ = ReportAfterEach(func(r SpecReport) { failed = failed || r.Failed() })
 
 func TestMain(m *testing.M) { os.Exit(cluster.Main(m.Run)) }

