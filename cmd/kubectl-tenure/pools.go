@@ -135,7 +135,7 @@ func poolRow(s *session, p *v1alpha1.IPPool) []cell {
 		row = append(row, plain(fmt.Sprint(c.Used), fmt.Sprint(c.Claimed), many(c.Free), many(c.Capacity))...)
 		row = append(row, count(c.Unreachable, lookWarn))
 	}
-	row = append(row, pressureCell(pressed), conditionCell(p.Status.Conditions, v1alpha1.PoolReady))
+	row = append(row, pressureCell(pressed), readyCell(p.Status.Conditions))
 	leases, ranges := "", make([]string, len(p.Spec.Ranges))
 	if p.Status.Counts != nil {
 		leases = fmt.Sprint(p.Status.Counts.Leases)
@@ -190,6 +190,15 @@ func pressureCell(p v1alpha1.Pressure) cell {
 	case v1alpha1.PressureLow:
 	}
 	return plain(string(p))[0]
+}
+
+// readyCell writes whether a pool is ready, and that it shares addresses with another.
+func readyCell(all []metav1.Condition) cell {
+	c := conditionCell(all, v1alpha1.PoolReady)
+	if c.text == string(metav1.ConditionTrue) && meta.IsStatusConditionTrue(all, v1alpha1.PoolOverlapping) {
+		return cell{c.text + " (" + v1alpha1.PoolOverlapping + ")", lookBad}
+	}
+	return c
 }
 
 // conditionCell writes a condition that should be True: its status, and why it is not.

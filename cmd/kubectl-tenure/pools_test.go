@@ -89,3 +89,22 @@ func TestPressure(t *testing.T) {
 		})
 	}
 }
+
+// TestOverlapIsInTheTable: a pool that is ready and shares addresses is shown so.
+func TestOverlapIsInTheTable(t *testing.T) {
+	is := func(kind string, status metav1.ConditionStatus) metav1.Condition {
+		return metav1.Condition{Type: kind, Status: status, Reason: "R"}
+	}
+	for _, tt := range []struct {
+		all  []metav1.Condition
+		want string
+	}{
+		{[]metav1.Condition{is(v1alpha1.PoolReady, metav1.ConditionTrue), is(v1alpha1.PoolOverlapping, metav1.ConditionFalse)}, "True"},
+		{[]metav1.Condition{is(v1alpha1.PoolReady, metav1.ConditionTrue), is(v1alpha1.PoolOverlapping, metav1.ConditionTrue)}, "True (Overlapping)"},
+		{[]metav1.Condition{is(v1alpha1.PoolReady, metav1.ConditionFalse), is(v1alpha1.PoolOverlapping, metav1.ConditionTrue)}, "False (R)"},
+	} {
+		if got := readyCell(tt.all).text; got != tt.want {
+			t.Errorf("%q; want %q", got, tt.want)
+		}
+	}
+}

@@ -32,7 +32,7 @@ func (s *session) readState(ctx context.Context) (st audit.State, err error) {
 		return st, err
 	}
 	if st.Pools, err = read(ctx, not.of("ippool"), &v1alpha1.IPPoolList{}, poolsIn, func(p *v1alpha1.IPPool) (audit.Pool, error) {
-		return audit.Pool{Pool: kube.PoolOf(p), Shape: shapeOf(p)}, nil
+		return audit.Pool{Pool: kube.PoolOf(p), Shape: shapeOf(p), Overlaps: overlapsOf(p)}, nil
 	}); err != nil {
 		return st, err
 	}
@@ -65,6 +65,14 @@ func (s *session) readState(ctx context.Context) (st audit.State, err error) {
 	}
 	st.Now, st.Unreadable = s.now(), not.all
 	return st, nil
+}
+
+// overlapsOf says with which pools p shares addresses; it is empty if with none.
+func overlapsOf(p *v1alpha1.IPPool) string {
+	if c := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.PoolOverlapping); c != nil && c.Status == metav1.ConditionTrue {
+		return c.Message
+	}
+	return ""
 }
 
 // unread collects the objects that cannot be read, each once: a list that is begun anew

@@ -44,6 +44,9 @@ type Pool struct {
 	protocol.Pool
 	// Shape is nil where the ranges cannot be read.
 	Shape *allocator.Shape
+	// Overlaps says, in the words of the pool's condition, with which pools it shares addresses;
+	// empty if with none.
+	Overlaps string
 }
 
 // A Claim is a claim, and the pools of its network: none where that is not Tenure's.
@@ -87,6 +90,7 @@ const (
 	NodeSilent     Rule = "NodeSilent"     // a node gives out nothing, and keeps what it holds
 	StoreUnknown   Rule = "StoreUnknown"   // nobody knows whose a lease is
 	NotUnderstood  Rule = "NotUnderstood"  // an object cannot be read
+	PoolsOverlap   Rule = "PoolsOverlap"   // two pools share addresses
 
 	GrantLeaked      Rule = "GrantLeaked"      // a grant's claim or request is gone
 	SubLeaseLeaked   Rule = "SubLeaseLeaked"   // a sub-lease's pod is gone
@@ -163,6 +167,7 @@ func Lasting(before, now []Finding, apart time.Duration) (last []Finding) {
 // Look returns what one look finds, what is wrong first, ordered by rule and object.
 func Look(s State) []Finding {
 	l := newLook(s)
+	l.poolsApart()
 	l.leasesApart()
 	l.leases()
 	l.grants()

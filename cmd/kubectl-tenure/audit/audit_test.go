@@ -152,3 +152,11 @@ func TestAddressOfALargerLease(t *testing.T) {
 		t.Errorf("found %s; want an address that another has, and that is not node a's", got)
 	}
 }
+
+// TestPoolsOverlap: a pool whose condition says that it shares addresses is wrong.
+func TestPoolsOverlap(t *testing.T) {
+	s := State{Pools: []Pool{{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan"}}, Overlaps: "it shares addresses with beside"}, {Pool: protocol.Pool{Meta: protocol.Meta{Name: "apart"}}}}}
+	if found := Look(s); len(found) != 1 || found[0].Rule != PoolsOverlap || found[0].Object != "ippool lan" || !found[0].Wrong {
+		t.Errorf("found %+v; want PoolsOverlap of lan", found)
+	}
+}

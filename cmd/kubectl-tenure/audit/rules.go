@@ -9,6 +9,16 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
+// poolsApart finds pools that share addresses.
+func (l *look) poolsApart() {
+	for i := range l.Pools {
+		if p := &l.Pools[i]; p.Overlaps != "" {
+			l.add(PoolsOverlap, "ippool "+p.Name, place{pool: protocol.PoolName(p.Name)}, p.Overlaps,
+				"change the ranges of one, or exclude in one what is the other's; if they are two wires, name a domain in each (spec.domain)")
+		}
+	}
+}
+
 // leasesApart finds leases of one pool that share addresses.
 func (l *look) leasesApart() {
 	for pool, leases := range l.byPool {

@@ -41,22 +41,37 @@ func offset(block netip.Prefix, a netip.Addr) int {
 // outside returns how many addresses of block are taken, by what its lease's status
 // said when it was condensed, that shape does not have.
 func outside(l *v1alpha1.IPLease, block netip.Prefix, shape *allocator.Shape) (n int) {
-	if shape == nil || len(l.Status.Allocations) != 1 {
+	if shape == nil {
 		return 0
 	}
-	digits, ok := strings.CutPrefix(l.Status.Allocations[0], condensed)
-	if !ok {
-		return 0
-	}
-	taken, err := hex.DecodeString(digits + strings.Repeat("0", len(digits)%2))
-	if err != nil {
-		return 0
-	}
-	a := block.Addr()
-	for i := 0; i < len(taken)*8; i, a = i+1, a.Next() {
-		if taken[i/8]>>(i%8)&1 != 0 && shape.Assignable(a) != nil {
+	for a := range takenOf(l, block) {
+		if shape.Assignable(a) != nil {
 			n++
 		}
 	}
 	return n
+}
+
+// takenOf returns the addresses of block that are taken, by what its lease's status said when it
+// was condensed.
+func takenOf(l *v1alpha1.IPLease, block netip.Prefix) map[netip.Addr]bool {
+	all := map[netip.Addr]bool{}
+	if len(l.Status.Allocations) != 1 {
+		return all
+	}
+	digits, ok := strings.CutPrefix(l.Status.Allocations[0], condensed)
+	if !ok {
+		return all
+	}
+	taken, err := hex.DecodeString(digits + strings.Repeat("0", len(digits)%2))
+	if err != nil {
+		return all
+	}
+	a := block.Addr()
+	for i := 0; i < len(taken)*8; i, a = i+1, a.Next() {
+		if taken[i/8]>>(i%8)&1 != 0 {
+			all[a] = true
+		}
+	}
+	return all
 }

@@ -20,16 +20,21 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
-// overlapping returns which of others share addresses with p's ranges, in one
-// domain or in none that anybody has named. Older are those that were there
+// overlapping returns which of others share addresses with p, in one domain or in none that
+// anybody has named. In a named domain what a pool excludes counts as its own: leases are of whole
+// blocks, and one of the other pool may have such an address. Older are those that were there
 // first.
 func overlapping(p *v1alpha1.IPPool, shape *allocator.Shape, others []v1alpha1.IPPool, shapeOf func(*v1alpha1.IPPool) *allocator.Shape) (names, older []string) {
 	if shape == nil {
 		return nil, nil
 	}
+	common := share
+	if p.Spec.Domain != "" {
+		common = meet
+	}
 	for i := range others {
 		o := &others[i]
-		if o.Name == p.Name || o.Spec.Domain != p.Spec.Domain || !share(shape, shapeOf(o)) {
+		if o.Name == p.Name || o.Spec.Domain != p.Spec.Domain || !common(shape, shapeOf(o)) {
 			continue
 		}
 		names = append(names, o.Name)
@@ -42,8 +47,12 @@ func overlapping(p *v1alpha1.IPPool, shape *allocator.Shape, others []v1alpha1.I
 	return names, older
 }
 
-// share reports whether a and b have an address in common, given or not.
-func share(a, b *allocator.Shape) bool {
+// share reports whether a and b can give the same address. What a pool excludes is not its own:
+// two pools may part a CIDR by excludes.
+func share(a, b *allocator.Shape) bool { return meet(a, b) && a.Usable().Overlaps(b.Usable()) }
+
+// meet reports whether ranges of a and b have an address in common, given or not.
+func meet(a, b *allocator.Shape) bool {
 	for _, x := range a.Ranges() {
 		for _, y := range b.Ranges() {
 			if netipx.IPRangeFrom(x.Start, x.End).Overlaps(netipx.IPRangeFrom(y.Start, y.End)) {
@@ -58,6 +67,32 @@ func share(a, b *allocator.Shape) bool {
 func covers(block netip.Prefix, shape *allocator.Shape) bool {
 	b := netipx.RangeOfPrefix(block)
 	return slices.ContainsFunc(shape.Ranges(), func(r allocator.Range) bool { return netipx.IPRangeFrom(r.Start, r.End).Overlaps(b) })
+}
+
+// lingers reports whether a lease of another pool still keeps an address that a pool of shape can
+// give. The other's ranges, by other, have moved away from the address; or the other excludes it,
+// and somebody has it all the same, as the lease says. Of a nil other nothing is known.
+func lingers(l *v1alpha1.IPLease, shape, other *allocator.Shape) bool {
+	block, err := netip.ParsePrefix(l.Spec.Block)
+	if err != nil || !covers(block, shape) {
+		return false
+	}
+	had := takenOf(l, block)
+	for _, g := range l.Spec.Grants {
+		if a, err := netip.ParseAddr(g.Address); err == nil {
+			had[a] = true
+		}
+	}
+	a := block.Masked().Addr()
+	for range allocator.MaxBlockSize {
+		if _, stays := other.Locate(a); shape.Assignable(a) == nil && (had[a] || !stays) {
+			return true
+		}
+		if a = a.Next(); !block.Contains(a) {
+			break
+		}
+	}
+	return false
 }
 
 // sort keeps, of all pools and leases, those that decide about l.pool. A lease does
@@ -132,7 +167,7 @@ func (s seen) rivalry(with *live) (why string, after time.Duration) {
 	}
 	for i := range with.others {
 		o := &with.others[i]
-		if share(s.shape, s.shapeOf(o)) && o.DeletionTimestamp == nil && ready(o.Status).Reason != v1alpha1.ReasonOverlap {
+		if meet(s.shape, s.shapeOf(o)) && o.DeletionTimestamp == nil && ready(o.Status).Reason != v1alpha1.ReasonOverlap {
 			return fmt.Sprintf("the pool waits until pool %s, with which it has come to share addresses of domain %s, is closed", o.Name, domain), time.Second
 		}
 	}
@@ -170,7 +205,7 @@ func (s seen) fencingWrites(st *v1alpha1.IPPoolStatus) (all []fencingWrite) {
 	}
 	for i := range s.live.others {
 		o := &s.live.others[i]
-		if o.DeletionTimestamp != nil || !share(s.shape, s.shapeOf(o)) {
+		if o.DeletionTimestamp != nil || !meet(s.shape, s.shapeOf(o)) {
 			continue
 		}
 		same := o.Status.DeepCopy()
@@ -233,7 +268,7 @@ func (r *Reconciler) before(pool *v1alpha1.IPPool, shape *allocator.Shape) *allo
 }
 
 // lingering is what was found out of a pool that names no domain: other such pools
-// whose leases cover addresses of it.
+// whose leases still keep addresses of it.
 type lingering struct {
 	generation int64
 	at         time.Time
@@ -241,8 +276,8 @@ type lingering struct {
 }
 
 // lingering returns, of a pool that names no domain, the other such pools whose
-// leases cover addresses of it although their ranges do not; it looks again when
-// the counts are due, or the spec has changed.
+// leases still keep addresses of it although these pools do not give them any more; it looks
+// again when the counts are due, or the spec has changed.
 func (r *Reconciler) lingering(ctx context.Context, pool *v1alpha1.IPPool, shape *allocator.Shape, others []v1alpha1.IPPool, now time.Time) ([]string, error) {
 	if shape == nil || pool.Spec.Domain != "" {
 		return nil, nil
@@ -262,10 +297,8 @@ func (r *Reconciler) lingering(ctx context.Context, pool *v1alpha1.IPPool, shape
 		if err := r.Cache.List(ctx, &leases, client.MatchingFields{leasesByPool: others[i].Name}, client.UnsafeDisableDeepCopy); err != nil {
 			return nil, fmt.Errorf("list leases of pool %s: %w", others[i].Name, err)
 		}
-		if slices.ContainsFunc(leases.Items, func(l v1alpha1.IPLease) bool {
-			block, err := netip.ParsePrefix(l.Spec.Block)
-			return err == nil && covers(block, shape)
-		}) {
+		other, _ := r.Shapes.Of(&others[i])
+		if slices.ContainsFunc(leases.Items, func(l v1alpha1.IPLease) bool { return lingers(&l, shape, other) }) {
 			known.pools = append(known.pools, others[i].Name)
 		}
 	}

@@ -328,12 +328,12 @@ func (s seen) describe(st *v1alpha1.IPPoolStatus) (counted bool) {
 	s.tellForeign(st)
 	switch {
 	case len(s.overlaps) > 0:
-		where := "neither names its domain"
+		where := "neither names its domain: an address may be given twice"
 		if s.pool.Spec.Domain != "" {
-			where = "both are of domain " + s.pool.Spec.Domain
+			where = "both are of domain " + s.pool.Spec.Domain + ": only the older is opened"
 		}
 		s.set(st, v1alpha1.PoolOverlapping, metav1.ConditionTrue, v1alpha1.ReasonSharedAddresses, fmt.Sprintf(
-			"the pool shares addresses with %s, and %s: an address may be given twice", strings.Join(few(s.overlaps, "pools"), ", "), where))
+			"the pool shares addresses with %s, and %s", strings.Join(few(s.overlaps, "pools"), ", "), where))
 	case len(s.lingering) > 0:
 		s.set(st, v1alpha1.PoolOverlapping, metav1.ConditionTrue, v1alpha1.ReasonSharedAddresses, fmt.Sprintf(
 			"the pool has addresses that leases of %s still cover, and neither names its domain: an address may be given twice until these are given back; "+

@@ -401,3 +401,35 @@ func TestOverlaps(t *testing.T) {
 		t.Errorf("overlaps %v, older %v; want [new old] and [old]", names, older)
 	}
 }
+
+// TestExcludedIsNotShared: what a pool excludes is not its own, so that two pools may part a CIDR.
+func TestExcludedIsNotShared(t *testing.T) {
+	lan, shop := pool("10.0.0.0/16"), pool("10.0.0.0/16")
+	lan.Name, lan.Spec.Ranges[0].Exclude = "lan", []string{"10.0.9.0/29"}
+	shop.Name, shop.Spec.Ranges[0].Start, shop.Spec.Ranges[0].End = "shop", "10.0.9.1", "10.0.9.6"
+	shapes := func(p *v1alpha1.IPPool) *allocator.Shape { s, _ := shapeOf(p); return s }
+	both := func() []v1alpha1.IPPool { return []v1alpha1.IPPool{*lan, *shop} }
+	if names, _ := overlapping(shop, shapes(shop), both(), shapes); len(names) > 0 {
+		t.Errorf("shop overlaps %v, which excludes all that it has", names)
+	}
+	l := &v1alpha1.IPLease{Spec: v1alpha1.IPLeaseSpec{Block: "10.0.9.0/26", Pool: "lan"}}
+	if lingers(l, shapes(shop), shapes(lan)) {
+		t.Error("a lease of lan keeps what lan excludes and nobody has")
+	}
+	if !lingers(l, shapes(shop), shapes(pool("10.1.0.0/16"))) || !lingers(l, shapes(shop), nil) {
+		t.Error("a lease where lan's ranges were keeps nothing")
+	}
+	l.Status.Allocations = []string{"10.0.9.3 ns/pod net1"}
+	Condense(l)
+	if !lingers(l, shapes(shop), shapes(lan)) {
+		t.Error("a pod has an address from before lan excluded it, and that is not said")
+	}
+	l.Status.Allocations, l.Spec.Grants = nil, []v1alpha1.Grant{{Address: "10.0.9.4"}}
+	if !lingers(l, shapes(shop), shapes(lan)) {
+		t.Error("a claim has an address from before lan excluded it, and that is not said")
+	}
+	lan.Spec.Domain, shop.Spec.Domain = "d", "d"
+	if names, _ := overlapping(shop, shapes(shop), both(), shapes); len(names) == 0 {
+		t.Error("of one domain, and shop does not wait for lan's blocks")
+	}
+}
