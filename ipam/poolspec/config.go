@@ -172,3 +172,40 @@ type AttachmentRef struct {
 	ContainerID string
 	IfName      string
 }
+
+// SourceOf returns the source of c that gives a, and whether any pool locates a at all.
+// Sources that share a pool, and pools that share a CIDR, all locate it: it is that of the
+// first whose pool can give a and whose view has it, else of the first whose pool can, else
+// of the first whose view has it, else the first. Where no pool locates a it is the first
+// source of all.
+//
+// shapeOf returns a pool's shape. It is not asked any more once nothing can be better, and
+// its error is SourceOf's.
+func (c *Config) SourceOf(a netip.Addr, shapeOf func(pool string) (*allocator.Shape, error)) (src Source, found bool, err error) {
+	const located, viewed, given = 1, 2, 4
+	src = c.Sources[0]
+	best := 0
+	for _, s := range c.Sources {
+		shape, err := shapeOf(s.Pool)
+		if err != nil {
+			return Source{}, false, err
+		}
+		if _, ok := shape.Locate(a); !ok {
+			continue
+		}
+		rank := located
+		if s.View.Contains(a) {
+			rank += viewed
+		}
+		if shape.Assignable(a) == nil {
+			rank += given
+		}
+		if rank > best {
+			src, best = s, rank
+		}
+		if best == located+viewed+given {
+			break
+		}
+	}
+	return src, best > 0, nil
+}

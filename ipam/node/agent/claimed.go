@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/tenure-ipam/tenure/allocator"
-	"github.com/tenure-ipam/tenure/ipam/node/assign"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
@@ -65,7 +64,7 @@ func (a *Agent) claimSource(ctx context.Context, c protocol.Claim, addr netip.Ad
 		known[pool] = k
 		return k.shape, nil
 	}
-	src, found, err := assign.SourceOf(conf, addr, shapeOf)
+	src, found, err := conf.SourceOf(addr, shapeOf)
 	if err != nil {
 		return src, false, err
 	}
@@ -91,7 +90,7 @@ func (a *Agent) claimSource(ctx context.Context, c protocol.Claim, addr netip.Ad
 		}
 		of := *conf
 		of.Sources = slices.DeleteFunc(slices.Clone(conf.Sources), func(s poolspec.Source) bool { return s.Pool != pool })
-		src, _, err = assign.SourceOf(&of, addr, shapeOf)
+		src, _, err = of.SourceOf(addr, shapeOf)
 		return src, err == nil, err
 	}
 	return src, found, nil

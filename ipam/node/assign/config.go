@@ -86,7 +86,7 @@ func requestedSlots(c *poolspec.Config, pools map[string]Pool) ([]Slot, error) {
 	var slots []Slot
 	for _, r := range c.Requested {
 		// Where no source may give it, [Hold] says why.
-		src, _, err := SourceOf(c, r.Addr, func(pool string) (*allocator.Shape, error) { return pools[pool].Shape, nil })
+		src, _, err := c.SourceOf(r.Addr, func(pool string) (*allocator.Shape, error) { return pools[pool].Shape, nil })
 		if err != nil {
 			return nil, err
 		}
@@ -101,43 +101,6 @@ func requestedSlots(c *poolspec.Config, pools map[string]Pool) ([]Slot, error) {
 		slots = append(slots, s)
 	}
 	return slots, nil
-}
-
-// SourceOf returns the source of c that gives a, and whether any pool locates a at all.
-// Sources that share a pool, and pools that share a CIDR, all locate it: it is that of the
-// first whose pool can give a and whose view has it, else of the first whose pool can, else
-// of the first whose view has it, else the first. Where no pool locates a it is the first
-// source of all.
-//
-// shapeOf returns a pool's shape. It is not asked any more once nothing can be better, and
-// its error is SourceOf's.
-func SourceOf(c *poolspec.Config, a netip.Addr, shapeOf func(pool string) (*allocator.Shape, error)) (src poolspec.Source, found bool, err error) {
-	const located, viewed, given = 1, 2, 4
-	src = c.Sources[0]
-	best := 0
-	for _, s := range c.Sources {
-		shape, err := shapeOf(s.Pool)
-		if err != nil {
-			return poolspec.Source{}, false, err
-		}
-		if _, ok := shape.Locate(a); !ok {
-			continue
-		}
-		rank := located
-		if s.View.Contains(a) {
-			rank += viewed
-		}
-		if shape.Assignable(a) == nil {
-			rank += given
-		}
-		if rank > best {
-			src, best = s, rank
-		}
-		if best == located+viewed+given {
-			break
-		}
-	}
-	return src, best > 0, nil
 }
 
 // Result returns the result of an ADD that holds x on c's network. Its error is
