@@ -17,6 +17,7 @@ import (
 	"github.com/tenure-ipam/tenure/cmd/tenure-controller/controller"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
+	"github.com/tenure-ipam/tenure/test/proof"
 )
 
 // beating is an agent's side of a registration: it beats, and says what it is told to of a
@@ -87,6 +88,7 @@ func reopened(p *v1alpha1.IPPool, word string) func() error {
 // closed. Nothing is granted or freed before it is back, also by another leader;
 // and what it still says then does not close the pools again.
 func TestRestored(t *testing.T) {
+	proof.Only(t)
 	const fence = 10 * time.Second
 	withoutRegistrations(t)
 	stop := start(t)

@@ -18,6 +18,7 @@ import (
 	"github.com/tenure-ipam/tenure/api/npwg"
 	"github.com/tenure-ipam/tenure/attach/facts"
 	"github.com/tenure-ipam/tenure/test/fleet"
+	"github.com/tenure-ipam/tenure/test/proof"
 )
 
 // The four forms of the specification's section 3.2, and what the agent tells of them (N1, N2, N3,
@@ -191,6 +192,7 @@ func TestStaticPod(t *testing.T) {
 // The agent's memory per pod (issue 5): 300 pods on three networks each, of 20, and
 // with annotations of other programs, which it must not keep.
 func TestMemoryPerPod(t *testing.T) {
+	proof.Only(t)
 	const pods, limit = 300, 20 << 10
 	ns := newNamespace(t, nil)
 	for i := range 20 {
