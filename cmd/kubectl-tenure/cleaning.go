@@ -19,6 +19,9 @@ const nameLabel = "app.kubernetes.io/name"
 // releaseAnnotation says of which release of Helm's an object is.
 const releaseAnnotation = "meta.helm.sh/release-name"
 
+// tokenVolume is the volume that has the agent's token.
+const tokenVolume = "token"
+
 // cleanerOf returns the DaemonSet that cleans the nodes of the agent, with its image and in its
 // directories. The init container runs `tenured uninstall`; then a pod does nothing until it is
 // deleted. The agent's pod and the cleaner's keep off each other's nodes.
@@ -34,7 +37,9 @@ func cleanerOf(agent *appsv1.DaemonSet) (*appsv1.DaemonSet, error) {
 			return nil, fmt.Errorf("DaemonSet %s has no directory of the host for its volume %q: it is not known where on the nodes Tenure is", agent.Name, volume)
 		}
 	}
-	mounts := old.VolumeMounts
+	// A cleaner says nothing to the API server.
+	pod.Volumes = slices.DeleteFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == tokenVolume })
+	mounts := slices.DeleteFunc(old.VolumeMounts, func(m corev1.VolumeMount) bool { return m.Name == tokenVolume })
 	for _, m := range install.VolumeMounts {
 		if m.Name == "plugins" {
 			mounts = append(mounts, m)

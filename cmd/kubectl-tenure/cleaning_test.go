@@ -70,6 +70,9 @@ func TestCleaner(t *testing.T) {
 					t.Errorf("%s is not mounted", dir)
 				}
 			}
+			if mounted["/var/run/secrets/kubernetes.io/serviceaccount"] {
+				t.Error("it has a token")
+			}
 			if !mounted["/etc/cni/net.d"] {
 				t.Error("the directory of configurations is not mounted")
 			}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -17,7 +18,8 @@ import (
 
 const installUsage = `tenured install puts the CNI plugins tenure and tenure-attach where a container
 runtime finds them, while it may be running them. The DaemonSet's init container
-does it on each node.
+does it on each node. With --keep it goes on to look after them until it is stopped, as
+a container beside the agent does: what others remove or change is put back.
 
 Flags:
 `
@@ -25,31 +27,26 @@ Flags:
 // plugins are the programs that runtimes execute.
 var plugins = []string{"tenure", "tenure-attach"}
 
-// install reads the flags and installs the plugins.
-func install(args []string, out, stderr io.Writer) error {
+// install reads the flags and installs the plugins; it keeps them until ctx ends where that is
+// asked for.
+func install(ctx context.Context, args []string, out, stderr io.Writer) error {
 	flags := pflag.NewFlagSet("tenured install", pflag.ContinueOnError)
 	flags.SetOutput(stderr)
 	flags.Usage = func() { fmt.Fprint(stderr, installUsage, flags.FlagUsages()) }
 	from := flags.String("from", "/", "directory that has them")
 	to := flags.String("to", "/opt/cni/bin", "the runtime's directory of plugins, which must exist")
+	keep := flags.Bool("keep", false, "put them back whenever they are removed or changed, until stopped")
 	if err := flags.Parse(args); err != nil {
 		return fmt.Errorf("%w: see tenured install --help", err)
 	}
 	if flags.NArg() > 0 {
 		return fmt.Errorf("unexpected argument %q: see tenured install --help", flags.Arg(0))
 	}
-	for _, name := range plugins {
-		changed, err := installFile(filepath.Join(*from, name), *to, name)
-		if err != nil {
-			return fmt.Errorf("install %s: %w", name, err)
-		}
-		if changed {
-			fmt.Fprintf(out, "%s: installed in %s\n", name, *to)
-		} else {
-			fmt.Fprintf(out, "%s: up to date in %s\n", name, *to)
-		}
+	k := keeper{from: *from, to: *to, out: out, seen: map[string]fileState{}}
+	if *keep {
+		return k.run(ctx)
 	}
-	return nil
+	return k.look()
 }
 
 // installFile copies the program at from into dir as name. Whoever runs it meanwhile

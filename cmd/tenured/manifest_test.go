@@ -125,14 +125,17 @@ func charted(t *testing.T, args ...string) (pod corev1.PodSpec, conf *plan.Confi
 // the program makes of its arguments.
 func checkFits(t *testing.T, pod corev1.PodSpec, bin string) daemon.Config {
 	t.Helper()
-	if len(pod.Containers) != 1 || !pod.HostNetwork {
-		t.Fatalf("%d containers, host network %t; want one in the host's network", len(pod.Containers), pod.HostNetwork)
+	if len(pod.Containers) != 2 || len(pod.InitContainers) != 1 || !pod.HostNetwork {
+		t.Fatalf("%d containers, %d init containers, host network %t; want two and one in the host's network", len(pod.Containers), len(pod.InitContainers), pod.HostNetwork)
 	}
 	c := pod.Containers[0]
-	if len(pod.InitContainers) != 1 || pod.InitContainers[0].Image != c.Image || !slices.Equal(pod.InitContainers[0].Args, []string{"install", "--to=" + bin}) {
-		t.Errorf("init containers %+v; want one that installs the plugins of the agent's image in %s", pod.InitContainers, bin)
-	} else if mounts := pod.InitContainers[0].VolumeMounts; len(mounts) != 1 || mounts[0].MountPath != bin || hostPath(pod, mounts[0].Name) != bin {
-		t.Errorf("they are installed in %+v, which is the host's %s; want %s", mounts, hostPath(pod, mounts[0].Name), bin)
+	checkInstalls(t, pod, pod.InitContainers[0], bin, "install", "--to="+bin)
+	checkInstalls(t, pod, pod.Containers[1], bin, "install", "--keep", "--to="+bin)
+	if no := pod.AutomountServiceAccountToken; no == nil || *no {
+		t.Error("the kubelet gives every container a token; want the agent alone to have one")
+	}
+	if m, _ := mountOf(pod, "/var/run/secrets/kubernetes.io/serviceaccount/token"); m.Name != "token" {
+		t.Errorf("the agent finds its token on volume %q; want the one that has it", m.Name)
 	}
 	env := func(name string) string {
 		for _, e := range c.Env {
@@ -172,6 +175,18 @@ func checkFits(t *testing.T, pod corev1.PodSpec, bin string) daemon.Config {
 		}
 	}
 	return d
+}
+
+// checkInstalls checks a container that installs the plugins of the agent's image in bin, and has
+// no other directory, and no token.
+func checkInstalls(t *testing.T, pod corev1.PodSpec, c corev1.Container, bin string, args ...string) {
+	t.Helper()
+	if c.Image != pod.Containers[0].Image || !slices.Equal(c.Args, args) {
+		t.Errorf("container %s of image %s does %q; want the plugins of the agent's image installed by %q", c.Name, c.Image, c.Args, args)
+	}
+	if mounts := c.VolumeMounts; len(mounts) != 1 || mounts[0].MountPath != bin || hostPath(pod, mounts[0].Name) != bin {
+		t.Errorf("container %s has %+v; want the host's %s alone", c.Name, mounts, bin)
+	}
 }
 
 // mountOf returns the mount that path is on, and the host's directory there, empty if

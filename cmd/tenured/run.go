@@ -45,7 +45,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	if len(args) > 0 && (args[0] == "install" || args[0] == "uninstall") {
 		var err error
 		if args[0] == "install" {
-			err = install(args[1:], stdout, stderr)
+			err = install(ctx, args[1:], stdout, stderr)
 		} else {
 			err = uninstall(ctx, args[1:], stdout, stderr)
 		}

@@ -49,6 +49,7 @@ base, in the agent's object .workload. It prints nothing. */}}
 {{-   end -}}
 {{- end -}}
 {{- $_ := set (index $pod.initContainers 0) "args" (list "install" (printf "--to=%s" $d.cniBin)) -}}
+{{- $_ := set (index $pod.containers 1) "args" (list "install" "--keep" (printf "--to=%s" $d.cniBin)) -}}
 {{- $agent := index $pod.containers 0 -}}
 {{- $args := default list $agent.args -}}
 {{- if ne $d.state "/var/lib/tenure" }}{{ $args = concat $args (list (printf "--store=%s/agent/store.db" $d.state) (printf "--journal=%s/journal" $d.state)) }}{{ end -}}
