@@ -5,7 +5,6 @@
 package ready
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -36,6 +35,9 @@ type Config struct {
 	// AtOnce installs without waiting: the plugin itself then holds pods up until the
 	// configuration's readinessindicatorfile is there (6.1.2).
 	AtOnce bool
+	// Record is the path of a file of the Keeper's own, outside of Dir, for what it has to know
+	// when the file is not there, or after a restart of the agent.
+	Record string
 	// Every is how often it is looked.
 	Every time.Duration
 }
@@ -51,7 +53,7 @@ var extensions = []string{".conflist", ".conf", ".json"}
 // Validate reports every fault of c.
 func (c Config) Validate() error {
 	var errs []error
-	for name, path := range map[string]string{"Source": c.Source, "Dir": c.Dir} {
+	for name, path := range map[string]string{"Source": c.Source, "Dir": c.Dir, "Record": c.Record} {
 		if !filepath.IsAbs(path) {
 			errs = append(errs, fmt.Errorf("%s is %q, must be an absolute path", name, path))
 		}
@@ -68,44 +70,62 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Definitions tells which NetworkAttachmentDefinitions there are.
+// Definitions tells of NetworkAttachmentDefinitions.
 type Definitions interface {
-	// Exists reports whether there is a definition of that name. known is false where
-	// that cannot be told now, as while the API server is away.
-	Exists(ctx context.Context, ref facts.Ref) (exists, known bool)
+	// Definition returns a definition, which says that it is Missing where there is none; named
+	// says that it is the configuration that names it. It fails where that cannot be told now,
+	// as while the API server is away.
+	Definition(ctx context.Context, ref facts.Ref, named bool) (facts.Definition, error)
 }
+
+// Warn tells whoever looks after the node, if that can be told now.
+type Warn func(reason, message string) (told bool)
 
 // A Keeper keeps one file. Make one with [New].
 type Keeper struct {
 	cfg         Config
 	definitions Definitions
+	warn        Warn
 	log         *slog.Logger
 	said        string      // the last verdict that was logged
 	misses      int         // looks in a row that have found the network unready
+	garbled     int         // looks in a row that have found what is no configuration in the file's place
 	first       atomic.Bool // the file is there, and the one that the runtime takes
-	metric      prometheus.GaugeFunc
+	record      record
+	written     os.FileInfo           // of the file, when it was last seen to be there
+	rival       atomic.Pointer[rival] // what another program did to the file last
+	warned      map[string]time.Time  // when what was told last, by reason and message
+	metrics     *prometheus.Registry
+	lost        prometheus.Counter // how often others have taken the file away
 }
 
 // New returns a Keeper. It does no I/O and starts nothing.
-func New(cfg Config, definitions Definitions, log *slog.Logger) (*Keeper, error) {
+func New(cfg Config, definitions Definitions, warn Warn, log *slog.Logger) (*Keeper, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	k := &Keeper{cfg: cfg, definitions: definitions, log: log}
-	k.metric = prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+	k := &Keeper{cfg: cfg, definitions: definitions, warn: warn, log: log, warned: map[string]time.Time{}, metrics: prometheus.NewRegistry()}
+	k.metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "tenure_attach_configured", Help: "1 while the meta-plugin's configuration is what the runtime finds first: the default network is ready.",
-	}, func() float64 { return map[bool]float64{true: 1}[k.first.Load()] })
+	}, func() float64 { return map[bool]float64{true: 1}[k.first.Load()] }))
+	k.lost = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "tenure_attach_configuration_lost_total", Help: "How often another program has removed, renamed or overwritten the meta-plugin's configuration.",
+	})
+	k.metrics.MustRegister(k.lost)
 	return k, nil
 }
 
-// Metrics returns the collector of the Keeper. The caller registers it.
-func (k *Keeper) Metrics() prometheus.Collector { return k.metric }
+// Metrics returns the collectors of the Keeper. The caller registers them as one.
+func (k *Keeper) Metrics() prometheus.Collector { return k.metrics }
 
 // Run keeps the file until ctx ends, and then leaves it as it is: an agent that is
 // being upgraded must not make its node unready.
 func (k *Keeper) Run(ctx context.Context) error {
 	if err := atomicfile.Sweep(k.cfg.Dir, k.temporary(), time.Now()); err != nil {
 		k.log.WarnContext(ctx, "leftovers in the runtime's directory not removed", "dir", k.cfg.Dir, "error", err)
+	}
+	if err := k.load(); err != nil {
+		k.log.WarnContext(ctx, "what other programs had appended to the configuration is not known", "error", err)
 	}
 	tick := time.NewTicker(k.cfg.Every)
 	defer tick.Stop()
@@ -149,20 +169,21 @@ const (
 
 // look looks once, and does what is due.
 func (k *Keeper) look(ctx context.Context) {
-	text, v, why := k.judge(ctx)
+	o := k.judge(ctx)
 	var err error
-	switch v {
+	switch o.verdict {
 	case readyNow:
 		k.misses = 0
-		err = k.install(text)
+		err = k.install(o)
 	case unready:
 		// Once is not enough: others write their files in place, and for a moment
 		// there is half of one.
 		if k.misses++; k.misses > 1 {
-			err = atomicfile.Remove(k.path())
+			err = k.putAway()
 		}
 	case unknown:
 	}
+	why := o.why
 	if err != nil {
 		why = err.Error()
 	}
@@ -172,7 +193,8 @@ func (k *Keeper) look(ctx context.Context) {
 		before = k.Before()
 	}
 	if before != "" {
-		level, why = slog.LevelWarn, fmt.Sprintf("%s, and without effect: the runtime takes %s, which comes before it in alphabetical order. Of Multus and tenure-attach a node has one", why, before)
+		level, why = slog.LevelWarn, fmt.Sprintf("%s, and without effect: %s", why, k.notFirst(before))
+		k.tell(ReasonNotFirst, k.cfg.Dir+": "+k.notFirst(before))
 	}
 	k.first.Store(missing == nil && before == "")
 	if why != k.said {
@@ -181,72 +203,81 @@ func (k *Keeper) look(ctx context.Context) {
 	}
 }
 
+// notFirst says that the runtime takes another file.
+func (k *Keeper) notFirst(before string) string {
+	return fmt.Sprintf("the runtime takes %s, which comes before %s in alphabetical order. Of Multus and tenure-attach a node has one", before, k.cfg.Name)
+}
+
 func (k *Keeper) path() string { return filepath.Join(k.cfg.Dir, k.cfg.Name) }
 
-// install makes text the file's, unless it is already.
-func (k *Keeper) install(text []byte) error {
-	if old, err := os.ReadFile(k.path()); err == nil && bytes.Equal(old, text) {
-		return nil
-	}
-	temp := filepath.Join(k.cfg.Dir, k.temporary())
-	if err := atomicfile.Remove(temp); err != nil {
-		return err
-	}
-	return atomicfile.Create(k.path(), temp, text, func(string) {})
+// An opinion is what a look has shown.
+type opinion struct {
+	verdict verdict
+	why     string
+	text    []byte             // the configuration to install
+	conf    *plan.Config       // what the plugin makes of it
+	defined []facts.Definition // that of the default network, where one has it
 }
 
 // judge reads the configuration and says whether its default network is ready, and
 // why, or why not.
-func (k *Keeper) judge(ctx context.Context) (text []byte, v verdict, why string) {
+func (k *Keeper) judge(ctx context.Context) (o opinion) {
 	text, err := os.ReadFile(k.cfg.Source)
 	if err != nil {
-		return nil, unknown, fmt.Sprintf("the configuration to install cannot be read: %v", err)
+		return opinion{why: fmt.Sprintf("the configuration to install cannot be read: %v", err)}
 	}
-	conf, err := plan.ParseInstalled(text)
-	if err != nil {
-		return nil, unknown, fmt.Sprintf("%s: %v", k.cfg.Source, err)
+	o.text = text
+	if o.conf, err = plan.ParseInstalled(text); err != nil {
+		return opinion{why: fmt.Sprintf("%s: %v", k.cfg.Source, err)}
 	}
 	if k.cfg.AtOnce {
-		return text, readyNow, "installed without a look"
+		o.verdict, o.why = readyNow, "installed without a look"
+		return o
 	}
-	v, why = k.network(ctx, conf)
-	return text, v, why
+	k.network(ctx, &o)
+	return o
 }
 
-// network says whether the default network of c is ready, and why, or why not: the
-// file is there that says so, if c names one, and so is its configuration.
-func (k *Keeper) network(ctx context.Context, c *plan.Config) (verdict, string) {
-	if c.ReadinessFile != "" {
-		if _, err := os.Stat(c.ReadinessFile); err != nil {
-			return unready, fmt.Sprintf("not ready: %v", err)
+// network says in o whether its default network is ready, and why, or why not: the
+// file is there that says so, if the configuration names one, and so is its own.
+func (k *Keeper) network(ctx context.Context, o *opinion) {
+	if file := o.conf.ReadinessFile; file != "" {
+		if _, err := os.Stat(file); err != nil {
+			o.verdict, o.why = unready, fmt.Sprintf("not ready: %v", err)
+			return
 		}
 	}
-	d, files := c.Default, plan.Files{Root: os.DirFS("/"), ConfDir: c.ConfDir}
+	d, files := o.conf.Default, filesOf(o.conf)
 	switch {
 	case d.Inline != nil:
-		return readyNow, "ready"
+		o.verdict, o.why = readyNow, "ready"
+		return
 	case d.Path != "":
-		return found(files.Read(d.Path))
+		o.verdict, o.why = found(files.Read(d.Path))
+		return
 	}
 	namespace := d.Namespace
 	if namespace == "" {
-		namespace = c.Namespace
-		if v, why := found(files.Lookup(d.Name)); v == readyNow {
-			return v, why
+		namespace = o.conf.Namespace
+		if o.verdict, o.why = found(files.Lookup(d.Name)); o.verdict == readyNow {
+			return
 		}
 	}
 	ref := facts.Ref{Namespace: namespace, Name: d.Name}
-	exists, known := k.definitions.Exists(ctx, ref)
-	switch {
-	case !known:
-		return unknown, fmt.Sprintf("it cannot be told whether NetworkAttachmentDefinition %s exists", ref)
-	case !exists && d.Namespace == "":
-		return unready, fmt.Sprintf("not ready: there is neither NetworkAttachmentDefinition %s nor a configuration named %s in %s", ref, d.Name, c.ConfDir)
-	case !exists:
-		return unready, fmt.Sprintf("not ready: there is no NetworkAttachmentDefinition %s", ref)
+	switch def, err := k.definitions.Definition(ctx, ref, true); {
+	case err != nil:
+		o.verdict, o.why = unknown, fmt.Sprintf("it cannot be told whether NetworkAttachmentDefinition %s exists", ref)
+	case def.Missing == "":
+		o.verdict, o.why, o.defined = readyNow, "ready", []facts.Definition{def}
+	case d.Namespace == "":
+		o.verdict, o.why = unready, fmt.Sprintf("not ready: there is neither NetworkAttachmentDefinition %s nor a configuration named %s in %s", ref, d.Name, o.conf.ConfDir)
+	default:
+		o.verdict, o.why = unready, fmt.Sprintf("not ready: there is no NetworkAttachmentDefinition %s", ref)
 	}
-	return readyNow, "ready"
 }
+
+// filesOf are the host's files as c looks for networks in them.
+func filesOf(c *plan.Config) plan.Files { return plan.Files{Root: os.DirFS("/"), ConfDir: c.ConfDir} }
 
 // found judges by what a lookup on disk has found.
 func found(_ json.RawMessage, err error) (verdict, string) {

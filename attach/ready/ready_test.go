@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -19,13 +20,21 @@ import (
 // definitions are those of a cluster that may be away.
 type definitions struct {
 	exists, known atomic.Bool
+	config        atomic.Pointer[string]
 	asked         atomic.Pointer[facts.Ref]
 }
 
-// Exists implements Definitions.
-func (d *definitions) Exists(_ context.Context, ref facts.Ref) (exists, known bool) {
+// Definition implements Definitions.
+func (d *definitions) Definition(_ context.Context, ref facts.Ref, _ bool) (facts.Definition, error) {
 	d.asked.Store(&ref)
-	return d.exists.Load(), d.known.Load()
+	def := facts.Definition{Ref: ref, Config: d.config.Load()}
+	switch {
+	case !d.known.Load():
+		return facts.Definition{}, errors.New("the API server is away")
+	case !d.exists.Load():
+		def.Missing = "there is none"
+	}
+	return def, nil
 }
 
 // node is a host's files, and a Keeper that keeps one of them.
@@ -34,14 +43,38 @@ type node struct {
 	cfg     Config
 	confDir string // of the default network's configuration
 	cluster definitions
+	events  *events
+}
+
+// events are the Events about the node.
+type events struct {
+	mu  sync.Mutex
+	all []string // guarded by mu
+}
+
+// warn implements Warn.
+func (e *events) warn(reason, message string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.all = append(e.all, reason+": "+message)
+	return true
+}
+
+// say returns what was said since the last call.
+func (e *events) say() (all []string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	all, e.all = e.all, nil
+	return all
 }
 
 func newNode(t *testing.T, plugin string) *node {
 	t.Helper()
 	dir := t.TempDir()
-	n := &node{t: t, confDir: filepath.Join(dir, "default.d")}
+	n := &node{t: t, confDir: filepath.Join(dir, "default.d"), events: &events{}}
 	n.cfg = DefaultConfig()
 	n.cfg.Source, n.cfg.Dir, n.cfg.Every = filepath.Join(dir, "source.conflist"), filepath.Join(dir, "net.d"), time.Millisecond
+	n.cfg.Record = filepath.Join(dir, "agent", "cni-conf.json")
 	for _, d := range []string{n.confDir, n.cfg.Dir} {
 		if err := os.Mkdir(d, 0o700); err != nil {
 			t.Fatal(err)
@@ -76,7 +109,7 @@ func (n *node) installed() string { return filepath.Join(n.cfg.Dir, n.cfg.Name) 
 // run runs a Keeper while test does.
 func (n *node) run(test func()) {
 	n.t.Helper()
-	k, err := New(n.cfg, &n.cluster, slog.New(slog.DiscardHandler))
+	k, err := New(n.cfg, &n.cluster, n.events.warn, slog.New(slog.DiscardHandler))
 	if err != nil {
 		n.t.Fatal(err)
 	}
@@ -226,7 +259,7 @@ func TestChangesOfTheSourceAreInstalled(t *testing.T) {
 func TestHalfAFileForAMomentChangesNothing(t *testing.T) {
 	n := newNode(t, `"clusterNetwork":"k8s-pod-network"`)
 	n.cluster.known.Store(true)
-	k, err := New(n.cfg, &n.cluster, slog.New(slog.DiscardHandler))
+	k, err := New(n.cfg, &n.cluster, n.events.warn, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -248,7 +281,7 @@ func TestHalfAFileForAMomentChangesNothing(t *testing.T) {
 func TestAnotherFileComesFirst(t *testing.T) {
 	n := newNode(t, `"defaultNetwork":{"cniVersion":"1.0.0","name":"n","type":"x"}`)
 	var log strings.Builder
-	k, err := New(n.cfg, &n.cluster, slog.New(slog.NewTextHandler(&log, nil)))
+	k, err := New(n.cfg, &n.cluster, n.events.warn, slog.New(slog.NewTextHandler(&log, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -300,12 +333,13 @@ func TestLeftoversAreRemoved(t *testing.T) {
 
 func TestFaultsOfTheConfiguration(t *testing.T) {
 	good := DefaultConfig()
-	good.Source = "/etc/tenure/cni.conflist"
+	good.Source, good.Record = "/etc/tenure/cni.conflist", "/var/lib/tenure/agent/cni-conf.json"
 	if err := good.Validate(); err != nil {
 		t.Fatal(err)
 	}
 	for want, spoil := range map[string]func(*Config){
 		`Source is "x"`:                 func(c *Config) { c.Source = "x" },
+		`Record is ""`:                  func(c *Config) { c.Record = "" },
 		`Dir is ""`:                     func(c *Config) { c.Dir = "" },
 		`Name is "a/b.conf"`:            func(c *Config) { c.Name = "a/b.conf" },
 		`Name is "00-tenure"`:           func(c *Config) { c.Name = "00-tenure" },
@@ -314,7 +348,7 @@ func TestFaultsOfTheConfiguration(t *testing.T) {
 	} {
 		c := good
 		spoil(&c)
-		if _, err := New(c, &definitions{}, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := New(c, &definitions{}, (&events{}).warn, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v; want %q", err, want)
 		}
 	}

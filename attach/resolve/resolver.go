@@ -291,17 +291,6 @@ func liveDefinition(ref facts.Ref, d facts.Definition, out protocol.Outcome, err
 	return facts.Definition{}, &laterError{fmt.Sprintf("network attachment definition %s cannot be read", ref), err}
 }
 
-// Exists implements the Definitions of attach/ready. A definition of which the
-// watch has shown nothing yet is read live.
-func (r *Resolver) Exists(ctx context.Context, ref facts.Ref) (exists, known bool) {
-	if _, seen := r.definitions.get(ref); seen != unseen {
-		return seen == present, true
-	}
-	r.metrics.liveRead("definition")
-	_, out, _ := r.cl.Definitions.ReadDefinition(ctx, ref) // an error says no more than the outcome here
-	return out == protocol.Done, out == protocol.Done || out == protocol.NotFound
-}
-
 // Missing returns what is told of a definition that does not exist.
 func Missing(ref facts.Ref) facts.Definition {
 	return facts.Definition{Ref: ref, Missing: fmt.Sprintf("there is no NetworkAttachmentDefinition %s in namespace %s", ref.Name, ref.Namespace)}

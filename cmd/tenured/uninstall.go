@@ -159,23 +159,31 @@ func openEnded(path string, open func(string, store.Options) (*store.Store, erro
 	return s, err
 }
 
-// removeConfiguration removes the file that the agent keeps, unless it is another's.
+// removeConfiguration removes the file that the agent keeps, and those that other programs have
+// made of it by a longer name. What is another's stays.
 func (n node) removeConfiguration(out io.Writer) error {
-	text, err := os.ReadFile(n.conf)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
+	files, err := filepath.Glob(n.conf + ".*")
 	if err != nil {
 		return err
 	}
-	if !bytes.Contains(text, []byte(plan.PluginType)) {
-		fmt.Fprintf(out, "%s: left, as it is not Tenure's\n", n.conf)
-		return nil
+	for _, file := range append(files, n.conf) {
+		info, err := os.Stat(file)
+		if errors.Is(err, fs.ErrNotExist) || err == nil && !info.Mode().IsRegular() {
+			continue
+		}
+		text, readErr := os.ReadFile(file)
+		if err := errors.Join(err, readErr); err != nil {
+			return err
+		}
+		if !bytes.Contains(text, []byte(plan.PluginType)) {
+			fmt.Fprintf(out, "%s: left, as it is not Tenure's\n", file)
+			continue
+		}
+		if err := errors.Join(remove(out, file), atomicfile.SyncDir(filepath.Dir(file))); err != nil {
+			return err
+		}
 	}
-	if err := remove(out, n.conf); err != nil {
-		return err
-	}
-	return atomicfile.SyncDir(filepath.Dir(n.conf))
+	return nil
 }
 
 // removeState removes what Tenure has in the directories. They are mounted here, and stay; what

@@ -128,6 +128,18 @@ func (n *installing) history() (all []string) {
 	return all
 }
 
+// newPod makes a pod of the node, and returns its attachment as the runtime makes it.
+func (n *installing) newPod(c realCluster, namespace, name, networks string) cninet.Attachment {
+	n.t.Helper()
+	_, s := c.pod(namespace, name, n.program.Name, networks)
+	at := cninet.Attachment{ContainerID: "c-" + name, NS: netns(n.t, name), IfName: "eth0"}
+	for pair := range strings.SplitSeq(s.args, ";") {
+		key, value, _ := strings.Cut(pair, "=")
+		at.Args = append(at.Args, [2]string{key, value})
+	}
+	return at
+}
+
 // unavailable fails the test unless the plugin answers STATUS that it cannot be used.
 func (n *installing) unavailable(conf string) {
 	n.t.Helper()
@@ -158,17 +170,11 @@ func TestInstalledWhileTheDefaultNetworkIsReady(t *testing.T) {
 	n.becomes(ours)
 
 	must(t, n.cni.Status(t.Context(), ours))
-	ns := netns(t, "p")
 	namespace := c.namespace()
-	_, s := c.pod(namespace, "p", "installing", "")
-	at := cninet.Attachment{ContainerID: "c-p", NS: ns, IfName: "eth0"}
-	for pair := range strings.SplitSeq(s.args, ";") {
-		key, value, _ := strings.Cut(pair, "=")
-		at.Args = append(at.Args, [2]string{key, value})
-	}
+	at := n.newPod(c, namespace, "p", "")
 	_, err := n.cni.Add(t.Context(), ours, at)
 	must(t, err)
-	must(t, ns.Ping(t.Context(), netip.MustParseAddr("10.6.0.1")))
+	must(t, at.NS.Ping(t.Context(), netip.MustParseAddr("10.6.0.1")))
 	must(t, n.cni.Del(t.Context(), ours, at))
 
 	must(t, os.Remove(base))

@@ -65,7 +65,7 @@ type Config struct {
 	AttachState string
 
 	// Ready configures the file by which the runtime finds the meta-plugin. No Source
-	// means that none is kept.
+	// means that none is kept; no Record is a file beside the store.
 	Ready ready.Config
 
 	// PodResources is the path of the kubelet's pod-resources socket.
@@ -114,6 +114,9 @@ func New(cfg Config, rc *rest.Config, log *slog.Logger) (*Daemon, error) {
 		cfg.Reports = filepath.Join(filepath.Dir(cfg.Store), "reports")
 	}
 	if cfg.Ready.Source != "" {
+		if cfg.Ready.Record == "" {
+			cfg.Ready.Record = filepath.Join(filepath.Dir(cfg.Store), "cni-conf.json")
+		}
 		if err := cfg.Ready.Validate(); err != nil {
 			return nil, fmt.Errorf("configuration of the runtime's file: %w", err)
 		}
@@ -169,7 +172,7 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	collectors := []prometheus.Collector{a.Metrics(), attach.Metrics()}
 	var keeper *ready.Keeper
 	if d.cfg.Ready.Source != "" {
-		if keeper, err = ready.New(d.cfg.Ready, attach, d.log); err != nil {
+		if keeper, err = ready.New(d.cfg.Ready, attach, a.WarnNode, d.log); err != nil {
 			return err
 		}
 		collectors = append(collectors, keeper.Metrics())

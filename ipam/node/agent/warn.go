@@ -32,6 +32,19 @@ func (a *Agent) warnNode(reason, format string, args ...any) {
 	a.cl.Events.WarnNode(a.cfg.Node, uid, reason, fmt.Sprintf(format, args...))
 }
 
+// WarnNode tells people of this node what another part of its agent has to say. told is false
+// while it is not known yet which Node this is. Safe for concurrent use.
+func (a *Agent) WarnNode(reason, message string) (told bool) {
+	a.mu.Lock()
+	uid := a.registrar.Self.NodeUID
+	a.mu.Unlock()
+	if uid == "" {
+		return false
+	}
+	a.cl.Events.WarnNode(a.cfg.Node, uid, reason, message)
+	return true
+}
+
 // podsNamed is how many pods an event names: the log names all.
 const podsNamed = 10
 
