@@ -3,6 +3,7 @@ package npwg
 import (
 	"encoding/json"
 	"net/netip"
+	"slices"
 )
 
 // A Status is one element of the status annotation (5.3).
@@ -20,6 +21,33 @@ type Status struct {
 	GUID       string          `json:"infiniband-guid,omitempty"`
 	// Warnings say, on the default network's element, what was ignored.
 	Warnings []string `json:"dev.tenure.warnings,omitempty"`
+}
+
+// StatusIsOf reports whether the text of a status annotation tells of the sandbox with these
+// addresses on the default network: a pod keeps the annotation when it gets another sandbox. Where
+// either has no addresses it cannot be told, and true is answered. An empty text tells of none.
+func StatusIsOf(text string, addrs []netip.Addr) bool {
+	var all []Status
+	if text == "" || json.Unmarshal([]byte(text), &all) != nil || len(all) == 0 {
+		return false
+	}
+	told := false
+	for _, s := range all {
+		for _, ip := range s.IPs {
+			a, err := netip.ParseAddr(ip)
+			if p, perr := netip.ParsePrefix(ip); perr == nil {
+				a, err = p.Addr(), nil
+			}
+			if !s.Default || err != nil {
+				continue
+			}
+			if slices.Contains(addrs, a.Unmap()) {
+				return true
+			}
+			told = true
+		}
+	}
+	return !told || len(addrs) == 0
 }
 
 // DNS is what a result says of name servers (5.3.6).

@@ -167,3 +167,26 @@ func FuzzStatusOf(f *testing.F) {
 		}
 	})
 }
+
+// TestStatusIsOf: a pod keeps the annotation of an earlier sandbox.
+func TestStatusIsOf(t *testing.T) {
+	here := []netip.Addr{netip.MustParseAddr("10.1.0.2"), netip.MustParseAddr("2001:db8::2")}
+	for text, want := range map[string]bool{
+		"":   false,
+		"[]": false,
+		"{":  false,
+		`[{"name":"a","default":true,"ips":["10.1.0.2"]}]`:                                                 true,
+		`[{"name":"a","default":true,"ips":["2001:db8::2/64","10.9.0.1"]}]`:                                true,
+		`[{"name":"a","default":true,"ips":["10.1.0.3"]}]`:                                                 false,
+		`[{"name":"a","default":true,"ips":["10.1.0.3"]},{"name":"b","default":false,"ips":["10.1.0.2"]}]`: false,
+		`[{"name":"a","default":true}]`:                                                                    true,
+		`[{"name":"a","default":true,"ips":["x"]}]`:                                                        true,
+	} {
+		if got := StatusIsOf(text, here); got != want {
+			t.Errorf("StatusIsOf(%s) = %t; want %t", text, got, want)
+		}
+	}
+	if !StatusIsOf(`[{"name":"a","default":true,"ips":["10.1.0.3"]}]`, nil) {
+		t.Error("of a sandbox whose addresses are not known nothing can be told")
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/tenure-ipam/tenure/api/npwg"
+	"github.com/tenure-ipam/tenure/api/podnetwork"
 	"github.com/tenure-ipam/tenure/attach/facts"
 )
 
@@ -89,4 +90,24 @@ func Wanted(q facts.Question, pod facts.Pod) []facts.Ref {
 		}
 	}
 	return all
+}
+
+// Selected returns what a pod's annotations select beside the default network, for people. A list
+// that is not valid selects nothing.
+func Selected(pod facts.Pod) (names []string) {
+	selections, err := npwg.Parse(pod.Annotations[npwg.AnnotationNetworks], pod.Namespace, npwg.AnyVersion)
+	if err == nil {
+		for _, sel := range selections {
+			names = append(names, facts.Ref{Namespace: sel.Namespace, Name: sel.Name}.String())
+		}
+	}
+	elements, err := podnetwork.Parse(pod.Annotations[podnetwork.AnnotationNetworks])
+	if err == nil {
+		for _, e := range elements {
+			if !e.IsDefault() {
+				names = append(names, e.String())
+			}
+		}
+	}
+	return names
 }

@@ -240,10 +240,10 @@ func (l *list) checkName() error {
 // tenure-attach, which would call itself, or Multus, which would make each interface again.
 func (l *list) checkPlugins() error {
 	for _, p := range l.plugins {
-		switch p.conf.Type {
-		case PluginType:
+		switch {
+		case p.conf.Type == PluginType:
 			return fmt.Errorf("network %s is run by %s, which would call itself", l.name, PluginType)
-		case "multus", "multus-shim":
+		case IsMetaPlugin(p.conf.Type):
 			return fmt.Errorf("network %s is run by %s, which would attach the pod's networks a second time: take the network that it delegates to", l.name, p.conf.Type)
 		}
 	}
@@ -259,6 +259,12 @@ func (l *list) movesRoutes() (chain string, moves bool) {
 		moves = moves || p.conf.Type == "sbr" || p.conf.Type == "vrf"
 	}
 	return strings.Join(kinds, ", "), moves
+}
+
+// IsMetaPlugin reports whether a plugin of that type attaches pods to the networks that they
+// select.
+func IsMetaPlugin(kind string) bool {
+	return kind == PluginType || kind == "multus" || kind == "multus-shim"
 }
 
 // declares reports whether a plugin of the list has the capability.

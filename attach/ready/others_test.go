@@ -2,7 +2,6 @@ package ready
 
 import (
 	"encoding/json"
-	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -285,7 +284,7 @@ func TestWhatIsToldIsToldOnce(t *testing.T) {
 func TestEither(t *testing.T) {
 	for _, tt := range [][3]string{{"a", "a", "a"}, {"a b", "b c", "a b c"}, {"a", "a a", "a a"}, {"a a b", "a", "a a b"}, {"", "x", "x"}} {
 		if got := strings.Join(either(strings.Fields(tt[0]), strings.Fields(tt[1])), " "); got != tt[2] {
-			t.Error(fmt.Sprintf("of %q and %q: %q; want %q", tt[0], tt[1], got, tt[2]))
+			t.Errorf("of %q and %q: %q; want %q", tt[0], tt[1], got, tt[2])
 		}
 	}
 }

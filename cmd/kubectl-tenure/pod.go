@@ -22,6 +22,7 @@ import (
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/attach/facts"
 	"github.com/tenure-ipam/tenure/attach/plan"
+	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/audit"
 	"github.com/tenure-ipam/tenure/ipam/controller/networks"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
@@ -135,6 +136,12 @@ func (l podLook) all(ctx context.Context) (podView, error) {
 		return v, fmt.Errorf("find out what networks the pod selects: %w", err)
 	default: // it is written when the pod has them all
 		v.Remarks = append(v.Remarks, fmt.Sprintf("what networks it selects could not be found out, only which it has: %v", err))
+	}
+	lacks, since := missed(l.pod)
+	// At first its node may be about to say that it has them.
+	if len(lacks) > 0 && l.now().Sub(since) >= audit.SaysWithin {
+		l.addMissed(&v, lacks)
+		status = nil // it is of an earlier sandbox
 	}
 	for _, st := range status {
 		v.attach(st)

@@ -181,6 +181,7 @@ func poolsOf(n networks.Network) (pools []protocol.PoolName) {
 // pod keeps what is looked at of a pod. A status that does not read shows nothing.
 func (k knownNetworks) pod(o *corev1.Pod) (audit.Pod, error) {
 	p := audit.Pod{PodRef: kube.PodRefOf(o), MirrorOf: kube.MirrorOf(o), Node: protocol.NodeName(o.Spec.NodeName), Leaving: o.DeletionTimestamp != nil || noSandbox(o)}
+	p.Lacks, p.Since = missed(o)
 	status, err := statusOf(o)
 	if err != nil {
 		return p, nil //nolint:nilerr // anybody can have written it

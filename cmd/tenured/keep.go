@@ -71,15 +71,15 @@ func (k *keeper) checkDir(began string) error {
 	if err != nil {
 		return err
 	}
-	return replaced(k.to, began, mountedFrom(string(mounts), k.to), uint64(st.Nlink))
+	return replaced(k.to, began, mountedFrom(string(mounts), k.to), st.Nlink > 0)
 }
 
 // replaced judges what is known of a directory: which one is mounted there, at first and now,
-// and how many names it has on its file system.
-func replaced(dir, began, now string, links uint64) error {
+// and whether it has a name left on its file system.
+func replaced(dir, began, now string, named bool) error {
 	const do = "this container starts anew, to have the one that is there now"
 	switch {
-	case links == 0:
+	case !named:
 		return fmt.Errorf("directory of plugins %s: the host has removed or replaced it: %s", dir, do)
 	case now != began:
 		return fmt.Errorf("directory of plugins %s: the host has moved it from %s to %s: %s", dir, began, now, do)

@@ -108,17 +108,17 @@ func TestDirectoryIsReplaced(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		what, from, to string
-		links          uint64
+		named          bool
 		want           string
 	}{
-		{"as it was", "", "", 2, ""},
-		{"no name any more", "", "", 0, "removed or replaced it: this container starts anew"},
-		{"its name on the host is gone", "/opt/cni/bin /plugins", "/opt/cni/bin//deleted /plugins", 2, "moved it from /opt/cni/bin to /opt/cni/bin//deleted"},
-		{"renamed", "/opt/cni/bin /plugins", "/opt/cni/bin.old /plugins", 2, "moved it from /opt/cni/bin to /opt/cni/bin.old"},
-		{"renamed above", "/opt/cni/bin /plugins", "/opt/cni.old/bin /plugins", 2, "to /opt/cni.old/bin"},
+		{"as it was", "", "", true, ""},
+		{"no name any more", "", "", false, "removed or replaced it: this container starts anew"},
+		{"its name on the host is gone", "/opt/cni/bin /plugins", "/opt/cni/bin//deleted /plugins", true, "moved it from /opt/cni/bin to /opt/cni/bin//deleted"},
+		{"renamed", "/opt/cni/bin /plugins", "/opt/cni/bin.old /plugins", true, "moved it from /opt/cni/bin to /opt/cni/bin.old"},
+		{"renamed above", "/opt/cni/bin /plugins", "/opt/cni.old/bin /plugins", true, "to /opt/cni.old/bin"},
 	} {
 		now := mountedFrom(strings.Replace(mounts, tt.from, tt.to, 1), "/plugins")
-		err := replaced("/plugins", began, now, tt.links)
+		err := replaced("/plugins", began, now, tt.named)
 		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v; want %q", tt.what, err, tt.want)
 		}

@@ -204,6 +204,16 @@ func (p *PodCache) Get(namespace, name string) (*metav1.PartialObjectMetadata, b
 	return pod, ok
 }
 
+// All returns what the watch has of the node's pods.
+func (p *PodCache) All() (all []*metav1.PartialObjectMetadata) {
+	for _, o := range p.store.List() {
+		if pod, ok := o.(*metav1.PartialObjectMetadata); ok {
+			all = append(all, pod)
+		}
+	}
+	return all
+}
+
 // ReadPodMetadata reads the metadata of a pod live.
 func (a *API) ReadPodMetadata(ctx context.Context, namespace, name string) (*metav1.PartialObjectMetadata, protocol.Outcome, error) {
 	pod := metadataOf("Pod")

@@ -285,6 +285,11 @@ var rules = []rule{
 		never: join(kubernetes, bolt, processes, []string{"./ipam", "./api/v1alpha1", "./claims"}), but: []string{"./ipam/lean/cniname", "./ipam/atomicfile", "./ipam/lean/plainjson"},
 	},
 	{
+		pkg: "./attach/missed", why: "it looks at what the runtime has noted, and asks nobody but who is handed to it",
+		never: join(kubernetes, bolt, processes, []string{"./ipam", "./api/v1alpha1", "./claims"}),
+		but:   []string{"./ipam/cniresults", "./ipam/lean/cniname", "./ipam/lean/plainjson", "./ipam/pause", "./ipam/protocol"},
+	},
+	{
 		pkg: "./attach/cniresult", why: "it knows results of plugins alone, as the CNI library does",
 		never: join(ours, kubernetes, bolt, processes), but: []string{"./ipam/lean/plainjson"},
 	},

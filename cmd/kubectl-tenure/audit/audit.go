@@ -65,6 +65,10 @@ type Pod struct {
 	// yet: it may have given back what it had.
 	Leaving     bool
 	Attachments []Attachment
+	// Lacks are the networks that it selects, where nobody has said that he attached its present
+	// sandbox, which was made at Since.
+	Lacks []string
+	Since time.Time
 }
 
 // An Attachment is what a pod's status annotation says of a network of Tenure's.
@@ -89,6 +93,7 @@ const (
 	NodeGone       Rule = "NodeGone"       // a node that is gone holds leases
 	NodeSilent     Rule = "NodeSilent"     // a node gives out nothing, and keeps what it holds
 	StoreUnknown   Rule = "StoreUnknown"   // nobody knows whose a lease is
+	NotAttached    Rule = "NotAttached"    // a pod runs without the networks that it selects
 	NotUnderstood  Rule = "NotUnderstood"  // an object cannot be read
 	PoolsOverlap   Rule = "PoolsOverlap"   // two pools share addresses
 
@@ -109,6 +114,9 @@ var settles = map[Rule]time.Duration{
 }
 
 const never = time.Duration(1<<63 - 1)
+
+// SaysWithin is how long after a sandbox was made its node has to say what it was attached to.
+const SaysWithin = 15 * time.Second
 
 // A Finding is one thing that is not as it must be.
 type Finding struct {

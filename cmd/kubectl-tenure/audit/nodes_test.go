@@ -173,3 +173,28 @@ func TestNodesWithoutAgents(t *testing.T) {
 		t.Errorf("found %+v; want one note of seven nodes", found)
 	}
 }
+
+// TestPodsWithoutTheirNetworks: where a node has an agent, once that had time to say what it did.
+func TestPodsWithoutTheirNetworks(t *testing.T) {
+	for what, tt := range map[string]struct {
+		change func(*Pod)
+		want   bool
+	}{
+		"it lacks a network":          {func(*Pod) {}, true},
+		"it has them":                 {func(p *Pod) { p.Lacks = nil }, false},
+		"a moment ago":                {func(p *Pod) { p.Since = lookedAt.Add(-SaysWithin / 2) }, false},
+		"it is being deleted":         {func(p *Pod) { p.Leaving = true }, false},
+		"its node never had an agent": {func(p *Pod) { p.Node = "other" }, false},
+	} {
+		p := Pod{PodRef: protocol.PodRef{Namespace: "shop", Name: "web", UID: "u"}, Node: "n", Lacks: []string{"shop/lan"}, Since: lookedAt.Add(-time.Minute)}
+		tt.change(&p)
+		found := Look(State{
+			Now: lookedAt, Pods: []Pod{p}, Nodes: map[protocol.NodeName]protocol.Node{"n": {UID: "n"}},
+			Registrations: map[protocol.NodeName]protocol.Registration{"n": {Node: "n", Beat: lookedAt, Fence: time.Hour}},
+		})
+		got := len(found) == 1 && found[0].Rule == NotAttached && found[0].Wrong && strings.Contains(found[0].What, "shop/lan")
+		if got != tt.want || !tt.want && len(found) > 0 {
+			t.Errorf("%s: found %+v; want it found %t", what, found, tt.want)
+		}
+	}
+}

@@ -184,13 +184,17 @@ func (l *look) podOf(s *protocol.SubLease) protocol.PodRef {
 	return protocol.PodRef{}
 }
 
-// pods finds pods' addresses that no lease backs, and notes whose the others are; and
-// addresses that nodes say to have given to pods which do not exist.
+// pods finds pods without their networks; pods' addresses that no lease backs, and notes whose the
+// others are; and addresses that nodes say to have given to pods which do not exist.
 func (l *look) pods() {
 	for i := range l.Pods {
 		p := &l.Pods[i]
 		if p.Leaving {
 			continue
+		}
+		if _, served := l.Registrations[p.Node]; served && len(p.Lacks) > 0 && l.Now.Sub(p.Since) >= SaysWithin {
+			l.add(NotAttached, "pod "+p.String(), place{}, fmt.Sprintf("it runs on node %s without the networks that it selects (%s): its sandbox was made without tenure-attach or another meta-plugin", p.Node, strings.Join(p.Lacks, ", ")),
+				fmt.Sprintf("see its Events, and those of node %s: another program may keep the runtime from the configuration of tenure-attach. When that is mended, delete the pod", p.Node))
 		}
 		for _, a := range p.Attachments {
 			for _, addr := range a.Addrs {

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/attach/devices"
+	"github.com/tenure-ipam/tenure/attach/missed"
 	"github.com/tenure-ipam/tenure/attach/ready"
 	"github.com/tenure-ipam/tenure/ipam/access"
 	"github.com/tenure-ipam/tenure/ipam/agentapi"
@@ -171,11 +172,13 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	a.Attach(attach)
 	collectors := []prometheus.Collector{a.Metrics(), attach.Metrics()}
 	var keeper *ready.Keeper
+	var finder *missed.Finder
 	if d.cfg.Ready.Source != "" {
 		if keeper, err = ready.New(d.cfg.Ready, attach, a.WarnNode, d.log); err != nil {
 			return err
 		}
-		collectors = append(collectors, keeper.Metrics())
+		finder = d.missed(keeper, podCache, events)
+		collectors = append(collectors, keeper.Metrics(), finder.Metrics())
 	}
 	api.Unserved = d.unserved(keeper)
 	ln, err := listen(ctx, d.cfg.Socket)
@@ -202,6 +205,7 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	g.Go(func() error { return d.watchDefault(ctx, c) })
 	if keeper != nil {
 		g.Go(func() error { return keeper.Run(ctx) })
+		g.Go(func() error { return finder.Run(ctx) })
 	}
 	if d.cfg.Listen != "" {
 		isReady := func(ctx context.Context) (bool, string) {

@@ -1,0 +1,51 @@
+package daemon
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/tenure-ipam/tenure/attach/missed"
+	"github.com/tenure-ipam/tenure/attach/ready"
+	"github.com/tenure-ipam/tenure/ipam/kube"
+)
+
+// lookForMissed is how often it is looked for pods that the meta-plugin has missed.
+const lookForMissed = 2 * time.Second
+
+// missed makes what finds this node's pods that the runtime made without the meta-plugin, whose
+// configuration k keeps.
+func (d *Daemon) missed(k *ready.Keeper, cache *kube.PodCache, events *kube.Events) *missed.Finder {
+	cfg := missed.Config{ResultDirs: d.cfg.ResultDirs, Every: lookForMissed}
+	for _, dir := range d.cfg.ResultDirs {
+		if above := filepath.Dir(dir); above == filepath.Clean(d.cfg.AttachState) || filepath.Base(above) == "multus" {
+			cfg.MetaDirs = append(cfg.MetaDirs, dir)
+		}
+	}
+	pods := func() (all []missed.Pod) {
+		for _, o := range cache.All() {
+			all = append(all, missed.Pod{
+				PodRef: kube.PodRefOf(o), MirrorOf: kube.MirrorOf(o), Leaving: o.GetDeletionTimestamp() != nil, Annotations: o.GetAnnotations(),
+			})
+		}
+		return all
+	}
+	host := hostFromHere(d.cfg)
+	return missed.New(cfg, missed.Node{Pods: pods, Gone: host.nothingAt, Rival: k.Rival, Warn: events.WarnPod}, d.log)
+}
+
+// nothingAt reports whether there is no network namespace at a path, as far as this process sees
+// what the host has.
+func (h Host) nothingAt(path string) bool {
+	if strings.HasPrefix(path, "/proc/") && !h.SeesHost {
+		return false
+	}
+	if _, err := os.Stat(filepath.Dir(path)); err != nil && !strings.HasPrefix(path, "/proc/") {
+		return false
+	}
+	_, err := os.Stat(path)
+	return path != "" && errors.Is(err, fs.ErrNotExist)
+}
