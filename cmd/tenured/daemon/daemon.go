@@ -21,7 +21,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/attach/devices"
-	"github.com/tenure-ipam/tenure/attach/missed"
 	"github.com/tenure-ipam/tenure/attach/ready"
 	"github.com/tenure-ipam/tenure/ipam/access"
 	"github.com/tenure-ipam/tenure/ipam/agentapi"
@@ -171,13 +170,11 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	}
 	a.Attach(attach)
 	collectors := []prometheus.Collector{a.Metrics(), attach.Metrics()}
-	var keeper *ready.Keeper
-	var finder *missed.Finder
-	if d.cfg.Ready.Source != "" {
-		if keeper, err = ready.New(d.cfg.Ready, attach, a.WarnNode, d.log); err != nil {
-			return err
-		}
-		finder = d.missed(keeper, podCache, events)
+	keeper, finder, err := d.configuration(attach, a.WarnNode, podCache, events)
+	if err != nil {
+		return err
+	}
+	if keeper != nil {
 		collectors = append(collectors, keeper.Metrics(), finder.Metrics())
 	}
 	api.Unserved = d.unserved(keeper)
