@@ -16,8 +16,8 @@ import (
 // lookForMissed is how often it is looked for pods that the meta-plugin has missed.
 const lookForMissed = 2 * time.Second
 
-// configuration makes what keeps the meta-plugin's configuration for the runtime, and what finds the
-// pods that the runtime made without it; both are nil where none is kept.
+// configuration makes what keeps the meta-plugin's configuration for the runtime, and what finds
+// the pods that the runtime made without it; both are nil where none is kept.
 func (d *Daemon) configuration(of ready.Definitions, warn ready.Warn, cache *kube.PodCache, events *kube.Events) (*ready.Keeper, *missed.Finder, error) {
 	if d.cfg.Ready.Source == "" {
 		return nil, nil, nil
