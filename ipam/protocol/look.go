@@ -42,7 +42,8 @@ type Report struct {
 	// Running are the UIDs, as the runtime knows them, of the pods that have a sandbox
 	// on the node, or may have one.
 	Running []UID `json:"running,omitempty"`
-	// Has are the addresses, within the look's ranges, of those sandboxes.
+	// Has are the addresses, within the look's ranges, of those sandboxes, and those that Tenure
+	// has given here or taken back of late.
 	Has []Sighting `json:"has,omitempty"`
 	// Asking are the UIDs of the pods whose ADD has come to this agent of late: another
 	// IPAM's is over by then.
@@ -50,9 +51,18 @@ type Report struct {
 	// Unread says, for people, what could not be read; empty if nothing. The answer
 	// may then lack something.
 	Unread string `json:"unread,omitempty"`
+	// Unseen are, of that, whole places: of what is there nothing is known.
+	Unseen []Unseen `json:"unseen,omitempty"`
 }
 
-// A Sighting is an address that a sandbox on a node has.
+// Unseen is a place that an agent was to read, and cannot: host-local's files of a network.
+// Without a network it is all that the report is made of.
+type Unseen struct {
+	HostLocal
+	Why string `json:"why"`
+}
+
+// A Sighting is an address that a sandbox on a node has, or had of late by Tenure.
 type Sighting struct {
 	Addr netip.Addr `json:"address"`
 	// Pod is the pod, as far as the runtime has told; the UID is that of the runtime.
@@ -76,8 +86,8 @@ func (r Report) String() string {
 	if len(text) <= MaxReport {
 		return text
 	}
-	short := Report{ID: r.ID, Running: r.Running, Unread: fmt.Sprintf("there are %d addresses, too many for one report", len(r.Has))}
-	return jsonText(short)
+	why := fmt.Sprintf("there are %d addresses, too many for one report", len(r.Has))
+	return jsonText(Report{ID: r.ID, Running: r.Running, Asking: r.Asking, Unread: why, Unseen: []Unseen{{Why: why}}})
 }
 
 // ParseReport is the inverse of [Report.String]; the empty text is no report.

@@ -34,7 +34,7 @@ func (h Host) HostLocal(network, dataDir string) ([]agent.HostLocalFile, error) 
 	dir := filepath.Join(dataDir, network)
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+		return nil, h.seesNone(filepath.Clean(dataDir), dir)
 	}
 	if err != nil {
 		return nil, err
@@ -56,6 +56,28 @@ func (h Host) HostLocal(network, dataDir string) ([]agent.HostLocalFile, error) 
 		files = append(files, agent.HostLocalFile{Addr: addr.Unmap(), Container: strings.TrimSpace(container), IfName: strings.TrimSpace(ifName)})
 	}
 	return files, nil
+}
+
+// seesNone returns nil if there certainly is no directory dir, which was not found, on the node.
+// The agent has the node's directory of the CNI, and in a container of its own nothing else: what
+// is not found elsewhere may be there all the same.
+func (h Host) seesNone(dataDir, dir string) error {
+	cni := filepath.Dir(h.HostLocalDir)
+	known := dataDir == cni || strings.HasPrefix(dataDir, cni+"/")
+	for at := dir; ; at = filepath.Dir(at) {
+		info, err := os.Lstat(at)
+		switch {
+		case errors.Is(err, fs.ErrNotExist) && at != filepath.Dir(at):
+			continue
+		case err != nil:
+			return err
+		case !info.IsDir(): // a symbolic link to where the agent has nothing of the node
+			return fmt.Errorf("the agent cannot read %s: %s leads to where it does not see the node's files", dir, at)
+		case !known && len(at) < len(dataDir):
+			return fmt.Errorf("the agent cannot read %s: of the node's files it sees those below %s", dir, cni)
+		}
+		return nil
+	}
 }
 
 // readSome reads the beginning of a file.

@@ -55,7 +55,9 @@ func (a *Agent) add(ctx context.Context, req agentapi.Request) (*agentapi.Result
 	if err := a.selectPod(ctx, add, false); err != nil {
 		return nil, err
 	}
-	a.arrivals.note(add.demand.Pod.UID, add.arrived)
+	if uid := add.demand.Pod.UID; uid != "" {
+		a.arrivals.note(uid, add.arrived)
+	}
 	att, err := a.hold(ctx, add)
 	if is[*assign.UnassignableError](err) { // as this node knows the pool
 		err = cmp.Or(a.unheard(ctx, conf.Sources), err)

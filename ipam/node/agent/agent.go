@@ -40,12 +40,14 @@ type Agent struct {
 	ceding    cessions
 	unserving unservingLeases
 	sweeper   sweeper
-	arrivals  arrivals
 	faults    faults
 	public    *leasestatus.Publisher
 	reads     *sharedPools
 	finished  atomic.Uint64 // how many acquires have ended
 	rank      atomic.Int64  // of the registration, as last heard; 0 is none
+
+	arrivals   lately[protocol.UID]      // pods whose ADDs have come
+	departures lately[protocol.Sighting] // what attachments had that were freed
 
 	// mu guards what follows, down to the empty line.
 	mu        sync.Mutex

@@ -169,6 +169,9 @@ func (a *Agent) releaseLocked(ctx context.Context, key store.Key, generation uin
 				return err
 			}
 			expect(held)
+			for _, s := range sightingsOf(held) {
+				a.departures.note(s, a.clock.Now())
+			}
 			freed, ok, err = assign.ReleaseIf(tx, key, generation)
 			return err
 		})

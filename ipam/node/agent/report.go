@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"go4.org/netipx"
 
 	"github.com/tenure-ipam/tenure/ipam/cniresults"
+	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -24,50 +26,46 @@ type HostLocalFile struct {
 	IfName    string
 }
 
-// arrivals are the pods whose ADDs have come to this agent of late. The zero value is
-// ready.
-type arrivals struct {
+// lately has what happened a while ago at most. The zero value is ready.
+type lately[K comparable] struct {
 	mu   sync.Mutex
-	last map[protocol.UID]protocol.Instant // guarded by mu
+	last map[K]protocol.Instant // guarded by mu
 }
 
 const (
-	// arrivalKept is for how long an ADD tells that another IPAM is done with its pod.
-	arrivalKept = 5 * time.Minute
-	// arrivalsMost bounds how many are remembered.
-	arrivalsMost = 1024
+	// latelyKept is for how long an ADD tells that another IPAM is done with its pod, and a DEL
+	// that the address which the pod still shows was Tenure's.
+	latelyKept = 5 * time.Minute
+	// latelyMost is how many are remembered before those that are older are dropped.
+	latelyMost = 1024
 )
 
-// note notes an ADD for a pod.
-func (r *arrivals) note(pod protocol.UID, now protocol.Instant) {
-	if pod == "" {
-		return
-	}
+// note notes what happens now.
+func (r *lately[K]) note(what K, now protocol.Instant) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.last == nil || len(r.last) >= arrivalsMost {
-		kept := map[protocol.UID]protocol.Instant{}
-		for uid, at := range r.last {
-			if now.Since(at) < arrivalKept {
-				kept[uid] = at
+	if r.last == nil || len(r.last) >= latelyMost {
+		kept := map[K]protocol.Instant{}
+		for k, at := range r.last {
+			if now.Since(at) < latelyKept {
+				kept[k] = at
 			}
 		}
 		r.last = kept
 	}
-	r.last[pod] = now
+	r.last[what] = now
 }
 
-// all returns the pods whose ADDs have come of late.
-func (r *arrivals) all(now protocol.Instant) (pods []protocol.UID) {
+// all returns what has happened of late, in any order.
+func (r *lately[K]) all(now protocol.Instant) (all []K) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for uid, at := range r.last {
-		if now.Since(at) < arrivalKept {
-			pods = append(pods, uid)
+	for k, at := range r.last {
+		if now.Since(at) < latelyKept {
+			all = append(all, k)
 		}
 	}
-	slices.Sort(pods)
-	return pods
+	return all
 }
 
 // hearLook begins to answer what a registration asks, if the registration is this agent's and the
@@ -108,52 +106,122 @@ func (a *Agent) answerLook(ctx context.Context, text string) {
 	}
 }
 
-// report returns which pods run on the node, and what they have in the look's ranges,
-// whoever gave it: as the CNI library's results and host-local's files say.
+// report returns which pods run on the node, and what they have in the look's ranges: whoever
+// gave it, as the CNI library's results and host-local's files say, and by Tenure, as the store
+// says. The library writes a result only after the store has the address, and a pod shows what it
+// had until it is gone.
 func (a *Agent) report(ctx context.Context, look protocol.Look) protocol.Report {
-	r := protocol.Report{ID: look.ID, Asking: a.arrivals.all(a.clock.Now())}
+	r := protocol.Report{ID: look.ID}
 	var unread []string
+	unseen := func(of protocol.HostLocal, err error) {
+		unread = append(unread, err.Error())
+		r.Unseen = append(r.Unseen, protocol.Unseen{HostLocal: of, Why: clip(err.Error())})
+	}
 	within, err := rangesOf(look.Ranges)
 	if err != nil {
-		return protocol.Report{ID: look.ID, Unread: err.Error()}
+		unseen(protocol.HostLocal{}, err)
+		within = new(netipx.IPSet)
 	}
 	cached, faults, err := a.host.Cached()
-	for _, f := range append(faults, err) {
-		if f != nil {
-			unread = append(unread, f.Error())
-		}
+	if err != nil {
+		unseen(protocol.HostLocal{}, err)
 	}
-	pods := map[string]sandbox{} // by container ID
-	running := map[protocol.UID]bool{}
+	for _, f := range faults {
+		unread = append(unread, f.Error())
+	}
+	pods := a.cachedSandboxes(cached)
+	has, running := a.cachedSightings(cached, within)
+	for _, n := range look.HostLocal {
+		more, err := a.hostLocal(n, within, pods)
+		if err != nil {
+			unseen(n, err)
+		}
+		has = append(has, more...)
+	}
+	given, asking, err := a.given(ctx, within)
+	if err != nil {
+		unseen(protocol.HostLocal{}, err)
+	}
+	r.Running, r.Asking, r.Has = running, asking, once(append(has, given...))
+	r.Unread = clip(strings.Join(unread, "; "))
+	if r.Unread != "" {
+		a.log.WarnContext(ctx, "not all that pods have can be read", "error", r.Unread)
+	}
+	return r
+}
+
+// cachedSandboxes returns what the CNI library's results say of containers, by their IDs.
+func (a *Agent) cachedSandboxes(cached []cniresults.Entry) map[string]sandbox {
+	pods := map[string]sandbox{}
 	for _, e := range cached {
 		box := sandboxOf(e)
 		box.there = a.host.There(e.Netns)
 		pods[e.ContainerID] = box.or(pods[e.ContainerID])
-		if !box.there {
+	}
+	return pods
+}
+
+// cachedSightings returns what sandboxes that may be there have by the CNI library's results, and
+// whose sandboxes these are.
+func (a *Agent) cachedSightings(cached []cniresults.Entry, within *netipx.IPSet) (has []protocol.Sighting, running []protocol.UID) {
+	for _, e := range cached {
+		box := sandboxOf(e)
+		if !a.host.There(e.Netns) {
 			continue
 		}
 		if box.pod.UID != "" {
-			running[box.pod.UID] = true
+			running = append(running, box.pod.UID)
 		}
 		for _, ip := range e.IPs {
 			if x := ip.Address.Addr(); within.Contains(x) {
-				r.Has = append(r.Has, protocol.Sighting{
+				has = append(has, protocol.Sighting{
 					Addr: x, Pod: box.pod, Sandbox: e.ContainerID, Interface: e.IfName, Network: e.Network, IPAM: ipamOf(e),
 				})
 			}
 		}
 	}
-	more, why := a.hostLocal(look.HostLocal, within, pods)
-	r.Has = append(r.Has, more...)
-	for uid := range running {
-		r.Running = append(r.Running, uid)
+	slices.Sort(running)
+	return has, slices.Compact(running)
+}
+
+// given returns what Tenure has given here, or taken back of late, and the pods that have asked it
+// for something.
+func (a *Agent) given(ctx context.Context, within *netipx.IPSet) (has []protocol.Sighting, asking []protocol.UID, err error) {
+	asking = a.arrivals.all(a.clock.Now())
+	err = a.st.ViewContext(ctx, func(tx *store.Tx) error {
+		for att, err := range tx.Attachments() {
+			if err != nil {
+				return err
+			}
+			if att.Pod.UID != "" {
+				asking = append(asking, att.Pod.UID)
+			}
+			has = append(has, sightingsOf(att)...)
+		}
+		return nil
+	})
+	has = append(has, a.departures.all(a.clock.Now())...) // after the store: what is freed is noted before
+	slices.Sort(asking)
+	return slices.DeleteFunc(has, func(s protocol.Sighting) bool { return !within.Contains(s.Addr) }), slices.Compact(asking), err
+}
+
+// sightingsOf returns what an attachment has by Tenure.
+func sightingsOf(att store.Attachment) (has []protocol.Sighting) {
+	pod := protocol.PodRef{Namespace: att.Pod.Namespace, Name: att.Pod.Name, UID: att.Pod.UID}
+	for _, x := range att.Addresses {
+		has = append(has, protocol.Sighting{
+			Addr: x.Addr, Pod: pod, Sandbox: att.ContainerID, Interface: att.IfName, Network: att.Network, IPAM: poolspec.Type,
+		})
 	}
-	slices.Sort(r.Running)
-	r.Unread = clip(strings.Join(append(unread, why...), "; "))
-	if r.Unread != "" {
-		a.log.WarnContext(ctx, "not all that pods have can be read", "error", r.Unread)
-	}
-	return r
+	return has
+}
+
+// once returns each of all once, in order of the addresses.
+func once(all []protocol.Sighting) []protocol.Sighting {
+	slices.SortFunc(all, func(x, y protocol.Sighting) int {
+		return cmp.Or(x.Addr.Compare(y.Addr), strings.Compare(x.Sandbox, y.Sandbox), strings.Compare(x.IPAM, y.IPAM), strings.Compare(x.Network, y.Network), strings.Compare(x.Interface, y.Interface))
+	})
+	return slices.Compact(all)
 }
 
 // clip keeps what is said for people short.
@@ -212,22 +280,20 @@ func ipamOf(e cniresults.Entry) string {
 	return found
 }
 
-// hostLocal returns what host-local's files of some networks say. Those of a container of
-// which the CNI library has results are believed while its namespace is there; of another
-// nobody can tell that it is gone.
-func (a *Agent) hostLocal(networks []protocol.HostLocal, within *netipx.IPSet, pods map[string]sandbox) (has []protocol.Sighting, unread []string) {
-	for _, n := range networks {
-		files, err := a.host.HostLocal(n.Network, n.DataDir)
-		if err != nil {
-			unread = append(unread, fmt.Sprintf("host-local's files of network %s: %v", n.Network, err))
-		}
-		for _, f := range files {
-			box, known := pods[f.Container]
-			if !within.Contains(f.Addr) || known && !box.there {
-				continue
-			}
-			has = append(has, protocol.Sighting{Addr: f.Addr, Pod: box.pod, Sandbox: f.Container, Interface: f.IfName, Network: n.Network, IPAM: "host-local"})
-		}
+// hostLocal returns what host-local's files of a network say. Those of a container of which the
+// CNI library has results are believed while its namespace is there; of another nobody can tell
+// that it is gone.
+func (a *Agent) hostLocal(n protocol.HostLocal, within *netipx.IPSet, pods map[string]sandbox) (has []protocol.Sighting, err error) {
+	files, err := a.host.HostLocal(n.Network, n.DataDir)
+	if err != nil {
+		err = fmt.Errorf("host-local's files of network %s: %w", n.Network, err)
 	}
-	return has, unread
+	for _, f := range files {
+		box, known := pods[f.Container]
+		if !within.Contains(f.Addr) || known && !box.there {
+			continue
+		}
+		has = append(has, protocol.Sighting{Addr: f.Addr, Pod: box.pod, Sandbox: f.Container, Interface: f.IfName, Network: n.Network, IPAM: "host-local"})
+	}
+	return has, err
 }

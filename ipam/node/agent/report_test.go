@@ -1,0 +1,98 @@
+package agent
+
+import (
+	"encoding/json"
+	"errors"
+	"net/netip"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/ipam/cniresults"
+	"github.com/tenure-ipam/tenure/ipam/node/store"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// cachingHost is a Host with what the CNI library has kept, whose sandboxes are there, and with a
+// directory of host-local's that it cannot read.
+type cachingHost struct {
+	Host
+	cached []cniresults.Entry
+}
+
+func (h cachingHost) Cached() ([]cniresults.Entry, []error, error) { return h.cached, nil, nil }
+func (cachingHost) There(string) bool                              { return true }
+func (cachingHost) HostLocal(_, dataDir string) ([]HostLocalFile, error) {
+	if dataDir == "/srv/nfs" {
+		return nil, errors.New("/srv/nfs: permission denied")
+	}
+	return nil, nil
+}
+
+// TestReportsWhatTenureHasGiven: a pod has its address before the CNI library has kept the result,
+// and shows it after its DEL. At each moment the report says that Tenure gave it, also after a
+// restart.
+func TestReportsWhatTenureHasGiven(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, p := newBubbleAgent(t, &listedLeases{})
+		a.metrics = newMetrics(state{a})
+		host := cachingHost{cached: []cniresults.Entry{{
+			Network: "cbr0", ContainerID: "c", IfName: "eth0", Args: "K8S_POD_NAMESPACE=ns;K8S_POD_NAME=p;K8S_POD_UID=uid",
+			IPAM: []json.RawMessage{json.RawMessage(`{"ipam":{"type":"host-local"}}`)}, IPs: []cniresults.IP{{Address: netip.MustParsePrefix("10.244.0.9/24")}},
+		}}}
+		a.host = host
+		right := leaseRight(p.known.Pool, netip.MustParsePrefix("10.0.0.4/30"))
+		right.Phase, right.UID = protocol.Held, "u"
+		addr := netip.MustParseAddr("10.0.0.5")
+		att := store.Attachment{
+			Key: store.Key{Network: "net", ContainerID: "c", IfName: "net1"}, Pod: protocol.PodRef{Namespace: "ns", Name: "p", UID: "uid"}, Boot: a.cfg.Boot,
+			Addresses: []store.Address{{Addr: addr, Bits: 27, Pool: "lan", Lease: right.Name}},
+		}
+		err := a.st.Update(t.Context(), func(tx *store.Tx) error {
+			space := allocator.NewSpace(tx.Table("lan"), p.known.shape)
+			return errors.Join(tx.PutRight(right), space.Open(right.Block), space.Take(addr), tx.PutAttachment(att))
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		look := protocol.Look{ID: "1", Ranges: []string{"10.0.0.0-10.0.0.31"}}
+		says := func(when string, want ...protocol.Sighting) {
+			t.Helper()
+			r := a.report(t.Context(), look)
+			if !slices.Equal(r.Has, want) || !slices.Equal(r.Running, []protocol.UID{"uid"}) || r.Unread != "" {
+				t.Errorf("%s it reports %+v; want %v, and pod uid running", when, r, want)
+			}
+		}
+		ours := protocol.Sighting{Addr: addr, Pod: att.Pod, Sandbox: "c", Interface: "net1", Network: "net", IPAM: "tenure"}
+		says("before the library has the result", ours)
+		if asking := a.report(t.Context(), look).Asking; !slices.Contains(asking, "uid") {
+			t.Errorf("pods that have asked Tenure: %v; want the one that the store knows from before the start", asking)
+		}
+		a.host = cachingHost{cached: append(host.cached, cniresults.Entry{
+			Network: "net", ContainerID: "c", IfName: "net1", Args: host.cached[0].Args,
+			IPAM: []json.RawMessage{json.RawMessage(`{"ipam":{"type":"tenure"}}`)}, IPs: []cniresults.IP{{Address: netip.MustParsePrefix("10.0.0.5/27")}},
+		})}
+		says("when both have it", ours)
+		a.host = host
+		if err := a.release(t.Context(), att.Key, 0); err != nil {
+			t.Fatal(err)
+		}
+		says("after the DEL, while the pod still shows it", ours)
+		time.Sleep(latelyKept)
+		says("a while after the DEL")
+	})
+}
+
+// TestReportsWhatItCannotSee: what cannot be read is not empty. The report says which directory of
+// which network that is.
+func TestReportsWhatItCannotSee(t *testing.T) {
+	a, _ := newBubbleAgent(t, &listedLeases{})
+	a.host = cachingHost{}
+	r := a.report(t.Context(), protocol.Look{ID: "1", HostLocal: []protocol.HostLocal{{Network: "net"}, {Network: "shelf", DataDir: "/srv/nfs"}}})
+	want := []protocol.Unseen{{HostLocal: protocol.HostLocal{Network: "shelf", DataDir: "/srv/nfs"}, Why: "host-local's files of network shelf: /srv/nfs: permission denied"}}
+	if !slices.Equal(r.Unseen, want) || r.Unread == "" {
+		t.Errorf("it reports %+v; want %v", r, want)
+	}
+}
