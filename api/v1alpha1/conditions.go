@@ -35,6 +35,11 @@ const (
 // names the L2 segment of its network: a pool with another spec.domain does not share it.
 const AnnotationDomain = "tenure.dev/domain"
 
+// AnnotationTrustStatus is the annotation of a pool by which a person says, with "true", that the
+// status of pods shows all that they have by another IPAM. Without it the pool waits where a
+// node's agent cannot read that IPAM's files.
+const AnnotationTrustStatus = "tenure.dev/trust-status"
+
 // Reasons of the condition Ready.
 const (
 	// ReasonOpen (True): blocks of the pool may be leased.

@@ -49,9 +49,8 @@ type IPPoolStatus struct {
 	// +kubebuilder:validation:items:MaxLength=253
 	Fenced []string `json:"fenced,omitempty"`
 
-	// fencedSince is when fenced was last changed while the pool waits to be opened.
-	// Pods that were bound to their nodes before may still get an address of another
-	// IPAM.
+	// fencedSince is when the pool last took addresses over from other IPAMs. Pods that
+	// were bound to their nodes before may still get an address of another IPAM.
 	// +optional
 	FencedSince *metav1.Time `json:"fencedSince,omitempty"`
 

@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
@@ -30,6 +31,9 @@ of, and waits until their pools are open. What running pods have is kept for the
 controller, which does that also where definitions are switched by hand. It may be
 interrupted, and called again.
 
+Where a node's agent cannot read what the other IPAM has recorded there, as in a dataDir
+of host-local's that it does not see, the pools wait for your word: --trust-status.
+
 From status is for every other IPAM: write its definitions for Tenure by hand; import
 then shows how much is kept for their pods, and waits for the pools.`
 
@@ -37,10 +41,13 @@ then shows how much is kept for their pods, and waits for the pools.`
 const fromStatus = "status"
 
 // importing is a call of import.
-type importing struct{ moving }
+type importing struct {
+	moving
+	trustStatus bool
+}
 
 func newImport(s *session) *cobra.Command {
-	i := &importing{moving{session: s, to: foreign.Type}}
+	i := &importing{moving: moving{session: s, to: foreign.Type}}
 	c := &cobra.Command{
 		Use: "import --from IPAM", Short: "move networks from whereabouts, host-local or another IPAM to Tenure",
 		Long: importHelp, Args: none, ValidArgsFunction: cobra.NoFileCompletions,
@@ -54,10 +61,14 @@ func newImport(s *session) *cobra.Command {
 			if err := i.checkFlags(); err != nil {
 				return err
 			}
+			if i.trustStatus && (!i.apply || i.timeout == 0) {
+				return usagef("--trust-status is written to the pools once they are there: it needs --apply, and a --timeout above 0")
+			}
 			return i.run(c.Context())
 		},
 	}
 	c.Flags().StringVar(&i.from, "from", "", "the IPAM to move from: whereabouts, host-local; status: any other, whose definitions you write for Tenure by hand")
+	c.Flags().BoolVar(&i.trustStatus, "trust-status", false, "your word that the status of the pods shows all that they have: the pools do not wait where a node's agent cannot read the other IPAM's files")
 	i.addMoveFlags(c, "the pools are open; 0: not at all")
 	return c
 }
@@ -147,6 +158,9 @@ func (i *importing) awaitPools(ctx context.Context, pools []string) error {
 		return nil
 	}
 	return i.await(ctx, "the pools are not open", func(ctx context.Context) (line string, done bool, err error) {
+		if err := i.trust(ctx, pools); err != nil {
+			return "", false, err
+		}
 		waits, err := i.waitingPools(ctx, pools)
 		line = fmt.Sprintf("%d of %d pools are open", len(pools)-len(waits), len(pools))
 		if len(waits) > 0 {
@@ -154,6 +168,21 @@ func (i *importing) awaitPools(ctx context.Context, pools []string) error {
 		}
 		return line, len(waits) == 0, err
 	})
+}
+
+// trust writes to those pools that are there that the status of pods tells all, if that is said.
+func (i *importing) trust(ctx context.Context, pools []string) error {
+	if !i.trustStatus {
+		return nil
+	}
+	raw := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"true"}}}`, v1alpha1.AnnotationTrustStatus)
+	for _, name := range pools {
+		into := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: name}}
+		if err := i.client.Patch(ctx, into, client.RawPatch(types.MergePatchType, raw)); client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("write annotation %s to pool %s: %w", v1alpha1.AnnotationTrustStatus, name, err)
+		}
+	}
+	return nil
 }
 
 // waitingPools says of which pools something is waited for.

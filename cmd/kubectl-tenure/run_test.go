@@ -52,6 +52,7 @@ func TestUsage(t *testing.T) {
 		{"leases --pool", exitUsage, "flag needs an argument"},
 		{"who 10.0.0", exitUsage, `who: "10.0.0" is no IP address`},
 		{"import", exitUsage, `--from is "", must be one of whereabouts, host-local, status`},
+		{"import --from host-local --trust-status", exitUsage, "it needs --apply"},
 		{"import --from calico", exitUsage, `--from is "calico", must be one of whereabouts, host-local, status`},
 		{"import --from whereabouts lan", exitUsage, "it takes no arguments"},
 		{"import --from whereabouts -o table", exitUsage, `--output is "table", must be one of json, yaml`},

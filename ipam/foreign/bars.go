@@ -100,6 +100,9 @@ type finder struct {
 	serves map[protocol.UID][]podUse // whom a grant to a UID serves
 	found  map[place][]Bar           // at most one for each pod
 	owners map[place][]string        // those of Tenure's
+	// unknown are the nodes whose agents have yet to say, of each pool, whether what a pod shows
+	// was given by Tenure.
+	unknown map[protocol.PoolName]map[protocol.NodeName]bool
 }
 
 // podUse is a pod that a sub-lease is for.
@@ -111,7 +114,7 @@ type podUse struct {
 func newFinder(f Facts) *finder {
 	l := &finder{
 		Facts: f, pods: map[protocol.UID]*Pod{}, byName: map[string]*Pod{}, serves: map[protocol.UID][]podUse{},
-		found: map[place][]Bar{}, owners: map[place][]string{},
+		found: map[place][]Bar{}, owners: map[place][]string{}, unknown: map[protocol.PoolName]map[protocol.NodeName]bool{},
 	}
 	for i := range f.Pods {
 		p := &f.Pods[i]
@@ -149,7 +152,7 @@ func (l *finder) pool(p *Pool) {
 				continue
 			}
 			for _, a := range s.Addrs {
-				if l.counts(p, pod, a, there && d.IPAM == Type) {
+				if l.counts(p, pod, a, there && d.IPAM == Type) && l.believed(p, pod, a) {
 					l.bar(p, pod, a, fmt.Sprintf("the status of pod %s shows it on %s", pod, s.Interface))
 				}
 			}
@@ -179,17 +182,54 @@ func (p Pod) Selects(of map[string]bool) bool {
 // counts reports whether an address that a pod shows is to be looked at: it is p's to
 // give, and either nobody has been given it yet, or it can have come from another IPAM.
 // Of a network that is Tenure's by now it can in pods that were bound before, and not
-// long ago.
+// long ago, if other pods have some.
 func (l *finder) counts(p *Pool, pod *Pod, a netip.Addr, ours bool) bool {
 	switch {
 	case !p.Gives(a):
 		return false
 	case p.New != nil && p.New.Contains(a), !ours:
 		return true
-	case p.Since.IsZero() || l.Now.Sub(p.Since) > WatchAfter:
+	case !p.Kept || p.Since.IsZero() || l.Now.Sub(p.Since) > WatchAfter:
 		return false
 	}
 	return pod.Bound.IsZero() || !pod.Bound.After(p.Since.Add(skew))
+}
+
+// believed reports whether a pod has what its status shows. Of a pod whose node has an agent that
+// lives, that agent has to say so: the status is older than what was read of the API server, or
+// newer, and by itself does not tell who gave the address, nor whether the pod still has it.
+func (l *finder) believed(p *Pool, pod *Pod, a netip.Addr) bool {
+	if ours, _ := l.givenByTenure(p.Name, pod, a); ours {
+		return false
+	}
+	if !l.Lives[pod.Node] || l.keptFor(p.Name, pod, a) {
+		return true
+	}
+	r, answered := l.Reports[pod.Node]
+	switch {
+	case !answered, !p.TrustStatus && slices.ContainsFunc(r.Unseen, func(u protocol.Unseen) bool { return u.Network == "" }):
+		l.ask(p.Name, pod.Node)
+		return false
+	case len(r.Running) == 0: // of no pod at all: its runtime tells nothing
+		return true
+	}
+	return slices.Contains(r.Running, pod.uid()) || slices.ContainsFunc(r.Has, pod.sighted)
+}
+
+// ask notes that a node's agent has to say what its pods have of a pool.
+func (l *finder) ask(pool protocol.PoolName, node protocol.NodeName) {
+	if l.unknown[pool] == nil {
+		l.unknown[pool] = map[protocol.NodeName]bool{}
+	}
+	l.unknown[pool][node] = true
+}
+
+// keptFor reports whether an address is kept for the pod already.
+func (l *finder) keptFor(pool protocol.PoolName, pod *Pod, a netip.Addr) bool {
+	return slices.ContainsFunc(l.Leases[pool], func(lease protocol.Lease) bool {
+		g, ok := lease.GrantOf(a)
+		return ok && g.To.Kind == protocol.GranteePod && g.To.UID == pod.uid()
+	})
 }
 
 // addSighting looks at an address that a node's agent has seen in a sandbox, and has it kept if
@@ -231,9 +271,7 @@ func (l *finder) bar(p *Pool, pod *Pod, a netip.Addr, source string) {
 // givenByTenure reports whether Tenure has given an address to a pod. If Tenure has given it to
 // somebody else, owner says to whom.
 func (l *finder) givenByTenure(pool protocol.PoolName, pod *Pod, a netip.Addr) (ours bool, owner string) {
-	if r, ok := l.Reports[pod.Node]; ok && slices.ContainsFunc(r.Has, func(s protocol.Sighting) bool {
-		return s.Addr == a && s.IPAM == Type && s.Pod.UID == pod.uid()
-	}) {
+	if slices.ContainsFunc(l.Reports[pod.Node].Has, func(s protocol.Sighting) bool { return s.Addr == a && s.IPAM == Type && pod.sighted(s) }) {
 		return true, ""
 	}
 	for _, lease := range l.Leases[pool] {
@@ -283,29 +321,6 @@ func Published(lease protocol.Lease, pod *Pod, a netip.Addr) (ours bool, owner s
 		return false, fmt.Sprintf("pod %s on %v", name, lease.Holder)
 	}
 	return false, ""
-}
-
-// Pending returns the pods that may still get an address of p by another IPAM. They were bound to
-// their nodes before p took its addresses over, and select a network of the segment. Neither
-// their status nor an ADD of Tenure's tells that the other IPAM is done with them. After
-// sandboxWithin no pod counts.
-func Pending(f Facts, p Pool) (waiting []Pod) {
-	if p.Since.IsZero() || f.Now.Sub(p.Since) > sandboxWithin {
-		return nil
-	}
-	mine := map[string]bool{}
-	for _, d := range p.Segment(f.Definitions) {
-		mine[d.String()] = true
-	}
-	for _, pod := range f.Pods {
-		if pod.Bound.After(p.Since.Add(skew)) || slices.Contains(f.Reports[pod.Node].Asking, pod.uid()) {
-			continue
-		}
-		if slices.ContainsFunc(pod.Selected, func(d string) bool { return mine[d] && !pod.shows(d) }) {
-			waiting = append(waiting, pod)
-		}
-	}
-	return waiting
 }
 
 // Ended returns those of kept that nobody has any more, as far as this look tells. No pod that

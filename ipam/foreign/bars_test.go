@@ -30,6 +30,13 @@ func open(p Pool) Pool {
 	return p
 }
 
+// soon is lan a minute after it has taken addresses over; kept says whether there were any.
+func soon(p Pool, kept bool) Pool {
+	p = open(p)
+	p.Since, p.Kept = now.Add(-time.Minute), kept
+	return p
+}
+
 func definition(name, ipam string) Definition {
 	return ReadDefinition("ns", name, fmt.Sprintf(`{"cniVersion":"1.0.0","name":%q,"type":"macvlan","ipam":%s}`, name, ipam), nil)
 }
@@ -66,6 +73,7 @@ func TestFind(t *testing.T) {
 	for _, tt := range []struct {
 		name      string
 		pool      func(Pool) Pool
+		lives     bool // the agent of node n1
 		pods      []Pod
 		records   []Record
 		reports   map[protocol.NodeName]protocol.Report
@@ -110,8 +118,32 @@ func TestFind(t *testing.T) {
 		{name: "an open pool: a pod of another IPAM that comes late", pool: open, pods: []Pod{pod("p", "ns/theirs", "10.0.0.5")}, want: []string{"10.0.0.5 p"}},
 		{name: "an open pool: Tenure's own, which its node has not told", pool: open, pods: []Pod{pod("p", "ns/net", "10.0.0.5")}},
 		{
-			name: "an open pool: one that was bound before, soon after", pool: func(p Pool) Pool { p = open(p); p.Since = now.Add(-time.Minute); return p },
+			name: "an open pool: one that was bound before, soon after", pool: func(p Pool) Pool { return soon(p, true) },
 			pods: []Pod{pod("p", "ns/net", "10.0.0.5"), func() Pod { q := young; q.Shows = nil; return q }()}, want: []string{"10.0.0.5 p"},
+		},
+		{name: "an open pool, before which nothing of others was found", pool: func(p Pool) Pool { return soon(p, false) }, pods: []Pod{pod("p", "ns/net", "10.0.0.5")}},
+		{name: "a node that lives has yet to say what its pods have", lives: true, pods: []Pod{pod("p", "ns/net", "10.0.0.5")}},
+		{
+			name: "a node that lives says that the pod runs", lives: true, pods: []Pod{pod("p", "ns/net", "10.0.0.5")}, want: []string{"10.0.0.5 p"},
+			reports: map[protocol.NodeName]protocol.Report{"n1": {Running: []protocol.UID{"p"}}},
+		},
+		{
+			name: "a node that lives says that the pod does not run any more", lives: true, pods: []Pod{pod("p", "ns/net", "10.0.0.5")},
+			reports: map[protocol.NodeName]protocol.Report{"n1": {Running: []protocol.UID{"q"}}},
+		},
+		{
+			name: "a node that lives says that it gave the address, which it has not published", lives: true, pods: []Pod{pod("p", "ns/net", "10.0.0.5")}, leases: []protocol.Lease{lease(of("n1"))},
+			reports: map[protocol.NodeName]protocol.Report{"n1": {
+				Running: []protocol.UID{"p"}, Has: []protocol.Sighting{{Addr: netip.MustParseAddr("10.0.0.5"), Pod: protocol.PodRef{UID: "p"}, Network: "net", IPAM: "tenure"}},
+			}},
+		},
+		{
+			name: "a node that lives cannot say what its pods have", lives: true, pods: []Pod{pod("p", "ns/net", "10.0.0.5")},
+			reports: map[protocol.NodeName]protocol.Report{"n1": {Running: []protocol.UID{"p"}, Unseen: []protocol.Unseen{{Why: "too many"}}}},
+		},
+		{
+			name: "what is kept already stays kept", lives: true, pods: []Pod{pod("p", "ns/net", "10.0.0.5")}, want: []string{"10.0.0.5 p"},
+			leases: []protocol.Lease{lease(protocol.Holder{Cluster: true}, grant("10.0.0.5", protocol.GranteePod, "p"))},
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -121,7 +153,7 @@ func TestFind(t *testing.T) {
 			}
 			bars, conflicts := Find(Facts{
 				Now: now, Pools: []Pool{p}, Definitions: []Definition{switched, theirs, vlan}, Pods: tt.pods, Records: tt.records, Reports: tt.reports,
-				Leases: map[protocol.PoolName][]protocol.Lease{"lan": tt.leases}, SubLeases: tt.subs,
+				Leases: map[protocol.PoolName][]protocol.Lease{"lan": tt.leases}, SubLeases: tt.subs, Lives: map[protocol.NodeName]bool{"n1": tt.lives},
 			})
 			var got, said []string
 			for _, b := range bars {
@@ -135,30 +167,6 @@ func TestFind(t *testing.T) {
 				t.Errorf("kept %q, conflicts %q; want %q and %q", got, said, tt.want, tt.conflicts)
 			}
 		})
-	}
-}
-
-// TestPending: a pod that was bound before is waited for until its status or its ADD here
-// tells, and no longer than a sandbox can take.
-func TestPending(t *testing.T) {
-	late := pod("late", "ns/net", "")
-	late.Bound = now.Add(time.Minute)
-	facts := Facts{
-		Now: now, Definitions: []Definition{switched},
-		Pods:    []Pod{pod("hangs", "ns/net", ""), pod("has", "ns/net", "10.0.0.5"), pod("other", "ns/elsewhere", ""), pod("asks", "ns/net", ""), late},
-		Reports: map[protocol.NodeName]protocol.Report{"n1": {Asking: []protocol.UID{"asks"}}},
-	}
-	p := lan(t)
-	var got []string
-	for _, w := range Pending(facts, p) {
-		got = append(got, w.Name)
-	}
-	if want := []string{"hangs"}; !slices.Equal(got, want) {
-		t.Errorf("waits for %q; want %q", got, want)
-	}
-	p.Since = now.Add(-sandboxWithin - time.Second)
-	if got := Pending(facts, p); len(got) > 0 {
-		t.Errorf("waits for %v after %v", got, sandboxWithin)
 	}
 }
 

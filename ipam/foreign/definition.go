@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"go4.org/netipx"
 
@@ -47,8 +48,13 @@ type Definition struct {
 	Whereabouts []Object
 	// NodeSlices says that whereabouts parts its ranges among the nodes.
 	NodeSlices bool
-	// DataDir is host-local's directory, "" for its default.
-	DataDir string
+	// DataDir is host-local's directory, "" for its default, and HostLocal says that host-local
+	// has given addresses by its keys, or may have, whichever IPAM it names now.
+	DataDir   string
+	HostLocal bool
+	// Changed is when the definition was last written; zero if that is not known. Before that it
+	// may have been another IPAM's.
+	Changed time.Time
 	// Fault says why the configuration cannot be read; the rest is then empty.
 	Fault string
 }
@@ -85,6 +91,8 @@ type keys struct {
 	Type          string `json:"type"`
 	NetworkName   string `json:"network_name"`
 	DataDir       string `json:"dataDir"`
+	Subnet        string `json:"subnet"`
+	Ranges        []any  `json:"ranges"`
 	NodeSliceSize string `json:"node_slice_size"`
 	Range         string `json:"range"`
 	IPRanges      []struct {
@@ -125,6 +133,7 @@ func ReadDefinition(namespace, name, config string, annotations map[string]strin
 	}
 	d.IPAM, d.NetworkName, d.DataDir, d.NodeSlices = k.Type, k.NetworkName, k.DataDir, k.NodeSliceSize != ""
 	d.Whereabouts = k.whereabouts()
+	d.HostLocal = k.Type == TypeHostLocal || k.DataDir != "" || k.Subnet != "" || len(k.Ranges) > 0
 	switch k.Type {
 	case Type, TypeWhereabouts, TypeHostLocal:
 		d.readRanges(plugins[i].IPAM)

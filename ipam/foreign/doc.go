@@ -9,7 +9,7 @@
 //
 // Before a pool is opened, and before addresses that an edit has added are given, the
 // controller finds out what of them pods have: package controller/looker reads and asks,
-// and this package decides. [Find], [Pending] and [Ended] are pure functions of what
+// and this package decides. [Find], [Candidates], [Pending] and [Ended] are pure functions of what
 // was read. The [Verdict] on each pool says whether the pool may be opened, and what is in
 // the way; package pools follows it.
 //

@@ -24,6 +24,8 @@ type Facts struct {
 	Leases  map[protocol.PoolName][]protocol.Lease
 	// SubLeases say which pods grants serve.
 	SubLeases []protocol.SubLease
+	// Lives are the nodes whose agent lives: what runs there, and by whose word, it knows best.
+	Lives map[protocol.NodeName]bool
 }
 
 // A Pool is a pool as a look sees it.
@@ -39,6 +41,16 @@ type Pool struct {
 	// their nodes before may have them by another IPAM, whatever their definition says
 	// now. Zero is never.
 	Since time.Time
+	// Opening says that nothing of the pool was given yet, or that all of it is looked at anew.
+	Opening bool
+	// Fenced says that whereabouts has objects for addresses of the pool.
+	Fenced bool
+	// Kept says that addresses of the pool are kept for pods of another IPAM: where the look
+	// before the opening has found none, none are looked for among Tenure's own networks.
+	Kept bool
+	// TrustStatus is a person's word that the pods' status shows all that pods have by another
+	// IPAM, also where a node's agent cannot read that IPAM's files.
+	TrustStatus bool
 	// ShareWith are the definitions of which a person says that they share nothing.
 	ShareWith []string
 }
@@ -76,6 +88,15 @@ func (p Pod) uid() protocol.UID {
 		return p.Runtime
 	}
 	return p.UID
+}
+
+// sighted reports whether a sighting is of p. Where the runtime does not tell the UID, the name
+// does.
+func (p Pod) sighted(s protocol.Sighting) bool {
+	if s.Pod.UID == "" {
+		return s.Pod.Namespace == p.Namespace && s.Pod.Name == p.Name
+	}
+	return s.Pod.UID == p.uid() || s.Pod.UID == p.UID
 }
 
 // grantee returns p as whom an address is kept for.

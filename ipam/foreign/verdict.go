@@ -28,6 +28,11 @@ type Verdict struct {
 	Conflicts []Conflict
 }
 
+// TrustsStatus reports whether somebody has given the word that the pods' status tells all.
+func TrustsStatus(p *v1alpha1.IPPool) bool {
+	return p.Annotations[v1alpha1.AnnotationTrustStatus] == "true"
+}
+
 // StateOf tells the state of a pool, as far as a verdict depends on it, from others.
 func StateOf(p *v1alpha1.IPPool) string {
 	since := ""
@@ -44,7 +49,7 @@ func StateOf(p *v1alpha1.IPPool) string {
 	if b := p.Status.BlockPrefixLengths; b != nil {
 		size = *b
 	}
-	return fmt.Sprintf("%s/%d/%s/%s/%v/%v/%d/%d/%s", p.UID, p.Generation, p.Status.Leasing, p.Status.Opening, p.Status.Withheld, p.Status.Fenced, bits(size.IPv4), bits(size.IPv6), since)
+	return fmt.Sprintf("%s/%d/%s/%s/%v/%v/%d/%d/%s/%v", p.UID, p.Generation, p.Status.Leasing, p.Status.Opening, p.Status.Withheld, p.Status.Fenced, bits(size.IPv4), bits(size.IPv6), since, TrustsStatus(p))
 }
 
 // Same reports whether v and o say the same.

@@ -134,3 +134,14 @@ func TestImportFromHostLocal(t *testing.T) {
 	})
 	says(t, tenure(t, 0, "import", "--from", "host-local", "--apply"), "Nothing is left to switch", "Definitions switched: 0. Pools: "+network)
 }
+
+// Where an agent cannot read a dataDir of host-local's, it is not taken for empty: the pool names
+// the node and the directory, and waits for a word.
+func TestImportWhereAnAgentCannotRead(t *testing.T) {
+	m := newMover(t)
+	m.definition("lan", `{"type":"host-local","ranges":[[{"subnet":"10.98.0.0/28"}]],"dataDir":"/nowhere/nfs"}`)
+	m.runs("one", m.nodes[0].Name, "lan", "10.98.0.2")
+	said := tenure(t, 1, "import", "--from", "host-local", "--apply", "--timeout", "10s")
+	says(t, said, "node "+m.nodes[0].Name+": host-local's files of network "+m.namespace+"-lan: the agent cannot read /nowhere/nfs/"+m.namespace+"-lan", "--trust-status")
+	says(t, tenure(t, 0, "import", "--from", "host-local", "--apply", "--trust-status"), "1 of 1 pools are open", "1 pods have 1 addresses by host-local")
+}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
+	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	coordination "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -25,6 +26,7 @@ import (
 	"github.com/tenure-ipam/tenure/claims/vifs"
 	"github.com/tenure-ipam/tenure/claims/workloads"
 	"github.com/tenure-ipam/tenure/ipam/controller/grants"
+	"github.com/tenure-ipam/tenure/ipam/controller/looker"
 	"github.com/tenure-ipam/tenure/ipam/controller/networks"
 	"github.com/tenure-ipam/tenure/ipam/controller/pools"
 	"github.com/tenure-ipam/tenure/ipam/kube"
@@ -41,7 +43,8 @@ func cacheOptions(cfg Config) cache.Options {
 		},
 		DefaultTransform: strip,
 		ByObject: map[client.Object]cache.ByObject{
-			&coordination.Lease{}: {Namespaces: map[string]cache.Config{cfg.RegistrationNamespace: {}}},
+			&coordination.Lease{}:              {Namespaces: map[string]cache.Config{cfg.RegistrationNamespace: {}}},
+			&nad.NetworkAttachmentDefinition{}: {Transform: looker.KeepChanged},
 			&corev1.Node{}: {Transform: func(o any) (any, error) {
 				if n, ok := o.(*corev1.Node); ok {
 					n.Annotations, n.Labels, n.Status = nil, nil, corev1.NodeStatus{}

@@ -51,21 +51,27 @@ func (t *round) fence(p foreign.Pool) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// ask asks the nodes' agents what their pods have, where that tells something: all of them
-// while a pool waits and pods may have addresses of it, else those on which something
-// that is kept may have ended. It reports whether any is asked.
+// ask asks the nodes' agents what their pods have, where that tells something: those of pods
+// that may have something by another IPAM, and those on which something that is kept may have
+// ended. It reports whether any is asked.
 func (t *round) ask(ctx context.Context) (bool, error) {
 	regs, err := t.Registrations(ctx)
 	if err != nil {
 		return false, err
 	}
-	t.ended, t.registered = map[protocol.NodeName]bool{}, map[protocol.NodeName]bool{}
+	t.ended, t.registered, t.facts.Lives = map[protocol.NodeName]bool{}, map[protocol.NodeName]bool{}, map[protocol.NodeName]bool{}
 	for _, reg := range regs {
 		t.ended[reg.Node], t.registered[reg.Node] = reg.Ended(), !reg.Ended()
+		if !reg.Ended() && t.Beats(reg.Node) {
+			t.facts.Lives[reg.Node] = true
+		}
 	}
-	all := len(t.waiting) > 0 && t.candidates()
+	t.candidates = foreign.Candidates(t.facts)
 	of := t.nodesOfEnding()
-	regs = slices.DeleteFunc(regs, func(reg protocol.Registration) bool { return reg.Ended() || !all && !of[reg.Node] })
+	for _, nodes := range t.candidates {
+		maps.Copy(of, nodes)
+	}
+	regs = slices.DeleteFunc(regs, func(reg protocol.Registration) bool { return reg.Ended() || !of[reg.Node] })
 	if len(regs) == 0 {
 		return false, nil
 	}
@@ -81,22 +87,6 @@ func (t *round) ask(ctx context.Context) (bool, error) {
 		}
 	})
 	return true, nil
-}
-
-// candidates reports whether there are pods that may have addresses of a pool that waits.
-func (t *round) candidates() bool {
-	for _, w := range t.waiting {
-		mine := map[string]bool{}
-		for _, d := range w.pool.Segment(t.facts.Definitions) {
-			mine[d.String()] = true
-		}
-		if slices.ContainsFunc(t.facts.Pods, func(p foreign.Pod) bool {
-			return p.Selects(mine) || slices.ContainsFunc(p.Shows, func(s foreign.Shown) bool { return slices.ContainsFunc(s.Addrs, w.pool.Gives) })
-		}) || slices.ContainsFunc(t.facts.Records, func(r foreign.Record) bool { return w.pool.Gives(r.Addr) }) {
-			return true
-		}
-	}
-	return false
 }
 
 // kept returns what is kept for pods.
@@ -169,6 +159,8 @@ func (t *round) reports(ctx context.Context) (done bool, err error) {
 		}
 		if !s.Ended() && t.Beats(s.Node) && !t.gone(ctx, s.Node) {
 			t.silent = append(t.silent, s.Node)
+		} else {
+			delete(t.facts.Lives, s.Node)
 		}
 	}
 	slices.Sort(t.silent)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/ipam/controller/grants"
 	"github.com/tenure-ipam/tenure/ipam/foreign"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
@@ -92,10 +93,14 @@ func (t *round) held() map[place][]grants.Held {
 
 // judge says whether a pool that waits may go on.
 func (t *round) judge(w *waiting) {
-	pending := foreign.Pending(t.facts, w.pool)
+	pending, unseen := foreign.Pending(t.facts, w.pool), foreign.Unseen(t.facts, w.pool)
+	silent := slices.DeleteFunc(slices.Clone(t.silent), func(node protocol.NodeName) bool { return !t.candidates[w.pool.Name][node] })
 	switch {
-	case len(t.silent) > 0:
-		t.say(w, fmt.Sprintf("it waits for the agents of nodes %s to say what their pods have", names(t.silent)))
+	case len(silent) > 0:
+		t.say(w, fmt.Sprintf("it waits for the agents of nodes %s to say what their pods have", names(silent)))
+	case len(unseen) > 0:
+		t.say(w, fmt.Sprintf("what pods have may be where an agent cannot read it: %s. Have it read there; or, if the status of the pods shows all that they have, say so: "+
+			"kubectl annotate ippools %s %s=true (kubectl tenure import --apply --trust-status does)", few(unseen), w.pool.Name, v1alpha1.AnnotationTrustStatus))
 	case w.bars > 0:
 		t.say(w, fmt.Sprintf("%d addresses that pods of other IPAMs have are yet to be kept for them%s", w.bars, w.unkept))
 	case len(pending) > 0:
@@ -140,14 +145,20 @@ func (t *round) nextLook(took time.Duration) time.Duration {
 	}
 }
 
-// sayAsked says of all pools that wait that the nodes' agents are being asked. A reason that
-// people have read stays until the agents have answered.
+// sayAsked says of the pools that wait that the nodes' agents are being asked. A reason that
+// people have read stays until the agents have answered. Where nothing touches what waits of a
+// pool, nobody is asked for it, and it goes on at once.
 func (t *round) sayAsked() {
+	bars, _ := foreign.Find(t.facts)
 	for _, w := range t.waiting {
-		if last := t.Of(w.pool.Name); last.Why != "" && last.Of == t.verdicts[w.pool.Name].Of {
+		nodes := slices.Sorted(maps.Keys(t.candidates[w.pool.Name]))
+		found := slices.ContainsFunc(bars, func(b foreign.Bar) bool { return b.Pool == w.pool.Name })
+		if len(nodes) == 0 && !found {
+			t.judge(w)
+		} else if last := t.Of(w.pool.Name); last.Why != "" && last.Of == t.verdicts[w.pool.Name].Of {
 			t.say(w, last.Why)
 		} else {
-			t.say(w, "the nodes' agents are asked what their pods have")
+			t.say(w, fmt.Sprintf("the agents of nodes %s are asked what their pods have", names(nodes)))
 		}
 	}
 }

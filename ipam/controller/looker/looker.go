@@ -14,6 +14,7 @@ import (
 
 	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -262,6 +263,28 @@ func (l *Looker) definitions(ctx context.Context) ([]foreign.Definition, error) 
 	for i := range list.Items {
 		o := &list.Items[i]
 		all[i] = foreign.ReadDefinition(o.Namespace, o.Name, o.Spec.Config, o.Annotations)
+		all[i].Changed = changedAt(o)
 	}
 	return all, nil
+}
+
+// KeepChanged keeps of an object that a cache holds, beside the rest, when it was last written, and
+// drops who has written which field.
+func KeepChanged(o any) (any, error) {
+	if d, ok := o.(*nad.NetworkAttachmentDefinition); ok {
+		at := metav1.NewTime(changedAt(d))
+		d.ManagedFields = []metav1.ManagedFieldsEntry{{Time: &at}}
+	}
+	return o, nil
+}
+
+// changedAt returns when a definition was last written.
+func changedAt(d *nad.NetworkAttachmentDefinition) time.Time {
+	at := d.CreationTimestamp.Time
+	for _, f := range d.ManagedFields {
+		if f.Time != nil && f.Time.After(at) {
+			at = f.Time.Time
+		}
+	}
+	return at
 }

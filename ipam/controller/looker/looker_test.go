@@ -3,6 +3,7 @@ package looker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/netip"
 	"sync"
@@ -10,11 +11,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/tenure-ipam/tenure/api/npwg"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/ipam/controller/grants"
 	"github.com/tenure-ipam/tenure/ipam/foreign"
@@ -65,16 +68,24 @@ type noCache struct{ client.Reader }
 
 func (noCache) List(context.Context, client.ObjectList, ...client.ListOption) error { return nil }
 
-// quiet is a cluster without pools and pods, whose one agent never answers.
+// quiet is a cluster whose one agent never answers.
 type quiet struct {
 	Live
 	looks int
 	asked func()
+	pools []v1alpha1.IPPool
+	pods  []*corev1.Pod
 }
 
-func (q *quiet) IPPools(context.Context) ([]v1alpha1.IPPool, error) { q.looks++; return nil, nil }
-func (q *quiet) BoundPods(context.Context, func(*corev1.Pod)) (int, error) {
+func (q *quiet) IPPools(context.Context) ([]v1alpha1.IPPool, error) { q.looks++; return q.pools, nil }
+func (q *quiet) BoundPods(_ context.Context, see func(*corev1.Pod)) (int, error) {
+	for _, p := range q.pods {
+		see(p)
+	}
 	return 1, nil
+}
+func (q *quiet) LeasesOfPool(context.Context, protocol.PoolName) ([]protocol.Lease, error) {
+	return nil, nil
 }
 func (q *quiet) WhereaboutsPools(context.Context, func(*unstructured.Unstructured)) (bool, error) {
 	return false, nil
@@ -119,6 +130,47 @@ func TestChangeDuringLook(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// What an edit adds to a pool is usable after the first look, though the agent of the node with the
+// pool's pod never answers: nothing of another IPAM touches it. Where a pod shows an address of
+// what was added, the reason names the node that is waited for.
+func TestWiderPoolWaitsForNobody(t *testing.T) {
+	for _, tt := range []struct{ shows, why string }{{"10.0.0.2", ""}, {"10.0.1.2", "the agents of nodes n1 are asked what their pods have"}} {
+		size := int32(32)
+		pool := v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: "lan", UID: "p1"}, Spec: v1alpha1.IPPoolSpec{Ranges: []v1alpha1.Range{{CIDR: "10.0.0.0/16"}}}}
+		pool.Status.Leasing, pool.Status.BlockPrefixLengths = v1alpha1.LeasingOpen, &v1alpha1.BlockPrefixLengths{IPv4: &size}
+		pool.Status.Withheld = []string{"10.0.1.0-10.0.255.254"}
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u", Annotations: map[string]string{
+			npwg.AnnotationNetworks: "net", npwg.AnnotationStatus: fmt.Sprintf(`[{"name":"ns/net","interface":"net1","ips":[%q]}]`, tt.shows),
+		}}}
+		pod.Spec.NodeName = "n1"
+		now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+		q := &quiet{pools: []v1alpha1.IPPool{pool}, pods: []*corev1.Pod{pod}, asked: func() {}}
+		l := &Looker{
+			Cache: oneDefinition{}, Live: q, Broker: keeper{}, Calls: 1, Metrics: NewMetrics(), Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return now },
+			Registrations: func(context.Context) ([]protocol.Registration, error) {
+				return []protocol.Registration{{Node: "n1", Store: "s"}}, nil
+			},
+			Beats: func(protocol.NodeName) bool { return true }, Told: func(protocol.PoolName) {},
+		}
+		if _, err := l.Round(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if v := l.Of("lan"); v.Clear != (tt.why == "") || v.Why != tt.why {
+			t.Errorf("a pod shows %s: clear %v, %q; want %q", tt.shows, v.Clear, v.Why, tt.why)
+		}
+	}
+}
+
+// oneDefinition has the definition ns/net, of pool lan.
+type oneDefinition struct{ client.Reader }
+
+func (oneDefinition) List(_ context.Context, into client.ObjectList, _ ...client.ListOption) error {
+	d := nad.NetworkAttachmentDefinition{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "net"}}
+	d.Spec.Config = `{"cniVersion":"1.0.0","name":"net","type":"macvlan","ipam":{"type":"tenure","pool":"lan"}}`
+	into.(*nad.NetworkAttachmentDefinitionList).Items = []nad.NetworkAttachmentDefinition{d}
+	return nil
 }
 
 // A look that took long because it was held up, as by an API server that does not answer,

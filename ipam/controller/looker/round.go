@@ -12,6 +12,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/ipam/controller/grants"
 	"github.com/tenure-ipam/tenure/ipam/foreign"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
@@ -24,18 +25,19 @@ type round struct {
 	facts    foreign.Facts
 	calls    int
 	waiting  []*waiting
-	watching bool // there are pools beside which another IPAM gives addresses, or has lately
+	watching bool // there are pools beside which another IPAM gives addresses
 	soon     bool // a pool waits for no look, but for a moment to pass
 	verdicts map[protocol.PoolName]foreign.Verdict
 	// served says that there are whereabouts' objects, of which these are its IPPools.
 	served  bool
 	objects []object
 
-	id         string                     // of the look that nodes are asked, "" if none are
-	nodes      []protocol.NodeName        // that are asked
-	silent     []protocol.NodeName        // of these, those that live and have not answered
-	ended      map[protocol.NodeName]bool // whose registration's term was ended
-	registered map[protocol.NodeName]bool // that have a registration with somebody on it
+	id         string                                           // of the look that nodes are asked, "" if none are
+	nodes      []protocol.NodeName                              // that are asked
+	silent     []protocol.NodeName                              // of these, those that live and have not answered
+	candidates map[protocol.PoolName]map[protocol.NodeName]bool // that are asked for each pool
+	ended      map[protocol.NodeName]bool                       // whose registration's term was ended
+	registered map[protocol.NodeName]bool                       // that have a registration with somebody on it
 	// without says of nodes that were looked at whether there is no Node of their name.
 	without map[protocol.NodeName]bool
 	unread  error // why what whereabouts has recorded cannot be read
@@ -85,7 +87,12 @@ func (t *round) consider(o *v1alpha1.IPPool) {
 	if err != nil || o.DeletionTimestamp != nil {
 		return
 	}
-	p := foreign.Pool{Name: protocol.PoolName(o.Name), Domain: o.Spec.Domain, Whole: whole, ShareWith: o.Spec.ShareWith}
+	open := o.Status.Leasing == v1alpha1.LeasingOpen
+	p := foreign.Pool{
+		Name: protocol.PoolName(o.Name), Domain: o.Spec.Domain, Whole: whole, ShareWith: o.Spec.ShareWith,
+		TrustStatus: foreign.TrustsStatus(o),
+	}
+	p.Kept = slices.ContainsFunc(t.Broker.Kept(), func(h grants.Held) bool { return h.Pool == p.Name })
 	if o.Status.FencedSince != nil {
 		p.Since = o.Status.FencedSince.Time
 	}
@@ -100,7 +107,6 @@ func (t *round) consider(o *v1alpha1.IPPool) {
 	if waits(*o) && t.unread == nil {
 		v.Fence = t.fence(p)
 	}
-	open := o.Status.Leasing == v1alpha1.LeasingOpen
 	switch {
 	case t.unread != nil && waits(*o):
 		v.Why = "what whereabouts has recorded cannot be read: " + t.unread.Error()
@@ -108,17 +114,17 @@ func (t *round) consider(o *v1alpha1.IPPool) {
 		v.Clear = true // nothing of it waits
 	case !open && o.Status.Opening == "" && len(v.Others) > 0:
 		v.Why = "another IPAM may still give its addresses"
-	case o.Status.FencedSince == nil || !slices.Equal(v.Fence, o.Status.Fenced) || o.Status.BlockPrefixLengths == nil:
+	case !open && o.Status.FencedSince == nil, !slices.Equal(v.Fence, o.Status.Fenced), o.Status.BlockPrefixLengths == nil:
 		v.Why, t.soon = "it has yet to be taken over from other IPAMs", true // the reconciler writes that first
 	case len(v.Fence) > 0 && t.facts.Now.Sub(t.fences[o.Name].since) < fenceWithin:
 		v.Why, t.soon = "the API servers have yet to hear that whereabouts gives none of its addresses any more", true
 	default:
+		p.Opening, p.Fenced = !open, len(v.Fence) > 0
 		t.waiting = append(t.waiting, &waiting{pool: p, uid: protocol.UID(o.UID)})
 	}
 	t.verdicts[p.Name] = v
 	t.facts.Pools = append(t.facts.Pools, p)
-	recent := o.Status.FencedSince != nil && t.facts.Now.Sub(o.Status.FencedSince.Time) < foreign.WatchAfter
-	t.watching = t.watching || open && (len(v.Others) > 0 || recent)
+	t.watching = t.watching || open && len(v.Others) > 0
 }
 
 // newOf returns the addresses of a pool that nobody has been given yet, without blocked.

@@ -95,9 +95,6 @@ func (s seen) withhold(st *v1alpha1.IPPoolStatus) {
 		}
 		set, _ := added.IPSet() // of sets alone
 		left.AddSet(set)
-		if len(set.Ranges()) > 0 {
-			st.FencedSince = new(metav1.NewTime(s.now.Truncate(time.Second)))
-		}
 	case len(s.pool.Status.Withheld) > 0 && known && (!slices.Equal(v.Fence, st.Fenced) || s.fewerOthers(v)):
 		st.Fenced, st.FencedSince = v.Fence, new(metav1.NewTime(s.now.Truncate(time.Second)))
 	case known && v.Clear && v.Blocked != nil:

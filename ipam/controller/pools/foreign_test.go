@@ -187,3 +187,27 @@ func TestSwitchedUnderAnOpenPool(t *testing.T) {
 		t.Errorf("after that look: withholds %q; want nothing", st.Withheld)
 	}
 }
+
+// TestWiderPoolTakesOverNothingTwice: what an edit adds is withheld until the look, and that look
+// goes by when the pool took its addresses over, not by the edit: pods that were bound before the
+// edit hold nothing up.
+func TestWiderPoolTakesOverNothingTwice(t *testing.T) {
+	p := pool("10.0.0.0/16")
+	p.Status.Leasing, p.Status.Opening, p.Status.ObservedGeneration = v1alpha1.LeasingOpen, "1", p.Generation
+	p.Generation++
+	since := metav1.NewTime(noon.Add(-time.Hour))
+	p.Status.FencedSince = &since
+	s := seen{pool: p, now: noon, foreign: &foreign.Verdict{}}
+	var err error
+	if s.whole, err = poolspec.ParsePool(kube.SpecText(p)); err != nil {
+		t.Fatal(err)
+	}
+	if s.before, err = poolspec.ParsePool(kube.SpecText(pool("10.0.0.0/24"))); err != nil {
+		t.Fatal(err)
+	}
+	st := p.Status.DeepCopy()
+	s.withhold(st)
+	if len(st.Withheld) == 0 || !st.FencedSince.Equal(&since) {
+		t.Errorf("withholds %q, taken over since %v; want the added addresses, and still %v", st.Withheld, st.FencedSince, since)
+	}
+}

@@ -1,0 +1,119 @@
+package foreign
+
+import (
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	"go4.org/netipx"
+
+	"github.com/tenure-ipam/tenure/ipam/protocol"
+)
+
+// TestPending: a pod that was bound before is waited for until its status or its ADD here
+// tells, and no longer than a sandbox can take.
+func TestPending(t *testing.T) {
+	late := pod("late", "ns/net", "")
+	late.Bound = now.Add(time.Minute)
+	facts := Facts{
+		Now: now, Definitions: []Definition{switched},
+		Pods:    []Pod{pod("hangs", "ns/net", ""), pod("has", "ns/net", "10.0.0.5"), pod("other", "ns/elsewhere", ""), pod("asks", "ns/net", ""), late},
+		Reports: map[protocol.NodeName]protocol.Report{"n1": {Asking: []protocol.UID{"asks"}}},
+	}
+	p := lan(t)
+	var got []string
+	for _, w := range Pending(facts, p) {
+		got = append(got, w.Name)
+	}
+	if want := []string{"hangs"}; !slices.Equal(got, want) {
+		t.Errorf("waits for %q; want %q", got, want)
+	}
+	p.Since = now.Add(-sandboxWithin - time.Second)
+	if got := Pending(facts, p); len(got) > 0 {
+		t.Errorf("waits for %v after %v", got, sandboxWithin)
+	}
+}
+
+// TestPendingAfterADefinitionWasWritten: a definition that was written a moment ago may have been
+// another IPAM's until then, although the pool has been open for long.
+func TestPendingAfterADefinitionWasWritten(t *testing.T) {
+	p := lan(t)
+	p.Since = now.Add(-time.Hour)
+	for _, tt := range []struct {
+		changed time.Time
+		want    int
+	}{{now.Add(-time.Second), 1}, {now.Add(-sandboxWithin - time.Second), 0}, {time.Time{}, 0}} {
+		d := switched
+		d.Changed = tt.changed
+		if got := Pending(Facts{Now: now, Definitions: []Definition{d}, Pods: []Pod{pod("hangs", "ns/net", "")}}, p); len(got) != tt.want {
+			t.Errorf("written at %v: waits for %v; want %d", tt.changed, got, tt.want)
+		}
+	}
+}
+
+// TestCandidates: only those nodes are asked of whose pods something is to be known, and nobody
+// where no definition, record or status of another IPAM touches what waits.
+func TestCandidates(t *testing.T) {
+	all := []string{"n1", "n2", "n3"}
+	wider := func(p Pool) Pool { // open, with 10.0.0.128-10.0.0.254 added
+		var added netipx.IPSetBuilder
+		added.AddPrefix(netip.MustParsePrefix("10.0.0.128/25"))
+		added.Intersect(p.Whole.Usable())
+		p = open(p)
+		p.New, _ = added.IPSet()
+		return p
+	}
+	opening := func(p Pool) Pool { p.Opening = true; return p }
+	record := []Record{{Addr: netip.MustParseAddr("10.0.0.200"), PodNamespace: "ns", PodName: "gone"}}
+	for _, tt := range []struct {
+		name    string
+		pool    func(Pool) Pool
+		pods    []Pod
+		records []Record
+		want    []string
+	}{
+		{"a new pool without pods", opening, nil, nil, nil},
+		{"a new pool, and a pod of another network", opening, []Pod{pod("p", "ns/else", "10.1.0.5")}, nil, nil},
+		{"a new pool, and a pod that shows an address of it", opening, []Pod{pod("p", "ns/net", "10.0.0.5")}, nil, all},
+		{"a new pool, and a pod that may be about to get one", opening, []Pod{pod("p", "ns/net", "")}, nil, all},
+		{"a wider pool, and a pod of what it had", wider, []Pod{pod("p", "ns/net", "10.0.0.5")}, nil, nil},
+		{"a wider pool, and a pod bound long ago that shows nothing", wider, []Pod{pod("p", "ns/net", "")}, nil, nil},
+		{"a wider pool, and a pod that shows an address of what was added", wider, []Pod{pod("p", "ns/net", "10.0.0.200")}, nil, []string{"n1"}},
+		{"a wider pool of which whereabouts has objects, and a pod of what it had", func(p Pool) Pool { p = wider(p); p.Fenced = true; return p }, []Pod{pod("p", "ns/net", "10.0.0.5")}, nil, all},
+		{"a wider pool, and a record in what was added of a pod that nobody knows", wider, nil, record, all},
+		{"an open pool of which nothing waits", open, []Pod{pod("p", "ns/net", "10.0.0.5")}, nil, nil},
+		{"an open pool, and a pod of another IPAM's definition", open, []Pod{pod("p", "ns/theirs", "10.0.0.5")}, nil, []string{"n1"}},
+	} {
+		got := Candidates(Facts{
+			Now: now, Pools: []Pool{tt.pool(lan(t))}, Definitions: []Definition{switched, theirs}, Pods: tt.pods, Records: tt.records,
+			Lives: map[protocol.NodeName]bool{"n1": true, "n2": true, "n3": true},
+		})
+		var nodes []string
+		for node := range got["lan"] {
+			nodes = append(nodes, string(node))
+		}
+		if slices.Sort(nodes); !slices.Equal(nodes, tt.want) {
+			t.Errorf("%s: asks %v; want %v", tt.name, nodes, tt.want)
+		}
+	}
+}
+
+// TestUnseen: a pool waits where a node's agent cannot read what host-local may have given of it,
+// until somebody says that the status of the pods tells all.
+func TestUnseen(t *testing.T) {
+	shelf := definition("shelf", `{"type":"tenure","ranges":[[{"subnet":"10.0.0.0/24"}]],"dataDir":"/srv/nfs"}`)
+	shelf.Pools = []string{"lan"}
+	facts := Facts{Definitions: []Definition{shelf, switched}, Reports: map[protocol.NodeName]protocol.Report{"n1": {Unseen: []protocol.Unseen{
+		{HostLocal: protocol.HostLocal{Network: "shelf", DataDir: "/srv/nfs"}, Why: "cannot read /srv/nfs/shelf"},
+		{HostLocal: protocol.HostLocal{Network: "net"}, Why: "never was host-local's"},
+	}}}}
+	p := lan(t)
+	if got := Unseen(facts, p); !slices.Equal(got, []string{"node n1: cannot read /srv/nfs/shelf"}) {
+		t.Errorf("unseen: %q", got)
+	}
+	p.TrustStatus = true
+	if got := Unseen(facts, p); len(got) > 0 {
+		t.Errorf("after the word that the status tells all: %q", got)
+	}
+}

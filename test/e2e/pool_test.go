@@ -1,0 +1,84 @@
+package e2e_test
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
+)
+
+var _ = Describe("A pool", func() {
+	// What follows by itself takes a second. Pods of other IPAMs would be waited for two and a half
+	// minutes.
+	const soon = time.Minute
+
+	It("is made larger while a pod has an address of it, and gives the added addresses at once", func(ctx context.Context) {
+		s := newSite(ctx)
+		s.network(ctx, "lan", "10.34.0.0/24", acrossNodes)
+		first := s.run(ctx, "first", c.Nodes[0].Name, "lan")
+		s.kubectl(ctx, "patch", "ippool", s.namespace+"-lan", "--type=merge", "-p", `{"spec":{"ranges":[{"cidr":"10.34.0.0/16"}]}}`)
+		Eventually(func(g Gomega) {
+			p := s.pool(ctx, "lan")
+			g.Expect(p.Status.ObservedGeneration).To(Equal(p.Generation))
+			g.Expect(meta.FindStatusCondition(p.Status.Conditions, v1alpha1.PoolWithheld)).To(BeNil())
+			g.Expect(p.Status.Withheld).To(BeEmpty())
+		}).WithTimeout(soon).Should(Succeed(), "the pool gives what was added")
+		added := s.run(ctx, "added", c.Nodes[1].Name, `[{"name": "lan", "ips": ["10.34.77.7"]}]`)
+		Expect(addresses(ctx, added)).To(HaveKeyWithValue("net1", netip.MustParsePrefix("10.34.77.7/16")))
+		stop(ctx, first)
+		stop(ctx, added)
+	})
+
+	It("takes none of the pods that start at once on a node for those of another IPAM", func(ctx context.Context) {
+		s := newSite(ctx)
+		s.network(ctx, "lan", "10.101.0.0/16", acrossNodes)
+		Eventually(func() bool {
+			return meta.IsStatusConditionTrue(s.pool(ctx, "lan").Status.Conditions, v1alpha1.PoolReady)
+		}).Should(BeTrue(), "the pool is open")
+		expectNoForeign := func(g Gomega) {
+			p := s.pool(ctx, "lan")
+			g.Expect(meta.FindStatusCondition(p.Status.Conditions, v1alpha1.PoolForeignAddresses)).To(BeNil())
+			var leases v1alpha1.IPLeaseList
+			g.Expect(kube.List(ctx, &leases)).To(Succeed())
+			for _, l := range leases.Items {
+				for _, grant := range l.Spec.Grants {
+					g.Expect(l.Spec.Pool == p.Name && grant.To.Kind == v1alpha1.GranteePod).To(BeFalse(), "%s of %s is kept for %v", grant.Address, l.Name, grant.To)
+				}
+			}
+		}
+		pods := s.startMany(ctx, map[types.UID]string{}, "p", "lan", 30, c.Nodes[0].Name)
+		looks := 0
+		Eventually(func(g Gomega) {
+			looks++ // each write of a definition has the controller look, also where what it sees has no cause
+			s.kubectl(ctx, "annotate", "--overwrite", "net-attach-def", "lan", fmt.Sprintf("tenure.dev.test/look=%d", looks))
+			expectNoForeign(Default)
+			for _, p := range pods {
+				g.Expect(kube.Get(ctx, client.ObjectKeyFromObject(p), p)).To(Succeed())
+				expectRunning(g, p)
+			}
+		}).WithPolling(200*time.Millisecond).Should(Succeed(), "all pods run")
+		expectNoForeign(Default)
+		s.kubectl(ctx, "delete", "pods", "--all", "--wait=false")
+		Eventually(func() (int, error) {
+			used, err := s.recorded(ctx, "lan")
+			return len(used), err
+		}).Should(BeZero(), "addresses that Tenure has given")
+		expectNoForeign(Default)
+	})
+})
+
+// pool reads the pool of one of the site's networks.
+func (s site) pool(ctx context.Context, network string) *v1alpha1.IPPool {
+	GinkgoHelper()
+	p := &v1alpha1.IPPool{}
+	Expect(kube.Get(ctx, client.ObjectKey{Name: s.namespace + "-" + network}, p)).To(Succeed())
+	return p
+}
