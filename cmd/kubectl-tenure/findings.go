@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/tenure-ipam/tenure/ipam/foreign"
+	"github.com/tenure-ipam/tenure/ipam/poolspec"
 )
 
 // comparison compares what pods show of one segment with what the other IPAM has recorded.
@@ -52,8 +53,23 @@ func (s *moveSegment) compare(seen foreignState, group []foreign.Definition, fro
 		c.findUnrecorded()
 	}
 	c.findShared()
+	c.findGateways()
 	slices.Sort(c.findings)
 	s.Findings = c.findings
+}
+
+// findGateways finds pairs of definitions with two gateways of one subnet.
+func (c *comparison) findGateways() {
+	for i, d := range c.group {
+		for _, o := range c.group[:i] {
+			for cidr, gw := range d.Gateways {
+				if other, ok := o.Gateways[cidr]; ok && other != gw {
+					c.find("%s has gateway %v of %v, and %s has %v; each answers its own, and neither is given to a pod: if these are two wires, %s",
+						d, gw, cidr, o, other, poolspec.RemedyTwoWires)
+				}
+			}
+		}
+	}
 }
 
 func (c *comparison) find(format string, args ...any) {

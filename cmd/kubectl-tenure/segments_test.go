@@ -207,3 +207,29 @@ func TestFindingsOfWhatIsSwitched(t *testing.T) {
 		t.Errorf("it ends with %q; want it to say that nothing is left", last)
 	}
 }
+
+// TestTwoGateways: a report names definitions of one subnet that have two gateways, and says what to
+// do if they are of two wires. Where a definition has said so, they are two segments.
+func TestTwoGateways(t *testing.T) {
+	report := func(b string) (findings string) {
+		for _, s := range segmentsOf(foreignState{definitions: []foreign.Definition{
+			aDefinition("a", `{"type":"whereabouts","range":"10.0.0.0/24","gateway":"10.0.0.1"}`), aDefinition("b", b),
+		}}, "whereabouts", "tenure").Segments {
+			findings += strings.Join(s.Findings, "; ")
+		}
+		return findings
+	}
+	got := report(`{"type":"whereabouts","range":"10.0.0.0/24","gateway":"10.0.0.254"}`)
+	for _, want := range []string{"ns/a has gateway 10.0.0.1 of 10.0.0.0/24", "ns/b has 10.0.0.254", "network_name", "tenure.dev/domain"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("says %q; want %q in it", got, want)
+		}
+	}
+	for _, b := range []string{
+		`{"type":"whereabouts","range":"10.0.0.0/24","gateway":"10.0.0.1"}`, `{"type":"whereabouts","range":"10.0.0.0/24"}`,
+	} {
+		if got := report(b); got != "" {
+			t.Errorf("of %s: %q; want nothing", b, got)
+		}
+	}
+}

@@ -34,8 +34,9 @@ type Definition struct {
 	// Takes are the addresses that its IPAM may hand out by this configuration. It is nil
 	// where the configuration does not tell, and where it names a pool of Tenure's.
 	Takes *netipx.IPSet
-	// CIDRs are the subnets of its ranges.
-	CIDRs []netip.Prefix
+	// CIDRs are the subnets of its ranges, and Gateways the routers that it names, by these.
+	CIDRs    []netip.Prefix
+	Gateways map[netip.Prefix]netip.Addr
 	// Pools are the pools that it names or describes, where IPAM is Tenure's, and
 	// PoolsThen those that it does once it is switched to Tenure.
 	Pools, PoolsThen []string
@@ -162,12 +163,16 @@ func (d *Definition) readRanges(ipam json.RawMessage) {
 		return
 	}
 	var takes netipx.IPSetBuilder
+	gateways := map[netip.Prefix]netip.Addr{}
 	for _, src := range configs[0].Sources {
 		if !slices.Contains(d.PoolsThen, src.Pool) && configs[0].Mode == poolspec.ModeCluster {
 			d.PoolsThen = append(d.PoolsThen, src.Pool)
 		}
 		for _, r := range src.Ranges {
 			d.CIDRs = append(d.CIDRs, r.Prefix)
+			if r.Gateway.IsValid() {
+				gateways[r.Prefix] = r.Gateway
+			}
 			span := netipx.RangeOfPrefix(r.Prefix)
 			if r.Start.IsValid() {
 				span = netipx.IPRangeFrom(r.Start, span.To())
@@ -180,6 +185,9 @@ func (d *Definition) readRanges(ipam json.RawMessage) {
 				takes.RemoveRange(x)
 			}
 		}
+	}
+	if len(gateways) > 0 {
+		d.Gateways = gateways
 	}
 	if d.IPAM == Type {
 		d.Pools = d.PoolsThen

@@ -374,7 +374,7 @@ func TestAnswer(t *testing.T) {
 	}{
 		{"a named pool answers its range", `"pool": "a"`, "10.0.0.5", pool("10.0.0.0/24", "10.0.0.1"), 24, "10.0.0.1"},
 		{"an inline range answers its own gateway", `"range": "10.0.0.0/24", "gateway": "10.0.0.1"`, "10.0.0.5", pool("10.0.0.0/24", "10.0.0.1"), 24, "10.0.0.1"},
-		{"the pool decides between gateways", `"range": "10.0.0.0/24", "gateway": "10.0.0.2"`, "10.0.0.5", pool("10.0.0.0/24", "10.0.0.1"), 24, "10.0.0.1"},
+		{"another gateway of the pool changes nothing", `"range": "10.0.0.0/24", "gateway": "10.0.0.2"`, "10.0.0.5", pool("10.0.0.0/24", "10.0.0.1"), 24, "10.0.0.2"},
 		{"who has no gateway gets none", `"range": "10.0.0.0/24"`, "10.0.0.5", pool("10.0.0.0/24", "10.0.0.1"), 24, ""},
 		{"WB10 within a wider range, length and gateway stay one's own", `"range": "10.0.0.0/24", "gateway": "10.0.0.2"`, "10.0.0.5", pool("10.0.0.0/16", "10.0.0.1"), 24, "10.0.0.2"},
 		{"a gateway outside the range is answered all the same", `"range": "192.168.2.225/28", "gateway": "192.168.2.1"`, "192.168.2.230", pool("192.168.2.224/28", ""), 28, "192.168.2.1"},

@@ -153,18 +153,13 @@ func (p *parser) checkSpan(r *inlineRange, startKey, endKey string) {
 // gives with address a of this source; in is the pool's range that a lies in.
 //
 // For a named pool both are the pool's. An inline source answers what its own
-// configuration says, whatever others add to the pool, except that the pool
-// decides between different gateways of the same CIDR.
+// configuration says, whatever others add to the pool.
 func (s Source) Answer(a netip.Addr, in allocator.Range) (bits int, gateway netip.Addr) {
 	own, ok := s.inlineRangeOf(a)
 	if !ok {
 		return in.Prefix.Bits(), in.Gateway
 	}
-	gateway = own.Gateway
-	if gateway.IsValid() && in.Gateway.IsValid() && in.Prefix == own.Prefix {
-		gateway = in.Gateway
-	}
-	return own.Prefix.Bits(), gateway
+	return own.Prefix.Bits(), own.Gateway
 }
 
 // inlineRangeOf returns the inline range that has a between its start and its end.

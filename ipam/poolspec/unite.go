@@ -40,16 +40,15 @@ func MemberOf(name string, sources []Source, pool string) Member {
 	return m
 }
 
-// Disagreement is what two members of an implicit pool see differently and only
-// one of them can have.
+// Disagreement is what two members of an implicit pool see differently.
 type Disagreement struct {
 	Kind DisagreementKind
-	// Member is who does not get its way, Decider who does.
-	Member, Decider string
+	// Member sees it otherwise than Other, with whom the pool's text agrees.
+	Member, Other string
 	// Prefix is the range in question, as the pool has it.
 	Prefix netip.Prefix
-	// Says is what Member says, Decided what the pool has.
-	Says, Decided string
+	// Says is what Member says, OtherSays what Other does.
+	Says, OtherSays string
 }
 
 // DisagreementKind is what a [Disagreement] is about.
@@ -57,32 +56,36 @@ type DisagreementKind uint8
 
 // The kinds.
 const (
-	// DisagreeGateway: two gateways of one range. Both are kept free; the pool
-	// has the older member's.
+	// DisagreeGateway: two gateways of one range. Each member's pods are answered
+	// its own, and both are kept free.
 	DisagreeGateway DisagreementKind = iota + 1
 	// DisagreePrefix: a range lies within another's wider one. No address is
 	// given twice; each member's pods see its own prefix length.
 	DisagreePrefix
 )
 
+// RemedyTwoWires says what to do where two definitions describe one CIDR that is on two wires.
+const RemedyTwoWires = "give the definitions of each a network_name of its own; while another IPAM serves them, the annotation tenure.dev/domain"
+
 // String says of the disagreement what Member's owner should know.
 func (d Disagreement) String() string {
 	switch d.Kind {
 	case DisagreeGateway:
-		return fmt.Sprintf("%s: gateway %s of %v is not the pool's, which is %s by %s, the older",
-			d.Member, d.Says, d.Prefix, d.Decided, d.Decider)
+		return fmt.Sprintf("%s: gateway %s of %v, where %s has %s; each answers its own, and neither is given to a pod: if these are two wires, %s",
+			d.Member, d.Says, d.Prefix, d.Other, d.OtherSays, RemedyTwoWires)
 	case DisagreePrefix:
 		return fmt.Sprintf("%s: range %s lies within %s of %s; no address is given twice, but pods of the two see different prefix lengths",
-			d.Member, d.Says, d.Decided, d.Decider)
+			d.Member, d.Says, d.OtherSays, d.Other)
 	default:
-		return fmt.Sprintf("%s: disagrees with %s", d.Member, d.Decider)
+		return fmt.Sprintf("%s: disagrees with %s", d.Member, d.Other)
 	}
 }
 
 // Unite returns the implicit pool of members, which are given oldest first: the
 // union of what each may take, without anybody's gateway, and what they disagree
-// about. The pool depends on the order only where gateways differ: the oldest
-// decides. Of a member's text, StaticOnly and BlockSize do not count. The error is
+// about. The pool does not depend on the order: of several gateways of a range its text
+// names the lowest, and gives none of them. Of a member's text, StaticOnly and BlockSize do
+// not count. The error is
 // that of [ParsePool] on the first member whose text is none.
 func Unite(members []Member) (PoolText, []Disagreement, error) {
 	var parts []part
@@ -178,7 +181,7 @@ func gatewaysIn(outer netip.Prefix, gateways []netip.Addr) []netip.Addr {
 
 // uniteWithin returns the pool's range outer, which contains parts and gateways.
 func uniteWithin(outer netip.Prefix, parts []part, gateways []netip.Addr, report func(Disagreement)) RangeText {
-	var first, gateway part // that has the CIDR, and that decides on the gateway
+	var first, gateway part // that has the CIDR, and that has its lowest gateway
 	for _, p := range parts {
 		if p.rng.Prefix != outer {
 			continue
@@ -186,7 +189,7 @@ func uniteWithin(outer netip.Prefix, parts []part, gateways []netip.Addr, report
 		if !first.rng.Prefix.IsValid() {
 			first = p
 		}
-		if !gateway.rng.Prefix.IsValid() && outer.Contains(p.rng.Gateway) {
+		if lowest := gateway.rng.Gateway; outer.Contains(p.rng.Gateway) && (!lowest.IsValid() || p.rng.Gateway.Less(lowest)) {
 			gateway = p
 		}
 	}
@@ -238,15 +241,15 @@ func buildSet(b *netipx.IPSetBuilder) *netipx.IPSet {
 func compare(p part, outer netip.Prefix, first, gateway part, report func(Disagreement)) {
 	if p.rng.Prefix != outer {
 		report(Disagreement{
-			Kind: DisagreePrefix, Member: p.member, Decider: first.member, Prefix: outer,
-			Says: p.rng.Prefix.String(), Decided: outer.String(),
+			Kind: DisagreePrefix, Member: p.member, Other: first.member, Prefix: outer,
+			Says: p.rng.Prefix.String(), OtherSays: outer.String(),
 		})
 		return
 	}
-	if gw := p.rng.Gateway; gw.IsValid() && gw != gateway.rng.Gateway {
+	if gw := p.rng.Gateway; gw.IsValid() && gateway.rng.Gateway.IsValid() && gw != gateway.rng.Gateway {
 		report(Disagreement{
-			Kind: DisagreeGateway, Member: p.member, Decider: gateway.member, Prefix: outer,
-			Says: gw.String(), Decided: gateway.rng.Gateway.String(),
+			Kind: DisagreeGateway, Member: p.member, Other: gateway.member, Prefix: outer,
+			Says: gw.String(), OtherSays: gateway.rng.Gateway.String(),
 		})
 	}
 }

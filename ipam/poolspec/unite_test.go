@@ -50,7 +50,7 @@ func TestUnite(t *testing.T) {
 			pool:  []string{"10.0.0.0/24", "10.1.0.0/24", "fd00::/64"},
 		},
 		{
-			name: "the oldest decides on the gateway, and both are kept free",
+			name: "two gateways: the text names the lower, and both are kept free",
 			ipams: []string{
 				`"range": "10.0.0.0/24"`,
 				`"range": "10.0.0.0/24", "gateway": "10.0.0.1"`,
@@ -58,7 +58,7 @@ func TestUnite(t *testing.T) {
 				`"range": "10.0.0.0/24", "gateway": "10.0.0.1"`,
 			},
 			pool:      []string{"10.0.0.0/24 without 10.0.0.254 via 10.0.0.1"},
-			disagrees: []string{"ns/c: gateway 10.0.0.254 of 10.0.0.0/24 is not the pool's, which is 10.0.0.1 by ns/b, the older"},
+			disagrees: []string{"ns/c: gateway 10.0.0.254 of 10.0.0.0/24, where ns/b has 10.0.0.1; each answers its own, and neither is given to a pod: if these are two wires, " + RemedyTwoWires},
 		},
 		{
 			name: "WB10 overlapping ranges share the wider one",
@@ -229,7 +229,7 @@ func randomRange(rnd *rand.Rand) string {
 }
 
 func TestDisagreementString(t *testing.T) {
-	if got := (Disagreement{Member: "a", Decider: "b"}).String(); got != "a: disagrees with b" {
+	if got := (Disagreement{Member: "a", Other: "b"}).String(); got != "a: disagrees with b" {
 		t.Errorf("got %q", got)
 	}
 }

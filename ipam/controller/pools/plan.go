@@ -346,7 +346,7 @@ func (s seen) describe(st *v1alpha1.IPPoolStatus) (counted bool) {
 		outside = fmt.Sprintf("%d addresses are in use, or granted, that the ranges do not have; they will not be given again", s.tally.outside)
 	}
 	s.flag(st, ConditionDraining, "AddressesOutsideRanges", outside)
-	s.flag(st, ConditionDefinitionsDisagree, "OldestDecides", strings.Join(few(s.disagreements, "disagreements"), "; "))
+	s.flag(st, ConditionDefinitionsDisagree, "DefinitionsDiffer", strings.Join(few(s.disagreements, "disagreements"), "; "))
 	return due
 }
 

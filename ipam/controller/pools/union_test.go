@@ -195,7 +195,7 @@ func TestDisagreementsOfAFullPool(t *testing.T) {
 		want     []string
 	}{
 		{"an older gateway comes", []networks.Network{plain, younger}, []networks.Network{older, younger, full},
-			[]string{"ns/def-9: pool lan has no room", "ns/def-0: gateway 10.0.0.1 of 10.0.0.0/24 is not the pool's, which is 10.0.0.254 by pool lan"}},
+			[]string{"ns/def-9: pool lan has no room", "ns/def-1: gateway 10.0.0.254 of 10.0.0.0/24, where pool lan has 10.0.0.1"}},
 		{"everybody is left out", []networks.Network{gaps(0, 64)}, []networks.Network{gaps(1, 65)}, []string{"ns/def-1: pool lan has no room"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
