@@ -9,12 +9,15 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tenure-ipam/tenure/attach/facts"
 	"github.com/tenure-ipam/tenure/attach/plan"
 	"github.com/tenure-ipam/tenure/attach/resolve"
+	"github.com/tenure-ipam/tenure/ipam/controller/networks"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
 const explainHelp = `Prints the plan that tenure-attach makes for a pod: each network in order, with the
@@ -106,7 +109,49 @@ func planFor(ctx context.Context, src *source, c *plan.Config, ref facts.PodRef,
 	call := plan.CallOf(answer.Pod.PodRef)
 	call.Runtime = c.Runtime
 	p, faults = plan.Make(c, call, answer, disk)
-	return p, faults, nil
+	mistakes, err := src.mistakes(ctx, answer.Networks)
+	return p, errors.Join(append([]error{faults}, mistakes...)...), err
+}
+
+// mistakes returns what is wrong with the definitions that a pod selects, as far as it is Tenure's:
+// what the plan does not see, since only the plugins read it.
+func (s *source) mistakes(ctx context.Context, selected []facts.Definition) (all []error, err error) {
+	for _, d := range selected {
+		if d.Config == nil || !json.Valid([]byte(*d.Config)) { // the plan says it
+			continue
+		}
+		n := networks.Read(d.Namespace, d.Name, time.Time{}, *d.Config)
+		fault := n.Fault
+		if fault == "" {
+			fault = n.Missing(func(pool string) bool {
+				exists, readErr := s.exists(ctx, pool)
+				if readErr != nil {
+					err = readErr
+				}
+				return exists || readErr != nil
+			})
+		}
+		if fault != "" {
+			all = append(all, fmt.Errorf("network attachment definition %s: %s", n, fault))
+		}
+	}
+	return all, err
+}
+
+// exists reports whether a pool exists. One that cannot be seen from here counts as there: a
+// manifest is explained without a cluster, too.
+func (s *source) exists(ctx context.Context, pool string) (bool, error) {
+	if err := s.connect(); err != nil {
+		return true, nil //nolint:nilerr // as it says
+	}
+	_, out, err := s.api.ReadIPPool(ctx, protocol.PoolName(pool))
+	switch {
+	case out == protocol.NotFound:
+		return false, nil
+	case err != nil && !forbidden(err):
+		return false, fmt.Errorf("read pool %s: %w", pool, err)
+	}
+	return true, nil
 }
 
 // config reads the configuration of tenure-attach.

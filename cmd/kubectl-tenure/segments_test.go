@@ -208,8 +208,8 @@ func TestFindingsOfWhatIsSwitched(t *testing.T) {
 	}
 }
 
-// TestTwoGateways: a report names definitions of one subnet that have two gateways, and says what to
-// do if they are of two wires. Where a definition has said so, they are two segments.
+// TestTwoGateways: a report names definitions of one subnet that have two gateways, and says what
+// to do if they are of two wires.
 func TestTwoGateways(t *testing.T) {
 	report := func(b string) (findings string) {
 		for _, s := range segmentsOf(foreignState{definitions: []foreign.Definition{

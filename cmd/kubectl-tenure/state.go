@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -48,6 +50,7 @@ func (s *session) readState(ctx context.Context) (st audit.State, err error) {
 	if err != nil {
 		return st, err
 	}
+	st.Faulty = known.faulty(st.Pools)
 	if st.Claims, err = read(ctx, not.of("ipamclaim"), &ipamclaims.IPAMClaimList{}, claimsIn, func(c *ipamclaims.IPAMClaim) (audit.Claim, error) {
 		return audit.Claim{Claim: kube.ClaimOf(c), Pools: known.ofClaim(c)}, nil
 	}); err != nil {
@@ -162,6 +165,21 @@ func (s *session) networks(ctx context.Context) (knownNetworks, error) {
 		k.byDefinition[n.String()] = n
 	}
 	return k, err
+}
+
+// faulty returns the definitions that cannot be used, as they are wrong or name none of the pools.
+func (k knownNetworks) faulty(pools []audit.Pool) (all []audit.Unreadable) {
+	exists := map[string]bool{}
+	for _, p := range pools {
+		exists[p.Name] = true
+	}
+	for _, name := range slices.Sorted(maps.Keys(k.byDefinition)) {
+		n := k.byDefinition[name]
+		if fault := cmp.Or(n.Fault, n.Missing(func(pool string) bool { return exists[pool] })); fault != "" {
+			all = append(all, audit.Unreadable{Object: "network-attachment-definition " + name, Why: fault})
+		}
+	}
+	return all
 }
 
 // ofClaim returns the pools of a claim's network.

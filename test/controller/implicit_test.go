@@ -3,9 +3,12 @@ package controller_test
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
+	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -166,12 +169,11 @@ func TestImplicitPoolsLife(t *testing.T) {
 	gone(t, named(net), 30*time.Second)
 }
 
-// TestDefinitionsDisagree (F27): the oldest decides, the others are told.
+// TestDefinitionsDisagree (F27): of two gateways none is given to a pod, and the pair is told.
 func TestDefinitionsDisagree(t *testing.T) {
 	start(t)
 	ns, net := namespace(t), unique("net")
 	definition(t, ns, net+"-1", net+"-1", inline(net, `"range":"10.15.0.0/24","gateway":"10.15.0.1"`))
-	time.Sleep(1100 * time.Millisecond) // creation times have whole seconds
 	younger := definition(t, ns, net+"-2", net+"-2", inline(net, `"range":"10.15.0.0/24","gateway":"10.15.0.254"`))
 	warned(t, younger, "DefinitionsDisagree")
 	p := awaitOpen(t, net)
@@ -179,13 +181,13 @@ func TestDefinitionsDisagree(t *testing.T) {
 		if _, err := read(p); err != nil {
 			return err
 		}
-		if p.Spec.Ranges[0].Gateway != "10.15.0.1" {
-			return fmt.Errorf("gateway %s; want the older one's", p.Spec.Ranges[0].Gateway)
+		if r := p.Spec.Ranges[0]; r.Gateway != "10.15.0.1" || !slices.Contains(r.Exclude, "10.15.0.254") && r.End != "10.15.0.253" {
+			return fmt.Errorf("range %+v; want the lower gateway named, and the other one excluded", r)
 		}
 		if by := p.Annotations["tenure.dev/definitions"]; by != ns+"/"+net+"-1,"+ns+"/"+net+"-2" {
 			return fmt.Errorf("made by %s; want both", by)
 		}
-		return condition(p.Status.Conditions, "DefinitionsDisagree", metav1.ConditionTrue, "OldestDecides", ns+"/"+net+"-2", "10.15.0.254")
+		return condition(p.Status.Conditions, "DefinitionsDisagree", metav1.ConditionTrue, "DefinitionsDiffer", ns+"/"+net+"-1", ns+"/"+net+"-2", "10.15.0.254", "network_name")
 	})
 	generation := p.Generation
 	always(t, 2*time.Second, func() error {
@@ -200,7 +202,7 @@ func TestDefinitionsDisagree(t *testing.T) {
 		if _, err := read(p); err != nil {
 			return err
 		}
-		if condition(p.Status.Conditions, "DefinitionsDisagree", metav1.ConditionTrue, "OldestDecides") == nil {
+		if condition(p.Status.Conditions, "DefinitionsDisagree", metav1.ConditionTrue, "DefinitionsDiffer") == nil {
 			return fmt.Errorf("the condition is still there")
 		}
 		return nil
@@ -241,7 +243,7 @@ func TestMoreDefinitionsThanAPoolHolds(t *testing.T) {
 		if _, err := read(p); err != nil {
 			return err
 		}
-		return condition(p.Status.Conditions, "DefinitionsDisagree", metav1.ConditionTrue, "OldestDecides", youngest.GetName(), "no room")
+		return condition(p.Status.Conditions, "DefinitionsDisagree", metav1.ConditionTrue, "DefinitionsDiffer", youngest.GetName(), "no room")
 	})
 	if err := has(64, "10.18.63.0/24")(); err != nil {
 		t.Error(err)
@@ -293,4 +295,37 @@ func TestIdleBlocksGoBack(t *testing.T) {
 		}
 		return err
 	})
+}
+
+// TestDefinitionsThatCannotBeUsed: a definition that was to be Tenure's and cannot be used has an
+// Event that says why; another IPAM's has none. What a claim has by an earlier text it keeps.
+func TestDefinitionsThatCannotBeUsed(t *testing.T) {
+	start(t)
+	ns, net := namespace(t), unique("net")
+	ran := definition(t, ns, net, net, inline(net, `"range":"10.19.0.0/24"`))
+	has := allocated(t, claim(t, ns, "c", net))
+	ran.Spec.Config = `{"cniVersion":"1.0.0","name":"` + net + `","type":"bridge","ipam":{"type":"tenure"`
+	if err := kc.Update(t.Context(), ran); err != nil {
+		t.Fatal(err)
+	}
+	warned(t, ran, "InvalidDefinition")
+	other := definition(t, ns, "other", "other", `{"type":"Whereabouts","range":"10.19.1.0/24"}`)
+	warned(t, definition(t, ns, "spelt", "spelt", `{"type":"Tenure","pool":"p"}`), "InvalidDefinition")
+	warned(t, definition(t, ns, "lost", "lost", ofPool(unique("gone"))), "PoolNotFound")
+	beside := &nad.NetworkAttachmentDefinition{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "beside"}}
+	beside.Spec.Config = `{"cniVersion":"1.0.0","name":"beside","plugins":[{"type":"bridge"}],"ipam":{"type":"tenure","pool":"p"}}`
+	create(t, beside)
+	warned(t, beside, "InvalidDefinition")
+	if got := allocated(t, claimOf(ns, "c", net)); !slices.Equal(got, has) {
+		t.Errorf("the claim has %v; want what it had, %v", got, has)
+	}
+	var list eventsv1.EventList
+	if err := kc.List(t.Context(), &list, client.InNamespace(ns)); err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range list.Items {
+		if e.Regarding.UID == other.UID {
+			t.Errorf("another IPAM's definition has the Event %s: %s", e.Reason, e.Note)
+		}
+	}
 }

@@ -24,6 +24,8 @@ type State struct {
 	SubLeases []protocol.SubLease
 	Claims    []Claim
 	Pods      []Pod
+	// Faulty are the NetworkAttachmentDefinitions of Tenure's that cannot be used.
+	Faulty []Unreadable
 	// Reservations are the UIDs of the IPReservations that there are.
 	Reservations map[protocol.UID]bool
 	Nodes        map[protocol.NodeName]protocol.Node
@@ -103,6 +105,7 @@ const (
 	ForeignLeaked    Rule = "ForeignLeaked"    // an address is kept for a pod of another IPAM that is gone
 	StoreFrozen      Rule = "StoreFrozen"      // a node's lease is of an earlier store
 	AddressOutside   Rule = "AddressOutside"   // an address lies outside its pool's ranges
+	DefinitionFaulty Rule = "DefinitionFaulty" // a network definition cannot be used
 	NoAgent          Rule = "NoAgent"          // nodes have no agent, and never had one
 )
 
@@ -110,7 +113,7 @@ const (
 // that Tenure promises and some room; never is for what harms nobody.
 var settles = map[Rule]time.Duration{
 	GrantLeaked: time.Minute, SubLeaseLeaked: 4 * time.Minute, AllocationLeaked: 5 * time.Minute, ForeignLeaked: 5 * time.Minute,
-	StoreFrozen: never, AddressOutside: never, NoAgent: never,
+	StoreFrozen: never, AddressOutside: never, DefinitionFaulty: never, NoAgent: never,
 }
 
 const never = time.Duration(1<<63 - 1)
@@ -176,6 +179,7 @@ func Lasting(before, now []Finding, apart time.Duration) (last []Finding) {
 func Look(s State) []Finding {
 	l := newLook(s)
 	l.poolsApart()
+	l.definitions()
 	l.leasesApart()
 	l.leases()
 	l.grants()

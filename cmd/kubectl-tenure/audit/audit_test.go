@@ -160,3 +160,12 @@ func TestPoolsOverlap(t *testing.T) {
 		t.Errorf("found %+v; want PoolsOverlap of lan", found)
 	}
 }
+
+// TestFaultyDefinitions: a definition that cannot be used is a NOTE.
+func TestFaultyDefinitions(t *testing.T) {
+	s := State{Faulty: []Unreadable{{Object: "network-attachment-definition ns/lan", Why: "ipam.pool: pool gone does not exist"}}}
+	found := Lasting(Look(s), Look(s), time.Hour)
+	if len(found) != 1 || found[0].Rule != DefinitionFaulty || found[0].Wrong || found[0].What != s.Faulty[0].Why {
+		t.Errorf("found %+v; want a note of ns/lan", found)
+	}
+}

@@ -19,6 +19,13 @@ func (l *look) poolsApart() {
 	}
 }
 
+// definitions finds network definitions that cannot be used.
+func (l *look) definitions() {
+	for _, d := range l.Faulty {
+		l.add(DefinitionFaulty, d.Object, place{}, d.Why, "correct it: until then no new pod is attached by it. What pods and claims have by an earlier text they keep")
+	}
+}
+
 // leasesApart finds leases of one pool that share addresses.
 func (l *look) leasesApart() {
 	for pool, leases := range l.byPool {

@@ -285,6 +285,9 @@ func (c *Controller) assemble(ctx context.Context, mgr manager.Manager) ([]prome
 		Cache: mgr.GetCache(), Write: direct, Live: live, Networks: catalog,
 		Events: mgr.GetEventRecorder(name), Log: c.log.With("part", "pools"),
 	}
+	ofDefinitions := &pools.Definitions{
+		Cache: mgr.GetCache(), Networks: catalog, Events: mgr.GetEventRecorder(name), Log: c.log.With("part", "definitions"), Now: time.Now,
+	}
 	begun := time.Now() // what passes since is told by the monotonic clock
 	ofDead := &deadnodes.Reconciler{
 		Cache: mgr.GetCache(), RegistrationNamespace: c.cfg.RegistrationNamespace, Live: live, Events: mgr.GetEventRecorder(name),
@@ -311,6 +314,7 @@ func (c *Controller) assemble(ctx context.Context, mgr manager.Manager) ([]prome
 			return mgr.Add(everywhere(func(ctx context.Context) error { return ofPools.WatchRevision(ctx, live) }))
 		},
 		func() error { return implicit.Setup(mgr, catalog) },
+		func() error { return ofDefinitions.Setup(mgr) },
 		func() error { return ofDead.Setup(mgr) },
 		func() error { return ofRanks.setup(mgr) },
 		func() error { return probes(mgr) },

@@ -51,14 +51,20 @@ func (n Network) older(o Network) int {
 // Read reads the configuration of a definition, single or list.
 func Read(namespace, definition string, created time.Time, config string) Network {
 	n := Network{Namespace: namespace, Definition: definition, Created: created, Name: definition}
-	outline, ok := outlineOf(config)
-	if !ok {
-		return n // nobody's network: it cannot be attached
+	outline, err := outlineOf(config)
+	if err != nil {
+		if meant(config) {
+			n.Owner, n.Fault = Tenure, fmt.Sprintf("config: cannot be read: %v; correct the JSON", err)
+		}
+		return n
 	}
 	if outline.Name != "" {
 		n.Name = outline.Name
 	}
 	if !outline.ours() {
+		if n.Fault = outline.mistake(); n.Fault != "" {
+			n.Owner = Tenure
+		}
 		return n
 	}
 	configs, err := poolspec.ParseNetwork([]byte(config), definition)
@@ -84,10 +90,10 @@ type ipam struct {
 	Type string `json:"type"`
 }
 
-func outlineOf(config string) (outline, bool) {
+func outlineOf(config string) (outline, error) {
 	var o outline
 	err := json.Unmarshal([]byte(config), &o)
-	return o, err == nil
+	return o, err
 }
 
 func (o outline) ours() bool {
