@@ -75,13 +75,12 @@ func (s *Shape) refusal(a netip.Addr) error {
 		return &RefusedError{Addr: a, Reason: OutsidePool}
 	}
 	var cidr netip.Prefix
-	var gateway, excluded bool
+	var excluded bool
 	for _, r := range s.ranges { // several may share the CIDR
 		if FamilyOf(a) == 0 || !r.Prefix.Contains(a) {
 			continue
 		}
 		cidr = r.Prefix
-		gateway = gateway || r.Gateway == a
 		excluded = excluded || slices.ContainsFunc(r.Exclude, func(x netipx.IPRange) bool { return x.Contains(a) })
 	}
 	e := &RefusedError{Addr: a, Prefix: cidr, Reason: OutsideRange}
@@ -90,7 +89,7 @@ func (s *Shape) refusal(a netip.Addr) error {
 		e.Reason = OutsidePool
 	case slices.Contains(reserved(cidr), a):
 		e.Reason = reservation(cidr, a)
-	case gateway:
+	case slices.Contains(s.gateways, a):
 		e.Reason = GatewayAddr
 	case excluded:
 		e.Reason = ExcludedAddr

@@ -26,7 +26,8 @@ type Range struct {
 	// name. They are clipped and shared as excludes are.
 	StaticOnly []netipx.IPRange
 
-	// Gateway lies in the CIDR and is never given. Zero is none.
+	// Gateway is the router that pods are told, of the CIDR's family, within it or not. It is
+	// given by no range of the pool. Zero is none.
 	Gateway netip.Addr
 }
 
@@ -37,28 +38,30 @@ type Range struct {
 //   - the network and broadcast address of an IPv4 prefix of /30 or shorter,
 //   - the subnet-router anycast address (the lowest) of an IPv6 prefix of /126
 //     or shorter,
-//   - gateways and excluded addresses,
+//   - gateways, those of the ranges and others, and excluded addresses,
 //   - IPv4-mapped IPv6 addresses, which stand for others.
 //
 // All addresses of /31, /32, /127 and /128 may be given. A Shape is immutable
 // and safe for concurrent use. Both nil and the zero Shape are a pool without
 // addresses.
 type Shape struct {
-	ranges   []Range  // as given, with Start and End filled in
-	located  []Range  // the same, by Start
+	ranges   []Range // as given, with Start and End filled in
+	located  []Range // the same, by Start
+	gateways []netip.Addr
 	usable   byFamily // may be given at all
 	ordinary byFamily // may be given unasked
 }
 
-// NewShape returns the Shape of a pool of these ranges. Where they cannot be a
+// NewShape returns the Shape of a pool of these ranges. Gateways are addresses that routers have
+// beside the ranges' own gateways. They may lie anywhere. Where the ranges cannot be a
 // pool, its error joins one [*RangeError] for each fault. Two CIDRs must be
 // disjoint, or equal with disjoint start–end.
-func NewShape(ranges []Range) (*Shape, error) {
+func NewShape(ranges []Range, gateways ...netip.Addr) (*Shape, error) {
 	filled, err := check(ranges)
 	if err != nil {
 		return nil, err
 	}
-	s := &Shape{ranges: filled, located: slices.Clone(filled)}
+	s := &Shape{ranges: filled, located: slices.Clone(filled), gateways: slices.Clone(gateways)}
 	slices.SortFunc(s.located, func(a, b Range) int { return a.Start.Compare(b.Start) })
 
 	var all, never, static netipx.IPSetBuilder
@@ -69,10 +72,13 @@ func NewShape(ranges []Range) (*Shape, error) {
 			never.Add(a)
 		}
 		if r.Gateway.IsValid() {
-			never.Add(r.Gateway)
+			s.gateways = append(s.gateways, r.Gateway)
 		}
 		addClipped(&never, r.Exclude, r.Prefix)
 		addClipped(&static, r.StaticOnly, r.Prefix)
+	}
+	for _, a := range s.gateways {
+		never.Add(a)
 	}
 	// The builders saw only ranges that check has seen, so they cannot fail.
 	neverSet, err := never.IPSet()

@@ -77,7 +77,9 @@ func (c *checker) one(i int) {
 		c.fault(i, "start", "%v comes after the end %v", r.Start, r.End)
 		c.bad[i] = true
 	}
-	c.inside(i, "gateway", &r.Gateway, netip.Addr{})
+	if gw := r.Gateway; gw.IsValid() && FamilyOf(gw) != FamilyOf(p.Addr()) {
+		c.fault(i, "gateway", "%v is of another family than %v", gw, p)
+	}
 }
 
 // inside reports whether *a lies in the CIDR of range i. A zero *a becomes

@@ -20,8 +20,8 @@ const (
 	// there only while it is True.
 	PoolForeignAddresses = "ForeignAddresses"
 	// PoolTwoOwners names addresses that a pod of another IPAM has and somebody else of
-	// the pool, too, or a claim and a port of Neutron's that is not its own. It is there only
-	// while it is True.
+	// the pool, too, or a claim and a port of Neutron's that is not its own, or a router and
+	// somebody of the pool. It is there only while it is True.
 	PoolTwoOwners = "TwoOwners"
 	// PoolWithheld says why addresses that an edit has added are not given yet. It is
 	// there only while it is True.
@@ -88,9 +88,14 @@ const (
 	ReasonSubnetUnfit = "SubnetUnfit"
 )
 
-// ReasonPortTaken is a reason of the condition TwoOwners (True): a port of Neutron's that is not
-// the claim's has the address of a claim.
-const ReasonPortTaken = "PortTaken"
+// Reasons of the condition TwoOwners.
+const (
+	// ReasonPortTaken (True): a port of Neutron's that is not the claim's has the address of
+	// a claim.
+	ReasonPortTaken = "PortTaken"
+	// ReasonRouterTaken (True): a pod or a claim has the address of a router.
+	ReasonRouterTaken = "RouterTaken"
+)
 
 // Reasons of the condition Exhausted.
 const (

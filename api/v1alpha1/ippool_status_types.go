@@ -39,6 +39,17 @@ type IPPoolStatus struct {
 	// +kubebuilder:validation:items:MaxLength=79
 	Withheld []string `json:"withheld,omitempty"`
 
+	// gateways are addresses of the spec that routers have, beside the gateways of the
+	// ranges, by the networks that use the pool: a bridge with isGateway takes the first
+	// of a subnet for which no gateway is named, and an inline definition names its own.
+	// They are given to nobody.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=1024
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=39
+	Gateways []string `json:"gateways,omitempty"`
+
 	// fenced are the names of whereabouts' IPPools that get no new allocations: this
 	// pool has taken their addresses over. The policy foreign-fence.tenure.dev holds
 	// whereabouts to it.

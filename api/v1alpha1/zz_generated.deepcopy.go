@@ -398,6 +398,11 @@ func (in *IPPoolStatus) DeepCopyInto(out *IPPoolStatus) {
 		*out = make([]string, len(*in))
 		copy(*out, *in)
 	}
+	if in.Gateways != nil {
+		in, out := &in.Gateways, &out.Gateways
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	if in.Fenced != nil {
 		in, out := &in.Fenced, &out.Fenced
 		*out = make([]string, len(*in))

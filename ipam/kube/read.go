@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
 	"go4.org/netipx"
@@ -97,9 +98,17 @@ func PoolOf(o *v1alpha1.IPPool) protocol.Pool {
 }
 
 // PoolText returns the ranges of an IPPool as text, for [poolspec.ParsePool], without what
-// its status withholds: that belongs to nobody yet.
+// its status withholds: that belongs to nobody yet. The gateways of its status belong to routers.
 func PoolText(o *v1alpha1.IPPool) poolspec.PoolText {
-	return SpecText(o).Without(o.Status.Withheld)
+	t := SpecText(o).Without(o.Status.Withheld)
+	t.Gateways = o.Status.Gateways
+	return t
+}
+
+// Unpooled returns, as text, what the pool's status takes away from its spec. While that and the
+// generation stay the same, [PoolText] does.
+func Unpooled(o *v1alpha1.IPPool) string {
+	return strings.Join(o.Status.Withheld, ",") + ";" + strings.Join(o.Status.Gateways, ",")
 }
 
 // SpecText returns the ranges of an IPPool as text, as its spec has them.

@@ -110,9 +110,11 @@ type Source struct {
 	// has.
 	Families []allocator.Family
 	// Ranges are the inline ranges as the configuration describes them, for
-	// [Source.Answer]. A gateway may lie outside its range, so they are no
-	// input for [allocator.NewShape].
+	// [Source.Answer].
 	Ranges []allocator.Range
+	// TakesFirst says that the interface plugin takes the first address of the CIDR for
+	// itself where it is answered no gateway: see [Source.Routers].
+	TakesFirst bool
 }
 
 // Requested is an address asked for by name.
@@ -194,7 +196,7 @@ func (c *Config) SourceOf(a netip.Addr, shapeOf func(pool string) (*allocator.Sh
 			continue
 		}
 		rank := located
-		if s.View.Contains(a) {
+		if s.ViewOf(shape).Contains(a) {
 			rank += viewed
 		}
 		if shape.Assignable(a) == nil {

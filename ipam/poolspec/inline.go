@@ -47,18 +47,16 @@ func (p *parser) inline(sets []inlineSet) {
 	texts := map[string]*PoolText{}
 	for _, set := range sets {
 		if texts[set.pool] == nil {
-			texts[set.pool] = &PoolText{Ranges: unite(partsOf(sets, set.pool), nil, nil)}
+			texts[set.pool] = &PoolText{Ranges: unite(partsOf(sets, set.pool), p.routersOf(sets, set.pool), nil)}
 		}
-		src := Source{Pool: set.pool, Implicit: texts[set.pool]}
+		src := Source{Pool: set.pool, Implicit: texts[set.pool], TakesFirst: p.bridgeTakes}
 		var mine netipx.IPSetBuilder
 		for _, r := range set.ranges {
 			src.Ranges = append(src.Ranges, r.Range)
 			mine.AddSet(usable(r.Range))
 		}
-		for _, other := range partsOf(sets, set.pool) {
-			if gw := other.rng.Gateway; gw.IsValid() {
-				mine.Remove(gw) // a router all the same, and the pool never gives it
-			}
+		for _, a := range p.routersOf(sets, set.pool) {
+			mine.Remove(a) // also where it is one by another range: the pool never gives it
 		}
 		src.Families = []allocator.Family{allocator.FamilyOf(src.Ranges[0].Prefix.Addr())}
 		view := buildSet(&mine)
@@ -103,6 +101,15 @@ func partsOf(sets []inlineSet, pool string) []part {
 		}
 	}
 	return parts
+}
+
+// routersOf returns the addresses that routers have in the sets of one pool.
+func (p *parser) routersOf(sets []inlineSet, pool string) []netip.Addr {
+	var all []netip.Addr
+	for _, part := range partsOf(sets, pool) {
+		all = append(all, Source{TakesFirst: p.bridgeTakes}.Routers(part.rng)...)
+	}
+	return all
 }
 
 // span returns r's first to last address.
@@ -157,9 +164,9 @@ func (p *parser) checkSpan(r *inlineRange, startKey, endKey string) {
 func (s Source) Answer(a netip.Addr, in allocator.Range) (bits int, gateway netip.Addr) {
 	own, ok := s.inlineRangeOf(a)
 	if !ok {
-		return in.Prefix.Bits(), in.Gateway
+		return in.Prefix.Bits(), s.gatewayOf(in)
 	}
-	return own.Prefix.Bits(), own.Gateway
+	return own.Prefix.Bits(), s.gatewayOf(own)
 }
 
 // inlineRangeOf returns the inline range that has a between its start and its end.

@@ -31,6 +31,8 @@ type parser struct {
 	runtime
 	// mark is how many faults there were before the sources were read.
 	mark int
+	// bridgeTakes is [Source.TakesFirst] of every source.
+	bridgeTakes bool
 }
 
 // runtime is what "runtimeConfig" and "args" say to an IPAM plugin.
@@ -73,6 +75,7 @@ func (p *parser) config(top object, cniArgs string) {
 	if p.ipam, ok = p.dict(top.at("ipam"), raw); !ok {
 		return
 	}
+	p.bridgeTakes = p.takesFirst(top)
 	p.settings()
 	p.result()
 	p.keys()
@@ -236,7 +239,7 @@ func (p *parser) named() {
 				p.addf(e.path, "name each pool once", "%q is named twice", e.name)
 			}
 		}
-		p.cfg.Sources = append(p.cfg.Sources, Source{Pool: e.name})
+		p.cfg.Sources = append(p.cfg.Sources, Source{Pool: e.name, TakesFirst: p.bridgeTakes})
 	}
 }
 

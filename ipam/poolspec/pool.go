@@ -25,7 +25,7 @@ type RangeText struct {
 	// Each must have an address in common with the CIDR.
 	Exclude    []string `json:"exclude,omitempty"`
 	StaticOnly []string `json:"staticOnly,omitempty"`
-	// Gateway lies in the CIDR; empty is none.
+	// Gateway is of the CIDR's family, within it or not; empty is none.
 	Gateway string `json:"gateway,omitempty"`
 }
 
@@ -36,6 +36,10 @@ type PoolText struct {
 	// BlockSize is the number of addresses in a block, a power of two of at
 	// most [allocator.MaxBlockSize]. Zero leaves it to Tenure.
 	BlockSize int `json:"blockSize,omitempty"`
+	// Gateways are addresses that routers have beside the ranges' gateways. They are given to
+	// nobody. Nobody writes them by hand: they come of the networks that use the pool, by
+	// [Source.Routers].
+	Gateways []string `json:"gateways,omitempty"`
 }
 
 // Without returns t without the addresses of spans, each "first-last". A span that is no
@@ -77,7 +81,13 @@ func ParsePool(t PoolText) (*allocator.Shape, error) {
 			ranges[i] = r
 		}
 	}
-	shape, err := allocator.NewShape(ranges)
+	var gateways []netip.Addr
+	for i, text := range t.Gateways {
+		if a, ok := parseAddr(&fs, fmt.Sprintf("status.gateways[%d]", i), text); ok {
+			gateways = append(gateways, a)
+		}
+	}
+	shape, err := allocator.NewShape(ranges, gateways...)
 	addRangeErrors(&fs, err, ranges)
 	if err := fs.err(); err != nil {
 		return nil, err
@@ -182,6 +192,8 @@ func addRangeErrors(fs *faults, err error, ranges []allocator.Range) {
 		}
 		field, remedy := re.Field, "choose an address inside the cidr"
 		switch {
+		case field == "gateway":
+			remedy = "name a gateway of the cidr's family"
 		case field == "prefix":
 			field, remedy = "cidr", "describe the addresses in one range, or in two pools if they are two networks"
 		case field == "start" && strings.Contains(re.Reason, "overlaps"):

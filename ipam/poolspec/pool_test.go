@@ -69,11 +69,11 @@ func TestFaultsOfPool(t *testing.T) {
 			`spec.ranges[1].exclude[2]: "10.0.0.1/30" has host bits set`, `spec.ranges[1].exclude[3]: "fe80::1%e" is not an address`,
 			`spec.ranges[1].staticOnly[0]: "10.0.0.0/99" is not a CIDR`, `spec.ranges[1].staticOnly[1]: "fe80::1-fe80::2%e" is not a range of addresses`,
 		}},
-		{"outside", one(RangeText{CIDR: "10.0.0.0/24", Start: "10.0.1.1", End: "fd00::1", Exclude: []string{"10.0.2.0/24"}, StaticOnly: []string{"10.0.0.1", "fd00::2"}, Gateway: "10.1.0.1"}), []string{
+		{"outside", one(RangeText{CIDR: "10.0.0.0/24", Start: "10.0.1.1", End: "fd00::1", Exclude: []string{"10.0.2.0/24"}, StaticOnly: []string{"10.0.0.1", "fd00::2"}, Gateway: "fe80::1"}), []string{
 			"spec.ranges[0].exclude[0]: 10.0.2.0/24 lies outside 10.0.0.0/24", "spec.ranges[0].staticOnly[1]: fd00::2 lies outside 10.0.0.0/24",
 		}},
-		{"outside, of one range", one(RangeText{CIDR: "10.0.0.0/24", Start: "10.0.1.1", End: "fd00::1", Gateway: "10.1.0.1"}), []string{
-			"spec.ranges[0].start: 10.0.1.1 lies outside 10.0.0.0/24", "spec.ranges[0].end: fd00::1 lies outside 10.0.0.0/24", "spec.ranges[0].gateway: 10.1.0.1 lies outside 10.0.0.0/24",
+		{"outside, of one range", one(RangeText{CIDR: "10.0.0.0/24", Start: "10.0.1.1", End: "fd00::1", Gateway: "fe80::1"}), []string{
+			"spec.ranges[0].start: 10.0.1.1 lies outside 10.0.0.0/24", "spec.ranges[0].end: fd00::1 lies outside 10.0.0.0/24", "spec.ranges[0].gateway: fe80::1 is of another family than 10.0.0.0/24",
 		}},
 		{"start after end", one(RangeText{CIDR: "10.0.0.0/24", Start: "10.0.0.9", End: "10.0.0.8"}), []string{"spec.ranges[0].start: 10.0.0.9 comes after the end 10.0.0.8"}},
 		{"overlaps, with the index in the text", PoolText{Ranges: []RangeText{{CIDR: "x"}, {CIDR: "10.0.0.0/16"}, {CIDR: "10.0.1.0/24"}, {CIDR: "fd00::/64", Start: "fd00::5"}, {CIDR: "fd00::/64", End: "fd00::5"}}}, []string{

@@ -17,8 +17,8 @@ type Member struct {
 	Name string
 	// Pool is the Implicit of one of its sources.
 	Pool PoolText
-	// Gateways are those of its ranges of that pool. Pool does not have one that lies
-	// outside its own range, or in a range that is within another.
+	// Gateways are the addresses that routers have as the member sees that pool. Pool does not
+	// have one that lies outside its own range, or in a range that is within another.
 	Gateways []netip.Addr
 }
 
@@ -31,11 +31,7 @@ func MemberOf(name string, sources []Source, pool string) Member {
 			continue
 		}
 		m.Pool = *s.Implicit
-		for _, r := range s.Ranges {
-			if r.Gateway.IsValid() {
-				m.Gateways = append(m.Gateways, r.Gateway)
-			}
-		}
+		m.Gateways = append(m.Gateways, s.RoutersIn(nil)...)
 	}
 	return m
 }

@@ -50,6 +50,9 @@ func (simNetworks) Resolve(_ context.Context, network, _ string) (networks.Resol
 // OfPool implements [pools.Describers].
 func (simNetworks) OfPool(context.Context, string) ([]networks.Network, error) { return nil, nil }
 
+// Using implements [pools.Users]. No network has routers that the pools' specs do not name.
+func (simNetworks) Using(context.Context, string) ([]networks.Network, error) { return nil, nil }
+
 // simPods are pods that may come up on any node: two of a virtual machine on the
 // move, a StatefulSet's, and two replicas.
 var simPods = []protocol.PodRef{

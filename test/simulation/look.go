@@ -223,7 +223,7 @@ func (c liveLooks) ReadNode(_ context.Context, name protocol.NodeName) (protocol
 func (c *simController) lookState(s grants.PoolState, p simPool) grants.PoolState {
 	if c.w.other != nil {
 		s.Unopened = p.obj.Status.Opening == ""
-		s.Withheld = fmt.Sprint(p.obj.Status.Withheld)
+		s.Unpooled = fmt.Sprint(p.obj.Status.Withheld)
 	}
 	return s
 }

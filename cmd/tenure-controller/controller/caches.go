@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"strings"
 	"time"
 
 	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
@@ -116,7 +115,7 @@ func feed(ctx context.Context, from cache.Informers, b *grants.Broker, shapes *p
 		b.SetPool(grants.PoolState{
 			Pool: kube.PoolOf(p), Generation: p.Generation, Shape: shape, Fault: fault, Scarce: scarce, Restored: pools.Restored(p),
 			Unopened: p.Status.Opening == "", Stopped: p.Spec.Allocation == v1alpha1.AllocationStopped, Sourced: p.Spec.Source != nil,
-			Withheld: strings.Join(p.Status.Withheld, ","),
+			Unpooled: kube.Unpooled(p),
 		})
 	}, func(p *v1alpha1.IPPool) {
 		b.DropPool(protocol.PoolName(p.Name), protocol.UID(p.UID))

@@ -56,8 +56,8 @@ type PoolState struct {
 	Stopped bool
 	// Sourced says that the pool has a source, by which claims alone have its addresses.
 	Sourced bool
-	// Withheld is, as text, what Shape lacks of the spec: see IPPool's status.withheld.
-	Withheld string
+	// Unpooled is, as text, what Shape lacks of the spec, by the pool's status.
+	Unpooled string
 }
 
 // pool is one pool, or what is left of it: leases may outlive their pool, and be
@@ -162,7 +162,7 @@ func (b *Book) SetPool(s PoolState) bool {
 		return false
 	}
 	p.ahead = false
-	if s.UID == old.UID && s.Generation == old.Generation && s.Withheld == old.Withheld && old.Generation > 0 && old.Shape != nil {
+	if s.UID == old.UID && s.Generation == old.Generation && s.Unpooled == old.Unpooled && old.Generation > 0 && old.Shape != nil {
 		s.Shape, s.Fault = old.Shape, old.Fault
 	}
 	p.state = s

@@ -296,7 +296,7 @@ func TestEditedPool(t *testing.T) {
 	accepted.Revision, accepted.Edited = "3", false
 	b.correct("lan", edited.UID, accepted, true)
 	asked(PoolNotReady)
-	edited.Pool, edited.Withheld, edited.Shape = accepted, "10.0.0.3-10.0.0.254", pool.Shape
+	edited.Pool, edited.Unpooled, edited.Shape = accepted, "10.0.0.3-10.0.0.254", pool.Shape
 	b.SetPool(edited)
 	asked(NoProblem)
 }

@@ -14,6 +14,7 @@ import (
 const (
 	byName = "tenure.network" // the CNI network's name
 	byPool = "tenure.pool"    // implicit pools that it describes
+	byUse  = "tenure.uses"    // pools that it gets addresses of, implicit ones as well
 )
 
 // A Catalog finds networks among the definitions in a cache. Its methods may be
@@ -38,6 +39,7 @@ func (c *Catalog) Index(ctx context.Context, to client.FieldIndexer) error {
 	for field, of := range map[string]func(Network) []string{
 		byName: func(n Network) []string { return []string{n.Name} },
 		byPool: func(n Network) []string { return sortedPools(n) },
+		byUse:  Network.Pools,
 	} {
 		err := to.IndexField(ctx, &nad.NetworkAttachmentDefinition{}, field, func(o client.Object) []string {
 			return of(c.Of(o.(*nad.NetworkAttachmentDefinition)))
@@ -90,6 +92,13 @@ func (c *Catalog) OfPool(ctx context.Context, pool string) ([]Network, error) {
 	describing, err := c.find(ctx, byPool, pool)
 	slices.SortFunc(describing, Network.older)
 	return describing, err
+}
+
+// Using returns the networks that get addresses of a pool, oldest first.
+func (c *Catalog) Using(ctx context.Context, pool string) ([]Network, error) {
+	using, err := c.find(ctx, byUse, pool)
+	slices.SortFunc(using, Network.older)
+	return using, err
 }
 
 func (c *Catalog) find(ctx context.Context, field, value string) ([]Network, error) {

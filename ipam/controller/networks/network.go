@@ -200,6 +200,16 @@ func (n Network) pools() string {
 	return "pools " + strings.Join(names, ", ")
 }
 
+// Pools returns the names of the pools that n gets addresses of, each once, in order.
+func (n Network) Pools() []string {
+	var names []string
+	for _, s := range n.Sources {
+		names = append(names, s.Pool)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
 // ImplicitPools returns what the pools that n describes inline must hold.
 func (n Network) ImplicitPools() map[string]poolspec.PoolText {
 	pools := map[string]poolspec.PoolText{}

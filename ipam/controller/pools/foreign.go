@@ -1,6 +1,7 @@
 package pools
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -180,24 +181,36 @@ func (s seen) tellForeign(st *v1alpha1.IPPoolStatus) {
 		withheld = fmt.Sprintf("addresses that an edit has added are not given yet (%s): %s", strings.Join(few(st.Withheld, "ranges"), ", "), why)
 	}
 	s.flag(st, v1alpha1.PoolWithheld, "NotLookedAt", withheld)
-	var conflicts []string
-	for _, c := range v.Conflicts {
-		conflicts = append(conflicts, c.String())
-	}
-	if len(conflicts) > 0 {
-		conflicts = append(few(conflicts, "addresses"), "delete one of the pods of each: its new one gets another address")
-	}
-	reason := "OfTwoIPAMs"
-	if len(s.stolen) > 0 {
-		if len(conflicts) == 0 {
-			reason = v1alpha1.ReasonPortTaken
-		}
-		conflicts = append(conflicts, few(s.stolen, "addresses")...)
-	}
-	s.flag(st, v1alpha1.PoolTwoOwners, reason, strings.Join(conflicts, "; "))
 	kept := ""
 	if s.tally.foreign > 0 {
 		kept = fmt.Sprintf("%d addresses are kept for pods to which another IPAM has given them; each comes free when its pod is gone", s.tally.foreign)
 	}
 	s.flag(st, v1alpha1.PoolForeignAddresses, "OldPods", kept)
+}
+
+// tellTwoOwners fills in the condition about addresses that somebody has who is not of the pool,
+// and somebody of the pool as well.
+func (s seen) tellTwoOwners(st *v1alpha1.IPPoolStatus) {
+	var reason string
+	var sentences []string
+	add := func(why string, found []string, remedy string) {
+		if len(found) == 0 {
+			return
+		}
+		reason = cmp.Or(reason, why)
+		sentences = append(sentences, few(found, "addresses")...)
+		if remedy != "" {
+			sentences = append(sentences, remedy)
+		}
+	}
+	if s.foreign != nil {
+		var conflicts []string
+		for _, c := range s.foreign.Conflicts {
+			conflicts = append(conflicts, c.String())
+		}
+		add("OfTwoIPAMs", conflicts, "delete one of the pods of each: its new one gets another address")
+	}
+	add(v1alpha1.ReasonPortTaken, s.stolen, "")
+	add(v1alpha1.ReasonRouterTaken, s.routed, "delete the pod, or the claim, that has it: the next one gets another address; or name another gateway")
+	s.flag(st, v1alpha1.PoolTwoOwners, reason, strings.Join(sentences, "; "))
 }

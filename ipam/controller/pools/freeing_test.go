@@ -49,7 +49,7 @@ func TestFreesBeforeItOpens(t *testing.T) {
 	p := with(pool("10.0.0.0/24"), open(32))
 	p.Status.Leasing, p.Status.Opening = v1alpha1.LeasingClosed, "5"
 	now := noon
-	r := &Reconciler{Live: liveOf{}, Cache: somePools{pools: []*v1alpha1.IPPool{p}}, Now: func() time.Time { return now }}
+	r := &Reconciler{Networks: using{}, Live: liveOf{}, Cache: somePools{pools: []*v1alpha1.IPPool{p}}, Now: func() time.Time { return now }}
 	r.regs.hear(saying(regAt("a", 0), true, "5"), noon)
 	for ; now.Before(noon.Add(12 * time.Minute)); now = now.Add(lookAgain) {
 		got, err := r.Restored(t.Context(), "lan")
@@ -73,7 +73,7 @@ func TestFreesWhatTheReconcilerDoesNotWaitFor(t *testing.T) {
 	again.CreationTimestamp = metav1.NewTime(noon.Add(-time.Minute))
 	other.Name, other.UID, other.Status.Opening = "other", "other", protocol.OpeningAfter(noon.Add(-2*time.Minute))
 	now := noon
-	r := &Reconciler{Live: liveOf{}, Cache: somePools{pools: []*v1alpha1.IPPool{again, other}}, Shapes: &Shapes{}, Now: func() time.Time { return now }}
+	r := &Reconciler{Networks: using{}, Live: liveOf{}, Cache: somePools{pools: []*v1alpha1.IPPool{again, other}}, Shapes: &Shapes{}, Now: func() time.Time { return now }}
 	r.regs.hear(saying(regAt("a", 0), true, voided), noon)
 	for ; now.Before(noon.Add(time.Minute)); now = now.Add(lookAgain) {
 		s, err := r.look(t.Context(), again)
@@ -95,13 +95,13 @@ func TestKnowsBeforeWatchesTell(t *testing.T) {
 	reg := saying(regAt("a", 0), true, "5")
 	reg.Revision = "12"
 	live := liveOf{regs: []protocol.Registration{reg}, away: errors.New("no answer")}
-	r := &Reconciler{Live: live, Cache: somePools{pools: []*v1alpha1.IPPool{p}}, Now: func() time.Time { return noon }}
+	r := &Reconciler{Networks: using{}, Live: live, Cache: somePools{pools: []*v1alpha1.IPPool{p}}, Now: func() time.Time { return noon }}
 	if _, err := r.Restored(t.Context(), "lan"); err == nil {
 		t.Error("it knows without having read the registrations")
 	}
 	live.away = nil
 	r.Live, r.Bell = live, &doorbell.Bell{}
-	first := &Reconciler{Live: live, Bell: &doorbell.Bell{}, Cache: r.Cache, Shapes: &Shapes{}, Now: r.Now}
+	first := &Reconciler{Networks: using{}, Live: live, Bell: &doorbell.Bell{}, Cache: r.Cache, Shapes: &Shapes{}, Now: r.Now}
 	if s, err := first.look(t.Context(), p); err != nil || s.restored == nil {
 		t.Errorf("its first look at the pool shows nothing of that, %v", err)
 	}

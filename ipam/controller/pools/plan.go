@@ -53,6 +53,8 @@ type seen struct {
 	// shapeOf returns the shape of another pool, nil where its spec is faulty.
 	shapeOf       func(*v1alpha1.IPPool) *allocator.Shape
 	disagreements []string
+	routers       routers
+	routed        []string // addresses of routers that somebody has, each with both
 	countsDue     bool
 	now           time.Time
 	// starved says that somebody asks, or has asked a moment ago, for an address
@@ -120,6 +122,7 @@ func decide(s seen) plan {
 	st := s.pool.Status.DeepCopy()
 	st.ObservedGeneration = s.pool.Generation
 	s.withhold(st)
+	st.Gateways = s.routers.beside
 	p := s.lease(st)
 	if p.readLive {
 		return p
@@ -326,6 +329,7 @@ func (s seen) describe(st *v1alpha1.IPPoolStatus) (counted bool) {
 	}
 	s.setExhausted(st)
 	s.tellForeign(st)
+	s.tellTwoOwners(st)
 	switch {
 	case len(s.overlaps) > 0:
 		where := "neither names its domain: an address may be given twice"

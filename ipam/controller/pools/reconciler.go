@@ -42,6 +42,11 @@ type Describers interface {
 	OfPool(ctx context.Context, pool string) ([]networks.Network, error)
 }
 
+// Users finds the networks that get addresses of a pool, implicit or not, oldest first.
+type Users interface {
+	Using(ctx context.Context, pool string) ([]networks.Network, error)
+}
+
 // Reconciler looks after pools.
 type Reconciler struct {
 	// Cache has pools, leases (indexed by [IndexLeases], and condensed by
@@ -59,10 +64,13 @@ type Reconciler struct {
 	// Write writes pools.
 	Write    client.Client
 	Live     Live
-	Networks Describers
-	Shapes   *Shapes
-	Metrics  *Metrics
-	Log      *slog.Logger
+	Networks interface {
+		Describers
+		Users
+	}
+	Shapes  *Shapes
+	Metrics *Metrics
+	Log     *slog.Logger
 	// CountsEvery is how often at most a pool's counts are written.
 	CountsEvery time.Duration
 	// Now is the clock.
@@ -174,6 +182,10 @@ func (r *Reconciler) look(ctx context.Context, pool *v1alpha1.IPPool) (seen, err
 	if s.cached, err = r.rivals(ctx, pool, others.Items); err != nil {
 		return s, err
 	}
+	if s.routers, err = r.routersOf(ctx, pool); err != nil {
+		return s, err
+	}
+	s.routed = s.routers.usedBy(leases.Items)
 	if implicit(pool) {
 		describing, err := r.Networks.OfPool(ctx, pool.Name)
 		if err != nil {
@@ -306,9 +318,10 @@ func (r *Reconciler) patch(ctx context.Context, base *v1alpha1.IPPool, metadata 
 			*v1alpha1.IPPoolStatus
 			// A merge patch removes what is null, and leaves alone what it lacks.
 			Withheld    []string     `json:"withheld"`
+			Gateways    []string     `json:"gateways"`
 			Fenced      []string     `json:"fenced"`
 			FencedSince *metav1.Time `json:"fencedSince"`
-		}{status, status.Withheld, status.Fenced, status.FencedSince}
+		}{status, status.Withheld, status.Gateways, status.Fenced, status.FencedSince}
 	}
 	raw, err := json.Marshal(body)
 	if err != nil {
@@ -338,19 +351,19 @@ type Shapes struct{ known sync.Map } // types.UID -> knownShape
 
 type knownShape struct {
 	generation int64
-	withheld   string // of the status, joined
+	unpooled   string // see [kube.Unpooled]
 	pending    bool
 	shape      *allocator.Shape
 	fault      string
 }
 
-// Of returns the shape of a pool's spec, without what its status withholds, or what is
-// wrong with it.
+// Of returns the shape of a pool's spec, without what its status withholds or says that routers
+// have, or what is wrong with it.
 func (s *Shapes) Of(pool *v1alpha1.IPPool) (shape *allocator.Shape, fault string) {
-	withheld := strings.Join(pool.Status.Withheld, ",")
+	unpooled := kube.Unpooled(pool)
 	if k, ok := s.known.Load(pool.UID); ok {
 		k := k.(knownShape) //nolint:forcetypeassert // nothing else is stored
-		if k.generation == pool.Generation && k.withheld == withheld && k.pending == pending(pool) {
+		if k.generation == pool.Generation && k.unpooled == unpooled && k.pending == pending(pool) {
 			return k.shape, k.fault
 		}
 	}
@@ -361,7 +374,7 @@ func (s *Shapes) Of(pool *v1alpha1.IPPool) (shape *allocator.Shape, fault string
 	case err != nil:
 		shape, fault = nil, oneLine(err)
 	}
-	s.known.Store(pool.UID, knownShape{pool.Generation, withheld, pending(pool), shape, fault})
+	s.known.Store(pool.UID, knownShape{pool.Generation, unpooled, pending(pool), shape, fault})
 	return shape, fault
 }
 

@@ -51,7 +51,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, catalog *networks.Catalog) error {
 		// A pool that overlaps another concerns both.
 		Watches(&v1alpha1.IPPool{}, r.othersOf(mgr.GetCache()), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.IPLease{}, ofLease(true)).
-		Watches(&nad.NetworkAttachmentDefinition{}, ofDefinition(catalog)).
+		Watches(&nad.NetworkAttachmentDefinition{}, ofDefinition(catalog, networks.Network.Pools)).
 		Watches(&coordination.Lease{}, r.ofRegistration(mgr.GetCache())).
 		WatchesRawSource(r.Bell).
 		WithOptions(doorbell.Workers(4)).
@@ -165,12 +165,15 @@ func ofLease(all bool) handler.EventHandler {
 	}
 }
 
-// ofDefinition enqueues the implicit pools that a definition describes, or did.
-func ofDefinition(catalog *networks.Catalog) handler.EventHandler {
-	add := func(q doorbell.Queue, described ...networks.Network) {
+// implicitPools returns the names of the implicit pools that a network describes.
+func implicitPools(n networks.Network) []string { return slices.Collect(maps.Keys(n.ImplicitPools())) }
+
+// ofDefinition enqueues the pools that a definition has, or had, to do with.
+func ofDefinition(catalog *networks.Catalog, poolsOf func(networks.Network) []string) handler.EventHandler {
+	add := func(q doorbell.Queue, all ...networks.Network) {
 		var names []string
-		for _, n := range described {
-			names = slices.AppendSeq(names, maps.Keys(n.ImplicitPools()))
+		for _, n := range all {
+			names = append(names, poolsOf(n)...)
 		}
 		slices.Sort(names)
 		for _, name := range slices.Compact(names) {
@@ -192,7 +195,7 @@ func ofDefinition(catalog *networks.Catalog) handler.EventHandler {
 // Setup has the manager run r.
 func (r *Implicit) Setup(mgr ctrl.Manager, catalog *networks.Catalog) error {
 	err := ctrl.NewControllerManagedBy(mgr).Named("implicit-pools").
-		Watches(&nad.NetworkAttachmentDefinition{}, ofDefinition(catalog)).
+		Watches(&nad.NetworkAttachmentDefinition{}, ofDefinition(catalog, implicitPools)).
 		Watches(&nad.NetworkAttachmentDefinition{}, handler.Funcs{DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ doorbell.Queue) {
 			r.announced.Delete(e.Object.GetNamespace() + "/" + e.Object.GetName())
 		}}).

@@ -77,7 +77,7 @@ func ordinarySlots(c *poolspec.Config, pools map[string]Pool) ([]Slot, error) {
 
 func slotOf(src poolspec.Source, p Pool, f allocator.Family) Slot {
 	return Slot{
-		Pool: protocol.PoolName(src.Pool), Shape: p.Shape, Family: f, View: src.View,
+		Pool: protocol.PoolName(src.Pool), Shape: p.Shape, Family: f, View: src.ViewOf(p.Shape),
 		BlockBits: p.blockBits(f), Answer: src.Answer,
 	}
 }

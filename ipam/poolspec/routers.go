@@ -1,0 +1,99 @@
+package poolspec
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+
+	"go4.org/netipx"
+
+	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/ipam/lean/plainjson"
+)
+
+// takesFirst reports whether the interface plugin takes the first address of an answered CIDR
+// for itself where it is answered no gateway. Of the reference plugins only the bridge does,
+// with isGateway or isDefaultGateway.
+func (p *parser) takesFirst(top object) bool {
+	return textAnyCase(top, "type") == "bridge" && (trueAnyCase(top, "isGateway") || trueAnyCase(top, "isDefaultGateway"))
+}
+
+// textAnyCase returns the string at a key of another plugin, as encoding/json reads it there.
+func textAnyCase(o object, key string) (text string) {
+	for _, f := range o.fields {
+		if strings.EqualFold(f.key, key) && says(f.raw, kindString) {
+			text = plainjson.Text(f.raw)
+		}
+	}
+	return text
+}
+
+// trueAnyCase reports whether the key of another plugin is true, as encoding/json reads it there.
+func trueAnyCase(o object, key string) (is bool) {
+	for _, f := range o.fields {
+		if strings.EqualFold(f.key, key) && says(f.raw, kindBool) {
+			is = f.raw[0] == 't'
+		}
+	}
+	return is
+}
+
+// Routers returns the addresses that routers have in range r, as this source sees it: the
+// gateway, if there is one, and what the interface plugin takes for itself. That is
+// the address after the network's own, whatever the range's start and excludes are:
+//
+//	10.0.0.0/24 -> 10.0.0.1    10.0.0.4/31 -> 10.0.0.5    10.0.0.9/32 -> 10.0.0.10
+func (s Source) Routers(r allocator.Range) []netip.Addr {
+	var all []netip.Addr
+	if r.Gateway.IsValid() {
+		all = append(all, r.Gateway)
+	} else if s.TakesFirst {
+		if first := r.Prefix.Addr().Next(); first.IsValid() {
+			all = append(all, first)
+		}
+	}
+	return all
+}
+
+// RoutersIn returns the addresses that routers have, as this source sees a pool of these ranges:
+// those of its own ranges where it describes some, in order.
+func (s Source) RoutersIn(ranges []allocator.Range) []netip.Addr {
+	if s.Implicit != nil {
+		ranges = s.Ranges
+	}
+	var all []netip.Addr
+	for _, r := range ranges {
+		all = append(all, s.Routers(r)...)
+	}
+	slices.SortFunc(all, netip.Addr.Compare)
+	return slices.Compact(all)
+}
+
+// ViewOf returns what the source may take of a pool of this shape: its view, without the
+// addresses that routers have as it sees the pool. The pool itself lacks them once the
+// controller has seen the network's definition.
+func (s Source) ViewOf(shape *allocator.Shape) allocator.View {
+	if s.Implicit != nil || !s.TakesFirst {
+		return s.View
+	}
+	routers := slices.DeleteFunc(s.RoutersIn(shape.Ranges()), func(a netip.Addr) bool { return shape.Assignable(a) != nil })
+	if len(routers) == 0 {
+		return s.View
+	}
+	var b netipx.IPSetBuilder
+	b.AddPrefix(netip.PrefixFrom(netip.IPv4Unspecified(), 0))
+	b.AddPrefix(netip.PrefixFrom(netip.IPv6Unspecified(), 0))
+	for _, a := range routers {
+		b.Remove(a)
+	}
+	return s.View.Intersect(allocator.NewView(buildSet(&b)))
+}
+
+// gatewayOf returns the gateway that an address of range r is answered with; zero is none. What
+// the interface plugin takes for itself is one, unless it lies outside the range.
+func (s Source) gatewayOf(r allocator.Range) netip.Addr {
+	if !r.Gateway.IsValid() && s.TakesFirst && r.Prefix.Bits() < r.Prefix.Addr().BitLen() {
+		return r.Prefix.Addr().Next()
+	}
+	return r.Gateway
+}
