@@ -20,8 +20,9 @@ addresses with two owners; addresses of pods and claims that no lease backs; sub
 that stand on no lease; what is held by nodes that are gone or silent; addresses that
 nobody has and that have not come back. Each with what, where, and what to do.
 
-It changes nothing. What comes back by itself within minutes is only noted, unless the
-two looks are so far apart that it should have: --apart=5m. Of what lies on the nodes'
+It changes nothing. What comes back by itself within minutes, as addresses do of pods that
+were deleted a moment ago, is summed up as SOON, unless the two looks are so far apart
+that it should have: --apart=5m. Of what lies on the nodes'
 disks alone it knows nothing, and pods that are being deleted it leaves out.
 
 It reads all pods and Nodes of the cluster, and the registrations in tenure-system.`,
@@ -82,21 +83,32 @@ func check(ctx context.Context, s *session, o output, apart time.Duration) error
 }
 
 func writeFindings(to screen, state audit.State, found []audit.Finding, wrong int) {
+	var order []audit.Rule // of what is settling
+	settling := map[audit.Rule][]audit.Finding{}
+	notes := 0
 	for _, f := range found {
-		mark := cell{"NOTE ", lookWarn}
-		if f.Wrong {
-			mark = cell{"WRONG", lookBad}
+		switch {
+		case f.Wrong:
+			writeFinding(to, cell{"WRONG", lookBad}, f, "")
+		case f.Settling:
+			if len(settling[f.Rule]) == 0 {
+				order = append(order, f.Rule)
+			}
+			settling[f.Rule] = append(settling[f.Rule], f)
+		default:
+			writeFinding(to, cell{"NOTE ", lookWarn}, f, "")
+			notes++
 		}
-		where := f.Object
-		if f.Address != "" {
-			where += ", address " + f.Address
+	}
+	soon := 0
+	for _, rule := range order { // after an ordinary deletion there are many of one kind
+		all := settling[rule]
+		soon += len(all)
+		more := ""
+		if len(all) > 1 {
+			more = fmt.Sprintf(", and %d more", len(all)-1)
 		}
-		if f.Pool != "" && f.Object != "ippool "+f.Pool {
-			where += ", pool " + f.Pool
-		}
-		to.line("%s %s: %s", to.paint(mark.text, mark.look), f.Rule, where)
-		to.fact("      what", plain(f.What)[0])
-		to.fact("      do", plain(f.Remedy)[0])
+		writeFinding(to, cell{"SOON ", lookPlain}, all[0], more)
 	}
 	claims := 0
 	for _, c := range state.Claims {
@@ -105,15 +117,34 @@ func writeFindings(to screen, state audit.State, found []audit.Finding, wrong in
 		}
 	}
 	to.line("Looked at pools %d, leases %d, sub-leases %d, claims %d, pods %d, nodes %d: %s.", len(state.Pools), len(state.Leases),
-		len(state.SubLeases), claims, len(state.Pods), len(state.Nodes), verdict(wrong, len(found)-wrong))
+		len(state.SubLeases), claims, len(state.Pods), len(state.Nodes), verdict(wrong, notes, soon))
 }
 
-func verdict(wrong, notes int) string {
+// writeFinding writes one finding, and how many more there are of its kind.
+func writeFinding(to screen, mark cell, f audit.Finding, more string) {
+	where := f.Object
+	if f.Address != "" {
+		where += ", address " + f.Address
+	}
+	if f.Pool != "" && f.Object != "ippool "+f.Pool {
+		where += ", pool " + f.Pool
+	}
+	to.line("%s %s: %s%s", to.paint(mark.text, mark.look), f.Rule, where, more)
+	to.fact("      what", plain(f.What)[0])
+	to.fact("      do", plain(f.Remedy)[0])
+}
+
+// verdict sums findings up: soon is how many should come back by themselves.
+func verdict(wrong, notes, soon int) string {
+	text := fmt.Sprintf("wrong %d, notes %d", wrong, notes)
 	switch {
 	case wrong == 0 && notes == 0:
-		return "all is as it must be"
+		text = "all is as it must be"
 	case wrong == 0:
-		return fmt.Sprintf("nothing is wrong, notes %d", notes)
+		text = fmt.Sprintf("nothing is wrong, notes %d", notes)
 	}
-	return fmt.Sprintf("wrong %d, notes %d", wrong, notes)
+	if soon > 0 {
+		text += fmt.Sprintf("; on their way back %d", soon)
+	}
+	return text
 }

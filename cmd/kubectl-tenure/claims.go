@@ -105,7 +105,12 @@ func claims(ctx context.Context, s *session, o output, q claimQuery, names []str
 	if err != nil {
 		return err
 	}
-	if all, err = pick(all, names, func(c *ipamclaims.IPAMClaim) string { return c.Name }); err != nil {
+	if len(all) == 0 {
+		if err := s.namespaceExists(ctx, namespace); err != nil {
+			return err
+		}
+	}
+	if all, err = pick(all, "claim", names, func(c *ipamclaims.IPAMClaim) string { return c.Name }); err != nil {
 		return err
 	}
 	var facts claimFacts
@@ -115,6 +120,11 @@ func claims(ctx context.Context, s *session, o output, q claimQuery, names []str
 		}
 	}
 	if q.pool != "" {
+		if len(facts.pools) == 0 { // nothing was granted of it, if it is there
+			if err := s.poolExists(ctx, q.pool); err != nil {
+				return err
+			}
+		}
 		all = slices.DeleteFunc(all, func(c ipamclaims.IPAMClaim) bool { return len(facts.pools[c.UID]) == 0 })
 	}
 	if q.unused {

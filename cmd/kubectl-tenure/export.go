@@ -71,6 +71,9 @@ func (e *exporting) run(ctx context.Context) error {
 	if err := e.connect(); err != nil {
 		return err
 	}
+	if err := e.namespaceExists(ctx, e.namespace); err != nil {
+		return fmt.Errorf("--whereabouts-namespace: %w", err)
+	}
 	seen, objects, err := e.readOthers(ctx)
 	if err != nil {
 		return err
@@ -152,7 +155,7 @@ func (e *exporting) moveOut(ctx context.Context, report moveReport, objects map[
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(e.stderr, "%d addresses of pods are recorded with whereabouts\n", written)
+	fmt.Fprintf(e.stderr, "%s recorded with whereabouts\n", number(written, "address of a pod is", "addresses of pods are"))
 	for _, name := range definitions {
 		if err := e.switchOne(ctx, objects[name]); err != nil {
 			return fmt.Errorf("definition %s: %w; call again", name, err)
@@ -161,8 +164,17 @@ func (e *exporting) moveOut(ctx context.Context, report moveReport, objects map[
 	}
 	to := e.screen()
 	to.line("Definitions switched: %d. Pools stopped: %s.", len(definitions), strings.Join(pools, ", "))
-	to.line("%d addresses of running pods are Tenure's until these pods end, and are recorded with whereabouts, which gives them to nobody else.", len(has.pods))
-	to.line("Tenure has to stay on the nodes until the last of these pods is gone: kubectl tenure pools shows how many addresses they have (USED).")
+	switch n := len(has.pods); n {
+	case 0:
+		to.line("No running pod has an address of them.")
+	case 1:
+		to.line("1 address of a running pod is Tenure's until that pod ends, and is recorded with whereabouts, which gives it to nobody else.")
+	default:
+		to.line("%d addresses of running pods are Tenure's until these pods end, and are recorded with whereabouts, which gives them to nobody else.", n)
+	}
+	if len(has.pods) > 0 {
+		to.line("Tenure has to stay on the nodes until the last of these pods is gone: kubectl tenure pools shows how many addresses they have (USED).")
+	}
 	if left {
 		return errLeft
 	}
@@ -197,7 +209,7 @@ func (e *exporting) waitSettled(ctx context.Context, pools []string) (has occupa
 			last, since = now.pods, time.Now()
 		}
 		has = now
-		line = fmt.Sprintf("pods have %d addresses", len(now.pods))
+		line = "pods have " + number(len(now.pods), "address", "addresses")
 		if len(now.unsettled) > 0 {
 			line += "; " + some(now.unsettled, 3)
 		}

@@ -62,7 +62,7 @@ func heldAmong(leases []v1alpha1.IPLease, subs []v1alpha1.IPSubLease, pods []cor
 			}
 		}
 		if used := l.Status.Used; len(l.Status.Allocations) == 0 && used != nil && *used > 0 {
-			held = append(held, fmt.Sprintf("pods on node %s have %d addresses of pool %s", l.Spec.Holder.Node, *used, l.Spec.Pool))
+			held = append(held, fmt.Sprintf("pods on node %s have %s of pool %s", l.Spec.Holder.Node, number(int(*used), "address", "addresses"), l.Spec.Pool))
 		}
 		for _, g := range l.Spec.Grants {
 			pod := g.To.Namespace + "/" + g.To.Name

@@ -235,7 +235,11 @@ func (i *importing) summary(ctx context.Context, moved int, pools []string) erro
 		to.line("No address is kept for a pod that has it by %s: nothing is left to do.", by)
 		return nil
 	}
-	to.line("%d pods have %d addresses by %s. They keep them until they end, and are then taken off the network by it:", len(pods), addrs, by)
+	then := "They keep them until they end, and are then"
+	if len(pods) == 1 {
+		then = "It keeps what it has until it ends, and is then"
+	}
+	to.line("%s %s by %s. %s taken off the network by it:", number(len(pods), "pod has", "pods have"), number(addrs, "address", "addresses"), by, then)
 	to.line("its binary and its configuration have to stay on the nodes until the last of them is gone.")
 	to.line("kubectl get ippools -o wide shows how many addresses are still kept (FOREIGN); kubectl tenure check looks for what must not be.")
 	return nil

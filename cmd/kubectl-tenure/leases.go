@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -75,7 +76,12 @@ func leases(ctx context.Context, s *session, o output, q leaseQuery, names []str
 	if err != nil {
 		return err
 	}
-	if all, err = pick(all, names, func(l *v1alpha1.IPLease) string { return l.Name }); err != nil {
+	if len(all) == 0 { // leases outlive a pool or a Node that was deleted
+		if err := errors.Join(s.poolExists(ctx, q.pool), s.nodeExists(ctx, q.node)); err != nil {
+			return err
+		}
+	}
+	if all, err = pick(all, "lease", names, func(l *v1alpha1.IPLease) string { return l.Name }); err != nil {
 		return err
 	}
 	shapes, err := s.shapes(ctx, q.pool)
@@ -97,13 +103,13 @@ func leases(ctx context.Context, s *session, o output, q leaseQuery, names []str
 	return o.write(s, l)
 }
 
-// shapes returns the ranges of the pool of that name, or of all.
+// shapes returns the ranges of the pool of that name, if there is one, or of all.
 func (s *session) shapes(ctx context.Context, pool string) (map[string]*allocator.Shape, error) {
-	var names []string
+	var only client.MatchingFields
 	if pool != "" {
-		names = []string{pool}
+		only = client.MatchingFields{"metadata.name": pool}
 	}
-	all, err := s.readPools(ctx, names)
+	all, err := listAll(ctx, s.client, &v1alpha1.IPPoolList{}, poolsIn, only)
 	if err != nil {
 		return nil, err
 	}

@@ -174,14 +174,18 @@ func (m *moving) readRecords(ctx context.Context, seen *foreignState) error {
 	return err
 }
 
-// print writes the report, and the definitions as they would be.
+// print writes the report, and the definitions that --apply would switch, as they would be.
 func (m *moving) print(report moveReport, objects map[string]nad.NetworkAttachmentDefinition, again string) error {
 	if m.o.structured() {
 		return m.o.encode(m.session, report)
 	}
 	m.tell(report)
-	to, changed := m.screen(), 0
+	to, changed, stay := m.screen(), 0, 0
 	for _, s := range report.Segments {
+		if len(s.InTheWay) > 0 {
+			stay += len(s.Switch)
+			continue
+		}
 		for _, name := range s.Switch {
 			o := objects[name]
 			text, err := manifestOf(o, m.from, m.to)
@@ -191,6 +195,9 @@ func (m *moving) print(report moveReport, objects map[string]nad.NetworkAttachme
 			to.line("---\n%s", strings.TrimSuffix(text, "\n"))
 			changed++
 		}
+	}
+	if stay > 0 {
+		to.line("# definitions that stay as they are, since something is in the way: %d", stay)
 	}
 	if changed > 0 {
 		to.line("# nothing was written: %s --apply switches these", again)

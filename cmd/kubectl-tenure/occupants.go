@@ -74,7 +74,7 @@ func (o *registrants) lease(l *v1alpha1.IPLease, shape *allocator.Shape) {
 		}
 	}
 	if open > 0 {
-		o.unsettled = append(o.unsettled, fmt.Sprintf("node %s has yet to give back %d addresses of lease %s", l.Spec.Holder.Node, open, l.Name))
+		o.unsettled = append(o.unsettled, fmt.Sprintf("node %s has yet to give back %s of lease %s", l.Spec.Holder.Node, number(open, "address", "addresses"), l.Name))
 	}
 }
 

@@ -149,8 +149,8 @@ func (t table) write(to screen, wide bool) {
 }
 
 // pick returns those of all that have one of the names, in the order of these; without
-// names, all.
-func pick[O any](all []O, names []string, nameOf func(*O) string) ([]O, error) {
+// names, all. kind is what they are.
+func pick[O any](all []O, kind string, names []string, nameOf func(*O) string) ([]O, error) {
 	if len(names) == 0 {
 		return all, nil
 	}
@@ -163,10 +163,23 @@ func pick[O any](all []O, names []string, nameOf func(*O) string) ([]O, error) {
 			}
 		}
 		if len(few) == before {
-			return nil, fmt.Errorf("%s: there is none of that name", name)
+			return nil, noneOfName(kind, name)
 		}
 	}
 	return few, nil
+}
+
+// noneOfName says that what a user has named is not there.
+func noneOfName(kind, name string) error {
+	return fmt.Errorf("%s %s: there is none of that name", kind, name)
+}
+
+// number writes how many there are of something: "1 address", "2 addresses".
+func number(n int, one, several string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, several)
 }
 
 // some keeps the first of a list that is too long to read.

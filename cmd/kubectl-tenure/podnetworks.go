@@ -43,7 +43,8 @@ func (u *uninstall) freePodNetworks(ctx context.Context) error {
 		return err
 	}
 	if networks+attachments > 0 {
-		u.screen().line("took the finalizer %s from %d PodNetworks and %d PodNetworkAttachments: they stay, and can be deleted", v1alpha1.InUseFinalizer, networks, attachments)
+		u.screen().line("took the finalizer %s from %s and %s: they stay, and can be deleted", v1alpha1.InUseFinalizer,
+			number(networks, "PodNetwork", "PodNetworks"), number(attachments, "PodNetworkAttachment", "PodNetworkAttachments"))
 	}
 	return nil
 }
@@ -76,7 +77,7 @@ func (u *uninstall) freePods(ctx context.Context) error {
 		}
 	}
 	if freed > 0 {
-		u.screen().line("took the scheduling gate %s from %d pods, which waited for PodNetworks: they start without them", podnetwork.Gate, freed)
+		u.screen().line("took the scheduling gate %s from %s: what waited for PodNetworks starts without them", podnetwork.Gate, number(freed, "pod", "pods"))
 	}
 	return nil
 }

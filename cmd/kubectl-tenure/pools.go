@@ -111,7 +111,7 @@ func (s *session) readPools(ctx context.Context, names []string) ([]v1alpha1.IPP
 	if len(names) == 1 {
 		p, out, err := s.api.ReadIPPool(ctx, protocol.PoolName(names[0]))
 		if out == protocol.NotFound {
-			return nil, fmt.Errorf("%s: there is none of that name", names[0])
+			return nil, noneOfName("pool", names[0])
 		}
 		if err != nil {
 			return nil, fmt.Errorf("read pool %s: %w", names[0], err)
@@ -122,7 +122,7 @@ func (s *session) readPools(ctx context.Context, names []string) ([]v1alpha1.IPP
 	if err != nil {
 		return nil, err
 	}
-	return pick(all, names, func(p *v1alpha1.IPPool) string { return p.Name })
+	return pick(all, "pool", names, func(p *v1alpha1.IPPool) string { return p.Name })
 }
 
 func poolRow(s *session, p *v1alpha1.IPPool) []cell {
@@ -324,13 +324,15 @@ func writePool(to screen, p *v1alpha1.IPPool, view poolView) {
 	}
 	ranges.write(to, false)
 	to.title("Conditions")
+	conditions := make([]fact, 0, len(view.Conditions))
 	for _, c := range view.Conditions {
 		look := lookGood
 		if (c.Status == string(metav1.ConditionTrue)) != (c.Type == v1alpha1.PoolReady) {
 			look = lookBad
 		}
-		to.fact(c.Type, cell{fmt.Sprintf("%s (%s): %s", c.Status, c.Reason, c.Message), look})
+		conditions = append(conditions, fact{c.Type, cell{fmt.Sprintf("%s (%s): %s", c.Status, c.Reason, c.Message), look}})
 	}
+	to.facts(conditions)
 	to.title("Leases")
 	held := table{heads: []string{"HOLDER", "LEASES", "USED", "FREE", "CEDED", "GRANTED", "UNREACHABLE", "WHY"}}
 	for _, h := range view.Holders {

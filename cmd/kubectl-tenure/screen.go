@@ -61,14 +61,27 @@ func (s screen) line(format string, args ...any) { fmt.Fprintf(s.w, format+"\n",
 // title writes a heading of a description.
 func (s screen) title(text string) { s.line("\n%s", s.paint(text, lookHead)) }
 
-// fact writes a key and its value, which may be long: it is folded at the width.
-func (s screen) fact(key string, value cell) {
-	const indent = 14
-	for i, part := range fold(value.text, s.width-indent) {
-		if i > 0 {
+// A fact is a key of a description and its value, which may be long: it is folded at the width.
+type fact struct {
+	key   string
+	value cell
+}
+
+// fact writes one fact.
+func (s screen) fact(key string, value cell) { s.facts([]fact{{key, value}}) }
+
+// facts writes facts, with their values in one column.
+func (s screen) facts(all []fact) {
+	indent := 14
+	for _, f := range all {
+		indent = max(indent, runes(f.key)+2)
+	}
+	for _, f := range all {
+		key := f.key
+		for _, part := range fold(f.value.text, s.width-indent) {
+			s.line("%-*s%s", indent, key, s.paint(part, f.value.look))
 			key = ""
 		}
-		s.line("%-*s%s", indent, key, s.paint(part, value.look))
 	}
 }
 

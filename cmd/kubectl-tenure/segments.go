@@ -174,6 +174,18 @@ func (r moveReport) left() (n int) {
 	return n
 }
 
+// podsKeep says what running pods have of a segment.
+func (s moveSegment) podsKeep() string {
+	has := fmt.Sprintf("%s %s of it, and ", number(s.Pods, "running pod has", "running pods have"), number(s.Addresses, "address", "addresses"))
+	switch s.Pods {
+	case 0:
+		return "no running pod has an address of it"
+	case 1:
+		return has + "keeps what it has"
+	}
+	return has + "keep them"
+}
+
 // lines writes the report for people.
 func (r moveReport) lines() (lines []string) {
 	switch {
@@ -197,10 +209,10 @@ func (r moveReport) lines() (lines []string) {
 		add("switched", s.Switched)
 		add("pools", s.Pools)
 		if len(s.Switch) > 0 {
-			lines = append(lines, fmt.Sprintf("  %-12s %d running pods have %d addresses of it, and keep them", "pods", s.Pods, s.Addresses))
+			lines = append(lines, "  pods         "+s.podsKeep())
 		}
 		if s.Kept > 0 {
-			lines = append(lines, fmt.Sprintf("  %-12s %d addresses are kept for pods of other IPAMs", "kept", s.Kept))
+			lines = append(lines, "  kept         "+number(s.Kept, "address is", "addresses are")+" kept for pods of other IPAMs")
 		}
 		for _, w := range s.InTheWay {
 			lines = append(lines, "  in the way   "+w)

@@ -13,6 +13,7 @@ import (
 
 	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
 	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/client-go/tools/clientcmd"
@@ -163,6 +164,41 @@ func remainder(err error) string {
 		return ""
 	}
 	return status.Status().Continue
+}
+
+// mustExist returns an error if the object that the user has named, by a flag, does not exist.
+// It returns nil if the user may not read it.
+func (s *session) mustExist(ctx context.Context, kind string, name client.ObjectKey, into client.Object) error {
+	err := s.client.Get(ctx, name, into)
+	switch {
+	case err == nil || forbidden(err):
+		return nil
+	case apierrors.IsNotFound(err):
+		return noneOfName(kind, name.Name)
+	}
+	return fmt.Errorf("read %s %s: %w", kind, name.Name, err)
+}
+
+// poolExists, nodeExists and namespaceExists check what flags name; "" names nothing.
+func (s *session) poolExists(ctx context.Context, name string) error {
+	if name == "" {
+		return nil
+	}
+	return s.mustExist(ctx, "pool", client.ObjectKey{Name: name}, &v1alpha1.IPPool{})
+}
+
+func (s *session) nodeExists(ctx context.Context, name string) error {
+	if name == "" {
+		return nil
+	}
+	return s.mustExist(ctx, "node", client.ObjectKey{Name: name}, &corev1.Node{})
+}
+
+func (s *session) namespaceExists(ctx context.Context, name string) error {
+	if name == "" {
+		return nil
+	}
+	return s.mustExist(ctx, "namespace", client.ObjectKey{Name: name}, &corev1.Namespace{})
 }
 
 func leasesIn(l *v1alpha1.IPLeaseList) []v1alpha1.IPLease          { return l.Items }

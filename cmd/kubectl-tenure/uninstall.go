@@ -262,7 +262,7 @@ func (u *uninstall) clean(ctx context.Context, cleaner *appsv1.DaemonSet) error 
 				to.line("not clean: %s: %s", node, s.obstacles[node])
 			}
 			if len(s.obstacles) == 0 {
-				to.line("not clean: %d nodes, of which no pod says why: see kubectl --namespace %s describe daemonset %s", s.nodes-s.clean, namespace, cleanerName)
+				to.line("not clean: %s, and no pod says why: see kubectl --namespace %s describe daemonset %s", number(int(s.nodes-s.clean), "node", "nodes"), namespace, cleanerName)
 			}
 			if !u.force {
 				return fmt.Errorf("these nodes are not clean, and nothing new starts there. Run it again when the cause is gone, or with --force to do without them; "+

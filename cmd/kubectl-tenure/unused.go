@@ -51,5 +51,8 @@ func sumUnused(claims []ipamclaims.IPAMClaim) string {
 	for i := range claims {
 		addresses += len(claims[i].Status.IPs)
 	}
-	return fmt.Sprintf("%d claims that were kept for StatefulSets hold %d addresses, and no pod uses them.", len(claims), addresses)
+	if len(claims) == 1 {
+		return fmt.Sprintf("1 claim that was kept for a StatefulSet holds %s, and no pod uses it.", number(addresses, "address", "addresses"))
+	}
+	return fmt.Sprintf("%d claims that were kept for StatefulSets hold %s, and no pod uses them.", len(claims), number(addresses, "address", "addresses"))
 }

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -53,7 +54,7 @@ func newWho(s *session) *cobra.Command {
 		Long: `Prints, for each pool that has the address, the lease of its block: which node or
 whether the cluster hands it out, whom it was granted or given to, and which pods use it.
 Grants are the truth; which pod has an address of a node's is what that node has
-published, up to half a minute ago, else what pods there show in their status, as far as
+published, twice a minute while it changes, else what pods there show in their status, as far as
 you may read those. Two pools may have the same address: they are two
 networks.`,
 		Args: one("address"), ValidArgsFunction: cobra.NoFileCompletions,
@@ -158,7 +159,8 @@ func whoInPool(ctx context.Context, s *session, p *v1alpha1.IPPool, addr netip.A
 	}
 	if a, ok := allocationOf(l, addr); ok {
 		v.Owner, v.Pods = "Pod", []useView{a}
-		return v, true, nil
+		v.Note, err = s.whetherGone(ctx, a, l.Status.Published)
+		return v, true, err
 	}
 	v.Note = whyNobody(v, l, p, addr)
 	if v.Node == "" {
@@ -169,6 +171,26 @@ func whoInPool(ctx context.Context, s *session, p *v1alpha1.IPPool, addr netip.A
 	}
 	v.unpublished = len(v.Pods) == 0 && whyNeverGiven(p, addr) == ""
 	return v, true, nil
+}
+
+// whetherGone says of a pod that has an address, by what its node published then, that the pod is
+// gone; "" if it is there, or if the user may not read it.
+func (s *session) whetherGone(ctx context.Context, a useView, then *metav1.Time) (string, error) {
+	var pod corev1.Pod
+	err := s.client.Get(ctx, client.ObjectKey{Namespace: a.Namespace, Name: a.Pod}, &pod)
+	switch {
+	case forbidden(err):
+		return "", nil
+	case client.IgnoreNotFound(err) != nil:
+		return "", fmt.Errorf("read pod %s/%s: %w", a.Namespace, a.Pod, err)
+	case err == nil && pod.Spec.NodeName == a.Node:
+		return "", nil
+	}
+	ago := ""
+	if then != nil {
+		ago = " " + s.age(then.Time) + " ago"
+	}
+	return fmt.Sprintf("the pod is gone from that node: so the node published it%s, and it publishes twice a minute what it has freed", ago), nil
 }
 
 // addShowing adds the pods that show the address in their status: those of a node, or of any
@@ -327,67 +349,4 @@ func (s *session) grantee(ctx context.Context, g v1alpha1.Grant, v *whoView) err
 		}
 	}
 	return nil
-}
-
-func holderText(v whoView) string {
-	if v.Node == "" {
-		return "the cluster, lease " + v.Lease
-	}
-	return "node " + v.Node + ", lease " + v.Lease
-}
-
-func writeWho(to screen, addr netip.Addr, answers []whoView, owned bool) {
-	for _, v := range answers {
-		to.line("pool %s: %s", v.Pool, v.text())
-	}
-	if !owned && slices.ContainsFunc(answers, func(v whoView) bool { return v.unpublished }) {
-		to.line("%s: nobody has it, as far as is published: nodes do so twice a minute", addr)
-	} else if !owned {
-		to.line("%s: nobody has it", addr)
-	}
-}
-
-// text says in words who has the address.
-func (v whoView) text() string {
-	var pods []string
-	for _, u := range v.Pods {
-		pods = append(pods, fmt.Sprintf("pod %s/%s on node %s, interface %s", u.Namespace, u.Pod, u.Node, u.Interface))
-	}
-	by := strings.Join(pods, " and ")
-	var text string
-	granted := "; granted by "
-	switch v.Owner {
-	case "Claim":
-		text = "claim " + v.Claim + ", used by " + cmp.Or(by, "no pod now")
-	case "Foreign":
-		u := v.Pods[0]
-		text = fmt.Sprintf("pod %s/%s on node %s, which has it by another IPAM", u.Namespace, u.Pod, u.Node)
-		granted = "; kept for the pod by "
-	case "Reservation":
-		text = "reservation " + v.Reservation
-		if v.For != "" {
-			text += ", for " + v.For
-		}
-	case "Request":
-		text = cmp.Or(by, "a request that is gone") + ", sub-lease " + v.Request
-	case "Pod":
-		text = by
-		if v.Lease != "" {
-			text += "; given by " + holderText(v)
-		}
-		if v.Note != "" {
-			text += " (" + v.Note + ")"
-		}
-		return text
-	default:
-		return v.Note
-	}
-	if v.Freeing {
-		of := strings.ToLower(v.Owner)
-		if v.Owner == "Foreign" {
-			of = "pod"
-		}
-		text += "; the grant is being taken back, as its " + of + " is gone or has other addresses"
-	}
-	return text + granted + holderText(v)
 }

@@ -115,7 +115,7 @@ func TestUninstall(t *testing.T) {
 		t.Error("the pool is deleted while a node is not clean")
 	}
 	cleans(t, 2, 2)
-	says(t, tenure(t, 0, "uninstall"), "2 of 2 nodes are clean", "took the scheduling gate tenure.dev/pod-networks from 1 pods", "took the finalizer tenure.dev/in-use from 1 PodNetworks and 1 PodNetworkAttachments", "helm uninstall net --namespace tenure-system", "kubectl delete crd")
+	says(t, tenure(t, 0, "uninstall"), "2 of 2 nodes are clean", "took the scheduling gate tenure.dev/pod-networks from 1 pod:", "took the finalizer tenure.dev/in-use from 1 PodNetwork and 1 PodNetworkAttachment:", "helm uninstall net --namespace tenure-system", "kubectl delete crd")
 	if there(t, w.pool) {
 		t.Error("the pool is still there")
 	}

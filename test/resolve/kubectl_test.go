@@ -90,7 +90,7 @@ func TestKubectlTenure(t *testing.T) {
 		t.Fatal(err)
 	}
 	k.run(0, "pools", "NAME USAGE USED CLAIMED FREE CAPACITY UNREACHABLE PRESSURE READY", "shop 1% 3 1 249 253 1 High False (Overlapping)")
-	k.run(1, "pools nothing", "nothing: there is none of that name")
+	k.run(1, "pools nothing", "pool nothing: there is none of that name")
 
 	claim := &ipamclaims.IPAMClaim{
 		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "vm.lan"},
@@ -121,7 +121,7 @@ func TestKubectlTenure(t *testing.T) {
 	}
 	k.run(0, "who 10.99.0.3", "pool shop: pod "+ns+"/fresh on node n1, interface net1; given by node n1", "by the pod's status")
 	k.run(3, "who 10.99.0.99", "its block is not leased")
-	k.run(3, "who 192.0.2.1", "192.0.2.1: nobody has it")
+	k.run(3, "who 192.0.2.1", "192.0.2.1 is in no pool")
 }
 
 // lease makes a lease of a pool's block, with what its holder has published.

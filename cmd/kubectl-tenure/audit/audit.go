@@ -133,6 +133,9 @@ type Finding struct {
 	// Wrong says that something is wrong; else it is worth knowing, and either nobody
 	// is harmed or it may still come back by itself.
 	Wrong bool `json:"wrong"`
+	// Settling says that it should come back by itself, and has not been seen for as long
+	// as that takes.
+	Settling bool `json:"settling,omitempty"`
 
 	// whose are the owners that it is about, by their keys, where others may come to own
 	// the same object or address.
@@ -166,7 +169,8 @@ func Lasting(before, now []Finding, apart time.Duration) (last []Finding) {
 		}
 		if within, ok := settles[f.Rule]; ok {
 			f.Wrong = apart >= within
-			if !f.Wrong && within != never {
+			f.Settling = !f.Wrong && within != never
+			if f.Settling {
 				f.Remedy = fmt.Sprintf("none yet: it has been seen for %v, and should come back by itself within %v; --apart=%v tells. If it stays: %s", apart, within, within, f.Remedy)
 			}
 		}

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+)
+
+func holderText(v whoView) string {
+	if v.Node == "" {
+		return "the cluster, lease " + v.Lease
+	}
+	return "node " + v.Node + ", lease " + v.Lease
+}
+
+func writeWho(to screen, addr netip.Addr, answers []whoView, owned bool) {
+	for _, v := range answers {
+		to.line("pool %s: %s", v.Pool, v.text())
+	}
+	if len(answers) == 0 {
+		to.line("%s is in no pool: neither in the ranges of one, nor in a lease. kubectl tenure pools -o wide shows the ranges", addr)
+		return
+	}
+	if !owned && slices.ContainsFunc(answers, func(v whoView) bool { return v.unpublished }) {
+		to.line("%s: nobody has it, as far as is published: nodes do so twice a minute", addr)
+	} else if !owned {
+		to.line("%s: nobody has it", addr)
+	}
+}
+
+// text says in words who has the address.
+func (v whoView) text() string {
+	var pods []string
+	for _, u := range v.Pods {
+		pods = append(pods, fmt.Sprintf("pod %s/%s on node %s, interface %s", u.Namespace, u.Pod, u.Node, u.Interface))
+	}
+	by := strings.Join(pods, " and ")
+	var text string
+	granted := "; granted by "
+	switch v.Owner {
+	case "Claim":
+		text = "claim " + v.Claim + ", used by " + cmp.Or(by, "no pod now")
+	case "Foreign":
+		u := v.Pods[0]
+		text = fmt.Sprintf("pod %s/%s on node %s, which has it by another IPAM", u.Namespace, u.Pod, u.Node)
+		granted = "; kept for the pod by "
+	case "Reservation":
+		text = "reservation " + v.Reservation
+		if v.For != "" {
+			text += ", for " + v.For
+		}
+	case "Request":
+		text = cmp.Or(by, "a request that is gone") + ", sub-lease " + v.Request
+	case "Pod":
+		text = by
+		if v.Lease != "" {
+			text += "; given by " + holderText(v)
+		}
+		if v.Note != "" {
+			text += " (" + v.Note + ")"
+		}
+		return text
+	default:
+		return v.Note
+	}
+	if v.Freeing {
+		of := strings.ToLower(v.Owner)
+		if v.Owner == "Foreign" {
+			of = "pod"
+		}
+		text += "; the grant is being taken back, as its " + of + " is gone or has other addresses"
+	}
+	return text + granted + holderText(v)
+}
