@@ -134,7 +134,7 @@ type BlockPrefixLengths struct {
 }
 
 // PoolCounts are a pool's addresses in numbers. A number that does not fit is
-// the greatest that does, 9223372036854775807.
+// the greatest that does, 9223372036854775807. freeText and capacityText are for people.
 type PoolCounts struct {
 	// capacity is how many addresses can be given out.
 	// +required
@@ -156,6 +156,16 @@ type PoolCounts struct {
 	// +required
 	// +kubebuilder:validation:Minimum=0
 	Free int64 `json:"free"`
+
+	// freeText is free as kubectl shows it: ">2^63" where the number does not fit.
+	// +optional
+	// +kubebuilder:validation:MaxLength=20
+	FreeText string `json:"freeText,omitempty"`
+
+	// capacityText is capacity as kubectl shows it, likewise.
+	// +optional
+	// +kubebuilder:validation:MaxLength=20
+	CapacityText string `json:"capacityText,omitempty"`
 
 	// unreachable is how many addresses nobody uses and nobody can get now,
 	// because their node does not answer or has lost its store.

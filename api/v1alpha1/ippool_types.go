@@ -11,8 +11,8 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Used",type=integer,JSONPath=`.status.counts.used`
 // +kubebuilder:printcolumn:name="Claimed",type=integer,JSONPath=`.status.counts.claimed`
-// +kubebuilder:printcolumn:name="Free",type=integer,JSONPath=`.status.counts.free`
-// +kubebuilder:printcolumn:name="Capacity",type=integer,JSONPath=`.status.counts.capacity`
+// +kubebuilder:printcolumn:name="Free",type=string,JSONPath=`.status.counts.freeText`
+// +kubebuilder:printcolumn:name="Capacity",type=string,JSONPath=`.status.counts.capacityText`
 // +kubebuilder:printcolumn:name="Pressure",type=string,JSONPath=`.status.pressure`
 // +kubebuilder:printcolumn:name="Unreachable",type=integer,JSONPath=`.status.counts.unreachable`,priority=1
 // +kubebuilder:printcolumn:name="Leases",type=integer,JSONPath=`.status.counts.leases`,priority=1

@@ -297,7 +297,7 @@ func (l podLook) pool(ctx context.Context, v *podView, n networkView, name strin
 		v.because("network %s: pool %s is not ready: %s: %s", n.Network, name, c.Reason, c.Message)
 	}
 	if c := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.PoolExhausted); c != nil && c.Status == metav1.ConditionTrue {
-		v.because("network %s: pool %s is exhausted: %s", n.Network, name, c.Message)
+		v.because("network %s: %s", n.Network, c.Message) // it names the pool
 	}
 	return nil
 }

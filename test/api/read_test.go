@@ -16,7 +16,7 @@ import (
 )
 
 const poolStatus = `{status: {leasing: Open, pressure: High, blockPrefixLengths: {ipv4: 26},
-  counts: {capacity: 65531, used: 60211, claimed: 310, free: 5300, unreachable: 20, leases: 977, foreign: 12, reserved: 3},
+  counts: {capacity: 65531, used: 60211, claimed: 310, free: 5300, freeText: "5300", capacityText: "65531", unreachable: 20, leases: 977, foreign: 12, reserved: 3},
   conditions: [{type: Ready, status: "True", reason: Open, message: "", lastTransitionTime: "2026-01-02T03:04:05Z"}]}}`
 
 // TestColumns shows what people see, under the short names that they type: the

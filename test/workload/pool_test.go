@@ -249,7 +249,7 @@ func TestReshapedUnderLoad(t *testing.T) {
 	stop()
 	wg.Wait()
 	t.Logf("%d served", l.served.Load())
-	says(t, p, "Draining", metav1.ConditionTrue, "1 addresses are in use")
+	says(t, p, "Draining", metav1.ConditionTrue, "addresses in use, or granted, that the ranges do not have: 1")
 	w.same(nodes[0], kept, its)
 	if err := nodes[0].Del(kept); err != nil {
 		t.Fatal(err)

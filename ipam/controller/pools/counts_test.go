@@ -4,6 +4,9 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 )
 
@@ -31,5 +34,57 @@ func TestEditedIsCounted(t *testing.T) {
 	}
 	if look(noon.Add(2*time.Second), false) {
 		t.Error("counted again, where nothing was edited")
+	}
+}
+
+// TestOfOneMoment: what the status says is full is not free by the counts beside it.
+func TestOfOneMoment(t *testing.T) {
+	p := with(pool("10.0.0.1/32"), open(32))
+	p.Status.ObservedGeneration = p.Generation
+	look := func(now time.Time, due bool, leases ...v1alpha1.IPLease) (counted bool) {
+		s := seen{pool: p, now: now, countsDue: due}
+		s.shape, s.fault = shapeOf(p)
+		s.tally = count(leases, s.shape, near)
+		plan := decide(s)
+		if plan.status != nil {
+			p.Status = *plan.status
+		}
+		return plan.counted
+	}
+	look(noon, true)
+	used := v1alpha1.IPLease{
+		Spec:   v1alpha1.IPLeaseSpec{Block: "10.0.0.1/32", Holder: v1alpha1.Holder{Kind: v1alpha1.HolderNode, Node: "n1"}},
+		Status: v1alpha1.IPLeaseStatus{Used: new(int32(1))},
+	}
+	counted := look(noon.Add(time.Second), false, used)
+	if !meta.IsStatusConditionTrue(p.Status.Conditions, v1alpha1.PoolExhausted) {
+		t.Fatalf("the pool is not exhausted: %+v", p.Status)
+	}
+	if c := p.Status.Counts; !counted || c.Used != 1 || c.Free != 0 {
+		t.Errorf("counted %v: %+v beside Exhausted; want 1 used and none free", counted, c)
+	}
+}
+
+// TestSizesOfOne: a block of one address has an address.
+func TestSizesOfOne(t *testing.T) {
+	for _, tt := range []struct {
+		four, six int
+		want      string
+	}{{32, 0, "1 IPv4 address"}, {26, 0, "64 IPv4 addresses"}, {32, 128, "1 IPv4 and 1 IPv6 address"}, {32, 122, "1 IPv4 and 64 IPv6 addresses"}} {
+		s := sizes{allocator.IPv4: tt.four, allocator.IPv6: tt.six}
+		if got := s.String(); got != tt.want {
+			t.Errorf("%v: %q; want %q", map[allocator.Family]int(s), got, tt.want)
+		}
+	}
+}
+
+// TestCountsForPeople: a number that does not fit is not shown as one that nobody believes.
+func TestCountsForPeople(t *testing.T) {
+	for cidr, want := range map[string][2]string{"10.0.0.0/24": {"254", "254"}, "fd00::/64": {">2^63", ">2^63"}, "fd00::/120": {"255", "255"}} {
+		shape, _ := shapeOf(pool(cidr))
+		c := count(nil, shape, near).counts(shape)
+		if got := [2]string{c.FreeText, c.CapacityText}; got != want {
+			t.Errorf("%s: free and capacity are %q; want %q", cidr, got, want)
+		}
 	}
 }

@@ -183,7 +183,7 @@ func (s seen) tellForeign(st *v1alpha1.IPPoolStatus) {
 	s.flag(st, v1alpha1.PoolWithheld, "NotLookedAt", withheld)
 	kept := ""
 	if s.tally.foreign > 0 {
-		kept = fmt.Sprintf("%d addresses are kept for pods to which another IPAM has given them; each comes free when its pod is gone", s.tally.foreign)
+		kept = fmt.Sprintf("addresses that are kept for pods to which another IPAM has given them: %d; each comes free when its pod is gone", s.tally.foreign)
 	}
 	s.flag(st, v1alpha1.PoolForeignAddresses, "OldPods", kept)
 }

@@ -129,6 +129,9 @@ func decide(s seen) plan {
 	}
 	p.counted = s.describe(st)
 	if !reflect.DeepEqual(*st, s.pool.Status) {
+		if s.shape != nil { // what is written together is of one moment
+			st.Counts, p.counted = new(s.tally.counts(s.shape)), true
+		}
 		p.status = st
 		p.first = s.fencingWrites(st)
 	}
@@ -318,10 +321,9 @@ func (s seen) describe(st *v1alpha1.IPPoolStatus) (counted bool) {
 	if s.shape == nil {
 		return false
 	}
-	counts := s.tally.counts(s.shape)
 	due := s.countsDue || s.edited() // who has widened a pool looks what that has given
 	if due {
-		st.Counts = &counts
+		st.Counts = new(s.tally.counts(s.shape))
 	}
 	st.Pressure = s.tally.pressure(st.Pressure, s.shape)
 	if s.starved || s.pool.Spec.Allocation == v1alpha1.AllocationStopped { // nodes give back what is free
@@ -347,35 +349,11 @@ func (s seen) describe(st *v1alpha1.IPPoolStatus) (counted bool) {
 	}
 	outside := ""
 	if s.tally.outside > 0 {
-		outside = fmt.Sprintf("%d addresses are in use, or granted, that the ranges do not have; they will not be given again", s.tally.outside)
+		outside = fmt.Sprintf("addresses in use, or granted, that the ranges do not have: %d; they will not be given again", s.tally.outside)
 	}
 	s.flag(st, ConditionDraining, "AddressesOutsideRanges", outside)
 	s.flag(st, ConditionDefinitionsDisagree, "DefinitionsDiffer", strings.Join(few(s.disagreements, "disagreements"), "; "))
 	return due
-}
-
-// setExhausted sets the condition Exhausted. While somebody waits it stays True although an
-// address is free: that address is on its way to whoever waits.
-func (s seen) setExhausted(st *v1alpha1.IPPoolStatus) {
-	full, used, capacity, unreachable := s.tally.exhausted(s.shape)
-	switch {
-	case full && st.Pressure == v1alpha1.PressureExhausted:
-		message := fmt.Sprintf("pool %s is exhausted: %d of %d in use", s.pool.Name, used, capacity)
-		if unreachable > 0 {
-			message += fmt.Sprintf(", %d unreachable", unreachable)
-		}
-		s.set(st, v1alpha1.PoolExhausted, metav1.ConditionTrue, v1alpha1.ReasonNoAddressFree, message)
-	case s.starved && meta.IsStatusConditionTrue(st.Conditions, v1alpha1.PoolExhausted):
-	case s.starved: // a view is full, or what is free has a holder that has yet to answer
-		s.set(st, v1alpha1.PoolExhausted, metav1.ConditionFalse, v1alpha1.ReasonAddressesFree,
-			"addresses are free, but somebody asked for one lately whom none of them would do, or had reached")
-	case s.shape != nil && s.tally.counts(s.shape).Capacity == 0:
-		s.set(st, v1alpha1.PoolExhausted, metav1.ConditionTrue, v1alpha1.ReasonNoAddressFree, "the pool has no address to give: its ranges have none but those that are excluded, gateways, or the network's own")
-	case s.shape != nil && slices.ContainsFunc(s.shape.Families(), func(f allocator.Family) bool { return s.shape.OrdinaryCapacity(f) == 0 }):
-		s.set(st, v1alpha1.PoolExhausted, metav1.ConditionFalse, v1alpha1.ReasonAddressesFree, whoseFree(s.pool.Spec))
-	default:
-		s.set(st, v1alpha1.PoolExhausted, metav1.ConditionFalse, v1alpha1.ReasonAddressesFree, "addresses are free")
-	}
 }
 
 func (s seen) ready(st *v1alpha1.IPPoolStatus, status metav1.ConditionStatus, reason, message string) {

@@ -231,7 +231,7 @@ func TestTally(t *testing.T) {
 	got := count(leases, shape, surroundings{
 		inUse: map[protocol.UID]bool{"used": true}, reaches: func(l *v1alpha1.IPLease) bool { return l.Spec.Holder.Node == "n1" },
 	})
-	want := v1alpha1.PoolCounts{Capacity: 62, Used: 5 + 6 + 1 + 1, Claimed: 3, Free: 62 - 11 - 4 - 10 - 13, Unreachable: 10 + 13, Leases: 4}
+	want := v1alpha1.PoolCounts{Capacity: 62, Used: 5 + 6 + 1 + 1, Claimed: 3, Free: 62 - 11 - 4 - 10 - 13, Unreachable: 10 + 13, Leases: 4, FreeText: "24", CapacityText: "62"}
 	if c := got.counts(shape); c != want {
 		t.Errorf("counts %+v; want %+v", c, want)
 	}
@@ -313,7 +313,7 @@ func TestExhausted(t *testing.T) {
 		{name: "what is left is static-only", pool: static, leases: full[:2], want: "pool lan is exhausted: 7 of 7 in use"},
 		{name: "one family", pool: pool("10.0.0.0/28", "fd00::/64"), leases: full, want: "pool lan is exhausted: 14 of 14 in use"},
 		{name: "it has none", pool: with(pool("10.0.0.0/30"), func(p *v1alpha1.IPPool) { p.Spec.Ranges[0].Exclude = []string{"10.0.0.1-10.0.0.2"} }),
-			want: "the pool has no address to give: its ranges have none but those that are excluded, gateways, or the network's own"},
+			want: "pool lan has no address to give: its ranges have none but those that are excluded, gateways, or the network's own"},
 		{name: "all are static-only", pool: with(pool("10.0.0.0/28"), func(p *v1alpha1.IPPool) { p.Spec.Ranges[0].StaticOnly = []string{"10.0.0.0/28"} }),
 			free: "addresses are free, to whom asks for them by name: all of them, or all of one family, are static-only"},
 		{name: "somebody waits for one within a view", pool: pool("10.0.0.0/28"), leases: full[:1], starved: true, free: waiting},

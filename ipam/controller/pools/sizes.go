@@ -135,7 +135,7 @@ func (s sizes) equal(o sizes) bool {
 
 // String returns the sizes as "64 IPv4 and 64 IPv6 addresses".
 func (s sizes) String() string {
-	text := ""
+	text, unit := "", " address"
 	for _, f := range allocator.Families() {
 		if s[f] == 0 {
 			continue
@@ -144,6 +144,9 @@ func (s sizes) String() string {
 			text += " and "
 		}
 		text += fmt.Sprintf("%d %v", 1<<(f.BitLen()-s[f]), f)
+		if s[f] < f.BitLen() {
+			unit = " addresses"
+		}
 	}
-	return text + " addresses"
+	return text + unit
 }

@@ -5,6 +5,7 @@ import (
 	"math"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/tenure-ipam/tenure/allocator"
@@ -160,9 +161,17 @@ func (t tally) counts(shape *allocator.Shape) v1alpha1.PoolCounts {
 		free = max(capacity-t.spoken-t.unreachable, 0)
 	}
 	return v1alpha1.PoolCounts{
-		Capacity: capacity, Used: t.used, Claimed: t.claimed, Free: free, Unreachable: t.unreachable,
+		FreeText: forPeople(free), CapacityText: forPeople(capacity), Capacity: capacity, Used: t.used, Claimed: t.claimed, Free: free, Unreachable: t.unreachable,
 		Leases: int32(min(t.leases, math.MaxInt32)), Foreign: t.foreign, Reserved: t.reserved,
 	}
+}
+
+// forPeople writes a number of addresses; one that does not fit as what it is at least.
+func forPeople(n int64) string {
+	if n == math.MaxInt64 {
+		return ">2^63"
+	}
+	return strconv.FormatInt(n, 10)
 }
 
 // pressure returns the pool's pressure: that of the family that is worse off,
