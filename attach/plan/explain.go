@@ -59,11 +59,15 @@ func Explain(w io.Writer, p Plan, faults error, unseen string) error {
 }
 
 // each returns the errors that a joined error consists of.
-func each(err error) []error {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		return joined.Unwrap()
+func each(err error) (all []error) {
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return []error{err}
 	}
-	return []error{err}
+	for _, e := range joined.Unwrap() {
+		all = append(all, each(e)...)
+	}
+	return all
 }
 
 func (s Step) explain(b *bytes.Buffer, unseen string) error {

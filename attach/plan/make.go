@@ -170,6 +170,7 @@ func (m *maker) addSelected(i int, sel npwg.Selection) {
 	m.take(where, ref.String(), sel.Interface)
 	d, l := m.findSelected(where, ref, m.config.GlobalNamespaces)
 	if l == nil {
+		m.miss(Step{Name: ref.String(), IfName: sel.Interface})
 		return
 	}
 	step := Step{Name: ref.String(), IfName: sel.Interface, Network: l.name, Args: m.argsOfOthers(), Requested: requested(sel)}
@@ -201,6 +202,9 @@ func (m *maker) findSelected(where string, ref facts.Ref, global []string) (d fa
 	}
 	return d, l
 }
+
+// miss notes that no step could be made.
+func (m *maker) miss(s Step) { m.plan.Missing = append(m.plan.Missing, s) }
 
 // maxDepth is how deep objects and lists may lie in each other in what plugins are given.
 // Results and the journal wrap it further, and no program reads beyond some depth.

@@ -18,6 +18,9 @@ type Plan struct {
 	// Steps are carried out in this order, the default network's first (NPWG v1.3,
 	// section 6), and undone in the reverse order.
 	Steps []Step `json:"steps"`
+	// Missing are the networks that were asked for and for which no step could be made: only their
+	// names and interfaces. They are for people, and not kept.
+	Missing []Step `json:"-"`
 	// Warnings are what was ignored, and why.
 	Warnings []facts.Warning `json:"warnings,omitempty"`
 	// Notes are what is worth knowing and changes nothing, for people who look at a

@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -71,9 +72,13 @@ func (m *maker) addPodNetworks(elements []podnetwork.Element) {
 func (m *maker) addPodNetwork(i int, e podnetwork.Element) {
 	where := fmt.Sprintf("element %d of %s", i+1, podnetwork.AnnotationNetworks)
 	judged := m.answer.PodNetworks[i]
+	missing := Step{Name: cmp.Or(judged.Name, e.Attachment), PodNetwork: judged.Name, IfName: e.Interface}
 	switch {
 	case judged.Refused != "":
 		m.addFault(&Error{Where: where, Why: judged.Refused, Later: judged.Later})
+		if !e.IsDefault() { // its step is there
+			m.miss(missing)
+		}
 		return
 	case e.IsDefault():
 		m.gatewaysOfDefault(where, e)
@@ -85,6 +90,7 @@ func (m *maker) addPodNetwork(i int, e podnetwork.Element) {
 	m.take(where, judged.Name, e.Interface)
 	d, l := m.findMade(where, judged.Name, judged.Definition, judged.MadeFor)
 	if l == nil {
+		m.miss(missing)
 		return
 	}
 	step := Step{

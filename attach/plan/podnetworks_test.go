@@ -64,6 +64,20 @@ func TestDefaultPodNetworkIsAlwaysThere(t *testing.T) {
 	}
 }
 
+// TestMissing: of a network without a step, name and interface are shown all the same.
+func TestMissing(t *testing.T) {
+	s := lists(`[{"podNetworkName": "a"}, {"podNetworkName": "b"}, {"podNetworkName": "default"}]`,
+		facts.PodNetwork{Name: "a", Refused: "PodNetwork a does not exist", Later: true}, network("none"), facts.PodNetwork{Name: "default", Refused: "x"})
+	s.networks, s.vifs = "x,nothing,v", []facts.VIF{{Element: 2, Interface: "eth7", Refused: "x"}}
+	s.defs = append(s.defs, def("v", ""))
+	p, err := s.make(t)
+	if err == nil {
+		t.Fatal("there is a plan")
+	}
+	sameStrings(t, attachments(p), "cluster=eth0", "shop/x=net1")
+	sameStrings(t, attachments(Plan{Steps: p.Missing}), "shop/nothing=net2", "shop/v=eth7", "a=net3", "none=net4")
+}
+
 // TestPodNetworksOff (W7): the annotation has no effect but a warning.
 func TestPodNetworksOff(t *testing.T) {
 	s := lists(`[{"podNetworkName": "a"}]`)

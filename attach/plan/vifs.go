@@ -41,16 +41,20 @@ func (m *maker) addVIF(where string, sel npwg.Selection, v facts.VIF) {
 	ref := facts.Ref{Namespace: sel.Namespace, Name: sel.Name}
 	m.take(where, ref.String(), sel.Interface)
 	selected, _ := m.definition(ref)
+	missing := Step{Name: ref.String(), IfName: sel.Interface, Claim: v.Claim}
 	if why := m.whyForbidden(selected, m.config.GlobalNamespaces...); why != "" {
 		m.fail(where, ref.String(), why, howToAllow)
+		m.miss(missing)
 		return
 	}
 	if v.Refused != "" {
 		m.addFault(&Error{Where: where, Network: ref.String(), Why: v.Refused, Later: v.Later})
+		m.miss(missing)
 		return
 	}
 	d, l := m.findMade(where, ref.String(), v.Definition, v.MadeFor)
 	if l == nil {
+		m.miss(missing)
 		return
 	}
 	step := Step{

@@ -15,11 +15,17 @@ const mostEvents = 5
 
 // events adds the warnings about the pod.
 func (l podLook) events(ctx context.Context, v *podView) error {
-	fields := client.MatchingFields{"involvedObject.uid": v.UID, "type": corev1.EventTypeWarning}
-	all, err := listAll(ctx, l.client, &corev1.EventList{}, func(e *corev1.EventList) []corev1.Event { return e.Items },
-		client.InNamespace(v.Namespace), fields)
+	all, err := l.warnings(ctx, v.Namespace, client.MatchingFields{"involvedObject.uid": v.UID})
+	v.Events = all[:min(len(all), mostEvents)]
+	return err
+}
+
+// warnings returns the warnings of a namespace about an object, the latest first.
+func (s *session) warnings(ctx context.Context, namespace string, about client.MatchingFields) (events []eventView, err error) {
+	about["type"] = corev1.EventTypeWarning
+	all, err := listAll(ctx, s.client, &corev1.EventList{}, func(e *corev1.EventList) []corev1.Event { return e.Items }, client.InNamespace(namespace), about)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for i := range all {
 		e := &all[i]
@@ -27,12 +33,10 @@ func (l podLook) events(ctx context.Context, v *podView) error {
 		if last.IsZero() {
 			last = e.EventTime.Time
 		}
-		v.Events = append(v.Events, eventView{Reason: e.Reason, Message: strings.TrimSpace(e.Message), Count: max(1, e.Count), Last: last})
+		events = append(events, eventView{Reason: e.Reason, Message: strings.TrimSpace(e.Message), Count: max(1, e.Count), Last: last})
 	}
-	slices.SortFunc(v.Events, func(a, b eventView) int { return b.Last.Compare(a.Last) })
-	v.Events = mergeEvents(v.Events)
-	v.Events = v.Events[:min(len(v.Events), mostEvents)]
-	return nil
+	slices.SortFunc(events, func(a, b eventView) int { return b.Last.Compare(a.Last) })
+	return mergeEvents(events), nil
 }
 
 // sandboxID is that of a sandbox as kubelets quote it: each try has one of its own.

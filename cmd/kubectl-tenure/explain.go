@@ -37,7 +37,7 @@ are the kubelet's to give, when the pod starts.`
 func newExplain(s *session) *cobra.Command {
 	e := &explanation{session: s}
 	c := &cobra.Command{
-		Use: "explain POD|-f FILE", Short: "what a pod is attached to, and with what, or why it is not",
+		Use: "explain [NAMESPACE/]POD|-f FILE", Short: "what a pod is attached to, and with what, or why it is not",
 		Long: explainHelp, ValidArgsFunction: s.onePod,
 		RunE: func(c *cobra.Command, args []string) error { return e.run(c.Context(), args) },
 	}
@@ -76,10 +76,10 @@ func (e *explanation) run(ctx context.Context, args []string) error {
 		if err := src.read(e.file); err != nil {
 			return err
 		}
-	} else {
-		src.name = args[0]
-	}
-	if src.namespace, err = src.podNamespace(); err != nil {
+		if src.namespace, err = src.podNamespace(); err != nil {
+			return err
+		}
+	} else if src.namespace, src.name, err = e.podNamed("explain", args[0]); err != nil {
 		return err
 	}
 	ref := src.ref()
@@ -109,6 +109,9 @@ func planFor(ctx context.Context, src *source, c *plan.Config, ref facts.PodRef,
 	call := plan.CallOf(answer.Pod.PodRef)
 	call.Runtime = c.Runtime
 	p, faults = plan.Make(c, call, answer, disk)
+	if src.deployment != nil {
+		p.Notes = append(p.Notes, standoffs(src.deployment, p.Steps)...)
+	}
 	mistakes, err := src.mistakes(ctx, answer.Networks)
 	return p, errors.Join(append([]error{faults}, mistakes...)...), err
 }

@@ -3,29 +3,22 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
-	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
 	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/tenure-ipam/tenure/api/npwg"
-	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/attach/facts"
 	"github.com/tenure-ipam/tenure/attach/plan"
 	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/audit"
 	"github.com/tenure-ipam/tenure/ipam/controller/networks"
-	"github.com/tenure-ipam/tenure/ipam/kube"
-	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
 // podView is a pod's networks as json and yaml show them. docs/reference/kubectl-tenure.md has
@@ -54,6 +47,9 @@ type networkView struct {
 	IPs       []string `json:"ips,omitempty"`
 	Pools     []string `json:"pools,omitempty"` // those that Tenure gives its addresses of
 	Claim     string   `json:"claim,omitempty"`
+
+	// step is how the plan attaches it; without a list where the plan does not.
+	step plan.Step
 }
 
 // eventView is a warning about a pod.
@@ -67,12 +63,13 @@ type eventView struct {
 func newPod(s *session) *cobra.Command {
 	var o output
 	c := &cobra.Command{
-		Use: "pod NAME", Short: "what a pod has on each network, and why it is pending",
+		Use: "pod [NAMESPACE/]NAME", Short: "what a pod has on each network, and why it is pending",
 		Long: `Prints a pod's networks: which it selects, by the plan that explain shows whole; which it
 is attached to and with what addresses, by its status annotation; and of which pools and
 claims these are. If it lacks one, it says what stands in the way: faults of the plan,
-claims and pools that cannot serve, requests that were refused, a node without an agent,
-and the warnings of the pod's Events.`,
+claims and pools that cannot serve, addresses and gateways that they cannot give, requests
+that were refused, a node without an agent, and the warnings of the Events about the pod
+and the definitions that it waits for. It exits with 3 then.`,
 		Args: one("pod"), ValidArgsFunction: s.onePod,
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := oneOf("output", o.format, "", "json", "yaml"); err != nil {
@@ -86,7 +83,7 @@ and the warnings of the pod's Events.`,
 }
 
 func showPod(ctx context.Context, s *session, o output, name string) error {
-	namespace, err := s.space()
+	namespace, name, err := s.podNamed("pod", name)
 	if err != nil {
 		return err
 	}
@@ -146,10 +143,14 @@ func (l podLook) all(ctx context.Context) (podView, error) {
 	for _, st := range status {
 		v.attach(st)
 	}
+	if err := l.correctPools(ctx, &v); err != nil && !forbidden(err) {
+		return v, err
+	}
 	finished := l.pod.Status.Phase == corev1.PodSucceeded || l.pod.Status.Phase == corev1.PodFailed
 	waiting := slices.DeleteFunc(slices.Clone(v.Networks), func(n networkView) bool { return n.Attached })
 	onlyDefault := !slices.ContainsFunc(waiting, func(n networkView) bool { return !n.Default })
-	if finished || len(faults) == 0 && (len(waiting) == 0 || onlyDefault && l.pod.Status.Phase == corev1.PodRunning) {
+	ran := l.pod.Status.Phase == corev1.PodRunning || len(status) > 0 // so that it has the default network
+	if finished || len(faults) == 0 && (len(waiting) == 0 || onlyDefault && ran) {
 		return v, nil
 	}
 	v.Pending = append(v.Pending, faults...)
@@ -160,6 +161,9 @@ func (l podLook) all(ctx context.Context) (podView, error) {
 		case err != nil:
 			return v, err
 		}
+	}
+	if len(v.Pending) == 0 {
+		v.because("nothing of what can be seen from here stands in the way: it is being attached, or a plugin fails on its node, of which an Event tells")
 	}
 	return v, nil
 }
@@ -197,8 +201,11 @@ func (l podLook) addPlanned(ctx context.Context, v *podView) (faults []string, e
 	for _, w := range p.Warnings {
 		v.Remarks = append(v.Remarks, w.Reason+": by the default configuration, "+w.Message)
 	}
-	for _, step := range p.Steps {
-		n := networkView{Network: step.Name, Interface: step.IfName, Default: step.Default, Claim: step.Claim}
+	if src.deployment != nil {
+		v.Remarks = append(v.Remarks, standoffs(src.deployment, p.Steps)...)
+	}
+	for _, step := range append(p.Steps, p.Missing...) {
+		n := networkView{Network: step.Name, Interface: step.IfName, Default: step.Default, Claim: step.Claim, step: step}
 		if n.Claim == "" {
 			if n.Claim, err = l.inferred(step.IfName); err != nil {
 				faults = append(faults, fmt.Sprintf("network %s: %v", n.Network, err))
@@ -228,117 +235,6 @@ func (v *podView) attach(st nad.NetworkStatus) {
 	if n.Default {
 		n.Network = st.Name // the node's configuration names it
 	}
-}
-
-// why adds what stands in the way of the networks that wait.
-func (l podLook) why(ctx context.Context, v *podView, waiting []networkView) error {
-	if v.Node == "" {
-		v.Pending = append(v.Pending, "it is not scheduled to a node yet: kubectl describe pod says why")
-		return nil
-	}
-	tenures := false
-	for _, n := range waiting {
-		if n.Claim != "" {
-			if err := l.claim(ctx, v, n); err != nil {
-				return err
-			}
-		}
-		for _, pool := range n.Pools {
-			tenures = true
-			if err := l.pool(ctx, v, n, pool); err != nil {
-				return err
-			}
-		}
-	}
-	if !tenures {
-		return nil
-	}
-	return errors.Join(l.requests(ctx, v), l.reg(ctx, v))
-}
-
-func (v *podView) because(format string, args ...any) {
-	v.Pending = append(v.Pending, fmt.Sprintf(format, args...))
-}
-
-// claim adds why a claim cannot be used.
-func (l podLook) claim(ctx context.Context, v *podView, n networkView) error {
-	var c ipamclaims.IPAMClaim
-	err := l.client.Get(ctx, client.ObjectKey{Namespace: v.Namespace, Name: n.Claim}, &c)
-	cond := meta.FindStatusCondition(c.Status.Conditions, kube.ConditionIPsAllocated)
-	switch {
-	case apierrors.IsNotFound(err):
-		v.because("network %s: claim %s does not exist: whoever makes the pod's claims has to make it", n.Network, n.Claim)
-	case err != nil:
-		return fmt.Errorf("read claim %s/%s: %w", v.Namespace, n.Claim, err)
-	case c.DeletionTimestamp != nil:
-		v.because("network %s: claim %s is being deleted", n.Network, n.Claim)
-	case len(c.Status.IPs) > 0:
-	case cond != nil:
-		v.because("network %s: claim %s has no addresses: %s: %s", n.Network, n.Claim, cond.Reason, cond.Message)
-	default:
-		v.because("network %s: claim %s has no addresses yet: is the controller running, and is %q the name in a network's configuration?", n.Network, n.Claim, c.Spec.Network)
-	}
-	return nil
-}
-
-// pool adds why a pool cannot serve.
-func (l podLook) pool(ctx context.Context, v *podView, n networkView, name string) error {
-	p, out, err := l.api.ReadIPPool(ctx, protocol.PoolName(name))
-	switch {
-	case out == protocol.NotFound:
-		v.because("network %s: pool %s does not exist", n.Network, name)
-		return nil
-	case err != nil:
-		return fmt.Errorf("read pool %s: %w", name, err)
-	}
-	if c := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.PoolReady); c == nil {
-		v.because("network %s: pool %s has not been opened: is the controller running?", n.Network, name)
-	} else if c.Status != metav1.ConditionTrue {
-		v.because("network %s: pool %s is not ready: %s: %s", n.Network, name, c.Reason, c.Message)
-	}
-	if c := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.PoolExhausted); c != nil && c.Status == metav1.ConditionTrue {
-		v.because("network %s: %s", n.Network, c.Message) // it names the pool
-	}
-	return nil
-}
-
-// requests adds what the node has asked of the cluster for the pod.
-func (l podLook) requests(ctx context.Context, v *podView) error {
-	subs, err := listAll(ctx, l.client, &v1alpha1.IPSubLeaseList{}, subLeasesIn, client.MatchingFields{"spec.node": v.Node})
-	if err != nil {
-		return err
-	}
-	for i := range subs {
-		r := subs[i].Spec.Request
-		if r == nil || r.Pod.UID != v.UID {
-			continue
-		}
-		switch st := subs[i].Status; {
-		case st.Refused != nil:
-			v.because("interface %s: request %s is refused: %s: %s", r.Interface, subs[i].Name, st.Refused.Reason, st.Refused.Message)
-		case len(st.Granted) == 0:
-			v.because("interface %s: request %s waits for an address since %s", r.Interface, subs[i].Name, l.age(subs[i].CreationTimestamp.Time))
-		}
-	}
-	return nil
-}
-
-// registration adds why the node's agent cannot serve, as far as its registration tells. Not
-// everybody may read registrations.
-func (l podLook) reg(ctx context.Context, v *podView) error {
-	reg, beat, err := l.readRegistration(ctx, protocol.NodeName(v.Node))
-	switch {
-	case forbidden(err):
-	case err != nil:
-		return err
-	case reg == nil:
-		v.because("no agent has ever run on node %s: is the DaemonSet tenured there?", v.Node)
-	case reg.Ended():
-		v.because("node %s counts as dead and its agent has not come back: if it has the out-of-service taint and runs again, remove the taint", v.Node)
-	case reg.Fence > 0 && l.now().Sub(beat) >= reg.Fence:
-		v.because("the agent of node %s gives out nothing new: no heartbeat of it was accepted for %s", v.Node, l.age(beat))
-	}
-	return nil
 }
 
 func writePod(s *session, v podView) {

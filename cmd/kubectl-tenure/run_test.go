@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -48,6 +49,10 @@ func TestUsage(t *testing.T) {
 		{"completion --help", exitDone, "autocompletion script"},
 		{"pods", exitUsage, `unknown command "pods"`},
 		{"pod", exitUsage, "give one pod"},
+		{"pod a/b/c", exitUsage, `pod: "a/b/c" names no pod: write NAME, or NAMESPACE/NAME`},
+		{"pod a/b -n c", exitUsage, "pod: a/b is in namespace a, and --namespace is c"},
+		{"pod a/b -n a", exitFail, "read the kubeconfig"},
+		{"explain a/", exitUsage, `explain: "a/" names no pod`},
 		{"pools -o csv", exitUsage, `--output is "csv"`},
 		{"leases --pool", exitUsage, "flag needs an argument"},
 		{"who 10.0.0", exitUsage, `who: "10.0.0" is no IP address`},
@@ -149,6 +154,36 @@ spec: {jobTemplate: {spec: {template: {metadata: {annotations: {k8s.v1.cni.cncf.
 			}
 			if strings.Contains(stdout, standIn) {
 				t.Errorf("it shows what stands in for the default network:\n%s", stdout)
+			}
+		})
+	}
+}
+
+// TestExplainsAnUpdateThatNeverEnds: a Deployment whose pods have addresses of their own.
+func TestExplainsAnUpdateThatNeverEnds(t *testing.T) {
+	const want = "its old pod when the new one is Ready, and the new one waits for the old one's "
+	for _, tt := range []struct{ name, spec, element, want string }{
+		{"as it is by default", "", `"ips": ["10.1.1.5/24"]`, want + "addresses: a rolling update never ends. Give it strategy: {type: Recreate}"},
+		{"a claim", "replicas: 1", `"ipam-claim-reference": "c"`, want + "claim c: "},
+		{"one more", "strategy: {rollingUpdate: {maxSurge: 1, maxUnavailable: 0}}", `"ips": ["10.1.1.5/24"]`, want},
+		{"Recreate", "strategy: {type: Recreate}", `"ips": ["10.1.1.5/24"]`, ""},
+		{"one fewer", "strategy: {rollingUpdate: {maxSurge: 0}}", `"ips": ["10.1.1.5/24"]`, ""},
+		{"one of one", "strategy: {rollingUpdate: {maxUnavailable: 1}}", `"ips": ["10.1.1.5/24"]`, ""},
+		{"any addresses", "", `"interface": "lan0"`, ""},
+		{"none", "replicas: 0", `"ips": ["10.1.1.5/24"]`, ""},
+		{"two replicas", "replicas: 2", `"ips": ["10.1.1.5/24"]`, "has 2 replicas, which all ask for the same addresses"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			manifest := fmt.Sprintf(`apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: shop}
+spec:
+  %s
+  template: {metadata: {annotations: {k8s.v1.cni.cncf.io/networks: '[{"name": "lan", %s}]'}}}
+`, tt.spec, tt.element)
+			code, stdout, stderr := kubectl(t, manifest+definitions, "explain", "-f", "-")
+			if code != exitDone || !strings.Contains(stdout, tt.want) || tt.want == "" && strings.Contains(stdout, "Deployment") {
+				t.Errorf("got %d; want %q in\n%s%s", code, tt.want, stdout, stderr)
 			}
 		})
 	}

@@ -57,6 +57,23 @@ func (s *session) space() (string, error) {
 	return namespace, nil
 }
 
+// podNamed reads the name of a pod as an argument has it: NAME, or NAMESPACE/NAME, as output has
+// it.
+func (s *session) podNamed(verb, arg string) (namespace, name string, err error) {
+	namespace, name, ok := strings.Cut(arg, "/")
+	if !ok {
+		namespace, err = s.space()
+		return namespace, arg, err
+	}
+	if namespace == "" || name == "" || strings.Contains(name, "/") {
+		return "", "", usagef("%s: %q names no pod: write NAME, or NAMESPACE/NAME", verb, arg)
+	}
+	if given := s.overrides.Context.Namespace; given != "" && given != namespace {
+		return "", "", usagef("%s: %s is in namespace %s, and --namespace is %s: leave one of them out", verb, arg, namespace, given)
+	}
+	return namespace, name, nil
+}
+
 // connect makes the clients, if there are none yet. It makes no call.
 func (s *session) connect() error {
 	if s.api != nil {

@@ -9,6 +9,7 @@ import (
 	"os"
 
 	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
+	appsv1 "k8s.io/api/apps/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -27,6 +28,8 @@ type source struct {
 	*session
 	namespace, name string // the pod's
 	pod             *resolve.Pod
+	// deployment makes the pod, if one does and it is known.
+	deployment *appsv1.Deployment
 	// definitions are those of the manifest.
 	definitions map[facts.Ref]facts.Definition
 }
@@ -113,7 +116,9 @@ func (s *source) take(o *unstructured.Unstructured) error {
 		name = o.GetName() + o.GetGenerateName()
 	}
 	s.pod = &resolve.Pod{Namespace: o.GetNamespace(), Name: name, Annotations: meta.Annotations}
-	return nil
+	var err error
+	s.deployment, err = deploymentIn(o)
+	return err
 }
 
 // podTemplate returns the metadata of the pod that o is, or makes.
@@ -162,6 +167,9 @@ func (s *source) Pod(ctx context.Context, ref facts.PodRef) (resolve.Pod, error)
 	o, out, err := s.api.ReadPodMetadata(ctx, ref.Namespace, ref.Name)
 	if out != protocol.Done {
 		return resolve.Pod{}, fmt.Errorf("read pod %s/%s: %w", ref.Namespace, ref.Name, err)
+	}
+	if s.deployment, err = s.deploymentOf(ctx, kube.PodRefOf(o)); err != nil {
+		return resolve.Pod{}, fmt.Errorf("read the Deployment of pod %s/%s: %w", ref.Namespace, ref.Name, err)
 	}
 	return resolve.Pod{
 		Namespace: o.Namespace, Name: o.Name, UID: protocol.UID(o.UID), MirrorOf: kube.MirrorOf(o), Annotations: o.Annotations,
