@@ -18,7 +18,8 @@ func newCheck(s *session) *cobra.Command {
 		Long: `Reads the whole cluster, twice, and prints what both looks have found of what must not be:
 addresses with two owners; addresses of pods and claims that no lease backs; sub-leases
 that stand on no lease; what is held by nodes that are gone or silent; addresses that
-nobody has and that have not come back. Each with what, where, and what to do.
+nobody has and that have not come back; pods that run without the networks that they
+select. Each with what, where, and what to do.
 
 It changes nothing. What comes back by itself within minutes, as addresses do of pods that
 were deleted a moment ago, is summed up as SOON, unless the two looks are so far apart

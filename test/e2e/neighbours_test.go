@@ -98,7 +98,7 @@ var _ = Describe("Another program on a node", func() {
 		stopRival()
 
 		Eventually(func(g Gomega) {
-			said, code := asked(ctx, m, "check")
+			said, code := asked(ctx, m, "check", "--apart=1s")
 			g.Expect(code).To(Equal(3))
 			for _, p := range without {
 				g.Expect(said).To(MatchRegexp("NotAttached.*" + p.Name))

@@ -119,7 +119,7 @@ var settles = map[Rule]time.Duration{
 const never = time.Duration(1<<63 - 1)
 
 // SaysWithin is how long after a sandbox was made its node has to say what it was attached to.
-const SaysWithin = 15 * time.Second
+const SaysWithin = 10 * time.Second
 
 // A Finding is one thing that is not as it must be.
 type Finding struct {
