@@ -285,6 +285,7 @@ func (n *Node) Add(i Interface) (*agentapi.Result, error) {
 	if err != nil {
 		return nil, err
 	}
+	began := n.fleet.Observer.history.Now()
 	resp, err := n.call(req)
 	switch {
 	case err != nil:
@@ -292,7 +293,7 @@ func (n *Node) Add(i Interface) (*agentapi.Result, error) {
 	case resp.Error != nil:
 		return nil, resp.Error
 	}
-	n.fleet.Observer.added(n.Name, i, resp.Result)
+	n.fleet.Observer.added(began, n.Name, i, resp.Result)
 	return resp.Result, nil
 }
 
@@ -332,13 +333,15 @@ func (n *Node) Refused(t testing.TB, i Interface, text string) {
 // Del gives i's addresses back. The observer forgets them before the call: from
 // then on others may have them.
 func (n *Node) Del(i Interface) error {
-	n.fleet.Observer.deleting(n.Name, i)
-	return n.send(agentapi.Del, i)
+	end := n.fleet.Observer.deleting(n.Name, i)
+	err := n.send(agentapi.Del, i)
+	end(err == nil)
+	return err
 }
 
 // Vanish tells the observer that the sandbox and the pod of i are gone, and that
 // no DEL will come: others may have its addresses.
-func (n *Node) Vanish(i Interface) { n.fleet.Observer.deleting(n.Name, i) }
+func (n *Node) Vanish(i Interface) { n.fleet.Observer.deleting(n.Name, i)(false) }
 
 // GC is CNI's GC for i's network: valid are the sandboxes to keep.
 func (n *Node) GC(i Interface, valid ...Interface) error {

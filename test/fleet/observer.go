@@ -10,14 +10,17 @@ import (
 	"time"
 
 	"github.com/tenure-ipam/tenure/ipam/agentapi"
+	"github.com/tenure-ipam/tenure/test/history"
 )
 
 // Observer keeps the invariants I1 and I3 over everything that agents have answered. I1: in one
 // domain, an address has at most one owner. The domain is the interface's, else the pool's name in
 // the configuration; an owner is a claim, whichever pods use it, or else an interface of a pod. I3:
-// a claim's addresses never change.
+// a claim's addresses never change. It judges at once, by the order in which it is told; when the
+// test ends, package history judges once more, by when calls began and ended.
 type Observer struct {
-	t testing.TB
+	t       testing.TB
+	history *history.History
 
 	mu      sync.Mutex
 	holders map[held]map[string]string // guarded by mu; the owner by place that has the address
@@ -47,12 +50,40 @@ const ClaimKey = "claim-of-test"
 
 // NewObserver returns an observer that reports to t.
 func NewObserver(t testing.TB) *Observer {
-	return &Observer{
-		t: t, holders: map[held]map[string]string{}, of: map[string][]held{}, fixed: map[string][]netip.Addr{}, lines: map[held][]line{},
+	o := &Observer{
+		t: t, history: history.New(), holders: map[held]map[string]string{}, of: map[string][]held{}, fixed: map[string][]netip.Addr{}, lines: map[held][]line{},
 	}
+	t.Cleanup(func() {
+		for _, fault := range o.history.Faults() {
+			t.Errorf("I1, I3: %s", fault)
+		}
+		t.Logf("porcupine has judged %d events", o.history.Events())
+	})
+	return o
 }
 
 func claimOwner(claim string) string { return "claim " + claim }
+
+// ownerOf returns an owner as histories have it.
+func ownerOf(who string) history.Owner {
+	claim, ok := strings.CutPrefix(who, "claim ")
+	if !ok {
+		claim = who
+	}
+	return history.Owner{Name: claim, Claim: ok}
+}
+
+func placeOf(node string, i Interface) history.Place {
+	return history.Place{Node: node, Interface: i.Network + " " + i.Sandbox + " " + i.IfName}
+}
+
+func texts(domain string, addrs []netip.Addr) []string {
+	all := make([]string, len(addrs))
+	for i, a := range addrs {
+		all[i] = fmt.Sprintf("%v of %s", a, domain)
+	}
+	return all
+}
 
 func owner(i Interface) string {
 	if claim, ok := i.Top[ClaimKey].(string); ok {
@@ -81,14 +112,16 @@ func place(node string, i Interface) string {
 	return node + " " + i.Network + " " + i.Sandbox + " " + i.IfName
 }
 
-func (o *Observer) added(node string, i Interface, res *agentapi.Result) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.answers++
+// added tells of an ADD that began then and is answered now.
+func (o *Observer) added(began history.Moment, node string, i Interface, res *agentapi.Result) {
 	var addrs []netip.Addr
 	for _, ip := range res.IPs {
 		addrs = append(addrs, ip.Address.Addr())
 	}
+	o.history.Got(began, placeOf(node, i), ownerOf(owner(i)), texts(domain(i), addrs))
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.answers++
 	where := place(node, i)
 	if was := o.of[where]; len(was) > 0 && !slices.Equal(was, inDomain(domain(i), addrs)) {
 		o.t.Errorf("I2: the repeated ADD of %s is answered with %v\n%s", where, addrs, o.timeLine(was...))
@@ -99,6 +132,7 @@ func (o *Observer) added(node string, i Interface, res *agentapi.Result) {
 // Claimed tells that a claim's status shows addresses, which are the claim's until
 // Unclaimed, with a pod or without. It may be told again.
 func (o *Observer) Claimed(domain, claim string, addrs []netip.Addr) {
+	o.history.Got(o.history.Now(), history.OfClaim(claim), ownerOf(claimOwner(claim)), texts(domain, addrs))
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.have(domain, addrs, claimOwner(claim), claimOwner(claim))
@@ -107,6 +141,7 @@ func (o *Observer) Claimed(domain, claim string, addrs []netip.Addr) {
 // Unclaimed tells that a claim is about to be deleted. Pods that use it keep its
 // addresses.
 func (o *Observer) Unclaimed(claim string) {
+	o.history.Left(o.history.Now(), history.OfClaim(claim), false)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.leave(claimOwner(claim), "deleted")
@@ -120,6 +155,7 @@ func (o *Observer) Restored(claims map[string][]netip.Addr) {
 	defer o.mu.Unlock()
 	for claim, had := range o.fixed {
 		if !slices.Equal(claims[claim], had) {
+			o.history.Undone(claim)
 			o.leave(claimOwner(claim), "went with the API server's data")
 			delete(o.fixed, claim)
 		}
@@ -128,14 +164,17 @@ func (o *Observer) Restored(claims map[string][]netip.Addr) {
 
 // Void tells that what an interface has may be given to others, though its sandbox runs.
 func (o *Observer) Void(node, network, sandbox, ifName string) {
+	i := Interface{Network: network, Sandbox: sandbox, IfName: ifName}
+	o.history.Left(o.history.Now(), placeOf(node, i), false)
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.leave(place(node, Interface{Network: network, Sandbox: sandbox, IfName: ifName}), "is void")
+	o.leave(place(node, i), "is void")
 }
 
 // Off tells that a node is off, and whatever ran on it: others may have its
 // addresses.
 func (o *Observer) Off(node string) {
+	o.history.Off(node)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for where := range o.of {
@@ -177,10 +216,15 @@ func inDomain(domain string, addrs []netip.Addr) []held {
 	return hs
 }
 
-func (o *Observer) deleting(node string, i Interface) {
+// deleting tells that a DEL begins, and returns what tells that it ends: answered, or not known
+// whether it was done.
+func (o *Observer) deleting(node string, i Interface) (end func(answered bool)) {
+	began := o.history.Now()
+	end = func(answered bool) { o.history.Left(began, placeOf(node, i), answered) }
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.leave(place(node, i), "DEL")
+	return end
 }
 
 // leave records that a place has nothing any more. o.mu must be held.

@@ -42,95 +42,99 @@ func TestObserver(t *testing.T) {
 		want string // empty: nothing is reported
 	}{
 		{"two sandboxes", func(o *Observer) {
-			o.added("a", ofPool("c1"), answer("10.0.0.1"))
-			o.added("b", ofPool("c2"), answer("10.0.0.1"))
+			o.added(o.history.Now(), "a", ofPool("c1"), answer("10.0.0.1"))
+			o.added(o.history.Now(), "b", ofPool("c2"), answer("10.0.0.1"))
 		}, "I1: 10.0.0.1"},
 		{"after a DEL", func(o *Observer) {
-			o.added("a", ofPool("c1"), answer("10.0.0.1"))
-			o.deleting("a", ofPool("c1"))
-			o.added("b", ofPool("c2"), answer("10.0.0.1"))
+			o.added(o.history.Now(), "a", ofPool("c1"), answer("10.0.0.1"))
+			o.deleting("a", ofPool("c1"))(true)
+			o.added(o.history.Now(), "b", ofPool("c2"), answer("10.0.0.1"))
 		}, ""},
 		{"after a DEL of another", func(o *Observer) {
-			o.added("a", ofPool("c1"), answer("10.0.0.1"))
-			o.deleting("b", ofPool("c1"))
-			o.added("b", ofPool("c2"), answer("10.0.0.1"))
+			o.added(o.history.Now(), "a", ofPool("c1"), answer("10.0.0.1"))
+			o.deleting("b", ofPool("c1"))(true)
+			o.added(o.history.Now(), "b", ofPool("c2"), answer("10.0.0.1"))
 		}, "I1"},
 		{"the node is off", func(o *Observer) {
-			o.added("a", ofPool("c1"), answer("10.0.0.1"))
+			o.added(o.history.Now(), "a", ofPool("c1"), answer("10.0.0.1"))
 			o.Off("a")
-			o.added("b", ofPool("c2"), answer("10.0.0.1"))
+			o.added(o.history.Now(), "b", ofPool("c2"), answer("10.0.0.1"))
 		}, ""},
 		{"another node is off", func(o *Observer) {
-			o.added("a", ofPool("c1"), answer("10.0.0.1"))
+			o.added(o.history.Now(), "a", ofPool("c1"), answer("10.0.0.1"))
 			o.Off("b")
-			o.added("b", ofPool("c2"), answer("10.0.0.1"))
+			o.added(o.history.Now(), "b", ofPool("c2"), answer("10.0.0.1"))
 		}, "I1"},
 		{"a repeated ADD", func(o *Observer) {
-			o.added("a", ofPool("c1"), answer("10.0.0.1"))
-			o.added("a", ofPool("c1"), answer("10.0.0.1"))
+			o.added(o.history.Now(), "a", ofPool("c1"), answer("10.0.0.1"))
+			o.added(o.history.Now(), "a", ofPool("c1"), answer("10.0.0.1"))
 		}, ""},
 		{"a repeated ADD with another answer", func(o *Observer) {
-			o.added("a", ofPool("c1"), answer("10.0.0.1"))
-			o.added("a", ofPool("c1"), answer("10.0.0.2"))
+			o.added(o.history.Now(), "a", ofPool("c1"), answer("10.0.0.1"))
+			o.added(o.history.Now(), "a", ofPool("c1"), answer("10.0.0.2"))
 		}, "I2"},
 		{"siblings of one claim", func(o *Observer) {
 			o.Claimed("p", "db", addrs("10.0.0.1"))
-			o.added("a", ofClaim("c1", "db"), answer("10.0.0.1"))
-			o.added("b", ofClaim("c2", "db"), answer("10.0.0.1"))
+			o.added(o.history.Now(), "a", ofClaim("c1", "db"), answer("10.0.0.1"))
+			o.added(o.history.Now(), "b", ofClaim("c2", "db"), answer("10.0.0.1"))
 		}, ""},
 		{"a claim's address without a pod", func(o *Observer) {
 			o.Claimed("p", "db", addrs("10.0.0.1"))
-			o.added("b", ofPool("c2"), answer("10.0.0.1"))
+			o.added(o.history.Now(), "b", ofPool("c2"), answer("10.0.0.1"))
 		}, "I1"},
 		{"a claim that is gone, its pod is not", func(o *Observer) {
 			o.Claimed("p", "db", addrs("10.0.0.1"))
-			o.added("a", ofClaim("c1", "db"), answer("10.0.0.1"))
+			o.added(o.history.Now(), "a", ofClaim("c1", "db"), answer("10.0.0.1"))
 			o.Unclaimed("db")
-			o.added("b", ofPool("c2"), answer("10.0.0.1"))
+			o.added(o.history.Now(), "b", ofPool("c2"), answer("10.0.0.1"))
 		}, "I1"},
 		{"a claim that is gone, and its pod", func(o *Observer) {
 			o.Claimed("p", "db", addrs("10.0.0.1"))
-			o.added("a", ofClaim("c1", "db"), answer("10.0.0.1"))
-			o.deleting("a", ofClaim("c1", "db"))
+			o.added(o.history.Now(), "a", ofClaim("c1", "db"), answer("10.0.0.1"))
+			o.deleting("a", ofClaim("c1", "db"))(true)
 			o.Unclaimed("db")
-			o.added("b", ofPool("c2"), answer("10.0.0.1"))
+			o.added(o.history.Now(), "b", ofPool("c2"), answer("10.0.0.1"))
 		}, ""},
 		{"a claim's address changes", func(o *Observer) {
 			o.Claimed("p", "db", addrs("10.0.0.1"))
-			o.added("a", ofClaim("c1", "db"), answer("10.0.0.2"))
+			o.added(o.history.Now(), "a", ofClaim("c1", "db"), answer("10.0.0.2"))
 		}, "I3"},
 		{"what an interface had is void", func(o *Observer) {
-			o.added("a", ofPool("c1"), answer("10.0.0.1"))
+			o.added(o.history.Now(), "a", ofPool("c1"), answer("10.0.0.1"))
 			o.Void("a", "lan", "c1", "net1")
-			o.added("b", ofPool("c2"), answer("10.0.0.1"))
+			o.added(o.history.Now(), "b", ofPool("c2"), answer("10.0.0.1"))
 		}, ""},
 		{"what another interface had is void", func(o *Observer) {
-			o.added("a", ofPool("c1"), answer("10.0.0.1"))
+			o.added(o.history.Now(), "a", ofPool("c1"), answer("10.0.0.1"))
 			o.Void("a", "lan", "c2", "net1")
-			o.added("b", ofPool("c2"), answer("10.0.0.1"))
+			o.added(o.history.Now(), "b", ofPool("c2"), answer("10.0.0.1"))
 		}, "I1"},
 		{"a claim that a restore has undone", func(o *Observer) {
 			o.Claimed("p", "db", addrs("10.0.0.1"))
 			o.Restored(nil)
-			o.added("b", ofPool("c2"), answer("10.0.0.1"))
+			o.added(o.history.Now(), "b", ofPool("c2"), answer("10.0.0.1"))
 		}, ""},
 		{"a claim that a restore has left", func(o *Observer) {
 			o.Claimed("p", "db", addrs("10.0.0.1"))
 			o.Restored(map[string][]netip.Addr{"db": addrs("10.0.0.1")})
-			o.added("b", ofPool("c2"), answer("10.0.0.1"))
+			o.added(o.history.Now(), "b", ofPool("c2"), answer("10.0.0.1"))
 		}, "I1"},
 		{"a pod of a claim that a restore has undone", func(o *Observer) {
 			o.Claimed("p", "db", addrs("10.0.0.1"))
-			o.added("a", ofClaim("c1", "db"), answer("10.0.0.1"))
+			o.added(o.history.Now(), "a", ofClaim("c1", "db"), answer("10.0.0.1"))
 			o.Restored(nil)
-			o.added("b", ofPool("c2"), answer("10.0.0.1"))
+			o.added(o.history.Now(), "b", ofPool("c2"), answer("10.0.0.1"))
 		}, "I1"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			r := &recorder{TB: t}
-			tt.do(NewObserver(r))
+			o := NewObserver(r)
+			tt.do(o)
 			said := strings.Join(r.said, "\n")
+			if faults := o.history.Faults(); (tt.want == "" || tt.want == "I2") != (len(faults) == 0) {
+				t.Errorf("the history's faults are %v; the observer reported %q", faults, said)
+			}
 			if (tt.want == "") != (said == "") || !strings.Contains(said, tt.want) {
 				t.Errorf("reported %q; want %q in it", said, tt.want)
 			}
