@@ -45,7 +45,7 @@ func (c *Cluster) networkParams(ctx context.Context, o *v1alpha1.PodNetwork) err
 func (c *Cluster) attachmentParams(ctx context.Context, o *v1alpha1.PodNetworkAttachment, network *v1alpha1.PodNetwork) error {
 	refs, err := podnetwork.ReadRefs(network.Spec.ParametersRefs)
 	if err != nil {
-		return podnetwork.Missing("PodNetwork %s has no parameters that could be varied: see its condition %s", network.Name, v1alpha1.NetworkParamsReady)
+		return podnetwork.Missing("PodNetwork %s has no parameters that could be varied: %v", network.Name, err)
 	}
 	at, err := podnetwork.ReadOwnRefs(o.Namespace, o.Spec.ParametersRefs, network.Name, refs)
 	if err != nil {
