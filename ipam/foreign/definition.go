@@ -3,6 +3,7 @@ package foreign
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -151,6 +152,7 @@ func (d *Definition) readRanges(ipam json.RawMessage) {
 		d.Fault = fmt.Sprintf("its ipam section cannot be read: %v", err)
 		return
 	}
+	maps.DeleteFunc(fields, func(key string, _ json.RawMessage) bool { return strings.EqualFold(key, "type") })
 	fields["type"] = json.RawMessage(`"` + Type + `"`)
 	config, err := json.Marshal(map[string]any{"cniVersion": "1.0.0", "name": d.Network, "type": "any", "ipam": fields})
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/tenure-ipam/tenure/ipam/lean/plainjson"
 )
@@ -32,14 +33,27 @@ func (o object) at(key string) string {
 	return o.path + "." + key
 }
 
-// find returns member key as it stands, also if it is null or empty.
-func (o object) find(key string) (json.RawMessage, bool) {
+// find returns member key as it stands, also if it is null or empty. As encoding/json reads
+// it, the key may be written in another case. Of several members with the key it is one that says
+// something, and of these the one that is written as the key is, else the last.
+func (o object) find(key string) (raw json.RawMessage, ok bool) {
+	best := -1
 	for _, f := range o.fields {
+		if !strings.EqualFold(f.key, key) {
+			continue
+		}
+		rank := 0
+		if !says(f.raw, kindNothing) {
+			rank += 2
+		}
 		if f.key == key {
-			return f.raw, true
+			rank++
+		}
+		if rank >= best {
+			raw, best = f.raw, rank
 		}
 	}
-	return nil, false
+	return raw, best >= 0
 }
 
 // get returns member key if it says something: null, "" and [] do not.
@@ -50,12 +64,7 @@ func (o object) get(key string) (json.RawMessage, bool) {
 
 // set gives member key the value raw.
 func (o *object) set(key string, raw json.RawMessage) {
-	for i := range o.fields {
-		if o.fields[i].key == key {
-			o.fields[i].raw = raw
-			return
-		}
-	}
+	o.fields = slices.DeleteFunc(o.fields, func(f field) bool { return strings.EqualFold(f.key, key) })
 	o.fields = append(o.fields, field{key, raw})
 }
 
@@ -96,6 +105,27 @@ func kindOf(raw json.RawMessage) kind {
 		return kindBool
 	default:
 		return kindNumber
+	}
+}
+
+// isZero reports whether raw says nothing, or what a field of a Go struct has that nobody has set.
+func isZero(raw json.RawMessage) bool {
+	switch kindOf(raw) {
+	case kindNothing:
+		return true
+	case kindNumber:
+		return string(raw) == "0"
+	case kindBool:
+		return raw[0] == 'f'
+	case kindObject:
+		for _, value := range plainjson.Members(raw) {
+			if !isZero(value) {
+				return false
+			}
+		}
+		return true
+	default:
+		return false
 	}
 }
 
@@ -183,6 +213,25 @@ func (fs *faults) uniqueOfMany(o object, matters func(key string) bool) {
 		seen[f.key] = true
 	}
 }
+
+// agree reports keys that differ from another in nothing but the case, and say something else.
+func (fs *faults) agree(o object) {
+	for i, f := range o.fields {
+		if i > maxAgree || says(f.raw, kindNothing) {
+			continue
+		}
+		for _, earlier := range o.fields[:i] {
+			if earlier.key != f.key && strings.EqualFold(earlier.key, f.key) && !says(earlier.raw, kindNothing) && !bytes.Equal(earlier.raw, f.raw) {
+				fs.addf(o.at(f.key), "keep one of the two", "says something else than %s, and programs read the two as one key", o.at(earlier.key))
+				break
+			}
+		}
+	}
+}
+
+// maxAgree is up to how many members are compared with each other in another case. No plugin has
+// as many keys.
+const maxAgree = 256
 
 func (fs *faults) twice(o object, key string) {
 	fs.add(o.at(key), "appears twice", "keep one of the two")

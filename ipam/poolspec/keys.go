@@ -1,6 +1,9 @@
 package poolspec
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // form is a way to say where addresses come from. Values are bits: a key can
 // belong to several.
@@ -122,9 +125,20 @@ var ipamKeys = [...]key{
 	{"etcd_ca_cert_file", formAny, unneeded, whyNoEtcd},
 }
 
+// known returns what the table says of a key, which may be written in another case.
+func known(name string) (k key, ok bool) {
+	for _, k := range ipamKeys {
+		if strings.EqualFold(k.name, name) {
+			return k, true
+		}
+	}
+	return key{}, false
+}
+
 // definesForm returns the form that the presence of the key decides, or 0.
 func definesForm(name string) form {
-	switch name {
+	k, _ := known(name)
+	switch k.name {
 	case "pool", "pools":
 		return formNamed
 	case "range", "ipRanges":
@@ -136,36 +150,84 @@ func definesForm(name string) form {
 	}
 }
 
-// unknownKey reports that o cannot have a key of this name; known are those that
-// it can have.
-func (fs *faults) unknownKey(o object, name string, known []string) {
-	if fs.full() {
+// unknownKey decides what becomes of a key that o cannot have; names are those that it can have.
+// Who has mistyped one of these, or written another of Tenure's keys in the wrong place, is told:
+// what he wanted would not happen. Any other key is somebody else's, and is noted, as
+// encoding/json passes it over. One whose value nobody has set is nothing at all.
+func (p *parser) unknownKey(o object, f field, names []string) {
+	if p.full() || isZero(f.raw) {
 		return
 	}
-	remedy := "remove it"
-	for _, k := range known {
-		if foldKey(k) == foldKey(name) {
-			remedy = "write " + k
-			break
+	said := foldKey(f.key)
+	for _, name := range names {
+		if similar(said, foldKey(name)) {
+			p.add(o.at(f.key), "is not a key that Tenure knows", "write "+name)
+			return
 		}
 	}
-	fs.add(o.at(name), "is not a key that Tenure knows", remedy)
+	for _, k := range ipamKeys {
+		if similar(said, foldKey(k.name)) {
+			p.add(o.at(f.key), "is not a key that Tenure knows here", "remove it, or move it to where "+k.name+" belongs")
+			return
+		}
+	}
+	if len(p.cfg.Ignored) < maxFaults {
+		p.cfg.Ignored = append(p.cfg.Ignored, o.at(f.key)+": is no key of Tenure's")
+	}
 }
 
-// only reports every key of o that is not in known.
-func (fs *faults) only(o object, known ...string) {
-next:
+// only treats every key of o that is not in names as unknown.
+func (p *parser) only(o object, names ...string) {
+	p.agree(o)
 	for _, f := range o.fields {
-		for _, k := range known {
-			if f.key == k {
-				continue next
-			}
+		if !slices.ContainsFunc(names, func(name string) bool { return strings.EqualFold(name, f.key) }) {
+			p.unknownKey(o, f, names)
 		}
-		fs.unknownKey(o, f.key, known)
 	}
+}
+
+// similar reports whether somebody who wrote a may have meant b, both as [foldKey] has them: they
+// differ in one or two letters, short words in one, or have the same letters in another order.
+func similar(a, b string) bool {
+	most := 2
+	if min(len(a), len(b)) <= 5 {
+		most = 1
+	}
+	if max(len(a)-len(b), len(b)-len(a)) > most {
+		return false
+	}
+	return distance(a, b) <= most || len(a) > 3 && len(a) == len(b) && sorted(a) == sorted(b)
+}
+
+// distance returns how many letters must be put in, taken out or replaced to make b of a.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1) // the distances of a[:i] to each b[:j]
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}
+
+// sorted returns s with its letters in order.
+func sorted(s string) string {
+	letters := []byte(s)
+	slices.Sort(letters)
+	return string(letters)
 }
 
 // foldKey returns s without what different spellings of one key differ in.
 func foldKey(s string) string {
-	return strings.NewReplacer("_", "", "-", "").Replace(strings.ToLower(s))
+	return strings.ReplaceAll(strings.ReplaceAll(strings.ToLower(s), "_", ""), "-", "")
 }

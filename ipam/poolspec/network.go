@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+
+	"github.com/tenure-ipam/tenure/ipam/lean/plainjson"
 )
 
 // ParseNetwork reads the configuration in a NetworkAttachmentDefinition, single
@@ -68,10 +70,8 @@ func isOurs(plugin object) bool {
 	if !ok || !says(raw, kindObject) {
 		return false
 	}
-	var ipam struct {
-		Type string `json:"type"`
-	}
-	return json.Unmarshal(raw, &ipam) == nil && ipam.Type == Type
+	kind, ok := object{fields: members(raw)}.get("type")
+	return ok && says(kind, kindString) && plainjson.Text(kind) == Type
 }
 
 // quote returns s as JSON.

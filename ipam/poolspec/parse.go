@@ -163,6 +163,7 @@ func (p *parser) keys() {
 			strings.Join(defining, " and "))
 		p.form = 0
 	}
+	p.agree(p.ipam)
 	for _, f := range p.ipam.fields {
 		p.key(f)
 	}
@@ -170,32 +171,38 @@ func (p *parser) keys() {
 
 // key treats one key of "ipam" by the table.
 func (p *parser) key(f field) {
-	for _, k := range ipamKeys {
-		if k.name != f.key {
-			continue
+	k, ok := known(f.key)
+	switch {
+	case isZero(f.raw):
+	case !ok:
+		p.unknownKey(p.ipam, f, keyNames())
+	case k.how == unneeded:
+		p.ignore(f.key, k.why)
+	case k.how == refused:
+		if k.name != "enable_l3" || p.flag(p.ipam, k.name, false) {
+			p.add(p.ipam.at(f.key), "is not supported", k.why)
 		}
-		switch {
-		case says(f.raw, kindNothing):
-		case k.how == unneeded:
-			p.ignore(f.key, k.why)
-		case k.how == refused:
-			if f.key != "enable_l3" || p.flag(p.ipam, f.key, false) {
-				p.add(p.ipam.at(f.key), "is not supported", k.why)
-			}
-		case p.form != 0 && k.forms&p.form == 0:
-			remedy := "remove it"
-			if p.form == formNamed {
-				remedy += "; what it says belongs to the IPPool"
-			}
-			p.addf(p.ipam.at(f.key), remedy, "belongs to %v, and this configuration uses %v", k.forms, p.form)
+	case p.form != 0 && k.forms&p.form == 0:
+		remedy := "remove it"
+		if p.form == formNamed {
+			remedy += "; what it says belongs to the IPPool"
 		}
-		return
+		for _, other := range ipamKeys {
+			if other.forms&p.form != 0 && foldKey(other.name) == foldKey(k.name) {
+				remedy = "write " + other.name
+			}
+		}
+		p.addf(p.ipam.at(f.key), remedy, "belongs to %v, and this configuration uses %v", k.forms, p.form)
 	}
+}
+
+// keyNames returns the names of all keys of "ipam".
+func keyNames() []string {
 	names := make([]string, len(ipamKeys))
 	for i, k := range ipamKeys {
 		names[i] = k.name
 	}
-	p.unknownKey(p.ipam, f.key, names)
+	return names
 }
 
 // sources reads where addresses come from, by the form.

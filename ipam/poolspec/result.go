@@ -17,7 +17,7 @@ func (p *parser) result() {
 		return
 	}
 	o, ok := p.dict(p.ipam.at("dns"), raw)
-	if !ok || len(o.fields) == 0 {
+	if !ok || isZero(raw) {
 		return
 	}
 	if p.cfg.ResolvConf != "" {

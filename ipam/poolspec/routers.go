@@ -3,39 +3,24 @@ package poolspec
 import (
 	"net/netip"
 	"slices"
-	"strings"
 
 	"go4.org/netipx"
 
 	"github.com/tenure-ipam/tenure/allocator"
-	"github.com/tenure-ipam/tenure/ipam/lean/plainjson"
 )
 
 // takesFirst reports whether the interface plugin takes the first address of an answered CIDR
 // for itself where it is answered no gateway. Of the reference plugins only the bridge does,
 // with isGateway or isDefaultGateway.
 func (p *parser) takesFirst(top object) bool {
-	return textAnyCase(top, "type") == "bridge" && (trueAnyCase(top, "isGateway") || trueAnyCase(top, "isDefaultGateway"))
+	kind, _ := top.get("type")
+	return string(kind) == `"bridge"` && (isTrue(top, "isGateway") || isTrue(top, "isDefaultGateway"))
 }
 
-// textAnyCase returns the string at a key of another plugin, as encoding/json reads it there.
-func textAnyCase(o object, key string) (text string) {
-	for _, f := range o.fields {
-		if strings.EqualFold(f.key, key) && says(f.raw, kindString) {
-			text = plainjson.Text(f.raw)
-		}
-	}
-	return text
-}
-
-// trueAnyCase reports whether the key of another plugin is true, as encoding/json reads it there.
-func trueAnyCase(o object, key string) (is bool) {
-	for _, f := range o.fields {
-		if strings.EqualFold(f.key, key) && says(f.raw, kindBool) {
-			is = f.raw[0] == 't'
-		}
-	}
-	return is
+// isTrue reports whether a key of another plugin is true.
+func isTrue(o object, key string) bool {
+	raw, _ := o.get(key)
+	return string(raw) == "true"
 }
 
 // Routers returns the addresses that routers have in range r, as this source sees it: the

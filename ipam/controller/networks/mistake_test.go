@@ -20,7 +20,7 @@ func TestMistakes(t *testing.T) {
 		{"no such pool", `{"type":"bridge","ipam":{"type":"tenure","pool":"gone"}}`, "", "ipam.pool: pool gone does not exist; make the IPPool, or correct the name"},
 		{"two of three pools", `{"type":"bridge","ipam":{"type":"tenure","pools":["gone","there","away"]}}`, "", "ipam.pools: pools gone, away do not exist; make the IPPools"},
 		{"inline", `{"type":"bridge","ipam":{"type":"tenure","range":"10.0.0.0/24"}}`, "", ""},
-		{"an unknown key", `{"type":"bridge","ipam":{"type":"tenure","pool":"gone","bogus":1}}`, "ipam.bogus: ", ""},
+		{"an unknown key", `{"type":"bridge","ipam":{"type":"tenure","pool":"gone","pol":1}}`, "ipam.pol: ", ""},
 		{"another's, no JSON", `{"type":"bridge","ipam":{"type":"whereabouts"`, "", ""},
 		{"another's, beside plugins", `{"plugins":[{"type":"bridge"}],"ipam":{"type":"host-local"}}`, "", ""},
 		{"a name that has the word", `{"name":"tenured-land","type":"bridge","ipam":{"type":"Tenured"}}`, "", ""},

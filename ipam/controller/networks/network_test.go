@@ -27,8 +27,8 @@ func TestRead(t *testing.T) {
 		{name: "another IPAM", config: `{"name":"l","type":"bridge","ipam":{"type":"whereabouts","range":"10.0.0.0/24"}}`, network: "l"},
 		{name: "no IPAM", config: `{"name":"l","type":"ovn-k8s-cni-overlay","allowPersistentIPs":true}`, network: "l"},
 		{name: "local mode", config: `{"name":"l","type":"bridge","ipam":{"type":"tenure","mode":"local","subnet":"10.0.0.0/24"}}`, network: "l"},
-		{name: "faulty and ours", config: `{"name":"l","type":"bridge","ipam":{"type":"tenure","pool":"p","bogus":1}}`,
-			network: "l", owner: Tenure, fault: "bogus"},
+		{name: "faulty and ours", config: `{"name":"l","type":"bridge","ipam":{"type":"tenure","pool":"p","pol":1}}`,
+			network: "l", owner: Tenure, fault: "ipam.pol"},
 		{name: "faulty and nobody's", config: `{"name":`, network: "def"},
 		{name: "on the nodes' disks", config: ``, network: "def"},
 	}
