@@ -81,9 +81,14 @@ func (f *Finder) Metrics() prometheus.Collector { return f.metric }
 
 // Run looks until ctx ends.
 func (f *Finder) Run(ctx context.Context) error {
+	said := ""
 	for {
-		if err := f.look(ctx, time.Now()); err != nil {
+		err := f.look(ctx, time.Now())
+		if err != nil && err.Error() != said {
 			f.log.WarnContext(ctx, "whether the runtime made sandboxes without tenure-attach is not known", "error", err)
+		}
+		if said = ""; err != nil {
+			said = err.Error()
 		}
 		if !pause.For(ctx, f.cfg.Every) {
 			return nil

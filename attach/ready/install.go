@@ -77,7 +77,6 @@ func (k *Keeper) install(o opinion) error {
 		if k.record.There {
 			k.taken(k.whereabouts())
 		}
-	case !isList && same(there, o.text):
 	case !ok && !json.Valid(there) && k.garbled == 0:
 		k.garbled++ // somebody is writing it in place
 		return nil
@@ -93,7 +92,7 @@ func (k *Keeper) install(o opinion) error {
 		for _, a := range ahead {
 			k.refuse(a, "it stands ahead of tenure-attach, which makes the interface: append it")
 		}
-	case k.record.There && !same(there, o.text):
+	case k.record.There && (appended{there}).kind() != plan.PluginType: // a single configuration is the plugin's own
 		k.taken("overwritten it with what is no list of plugins")
 	}
 	k.garbled = 0

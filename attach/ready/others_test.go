@@ -259,6 +259,25 @@ func TestHalfOfTheRuntimesFile(t *testing.T) {
 	}
 }
 
+// TestSingleConfiguration: nothing can be appended to one, and a change of it is nobody else's.
+func TestSingleConfiguration(t *testing.T) {
+	n := calicoOf(t)
+	n.cfg.Name = "00-tenure.conf"
+	k := n.keeper()
+	for _, socket := range []string{"/run/a", "/run/b"} {
+		text := strings.ReplaceAll(`{"cniVersion":"1.1.0","name":"tenure","type":"tenure-attach","confDir":"DIR","clusterNetwork":"k8s-pod-network","socket":"`+socket+`"}`, "DIR", n.confDir)
+		n.write(n.cfg.Source, text)
+		k.look(t.Context())
+		if got, err := os.ReadFile(n.installed()); err != nil || string(got) != text {
+			t.Errorf("the file is %s, %v; want %s", got, err, text)
+		}
+	}
+	n.said("nothing is wrong")
+	n.write(n.installed(), `{"type":"bridge"}`)
+	k.look(t.Context())
+	n.said("overwritten", ReasonTaken, "overwritten it")
+}
+
 // TestWhatIsToldIsToldOnce: an Event of a node that is not known yet is told later.
 func TestWhatIsToldIsToldOnce(t *testing.T) {
 	n := calicoOf(t)
