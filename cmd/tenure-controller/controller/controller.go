@@ -281,13 +281,6 @@ func (c *Controller) assemble(ctx context.Context, mgr manager.Manager) ([]prome
 	ofReservations := &reservations.Reconciler{
 		Cache: mgr.GetCache(), Live: live, Status: direct, Broker: b, Log: c.log.With("part", "reservations"), Now: time.Now,
 	}
-	implicit := &pools.Implicit{
-		Cache: mgr.GetCache(), Write: direct, Live: live, Networks: catalog,
-		Events: mgr.GetEventRecorder(name), Log: c.log.With("part", "pools"),
-	}
-	ofDefinitions := &pools.Definitions{
-		Cache: mgr.GetCache(), Networks: catalog, Events: mgr.GetEventRecorder(name), Log: c.log.With("part", "definitions"), Now: time.Now,
-	}
 	begun := time.Now() // what passes since is told by the monotonic clock
 	ofDead := &deadnodes.Reconciler{
 		Cache: mgr.GetCache(), RegistrationNamespace: c.cfg.RegistrationNamespace, Live: live, Events: mgr.GetEventRecorder(name),
@@ -313,8 +306,7 @@ func (c *Controller) assemble(ctx context.Context, mgr manager.Manager) ([]prome
 		func() error {
 			return mgr.Add(everywhere(func(ctx context.Context) error { return ofPools.WatchRevision(ctx, live) }))
 		},
-		func() error { return implicit.Setup(mgr, catalog) },
-		func() error { return ofDefinitions.Setup(mgr) },
+		func() error { return c.definitions(mgr, direct, live, catalog) },
 		func() error { return ofDead.Setup(mgr) },
 		func() error { return ofRanks.setup(mgr) },
 		func() error { return probes(mgr) },
@@ -324,6 +316,18 @@ func (c *Controller) assemble(ctx context.Context, mgr manager.Manager) ([]prome
 		}
 	}
 	return []prometheus.Collector{measured, ofClaims.Metrics, ofRequests.Metrics, ofPools.Metrics, ofDead.Metrics, ofForeign.Metrics, following.ports.Metrics}, nil
+}
+
+// definitions has implicit pools made of definitions, and faults in definitions said.
+func (c *Controller) definitions(mgr manager.Manager, write client.Client, live *kube.API, catalog *networks.Catalog) error {
+	implicit := &pools.Implicit{
+		Cache: mgr.GetCache(), Write: write, Live: live, Networks: catalog,
+		Events: mgr.GetEventRecorder(name), Log: c.log.With("part", "pools"),
+	}
+	faulty := &pools.Definitions{
+		Cache: mgr.GetCache(), Networks: catalog, Events: mgr.GetEventRecorder(name), Log: c.log.With("part", "definitions"), Now: time.Now,
+	}
+	return errors.Join(implicit.Setup(mgr, catalog), faulty.Setup(mgr))
 }
 
 // bells are those by which the broker has its reconcilers look at objects.
