@@ -70,7 +70,8 @@ type IPPoolStatus struct {
 	// +optional
 	Pressure Pressure `json:"pressure,omitempty"`
 
-	// counts are the pool's addresses in numbers, at most a minute old.
+	// counts are the pool's addresses in numbers. They are counted at most a minute ago, of
+	// what nodes had published, which they do twice a minute.
 	// +optional
 	Counts *PoolCounts `json:"counts,omitempty"`
 

@@ -100,6 +100,9 @@ func leases(ctx context.Context, s *session, o output, q leaseQuery, names []str
 		l.table.row(leaseRow(s, v)...)
 	}
 	l.value = map[string]any{"leases": views}
+	if len(all) > 0 {
+		l.table.sum = "USED and FREE of a node's lease are as of half a minute ago, or later."
+	}
 	return o.write(s, l)
 }
 

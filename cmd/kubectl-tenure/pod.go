@@ -270,7 +270,7 @@ func writePod(s *session, v podView) {
 	if len(v.Events) > 0 {
 		to.title("Events")
 		for _, e := range v.Events {
-			to.line("  - %s ago, %d times, %s: %s", s.age(e.Last), e.Count, e.Reason, e.Message)
+			to.line("  - %s ago, %s, %s: %s", s.age(e.Last), number(int(e.Count), "time", "times"), e.Reason, e.Message)
 		}
 	}
 }

@@ -62,7 +62,9 @@ func newPools(s *session) *cobra.Command {
 	var o output
 	c := &cobra.Command{
 		Use: "pools [NAME...]", Short: "pools: how full, what is wrong, what is out of reach",
-		Long: `Prints the cluster's pools as their status has them: the numbers are up to a minute old.
+		Long: `Prints the cluster's pools as their status has them. Nodes publish twice a minute what
+their pods have, and the controller counts that once a minute: what a pod has given back
+is FREE up to two minutes later, though another pod may get it at once.
 UNREACHABLE addresses are free, but belong to a node that does not answer.
 
 Of one pool it prints all: its ranges, who holds how much of it, and what is out of reach
@@ -103,8 +105,14 @@ func pools(ctx context.Context, s *session, o output, names []string) error {
 		l.table.row(poolRow(s, p)...)
 	}
 	l.value = map[string]any{"pools": views}
+	if len(all) > 0 {
+		l.table.sum = "The numbers are " + countedAt + "."
+	}
 	return o.write(s, l)
 }
+
+// countedAt says of when a pool's counts are.
+const countedAt = "as of two minutes ago, or later"
 
 // readPools reads the pools of these names, or all.
 func (s *session) readPools(ctx context.Context, names []string) ([]v1alpha1.IPPool, error) {
@@ -314,8 +322,8 @@ func writePool(to screen, p *v1alpha1.IPPool, view poolView) {
 	to.fact("Leasing", plain(view.Leasing)[0])
 	to.fact("Pressure", pressureCell(pressure(p)))
 	if c := p.Status.Counts; c != nil {
-		to.fact("Usage", plain(fmt.Sprintf("%s  %d used, %d claimed, %s free, %d unreachable, of %s",
-			percent(c.Capacity-c.Free, c.Capacity), c.Used, c.Claimed, many(c.Free), c.Unreachable, many(c.Capacity)))[0])
+		to.fact("Usage", plain(fmt.Sprintf("%s  %d used, %d claimed, %s free, %d unreachable, of %s; %s",
+			percent(c.Capacity-c.Free, c.Capacity), c.Used, c.Claimed, many(c.Free), c.Unreachable, many(c.Capacity), countedAt))[0])
 	}
 	to.title("Ranges")
 	ranges := table{heads: []string{"CIDR", "START", "END", "GATEWAY", "EXCLUDE", "STATIC-ONLY"}}

@@ -36,7 +36,7 @@ Take-over     Confirmed
 Used by       namespaces with team=red, if RBAC allows it the verb use on the pool
 Leasing       Open
 Pressure      High
-Usage         30%  40 used, 10 claimed, 140 free, 10 unreachable, of 200
+Usage         30%  40 used, 10 claimed, 140 free, 10 unreachable, of 200; as of two minutes ago, or later
 
 Ranges
 CIDR          START   END   GATEWAY    EXCLUDE                                          STATIC-ONLY

@@ -58,7 +58,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		fmt.Fprintf(stderr, "kubectl tenure: %v\nRun \"kubectl tenure help\" for help.\n", wrong)
 		return exitUsage
 	}
-	fmt.Fprintf(stderr, "kubectl tenure: %v%s\n", err, roles(err))
+	fmt.Fprintf(stderr, "kubectl tenure: %v%s\n", err, hint(err))
 	return exitFail
 }
 
@@ -77,11 +77,15 @@ func newRoot(s *session) *cobra.Command {
 		Use: "kubectl-tenure", Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl tenure"},
 		Short: "See what Tenure does", Long: rootHelp, Version: version,
 		SilenceErrors: true, SilenceUsage: true, // faults are said once, by run
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return usagef("unknown command %q", args[0])
+		SuggestionsMinimumDistance: 2,
+		Args: func(c *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
 			}
-			return nil
+			if like := c.SuggestionsFor(args[0]); len(like) > 0 {
+				return usagef("unknown command %q: did you mean %s?", args[0], strings.Join(like, " or "))
+			}
+			return usagef("unknown command %q", args[0])
 		},
 		RunE: func(c *cobra.Command, _ []string) error {
 			c.SetOut(s.stderr)
@@ -160,5 +164,12 @@ func oneOf(flag, value string, known ...string) error {
 		return nil
 	}
 	named := slices.DeleteFunc(slices.Clone(known), func(k string) bool { return k == "" })
-	return usagef("--%s is %q, must be one of %s", flag, value, strings.Join(named, ", "))
+	which := strings.Join(named, ", ")
+	if len(named) > 1 {
+		which = "one of " + which
+	}
+	if value == "" {
+		return usagef("--%s is missing: give %s", flag, which)
+	}
+	return usagef("--%s is %q, must be %s", flag, value, which)
 }

@@ -15,6 +15,8 @@ import (
 	"github.com/spf13/pflag"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -223,8 +225,12 @@ func subLeasesIn(l *v1alpha1.IPSubLeaseList) []v1alpha1.IPSubLease { return l.It
 func poolsIn(l *v1alpha1.IPPoolList) []v1alpha1.IPPool             { return l.Items }
 func claimsIn(l *ipamclaims.IPAMClaimList) []ipamclaims.IPAMClaim  { return l.Items }
 
-// roles tells somebody whom err says that they may not, which roles let one.
-func roles(err error) string {
+// hint tells somebody whom err says that they may not, which roles let one; and somebody whose API
+// server does not know a kind, what may be the reason.
+func hint(err error) string {
+	if apierrors.IsNotFound(err) && apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) || meta.IsNoMatchError(err) {
+		return "\nThe API server does not know this kind: is Tenure installed in this cluster, and is it the cluster that you mean?"
+	}
 	if !forbidden(err) {
 		return ""
 	}

@@ -112,10 +112,10 @@ func TestSaysWhichRole(t *testing.T) {
 	if err == nil || !strings.HasPrefix(err.Error(), "list every Pod: pods is forbidden") {
 		t.Errorf("got %v", err)
 	}
-	if got := roles(err); !strings.Contains(got, "tenure-operator") {
+	if got := hint(err); !strings.Contains(got, "tenure-operator") {
 		t.Errorf("it says of roles %q", got)
 	}
-	if got := roles(errors.New("down")); got != "" {
+	if got := hint(errors.New("down")); got != "" {
 		t.Errorf("of another error it says %q", got)
 	}
 }

@@ -60,7 +60,7 @@ networks.`,
 		Args: one("address"), ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, args []string) error {
 			addr, err := netip.ParseAddr(args[0])
-			if err != nil {
+			if err != nil || addr.Zone() != "" {
 				return usagef("who: %q is no IP address: write one such as 10.0.0.5 or fd00::5", args[0])
 			}
 			if err := oneOf("output", o.format, "", "json", "yaml"); err != nil {

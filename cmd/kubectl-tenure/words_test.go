@@ -2,9 +2,14 @@ package main
 
 import (
 	"bytes"
+	"fmt"
+	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/audit"
 )
@@ -61,5 +66,17 @@ Looked at pools 0, leases 0, sub-leases 0, claims 0, pods 0, nodes 0: nothing is
 `
 	if diff := cmp.Diff(want, out.String()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestKindsThatAreMissing: who asks a cluster without Tenure is told so.
+func TestKindsThatAreMissing(t *testing.T) {
+	resource := schema.GroupResource{Group: "tenure.dev", Resource: "ippools"}
+	unknown := apierrors.NewGenericServerResponse(http.StatusNotFound, "get", resource, "", "404 page not found", 0, true)
+	if got := hint(fmt.Errorf("list every IPPool: %w", unknown)); !strings.Contains(got, "is Tenure installed in this cluster") {
+		t.Errorf("of a kind that is not there it says %q", got)
+	}
+	if got := hint(fmt.Errorf("read pool lan: %w", apierrors.NewNotFound(resource, "lan"))); got != "" {
+		t.Errorf("of a pool that is not there it says %q", got)
 	}
 }

@@ -102,7 +102,7 @@ func (t *round) judge(w *waiting) {
 		t.say(w, fmt.Sprintf("what pods have may be where an agent cannot read it: %s. Have it read there; or, if the status of the pods shows all that they have, say so: "+
 			"kubectl annotate ippools %s %s=true (kubectl tenure import --apply --trust-status does)", few(unseen), w.pool.Name, v1alpha1.AnnotationTrustStatus))
 	case w.bars > 0:
-		t.say(w, fmt.Sprintf("%d addresses that pods of other IPAMs have are yet to be kept for them%s", w.bars, w.unkept))
+		t.say(w, fmt.Sprintf("addresses that pods of other IPAMs have, and that are yet to be kept for them, %d%s", w.bars, w.unkept))
 	case len(pending) > 0:
 		var pods []string
 		for _, p := range pending {
