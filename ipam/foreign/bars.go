@@ -284,7 +284,7 @@ func (l *finder) givenByTenure(pool protocol.PoolName, pod *Pod, a netip.Addr) (
 		if lease.Holder.Node == "" || slices.Contains(lease.Ceded, a) {
 			return false, ""
 		}
-		return Published(lease, pod, a)
+		return published(lease, pod, a)
 	}
 	return false, ""
 }
@@ -305,10 +305,10 @@ func (l *finder) grantedByTenure(g protocol.Grant, pod *Pod) (ours bool, owner s
 	return false, g.To.String()
 }
 
-// Published reports whether the node that holds the lease has published that the pod has an
+// published reports whether the node that holds the lease has published that the pod has an
 // address of it. If it has published another owner, owner says which. What a node has not
 // published, it is asked for.
-func Published(lease protocol.Lease, pod *Pod, a netip.Addr) (ours bool, owner string) {
+func published(lease protocol.Lease, pod *Pod, a netip.Addr) (ours bool, owner string) {
 	for _, text := range lease.Published.Allocations {
 		rest, ok := strings.CutPrefix(text, a.String()+" ")
 		if !ok {

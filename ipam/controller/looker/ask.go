@@ -168,14 +168,13 @@ func (t *round) reports(ctx context.Context) (done bool, err error) {
 }
 
 // answers asks the broker for what is to be kept, and returns what somebody else has.
-func (t *round) answers(ctx context.Context, bars []foreign.Bar) (conflicts []foreign.Conflict) {
+func (t *round) answers(bars []foreign.Bar) (conflicts []foreign.Conflict) {
 	of := map[protocol.PoolName]*waiting{}
 	for _, w := range t.waiting {
 		of[w.pool.Name] = w
 	}
 	for _, b := range bars {
-		at := place{b.Pool, b.Addr}
-		ask, ok := t.asking[at]
+		ask, ok := t.asking[place{b.Pool, b.Addr}]
 		if !ok || ask.To != b.To {
 			continue
 		}
@@ -183,10 +182,6 @@ func (t *round) answers(ctx context.Context, bars []foreign.Bar) (conflicts []fo
 		w := of[b.Pool]
 		switch bad := answer.Problem; {
 		case len(answer.Granted) > 0:
-			continue
-		case bad.Reason == grants.Taken && t.itsOwn(ctx, bad, b):
-			t.Broker.WithdrawBar(b.To.UID, b.Addr)
-			delete(t.asking, at)
 			continue
 		case bad.Reason == grants.Taken:
 			conflicts = append(conflicts, foreign.Conflict{Pool: b.Pool, Addr: b.Addr, Owners: []string{foreign.Who(b.To), "somebody else: " + bad.Message}})
@@ -199,17 +194,6 @@ func (t *round) answers(ctx context.Context, bars []foreign.Bar) (conflicts []fo
 		}
 	}
 	return conflicts
-}
-
-// itsOwn reports whether an address turns out to be Tenure's: the holder of its block says by now
-// that the pod has it from there.
-func (t *round) itsOwn(ctx context.Context, bad grants.Problem, b foreign.Bar) bool {
-	l, there, err := t.Broker.ReadLease(ctx, bad.Lease)
-	if err != nil || !there {
-		return false
-	}
-	ours, _ := foreign.Published(l, &foreign.Pod{PodRef: protocol.PodRef{Namespace: b.To.Namespace, Name: b.To.Name}, Node: b.To.Node}, b.Addr)
-	return ours
 }
 
 // freeEnded frees the addresses that nobody has any more. Two looks that are endEvery apart must

@@ -42,7 +42,7 @@ func (t *round) keep(ctx context.Context) {
 			delete(t.asking, at)
 		}
 	}
-	conflicts = append(conflicts, t.answers(ctx, bars)...)
+	conflicts = append(conflicts, t.answers(bars)...)
 	for _, w := range t.waiting {
 		t.judge(w)
 	}

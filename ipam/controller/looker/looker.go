@@ -44,7 +44,6 @@ type Granter interface {
 	Kept() []grants.Held
 	MayFree(ctx context.Context, held []grants.Held) (bool, error)
 	Drop(ctx context.Context, held []grants.Held) error
-	ReadLease(ctx context.Context, name string) (protocol.Lease, bool, error)
 }
 
 const (
