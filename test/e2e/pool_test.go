@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -66,6 +67,11 @@ var _ = Describe("A pool", func() {
 			}
 		}).WithPolling(200*time.Millisecond).Should(Succeed(), "all pods run")
 		expectNoForeign(Default)
+		said, err := c.Kubectl(ctx, "", "logs", "-n", "tenure-system", "-l", "app.kubernetes.io/name=tenure-controller", "--tail=-1")
+		Expect(err).NotTo(HaveOccurred())
+		for line := range strings.Lines(said) {
+			Expect(strings.Contains(line, "of another IPAM") && strings.Contains(line, s.namespace+"-lan")).To(BeFalse(), line)
+		}
 		s.kubectl(ctx, "delete", "pods", "--all", "--wait=false")
 		Eventually(func() (int, error) {
 			used, err := s.recorded(ctx, "lan")
