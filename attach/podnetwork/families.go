@@ -2,6 +2,7 @@ package podnetwork
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"github.com/tenure-ipam/tenure/allocator"
@@ -23,22 +24,23 @@ func CheckDefinition(at facts.Ref, text string, familiesOf func(pool string) ([]
 	}
 	from := map[allocator.Family][]string{}
 	for _, c := range configs {
+		asked := map[allocator.Family]bool{} // no other is assigned of these
 		for _, r := range c.Requested {
 			f := allocator.FamilyOf(r.Addr)
+			asked[f] = true
 			from[f] = append(from[f], r.Addr.String())
-		}
-		if len(c.Requested) > 0 {
-			continue // exactly these are assigned
 		}
 		for _, s := range c.Sources {
 			families := s.Families
-			if families == nil {
+			if s.Implicit == nil {
 				if families, err = familiesOf(s.Pool); err != nil {
 					return err
 				}
 			}
 			for _, f := range families {
-				from[f] = append(from[f], "pool "+s.Pool)
+				if !asked[f] && (s.Families == nil || slices.Contains(s.Families, f)) {
+					from[f] = append(from[f], "pool "+s.Pool)
+				}
 			}
 		}
 	}

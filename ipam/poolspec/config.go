@@ -59,8 +59,8 @@ type Config struct {
 
 	// Sources say where addresses come from, in order. There is at least one.
 	Sources []Source
-	// Requested are the addresses that were asked for by name. If there are
-	// any, exactly these are assigned. Those of inline sources have been
+	// Requested are the addresses that were asked for by name. Of a family of
+	// which there is one, no other is assigned. Those of inline sources have been
 	// checked against them; for a named pool that is the caller's.
 	Requested []Requested
 
@@ -105,9 +105,8 @@ type Source struct {
 	Implicit *PoolText
 	// View is what this configuration may take of the pool, by name or not.
 	View allocator.View
-	// Families are the families of which one address each is taken: exactly
-	// one for inline ranges. Nil is one address of each family that the pool
-	// has.
+	// Families are the families of which one address each is taken, as far as the pool
+	// has them: exactly one for inline ranges. Nil is all that the pool has.
 	Families []allocator.Family
 	// Ranges are the inline ranges as the configuration describes them, for
 	// [Source.Answer].

@@ -14,7 +14,8 @@ const docFile = "../../docs/reference/configuration.md"
 
 // samples has a value for each key of "ipam" that does nothing surprising.
 var samples = map[string]string{
-	"type": `"tenure"`, "mode": `"cluster"`, "pool": `"b"`, "pools": `["c"]`, "socket": `"/s"`, "journalDir": `"/j"`, "dataDir": `"/d"`,
+	"families": `["IPv4"]`,
+	"type":     `"tenure"`, "mode": `"cluster"`, "pool": `"b"`, "pools": `["c"]`, "socket": `"/s"`, "journalDir": `"/j"`, "dataDir": `"/d"`,
 	"statusWhenFull": `true`, "routes": `[{"dst": "0.0.0.0/0", "gw": "10.0.0.1", "mtu": 1, "advmss": 1, "priority": 1, "table": 1, "scope": 1}]`,
 	"dns":        `{"nameservers": ["10.0.0.1"], "domain": "a", "search": ["b"], "options": ["c"]}`,
 	"resolvConf": `"/etc/resolv.conf"`, "name": `"x"`,

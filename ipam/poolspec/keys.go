@@ -76,6 +76,7 @@ var ipamKeys = [...]key{
 	{"journalDir", formAny, honoured, ""},
 	{"dataDir", formAny, honoured, ""},
 	{"statusWhenFull", formAny, honoured, ""},
+	{"families", formAny, honoured, ""},
 	{"routes", formAny, honoured, ""},
 	{"dns", formAny, honoured, ""},
 	{"resolvConf", formAny, honoured, ""},

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/tenure-ipam/tenure/allocator"
@@ -81,6 +82,7 @@ func (p *parser) config(top object, cniArgs string) {
 	p.keys()
 	p.requested(cniArgs)
 	p.sources()
+	p.families()
 	p.version(top)
 }
 
@@ -260,9 +262,12 @@ func (p *parser) version(top object) {
 	for _, r := range p.cfg.Requested {
 		families = append(families, allocator.FamilyOf(r.Addr))
 	}
-	if len(families) == 0 {
-		for _, s := range p.cfg.Sources {
-			families = append(families, s.Families...)
+	asked := slices.Clone(families)
+	for _, s := range p.cfg.Sources {
+		for _, f := range s.Families {
+			if s.Implicit != nil && !slices.Contains(asked, f) {
+				families = append(families, f)
+			}
 		}
 	}
 	for _, f := range allocator.Families() {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -80,5 +81,38 @@ func TestCNIArgs(t *testing.T) {
 	c := mustParse(t, network(`"pool": "a"`), "IgnoreUnknown=TRUE;GATEWAY=10.0.0.1")
 	if want := []string{"CNI_ARGS GATEWAY: the gateway is the range's"}; !slices.Equal(c.Ignored, want) {
 		t.Errorf("ignored %q; want %q", c.Ignored, want)
+	}
+}
+
+// TestFamilies: who wants addresses of one family alone says so, for the network or for one
+// interface of it.
+func TestFamilies(t *testing.T) {
+	const inline = `"ipRanges": [{"range": "10.0.0.0/24"}, {"range": "fd00::/64"}]`
+	args := func(cni string) string { return `"args": {"cni": ` + cni + `}` }
+	for _, tt := range []struct{ name, ipam, top, want string }{
+		{"inline, both", inline, `"x": 0`, "[IPv4] [IPv6]"},
+		{"inline, one", inline + `, "families": ["IPv6"]`, `"x": 0`, "[IPv6]"},
+		{"a named pool", `"pool": "a"`, `"x": 0`, "[]"},
+		{"a named pool, one", `"pool": "a", "families": ["IPv4"]`, `"x": 0`, "[IPv4]"},
+		{"of one interface", `"pool": "a"`, args(`{"families": ["IPv4"]}`), "[IPv4]"},
+		{"of one interface, inline, beside a request", inline, args(`{"families": ["IPv4"], "ips": ["10.0.0.9"]}`), "[IPv4]"},
+	} {
+		c := mustParse(t, network(tt.ipam, tt.top), "")
+		var got []string
+		for _, s := range c.Sources {
+			got = append(got, fmt.Sprint(s.Families))
+		}
+		if strings.Join(got, " ") != tt.want {
+			t.Errorf("%s: families %v; want %s", tt.name, got, tt.want)
+		}
+	}
+	for _, tt := range []struct{ name, ipam, top, want string }{
+		{"no family", `"pool": "a", "families": ["IPv5"]`, `"x": 0`, `ipam.families[0]: "IPv5" is no IP family`},
+		{"not the network's", `"pool": "a", "families": ["IPv4"]`, args(`{"families": ["IPv6"]}`), `args.cni.families: has IPv6, which ipam.families leaves out`},
+		{"an address of another", `"pool": "a"`, args(`{"families": ["IPv6"], "ips": ["10.0.0.9"]}`), `args.cni.ips[0]: 10.0.0.9 is of IPv4, which families leaves out`},
+		{"no range of it", `"range": "10.0.0.0/24", "families": ["IPv6"]`, `"x": 0`, "ipam: has no range of IPv6"},
+	} {
+		_, err := ParseConfig([]byte(network(tt.ipam, tt.top)), "")
+		wantFaults(t, err, tt.want)
 	}
 }

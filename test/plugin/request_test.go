@@ -42,6 +42,14 @@ func TestBothFamilies(t *testing.T) {
 		if got := n.add("c1"); got != "fd00::99/64 10.0.0.99/24" {
 			t.Errorf("got %s; want exactly what was asked for", got)
 		}
+		n = n.with(keys{"runtimeConfig": ips("10.0.0.77")})
+		if got := n.add("c2"); !strings.HasPrefix(got, "10.0.0.77/24 fd00::") {
+			t.Errorf("got %s; want what was asked for, and any address of the other family", got)
+		}
+		n = n.with(keys{"runtimeConfig": ips("10.0.0.78"), "args": keys{"cni": keys{"families": []string{"IPv4"}}}})
+		if got := n.add("c3"); got != "10.0.0.78/24" {
+			t.Errorf("got %s; want one family alone", got)
+		}
 	})
 }
 

@@ -36,8 +36,9 @@ type Source struct {
 	Pool protocol.PoolName
 	View allocator.View
 	// Families are those of which one address each is wanted. Nil is every
-	// family that the pool has.
+	// family that the pool has. AsFar passes over those that it has not.
 	Families []allocator.Family
+	AsFar    bool
 	// Addr, if valid, is the one address that will do. It need not be ordinary.
 	Addr netip.Addr
 
@@ -66,7 +67,7 @@ func (a Ask) bars() bool { return a.To.Kind == protocol.GranteePod }
 func (a Ask) equal(o Ask) bool {
 	return a.To == o.To && a.Pod == o.Pod && slices.Equal(a.Exactly, o.Exactly) && slices.Equal(a.Requested, o.Requested) &&
 		slices.EqualFunc(a.From, o.From, func(x, y Source) bool {
-			return x.Pool == y.Pool && x.Addr == y.Addr && x.View.Equal(y.View) && slices.Equal(x.Families, y.Families)
+			return x.Pool == y.Pool && x.Addr == y.Addr && x.View.Equal(y.View) && slices.Equal(x.Families, y.Families) && x.AsFar == y.AsFar
 		})
 }
 
@@ -211,7 +212,7 @@ func (b *Book) expand(a Ask) ([]want, Problem) {
 			if families == nil {
 				families = p.state.Shape.Families()
 			}
-			if !slices.Contains(families, f) {
+			if !slices.Contains(families, f) || src.AsFar && !slices.Contains(p.state.Shape.Families(), f) {
 				continue
 			}
 			w := want{

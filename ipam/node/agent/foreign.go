@@ -28,9 +28,12 @@ func (a *Agent) holdInherited(ctx context.Context, add *addCall) (att store.Atta
 	}
 	conf := *add.conf
 	conf.Requested = nil
+	var families []allocator.Family
 	for _, x := range addrs {
 		conf.Requested = append(conf.Requested, poolspec.Requested{Addr: x, Path: "annotation " + npwg.AnnotationStatus})
+		families = append(families, allocator.FamilyOf(x))
 	}
+	conf.Only(families) // exactly these, whatever else the network gives
 	own := *add
 	own.conf = &conf
 	if own.demand.Slots, err = a.slots(ctx, &own); err == nil { // the pools are known by now

@@ -300,10 +300,7 @@ func (a *Agent) full(ctx context.Context, src poolspec.Source) (why string, err 
 	if known == nil || known.Exhausted == "" { // its pressure may be Exhausted for who asks for a part of it
 		return "", nil
 	}
-	families := src.Families
-	if families == nil {
-		families = known.shape.Families()
-	}
+	families := src.FamiliesOf(known.shape)
 	err = a.st.ViewContext(ctx, func(tx *store.Tx) error {
 		for _, f := range families {
 			c, err := a.counts(tx, name, f)

@@ -3,6 +3,7 @@ package assign
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/ipam/agentapi"
@@ -27,18 +28,22 @@ func (p Pool) blockBits(f allocator.Family) int {
 }
 
 // Slots returns what an attachment to c's network needs: the addresses that were
-// asked for by name if there are any, else one of each family of each source.
+// asked for by name, and one of each family of each source of which none was asked for.
 // pools has every pool of c.Sources, by name. The errors are [*NoRoomError], for
 // a pool without ranges, [*UnassignableError], and that of
 // [poolspec.Config.CheckVersion] (C5), before anything is taken.
 func Slots(c *poolspec.Config, pools map[string]Pool) ([]Slot, error) {
-	slotsOf := ordinarySlots
-	if len(c.Requested) > 0 {
-		slotsOf = requestedSlots
-	}
-	slots, err := slotsOf(c, pools)
+	slots, err := requestedSlots(c, pools)
 	if err != nil {
 		return nil, err
+	}
+	ordinary, err := ordinarySlots(c, pools)
+	if err != nil {
+		return nil, err
+	}
+	slots = append(slots, ordinary...)
+	if len(slots) > len(c.Requested) && len(c.Requested) > 0 { // as without a request
+		slices.SortStableFunc(slots, func(a, b Slot) int { return int(a.Family) - int(b.Family) })
 	}
 	var addrs []netip.Addr // CheckVersion counts them by family
 	for _, s := range slots {
@@ -57,20 +62,27 @@ func Slots(c *poolspec.Config, pools map[string]Pool) ([]Slot, error) {
 	return slots, nil
 }
 
-func ordinarySlots(c *poolspec.Config, pools map[string]Pool) ([]Slot, error) {
-	var slots []Slot
+// ordinarySlots returns a slot of each family of each source of which no address is asked for by
+// name. Beside one that is, it leaves out a family of which the pool gives none unasked.
+func ordinarySlots(c *poolspec.Config, pools map[string]Pool) (slots []Slot, err error) {
+	asked := func(f allocator.Family) bool {
+		return slices.ContainsFunc(c.Requested, func(r poolspec.Requested) bool { return allocator.FamilyOf(r.Addr) == f })
+	}
 	for _, src := range c.Sources {
 		p := pools[src.Pool]
-		families := src.Families
-		if families == nil {
-			families = p.Shape.Families()
-		}
-		if len(families) == 0 {
+		families := src.FamiliesOf(p.Shape)
+		if len(families) == 0 && len(c.Requested) == 0 && src.Families == nil {
 			return nil, &NoRoomError{Slot: Slot{Pool: protocol.PoolName(src.Pool)}}
 		}
 		for _, f := range families {
-			slots = append(slots, slotOf(src, p, f))
+			if len(c.Requested) == 0 || !asked(f) && p.Shape.OrdinaryCapacity(f) > 0 {
+				slots = append(slots, slotOf(src, p, f))
+			}
 		}
+	}
+	if len(slots) == 0 && len(c.Requested) == 0 { // the families that are wanted are in no pool
+		return nil, fmt.Errorf("%w: families: no pool of network %s has addresses of %v; leave the key out, or name the families that the pools have",
+			poolspec.ErrConfig, c.Name, c.Sources[0].Families[0])
 	}
 	return slots, nil
 }

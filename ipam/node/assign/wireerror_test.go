@@ -86,11 +86,19 @@ func TestSlots(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	named, err := allocator.NewShape([]allocator.Range{
+		{Prefix: netip.MustParsePrefix("10.2.0.0/24")},
+		{Prefix: netip.MustParsePrefix("fd02::/64"), StaticOnly: []netipx.IPRange{netipx.MustParseIPRange("fd02::-fd02::ffff:ffff:ffff:ffff")}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	pools := map[string]Pool{
-		"four": {Shape: shapeOf(t, "10.0.0.0/24"), BlockBits4: 28},
-		"rest": {Shape: rest, BlockBits4: 28},
-		"both": {Shape: shapeOf(t, "10.1.0.0/24", "fd00::/64"), BlockBits4: 30, BlockBits6: 122},
-		"none": {},
+		"four":  {Shape: shapeOf(t, "10.0.0.0/24"), BlockBits4: 28},
+		"rest":  {Shape: rest, BlockBits4: 28},
+		"both":  {Shape: shapeOf(t, "10.1.0.0/24", "fd00::/64"), BlockBits4: 30, BlockBits6: 122},
+		"named": {Shape: named, BlockBits4: 28, BlockBits6: 122},
+		"none":  {},
 	}
 	request := func(c *poolspec.Config, bits int, addrs ...string) *poolspec.Config {
 		for _, a := range addrs {
@@ -105,10 +113,15 @@ func TestSlots(t *testing.T) {
 	}{
 		{"one address of each family", config(t, `"pools":["four","both"]`), "four:IPv4/28 both:IPv4/30 both:IPv6/122"},
 		{"C9 exactly what is asked for", request(config(t, `"pools":["four","both"]`), 0, "fd00::9", "10.0.0.9"), "both:fd00::9/122 four:10.0.0.9/28"},
-		{"C9 with the range's length", request(config(t, `"pools":["four","both"]`), 24, "10.1.0.9"), "both:10.1.0.9/30"},
+		{"C9 with the range's length", request(config(t, `"pools":["four","both"]`), 24, "10.1.0.9"), "both:10.1.0.9/30 both:IPv6/122"},
 		{"C9 the first pool excludes it", request(config(t, `"pools":["rest","four"]`), 0, "10.0.0.9", "10.0.0.100"), "four:10.0.0.9/28 rest:10.0.0.100/28"},
-		{"C9 all exclude it", request(config(t, `"pools":["both","rest"]`), 0, "10.0.0.9"), "rest:10.0.0.9/28"},
-		{"C9 nobody has it", request(config(t, `"pools":["four","both"]`), 0, "192.0.2.1"), "four:192.0.2.1/28"},
+		{"C9 all exclude it", request(config(t, `"pools":["both","rest"]`), 0, "10.0.0.9"), "rest:10.0.0.9/28 both:IPv6/122"},
+		{"C9 nobody has it", request(config(t, `"pools":["four","both"]`), 0, "192.0.2.1"), "four:192.0.2.1/28 both:IPv6/122"},
+		{"C9 a family that was not asked for", request(config(t, `"pool":"both"`), 0, "fd00::9"), "both:IPv4/30 both:fd00::9/122"},
+		{"C9 a family of which none is given unasked", request(config(t, `"pool":"named"`), 0, "10.2.0.9"), "named:10.2.0.9/28"},
+		{"C9 one family alone", request(config(t, `"pool":"both","families":["IPv4"]`), 0, "10.1.0.9"), "both:10.1.0.9/30"},
+		{"one family alone", config(t, `"pools":["four","both"],"families":["ipv6"]`), "both:IPv6/122"},
+		{"both families", config(t, `"pools":["four","both"],"families":["IPv6","IPv4"]`), "four:IPv4/28 both:IPv4/30 both:IPv6/122"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			slots, err := Slots(tt.conf, pools)
@@ -116,6 +129,9 @@ func TestSlots(t *testing.T) {
 				t.Errorf("got %s, %v; want %s", got, err, tt.want)
 			}
 		})
+	}
+	if _, err := Slots(config(t, `"pool":"four","families":["IPv6"]`), pools); !errors.Is(err, poolspec.ErrConfig) || !strings.Contains(err.Error(), "no pool of network net has addresses of IPv6") {
+		t.Errorf("a family that no pool has: %v; want an error that says so", err)
 	}
 	old := config(t, `"pools":["four","both"]`)
 	old.CNIVersion = "0.2.0"
