@@ -1,10 +1,11 @@
 # Everything here works on a machine that has Go, make and root; what is missing
-# beyond that is fetched through Go's module proxy or, the C compiler that the
+# beyond that is fetched through Go's module proxy or, such as the C compiler that the
 # race detector needs, installed with apt-get. `make` alone lists the targets.
 #
 # Versions of tools: test/tools/*/go.mod. Versions of the control plane and the
-# reference CNI plugins that tests run against: test/rig/go.mod. Of Multus and
-# whereabouts, from which tests change over: test/rig/foreign/go.mod.
+# reference CNI plugins that tests run against: test/rig/go.mod; of those whose own suites are
+# run: test/rig/suites/go.mod. Of Multus and whereabouts, from which tests change over:
+# test/rig/foreign/go.mod.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
@@ -21,7 +22,7 @@ TIMEOUT ?= 30m
 ARGS ?=
 # The packages that test-unit and test-integration test.
 UNIT ?= $(shell go list ./... | grep -v '/test/') ./test/imports ./test/programs
-INTEGRATION ?= $(shell go list ./test/... | grep -v -e /test/imports -e /test/programs -e /test/neutron -e /test/ports -e /test/cluster -e /test/e2e -e /test/scale -e /test/soak -e /test/simulation$$)
+INTEGRATION ?= $(shell go list ./test/... | grep -v -e /test/imports -e /test/programs -e /test/neutron -e /test/ports -e /test/cluster -e /test/e2e -e /test/scale -e /test/soak -e /test/suites -e /test/simulation$$)
 # The packages whose tests need OpenStack's Neutron.
 NEUTRON ?= ./test/neutron ./test/ports
 # Of those of test-integration, those that take longest.
@@ -147,7 +148,7 @@ ALSO ?=
 
 .PHONY: test
 test: ## All that must pass, to the end whatever fails, and a table of its parts; CI runs it with ALSO=e2e
-	@test/parts lint generate-check test-unit test-neutron test-integration $(ALSO)
+	@test/parts lint generate-check test-unit test-suites test-neutron test-integration $(ALSO)
 
 .PHONY: test-unit
 test-unit: cc $(HELM) $(GOTESTSUM) ## Unit, model and import tests with the race detector
@@ -169,6 +170,20 @@ test-integration: root rig rig-neutron $(HELM) $(CRANE) $(GOTESTSUM) ## Tests ag
 .PHONY: test-neutron
 test-neutron: root cc rig rig-neutron $(GOTESTSUM) ## Tests against a real server of OpenStack's Neutron; as root
 	$(GO_RACE) -count=1 -timeout $(TIMEOUT) $(ARGS) $(NEUTRON)
+
+# The suites of the reference plugins that have to do with addresses, or with those who ask for them.
+SUITES := $(addprefix github.com/containernetworking/plugins/plugins/,main/bridge main/ptp main/macvlan main/ipvlan \
+	main/vlan main/tap meta/bandwidth meta/portmap meta/firewall meta/sbr meta/vrf)
+
+.PHONY: test-suites
+test-suites: root suites-programs $(GOTESTSUM) ## The reference plugins' own suites, with host-local and with Tenure in its place; as root
+	cd test/rig/suites && $(GO_BUILD) -o ../../../bin/suites/ tool && $(GO) test -vet=off -ldflags "-s -w" -c -o ../../../bin/suites/ $(SUITES)
+	@# Suites build echo servers where there is no network. So all that this needs is fetched now.
+	cd "$$(cd test/rig/suites && go list -m -f '{{.Dir}}' github.com/containernetworking/plugins)"; for side in server client; do \
+		go build -o /dev/null ./pkg/testutils/echo/$$side; done
+	$(COLLECTOR) $(GO_BUILD) -o bin/suites/tenure/ ./cmd/tenure
+	$(GO_BUILD) -o bin/suites/tenure/host-local ./test/hostlocal
+	$(subst pkgname,standard-verbose,$(GO_TEST)) -count=1 -timeout $(TIMEOUT) $(ARGS) ./test/suites
 
 .PHONY: cluster
 cluster: root bare build rig-nodes ## Bring up a real cluster with Tenure on this machine, to play with; ARGS=bare: without Tenure
@@ -345,6 +360,13 @@ $(CRD_REF_DOCS): test/tools/apidocs/go.mod test/tools/apidocs/go.sum
 .PHONY: root
 root:
 	@[ "$$(id -u)" = 0 ] || { echo "network namespaces and mounts need root: run make as root, for example sudo -E make" >&2; exit 1; }
+
+# What the reference plugins and their suites run.
+.PHONY: suites-programs
+suites-programs:
+	@for program in ip iptables nft ping; do command -v $$program >/dev/null || missing=yes; done; [ -z "$${missing:-}" ] || { \
+		echo "installing ip, iptables, nft and ping, which the reference plugins and their suites run"; \
+		apt-get update -q && DEBIAN_FRONTEND=noninteractive apt-get install -q -y --no-install-recommends iproute2 iptables nftables iputils-ping; }
 
 # The race detector needs cgo, and cgo a C compiler; runc needs both, and pkg-config.
 .PHONY: cc
