@@ -73,7 +73,7 @@ func TestKubectlTenure(t *testing.T) {
 	newPod(t, ns, "wrong", "n1", selecting("lost,spelt"))
 	k.run(3, "explain wrong -n "+ns, "would not be attached", "ipam.pool: pool lost does not exist", `ipam.type: is "Tenure"`)
 	newPod(t, ns, "odd", "n1", selecting(`[{"nam": "lan"}]`))
-	k.run(0, "pod odd -n "+ns, "Note: InvalidNetworkAnnotation: ", "is ignored as a whole", "element 1: name: missing")
+	k.run(3, "pod odd -n "+ns, "Note: InvalidNetworkAnnotation: ", "is ignored as a whole", "element 1: name: missing")
 	k.run(1, "explain gone -n "+ns, `pods "gone" not found`)
 
 	pool := &v1alpha1.IPPool{
