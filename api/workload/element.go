@@ -81,7 +81,8 @@ func match(elements []Element, selections []npwg.Selection) error {
 // A Pod is what the claims of a pod are inferred from.
 type Pod struct {
 	Namespace, Name string
-	// Set is the name of the StatefulSet that controls the pod; empty if none does.
+	// Set is the name of the StatefulSet that controls the pod; empty if none does, and then the
+	// pod has the claims of its name.
 	Set string
 	// Claims is the pod's [AnnotationClaims].
 	Claims string
@@ -89,23 +90,34 @@ type Pod struct {
 	Selections []npwg.Selection
 }
 
-// Infer returns the name of the claim that a pod of a StatefulSet has for one of its
-// selections; empty if it has none for that one.
+// Wanted returns the elements of which a pod has claims: those that it names, each of which it
+// selects once.
+func (p Pod) Wanted() ([]Element, error) {
+	elements, err := ParseElements(p.Claims, p.Namespace)
+	if err != nil {
+		return nil, prefixed(AnnotationClaims, err)
+	}
+	return elements, prefixed(npwg.AnnotationNetworks, match(elements, p.Selections))
+}
+
+// Infer returns the name of the claim that a pod has for one of its selections; empty if it
+// has none for that one.
 func Infer(pod Pod, sel npwg.Selection) (claim string, err error) {
 	ordinal, ok := OrdinalOfPod(pod.Set, pod.Name)
-	if !ok {
+	if pod.Set != "" && !ok {
 		return "", fmt.Errorf("pod %s/%s has no ordinal of StatefulSet %q", pod.Namespace, pod.Name, pod.Set)
 	}
-	elements, err := ParseElements(pod.Claims, pod.Namespace)
+	elements, err := pod.Wanted()
 	if err != nil {
-		return "", prefixed(AnnotationClaims, err)
-	}
-	if err := match(elements, pod.Selections); err != nil {
-		return "", prefixed(npwg.AnnotationNetworks, err)
+		return "", err
 	}
 	for _, e := range elements {
-		if e.selectedBy(sel) {
+		switch {
+		case !e.selectedBy(sel):
+		case pod.Set != "":
 			return ClaimName(pod.Set, ordinal, e, pod.Namespace), nil
+		default:
+			return PodClaimName(pod.Name, e, pod.Namespace), nil
 		}
 	}
 	return "", nil

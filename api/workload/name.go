@@ -1,13 +1,9 @@
 package workload
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"strconv"
 	"strings"
-
-	"github.com/tenure-ipam/tenure/api/npwg"
 )
 
 const (
@@ -22,22 +18,8 @@ const (
 // The namespace is there where it is not the pods'. Where this would be no name of an
 // object, a hash of all parts follows what can be read of it.
 func ClaimName(set string, ordinal int, e Element, podNamespace string) string {
-	stem := set + "-" + strconv.Itoa(ordinal) + "."
-	if e.Namespace != podNamespace {
-		stem += e.Namespace + "."
-	}
-	stem += e.Name
-	name := stem
-	if e.Interface != "" {
-		name += "." + e.Interface
-	}
-	if npwg.CheckName(name) == nil {
-		return name
-	}
 	parts := fmt.Sprintf("%q %d %q %q %q", set, ordinal, e.Namespace, e.Name, e.Interface)
-	sum := sha256.Sum256([]byte(parts))
-	readable := strings.TrimRight(stem[:min(len(stem), maxName-digits-1)], "-.")
-	return readable + "." + hex.EncodeToString(sum[:])[:digits]
+	return claimName(set+"-"+strconv.Itoa(ordinal), e, podNamespace, parts)
 }
 
 // OrdinalOfClaim returns the ordinal of a set's claim by the claim's name; ok is false of a

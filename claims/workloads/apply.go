@@ -119,14 +119,18 @@ func (r *Reconciler) adopt(ctx context.Context, f facts, w wanted) ([]fault, err
 // change writes the set's label to a claim, and its owners. A claim that has changed is left
 // alone: it is looked at again.
 func (r *Reconciler) change(ctx context.Context, f facts, c change) ([]fault, error) {
-	seen := protocol.Meta{Name: c.claim.name, UID: protocol.UID(c.claim.uid), Revision: protocol.Revision(c.claim.revision)}
-	err := writeMeta(ctx, r.Live, f.set.Namespace, seen, map[string]any{
+	err := writeMeta(ctx, r.Live, f.set.Namespace, c.claim.meta(), map[string]any{
 		"labels": map[string]string{workload.LabelSet: f.set.Name}, "ownerReferences": c.owners,
 	})
 	if kube.Classify(err) == protocol.Refused {
 		return []fault{{ReasonNotMade, fmt.Sprintf("claim %s is left alone: %v", c.claim.name, err)}}, nil
 	}
 	return nil, claimError("write", f, c.claim, err)
+}
+
+// meta is what a write to c names, so that it changes only what was seen.
+func (c claim) meta() protocol.Meta {
+	return protocol.Meta{Name: c.name, UID: protocol.UID(c.uid), Revision: protocol.Revision(c.revision)}
 }
 
 // writeMeta writes fields of a claim's metadata, if it is still as it was seen.

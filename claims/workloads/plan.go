@@ -102,7 +102,8 @@ type claim struct {
 	revision        string
 	network, ifName string
 	deleting        bool
-	set, vm         string // by its labels
+	set, vm         string    // by its labels
+	byName          types.UID // likewise: the owner of the pods for which it was made by their name
 	owners          []metav1.OwnerReference
 }
 
@@ -196,6 +197,8 @@ func (f facts) judge(c claim, ordinal int, w wanted) verdict {
 		return taken("it is for StatefulSet %s", c.set)
 	case c.vm != "":
 		return taken("it is for virtual machine %s", c.vm)
+	case c.byName != "":
+		return taken("it is for pods of another controller, by their name")
 	case foreign != "":
 		return taken("it belongs to %s", foreign)
 	case w.name != "" && c.network != w.network:

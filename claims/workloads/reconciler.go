@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"sync"
 	"time"
 
@@ -47,15 +46,14 @@ type Reconciler struct {
 	Events   events.EventRecorder
 	Log      *slog.Logger
 
-	// said has, by a set's name, the faults ([]fault) that people were told last.
-	said sync.Map
+	said said
 }
 
 // Reconcile looks at one StatefulSet.
 func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
 	var obj appsv1.StatefulSet
 	if err := r.Cache.Get(ctx, req.NamespacedName, &obj); err != nil {
-		r.said.Delete(req.NamespacedName)
+		r.said.forget(req.NamespacedName)
 		return reconcile.Result{}, client.IgnoreNotFound(err) //nolint:wrapcheck // says what it is about
 	}
 	if obj.DeletionTimestamp != nil {
@@ -63,7 +61,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 	}
 	set, asks, err := kube.SetOf(&obj)
 	if !asks {
-		r.said.Delete(req.NamespacedName)
+		r.said.forget(req.NamespacedName)
 		return reconcile.Result{}, nil
 	}
 	if err != nil {
@@ -108,17 +106,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 func (r *Reconciler) networks(ctx context.Context, set workload.Set) (map[workload.Element]network, *fault, error) {
 	found := map[workload.Element]network{}
 	for _, e := range set.Elements {
-		var obj nad.NetworkAttachmentDefinition
-		err := r.Cache.Get(ctx, client.ObjectKey{Namespace: e.Namespace, Name: e.Name}, &obj)
-		if apierrors.IsNotFound(err) {
-			return nil, &fault{ReasonNetworkNotFound, fmt.Sprintf("network attachment definition %s/%s does not exist: no claim is made before it does", e.Namespace, e.Name)}, nil
-		}
-		if err != nil {
-			return nil, nil, fmt.Errorf("read network attachment definition %s/%s: %w", e.Namespace, e.Name, err)
-		}
-		n := r.Networks.Of(&obj)
-		if n.Owner != networks.Tenure {
-			return nil, &fault{ReasonNetworkNotFound, fmt.Sprintf("network attachment definition %s/%s does not have its addresses of Tenure's pools: no claim is made", e.Namespace, e.Name)}, nil
+		n, why, err := networkOf(ctx, r.Cache, r.Networks, e)
+		if why != nil || err != nil {
+			return nil, why, err
 		}
 		found[e] = network{name: n.Name}
 		if len(set.Addresses(set.First, e)) == 0 {
@@ -129,6 +119,23 @@ func (r *Reconciler) networks(ctx context.Context, set workload.Set) (map[worklo
 		}
 	}
 	return found, nil, nil
+}
+
+// networkOf returns the network of an element, or why its claims cannot be made.
+func networkOf(ctx context.Context, cache client.Reader, catalog Catalog, e workload.Element) (networks.Network, *fault, error) {
+	var obj nad.NetworkAttachmentDefinition
+	err := cache.Get(ctx, client.ObjectKey{Namespace: e.Namespace, Name: e.Name}, &obj)
+	if apierrors.IsNotFound(err) {
+		return networks.Network{}, &fault{ReasonNetworkNotFound, fmt.Sprintf("network attachment definition %s/%s does not exist: no claim is made before it does", e.Namespace, e.Name)}, nil
+	}
+	if err != nil {
+		return networks.Network{}, nil, fmt.Errorf("read network attachment definition %s/%s: %w", e.Namespace, e.Name, err)
+	}
+	n := catalog.Of(&obj)
+	if n.Owner != networks.Tenure {
+		return n, &fault{ReasonNetworkNotFound, fmt.Sprintf("network attachment definition %s/%s does not have its addresses of Tenure's pools: no claim is made", e.Namespace, e.Name)}, nil
+	}
+	return n, nil, nil
 }
 
 // pooled returns a network with its pools, if all of these exist and can be read.
@@ -174,7 +181,8 @@ func (r *Reconciler) claims(ctx context.Context, set types.NamespacedName) ([]cl
 func read(o *ipamclaims.IPAMClaim) claim {
 	return claim{
 		name: o.Name, uid: o.UID, revision: o.ResourceVersion, network: o.Spec.Network, ifName: o.Spec.Interface,
-		deleting: o.DeletionTimestamp != nil, set: o.Labels[workload.LabelSet], vm: o.Labels[kube.VMLabel], owners: o.OwnerReferences,
+		deleting: o.DeletionTimestamp != nil, set: o.Labels[workload.LabelSet], vm: o.Labels[kube.VMLabel],
+		byName: types.UID(o.Labels[workload.LabelOwner]), owners: o.OwnerReferences,
 	}
 }
 
@@ -219,25 +227,8 @@ func (r *Reconciler) pod(ctx context.Context, f facts, ordinal int) (types.UID, 
 
 // tell makes Events of the faults that people were not told at the last look.
 func (r *Reconciler) tell(ctx context.Context, obj *appsv1.StatefulSet, faults ...fault) {
-	key := client.ObjectKeyFromObject(obj)
-	before, _ := r.said.Load(key)
-	told, _ := before.([]fault)
-	r.said.Store(key, faults)
-	faults = slices.DeleteFunc(slices.Clone(faults), func(f fault) bool { return slices.Contains(told, f) })
-	for i, f := range faults {
-		if more := len(faults) - i; i == maxEvents-1 && more > 1 {
-			f.message += fmt.Sprintf("; and %d more such", more-1)
-		}
-		if i < maxEvents {
-			// The API server takes 1 KiB.
-			r.Events.Eventf(obj, nil, corev1.EventTypeWarning, f.reason, "MakeClaims", "%.1000s", f.message)
-		}
-		r.Log.WarnContext(ctx, "claims of a StatefulSet", "statefulset", key.String(), "reason", f.reason, "message", f.message)
-	}
+	r.said.tell(ctx, r.Events, r.Log.With("statefulset", client.ObjectKeyFromObject(obj).String()), obj, faults)
 }
-
-// maxEvents is how many faults of one look are told by Events of their own.
-const maxEvents = 5
 
 // errChanged says that a set has changed since it was looked at: the event of that brings it
 // here again.

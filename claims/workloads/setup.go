@@ -56,9 +56,9 @@ func few(all map[string]string) map[string]string {
 }
 
 // CondenseClaim drops of a claim's annotations, labels and owners what nobody in the controller
-// reads: it reads what the claim asks for, the label and owners of a StatefulSet's and of one for
-// an interface of a pod, the label of a VirtualMachine's that nobody owns, and of a claim without
-// addresses its owner, which may ask for some.
+// reads: it reads what the claim asks for, the label and owners of a StatefulSet's, of one by a
+// pod's name and of one for an interface of a pod, the label of a VirtualMachine's that nobody
+// owns, and of a claim without addresses its owner, which may ask for some.
 func CondenseClaim(c *ipamclaims.IPAMClaim) {
 	kept := map[string]string{}
 	for _, name := range []string{workload.AnnotationRequested, vif.AnnotationPort} {
@@ -71,9 +71,12 @@ func CondenseClaim(c *ipamclaims.IPAMClaim) {
 	}
 	set, ofSet := c.Labels[workload.LabelSet]
 	pod, ofPod := c.Labels[vif.LabelClaim]
+	owner, byName := c.Labels[workload.LabelOwner]
 	switch {
 	case ofSet:
 		c.Labels = map[string]string{workload.LabelSet: set}
+	case byName:
+		c.Labels = map[string]string{workload.LabelOwner: owner}
 	case ofPod:
 		c.Labels = map[string]string{vif.LabelClaim: pod}
 	case ownerless(c):

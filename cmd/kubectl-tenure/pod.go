@@ -207,7 +207,7 @@ func (l podLook) addPlanned(ctx context.Context, v *podView) (faults []string, e
 	for _, step := range append(p.Steps, p.Missing...) {
 		n := networkView{Network: step.Name, Interface: step.IfName, Default: step.Default, Claim: step.Claim, step: step}
 		if n.Claim == "" {
-			if n.Claim, err = l.inferred(step.IfName); err != nil {
+			if n.Claim, err = l.inferred(ctx, step.IfName); err != nil {
 				faults = append(faults, fmt.Sprintf("network %s: %v", n.Network, err))
 			}
 		}

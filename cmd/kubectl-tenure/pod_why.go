@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
@@ -17,7 +18,9 @@ import (
 
 	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/api/workload"
 	"github.com/tenure-ipam/tenure/ipam/access"
+	"github.com/tenure-ipam/tenure/ipam/controller/networks"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -82,6 +85,11 @@ func (l podLook) definition(ctx context.Context, v *podView, n networkView) erro
 func (l podLook) claim(ctx context.Context, v *podView, n networkView) error {
 	var c ipamclaims.IPAMClaim
 	err := l.client.Get(ctx, client.ObjectKey{Namespace: v.Namespace, Name: n.Claim}, &c)
+	network := networks.Read("", n.step.Name, time.Time{}, string(n.step.List)).Name
+	if moved := c.Labels[kube.VMLabel] != "" && len(n.step.List) > 0 && c.Spec.Network != network; err == nil && moved {
+		n.Claim, c = workload.MachineClaimName(n.Claim, network), ipamclaims.IPAMClaim{}
+		err = l.client.Get(ctx, client.ObjectKey{Namespace: v.Namespace, Name: n.Claim}, &c)
+	}
 	cond := meta.FindStatusCondition(c.Status.Conditions, kube.ConditionIPsAllocated)
 	switch {
 	case apierrors.IsNotFound(err):

@@ -139,6 +139,12 @@ func (a *API) ReadClaim(ctx context.Context, namespace, name string) (protocol.C
 // machine.
 const VMLabel = "kubevirt.io/vm"
 
+// LauncherLabel is the label of the pods of virtual machines, and Launcher its value.
+const (
+	LauncherLabel = "kubevirt.io"
+	Launcher      = "virt-launcher"
+)
+
 // ConditionIPsAllocated is the type of a claim's condition, customary since
 // OVN-Kubernetes.
 const ConditionIPsAllocated = "IPsAllocated"
@@ -148,7 +154,7 @@ const ConditionIPsAllocated = "IPsAllocated"
 func ClaimOf(o *ipamclaims.IPAMClaim) protocol.Claim {
 	c := protocol.Claim{
 		Meta: metaOf(o), Namespace: o.Namespace, Network: o.Spec.Network, Interface: o.Spec.Interface,
-		Owner: OwnerOf(o), VM: o.Labels[VMLabel], StatefulSet: o.Labels[workload.LabelSet],
+		Owner: OwnerOf(o), VM: o.Labels[VMLabel], StatefulSet: o.Labels[workload.LabelSet], ByName: protocol.UID(o.Labels[workload.LabelOwner]),
 	}
 	for _, ip := range o.Status.IPs {
 		if p, err := netip.ParsePrefix(ip); err == nil {

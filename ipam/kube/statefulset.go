@@ -41,3 +41,13 @@ func SetOfPod(pod metav1.Object) string {
 	}
 	return c.Name
 }
+
+// WhyNameless says why a pod can have no claims by its name, since no later pod is going to
+// have it; empty: it can.
+func WhyNameless(pod metav1.Object) string {
+	name := workload.PodName{Name: pod.GetName(), Generate: pod.GetGenerateName()}
+	if c := metav1.GetControllerOfNoCopy(pod); c != nil {
+		name.OwnerKind = c.Kind
+	}
+	return name.WhyPasses()
+}

@@ -106,6 +106,9 @@ type Claim struct {
 	// StatefulSet is the label by which Tenure's controller names the StatefulSet that the
 	// claim was made for.
 	StatefulSet string
+	// ByName is the label by which Tenure's controller names, by its UID, the owner of the pods
+	// that the claim was made for by their name.
+	ByName UID
 	// Failed says, in the words of its condition, why the controller could not
 	// allocate; empty otherwise.
 	Failed string
@@ -258,12 +261,15 @@ func grantIn(leases []Lease, a netip.Addr, uid UID) (grantOn, bool) {
 }
 
 // Siblings reports whether two pods on two nodes may use claim c at once, being
-// one workload on the move: the same pod name under one StatefulSet, or two pods
-// of the VirtualMachineInstance that the claim belongs to. Two replicas are never
-// siblings.
+// one workload on the move: the same pod name under one StatefulSet, or under the owner
+// for which the claim was made by that name, or two pods of the VirtualMachineInstance
+// that the claim belongs to. Two replicas are never siblings.
 func Siblings(a, b PodRef, c Claim) bool {
 	if a.Namespace != b.Namespace || a.Owner.UID == "" || a.Owner.UID != b.Owner.UID {
 		return false
+	}
+	if c.ByName != "" {
+		return a.Name == b.Name
 	}
 	switch a.Owner.Kind {
 	case "StatefulSet":
@@ -291,10 +297,18 @@ func ownsVMI(vmi OwnerRef, c Claim) bool {
 // BelongsTo reports whether pod may use claim c at all: the claim has no owner, or
 // the pod is of its owner. Owners of a kind that Tenure does not know are not
 // held against the pod. A claim of a StatefulSet is for that set's pods, whether it has an
-// owner or not. why is a sentence for a person.
+// owner or not, and one that was made by a pod's name for pods of that pod's owner. why is a
+// sentence for a person.
 func BelongsTo(pod PodRef, c Claim) (ok bool, why string) {
 	if c.StatefulSet != "" && (pod.Owner.Kind != "StatefulSet" || pod.Owner.Name != c.StatefulSet) {
 		return false, fmt.Sprintf("claim %s/%s is for the pods of StatefulSet %s, which does not own pod %s", c.Namespace, c.Name, c.StatefulSet, pod)
+	}
+	if c.ByName != "" && pod.Owner.UID != c.ByName {
+		owner := "an owner with the UID " + string(c.ByName)
+		if c.Owner.UID == c.ByName {
+			owner = c.Owner.Kind + " " + c.Owner.Name
+		}
+		return false, fmt.Sprintf("claim %s/%s is for the pods of %s, which does not own pod %s", c.Namespace, c.Name, owner, pod)
 	}
 	switch {
 	case c.Owner.UID == "", pod.Owner.UID == c.Owner.UID, pod.UID == c.Owner.UID:

@@ -158,6 +158,7 @@ func TestPickUse(t *testing.T) {
 }
 
 func TestSiblings(t *testing.T) {
+	podSet := OwnerRef{Kind: "PodSet", Name: "k", UID: "ps"}
 	vmClaim := Claim{Owner: OwnerRef{Kind: "VirtualMachine", Name: "vm", UID: "vm1"}}
 	vmiClaim := Claim{Owner: vmi}
 	label := Claim{VM: "vm"}
@@ -183,6 +184,8 @@ func TestSiblings(t *testing.T) {
 		{"the same name under another StatefulSet (H5)", db0, with(db0, func(p *PodRef) { p.Owner.UID = "sts2" }), Claim{}, false},
 		{"the same name in another namespace", db0, with(db0, func(p *PodRef) { p.Namespace = "ms" }), Claim{}, false},
 		{"two replicas (F19, H5, M47)", PodRef{Namespace: "ns", Name: "web-1", Owner: rs}, PodRef{Namespace: "ns", Name: "web-2", Owner: rs}, Claim{}, false},
+		{"the same pod of a claim by its name", PodRef{Namespace: "ns", Name: "k-0", UID: "1", Owner: podSet}, PodRef{Namespace: "ns", Name: "k-0", UID: "2", Owner: podSet}, Claim{ByName: "ps"}, true},
+		{"two pods of one owner, and a claim by name", PodRef{Namespace: "ns", Name: "k-0", Owner: podSet}, PodRef{Namespace: "ns", Name: "k-1", Owner: podSet}, Claim{ByName: "ps"}, false},
 		{"two pods of nobody, of one name", PodRef{Namespace: "ns", Name: "x"}, PodRef{Namespace: "ns", Name: "x"}, Claim{}, false},
 	}
 	for _, tt := range tests {
@@ -230,6 +233,9 @@ func TestBelongsTo(t *testing.T) {
 			PodRef{Namespace: "ns", Name: "p", Owner: OwnerRef{Kind: "ReplicaSet", Name: "web-frontend-5f", UID: "rs2"}}, owned("Deployment", "web", "d"), false},
 		{"a Deployment's whose name its Deployment's begins (X3)", replica, owned("Deployment", "web-5f", "d"), false},
 		{"a Deployment's of its ReplicaSet's name (X3)", odd, owned("Deployment", "web", "d"), false},
+		{"by its name, of its owner", db0, Claim{ByName: "sts", Owner: OwnerRef{Kind: "PodSet", UID: "sts"}}, true},
+		{"by its name, of another owner (X3)", db0, Claim{ByName: "ps", Owner: OwnerRef{Kind: "PodSet", Name: "k", UID: "ps"}}, false},
+		{"by its name, orphaned (X3)", db0, Claim{ByName: "ps"}, false},
 		{"a claim of an unknown kind's", db0, owned("Database", "main", "x"), true},
 		{"a Job's (X3)", db0, owned("Job", "j", "j"), false},
 		{"retained for its StatefulSet", db0, Claim{StatefulSet: "db"}, true},
@@ -247,7 +253,7 @@ func TestBelongsTo(t *testing.T) {
 			ok, why := BelongsTo(tt.pod, tt.claim)
 			want := ""
 			if !tt.want {
-				want = cmp.Or(tt.claim.Owner.Name, tt.claim.StatefulSet)
+				want = cmp.Or(tt.claim.Owner.Name, tt.claim.StatefulSet, string(tt.claim.ByName))
 			}
 			wantWhy(t, ok, why, want)
 		})

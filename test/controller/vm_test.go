@@ -406,3 +406,93 @@ func TestMachineTakesItsClaimBack(t *testing.T) {
 		t.Errorf("the claim of a machine that is not there belongs to %v, %v", stranger.OwnerReferences, err)
 	}
 }
+
+// TestVMMovesToAnotherNetwork: a machine whose network is changed to another definition, as
+// KubeVirt does it: its claim stays, and the target of the migration names it. The machine has a
+// second claim, of the new network, for as long as it is there.
+func TestVMMovesToAnotherNetwork(t *testing.T) {
+	m := boot(t, aVM)
+	p := pool(t, "10.1.0.0/24")
+	definition(t, m.ns, "wan-definition", "wan-network", ofPool(p.Name))
+	source := m.pods(1)[0]
+	plug := []kubevirt.Network{{Name: "lan", Definition: "wan-definition"}}
+	if err := kubevirt.Plug(t.Context(), kc, m.ns, "vm", plug); err != nil {
+		t.Fatal(err)
+	}
+	target, err := kubevirt.Migrate(t.Context(), kc, m.ns, "vm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	second := claimOf(m.ns, workload.MachineClaimName(m.claim.Name, "wan-network"), "")
+	got := allocated(t, second)
+	if len(got) != 1 || second.Spec.Network != "wan-network" || len(second.Finalizers) > 0 || second.Labels[kubevirt.LabelVM] != "vm" {
+		t.Errorf("the second claim has %v of network %q, finalizers %v, labels %v", got, second.Spec.Network, second.Finalizers, second.Labels)
+	}
+	if o := second.OwnerReferences; len(o) != 1 || o[0].UID != m.owner.GetUID() {
+		t.Errorf("the second claim belongs to %+v; want the machine", o)
+	}
+	used := use(t, second, 0, "node-1", target.Name)
+	remove(t, &source)
+	m.detach(source.Name)
+	m.kept()
+	m.delete()
+	m.vanished()
+	gone(t, second, time.Minute)
+	always(t, time.Second, func() error {
+		if held := granted(t, uidOf(second)); len(held) != 1 {
+			return fmt.Errorf("granted %v while pod %s has it", held, target.Name)
+		}
+		return nil
+	})
+	unuse(t, used)
+	freed(t, uidOf(second), 10*time.Second)
+}
+
+// TestClaimsByPodNameOfANamespace: a namespace's label asks for claims in the names of all its pods
+// that name networks, also of those that are there when it is set; pods whose names pass get none.
+func TestClaimsByPodNameOfANamespace(t *testing.T) {
+	start(t)
+	ns := namespace(t)
+	eventually(t, 20*time.Second, func() error { // pods need it
+		_, err := read(&corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "default"}})
+		return err
+	})
+	definition(t, ns, "lan", "lan-network", ofPool(pool(t, "10.2.0.0/24").Name))
+	// As good as an operator's object.
+	owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: "cluster"}}
+	create(t, owner)
+	controls := *metav1.NewControllerRef(owner, corev1.SchemeGroupVersion.WithKind("ConfigMap"))
+	asks := func(name string) *corev1.Pod {
+		return &corev1.Pod{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: ns, Name: name, OwnerReferences: []metav1.OwnerReference{controls},
+				Annotations: map[string]string{kubevirt.AnnotationNetworks: "lan", workload.AnnotationClaims: "lan"},
+			},
+			Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "none"}}},
+		}
+	}
+	create(t, asks("cluster-1"))
+	passing := asks("cluster-x2k4p")
+	passing.GenerateName = "cluster-"
+	create(t, passing)
+	edit(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: ns}}, func(o *corev1.Namespace) {
+		o.Labels[workload.ClaimsBy] = workload.ByPodName
+	})
+	claim := claimOf(ns, "cluster-1.lan", "")
+	got := allocated(t, claim)
+	if o := claim.OwnerReferences; len(got) != 1 || len(o) != 1 || o[0].UID != owner.UID {
+		t.Errorf("the claim has %v, and belongs to %+v; want one address, and the pods' owner", got, o)
+	}
+	create(t, asks("cluster-2"))
+	allocated(t, claimOf(ns, "cluster-2.lan", ""))
+	if _, err := read(claimOf(ns, "cluster-x2k4p.lan", "")); !apierrors.IsNotFound(err) {
+		t.Errorf("a claim of a pod whose name was made by chance: %v; want none", err)
+	}
+	// One that a person deletes is made again while its pod is there, and all go with the owner.
+	remove(t, claim)
+	freed(t, uidOf(claim), 10*time.Second)
+	allocated(t, claimOf(ns, "cluster-1.lan", ""))
+	remove(t, owner)
+	gone(t, claimOf(ns, "cluster-1.lan", ""), time.Minute)
+	gone(t, claimOf(ns, "cluster-2.lan", ""), time.Minute)
+}

@@ -43,6 +43,12 @@ func TestStolenControllerCredentials(t *testing.T) {
 		{"make a claim for an interface of a pod", func() error {
 			return i.create(`{apiVersion: k8s.cni.cncf.io/v1alpha1, kind: IPAMClaim, metadata: {name: x.eth1, namespace: team-b, labels: {tenure.dev/vif-of: u}, ownerReferences: [{apiVersion: v1, kind: Pod, name: x, uid: u}]}, spec: {network: lan, interface: eth1}}`)
 		}, ""},
+		{"make a claim by a pod's name", func() error {
+			return i.create(`{apiVersion: k8s.cni.cncf.io/v1alpha1, kind: IPAMClaim, metadata: {name: kafka-0.lan, namespace: team-b, labels: {tenure.dev/claim-owner: u}, ownerReferences: [{apiVersion: x.dev/v1, kind: X, name: kafka, uid: u, controller: true}]}, spec: {network: lan, interface: net1}}`)
+		}, ""},
+		{"make a second claim of a machine", func() error {
+			return i.create(`{apiVersion: k8s.cni.cncf.io/v1alpha1, kind: IPAMClaim, metadata: {name: db.lan.2, namespace: team-b, labels: {kubevirt.io/vm: db}, ownerReferences: [{apiVersion: kubevirt.io/v1, kind: VirtualMachine, name: db, uid: u, controller: true}]}, spec: {network: wan, interface: net1}}`)
+		}, ""},
 		{"write the map of a pod's interfaces", func() error { return i.patch(victim, `{metadata: {annotations: {tenure.dev/vifs: "{}"}}}`) }, ""},
 		{"write the same in Kuryr's words", func() error { return i.patch(victim, `{metadata: {annotations: {openstack.org/kuryr-vif: "{}"}}}`) }, ""},
 		{"write a claim's status", func() error { return i.patch(claim(), `{status: {ips: []}}`, "status") }, ""},
@@ -77,6 +83,18 @@ func TestStolenControllerCredentials(t *testing.T) {
 		}, "does not take a claim from its owner"},
 		{"create a claim for an interface of a pod that does not own it", func() error {
 			return i.create(`{apiVersion: k8s.cni.cncf.io/v1alpha1, kind: IPAMClaim, metadata: {name: x, namespace: team-b, labels: {tenure.dev/vif-of: u}}, spec: {network: lan, interface: net1}}`)
+		}, "writes claims of StatefulSets alone"},
+		{"create a claim by a pod's name for nobody", func() error {
+			return i.create(`{apiVersion: k8s.cni.cncf.io/v1alpha1, kind: IPAMClaim, metadata: {name: x, namespace: team-b, labels: {tenure.dev/claim-owner: u}}, spec: {network: lan, interface: net1}}`)
+		}, "writes claims of StatefulSets alone"},
+		{"create a claim by a pod's name for another owner", func() error {
+			return i.create(`{apiVersion: k8s.cni.cncf.io/v1alpha1, kind: IPAMClaim, metadata: {name: x, namespace: team-b, labels: {tenure.dev/claim-owner: u}, ownerReferences: [{apiVersion: x.dev/v1, kind: X, name: x, uid: v}]}, spec: {network: lan, interface: net1}}`)
+		}, "writes claims of StatefulSets alone"},
+		{"take an owned claim for a pod's name", func() error {
+			return i.patch(named("IPAMClaim", "team-b", "owned"), `{metadata: {labels: {tenure.dev/claim-owner: w}, ownerReferences: [{apiVersion: x.dev/v1, kind: X, name: x, uid: w}]}}`)
+		}, "writes claims of StatefulSets alone"},
+		{"create a machine's claim that it does not own", func() error {
+			return i.create(`{apiVersion: k8s.cni.cncf.io/v1alpha1, kind: IPAMClaim, metadata: {name: x, namespace: team-b, labels: {kubevirt.io/vm: db}, ownerReferences: [{apiVersion: kubevirt.io/v1, kind: VirtualMachine, name: other, uid: u}]}, spec: {network: lan, interface: net1}}`)
 		}, "writes claims of StatefulSets alone"},
 		{"create a claim", func() error {
 			return i.create(`{apiVersion: k8s.cni.cncf.io/v1alpha1, kind: IPAMClaim, metadata: {name: x, namespace: team-b}, spec: {network: lan, interface: net1}}`)

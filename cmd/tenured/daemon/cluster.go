@@ -149,6 +149,7 @@ func (p pods) PodsOfNode(ctx context.Context, node protocol.NodeName) ([]agent.P
 func podOf(o metav1.Object) agent.Pod {
 	return agent.Pod{
 		Claims: o.GetAnnotations()[workload.AnnotationClaims], Set: kube.SetOfPod(o),
+		ClaimsBy: o.GetAnnotations()[workload.ClaimsBy], Nameless: kube.WhyNameless(o),
 		PodRef: kube.PodRefOf(o), Networks: o.GetAnnotations()[kube.AnnotationNetworks], Status: o.GetAnnotations()[kube.AnnotationStatus],
 		Terminating: o.GetDeletionTimestamp() != nil, MirrorOf: kube.MirrorOf(o),
 	}

@@ -24,6 +24,7 @@ type addCall struct {
 	key    store.Key
 	pod    Pod
 	sel    npwg.Selection // what the pod's annotation says of this interface
+	byName bool           // its claim was inferred by the pod's name alone
 	demand assign.Demand
 	// arrived is when the ADD came.
 	arrived protocol.Instant
@@ -265,9 +266,7 @@ func (a *Agent) holdClaim(ctx context.Context, add *addCall) (store.Attachment, 
 	if ok, why := a.serving(); !ok {
 		return store.Attachment{}, &notServingError{Why: why}
 	}
-	c, err := a.awaitClaim(ctx, add.demand.Pod.Namespace, add.sel.Claim, func(c protocol.Claim) error {
-		return checkClaim(c, add.demand.Pod, add.conf.Name, add.key.IfName)
-	})
+	c, err := a.findClaim(ctx, add)
 	if err != nil {
 		return store.Attachment{}, err
 	}
@@ -297,7 +296,7 @@ func (a *Agent) holdClaim(ctx context.Context, add *addCall) (store.Attachment, 
 func (a *Agent) repeatClaim(ctx context.Context, add *addCall) (att store.Attachment, ok bool, err error) {
 	err = a.st.ViewContext(ctx, func(tx *store.Tx) error {
 		held, known, err := a.previous(tx, add)
-		if err != nil || !known || held.Claim == nil || held.Claim.Name != add.sel.Claim || held.Pod.UID != add.demand.Pod.UID {
+		if err != nil || !known || held.Claim == nil || !add.names(held.Claim.Name) || held.Pod.UID != add.demand.Pod.UID {
 			return err
 		}
 		if held.Key != add.key && !ofSources(held.Addresses, add.conf.Sources) {

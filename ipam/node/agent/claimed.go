@@ -2,15 +2,47 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
 
 	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/api/workload"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
+
+// findClaim returns the claim that the interface is to have, as soon as it has addresses.
+func (a *Agent) findClaim(ctx context.Context, add *addCall) (protocol.Claim, error) {
+	pod, network := add.demand.Pod, add.conf.Name
+	moved := false // the claim is of the network on which the pod's machine was before
+	c, err := a.awaitClaim(ctx, pod.Namespace, add.sel.Claim, func(c protocol.Claim) error {
+		if ok, _ := protocol.BelongsTo(pod, c); ok && c.VM != "" && c.Network != network {
+			moved = true
+			return &ClaimError{Claim: c.Ref().String(), Why: fmt.Sprintf("is of network %q", c.Network)}
+		}
+		if add.byName && c.ByName == "" {
+			return &ClaimError{Claim: c.Ref().String(), Why: "is not the pod's: either the controller makes it so, or an Event of the pod says whose it is", Later: true}
+		}
+		return checkClaim(c, pod, network, add.key.IfName)
+	})
+	if !moved {
+		return c, err
+	}
+	next := workload.MachineClaimName(add.sel.Claim, network)
+	c, err = a.awaitClaim(ctx, pod.Namespace, next, func(c protocol.Claim) error { return checkClaim(c, pod, network, add.key.IfName) })
+	if refused, ok := errors.AsType[*ClaimError](err); ok {
+		refused.Why += fmt.Sprintf("; the controller makes it, since claim %s, which the pod names, is of another network than %q", add.sel.Claim, network)
+	}
+	return c, err
+}
+
+// names reports whether the interface is to have the claim of that name.
+func (add *addCall) names(claim string) bool {
+	return claim == add.sel.Claim || claim == workload.MachineClaimName(add.sel.Claim, add.conf.Name)
+}
 
 // claimAddresses returns a claim's addresses as the attachment will have them, and
 // the names of the leases of their blocks. A claim keeps its addresses whatever becomes of

@@ -118,9 +118,12 @@ type Pod struct {
 	// Networks is the pod's selection annotation, Status the annotation in which a
 	// meta-plugin says what was attached.
 	Networks, Status string
-	// Claims is the annotation that asks for claims of a StatefulSet's pod, Set the name
-	// of the apps/v1 StatefulSet that controls the pod; empty if none does.
+	// Claims is the annotation that asks for claims, Set the name of the apps/v1 StatefulSet that
+	// controls the pod; empty if none does.
 	Claims, Set string
+	// ClaimsBy is the annotation that asks for claims by the pod's name, and Nameless why it can
+	// have none by it; empty: it can.
+	ClaimsBy, Nameless string
 	// Terminating says that the pod is being deleted.
 	Terminating bool
 	// MirrorOf is, of a static pod's mirror, the UID by which the runtime knows

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"strings"
@@ -23,30 +24,37 @@ func TestInferredClaims(t *testing.T) {
 		Claim: &protocol.ClaimRef{Namespace: "ns", Name: "web-3.lan", UID: "c"},
 	}
 	earlier := store.Attachment{Key: store.Key{Network: "lan", ContainerID: "c9", IfName: "net1"}, Generation: 1, Pod: ref("web-3")}
+	byName := map[string]string{"tenure.dev/claims-by": "pod-name"}
 	for name, tt := range map[string]struct {
 		pod    Pod
-		ifName string // net1, if it is empty
-		has    bool   // the pod has an attachment with a claim, and one of before without
+		ifName string            // net1, if it is empty
+		has    bool              // the pod has an attachment with a claim, and one of before without
+		labels map[string]string // of its namespace
 		claim  string
 		said   string // of the pod
 		err    string
 	}{
-		"inferred":                          {pod: Pod{PodRef: ref("web-3"), Networks: lan, Claims: "lan", Set: "web"}, claim: "web-3.lan"},
-		"no annotation":                     {pod: Pod{PodRef: ref("web-3"), Networks: lan, Set: "web"}},
-		"a claim that it names":             {pod: Pod{PodRef: ref("web-3"), Networks: `[{"name":"lan","ipam-claim-reference":"mine"}]`, Claims: "lan", Set: "web"}, claim: "mine"},
-		"addresses that it names":           {pod: Pod{PodRef: ref("web-3"), Networks: `[{"name":"lan","ips":["10.0.0.1"]}]`, Claims: "lan", Set: "web"}},
-		"another element":                   {pod: Pod{PodRef: ref("web-3"), Networks: "lan, dmz", Claims: "lan", Set: "web"}, ifName: "net2"},
-		"the default network":               {pod: Pod{PodRef: ref("web-3"), Networks: lan, Claims: "lan", Set: "web"}, ifName: "eth0"},
-		"a bare pod":                        {pod: Pod{PodRef: ref("web-3"), Networks: lan, Claims: "lan"}, said: "has no effect"},
-		"another pod of the set":            {pod: Pod{PodRef: ref("web-x"), Networks: lan, Claims: "lan", Set: "web"}, said: "has no effect"},
-		"a pod of a set that is gone":       {pod: Pod{PodRef: ref("web-3"), Networks: lan, Claims: "lan"}, has: true, claim: "web-3.lan"},
-		"a malformed annotation":            {pod: Pod{PodRef: ref("web-3"), Networks: lan, Claims: "lan,,", Set: "web"}, err: "annotation tenure.dev/claims: element 2"},
-		"an element that is selected twice": {pod: Pod{PodRef: ref("web-3"), Networks: "lan,lan", Claims: "lan", Set: "web"}, err: "it selects ns/lan 2 times"},
-		"an invalid selection":              {pod: Pod{PodRef: ref("web-3"), Networks: "lan,_", Claims: "lan", Set: "web"}, err: "is invalid"},
+		"inferred":                             {pod: Pod{PodRef: ref("web-3"), Networks: lan, Claims: "lan", Set: "web"}, claim: "web-3.lan"},
+		"no annotation":                        {pod: Pod{PodRef: ref("web-3"), Networks: lan, Set: "web"}},
+		"a claim that it names":                {pod: Pod{PodRef: ref("web-3"), Networks: `[{"name":"lan","ipam-claim-reference":"mine"}]`, Claims: "lan", Set: "web"}, claim: "mine"},
+		"addresses that it names":              {pod: Pod{PodRef: ref("web-3"), Networks: `[{"name":"lan","ips":["10.0.0.1"]}]`, Claims: "lan", Set: "web"}},
+		"another element":                      {pod: Pod{PodRef: ref("web-3"), Networks: "lan, dmz", Claims: "lan", Set: "web"}, ifName: "net2"},
+		"the default network":                  {pod: Pod{PodRef: ref("web-3"), Networks: lan, Claims: "lan", Set: "web"}, ifName: "eth0"},
+		"a bare pod":                           {pod: Pod{PodRef: ref("web-3"), Networks: lan, Claims: "lan"}, said: "has no effect"},
+		"another pod of the set":               {pod: Pod{PodRef: ref("web-x"), Networks: lan, Claims: "lan", Set: "web"}, said: "has no effect"},
+		"a pod of a set that is gone":          {pod: Pod{PodRef: ref("web-3"), Networks: lan, Claims: "lan"}, has: true, claim: "web-3.lan"},
+		"by its name":                          {pod: Pod{PodRef: ref("kafka-3"), Networks: "lan, dmz", Claims: "dmz, lan@net1", ClaimsBy: "pod-name"}, claim: "kafka-3.lan.net1"},
+		"by its name, as its namespace says":   {pod: Pod{PodRef: ref("kafka-3"), Networks: lan, Claims: "lan"}, labels: byName, claim: "kafka-3.lan"},
+		"by another word than its namespace's": {pod: Pod{PodRef: ref("kafka-3"), Networks: lan, Claims: "lan", ClaimsBy: "none"}, labels: byName, said: "has no effect"},
+		"by a name that passes":                {pod: Pod{PodRef: ref("web-x2k4p"), Networks: lan, Claims: "lan", ClaimsBy: "pod-name", Nameless: "it passes"}, err: "no claims by its name: it passes"},
+		"of a StatefulSet, by its ordinal":     {pod: Pod{PodRef: ref("web-3"), Networks: lan, Claims: "lan", Set: "web", ClaimsBy: "pod-name"}, claim: "web-3.lan"},
+		"a malformed annotation":               {pod: Pod{PodRef: ref("web-3"), Networks: lan, Claims: "lan,,", Set: "web"}, err: "annotation tenure.dev/claims: element 2"},
+		"an element that is selected twice":    {pod: Pod{PodRef: ref("web-3"), Networks: "lan,lan", Claims: "lan", Set: "web"}, err: "it selects ns/lan 2 times"},
+		"an invalid selection":                 {pod: Pod{PodRef: ref("web-3"), Networks: "lan,_", Claims: "lan", Set: "web"}, err: "is invalid"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			heard := &heardEvents{}
-			a := &Agent{st: newStore(t), cl: Cluster{Pods: &watchedPod{pod: tt.pod}, Events: heard}, log: slog.New(slog.DiscardHandler)}
+			a := &Agent{st: newStore(t), cl: Cluster{Pods: &watchedPod{pod: tt.pod}, Events: heard, Access: labelled(tt.labels)}, log: slog.New(slog.DiscardHandler)}
 			if tt.has {
 				if err := a.st.Update(t.Context(), func(tx *store.Tx) error { return errors.Join(tx.PutAttachment(known), tx.PutAttachment(earlier)) }); err != nil {
 					t.Fatal(err)
@@ -74,3 +82,9 @@ func TestInferredClaims(t *testing.T) {
 		})
 	}
 }
+
+// labelled is namespaces that have these labels.
+type labelled map[string]string
+
+func (l labelled) Labels(context.Context, string) (map[string]string, error) { return l, nil }
+func (l labelled) MayUse(context.Context, string, string) (bool, error)      { return false, nil }

@@ -34,18 +34,21 @@ func (e *ClaimError) Error() string {
 const claimWait = 50 * time.Millisecond
 
 // awaitClaim returns a claim as soon as it has addresses, waiting until ctx ends:
-// KubeVirt's controller makes claims asynchronously. What check refuses is not
+// KubeVirt's controller makes claims asynchronously. What check refuses for good is not
 // waited for.
 func (a *Agent) awaitClaim(ctx context.Context, namespace, name string, check func(protocol.Claim) error) (protocol.Claim, error) {
 	wait, why := claimWait, ""
 	for {
 		c, out, err := a.cl.Claims.ReadClaim(ctx, namespace, name)
+		var refused *ClaimError
 		if out == protocol.Done {
-			if err := check(c); err != nil {
+			if err := check(c); err != nil && (!errors.As(err, &refused) || !refused.Later) {
 				return c, err
 			}
 		}
 		switch {
+		case refused != nil:
+			why = refused.Why
 		case out == protocol.NotFound:
 			why = "does not exist yet: whoever makes the pod's claims has to make it"
 		// That there was no time to look again tells nothing.
