@@ -70,7 +70,7 @@ func match(elements []Element, selections []npwg.Selection) error {
 		}
 		switch {
 		case n == 0:
-			errs = append(errs, fmt.Errorf("it does not select %s, which %s names", e, AnnotationClaims))
+			errs = append(errs, fmt.Errorf("it does not select %s, which %s names: there are claims of network attachment definitions alone, and not of PodNetworks", e, AnnotationClaims))
 		case n > 1:
 			errs = append(errs, fmt.Errorf("it selects %s %d times: name the interface in %s, as in %s@net1", e, n, AnnotationClaims, e.Name))
 		}

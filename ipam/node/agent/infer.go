@@ -14,10 +14,13 @@ const ReasonClaimNotInferred = "ClaimNotInferred"
 
 // inferClaim finds the claim of a pod that asks for claims and names none: by the pod alone,
 // and by the same names as the controller makes claims. A claim or addresses that the
-// element names count before it.
+// element names count before it. Where the annotation names what the pod does not select, no
+// interface of the pod gets an address: it may be that one which is to have the claim.
 func (a *Agent) inferClaim(ctx context.Context, add *addCall, selections []npwg.Selection) error {
 	pod, sel := add.pod, add.sel
-	if pod.Claims == "" || sel.Name == "" || sel.Claim != "" || len(sel.IPs) > 0 || len(add.conf.Requested) > 0 {
+	// The interface is of a PodNetwork, which has no claims.
+	listed := add.conf.Pod.Unselected && add.req.IfName != defaultInterface
+	if pod.Claims == "" || sel.Name == "" && !listed || sel.Claim != "" || len(sel.IPs) > 0 || len(add.conf.Requested) > 0 {
 		return nil
 	}
 	set := pod.Set

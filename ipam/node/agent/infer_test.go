@@ -27,6 +27,7 @@ func TestInferredClaims(t *testing.T) {
 	byName := map[string]string{"tenure.dev/claims-by": "pod-name"}
 	for name, tt := range map[string]struct {
 		pod    Pod
+		listed bool              // the interface is of a PodNetwork
 		ifName string            // net1, if it is empty
 		has    bool              // the pod has an attachment with a claim, and one of before without
 		labels map[string]string // of its namespace
@@ -46,6 +47,10 @@ func TestInferredClaims(t *testing.T) {
 		"by its name":                          {pod: Pod{PodRef: ref("kafka-3"), Networks: "lan, dmz", Claims: "dmz, lan@net1", ClaimsBy: "pod-name"}, claim: "kafka-3.lan.net1"},
 		"by its name, as its namespace says":   {pod: Pod{PodRef: ref("kafka-3"), Networks: lan, Claims: "lan"}, labels: byName, claim: "kafka-3.lan"},
 		"by another word than its namespace's": {pod: Pod{PodRef: ref("kafka-3"), Networks: lan, Claims: "lan", ClaimsBy: "none"}, labels: byName, said: "has no effect"},
+		"a PodNetwork that is to have a claim": {pod: Pod{PodRef: ref("web-3"), Claims: "lan", Set: "web"}, listed: true, err: "there are claims of network attachment definitions alone"},
+		"a PodNetwork, by the pod's name":      {pod: Pod{PodRef: ref("web-3"), Claims: "lan", ClaimsBy: "pod-name"}, listed: true, err: "does not select ns/lan"},
+		"a PodNetwork beside it":               {pod: Pod{PodRef: ref("web-3"), Networks: lan, Claims: "lan", Set: "web"}, listed: true, ifName: "blue"},
+		"the default network, unselected":      {pod: Pod{PodRef: ref("web-3"), Claims: "lan", Set: "web"}, listed: true, ifName: "eth0"},
 		"by a name that passes":                {pod: Pod{PodRef: ref("web-x2k4p"), Networks: lan, Claims: "lan", ClaimsBy: "pod-name", Nameless: "it passes"}, err: "no claims by its name: it passes"},
 		"of a StatefulSet, by its ordinal":     {pod: Pod{PodRef: ref("web-3"), Networks: lan, Claims: "lan", Set: "web", ClaimsBy: "pod-name"}, claim: "web-3.lan"},
 		"a malformed annotation":               {pod: Pod{PodRef: ref("web-3"), Networks: lan, Claims: "lan,,", Set: "web"}, err: "annotation tenure.dev/claims: element 2"},
@@ -64,6 +69,7 @@ func TestInferredClaims(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			conf.Pod.Unselected = tt.listed
 			ifName := "net1"
 			if tt.ifName != "" {
 				ifName = tt.ifName
