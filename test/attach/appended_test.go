@@ -1,6 +1,7 @@
 package attach_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -59,8 +60,10 @@ func (n *installing) has(kinds ...string) (text string) {
 // When the default network's chain comes to have it too, it is taken out, and the node is told.
 func TestAppendedPluginIsRun(t *testing.T) {
 	c := useCluster(t)
-	// Events are of a Node.
-	must(t, c.client.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "appended"}}))
+	// Events are of a Node. When its agent has ended, nobody is to wait for it.
+	object := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "appended"}}
+	must(t, c.client.Create(t.Context(), object))
+	t.Cleanup(func() { must(t, c.client.Delete(context.WithoutCancel(t.Context()), object)) })
 	n := newInstalling(c, "appended")
 	n.onDisk("10-base.conflist", n.bridge("base", 7, true))
 	n.becomes(n.offer(n.path("conf", "10-base.conflist")))

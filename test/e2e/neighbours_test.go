@@ -71,6 +71,7 @@ var _ = Describe("Another program on a node", func() {
 	It("takes the configuration of tenure-attach away: pods that run without their networks are told, and so is the node", func(ctx context.Context) {
 		s, n, m := newSite(ctx), c.Nodes[0], newMover(ctx)
 		s.network(ctx, "lan", "10.58.0.0/28", withinNode)
+		stop(ctx, s.run(ctx, "before", n.Name, "lan")) // its pool is open
 		stopRival := takeAway(n)
 		DeferCleanup(stopRival)
 		var pods, without []*corev1.Pod
@@ -107,7 +108,9 @@ var _ = Describe("Another program on a node", func() {
 		said, code := asked(ctx, m, "--namespace", s.namespace, "pod", without[0].Name)
 		Expect(code).To(Equal(3), said)
 		Expect(said).To(And(ContainSubstring("without tenure-attach"), ContainSubstring(".cilium_bak")))
-		stop(ctx, without[0])
+		for _, p := range pods {
+			stop(ctx, p)
+		}
 		Expect(addresses(ctx, s.run(ctx, without[0].Name, n.Name, "lan"))).To(HaveKey("net1"))
 	})
 
