@@ -112,7 +112,7 @@ func TestMovingIn(t *testing.T) {
 			if c := p.Status.Counts; c == nil || c.Foreign != 2 {
 				return fmt.Errorf("counts are %+v; want 2 foreign", c)
 			}
-			return condition(p.Status.Conditions, v1alpha1.PoolForeignAddresses, metav1.ConditionTrue, "OldPods", "2 addresses")
+			return condition(p.Status.Conditions, v1alpha1.PoolForeignAddresses, metav1.ConditionTrue, "OldPods", ": 2;")
 		})
 		// No node has the pod: its address is free, and whoever waits has it.
 		finish(t, gone)
