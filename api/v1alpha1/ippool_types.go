@@ -173,7 +173,7 @@ const (
 //
 // +kubebuilder:validation:XValidation:rule="!has(self.start) || !isIP(self.start) || !isCIDR(self.cidr) || cidr(self.cidr).containsIP(self.start)",message="lies outside cidr: write an address of cidr, or leave it out",messageExpression="'lies outside cidr: write an address of ' + self.cidr + ', or leave it out'",fieldPath=".start"
 // +kubebuilder:validation:XValidation:rule="!has(self.end) || !isIP(self.end) || !isCIDR(self.cidr) || cidr(self.cidr).containsIP(self.end)",message="lies outside cidr: write an address of cidr, or leave it out",messageExpression="'lies outside cidr: write an address of ' + self.cidr + ', or leave it out'",fieldPath=".end"
-// +kubebuilder:validation:XValidation:rule="!has(self.gateway) || !isIP(self.gateway) || !isCIDR(self.cidr) || cidr(self.cidr).containsIP(self.gateway)",message="lies outside cidr: write an address of cidr, or leave it out",messageExpression="'lies outside cidr: write an address of ' + self.cidr + ', or leave it out'",fieldPath=".gateway"
+// +kubebuilder:validation:XValidation:rule="!has(self.gateway) || !isIP(self.gateway) || !isCIDR(self.cidr) || ip(self.gateway).family() == cidr(self.cidr).ip().family()",message="is not of cidr's IP family: write an address of that family, or leave it out",fieldPath=".gateway"
 // +kubebuilder:validation:XValidation:rule="!has(self.exclude) || !isCIDR(self.cidr) || self.exclude.all(e, e.split('-', 2).exists(a, isIP(a) ? cidr(self.cidr).containsIP(a) : !isCIDR(a) || cidr(self.cidr).containsCIDR(a) || cidr(a).containsCIDR(self.cidr)))",message="has an element outside cidr: remove it, or move it to the range that it belongs to",messageExpression="'has an element outside ' + self.cidr + ': remove it, or move it to the range that it belongs to'",fieldPath=".exclude"
 // +kubebuilder:validation:XValidation:rule="!has(self.staticOnly) || !isCIDR(self.cidr) || self.staticOnly.all(e, e.split('-', 2).exists(a, isIP(a) ? cidr(self.cidr).containsIP(a) : !isCIDR(a) || cidr(self.cidr).containsCIDR(a) || cidr(a).containsCIDR(self.cidr)))",message="has an element outside cidr: remove it, or move it to the range that it belongs to",messageExpression="'has an element outside ' + self.cidr + ': remove it, or move it to the range that it belongs to'",fieldPath=".staticOnly"
 // +kubebuilder:validation:XValidation:rule="!has(self.start) || !has(self.end) || [self.start, self.end].filter(a, isIP(a) && ip(a).family() == 4).map(a, a.split('.', 4).map(o, int(o))).map(o, o[0] * 16777216 + o[1] * 65536 + o[2] * 256 + o[3]).isSorted()",message="comes before start: write the lower address as start and the higher one as end",fieldPath=".end"
@@ -228,8 +228,10 @@ type Range struct {
 	// +kubebuilder:validation:items:XValidation:rule="self.split('-', 2).filter(a, isIP(a) && ip(a).family() == 4).map(a, a.split('.', 4).map(o, int(o))).map(o, o[0] * 16777216 + o[1] * 65536 + o[2] * 256 + o[3]).isSorted()",message="ends before it starts: write first-last with the lower address first"
 	StaticOnly []string `json:"staticOnly,omitempty"`
 
-	// gateway is the subnet's router, an address of cidr. It is never given out,
-	// and is told to every interface with an address of the range.
+	// gateway is the subnet's router. It is never given out, and is told to every
+	// interface with an address of the range. It may lie outside cidr, as fe80::1 or
+	// 169.254.1.1 do: then routes lead through it where the network's cniVersion is 1.1.0
+	// or later; through an IPv6 address of the link, fe80::/10, with every version.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=39

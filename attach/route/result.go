@@ -59,15 +59,27 @@ func Defaults(r *types100.Result) []Default {
 	return list
 }
 
-// GatewayOf returns the gateway of the first address of a family in a result that has one.
+// GatewayOf returns the gateway of the first address of a family in a result that has one. One
+// that lies outside of the interface's subnets is not an address's: a route of scope link leads
+// to it.
 func GatewayOf(r *types100.Result, f Family) (netip.Addr, bool) {
 	for _, ip := range r.IPs {
 		if gw, ok := netip.AddrFromSlice(ip.Gateway); ok && familyOf(gw) == f {
 			return gw.Unmap(), true
 		}
 	}
+	for _, route := range r.Routes {
+		ones, bits := route.Dst.Mask.Size()
+		gw, ok := netip.AddrFromSlice(route.Dst.IP)
+		if ok && familyOf(gw) == f && ones == bits && len(route.GW) == 0 && route.Scope != nil && *route.Scope == scopeLink {
+			return gw.Unmap(), true
+		}
+	}
 	return netip.Addr{}, false
 }
+
+// scopeLink is the number of the scope of routes to hosts on the interface's own wire.
+const scopeLink = 253
 
 // isDefault reports whether r is a default route of the family in the main table.
 func isDefault(r *types.Route, f Family) bool {

@@ -49,6 +49,21 @@ func TestDefaultsOfAResult(t *testing.T) {
 	}
 }
 
+// TestGatewayOfAResult: a gateway outside of the subnet is that to which a route of scope link
+// leads.
+func TestGatewayOfAResult(t *testing.T) {
+	r := result(t, `{"cniVersion":"1.1.0","ips":[{"address":"10.0.0.5/32"},{"address":"fd00::5/64","gateway":"fe80::1"}],
+		"routes":[{"dst":"10.9.0.1/32","gw":"169.254.1.1"},{"dst":"169.254.1.1/32","scope":253},{"dst":"0.0.0.0/0","gw":"169.254.1.1"}]}`)
+	for f, want := range map[Family]string{IPv4: "169.254.1.1", IPv6: "fe80::1"} {
+		if gw, ok := GatewayOf(r, f); !ok || gw.String() != want {
+			t.Errorf("IPv%d: %v, %v; want %s", f, gw, ok, want)
+		}
+	}
+	if gw, ok := GatewayOf(result(t, `{"ips":[{"address":"10.0.0.5/32"}],"routes":[{"dst":"10.9.0.1/32"}]}`), IPv4); ok {
+		t.Errorf("a route without a scope names the gateway %v; want none", gw)
+	}
+}
+
 // TestResultsOfAChange (N38, N39): who loses the default routes of a family has neither
 // them nor gateways in its result, and who keeps them has the list's, in order.
 func TestResultsOfAChange(t *testing.T) {

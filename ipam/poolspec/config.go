@@ -57,6 +57,10 @@ type Config struct {
 	// mode keeps its state. All are absolute and have defaults.
 	Socket, JournalDir, DataDir string
 
+	// OwnsGateway says that the interface plugin takes the gateway that it is answered for
+	// itself: a bridge that is one does, and ptp.
+	OwnsGateway bool
+
 	// Sources say where addresses come from, in order. There is at least one.
 	Sources []Source
 	// Requested are the addresses that were asked for by name. Of a family of

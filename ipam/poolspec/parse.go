@@ -32,7 +32,8 @@ type parser struct {
 	runtime
 	// mark is how many faults there were before the sources were read.
 	mark int
-	// bridgeTakes is [Source.TakesFirst] of every source.
+	// bridgeTakes is [Source.TakesFirst] of every source. Of the reference plugins only the bridge
+	// takes an address that nobody has named, with isGateway or isDefaultGateway.
 	bridgeTakes bool
 }
 
@@ -76,7 +77,9 @@ func (p *parser) config(top object, cniArgs string) {
 	if p.ipam, ok = p.dict(top.at("ipam"), raw); !ok {
 		return
 	}
-	p.bridgeTakes = p.takesFirst(top)
+	kind, _ := top.get("type")
+	p.bridgeTakes = string(kind) == `"bridge"` && (isTrue(top, "isGateway") || isTrue(top, "isDefaultGateway"))
+	p.cfg.OwnsGateway = p.bridgeTakes || string(kind) == `"ptp"`
 	p.settings()
 	p.result()
 	p.keys()

@@ -9,14 +9,6 @@ import (
 	"github.com/tenure-ipam/tenure/allocator"
 )
 
-// takesFirst reports whether the interface plugin takes the first address of an answered CIDR
-// for itself where it is answered no gateway. Of the reference plugins only the bridge does,
-// with isGateway or isDefaultGateway.
-func (p *parser) takesFirst(top object) bool {
-	kind, _ := top.get("type")
-	return string(kind) == `"bridge"` && (isTrue(top, "isGateway") || isTrue(top, "isDefaultGateway"))
-}
-
 // isTrue reports whether a key of another plugin is true.
 func isTrue(o object, key string) bool {
 	raw, _ := o.get(key)

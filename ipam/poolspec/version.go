@@ -1,6 +1,7 @@
 package poolspec
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -13,6 +14,21 @@ import (
 func (c *Config) oldVersion() bool {
 	v := c.CNIVersion
 	return v == "" || strings.HasPrefix(v, "0.0.") || strings.HasPrefix(v, "0.1.") || strings.HasPrefix(v, "0.2.")
+}
+
+// HasScopes reports whether routes in results have a scope: from CNI 1.1.0 on.
+func (c *Config) HasScopes() bool {
+	return !c.oldVersion() && !strings.HasPrefix(c.CNIVersion, "0.") && !strings.HasPrefix(c.CNIVersion, "1.0.")
+}
+
+// ScopeFault says that c's version cannot express a route through gw, which lies outside of the
+// interface's subnets.
+func (c *Config) ScopeFault(gw netip.Addr) error {
+	return &Fault{
+		Path: "cniVersion", kind: ErrVersion,
+		Problem: fmt.Sprintf("%s cannot express a route through the gateway %v, which lies outside of the interface's subnet", cmp.Or(c.CNIVersion, "0.1.0, for want of another,"), gw),
+		Remedy:  "use cniVersion 1.1.0 or later, or a gateway within the subnet",
+	}
 }
 
 // CheckVersion returns an error if a result of c's CNI version cannot hold these
@@ -47,10 +63,7 @@ func countFamily(families []allocator.Family, f allocator.Family) int {
 
 // versionFault says that c's version cannot express n addresses of family f.
 func (c *Config) versionFault(path string, f allocator.Family, n int) *Fault {
-	version := c.CNIVersion
-	if version == "" {
-		version = "0.1.0, for want of another,"
-	}
+	version := cmp.Or(c.CNIVersion, "0.1.0, for want of another,")
 	return &Fault{
 		Path:    path,
 		Problem: fmt.Sprintf("%s cannot express %d %v addresses of one interface", version, n, f),

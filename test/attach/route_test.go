@@ -114,6 +114,7 @@ func TestDefaultRoutes(t *testing.T) {
 		// Without the key, nothing is touched: the kernel has both networks'.
 		"none":      {"a,b", []string{"net1 via 10.2.0.1", "eth0 via 10.1.0.1", "eth0 via 2001:db8:1::1", "net1 via 2001:db8:2::1"}, nil},
 		"both":      {`[{"name":"a","default-route":["10.2.0.1","2001:db8:2::1"]},{"name":"b"}]`, []string{"net1 via 10.2.0.1", "net1 via 2001:db8:2::1"}, []any{"10.2.0.1", "2001:db8:2::1"}},
+		"of link":   {`[{"name":"a","default-route":["10.2.0.1","fe80::1"]}]`, []string{"net1 via 10.2.0.1", "net1 via fe80::1"}, []any{"10.2.0.1", "fe80::1"}},
 		"another":   {`[{"name":"a","default-route":["10.2.0.77"]}]`, []string{"net1 via 10.2.0.77", "eth0 via 2001:db8:1::1", "net1 via 2001:db8:2::1"}, []any{"10.2.0.77"}},
 		"several":   {`[{"name":"a","default-route":["10.2.0.9","10.2.0.8","2001:db8:2::9"]}]`, []string{"net1 via 10.2.0.9 metric 1", "net1 via 10.2.0.8 metric 2", "net1 via 2001:db8:2::9"}, []any{"10.2.0.9", "10.2.0.8", "2001:db8:2::9"}},
 		"empty":     {`[{"name":"a","default-route":[]}]`, []string{"net1 via 10.2.0.1", "net1 via 2001:db8:2::1"}, []any{"10.2.0.1", "2001:db8:2::1"}},

@@ -104,8 +104,10 @@ func add(ctx context.Context, req agentapi.Request, now time.Time) (result *agen
 		if err != nil {
 			return err
 		}
-		result, err = assign.Result(c, held)
-		return err
+		if result, err = assign.Result(c, held); err != nil {
+			return err
+		}
+		return assign.Reach(c, result)
 	})
 	if err != nil {
 		return nil, nil, err

@@ -128,7 +128,7 @@ func (f *followed) add(s neutron.Subnet) error {
 // not given first.
 func rangesOf(s neutron.Subnet) (all []v1alpha1.Range) {
 	base := v1alpha1.Range{CIDR: s.Prefix.String(), StaticOnly: []string{s.Prefix.String()}}
-	if s.Gateway.IsValid() && s.Prefix.Contains(s.Gateway) {
+	if s.Gateway.IsValid() && s.Gateway.Is4() == s.Prefix.Addr().Is4() {
 		base.Gateway = s.Gateway.String()
 	}
 	for _, p := range s.Pools {

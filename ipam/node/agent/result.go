@@ -42,5 +42,5 @@ func (a *Agent) result(conf *poolspec.Config, att store.Attachment) (*agentapi.R
 			res.DNS = agentapi.DNS(known.DNS)
 		}
 	}
-	return res, nil
+	return res, assign.Reach(conf, res)
 }
