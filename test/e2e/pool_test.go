@@ -9,6 +9,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -78,6 +79,27 @@ var _ = Describe("A pool", func() {
 			return len(used), err
 		}).Should(BeZero(), "addresses that Tenure has given")
 		expectNoForeign(Default)
+	})
+
+	It("gives nobody the address that a bridge takes for itself", func(ctx context.Context) {
+		s := newSite(ctx)
+		router := netip.MustParseAddr("10.35.0.1")
+		s.network(ctx, "lan", "10.35.0.0/29", `"type": "bridge", "bridge": "br-router", "isDefaultGateway": true`)
+		s.define(ctx, "wire", `{"type": "tenure", "pool": "`+s.namespace+`-lan"}`)
+		Eventually(func() []string { return s.pool(ctx, "lan").Status.Gateways }).Should(ConsistOf(router.String()))
+		pods := []*corev1.Pod{
+			s.start(ctx, "behind", c.Nodes[0].Name, "lan"), s.start(ctx, "a", c.Nodes[0].Name, "wire"), s.start(ctx, "b", c.Nodes[0].Name, "wire"),
+			s.start(ctx, "c", c.Nodes[1].Name, "wire"), s.start(ctx, "d", c.Nodes[1].Name, "wire"),
+		}
+		awaitRunning(ctx, pods...)
+		var given []netip.Addr
+		for _, p := range pods {
+			given = append(given, addresses(ctx, p)["net1"].Addr())
+		}
+		Expect(given).To(ConsistOf(router.Next(), netip.MustParseAddr("10.35.0.3"), netip.MustParseAddr("10.35.0.4"), netip.MustParseAddr("10.35.0.5"), netip.MustParseAddr("10.35.0.6")))
+		for _, p := range pods {
+			stop(ctx, p)
+		}
 	})
 })
 
