@@ -29,7 +29,7 @@ func TestOrdinaryCounts(t *testing.T) {
 	}
 	for block, want := range map[string]int{
 		"10.0.0.0/28": 14, "10.0.0.16/28": 0, "10.0.0.16/29": 0, "10.0.0.32/28": 16, "10.0.0.0/24": 237,
-		"10.0.1.0/28": 0, "10.0.0.0/16": 0, "fd00::/120": 255,
+		"10.0.1.0/28": 0, "10.0.0.0/16": 0, "fd00::/120": 254,
 	} {
 		if got := s.OrdinaryIn(netip.MustParsePrefix(block)); got != want {
 			t.Errorf("%s: %d ordinary addresses; want %d", block, got, want)
@@ -92,5 +92,42 @@ func TestOrdinaryWithin(t *testing.T) {
 	var none *allocator.Shape
 	if got := slices.Concat(none.OrdinaryWithin(allocator.IPv4, allocator.View{}), none.SpansWithin(allocator.IPv4, allocator.View{})); got != nil {
 		t.Errorf("of a nil shape: %v; want nothing", got)
+	}
+}
+
+// TestRoutersByHabit: what is handed out of an IPv6 network without a gateway begins above the
+// address that routers have by habit, which is still to be had by name.
+func TestRoutersByHabit(t *testing.T) {
+	first := netip.MustParseAddr("fd00::1")
+	for _, tt := range []struct {
+		name string
+		r    allocator.Range
+		want bool // it is handed out
+	}{
+		{"no gateway", allocator.Range{}, false},
+		{"a gateway elsewhere", allocator.Range{Gateway: netip.MustParseAddr("fe80::1")}, true},
+		{"the range begins with it", allocator.Range{Start: first}, true},
+		{"the range begins later", allocator.Range{Start: netip.MustParseAddr("fd00::5")}, false},
+		{"few addresses", allocator.Range{End: netip.MustParseAddr("fd00::ffff")}, true},
+		{"more addresses", allocator.Range{End: netip.MustParseAddr("fd00::1:0")}, false},
+	} {
+		tt.r.Prefix = netip.MustParsePrefix("fd00::/64")
+		s, err := allocator.NewShape([]allocator.Range{tt.r})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := s.Ordinary(first); got != tt.want {
+			t.Errorf("%s: handed out: %v; want %v", tt.name, got, tt.want)
+		}
+		if err := s.Assignable(first); (err == nil) != (tt.r.Start != netip.MustParseAddr("fd00::5")) {
+			t.Errorf("%s: by name: %v", tt.name, err)
+		}
+	}
+	for _, prefix := range []string{"fd00::/126", "fd00::/120", "10.0.0.0/8"} {
+		p := netip.MustParsePrefix(prefix)
+		s, err := allocator.NewShape([]allocator.Range{{Prefix: p}})
+		if err != nil || !s.Ordinary(p.Addr().Next()) {
+			t.Errorf("%s: %v is not handed out (%v)", prefix, p.Addr().Next(), err)
+		}
 	}
 }

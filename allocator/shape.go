@@ -41,6 +41,7 @@ type Range struct {
 //   - gateways, those of the ranges and others, and excluded addresses,
 //   - IPv4-mapped IPv6 addresses, which stand for others.
 //
+// Not ordinary are static-only addresses and the one that an IPv6 router has by habit.
 // All addresses of /31, /32, /127 and /128 may be given. A Shape is immutable
 // and safe for concurrent use. Both nil and the zero Shape are a pool without
 // addresses.
@@ -76,6 +77,9 @@ func NewShape(ranges []Range, gateways ...netip.Addr) (*Shape, error) {
 		}
 		addClipped(&never, r.Exclude, r.Prefix)
 		addClipped(&static, r.StaticOnly, r.Prefix)
+		if a, ok := routersByHabit(r); ok {
+			static.Add(a)
+		}
 	}
 	for _, a := range s.gateways {
 		never.Add(a)
@@ -101,6 +105,19 @@ func NewShape(ranges []Range, gateways ...netip.Addr) (*Shape, error) {
 	}
 	s.usable, s.ordinary = split(usable), split(ordinary)
 	return s, nil
+}
+
+// routersByHabit returns the address that the router of an IPv6 range has by habit, the first after
+// the subnet-router anycast address: fd00::1 of fd00::/64. Where no gateway is named it is given
+// to who asks for it by name alone, so that what is handed out begins above it. A range that
+// begins with it says that it is no router's, and one of fewer than 65,536 addresses may need it.
+func routersByHabit(r Range) (a netip.Addr, ok bool) {
+	const wide = 112
+	first := r.Prefix.Addr()
+	if !first.Is6() || r.Gateway.IsValid() || r.Start != first || netip.PrefixFrom(first, wide).Contains(r.End) {
+		return netip.Addr{}, false
+	}
+	return first.Next(), true
 }
 
 // addClipped adds to b what rr and p have in common.

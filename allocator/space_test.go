@@ -96,7 +96,7 @@ func TestSpaceViews(t *testing.T) {
 		want string
 	}{
 		{"everything", IPv4, "", "10.0.0.1"},
-		{"everything", IPv6, "", "2001:db8::1"},
+		{"everything", IPv6, "", "2001:db8::2"},
 		{"a later part", IPv4, "10.0.0.9-10.0.0.200", "10.0.0.9"},
 		{"an edge without fresh ones", IPv4, "10.0.0.0-10.0.0.1 10.0.0.18-10.0.0.19", "10.0.0.18"},
 		{"from between blocks", IPv4, "10.0.0.32-10.0.2.0", "10.0.1.0"},

@@ -33,7 +33,7 @@ func TestParsePool(t *testing.T) {
 	}{
 		{"10.0.0.1", false, false}, {"10.0.0.9", false, false}, {"10.0.0.10", true, false}, {"10.0.0.20", false, false}, {"10.0.0.21", true, true},
 		{"10.0.0.39", false, false}, {"10.0.0.40", true, true}, {"10.0.0.90", false, false}, {"10.0.0.201", true, true}, {"10.0.0.255", false, false},
-		{"fd00::", false, false}, {"fd00::1", true, true},
+		{"fd00::", false, false}, {"fd00::1", true, false}, {"fd00::2", true, true},
 	}
 	for _, tt := range tests {
 		a := netip.MustParseAddr(tt.addr)
