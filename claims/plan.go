@@ -346,7 +346,11 @@ func (s seen) ask(exactly, requested []netip.Addr) *grants.Ask {
 		Exactly: exactly, Requested: requested, Stamp: s.claim.revision,
 	}
 	for _, src := range s.network.Network.Sources {
-		a.From = append(a.From, grants.Source{Pool: protocol.PoolName(src.Pool), View: src.View, Families: src.Families, AsFar: src.Implicit == nil})
+		from := grants.Source{Pool: protocol.PoolName(src.Pool), View: src.View, Families: src.Families, AsFar: src.Implicit == nil}
+		if src.TakesFirst {
+			from.Narrow = src.ViewOf
+		}
+		a.From = append(a.From, from)
 	}
 	return &a
 }

@@ -39,6 +39,8 @@ type Source struct {
 	// family that the pool has. AsFar passes over those that it has not.
 	Families []allocator.Family
 	AsFar    bool
+	// Narrow, if not nil, returns what of View may be given of a pool of this shape.
+	Narrow func(*allocator.Shape) allocator.View
 	// Addr, if valid, is the one address that will do. It need not be ordinary.
 	Addr netip.Addr
 
@@ -67,7 +69,7 @@ func (a Ask) bars() bool { return a.To.Kind == protocol.GranteePod }
 func (a Ask) equal(o Ask) bool {
 	return a.To == o.To && a.Pod == o.Pod && slices.Equal(a.Exactly, o.Exactly) && slices.Equal(a.Requested, o.Requested) &&
 		slices.EqualFunc(a.From, o.From, func(x, y Source) bool {
-			return x.Pool == y.Pool && x.Addr == y.Addr && x.View.Equal(y.View) && slices.Equal(x.Families, y.Families) && x.AsFar == y.AsFar
+			return x.Pool == y.Pool && x.Addr == y.Addr && x.View.Equal(y.View) && slices.Equal(x.Families, y.Families) && x.AsFar == y.AsFar && (x.Narrow == nil) == (y.Narrow == nil)
 		})
 }
 
@@ -215,8 +217,13 @@ func (b *Book) expand(a Ask) ([]want, Problem) {
 			if !slices.Contains(families, f) || src.AsFar && !slices.Contains(p.state.Shape.Families(), f) {
 				continue
 			}
+			view, search := src.View, src.search
+			if src.Narrow != nil {
+				view = src.Narrow(p.state.Shape)
+				search = view.String()
+			}
 			w := want{
-				source: i, pool: p, family: f, view: src.View, search: src.search, addr: src.Addr,
+				source: i, pool: p, family: f, view: view, search: search, addr: src.Addr,
 				strict: a.To.Kind == protocol.GranteeSubLease, bars: a.bars(), pod: a.Pod,
 			}
 			if why := w.unassignable(); why != "" {

@@ -10,6 +10,7 @@ import (
 	"go4.org/netipx"
 
 	"github.com/tenure-ipam/tenure/allocator"
+	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -97,6 +98,30 @@ func TestRequested(t *testing.T) {
 		}
 		if got := addrs(r.settle(requested("c", "10.0.0.20"))); !strings.HasPrefix(got, "10.0.0.20/24 ") {
 			t.Errorf("when it is free: %q", got)
+		}
+	})
+}
+
+// TestNarrow: what a bridge takes for itself is granted to nobody of its network, also before the
+// pool's status keeps it; and a family that a pool lacks is passed over for who says so.
+func TestNarrow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := calm()
+		r := newRig(t, s)
+		s.setPool(lan(t, "lan", "10.0.0.0/30"))
+		time.Sleep(time.Second)
+		bridged := func(name string) Ask {
+			want := ask(name, "lan")
+			src := poolspec.Source{Pool: "lan", TakesFirst: true}
+			want.From[0].Narrow = src.ViewOf
+			want.From[0].Families, want.From[0].AsFar = allocator.Families(), true
+			return want
+		}
+		if got := addrs(r.settle(bridged("a"))); got != "10.0.0.2/30" {
+			t.Errorf("granted %q; want the address that the bridge does not take", got)
+		}
+		if got := r.settle(bridged("b")); len(got.Granted) != 0 || got.Problem.Reason == NoProblem {
+			t.Errorf("granted %q, problem %v; want none", addrs(got), got.Problem.Reason)
 		}
 	})
 }
