@@ -8,9 +8,11 @@ import (
 	"testing"
 	"time"
 
+	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
+	"github.com/tenure-ipam/tenure/api/workload"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -376,4 +378,50 @@ func TestCounts(t *testing.T) {
 		return condition(p.Status.Conditions, v1alpha1.PoolExhausted, metav1.ConditionFalse, v1alpha1.ReasonAddressesFree)
 	})
 	unuse(t, u)
+}
+
+// TestPoolKeepsWhatABridgeTakes: the address that a bridge takes for itself is kept from all who
+// use the pool, while the bridge's definition is there. Where a claim has it already, the pool
+// says so.
+func TestPoolKeepsWhatABridgeTakes(t *testing.T) {
+	start(t)
+	ns := namespace(t)
+	p := pool(t, "10.6.0.0/30")
+	opened(t, p)
+	wire, bridged := unique("wire"), unique("bridged")
+	definition(t, ns, wire, wire, ofPool(p.Name))
+	first := claimOf(ns, "first", wire)
+	first.Annotations = map[string]string{workload.AnnotationRequested: "10.6.0.1"}
+	create(t, first)
+	if got := allocated(t, first); !slices.Equal(got, []string{"10.6.0.1/30"}) {
+		t.Fatalf("the first claim has %v", got)
+	}
+	router := definition(t, ns, bridged, bridged, ofPool(p.Name))
+	edit(t, router, func(o *nad.NetworkAttachmentDefinition) {
+		o.Spec.Config = fmt.Sprintf(`{"cniVersion":"1.0.0","name":%q,"type":"bridge","isGateway":true,"ipam":%s}`, bridged, ofPool(p.Name))
+	})
+	keeps := func(want ...string) func() error {
+		return func() error {
+			now, err := read(named(p.Name))
+			if err == nil && !slices.Equal(now.Status.Gateways, want) {
+				err = fmt.Errorf("the pool keeps %v; want %v", now.Status.Gateways, want)
+			}
+			return err
+		}
+	}
+	eventually(t, 20*time.Second, keeps("10.6.0.1"))
+	eventually(t, 20*time.Second, func() error {
+		now, err := read(named(p.Name))
+		if err != nil {
+			return err
+		}
+		return condition(now.Status.Conditions, v1alpha1.PoolTwoOwners, metav1.ConditionTrue, v1alpha1.ReasonRouterTaken,
+			"10.6.0.1 is the gateway of network attachment definition "+ns+"/"+bridged, "claim "+ns+"/first has it")
+	})
+	remove(t, first)
+	if got := allocated(t, claim(t, ns, "second", wire)); !slices.Equal(got, []string{"10.6.0.2/30"}) {
+		t.Errorf("the next claim has %v; want what no router has", got)
+	}
+	remove(t, router)
+	eventually(t, 20*time.Second, keeps())
 }
