@@ -11,6 +11,10 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/cmd/tenured/daemon"
 	"github.com/tenure-ipam/tenure/ipam/agentapi"
 	"github.com/tenure-ipam/tenure/ipam/delqueue"
@@ -277,4 +281,44 @@ func TestUnknownPool(t *testing.T) {
 	f.Change = func(c *daemon.Config) { c.Agent.Wait = 500 * time.Millisecond }
 	n := f.Start("unknown")
 	n.Refused(t, onPool("no-such-pool", "c1", "net1"), "pool no-such-pool does not exist")
+}
+
+// TestBridgeTakesFirst: what a bridge takes for itself is answered as the gateway and given to
+// nobody of its network, also before the controller has kept it; and to nobody else once it has.
+func TestBridgeTakesFirst(t *testing.T) {
+	openPool(t, "bridged", cidr("10.9.0.0/29"))
+	n := fleet.New(t, cp.Config()).Start("bridged")
+	behind := onPool("bridged", "c1", "net1")
+	behind.Top = map[string]any{"isGateway": true}
+	res, err := n.Insist(behind)
+	if err != nil {
+		t.Fatal(err)
+	}
+	router := netip.MustParseAddr("10.9.0.1")
+	if len(res.IPs) != 1 || res.IPs[0].Gateway != router || res.IPs[0].Address.Addr() == router {
+		t.Errorf("answered %+v; want the gateway %v, and another address", res.IPs, router)
+	}
+	p := &v1alpha1.IPPool{ObjectMeta: metav1.ObjectMeta{Name: "bridged"}}
+	if err := kc.Get(t.Context(), client.ObjectKeyFromObject(p), p); err != nil {
+		t.Fatal(err)
+	}
+	p.Status.Gateways = []string{router.String()} // as the controller does
+	if err := kc.Status().Update(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	wire := onPool("bridged", "c2", "net1")
+	wire.Network, wire.Top = "wire", map[string]any{"type": "macvlan", "runtimeConfig": map[string]any{"ips": []string{router.String()}}}
+	var refused *agentapi.Error
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		_, err := n.Add(wire)
+		if errors.As(err, &refused) && strings.Contains(refused.Msg, "is a gateway") {
+			return
+		}
+		if err == nil {
+			mustDel(t, n, wire) // the agent had yet to hear of it
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("ADD of the gateway: %v; want it refused", err)
+		}
+	}
 }
