@@ -308,6 +308,7 @@ func TestCounts(t *testing.T) {
 	opened(t, p)
 	counts := func(want v1alpha1.PoolCounts, pressure v1alpha1.Pressure) {
 		t.Helper()
+		want.FreeText, want.CapacityText = fmt.Sprint(want.Free), fmt.Sprint(want.Capacity)
 		eventually(t, 20*time.Second, func() error {
 			if _, err := read(p); err != nil {
 				return err
