@@ -162,7 +162,11 @@ func (p *PodClaims) ofMachine(ctx context.Context, o *metav1.PartialObjectMetada
 			soon = true
 			continue
 		}
-		n, err := p.moved(ctx, o, sel.Claim, p.Networks.Of(&d))
+		of, err := p.Networks.Placed(ctx, &d)
+		if err != nil {
+			return nil, false, fmt.Errorf("network attachment definition %s: %w", sel, err)
+		}
+		n, err := p.moved(ctx, o, sel.Claim, of)
 		switch {
 		case apierrors.IsNotFound(err):
 			soon = true

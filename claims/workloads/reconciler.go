@@ -33,7 +33,7 @@ const lookAgain = 30 * time.Second
 
 // Catalog reads network attachment definitions.
 type Catalog interface {
-	Of(o *nad.NetworkAttachmentDefinition) networks.Network
+	Placed(ctx context.Context, o *nad.NetworkAttachmentDefinition) (networks.Network, error)
 }
 
 // Reconciler looks after the claims of StatefulSets.
@@ -131,7 +131,10 @@ func networkOf(ctx context.Context, cache client.Reader, catalog Catalog, e work
 	if err != nil {
 		return networks.Network{}, nil, fmt.Errorf("read network attachment definition %s/%s: %w", e.Namespace, e.Name, err)
 	}
-	n := catalog.Of(&obj)
+	n, err := catalog.Placed(ctx, &obj)
+	if err != nil {
+		return n, nil, fmt.Errorf("network attachment definition %s/%s: %w", e.Namespace, e.Name, err)
+	}
 	if n.Owner != networks.Tenure {
 		return n, &fault{ReasonNetworkNotFound, fmt.Sprintf("network attachment definition %s/%s does not have its addresses of Tenure's pools: no claim is made", e.Namespace, e.Name)}, nil
 	}

@@ -22,6 +22,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/ipam/foreign"
+	"github.com/tenure-ipam/tenure/ipam/kube"
 )
 
 // moving is a call of import or of export: what both have.
@@ -110,7 +111,11 @@ func (m *moving) readPools(ctx context.Context, seen *foreignState) error {
 		}
 		seen.pools[pools[i].Name] = p
 	}
+	domain := kube.DomainPools(pools)
 	for i := range seen.definitions {
+		if d := &seen.definitions[i]; d.Unnamed {
+			place(d, domain)
+		}
 		if d := &seen.definitions[i]; len(d.CIDRs) == 0 {
 			for _, pool := range d.Pools {
 				d.CIDRs = append(d.CIDRs, seen.pools[pool].ranges...)

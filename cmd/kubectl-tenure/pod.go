@@ -211,7 +211,17 @@ func (l podLook) addPlanned(ctx context.Context, v *podView) (faults []string, e
 				faults = append(faults, fmt.Sprintf("network %s: %v", n.Network, err))
 			}
 		}
-		for _, src := range networks.Read("", step.Name, time.Time{}, string(step.List)).Sources {
+		of := networks.Read("", step.Name, time.Time{}, string(step.List))
+		if of.Unnamed() {
+			pools, err := l.domainPools(ctx)
+			if err != nil && !forbidden(err) {
+				return nil, err
+			}
+			if of = of.Place(pools); of.Fault != "" {
+				faults = append(faults, fmt.Sprintf("network %s: %s", n.Network, of.Fault))
+			}
+		}
+		for _, src := range of.Sources {
 			if !slices.Contains(n.Pools, src.Pool) {
 				n.Pools = append(n.Pools, src.Pool)
 			}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/tenure-ipam/tenure/ipam/foreign"
+	"github.com/tenure-ipam/tenure/ipam/poolspec"
 )
 
 // foreignState is what import and export have read of a cluster.
@@ -105,6 +106,21 @@ func (s moveSegment) unfinished(seen foreignState) bool {
 		p, there := seen.pools[name]
 		return !there || p.waits
 	})
+}
+
+// place finds, of a definition that describes ranges without a name, the pool that has them. Where
+// none has, it stays what it would be called for this definition alone.
+func place(d *foreign.Definition, pools []poolspec.DomainPool) {
+	p, ok, err := poolspec.Place(d.CIDRs, pools)
+	switch {
+	case err != nil:
+		d.Fault = err.Error()
+	case ok:
+		d.PoolsThen = []string{p.Name}
+		if d.IPAM == foreign.Type {
+			d.Pools = d.PoolsThen
+		}
+	}
 }
 
 // groups parts definitions into those that are of one segment: their subnets overlap, and

@@ -66,7 +66,7 @@ func TestSegments(t *testing.T) {
 		Segments: []moveSegment{
 			{Ranges: []string{"10.0.0.0/24"}, Switch: []string{"ns/vlan"}, Pools: []string{"blue"}, Findings: nil},
 			{
-				Ranges: []string{"10.0.0.0/24", "10.0.0.0/25"}, Switch: []string{"ns/lan", "ns/part"}, Pools: []string{"default-domain"}, Pods: 5, Addresses: 5,
+				Ranges: []string{"10.0.0.0/24", "10.0.0.0/25"}, Switch: []string{"ns/lan", "ns/part"}, Pools: []string{"range-10-0-0-0-24", "range-10-0-0-0-25"}, Pods: 5, Addresses: 5,
 				Findings: []string{
 					"10.0.0.2 is recorded for several pods: ns/b, ns/twin",
 					"10.0.0.2 is shown by several running pods: ns/b, ns/twin. It is taken from none of them: delete all but one",
@@ -76,7 +76,7 @@ func TestSegments(t *testing.T) {
 				},
 			},
 			{
-				Ranges: []string{"10.1.0.0/24"}, Switch: []string{"ns/mixed"}, Pools: []string{"default-domain"},
+				Ranges: []string{"10.1.0.0/24"}, Switch: []string{"ns/mixed"}, Pools: []string{"range-10-1-0-0-24"},
 				InTheWay: []string{"definition ns/static names static, which may give addresses of the segment: move it too, part the ranges, or set its annotation tenure.dev/domain if it is another segment"},
 			},
 		},
@@ -106,14 +106,14 @@ func TestOnlyWhatMoves(t *testing.T) {
 			aPod("a", "ns/old", "10.0.0.1"), aPod("b", "ns/beside", "10.0.0.129"), aPod("c", "ns/own", "10.1.0.1"), aPod("d", "ns/kept", "10.4.0.1"), aPod("e", "ns/kept", "10.4.0.2"),
 		},
 		pools: map[string]poolSeen{
-			"old": {}, "default-domain": {}, "own": {}, "waits": {waits: true},
+			"old": {}, "range-10-0-0-128-25": {}, "own": {}, "waits": {waits: true},
 			"kept": {kept: []netip.Addr{netip.MustParseAddr("10.4.0.1"), netip.MustParseAddr("10.9.0.1")}},
 		},
 	}
 	got := segmentsOf(seen, "host-local", "tenure")
 	want := moveReport{From: "host-local", To: "tenure", Segments: []moveSegment{
 		{
-			Ranges: []string{"10.0.0.0/24", "10.0.0.128/25"}, Switch: []string{"ns/old"}, Switched: []string{"ns/beside"}, Pools: []string{"default-domain", "old"},
+			Ranges: []string{"10.0.0.0/24", "10.0.0.128/25"}, Switch: []string{"ns/old"}, Switched: []string{"ns/beside"}, Pools: []string{"old", "range-10-0-0-128-25"},
 			Pods: 1, Addresses: 1,
 		},
 		{Ranges: []string{"10.2.0.0/24"}, Switched: []string{"ns/waits"}, Pools: []string{"waits"}},

@@ -20,6 +20,7 @@ import (
 	"github.com/tenure-ipam/tenure/cmd/kubectl-tenure/audit"
 	"github.com/tenure-ipam/tenure/ipam/controller/networks"
 	"github.com/tenure-ipam/tenure/ipam/kube"
+	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -159,12 +160,22 @@ type knownNetworks struct {
 func (s *session) networks(ctx context.Context) (knownNetworks, error) {
 	k := knownNetworks{byName: map[string][]networks.Network{}, byDefinition: map[string]networks.Network{}}
 	all, err := listAll(ctx, s.client, &nad.NetworkAttachmentDefinitionList{}, func(l *nad.NetworkAttachmentDefinitionList) []nad.NetworkAttachmentDefinition { return l.Items })
+	if err != nil {
+		return k, err
+	}
+	pools, err := s.domainPools(ctx)
 	for i := range all {
-		n := networks.Read(all[i].Namespace, all[i].Name, all[i].CreationTimestamp.Time, all[i].Spec.Config)
+		n := networks.Read(all[i].Namespace, all[i].Name, all[i].CreationTimestamp.Time, all[i].Spec.Config).Place(pools)
 		k.byName[n.Name] = append(k.byName[n.Name], n)
 		k.byDefinition[n.String()] = n
 	}
 	return k, err
+}
+
+// domainPools reads which pools ranges without a name may be of.
+func (s *session) domainPools(ctx context.Context) ([]poolspec.DomainPool, error) {
+	all, err := listAll(ctx, s.client, &v1alpha1.IPPoolList{}, poolsIn)
+	return kube.DomainPools(all), err
 }
 
 // faulty returns the definitions that cannot be used, as they are wrong or name none of the pools.

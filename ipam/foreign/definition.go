@@ -41,6 +41,9 @@ type Definition struct {
 	// Pools are the pools that it names or describes, where IPAM is Tenure's, and
 	// PoolsThen those that it does once it is switched to Tenure.
 	Pools, PoolsThen []string
+	// Unnamed says that its ranges are of the pool of the default domain that has them; the pool
+	// that it describes is then what it would be called were it made for this definition alone.
+	Unnamed bool
 	// Domain is the annotation tenure.dev/domain.
 	Domain string
 	// NetworkName is whereabouts' network_name.
@@ -167,6 +170,7 @@ func (d *Definition) readRanges(ipam json.RawMessage) {
 	var takes netipx.IPSetBuilder
 	gateways := map[netip.Prefix]netip.Addr{}
 	for _, src := range configs[0].Sources {
+		d.Unnamed = d.Unnamed || src.Unnamed
 		if !slices.Contains(d.PoolsThen, src.Pool) && configs[0].Mode == poolspec.ModeCluster {
 			d.PoolsThen = append(d.PoolsThen, src.Pool)
 		}

@@ -30,8 +30,11 @@ type Facts struct {
 
 // A Pool is a pool as a look sees it.
 type Pool struct {
-	Name   protocol.PoolName
-	Domain string
+	Name protocol.PoolName
+	// Domain is what a person has named. Unnamed says that the pool is of the default domain, which
+	// nobody has.
+	Domain  string
+	Unnamed bool
 	// Whole is the shape of the spec, with what is withheld.
 	Whole *allocator.Shape
 	// New are the addresses that nobody has been given yet: those withheld, or all of a
@@ -119,12 +122,13 @@ func (p Pool) Segment(all []Definition) (segment []Definition) {
 	return segment
 }
 
-// touches reports whether d's ranges overlap p's, or d names p.
+// touches reports whether d's ranges overlap p's, or d names p. Of a definition of Tenure's without
+// a name the ranges count, of the pools of the default domain.
 func (p Pool) touches(d Definition) bool {
-	if slices.Contains(d.Pools, string(p.Name)) {
+	switch unnamed := d.Unnamed && d.IPAM == Type; {
+	case slices.Contains(d.Pools, string(p.Name)) && !unnamed:
 		return true
-	}
-	if len(d.Pools) > 0 || p.Whole == nil {
+	case unnamed && !p.Unnamed, len(d.Pools) > 0 && !unnamed, p.Whole == nil:
 		return false
 	}
 	return slices.ContainsFunc(d.CIDRs, func(c netip.Prefix) bool {

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
@@ -64,6 +65,39 @@ func (a *API) IPPools(ctx context.Context) ([]v1alpha1.IPPool, error) {
 		return nil, fmt.Errorf("list pools: %w", err)
 	}
 	return list.Items, nil
+}
+
+// DomainPools lists the pools of the default domain, the oldest first. The API server answers from
+// its cache, which may be a moment behind.
+func (a *API) DomainPools(ctx context.Context) ([]poolspec.DomainPool, error) {
+	var list v1alpha1.IPPoolList
+	if err := a.list(ctx, &list, &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0"}}); err != nil {
+		return nil, fmt.Errorf("list pools: %w", err)
+	}
+	return DomainPools(list.Items), nil
+}
+
+// DomainPools returns those of all that are of [poolspec.DefaultDomain], the oldest first.
+func DomainPools(all []v1alpha1.IPPool) []poolspec.DomainPool {
+	var of []*v1alpha1.IPPool
+	for i := range all {
+		if poolspec.InDefaultDomain(all[i].Name, all[i].Spec.Domain) {
+			of = append(of, &all[i])
+		}
+	}
+	slices.SortFunc(of, func(a, b *v1alpha1.IPPool) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+	})
+	pools := make([]poolspec.DomainPool, len(of))
+	for i, p := range of {
+		pools[i].Name = p.Name
+		for _, r := range p.Spec.Ranges {
+			if cidr, err := netip.ParsePrefix(r.CIDR); err == nil {
+				pools[i].CIDRs = append(pools[i].CIDRs, cidr.Masked())
+			}
+		}
+	}
+	return pools
 }
 
 // Revision returns the revision that the API server's data have now.

@@ -11,8 +11,9 @@ import (
 // Type is the value of "type" under "ipam" that means this plugin.
 const Type = "tenure"
 
-// DefaultDomain is the implicit pool of inline ranges in whereabouts' form whose
-// configuration has no network_name.
+// DefaultDomain is the domain of the implicit pools of inline ranges in whereabouts' form whose
+// configuration has no network_name. It is also the name of the one pool that earlier versions
+// have made of all of them.
 const DefaultDomain = "default-domain"
 
 // Defaults of a [Config].
@@ -103,6 +104,10 @@ type Config struct {
 type Source struct {
 	// Pool is the pool's name: a DNS label of at most 63 characters.
 	Pool string
+	// Unnamed says that the configuration does not tell the pool: it is the one of
+	// [DefaultDomain] that has the ranges, which [Place] finds. Until then Pool is what the
+	// controller would call a pool that it made for this configuration alone.
+	Unnamed bool
 	// Implicit is what the pool must hold at least, where the configuration
 	// describes it inline; nil for a named pool. Sources of one configuration
 	// and pool share it.

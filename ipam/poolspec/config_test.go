@@ -32,7 +32,11 @@ func describe(c *Config) []string {
 		if s.Families != nil {
 			families = strings.Trim(fmt.Sprint(s.Families), "[]")
 		}
-		out = append(out, fmt.Sprintf("%s %s %v", s.Pool, families, s.View))
+		pool := s.Pool
+		if s.Unnamed {
+			pool = DefaultDomain
+		}
+		out = append(out, fmt.Sprintf("%s %s %v", pool, families, s.View))
 	}
 	return out
 }

@@ -16,9 +16,10 @@ type inlineRange struct {
 
 // inlineSet is a set of ranges of one family. An interface gets one address out of all of them.
 type inlineSet struct {
-	path   string
-	pool   string
-	ranges []inlineRange
+	path    string
+	pool    string
+	unnamed bool // see [Source.Unnamed]
+	ranges  []inlineRange
 }
 
 // maxRanges bounds how many ranges one configuration describes: as many as an
@@ -49,7 +50,7 @@ func (p *parser) inline(sets []inlineSet) {
 		if texts[set.pool] == nil {
 			texts[set.pool] = &PoolText{Ranges: unite(partsOf(sets, set.pool), p.routersOf(sets, set.pool), nil)}
 		}
-		src := Source{Pool: set.pool, Implicit: texts[set.pool], TakesFirst: p.bridgeTakes}
+		src := Source{Pool: set.pool, Unnamed: set.unnamed, Implicit: texts[set.pool], TakesFirst: p.bridgeTakes}
 		var mine netipx.IPSetBuilder
 		for _, r := range set.ranges {
 			src.Ranges = append(src.Ranges, r.Range)

@@ -39,11 +39,16 @@ func (p *parser) whereabouts() {
 	network := p.text(p.ipam, "network_name")
 	var sets []inlineSet
 	for _, r := range ranges {
-		pool := wbPool(network, shared, r.Prefix)
-		if p.cfg.Mode == ModeLocal {
-			pool = poolName(p.cfg.Name)
+		set := inlineSet{path: r.path, ranges: []inlineRange{r}}
+		switch {
+		case p.cfg.Mode == ModeLocal:
+			set.pool = poolName(p.cfg.Name)
+		case shared && network == "":
+			set.pool, set.unnamed = unnamedPool(ranges[0].Prefix), true
+		default:
+			set.pool = wbPool(network, shared, r.Prefix)
 		}
-		sets = append(sets, inlineSet{r.path, pool, []inlineRange{r}})
+		sets = append(sets, set)
 	}
 	if countRanges(sets) <= maxRanges && p.n == p.mark {
 		p.wbOverlaps(sets)
@@ -68,14 +73,12 @@ func (p *parser) wbOverlaps(sets []inlineSet) {
 	}
 }
 
-// wbPool returns the pool of a range in a cluster. Where ranges are shared, all of a network
-// are one addressing domain, and networks without a name are one; else each CIDR
-// is a domain of its own. In local mode a network's pool is its own, whatever its
-// ranges are: an edit of them never loses sight of what has been given.
+// wbPool returns the pool of a range in a cluster, where the configuration tells it: where ranges
+// are shared, all of a network are one addressing domain; else each CIDR is a domain of its own. In
+// local mode a network's pool is its own, whatever its ranges are: an edit of them never loses
+// sight of what has been given.
 func wbPool(network string, shared bool, p netip.Prefix) string {
 	switch {
-	case shared && network == "":
-		return DefaultDomain
 	case shared:
 		return poolName(network)
 	case network == "":
@@ -84,6 +87,10 @@ func wbPool(network string, shared bool, p netip.Prefix) string {
 		return poolName(network + "-" + rangeName(p))
 	}
 }
+
+// unnamedPool returns the name of a pool that is made for a configuration whose first range is p,
+// where nobody has given the network a name.
+func unnamedPool(p netip.Prefix) string { return "range-" + rangeName(p) }
 
 // wbEntry reads one of "ipRanges".
 func (p *parser) wbEntry(path string, raw []byte) (inlineRange, bool) {

@@ -329,3 +329,46 @@ func TestDefinitionsThatCannotBeUsed(t *testing.T) {
 		}
 	}
 }
+
+// TestDefinitionsWithoutAName: as many as one pool could not hold get a pool each, and serve; those
+// that overlap share one; one that joins two is refused with both names.
+func TestDefinitionsWithoutAName(t *testing.T) {
+	start(t)
+	ns := namespace(t)
+	define := func(name, cidr string) *nad.NetworkAttachmentDefinition {
+		t.Helper()
+		return definition(t, ns, name, name, fmt.Sprintf(`{"type":"tenure","range":%q}`, cidr))
+	}
+	const many = 70
+	for i := range many {
+		define(fmt.Sprint("apart-", i), fmt.Sprintf("10.60.%d.0/24", i))
+	}
+	last := fmt.Sprint("apart-", many-1)
+	ips := allocated(t, claim(t, ns, "last", last))
+	if len(ips) != 1 || !prefix("10.60.69.0/24").Contains(prefix(ips[0]).Addr()) {
+		t.Errorf("addresses %v; want one of 10.60.69.0/24", ips)
+	}
+	p := awaitOpen(t, "range-10-60-69-0-24")
+	if p.Spec.Domain != "default-domain" || len(p.Spec.Ranges) != 1 || p.Labels["tenure.dev/implicit"] != "true" {
+		t.Errorf("domain %q, ranges %v, labels %v; want one range of the default domain, implicit", p.Spec.Domain, p.Spec.Ranges, p.Labels)
+	}
+	define("within", "10.60.69.0/25")
+	within := allocated(t, claim(t, ns, "within", "within"))[0]
+	if within == ips[0] {
+		t.Errorf("%s is given twice", within)
+	}
+	eventually(t, 20*time.Second, func() error {
+		p, err := read(named("range-10-60-69-0-24"))
+		if want := ns + "/" + last + "," + ns + "/within"; err == nil && p.Annotations["tenure.dev/definitions"] != want {
+			err = fmt.Errorf("made of %s; want %s", p.Annotations["tenure.dev/definitions"], want)
+		}
+		return err
+	})
+	bridge := define("bridge", "10.60.68.0/23")
+	warned(t, bridge, "BridgesPools")
+	failed(t, claim(t, ns, "bridge", "bridge"), "NetworkFaulty", "range-10-60-68-0-24", "range-10-60-69-0-24")
+	wide := awaitOpen(t, "range-10-60-68-0-24")
+	if got := wide.Spec.Ranges[0].CIDR; got != "10.60.68.0/24" {
+		t.Errorf("the pool has %s; want it as it was", got)
+	}
+}

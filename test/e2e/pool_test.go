@@ -110,3 +110,24 @@ func (s site) pool(ctx context.Context, network string) *v1alpha1.IPPool {
 	Expect(kube.Get(ctx, client.ObjectKey{Name: s.namespace + "-" + network}, p)).To(Succeed())
 	return p
 }
+
+var _ = Describe("Definitions in whereabouts' form without a name", func() {
+	It("serve, as many as there are: each that overlaps no other has a pool of its own", func(ctx context.Context) {
+		s := newSite(ctx)
+		var text strings.Builder
+		for i := range 70 {
+			fmt.Fprintf(&text, `---
+apiVersion: k8s.cni.cncf.io/v1
+kind: NetworkAttachmentDefinition
+metadata: {name: net-%[2]d, namespace: %[1]s}
+spec:
+  config: |
+    {"cniVersion": "1.0.0", "name": "%[1]s-net-%[2]d", %[3]s, "ipam": {"type": "tenure", "range": "10.61.%[2]d.0/24"}}
+`, s.namespace, i, acrossNodes)
+		}
+		_, err := c.Kubectl(ctx, text.String(), "apply", "-f", "-")
+		Expect(err).NotTo(HaveOccurred())
+		p := s.run(ctx, "last", "", "net-69")
+		Expect(addresses(ctx, p)["net1"].Masked().String()).To(Equal("10.61.69.0/24"))
+	})
+})

@@ -29,6 +29,7 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/controller/networks"
 	"github.com/tenure-ipam/tenure/ipam/controller/pools"
 	"github.com/tenure-ipam/tenure/ipam/kube"
+	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -167,5 +168,16 @@ func handlers[T any](there, gone func(T)) toolscache.ResourceEventHandler {
 		AddFunc:    func(o any) { call(there, o) },
 		UpdateFunc: func(_, o any) { call(there, o) },
 		DeleteFunc: func(o any) { call(gone, o) },
+	}
+}
+
+// domainPools returns what lists the pools of the default domain in a cache.
+func domainPools(from client.Reader) func(context.Context) ([]poolspec.DomainPool, error) {
+	return func(ctx context.Context) ([]poolspec.DomainPool, error) {
+		var list v1alpha1.IPPoolList
+		if err := from.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
+			return nil, fmt.Errorf("list pools: %w", err)
+		}
+		return kube.DomainPools(list.Items), nil
 	}
 }

@@ -245,7 +245,7 @@ func (c *Controller) assemble(ctx context.Context, mgr manager.Manager) ([]prome
 	}
 	live := kube.NewAPI(direct)
 	live.RegistrationNamespace = c.cfg.RegistrationNamespace
-	catalog := networks.NewCatalog(mgr.GetCache())
+	catalog := networks.NewCatalog(mgr.GetCache(), domainPools(mgr.GetCache()))
 	if err := index(ctx, mgr, catalog); err != nil {
 		return nil, err
 	}

@@ -92,6 +92,9 @@ func (t *round) consider(o *v1alpha1.IPPool) {
 		Name: protocol.PoolName(o.Name), Domain: o.Spec.Domain, Whole: whole, ShareWith: o.Spec.ShareWith,
 		TrustStatus: foreign.TrustsStatus(o),
 	}
+	if poolspec.InDefaultDomain(o.Name, o.Spec.Domain) {
+		p.Domain, p.Unnamed = "", true
+	}
 	p.Kept = slices.ContainsFunc(t.Broker.Kept(), func(h grants.Held) bool { return h.Pool == p.Name })
 	if o.Status.FencedSince != nil {
 		p.Since = o.Status.FencedSince.Time

@@ -8,19 +8,23 @@ import (
 
 	nad "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/tenure-ipam/tenure/ipam/poolspec"
 )
 
 // Indices of definitions in a cache.
 const (
 	byName = "tenure.network" // the CNI network's name
-	byPool = "tenure.pool"    // implicit pools that it describes
-	byUse  = "tenure.uses"    // pools that it gets addresses of, implicit ones as well
+	byPool = "tenure.pool"    // implicit pools that it describes; DefaultDomain, where it does not tell
+	byUse  = "tenure.uses"    // pools that it gets addresses of, implicit ones as well, where it tells
 )
 
 // A Catalog finds networks among the definitions in a cache. Its methods may be
 // called concurrently.
 type Catalog struct {
 	cache client.Reader
+	// domain returns the pools of [poolspec.DefaultDomain], the oldest first.
+	domain func(context.Context) ([]poolspec.DomainPool, error)
 	// known keeps what was read of each definition, by UID: a name is resolved
 	// for every claim, a definition changes rarely.
 	known sync.Map // types.UID -> entry
@@ -31,8 +35,11 @@ type entry struct {
 	network  Network
 }
 
-// NewCatalog returns a Catalog over a cache that [Catalog.Index] has prepared.
-func NewCatalog(cache client.Reader) *Catalog { return &Catalog{cache: cache} }
+// NewCatalog returns a Catalog over a cache that [Catalog.Index] has prepared. Domain returns the
+// pools of [poolspec.DefaultDomain], the oldest first.
+func NewCatalog(cache client.Reader, domain func(context.Context) ([]poolspec.DomainPool, error)) *Catalog {
+	return &Catalog{cache: cache, domain: domain}
+}
 
 // Index adds the indices that the Catalog needs. Call it before the cache starts.
 func (c *Catalog) Index(ctx context.Context, to client.FieldIndexer) error {
@@ -55,6 +62,9 @@ func sortedPools(n Network) []string {
 	var names []string
 	for name := range n.ImplicitPools() {
 		names = append(names, name)
+	}
+	if n.Unnamed() {
+		names = []string{poolspec.DefaultDomain}
 	}
 	slices.Sort(names)
 	return names
@@ -80,6 +90,9 @@ func (c *Catalog) Last(o *nad.NetworkAttachmentDefinition) Network {
 // Resolve decides what a network's name means to a claim in namespace.
 func (c *Catalog) Resolve(ctx context.Context, name, namespace string) (Resolution, error) {
 	named, err := c.find(ctx, byName, name)
+	if err == nil {
+		named, err = c.place(ctx, named)
+	}
 	if err != nil {
 		return Resolution{}, err
 	}
@@ -87,17 +100,55 @@ func (c *Catalog) Resolve(ctx context.Context, name, namespace string) (Resoluti
 }
 
 // OfPool returns the networks that describe an implicit pool inline, oldest
-// first.
+// first: those that name it, and those that have their ranges of it.
 func (c *Catalog) OfPool(ctx context.Context, pool string) ([]Network, error) {
-	describing, err := c.find(ctx, byPool, pool)
-	slices.SortFunc(describing, Network.older)
+	describing, err := c.Naming(ctx, pool)
+	if err != nil {
+		return nil, err
+	}
+	placed, err := c.placedIn(ctx, pool)
+	describing = append(describing, placed...)
+	slices.SortFunc(describing, Network.Older)
 	return describing, err
+}
+
+// placedIn returns the networks that describe ranges without a name, and have them of a pool.
+func (c *Catalog) placedIn(ctx context.Context, pool string) (placed []Network, err error) {
+	pools, err := c.DomainPools(ctx)
+	i := slices.IndexFunc(pools, func(p poolspec.DomainPool) bool { return p.Name == pool })
+	if err != nil || i < 0 {
+		return nil, err
+	}
+	unnamed, err := c.Unnamed(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, n := range unnamed {
+		if !pools[i].Touches(poolspec.UnnamedCIDRs(n.Sources)) {
+			continue
+		}
+		if n = n.Place(pools); n.Unnamed() && n.ImplicitPools()[pool].Ranges != nil {
+			placed = append(placed, n)
+		}
+	}
+	return placed, nil
+}
+
+// Naming returns the networks that describe ranges of a pool, and name the pool.
+func (c *Catalog) Naming(ctx context.Context, pool string) ([]Network, error) {
+	all, err := c.find(ctx, byPool, pool)
+	return slices.DeleteFunc(all, Network.Unnamed), err
 }
 
 // Using returns the networks that get addresses of a pool, oldest first.
 func (c *Catalog) Using(ctx context.Context, pool string) ([]Network, error) {
 	using, err := c.find(ctx, byUse, pool)
-	slices.SortFunc(using, Network.older)
+	if err != nil {
+		return nil, err
+	}
+	placed, err := c.placedIn(ctx, pool)
+	using = append(slices.DeleteFunc(using, Network.Unnamed), placed...)
+	slices.SortFunc(using, Network.Older)
 	return using, err
 }
 

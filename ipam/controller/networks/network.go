@@ -20,7 +20,8 @@ type Network struct {
 	Name  string
 	Owner Owner
 	// Sources are where addresses come from, and Fault is what is wrong with the
-	// configuration: one of the two where Owner is Tenure.
+	// configuration: one of the two where Owner is Tenure. Which pool has ranges without a
+	// name, [Network.Place] finds.
 	Sources []poolspec.Source
 	Fault   string
 }
@@ -39,9 +40,9 @@ const (
 // String returns "namespace/definition".
 func (n Network) String() string { return n.Namespace + "/" + n.Definition }
 
-// older reports whether n is older than o. The oldest of several definitions
-// decides where only one can.
-func (n Network) older(o Network) int {
+// Older compares n and o by their age, the oldest first. Of several definitions the oldest decides
+// where only one can.
+func (n Network) Older(o Network) int {
 	if c := n.Created.Compare(o.Created); c != 0 {
 		return c
 	}
@@ -164,7 +165,7 @@ func Resolve(named []Network, namespace string) Resolution {
 	if slices.ContainsFunc(at, func(n Network) bool { return n.Owner != Tenure }) {
 		return Resolution{}
 	}
-	slices.SortFunc(at, Network.older)
+	slices.SortFunc(at, Network.Older)
 	good := slices.DeleteFunc(slices.Clone(at), func(n Network) bool { return n.Fault != "" })
 	if len(good) == 0 {
 		return Resolution{Verdict: Faulty, Message: fmt.Sprintf("network attachment definition %s: %s", at[0], at[0].Fault)}

@@ -23,7 +23,7 @@ func TestRead(t *testing.T) {
 		{name: "plugin list", config: `{"name":"l","cniVersion":"1.0.0","plugins":[{"type":"bridge","ipam":{"type":"tenure","pool":"p"}},{"type":"tuning"}]}`,
 			network: "l", owner: Tenure, pools: "p"},
 		{name: "inline", config: `{"name":"l","type":"bridge","ipam":{"type":"tenure","range":"10.0.0.0/24"}}`,
-			network: "l", owner: Tenure, pools: "default-domain"},
+			network: "l", owner: Tenure, pools: "range-10-0-0-0-24"},
 		{name: "another IPAM", config: `{"name":"l","type":"bridge","ipam":{"type":"whereabouts","range":"10.0.0.0/24"}}`, network: "l"},
 		{name: "no IPAM", config: `{"name":"l","type":"ovn-k8s-cni-overlay","allowPersistentIPs":true}`, network: "l"},
 		{name: "local mode", config: `{"name":"l","type":"bridge","ipam":{"type":"tenure","mode":"local","subnet":"10.0.0.0/24"}}`, network: "l"},

@@ -21,51 +21,76 @@ import (
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/ipam/controller/networks"
 	"github.com/tenure-ipam/tenure/ipam/kube"
+	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
 // Implicit makes the pools that definitions describe inline, changes them with
 // their definitions, and removes them when no definition names them and no lease
-// is left. Its requests are names of pools.
+// is left. Its requests are names of pools; [poolspec.DefaultDomain] is for all of that domain.
 type Implicit struct {
 	// Cache has pools, leases and definitions.
 	Cache    client.Reader
 	Write    client.Client
 	Live     Live
-	Networks Describers
+	Networks Describing
 	Events   events.EventRecorder
 	Log      *slog.Logger
 
 	announced sync.Map // "namespace/name" of a definition -> notice
 }
 
-// Reconcile looks at one implicit pool.
+// Describing has the definitions that describe ranges inline.
+type Describing interface {
+	Describers
+	Naming(ctx context.Context, pool string) ([]networks.Network, error)
+	Unnamed(ctx context.Context) ([]networks.Network, error)
+	DomainPools(ctx context.Context) ([]poolspec.DomainPool, error)
+}
+
+// Reconcile looks at one implicit pool, or at all of the default domain.
 func (r *Implicit) Reconcile(ctx context.Context, req reconcile.Request) (reconcile.Result, error) {
-	d := described{name: req.Name}
-	var err error
-	if d.by, err = r.Networks.OfPool(ctx, req.Name); err != nil {
+	if req.Name == poolspec.DefaultDomain {
+		return r.domain(ctx)
+	}
+	by, err := r.Networks.OfPool(ctx, req.Name)
+	if err != nil {
 		return reconcile.Result{}, err
 	}
+	return r.pool(ctx, described{name: req.Name, domain: req.Name, by: by})
+}
+
+// pool looks at one implicit pool, of which d has the definitions.
+func (r *Implicit) pool(ctx context.Context, d described) (reconcile.Result, error) {
 	var pool v1alpha1.IPPool
-	switch err := r.Cache.Get(ctx, client.ObjectKey{Name: req.Name}, &pool); {
+	switch err := r.Cache.Get(ctx, client.ObjectKey{Name: d.name}, &pool); {
 	case err == nil:
 		d.pool = &pool
 	case !apierrors.IsNotFound(err):
-		return reconcile.Result{}, fmt.Errorf("read pool %s: %w", req.Name, err)
+		return reconcile.Result{}, fmt.Errorf("read pool %s: %w", d.name, err)
 	}
-	var leases v1alpha1.IPLeaseList
-	if err := r.Cache.List(ctx, &leases, client.MatchingFields{leasesByPool: req.Name}, client.UnsafeDisableDeepCopy); err != nil {
-		return reconcile.Result{}, fmt.Errorf("list leases of pool %s: %w", req.Name, err)
+	leases, err := r.leases(ctx, d.name)
+	if err != nil {
+		return reconcile.Result{}, err
 	}
-	d.inUse = len(leases.Items) > 0
+	d.inUse = len(leases) > 0
 	p, err := decideImplicit(d)
 	if err != nil {
-		return reconcile.Result{}, reconcile.TerminalError(fmt.Errorf("pool %s: %w", req.Name, err))
+		return reconcile.Result{}, reconcile.TerminalError(fmt.Errorf("pool %s: %w", d.name, err))
 	}
 	for _, name := range p.sorted() {
 		r.tell(ctx, name, p.notices[name])
 	}
 	return r.apply(ctx, d, p)
+}
+
+// leases returns the leases of a pool, as the cache has them.
+func (r *Implicit) leases(ctx context.Context, pool string) ([]v1alpha1.IPLease, error) {
+	var leases v1alpha1.IPLeaseList
+	if err := r.Cache.List(ctx, &leases, client.MatchingFields{leasesByPool: pool}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list leases of pool %s: %w", pool, err)
+	}
+	return leases.Items, nil
 }
 
 // apply does what p says.
@@ -153,4 +178,4 @@ func (r *Implicit) tell(ctx context.Context, definition string, n notice) {
 	r.Events.Eventf(&obj, nil, corev1.EventTypeWarning, n.reason, "DescribePool", "%.1000s", n.message)
 }
 
-var _ Describers = (*networks.Catalog)(nil)
+var _ Describing = (*networks.Catalog)(nil)

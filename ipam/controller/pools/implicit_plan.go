@@ -31,10 +31,11 @@ func implicit(p *v1alpha1.IPPool) bool { return p.Labels[LabelImplicit] == "true
 
 // described is what is known when an implicit pool is looked at.
 type described struct {
-	name  string
-	by    []networks.Network // oldest first
-	pool  *v1alpha1.IPPool   // nil: there is none
-	inUse bool               // there are leases of the pool's name
+	name   string
+	domain string             // that the pool names if it is made
+	by     []networks.Network // oldest first
+	pool   *v1alpha1.IPPool   // nil: there is none
+	inUse  bool               // there are leases of the pool's name
 }
 
 // implicitPlan is what is to be done about an implicit pool: one of create, update
@@ -63,6 +64,7 @@ const (
 	reasonPersons   = "PoolOfAPerson"
 	reasonRefused   = "PoolRefused"
 	reasonFull      = "PoolFull"
+	reasonBridges   = "BridgesPools"
 )
 
 // decideImplicit returns what is to be done.
@@ -94,23 +96,13 @@ func decideImplicit(d described) (implicitPlan, error) {
 				Name: d.name, Labels: map[string]string{LabelImplicit: "true"},
 				Annotations: map[string]string{AnnotationDefinitions: next.definitions},
 			},
-			Spec: v1alpha1.IPPoolSpec{Ranges: next.ranges, Domain: domain(d.name)},
+			Spec: v1alpha1.IPPoolSpec{Ranges: next.ranges, Domain: d.domain},
 		}
 	case d.pool.DeletionTimestamp != nil: // made anew when it is gone
 	case !reflect.DeepEqual(d.pool.Spec.Ranges, next.ranges) || d.pool.Annotations[AnnotationDefinitions] != next.definitions:
 		p.update = &next
 	}
 	return p, nil
-}
-
-// domain returns the domain of an implicit pool. Whoever gives a network a name of
-// its own says that its addresses are its own; the rest are of a domain that
-// nobody has named.
-func domain(pool string) string {
-	if pool == poolspec.DefaultDomain {
-		return ""
-	}
-	return pool
 }
 
 // uncovered returns a notice for every definition whose ranges do not lie in those

@@ -194,7 +194,7 @@ type refuser struct {
 func (w refuser) Create(context.Context, client.Object, ...client.CreateOption) error { return w.err }
 
 // describer has one definition of a pool.
-type describer struct{}
+type describer struct{ Describing }
 
 func (describer) OfPool(context.Context, string) ([]networks.Network, error) {
 	return []networks.Network{networks.Read("ns", "lan", time.Time{},
@@ -221,15 +221,6 @@ func TestRefusedPoolIsMadeLater(t *testing.T) {
 		if got == nil || errors.Is(got, reconcile.TerminalError(nil)) == tt.again {
 			t.Errorf("%v: got %v; want it tried again: %t", tt.err, got, tt.again)
 		}
-	}
-}
-
-func TestDomainsOfImplicitPools(t *testing.T) {
-	if got := domain("blue"); got != "blue" {
-		t.Errorf("a network with a name of its own is in domain %q; want its own", got)
-	}
-	if got := domain("default-domain"); got != "" {
-		t.Errorf("the default domain's pool is in domain %q; want none, so that overlaps show", got)
 	}
 }
 

@@ -17,28 +17,35 @@ import (
 	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/ipam/kube"
+	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
+// unnamed reports whether nobody has named p's domain: it has none, or that of definitions without
+// a name.
+func unnamed(p *v1alpha1.IPPool) bool {
+	return p.Spec.Domain == "" || p.Spec.Domain == poolspec.DefaultDomain
+}
+
 // overlapping returns which of others share addresses with p, in one domain or in none that
 // anybody has named. In a named domain what a pool excludes counts as its own: leases are of whole
-// blocks, and one of the other pool may have such an address. Older are those that were there
-// first.
+// blocks, and one of the other pool may have such an address. Older are those of the same domain
+// that were there first.
 func overlapping(p *v1alpha1.IPPool, shape *allocator.Shape, others []v1alpha1.IPPool, shapeOf func(*v1alpha1.IPPool) *allocator.Shape) (names, older []string) {
 	if shape == nil {
 		return nil, nil
 	}
-	common := share
-	if p.Spec.Domain != "" {
-		common = meet
-	}
 	for i := range others {
 		o := &others[i]
-		if o.Name == p.Name || o.Spec.Domain != p.Spec.Domain || !common(shape, shapeOf(o)) {
+		same, common := o.Spec.Domain == p.Spec.Domain, share
+		if same && p.Spec.Domain != "" {
+			common = meet
+		}
+		if o.Name == p.Name || !same && !(unnamed(o) && unnamed(p)) || !common(shape, shapeOf(o)) {
 			continue
 		}
 		names = append(names, o.Name)
-		if first := o.CreationTimestamp.Compare(p.CreationTimestamp.Time); first < 0 || first == 0 && o.Name < p.Name {
+		if first := o.CreationTimestamp.Compare(p.CreationTimestamp.Time); same && (first < 0 || first == 0 && o.Name < p.Name) {
 			older = append(older, o.Name)
 		}
 	}

@@ -335,7 +335,7 @@ func (s seen) describe(st *v1alpha1.IPPoolStatus) (counted bool) {
 	switch {
 	case len(s.overlaps) > 0:
 		where := "neither names its domain: an address may be given twice"
-		if s.pool.Spec.Domain != "" {
+		if len(s.older) > 0 || !unnamed(s.pool) {
 			where = "both are of domain " + s.pool.Spec.Domain + ": only the older is opened"
 		}
 		s.set(st, v1alpha1.PoolOverlapping, metav1.ConditionTrue, v1alpha1.ReasonSharedAddresses, fmt.Sprintf(

@@ -22,6 +22,7 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/controller/doorbell"
 	"github.com/tenure-ipam/tenure/ipam/controller/networks"
 	"github.com/tenure-ipam/tenure/ipam/kube"
+	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -51,7 +52,7 @@ func (r *Reconciler) Setup(mgr ctrl.Manager, catalog *networks.Catalog) error {
 		// A pool that overlaps another concerns both.
 		Watches(&v1alpha1.IPPool{}, r.othersOf(mgr.GetCache()), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.IPLease{}, ofLease(true)).
-		Watches(&nad.NetworkAttachmentDefinition{}, ofDefinition(catalog, networks.Network.Pools)).
+		Watches(&nad.NetworkAttachmentDefinition{}, ofDefinition(catalog, r.poolsOf(catalog))).
 		Watches(&coordination.Lease{}, r.ofRegistration(mgr.GetCache())).
 		WatchesRawSource(r.Bell).
 		WithOptions(doorbell.Workers(4)).
@@ -165,15 +166,35 @@ func ofLease(all bool) handler.EventHandler {
 	}
 }
 
-// implicitPools returns the names of the implicit pools that a network describes.
-func implicitPools(n networks.Network) []string { return slices.Collect(maps.Keys(n.ImplicitPools())) }
+// implicitPools returns the names of the implicit pools that a network describes, or that of the
+// domain whose pools have its ranges.
+func implicitPools(_ context.Context, n networks.Network) []string {
+	if n.Unnamed() {
+		return []string{poolspec.DefaultDomain}
+	}
+	return slices.Collect(maps.Keys(n.ImplicitPools()))
+}
+
+// poolsOf returns the names of the pools of a network; it finds those of ranges without a name.
+func (r *Reconciler) poolsOf(catalog *networks.Catalog) func(context.Context, networks.Network) []string {
+	return func(ctx context.Context, n networks.Network) []string {
+		if n.Unnamed() {
+			pools, err := catalog.DomainPools(ctx)
+			if err != nil {
+				r.Log.ErrorContext(ctx, "pools cannot be listed", "error", err)
+			}
+			n = n.Place(pools)
+		}
+		return n.Pools()
+	}
+}
 
 // ofDefinition enqueues the pools that a definition has, or had, to do with.
-func ofDefinition(catalog *networks.Catalog, poolsOf func(networks.Network) []string) handler.EventHandler {
-	add := func(q doorbell.Queue, all ...networks.Network) {
+func ofDefinition(catalog *networks.Catalog, poolsOf func(context.Context, networks.Network) []string) handler.EventHandler {
+	add := func(ctx context.Context, q doorbell.Queue, all ...networks.Network) {
 		var names []string
 		for _, n := range all {
-			names = append(names, poolsOf(n)...)
+			names = append(names, poolsOf(ctx, n)...)
 		}
 		slices.Sort(names)
 		for _, name := range slices.Compact(names) {
@@ -182,12 +203,12 @@ func ofDefinition(catalog *networks.Catalog, poolsOf func(networks.Network) []st
 	}
 	of := func(o client.Object) networks.Network { return catalog.Of(o.(*nad.NetworkAttachmentDefinition)) }
 	return handler.Funcs{
-		CreateFunc: func(_ context.Context, e event.CreateEvent, q doorbell.Queue) { add(q, of(e.Object)) },
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q doorbell.Queue) {
-			add(q, of(e.ObjectOld), of(e.ObjectNew))
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q doorbell.Queue) { add(ctx, q, of(e.Object)) },
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q doorbell.Queue) {
+			add(ctx, q, of(e.ObjectOld), of(e.ObjectNew))
 		},
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q doorbell.Queue) {
-			add(q, catalog.Last(e.Object.(*nad.NetworkAttachmentDefinition)))
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q doorbell.Queue) {
+			add(ctx, q, catalog.Last(e.Object.(*nad.NetworkAttachmentDefinition)))
 		},
 	}
 }
@@ -199,7 +220,7 @@ func (r *Implicit) Setup(mgr ctrl.Manager, catalog *networks.Catalog) error {
 		Watches(&nad.NetworkAttachmentDefinition{}, handler.Funcs{DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ doorbell.Queue) {
 			r.announced.Delete(e.Object.GetNamespace() + "/" + e.Object.GetName())
 		}}).
-		Watches(&v1alpha1.IPPool{}, &handler.EnqueueRequestForObject{}, builder.WithPredicates(predicate.Or[client.Object](
+		Watches(&v1alpha1.IPPool{}, handler.EnqueueRequestsFromMapFunc(itsDomain), builder.WithPredicates(predicate.Or[client.Object](
 			predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
 		Watches(&v1alpha1.IPLease{}, ofLease(false)).
 		WithOptions(doorbell.Workers(2)).
@@ -208,6 +229,14 @@ func (r *Implicit) Setup(mgr ctrl.Manager, catalog *networks.Catalog) error {
 		return fmt.Errorf("set up implicit pools: %w", err)
 	}
 	return nil
+}
+
+// itsDomain maps a pool to a request for it, or for all of its domain.
+func itsDomain(_ context.Context, o client.Object) []reconcile.Request {
+	if poolspec.InDefaultDomain(o.GetName(), o.(*v1alpha1.IPPool).Spec.Domain) {
+		return []reconcile.Request{request(poolspec.DefaultDomain)}
+	}
+	return []reconcile.Request{request(o.GetName())}
 }
 
 func request(pool string) reconcile.Request {

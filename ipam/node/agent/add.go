@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"slices"
 	"strings"
 
 	"github.com/tenure-ipam/tenure/api/npwg"
@@ -61,7 +60,7 @@ func (a *Agent) add(ctx context.Context, req agentapi.Request) (*agentapi.Result
 	}
 	att, err := a.hold(ctx, add)
 	if is[*assign.UnassignableError](err) { // as this node knows the pool
-		err = cmp.Or(a.unheard(ctx, conf.Sources), err)
+		err = cmp.Or(a.unheard(ctx, add.conf.Sources), err)
 	}
 	if err != nil {
 		return nil, err
@@ -131,6 +130,10 @@ func (a *Agent) hold(ctx context.Context, add *addCall) (store.Attachment, error
 	}
 	if add.sel.Claim != "" {
 		return a.holdClaim(ctx, add)
+	}
+	var err error
+	if add.conf, err = a.place(ctx, add.conf); err != nil {
+		return store.Attachment{}, err
 	}
 	if att, ok, err := a.holdInherited(ctx, add); ok || err != nil {
 		return att, err
@@ -275,6 +278,9 @@ func (a *Agent) holdClaim(ctx context.Context, add *addCall) (store.Attachment, 
 		return store.Attachment{}, err
 	}
 	defer unlock()
+	if add.conf, err = a.place(ctx, add.conf, c.IPs...); err != nil {
+		return store.Attachment{}, err
+	}
 	ref := c.Ref()
 	for {
 		name, addrs, err := a.use(ctx, c, protocol.Use{Claim: ref, Pod: add.demand.Pod, Interface: add.key.IfName}, add.conf, add.key)
@@ -299,7 +305,7 @@ func (a *Agent) repeatClaim(ctx context.Context, add *addCall) (att store.Attach
 		if err != nil || !known || held.Claim == nil || !add.names(held.Claim.Name) || held.Pod.UID != add.demand.Pod.UID {
 			return err
 		}
-		if held.Key != add.key && !ofSources(held.Addresses, add.conf.Sources) {
+		if held.Key != add.key && !a.ofSources(held.Addresses, add.conf.Sources) {
 			return nil
 		}
 		add.demand.Granted, add.demand.Use, add.demand.Claim = held.Addresses, held.Use, held.Claim
@@ -317,16 +323,6 @@ func (a *Agent) repeatClaim(ctx context.Context, add *addCall) (att store.Attach
 		return att, false, nil
 	}
 	return att, true, err
-}
-
-// ofSources reports whether all of addrs are of the pools of sources.
-func ofSources(addrs []store.Address, sources []poolspec.Source) bool {
-	for _, x := range addrs {
-		if !slices.ContainsFunc(sources, func(src poolspec.Source) bool { return src.Pool == string(x.Pool) }) {
-			return false
-		}
-	}
-	return true
 }
 
 // slots returns what the ADD needs, once all pools of its network can be used, and if its

@@ -75,6 +75,8 @@ type Agent struct {
 	// asked is what the registration asked last of the node's pods, answer what it is to say.
 	asked, answer string
 
+	listing listing
+
 	beatNow chan struct{}                    // a heartbeat is due before its time
 	listNow chan struct{}                    // so is a list of what is there in the node's name
 	queue   func(task func(context.Context)) // set by Run: runs a task that Run waits for

@@ -82,6 +82,9 @@ type Claims interface {
 // Pools reads and follows pools by name.
 type Pools interface {
 	ReadPool(ctx context.Context, name protocol.PoolName) (protocol.Pool, protocol.Outcome, error)
+	// DomainPools lists the pools of the default domain, the oldest first. It may be a moment
+	// behind.
+	DomainPools(ctx context.Context) ([]poolspec.DomainPool, error)
 	// Follow calls changed with the pool as it is, and again whenever it has
 	// changed, until ctx ends; exists is false while there is none. changed is
 	// not called concurrently for one Follow.
@@ -93,6 +96,7 @@ type Pools interface {
 type Pool struct {
 	protocol.Pool
 	Text     poolspec.PoolText  `json:"text"`
+	Domain   string             `json:"domain,omitempty"`
 	Routes   []poolspec.Route   `json:"routes,omitempty"`
 	DNS      poolspec.DNS       `json:"dns,omitzero"`
 	Access   access.Rule        `json:"access,omitzero"`

@@ -95,7 +95,7 @@ func passes(err error) bool {
 		}
 	}
 	for _, of := range []func(error) bool{
-		is[*notReadyError], is[*poolWaitsError], is[*notServingError], is[*unsaidError], is[*unmetError], is[*OutsideError],
+		is[*notReadyError], is[*unplacedError], is[*poolWaitsError], is[*notServingError], is[*unsaidError], is[*unmetError], is[*OutsideError],
 		is[*waitingError], is[*podError], is[*waitedError], is[*unaskableError], is[*access.UnknownError],
 	} {
 		if of(err) {
@@ -225,6 +225,13 @@ func (a *Agent) status(ctx context.Context, req agentapi.Request) error {
 		return nil
 	}
 	for _, src := range conf.Sources {
+		if src.Unnamed {
+			name, ok := a.openPlace(poolspec.UnnamedCIDRs(conf.Sources))
+			if !ok { // nothing has been given of it here
+				continue
+			}
+			src.Pool = name
+		}
 		switch why, err := a.full(ctx, src); {
 		case err != nil:
 			return &agentapi.Error{Code: agentapi.CodeNotAvailable, Msg: "whether a pool of this network is full is not known", Details: err.Error()}

@@ -199,6 +199,9 @@ func (a *Agent) frozen(ctx context.Context, id protocol.StoreID) (f recovery.Fro
 	if err != nil {
 		return f, err
 	}
+	if f.Unnamed, err = a.cl.Pools.DomainPools(ctx); err != nil {
+		return f, err
+	}
 	there, err := a.host.Netns()
 	f.Netns, f.Boot, f.Now = map[string]string{}, a.cfg.Boot, a.clock.Now().Wall
 	for _, ns := range there {

@@ -218,6 +218,9 @@ func TestClaimedAddressesOfTheirSource(t *testing.T) {
 					t.Fatal(err)
 				}
 				ip := netip.MustParsePrefix(tt.claimed)
+				if conf, err = a.place(t.Context(), conf, ip); err != nil {
+					t.Fatal(err)
+				}
 				a.cl.Leases = grantingLeases{pool: tt.granted, grant: protocol.Grant{Addr: ip.Addr(), To: protocol.Grantee{Kind: protocol.GranteeClaim, UID: "c"}}}
 				got, leases, err := a.claimAddresses(t.Context(), protocol.Claim{Meta: protocol.Meta{UID: "c"}, IPs: []netip.Prefix{ip}}, conf)
 				if err != nil {
@@ -470,6 +473,8 @@ func TestClaimThatMayBeHadLater(t *testing.T) {
 
 // readPools has one pool, for whoever reads it.
 type readPools struct{ pool protocol.Pool }
+
+func (p readPools) DomainPools(context.Context) ([]poolspec.DomainPool, error) { return nil, nil }
 
 func (p readPools) ReadPool(context.Context, protocol.PoolName) (protocol.Pool, protocol.Outcome, error) {
 	return p.pool, protocol.Done, nil

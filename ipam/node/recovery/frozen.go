@@ -7,6 +7,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/allocator"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
+	"github.com/tenure-ipam/tenure/ipam/poolspec"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
@@ -14,6 +15,9 @@ import (
 type Frozen struct {
 	// Leases and Uses are its rights: leases, and uses of claims and requests.
 	Leases, Uses []protocol.Right
+	// Unnamed are the pools of the default domain: a configuration of ranges without a name does
+	// not tell which of them it is of.
+	Unnamed []poolspec.DomainPool
 	// Netns are the identities of the network namespaces that are there, by path.
 	Netns map[string]string
 	// Boot is the machine's present boot.
@@ -86,6 +90,19 @@ func (f Frozen) granted(pod protocol.UID, ifName string) (protocol.Right, bool) 
 		return protocol.Right{}, false
 	}
 	return f.Uses[i], true
+}
+
+// unnamed returns the pools of the default domain that may have given these addresses.
+func (f Frozen) unnamed(addrs []netip.Prefix) (pools []protocol.PoolName) {
+	for _, p := range f.Unnamed {
+		if slices.ContainsFunc(addrs, func(x netip.Prefix) bool {
+			return slices.ContainsFunc(p.CIDRs, func(c netip.Prefix) bool { return c.Contains(x.Addr()) }) ||
+				slices.ContainsFunc(f.Leases, func(r protocol.Right) bool { return string(r.Pool) == p.Name && r.Block.Contains(x.Addr()) })
+		}) {
+			pools = append(pools, protocol.PoolName(p.Name))
+		}
+	}
+	return pools
 }
 
 // poolOf returns which of pools has x.

@@ -57,8 +57,16 @@ func (f Frozen) fromCache(e cniresults.Entry, pods []Pod) (att store.Attachment,
 		att.Pod.Owner = pods[i].Owner
 	}
 	var pools []protocol.PoolName
+	var addrs []netip.Prefix
+	for _, ip := range e.IPs {
+		addrs = append(addrs, ip.Address)
+	}
 	for _, src := range conf.Sources {
-		pools = append(pools, protocol.PoolName(src.Pool))
+		if src.Unnamed {
+			pools = append(pools, f.unnamed(addrs)...)
+		} else {
+			pools = append(pools, protocol.PoolName(src.Pool))
+		}
 	}
 	right, granted := f.granted(uid, e.IfName)
 	if granted {
