@@ -372,3 +372,22 @@ func TestDefinitionsWithoutAName(t *testing.T) {
 		t.Errorf("the pool has %s; want it as it was", got)
 	}
 }
+
+// TestPoolOfEarlierVersions: the one pool that earlier versions have made of all definitions without
+// a name keeps its name and is given the domain; what is apart from it gets a pool of its own.
+func TestPoolOfEarlierVersions(t *testing.T) {
+	ns := namespace(t)
+	old := named("default-domain")
+	old.Labels = map[string]string{"tenure.dev/implicit": "true"}
+	old.Spec.Ranges = []v1alpha1.Range{{CIDR: "10.62.0.0/24"}}
+	create(t, old)
+	definition(t, ns, "in", "in", `{"type":"tenure","range":"10.62.0.0/24"}`)
+	definition(t, ns, "apart", "apart", `{"type":"tenure","range":"10.62.1.0/24"}`)
+	start(t)
+	allocated(t, claim(t, ns, "in", "in"))
+	allocated(t, claim(t, ns, "apart", "apart"))
+	p, own := awaitOpen(t, "default-domain"), awaitOpen(t, "range-10-62-1-0-24")
+	if p.UID != old.UID || p.Spec.Domain != "default-domain" || len(p.Spec.Ranges) != 1 || own.Spec.Domain != p.Spec.Domain {
+		t.Errorf("the old pool: UID %s, domain %q, ranges %v, the other's domain %q", p.UID, p.Spec.Domain, p.Spec.Ranges, own.Spec.Domain)
+	}
+}
