@@ -16,7 +16,7 @@ import (
 func unnamed(ranges ...string) (all []Network) {
 	for i, text := range ranges {
 		var list []string
-		for _, r := range strings.Fields(text) {
+		for r := range strings.FieldsSeq(text) {
 			list = append(list, fmt.Sprintf(`{"range":%q}`, r))
 		}
 		all = append(all, Read("ns", fmt.Sprint("d", i), time.Unix(int64(i), 0), fmt.Sprintf(
