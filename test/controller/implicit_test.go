@@ -373,8 +373,9 @@ func TestDefinitionsWithoutAName(t *testing.T) {
 	}
 }
 
-// TestPoolOfEarlierVersions: the one pool that earlier versions have made of all definitions without
-// a name keeps its name and is given the domain; what is apart from it gets a pool of its own.
+// TestPoolOfEarlierVersions: the one pool that earlier versions have made of all definitions
+// without a name keeps its name and is given the domain; what is apart from it gets a pool of its
+// own.
 func TestPoolOfEarlierVersions(t *testing.T) {
 	ns := namespace(t)
 	old := named("default-domain")
