@@ -198,7 +198,7 @@ var _ = Describe("A virtual machine", Ordered, func() {
 		vanish(ctx, vm, whole, halted)
 	})
 
-	It("VM7 keeps its address, deleted in the foreground, as long as somebody holds its instance", inProof, func(ctx context.Context) {
+	It("VM7 keeps its address, deleted in the foreground, as long as somebody holds its instance", func(ctx context.Context) {
 		pod := held.launchers(ctx, 1)[0]
 		deleted(ctx, held, foreground)
 		claim := ipamclaims.IPAMClaim{ObjectMeta: metav1.ObjectMeta{Namespace: s.namespace, Name: kubevirt.ClaimName(held.name, lan)}}
@@ -214,11 +214,11 @@ var _ = Describe("A virtual machine", Ordered, func() {
 		vanish(ctx, held)
 	})
 
-	It("VM8 that is an instance alone keeps its address when a migration fails, and when one succeeds", inProof, func(ctx context.Context) {
+	It("VM8 that is an instance alone keeps its address when a migration fails, and when one succeeds", func(ctx context.Context) {
 		instance.migrates(ctx)
 	})
 
-	It("VM9, VM10 that is an instance alone gives its address back when it is deleted, in the foreground too", inProof, func(ctx context.Context) {
+	It("VM9, VM10 that is an instance alone gives its address back when it is deleted, in the foreground too", func(ctx context.Context) {
 		instance.launchers(ctx, 1)
 		alone.launchers(ctx, 1)
 		deleted(ctx, instance)
