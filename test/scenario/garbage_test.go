@@ -83,12 +83,9 @@ func TestTheCleanerIsSeenToBeAlive(t *testing.T) {
 	if body := metrics(t, address); !strings.Contains(body, metric+"0\n") {
 		t.Errorf("before any garbage, the metrics do not have %q", metric+"0")
 	}
-	orphan, alive := w.run(w.nodes[0], "wb13-orphan"), w.run(w.nodes[0], "wb13-alive")
-	for _, p := range []*pod{orphan, alive} {
-		if err := p.attach(patience); err != nil {
-			t.Fatal(err)
-		}
-	}
+	// One after the other: a new pool waits for pods whose ADD has not come yet.
+	orphan := w.attached(w.nodes[0], "wb13-orphan")
+	alive := w.attached(w.nodes[0], "wb13-alive")
 	w.consistent([]*pod{orphan, alive})
 	orphan.delete(t)
 	w.nodes[0].Vanish(orphan.Interface)

@@ -122,6 +122,16 @@ func (w *network) run(n *fleet.Node, name string, owners ...metav1.OwnerReferenc
 	return &pod{Interface: i, node: n}
 }
 
+// attached is run, and an ADD that succeeds.
+func (w *network) attached(n *fleet.Node, name string) *pod {
+	w.t.Helper()
+	p := w.run(n, name)
+	if err := p.attach(patience); err != nil {
+		w.t.Fatal(err)
+	}
+	return p
+}
+
 // attach is an ADD, as a kubelet makes it: again while it is told to try later.
 func (p *pod) attach(within time.Duration) error {
 	for deadline := time.Now().Add(within); ; {

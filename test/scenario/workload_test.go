@@ -109,12 +109,9 @@ func TestScaleUpAndDown(t *testing.T) {
 // address for it (WB8).
 func TestTinyPoolFromTwoNodes(t *testing.T) {
 	w := newNetwork(t, "wb8", 2, cidr("10.13.0.0/30"))
-	first, second := w.run(w.nodes[0], "wb8-1"), w.run(w.nodes[0], "wb8-2")
-	for _, p := range []*pod{first, second} {
-		if err := p.attach(patience); err != nil {
-			t.Fatal(err)
-		}
-	}
+	// One after the other: a new pool waits for pods whose ADD has not come yet.
+	first := w.attached(w.nodes[0], "wb8-1")
+	second := w.attached(w.nodes[0], "wb8-2")
 	extra := w.run(w.nodes[1], "wb8-extra")
 	w.nodes[1].Refused(t, extra.Interface, "pool wb8 is exhausted")
 	first.end(t)

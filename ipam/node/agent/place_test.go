@@ -11,15 +11,18 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
 )
 
-// domainsOf are pools of the default domain, which are listed.
+// domainsOf are pools of the default domain, which are listed: from the third list on those that
+// are there by then, if these are others.
 type domainsOf struct {
 	Pools
-	all   []poolspec.DomainPool
-	lists int
+	all, then []poolspec.DomainPool
+	lists     int
 }
 
 func (d *domainsOf) DomainPools(context.Context) ([]poolspec.DomainPool, error) {
-	d.lists++
+	if d.lists++; d.lists > 2 && d.then != nil {
+		return d.then, nil
+	}
 	return d.all, nil
 }
 
@@ -55,7 +58,7 @@ func TestPlace(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				a, _ := newBubbleAgent(t, &listedLeases{})
 				addPool(t, a, "range-10-0-0-0-24", poolspec.RangeText{CIDR: "10.0.0.0/24"}).known.Domain = poolspec.DefaultDomain
-				pools := &domainsOf{all: []poolspec.DomainPool{domainPool("default-domain", "10.1.0.0/24"), domainPool("range-10-0-0-0-24", "10.0.0.0/24")}}
+				pools := &domainsOf{then: tt.then, all: []poolspec.DomainPool{domainPool("default-domain", "10.1.0.0/24"), domainPool("range-10-0-0-0-24", "10.0.0.0/24")}}
 				a.cl.Pools = pools
 				conf, err := poolspec.ParseConfig([]byte(`{"cniVersion":"1.1.0","name":"net","type":"bridge","ipam":{"type":"tenure",`+tt.ipam+`}}`), "")
 				if err != nil {
@@ -64,9 +67,6 @@ func TestPlace(t *testing.T) {
 				var addrs []netip.Prefix
 				if tt.addr != "" {
 					addrs = append(addrs, netip.MustParsePrefix(tt.addr))
-				}
-				if len(tt.then) > 0 {
-					time.AfterFunc(1500*time.Millisecond, func() { pools.all = tt.then })
 				}
 				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 				defer cancel()
