@@ -102,7 +102,7 @@ func (a *Agent) sayStoreLost(f protocol.Former, rights int) {
 	if f.Boot != a.cfg.Boot {
 		then = "given back, since the machine was started again"
 	}
-	a.warnNode(ReasonStoreLost, "store %s of this machine was lost, or put back to an earlier state: the %d leases and sub-leases that it held are %s", f.Store, rights, then)
+	a.warnNode(ReasonStoreLost, "store %s of this machine was lost, or put back to an earlier state: what it held (leases and sub-leases: %d) is %s", f.Store, rights, then)
 }
 
 // A silence is a time in which the agent was fenced, as far as people were told. The
