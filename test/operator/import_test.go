@@ -143,5 +143,5 @@ func TestImportWhereAnAgentCannotRead(t *testing.T) {
 	m.runs("one", m.nodes[0].Name, "lan", "10.98.0.2")
 	said := tenure(t, 1, "import", "--from", "host-local", "--apply", "--timeout", "10s")
 	says(t, said, "node "+m.nodes[0].Name+": host-local's files of network "+m.namespace+"-lan: the agent cannot read /nowhere/nfs/"+m.namespace+"-lan", "--trust-status")
-	says(t, tenure(t, 0, "import", "--from", "host-local", "--apply", "--trust-status"), "1 of 1 pools are open", "1 pods have 1 addresses by host-local")
+	says(t, tenure(t, 0, "import", "--from", "host-local", "--apply", "--trust-status"), "1 of 1 pools are open", "1 pod has 1 address by host-local")
 }

@@ -69,7 +69,7 @@ func TestClaimsByPodName(t *testing.T) {
 
 	w.a.Refused(t, w.podWith(w.a, "byname-2", w.asking(), set), "is not the pod's")
 	said(t, "Pod", "byname-2", "ClaimTaken", "it belongs to Database main")
-	_, err := w.a.Insist(w.pod(w.a, "stranger", claims[0].Name, ""))
+	_, err := w.a.Insist(w.pod(w.a, "byname-stranger", claims[0].Name, ""))
 	wantCode(t, err, 101, "is for the pods of PodSet byname")
 	_, err = w.a.Insist(w.podWith(w.a, "byname-5f-x2k4p", w.asking(), replicaSet(t, "byname-5f")))
 	wantCode(t, err, 7, "a ReplicaSet gives each of its pods another name")
