@@ -291,7 +291,8 @@ func TestPodsOfPrograms(t *testing.T) {
 	}
 	for v := range strings.SplitSeq(violations, "), ") {
 		what, _, _ := strings.Cut(v, " (")
-		// What installs the plugins, and keeps them, may write where the directory is another user's.
+		// What installs the plugins, and keeps them, may write where the directory is another
+		// user's.
 		if strings.HasPrefix(v, `unrestricted capabilities (containers "install", "programs" must not include "DAC_OVERRIDE" in`) {
 			continue
 		}
