@@ -272,7 +272,7 @@ var _ = Describe("A virtual machine", Ordered, func() {
 		vanish(ctx, again)
 	})
 
-	It("is one of ten that migrate at once", inProof, func(ctx context.Context) {
+	It("is one of ten that migrate at once", func(ctx context.Context) {
 		var all []machine
 		for i := range 10 {
 			all = append(all, s.machine(ctx, kubevirt.VM(s.namespace, fmt.Sprint("many-", i), []kubevirt.Network{{Name: lan, Definition: lan}})))
