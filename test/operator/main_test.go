@@ -100,7 +100,7 @@ var serial atomic.Int64
 func unique(prefix string) string { return fmt.Sprintf("%s%d", prefix, serial.Add(1)) }
 
 // create creates an object, and deletes it when the test ends.
-func create(t *testing.T, o client.Object) {
+func create(t testing.TB, o client.Object) {
 	t.Helper()
 	if err := kc.Create(t.Context(), o); err != nil {
 		t.Fatal(err)
