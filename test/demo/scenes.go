@@ -49,7 +49,7 @@ var scenes = []scene{
 	},
 	{
 		"An address asked for by name",
-		"A selection may say which address it wants. It gets exactly that one, or an error that says why not. The pool keeps " + staticRange +
+		"A selection may say which address it wants. It gets that one, and no other of its family, or an error that says why not. The pool keeps " + staticRange +
 			" for those who ask.",
 		(*demo).playStatic,
 	},
