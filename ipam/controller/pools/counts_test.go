@@ -1,6 +1,7 @@
 package pools
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -34,6 +35,26 @@ func TestEditedIsCounted(t *testing.T) {
 	}
 	if look(noon.Add(2*time.Second), false) {
 		t.Error("counted again, where nothing was edited")
+	}
+	p.Status.Counts.Capacity = 254 // as where the new range was withheld until now
+	if !look(noon.Add(3*time.Second), false) || p.Status.Counts.Capacity != 508 {
+		t.Errorf("what is not withheld any more is not counted: %+v", p.Status.Counts)
+	}
+}
+
+// TestOverlapWithoutADomain: both pools are open where nobody has named a domain, the younger too.
+func TestOverlapWithoutADomain(t *testing.T) {
+	p := pool("10.0.0.0/24")
+	s := seen{pool: p, now: noon, overlaps: []string{"lan"}, older: []string{"lan"}}
+	s.shape, s.fault = shapeOf(p)
+	s.tally = count(nil, s.shape, near)
+	for domain, want := range map[string]string{"": "neither names its domain: an address may be given twice", "a": "both are of domain a: only the older is opened"} {
+		p.Spec.Domain = domain
+		var st v1alpha1.IPPoolStatus
+		s.describe(&st)
+		if c := meta.FindStatusCondition(st.Conditions, v1alpha1.PoolOverlapping); c == nil || !strings.Contains(c.Message, want) {
+			t.Errorf("domain %q: %+v; want %q", domain, c, want)
+		}
 	}
 }
 

@@ -321,9 +321,11 @@ func (s seen) describe(st *v1alpha1.IPPoolStatus) (counted bool) {
 	if s.shape == nil {
 		return false
 	}
-	due := s.countsDue || s.edited() // who has widened a pool looks what that has given
+	counts := s.tally.counts(s.shape)
+	// Who has widened a pool looks what that has given, also when it is given a moment later.
+	due := s.countsDue || s.edited() || st.Counts != nil && st.Counts.Capacity != counts.Capacity
 	if due {
-		st.Counts = new(s.tally.counts(s.shape))
+		st.Counts = &counts
 	}
 	st.Pressure = s.tally.pressure(st.Pressure, s.shape)
 	if s.starved || s.pool.Spec.Allocation == v1alpha1.AllocationStopped { // nodes give back what is free
@@ -335,7 +337,7 @@ func (s seen) describe(st *v1alpha1.IPPoolStatus) (counted bool) {
 	switch {
 	case len(s.overlaps) > 0:
 		where := "neither names its domain: an address may be given twice"
-		if len(s.older) > 0 || !unnamed(s.pool) {
+		if s.pool.Spec.Domain != "" && (len(s.older) > 0 || !unnamed(s.pool)) {
 			where = "both are of domain " + s.pool.Spec.Domain + ": only the older is opened"
 		}
 		s.set(st, v1alpha1.PoolOverlapping, metav1.ConditionTrue, v1alpha1.ReasonSharedAddresses, fmt.Sprintf(
