@@ -148,5 +148,5 @@ func TestNodeEvents(t *testing.T) {
 		t.Fatal(err)
 	}
 	n = f.Start(name)
-	told(t, node, agent.ReasonStoreLost, fmt.Sprintf("the %d leases", held), "frozen until")
+	told(t, node, agent.ReasonStoreLost, fmt.Sprintf("leases and sub-leases: %d", held), "frozen until")
 }
