@@ -36,18 +36,9 @@ func sendRecall(t *testing.T, node, lease string, ranges ...string) string {
 func sendRecallOf(t *testing.T, made time.Time, node, lease string, ranges ...string) string {
 	t.Helper()
 	id := protocol.RecallID(made, "test", uint64(time.Now().UnixNano()))
-	eventually(t, 10*time.Second, func() error { // a heartbeat may come in between
-		reg, out, err := api.ReadRegistration(t.Context(), protocol.NodeName(node))
-		if out != protocol.Done {
-			return fmt.Errorf("registration: %v %w", out, err)
-		}
+	fleet.Amend(t, api, node, func(reg *protocol.Registration) {
 		reg.Recalls = append(reg.Recalls, protocol.Recall{ID: id, Lease: lease, Ranges: ranges})
 		reg.Turn++
-		_, out, err = api.UpdateRegistration(t.Context(), reg)
-		if out != protocol.Done {
-			return fmt.Errorf("registration: %v %w", out, err)
-		}
-		return nil
 	})
 	return id
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
+	"github.com/tenure-ipam/tenure/test/fleet"
 )
 
 // locked makes a buffer safe for several writers.
@@ -319,13 +320,5 @@ func registered(t testing.TB, node string) protocol.Registration {
 // amend changes a node's registration. The controller may write it at the same time.
 func amend(t testing.TB, node string, change func(*protocol.Registration)) {
 	t.Helper()
-	eventually(t, 10*time.Second, func() error {
-		s := reg(t, node)
-		change(&s)
-		_, out, err := api.UpdateRegistration(t.Context(), s)
-		if out != protocol.Done {
-			return fmt.Errorf("write registration %s: %v %w", node, out, err)
-		}
-		return nil
-	})
+	fleet.Amend(t, api, node, change)
 }

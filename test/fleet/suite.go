@@ -23,6 +23,7 @@ import (
 
 	"github.com/tenure-ipam/tenure/cmd/tenure-controller/controller"
 	"github.com/tenure-ipam/tenure/ipam/kube"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
 	"github.com/tenure-ipam/tenure/test/controlplane"
 	"github.com/tenure-ipam/tenure/test/process"
 	"github.com/tenure-ipam/tenure/test/programs"
@@ -135,6 +136,23 @@ func RunController(ctx context.Context, cfg controller.Config, as *rest.Config, 
 		return nil, err
 	}
 	return process.Go(ctx, c.Run).Stop, nil
+}
+
+// Amend changes a node's registration as its agent or a controller would, which may write it at the
+// same time: change is made again to what is there then.
+func Amend(t testing.TB, api *kube.API, node string, change func(*protocol.Registration)) {
+	t.Helper()
+	Eventually(t, 10*time.Second, func() error {
+		reg, out, err := api.ReadRegistration(t.Context(), protocol.NodeName(node))
+		if out == protocol.Done {
+			change(&reg)
+			_, out, err = api.UpdateRegistration(t.Context(), reg)
+		}
+		if out != protocol.Done {
+			return fmt.Errorf("change registration %s: %v %w", node, out, err)
+		}
+		return nil
+	})
 }
 
 // Eventually waits until check returns nil. So long it may take on a machine that has

@@ -16,6 +16,7 @@ import (
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
+	"github.com/tenure-ipam/tenure/test/fleet"
 )
 
 // A cluster in good order: a pod with an address of its node's block, one with a claim,
@@ -108,12 +109,10 @@ func TestCheckFindsDamage(t *testing.T) {
 			w.store = store
 		}, "StoreUnknown", true, []string{"store strange"}},
 		{"an earlier store of the node", func(w *world) {
-			reg := w.reg
-			reg.Former = []protocol.Former{{Store: "earlier", Machine: reg.Machine, Term: 1}}
-			reg.Turn++
-			if _, _, err := api.UpdateRegistration(w.t.Context(), reg); err != nil {
-				w.t.Fatal(err)
-			}
+			fleet.Amend(w.t, api, w.node, func(reg *protocol.Registration) {
+				reg.Former = []protocol.Former{{Store: "earlier", Machine: reg.Machine, Term: 1}}
+				reg.Turn++
+			})
 			store := w.store
 			w.store = "earlier"
 			w.lease("10.40.7.0/28", w.node)

@@ -104,14 +104,7 @@ func TestReleaseNodeLooksAgainAfterItAsked(t *testing.T) {
 	w.isReady(corev1.ConditionUnknown)
 	w.quiet(10*time.Minute, 15*time.Minute)
 	a := ask(t, w.node)
-	reg, _, err := api.ReadRegistration(t.Context(), protocol.NodeName(w.node))
-	if err != nil {
-		t.Fatal(err)
-	}
-	reg.Beat, reg.Turn = time.Now(), reg.Turn+1
-	if _, _, err := api.UpdateRegistration(t.Context(), reg); err != nil {
-		t.Fatal(err)
-	}
+	fleet.Amend(t, api, w.node, func(reg *protocol.Registration) { reg.Beat, reg.Turn = time.Now(), reg.Turn+1 })
 	fmt.Fprintln(a.keyboard, w.node)
 	says(t, a.ends(3), "is not released", "its agent beats")
 	if w.off() {

@@ -140,13 +140,9 @@ func TestReleaseNodeThatIsGoneConfirmed(t *testing.T) {
 			w.quiet(time.Hour, fence)
 			w.nodeGone()
 			if fence > 0 { // the controller counts its fence from when it begins: its term was ended before
-				reg, _, err := api.ReadRegistration(t.Context(), protocol.NodeName(w.node))
-				if err != nil {
-					t.Fatal(err)
-				}
-				if _, _, err := api.UpdateRegistration(t.Context(), protocol.EndTerm(reg, protocol.EvidenceSilence)); err != nil {
-					t.Fatal(err)
-				}
+				fleet.Amend(t, api, w.node, func(reg *protocol.Registration) {
+					*reg = protocol.EndTerm(*reg, protocol.EvidenceSilence)
+				})
 			}
 			controller(t)
 			says(t, tenure(t, 0, "release-node", w.node, "--dry-run"), "would be made")

@@ -20,6 +20,7 @@ import (
 	"github.com/tenure-ipam/tenure/ipam/access"
 	"github.com/tenure-ipam/tenure/ipam/kube"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
+	"github.com/tenure-ipam/tenure/test/fleet"
 )
 
 // TestOfAnotherProvider (P1, P2, P3, P4, P5, P6, P7, P11): a network of another provider goes
@@ -266,12 +267,6 @@ func TestNodesServe(t *testing.T) {
 	}
 	says(t, other, "Ready=True/NetworkReady", "-NodesServe")
 	why = ""
-	reg, _, err := agents.ReadRegistration(t.Context(), "unserved") // the controller has numbered it
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, _, err := agents.UpdateRegistration(t.Context(), reg); err != nil {
-		t.Fatal(err)
-	}
+	fleet.Amend(t, agents, "unserved", func(*protocol.Registration) {}) // what it says is written with it
 	says(t, n, "NodesServe=True/NodesServe")
 }

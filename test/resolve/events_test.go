@@ -106,17 +106,8 @@ func TestNodeEvents(t *testing.T) {
 	}
 	told(t, node, agent.ReasonFenced, "until now")
 
-	fleet.Eventually(t, minute, func() error { // heartbeats come between
-		reg, _, err := api.ReadRegistration(t.Context(), name)
-		if err != nil {
-			return err
-		}
+	fleet.Amend(t, api, string(name), func(reg *protocol.Registration) {
 		reg.Store, reg.Boot, reg.Term, reg.Turn = "", "", reg.Term+1, reg.Turn+1
-		_, out, err := api.UpdateRegistration(t.Context(), reg)
-		if out != protocol.Done {
-			err = fmt.Errorf("end the term: %v, %w", out, err)
-		}
-		return err
 	})
 	told(t, node, agent.ReasonRegistrationLost, "was ended")
 	n.AwaitServing()

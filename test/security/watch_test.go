@@ -97,14 +97,8 @@ func TestRecallIsHeard(t *testing.T) {
 		t.Fatalf("leases %v, %v; want one", leases, err)
 	}
 	ask := protocol.Recall{ID: "all-of-it", Lease: leases[0].Name, Ranges: []string{"10.84.0.0-10.84.0.15"}}
-	fleet.Eventually(t, 10*time.Second, func() error { // a heartbeat may come in between
-		reg, _, err := api.ReadRegistration(t.Context(), "node-e")
-		if err != nil {
-			return err
-		}
+	fleet.Amend(t, api, "node-e", func(reg *protocol.Registration) {
 		reg.Recalls, reg.Turn = append(reg.Recalls, ask), reg.Turn+1
-		_, _, err = api.UpdateRegistration(t.Context(), reg)
-		return err
 	})
 	fleet.Eventually(t, 10*time.Second, func() error {
 		l, _, err := api.ReadLease(t.Context(), ask.Lease)
