@@ -275,7 +275,8 @@ func (c *call) gc(ctx context.Context, args *cnicall.Args) error {
 }
 
 // validAttachments reads what GC is to keep. That the key is missing is not the same
-// as an empty list.
+// as an empty list. A list with an incomplete item is refused: what the item was meant to keep
+// would be undone.
 func validAttachments(stdin []byte) ([]types.GCAttachment, error) {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(stdin, &members); err != nil {
@@ -292,6 +293,12 @@ func validAttachments(stdin []byte) ([]types.GCAttachment, error) {
 	var valid []types.GCAttachment
 	if err := json.Unmarshal(raw, &valid); err != nil {
 		return nil, types.NewError(types.ErrInvalidNetworkConfig, key+" is no list of attachments: "+err.Error(), "")
+	}
+	for i, a := range valid {
+		if a.ContainerID == "" || a.IfName == "" {
+			return nil, types.NewError(types.ErrInvalidNetworkConfig, fmt.Sprintf("%s[%d] is null, or lacks containerID or ifname: nothing is removed", key, i),
+				"the runtime must name the container and the interface of each attachment, so that none is taken for gone")
+		}
 	}
 	return valid, nil
 }

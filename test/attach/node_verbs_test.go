@@ -76,6 +76,35 @@ func TestGCWithoutAList(t *testing.T) {
 	n.ok("DEL", pod("p"))
 }
 
+// TestGCRefusesAListWithIncompleteItems (C14): what such an item was meant to keep is not known,
+// so nothing is undone and no plugin is told.
+func TestGCRefusesAListWithIncompleteItems(t *testing.T) {
+	n := newNode(t)
+	n.ok("ADD", pod("p"))
+	n.records()
+	whole := map[string]any{"containerID": "c-p", "ifname": "eth0"}
+	for _, tt := range []struct {
+		item any
+		says string
+	}{
+		{nil, "null"},
+		{map[string]any{}, "containerID"},
+		{map[string]any{"containerID": "c-p"}, "ifname"},
+		{map[string]any{"containerID": "c-p", "ifname": nil}, "ifname"},
+		{map[string]any{"containerID": "", "ifname": "eth0"}, "containerID"},
+		{"c-p", "no list"},
+	} {
+		list := []any{whole, tt.item}
+		f := n.fails("GC", sandboxOf{config: map[string]any{"cni.dev/valid-attachments": list}}, "cni.dev/valid-attachments", tt.says)
+		if f.Code != 7 {
+			t.Errorf("%v: code %d; want 7", list, f.Code)
+		}
+		n.called()
+	}
+	n.ok("DEL", pod("p"))
+	n.called("DEL default eth0")
+}
+
 // TestGCDoesNotTakeFromTheLiving (C14): of a container that is valid and whose journal
 // is gone or damaged, nobody knows what it holds.
 func TestGCDoesNotTakeFromTheLiving(t *testing.T) {
