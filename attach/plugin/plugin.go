@@ -104,7 +104,7 @@ func (c *call) configure(args *cnicall.Args) (*plan.Config, error) {
 
 // runner returns what carries out plans as the configuration says.
 func (c *call) runner(conf *plan.Config, args *cnicall.Args) *delegate.Runner {
-	return &delegate.Runner{State: c.state, Path: pluginPath(conf.BinDir, args.Path), Stderr: c.Stderr, CIDRs: conf.StatusCIDRs, Boot: bootID()}
+	return &delegate.Runner{State: c.state, Path: pluginPath(args.Path, conf.BinDir), Stderr: c.Stderr, CIDRs: conf.StatusCIDRs, Boot: bootID()}
 }
 
 // begin reads the configuration, and returns it with what carries out plans by it.
@@ -113,10 +113,10 @@ func (c *call) begin(args *cnicall.Args) (*plan.Config, *delegate.Runner, error)
 	return conf, c.runner(conf, args), err
 }
 
-// pluginPath returns where delegates are looked up: in the configuration's directory, then in the
-// runtime's.
-func pluginPath(binDir, cniPath string) (dirs []string) {
-	for _, dir := range append([]string{binDir}, filepath.SplitList(cniPath)...) {
+// pluginPath returns where delegates are looked up: in the runtime's directories, then in the
+// configuration's.
+func pluginPath(cniPath, binDir string) (dirs []string) {
+	for _, dir := range append(filepath.SplitList(cniPath), binDir) {
 		if dir != "" && !slices.Contains(dirs, dir) {
 			dirs = append(dirs, dir)
 		}

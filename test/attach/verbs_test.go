@@ -2,6 +2,7 @@ package attach_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -393,6 +394,56 @@ func TestPluginThatIsRemoved(t *testing.T) {
 	must(t, os.Symlink(program, passing))
 	n.ok("DEL", s)
 	n.called("DEL net-a net1", "DEL net-a net1")
+	n.clean()
+}
+
+// TestPluginsAreLookedUpInTheRuntimesDirectoriesFirst (D1): in those of CNI_PATH in their order,
+// and then in binDir. A plugin finds its own plugins in the same order: it gets CNI_PATH as the
+// runtime has it, and binDir behind it if that is not among its directories.
+func TestPluginsAreLookedUpInTheRuntimesDirectoriesFirst(t *testing.T) {
+	n := newNode(t)
+	dirs := map[string]string{}
+	for _, name := range []string{"first", "second", "own"} {
+		dirs[name] = n.path(name)
+		must(t, os.Mkdir(dirs[name], 0o755))
+	}
+	install := func(dir, plugin string) {
+		script := fmt.Sprintf("#!/bin/sh\necho %s $CNI_COMMAND >>%s\nexec %s\n", dir, n.path("which"), filepath.Join(pluginDirs[0], "recorder"))
+		must(t, os.WriteFile(filepath.Join(dirs[dir], plugin), []byte(script), 0o700))
+	}
+	for _, dir := range []string{"first", "second", "own"} {
+		install(dir, "everywhere")
+	}
+	install("second", "twice")
+	install("own", "twice")
+	install("own", "once")
+	n.config["binDir"] = dirs["own"]
+	for plugin, want := range map[string]string{"everywhere": "first", "twice": "second", "once": "own"} {
+		network := n.plugin(nil)
+		network["cniVersion"], network["name"], network["type"] = "1.1.0", "default", plugin
+		n.config["defaultNetwork"] = network
+		for cniPath, inherited := range map[string]string{
+			dirs["first"] + ":" + dirs["second"]:                     dirs["first"] + ":" + dirs["second"] + ":" + dirs["own"],
+			dirs["first"] + ":" + dirs["second"] + ":" + dirs["own"]: dirs["first"] + ":" + dirs["second"] + ":" + dirs["own"],
+		} {
+			s := pod("p")
+			s.env = []string{"CNI_PATH=" + cniPath}
+			n.ok("ADD", s)
+			n.ok("CHECK", s)
+			n.ok("DEL", s)
+			for _, r := range n.called("ADD default eth0", "CHECK default eth0", "DEL default eth0") {
+				if r.Env["CNI_PATH"] != inherited {
+					t.Errorf("%s of %s: CNI_PATH is %q; want %q", r.Verb, plugin, r.Env["CNI_PATH"], inherited)
+				}
+			}
+			got, err := os.ReadFile(n.path("which"))
+			must(t, err)
+			must(t, os.Remove(n.path("which")))
+			if all := want + " ADD\n" + want + " CHECK\n" + want + " DEL\n"; string(got) != all {
+				t.Errorf("%s was run from\n%s; want\n%s", plugin, got, all)
+			}
+		}
+	}
 	n.clean()
 }
 
