@@ -172,8 +172,8 @@ func TestCededWithoutAnAnswerOfTheDisk(t *testing.T) {
 	if a.cedeOf(t.Context(), r, nil) {
 		t.Error("the API server is said to have heard of what is ceded")
 	}
-	if now, _ := a.right(r.Name); len(now.Ceded) != 2 || !a.schedule.planned(r.Name) {
-		t.Errorf("the disk has %v as ceded, and a look is planned: %v; want two addresses, and a look", now.Ceded, a.schedule.planned(r.Name))
+	if now, _ := a.right(r.Name); len(now.Ceded) != 2 || a.schedule.planned(r.Name) == nil {
+		t.Errorf("the disk has %v as ceded, and a look is planned: %v; want two addresses, and a look", now.Ceded, a.schedule.planned(r.Name) != nil)
 	}
 }
 

@@ -111,7 +111,7 @@ func (a *Agent) planLooks(ctx context.Context) {
 			if err != nil {
 				return err
 			}
-			if !r.Serves(term) && !a.schedule.planned(r.Name) {
+			if !r.Serves(term) && a.schedule.planned(r.Name) == nil {
 				a.lookIn(r.Name, 0)
 			}
 		}

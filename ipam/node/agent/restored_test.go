@@ -322,8 +322,8 @@ func TestFenceThatIsNotSent(t *testing.T) {
 	}}
 	a.cl.Leases = carefulLeases{leases, a}
 	_, res, err := a.drive(t.Context(), r, a.beginWith(protocol.Event{Kind: protocol.EventLook}))
-	if err != nil || res.Verdict != protocol.VerdictLater || leases.reads != 1 || a.schedule.next[r.Name] != retryAfter {
-		t.Errorf("%v, %v after %d reads, next look in %v; want that of its look alone, and another look in %v", res.Verdict, err, leases.reads, a.schedule.next[r.Name], retryAfter)
+	if err != nil || res.Verdict != protocol.VerdictLater || leases.reads != 1 || a.schedule.next[r.Name].at != retryAfter {
+		t.Errorf("%v, %v after %d reads, next look in %v; want that of its look alone, and another look in %v", res.Verdict, err, leases.reads, a.schedule.next[r.Name].at, retryAfter)
 	}
 }
 

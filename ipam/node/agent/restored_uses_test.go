@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/netip"
 	"testing"
-	"time"
 
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -97,9 +96,9 @@ func TestSaidOnce(t *testing.T) {
 			leases := &countedLeases{}
 			a.cl.SubLeases, a.cl.Leases, a.cl.Pools, a.cl.Claims = carefulSubLeases{subs, a}, carefulLeases{leases, a}, carefulPools{nil, a}, noClaims{}
 			for range 3 {
-				a.schedule.next = map[string]time.Duration{r.Name: 0}
+				a.lookIn(r.Name, 0)
 				a.lookAgain(t.Context())
-				if !a.schedule.planned(r.Name) {
+				if a.schedule.planned(r.Name) == nil {
 					t.Fatal("it is not looked at again")
 				}
 			}

@@ -69,6 +69,7 @@ func (a *Agent) driveLocked(ctx context.Context, fresh protocol.Right, begin beg
 	var unanswered error
 	var has shown
 	var answer protocol.Event
+	var before *plannedLook // the look that was planned before the first call
 	for i := range maxSteps {
 		self, res, err := a.step(ctx, fresh, begin)
 		if err != nil {
@@ -82,7 +83,7 @@ func (a *Agent) driveLocked(ctx context.Context, fresh protocol.Right, begin beg
 			refused = res
 		}
 		if res.Call == protocol.CallNone {
-			a.settle(self, res)
+			a.settle(self, res, before)
 			switch {
 			case refused.Verdict == protocol.VerdictRefused:
 				res.Verdict, res.Passes, res.Why = refused.Verdict, refused.Passes, refused.Why
@@ -90,6 +91,9 @@ func (a *Agent) driveLocked(ctx context.Context, fresh protocol.Right, begin beg
 				return res.Next, res, unanswered
 			}
 			return res.Next, res, nil
+		}
+		if i == 0 { // what is planned from now on may be about what no answer shows
+			before = a.schedule.planned(fresh.Name)
 		}
 		ev, err := a.call(ctx, self, res, &has)
 		switch {
@@ -122,18 +126,19 @@ func retryLater() time.Duration { return retryAfter - rand.N(retryAfter/2) }
 const frozenLook = 10 * time.Minute
 
 // settle plans the next look at a right that a drive has left, whose last step self
-// made.
-func (a *Agent) settle(self protocol.Self, res protocol.Result) {
+// made. The look that was planned before the drive asked anything is superfluous if the right is
+// settled.
+func (a *Agent) settle(self protocol.Self, res protocol.Result, before *plannedLook) {
 	r, now := res.Next, a.clock.Now().Wall
 	switch {
 	case res.Forget || res.Verdict == protocol.VerdictServes:
-		a.schedule.drop(r.Name)
+		a.schedule.drop(r.Name, before)
 	case res.Verdict == protocol.VerdictRefused && r.Phase == protocol.Held:
-		a.schedule.drop(r.Name) // a renewal was refused; what rests on it goes on
+		a.schedule.drop(r.Name, before) // a renewal was refused; what rests on it goes on
 	case r.Kind == protocol.RightUse && r.Serves(self.Term):
 		a.lookIn(r.Name, time.Minute) // a renewal has to wait; likewise
 	case r.Kind == protocol.RightRequest && r.Phase == protocol.Noted && r.UID != "":
-		a.schedule.drop(r.Name) // it waits for the controller: its ADD watches it
+		a.schedule.drop(r.Name, before) // it waits for the controller: its ADD watches it
 	case r.Phase == protocol.Noted && r.UID != "":
 		a.lookIn(r.Name, retryAfter) // it is there, and only waits to be confirmed
 	case r.Phase == protocol.Noted && self.Term == 0:

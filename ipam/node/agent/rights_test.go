@@ -173,7 +173,7 @@ func TestLookWithoutARegistration(t *testing.T) {
 		if _, _, err := a.drive(context.Background(), r, a.beginWith(answer)); err != nil {
 			t.Fatal(err)
 		}
-		if got := a.schedule.next[r.Name] - silent; got != want {
+		if got := a.schedule.next[r.Name].at - silent; got != want {
 			t.Errorf("silent for %v: the next look is %v later; want %v", silent, got, want)
 		}
 	}
@@ -224,5 +224,60 @@ func TestLookTakenUpLate(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// doubtedRead is an API server that has a lease, and about which somebody begins to doubt while
+// it answers.
+type doubtedRead struct {
+	Leases
+	lease protocol.Lease
+	doubt func()
+}
+
+func (d doubtedRead) ReadLease(context.Context, string) (protocol.Lease, protocol.Outcome, error) {
+	d.doubt()
+	return d.lease, protocol.Done, nil
+}
+
+// TestDriveKeepsALookThatItDoesNotMake: a drive makes superfluous the look at its right that was
+// planned before it asked the API server. One that was planned since may be about what happened
+// after the answer, and stays. So does any if the drive asks nothing.
+func TestDriveKeepsALookThatItDoesNotMake(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		event  protocol.EventKind
+		during bool
+		stays  bool
+	}{
+		{"a read, and a look that was planned before", protocol.EventLook, false, false},
+		{"a read, and a look that was planned during it", protocol.EventLook, true, true},
+		{"an ADD that needs no call, and a look that was planned before", protocol.EventWant, false, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			a := newRestoredAgent(t)
+			a.history.Restored = nil
+			r := leaseRight(Pool{Pool: protocol.Pool{Meta: protocol.Meta{Name: "lan", UID: "p"}}}, netip.MustParsePrefix("10.0.0.10/32"))
+			r.Phase, r.UID, r.Revision, r.Asserted, r.Term = protocol.Held, "u1", "7", 3, 3
+			a.put(t, r)
+			a.cl.Leases = doubtedRead{
+				lease: protocol.Lease{
+					Meta: protocol.Meta{Name: r.Name, UID: "u1", Revision: "7"}, Protocol: protocol.Version, Pool: "lan", Block: r.Block, Holder: protocol.Holder{Node: "n1"}, Store: a.st.ID(), Term: 3,
+				},
+				doubt: func() {
+					if tt.during {
+						a.lookIn(r.Name, 0)
+					}
+				},
+			}
+			a.lookIn(r.Name, time.Minute)
+			_, res, err := a.drive(t.Context(), r, a.beginWith(protocol.Event{Kind: tt.event}))
+			if err != nil || res.Verdict != protocol.VerdictServes {
+				t.Fatalf("the drive ends with %v, %v", res.Verdict, err)
+			}
+			if got := a.schedule.planned(r.Name) != nil; got != tt.stays {
+				t.Errorf("a look is planned: %v; want %v", got, tt.stays)
+			}
+		})
 	}
 }

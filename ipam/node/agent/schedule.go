@@ -10,19 +10,23 @@ import (
 // clock may go back. The zero value is ready.
 type schedule struct {
 	mu   sync.Mutex
-	next map[string]time.Duration // guarded by mu
+	next map[string]*plannedLook // guarded by mu
 }
 
-// at plans a look at name; an earlier plan stands.
+// A plannedLook is what one call of [schedule.at] has planned.
+type plannedLook struct{ at time.Duration }
+
+// at plans a look at name, at t or when one is planned already, whichever is earlier.
 func (s *schedule) at(name string, t time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.next == nil {
-		s.next = map[string]time.Duration{}
+		s.next = map[string]*plannedLook{}
 	}
-	if old, ok := s.next[name]; !ok || t < old {
-		s.next[name] = t
+	if old := s.next[name]; old != nil {
+		t = min(t, old.at)
 	}
+	s.next[name] = &plannedLook{t}
 }
 
 // jittered returns d, give or take a half: agents must not come all at once.
@@ -37,19 +41,20 @@ func spread(every time.Duration) time.Duration {
 	return every - rand.N(every/4)
 }
 
-// planned reports whether there is a plan for name.
-func (s *schedule) planned(name string) bool {
+// planned returns the look that is planned at name, or nil.
+func (s *schedule) planned(name string) *plannedLook {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, ok := s.next[name]
-	return ok
+	return s.next[name]
 }
 
-// drop forgets the plan for name.
-func (s *schedule) drop(name string) {
+// drop forgets the look p at name. One that was planned since p stays.
+func (s *schedule) drop(name string, p *plannedLook) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.next, name)
+	if s.next[name] == p {
+		delete(s.next, name)
+	}
 }
 
 // due returns, and forgets, the names to look at by now.
@@ -57,8 +62,8 @@ func (s *schedule) due(now time.Duration) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var names []string
-	for name, t := range s.next {
-		if t <= now {
+	for name, p := range s.next {
+		if p.at <= now {
 			names = append(names, name)
 			delete(s.next, name)
 		}
