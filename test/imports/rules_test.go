@@ -121,6 +121,10 @@ var rules = []rule{
 		never: join(ours, kubernetes, bolt, cni),
 	},
 	{
+		pkg: "./ipam/keylock", why: "it is a lock, for whoever has keys",
+		never: join(ours, kubernetes, bolt, cni),
+	},
+	{
 		pkg: "./ipam/lean/quiet", why: "it waits for the kernel, whoever has to",
 		never: join(ours, kubernetes, bolt, cni, outside),
 	},

@@ -37,7 +37,7 @@ func (a *Agent) add(ctx context.Context, req agentapi.Request) (*agentapi.Result
 	}
 	a.sayIgnored(ctx, conf)
 	key := store.Key{Network: conf.Name, ContainerID: req.ContainerID, IfName: req.IfName}
-	unlock, err := a.keys.lock(ctx, key)
+	unlock, err := a.keys.Lock(ctx, key)
 	if err != nil {
 		return nil, err
 	}
@@ -273,7 +273,7 @@ func (a *Agent) holdClaim(ctx context.Context, add *addCall) (store.Attachment, 
 	if err != nil {
 		return store.Attachment{}, err
 	}
-	unlock, err := a.claims.lock(ctx, c.UID)
+	unlock, err := a.claims.Lock(ctx, c.UID)
 	if err != nil {
 		return store.Attachment{}, err
 	}

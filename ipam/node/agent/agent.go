@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/tenure-ipam/tenure/ipam/agentapi"
+	"github.com/tenure-ipam/tenure/ipam/keylock"
 	"github.com/tenure-ipam/tenure/ipam/node/leasestatus"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
@@ -31,10 +32,10 @@ type Agent struct {
 	metrics *Metrics
 	configs poolspec.Reader
 
-	keys      keyedLock[store.Key]    // serialises the calls of one attachment
-	rights    keyedLock[string]       // serialises the steps of one right
-	claims    keyedLock[protocol.UID] // serialises what this node does with one claim
-	asking    keyedLock[requester]    // serialises the ADDs that ask the cluster for one interface
+	keys      keylock.Locks[store.Key]    // serialises the calls of one attachment
+	rights    keylock.Locks[string]       // serialises the steps of one right
+	claims    keylock.Locks[protocol.UID] // serialises what this node does with one claim
+	asking    keylock.Locks[requester]    // serialises the ADDs that ask the cluster for one interface
 	schedule  schedule
 	requests  requests
 	ceding    cessions

@@ -63,7 +63,7 @@ func (a *Agent) holdRequested(ctx context.Context, add *addCall, unmet error) (s
 	if add.demand.Pod.UID == "" || add.demand.Pod.Name == "" {
 		return store.Attachment{}, &unaskableError{Cause: unmet}
 	}
-	unlock, err := a.asking.lock(ctx, add.requester())
+	unlock, err := a.asking.Lock(ctx, add.requester())
 	if err != nil {
 		return store.Attachment{}, err
 	}

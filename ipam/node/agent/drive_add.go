@@ -32,7 +32,7 @@ func (a *Agent) driveForADD(ctx context.Context, fresh protocol.Right, begin beg
 // right, which must not become the first one's again. So the right stays locked all the
 // while, and that other one's drive is the later.
 func (a *Agent) driveWhile(ctx, add context.Context, fresh protocol.Right, begin beginning) (protocol.Right, protocol.Result, error) {
-	release, err := a.rights.lock(ctx, fresh.Name)
+	release, err := a.rights.Lock(ctx, fresh.Name)
 	if err != nil {
 		return fresh, protocol.Result{Verdict: protocol.VerdictLater, Why: err.Error()}, err
 	}

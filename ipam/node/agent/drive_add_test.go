@@ -78,7 +78,7 @@ func TestUseOfAnAddThatGaveUp(t *testing.T) {
 		}
 		// As holdClaim does.
 		add := func(ctx context.Context, use protocol.Use) (protocol.Right, protocol.Result, error) {
-			unlock, err := a.claims.lock(ctx, "c")
+			unlock, err := a.claims.Lock(ctx, "c")
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -149,7 +149,7 @@ func (a *Agent) del(ctx context.Context, req agentapi.Request) error {
 // release frees an attachment, of that generation only unless it is 0, and lets
 // go of what nothing rests on any more.
 func (a *Agent) release(ctx context.Context, key store.Key, generation uint64) error {
-	unlock, err := a.keys.lock(ctx, key)
+	unlock, err := a.keys.Lock(ctx, key)
 	if err != nil {
 		return err
 	}

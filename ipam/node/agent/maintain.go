@@ -151,7 +151,7 @@ func (a *Agent) drainJournal(ctx context.Context) {
 	}
 	for _, e := range entries {
 		key := store.Key{Network: e.Network, ContainerID: e.ContainerID, IfName: e.IfName}
-		unlock, err := a.keys.lock(ctx, key)
+		unlock, err := a.keys.Lock(ctx, key)
 		if err != nil {
 			return
 		}

@@ -140,7 +140,7 @@ func (a *Agent) adoptStray(ctx context.Context, r protocol.Right) (recorded bool
 	if _, known := a.right(r.Name); known {
 		return true
 	}
-	unlock, err := a.rights.lock(ctx, r.Name)
+	unlock, err := a.rights.Lock(ctx, r.Name)
 	if err != nil {
 		return false
 	}

@@ -55,7 +55,7 @@ type beginning func(tx *store.Tx, self protocol.Self, r protocol.Right) (protoco
 // begin with where the store has none. A right that cannot be settled now is looked at again
 // by itself.
 func (a *Agent) drive(ctx context.Context, fresh protocol.Right, begin beginning) (protocol.Right, protocol.Result, error) {
-	release, err := a.rights.lock(ctx, fresh.Name)
+	release, err := a.rights.Lock(ctx, fresh.Name)
 	if err != nil {
 		return fresh, protocol.Result{Verdict: protocol.VerdictLater, Why: err.Error()}, err
 	}

@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/tenure-ipam/tenure/ipam/keylock"
 	"github.com/tenure-ipam/tenure/ipam/node/assign"
 	"github.com/tenure-ipam/tenure/ipam/node/store"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
@@ -42,6 +43,7 @@ type Publisher struct {
 	every  time.Duration
 	doubt  func(lease string)
 	log    *slog.Logger
+	writes keylock.Locks[string] // by lease, over the read of what there is to say and its write
 
 	mu   sync.Mutex
 	told map[string]state // guarded by mu; by lease
@@ -93,7 +95,7 @@ func (p *Publisher) Round(ctx context.Context, m Moment, hurried func(protocol.P
 	var g errgroup.Group
 	g.SetLimit(atOnce)
 	for _, name := range due[:min(len(due), batch)] {
-		g.Go(func() error { p.tell(ctx, name, current[name], m.Now, ""); return nil })
+		g.Go(func() error { p.tell(ctx, m, name, ""); return nil })
 	}
 	_ = g.Wait() // no task returns an error
 }
@@ -137,20 +139,29 @@ func (p *Publisher) due(current map[string]state, now protocol.Instant, hurried 
 // Answer tells of one lease at once, with the ID of the recall that it answers, and
 // reports whether it was told of.
 func (p *Publisher) Answer(ctx context.Context, m Moment, lease, recall string) bool {
+	return p.tell(ctx, m, lease, recall)
+}
+
+// tell writes the status of a lease, with the ID of the recall that it answers, if it
+// answers one, and reports whether it was written. It reads what there is to say once nobody
+// else writes that status: what was read before could be older than what they write.
+func (p *Publisher) tell(ctx context.Context, m Moment, name, answered string) bool {
+	unlock, err := p.writes.Lock(ctx, name)
+	if err != nil {
+		return false
+	}
+	defer unlock()
 	current, err := p.current(m.Term)
 	if err != nil {
 		p.log.ErrorContext(ctx, "store not read", "error", err)
 		return false
 	}
-	s, ok := current[lease]
-	return ok && p.tell(ctx, lease, s, m.Now, recall)
-}
-
-// tell writes the status of a lease, with the ID of the recall that it answers, if it
-// answers one, and reports whether it was written.
-func (p *Publisher) tell(ctx context.Context, name string, s state, now protocol.Instant, answered string) bool {
+	s, ok := current[name]
+	if !ok {
+		return false
+	}
 	out, err := p.leases.PublishLease(ctx, name, s.uid, protocol.Publication{
-		Used: s.used, Free: s.free, Allocations: s.who, At: now.Wall, Answered: answered,
+		Used: s.used, Free: s.free, Allocations: s.who, At: m.Now.Wall, Answered: answered,
 	})
 	if out == protocol.NotFound || out == protocol.Conflict { // it is gone, or another's
 		p.doubt(name)
@@ -159,7 +170,7 @@ func (p *Publisher) tell(ctx context.Context, name string, s state, now protocol
 		p.log.DebugContext(ctx, "lease status not written", "lease", name, "error", err)
 		return false
 	}
-	s.at = now
+	s.at = m.Now
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.told[name] = s

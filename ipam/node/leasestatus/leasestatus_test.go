@@ -26,9 +26,14 @@ type heard struct {
 	mu  sync.Mutex
 	out protocol.Outcome
 	all []string // guarded by mu; "lease used/free who answered"
+
+	under func(lease string) // if it is set, what happens while a write of a round is under way
 }
 
 func (h *heard) PublishLease(_ context.Context, name string, uid protocol.UID, p protocol.Publication) (protocol.Outcome, error) {
+	if h.under != nil && p.Answered == "" {
+		h.under(name)
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.out != protocol.Done {
@@ -247,5 +252,49 @@ func TestAnswer(t *testing.T) {
 	w.heard.out = protocol.Unknown
 	if w.p.Answer(t.Context(), now, lease, "r3") {
 		t.Error("a recall is taken for answered, whose answer was not written")
+	}
+}
+
+// TestNewestIsWrittenLast: while a round writes, a lease gets an address and a recall of it is
+// answered. Whatever the status says last has that address: neither the write of the round that
+// was under way then comes after the answer, nor does the round write later what it had read
+// before.
+func TestNewestIsWrittenLast(t *testing.T) {
+	for _, tt := range []struct{ name, blocks, during string }{
+		{"the write of this lease is under way", "10.0.2.0/30", "10.0.2.0/30"},
+		{"this lease is to be written after the others", "10.0.1.0/30 10.0.1.4/30 10.0.2.0/30", "10.0.1.0/30"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t)
+			for block := range strings.FieldsSeq(tt.blocks) {
+				w.hold(block)
+			}
+			lease := protocol.LeaseName("lan", netip.MustParsePrefix("10.0.2.0/30"))
+			w.round("new leases")
+			answered := make(chan bool, 1)
+			var once sync.Once
+			w.heard.under = func(other string) {
+				if other == lease && tt.during != "10.0.2.0/30" {
+					return
+				}
+				once.Do(func() {
+					w.give(lease, "10.0.2.2", protocol.PodRef{Namespace: "ns", Name: "p"})
+					go func() { answered <- w.p.Answer(t.Context(), w.moment(3), lease, "r1") }()
+					select { // the answer may have to wait for this write
+					case ok := <-answered:
+						answered <- ok
+					case <-time.After(200 * time.Millisecond):
+					}
+				})
+			}
+			w.p.Round(t.Context(), w.moment(3), w.burst)
+			if !<-answered {
+				t.Error("the recall is not answered")
+			}
+			all := slices.DeleteFunc(w.heard.all, func(s string) bool { return !strings.HasPrefix(s, lease+" ") })
+			if last := all[len(all)-1]; !strings.Contains(last, " 1/3 [10.0.2.2 ns/p net1]") {
+				t.Errorf("said %q; want the address of ns/p in the last of them", all)
+			}
+		})
 	}
 }
