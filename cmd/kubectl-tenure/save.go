@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/tenure-ipam/tenure/api/vif"
 	"github.com/tenure-ipam/tenure/api/workload"
 )
 
@@ -44,6 +45,7 @@ type savedMeta struct {
 func savedOf(c *ipamclaims.IPAMClaim) savedClaim {
 	annotations := maps.Clone(c.Annotations)
 	delete(annotations, corev1.LastAppliedConfigAnnotation)
+	delete(annotations, vif.AnnotationPort) // the controller alone writes it
 	if len(c.Status.IPs) > 0 {
 		if annotations == nil {
 			annotations = map[string]string{}

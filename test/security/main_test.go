@@ -22,6 +22,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -174,6 +175,9 @@ func awaitPolicies(ctx context.Context) error {
 		"node-subleases": func() error { return agent.Create(ctx, parse(requestText("probe", "x")), client.DryRunAll) },
 		"node-seats":     func() error { return agent.Create(ctx, parse(regText("probe")), client.DryRunAll) },
 		"deletion":       func() error { return kc.Delete(ctx, named("IPSubLease", "", "of-b"), client.DryRunAll) },
+		"claim-ports": func() error {
+			return kc.Patch(ctx, named("IPAMClaim", "team-b", "vm"), client.RawPatch(types.MergePatchType, []byte(`{"metadata": {"annotations": {"tenure.dev/port": "{}"}}}`)), client.DryRunAll)
+		},
 		"workload-claims": func() error {
 			return controller.Delete(ctx, named("IPAMClaim", "team-b", "vm"), client.DryRunAll)
 		},

@@ -54,6 +54,12 @@ func TestUserOfANamespace(t *testing.T) {
 		{"write her claim's status", func() error {
 			return i.patch(named("IPAMClaim", "team-a", "vm"), `{status: {ips: [10.82.0.3/24]}}`, "status")
 		}, "cannot patch resource \"ipamclaims/status\""},
+		{"tell the port of her claim", func() error {
+			return i.patch(named("IPAMClaim", "team-a", "vm"), `{metadata: {annotations: {tenure.dev/port: '{"id":"p","mac":"fa:16:3e:00:00:01"}'}}}`)
+		}, "the annotation tenure.dev/port of IPAMClaim team-a/vm is for Tenure's controller to write"},
+		{"make a claim that tells its port", func() error {
+			return i.create(`{apiVersion: k8s.cni.cncf.io/v1alpha1, kind: IPAMClaim, metadata: {name: x, namespace: team-a, annotations: {tenure.dev/port: "{}"}}, spec: {network: lan, interface: net1}}`)
+		}, "the annotation tenure.dev/port of IPAMClaim team-a/x is for Tenure's controller to write"},
 		{"change another namespace's claim", func() error { return i.patch(named("IPAMClaim", "team-b", "vm"), `{spec: {network: x}}`) }, "cannot patch resource \"ipamclaims\""},
 		{"delete another namespace's claim", func() error { return i.delete(named("IPAMClaim", "team-b", "vm")) }, "cannot delete resource \"ipamclaims\""},
 		{"make a claim in another namespace", func() error {
