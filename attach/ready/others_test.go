@@ -13,7 +13,7 @@ import (
 // keeper returns a Keeper of the node, as after a start of the agent.
 func (n *node) keeper() *Keeper {
 	n.t.Helper()
-	k, err := New(n.cfg, &n.cluster, n.events.warn, slog.New(slog.DiscardHandler))
+	k, err := New(n.cfg, &n.cluster, n.events.warn, n.events.turned, slog.New(slog.DiscardHandler))
 	if err != nil {
 		n.t.Fatal(err)
 	}

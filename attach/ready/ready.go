@@ -86,10 +86,12 @@ type Keeper struct {
 	cfg         Config
 	definitions Definitions
 	warn        Warn
+	turned      func()
 	log         *slog.Logger
 	said        string      // the last verdict that was logged
 	misses      int         // looks in a row that have found the network unready
 	garbled     int         // looks in a row that have found what is no configuration in the file's place
+	before      string      // the file that came before this one at the last look
 	first       atomic.Bool // the file is there, and the one that the runtime takes
 	record      record
 	written     os.FileInfo           // of the file, when it was last seen to be there
@@ -99,12 +101,13 @@ type Keeper struct {
 	lost        prometheus.Counter // how often others have taken the file away
 }
 
-// New returns a Keeper. It does no I/O and starts nothing.
-func New(cfg Config, definitions Definitions, warn Warn, log *slog.Logger) (*Keeper, error) {
+// New returns a Keeper. It does no I/O and starts nothing. turned is called when a look has found
+// that [Keeper.Before] answers otherwise than at the look before.
+func New(cfg Config, definitions Definitions, warn Warn, turned func(), log *slog.Logger) (*Keeper, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	k := &Keeper{cfg: cfg, definitions: definitions, warn: warn, log: log, warned: map[string]time.Time{}, metrics: prometheus.NewRegistry()}
+	k := &Keeper{cfg: cfg, definitions: definitions, warn: warn, turned: turned, log: log, warned: map[string]time.Time{}, metrics: prometheus.NewRegistry()}
 	k.metrics.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "tenure_attach_configured", Help: "1 while the meta-plugin's configuration is what the runtime finds first: the default network is ready.",
 	}, func() float64 { return map[bool]float64{true: 1}[k.first.Load()] }))
@@ -188,11 +191,12 @@ func (k *Keeper) look(ctx context.Context) {
 		why = err.Error()
 	}
 	_, missing := os.Lstat(k.path())
-	level, before := slog.LevelInfo, ""
-	if missing == nil {
-		before = k.Before()
+	level, before := slog.LevelInfo, k.Before()
+	if before != k.before {
+		k.before = before
+		k.turned()
 	}
-	if before != "" {
+	if missing == nil && before != "" {
 		level, why = slog.LevelWarn, fmt.Sprintf("%s, and without effect: %s", why, k.notFirst(before))
 		k.tell(ReasonNotFirst, k.cfg.Dir+": "+k.notFirst(before))
 	}

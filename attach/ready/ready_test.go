@@ -48,8 +48,15 @@ type node struct {
 
 // events are the Events about the node.
 type events struct {
-	mu  sync.Mutex
-	all []string // guarded by mu
+	mu    sync.Mutex
+	all   []string // guarded by mu
+	turns int      // guarded by mu; how often it was said that the runtime takes another file
+}
+
+func (e *events) turned() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.turns++
 }
 
 // warn implements Warn.
@@ -109,7 +116,7 @@ func (n *node) installed() string { return filepath.Join(n.cfg.Dir, n.cfg.Name) 
 // run runs a Keeper while test does.
 func (n *node) run(test func()) {
 	n.t.Helper()
-	k, err := New(n.cfg, &n.cluster, n.events.warn, slog.New(slog.DiscardHandler))
+	k, err := New(n.cfg, &n.cluster, n.events.warn, n.events.turned, slog.New(slog.DiscardHandler))
 	if err != nil {
 		n.t.Fatal(err)
 	}
@@ -259,7 +266,7 @@ func TestChangesOfTheSourceAreInstalled(t *testing.T) {
 func TestHalfAFileForAMomentChangesNothing(t *testing.T) {
 	n := newNode(t, `"clusterNetwork":"k8s-pod-network"`)
 	n.cluster.known.Store(true)
-	k, err := New(n.cfg, &n.cluster, n.events.warn, slog.New(slog.DiscardHandler))
+	k, err := New(n.cfg, &n.cluster, n.events.warn, n.events.turned, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -277,11 +284,12 @@ func TestHalfAFileForAMomentChangesNothing(t *testing.T) {
 }
 
 // Where another file comes first, the runtime takes that, and no pod is attached by us:
-// it is said, and the metric says it.
+// it is said, and the metric says it. What the node says of itself is said anew each time that the
+// runtime's first file is another one.
 func TestAnotherFileComesFirst(t *testing.T) {
 	n := newNode(t, `"defaultNetwork":{"cniVersion":"1.0.0","name":"n","type":"x"}`)
 	var log strings.Builder
-	k, err := New(n.cfg, &n.cluster, n.events.warn, slog.New(slog.NewTextHandler(&log, nil)))
+	k, err := New(n.cfg, &n.cluster, n.events.warn, n.events.turned, slog.New(slog.NewTextHandler(&log, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -290,23 +298,28 @@ func TestAnotherFileComesFirst(t *testing.T) {
 		name   string
 		change func()
 		want   bool // that the runtime takes ours
+		turns  int  // how often the first file has changed by then
 	}{
-		{"alone", func() {}, true},
+		{"alone", func() {}, true, 0},
 		{"later ones, and what no runtime reads", func() {
 			n.write(filepath.Join(n.cfg.Dir, "10-calico.conflist"), calico)
 			n.write(filepath.Join(n.cfg.Dir, "00-a.txt"), "")
 			if err := os.Mkdir(filepath.Join(n.cfg.Dir, "00-multus.d"), 0o700); err != nil {
 				t.Fatal(err)
 			}
-		}, true},
-		{"Multus's", func() { n.write(multus, "{}") }, false},
-		{"Multus's is gone", func() { n.remove(multus) }, true},
+		}, true, 0},
+		{"Multus's", func() { n.write(multus, "{}") }, false, 1},
+		{"Multus's is gone", func() { n.remove(multus) }, true, 2},
 	} {
 		step.change()
 		log.Reset()
 		k.look(t.Context())
+		k.look(t.Context()) // which finds nothing new
 		if got := k.first.Load(); got != step.want {
 			t.Errorf("%s: the metric says %v; want %v", step.name, got, step.want)
+		}
+		if n.events.turns != step.turns {
+			t.Errorf("%s: the node was to say what it says anew %d times; want %d", step.name, n.events.turns, step.turns)
 		}
 		if said := strings.Contains(log.String(), "level=WARN") && strings.Contains(log.String(), "the runtime takes 00-multus.conf"); said == step.want {
 			t.Errorf("%s: it says %q", step.name, &log)
@@ -348,7 +361,7 @@ func TestFaultsOfTheConfiguration(t *testing.T) {
 	} {
 		c := good
 		spoil(&c)
-		if _, err := New(c, &definitions{}, (&events{}).warn, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := New(c, &definitions{}, (&events{}).warn, func() {}, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v; want %q", err, want)
 		}
 	}

@@ -170,7 +170,7 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	}
 	a.Attach(attach)
 	collectors := []prometheus.Collector{a.Metrics(), attach.Metrics()}
-	keeper, finder, err := d.configuration(attach, a.WarnNode, podCache, events)
+	keeper, finder, err := d.configuration(attach, a.WarnNode, a.BeatNow, podCache, events)
 	if err != nil {
 		return err
 	}

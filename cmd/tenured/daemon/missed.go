@@ -18,11 +18,11 @@ const lookForMissed = 2 * time.Second
 
 // configuration makes what keeps the meta-plugin's configuration for the runtime, and what finds
 // the pods that the runtime made without it; both are nil where none is kept.
-func (d *Daemon) configuration(of ready.Definitions, warn ready.Warn, cache *kube.PodCache, events *kube.Events) (*ready.Keeper, *missed.Finder, error) {
+func (d *Daemon) configuration(of ready.Definitions, warn ready.Warn, turned func(), cache *kube.PodCache, events *kube.Events) (*ready.Keeper, *missed.Finder, error) {
 	if d.cfg.Ready.Source == "" {
 		return nil, nil, nil
 	}
-	k, err := ready.New(d.cfg.Ready, of, warn, d.log)
+	k, err := ready.New(d.cfg.Ready, of, warn, turned, d.log)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -25,7 +25,7 @@ const (
 func (a *Agent) followRegistration(ctx context.Context) error {
 	return a.cl.Registrations.FollowRegistration(ctx, a.cfg.Node, func(s protocol.Registration) {
 		if a.term() != 0 && !a.ours(s) {
-			a.wakeRegistration() // a watch decides nothing: the heartbeat tells
+			a.BeatNow() // a watch decides nothing: the heartbeat tells
 		}
 		a.rank.Store(int64(s.Rank))
 		a.hearRecalls(s)

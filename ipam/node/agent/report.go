@@ -102,7 +102,7 @@ func (a *Agent) answerLook(ctx context.Context, text string) {
 	}
 	a.mu.Unlock()
 	if current {
-		a.wakeRegistration()
+		a.BeatNow()
 	}
 }
 

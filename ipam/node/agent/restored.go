@@ -81,7 +81,7 @@ func (a *Agent) judge(ctx context.Context, s epoch, behind bool, saw func(protoc
 	a.mu.Unlock()
 	a.metrics.rewound.Inc()
 	a.log.ErrorContext(ctx, "the API server has gone back to an earlier state: nothing is leased or given back until the controller has opened the pools again", "node", a.cfg.Node)
-	a.wakeRegistration()
+	a.BeatNow()
 	a.wakeList()
 	err := a.st.Update(ctx, func(tx *store.Tx) error {
 		id, err := tx.Identity()
@@ -239,7 +239,7 @@ func (a *Agent) mend(ctx context.Context) {
 	switch {
 	case over:
 		a.log.InfoContext(ctx, "the pools have been opened again: leasing goes on")
-		a.wakeRegistration()
+		a.BeatNow()
 	case restored != nil && !restored.Back && term != 0 && a.putBack(ctx, term):
 		a.mu.Lock()
 		if now := a.history.Restored; now != nil {
@@ -247,7 +247,7 @@ func (a *Agent) mend(ctx context.Context) {
 		}
 		a.mu.Unlock()
 		a.log.InfoContext(ctx, "what this node holds has been put back: it waits for the pools to be opened again")
-		a.wakeRegistration()
+		a.BeatNow()
 	}
 }
 
@@ -300,8 +300,8 @@ func (a *Agent) said(ctx context.Context, term int64, except, unseen map[string]
 	return all, err
 }
 
-// wakeRegistration has the next heartbeat sent now.
-func (a *Agent) wakeRegistration() {
+// BeatNow has the next heartbeat sent now, and with it what the node says of itself.
+func (a *Agent) BeatNow() {
 	select {
 	case a.beatNow <- struct{}{}:
 	default: // it is due already
