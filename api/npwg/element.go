@@ -44,13 +44,14 @@ func parseJSON(text, namespace string, version func(namespace, name string) Vers
 		return nil, fmt.Errorf("want names separated by commas, or a JSON list of network selection elements: %w", err)
 	}
 	var wrong faults
-	selections := make([]Selection, len(elements))
-	for i, raw := range elements {
-		if err := selections[i].parse(raw, namespace, version); err != nil {
+	tooMany := checkCount(len(elements))
+	selections := make([]Selection, min(len(elements), MaxSelections))
+	for i := range selections {
+		if err := selections[i].parse(elements[i], namespace, version); err != nil {
 			wrong.add(fmt.Errorf("element %d: %w", i+1, err))
 		}
 	}
-	return selections, wrong.err()
+	return selections, errors.Join(tooMany, wrong.err())
 }
 
 func (s *Selection) parse(raw json.RawMessage, namespace string, version func(namespace, name string) Version) error {

@@ -25,6 +25,18 @@ const (
 	AnnotationResource = "k8s.v1.cni.cncf.io/resourceName"
 )
 
+// MaxSelections is how many networks an annotation may select. It has room for a hundred thousand:
+// to look each of them up would take minutes, again and again.
+const MaxSelections = 1024
+
+// MaxAnnotations is how many bytes all annotations of an object may have together in Kubernetes.
+const MaxAnnotations = 256 << 10
+
+// ErrTooLarge is the error of an annotation that selects more than [MaxSelections] networks, or
+// that is longer than [MaxAnnotations]. It is not to be ignored as one is that is only invalid: the
+// pod may be right to want what it selects.
+var ErrTooLarge = errors.New("too large")
+
 // A Version is a version of the specification, by whose rules an element is read.
 type Version uint8
 
@@ -111,7 +123,8 @@ type Bandwidth struct {
 //
 // An error says what is wrong, and of much how much more there is. Then the annotation is invalid
 // as a whole and to be ignored, and the selections, those that could be read in part among them,
-// serve only to say what is ignored.
+// serve only to say what is ignored. Of an annotation that is too large, which is [ErrTooLarge], at
+// most [MaxSelections] elements are read.
 func Parse(annotation, namespace string, version func(namespace, name string) Version) ([]Selection, error) {
 	text := strings.TrimSpace(annotation)
 	if text == "" {
@@ -119,6 +132,9 @@ func Parse(annotation, namespace string, version func(namespace, name string) Ve
 	}
 	if version == nil {
 		version = func(string, string) Version { return V13 }
+	}
+	if len(text) > MaxAnnotations {
+		return nil, fmt.Errorf("%w: it has %d bytes; the annotations of an object may have %d", ErrTooLarge, len(text), MaxAnnotations)
 	}
 	var selections []Selection
 	var err error
@@ -173,14 +189,26 @@ func checkDefaultRoutes(selections []Selection) error {
 func parseList(text, namespace string) ([]Selection, error) {
 	var selections []Selection
 	var wrong faults
+	tooMany := checkCount(strings.Count(text, ",") + 1)
 	for item := range strings.SplitSeq(text, ",") {
+		if len(selections) == MaxSelections {
+			break
+		}
 		s, err := parseItem(strings.TrimSpace(item), namespace)
 		if err != nil {
 			wrong.add(fmt.Errorf("element %d, %.80q: %w", len(selections)+1, item, err))
 		}
 		selections = append(selections, s)
 	}
-	return selections, wrong.err()
+	return selections, errors.Join(tooMany, wrong.err())
+}
+
+// checkCount reports that an annotation selects too many networks.
+func checkCount(n int) error {
+	if n <= MaxSelections {
+		return nil
+	}
+	return fmt.Errorf("%w: it selects %d networks; a pod may select %d", ErrTooLarge, n, MaxSelections)
 }
 
 func parseItem(item, namespace string) (Selection, error) {

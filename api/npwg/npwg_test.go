@@ -2,6 +2,7 @@ package npwg
 
 import (
 	"encoding/json"
+	"errors"
 	"net/netip"
 	"strings"
 	"testing"
@@ -136,6 +137,35 @@ func TestParseFaults(t *testing.T) {
 			t.Errorf("Parse returns %+v; want what could be read", got)
 		}
 	})
+}
+
+// TestParseReadsNoMoreThanAPodMaySelect (A1): of an annotation that fills all its room, no more
+// elements are read and looked up than a pod may select, and the error says how many that is.
+func TestParseReadsNoMoreThanAPodMaySelect(t *testing.T) {
+	list := func(item string, n int) string { return item + strings.Repeat(","+item, n-1) }
+	for _, tt := range []struct {
+		name, annotation, want string
+		read                   int
+	}{
+		{"as many names as may be", list("x", MaxSelections), "", MaxSelections},
+		{"as many elements as may be", "[" + list(`{"name":"x"}`, MaxSelections) + "]", "", MaxSelections},
+		{"one name more", list("x", MaxSelections+1), "it selects 1025 networks; a pod may select 1024", MaxSelections},
+		{"one element more", "[" + list(`{"name":"x"}`, MaxSelections+1) + "]", "it selects 1025 networks; a pod may select 1024", MaxSelections},
+		{"names that fill it", list("x", 131_072), "it selects 131072 networks; a pod may select 1024", MaxSelections},
+		{"elements that fill it", "[" + list(`{"name":"x"}`, 20_000) + "]", "it selects 20000 networks; a pod may select 1024", MaxSelections},
+		{"longer than any", list("x", 131_073), "it has 262145 bytes; the annotations of an object may have 262144", 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			lookedUp := 0
+			got, err := Parse(tt.annotation, "ns", func(string, string) Version { lookedUp++; return V13 })
+			if tt.want == "" && err != nil || tt.want != "" && (!errors.Is(err, ErrTooLarge) || !strings.Contains(err.Error(), tt.want)) {
+				t.Errorf("Parse: %v; want %q", err, tt.want)
+			}
+			if len(got) != tt.read || lookedUp > tt.read {
+				t.Errorf("%d elements were read, %d looked up; want %d", len(got), lookedUp, tt.read)
+			}
+		})
+	}
 }
 
 // TestParseByVersion (N24, N27).

@@ -63,8 +63,8 @@ func ReadsAnnotation(key string) bool {
 	return key == npwg.AnnotationNetworks || key == annotationKuryr || key == npwg.AnnotationDefaultNetwork || key == npwg.AnnotationResource || prefix == "tenure.dev"
 }
 
-// maxWanted is how many definitions are looked up for a pod: an annotation may name fifty
-// thousand, each of which would be asked of the API server.
+// maxWanted is how many definitions are looked up for a pod: each of them is asked of the API
+// server.
 const maxWanted = 256
 
 // Wanted returns the definitions that a plan for pod needs: those that the question

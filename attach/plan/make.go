@@ -93,10 +93,6 @@ func (m *maker) addFault(e *Error) {
 	m.faults = append(m.faults, e)
 }
 
-// maxSelections is how many networks a pod may select: an annotation has room for a hundred
-// thousand, whose plan would take seconds to make and not be carried out, again and again.
-const maxSelections = 1024
-
 // maxSize is how many bytes of configurations a plan may have: a large one that is selected
 // again and again would fill the node's memory, and the journal has no room for it.
 const maxSize = 8 << 20
@@ -112,19 +108,18 @@ func (m *maker) full(where string) bool {
 }
 
 // selections reads the pod's annotation. An invalid one selects nothing, unless the configuration
-// makes it an error, or it selects VIFs: of these the specification, by which it is ignored, says
-// nothing, and who decides about them makes none.
+// makes it an error, or it is too large, or it selects VIFs: of these the specification, by which
+// it is ignored, says nothing, and who decides about them makes none.
 func (m *maker) selections() []npwg.Selection {
 	selections, err := npwg.Parse(m.answer.Pod.Annotations[npwg.AnnotationNetworks], m.plan.Pod.Namespace, m.version)
-	if len(selections) > maxSelections && err == nil {
-		m.fail("annotation "+npwg.AnnotationNetworks, "", fmt.Sprintf("it selects %d networks; a pod may select %d", len(selections), maxSelections), "select fewer")
-		selections = selections[:maxSelections]
-	}
 	if err == nil {
 		return selections
 	}
 	faults := strings.ReplaceAll(err.Error(), "\n", "; ")
 	switch where := "annotation " + npwg.AnnotationNetworks; {
+	case errors.Is(err, npwg.ErrTooLarge):
+		m.fail(where, "", faults, "select fewer networks")
+		return nil
 	case m.config.FailInvalid:
 		m.fail(where, "", "invalid: "+faults, "correct it (invalidAnnotation is Fail)")
 		return nil

@@ -234,9 +234,9 @@ func TestWanted(t *testing.T) {
 		all = append(all, ref.String())
 	}
 	sameStrings(t, all, "kube-system/c", "kube-system/d", "infra/e", "kube-system/own", "shop/a")
-	pod.Annotations[npwg.AnnotationNetworks] = manyNames(50_000)
+	pod.Annotations[npwg.AnnotationNetworks] = manyNames(40_000)
 	if got := Wanted(c.Question(pod.PodRef), pod); len(got) != maxWanted {
-		t.Errorf("a pod that names 50000 definitions: %d are looked up; want %d", len(got), maxWanted)
+		t.Errorf("a pod that names 40000 definitions: %d are looked up; want %d", len(got), maxWanted)
 	}
 	for key, want := range map[string]bool{
 		npwg.AnnotationNetworks: true, npwg.AnnotationDefaultNetwork: true, npwg.AnnotationResource: true, AnnotationVersion: true, npwg.AnnotationNamespaces: true, npwg.AnnotationSelector: true,
