@@ -94,9 +94,12 @@ var errLeft = errors.New("not everything was moved: what is in the way is named 
 
 // switchAll switches the segments, and waits for their pools.
 func (i *importing) switchAll(ctx context.Context, report moveReport, objects map[string]nad.NetworkAttachmentDefinition) error {
-	left, moved, pools := false, 0, []string{}
+	left, moved, pools := len(report.Unread) > 0, 0, []string{}
 	i.tell(report)
-	if len(report.Segments) == 0 {
+	switch {
+	case len(report.Segments) == 0 && left:
+		return errLeft
+	case len(report.Segments) == 0:
 		return nil // the report says so
 	}
 	for _, s := range report.Segments {

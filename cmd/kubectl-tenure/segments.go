@@ -39,8 +39,10 @@ type moveReport struct {
 	From     string        `json:"from"`
 	To       string        `json:"to"`
 	Segments []moveSegment `json:"segments"`
-	// Faulty are definitions that cannot be read, and Damaged records that cannot.
+	// Faulty are definitions that cannot be read, Unread those of the IPAM to move from whose
+	// ranges cannot, and Damaged records that cannot.
 	Faulty  []string `json:"faulty,omitempty"`
+	Unread  []string `json:"unread,omitempty"`
 	Damaged []string `json:"damaged,omitempty"`
 	// ByHand are definitions of IPAMs of which nothing is known, which a person has to
 	// write for Tenure.
@@ -77,6 +79,8 @@ func segmentsOf(seen foreignState, from, to string) moveReport {
 	for _, d := range seen.definitions {
 		if d.Fault != "" {
 			report.Faulty = append(report.Faulty, fmt.Sprintf("%s: %s", d, d.Fault))
+		} else if d.Unread != "" && d.IPAM == from {
+			report.Unread = append(report.Unread, fmt.Sprintf("%s: %s", d, d.Unread))
 		} else if from == fromStatus && !slices.Contains(known, d.IPAM) {
 			report.ByHand = append(report.ByHand, fmt.Sprintf("%s (%s)", d, d.IPAM))
 		}
@@ -113,8 +117,10 @@ func (s moveSegment) unfinished(seen foreignState) bool {
 func place(d *foreign.Definition, pools []poolspec.DomainPool) {
 	p, ok, err := poolspec.Place(d.CIDRs, pools)
 	switch {
-	case err != nil:
+	case err != nil && d.IPAM == foreign.Type:
 		d.Fault = err.Error()
+	case err != nil:
+		d.Refused = err.Error()
 	case ok:
 		d.PoolsThen = []string{p.Name}
 		if d.IPAM == foreign.Type {
@@ -127,7 +133,7 @@ func place(d *foreign.Definition, pools []poolspec.DomainPool) {
 // neither says that it is another one.
 func groups(all []foreign.Definition) (parts [][]foreign.Definition) {
 	for _, d := range all {
-		if d.Fault != "" || len(d.CIDRs) == 0 {
+		if d.Fault != "" || d.Unread != "" || len(d.CIDRs) == 0 {
 			continue
 		}
 		joined := []foreign.Definition{d}
@@ -145,16 +151,19 @@ func groups(all []foreign.Definition) (parts [][]foreign.Definition) {
 
 // sameSegment reports whether two definitions share addresses.
 func sameSegment(a, b foreign.Definition) bool {
+	return !apart(a, b) && slices.ContainsFunc(a.CIDRs, func(x netip.Prefix) bool { return slices.ContainsFunc(b.CIDRs, x.Overlaps) })
+}
+
+// apart reports whether two definitions say that they are of two segments.
+func apart(a, b foreign.Definition) bool {
 	domain := func(d foreign.Definition) string {
 		if d.Domain != "" {
 			return d.Domain
 		}
 		return d.NetworkName
 	}
-	if x, y := domain(a), domain(b); x != y && (x != "" && y != "" || a.Domain != "" || b.Domain != "") {
-		return false
-	}
-	return slices.ContainsFunc(a.CIDRs, func(x netip.Prefix) bool { return slices.ContainsFunc(b.CIDRs, x.Overlaps) })
+	x, y := domain(a), domain(b)
+	return x != y && (x != "" && y != "" || a.Domain != "" || b.Domain != "")
 }
 
 // segmentOf reports on one segment.
@@ -167,11 +176,19 @@ func segmentOf(seen foreignState, group []foreign.Definition, from, to string) (
 		case from:
 			s.Switch = append(s.Switch, d.String())
 			s.Pools = append(s.Pools, d.PoolsThen...)
+			if d.Refused != "" {
+				s.InTheWay = append(s.InTheWay, fmt.Sprintf("Tenure does not take the ipam section of definition %s: %s", d, d.Refused))
+			}
 		case to:
 			s.Switched = append(s.Switched, d.String())
 			s.Pools = append(s.Pools, d.PoolsThen...)
 		default:
 			s.InTheWay = append(s.InTheWay, fmt.Sprintf("definition %s names %s, which may give addresses of the segment: move it too, part the ranges, or set its annotation tenure.dev/domain if it is another segment", d, d.IPAM))
+		}
+	}
+	for _, d := range seen.definitions {
+		if d.Unread != "" && d.IPAM != to && slices.ContainsFunc(group, func(o foreign.Definition) bool { return !apart(d, o) }) {
+			s.InTheWay = append(s.InTheWay, fmt.Sprintf("definition %s names %s: it may give addresses of the segment; correct it, or set its annotation tenure.dev/domain if it is another segment", d, d.By()))
 		}
 	}
 	for _, list := range []*[]string{&s.Ranges, &s.Switch, &s.Switched, &s.Pools, &s.InTheWay} {
@@ -205,7 +222,7 @@ func (s moveSegment) podsKeep() string {
 // lines writes the report for people.
 func (r moveReport) lines() (lines []string) {
 	switch {
-	case len(r.Segments) > 0:
+	case len(r.Segments) > 0, len(r.Unread) > 0:
 	case r.From == fromStatus:
 		lines = append(lines, "No pool waits, and nothing is kept for pods of other IPAMs.")
 	default:
@@ -242,6 +259,9 @@ func (r moveReport) lines() (lines []string) {
 	}
 	for _, f := range r.Faulty {
 		lines = append(lines, "Definition that cannot be read: "+f)
+	}
+	for _, u := range r.Unread {
+		lines = append(lines, fmt.Sprintf("Definition whose ranges cannot be read, so that it may give any address by %s: %s", r.From, u))
 	}
 	for _, d := range r.Damaged {
 		lines = append(lines, "Damaged record, which keeps nothing: "+d)

@@ -61,6 +61,8 @@ func TestSegments(t *testing.T) {
 		damaged: []string{"whereabouts ippool wb/p: offset \"x\" is no place in 10.0.0.0/24"},
 	}
 	got := segmentsOf(seen, "whereabouts", "tenure")
+	const unread = `definition ns/bad names whereabouts, whose ranges cannot be read: "10.2.0.0/33" in its ipam section is no range: ` +
+		"it may give addresses of the segment; correct it, or set its annotation tenure.dev/domain if it is another segment"
 	want := moveReport{
 		From: "whereabouts", To: "tenure",
 		Segments: []moveSegment{
@@ -74,19 +76,17 @@ func TestSegments(t *testing.T) {
 					"10.0.0.4 is recorded (whereabouts ippool wb/p) for pod ns/gone, which is gone: it is not kept",
 					"10.0.0.5 is recorded (whereabouts ippool wb/p) for pod ns/c, whose status shows 10.0.0.3: all of them are kept",
 				},
+				InTheWay: []string{unread},
 			},
 			{
 				Ranges: []string{"10.1.0.0/24"}, Switch: []string{"ns/mixed"}, Pools: []string{"range-10-1-0-0-24"},
-				InTheWay: []string{"definition ns/static names static, which may give addresses of the segment: move it too, part the ranges, or set its annotation tenure.dev/domain if it is another segment"},
+				InTheWay: []string{unread, "definition ns/static names static, which may give addresses of the segment: move it too, part the ranges, or set its annotation tenure.dev/domain if it is another segment"},
 			},
 		},
-		Faulty: []string{got.Faulty[0]}, Damaged: seen.damaged,
+		Unread: []string{`ns/bad: "10.2.0.0/33" in its ipam section is no range`}, Damaged: seen.damaged,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
-	}
-	if len(got.Faulty) != 1 || !strings.HasPrefix(got.Faulty[0], "ns/bad: ") {
-		t.Errorf("faulty are %q; want ns/bad with its reason", got.Faulty)
 	}
 }
 
@@ -230,6 +230,40 @@ func TestTwoGateways(t *testing.T) {
 	} {
 		if got := report(b); got != "" {
 			t.Errorf("of %s: %q; want nothing", b, got)
+		}
+	}
+}
+
+// TestWhatTenureRefuses: a definition that the other IPAM serves and Tenure refuses keeps its
+// segment from being moved, also where it is the only one. One whose ranges cannot be read keeps
+// every segment.
+func TestWhatTenureRefuses(t *testing.T) {
+	plain := aDefinition("plain", `{"type":"whereabouts","range":"10.0.0.0/24"}`)
+	for _, tt := range []struct {
+		name string
+		of   []foreign.Definition
+		want string // in the way of the only segment; "" if there is none
+		say  string
+	}{
+		{"beside another", []foreign.Definition{plain, aDefinition("l3", `{"type":"whereabouts","range":"10.0.0.0/24","enable_l3":true}`)},
+			"Tenure does not take the ipam section of definition ns/l3: ipam.enable_l3: is not supported", "in the way"},
+		{"alone", []foreign.Definition{aDefinition("l3", `{"type":"whereabouts","range":"10.0.0.0/24","enable_l3":true}`)}, "ipam.enable_l3: is not supported", "in the way"},
+		{"another's", []foreign.Definition{plain, aDefinition("hl", `{"type":"host-local","ranges":[[{"subnet":"x"}]]}`)}, "definition ns/hl names host-local, whose ranges cannot be read", "in the way"},
+		{"nothing else", []foreign.Definition{aDefinition("none", `{"type":"whereabouts"}`)}, "",
+			"Definition whose ranges cannot be read, so that it may give any address by whereabouts: ns/none: its ipam section has no range"},
+	} {
+		report := segmentsOf(foreignState{definitions: tt.of}, "whereabouts", "tenure")
+		if text := strings.Join(report.lines(), "\n"); !strings.Contains(text, tt.say) || strings.Contains(text, "There is no definition") {
+			t.Errorf("%s: says %q; want %q in it", tt.name, text, tt.say)
+		}
+		if len(report.Segments) != 1 {
+			if tt.want != "" {
+				t.Errorf("%s: segments %+v; want one", tt.name, report.Segments)
+			}
+			continue
+		}
+		if got := strings.Join(report.Segments[0].InTheWay, "; "); tt.want == "" || !strings.Contains(got, tt.want) {
+			t.Errorf("%s: in the way is %q; want %q", tt.name, got, tt.want)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"go4.org/netipx"
+	utilnet "k8s.io/utils/net"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
 	"github.com/tenure-ipam/tenure/ipam/poolspec"
@@ -33,7 +34,7 @@ type Definition struct {
 	// "" where there is none.
 	IPAM string
 	// Takes are the addresses that its IPAM may hand out by this configuration. It is nil
-	// where the configuration does not tell, and where it names a pool of Tenure's.
+	// where nothing is known of that IPAM, and where it is Tenure's.
 	Takes *netipx.IPSet
 	// CIDRs are the subnets of its ranges, and Gateways the routers that it names, by these.
 	CIDRs    []netip.Prefix
@@ -62,6 +63,11 @@ type Definition struct {
 	Changed time.Time
 	// Fault says why the configuration cannot be read; the rest is then empty.
 	Fault string
+	// Unread says why the ranges of another IPAM cannot be read. That IPAM may then give any
+	// address: CIDRs and Takes are all that there are.
+	Unread string
+	// Refused says why Tenure does not take the ipam section of another IPAM as its own.
+	Refused string
 }
 
 // An Object is one of whereabouts' IPPools: its name, and the range that it records
@@ -73,6 +79,14 @@ type Object struct {
 
 // String returns "namespace/name".
 func (d Definition) String() string { return d.Namespace + "/" + d.Name }
+
+// By says, for people, which IPAM gives addresses by d.
+func (d Definition) By() string {
+	if d.Unread == "" {
+		return d.IPAM
+	}
+	return d.IPAM + ", whose ranges cannot be read: " + d.Unread
+}
 
 // OtherSegment reports whether d says that its network is of another segment than a pool
 // of this domain.
@@ -95,17 +109,30 @@ type plugin struct {
 type keys struct {
 	Type          string `json:"type"`
 	NetworkName   string `json:"network_name"`
-	DataDir       string `json:"dataDir"`
-	Subnet        string `json:"subnet"`
-	Ranges        []any  `json:"ranges"`
 	NodeSliceSize string `json:"node_slice_size"`
-	Range         string `json:"range"`
-	IPRanges      []struct {
-		Range string `json:"range"`
-	} `json:"ipRanges"`
+	whereaboutsRange
+	IPRanges []whereaboutsRange `json:"ipRanges"`
+	DataDir  string             `json:"dataDir"`
+	hostLocalRange
+	Ranges    [][]hostLocalRange `json:"ranges"`
 	Addresses []struct {
 		Address string `json:"address"`
 	} `json:"addresses"`
+}
+
+// whereaboutsRange is a range as whereabouts' configuration describes it.
+type whereaboutsRange struct {
+	Range   string   `json:"range"`
+	First   string   `json:"range_start"`
+	Last    string   `json:"range_end"`
+	Exclude []string `json:"exclude"`
+}
+
+// hostLocalRange is a range as host-local's configuration describes it.
+type hostLocalRange struct {
+	Subnet string `json:"subnet"`
+	First  string `json:"rangeStart"`
+	Last   string `json:"rangeEnd"`
 }
 
 // ReadDefinition reads the configuration of a definition, single or list.
@@ -132,7 +159,8 @@ func ReadDefinition(namespace, name, config string, annotations map[string]strin
 		return d // it gives no addresses
 	}
 	var k keys
-	if err := json.Unmarshal(plugins[i].IPAM, &k); err != nil {
+	// A value of another type than the key's leaves its field empty, and the rest is read.
+	if err := json.Unmarshal(plugins[i].IPAM, &k); err != nil && k.Type == "" {
 		d.Fault = fmt.Sprintf("its ipam section cannot be read: %v", err)
 		return d
 	}
@@ -140,34 +168,35 @@ func ReadDefinition(namespace, name, config string, annotations map[string]strin
 	d.Whereabouts = k.whereabouts()
 	d.HostLocal = k.Type == TypeHostLocal || k.DataDir != "" || k.Subnet != "" || len(k.Ranges) > 0
 	switch k.Type {
-	case Type, TypeWhereabouts, TypeHostLocal:
-		d.readRanges(plugins[i].IPAM)
+	case Type:
+		d.Fault = d.readAsTenures(plugins[i].IPAM)
+		d.Pools = d.PoolsThen
+	case TypeWhereabouts, TypeHostLocal:
+		d.Refused = d.readAsTenures(plugins[i].IPAM)
+		d.readTheirs(k)
 	case typeStatic:
 		d.readStatic(k)
 	}
 	return d
 }
 
-// readRanges reads what Tenure would make of the ipam section, were it Tenure's.
-func (d *Definition) readRanges(ipam json.RawMessage) {
+// readAsTenures reads what Tenure makes of the ipam section, were it Tenure's. Where Tenure
+// refuses it, it reads nothing, and returns why.
+func (d *Definition) readAsTenures(ipam json.RawMessage) (fault string) {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(ipam, &fields); err != nil {
-		d.Fault = fmt.Sprintf("its ipam section cannot be read: %v", err)
-		return
+		return fmt.Sprintf("its ipam section cannot be read: %v", err)
 	}
 	maps.DeleteFunc(fields, func(key string, _ json.RawMessage) bool { return strings.EqualFold(key, "type") })
 	fields["type"] = json.RawMessage(`"` + Type + `"`)
 	config, err := json.Marshal(map[string]any{"cniVersion": "1.0.0", "name": d.Network, "type": "any", "ipam": fields})
 	if err != nil {
-		d.Fault = fmt.Sprintf("its ipam section cannot be read: %v", err)
-		return
+		return fmt.Sprintf("its ipam section cannot be read: %v", err)
 	}
 	configs, err := poolspec.ParseNetwork(config, d.Name)
 	if err != nil || len(configs) == 0 {
-		d.Fault = strings.ReplaceAll(fmt.Sprint(err), "\n", "; ")
-		return
+		return strings.ReplaceAll(fmt.Sprint(err), "\n", "; ")
 	}
-	var takes netipx.IPSetBuilder
 	gateways := map[netip.Prefix]netip.Addr{}
 	for _, src := range configs[0].Sources {
 		d.Unnamed = d.Unnamed || src.Unnamed
@@ -179,27 +208,104 @@ func (d *Definition) readRanges(ipam json.RawMessage) {
 			if r.Gateway.IsValid() {
 				gateways[r.Prefix] = r.Gateway
 			}
-			span := netipx.RangeOfPrefix(r.Prefix)
-			if r.Start.IsValid() {
-				span = netipx.IPRangeFrom(r.Start, span.To())
-			}
-			if r.End.IsValid() {
-				span = netipx.IPRangeFrom(span.From(), r.End)
-			}
-			takes.AddRange(span)
-			for _, x := range r.Exclude {
-				takes.RemoveRange(x)
-			}
 		}
 	}
 	if len(gateways) > 0 {
 		d.Gateways = gateways
 	}
-	if d.IPAM == Type {
-		d.Pools = d.PoolsThen
-	} else {
-		d.Takes, _ = takes.IPSet() // of valid ranges alone
+	return ""
+}
+
+// readTheirs reads the ranges of whereabouts or host-local as these do. They pass over keys that
+// they do not know. What they refuse counts as far as it can be read: in doubt it is too much.
+func (d *Definition) readTheirs(k keys) {
+	var takes netipx.IPSetBuilder
+	var unread string
+	d.CIDRs = nil
+	add := func(text, first, last string, exclude []string) {
+		cidr, span, ok := readSpan(text, first, last)
+		if !ok {
+			unread = fmt.Sprintf("%.60q in its ipam section is no range", text)
+			return
+		}
+		d.CIDRs = append(d.CIDRs, cidr)
+		takes.AddRange(span)
+		for _, x := range exclude {
+			if _, span, ok := readSpan(x, "", ""); ok {
+				takes.RemoveRange(span)
+			} else if a, err := netip.ParseAddr(x); err == nil {
+				takes.Remove(a)
+			}
+		}
 	}
+	if k.Type == TypeWhereabouts {
+		for _, r := range k.ranges() {
+			add(r.Range, r.First, r.Last, r.Exclude)
+		}
+	} else {
+		if k.Subnet != "" {
+			add(k.Subnet, k.hostLocalRange.First, k.hostLocalRange.Last, nil)
+		}
+		for _, r := range slices.Concat(k.Ranges...) {
+			add(r.Subnet, r.First, r.Last, nil)
+		}
+	}
+	switch {
+	case unread != "":
+		d.Unread = unread
+	case len(d.CIDRs) == 0:
+		d.Unread = "its ipam section has no range; a file on the nodes may have"
+	}
+	if d.Unread != "" {
+		d.CIDRs = []netip.Prefix{netip.PrefixFrom(netip.IPv4Unspecified(), 0), netip.PrefixFrom(netip.IPv6Unspecified(), 0)}
+		for _, all := range d.CIDRs {
+			takes.AddPrefix(all)
+		}
+	}
+	d.Takes, _ = takes.IPSet() // of valid ranges alone
+}
+
+// readSpan reads a range: a CIDR, or "first-last/length". An end that is not in the CIDR does not
+// count.
+func readSpan(text, first, last string) (cidr netip.Prefix, span netipx.IPRange, ok bool) {
+	start, end := parseAddr(first), parseAddr(last)
+	from, to, dashed := strings.Cut(text, "-")
+	if dashed {
+		text = to
+	}
+	p, ok := parseCIDR(text)
+	if !ok {
+		return cidr, span, false
+	}
+	if dashed {
+		start, end = parseAddr(from), p.Addr()
+	}
+	cidr = p.Masked()
+	span = netipx.RangeOfPrefix(cidr)
+	if cidr.Contains(start) {
+		span = netipx.IPRangeFrom(start, span.To())
+	}
+	if cidr.Contains(end) && !end.Less(span.From()) {
+		span = netipx.IPRangeFrom(span.From(), end)
+	}
+	return cidr, span, true
+}
+
+// parseCIDR reads a CIDR as whereabouts does, which allows zeros in front of a number.
+func parseCIDR(text string) (p netip.Prefix, ok bool) {
+	ip, network, err := utilnet.ParseCIDRSloppy(text)
+	if err != nil {
+		return p, false
+	}
+	bits, _ := network.Mask.Size()
+	p = netip.PrefixFrom(parseAddr(ip.String()), bits)
+	return p, p.IsValid()
+}
+
+// parseAddr reads an address as whereabouts does. What is no address is the zero one.
+func parseAddr(text string) netip.Addr {
+	a, _ := netipx.FromStdIP(utilnet.ParseIPSloppy(text))
+	return a
 }
 
 // readStatic reads the addresses of the reference plugin static.
@@ -216,18 +322,19 @@ func (d *Definition) readStatic(k keys) {
 	d.Takes, _ = takes.IPSet()
 }
 
+// ranges returns whereabouts' ranges.
+func (k keys) ranges() []whereaboutsRange {
+	if k.Range == "" {
+		return k.IPRanges
+	}
+	return slices.Concat([]whereaboutsRange{k.whereaboutsRange}, k.IPRanges)
+}
+
 // whereabouts returns whereabouts' IPPools for these keys.
 func (k keys) whereabouts() (objects []Object) {
-	ranges := []string{k.Range}
-	for _, r := range k.IPRanges {
-		ranges = append(ranges, r.Range)
-	}
-	for _, text := range ranges {
-		if _, last, ok := strings.Cut(text, "-"); ok { // "first-last/length"
-			text = last
-		}
-		if p, err := netip.ParsePrefix(text); err == nil {
-			objects = append(objects, Object{whereaboutsName(k.NetworkName, p.Masked()), p.Masked()})
+	for _, r := range k.ranges() {
+		if p, _, ok := readSpan(r.Range, "", ""); ok {
+			objects = append(objects, Object{whereaboutsName(k.NetworkName, p), p})
 		}
 	}
 	return objects

@@ -107,6 +107,36 @@ func TestImportLeavesWhatIsInTheWay(t *testing.T) {
 	}
 }
 
+// What Tenure refuses or nobody can read of another IPAM's definition is in the way, and not passed
+// over.
+func TestImportPassesOverNoDefinition(t *testing.T) {
+	o := newOld(t)
+	lan := o.definition("lan", `{"type":"host-local","ranges":[[{"subnet":"10.94.1.0/24"}]]}`)
+	apply := []string{"import", "--from", "host-local", "--apply"}
+	before := state(t)
+	for _, tt := range []struct{ ipam, want string }{
+		{`{"type":"host-local","ranges":[[{"subnet":"10.94.1.0/24","range_start":"10.94.1.9"}]]}`, "segment 10.94.1.0/24 stays as it is: Tenure does not take the ipam section of definition "},
+		{`{"type":"whereabouts","configuration_path":"/etc/ranges"}`, "names whereabouts, whose ranges cannot be read: its ipam section has no range"},
+	} {
+		beside := o.definition("beside", tt.ipam)
+		says(t, tenure(t, 1, apply...), tt.want, "not everything was moved")
+		if err := kc.Delete(t.Context(), beside); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if diff := changes(before, state(t)); len(diff) > 0 {
+		t.Errorf("it has written %q", diff)
+	}
+	if err := kc.Delete(t.Context(), lan); err != nil {
+		t.Fatal(err)
+	}
+	alone := o.definition("alone", `{"type":"host-local","ranges":[[{"subnet":7}]]}`)
+	says(t, tenure(t, 1, apply...), "it may give any address by host-local: "+o.ref("alone"), "not everything was moved")
+	if err := kc.Delete(t.Context(), alone); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // The nodes of host-local may have given one address each: nobody's is taken away.
 func TestImportFromHostLocal(t *testing.T) {
 	o := newOld(t)

@@ -121,7 +121,7 @@ func othersText(v foreign.Verdict, leasing v1alpha1.Leasing) string {
 	}
 	var names []string
 	for _, d := range v.Others {
-		names = append(names, fmt.Sprintf("%s (%s)", d, d.IPAM))
+		names = append(names, fmt.Sprintf("%s (%s)", d, d.By()))
 	}
 	text := fmt.Sprintf("network attachment definitions may give addresses of the pool by another IPAM: %s. Switch them to Tenure (kubectl tenure import), or exclude their part from the pool, "+
 		"or, if their parts are disjoint, name them in spec.shareWith", strings.Join(few(names, "definitions"), ", "))

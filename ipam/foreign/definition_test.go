@@ -1,0 +1,90 @@
+package foreign
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// TestOfOtherPrograms: a definition of another IPAM is read as that IPAM's program reads it. What
+// Tenure would refuse is said, and hides no range.
+func TestOfOtherPrograms(t *testing.T) {
+	const all = "0.0.0.0-255.255.255.255,::-ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"
+	for _, tt := range []struct {
+		ipam    string
+		takes   string
+		objects string
+		refused string // a part of why Tenure refuses it
+	}{
+		{`{"type":"whereabouts","range":"10.0.0.0/24"}`, "10.0.0.0-10.0.0.255", "10.0.0.0-24", ""},
+		{`{"type":"whereabouts","range":"10.0.0.0/24","enable_l3":true}`, "10.0.0.0-10.0.0.255", "10.0.0.0-24", "ipam.enable_l3: is not supported"},
+		{`{"type":"whereabouts","range":"10.0.0.0/24","comment":"ours"}`, "10.0.0.0-10.0.0.255", "10.0.0.0-24", ""},
+		{`{"type":"whereabouts","range":"10.0.0.0/24","exclud":["10.0.0.5/32"]}`, "10.0.0.0-10.0.0.255", "10.0.0.0-24", "ipam.exclud"},
+		{`{"type":"whereabouts","range":"10.0.0.0/24","subnet":7,"ranges":"x"}`, "10.0.0.0-10.0.0.255", "10.0.0.0-24", "ipam"},
+		{`{"type":"whereabouts","Range":"010.0.0.0/24","range_start":"10.0.0.8","range_end":"010.0.0.9"}`, "10.0.0.8-10.0.0.9", "10.0.0.0-24", "ipam"},
+		{`{"type":"whereabouts","range":"10.0.0.0/24","range_start":"x","range_end":"10.0.1.1"}`, "10.0.0.0-10.0.0.255", "10.0.0.0-24", "range_start"},
+		{`{"type":"whereabouts","range":"10.0.0.4-10.0.0.9/24","exclude":["10.0.0.6/32","10.0.0.8","x"]}`, "10.0.0.4-10.0.0.5,10.0.0.7-10.0.0.7,10.0.0.9-10.0.0.9", "10.0.0.0-24", "exclude"},
+		{`{"type":"whereabouts","ipRanges":[{"range":"10.0.0.0/24","x":1},{"range":"fd00::/64"}]}`, "10.0.0.0-10.0.0.255,fd00::-fd00::ffff:ffff:ffff:ffff", "10.0.0.0-24 fd00---64", ""},
+		{`{"type":"host-local","subnet":"10.0.0.0/24","rangeStart":"10.0.0.9","range":"x","comment":""}`, "10.0.0.9-10.0.0.255", "", "range"},
+		{`{"type":"host-local","ranges":[[{"subnet":"10.0.0.0/24","rangeEnd":"10.0.0.9","x":1}],[{"subnet":"10.0.1.0/31"}]]}`, "10.0.0.0-10.0.0.9,10.0.1.0-10.0.1.1", "", "x"},
+
+		{`{"type":"whereabouts"}`, all, "", "ipam"},
+		{`{"type":"whereabouts","range":7}`, all, "", "ipam"},
+		{`{"type":"whereabouts","range":"10.0.0.0/33"}`, all, "", "ipam.range"},
+		{`{"type":"whereabouts","range":"10.0.0.0/24","ipRanges":[{"range":"10.0.1.0"}]}`, all, "10.0.0.0-24", "ipam.ipRanges"},
+		{`{"type":"host-local"}`, all, "", "ipam"},
+		{`{"type":"host-local","ranges":[[{"subnet":"10.0.0.0/24"},{"subnet":5}]]}`, all, "", "ipam.ranges"},
+	} {
+		d := definition("d", tt.ipam)
+		if d.Fault != "" || d.Takes == nil {
+			t.Errorf("%s: fault %q, takes %v", tt.ipam, d.Fault, d.Takes)
+			continue
+		}
+		var takes, objects []string
+		for _, r := range d.Takes.Ranges() {
+			takes = append(takes, r.String())
+		}
+		for _, o := range d.Whereabouts {
+			objects = append(objects, o.Name)
+		}
+		if got := strings.Join(takes, ","); got != tt.takes || (d.Unread != "") != (tt.takes == all) {
+			t.Errorf("%s takes %s, unread %q; want %s", tt.ipam, got, d.Unread, tt.takes)
+		}
+		if got := strings.Join(objects, " "); got != tt.objects {
+			t.Errorf("%s: IPPools %s; want %s", tt.ipam, got, tt.objects)
+		}
+		if (d.Refused != "") != (tt.refused != "") || !strings.Contains(d.Refused, tt.refused) {
+			t.Errorf("%s: Tenure refuses it: %q; want %q", tt.ipam, d.Refused, tt.refused)
+		}
+	}
+}
+
+// A definition that its own IPAM can use keeps the pool closed, however Tenure reads it, and so
+// does one whose ranges cannot be read. Tenure's own is read strictly.
+func TestNoDefinitionVanishes(t *testing.T) {
+	for _, tt := range []struct {
+		ipam string
+		want bool
+	}{
+		{`{"type":"whereabouts","range":"10.0.0.0/24","enable_l3":true}`, true},
+		{`{"type":"whereabouts","range":"10.0.0.0/24","exclud":["10.0.0.5/32"]}`, true},
+		{`{"type":"whereabouts","range":"10.1.0.0/24","exclud":["10.1.0.5/32"]}`, false},
+		{`{"type":"whereabouts","range":"10.0.0.0/33"}`, true},
+		{`{"type":"tenure","range":"10.0.0.0/24","exclud":["10.0.0.5/32"]}`, false},
+	} {
+		d := definition("d", tt.ipam)
+		if by, _ := lan(t).Others([]Definition{d}); (len(by) > 0) != tt.want {
+			t.Errorf("%s: in the way: %v; want %v", tt.ipam, by, tt.want)
+		}
+		if segment := lan(t).Segment([]Definition{d}); (len(segment) > 0) != tt.want {
+			t.Errorf("%s: segment %v; want it there: %v", tt.ipam, segment, tt.want)
+		}
+	}
+	if d := definition("d", `{"type":"tenure","range":"10.0.0.0/24","exclud":["10.0.0.5/32"]}`); d.Fault == "" {
+		t.Error("Tenure's own section with a misspelled key has no fault")
+	}
+	long := definition("d", fmt.Sprintf(`{"type":"whereabouts","range":%q}`, strings.Repeat("x", 10_000)))
+	if n := len(long.By()); n > 300 {
+		t.Errorf("what is said of it has %d bytes; want it short: it goes into a status", n)
+	}
+}
