@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -21,7 +20,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/tenure-ipam/tenure/api/v1alpha1"
-	"github.com/tenure-ipam/tenure/api/vif"
 	"github.com/tenure-ipam/tenure/ipam/controller/doorbell"
 	"github.com/tenure-ipam/tenure/ipam/controller/neutron"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
@@ -179,12 +177,6 @@ func (p *Ports) allow(ctx context.Context, nc Neutron, pool *v1alpha1.IPPool) (s
 	if err != nil {
 		return nil, problemOf(err), nil
 	}
-	wanted := map[string][]neutron.Pair{}
-	if pool.Spec.Source.Neutron.NodePorts == v1alpha1.NodePortsPairs {
-		if wanted, err = p.inUse(ctx, pool, ours); err != nil {
-			return nil, bad, err
-		}
-	}
 	servers := make([]string, 0, len(nodes))
 	for server := range nodes {
 		servers = append(servers, server)
@@ -193,6 +185,12 @@ func (p *Ports) allow(ctx context.Context, nc Neutron, pool *v1alpha1.IPPool) (s
 	found, err := nc.PortsOfServers(ctx, network, servers)
 	if err != nil {
 		return nil, problemOf(err), nil
+	}
+	wanted := map[string][]neutron.Pair{} // after the ports: an earlier leader may have added a pair to these
+	if pool.Spec.Source.Neutron.NodePorts == v1alpha1.NodePortsPairs {
+		if wanted, err = p.inUse(ctx, pool, ours); err != nil {
+			return nil, bad, err
+		}
 	}
 	stuck = map[protocol.UID]bool{}
 	with := map[string]bool{}
@@ -293,8 +291,7 @@ func (p *Ports) servers(ctx context.Context) (map[string]string, error) {
 	return of, nil
 }
 
-// inUse returns, by node, what pods of it have of a pool by claims. Ours are our ports on its
-// network: by them it is known what a pod has whose claim is gone.
+// inUse returns, by node, what pods of it have of a pool by claims, as our ports on its network say.
 func (p *Ports) inUse(ctx context.Context, pool *v1alpha1.IPPool, ours []neutron.Port) (map[string][]neutron.Pair, error) {
 	var uses v1alpha1.IPSubLeaseList
 	if err := p.Cache.List(ctx, &uses, client.UnsafeDisableDeepCopy); err != nil {
@@ -302,28 +299,12 @@ func (p *Ports) inUse(ctx context.Context, pool *v1alpha1.IPPool, ours []neutron
 	}
 	of := map[string][]neutron.Pair{}
 	for i := range uses.Items {
-		use := uses.Items[i].Spec.Use
+		use, node := uses.Items[i].Spec.Use, uses.Items[i].Spec.Node
 		if use == nil {
 			continue
 		}
-		var c ipamclaims.IPAMClaim
-		err := p.Cache.Get(ctx, client.ObjectKey{Namespace: use.Claim.Namespace, Name: use.Claim.Name}, &c)
-		if client.IgnoreNotFound(err) != nil {
-			return nil, fmt.Errorf("read claim %s/%s: %w", use.Claim.Namespace, use.Claim.Name, err)
-		}
-		node := uses.Items[i].Spec.Node
-		if err != nil || string(c.UID) != use.Claim.UID {
-			of[node] = append(of[node], pairsOf(use.Claim.UID, pool, ours)...)
-			continue
-		}
-		port, bad := vif.ParsePort(c.Annotations[vif.AnnotationPort])
-		if bad != nil || port.Network != pool.Status.Neutron.NetworkID {
-			continue
-		}
-		for _, text := range c.Status.IPs {
-			if ip, err := netip.ParsePrefix(text); err == nil && inSubnets(ip.Addr(), pool) {
-				of[node] = append(of[node], neutron.Pair{Addr: ip.Addr().String(), MAC: port.MAC})
-			}
+		if pairs := pairsOf(use.Claim.UID, pool, ours); len(pairs) > 0 {
+			of[node] = append(of[node], pairs...)
 		}
 	}
 	for _, pairs := range of { // the same for the same uses
