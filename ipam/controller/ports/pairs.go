@@ -167,7 +167,11 @@ func (p *Ports) allowAll(ctx context.Context, nc Neutron) (stuck map[protocol.UI
 // ours; of a pool that is to have no pairs, nothing of ours. The problem is why they do not. Stuck
 // are the claims of which pairs may be left on ports that Neutron refuses to change; nil: nobody
 // knows.
+//
+// One at a time does this. Else one would undo by an older list of uses what another has added.
 func (p *Ports) allow(ctx context.Context, nc Neutron, pool *v1alpha1.IPPool) (stuck map[protocol.UID]bool, bad Problem, err error) {
+	p.allowing.Lock()
+	defer p.allowing.Unlock()
 	nodes, err := p.servers(ctx)
 	if err != nil {
 		return nil, bad, err

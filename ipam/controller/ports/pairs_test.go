@@ -3,8 +3,10 @@ package ports
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/tenure-ipam/tenure/ipam/controller/neutron"
+	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
 
 const (
@@ -43,5 +45,63 @@ func TestPairsAreOfThePort(t *testing.T) {
 		if got := c.pairs(); len(got) > 0 {
 			t.Errorf("told %s: the node's port allows %v still", told, got)
 		}
+	}
+}
+
+// TestPairsOfTwoLooks: a use that comes while one look is under way keeps the pair that the next
+// look adds.
+func TestPairsOfTwoLooks(t *testing.T) {
+	c := &cloud{ours: []neutron.Port{ourPort("a", "ua", pairA.Addr, macA), ourPort("b", "ub", pairB.Addr, macB)}, servers: nodesPort()}
+	p, kc := newPorts(t, c, pairsPool(), virtual("vm", machine),
+		claimOf("ua", "10.9.0.5/24", `{"id":"a","mac":"`+macA+`","network":"net"}`), claimOf("ub", "10.9.0.6/24", `{"id":"b","mac":"`+macB+`","network":"net"}`),
+		useOf("ua", "vm"))
+	reached, free := c.holdAt("PortsOfServers")
+	defer free()
+	first, second := make(chan error, 1), make(chan error, 1)
+	look := func(done chan<- error) {
+		_, _, err := p.allow(t.Context(), c, pairsPool())
+		done <- err
+	}
+	go look(first)
+	<-reached
+	if err := kc.Create(t.Context(), useOf("ub", "vm")); err != nil {
+		t.Fatal(err)
+	}
+	go look(second)
+	time.Sleep(100 * time.Millisecond) // it ends, or waits for the first
+	free()
+	ends(t, "the first look", first)
+	ends(t, "the second look", second)
+	if got, want := c.pairs(), []neutron.Pair{pairA, pairB}; !slices.Equal(got, want) {
+		t.Errorf("the node's port allows %v; want %v", got, want)
+	}
+}
+
+// TestPairGoesBeforePort: while a look is about to add a pair, its use ends and its claim's port is
+// to be deleted. No pair is left whose port is gone: nobody would know it.
+func TestPairGoesBeforePort(t *testing.T) {
+	c := &cloud{ours: []neutron.Port{ourPort("a", "ua", pairA.Addr, macA)}, servers: nodesPort()}
+	p, kc := newPorts(t, c, pairsPool(), virtual("vm", machine), claimOf("ua", "10.9.0.5/24", `{"id":"a","mac":"`+macA+`","network":"net"}`), useOf("ua", "vm"))
+	reached, free := c.holdAt("SetPairs")
+	defer free()
+	first, second := make(chan error, 1), make(chan error, 1)
+	go func() {
+		_, _, err := p.allow(t.Context(), c, pairsPool())
+		first <- err
+	}()
+	<-reached
+	if err := kc.Delete(t.Context(), useOf("ua", "vm")); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		p.do(t.Context(), job{releases: []protocol.UID{"ua"}})
+		second <- nil
+	}()
+	time.Sleep(100 * time.Millisecond) // it ends, or waits for the first
+	free()
+	ends(t, "the first look", first)
+	ends(t, "the deletion of the port", second)
+	if got := c.pairs(); len(got) > 0 || len(c.ours) > 0 {
+		t.Errorf("the node's port allows %v still, and there are ports %v; want none", got, c.ours)
 	}
 }

@@ -51,6 +51,8 @@ type Ports struct {
 	// SweepEvery is how often Neutron's ports and the claims are compared.
 	SweepEvery time.Duration
 
+	allowing sync.Mutex // held while the pairs of nodes' ports are compared and written
+
 	mu       sync.Mutex
 	entries  map[protocol.UID]*entry       // guarded by mu
 	releases map[protocol.UID]time.Time    // guarded by mu: ports of claims that are gone, and when to delete them
