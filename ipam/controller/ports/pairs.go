@@ -79,6 +79,9 @@ func (r *Pairs) Reconcile(ctx context.Context, req reconcile.Request) (reconcile
 	name := protocol.PoolName(req.Name)
 	if pool == nil || !withPairs(pool) {
 		p.notePairs(name, Problem{})
+		if pool != nil && pool.Spec.Source != nil && pool.Spec.Source.Neutron.NodePorts == v1alpha1.NodePortsPairs {
+			return reconcile.Result{RequeueAfter: waitForUsers}, nil // no event tells when its network is known
+		}
 		return reconcile.Result{}, nil
 	}
 	keep := pool.Spec.Source.Neutron.NodePorts == v1alpha1.NodePortsPairs

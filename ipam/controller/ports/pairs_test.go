@@ -5,6 +5,9 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+
 	"github.com/tenure-ipam/tenure/ipam/controller/neutron"
 	"github.com/tenure-ipam/tenure/ipam/protocol"
 )
@@ -103,5 +106,18 @@ func TestPairGoesBeforePort(t *testing.T) {
 	ends(t, "the deletion of the port", second)
 	if got := c.pairs(); len(got) > 0 || len(c.ours) > 0 {
 		t.Errorf("the node's port allows %v still, and there are ports %v; want none", got, c.ours)
+	}
+}
+
+// TestPairsAwaitNetwork: a pool whose network is not known yet is looked at again by itself: no
+// event tells when it is.
+func TestPairsAwaitNetwork(t *testing.T) {
+	pool := pairsPool()
+	pool.Status.Neutron = nil
+	p, kc := newPorts(t, &cloud{}, pool)
+	r := &Pairs{Ports: p, Write: kc}
+	next, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Name: pool.Name}})
+	if err != nil || next.RequeueAfter <= 0 {
+		t.Errorf("it is looked at again after %v, %v; want a time", next.RequeueAfter, err)
 	}
 }
