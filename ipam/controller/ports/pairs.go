@@ -298,7 +298,7 @@ func (p *Ports) servers(ctx context.Context) (map[string]string, error) {
 	return of, nil
 }
 
-// inUse returns, by node, what pods of it have of a pool by claims, as our ports on its network say.
+// inUse returns, by node, what its pods have of a pool by claims, as our ports on the network say.
 func (p *Ports) inUse(ctx context.Context, pool *v1alpha1.IPPool, ours []neutron.Port) (map[string][]neutron.Pair, error) {
 	var uses v1alpha1.IPSubLeaseList
 	if err := p.Cache.List(ctx, &uses, client.UnsafeDisableDeepCopy); err != nil {

@@ -27,7 +27,7 @@ func nodesPort(pairs ...neutron.Pair) []neutron.ServerPort {
 	return []neutron.ServerPort{{ID: "vm", Server: machine, Pairs: pairs}}
 }
 
-// TestPairsAreOfThePort: a node's port allows what the claim's port has in Neutron. What the claim's
+// TestPairsAreOfThePort: a node's port allows what the claim's port has. What the claim's
 // annotation tells counts for nothing.
 func TestPairsAreOfThePort(t *testing.T) {
 	for _, told := range []string{`{"id":"a","mac":"` + macB + `","network":"net"}`, `{"id":"a","mac":"nonsense","network":"net"}`, `{`, ""} {
