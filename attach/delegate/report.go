@@ -79,7 +79,7 @@ func (r *Runner) now() facts.Made {
 // plain returns a result in the terms of the specification's status, nil for one
 // that says nothing.
 func plain(r *types100.Result) *npwg.Result {
-	if len(r.Interfaces)+len(r.IPs)+len(r.Routes) == 0 && r.DNS.IsEmpty() {
+	if saysNothing(r) {
 		return nil
 	}
 	p := &npwg.Result{DNS: npwg.DNS{Nameservers: r.DNS.Nameservers, Domain: r.DNS.Domain, Search: r.DNS.Search}}
@@ -93,6 +93,10 @@ func plain(r *types100.Result) *npwg.Result {
 		p.Routes = append(p.Routes, npwg.Route{Dst: prefix(to.Dst), Gateway: addr(to.GW)})
 	}
 	return p
+}
+
+func saysNothing(r *types100.Result) bool {
+	return len(r.Interfaces)+len(r.IPs)+len(r.Routes) == 0 && r.DNS.IsEmpty()
 }
 
 // addr is where the library's addresses become typed; none is the zero Addr.

@@ -40,6 +40,9 @@ type Config struct {
 
 	// Runtime is runtimeConfig, which becomes a [Call]'s.
 	Runtime map[string]json.RawMessage
+	// PrevResult is prevResult: in an ADD, what the plugins have answered that the runtime has
+	// called before. Nil if there are none.
+	PrevResult json.RawMessage
 
 	// Default is the network that every pod is attached to first; Extra are those
 	// that every pod outside the system namespaces is attached to next, in order.

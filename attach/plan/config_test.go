@@ -40,7 +40,7 @@ func TestParseConfigOfTenure(t *testing.T) {
 		"systemNamespaces": [], "specVersion": "1", "invalidAnnotation": "Fail", "ipsWithClaim": "Allow", "missingCapability": "CNIArgs", "statusIPs": "CIDR", "socket": "/run/s", "stateDir": "/var/s/",
 		"confDir": "/c", "binDir": "/b", "readinessindicatorfile": "/r", "cni.dev/attachments": [], "prevResult": {}, "logFile": null}`)
 	want := &Config{
-		CNIVersion: "1.1.0", Name: "tenure", Runtime: got.Runtime, Default: Source{Key: "defaultNetwork", Namespace: "infra", Name: "cluster"},
+		CNIVersion: "1.1.0", Name: "tenure", Runtime: got.Runtime, PrevResult: []byte("{}"), Default: Source{Key: "defaultNetwork", Namespace: "infra", Name: "cluster"},
 		Extra:     []Source{{Key: "defaultNetworks[0]", Name: "a", IfName: "lan0"}, {Key: "defaultNetworks[1]", Path: "/etc/b.conflist"}},
 		Namespace: "infra", GlobalNamespaces: []string{"g", "h"}, SystemNamespaces: []string{}, ConfDir: "/c", BinDir: "/b", StateDir: "/var/s", Socket: "/run/s", ReadinessFile: "/r",
 		Version: npwg.V1, FailInvalid: true, AllowIPsWithClaim: true, ArgsWithoutCapability: true, StatusCIDRs: true,

@@ -28,7 +28,7 @@ var keys = map[string]key{
 	"name":          text(func(c *Config) *string { return &c.Name }),
 	"type":          {read: func(*Config, json.RawMessage) error { return nil }},
 	"capabilities":  {read: func(*Config, json.RawMessage) error { return nil }}, // the runtime's to read
-	"prevResult":    {read: func(*Config, json.RawMessage) error { return nil }},
+	"prevResult":    {read: func(c *Config, raw json.RawMessage) error { c.PrevResult = raw; return nil }},
 	"runtimeConfig": {read: func(c *Config, raw json.RawMessage) error { return object(raw, &c.Runtime) }},
 	"args":          {ignored: "arguments belong into the configuration of the network that they are for"},
 	"ipam":          {ignored: "addresses belong into the configuration of the network that they are for"},

@@ -32,6 +32,9 @@ func (c *call) add(ctx context.Context, args *cnicall.Args) error {
 	if err != nil {
 		return err
 	}
+	if c.previous, err = delegate.ReadPrevious(args.Version, conf.PrevResult); err != nil {
+		return types.NewError(types.ErrInvalidNetworkConfig, err.Error(), "the runtime must pass what the plugin before has answered")
+	}
 	if err := ready(ctx, conf.ReadinessFile, readyPatience); err != nil {
 		return types.NewError(types.ErrTryAgainLater, err.Error(), "")
 	}
@@ -64,15 +67,19 @@ func (c *call) add(ctx context.Context, args *cnicall.Args) error {
 	return c.attach(ctx, args.Version, conf, r, journal.Head{Key: keyOf(conf, args), Netns: args.Netns, Plan: p}, answer)
 }
 
-// attach carries the plan out and answers the default network's result in a version of
-// CNI.
+// attach carries the plan out and answers the default network's result, behind that of the plugins
+// before, in a version of CNI.
 func (c *call) attach(ctx context.Context, version string, conf *plan.Config, r *delegate.Runner, h journal.Head, answer facts.Answer) error {
 	result, report, err := r.Attach(ctx, h)
 	if err != nil {
 		c.queueNews(journal.Key{}, facts.Report{Pod: h.Plan.Pod, ContainerID: h.ContainerID, Warnings: h.Plan.Warnings})
 		return err
 	}
-	versioned, err := result.GetAsVersion(version)
+	result, err = delegate.After(c.previous, result)
+	var versioned types.Result
+	if err == nil {
+		versioned, err = result.GetAsVersion(version)
+	}
 	if err != nil {
 		return errors.Join(fmt.Errorf("the default network's result in CNI %s: %w", version, err), r.Detach(ctx, h.Key, h.Netns))
 	}

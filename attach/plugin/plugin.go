@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/containernetworking/cni/pkg/types"
+	types100 "github.com/containernetworking/cni/pkg/types/100"
 
 	"github.com/tenure-ipam/tenure/attach/delegate"
 	"github.com/tenure-ipam/tenure/attach/journal"
@@ -86,7 +87,9 @@ type call struct {
 	conn   *agentapi.ThreadConn // to the agent, once it was asked
 	sent   *agentapi.Request    // what the agent was asked ahead
 	state  journal.Dir
-	news   []news // what the agent is to be told: the call's own report, then others'
+	// previous is the result of the plugins that the runtime has called before, in an ADD.
+	previous *types100.Result
+	news     []news // what the agent is to be told: the call's own report, then others'
 	// searched says that news has what earlier calls could not send.
 	searched bool
 }

@@ -189,6 +189,61 @@ func expectFinal(t *testing.T, calls []record, tags []any, final any) {
 	}
 }
 
+// TestResultOfThePluginsBefore (N68, D3): an ADD that has the result of plugins which the runtime
+// has called before answers that and the default network's. The default network's plugins, which
+// begin a chain of their own, do not get it, and no other verb needs it.
+func TestResultOfThePluginsBefore(t *testing.T) {
+	n := newNode(t)
+	n.config["defaultNetwork"] = n.recorder("default", map[string]any{"ips": []string{"10.1.0.5/24"}, "mac": "02:00:00:00:00:05"})
+	n.define("ns", "a", n.recorder("net-a", map[string]any{"ips": []string{"10.7.0.1/24"}}))
+	n.selects("p", "a")
+	s := pod("p")
+	n.config["cniVersion"] = "1.0.0"
+	s.config = map[string]any{"prevResult": map[string]any{ // without a version: it is that of the configuration
+		"interfaces": []any{map[string]any{"name": "host7"}, map[string]any{"name": "dum0", "sandbox": "/run/netns/p"}},
+		"ips":        []any{map[string]any{"interface": 1, "address": "192.0.2.7/32"}},
+		"routes":     []any{map[string]any{"dst": "198.51.100.0/24"}},
+		"dns":        map[string]any{"nameservers": []any{"192.0.2.53"}},
+	}}
+	var got, want any
+	must(t, json.Unmarshal([]byte(n.ok("ADD", s).stdout), &got))
+	must(t, json.Unmarshal([]byte(`{
+		"cniVersion": "1.0.0",
+		"interfaces": [{"name": "host7"}, {"name": "dum0", "sandbox": "/run/netns/p"}, {"name": "eth0", "mac": "02:00:00:00:00:05", "sandbox": "/run/netns/p"}],
+		"ips": [{"interface": 1, "address": "192.0.2.7/32"}, {"interface": 2, "address": "10.1.0.5/24"}],
+		"routes": [{"dst": "198.51.100.0/24"}],
+		"dns": {"nameservers": ["192.0.2.53"]}
+	}`), &want))
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("the answer (-want +got):\n%s", diff)
+	}
+	for _, r := range n.called("ADD default eth0", "ADD net-a net1") {
+		if prev := r.at("prevResult"); prev != nil {
+			t.Errorf("%s: prevResult %v; want none", r.id(), prev)
+		}
+	}
+	s.config["prevResult"] = got
+	n.ok("CHECK", s)
+	for _, r := range n.called("CHECK default eth0", "CHECK net-a net1") {
+		if ips, _ := r.at("prevResult", "ips").([]any); len(ips) != 1 {
+			t.Errorf("%s: prevResult.ips %v; want its own address", r.id(), ips)
+		}
+	}
+	for _, unreadable := range []any{"a text", map[string]any{"cniVersion": "1.0.0", "ips": []any{nil}}, map[string]any{"cniVersion": "9.0.0"}} {
+		q := pod("q")
+		q.config = map[string]any{"prevResult": unreadable}
+		if f := n.fails("ADD", q, "prevResult"); f.Code != 7 {
+			t.Errorf("prevResult %v: code %d; want 7", unreadable, f.Code)
+		}
+		n.called() // no plugin
+		n.ok("DEL", q)
+		s.config["prevResult"] = unreadable
+	}
+	n.ok("DEL", s)
+	n.called("DEL net-a net1", "DEL default eth0")
+	n.clean()
+}
+
 // TestResultInTheRuntimesVersion (N68, D12, D13) has the default network speak every version of
 // CNI, and the runtime every one as well: it gets the default network's result in its own.
 func TestResultInTheRuntimesVersion(t *testing.T) {
