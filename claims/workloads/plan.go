@@ -30,10 +30,17 @@ const (
 // batch is how many claims one plan makes at most: the set may have changed by then.
 const batch = 1000
 
+// ahead is for how many ordinals a set has claims before it has their pods: people write the
+// addresses into firewalls and DNS. It is no more, since a set may name any number of replicas, and
+// each claim takes addresses from everybody else.
+const ahead = 1000
+
 // facts are what a plan is made of.
 type facts struct {
 	set workload.Set
 	uid types.UID
+	// made is how many pods of the set there are.
+	made int
 	// networks are the CNI networks, by element.
 	networks map[workload.Element]network
 	// claims are those with the set's label.
@@ -78,9 +85,9 @@ func (f facts) unassignable() *fault {
 	for _, c := range f.claims {
 		there[c.name] = true
 	}
+	ordinals := f.ordinals()
 	for _, e := range f.set.Elements {
-		for i := range f.set.Count {
-			ordinal := f.set.First + i
+		for _, ordinal := range ordinals {
 			if there[f.set.ClaimName(ordinal, e)] {
 				continue
 			}
@@ -142,9 +149,9 @@ func decide(f facts) plan {
 			p.add(f.judge(c, ordinal, wanted{}))
 		}
 	}
-	for i := range f.set.Count {
+	for _, ordinal := range f.ordinals() {
 		for _, e := range f.set.Elements {
-			w := f.want(f.set.First+i, e)
+			w := f.want(ordinal, e)
 			if c, ok := there[w.name]; ok {
 				p.add(f.judge(c, w.ordinal, w))
 			} else if p.more = len(p.create) == batch; p.more {
@@ -155,6 +162,21 @@ func decide(f facts) plan {
 		}
 	}
 	return p
+}
+
+// ordinals returns the ordinals of the set that are to have claims: as many from the lowest as it
+// has pods, those that come next, and those that have one.
+func (f facts) ordinals() (all []int) {
+	for i := range min(f.set.Count, f.made+ahead) {
+		all = append(all, f.set.First+i)
+	}
+	for _, c := range f.claims {
+		if ordinal, ok := workload.OrdinalOfClaim(f.set.Name, c.name); ok && f.set.Has(ordinal) {
+			all = append(all, ordinal)
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 func (f facts) want(ordinal int, e workload.Element) wanted {

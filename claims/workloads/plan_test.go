@@ -2,6 +2,7 @@ package workloads
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -157,7 +158,7 @@ func TestManyAreMadeInBatches(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := facts{set: set}
+	f := facts{set: set, made: 1}
 	first := decide(f)
 	if len(first.create) != batch || !first.more {
 		t.Fatalf("%d at first, more %v; want %d, and more", len(first.create), first.more, batch)
@@ -208,5 +209,44 @@ func TestUnassignable(t *testing.T) {
 	f := facts{set: set, networks: map[workload.Element]network{set.Elements[0]: {name: "net"}}}
 	if got := f.unassignable(); got != nil {
 		t.Errorf("without a pool: %v; want nothing", got)
+	}
+}
+
+// TestClaimsAreBoundByPods: a set may name more replicas than there will ever be pods. It has the
+// claims of so many ordinals as it has pods, and of some that come next, whatever it names. What
+// has a claim beyond that keeps it, by the same rules.
+func TestClaimsAreBoundByPods(t *testing.T) {
+	set, err := workload.ParseSet("ns", "web", 3, math.MaxInt32, workload.Text{Claims: "lan", Networks: "lan", Requested: "fd00::1-fd00::ffff:ffff"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	shape, err := poolspec.ParsePool(poolspec.PoolText{Ranges: []poolspec.RangeText{{CIDR: "fd00::/64"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pods := range []int{0, 1, 2 * batch} {
+		f := facts{set: set, uid: "web-uid", made: pods, networks: map[workload.Element]network{set.Elements[0]: {name: "net", pools: []pool{{"p", shape}}}}}
+		f.claims = []claim{{name: "web-70000.lan", network: "net", set: "web", owners: []metav1.OwnerReference{ref("StatefulSet", "web", "web-uid")}}}
+		if fault := f.unassignable(); fault != nil {
+			t.Fatal(fault.message)
+		}
+		var changed []string
+		for more := true; more; {
+			p := decide(f)
+			for _, w := range p.create {
+				f.claims = append(f.claims, claim{name: w.name, network: "net", set: "web"})
+			}
+			p.create, more = nil, p.more
+			changed = p.words()
+		}
+		if got, want := len(f.claims)-1, pods+ahead; got != want {
+			t.Errorf("with %d pods: %d claims are made; want %d", pods, got, want)
+		}
+		if last, want := f.claims[len(f.claims)-1].name, fmt.Sprintf("web-%d.lan", 3+pods+ahead-1); last != want {
+			t.Errorf("with %d pods: the last claim is %s; want %s", pods, last, want)
+		}
+		if want := []string{"change web-70000.lan to nobody"}; !slices.Equal(changed, want) {
+			t.Errorf("with %d pods: %q; want %q", pods, changed, want)
+		}
 	}
 }

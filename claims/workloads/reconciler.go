@@ -68,7 +68,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req reconcile.Request) (reco
 		r.tell(ctx, &obj, fault{ReasonInvalid, err.Error()})
 		return reconcile.Result{}, nil //nolint:nilerr // an edit brings it here again
 	}
-	f := facts{set: set, uid: obj.UID}
+	f := facts{set: set, uid: obj.UID, made: int(obj.Status.Replicas)}
 	var why *fault
 	if f.networks, why, err = r.networks(ctx, set); err != nil {
 		return reconcile.Result{}, err

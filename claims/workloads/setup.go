@@ -38,15 +38,16 @@ var annotations = []string{workload.AnnotationClaims, workload.AnnotationRetenti
 // nearly all.
 func Condense(o *appsv1.StatefulSet) {
 	template := few(o.Spec.Template.Annotations)
-	spec := appsv1.StatefulSetSpec{}
+	spec, status := appsv1.StatefulSetSpec{}, appsv1.StatefulSetStatus{}
 	if _, asks := template[workload.AnnotationClaims]; asks {
 		spec = appsv1.StatefulSetSpec{Replicas: o.Spec.Replicas, Ordinals: o.Spec.Ordinals}
 		spec.Template.Annotations = template
+		status.Replicas = o.Status.Replicas
 		o.Annotations = few(o.Annotations)
 	} else {
 		o.Annotations = nil
 	}
-	o.Labels, o.OwnerReferences, o.Spec, o.Status = nil, nil, spec, appsv1.StatefulSetStatus{}
+	o.Labels, o.OwnerReferences, o.Spec, o.Status = nil, nil, spec, status
 }
 
 func few(all map[string]string) map[string]string {
@@ -119,7 +120,7 @@ func Index(ctx context.Context, to client.FieldIndexer) error {
 func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 	// After a gap of the watch, a set that was deleted and made again shows as one change.
 	remade := predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool { return e.ObjectOld.GetUID() != e.ObjectNew.GetUID() }}
-	edited := predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, remade)
+	edited := predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, remade, predicate.Funcs{UpdateFunc: grown})
 	err := ctrl.NewControllerManagedBy(mgr).Named("workloads").
 		For(&appsv1.StatefulSet{}, builder.WithPredicates(edited)).
 		Watches(&ipamclaims.IPAMClaim{}, handler.EnqueueRequestsFromMapFunc(ofClaim), builder.WithPredicates(claimEvents)).
@@ -130,6 +131,12 @@ func (r *Reconciler) Setup(mgr ctrl.Manager) error {
 		return fmt.Errorf("set up the claims of StatefulSets: %w", err)
 	}
 	return nil
+}
+
+// grown reports whether a set may have claims for other ordinals since its pods are more or fewer.
+func grown(e event.UpdateEvent) bool {
+	was, is := e.ObjectOld.(*appsv1.StatefulSet), e.ObjectNew.(*appsv1.StatefulSet)
+	return is.Status.Replicas != was.Status.Replicas && is.Spec.Replicas != nil && *is.Spec.Replicas > ahead
 }
 
 // claimEvents are the changes of claims that are not the reconciler's own, or matter by

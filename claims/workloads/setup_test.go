@@ -2,6 +2,7 @@ package workloads
 
 import (
 	"maps"
+	"reflect"
 	"testing"
 
 	ipamclaims "github.com/k8snetworkplumbingwg/ipamclaims/pkg/crd/ipamclaims/v1alpha1"
@@ -33,6 +34,7 @@ func TestCondensedIsReadAlike(t *testing.T) {
 				Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c"}}},
 			},
 		},
+		Status: appsv1.StatefulSetStatus{Replicas: 2, ReadyReplicas: 1},
 	}
 	condensed := *full.DeepCopy()
 	Condense(&condensed)
@@ -45,7 +47,7 @@ func TestCondensedIsReadAlike(t *testing.T) {
 		got.Requested(5, got.Elements[0]) != "10.0.0.2" {
 		t.Errorf("condensed it reads as %+v, %v; want %+v", got, err, want)
 	}
-	if condensed.Labels != nil || len(condensed.Annotations) != 1 || len(condensed.Spec.Template.Annotations) != 3 || condensed.Spec.Template.Spec.Containers != nil {
+	if condensed.Labels != nil || len(condensed.Annotations) != 1 || len(condensed.Spec.Template.Annotations) != 3 || condensed.Spec.Template.Spec.Containers != nil || !reflect.DeepEqual(condensed.Status, appsv1.StatefulSetStatus{Replicas: 2}) {
 		t.Errorf("condensed it has %+v", condensed)
 	}
 	delete(full.Spec.Template.Annotations, workload.AnnotationClaims)

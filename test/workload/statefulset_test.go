@@ -3,6 +3,7 @@ package workload_test
 import (
 	"fmt"
 	"maps"
+	"math"
 	"net/netip"
 	"slices"
 	"strings"
@@ -426,4 +427,36 @@ func TestTwoLeadersMakeOneClaim(t *testing.T) {
 	k.scale(0)
 	k.claims()
 	w.nothingGranted(20 * time.Second)
+}
+
+// TestMoreReplicasThanPods: a StatefulSet that names more replicas than there will ever be pods has
+// claims for a bounded number of them, and one more when there is one more pod.
+func TestMoreReplicasThanPods(t *testing.T) {
+	w := newWorld(t, "replicas", "default", "10.79.0.0/20")
+	k := w.keeper(math.MaxInt32, nil)
+	counted := func(want int) {
+		t.Helper()
+		eventually(t, time.Minute, func() error {
+			all := &metav1.PartialObjectMetadataList{}
+			all.SetGroupVersionKind(ipamclaims.SchemeGroupVersion.WithKind("IPAMClaimList"))
+			err := kc.List(t.Context(), all, client.InNamespace("default"), client.MatchingLabels{workload.LabelSet: w.name})
+			if len(all.Items) != want {
+				err = fmt.Errorf("%d claims, %w; want %d", len(all.Items), err, want)
+			}
+			return err
+		})
+	}
+	counted(1000)
+	time.Sleep(time.Second) // no more come
+	counted(1000)
+	before := k.obj.DeepCopy()
+	k.obj.Status.Replicas = 1
+	if err := kc.Status().Patch(t.Context(), k.obj, client.MergeFrom(before)); err != nil {
+		t.Fatal(err)
+	}
+	counted(1001)
+	remove(t, k.obj)
+	if err := kc.DeleteAllOf(t.Context(), &ipamclaims.IPAMClaim{}, client.InNamespace("default"), client.MatchingLabels{workload.LabelSet: w.name}); err != nil {
+		t.Fatal(err)
+	}
 }
