@@ -15,10 +15,13 @@ import (
 // Check has the plugins of every step look at their attachment, in the plan's order,
 // and returns the first failure. Networks whose configuration is older than CNI
 // 0.4.0 are passed over: their plugins know no CHECK.
+//
+// No error has CNI's code for an unknown container, by which a runtime need not clean up: without
+// a journal, a DEL may still find what to undo (see [Runner.Detach]).
 func (r *Runner) Check(ctx context.Context, k journal.Key, netns string) error {
 	e, err := r.State.Read(k)
 	if errors.Is(err, fs.ErrNotExist) {
-		return &types.Error{Code: types.ErrUnknownContainer, Msg: fmt.Sprintf("container %s, interface %s: there is no journal of its ADD", k.ContainerID, k.IfName)}
+		return &types.Error{Code: types.ErrInternal, Msg: fmt.Sprintf("container %s, interface %s: there is no journal of its ADD; DEL is to come first", k.ContainerID, k.IfName)}
 	}
 	if err != nil {
 		return err

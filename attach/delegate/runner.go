@@ -29,13 +29,19 @@ type Runner struct {
 	meanwhile func() // is done once, while the next plugin runs; nil for nothing
 }
 
-// stepError adds to err which step it is of. The code of a plugin's error stays.
+// stepError adds to err which step it is of. The code of a plugin's error stays, except that for an
+// unknown container: what one plugin does not know, another may hold, so that the runtime has to
+// clean up.
 func stepError(s plan.Step, verb string, err error) error {
+	code := codeOf(err)
+	if code == types.ErrUnknownContainer {
+		code = types.ErrInternal
+	}
 	what := "network"
 	if s.Default {
 		what = "default network"
 	}
-	return &types.Error{Code: codeOf(err), Msg: fmt.Sprintf("%s of %s %s on %s: %v", verb, what, s.Name, s.IfName, oneLine(err))}
+	return &types.Error{Code: code, Msg: fmt.Sprintf("%s of %s %s on %s: %v", verb, what, s.Name, s.IfName, oneLine(err))}
 }
 
 // oneLine is an error's text in one line, as logs and events have it.

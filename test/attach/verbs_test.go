@@ -302,6 +302,40 @@ func TestNetworksWithoutCheckArePassedOver(t *testing.T) {
 	n.ok("DEL", pod("p"))
 }
 
+// TestNoErrorSaysThatThereIsNothingToCleanUp (C16, D9): by code 3 a runtime need not clean up. A
+// CHECK does not answer it where a DEL undoes something, be it that the journal is lost or that the
+// runtime attached the container before it had the meta-plugin. Nor is it passed on of a plugin,
+// which knows no other network.
+func TestNoErrorSaysThatThereIsNothingToCleanUp(t *testing.T) {
+	n := newNode(t)
+	says := func(verb string, s sandboxOf, text string) {
+		t.Helper()
+		if f := n.fails(verb, s, text); f.Code == 3 {
+			t.Errorf("%s of %s: code 3 (%s)", verb, s.pod, f.Msg)
+		}
+	}
+	n.ok("ADD", pod("p"))
+	must(t, os.Remove(n.journals()[0]))
+	n.records()
+	says("CHECK", pod("p"), "no journal")
+	n.ok("DEL", pod("p"))
+	n.called("DEL default eth0")
+
+	n.keepResult("earlier", "c-q", n.recorder("earlier", nil))
+	says("CHECK", pod("q"), "no journal")
+	n.ok("DEL", pod("q"))
+	n.called("DEL earlier eth0")
+
+	unknown := map[string]any{"code": 3, "msg": "never heard of it"}
+	n.three(map[string]any{"fail": map[string]any{"CHECK": unknown, "DEL": unknown}}, map[string]any{"fail": map[string]any{"ADD": unknown}}, nil)
+	n.selects("r", "a")
+	n.ok("ADD", pod("r"))
+	says("CHECK", pod("r"), "never heard of it")
+	says("DEL", pod("r"), "never heard of it")
+	n.selects("s", "a,b")
+	says("ADD", pod("s"), "undoing it failed")
+}
+
 // TestHighestVersionThatIsKnown (D6).
 func TestHighestVersionThatIsKnown(t *testing.T) {
 	n := newNode(t)
